@@ -1,0 +1,25 @@
+# Warnings and build variants, in one place.
+option(DURITE_TESTS "build the tests" ON)
+option(DURITE_DEBUG "costly checks; every arena object is a malloc of its own" OFF)
+option(DURITE_WERROR "warnings are errors" OFF)
+set(DURITE_SANITIZE "" CACHE STRING "address,undefined or thread")
+
+if(NOT CMAKE_BUILD_TYPE)
+    set(CMAKE_BUILD_TYPE Release)
+endif()
+set(CMAKE_C_FLAGS_RELEASE "-O2 -g")
+
+add_library(durite_flags INTERFACE)
+target_compile_options(durite_flags INTERFACE
+    -Wall -Wextra -Wpedantic -Wshadow -fvisibility=hidden
+    $<$<COMPILE_LANGUAGE:C>:-Wconversion -Wstrict-prototypes -Wvla>
+    $<$<BOOL:${DURITE_WERROR}>:-Werror>)
+target_compile_definitions(durite_flags INTERFACE _GNU_SOURCE
+    $<$<BOOL:${DURITE_DEBUG}>:DURITE_DEBUG=1 DURITE_DEBUG_ARENA=1>)
+if(DURITE_SANITIZE)
+    target_compile_options(durite_flags INTERFACE -fsanitize=${DURITE_SANITIZE} -fno-omit-frame-pointer)
+    target_link_options(durite_flags INTERFACE -fsanitize=${DURITE_SANITIZE})
+elseif(CMAKE_BUILD_TYPE STREQUAL "Release")
+    target_compile_options(durite_flags INTERFACE -fstack-protector-strong)
+    target_compile_definitions(durite_flags INTERFACE _FORTIFY_SOURCE=2)
+endif()

@@ -1,0 +1,59 @@
+/*
+ * activity.h: what the author of an activity uses.
+ *
+ * An activity is an ordinary C function on a worker thread: it may block, use files and sockets, and take long.  It
+ * runs at least once; make its effects idempotent with dur_act_key().
+ * Thread class of dur_act: the activity's thread, or one that it started and joins; dur_act_cancelled from any thread.
+ */
+#ifndef DURITE_ACTIVITY_H
+#define DURITE_ACTIVITY_H
+
+#include <durite/orchestration.h>
+
+DUR_BEGIN_DECLS
+
+typedef struct dur_act dur_act;
+struct dur_client;
+
+typedef dur_outcome dur_activity_fn(dur_act *act, const char *input);
+
+/* ---- how it ends ---- */
+DUR_API dur_outcome dur_act_complete(dur_act *act, const char *result);
+DUR_API dur_outcome dur_act_completef(dur_act *act, const char *format, ...) DUR_PRINTF(2, 3);
+DUR_API dur_outcome dur_act_fail(dur_act *act, const char *reason); /* a retry policy may try again */
+DUR_API dur_outcome dur_act_failf(dur_act *act, const char *format, ...) DUR_PRINTF(2, 3);
+DUR_API dur_outcome dur_act_fail_final(dur_act *act, const char *reason); /* no retry will help */
+
+/* ---- who and where ---- */
+DUR_API const char *dur_act_instance_id(const dur_act *act);
+DUR_API uint64_t dur_act_execution_id(const dur_act *act);
+DUR_API const char *dur_act_orchestration_name(const dur_act *act);
+DUR_API const char *dur_act_orchestration_version(const dur_act *act);
+DUR_API const char *dur_act_name(const dur_act *act);
+DUR_API uint64_t dur_act_id(const dur_act *act);       /* the schedule event's id */
+DUR_API const char *dur_act_worker_id(const dur_act *act);
+DUR_API const char *dur_act_session(const dur_act *act); /* NULL: none */
+DUR_API const char *dur_act_tag(const dur_act *act);     /* NULL: none */
+DUR_API uint32_t dur_act_attempt(const dur_act *act);    /* of the retry policy, from 1 */
+DUR_API uint32_t dur_act_delivery(const dur_act *act);   /* how often this attempt was handed to a worker, from 1 */
+/* The same for every delivery of this attempt: "instance/execution/id".  An idempotency key for the outside world. */
+DUR_API const char *dur_act_key(const dur_act *act);
+
+/* ---- cancellation: the orchestration gave up; the result will be ignored ---- */
+DUR_API bool dur_act_cancelled(const dur_act *act);
+/* A descriptor that becomes readable at that moment, for poll(); -1 when none is to be had.  Not yours to close. */
+DUR_API int dur_act_cancel_fd(dur_act *act);
+/* Sleep for ms, or until cancelled: true when cancelled. */
+DUR_API bool dur_act_sleep(dur_act *act, uint64_t ms);
+
+/* A client on the same store; lives as long as the activity. */
+DUR_API struct dur_client *dur_act_client(dur_act *act);
+
+/* ---- memory and log ---- */
+DUR_API void *dur_act_alloc(dur_act *act, size_t size); /* zeroed; freed when the activity ends */
+DUR_API char *dur_act_format(dur_act *act, const char *format, ...) DUR_PRINTF(2, 3);
+DUR_API void dur_act_trace(dur_act *act, dur_log_level level, const char *format, ...) DUR_PRINTF(3, 4);
+
+DUR_END_DECLS
+
+#endif

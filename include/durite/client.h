@@ -1,0 +1,246 @@
+/*
+ * client.h: start orchestrations and talk to them, from any process that can open the store.
+ *
+ * A client needs no runtime.  What returns DUR_OK is durable.  Thread class of dur_client: any thread.
+ * Strings are copied.  Every `*out` is yours and has its own free.
+ */
+#ifndef DURITE_CLIENT_H
+#define DURITE_CLIENT_H
+
+#include <durite/error.h>
+#include <durite/export.h>
+#include <durite/provider.h>
+
+DUR_BEGIN_DECLS
+
+typedef struct dur_client dur_client;
+
+DUR_API int dur_client_new(dur_client **out, dur_provider *store, dur_error *err);
+DUR_API void dur_client_free(dur_client *client); /* NULL allowed */
+
+/* ---- start --------------------------------------------------------------------------------------------------------- */
+
+typedef enum dur_start_policy {
+    DUR_START_FAIL,             /* an instance that exists: DUR_EEXISTS */
+    DUR_START_RETURN_EXISTING,  /* … DUR_OK, nothing changed */
+    DUR_START_REPLACE_FINISHED  /* … is deleted if it has ended, else DUR_EEXISTS */
+} dur_start_policy;
+
+/* dur_client_start(client, &err, "Order", input, .instance = "order-1", .version = "2.0.0", .delay_ms = DUR_HOURS(1)) */
+typedef struct dur_start_args {
+    size_t size;
+    const char *name;
+    const char *input;    /* NULL: "" */
+    const char *instance; /* required, at most 1024 bytes */
+    const char *version;  /* NULL: the runtime's policy */
+    uint64_t delay_ms;
+    dur_start_policy exists;
+} dur_start_args;
+DUR_API int dur_client_start_ex(dur_client *client, const dur_start_args *args, dur_error *err);
+#define dur_client_start(client, err, ...) \
+    dur_client_start_ex((client), &(dur_start_args){ .size = sizeof(dur_start_args), .name = __VA_ARGS__ }, (err))
+
+/* ---- messages ------------------------------------------------------------------------------------------------------- */
+
+/* dur_client_raise(client, &err, "order-1", "Paid", "42", .message_id = "payment-7") */
+typedef struct dur_message_args {
+    size_t size;
+    const char *instance;
+    const char *name;       /* of the event or queue */
+    const char *data;       /* NULL: "" */
+    const char *message_id; /* the same id twice is accepted once; remembered for at least a day */
+    uint64_t delay_ms;
+} dur_message_args;
+/* To the oldest dur_event() of that name that waits when it arrives; nobody waits: no effect.  For an instance that has
+   ended it is accepted and has no effect.  Codes: DUR_ENOTFOUND, DUR_EIO. */
+DUR_API int dur_client_raise_ex(dur_client *client, const dur_message_args *args, dur_error *err);
+/* Into a queue of the instance, kept until a dur_dequeue() takes it.  Codes: DUR_ENOTFOUND, DUR_ESTATE (it has ended). */
+DUR_API int dur_client_enqueue_ex(dur_client *client, const dur_message_args *args, dur_error *err);
+#define dur_client_raise(client, err, ...) \
+    dur_client_raise_ex((client), &(dur_message_args){ .size = sizeof(dur_message_args), .instance = __VA_ARGS__ }, (err))
+#define dur_client_enqueue(client, err, ...) \
+    dur_client_enqueue_ex((client), &(dur_message_args){ .size = sizeof(dur_message_args), .instance = __VA_ARGS__ }, (err))
+
+/* Ask an instance to end; its handler may clean up first.  DUR_ENOTFOUND; one that has ended: DUR_OK, no effect. */
+DUR_API int dur_client_cancel(dur_client *client, const char *instance, const char *reason, dur_error *err);
+/* End it now, whatever its handler does or whether one exists; children are cancelled, the parent is told. */
+DUR_API int dur_client_terminate(dur_client *client, const char *instance, const char *reason, dur_error *err);
+/* Keep it from running until resumed.  Messages wait.  DUR_ENOTFOUND, DUR_ESTATE (it has ended). */
+DUR_API int dur_client_suspend(dur_client *client, const char *instance, const char *reason, dur_error *err);
+DUR_API int dur_client_resume(dur_client *client, const char *instance, dur_error *err);
+
+/* ---- looking and waiting ---------------------------------------------------------------------------------------------- */
+
+typedef enum dur_instance_status {
+    DUR_INSTANCE_NOT_FOUND,
+    DUR_INSTANCE_RUNNING, /* also: start pending, or continued as new */
+    DUR_INSTANCE_COMPLETED,
+    DUR_INSTANCE_FAILED
+} dur_instance_status;
+DUR_API const char *dur_instance_status_name(dur_instance_status status);
+
+typedef struct dur_instance_info {
+    size_t size;
+    const char *instance;
+    const char *name;
+    const char *version;   /* NULL: not known yet */
+    dur_instance_status status;
+    bool suspended;
+    bool start_pending;    /* no turn yet */
+    const char *output;    /* completed: result; failed: reason; else NULL */
+    const char *suspend_reason; /* NULL: not suspended */
+    const char *custom_status;  /* NULL: none */
+    uint64_t custom_status_version;
+    const char *parent;    /* NULL: a root */
+    uint64_t execution_id;
+    uint64_t created_at_ms;
+    uint64_t updated_at_ms;
+    const char *failure_category; /* failed: "application", "infrastructure", "configuration", "poison"; else NULL */
+    bool cancelled;               /* failed because it was cancelled or terminated */
+    const char *owner;            /* runtime that holds it now; NULL: none */
+} dur_instance_info;
+DUR_API void dur_instance_info_free(dur_instance_info *info);
+
+/* DUR_ENOTFOUND when there is none. */
+DUR_API int dur_client_info(dur_instance_info **out, dur_client *client, const char *instance, dur_error *err);
+/* Until it has ended (continue-as-new is not an end) or is suspended.  timeout 0: look once.  DUR_ETIMEOUT, DUR_ENOTFOUND.
+   No polling inside one process. */
+DUR_API int dur_client_wait(dur_instance_info **out, dur_client *client, const char *instance, uint64_t timeout_ms,
+                            dur_error *err);
+/* Wait for the result: DUR_OK and the output (free with dur_free), DUR_EFAILED or DUR_ECANCELLED with the reason in err,
+   DUR_ESUSPENDED at once with the reason, DUR_ETIMEOUT, DUR_ENOTFOUND. */
+DUR_API int dur_client_result(char **out, dur_client *client, const char *instance, uint64_t timeout_ms, dur_error *err);
+/* Until the custom status is newer than last_version, or it has ended (then info->status says so). */
+DUR_API int dur_client_wait_status(dur_instance_info **out, dur_client *client, const char *instance,
+                                   uint64_t last_version, uint64_t timeout_ms, dur_error *err);
+
+/* Keys and values.  *out NULL: no such key (DUR_OK).  Free with dur_free / dur_kv_list_free. */
+DUR_API int dur_client_kv_get(char **out, dur_client *client, const char *instance, const char *key, dur_error *err);
+DUR_API int dur_client_kv_wait(char **out, dur_client *client, const char *instance, const char *key,
+                               uint64_t timeout_ms, dur_error *err);
+typedef struct dur_kv_list {
+    size_t count;
+    const char *const *keys; /* ascending */
+    const char *const *values;
+    const uint64_t *updated_at_ms;
+} dur_kv_list;
+DUR_API int dur_client_kv_all(dur_kv_list **out, dur_client *client, const char *instance, dur_error *err);
+DUR_API void dur_kv_list_free(dur_kv_list *list);
+
+typedef struct dur_client_stats {
+    size_t size;
+    uint64_t history_event_count, history_size_bytes, queue_pending_count, kv_user_key_count, kv_total_value_bytes;
+} dur_client_stats;
+/* DUR_ENOTFOUND. */
+DUR_API int dur_client_stats_get(dur_client_stats *out, dur_client *client, const char *instance, dur_error *err);
+
+/* ---- administration: DUR_EUNSUPPORTED, naming the method, on a store without it ---------------------------------------- */
+
+DUR_API bool dur_client_has_admin(const dur_client *client);
+
+typedef struct dur_list_options {
+    size_t size;
+    dur_instance_status status; /* NOT_FOUND: any */
+    bool suspended_only;
+    bool roots_only;
+    const char *name;
+    const char *id_prefix;
+    const char *parent;
+    uint64_t created_after_ms, created_before_ms;
+    size_t limit;      /* 0: 1000 */
+    const char *after; /* next of the page before */
+} dur_list_options;
+#define DUR_LIST(...) (&(dur_list_options){ .size = sizeof(dur_list_options), __VA_ARGS__ })
+typedef struct dur_instance_list {
+    size_t count;
+    dur_instance_info *items; /* by instance id; owned by the list */
+    const char *next;         /* give it as `after` for the next page; NULL: this was the last */
+} dur_instance_list;
+DUR_API int dur_client_list(dur_instance_list **out, dur_client *client, const dur_list_options *options, dur_error *err);
+DUR_API void dur_instance_list_free(dur_instance_list *list);
+
+typedef struct dur_execution_info {
+    uint64_t execution_id;
+    const char *status; /* "Running", "Completed", "Failed", "ContinuedAsNew" */
+    const char *output; /* NULL: none */
+    uint64_t started_at_ms, completed_at_ms /* 0: not ended */, event_count;
+} dur_execution_info;
+typedef struct dur_execution_list {
+    size_t count;
+    dur_execution_info *items; /* ascending */
+} dur_execution_list;
+DUR_API int dur_client_executions(dur_execution_list **out, dur_client *client, const char *instance, dur_error *err);
+DUR_API void dur_execution_list_free(dur_execution_list *list);
+
+/* History of an execution (0: the latest) as a JSON array; free with dur_free.  DUR_ENOTFOUND. */
+DUR_API int dur_client_history(char **out, dur_client *client, const char *instance, uint64_t execution_id, dur_error *err);
+
+/* The instance and all below it, parents before children. */
+typedef struct dur_id_list {
+    size_t count;
+    const char *const *ids;
+} dur_id_list;
+DUR_API int dur_client_tree(dur_id_list **out, dur_client *client, const char *instance, dur_error *err);
+DUR_API void dur_id_list_free(dur_id_list *list);
+
+typedef struct dur_store_counts {
+    size_t size;
+    uint64_t total_instances, total_executions, running, completed, failed, suspended, total_events;
+    uint64_t orchestrator_queue, worker_queue, timer_queue, dead_letters;
+} dur_store_counts;
+DUR_API int dur_client_counts(dur_store_counts *out, dur_client *client, dur_error *err);
+
+typedef struct dur_deleted {
+    size_t size;
+    uint64_t instances, executions, events, queue_messages;
+} dur_deleted;
+/* An instance with everything below it.  Running: DUR_ERUNNING unless force.  A child: DUR_ECHILD.  out may be NULL. */
+DUR_API int dur_client_delete(dur_deleted *out, dur_client *client, const char *instance, bool force, dur_error *err);
+
+typedef struct dur_bulk_options {
+    size_t size;
+    const char *const *instances; /* NULL: all */
+    size_t instance_count;
+    uint64_t completed_before_ms; /* 0: any */
+    size_t limit;                 /* 0: 1000 */
+} dur_bulk_options;
+#define DUR_BULK(...) (&(dur_bulk_options){ .size = sizeof(dur_bulk_options), __VA_ARGS__ })
+/* Finished roots with their trees; running ones are left alone. */
+DUR_API int dur_client_delete_bulk(dur_deleted *out, dur_client *client, const dur_bulk_options *which, dur_error *err);
+
+typedef struct dur_prune_rules {
+    size_t size;
+    uint64_t keep_last;           /* executions to keep, the current one included; 0: not asked */
+    uint64_t completed_before_ms; /* 0: not asked; both: both must hold; none: nothing is pruned */
+} dur_prune_rules;
+#define DUR_PRUNE(...) (&(dur_prune_rules){ .size = sizeof(dur_prune_rules), __VA_ARGS__ })
+typedef struct dur_pruned {
+    size_t size;
+    uint64_t instances, executions, events;
+} dur_pruned;
+/* Old executions of one instance, or of many (running ones included); never the current execution. */
+DUR_API int dur_client_prune(dur_pruned *out, dur_client *client, const char *instance, const dur_prune_rules *rules,
+                             dur_error *err);
+DUR_API int dur_client_prune_bulk(dur_pruned *out, dur_client *client, const dur_bulk_options *which,
+                                  const dur_prune_rules *rules, dur_error *err);
+
+/* Messages that could not be read or delivered. */
+typedef struct dur_dead_letter_info {
+    uint64_t id;
+    const char *instance; /* NULL: not known */
+    const char *reason;
+    uint64_t at_ms;
+    const char *message; /* the stored text */
+} dur_dead_letter_info;
+typedef struct dur_dead_letter_list {
+    size_t count;
+    dur_dead_letter_info *items;
+} dur_dead_letter_list;
+DUR_API int dur_client_dead_letters(dur_dead_letter_list **out, dur_client *client, uint64_t after_id, size_t limit,
+                                    dur_error *err);
+DUR_API void dur_dead_letter_list_free(dur_dead_letter_list *list);
+DUR_API int dur_client_dead_letters_delete(dur_client *client, const uint64_t *ids, size_t count, dur_error *err);
+
+DUR_END_DECLS
+
+#endif

@@ -1,0 +1,125 @@
+/*
+ * runtime.h: the threads that run orchestrations and activities.
+ *
+ * Thread class of dur_runtime: any thread.  No thread of ours runs before start and after stop.
+ */
+#ifndef DURITE_RUNTIME_H
+#define DURITE_RUNTIME_H
+
+#include <durite/client.h>
+#include <durite/metrics.h>
+#include <durite/provider.h>
+#include <durite/registry.h>
+
+DUR_BEGIN_DECLS
+
+typedef struct dur_runtime dur_runtime;
+
+/* What happens when a handler no longer fits its history. */
+typedef enum dur_nondeterminism_policy {
+    DUR_NONDETERMINISM_SUSPEND, /* the instance waits, flagged with the report, until it is resumed after a fixed deploy */
+    DUR_NONDETERMINISM_FAIL
+} dur_nondeterminism_policy;
+
+/* Which activities this runtime takes. */
+typedef enum dur_tag_choice {
+    DUR_TAG_DEFAULT_ONLY, /* without a tag */
+    DUR_TAG_ONLY,         /* with one of worker_tags */
+    DUR_TAG_AND_DEFAULT,  /* both */
+    DUR_TAG_ANY,
+    DUR_TAG_NONE          /* none: orchestrations only */
+} dur_tag_choice;
+
+/* Zero means default everywhere. */
+typedef struct dur_runtime_options {
+    size_t size;                 /* sizeof(dur_runtime_options) as the caller compiled it */
+    dur_provider *store;         /* required */
+    const dur_handler *handlers; /* a table; or */
+    dur_registry *registry;      /* a registry (frozen by this start); one of the two, or both */
+    const char *name;            /* in thread names, worker ids and logs; NULL: "durite" */
+
+    uint32_t orchestration_concurrency; /* loops; 0: 2.  A store with one writer (memory, sqlite) uses one */
+    uint32_t worker_concurrency;        /* worker threads, one activity each; 0: 2 */
+    uint32_t prefetch;                  /* activities waiting locally beyond the workers; 0: 64 */
+
+    /* Stores without owners or lanes: locks by time, polling.  Others do not need these. */
+    uint64_t orchestrator_lock_timeout_ms;        /* 0: 5 s */
+    uint64_t orchestrator_lock_renewal_buffer_ms; /* 0: 2 s */
+    uint64_t worker_lock_timeout_ms;              /* 0: 30 s */
+    uint64_t worker_lock_renewal_buffer_ms;       /* 0: 5 s */
+    uint64_t dispatcher_min_poll_interval_ms;     /* 0: 100 ms */
+    uint64_t dispatcher_long_poll_timeout_ms;     /* 0: 30 s */
+    uint64_t owner_timeout_ms;                    /* 0: 10 s; a node silent for so long is dead */
+
+    uint32_t max_attempts;            /* 0: 10.  Acquisitions or deliveries without success before poison */
+    uint64_t unregistered_backoff_ms; /* 0: 1 s, doubled up to … */
+    uint64_t unregistered_backoff_max_ms; /* 0: 60 s */
+    uint32_t unregistered_attempts_max;   /* 0: wait without end */
+    dur_nondeterminism_policy nondeterminism;
+
+    uint64_t cancel_grace_ms;          /* 0: 5 min.  A cancelled orchestration that has not ended by then is terminated */
+    uint64_t activity_cancel_grace_ms; /* 0: 10 s.  Then a cancelled activity is abandoned: its slot is replaced */
+    uint32_t abandoned_max;            /* 0: 16.  Abandoned activities before slots are no longer replaced */
+
+    uint64_t session_lock_timeout_ms;        /* 0: 30 s */
+    uint64_t session_lock_renewal_buffer_ms; /* 0: 5 s */
+    uint64_t session_idle_timeout_ms;        /* 0: 300 s */
+    uint64_t session_cleanup_interval_ms;    /* 0: 300 s */
+    uint32_t max_sessions;                   /* 0: 10 */
+    const char *worker_node_id;              /* stable session owner over restarts; NULL: a new one each start */
+    dur_tag_choice tags;
+    const char *const *worker_tags; /* ended by NULL */
+
+    const char *replay_version_min; /* NULL: "0.0.0".  Histories of engines in this range are run here */
+    const char *replay_version_max; /* NULL: this version, at least "0.1.999" */
+
+    uint32_t parked_max;         /* handlers kept on their stacks; 0: 30,000 */
+    uint64_t parked_bytes_max;   /* 0: 1 GiB */
+    size_t stack_bytes;          /* 0: 256 KiB; a handler's own size wins */
+    uint64_t arena_bytes_max;    /* per execution; 0: 256 MiB.  Over it the instance is suspended */
+
+    /* Limits; what goes beyond fails the orchestration with a clear reason. */
+    uint64_t payload_bytes_max;       /* 0: 4 MiB.  inputs, results, messages */
+    uint64_t custom_status_bytes_max; /* 0: 256 KiB */
+    uint32_t kv_keys_max;             /* 0: 150 */
+    uint64_t kv_value_bytes_max;      /* 0: 64 KiB */
+    uint64_t history_events_warn;     /* 0: 50,000; no hard limit */
+
+    bool double_run;             /* tests: replay each turn on a fresh stack and compare */
+    bool evict_every_turn;       /* tests: park nothing */
+    const struct dur_world *world; /* NULL: the real one */
+} dur_runtime_options;
+#define DUR_RUNTIME(...) (&(dur_runtime_options){ .size = sizeof(dur_runtime_options), __VA_ARGS__ })
+
+/*
+ * Start.  Everything in options is copied, except the store and the functions of handlers.  *out is yours:
+ * dur_runtime_stop.  Codes: DUR_EINVAL (which option and why), DUR_ENOMEM, errors of the store.  Since 0.1.
+ */
+DUR_API int dur_runtime_start(dur_runtime **out, const dur_runtime_options *options, dur_error *err);
+
+/*
+ * Stop: no new work is taken, running activities may end within the grace, leases are given back; returns as soon as
+ * nothing is left.  DUR_EBUSY: activities that never returned are named in the message; their threads are left behind,
+ * the rest has stopped and the runtime is gone.  DUR_EDEADLK from inside a handler, activity or callback: nothing
+ * happened.  NULL is allowed.  Since 0.1.
+ */
+DUR_API int dur_runtime_stop(dur_runtime *runtime, uint64_t grace_ms, dur_error *err);
+
+/* Counters since start. */
+DUR_API int dur_runtime_metrics(dur_metrics *out, dur_runtime *runtime, dur_error *err);
+/* Owner id of this runtime, new at each start; "" where the store has no owners.  Borrowed. */
+DUR_API const char *dur_runtime_owner(const dur_runtime *runtime);
+
+/*
+ * The host's choice, once, from main: report a crash in a handler (stack overflow with the handler's name and stack
+ * size, or another fatal signal) on standard error before the process dies.  Installs handlers for SEGV and BUS on an
+ * alternate stack and chains to what was there.
+ */
+DUR_API int dur_crash_report_install(dur_error *err);
+
+/* A broken invariant of ours calls this before abort(); NULL: a line on standard error.  For hosts with their own. */
+DUR_API void dur_assert_hook(void (*hook)(const char *file, int line, const char *what));
+
+DUR_END_DECLS
+
+#endif

@@ -1,0 +1,48 @@
+/*
+ * sqlite.h: a SQLite store with options, and your own transactions on it.
+ */
+#ifndef DURITE_SQLITE_H
+#define DURITE_SQLITE_H
+
+#include <durite/activity.h>
+#include <durite/client.h>
+#include <durite/provider.h>
+
+DUR_BEGIN_DECLS
+
+struct sqlite3;
+
+typedef struct dur_sqlite_options {
+    size_t size;
+    const char *path;          /* file, or ":memory:" (one connection, for tests) */
+    bool must_exist;
+    bool relaxed_durability;   /* true: synchronous=NORMAL; a power loss may take the last commits.  Default: FULL */
+    uint32_t wal_pages;        /* checkpoint after so many pages; 0: 4000 */
+    uint64_t busy_ms;          /* wait for another process's write lock; 0: 60 s */
+    const struct dur_world *world;
+} dur_sqlite_options;
+#define DUR_SQLITE(...) (&(dur_sqlite_options){ .size = sizeof(dur_sqlite_options), __VA_ARGS__ })
+DUR_API int dur_sqlite_open(dur_provider **out, const dur_sqlite_options *options, dur_error *err);
+
+/*
+ * Your own transaction on the same file, with your own connection.  begin waits for the writer's turn and issues BEGIN
+ * IMMEDIATE; commit and rollback end it and let the others go on.  Inside, on the same thread, calls of a client or
+ * another begin on this store return DUR_EDEADLK; start, raise and enqueue below take part in the transaction: they
+ * happen if and only if you commit.  Bracket every write with them: a bare BEGIN works, but may wait long beside a busy
+ * runtime.  Codes: DUR_EINVAL (another file), DUR_ESTATE (no transaction begun here), DUR_EDEADLK, DUR_EBUSY, DUR_EIO.
+ */
+DUR_API int dur_sqlite_begin(dur_provider *store, struct sqlite3 *db, dur_error *err);
+DUR_API int dur_sqlite_commit(dur_provider *store, struct sqlite3 *db, dur_error *err);
+DUR_API int dur_sqlite_rollback(dur_provider *store, struct sqlite3 *db, dur_error *err);
+DUR_API int dur_sqlite_start(dur_provider *store, struct sqlite3 *db, const dur_start_args *args, dur_error *err);
+DUR_API int dur_sqlite_raise(dur_provider *store, struct sqlite3 *db, const dur_message_args *args, dur_error *err);
+DUR_API int dur_sqlite_enqueue(dur_provider *store, struct sqlite3 *db, const dur_message_args *args, dur_error *err);
+
+/* A connection to the store's file for this activity, opened on first use and closed when it ends; NULL with err set
+   when the store is not a SQLite file.  Use it with the bracket above on dur_act_store(act). */
+DUR_API struct sqlite3 *dur_act_sqlite(dur_act *act, dur_error *err);
+DUR_API dur_provider *dur_act_store(dur_act *act);
+
+DUR_END_DECLS
+
+#endif

@@ -1,0 +1,38 @@
+/*
+ * clock.h: injected time and randomness.
+ *
+ * Nobody in the library calls time() or rand(): runtimes and stores get a dur_world.  The real one is the default;
+ * tests and the simulator pass their own, so that a run is a function of its seed.
+ * Thread class: any thread (an implementation must be safe for that).
+ */
+#ifndef DURITE_SYS_CLOCK_H
+#define DURITE_SYS_CLOCK_H
+
+#include <durite/export.h>
+#include <stddef.h>
+#include <stdint.h>
+
+DUR_BEGIN_DECLS
+
+typedef struct dur_world {
+    void *data;
+    uint64_t (*wall_ms)(void *data);                       /* milliseconds since 1970 */
+    uint64_t (*boot_ms)(void *data);                       /* never goes back; counts while the machine sleeps */
+    void (*random)(void *data, void *out, size_t size);    /* random bytes */
+} dur_world;
+
+/* The machine's own clocks and getrandom().  Static. */
+DUR_API const dur_world *dur_world_real(void);
+
+/* A world for tests: time stands still until advanced, randomness comes from the seed. */
+typedef struct dur_fake_world dur_fake_world;
+DUR_API dur_fake_world *dur_fake_world_new(uint64_t start_ms, uint64_t seed);
+DUR_API void dur_fake_world_free(dur_fake_world *fake);
+DUR_API const dur_world *dur_fake_world_get(dur_fake_world *fake);
+/* Move both clocks forward, or only the wall clock by any amount (a clock that jumps). */
+DUR_API void dur_fake_world_advance(dur_fake_world *fake, uint64_t ms);
+DUR_API void dur_fake_world_jump(dur_fake_world *fake, int64_t wall_ms);
+
+DUR_END_DECLS
+
+#endif

@@ -1,0 +1,619 @@
+/*
+ * provider_methods.h: the contract between Durite and a store.
+ *
+ * A provider is dumb storage with two queues, leases and one atomic operation, the commit of a turn.  It never reads
+ * or writes the texts that pass through it (dur_text json), never invents ids of events or executions, and knows
+ * nothing of policies.  Everything it must know stands beside the text as a column.
+ *
+ * A provider is a struct whose first member is dur_provider; its table of methods may be shorter than ours: `size`
+ * says where it ends, and a method that is NULL or beyond the end is one that it does not have.  Required methods come
+ * first; each optional one has a fallback in src/provider, described at the method, so that a provider of the required
+ * methods alone runs everything, only slower.  docs/provider-guide.md is the tutorial, durite-kit the judge.
+ *
+ * Callers do not call the table but the functions of sys/store.h, which check arguments and supply the fallbacks.
+ *
+ * Rules for every method:
+ *   - int results are dur_code; err may be NULL; a failure that may go away by itself is marked retryable (busy,
+ *     connection lost, deadlock, disk full), everything else is permanent (bad token, expired lock, duplicate event).
+ *   - results are put into the given arena, or borrowed from arguments; nothing is to be freed.
+ *   - any thread may call any method at any time, except lane methods: one thread per lane.
+ *   - a failed method changed nothing; DUR_EUNKNOWN is the one exception (the outcome of a commit was not learned).
+ *   - times are wall-clock milliseconds of the store (its `now`); lock times never depend on a jumping clock where the
+ *     store can avoid it.  A due time of 0 means visible at once whatever the clock says.
+ *   - messages of an instance are ordered by (due time, id); abandoning does not change the order.
+ *   - an instance EXISTS when it has a row written by a commit, or history, or a start or continue-as-new waiting (due
+ *     or not).  Enqueueing never makes an instance visible to admin methods.
+ */
+#ifndef DURITE_SYS_PROVIDER_METHODS_H
+#define DURITE_SYS_PROVIDER_METHODS_H
+
+#include <durite/error.h>
+#include <durite/sys/arena.h>
+#include <durite/sys/clock.h>
+#include <durite/sys/event.h>
+#include <durite/sys/waker.h>
+#include <durite/sys/work.h>
+
+DUR_BEGIN_DECLS
+
+typedef struct dur_provider dur_provider;
+typedef struct dur_provider_methods dur_provider_methods;
+typedef struct dur_lane dur_lane;
+typedef struct dur_watch dur_watch;
+
+/* Base of every provider.  `methods` must stay valid while the provider is open. */
+struct dur_provider {
+    const dur_provider_methods *methods;
+    void *reserved; /* for the functions of sys/store.h; start with NULL */
+};
+
+/* Base of every lane and watch: a provider's own come first-member-wise behind it. */
+struct dur_lane {
+    dur_provider *store;
+};
+struct dur_watch {
+    dur_provider *store;
+};
+
+#define DUR_NOT_COMPARED UINT64_MAX
+#define DUR_NEVER UINT64_MAX
+
+/* ---- values ---------------------------------------------------------------------------------------------------- */
+
+typedef struct dur_semver {
+    uint32_t major, minor, patch;
+} dur_semver;
+
+typedef struct dur_version_range {
+    dur_semver min, max; /* both inclusive */
+} dur_version_range;
+
+/* Which histories a node can run.  Only the first range counts; no range: nothing is returned. */
+typedef struct dur_capability_filter {
+    const dur_version_range *ranges;
+    size_t count;
+} dur_capability_filter;
+
+typedef enum dur_status {
+    DUR_STATUS_NONE, /* in metadata: unchanged; for clients: not found */
+    DUR_STATUS_RUNNING,
+    DUR_STATUS_COMPLETED,
+    DUR_STATUS_FAILED,
+    DUR_STATUS_CONTINUED_AS_NEW
+} dur_status;
+
+DUR_API const char *dur_status_name(dur_status status); /* "Running", … ; "NotFound" for NONE */
+DUR_API dur_status dur_status_from_name(const char *name);
+
+/* One event as it is stored.  When reading only event_id and json are set. */
+typedef struct dur_event_row {
+    uint64_t event_id;   /* never 0 */
+    dur_event_kind kind; /* stores look only at CUSTOM_STATUS_UPDATED and the three KEY_VALUE kinds */
+    const char *key;     /* KEY_VALUE_SET, KEY_VALUE_CLEARED */
+    const char *value;   /* KEY_VALUE_SET: value; CUSTOM_STATUS_UPDATED: text, NULL is a reset */
+    uint64_t stamp_ms;   /* KEY_VALUE_SET: last_updated_at_ms */
+    dur_text json;       /* kept verbatim */
+} dur_event_row;
+
+/* The row of an event: encodes it and copies the columns; lives in arena. */
+DUR_API int dur_event_row_from(dur_event_row *out, dur_arena *arena, const dur_event *event, dur_error *err);
+
+typedef struct dur_key_value {
+    const char *key;
+    const char *value;
+    uint64_t last_updated_at_ms;
+} dur_key_value;
+
+/* A message as it is fetched from the orchestrator queue. */
+typedef struct dur_fetched_message {
+    uint64_t id; /* unique in the store, grows in order of enqueueing */
+    uint64_t due_ms;
+    uint32_t attempt_count; /* fetches of this message, this one included */
+    const char *queue;      /* QueueMessage: queue name; else NULL */
+    dur_text json;
+} dur_fetched_message;
+
+/* ---- orchestrations --------------------------------------------------------------------------------------------- */
+
+typedef enum dur_fetch_kind {
+    DUR_FETCH_ANY,
+    DUR_FETCH_FRESH,  /* only instances whose count of acquisitions without a commit is 0 */
+    DUR_FETCH_SUSPECT /* only the others */
+} dur_fetch_kind;
+
+typedef struct dur_fetch {
+    uint64_t lock_ms; /* the lock ends by itself after this; not used with an owner */
+    uint64_t poll_ms; /* may block so long for something to come; 0: answer at once */
+    const dur_capability_filter *filter; /* NULL: every version */
+    /* The fields below are used only with fetch_turns and lane_round. */
+    const char *owner;          /* NULL: a timed lock; else a lease that holds while the owner lives */
+    size_t max;                 /* instances at most; 0: 1 */
+    dur_fetch_kind kind;
+    uint32_t queue_messages_max; /* of each queue only the first so many; 0: all */
+    bool without_history;        /* leave history out (messages, name, version and last_event_id are there) */
+} dur_fetch;
+
+typedef struct dur_orchestration_item {
+    const char *instance;
+    const char *lock_token;         /* random, new at each acquisition */
+    uint64_t store_key;             /* the store's own key of the instance, to be handed back; 0: it has none */
+    const char *orchestration_name; /* from the instance row, else from history, else from the start message */
+    const char *version;            /* NULL: not known */
+    uint64_t execution_id;          /* current execution; 1 for a new instance */
+    uint64_t last_event_id;         /* of that execution; 0: no history */
+    uint32_t attempt_count;         /* largest of the messages */
+    uint32_t acquisitions;          /* in a row without a commit, this one included; 0: the store does not count */
+    const dur_event_row *history;   /* of the current execution, by event id */
+    size_t history_count;
+    const dur_fetched_message *messages; /* all visible ones, by (due, id) */
+    size_t message_count;
+    bool more_messages;            /* queue_messages_max left some out */
+    const dur_key_value *kv;       /* state at the end of the previous execution */
+    size_t kv_count;
+    const char *history_error;     /* a stored event cannot be read: why ("… deserialization failed …"); history is empty.
+                                      Filled by sys/store.h, which tries to decode; a store leaves it NULL */
+} dur_orchestration_item;
+
+typedef struct dur_execution_metadata {
+    dur_status status;  /* NONE: leave as it is */
+    const char *output; /* result, error text or continue-as-new input */
+    const char *orchestration_name; /* name and version given: create or update the instance row */
+    const char *orchestration_version;
+    const char *parent_instance_id;
+    bool has_pinned_version;
+    dur_semver pinned_version;
+} dur_execution_metadata;
+
+typedef struct dur_activity_ref {
+    const char *instance;
+    uint64_t execution_id;
+    uint64_t activity_id;
+    uint64_t row_id; /* as answered when it was inserted or fetched; 0: not known */
+} dur_activity_ref;
+
+/* A worker row that a turn finishes: the activity's completion is among the turn's events. */
+typedef struct dur_worker_claim {
+    dur_activity_ref ref;
+    const char *lock_token;
+} dur_worker_claim;
+
+/* A worker item that a turn adds, and whether it is to be locked for this runtime at once. */
+typedef struct dur_turn_work {
+    dur_message message;
+    const char *lock_token; /* NULL: for anybody.  Else lock it with this token, attempt count 1 */
+    /* answers */
+    bool locked;     /* false although asked: its session belongs to somebody else, or the store does not lock eagerly */
+    uint64_t row_id; /* the store's id of the row, 0: it has none */
+} dur_turn_work;
+
+/* Which comparison made a turn fail. */
+typedef enum dur_turn_fault {
+    DUR_TURN_FINE,
+    DUR_TURN_LEASE_LOST, /* the token is not (or no longer) the instance's */
+    DUR_TURN_POSITION,   /* event expected_last is missing or has a successor */
+    DUR_TURN_WORK_LOST,  /* a consumed worker row is gone or locked by somebody else: see lost_work */
+    DUR_TURN_STORE       /* the store failed; error says whether trying again makes sense */
+} dur_turn_fault;
+
+/*
+ * The commit of one turn.  All or nothing.  With the fields below "optional" left zero (expected_last as
+ * DUR_NOT_COMPARED) it is exactly the ack of an orchestration item: messages tagged by the token are deleted, the lock
+ * is removed.  Order inside: docs/provider-guide.md.
+ */
+typedef struct dur_turn_commit {
+    const char *lock_token;
+    const char *instance; /* NULL: found by the token */
+    uint64_t store_key;   /* from the item; 0: not known */
+    uint64_t execution_id;
+    const dur_event_row *events; /* appended; a duplicate id fails the turn; id 0 is refused */
+    size_t event_count;
+    dur_turn_work *worker_items; /* inserted before cancelled ones are deleted */
+    size_t worker_item_count;
+    const dur_message *orchestrator_items;
+    size_t orchestrator_item_count;
+    dur_execution_metadata metadata;
+    const dur_activity_ref *cancelled; /* deleted from the worker queue; missing ones do no harm */
+    size_t cancelled_count;
+
+    /* ---- optional: lane_round and commit_turns only ---- */
+    uint64_t expected_last;    /* last event id of the execution before this turn; DUR_NOT_COMPARED: not checked */
+    bool consume_listed;       /* delete exactly these messages, not "all that carry the token" */
+    const uint64_t *consumed;  /* message ids; missing ones do no harm */
+    size_t consumed_count;
+    const dur_worker_claim *worker_consumed;
+    size_t worker_consumed_count;
+    const dur_activity_ref *timers_dropped; /* delayed TimerFired messages to delete; missing ones do no harm */
+    size_t timers_dropped_count;
+    const char *owner;         /* who holds the lease, and for whom worker items are locked */
+    const char *session_owner; /* with session items among worker_items: who claims, for how long */
+    uint64_t session_lock_ms;
+    bool keep_lease;           /* the token stays valid; messages that come later are handed to the owner */
+    uint64_t seen_id;          /* without keep_lease: messages up to this id that are left were seen and are no reason */
+    uint64_t seen_now_ms;      /*   to fetch the instance again (delayed ones: due up to this time); 0, 0: all count */
+    uint64_t delay_ms;         /* without keep_lease: not fetched again before now + delay (0: at once) */
+    bool give_back;            /* the acquisition was not used (shutdown, unregistered): do not count it */
+    bool take_over;            /* no token is compared; any lease on the instance ends (terminate) */
+    bool remove_work;          /* delete all messages, worker rows and timers of the instance (terminate) */
+    bool set_suspended;        /* mark suspended with this reason (NULL: resume) */
+    const char *suspended;
+
+    /* ---- answers ---- */
+    dur_turn_fault fault;
+    dur_error error;           /* code DUR_OK when committed */
+    bool lease_kept;           /* false although asked: the store cannot keep leases */
+    const dur_worker_claim *const *lost_work;
+    size_t lost_work_count;
+} dur_turn_commit;
+
+/* ---- activities -------------------------------------------------------------------------------------------------- */
+
+typedef enum dur_tag_mode {
+    DUR_TAGS_DEFAULT_ONLY, /* untagged items */
+    DUR_TAGS_ONLY,         /* items with one of the tags */
+    DUR_TAGS_AND_DEFAULT,  /* both */
+    DUR_TAGS_ANY,
+    DUR_TAGS_NONE          /* nothing: the store is not even asked */
+} dur_tag_mode;
+
+typedef struct dur_tag_filter {
+    dur_tag_mode mode;
+    const char *const *tags;
+    size_t tag_count;
+} dur_tag_filter;
+
+typedef struct dur_work_fetch {
+    uint64_t lock_ms;
+    uint64_t poll_ms;
+    const char *session_owner; /* NULL: only items without a session */
+    uint64_t session_lock_ms;
+    dur_tag_filter tags;
+    /* fetch_works and lane_round only */
+    const char *owner; /* NULL: a timed lock */
+    size_t max;        /* 0: 1 */
+    dur_fetch_kind kind; /* FRESH: not rows of an owner that died; SUSPECT: only those, their attempt is counted now */
+} dur_work_fetch;
+
+typedef struct dur_leased_work {
+    dur_activity_ref ref;
+    const char *lock_token;
+    uint32_t attempt_count; /* this fetch included */
+    bool suspect;           /* was running or waiting at an owner that did not stop cleanly */
+    dur_text json;
+} dur_leased_work;
+
+/* The end of a worker item that goes through the queue. */
+typedef struct dur_work_ack {
+    const char *lock_token;
+    dur_activity_ref ref;           /* zero: found by the token */
+    const dur_message *completion;  /* NULL: delete only */
+    dur_error error;                /* answer; DUR_ELEASE: row gone or lock expired */
+} dur_work_ack;
+
+/* ---- rounds: all that a loop does with the store, in one transaction ---------------------------------------------- */
+
+typedef struct dur_held_message {
+    const char *instance;
+    const char *lock_token;
+    dur_fetched_message message;
+} dur_held_message;
+
+typedef struct dur_round {
+    /* in */
+    dur_turn_commit *turns; /* answered one by one */
+    size_t turn_count;
+    dur_work_ack *acks; /* answered one by one */
+    size_t ack_count;
+    const dur_fetch *fetch;       /* NULL: acquire no instance.  Sees what this round wrote */
+    const dur_work_fetch *work;   /* NULL: take no work */
+    uint32_t queue_messages_max;  /* for held messages; 0: all */
+    /* out, in the arena of the call */
+    dur_orchestration_item *items;
+    size_t item_count;
+    dur_leased_work *works;
+    size_t work_count;
+    dur_held_message *held; /* messages for leases of this lane that it was not given before, by (due, id) */
+    size_t held_count;
+    const char **lost;      /* instances whose lease this lane held and no longer holds (delete, terminate, take-over) */
+    size_t lost_count;
+    uint64_t now_ms;        /* the store's time */
+    uint64_t seen_id;       /* highest message id that this round's reads have seen */
+    uint64_t next_due_ms;   /* when something becomes visible by itself; DUR_NEVER */
+    bool more;              /* there may be more to fetch at once */
+    bool suspects_waiting;  /* a fetch of kind SUSPECT would find something */
+    bool work_waiting_long; /* the head of the shared worker queue is older than 100 ms */
+} dur_round;
+
+typedef struct dur_lane_options {
+    const char *owner; /* registered before; NULL where the store has no owners */
+    dur_waker *waker;  /* the sleeper to wake; lives longer than the lane */
+} dur_lane_options;
+
+/* ---- owners ------------------------------------------------------------------------------------------------------ */
+
+typedef struct dur_owner_options {
+    const char *owner;      /* id, new at each process start */
+    uint64_t timeout_ms;    /* dead when silent for so long (default 10 s) */
+} dur_owner_options;
+
+typedef struct dur_owner_report {
+    bool still_ours;       /* false: taken for dead; everything under this id is lost */
+    uint32_t peers;        /* other live owners */
+    uint32_t taken_over;   /* dead owners whose leases this beat set free */
+    uint32_t freed;        /* leases and worker rows set free by it */
+    char last_dead[64];    /* id of the last of them */
+    uint64_t now_ms;
+} dur_owner_report;
+
+/* ---- start policies ---------------------------------------------------------------------------------------------- */
+
+typedef enum dur_exists_policy {
+    DUR_EXISTS_FAIL,            /* DUR_EEXISTS */
+    DUR_EXISTS_RETURN,          /* DUR_OK, nothing changed, *existed is set */
+    DUR_EXISTS_REPLACE_FINISHED /* a finished instance is deleted with its tree; a running one: DUR_EEXISTS */
+} dur_exists_policy;
+
+/* ---- admin ------------------------------------------------------------------------------------------------------- */
+
+typedef struct dur_instance_row {
+    const char *instance_id;
+    const char *orchestration_name;
+    const char *orchestration_version;
+    uint64_t current_execution_id;
+    dur_status status;
+    const char *output; /* NULL: none */
+    uint64_t created_at_ms;
+    uint64_t updated_at_ms;
+    const char *parent_instance_id; /* NULL: a root */
+    const char *suspended;          /* reason; NULL: not suspended */
+    const char *custom_status;      /* NULL: none */
+    uint64_t custom_status_version;
+    const char *owner;              /* who leases it now; NULL: nobody */
+    bool start_pending;             /* known only by a start that no turn has consumed yet */
+} dur_instance_row;
+
+typedef struct dur_execution_row {
+    uint64_t execution_id;
+    dur_status status;
+    const char *output;
+    uint64_t started_at_ms;
+    uint64_t completed_at_ms; /* 0: not ended */
+    uint64_t event_count;
+} dur_execution_row;
+
+typedef struct dur_system_metrics {
+    uint64_t total_instances, total_executions, running, completed, failed, total_events, suspended;
+} dur_system_metrics;
+
+typedef struct dur_queue_depths {
+    uint64_t orchestrator_queue; /* visible now */
+    uint64_t worker_queue;       /* not locked */
+    uint64_t timer_queue;        /* orchestrator messages not yet due */
+    uint64_t dead_letters;
+} dur_queue_depths;
+
+typedef struct dur_instance_stats {
+    uint64_t history_event_count, history_size_bytes, queue_pending_count, kv_user_key_count, kv_total_value_bytes;
+} dur_instance_stats;
+
+typedef struct dur_instance_query {
+    dur_status status;              /* NONE: any */
+    bool suspended_only;
+    const char *name;               /* orchestration name; NULL: any */
+    const char *id_prefix;          /* NULL: any */
+    const char *parent;             /* direct children of this instance; NULL: any */
+    bool roots_only;
+    uint64_t created_after_ms;      /* 0: any */
+    uint64_t created_before_ms;
+    size_t limit;                   /* 0: all */
+    const char *after;              /* instance id: continue behind it; rows come by instance id */
+} dur_instance_query;
+
+typedef struct dur_bulk_filter {
+    const char *const *instance_ids; /* NULL: all */
+    size_t instance_id_count;
+    uint64_t completed_before_ms; /* 0: any */
+    size_t limit;                 /* 0: 1000 */
+} dur_bulk_filter;
+
+typedef struct dur_prune_options {
+    bool has_keep_last;
+    uint64_t keep_last;           /* counts the current execution; none, 0 and 1 keep it alone */
+    uint64_t completed_before_ms; /* 0: not asked; both given: both must hold; none given: nothing is pruned */
+} dur_prune_options;
+
+typedef struct dur_delete_result {
+    uint64_t instances, executions, events, queue_messages;
+} dur_delete_result;
+
+typedef struct dur_prune_result {
+    uint64_t instances_processed, executions_deleted, events_deleted;
+} dur_prune_result;
+
+typedef struct dur_dead_letter {
+    uint64_t id;
+    const char *instance;
+    const char *reason;
+    uint64_t at_ms;
+    dur_text json;
+} dur_dead_letter;
+
+/* ---- the table --------------------------------------------------------------------------------------------------- */
+
+struct dur_provider_methods {
+    size_t size;      /* sizeof(dur_provider_methods) as the provider was compiled */
+    const char *name; /* "sqlite" */
+    const char *version;
+    bool own_clock;   /* true: due and lock times follow the store's own clock (a server); false: dur_world given at open */
+
+    /* ======== required ======== */
+
+    /* Close and free.  Handles are counted by the caller; nothing else is called afterwards. */
+    void (*close)(dur_provider *self);
+    /* The store's time, wall milliseconds.  May be an estimate between two answers of a server. */
+    uint64_t (*now_ms)(dur_provider *self);
+
+    /*
+     * Lock one instance that has a visible message, no valid lock, is not suspended and passes the filter (applied
+     * before any lock and before history is touched; an instance without a pinned version passes).  All its visible
+     * messages are tagged with the token and their attempt_count grows by one.  Nothing to do: DUR_OK with
+     * out->instance NULL.  A message for an instance that does not exist never hides another instance's work;
+     * QueueMessages of an instance that does not exist become dead letters (or are deleted with a warning), others wait.
+     */
+    int (*fetch_orchestration_item)(dur_provider *self, dur_arena *arena, const dur_fetch *how,
+                                    dur_orchestration_item *out, dur_error *err);
+    /*
+     * Commit one turn, optional fields not looked at, and remove the lock.  Bad or expired token: DUR_ELEASE, "Invalid
+     * lock token".  Duplicate event: DUR_ECONFLICT.  Writes the answers in turn, and err too.
+     */
+    int (*ack_orchestration_item)(dur_provider *self, dur_turn_commit *turn, dur_error *err);
+    /* Give an instance back.  Tagged messages (no others) become visible after delay_ms; the instance waits, later
+       messages behind it.  ignore_attempt: attempt counts go down by one, not below 0. */
+    int (*abandon_orchestration_item)(dur_provider *self, const char *lock_token, uint64_t delay_ms,
+                                      bool ignore_attempt, dur_error *err);
+    int (*renew_orchestration_item_lock)(dur_provider *self, const char *lock_token, uint64_t extend_ms,
+                                         dur_error *err);
+
+    /* Events of an execution (0: the latest), by id.  Unknown: DUR_OK, count 0. */
+    int (*read)(dur_provider *self, dur_arena *arena, const char *instance, uint64_t execution_id,
+                dur_event_row **out, size_t *count, dur_error *err);
+    /* Append for tests and tools; duplicate: DUR_ECONFLICT; id 0: DUR_EINVAL. */
+    int (*append)(dur_provider *self, const char *instance, uint64_t execution_id, const dur_event_row *events,
+                  size_t count, dur_error *err);
+
+    int (*enqueue_for_worker)(dur_provider *self, const dur_message *item, dur_error *err);
+    /* Lock one item: visible, unlocked or lock expired, tag and session admit it, first in first out.  None: json.data
+       is NULL.  Claims the session in the same step; losing the race is "none", or better, the next item. */
+    int (*fetch_work_item)(dur_provider *self, dur_arena *arena, const dur_work_fetch *how, dur_leased_work *out,
+                           dur_error *err);
+    /* Delete the row and enqueue the completion, atomically.  Row gone or lock expired: DUR_ELEASE. */
+    int (*ack_work_item)(dur_provider *self, const char *lock_token, const dur_message *completion, dur_error *err);
+    int (*renew_work_item_lock)(dur_provider *self, const char *lock_token, uint64_t extend_ms, dur_error *err);
+    int (*abandon_work_item)(dur_provider *self, const char *lock_token, uint64_t delay_ms, bool ignore_attempt,
+                             dur_error *err);
+
+    /* Extend the sessions that one of the owners still holds and that were active within idle_ms; how many. */
+    int (*renew_session_lock)(dur_provider *self, const char *const *owners, size_t owner_count, uint64_t extend_ms,
+                              uint64_t idle_ms, uint64_t *renewed, dur_error *err);
+    /* Delete sessions whose lock has ended and that have no items; how many. */
+    int (*cleanup_orphaned_sessions)(dur_provider *self, uint64_t idle_ms, uint64_t *removed, dur_error *err);
+
+    /* Put a message into the orchestrator queue; visible at max(item->due_ms, now + delay_ms). */
+    int (*enqueue_for_orchestrator)(dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err);
+
+    /* *changed is true when the stored version is greater than last_seen; then status (NULL: none) and version are set. */
+    int (*get_custom_status)(dur_provider *self, dur_arena *arena, const char *instance, uint64_t last_seen,
+                             bool *changed, const char **status, uint64_t *version, dur_error *err);
+    /* Value now, writes of the running execution included; NULL: no such key. */
+    int (*get_kv_value)(dur_provider *self, dur_arena *arena, const char *instance, const char *key,
+                        const char **value, dur_error *err);
+    int (*get_kv_all_values)(dur_provider *self, dur_arena *arena, const char *instance, dur_key_value **out,
+                             size_t *count, dur_error *err);
+
+    /* ======== optional: lanes.  Fallback: rounds made of the methods above; leases are not kept, so handlers are
+       replayed at every turn; queue messages go into history as they come ======== */
+
+    int (*lane_open)(dur_provider *self, const dur_lane_options *options, dur_lane **out, dur_error *err);
+    /* One transaction (or as few as possible).  The result is an error only if nothing was done; else each turn and
+       ack has its own answer. */
+    int (*lane_round)(dur_lane *lane, dur_arena *arena, dur_round *round, dur_error *err);
+    /* Sleep until something may have come for this lane, its waker was woken, or timeout_ms have passed.  Serves
+       whatever others wait for.  Spurious returns are allowed. */
+    int (*lane_wait)(dur_lane *lane, uint64_t timeout_ms, dur_error *err);
+    void (*lane_close)(dur_lane *lane);
+    /* Messages of a leased instance behind `after` (a message's id and due time), of one queue or (NULL) all. */
+    int (*lane_messages)(dur_lane *lane, dur_arena *arena, const char *instance, const char *lock_token,
+                         const char *queue, uint64_t after_due_ms, uint64_t after_id, size_t max,
+                         dur_fetched_message **out, size_t *count, dur_error *err);
+    /* History and KV snapshot of a leased instance (for one that was fetched without). */
+    int (*lane_history)(dur_lane *lane, dur_arena *arena, const char *instance, const char *lock_token,
+                        uint64_t execution_id, dur_orchestration_item *out, dur_error *err);
+
+    /* ======== optional: arrays.  Fallback: one by one ======== */
+
+    int (*fetch_turns)(dur_provider *self, dur_arena *arena, const dur_fetch *how, dur_orchestration_item *out,
+                       size_t *count, dur_error *err);
+    int (*commit_turns)(dur_provider *self, dur_turn_commit *turns, size_t count, dur_error *err);
+    int (*fetch_works)(dur_provider *self, dur_arena *arena, const dur_work_fetch *how, dur_leased_work *out,
+                       size_t *count, dur_error *err);
+    int (*ack_works)(dur_provider *self, dur_work_ack *acks, size_t count, dur_error *err);
+    /* Of the rows locked with these tokens, which are gone?  Answers in lost[i].  With extend_ms the timed ones are
+       renewed.  Fallback: renew_work_item_lock one by one. */
+    int (*check_works)(dur_provider *self, const dur_worker_claim *claims, size_t count, uint64_t extend_ms,
+                       bool *lost, dur_error *err);
+    /* Give worker rows back unstarted, attempt not counted.  Fallback: abandon_work_item one by one. */
+    int (*return_works)(dur_provider *self, const dur_worker_claim *claims, size_t count, dur_error *err);
+
+    /* ======== optional: owners.  Fallback: timed locks that the runtime renews ======== */
+
+    int (*owner_register)(dur_provider *self, const dur_owner_options *options, dur_error *err);
+    /* Show life; look for dead peers and set their leases free. */
+    int (*owner_beat)(dur_provider *self, const char *owner, dur_owner_report *out, dur_error *err);
+    /* A clean end: everything locked under the id is free at once, attempts not counted, no suspects. */
+    int (*owner_release)(dur_provider *self, const char *owner, dur_error *err);
+
+    /* ======== optional: clients ======== */
+
+    /* Put a start into the queue unless the instance exists.  Fallback: look, then enqueue (not atomic). */
+    int (*enqueue_start)(dur_provider *self, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms,
+                         bool *existed, dur_error *err);
+    /* Put a message into the queue of an instance that exists: DUR_ENOTFOUND otherwise; DUR_EDUPLICATE when its
+       message_id was accepted before; DUR_ESTATE for a QueueMessage to an instance that has ended.
+       Fallback: look, then enqueue; message ids are not remembered. */
+    int (*enqueue_existing)(dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err);
+    /* Learn of changes of an instance (status, custom status, KV).  A commit after watch_open makes the next
+       watch_wait return DUR_OK; DUR_ETIMEOUT otherwise.  Spurious returns are allowed.  Fallback: polling. */
+    int (*watch_open)(dur_provider *self, const char *instance, dur_watch **out, dur_error *err);
+    int (*watch_wait)(dur_watch *watch, uint64_t timeout_ms, dur_error *err);
+    void (*watch_close)(dur_watch *watch);
+    int (*get_instance_stats)(dur_provider *self, dur_arena *arena, const char *instance, bool *found,
+                              dur_instance_stats *out, dur_error *err);
+
+    /* ======== optional: admin.  Without them: DUR_EUNSUPPORTED, naming the method ======== */
+
+    int (*list_instances)(dur_provider *self, dur_arena *arena, const dur_instance_query *query,
+                          dur_instance_row **out, size_t *count, dur_error *err);
+    int (*get_instance)(dur_provider *self, dur_arena *arena, const char *instance, dur_instance_row *out,
+                        dur_error *err); /* DUR_ENOTFOUND */
+    int (*list_executions)(dur_provider *self, dur_arena *arena, const char *instance, dur_execution_row **out,
+                           size_t *count, dur_error *err);
+    int (*get_system_metrics)(dur_provider *self, dur_system_metrics *out, dur_error *err);
+    int (*get_queue_depths)(dur_provider *self, dur_queue_depths *out, dur_error *err);
+    /* All or nothing.  Refused: a running member without force (DUR_ERUNNING, "running"), a child of a listed one that
+       is not listed (DUR_ECHILD, "child"), an unknown id (DUR_ENOTFOUND, "not found").  Leases end with it. */
+    int (*delete_instances)(dur_provider *self, const char *const *ids, size_t count, bool force,
+                            dur_delete_result *out, dur_error *err);
+    /* Finished roots that match, with their trees. */
+    int (*delete_instances_bulk)(dur_provider *self, const dur_bulk_filter *filter, dur_delete_result *out,
+                                 dur_error *err);
+    /* Executions of one instance; never the current one nor a running one.  DUR_ENOTFOUND. */
+    int (*prune_executions)(dur_provider *self, const char *instance, const dur_prune_options *options,
+                            dur_prune_result *out, dur_error *err);
+    int (*prune_executions_bulk)(dur_provider *self, const dur_bulk_filter *filter, const dur_prune_options *options,
+                                 dur_prune_result *out, dur_error *err);
+
+    /* Move what cannot be read out of the way, with the reason.  Fallback: it is consumed and logged. */
+    int (*dead_letter_messages)(dur_provider *self, const char *instance, const uint64_t *ids, size_t count,
+                                const char *reason, dur_error *err);
+    int (*dead_letter_work)(dur_provider *self, const char *lock_token, const char *reason, dur_error *err);
+    int (*list_dead_letters)(dur_provider *self, dur_arena *arena, uint64_t after_id, size_t limit,
+                             dur_dead_letter **out, size_t *count, dur_error *err);
+    int (*delete_dead_letters)(dur_provider *self, const uint64_t *ids, size_t count, dur_error *err);
+
+    /* Suspend (reason) or resume (NULL): a suspended instance is skipped by fetch; its lease ends.  DUR_ENOTFOUND. */
+    int (*set_suspended)(dur_provider *self, const char *instance, const char *reason, dur_error *err);
+
+    /* A copy of the whole store that can be opened, while it is used. */
+    int (*backup)(dur_provider *self, const char *target, dur_error *err);
+    /* A full check of the store's integrity: DUR_ECORRUPT with the first finding. */
+    int (*check)(dur_provider *self, dur_error *err);
+    /* Bring what was deleted back to the system, a bounded piece at a time; pages left. */
+    int (*vacuum)(dur_provider *self, uint64_t pages_max, uint64_t *pages_left, dur_error *err);
+};
+
+/* True when the table has the method: DUR_HAS_METHOD(store->methods, lane_open). */
+#define DUR_HAS_METHOD(table, method)                                                                    \
+    ((table)->size >= offsetof(dur_provider_methods, method) + sizeof((table)->method) && (table)->method != NULL)
+
+DUR_END_DECLS
+
+#endif

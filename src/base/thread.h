@@ -1,0 +1,52 @@
+/*
+ * thread.h: threads, mutexes and conditions, wrapped once.
+ */
+#ifndef DURITE_BASE_THREAD_H
+#define DURITE_BASE_THREAD_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct dur__mutex {
+    pthread_mutex_t mutex;
+} dur__mutex;
+#define DUR__MUTEX_INIT { PTHREAD_MUTEX_INITIALIZER }
+
+void dur__mutex_init(dur__mutex *mutex);
+void dur__mutex_destroy(dur__mutex *mutex);
+void dur__mutex_lock(dur__mutex *mutex);
+void dur__mutex_unlock(dur__mutex *mutex);
+
+typedef struct dur__cond {
+    pthread_cond_t cond; /* on CLOCK_MONOTONIC */
+} dur__cond;
+
+void dur__cond_init(dur__cond *cond);
+void dur__cond_destroy(dur__cond *cond);
+void dur__cond_signal(dur__cond *cond);
+void dur__cond_broadcast(dur__cond *cond);
+void dur__cond_wait(dur__cond *cond, dur__mutex *mutex);
+bool dur__cond_wait_ms(dur__cond *cond, dur__mutex *mutex, uint64_t timeout_ms); /* false: timed out */
+bool dur__cond_wait_us(dur__cond *cond, dur__mutex *mutex, uint64_t timeout_us);
+
+typedef struct dur__thread {
+    pthread_t thread;
+} dur__thread;
+
+/* A thread with a name (15 bytes shown) and all signals blocked except SEGV, BUS, FPE, ILL.  0, or an errno. */
+int dur__thread_start(dur__thread *out, const char *name, void (*fn)(void *), void *arg);
+void dur__thread_join(dur__thread *thread);
+void dur__thread_detach(dur__thread *thread);
+bool dur__thread_is_self(const dur__thread *thread);
+
+uint64_t dur__monotonic_us(void); /* for durations in the real world: statistics, spinning */
+
+/* A number that changes in a forked child: objects remember it at birth and compare.  Uses pthread_atfork. */
+uint64_t dur__process_serial(void);
+/* Run fn(arg) in every forked child, right after the fork (close descriptors there).  Remove before arg dies. */
+void dur__at_fork_child(void (*fn)(void *), void *arg);
+void dur__at_fork_remove(void (*fn)(void *), void *arg);
+
+#endif

@@ -1,0 +1,25 @@
+/*
+ * log_internal.h: writing log lines from inside the library.
+ */
+#ifndef DURITE_OBS_LOG_INTERNAL_H
+#define DURITE_OBS_LOG_INTERNAL_H
+
+#include <durite/log.h>
+
+#define DUR__LOG_RUNTIME "durite::runtime"
+#define DUR__LOG_ORCHESTRATION "durite::orchestration"
+#define DUR__LOG_ACTIVITY "durite::activity"
+#define DUR__LOG_PROVIDER "durite::provider"
+
+/* Cheap: one atomic read. */
+bool dur__log_enabled(dur_log_level level);
+
+/* fields may be NULL with count 0.  Never put payloads into the message or a field. */
+void dur__log(dur_log_level level, const char *target, const dur_log_field *fields, size_t count, const char *format, ...)
+    DUR_PRINTF(5, 6);
+
+#define DUR__FIELDS(...) (const dur_log_field[]){ __VA_ARGS__ }, sizeof((const dur_log_field[]){ __VA_ARGS__ }) / sizeof(dur_log_field)
+#define DUR__TEXT(key_, text_) { .key = (key_), .text = (text_) }
+#define DUR__NUMBER(key_, number_) { .key = (key_), .number = (int64_t)(number_) }
+
+#endif
