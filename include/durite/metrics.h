@@ -37,7 +37,7 @@ typedef struct dur_histogram {
     uint64_t count;
     uint64_t sum_us;
     uint64_t max_us;
-    uint64_t buckets[DUR_HISTOGRAM_BUCKETS]; /* bucket i counts durations below 2^i microseconds not counted before */
+    uint64_t buckets[DUR_HISTOGRAM_BUCKETS]; /* bucket i: below 2^i microseconds, not counted before; the last one: all longer ones, too */
 } dur_histogram;
 
 typedef enum dur_store_op { DUR_OP_FETCH, DUR_OP_ACK_ORCH, DUR_OP_ACK_WORKER, DUR_OP_ENQUEUE, DUR_OP_DEQUEUE, DUR_OP_COUNT } dur_store_op;
