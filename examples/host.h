@@ -1,0 +1,83 @@
+/*
+ * host.h: what the examples share, so that each can show its own idea: open a store, run handlers, ask, compare.
+ *
+ * Every example takes a store URL (default: memory:) and exits with 0 when it saw what it promised.  Double-run mode is
+ * on: each turn is also replayed from its history on a fresh stack, so a nondeterministic handler is found at once.
+ */
+#ifndef EXAMPLE_HOST_H
+#define EXAMPLE_HOST_H
+
+#include <durite/durite.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+typedef struct example {
+    dur_provider *store;
+    dur_runtime *runtime;
+    dur_client *client;
+    dur_error err;
+} example;
+
+static inline void example_fail(const example *e, const char *what) {
+    fprintf(stderr, "%s: %s: %s\n", what, e->err.op, e->err.message);
+    exit(EXIT_FAILURE);
+}
+
+static inline void example_begin(example *e, int argc, char **argv, const dur_handler *handlers) {
+    *e = (example){ .err = DUR_ERROR_INIT };
+    if (dur_open(&e->store, argc > 1 ? argv[1] : "memory:", &e->err) != DUR_OK) example_fail(e, "open");
+    if (dur_runtime_start(&e->runtime, DUR_RUNTIME(.store = e->store, .handlers = handlers, .double_run = true),
+                          &e->err) != DUR_OK)
+        example_fail(e, "start");
+    if (dur_client_new(&e->client, e->store, &e->err) != DUR_OK) example_fail(e, "client");
+}
+
+static inline void example_start(example *e, const char *name, const char *input, const char *instance) {
+    if (dur_client_start(e->client, &e->err, name, input, .instance = instance,
+                         .exists = DUR_START_REPLACE_FINISHED) != DUR_OK)
+        example_fail(e, instance);
+}
+
+/* Wait for the result, print it, and insist on what it should be (NULL: anything). */
+static inline void example_expect(example *e, const char *instance, const char *expected) {
+    char *result = NULL;
+    if (dur_client_result(&result, e->client, instance, DUR_SECONDS(30), &e->err) != DUR_OK)
+        example_fail(e, instance);
+    printf("%s: %s\n", instance, result);
+    if (expected != NULL && strcmp(result, expected) != 0) {
+        fprintf(stderr, "%s: expected \"%s\"\n", instance, expected);
+        exit(EXIT_FAILURE);
+    }
+    dur_free(result);
+}
+
+/* The same for an orchestration that is meant to fail with this reason. */
+static inline void example_expect_failure(example *e, const char *instance, const char *reason) {
+    char *result = NULL;
+    int code = dur_client_result(&result, e->client, instance, DUR_SECONDS(30), &e->err);
+    if ((code != DUR_EFAILED && code != DUR_ECANCELLED) || strstr(e->err.message, reason) == NULL)
+        example_fail(e, instance);
+    printf("%s failed as it should: %s\n", instance, e->err.message);
+}
+
+/* An event counts only for a wait that exists: look until the instance's history shows one. */
+static inline void example_await_wait(example *e, const char *instance) {
+    for (bool waiting = false; !waiting;) {
+        char *history = NULL;
+        if (dur_client_history(&history, e->client, instance, 0, &e->err) == DUR_OK)
+            waiting = strstr(history, "\"ExternalSubscribed\"") != NULL;
+        dur_free(history);
+        if (!waiting) nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL);
+    }
+}
+
+static inline int example_end(example *e) {
+    dur_client_free(e->client);
+    dur_runtime_stop(e->runtime, DUR_SECONDS(5), NULL);
+    dur_provider_close(e->store);
+    return EXIT_SUCCESS;
+}
+
+#endif

@@ -1,0 +1,37 @@
+/*
+ * upgrade.c: an eternal orchestration moves to new code when it continues as new: the registry's policy chooses the
+ * highest version for each new execution, while running executions finish with the version they began with.
+ */
+#include "host.h"
+
+static dur_outcome loop_v1(dur_ctx *ctx, const char *input) {
+    dur_await(dur_event(ctx, "Next"));
+    return dur_continue_as_new(ctx, dur_format(ctx, "%s v1", input));
+}
+
+static dur_outcome loop_v2(dur_ctx *ctx, const char *input) {
+    return dur_completef(ctx, "%s v%s", input, dur_orchestration_version(ctx));
+}
+
+static const dur_handler yesterday[] = { DUR_ORCHESTRATION("Loop", "1.0.0", loop_v1), DUR_HANDLERS_END };
+static const dur_handler today[] = {
+    DUR_ORCHESTRATION("Loop", "1.0.0", loop_v1),
+    DUR_ORCHESTRATION("Loop", "2.0.0", loop_v2),
+    DUR_HANDLERS_END,
+};
+
+int main(int argc, char **argv) {
+    example e;
+    example_begin(&e, argc, argv, yesterday);
+    example_start(&e, "Loop", "ran", "loop-1");
+    example_await_wait(&e, "loop-1");
+
+    /* Deploy: stop the old program, start the new one on the same store. */
+    dur_runtime_stop(e.runtime, DUR_SECONDS(5), NULL);
+    if (dur_runtime_start(&e.runtime, DUR_RUNTIME(.store = e.store, .handlers = today, .double_run = true), &e.err) !=
+        DUR_OK)
+        example_fail(&e, "start");
+    if (dur_client_raise(e.client, &e.err, "loop-1", "Next", "") != DUR_OK) example_fail(&e, "raise");
+    example_expect(&e, "loop-1", "ran v1 v2.0.0");
+    return example_end(&e);
+}
