@@ -23,7 +23,7 @@ DUR_API void dur_waker_free(dur_waker *waker);
 DUR_API void dur_waker_wake(dur_waker *waker);
 /* The descriptor to poll for reading; readable only between sleep_begin and sleep_end. */
 DUR_API int dur_waker_fd(const dur_waker *waker);
-/* Before polling: false when a wake has come already (then do not sleep). */
+/* Before polling: false when a wake has come already (then it is taken: do not sleep, and there is nothing to end). */
 DUR_API bool dur_waker_sleep_begin(dur_waker *waker);
 /* After polling: takes the wake, if any, and says whether there was one. */
 DUR_API bool dur_waker_sleep_end(dur_waker *waker);

@@ -1,0 +1,96 @@
+/*
+ * buf.c: the growing buffer, and decimal numbers.
+ */
+#include "base/buf.h"
+#include "base/assert.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+void dur__buf_free(dur__buf *buf) {
+    free(buf->data);
+    *buf = (dur__buf){ 0 };
+}
+
+void dur__buf_clear(dur__buf *buf) {
+    buf->size = 0;
+    if (buf->data != NULL) buf->data[0] = '\0';
+}
+
+void dur__buf_grow(dur__buf *buf, size_t more) {
+    DUR_ASSERT(more < SIZE_MAX / 2 && buf->size < SIZE_MAX / 2 - more);
+    size_t need = buf->size + more + 1;
+    if (need <= buf->room) return;
+    size_t room = buf->room > 0 ? buf->room * 2 : 64;
+    if (room < need) room = need;
+    buf->data = dur__xrealloc(buf->data, room);
+    buf->room = room;
+    buf->data[buf->size] = '\0';
+}
+
+void dur__buf_add(dur__buf *buf, const void *data, size_t size) {
+    if (size == 0) return; /* data may be NULL */
+    dur__buf_grow(buf, size);
+    memcpy(buf->data + buf->size, data, size);
+    buf->size += size;
+    buf->data[buf->size] = '\0';
+}
+
+void dur__buf_text(dur__buf *buf, const char *text) {
+    dur__buf_add(buf, text, strlen(text));
+}
+
+void dur__buf_format(dur__buf *buf, const char *format, ...) {
+    va_list args;
+    va_list again;
+    va_start(args, format);
+    va_copy(again, args);
+    dur__buf_grow(buf, 64);
+    size_t room = buf->room - buf->size;
+    int size = vsnprintf(buf->data + buf->size, room, format, args);
+    DUR_ASSERT(size >= 0); /* our own formats */
+    if ((size_t)size >= room) {
+        dur__buf_grow(buf, (size_t)size);
+        vsnprintf(buf->data + buf->size, (size_t)size + 1, format, again);
+    }
+    buf->size += (size_t)size;
+    va_end(again);
+    va_end(args);
+}
+
+void dur__buf_u64(dur__buf *buf, uint64_t value) {
+    char digits[21];
+    dur__buf_add(buf, digits, dur__u64_text(digits, value));
+}
+
+char *dur__buf_take(dur__buf *buf) {
+    char *text = buf->data != NULL ? buf->data : dur__xstrdup("");
+    *buf = (dur__buf){ 0 };
+    return text;
+}
+
+size_t dur__u64_text(char out[21], uint64_t value) {
+    char back[20];
+    size_t count = 0;
+    do {
+        back[count++] = (char)('0' + value % 10);
+        value /= 10;
+    } while (value > 0);
+    for (size_t i = 0; i < count; i++)
+        out[i] = back[count - 1 - i];
+    out[count] = '\0';
+    return count;
+}
+
+bool dur__u64_parse(const char *text, size_t size, uint64_t *out) {
+    if (size == 0) return false;
+    uint64_t value = 0;
+    for (size_t i = 0; i < size; i++) {
+        if (text[i] < '0' || text[i] > '9') return false;
+        uint64_t digit = (uint64_t)(text[i] - '0');
+        if (value > (UINT64_MAX - digit) / 10) return false;
+        value = value * 10 + digit;
+    }
+    *out = value;
+    return true;
+}

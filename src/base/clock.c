@@ -1,0 +1,127 @@
+/*
+ * clock.c: the real world, and one for tests that stands still.
+ */
+#include "base/assert.h"
+#include "base/buf.h"
+#include "base/thread.h"
+
+#include <durite/sys/clock.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/random.h>
+#include <time.h>
+
+static uint64_t clock_read_ms(clockid_t clock) {
+    struct timespec now;
+    DUR_ASSERT(clock_gettime(clock, &now) == 0);
+    return now.tv_sec < 0 ? 0 : (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+static uint64_t real_wall_ms(void *data) {
+    (void)data;
+    return clock_read_ms(CLOCK_REALTIME);
+}
+
+static uint64_t real_boot_ms(void *data) {
+    (void)data;
+    return clock_read_ms(CLOCK_BOOTTIME);
+}
+
+static void real_random(void *data, void *out, size_t size) {
+    (void)data;
+    char *at = out;
+    while (size > 0) {
+        ssize_t got = getrandom(at, size, 0);
+        if (got < 0 && errno == EINTR) continue;
+        DUR_ASSERT(got > 0); /* without randomness tokens prove nothing */
+        at += got;
+        size -= (size_t)got;
+    }
+}
+
+const dur_world *dur_world_real(void) {
+    static const dur_world real = { NULL, real_wall_ms, real_boot_ms, real_random };
+    return &real;
+}
+
+struct dur_fake_world {
+    dur_world world;
+    dur__mutex mutex;
+    uint64_t wall_ms;
+    uint64_t boot_ms;
+    uint64_t state; /* of the generator: a Weyl sequence whose steps are mixed */
+};
+
+static uint64_t fake_wall_ms(void *data) {
+    dur_fake_world *fake = data;
+    dur__mutex_lock(&fake->mutex);
+    uint64_t now = fake->wall_ms;
+    dur__mutex_unlock(&fake->mutex);
+    return now;
+}
+
+static uint64_t fake_boot_ms(void *data) {
+    dur_fake_world *fake = data;
+    dur__mutex_lock(&fake->mutex);
+    uint64_t now = fake->boot_ms;
+    dur__mutex_unlock(&fake->mutex);
+    return now;
+}
+
+static uint64_t fake_word(dur_fake_world *fake) {
+    fake->state += 0x9e3779b97f4a7c15u;
+    uint64_t x = fake->state;
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+/* The bytes are those of little-endian words, so that a seed means the same everywhere. */
+static void fake_random(void *data, void *out, size_t size) {
+    dur_fake_world *fake = data;
+    unsigned char *at = out;
+    dur__mutex_lock(&fake->mutex);
+    uint64_t word = 0;
+    for (size_t i = 0; i < size; i++) {
+        if (i % 8 == 0) word = fake_word(fake);
+        at[i] = (unsigned char)(word >> (i % 8 * 8));
+    }
+    dur__mutex_unlock(&fake->mutex);
+}
+
+dur_fake_world *dur_fake_world_new(uint64_t start_ms, uint64_t seed) {
+    dur_fake_world *fake = dur__xcalloc(1, sizeof(*fake));
+    fake->world = (dur_world){ fake, fake_wall_ms, fake_boot_ms, fake_random };
+    dur__mutex_init(&fake->mutex);
+    fake->wall_ms = start_ms;
+    fake->boot_ms = start_ms;
+    fake->state = seed;
+    return fake;
+}
+
+void dur_fake_world_free(dur_fake_world *fake) {
+    if (fake == NULL) return;
+    dur__mutex_destroy(&fake->mutex);
+    free(fake);
+}
+
+const dur_world *dur_fake_world_get(dur_fake_world *fake) {
+    return &fake->world;
+}
+
+void dur_fake_world_advance(dur_fake_world *fake, uint64_t ms) {
+    dur__mutex_lock(&fake->mutex);
+    fake->wall_ms += ms;
+    fake->boot_ms += ms;
+    dur__mutex_unlock(&fake->mutex);
+}
+
+void dur_fake_world_jump(dur_fake_world *fake, int64_t wall_ms) {
+    dur__mutex_lock(&fake->mutex);
+    uint64_t amount = wall_ms < 0 ? -(uint64_t)wall_ms : (uint64_t)wall_ms;
+    if (wall_ms >= 0)
+        fake->wall_ms += amount;
+    else
+        fake->wall_ms = amount < fake->wall_ms ? fake->wall_ms - amount : 0;
+    dur__mutex_unlock(&fake->mutex);
+}

@@ -1,0 +1,123 @@
+/*
+ * thread.c: pthreads, wrapped once.  Failures that only a bug can cause are asserts.
+ */
+#include "base/thread.h"
+#include "base/assert.h"
+#include "base/buf.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+
+void dur__mutex_init(dur__mutex *mutex) {
+    DUR_ASSERT(pthread_mutex_init(&mutex->mutex, NULL) == 0);
+}
+
+void dur__mutex_destroy(dur__mutex *mutex) {
+    DUR_ASSERT(pthread_mutex_destroy(&mutex->mutex) == 0);
+}
+
+void dur__mutex_lock(dur__mutex *mutex) {
+    DUR_ASSERT(pthread_mutex_lock(&mutex->mutex) == 0);
+}
+
+void dur__mutex_unlock(dur__mutex *mutex) {
+    DUR_ASSERT(pthread_mutex_unlock(&mutex->mutex) == 0);
+}
+
+void dur__cond_init(dur__cond *cond) {
+    pthread_condattr_t attributes;
+    DUR_ASSERT(pthread_condattr_init(&attributes) == 0);
+    DUR_ASSERT(pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) == 0);
+    DUR_ASSERT(pthread_cond_init(&cond->cond, &attributes) == 0);
+    pthread_condattr_destroy(&attributes);
+}
+
+void dur__cond_destroy(dur__cond *cond) {
+    DUR_ASSERT(pthread_cond_destroy(&cond->cond) == 0);
+}
+
+void dur__cond_signal(dur__cond *cond) {
+    DUR_ASSERT(pthread_cond_signal(&cond->cond) == 0);
+}
+
+void dur__cond_broadcast(dur__cond *cond) {
+    DUR_ASSERT(pthread_cond_broadcast(&cond->cond) == 0);
+}
+
+void dur__cond_wait(dur__cond *cond, dur__mutex *mutex) {
+    DUR_ASSERT(pthread_cond_wait(&cond->cond, &mutex->mutex) == 0);
+}
+
+bool dur__cond_wait_us(dur__cond *cond, dur__mutex *mutex, uint64_t timeout_us) {
+    uint64_t now_us = dur__monotonic_us();
+    if (timeout_us > (uint64_t)INT64_MAX - now_us) { /* longer than the machine lives */
+        dur__cond_wait(cond, mutex);
+        return true;
+    }
+    uint64_t until_us = now_us + timeout_us;
+    struct timespec until = { .tv_sec = (time_t)(until_us / 1000000), .tv_nsec = (long)(until_us % 1000000 * 1000) };
+    int code = pthread_cond_timedwait(&cond->cond, &mutex->mutex, &until);
+    DUR_ASSERT(code == 0 || code == ETIMEDOUT);
+    return code == 0;
+}
+
+bool dur__cond_wait_ms(dur__cond *cond, dur__mutex *mutex, uint64_t timeout_ms) {
+    return dur__cond_wait_us(cond, mutex, timeout_ms > UINT64_MAX / 1000 ? UINT64_MAX : timeout_ms * 1000);
+}
+
+typedef struct thread_start {
+    void (*fn)(void *);
+    void *arg;
+    char name[16];
+} thread_start;
+
+static void *thread_main(void *data) {
+    thread_start start = *(thread_start *)data;
+    free(data);
+    pthread_setname_np(pthread_self(), start.name);
+    start.fn(start.arg);
+    return NULL;
+}
+
+int dur__thread_start(dur__thread *out, const char *name, void (*fn)(void *), void *arg) {
+    thread_start *start = calloc(1, sizeof(*start));
+    if (start == NULL) return ENOMEM;
+    start->fn = fn;
+    start->arg = arg;
+    memcpy(start->name, name, dur__utf8_cut(name, sizeof(start->name) - 1));
+
+    /* The host's signals are for the host's threads.  The new thread inherits the mask, so that there is no moment in
+       which it could take one. */
+    sigset_t ours;
+    sigset_t before;
+    sigfillset(&ours);
+    sigdelset(&ours, SIGSEGV);
+    sigdelset(&ours, SIGBUS);
+    sigdelset(&ours, SIGFPE);
+    sigdelset(&ours, SIGILL);
+    pthread_sigmask(SIG_SETMASK, &ours, &before);
+    int code = pthread_create(&out->thread, NULL, thread_main, start);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (code != 0) free(start);
+    return code;
+}
+
+void dur__thread_join(dur__thread *thread) {
+    DUR_ASSERT(pthread_join(thread->thread, NULL) == 0);
+}
+
+void dur__thread_detach(dur__thread *thread) {
+    DUR_ASSERT(pthread_detach(thread->thread) == 0);
+}
+
+bool dur__thread_is_self(const dur__thread *thread) {
+    return pthread_equal(thread->thread, pthread_self()) != 0;
+}
+
+uint64_t dur__monotonic_us(void) {
+    struct timespec now;
+    DUR_ASSERT(clock_gettime(CLOCK_MONOTONIC, &now) == 0);
+    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}

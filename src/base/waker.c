@@ -1,0 +1,127 @@
+/*
+ * waker.c: one word of state in front of an eventfd.
+ *
+ *   AWAKE     the thread runs; nothing came since it last looked
+ *   NOTIFIED  a wake came; the next sleep does not happen
+ *   ASLEEP    the thread polls (or is about to): who wakes it must write to the descriptor
+ *
+ * wake() exchanges in NOTIFIED and writes only when it found ASLEEP, so exactly one writer pays for each sleep.  The
+ * write comes a moment after the exchange: the sleeper may be back by then, for another reason, and find nothing to
+ * read.  It remembers how much it is owed and reads that at a later sleep; and freeing waits for it, because a late
+ * write must not hit a descriptor number that has a new meaning.
+ */
+#include "base/assert.h"
+#include "base/thread.h"
+
+#include <durite/sys/waker.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { AWAKE, NOTIFIED, ASLEEP };
+
+struct dur_waker {
+    _Atomic uint32_t state;
+    int fd;
+    bool asleep;           /* the sleeper's own, as is owed */
+    uint64_t owed;         /* writes that will come or have come and were not read */
+    uint64_t birth_serial; /* in a forked child nobody is left to write what is owed */
+};
+
+dur_waker *dur_waker_new(void) {
+    dur_waker *waker = calloc(1, sizeof(*waker));
+    if (waker == NULL) return NULL;
+    waker->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (waker->fd < 0) {
+        free(waker);
+        return NULL;
+    }
+    waker->birth_serial = dur__process_serial();
+    return waker;
+}
+
+static void waker_collect(dur_waker *waker) {
+    uint64_t count = 0;
+    ssize_t got;
+    do {
+        got = read(waker->fd, &count, sizeof(count));
+    } while (got < 0 && errno == EINTR);
+    if (got < 0) {
+        DUR_ASSERT(errno == EAGAIN);
+        return;
+    }
+    DUR_ASSERT(got == (ssize_t)sizeof(count) && count <= waker->owed);
+    waker->owed -= count;
+}
+
+void dur_waker_free(dur_waker *waker) {
+    if (waker == NULL) return;
+    if (waker->birth_serial == dur__process_serial()) {
+        dur_waker_sleep_end(waker);
+        while (waker->owed > 0) {
+            struct pollfd readable = { .fd = waker->fd, .events = POLLIN };
+            poll(&readable, 1, -1);
+            waker_collect(waker);
+        }
+    }
+    close(waker->fd);
+    free(waker);
+}
+
+void dur_waker_wake(dur_waker *waker) {
+    if (atomic_exchange_explicit(&waker->state, NOTIFIED, memory_order_acq_rel) != ASLEEP) return;
+    uint64_t one = 1;
+    ssize_t put;
+    do {
+        put = write(waker->fd, &one, sizeof(one));
+    } while (put < 0 && errno == EINTR);
+    DUR_ASSERT(put == (ssize_t)sizeof(one));
+}
+
+int dur_waker_fd(const dur_waker *waker) {
+    return waker->fd;
+}
+
+bool dur_waker_sleep_begin(dur_waker *waker) {
+    uint32_t expected = AWAKE;
+    if (atomic_compare_exchange_strong_explicit(&waker->state, &expected, ASLEEP, memory_order_acq_rel,
+                                                memory_order_acquire)) {
+        waker->asleep = true;
+        return true;
+    }
+    DUR_ASSERT(expected == NOTIFIED); /* no second begin without an end */
+    atomic_exchange_explicit(&waker->state, AWAKE, memory_order_acq_rel);
+    return false;
+}
+
+bool dur_waker_sleep_end(dur_waker *waker) {
+    bool woken = atomic_exchange_explicit(&waker->state, AWAKE, memory_order_acq_rel) == NOTIFIED;
+    if (woken && waker->asleep) waker->owed++;
+    waker->asleep = false;
+    if (waker->owed > 0) waker_collect(waker);
+    return woken;
+}
+
+bool dur_waker_sleep(dur_waker *waker, uint64_t timeout_us) {
+    if (!dur_waker_sleep_begin(waker)) return true;
+    uint64_t began_us = dur__monotonic_us();
+    for (;;) {
+        uint64_t passed_us = dur__monotonic_us() - began_us;
+        if (passed_us > timeout_us) passed_us = timeout_us;
+        uint64_t left_us = timeout_us - passed_us;
+        struct timespec left = { .tv_sec = (time_t)(left_us / 1000000), .tv_nsec = (long)(left_us % 1000000 * 1000) };
+        struct pollfd readable = { .fd = waker->fd, .events = POLLIN };
+        /* An old write may make it readable; the state says whether this is a wake.  Signals are no wakes. */
+        int ready = ppoll(&readable, 1, timeout_us == UINT64_MAX ? NULL : &left, NULL);
+        if (ready >= 0 && atomic_load_explicit(&waker->state, memory_order_acquire) == NOTIFIED) break;
+        if (ready > 0)
+            waker_collect(waker);
+        else if (ready == 0)
+            break;
+    }
+    return dur_waker_sleep_end(waker);
+}
