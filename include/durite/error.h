@@ -47,7 +47,8 @@ DUR_BEGIN_DECLS
     CODE(EUNKNOWN, 28, "outcome unknown")                  /* connection lost during commit */
 
 #define DUR_CODE_ENUM_(name, value, text) DUR_##name = value,
-typedef enum dur_code { DUR_CODES(DUR_CODE_ENUM_) DUR_CODE_COUNT } dur_code;
+/* One negative enumerator makes the type signed, so that codes and int mix without a warning. */
+typedef enum dur_code { DUR_CODES(DUR_CODE_ENUM_) DUR_CODE_COUNT, DUR_CODE_SIGNED_ = -1 } dur_code;
 #undef DUR_CODE_ENUM_
 
 typedef struct dur_error {

@@ -1,0 +1,156 @@
+/*
+ * harness.h: a fresh store, a runtime and a client for every test, on the provider that DURITE_TEST_URL names.
+ *
+ * DURITE_TEST_URL: "memory:" (default), "sqlite:" (a file in a temporary folder), or a postgres:// URL (a schema of its
+ * own per test).  Tests written with this file run unchanged on every provider.
+ */
+#ifndef TESTS_E2E_HARNESS_H
+#define TESTS_E2E_HARNESS_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <durite/durite.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+typedef struct world {
+    char dir[64];
+    char url[1024];
+    dur_provider *store;
+    dur_runtime *runtime;
+    dur_client *client;
+    dur_error err;
+} world;
+
+static inline void pause_ms(long ms) {
+    nanosleep(&(struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 }, NULL);
+}
+
+/* Size of a loop: full, scaled down under sanitizers by DURITE_TEST_SCALE (percent), never below least. */
+static inline size_t scaled(size_t full, size_t least) {
+    const char *percent = getenv("DURITE_TEST_SCALE");
+    size_t n = percent == NULL ? full : full * (size_t)strtoul(percent, NULL, 10) / 100;
+    return n < least ? least : n;
+}
+
+#define OK(w, call)                                                                                    \
+    do {                                                                                               \
+        int ok_code_ = (call);                                                                         \
+        if (ok_code_ != DUR_OK)                                                                        \
+            fail_msg("%s: %s: %s: %s", #call, dur_code_name(ok_code_), (w)->err.op, (w)->err.message); \
+    } while (0)
+
+static inline bool on_provider(const char *scheme) {
+    const char *url = getenv("DURITE_TEST_URL");
+    return strncmp(url == NULL ? "memory:" : url, scheme, strlen(scheme)) == 0;
+}
+
+static inline void world_open_store(world *w) { OK(w, dur_open(&w->store, w->url, &w->err)); }
+
+static inline int world_setup(void **state) {
+    static unsigned serial;
+    const char *url = getenv("DURITE_TEST_URL");
+    world *w = calloc(1, sizeof(*w));
+    serial++;
+    if (url == NULL || strncmp(url, "memory:", 7) == 0) {
+        snprintf(w->url, sizeof(w->url), "memory:test-%d-%u", (int)getpid(), serial);
+    } else if (strncmp(url, "sqlite:", 7) == 0) {
+        snprintf(w->dir, sizeof(w->dir), "/tmp/durite-e2e-XXXXXX");
+        if (mkdtemp(w->dir) == NULL) return -1;
+        snprintf(w->url, sizeof(w->url), "sqlite:%s/test.db", w->dir);
+    } else {
+        snprintf(w->url, sizeof(w->url), "%s%cschema=t_%d_%u", url, strchr(url, '?') != NULL ? '&' : '?', (int)getpid(),
+                 serial);
+    }
+    world_open_store(w);
+    OK(w, dur_client_new(&w->client, w->store, &w->err));
+    *state = w;
+    return 0;
+}
+
+static inline void world_run_with(world *w, dur_runtime_options *options) {
+    options->store = w->store;
+    OK(w, dur_runtime_start(&w->runtime, options, &w->err));
+}
+/* RUN(w, handlers, .worker_concurrency = 4) */
+#define RUN(w, ...) \
+    world_run_with((w), &(dur_runtime_options){ .size = sizeof(dur_runtime_options), .handlers = __VA_ARGS__ })
+
+static inline void world_stop(world *w) {
+    if (w->runtime == NULL) return;
+    OK(w, dur_runtime_stop(w->runtime, DUR_SECONDS(20), &w->err));
+    w->runtime = NULL;
+}
+
+static inline int world_teardown(void **state) {
+    world *w = *state;
+    if (w->runtime != NULL) dur_runtime_stop(w->runtime, DUR_SECONDS(20), NULL);
+    dur_client_free(w->client);
+    dur_provider_close(w->store);
+    if (w->dir[0] != '\0') {
+        char command[128];
+        snprintf(command, sizeof(command), "rm -rf '%s'", w->dir);
+        if (system(command) != 0) return -1;
+    }
+    free(w);
+    return 0;
+}
+
+static inline void start(world *w, const char *name, const char *input, const char *instance) {
+    OK(w, dur_client_start(w->client, &w->err, name, input, .instance = instance));
+}
+
+/* The result must be this. */
+static inline void expect(world *w, const char *instance, const char *expected) {
+    char *result = NULL;
+    OK(w, dur_client_result(&result, w->client, instance, DUR_SECONDS(60), &w->err));
+    assert_string_equal(result, expected);
+    dur_free(result);
+}
+
+/* It must fail with this code and a reason that contains the text. */
+static inline void expect_failure(world *w, const char *instance, int code, const char *text) {
+    char *result = NULL;
+    int got = dur_client_result(&result, w->client, instance, DUR_SECONDS(60), &w->err);
+    dur_free(result);
+    if (got != code) fail_msg("%s: %s: %s", instance, dur_code_name(got), w->err.message);
+    if (strstr(w->err.message, text) == NULL) fail_msg("%s: \"%s\" lacks \"%s\"", instance, w->err.message, text);
+}
+
+static inline size_t occurrences(const char *where, const char *text) {
+    size_t found = 0;
+    for (const char *at = where; at != NULL && (at = strstr(at, text)) != NULL; at += strlen(text))
+        found++;
+    return found;
+}
+
+/* Wait (the runner has the time limit) until the newest execution's history holds the text `times` times. */
+static inline void until_history(world *w, const char *instance, const char *text, size_t times) {
+    for (size_t found = 0; found < times;) {
+        char *history = NULL;
+        if (dur_client_history(&history, w->client, instance, 0, NULL) == DUR_OK) found = occurrences(history, text);
+        dur_free(history);
+        if (found < times) pause_ms(1);
+    }
+}
+
+static inline size_t history_count(world *w, const char *instance, uint64_t execution, const char *text) {
+    char *history = NULL;
+    OK(w, dur_client_history(&history, w->client, instance, execution, &w->err));
+    size_t found = occurrences(history, text);
+    dur_free(history);
+    return found;
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
+
+#endif
