@@ -2,12 +2,17 @@
 option(DURITE_TESTS "build the tests" ON)
 option(DURITE_DEBUG "costly checks; every arena object is a malloc of its own" OFF)
 option(DURITE_WERROR "warnings are errors" OFF)
+option(DURITE_LIBFUZZER "build tests/fuzz for libFuzzer (clang) instead of as ordinary tests" OFF)
 set(DURITE_SANITIZE "" CACHE STRING "address,undefined or thread")
 
 if(NOT CMAKE_BUILD_TYPE)
     set(CMAKE_BUILD_TYPE Release)
 endif()
 set(CMAKE_C_FLAGS_RELEASE "-O2 -g")
+set(CMAKE_C_FLAGS_DEBUG "-Og -g")
+if(DURITE_SANITIZE)
+    set(CMAKE_C_FLAGS_DEBUG "-O1 -g")
+endif()
 
 add_library(durite_flags INTERFACE)
 target_compile_options(durite_flags INTERFACE
@@ -17,9 +22,17 @@ target_compile_options(durite_flags INTERFACE
 target_compile_definitions(durite_flags INTERFACE _GNU_SOURCE
     $<$<BOOL:${DURITE_DEBUG}>:DURITE_DEBUG=1 DURITE_DEBUG_ARENA=1>)
 if(DURITE_SANITIZE)
-    target_compile_options(durite_flags INTERFACE -fsanitize=${DURITE_SANITIZE} -fno-omit-frame-pointer)
-    target_link_options(durite_flags INTERFACE -fsanitize=${DURITE_SANITIZE})
+    # What is undefined ends the program; a line in a log would be overlooked.
+    set(durite_sanitize -fsanitize=${DURITE_SANITIZE} -fno-omit-frame-pointer)
+    if(DURITE_SANITIZE MATCHES "undefined")
+        list(APPEND durite_sanitize -fno-sanitize-recover=all)
+    endif()
+    target_compile_options(durite_flags INTERFACE ${durite_sanitize})
+    target_link_options(durite_flags INTERFACE ${durite_sanitize})
 elseif(CMAKE_BUILD_TYPE STREQUAL "Release")
     target_compile_options(durite_flags INTERFACE -fstack-protector-strong)
     target_compile_definitions(durite_flags INTERFACE _FORTIFY_SOURCE=2)
+endif()
+if(DURITE_LIBFUZZER)
+    target_compile_options(durite_flags INTERFACE -fsanitize=fuzzer-no-link)
 endif()

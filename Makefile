@@ -1,0 +1,79 @@
+# What people type.  CMake does the work (CMakePresets.json); `make help` lists the targets.
+PREFIX ?= /usr/local
+JOBS ?= 2
+SCALE ?= 1000
+FUZZ_SECONDS ?= 300
+
+# $(call build,PRESET,more options): configure, files may be new, and build.
+build = cmake --preset $(1) $(2) >/dev/null && cmake --build --preset $(1) -j $(JOBS)
+run = tools/run-tests -j $(JOBS)
+
+.NOTPARALLEL:
+.PHONY: all help demo test check crash soak bench mutants mutants-engine fuzz install format lint clean
+
+all: ## the libraries, tools and examples, into build/
+	@tools/deps build
+	@$(call build,release,-DDURITE_TESTS=OFF)
+
+help: ## this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile
+
+demo: all ## an order service that is killed half-way and goes on
+	@rm -rf build/demo && mkdir -p build/demo
+	@build/bin/order-demo --db build/demo/orders.db --demo
+
+test: ## every test, full size, under 5 minutes
+	@tools/deps build test
+	@$(call build,release,-DDURITE_TESTS=ON)
+	@$(run) build
+
+check: ## the tests under sanitizers, scaled down, and lint
+	@tools/deps build test lint
+	@$(call build,asan)
+	@DURITE_TEST_SCALE=$${DURITE_TEST_SCALE:-10} DURITE_TEST_SLOWER=4 $(run) build-asan
+	@$(call build,tsan)
+	@DURITE_TEST_SCALE=$${DURITE_TEST_SCALE:-10} DURITE_TEST_SLOWER=6 $(run) --threads build-tsan
+	@$(MAKE) --no-print-directory lint
+
+crash: ## processes killed at random commit points; SCALE= percent of the short form
+	@tools/deps build test
+	@$(call build,release,-DDURITE_TESTS=ON)
+	@DURITE_TEST_SCALE=$(SCALE) DURITE_TEST_SLOWER=30 $(run) --kinds crash build
+
+soak: ## simulation, faults and end-to-end at SCALE= percent, then the unit tests under valgrind
+	@tools/deps build test valgrind
+	@$(call build,release,-DDURITE_TESTS=ON)
+	@DURITE_TEST_SCALE=$(SCALE) DURITE_TEST_SLOWER=30 $(run) --kinds "sim fault e2e fuzz" build
+	@tools/run-valgrind build
+
+bench: all ## throughput and latency, as ratios to a limit probe
+	@tools/run-bench build
+
+mutants: ## deliberately broken stores: the kit must catch each
+	@tools/deps build test
+	@$(call build,release,-DDURITE_TESTS=ON)
+	@tools/run-mutants build
+
+mutants-engine: ## deliberately broken engines: the tests must catch each
+	@tools/deps build test
+	@tools/run-mutants-engine
+
+fuzz: ## libFuzzer on everything that parses, FUZZ_SECONDS= each
+	@tools/deps build test fuzz
+	@$(call build,fuzz)
+	@tools/run-fuzz build-fuzz $(FUZZ_SECONDS)
+
+install: all ## into PREFIX= (default /usr/local); DESTDIR= is honoured
+	@cmake --install build --prefix $(PREFIX)
+
+format: ## rewrite what clang-format would write otherwise
+	@tools/deps format
+	@git ls-files '*.c' '*.h' '*.cpp' | xargs clang-format -i
+
+lint: ## clang-tidy, cppcheck, include law, exported symbols, determinism
+	@tools/deps build test lint
+	@$(call build,release,-DDURITE_TESTS=ON)
+	@tools/lint build
+
+clean: ## remove everything that was built
+	@rm -rf build build-dev build-asan build-tsan build-clang build-fuzz

@@ -1,0 +1,24 @@
+# What `make install` puts where: both libraries, the headers, durite.pc, the CMake package, man pages.
+include(CMakePackageConfigHelpers)
+
+install(TARGETS durite durite_static EXPORT durite_targets
+    LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+    ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(DIRECTORY include/durite DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+
+configure_file(cmake/durite.pc.in durite.pc @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/durite.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
+install(EXPORT durite_targets NAMESPACE durite:: FILE duriteTargets.cmake
+    DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/durite)
+configure_package_config_file(cmake/duriteConfig.cmake.in duriteConfig.cmake
+    INSTALL_DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/durite)
+write_basic_package_version_file(duriteConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_BINARY_DIR}/duriteConfig.cmake ${CMAKE_BINARY_DIR}/duriteConfigVersion.cmake
+    DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/durite)
+
+file(GLOB man_pages CONFIGURE_DEPENDS docs/man/*.[1-9])
+foreach(page ${man_pages})
+    string(REGEX REPLACE ".*\\." "" section ${page})
+    install(FILES ${page} DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section})
+endforeach()
