@@ -1,0 +1,212 @@
+/*
+ * e2e_messages.c: positional events and first-in-first-out queues.
+ */
+#include "harness.h"
+
+static dur_outcome echo(dur_act *act, const char *input) { return dur_act_complete(act, input); }
+
+static dur_outcome two_events(dur_ctx *ctx, const char *input) {
+    (void)input;
+    const char *first = dur_await(dur_event(ctx, "E"));
+    const char *second = dur_await(dur_event(ctx, "E"));
+    return dur_completef(ctx, "%s %s", first, second);
+}
+
+static dur_outcome late_wait(dur_ctx *ctx, const char *input) {
+    (void)input;
+    dur_await(dur_event(ctx, "Go"));
+    const char *value = NULL;
+    dur_code code = dur_try_for(dur_event(ctx, "E"), 50, &value);
+    return dur_complete(ctx, code == DUR_OK ? value : "nothing");
+}
+
+static dur_outcome drain(dur_ctx *ctx, const char *input) {
+    size_t count = strtoul(input, NULL, 10);
+    size_t wrong = 0;
+    for (size_t i = 0; i < count; i++) {
+        dur_scope *scope = dur_scope_begin(ctx);
+        wrong += strtoul(dur_await(dur_dequeue(ctx, "q")), NULL, 10) != i;
+        dur_scope_end(scope);
+    }
+    return dur_completef(ctx, "%zu wrong", wrong);
+}
+
+static dur_outcome one_per_generation(dur_ctx *ctx, const char *input) {
+    size_t next = strtoul(input, NULL, 10);
+    const char *message = dur_await(dur_dequeue(ctx, "q"));
+    if (strcmp(message, "end") == 0) return dur_completef(ctx, "%zu in order", next);
+    if (strtoul(message, NULL, 10) != next) return dur_failf(ctx, "got %s, not %zu", message, next);
+    return dur_continue_as_new(ctx, dur_format(ctx, "%zu", next + 1));
+}
+
+static dur_outcome poll_queue(dur_ctx *ctx, const char *input) {
+    (void)input;
+    dur_await(dur_event(ctx, "Go"));
+    const char *value;
+    size_t taken = 0;
+    while (dur_try_dequeue(ctx, "q", &value) == DUR_OK)
+        taken++;
+    return dur_completef(ctx, "%zu", taken);
+}
+
+static dur_outcome dropped_wait(dur_ctx *ctx, const char *input) {
+    (void)input;
+    dur_future *message = dur_dequeue(ctx, "q");
+    dur_future *go = dur_event(ctx, "Go");
+    dur_future *first = dur_select(message, go);
+    const char *again = dur_await(dur_dequeue(ctx, "q"));
+    return dur_completef(ctx, "%s %s", first == go ? "go" : "message", again);
+}
+
+static dur_outcome two_queues(dur_ctx *ctx, const char *input) {
+    (void)input;
+    const char *b = dur_await(dur_dequeue(ctx, "b"));
+    const char *a = dur_await(dur_dequeue(ctx, "a"));
+    return dur_completef(ctx, "%s%s", a, b);
+}
+
+static const dur_handler handlers[] = {
+    DUR_ACTIVITY("Echo", echo),
+    DUR_ORCHESTRATION("TwoEvents", "1.0.0", two_events),
+    DUR_ORCHESTRATION("LateWait", "1.0.0", late_wait),
+    DUR_ORCHESTRATION("Drain", "1.0.0", drain),
+    DUR_ORCHESTRATION("OnePerGeneration", "1.0.0", one_per_generation),
+    DUR_ORCHESTRATION("PollQueue", "1.0.0", poll_queue),
+    DUR_ORCHESTRATION("DroppedWait", "1.0.0", dropped_wait),
+    DUR_ORCHESTRATION("TwoQueues", "1.0.0", two_queues),
+    DUR_HANDLERS_END,
+};
+
+static void send(world *w, const char *instance, const char *queue, const char *data) {
+    OK(w, dur_client_enqueue(w->client, &w->err, instance, queue, data));
+}
+
+static void send_numbers(world *w, const char *instance, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        char number[32];
+        snprintf(number, sizeof(number), "%zu", i);
+        send(w, instance, "q", number);
+    }
+}
+
+static void events_go_to_the_oldest_wait(void **state) {
+    world *w = *state;
+    RUN(w, handlers);
+    start(w, "TwoEvents", "", "e");
+    until_history(w, "e", "\"ExternalSubscribed\"", 1);
+    OK(w, dur_client_raise(w->client, &w->err, "e", "E", "1"));
+    until_history(w, "e", "\"ExternalSubscribed\"", 2);
+    OK(w, dur_client_raise(w->client, &w->err, "e", "E", "2"));
+    expect(w, "e", "1 2");
+}
+
+static void an_event_that_nobody_waits_for_has_no_effect(void **state) {
+    world *w = *state;
+    RUN(w, handlers);
+    start(w, "LateWait", "", "e");
+    until_history(w, "e", "\"ExternalSubscribed\"", 1);
+    OK(w, dur_client_raise(w->client, &w->err, "e", "E", "early"));
+    OK(w, dur_client_raise(w->client, &w->err, "e", "Go", ""));
+    expect(w, "e", "nothing");
+    OK(w, dur_client_raise(w->client, &w->err, "e", "E", "after the end"));
+}
+
+static void messages_wait_for_their_dequeue_in_order(void **state) {
+    world *w = *state;
+    char count[32];
+    size_t n = scaled(2000, 50);
+    snprintf(count, sizeof(count), "%zu", n);
+    start(w, "Drain", count, "d"); /* before any runtime: the first message is there before the first turn */
+    send_numbers(w, "d", n);
+    RUN(w, handlers);
+    expect(w, "d", "0 wrong");
+}
+
+static void ten_thousand_messages_one_per_generation(void **state) {
+    world *w = *state;
+    char expected[32];
+    size_t n = scaled(10000, 50);
+    snprintf(expected, sizeof(expected), "%zu in order", n);
+    start(w, "OnePerGeneration", "0", "g");
+    send_numbers(w, "g", n);
+    send(w, "g", "q", "end");
+    RUN(w, handlers);
+    expect(w, "g", expected);
+}
+
+static void try_dequeue_takes_what_is_there_and_no_more(void **state) {
+    world *w = *state;
+    RUN(w, handlers, .double_run = true);
+    start(w, "PollQueue", "", "p");
+    until_history(w, "p", "\"ExternalSubscribed\"", 1);
+    send_numbers(w, "p", 25);
+    OK(w, dur_client_raise(w->client, &w->err, "p", "Go", ""));
+    expect(w, "p", "25");
+}
+
+static void a_message_is_not_lost_with_its_dropped_wait(void **state) {
+    world *w = *state;
+    RUN(w, handlers, .double_run = true);
+    start(w, "DroppedWait", "", "d");
+    until_history(w, "d", "\"ExternalSubscribed\"", 1);
+    OK(w, dur_client_raise(w->client, &w->err, "d", "Go", ""));
+    send(w, "d", "q", "kept");
+    expect(w, "d", "go kept");
+}
+
+static void queues_are_independent(void **state) {
+    world *w = *state;
+    RUN(w, handlers);
+    start(w, "TwoQueues", "", "t");
+    send(w, "t", "a", "a");
+    send(w, "t", "b", "b");
+    expect(w, "t", "ab");
+}
+
+static void a_message_id_is_accepted_once(void **state) {
+    world *w = *state;
+    RUN(w, handlers);
+    start(w, "TwoQueues", "", "t");
+    OK(w, dur_client_enqueue(w->client, &w->err, "t", "a", "first", .message_id = "m1"));
+    int again = dur_client_enqueue(w->client, &w->err, "t", "a", "second", .message_id = "m1");
+    assert_true(again == DUR_EDUPLICATE || again == DUR_OK);
+    OK(w, dur_client_enqueue(w->client, &w->err, "t", "b", "B"));
+    expect(w, "t", "firstB");
+}
+
+static void unknown_and_ended_instances_are_errors(void **state) {
+    world *w = *state;
+    RUN(w, handlers);
+    assert_int_equal(dur_client_raise(w->client, &w->err, "nobody", "E", ""), DUR_ENOTFOUND);
+    assert_int_equal(dur_client_enqueue(w->client, &w->err, "nobody", "q", ""), DUR_ENOTFOUND);
+    assert_int_equal(dur_client_cancel(w->client, "nobody", "", &w->err), DUR_ENOTFOUND);
+    start(w, "Drain", "0", "ended");
+    expect(w, "ended", "0 wrong");
+    assert_int_equal(dur_client_enqueue(w->client, &w->err, "ended", "q", ""), DUR_ESTATE);
+}
+
+static void a_delayed_message_comes_later(void **state) {
+    world *w = *state;
+    RUN(w, handlers);
+    start(w, "TwoEvents", "", "e");
+    until_history(w, "e", "\"ExternalSubscribed\"", 1);
+    OK(w, dur_client_raise(w->client, &w->err, "e", "E", "late", .delay_ms = 60));
+    OK(w, dur_client_raise(w->client, &w->err, "e", "E", "soon"));
+    expect(w, "e", "soon late");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(events_go_to_the_oldest_wait),
+        TEST(an_event_that_nobody_waits_for_has_no_effect),
+        TEST(messages_wait_for_their_dequeue_in_order),
+        TEST(ten_thousand_messages_one_per_generation),
+        TEST(try_dequeue_takes_what_is_there_and_no_more),
+        TEST(a_message_is_not_lost_with_its_dropped_wait),
+        TEST(queues_are_independent),
+        TEST(a_message_id_is_accepted_once),
+        TEST(unknown_and_ended_instances_are_errors),
+        TEST(a_delayed_message_comes_later),
+    };
+    return cmocka_run_group_tests_name("e2e_messages", tests, NULL, NULL);
+}
