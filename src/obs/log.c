@@ -248,6 +248,16 @@ static void line_quoted(line *l, const char *text, bool json) {
     l->bytes[l->size++] = '"';
 }
 
+/* Without quotes, where quotes and backslashes are readable as they are. */
+static void line_plain(line *l, const char *text) {
+    while (*text != '\0' && !l->cut) {
+        if (*text == '"' || *text == '\\')
+            line_add(l, text++, 1);
+        else
+            text += line_character(l, text, false);
+    }
+}
+
 static void line_write(line *l, void *file, const char *end) {
     size_t size = strlen(end);
     memcpy(l->bytes + l->size, end, size); /* the room was kept */
@@ -274,18 +284,13 @@ void dur_log_text(void *file, const dur_log_record *record) {
     line_text(&l, " ");
     line_text(&l, dur_log_level_name(record->level));
     line_text(&l, " ");
-    line_text(&l, record->target != NULL ? record->target : "-");
+    line_plain(&l, record->target != NULL ? record->target : "-");
     line_text(&l, " ");
-    for (const char *at = record->message != NULL ? record->message : ""; *at != '\0' && !l.cut;) {
-        if (*at == '"' || *at == '\\') /* readable as it is outside quotes */
-            line_add(&l, at++, 1);
-        else
-            at += line_character(&l, at, false);
-    }
+    line_plain(&l, record->message != NULL ? record->message : "");
     for (size_t i = 0; i < record->field_count; i++) {
         const dur_log_field *field = &record->fields[i];
         line_text(&l, " ");
-        line_text(&l, field->key);
+        line_plain(&l, field->key);
         line_text(&l, "=");
         if (field->text == NULL)
             line_number(&l, field->number);
