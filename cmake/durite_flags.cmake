@@ -3,6 +3,7 @@ option(DURITE_TESTS "build the tests" ON)
 option(DURITE_DEBUG "costly checks; every arena object is a malloc of its own" OFF)
 option(DURITE_WERROR "warnings are errors" OFF)
 option(DURITE_LIBFUZZER "build tests/fuzz for libFuzzer (clang) instead of as ordinary tests" OFF)
+option(DURITE_CORO_UCONTEXT "switch stacks with ucontext, also where there is assembler" OFF)
 set(DURITE_SANITIZE "" CACHE STRING "address,undefined or thread")
 
 if(NOT CMAKE_BUILD_TYPE)
@@ -20,7 +21,8 @@ target_compile_options(durite_flags INTERFACE
     $<$<COMPILE_LANGUAGE:C>:-Wconversion -Wstrict-prototypes -Wvla>
     $<$<BOOL:${DURITE_WERROR}>:-Werror>)
 target_compile_definitions(durite_flags INTERFACE _GNU_SOURCE
-    $<$<BOOL:${DURITE_DEBUG}>:DURITE_DEBUG=1 DURITE_DEBUG_ARENA=1>)
+    $<$<BOOL:${DURITE_DEBUG}>:DURITE_DEBUG=1 DURITE_DEBUG_ARENA=1>
+    $<$<BOOL:${DURITE_CORO_UCONTEXT}>:DURITE_CORO_UCONTEXT=1>)
 if(DURITE_SANITIZE)
     # What is undefined ends the program; a line in a log would be overlooked.
     set(durite_sanitize -fsanitize=${DURITE_SANITIZE} -fno-omit-frame-pointer)

@@ -22,7 +22,7 @@ size_t dur__stacks_in_use(const dur__stacks *stacks);
 /* Give idle stacks' memory back to the system, keeping at most `keep` of them. */
 void dur__stacks_trim(dur__stacks *stacks, size_t keep);
 
-/* A coroutine that will run fn(arg) when first resumed.  stack_bytes is rounded up to pages.  name appears in the
+/* A coroutine that will run fn(arg) when first resumed.  stack_bytes is rounded up to pages, at least 16 KiB.  name appears in the
    crash report and must outlive it.  NULL when no stack is to be had (memory or the kernel's map limit). */
 dur__coro *dur__coro_new(dur__stacks *stacks, size_t stack_bytes, const char *name, void (*fn)(void *), void *arg);
 /* Run it until it yields or fn returns; false when fn has returned (then only discard is allowed). */
@@ -33,7 +33,8 @@ bool dur__coro_done(const dur__coro *coro);
 /* End it, suspended or done. */
 void dur__coro_discard(dur__coro *coro);
 
-/* Bytes of the stack that were ever touched by this coroutine (rounded to pages), and the stack's size. */
+/* Bytes of the stack that were ever touched (rounded to pages; stacks are pooled, so pages that an earlier user went
+   down to may count), and the stack's size.  high_water is a system call: for reports, not for every turn. */
 size_t dur__coro_high_water(const dur__coro *coro);
 size_t dur__coro_stack_bytes(const dur__coro *coro);
 /* The coroutine that the calling thread is inside, or NULL. */

@@ -1,0 +1,306 @@
+/*
+ * stack.c: where coroutines' stacks come from and go to.
+ *
+ * The usual stack is a mapping of its own with a guard below it: two of the 65,530 mappings that the kernel allows a
+ * process.  When the process has STACKS_GUARDED_MAX of those, further stacks come from slabs: many stacks in one
+ * mapping with one guard.  In a slab each stack has unused space below it instead of a guard: who runs over the end
+ * damages nobody at first, and is found out at the next switch (dur__stack_canary_whole).
+ *
+ * Stacks are pooled by size, last in, first out.  The first idle ones stay as they are; beyond STACKS_WARM only their
+ * first two pages are kept, and beyond STACKS_TEPID nothing, so that an idle pool is cheap.
+ */
+#include "base/assert.h"
+#include "base/buf.h"
+#include "coro/coro_internal.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#if defined(__has_include)
+#if __has_include(<valgrind/valgrind.h>)
+#include <valgrind/valgrind.h>
+#endif
+#endif
+#ifndef VALGRIND_STACK_REGISTER
+#define VALGRIND_STACK_REGISTER(low, high) 0
+#define VALGRIND_STACK_DEREGISTER(id) ((void)(id))
+#endif
+
+enum {
+    STACKS_GUARDED_MAX = 10000,
+    STACKS_WARM = 64,
+    STACKS_TEPID = 1024,
+    STACK_BYTES_MIN = 16 * 1024,
+    SLAB_STACKS_MAX = 64,
+    SLAB_STACKS_MIN = 4
+};
+#define STACK_BYTES_MAX ((size_t)1 << 32)
+#define HUGE_PAGE ((size_t)2 << 20)
+#define SLAB_BYTES ((size_t)32 << 20) /* about */
+
+struct dur__slab {
+    dur__link link; /* in its class */
+    char *map;
+    size_t map_size;
+    size_t count;
+    size_t idle;
+    dur__coro *stacks[];
+};
+
+typedef struct stack_class {
+    size_t size;
+    dur__link idle_guarded; /* newest last */
+    dur__link idle_slab;
+    dur__link slabs;
+    size_t idle;
+} stack_class;
+
+struct dur__stacks {
+    stack_class **classes; /* few: one for each size in use */
+    size_t class_count;
+    size_t in_use;
+    size_t guarded_max;
+};
+
+static _Atomic size_t guarded_now; /* of the whole process: the kernel's limit is, too */
+
+static size_t page_size(void) {
+    static _Atomic size_t known;
+    size_t size = atomic_load_explicit(&known, memory_order_relaxed);
+    if (size == 0) {
+        size = (size_t)sysconf(_SC_PAGESIZE);
+        atomic_store_explicit(&known, size, memory_order_relaxed);
+    }
+    return size;
+}
+
+/* ---- mappings ---- */
+
+/* Address space only; memory comes with the first touch. */
+static char *map_reserve(size_t size) {
+    void *map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+    if (map == MAP_FAILED) return NULL;
+    if (mprotect(map, DUR__STACK_GUARD, PROT_NONE) != 0) {
+        munmap(map, size);
+        return NULL;
+    }
+    /* A huge page under one stack would be the memory of a hundred. */
+    if (size >= HUGE_PAGE) (void)madvise(map, size, MADV_NOHUGEPAGE);
+    return map;
+}
+
+/* Only a kindness: where memory is locked (mlockall) the kernel refuses. */
+static void map_forget(char *low, size_t size) {
+    (void)madvise(low, size, MADV_DONTNEED);
+}
+
+static dur__coro *coro_make(dur__stacks *stacks, char *low, size_t size) {
+    dur__coro *coro = calloc(1, sizeof(*coro));
+    if (coro == NULL) return NULL;
+    coro->stacks = stacks;
+    coro->low = low;
+    coro->size = size;
+    coro->valgrind_id = (unsigned)VALGRIND_STACK_REGISTER(low, low + size);
+    return coro;
+}
+
+static void coro_unmake(dur__coro *coro) {
+    if (coro == NULL) return;
+    VALGRIND_STACK_DEREGISTER(coro->valgrind_id);
+    free(coro);
+}
+
+static dur__coro *guarded_new(dur__stacks *stacks, size_t size) {
+    if (atomic_fetch_add(&guarded_now, 1) >= stacks->guarded_max) {
+        atomic_fetch_sub(&guarded_now, 1);
+        return NULL;
+    }
+    char *map = map_reserve(DUR__STACK_GUARD + size);
+    dur__coro *coro = map != NULL ? coro_make(stacks, map + DUR__STACK_GUARD, size) : NULL;
+    if (coro != NULL) {
+        coro->guard = map;
+        return coro;
+    }
+    if (map != NULL) munmap(map, DUR__STACK_GUARD + size);
+    atomic_fetch_sub(&guarded_now, 1);
+    return NULL;
+}
+
+static void guarded_free(dur__coro *coro) {
+    munmap(coro->low - DUR__STACK_GUARD, DUR__STACK_GUARD + coro->size);
+    atomic_fetch_sub(&guarded_now, 1);
+    coro_unmake(coro);
+}
+
+static void slab_free(dur__slab *slab) {
+    dur__list_unlink(&slab->link);
+    munmap(slab->map, slab->map_size);
+    for (size_t i = 0; i < slab->count; i++)
+        coro_unmake(slab->stacks[i]);
+    free(slab);
+}
+
+/* All its stacks are idle at first. */
+static bool slab_new(dur__stacks *stacks, stack_class *class) {
+    size_t slot = DUR__STACK_GUARD + class->size;
+    size_t count = SLAB_BYTES / slot;
+    if (count > SLAB_STACKS_MAX) count = SLAB_STACKS_MAX;
+    if (count < SLAB_STACKS_MIN) count = SLAB_STACKS_MIN;
+    dur__slab *slab = calloc(1, sizeof(*slab) + count * sizeof(*slab->stacks));
+    if (slab == NULL) return false;
+    slab->map_size = DUR__STACK_GUARD + count * slot;
+    slab->map = map_reserve(slab->map_size);
+    if (slab->map == NULL) {
+        free(slab);
+        return false;
+    }
+    dur__list_push(&class->slabs, &slab->link);
+    for (; slab->count < count; slab->count++) {
+        char *low = slab->map + DUR__STACK_GUARD + slab->count * slot + DUR__STACK_GUARD;
+        dur__coro *coro = coro_make(stacks, low, class->size);
+        if (coro == NULL) {
+            slab_free(slab);
+            return false;
+        }
+        slab->stacks[slab->count] = coro;
+        coro->slab = slab;
+        if (slab->count == 0) coro->guard = slab->map;
+    }
+    slab->idle = count;
+    class->idle += count;
+    for (size_t i = count; i > 0; i--) /* the first is taken first */
+        dur__list_push(&class->idle_slab, &slab->stacks[i - 1]->link);
+    return true;
+}
+
+/* ---- the pool ---- */
+
+static stack_class *class_get(dur__stacks *stacks, size_t bytes) {
+    size_t page = page_size();
+    if (bytes < STACK_BYTES_MIN) bytes = STACK_BYTES_MIN;
+    if (bytes > STACK_BYTES_MAX) return NULL;
+    bytes = (bytes + page - 1) / page * page;
+    for (size_t i = 0; i < stacks->class_count; i++)
+        if (stacks->classes[i]->size == bytes) return stacks->classes[i];
+    stack_class *class = dur__xcalloc(1, sizeof(*class));
+    class->size = bytes;
+    dur__list_init(&class->idle_guarded);
+    dur__list_init(&class->idle_slab);
+    dur__list_init(&class->slabs);
+    stacks->classes = dur__xrealloc(stacks->classes, (stacks->class_count + 1) * sizeof(*stacks->classes));
+    stacks->classes[stacks->class_count++] = class;
+    return class;
+}
+
+static dur__coro *idle_take(stack_class *class, dur__link *idle) {
+    if (dur__list_empty(idle)) return NULL;
+    dur__coro *coro = DUR__CONTAINER(idle->prev, dur__coro, link);
+    dur__list_unlink(&coro->link);
+    class->idle--;
+    if (coro->slab != NULL) coro->slab->idle--;
+    return coro;
+}
+
+dur__coro *dur__stack_take(dur__stacks *stacks, size_t bytes) {
+    stack_class *class = class_get(stacks, bytes);
+    if (class == NULL) return NULL;
+    dur__coro *coro = idle_take(class, &class->idle_guarded);
+    if (coro == NULL) coro = idle_take(class, &class->idle_slab); /* before making a new one of either kind */
+    if (coro == NULL) coro = guarded_new(stacks, class->size);
+    if (coro == NULL && slab_new(stacks, class)) coro = idle_take(class, &class->idle_slab);
+    if (coro != NULL) stacks->in_use++;
+    return coro;
+}
+
+void dur__stack_give(dur__coro *coro) {
+    dur__stacks *stacks = coro->stacks;
+    stack_class *class = class_get(stacks, coro->size);
+    size_t keep = class->idle < STACKS_WARM ? coro->size : class->idle < STACKS_TEPID ? 2 * page_size() : 0;
+    if (keep < coro->size) map_forget(coro->low, coro->size - keep);
+    DUR_ASSERT(stacks->in_use > 0);
+    stacks->in_use--;
+    coro->state = DUR__CORO_IDLE;
+    dur__list_push(coro->slab != NULL ? &class->idle_slab : &class->idle_guarded, &coro->link);
+    class->idle++;
+    if (coro->slab != NULL) coro->slab->idle++;
+}
+
+dur__stacks *dur__stacks_new(void) {
+    dur__stacks *stacks = dur__xcalloc(1, sizeof(*stacks));
+    stacks->guarded_max = STACKS_GUARDED_MAX;
+    return stacks;
+}
+
+void dur__stacks_guarded_max(dur__stacks *stacks, size_t count) {
+    stacks->guarded_max = count;
+}
+
+size_t dur__stacks_in_use(const dur__stacks *stacks) {
+    return stacks->in_use;
+}
+
+/* Oldest first.  A stack of a slab can only go with its slab; until then it gives its memory. */
+static void class_trim(stack_class *class, size_t *keep) {
+    size_t kept = class->idle < *keep ? class->idle : *keep;
+    *keep -= kept;
+    size_t excess = class->idle - kept;
+    while (excess > 0 && !dur__list_empty(&class->idle_guarded)) {
+        dur__coro *coro = DUR__CONTAINER(dur__list_pop(&class->idle_guarded), dur__coro, link);
+        class->idle--;
+        excess--;
+        guarded_free(coro);
+    }
+    DUR__LIST_EACH(&class->idle_slab, at) {
+        if (excess == 0) break;
+        dur__coro *coro = DUR__CONTAINER(at, dur__coro, link);
+        map_forget(coro->low, coro->size);
+        excess--;
+    }
+    DUR__LIST_EACH_SAFE(&class->slabs, at, after) {
+        dur__slab *slab = DUR__CONTAINER(at, dur__slab, link);
+        if (slab->idle < slab->count || class->idle - slab->count < kept) continue;
+        for (size_t i = 0; i < slab->count; i++)
+            dur__list_unlink(&slab->stacks[i]->link);
+        class->idle -= slab->count;
+        slab_free(slab);
+    }
+}
+
+void dur__stacks_trim(dur__stacks *stacks, size_t keep) {
+    for (size_t i = 0; i < stacks->class_count; i++)
+        class_trim(stacks->classes[i], &keep);
+}
+
+void dur__stacks_free(dur__stacks *stacks) {
+    if (stacks == NULL) return;
+    DUR_ASSERT(stacks->in_use == 0);
+    dur__stacks_trim(stacks, 0);
+    for (size_t i = 0; i < stacks->class_count; i++) {
+        DUR_ASSERT(stacks->classes[i]->idle == 0);
+        free(stacks->classes[i]);
+    }
+    free(stacks->classes);
+    free(stacks);
+}
+
+/* ---- looking ---- */
+
+size_t dur__coro_stack_bytes(const dur__coro *coro) {
+    return coro->size;
+}
+
+size_t dur__coro_high_water(const dur__coro *coro) {
+    size_t page = page_size();
+    unsigned char resident[256];
+    for (size_t at = 0; at < coro->size;) {
+        size_t pages = (coro->size - at) / page;
+        if (pages > sizeof(resident)) pages = sizeof(resident);
+        if (mincore(coro->low + at, pages * page, resident) != 0) return coro->size; /* no way to know */
+        for (size_t i = 0; i < pages; i++)
+            if ((resident[i] & 1) != 0) return coro->size - at - i * page;
+        at += pages * page;
+    }
+    return 0;
+}
