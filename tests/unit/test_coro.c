@@ -76,7 +76,7 @@ static void ping_pong(void **state) {
     assert_int_equal(dur__stacks_in_use(stacks), 0);
 }
 
-static void deep_then_yield(dur__coro *coro, int depth) {
+__attribute__((noinline)) static void deep_then_yield(dur__coro *coro, int depth) {
     volatile char local[200];
     memset((char *)(uintptr_t)local, depth, sizeof(local));
     if (depth > 0) deep_then_yield(coro, depth - 1);
@@ -296,7 +296,7 @@ static void threads_do_not_meet(void **state) {
 
 static int volatile one = 1;
 
-static int endless(int depth) {
+__attribute__((noinline)) static int endless(int depth) {
     volatile char frame[512];
     frame[0] = (char)depth;
     return one ? endless(depth + 1) + frame[0] : 0;
