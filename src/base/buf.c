@@ -70,16 +70,25 @@ char *dur__buf_take(dur__buf *buf) {
 }
 
 size_t dur__u64_text(char out[21], uint64_t value) {
+    static const char pairs[] = "00010203040506070809101112131415161718192021222324252627282930313233343536373839"
+                                "40414243444546474849505152535455565758596061626364656667686970717273747576777879"
+                                "8081828384858687888990919293949596979899";
     char back[20];
-    size_t count = 0;
-    do {
-        back[count++] = (char)('0' + value % 10);
-        value /= 10;
-    } while (value > 0);
-    for (size_t i = 0; i < count; i++)
-        out[i] = back[count - 1 - i];
-    out[count] = '\0';
-    return count;
+    size_t at = sizeof(back);
+    while (value >= 100) { /* two digits per division: numbers are a third of an event's cost otherwise */
+        at -= 2;
+        memcpy(back + at, pairs + value % 100 * 2, 2);
+        value /= 100;
+    }
+    if (value >= 10) {
+        at -= 2;
+        memcpy(back + at, pairs + value * 2, 2);
+    } else {
+        back[--at] = (char)('0' + value);
+    }
+    memcpy(out, back + at, sizeof(back) - at);
+    out[sizeof(back) - at] = '\0';
+    return sizeof(back) - at;
 }
 
 bool dur__u64_parse(const char *text, size_t size, uint64_t *out) {

@@ -191,12 +191,12 @@ static bool unicode_escape(dur__json *json, char **at, uint32_t *code) {
 
 /* One escape; at stands on the backslash.  Writes the character (at most 4 bytes, never more than were read). */
 static bool escape(dur__json *json, char **at, char out[4], size_t *size) {
-    static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
+    static const char brief[128] = { ['"'] = '"',  ['\\'] = '\\', ['/'] = '/',  ['b'] = '\b',
+                                     ['f'] = '\f', ['n'] = '\n',  ['r'] = '\r', ['t'] = '\t' };
     char *c = *at + 1;
-    const char *found = *c != '\0' ? strchr(from, *c) : NULL;
     uint32_t code = 0;
-    if (found != NULL) {
-        out[0] = to[found - from];
+    if ((unsigned char)*c < 128 && brief[(unsigned char)*c] != 0) {
+        out[0] = brief[(unsigned char)*c];
         *size = 1;
         *at = c + 1;
         return true;

@@ -30,30 +30,42 @@ static char *escape_write(dur__buf *out, char *to, unsigned char c, size_t left)
 
 static inline bool needs_escape(unsigned char c) { return c < 0x20 || c == '"' || c == '\\'; }
 
+/* High bits of the bytes that need an escape; the lowest flag is exact, those above it may be borrowed. */
+static inline uint64_t escape_flags(const char *at) {
+    uint64_t word;
+    memcpy(&word, at, 8);
+    word = le64toh(word);
+    uint64_t quote = word ^ DUR__EACH('"');
+    uint64_t slash = word ^ DUR__EACH('\\');
+    return (((word - DUR__EACH(0x20)) & ~word) | ((quote - DUR__EACH(1)) & ~quote) | ((slash - DUR__EACH(1)) & ~slash)) &
+           DUR__HIGH;
+}
+
 void dur__json_write_text(dur__buf *out, const char *text) {
     size_t size = strlen(text);
     size_t i = 0;
-    dur__buf_grow(out, size + 16);
+    size_t since = 0; /* behind the last escape */
+    if (out->room - out->size < size + 16) dur__buf_grow(out, size + 16);
     char *to = out->data + out->size;
     *to++ = '"';
     while (i + 8 <= size) {
-        uint64_t word;
-        memcpy(&word, text + i, 8);
-        memcpy(to, &word, 8);
-        word = le64toh(word);
-        uint64_t quote = word ^ DUR__EACH('"');
-        uint64_t slash = word ^ DUR__EACH('\\');
-        uint64_t flags = (((word - DUR__EACH(0x20)) & ~word) | ((quote - DUR__EACH(1)) & ~quote) |
-                          ((slash - DUR__EACH(1)) & ~slash)) & DUR__HIGH;
+        uint64_t flags = escape_flags(text + i);
+        memcpy(to, text + i, 8);
         if (flags == 0) {
             i += 8;
             to += 8;
             continue;
         }
-        size_t plain = (size_t)__builtin_ctzll(flags) >> 3; /* the lowest flag is exact */
+        size_t plain = (size_t)__builtin_ctzll(flags) >> 3;
         i += plain;
         to = escape_write(out, to + plain, (unsigned char)text[i], size - i);
-        i++;
+        since = ++i;
+    }
+    if (i < size && size - since >= 8 && escape_flags(text + size - 8) == 0) {
+        size_t rest = size - i; /* the last word again, over what stands there already */
+        memcpy(to + rest - 8, text + size - 8, 8);
+        to += rest;
+        i = size;
     }
     for (; i < size; i++) {
         unsigned char c = (unsigned char)text[i];

@@ -43,13 +43,17 @@ static void carried_write(dur__buf *out, const dur_carried *carried, size_t coun
     dur__buf_char(out, ']');
 }
 
-static inline void u64_write(dur__buf *out, uint64_t value) {
-    dur__buf_grow(out, 21);
-    out->size += dur__u64_text(out->data + out->size, value);
+/* Room for the prefix and a number; texts and the rest ask for their own. */
+static inline char *prefix_write(dur__buf *out, const dur__field *field) {
+    if (out->room - out->size < 64) dur__buf_grow(out, 64);
+    char *to = out->data + out->size;
+    memcpy(to, field->prefix, sizeof(field->prefix));
+    out->size += field->prefix_size;
+    return to + field->prefix_size;
 }
 
 static void field_write(dur__buf *out, const dur__field *field, const void *base) {
-    dur__buf_add(out, field->prefix, field->prefix_size);
+    char *to = prefix_write(out, field);
     switch ((dur__field_type)field->type) {
     case DUR__FIELD_TEXT: {
         const char *text = *AT_CONST(char *, base, field->at);
@@ -58,10 +62,10 @@ static void field_write(dur__buf *out, const dur__field *field, const void *base
         break;
     }
     case DUR__FIELD_U64:
-        u64_write(out, *AT_CONST(uint64_t, base, field->at));
+        out->size += dur__u64_text(to, *AT_CONST(uint64_t, base, field->at));
         break;
     case DUR__FIELD_U32:
-        u64_write(out, *AT_CONST(uint32_t, base, field->at));
+        out->size += dur__u64_text(to, *AT_CONST(uint32_t, base, field->at));
         break;
     case DUR__FIELD_BOOL:
         dur__buf_text(out, *AT_CONST(bool, base, field->at) ? "true" : "false");

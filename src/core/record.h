@@ -25,7 +25,7 @@ typedef enum dur__field_type {
 } dur__field_type;
 
 typedef struct dur__field {
-    const char *prefix; /* ,"name": */
+    char prefix[32]; /* ,"name": with NULs behind it, so that it is copied in one piece */
     uint8_t prefix_size;
     uint8_t type;
     uint16_t at;     /* offset of the value */
