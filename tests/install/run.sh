@@ -1,0 +1,52 @@
+#!/bin/sh
+# run.sh: install into an empty folder, then build and run a tiny program against it, the ways that users do.
+# usage: run.sh BUILD      TAP on standard output; the current folder is used for everything.
+set -u
+build=$1
+here=$(cd "$(dirname "$0")" && pwd)
+prefix=$PWD/prefix
+cc=${CC:-cc}
+number=0 failed=0
+check() { # NAME COMMAND...
+    name=$1
+    shift
+    number=$((number + 1))
+    if "$@" >"step-$number.log" 2>&1; then
+        echo "ok $number - $name"
+    else
+        echo "not ok $number - $name"
+        sed 's/^/# /' "step-$number.log"
+        failed=1
+    fi
+}
+echo 1..7
+
+check installs cmake --install "$build" --prefix "$prefix"
+pc=$(find "$prefix" -name durite.pc | head -n 1)
+lib=$(dirname "$(dirname "$pc")")
+export PKG_CONFIG_PATH="$lib/pkgconfig${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}"
+
+soname() { [ -L "$lib/libdurite.so" ] && [ -L "$lib/libdurite.so.0" ] && readelf -d "$lib/libdurite.so" | grep -q 'SONAME.*libdurite\.so\.0\]'; }
+check the_shared_library_has_its_soname soname
+headers() { [ -f "$prefix/include/durite/durite.h" ] && [ -f "$prefix/include/durite/sys/store.h" ]; }
+check the_headers_are_there headers
+
+shared() {
+    # shellcheck disable=SC2046 # words
+    "$cc" -std=c11 "$here/tiny.c" -o tiny-shared $(pkg-config --cflags --libs durite) && LD_LIBRARY_PATH=$lib ./tiny-shared
+}
+check pkg_config_finds_the_shared_library shared
+static() {
+    # shellcheck disable=SC2046 # words
+    "$cc" -std=c11 "$here/tiny.c" -o tiny-static $(pkg-config --cflags durite) "$lib/libdurite.a" \
+        $(pkg-config --libs --static durite | sed 's/-ldurite//') && ./tiny-static
+}
+check pkg_config_finds_what_the_static_library_needs static
+for kind in durite durite_static; do
+    package() {
+        cmake -S "$here" -B "cmake-$kind" -DCMAKE_PREFIX_PATH="$prefix" -DTINY_LIBRARY="durite::$kind" &&
+            cmake --build "cmake-$kind" && "cmake-$kind/tiny"
+    }
+    check "find_package_gives_$kind" package
+done
+exit $failed
