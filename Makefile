@@ -52,7 +52,7 @@ bench: all ## throughput and latency, as ratios to a limit probe
 mutants: ## deliberately broken stores: the kit must catch each
 	@tools/deps build test
 	@$(call build,release,-DDURITE_TESTS=ON)
-	@tools/run-mutants build
+	@build/bin/durite-mutants
 
 mutants-engine: ## deliberately broken engines: the tests must catch each
 	@tools/deps build test
