@@ -44,7 +44,6 @@ static inline uint64_t escape_flags(const char *at) {
 void dur__json_write_text(dur__buf *out, const char *text) {
     size_t size = strlen(text);
     size_t i = 0;
-    size_t since = 0; /* behind the last escape */
     if (out->room - out->size < size + 16) dur__buf_grow(out, size + 16);
     char *to = out->data + out->size;
     *to++ = '"';
@@ -59,10 +58,10 @@ void dur__json_write_text(dur__buf *out, const char *text) {
         size_t plain = (size_t)__builtin_ctzll(flags) >> 3;
         i += plain;
         to = escape_write(out, to + plain, (unsigned char)text[i], size - i);
-        since = ++i;
+        i++;
     }
-    if (i < size && size - since >= 8 && escape_flags(text + size - 8) == 0) {
-        size_t rest = size - i; /* the last word again, over what stands there already */
+    if (i < size && size >= 8 && escape_flags(text + size - 8) == 0) {
+        size_t rest = size - i; /* the last word again: no escape in it, so its head stands there already */
         memcpy(to + rest - 8, text + size - 8, 8);
         to += rest;
         i = size;

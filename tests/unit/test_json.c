@@ -102,6 +102,20 @@ static void says_where(void **state) {
     }
 }
 
+static void control_characters_are_seen_at_every_place(void **state) {
+    (void)state;
+    dur_error err;
+    for (int c = 1; c < 0x20; c++) {
+        for (int before = 0; before < 17; before++) {
+            char text[64];
+            snprintf(text, sizeof(text), "\"%.*s%cABCDEFGHIJKLMNOP\"", before, "abcdefghijklmnopq", c);
+            assert_int_equal(skip_all(text_of(text), &err), DUR_ECORRUPT);
+            const char *back;
+            assert_int_equal(read_string(text, &back, NULL, &err), DUR_ECORRUPT);
+        }
+    }
+}
+
 static void a_nul_byte_is_no_end(void **state) {
     (void)state;
     dur_error err;
@@ -216,6 +230,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(accepts_what_is_json, setup, teardown),
         cmocka_unit_test_setup_teardown(refuses_what_is_not, setup, teardown),
         cmocka_unit_test_setup_teardown(says_where, setup, teardown),
+        cmocka_unit_test_setup_teardown(control_characters_are_seen_at_every_place, setup, teardown),
         cmocka_unit_test_setup_teardown(a_nul_byte_is_no_end, setup, teardown),
         cmocka_unit_test_setup_teardown(nesting_is_limited, setup, teardown),
         cmocka_unit_test_setup_teardown(numbers_are_exact, setup, teardown),
