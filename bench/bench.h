@@ -1,0 +1,81 @@
+/*
+ * bench.h: what the workloads share: a store, a clock, results.
+ */
+#ifndef BENCH_H
+#define BENCH_H
+
+#include <durite/durite.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+enum { BENCH_METRICS_MAX = 24, BENCH_RESULTS_MAX = 256 };
+
+typedef struct bench_result {
+    char workload[32];
+    char store[16];
+    char params[128]; /* JSON object */
+    size_t metric_count;
+    struct {
+        char name[32];
+        double value;
+    } metrics[BENCH_METRICS_MAX];
+} bench_result;
+
+typedef struct bench {
+    const char *url;      /* as given; a file per workload for sqlite: */
+    char store_url[1024]; /* of the workload that runs */
+    char dir[512];        /* temporary folder for files */
+    double seconds;       /* length of timed workloads */
+    unsigned repeat;
+    bool quick;           /* correctness only: tiny sizes */
+    bool random_ids;
+    double limit;         /* steps per second of the ruler, 0: not measured */
+    double own_limit;
+    double commit_us;     /* one step's rows in one commit */
+    dur_provider *store;
+    dur_runtime *runtime;
+    dur_client *client;
+    size_t result_count;
+    bench_result results[BENCH_RESULTS_MAX];
+} bench;
+
+/* Open a fresh store and start a runtime on it / stop and remove.  Exits with a message on failure. */
+void bench_open(bench *b, const dur_runtime_options *options);
+void bench_reopen_runtime(bench *b, const dur_runtime_options *options);
+void bench_close(bench *b);
+void bench_check(int code, const dur_error *err, const char *what);
+
+bench_result *bench_result_add(bench *b, const char *workload, const char *params);
+void bench_metric(bench_result *result, const char *name, double value);
+
+double bench_now(void); /* seconds, monotonic */
+void bench_sleep(double seconds);
+void bench_progress(const char *format, ...) DUR_PRINTF(1, 2);
+/* An instance id: sequential, or UUID-like when b->random_ids. */
+void bench_id(const bench *b, char out[64], const char *prefix, uint64_t number);
+
+/* Sorts values; the p-th percentile. */
+double bench_percentile(double *values, size_t count, double p);
+
+/* Counters of the process and the file, for idle and parked. */
+uint64_t bench_rss_bytes(void);
+double bench_cpu_ms(void);
+uint64_t bench_switches(void);
+
+extern const dur_handler bench_handlers[];
+
+/* Probes: bare SQL, same disk, same durability. */
+double bench_limit_steps(const char *path, double seconds, unsigned steps_per_commit, bool random_ids);
+double bench_own_limit_steps(const char *path, double seconds, unsigned steps_per_commit);
+double bench_commit_us(const char *path, double seconds);
+
+typedef struct bench_workload {
+    const char *name;
+    const char *what;
+    void (*run)(bench *b);
+} bench_workload;
+extern const bench_workload bench_workloads[]; /* ended by NULL */
+
+#endif

@@ -1,0 +1,494 @@
+/*
+ * bench_workloads.c: the workloads.  Activities do nothing unless said.
+ */
+#include "bench.h"
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* ---- handlers ---- */
+
+static dur_outcome noop(dur_act *act, const char *input) {
+    (void)input;
+    return dur_act_complete(act, "");
+}
+
+static dur_outcome steps(dur_ctx *ctx, const char *count_text) {
+    unsigned long count = strtoul(count_text, NULL, 10);
+    for (unsigned long i = 0; i < count; i++) {
+        dur_scope *scope = dur_scope_begin(ctx);
+        dur_await(dur_activity(ctx, "Noop", ""));
+        dur_scope_end(scope);
+    }
+    return dur_complete(ctx, "");
+}
+
+enum { STAMPS_MAX = 200000 };
+static double stamps[STAMPS_MAX];
+static atomic_size_t stamp_count;
+
+static dur_outcome stamp(dur_act *act, const char *input) {
+    (void)input;
+    size_t at = atomic_fetch_add(&stamp_count, 1);
+    if (at < STAMPS_MAX) stamps[at] = bench_now();
+    return dur_act_complete(act, "");
+}
+
+static dur_outcome stamped_steps(dur_ctx *ctx, const char *count_text) {
+    unsigned long count = strtoul(count_text, NULL, 10);
+    for (unsigned long i = 0; i < count; i++) {
+        dur_scope *scope = dur_scope_begin(ctx);
+        dur_await(dur_activity(ctx, "Stamp", ""));
+        dur_scope_end(scope);
+    }
+    return dur_complete(ctx, "");
+}
+
+static dur_outcome fan(dur_ctx *ctx, const char *count_text) {
+    size_t count = strtoul(count_text, NULL, 10);
+    dur_future **futures = dur_alloc(ctx, count * sizeof(*futures));
+    for (size_t i = 0; i < count; i++)
+        futures[i] = dur_activity(ctx, "Noop", "");
+    dur_join_n(futures, count);
+    return dur_complete(ctx, "");
+}
+
+static dur_outcome children(dur_ctx *ctx, const char *count_text) {
+    size_t count = strtoul(count_text, NULL, 10);
+    dur_future **futures = dur_alloc(ctx, count * sizeof(*futures));
+    for (size_t i = 0; i < count; i++)
+        futures[i] = dur_orchestration(ctx, "Steps", "1");
+    dur_join_n(futures, count);
+    return dur_complete(ctx, "");
+}
+
+static dur_outcome waits(dur_ctx *ctx, const char *input) {
+    (void)input;
+    return dur_complete(ctx, dur_await(dur_event(ctx, "Go")));
+}
+
+static dur_outcome queue(dur_ctx *ctx, const char *left_text) {
+    unsigned long left = strtoul(left_text, NULL, 10);
+    dur_await(dur_dequeue(ctx, "q"));
+    if (left == 1) return dur_complete(ctx, "");
+    return dur_continue_as_new(ctx, dur_format(ctx, "%lu", left - 1));
+}
+
+static dur_outcome kv(dur_ctx *ctx, const char *count_text) {
+    unsigned long count = strtoul(count_text, NULL, 10);
+    for (unsigned long i = 0; i < count; i++) {
+        dur_scope *scope = dur_scope_begin(ctx);
+        dur_kv_set(ctx, dur_format(ctx, "k%lu", i % 10), dur_format(ctx, "%lu", i));
+        dur_await(dur_activity(ctx, "Noop", ""));
+        dur_scope_end(scope);
+    }
+    return dur_complete(ctx, "");
+}
+
+static atomic_size_t late_count;
+static double lateness[STAMPS_MAX];
+static double wall_ms(void) {
+    struct timespec ts;
+    clock_gettime(CLOCK_REALTIME, &ts);
+    return (double)ts.tv_sec * 1000.0 + (double)ts.tv_nsec / 1e6;
+}
+
+/* input: when the timer is due, wall milliseconds.  The measurement is outside of the deterministic world on purpose. */
+static dur_outcome timer(dur_ctx *ctx, const char *due_text) {
+    uint64_t due = strtoull(due_text, NULL, 10);
+    uint64_t now = dur_now_ms(ctx);
+    dur_await(dur_timer(ctx, due > now ? due - now : 0));
+    if (!dur_is_replaying(ctx)) {
+        size_t at = atomic_fetch_add(&late_count, 1);
+        if (at < STAMPS_MAX) lateness[at] = wall_ms() - (double)due;
+    }
+    return dur_complete(ctx, "");
+}
+
+const dur_handler bench_handlers[] = {
+    DUR_ACTIVITY("Noop", noop),
+    DUR_ACTIVITY("Stamp", stamp),
+    DUR_ORCHESTRATION("Steps", "1.0.0", steps),
+    DUR_ORCHESTRATION("StampedSteps", "1.0.0", stamped_steps),
+    DUR_ORCHESTRATION("Fan", "1.0.0", fan),
+    DUR_ORCHESTRATION("Children", "1.0.0", children),
+    DUR_ORCHESTRATION("Waits", "1.0.0", waits),
+    DUR_ORCHESTRATION("Queue", "1.0.0", queue),
+    DUR_ORCHESTRATION("Kv", "1.0.0", kv),
+    DUR_ORCHESTRATION("Timer", "1.0.0", timer),
+    DUR_HANDLERS_END,
+};
+
+static const dur_runtime_options defaults = { .size = sizeof(dur_runtime_options) };
+
+static void start(bench *b, const char *name, const char *input, const char *instance) {
+    dur_error err = DUR_ERROR_INIT;
+    bench_check(dur_client_start(b->client, &err, name, input, .instance = instance), &err, instance);
+}
+
+static void finish(bench *b, const char *instance) {
+    dur_error err = DUR_ERROR_INIT;
+    char *result = NULL;
+    bench_check(dur_client_result(&result, b->client, instance, DUR_SECONDS(600), &err), &err, instance);
+    dur_free(result);
+}
+
+/* ---- sequential: a closed loop with so many orchestrations in flight ---- */
+
+typedef struct driver {
+    bench *b;
+    pthread_t thread;
+    unsigned in_flight;
+    uint64_t first_id;
+    double until;
+    uint64_t completed;
+    double *latencies_us;
+    size_t latency_count, latency_room;
+} driver;
+
+enum { IN_FLIGHT_PER_DRIVER_MAX = 2000, DRIVERS_MAX = 8, STEPS = 5 };
+
+static void *drive(void *arg) {
+    driver *d = arg;
+    static const char count[] = "5";
+    double *begun = calloc(d->in_flight, sizeof(*begun));
+    char(*ids)[64] = calloc(d->in_flight, sizeof(*ids));
+    uint64_t next = d->first_id;
+    if (begun == NULL || ids == NULL) exit(EXIT_FAILURE);
+    for (unsigned i = 0; i < d->in_flight; i++) {
+        bench_id(d->b, ids[i], "o", next++);
+        begun[i] = bench_now();
+        start(d->b, "Steps", count, ids[i]);
+    }
+    for (bool more = true; more;) {
+        more = bench_now() < d->until;
+        for (unsigned i = 0; i < d->in_flight; i++) {
+            finish(d->b, ids[i]);
+            if (d->latency_count < d->latency_room) d->latencies_us[d->latency_count++] = (bench_now() - begun[i]) * 1e6;
+            d->completed++;
+            if (!more) continue;
+            bench_id(d->b, ids[i], "o", next++);
+            begun[i] = bench_now();
+            start(d->b, "Steps", count, ids[i]);
+        }
+    }
+    free(begun);
+    free(ids);
+    return NULL;
+}
+
+static void sequential_with(bench *b, unsigned in_flight) {
+    driver drivers[DRIVERS_MAX];
+    unsigned count = in_flight < 5 ? 1 : 5;
+    uint64_t completed = 0;
+    size_t samples = 0;
+    char params[96];
+    bench_open(b, &defaults);
+    double begin = bench_now();
+    for (unsigned i = 0; i < count; i++) {
+        drivers[i] = (driver){ .b = b, .in_flight = in_flight / count, .first_id = (uint64_t)(i + 1) << 32,
+                               .until = begin + b->seconds, .latency_room = 400000 };
+        drivers[i].latencies_us = malloc(drivers[i].latency_room * sizeof(double));
+        pthread_create(&drivers[i].thread, NULL, drive, &drivers[i]);
+    }
+    for (unsigned i = 0; i < count; i++) {
+        pthread_join(drivers[i].thread, NULL);
+        completed += drivers[i].completed;
+        samples += drivers[i].latency_count;
+    }
+    double elapsed = bench_now() - begin;
+    double *all = malloc((samples + 1) * sizeof(double));
+    samples = 0;
+    for (unsigned i = 0; i < count; i++) {
+        memcpy(all + samples, drivers[i].latencies_us, drivers[i].latency_count * sizeof(double));
+        samples += drivers[i].latency_count;
+        free(drivers[i].latencies_us);
+    }
+    snprintf(params, sizeof(params), "{\"in_flight\":%u,\"ids\":\"%s\"}", in_flight, b->random_ids ? "random" : "sequential");
+    bench_result *r = bench_result_add(b, "sequential", params);
+    double rate = (double)completed * STEPS / elapsed;
+    bench_metric(r, "orchestrations_per_s", (double)completed / elapsed);
+    bench_metric(r, "steps_per_s", rate);
+    bench_metric(r, "p50_us", bench_percentile(all, samples, 50));
+    bench_metric(r, "p99_us", bench_percentile(all, samples, 99));
+    if (b->limit > 0) bench_metric(r, "ratio_to_limit", rate / b->limit);
+    if (b->own_limit > 0) bench_metric(r, "ratio_to_own_limit", rate / b->own_limit);
+    free(all);
+    bench_close(b);
+}
+
+static void sequential(bench *b) {
+    sequential_with(b, 20);
+    bool before = b->random_ids;
+    b->random_ids = true;
+    sequential_with(b, 20);
+    b->random_ids = before;
+    sequential_with(b, 1);
+    if (b->quick) return;
+    sequential_with(b, 200);
+    sequential_with(b, 2000);
+}
+
+static void single(bench *b) {
+    size_t count = b->quick ? 50 : 3000;
+    double *us = malloc(count * sizeof(double));
+    bench_open(b, &defaults);
+    for (size_t i = 0; i < count; i++) {
+        char id[64];
+        bench_id(b, id, "s", i);
+        double begin = bench_now();
+        start(b, "Steps", "1", id);
+        finish(b, id);
+        us[i] = (bench_now() - begin) * 1e6;
+    }
+    bench_result *r = bench_result_add(b, "single", "{}");
+    double p50 = bench_percentile(us, count, 50);
+    bench_metric(r, "p50_us", p50);
+    bench_metric(r, "p99_us", bench_percentile(us, count, 99));
+    if (b->commit_us > 0) bench_metric(r, "ratio_to_commit", p50 / b->commit_us);
+    free(us);
+    bench_close(b);
+}
+
+static void step(bench *b) {
+    size_t count = b->quick ? 200 : 10000;
+    char text[32];
+    atomic_store(&stamp_count, 0);
+    bench_open(b, &defaults);
+    snprintf(text, sizeof(text), "%zu", count);
+    dur_metrics before = { .size = sizeof(before) }, after = { .size = sizeof(after) };
+    dur_runtime_metrics(&before, b->runtime, NULL);
+    start(b, "StampedSteps", text, "step");
+    finish(b, "step");
+    dur_runtime_metrics(&after, b->runtime, NULL);
+    size_t tenth = count / 10;
+    double *us = malloc(count * sizeof(double)), first = 0, last = 0;
+    for (size_t i = 1; i < count; i++)
+        us[i - 1] = (stamps[i] - stamps[i - 1]) * 1e6;
+    first = (stamps[tenth] - stamps[0]) / (double)tenth;
+    last = (stamps[count - 1] - stamps[count - 1 - tenth]) / (double)tenth;
+    bench_result *r = bench_result_add(b, "step", "{}");
+    double p50 = bench_percentile(us, count - 1, 50);
+    bench_metric(r, "p50_us", p50);
+    bench_metric(r, "p99_us", bench_percentile(us, count - 1, 99));
+    bench_metric(r, "last_to_first", last / first);
+    bench_metric(r, "rounds_per_step", (double)(after.rounds - before.rounds) / (double)count);
+    if (b->commit_us > 0) bench_metric(r, "ratio_to_commit", p50 / b->commit_us);
+    free(us);
+    bench_close(b);
+}
+
+static void fanout(bench *b) {
+    static const size_t sizes[] = { 100, 1000, 10000, 100000 };
+    for (size_t i = 0; i < (b->quick ? 1u : 4u); i++) {
+        char text[32], params[48];
+        snprintf(text, sizeof(text), "%zu", sizes[i]);
+        snprintf(params, sizeof(params), "{\"width\":%zu}", sizes[i]);
+        bench_open(b, &defaults);
+        double begin = bench_now();
+        start(b, "Fan", text, "fan");
+        finish(b, "fan");
+        bench_result *r = bench_result_add(b, "fanout", params);
+        bench_metric(r, "seconds", bench_now() - begin);
+        bench_close(b);
+    }
+}
+
+static void one_big(bench *b, const char *workload, const char *handler, size_t count, const char *unit) {
+    char text[32], params[48];
+    snprintf(text, sizeof(text), "%zu", count);
+    snprintf(params, sizeof(params), "{\"count\":%zu}", count);
+    bench_open(b, &defaults);
+    double begin = bench_now();
+    start(b, handler, text, workload);
+    finish(b, workload);
+    double elapsed = bench_now() - begin;
+    bench_result *r = bench_result_add(b, workload, params);
+    bench_metric(r, "seconds", elapsed);
+    bench_metric(r, unit, (double)count / elapsed);
+    bench_close(b);
+}
+
+static void children_workload(bench *b) { one_big(b, "children", "Children", b->quick ? 20 : 2000, "orchestrations_per_s"); }
+static void kv_workload(bench *b) { one_big(b, "kv", "Kv", b->quick ? 50 : 5000, "steps_per_s"); }
+
+static void events(bench *b) {
+    size_t count = b->quick ? 20 : 2000;
+    double *us = malloc(count * sizeof(double));
+    dur_error err = DUR_ERROR_INIT;
+    bench_open(b, &defaults);
+    for (size_t i = 0; i < count; i++) {
+        char id[64];
+        bench_id(b, id, "e", i);
+        start(b, "Waits", "", id);
+    }
+    dur_metrics m = { .size = sizeof(m) };
+    do {
+        bench_sleep(0.002);
+        dur_runtime_metrics(&m, b->runtime, NULL);
+    } while (m.parked < count);
+    for (size_t i = 0; i < count; i++) {
+        char id[64];
+        bench_id(b, id, "e", i);
+        double begin = bench_now();
+        bench_check(dur_client_raise(b->client, &err, id, "Go", ""), &err, "raise");
+        finish(b, id);
+        us[i] = (bench_now() - begin) * 1e6;
+    }
+    bench_result *r = bench_result_add(b, "events", "{}");
+    bench_metric(r, "p50_us", bench_percentile(us, count, 50));
+    bench_metric(r, "p99_us", bench_percentile(us, count, 99));
+    free(us);
+    bench_close(b);
+}
+
+static void queue_workload(bench *b) {
+    size_t count = b->quick ? 50 : 5000;
+    char text[32], params[48];
+    dur_error err = DUR_ERROR_INIT;
+    snprintf(text, sizeof(text), "%zu", count);
+    snprintf(params, sizeof(params), "{\"messages\":%zu}", count);
+    bench_open(b, NULL);
+    start(b, "Queue", text, "queue");
+    for (size_t i = 0; i < count; i++)
+        bench_check(dur_client_enqueue(b->client, &err, "queue", "q", "m"), &err, "enqueue");
+    double begin = bench_now();
+    bench_reopen_runtime(b, &defaults);
+    finish(b, "queue");
+    double elapsed = bench_now() - begin;
+    bench_result *r = bench_result_add(b, "queue", params);
+    bench_metric(r, "seconds", elapsed);
+    bench_metric(r, "events_per_s", (double)count / elapsed);
+    bench_close(b);
+}
+
+static void timers(bench *b) {
+    size_t count = b->quick ? 50 : 10000;
+    atomic_store(&late_count, 0);
+    bench_open(b, &defaults);
+    double due = wall_ms() + (b->quick ? 100 : 4000);
+    for (size_t i = 0; i < count; i++) {
+        char id[64], text[32];
+        bench_id(b, id, "t", i);
+        snprintf(text, sizeof(text), "%.0f", due + (double)i * 1000.0 / (double)count);
+        start(b, "Timer", text, id);
+    }
+    for (size_t i = 0; i < count; i++) {
+        char id[64];
+        bench_id(b, id, "t", i);
+        finish(b, id);
+    }
+    size_t measured = atomic_load(&late_count) < STAMPS_MAX ? atomic_load(&late_count) : STAMPS_MAX;
+    bench_result *r = bench_result_add(b, "timers", "{}");
+    bench_metric(r, "lateness_p50_ms", bench_percentile(lateness, measured, 50));
+    bench_metric(r, "lateness_p99_ms", bench_percentile(lateness, measured, 99));
+    bench_close(b);
+}
+
+static void parked_with(bench *b, size_t count) {
+    char params[48];
+    dur_error err = DUR_ERROR_INIT;
+    dur_metrics m = { .size = sizeof(m) };
+    snprintf(params, sizeof(params), "{\"instances\":%zu}", count);
+    bench_open(b, &defaults);
+    uint64_t rss = bench_rss_bytes();
+    for (size_t i = 0; i < count; i++) {
+        char id[64];
+        bench_id(b, id, "p", i);
+        start(b, "Waits", "", id);
+        if (i % 1000 == 0) bench_progress("parked: %zu", i);
+    }
+    do {
+        bench_sleep(0.01);
+        dur_runtime_metrics(&m, b->runtime, NULL);
+    } while (m.orchestration_starts < count);
+    uint64_t each = (bench_rss_bytes() - rss) / count;
+    double begin = bench_now();
+    for (size_t i = 0; i < count; i++) {
+        char id[64];
+        bench_id(b, id, "p", i);
+        bench_check(dur_client_raise(b->client, &err, id, "Go", ""), &err, "raise");
+    }
+    for (size_t i = 0; i < count; i++) {
+        char id[64];
+        bench_id(b, id, "p", i);
+        finish(b, id);
+    }
+    dur_runtime_metrics(&m, b->runtime, NULL);
+    bench_result *r = bench_result_add(b, "parked", params);
+    bench_metric(r, "rss_bytes_each", (double)each);
+    bench_metric(r, "seconds", bench_now() - begin);
+    bench_metric(r, "replays", (double)m.replays);
+    bench_close(b);
+}
+
+static void parked(bench *b) {
+    parked_with(b, b->quick ? 50 : 10000);
+    if (!b->quick) parked_with(b, 100000);
+}
+
+static void replay(bench *b) {
+    size_t count = b->quick ? 500 : 50000; /* two events each */
+    char text[32], *history = NULL;
+    dur_error err = DUR_ERROR_INIT;
+    dur_replay_report report = { .size = sizeof(report) };
+    bench_open(b, &defaults);
+    snprintf(text, sizeof(text), "%zu", count);
+    start(b, "Fan", text, "replay");
+    finish(b, "replay");
+    bench_check(dur_client_history(&history, b->client, "replay", 0, &err), &err, "history");
+    double begin = bench_now();
+    bench_check(dur_replay_history(&report, bench_handlers, history, &err), &err, "replay");
+    double elapsed = bench_now() - begin;
+    dur_free(history);
+    bench_result *r = bench_result_add(b, "replay", "{}");
+    bench_metric(r, "events_per_s", (double)report.events / elapsed);
+    bench_close(b);
+}
+
+static void idle(bench *b) {
+    size_t count = b->quick ? 20 : 1000;
+    double seconds = b->quick ? 0.2 : 10;
+    dur_metrics m = { .size = sizeof(m) }, after = { .size = sizeof(after) };
+    bench_open(b, &defaults);
+    for (size_t i = 0; i < count; i++) {
+        char id[64];
+        bench_id(b, id, "i", i);
+        start(b, "Waits", "", id);
+    }
+    do {
+        bench_sleep(0.01);
+        dur_runtime_metrics(&m, b->runtime, NULL);
+    } while (m.parked < count);
+    bench_sleep(0.05);
+    dur_runtime_metrics(&m, b->runtime, NULL);
+    double cpu = bench_cpu_ms();
+    uint64_t switches = bench_switches();
+    bench_sleep(seconds);
+    double used = bench_cpu_ms() - cpu;
+    uint64_t switched = bench_switches() - switches;
+    dur_runtime_metrics(&after, b->runtime, NULL);
+    bench_result *r = bench_result_add(b, "idle", "{\"parked\":1000,\"seconds\":10}");
+    bench_metric(r, "rounds", (double)(after.rounds - m.rounds));
+    bench_metric(r, "cpu_ms", used);
+    bench_metric(r, "context_switches", (double)switched);
+    bench_close(b);
+}
+
+const bench_workload bench_workloads[] = {
+    { "sequential", "5 sequential activities per orchestration, so many in flight", sequential },
+    { "single", "one orchestration of one activity at a time: start to result", single },
+    { "step", "one orchestration of 10,000 sequential steps", step },
+    { "fanout", "100 to 100,000 activities at once in one orchestration", fanout },
+    { "children", "2,000 children of one orchestration", children_workload },
+    { "events", "raise to result of a waiting orchestration", events },
+    { "queue", "messages through a dequeue loop, one per generation", queue_workload },
+    { "kv", "a key written in every step", kv_workload },
+    { "timers", "10,000 timers due within a second: lateness", timers },
+    { "parked", "10,000 and 100,000 waiting orchestrations: memory each, then an event to all", parked },
+    { "replay", "cold replay of a history of 100,000 events", replay },
+    { "idle", "what a node with 1,000 waiting orchestrations does in 10 seconds", idle },
+    { NULL, NULL, NULL },
+};
