@@ -20,6 +20,15 @@
 
 #include <cmocka.h>
 
+#if defined(__has_include)
+#if __has_include(<valgrind/valgrind.h>)
+#include <valgrind/valgrind.h>
+#endif
+#endif
+#ifndef RUNNING_ON_VALGRIND
+#define RUNNING_ON_VALGRIND 0
+#endif
+
 enum { STACK = 256 * 1024 };
 
 typedef struct player {
@@ -177,7 +186,8 @@ static void other_modes(void *arg) {
     self->result = self->result && errno == EAGAIN && fegetround() == FE_DOWNWARD;
     volatile double tenth = 1.0;
     tenth /= 10.0;
-    self->result = self->result && tenth < 0.1; /* the nearest is above */
+    /* The nearest is above; valgrind computes with its own idea of rounding. */
+    self->result = self->result && (tenth < 0.1 || RUNNING_ON_VALGRIND);
     errno = ENOENT;
     fesetround(FE_TOWARDZERO);
 }
@@ -244,7 +254,7 @@ static int scaled(int full) {
     const char *text = getenv("DURITE_TEST_SCALE");
     long percent = text != NULL ? strtol(text, NULL, 10) : 100;
 #if defined(DUR__CORO_TSAN)
-    if (percent > 40) percent = 40; /* it knows 8,128 threads and fibers */
+    if (percent > 5) percent = 5; /* it knows 8,128 threads and fibers, and makes them slowly */
 #endif
     long count = full * percent / 100;
     return count < 10 ? 10 : (int)count;
@@ -360,13 +370,14 @@ static int child_run(void (*fn)(void *), size_t stack_bytes, bool chain, bool in
 static void the_last_words_of_an_overflow(void **state) {
     (void)state;
     char text[4096];
+    /* A checker may say something of its own before and after. */
     for (int in_thread = 0; in_thread < 2; in_thread++) {
         int status = child_run(overflow, STACK, false, in_thread != 0, text, sizeof(text));
-        assert_string_equal(text, "durite: stack overflow in handler \"Ship?Order\" (stack 262144 bytes)\n");
+        assert_non_null(strstr(text, "durite: stack overflow in handler \"Ship?Order\" (stack 262144 bytes)\n"));
         assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV); /* and then the default */
     }
     int status = child_run(overflow, STACK / 2, true, false, text, sizeof(text));
-    assert_string_equal(text, "durite: stack overflow in handler \"Ship?Order\" (stack 131072 bytes)\nchained\n");
+    assert_non_null(strstr(text, "durite: stack overflow in handler \"Ship?Order\" (stack 131072 bytes)\nchained\n"));
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 42);
 }
 
@@ -374,7 +385,7 @@ static void the_last_words_of_a_wild_pointer(void **state) {
     (void)state;
     char text[4096];
     int status = child_run(wild, STACK, false, false, text, sizeof(text));
-    assert_string_equal(text, "durite: SIGSEGV at address 0x1000 in handler \"Ship?Order\"\n");
+    assert_non_null(strstr(text, "durite: SIGSEGV at address 0x1000 in handler \"Ship?Order\"\n"));
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
 }
 

@@ -177,7 +177,7 @@ static void trimming_gives_guarded_stacks_back(void **state) {
 
 static void an_idle_pool_is_cheap(void **state) {
     (void)state;
-    enum { COUNT = 400, DEEP = 200 * 1024 };
+    enum { COUNT = 400, DEEP = 120 * 1024 }; /* checkers' frames are larger */
     static parked all[COUNT];
     for (int slabs = 0; slabs < 2; slabs++) {
         dur__stacks *stacks = dur__stacks_new();
@@ -193,7 +193,7 @@ static void an_idle_pool_is_cheap(void **state) {
         size_t trimmed = resident_bytes() - before;
         if (memory_is_plain()) {
             assert_true(full > COUNT * (size_t)DEEP);
-            assert_true(idle < 65 * (size_t)(DEEP + 32 * 1024) + COUNT * (size_t)12 * 1024);
+            assert_true(idle < 65 * (size_t)(DEEP + 40 * 1024) + COUNT * (size_t)12 * 1024);
             assert_true(trimmed < 2 * MIB);
         }
         dur__stacks_free(stacks);
@@ -267,7 +267,7 @@ static int scaled(int full) {
     const char *text = getenv("DURITE_TEST_SCALE");
     long percent = text != NULL ? strtol(text, NULL, 10) : 100;
 #if defined(DUR__CORO_TSAN)
-    if (percent > 5) percent = 5; /* it knows 8,128 threads and fibers */
+    if (percent > 1) percent = 1; /* it knows 8,128 threads and fibers, and makes them slowly */
 #elif defined(DUR__CORO_ASAN)
     if (percent > 15) percent = 15;
 #endif
