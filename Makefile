@@ -47,7 +47,7 @@ soak: ## simulation, faults and end-to-end at SCALE= percent, then the unit test
 	@tools/run-valgrind build
 
 bench: all ## throughput and latency, as ratios to a limit probe
-	@tools/run-bench build
+	@build/bin/durite-bench
 
 mutants: ## deliberately broken stores: the kit must catch each
 	@tools/deps build test
