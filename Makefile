@@ -60,7 +60,7 @@ mutants-engine: ## deliberately broken engines: the tests must catch each
 
 fuzz: ## libFuzzer on everything that parses, FUZZ_SECONDS= each
 	@tools/deps build test fuzz
-	@$(call build,fuzz)
+	@$(call build,fuzz) --target fuzz_targets
 	@tools/run-fuzz build-fuzz $(FUZZ_SECONDS)
 
 install: all ## into PREFIX= (default /usr/local); DESTDIR= is honoured
