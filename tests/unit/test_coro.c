@@ -210,6 +210,69 @@ static void errno_and_rounding_are_kept(void **state) {
     dur__coro_discard(self.coro);
 }
 
+/* More values than there are registers to keep, on both sides of each switch. */
+#define STIR(step)                                                                                                 \
+    uint64_t a = seed, b = seed * 3, c = seed * 5, d = seed * 7, e = seed * 11, f = seed * 13, g = seed * 17;       \
+    double k = (double)seed, l = k * 2, m = k * 3, n = k * 4, o = k * 5, p = k * 6, q = k * 7, r = k * 8;           \
+    for (int i = 0; i < 100; i++) {                                                                                \
+        a = a * 3 + 1, b ^= a, c += b, d ^= c, e += d, f ^= e, g += f;                                              \
+        k += 1, l += k, m += 2, n += m, o += 3, p += o, q += 4, r += q;                                             \
+        step;                                                                                                      \
+    }                                                                                                              \
+    return a ^ b ^ c ^ d ^ e ^ f ^ g ^ (uint64_t)(k + l + m + n + o + p + q + r);
+
+__attribute__((noinline)) static uint64_t stir_alone(uint64_t seed) {
+    STIR((void)0)
+}
+__attribute__((noinline)) static uint64_t stir_inside(uint64_t seed, dur__coro *coro) {
+    STIR(dur__coro_yield(coro))
+}
+__attribute__((noinline)) static uint64_t stir_outside(uint64_t seed, dur__coro *coro) {
+    STIR(dur__coro_resume(coro))
+}
+
+static void stirring(void *arg) {
+    player *self = arg;
+    self->result = stir_inside(1, self->coro) == stir_alone(1);
+}
+
+static void registers_are_kept(void **state) {
+    (void)state;
+    player self = { .limit = 0 };
+    self.coro = dur__coro_new(stacks, STACK, "stirring", stirring, &self);
+    assert_true(stir_outside(99, self.coro) == stir_alone(99));
+    assert_false(dur__coro_resume(self.coro));
+    assert_int_equal(self.result, 1);
+    dur__coro_discard(self.coro);
+}
+
+#if !defined(DUR__CORO_ASAN) && !defined(DUR__CORO_TSAN) /* nobody tells them of these */
+static void *here_sp;
+static void *there_sp;
+static bool there_good;
+
+__attribute__((noinline)) static uint64_t stir_bare(uint64_t seed, void **from, void *const *to) {
+    STIR(dur__coro_switch(from, *to))
+}
+
+static void stirring_bare(void *arg) {
+    (void)arg;
+    there_good = stir_bare(5, &there_sp, &here_sp) == stir_alone(5);
+    dur__coro_switch(&there_sp, here_sp);
+}
+
+/* Without resume and yield, which have saved some of the registers themselves. */
+static void registers_are_kept_by_the_switch_alone(void **state) {
+    (void)state;
+    dur__coro *coro = dur__coro_new(stacks, STACK, "bare", play, NULL); /* for its stack */
+    there_sp = dur__coro_prepare(coro->low, coro->low + coro->size, stirring_bare, NULL);
+    assert_true(stir_bare(77, &here_sp, &there_sp) == stir_alone(77));
+    dur__coro_switch(&here_sp, there_sp);
+    assert_true(there_good);
+    dur__coro_discard(coro);
+}
+#endif
+
 static void jump_inside(void *arg) {
     player *self = arg;
     static jmp_buf to;
@@ -443,6 +506,10 @@ int main(void) {
         TEST(dropping_what_waits),
         TEST(one_inside_another),
         TEST(errno_and_rounding_are_kept),
+        TEST(registers_are_kept),
+#if !defined(DUR__CORO_ASAN) && !defined(DUR__CORO_TSAN)
+        TEST(registers_are_kept_by_the_switch_alone),
+#endif
         TEST(longjmp_within_the_stack),
         TEST(the_stack_is_aligned),
         TEST(ten_thousand_live),
