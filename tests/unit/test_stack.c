@@ -62,7 +62,7 @@ static size_t map_count(void) {
     return count;
 }
 
-__attribute__((noinline)) static void use_and_wait(dur__coro *coro, size_t use) {
+__attribute__((noinline, no_sanitize_address)) static void use_and_wait(dur__coro *coro, size_t use) {
     char local[1024];
     memset(local, (int)(use & 0x7f), sizeof(local));
     __asm__ volatile("" : : "r"(local) : "memory"); /* a compiler would leave most of it out */
@@ -208,7 +208,7 @@ typedef struct runner {
     bool yields;
 } runner;
 
-__attribute__((noinline)) static int deep(int levels) {
+__attribute__((noinline, no_sanitize_address)) static int deep(int levels) {
     volatile char frame[1024];
     memset((char *)(uintptr_t)frame, 0x5a, sizeof(frame));
     int below = levels > 0 ? deep(levels - 1) : 0;
