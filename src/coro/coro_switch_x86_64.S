@@ -10,8 +10,9 @@
  * debuggers unwind into whichever is current.
  *
  * The way back is a jump, not a ret: the processor predicts returns by a stack of calls, which this function belies
- * (32 ns for a resume and a yield, 45 with ret).  It is notrack, because the place behind a call has no endbr64.  The object declares IBT but not shadow stacks, which a
- * switch of only one of the two stacks would break; so the linker leaves them off for the whole program.
+ * (32 ns for a resume and a yield, 45 with ret).  It is notrack, because the place behind a call has no endbr64.  The
+ * object declares IBT but not shadow stacks, which a switch of only one of the two stacks would break; so the linker
+ * leaves them off for the whole program.
  */
 #include "coro_switch.h"
 

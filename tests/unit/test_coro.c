@@ -20,6 +20,9 @@
 
 #include <cmocka.h>
 
+#ifdef DUR__CORO_ASAN
+#include <sanitizer/asan_interface.h>
+#endif
 #if defined(__has_include)
 #if __has_include(<valgrind/valgrind.h>)
 #include <valgrind/valgrind.h>
@@ -128,6 +131,9 @@ static void dropping_what_waits(void **state) {
         assert_true(dur__coro_resume(a.coro));
         assert_true(dur__coro_resume(b.coro));
         dur__coro_discard(a.coro);
+#ifdef DUR__CORO_ASAN
+        assert_null(__asan_region_is_poisoned(a.coro->low, STACK)); /* no red zones of frames that are no more */
+#endif
         player c = { .limit = 90 };
         c.coro = dur__coro_new(stacks, STACK, "c", go_deep, &c); /* a's stack */
         assert_ptr_equal(c.coro, a.coro);
