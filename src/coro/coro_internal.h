@@ -33,7 +33,13 @@ enum {
 
 typedef struct dur__slab dur__slab;
 
-typedef enum dur__coro_state { DUR__CORO_IDLE, DUR__CORO_NEW, DUR__CORO_RUNS, DUR__CORO_WAITS, DUR__CORO_DONE } dur__coro_state;
+typedef enum dur__coro_state {
+    DUR__CORO_IDLE,
+    DUR__CORO_NEW,
+    DUR__CORO_RUNS,
+    DUR__CORO_WAITS,
+    DUR__CORO_DONE
+} dur__coro_state;
 
 struct dur__coro {
     void *sp;        /* suspended: where to go on */

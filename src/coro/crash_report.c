@@ -118,7 +118,7 @@ int dur_crash_report_install(dur_error *err) {
             sigaction(signals[i], &before[i], NULL);
         }
         atomic_store(&installed, 0);
-        return dur_error_set(err, DUR_EFAILED, false, "crash_report.install", "sigaction: %s", strerror(why));
+        return dur_error_set(err, DUR_EFAILED, false, "crash_report.install", "sigaction: error %d", why);
     }
     atomic_store(&installed, 2);
     dur__crash_report_thread_begin();
