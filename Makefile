@@ -47,7 +47,7 @@ soak: ## simulation, faults and end-to-end at SCALE= percent, then the unit test
 	@tools/run-valgrind build
 
 bench: all ## throughput and latency, as ratios to a limit probe
-	@tools/run-bench build
+	@build/bin/durite-bench
 
 mutants: ## deliberately broken stores: the kit must catch each
 	@tools/deps build test
@@ -60,7 +60,7 @@ mutants-engine: ## deliberately broken engines: the tests must catch each
 
 fuzz: ## libFuzzer on everything that parses, FUZZ_SECONDS= each
 	@tools/deps build test fuzz
-	@$(call build,fuzz)
+	@$(call build,fuzz) --target fuzz_targets
 	@tools/run-fuzz build-fuzz $(FUZZ_SECONDS)
 
 install: all ## into PREFIX= (default /usr/local); DESTDIR= is honoured

@@ -8,6 +8,8 @@
 #ifndef DURITE_CORE_LIMITS_H
 #define DURITE_CORE_LIMITS_H
 
+#include <stdint.h>
+
 enum {
     DUR__NAME_BYTES_MAX = 512,            /* orchestration, activity, event, queue */
     DUR__INSTANCE_BYTES_MAX = 1024,       /* instance ids; those of children included */
@@ -28,5 +30,7 @@ enum {
     DUR__LIST_LIMIT_MAX = 100000,
     DUR__CORRUPTED_EVENT_ID = 99999       /* terminal event over a history that cannot be read */
 };
+
+#define DUR__DELAY_MS_MAX (UINT64_C(100) * 366 * 86400000) /* a century: sums of times stay far from 2^63 */
 
 #endif

@@ -21,40 +21,60 @@ static _Thread_local dur__coro *current;
 /*
  * The annotations, one pair for each direction.  ASan: `start` on the stack that is left, `finish` on the one arrived
  * at; a stack that is left for good passes no place for its fake stack, which is freed then.  TSan: a fiber for each
- * coroutine, switched to right before we do.
+ * coroutine, switched to right before we do; always inlined, because TSan counts calls and returns per fiber, and a
+ * function that is entered on one and left on the other would upset it.
  */
-#ifdef DUR__CORO_ASAN
-static void left_for_coro(dur__coro *coro, void **fake) {
+#define ANNOTATION static inline __attribute__((always_inline)) void
+
+#if defined(DUR__CORO_ASAN)
+
+ANNOTATION left_for_coro(dur__coro *coro, void **fake) {
     __sanitizer_start_switch_fiber(fake, coro->low, coro->size);
 }
-static void back_from_coro(void *fake) { __sanitizer_finish_switch_fiber(fake, NULL, NULL); }
-static void arrived_in_coro(dur__coro *coro) {
+ANNOTATION back_from_coro(void *fake) {
+    __sanitizer_finish_switch_fiber(fake, NULL, NULL);
+}
+ANNOTATION arrived_in_coro(dur__coro *coro) {
     __sanitizer_finish_switch_fiber(coro->fake_stack, &coro->caller_low, &coro->caller_size);
 }
-static void leave_coro(dur__coro *coro, bool for_good) {
+ANNOTATION leave_coro(dur__coro *coro, bool for_good) {
     __sanitizer_start_switch_fiber(for_good ? NULL : &coro->fake_stack, coro->caller_low, coro->caller_size);
 }
-#else
-static void left_for_coro(dur__coro *coro, void **fake) {
+
+#elif defined(DUR__CORO_TSAN)
+
+ANNOTATION left_for_coro(dur__coro *coro, void **fake) {
     (void)fake;
-#ifdef DUR__CORO_TSAN
     coro->caller_fiber = __tsan_get_current_fiber();
     if (coro->fiber == NULL) coro->fiber = __tsan_create_fiber(0);
     __tsan_switch_to_fiber(coro->fiber, 0);
-#else
-    (void)coro;
-#endif
 }
-static void back_from_coro(void *fake) { (void)fake; }
-static void arrived_in_coro(dur__coro *coro) { (void)coro; }
-static void leave_coro(dur__coro *coro, bool for_good) {
+ANNOTATION back_from_coro(void *fake) {
+    (void)fake;
+}
+ANNOTATION arrived_in_coro(dur__coro *coro) {
+    (void)coro;
+}
+ANNOTATION leave_coro(dur__coro *coro, bool for_good) {
     (void)for_good;
-#ifdef DUR__CORO_TSAN
     __tsan_switch_to_fiber(coro->caller_fiber, 0);
-#else
-    (void)coro;
-#endif
 }
+
+#else
+
+ANNOTATION left_for_coro(dur__coro *coro, void **fake) {
+    (void)coro, (void)fake;
+}
+ANNOTATION back_from_coro(void *fake) {
+    (void)fake;
+}
+ANNOTATION arrived_in_coro(dur__coro *coro) {
+    (void)coro;
+}
+ANNOTATION leave_coro(dur__coro *coro, bool for_good) {
+    (void)coro, (void)for_good;
+}
+
 #endif
 
 static void coro_entry(void *arg) {

@@ -23,7 +23,7 @@ size_t dur__stacks_in_use(const dur__stacks *stacks);
 void dur__stacks_trim(dur__stacks *stacks, size_t keep);
 
 /* A coroutine that will run fn(arg) when first resumed.  stack_bytes is rounded up to pages, at least 16 KiB.  name
-   appears in the crash report and must outlive it.  NULL when no stack is to be had (memory or the kernel's map limit). */
+   appears in the crash report and must outlive it.  NULL: no stack is to be had (memory, the kernel's map limit). */
 dur__coro *dur__coro_new(dur__stacks *stacks, size_t stack_bytes, const char *name, void (*fn)(void *), void *arg);
 /* Run it until it yields or fn returns; false when fn has returned (then only discard is allowed). */
 bool dur__coro_resume(dur__coro *coro);

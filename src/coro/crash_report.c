@@ -12,7 +12,6 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -118,7 +117,7 @@ int dur_crash_report_install(dur_error *err) {
             sigaction(signals[i], &before[i], NULL);
         }
         atomic_store(&installed, 0);
-        return dur_error_set(err, DUR_EFAILED, false, "crash_report.install", "sigaction: error %d", why);
+        return dur_error_set(err, DUR_EFAILED, false, "crash_report.install", "sigaction: errno %d", why);
     }
     atomic_store(&installed, 2);
     dur__crash_report_thread_begin();

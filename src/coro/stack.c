@@ -80,7 +80,8 @@ static size_t page_size(void) {
 
 /* Address space only; memory comes with the first touch. */
 static char *map_reserve(size_t size) {
-    void *map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK;
+    void *map = mmap(NULL, size, PROT_READ | PROT_WRITE, flags, -1, 0);
     if (map == MAP_FAILED) return NULL;
     if (mprotect(map, DUR__STACK_GUARD, PROT_NONE) != 0) {
         munmap(map, size);

@@ -41,7 +41,7 @@ static dur__mutex empty_lock = DUR__MUTEX_INIT;
 static dur__cond empty = { PTHREAD_COND_INITIALIZER }; /* never waited on with a timeout, so any clock will do */
 static _Thread_local slot *entered;    /* this thread is inside a sink */
 
-/* ---- entering and leaving ------------------------------------------------------------------------------------------ */
+/* ---- entering and leaving ---------------------------------------------------------------------------------------- */
 
 static slot *slot_enter(void) {
     for (;;) {
@@ -110,7 +110,7 @@ int dur_log_set_sink(dur_log_fn *sink, void *data, dur_log_level level) {
     return DUR_OK;
 }
 
-/* ---- writing lines -------------------------------------------------------------------------------------------------- */
+/* ---- writing lines ----------------------------------------------------------------------------------------------- */
 
 bool dur__log_enabled(dur_log_level level) {
     return (int)level <= atomic_load_explicit(&level_max, memory_order_relaxed);
@@ -154,7 +154,7 @@ const char *dur_log_level_name(dur_log_level level) {
     return (size_t)level < sizeof(names) / sizeof(names[0]) ? names[level] : "?";
 }
 
-/* ---- the ready sinks ------------------------------------------------------------------------------------------------ */
+/* ---- the ready sinks --------------------------------------------------------------------------------------------- */
 
 /* A line that never grows beyond its array: what does not fit is cut between characters, and the line says so. */
 typedef struct line {

@@ -54,7 +54,7 @@ typedef struct observed_watch {
     dur_watch *inner;
 } observed_watch;
 
-/* ---- one call -------------------------------------------------------------------------------------------------------- */
+/* ---- one call ---------------------------------------------------------------------------------------------------- */
 
 typedef struct call {
     observed *store;
@@ -163,7 +163,7 @@ static int call_end(call *c, int code) {
     return code;
 }
 
-/* ---- commits that come again ------------------------------------------------------------------------------------------ */
+/* ---- commits that come again ------------------------------------------------------------------------------------- */
 
 static const char *turn_key(const dur_turn_commit *turn) {
     return turn->instance != NULL ? turn->instance : turn->lock_token != NULL ? turn->lock_token : "";
@@ -238,7 +238,7 @@ static void note_acks(observed *o, const char *method, const dur_work_ack *acks,
     }
 }
 
-/* ---- methods that carry turns or find their instance themselves --------------------------------------------------------- */
+/* ---- methods that carry turns or find their instance themselves -------------------------------------------------- */
 
 static uint64_t observed_now_ms(dur_provider *self) {
     observed *o = (observed *)self;
@@ -293,7 +293,7 @@ static int observed_fetch_work_item(dur_provider *self, dur_arena *arena, const 
     return call_end(&c, code);
 }
 
-/* ---- lanes and watches -------------------------------------------------------------------------------------------------- */
+/* ---- lanes and watches ------------------------------------------------------------------------------------------- */
 
 static int observed_lane_open(dur_provider *self, const dur_lane_options *options, dur_lane **out, dur_error *err) {
     call c;
@@ -390,7 +390,7 @@ static void observed_watch_close(dur_watch *base) {
     free(watch);
 }
 
-/* ---- the rest: passed on as it is --------------------------------------------------------------------------------------- */
+/* ---- the rest: passed on as it is -------------------------------------------------------------------------------- */
 
 /* PASS(method, operation, instance or NULL, (parameters), (arguments)): `inner` is the store, `err` never NULL. */
 #define PASS(method, op_, instance_, parameters, arguments)                 \
@@ -522,7 +522,7 @@ PASS(vacuum, NO_OP, NULL, (dur_provider *self, uint64_t pages_max, uint64_t *pag
      (inner, pages_max, pages_left, err))
 #undef PASS
 
-/* ---- opening, closing, reading ------------------------------------------------------------------------------------------ */
+/* ---- opening, closing, reading ----------------------------------------------------------------------------------- */
 
 static void observed_close(dur_provider *self) {
     observed *o = (observed *)self;

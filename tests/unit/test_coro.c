@@ -20,6 +20,18 @@
 
 #include <cmocka.h>
 
+#ifdef DUR__CORO_ASAN
+#include <sanitizer/asan_interface.h>
+#endif
+#if defined(__has_include)
+#if __has_include(<valgrind/valgrind.h>)
+#include <valgrind/valgrind.h>
+#endif
+#endif
+#ifndef RUNNING_ON_VALGRIND
+#define RUNNING_ON_VALGRIND 0
+#endif
+
 enum { STACK = 256 * 1024 };
 
 typedef struct player {
@@ -97,7 +109,9 @@ static void yielding_from_deep_inside(void **state) {
     player self = { .limit = 100 };
     self.coro = dur__coro_new(stacks, STACK, "deep", go_deep, &self);
     assert_true(dur__coro_resume(self.coro));
+#ifndef DUR__CORO_ASAN /* whose locals may live elsewhere */
     assert_true(dur__coro_high_water(self.coro) >= 100 * 200);
+#endif
     assert_true(dur__coro_high_water(self.coro) <= STACK);
     assert_int_equal(dur__coro_stack_bytes(self.coro), STACK);
     assert_true(dur__coro_resume(self.coro));
@@ -117,6 +131,9 @@ static void dropping_what_waits(void **state) {
         assert_true(dur__coro_resume(a.coro));
         assert_true(dur__coro_resume(b.coro));
         dur__coro_discard(a.coro);
+#ifdef DUR__CORO_ASAN
+        assert_null(__asan_region_is_poisoned(a.coro->low, STACK)); /* no red zones of frames that are no more */
+#endif
         player c = { .limit = 90 };
         c.coro = dur__coro_new(stacks, STACK, "c", go_deep, &c); /* a's stack */
         assert_ptr_equal(c.coro, a.coro);
@@ -177,7 +194,8 @@ static void other_modes(void *arg) {
     self->result = self->result && errno == EAGAIN && fegetround() == FE_DOWNWARD;
     volatile double tenth = 1.0;
     tenth /= 10.0;
-    self->result = self->result && tenth < 0.1; /* the nearest is above */
+    /* The nearest is above; valgrind computes with its own idea of rounding. */
+    self->result = self->result && (tenth < 0.1 || RUNNING_ON_VALGRIND);
     errno = ENOENT;
     fesetround(FE_TOWARDZERO);
 }
@@ -199,6 +217,69 @@ static void errno_and_rounding_are_kept(void **state) {
     assert_int_equal(self.result, 1);
     dur__coro_discard(self.coro);
 }
+
+/* More values than there are registers to keep, on both sides of each switch. */
+#define STIR(step)                                                                                                 \
+    uint64_t a = seed, b = seed * 3, c = seed * 5, d = seed * 7, e = seed * 11, f = seed * 13, g = seed * 17;       \
+    double k = (double)seed, l = k * 2, m = k * 3, n = k * 4, o = k * 5, p = k * 6, q = k * 7, r = k * 8;           \
+    for (int i = 0; i < 100; i++) {                                                                                \
+        a = a * 3 + 1, b ^= a, c += b, d ^= c, e += d, f ^= e, g += f;                                              \
+        k += 1, l += k, m += 2, n += m, o += 3, p += o, q += 4, r += q;                                             \
+        step;                                                                                                      \
+    }                                                                                                              \
+    return a ^ b ^ c ^ d ^ e ^ f ^ g ^ (uint64_t)(k + l + m + n + o + p + q + r);
+
+__attribute__((noinline)) static uint64_t stir_alone(uint64_t seed) {
+    STIR((void)0)
+}
+__attribute__((noinline)) static uint64_t stir_inside(uint64_t seed, dur__coro *coro) {
+    STIR(dur__coro_yield(coro))
+}
+__attribute__((noinline)) static uint64_t stir_outside(uint64_t seed, dur__coro *coro) {
+    STIR(dur__coro_resume(coro))
+}
+
+static void stirring(void *arg) {
+    player *self = arg;
+    self->result = stir_inside(1, self->coro) == stir_alone(1);
+}
+
+static void registers_are_kept(void **state) {
+    (void)state;
+    player self = { .limit = 0 };
+    self.coro = dur__coro_new(stacks, STACK, "stirring", stirring, &self);
+    assert_true(stir_outside(99, self.coro) == stir_alone(99));
+    assert_false(dur__coro_resume(self.coro));
+    assert_int_equal(self.result, 1);
+    dur__coro_discard(self.coro);
+}
+
+#if !defined(DUR__CORO_ASAN) && !defined(DUR__CORO_TSAN) /* nobody tells them of these */
+static void *here_sp;
+static void *there_sp;
+static bool there_good;
+
+__attribute__((noinline)) static uint64_t stir_bare(uint64_t seed, void **from, void *const *to) {
+    STIR(dur__coro_switch(from, *to))
+}
+
+static void stirring_bare(void *arg) {
+    (void)arg;
+    there_good = stir_bare(5, &there_sp, &here_sp) == stir_alone(5);
+    dur__coro_switch(&there_sp, here_sp);
+}
+
+/* Without resume and yield, which have saved some of the registers themselves. */
+static void registers_are_kept_by_the_switch_alone(void **state) {
+    (void)state;
+    dur__coro *coro = dur__coro_new(stacks, STACK, "bare", play, NULL); /* for its stack */
+    there_sp = dur__coro_prepare(coro->low, coro->low + coro->size, stirring_bare, NULL);
+    assert_true(stir_bare(77, &here_sp, &there_sp) == stir_alone(77));
+    dur__coro_switch(&here_sp, there_sp);
+    assert_true(there_good);
+    dur__coro_discard(coro);
+}
+#endif
 
 static void jump_inside(void *arg) {
     player *self = arg;
@@ -244,7 +325,7 @@ static int scaled(int full) {
     const char *text = getenv("DURITE_TEST_SCALE");
     long percent = text != NULL ? strtol(text, NULL, 10) : 100;
 #if defined(DUR__CORO_TSAN)
-    if (percent > 40) percent = 40; /* it knows 8,128 threads and fibers */
+    if (percent > 5) percent = 5; /* it knows 8,128 threads and fibers, and makes them slowly */
 #endif
     long count = full * percent / 100;
     return count < 10 ? 10 : (int)count;
@@ -296,7 +377,7 @@ static void threads_do_not_meet(void **state) {
 
 static int volatile one = 1;
 
-__attribute__((noinline)) static int endless(int depth) {
+__attribute__((noinline, no_sanitize_address)) static int endless(int depth) {
     volatile char frame[512];
     frame[0] = (char)depth;
     return one ? endless(depth + 1) + frame[0] : 0;
@@ -360,13 +441,14 @@ static int child_run(void (*fn)(void *), size_t stack_bytes, bool chain, bool in
 static void the_last_words_of_an_overflow(void **state) {
     (void)state;
     char text[4096];
+    /* A checker may say something of its own before and after. */
     for (int in_thread = 0; in_thread < 2; in_thread++) {
         int status = child_run(overflow, STACK, false, in_thread != 0, text, sizeof(text));
-        assert_string_equal(text, "durite: stack overflow in handler \"Ship?Order\" (stack 262144 bytes)\n");
+        assert_non_null(strstr(text, "durite: stack overflow in handler \"Ship?Order\" (stack 262144 bytes)\n"));
         assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV); /* and then the default */
     }
     int status = child_run(overflow, STACK / 2, true, false, text, sizeof(text));
-    assert_string_equal(text, "durite: stack overflow in handler \"Ship?Order\" (stack 131072 bytes)\nchained\n");
+    assert_non_null(strstr(text, "durite: stack overflow in handler \"Ship?Order\" (stack 131072 bytes)\nchained\n"));
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 42);
 }
 
@@ -374,7 +456,7 @@ static void the_last_words_of_a_wild_pointer(void **state) {
     (void)state;
     char text[4096];
     int status = child_run(wild, STACK, false, false, text, sizeof(text));
-    assert_string_equal(text, "durite: SIGSEGV at address 0x1000 in handler \"Ship?Order\"\n");
+    assert_non_null(strstr(text, "durite: SIGSEGV at address 0x1000 in handler \"Ship?Order\"\n"));
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
 }
 
@@ -432,6 +514,10 @@ int main(void) {
         TEST(dropping_what_waits),
         TEST(one_inside_another),
         TEST(errno_and_rounding_are_kept),
+        TEST(registers_are_kept),
+#if !defined(DUR__CORO_ASAN) && !defined(DUR__CORO_TSAN)
+        TEST(registers_are_kept_by_the_switch_alone),
+#endif
         TEST(longjmp_within_the_stack),
         TEST(the_stack_is_aligned),
         TEST(ten_thousand_live),

@@ -39,6 +39,10 @@ static void filling(void **state) {
     dur_error_set(&err, DUR_EIO, false, NULL, "%s", "two\nlines\r\n \n");
     assert_string_equal(err.op, "");
     assert_string_equal(err.message, "two lines");
+    errno = ENOSPC;
+    dur_error_set(&err, DUR_EIO, false, "x", "%ls", L"\x20ac"); /* cannot be converted in the C locale */
+    assert_string_equal(err.message, "");
+    assert_int_equal(errno, ENOSPC);
 }
 
 static void too_long(void **state) {

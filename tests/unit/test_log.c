@@ -50,7 +50,7 @@ static int no_sink(void **state) {
     return dur_log_set_sink(NULL, NULL, DUR_LOG_ERROR);
 }
 
-/* ---- the sink -------------------------------------------------------------------------------------------------------- */
+/* ---- the sink ---------------------------------------------------------------------------------------------------- */
 
 static void nothing_is_enabled_without_a_sink(void **state) {
     (void)state;
@@ -128,7 +128,7 @@ static void errno_survives_a_log_line(void **state) {
     fclose(full);
 }
 
-/* ---- sinks and threads ----------------------------------------------------------------------------------------------- */
+/* ---- sinks and threads ------------------------------------------------------------------------------------------- */
 
 static void set_from_inside(void *data, const dur_log_record *record) {
     (void)record;
@@ -219,7 +219,7 @@ static void setting_a_sink_waits_until_nobody_is_inside_the_old_one(void **state
     assert_true(g.removed);
 }
 
-/* A sink's data is alive only while it is set: the sink checks, the setters end it right after they have replaced it. */
+/* A sink's data is alive only while it is set: the sink checks, the setters end it when they have replaced it. */
 typedef struct mortal {
     atomic_bool alive;
     atomic_uint calls;
@@ -298,7 +298,7 @@ static void a_forked_child_does_not_wait_for_threads_it_does_not_have(void **sta
     assert_int_equal(status, 0);
 }
 
-/* ---- the ready sinks ------------------------------------------------------------------------------------------------- */
+/* ---- the ready sinks --------------------------------------------------------------------------------------------- */
 
 static char output[20000];
 

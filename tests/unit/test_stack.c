@@ -62,13 +62,13 @@ static size_t map_count(void) {
     return count;
 }
 
-__attribute__((noinline)) static void use_and_wait(dur__coro *coro, size_t use) {
-    volatile char local[1024];
-    for (size_t i = 0; i < sizeof(local); i += 64)
-        local[i] = (char)use;
+__attribute__((noinline, no_sanitize_address)) static void use_and_wait(dur__coro *coro, size_t use) {
+    char local[1024];
+    memset(local, (int)(use & 0x7f), sizeof(local));
+    __asm__ volatile("" : : "r"(local) : "memory"); /* a compiler would leave most of it out */
     if (use > sizeof(local)) use_and_wait(coro, use - sizeof(local));
     else dur__coro_yield(coro);
-    if (local[64] != (char)use) abort();
+    if (local[64] != (char)(use & 0x7f)) abort();
 }
 
 static void park(void *arg) {
@@ -177,7 +177,7 @@ static void trimming_gives_guarded_stacks_back(void **state) {
 
 static void an_idle_pool_is_cheap(void **state) {
     (void)state;
-    enum { COUNT = 400, DEEP = 200 * 1024 };
+    enum { COUNT = 400, DEEP = 120 * 1024 }; /* checkers' frames are larger */
     static parked all[COUNT];
     for (int slabs = 0; slabs < 2; slabs++) {
         dur__stacks *stacks = dur__stacks_new();
@@ -193,7 +193,7 @@ static void an_idle_pool_is_cheap(void **state) {
         size_t trimmed = resident_bytes() - before;
         if (memory_is_plain()) {
             assert_true(full > COUNT * (size_t)DEEP);
-            assert_true(idle < 65 * (size_t)(DEEP + 32 * 1024) + COUNT * (size_t)12 * 1024);
+            assert_true(idle < 65 * (size_t)(DEEP + 40 * 1024) + COUNT * (size_t)12 * 1024);
             assert_true(trimmed < 2 * MIB);
         }
         dur__stacks_free(stacks);
@@ -208,7 +208,7 @@ typedef struct runner {
     bool yields;
 } runner;
 
-__attribute__((noinline)) static int deep(int levels) {
+__attribute__((noinline, no_sanitize_address)) static int deep(int levels) {
     volatile char frame[1024];
     memset((char *)(uintptr_t)frame, 0x5a, sizeof(frame));
     int below = levels > 0 ? deep(levels - 1) : 0;
@@ -267,7 +267,7 @@ static int scaled(int full) {
     const char *text = getenv("DURITE_TEST_SCALE");
     long percent = text != NULL ? strtol(text, NULL, 10) : 100;
 #if defined(DUR__CORO_TSAN)
-    if (percent > 5) percent = 5; /* it knows 8,128 threads and fibers */
+    if (percent > 1) percent = 1; /* it knows 8,128 threads and fibers, and makes them slowly */
 #elif defined(DUR__CORO_ASAN)
     if (percent > 15) percent = 15;
 #endif

@@ -39,6 +39,9 @@ static void waking_an_awake_thread_writes_nothing(void **state) {
     assert_false(dur_waker_sleep_end(waker));
     assert_true(dur_waker_sleep_begin(waker));
     assert_false(dur_waker_sleep_end(waker)); /* slept in vain */
+    dur_waker_wake(waker);
+    assert_true(dur_waker_sleep_end(waker)); /* taken without having slept: nothing was written */
+    dur_waker_wake(waker);
     dur_waker_free(waker);
     dur_waker_free(NULL);
 }

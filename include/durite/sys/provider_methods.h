@@ -369,6 +369,8 @@ typedef struct dur_instance_row {
     uint64_t custom_status_version;
     const char *owner;              /* who leases it now; NULL: nobody */
     bool start_pending;             /* known only by a start that no turn has consumed yet */
+    dur_text pending_start;         /* get_instance only: text of the start or continue-as-new that waits, as it is
+                                       stored, so that clients can show and terminate what has not run; size 0: none */
 } dur_instance_row;
 
 typedef struct dur_execution_row {

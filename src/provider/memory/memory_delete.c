@@ -1,0 +1,226 @@
+/*
+ * memory_delete.c: deleting instances with their trees, and pruning executions.
+ */
+#include "provider/memory/memory_internal.h"
+
+#include <stdlib.h>
+
+#define BULK_LIMIT 1000u
+
+typedef struct instance_list {
+    dur__mem_instance **items;
+    size_t count, room;
+} instance_list;
+
+static void list_add(instance_list *list, dur__mem_instance *instance) {
+    if (list->count == list->room) {
+        list->room = list->room > 0 ? 2 * list->room : 8;
+        list->items = dur__xrealloc(list->items, list->room * sizeof(dur__mem_instance *));
+    }
+    list->items[list->count++] = instance;
+}
+
+/* Still to run: a continued one counts while its next execution waits. */
+static bool is_running(const dur__mem_instance *instance) {
+    dur_status status = dur__mem_status(instance);
+    return status == DUR_STATUS_RUNNING || instance->start_count > 0;
+}
+
+/* The instance and all below it; a parent that is its own descendant ends the walk too. */
+static void collect_tree(dur__mem *mem, dur__mem_instance *root, instance_list *list) {
+    size_t at = list->count;
+    if (root->marked) return;
+    root->marked = true;
+    list_add(list, root);
+    for (; at < list->count; at++) {
+        dur__mem_family *family = dur__mem_family_of(mem, list->items[at]->id);
+        if (family == NULL) continue;
+        DUR__LIST_EACH(&family->children, link) {
+            dur__mem_instance *child = DUR__CONTAINER(link, dur__mem_instance, sibling);
+            if (child->marked) continue;
+            child->marked = true;
+            list_add(list, child);
+        }
+    }
+}
+
+static void unmark(instance_list *list) {
+    for (size_t i = 0; i < list->count; i++) list->items[i]->marked = false;
+}
+
+static void erase_all(dur__mem *mem, instance_list *list, dur_delete_result *out) {
+    for (size_t i = 0; i < list->count; i++) dur__mem_erase(mem, list->items[i], out);
+}
+
+bool dur__mem_tree_finished(dur__mem *mem, dur__mem_instance *root, const char **running) {
+    instance_list tree = { NULL, 0, 0 };
+    *running = NULL;
+    collect_tree(mem, root, &tree);
+    unmark(&tree);
+    for (size_t i = 0; i < tree.count && *running == NULL; i++)
+        if (!dur__mem_finished(tree.items[i])) *running = tree.items[i]->id;
+    free(tree.items);
+    return *running == NULL;
+}
+
+void dur__mem_erase_tree(dur__mem *mem, dur__mem_instance *root, dur_delete_result *out) {
+    instance_list tree = { NULL, 0, 0 };
+    collect_tree(mem, root, &tree);
+    erase_all(mem, &tree, out);
+    free(tree.items);
+}
+
+/* ---- delete by id ---------------------------------------------------------------------------------------------------- */
+
+static int list_ids(dur__mem *mem, const char *const *ids, size_t count, bool force, instance_list *list,
+                    dur_error *err) {
+    for (size_t i = 0; i < count; i++) {
+        dur__mem_instance *instance = dur__mem_find(mem, ids[i]);
+        if (!dur__mem_exists(instance))
+            return dur_error_set(err, DUR_ENOTFOUND, false, "memory.delete", "instance %s not found", ids[i]);
+        if (instance->marked) continue;
+        if (!force && is_running(instance))
+            return dur_error_set(err, DUR_ERUNNING, false, "memory.delete", "instance %s is running", ids[i]);
+        instance->marked = true;
+        list_add(list, instance);
+    }
+    return DUR_OK;
+}
+
+static int check_children(dur__mem *mem, const instance_list *list, dur_error *err) {
+    for (size_t i = 0; i < list->count; i++) {
+        dur__mem_family *family = dur__mem_family_of(mem, list->items[i]->id);
+        if (family == NULL) continue;
+        DUR__LIST_EACH(&family->children, at) {
+            const dur__mem_instance *child = DUR__CONTAINER(at, dur__mem_instance, sibling);
+            if (!child->marked)
+                return dur_error_set(err, DUR_ECHILD, false, "memory.delete",
+                                     "instance %s has a child that is not listed: %s", list->items[i]->id, child->id);
+        }
+    }
+    return DUR_OK;
+}
+
+int dur__mem_delete_instances(dur_provider *self, const char *const *ids, size_t count, bool force,
+                              dur_delete_result *out, dur_error *err) {
+    dur__mem *mem = dur__mem_of(self);
+    instance_list list = { NULL, 0, 0 };
+    memset(out, 0, sizeof(*out));
+    dur__mem_enter(mem);
+    int code = list_ids(mem, ids, count, force, &list, err);
+    if (code == DUR_OK) code = check_children(mem, &list, err);
+    unmark(&list);
+    if (code == DUR_OK) erase_all(mem, &list, out);
+    dur__mem_leave(mem);
+    free(list.items);
+    return code;
+}
+
+/* ---- bulk ------------------------------------------------------------------------------------------------------------- */
+
+static bool ended_before(const dur__mem_instance *instance, uint64_t before_ms) {
+    const dur__mem_execution *execution = dur__mem_execution_find(instance, instance->current_execution);
+    return before_ms == 0 ||
+           (execution != NULL && execution->completed_at_ms != 0 && execution->completed_at_ms < before_ms);
+}
+
+/* Every instance with a row that the filter names, oldest first. */
+static void list_matching(dur__mem *mem, const dur_bulk_filter *filter, instance_list *list) {
+    dur__map_entry *entry;
+    if (filter->instance_ids == NULL) {
+        for (size_t i = 0; (entry = dur__map_next(&mem->instances, &i)) != NULL;)
+            if (((dur__mem_instance *)entry->value)->has_row) list_add(list, entry->value);
+        return;
+    }
+    for (size_t i = 0; i < filter->instance_id_count; i++) {
+        dur__mem_instance *instance = dur__mem_find(mem, filter->instance_ids[i]);
+        if (instance == NULL || !instance->has_row || instance->marked) continue;
+        instance->marked = true;
+        list_add(list, instance);
+    }
+    unmark(list);
+}
+
+int dur__mem_delete_instances_bulk(dur_provider *self, const dur_bulk_filter *filter, dur_delete_result *out,
+                                   dur_error *err) {
+    dur__mem *mem = dur__mem_of(self);
+    instance_list list = { NULL, 0, 0 };
+    instance_list roots = { NULL, 0, 0 };
+    size_t limit = filter->limit > 0 ? filter->limit : BULK_LIMIT;
+    const char *running;
+    (void)err;
+    memset(out, 0, sizeof(*out));
+    dur__mem_enter(mem);
+    list_matching(mem, filter, &list);
+    for (size_t i = 0; i < list.count && roots.count < limit; i++) {
+        dur__mem_instance *root = list.items[i];
+        if (root->parent == NULL && ended_before(root, filter->completed_before_ms) &&
+            dur__mem_tree_finished(mem, root, &running))
+            list_add(&roots, root);
+    }
+    for (size_t i = 0; i < roots.count; i++) dur__mem_erase_tree(mem, roots.items[i], out);
+    dur__mem_leave(mem);
+    free(list.items);
+    free(roots.items);
+    return DUR_OK;
+}
+
+/* ---- prune ------------------------------------------------------------------------------------------------------------- */
+
+static bool prunable(const dur__mem_instance *instance, size_t at, const dur_prune_options *options) {
+    const dur__mem_execution *execution = instance->executions[at];
+    uint64_t keep = options->keep_last > 1 ? options->keep_last : 1;
+    if (execution->execution_id == instance->current_execution || execution->status == DUR_STATUS_RUNNING) return false;
+    if (!options->has_keep_last && options->completed_before_ms == 0) return false;
+    if (options->has_keep_last && instance->execution_count - at <= keep) return false;
+    return options->completed_before_ms == 0 ||
+           (execution->completed_at_ms != 0 && execution->completed_at_ms < options->completed_before_ms);
+}
+
+static void prune(dur__mem_instance *instance, const dur_prune_options *options, dur_prune_result *out) {
+    size_t kept = 0, total = instance->execution_count;
+    bool *gone = dur__xcalloc(total + 1, sizeof(*gone));
+    for (size_t i = 0; i < total; i++) gone[i] = prunable(instance, i, options);
+    for (size_t i = 0; i < total; i++) {
+        dur__mem_execution *execution = instance->executions[i];
+        if (!gone[i]) {
+            instance->executions[kept++] = execution;
+            continue;
+        }
+        out->executions_deleted++;
+        out->events_deleted += execution->event_count;
+        instance->event_count -= execution->event_count;
+        dur__mem_execution_free(execution);
+    }
+    instance->execution_count = kept;
+    out->instances_processed++;
+    free(gone);
+}
+
+int dur__mem_prune_executions(dur_provider *self, const char *instance, const dur_prune_options *options,
+                              dur_prune_result *out, dur_error *err) {
+    dur__mem *mem = dur__mem_of(self);
+    memset(out, 0, sizeof(*out));
+    dur__mem_enter(mem);
+    dur__mem_instance *row = dur__mem_find(mem, instance);
+    bool found = row != NULL && (row->has_row || row->event_count > 0);
+    if (found) prune(row, options, out);
+    dur__mem_leave(mem);
+    return found ? DUR_OK : dur_error_set(err, DUR_ENOTFOUND, false, "memory.prune", "instance %s not found", instance);
+}
+
+int dur__mem_prune_executions_bulk(dur_provider *self, const dur_bulk_filter *filter, const dur_prune_options *options,
+                                   dur_prune_result *out, dur_error *err) {
+    dur__mem *mem = dur__mem_of(self);
+    instance_list list = { NULL, 0, 0 };
+    size_t limit = filter->limit > 0 ? filter->limit : BULK_LIMIT;
+    (void)err;
+    memset(out, 0, sizeof(*out));
+    dur__mem_enter(mem);
+    list_matching(mem, filter, &list);
+    for (size_t i = 0; i < list.count && out->instances_processed < limit; i++)
+        if (ended_before(list.items[i], filter->completed_before_ms)) prune(list.items[i], options, out);
+    dur__mem_leave(mem);
+    free(list.items);
+    return DUR_OK;
+}

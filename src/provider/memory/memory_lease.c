@@ -1,0 +1,224 @@
+/*
+ * memory_lease.c: locks on instances: taking, keeping, losing and giving them back.
+ */
+#include "base/assert.h"
+#include "provider/memory/memory_internal.h"
+
+#include <stdlib.h>
+
+bool dur__mem_leased(const dur__mem_instance *instance) { return instance->token[0] != '\0'; }
+
+dur__mem_instance *dur__mem_lease_find(dur__mem *mem, const char *token) {
+    return token != NULL && token[0] != '\0' ? dur__map_get(&mem->leases, token) : NULL;
+}
+
+void dur__mem_lease_hold(dur__mem *mem, dur__mem_instance *instance, dur__mem_owner *owner, dur__mem_lane *lane) {
+    (void)mem;
+    if (owner != NULL && instance->owner != owner) {
+        dur__list_unlink(&instance->by_owner);
+        dur__list_push(&owner->leases, &instance->by_owner);
+        instance->owner = owner;
+    }
+    if (lane != NULL && instance->lane != lane) {
+        dur__list_unlink(&instance->by_lane);
+        dur__list_unlink(&instance->told);
+        dur__list_push(&lane->leases, &instance->by_lane);
+        instance->lane = lane;
+        dur__mem_lane_tell(lane, instance); /* it may have come from a lane that did not hand everything out */
+    }
+}
+
+void dur__mem_lease_end(dur__mem *mem, dur__mem_instance *instance, uint64_t seen_id, uint64_t seen_now_ms) {
+    DUR_ASSERT(dur__mem_leased(instance));
+    dur__map_remove(&mem->leases, instance->token);
+    instance->token[0] = '\0';
+    instance->owner = NULL;
+    instance->lane = NULL;
+    dur__list_unlink(&instance->by_owner);
+    dur__list_unlink(&instance->by_lane);
+    dur__list_unlink(&instance->told);
+    dur__mem_take_back(mem, instance, seen_id, seen_now_ms);
+}
+
+void dur__mem_lease_lost(dur__mem *mem, dur__mem_instance *instance) {
+    if (instance->lane != NULL) dur__mem_lane_lost(instance->lane, instance->id);
+    dur__mem_lease_end(mem, instance, 0, 0);
+}
+
+/* ---- fetch ------------------------------------------------------------------------------------------------------ */
+
+static int version_compare(dur_semver a, dur_semver b) {
+    if (a.major != b.major) return a.major < b.major ? -1 : 1;
+    if (a.minor != b.minor) return a.minor < b.minor ? -1 : 1;
+    return a.patch < b.patch ? -1 : a.patch > b.patch;
+}
+
+static bool bucket_passes(const dur__mem_bucket *bucket, const dur_capability_filter *filter) {
+    if (filter == NULL) return true;
+    if (filter->count == 0) return false;
+    if (!bucket->has_pin) return true;
+    return version_compare(bucket->pin, filter->ranges[0].min) >= 0 &&
+           version_compare(bucket->pin, filter->ranges[0].max) <= 0;
+}
+
+static bool kind_wants(dur_fetch_kind kind, int suspects) {
+    return kind == DUR_FETCH_ANY || (kind == DUR_FETCH_SUSPECT) == (suspects != 0);
+}
+
+/* The oldest instance that the caller may take; one that time has made uninteresting is put where it belongs. */
+static dur__mem_instance *ready_first(dur__mem *mem, const dur_fetch *how) {
+    dur__mem_node *first = NULL;
+    for (dur__mem_bucket *bucket = mem->buckets; bucket != NULL; bucket = bucket->next) {
+        if (!bucket_passes(bucket, how->filter)) continue;
+        for (int suspects = 0; suspects <= 1; suspects++) {
+            dur__mem_node *node = kind_wants(how->kind, suspects) ? dur__mem_tree_first(&bucket->ready[suspects]) : NULL;
+            if (node != NULL && (first == NULL || dur__mem_before(node->hi, node->lo, first->hi, first->lo)))
+                first = node;
+        }
+    }
+    return first != NULL ? DUR__CONTAINER(first, dur__mem_instance, place) : NULL;
+}
+
+static dur__mem_instance *candidate(dur__mem *mem, const dur_fetch *how) {
+    dur__mem_instance *instance;
+    while ((instance = ready_first(mem, how)) != NULL) {
+        if (!dur__mem_exists(instance)) {
+            dur__mem_bury_orphans(mem, instance);
+            dur__mem_settle(mem, instance);
+        } else if (dur__mem_first_reason(mem, instance) == NULL) { /* the wall clock went back */
+            dur__mem_place(mem, instance);
+        } else {
+            return instance;
+        }
+    }
+    return NULL;
+}
+
+bool dur__mem_fetchable(dur__mem *mem, const dur_fetch *how) { return candidate(mem, how) != NULL; }
+
+static uint64_t ends_at(const dur__mem *mem, uint64_t lock_ms) {
+    return lock_ms > UINT64_MAX - 1 - mem->boot_ms ? UINT64_MAX - 1 : mem->boot_ms + lock_ms;
+}
+
+static void item_fill(dur__mem_instance *instance, const dur_fetch *how, const dur__mem_batch *batch, dur_arena *arena,
+                      dur_orchestration_item *out) {
+    const dur__mem_execution *execution = dur__mem_execution_find(instance, instance->current_execution);
+    out->instance = dur_arena_strdup(arena, instance->id);
+    out->lock_token = dur_arena_strdup(arena, instance->token);
+    out->orchestration_name = dur_arena_strdup(arena, instance->name);
+    out->version = dur_arena_strdup(arena, instance->version);
+    out->execution_id = instance->current_execution > 0 ? instance->current_execution : 1;
+    out->last_event_id = dur__mem_last_event(execution);
+    out->acquisitions = instance->acquisitions;
+    if (!how->without_history) {
+        out->history = dur__mem_events_copy(execution, arena, &out->history_count);
+        out->kv = dur__mem_kv_snapshot(instance, arena, &out->kv_count);
+    }
+    dur_fetched_message *messages = dur_arena_zalloc(arena, (batch->count + 1) * sizeof(*messages));
+    for (size_t i = 0; i < batch->count; i++) {
+        messages[i] = dur__mem_message_copy(batch->items[i], arena);
+        if (messages[i].attempt_count > out->attempt_count) out->attempt_count = messages[i].attempt_count;
+    }
+    out->messages = messages;
+    out->message_count = batch->count;
+}
+
+bool dur__mem_fetch_one(dur__mem *mem, dur__mem_lane *lane, const dur_fetch *how, dur_arena *arena,
+                        dur_orchestration_item *out) {
+    dur__mem_batch batch = { NULL, 0, 0 };
+    memset(out, 0, sizeof(*out));
+    dur__mem_owner *owner = dur__mem_owner_find(mem, how->owner);
+    if (how->owner != NULL && owner == NULL) return false; /* taken for dead: it learns that from its next beat */
+    dur__mem_instance *instance = candidate(mem, how);
+    if (instance == NULL) return false;
+    dur__mem_token(mem, instance->token);
+    dur__map_put(&mem->leases, instance->token, instance);
+    instance->expires_boot_ms = ends_at(mem, how->lock_ms);
+    instance->acquisitions++;
+    instance->not_before_boot_ms = 0;
+    dur__mem_lease_hold(mem, instance, owner, lane);
+    out->more_messages = dur__mem_give(mem, instance, how->queue_messages_max, &batch);
+    dur__list_unlink(&instance->told);
+    dur__mem_batch_sort(&batch);
+    item_fill(instance, how, &batch, arena, out);
+    dur__mem_place(mem, instance);
+    free(batch.items);
+    return true;
+}
+
+int dur__mem_fetch_orchestration_item(dur_provider *self, dur_arena *arena, const dur_fetch *how,
+                                      dur_orchestration_item *out, dur_error *err) {
+    dur__mem *mem = dur__mem_of(self);
+    dur_fetch seeds = { .lock_ms = how->lock_ms, .poll_ms = how->poll_ms, .filter = how->filter };
+    uint64_t deadline = dur__mem_deadline(dur__mem_poll_ms(self, how->poll_ms));
+    (void)err;
+    dur__mem_enter(mem);
+    while (!dur__mem_fetch_one(mem, NULL, &seeds, arena, out))
+        if (!dur__mem_sleep(mem, &mem->changed, deadline)) break;
+    dur__mem_leave(mem);
+    return DUR_OK;
+}
+
+int dur__mem_fetch_turns(dur_provider *self, dur_arena *arena, const dur_fetch *how, dur_orchestration_item *out,
+                         size_t *count, dur_error *err) {
+    dur__mem *mem = dur__mem_of(self);
+    size_t max = how->max > 0 ? how->max : 1;
+    uint64_t deadline = dur__mem_deadline(dur__mem_poll_ms(self, how->poll_ms));
+    int code = DUR_OK;
+    *count = 0;
+    dur__mem_enter(mem);
+    if (how->owner != NULL && dur__mem_owner_find(mem, how->owner) == NULL) {
+        code = dur_error_set(err, DUR_ELEASE, false, "memory.fetch", "owner %s is not registered", how->owner);
+    } else {
+        do {
+            while (*count < max && dur__mem_fetch_one(mem, NULL, how, arena, &out[*count])) (*count)++;
+        } while (*count == 0 && dur__mem_sleep(mem, &mem->changed, deadline));
+    }
+    dur__mem_leave(mem);
+    return code;
+}
+
+/* ---- give back and renew ------------------------------------------------------------------------------------------ */
+
+static void attempt_ignore(dur__mem *mem, dur__mem_message *message, void *arg) {
+    (void)mem;
+    (void)arg;
+    if (message->attempts > 0) message->attempts--;
+}
+
+int dur__mem_abandon_orchestration_item(dur_provider *self, const char *lock_token, uint64_t delay_ms,
+                                        bool ignore_attempt, dur_error *err) {
+    dur__mem *mem = dur__mem_of(self);
+    int code = DUR_OK;
+    dur__mem_enter(mem);
+    dur__mem_instance *instance = dur__mem_lease_find(mem, lock_token);
+    if (instance == NULL) {
+        code = dur_error_set(err, DUR_ELEASE, false, "memory.abandon", "Invalid lock token");
+    } else {
+        if (ignore_attempt) {
+            dur__mem_each_given(mem, instance, attempt_ignore, NULL);
+            if (instance->acquisitions > 0) instance->acquisitions--;
+        }
+        dur__mem_lease_end(mem, instance, 0, 0);
+        instance->not_before_boot_ms = delay_ms > 0 ? ends_at(mem, delay_ms) : 0;
+        dur__mem_settle(mem, instance);
+    }
+    dur__mem_leave(mem);
+    return code;
+}
+
+int dur__mem_renew_orchestration_item_lock(dur_provider *self, const char *lock_token, uint64_t extend_ms,
+                                           dur_error *err) {
+    dur__mem *mem = dur__mem_of(self);
+    int code = DUR_OK;
+    dur__mem_enter(mem);
+    dur__mem_instance *instance = dur__mem_lease_find(mem, lock_token);
+    if (instance == NULL) {
+        code = dur_error_set(err, DUR_ELEASE, false, "memory.renew", "Invalid lock token");
+    } else if (instance->owner == NULL) {
+        instance->expires_boot_ms = ends_at(mem, extend_ms);
+        dur__mem_place(mem, instance);
+    }
+    dur__mem_leave(mem);
+    return code;
+}

@@ -1,0 +1,304 @@
+/*
+ * memory_turn.c: the commit of a turn.
+ *
+ * Everything that can refuse a turn is checked before anything is changed, so that a refused turn leaves no trace.
+ */
+#include "base/assert.h"
+#include "provider/memory/memory_internal.h"
+
+#include <stdlib.h>
+
+/* ---- checks ------------------------------------------------------------------------------------------------------- */
+
+static bool refuse(dur_turn_commit *turn, dur_turn_fault fault) {
+    turn->fault = fault;
+    return false;
+}
+
+static dur__mem_instance *turn_instance(dur__mem *mem, dur_turn_commit *turn) {
+    if (turn->take_over) {
+        dur__mem_instance *instance = dur__mem_find(mem, turn->instance);
+        if (dur__mem_exists(instance)) return instance;
+        dur_error_set(&turn->error, DUR_ENOTFOUND, false, "memory.commit", "instance not found");
+        refuse(turn, DUR_TURN_LEASE_LOST);
+        return NULL;
+    }
+    dur__mem_instance *instance = dur__mem_lease_find(mem, turn->lock_token);
+    if (instance != NULL && (turn->instance == NULL || strcmp(turn->instance, instance->id) == 0)) return instance;
+    dur_error_set(&turn->error, DUR_ELEASE, false, "memory.commit", "Invalid lock token");
+    refuse(turn, DUR_TURN_LEASE_LOST);
+    return NULL;
+}
+
+static bool check_position(const dur__mem_execution *execution, dur_turn_commit *turn) {
+    uint64_t last = dur__mem_last_event(execution);
+    if (turn->expected_last == DUR_NOT_COMPARED || turn->expected_last == last) return true;
+    dur_error_set(&turn->error, DUR_ECONFLICT, false, "memory.commit",
+                  "the last event of execution %llu is %llu, not %llu", (unsigned long long)turn->execution_id,
+                  (unsigned long long)last, (unsigned long long)turn->expected_last);
+    return refuse(turn, DUR_TURN_POSITION);
+}
+
+static bool check_work(dur__mem *mem, const dur__mem_instance *instance, dur_arena *arena, dur_turn_commit *turn) {
+    const dur_worker_claim **lost = NULL;
+    for (size_t i = 0; i < turn->worker_consumed_count; i++) {
+        const dur_worker_claim *claim = &turn->worker_consumed[i];
+        if (dur__mem_work_claimed(mem, claim, instance->id) != NULL) continue;
+        if (lost == NULL && arena != NULL)
+            lost = dur_arena_alloc(arena, turn->worker_consumed_count * sizeof(dur_worker_claim *));
+        if (lost != NULL) lost[turn->lost_work_count] = claim;
+        turn->lost_work_count++;
+    }
+    if (turn->lost_work_count == 0) return true;
+    turn->lost_work = lost;
+    dur_error_set(&turn->error, DUR_ELEASE, false, "memory.commit", "%zu worker rows are gone or locked by another",
+                  turn->lost_work_count);
+    return refuse(turn, DUR_TURN_WORK_LOST);
+}
+
+static bool check_events(const dur__mem_execution *execution, dur_turn_commit *turn) {
+    if (dur__mem_events_check(execution, turn->events, turn->event_count, &turn->error) == DUR_OK) return true;
+    return refuse(turn, turn->error.code == DUR_EINVAL ? DUR_TURN_STORE : DUR_TURN_POSITION);
+}
+
+/* ---- changes ------------------------------------------------------------------------------------------------------ */
+
+static void message_drop(dur__mem *mem, dur__mem_message *message, void *arg) {
+    (void)arg;
+    dur__mem_message_free(mem, message);
+}
+
+static void remove_work(dur__mem *mem, dur__mem_instance *instance) {
+    dur__mem_node *node;
+    dur__mem_each_message(mem, instance, message_drop, NULL);
+    while ((node = dur__mem_tree_first(&instance->works)) != NULL)
+        dur__mem_work_remove(mem, DUR__CONTAINER(node, dur__mem_work, by_ref));
+}
+
+static void consume(dur__mem *mem, dur__mem_instance *instance, const dur_turn_commit *turn) {
+    if (!turn->consume_listed) {
+        if (dur__mem_leased(instance) && !turn->take_over) dur__mem_each_given(mem, instance, message_drop, NULL);
+    } else {
+        for (size_t i = 0; i < turn->consumed_count; i++) {
+            dur__mem_message *message = dur__map_get_u64(&mem->messages, turn->consumed[i]);
+            if (message != NULL && message->instance == instance) dur__mem_message_free(mem, message);
+        }
+    }
+    for (size_t i = 0; i < turn->worker_consumed_count; i++) {
+        dur__mem_work *work = dur__mem_work_claimed(mem, &turn->worker_consumed[i], instance->id);
+        if (work == NULL) continue; /* listed twice */
+        dur__mem_work_touch(mem, work);
+        dur__mem_work_remove(mem, work);
+    }
+}
+
+static void drop_timers(dur__mem *mem, dur__mem_instance *instance, const dur_turn_commit *turn) {
+    for (size_t i = 0; i < turn->timers_dropped_count; i++) {
+        const dur_activity_ref *ref = &turn->timers_dropped[i];
+        dur__mem_node *node = dur__mem_tree_from(&instance->timers, ref->activity_id, 0);
+        while (node != NULL && node->hi == ref->activity_id) {
+            dur__mem_message *message = DUR__CONTAINER(node, dur__mem_message, timer);
+            node = dur__mem_tree_next(node);
+            if (message->execution_id == ref->execution_id) dur__mem_message_free(mem, message);
+        }
+    }
+}
+
+/* A turn that only gives a lease back, or moves flags, must not bring an execution into being. */
+static bool writes_execution(const dur_turn_commit *turn) {
+    const dur_execution_metadata *metadata = &turn->metadata;
+    return turn->event_count > 0 || metadata->status != DUR_STATUS_NONE || metadata->has_pinned_version ||
+           metadata->orchestration_name != NULL || turn->expected_last == DUR_NOT_COMPARED;
+}
+
+static void end_execution(dur__mem *mem, dur__mem_instance *instance, dur__mem_execution *execution,
+                          const dur_execution_metadata *metadata) {
+    execution->status = metadata->status;
+    dur__mem_set_text(&execution->output, metadata->output);
+    if (metadata->status == DUR_STATUS_RUNNING) {
+        execution->completed_at_ms = 0;
+        return;
+    }
+    execution->completed_at_ms = mem->now_ms;
+    dur__mem_kv_merge(instance);
+    dur__mem_accepted_forget(mem, instance, execution->execution_id);
+}
+
+static void write_events(dur__mem_instance *instance, dur__mem_execution *execution, const dur_turn_commit *turn) {
+    const dur_event_row *status = NULL;
+    dur__mem_events_add(instance, execution, turn->events, turn->event_count);
+    for (size_t i = 0; i < turn->event_count; i++) {
+        if (turn->events[i].kind == DUR_EVENT_CUSTOM_STATUS_UPDATED)
+            status = &turn->events[i];
+        else
+            dur__mem_kv_apply(instance, &turn->events[i]);
+    }
+    if (status == NULL) return;
+    dur__mem_set_text(&instance->custom_status, status->value);
+    instance->custom_status_version++;
+}
+
+static void write_execution(dur__mem *mem, dur__mem_instance *instance, const dur_turn_commit *turn) {
+    const dur_execution_metadata *metadata = &turn->metadata;
+    dur__mem_row(mem, instance, metadata);
+    if (turn->execution_id == 0 || turn->give_back || !writes_execution(turn)) return;
+    dur__mem_execution *execution = dur__mem_execution_make(mem, instance, turn->execution_id);
+    execution->has_row = true;
+    if (metadata->has_pinned_version) {
+        execution->has_pin = true;
+        execution->pin = metadata->pinned_version;
+    }
+    write_events(instance, execution, turn);
+    if (metadata->status != DUR_STATUS_NONE) end_execution(mem, instance, execution, metadata);
+}
+
+static void write_work(dur__mem *mem, const dur__mem_instance *instance, const dur_turn_commit *turn) {
+    for (size_t i = 0; i < turn->worker_item_count; i++) {
+        dur_turn_work *item = &turn->worker_items[i];
+        dur__mem_work *work = dur__mem_work_add(mem, &item->message);
+        item->row_id = work->id;
+        item->locked = item->lock_token != NULL && dur__mem_work_lock_eagerly(mem, work, turn, item->lock_token);
+        dur__mem_work_place(mem, work);
+    }
+    for (size_t i = 0; i < turn->cancelled_count; i++) {
+        dur__mem_work *work = dur__mem_work_find(mem, &turn->cancelled[i], instance->id);
+        if (work == NULL) continue;
+        dur__mem_instance *target = work->instance;
+        dur__mem_work_remove(mem, work);
+        if (target != instance) dur__mem_settle(mem, target);
+    }
+    for (size_t i = 0; i < turn->orchestrator_item_count; i++) dur__mem_enqueue(mem, &turn->orchestrator_items[i], 0);
+}
+
+static void attempt_clear(dur__mem *mem, dur__mem_message *message, void *arg) {
+    (void)mem;
+    const bool *give_back = arg;
+    if (!*give_back)
+        message->attempts = 0; /* a turn that saw it has been committed */
+    else if (message->attempts > 0)
+        message->attempts--;
+}
+
+static void end_lease(dur__mem *mem, dur__mem_instance *instance, dur__mem_lane *lane, dur_turn_commit *turn) {
+    bool first_commit = instance->acquisitions > 0;
+    bool keep = turn->keep_lease && !turn->take_over && turn->suspended == NULL;
+    bool give_back = turn->give_back;
+    if (first_commit || !keep) dur__mem_each_given(mem, instance, attempt_clear, &give_back);
+    if (!turn->give_back)
+        instance->acquisitions = 0;
+    else if (instance->acquisitions > 0)
+        instance->acquisitions--;
+    if (turn->set_suspended) {
+        dur__mem_set_text(&instance->suspended, turn->suspended);
+        if (turn->suspended == NULL) dur__mem_all_count(instance);
+    }
+    turn->lease_kept = keep;
+    if (keep) {
+        dur__mem_lease_hold(mem, instance, dur__mem_owner_find(mem, turn->owner), lane);
+    } else if (turn->take_over) {
+        if (dur__mem_leased(instance)) dur__mem_lease_lost(mem, instance);
+    } else {
+        dur__mem_lease_end(mem, instance, turn->seen_id, turn->seen_now_ms);
+        instance->not_before_boot_ms = turn->delay_ms > 0 ? mem->boot_ms + turn->delay_ms : 0;
+    }
+}
+
+void dur__mem_commit(dur__mem *mem, dur__mem_lane *lane, dur_arena *arena, dur_turn_commit *turn) {
+    turn->fault = DUR_TURN_FINE;
+    dur_error_clear(&turn->error);
+    turn->lease_kept = false;
+    turn->lost_work = NULL;
+    turn->lost_work_count = 0;
+    for (size_t i = 0; i < turn->worker_item_count; i++) {
+        turn->worker_items[i].locked = false;
+        turn->worker_items[i].row_id = 0;
+    }
+    dur__mem_instance *instance = turn_instance(mem, turn);
+    if (instance == NULL) return;
+    const dur__mem_execution *execution = dur__mem_execution_find(instance, turn->execution_id);
+    if (!check_position(execution, turn) || !check_work(mem, instance, arena, turn) || !check_events(execution, turn))
+        return;
+    if (turn->event_count > 0 && turn->execution_id == 0) {
+        dur_error_set(&turn->error, DUR_EINVAL, false, "memory.commit", "events need an execution id");
+        refuse(turn, DUR_TURN_STORE);
+        return;
+    }
+
+    /* Nothing below can refuse.  The instance outlives the calls: a lease or its own row holds it. */
+    if (turn->remove_work) remove_work(mem, instance);
+    consume(mem, instance, turn);
+    write_execution(mem, instance, turn);
+    write_work(mem, instance, turn);
+    drop_timers(mem, instance, turn);
+    end_lease(mem, instance, lane, turn);
+    instance->updated_at_ms = mem->now_ms;
+    dur__mem_changed(mem, instance);
+    dur__mem_settle(mem, instance);
+}
+
+int dur__mem_ack_orchestration_item(dur_provider *self, dur_turn_commit *turn, dur_error *err) {
+    dur__mem *mem = dur__mem_of(self);
+    dur_turn_commit plain = *turn; /* the optional fields are not looked at */
+    plain.instance = NULL;
+    plain.expected_last = DUR_NOT_COMPARED;
+    plain.consume_listed = plain.keep_lease = plain.give_back = plain.take_over = plain.remove_work = false;
+    plain.set_suspended = false;
+    plain.suspended = NULL;
+    plain.worker_consumed_count = plain.timers_dropped_count = 0;
+    plain.owner = plain.session_owner = NULL;
+    plain.seen_id = plain.seen_now_ms = plain.delay_ms = 0;
+    dur__mem_enter(mem);
+    dur__mem_commit(mem, NULL, NULL, &plain);
+    dur__mem_leave(mem);
+    turn->fault = plain.fault;
+    turn->error = plain.error;
+    turn->lease_kept = false;
+    turn->lost_work = NULL;
+    turn->lost_work_count = 0;
+    if (err != NULL) *err = plain.error;
+    return (int)plain.error.code;
+}
+
+int dur__mem_commit_turns(dur_provider *self, dur_turn_commit *turns, size_t count, dur_error *err) {
+    dur__mem *mem = dur__mem_of(self);
+    (void)err;
+    dur__mem_enter(mem);
+    for (size_t i = 0; i < count; i++) dur__mem_commit(mem, NULL, NULL, &turns[i]);
+    dur__mem_leave(mem);
+    return DUR_OK;
+}
+
+/* ---- history ------------------------------------------------------------------------------------------------------- */
+
+int dur__mem_append(dur_provider *self, const char *instance, uint64_t execution_id, const dur_event_row *events,
+                    size_t count, dur_error *err) {
+    dur__mem *mem = dur__mem_of(self);
+    dur__mem_enter(mem);
+    dur__mem_instance *row = dur__mem_find(mem, instance);
+    const dur__mem_execution *old = row != NULL ? dur__mem_execution_find(row, execution_id) : NULL;
+    int code = dur__mem_events_check(old, events, count, err);
+    if (code == DUR_OK && count > 0) {
+        row = dur__mem_make(mem, instance);
+        dur__mem_events_add(row, dur__mem_execution_make(mem, row, execution_id), events, count);
+        dur__mem_changed(mem, row);
+        dur__mem_settle(mem, row);
+    }
+    dur__mem_leave(mem);
+    return code;
+}
+
+int dur__mem_read(dur_provider *self, dur_arena *arena, const char *instance, uint64_t execution_id,
+                  dur_event_row **out, size_t *count, dur_error *err) {
+    dur__mem *mem = dur__mem_of(self);
+    (void)err;
+    *out = NULL;
+    *count = 0;
+    dur__mem_enter(mem);
+    const dur__mem_instance *row = dur__mem_find(mem, instance);
+    if (row != NULL) {
+        uint64_t wanted = execution_id != 0 ? execution_id : row->current_execution;
+        *out = dur__mem_events_copy(dur__mem_execution_find(row, wanted), arena, count);
+    }
+    dur__mem_leave(mem);
+    return DUR_OK;
+}

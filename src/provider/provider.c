@@ -1,0 +1,194 @@
+/*
+ * provider.c: opening stores by URL, counting their handles, and the maintenance calls.
+ */
+#include "base/assert.h"
+#include "base/buf.h"
+#include "base/map.h"
+#include "base/thread.h"
+#include "provider/openers.h"
+#include "provider/provider_internal.h"
+
+#include <ctype.h>
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#define POSTGRES_LIBRARY "libdurite-postgres.so.0"
+#define POSTGRES_PACKAGE "libdurite-postgres"
+#define POSTGRES_OPENER "dur_postgres_open_url"
+
+/* ---- handles -------------------------------------------------------------------------------------------------------- */
+
+/* Hangs on dur_provider.reserved. */
+typedef struct store_state {
+    atomic_size_t handles;
+    uint64_t serial; /* of the process that opened it */
+} store_state;
+
+static store_state *state_of(const dur_provider *store) {
+    return __atomic_load_n((void *const *)&store->reserved, __ATOMIC_ACQUIRE);
+}
+
+void dur__provider_adopt(dur_provider *store) {
+    if (state_of(store) != NULL) return;
+    store_state *state = dur__xcalloc(1, sizeof(*state));
+    void *none = NULL;
+    atomic_init(&state->handles, 1);
+    state->serial = dur__process_serial();
+    if (!__atomic_compare_exchange_n(&store->reserved, &none, (void *)state, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+        free(state); /* two threads saw a store that its opener did not adopt */
+}
+
+dur_provider *dur_store_retain(dur_provider *store) {
+    if (store == NULL) return NULL;
+    dur__provider_adopt(store);
+    atomic_fetch_add_explicit(&state_of(store)->handles, 1, memory_order_relaxed);
+    return store;
+}
+
+void dur_provider_close(dur_provider *store) {
+    if (store == NULL) return;
+    dur__provider_adopt(store);
+    store_state *state = state_of(store);
+    if (atomic_fetch_sub_explicit(&state->handles, 1, memory_order_acq_rel) != 1) return;
+    store->methods->close(store);
+    free(state);
+}
+
+int dur__store_enter(const dur_provider *store, const char *op, dur_error *err) {
+    if (store == NULL || store->methods == NULL)
+        return dur_error_set(err, DUR_EINVAL, false, op, "a store is required");
+    const store_state *state = state_of(store);
+    if (state != NULL && state->serial != dur__process_serial())
+        return dur_error_set(err, DUR_EFORKED, false, op, "the store was opened before fork()");
+    dur_error_clear(err);
+    return DUR_OK;
+}
+
+const char *dur_provider_name(const dur_provider *store) {
+    return store != NULL && store->methods != NULL && store->methods->name != NULL ? store->methods->name : "unknown";
+}
+
+int dur_provider_check(dur_provider *store, dur_error *err) { return dur_store_check(store, err); }
+
+int dur_provider_backup(dur_provider *store, const char *target, dur_error *err) {
+    return dur_store_backup(store, target, err);
+}
+
+int dur_provider_vacuum(dur_provider *store, uint64_t pages_max, uint64_t *pages_left, dur_error *err) {
+    return dur_store_vacuum(store, pages_max, pages_left, err);
+}
+
+/* ---- schemes -------------------------------------------------------------------------------------------------------- */
+
+typedef struct scheme {
+    char *name;
+    dur_open_fn *open;
+} scheme;
+
+static dur__mutex schemes_mutex = DUR__MUTEX_INIT;
+static dur__map schemes; /* registered ones, for the life of the process */
+
+/* The program may be built without SQLite (a test, an amalgamation of the core): then the symbol is missing. */
+__attribute__((weak)) int dur__sqlite_open_url(dur_provider **out, const char *url, const dur_open_options *options,
+                                               dur_error *err);
+
+static size_t scheme_size(const char *url) {
+    size_t size = 0;
+    if (!isalpha((unsigned char)url[0])) return 0;
+    while (isalnum((unsigned char)url[size]) || (url[size] != '\0' && strchr("+-.", url[size]) != NULL)) size++;
+    return url[size] == ':' ? size : 0;
+}
+
+static int open_postgres(dur_provider **out, const char *url, const dur_open_options *options, dur_error *err) {
+    void *library = dlopen(POSTGRES_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    if (library == NULL)
+        return dur_error_set(err, DUR_ENOTFOUND, false, "open",
+                             "postgres stores need the package " POSTGRES_PACKAGE ", which is not installed (%s)",
+                             dlerror());
+    dur_open_fn *open = NULL;
+    *(void **)&open = dlsym(library, POSTGRES_OPENER);
+    if (open == NULL)
+        return dur_error_set(err, DUR_ENOTFOUND, false, "open", POSTGRES_LIBRARY " has no " POSTGRES_OPENER
+                                                                ": install the package " POSTGRES_PACKAGE " again");
+    return open(out, url, options, err); /* the library stays loaded: the store's code is in it */
+}
+
+static int open_sqlite(dur_provider **out, const char *url, const dur_open_options *options, dur_error *err) {
+    if (dur__sqlite_open_url == NULL)
+        return dur_error_set(err, DUR_EUNSUPPORTED, false, "open", "this library was built without SQLite");
+    return dur__sqlite_open_url(out, url, options, err);
+}
+
+static dur_open_fn *built_in(const char *name) {
+    if (strcmp(name, "memory") == 0) return dur__memory_open_url;
+    if (strcmp(name, "sqlite") == 0) return open_sqlite;
+    return NULL;
+}
+
+static bool is_postgres(const char *name) { return strcmp(name, "postgres") == 0 || strcmp(name, "postgresql") == 0; }
+
+static dur_open_fn *opener_of(const char *name) {
+    dur__mutex_lock(&schemes_mutex);
+    const scheme *found = dur__map_get(&schemes, name);
+    dur__mutex_unlock(&schemes_mutex);
+    if (found != NULL) return found->open;
+    return is_postgres(name) ? open_postgres : built_in(name);
+}
+
+int dur_provider_register(const char *name, dur_open_fn *open, dur_error *err) {
+    if (name == NULL || open == NULL) return dur__store_null(err, "register", "scheme and open");
+    dur__buf url = { NULL, 0, 0 };
+    dur__buf_text(&url, name);
+    dur__buf_char(&url, ':');
+    bool valid = name[0] != '\0' && scheme_size(url.data) == strlen(name);
+    dur__buf_free(&url);
+    if (!valid)
+        return dur_error_set(err, DUR_EINVAL, false, "register", "a scheme has letters, digits and + - . only");
+    int code = DUR_OK;
+    dur__mutex_lock(&schemes_mutex);
+    if (built_in(name) != NULL || dur__map_get(&schemes, name) != NULL) {
+        code = dur_error_set(err, DUR_EEXISTS, false, "register", "the scheme %s is known already", name);
+    } else {
+        scheme *entry = dur__xcalloc(1, sizeof(*entry));
+        entry->name = dur__xstrdup(name);
+        entry->open = open;
+        dur__map_put(&schemes, entry->name, entry);
+        dur_error_clear(err);
+    }
+    dur__mutex_unlock(&schemes_mutex);
+    return code;
+}
+
+int dur_open_ex(dur_provider **out, const char *url, const dur_open_options *options, dur_error *err) {
+    if (out == NULL) return dur__store_null(err, "open", "out");
+    *out = NULL;
+    if (url == NULL) return dur__store_null(err, "open", "url");
+    size_t size = scheme_size(url);
+    if (size == 0)
+        return dur_error_set(err, DUR_EINVAL, false, "open",
+                             "a store is opened by a URL such as memory:, sqlite:PATH or postgres://HOST/DB");
+    dur_open_options all = { .size = sizeof(all) };
+    if (options != NULL) { /* an older caller's options are shorter */
+        size_t given = options->size != 0 && options->size < sizeof(all) ? options->size : sizeof(all);
+        memcpy(&all, options, given);
+        all.size = sizeof(all);
+    }
+    dur__buf name = { NULL, 0, 0 };
+    dur__buf_add(&name, url, size);
+    dur_open_fn *open = opener_of(dur__buf_str(&name));
+    int code = DUR_OK;
+    if (open == NULL)
+        code = dur_error_set(err, DUR_EINVAL, false, "open", "no store is known for the scheme %s", name.data);
+    dur__buf_free(&name);
+    if (code != DUR_OK) return code;
+    dur_error_clear(err);
+    code = open(out, url, &all, err);
+    if (code == DUR_OK)
+        dur__provider_adopt(*out);
+    else
+        *out = NULL;
+    return code;
+}
+
+int dur_open(dur_provider **out, const char *url, dur_error *err) { return dur_open_ex(out, url, NULL, err); }

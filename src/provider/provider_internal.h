@@ -1,0 +1,62 @@
+/*
+ * provider_internal.h: what the boundary's files share, and the little that the rest of the library may ask.
+ */
+#ifndef DURITE_PROVIDER_INTERNAL_H
+#define DURITE_PROVIDER_INTERNAL_H
+
+#include "core/check.h"
+#include "core/limits.h"
+
+#include <durite/provider.h>
+#include <durite/sys/store.h>
+
+/* Give a store its count of handles (1) and the process that it belongs to.  dur_open does it; an opener that is called
+   directly (dur_sqlite_open) does it before it hands the store out. */
+void dur__provider_adopt(dur_provider *store);
+
+/* A lane made of the required methods: leases are not kept, nothing is locked eagerly, messages are not consumed by
+   id.  The runtime puts queue messages into history as they come there, and hands completions in through the queue. */
+bool dur__lane_is_fallback(const dur_lane *lane);
+/* How long such a lane sleeps at most before it looks again; 100 ms unless set. */
+void dur__lane_set_poll(dur_lane *lane, uint64_t poll_ms);
+
+/* At the top of every dur_store_ function: DUR_EINVAL, DUR_EFORKED; err says that nothing went wrong otherwise. */
+int dur__store_enter(const dur_provider *store, const char *op, dur_error *err);
+int dur__store_missing(dur_error *err, const dur_provider *store, const char *method); /* DUR_EUNSUPPORTED */
+int dur__store_null(dur_error *err, const char *op, const char *what);                 /* DUR_EINVAL */
+int dur__store_check_instance(dur_error *err, const char *op, const char *instance);
+int dur__store_check_message(dur_error *err, const char *op, const dur_message *item);
+int dur__store_check_turn(dur_turn_commit *turn); /* fills its answers when it is refused */
+/* Name and version of an item whose instance has no row: from its history, else from the start among its messages. */
+void dur__store_name_item(dur_arena *arena, dur_orchestration_item *item);
+
+/* fallback_lane.c */
+int dur__fallback_lane_open(dur_provider *store, const dur_lane_options *options, dur_lane **out, dur_error *err);
+int dur__fallback_lane_round(dur_lane *lane, dur_arena *arena, dur_round *round, dur_error *err);
+int dur__fallback_lane_wait(dur_lane *lane, uint64_t timeout_ms, dur_error *err);
+void dur__fallback_lane_close(dur_lane *lane);
+
+/* fallback_array.c */
+void dur__fallback_commit(dur_provider *store, dur_turn_commit *turn);
+int dur__fallback_fetch_turns(dur_provider *store, dur_arena *arena, const dur_fetch *how, dur_orchestration_item *out,
+                              size_t *count, dur_error *err);
+int dur__fallback_fetch_works(dur_provider *store, dur_arena *arena, const dur_work_fetch *how, dur_leased_work *out,
+                              size_t *count, dur_error *err);
+void dur__fallback_ack(dur_provider *store, dur_work_ack *ack);
+int dur__fallback_check_works(dur_provider *store, const dur_worker_claim *claims, size_t count, uint64_t extend_ms,
+                              bool *lost, dur_error *err);
+int dur__fallback_return_works(dur_provider *store, const dur_worker_claim *claims, size_t count, dur_error *err);
+
+/* fallback_client.c */
+int dur__fallback_enqueue_start(dur_provider *store, const dur_message *item, dur_exists_policy policy,
+                                uint64_t delay_ms, bool *existed, dur_error *err);
+int dur__fallback_enqueue_existing(dur_provider *store, const dur_message *item, uint64_t delay_ms, dur_error *err);
+int dur__fallback_watch_open(dur_provider *store, dur_watch **out);
+int dur__fallback_watch_wait(dur_watch *watch, uint64_t timeout_ms, dur_error *err);
+void dur__fallback_watch_close(dur_watch *watch);
+int dur__fallback_get_instance_stats(dur_provider *store, dur_arena *arena, const char *instance, bool *found,
+                                     dur_instance_stats *out, dur_error *err);
+int dur__fallback_dead_letter_messages(const char *instance, size_t count, const char *reason);
+int dur__fallback_dead_letter_work(dur_provider *store, const char *lock_token, const char *reason, dur_error *err);
+
+#endif

@@ -1,0 +1,75 @@
+/*
+ * store_check.c: the checks that every call of a store passes, and dur_store_has.
+ */
+#include "base/buf.h"
+#include "provider/provider_internal.h"
+
+int dur__store_missing(dur_error *err, const dur_provider *store, const char *method) {
+    return dur_error_set(err, DUR_EUNSUPPORTED, false, method, "the %s store has no method %s",
+                         dur_provider_name(store), method);
+}
+
+int dur__store_null(dur_error *err, const char *op, const char *what) {
+    return dur_error_set(err, DUR_EINVAL, false, op, "%s is required", what);
+}
+
+int dur__store_check_instance(dur_error *err, const char *op, const char *instance) {
+    return dur__check_text(err, op, "instance", instance, DUR__INSTANCE_BYTES_MAX, DUR__NOT_EMPTY);
+}
+
+int dur__store_check_message(dur_error *err, const char *op, const dur_message *item) {
+    if (item == NULL) return dur__store_null(err, op, "item");
+    int code = dur__store_check_instance(err, op, item->instance);
+    if (code != DUR_OK) return code;
+    if (item->json.data == NULL) return dur__store_null(err, op, "json");
+    if (item->kind == DUR_WORK_QUEUE_MESSAGE && item->queue == NULL) return dur__store_null(err, op, "queue");
+    if (item->message_id != NULL)
+        code = dur__check_text(err, op, "message_id", item->message_id, DUR__MESSAGE_ID_BYTES_MAX, DUR__OPTIONAL);
+    return code;
+}
+
+static const char *turn_fault(const dur_turn_commit *turn) {
+    if (turn->take_over ? turn->instance == NULL : turn->lock_token == NULL)
+        return turn->take_over ? "instance" : "lock_token";
+    if (turn->events == NULL && turn->event_count > 0) return "events";
+    if (turn->worker_items == NULL && turn->worker_item_count > 0) return "worker_items";
+    if (turn->orchestrator_items == NULL && turn->orchestrator_item_count > 0) return "orchestrator_items";
+    if (turn->cancelled == NULL && turn->cancelled_count > 0) return "cancelled";
+    for (size_t i = 0; i < turn->event_count; i++)
+        if (turn->events[i].json.data == NULL) return "json of an event";
+    for (size_t i = 0; i < turn->worker_item_count; i++)
+        if (turn->worker_items[i].message.instance == NULL || turn->worker_items[i].message.json.data == NULL)
+            return "instance and json of a worker item";
+    for (size_t i = 0; i < turn->orchestrator_item_count; i++)
+        if (turn->orchestrator_items[i].instance == NULL || turn->orchestrator_items[i].json.data == NULL)
+            return "instance and json of an orchestrator item";
+    return NULL;
+}
+
+int dur__store_check_turn(dur_turn_commit *turn) {
+    const char *missing = turn_fault(turn);
+    if (missing == NULL) return DUR_OK;
+    turn->fault = DUR_TURN_STORE;
+    return dur__store_null(&turn->error, "commit", missing);
+}
+
+bool dur_store_has(const dur_provider *store, const char *method) {
+    if (store == NULL || store->methods == NULL || method == NULL) return false;
+    const dur_provider_methods *table = store->methods;
+#define HAS(name) \
+    if (strcmp(method, #name) == 0) return DUR_HAS_METHOD(table, name);
+    HAS(close) HAS(now_ms) HAS(fetch_orchestration_item) HAS(ack_orchestration_item) HAS(abandon_orchestration_item)
+    HAS(renew_orchestration_item_lock) HAS(read) HAS(append) HAS(enqueue_for_worker) HAS(fetch_work_item)
+    HAS(ack_work_item) HAS(renew_work_item_lock) HAS(abandon_work_item) HAS(renew_session_lock)
+    HAS(cleanup_orphaned_sessions) HAS(enqueue_for_orchestrator) HAS(get_custom_status) HAS(get_kv_value)
+    HAS(get_kv_all_values) HAS(lane_open) HAS(lane_round) HAS(lane_wait) HAS(lane_close) HAS(lane_messages)
+    HAS(lane_history) HAS(fetch_turns) HAS(commit_turns) HAS(fetch_works) HAS(ack_works) HAS(check_works)
+    HAS(return_works) HAS(owner_register) HAS(owner_beat) HAS(owner_release) HAS(enqueue_start) HAS(enqueue_existing)
+    HAS(watch_open) HAS(watch_wait) HAS(watch_close) HAS(get_instance_stats) HAS(list_instances) HAS(get_instance)
+    HAS(list_executions) HAS(get_system_metrics) HAS(get_queue_depths) HAS(delete_instances)
+    HAS(delete_instances_bulk) HAS(prune_executions) HAS(prune_executions_bulk) HAS(dead_letter_messages)
+    HAS(dead_letter_work) HAS(list_dead_letters) HAS(delete_dead_letters) HAS(set_suspended) HAS(backup) HAS(check)
+    HAS(vacuum)
+#undef HAS
+    return false;
+}

@@ -1,0 +1,138 @@
+/*
+ * store_client.c: dur_store_ functions for clients: starts, messages, status, KV, watching, statistics.
+ */
+#include "base/buf.h"
+#include "provider/provider_internal.h"
+
+int dur_store_enqueue_for_orchestrator(dur_provider *store, const dur_message *item, uint64_t delay_ms,
+                                       dur_error *err) {
+    int code = dur__store_enter(store, "enqueue_for_orchestrator", err);
+    if (code == DUR_OK) code = dur__store_check_message(err, "enqueue_for_orchestrator", item);
+    return code == DUR_OK ? store->methods->enqueue_for_orchestrator(store, item, delay_ms, err) : code;
+}
+
+int dur_store_enqueue_start(dur_provider *store, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms,
+                            bool *existed, dur_error *err) {
+    bool ignored;
+    int code = dur__store_enter(store, "enqueue_start", err);
+    if (code == DUR_OK) code = dur__store_check_message(err, "enqueue_start", item);
+    if (code != DUR_OK) return code;
+    if ((unsigned)policy > DUR_EXISTS_REPLACE_FINISHED)
+        return dur_error_set(err, DUR_EINVAL, false, "enqueue_start", "unknown policy %d", (int)policy);
+    if (existed == NULL) existed = &ignored;
+    *existed = false;
+    if (DUR_HAS_METHOD(store->methods, enqueue_start))
+        return store->methods->enqueue_start(store, item, policy, delay_ms, existed, err);
+    return dur__fallback_enqueue_start(store, item, policy, delay_ms, existed, err);
+}
+
+int dur_store_enqueue_existing(dur_provider *store, const dur_message *item, uint64_t delay_ms, dur_error *err) {
+    int code = dur__store_enter(store, "enqueue_existing", err);
+    if (code == DUR_OK) code = dur__store_check_message(err, "enqueue_existing", item);
+    if (code != DUR_OK) return code;
+    if (DUR_HAS_METHOD(store->methods, enqueue_existing))
+        return store->methods->enqueue_existing(store, item, delay_ms, err);
+    return dur__fallback_enqueue_existing(store, item, delay_ms, err);
+}
+
+/* ---- looking --------------------------------------------------------------------------------------------------------- */
+
+int dur_store_get_custom_status(dur_provider *store, dur_arena *arena, const char *instance, uint64_t last_seen,
+                                bool *changed, const char **status, uint64_t *version, dur_error *err) {
+    int code = dur__store_enter(store, "get_custom_status", err);
+    if (code != DUR_OK) return code;
+    if (arena == NULL || instance == NULL || changed == NULL || status == NULL || version == NULL)
+        return dur__store_null(err, "get_custom_status", "arena, instance, changed, status and version");
+    *changed = false;
+    *status = NULL;
+    *version = 0;
+    return store->methods->get_custom_status(store, arena, instance, last_seen, changed, status, version, err);
+}
+
+int dur_store_get_kv_value(dur_provider *store, dur_arena *arena, const char *instance, const char *key,
+                           const char **value, dur_error *err) {
+    int code = dur__store_enter(store, "get_kv_value", err);
+    if (code != DUR_OK) return code;
+    if (arena == NULL || instance == NULL || key == NULL || value == NULL)
+        return dur__store_null(err, "get_kv_value", "arena, instance, key and value");
+    *value = NULL;
+    return store->methods->get_kv_value(store, arena, instance, key, value, err);
+}
+
+int dur_store_get_kv_all_values(dur_provider *store, dur_arena *arena, const char *instance, dur_key_value **out,
+                                size_t *count, dur_error *err) {
+    int code = dur__store_enter(store, "get_kv_all_values", err);
+    if (code != DUR_OK) return code;
+    if (arena == NULL || instance == NULL || out == NULL || count == NULL)
+        return dur__store_null(err, "get_kv_all_values", "arena, instance, out and count");
+    *out = NULL;
+    *count = 0;
+    return store->methods->get_kv_all_values(store, arena, instance, out, count, err);
+}
+
+/* Messages that continue-as-new carried over stand in the text of the first event, which a store does not read. */
+static int add_carried(dur_provider *store, dur_arena *arena, const char *instance, dur_instance_stats *out,
+                       dur_error *err) {
+    dur_event_row *rows;
+    dur_event first;
+    size_t count;
+    int code = dur_store_read(store, arena, instance, 0, &rows, &count, err);
+    if (code != DUR_OK || count == 0) return code;
+    if (dur_event_from_json(&first, arena, rows[0].json, NULL) == DUR_OK &&
+        first.kind == DUR_EVENT_ORCHESTRATION_STARTED)
+        out->queue_pending_count += first.carry_forward_count;
+    return DUR_OK;
+}
+
+int dur_store_get_instance_stats(dur_provider *store, dur_arena *arena, const char *instance, bool *found,
+                                 dur_instance_stats *out, dur_error *err) {
+    int code = dur__store_enter(store, "get_instance_stats", err);
+    if (code != DUR_OK) return code;
+    if (arena == NULL || instance == NULL || found == NULL || out == NULL)
+        return dur__store_null(err, "get_instance_stats", "arena, instance, found and out");
+    *found = false;
+    *out = (dur_instance_stats){ 0, 0, 0, 0, 0 };
+    if (!DUR_HAS_METHOD(store->methods, get_instance_stats))
+        code = dur__fallback_get_instance_stats(store, arena, instance, found, out, err);
+    else
+        code = store->methods->get_instance_stats(store, arena, instance, found, out, err);
+    if (code == DUR_OK && *found) code = add_carried(store, arena, instance, out, err);
+    return code;
+}
+
+/* ---- watching -------------------------------------------------------------------------------------------------------- */
+
+static bool watch_is_native(const dur_provider *store) { return DUR_HAS_METHOD(store->methods, watch_open); }
+
+int dur_store_watch_open(dur_provider *store, const char *instance, dur_watch **out, dur_error *err) {
+    int code = dur__store_enter(store, "watch_open", err);
+    if (code != DUR_OK) return code;
+    if (out == NULL) return dur__store_null(err, "watch_open", "out");
+    *out = NULL;
+    code = dur__store_check_instance(err, "watch_open", instance);
+    if (code != DUR_OK) return code;
+    if (watch_is_native(store))
+        code = store->methods->watch_open(store, instance, out, err);
+    else
+        code = dur__fallback_watch_open(store, out);
+    if (code == DUR_OK) dur_store_retain(store);
+    return code;
+}
+
+int dur_store_watch_wait(dur_watch *watch, uint64_t timeout_ms, dur_error *err) {
+    if (watch == NULL) return dur__store_null(err, "watch_wait", "watch");
+    int code = dur__store_enter(watch->store, "watch_wait", err);
+    if (code != DUR_OK) return code;
+    if (watch_is_native(watch->store)) return watch->store->methods->watch_wait(watch, timeout_ms, err);
+    return dur__fallback_watch_wait(watch, timeout_ms, err);
+}
+
+void dur_store_watch_close(dur_watch *watch) {
+    if (watch == NULL) return;
+    dur_provider *store = watch->store;
+    if (!watch_is_native(store))
+        dur__fallback_watch_close(watch);
+    else if (dur__store_enter(store, "watch_close", NULL) == DUR_OK)
+        store->methods->watch_close(watch);
+    dur_provider_close(store);
+}

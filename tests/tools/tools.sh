@@ -1,0 +1,169 @@
+#!/bin/sh
+# tools.sh: run-tests, check-includes and deps must notice what they are there for.
+# usage: tools.sh SOURCE      TAP on standard output; the current folder is used for everything.
+set -u
+tools=$1/tools
+number=0 failed=0
+tab=$(printf '\t')
+
+check() { # NAME: the status of the last command decides
+    status=$?
+    number=$((number + 1))
+    if [ $status -eq 0 ]; then
+        echo "ok $number - $1"
+    else
+        echo "not ok $number - $1"
+        sed 's/^/# /' output 2>/dev/null
+        failed=1
+    fi
+}
+contains() { grep -qF -- "$1" output; }
+
+# ---- run-tests: a build folder with programs that end in every way there is --------------------------------------------
+
+program() { # NAME KIND LIMIT, script on standard input
+    mkdir -p build
+    { echo '#!/bin/sh'; cat; } >"build/$1.sh"
+    chmod +x "build/$1.sh"
+    printf '%s\t%s\t%s\t%s\t%s\t%s\t\n' "$1" "$2" "$3" "${4:-0}" "${5:--}" "$PWD/build/$1.sh" >>build/tests.manifest
+}
+fresh() { rm -rf build; mkdir build; }
+run() { "$tools/run-tests" "$@" build >output 2>&1; }
+
+fresh
+program good unit 10 <<'END'
+echo 1..2; echo "ok 1 - first"; echo "ok 2 - second"
+END
+run && contains "2 passed, 0 failed" && grep -qx "ok good/second" build/test-report.tap
+check "run_tests_reports_each_case_that_passed"
+
+program bad unit 10 <<'END'
+echo 1..2; echo "ok 1 - first"; echo "not ok 2 - second"; echo "# because"; exit 1
+END
+! run && contains "3 passed, 1 failed" && contains "because" && grep -qx "not ok bad/second" build/test-report.tap
+check "run_tests_shows_a_failure_with_its_output"
+
+fresh
+program crash unit 10 <<'END'
+echo 1..2; echo "ok 1 - first"; kill -SEGV $$
+END
+! run && grep -qx "not ok crash/ended-by-signal-11" build/test-report.tap
+check "run_tests_sees_a_crash_after_a_case_that_passed"
+
+fresh
+program slow unit 1 <<'END'
+echo 1..1; sleep 30; echo "ok 1 - first"
+END
+! run && grep -qx "not ok slow/time-limit" build/test-report.tap
+check "run_tests_ends_what_takes_too_long"
+
+fresh
+program silent unit 10 <<'END'
+exit 0
+END
+! run && grep -qx "not ok silent/ran-no-test" build/test-report.tap
+check "run_tests_refuses_a_program_without_a_test"
+
+fresh
+program short unit 10 <<'END'
+echo 1..3; echo "ok 1 - first"
+END
+! run && grep -qx "not ok short/ended-early-after-1-of-3" build/test-report.tap
+check "run_tests_counts_what_was_planned"
+
+fresh
+program code unit 10 <<'END'
+echo 1..1; echo "ok 1 - first"; exit 3
+END
+! run && grep -qx "not ok code/exit-code-3" build/test-report.tap
+check "run_tests_sees_an_exit_code_behind_passing_cases"
+
+fresh
+program shown example 10 <<'END'
+[ "$DURITE_DOUBLE_RUN" = 1 ] && echo hello
+END
+run && grep -qx "ok shown/run" build/test-report.tap
+check "run_tests_judges_an_example_by_its_exit_code"
+
+fresh
+program skips unit 10 <<'END'
+echo 1..2; echo "ok 1 - first"; echo "ok 2 - second # SKIP no database"
+END
+run && contains "1 passed, 0 failed" && contains "no database"
+check "run_tests_does_not_count_what_was_skipped"
+
+fresh
+program store e2e 10 1 sqlite: <<'END'
+echo 1..1
+[ "$1" = "$DURITE_TEST_URL" ] && case $1 in sqlite:/*/store.db) echo "ok 1 - url" ;; *) echo "not ok 1 - url" ;; esac
+END
+program plain unit 10 <<'END'
+echo 1..1; echo "ok 1 - no url"
+END
+run && contains "2 passed, 0 failed" && run --threads && contains "1 passed, 0 failed" &&
+    run --kinds unit && grep -qx "ok plain/no url" build/test-report.tap && contains "1 passed, 0 failed"
+check "run_tests_gives_a_store_and_selects_by_kind_and_threads"
+
+! run --match nothing && contains "0 passed, 0 failed"
+check "run_tests_fails_when_nothing_was_selected"
+
+# ---- check-includes: a tree that breaks each law ------------------------------------------------------------------------
+
+law() { # FILE TEXT EXPECTED
+    rm -rf tree
+    mkdir -p "tree/$(dirname "$1")" tree/src/base
+    printf '/* ok.h: nothing */\n' >tree/src/base/ok.h
+    printf '/* a file */\n%b\n' "$2" >"tree/$1"
+    "$tools/check-includes" "$PWD/tree" >output 2>&1
+    status=$?
+    if [ -n "$3" ]; then [ $status -eq 1 ] && contains "$3"; else [ $status -eq 0 ]; fi
+}
+law src/replay/a.c '#include "base/ok.h"\n#include "core/b.h"' ''
+check "check_includes_is_silent_on_what_is_allowed"
+law src/replay/a.c '#include "provider/b.h"' 'src/replay must not include provider'
+check "replay_must_not_include_a_provider"
+law src/replay/a.c '#include <pthread.h>' 'must not include <pthread.h>'
+check "replay_must_not_include_threads"
+law src/replay/a.c '#include <time.h>' 'must not include <time.h>'
+check "replay_must_not_include_time"
+law src/base/a.c '#include "core/b.h"' 'src/base must not include core'
+check "base_knows_nobody"
+law src/provider/a.c '#include "runtime/b.h"' 'src/provider must not include runtime'
+check "a_provider_must_not_include_the_runtime"
+law src/provider/a.c '#include "obs/log_internal.h"' ''
+check "a_provider_may_write_log_lines"
+law src/provider/a.c '#include "obs/other.h"' 'may include of obs only'
+check "a_provider_may_not_include_the_rest_of_obs"
+law src/provider/sqlite/a.c '#include "provider/postgres/b.h"' 'must not include provider/postgres'
+check "stores_must_not_include_each_other"
+law examples/a.c '#include <durite/sys/store.h>' 'must not include <durite/sys/store.h>'
+check "examples_use_only_what_users_have"
+law tests/e2e/a.c '#include "base/buf.h"' 'tests/e2e'
+check "end_to_end_tests_do_not_look_inside"
+law src/core/a.c 'void f(char *a) { strcpy(a, "x"); }' 'a.c:2: strcpy()'
+check "strcpy_is_banned"
+law src/core/a.c 'void f(void) { exit(1); }' 'exit(): a guest'
+check "the_library_must_not_exit"
+law src/core/a.c 'long f(void) { return time(0); }' 'time(): time is injected'
+check "time_is_injected"
+law src/core/a.c '/* exit(1) and "strcpy(" */\nint f(struct s *x) { return x->exit(0); } /* time(0) */' ''
+check "comments_strings_and_members_are_not_calls"
+law src/core/ok.h '' 'the name of this file is taken'
+check "file_names_are_unique"
+law src/core/a.c "$(printf 'int x; /* %0120d */' 0)" 'longer than 120 columns'
+check "lines_have_a_limit"
+
+# ---- deps -----------------------------------------------------------------------------------------------------------------
+
+mkdir -p bin
+printf '#!/bin/sh\nexit 1\n' >bin/dpkg-query
+chmod +x bin/dpkg-query
+PATH=$PWD/bin:$PATH DURITE_NO_INSTALL=1 "$tools/deps" build >output 2>&1
+[ $? -eq 1 ] && contains "missing: libc6-dev cmake"
+check "deps_names_what_is_missing"
+"$tools/deps" nonsense >output 2>&1
+[ $? -eq 2 ] && contains "unknown group nonsense"
+check "deps_refuses_an_unknown_group"
+
+echo "1..$number"
+exit $failed
