@@ -1,0 +1,139 @@
+/*
+ * client_delete.c: deleting instances with their trees, and pruning old executions.
+ *
+ * A store deletes exactly the ids that it is given, all or nothing, and refuses to leave a child behind.  So the tree is
+ * listed first; a child that is born in between makes the store refuse, and the tree is listed again.
+ */
+#include "client/client_internal.h"
+
+#include "core/check.h"
+#include "core/limits.h"
+
+enum { TRIES_MAX = 20 };
+
+static void answer_deleted(dur_deleted *out, const dur_delete_result *result) {
+    dur_deleted deleted = {
+        .instances = result->instances,
+        .executions = result->executions,
+        .events = result->events,
+        .queue_messages = result->queue_messages,
+    };
+    if (out != NULL) dur__client_answer(out, sizeof(deleted), &deleted);
+}
+
+static void answer_pruned(dur_pruned *out, const dur_prune_result *result) {
+    dur_pruned pruned = {
+        .instances = result->instances_processed,
+        .executions = result->executions_deleted,
+        .events = result->events_deleted,
+    };
+    if (out != NULL) dur__client_answer(out, sizeof(pruned), &pruned);
+}
+
+static int delete_tree(dur_client *client, dur_arena *arena, const char *instance, bool force,
+                       dur_delete_result *result, const char *op, dur_error *err) {
+    dur_instance_row root;
+    dur_id_list tree;
+    int code = dur__client_row(client, arena, instance, &root, err);
+    if (code != DUR_OK) return code;
+    if (root.parent_instance_id != NULL)
+        return dur_error_set(err, DUR_ECHILD, false, op,
+                             "instance \"%.150s\" is a sub-orchestration; delete its root, above \"%.150s\"", instance,
+                             root.parent_instance_id);
+    code = dur__client_tree(client, arena, &root, &tree, err);
+    if (code != DUR_OK) return code;
+    return dur_store_delete_instances(client->store, tree.ids, tree.count, force, result, err);
+}
+
+int dur_client_delete(dur_deleted *out, dur_client *client, const char *instance, bool force, dur_error *err) {
+    const char *op = "client.delete";
+    dur_delete_result result = { 0 };
+    int code = dur__client_enter_instance(client, instance, op, err);
+    if (code == DUR_OK) code = dur__client_answer_check(out, sizeof(*out), op, err);
+    if (code != DUR_OK) return code;
+    dur_arena *arena = dur_arena_new();
+    for (int i = 0; i < TRIES_MAX; i++) {
+        dur_instance_row row;
+        dur_arena_reset(arena);
+        code = delete_tree(client, arena, instance, force, &result, op, err);
+        if (code != DUR_ECHILD) break;
+        bool is_child = dur__client_row(client, arena, instance, &row, NULL) == DUR_OK && row.parent_instance_id != NULL;
+        if (is_child) break; /* else: a new child was not in our list */
+    }
+    dur_arena_free(arena);
+    if (code != DUR_OK) return code;
+    dur_error_clear(err);
+    answer_deleted(out, &result);
+    return DUR_OK;
+}
+
+/* ---- many at once ---- */
+
+static int bulk_filter(dur_bulk_filter *out, const dur_bulk_options *given, const char *op, dur_error *err) {
+    dur_bulk_options options;
+    int code = dur__client_options(&options, sizeof(options), given, op, err);
+    if (code != DUR_OK) return code;
+    if (options.instances == NULL && options.instance_count > 0)
+        return dur_error_set(err, DUR_EINVAL, false, op, "instances is NULL, but instance_count is %zu",
+                             options.instance_count);
+    for (size_t i = 0; i < options.instance_count && code == DUR_OK; i++)
+        code = dur__check_name(err, op, "instance", options.instances[i], DUR__INSTANCE_BYTES_MAX, DUR__NOT_EMPTY);
+    if (code == DUR_OK && options.limit > DUR__LIST_LIMIT_MAX)
+        code = dur_error_set(err, DUR_ELIMIT, false, op, "limit is %zu, %d are allowed", options.limit,
+                             DUR__LIST_LIMIT_MAX);
+    *out = (dur_bulk_filter){
+        .instance_ids = options.instances,
+        .instance_id_count = options.instance_count,
+        .completed_before_ms = options.completed_before_ms,
+        .limit = options.limit > 0 ? options.limit : DUR__LIST_LIMIT_DEFAULT,
+    };
+    return code;
+}
+
+int dur_client_delete_bulk(dur_deleted *out, dur_client *client, const dur_bulk_options *which, dur_error *err) {
+    const char *op = "client.delete_bulk";
+    dur_delete_result result = { 0 };
+    dur_bulk_filter filter;
+    int code = dur__client_enter(client, op, err);
+    if (code == DUR_OK) code = dur__client_answer_check(out, sizeof(*out), op, err);
+    if (code == DUR_OK) code = bulk_filter(&filter, which, op, err);
+    if (code == DUR_OK) code = dur_store_delete_instances_bulk(client->store, &filter, &result, err);
+    if (code == DUR_OK) answer_deleted(out, &result);
+    return code;
+}
+
+static int prune_options(dur_prune_options *out, const dur_prune_rules *given, const char *op, dur_error *err) {
+    dur_prune_rules rules;
+    int code = dur__client_options(&rules, sizeof(rules), given, op, err);
+    if (code == DUR_OK)
+        *out = (dur_prune_options){ rules.keep_last > 0, rules.keep_last, rules.completed_before_ms };
+    return code;
+}
+
+int dur_client_prune(dur_pruned *out, dur_client *client, const char *instance, const dur_prune_rules *rules,
+                     dur_error *err) {
+    const char *op = "client.prune";
+    dur_prune_result result = { 0 };
+    dur_prune_options options;
+    int code = dur__client_enter_instance(client, instance, op, err);
+    if (code == DUR_OK) code = dur__client_answer_check(out, sizeof(*out), op, err);
+    if (code == DUR_OK) code = prune_options(&options, rules, op, err);
+    if (code == DUR_OK) code = dur_store_prune_executions(client->store, instance, &options, &result, err);
+    if (code == DUR_OK) answer_pruned(out, &result);
+    return code;
+}
+
+int dur_client_prune_bulk(dur_pruned *out, dur_client *client, const dur_bulk_options *which,
+                          const dur_prune_rules *rules, dur_error *err) {
+    const char *op = "client.prune_bulk";
+    dur_prune_result result = { 0 };
+    dur_prune_options options;
+    dur_bulk_filter filter;
+    int code = dur__client_enter(client, op, err);
+    if (code == DUR_OK) code = dur__client_answer_check(out, sizeof(*out), op, err);
+    if (code == DUR_OK) code = bulk_filter(&filter, which, op, err);
+    if (code == DUR_OK) code = prune_options(&options, rules, op, err);
+    if (code == DUR_OK) code = dur_store_prune_executions_bulk(client->store, &filter, &options, &result, err);
+    if (code == DUR_OK) answer_pruned(out, &result);
+    return code;
+}

@@ -1,0 +1,55 @@
+/*
+ * client_internal.h: what the files of the client share.
+ */
+#ifndef DURITE_CLIENT_INTERNAL_H
+#define DURITE_CLIENT_INTERNAL_H
+
+#include <durite/client.h>
+#include <durite/sys/store.h>
+
+struct dur_client {
+    dur_provider *store; /* retained */
+    uint64_t process;    /* in which it was made: a forked child must not use it */
+};
+
+/* ---- client.c ---- */
+
+/* Every public call begins here: a client is there, and this is the process that made it. */
+int dur__client_enter(const dur_client *client, const char *op, dur_error *err);
+/* The same, and a good instance id. */
+int dur__client_enter_instance(const dur_client *client, const char *instance, const char *op, dur_error *err);
+
+/* Copy an options struct of any version into ours, which is `size` large and zero beyond theirs.  A larger one is fine
+   as long as what we do not know is zero. */
+int dur__client_options(void *to, size_t size, const void *from, const char *op, dur_error *err);
+/* The other direction: as much of an answer as the caller's struct has room for; its size field says, and is checked
+   before anything is done (NULL: no answer is wanted). */
+int dur__client_answer_check(const void *to, size_t size, const char *op, dur_error *err);
+void dur__client_answer(void *to, size_t size, const void *from);
+
+/* An object that owns an arena, all zero; everything it points to goes there.  Freed as a whole. */
+void *dur__client_box(size_t size, dur_arena **arena);
+void dur__client_box_free(void *object);
+
+/* ---- client_info.c ---- */
+
+/* The row of an instance, from get_instance or, where a store has none, from its history.  DUR_ENOTFOUND. */
+int dur__client_row(dur_client *client, dur_arena *arena, const char *instance, dur_instance_row *out, dur_error *err);
+/* True when DUR_ENOTFOUND of the above is certain: a store without get_instance cannot see a start that waits. */
+bool dur__client_sees_starts(const dur_client *client);
+/* Fill info from a row; texts are shared with the row, so its arena must be the info's. */
+void dur__client_info_fill(dur_instance_info *info, const dur_instance_row *row);
+/* Category and cancelled flag of one that has failed; reads the end of its history where the text is not enough. */
+void dur__client_info_failure(dur_client *client, dur_arena *arena, dur_instance_info *info);
+
+/* ---- client_admin.c ---- */
+
+/* An instance and all below it, a parent before its children. */
+int dur__client_tree(dur_client *client, dur_arena *arena, const dur_instance_row *root, dur_id_list *out,
+                     dur_error *err);
+
+static inline bool dur__client_ended(const dur_instance_info *info) {
+    return info->status == DUR_INSTANCE_COMPLETED || info->status == DUR_INSTANCE_FAILED;
+}
+
+#endif

@@ -1,0 +1,305 @@
+/*
+ * client_terminate.c: ending an instance from outside, and keeping one from running.
+ *
+ * Terminating is one commit that asks nobody: it takes the lease away, appends the terminal event behind the last one,
+ * removes all work of the instance, cancels its open children and tells its parent.  The position is compared, so a
+ * turn that gets in between makes us look again, and a terminal event is never followed by another.
+ *
+ * An instance that has not run yet (or whose next generation has not) has no history to end.  It gets one of two
+ * events: a start made up from the message that waits, and the failure.
+ */
+#include "client/client_internal.h"
+
+#include "base/buf.h"
+#include "base/map.h"
+#include "core/check.h"
+#include "core/limits.h"
+#include "core/semver.h"
+#include <durite/version.h>
+
+#include <inttypes.h>
+
+enum { TRIES_MAX = 100 }; /* each is lost to a turn that was committed in between */
+
+typedef struct ending {
+    dur_client *client;
+    dur_arena *arena; /* of one try */
+    const char *instance;
+    const char *reason;
+    dur_instance_row row;
+
+    /* the newest execution, as far as it can be read */
+    uint64_t execution_id;
+    uint64_t last_id; /* 0: no history */
+    bool corrupted;
+    const dur_event *started;
+    const dur_event *last;
+    dur__map children; /* schedule id to event, of those without an answer */
+
+    /* what is written */
+    bool fresh; /* the first events of an execution */
+    dur_failure failure;
+    dur_event made_start;
+    dur_event_row events[2];
+    size_t event_count;
+    dur_message *messages;
+    size_t message_count;
+} ending;
+
+/* ---- reading ---- */
+
+static void note_event(ending *self, const dur_event *event) {
+    self->last = event;
+    self->execution_id = event->execution_id;
+    switch (event->kind) {
+    case DUR_EVENT_ORCHESTRATION_STARTED:
+        if (self->started == NULL) self->started = event;
+        break;
+    case DUR_EVENT_SUB_ORCHESTRATION_SCHEDULED:
+        dur__map_put_u64(&self->children, event->event_id, (void *)(uintptr_t)event);
+        break;
+    case DUR_EVENT_SUB_ORCHESTRATION_COMPLETED:
+    case DUR_EVENT_SUB_ORCHESTRATION_FAILED:
+    case DUR_EVENT_SUB_ORCHESTRATION_CANCEL_REQUESTED:
+        dur__map_remove_u64(&self->children, event->source_event_id);
+        break;
+    default:
+        break;
+    }
+}
+
+/* Event by event: one that cannot be read must not keep the others from being used. */
+static int read_history(ending *self, dur_error *err) {
+    dur_event_row *rows = NULL;
+    size_t count = 0;
+    int code = dur_store_read(self->client->store, self->arena, self->instance, 0, &rows, &count, err);
+    if (code != DUR_OK) return code;
+    self->execution_id = self->row.current_execution_id > 0 ? self->row.current_execution_id : 1;
+    for (size_t i = 0; i < count; i++) {
+        dur_event *event = dur_arena_alloc(self->arena, sizeof(*event));
+        if (rows[i].event_id > self->last_id) self->last_id = rows[i].event_id;
+        if (dur_event_from_json(event, self->arena, rows[i].json, NULL) == DUR_OK) {
+            note_event(self, event);
+        } else {
+            self->corrupted = true;
+            self->last = NULL; /* it may be this one */
+        }
+    }
+    return DUR_OK;
+}
+
+static bool ended(const ending *self) {
+    if (self->row.status == DUR_STATUS_COMPLETED || self->row.status == DUR_STATUS_FAILED) return true;
+    if (self->last == NULL) return false;
+    return self->last->kind == DUR_EVENT_ORCHESTRATION_COMPLETED || self->last->kind == DUR_EVENT_ORCHESTRATION_FAILED;
+}
+
+/* ---- what is written ---- */
+
+static dur_event envelope(const ending *self, dur_event_kind kind, uint64_t event_id) {
+    return (dur_event){
+        .kind = kind,
+        .event_id = event_id,
+        .instance_id = self->instance,
+        .execution_id = self->execution_id,
+        .timestamp_ms = dur_store_now_ms(self->client->store),
+        .duroxide_version = DUR_VERSION,
+    };
+}
+
+/* The start of an execution that never ran, from the message that waits and the execution before. */
+static void make_start(ending *self) {
+    dur_work_item item = { 0 };
+    const dur_event *before = self->started;
+    bool waiting = self->row.pending_start.size > 0 &&
+                   dur_work_from_json(&item, self->arena, self->row.pending_start, NULL) == DUR_OK;
+    if (self->last_id > 0) self->execution_id++;
+    self->last_id = 0;
+    self->corrupted = false;
+    dur_event start = envelope(self, DUR_EVENT_ORCHESTRATION_STARTED, 1);
+    start.trace = 1;
+    start.name = self->row.orchestration_name;
+    start.version = self->row.orchestration_version;
+    start.input = self->last != NULL && self->last->input != NULL ? self->last->input : "";
+    if (before != NULL) {
+        start.name = before->name;
+        start.parent_instance = before->parent_instance;
+        start.has_parent_id = before->has_parent_id;
+        start.parent_id = before->parent_id;
+        start.has_parent_execution_id = before->has_parent_execution_id;
+        start.parent_execution_id = before->parent_execution_id;
+    }
+    if (waiting) {
+        start.name = item.orchestration;
+        start.input = item.input;
+        if (item.version != NULL) start.version = item.version;
+        if (item.parent_instance != NULL) {
+            start.parent_instance = item.parent_instance;
+            start.has_parent_id = item.has_parent_id;
+            start.parent_id = item.parent_id;
+            start.has_parent_execution_id = item.has_parent_execution_id;
+            start.parent_execution_id = item.parent_execution_id;
+        }
+    }
+    if (start.name == NULL) start.name = "";
+    if (start.version == NULL) start.version = "0.0.0"; /* nobody has chosen one: reads as none */
+    self->made_start = start;
+    self->started = &self->made_start;
+    self->fresh = true;
+}
+
+static int make_events(ending *self, dur_error *err) {
+    uint64_t id = self->last_id + 1;
+    int code = DUR_OK;
+    self->failure = (dur_failure){
+        .category = DUR_FAILURE_APPLICATION,
+        .kind = DUR_FAILURE_CANCELLED,
+        .message = self->reason,
+        .reason = self->reason,
+    };
+    if (self->fresh) {
+        code = dur_event_row_from(&self->events[self->event_count++], self->arena, self->started, err);
+        id = 2;
+    } else if (self->corrupted && id < DUR__CORRUPTED_EVENT_ID) {
+        id = DUR__CORRUPTED_EVENT_ID;
+    }
+    dur_event failed = envelope(self, DUR_EVENT_ORCHESTRATION_FAILED, id);
+    failed.details = &self->failure;
+    if (code == DUR_OK) code = dur_event_row_from(&self->events[self->event_count++], self->arena, &failed, err);
+    return code;
+}
+
+/* Histories of the original keep a child's id without its parent's. */
+static const char *child_id(const ending *self, const char *stored) {
+    if (strncmp(stored, "sub::", 5) != 0) return stored;
+    return dur_arena_format(self->arena, "%s::%s", self->instance, stored);
+}
+
+/* The parent's execution is in our start; one of the original knows only the instance: its current one is meant. */
+static uint64_t parent_execution(ending *self) {
+    dur_instance_row parent;
+    if (self->started->has_parent_execution_id) return self->started->parent_execution_id;
+    if (dur__client_row(self->client, self->arena, self->started->parent_instance, &parent, NULL) != DUR_OK) return 1;
+    return parent.current_execution_id;
+}
+
+static int make_messages(ending *self, dur_error *err) {
+    dur__map_entry *entry;
+    int code = DUR_OK;
+    self->messages = dur_arena_alloc(self->arena, (self->children.count + 1) * sizeof(*self->messages));
+    for (size_t i = 0; code == DUR_OK && (entry = dur__map_next(&self->children, &i)) != NULL;) {
+        const dur_event *scheduled = entry->value;
+        dur_work_item cancel = {
+            .kind = DUR_WORK_CANCEL_INSTANCE,
+            .instance = child_id(self, scheduled->instance),
+            .reason = dur_arena_format(self->arena, "parent terminated: %s", self->reason),
+        };
+        code = dur_message_from_work(&self->messages[self->message_count++], self->arena, &cancel, err);
+    }
+    if (code == DUR_OK && self->started != NULL && self->started->parent_instance != NULL &&
+        self->started->has_parent_id) {
+        dur_work_item tell = {
+            .kind = DUR_WORK_SUB_ORCH_FAILED,
+            .instance = self->started->parent_instance,
+            .execution_id = parent_execution(self),
+            .id = self->started->parent_id,
+            .details = &self->failure,
+        };
+        code = dur_message_from_work(&self->messages[self->message_count++], self->arena, &tell, err);
+    }
+    return code;
+}
+
+static void fill_metadata(ending *self, dur_execution_metadata *metadata) {
+    metadata->status = DUR_STATUS_FAILED;
+    metadata->output = dur_failure_display(self->arena, &self->failure);
+    if (!self->fresh) return;
+    metadata->orchestration_name = self->made_start.name;
+    metadata->orchestration_version = self->made_start.version;
+    metadata->parent_instance_id = self->made_start.parent_instance;
+    metadata->has_pinned_version = dur__semver_parse_lenient(DUR_VERSION, &metadata->pinned_version);
+}
+
+/* *again: somebody was faster, look again. */
+static int commit(ending *self, bool *again, dur_error *err) {
+    dur_turn_commit turn = {
+        .lock_token = "terminate", /* not compared: take_over */
+        .instance = self->instance,
+        .execution_id = self->execution_id,
+        .events = self->events,
+        .event_count = self->event_count,
+        .orchestrator_items = self->messages,
+        .orchestrator_item_count = self->message_count,
+        .expected_last = self->last_id,
+        .consume_listed = true,
+        .take_over = true,
+        .remove_work = true,
+        .set_suspended = true, /* to nothing */
+    };
+    fill_metadata(self, &turn.metadata);
+    int code = dur_store_commit_turns(self->client->store, &turn, 1, err);
+    *again = code == DUR_EUNKNOWN;
+    if (code != DUR_OK) return code;
+    if (turn.fault == DUR_TURN_FINE) return DUR_OK;
+    *again = turn.fault == DUR_TURN_POSITION || turn.error.code == DUR_EUNKNOWN;
+    if (err != NULL) *err = turn.error;
+    return turn.error.code != DUR_OK ? (int)turn.error.code : DUR_ECONFLICT;
+}
+
+static int try_terminate(ending *self, bool *again, dur_error *err) {
+    *again = false;
+    int code = dur__client_row(self->client, self->arena, self->instance, &self->row, err);
+    if (code == DUR_OK) code = read_history(self, err);
+    if (code != DUR_OK || ended(self)) return code;
+    if (self->last_id == 0 || (self->last != NULL && self->last->kind == DUR_EVENT_ORCHESTRATION_CONTINUED_AS_NEW))
+        make_start(self);
+    code = make_events(self, err);
+    if (code == DUR_OK) code = make_messages(self, err);
+    if (code == DUR_OK) code = commit(self, again, err);
+    return code;
+}
+
+int dur_client_terminate(dur_client *client, const char *instance, const char *reason, dur_error *err) {
+    const char *op = "client.terminate";
+    int code = dur__client_enter_instance(client, instance, op, err);
+    if (code == DUR_OK) code = dur__check_text(err, op, "reason", reason, DUR__REASON_BYTES_MAX, DUR__OPTIONAL);
+    if (code != DUR_OK) return code;
+    if (reason == NULL) reason = "terminated by a client";
+    dur_arena *arena = dur_arena_new();
+    bool again = true;
+    for (int i = 0; again && i < TRIES_MAX; i++) {
+        ending self = { .client = client, .arena = arena, .instance = instance, .reason = reason };
+        code = try_terminate(&self, &again, err);
+        dur__map_free(&self.children);
+        dur_arena_reset(arena);
+    }
+    dur_arena_free(arena);
+    if (again)
+        return dur_error_set(err, DUR_EBUSY, true, op, "instance \"%.200s\" is too busy: its history grew at each of %d tries",
+                             instance, TRIES_MAX);
+    if (code == DUR_OK) dur_error_clear(err);
+    return code;
+}
+
+/* ---- suspend and resume ---- */
+
+int dur_client_suspend(dur_client *client, const char *instance, const char *reason, dur_error *err) {
+    const char *op = "client.suspend";
+    dur_instance_row row;
+    int code = dur__client_enter_instance(client, instance, op, err);
+    if (code == DUR_OK) code = dur__check_text(err, op, "reason", reason, DUR__REASON_BYTES_MAX, DUR__OPTIONAL);
+    if (code != DUR_OK) return code;
+    dur_arena *arena = dur_arena_new();
+    code = dur__client_row(client, arena, instance, &row, err);
+    if (code == DUR_OK && (row.status == DUR_STATUS_COMPLETED || row.status == DUR_STATUS_FAILED))
+        code = dur_error_set(err, DUR_ESTATE, false, op, "instance \"%.200s\" has ended (%s)", instance,
+                             dur_status_name(row.status));
+    dur_arena_free(arena);
+    if (code != DUR_OK) return code;
+    return dur_store_set_suspended(client->store, instance, reason != NULL ? reason : "suspended by a client", err);
+}
+
+int dur_client_resume(dur_client *client, const char *instance, dur_error *err) {
+    int code = dur__client_enter_instance(client, instance, "client.resume", err);
+    return code != DUR_OK ? code : dur_store_set_suspended(client->store, instance, NULL, err);
+}

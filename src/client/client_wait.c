@@ -1,0 +1,242 @@
+/*
+ * client_wait.c: waiting for an end, a status or a value, and reading values.
+ *
+ * A watch is opened before the first look, so that a change between look and wait is not missed.  The store wakes the
+ * watch; nobody polls, except a store without watches inside its fallback.
+ */
+#include "client/client_internal.h"
+
+#include "base/buf.h"
+#include "base/thread.h"
+#include "core/check.h"
+#include "core/limits.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+/* A lost wake-up of some foreign store costs so much, not for ever. */
+#define LOOK_AGAIN_MS UINT64_C(60000)
+/* After an error that may go away. */
+#define TRY_AGAIN_MS UINT64_C(50)
+
+typedef struct waiter {
+    dur_client *client;
+    const char *op;
+    const char *instance;
+    dur_watch *watch; /* NULL: only a look */
+    uint64_t timeout_ms;
+    uint64_t deadline_us; /* UINT64_MAX: none */
+} waiter;
+
+static int waiter_begin(waiter *self, dur_client *client, const char *instance, uint64_t timeout_ms, const char *op,
+                        dur_error *err) {
+    uint64_t now_us = dur__monotonic_us();
+    *self = (waiter){ client, op, instance, NULL, timeout_ms, UINT64_MAX };
+    if (timeout_ms < (UINT64_MAX - now_us) / 1000) self->deadline_us = now_us + timeout_ms * 1000;
+    if (timeout_ms == 0) return DUR_OK;
+    return dur_store_watch_open(client->store, instance, &self->watch, err);
+}
+
+static void waiter_end(waiter *self) {
+    if (self->watch != NULL) dur_store_watch_close(self->watch);
+}
+
+/* Until something may have changed, at most `most_ms`.  DUR_ETIMEOUT when the time is up. */
+static int waiter_sleep(waiter *self, uint64_t most_ms, dur_error *err) {
+    uint64_t now_us = dur__monotonic_us();
+    if (self->watch == NULL || now_us >= self->deadline_us)
+        return dur_error_set(err, DUR_ETIMEOUT, true, self->op,
+                             "instance \"%.200s\": not yet, after %" PRIu64 " ms", self->instance, self->timeout_ms);
+    uint64_t left_ms = self->deadline_us == UINT64_MAX ? most_ms : (self->deadline_us - now_us + 999) / 1000;
+    dur_error slept = DUR_ERROR_INIT;
+    int code = dur_store_watch_wait(self->watch, left_ms < most_ms ? left_ms : most_ms, &slept);
+    if (code == DUR_OK || code == DUR_ETIMEOUT || slept.retryable) return DUR_OK; /* look, then see about the time */
+    if (err != NULL) *err = slept;
+    return code;
+}
+
+/* An error ends the wait unless it may go away while there is time; its own text is better than "timed out". */
+static int waiter_error(waiter *self, int code, const dur_error *why, dur_error *err) {
+    bool wait = why->retryable || (code == DUR_ENOTFOUND && !dur__client_sees_starts(self->client));
+    if (wait && waiter_sleep(self, TRY_AGAIN_MS, NULL) == DUR_OK) return DUR_OK;
+    if (err != NULL) *err = *why;
+    return code;
+}
+
+/* ---- until an info satisfies ---- */
+
+typedef struct goal {
+    bool status; /* a newer custom status; else the end or a suspension */
+    uint64_t last_version;
+} goal;
+
+static bool reached(const goal *wanted, const dur_instance_info *info) {
+    if (dur__client_ended(info)) return true;
+    return wanted->status ? info->custom_status_version > wanted->last_version : info->suspended;
+}
+
+static int wait_info(dur_instance_info **out, dur_client *client, const char *instance, uint64_t timeout_ms,
+                     const goal *wanted, const char *op, dur_error *err) {
+    dur_arena *arena;
+    waiter wait;
+    dur_instance_info *info = dur__client_box(sizeof(*info), &arena);
+    int code = waiter_begin(&wait, client, instance, timeout_ms, op, err);
+    while (code == DUR_OK) {
+        dur_instance_row row;
+        dur_error why = DUR_ERROR_INIT;
+        code = dur__client_row(client, arena, instance, &row, &why);
+        if (code == DUR_OK) {
+            dur__client_info_fill(info, &row);
+            if (reached(wanted, info)) break;
+            code = waiter_sleep(&wait, LOOK_AGAIN_MS, err);
+        } else {
+            code = waiter_error(&wait, code, &why, err);
+        }
+        if (code == DUR_OK) { /* what was read goes, or an hour of progress reports would pile up */
+            dur__client_box_free(info);
+            info = dur__client_box(sizeof(*info), &arena);
+        }
+    }
+    waiter_end(&wait);
+    if (code == DUR_OK) {
+        dur__client_info_failure(client, arena, info);
+        *out = info;
+    } else {
+        dur__client_box_free(info);
+    }
+    return code;
+}
+
+int dur_client_wait(dur_instance_info **out, dur_client *client, const char *instance, uint64_t timeout_ms,
+                    dur_error *err) {
+    const char *op = "client.wait";
+    const goal end = { false, 0 };
+    if (out == NULL) return dur_error_set(err, DUR_EINVAL, false, op, "out is required, got NULL");
+    *out = NULL;
+    int code = dur__client_enter_instance(client, instance, op, err);
+    return code != DUR_OK ? code : wait_info(out, client, instance, timeout_ms, &end, op, err);
+}
+
+int dur_client_wait_status(dur_instance_info **out, dur_client *client, const char *instance, uint64_t last_version,
+                           uint64_t timeout_ms, dur_error *err) {
+    const char *op = "client.wait_status";
+    const goal newer = { true, last_version };
+    if (out == NULL) return dur_error_set(err, DUR_EINVAL, false, op, "out is required, got NULL");
+    *out = NULL;
+    int code = dur__client_enter_instance(client, instance, op, err);
+    return code != DUR_OK ? code : wait_info(out, client, instance, timeout_ms, &newer, op, err);
+}
+
+int dur_client_result(char **out, dur_client *client, const char *instance, uint64_t timeout_ms, dur_error *err) {
+    const char *op = "client.result";
+    const goal end = { false, 0 };
+    dur_instance_info *info = NULL;
+    if (out == NULL) return dur_error_set(err, DUR_EINVAL, false, op, "out is required, got NULL");
+    *out = NULL;
+    int code = dur__client_enter_instance(client, instance, op, err);
+    if (code == DUR_OK) code = wait_info(&info, client, instance, timeout_ms, &end, op, err);
+    if (code != DUR_OK) return code;
+    const char *text = info->output != NULL ? info->output : "";
+    if (info->status == DUR_INSTANCE_COMPLETED) {
+        *out = dur__xstrdup(text);
+    } else if (info->status == DUR_INSTANCE_FAILED) {
+        code = dur_error_set(err, info->cancelled ? DUR_ECANCELLED : DUR_EFAILED, false, op, "%s", text);
+    } else {
+        code = dur_error_set(err, DUR_ESUSPENDED, false, op, "%s", info->suspend_reason);
+    }
+    dur_instance_info_free(info);
+    return code;
+}
+
+/* ---- keys and values ---- */
+
+static int enter_key(dur_client *client, const char *instance, const char *key, const char *op, dur_error *err) {
+    int code = dur__client_enter_instance(client, instance, op, err);
+    if (code != DUR_OK) return code;
+    return dur__check_text(err, op, "key", key, DUR__KV_KEY_BYTES_MAX, DUR__NOT_EMPTY);
+}
+
+int dur_client_kv_get(char **out, dur_client *client, const char *instance, const char *key, dur_error *err) {
+    const char *op = "client.kv_get";
+    const char *value = NULL;
+    if (out == NULL) return dur_error_set(err, DUR_EINVAL, false, op, "out is required, got NULL");
+    *out = NULL;
+    int code = enter_key(client, instance, key, op, err);
+    if (code != DUR_OK) return code;
+    dur_arena *arena = dur_arena_new();
+    code = dur_store_get_kv_value(client->store, arena, instance, key, &value, err);
+    if (code == DUR_OK) *out = dur__xstrdup(value);
+    dur_arena_free(arena);
+    return code;
+}
+
+/* One look: *found is the value, or an error that ends the wait.  Status first: a value that an ending instance wrote
+   is then seen by the second read. */
+static int kv_look(waiter *self, dur_arena *arena, const char *key, const char **found, dur_error *err) {
+    dur_instance_row row;
+    dur_error why = DUR_ERROR_INIT;
+    int code = dur__client_row(self->client, arena, self->instance, &row, &why);
+    if (code == DUR_OK) code = dur_store_get_kv_value(self->client->store, arena, self->instance, key, found, &why);
+    if (code != DUR_OK) return waiter_error(self, code, &why, err);
+    if (*found != NULL) return DUR_OK;
+    if (row.status == DUR_STATUS_COMPLETED || row.status == DUR_STATUS_FAILED)
+        return dur_error_set(err, DUR_ESTATE, false, self->op, "instance \"%.200s\" has ended without a value for \"%.100s\"",
+                             self->instance, key);
+    return waiter_sleep(self, LOOK_AGAIN_MS, err);
+}
+
+int dur_client_kv_wait(char **out, dur_client *client, const char *instance, const char *key, uint64_t timeout_ms,
+                       dur_error *err) {
+    const char *op = "client.kv_wait";
+    const char *value = NULL;
+    waiter wait;
+    if (out == NULL) return dur_error_set(err, DUR_EINVAL, false, op, "out is required, got NULL");
+    *out = NULL;
+    int code = enter_key(client, instance, key, op, err);
+    if (code != DUR_OK) return code;
+    dur_arena *arena = dur_arena_new();
+    code = waiter_begin(&wait, client, instance, timeout_ms, op, err);
+    while (code == DUR_OK && value == NULL) {
+        dur_arena_reset(arena);
+        code = kv_look(&wait, arena, key, &value, err);
+    }
+    waiter_end(&wait);
+    if (code == DUR_OK) *out = dur__xstrdup(value);
+    dur_arena_free(arena);
+    return code;
+}
+
+static int compare_keys(const void *a, const void *b) {
+    return strcmp(((const dur_key_value *)a)->key, ((const dur_key_value *)b)->key);
+}
+
+int dur_client_kv_all(dur_kv_list **out, dur_client *client, const char *instance, dur_error *err) {
+    const char *op = "client.kv_all";
+    dur_arena *arena;
+    dur_key_value *pairs = NULL;
+    size_t count = 0;
+    if (out == NULL) return dur_error_set(err, DUR_EINVAL, false, op, "out is required, got NULL");
+    *out = NULL;
+    int code = dur__client_enter_instance(client, instance, op, err);
+    if (code != DUR_OK) return code;
+    dur_kv_list *list = dur__client_box(sizeof(*list), &arena);
+    code = dur_store_get_kv_all_values(client->store, arena, instance, &pairs, &count, err);
+    if (code != DUR_OK) {
+        dur__client_box_free(list);
+        return code;
+    }
+    if (count > 0) qsort(pairs, count, sizeof(*pairs), compare_keys);
+    const char **keys = dur_arena_alloc(arena, (count + 1) * sizeof(*keys));
+    const char **values = dur_arena_alloc(arena, (count + 1) * sizeof(*values));
+    uint64_t *stamps = dur_arena_alloc(arena, (count + 1) * sizeof(*stamps));
+    for (size_t i = 0; i < count; i++) {
+        keys[i] = pairs[i].key;
+        values[i] = pairs[i].value;
+        stamps[i] = pairs[i].last_updated_at_ms;
+    }
+    *list = (dur_kv_list){ count, keys, values, stamps };
+    *out = list;
+    return DUR_OK;
+}
+
+void dur_kv_list_free(dur_kv_list *list) { dur__client_box_free(list); }
