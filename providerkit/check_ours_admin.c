@@ -1,0 +1,278 @@
+/*
+ * check_ours_admin.c: our own: dead letters, suspension, queries, sizes, backup and upkeep.
+ */
+#include "kit_internal.h"
+
+#include <durite/provider.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static size_t letters(kit *t, dur_dead_letter **out) {
+    size_t count = 0;
+    MUST(dur_store_list_dead_letters(t->p, t->arena, 0, 100, out, &count, ERR));
+    return count;
+}
+
+static void ours_orphan_queue_messages_are_dead_letters(kit *t) {
+    NEEDS("list_dead_letters", "delete_dead_letters", "get_queue_depths");
+    dur_dead_letter *rows;
+    dur_message lost = kit_queued(t, "nobody", "q", "lost");
+    SAME(letters(t, &rows), 0);
+    MUST(kit_put(t, lost));
+    NOTHING();
+    SAME(letters(t, &rows), 1);
+    TEXT(rows[0].instance, "nobody");
+    THAT(rows[0].reason != NULL && rows[0].reason[0] != '\0');
+    THAT(kit_equal_text(rows[0].json, lost.json));
+    SAME(kit_depths(t).dead_letters, 1);
+    MUST(dur_store_delete_dead_letters(t->p, &rows[0].id, 1, ERR));
+    SAME(letters(t, &rows), 0);
+}
+
+static void ours_dead_letter_messages(kit *t) {
+    NEEDS("list_dead_letters", "dead_letter_messages");
+    dur_dead_letter *rows;
+    kit_create(t, "a");
+    MUST(kit_put(t, kit_raised(t, "a", "bad", "")));
+    MUST(kit_put(t, kit_raised(t, "a", "good", "")));
+    dur_orchestration_item item = TAKE("a");
+    MUST(dur_store_dead_letter_messages(t->p, "a", &item.messages[0].id, 1, "cannot be read", ERR));
+    SAME(letters(t, &rows), 1);
+    TEXT(rows[0].reason, "cannot be read");
+    THAT(kit_says(rows[0].json, "bad"));
+    MUST(dur_store_abandon_orchestration_item(t->p, item.lock_token, 0, false, ERR));
+    item = TAKE("a");
+    SAME(item.message_count, 1);
+    THAT(kit_says(item.messages[0].json, "good"));
+}
+
+static void ours_dead_letter_work(kit *t) {
+    NEEDS("list_dead_letters", "dead_letter_work");
+    dur_dead_letter *rows;
+    MUST(kit_put_work(t, kit_activity(t, "a", 1)));
+    dur_leased_work work = TAKE_WORK(1);
+    REFUSED(DUR_ELEASE, NULL, dur_store_dead_letter_work(t->p, "no-such-token", "why", ERR));
+    MUST(dur_store_dead_letter_work(t->p, work.lock_token, "cannot be read", ERR));
+    SAME(letters(t, &rows), 1);
+    TEXT(rows[0].instance, "a");
+    THAT(kit_equal_text(rows[0].json, work.json));
+    kit_expire(t);
+    NO_WORK();
+}
+
+static void ours_dead_letters_in_pages(kit *t) {
+    NEEDS("list_dead_letters");
+    dur_dead_letter *rows = NULL;
+    size_t count = 0;
+    for (int i = 0; i < 5; i++)
+        MUST(kit_put(t, kit_queued(t, "nobody", "q", kit_format(t, "m%d", i))));
+    NOTHING();
+    uint64_t after = 0;
+    size_t seen = 0;
+    do {
+        MUST(dur_store_list_dead_letters(t->p, t->arena, after, 2, &rows, &count, ERR));
+        THAT(count <= 2);
+        for (size_t i = 0; i < count; i++) {
+            THAT(rows[i].id > after);
+            after = rows[i].id;
+        }
+        seen += count;
+    } while (count > 0);
+    SAME(seen, 5);
+}
+
+static void ours_suspend_and_resume(kit *t) {
+    NEEDS("set_suspended", "get_instance", "list_instances", "get_system_metrics");
+    dur_system_metrics metrics;
+    REFUSED(DUR_ENOTFOUND, NULL, dur_store_set_suspended(t->p, "nobody", "why", ERR));
+    kit_create(t, "a");
+    kit_create(t, "b");
+    MUST(kit_put(t, kit_raised(t, "a", "go", "")));
+    dur_orchestration_item item = TAKE("a");
+    MUST(dur_store_set_suspended(t->p, "a", "on purpose", ERR));
+    REFUSED(DUR_ELEASE, NULL, ACK(&item, EVENTS(ev_external(2, "go")))); /* its lease has ended */
+    NOTHING();
+    kit_expire(t);
+    NOTHING();
+    TEXT(kit_instance(t, "a").suspended, "on purpose");
+    dur_instance_row *rows = NULL;
+    size_t count = 0;
+    dur_instance_query query = { .suspended_only = true };
+    MUST(dur_store_list_instances(t->p, t->arena, &query, &rows, &count, ERR));
+    SAME(count, 1);
+    TEXT(rows[0].instance_id, "a");
+    MUST(dur_store_get_system_metrics(t->p, &metrics, ERR));
+    SAME(metrics.suspended, 1);
+    MUST(kit_put(t, kit_raised(t, "b", "go", "")));
+    TAKE("b"); /* others run */
+    MUST(dur_store_set_suspended(t->p, "a", NULL, ERR));
+    SAME(TAKE("a").message_count, 1);
+}
+
+static void listed(kit *t, const dur_instance_query *query, const char *want) {
+    dur_instance_row *rows = NULL;
+    size_t count = 0;
+    const char *got = "";
+    MUST(dur_store_list_instances(t->p, t->arena, query, &rows, &count, ERR));
+    for (size_t i = 0; i < count; i++)
+        got = kit_format(t, "%s%s%s", got, i > 0 ? " " : "", rows[i].instance_id);
+    TEXT(got, want);
+}
+#define LISTED(want, ...) listed(t, &(dur_instance_query){ __VA_ARGS__ }, (want))
+
+static void ours_queries(kit *t) {
+    NEEDS("list_instances");
+    uint64_t times[4];
+    static const char *const ids[] = { "order-1", "order-2", "order_x", "zebra" };
+    for (size_t i = 0; i < 4; i++) {
+        kit_advance(t, 20);
+        times[i] = dur_store_now_ms(t->p);
+        kit_advance(t, 20);
+        if (i == 3) {
+            MUST(kit_put(t, kit_child(t, "zebra", "order-1", 2)));
+            dur_orchestration_item item = TAKE("zebra");
+            MUST(ACK(&item, EVENTS(ev_started(1)),
+                     .meta = { .orchestration_name = "Other", .orchestration_version = "1.0.0",
+                               .parent_instance_id = "order-1" }));
+        } else {
+            kit_create(t, ids[i]);
+        }
+    }
+    LISTED("order-1 order-2 order_x zebra", .limit = 0);
+    LISTED("order-1 order-2", .id_prefix = "order-");
+    LISTED("order_x", .id_prefix = "order_"); /* no wildcards */
+    LISTED("", .id_prefix = "order%");
+    LISTED("zebra", .name = "Other");
+    LISTED("order-1 order-2 order_x", .roots_only = true);
+    LISTED("zebra", .parent = "order-1");
+    LISTED("order-1 order-2", .limit = 2);
+    LISTED("order_x zebra", .limit = 2, .after = "order-2");
+    LISTED("", .after = "zebra");
+    LISTED("order_x zebra", .created_after_ms = times[2]);
+    LISTED("order-1 order-2", .created_before_ms = times[2]);
+    LISTED("order-2", .created_after_ms = times[1], .created_before_ms = times[2], .id_prefix = "order");
+}
+
+static void ours_stats_count_waiting_queue_messages(kit *t) {
+    NEEDS("get_instance_stats");
+    dur_instance_stats stats;
+    bool found = false;
+    kit_create(t, "a");
+    MUST(kit_put(t, kit_queued(t, "a", "q", "1")));
+    MUST(kit_put(t, kit_queued(t, "a", "r", "2")));
+    MUST(kit_put(t, kit_raised(t, "a", "go", "")));
+    MUST(dur_store_get_instance_stats(t->p, t->arena, "a", &found, &stats, ERR));
+    THAT(found);
+    SAME(stats.queue_pending_count, 2);
+}
+
+static void ours_instance_times(kit *t) {
+    NEEDS("get_instance");
+    uint64_t before = dur_store_now_ms(t->p);
+    kit_advance(t, 20);
+    kit_create(t, "a");
+    dur_instance_row row = kit_instance(t, "a");
+    THAT(row.created_at_ms > before && row.created_at_ms <= dur_store_now_ms(t->p));
+    kit_advance(t, 50);
+    STEP("a", 1, ev_scheduled(2));
+    dur_instance_row later = kit_instance(t, "a");
+    SAME(later.created_at_ms, row.created_at_ms);
+    THAT(later.updated_at_ms > row.updated_at_ms);
+}
+
+static void ours_owner_is_shown(kit *t) {
+    NEEDS("get_instance", "owner_register", "fetch_turns");
+    kit_owner(t, "me");
+    kit_create(t, "a");
+    TEXT(kit_instance(t, "a").owner, NULL);
+    MUST(kit_put(t, kit_raised(t, "a", "go", "")));
+    ACQUIRE("me", "a");
+    TEXT(kit_instance(t, "a").owner, "me");
+}
+
+static void ours_delete_a_waiting_start(kit *t) {
+    NEEDS("delete_instances");
+    const char *ids[] = { "a" };
+    dur_delete_result result;
+    MUST(kit_put(t, kit_start(t, "a")));
+    int code = dur_store_delete_instances(t->p, ids, 1, true, &result, ERR);
+    if (code != DUR_OK) SAME(code, DUR_ENOTFOUND); /* either answer is honest: it has no row */
+    if (code == DUR_OK) NOTHING();
+}
+
+static void ours_backup_can_be_opened(kit *t) {
+    NEEDS("backup");
+    const char *folder = getenv("TMPDIR");
+    char path[512];
+    snprintf(path, sizeof(path), "%s/durite-kit-backup-%ld-%llu", folder != NULL ? folder : "/tmp", (long)getpid(),
+             (unsigned long long)kit_random(&t->random));
+    kit_create(t, "a");
+    STEP("a", 1, ev_set(2, "k", "v"));
+    MUST(kit_put(t, kit_raised(t, "a", "go", "")));
+    MUST(dur_store_backup(t->p, path, ERR));
+    dur_provider *copy = NULL;
+    const char *value = NULL;
+    dur_orchestration_item item = { .instance = NULL };
+    dur_fetch how = { .lock_ms = t->lock_ms };
+    int opened = dur_open(&copy, kit_format(t, "%s:%s", dur_provider_name(t->p), path), ERR);
+    int read = DUR_EINVAL, fetched = DUR_EINVAL, checked = DUR_OK;
+    if (opened == DUR_OK) {
+        read = dur_store_get_kv_value(copy, t->arena, "a", "k", &value, ERR);
+        fetched = dur_store_fetch_orchestration_item(copy, t->arena, &how, &item, ERR);
+        if (dur_store_has(copy, "check")) checked = dur_store_check(copy, ERR);
+        dur_provider_close(copy);
+    }
+    (void)unlink(path);
+    (void)unlink(kit_format(t, "%s-wal", path));
+    (void)unlink(kit_format(t, "%s-shm", path));
+    kit_must(t, __FILE__, __LINE__, "opening the copy", opened);
+    SAME(read, DUR_OK);
+    TEXT(value, "v");
+    SAME(fetched, DUR_OK);
+    TEXT(item.instance, "a");
+    SAME(checked, DUR_OK);
+    TAKE("a"); /* the original was not touched */
+}
+
+static void ours_check_and_vacuum(kit *t) {
+    NEEDS("check", "vacuum");
+    kit_create(t, "a");
+    STEP("a", 1, ev_set(2, "k", "v"));
+    MUST(dur_store_check(t->p, ERR));
+    uint64_t left = 99;
+    MUST(dur_store_vacuum(t->p, 1000, &left, ERR));
+    MUST(dur_store_check(t->p, ERR));
+    TEXT(kit_value(t, "a", "k"), "v");
+}
+
+static void ours_missing_methods_are_named(kit *t) {
+    /* A store without a method says which, in words; one that has it all passes by having nothing to say. */
+    dur_queue_depths depths;
+    dur_error_clear(ERR);
+    int code = dur_store_get_queue_depths(t->p, &depths, ERR);
+    if (dur_store_has(t->p, "get_queue_depths")) SAME(code, DUR_OK);
+    else {
+        SAME(code, DUR_EUNSUPPORTED);
+        THAT(strstr(t->err.message, "get_queue_depths") != NULL);
+    }
+    THAT(!dur_store_has(t->p, "no_such_method"));
+    THAT(dur_store_has(t->p, "read"));
+}
+
+const kit_check kit_ours_admin[] = {
+    CHECK(ours_orphan_queue_messages_are_dead_letters),
+    CHECK(ours_dead_letter_messages),
+    CHECK(ours_dead_letter_work),
+    CHECK(ours_dead_letters_in_pages),
+    CHECK(ours_suspend_and_resume),
+    CHECK(ours_queries),
+    CHECK(ours_stats_count_waiting_queue_messages),
+    CHECK(ours_instance_times),
+    CHECK(ours_owner_is_shown),
+    CHECK(ours_delete_a_waiting_start),
+    CHECK(ours_backup_can_be_opened),
+    CHECK(ours_check_and_vacuum),
+    CHECK(ours_missing_methods_are_named),
+    CHECKS_END,
+};

@@ -1,0 +1,209 @@
+/*
+ * check_ours_owners.c: our own: leases that hold while their owner lives.
+ */
+#include "kit_internal.h"
+
+#define NEEDS_OWNERS() NEEDS("owner_register", "owner_beat", "owner_release", "fetch_turns", "fetch_works", "commit_turns")
+
+static dur_owner_report beat(kit *t, const char *owner) {
+    dur_owner_report report = { .still_ours = false };
+    MUST(dur_store_owner_beat(t->p, owner, &report, ERR));
+    return report;
+}
+
+/* Time goes by in steps, and these owners (NULL at the end) show life; timeouts are 2 lock_ms (kit_owner). */
+static void live(kit *t, uint64_t ms, const char *const *owners) {
+    for (uint64_t gone = 0; gone < ms; gone += t->lock_ms / 2) {
+        kit_advance(t, t->lock_ms / 2);
+        for (size_t i = 0; owners[i] != NULL; i++)
+            THAT(beat(t, owners[i]).still_ours);
+    }
+}
+#define LIVE(ms, ...) live(t, (ms), (const char *const[]){ __VA_ARGS__, NULL })
+
+static dur_leased_work work_of(kit *t, const char *owner, uint64_t id) {
+    dur_leased_work work = { .json = { NULL, 0 } };
+    dur_work_fetch how = { .lock_ms = t->lock_ms, .owner = owner, .max = 1 };
+    size_t count = 0;
+    MUST(dur_store_fetch_works(t->p, t->arena, &how, &work, &count, ERR));
+    SAME(count, 1);
+    SAME(work.ref.activity_id, id);
+    return work;
+}
+
+static void ours_lease_holds_while_its_owner_lives(kit *t) {
+    NEEDS_OWNERS();
+    kit_owner(t, "me");
+    kit_create(t, "a");
+    MUST(kit_put(t, kit_raised(t, "a", "go", "")));
+    MUST(kit_put_work(t, kit_activity(t, "a", 1)));
+    dur_orchestration_item item = ACQUIRE("me", "a");
+    dur_leased_work work = work_of(t, "me", 1);
+    LIVE(t->lock_ms * 5, "me"); /* far beyond every lock time */
+    NOTHING();
+    NO_WORK();
+    dur_turn_commit commit = COMMIT_OF(&item, EVENTS(ev_external(2, "go")));
+    commit.owner = "me";
+    MUST(kit_commit(t, &commit));
+    MUST(dur_store_ack_work_item(t->p, work.lock_token, NULL, ERR));
+}
+
+static void ours_dead_owner_loses_everything(kit *t) {
+    NEEDS_OWNERS();
+    kit_owner(t, "dead");
+    kit_owner(t, "alive");
+    kit_create(t, "a");
+    kit_create(t, "b");
+    MUST(kit_put(t, kit_raised(t, "a", "go", "")));
+    MUST(kit_put_work(t, kit_activity(t, "a", 1)));
+    dur_orchestration_item item = ACQUIRE("dead", "a");
+    dur_leased_work work = work_of(t, "dead", 1);
+    MUST(kit_put(t, kit_raised(t, "b", "go", "")));
+    dur_orchestration_item mine = ACQUIRE("alive", "b");
+    SAME(beat(t, "alive").peers, 1);
+    uint32_t taken = 0, freed = 0;
+    char last[64] = "";
+    for (int i = 0; i < 8; i++) {
+        kit_advance(t, t->lock_ms / 2);
+        dur_owner_report report = beat(t, "alive");
+        THAT(report.still_ours);
+        taken += report.taken_over;
+        freed += report.freed;
+        if (report.taken_over > 0) memcpy(last, report.last_dead, sizeof(last));
+    }
+    SAME(taken, 1);
+    SAME(freed, 2);
+    TEXT(last, "dead");
+    SAME(beat(t, "alive").peers, 0);
+    dur_turn_commit late = COMMIT_OF(&item, EVENTS(ev_external(2, "go")));
+    late.owner = "dead";
+    THAT(kit_commit(t, &late) != DUR_OK);
+    SAME(late.fault, DUR_TURN_LEASE_LOST);
+    REFUSED(DUR_ELEASE, NULL, dur_store_ack_work_item(t->p, work.lock_token, NULL, ERR));
+    SAME(ACQUIRE("alive", "a").message_count, 1);
+    dur_leased_work again = work_of(t, "alive", 1);
+    THAT(again.suspect); /* it was running at an owner that did not stop cleanly */
+    THAT(!beat(t, "dead").still_ours);
+    dur_turn_commit commit = COMMIT_OF(&mine, EVENTS(ev_external(2, "go"))); /* a live one loses nothing */
+    commit.owner = "alive";
+    MUST(kit_commit(t, &commit));
+}
+
+static void ours_timed_locks_are_not_freed_by_liveness(kit *t) {
+    NEEDS_OWNERS();
+    kit_owner(t, "dead");
+    kit_owner(t, "alive");
+    dur_fetch how = { .lock_ms = t->lock_ms * 100 };
+    dur_orchestration_item item = { .instance = NULL };
+    MUST(kit_put(t, kit_start(t, "a")));
+    MUST(dur_store_fetch_orchestration_item(t->p, t->arena, &how, &item, ERR));
+    TEXT(item.instance, "a");
+    LIVE(t->lock_ms * 4, "alive");
+    NOTHING();
+}
+
+static void ours_fresh_and_suspect_works(kit *t) {
+    NEEDS_OWNERS();
+    kit_owner(t, "dead");
+    kit_owner(t, "alive");
+    MUST(kit_put_work(t, kit_activity(t, "a", 1)));
+    work_of(t, "dead", 1);
+    LIVE(t->lock_ms * 4, "alive");
+    MUST(kit_put_work(t, kit_activity(t, "a", 2)));
+    dur_leased_work got[4];
+    dur_work_fetch how = { .lock_ms = t->lock_ms, .owner = "alive", .max = 4, .kind = DUR_FETCH_FRESH };
+    size_t count = 0;
+    MUST(dur_store_fetch_works(t->p, t->arena, &how, got, &count, ERR));
+    SAME(count, 1);
+    SAME(got[0].ref.activity_id, 2);
+    how.kind = DUR_FETCH_SUSPECT;
+    MUST(dur_store_fetch_works(t->p, t->arena, &how, got, &count, ERR));
+    SAME(count, 1);
+    SAME(got[0].ref.activity_id, 1);
+    SAME(got[0].attempt_count, 2);
+    THAT(got[0].suspect);
+}
+
+static void ours_owner_release_is_clean(kit *t) {
+    NEEDS_OWNERS();
+    kit_owner(t, "me");
+    kit_owner(t, "next");
+    kit_create(t, "a");
+    MUST(kit_put(t, kit_raised(t, "a", "go", "")));
+    MUST(kit_put_work(t, kit_activity(t, "a", 1)));
+    dur_orchestration_item item = ACQUIRE("me", "a");
+    work_of(t, "me", 1);
+    MUST(dur_store_owner_release(t->p, "me", ERR));
+    dur_leased_work work = work_of(t, "next", 1); /* at once */
+    THAT(!work.suspect);
+    SAME(work.attempt_count, 1);
+    dur_orchestration_item again = ACQUIRE("next", "a");
+    if (again.acquisitions != 0) SAME(again.acquisitions, 1);
+    SAME(beat(t, "next").peers, 0);
+    dur_turn_commit late = COMMIT_OF(&item, EVENTS(ev_external(2, "go")));
+    THAT(kit_commit(t, &late) != DUR_OK);
+}
+
+static void ours_session_of_a_dead_owner_waits_for_its_node(kit *t) {
+    NEEDS_OWNERS();
+    kit_owner(t, "dead");
+    kit_owner(t, "alive");
+    for (uint64_t id = 1; id <= 2; id++)
+        MUST(kit_put_work(t, kit_activity_in(t, "a", 1, id, "s", NULL)));
+    dur_leased_work work;
+    size_t count = 0;
+    dur_work_fetch how = { .lock_ms = t->lock_ms, .owner = "dead", .max = 1, .session_owner = "node",
+                           .session_lock_ms = t->lock_ms * 4 };
+    MUST(dur_store_fetch_works(t->p, t->arena, &how, &work, &count, ERR));
+    SAME(count, 1);
+    LIVE(t->lock_ms * 5 / 2, "alive"); /* dead by now, its session's reserve is not over */
+    NO_WORK_AS(SESSION("other"));
+    how.owner = "alive"; /* the node came back */
+    MUST(dur_store_fetch_works(t->p, t->arena, &how, &work, &count, ERR));
+    SAME(count, 1);
+}
+
+static void ours_session_of_a_dead_owner_is_free_in_the_end(kit *t) {
+    NEEDS_OWNERS();
+    kit_owner(t, "dead");
+    kit_owner(t, "alive");
+    MUST(kit_put_work(t, kit_activity_in(t, "a", 1, 1, "s", NULL)));
+    dur_leased_work work;
+    size_t count = 0;
+    dur_work_fetch how = { .lock_ms = t->lock_ms, .owner = "dead", .max = 1, SESSION("node") };
+    MUST(dur_store_fetch_works(t->p, t->arena, &how, &work, &count, ERR));
+    SAME(count, 1);
+    LIVE(t->lock_ms * 8, "alive");
+    TAKE_WORK_AS(1, SESSION("other"));
+}
+
+static void ours_eager_rows_of_a_dead_owner(kit *t) {
+    NEEDS_OWNERS();
+    kit_owner(t, "dead");
+    kit_owner(t, "alive");
+    MUST(kit_put(t, kit_start(t, "a")));
+    dur_orchestration_item item = ACQUIRE("dead", "a");
+    dur_turn_commit commit = COMMIT_OF(&item, EVENTS(ev_started(1)), WORK(kit_activity(t, "a", 2)), NAMED);
+    commit.owner = "dead";
+    commit.worker_items[0].lock_token = "eager-1";
+    commit.keep_lease = true;
+    MUST(kit_commit(t, &commit));
+    if (!commit.worker_items[0].locked) kit_skip(t, "the store does not lock eagerly");
+    NO_WORK();
+    LIVE(t->lock_ms * 4, "alive");
+    THAT(work_of(t, "alive", 2).suspect);
+    MUST(kit_put(t, kit_raised(t, "a", "go", "")));
+    ACQUIRE("alive", "a"); /* the kept lease ended with it */
+}
+
+const kit_check kit_ours_owners[] = {
+    CHECK(ours_lease_holds_while_its_owner_lives),
+    CHECK(ours_dead_owner_loses_everything),
+    CHECK(ours_timed_locks_are_not_freed_by_liveness),
+    CHECK(ours_fresh_and_suspect_works),
+    CHECK(ours_owner_release_is_clean),
+    CHECK(ours_session_of_a_dead_owner_waits_for_its_node),
+    CHECK(ours_session_of_a_dead_owner_is_free_in_the_end),
+    CHECK(ours_eager_rows_of_a_dead_owner),
+    CHECKS_END,
+};

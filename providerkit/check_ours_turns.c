@@ -1,0 +1,418 @@
+/*
+ * check_ours_turns.c: our own: every optional field of a turn.
+ */
+#include "kit_internal.h"
+
+/* A running instance with events 1..3, activities 2 and 3 in the worker queue, and a message waiting. */
+static void living(kit *t, const char *instance) {
+    MUST(kit_put(t, kit_start(t, instance)));
+    dur_orchestration_item item = TAKE(instance);
+    MUST(ACK(&item, EVENTS(ev_started(1), ev_scheduled(2), ev_scheduled(3)),
+             WORK(kit_activity(t, instance, 2), kit_activity(t, instance, 3)),
+             MESSAGES(kit_raised(t, instance, "go", "")), NAMED));
+}
+
+#define FAULT(fault_, commit) do {                                                                       \
+        THAT(kit_commit(t, (commit)) != DUR_OK);                                                         \
+        SAME((commit)->fault, DUR_TURN_##fault_);                                                        \
+        THAT((commit)->error.code != DUR_OK && !(commit)->error.retryable);                              \
+    } while (0)
+
+#define CLAIM(work) (dur_worker_claim) { .ref = (work).ref, .lock_token = (work).lock_token }
+
+static void ours_turn_without_options_is_an_ack(kit *t) {
+    NEEDS("commit_turns");
+    living(t, "a");
+    dur_orchestration_item item = TAKE("a");
+    dur_turn_commit commit = COMMIT_OF(&item, EVENTS(ev_external(4, "go")));
+    MUST(kit_commit(t, &commit));
+    SAME(commit.fault, DUR_TURN_FINE);
+    NOTHING(); /* the message was consumed, the lock removed */
+    MUST(kit_put(t, kit_raised(t, "a", "go", "")));
+    TAKE("a");
+}
+
+static void ours_turn_lease_compared(kit *t) {
+    NEEDS("commit_turns");
+    living(t, "a");
+    dur_orchestration_item item = TAKE("a");
+    dur_turn_commit commit = COMMIT_OF(&item, .token = "no-such-token", EVENTS(ev_external(4, "go")));
+    FAULT(LEASE_LOST, &commit);
+    SAME(commit.error.code, DUR_ELEASE);
+    kit_expire(t);
+    commit = COMMIT_OF(&item, EVENTS(ev_external(4, "go")));
+    FAULT(LEASE_LOST, &commit);
+    SAME(kit_history(t, "a", 1, NULL), 3);
+}
+
+static void ours_turn_token_of_another_instance(kit *t) {
+    NEEDS("commit_turns");
+    living(t, "a");
+    dur_orchestration_item a = TAKE("a");
+    living(t, "b");
+    dur_orchestration_item b = TAKE("b");
+    dur_turn_commit commit = COMMIT_OF(&a, .token = b.lock_token, EVENTS(ev_external(4, "go")));
+    FAULT(LEASE_LOST, &commit);
+    SAME(kit_history(t, "a", 1, NULL), 3);
+    SAME(kit_history(t, "b", 1, NULL), 3);
+}
+
+static void ours_turn_position_compared(kit *t) {
+    NEEDS("commit_turns");
+    living(t, "a");
+    dur_orchestration_item item = TAKE("a");
+    static const uint64_t wrong[] = { 0, 2, 4, 99 };
+    for (size_t i = 0; i < COUNT(wrong); i++) {
+        dur_turn_commit bad = COMMIT_OF(&item, EVENTS(ev_external(50, "go")), WORK(kit_activity(t, "a", 50)));
+        bad.expected_last = wrong[i];
+        FAULT(POSITION, &bad);
+        SAME(bad.error.code, DUR_ECONFLICT);
+    }
+    SAME(kit_history(t, "a", 1, NULL), 3);
+    dur_turn_commit good = COMMIT_OF(&item, EVENTS(ev_external(4, "go"))); /* the token still holds */
+    good.expected_last = 3;
+    MUST(kit_commit(t, &good));
+}
+
+static void ours_turn_position_of_a_new_execution(kit *t) {
+    NEEDS("commit_turns");
+    MUST(kit_put(t, kit_start(t, "a")));
+    dur_orchestration_item item = TAKE("a");
+    dur_turn_commit commit = COMMIT_OF(&item, EVENTS(ev_started(1), ev_continued(2, "n")),
+                                       MESSAGES(kit_next(t, "a", "n")), ENDS(CONTINUED_AS_NEW, "n"));
+    commit.expected_last = 0;
+    MUST(kit_commit(t, &commit));
+    item = TAKE("a");
+    commit = COMMIT_OF(&item, .execution = 2, EVENTS(ev_started(1)), NAMED);
+    commit.expected_last = 0; /* of execution 2 */
+    MUST(kit_commit(t, &commit));
+}
+
+static void ours_turn_consumes_listed_messages_only(kit *t) {
+    NEEDS("commit_turns");
+    kit_create(t, "a");
+    for (int i = 0; i < 3; i++)
+        MUST(kit_put(t, kit_raised(t, "a", kit_format(t, "m%d", i), "")));
+    dur_orchestration_item item = TAKE("a");
+    MUST(kit_put(t, kit_raised(t, "a", "m3", ""))); /* between run and commit */
+    uint64_t ids[] = { item.messages[0].id, item.messages[2].id, 987654321 };
+    dur_turn_commit commit = COMMIT_OF(&item, EVENTS(ev_external(2, "m0")));
+    commit.consume_listed = true;
+    commit.consumed = ids;
+    commit.consumed_count = 3;
+    MUST(kit_commit(t, &commit));
+    item = TAKE("a");
+    SAME(item.message_count, 2);
+    THAT(kit_says(item.messages[0].json, "m1") && kit_says(item.messages[1].json, "m3"));
+}
+
+static void ours_turn_consumes_no_foreign_messages(kit *t) {
+    NEEDS("commit_turns");
+    kit_create(t, "b");
+    MUST(kit_put(t, kit_raised(t, "b", "of b", "")));
+    dur_orchestration_item b = TAKE("b");
+    kit_create(t, "a");
+    MUST(kit_put(t, kit_raised(t, "a", "of a", "")));
+    dur_orchestration_item a = TAKE("a");
+    dur_turn_commit commit = COMMIT_OF(&a, EVENTS(ev_external(2, "x")));
+    commit.consume_listed = true;
+    commit.consumed = &b.messages[0].id;
+    commit.consumed_count = 1;
+    MUST(kit_commit(t, &commit));
+    SAME(TAKE("a").message_count, 1); /* nothing of a was listed */
+    MUST(dur_store_abandon_orchestration_item(t->p, b.lock_token, 0, false, ERR));
+    SAME(TAKE("b").message_count, 1);
+}
+
+static void ours_turn_finishes_worker_rows(kit *t) {
+    NEEDS("commit_turns");
+    living(t, "a");
+    dur_leased_work two = TAKE_WORK(2), three = TAKE_WORK(3);
+    dur_orchestration_item item = TAKE("a");
+    dur_worker_claim claims[] = { CLAIM(two), CLAIM(three) };
+    dur_turn_commit commit = COMMIT_OF(&item, EVENTS(ev_activity_done(4, 2), ev_activity_done(5, 3)));
+    commit.worker_consumed = claims;
+    commit.worker_consumed_count = 2;
+    MUST(kit_commit(t, &commit));
+    REFUSED(DUR_ELEASE, NULL, dur_store_ack_work_item(t->p, two.lock_token, NULL, ERR));
+    kit_expire(t);
+    NO_WORK();
+}
+
+static void ours_turn_with_lost_work_fails_whole(kit *t) {
+    NEEDS("commit_turns");
+    living(t, "a");
+    dur_leased_work two = kit_fetch_work(t, HOW(.lock_ms = t->lock_ms / 4)), three = TAKE_WORK(3);
+    dur_orchestration_item item = TAKE("a");
+    dur_worker_claim claims[] = { CLAIM(three), CLAIM(two) };
+    dur_turn_commit commit = COMMIT_OF(&item, EVENTS(ev_activity_done(4, 3), ev_activity_done(5, 2)));
+    commit.worker_consumed = claims;
+    commit.worker_consumed_count = 2;
+    kit_advance(t, t->lock_ms / 2);
+    FAULT(WORK_LOST, &commit); /* expired, though nobody took it */
+    SAME(commit.lost_work_count, 1);
+    THAT(commit.lost_work == NULL || commit.lost_work[0] == &claims[1]); /* there is no arena for the list */
+    dur_leased_work stolen = TAKE_WORK(2); /* now somebody has */
+    FAULT(WORK_LOST, &commit);
+    SAME(commit.lost_work_count, 1);
+    SAME(kit_history(t, "a", 1, NULL), 3);
+    MUST(dur_store_ack_work_item(t->p, stolen.lock_token, NULL, ERR));
+    FAULT(WORK_LOST, &commit); /* gone */
+    commit = COMMIT_OF(&item, EVENTS(ev_activity_done(4, 3)));
+    commit.worker_consumed = claims;
+    commit.worker_consumed_count = 1;
+    MUST(kit_commit(t, &commit)); /* lease and the other row were left as they were */
+}
+
+static void ours_turn_drops_timers(kit *t) {
+    NEEDS("commit_turns", "get_queue_depths");
+    uint64_t due = dur_store_now_ms(t->p) + 60000;
+    living(t, "a");
+    dur_orchestration_item item = TAKE("a");
+    MUST(ACK(&item, EVENTS(ev_timer(4, due), ev_timer(5, due)),
+             MESSAGES(kit_timer(t, "a", 1, 4, due), kit_timer(t, "a", 1, 5, due), kit_timer(t, "b", 1, 4, due),
+                      kit_timer(t, "a", 2, 4, due), kit_raised(t, "a", "go", ""))));
+    item = TAKE("a");
+    dur_activity_ref dropped[] = { REF("a", 1, 4), REF("a", 1, 77) };
+    dur_turn_commit commit = COMMIT_OF(&item, EVENTS(ev_external(6, "go")));
+    commit.timers_dropped = dropped;
+    commit.timers_dropped_count = 2;
+    MUST(kit_commit(t, &commit));
+    SAME(kit_depths(t).timer_queue, 3); /* 5, and those of another instance and another execution */
+    kit_advance(t, 61000);
+    item = TAKE("a");
+    SAME(item.message_count, 2);
+    THAT(kit_says(item.messages[0].json, "\"id\":5"));
+}
+
+static void ours_turn_keeps_the_lease(kit *t) {
+    NEEDS("commit_turns", "fetch_turns", "owner_register");
+    kit_owner(t, "me");
+    living(t, "a");
+    dur_orchestration_item item = ACQUIRE("me", "a");
+    dur_turn_commit commit = COMMIT_OF(&item, EVENTS(ev_external(4, "go")));
+    commit.keep_lease = true;
+    commit.owner = "me";
+    commit.expected_last = 3;
+    commit.consume_listed = true;
+    commit.consumed = &item.messages[0].id;
+    commit.consumed_count = 1;
+    MUST(kit_commit(t, &commit));
+    THAT(commit.lease_kept);
+    MUST(kit_put(t, kit_raised(t, "a", "more", "")));
+    NOTHING(); /* others do not get it */
+    dur_turn_commit second = COMMIT_OF(&item, EVENTS(ev_external(5, "more"), ev_set(6, "k", "v")));
+    second.expected_last = 4;
+    second.keep_lease = true;
+    second.owner = "me";
+    second.consume_listed = true;
+    MUST(kit_commit(t, &second)); /* the same token */
+    dur_turn_commit last = COMMIT_OF(&item, EVENTS(ev_external(7, "x")));
+    last.expected_last = 6;
+    last.owner = "me";
+    last.consume_listed = true;
+    MUST(kit_commit(t, &last));
+    THAT(!last.lease_kept);
+    SAME(TAKE("a").message_count, 1); /* "more" was never consumed */
+    commit.expected_last = 7;
+    FAULT(LEASE_LOST, &commit);
+}
+
+static void ours_turn_release_after_seeing_everything(kit *t) {
+    NEEDS("commit_turns", "fetch_turns");
+    kit_create(t, "a");
+    MUST(kit_put(t, kit_queued(t, "a", "q", "left")));
+    dur_orchestration_item item = ACQUIRE(NULL, "a");
+    dur_turn_commit commit = COMMIT_OF(&item, EVENTS(ev_external(2, "x")));
+    commit.consume_listed = true;
+    commit.seen_id = item.messages[0].id;
+    commit.seen_now_ms = dur_store_now_ms(t->p);
+    MUST(kit_commit(t, &commit));
+    NOTHING(); /* seen, and no reason to come again */
+    MUST(kit_put(t, kit_raised(t, "a", "new", "")));
+    item = ACQUIRE(NULL, "a");
+    SAME(item.message_count, 2); /* but there, when there is one */
+    commit = COMMIT_OF(&item, EVENTS(ev_external(3, "x")));
+    commit.consume_listed = true;
+    commit.consumed = &item.messages[1].id;
+    commit.consumed_count = 1;
+    MUST(kit_commit(t, &commit)); /* nothing said of what was seen: all count */
+    SAME(TAKE("a").message_count, 1);
+}
+
+static void ours_turn_release_and_messages_not_seen(kit *t) {
+    NEEDS("commit_turns", "fetch_turns");
+    kit_create(t, "a");
+    uint64_t now = dur_store_now_ms(t->p);
+    MUST(kit_put(t, kit_timer(t, "a", 1, 9, now + 400))); /* its id is small, its time is not come */
+    MUST(kit_put(t, kit_queued(t, "a", "q", "left")));
+    dur_orchestration_item item = ACQUIRE(NULL, "a");
+    SAME(item.message_count, 1);
+    dur_turn_commit commit = COMMIT_OF(&item, EVENTS(ev_external(2, "x")));
+    commit.consume_listed = true;
+    commit.seen_id = item.messages[0].id;
+    commit.seen_now_ms = now;
+    MUST(kit_put(t, kit_raised(t, "a", "unseen", ""))); /* between the read and the commit */
+    MUST(kit_commit(t, &commit));
+    item = ACQUIRE(NULL, "a");
+    SAME(item.message_count, 2);
+    commit = COMMIT_OF(&item, EVENTS(ev_external(3, "x")));
+    commit.consume_listed = true;
+    commit.seen_id = item.messages[1].id;
+    commit.seen_now_ms = dur_store_now_ms(t->p);
+    MUST(kit_commit(t, &commit));
+    NOTHING();
+    kit_advance(t, 450);
+    SAME(TAKE("a").message_count, 3); /* the timer's time has come */
+}
+
+static void ours_turn_release_with_delay(kit *t) {
+    NEEDS("commit_turns");
+    living(t, "a");
+    dur_orchestration_item item = TAKE("a");
+    dur_turn_commit commit = COMMIT_OF(&item, EVENTS(ev_external(4, "go")));
+    commit.consume_listed = true;
+    commit.delay_ms = 400;
+    MUST(kit_commit(t, &commit));
+    MUST(kit_put(t, kit_raised(t, "a", "more", "")));
+    NOTHING();
+    kit_advance(t, 450);
+    SAME(TAKE("a").message_count, 2);
+}
+
+static void ours_acquisitions_counted_and_cleared(kit *t) {
+    NEEDS("commit_turns", "fetch_turns");
+    living(t, "a");
+    dur_orchestration_item item = ACQUIRE(NULL, "a");
+    if (item.acquisitions == 0) kit_skip(t, "the store does not count acquisitions");
+    SAME(item.acquisitions, 1);
+    kit_expire(t);
+    item = ACQUIRE(NULL, "a");
+    SAME(item.acquisitions, 2);
+    dur_turn_commit back = COMMIT_OF(&item, .event_count = 0);
+    back.consume_listed = true;
+    back.give_back = true;
+    MUST(kit_commit(t, &back)); /* not used: not counted */
+    item = ACQUIRE(NULL, "a");
+    SAME(item.acquisitions, 2);
+    dur_turn_commit commit = COMMIT_OF(&item, EVENTS(ev_external(4, "go")));
+    commit.consume_listed = true;
+    MUST(kit_commit(t, &commit));
+    SAME(ACQUIRE(NULL, "a").acquisitions, 1);
+}
+
+static void ours_terminate(kit *t) {
+    NEEDS("commit_turns", "get_instance", "get_queue_depths");
+    kit_create(t, "parent");
+    living(t, "a");
+    dur_leased_work work = TAKE_WORK(2);
+    dur_orchestration_item held = TAKE("a");
+    MUST(kit_put(t, kit_timer(t, "a", 1, 9, dur_store_now_ms(t->p) + 60000)));
+    MUST(kit_put(t, kit_queued(t, "a", "q", "x")));
+    dur_orchestration_item nobody = { .instance = "a", .execution_id = 1 };
+    dur_turn_commit end = COMMIT_OF(&nobody, EVENTS(ev_failed(4, "terminated")),
+                                    MESSAGES(kit_raised(t, "parent", "told", "")),
+                                    .meta = { .status = DUR_STATUS_FAILED, .output = "terminated" });
+    end.take_over = true;
+    end.remove_work = true;
+    end.expected_last = 2;
+    FAULT(POSITION, &end); /* the place is compared here too */
+    end.expected_last = 3;
+    MUST(kit_commit(t, &end));
+    SAME(kit_instance(t, "a").status, DUR_STATUS_FAILED);
+    dur_turn_commit late = COMMIT_OF(&held, EVENTS(ev_external(4, "go")));
+    FAULT(LEASE_LOST, &late);
+    REFUSED(DUR_ELEASE, NULL, dur_store_ack_work_item(t->p, work.lock_token, NULL, ERR));
+    TAKE("parent");
+    dur_queue_depths depths = kit_depths(t);
+    SAME(depths.timer_queue + depths.worker_queue, 0);
+    kit_advance(t, 61000 + t->lock_ms);
+    NO_WORK();
+    TAKE("parent"); /* its lock has ended; of a there is nothing */
+    NOTHING();
+}
+
+static void ours_turn_suspends(kit *t) {
+    NEEDS("commit_turns", "get_instance", "set_suspended");
+    living(t, "a");
+    dur_orchestration_item item = TAKE("a");
+    dur_turn_commit commit = COMMIT_OF(&item, .event_count = 0);
+    commit.consume_listed = true;
+    commit.set_suspended = true;
+    commit.suspended = "does not fit its history";
+    MUST(kit_commit(t, &commit));
+    TEXT(kit_instance(t, "a").suspended, "does not fit its history");
+    SAME(kit_instance(t, "a").status, DUR_STATUS_RUNNING);
+    NOTHING();
+    MUST(kit_put(t, kit_raised(t, "a", "more", "")));
+    NOTHING(); /* messages wait */
+    MUST(dur_store_set_suspended(t->p, "a", NULL, ERR));
+    TEXT(kit_instance(t, "a").suspended, NULL);
+    SAME(TAKE("a").message_count, 2);
+}
+
+static void ours_turns_answered_one_by_one(kit *t) {
+    NEEDS("commit_turns");
+    living(t, "a");
+    dur_orchestration_item a = TAKE("a");
+    living(t, "b");
+    dur_orchestration_item b = TAKE("b");
+    living(t, "c");
+    dur_orchestration_item c = TAKE("c");
+    dur_turn_commit turns[3] = { COMMIT_OF(&a, EVENTS(ev_external(4, "go"))),
+                                 COMMIT_OF(&b, EVENTS(ev_external(4, "go")), WORK(kit_activity(t, "b", 4))),
+                                 COMMIT_OF(&c, EVENTS(ev_external(4, "go")), WORK(kit_activity(t, "c", 4))) };
+    turns[1].expected_last = 7;
+    turns[2].expected_last = 3;
+    MUST(dur_store_commit_turns(t->p, turns, 3, ERR));
+    SAME(turns[0].fault, DUR_TURN_FINE);
+    SAME(turns[1].fault, DUR_TURN_POSITION);
+    SAME(turns[2].fault, DUR_TURN_FINE);
+    SAME(kit_history(t, "a", 1, NULL), 4);
+    SAME(kit_history(t, "b", 1, NULL), 3);
+    SAME(kit_history(t, "c", 1, NULL), 4);
+    for (int i = 0; i < 7; i++) { /* 2 and 3 of each, 4 of c only */
+        dur_leased_work work = kit_fetch_work(t, HOW(.max = 1));
+        THAT(work.json.data != NULL);
+        if (work.ref.activity_id == 4) TEXT(work.ref.instance, "c");
+    }
+    NO_WORK();
+}
+
+static void ours_duplicate_event_in_an_array_of_turns(kit *t) {
+    NEEDS("commit_turns");
+    living(t, "a");
+    dur_orchestration_item a = TAKE("a");
+    living(t, "b");
+    dur_orchestration_item b = TAKE("b");
+    dur_turn_commit turns[2] = { COMMIT_OF(&a, EVENTS(ev_external(4, "go"), ev_external(2, "twice")), NAMED),
+                                 COMMIT_OF(&b, EVENTS(ev_external(4, "go"))) };
+    MUST(dur_store_commit_turns(t->p, turns, 2, ERR));
+    SAME(turns[0].error.code, DUR_ECONFLICT);
+    SAME(turns[1].error.code, DUR_OK);
+    SAME(kit_history(t, "a", 1, NULL), 3);
+    SAME(kit_history(t, "b", 1, NULL), 4);
+}
+
+const kit_check kit_ours_turns[] = {
+    CHECK(ours_turn_without_options_is_an_ack),
+    CHECK(ours_turn_lease_compared),
+    CHECK(ours_turn_token_of_another_instance),
+    CHECK(ours_turn_position_compared),
+    CHECK(ours_turn_position_of_a_new_execution),
+    CHECK(ours_turn_consumes_listed_messages_only),
+    CHECK(ours_turn_consumes_no_foreign_messages),
+    CHECK(ours_turn_finishes_worker_rows),
+    CHECK(ours_turn_with_lost_work_fails_whole),
+    CHECK(ours_turn_drops_timers),
+    CHECK(ours_turn_keeps_the_lease),
+    CHECK(ours_turn_release_after_seeing_everything),
+    CHECK(ours_turn_release_and_messages_not_seen),
+    CHECK(ours_turn_release_with_delay),
+    CHECK(ours_acquisitions_counted_and_cleared),
+    CHECK(ours_terminate),
+    CHECK(ours_turn_suspends),
+    CHECK(ours_turns_answered_one_by_one),
+    CHECK(ours_duplicate_event_in_an_array_of_turns),
+    CHECKS_END,
+};
