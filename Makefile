@@ -56,7 +56,7 @@ mutants: ## deliberately broken stores: the kit must catch each
 
 mutants-engine: ## deliberately broken engines: the tests must catch each
 	@tools/deps build test
-	@tools/run-mutants-engine
+	@tools/mutants-engine
 
 fuzz: ## libFuzzer on everything that parses, FUZZ_SECONDS= each
 	@tools/deps build test fuzz
@@ -76,4 +76,4 @@ lint: ## clang-tidy, cppcheck, include law, exported symbols, determinism
 	@tools/lint build
 
 clean: ## remove everything that was built
-	@rm -rf build build-dev build-asan build-tsan build-clang build-fuzz
+	@rm -rf build build-dev build-asan build-tsan build-clang build-fuzz build-mutants
