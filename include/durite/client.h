@@ -18,7 +18,7 @@ typedef struct dur_client dur_client;
 DUR_API int dur_client_new(dur_client **out, dur_provider *store, dur_error *err);
 DUR_API void dur_client_free(dur_client *client); /* NULL allowed */
 
-/* ---- start --------------------------------------------------------------------------------------------------------- */
+/* ---- start ------------------------------------------------------------------------------------------------------- */
 
 typedef enum dur_start_policy {
     DUR_START_FAIL,             /* an instance that exists: DUR_EEXISTS */
@@ -26,7 +26,7 @@ typedef enum dur_start_policy {
     DUR_START_REPLACE_FINISHED  /* … is deleted if it has ended, else DUR_EEXISTS */
 } dur_start_policy;
 
-/* dur_client_start(client, &err, "Order", input, .instance = "order-1", .version = "2.0.0", .delay_ms = DUR_HOURS(1)) */
+/* dur_client_start(client, &err, "Order", input, .instance = "order-1", .version = "2.0.0", .delay_ms = 5000) */
 typedef struct dur_start_args {
     size_t size;
     const char *name;
@@ -40,7 +40,7 @@ DUR_API int dur_client_start_ex(dur_client *client, const dur_start_args *args, 
 #define dur_client_start(client, err, ...) \
     dur_client_start_ex((client), &(dur_start_args){ .size = sizeof(dur_start_args), .name = __VA_ARGS__ }, (err))
 
-/* ---- messages ------------------------------------------------------------------------------------------------------- */
+/* ---- messages ---------------------------------------------------------------------------------------------------- */
 
 /* dur_client_raise(client, &err, "order-1", "Paid", "42", .message_id = "payment-7") */
 typedef struct dur_message_args {
@@ -54,12 +54,14 @@ typedef struct dur_message_args {
 /* To the oldest dur_event() of that name that waits when it arrives; nobody waits: no effect.  For an instance that has
    ended it is accepted and has no effect.  Codes: DUR_ENOTFOUND, DUR_EIO. */
 DUR_API int dur_client_raise_ex(dur_client *client, const dur_message_args *args, dur_error *err);
-/* Into a queue of the instance, kept until a dur_dequeue() takes it.  Codes: DUR_ENOTFOUND, DUR_ESTATE (it has ended). */
+/* Into a queue of the instance, kept until a dur_dequeue() takes it.  DUR_ENOTFOUND, DUR_ESTATE (it has ended). */
 DUR_API int dur_client_enqueue_ex(dur_client *client, const dur_message_args *args, dur_error *err);
 #define dur_client_raise(client, err, ...) \
-    dur_client_raise_ex((client), &(dur_message_args){ .size = sizeof(dur_message_args), .instance = __VA_ARGS__ }, (err))
+    dur_client_raise_ex((client), &(dur_message_args){ .size = sizeof(dur_message_args), .instance = __VA_ARGS__ }, \
+                        (err))
 #define dur_client_enqueue(client, err, ...) \
-    dur_client_enqueue_ex((client), &(dur_message_args){ .size = sizeof(dur_message_args), .instance = __VA_ARGS__ }, (err))
+    dur_client_enqueue_ex((client), &(dur_message_args){ .size = sizeof(dur_message_args), .instance = __VA_ARGS__ }, \
+                          (err))
 
 /* Ask an instance to end; its handler may clean up first.  DUR_ENOTFOUND; one that has ended: DUR_OK, no effect. */
 DUR_API int dur_client_cancel(dur_client *client, const char *instance, const char *reason, dur_error *err);
@@ -69,7 +71,7 @@ DUR_API int dur_client_terminate(dur_client *client, const char *instance, const
 DUR_API int dur_client_suspend(dur_client *client, const char *instance, const char *reason, dur_error *err);
 DUR_API int dur_client_resume(dur_client *client, const char *instance, dur_error *err);
 
-/* ---- looking and waiting ---------------------------------------------------------------------------------------------- */
+/* ---- looking and waiting ----------------------------------------------------------------------------------------- */
 
 typedef enum dur_instance_status {
     DUR_INSTANCE_NOT_FOUND,
@@ -103,13 +105,14 @@ DUR_API void dur_instance_info_free(dur_instance_info *info);
 
 /* DUR_ENOTFOUND when there is none. */
 DUR_API int dur_client_info(dur_instance_info **out, dur_client *client, const char *instance, dur_error *err);
-/* Until it has ended (continue-as-new is not an end) or is suspended.  timeout 0: look once.  DUR_ETIMEOUT, DUR_ENOTFOUND.
-   No polling inside one process. */
+/* Until it has ended (continue-as-new is not an end) or is suspended.  timeout 0: look once.  Codes: DUR_ETIMEOUT,
+   DUR_ENOTFOUND.  No polling inside one process. */
 DUR_API int dur_client_wait(dur_instance_info **out, dur_client *client, const char *instance, uint64_t timeout_ms,
                             dur_error *err);
-/* Wait for the result: DUR_OK and the output (free with dur_free), DUR_EFAILED or DUR_ECANCELLED with the reason in err,
-   DUR_ESUSPENDED at once with the reason, DUR_ETIMEOUT, DUR_ENOTFOUND. */
-DUR_API int dur_client_result(char **out, dur_client *client, const char *instance, uint64_t timeout_ms, dur_error *err);
+/* Wait for the result: DUR_OK and the output (free with dur_free), DUR_EFAILED or DUR_ECANCELLED with the reason in
+   err, DUR_ESUSPENDED at once with the reason, DUR_ETIMEOUT, DUR_ENOTFOUND. */
+DUR_API int dur_client_result(char **out, dur_client *client, const char *instance, uint64_t timeout_ms,
+                              dur_error *err);
 /* Until the custom status is newer than last_version, or it has ended (then info->status says so). */
 DUR_API int dur_client_wait_status(dur_instance_info **out, dur_client *client, const char *instance,
                                    uint64_t last_version, uint64_t timeout_ms, dur_error *err);
@@ -134,7 +137,7 @@ typedef struct dur_client_stats {
 /* DUR_ENOTFOUND. */
 DUR_API int dur_client_stats_get(dur_client_stats *out, dur_client *client, const char *instance, dur_error *err);
 
-/* ---- administration: DUR_EUNSUPPORTED, naming the method, on a store without it ---------------------------------------- */
+/* ---- administration: DUR_EUNSUPPORTED, naming the method, on a store without it ---------------------------------- */
 
 DUR_API bool dur_client_has_admin(const dur_client *client);
 
@@ -156,7 +159,8 @@ typedef struct dur_instance_list {
     dur_instance_info *items; /* by instance id; owned by the list */
     const char *next;         /* give it as `after` for the next page; NULL: this was the last */
 } dur_instance_list;
-DUR_API int dur_client_list(dur_instance_list **out, dur_client *client, const dur_list_options *options, dur_error *err);
+DUR_API int dur_client_list(dur_instance_list **out, dur_client *client, const dur_list_options *options,
+                            dur_error *err);
 DUR_API void dur_instance_list_free(dur_instance_list *list);
 
 typedef struct dur_execution_info {
@@ -173,7 +177,8 @@ DUR_API int dur_client_executions(dur_execution_list **out, dur_client *client, 
 DUR_API void dur_execution_list_free(dur_execution_list *list);
 
 /* History of an execution (0: the latest) as a JSON array; free with dur_free.  DUR_ENOTFOUND. */
-DUR_API int dur_client_history(char **out, dur_client *client, const char *instance, uint64_t execution_id, dur_error *err);
+DUR_API int dur_client_history(char **out, dur_client *client, const char *instance, uint64_t execution_id,
+                               dur_error *err);
 
 /* The instance and all below it, parents before children. */
 typedef struct dur_id_list {

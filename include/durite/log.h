@@ -2,7 +2,7 @@
  * log.h: where log lines go.
  *
  * The library is silent until the host gives it a sink.  A record is a message with fields; payloads and secrets never
- * appear in it.  Sinks are called without locks held, from any of our threads; they may block, which delays that thread.
+ * appear in it.  Sinks are called without locks held, from any of our threads; they may block, delaying that thread.
  */
 #ifndef DURITE_LOG_H
 #define DURITE_LOG_H

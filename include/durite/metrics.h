@@ -30,17 +30,25 @@ typedef struct dur_metrics {
 #undef DUR_METRIC_FIELD_
 } dur_metrics;
 
-/* ---- measuring a store: a decorator over any provider --------------------------------------------------------------- */
+/* ---- measuring a store: a decorator over any provider ------------------------------------------------------------ */
 
 #define DUR_HISTOGRAM_BUCKETS 24
 typedef struct dur_histogram {
     uint64_t count;
     uint64_t sum_us;
     uint64_t max_us;
-    uint64_t buckets[DUR_HISTOGRAM_BUCKETS]; /* bucket i: below 2^i microseconds, not counted before; the last one: all longer ones, too */
+    /* bucket i: below 2^i microseconds, not counted before; the last one: all longer ones, too */
+    uint64_t buckets[DUR_HISTOGRAM_BUCKETS];
 } dur_histogram;
 
-typedef enum dur_store_op { DUR_OP_FETCH, DUR_OP_ACK_ORCH, DUR_OP_ACK_WORKER, DUR_OP_ENQUEUE, DUR_OP_DEQUEUE, DUR_OP_COUNT } dur_store_op;
+typedef enum dur_store_op {
+    DUR_OP_FETCH,
+    DUR_OP_ACK_ORCH,
+    DUR_OP_ACK_WORKER,
+    DUR_OP_ENQUEUE,
+    DUR_OP_DEQUEUE,
+    DUR_OP_COUNT
+} dur_store_op;
 typedef enum dur_store_fault {
     DUR_STORE_FAULT_TRANSACTION_FAILED,
     DUR_STORE_FAULT_LOCK_TIMEOUT,

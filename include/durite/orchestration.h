@@ -8,16 +8,16 @@
  *
  *   - Of two calls in one statement that schedule, wait or record, one must be nested in the other's arguments: C does
  *     not say which argument is evaluated first.
- *   - Nothing but memory of this header (dur_alloc, dur_format, received values) is held across a wait: no malloc, file,
- *     lock.  dur_on_drop is for the exception.
+ *   - Nothing but memory of this header (dur_alloc, dur_format, received values) is held across a wait: no malloc,
+ *     file, lock.  dur_on_drop is for the exception.
  *   - No time(), rand(), getenv(), getpid(), mutable statics, locale, pointer values as data; no blocking calls.
  *   - Changing a handler with running instances needs a new version or dur_patched().
  *
- * Memory: every pointer that a handler receives lives until its execution ends (or its scope: dur_scope_begin).  There is
- * nothing to free.  Strings given to us are copied.  NULL as input, output or data means "".
+ * Memory: every pointer that a handler receives lives until its execution ends (or its scope: dur_scope_begin).  There
+ * is nothing to free.  Strings given to us are copied.  NULL as input, output or data means "".
  *
  * Thread class of dur_ctx, dur_future, dur_saga, dur_scope: pinned; use them only in the handler that got them.
- * Wrong arguments (NULL name, not UTF-8, too long, another handler's future) end the branch with a failure that says so.
+ * Wrong arguments (NULL name, not UTF-8, too long, another handler's future) end the branch with a failure saying so.
  */
 #ifndef DURITE_ORCHESTRATION_H
 #define DURITE_ORCHESTRATION_H
@@ -66,7 +66,7 @@ DUR_API dur_outcome dur_continue_as_new_ex(dur_ctx *ctx, const dur_continue_args
 #define dur_continue_as_new(ctx, ...) \
     dur_continue_as_new_ex((ctx), &(dur_continue_args){ .size = sizeof(dur_continue_args), .input = __VA_ARGS__ })
 
-/* ---- schedule: nouns ---------------------------------------------------------------------------------------------- */
+/* ---- schedule: nouns --------------------------------------------------------------------------------------------- */
 
 typedef enum dur_backoff {
     DUR_BACKOFF_EXPONENTIAL, /* delay × factor^(attempt-1) */
@@ -135,20 +135,24 @@ DUR_API dur_future *dur_all_of(dur_ctx *ctx, dur_future *const *futures, size_t 
 DUR_API dur_future *dur_first_of(dur_ctx *ctx, dur_future *const *futures, size_t count);
 
 #define dur_activity(ctx, ...) \
-    dur_activity_ex((ctx), &(dur_activity_args){ .size = sizeof(dur_activity_args), .site = DUR_SITE, .name = __VA_ARGS__ })
+    dur_activity_ex((ctx), &(dur_activity_args){ .size = sizeof(dur_activity_args), \
+                                                 .site = DUR_SITE, .name = __VA_ARGS__ })
 #define dur_orchestration(ctx, ...) \
-    dur_orchestration_ex((ctx), &(dur_orchestration_args){ .size = sizeof(dur_orchestration_args), .site = DUR_SITE, .name = __VA_ARGS__ })
+    dur_orchestration_ex((ctx), &(dur_orchestration_args){ .size = sizeof(dur_orchestration_args), \
+                                                           .site = DUR_SITE, .name = __VA_ARGS__ })
 #define dur_start(ctx, ...) \
-    dur_start_ex((ctx), &(dur_orchestration_args){ .size = sizeof(dur_orchestration_args), .site = DUR_SITE, .name = __VA_ARGS__ })
+    dur_start_ex((ctx), &(dur_orchestration_args){ .size = sizeof(dur_orchestration_args), \
+                                                   .site = DUR_SITE, .name = __VA_ARGS__ })
 #define dur_timer(ctx, delay_ms) dur_timer_ex((ctx), (delay_ms), DUR_SITE)
 #define dur_event(ctx, name) dur_event_ex((ctx), (name), DUR_SITE)       /* external event, positional */
 #define dur_dequeue(ctx, queue) dur_dequeue_ex((ctx), (queue), DUR_SITE) /* external queue, first in first out */
-#define dur_kv_remote(ctx, instance, key) dur_kv_remote_ex((ctx), (instance), (key), DUR_SITE) /* "" or the value; see dur_is_none */
+/* "" or the value of a key of another instance; see dur_is_none */
+#define dur_kv_remote(ctx, instance, key) dur_kv_remote_ex((ctx), (instance), (key), DUR_SITE)
 #define dur_spawn(ctx, fn, arg) dur_spawn_ex((ctx), (fn), (arg), DUR_SITE)
 
-/* ---- wait: verbs -------------------------------------------------------------------------------------------------- */
+/* ---- wait: verbs ------------------------------------------------------------------------------------------------- */
 
-/* The value; or, if it failed, this branch ends failed with the same reason (the handler, if it is the first branch). */
+/* The value; or, if it failed, this branch ends failed with the same reason (the handler, if it is the first one). */
 DUR_API const char *dur_await(dur_future *future);
 /* DUR_OK and the value, or DUR_EFAILED, DUR_ECANCELLED, DUR_ETIMEOUT.  out may be NULL. */
 DUR_API dur_code dur_try(dur_future *future, const char **out);
@@ -159,9 +163,9 @@ DUR_API dur_code dur_try_for_ex(dur_future *future, uint64_t timeout_ms, const c
 DUR_API dur_code dur_try_dequeue_ex(dur_ctx *ctx, const char *queue, const char **out, const char *site);
 #define dur_try_dequeue(ctx, queue, out) dur_try_dequeue_ex((ctx), (queue), (out), DUR_SITE)
 
-DUR_API dur_future *dur_any_n(dur_future *const *futures, size_t count);    /* waits; the first settled; drops nothing */
+DUR_API dur_future *dur_any_n(dur_future *const *futures, size_t count);    /* waits; first settled; drops nothing */
 DUR_API dur_future *dur_select_n(dur_future *const *futures, size_t count); /* any, then drops the others */
-DUR_API void dur_join_n(dur_future *const *futures, size_t count);          /* waits until all have settled, failed or not */
+DUR_API void dur_join_n(dur_future *const *futures, size_t count);          /* until all have settled, failed or not */
 #define DUR_FUTURES_(...) ((dur_future *const[]){ __VA_ARGS__ })
 #define DUR_COUNT_(...) (sizeof(DUR_FUTURES_(__VA_ARGS__)) / sizeof(dur_future *))
 #define dur_any(...) dur_any_n(DUR_FUTURES_(__VA_ARGS__), DUR_COUNT_(__VA_ARGS__))
@@ -181,7 +185,7 @@ DUR_API void dur_drop(dur_future *future);
 /* Let it go on when its branch or the handler ends.  It is then nobody's and cannot be awaited after that. */
 DUR_API void dur_detach(dur_future *future);
 
-/* ---- the deterministic world -------------------------------------------------------------------------------------- */
+/* ---- the deterministic world ------------------------------------------------------------------------------------- */
 
 DUR_API uint64_t dur_now_ms_ex(dur_ctx *ctx, const char *site);   /* wall time, recorded */
 DUR_API const char *dur_guid_ex(dur_ctx *ctx, const char *site);  /* random UUID (version 4), recorded */
@@ -225,17 +229,18 @@ DUR_API uint64_t dur_history_events(const dur_ctx *ctx); /* of this execution so
    scheduled afterwards works, so that a handler can compensate within the grace. */
 DUR_API const char *dur_cancel_reason(const dur_ctx *ctx);
 
-/* ---- saga ----------------------------------------------------------------------------------------------------------- */
+/* ---- saga -------------------------------------------------------------------------------------------------------- */
 
 DUR_API dur_saga *dur_saga_begin(dur_ctx *ctx);
 /* What to do if a later step fails: an activity.  Strings are copied. */
 DUR_API void dur_saga_undo_ex(dur_saga *saga, const dur_activity_args *args);
 #define dur_saga_undo(saga, ...) \
-    dur_saga_undo_ex((saga), &(dur_activity_args){ .size = sizeof(dur_activity_args), .site = DUR_SITE, .name = __VA_ARGS__ })
+    dur_saga_undo_ex((saga), &(dur_activity_args){ .size = sizeof(dur_activity_args), \
+                                                   .site = DUR_SITE, .name = __VA_ARGS__ })
 /* Run what was registered, last first, one after another; waits.  Returns how many of them failed. */
 DUR_API size_t dur_saga_compensate(dur_saga *saga);
 
-/* ---- memory of this execution ---------------------------------------------------------------------------------------- */
+/* ---- memory of this execution ------------------------------------------------------------------------------------ */
 
 DUR_API void *dur_alloc(dur_ctx *ctx, size_t size); /* zeroed */
 DUR_API char *dur_strdup(dur_ctx *ctx, const char *text);

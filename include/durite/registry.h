@@ -54,7 +54,8 @@ DUR_API int dur_registry_policy(dur_registry *registry, const char *orchestratio
 DUR_API size_t dur_registry_count(const dur_registry *registry);
 DUR_API const char *dur_registry_name(const dur_registry *registry, size_t index, dur_handler_kind *kind);
 DUR_API const char *dur_registry_versions(const dur_registry *registry, dur_handler_kind kind, const char *name);
-DUR_API bool dur_registry_has(const dur_registry *registry, dur_handler_kind kind, const char *name, const char *version);
+DUR_API bool dur_registry_has(const dur_registry *registry, dur_handler_kind kind, const char *name,
+                              const char *version);
 /* The version that a new start of this name would take; NULL: unknown name. */
 DUR_API const char *dur_registry_resolve(const dur_registry *registry, const char *orchestration);
 

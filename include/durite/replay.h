@@ -22,7 +22,8 @@ typedef struct dur_replay_report {
  * DUR_ENONDETERMINISM: it does not; err says at which event, what history holds, what the code asked for and where.
  * Other codes: DUR_ECORRUPT, DUR_ENOTFOUND (no such handler or version), DUR_EINVAL.  out may be NULL.  Any thread.
  */
-DUR_API int dur_replay_history(dur_replay_report *out, const dur_handler *handlers, const char *history_json, dur_error *err);
+DUR_API int dur_replay_history(dur_replay_report *out, const dur_handler *handlers, const char *history_json,
+                               dur_error *err);
 
 DUR_END_DECLS
 

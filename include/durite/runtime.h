@@ -17,7 +17,7 @@ typedef struct dur_runtime dur_runtime;
 
 /* What happens when a handler no longer fits its history. */
 typedef enum dur_nondeterminism_policy {
-    DUR_NONDETERMINISM_SUSPEND, /* the instance waits, flagged with the report, until it is resumed after a fixed deploy */
+    DUR_NONDETERMINISM_SUSPEND, /* the instance waits, flagged with the report, until resumed after a fixed deploy */
     DUR_NONDETERMINISM_FAIL
 } dur_nondeterminism_policy;
 
@@ -57,7 +57,7 @@ typedef struct dur_runtime_options {
     uint32_t unregistered_attempts_max;   /* 0: wait without end */
     dur_nondeterminism_policy nondeterminism;
 
-    uint64_t cancel_grace_ms;          /* 0: 5 min.  A cancelled orchestration that has not ended by then is terminated */
+    uint64_t cancel_grace_ms;          /* 0: 5 min.  A cancelled orchestration not ended by then is terminated */
     uint64_t activity_cancel_grace_ms; /* 0: 10 s.  Then a cancelled activity is abandoned: its slot is replaced */
     uint32_t abandoned_max;            /* 0: 16.  Abandoned activities before slots are no longer replaced */
 

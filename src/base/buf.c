@@ -31,6 +31,7 @@ void dur__buf_grow(dur__buf *buf, size_t more) {
 void dur__buf_add(dur__buf *buf, const void *data, size_t size) {
     if (size == 0) return; /* data may be NULL */
     dur__buf_grow(buf, size);
+    /* cppcheck-suppress uninitvar ; data is a parameter */
     memcpy(buf->data + buf->size, data, size);
     buf->size += size;
     buf->data[buf->size] = '\0';

@@ -10,7 +10,18 @@
 #include "core/encode.h"
 #include <inttypes.h>
 
-enum { OPERATION, RESOURCE_KIND, RESOURCE, KIND, MESSAGE, RETRYABLE, ATTEMPT_COUNT, MAX_ATTEMPTS, MESSAGE_TYPE, POISON_MESSAGE };
+enum {
+    OPERATION,
+    RESOURCE_KIND,
+    RESOURCE,
+    KIND,
+    MESSAGE,
+    RETRYABLE,
+    ATTEMPT_COUNT,
+    MAX_ATTEMPTS,
+    MESSAGE_TYPE,
+    POISON_MESSAGE
+};
 
 #define BIT(i) (UINT64_C(1) << (i))
 #define OF(member) offsetof(dur_failure, member)

@@ -47,6 +47,7 @@ void dur__coro_switch(void **save, void *load) {
     ucontext_t here;
     fenv_t modes; /* not every system's context has them */
     fegetenv(&modes);
+    /* cppcheck-suppress autoVariables ; it is used while this frame is suspended, and only then */
     *save = &here;
     DUR_ASSERT(swapcontext(&here, load) == 0);
     fesetenv(&modes);

@@ -129,7 +129,8 @@ static void tags_route_to_their_runtime(void **state) {
     static const char *const tags[] = { "gpu", NULL };
     dur_runtime *gpu = NULL;
     RUN(w, handlers);
-    OK(w, dur_runtime_start(&gpu, DUR_RUNTIME(.store = w->store, .handlers = handlers, .tags = DUR_TAG_ONLY, .worker_tags = tags),
+    OK(w, dur_runtime_start(&gpu,
+                            DUR_RUNTIME(.store = w->store, .handlers = handlers, .tags = DUR_TAG_ONLY, .worker_tags = tags),
                             &w->err));
     start(w, "Tagged", "", "t");
     start(w, "Starved", "", "s");

@@ -150,8 +150,8 @@ typedef struct dur_orchestration_item {
     bool more_messages;            /* queue_messages_max left some out */
     const dur_key_value *kv;       /* state at the end of the previous execution */
     size_t kv_count;
-    const char *history_error;     /* a stored event cannot be read: why ("… deserialization failed …"); history is empty.
-                                      Filled by sys/store.h, which tries to decode; a store leaves it NULL */
+    const char *history_error;     /* a stored event cannot be read: why ("… deserialization failed …"); history is
+                                      empty.  Filled by sys/store.h, which tries to decode; a store leaves it NULL */
 } dur_orchestration_item;
 
 typedef struct dur_execution_metadata {
@@ -182,7 +182,7 @@ typedef struct dur_turn_work {
     dur_message message;
     const char *lock_token; /* NULL: for anybody.  Else lock it with this token, attempt count 1 */
     /* answers */
-    bool locked;     /* false although asked: its session belongs to somebody else, or the store does not lock eagerly */
+    bool locked;     /* false although asked: its session is somebody else's, or the store does not lock eagerly */
     uint64_t row_id; /* the store's id of the row, 0: it has none */
 } dur_turn_work;
 
@@ -228,8 +228,8 @@ typedef struct dur_turn_commit {
     const char *session_owner; /* with session items among worker_items: who claims, for how long */
     uint64_t session_lock_ms;
     bool keep_lease;           /* the token stays valid; messages that come later are handed to the owner */
-    uint64_t seen_id;          /* without keep_lease: messages up to this id that are left were seen and are no reason */
-    uint64_t seen_now_ms;      /*   to fetch the instance again (delayed ones: due up to this time); 0, 0: all count */
+    uint64_t seen_id;          /* without keep_lease: messages left up to this id (delayed ones: due up to this time) */
+    uint64_t seen_now_ms;      /*   were seen and are no reason to fetch the instance again; 0, 0: all count */
     uint64_t delay_ms;         /* without keep_lease: not fetched again before now + delay (0: at once) */
     bool give_back;            /* the acquisition was not used (shutdown, unregistered): do not count it */
     bool take_over;            /* no token is compared; any lease on the instance ends (terminate) */
@@ -289,7 +289,7 @@ typedef struct dur_work_ack {
     dur_error error;                /* answer; DUR_ELEASE: row gone or lock expired */
 } dur_work_ack;
 
-/* ---- rounds: all that a loop does with the store, in one transaction ---------------------------------------------- */
+/* ---- rounds: all that a loop does with the store, in one transaction --------------------------------------------- */
 
 typedef struct dur_held_message {
     const char *instance;
@@ -313,7 +313,7 @@ typedef struct dur_round {
     size_t work_count;
     dur_held_message *held; /* messages for leases of this lane that it was not given before, by (due, id) */
     size_t held_count;
-    const char **lost;      /* instances whose lease this lane held and no longer holds (delete, terminate, take-over) */
+    const char **lost;      /* instances whose lease this lane no longer holds (delete, terminate, take-over) */
     size_t lost_count;
     uint64_t now_ms;        /* the store's time */
     uint64_t seen_id;       /* highest message id that this round's reads have seen */
@@ -445,7 +445,7 @@ struct dur_provider_methods {
     size_t size;      /* sizeof(dur_provider_methods) as the provider was compiled */
     const char *name; /* "sqlite" */
     const char *version;
-    bool own_clock;   /* true: due and lock times follow the store's own clock (a server); false: dur_world given at open */
+    bool own_clock;   /* true: due and lock times follow the store's own clock (a server); false: dur_world of open */
 
     /* ======== required ======== */
 
@@ -459,7 +459,8 @@ struct dur_provider_methods {
      * before any lock and before history is touched; an instance without a pinned version passes).  All its visible
      * messages are tagged with the token and their attempt_count grows by one.  Nothing to do: DUR_OK with
      * out->instance NULL.  A message for an instance that does not exist never hides another instance's work;
-     * QueueMessages of an instance that does not exist become dead letters (or are deleted with a warning), others wait.
+     * QueueMessages of an instance that does not exist become dead letters (or are deleted with a warning); others
+     * wait.
      */
     int (*fetch_orchestration_item)(dur_provider *self, dur_arena *arena, const dur_fetch *how,
                                     dur_orchestration_item *out, dur_error *err);
@@ -502,7 +503,7 @@ struct dur_provider_methods {
     /* Put a message into the orchestrator queue; visible at max(item->due_ms, now + delay_ms). */
     int (*enqueue_for_orchestrator)(dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err);
 
-    /* *changed is true when the stored version is greater than last_seen; then status (NULL: none) and version are set. */
+    /* *changed: the stored version is greater than last_seen; then status (NULL: none) and version are set. */
     int (*get_custom_status)(dur_provider *self, dur_arena *arena, const char *instance, uint64_t last_seen,
                              bool *changed, const char **status, uint64_t *version, dur_error *err);
     /* Value now, writes of the running execution included; NULL: no such key. */
