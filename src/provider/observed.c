@@ -1,9 +1,10 @@
 /*
  * observed.c: a decorator that counts, times and logs every call of any store.
  *
- * Every method is passed on through sys/store.h.  A method that the inner store does not have stays absent here too, so
- * that whoever calls gets the same fallback with and without the decorator.  Lanes and watches are wrapped, because
- * they lead back to their store.
+ * Every method is passed on to the same method of the inner table: what sys/store.h adds to a call (checks, decoding,
+ * counts) is added once, outside.  A method that the inner store does not have stays absent here too, so that whoever
+ * calls gets the same fallback with and without the decorator.  Lanes and watches are wrapped, because they lead back to
+ * their store.
  *
  * A failure that the caller asked for (not found, exists, timeout, bad argument) or that protects it (a lost lease, a
  * conflicting event) is an answer.  A failure of the store itself is an infrastructure error and counted as one.
@@ -243,14 +244,14 @@ static void note_acks(observed *o, const char *method, const dur_work_ack *acks,
 static uint64_t observed_now_ms(dur_provider *self) {
     observed *o = (observed *)self;
     dur__count(&o->calls, 1);
-    return dur_store_now_ms(o->inner);
+    return o->inner->methods->now_ms(o->inner);
 }
 
 static int observed_fetch_orchestration_item(dur_provider *self, dur_arena *arena, const dur_fetch *how,
                                              dur_orchestration_item *out, dur_error *err) {
     call c;
     call_begin(&c, self, "fetch_orchestration_item", DUR_OP_FETCH, NULL, err);
-    int code = dur_store_fetch_orchestration_item(c.store->inner, arena, how, out, c.err);
+    int code = c.store->inner->methods->fetch_orchestration_item(c.store->inner, arena, how, out, c.err);
     if (code == DUR_OK)
         c.instance = out->instance;
     return call_end(&c, code);
@@ -260,7 +261,7 @@ static int observed_ack_orchestration_item(dur_provider *self, dur_turn_commit *
     call c;
     call_begin(&c, self, "ack_orchestration_item", DUR_OP_ACK_ORCH, turn->instance, err);
     turn_submitted(c.store, turn);
-    int code = call_end(&c, dur_store_ack_orchestration_item(c.store->inner, turn, c.err));
+    int code = call_end(&c, c.store->inner->methods->ack_orchestration_item(c.store->inner, turn, c.err));
     turn_answered(c.store, turn, code, c.err);
     return code;
 }
@@ -270,7 +271,7 @@ static int observed_commit_turns(dur_provider *self, dur_turn_commit *turns, siz
     call_begin(&c, self, "commit_turns", DUR_OP_ACK_ORCH, NULL, err);
     for (size_t i = 0; i < count; i++)
         turn_submitted(c.store, &turns[i]);
-    int code = dur_store_commit_turns(c.store->inner, turns, count, c.err);
+    int code = c.store->inner->methods->commit_turns(c.store->inner, turns, count, c.err);
     note_turns(c.store, c.method, turns, count, call_took(&c), code, c.err);
     return code;
 }
@@ -278,7 +279,7 @@ static int observed_commit_turns(dur_provider *self, dur_turn_commit *turns, siz
 static int observed_ack_works(dur_provider *self, dur_work_ack *acks, size_t count, dur_error *err) {
     call c;
     call_begin(&c, self, "ack_works", DUR_OP_ACK_WORKER, NULL, err);
-    int code = dur_store_ack_works(c.store->inner, acks, count, c.err);
+    int code = c.store->inner->methods->ack_works(c.store->inner, acks, count, c.err);
     note_acks(c.store, c.method, acks, count, call_took(&c), code, c.err);
     return code;
 }
@@ -287,7 +288,7 @@ static int observed_fetch_work_item(dur_provider *self, dur_arena *arena, const 
                                     dur_leased_work *out, dur_error *err) {
     call c;
     call_begin(&c, self, "fetch_work_item", DUR_OP_DEQUEUE, NULL, err);
-    int code = dur_store_fetch_work_item(c.store->inner, arena, how, out, c.err);
+    int code = c.store->inner->methods->fetch_work_item(c.store->inner, arena, how, out, c.err);
     if (code == DUR_OK && out->json.data != NULL)
         c.instance = out->ref.instance;
     return call_end(&c, code);
@@ -299,7 +300,7 @@ static int observed_lane_open(dur_provider *self, const dur_lane_options *option
     call c;
     call_begin(&c, self, "lane_open", NO_OP, NULL, err);
     dur_lane *inner = NULL;
-    int code = call_end(&c, dur_store_lane_open(c.store->inner, options, &inner, c.err));
+    int code = call_end(&c, c.store->inner->methods->lane_open(c.store->inner, options, &inner, c.err));
     if (code != DUR_OK)
         return code;
     observed_lane *lane = dur__xcalloc(1, sizeof(*lane));
@@ -317,7 +318,7 @@ static int observed_lane_round(dur_lane *base, dur_arena *arena, dur_round *roun
     observed *o = c.store;
     for (size_t i = 0; i < round->turn_count; i++)
         turn_submitted(o, &round->turns[i]);
-    int code = dur_store_lane_round(lane->inner, arena, round, c.err);
+    int code = o->inner->methods->lane_round(lane->inner, arena, round, c.err);
     uint64_t took_us = call_took(&c);
     note_turns(o, c.method, round->turns, round->turn_count, took_us, code, c.err);
     note_acks(o, c.method, round->acks, round->ack_count, took_us, code, c.err);
@@ -336,13 +337,14 @@ static int observed_lane_round(dur_lane *base, dur_arena *arena, dur_round *roun
 static int observed_lane_wait(dur_lane *base, uint64_t timeout_ms, dur_error *err) {
     call c;
     call_begin(&c, base->store, "lane_wait", NO_OP, NULL, err);
-    return call_end(&c, dur_store_lane_wait(((observed_lane *)base)->inner, timeout_ms, c.err));
+    return call_end(&c, c.store->inner->methods->lane_wait(((observed_lane *)base)->inner, timeout_ms, c.err));
 }
 
 static void observed_lane_close(dur_lane *base) {
     observed_lane *lane = (observed_lane *)base;
-    dur__count(&((observed *)base->store)->calls, 1);
-    dur_store_lane_close(lane->inner);
+    observed *o = (observed *)base->store;
+    dur__count(&o->calls, 1);
+    o->inner->methods->lane_close(lane->inner);
     free(lane);
 }
 
@@ -351,7 +353,7 @@ static int observed_lane_messages(dur_lane *base, dur_arena *arena, const char *
                                   dur_fetched_message **out, size_t *count, dur_error *err) {
     call c;
     call_begin(&c, base->store, "lane_messages", NO_OP, instance, err);
-    return call_end(&c, dur_store_lane_messages(((observed_lane *)base)->inner, arena, instance, lock_token, queue,
+    return call_end(&c, c.store->inner->methods->lane_messages(((observed_lane *)base)->inner, arena, instance, lock_token, queue,
                                                 after_due_ms, after_id, max, out, count, c.err));
 }
 
@@ -359,7 +361,7 @@ static int observed_lane_history(dur_lane *base, dur_arena *arena, const char *i
                                  uint64_t execution_id, dur_orchestration_item *out, dur_error *err) {
     call c;
     call_begin(&c, base->store, "lane_history", NO_OP, instance, err);
-    return call_end(&c, dur_store_lane_history(((observed_lane *)base)->inner, arena, instance, lock_token,
+    return call_end(&c, c.store->inner->methods->lane_history(((observed_lane *)base)->inner, arena, instance, lock_token,
                                                execution_id, out, c.err));
 }
 
@@ -367,7 +369,7 @@ static int observed_watch_open(dur_provider *self, const char *instance, dur_wat
     call c;
     call_begin(&c, self, "watch_open", NO_OP, instance, err);
     dur_watch *inner = NULL;
-    int code = call_end(&c, dur_store_watch_open(c.store->inner, instance, &inner, c.err));
+    int code = call_end(&c, c.store->inner->methods->watch_open(c.store->inner, instance, &inner, c.err));
     if (code != DUR_OK)
         return code;
     observed_watch *watch = dur__xcalloc(1, sizeof(*watch));
@@ -380,13 +382,14 @@ static int observed_watch_open(dur_provider *self, const char *instance, dur_wat
 static int observed_watch_wait(dur_watch *base, uint64_t timeout_ms, dur_error *err) {
     call c;
     call_begin(&c, base->store, "watch_wait", NO_OP, NULL, err);
-    return call_end(&c, dur_store_watch_wait(((observed_watch *)base)->inner, timeout_ms, c.err));
+    return call_end(&c, c.store->inner->methods->watch_wait(((observed_watch *)base)->inner, timeout_ms, c.err));
 }
 
 static void observed_watch_close(dur_watch *base) {
     observed_watch *watch = (observed_watch *)base;
-    dur__count(&((observed *)base->store)->calls, 1);
-    dur_store_watch_close(watch->inner);
+    observed *o = (observed *)base->store;
+    dur__count(&o->calls, 1);
+    o->inner->methods->watch_close(watch->inner);
     free(watch);
 }
 
@@ -399,7 +402,7 @@ static void observed_watch_close(dur_watch *base) {
         call_begin(&c_, self, #method, op_, instance_, err);                \
         dur_provider *inner = c_.store->inner;                              \
         err = c_.err;                                                       \
-        return call_end(&c_, dur_store_##method arguments);                 \
+        return call_end(&c_, inner->methods->method arguments);                 \
     }
 
 PASS(abandon_orchestration_item, NO_OP, NULL,

@@ -4,7 +4,8 @@
  * For every method of the table there is a function dur_store_METHOD with the same parameters.  It checks arguments
  * (DUR_EINVAL), refuses calls in a forked child (DUR_EFORKED), supplies the fallback of a method that the provider does
  * not have, and answers DUR_EUNSUPPORTED naming the method where there is none.  What a method does, costs and promises
- * stands in provider_methods.h.  Everything of the library, durite-kit and decorators call stores through these.
+ * stands in provider_methods.h.  Everything of the library and durite-kit call stores through these.  A decorator calls
+ * the inner table instead (inner->methods->read(inner, …)): what these functions add to a call must be added once.
  */
 #ifndef DURITE_SYS_STORE_H
 #define DURITE_SYS_STORE_H
