@@ -60,6 +60,9 @@ typedef struct dur__exec_begin {
     const dur_carried *carried;
     size_t carried_count;
     const char *initial_custom_status;
+    /* Order of the start message: a try-dequeue before the first wait sees queue messages older than it that have been
+       offered.  Both 0: all that have been offered. */
+    uint64_t order_ms, order_id;
 } dur__exec_begin;
 
 /* Records OrchestrationStarted (event 1) and runs.  The result is as of dur__exec_step. */

@@ -1,0 +1,186 @@
+/*
+ * schedule.c: the nouns.  Each checks what it is given, makes a leaf and a future for it, and gives the command.
+ */
+#include "core/json.h"
+#include "core/limits.h"
+#include "replay/engine.h"
+#include <stdio.h>
+
+/* ---- arguments: a wrong one ends the branch with a reason that names it ---- */
+
+static void need_utf8(dur__exec *exec, const char *call, const char *what, const char *text, size_t size) {
+    size_t bad = 0;
+    if (!dur__utf8_valid(text, size, &bad)) dur__branch_failf(exec, "%s: %s is not UTF-8 at byte %zu", call, what, bad);
+}
+
+void dur__need_name(dur__exec *exec, const char *call, const char *what, const char *text, size_t max) {
+    if (text == NULL || *text == '\0') dur__branch_failf(exec, "%s: %s is %s", call, what, text == NULL ? "NULL" : "empty");
+    size_t size = strlen(text);
+    if (size > max) dur__branch_failf(exec, "%s: %s has %zu bytes, the limit is %zu", call, what, size, max);
+    need_utf8(exec, call, what, text, size);
+}
+
+const char *dur__need_payload(dur__exec *exec, const char *call, const char *what, const char *text) {
+    if (text == NULL) return "";
+    size_t size = strlen(text);
+    uint64_t max = exec->options.limits.payload_bytes_max;
+    if (max != 0 && size > max)
+        dur__branch_failf(exec, "%s: %s has %zu bytes, the limit is %llu", call, what, size, (unsigned long long)max);
+    need_utf8(exec, call, what, text, size);
+    return text;
+}
+
+void dur__need_size(dur__exec *exec, const char *call, size_t size, size_t min) {
+    if (size < min) dur__branch_failf(exec, "%s: the size field is not set (use the macro, or sizeof)", call);
+}
+
+/* ---- leaves with a future ---- */
+
+static dur_future *leaf_future(dur__exec *exec, dur__leaf_kind kind, const char *site, dur__leaf **leaf) {
+    dur_future *future = dur__future_new(exec, DUR__FUTURE_LEAF);
+    *leaf = dur__leaf_new(exec, kind, site);
+    (*leaf)->future = future;
+    future->of.leaf = *leaf;
+    return future;
+}
+
+static void schedule(dur__exec *exec, dur__leaf *leaf, dur_event *event) {
+    if (!dur__leaf_schedule(exec, leaf, event)) dur__branch_leave(exec);
+}
+
+dur_future *dur_activity_ex(dur_ctx *ctx, const dur_activity_args *args) {
+    dur__exec *exec = dur__enter(ctx, "dur_activity");
+    if (exec == NULL) return NULL;
+    dur_activity_args own;
+    dur__activity_args(exec, "dur_activity", args, &own);
+    if (own.retry != NULL || own.timeout_ms != 0) return dur__retry_start(exec, &own, own.retry);
+    dur__leaf *leaf;
+    dur_future *future = leaf_future(exec, DUR__LEAF_ACTIVITY, own.site, &leaf);
+    leaf->name = dur__intern(exec, own.name);
+    dur_event event = { .kind = DUR_EVENT_ACTIVITY_SCHEDULED, .name = own.name, .input = own.input,
+                        .session_id = own.session, .tag = own.tag };
+    schedule(exec, leaf, &event);
+    return future;
+}
+
+void dur__activity_args(dur__exec *exec, const char *call, const dur_activity_args *args, dur_activity_args *own) {
+    if (args == NULL) dur__branch_failf(exec, "%s: args is NULL", call);
+    dur__need_size(exec, call, args->size, offsetof(dur_activity_args, tag));
+    *own = (dur_activity_args){ 0 };
+    memcpy(own, args, args->size < sizeof(*own) ? args->size : sizeof(*own));
+    dur__need_name(exec, call, "name", own->name, DUR__NAME_BYTES_MAX);
+    if (strncmp(own->name, DUR__SYSCALL, sizeof(DUR__SYSCALL) - 1) == 0)
+        dur__branch_failf(exec, "%s: names that begin with %s are reserved", call, DUR__SYSCALL);
+    own->input = dur__need_payload(exec, call, "input", own->input);
+    uint64_t tag_max = exec->options.limits.tag_bytes_max;
+    if (own->tag != NULL) dur__need_name(exec, call, "tag", own->tag, tag_max != 0 ? (size_t)tag_max : SIZE_MAX);
+    if (own->session != NULL) dur__need_name(exec, call, "session", own->session, DUR__SESSION_BYTES_MAX);
+}
+
+dur_future *dur_timer_ex(dur_ctx *ctx, uint64_t delay_ms, const char *site) {
+    dur__exec *exec = dur__enter(ctx, "dur_timer");
+    if (exec == NULL) return NULL;
+    dur__leaf *leaf;
+    dur_future *future = leaf_future(exec, DUR__LEAF_TIMER, site, &leaf);
+    dur_event event = { .kind = DUR_EVENT_TIMER_CREATED, .fire_at_ms = dur__after(exec->now_ms, delay_ms) };
+    schedule(exec, leaf, &event);
+    return future;
+}
+
+dur_future *dur_event_ex(dur_ctx *ctx, const char *name, const char *site) {
+    dur__exec *exec = dur__enter(ctx, "dur_event");
+    if (exec == NULL) return NULL;
+    dur__need_name(exec, "dur_event", "name", name, DUR__NAME_BYTES_MAX);
+    dur__leaf *leaf;
+    dur_future *future = leaf_future(exec, DUR__LEAF_EVENT, site, &leaf);
+    leaf->topic = dur__topic_get(&exec->mailbox.events, name, false);
+    dur_event event = { .kind = DUR_EVENT_EXTERNAL_SUBSCRIBED, .name = name };
+    schedule(exec, leaf, &event);
+    return future;
+}
+
+dur_future *dur__dequeue(dur__exec *exec, const char *queue, bool is_try, const char *site) {
+    dur__need_name(exec, is_try ? "dur_try_dequeue" : "dur_dequeue", "queue", queue, DUR__NAME_BYTES_MAX);
+    dur__leaf *leaf;
+    dur_future *future = leaf_future(exec, DUR__LEAF_DEQUEUE, site, &leaf);
+    leaf->topic = dur__topic_get(&exec->mailbox.queues, queue, true);
+    leaf->is_try = is_try;
+    dur_event event = { .kind = DUR_EVENT_QUEUE_SUBSCRIBED, .name = queue };
+    schedule(exec, leaf, &event);
+    return future;
+}
+
+dur_future *dur_dequeue_ex(dur_ctx *ctx, const char *queue, const char *site) {
+    dur__exec *exec = dur__enter(ctx, "dur_dequeue");
+    return exec == NULL ? NULL : dur__dequeue(exec, queue, false, site);
+}
+
+dur_future *dur_kv_remote_ex(dur_ctx *ctx, const char *instance, const char *key, const char *site) {
+    dur__exec *exec = dur__enter(ctx, "dur_kv_remote");
+    if (exec == NULL) return NULL;
+    dur__need_name(exec, "dur_kv_remote", "instance", instance, DUR__INSTANCE_BYTES_MAX);
+    dur__need_name(exec, "dur_kv_remote", "key", key, DUR__KV_KEY_BYTES_MAX);
+    dur__buf input = { 0 };
+    dur__buf_text(&input, "{\"instance_id\":");
+    dur__json_write_text(&input, instance);
+    dur__buf_text(&input, ",\"key\":");
+    dur__json_write_text(&input, key);
+    dur__buf_char(&input, '}');
+    char *text = dur__scope_text(exec->running->scope, dur__buf_str(&input));
+    dur__buf_free(&input);
+    dur__leaf *leaf;
+    dur_future *future = leaf_future(exec, DUR__LEAF_ACTIVITY, site, &leaf);
+    future->decode = true;
+    leaf->name = DUR__SYSCALL "get_kv_value";
+    dur_event event = { .kind = DUR_EVENT_ACTIVITY_SCHEDULED, .name = leaf->name, .input = text };
+    schedule(exec, leaf, &event);
+    return future;
+}
+
+/* ---- other orchestrations ---- */
+
+static void orchestration_args(dur__exec *exec, const char *call, const dur_orchestration_args *args,
+                               dur_orchestration_args *own) {
+    if (args == NULL) dur__branch_failf(exec, "%s: args is NULL", call);
+    dur__need_size(exec, call, args->size, offsetof(dur_orchestration_args, version));
+    *own = (dur_orchestration_args){ 0 };
+    memcpy(own, args, args->size < sizeof(*own) ? args->size : sizeof(*own));
+    dur__need_name(exec, call, "name", own->name, DUR__NAME_BYTES_MAX);
+    own->input = dur__need_payload(exec, call, "input", own->input);
+    if (own->version != NULL) dur__need_name(exec, call, "version", own->version, DUR__VERSION_BYTES_MAX);
+    if (own->instance == NULL) return;
+    dur__need_name(exec, call, "instance", own->instance, DUR__INSTANCE_BYTES_MAX);
+    if (strncmp(own->instance, "sub::", 5) == 0)
+        dur__branch_failf(exec, "%s: instance ids that begin with sub:: are reserved", call);
+}
+
+dur_future *dur_orchestration_ex(dur_ctx *ctx, const dur_orchestration_args *args) {
+    dur__exec *exec = dur__enter(ctx, "dur_orchestration");
+    if (exec == NULL) return NULL;
+    dur_orchestration_args own;
+    orchestration_args(exec, "dur_orchestration", args, &own);
+    dur__leaf *leaf;
+    dur_future *future = leaf_future(exec, DUR__LEAF_CHILD, own.site, &leaf);
+    leaf->name = dur__intern(exec, own.name);
+    dur_event event = { .kind = DUR_EVENT_SUB_ORCHESTRATION_SCHEDULED, .name = own.name, .input = own.input,
+                        .version = own.version, .instance = own.instance };
+    schedule(exec, leaf, &event);
+    return future;
+}
+
+const char *dur_start_ex(dur_ctx *ctx, const dur_orchestration_args *args) {
+    dur__exec *exec = dur__enter(ctx, "dur_start");
+    if (exec == NULL) return NULL;
+    dur_orchestration_args own;
+    orchestration_args(exec, "dur_start", args, &own);
+    dur_event event = { .kind = DUR_EVENT_ORCHESTRATION_CHAINED, .name = own.name, .input = own.input,
+                        .version = own.version, .instance = own.instance };
+    if (exec->original) { /* its id is known when its record is */
+        dur_future *answer = dur__future_new(exec, DUR__FUTURE_PLAIN);
+        if (!dur__original_command(exec, &event, NULL, answer, NULL, own.site)) dur__branch_leave(exec);
+        return own.instance != NULL ? dur__scope_text(exec->running->scope, own.instance) : dur_await(answer);
+    }
+    if (!dur__command(exec, &event, own.site)) dur__branch_leave(exec);
+    if (!exec->replaying) dur__effect_started(exec, &event);
+    return dur__scope_text(exec->running->scope, event.instance);
+}
