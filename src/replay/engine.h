@@ -333,7 +333,8 @@ bool dur__original_command(dur__exec *exec, dur_event *event, dur__leaf *leaf, d
                            const char *site);
 void dur__original_drop(dur__exec *exec, dur__leaf *leaf, const char *reason);
 void dur__original_replay(dur__exec *exec, const dur_event *event);
-bool dur__original_marker(dur__exec *exec, const char *id, const char *site);
+/* A system call: the branch waits for its answer, in life too. */
+const char *dur__original_system(dur__exec *exec, const char *name, const char *input, const char *made, const char *site);
 void dur__original_end(dur__exec *exec);
 void dur__original_forget(dur__exec *exec, const dur_future *answer);
 void dur__original_settle(dur__exec *exec); /* live: record what is pending, one by one */

@@ -15,7 +15,7 @@ struct dur__pending {
     dur__pending *next;
     dur_event event; /* texts in exec->pending_arena */
     dur__leaf *leaf; /* a schedule's, or (is_drop) what is given up */
-    dur_future *answer; /* a branch waits until the record is there */
+    dur_future *answer; /* detached start: a branch waits for its id */
     const char *made;   /* system call: its result, if it is new */
     const char *site;
     bool is_drop;
@@ -93,11 +93,16 @@ void dur__original_drop(dur__exec *exec, dur__leaf *leaf, const char *reason) {
     pending->is_drop = true;
 }
 
-bool dur__original_marker(dur__exec *exec, const char *id, const char *site) {
-    dur_event event = { .kind = DUR_EVENT_ACTIVITY_SCHEDULED, .name = DUR__SYSCALL "patched", .input = id };
-    dur_future *answer = dur__future_new(exec, DUR__FUTURE_PLAIN);
-    dur__original_command(exec, &event, NULL, answer, "true", site);
-    return strcmp(dur_await(answer), "true") == 0;
+const char *dur__original_system(dur__exec *exec, const char *name, const char *input, const char *made, const char *site) {
+    dur_event event = { .kind = DUR_EVENT_ACTIVITY_SCHEDULED, .name = name, .input = input };
+    dur_future *answer = dur__future_new(exec, DUR__FUTURE_LEAF);
+    dur__leaf *leaf = dur__leaf_new(exec, DUR__LEAF_ACTIVITY, site);
+    leaf->name = name;
+    leaf->is_system = true;
+    leaf->future = answer;
+    answer->of.leaf = leaf;
+    dur__original_command(exec, &event, leaf, NULL, made, site);
+    return dur_await(answer);
 }
 
 /* ---- records ---- */
@@ -112,14 +117,13 @@ static void pending_bind(dur__exec *exec, dur__pending *pending, dur_event *even
         dur__leaf_bind(exec, leaf, event);
         if (leaf->dropped && leaf->kind == DUR__LEAF_TIMER) dur__leaf_dropped(exec, leaf);
     }
-    if (pending->answer != NULL)
-        dur__settle(pending->answer, DUR_OK, dur__is_marker(event) ? "true" : event->instance);
+    if (pending->answer != NULL) dur__settle(pending->answer, DUR_OK, event->instance);
 }
 
 /* A marker is asked for and the next record is another command: the code that wrote it did not know the marker. */
 static void marker_refuse(dur__exec *exec, dur__pending *pending) {
     pending_remove(exec, pending);
-    if (pending->answer != NULL) dur__settle(pending->answer, DUR_OK, "false");
+    dur__leaf_answer(exec, pending->leaf, DUR_OK, "false", false);
     dur__quiesce(exec);
 }
 
