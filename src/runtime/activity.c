@@ -1,0 +1,201 @@
+/*
+ * activity.c: what an activity sees (dur_act_*), and running one.
+ */
+#include "runtime/runtime_internal.h"
+
+#include <durite/client.h>
+#include <durite/sqlite.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <unistd.h>
+
+/* Kinds of dur_outcome that only an activity may return; other values mean that it returned something else. */
+enum { ACT_COMPLETED = 0x4101, ACT_FAILED = 0x4102 };
+enum { ACT_FINAL = 1 };
+
+/* ---- how it ends ---- */
+
+static dur_outcome outcome(dur_act *act, int kind, int flags, const char *text) {
+    return (dur_outcome){ .kind_ = kind,
+                          .flags_ = flags,
+                          .text_ = act != NULL ? dur_arena_strdup(act->task->arena, text != NULL ? text : "") : "" };
+}
+
+dur_outcome dur_act_complete(dur_act *act, const char *result) { return outcome(act, ACT_COMPLETED, 0, result); }
+dur_outcome dur_act_fail(dur_act *act, const char *reason) { return outcome(act, ACT_FAILED, 0, reason); }
+dur_outcome dur_act_fail_final(dur_act *act, const char *reason) { return outcome(act, ACT_FAILED, ACT_FINAL, reason); }
+
+dur_outcome dur_act_completef(dur_act *act, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    const char *text = act != NULL ? dur_arena_vformat(act->task->arena, format, args) : "";
+    va_end(args);
+    return (dur_outcome){ .kind_ = ACT_COMPLETED, .text_ = text };
+}
+
+dur_outcome dur_act_failf(dur_act *act, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    const char *text = act != NULL ? dur_arena_vformat(act->task->arena, format, args) : "";
+    va_end(args);
+    return (dur_outcome){ .kind_ = ACT_FAILED, .text_ = text };
+}
+
+/* ---- who and where ---- */
+
+const char *dur_act_instance_id(const dur_act *act) { return act->task->item.instance; }
+uint64_t dur_act_execution_id(const dur_act *act) { return act->task->item.execution_id; }
+const char *dur_act_name(const dur_act *act) { return act->task->item.name; }
+uint64_t dur_act_id(const dur_act *act) { return act->task->item.id; }
+const char *dur_act_worker_id(const dur_act *act) { return act->task->worker_id; }
+const char *dur_act_session(const dur_act *act) { return act->task->item.session_id; }
+const char *dur_act_tag(const dur_act *act) { return act->task->item.tag; }
+uint32_t dur_act_delivery(const dur_act *act) { return act->task->delivery; }
+uint32_t dur_act_attempt(const dur_act *act) {
+    return act->task->item.attempt != 0 ? (uint32_t)act->task->item.attempt : 1;
+}
+
+/* Items written by the original do not say who scheduled them: look once. */
+static void find_orchestration(dur__task *task) {
+    if (task->item.orchestration_name != NULL) return;
+    dur_event *events = NULL;
+    size_t count = 0;
+    dur_arena *arena = dur_arena_new();
+    if (dur_store_read_events(task->runtime->store, arena, task->item.instance, task->item.execution_id, &events,
+                              &count, NULL) == DUR_OK && count > 0) {
+        task->item.orchestration_version = dur_arena_strdup(task->arena, events[0].version);
+        task->item.orchestration_name = dur_arena_strdup(task->arena, events[0].name);
+    }
+    if (task->item.orchestration_name == NULL) task->item.orchestration_name = "";
+    dur_arena_free(arena);
+}
+
+const char *dur_act_orchestration_name(const dur_act *act) {
+    find_orchestration(act->task);
+    return act->task->item.orchestration_name;
+}
+
+const char *dur_act_orchestration_version(const dur_act *act) {
+    find_orchestration(act->task);
+    return act->task->item.orchestration_version != NULL ? act->task->item.orchestration_version : "";
+}
+
+const char *dur_act_key(const dur_act *act) {
+    dur__task *task = act->task;
+    if (task->key == NULL)
+        task->key = dur_arena_format(task->arena, "%s/%llu/%llu", task->item.instance,
+                                     (unsigned long long)task->item.execution_id, (unsigned long long)task->item.id);
+    return task->key;
+}
+
+/* ---- cancellation ---- */
+
+bool dur_act_cancelled(const dur_act *act) { return atomic_load(&act->task->cancelled); }
+int dur_act_cancel_fd(dur_act *act) { return dur__cancel_fd(act->task); }
+
+bool dur_act_sleep(dur_act *act, uint64_t ms) {
+    uint64_t end_us = dur__monotonic_us() + (ms > UINT64_MAX / 2000 ? UINT64_MAX / 2 : ms * 1000);
+    int fd = dur__cancel_fd(act->task);
+    while (!dur_act_cancelled(act)) {
+        uint64_t now_us = dur__monotonic_us();
+        if (now_us >= end_us) return false;
+        uint64_t left_ms = (end_us - now_us + 999) / 1000;
+        uint64_t slice = fd < 0 ? 20 : 60000; /* without a descriptor the flag is looked at often */
+        struct pollfd wait = { .fd = fd, .events = POLLIN };
+        (void)poll(&wait, fd < 0 ? 0 : 1, (int)(left_ms < slice ? left_ms : slice));
+    }
+    return true;
+}
+
+/* ---- the store, memory, log ---- */
+
+struct dur_client *dur_act_client(dur_act *act) {
+    dur__task *task = act->task;
+    if (task->client == NULL) (void)dur_client_new(&task->client, task->runtime->store, NULL);
+    return task->client;
+}
+
+dur_provider *dur_act_store(dur_act *act) { return act->task->runtime->store; }
+
+void *dur_act_alloc(dur_act *act, size_t size) { return dur_arena_zalloc(act->task->arena, size); }
+
+char *dur_act_format(dur_act *act, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    char *text = dur_arena_vformat(act->task->arena, format, args);
+    va_end(args);
+    return text;
+}
+
+void dur_act_trace(dur_act *act, dur_log_level level, const char *format, ...) {
+    if (!dur__log_enabled(level)) return;
+    va_list args;
+    va_start(args, format);
+    const char *text = dur_arena_vformat(act->task->arena, format, args);
+    va_end(args);
+    const dur__task *task = act->task;
+    dur__log(level, DUR__LOG_ACTIVITY,
+             DUR__FIELDS(DUR__TEXT("instance_id", task->item.instance),
+                         DUR__NUMBER("execution_id", task->item.execution_id),
+                         DUR__TEXT("activity_name", task->item.name), DUR__NUMBER("activity_id", task->item.id),
+                         DUR__TEXT("worker_id", task->worker_id != NULL ? task->worker_id : "")),
+             "%s", text);
+}
+
+/* ---- running ---- */
+
+static void fail_with(dur__task *task, bool final, const char *message) {
+    dur_failure failure = { .category = DUR_FAILURE_APPLICATION,
+                            .kind = DUR_FAILURE_ACTIVITY_FAILED,
+                            .message = message,
+                            .retryable = !final };
+    dur__task_fail(task, &failure);
+}
+
+static void take_outcome(dur__task *task, const dur_outcome *given) {
+    const char *text = given->text_ != NULL ? given->text_ : "";
+    size_t size = strlen(text), bad = 0;
+    if (given->kind_ != ACT_COMPLETED && given->kind_ != ACT_FAILED) {
+        fail_with(task, true, dur_arena_format(task->arena, "activity \"%s\" returned no outcome: end it with "
+                                                            "dur_act_complete or dur_act_fail", task->item.name));
+    } else if (!dur__utf8_valid(text, size, &bad)) {
+        fail_with(task, true, dur_arena_format(task->arena, "activity \"%s\" returned a text that is not UTF-8 (byte %zu)",
+                                               task->item.name, bad));
+    } else if (size > task->runtime->options.payload_bytes_max) {
+        fail_with(task, true, dur_arena_format(task->arena, "activity \"%s\" returned %zu bytes, the limit is %llu",
+                                               task->item.name, size,
+                                               (unsigned long long)task->runtime->options.payload_bytes_max));
+    } else if (given->kind_ == ACT_COMPLETED) {
+        dur__task_complete(task, text);
+    } else {
+        fail_with(task, (given->flags_ & ACT_FINAL) != 0, text);
+    }
+}
+
+void dur__activity_cleanup(dur__task *task) {
+    dur_client_free(task->client);
+    task->client = NULL;
+    dur__mutex_lock(&task->runtime->work.mutex);
+    int fd = task->cancel_fd;
+    task->cancel_fd = -1;
+    dur__mutex_unlock(&task->runtime->work.mutex);
+    if (fd >= 0) close(fd);
+    dur__activity_sqlite_close(task);
+}
+
+void dur__activity_run(dur__task *task) {
+    if (atomic_load(&task->cancelled)) {
+        fail_with(task, true, "cancelled before it started");
+    } else if (task->handler == NULL) {
+        dur__syscall_run(task);
+    } else {
+        dur_act act = { .task = task };
+        DUR__COUNT(task->runtime, activities_running);
+        dur_outcome given = task->handler->activity(&act, task->item.input);
+        dur__uncount(&task->runtime->counters.activities_running, 1);
+        if (atomic_load(&task->state) == DUR__TASK_ABANDONED) return; /* cleaned up by its worker */
+        take_outcome(task, &given);
+    }
+    dur__activity_cleanup(task);
+}

@@ -1,0 +1,218 @@
+/*
+ * ending.c: ending an instance whose handler cannot be asked: poison, a history that cannot be read, nondeterminism under
+ * the policy "fail".  Terminal means terminal here too: open activities, timers and children go with it, and the parent
+ * is told.
+ */
+#include "runtime/runtime_internal.h"
+
+#include "core/limits.h"
+#include "core/semver.h"
+#include <durite/version.h>
+
+/* What a history says about the instance as a whole. */
+typedef struct story {
+    dur_event started;
+    bool has_started;
+    uint64_t last_id;
+    const dur_event **open; /* schedules without an answer */
+    size_t open_count;
+} story;
+
+static bool is_schedule(dur_event_kind kind) {
+    return kind == DUR_EVENT_ACTIVITY_SCHEDULED || kind == DUR_EVENT_TIMER_CREATED ||
+           kind == DUR_EVENT_SUB_ORCHESTRATION_SCHEDULED;
+}
+
+static int read_story(dur__inst *inst, dur_arena *arena, story *out, dur_error *err) {
+    dur_event *events = NULL;
+    size_t count = 0;
+    int code = dur_store_read_events(inst->loop->runtime->store, arena, inst->id, inst->execution_id, &events, &count,
+                                     err);
+    if (code != DUR_OK) return code;
+    dur__map open = { 0 };
+    for (size_t i = 0; i < count; i++) {
+        if (is_schedule(events[i].kind)) dur__map_put_u64(&open, events[i].event_id, &events[i]);
+        else if (events[i].has_source_event_id) (void)dur__map_remove_u64(&open, events[i].source_event_id);
+    }
+    if (count > 0) {
+        out->started = events[0];
+        out->has_started = events[0].kind == DUR_EVENT_ORCHESTRATION_STARTED;
+        out->last_id = events[count - 1].event_id;
+    }
+    out->open = dur_arena_alloc(arena, (open.count + 1) * sizeof(dur_event *));
+    dur__map_entry *entry;
+    for (size_t i = 0; (entry = dur__map_next(&open, &i)) != NULL;) out->open[out->open_count++] = entry->value;
+    dur__map_free(&open);
+    return DUR_OK;
+}
+
+/* The rest cannot be read, but perhaps the first event can: it names the parent. */
+static int read_corrupted(dur__inst *inst, dur_arena *arena, story *out, dur_error *err) {
+    dur_event_row *rows = NULL;
+    size_t count = 0;
+    int code = dur_store_read(inst->loop->runtime->store, arena, inst->id, inst->execution_id, &rows, &count, err);
+    if (code == DUR_ECORRUPT) return DUR_OK;
+    if (code != DUR_OK) return code;
+    for (size_t i = 0; i < count; i++) {
+        if (rows[i].event_id > out->last_id) out->last_id = rows[i].event_id;
+    }
+    out->has_started = count > 0 && dur_event_from_json(&out->started, arena, rows[0].json, NULL) == DUR_OK &&
+                       out->started.kind == DUR_EVENT_ORCHESTRATION_STARTED;
+    return DUR_OK;
+}
+
+static void envelope(const dur__inst *inst, dur_event *event, dur_event_kind kind, uint64_t id) {
+    *event = (dur_event){ .kind = kind,
+                          .event_id = id,
+                          .instance_id = inst->id,
+                          .execution_id = inst->execution_id,
+                          .timestamp_ms = inst->loop->now_ms,
+                          .duroxide_version = DUR_VERSION };
+}
+
+static void synthetic_start(const dur__inst *inst, const dur_work_item *start, dur_event *event) {
+    envelope(inst, event, DUR_EVENT_ORCHESTRATION_STARTED, 1);
+    event->name = start->orchestration;
+    event->version = start->version != NULL ? start->version : "0.0.0";
+    event->input = start->input != NULL ? start->input : "";
+    event->parent_instance = start->parent_instance;
+    event->has_parent_id = start->has_parent_id;
+    event->parent_id = start->parent_id;
+    event->has_parent_execution_id = start->has_parent_execution_id;
+    event->parent_execution_id = start->parent_execution_id;
+    event->initial_custom_status = start->initial_custom_status;
+    event->trace = 1;
+}
+
+static int add_events(dur__inst *inst, const dur__ending *ending, story *known, dur_error *err) {
+    dur_arena *arena = inst->commit_arena;
+    dur_turn_commit *commit = inst->commit;
+    dur_event_row *rows = dur_arena_zalloc(arena, 2 * sizeof(*rows));
+    size_t count = 0;
+    int code = DUR_OK;
+    if (!known->has_started && !ending->corrupted && ending->start != NULL) {
+        synthetic_start(inst, ending->start, &known->started);
+        known->has_started = true;
+        known->last_id = 1;
+        code = dur_event_row_from(&rows[count++], arena, &known->started, err);
+        commit->metadata.orchestration_name = ending->start->orchestration;
+        commit->metadata.orchestration_version = known->started.version;
+        commit->metadata.parent_instance_id = ending->start->parent_instance;
+        commit->metadata.has_pinned_version = dur__semver_parse(DUR_VERSION, &commit->metadata.pinned_version);
+        commit->expected_last = 0;
+    } else if (!ending->corrupted) {
+        commit->expected_last = known->last_id;
+    }
+    uint64_t id = known->last_id + 1;
+    if (ending->corrupted && id < DUR__CORRUPTED_EVENT_ID) id = DUR__CORRUPTED_EVENT_ID;
+    dur_event failed;
+    envelope(inst, &failed, DUR_EVENT_ORCHESTRATION_FAILED, id);
+    failed.details = ending->failure;
+    if (code == DUR_OK) code = dur_event_row_from(&rows[count++], arena, &failed, err);
+    commit->events = rows;
+    commit->event_count = count;
+    return code;
+}
+
+/* Histories keep a child's id as it was made: "sub::N" stands for PARENT::sub::N. */
+static const char *child_id(dur__inst *inst, const char *short_id) {
+    if (short_id == NULL || strncmp(short_id, "sub::", 5) != 0) return short_id;
+    return dur_arena_format(inst->commit_arena, "%s::%s", inst->id, short_id);
+}
+
+static void push_message(dur__inst *inst, dur_message *messages, size_t *count, const dur_work_item *item) {
+    dur_error err = DUR_ERROR_INIT;
+    if (dur_message_from_work(&messages[*count], inst->commit_arena, item, &err) == DUR_OK) (*count)++;
+    else dur__log(DUR_LOG_ERROR, DUR__LOG_RUNTIME, DUR__FIELDS(DUR__TEXT("instance_id", inst->id)), "%s", err.message);
+}
+
+static void add_effects(dur__inst *inst, const dur__ending *ending, const story *known) {
+    dur_arena *arena = inst->commit_arena;
+    dur_turn_commit *commit = inst->commit;
+    dur_activity_ref *activities = dur_arena_zalloc(arena, (known->open_count + 1) * sizeof(*activities));
+    dur_activity_ref *timers = dur_arena_zalloc(arena, (known->open_count + 1) * sizeof(*timers));
+    dur_message *messages = dur_arena_zalloc(arena, (known->open_count + 1) * sizeof(*messages));
+    size_t activity_count = 0, timer_count = 0, message_count = 0;
+    for (size_t i = 0; i < known->open_count; i++) {
+        const dur_event *event = known->open[i];
+        dur_activity_ref ref = { .instance = inst->id,
+                                 .execution_id = inst->execution_id,
+                                 .activity_id = event->event_id };
+        if (event->kind == DUR_EVENT_ACTIVITY_SCHEDULED) activities[activity_count++] = ref;
+        else if (event->kind == DUR_EVENT_TIMER_CREATED) timers[timer_count++] = ref;
+        else {
+            dur_work_item cancel = { .kind = DUR_WORK_CANCEL_INSTANCE,
+                                     .instance = child_id(inst, event->instance),
+                                     .reason = "parent failed" };
+            push_message(inst, messages, &message_count, &cancel);
+        }
+    }
+    if (known->has_started && known->started.parent_instance != NULL && known->started.has_parent_id) {
+        dur_work_item tell = { .kind = DUR_WORK_SUB_ORCH_FAILED,
+                               .instance = known->started.parent_instance,
+                               .execution_id = known->started.has_parent_execution_id
+                                                   ? known->started.parent_execution_id : 1,
+                               .id = known->started.parent_id,
+                               .details = ending->failure };
+        push_message(inst, messages, &message_count, &tell);
+    }
+    commit->cancelled = activities;
+    commit->cancelled_count = activity_count;
+    commit->timers_dropped = timers;
+    commit->timers_dropped_count = timer_count;
+    commit->orchestrator_items = messages;
+    commit->orchestrator_item_count = message_count;
+}
+
+static void add_consumed_messages(dur__inst *inst) {
+    size_t count = 0;
+    DUR__LIST_EACH(&inst->drained, at) count++;
+    uint64_t *ids = dur_arena_alloc(inst->commit_arena, (count + 1) * sizeof(*ids));
+    count = 0;
+    DUR__LIST_EACH(&inst->drained, link) ids[count++] = DUR__CONTAINER(link, dur__letter, arrival.link)->message_id;
+    inst->commit->consumed = ids;
+    inst->commit->consumed_count = count;
+}
+
+/* The failure as it is told: its texts live in the commit. */
+static const dur_failure *keep_failure(dur_arena *arena, const dur_failure *failure) {
+    dur_failure *kept = (dur_failure *)(void *)dur_arena_memdup(arena, failure, sizeof(*failure));
+    kept->message = dur_arena_strdup(arena, failure->message != NULL ? failure->message : "");
+    kept->resource = dur_arena_strdup(arena, failure->resource);
+    kept->error = dur_arena_strdup(arena, failure->error);
+    kept->instance = dur_arena_strdup(arena, failure->instance);
+    return kept;
+}
+
+int dur__ending_build(dur__inst *inst, const dur__ending *given, dur_error *err) {
+    dur__commit_end(inst);
+    dur_turn_commit *commit = dur__commit_begin(inst);
+    dur__ending ending = *given;
+    ending.failure = keep_failure(inst->commit_arena, given->failure);
+    story known = { .has_started = false };
+    if (given->item != NULL) known.last_id = given->item->last_event_id;
+    int code = ending.corrupted ? read_corrupted(inst, inst->commit_arena, &known, err)
+                                : read_story(inst, inst->commit_arena, &known, err);
+    if (code == DUR_OK) code = add_events(inst, &ending, &known, err);
+    if (code == DUR_OK) {
+        add_effects(inst, &ending, &known);
+        add_consumed_messages(inst);
+        commit->metadata.status = DUR_STATUS_FAILED;
+        commit->metadata.output = dur_failure_display(inst->commit_arena, ending.failure);
+    } else {
+        dur__commit_end(inst);
+    }
+    return code;
+}
+
+void dur__ending_refuse_start(dur_work_item *out, dur_arena *arena, const dur_work_item *start) {
+    dur_failure *failure = dur_arena_zalloc(arena, sizeof(*failure));
+    failure->category = DUR_FAILURE_APPLICATION;
+    failure->kind = DUR_FAILURE_ORCHESTRATION_FAILED;
+    failure->message = dur_arena_format(arena, "instance \"%s\" already exists", start->instance);
+    *out = (dur_work_item){ .kind = DUR_WORK_SUB_ORCH_FAILED,
+                            .instance = start->parent_instance,
+                            .execution_id = start->has_parent_execution_id ? start->parent_execution_id : 1,
+                            .id = start->parent_id,
+                            .details = failure };
+}

@@ -1,0 +1,298 @@
+/*
+ * instance.c: one leased instance, from its acquisition until its lease is gone.
+ *
+ * An instance is in one state and in the list that belongs to it; dur__inst_move knows the legal moves.  While a turn is
+ * on its way to the store the handler is not touched: what arrives waits in the inbox and is offered after the answer.
+ */
+#include "runtime/runtime_internal.h"
+
+#include <stdlib.h>
+
+#define FEED_MAX 64           /* queue messages read at a time */
+#define TURN_EVENTS_MAX 4096  /* a longer turn is committed first and then goes on */
+#define SLOW_TURN_US 1000000u
+
+#define BIT(state) (1u << DUR__INST_##state)
+static const unsigned moves[DUR__INST_STATES] = {
+    [DUR__INST_ACQUIRED] = BIT(READY) | BIT(LEAVING) | BIT(GONE),
+    [DUR__INST_READY] = BIT(READY) | BIT(COMMITTING) | BIT(PARKED) | BIT(LEAVING) | BIT(GONE),
+    [DUR__INST_COMMITTING] = BIT(READY) | BIT(PARKED) | BIT(LEAVING) | BIT(GONE),
+    [DUR__INST_PARKED] = BIT(READY) | BIT(LEAVING) | BIT(GONE),
+    [DUR__INST_LEAVING] = BIT(LEAVING) | BIT(GONE),
+    [DUR__INST_GONE] = 0,
+};
+
+/* Leaves the list of the old state; the caller puts it into the new one. */
+void dur__inst_move(dur__inst *inst, dur__inst_state to) {
+    DUR_ASSERT((moves[inst->state] & (1u << to)) != 0);
+    if (inst->state == DUR__INST_PARKED) dur__unpark(inst);
+    dur__list_unlink(&inst->link);
+    inst->starving = false;
+    inst->state = to;
+}
+
+dur__inst *dur__inst_new(dur__loop *loop, const dur_orchestration_item *item) {
+    dur__inst *inst = dur__xcalloc(1, sizeof(*inst));
+    inst->loop = loop;
+    inst->state = DUR__INST_ACQUIRED;
+    inst->id = dur__xstrdup(item->instance);
+    inst->token = dur__xstrdup(item->lock_token);
+    inst->store_key = item->store_key;
+    inst->execution_id = item->execution_id;
+    inst->queue_gap = item->more_messages;
+    dur__list_init(&inst->inbox);
+    dur__list_init(&inst->strays);
+    dur__list_init(&inst->drained);
+    dur__map_put(&loop->instances, inst->id, inst);
+    dur__directory_put(loop->runtime, inst->id, loop);
+    dur__keeper_renew_add(inst);
+    return inst;
+}
+
+dur__exec *dur__inst_exec_new(dur__inst *inst, const dur_key_value *kv, size_t kv_count) {
+    const dur_runtime *runtime = inst->loop->runtime;
+    const dur_runtime_options *o = &runtime->options;
+    size_t stack = inst->handler->stack_bytes != 0 ? inst->handler->stack_bytes : o->stack_bytes;
+    return dur__exec_new(&(dur__exec_options){
+        .instance = inst->id,
+        .execution_id = inst->execution_id,
+        .name = inst->handler->name,
+        .version = inst->handler->version,
+        .fn = inst->handler->orchestration,
+        .stack_bytes = stack,
+        .stacks = inst->loop->stacks,
+        .kv = kv,
+        .kv_count = kv_count,
+        .random = runtime->world->random,
+        .random_data = runtime->world->data,
+        .limits = { .payload_bytes_max = o->payload_bytes_max,
+                    .custom_status_bytes_max = o->custom_status_bytes_max,
+                    .kv_keys_max = o->kv_keys_max,
+                    .kv_value_bytes_max = o->kv_value_bytes_max,
+                    .tag_bytes_max = 256,
+                    .arena_bytes_max = o->arena_bytes_max },
+        .cancel_grace_ms = o->cancel_grace_ms,
+        .queue_eager = inst->loop->fallback });
+}
+
+/* ---- arrivals ---- */
+
+void dur__inst_receive(dur__inst *inst, dur__letter *letter) {
+    dur__loop *loop = inst->loop;
+    dur_work_kind kind = letter->arrival.item.kind;
+    bool stray = kind == DUR_WORK_START_ORCHESTRATION || kind == DUR_WORK_CONTINUE_AS_NEW;
+    bool live = inst->state == DUR__INST_READY || inst->state == DUR__INST_PARKED;
+    if (stray) dur__list_push(&inst->strays, &letter->arrival.link);
+    else if (live) dur__exec_offer(inst->exec, &letter->arrival);
+    else dur__list_push(&inst->inbox, &letter->arrival.link);
+    if (live) dur__loop_make_ready(loop, inst);
+}
+
+void dur__inst_attach(dur__inst *inst, dur__task *task) {
+    if (task->inst != NULL || inst->exec == NULL) return;
+    task->inst = inst;
+    dur__map_put_u64(&inst->tasks, task->ref.activity_id, task);
+}
+
+/* Messages are still in the store; a completion that nobody recorded goes there too (L5). */
+void dur__inst_return_letter(dur__loop *loop, dur__letter *letter) {
+    dur__task *task = letter->task;
+    if (task == NULL || task->row_gone || task->epoch != loop->epoch) {
+        dur__pool_letter_back(loop, letter);
+        return;
+    }
+    if (task->inst != NULL) {
+        if (dur__map_get_u64(&task->inst->tasks, task->ref.activity_id) == task)
+            dur__map_remove_u64(&task->inst->tasks, task->ref.activity_id);
+        task->inst = NULL;
+    }
+    dur__list_push(&loop->acks, &task->link);
+}
+
+static void return_list(dur__loop *loop, dur__link *list) {
+    for (dur__link *link; (link = dur__list_pop(list)) != NULL;)
+        dur__inst_return_letter(loop, DUR__CONTAINER(link, dur__letter, arrival.link));
+}
+
+static void detach_tasks(dur__inst *inst) {
+    dur__map_entry *entry;
+    for (size_t i = 0; (entry = dur__map_next(&inst->tasks, &i)) != NULL;) ((dur__task *)entry->value)->inst = NULL;
+    dur__map_free(&inst->tasks);
+    inst->tasks = (dur__map){ 0 };
+}
+
+void dur__inst_drop_exec(dur__inst *inst) {
+    dur__loop *loop = inst->loop;
+    if (inst->exec != NULL) {
+        const dur__turn *turn = dur__exec_turn(inst->exec);
+        if (turn != NULL && turn->consumed != NULL) return_list(loop, turn->consumed);
+        dur__left verdict;
+        for (dur__arrival *left; (left = dur__exec_drain(inst->exec, &verdict)) != NULL;)
+            dur__inst_return_letter(loop, left->cookie);
+        dur__count_max(&loop->runtime->counters.stack_high_water_bytes, dur__exec_stack_high_water(inst->exec));
+        dur__exec_free(inst->exec);
+        inst->exec = NULL;
+    }
+    return_list(loop, &inst->drained);
+    return_list(loop, &inst->inbox);
+    return_list(loop, &inst->strays);
+    detach_tasks(inst);
+    dur__rerun_free(inst->rerun);
+    inst->rerun = NULL;
+}
+
+void dur__inst_committed_once(dur__inst *inst) {
+    if (!inst->uncommitted) return;
+    inst->uncommitted = false;
+    if (inst->suspect) dur__gate_release_suspect();
+    else dur__gate_unreserve_fresh(1);
+}
+
+void dur__inst_free(dur__inst *inst) {
+    dur__loop *loop = inst->loop;
+    dur__inst_move(inst, DUR__INST_GONE);
+    dur__inst_drop_exec(inst);
+    dur__commit_end(inst);
+    dur__inst_committed_once(inst);
+    dur__keeper_renew_remove(inst);
+    dur__directory_remove(loop->runtime, inst->id, loop);
+    if (dur__map_get(&loop->instances, inst->id) == inst) dur__map_remove(&loop->instances, inst->id);
+    free(inst->parent_instance);
+    free(inst->token);
+    free(inst->id);
+    free(inst);
+}
+
+/* ---- running ---- */
+
+/* The store holds queue messages that we were not given: read on where a dequeue waits.  True: something was offered. */
+static bool feed(dur__inst *inst) {
+    dur__loop *loop = inst->loop;
+    if (!inst->queue_gap || loop->fallback || dur__exec_finished(inst->exec)) return false;
+    bool offered = false;
+    dur_arena *arena = dur__pool_arena(loop);
+    uint64_t after_ms, after_id;
+    size_t i = 0;
+    for (const char *queue; (queue = dur__exec_hungry(inst->exec, i, &after_ms, &after_id)) != NULL;) {
+        dur_fetched_message *messages = NULL;
+        size_t count = 0;
+        dur_error err = DUR_ERROR_INIT;
+        dur_arena_reset(arena);
+        if (dur_store_lane_messages(loop->lane, arena, inst->id, inst->token, queue, after_ms, after_id, FEED_MAX,
+                                    &messages, &count, &err) != DUR_OK) {
+            DUR__COUNT(loop->runtime, provider_errors);
+            inst->starving = true;
+            break;
+        }
+        bool some = false;
+        for (size_t m = 0; m < count; m++) {
+            dur__letter *letter = dur__letter_from_message(loop, inst->id, &messages[m], NULL);
+            if (letter == NULL) continue;
+            dur__exec_offer(inst->exec, &letter->arrival);
+            some = true;
+        }
+        offered |= some;
+        if (!some) i++; /* this one stays hungry */
+    }
+    dur__pool_arena_back(loop, arena);
+    return offered;
+}
+
+static void log_slow(dur__inst *inst, uint64_t took_us) {
+    const char *where = dur__exec_where(inst->exec);
+    dur__log(DUR_LOG_WARN, DUR__LOG_ORCHESTRATION,
+             DUR__FIELDS(DUR__TEXT("instance_id", inst->id), DUR__TEXT("orchestration_name", inst->handler->name),
+                         DUR__TEXT("site", where != NULL ? where : ""), DUR__NUMBER("took_ms", took_us / 1000)),
+             "a turn of \"%s\" took %llu ms: handlers must not block (last call at %s)", inst->handler->name,
+             (unsigned long long)(took_us / 1000), where != NULL ? where : "its beginning");
+}
+
+static int run(dur__inst *inst, dur_error *err) {
+    dur__loop *loop = inst->loop;
+    int code = DUR_OK;
+    inst->again = false;
+    for (bool took = true; took;) {
+        code = dur__exec_step(inst->exec, loop->now_ms, &took, err);
+        if (code != DUR_OK) break;
+        if (!took) took = feed(inst);
+        else if (!loop->fallback && dur__exec_turn(inst->exec)->event_count > TURN_EVENTS_MAX) {
+            inst->again = true;
+            break;
+        }
+    }
+    return code;
+}
+
+void dur__inst_step(dur__inst *inst) {
+    dur__loop *loop = inst->loop;
+    DUR_ASSERT(inst->state == DUR__INST_READY && inst->exec != NULL);
+    dur_error err = DUR_ERROR_INIT;
+    uint64_t begin_us = dur__monotonic_us();
+    inst->starving = false;
+    int code = run(inst, &err);
+    uint64_t took_us = dur__monotonic_us() - begin_us;
+    if (took_us > SLOW_TURN_US) log_slow(inst, took_us);
+    if (code == DUR_OK && loop->runtime->options.double_run) code = dur__rerun_check(inst, &err);
+    if (code != DUR_OK) {
+        dur__inst_broken(inst, code, &err);
+        return;
+    }
+    bool starving = inst->starving;
+    if (dur__turn_build(inst)) {
+        inst->again |= starving;
+        dur__loop_queue_commit(inst);
+    } else if (starving) {
+        dur__list_unlink(&inst->link);
+        dur__list_push(&loop->starving, &inst->link);
+        loop->starving_until_us = dur__monotonic_us() + 20000;
+    } else {
+        dur__park(inst);
+    }
+}
+
+void dur__inst_settle(dur__inst *inst) {
+    bool more = inst->again || !dur__list_empty(&inst->strays);
+    inst->again = false;
+    for (dur__link *link; (link = dur__list_pop(&inst->inbox)) != NULL;) {
+        dur__exec_offer(inst->exec, DUR__CONTAINER(link, dur__arrival, link));
+        more = true;
+    }
+    if (more) dur__loop_make_ready(inst->loop, inst);
+    else dur__park(inst);
+}
+
+/* ---- handlers that cannot go on ---- */
+
+static void fail_by_policy(dur__inst *inst, const dur_error *why) {
+    dur_error err = DUR_ERROR_INIT;
+    dur_failure failure = { .category = DUR_FAILURE_CONFIGURATION,
+                            .resource = inst->handler != NULL ? inst->handler->name : "",
+                            .message = why->message };
+    if (dur__ending_build(inst, &(dur__ending){ .failure = &failure }, &err) == DUR_OK) {
+        DUR__COUNT(inst->loop->runtime, orchestration_configuration_errors);
+        dur__loop_queue_commit(inst);
+    } else {
+        dur__release(inst, 1000, true, false);
+    }
+}
+
+void dur__inst_broken(dur__inst *inst, int code, const dur_error *why) {
+    dur_runtime *runtime = inst->loop->runtime;
+    dur_error reason = *why;
+    dur__log(DUR_LOG_ERROR, DUR__LOG_ORCHESTRATION,
+             DUR__FIELDS(DUR__TEXT("instance_id", inst->id), DUR__NUMBER("execution_id", inst->execution_id),
+                         DUR__TEXT("orchestration_name", inst->handler != NULL ? inst->handler->name : ""),
+                         DUR__TEXT("code", dur_code_name(code))),
+             "%s", reason.message);
+    dur__inst_drop_exec(inst);
+    if (code == DUR_ENONDETERMINISM && runtime->options.nondeterminism == DUR_NONDETERMINISM_FAIL) {
+        fail_by_policy(inst, &reason);
+    } else if (code == DUR_ENONDETERMINISM || code == DUR_ELIMIT) {
+        dur__suspend(inst, reason.message);
+    } else if (code == DUR_ENOMEM) {
+        /* No stack: others are parked on them.  Nothing of this is the instance's fault. */
+        dur__release(inst, 200, true, false);
+    } else {
+        dur__release(inst, 1000, false, false);
+    }
+}

@@ -1,0 +1,352 @@
+/*
+ * keeper.c: the thread that shows life, notices what happens to running activities, and cleans up.
+ *
+ * Each second: a beat under our owner id (stores with owners), a look at the rows of activities that run long, and
+ * activities that ignore their cancellation.  On a store without owners it renews timed locks instead; a renewal that
+ * fails for a passing reason cancels nothing.
+ */
+#include "runtime/runtime_internal.h"
+
+#include <stdlib.h>
+
+#define TICK_MS 1000
+#define LONG_RUNNING_US 500000u
+
+/* ---- owner ---- */
+
+static void new_owner_id(dur_runtime *runtime, char out[64]) {
+    uint64_t random[2];
+    runtime->world->random(runtime->world->data, random, sizeof(random));
+    snprintf(out, 64, "%.24s-%016llx%08llx", runtime->options.name, (unsigned long long)random[0],
+             (unsigned long long)(random[1] & 0xffffffff));
+}
+
+int dur__keeper_register(dur_runtime *runtime, dur_error *err) {
+    char id[64];
+    new_owner_id(runtime, id);
+    dur_owner_options options = { .owner = id, .timeout_ms = runtime->options.owner_timeout_ms };
+    uint64_t begin_ms = runtime->world->boot_ms(runtime->world->data);
+    int code = dur_store_owner_register(runtime->store, &options, err);
+    if (code != DUR_OK) return code;
+    dur__mutex_lock(&runtime->mutex);
+    runtime->owner_ids = dur__xrealloc(runtime->owner_ids, (runtime->owner_id_count + 1) * sizeof(char *));
+    char *kept = dur__xstrdup(id);
+    runtime->owner_ids[runtime->owner_id_count++] = kept;
+    dur__mutex_unlock(&runtime->mutex);
+    atomic_store(&runtime->owner, kept);
+    atomic_store(&runtime->beat_boot_ms, begin_ms);
+    atomic_fetch_add(&runtime->epoch, 1);
+    return DUR_OK;
+}
+
+/* O4: late by half the timeout.  Each reader decides by itself, so that a keeper stuck in a call fences too. */
+bool dur__keeper_fenced(dur_runtime *runtime) {
+    if (!runtime->has_owners) return false;
+    uint64_t now_ms = runtime->world->boot_ms(runtime->world->data);
+    uint64_t beat_ms = atomic_load_explicit(&runtime->beat_boot_ms, memory_order_relaxed);
+    return now_ms > beat_ms && now_ms - beat_ms > runtime->options.owner_timeout_ms / 2;
+}
+
+void dur__keeper_kick(dur_runtime *runtime) {
+    dur__mutex_lock(&runtime->mutex);
+    runtime->keeper_kicked = true;
+    dur__cond_broadcast(&runtime->changed);
+    dur__mutex_unlock(&runtime->mutex);
+}
+
+static void wake_loops(dur_runtime *runtime) {
+    for (size_t i = 0; i < runtime->loop_count; i++) dur_waker_wake(runtime->loops[i].waker);
+}
+
+/* Every row that was locked under the old id is somebody else's now. */
+static void taken_over(dur_runtime *runtime) {
+    dur_error err = DUR_ERROR_INIT;
+    dur__log(DUR_LOG_ERROR, DUR__LOG_RUNTIME, DUR__FIELDS(DUR__TEXT("owner", dur_runtime_owner(runtime))),
+             "this runtime was taken for dead and its leases for free: handlers are dropped, activities cancelled, a new "
+             "owner id is taken");
+    DUR__COUNT(runtime, fenced);
+    if (dur__keeper_register(runtime, &err) != DUR_OK) {
+        dur__log(DUR_LOG_WARN, DUR__LOG_PROVIDER, NULL, 0, "no new owner id: %s", err.message);
+        return;
+    }
+    dur__mutex_lock(&runtime->work.mutex);
+    DUR__LIST_EACH(&runtime->work.running, at) dur__cancel_locked(DUR__CONTAINER(at, dur__task, link));
+    dur__mutex_unlock(&runtime->work.mutex);
+    wake_loops(runtime);
+}
+
+static void beat(dur_runtime *runtime) {
+    dur_owner_report report = { 0 };
+    dur_error err = DUR_ERROR_INIT;
+    bool was_fenced = dur__keeper_fenced(runtime);
+    uint64_t begin_ms = runtime->world->boot_ms(runtime->world->data);
+    if (dur_store_owner_beat(runtime->store, dur_runtime_owner(runtime), &report, &err) != DUR_OK) {
+        DUR__COUNT(runtime, provider_errors);
+        if (was_fenced)
+            dur__log(DUR_LOG_WARN, DUR__LOG_RUNTIME, NULL, 0,
+                     "no beat gets through: nothing new is started until one does: %s", err.message);
+        return;
+    }
+    if (!report.still_ours) {
+        taken_over(runtime);
+        return;
+    }
+    atomic_store(&runtime->beat_boot_ms, begin_ms);
+    atomic_store(&runtime->peers, report.peers);
+    if (was_fenced) {
+        DUR__COUNT(runtime, fenced);
+        dur__log(DUR_LOG_WARN, DUR__LOG_RUNTIME, DUR__FIELDS(DUR__TEXT("owner", dur_runtime_owner(runtime))),
+                 "this runtime was silent for too long and had fenced itself; its leases still hold, it goes on");
+        wake_loops(runtime);
+    }
+    if (report.taken_over > 0) {
+        DUR__COUNT_N(runtime, take_overs, report.taken_over);
+        dur__log(DUR_LOG_WARN, DUR__LOG_RUNTIME,
+                 DUR__FIELDS(DUR__TEXT("owner", report.last_dead), DUR__NUMBER("freed", report.freed)),
+                 "%u dead owner(s), %u leases and rows set free", report.taken_over, report.freed);
+        atomic_store(&runtime->suspect_hint, true);
+        wake_loops(runtime);
+    }
+}
+
+/* ---- rows of running activities ---- */
+
+typedef struct watched {
+    dur_worker_claim claim;
+    uint64_t serial;
+} watched;
+
+static size_t collect(dur_runtime *runtime, dur_arena *arena, watched **out) {
+    dur__work *work = &runtime->work;
+    uint64_t now_us = dur__monotonic_us();
+    size_t count = 0;
+    dur__mutex_lock(&work->mutex);
+    dur__link *lists[3] = { &work->running, &work->queue, &work->blocked };
+    *out = dur_arena_zalloc(arena, (work->running_count + work->queued + work->blocked_count + 1) * sizeof(watched));
+    for (int i = 0; i < (runtime->has_owners ? 1 : 3); i++) { /* timed locks of waiting ones run out too */
+        DUR__LIST_EACH(lists[i], at) {
+            const dur__task *task = DUR__CONTAINER(at, dur__task, link);
+            if (atomic_load(&task->cancelled)) continue;
+            if (runtime->has_owners && now_us - task->started_at_us < LONG_RUNNING_US) continue;
+            (*out)[count++] = (watched){
+                .claim = { .ref = { .instance = dur_arena_strdup(arena, task->ref.instance),
+                                    .execution_id = task->ref.execution_id,
+                                    .activity_id = task->ref.activity_id,
+                                    .row_id = task->ref.row_id },
+                           .lock_token = dur_arena_strdup(arena, task->token) },
+                .serial = task->serial };
+        }
+    }
+    dur__mutex_unlock(&work->mutex);
+    return count;
+}
+
+static void cancel_serial(dur_runtime *runtime, uint64_t serial) {
+    dur__mutex_lock(&runtime->work.mutex);
+    DUR__LIST_EACH(&runtime->work.running, at) {
+        dur__task *task = DUR__CONTAINER(at, dur__task, link);
+        if (task->serial == serial) dur__cancel_locked(task);
+    }
+    dur__mutex_unlock(&runtime->work.mutex);
+}
+
+static void check_rows(dur_runtime *runtime, dur_arena *arena) {
+    watched *tasks;
+    size_t count = collect(runtime, arena, &tasks);
+    if (count == 0) return;
+    dur_worker_claim *claims = dur_arena_alloc(arena, count * sizeof(*claims));
+    bool *lost = dur_arena_zalloc(arena, count * sizeof(bool));
+    for (size_t i = 0; i < count; i++) claims[i] = tasks[i].claim;
+    dur_error err = DUR_ERROR_INIT;
+    uint64_t extend_ms = runtime->has_owners ? 0 : runtime->options.worker_lock_timeout_ms;
+    if (dur_store_check_works(runtime->store, claims, count, extend_ms, lost, &err) != DUR_OK) {
+        DUR__COUNT(runtime, provider_errors); /* not known is not lost */
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (lost[i]) cancel_serial(runtime, tasks[i].serial);
+    }
+}
+
+/* ---- activities that do not come back ---- */
+
+static void log_abandoned(size_t count, const dur__buf *names) {
+    if (count == 0) return;
+    dur__log(DUR_LOG_ERROR, DUR__LOG_ACTIVITY,
+             DUR__FIELDS(DUR__NUMBER("activities", count), DUR__TEXT("names", dur__buf_str(names))),
+             "activities do not end although they were cancelled and are abandoned: %s", dur__buf_str(names));
+}
+
+static void add_name(dur__buf *names, const dur__task *task) {
+    dur__buf_format(names, "%s%s (%s)", names->size > 0 ? ", " : "", task->item.name, task->item.instance);
+}
+
+/* Under work.mutex.  Its thread ends when it returns; the runtime stays alive so long. */
+static void abandon_locked(dur_runtime *runtime, dur__worker *worker) {
+    dur__task *task = worker->task;
+    atomic_store(&task->state, DUR__TASK_ABANDONED);
+    dur__work_finished(runtime, task);
+    atomic_fetch_sub(&runtime->work.in_hand, 1);
+    runtime->work.abandoned++;
+    worker->left_behind = true;
+    dur__list_unlink(&worker->link);
+    atomic_fetch_add(&runtime->references, 1);
+    dur__thread_detach(&worker->thread);
+    if (task->suspect) dur__gate_release_activity();
+    DUR__COUNT(runtime, activity_abandoned);
+}
+
+static void abandon_overdue(dur_runtime *runtime) {
+    dur__work *work = &runtime->work;
+    uint64_t grace_us = runtime->options.activity_cancel_grace_ms * 1000;
+    size_t replace = 0;
+    dur__buf names = { 0 };
+    dur__mutex_lock(&work->mutex);
+    uint64_t now_us = dur__monotonic_us();
+    DUR__LIST_EACH_SAFE(&work->workers, at, after) {
+        dur__worker *worker = DUR__CONTAINER(at, dur__worker, link);
+        dur__task *task = worker->task;
+        if (task == NULL || !atomic_load(&task->cancelled) || now_us - task->cancelled_at_us < grace_us) continue;
+        if (work->abandoned >= runtime->options.abandoned_max) break; /* its slot stays taken */
+        add_name(&names, task);
+        abandon_locked(runtime, worker);
+        replace++;
+    }
+    dur__mutex_unlock(&work->mutex);
+    log_abandoned(replace, &names);
+    dur__buf_free(&names);
+    for (; replace > 0; replace--) (void)dur__worker_add(runtime);
+}
+
+size_t dur__keeper_abandon_all(dur_runtime *runtime, dur__buf *names) {
+    dur__work *work = &runtime->work;
+    size_t count = 0;
+    dur__mutex_lock(&work->mutex);
+    DUR__LIST_EACH_SAFE(&work->workers, at, after) {
+        dur__worker *worker = DUR__CONTAINER(at, dur__worker, link);
+        if (worker->task == NULL) continue;
+        add_name(names, worker->task);
+        abandon_locked(runtime, worker);
+        count++;
+    }
+    dur__mutex_unlock(&work->mutex);
+    log_abandoned(count, names);
+    return count;
+}
+
+/* ---- stores without owners ---- */
+
+
+void dur__keeper_renew_add(dur__inst *inst) {
+    dur_runtime *runtime = inst->loop->runtime;
+    if (runtime->has_owners) return;
+    dur__mutex_lock(&runtime->mutex);
+    dur__map_put(&runtime->renewals, inst->token, inst->token);
+    inst->renewed = true;
+    dur__mutex_unlock(&runtime->mutex);
+}
+
+void dur__keeper_renew_remove(dur__inst *inst) {
+    dur_runtime *runtime = inst->loop->runtime;
+    if (!inst->renewed) return;
+    dur__mutex_lock(&runtime->mutex);
+    (void)dur__map_remove(&runtime->renewals, inst->token);
+    dur__mutex_unlock(&runtime->mutex);
+    inst->renewed = false;
+}
+
+/* reference 6.15: long locks shortly before their end, short ones at half time; never more often than each second. */
+static uint64_t renewal_period_ms(uint64_t timeout_ms, uint64_t buffer_ms) {
+    uint64_t period = timeout_ms >= 15000 ? (timeout_ms > buffer_ms ? timeout_ms - buffer_ms : 1000)
+                                          : (timeout_ms / 2 + 999) / 1000 * 1000;
+    return period < 1000 ? 1000 : period;
+}
+
+static void renew_instances(dur_runtime *runtime, dur_arena *arena) {
+    dur__mutex_lock(&runtime->mutex);
+    char **tokens = dur_arena_alloc(arena, (runtime->renewals.count + 1) * sizeof(char *));
+    size_t count = 0;
+    dur__map_entry *entry;
+    for (size_t i = 0; (entry = dur__map_next(&runtime->renewals, &i)) != NULL;)
+        tokens[count++] = dur_arena_strdup(arena, entry->value);
+    dur__mutex_unlock(&runtime->mutex);
+    for (size_t i = 0; i < count; i++)
+        (void)dur_store_renew_orchestration_item_lock(runtime->store, tokens[i],
+                                                      runtime->options.orchestrator_lock_timeout_ms, NULL);
+}
+
+static void renew_sessions(dur_runtime *runtime) {
+    const char *owner = dur__runtime_session_owner(runtime);
+    uint64_t renewed = 0;
+    (void)dur_store_renew_session_lock(runtime->store, &owner, 1, runtime->options.session_lock_timeout_ms,
+                                       runtime->options.session_idle_timeout_ms, &renewed, NULL);
+}
+
+static bool sessions_used(dur_runtime *runtime) {
+    dur__mutex_lock(&runtime->work.mutex);
+    bool used = runtime->work.session_count > 0;
+    dur__mutex_unlock(&runtime->work.mutex);
+    return used;
+}
+
+/* ---- the thread ---- */
+
+typedef struct schedule {
+    uint64_t beat, rows, instances, sessions, cleanup; /* next, monotonic µs */
+    bool sessions_seen;
+} schedule;
+
+static bool due(uint64_t *next_us, uint64_t now_us, uint64_t period_ms) {
+    if (now_us < *next_us) return false;
+    *next_us = now_us + period_ms * 1000;
+    return true;
+}
+
+static void tick(dur_runtime *runtime, schedule *next, dur_arena *arena, bool kicked) {
+    const dur_runtime_options *o = &runtime->options;
+    uint64_t now_us = dur__monotonic_us();
+    dur_arena_reset(arena);
+    if (runtime->has_owners && (due(&next->beat, now_us, TICK_MS) || kicked)) beat(runtime);
+    uint64_t rows_ms = runtime->has_owners ? TICK_MS
+                                           : renewal_period_ms(o->worker_lock_timeout_ms, o->worker_lock_renewal_buffer_ms);
+    if (due(&next->rows, now_us, rows_ms)) check_rows(runtime, arena);
+    abandon_overdue(runtime);
+    bool sessions = sessions_used(runtime);
+    next->sessions_seen |= sessions;
+    if (!runtime->has_owners) {
+        if (due(&next->instances, now_us,
+                renewal_period_ms(o->orchestrator_lock_timeout_ms, o->orchestrator_lock_renewal_buffer_ms)))
+            renew_instances(runtime, arena);
+        if (next->sessions_seen &&
+            due(&next->sessions, now_us, renewal_period_ms(o->session_lock_timeout_ms, o->session_lock_renewal_buffer_ms)))
+            renew_sessions(runtime);
+    }
+    if (next->sessions_seen && due(&next->cleanup, now_us, o->session_cleanup_interval_ms)) {
+        uint64_t removed = 0;
+        (void)dur_store_cleanup_orphaned_sessions(runtime->store, o->session_idle_timeout_ms, &removed, NULL);
+        next->sessions_seen = sessions; /* an idle node asks nothing */
+    }
+}
+
+void dur__keeper_main(void *data) {
+    dur_runtime *runtime = data;
+    dur_arena *arena = dur_arena_new();
+    uint64_t now_us = dur__monotonic_us();
+    schedule next = { .beat = now_us, .rows = now_us, .instances = now_us, .sessions = now_us,
+                      .cleanup = now_us + runtime->options.session_cleanup_interval_ms * 1000 };
+    dur__runtime_inside = runtime;
+    dur__mutex_lock(&runtime->mutex);
+    while (!runtime->keeper_exit) {
+        bool kicked = runtime->keeper_kicked;
+        runtime->keeper_kicked = false;
+        dur__mutex_unlock(&runtime->mutex);
+        tick(runtime, &next, arena, kicked);
+        dur__mutex_lock(&runtime->mutex);
+        uint64_t wait_ms = runtime->options.activity_cancel_grace_ms < TICK_MS ? 50 : TICK_MS;
+        if (!runtime->keeper_exit && !runtime->keeper_kicked)
+            (void)dur__cond_wait_ms(&runtime->changed, &runtime->mutex, wait_ms);
+    }
+    dur__mutex_unlock(&runtime->mutex);
+    dur_arena_free(arena);
+    dur__runtime_inside = NULL;
+}

@@ -1,0 +1,330 @@
+/*
+ * loop.c: the thread that resumes handlers, commits, and hands out work.
+ *
+ * One pass: take what workers have finished, run every instance that can go on, wait a moment for completions that are
+ * about to come (the gather rule), and exchange everything with the store in one round; when nothing is left to do, sleep
+ * in the store until something may have come.
+ */
+#include "runtime/runtime_internal.h"
+
+#include "provider/provider_internal.h"
+#include <stdlib.h>
+
+#define GATHER_US 100   /* a commit waits at most so long for completions … */
+#define QUIET_US 40     /* … and so long without another one */
+#define LAZY_US 25      /* a second worker is woken when the first has not drained the batch by then */
+#define SPIN_US 30
+#define WAIT_MAX_MS 3600000u
+#define RETURN_AFTER_US 100000u /* unstarted work goes back to the others after this (L9) */
+
+/* ---- birth and death ---- */
+
+static int lane_open(dur__loop *loop, dur_error *err) {
+    dur_runtime *runtime = loop->runtime;
+    loop->epoch = atomic_load(&runtime->epoch);
+    loop->owner = runtime->has_owners ? atomic_load(&runtime->owner) : NULL;
+    dur_lane_options options = { .owner = loop->owner, .waker = loop->waker };
+    int code = dur_store_lane_open(runtime->store, &options, &loop->lane, err);
+    if (code == DUR_OK) loop->fallback = dur__lane_is_fallback(loop->lane);
+    return code;
+}
+
+int dur__loop_open(dur__loop *loop, dur_runtime *runtime, unsigned index, dur_error *err) {
+    loop->runtime = runtime;
+    loop->index = index;
+    dur__list_init(&loop->ready);
+    dur__list_init(&loop->commits);
+    dur__list_init(&loop->parked);
+    dur__list_init(&loop->starving);
+    dur__list_init(&loop->acks);
+    dur__list_init(&loop->hand_out);
+    dur__list_init(&loop->free_tasks);
+    dur__list_init(&loop->free_letters);
+    loop->look_instances = loop->look_work = loop->look_suspect_work = true;
+    loop->suspects_waiting = true; /* not known yet: ask once */
+    loop->suspect_last = true;     /* the others first */
+    loop->next_due_ms = DUR_NEVER;
+    loop->now_ms = dur_store_now_ms(runtime->store);
+    runtime->world->random(runtime->world->data, &loop->token_prefix, sizeof(loop->token_prefix));
+    loop->arena = dur_arena_new();
+    loop->waker = dur_waker_new();
+    loop->stacks = dur__stacks_new();
+    if (loop->arena == NULL || loop->waker == NULL || loop->stacks == NULL)
+        return dur_error_set(err, DUR_ENOMEM, false, "runtime.start", "no memory or descriptor for a loop");
+    return lane_open(loop, err);
+}
+
+static void drop_all(dur__loop *loop) {
+    dur__map_entry *entry;
+    for (size_t i = 0; (entry = dur__map_next(&loop->instances, &i)) != NULL;) dur__inst_free(entry->value);
+}
+
+static void drop_acks(dur__loop *loop) {
+    for (dur__link *link; (link = dur__list_pop(&loop->acks)) != NULL;)
+        dur__pool_task_back(loop, DUR__CONTAINER(link, dur__task, link));
+}
+
+static void drop_done(dur__loop *loop) {
+    dur__task *task = atomic_exchange(&loop->done, NULL);
+    for (dur__task *next; task != NULL; task = next) {
+        next = task->next_done;
+        dur__pool_task_back(loop, task);
+    }
+}
+
+void dur__loop_close(dur__loop *loop) {
+    if (loop->runtime == NULL) return;
+    if (loop->lane != NULL) dur_store_lane_close(loop->lane);
+    drop_all(loop);
+    drop_acks(loop);
+    drop_done(loop);
+    dur__map_free(&loop->instances);
+    dur__pool_free(loop);
+    if (loop->stacks != NULL) dur__stacks_free(loop->stacks);
+    dur_arena_free(loop->arena);
+    dur_waker_free(loop->waker);
+}
+
+/* ---- lists ---- */
+
+void dur__loop_make_ready(dur__loop *loop, dur__inst *inst) {
+    dur__inst_move(inst, DUR__INST_READY);
+    dur__list_push(&loop->ready, &inst->link);
+}
+
+void dur__loop_queue_commit(dur__inst *inst) {
+    dur__inst_move(inst, inst->exec != NULL ? DUR__INST_COMMITTING : DUR__INST_LEAVING);
+    dur__list_push(&inst->loop->commits, &inst->link);
+}
+
+/* ---- completions ---- */
+
+void dur__loop_done(dur__loop *loop, dur__task *task) {
+    dur__task *head = atomic_load_explicit(&loop->done, memory_order_relaxed);
+    do {
+        task->next_done = head;
+    } while (!atomic_compare_exchange_weak(&loop->done, &head, task));
+    if (head == NULL) dur_waker_wake(loop->waker);
+}
+
+void dur__loop_take_done(dur__loop *loop) {
+    dur__task *newest = atomic_exchange(&loop->done, NULL), *oldest = NULL;
+    while (newest != NULL) {
+        dur__task *next = newest->next_done;
+        newest->next_done = oldest;
+        oldest = newest;
+        newest = next;
+    }
+    while (oldest != NULL) {
+        dur__task *next = oldest->next_done;
+        dur__route_completion(loop, oldest);
+        oldest = next;
+    }
+}
+
+/* ---- running ---- */
+
+void dur__loop_run_ready(dur__loop *loop) {
+    if (dur__list_empty(&loop->ready)) return;
+    loop->now_ms = dur_store_now_ms(loop->runtime->store);
+    for (dur__link *link; (link = dur__list_first(&loop->ready)) != NULL;)
+        dur__inst_step(DUR__CONTAINER(link, dur__inst, link));
+}
+
+static void feed_starving(dur__loop *loop, uint64_t now_us) {
+    if (dur__list_empty(&loop->starving) || now_us < loop->starving_until_us) return;
+    for (dur__link *link; (link = dur__list_first(&loop->starving)) != NULL;)
+        dur__loop_make_ready(loop, DUR__CONTAINER(link, dur__inst, link));
+}
+
+static void relax(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+static bool done_waiting(dur__loop *loop) {
+    return atomic_load_explicit(&loop->done, memory_order_relaxed) != NULL;
+}
+
+/* A server's backend wants the core that we would spin on. */
+static uint64_t spin_us(const dur__loop *loop) { return loop->runtime->store->methods->own_clock ? 0 : SPIN_US; }
+
+/*
+ * Instances that were committed together come back together only if the next commit waits for them; otherwise they split
+ * into cohorts that alternate for ever, with twice the fsyncs.  Never by time alone: with one completion expected there
+ * is nothing to wait for.
+ */
+static void gather(dur__loop *loop) {
+    if (!loop->gathered || loop->expected == 0 || dur__list_empty(&loop->commits)) return;
+    uint64_t begin_us = dur__monotonic_us(), quiet_us = begin_us, now_us = begin_us;
+    bool nudged = false;
+    while (loop->expected > 0 && now_us - begin_us < GATHER_US && now_us - quiet_us < QUIET_US) {
+        if (done_waiting(loop)) {
+            dur__loop_take_done(loop);
+            dur__loop_run_ready(loop);
+            quiet_us = dur__monotonic_us();
+        } else if (!nudged && now_us - begin_us >= LAZY_US) {
+            dur__work_nudge(loop->runtime, LAZY_US);
+            nudged = true;
+        } else if (now_us - quiet_us < spin_us(loop)) {
+            relax();
+        } else {
+            (void)dur_waker_sleep(loop->waker, QUIET_US - (now_us - quiet_us));
+        }
+        now_us = dur__monotonic_us();
+    }
+    loop->expected = 0;
+}
+
+/* ---- sleeping ---- */
+
+static uint64_t due_in_ms(const dur__loop *loop) {
+    if (loop->next_due_ms == DUR_NEVER) return WAIT_MAX_MS;
+    uint64_t now_ms = dur_store_now_ms(loop->runtime->store);
+    if (loop->next_due_ms > now_ms) return loop->next_due_ms - now_ms;
+    return loop->empty_looks > 2 ? 20 : 0; /* due, but not for us: do not spin on it */
+}
+
+static uint64_t smaller(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+static uint64_t wait_ms(dur__loop *loop) {
+    dur_runtime *runtime = loop->runtime;
+    uint64_t now_us = dur__monotonic_us();
+    uint64_t ms = smaller(due_in_ms(loop), WAIT_MAX_MS);
+    uint64_t next_us = dur__round_next_us(loop, now_us);
+    if (next_us != UINT64_MAX) ms = smaller(ms, next_us / 1000 + 1);
+    if (!dur__list_empty(&loop->starving)) ms = smaller(ms, 20);
+    if (loop->owed_look) ms = smaller(ms, 20);
+    if (loop->look_suspect_work) ms = smaller(ms, 500);
+    if (atomic_load(&runtime->peers) > 0 && dur__work_room(runtime) <
+        (size_t)runtime->options.worker_concurrency + runtime->options.prefetch) ms = smaller(ms, 50);
+    if (loop->fallback) ms = smaller(ms, runtime->options.dispatcher_min_poll_interval_ms);
+    if (runtime->fake_time) ms = smaller(ms, 5);
+    if (dur__runtime_phase(runtime) != DUR__PHASE_RUN) ms = smaller(ms, 5);
+    return ms;
+}
+
+/* True: a completion has come meanwhile. */
+static bool spin_for_completion(dur__loop *loop) {
+    if (loop->expected == 0 || spin_us(loop) == 0) return false;
+    uint64_t end_us = dur__monotonic_us() + spin_us(loop);
+    do {
+        for (int i = 0; i < 16; i++) {
+            if (done_waiting(loop)) return true;
+            relax();
+        }
+    } while (dur__monotonic_us() < end_us);
+    return false;
+}
+
+static void wait(dur__loop *loop) {
+    if (spin_for_completion(loop)) return;
+    dur__work_nudge(loop->runtime, 0);
+    uint64_t ms = wait_ms(loop);
+    bool was_owed = loop->owed_look;
+    uint64_t begin_us = dur__monotonic_us();
+    dur_error err = DUR_ERROR_INIT;
+    if (ms > 0 && dur_store_lane_wait(loop->lane, ms, &err) != DUR_OK) {
+        DUR__COUNT(loop->runtime, provider_errors);
+        (void)dur_waker_sleep(loop->waker, 20000);
+    }
+    if (done_waiting(loop) && !(was_owed && dur__monotonic_us() - begin_us >= 20000)) {
+        loop->owed_look = true;
+        return;
+    }
+    loop->look_instances = loop->look_work = loop->news = true;
+}
+
+/* ---- owner and phases ---- */
+
+/* Taken for dead: everything under the old id is lost; begin again under the new one. */
+static bool follow_owner(dur__loop *loop) {
+    dur_runtime *runtime = loop->runtime;
+    if (loop->lane != NULL && loop->epoch == atomic_load(&runtime->epoch)) return true;
+    dur_error err = DUR_ERROR_INIT;
+    loop->epoch = atomic_load(&runtime->epoch); /* completions of the old id are forgotten from here on */
+    if (loop->lane != NULL) dur_store_lane_close(loop->lane);
+    loop->lane = NULL;
+    drop_all(loop);
+    drop_acks(loop);
+    dur__route_give_back(loop, 0);
+    if (lane_open(loop, &err) != DUR_OK) {
+        DUR__COUNT(runtime, provider_errors);
+        loop->lane = NULL;
+        (void)dur_waker_sleep(loop->waker, 100000);
+        return false;
+    }
+    loop->look_instances = loop->look_work = loop->suspects_waiting = true;
+    return true;
+}
+
+static void release_idle(dur__loop *loop) {
+    dur__map_entry *entry;
+    for (size_t i = 0; (entry = dur__map_next(&loop->instances, &i)) != NULL;) {
+        dur__inst *inst = entry->value;
+        if (inst->state == DUR__INST_PARKED) dur__release(inst, 0, false, true);
+        else if (inst->state == DUR__INST_READY) dur__release(inst, 0, inst->uncommitted, false);
+    }
+}
+
+static bool released(dur__loop *loop) {
+    return (loop->instances.count == 0 && dur__list_empty(&loop->acks)) ||
+           dur__monotonic_us() >= atomic_load(&loop->runtime->release_until_us);
+}
+
+static void note_quiet(dur__loop *loop) {
+    bool quiet = dur__list_empty(&loop->ready) && dur__list_empty(&loop->commits) && dur__list_empty(&loop->acks) &&
+                 !done_waiting(loop);
+    atomic_store(&loop->quiet, quiet);
+}
+
+/* The lane is asleep, not the inbox: others may wait for this loop to serve them. */
+static void stay_fenced(dur__loop *loop) {
+    dur__keeper_kick(loop->runtime);
+    if (dur_store_lane_wait(loop->lane, 20, NULL) != DUR_OK) (void)dur_waker_sleep(loop->waker, 20000);
+}
+
+static void give_back_stale(dur__loop *loop, uint64_t now_us) {
+    if (atomic_load(&loop->runtime->peers) == 0 || now_us - loop->last_return_us < RETURN_AFTER_US / 2) return;
+    loop->last_return_us = now_us;
+    dur__route_give_back(loop, RETURN_AFTER_US);
+}
+
+static void pass(dur__loop *loop, dur__phase phase) {
+    uint64_t now_us = dur__monotonic_us();
+    if (atomic_exchange(&loop->runtime->suspect_hint, false)) loop->look_suspect_work = loop->look_instances = true;
+    feed_starving(loop, now_us);
+    if (phase == DUR__PHASE_RUN) give_back_stale(loop, now_us);
+    else dur__route_give_back(loop, 0);
+    if (phase == DUR__PHASE_RELEASE) {
+        release_idle(loop);
+    } else {
+        dur__loop_run_ready(loop);
+        gather(loop);
+    }
+    if (dur__round_due(loop, dur__monotonic_us())) dur__round(loop);
+    else if (dur__list_empty(&loop->ready) && !done_waiting(loop)) {
+        note_quiet(loop);
+        wait(loop);
+        atomic_store(&loop->quiet, false);
+    }
+}
+
+void dur__loop_main(void *data) {
+    dur__loop *loop = data;
+    dur_runtime *runtime = loop->runtime;
+    dur__runtime_inside = runtime;
+    for (;;) {
+        if (!follow_owner(loop)) continue;
+        dur__loop_take_done(loop);
+        dur__phase phase = dur__runtime_phase(runtime);
+        if (phase == DUR__PHASE_RELEASE && released(loop)) break;
+        if (dur__keeper_fenced(runtime) && phase == DUR__PHASE_RUN) stay_fenced(loop);
+        else pass(loop, phase);
+    }
+    dur__gate_forget_claim();
+    dur__runtime_inside = NULL;
+}

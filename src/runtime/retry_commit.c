@@ -1,0 +1,132 @@
+/*
+ * retry_commit.c: what the store's answer to a commit means.
+ *
+ * A passing failure keeps the turn and submits it again unchanged, after a capped and jittered delay, without end (L4).
+ * A failed comparison drops the handler, which is ahead of the store and cannot go back.  When the outcome was not
+ * learned, the first event of the turn is read back (L7).
+ */
+#include "runtime/runtime_internal.h"
+
+#define RETRY_BASE_MS 10
+#define RETRY_MAX_MS 3000
+
+static void log_conflict(const dur__inst *inst, const char *what, const char *message) {
+    dur__log(DUR_LOG_WARN, DUR__LOG_RUNTIME,
+             DUR__FIELDS(DUR__TEXT("instance_id", inst->id), DUR__NUMBER("execution_id", inst->execution_id)),
+             "%s: the handler is dropped%s%s", what, message[0] != '\0' ? ": " : "", message);
+}
+
+void dur__inst_lost(dur__inst *inst, const char *why) {
+    DUR__COUNT(inst->loop->runtime, turn_conflicts);
+    log_conflict(inst, "the lease is gone", why);
+    dur__inst_free(inst);
+}
+
+/* The lease is still ours and the handler is wrong: read everything again. */
+static void start_over(dur__inst *inst, const char *what, const char *message) {
+    DUR__COUNT(inst->loop->runtime, turn_conflicts);
+    log_conflict(inst, what, message);
+    if (inst->exec == NULL && inst->commit != NULL && inst->commit->event_count == 0) dur__inst_free(inst);
+    else dur__release(inst, 0, true, false);
+}
+
+static void mark_lost_work(dur__inst *inst, const dur_turn_commit *answer) {
+    const dur__turn *turn = inst->exec != NULL ? dur__exec_turn(inst->exec) : NULL;
+    dur__link *lists[2] = { turn != NULL ? turn->consumed : NULL, &inst->drained };
+    for (int i = 0; i < 2; i++) {
+        if (lists[i] == NULL) continue;
+        DUR__LIST_EACH(lists[i], at) {
+            dur__task *task = DUR__CONTAINER(at, dur__letter, arrival.link)->task;
+            for (size_t l = 0; task != NULL && l < answer->lost_work_count; l++) {
+                if (strcmp(answer->lost_work[l]->lock_token, task->token) == 0) task->row_gone = true;
+            }
+        }
+    }
+}
+
+void dur__commit_retry(dur__inst *inst, const dur_error *why, bool unknown) {
+    dur_runtime *runtime = inst->loop->runtime;
+    uint64_t delay_ms = dur__backoff_ms(RETRY_BASE_MS, inst->tries++, RETRY_MAX_MS);
+    inst->retry_at_us = dur__monotonic_us() + dur__backoff_jitter_us(runtime->world, delay_ms);
+    inst->unknown |= unknown;
+    DUR__COUNT(runtime, turn_retries);
+    if (inst->tries == 1 || inst->tries % 16 == 0)
+        dur__log(DUR_LOG_WARN, DUR__LOG_PROVIDER,
+                 DUR__FIELDS(DUR__TEXT("instance_id", inst->id), DUR__NUMBER("tries", inst->tries),
+                             DUR__TEXT("operation", why->op)),
+                 "a turn could not be committed and is kept: %s", why->message);
+}
+
+/* A commit whose outcome is known now to be "done", without the store's answers. */
+static void assume_done(dur__inst *inst) {
+    dur_turn_commit *commit = inst->commit;
+    commit->lease_kept = commit->keep_lease;
+    for (size_t i = 0; i < inst->eager_count; i++) {
+        dur__task *task = inst->eager[i];
+        if (task == NULL) continue;
+        bool lost = true;
+        dur_worker_claim claim = { .ref = task->ref, .lock_token = task->token };
+        int code = dur_store_check_works(inst->loop->runtime->store, &claim, 1, 0, &lost, NULL);
+        commit->worker_items[i].locked = code == DUR_OK && !lost;
+    }
+    dur__commit_done(inst);
+}
+
+void dur__commit_learn(dur__inst *inst) {
+    dur__loop *loop = inst->loop;
+    dur_turn_commit *commit = inst->commit;
+    if (commit->event_count == 0) { /* consuming by id is idempotent: simply once more */
+        inst->unknown = false;
+        return;
+    }
+    dur_arena *arena = dur__pool_arena(loop);
+    dur_event_row *rows = NULL;
+    size_t count = 0;
+    dur_error err = DUR_ERROR_INIT;
+    int code = dur_store_read(loop->runtime->store, arena, inst->id, inst->execution_id, &rows, &count, &err);
+    const dur_event_row *ours = &commit->events[0], *theirs = NULL;
+    for (size_t i = 0; code == DUR_OK && i < count; i++) {
+        if (rows[i].event_id == ours->event_id) theirs = &rows[i];
+    }
+    bool same = theirs != NULL && theirs->json.size == ours->json.size &&
+                memcmp(theirs->json.data, ours->json.data, ours->json.size) == 0;
+    dur__pool_arena_back(loop, arena);
+    if (code != DUR_OK) dur__commit_retry(inst, &err, true);
+    else if (same) assume_done(inst);
+    else if (theirs == NULL) inst->unknown = false;
+    else dur__inst_lost(inst, "another turn stands in its place");
+}
+
+static void store_failed(dur__inst *inst, const dur_turn_commit *answer) {
+    const dur_error *err = &answer->error;
+    DUR__COUNT(inst->loop->runtime, provider_errors);
+    if (err->code == DUR_EUNKNOWN || err->retryable) {
+        dur__commit_retry(inst, err, err->code == DUR_EUNKNOWN);
+    } else if (err->code == DUR_ELEASE) {
+        dur__inst_lost(inst, err->message);
+    } else if (err->code == DUR_ECONFLICT) {
+        start_over(inst, "the history has changed", err->message);
+    } else {
+        /* A store that refuses this turn for good: count it, so that it ends as poison instead of for ever. */
+        dur__log(DUR_LOG_ERROR, DUR__LOG_PROVIDER, DUR__FIELDS(DUR__TEXT("instance_id", inst->id)),
+                 "the store refuses a turn: %s", err->message);
+        if (inst->exec == NULL) dur__commit_retry(inst, err, false);
+        else dur__release(inst, 1000, false, false);
+    }
+}
+
+void dur__commit_answer(dur__inst *inst, const dur_turn_commit *answer) {
+    switch (answer->fault) {
+    case DUR_TURN_FINE:
+        inst->commit->lease_kept = answer->lease_kept;
+        dur__commit_done(inst);
+        break;
+    case DUR_TURN_LEASE_LOST: dur__inst_lost(inst, answer->error.message); break;
+    case DUR_TURN_POSITION: start_over(inst, "the history has changed", answer->error.message); break;
+    case DUR_TURN_WORK_LOST:
+        mark_lost_work(inst, answer);
+        start_over(inst, "an activity's row was taken by another node", answer->error.message);
+        break;
+    case DUR_TURN_STORE: store_failed(inst, answer); break;
+    }
+}

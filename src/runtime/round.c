@@ -1,0 +1,308 @@
+/*
+ * round.c: one exchange with the store: turns to commit, activities' ends, and what there is to take, in one call.
+ */
+#include "runtime/runtime_internal.h"
+
+#define FETCH_MAX 128          /* instances acquired at a time: a crash costs each of them one attempt */
+#define TURNS_MAX 1024
+#define QUEUE_MESSAGES_MAX 64  /* of each queue with a fetch; the rest is read when a dequeue waits */
+#define LOCAL_TAKES 4          /* every so many rounds with local work the shared queue is asked first (L9) */
+
+typedef struct round {
+    dur_round ask;
+    dur__inst **insts;
+    dur__task **tasks;
+    dur_fetch fetch;
+    dur_work_fetch work;
+    size_t fresh_reserved, work_reserved;
+    bool suspect_instance, suspect_work;
+} round;
+
+/* ---- what is due ---- */
+
+static bool commits_due(const dur__loop *loop, uint64_t now_us) {
+    DUR__LIST_EACH(&loop->commits, at) {
+        if (DUR__CONTAINER(at, dur__inst, link)->retry_at_us <= now_us) return true;
+    }
+    return false;
+}
+
+static bool acks_due(const dur__loop *loop, uint64_t now_us) {
+    DUR__LIST_EACH(&loop->acks, at) {
+        if (DUR__CONTAINER(at, dur__task, link)->ack_retry_at_us <= now_us) return true;
+    }
+    return false;
+}
+
+static bool takes_work(const dur__loop *loop) {
+    return dur__runtime_phase(loop->runtime) == DUR__PHASE_RUN && loop->runtime->tag_filter.mode != DUR_TAGS_NONE;
+}
+
+bool dur__round_due(dur__loop *loop, uint64_t now_us) {
+    if (loop->retry_at_us > now_us) return false;
+    if (commits_due(loop, now_us) || acks_due(loop, now_us)) return true;
+    if (dur__runtime_phase(loop->runtime) != DUR__PHASE_RUN) return false;
+    if (loop->look_instances) return true;
+    return takes_work(loop) && (loop->look_work || loop->look_suspect_work) && dur__work_room(loop->runtime) > 0;
+}
+
+uint64_t dur__round_next_us(dur__loop *loop, uint64_t now_us) {
+    uint64_t next = UINT64_MAX;
+    DUR__LIST_EACH(&loop->commits, at) {
+        uint64_t due = DUR__CONTAINER(at, dur__inst, link)->retry_at_us;
+        if (due < next) next = due;
+    }
+    DUR__LIST_EACH(&loop->acks, link) {
+        uint64_t due = DUR__CONTAINER(link, dur__task, link)->ack_retry_at_us;
+        if (due < next) next = due;
+    }
+    if (next == UINT64_MAX && loop->retry_at_us <= now_us) return UINT64_MAX;
+    if (next == UINT64_MAX || next < loop->retry_at_us) next = loop->retry_at_us;
+    return next > now_us ? next - now_us : 0;
+}
+
+/* ---- asking ---- */
+
+static void add_turns(dur__loop *loop, round *r, uint64_t now_us) {
+    DUR__LIST_EACH_SAFE(&loop->commits, at, after) {
+        dur__inst *inst = DUR__CONTAINER(at, dur__inst, link);
+        if (inst->unknown && inst->retry_at_us <= now_us) dur__commit_learn(inst); /* may end it */
+    }
+    size_t count = 0;
+    DUR__LIST_EACH(&loop->commits, link) count++;
+    if (count > TURNS_MAX) count = TURNS_MAX;
+    if (count == 0) return;
+    r->ask.turns = dur_arena_alloc(loop->arena, count * sizeof(dur_turn_commit));
+    r->insts = dur_arena_alloc(loop->arena, count * sizeof(dur__inst *));
+    DUR__LIST_EACH(&loop->commits, each) {
+        dur__inst *inst = DUR__CONTAINER(each, dur__inst, link);
+        if (inst->retry_at_us > now_us || inst->unknown || r->ask.turn_count == count) continue;
+        r->insts[r->ask.turn_count] = inst;
+        r->ask.turns[r->ask.turn_count++] = *inst->commit;
+    }
+}
+
+static bool encode_completion(dur__task *task, dur_arena *arena, dur_message *out) {
+    dur_error err = DUR_ERROR_INIT;
+    if (dur_message_from_work(out, arena, &task->letter.arrival.item, &err) == DUR_OK) return true;
+    dur__log(DUR_LOG_ERROR, DUR__LOG_ACTIVITY, DUR__FIELDS(DUR__TEXT("activity_name", task->item.name)), "%s", err.message);
+    return false;
+}
+
+static void add_acks(dur__loop *loop, round *r, uint64_t now_us) {
+    size_t count = 0;
+    DUR__LIST_EACH(&loop->acks, at) count++;
+    if (count == 0) return;
+    r->ask.acks = dur_arena_zalloc(loop->arena, count * sizeof(dur_work_ack));
+    r->tasks = dur_arena_alloc(loop->arena, count * sizeof(dur__task *));
+    DUR__LIST_EACH_SAFE(&loop->acks, link, after) {
+        dur__task *task = DUR__CONTAINER(link, dur__task, link);
+        if (task->ack_retry_at_us > now_us) continue;
+        dur__list_unlink(link);
+        dur_work_ack *ack = &r->ask.acks[r->ask.ack_count];
+        ack->lock_token = task->token;
+        ack->ref = task->ref;
+        if (!task->ack_bare) {
+            dur_message *message = dur_arena_alloc(loop->arena, sizeof(*message));
+            if (encode_completion(task, loop->arena, message)) ack->completion = message;
+        }
+        r->tasks[r->ask.ack_count++] = task;
+    }
+}
+
+static void add_fetch(dur__loop *loop, round *r) {
+    dur_runtime *runtime = loop->runtime;
+    if (dur__runtime_phase(runtime) != DUR__PHASE_RUN) return;
+    r->fetch = (dur_fetch){ .lock_ms = runtime->options.orchestrator_lock_timeout_ms,
+                            .filter = &runtime->filter,
+                            .owner = loop->owner,
+                            .max = FETCH_MAX,
+                            .kind = DUR_FETCH_FRESH,
+                            .queue_messages_max = QUEUE_MESSAGES_MAX };
+    loop->suspect_turn = false;
+    if (loop->suspects_waiting && !loop->suspect_last) {
+        if (!dur__gate_claim_suspect()) return; /* what is out must be committed first */
+        r->suspect_instance = loop->suspect_turn = true;
+        r->fetch.kind = DUR_FETCH_SUSPECT;
+        r->fetch.max = 1;
+    } else {
+        r->fresh_reserved = dur__gate_reserve_fresh(FETCH_MAX);
+        if (r->fresh_reserved == 0) return;
+        /* A store that does not count acquisitions knows no suspects. */
+        if (loop->fallback) r->fetch.kind = DUR_FETCH_ANY;
+    }
+    r->ask.fetch = &r->fetch;
+}
+
+static bool work_wanted(dur__loop *loop, const round *r) {
+    if (!takes_work(loop)) return false;
+    bool eager = false;
+    for (size_t i = 0; i < r->ask.turn_count && !eager; i++) eager = r->ask.turns[i].worker_item_count > 0;
+    if (loop->look_work || loop->look_suspect_work) {
+        if (!eager) return true;
+    }
+    if (!eager) return false;
+    return ++loop->local_takes % LOCAL_TAKES == 0;
+}
+
+static void add_work(dur__loop *loop, round *r) {
+    dur_runtime *runtime = loop->runtime;
+    if (!work_wanted(loop, r)) return;
+    r->suspect_work = loop->look_suspect_work && dur__gate_claim_activity(dur__monotonic_us());
+    size_t want = r->suspect_work ? 1 : (size_t)runtime->options.worker_concurrency + runtime->options.prefetch;
+    r->work_reserved = dur__work_reserve(runtime, want);
+    if (r->work_reserved == 0) {
+        if (r->suspect_work) dur__gate_release_activity();
+        r->suspect_work = false;
+        return;
+    }
+    dur__mutex_lock(&runtime->work.mutex);
+    bool blocked = runtime->work.blocked_count > 0; /* over max_sessions already: no more of them for now */
+    dur__mutex_unlock(&runtime->work.mutex);
+    r->work = (dur_work_fetch){ .lock_ms = runtime->options.worker_lock_timeout_ms,
+                                .session_owner = blocked ? NULL : dur__runtime_session_owner(runtime),
+                                .session_lock_ms = runtime->options.session_lock_timeout_ms,
+                                .tags = runtime->tag_filter,
+                                .owner = loop->owner,
+                                .max = r->work_reserved,
+                                .kind = r->suspect_work ? DUR_FETCH_SUSPECT
+                                        : loop->fallback ? DUR_FETCH_ANY : DUR_FETCH_FRESH };
+    r->ask.work = &r->work;
+}
+
+/* ---- answers ---- */
+
+static void answer_turns(dur__loop *loop, const round *r) {
+    (void)loop;
+    for (size_t i = 0; i < r->ask.turn_count; i++) dur__commit_answer(r->insts[i], &r->ask.turns[i]);
+}
+
+static void answer_lost(dur__loop *loop, const round *r) {
+    for (size_t i = 0; i < r->ask.lost_count; i++) {
+        dur__inst *inst = dur__map_get(&loop->instances, r->ask.lost[i]);
+        if (inst != NULL) dur__inst_lost(inst, "deleted, terminated, suspended or taken over");
+    }
+}
+
+static void answer_items(dur__loop *loop, round *r) {
+    size_t got = r->ask.item_count;
+    if (r->ask.fetch == NULL) return;
+    loop->suspect_last = r->suspect_instance;
+    if (r->suspect_instance && got == 0) dur__gate_release_suspect();
+    DUR_ASSERT(!r->suspect_instance || got <= 1);
+    if (!r->suspect_instance && got < r->fresh_reserved) dur__gate_unreserve_fresh(r->fresh_reserved - got);
+    for (size_t i = 0; i < got; i++) dur__triage(loop, &r->ask.items[i]);
+    loop->look_instances = got > 0 && r->ask.more;
+    if (r->ask.suspects_waiting && !r->suspect_instance) loop->look_instances = true;
+    if (r->suspect_instance) loop->look_instances = true; /* the others next */
+}
+
+static void answer_held(dur__loop *loop, const round *r) {
+    for (size_t i = 0; i < r->ask.held_count; i++) {
+        const dur_held_message *held = &r->ask.held[i];
+        dur__inst *inst = dur__map_get(&loop->instances, held->instance);
+        if (inst == NULL || strcmp(inst->token, held->lock_token) != 0) continue;
+        if (held->message.queue != NULL && inst->queue_gap) {
+            /* Older ones of the queue may be in the store only: they are read in order when a dequeue waits. */
+            if (inst->state == DUR__INST_PARKED || inst->state == DUR__INST_READY) dur__loop_make_ready(loop, inst);
+            else inst->again = true;
+            continue;
+        }
+        dur__letter *letter = dur__letter_from_message(loop, held->instance, &held->message, NULL);
+        if (letter != NULL) dur__inst_receive(inst, letter);
+    }
+}
+
+static void answer_works(dur__loop *loop, const round *r) {
+    if (r->ask.work == NULL) return;
+    size_t got = r->ask.work_count;
+    DUR_ASSERT(got <= r->work_reserved);
+    dur__work_unreserve(loop->runtime, r->work_reserved - got);
+    if (r->suspect_work) {
+        if (got == 0) {
+            dur__gate_release_activity();
+            loop->look_suspect_work = false;
+        }
+    } else {
+        loop->look_work = got == r->work_reserved;
+        if (got > 0) loop->news = false;
+    }
+    for (size_t i = 0; i < got; i++) dur__route_work(loop, &r->ask.works[i]);
+}
+
+static void answered(dur__loop *loop, round *r) {
+    const dur_round *a = &r->ask;
+    loop->failures = 0;
+    loop->retry_at_us = 0;
+    loop->now_ms = a->now_ms != 0 ? a->now_ms : loop->now_ms;
+    if (a->turn_count > 0) {
+        loop->expected = 0;
+        loop->gathered = false;
+    }
+    answer_turns(loop, r);
+    for (size_t i = 0; i < a->ack_count; i++) dur__route_acked(loop, r->tasks[i], &a->acks[i].error);
+    answer_lost(loop, r);
+    /* From here on the reads of this round count: what it showed was seen, what it did not show was not. */
+    loop->seen_id = a->seen_id;
+    loop->seen_now_ms = a->now_ms;
+    loop->next_due_ms = a->next_due_ms;
+    loop->suspects_waiting = a->suspects_waiting;
+    if (a->suspects_waiting && takes_work(loop)) loop->look_suspect_work = true;
+    loop->work_waiting_long = a->work_waiting_long;
+    bool nothing = a->item_count == 0 && a->work_count == 0 && a->held_count == 0 && a->turn_count == 0;
+    loop->empty_looks = nothing ? loop->empty_looks + 1 : 0;
+    answer_held(loop, r);
+    answer_items(loop, r);
+    answer_works(loop, r);
+    /* Woken, and nothing was there for us: perhaps a dead owner's activities. */
+    if (nothing && loop->news && !r->suspect_work && takes_work(loop)) loop->look_suspect_work = true;
+    loop->news = false;
+    loop->owed_look = loop->owed_look && (a->fetch == NULL || (a->work == NULL && takes_work(loop)));
+}
+
+static void failed(dur__loop *loop, round *r, const dur_error *err) {
+    dur_runtime *runtime = loop->runtime;
+    DUR__COUNT(runtime, provider_errors);
+    uint64_t delay_ms = dur__backoff_ms(10, loop->failures++, 3000);
+    loop->retry_at_us = dur__monotonic_us() + dur__backoff_jitter_us(runtime->world, delay_ms);
+    if (loop->failures == 1 || loop->failures % 16 == 0)
+        dur__log(DUR_LOG_WARN, DUR__LOG_PROVIDER,
+                 DUR__FIELDS(DUR__NUMBER("failures", loop->failures), DUR__TEXT("operation", err->op)),
+                 "the store does not answer; everything is kept and tried again: %s", err->message);
+    for (size_t i = 0; i < r->ask.turn_count; i++)
+        dur__commit_retry(r->insts[i], err, err->code == DUR_EUNKNOWN);
+    dur_error transient = *err;
+    transient.retryable = true;
+    for (size_t i = 0; i < r->ask.ack_count; i++) dur__route_acked(loop, r->tasks[i], &transient);
+    if (r->ask.fetch != NULL) {
+        if (r->suspect_instance) dur__gate_release_suspect();
+        else dur__gate_unreserve_fresh(r->fresh_reserved);
+        loop->look_instances = true;
+    }
+    if (r->ask.work != NULL) {
+        dur__work_unreserve(runtime, r->work_reserved);
+        if (r->suspect_work) dur__gate_release_activity();
+        loop->look_work = true;
+    }
+}
+
+void dur__round(dur__loop *loop) {
+    round r = { .ask = { .next_due_ms = DUR_NEVER } };
+    dur_error err = DUR_ERROR_INIT;
+    uint64_t now_us = dur__monotonic_us();
+    dur_arena_reset(loop->arena);
+    add_turns(loop, &r, now_us);
+    add_acks(loop, &r, now_us);
+    add_fetch(loop, &r);
+    if (r.ask.fetch == NULL && r.fresh_reserved > 0) dur__gate_unreserve_fresh(r.fresh_reserved);
+    add_work(loop, &r);
+    if (r.ask.turn_count == 0 && r.ask.ack_count == 0 && r.ask.fetch == NULL && r.ask.work == NULL) {
+        loop->retry_at_us = now_us + 1000; /* the gate is closed: another loop's suspect is out */
+        return;
+    }
+    DUR__COUNT(loop->runtime, rounds);
+    if (dur_store_lane_round(loop->lane, loop->arena, &r.ask, &err) == DUR_OK) answered(loop, &r);
+    else failed(loop, &r, &err);
+    dur__route_hand_out(loop);
+    dur__park_trim(loop);
+}

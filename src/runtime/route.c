@@ -1,0 +1,202 @@
+/*
+ * route.c: where completions and taken work go.
+ *
+ * A completion goes one way (L5): into the handler, when this loop holds the instance's lease and the execution is the
+ * one that asked; otherwise through the store's queue.  Only the loop's thread decides, so there is no race to lose.
+ */
+#include "runtime/runtime_internal.h"
+
+/* ---- completions ---- */
+
+static void ack(dur__loop *loop, dur__task *task, bool bare) {
+    task->ack_bare = bare;
+    task->ack_tries = 0;
+    task->ack_retry_at_us = 0;
+    dur__list_push(&loop->acks, &task->link);
+}
+
+void dur__route_completion(dur__loop *loop, dur__task *task) {
+    dur__inst *inst = dur__map_get(&loop->instances, task->item.instance);
+    if (loop->expected > 0) loop->expected--;
+    loop->gathered = true;
+    if (task->suspect) loop->look_suspect_work = true;
+    if (task->row_gone || task->epoch != loop->epoch) {
+        dur__pool_task_back(loop, task);
+        return;
+    }
+    bool live = inst != NULL && inst->exec != NULL && !loop->fallback;
+    if (live && inst->execution_id == task->ref.execution_id) {
+        dur__arrival *arrival = &task->letter.arrival;
+        arrival->order_ms = loop->now_ms;
+        arrival->order_id = (UINT64_MAX >> 1) + ++loop->arrival_serial; /* behind what the store had by then */
+        dur__inst_receive(inst, &task->letter);
+        return;
+    }
+    if (task->inst != NULL) {
+        (void)dur__map_remove_u64(&task->inst->tasks, task->ref.activity_id);
+        task->inst = NULL;
+    }
+    dur__loop *other = inst == NULL && !task->routed ? dur__directory_get(loop->runtime, task->item.instance) : NULL;
+    if (other != NULL && other != loop) {
+        task->routed = true;
+        task->loop = other;
+        dur__loop_done(other, task);
+        return;
+    }
+    /* An earlier execution's activity that was let go on: nobody waits, only the row is in the way. */
+    ack(loop, task, live);
+}
+
+void dur__route_acked(dur__loop *loop, dur__task *task, const dur_error *answer) {
+    if (answer->code == DUR_OK || !(answer->retryable || answer->code == DUR_EUNKNOWN)) {
+        if (answer->code != DUR_OK && answer->code != DUR_ELEASE)
+            dur__log(DUR_LOG_ERROR, DUR__LOG_ACTIVITY,
+                     DUR__FIELDS(DUR__TEXT("instance_id", task->item.instance), DUR__TEXT("activity_name", task->item.name)),
+                     "the store refuses the end of an activity: %s", answer->message);
+        dur__pool_task_back(loop, task);
+        return;
+    }
+    DUR__COUNT(loop->runtime, provider_errors);
+    uint64_t delay_ms = dur__backoff_ms(10, task->ack_tries++, 3000);
+    task->ack_retry_at_us = dur__monotonic_us() + dur__backoff_jitter_us(loop->runtime->world, delay_ms);
+    dur__list_push(&loop->acks, &task->link);
+}
+
+/* ---- work ---- */
+
+static void poison_activity(dur__loop *loop, dur__task *task) {
+    dur_failure failure = { .category = DUR_FAILURE_POISON,
+                            .poison = DUR_POISON_ACTIVITY,
+                            .attempt_count = task->delivery,
+                            .max_attempts = loop->runtime->options.max_attempts,
+                            .instance = task->item.instance,
+                            .execution_id = task->item.execution_id,
+                            .activity_name = task->item.name,
+                            .activity_id = task->item.id,
+                            .message = "taken too often without an end" };
+    dur__task_fail(task, &failure);
+    DUR__COUNT(loop->runtime, activity_poison);
+    dur__log(DUR_LOG_ERROR, DUR__LOG_ACTIVITY,
+             DUR__FIELDS(DUR__TEXT("instance_id", task->item.instance), DUR__TEXT("activity_name", task->item.name),
+                         DUR__NUMBER("attempt", task->delivery)),
+             "activity \"%s\" was taken %u times without an end: it is failed as poison", task->item.name,
+             (unsigned)task->delivery);
+}
+
+static void unregistered_activity(dur__loop *loop, dur__task *task) {
+    dur_runtime *runtime = loop->runtime;
+    uint32_t max = runtime->options.unregistered_attempts_max;
+    uint64_t delay = dur__backoff_unregistered(runtime, "activity", task->item.name, NULL);
+    if (max != 0 && task->delivery >= max) {
+        dur_failure failure = { .category = DUR_FAILURE_CONFIGURATION,
+                                .resource = task->item.name,
+                                .message = dur_arena_format(task->arena, "activity \"%s\" is not registered",
+                                                            task->item.name) };
+        dur__task_fail(task, &failure);
+        dur__route_completion(loop, task);
+        return;
+    }
+    (void)dur_store_abandon_work_item(runtime->store, task->token, delay, max == 0, NULL);
+    dur__pool_task_back(loop, task);
+}
+
+/* False: it is out of the way. */
+static bool decode(dur__loop *loop, const dur_leased_work *work, dur_work_item *item, dur_arena *arena) {
+    dur_error err = DUR_ERROR_INIT;
+    int code = dur_work_from_json(item, arena, work->json, &err);
+    if (code == DUR_OK && item->kind == DUR_WORK_ACTIVITY_EXECUTE) return true;
+    if (code == DUR_EUNSUPPORTED) {
+        dur__log(DUR_LOG_WARN, DUR__LOG_RUNTIME, NULL, 0,
+                 "a worker item is of a kind that this version does not know; it is left for a newer node: %s", err.message);
+        (void)dur_store_abandon_work_item(loop->runtime->store, work->lock_token, 60000, true, NULL);
+        return false;
+    }
+    char reason[512];
+    if (code == DUR_OK)
+        snprintf(reason, sizeof(reason), "%s is not an activity", dur_work_kind_name(item->kind));
+    else snprintf(reason, sizeof(reason), "%.500s", err.message);
+    dur__log(DUR_LOG_ERROR, DUR__LOG_RUNTIME, NULL, 0, "a worker item is a dead letter: %s", reason);
+    if (dur_store_dead_letter_work(loop->runtime->store, work->lock_token, reason, &err) != DUR_OK)
+        dur__log(DUR_LOG_WARN, DUR__LOG_PROVIDER, NULL, 0, "a dead letter could not be kept: %s", err.message);
+    return false;
+}
+
+/* The caller has reserved room for it; what is not handed out gives it back. */
+void dur__route_work(dur__loop *loop, const dur_leased_work *work) {
+    dur_runtime *runtime = loop->runtime;
+    dur__task *task = dur__pool_task(loop);
+    dur_work_item item;
+    DUR__COUNT(runtime, work_items_fetched);
+    if (!decode(loop, work, &item, task->arena)) {
+        dur__work_unreserve(runtime, 1);
+        dur__pool_task_back(loop, task);
+        return;
+    }
+    dur__task_fill(task, &item);
+    task->ref.row_id = work->ref.row_id;
+    task->token = dur_arena_strdup(task->arena, work->lock_token);
+    task->delivery = work->attempt_count != 0 ? work->attempt_count : 1;
+    task->suspect = work->suspect;
+    if (!dur__syscall_known(item.name)) {
+        task->handler = dur__runtime_find(runtime, DUR_HANDLER_ACTIVITY, item.name, NULL);
+        if (task->handler == NULL) {
+            dur__work_unreserve(runtime, 1);
+            unregistered_activity(loop, task);
+            return;
+        }
+    }
+    if (task->delivery > runtime->options.max_attempts) {
+        dur__work_unreserve(runtime, 1);
+        poison_activity(loop, task);
+        dur__route_completion(loop, task);
+        return;
+    }
+    dur__inst *inst = dur__map_get(&loop->instances, task->item.instance);
+    if (inst != NULL && inst->execution_id == task->ref.execution_id) dur__inst_attach(inst, task);
+    dur__list_push(&loop->hand_out, &task->link);
+    loop->hand_out_count++;
+}
+
+/* Everything that this round has locked, with one wake. */
+void dur__route_hand_out(dur__loop *loop) {
+    if (loop->hand_out_count == 0) return;
+    loop->expected = loop->hand_out_count;
+    dur__work_push(loop->runtime, &loop->hand_out, loop->hand_out_count);
+    loop->hand_out_count = 0;
+}
+
+/* ---- giving back ---- */
+
+static void push_again(dur__loop *loop, dur__link *tasks, size_t count) {
+    dur__mutex_lock(&loop->runtime->work.mutex);
+    loop->runtime->work.reserved += count; /* they were here before: the bound is not the question */
+    dur__mutex_unlock(&loop->runtime->work.mutex);
+    dur__work_push(loop->runtime, tasks, count);
+}
+
+void dur__route_give_back(dur__loop *loop, uint64_t waited_us) {
+    dur__link tasks;
+    dur__list_init(&tasks);
+    size_t count = dur__work_take_waiting(loop->runtime, loop, &tasks, waited_us);
+    if (count == 0) return;
+    dur_arena *arena = dur__pool_arena(loop);
+    dur_worker_claim *claims = dur_arena_zalloc(arena, count * sizeof(*claims));
+    size_t used = 0;
+    bool suspect = false;
+    DUR__LIST_EACH(&tasks, at) {
+        const dur__task *task = DUR__CONTAINER(at, dur__task, link);
+        if (task->epoch != loop->epoch) continue;
+        claims[used++] = (dur_worker_claim){ .ref = task->ref, .lock_token = task->token };
+        suspect |= task->suspect;
+    }
+    dur_error err = DUR_ERROR_INIT;
+    int code = used > 0 ? dur_store_return_works(loop->runtime->store, claims, used, &err) : DUR_OK;
+    dur__pool_arena_back(loop, arena);
+    if (code != DUR_OK && dur__runtime_phase(loop->runtime) == DUR__PHASE_RUN) {
+        push_again(loop, &tasks, count);
+        return;
+    }
+    if (suspect) dur__gate_release_activity();
+    for (dur__link *link; (link = dur__list_pop(&tasks)) != NULL;)
+        dur__pool_task_back(loop, DUR__CONTAINER(link, dur__task, link));
+}

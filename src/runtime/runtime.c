@@ -1,0 +1,274 @@
+/*
+ * runtime.c: starting and stopping the threads, and what hosts may ask.
+ *
+ * A runtime is: one or several loops (loop.c), worker threads (worker.c) and the keeper (keeper.c).  Stopping drains:
+ *   DRAIN    nothing new is taken, waiting work goes back, running activities may end and their completions are committed
+ *   RELEASE  leases are given back, the loops end
+ * and then the owner says goodbye.  Activities that do not end are left behind with a reference to the runtime.
+ */
+#include "runtime/runtime_internal.h"
+
+#include <stdlib.h>
+
+#define OP "runtime.start"
+#define CANCELLED_MS 200 /* what an activity gets after its flag was raised at the end of the grace */
+
+_Thread_local dur_runtime *dur__runtime_inside;
+
+const char *dur__runtime_session_owner(dur_runtime *runtime) {
+    return runtime->options.worker_node_id != NULL ? runtime->options.worker_node_id : runtime->session_owner_own;
+}
+
+const dur__handler *dur__runtime_find(dur_runtime *runtime, dur_handler_kind kind, const char *name,
+                                      const char *version) {
+    for (size_t i = 0; i < runtime->registry_count; i++) {
+        const dur__handler *handler = dur__registry_find(runtime->registries[i], kind, name, version);
+        if (handler != NULL) return handler;
+    }
+    return NULL;
+}
+
+/* ---- memory ---- */
+
+static void runtime_free(dur_runtime *runtime) {
+    for (size_t i = 0; i < runtime->registry_count; i++) dur_registry_free(runtime->registries[i]);
+    for (size_t i = 0; i < runtime->owner_id_count; i++) free(runtime->owner_ids[i]);
+    free(runtime->owner_ids);
+    dur__session_free(runtime);
+    dur__backoff_free(runtime);
+    dur__map_free(&runtime->directory);
+    dur__map_free(&runtime->renewals);
+    dur__work_destroy(&runtime->work);
+    dur__cond_destroy(&runtime->changed);
+    dur__mutex_destroy(&runtime->mutex);
+    dur__options_free(runtime);
+    if (runtime->store != NULL) dur_provider_close(runtime->store);
+    free(runtime->loops);
+    free(runtime);
+}
+
+void dur__runtime_release(dur_runtime *runtime) {
+    if (atomic_fetch_sub(&runtime->references, 1) == 1) runtime_free(runtime);
+}
+
+/* ---- starting ---- */
+
+static int take_registries(dur_runtime *runtime, dur_error *err) {
+    const dur_runtime_options *o = &runtime->options;
+    if (o->registry != NULL) {
+        dur__registry_freeze(o->registry);
+        runtime->registries[runtime->registry_count++] = dur__registry_retain(o->registry);
+    }
+    if (o->handlers == NULL) return DUR_OK;
+    dur_registry *table = NULL;
+    int code = dur_registry_new(&table, err);
+    if (code != DUR_OK) return code;
+    runtime->registries[runtime->registry_count++] = table;
+    if ((code = dur_registry_add(table, o->handlers, err)) != DUR_OK) return code;
+    dur__registry_freeze(table);
+    for (size_t i = 0; o->registry != NULL && i < dur_registry_count(table); i++) {
+        dur_handler_kind kind;
+        const char *name = dur_registry_name(table, i, &kind);
+        if (dur_registry_has(o->registry, kind, name, NULL))
+            return dur_error_set(err, DUR_EEXISTS, false, OP, "\"%s\" is in the table and in the registry", name);
+    }
+    return DUR_OK;
+}
+
+static int take_store(dur_runtime *runtime, dur_error *err) {
+    runtime->store = dur_store_retain(runtime->options.store);
+    runtime->world = runtime->options.world != NULL ? runtime->options.world : dur_world_real();
+    runtime->fake_time = runtime->world != dur_world_real();
+    runtime->has_owners = dur_store_has(runtime->store, "owner_register");
+    uint64_t random;
+    runtime->world->random(runtime->world->data, &random, sizeof(random));
+    snprintf(runtime->session_owner_own, sizeof(runtime->session_owner_own), "%.32s-%016llx", runtime->options.name,
+             (unsigned long long)random);
+    if (!runtime->has_owners) return DUR_OK;
+    int code = dur__keeper_register(runtime, err);
+    if (code == DUR_OK)
+        snprintf(runtime->session_owner_own, sizeof(runtime->session_owner_own), "%s", dur_runtime_owner(runtime));
+    return code;
+}
+
+static int open_loops(dur_runtime *runtime, dur_error *err) {
+    /* One writer: one loop.  A server, or a store that we know nothing about, serves several at once. */
+    bool several = runtime->store->methods->own_clock || !dur_store_has(runtime->store, "lane_open");
+    size_t count = several ? runtime->options.orchestration_concurrency : 1;
+    runtime->loops = dur__xcalloc(count, sizeof(dur__loop));
+    runtime->loop_count = count;
+    for (size_t i = 0; i < count; i++) {
+        int code = dur__loop_open(&runtime->loops[i], runtime, (unsigned)i, err);
+        if (code != DUR_OK) return code;
+    }
+    return DUR_OK;
+}
+
+static int thread_error(dur_error *err, const char *what, int failed) {
+    return dur_error_set(err, DUR_ENOMEM, false, OP, "%s cannot be started: %s", what, strerror(failed));
+}
+
+static int start_threads(dur_runtime *runtime, dur_error *err) {
+    char name[16];
+    int code = dur__workers_start(runtime, err);
+    if (code != DUR_OK) return code;
+    snprintf(name, sizeof(name), "%.9s-keep", runtime->options.name);
+    int failed = dur__thread_start(&runtime->keeper, name, dur__keeper_main, runtime);
+    if (failed != 0) return thread_error(err, "the keeper thread", failed);
+    runtime->keeper_started = true;
+    for (size_t i = 0; i < runtime->loop_count; i++) {
+        dur__loop *loop = &runtime->loops[i];
+        snprintf(name, sizeof(name), "%.8s-loop%zu", runtime->options.name, i % 100);
+        failed = dur__thread_start(&loop->thread, name, dur__loop_main, loop);
+        if (failed != 0) return thread_error(err, "a loop's thread", failed);
+        loop->started = true;
+    }
+    return DUR_OK;
+}
+
+/* ---- ending ---- */
+
+static void set_phase(dur_runtime *runtime, dur__phase phase) {
+    atomic_store(&runtime->phase, phase);
+    for (size_t i = 0; i < runtime->loop_count; i++) {
+        if (runtime->loops[i].waker != NULL) dur_waker_wake(runtime->loops[i].waker);
+    }
+}
+
+static bool loops_quiet(dur_runtime *runtime) {
+    for (size_t i = 0; i < runtime->loop_count; i++) {
+        if (runtime->loops[i].started && !atomic_load(&runtime->loops[i].quiet)) return false;
+    }
+    return true;
+}
+
+/* Until nothing runs and nothing is left to commit; false: the time is over. */
+static bool wait_drained(dur_runtime *runtime, uint64_t until_us, bool activities_only) {
+    dur__work *work = &runtime->work;
+    bool drained = false;
+    dur__mutex_lock(&work->mutex);
+    for (;;) {
+        bool idle = atomic_load(&work->in_hand) == 0;
+        drained = idle && (activities_only || (work->queued + work->blocked_count == 0 && loops_quiet(runtime)));
+        uint64_t now_us = dur__monotonic_us();
+        if (drained || now_us >= until_us) break;
+        uint64_t left_us = until_us - now_us;
+        (void)dur__cond_wait_us(&work->idle_changed, &work->mutex, left_us < 2000 ? left_us : 2000);
+    }
+    dur__mutex_unlock(&work->mutex);
+    return drained;
+}
+
+static void cancel_running(dur_runtime *runtime) {
+    dur__mutex_lock(&runtime->work.mutex);
+    DUR__LIST_EACH(&runtime->work.running, at) dur__cancel_locked(DUR__CONTAINER(at, dur__task, link));
+    dur__mutex_unlock(&runtime->work.mutex);
+}
+
+static void stop_loops(dur_runtime *runtime, uint64_t until_us) {
+    atomic_store(&runtime->release_until_us, until_us);
+    set_phase(runtime, DUR__PHASE_RELEASE);
+    for (size_t i = 0; i < runtime->loop_count; i++) {
+        if (runtime->loops[i].started) dur__thread_join(&runtime->loops[i].thread);
+    }
+}
+
+static void stop_keeper(dur_runtime *runtime) {
+    if (!runtime->keeper_started) return;
+    dur__mutex_lock(&runtime->mutex);
+    runtime->keeper_exit = true;
+    dur__cond_broadcast(&runtime->changed);
+    dur__mutex_unlock(&runtime->mutex);
+    dur__thread_join(&runtime->keeper);
+}
+
+/* Returns how many activities were left behind. */
+static size_t shut_down(dur_runtime *runtime, uint64_t grace_ms, dur__buf *names) {
+    uint64_t until_us = dur__monotonic_us() + (grace_ms > UINT64_MAX / 4000 ? UINT64_MAX / 4 : grace_ms * 1000);
+    set_phase(runtime, DUR__PHASE_DRAIN);
+    size_t left = 0;
+    if (!wait_drained(runtime, until_us, false)) {
+        cancel_running(runtime);
+        if (!wait_drained(runtime, dur__monotonic_us() + CANCELLED_MS * 1000, true))
+            left = dur__keeper_abandon_all(runtime, names);
+    }
+    uint64_t release_ms = grace_ms < 1000 ? 1000 : grace_ms > 10000 ? 10000 : grace_ms;
+    stop_loops(runtime, dur__monotonic_us() + release_ms * 1000);
+    dur__workers_stop(runtime);
+    stop_keeper(runtime);
+    for (size_t i = 0; i < runtime->loop_count; i++) dur__loop_close(&runtime->loops[i]);
+    if (runtime->has_owners && runtime->owner_id_count > 0)
+        (void)dur_store_owner_release(runtime->store, dur_runtime_owner(runtime), NULL);
+    return left;
+}
+
+int dur_runtime_start(dur_runtime **out, const dur_runtime_options *options, dur_error *err) {
+    if (out == NULL) return dur_error_set(err, DUR_EINVAL, false, OP, "out is required");
+    *out = NULL;
+    dur_runtime *runtime = calloc(1, sizeof(*runtime));
+    if (runtime == NULL) return dur_error_set(err, DUR_ENOMEM, false, OP, "no memory for a runtime");
+    atomic_init(&runtime->references, 1);
+    atomic_init(&runtime->owner, "");
+    runtime->process = dur__process_serial();
+    dur__mutex_init(&runtime->mutex);
+    dur__cond_init(&runtime->changed);
+    dur__work_init(&runtime->work);
+    int code = dur__options_take(runtime, options, err);
+    if (code == DUR_OK) code = take_registries(runtime, err);
+    if (code == DUR_OK) code = take_store(runtime, err);
+    if (code == DUR_OK) code = open_loops(runtime, err);
+    if (code == DUR_OK) code = start_threads(runtime, err);
+    if (code != DUR_OK) {
+        dur__buf names = { 0 };
+        if (runtime->store != NULL) (void)shut_down(runtime, 0, &names);
+        dur__buf_free(&names);
+        dur__runtime_release(runtime);
+        return code;
+    }
+    dur_error_clear(err);
+    *out = runtime;
+    return DUR_OK;
+}
+
+/* In a forked child there are no threads to end and nobody to say goodbye to. */
+static int stop_forked(dur_runtime *runtime, dur_error *err) {
+    for (size_t i = 0; i < runtime->loop_count; i++) dur_waker_free(runtime->loops[i].waker);
+    dur_provider_close(runtime->store);
+    runtime->store = NULL;
+    return dur_error_set(err, DUR_EFORKED, false, "runtime.stop", "the runtime belongs to the parent process");
+}
+
+int dur_runtime_stop(dur_runtime *runtime, uint64_t grace_ms, dur_error *err) {
+    dur_error_clear(err);
+    if (runtime == NULL) return DUR_OK;
+    if (runtime->process != dur__process_serial()) return stop_forked(runtime, err);
+    if (dur__runtime_inside == runtime)
+        return dur_error_set(err, DUR_EDEADLK, false, "runtime.stop",
+                             "called from inside a handler, activity or callback of this runtime");
+    dur__buf names = { 0 };
+    size_t left = shut_down(runtime, grace_ms, &names);
+    int code = DUR_OK;
+    if (left > 0)
+        code = dur_error_set(err, DUR_EBUSY, false, "runtime.stop", "%zu activit%s did not end: %s", left,
+                             left == 1 ? "y" : "ies", dur__buf_str(&names));
+    dur__buf_free(&names);
+    dur__runtime_release(runtime);
+    return code;
+}
+
+/* ---- looking ---- */
+
+int dur_runtime_metrics(dur_metrics *out, dur_runtime *runtime, dur_error *err) {
+    if (out == NULL || runtime == NULL)
+        return dur_error_set(err, DUR_EINVAL, false, "runtime.metrics", "out and runtime are required");
+    if (runtime->process != dur__process_serial())
+        return dur_error_set(err, DUR_EFORKED, false, "runtime.metrics", "the runtime belongs to the parent process");
+    if (out->size < sizeof(size_t) || out->size > sizeof(dur_metrics)) out->size = sizeof(dur_metrics);
+    dur__metrics_read(out, &runtime->counters);
+    dur_error_clear(err);
+    return DUR_OK;
+}
+
+const char *dur_runtime_owner(const dur_runtime *runtime) {
+    return runtime != NULL ? atomic_load(&((dur_runtime *)(uintptr_t)runtime)->owner) : "";
+}

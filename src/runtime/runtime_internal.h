@@ -1,0 +1,433 @@
+/*
+ * runtime_internal.h: what the files of src/runtime share.
+ *
+ * Who touches what:
+ *   - a dur__loop, its instances and its pools: only the loop's own thread, except `done` (any worker pushes).
+ *   - dur__work (local queue, running activities, sessions): under its mutex.
+ *   - a dur__task belongs to one place at a time: a loop's pool or commit, the local queue, a worker, a loop's `done`
+ *     list, a loop's acks.  Flags that others raise (cancelled) are atomic.
+ *   - everything else in dur_runtime is constant after start, or atomic, or under `mutex`.
+ * Lock order: work.mutex, then runtime.mutex; neither is held over a call of the store, the log or user code.
+ */
+#ifndef DURITE_RUNTIME_INTERNAL_H
+#define DURITE_RUNTIME_INTERNAL_H
+
+#include "base/assert.h"
+#include "base/buf.h"
+#include "base/list.h"
+#include "base/map.h"
+#include "base/thread.h"
+#include "obs/log_internal.h"
+#include "obs/metrics_internal.h"
+#include "replay/replay.h"
+#include "runtime/registry_internal.h"
+#include <durite/activity.h>
+#include <durite/runtime.h>
+#include <durite/sys/clock.h>
+#include <durite/sys/store.h>
+#include <durite/sys/waker.h>
+#include <stdatomic.h>
+
+typedef struct dur__loop dur__loop;
+typedef struct dur__inst dur__inst;
+typedef struct dur__task dur__task;
+
+/* ---- letters: arrivals on their way to a handler ---- */
+
+typedef struct dur__letter {
+    dur__arrival arrival; /* arrival.link also links it in inboxes and pools; arrival.cookie is the letter */
+    dur_arena *arena;     /* its texts (messages); NULL: the task's */
+    uint64_t message_id;  /* 0: not from the queue */
+    dur__task *task;      /* the activity whose end it is, or NULL */
+} dur__letter;
+
+/* ---- activities on this node ---- */
+
+typedef enum dur__task_state {
+    DUR__TASK_IDLE,     /* in a pool or a commit */
+    DUR__TASK_QUEUED,   /* in the local queue */
+    DUR__TASK_RUNNING,  /* a worker is inside it */
+    DUR__TASK_DONE,     /* on its way to a loop, or there */
+    DUR__TASK_ABANDONED /* its worker never came back in time; result ignored */
+} dur__task_state;
+
+struct dur__task {
+    dur__link link; /* queue, running, acks or pool */
+    dur__task *next_done;
+    dur__letter letter; /* its completion */
+    dur_arena *arena;   /* everything below, what the activity allocates and its result */
+    dur_runtime *runtime;
+    dur__loop *loop; /* whom the completion goes to */
+    dur__inst *inst; /* registered in inst->tasks (loop's thread only) */
+    uint64_t serial; /* never reused */
+    uint32_t epoch;  /* owner under whose id the row is locked */
+    dur_activity_ref ref;
+    const char *token;
+    dur_work_item item; /* ActivityExecute */
+    uint32_t delivery;
+    bool suspect;
+    bool has_session;   /* counted in work.sessions */
+    bool row_gone;      /* loop: cancelled or lost; the completion is dropped */
+    bool dropping;      /* loop, while a commit is built: the same turn deletes the row */
+    bool routed;        /* it has changed loops once */
+    bool ack_bare;      /* ack without a completion */
+    const dur__handler *handler; /* NULL: built in */
+    atomic_int state;
+    atomic_bool cancelled;
+    uint64_t queued_at_us, started_at_us, cancelled_at_us; /* monotonic */
+    int cancel_fd;           /* -1: none yet; under work.mutex */
+    struct dur_client *client;
+    struct sqlite3 *sqlite;
+    const char *worker_id;
+    char *key;
+    uint64_t ack_retry_at_us;
+    uint32_t ack_tries;
+};
+
+typedef struct dur__worker {
+    dur__link link; /* work.workers */
+    dur__thread thread;
+    dur_runtime *runtime;
+    dur__task *task; /* running; under work.mutex */
+    bool exited, left_behind;
+    unsigned index;
+    char id[96];
+} dur__worker;
+
+typedef struct dur__work {
+    dur__mutex mutex;
+    dur__cond changed; /* tasks to take, or the end */
+    dur__link queue;   /* to be started, oldest first */
+    dur__link blocked; /* over max_sessions: wait for a session to end here */
+    dur__link running;
+    dur__link workers;
+    size_t queued, blocked_count, running_count, reserved, idle, abandoned, waking;
+    size_t worker_serial;
+    atomic_size_t in_hand; /* taken by a worker and not yet with a loop */
+    dur__map sessions; /* name → session_use */
+    size_t session_count;
+    uint64_t batch_at_us;
+    bool exit;
+    dur__cond idle_changed; /* for stop: something has ended */
+} dur__work;
+
+/* ---- instances ---- */
+
+typedef enum dur__inst_state {
+    DUR__INST_ACQUIRED,   /* fetched, not looked at */
+    DUR__INST_READY,      /* in loop->ready: has a live handler and something to take */
+    DUR__INST_COMMITTING, /* in loop->commits: its turn is on the way */
+    DUR__INST_PARKED,     /* in loop->parked: waits on its stack */
+    DUR__INST_LEAVING,    /* in loop->commits: no handler any more, the lease goes back with this commit */
+    DUR__INST_GONE,
+    DUR__INST_STATES
+} dur__inst_state;
+
+typedef struct dur__rerun dur__rerun;
+
+struct dur__inst {
+    dur__link link;
+    dur__loop *loop;
+    dur__inst_state state;
+    char *id;
+    char *token;
+    uint64_t store_key;
+    uint64_t execution_id;
+    const dur__handler *handler;
+    dur__exec *exec;
+    size_t bytes; /* as counted in loop->parked_bytes */
+    char *parent_instance;
+    uint64_t parent_id, parent_execution_id;
+    bool has_parent_id, has_parent_execution_id;
+    bool first_turn;   /* its commit makes the instance's row */
+    bool uncommitted;  /* acquired, nothing committed since: counted by the gate (L6) */
+    bool suspect;      /* acquired alone */
+    bool queue_gap;    /* the store has queue messages that it was not given: read them when a dequeue waits */
+    bool again;        /* more can be taken as soon as the turn is committed */
+    bool leaves;       /* the commit at hand gives the lease back */
+    bool starving;     /* in loop->starving: its queue could not be read */
+    bool renewed;      /* in runtime->renewals */
+    dur__link inbox;   /* letters that came while a turn was out */
+    dur__link strays;  /* starts for an instance that exists: consumed with the next commit */
+    dur__link drained; /* letters that the commit at hand consumes beside the turn's own */
+    dur__map tasks;    /* schedule id → dur__task of this execution on this node */
+    dur_turn_commit *commit;
+    dur_arena *commit_arena;
+    dur__task **eager; /* by worker item; NULL where not asked */
+    size_t eager_count;
+    uint32_t tries;
+    uint64_t retry_at_us;
+    bool unknown; /* the outcome of the last try was not learned */
+    dur__rerun *rerun; /* double run */
+};
+
+/* ---- loops ---- */
+
+struct dur__loop {
+    dur_runtime *runtime;
+    unsigned index;
+    dur__thread thread;
+    bool started;
+    dur_waker *waker;
+    dur_lane *lane;
+    bool fallback; /* a store without lanes */
+    uint32_t epoch;
+    const char *owner;
+    dur__stacks *stacks;
+    dur_arena *arena; /* of one round */
+    dur__map instances;
+    dur__link ready, commits, parked, starving;
+    size_t parked_count;
+    uint64_t starving_until_us;
+    uint64_t parked_bytes;
+    dur__link acks;
+    dur__link hand_out; /* tasks locked by this round, pushed together */
+    size_t hand_out_count;
+    _Atomic(dur__task *) done; /* workers push here, newest first */
+    atomic_size_t done_count;
+    size_t expected; /* handed out by the last commit and not yet back: the gather rule */
+    dur__link free_tasks, free_letters;
+    size_t free_task_count, free_letter_count;
+    dur_arena **free_arenas;
+    size_t free_arena_count, free_arena_room;
+    uint64_t now_ms;
+    uint64_t seen_id, seen_now_ms, next_due_ms;
+    uint64_t arrival_serial, token_serial, token_prefix;
+    uint32_t failures; /* rounds in a row */
+    uint64_t retry_at_us;
+    bool look_instances;    /* something may be there to acquire */
+    bool look_work;         /* … to take from the shared queue */
+    bool look_suspect_work; /* … of a dead owner */
+    bool owed_look;         /* woken by a completion, perhaps by something else too: look soon */
+    bool news;              /* the last wait ended for a reason that is not known */
+    bool suspects_waiting, suspect_turn, suspect_last, work_waiting_long;
+    bool gathered;          /* a completion has come since the last commit */
+    uint32_t local_takes, empty_looks;
+    uint64_t last_return_us;
+    atomic_bool quiet; /* draining: nothing is left to run or commit */
+};
+
+/* ---- the runtime ---- */
+
+typedef enum dur__phase { DUR__PHASE_RUN, DUR__PHASE_DRAIN, DUR__PHASE_RELEASE } dur__phase;
+
+#define DUR__COUNT(runtime_, name_) dur__count(&(runtime_)->counters.name_, 1)
+#define DUR__COUNT_N(runtime_, name_, n_) dur__count(&(runtime_)->counters.name_, (n_))
+
+struct dur_runtime {
+    atomic_uint references; /* the host's, one per thread that may be left behind */
+    uint64_t process;
+    dur_runtime_options options; /* defaults filled in, texts are ours */
+    char **owned;                /* texts of options */
+    size_t owned_count;
+    dur_provider *store;
+    dur_registry *registries[2];
+    size_t registry_count;
+    const dur_world *world;
+    bool fake_time;
+    bool has_owners;
+    dur_version_range versions;
+    dur_capability_filter filter;
+    dur_tag_filter tag_filter;
+    size_t tag_count;
+
+    dur__mutex mutex;
+    dur__cond changed;          /* phase, keeper's alarm */
+    char **owner_ids;           /* all that this runtime had; the last is current.  Under mutex */
+    size_t owner_id_count;
+    _Atomic(const char *) owner;
+    char session_owner_own[64];
+    atomic_uint epoch;          /* grows when the owner id changes */
+    atomic_int phase;
+    atomic_uint_fast64_t beat_boot_ms; /* last beat that got through */
+    atomic_uint peers;
+    atomic_bool suspect_hint; /* a dead owner's work was set free */
+    bool keeper_kicked, keeper_exit; /* under mutex */
+    atomic_uint_fast64_t release_until_us;
+
+    dur__loop *loops;
+    size_t loop_count;
+    dur__map directory; /* instance → loop, with several loops; under mutex */
+    dur__work work;
+    dur__thread keeper;
+    bool keeper_started;
+    atomic_uint_fast64_t task_serial;
+    dur__map renewals; /* token → text, stores without owners; under mutex */
+    dur__map unregistered; /* name → backoff state; under mutex */
+    dur__metrics counters;
+};
+
+/* runtime.c */
+const char *dur__runtime_session_owner(dur_runtime *runtime);
+const dur__handler *dur__runtime_find(dur_runtime *runtime, dur_handler_kind kind, const char *name,
+                                      const char *version);
+void dur__runtime_release(dur_runtime *runtime); /* one reference */
+extern _Thread_local dur_runtime *dur__runtime_inside; /* the runtime whose thread this is */
+static inline dur__phase dur__runtime_phase(dur_runtime *runtime) { return (dur__phase)atomic_load(&runtime->phase); }
+
+/* options.c */
+int dur__options_take(dur_runtime *runtime, const dur_runtime_options *given, dur_error *err);
+void dur__options_free(dur_runtime *runtime);
+
+/* loop.c */
+int dur__loop_open(dur__loop *loop, dur_runtime *runtime, unsigned index, dur_error *err);
+void dur__loop_main(void *loop);
+void dur__loop_close(dur__loop *loop);
+void dur__loop_done(dur__loop *loop, dur__task *task); /* any thread: the activity has ended */
+void dur__loop_take_done(dur__loop *loop);
+void dur__loop_run_ready(dur__loop *loop);
+void dur__loop_make_ready(dur__loop *loop, dur__inst *inst);
+void dur__loop_queue_commit(dur__inst *inst); /* COMMITTING with a handler, LEAVING without */
+
+/* round.c */
+bool dur__round_due(dur__loop *loop, uint64_t now_us);
+void dur__round(dur__loop *loop);
+uint64_t dur__round_next_us(dur__loop *loop, uint64_t now_us); /* how long nothing has to be submitted again */
+
+/* route.c: where completions and taken work go */
+void dur__route_completion(dur__loop *loop, dur__task *task);
+void dur__route_work(dur__loop *loop, const dur_leased_work *work);
+void dur__route_hand_out(dur__loop *loop);
+void dur__route_give_back(dur__loop *loop, uint64_t waited_us); /* tasks that waited so long unstarted */
+void dur__route_acked(dur__loop *loop, dur__task *task, const dur_error *answer);
+
+/* pool.c: tasks, letters and arenas of a loop */
+dur_arena *dur__pool_arena(dur__loop *loop);
+void dur__pool_arena_back(dur__loop *loop, dur_arena *arena);
+dur__letter *dur__pool_letter(dur__loop *loop);
+void dur__pool_letter_back(dur__loop *loop, dur__letter *letter); /* a task's letter gives the task back */
+dur__task *dur__pool_task(dur__loop *loop);
+void dur__pool_task_back(dur__loop *loop, dur__task *task);
+void dur__pool_free(dur__loop *loop);
+
+/* instance.c */
+dur__inst *dur__inst_new(dur__loop *loop, const dur_orchestration_item *item);
+void dur__inst_move(dur__inst *inst, dur__inst_state to);
+void dur__inst_receive(dur__inst *inst, dur__letter *letter); /* an arrival or stray for a live instance */
+void dur__inst_drop_exec(dur__inst *inst);                    /* end the handler; completions go through the queue */
+void dur__inst_free(dur__inst *inst);                         /* and forget it */
+void dur__inst_return_letter(dur__loop *loop, dur__letter *letter); /* not consumed: a completion goes through the queue */
+void dur__inst_step(dur__inst *inst);                         /* READY: run, then commit, park or break */
+void dur__inst_settle(dur__inst *inst);                       /* after a commit: offer what came, go on or park */
+void dur__inst_attach(dur__inst *inst, dur__task *task);
+void dur__inst_broken(dur__inst *inst, int code, const dur_error *why);
+void dur__inst_committed_once(dur__inst *inst); /* clears `uncommitted` at the gate */
+dur__exec *dur__inst_exec_new(dur__inst *inst, const dur_key_value *kv, size_t kv_count);
+
+/* triage.c */
+void dur__triage(dur__loop *loop, const dur_orchestration_item *item);
+/* Decode one message; NULL: dead letter or left in place (logged). */
+dur__letter *dur__letter_from_message(dur__loop *loop, const char *instance, const dur_fetched_message *message,
+                                      bool *left);
+
+/* turn_commit.c */
+bool dur__turn_build(dur__inst *inst); /* false: nothing to commit */
+/* The lease goes back and nothing else happens.  seen: what is left in the queue is no reason to come back at once. */
+void dur__release(dur__inst *inst, uint64_t delay_ms, bool give_back, bool seen);
+void dur__suspend(dur__inst *inst, const char *reason);
+dur_turn_commit *dur__commit_begin(dur__inst *inst); /* an empty commit with token, position and listed messages */
+void dur__commit_end(dur__inst *inst);               /* frees it; locked work that was not handed out is forgotten */
+void dur__commit_done(dur__inst *inst);              /* it happened: effects go out */
+
+/* ending.c: ending an instance without its handler */
+typedef struct dur__ending {
+    const dur_failure *failure;
+    bool corrupted;             /* the history cannot be read */
+    const dur_orchestration_item *item; /* NULL: the instance is live, its history is read from the store */
+    const dur_work_item *start; /* no history: the start message */
+} dur__ending;
+int dur__ending_build(dur__inst *inst, const dur__ending *ending, dur_error *err);
+/* SubOrchFailed for whoever started an instance that exists already. */
+void dur__ending_refuse_start(dur_work_item *out, dur_arena *arena, const dur_work_item *start);
+
+/* retry_commit.c */
+void dur__commit_answer(dur__inst *inst, const dur_turn_commit *answer); /* of one turn */
+void dur__commit_retry(dur__inst *inst, const dur_error *why, bool unknown);
+void dur__commit_learn(dur__inst *inst); /* L7: did it happen? */
+void dur__inst_lost(dur__inst *inst, const char *why); /* the lease is somebody else's */
+
+/* park.c */
+void dur__park(dur__inst *inst);
+void dur__unpark(dur__inst *inst);
+void dur__park_trim(dur__loop *loop);
+
+/* work_queue.c */
+void dur__work_init(dur__work *work);
+void dur__work_destroy(dur__work *work);
+size_t dur__work_room(dur_runtime *runtime);
+size_t dur__work_reserve(dur_runtime *runtime, size_t want);
+void dur__work_unreserve(dur_runtime *runtime, size_t count);
+void dur__work_push(dur_runtime *runtime, dur__link *tasks, size_t count);
+void dur__work_nudge(dur_runtime *runtime, uint64_t after_us); /* wake another worker when the queue is not drained */
+bool dur__work_withdraw(dur_runtime *runtime, dur__task *task); /* true: it was waiting and is the caller's again */
+size_t dur__work_take_waiting(dur_runtime *runtime, dur__loop *loop, dur__link *out, uint64_t waited_us);
+void dur__work_finished(dur_runtime *runtime, dur__task *task); /* under the mutex */
+
+/* worker.c */
+int dur__workers_start(dur_runtime *runtime, dur_error *err);
+int dur__worker_add(dur_runtime *runtime);
+void dur__workers_stop(dur_runtime *runtime);
+void dur__task_fill(dur__task *task, const dur_work_item *item);
+void dur__task_complete(dur__task *task, const char *result);
+void dur__task_fail(dur__task *task, const dur_failure *failure);
+
+/* activity.c */
+struct dur_act {
+    dur__task *task;
+};
+void dur__activity_run(dur__task *task);
+void dur__activity_cleanup(dur__task *task);
+void dur__activity_sqlite_close(dur__task *task);
+
+/* syscalls.c */
+bool dur__syscall_known(const char *name);
+void dur__syscall_run(dur__task *task);
+
+/* session.c */
+bool dur__session_admit(dur_runtime *runtime, const char *session); /* under work.mutex: counts one use */
+void dur__session_leave(dur_runtime *runtime, const char *session); /* under work.mutex */
+bool dur__session_full(dur_runtime *runtime);                        /* under work.mutex */
+void dur__session_free(dur_runtime *runtime);
+
+/* cancel.c */
+void dur__cancel_task(dur_runtime *runtime, dur__task *task); /* a running one: flag and descriptor */
+void dur__cancel_locked(dur__task *task);                     /* the same, under work.mutex */
+int dur__cancel_fd(dur__task *task);
+
+/* poison.c: L6, for the whole process */
+size_t dur__gate_reserve_fresh(size_t want);     /* how many instances may be acquired; 0: a suspect is out */
+void dur__gate_unreserve_fresh(size_t count);    /* committed, or not acquired after all */
+bool dur__gate_claim_suspect(void);              /* nothing else is acquired and uncommitted; else nothing new is */
+void dur__gate_forget_claim(void);               /* the loop that asked has ended */
+void dur__gate_release_suspect(void);
+bool dur__gate_claim_activity(uint64_t now_us);  /* one suspect activity until it has returned or run 5 s */
+void dur__gate_activity_started(uint64_t now_us);
+void dur__gate_release_activity(void);
+
+/* backoff.c */
+uint64_t dur__backoff_ms(uint64_t base_ms, uint32_t tries, uint64_t max_ms); /* base·2^tries, capped, never wraps */
+uint64_t dur__backoff_jitter_us(const dur_world *world, uint64_t ms);         /* in microseconds, ±20 % */
+uint64_t dur__backoff_unregistered(dur_runtime *runtime, const char *what, const char *name, const char *version);
+void dur__backoff_free(dur_runtime *runtime);
+
+/* keeper.c */
+void dur__keeper_main(void *runtime);
+void dur__keeper_kick(dur_runtime *runtime);
+bool dur__keeper_fenced(dur_runtime *runtime);
+size_t dur__keeper_abandon_all(dur_runtime *runtime, dur__buf *names); /* stop: who still runs is left behind */
+int dur__keeper_register(dur_runtime *runtime, dur_error *err); /* a new owner id */
+void dur__keeper_renew_add(dur__inst *inst); /* timed locks only */
+void dur__keeper_renew_remove(dur__inst *inst);
+
+/* double_run.c */
+void dur__rerun_begin(dur__inst *inst, const dur_orchestration_item *item, const dur_key_value *kv, size_t kv_count);
+int dur__rerun_check(dur__inst *inst, dur_error *err); /* before a commit: the history with this turn replays */
+void dur__rerun_keep(dur__inst *inst);                  /* after it */
+void dur__rerun_free(dur__rerun *rerun);
+
+/* directory.c: which loop has an instance; only with several loops */
+void dur__directory_put(dur_runtime *runtime, const char *instance, dur__loop *loop);
+void dur__directory_remove(dur_runtime *runtime, const char *instance, dur__loop *loop);
+dur__loop *dur__directory_get(dur_runtime *runtime, const char *instance);
+
+#endif

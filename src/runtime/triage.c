@@ -1,0 +1,388 @@
+/*
+ * triage.c: what to do with an instance that was just acquired.
+ *
+ *   unreadable history            wait a second, count it; after max_attempts it ends as poison
+ *   ended                         nothing runs any more: messages are consumed, queue messages become dead letters
+ *   continued as new              with its next start at hand: the next execution; otherwise everything waits (C27)
+ *   history                       replay, then go on
+ *   no history, a start at hand   start
+ *   neither                       messages for an instance that has not begun: they wait
+ * Before user code runs: attempts (poison), the engine's version range, and whether the handler is registered here.
+ */
+#include "runtime/runtime_internal.h"
+
+#include "core/semver.h"
+#include <stdlib.h>
+
+typedef struct triage {
+    dur__loop *loop;
+    dur__inst *inst;
+    const dur_orchestration_item *item;
+    dur_arena *arena;
+    dur__letter **letters; /* by (due, id); taken ones are NULL */
+    size_t letter_count;
+    bool left_some; /* messages of unknown kinds stay where they are */
+    dur__letter *start;
+    dur_event first;
+    dur_event_kind terminal; /* DUR_EVENT_KIND_COUNT: it has not ended */
+    uint32_t attempts;
+} triage;
+
+/* ---- messages ---- */
+
+static void dead_letter(dur__loop *loop, const char *instance, const uint64_t *ids, size_t count, const char *reason) {
+    dur_error err = DUR_ERROR_INIT;
+    dur__log(DUR_LOG_WARN, DUR__LOG_RUNTIME,
+             DUR__FIELDS(DUR__TEXT("instance_id", instance), DUR__NUMBER("messages", count)),
+             "%zu message(s) for \"%s\" are dead letters: %s", count, instance, reason);
+    if (dur_store_dead_letter_messages(loop->runtime->store, instance, ids, count, reason, &err) != DUR_OK)
+        dur__log(DUR_LOG_WARN, DUR__LOG_PROVIDER, DUR__FIELDS(DUR__TEXT("instance_id", instance)),
+                 "dead letters could not be kept: %s", err.message);
+}
+
+dur__letter *dur__letter_from_message(dur__loop *loop, const char *instance, const dur_fetched_message *message,
+                                      bool *left) {
+    dur__letter *letter = dur__pool_letter(loop);
+    dur_error err = DUR_ERROR_INIT;
+    int code = dur_work_from_json(&letter->arrival.item, letter->arena, message->json, &err);
+    if (code == DUR_OK) {
+        letter->message_id = message->id;
+        letter->arrival.order_ms = message->due_ms;
+        letter->arrival.order_id = message->id;
+        return letter;
+    }
+    dur__pool_letter_back(loop, letter);
+    if (code == DUR_EUNSUPPORTED) {
+        if (left != NULL) *left = true;
+        dur__log(DUR_LOG_WARN, DUR__LOG_RUNTIME,
+                 DUR__FIELDS(DUR__TEXT("instance_id", instance), DUR__NUMBER("message_id", message->id)),
+                 "a message is of a kind that this version does not know; it is left for a newer node: %s", err.message);
+    } else {
+        dead_letter(loop, instance, &message->id, 1, err.message);
+    }
+    return NULL;
+}
+
+static void read_messages(triage *t) {
+    const dur_orchestration_item *item = t->item;
+    t->letters = dur_arena_zalloc(t->arena, (item->message_count + 1) * sizeof(dur__letter *));
+    t->attempts = item->acquisitions;
+    for (size_t i = 0; i < item->message_count; i++) {
+        dur__letter *letter = dur__letter_from_message(t->loop, item->instance, &item->messages[i], &t->left_some);
+        if (letter == NULL) continue;
+        dur_work_kind kind = letter->arrival.item.kind;
+        t->letters[t->letter_count++] = letter;
+        /* A queue message may lie through any number of acquisitions until a dequeue waits for it: it says nothing. */
+        if (kind != DUR_WORK_QUEUE_MESSAGE && item->messages[i].attempt_count > t->attempts)
+            t->attempts = item->messages[i].attempt_count;
+    }
+}
+
+/* The start that belongs to this state: a continue-as-new for an execution that ended so, else the first start. */
+static void choose_start(triage *t, dur_work_kind kind) {
+    for (size_t i = 0; i < t->letter_count && t->start == NULL; i++) {
+        if (t->letters[i] == NULL || t->letters[i]->arrival.item.kind != kind) continue;
+        t->start = t->letters[i];
+        t->letters[i] = NULL;
+    }
+}
+
+/* ---- history ---- */
+
+static bool read_ends(triage *t, dur_error *err) {
+    const dur_orchestration_item *item = t->item;
+    t->terminal = DUR_EVENT_KIND_COUNT;
+    if (item->history_count == 0) return true;
+    if (dur_event_from_json(&t->first, t->arena, item->history[0].json, err) != DUR_OK) return false;
+    /* Ours ends with its terminal event; the original writes more behind it. */
+    size_t from = t->first.trace != 0 ? item->history_count - 1 : 0;
+    dur_arena *arena = dur__pool_arena(t->loop);
+    bool fine = true;
+    for (size_t i = from; fine && i < item->history_count && t->terminal == DUR_EVENT_KIND_COUNT; i++) {
+        dur_event event;
+        dur_arena_reset(arena);
+        fine = dur_event_from_json(&event, arena, item->history[i].json, err) == DUR_OK;
+        if (fine && dur_event_kind_role(event.kind) == DUR_EVENT_ROLE_TERMINAL) t->terminal = event.kind;
+    }
+    dur__pool_arena_back(t->loop, arena);
+    return fine;
+}
+
+static void remember_parent(dur__inst *inst, const char *parent, bool has_id, uint64_t id, bool has_execution,
+                            uint64_t execution) {
+    free(inst->parent_instance);
+    inst->parent_instance = dur__xstrdup(parent);
+    inst->has_parent_id = has_id;
+    inst->parent_id = id;
+    inst->has_parent_execution_id = has_execution;
+    inst->parent_execution_id = execution;
+}
+
+static void parent_from_history(triage *t) {
+    if (t->item->history_count == 0) return;
+    remember_parent(t->inst, t->first.parent_instance, t->first.has_parent_id, t->first.parent_id,
+                    t->first.has_parent_execution_id, t->first.parent_execution_id);
+}
+
+/* ---- where nothing runs ---- */
+
+static void letters_back(triage *t) {
+    for (size_t i = 0; i < t->letter_count; i++) {
+        if (t->letters[i] != NULL) dur__pool_letter_back(t->loop, t->letters[i]);
+        t->letters[i] = NULL;
+    }
+    if (t->start != NULL) dur__pool_letter_back(t->loop, t->start);
+    t->start = NULL;
+}
+
+static void wait_here(triage *t, uint64_t delay_ms, bool give_back, bool seen) {
+    letters_back(t);
+    dur__release(t->inst, delay_ms, give_back, seen);
+}
+
+static void bury(triage *t) {
+    uint64_t *dead = dur_arena_alloc(t->arena, (t->letter_count + 1) * sizeof(uint64_t));
+    size_t dead_count = 0, message_count = 0;
+    parent_from_history(t);
+    dur_turn_commit *commit = dur__commit_begin(t->inst);
+    uint64_t *ids = dur_arena_alloc(t->inst->commit_arena, (t->letter_count + 1) * sizeof(uint64_t));
+    dur_message *answers = dur_arena_zalloc(t->inst->commit_arena, (t->letter_count + 1) * sizeof(*answers));
+    for (size_t i = 0; i < t->letter_count; i++) {
+        const dur_work_item *item = &t->letters[i]->arrival.item;
+        if (item->kind == DUR_WORK_QUEUE_MESSAGE) {
+            dead[dead_count++] = t->letters[i]->message_id;
+            continue;
+        }
+        ids[commit->consumed_count++] = t->letters[i]->message_id;
+        bool same = dur__str_eq(item->parent_instance, t->inst->parent_instance) &&
+                    item->parent_id == t->inst->parent_id;
+        if (item->kind != DUR_WORK_START_ORCHESTRATION || item->parent_instance == NULL || same) continue;
+        dur_work_item answer;
+        dur__ending_refuse_start(&answer, t->inst->commit_arena, item);
+        if (dur_message_from_work(&answers[message_count], t->inst->commit_arena, &answer, NULL) == DUR_OK)
+            message_count++;
+    }
+    commit->consumed = ids;
+    commit->orchestrator_items = answers;
+    commit->orchestrator_item_count = message_count;
+    if (!t->item->more_messages) {
+        commit->seen_id = t->loop->seen_id;
+        commit->seen_now_ms = t->loop->seen_now_ms;
+    }
+    if (dead_count > 0) dead_letter(t->loop, t->item->instance, dead, dead_count, "the instance has ended");
+    letters_back(t);
+    dur__loop_queue_commit(t->inst);
+}
+
+/* ---- poison ---- */
+
+static void end_as(triage *t, const dur_failure *failure, bool corrupted) {
+    dur_error err = DUR_ERROR_INIT;
+    for (size_t i = 0; i < t->letter_count; i++) {
+        dur__letter *letter = t->letters[i];
+        if (letter == NULL || letter->arrival.item.kind == DUR_WORK_QUEUE_MESSAGE) continue;
+        dur__list_push(&t->inst->drained, &letter->arrival.link);
+        t->letters[i] = NULL;
+    }
+    dur__ending ending = { .failure = failure, .corrupted = corrupted, .item = t->item };
+    if (t->start != NULL) {
+        ending.start = &t->start->arrival.item;
+        dur__list_push(&t->inst->drained, &t->start->arrival.link);
+        t->start = NULL;
+    }
+    if (dur__ending_build(t->inst, &ending, &err) == DUR_OK) {
+        DUR__COUNT(t->loop->runtime, orchestration_poison);
+        DUR__COUNT(t->loop->runtime, orchestration_failures);
+        dur__log(DUR_LOG_ERROR, DUR__LOG_ORCHESTRATION, DUR__FIELDS(DUR__TEXT("instance_id", t->inst->id)),
+                 "%s", t->inst->commit->metadata.output);
+        letters_back(t);
+        dur__loop_queue_commit(t->inst);
+    } else {
+        wait_here(t, 1000, false, false);
+    }
+}
+
+static void end_as_poison(triage *t) {
+    dur_failure failure = { .category = DUR_FAILURE_POISON,
+                            .poison = DUR_POISON_ORCHESTRATION,
+                            .attempt_count = t->attempts,
+                            .max_attempts = t->loop->runtime->options.max_attempts,
+                            .instance = t->inst->id,
+                            .execution_id = t->inst->execution_id,
+                            .message = "acquired too often without a commit" };
+    end_as(t, &failure, false);
+}
+
+/* Ended as poison before: the last row is our terminal event. */
+static bool corrupted_and_ended(triage *t) {
+    dur_event_row *rows = NULL;
+    size_t count = 0;
+    dur_event event;
+    return dur_store_read(t->loop->runtime->store, t->arena, t->inst->id, t->inst->execution_id, &rows, &count, NULL) ==
+               DUR_OK && count > 0 &&
+           dur_event_from_json(&event, t->arena, rows[count - 1].json, NULL) == DUR_OK &&
+           dur_event_kind_role(event.kind) == DUR_EVENT_ROLE_TERMINAL;
+}
+
+static void handle_corrupted(triage *t, const char *why) {
+    if (corrupted_and_ended(t)) {
+        bury(t);
+        return;
+    }
+    uint32_t max = t->loop->runtime->options.max_attempts;
+    if (t->attempts <= max) {
+        dur__log(DUR_LOG_WARN, DUR__LOG_ORCHESTRATION,
+                 DUR__FIELDS(DUR__TEXT("instance_id", t->inst->id), DUR__NUMBER("attempt", t->attempts)),
+                 "the history cannot be read: %s", why);
+        wait_here(t, 1000, false, false);
+        return;
+    }
+    dur_failure failure = { .category = DUR_FAILURE_POISON,
+                            .poison = DUR_POISON_FAILED_DESERIALIZATION,
+                            .attempt_count = t->attempts,
+                            .max_attempts = max,
+                            .instance = t->inst->id,
+                            .execution_id = t->inst->execution_id,
+                            .error = why,
+                            .message = why };
+    end_as(t, &failure, true);
+}
+
+/* ---- handlers that are not here ---- */
+
+static void handle_unregistered(triage *t, const char *name, const char *version) {
+    dur_runtime *runtime = t->loop->runtime;
+    uint64_t delay = dur__backoff_unregistered(runtime, "orchestration", name, version);
+    uint32_t max = runtime->options.unregistered_attempts_max;
+    if (max == 0 || t->attempts < max) {
+        wait_here(t, delay, max == 0, false);
+        return;
+    }
+    dur_failure failure = { .category = DUR_FAILURE_CONFIGURATION,
+                            .resource = name,
+                            .message = dur_arena_format(t->arena, "orchestration \"%s\"%s%s is not registered", name,
+                                                        version != NULL ? " version " : "",
+                                                        version != NULL ? version : "") };
+    end_as(t, &failure, false);
+}
+
+static bool version_fits(triage *t) {
+    dur_semver version;
+    if (t->item->history_count == 0 || t->first.duroxide_version == NULL) return true;
+    if (!dur__semver_parse_lenient(t->first.duroxide_version, &version)) return true;
+    return dur__semver_in(&t->loop->runtime->versions, version);
+}
+
+/* ---- running ---- */
+
+static void offer_letters(triage *t) {
+    for (size_t i = 0; i < t->letter_count; i++) {
+        if (t->letters[i] != NULL) dur__inst_receive(t->inst, t->letters[i]);
+        t->letters[i] = NULL;
+    }
+    /* inst_receive has put them into the inbox: the handler is not live yet. */
+    for (dur__link *link; (link = dur__list_pop(&t->inst->inbox)) != NULL;)
+        dur__exec_offer(t->inst->exec, DUR__CONTAINER(link, dur__arrival, link));
+    dur__loop_make_ready(t->loop, t->inst);
+}
+
+static int begin(triage *t, dur_error *err) {
+    dur__inst *inst = t->inst;
+    const dur_work_item *start = &t->start->arrival.item;
+    remember_parent(inst, start->parent_instance, start->has_parent_id, start->parent_id,
+                    start->has_parent_execution_id, start->parent_execution_id);
+    inst->first_turn = true;
+    dur__exec_begin how = { .input = start->input,
+                            .parent_instance = start->parent_instance,
+                            .has_parent_id = start->has_parent_id,
+                            .has_parent_execution_id = start->has_parent_execution_id,
+                            .parent_id = start->parent_id,
+                            .parent_execution_id = start->parent_execution_id,
+                            .carried = start->carry_forward_events,
+                            .carried_count = start->carry_forward_count,
+                            .initial_custom_status = start->initial_custom_status };
+    int code = dur__exec_start(inst->exec, &how, t->loop->now_ms, err);
+    dur__list_push(&inst->drained, &t->start->arrival.link);
+    t->start = NULL;
+    return code;
+}
+
+static int replay(triage *t, dur_error *err) {
+    dur_arena *arena = dur__pool_arena(t->loop);
+    int code = DUR_OK;
+    parent_from_history(t);
+    DUR__COUNT(t->loop->runtime, replays);
+    DUR__COUNT_N(t->loop->runtime, replayed_events, t->item->history_count);
+    for (size_t i = 0; code == DUR_OK && i < t->item->history_count; i++) {
+        dur_event event;
+        if (i % 64 == 0) dur_arena_reset(arena);
+        code = dur_event_from_json(&event, arena, t->item->history[i].json, err);
+        if (code == DUR_OK) code = dur__exec_replay_event(t->inst->exec, &event, err);
+    }
+    if (code == DUR_OK) code = dur__exec_replay_end(t->inst->exec, err);
+    dur__pool_arena_back(t->loop, arena);
+    return code;
+}
+
+static void run(triage *t) {
+    dur__inst *inst = t->inst;
+    bool fresh = t->start != NULL;
+    const dur_work_item *start = fresh ? &t->start->arrival.item : NULL;
+    const char *name = fresh ? start->orchestration : t->first.name;
+    const char *version = fresh ? start->version : t->first.version;
+    if (t->attempts > t->loop->runtime->options.max_attempts) {
+        end_as_poison(t);
+        return;
+    }
+    inst->handler = dur__runtime_find(t->loop->runtime, DUR_HANDLER_ORCHESTRATION, name, version);
+    if (inst->handler == NULL) {
+        handle_unregistered(t, name != NULL ? name : "", version);
+        return;
+    }
+    dur_error err = DUR_ERROR_INIT;
+    inst->exec = dur__inst_exec_new(inst, t->item->kv, t->item->kv_count);
+    if (t->loop->runtime->options.double_run)
+        dur__rerun_begin(inst, fresh ? NULL : t->item, t->item->kv, t->item->kv_count);
+    int code = fresh ? begin(t, &err) : replay(t, &err);
+    if (code == DUR_OK) {
+        offer_letters(t);
+    } else {
+        letters_back(t);
+        dur__inst_broken(inst, code, &err);
+    }
+}
+
+static void decide(triage *t) {
+    dur_error err = DUR_ERROR_INIT;
+    if (t->item->history_error != NULL) {
+        handle_corrupted(t, t->item->history_error);
+    } else if (!read_ends(t, &err)) {
+        handle_corrupted(t, dur_arena_strdup(t->arena, err.message));
+    } else if (!version_fits(t)) {
+        wait_here(t, 1000, true, false);
+    } else if (t->terminal == DUR_EVENT_ORCHESTRATION_COMPLETED || t->terminal == DUR_EVENT_ORCHESTRATION_FAILED) {
+        bury(t);
+    } else if (t->item->history_count > 0 && t->terminal == DUR_EVENT_KIND_COUNT) {
+        run(t);
+    } else {
+        bool continued = t->terminal == DUR_EVENT_ORCHESTRATION_CONTINUED_AS_NEW;
+        choose_start(t, DUR_WORK_CONTINUE_AS_NEW);
+        if (t->start == NULL && !continued) choose_start(t, DUR_WORK_START_ORCHESTRATION);
+        if (continued) t->inst->execution_id++;
+        if (t->start != NULL) run(t);
+        else wait_here(t, 0, true, true);
+    }
+}
+
+void dur__triage(dur__loop *loop, const dur_orchestration_item *item) {
+    dur__inst *stale = dur__map_get(&loop->instances, item->instance);
+    if (stale != NULL) dur__inst_lost(stale, "the store has given it out again");
+    triage t = { .loop = loop, .item = item, .arena = dur__pool_arena(loop) };
+    t.inst = dur__inst_new(loop, item);
+    t.inst->uncommitted = true;
+    t.inst->suspect = loop->suspect_turn;
+    DUR__COUNT(loop->runtime, orchestration_items_fetched);
+    read_messages(&t);
+    decide(&t);
+    dur__pool_arena_back(loop, t.arena);
+}

@@ -1,0 +1,168 @@
+/*
+ * work_queue.c: activities that this node has locked and not yet started, and how many more it may lock.
+ *
+ * At most worker_concurrency + prefetch tasks are here, waiting or running (plus those that a commit has asked for).
+ * Workers are lazy: a batch wakes one worker, which usually drains it before another core has woken up; only when the
+ * queue is still not empty a little later is the next one woken (hotpath 1.4).
+ */
+#include "runtime/runtime_internal.h"
+
+#define LAZY_US 25
+
+void dur__work_init(dur__work *work) {
+    dur__mutex_init(&work->mutex);
+    dur__cond_init(&work->changed);
+    dur__cond_init(&work->idle_changed);
+    dur__list_init(&work->queue);
+    dur__list_init(&work->blocked);
+    dur__list_init(&work->running);
+    dur__list_init(&work->workers);
+}
+
+void dur__work_destroy(dur__work *work) {
+    dur__cond_destroy(&work->idle_changed);
+    dur__cond_destroy(&work->changed);
+    dur__mutex_destroy(&work->mutex);
+}
+
+static size_t room_locked(const dur_runtime *runtime) {
+    const dur__work *work = &runtime->work;
+    size_t limit = (size_t)runtime->options.worker_concurrency + runtime->options.prefetch;
+    size_t used = work->queued + work->blocked_count + work->running_count + work->reserved;
+    return used < limit ? limit - used : 0;
+}
+
+size_t dur__work_room(dur_runtime *runtime) {
+    dur__mutex_lock(&runtime->work.mutex);
+    size_t room = room_locked(runtime);
+    dur__mutex_unlock(&runtime->work.mutex);
+    return room;
+}
+
+size_t dur__work_reserve(dur_runtime *runtime, size_t want) {
+    dur__mutex_lock(&runtime->work.mutex);
+    size_t room = room_locked(runtime);
+    size_t granted = want < room ? want : room;
+    runtime->work.reserved += granted;
+    dur__mutex_unlock(&runtime->work.mutex);
+    return granted;
+}
+
+void dur__work_unreserve(dur_runtime *runtime, size_t count) {
+    if (count == 0) return;
+    dur__mutex_lock(&runtime->work.mutex);
+    DUR_ASSERT(runtime->work.reserved >= count);
+    runtime->work.reserved -= count;
+    dur__mutex_unlock(&runtime->work.mutex);
+}
+
+static void wake_one_locked(dur__work *work) {
+    if (work->idle > work->waking) {
+        work->waking++;
+        dur__cond_signal(&work->changed);
+    }
+}
+
+/* The tasks were reserved; now they wait for a worker.  A session beyond the limit waits for one to end. */
+void dur__work_push(dur_runtime *runtime, dur__link *tasks, size_t count) {
+    if (count == 0) return;
+    dur__work *work = &runtime->work;
+    uint64_t now_us = dur__monotonic_us();
+    dur__mutex_lock(&work->mutex);
+    for (dur__link *link; (link = dur__list_pop(tasks)) != NULL;) {
+        dur__task *task = DUR__CONTAINER(link, dur__task, link);
+        DUR_ASSERT(work->reserved > 0);
+        work->reserved--;
+        task->queued_at_us = now_us;
+        atomic_store(&task->state, DUR__TASK_QUEUED);
+        bool session = task->item.session_id != NULL && !task->has_session;
+        if (session && !dur__session_admit(runtime, task->item.session_id)) {
+            dur__list_push(&work->blocked, link);
+            work->blocked_count++;
+            continue;
+        }
+        task->has_session = task->item.session_id != NULL;
+        dur__list_push(&work->queue, link);
+        work->queued++;
+    }
+    work->batch_at_us = now_us;
+    if (work->queued > 0) wake_one_locked(work);
+    dur__mutex_unlock(&work->mutex);
+}
+
+void dur__work_nudge(dur_runtime *runtime, uint64_t after_us) {
+    dur__work *work = &runtime->work;
+    dur__mutex_lock(&work->mutex);
+    if (work->queued > work->waking && dur__monotonic_us() - work->batch_at_us >= after_us) {
+        if (after_us == 0) {
+            while (work->waking < work->queued && work->waking < work->idle) wake_one_locked(work);
+        } else {
+            wake_one_locked(work);
+        }
+    }
+    dur__mutex_unlock(&work->mutex);
+}
+
+static void leave_session_locked(dur_runtime *runtime, dur__task *task) {
+    dur__work *work = &runtime->work;
+    if (!task->has_session) return;
+    dur__session_leave(runtime, task->item.session_id);
+    task->has_session = false;
+    DUR__LIST_EACH_SAFE(&work->blocked, at, after) {
+        dur__task *waiting = DUR__CONTAINER(at, dur__task, link);
+        if (!dur__session_admit(runtime, waiting->item.session_id)) continue;
+        waiting->has_session = true;
+        dur__list_unlink(at);
+        work->blocked_count--;
+        dur__list_push(&work->queue, at);
+        work->queued++;
+        wake_one_locked(work);
+    }
+}
+
+static void unlink_waiting_locked(dur_runtime *runtime, dur__task *task) {
+    dur__work *work = &runtime->work;
+    bool blocked = task->item.session_id != NULL && !task->has_session;
+    dur__list_unlink(&task->link);
+    if (blocked) work->blocked_count--;
+    else work->queued--;
+    leave_session_locked(runtime, task);
+    atomic_store(&task->state, DUR__TASK_IDLE);
+}
+
+bool dur__work_withdraw(dur_runtime *runtime, dur__task *task) {
+    dur__mutex_lock(&runtime->work.mutex);
+    bool waiting = atomic_load(&task->state) == DUR__TASK_QUEUED;
+    if (waiting) unlink_waiting_locked(runtime, task);
+    dur__mutex_unlock(&runtime->work.mutex);
+    return waiting;
+}
+
+/* Tasks of this loop that have waited so long without being started, oldest first. */
+size_t dur__work_take_waiting(dur_runtime *runtime, dur__loop *loop, dur__link *out, uint64_t waited_us) {
+    dur__work *work = &runtime->work;
+    size_t count = 0;
+    uint64_t now_us = dur__monotonic_us();
+    dur__mutex_lock(&work->mutex);
+    dur__link *lists[2] = { &work->queue, &work->blocked };
+    for (int i = 0; i < 2; i++) {
+        DUR__LIST_EACH_SAFE(lists[i], at, after) {
+            dur__task *task = DUR__CONTAINER(at, dur__task, link);
+            if (task->loop != loop || now_us - task->queued_at_us < waited_us) continue;
+            unlink_waiting_locked(runtime, task);
+            dur__list_push(out, &task->link);
+            count++;
+        }
+    }
+    dur__mutex_unlock(&work->mutex);
+    return count;
+}
+
+void dur__work_finished(dur_runtime *runtime, dur__task *task) {
+    dur__work *work = &runtime->work;
+    dur__list_unlink(&task->link);
+    DUR_ASSERT(work->running_count > 0);
+    work->running_count--;
+    leave_session_locked(runtime, task);
+    dur__cond_broadcast(&work->idle_changed);
+}

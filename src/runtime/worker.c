@@ -1,0 +1,195 @@
+/*
+ * worker.c: the threads that run activities, one activity each at a time.
+ *
+ * A worker takes a task from the local queue, runs it without any lock, and hands the result to the task's loop.  What
+ * happens to the result is the loop's decision (L5).  C cannot stop a thread: an activity that ignores its cancellation
+ * is abandoned by the keeper, which changes the task's state under work.mutex; whoever changes it first wins.
+ */
+#include "runtime/runtime_internal.h"
+
+#include <stdlib.h>
+
+#define LAZY_US 25
+
+/* Everything of the work item that outlives the message or turn it came from. */
+void dur__task_fill(dur__task *task, const dur_work_item *item) {
+    dur_arena *arena = task->arena;
+    dur_work_item *to = &task->item;
+    *to = (dur_work_item){ .kind = DUR_WORK_ACTIVITY_EXECUTE };
+    to->instance = dur_arena_strdup(arena, item->instance);
+    to->execution_id = item->execution_id;
+    to->id = item->id;
+    to->name = dur_arena_strdup(arena, item->name);
+    to->input = dur_arena_strdup(arena, item->input != NULL ? item->input : "");
+    to->session_id = dur_arena_strdup(arena, item->session_id);
+    to->tag = dur_arena_strdup(arena, item->tag);
+    to->orchestration_name = dur_arena_strdup(arena, item->orchestration_name);
+    to->orchestration_version = dur_arena_strdup(arena, item->orchestration_version);
+    to->attempt = item->attempt;
+    task->ref = (dur_activity_ref){ .instance = to->instance, .execution_id = to->execution_id, .activity_id = to->id };
+}
+
+static dur_work_item *completion_begin(dur__task *task, dur_work_kind kind) {
+    dur_work_item *item = &task->letter.arrival.item;
+    *item = (dur_work_item){ .kind = kind,
+                             .instance = task->item.instance,
+                             .execution_id = task->item.execution_id,
+                             .id = task->item.id };
+    return item;
+}
+
+void dur__task_complete(dur__task *task, const char *result) {
+    completion_begin(task, DUR_WORK_ACTIVITY_COMPLETED)->result = result;
+}
+
+void dur__task_fail(dur__task *task, const dur_failure *failure) {
+    dur_failure *kept = (dur_failure *)(void *)dur_arena_memdup(task->arena, failure, sizeof(*failure));
+    kept->message = dur_arena_strdup(task->arena, failure->message);
+    completion_begin(task, DUR_WORK_ACTIVITY_FAILED)->details = kept;
+}
+
+/* Under the mutex: the next task, or NULL at the end. */
+static dur__task *take_locked(dur__worker *worker) {
+    dur_runtime *runtime = worker->runtime;
+    dur__work *work = &runtime->work;
+    for (;;) {
+        bool fenced = dur__keeper_fenced(runtime);
+        dur__link *link = fenced ? NULL : dur__list_first(&work->queue);
+        if (link != NULL) {
+            dur__task *task = DUR__CONTAINER(link, dur__task, link);
+            dur__list_unlink(link);
+            dur__list_push(&work->running, link);
+            work->queued--;
+            work->running_count++;
+            worker->task = task;
+            atomic_fetch_add(&work->in_hand, 1);
+            task->started_at_us = dur__monotonic_us();
+            atomic_store(&task->state, DUR__TASK_RUNNING);
+            if (work->queued > work->waking && work->idle > work->waking &&
+                task->started_at_us - work->batch_at_us >= LAZY_US) {
+                work->waking++;
+                dur__cond_signal(&work->changed);
+            }
+            return task;
+        }
+        if (work->exit) return NULL;
+        work->idle++;
+        if (fenced) (void)dur__cond_wait_ms(&work->changed, &work->mutex, 50);
+        else dur__cond_wait(&work->changed, &work->mutex);
+        work->idle--;
+        if (work->waking > 0) work->waking--;
+    }
+}
+
+static void count_result(dur_runtime *runtime, const dur__task *task) {
+    const dur_work_item *item = &task->letter.arrival.item;
+    if (item->kind == DUR_WORK_ACTIVITY_COMPLETED) DUR__COUNT(runtime, activity_success);
+    else if (item->details != NULL && item->details->category == DUR_FAILURE_APPLICATION)
+        DUR__COUNT(runtime, activity_app_errors);
+    else DUR__COUNT(runtime, activity_infra_errors);
+}
+
+/* False: the task was abandoned meanwhile, this thread's slot has a successor and the runtime may be gone soon. */
+static bool finish(dur__worker *worker, dur__task *task) {
+    dur_runtime *runtime = worker->runtime;
+    dur__work *work = &runtime->work;
+    bool suspect = task->suspect;
+    dur__loop *loop = task->loop;
+    dur__mutex_lock(&work->mutex);
+    bool abandoned = atomic_load(&task->state) == DUR__TASK_ABANDONED;
+    if (!abandoned) {
+        atomic_store(&task->state, DUR__TASK_DONE);
+        dur__work_finished(runtime, task);
+        worker->task = NULL;
+    }
+    dur__mutex_unlock(&work->mutex);
+    if (abandoned) return false;
+    if (suspect) dur__gate_release_activity();
+    if (atomic_load(&task->cancelled)) DUR__COUNT(runtime, activity_cancelled);
+    else count_result(runtime, task);
+    dur__loop_done(loop, task);
+    atomic_fetch_sub(&work->in_hand, 1);
+    return true;
+}
+
+static void task_end_left_behind(dur__worker *worker, dur__task *task) {
+    dur_runtime *runtime = worker->runtime;
+    dur__log(DUR_LOG_WARN, DUR__LOG_ACTIVITY,
+             DUR__FIELDS(DUR__TEXT("activity_name", task->item.name), DUR__TEXT("instance_id", task->item.instance)),
+             "abandoned activity \"%s\" has returned after all; its result is ignored", task->item.name);
+    dur__activity_cleanup(task);
+    dur_arena_free(task->arena);
+    free(task);
+    free(worker);
+    dur__runtime_release(runtime);
+}
+
+static void worker_main(void *data) {
+    dur__worker *worker = data;
+    dur_runtime *runtime = worker->runtime;
+    dur__work *work = &runtime->work;
+    dur__runtime_inside = runtime;
+    dur__mutex_lock(&work->mutex);
+    for (dur__task *task; (task = take_locked(worker)) != NULL;) {
+        dur__mutex_unlock(&work->mutex);
+        task->worker_id = worker->id;
+        if (task->suspect) dur__gate_activity_started(task->started_at_us);
+        dur__activity_run(task);
+        if (!finish(worker, task)) {
+            task_end_left_behind(worker, task);
+            return;
+        }
+        dur__mutex_lock(&work->mutex);
+    }
+    worker->exited = true;
+    dur__cond_broadcast(&work->idle_changed);
+    dur__mutex_unlock(&work->mutex);
+}
+
+/* One more worker thread.  0, or an errno. */
+int dur__worker_add(dur_runtime *runtime) {
+    dur__worker *worker = dur__xcalloc(1, sizeof(*worker));
+    dur__work *work = &runtime->work;
+    worker->runtime = runtime;
+    dur__mutex_lock(&work->mutex);
+    worker->index = (unsigned)work->worker_serial++;
+    dur__mutex_unlock(&work->mutex);
+    const char *node = runtime->options.worker_node_id;
+    snprintf(worker->id, sizeof(worker->id), "work-%u-%.64s", worker->index,
+             node != NULL ? node : runtime->session_owner_own);
+    char name[16];
+    snprintf(name, sizeof(name), "%.9s-w%u", runtime->options.name, worker->index % 1000);
+    dur__mutex_lock(&work->mutex);
+    dur__list_push(&work->workers, &worker->link);
+    int failed = dur__thread_start(&worker->thread, name, worker_main, worker);
+    if (failed != 0) dur__list_unlink(&worker->link);
+    dur__mutex_unlock(&work->mutex);
+    if (failed != 0) free(worker);
+    return failed;
+}
+
+int dur__workers_start(dur_runtime *runtime, dur_error *err) {
+    for (uint32_t i = 0; i < runtime->options.worker_concurrency; i++) {
+        int failed = dur__worker_add(runtime);
+        if (failed != 0)
+            return dur_error_set(err, DUR_ENOMEM, false, "runtime.start", "worker thread %u cannot be started: %s", i,
+                                 strerror(failed));
+    }
+    return DUR_OK;
+}
+
+/* All that have not been left behind end after their current activity; the caller knows that none is running. */
+void dur__workers_stop(dur_runtime *runtime) {
+    dur__work *work = &runtime->work;
+    dur__mutex_lock(&work->mutex);
+    work->exit = true;
+    dur__cond_broadcast(&work->changed);
+    for (dur__link *link; (link = dur__list_pop(&work->workers)) != NULL;) {
+        dur__worker *worker = DUR__CONTAINER(link, dur__worker, link);
+        dur__mutex_unlock(&work->mutex);
+        dur__thread_join(&worker->thread);
+        free(worker);
+        dur__mutex_lock(&work->mutex);
+    }
+    dur__mutex_unlock(&work->mutex);
+}
