@@ -163,7 +163,7 @@ static void take_outcome(dur__task *task, const dur_outcome *given) {
         fail_with(task, true, dur_arena_format(task->arena, "activity \"%s\" returned a text that is not UTF-8 (byte %zu)",
                                                task->item.name, bad));
     } else if (size > task->runtime->options.payload_bytes_max) {
-        fail_with(task, true, dur_arena_format(task->arena, "activity \"%s\" returned %zu bytes, the limit is %llu",
+        fail_with(task, true, dur_arena_format(task->arena, "activity \"%s\" returned a payload of %zu bytes, the limit is %llu",
                                                task->item.name, size,
                                                (unsigned long long)task->runtime->options.payload_bytes_max));
     } else if (given->kind_ == ACT_COMPLETED) {

@@ -7,6 +7,7 @@
  */
 #include "runtime/runtime_internal.h"
 
+#include "coro/crash_report.h"
 #include "provider/provider_internal.h"
 #include <stdlib.h>
 
@@ -236,6 +237,7 @@ static void wait(dur__loop *loop) {
         return;
     }
     loop->look_instances = loop->look_work = loop->news = true;
+    loop->suspect_instances_none = loop->suspect_work_none = false;
 }
 
 /* ---- owner and phases ---- */
@@ -317,6 +319,7 @@ void dur__loop_main(void *data) {
     dur__loop *loop = data;
     dur_runtime *runtime = loop->runtime;
     dur__runtime_inside = runtime;
+    dur__crash_report_thread_begin();
     for (;;) {
         if (!follow_owner(loop)) continue;
         dur__loop_take_done(loop);
@@ -326,5 +329,6 @@ void dur__loop_main(void *data) {
         else pass(loop, phase);
     }
     dur__gate_forget_claim();
+    dur__crash_report_thread_end();
     dur__runtime_inside = NULL;
 }

@@ -188,13 +188,16 @@ static void answer_items(dur__loop *loop, round *r) {
     size_t got = r->ask.item_count;
     if (r->ask.fetch == NULL) return;
     loop->suspect_last = r->suspect_instance;
-    if (r->suspect_instance && got == 0) dur__gate_release_suspect();
+    if (r->suspect_instance && got == 0) {
+        dur__gate_release_suspect();
+        loop->suspect_instances_none = true;
+        loop->suspects_waiting = false;
+    }
     DUR_ASSERT(!r->suspect_instance || got <= 1);
     if (!r->suspect_instance && got < r->fresh_reserved) dur__gate_unreserve_fresh(r->fresh_reserved - got);
     for (size_t i = 0; i < got; i++) dur__triage(loop, &r->ask.items[i]);
-    loop->look_instances = got > 0 && r->ask.more;
-    if (r->ask.suspects_waiting && !r->suspect_instance) loop->look_instances = true;
-    if (r->suspect_instance) loop->look_instances = true; /* the others next */
+    /* After a suspect the others, and after the others a suspect. */
+    loop->look_instances = (got > 0 && r->ask.more) || r->suspect_instance || loop->suspects_waiting;
 }
 
 static void answer_held(dur__loop *loop, const round *r) {
@@ -222,6 +225,7 @@ static void answer_works(dur__loop *loop, const round *r) {
         if (got == 0) {
             dur__gate_release_activity();
             loop->look_suspect_work = false;
+            loop->suspect_work_none = true;
         }
     } else {
         loop->look_work = got == r->work_reserved;
@@ -246,8 +250,8 @@ static void answered(dur__loop *loop, round *r) {
     loop->seen_id = a->seen_id;
     loop->seen_now_ms = a->now_ms;
     loop->next_due_ms = a->next_due_ms;
-    loop->suspects_waiting = a->suspects_waiting;
-    if (a->suspects_waiting && takes_work(loop)) loop->look_suspect_work = true;
+    loop->suspects_waiting = a->suspects_waiting && !loop->suspect_instances_none;
+    if (a->suspects_waiting && !loop->suspect_work_none && takes_work(loop)) loop->look_suspect_work = true;
     loop->work_waiting_long = a->work_waiting_long;
     bool nothing = a->item_count == 0 && a->work_count == 0 && a->held_count == 0 && a->turn_count == 0;
     loop->empty_looks = nothing ? loop->empty_looks + 1 : 0;
@@ -255,7 +259,7 @@ static void answered(dur__loop *loop, round *r) {
     answer_items(loop, r);
     answer_works(loop, r);
     /* Woken, and nothing was there for us: perhaps a dead owner's activities. */
-    if (nothing && loop->news && !r->suspect_work && takes_work(loop)) loop->look_suspect_work = true;
+    if (nothing && loop->news && !loop->suspect_work_none && takes_work(loop)) loop->look_suspect_work = true;
     loop->news = false;
     loop->owed_look = loop->owed_look && (a->fetch == NULL || (a->work == NULL && takes_work(loop)));
 }

@@ -304,6 +304,7 @@ void dur__release(dur__inst *inst, uint64_t delay_ms, bool give_back, bool seen)
     dur__inst_drop_exec(inst);
     dur__commit_end(inst);
     dur_turn_commit *commit = dur__commit_begin(inst);
+    commit->execution_id = 0; /* nothing is written */
     commit->delay_ms = delay_ms;
     commit->give_back = give_back;
     if (seen) {
@@ -317,6 +318,7 @@ void dur__suspend(dur__inst *inst, const char *reason) {
     dur__inst_drop_exec(inst);
     dur__commit_end(inst);
     dur_turn_commit *commit = dur__commit_begin(inst);
+    commit->execution_id = 0;
     commit->set_suspended = true;
     commit->suspended = dur_arena_strdup(inst->commit_arena, reason);
     DUR__COUNT(inst->loop->runtime, orchestration_suspended);

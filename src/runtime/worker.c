@@ -7,6 +7,7 @@
  */
 #include "runtime/runtime_internal.h"
 
+#include "coro/crash_report.h"
 #include <stdlib.h>
 
 #define LAZY_US 25
@@ -129,6 +130,7 @@ static void worker_main(void *data) {
     dur_runtime *runtime = worker->runtime;
     dur__work *work = &runtime->work;
     dur__runtime_inside = runtime;
+    dur__crash_report_thread_begin();
     dur__mutex_lock(&work->mutex);
     for (dur__task *task; (task = take_locked(worker)) != NULL;) {
         dur__mutex_unlock(&work->mutex);
@@ -137,10 +139,12 @@ static void worker_main(void *data) {
         dur__activity_run(task);
         if (!finish(worker, task)) {
             task_end_left_behind(worker, task);
+            dur__crash_report_thread_end();
             return;
         }
         dur__mutex_lock(&work->mutex);
     }
+    dur__crash_report_thread_end();
     worker->exited = true;
     dur__cond_broadcast(&work->idle_changed);
     dur__mutex_unlock(&work->mutex);
