@@ -91,7 +91,7 @@ static void work_text(char out[320], const char *instance, unsigned long long ev
 
 /* One step of one instance in the ruler's schema. */
 static void ruler_step(probe *p, const char *instance, unsigned long long event) {
-    char text[320], token[64];
+    char text[320], token[96];
     for (unsigned i = 0; i < 2; i++) {
         event_text(text, instance, event + i, i == 0 ? "ActivityCompleted" : "ActivityScheduled");
         sqlite3_bind_text(p->event, 1, instance, -1, SQLITE_STATIC);

@@ -87,7 +87,7 @@ static const dur_handler handlers[] = {
 
 static void fault_c01_join_over_thirty_children_ends(void **state) {
     world *w = *state;
-    char count[16];
+    char count[32];
     snprintf(count, sizeof(count), "%zu", scaled(1024, 64));
     RUN(w, handlers);
     start(w, "JoinChildren", count, "j");
