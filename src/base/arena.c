@@ -159,7 +159,6 @@ void dur_arena_free(dur_arena *arena) {
 static arena_chunk *chunk_new(dur_arena *arena, size_t size) {
     arena_chunk *chunk = malloc(size);
     if (chunk == NULL) arena_over(arena);
-    /* cppcheck-suppress nullPointerRedundantCheck ; arena_over does not return */
     chunk->size = size;
     arena->held += size;
     return chunk;

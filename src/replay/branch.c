@@ -205,7 +205,7 @@ void dur__branch_fail(dur__exec *exec, dur_code code, const char *reason) {
     branch->outcome = (dur_outcome){ .kind_ = DUR__OUTCOME_FAIL, .text_ = dur__scope_text(&branch->base, reason) };
     branch->code = code;
     dur__branch_leave(exec);
-    abort();
+    dur__assert_failed(__FILE__, __LINE__, "a branch that has ended was resumed");
 }
 
 void dur__branch_failf(dur__exec *exec, const char *format, ...) {
