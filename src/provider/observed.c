@@ -14,6 +14,7 @@
 #include "base/thread.h"
 #include "obs/log_internal.h"
 #include "obs/metrics_internal.h"
+#include "provider/provider_internal.h"
 
 #include <durite/metrics.h>
 #include <durite/sys/store.h>
@@ -539,6 +540,11 @@ static void observed_close(dur_provider *self) {
     dur__mutex_destroy(&o->failed_lock);
     dur_provider_close(o->inner);
     free(o);
+}
+
+dur_provider *dur__store_innermost(dur_provider *store) {
+    while (store->methods->close == observed_close) store = ((observed *)(void *)store)->inner;
+    return store;
 }
 
 /* METHOD(name): everything behind close, in the order of the table. */

@@ -89,10 +89,6 @@ typedef struct scheme {
 static dur__mutex schemes_mutex = DUR__MUTEX_INIT;
 static dur__map schemes; /* registered ones, for the life of the process */
 
-/* The program may be built without SQLite (a test, an amalgamation of the core): then the symbol is missing. */
-__attribute__((weak)) int dur__sqlite_open_url(dur_provider **out, const char *url, const dur_open_options *options,
-                                               dur_error *err);
-
 static size_t scheme_size(const char *url) {
     size_t size = 0;
     if (!isalpha((unsigned char)url[0])) return 0;
@@ -114,15 +110,9 @@ static int open_postgres(dur_provider **out, const char *url, const dur_open_opt
     return open(out, url, options, err); /* the library stays loaded: the store's code is in it */
 }
 
-static int open_sqlite(dur_provider **out, const char *url, const dur_open_options *options, dur_error *err) {
-    if (dur__sqlite_open_url == NULL)
-        return dur_error_set(err, DUR_EUNSUPPORTED, false, "open", "this library was built without SQLite");
-    return dur__sqlite_open_url(out, url, options, err);
-}
-
 static dur_open_fn *built_in(const char *name) {
     if (strcmp(name, "memory") == 0) return dur__memory_open_url;
-    if (strcmp(name, "sqlite") == 0) return open_sqlite;
+    if (strcmp(name, "sqlite") == 0) return dur__sqlite_open_url;
     return NULL;
 }
 

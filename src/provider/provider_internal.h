@@ -30,6 +30,14 @@ int dur__store_check_turn(dur_turn_commit *turn); /* fills its answers when it i
 /* Name and version of an item whose instance has no row: from its history, else from the start among its messages. */
 void dur__store_name_item(dur_arena *arena, dur_orchestration_item *item);
 
+/* The store behind decorators; the store itself when it is none. */
+dur_provider *dur__store_innermost(dur_provider *store);
+
+/* A connection to a SQLite store's file, for an activity (sqlite_txn.c); DUR_EUNSUPPORTED for any other store.  The
+   runtime sees it as void *: it knows nothing of SQLite. */
+int dur__store_open_sqlite(dur_provider *store, void **db, dur_error *err);
+void dur__store_close_sqlite(void *db);
+
 /* fallback_lane.c */
 int dur__fallback_lane_open(dur_provider *store, const dur_lane_options *options, dur_lane **out, dur_error *err);
 int dur__fallback_lane_round(dur_lane *lane, dur_arena *arena, dur_round *round, dur_error *err);

@@ -1,0 +1,260 @@
+/*
+ * sqlite_admin.c: lists and counts, on reader connections.
+ */
+#include "provider/sqlite/sqlite_internal.h"
+#include "provider/sqlite/sqlite_methods.h"
+#include <stdlib.h>
+
+static int row_fill(dur__sq_conn *conn, dur_arena *arena, sqlite3_stmt *row, dur_instance_row *out, dur_error *err) {
+    memset(out, 0, sizeof *out);
+    uint64_t key = dur__sq_u64(row, 0), execution = dur__sq_u64(row, 4), status = dur__sq_u64(row, 5);
+    out->instance_id = dur__sq_dup(arena, row, 1);
+    out->orchestration_name = dur__sq_dup(arena, row, 2);
+    out->orchestration_version = dur__sq_dup(arena, row, 3);
+    out->current_execution_id = execution > 0 ? execution : 1;
+    out->status = status == DUR_STATUS_NONE ? DUR_STATUS_RUNNING : (dur_status)status;
+    out->parent_instance_id = dur__sq_dup(arena, row, 6);
+    out->created_at_ms = dur__sq_u64(row, 7);
+    out->updated_at_ms = dur__sq_u64(row, 8);
+    out->suspended = dur__sq_dup(arena, row, 9);
+    out->custom_status = dur__sq_dup(arena, row, 10);
+    out->custom_status_version = dur__sq_u64(row, 11);
+    out->owner = dur__sq_dup(arena, row, 12);
+    sqlite3_stmt *more = NULL;
+    int code = dur__sq_first(conn, DUR__SQ_EXECUTION_OUTPUT, &more, err, "ii", key, execution);
+    if (code == DUR_OK && more != NULL) out->output = dur__sq_dup(arena, more, 0);
+    dur__sq_end(&more);
+    /* a step of a parked instance does not touch its row; its last event knows when it was */
+    if (code == DUR_OK) code = dur__sq_first(conn, DUR__SQ_EVENT_LAST, &more, err, "ii", key, execution);
+    if (code == DUR_OK && more != NULL && dur__sq_u64(more, 1) > out->updated_at_ms)
+        out->updated_at_ms = dur__sq_u64(more, 1);
+    dur__sq_end(&more);
+    return code;
+}
+
+/* Columns 0: key, 2: name: is it known by more than a message? */
+static int get_pending(dur__sq_conn *conn, dur_arena *arena, uint64_t key, dur_instance_row *out, bool *exists,
+                       dur_error *err) {
+    sqlite3_stmt *row = NULL;
+    bool history = false;
+    int code = DUR_OK;
+    if (!*exists) {
+        code = dur__sq_first(conn, DUR__SQ_EVENT_ANY, &row, err, "i", key);
+        history = row != NULL;
+        dur__sq_end(&row);
+    }
+    if (code == DUR_OK) code = dur__sq_first(conn, DUR__SQ_QUEUE_START, &row, err, "i", key);
+    if (code == DUR_OK && row != NULL) {
+        out->pending_start = dur__sq_json(arena, row, 2);
+        out->start_pending = !*exists && !history;
+        if (out->start_pending) out->created_at_ms = out->updated_at_ms = dur__sq_u64(row, 1);
+    }
+    *exists = *exists || history || row != NULL;
+    dur__sq_end(&row);
+    return code;
+}
+
+int dur__sq_get_instance(dur_provider *self, dur_arena *arena, const char *instance, dur_instance_row *out,
+                         dur_error *err) {
+    dur__sq_file *file = dur__sq_file_of(self);
+    dur__sq_conn *conn = NULL;
+    sqlite3_stmt *row = NULL;
+    bool exists = false;
+    uint64_t key = 0;
+    int code = dur__sq_reader(file, &conn, err);
+    if (code == DUR_OK) code = dur__sq_run(conn, DUR__SQ_READ_BEGIN, err, "");
+    if (code == DUR_OK) code = dur__sq_first(conn, DUR__SQ_INSTANCE_BY_ID, &row, err, "t", instance);
+    if (code == DUR_OK && row != NULL) {
+        key = dur__sq_u64(row, 0);
+        exists = !dur__sq_is_null(row, 2);
+        code = row_fill(conn, arena, row, out, err);
+        dur__sq_end(&row);
+        if (code == DUR_OK) code = get_pending(conn, arena, key, out, &exists, err);
+    }
+    if (conn != NULL) dur__sq_run(conn, DUR__SQ_READ_END, NULL, "");
+    dur__sq_reader_done(file, conn);
+    if (code == DUR_OK && !exists)
+        code = dur_error_set(err, DUR_ENOTFOUND, false, "sqlite.get_instance", "instance \"%s\" not found", instance);
+    return code;
+}
+
+int dur__sq_list_instances(dur_provider *self, dur_arena *arena, const dur_instance_query *query,
+                           dur_instance_row **out, size_t *count, dur_error *err) {
+    dur__sq_file *file = dur__sq_file_of(self);
+    dur__sq_conn *conn = NULL;
+    sqlite3_stmt *row = NULL;
+    dur_instance_row *list = NULL;
+    size_t room = 0;
+    *out = NULL;
+    *count = 0;
+    int code = dur__sq_reader(file, &conn, err);
+    if (code == DUR_OK) code = dur__sq_run(conn, DUR__SQ_READ_BEGIN, err, "");
+    if (code == DUR_OK)
+        code = dur__sq_first(conn, query->parent != NULL ? DUR__SQ_LIST_CHILDREN : DUR__SQ_LIST, &row, err,
+                             "tiittiiiti", query->after != NULL ? query->after : "", (uint64_t)query->status,
+                             (uint64_t)query->suspended_only, query->name, query->id_prefix,
+                             (uint64_t)query->roots_only, query->created_after_ms, query->created_before_ms,
+                             query->parent, query->limit > 0 ? (uint64_t)query->limit : (uint64_t)INT64_MAX);
+    while (code == DUR_OK && row != NULL) {
+        if (*count == room) {
+            room = room == 0 ? 64 : room * 2;
+            list = dur__xrealloc(list, room * sizeof(*list));
+        }
+        code = row_fill(conn, arena, row, &list[*count], err);
+        if (code == DUR_OK) {
+            (*count)++;
+            code = dur__sq_next(&row, err);
+        }
+    }
+    dur__sq_end(&row);
+    if (conn != NULL) dur__sq_run(conn, DUR__SQ_READ_END, NULL, "");
+    dur__sq_reader_done(file, conn);
+    *out = dur_arena_alloc(arena, *count * sizeof(*list) + 1);
+    if (*count > 0) memcpy(*out, list, *count * sizeof(*list));
+    free(list);
+    return code;
+}
+
+int dur__sq_list_executions(dur_provider *self, dur_arena *arena, const char *instance, dur_execution_row **out,
+                            size_t *count, dur_error *err) {
+    dur__sq_file *file = dur__sq_file_of(self);
+    dur__sq_conn *conn = NULL;
+    sqlite3_stmt *row = NULL;
+    dur_execution_row *list = NULL;
+    size_t room = 0;
+    uint64_t key = 0;
+    *out = NULL;
+    *count = 0;
+    int code = dur__sq_reader(file, &conn, err);
+    if (code == DUR_OK) code = dur__sq_run(conn, DUR__SQ_READ_BEGIN, err, "");
+    if (code == DUR_OK) code = dur__sq_first(conn, DUR__SQ_KEY_OF, &row, err, "t", instance);
+    if (code == DUR_OK && row != NULL) key = dur__sq_u64(row, 0);
+    dur__sq_end(&row);
+    if (code == DUR_OK) code = dur__sq_first(conn, DUR__SQ_EXECUTION_LIST, &row, err, "i", key);
+    for (; code == DUR_OK && row != NULL; code = dur__sq_next(&row, err)) {
+        if (*count == room) {
+            room = room == 0 ? 16 : room * 2;
+            list = dur__xrealloc(list, room * sizeof(*list));
+        }
+        list[(*count)++] = (dur_execution_row){ .execution_id = dur__sq_u64(row, 0),
+                                                .status = (dur_status)dur__sq_u64(row, 1),
+                                                .output = dur__sq_dup(arena, row, 2),
+                                                .started_at_ms = dur__sq_u64(row, 3),
+                                                .completed_at_ms = dur__sq_u64(row, 4),
+                                                .event_count = dur__sq_u64(row, 5) };
+    }
+    if (conn != NULL) dur__sq_run(conn, DUR__SQ_READ_END, NULL, "");
+    dur__sq_reader_done(file, conn);
+    *out = dur_arena_alloc(arena, *count * sizeof(*list) + 1);
+    if (*count > 0) memcpy(*out, list, *count * sizeof(*list));
+    free(list);
+    return code;
+}
+
+/* Up to five numbers of one row. */
+static int numbers(dur__sq_conn *conn, dur__sq_sql sql, uint64_t out[5], dur_error *err, const char *format,
+                   uint64_t argument) {
+    sqlite3_stmt *row = NULL;
+    int code = dur__sq_first(conn, sql, &row, err, format, argument);
+    for (int i = 0; i < 5; i++) out[i] = row != NULL && i < sqlite3_column_count(row) ? dur__sq_u64(row, i) : 0;
+    dur__sq_end(&row);
+    return code;
+}
+
+int dur__sq_get_system_metrics(dur_provider *self, dur_system_metrics *out, dur_error *err) {
+    dur__sq_file *file = dur__sq_file_of(self);
+    dur__sq_conn *conn = NULL;
+    uint64_t n[5] = { 0 }, executions[5] = { 0 }, events[5] = { 0 };
+    memset(out, 0, sizeof *out);
+    int code = dur__sq_reader(file, &conn, err);
+    if (code == DUR_OK) code = dur__sq_run(conn, DUR__SQ_READ_BEGIN, err, "");
+    if (code == DUR_OK) code = numbers(conn, DUR__SQ_COUNT_INSTANCES, n, err, "", 0);
+    if (code == DUR_OK) code = numbers(conn, DUR__SQ_COUNT_EXECUTIONS, executions, err, "", 0);
+    if (code == DUR_OK) code = numbers(conn, DUR__SQ_COUNT_EVENTS, events, err, "", 0);
+    if (conn != NULL) dur__sq_run(conn, DUR__SQ_READ_END, NULL, "");
+    dur__sq_reader_done(file, conn);
+    *out = (dur_system_metrics){ .total_instances = n[0], .running = n[1], .completed = n[2], .failed = n[3],
+                                 .suspended = n[4], .total_executions = executions[0], .total_events = events[0] };
+    return code;
+}
+
+int dur__sq_get_queue_depths(dur_provider *self, dur_queue_depths *out, dur_error *err) {
+    dur__sq_file *file = dur__sq_file_of(self);
+    dur__sq_conn *conn = NULL;
+    uint64_t queue[5] = { 0 }, locked[5] = { 0 }, work[5] = { 0 }, dead[5] = { 0 };
+    uint64_t now = file->world->wall_ms(file->world->data);
+    memset(out, 0, sizeof *out);
+    int code = dur__sq_reader(file, &conn, err);
+    if (code == DUR_OK) code = dur__sq_run(conn, DUR__SQ_READ_BEGIN, err, "");
+    if (code == DUR_OK) code = numbers(conn, DUR__SQ_COUNT_QUEUE, queue, err, "i", now);
+    if (code == DUR_OK) code = numbers(conn, DUR__SQ_COUNT_LOCKED_QUEUE, locked, err, "i", now);
+    if (code == DUR_OK) code = numbers(conn, DUR__SQ_COUNT_WORK, work, err, "", 0);
+    if (code == DUR_OK) code = numbers(conn, DUR__SQ_COUNT_DEAD, dead, err, "", 0);
+    if (conn != NULL) dur__sq_run(conn, DUR__SQ_READ_END, NULL, "");
+    dur__sq_reader_done(file, conn);
+    *out = (dur_queue_depths){ .orchestrator_queue = queue[0] - queue[1] - locked[0], .timer_queue = queue[1],
+                               .worker_queue = work[0], .dead_letters = dead[0] };
+    return code;
+}
+
+int dur__sq_get_instance_stats(dur_provider *self, dur_arena *arena, const char *instance, bool *found,
+                               dur_instance_stats *out, dur_error *err) {
+    dur__sq_file *file = dur__sq_file_of(self);
+    dur__sq_conn *conn = NULL;
+    sqlite3_stmt *row = NULL;
+    uint64_t key = 0, execution = 0, events[5] = { 0 }, kv[5] = { 0 }, queue[5] = { 0 };
+    (void)arena;
+    *found = false;
+    memset(out, 0, sizeof *out);
+    int code = dur__sq_reader(file, &conn, err);
+    if (code == DUR_OK) code = dur__sq_run(conn, DUR__SQ_READ_BEGIN, err, "");
+    if (code == DUR_OK) code = dur__sq_first(conn, DUR__SQ_INSTANCE_BY_ID, &row, err, "t", instance);
+    if (code == DUR_OK && row != NULL) {
+        key = dur__sq_u64(row, 0);
+        execution = dur__sq_u64(row, 4);
+        *found = execution != 0;
+    }
+    dur__sq_end(&row);
+    if (code == DUR_OK && *found) code = dur__sq_first(conn, DUR__SQ_EVENT_SIZE, &row, err, "ii", key, execution);
+    for (int i = 0; i < 2 && row != NULL; i++) events[i] = dur__sq_u64(row, i);
+    dur__sq_end(&row);
+    if (code == DUR_OK && *found) code = numbers(conn, DUR__SQ_STATS_KV, kv, err, "i", key);
+    if (code == DUR_OK && *found) code = numbers(conn, DUR__SQ_QUEUE_COUNT_NAMED, queue, err, "i", key);
+    if (conn != NULL) dur__sq_run(conn, DUR__SQ_READ_END, NULL, "");
+    dur__sq_reader_done(file, conn);
+    *out = (dur_instance_stats){ .history_event_count = events[0], .history_size_bytes = events[1],
+                                 .queue_pending_count = queue[0], .kv_user_key_count = kv[0],
+                                 .kv_total_value_bytes = kv[1] };
+    return code;
+}
+
+int dur__sq_list_dead_letters(dur_provider *self, dur_arena *arena, uint64_t after_id, size_t limit,
+                              dur_dead_letter **out, size_t *count, dur_error *err) {
+    dur__sq_file *file = dur__sq_file_of(self);
+    dur__sq_conn *conn = NULL;
+    sqlite3_stmt *row = NULL;
+    dur_dead_letter *list = NULL;
+    size_t room = 0;
+    *out = NULL;
+    *count = 0;
+    int code = dur__sq_reader(file, &conn, err);
+    if (code == DUR_OK)
+        code = dur__sq_first(conn, DUR__SQ_DEAD_LIST, &row, err, "ii", after_id,
+                             limit > 0 ? (uint64_t)limit : (uint64_t)INT64_MAX);
+    for (; code == DUR_OK && row != NULL; code = dur__sq_next(&row, err)) {
+        if (*count == room) {
+            room = room == 0 ? 16 : room * 2;
+            list = dur__xrealloc(list, room * sizeof(*list));
+        }
+        list[(*count)++] = (dur_dead_letter){ .id = dur__sq_u64(row, 0),
+                                              .instance = dur__sq_dup(arena, row, 1),
+                                              .reason = dur__sq_dup(arena, row, 2),
+                                              .at_ms = dur__sq_u64(row, 3),
+                                              .json = dur__sq_json(arena, row, 4) };
+    }
+    dur__sq_reader_done(file, conn);
+    *out = dur_arena_alloc(arena, *count * sizeof(*list) + 1);
+    if (*count > 0) memcpy(*out, list, *count * sizeof(*list));
+    free(list);
+    return code;
+}

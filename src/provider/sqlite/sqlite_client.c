@@ -1,0 +1,230 @@
+/*
+ * sqlite_client.c: what clients write: starts, messages, raw history, dead letters, suspension.
+ */
+#include "provider/sqlite/sqlite_internal.h"
+#include "provider/sqlite/sqlite_methods.h"
+#include <stdlib.h>
+
+typedef struct client_op {
+    dur__sq_op op;
+    const dur_message *item;
+    const char *instance;
+    uint64_t delay_ms;
+    dur_exists_policy policy;
+    bool existed;
+    uint64_t key;
+    uint64_t execution;
+    const dur_event_row *events;
+    const uint64_t *ids;
+    size_t count;
+    const char *reason;
+    dur__sq_delete_list deleted;
+} client_op;
+
+static int not_found(dur_error *err, const char *instance) {
+    return dur_error_set(err, DUR_ENOTFOUND, false, "sqlite", "instance \"%s\" not found", instance);
+}
+
+/* ---- enqueue ---- */
+
+static int enqueue_run(dur__sq_op *op, dur__sq_txn *txn) {
+    client_op *self = (client_op *)(void *)op;
+    return dur__sq_enqueue(txn, self->item, self->delay_ms, 0, &op->err);
+}
+
+int dur__sq_enqueue_for_orchestrator(dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err) {
+    client_op op = { .op = { .run = enqueue_run }, .item = item, .delay_ms = delay_ms };
+    return dur__sq_submit(dur__sq_file_of(self), &op.op, err);
+}
+
+/* Put a start into the queue, as the policy says.  Also inside a caller's own transaction. */
+int dur__sq_start(dur__sq_txn *txn, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms, bool *existed,
+                  dur__sq_delete_list *deleted, dur_error *err) {
+    uint64_t key = 0;
+    bool ended = false;
+    *existed = false;
+    int code = dur__sq_key(txn, item->instance, false, &key, err);
+    if (code == DUR_OK && key != 0) code = dur__sq_exists(txn, key, existed, &ended, NULL, err);
+    if (code != DUR_OK) return code;
+    if (*existed && policy == DUR_EXISTS_RETURN) return DUR_OK;
+    if (*existed && policy == DUR_EXISTS_REPLACE_FINISHED) {
+        code = dur__sq_tree_finished(txn, item->instance, &ended, err);
+        if (code != DUR_OK) return code;
+        if (!ended)
+            return dur_error_set(err, DUR_EEXISTS, false, "sqlite.start", "instance \"%s\" exists and is running",
+                                 item->instance);
+        dur_delete_result ignored = { 0 };
+        code = dur__sq_delete_tree(txn, item->instance, deleted, &ignored, err);
+        key = 0;
+    } else if (*existed)
+        return dur_error_set(err, DUR_EEXISTS, false, "sqlite.start", "instance \"%s\" already exists", item->instance);
+    return code == DUR_OK ? dur__sq_enqueue(txn, item, delay_ms, key, err) : code;
+}
+
+static int start_run(dur__sq_op *op, dur__sq_txn *txn) {
+    client_op *self = (client_op *)(void *)op;
+    self->deleted.count = 0;
+    return dur__sq_start(txn, self->item, self->policy, self->delay_ms, &self->existed, &self->deleted, &op->err);
+}
+
+static void start_done(dur__sq_op *op, dur__sq_file *file) {
+    client_op *self = (client_op *)(void *)op;
+    dur__sq_deleted_forget(file, &self->deleted);
+    dur__sq_changed(file, self->item->instance);
+}
+
+int dur__sq_enqueue_start(dur_provider *self, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms,
+                          bool *existed, dur_error *err) {
+    client_op op = { .op = { .run = start_run, .done = start_done }, .item = item, .policy = policy,
+                     .delay_ms = delay_ms };
+    int code = dur__sq_submit(dur__sq_file_of(self), &op.op, err);
+    *existed = op.existed;
+    free(op.deleted.keys);
+    return code;
+}
+
+int dur__sq_message(dur__sq_txn *txn, const dur_message *item, uint64_t delay_ms, dur_error *err) {
+    uint64_t key = 0, execution = 0;
+    bool exists = false, ended = false;
+    int code = dur__sq_key(txn, item->instance, false, &key, err);
+    if (code == DUR_OK && key != 0) code = dur__sq_exists(txn, key, &exists, &ended, &execution, err);
+    if (code != DUR_OK) return code;
+    if (!exists) return not_found(err, item->instance);
+    if (item->message_id != NULL) {
+        sqlite3_stmt *row = NULL;
+        code = dur__sq_first(txn->conn, DUR__SQ_MESSAGE_ID_GET, &row, err, "it", key, item->message_id);
+        bool known = row != NULL;
+        dur__sq_end(&row);
+        if (code == DUR_OK && known)
+            code = dur_error_set(err, DUR_EDUPLICATE, false, "sqlite.enqueue", "message \"%s\" was accepted before",
+                                 item->message_id);
+        if (code != DUR_OK) return code;
+    }
+    if (ended && item->kind == DUR_WORK_QUEUE_MESSAGE)
+        return dur_error_set(err, DUR_ESTATE, false, "sqlite.enqueue", "instance \"%s\" has ended", item->instance);
+    if (item->message_id != NULL)
+        code = dur__sq_run(txn->conn, DUR__SQ_MESSAGE_ID_ADD, err, "itii", key, item->message_id,
+                           execution > 0 ? execution : (uint64_t)1, txn->now_ms);
+    return code == DUR_OK ? dur__sq_enqueue(txn, item, delay_ms, key, err) : code;
+}
+
+static int existing_run(dur__sq_op *op, dur__sq_txn *txn) {
+    client_op *self = (client_op *)(void *)op;
+    return dur__sq_message(txn, self->item, self->delay_ms, &op->err);
+}
+
+int dur__sq_enqueue_existing(dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err) {
+    client_op op = { .op = { .run = existing_run }, .item = item, .delay_ms = delay_ms };
+    return dur__sq_submit(dur__sq_file_of(self), &op.op, err);
+}
+
+/* ---- append ---- */
+
+static int append_run(dur__sq_op *op, dur__sq_txn *txn) {
+    client_op *self = (client_op *)(void *)op;
+    sqlite3_stmt *row = NULL;
+    for (size_t i = 0; i < self->count; i++)
+        if (self->events[i].event_id == 0)
+            return dur_error_set(&op->err, DUR_EINVAL, false, "sqlite.append", "event id 0 is not allowed");
+    if (self->count == 0) return DUR_OK;
+    int code = dur__sq_key(txn, self->instance, true, &self->key, &op->err);
+    if (code == DUR_OK) code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_BY_KEY, &row, &op->err, "i", self->key);
+    bool bare = code == DUR_OK && row != NULL && dur__sq_is_null(row, 2);
+    uint64_t current = code == DUR_OK && row != NULL ? dur__sq_u64(row, 4) : 0;
+    dur__sq_end(&row);
+    if (code == DUR_OK && (bare || current == 0) && self->execution > current)
+        code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_EXECUTION, &op->err, "ii", self->key, self->execution);
+    if (code == DUR_OK)
+        code = dur__sq_run(txn->conn, DUR__SQ_EXECUTION_MAKE, &op->err, "iii", self->key, self->execution, txn->now_ms);
+    for (size_t i = 0; i < self->count && code == DUR_OK; i++) {
+        code = dur__sq_run(txn->conn, DUR__SQ_EVENT_ADD, &op->err, "iiiij", self->key, self->execution,
+                           self->events[i].event_id, txn->now_ms, &self->events[i].json);
+        if (code == DUR_ECONFLICT)
+            return dur_error_set(&op->err, DUR_ECONFLICT, false, "sqlite.append",
+                                 "event %llu exists already (duplicate)", (unsigned long long)self->events[i].event_id);
+    }
+    dur__sq_lease_recheck(txn->file, self->key);
+    return code;
+}
+
+static void append_done(dur__sq_op *op, dur__sq_file *file) {
+    dur__sq_changed(file, ((client_op *)(void *)op)->instance);
+}
+
+int dur__sq_append(dur_provider *self, const char *instance, uint64_t execution_id, const dur_event_row *events,
+                   size_t count, dur_error *err) {
+    client_op op = { .op = { .run = append_run, .done = append_done }, .instance = instance, .execution = execution_id,
+                     .events = events, .count = count };
+    return dur__sq_submit(dur__sq_file_of(self), &op.op, err);
+}
+
+/* ---- dead letters ---- */
+
+static int bury_run(dur__sq_op *op, dur__sq_txn *txn) {
+    client_op *self = (client_op *)(void *)op;
+    int code = dur__sq_key(txn, self->instance, false, &self->key, &op->err);
+    for (size_t i = 0; i < self->count && code == DUR_OK && self->key != 0; i++) {
+        sqlite3_stmt *row = NULL;
+        code = dur__sq_first(txn->conn, DUR__SQ_QUEUE_GET, &row, &op->err, "ii", self->ids[i], self->key);
+        if (code != DUR_OK || row == NULL) continue;
+        size_t size = (size_t)sqlite3_column_bytes(row, 0);
+        char *text = dur__xmalloc(size + 1);
+        if (size > 0) memcpy(text, dur__sq_text(row, 0), size);
+        dur__sq_end(&row);
+        code = dur__sq_dead_letter_row(txn, self->instance, self->reason, (dur_text){ text, size }, &op->err);
+        free(text);
+        if (code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_DELETE, &op->err, "ii", self->ids[i], self->key);
+    }
+    return code;
+}
+
+int dur__sq_dead_letter_messages(dur_provider *self, const char *instance, const uint64_t *ids, size_t count,
+                                 const char *reason, dur_error *err) {
+    client_op op = { .op = { .run = bury_run }, .instance = instance, .ids = ids, .count = count, .reason = reason };
+    return dur__sq_submit(dur__sq_file_of(self), &op.op, err);
+}
+
+static int forget_run(dur__sq_op *op, dur__sq_txn *txn) {
+    client_op *self = (client_op *)(void *)op;
+    int code = DUR_OK;
+    for (size_t i = 0; i < self->count && code == DUR_OK; i++)
+        code = dur__sq_run(txn->conn, DUR__SQ_DEAD_DELETE, &op->err, "i", self->ids[i]);
+    return code;
+}
+
+int dur__sq_delete_dead_letters(dur_provider *self, const uint64_t *ids, size_t count, dur_error *err) {
+    client_op op = { .op = { .run = forget_run }, .ids = ids, .count = count };
+    return dur__sq_submit(dur__sq_file_of(self), &op.op, err);
+}
+
+/* ---- suspend and resume ---- */
+
+static int suspend_run(dur__sq_op *op, dur__sq_txn *txn) {
+    client_op *self = (client_op *)(void *)op;
+    bool exists = false, ended = false;
+    sqlite3_stmt *row = NULL;
+    int code = dur__sq_key(txn, self->instance, false, &self->key, &op->err);
+    if (code == DUR_OK && self->key != 0) code = dur__sq_exists(txn, self->key, &exists, &ended, NULL, &op->err);
+    if (code == DUR_OK && !exists) return not_found(&op->err, self->instance);
+    if (code == DUR_OK)
+        code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_SUSPEND, &op->err, "iti", self->key, self->reason, txn->now_ms);
+    if (code == DUR_OK) code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_BY_KEY, &row, &op->err, "i", self->key);
+    bool leased = row != NULL && !dur__sq_is_null(row, 13);
+    dur__sq_end(&row);
+    self->existed = leased && self->reason != NULL;
+    if (code != DUR_OK || (leased && self->reason == NULL)) return code;
+    code = dur__sq_release(txn, self->key, &(dur__sq_release_how){ .seen_id = 0 }, &op->err);
+    if (code == DUR_OK && self->existed) code = dur__sq_count_lost(txn, &op->err);
+    return code;
+}
+
+static void suspend_done(dur__sq_op *op, dur__sq_file *file) {
+    client_op *self = (client_op *)(void *)op;
+    if (self->existed) dur__sq_lease_drop(file, self->key, true);
+    dur__sq_changed(file, self->instance);
+}
+
+int dur__sq_set_suspended(dur_provider *self, const char *instance, const char *reason, dur_error *err) {
+    client_op op = { .op = { .run = suspend_run, .done = suspend_done }, .instance = instance, .reason = reason };
+    return dur__sq_submit(dur__sq_file_of(self), &op.op, err);
+}

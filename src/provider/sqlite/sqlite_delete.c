@@ -1,0 +1,369 @@
+/*
+ * sqlite_delete.c: deleting instances with everything of theirs, and pruning old executions.
+ *
+ * What can refuse a deletion is read before the first row goes.  The lease goes with the row, so that a turn in
+ * progress cannot bring the instance back.
+ */
+#include "provider/sqlite/sqlite_internal.h"
+#include "provider/sqlite/sqlite_methods.h"
+#include <stdlib.h>
+
+enum { BULK_LIMIT = 1000 };
+
+typedef struct id_list {
+    char **ids;
+    size_t count, room;
+} id_list;
+
+static void ids_add(id_list *list, const char *id) {
+    if (list->count == list->room) {
+        list->room = list->room == 0 ? 16 : list->room * 2;
+        list->ids = dur__xrealloc(list->ids, list->room * sizeof(*list->ids));
+    }
+    list->ids[list->count++] = dur__xstrdup(id);
+}
+
+static bool ids_have(const id_list *list, const char *id) {
+    for (size_t i = 0; i < list->count; i++)
+        if (strcmp(list->ids[i], id) == 0) return true;
+    return false;
+}
+
+static void ids_free(id_list *list) {
+    for (size_t i = 0; i < list->count; i++) free(list->ids[i]);
+    free(list->ids);
+    *list = (id_list){ NULL, 0, 0 };
+}
+
+static int ids_query(dur__sq_txn *txn, dur__sq_sql sql, id_list *list, dur_error *err, const char *parent) {
+    sqlite3_stmt *row = NULL;
+    int code = dur__sq_first(txn->conn, sql, &row, err, "t", parent);
+    while (code == DUR_OK && row != NULL) {
+        if (!ids_have(list, dur__sq_text(row, 0))) ids_add(list, dur__sq_text(row, 0));
+        code = dur__sq_next(&row, err);
+    }
+    return code;
+}
+
+/* The instance and all below it. */
+static int tree_of(dur__sq_txn *txn, const char *root, id_list *list, dur_error *err) {
+    int code = DUR_OK;
+    size_t at = list->count;
+    ids_add(list, root);
+    for (; at < list->count && code == DUR_OK; at++) code = ids_query(txn, DUR__SQ_CHILDREN, list, err, list->ids[at]);
+    return code;
+}
+
+/* Still to run: a continued one counts while its next execution waits. */
+static int is_running(dur__sq_txn *txn, uint64_t key, bool *running, dur_error *err) {
+    sqlite3_stmt *row = NULL;
+    *running = false;
+    int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_BY_KEY, &row, err, "i", key);
+    if (code != DUR_OK || row == NULL) return code;
+    uint64_t status = dur__sq_u64(row, 5);
+    dur__sq_end(&row);
+    *running = status == DUR_STATUS_NONE || status == DUR_STATUS_RUNNING;
+    if (*running) return DUR_OK;
+    code = dur__sq_first(txn->conn, DUR__SQ_QUEUE_START, &row, err, "i", key);
+    *running = row != NULL;
+    dur__sq_end(&row);
+    return code;
+}
+
+int dur__sq_tree_finished(dur__sq_txn *txn, const char *instance, bool *finished, dur_error *err) {
+    id_list list = { NULL, 0, 0 };
+    *finished = true;
+    int code = tree_of(txn, instance, &list, err);
+    for (size_t i = 0; i < list.count && code == DUR_OK && *finished; i++) {
+        uint64_t key = 0, execution = 0;
+        bool exists = false, ended = false, running = false;
+        code = dur__sq_key(txn, list.ids[i], false, &key, err);
+        if (code == DUR_OK) code = dur__sq_exists(txn, key, &exists, &ended, &execution, err);
+        if (code == DUR_OK) code = is_running(txn, key, &running, err);
+        *finished = ended && !running;
+    }
+    ids_free(&list);
+    return code;
+}
+
+static void deleted_add(dur__sq_delete_list *list, uint64_t key) {
+    if (list->count == list->room) {
+        list->room = list->room == 0 ? 16 : list->room * 2;
+        list->keys = dur__xrealloc(list->keys, list->room * sizeof(*list->keys));
+    }
+    list->keys[list->count++] = key;
+}
+
+void dur__sq_deleted_forget(dur__sq_file *file, const dur__sq_delete_list *list) {
+    for (size_t i = 0; i < list->count; i++) dur__sq_lease_drop(file, list->keys[i], true);
+}
+
+static int delete_rows(dur__sq_txn *txn, dur__sq_sql sql, uint64_t key, uint64_t *count, dur_error *err) {
+    int code = dur__sq_run(txn->conn, sql, err, "i", key);
+    if (code == DUR_OK && count != NULL) *count += (uint64_t)sqlite3_changes64(txn->conn->db);
+    return code;
+}
+
+static int delete_key(dur__sq_txn *txn, uint64_t key, dur__sq_delete_list *deleted, dur_delete_result *out,
+                      dur_error *err) {
+    const struct {
+        dur__sq_sql sql;
+        uint64_t *count;
+    } steps[] = {
+        { DUR__SQ_EVENTS_DELETE, &out->events },          { DUR__SQ_EXECUTIONS_DELETE, &out->executions },
+        { DUR__SQ_QUEUE_DELETE_KEY, &out->queue_messages }, { DUR__SQ_WORK_DELETE_KEY, &out->queue_messages },
+        { DUR__SQ_KV_DELETE, NULL },                      { DUR__SQ_KV_DELTA_EMPTY, NULL },
+        { DUR__SQ_MESSAGE_IDS_DELETE, NULL },             { DUR__SQ_INSTANCE_DELETE, &out->instances },
+    };
+    dur__sq_lease_recheck(txn->file, key);
+    deleted_add(deleted, key);
+    int code = DUR_OK;
+    for (size_t i = 0; i < sizeof steps / sizeof steps[0] && code == DUR_OK; i++)
+        code = delete_rows(txn, steps[i].sql, key, steps[i].count, err);
+    return code;
+}
+
+int dur__sq_delete_tree(dur__sq_txn *txn, const char *instance, dur__sq_delete_list *deleted, dur_delete_result *out,
+                        dur_error *err) {
+    id_list list = { NULL, 0, 0 };
+    int code = tree_of(txn, instance, &list, err);
+    for (size_t i = 0; i < list.count && code == DUR_OK; i++) {
+        uint64_t key = 0;
+        code = dur__sq_key(txn, list.ids[i], false, &key, err);
+        if (code == DUR_OK && key != 0) code = delete_key(txn, key, deleted, out, err);
+    }
+    ids_free(&list);
+    return code == DUR_OK ? dur__sq_count_lost(txn, err) : code;
+}
+
+/* ---- delete ---- */
+
+typedef struct delete_op {
+    dur__sq_op op;
+    const char *const *ids;
+    size_t count;
+    bool force;
+    const dur_bulk_filter *filter;
+    dur_delete_result result;
+    dur__sq_delete_list deleted;
+} delete_op;
+
+static void delete_done(dur__sq_op *op, dur__sq_file *file) {
+    delete_op *self = (delete_op *)(void *)op;
+    dur__sq_deleted_forget(file, &self->deleted);
+    file->wake_changed_all = self->deleted.count > 0;
+}
+
+/* May it be deleted?  Reads only. */
+static int delete_check(delete_op *self, dur__sq_txn *txn, const id_list *listed, uint64_t *keys) {
+    dur_error *err = &self->op.err;
+    for (size_t i = 0; i < listed->count; i++) {
+        bool exists = false, ended = false, running = false;
+        uint64_t execution = 0;
+        int code = dur__sq_key(txn, listed->ids[i], false, &keys[i], err);
+        if (code == DUR_OK && keys[i] != 0) code = dur__sq_exists(txn, keys[i], &exists, &ended, &execution, err);
+        if (code == DUR_OK && !exists)
+            code = dur_error_set(err, DUR_ENOTFOUND, false, "sqlite.delete", "instance \"%s\" not found",
+                                 listed->ids[i]);
+        if (code == DUR_OK && !self->force) code = is_running(txn, keys[i], &running, err);
+        if (code == DUR_OK && running)
+            code = dur_error_set(err, DUR_ERUNNING, false, "sqlite.delete", "instance \"%s\" is running",
+                                 listed->ids[i]);
+        if (code != DUR_OK) return code;
+    }
+    for (size_t i = 0; i < listed->count; i++) {
+        id_list children = { NULL, 0, 0 };
+        int code = ids_query(txn, DUR__SQ_CHILDREN, &children, err, listed->ids[i]);
+        for (size_t k = 0; k < children.count && code == DUR_OK; k++)
+            if (!ids_have(listed, children.ids[k]))
+                code = dur_error_set(err, DUR_ECHILD, false, "sqlite.delete",
+                                     "instance \"%s\" has a child that is not listed: \"%s\"", listed->ids[i],
+                                     children.ids[k]);
+        ids_free(&children);
+        if (code != DUR_OK) return code;
+    }
+    return DUR_OK;
+}
+
+static int delete_run(dur__sq_op *op, dur__sq_txn *txn) {
+    delete_op *self = (delete_op *)(void *)op;
+    id_list listed = { NULL, 0, 0 };
+    self->result = (dur_delete_result){ 0 };
+    self->deleted.count = 0;
+    for (size_t i = 0; i < self->count; i++)
+        if (!ids_have(&listed, self->ids[i])) ids_add(&listed, self->ids[i]);
+    uint64_t *keys = dur__xcalloc(listed.count + 1, sizeof(*keys));
+    int code = delete_check(self, txn, &listed, keys);
+    for (size_t i = 0; i < listed.count && code == DUR_OK; i++)
+        code = delete_key(txn, keys[i], &self->deleted, &self->result, &op->err);
+    if (code == DUR_OK && listed.count > 0) code = dur__sq_count_lost(txn, &op->err);
+    free(keys);
+    ids_free(&listed);
+    return code;
+}
+
+int dur__sq_delete_instances(dur_provider *self, const char *const *ids, size_t count, bool force,
+                             dur_delete_result *out, dur_error *err) {
+    delete_op op = { .op = { .run = delete_run, .done = delete_done }, .ids = ids, .count = count, .force = force };
+    int code = dur__sq_submit(dur__sq_file_of(self), &op.op, err);
+    *out = code == DUR_OK ? op.result : (dur_delete_result){ 0 };
+    free(op.deleted.keys);
+    return code;
+}
+
+/* ---- bulk ---- */
+
+/* Instances with a row that the filter names, oldest first, at most room for the limit to be reached. */
+static int filter_ids(dur__sq_txn *txn, const dur_bulk_filter *filter, bool roots, id_list *list, dur_error *err) {
+    if (filter->instance_ids != NULL) {
+        for (size_t i = 0; i < filter->instance_id_count; i++)
+            if (!ids_have(list, filter->instance_ids[i])) ids_add(list, filter->instance_ids[i]);
+        return DUR_OK;
+    }
+    sqlite3_stmt *row = NULL;
+    int code = roots ? dur__sq_first(txn->conn, DUR__SQ_BULK_ROOTS, &row, err, "i", filter->completed_before_ms)
+                     : dur__sq_first(txn->conn, DUR__SQ_BULK_ALL, &row, err, "");
+    while (code == DUR_OK && row != NULL) {
+        ids_add(list, dur__sq_text(row, 0));
+        code = dur__sq_next(&row, err);
+    }
+    return code;
+}
+
+/* Key of an instance with a row that ended before the time (0: any); 0 otherwise. */
+static int ended_before(dur__sq_txn *txn, const char *id, uint64_t before_ms, bool *root, uint64_t *key,
+                        dur_error *err) {
+    sqlite3_stmt *row = NULL;
+    int code = dur__sq_key(txn, id, false, key, err);
+    if (code != DUR_OK || *key == 0) return code;
+    code = dur__sq_first(txn->conn, DUR__SQ_ENDED, &row, err, "i", *key);
+    bool match = code == DUR_OK && row != NULL;
+    if (match && before_ms != 0) match = dur__sq_u64(row, 1) != 0 && dur__sq_u64(row, 1) < before_ms;
+    *root = row != NULL && dur__sq_is_null(row, 0);
+    dur__sq_end(&row);
+    if (!match) *key = 0;
+    return code;
+}
+
+static int delete_bulk_run(dur__sq_op *op, dur__sq_txn *txn) {
+    delete_op *self = (delete_op *)(void *)op;
+    id_list list = { NULL, 0, 0 };
+    size_t limit = self->filter->limit > 0 ? self->filter->limit : BULK_LIMIT, done = 0;
+    self->result = (dur_delete_result){ 0 };
+    self->deleted.count = 0;
+    int code = filter_ids(txn, self->filter, true, &list, &op->err);
+    for (size_t i = 0; i < list.count && code == DUR_OK && done < limit; i++) {
+        uint64_t key = 0;
+        bool root = false, finished = false;
+        code = ended_before(txn, list.ids[i], self->filter->completed_before_ms, &root, &key, &op->err);
+        if (code != DUR_OK || key == 0 || !root) continue;
+        code = dur__sq_tree_finished(txn, list.ids[i], &finished, &op->err);
+        if (code != DUR_OK || !finished) continue;
+        code = dur__sq_delete_tree(txn, list.ids[i], &self->deleted, &self->result, &op->err);
+        done++;
+    }
+    ids_free(&list);
+    return code;
+}
+
+int dur__sq_delete_instances_bulk(dur_provider *self, const dur_bulk_filter *filter, dur_delete_result *out,
+                                  dur_error *err) {
+    delete_op op = { .op = { .run = delete_bulk_run, .done = delete_done }, .filter = filter };
+    int code = dur__sq_submit(dur__sq_file_of(self), &op.op, err);
+    *out = code == DUR_OK ? op.result : (dur_delete_result){ 0 };
+    free(op.deleted.keys);
+    return code;
+}
+
+/* ---- prune ---- */
+
+typedef struct prune_op {
+    dur__sq_op op;
+    const char *instance;
+    const dur_bulk_filter *filter;
+    const dur_prune_options *options;
+    dur_prune_result result;
+} prune_op;
+
+static int execution_delete(prune_op *self, dur__sq_txn *txn, uint64_t key, uint64_t execution) {
+    int code = dur__sq_run(txn->conn, DUR__SQ_EVENTS_DELETE_EXECUTION, &self->op.err, "ii", key, execution);
+    self->result.events_deleted += (uint64_t)sqlite3_changes64(txn->conn->db);
+    if (code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_EXECUTION_DELETE, &self->op.err, "ii", key, execution);
+    self->result.executions_deleted++;
+    return code;
+}
+
+static int prune_key(prune_op *self, dur__sq_txn *txn, uint64_t key) {
+    const dur_prune_options *options = self->options;
+    dur_error *err = &self->op.err;
+    sqlite3_stmt *row = NULL;
+    uint64_t current = 0, rank = 0, keep = options->keep_last > 1 ? options->keep_last : 1;
+    size_t count = 0, room = 0;
+    uint64_t *old = NULL;
+    self->result.instances_processed++;
+    if (!options->has_keep_last && options->completed_before_ms == 0) return DUR_OK;
+    int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_BY_KEY, &row, err, "i", key);
+    if (code == DUR_OK && row != NULL) current = dur__sq_u64(row, 4);
+    dur__sq_end(&row);
+    if (code == DUR_OK) code = dur__sq_first(txn->conn, DUR__SQ_EXECUTION_OLD, &row, err, "i", key);
+    for (; code == DUR_OK && row != NULL; code = dur__sq_next(&row, err)) { /* newest first */
+        uint64_t execution = dur__sq_u64(row, 0), status = dur__sq_u64(row, 1), completed = dur__sq_u64(row, 2);
+        rank++;
+        if (execution == current || status == DUR_STATUS_RUNNING) continue;
+        if (options->has_keep_last && rank <= keep) continue;
+        if (options->completed_before_ms != 0 && (completed == 0 || completed >= options->completed_before_ms)) continue;
+        if (count == room) {
+            room = room == 0 ? 16 : room * 2;
+            old = dur__xrealloc(old, room * sizeof(*old));
+        }
+        old[count++] = execution;
+    }
+    for (size_t i = 0; i < count && code == DUR_OK; i++) code = execution_delete(self, txn, key, old[i]);
+    free(old);
+    return code;
+}
+
+static int prune_run(dur__sq_op *op, dur__sq_txn *txn) {
+    prune_op *self = (prune_op *)(void *)op;
+    uint64_t key = 0, execution = 0;
+    bool exists = false, ended = false;
+    self->result = (dur_prune_result){ 0 };
+    int code = dur__sq_key(txn, self->instance, false, &key, &op->err);
+    if (code == DUR_OK && key != 0) code = dur__sq_exists(txn, key, &exists, &ended, &execution, &op->err);
+    if (code == DUR_OK && (!exists || execution == 0))
+        code = dur_error_set(&op->err, DUR_ENOTFOUND, false, "sqlite.prune", "instance \"%s\" not found",
+                             self->instance);
+    return code == DUR_OK ? prune_key(self, txn, key) : code;
+}
+
+static int prune_bulk_run(dur__sq_op *op, dur__sq_txn *txn) {
+    prune_op *self = (prune_op *)(void *)op;
+    id_list list = { NULL, 0, 0 };
+    size_t limit = self->filter->limit > 0 ? self->filter->limit : BULK_LIMIT;
+    self->result = (dur_prune_result){ 0 };
+    int code = filter_ids(txn, self->filter, false, &list, &op->err);
+    for (size_t i = 0; i < list.count && code == DUR_OK && self->result.instances_processed < limit; i++) {
+        uint64_t key = 0;
+        bool root;
+        code = ended_before(txn, list.ids[i], self->filter->completed_before_ms, &root, &key, &op->err);
+        if (code == DUR_OK && key != 0) code = prune_key(self, txn, key);
+    }
+    ids_free(&list);
+    return code;
+}
+
+int dur__sq_prune_executions(dur_provider *self, const char *instance, const dur_prune_options *options,
+                             dur_prune_result *out, dur_error *err) {
+    prune_op op = { .op = { .run = prune_run }, .instance = instance, .options = options };
+    int code = dur__sq_submit(dur__sq_file_of(self), &op.op, err);
+    *out = code == DUR_OK ? op.result : (dur_prune_result){ 0 };
+    return code;
+}
+
+int dur__sq_prune_executions_bulk(dur_provider *self, const dur_bulk_filter *filter, const dur_prune_options *options,
+                                  dur_prune_result *out, dur_error *err) {
+    prune_op op = { .op = { .run = prune_bulk_run }, .filter = filter, .options = options };
+    int code = dur__sq_submit(dur__sq_file_of(self), &op.op, err);
+    *out = code == DUR_OK ? op.result : (dur_prune_result){ 0 };
+    return code;
+}

@@ -1,0 +1,398 @@
+/*
+ * sqlite_fetch.c: acquiring instances that have a reason to run.
+ *
+ * Candidates come from the index on ready_at, oldest first.  Each is looked at once: either it is locked, or its
+ * ready_at is corrected, so that nothing can hide the work of others.
+ */
+#include "provider/sqlite/sqlite_internal.h"
+#include "provider/sqlite/sqlite_methods.h"
+#include <stdlib.h>
+
+typedef struct candidate {
+    uint64_t key, execution, status, acquisitions;
+    char *instance, *name, *version;
+    dur_text start; /* the start that waits, when it was looked for */
+} candidate;
+
+static uint64_t packed(dur_semver v) {
+    return ((uint64_t)(v.major & 0x1fffff) << 42) | ((uint64_t)(v.minor & 0x1fffff) << 21) | (v.patch & 0x1fffff);
+}
+
+static int set_ready(dur__sq_txn *txn, uint64_t key, bool any, uint64_t due, dur_error *err) {
+    if (!any) return dur__sq_run(txn->conn, DUR__SQ_INSTANCE_SET_READY, err, "inn", key);
+    dur__sq_due_at(txn->file, due);
+    return dur__sq_run(txn->conn, DUR__SQ_INSTANCE_SET_READY, err, "iii", key, due, dur__sq_seq(txn));
+}
+
+static int candidate_read(dur__sq_txn *txn, dur_arena *arena, uint64_t key, candidate *out, dur_error *err) {
+    sqlite3_stmt *row = NULL;
+    memset(out, 0, sizeof *out);
+    int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_BY_KEY, &row, err, "i", key);
+    if (code != DUR_OK || row == NULL) return code;
+    out->key = key;
+    out->instance = dur__sq_dup(arena, row, 1);
+    out->name = dur__sq_dup(arena, row, 2);
+    out->version = dur__sq_dup(arena, row, 3);
+    out->execution = dur__sq_u64(row, 4);
+    out->status = dur__sq_u64(row, 5);
+    out->acquisitions = dur__sq_u64(row, 15);
+    dur__sq_end(&row);
+    return DUR_OK;
+}
+
+/* Queue messages of an instance that does not exist: out of the way, but not lost. */
+static int orphans_bury(dur__sq_txn *txn, const candidate *it, dur_arena *arena, dur_error *err) {
+    int code = DUR_OK;
+    while (code == DUR_OK) {
+        sqlite3_stmt *row = NULL;
+        code = dur__sq_first(txn->conn, DUR__SQ_QUEUE_MESSAGES_OF, &row, err, "i", it->key);
+        if (code != DUR_OK || row == NULL) return code;
+        uint64_t id = dur__sq_u64(row, 0);
+        dur_text json = dur__sq_json(arena, row, 1);
+        dur__sq_end(&row);
+        code = dur__sq_dead_letter_row(txn, it->instance, "message for an instance that does not exist", json, err);
+        if (code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_DELETE, err, "ii", id, it->key);
+    }
+    return code;
+}
+
+/* May it run now?  An instance whose (next) start is not due yet waits for it, and its messages with it. */
+static int candidate_judge(dur__sq_txn *txn, dur_arena *arena, candidate *it, bool *runs, dur_error *err) {
+    *runs = true;
+    bool continued = it->status == DUR_STATUS_CONTINUED_AS_NEW;
+    if (it->name != NULL && !continued) return DUR_OK;
+    sqlite3_stmt *row = NULL;
+    int code = dur__sq_first(txn->conn, DUR__SQ_QUEUE_START, &row, err, "i", it->key);
+    if (code != DUR_OK) return code;
+    bool waits = row != NULL;
+    uint64_t due = waits ? dur__sq_u64(row, 0) : 0;
+    if (waits && due <= txn->now_ms) it->start = dur__sq_json(arena, row, 2);
+    dur__sq_end(&row);
+    if (waits && due <= txn->now_ms) return DUR_OK;
+    if (!continued && (it->name != NULL || it->execution != 0)) {
+        code = dur__sq_first(txn->conn, DUR__SQ_EVENT_ANY, &row, err, "i", it->key);
+        bool history = row != NULL;
+        dur__sq_end(&row);
+        if (code != DUR_OK || history) return code;
+    }
+    if (!waits && continued) return DUR_OK;
+    *runs = false;
+    if (waits) return set_ready(txn, it->key, true, due, err);
+    code = orphans_bury(txn, it, arena, err);
+    return code == DUR_OK ? set_ready(txn, it->key, false, 0, err) : code;
+}
+
+static int messages_take(dur__sq_txn *txn, dur__sq_fetch_op *self, const candidate *it, const char *token,
+                         dur_orchestration_item *item, dur_error *err) {
+    dur_fetched_message *messages = NULL;
+    dur__sq_seen seen = { it->key, txn->now_ms, 0, 0 };
+    uint32_t queue_max = self->how->queue_messages_max;
+    int code = dur__sq_read_messages(txn->conn, self->arena, &seen, queue_max, &messages, &item->message_count,
+                                     &item->more_messages, err);
+    if (code != DUR_OK || item->message_count == 0) return code;
+    item->messages = messages;
+    for (size_t i = 0; i < item->message_count; i++) {
+        if (messages[i].attempt_count > item->attempt_count) item->attempt_count = messages[i].attempt_count;
+        if (queue_max > 0 && code == DUR_OK)
+            code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_TAG_ONE, err, "it", messages[i].id, token);
+    }
+    if (queue_max == 0)
+        code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_TAG, err, "iti", it->key, token, txn->now_ms);
+    return code;
+}
+
+/* Name and version where the row has none: from history, else from the start. */
+static int name_find(dur__sq_txn *txn, dur_arena *arena, const candidate *it, dur_orchestration_item *item,
+                     dur_error *err) {
+    item->orchestration_name = it->name;
+    item->version = it->version;
+    if (it->name != NULL) return DUR_OK;
+    sqlite3_stmt *row = NULL;
+    int code = dur__sq_first(txn->conn, DUR__SQ_EVENT_AT, &row, err, "iii", it->key, it->execution, (uint64_t)1);
+    if (code != DUR_OK) return code;
+    dur_event event;
+    dur_work_item work;
+    if (row != NULL) {
+        dur_text json = dur__sq_json(arena, row, 0);
+        dur__sq_end(&row);
+        if (dur_event_from_json(&event, arena, json, NULL) == DUR_OK && event.kind == DUR_EVENT_ORCHESTRATION_STARTED) {
+            item->orchestration_name = event.name;
+            item->version = event.version;
+        }
+    } else if (it->start.data != NULL && dur_work_from_json(&work, arena, it->start, NULL) == DUR_OK) {
+        item->orchestration_name = work.orchestration;
+        item->version = work.version;
+    }
+    return DUR_OK;
+}
+
+static int position_read(dur__sq_txn *txn, dur__sq_fetch_op *self, const candidate *it, dur_orchestration_item *item,
+                         dur_error *err) {
+    item->execution_id = it->execution != 0 ? it->execution : 1;
+    if (!self->how->without_history) {
+        dur_event_row *history = NULL;
+        dur_key_value *kv = NULL;
+        int code = dur__sq_read_history(txn->conn, self->arena, it->key, item->execution_id, &history,
+                                        &item->history_count, err);
+        if (code == DUR_OK) code = dur__sq_read_kv(txn->conn, self->arena, it->key, false, &kv, &item->kv_count, err);
+        item->history = history;
+        item->kv = kv;
+        if (item->history_count > 0) item->last_event_id = history[item->history_count - 1].event_id;
+        return code;
+    }
+    sqlite3_stmt *row = NULL;
+    int code = dur__sq_first(txn->conn, DUR__SQ_EVENT_LAST, &row, err, "ii", it->key, item->execution_id);
+    if (code == DUR_OK && row != NULL) item->last_event_id = dur__sq_u64(row, 0);
+    dur__sq_end(&row);
+    return code;
+}
+
+static dur__sq_lease *lease_make(const candidate *it, const dur_orchestration_item *item, dur__sq_lane *lane) {
+    dur__sq_lease *lease = dur__xcalloc(1, sizeof(*lease));
+    lease->key = it->key;
+    lease->instance = dur__xstrdup(it->instance);
+    lease->token = dur__xstrdup(item->lock_token);
+    lease->name = dur__xstrdup(it->name);
+    lease->version = dur__xstrdup(it->version);
+    lease->lane = lane;
+    lease->execution = it->execution;
+    lease->last_event = item->last_event_id;
+    lease->has_execution = it->execution != 0 && it->name != NULL;
+    lease->counted = true;
+    return lease;
+}
+
+static int acquire(dur__sq_fetch_op *self, dur__sq_txn *txn, uint64_t key) {
+    dur_error *err = &self->op.err;
+    const dur_fetch *how = self->how;
+    candidate it;
+    bool runs = false;
+    int code = candidate_read(txn, self->arena, key, &it, err);
+    if (code == DUR_OK && it.key != 0) code = candidate_judge(txn, self->arena, &it, &runs, err);
+    if (code != DUR_OK || !runs) return code;
+    char token[80];
+    dur__sq_token(txn, token, 'k', key);
+    dur_orchestration_item *item = &self->items[self->count];
+    memset(item, 0, sizeof *item);
+    code = messages_take(txn, self, &it, token, item, err);
+    if (code != DUR_OK) return code;
+    if (item->message_count == 0) { /* what made it ready is gone */
+        bool any;
+        uint64_t due;
+        code = dur__sq_reason(txn, key, 0, 0, &any, &due, err);
+        return code == DUR_OK ? set_ready(txn, key, any, due, err) : code;
+    }
+    item->instance = it.instance;
+    item->lock_token = dur_arena_strdup(self->arena, token);
+    item->store_key = key;
+    item->acquisitions = (uint32_t)it.acquisitions + 1;
+    if (how->owner != NULL)
+        code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_LOCK, err, "ittn", key, token, how->owner);
+    else {
+        uint64_t until = dur__sq_after(txn->boot_ms, how->lock_ms);
+        code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_LOCK, err, "itti", key, token, (const char *)NULL, until);
+        dur__sq_expires_at(txn->file, until);
+    }
+    if (code == DUR_OK) code = name_find(txn, self->arena, &it, item, err);
+    if (code == DUR_OK) code = position_read(txn, self, &it, item, err);
+    if (code != DUR_OK) return code;
+    if (self->lane != NULL && how->owner != NULL) self->leases[self->count] = lease_make(&it, item, self->lane);
+    self->count++;
+    return DUR_OK;
+}
+
+static int candidates(dur__sq_fetch_op *self, dur__sq_txn *txn, uint64_t *keys, size_t max, size_t *count) {
+    const dur_fetch *how = self->how;
+    sqlite3_stmt *row = NULL;
+    uint64_t any = how->filter == NULL, low = 0, high = 0;
+    *count = 0;
+    if (!any) {
+        low = packed(how->filter->ranges[0].min);
+        high = packed(how->filter->ranges[0].max);
+    }
+    int code;
+    if (how->kind == DUR_FETCH_SUSPECT)
+        code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_SUSPECTS, &row, &self->op.err, "iiiii", txn->now_ms, any, low,
+                             high, (uint64_t)max);
+    else
+        code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_CANDIDATES, &row, &self->op.err, "iiiiii", txn->now_ms, any,
+                             low, high, (uint64_t)(how->kind == DUR_FETCH_ANY), (uint64_t)max);
+    while (code == DUR_OK && row != NULL && *count < max) {
+        keys[(*count)++] = dur__sq_u64(row, 0);
+        code = dur__sq_next(&row, &self->op.err);
+    }
+    dur__sq_end(&row);
+    return code;
+}
+
+static int suspects_look(dur__sq_fetch_op *self, dur__sq_txn *txn) {
+    sqlite3_stmt *row = NULL;
+    uint64_t any = self->how->filter == NULL;
+    int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_SUSPECTS, &row, &self->op.err, "iiiii", txn->now_ms, any,
+                             any ? 0 : packed(self->how->filter->ranges[0].min),
+                             any ? 0 : packed(self->how->filter->ranges[0].max), (uint64_t)1);
+    self->suspects = row != NULL;
+    dur__sq_end(&row);
+    return code;
+}
+
+static int fetch_run(dur__sq_op *op, dur__sq_txn *txn) {
+    dur__sq_fetch_op *self = (dur__sq_fetch_op *)(void *)op;
+    dur__sq_fetch_op_drop(self);
+    self->more = self->suspects = false;
+    if (self->how->filter != NULL && self->how->filter->count == 0) return DUR_OK;
+    int code = DUR_OK;
+    while (self->count < self->max) {
+        uint64_t keys[64];
+        size_t count = 0, want = self->max - self->count;
+        code = candidates(self, txn, keys, want < 64 ? want : 64, &count);
+        for (size_t i = 0; i < count && code == DUR_OK; i++) code = acquire(self, txn, keys[i]);
+        if (code != DUR_OK || count == 0) break;
+    }
+    self->more = self->count == self->max;
+    if (code == DUR_OK && self->how->kind != DUR_FETCH_ANY) code = suspects_look(self, txn);
+    return code;
+}
+
+static void fetch_done(dur__sq_op *op, dur__sq_file *file) {
+    dur__sq_fetch_op *self = (dur__sq_fetch_op *)(void *)op;
+    for (size_t i = 0; i < self->count; i++) {
+        dur__sq_lease *lease = self->leases != NULL ? self->leases[i] : NULL;
+        if (lease == NULL) continue;
+        self->leases[i] = NULL;
+        dur__sq_lease_drop(file, lease->key, true); /* an older one of this process: its owner was given up */
+        lease->epoch = file->epoch;
+        lease->seen_now = self->now_ms;
+        lease->seen_id = self->max_id;
+        dur__list_push(&lease->lane->leases, &lease->lane_link);
+        dur__map_put_u64(&file->leases, lease->key, lease);
+    }
+}
+
+static int fetch_run_seen(dur__sq_op *op, dur__sq_txn *txn) {
+    dur__sq_fetch_op *self = (dur__sq_fetch_op *)(void *)op;
+    int code = fetch_run(op, txn);
+    self->now_ms = txn->now_ms;
+    return code == DUR_OK && self->lane != NULL ? dur__sq_max_id(txn, &self->max_id, &op->err) : code;
+}
+
+void dur__sq_fetch_op_init(dur__sq_fetch_op *self, const dur_fetch *how, dur_arena *arena, dur__sq_lane *lane,
+                           dur_orchestration_item *items, size_t max) {
+    memset(self, 0, sizeof *self);
+    self->op.run = fetch_run_seen;
+    self->op.done = fetch_done;
+    self->how = how;
+    self->arena = arena;
+    self->lane = lane;
+    self->items = items;
+    self->max = max;
+    if (lane != NULL) self->leases = dur__xcalloc(max, sizeof(*self->leases));
+}
+
+void dur__sq_fetch_op_drop(dur__sq_fetch_op *self) {
+    for (size_t i = 0; self->leases != NULL && i < self->count; i++) {
+        if (self->leases[i] != NULL) dur__sq_lease_free(self->leases[i]);
+        self->leases[i] = NULL;
+    }
+    self->count = 0;
+}
+
+/* ---- methods ---- */
+
+static int fetch_many(dur__sq_store *store, dur_arena *arena, const dur_fetch *how, dur_orchestration_item *out,
+                      size_t max, size_t *count, dur_error *err) {
+    dur__sq_fetch_op op;
+    dur__sq_waiter waiter;
+    *count = 0;
+    bool waits = store->long_poll && how->poll_ms > 0;
+    uint64_t until = dur__monotonic_us() / 1000 + how->poll_ms;
+    int code = waits ? dur__sq_waiter_open(store->file, &waiter, NULL, err) : DUR_OK;
+    if (code != DUR_OK) return code;
+    for (;;) {
+        dur__sq_fetch_op_init(&op, how, arena, NULL, out, max);
+        code = dur__sq_submit(store->file, &op.op, err);
+        *count = code == DUR_OK ? op.count : 0;
+        uint64_t now = dur__monotonic_us() / 1000;
+        if (code != DUR_OK || *count > 0 || !waits || now >= until) break;
+        dur__sq_sleep(store->file, waiter.waker, false, until - now);
+    }
+    if (waits) dur__sq_waiter_close(store->file, &waiter);
+    return code;
+}
+
+int dur__sq_fetch_orchestration_item(dur_provider *self, dur_arena *arena, const dur_fetch *how,
+                                     dur_orchestration_item *out, dur_error *err) {
+    size_t count = 0;
+    dur_fetch plain = { .lock_ms = how->lock_ms, .poll_ms = how->poll_ms, .filter = how->filter };
+    memset(out, 0, sizeof *out);
+    int code = fetch_many((dur__sq_store *)(void *)self, arena, &plain, out, 1, &count, err);
+    if (code != DUR_OK || count == 0) memset(out, 0, sizeof *out);
+    return code;
+}
+
+int dur__sq_fetch_turns(dur_provider *self, dur_arena *arena, const dur_fetch *how, dur_orchestration_item *out,
+                        size_t *count, dur_error *err) {
+    return fetch_many((dur__sq_store *)(void *)self, arena, how, out, how->max > 0 ? how->max : 1, count, err);
+}
+
+/* Abandon and renew: small writes that find the row by the token. */
+typedef struct lock_op {
+    dur__sq_op op;
+    const char *token;
+    uint64_t ms;
+    bool ignore_attempt;
+} lock_op;
+
+static int lock_lost(dur_error *err, const char *op) {
+    return dur_error_set(err, DUR_ELEASE, false, op, "Invalid lock token");
+}
+
+static int abandon_run(dur__sq_op *op, dur__sq_txn *txn) {
+    lock_op *self = (lock_op *)(void *)op;
+    uint64_t key = dur__sq_token_key(self->token, 'k');
+    sqlite3_stmt *row = NULL;
+    if (key == 0) return lock_lost(&op->err, "sqlite.abandon");
+    int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_BY_KEY, &row, &op->err, "i", key);
+    if (code != DUR_OK) return code;
+    bool ours = row != NULL && dur__str_eq(dur__sq_text(row, 13), self->token);
+    dur__sq_end(&row);
+    if (!ours) return lock_lost(&op->err, "sqlite.abandon");
+    code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_UNTAG, &op->err, "iti", key, self->token,
+                       (uint64_t)(self->ignore_attempt ? 1 : 0));
+    dur__sq_release_how how = { .uncount = self->ignore_attempt };
+    if (self->ms > 0) how.not_before = dur__sq_after(txn->now_ms, self->ms);
+    return code == DUR_OK ? dur__sq_release(txn, key, &how, &op->err) : code;
+}
+
+static void abandon_done(dur__sq_op *op, dur__sq_file *file) {
+    dur__sq_lease_drop(file, dur__sq_token_key(((lock_op *)(void *)op)->token, 'k'), true);
+}
+
+static int renew_run(dur__sq_op *op, dur__sq_txn *txn) {
+    lock_op *self = (lock_op *)(void *)op;
+    uint64_t key = dur__sq_token_key(self->token, 'k'), until = dur__sq_after(txn->boot_ms, self->ms);
+    sqlite3_stmt *row = NULL;
+    if (key == 0) return lock_lost(&op->err, "sqlite.renew");
+    int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_BY_KEY, &row, &op->err, "i", key);
+    if (code != DUR_OK) return code;
+    bool ours = row != NULL && dur__str_eq(dur__sq_text(row, 13), self->token);
+    bool timed = row != NULL && !dur__sq_is_null(row, 14);
+    if (timed && dur__sq_u64(row, 14) <= txn->boot_ms) ours = false;
+    dur__sq_end(&row);
+    if (!ours) return lock_lost(&op->err, "sqlite.renew");
+    if (!timed) return DUR_OK; /* it lives with its owner */
+    return dur__sq_run(txn->conn, DUR__SQ_INSTANCE_RENEW, &op->err, "ii", key, until);
+}
+
+int dur__sq_abandon_orchestration_item(dur_provider *self, const char *lock_token, uint64_t delay_ms,
+                                       bool ignore_attempt, dur_error *err) {
+    lock_op op = { .op = { .run = abandon_run, .done = abandon_done },
+                   .token = lock_token, .ms = delay_ms, .ignore_attempt = ignore_attempt };
+    return dur__sq_submit(dur__sq_file_of(self), &op.op, err);
+}
+
+int dur__sq_renew_orchestration_item_lock(dur_provider *self, const char *lock_token, uint64_t extend_ms,
+                                          dur_error *err) {
+    lock_op op = { .op = { .run = renew_run }, .token = lock_token, .ms = extend_ms };
+    return dur__sq_submit(dur__sq_file_of(self), &op.op, err);
+}

@@ -1,0 +1,72 @@
+/*
+ * sqlite_gate.c: fairness between processes that write to one file.
+ *
+ * SQLite's own lock is taken by whoever tries at the right moment, and a busy process tries all the time.  So, while
+ * another process has the file open, each write transaction first takes two locks in "<file>.lock": the gate, then main,
+ * and gives the gate back at once.  Whoever comes back must pass the gate, where the one that waits for main stands.
+ * They are only about fairness: after busy_ms the transaction is tried without them.
+ *
+ * Bytes of the lock file (open-file-description locks): 0 presence, shared by all; 1 gate; 2 main.
+ */
+#include "provider/sqlite/sqlite_internal.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { BYTE_PRESENCE, BYTE_GATE, BYTE_MAIN };
+enum { PAUSE_US = 60 };
+
+static int lock_byte(int fd, int command, short type, off_t byte, struct flock *out) {
+    struct flock lock = { .l_type = type, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1 };
+    int result = fcntl(fd, command, &lock);
+    if (out != NULL) *out = lock;
+    return result;
+}
+
+int dur__sq_gate_open(dur__sq_file *file, dur_error *err) {
+    file->lock_fd = -1;
+    if (file->path == NULL) return DUR_OK;
+    dur__buf path = { NULL, 0, 0 };
+    dur__buf_format(&path, "%s.lock", file->path);
+    file->lock_fd = open(dur__buf_str(&path), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    int code = DUR_OK;
+    if (file->lock_fd < 0)
+        code = dur_error_set(err, errno == EACCES || errno == EROFS || errno == EPERM ? DUR_EPERM : DUR_EIO, false,
+                             "sqlite.open", "cannot open %s: %s", dur__buf_str(&path), strerror(errno));
+    else (void)lock_byte(file->lock_fd, F_OFD_SETLK, F_RDLCK, BYTE_PRESENCE, NULL);
+    dur__buf_free(&path);
+    return code;
+}
+
+static bool others(const dur__sq_file *file) {
+    struct flock found;
+    return lock_byte(file->lock_fd, F_OFD_GETLK, F_WRLCK, BYTE_PRESENCE, &found) == 0 && found.l_type != F_UNLCK;
+}
+
+static bool take(const dur__sq_file *file, off_t byte, uint64_t until_us) {
+    while (lock_byte(file->lock_fd, F_OFD_SETLK, F_WRLCK, byte, NULL) != 0) {
+        if ((errno != EAGAIN && errno != EACCES && errno != EINTR) || dur__monotonic_us() >= until_us) return false;
+        nanosleep(&(struct timespec){ .tv_nsec = PAUSE_US * 1000 }, NULL);
+    }
+    return true;
+}
+
+void dur__sq_gate_enter(dur__sq_file *file) {
+    file->gated = false;
+    if (file->lock_fd < 0 || !others(file)) return;
+    uint64_t until = dur__monotonic_us() + file->busy_ms * 1000;
+    bool gate = take(file, BYTE_GATE, until);
+    file->gated = gate && take(file, BYTE_MAIN, until);
+    if (gate) (void)lock_byte(file->lock_fd, F_OFD_SETLK, F_UNLCK, BYTE_GATE, NULL);
+}
+
+void dur__sq_gate_leave(dur__sq_file *file) {
+    if (file->gated) (void)lock_byte(file->lock_fd, F_OFD_SETLK, F_UNLCK, BYTE_MAIN, NULL);
+    file->gated = false;
+}
+
+void dur__sq_gate_close(dur__sq_file *file) {
+    if (file->lock_fd >= 0) close(file->lock_fd);
+    file->lock_fd = -1;
+}

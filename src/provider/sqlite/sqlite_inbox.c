@@ -1,0 +1,250 @@
+/*
+ * sqlite_inbox.c: who writes, and how writes of many threads become one transaction.
+ *
+ * All writes of this process to one file go through its inbox.  One thread leads at a time: a lane in its round when
+ * there is one, else the thread that asks.  The leader runs everything that waits in one transaction and answers each
+ * request after COMMIT.  There are no savepoints: when a request fails after it has written, the transaction is rolled
+ * back and run again without it; one that fails before its first write is just left out.
+ */
+#include "provider/sqlite/sqlite_internal.h"
+#include <stdlib.h>
+
+/* How long a request waits for a lane that is busy elsewhere before its own thread leads. */
+enum { LANE_PATIENCE_US = 2000, LEAD_PATIENCE_US = 50000 };
+
+static _Thread_local const dur__sq_file *own_txn;
+
+bool dur__sq_in_own_txn(const dur__sq_file *file) { return own_txn != NULL && own_txn == file; }
+void dur__sq_set_own_txn(dur__sq_file *file) { own_txn = file; }
+
+static int deadlock(dur_error *err) {
+    return dur_error_set(err, DUR_EDEADLK, false, "sqlite",
+                         "this thread has a transaction of its own on the store: commit or roll it back first");
+}
+
+/* ---- the lead: first come, first served ---- */
+
+int dur__sq_lead(dur__sq_file *file, dur_error *err) {
+    if (dur__sq_in_own_txn(file)) return deadlock(err);
+    dur__mutex_lock(&file->lock);
+    uint64_t ticket = file->next_ticket++;
+    while (file->leading || file->serving != ticket) dur__cond_wait(&file->turn, &file->lock);
+    file->leading = true;
+    dur__mutex_unlock(&file->lock);
+    return DUR_OK;
+}
+
+/* With the lock held. */
+static void lead_pass_on(dur__sq_file *file) {
+    file->leading = false;
+    if (file->serving != file->next_ticket) {
+        dur__cond_broadcast(&file->turn);
+        return;
+    }
+    dur__link *first = dur__list_first(&file->inbox); /* nobody asked for the lead: whoever waits may take it */
+    if (first != NULL) dur__cond_signal(DUR__CONTAINER(first, dur__sq_op, link)->answered);
+}
+
+void dur__sq_unlead(dur__sq_file *file) {
+    dur__mutex_lock(&file->lock);
+    file->serving++;
+    lead_pass_on(file);
+    dur__mutex_unlock(&file->lock);
+}
+
+bool dur__sq_inbox_waits(dur__sq_file *file) {
+    dur__mutex_lock(&file->lock);
+    bool waits = !dur__list_empty(&file->inbox);
+    dur__mutex_unlock(&file->lock);
+    return waits;
+}
+
+/* A lane that will come by soon: one that sleeps is woken.  With the lock held. */
+static bool lane_comes(dur__sq_file *file) {
+    bool comes = false;
+    DUR__LIST_EACH(&file->lanes, at) {
+        dur__sq_lane *lane = DUR__CONTAINER(at, dur__sq_lane, link);
+        if (lane->has_thread && pthread_equal(lane->thread, pthread_self())) return false;
+        if (lane->state == DUR__SQ_LANE_WAIT) {
+            dur_waker_wake(lane->waker);
+            return true;
+        }
+        comes = comes || lane->has_thread;
+    }
+    return comes;
+}
+
+int dur__sq_submit_all(dur__sq_file *file, dur__sq_op **ops, size_t count, dur_error *err) {
+    if (dur__sq_in_own_txn(file)) return deadlock(err);
+    if (count == 0) return DUR_OK;
+    dur__cond answered;
+    dur__cond_init(&answered);
+    dur__mutex_lock(&file->lock);
+    for (size_t i = 0; i < count; i++) {
+        dur_error_clear(&ops[i]->err);
+        ops[i]->failed = ops[i]->undone = ops[i]->finished = false;
+        ops[i]->answered = &answered;
+        dur__list_push(&file->inbox, &ops[i]->link);
+    }
+    dur__sq_op *last = ops[count - 1]; /* a leader takes the whole inbox, so all are finished with the last */
+    uint64_t give_up = 0;
+    while (!last->finished) {
+        bool free_lead = !file->leading && file->serving == file->next_ticket;
+        uint64_t now = dur__monotonic_us();
+        if (free_lead && (give_up != 0 ? now >= give_up : !lane_comes(file))) {
+            file->leading = true;
+            dur__mutex_unlock(&file->lock);
+            dur__sq_batch(file, NULL, NULL, 0, NULL, 0);
+            dur__mutex_lock(&file->lock);
+            lead_pass_on(file);
+            continue;
+        }
+        if (free_lead && give_up == 0) give_up = now + LANE_PATIENCE_US;
+        dur__cond_wait_us(&answered, &file->lock, free_lead ? give_up - now : LEAD_PATIENCE_US);
+    }
+    dur__mutex_unlock(&file->lock);
+    dur__cond_destroy(&answered);
+    return DUR_OK;
+}
+
+int dur__sq_submit(dur__sq_file *file, dur__sq_op *op, dur_error *err) {
+    int code = dur__sq_submit_all(file, &op, 1, &op->err);
+    if (code == DUR_OK) code = op->err.code;
+    if (err != NULL && err != &op->err) *err = op->err;
+    return code;
+}
+
+/* ---- one transaction ---- */
+
+static void rollback(dur__sq_file *file) {
+    file->max_id_known = false;
+    file->relook = true; /* what was remembered on the way may not have happened */
+    if (sqlite3_get_autocommit(file->writer.db) == 0) dur__sq_run(&file->writer, DUR__SQ_ROLLBACK, NULL, "");
+}
+
+int dur__sq_foreign(dur__sq_file *file, bool *changed, dur_error *err) {
+    sqlite3_stmt *row = NULL;
+    *changed = false;
+    int code = dur__sq_first(&file->writer, DUR__SQ_DATA_VERSION, &row, err, "");
+    if (code != DUR_OK || row == NULL) return code;
+    uint64_t version = dur__sq_u64(row, 0);
+    dur__sq_end(&row);
+    if (version != file->data_version) {
+        file->data_version = version;
+        file->epoch++;
+        file->relook = true;
+        *changed = true;
+    }
+    return DUR_OK;
+}
+
+static int txn_begin(dur__sq_file *file, dur__sq_txn *txn, dur_error *err) {
+    bool changed;
+    txn->file = file;
+    txn->conn = &file->writer;
+    txn->now_ms = file->world->wall_ms(file->world->data);
+    txn->boot_ms = file->world->boot_ms(file->world->data);
+    int code = dur__sq_run(&file->writer, DUR__SQ_BEGIN, err, "");
+    if (code == DUR_OK) code = dur__sq_foreign(file, &changed, err);
+    if (code == DUR_OK && file->relook) code = dur__sq_look(txn, err);
+    if (code == DUR_OK) code = dur__sq_due(txn, err);
+    return code;
+}
+
+/* Run one op; true: the transaction is spoilt and must start again without it. */
+static bool op_spoils(dur__sq_txn *txn, dur__sq_op *op) {
+    sqlite3 *db = txn->conn->db;
+    sqlite3_int64 before = sqlite3_total_changes64(db);
+    dur_error_clear(&op->err);
+    int code = op->run(op, txn);
+    if (code == DUR_OK) return false;
+    if (op->err.code == DUR_OK) dur_error_set(&op->err, (dur_code)code, false, "sqlite", "%s", dur_code_text(code));
+    op->failed = true;
+    return sqlite3_get_autocommit(db) != 0 || sqlite3_total_changes64(db) != before;
+}
+
+static void fail_all(dur__sq_op **ops, size_t count, const dur_error *why) {
+    for (size_t i = 0; i < count; i++) {
+        ops[i]->failed = ops[i]->undone = true; /* also what a comparison refused: it saw what did not happen */
+        ops[i]->err = *why;
+    }
+}
+
+/* Run all ops in one transaction, as often as it takes. */
+static void run_all(dur__sq_file *file, dur__sq_op **ops, size_t count) {
+    dur_error err = DUR_ERROR_INIT;
+    for (;;) {
+        dur__sq_txn txn;
+        bool spoilt = false;
+        size_t left = 0;
+        if (txn_begin(file, &txn, &err) != DUR_OK) break;
+        for (size_t i = 0; i < count && !spoilt; i++) {
+            if (!ops[i]->failed) spoilt = op_spoils(&txn, ops[i]);
+            left += !ops[i]->failed;
+        }
+        if (spoilt) {
+            rollback(file);
+            continue; /* without the culprit: one less each time */
+        }
+        file->commits += left > 0;
+        if (dur__sq_run(&file->writer, DUR__SQ_COMMIT, &err, "") != DUR_OK) {
+            err.retryable = true;
+            break;
+        }
+        for (size_t i = 0; i < count; i++)
+            if (!ops[i]->failed && ops[i]->done != NULL) ops[i]->done(ops[i], file);
+        return;
+    }
+    rollback(file);
+    fail_all(ops, count, &err);
+}
+
+/* Everything in the inbox, behind what is in list already. */
+static void take_inbox(dur__sq_file *file, dur__sq_op ***list, size_t *count, size_t *room) {
+    dur__mutex_lock(&file->lock);
+    for (dur__link *at; (at = dur__list_pop(&file->inbox)) != NULL;) {
+        if (*count == *room) {
+            *room = *room == 0 ? 16 : *room * 2;
+            *list = dur__xrealloc(*list, *room * sizeof(**list));
+        }
+        (*list)[(*count)++] = DUR__CONTAINER(at, dur__sq_op, link);
+    }
+    dur__mutex_unlock(&file->lock);
+}
+
+static void answer(dur__sq_file *file, dur__sq_op **ops, size_t count) {
+    if (count == 0) return;
+    dur__mutex_lock(&file->lock);
+    for (size_t i = 0; i < count; i++) {
+        ops[i]->finished = true;
+        dur__cond_signal(ops[i]->answered);
+    }
+    dur__mutex_unlock(&file->lock);
+}
+
+void dur__sq_batch(dur__sq_file *file, dur__sq_lane *self, dur__sq_op **ops, size_t count, dur__sq_op **last,
+                   size_t last_count) {
+    size_t room = file->batch_room, total = 0;
+    dur__sq_op **all = file->batch;
+    if (room < count + last_count + 16) {
+        room = count + last_count + 64;
+        all = dur__xrealloc(all, room * sizeof(*all));
+    }
+    for (size_t i = 0; i < count; i++) all[total++] = ops[i];
+    take_inbox(file, &all, &total, &room);
+    size_t asked = total;
+    if (room < total + last_count) {
+        room = total + last_count;
+        all = dur__xrealloc(all, room * sizeof(*all));
+    }
+    for (size_t i = 0; i < last_count; i++) all[total++] = last[i];
+    file->batch = all;
+    file->batch_room = room;
+    if (total == 0) return;
+    dur__sq_gate_enter(file);
+    run_all(file, all, total);
+    dur__sq_gate_leave(file);
+    answer(file, all + count, asked - count);
+    dur__sq_wake_flush(file, self);
+    if (file->wal_pages >= file->wal_pages_max) dur__sq_checkpoint(file);
+}

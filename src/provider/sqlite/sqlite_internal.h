@@ -1,0 +1,385 @@
+/*
+ * sqlite_internal.h: what the files of the SQLite store share.
+ *
+ * One dur__sq_file per database file and process, however often it is opened.  It has one writer connection, and
+ * whoever leads (dur__sq_lead) may use it and everything marked "leader" below; README.md tells the whole story.
+ */
+#ifndef DURITE_SQLITE_INTERNAL_H
+#define DURITE_SQLITE_INTERNAL_H
+
+
+#include "base/assert.h"
+#include "base/buf.h"
+#include "base/list.h"
+#include "base/map.h"
+#include "base/thread.h"
+#include "provider/sqlite/sqlite_sql.h"
+#include <durite/sqlite.h>
+#include <durite/sys/provider_methods.h>
+#include <sqlite3.h>
+#include <sys/types.h>
+
+/* Worker rows and ready instances are numbered from here, 64 a millisecond: small integers in six bytes. */
+#define DUR__SQ_SEQ_EPOCH_MS 1704067200000u
+
+typedef struct dur__sq_file dur__sq_file;
+typedef struct dur__sq_lane dur__sq_lane;
+typedef struct dur__sq_op dur__sq_op;
+
+/* ---- connections and statements (sqlite_stmt.c) ------------------------------------------------------------------ */
+
+typedef struct dur__sq_conn {
+    sqlite3 *db;
+    sqlite3_stmt *stmts[DUR__SQ_COUNT]; /* prepared at first use */
+    dur__link link;                     /* of a reader: in the file's pool */
+} dur__sq_conn;
+
+void dur__sq_conn_close(dur__sq_conn *conn);
+/* Fill err from the connection's last error and return its code. */
+int dur__sq_fail(dur_error *err, sqlite3 *db, const char *op);
+/*
+ * Bind by format and run: i uint64_t, t const char * (NULL: null), j const dur_text *, n (nothing): null.
+ * run: expects no row.  first: *out is the statement at its first row, or NULL when there is none; the caller goes on
+ * with next and must end it unless it came to NULL.
+ */
+int dur__sq_run(dur__sq_conn *conn, dur__sq_sql sql, dur_error *err, const char *format, ...);
+int dur__sq_first(dur__sq_conn *conn, dur__sq_sql sql, sqlite3_stmt **out, dur_error *err, const char *format, ...);
+int dur__sq_next(sqlite3_stmt **stmt, dur_error *err);
+void dur__sq_end(sqlite3_stmt **stmt);
+int dur__sq_exec(sqlite3 *db, const char *sql, dur_error *err);
+/* One number from a statement without parameters. */
+int dur__sq_pragma_u64(sqlite3 *db, const char *sql, uint64_t *out, dur_error *err);
+uint64_t dur__sq_u64(sqlite3_stmt *stmt, int column);
+bool dur__sq_is_null(sqlite3_stmt *stmt, int column);
+const char *dur__sq_text(sqlite3_stmt *stmt, int column); /* borrowed until the next step; NULL */
+char *dur__sq_dup(dur_arena *arena, sqlite3_stmt *stmt, int column);
+dur_text dur__sq_json(dur_arena *arena, sqlite3_stmt *stmt, int column);
+
+/* ---- the file ---------------------------------------------------------------------------------------------------- */
+
+/* A lease that a lane of this process holds: the store's row, remembered.  Leader. */
+typedef struct dur__sq_lease {
+    uint64_t key;
+    char *instance;
+    char *token;
+    char *name;    /* as the instance's row has them; NULL */
+    char *version;
+    dur__sq_lane *lane;
+    uint64_t execution;  /* current; its row in dur_execution exists when has_execution */
+    uint64_t last_event; /* of that execution */
+    uint64_t epoch;      /* the file's when last compared with the row; 0: compare again */
+    uint64_t seen_id;    /* messages that were handed out: id up to this and due up to seen_now */
+    uint64_t seen_now;
+    bool has_execution;
+    bool counted;  /* the row still counts the acquisition */
+    bool dirty;    /* there may be messages to hand out; in lane->dirty */
+    dur__link lane_link;
+    dur__link dirty_link;
+} dur__sq_lease;
+
+typedef struct dur__sq_owner { /* an owner registered by this process (sqlite_owner.c) */
+    char *id;
+    char *path;
+    int fd; /* flock held; -1: a database in memory */
+    uint64_t timeout_ms;
+    uint64_t heartbeat_ms; /* boot clock */
+    bool gone;             /* taken for dead by another owner of this process */
+    dur__link link;
+} dur__sq_owner;
+
+struct dur__sq_lane {
+    dur_lane base;
+    dur__sq_file *file;
+    dur_waker *waker;
+    char *owner;
+    pthread_t thread; /* that calls it, when has_thread */
+    bool has_thread;
+    enum { DUR__SQ_LANE_OUT, DUR__SQ_LANE_ROUND, DUR__SQ_LANE_WAIT } state; /* file->lock */
+    _Atomic bool signalled; /* something may have come; consumed by a round */
+    bool left_inbox;        /* the last wait returned because of the inbox; nobody served it since */
+    dur__link leases;       /* leader */
+    dur__link dirty;        /* leader */
+    char **lost;            /* leader: instances whose lease went away */
+    size_t lost_count, lost_room;
+    dur__link link; /* file->lock */
+};
+
+/* Somebody who waits for changes with a waker of his own: long polls and watches. */
+typedef struct dur__sq_waiter {
+    dur_waker *waker;
+    char *instance; /* NULL: anything */
+    dur__link link; /* file->lock */
+} dur__sq_waiter;
+
+struct dur__sq_file {
+    dev_t dev;
+    ino_t ino;
+    char *path; /* NULL: in memory */
+    uint32_t refs;
+    const dur_world *world;
+    bool relaxed;
+    uint64_t wal_pages_size; /* checkpoint after so many */
+    uint64_t wal_pages_max;  /* the next one then; leader */
+    uint64_t busy_ms;
+    uint64_t serial; /* dur__process_serial at birth */
+    char boot[64];
+    dur__link link;
+
+    dur__mutex lock; /* guards inbox, leading, lanes, waiters, lane states */
+    dur__cond turn;  /* leading went false, or an op was finished */
+    bool leading;
+    uint64_t next_ticket, serving; /* threads that wait for the lead, in order */
+    dur__link inbox;
+    dur__link lanes;
+    dur__link waiters;
+    uint32_t waiter_count;
+
+    /* leader */
+    dur__sq_conn writer;
+    dur__sq_conn own; /* the caller's connection, between dur_sqlite_begin and commit */
+    uint64_t data_version;
+    uint64_t epoch;         /* grows whenever somebody else has written */
+    uint64_t lost_seq;      /* dur_meta: grows whenever leases were taken away */
+    uint64_t last_seq;      /* order of worker rows and ready instances */
+    uint64_t queue_seen_id; /* messages up to this id were looked at for the leases of this process */
+    uint64_t due_seen_ms;   /* … and those due up to this time */
+    uint64_t wal_pages;
+    uint64_t max_id;        /* highest message id given out, when max_id_known */
+    bool max_id_known;
+    bool sessions_used;     /* there may be session rows */
+    bool relook;            /* memory may be behind the store: look at everything once more */
+    dur__map leases;        /* by key */
+    dur__sq_op **batch;     /* kept between batches */
+    size_t batch_room;
+    _Atomic uint64_t next_due_ms;     /* wall; when something becomes visible by itself */
+    _Atomic uint64_t next_expiry_ms;  /* boot; when a timed lock ends */
+    bool wake_ready;        /* what the running transaction will wake after its commit */
+    bool wake_work;
+    bool wake_due;          /* the next due time moved */
+    bool wake_changed_all;  /* every watcher: somebody else wrote */
+    char **changed;         /* instances that watchers may wait for */
+    size_t changed_count, changed_room;
+    _Atomic uint64_t commits;
+
+    dur__mutex readers_lock;
+    dur__link readers;
+    uint32_t reader_count;
+
+    /* between processes (sqlite_wake.c, sqlite_gate.c, sqlite_owner.c) */
+    int lock_fd;    /* "<path>.lock"; -1: in memory */
+    bool gated;     /* leader: main is locked */
+    int inotify;    /* -1: none */
+    int wal_watch;
+    int dir_watch;
+    dur__mutex wake_lock; /* guards reading inotify */
+    _Atomic bool wal_moved;    /* the WAL was written since we last looked */
+    _Atomic bool owners_moved; /* an owner's file came, went or was closed */
+    bool watching;  /* file->lock: somebody polls inotify */
+    dur__mutex owners_lock; /* guards owners; taken before lock */
+    dur__link owners;
+    uint32_t taken_over, freed; /* not reported yet */
+    char last_dead[64];
+};
+
+/* A handle: what dur_open gave out. */
+typedef struct dur__sq_store {
+    dur_provider base;
+    dur__sq_file *file;
+    bool long_poll;
+} dur__sq_store;
+
+static inline dur__sq_file *dur__sq_file_of(dur_provider *self) { return ((dur__sq_store *)(void *)self)->file; }
+
+/* ---- transactions and the inbox (sqlite_inbox.c) ------------------------------------------------------------------ */
+
+typedef struct dur__sq_txn {
+    dur__sq_file *file;
+    dur__sq_conn *conn;
+    uint64_t now_ms;
+    uint64_t boot_ms;
+} dur__sq_txn;
+
+/*
+ * One request.  run works inside a transaction, may be called again after a rollback, and fills err when it fails;
+ * done runs after COMMIT, by the leader, and changes what is remembered in memory.
+ */
+struct dur__sq_op {
+    int (*run)(dur__sq_op *op, dur__sq_txn *txn);
+    void (*done)(dur__sq_op *op, dur__sq_file *file);
+    dur_error err;
+    bool failed;
+    bool undone;         /* by a failed COMMIT, whatever run had found */
+    bool finished;       /* file->lock */
+    dur__cond *answered; /* … shared by the ops of one call */
+    dur__link link;
+};
+
+/* Put the request into the inbox and wait until it is durable or has failed; op->err also in err. */
+int dur__sq_submit(dur__sq_file *file, dur__sq_op *op, dur_error *err);
+/* Several at once, in one transaction; an error only if none was run, else each op has its own. */
+int dur__sq_submit_all(dur__sq_file *file, dur__sq_op **ops, size_t count, dur_error *err);
+/* Take and give up the lead.  lead fails in the thread that has a transaction of its own (DUR_EDEADLK). */
+int dur__sq_lead(dur__sq_file *file, dur_error *err);
+void dur__sq_unlead(dur__sq_file *file);
+/* Leader: run ops and everything in the inbox in one transaction; `last` follow after the inbox (reads of a round). */
+void dur__sq_batch(dur__sq_file *file, dur__sq_lane *self, dur__sq_op **ops, size_t count, dur__sq_op **last,
+                   size_t last_count);
+/* Leader: what another connection has written may concern our leases. */
+int dur__sq_look(dur__sq_txn *txn, dur_error *err);
+/* Leader: messages whose time has come. */
+int dur__sq_due(dur__sq_txn *txn, dur_error *err);
+void dur__sq_due_at(dur__sq_file *file, uint64_t wall_ms);     /* something becomes visible then */
+void dur__sq_expires_at(dur__sq_file *file, uint64_t boot_ms); /* a timed lock ends then */
+int dur__sq_max_id(dur__sq_txn *txn, uint64_t *out, dur_error *err);
+void dur__sq_wake_flush(dur__sq_file *file, dur__sq_lane *self);
+bool dur__sq_inbox_waits(dur__sq_file *file);
+/* The thread that is inside dur_sqlite_begin … commit of this file. */
+bool dur__sq_in_own_txn(const dur__sq_file *file);
+void dur__sq_set_own_txn(dur__sq_file *file);
+
+/* ---- leases in memory, messages (sqlite_queue.c) -------------------------------------------------------------------- */
+
+uint64_t dur__sq_seq(dur__sq_txn *txn);
+/* Key of an instance: 0 when there is none; `make` makes an id holder. */
+int dur__sq_key(dur__sq_txn *txn, const char *instance, bool make, uint64_t *key, dur_error *err);
+int dur__sq_enqueue(dur__sq_txn *txn, const dur_message *item, uint64_t delay_ms, uint64_t key, dur_error *err);
+/* End the lease or lock of an instance and find out when there is a reason to fetch it again. */
+typedef struct dur__sq_release_how {
+    uint64_t seen_id, seen_now; /* messages that are no reason; 0, 0: all are */
+    uint64_t not_before;        /* wall; 0: at once */
+    bool uncount;               /* the acquisition does not count */
+} dur__sq_release_how;
+int dur__sq_release(dur__sq_txn *txn, uint64_t key, const dur__sq_release_how *how, dur_error *err);
+int dur__sq_reason(dur__sq_txn *txn, uint64_t key, uint64_t seen_id, uint64_t seen_now, bool *any, uint64_t *due,
+                   dur_error *err);
+int dur__sq_exists(dur__sq_txn *txn, uint64_t key, bool *exists, bool *ended, uint64_t *execution,
+                   dur_error *err);
+int dur__sq_dead_letter_row(dur__sq_txn *txn, const char *instance, const char *reason, dur_text json, dur_error *err);
+void dur__sq_lease_dirty(dur__sq_file *file, uint64_t key);
+void dur__sq_lease_recheck(dur__sq_file *file, uint64_t key);
+void dur__sq_lease_drop(dur__sq_file *file, uint64_t key, bool lost); /* leader, after COMMIT */
+void dur__sq_lease_free(dur__sq_lease *lease);
+void dur__sq_changed(dur__sq_file *file, const char *instance);
+int dur__sq_count_lost(dur__sq_txn *txn, dur_error *err); /* tell other processes that leases were taken away */
+void dur__sq_token(dur__sq_txn *txn, char out[80], char kind, uint64_t key);
+uint64_t dur__sq_token_key(const char *token, char kind); /* 0: not ours */
+/* An absolute time `delay` after now, without overflow. */
+uint64_t dur__sq_after(uint64_t now, uint64_t delay);
+
+/* ---- turns, fetches, work -------------------------------------------------------------------------------------------- */
+
+typedef struct dur__sq_turn_op {
+    dur__sq_op op;
+    dur_turn_commit *turn;
+    dur_arena *arena; /* for lost_work; may be NULL */
+    bool plain;       /* ack_orchestration_item: optional fields are not looked at */
+    /* found by run, used by done */
+    uint64_t key;
+    char *instance; /* of the row, when it was read */
+    dur__sq_lease *lease;
+    dur_turn_fault fault;
+    const dur_worker_claim **lost;
+    size_t lost_count;
+    uint64_t execution, last_event, current;
+    bool kept, has_execution, counted, row_written, visible_change;
+} dur__sq_turn_op;
+void dur__sq_turn_op_init(dur__sq_turn_op *self, dur_turn_commit *turn, dur_arena *arena, bool plain);
+int dur__sq_turn_op_answer(dur__sq_turn_op *self);
+
+typedef struct dur__sq_fetch_op {
+    dur__sq_op op;
+    const dur_fetch *how;
+    dur_arena *arena;
+    dur__sq_lane *lane; /* NULL: no lane; leases are not remembered */
+    dur_orchestration_item *items;
+    size_t max, count;
+    dur__sq_lease **leases; /* made, not yet in the map; NULL where none */
+    uint64_t now_ms, max_id;
+    bool more, suspects;
+} dur__sq_fetch_op;
+void dur__sq_fetch_op_init(dur__sq_fetch_op *self, const dur_fetch *how, dur_arena *arena, dur__sq_lane *lane,
+                           dur_orchestration_item *items, size_t max);
+void dur__sq_fetch_op_drop(dur__sq_fetch_op *self); /* leases that were not handed over */
+/* Which messages: visible at now_ms, and not (id up to `id` and due up to seen_now). */
+typedef struct dur__sq_seen {
+    uint64_t key, now_ms, id, seen_now;
+} dur__sq_seen;
+int dur__sq_read_messages(dur__sq_conn *conn, dur_arena *arena, const dur__sq_seen *seen, uint32_t queue_max,
+                          dur_fetched_message **out, size_t *count, bool *more, dur_error *err);
+typedef struct dur__sq_behind {
+    uint64_t key, now_ms;
+    const char *queue; /* NULL: all */
+    uint64_t after_due_ms, after_id;
+    size_t max; /* 0: all */
+} dur__sq_behind;
+int dur__sq_read_behind(dur__sq_conn *conn, dur_arena *arena, const dur__sq_behind *which, dur_fetched_message **out,
+                        size_t *count, dur_error *err);
+int dur__sq_read_history(dur__sq_conn *conn, dur_arena *arena, uint64_t key, uint64_t execution, dur_event_row **out,
+                         size_t *count, dur_error *err);
+int dur__sq_read_kv(dur__sq_conn *conn, dur_arena *arena, uint64_t key, bool merged, dur_key_value **out, size_t *count,
+                    dur_error *err);
+
+typedef struct dur__sq_work_op {
+    dur__sq_op op;
+    const dur_work_fetch *how;
+    dur_arena *arena;
+    dur_leased_work *works;
+    size_t max, count;
+    bool more, suspects, waiting_long;
+} dur__sq_work_op;
+void dur__sq_work_op_init(dur__sq_work_op *self, const dur_work_fetch *how, dur_arena *arena, dur_leased_work *works,
+                          size_t max);
+typedef struct dur__sq_ack_op {
+    dur__sq_op op;
+    dur_work_ack *ack;
+} dur__sq_ack_op;
+void dur__sq_ack_op_init(dur__sq_ack_op *self, dur_work_ack *ack);
+int dur__sq_insert_work(dur__sq_txn *txn, uint64_t key, const dur_message *item, const char *token, const char *owner,
+                        uint64_t *row_id, dur_error *err);
+int dur__sq_claim_session(dur__sq_txn *txn, const char *session, const char *node, const char *owner, uint64_t lock_ms,
+                          bool *claimed, dur_error *err);
+int dur__sq_touch_session(dur__sq_txn *txn, const char *session, dur_error *err);
+typedef struct dur__sq_delete_list { /* keys that were deleted: their leases end after COMMIT */
+    uint64_t *keys; /* free */
+    size_t count, room;
+} dur__sq_delete_list;
+int dur__sq_delete_tree(dur__sq_txn *txn, const char *instance, dur__sq_delete_list *deleted, dur_delete_result *out,
+                        dur_error *err);
+int dur__sq_tree_finished(dur__sq_txn *txn, const char *instance, bool *finished, dur_error *err);
+void dur__sq_deleted_forget(dur__sq_file *file, const dur__sq_delete_list *list);
+/* Also inside a caller's own transaction. */
+int dur__sq_start(dur__sq_txn *txn, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms, bool *existed,
+                  dur__sq_delete_list *deleted, dur_error *err);
+int dur__sq_message(dur__sq_txn *txn, const dur_message *item, uint64_t delay_ms, dur_error *err);
+
+/* ---- lanes, waiting, owners, processes -------------------------------------------------------------------------------- */
+
+int dur__sq_wake_open(dur__sq_file *file, dur_error *err);
+void dur__sq_wake_close(dur__sq_file *file);
+void dur__sq_wake_drain(dur__sq_file *file);
+int dur__sq_waiter_open(dur__sq_file *file, dur__sq_waiter *waiter, const char *instance, dur_error *err);
+void dur__sq_waiter_close(dur__sq_file *file, dur__sq_waiter *waiter);
+/* Did another connection commit since the writer last looked?  Leader. */
+int dur__sq_foreign(dur__sq_file *file, bool *changed, dur_error *err);
+/* Sleep on the waker, and on inotify when it is on this sleeper to watch.  True: the waker was woken. */
+bool dur__sq_sleep(dur__sq_file *file, dur_waker *waker, bool lane, uint64_t timeout_ms);
+void dur__sq_signal_all(dur__sq_file *file);
+
+void dur__sq_gate_enter(dur__sq_file *file);
+void dur__sq_gate_leave(dur__sq_file *file);
+int dur__sq_gate_open(dur__sq_file *file, dur_error *err);
+void dur__sq_gate_close(dur__sq_file *file);
+
+int dur__sq_owners_look(dur__sq_file *file, dur_error *err); /* find dead peers, free their leases; any thread */
+void dur__sq_owners_close(dur__sq_file *file);
+void dur__sq_owners_forked(dur__sq_file *file);
+
+int dur__sq_schema_open(dur__sq_file *file, dur_error *err);
+void dur__sq_checkpoint(dur__sq_file *file);
+int dur__sq_connect(sqlite3 **out, const dur__sq_file *file, bool create, dur_error *err);
+int dur__sq_reader(dur__sq_file *file, dur__sq_conn **out, dur_error *err);
+void dur__sq_reader_done(dur__sq_file *file, dur__sq_conn *conn);
+
+extern const dur_provider_methods dur__sq_methods;
+
+#endif

@@ -1,0 +1,341 @@
+/*
+ * sqlite_lane.c: what a runtime's loop does with the store: rounds, and waiting for the next one.
+ *
+ * A round leads, and its transaction carries the inbox of everybody else.  Waiting costs no statement: it sleeps on the
+ * lane's waker and on inotify, and asks SQLite whether anybody else has written only when the WAL was written.
+ */
+#include "provider/sqlite/sqlite_internal.h"
+#include "provider/sqlite/sqlite_methods.h"
+#include <stdlib.h>
+
+int dur__sq_lane_open(dur_provider *self, const dur_lane_options *options, dur_lane **out, dur_error *err) {
+    dur__sq_file *file = dur__sq_file_of(self);
+    (void)err;
+    dur__sq_lane *lane = dur__xcalloc(1, sizeof(*lane));
+    lane->base.store = self;
+    lane->file = file;
+    lane->waker = options->waker;
+    lane->owner = dur__xstrdup(options->owner);
+    lane->signalled = true; /* the first round looks at what is there already */
+    dur__list_init(&lane->leases);
+    dur__list_init(&lane->dirty);
+    dur__mutex_lock(&file->lock);
+    dur__list_push(&file->lanes, &lane->link);
+    dur__mutex_unlock(&file->lock);
+    *out = &lane->base;
+    return DUR_OK;
+}
+
+void dur__sq_lane_close(dur_lane *base) {
+    dur__sq_lane *lane = (dur__sq_lane *)(void *)base;
+    dur__sq_file *file = lane->file;
+    if (dur__sq_lead(file, NULL) != DUR_OK) DUR_ASSERT(!"a lane is closed inside a transaction of its own thread");
+    for (dur__link *at; (at = dur__list_first(&lane->leases)) != NULL;)
+        dur__sq_lease_drop(file, DUR__CONTAINER(at, dur__sq_lease, lane_link)->key, false);
+    dur__mutex_lock(&file->lock);
+    dur__list_unlink(&lane->link);
+    dur__mutex_unlock(&file->lock);
+    dur__sq_unlead(file);
+    for (size_t i = 0; i < lane->lost_count; i++) free(lane->lost[i]);
+    free(lane->lost);
+    free(lane->owner);
+    free(lane);
+}
+
+static void lane_state(dur__sq_lane *lane, int state) {
+    dur__mutex_lock(&lane->file->lock);
+    if (!lane->has_thread || !pthread_equal(lane->thread, pthread_self())) {
+        lane->thread = pthread_self();
+        lane->has_thread = true;
+    }
+    lane->state = state == 0 ? DUR__SQ_LANE_OUT : state == 1 ? DUR__SQ_LANE_ROUND : DUR__SQ_LANE_WAIT;
+    dur__mutex_unlock(&lane->file->lock);
+}
+
+/* ---- the reads at the end of a round ---- */
+
+typedef struct held_op {
+    dur__sq_op op;
+    dur__sq_lane *lane;
+    dur_arena *arena;
+    dur_round *round;
+    dur_held_message *held;
+    size_t count, room;
+} held_op;
+
+static int held_of(held_op *self, dur__sq_txn *txn, dur__sq_lease *lease) {
+    dur_fetched_message *messages = NULL;
+    size_t count = 0;
+    bool more = false;
+    dur__sq_seen seen = { lease->key, txn->now_ms, lease->seen_id, lease->seen_now };
+    int code = dur__sq_read_messages(txn->conn, self->arena, &seen, self->round->queue_messages_max, &messages, &count,
+                                     &more, &self->op.err);
+    if (code != DUR_OK || count == 0) return code;
+    if (self->count + count > self->room) {
+        self->room = (self->count + count) * 2;
+        self->held = dur__xrealloc(self->held, self->room * sizeof(*self->held));
+    }
+    const char *instance = dur_arena_strdup(self->arena, lease->instance);
+    const char *token = dur_arena_strdup(self->arena, lease->token);
+    for (size_t i = 0; i < count; i++) self->held[self->count++] = (dur_held_message){ instance, token, messages[i] };
+    return DUR_OK;
+}
+
+static int held_run(dur__sq_op *op, dur__sq_txn *txn) {
+    held_op *self = (held_op *)(void *)op;
+    self->count = 0;
+    int code = dur__sq_max_id(txn, &self->round->seen_id, &op->err);
+    DUR__LIST_EACH(&self->lane->dirty, at) {
+        dur__sq_lease *lease = DUR__CONTAINER(at, dur__sq_lease, dirty_link);
+        if (code == DUR_OK && lease->epoch != 0) code = held_of(self, txn, lease);
+    }
+    self->round->now_ms = txn->now_ms;
+    return code;
+}
+
+static int held_order(const void *a, const void *b) {
+    const dur_fetched_message *x = &((const dur_held_message *)a)->message, *y = &((const dur_held_message *)b)->message;
+    if (x->due_ms != y->due_ms) return x->due_ms < y->due_ms ? -1 : 1;
+    return x->id < y->id ? -1 : x->id > y->id;
+}
+
+/* They are handed out now: remember up to where.  A lease that was given up in this round is gone already. */
+static void held_done(dur__sq_op *op, dur__sq_file *file) {
+    held_op *self = (held_op *)(void *)op;
+    dur_round *round = self->round;
+    (void)file;
+    for (dur__link *at; (at = dur__list_pop(&self->lane->dirty)) != NULL;) {
+        dur__sq_lease *lease = DUR__CONTAINER(at, dur__sq_lease, dirty_link);
+        lease->dirty = false;
+        lease->seen_id = round->seen_id;
+        lease->seen_now = round->now_ms;
+    }
+    if (self->count > 1) qsort(self->held, self->count, sizeof(*self->held), held_order);
+    round->held = dur_arena_alloc(self->arena, self->count * sizeof(*self->held) + 1);
+    if (self->count > 0) memcpy(round->held, self->held, self->count * sizeof(*self->held));
+    round->held_count = self->count;
+}
+
+static void lost_take(dur__sq_lane *lane, dur_arena *arena, dur_round *round) {
+    if (lane->lost_count == 0) return;
+    round->lost = dur_arena_alloc(arena, lane->lost_count * sizeof(*round->lost));
+    for (size_t i = 0; i < lane->lost_count; i++) {
+        round->lost[i] = dur_arena_strdup(arena, lane->lost[i]);
+        free(lane->lost[i]);
+    }
+    round->lost_count = lane->lost_count;
+    lane->lost_count = 0;
+}
+
+/* ---- a round ---- */
+
+typedef struct round_ops {
+    dur__sq_turn_op *turns;
+    dur__sq_ack_op *acks;
+    dur__sq_op **list;
+    dur__sq_fetch_op fetch;
+    dur__sq_work_op work;
+    held_op held;
+    dur__sq_op *last[3];
+    size_t last_count;
+} round_ops;
+
+static void round_prepare(round_ops *ops, dur__sq_lane *lane, dur_arena *arena, dur_round *round) {
+    size_t count = round->turn_count + round->ack_count, at = 0;
+    ops->turns = dur_arena_alloc(arena, round->turn_count * sizeof(*ops->turns) + 1);
+    ops->acks = dur_arena_alloc(arena, round->ack_count * sizeof(*ops->acks) + 1);
+    ops->list = dur_arena_alloc(arena, count * sizeof(*ops->list) + 1);
+    for (size_t i = 0; i < round->turn_count; i++) {
+        dur__sq_turn_op_init(&ops->turns[i], &round->turns[i], arena, false);
+        ops->list[at++] = &ops->turns[i].op;
+    }
+    for (size_t i = 0; i < round->ack_count; i++) {
+        dur__sq_ack_op_init(&ops->acks[i], &round->acks[i]);
+        ops->list[at++] = &ops->acks[i].op;
+    }
+    ops->last_count = 0;
+    ops->held = (held_op){ .op = { .run = held_run, .done = held_done }, .lane = lane, .arena = arena, .round = round };
+    ops->last[ops->last_count++] = &ops->held.op;
+    if (round->fetch != NULL) {
+        size_t max = round->fetch->max > 0 ? round->fetch->max : 1;
+        round->items = dur_arena_alloc(arena, max * sizeof(*round->items));
+        dur__sq_fetch_op_init(&ops->fetch, round->fetch, arena, lane, round->items, max);
+        ops->last[ops->last_count++] = &ops->fetch.op;
+    }
+    if (round->work != NULL) {
+        size_t max = round->work->max > 0 ? round->work->max : 1;
+        round->works = dur_arena_alloc(arena, max * sizeof(*round->works));
+        dur__sq_work_op_init(&ops->work, round->work, arena, round->works, max);
+        ops->last[ops->last_count++] = &ops->work.op;
+    }
+}
+
+static void round_answer(round_ops *ops, dur_round *round) {
+    for (size_t i = 0; i < round->turn_count; i++) dur__sq_turn_op_answer(&ops->turns[i]);
+    for (size_t i = 0; i < round->ack_count; i++) round->acks[i].error = ops->acks[i].op.err;
+    free(ops->held.held);
+    if (round->fetch != NULL) {
+        if (!ops->fetch.op.failed) {
+            round->item_count = ops->fetch.count;
+            round->more = ops->fetch.more;
+            round->suspects_waiting = ops->fetch.suspects;
+        } else dur__sq_fetch_op_drop(&ops->fetch);
+        free(ops->fetch.leases);
+    }
+    if (round->work != NULL && !ops->work.op.failed) {
+        round->work_count = ops->work.count;
+        round->more = round->more || ops->work.more;
+        round->suspects_waiting = round->suspects_waiting || ops->work.suspects;
+        round->work_waiting_long = ops->work.waiting_long;
+    }
+}
+
+int dur__sq_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_error *err) {
+    dur__sq_lane *lane = (dur__sq_lane *)(void *)base;
+    dur__sq_file *file = lane->file;
+    round_ops ops;
+    round->item_count = round->work_count = round->held_count = round->lost_count = 0;
+    round->items = NULL;
+    round->works = NULL;
+    round->held = NULL;
+    round->lost = NULL;
+    round->more = round->suspects_waiting = round->work_waiting_long = false;
+    round_prepare(&ops, lane, arena, round);
+    lane_state(lane, 1);
+    int code = dur__sq_lead(file, err);
+    if (code == DUR_OK) {
+        atomic_store(&lane->signalled, false);
+        lane->left_inbox = false;
+        dur__sq_batch(file, lane, ops.list, round->turn_count + round->ack_count, ops.last, ops.last_count);
+        lost_take(lane, arena, round);
+        if (ops.held.op.failed && ops.held.op.undone) { /* nothing was done */
+            code = ops.held.op.err.code;
+            if (err != NULL) *err = ops.held.op.err;
+        }
+        dur__sq_unlead(file);
+    } else {
+        for (size_t i = 0; i < round->turn_count; i++) {
+            ops.turns[i].op.err = (dur_error)DUR_ERROR_INIT;
+            dur_error_set(&ops.turns[i].op.err, (dur_code)code, false, "sqlite.round", "%s", dur_code_text(code));
+            ops.turns[i].op.undone = true;
+        }
+        for (size_t i = 0; i < round->ack_count; i++)
+            dur_error_set(&ops.acks[i].op.err, (dur_code)code, false, "sqlite.round", "%s", dur_code_text(code));
+        ops.fetch.op.failed = ops.work.op.failed = true;
+    }
+    lane_state(lane, 0);
+    round_answer(&ops, round);
+    round->next_due_ms = atomic_load(&file->next_due_ms);
+    if (round->now_ms == 0) round->now_ms = file->world->wall_ms(file->world->data);
+    return code;
+}
+
+/* ---- waiting ---- */
+
+/* Milliseconds until something becomes visible by itself. */
+static uint64_t time_left(dur__sq_file *file, uint64_t most) {
+    uint64_t due = atomic_load(&file->next_due_ms), expiry = atomic_load(&file->next_expiry_ms);
+    uint64_t now = file->world->wall_ms(file->world->data), boot = file->world->boot_ms(file->world->data);
+    if (due != DUR_NEVER) most = due <= now ? 0 : (due - now < most ? due - now : most);
+    if (expiry != DUR_NEVER) most = expiry <= boot ? 0 : (expiry - boot < most ? expiry - boot : most);
+    return most;
+}
+
+/* The WAL was written: by somebody else?  Then look what it means for us. */
+static int moved_look(dur__sq_lane *lane, dur_error *err) {
+    dur__sq_file *file = lane->file;
+    bool changed = false;
+    int code = dur__sq_lead(file, err);
+    if (code != DUR_OK) return code;
+    code = dur__sq_foreign(file, &changed, err);
+    if (code == DUR_OK && changed) dur__sq_signal_all(file);
+    dur__sq_unlead(file);
+    return code;
+}
+
+int dur__sq_lane_wait(dur_lane *base, uint64_t timeout_ms, dur_error *err) {
+    dur__sq_lane *lane = (dur__sq_lane *)(void *)base;
+    dur__sq_file *file = lane->file;
+    uint64_t end = timeout_ms == DUR_NEVER ? DUR_NEVER : dur__monotonic_us() / 1000 + timeout_ms;
+    int code = DUR_OK;
+    lane_state(lane, 2);
+    for (;;) {
+        dur__sq_wake_drain(file);
+        if (atomic_exchange(&file->wal_moved, false)) code = moved_look(lane, err);
+        if (code == DUR_OK && atomic_exchange(&file->owners_moved, false)) code = dur__sq_owners_look(file, err);
+        if (code != DUR_OK || atomic_exchange(&lane->signalled, false)) break;
+        if (dur__sq_inbox_waits(file)) {
+            if (!lane->left_inbox) { /* the round that follows serves it, together with its own fetch */
+                lane->left_inbox = true;
+                break;
+            }
+            lane->left_inbox = false;
+            code = dur__sq_lead(file, err);
+            if (code != DUR_OK) break;
+            dur__sq_batch(file, NULL, NULL, 0, NULL, 0);
+            dur__sq_unlead(file);
+            continue;
+        }
+        uint64_t now = dur__monotonic_us() / 1000;
+        uint64_t most = end == DUR_NEVER ? DUR_NEVER : end > now ? end - now : 0;
+        uint64_t left = time_left(file, most);
+        if (left == 0) break;
+        if (dur__sq_sleep(file, lane->waker, true, left)) break; /* the waker was woken: by the loop's own, or for the inbox */
+    }
+    lane_state(lane, 0);
+    return code;
+}
+
+/* ---- reads of a leased instance ---- */
+
+static int leased_key(dur__sq_lane *lane, const char *instance, const char *token, uint64_t *key, dur_error *err) {
+    *key = dur__sq_token_key(token, 'k');
+    int code = dur__sq_lead(lane->file, err);
+    if (code != DUR_OK) return code;
+    dur__sq_lease *lease = dur__map_get_u64(&lane->file->leases, *key);
+    bool ours = lease != NULL && dur__str_eq(lease->token, token) && dur__str_eq(lease->instance, instance);
+    dur__sq_unlead(lane->file);
+    return ours ? DUR_OK : dur_error_set(err, DUR_ELEASE, false, "sqlite.lane", "Invalid lock token");
+}
+
+int dur__sq_lane_messages(dur_lane *base, dur_arena *arena, const char *instance, const char *lock_token,
+                          const char *queue, uint64_t after_due_ms, uint64_t after_id, size_t max,
+                          dur_fetched_message **out, size_t *count, dur_error *err) {
+    dur__sq_lane *lane = (dur__sq_lane *)(void *)base;
+    dur__sq_file *file = lane->file;
+    dur__sq_conn *conn = NULL;
+    uint64_t key = 0;
+    *out = NULL;
+    *count = 0;
+    int code = leased_key(lane, instance, lock_token, &key, err);
+    if (code == DUR_OK) code = dur__sq_reader(file, &conn, err);
+    if (code == DUR_OK)
+        code = dur__sq_read_behind(conn, arena, &(dur__sq_behind){ key, file->world->wall_ms(file->world->data), queue,
+                                                                    after_due_ms, after_id, max },
+                                   out, count, err);
+    dur__sq_reader_done(file, conn);
+    return code;
+}
+
+int dur__sq_lane_history(dur_lane *base, dur_arena *arena, const char *instance, const char *lock_token,
+                         uint64_t execution_id, dur_orchestration_item *out, dur_error *err) {
+    dur__sq_lane *lane = (dur__sq_lane *)(void *)base;
+    dur__sq_conn *conn = NULL;
+    dur_event_row *history = NULL;
+    dur_key_value *kv = NULL;
+    uint64_t key = 0;
+    memset(out, 0, sizeof *out);
+    int code = leased_key(lane, instance, lock_token, &key, err);
+    if (code == DUR_OK) code = dur__sq_reader(lane->file, &conn, err);
+    if (code == DUR_OK) code = dur__sq_read_history(conn, arena, key, execution_id, &history, &out->history_count, err);
+    if (code == DUR_OK) code = dur__sq_read_kv(conn, arena, key, false, &kv, &out->kv_count, err);
+    dur__sq_reader_done(lane->file, conn);
+    out->instance = dur_arena_strdup(arena, instance);
+    out->lock_token = dur_arena_strdup(arena, lock_token);
+    out->store_key = key;
+    out->execution_id = execution_id;
+    out->history = history;
+    out->kv = kv;
+    if (out->history_count > 0) out->last_event_id = history[out->history_count - 1].event_id;
+    return code;
+}

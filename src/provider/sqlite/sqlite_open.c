@@ -1,0 +1,370 @@
+/*
+ * sqlite_open.c: opening and closing; one file object per database file and process.
+ *
+ * Nothing here opens the database file except through SQLite: closing a descriptor of it would drop the POSIX locks
+ * that SQLite holds for the whole process.  A new file is made with mode 0600 before SQLite sees it.
+ */
+#include "provider/sqlite/sqlite_internal.h"
+#include "provider/sqlite/sqlite_methods.h"
+#include "provider/openers.h"
+#include "provider/provider_internal.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { WAL_PAGES = 4000, BUSY_MS = 60000, RESTART_WAIT_MS = 100 };
+
+static dur__mutex files_lock = DUR__MUTEX_INIT;
+static dur__link files = { &files, &files };
+
+/* ---- connections ---- */
+
+static int pragmas(sqlite3 *db, const dur__sq_file *file, dur_error *err) {
+    uint64_t level = 0;
+    int code = dur__sq_exec(db, "PRAGMA temp_store=MEMORY; PRAGMA mmap_size=0; PRAGMA wal_autocheckpoint=0;"
+                                "PRAGMA trusted_schema=0; PRAGMA cache_size=-32768", err);
+    if (code == DUR_OK)
+        code = dur__sq_exec(db, file->relaxed ? "PRAGMA synchronous=NORMAL" : "PRAGMA synchronous=FULL", err);
+    if (code == DUR_OK) code = dur__sq_pragma_u64(db, "PRAGMA synchronous", &level, err);
+    if (code == DUR_OK && level != (file->relaxed ? 1u : 2u)) /* an unknown word would silently mean NORMAL */
+        code = dur_error_set(err, DUR_EIO, false, "sqlite.open", "synchronous is %llu, not what was asked for",
+                             (unsigned long long)level);
+    return code;
+}
+
+int dur__sq_connect(sqlite3 **out, const dur__sq_file *file, bool create, dur_error *err) {
+    const char *path = file->path != NULL ? file->path : ":memory:";
+    int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | (create || file->path == NULL ? SQLITE_OPEN_CREATE : 0);
+    int result = sqlite3_open_v2(path, out, flags, NULL);
+    if (*out == NULL) return dur_error_set(err, DUR_ENOMEM, true, "sqlite.open", "out of memory");
+    sqlite3_extended_result_codes(*out, 1);
+    int code = DUR_OK;
+    if (result != SQLITE_OK) code = dur__sq_fail(err, *out, "sqlite.open");
+    else {
+        sqlite3_busy_timeout(*out, (int)(file->busy_ms > INT_MAX ? INT_MAX : file->busy_ms));
+        code = pragmas(*out, file, err);
+    }
+    return code;
+}
+
+static int on_commit(void *data, sqlite3 *db, const char *name, int pages) {
+    (void)db;
+    (void)name;
+    ((dur__sq_file *)data)->wal_pages = (uint64_t)pages;
+    return SQLITE_OK;
+}
+
+/* Between two transactions, by the leader: a WAL that is used again is twice as fast to sync as one that grows. */
+void dur__sq_checkpoint(dur__sq_file *file) {
+    int log = 0, done = 0;
+    sqlite3 *db = file->writer.db;
+    int result = sqlite3_wal_checkpoint_v2(db, NULL, SQLITE_CHECKPOINT_PASSIVE, &log, &done);
+    if (result == SQLITE_OK && done < log && (uint64_t)log > 4u * file->wal_pages_size) {
+        sqlite3_busy_timeout(db, RESTART_WAIT_MS); /* readers are short: wait for them a moment */
+        result = sqlite3_wal_checkpoint_v2(db, NULL, SQLITE_CHECKPOINT_RESTART, &log, &done);
+        sqlite3_busy_timeout(db, (int)(file->busy_ms > INT_MAX ? INT_MAX : file->busy_ms));
+    }
+    bool all = result == SQLITE_OK && done >= log;
+    file->wal_pages = 0;
+    /* what a reader held back is tried again after another quarter */
+    file->wal_pages_max = all ? file->wal_pages_size : (uint64_t)(log > 0 ? log : 0) + file->wal_pages_size / 4 + 1;
+}
+
+static int wal_mode(dur__sq_file *file, dur_error *err) {
+    sqlite3_stmt *stmt = NULL;
+    sqlite3 *db = file->writer.db;
+    if (sqlite3_prepare_v2(db, "PRAGMA journal_mode=WAL", -1, &stmt, NULL) != SQLITE_OK)
+        return dur__sq_fail(err, db, "sqlite.open");
+    int code = DUR_OK;
+    if (sqlite3_step(stmt) != SQLITE_ROW) code = dur__sq_fail(err, db, "sqlite.open");
+    else if (strcmp(dur__sq_text(stmt, 0), "wal") != 0)
+        code = dur_error_set(err, DUR_EUNSUPPORTED, false, "sqlite.open",
+                             "the file system does not allow WAL mode (journal mode is %s)", dur__sq_text(stmt, 0));
+    sqlite3_finalize(stmt);
+    return code;
+}
+
+/* ---- the file object ---- */
+
+static void boot_id(dur__sq_file *file) {
+    snprintf(file->boot, sizeof file->boot, "injected");
+    if (file->world != dur_world_real()) return;
+    snprintf(file->boot, sizeof file->boot, "unknown");
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return;
+    char text[40] = "";
+    ssize_t size = read(fd, text, sizeof text - 1);
+    close(fd);
+    if (size <= 0) return;
+    text[strcspn(text, "\n")] = '\0';
+    snprintf(file->boot, sizeof file->boot, "%s", text);
+}
+
+static void forked(void *data) {
+    dur__sq_file *file = data;
+    dur__sq_wake_close(file);
+    dur__sq_gate_close(file);
+    dur__sq_owners_forked(file);
+}
+
+static void file_free(dur__sq_file *file) {
+    bool child = file->serial != dur__process_serial();
+    dur__at_fork_remove(forked, file);
+    dur__sq_owners_close(file);
+    dur__sq_wake_close(file);
+    for (dur__link *at; !child && (at = dur__list_pop(&file->readers)) != NULL;) {
+        dur__sq_conn *conn = DUR__CONTAINER(at, dur__sq_conn, link);
+        dur__sq_conn_close(conn);
+        free(conn);
+    }
+    if (!child) dur__sq_conn_close(&file->writer); /* in a child the parent's connections are left alone */
+    dur__sq_gate_close(file);
+    dur__map_free(&file->leases);
+    dur__mutex_destroy(&file->lock);
+    dur__mutex_destroy(&file->readers_lock);
+    dur__mutex_destroy(&file->wake_lock);
+    dur__mutex_destroy(&file->owners_lock);
+    dur__cond_destroy(&file->turn);
+    free(file->batch);
+    free(file->changed);
+    free(file->path);
+    free(file);
+}
+
+static dur__sq_file *file_new(char *path, const dur_sqlite_options *options) {
+    dur__sq_file *file = dur__xcalloc(1, sizeof(*file));
+    file->refs = 1;
+    file->path = path;
+    file->world = options->world != NULL ? options->world : dur_world_real();
+    file->relaxed = options->relaxed_durability;
+    file->wal_pages_size = file->wal_pages_max = options->wal_pages > 0 ? options->wal_pages : WAL_PAGES;
+    file->busy_ms = options->busy_ms > 0 ? options->busy_ms : BUSY_MS;
+    file->serial = dur__process_serial();
+    file->lock_fd = file->inotify = -1;
+    file->epoch = 1;
+    file->relook = true;
+    file->sessions_used = true;
+    atomic_store(&file->next_due_ms, DUR_NEVER);
+    atomic_store(&file->next_expiry_ms, DUR_NEVER);
+    dur__mutex_init(&file->lock);
+    dur__mutex_init(&file->readers_lock);
+    dur__mutex_init(&file->wake_lock);
+    dur__mutex_init(&file->owners_lock);
+    dur__cond_init(&file->turn);
+    dur__list_init(&file->inbox);
+    dur__list_init(&file->lanes);
+    dur__list_init(&file->waiters);
+    dur__list_init(&file->readers);
+    dur__list_init(&file->owners);
+    boot_id(file);
+    dur__at_fork_child(forked, file);
+    return file;
+}
+
+static int file_start(dur__sq_file *file, dur_error *err) {
+    uint64_t last = 0;
+    int code = dur__sq_gate_open(file, err);
+    if (code == DUR_OK) code = dur__sq_connect(&file->writer.db, file, false, err);
+    if (code == DUR_OK) code = dur__sq_exec(file->writer.db, "PRAGMA auto_vacuum=INCREMENTAL", err); /* a new file's */
+    if (code == DUR_OK && file->path != NULL) code = wal_mode(file, err);
+    if (code == DUR_OK) sqlite3_wal_hook(file->writer.db, on_commit, file);
+    if (code == DUR_OK) code = dur__sq_schema_open(file, err);
+    if (code == DUR_OK) code = dur__sq_pragma_u64(file->writer.db, "SELECT max(seq) FROM dur_worker", &last, err);
+    if (code == DUR_OK) file->last_seq = last;
+    if (code == DUR_OK) code = dur__sq_wake_open(file, err);
+    return code;
+}
+
+/* ---- finding the file ---- */
+
+static int os_fail(dur_error *err, const char *path) {
+    dur_code code = errno == EACCES || errno == EPERM || errno == EROFS ? DUR_EPERM
+                    : errno == ENOENT || errno == ENOTDIR               ? DUR_ENOTFOUND
+                    : errno == ENOSPC || errno == EDQUOT                ? DUR_EFULL
+                                                                        : DUR_EIO;
+    return dur_error_set(err, code, code == DUR_EFULL, "sqlite.open", "%s: %s", path, strerror(errno));
+}
+
+/* Make the file when it may be made, and find its absolute name. */
+static int path_resolve(const dur_sqlite_options *options, char **out, struct stat *state, dur_error *err) {
+    if (stat(options->path, state) != 0) {
+        if (errno != ENOENT || options->must_exist) return os_fail(err, options->path);
+        int fd = open(options->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        if (fd < 0 && errno != EEXIST) return os_fail(err, options->path);
+        if (fd >= 0) close(fd); /* nobody has it open yet: no lock is lost */
+        if (stat(options->path, state) != 0) return os_fail(err, options->path);
+    }
+    if (!S_ISREG(state->st_mode))
+        return dur_error_set(err, DUR_EINVAL, false, "sqlite.open", "%s is not a regular file", options->path);
+    if (access(options->path, R_OK | W_OK) != 0) return os_fail(err, options->path);
+    *out = realpath(options->path, NULL);
+    return *out != NULL ? DUR_OK : os_fail(err, options->path);
+}
+
+/* With files_lock held. */
+static int file_share(dur__sq_file *file, const dur_sqlite_options *options, dur_error *err) {
+    const dur_world *world = options->world != NULL ? options->world : dur_world_real();
+    if (world != file->world)
+        return dur_error_set(err, DUR_EINVAL, false, "sqlite.open",
+                             "the file is open in this process with another clock (dur_world)");
+    if (file->relaxed && !options->relaxed_durability) { /* the stricter of two wishes */
+        int code = dur__sq_lead(file, err);
+        if (code != DUR_OK) return code;
+        code = dur__sq_exec(file->writer.db, "PRAGMA synchronous=FULL", err);
+        file->relaxed = code != DUR_OK;
+        dur__sq_unlead(file);
+        if (code != DUR_OK) return code;
+    }
+    file->refs++;
+    return DUR_OK;
+}
+
+static int file_open(dur__sq_file **out, const dur_sqlite_options *options, dur_error *err) {
+    struct stat state;
+    char *path = NULL;
+    dur__sq_file *file = NULL;
+    int code = path_resolve(options, &path, &state, err);
+    if (code != DUR_OK) return code;
+    dur__mutex_lock(&files_lock);
+    DUR__LIST_EACH(&files, at) {
+        dur__sq_file *known = DUR__CONTAINER(at, dur__sq_file, link);
+        if (known->dev == state.st_dev && known->ino == state.st_ino && known->serial == dur__process_serial()) file = known;
+    }
+    if (file != NULL) {
+        free(path);
+        code = file_share(file, options, err);
+    } else {
+        file = file_new(path, options);
+        file->dev = state.st_dev;
+        file->ino = state.st_ino;
+        code = file_start(file, err);
+        if (code == DUR_OK) dur__list_push(&files, &file->link);
+        else file_free(file);
+    }
+    dur__mutex_unlock(&files_lock);
+    if (code == DUR_OK) *out = file;
+    return code;
+}
+
+static void store_close(dur_provider *base) {
+    dur__sq_store *self = (dur__sq_store *)(void *)base;
+    dur__mutex_lock(&files_lock);
+    bool last = --self->file->refs == 0;
+    if (last) dur__list_unlink(&self->file->link);
+    if (last) file_free(self->file); /* inside the lock: a second open must find either all or nothing */
+    dur__mutex_unlock(&files_lock);
+    free(self);
+}
+
+static uint64_t store_now_ms(dur_provider *base) {
+    dur__sq_file *file = dur__sq_file_of(base);
+    return file->world->wall_ms(file->world->data);
+}
+
+#define METHOD(name) .name = dur__sq_##name
+const dur_provider_methods dur__sq_methods = {
+    .size = sizeof(dur_provider_methods),
+    .name = "sqlite",
+    .version = "1",
+    .own_clock = false,
+    .close = store_close,
+    .now_ms = store_now_ms,
+    METHOD(fetch_orchestration_item), METHOD(ack_orchestration_item), METHOD(abandon_orchestration_item),
+    METHOD(renew_orchestration_item_lock), METHOD(read), METHOD(append), METHOD(enqueue_for_worker),
+    METHOD(fetch_work_item), METHOD(ack_work_item), METHOD(renew_work_item_lock), METHOD(abandon_work_item),
+    METHOD(renew_session_lock), METHOD(cleanup_orphaned_sessions), METHOD(enqueue_for_orchestrator),
+    METHOD(get_custom_status), METHOD(get_kv_value), METHOD(get_kv_all_values), METHOD(lane_open), METHOD(lane_round),
+    METHOD(lane_wait), METHOD(lane_close), METHOD(lane_messages), METHOD(lane_history), METHOD(fetch_turns),
+    METHOD(commit_turns), METHOD(fetch_works), METHOD(ack_works), METHOD(check_works), METHOD(return_works),
+    METHOD(owner_register), METHOD(owner_beat), METHOD(owner_release), METHOD(enqueue_start), METHOD(enqueue_existing),
+    METHOD(watch_open), METHOD(watch_wait), METHOD(watch_close), METHOD(get_instance_stats), METHOD(list_instances),
+    METHOD(get_instance), METHOD(list_executions), METHOD(get_system_metrics), METHOD(get_queue_depths),
+    METHOD(delete_instances), METHOD(delete_instances_bulk), METHOD(prune_executions), METHOD(prune_executions_bulk),
+    METHOD(dead_letter_messages), METHOD(dead_letter_work), METHOD(list_dead_letters), METHOD(delete_dead_letters),
+    METHOD(set_suspended), METHOD(backup), METHOD(check), METHOD(vacuum),
+};
+#undef METHOD
+
+static int store_open(dur_provider **out, const dur_sqlite_options *options, bool long_poll, dur_error *err) {
+    dur__sq_file *file = NULL;
+    int code = DUR_OK;
+    if (strcmp(options->path, ":memory:") == 0) {
+        file = file_new(NULL, options);
+        file->relaxed = false;
+        code = file_start(file, err);
+        if (code != DUR_OK) file_free(file);
+    } else code = file_open(&file, options, err);
+    if (code != DUR_OK) return code;
+    dur__sq_store *store = dur__xcalloc(1, sizeof(*store));
+    store->base.methods = &dur__sq_methods;
+    store->file = file;
+    store->long_poll = long_poll;
+    *out = &store->base;
+    return DUR_OK;
+}
+
+/* ---- options ---- */
+
+int dur_sqlite_open(dur_provider **out, const dur_sqlite_options *options, dur_error *err) {
+    dur_error_clear(err);
+    if (out == NULL || options == NULL || options->path == NULL || options->path[0] == '\0')
+        return dur_error_set(err, DUR_EINVAL, false, "sqlite.open", "out and a path are required");
+    *out = NULL;
+    dur_sqlite_options filled = { .size = sizeof filled };
+    memcpy(&filled, options, options->size < sizeof filled ? options->size : sizeof filled);
+    int code = store_open(out, &filled, false, err);
+    if (code == DUR_OK) dur__provider_adopt(*out);
+    return code;
+}
+
+static int url_parameter(dur_sqlite_options *options, bool *long_poll, const char *text, size_t size, dur_error *err) {
+    static const struct {
+        const char *text;
+        int what;
+    } known[] = { { "durability=full", 0 }, { "durability=relaxed", 1 }, { "create=0", 2 }, { "create=1", 3 },
+                  { "poll=long", 4 },       { "poll=short", 5 } };
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        if (strlen(known[i].text) != size || memcmp(known[i].text, text, size) != 0) continue;
+        switch (known[i].what) {
+        case 0: options->relaxed_durability = false; break;
+        case 1: options->relaxed_durability = true; break;
+        case 2: options->must_exist = true; break;
+        case 3: options->must_exist = false; break;
+        default: *long_poll = known[i].what == 4; break;
+        }
+        return DUR_OK;
+    }
+    return dur_error_set(err, DUR_EINVAL, false, "sqlite.open",
+                         "unknown parameter \"%.*s\": durability=full|relaxed, create=0|1 and poll=short|long are known",
+                         (int)size, text);
+}
+
+int dur__sqlite_open_url(dur_provider **out, const char *url, const dur_open_options *options, dur_error *err) {
+    dur_sqlite_options filled = { .size = sizeof filled };
+    bool long_poll = false;
+    int code = DUR_OK;
+    if (options != NULL) filled.world = options->world;
+    const char *path = strchr(url, ':') != NULL ? strchr(url, ':') + 1 : "";
+    if (strncmp(path, "//", 2) == 0) path += 2;
+    const char *query = strchr(path, '?');
+    size_t size = query != NULL ? (size_t)(query - path) : strlen(path);
+    if (size == 0)
+        return dur_error_set(err, DUR_EINVAL, false, "sqlite.open", "the URL names no file: sqlite:PATH is expected");
+    for (const char *at = query; code == DUR_OK && at != NULL && at[0] != '\0' && at[1] != '\0';) {
+        at++;
+        size_t length = strcspn(at, "&");
+        code = url_parameter(&filled, &long_poll, at, length, err);
+        at += length;
+    }
+    if (code != DUR_OK) return code;
+    char *copy = dur__xmalloc(size + 1);
+    memcpy(copy, path, size);
+    copy[size] = '\0';
+    filled.path = copy;
+    code = store_open(out, &filled, long_poll, err);
+    free(copy);
+    return code;
+}

@@ -1,0 +1,337 @@
+/*
+ * sqlite_queue.c: instances by key, messages on their way in, and the leases that are remembered in memory.
+ *
+ * ready_at of an instance means something only while nobody leases it: the earliest time at which there is a reason to
+ * fetch it.  A message to a leased instance changes only the queue; the lane that holds the lease is told in memory.
+ */
+#include "provider/sqlite/sqlite_internal.h"
+#include <stdlib.h>
+
+uint64_t dur__sq_after(uint64_t now, uint64_t delay) {
+    return delay > (uint64_t)INT64_MAX - now ? (uint64_t)INT64_MAX : now + delay;
+}
+
+/* Grows in this process and follows the clock between processes: order, not identity. */
+uint64_t dur__sq_seq(dur__sq_txn *txn) {
+    uint64_t by_clock = txn->now_ms > DUR__SQ_SEQ_EPOCH_MS ? (txn->now_ms - DUR__SQ_SEQ_EPOCH_MS) * 64 : 0;
+    dur__sq_file *file = txn->file;
+    file->last_seq = by_clock > file->last_seq ? by_clock : file->last_seq + 1;
+    return file->last_seq;
+}
+
+void dur__sq_token(dur__sq_txn *txn, char out[80], char kind, uint64_t key) {
+    static const char digits[] = "0123456789abcdef";
+    unsigned char random[16];
+    txn->file->world->random(txn->file->world->data, random, sizeof random);
+    size_t at = 0;
+    out[at++] = kind;
+    at += dur__u64_text(out + at, key);
+    out[at++] = '.';
+    for (size_t i = 0; i < sizeof random; i++) {
+        out[at++] = digits[random[i] >> 4];
+        out[at++] = digits[random[i] & 15];
+    }
+    out[at] = '\0';
+}
+
+uint64_t dur__sq_token_key(const char *token, char kind) {
+    uint64_t key = 0;
+    if (token == NULL || token[0] != kind) return 0;
+    const char *dot = strchr(token, '.');
+    if (dot == NULL || !dur__u64_parse(token + 1, (size_t)(dot - token - 1), &key)) return 0;
+    return key > INT64_MAX ? 0 : key;
+}
+
+int dur__sq_key(dur__sq_txn *txn, const char *instance, bool make, uint64_t *key, dur_error *err) {
+    sqlite3_stmt *row = NULL;
+    *key = 0;
+    int code = dur__sq_first(txn->conn, DUR__SQ_KEY_OF, &row, err, "t", instance);
+    if (code != DUR_OK) return code;
+    if (row != NULL) *key = dur__sq_u64(row, 0);
+    dur__sq_end(&row);
+    if (*key != 0 || !make) return DUR_OK;
+    code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_MAKE, err, "t", instance);
+    *key = (uint64_t)sqlite3_last_insert_rowid(txn->conn->db);
+    return code;
+}
+
+void dur__sq_due_at(dur__sq_file *file, uint64_t wall_ms) {
+    if (wall_ms < atomic_load(&file->next_due_ms)) atomic_store(&file->next_due_ms, wall_ms);
+    if (wall_ms <= file->due_seen_ms) file->due_seen_ms = wall_ms - 1;
+}
+
+void dur__sq_expires_at(dur__sq_file *file, uint64_t boot_ms) {
+    if (boot_ms < atomic_load(&file->next_expiry_ms)) atomic_store(&file->next_expiry_ms, boot_ms);
+}
+
+int dur__sq_enqueue(dur__sq_txn *txn, const dur_message *item, uint64_t delay_ms, uint64_t key, dur_error *err) {
+    uint64_t due = item->due_ms, later = delay_ms == 0 ? 0 : dur__sq_after(txn->now_ms, delay_ms);
+    if (later > due) due = later;
+    if (due > INT64_MAX) due = INT64_MAX;
+    int code = DUR_OK;
+    bool fresh = false;
+    if (key == 0) {
+        sqlite3_stmt *row = NULL;
+        code = dur__sq_first(txn->conn, DUR__SQ_KEY_OF, &row, err, "t", item->instance);
+        if (code == DUR_OK && row != NULL) key = dur__sq_u64(row, 0);
+        dur__sq_end(&row);
+        if (code == DUR_OK && key == 0) {
+            fresh = true;
+            code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_START, err, "tii", item->instance, due, dur__sq_seq(txn));
+            key = (uint64_t)sqlite3_last_insert_rowid(txn->conn->db);
+        }
+    }
+    if (code != DUR_OK) return code;
+    bool timer = item->kind == DUR_WORK_TIMER_FIRED;
+    code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_ADD, err, "iiiitiij", key, due, txn->now_ms, (uint64_t)item->kind,
+                       item->kind == DUR_WORK_QUEUE_MESSAGE ? (item->queue != NULL ? item->queue : "") : NULL,
+                       timer ? item->execution_id : (uint64_t)0, timer ? item->activity_id : (uint64_t)0, &item->json);
+    txn->file->max_id_known = false;
+    if (code != DUR_OK) return code;
+    dur__sq_lease *lease = dur__map_get_u64(&txn->file->leases, key);
+    bool leased = lease != NULL && lease->epoch == txn->file->epoch; /* else the statement looks at the token itself */
+    if (lease != NULL) dur__sq_lease_dirty(txn->file, key);
+    if (!fresh && (!leased || txn->conn != &txn->file->writer))
+        code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_READY, err, "iii", key, due, dur__sq_seq(txn));
+    if (due > txn->now_ms) dur__sq_due_at(txn->file, due);
+    else txn->file->wake_ready = txn->file->wake_ready || !leased;
+    if (due > txn->now_ms) txn->file->wake_due = true;
+    return code;
+}
+
+/* Nobody leases it any more: when is there a reason to fetch it? */
+int dur__sq_reason(dur__sq_txn *txn, uint64_t key, uint64_t seen_id, uint64_t seen_now, bool *any, uint64_t *due,
+                   dur_error *err) {
+    sqlite3_stmt *row = NULL;
+    /* not seen: a greater id, or due after the time of looking */
+    int code = dur__sq_first(txn->conn, DUR__SQ_QUEUE_REASON, &row, err, "iii", key, seen_id, seen_now);
+    if (code != DUR_OK) return code;
+    *any = row != NULL;
+    *due = row != NULL ? dur__sq_u64(row, 0) : 0;
+    dur__sq_end(&row);
+    return DUR_OK;
+}
+
+int dur__sq_release(dur__sq_txn *txn, uint64_t key, const dur__sq_release_how *how, dur_error *err) {
+    bool any;
+    uint64_t due;
+    int code = dur__sq_reason(txn, key, how->seen_id, how->seen_now, &any, &due, err);
+    if (code != DUR_OK) return code;
+    if (due < how->not_before) due = how->not_before;
+    uint64_t uncount = how->uncount ? 1 : 0;
+    if (any)
+        code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_RELEASE, err, "iiiii", key, due, dur__sq_seq(txn),
+                           how->not_before, uncount);
+    else code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_RELEASE, err, "innii", key, how->not_before, uncount);
+    dur__sq_lease_recheck(txn->file, key); /* whoever writes to it in this transaction must look at the row */
+    if (!any) return code;
+    if (due > txn->now_ms) {
+        dur__sq_due_at(txn->file, due);
+        txn->file->wake_due = true;
+    } else txn->file->wake_ready = true;
+    return code;
+}
+
+/* An instance exists with a row of its own, history, or a start that waits. */
+int dur__sq_exists(dur__sq_txn *txn, uint64_t key, bool *exists, bool *ended, uint64_t *execution, dur_error *err) {
+    sqlite3_stmt *row = NULL;
+    uint64_t ignored;
+    if (execution == NULL) execution = &ignored;
+    *exists = *ended = false;
+    *execution = 0;
+    int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_BY_KEY, &row, err, "i", key);
+    if (code != DUR_OK || row == NULL) return code;
+    uint64_t status = dur__sq_u64(row, 5);
+    *execution = dur__sq_u64(row, 4);
+    *exists = !dur__sq_is_null(row, 2);
+    dur__sq_end(&row);
+    *ended = status == DUR_STATUS_COMPLETED || status == DUR_STATUS_FAILED;
+    if (*exists) return DUR_OK;
+    code = dur__sq_first(txn->conn, DUR__SQ_EVENT_ANY, &row, err, "i", key);
+    *exists = row != NULL;
+    dur__sq_end(&row);
+    if (code != DUR_OK || *exists) return code;
+    code = dur__sq_first(txn->conn, DUR__SQ_QUEUE_START, &row, err, "i", key);
+    *exists = row != NULL;
+    dur__sq_end(&row);
+    return code;
+}
+
+int dur__sq_dead_letter_row(dur__sq_txn *txn, const char *instance, const char *reason, dur_text json, dur_error *err) {
+    return dur__sq_run(txn->conn, DUR__SQ_DEAD_ADD, err, "ttij", instance, reason, txn->now_ms, &json);
+}
+
+int dur__sq_max_id(dur__sq_txn *txn, uint64_t *out, dur_error *err) {
+    dur__sq_file *file = txn->file;
+    if (!file->max_id_known) {
+        sqlite3_stmt *row = NULL;
+        int code = dur__sq_first(txn->conn, DUR__SQ_QUEUE_MAX_ID, &row, err, "");
+        if (code != DUR_OK) return code;
+        file->max_id = row != NULL ? dur__sq_u64(row, 0) : 0;
+        dur__sq_end(&row);
+        file->max_id_known = true;
+    }
+    *out = file->max_id;
+    return DUR_OK;
+}
+
+/* ---- leases in memory ---- */
+
+void dur__sq_lease_dirty(dur__sq_file *file, uint64_t key) {
+    dur__sq_lease *lease = dur__map_get_u64(&file->leases, key);
+    if (lease == NULL || lease->dirty) return;
+    lease->dirty = true;
+    dur__list_push(&lease->lane->dirty, &lease->dirty_link);
+}
+
+void dur__sq_lease_recheck(dur__sq_file *file, uint64_t key) {
+    dur__sq_lease *lease = dur__map_get_u64(&file->leases, key);
+    if (lease != NULL) lease->epoch = 0;
+}
+
+void dur__sq_lease_free(dur__sq_lease *lease) {
+    free(lease->instance);
+    free(lease->token);
+    free(lease->name);
+    free(lease->version);
+    free(lease);
+}
+
+void dur__sq_lease_drop(dur__sq_file *file, uint64_t key, bool lost) {
+    dur__sq_lease *lease = dur__map_remove_u64(&file->leases, key);
+    if (lease == NULL) return;
+    dur__sq_lane *lane = lease->lane;
+    dur__list_unlink(&lease->lane_link);
+    dur__list_unlink(&lease->dirty_link);
+    if (lost) {
+        if (lane->lost_count == lane->lost_room) {
+            lane->lost_room = lane->lost_room == 0 ? 8 : lane->lost_room * 2;
+            lane->lost = dur__xrealloc(lane->lost, lane->lost_room * sizeof(*lane->lost));
+        }
+        lane->lost[lane->lost_count++] = lease->instance;
+        lease->instance = NULL;
+    }
+    dur__sq_lease_free(lease);
+}
+
+int dur__sq_count_lost(dur__sq_txn *txn, dur_error *err) {
+    int code = dur__sq_run(txn->conn, DUR__SQ_META_COUNT, err, "t", "lost");
+    return code;
+}
+
+void dur__sq_changed(dur__sq_file *file, const char *instance) {
+    if (file->waiter_count == 0 || instance == NULL) return;
+    if (file->changed_count == file->changed_room) {
+        file->changed_room = file->changed_room == 0 ? 16 : file->changed_room * 2;
+        file->changed = dur__xrealloc(file->changed, file->changed_room * sizeof(*file->changed));
+    }
+    file->changed[file->changed_count++] = dur__xstrdup(instance);
+}
+
+/* ---- what others wrote, and what time brought ---- */
+
+static int leases_compare(dur__sq_txn *txn, dur_error *err) {
+    dur__sq_file *file = txn->file;
+    dur__map_entry *entry;
+    for (size_t at = 0; (entry = dur__map_next(&file->leases, &at)) != NULL;) {
+        dur__sq_lease *lease = entry->value;
+        sqlite3_stmt *row = NULL;
+        int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_BY_KEY, &row, err, "i", lease->key);
+        if (code != DUR_OK) return code;
+        bool ours = row != NULL && dur__str_eq(dur__sq_text(row, 13), lease->token);
+        dur__sq_end(&row);
+        if (!ours) dur__sq_lease_drop(file, lease->key, true);
+    }
+    return DUR_OK;
+}
+
+static int messages_since(dur__sq_txn *txn, dur_error *err) {
+    dur__sq_file *file = txn->file;
+    sqlite3_stmt *row = NULL;
+    int code = dur__sq_first(txn->conn, DUR__SQ_QUEUE_SINCE, &row, err, "i", file->queue_seen_id);
+    while (code == DUR_OK && row != NULL) {
+        file->queue_seen_id = dur__sq_u64(row, 0);
+        dur__sq_lease_dirty(file, dur__sq_u64(row, 1));
+        code = dur__sq_next(&row, err);
+    }
+    return code;
+}
+
+static int next_of(dur__sq_txn *txn, dur__sq_sql sql, _Atomic uint64_t *next, const char *format, dur_error *err) {
+    sqlite3_stmt *row = NULL;
+    int code = dur__sq_first(txn->conn, sql, &row, err, format, txn->now_ms);
+    if (code == DUR_OK && row != NULL && !dur__sq_is_null(row, 0)) {
+        uint64_t at = dur__sq_u64(row, 0);
+        if (at < atomic_load(next)) atomic_store(next, at);
+    }
+    dur__sq_end(&row);
+    return code;
+}
+
+static int next_times(dur__sq_txn *txn, dur_error *err) {
+    dur__sq_file *file = txn->file;
+    atomic_store(&file->next_due_ms, DUR_NEVER);
+    atomic_store(&file->next_expiry_ms, DUR_NEVER);
+    int code = next_of(txn, DUR__SQ_QUEUE_NEXT_DUE, &file->next_due_ms, "i", err);
+    if (code == DUR_OK) code = next_of(txn, DUR__SQ_INSTANCE_NEXT_READY, &file->next_due_ms, "i", err);
+    if (code == DUR_OK) code = next_of(txn, DUR__SQ_WORK_NEXT_VISIBLE, &file->next_due_ms, "", err);
+    if (code == DUR_OK) code = next_of(txn, DUR__SQ_INSTANCE_NEXT_EXPIRY, &file->next_expiry_ms, "", err);
+    if (code == DUR_OK) code = next_of(txn, DUR__SQ_WORK_NEXT_EXPIRY, &file->next_expiry_ms, "", err);
+    return code;
+}
+
+int dur__sq_look(dur__sq_txn *txn, dur_error *err) {
+    dur__sq_file *file = txn->file;
+    sqlite3_stmt *row = NULL;
+    file->max_id_known = false;
+    int code = dur__sq_first(txn->conn, DUR__SQ_META_GET, &row, err, "t", "lost");
+    if (code != DUR_OK) return code;
+    uint64_t lost_seq = row != NULL ? dur__sq_u64(row, 0) : 0;
+    dur__sq_end(&row);
+    if (lost_seq != file->lost_seq) code = leases_compare(txn, err);
+    if (code == DUR_OK) file->lost_seq = lost_seq;
+    if (code == DUR_OK) code = messages_since(txn, err);
+    if (code == DUR_OK) code = next_times(txn, err);
+    if (txn->now_ms < file->due_seen_ms) file->due_seen_ms = txn->now_ms;
+    if (code == DUR_OK) file->relook = false;
+    file->wake_ready = file->wake_work = file->wake_changed_all = true;
+    return code;
+}
+
+/* Timed locks that have ended: the instance is free, its messages are again a reason to fetch it. */
+static int locks_expire(dur__sq_txn *txn, dur_error *err) {
+    for (;;) {
+        sqlite3_stmt *row = NULL;
+        int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_EXPIRED, &row, err, "i", txn->boot_ms);
+        if (code != DUR_OK) return code;
+        if (row == NULL) break;
+        uint64_t key = dur__sq_u64(row, 0);
+        dur__sq_end(&row);
+        dur__sq_lease_recheck(txn->file, key);
+        code = dur__sq_release(txn, key, &(dur__sq_release_how){ .seen_id = 0 }, err);
+        if (code != DUR_OK) return code;
+    }
+    int code = dur__sq_run(txn->conn, DUR__SQ_WORK_EXPIRE, err, "i", txn->boot_ms);
+    if (sqlite3_changes64(txn->conn->db) > 0) txn->file->wake_work = true;
+    return code;
+}
+
+int dur__sq_due(dur__sq_txn *txn, dur_error *err) {
+    dur__sq_file *file = txn->file;
+    bool due = txn->now_ms >= atomic_load(&file->next_due_ms);
+    bool expired = txn->boot_ms >= atomic_load(&file->next_expiry_ms);
+    if (!due && !expired) return DUR_OK;
+    int code = expired ? locks_expire(txn, err) : DUR_OK;
+    sqlite3_stmt *row = NULL;
+    if (code == DUR_OK && due) {
+        code = dur__sq_first(txn->conn, DUR__SQ_QUEUE_BECAME_DUE, &row, err, "ii", file->due_seen_ms, txn->now_ms);
+        while (code == DUR_OK && row != NULL) {
+            dur__sq_lease_dirty(file, dur__sq_u64(row, 0));
+            code = dur__sq_next(&row, err);
+        }
+        if (code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_WORK_APPEAR, err, "i", txn->now_ms);
+        if (code == DUR_OK) file->due_seen_ms = txn->now_ms;
+        file->wake_ready = file->wake_work = true;
+    }
+    return code == DUR_OK ? next_times(txn, err) : code;
+}

@@ -1,0 +1,277 @@
+/*
+ * sqlite_read.c: reading on snapshots, beside the writer, and the reads that fetches share.
+ *
+ * Reader connections come from a small pool.  A reader never holds a snapshot longer than one call, or checkpoints
+ * could not finish.  A database in memory has one connection: its readers take the lead for the time of the call.
+ */
+#include "provider/sqlite/sqlite_internal.h"
+#include "provider/sqlite/sqlite_methods.h"
+#include <stdlib.h>
+
+enum { READERS_KEPT = 4 };
+
+int dur__sq_reader(dur__sq_file *file, dur__sq_conn **out, dur_error *err) {
+    *out = NULL;
+    if (file->path == NULL) {
+        int code = dur__sq_lead(file, err);
+        if (code == DUR_OK) *out = &file->writer;
+        return code;
+    }
+    dur__mutex_lock(&file->readers_lock);
+    dur__link *link = dur__list_pop(&file->readers);
+    if (link != NULL) file->reader_count--;
+    dur__mutex_unlock(&file->readers_lock);
+    if (link != NULL) {
+        *out = DUR__CONTAINER(link, dur__sq_conn, link);
+        return DUR_OK;
+    }
+    dur__sq_conn *conn = dur__xcalloc(1, sizeof(*conn));
+    int code = dur__sq_connect(&conn->db, file, false, err);
+    if (code == DUR_OK) code = dur__sq_exec(conn->db, "PRAGMA query_only=1", err);
+    if (code != DUR_OK) {
+        dur__sq_conn_close(conn);
+        free(conn);
+        return code;
+    }
+    *out = conn;
+    return DUR_OK;
+}
+
+void dur__sq_reader_done(dur__sq_file *file, dur__sq_conn *conn) {
+    if (conn == NULL) return;
+    if (conn == &file->writer) {
+        dur__sq_unlead(file);
+        return;
+    }
+    dur__mutex_lock(&file->readers_lock);
+    bool keep = file->reader_count < READERS_KEPT;
+    if (keep) {
+        dur__list_push(&file->readers, &conn->link);
+        file->reader_count++;
+    }
+    dur__mutex_unlock(&file->readers_lock);
+    if (keep) return;
+    dur__sq_conn_close(conn);
+    free(conn);
+}
+
+/* ---- vectors that end in an arena ---- */
+
+typedef struct rows {
+    char *data;
+    size_t count, room;
+} rows;
+
+static void *rows_add(rows *list, size_t size) {
+    if (list->count == list->room) {
+        list->room = list->room == 0 ? 16 : list->room * 2;
+        list->data = dur__xrealloc(list->data, list->room * size);
+    }
+    return list->data + size * list->count++;
+}
+
+static void *rows_take(rows *list, dur_arena *arena, size_t size, size_t *count) {
+    void *out = dur_arena_alloc(arena, list->count * size + 1);
+    if (list->count > 0) memcpy(out, list->data, list->count * size);
+    *count = list->count;
+    free(list->data);
+    return out;
+}
+
+/* ---- messages ---- */
+
+static int messages_add(rows *list, dur_arena *arena, sqlite3_stmt *row, dur_error *err) {
+    int code = DUR_OK;
+    while (code == DUR_OK && row != NULL) {
+        dur_fetched_message *message = rows_add(list, sizeof(*message));
+        message->id = dur__sq_u64(row, 0);
+        message->due_ms = dur__sq_u64(row, 1);
+        message->attempt_count = (uint32_t)dur__sq_u64(row, 2) + 1;
+        message->queue = dur__sq_dup(arena, row, 3);
+        message->json = dur__sq_json(arena, row, 4);
+        code = dur__sq_next(&row, err);
+    }
+    return code;
+}
+
+static int message_order(const void *a, const void *b) {
+    const dur_fetched_message *x = a, *y = b;
+    if (x->due_ms != y->due_ms) return x->due_ms < y->due_ms ? -1 : 1;
+    return x->id < y->id ? -1 : x->id > y->id;
+}
+
+static int messages_by_queue(dur__sq_conn *conn, dur_arena *arena, rows *list, const dur__sq_seen *seen,
+                             uint32_t queue_max, bool *more, dur_error *err) {
+    char *name = dur__xstrdup("");
+    bool first = true;
+    int code = DUR_OK;
+    while (code == DUR_OK) {
+        sqlite3_stmt *row = NULL;
+        /* the next queue name; the first look takes the empty name too */
+        code = dur__sq_first(conn, first ? DUR__SQ_QUEUE_NAME_FIRST : DUR__SQ_QUEUE_NAMES, &row, err,
+                             first ? "i" : "it", seen->key, name);
+        first = false;
+        if (code != DUR_OK || row == NULL || dur__sq_is_null(row, 0)) {
+            dur__sq_end(&row);
+            break;
+        }
+        free(name);
+        name = dur__xstrdup(dur__sq_text(row, 0));
+        dur__sq_end(&row);
+        size_t before = list->count;
+        code = dur__sq_first(conn, DUR__SQ_QUEUE_READ_NAMED, &row, err, "iiiiti", seen->key, seen->now_ms, seen->id,
+                             seen->seen_now, name, (uint64_t)queue_max + 1);
+        if (code == DUR_OK) code = messages_add(list, arena, row, err);
+        if (list->count - before > queue_max) {
+            list->count = before + queue_max;
+            *more = true;
+        }
+    }
+    free(name);
+    return code;
+}
+
+int dur__sq_read_messages(dur__sq_conn *conn, dur_arena *arena, const dur__sq_seen *seen, uint32_t queue_max,
+                          dur_fetched_message **out, size_t *count, bool *more, dur_error *err) {
+    rows list = { NULL, 0, 0 };
+    sqlite3_stmt *row = NULL;
+    int code = dur__sq_first(conn, queue_max == 0 ? DUR__SQ_QUEUE_READ_ALL : DUR__SQ_QUEUE_READ_PLAIN, &row, err, "iiii",
+                             seen->key, seen->now_ms, seen->id, seen->seen_now);
+    if (code == DUR_OK) code = messages_add(&list, arena, row, err);
+    if (code == DUR_OK && queue_max > 0) code = messages_by_queue(conn, arena, &list, seen, queue_max, more, err);
+    if (list.count > 1 && queue_max > 0)
+        qsort(list.data, list.count, sizeof(dur_fetched_message), message_order);
+    *out = rows_take(&list, arena, sizeof(dur_fetched_message), count);
+    return code;
+}
+
+int dur__sq_read_behind(dur__sq_conn *conn, dur_arena *arena, const dur__sq_behind *which, dur_fetched_message **out,
+                        size_t *count, dur_error *err) {
+    rows list = { NULL, 0, 0 };
+    sqlite3_stmt *row = NULL;
+    bool named = which->queue != NULL;
+    int code = dur__sq_first(conn, named ? DUR__SQ_QUEUE_BEHIND_NAMED : DUR__SQ_QUEUE_BEHIND, &row, err,
+                             named ? "iiiiit" : "iiiii", which->key, which->now_ms, which->after_due_ms, which->after_id,
+                             which->max > 0 ? (uint64_t)which->max : (uint64_t)INT64_MAX, which->queue);
+    if (code == DUR_OK) code = messages_add(&list, arena, row, err);
+    *out = rows_take(&list, arena, sizeof(dur_fetched_message), count);
+    return code;
+}
+
+/* ---- history, keys and values ---- */
+
+int dur__sq_read_history(dur__sq_conn *conn, dur_arena *arena, uint64_t key, uint64_t execution, dur_event_row **out,
+                         size_t *count, dur_error *err) {
+    rows list = { NULL, 0, 0 };
+    sqlite3_stmt *row = NULL;
+    int code = dur__sq_first(conn, DUR__SQ_EVENT_READ, &row, err, "ii", key, execution);
+    while (code == DUR_OK && row != NULL) {
+        dur_event_row *event = rows_add(&list, sizeof(*event));
+        memset(event, 0, sizeof *event);
+        event->kind = DUR_EVENT_KIND_COUNT;
+        event->event_id = dur__sq_u64(row, 0);
+        event->json = dur__sq_json(arena, row, 1);
+        code = dur__sq_next(&row, err);
+    }
+    *out = rows_take(&list, arena, sizeof(dur_event_row), count);
+    return code;
+}
+
+int dur__sq_read_kv(dur__sq_conn *conn, dur_arena *arena, uint64_t key, bool merged, dur_key_value **out, size_t *count,
+                    dur_error *err) {
+    rows list = { NULL, 0, 0 };
+    sqlite3_stmt *row = NULL;
+    int code = dur__sq_first(conn, merged ? DUR__SQ_KV_ALL : DUR__SQ_KV_SNAPSHOT, &row, err, "i", key);
+    while (code == DUR_OK && row != NULL) {
+        dur_key_value *value = rows_add(&list, sizeof(*value));
+        value->key = dur__sq_dup(arena, row, 0);
+        value->value = dur__sq_dup(arena, row, 1);
+        value->last_updated_at_ms = dur__sq_u64(row, 2);
+        code = dur__sq_next(&row, err);
+    }
+    *out = rows_take(&list, arena, sizeof(dur_key_value), count);
+    return code;
+}
+
+/* Key and current execution of an instance, as a reader sees it; key 0: none. */
+static int instance_of(dur__sq_conn *conn, const char *instance, uint64_t *key, uint64_t *execution, dur_error *err) {
+    sqlite3_stmt *row = NULL;
+    *key = *execution = 0;
+    int code = dur__sq_first(conn, DUR__SQ_INSTANCE_BY_ID, &row, err, "t", instance);
+    if (code == DUR_OK && row != NULL) {
+        *key = dur__sq_u64(row, 0);
+        *execution = dur__sq_u64(row, 4);
+    }
+    dur__sq_end(&row);
+    return code;
+}
+
+int dur__sq_read(dur_provider *self, dur_arena *arena, const char *instance, uint64_t execution_id, dur_event_row **out,
+                 size_t *count, dur_error *err) {
+    dur__sq_file *file = dur__sq_file_of(self);
+    dur__sq_conn *conn = NULL;
+    uint64_t key = 0, execution = 0;
+    *out = NULL;
+    *count = 0;
+    int code = dur__sq_reader(file, &conn, err);
+    if (code == DUR_OK) code = dur__sq_run(conn, DUR__SQ_READ_BEGIN, err, "");
+    if (code == DUR_OK) code = instance_of(conn, instance, &key, &execution, err);
+    if (code == DUR_OK && key != 0)
+        code = dur__sq_read_history(conn, arena, key, execution_id != 0 ? execution_id : execution, out, count, err);
+    if (conn != NULL) dur__sq_run(conn, DUR__SQ_READ_END, NULL, "");
+    dur__sq_reader_done(file, conn);
+    return code;
+}
+
+int dur__sq_get_custom_status(dur_provider *self, dur_arena *arena, const char *instance, uint64_t last_seen,
+                              bool *changed, const char **status, uint64_t *version, dur_error *err) {
+    dur__sq_file *file = dur__sq_file_of(self);
+    dur__sq_conn *conn = NULL;
+    sqlite3_stmt *row = NULL;
+    *changed = false;
+    int code = dur__sq_reader(file, &conn, err);
+    if (code == DUR_OK) code = dur__sq_first(conn, DUR__SQ_INSTANCE_BY_ID, &row, err, "t", instance);
+    if (code == DUR_OK && row != NULL && dur__sq_u64(row, 11) > last_seen) {
+        *changed = true;
+        *status = dur__sq_dup(arena, row, 10);
+        *version = dur__sq_u64(row, 11);
+    }
+    dur__sq_end(&row);
+    dur__sq_reader_done(file, conn);
+    return code;
+}
+
+int dur__sq_get_kv_value(dur_provider *self, dur_arena *arena, const char *instance, const char *name,
+                         const char **value, dur_error *err) {
+    dur__sq_file *file = dur__sq_file_of(self);
+    dur__sq_conn *conn = NULL;
+    sqlite3_stmt *row = NULL;
+    uint64_t key = 0, execution = 0;
+    *value = NULL;
+    int code = dur__sq_reader(file, &conn, err);
+    if (code == DUR_OK) code = dur__sq_run(conn, DUR__SQ_READ_BEGIN, err, "");
+    if (code == DUR_OK) code = instance_of(conn, instance, &key, &execution, err);
+    if (code == DUR_OK) code = dur__sq_first(conn, DUR__SQ_KV_GET_DELTA, &row, err, "it", key, name);
+    if (code == DUR_OK && row == NULL) code = dur__sq_first(conn, DUR__SQ_KV_GET, &row, err, "it", key, name);
+    if (code == DUR_OK && row != NULL) *value = dur__sq_dup(arena, row, 0);
+    dur__sq_end(&row);
+    if (conn != NULL) dur__sq_run(conn, DUR__SQ_READ_END, NULL, "");
+    dur__sq_reader_done(file, conn);
+    return code;
+}
+
+int dur__sq_get_kv_all_values(dur_provider *self, dur_arena *arena, const char *instance, dur_key_value **out,
+                              size_t *count, dur_error *err) {
+    dur__sq_file *file = dur__sq_file_of(self);
+    dur__sq_conn *conn = NULL;
+    uint64_t key = 0, execution = 0;
+    *out = NULL;
+    *count = 0;
+    int code = dur__sq_reader(file, &conn, err);
+    if (code == DUR_OK) code = dur__sq_run(conn, DUR__SQ_READ_BEGIN, err, "");
+    if (code == DUR_OK) code = instance_of(conn, instance, &key, &execution, err);
+    if (code == DUR_OK && key != 0) code = dur__sq_read_kv(conn, arena, key, true, out, count, err);
+    if (conn != NULL) dur__sq_run(conn, DUR__SQ_READ_END, NULL, "");
+    dur__sq_reader_done(file, conn);
+    return code;
+}

@@ -1,0 +1,171 @@
+/*
+ * sqlite_schema.c: the tables, and how an older file becomes a newer one.
+ *
+ * Migrations are an ordered list and are applied in one transaction; a file that a newer library has written is
+ * refused.  The version is kept in dur_meta, because user_version may belong to the application whose file it is.
+ * What each column means: docs/format/schema.md.
+ */
+#include "provider/sqlite/sqlite_internal.h"
+
+#define APPLICATION_ID 0x44555249 /* "DURI" */
+
+static const char tables_1[] =
+    "CREATE TABLE dur_meta(name TEXT PRIMARY KEY, value) WITHOUT ROWID;"
+    "CREATE TABLE dur_instance("
+    " key INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, name TEXT, version TEXT, parent TEXT,"
+    " execution INTEGER NOT NULL DEFAULT 0, status INTEGER NOT NULL DEFAULT 0, pinned INTEGER,"
+    " created INTEGER NOT NULL DEFAULT 0, updated INTEGER NOT NULL DEFAULT 0,"
+    " token TEXT, owner TEXT, locked_until INTEGER, acquisitions INTEGER NOT NULL DEFAULT 0,"
+    " ready_at INTEGER, ready_seq INTEGER, not_before INTEGER NOT NULL DEFAULT 0, suspended TEXT,"
+    " custom_status TEXT, custom_status_version INTEGER NOT NULL DEFAULT 0);"
+    "CREATE INDEX dur_instance_ready ON dur_instance(ready_at, ready_seq)"
+    " WHERE ready_at IS NOT NULL AND suspended IS NULL;"
+    "CREATE INDEX dur_instance_suspect ON dur_instance(ready_at, ready_seq)"
+    " WHERE ready_at IS NOT NULL AND suspended IS NULL AND acquisitions > 0;"
+    "CREATE INDEX dur_instance_owner ON dur_instance(owner) WHERE owner IS NOT NULL;"
+    "CREATE INDEX dur_instance_lock ON dur_instance(locked_until) WHERE locked_until IS NOT NULL;"
+    "CREATE INDEX dur_instance_parent ON dur_instance(parent) WHERE parent IS NOT NULL;"
+    "CREATE TABLE dur_execution("
+    " key INTEGER NOT NULL, execution INTEGER NOT NULL, status INTEGER NOT NULL, output TEXT,"
+    " started INTEGER NOT NULL, completed INTEGER NOT NULL DEFAULT 0, pinned INTEGER,"
+    " PRIMARY KEY(key, execution)) WITHOUT ROWID;"
+    "CREATE TABLE dur_event("
+    " key INTEGER NOT NULL, execution INTEGER NOT NULL, event_id INTEGER NOT NULL, at INTEGER NOT NULL,"
+    " json TEXT NOT NULL);"
+    "CREATE UNIQUE INDEX dur_event_id ON dur_event(key, execution, event_id);"
+    "CREATE TABLE dur_queue("
+    " id INTEGER PRIMARY KEY AUTOINCREMENT, key INTEGER NOT NULL, due INTEGER NOT NULL, at INTEGER NOT NULL,"
+    " kind INTEGER NOT NULL, qname TEXT, attempts INTEGER NOT NULL DEFAULT 0, token TEXT,"
+    " execution INTEGER NOT NULL DEFAULT 0, activity INTEGER NOT NULL DEFAULT 0, json TEXT NOT NULL);"
+    "CREATE INDEX dur_queue_key ON dur_queue(key, qname, due);"
+    "CREATE INDEX dur_queue_due ON dur_queue(due) WHERE due > 0;"
+    "CREATE INDEX dur_queue_timer ON dur_queue(key, execution, activity) WHERE activity > 0;"
+    "CREATE TABLE dur_worker("
+    " key INTEGER NOT NULL, execution INTEGER NOT NULL, activity INTEGER NOT NULL, seq INTEGER NOT NULL,"
+    " token TEXT, owner TEXT, locked_until INTEGER, attempts INTEGER NOT NULL DEFAULT 0,"
+    " suspect INTEGER NOT NULL DEFAULT 0, session TEXT, tag TEXT, visible_at INTEGER NOT NULL DEFAULT 0,"
+    " json TEXT NOT NULL, PRIMARY KEY(key, execution, activity, seq)) WITHOUT ROWID;"
+    "CREATE INDEX dur_worker_free ON dur_worker(seq, session, tag, suspect) WHERE token IS NULL AND visible_at = 0;"
+    "CREATE INDEX dur_worker_later ON dur_worker(visible_at) WHERE visible_at > 0;"
+    "CREATE INDEX dur_worker_lock ON dur_worker(locked_until) WHERE locked_until IS NOT NULL;"
+    "CREATE INDEX dur_worker_session ON dur_worker(session) WHERE session IS NOT NULL;"
+    "CREATE TABLE dur_session("
+    " session TEXT PRIMARY KEY, node TEXT NOT NULL, owner TEXT, locked_until INTEGER NOT NULL,"
+    " lock_ms INTEGER NOT NULL, active INTEGER NOT NULL) WITHOUT ROWID;"
+    "CREATE TABLE dur_kv("
+    " key INTEGER NOT NULL, name TEXT NOT NULL, value TEXT NOT NULL, at INTEGER NOT NULL,"
+    " PRIMARY KEY(key, name)) WITHOUT ROWID;"
+    "CREATE TABLE dur_kv_delta("
+    " key INTEGER NOT NULL, name TEXT NOT NULL, value TEXT, at INTEGER NOT NULL,"
+    " PRIMARY KEY(key, name)) WITHOUT ROWID;"
+    "CREATE TABLE dur_message_id("
+    " key INTEGER NOT NULL, message_id TEXT NOT NULL, execution INTEGER NOT NULL, at INTEGER NOT NULL,"
+    " PRIMARY KEY(key, message_id)) WITHOUT ROWID;"
+    "CREATE TABLE dur_dead_letter("
+    " id INTEGER PRIMARY KEY AUTOINCREMENT, instance TEXT, reason TEXT NOT NULL, at INTEGER NOT NULL, json TEXT NOT NULL);"
+    "CREATE TABLE dur_owner("
+    " id TEXT PRIMARY KEY, boot TEXT NOT NULL, timeout_ms INTEGER NOT NULL, at INTEGER NOT NULL) WITHOUT ROWID;";
+
+/* What people look at, in the words of the documentation. */
+static const char views_1[] =
+    "CREATE VIEW durite_instances AS SELECT id AS instance_id, name AS orchestration_name,"
+    " version AS orchestration_version, execution AS current_execution_id,"
+    " CASE status WHEN 1 THEN 'Running' WHEN 2 THEN 'Completed' WHEN 3 THEN 'Failed' WHEN 4 THEN 'ContinuedAsNew' END"
+    " AS status, created AS created_at, updated AS updated_at, parent AS parent_instance_id, custom_status,"
+    " custom_status_version, suspended, owner, token AS lock_token FROM dur_instance WHERE name IS NOT NULL;"
+    "CREATE VIEW durite_executions AS SELECT i.id AS instance_id, x.execution AS execution_id,"
+    " CASE x.status WHEN 1 THEN 'Running' WHEN 2 THEN 'Completed' WHEN 3 THEN 'Failed' WHEN 4 THEN 'ContinuedAsNew' END"
+    " AS status, x.output, x.started AS started_at, nullif(x.completed, 0) AS completed_at"
+    " FROM dur_execution x JOIN dur_instance i USING(key);"
+    "CREATE VIEW durite_history AS SELECT i.id AS instance_id, e.execution AS execution_id, e.event_id,"
+    " json_extract(e.json, '$.type') AS event_type, e.json AS event_data, e.at AS created_at"
+    " FROM dur_event e JOIN dur_instance i USING(key);"
+    "CREATE VIEW durite_orchestrator_queue AS SELECT q.id, i.id AS instance_id, q.json AS work_item,"
+    " q.due AS visible_at, q.token AS lock_token, q.attempts AS attempt_count, q.at AS created_at"
+    " FROM dur_queue q JOIN dur_instance i USING(key);"
+    "CREATE VIEW durite_worker_queue AS SELECT w.seq AS id, i.id AS instance_id, w.execution AS execution_id,"
+    " w.activity AS activity_id, w.json AS work_item, w.visible_at, w.token AS lock_token, w.owner,"
+    " w.attempts AS attempt_count, w.session AS session_id, w.tag FROM dur_worker w JOIN dur_instance i USING(key);";
+
+/* In order; a step is applied to files whose version is below its own. */
+static const struct {
+    uint64_t version;
+    const char *sql;
+} migrations[] = { { 1, tables_1 }, { 1, views_1 } };
+enum { MIGRATION_COUNT = sizeof(migrations) / sizeof(migrations[0]), SCHEMA_VERSION = 1 };
+
+static int schema_version(sqlite3 *db, uint64_t *version, dur_error *err) {
+    uint64_t tables = 0;
+    *version = 0;
+    int code = dur__sq_pragma_u64(db, "SELECT count(*) FROM sqlite_master WHERE type='table' AND name='dur_meta'",
+                                  &tables, err);
+    if (code != DUR_OK || tables == 0) return code;
+    return dur__sq_pragma_u64(db, "SELECT value FROM dur_meta WHERE name='schema'", version, err);
+}
+
+static int too_new(uint64_t version, dur_error *err) {
+    return dur_error_set(err, DUR_ESCHEMA, false, "sqlite.open",
+                         "the file has schema version %llu, this library knows up to %d: use a newer library",
+                         (unsigned long long)version, (int)SCHEMA_VERSION);
+}
+
+static int migrate(sqlite3 *db, dur_error *err) {
+    uint64_t version = 0, tables = 0;
+    int code = dur__sq_exec(db, "BEGIN IMMEDIATE", err);
+    if (code != DUR_OK) return code;
+    code = schema_version(db, &version, err); /* again: another process may have been faster */
+    if (code == DUR_OK && version > SCHEMA_VERSION) code = too_new(version, err);
+    if (code == DUR_OK && version == 0)
+        code = dur__sq_pragma_u64(db, "SELECT count(*) FROM sqlite_master", &tables, err);
+    char text[96];
+    if (code == DUR_OK && version == 0 && tables == 0) { /* ours alone: say so in the header */
+        snprintf(text, sizeof text, "PRAGMA application_id=%d", APPLICATION_ID);
+        code = dur__sq_exec(db, text, err);
+    }
+    for (size_t i = 0; code == DUR_OK && i < MIGRATION_COUNT; i++)
+        if (migrations[i].version > version) code = dur__sq_exec(db, migrations[i].sql, err);
+    snprintf(text, sizeof text, "INSERT OR REPLACE INTO dur_meta(name, value) VALUES('schema', %d)", (int)SCHEMA_VERSION);
+    if (code == DUR_OK && version < SCHEMA_VERSION) code = dur__sq_exec(db, text, err);
+    uint64_t application = 0;
+    if (code == DUR_OK) code = dur__sq_pragma_u64(db, "PRAGMA application_id", &application, err);
+    snprintf(text, sizeof text, "PRAGMA user_version=%d", (int)SCHEMA_VERSION);
+    if (code == DUR_OK && application == APPLICATION_ID) code = dur__sq_exec(db, text, err);
+    if (code == DUR_OK) return dur__sq_exec(db, "COMMIT", err);
+    if (sqlite3_get_autocommit(db) == 0) dur__sq_exec(db, "ROLLBACK", NULL);
+    return code;
+}
+
+/* A new boot: what was locked for a time under the old one is free. */
+static int boot_changed(dur__sq_file *file, dur_error *err) {
+    sqlite3_stmt *row = NULL;
+    int code = dur__sq_first(&file->writer, DUR__SQ_META_GET, &row, err, "t", "boot");
+    if (code != DUR_OK) return code;
+    bool same = row != NULL && dur__str_eq(dur__sq_text(row, 0), file->boot);
+    dur__sq_end(&row);
+    if (same) return DUR_OK;
+    dur__sq_conn *writer = &file->writer;
+    code = dur__sq_run(writer, DUR__SQ_BEGIN, err, "");
+    if (code != DUR_OK) return code;
+    code = dur__sq_exec(writer->db,
+                        "UPDATE dur_instance SET locked_until=0 WHERE locked_until IS NOT NULL;"
+                        "UPDATE dur_worker SET locked_until=0 WHERE locked_until IS NOT NULL;"
+                        "UPDATE dur_session SET locked_until=0, active=0",
+                        err);
+    if (code == DUR_OK) code = dur__sq_run(writer, DUR__SQ_META_SET, err, "tt", "boot", file->boot);
+    if (code == DUR_OK) return dur__sq_run(writer, DUR__SQ_COMMIT, err, "");
+    if (sqlite3_get_autocommit(writer->db) == 0) dur__sq_run(writer, DUR__SQ_ROLLBACK, NULL, "");
+    return code;
+}
+
+int dur__sq_schema_open(dur__sq_file *file, dur_error *err) {
+    sqlite3 *db = file->writer.db;
+    uint64_t version = 0, application = 0, user = 0;
+    int code = schema_version(db, &version, err);
+    if (code == DUR_OK) code = dur__sq_pragma_u64(db, "PRAGMA application_id", &application, err);
+    if (code == DUR_OK) code = dur__sq_pragma_u64(db, "PRAGMA user_version", &user, err);
+    if (code == DUR_OK && application == APPLICATION_ID && user > version) version = user;
+    if (code == DUR_OK && version > SCHEMA_VERSION) code = too_new(version, err);
+    if (code == DUR_OK && version < SCHEMA_VERSION) code = migrate(db, err);
+    if (code == DUR_OK) code = boot_changed(file, err);
+    return code;
+}

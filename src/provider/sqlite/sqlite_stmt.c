@@ -1,0 +1,166 @@
+/*
+ * sqlite_stmt.c: prepared statements, binding by format, and SQLite's errors as ours.
+ */
+#include "provider/sqlite/sqlite_internal.h"
+#include <stdarg.h>
+#include <stdlib.h>
+
+#define SQL_TEXT_(name, text) text,
+static const char *const statement_texts[] = { DUR__SQ_STATEMENTS(SQL_TEXT_) };
+#define SQL_NAME_(name, text) #name,
+static const char *const statement_names[] = { DUR__SQ_STATEMENTS(SQL_NAME_) };
+
+void dur__sq_conn_close(dur__sq_conn *conn) {
+    for (int i = 0; i < DUR__SQ_COUNT; i++) {
+        sqlite3_finalize(conn->stmts[i]);
+        conn->stmts[i] = NULL;
+    }
+    if (conn->db != NULL) sqlite3_close_v2(conn->db);
+    conn->db = NULL;
+}
+
+int dur__sq_fail(dur_error *err, sqlite3 *db, const char *op) {
+    int extended = sqlite3_extended_errcode(db);
+    const char *text = sqlite3_errmsg(db);
+    switch (extended & 0xff) {
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED: return dur_error_set(err, DUR_EBUSY, true, op, "another process writes: %s", text);
+    case SQLITE_FULL: return dur_error_set(err, DUR_EFULL, true, op, "the disk is full: %s", text);
+    case SQLITE_NOMEM: return dur_error_set(err, DUR_ENOMEM, true, op, "%s", text);
+    case SQLITE_CORRUPT: return dur_error_set(err, DUR_ECORRUPT, false, op, "%s (%d)", text, extended);
+    case SQLITE_NOTADB: return dur_error_set(err, DUR_ECORRUPT, false, op, "not a SQLite database: %s", text);
+    case SQLITE_READONLY:
+    case SQLITE_PERM:
+    case SQLITE_AUTH: return dur_error_set(err, DUR_EPERM, false, op, "%s (%d)", text, extended);
+    case SQLITE_CONSTRAINT: return dur_error_set(err, DUR_ECONFLICT, false, op, "%s", text);
+    case SQLITE_IOERR:
+    case SQLITE_INTERRUPT:
+    case SQLITE_PROTOCOL:
+    case SQLITE_SCHEMA: return dur_error_set(err, DUR_EIO, true, op, "%s (%d)", text, extended);
+    case SQLITE_TOOBIG: return dur_error_set(err, DUR_ELIMIT, false, op, "%s", text);
+    default: return dur_error_set(err, DUR_EIO, false, op, "%s (%d)", text, extended);
+    }
+}
+
+static void bind_all(sqlite3_stmt *stmt, const char *format, va_list args) {
+    for (int at = 1; *format != '\0'; format++, at++) {
+        switch (*format) {
+        case 'i': {
+            uint64_t value = va_arg(args, uint64_t);
+            sqlite3_bind_int64(stmt, at, value > INT64_MAX ? INT64_MAX : (sqlite3_int64)value);
+            break;
+        }
+        case 't': {
+            const char *text = va_arg(args, const char *);
+            sqlite3_bind_text(stmt, at, text, -1, SQLITE_STATIC); /* NULL binds null */
+            break;
+        }
+        case 'j': {
+            const dur_text *text = va_arg(args, const dur_text *);
+            sqlite3_bind_text64(stmt, at, text->data != NULL ? text->data : "", text->size, SQLITE_STATIC, SQLITE_UTF8);
+            break;
+        }
+        default: sqlite3_bind_null(stmt, at); break;
+        }
+    }
+}
+
+static int prepare(dur__sq_conn *conn, dur__sq_sql sql, sqlite3_stmt **out, dur_error *err) {
+    *out = conn->stmts[sql];
+    if (*out != NULL) return DUR_OK;
+    if (sqlite3_prepare_v3(conn->db, statement_texts[sql], -1, SQLITE_PREPARE_PERSISTENT, &conn->stmts[sql], NULL) !=
+        SQLITE_OK)
+        return dur__sq_fail(err, conn->db, statement_names[sql]);
+    *out = conn->stmts[sql];
+    return DUR_OK;
+}
+
+/* The error must be taken before reset, which may change it. */
+static int failed(dur_error *err, sqlite3_stmt *stmt) {
+    int at = 0;
+    sqlite3 *db = sqlite3_db_handle(stmt);
+    const char *text = sqlite3_sql(stmt);
+    while (at < DUR__SQ_COUNT && strcmp(statement_texts[at], text) != 0) at++;
+    char op[32];
+    snprintf(op, sizeof op, "sqlite.%s", at < DUR__SQ_COUNT ? statement_names[at] : "step");
+    int code = dur__sq_fail(err, db, op);
+    sqlite3_reset(stmt);
+    return code;
+}
+
+int dur__sq_run(dur__sq_conn *conn, dur__sq_sql sql, dur_error *err, const char *format, ...) {
+    sqlite3_stmt *stmt = NULL;
+    int code = prepare(conn, sql, &stmt, err);
+    if (code != DUR_OK) return code;
+    va_list args;
+    va_start(args, format);
+    bind_all(stmt, format, args);
+    va_end(args);
+    int result = sqlite3_step(stmt);
+    if (result != SQLITE_DONE && result != SQLITE_ROW) return failed(err, stmt);
+    sqlite3_reset(stmt);
+    return DUR_OK;
+}
+
+int dur__sq_first(dur__sq_conn *conn, dur__sq_sql sql, sqlite3_stmt **out, dur_error *err, const char *format, ...) {
+    *out = NULL;
+    sqlite3_stmt *stmt = NULL;
+    int code = prepare(conn, sql, &stmt, err);
+    if (code != DUR_OK) return code;
+    va_list args;
+    va_start(args, format);
+    bind_all(stmt, format, args);
+    va_end(args);
+    *out = stmt;
+    return dur__sq_next(out, err);
+}
+
+int dur__sq_next(sqlite3_stmt **stmt, dur_error *err) {
+    int result = sqlite3_step(*stmt);
+    if (result == SQLITE_ROW) return DUR_OK;
+    sqlite3_stmt *ended = *stmt;
+    *stmt = NULL;
+    if (result != SQLITE_DONE) return failed(err, ended);
+    sqlite3_reset(ended);
+    return DUR_OK;
+}
+
+void dur__sq_end(sqlite3_stmt **stmt) {
+    if (*stmt != NULL) sqlite3_reset(*stmt);
+    *stmt = NULL;
+}
+
+int dur__sq_exec(sqlite3 *db, const char *sql, dur_error *err) {
+    if (sqlite3_exec(db, sql, NULL, NULL, NULL) != SQLITE_OK) return dur__sq_fail(err, db, "sqlite.exec");
+    return DUR_OK;
+}
+
+int dur__sq_pragma_u64(sqlite3 *db, const char *sql, uint64_t *out, dur_error *err) {
+    sqlite3_stmt *stmt = NULL;
+    *out = 0;
+    if (sqlite3_prepare_v2(db, sql, -1, &stmt, NULL) != SQLITE_OK) return dur__sq_fail(err, db, "sqlite.pragma");
+    int result = sqlite3_step(stmt);
+    int code = DUR_OK;
+    if (result == SQLITE_ROW) *out = dur__sq_u64(stmt, 0);
+    else if (result != SQLITE_DONE) code = dur__sq_fail(err, db, "sqlite.pragma");
+    sqlite3_finalize(stmt);
+    return code;
+}
+
+uint64_t dur__sq_u64(sqlite3_stmt *stmt, int column) { return (uint64_t)sqlite3_column_int64(stmt, column); }
+
+bool dur__sq_is_null(sqlite3_stmt *stmt, int column) { return sqlite3_column_type(stmt, column) == SQLITE_NULL; }
+
+const char *dur__sq_text(sqlite3_stmt *stmt, int column) { return (const char *)sqlite3_column_text(stmt, column); }
+
+char *dur__sq_dup(dur_arena *arena, sqlite3_stmt *stmt, int column) {
+    const char *text = dur__sq_text(stmt, column);
+    if (text == NULL) return NULL;
+    return dur_arena_memdup(arena, text, (size_t)sqlite3_column_bytes(stmt, column));
+}
+
+dur_text dur__sq_json(dur_arena *arena, sqlite3_stmt *stmt, int column) {
+    const char *text = dur__sq_text(stmt, column);
+    size_t size = (size_t)sqlite3_column_bytes(stmt, column);
+    return (dur_text){ dur_arena_memdup(arena, text != NULL ? text : "", size), size };
+}

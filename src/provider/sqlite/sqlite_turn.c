@@ -1,0 +1,463 @@
+/*
+ * sqlite_turn.c: the commit of a turn.
+ *
+ * All comparisons (lease, position) come before the first write, so that a turn that fails one leaves nothing to undo;
+ * consumed worker rows are compared by deleting them, first of all writes.  For a lease of this process everything
+ * that a step needs is remembered, and one sequential step costs two inserts of events, one delete and one insert of a
+ * worker row.
+ */
+#include "provider/sqlite/sqlite_internal.h"
+#include "provider/sqlite/sqlite_methods.h"
+#include <stdlib.h>
+
+static int turn_fault(dur__sq_turn_op *self, dur_turn_fault fault, dur_code code, const char *text) {
+    self->fault = fault;
+    return dur_error_set(&self->op.err, code, false, "sqlite.commit", "%s", text);
+}
+
+/* ---- comparisons ---- */
+
+static int key_find(dur__sq_turn_op *self, dur__sq_txn *txn) {
+    dur_turn_commit *turn = self->turn;
+    if (turn->store_key != 0) self->key = turn->store_key;
+    else if (turn->take_over && !self->plain) {
+        if (turn->instance == NULL)
+            return dur_error_set(&self->op.err, DUR_EINVAL, false, "sqlite.commit", "take_over needs an instance");
+        return dur__sq_key(txn, turn->instance, true, &self->key, &self->op.err);
+    } else self->key = dur__sq_token_key(turn->lock_token, 'k');
+    return DUR_OK;
+}
+
+/* The row as it is in the store: for turns of nobody's lane, and after somebody else has written. */
+static int lease_read(dur__sq_turn_op *self, dur__sq_txn *txn, bool compare) {
+    sqlite3_stmt *row = NULL;
+    int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_BY_KEY, &row, &self->op.err, "i", self->key);
+    if (code != DUR_OK) return code;
+    if (row == NULL) {
+        return compare ? turn_fault(self, DUR_TURN_LEASE_LOST, DUR_ELEASE, "Invalid lock token: no such instance")
+                       : DUR_OK;
+    }
+    const char *token = dur__sq_text(row, 13);
+    bool ours = token != NULL && self->turn->lock_token != NULL && strcmp(token, self->turn->lock_token) == 0;
+    bool expired = !dur__sq_is_null(row, 14) && dur__sq_u64(row, 14) <= txn->boot_ms;
+    bool other = self->turn->instance != NULL && !dur__str_eq(self->turn->instance, dur__sq_text(row, 1));
+    self->current = dur__sq_u64(row, 4);
+    self->counted = dur__sq_u64(row, 15) > 0;
+    free(self->instance);
+    self->instance = dur__xstrdup(dur__sq_text(row, 1));
+    dur__sq_end(&row);
+    if (compare && (!ours || other)) return turn_fault(self, DUR_TURN_LEASE_LOST, DUR_ELEASE, "Invalid lock token");
+    if (compare && expired)
+        return turn_fault(self, DUR_TURN_LEASE_LOST, DUR_ELEASE, "Invalid lock token: the lock has expired");
+    return DUR_OK;
+}
+
+static int lease_compare(dur__sq_turn_op *self, dur__sq_txn *txn) {
+    dur__sq_file *file = txn->file;
+    dur_turn_commit *turn = self->turn;
+    bool take_over = turn->take_over && !self->plain;
+    if (self->key == 0) return turn_fault(self, DUR_TURN_LEASE_LOST, DUR_ELEASE, "Invalid lock token");
+    dur__sq_lease *lease = dur__map_get_u64(&file->leases, self->key);
+    if (lease == NULL || take_over || lease->epoch != file->epoch) {
+        int code = lease_read(self, txn, !take_over);
+        if (code != DUR_OK || take_over) return code;
+        if (lease == NULL || !dur__str_eq(lease->token, turn->lock_token)) return DUR_OK;
+        lease->epoch = file->epoch; /* still ours: the store says so */
+        lease->has_execution = lease->has_execution && lease->execution == self->current;
+        lease->execution = self->current;
+        sqlite3_stmt *row = NULL;
+        code = dur__sq_first(txn->conn, DUR__SQ_EVENT_LAST, &row, &self->op.err, "ii", lease->key, lease->execution);
+        lease->last_event = code == DUR_OK && row != NULL ? dur__sq_u64(row, 0) : 0;
+        dur__sq_end(&row);
+        self->lease = lease;
+        return code;
+    }
+    if (!dur__str_eq(lease->token, turn->lock_token))
+        return turn_fault(self, DUR_TURN_LEASE_LOST, DUR_ELEASE, "Invalid lock token");
+    self->lease = lease;
+    self->current = lease->execution;
+    self->counted = lease->counted;
+    return DUR_OK;
+}
+
+static int position_compare(dur__sq_turn_op *self, dur__sq_txn *txn) {
+    dur_turn_commit *turn = self->turn;
+    for (size_t i = 0; i < turn->event_count; i++)
+        if (turn->events[i].event_id == 0)
+            return dur_error_set(&self->op.err, DUR_EINVAL, false, "sqlite.commit", "event id 0 is not allowed");
+    if (self->plain || turn->expected_last == DUR_NOT_COMPARED) return DUR_OK;
+    uint64_t last = 0;
+    if (self->lease != NULL && self->lease->execution == turn->execution_id) last = self->lease->last_event;
+    else {
+        sqlite3_stmt *row = NULL;
+        int code = dur__sq_first(txn->conn, DUR__SQ_EVENT_LAST, &row, &self->op.err, "ii", self->key,
+                                 turn->execution_id);
+        if (code != DUR_OK) return code;
+        if (row != NULL) last = dur__sq_u64(row, 0);
+        dur__sq_end(&row);
+    }
+    if (last == turn->expected_last) return DUR_OK;
+    self->fault = DUR_TURN_POSITION;
+    return dur_error_set(&self->op.err, DUR_ECONFLICT, false, "sqlite.commit",
+                         "the history ends with event %llu, the turn expects %llu", (unsigned long long)last,
+                         (unsigned long long)turn->expected_last);
+}
+
+/* ---- what a turn takes away ---- */
+
+static int ref_key(dur__sq_turn_op *self, dur__sq_txn *txn, const char *instance, bool make, uint64_t *key) {
+    const char *own = self->lease != NULL ? self->lease->instance : self->turn->instance;
+    if (own == NULL) own = self->instance;
+    *key = self->key;
+    if (instance == NULL || instance == self->turn->instance || dur__str_eq(instance, own)) return DUR_OK;
+    return dur__sq_key(txn, instance, make, key, &self->op.err);
+}
+
+static int work_consume(dur__sq_turn_op *self, dur__sq_txn *txn, const dur_worker_claim *claim, bool *gone) {
+    uint64_t key = 0;
+    int code = ref_key(self, txn, claim->ref.instance, false, &key);
+    if (code != DUR_OK) return code;
+    sqlite3_stmt *row = NULL; /* a session is active when one of its items ends */
+    if (txn->file->sessions_used) {
+        code = dur__sq_first(txn->conn, DUR__SQ_WORK_SESSION_OF, &row, &self->op.err, "iiit", key,
+                             claim->ref.execution_id, claim->ref.activity_id, claim->lock_token);
+        if (code != DUR_OK) return code;
+        if (row != NULL && !dur__sq_is_null(row, 0))
+            code = dur__sq_touch_session(txn, dur__sq_text(row, 0), &self->op.err);
+        dur__sq_end(&row);
+        if (code != DUR_OK) return code;
+    }
+    if (claim->ref.row_id != 0)
+        code = dur__sq_run(txn->conn, DUR__SQ_WORK_CONSUME, &self->op.err, "iiiiti", key, claim->ref.execution_id,
+                           claim->ref.activity_id, claim->ref.row_id, claim->lock_token, txn->boot_ms);
+    else
+        code = dur__sq_run(txn->conn, DUR__SQ_WORK_CONSUME_ANY, &self->op.err, "iiiti", key, claim->ref.execution_id,
+                           claim->ref.activity_id, claim->lock_token, txn->boot_ms);
+    *gone = code == DUR_OK && sqlite3_changes64(txn->conn->db) == 0;
+    return code;
+}
+
+static int works_consume(dur__sq_turn_op *self, dur__sq_txn *txn) {
+    dur_turn_commit *turn = self->turn;
+    self->lost_count = 0;
+    for (size_t i = 0; i < turn->worker_consumed_count; i++) {
+        bool gone = false;
+        int code = work_consume(self, txn, &turn->worker_consumed[i], &gone);
+        if (code != DUR_OK) return code;
+        if (!gone) continue;
+        if (self->lost == NULL) self->lost = dur__xcalloc(turn->worker_consumed_count, sizeof(*self->lost));
+        self->lost[self->lost_count++] = &turn->worker_consumed[i];
+    }
+    if (self->lost_count == 0) return DUR_OK;
+    return turn_fault(self, DUR_TURN_WORK_LOST, DUR_ELEASE, "a consumed activity is gone or locked by somebody else");
+}
+
+static int messages_consume(dur__sq_turn_op *self, dur__sq_txn *txn) {
+    dur_turn_commit *turn = self->turn;
+    int code = DUR_OK;
+    if (self->plain || !turn->consume_listed) {
+        if (turn->lock_token != NULL && !(turn->take_over && !self->plain))
+            code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_DELETE_TOKEN, &self->op.err, "it", self->key, turn->lock_token);
+    } else {
+        for (size_t i = 0; i < turn->consumed_count && code == DUR_OK; i++)
+            code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_DELETE, &self->op.err, "ii", turn->consumed[i], self->key);
+    }
+    if (code == DUR_OK && !self->plain && turn->remove_work) {
+        code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_DELETE_KEY, &self->op.err, "i", self->key);
+        if (code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_WORK_DELETE_KEY, &self->op.err, "i", self->key);
+    }
+    return code;
+}
+
+/* ---- what it writes ---- */
+
+static uint64_t packed(dur_semver v) {
+    return ((uint64_t)(v.major & 0x1fffff) << 42) | ((uint64_t)(v.minor & 0x1fffff) << 21) | (v.patch & 0x1fffff);
+}
+
+static bool ends(dur_status status) { return status >= DUR_STATUS_COMPLETED; }
+
+static int execution_write(dur__sq_turn_op *self, dur__sq_txn *txn) {
+    const dur_turn_commit *turn = self->turn;
+    const dur_execution_metadata *meta = &turn->metadata;
+    dur_error *err = &self->op.err;
+    uint64_t execution = turn->execution_id;
+    int code = DUR_OK;
+    bool known = self->lease != NULL && self->lease->has_execution && self->lease->execution == execution;
+    if (!known) code = dur__sq_run(txn->conn, DUR__SQ_EXECUTION_MAKE, err, "iii", self->key, execution, txn->now_ms);
+    if (code == DUR_OK && meta->has_pinned_version)
+        code = dur__sq_run(txn->conn, DUR__SQ_EXECUTION_PIN, err, "iii", self->key, execution,
+                           packed(meta->pinned_version));
+    if (code == DUR_OK && meta->status != DUR_STATUS_NONE)
+        code = dur__sq_run(txn->conn, DUR__SQ_EXECUTION_STATUS, err, "iiiti", self->key, execution,
+                           (uint64_t)meta->status, meta->output, ends(meta->status) ? txn->now_ms : (uint64_t)0);
+    self->has_execution = true;
+    return code;
+}
+
+static int instance_write(dur__sq_turn_op *self, dur__sq_txn *txn) {
+    const dur_turn_commit *turn = self->turn;
+    const dur_execution_metadata *meta = &turn->metadata;
+    bool named = meta->orchestration_name != NULL && meta->orchestration_version != NULL;
+    bool newer = turn->execution_id > self->current, current = turn->execution_id >= self->current;
+    bool counts = self->counted && !(turn->give_back && !self->plain);
+    self->row_written = false;
+    if (named && self->lease != NULL && dur__str_eq(self->lease->name, meta->orchestration_name) &&
+        dur__str_eq(self->lease->version, meta->orchestration_version))
+        named = false;
+    if (!named && !newer && !counts && meta->status == DUR_STATUS_NONE && !meta->has_pinned_version &&
+        (self->lease != NULL || (turn->give_back && !self->plain)))
+        return DUR_OK; /* an ordinary step */
+    self->row_written = true;
+    bool status = current && meta->status != DUR_STATUS_NONE, pin = current && meta->has_pinned_version;
+    const char *format = status ? (pin ? "itttiiiii" : "itttiinii") : (pin ? "itttiniii" : "itttinnii");
+    uint64_t execution = newer ? turn->execution_id : self->current;
+    uint64_t tail[4], n = 0;
+    if (status) tail[n++] = (uint64_t)meta->status;
+    if (pin) tail[n++] = packed(meta->pinned_version);
+    tail[n++] = newer ? 1 : 0;
+    tail[n++] = txn->now_ms;
+    while (n < 4) tail[n++] = 0;
+    return dur__sq_run(txn->conn, DUR__SQ_INSTANCE_TURN, &self->op.err, format, self->key,
+                       named ? meta->orchestration_name : NULL, named ? meta->orchestration_version : NULL,
+                       named ? meta->parent_instance_id : NULL, execution, tail[0], tail[1], tail[2], tail[3]);
+}
+
+static int kv_write(dur__sq_txn *txn, uint64_t key, const dur_event_row *event, dur_error *err) {
+    switch ((int)event->kind) {
+    case DUR_EVENT_KEY_VALUE_SET:
+        return dur__sq_run(txn->conn, DUR__SQ_KV_SET, err, "itti", key, event->key, event->value, event->stamp_ms);
+    case DUR_EVENT_KEY_VALUE_CLEARED:
+        return dur__sq_run(txn->conn, DUR__SQ_KV_SET, err, "itti", key, event->key, (const char *)NULL, txn->now_ms);
+    default: break;
+    }
+    int code = dur__sq_run(txn->conn, DUR__SQ_KV_CLEAR_DELTA, err, "ii", key, txn->now_ms);
+    return code != DUR_OK ? code : dur__sq_run(txn->conn, DUR__SQ_KV_CLEAR_STORE, err, "ii", key, txn->now_ms);
+}
+
+static int events_write(dur__sq_turn_op *self, dur__sq_txn *txn) {
+    const dur_turn_commit *turn = self->turn;
+    dur_error *err = &self->op.err;
+    const dur_event_row *status = NULL;
+    self->last_event = 0;
+    for (size_t i = 0; i < turn->event_count; i++) {
+        const dur_event_row *event = &turn->events[i];
+        int code = dur__sq_run(txn->conn, DUR__SQ_EVENT_ADD, err, "iiiij", self->key, turn->execution_id,
+                               event->event_id, txn->now_ms, &event->json);
+        if (code == DUR_ECONFLICT)
+            return dur_error_set(err, DUR_ECONFLICT, false, "sqlite.commit", "event %llu exists already (duplicate)",
+                                 (unsigned long long)event->event_id);
+        if (event->kind == DUR_EVENT_CUSTOM_STATUS_UPDATED) status = event;
+        if (code == DUR_OK && event->kind >= DUR_EVENT_KEY_VALUE_SET && event->kind <= DUR_EVENT_KEY_VALUES_CLEARED) {
+            code = kv_write(txn, self->key, event, err);
+            self->visible_change = true;
+        }
+        if (code != DUR_OK) return code;
+        if (event->event_id > self->last_event) self->last_event = event->event_id;
+    }
+    if (status == NULL) return DUR_OK;
+    self->visible_change = true;
+    return dur__sq_run(txn->conn, DUR__SQ_INSTANCE_STATUS_TEXT, err, "iti", self->key, status->value, txn->now_ms);
+}
+
+/* An execution has ended: its writes become the snapshot of the next. */
+static int execution_end(dur__sq_turn_op *self, dur__sq_txn *txn) {
+    dur_error *err = &self->op.err;
+    sqlite3_stmt *row = NULL;
+    uint64_t execution = self->turn->execution_id;
+    int code = dur__sq_first(txn->conn, DUR__SQ_KV_DELTA_ANY, &row, err, "i", self->key);
+    if (code != DUR_OK) return code;
+    bool any = row != NULL;
+    dur__sq_end(&row);
+    if (any) code = dur__sq_run(txn->conn, DUR__SQ_KV_MERGE, err, "i", self->key);
+    if (any && code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_KV_MERGE_DROP, err, "i", self->key);
+    if (any && code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_KV_DELTA_EMPTY, err, "i", self->key);
+    if (code == DUR_OK && execution > 2 && txn->now_ms > DUR_DAYS(1))
+        code = dur__sq_run(txn->conn, DUR__SQ_MESSAGE_IDS_OLD, err, "iii", self->key, execution - 1,
+                           txn->now_ms - DUR_DAYS(1));
+    return code;
+}
+
+static int work_insert(dur__sq_turn_op *self, dur__sq_txn *txn, dur_turn_work *work) {
+    const dur_turn_commit *turn = self->turn;
+    uint64_t key = 0;
+    int code = ref_key(self, txn, work->message.instance, true, &key);
+    if (code != DUR_OK) return code;
+    const char *token = self->plain ? NULL : work->lock_token;
+    if (token != NULL && work->message.session_id != NULL) {
+        bool claimed = false;
+        if (turn->session_owner != NULL)
+            code = dur__sq_claim_session(txn, work->message.session_id, turn->session_owner, turn->owner,
+                                         turn->session_lock_ms, &claimed, &self->op.err);
+        if (code != DUR_OK) return code;
+        if (!claimed) token = NULL;
+    }
+    work->locked = token != NULL;
+    return dur__sq_insert_work(txn, key, &work->message, token, turn->owner, &work->row_id, &self->op.err);
+}
+
+static int work_write(dur__sq_turn_op *self, dur__sq_txn *txn) {
+    dur_turn_commit *turn = self->turn;
+    dur_error *err = &self->op.err;
+    int code = DUR_OK;
+    uint64_t key = 0;
+    for (size_t i = 0; i < turn->worker_item_count && code == DUR_OK; i++)
+        code = work_insert(self, txn, &turn->worker_items[i]);
+    for (size_t i = 0; i < turn->cancelled_count && code == DUR_OK; i++) {
+        code = ref_key(self, txn, turn->cancelled[i].instance, false, &key);
+        if (code == DUR_OK)
+            code = dur__sq_run(txn->conn, DUR__SQ_WORK_CANCEL, err, "iii", key, turn->cancelled[i].execution_id,
+                               turn->cancelled[i].activity_id);
+    }
+    for (size_t i = 0; !self->plain && i < turn->timers_dropped_count && code == DUR_OK; i++) {
+        code = ref_key(self, txn, turn->timers_dropped[i].instance, false, &key);
+        if (code == DUR_OK)
+            code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_DELETE_TIMER, err, "iii", key,
+                               turn->timers_dropped[i].execution_id, turn->timers_dropped[i].activity_id);
+    }
+    for (size_t i = 0; i < turn->orchestrator_item_count && code == DUR_OK; i++) {
+        const dur_message *item = &turn->orchestrator_items[i];
+        const char *own = self->lease != NULL ? self->lease->instance : self->instance;
+        code = dur__sq_enqueue(txn, item, 0, dur__str_eq(item->instance, own) ? self->key : 0, err);
+    }
+    return code;
+}
+
+static int lease_end(dur__sq_turn_op *self, dur__sq_txn *txn) {
+    dur_turn_commit *turn = self->turn;
+    bool plain = self->plain;
+    int code = DUR_OK;
+    if (!plain && turn->set_suspended) {
+        self->visible_change = true;
+        code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_SUSPEND, &self->op.err, "iti", self->key, turn->suspended,
+                           txn->now_ms);
+    }
+    self->kept = !plain && turn->keep_lease && !turn->take_over && !(turn->set_suspended && turn->suspended != NULL);
+    if (code != DUR_OK || self->kept) return code;
+    dur__sq_release_how how = { .seen_id = 0 };
+    if (!plain) {
+        how.seen_id = turn->seen_id;
+        how.seen_now = turn->seen_now_ms;
+        how.uncount = turn->give_back;
+        if (turn->delay_ms != 0) how.not_before = dur__sq_after(txn->now_ms, turn->delay_ms);
+    }
+    code = dur__sq_release(txn, self->key, &how, &self->op.err);
+    if (code == DUR_OK && !plain && turn->take_over) code = dur__sq_count_lost(txn, &self->op.err);
+    return code;
+}
+
+static int turn_run(dur__sq_op *op, dur__sq_txn *txn) {
+    dur__sq_turn_op *self = (dur__sq_turn_op *)(void *)op;
+    dur_turn_commit *turn = self->turn;
+    self->fault = DUR_TURN_STORE;
+    self->lease = NULL;
+    self->kept = self->has_execution = self->visible_change = false;
+    int code = key_find(self, txn);
+    if (code == DUR_OK) code = lease_compare(self, txn);
+    if (code == DUR_OK) code = position_compare(self, txn);
+    if (code == DUR_OK && !self->plain) code = works_consume(self, txn);
+    if (code == DUR_OK) code = messages_consume(self, txn);
+    if (code == DUR_OK) code = instance_write(self, txn);
+    if (code == DUR_OK && turn->execution_id != 0) code = execution_write(self, txn);
+    if (code == DUR_OK) code = events_write(self, txn);
+    if (code == DUR_OK && ends(turn->metadata.status)) code = execution_end(self, txn);
+    if (code == DUR_OK) code = work_write(self, txn);
+    if (code == DUR_OK) code = lease_end(self, txn);
+    if (turn->metadata.status != DUR_STATUS_NONE) self->visible_change = true;
+    return code;
+}
+
+static void turn_done(dur__sq_op *op, dur__sq_file *file) {
+    dur__sq_turn_op *self = (dur__sq_turn_op *)(void *)op;
+    dur_turn_commit *turn = self->turn;
+    dur__sq_lease *lease = self->lease;
+    if (self->visible_change)
+        dur__sq_changed(file, turn->instance != NULL ? turn->instance
+                              : lease != NULL        ? lease->instance
+                                                     : self->instance);
+    if (!self->plain && turn->take_over) dur__sq_lease_drop(file, self->key, true);
+    else if (!self->kept) dur__sq_lease_drop(file, self->key, false);
+    else if (lease != NULL) {
+        if (turn->execution_id >= lease->execution && turn->execution_id != 0) {
+            if (turn->execution_id > lease->execution) lease->last_event = 0;
+            lease->execution = turn->execution_id;
+            lease->has_execution = true;
+            if (self->last_event > lease->last_event) lease->last_event = self->last_event;
+        }
+        if (self->row_written) {
+            lease->counted = false;
+            if (turn->metadata.orchestration_name != NULL && turn->metadata.orchestration_version != NULL &&
+                !dur__str_eq(lease->name, turn->metadata.orchestration_name)) {
+                free(lease->name);
+                lease->name = dur__xstrdup(turn->metadata.orchestration_name);
+            }
+            if (turn->metadata.orchestration_name != NULL && turn->metadata.orchestration_version != NULL &&
+                !dur__str_eq(lease->version, turn->metadata.orchestration_version)) {
+                free(lease->version);
+                lease->version = dur__xstrdup(turn->metadata.orchestration_version);
+            }
+        }
+    }
+}
+
+void dur__sq_turn_op_init(dur__sq_turn_op *self, dur_turn_commit *turn, dur_arena *arena, bool plain) {
+    memset(self, 0, sizeof *self);
+    self->op.run = turn_run;
+    self->op.done = turn_done;
+    self->turn = turn;
+    self->arena = arena;
+    self->plain = plain;
+    turn->lost_work = NULL;
+    turn->lost_work_count = 0;
+    turn->lease_kept = false;
+}
+
+/* Write the answers of a turn that was run. */
+int dur__sq_turn_op_answer(dur__sq_turn_op *self) {
+    dur_turn_commit *turn = self->turn;
+    turn->error = self->op.err;
+    turn->fault = self->op.err.code == DUR_OK ? DUR_TURN_FINE : self->op.undone ? DUR_TURN_STORE : self->fault;
+    turn->lease_kept = turn->fault == DUR_TURN_FINE && self->kept;
+    if (turn->fault == DUR_TURN_WORK_LOST && self->arena != NULL) {
+        size_t bytes = self->lost_count * sizeof(*self->lost);
+        const dur_worker_claim **lost = dur_arena_alloc(self->arena, bytes);
+        memcpy(lost, self->lost, bytes);
+        turn->lost_work = lost;
+        turn->lost_work_count = self->lost_count;
+    }
+    for (size_t i = 0; turn->fault != DUR_TURN_FINE && i < turn->worker_item_count; i++)
+        turn->worker_items[i].locked = false;
+    free(self->lost);
+    free(self->instance);
+    self->lost = NULL;
+    self->instance = NULL;
+    return turn->error.code;
+}
+
+/* ---- methods ---- */
+
+int dur__sq_ack_orchestration_item(dur_provider *self, dur_turn_commit *turn, dur_error *err) {
+    dur__sq_turn_op op;
+    dur__sq_turn_op_init(&op, turn, NULL, true);
+    dur__sq_submit(dur__sq_file_of(self), &op.op, &op.op.err);
+    int code = dur__sq_turn_op_answer(&op);
+    if (err != NULL) *err = turn->error;
+    return code;
+}
+
+int dur__sq_commit_turns(dur_provider *self, dur_turn_commit *turns, size_t count, dur_error *err) {
+    dur__sq_turn_op *ops = dur__xcalloc(count > 0 ? count : 1, sizeof(*ops));
+    dur__sq_op **list = dur__xcalloc(count > 0 ? count : 1, sizeof(*list));
+    for (size_t i = 0; i < count; i++) {
+        dur__sq_turn_op_init(&ops[i], &turns[i], NULL, false);
+        list[i] = &ops[i].op;
+    }
+    int code = dur__sq_submit_all(dur__sq_file_of(self), list, count, err);
+    for (size_t i = 0; i < count; i++) {
+        if (code != DUR_OK) dur_error_set(&ops[i].op.err, (dur_code)code, false, "sqlite.commit", "not committed");
+        dur__sq_turn_op_answer(&ops[i]);
+    }
+    free(list);
+    free(ops);
+    return code;
+}

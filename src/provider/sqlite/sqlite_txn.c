@@ -1,0 +1,210 @@
+/*
+ * sqlite_txn.c: the caller's own transaction, with the caller's own connection.
+ *
+ * begin takes the lead of this process and the gate between processes, so that the caller waits its turn like
+ * everybody else and nobody waits behind SQLite's busy handler; commit gives both back and wakes who must be woken.
+ * Calls that would need the lead in the same thread meanwhile are refused (DUR_EDEADLK) instead of waiting for ever.
+ */
+#include "provider/provider_internal.h"
+#include "provider/sqlite/sqlite_internal.h"
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <time.h>
+
+static int file_of(dur_provider *store, struct sqlite3 *db, dur__sq_file **out, const char *op, dur_error *err) {
+    dur_error_clear(err);
+    if (store == NULL || db == NULL)
+        return dur_error_set(err, DUR_EINVAL, false, op, "store and connection are required");
+    int code = dur__store_enter(store, op, err);
+    if (code != DUR_OK) return code;
+    store = dur__store_innermost(store);
+    if (store->methods != &dur__sq_methods)
+        return dur_error_set(err, DUR_EINVAL, false, op, "the store is not a SQLite file");
+    *out = dur__sq_file_of(store);
+    return DUR_OK;
+}
+
+static int same_file(const dur__sq_file *file, sqlite3 *db, const char *op, dur_error *err) {
+    struct stat state;
+    const char *name = sqlite3_db_filename(db, "main");
+    if (file->path == NULL || name == NULL || name[0] == '\0' || stat(name, &state) != 0 ||
+        state.st_dev != file->dev || state.st_ino != file->ino)
+        return dur_error_set(err, DUR_EINVAL, false, op, "the connection is to another file (\"%s\")",
+                             name != NULL ? name : "");
+    return DUR_OK;
+}
+
+static int begin_immediate(const dur__sq_file *file, sqlite3 *db, dur_error *err) {
+    uint64_t until = dur__monotonic_us() + file->busy_ms * 1000;
+    for (;;) {
+        int result = sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
+        if (result == SQLITE_OK) return DUR_OK;
+        if ((result & 0xff) != SQLITE_BUSY || dur__monotonic_us() >= until) return dur__sq_fail(err, db, "sqlite.begin");
+        nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL); /* somebody without the gate */
+    }
+}
+
+int dur_sqlite_begin(dur_provider *store, struct sqlite3 *db, dur_error *err) {
+    dur__sq_file *file = NULL;
+    int code = file_of(store, db, &file, "sqlite.begin", err);
+    if (code == DUR_OK) code = same_file(file, db, "sqlite.begin", err);
+    if (code == DUR_OK && sqlite3_get_autocommit(db) == 0)
+        code = dur_error_set(err, DUR_ESTATE, false, "sqlite.begin", "the connection has a transaction already");
+    if (code == DUR_OK) code = dur__sq_lead(file, err);
+    if (code != DUR_OK) return code;
+    dur__sq_gate_enter(file);
+    code = begin_immediate(file, db, err);
+    if (code != DUR_OK) {
+        dur__sq_gate_leave(file);
+        dur__sq_unlead(file);
+        return code;
+    }
+    file->own.db = db;
+    dur__sq_set_own_txn(file);
+    return DUR_OK;
+}
+
+static int inside(dur_provider *store, struct sqlite3 *db, dur__sq_file **out, const char *op, dur_error *err) {
+    int code = file_of(store, db, out, op, err);
+    if (code != DUR_OK) return code;
+    if (!dur__sq_in_own_txn(*out) || (*out)->own.db != db)
+        return dur_error_set(err, DUR_ESTATE, false, op,
+                             "no transaction was begun with dur_sqlite_begin on this connection and thread");
+    return DUR_OK;
+}
+
+static void own_end(dur__sq_file *file) {
+    for (int i = 0; i < DUR__SQ_COUNT; i++) {
+        sqlite3_finalize(file->own.stmts[i]);
+        file->own.stmts[i] = NULL;
+    }
+    file->own.db = NULL;
+    dur__sq_set_own_txn(NULL);
+    dur__sq_gate_leave(file);
+}
+
+int dur_sqlite_commit(dur_provider *store, struct sqlite3 *db, dur_error *err) {
+    dur__sq_file *file = NULL;
+    int code = inside(store, db, &file, "sqlite.commit", err);
+    if (code != DUR_OK) return code;
+    if (sqlite3_get_autocommit(db) != 0)
+        code = dur_error_set(err, DUR_ESTATE, false, "sqlite.commit", "the transaction is over: it was rolled back");
+    else if (sqlite3_exec(db, "COMMIT", NULL, NULL, NULL) != SQLITE_OK) {
+        code = dur__sq_fail(err, db, "sqlite.commit");
+        if (sqlite3_get_autocommit(db) == 0) sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
+    }
+    own_end(file);
+    file->relook = true; /* another connection has written: look at it as if another process had */
+    file->wake_ready = file->wake_work = file->wake_changed_all = true;
+    dur__sq_wake_flush(file, NULL);
+    dur__sq_unlead(file);
+    return code;
+}
+
+int dur_sqlite_rollback(dur_provider *store, struct sqlite3 *db, dur_error *err) {
+    dur__sq_file *file = NULL;
+    int code = inside(store, db, &file, "sqlite.rollback", err);
+    if (code != DUR_OK) return code;
+    if (sqlite3_get_autocommit(db) == 0 && sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL) != SQLITE_OK)
+        code = dur__sq_fail(err, db, "sqlite.rollback");
+    own_end(file);
+    file->relook = true;
+    file->max_id_known = false;
+    dur__sq_unlead(file);
+    return code;
+}
+
+/* ---- what takes part ---- */
+
+static dur__sq_txn own_txn(dur__sq_file *file) {
+    return (dur__sq_txn){ .file = file, .conn = &file->own, .now_ms = file->world->wall_ms(file->world->data),
+                          .boot_ms = file->world->boot_ms(file->world->data) };
+}
+
+static int check_delay(uint64_t delay_ms, const char *op, dur_error *err) {
+    if (delay_ms <= DUR__DELAY_MS_MAX) return DUR_OK;
+    return dur_error_set(err, DUR_ELIMIT, false, op, "a delay over a century is not allowed");
+}
+
+int dur_sqlite_start(dur_provider *store, struct sqlite3 *db, const dur_start_args *args, dur_error *err) {
+    static const char op[] = "sqlite.start";
+    dur__sq_file *file = NULL;
+    dur__sq_delete_list deleted = { NULL, 0, 0 };
+    bool existed = false;
+    int code = inside(store, db, &file, op, err);
+    if (code == DUR_OK && args == NULL) code = dur_error_set(err, DUR_EINVAL, false, op, "args is required");
+    if (code == DUR_OK) code = dur__check_name(err, op, "name", args->name, DUR__NAME_BYTES_MAX, DUR__NOT_EMPTY);
+    if (code == DUR_OK)
+        code = dur__check_name(err, op, "instance", args->instance, DUR__INSTANCE_BYTES_MAX, DUR__NOT_EMPTY);
+    if (code == DUR_OK) code = dur__check_version(err, op, args->version);
+    if (code == DUR_OK) code = check_delay(args->delay_ms, op, err);
+    if (code != DUR_OK) return code;
+    dur_work_item item = { .kind = DUR_WORK_START_ORCHESTRATION, .instance = args->instance, .orchestration = args->name,
+                           .input = args->input != NULL ? args->input : "", .version = args->version, .execution_id = 1 };
+    dur_arena *arena = dur_arena_new();
+    dur_message message;
+    dur_exists_policy policy = args->exists == DUR_START_RETURN_EXISTING    ? DUR_EXISTS_RETURN
+                               : args->exists == DUR_START_REPLACE_FINISHED ? DUR_EXISTS_REPLACE_FINISHED
+                                                                            : DUR_EXISTS_FAIL;
+    dur__sq_txn txn = own_txn(file);
+    code = dur_message_from_work(&message, arena, &item, err);
+    if (code == DUR_OK) code = dur__store_check_message(err, op, &message);
+    if (code == DUR_OK) code = dur__sq_start(&txn, &message, policy, args->delay_ms, &existed, &deleted, err);
+    free(deleted.keys);
+    dur_arena_free(arena);
+    return code;
+}
+
+static int own_message(dur_provider *store, struct sqlite3 *db, const dur_message_args *args, dur_work_kind kind,
+                       const char *op, dur_error *err) {
+    dur__sq_file *file = NULL;
+    int code = inside(store, db, &file, op, err);
+    if (code == DUR_OK && args == NULL) code = dur_error_set(err, DUR_EINVAL, false, op, "args is required");
+    if (code == DUR_OK) code = dur__check_name(err, op, "name", args->name, DUR__NAME_BYTES_MAX, DUR__NOT_EMPTY);
+    if (code == DUR_OK)
+        code = dur__check_name(err, op, "instance", args->instance, DUR__INSTANCE_BYTES_MAX, DUR__NOT_EMPTY);
+    if (code == DUR_OK) code = check_delay(args->delay_ms, op, err);
+    if (code != DUR_OK) return code;
+    dur_work_item item = { .kind = kind, .instance = args->instance, .name = args->name,
+                           .data = args->data != NULL ? args->data : "", .message_id = args->message_id };
+    dur_arena *arena = dur_arena_new();
+    dur_message message;
+    dur__sq_txn txn = own_txn(file);
+    code = dur_message_from_work(&message, arena, &item, err);
+    if (code == DUR_OK) code = dur__store_check_message(err, op, &message);
+    if (code == DUR_OK) code = dur__sq_message(&txn, &message, args->delay_ms, err);
+    dur_arena_free(arena);
+    if (code == DUR_EDUPLICATE) { /* it has happened already */
+        dur_error_clear(err);
+        code = DUR_OK;
+    }
+    return code;
+}
+
+int dur_sqlite_raise(dur_provider *store, struct sqlite3 *db, const dur_message_args *args, dur_error *err) {
+    return own_message(store, db, args, DUR_WORK_EXTERNAL_RAISED, "sqlite.raise", err);
+}
+
+int dur_sqlite_enqueue(dur_provider *store, struct sqlite3 *db, const dur_message_args *args, dur_error *err) {
+    return own_message(store, db, args, DUR_WORK_QUEUE_MESSAGE, "sqlite.enqueue", err);
+}
+
+/* ---- a connection for an activity ---- */
+
+int dur__store_open_sqlite(dur_provider *store, void **db, dur_error *err) {
+    sqlite3 *opened = NULL;
+    *db = NULL;
+    store = dur__store_innermost(store);
+    if (store->methods != &dur__sq_methods || dur__sq_file_of(store)->path == NULL)
+        return dur_error_set(err, DUR_EUNSUPPORTED, false, "act.sqlite", "the store is not a SQLite file");
+    int code = dur__sq_connect(&opened, dur__sq_file_of(store), false, err);
+    if (code == DUR_OK) *db = opened;
+    else if (opened != NULL) sqlite3_close_v2(opened);
+    return code;
+}
+
+void dur__store_close_sqlite(void *db) {
+    if (db == NULL) return;
+    if (sqlite3_get_autocommit(db) == 0) sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
+    sqlite3_close_v2(db);
+}

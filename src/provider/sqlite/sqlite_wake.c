@@ -1,0 +1,227 @@
+/*
+ * sqlite_wake.c: who is told when something was committed, here or by another process.
+ *
+ * Inside the process: lanes and waiters are woken by the leader after COMMIT.  From other processes: inotify on the WAL
+ * (somebody committed) and on the folder (an owner's lock file came, went or was closed).  Lanes poll inotify while they
+ * sleep; where there is none, one of the waiters does and tells the others.
+ */
+#include "provider/sqlite/sqlite_internal.h"
+#include "provider/sqlite/sqlite_methods.h"
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/inotify.h>
+#include <unistd.h>
+
+int dur__sq_wake_open(dur__sq_file *file, dur_error *err) {
+    file->inotify = file->wal_watch = file->dir_watch = -1;
+    if (file->path == NULL) return DUR_OK;
+    file->inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    if (file->inotify < 0)
+        return dur_error_set(err, DUR_ELIMIT, false, "sqlite.open", "no inotify instance: %s", strerror(errno));
+    dur__buf path = { NULL, 0, 0 };
+    dur__buf_format(&path, "%s-wal", file->path);
+    file->wal_watch = inotify_add_watch(file->inotify, dur__buf_str(&path), IN_MODIFY);
+    dur__buf_free(&path);
+    char *folder = dur__xstrdup(file->path);
+    char *slash = strrchr(folder, '/');
+    if (slash != NULL) slash[slash == folder] = '\0';
+    file->dir_watch = inotify_add_watch(file->inotify, slash != NULL ? folder : ".",
+                                        IN_CREATE | IN_DELETE | IN_CLOSE_WRITE | IN_MOVED_TO);
+    free(folder);
+    atomic_store(&file->wal_moved, true);
+    atomic_store(&file->owners_moved, true);
+    return DUR_OK;
+}
+
+void dur__sq_wake_close(dur__sq_file *file) {
+    if (file->inotify >= 0) close(file->inotify);
+    file->inotify = -1;
+}
+
+static void folder_event(dur__sq_file *file, const char *name) {
+    const char *base = strrchr(file->path, '/');
+    base = base != NULL ? base + 1 : file->path;
+    size_t size = strlen(base);
+    if (strncmp(name, base, size) != 0) return;
+    if (strncmp(name + size, ".owner-", 7) == 0) atomic_store(&file->owners_moved, true);
+    if (strcmp(name + size, "-wal") != 0) return;
+    atomic_store(&file->wal_moved, true);
+    if (file->wal_watch >= 0) return;
+    dur__buf path = { NULL, 0, 0 };
+    dur__buf_format(&path, "%s-wal", file->path);
+    file->wal_watch = inotify_add_watch(file->inotify, dur__buf_str(&path), IN_MODIFY);
+    dur__buf_free(&path);
+}
+
+void dur__sq_wake_drain(dur__sq_file *file) {
+    if (file->inotify < 0) return;
+    _Alignas(struct inotify_event) char room[4096];
+    dur__mutex_lock(&file->wake_lock);
+    for (;;) {
+        ssize_t size = read(file->inotify, room, sizeof room);
+        if (size <= 0) break;
+        for (char *at = room; at < room + size;) {
+            const struct inotify_event *event = (const struct inotify_event *)(const void *)at;
+            if ((event->mask & IN_Q_OVERFLOW) != 0) {
+                atomic_store(&file->wal_moved, true);
+                atomic_store(&file->owners_moved, true);
+            } else if (event->wd == file->wal_watch) {
+                if ((event->mask & IN_IGNORED) != 0) file->wal_watch = -1;
+                atomic_store(&file->wal_moved, true);
+            } else if (event->len > 0) folder_event(file, event->name);
+            at += sizeof(*event) + event->len;
+        }
+        if ((size_t)size < sizeof room / 2) break;
+    }
+    dur__mutex_unlock(&file->wake_lock);
+}
+
+/* ---- waking ---- */
+
+static bool waiter_meant(const dur__sq_file *file, const dur__sq_waiter *waiter) {
+    if (waiter->instance == NULL) return file->wake_ready || file->wake_work || file->wake_due;
+    if (file->wake_changed_all) return true;
+    for (size_t i = 0; i < file->changed_count; i++)
+        if (strcmp(file->changed[i], waiter->instance) == 0) return true;
+    return false;
+}
+
+void dur__sq_wake_flush(dur__sq_file *file, dur__sq_lane *self) {
+    bool all = file->wake_ready || file->wake_work || file->wake_due;
+    dur__mutex_lock(&file->lock);
+    DUR__LIST_EACH(&file->lanes, at) {
+        dur__sq_lane *lane = DUR__CONTAINER(at, dur__sq_lane, link);
+        bool mine = !dur__list_empty(&lane->dirty) || lane->lost_count > 0;
+        if (!mine && (!all || lane == self)) continue;
+        atomic_store(&lane->signalled, true);
+        if (lane != self) dur_waker_wake(lane->waker);
+    }
+    if (file->waiter_count > 0 && (all || file->changed_count > 0 || file->wake_changed_all))
+        DUR__LIST_EACH(&file->waiters, at) {
+            dur__sq_waiter *waiter = DUR__CONTAINER(at, dur__sq_waiter, link);
+            if (waiter_meant(file, waiter)) dur_waker_wake(waiter->waker);
+        }
+    dur__mutex_unlock(&file->lock);
+    file->wake_ready = file->wake_work = file->wake_due = file->wake_changed_all = false;
+    for (size_t i = 0; i < file->changed_count; i++) free(file->changed[i]);
+    file->changed_count = 0;
+}
+
+void dur__sq_signal_all(dur__sq_file *file) {
+    dur__mutex_lock(&file->lock);
+    DUR__LIST_EACH(&file->lanes, at) {
+        dur__sq_lane *lane = DUR__CONTAINER(at, dur__sq_lane, link);
+        atomic_store(&lane->signalled, true);
+        dur_waker_wake(lane->waker);
+    }
+    DUR__LIST_EACH(&file->waiters, at) dur_waker_wake(DUR__CONTAINER(at, dur__sq_waiter, link)->waker);
+    dur__mutex_unlock(&file->lock);
+}
+
+/* ---- sleeping ---- */
+
+/* With the lock held: is it on this sleeper to watch for other processes? */
+static bool watches(dur__sq_file *file, bool lane) {
+    if (file->inotify < 0) return false;
+    if (lane) return true;
+    if (file->watching || !dur__list_empty(&file->lanes)) return false;
+    file->watching = true;
+    return true;
+}
+
+/* A waiter that watched goes: the next one takes over.  With the lock held. */
+static void watch_pass_on(dur__sq_file *file, const dur_waker *self) {
+    file->watching = false;
+    if (!dur__list_empty(&file->lanes)) return;
+    DUR__LIST_EACH(&file->waiters, at) {
+        dur__sq_waiter *waiter = DUR__CONTAINER(at, dur__sq_waiter, link);
+        if (waiter->waker == self) continue;
+        dur_waker_wake(waiter->waker);
+        return;
+    }
+}
+
+static bool sleep_on(dur__sq_file *file, dur_waker *waker, bool watch, uint64_t timeout_ms) {
+    if (!dur_waker_sleep_begin(waker)) {
+        dur_waker_sleep_end(waker);
+        return true;
+    }
+    struct pollfd fds[2] = { { .fd = dur_waker_fd(waker), .events = POLLIN },
+                             { .fd = watch ? file->inotify : -1, .events = POLLIN } };
+    int timeout = timeout_ms > 3600000 ? 3600000 : (int)timeout_ms;
+    (void)poll(fds, watch ? 2 : 1, timeout);
+    return dur_waker_sleep_end(waker);
+}
+
+bool dur__sq_sleep(dur__sq_file *file, dur_waker *waker, bool lane, uint64_t timeout_ms) {
+    dur__mutex_lock(&file->lock);
+    bool watch = watches(file, lane);
+    dur__mutex_unlock(&file->lock);
+    bool woken = sleep_on(file, waker, watch, timeout_ms);
+    if (lane || !watch) return woken;
+    dur__sq_wake_drain(file);
+    if (atomic_exchange(&file->wal_moved, false)) dur__sq_signal_all(file);
+    dur__mutex_lock(&file->lock);
+    watch_pass_on(file, waker);
+    dur__mutex_unlock(&file->lock);
+    return woken;
+}
+
+int dur__sq_waiter_open(dur__sq_file *file, dur__sq_waiter *waiter, const char *instance, dur_error *err) {
+    memset(waiter, 0, sizeof *waiter);
+    waiter->waker = dur_waker_new();
+    if (waiter->waker == NULL)
+        return dur_error_set(err, DUR_ELIMIT, true, "sqlite.wait", "no descriptor: %s", strerror(errno));
+    waiter->instance = dur__xstrdup(instance);
+    dur__mutex_lock(&file->lock);
+    dur__list_push(&file->waiters, &waiter->link);
+    file->waiter_count++;
+    dur__mutex_unlock(&file->lock);
+    return DUR_OK;
+}
+
+void dur__sq_waiter_close(dur__sq_file *file, dur__sq_waiter *waiter) {
+    dur__mutex_lock(&file->lock);
+    dur__list_unlink(&waiter->link);
+    file->waiter_count--;
+    dur__mutex_unlock(&file->lock);
+    dur_waker_free(waiter->waker);
+    free(waiter->instance);
+}
+
+/* ---- watches of clients ---- */
+
+typedef struct sq_watch {
+    dur_watch base;
+    dur__sq_file *file;
+    dur__sq_waiter waiter;
+} sq_watch;
+
+int dur__sq_watch_open(dur_provider *self, const char *instance, dur_watch **out, dur_error *err) {
+    sq_watch *watch = dur__xcalloc(1, sizeof(*watch));
+    watch->base.store = self;
+    watch->file = dur__sq_file_of(self);
+    int code = dur__sq_waiter_open(watch->file, &watch->waiter, instance, err);
+    if (code != DUR_OK) free(watch);
+    else *out = &watch->base;
+    return code;
+}
+
+int dur__sq_watch_wait(dur_watch *base, uint64_t timeout_ms, dur_error *err) {
+    sq_watch *watch = (sq_watch *)(void *)base;
+    uint64_t now = dur__monotonic_us() / 1000;
+    uint64_t end = timeout_ms > DUR_NEVER - now ? DUR_NEVER : now + timeout_ms;
+    while (now < end || timeout_ms == 0) {
+        if (dur__sq_sleep(watch->file, watch->waiter.waker, false, end - now)) return DUR_OK;
+        now = dur__monotonic_us() / 1000;
+        if (timeout_ms == 0) break;
+    }
+    return dur_error_set(err, DUR_ETIMEOUT, true, "sqlite.watch", "nothing changed");
+}
+
+void dur__sq_watch_close(dur_watch *base) {
+    sq_watch *watch = (sq_watch *)(void *)base;
+    dur__sq_waiter_close(watch->file, &watch->waiter);
+    free(watch);
+}

@@ -1,0 +1,483 @@
+/*
+ * sqlite_work.c: the worker queue.
+ *
+ * Rows are clustered by identity (instance, execution, activity), so that cancelling is a delete of a prefix and a
+ * step's delete and insert meet on one page.  Rows that are locked at birth never enter an index.  A token of ours
+ * carries the row's key; one chosen by the caller is found by the reference that comes with it.
+ */
+#include "provider/sqlite/sqlite_internal.h"
+#include "provider/sqlite/sqlite_methods.h"
+#include <stdlib.h>
+
+typedef struct work_id {
+    uint64_t key, execution, activity, seq;
+} work_id;
+
+enum { WAITING_LONG_MS = 100 };
+
+int dur__sq_insert_work(dur__sq_txn *txn, uint64_t key, const dur_message *item, const char *token, const char *owner,
+                        uint64_t *row_id, dur_error *err) {
+    uint64_t seq = dur__sq_seq(txn), attempts = token != NULL ? 1 : 0;
+    *row_id = seq;
+    if (token == NULL) txn->file->wake_work = true;
+    return dur__sq_run(txn->conn, DUR__SQ_WORK_ADD, err, "iiiittittj", key, item->execution_id, item->activity_id, seq,
+                       token, token != NULL ? owner : NULL, attempts, item->session_id, item->tag, &item->json);
+}
+
+/* ---- sessions ---- */
+
+int dur__sq_claim_session(dur__sq_txn *txn, const char *session, const char *node, const char *owner, uint64_t lock_ms,
+                          bool *claimed, dur_error *err) {
+    sqlite3_stmt *row = NULL;
+    int code = dur__sq_first(txn->conn, DUR__SQ_SESSION_GET, &row, err, "t", session);
+    if (code != DUR_OK) return code;
+    *claimed = row == NULL || dur__str_eq(dur__sq_text(row, 0), node) ||
+               (dur__sq_is_null(row, 1) && dur__sq_u64(row, 2) <= txn->boot_ms);
+    dur__sq_end(&row);
+    if (!*claimed) return DUR_OK;
+    txn->file->sessions_used = true;
+    return dur__sq_run(txn->conn, DUR__SQ_SESSION_CLAIM, err, "tttiii", session, node, owner,
+                       dur__sq_after(txn->boot_ms, lock_ms), lock_ms, txn->boot_ms);
+}
+
+int dur__sq_touch_session(dur__sq_txn *txn, const char *session, dur_error *err) {
+    return dur__sq_run(txn->conn, DUR__SQ_SESSION_TOUCH, err, "ti", session, txn->boot_ms);
+}
+
+typedef struct session_op {
+    dur__sq_op op;
+    const char *const *nodes;
+    size_t node_count;
+    uint64_t extend_ms, idle_ms, changed;
+} session_op;
+
+static int sessions_renew_run(dur__sq_op *op, dur__sq_txn *txn) {
+    session_op *self = (session_op *)(void *)op;
+    uint64_t active = txn->boot_ms > self->idle_ms ? txn->boot_ms - self->idle_ms : 0;
+    self->changed = 0;
+    for (size_t i = 0; i < self->node_count; i++) {
+        int code = dur__sq_run(txn->conn, DUR__SQ_SESSION_RENEW, &op->err, "tiii", self->nodes[i],
+                               dur__sq_after(txn->boot_ms, self->extend_ms), txn->boot_ms, active);
+        if (code != DUR_OK) return code;
+        self->changed += (uint64_t)sqlite3_changes64(txn->conn->db);
+    }
+    return DUR_OK;
+}
+
+static int sessions_clean_run(dur__sq_op *op, dur__sq_txn *txn) {
+    session_op *self = (session_op *)(void *)op;
+    int code = dur__sq_run(txn->conn, DUR__SQ_SESSION_ORPHANS, &op->err, "ii", txn->boot_ms,
+                           txn->boot_ms > self->idle_ms ? txn->boot_ms - self->idle_ms : (uint64_t)0);
+    self->changed = (uint64_t)sqlite3_changes64(txn->conn->db);
+    return code;
+}
+
+int dur__sq_renew_session_lock(dur_provider *self, const char *const *owners, size_t owner_count, uint64_t extend_ms,
+                               uint64_t idle_ms, uint64_t *renewed, dur_error *err) {
+    session_op op = { .op = { .run = sessions_renew_run }, .nodes = owners, .node_count = owner_count,
+                      .extend_ms = extend_ms, .idle_ms = idle_ms };
+    int code = dur__sq_submit(dur__sq_file_of(self), &op.op, err);
+    *renewed = code == DUR_OK ? op.changed : 0;
+    return code;
+}
+
+int dur__sq_cleanup_orphaned_sessions(dur_provider *self, uint64_t idle_ms, uint64_t *removed, dur_error *err) {
+    session_op op = { .op = { .run = sessions_clean_run }, .idle_ms = idle_ms };
+    int code = dur__sq_submit(dur__sq_file_of(self), &op.op, err);
+    *removed = code == DUR_OK ? op.changed : 0;
+    return code;
+}
+
+/* ---- fetch ---- */
+
+static bool tag_admits(const dur_tag_filter *filter, const char *tag) {
+    if (filter->mode == DUR_TAGS_ANY) return true;
+    if (tag == NULL) return filter->mode == DUR_TAGS_DEFAULT_ONLY || filter->mode == DUR_TAGS_AND_DEFAULT;
+    if (filter->mode != DUR_TAGS_ONLY && filter->mode != DUR_TAGS_AND_DEFAULT) return false;
+    for (size_t i = 0; i < filter->tag_count; i++)
+        if (strcmp(filter->tags[i], tag) == 0) return true;
+    return false;
+}
+
+static int session_admits(dur__sq_txn *txn, const dur_work_fetch *how, const char *session, bool *admits,
+                          dur_error *err) {
+    *admits = session == NULL;
+    if (session == NULL || how->session_owner == NULL) return DUR_OK;
+    return dur__sq_claim_session(txn, session, how->session_owner, how->owner, how->session_lock_ms, admits, err);
+}
+
+static int lock_row(dur__sq_work_op *self, dur__sq_txn *txn, const work_id *id, bool suspect) {
+    dur_error *err = &self->op.err;
+    const dur_work_fetch *how = self->how;
+    char token[160], random[80];
+    dur__sq_token(txn, random, 'x', 0);
+    snprintf(token, sizeof token, "w%llu.%llu.%llu.%llu.%s", (unsigned long long)id->key,
+             (unsigned long long)id->execution, (unsigned long long)id->activity, (unsigned long long)id->seq,
+             strchr(random, '.') + 1);
+    sqlite3_stmt *row = NULL;
+    uint64_t until = dur__sq_after(txn->boot_ms, how->lock_ms);
+    int code = dur__sq_first(txn->conn, DUR__SQ_WORK_LOCK, &row, err, how->owner != NULL ? "iiiittn" : "iiiitti",
+                             id->key, id->execution, id->activity, id->seq, token, how->owner, until);
+    if (code != DUR_OK || row == NULL) return code;
+    dur_leased_work *work = &self->works[self->count];
+    memset(work, 0, sizeof *work);
+    work->attempt_count = (uint32_t)dur__sq_u64(row, 0);
+    work->json = dur__sq_json(self->arena, row, 1);
+    dur__sq_end(&row);
+    if (how->owner == NULL) dur__sq_expires_at(txn->file, until);
+    code = dur__sq_first(txn->conn, DUR__SQ_WORK_ID_OF, &row, err, "i", id->key);
+    if (code != DUR_OK) return code;
+    work->ref.instance = row != NULL ? dur__sq_dup(self->arena, row, 0) : "";
+    dur__sq_end(&row);
+    work->ref.execution_id = id->execution;
+    work->ref.activity_id = id->activity;
+    work->ref.row_id = id->seq;
+    work->lock_token = dur_arena_strdup(self->arena, token);
+    work->suspect = suspect;
+    self->count++;
+    return DUR_OK;
+}
+
+/* The head of the shared queue, in order; sessions are claimed on the way. */
+static int work_select(dur__sq_work_op *self, dur__sq_txn *txn, work_id *ids, bool *suspects, size_t *count) {
+    const dur_work_fetch *how = self->how;
+    sqlite3_stmt *row = NULL;
+    int code = dur__sq_first(txn->conn, DUR__SQ_WORK_CANDIDATES, &row, &self->op.err, "");
+    bool head = true;
+    *count = 0;
+    while (code == DUR_OK && row != NULL) {
+        bool suspect = dur__sq_u64(row, 6) != 0, admits = false;
+        if (head) {
+            uint64_t at = dur__sq_u64(row, 3) / 64 + DUR__SQ_SEQ_EPOCH_MS;
+            self->waiting_long = txn->now_ms > at + WAITING_LONG_MS;
+            head = false;
+        }
+        self->suspects = self->suspects || suspect;
+        bool kind = how->kind == DUR_FETCH_ANY || (how->kind == DUR_FETCH_SUSPECT) == suspect;
+        if (kind && tag_admits(&how->tags, dur__sq_text(row, 5)))
+            code = session_admits(txn, how, dur__sq_text(row, 4), &admits, &self->op.err);
+        if (code == DUR_OK && admits) {
+            ids[*count] = (work_id){ dur__sq_u64(row, 0), dur__sq_u64(row, 1), dur__sq_u64(row, 2), dur__sq_u64(row, 3) };
+            suspects[(*count)++] = suspect;
+            if (*count == self->max) break;
+        }
+        if (code == DUR_OK) code = dur__sq_next(&row, &self->op.err);
+    }
+    dur__sq_end(&row);
+    return code;
+}
+
+static int work_run(dur__sq_op *op, dur__sq_txn *txn) {
+    dur__sq_work_op *self = (dur__sq_work_op *)(void *)op;
+    self->count = 0;
+    self->more = self->suspects = self->waiting_long = false;
+    if (self->how->tags.mode == DUR_TAGS_NONE || self->max == 0) return DUR_OK;
+    work_id *ids = dur__xcalloc(self->max, sizeof(*ids));
+    bool *suspects = dur__xcalloc(self->max, sizeof(*suspects));
+    size_t count = 0;
+    int code = work_select(self, txn, ids, suspects, &count);
+    for (size_t i = 0; i < count && code == DUR_OK; i++) code = lock_row(self, txn, &ids[i], suspects[i]);
+    self->more = self->count == self->max;
+    free(ids);
+    free(suspects);
+    return code;
+}
+
+void dur__sq_work_op_init(dur__sq_work_op *self, const dur_work_fetch *how, dur_arena *arena, dur_leased_work *works,
+                          size_t max) {
+    memset(self, 0, sizeof *self);
+    self->op.run = work_run;
+    self->how = how;
+    self->arena = arena;
+    self->works = works;
+    self->max = max;
+}
+
+static int fetch_many(dur__sq_store *store, dur_arena *arena, const dur_work_fetch *how, dur_leased_work *out,
+                      size_t max, size_t *count, dur_error *err) {
+    dur__sq_work_op op;
+    dur__sq_waiter waiter;
+    *count = 0;
+    if (how->tags.mode == DUR_TAGS_NONE) return DUR_OK;
+    bool waits = store->long_poll && how->poll_ms > 0;
+    uint64_t until = dur__monotonic_us() / 1000 + how->poll_ms;
+    int code = waits ? dur__sq_waiter_open(store->file, &waiter, NULL, err) : DUR_OK;
+    if (code != DUR_OK) return code;
+    for (;;) {
+        dur__sq_work_op_init(&op, how, arena, out, max);
+        code = dur__sq_submit(store->file, &op.op, err);
+        *count = code == DUR_OK ? op.count : 0;
+        uint64_t now = dur__monotonic_us() / 1000;
+        if (code != DUR_OK || *count > 0 || !waits || now >= until) break;
+        dur__sq_sleep(store->file, waiter.waker, false, until - now);
+    }
+    if (waits) dur__sq_waiter_close(store->file, &waiter);
+    return code;
+}
+
+int dur__sq_fetch_work_item(dur_provider *self, dur_arena *arena, const dur_work_fetch *how, dur_leased_work *out,
+                            dur_error *err) {
+    size_t count = 0;
+    dur_work_fetch plain = *how;
+    plain.owner = NULL;
+    plain.max = 1;
+    plain.kind = DUR_FETCH_ANY;
+    memset(out, 0, sizeof *out);
+    int code = fetch_many((dur__sq_store *)(void *)self, arena, &plain, out, 1, &count, err);
+    if (code != DUR_OK || count == 0) memset(out, 0, sizeof *out);
+    return code;
+}
+
+int dur__sq_fetch_works(dur_provider *self, dur_arena *arena, const dur_work_fetch *how, dur_leased_work *out,
+                        size_t *count, dur_error *err) {
+    return fetch_many((dur__sq_store *)(void *)self, arena, how, out, how->max > 0 ? how->max : 1, count, err);
+}
+
+/* ---- by token ---- */
+
+static bool token_parse(const char *token, work_id *out) {
+    unsigned long long key, execution, activity, seq;
+    int used = 0;
+    if (sscanf(token, "w%llu.%llu.%llu.%llu.%n", &key, &execution, &activity, &seq, &used) != 4 || used == 0) return false;
+    *out = (work_id){ key, execution, activity, seq };
+    return true;
+}
+
+static int lost(dur_error *err, const char *why) {
+    return dur_error_set(err, DUR_ELEASE, false, "sqlite.work", "Invalid lock token: %s", why);
+}
+
+/* Which row, by the token or by the reference beside it.  Found is not yet locked by us. */
+static int work_locate(dur__sq_txn *txn, const char *token, const dur_activity_ref *ref, work_id *id, dur_error *err) {
+    if (token == NULL) return lost(err, "none given");
+    if (token_parse(token, id)) return DUR_OK;
+    sqlite3_stmt *row = NULL;
+    if (ref != NULL && ref->instance != NULL) {
+        *id = (work_id){ 0, ref->execution_id, ref->activity_id, ref->row_id };
+        int code = dur__sq_key(txn, ref->instance, false, &id->key, err);
+        if (code != DUR_OK || id->seq != 0) return code;
+        code = dur__sq_first(txn->conn, DUR__SQ_WORK_BY_REF, &row, err, "iiit", id->key, id->execution, id->activity,
+                             token);
+        if (code == DUR_OK && row != NULL) id->seq = dur__sq_u64(row, 0);
+        dur__sq_end(&row);
+        return code;
+    }
+    int code = dur__sq_first(txn->conn, DUR__SQ_WORK_BY_TOKEN, &row, err, "t", token);
+    if (code == DUR_OK && row != NULL)
+        *id = (work_id){ dur__sq_u64(row, 0), dur__sq_u64(row, 1), dur__sq_u64(row, 2), dur__sq_u64(row, 3) };
+    else if (code == DUR_OK) code = lost(err, "no such row");
+    dur__sq_end(&row);
+    return code;
+}
+
+typedef struct work_row {
+    work_id id;
+    bool timed;
+    char *session; /* free */
+    char *json;    /* free; only when asked */
+    size_t json_size;
+} work_row;
+
+/* The row that the token locks now; otherwise DUR_ELEASE. */
+static int work_find(dur__sq_txn *txn, const char *token, const dur_activity_ref *ref, bool json, work_row *out,
+                     dur_error *err) {
+    memset(out, 0, sizeof *out);
+    sqlite3_stmt *row = NULL;
+    int code = work_locate(txn, token, ref, &out->id, err);
+    if (code == DUR_OK)
+        code = dur__sq_first(txn->conn, DUR__SQ_WORK_GET, &row, err, "iiii", out->id.key, out->id.execution,
+                             out->id.activity, out->id.seq);
+    if (code != DUR_OK) return code;
+    if (row == NULL) return lost(err, "the row is gone");
+    bool ours = dur__str_eq(dur__sq_text(row, 0), token);
+    out->timed = !dur__sq_is_null(row, 1);
+    bool expired = out->timed && dur__sq_u64(row, 1) <= txn->boot_ms;
+    if (ours && !expired) {
+        out->session = dur__xstrdup(dur__sq_text(row, 2));
+        if (json) {
+            out->json = dur__xstrdup(dur__sq_text(row, 3));
+            out->json_size = (size_t)sqlite3_column_bytes(row, 3);
+        }
+    }
+    dur__sq_end(&row);
+    if (!ours) return lost(err, "locked by somebody else");
+    return expired ? lost(err, "the lock has expired") : DUR_OK;
+}
+
+static int session_active(dur__sq_txn *txn, work_row *row, int code, dur_error *err) {
+    if (code == DUR_OK && row->session != NULL) code = dur__sq_touch_session(txn, row->session, err);
+    free(row->session);
+    free(row->json);
+    row->session = row->json = NULL;
+    return code;
+}
+
+static int work_delete(dur__sq_txn *txn, const work_id *id, dur_error *err) {
+    return dur__sq_run(txn->conn, DUR__SQ_WORK_DELETE, err, "iiii", id->key, id->execution, id->activity, id->seq);
+}
+
+static int ack_run(dur__sq_op *op, dur__sq_txn *txn) {
+    dur__sq_ack_op *self = (dur__sq_ack_op *)(void *)op;
+    work_row row;
+    int code = work_find(txn, self->ack->lock_token, &self->ack->ref, false, &row, &op->err);
+    if (code == DUR_OK) code = work_delete(txn, &row.id, &op->err);
+    if (code == DUR_OK && self->ack->completion != NULL)
+        code = dur__sq_enqueue(txn, self->ack->completion, 0, 0, &op->err);
+    return session_active(txn, &row, code, &op->err);
+}
+
+void dur__sq_ack_op_init(dur__sq_ack_op *self, dur_work_ack *ack) {
+    memset(self, 0, sizeof *self);
+    self->op.run = ack_run;
+    self->ack = ack;
+}
+
+int dur__sq_ack_work_item(dur_provider *self, const char *lock_token, const dur_message *completion, dur_error *err) {
+    dur_work_ack ack = { .lock_token = lock_token, .completion = completion };
+    dur__sq_ack_op op;
+    dur__sq_ack_op_init(&op, &ack);
+    return dur__sq_submit(dur__sq_file_of(self), &op.op, err);
+}
+
+int dur__sq_ack_works(dur_provider *self, dur_work_ack *acks, size_t count, dur_error *err) {
+    dur__sq_ack_op *ops = dur__xcalloc(count + 1, sizeof(*ops));
+    dur__sq_op **list = dur__xcalloc(count + 1, sizeof(*list));
+    for (size_t i = 0; i < count; i++) {
+        dur__sq_ack_op_init(&ops[i], &acks[i]);
+        list[i] = &ops[i].op;
+    }
+    int code = dur__sq_submit_all(dur__sq_file_of(self), list, count, err);
+    for (size_t i = 0; code == DUR_OK && i < count; i++) acks[i].error = ops[i].op.err;
+    free(list);
+    free(ops);
+    return code;
+}
+
+/* ---- renew, abandon, check, return, bury ---- */
+
+typedef struct work_op {
+    dur__sq_op op;
+    const char *token;
+    const dur_message *item;
+    const dur_worker_claim *claims;
+    size_t count;
+    uint64_t ms;
+    bool ignore_attempt;
+    bool *lost;
+    const char *reason;
+} work_op;
+
+static int renew_row(dur__sq_txn *txn, work_row *row, uint64_t ms, dur_error *err) {
+    if (!row->timed) return DUR_OK; /* it lives with its owner */
+    return dur__sq_run(txn->conn, DUR__SQ_WORK_RENEW, err, "iiiii", row->id.key, row->id.execution, row->id.activity,
+                       row->id.seq, dur__sq_after(txn->boot_ms, ms));
+}
+
+static int renew_run(dur__sq_op *op, dur__sq_txn *txn) {
+    work_op *self = (work_op *)(void *)op;
+    work_row row;
+    int code = work_find(txn, self->token, NULL, false, &row, &op->err);
+    if (code == DUR_OK) code = renew_row(txn, &row, self->ms, &op->err);
+    return session_active(txn, &row, code, &op->err);
+}
+
+static int free_row(dur__sq_txn *txn, const work_id *id, uint64_t delay_ms, bool uncount, dur_error *err) {
+    uint64_t at = delay_ms > 0 ? dur__sq_after(txn->now_ms, delay_ms) : 0;
+    if (at > 0) dur__sq_due_at(txn->file, at);
+    txn->file->wake_work = true;
+    return dur__sq_run(txn->conn, DUR__SQ_WORK_FREE, err, "iiiiii", id->key, id->execution, id->activity, id->seq, at,
+                       (uint64_t)(uncount ? 1 : 0));
+}
+
+static int abandon_run(dur__sq_op *op, dur__sq_txn *txn) {
+    work_op *self = (work_op *)(void *)op;
+    work_row row;
+    int code = work_find(txn, self->token, NULL, false, &row, &op->err);
+    free(row.session);
+    return code == DUR_OK ? free_row(txn, &row.id, self->ms, self->ignore_attempt, &op->err) : code;
+}
+
+static int return_run(dur__sq_op *op, dur__sq_txn *txn) {
+    work_op *self = (work_op *)(void *)op;
+    for (size_t i = 0; i < self->count; i++) {
+        work_row row;
+        int code = work_find(txn, self->claims[i].lock_token, &self->claims[i].ref, false, &row, &op->err);
+        free(row.session);
+        if (code == DUR_OK) code = free_row(txn, &row.id, 0, true, &op->err);
+        if (code != DUR_OK && code != DUR_ELEASE) return code;
+        dur_error_clear(&op->err); /* gone already: nothing to give back */
+    }
+    return DUR_OK;
+}
+
+static int check_run(dur__sq_op *op, dur__sq_txn *txn) {
+    work_op *self = (work_op *)(void *)op;
+    for (size_t i = 0; i < self->count; i++) {
+        work_row row;
+        int code = work_find(txn, self->claims[i].lock_token, &self->claims[i].ref, false, &row, &op->err);
+        self->lost[i] = code == DUR_ELEASE;
+        if (code == DUR_OK && self->ms > 0) code = renew_row(txn, &row, self->ms, &op->err);
+        code = session_active(txn, &row, code, &op->err);
+        if (code != DUR_OK && code != DUR_ELEASE) return code;
+        dur_error_clear(&op->err);
+    }
+    return DUR_OK;
+}
+
+static int bury_run(dur__sq_op *op, dur__sq_txn *txn) {
+    work_op *self = (work_op *)(void *)op;
+    work_row row;
+    sqlite3_stmt *id = NULL;
+    int code = work_find(txn, self->token, NULL, true, &row, &op->err);
+    if (code == DUR_OK) code = dur__sq_first(txn->conn, DUR__SQ_WORK_ID_OF, &id, &op->err, "i", row.id.key);
+    if (code == DUR_OK) {
+        char *instance = dur__xstrdup(id != NULL ? dur__sq_text(id, 0) : NULL);
+        dur__sq_end(&id);
+        dur_text json = { row.json, row.json_size };
+        code = dur__sq_dead_letter_row(txn, instance, self->reason, json, &op->err);
+        free(instance);
+    }
+    if (code == DUR_OK) code = work_delete(txn, &row.id, &op->err);
+    free(row.session);
+    free(row.json);
+    return code;
+}
+
+static int enqueue_run(dur__sq_op *op, dur__sq_txn *txn) {
+    work_op *self = (work_op *)(void *)op;
+    uint64_t key = 0, row_id = 0;
+    int code = dur__sq_key(txn, self->item->instance, true, &key, &op->err);
+    return code == DUR_OK ? dur__sq_insert_work(txn, key, self->item, NULL, NULL, &row_id, &op->err) : code;
+}
+
+int dur__sq_enqueue_for_worker(dur_provider *self, const dur_message *item, dur_error *err) {
+    work_op op = { .op = { .run = enqueue_run }, .item = item };
+    return dur__sq_submit(dur__sq_file_of(self), &op.op, err);
+}
+
+int dur__sq_renew_work_item_lock(dur_provider *self, const char *lock_token, uint64_t extend_ms, dur_error *err) {
+    work_op op = { .op = { .run = renew_run }, .token = lock_token, .ms = extend_ms };
+    return dur__sq_submit(dur__sq_file_of(self), &op.op, err);
+}
+
+int dur__sq_abandon_work_item(dur_provider *self, const char *lock_token, uint64_t delay_ms, bool ignore_attempt,
+                              dur_error *err) {
+    work_op op = { .op = { .run = abandon_run }, .token = lock_token, .ms = delay_ms, .ignore_attempt = ignore_attempt };
+    return dur__sq_submit(dur__sq_file_of(self), &op.op, err);
+}
+
+int dur__sq_check_works(dur_provider *self, const dur_worker_claim *claims, size_t count, uint64_t extend_ms, bool *lost_,
+                        dur_error *err) {
+    work_op op = { .op = { .run = check_run }, .claims = claims, .count = count, .ms = extend_ms, .lost = lost_ };
+    return dur__sq_submit(dur__sq_file_of(self), &op.op, err);
+}
+
+int dur__sq_return_works(dur_provider *self, const dur_worker_claim *claims, size_t count, dur_error *err) {
+    work_op op = { .op = { .run = return_run }, .claims = claims, .count = count };
+    return dur__sq_submit(dur__sq_file_of(self), &op.op, err);
+}
+
+int dur__sq_dead_letter_work(dur_provider *self, const char *lock_token, const char *reason, dur_error *err) {
+    work_op op = { .op = { .run = bury_run }, .token = lock_token, .reason = reason };
+    return dur__sq_submit(dur__sq_file_of(self), &op.op, err);
+}
