@@ -33,10 +33,9 @@ void dur__store_name_item(dur_arena *arena, dur_orchestration_item *item);
 /* The store behind decorators; the store itself when it is none. */
 dur_provider *dur__store_innermost(dur_provider *store);
 
-/* A connection to a SQLite store's file, for an activity (sqlite_txn.c); DUR_EUNSUPPORTED for any other store.  The
-   runtime sees it as void *: it knows nothing of SQLite. */
-int dur__store_open_sqlite(dur_provider *store, void **db, dur_error *err);
-void dur__store_close_sqlite(void *db);
+/* A connection to a SQLite store's file, for an activity (sqlite_txn.c); NULL, DUR_EUNSUPPORTED for any other store. */
+struct sqlite3 *dur__store_open_sqlite(dur_provider *store, dur_error *err);
+void dur__store_close_sqlite(struct sqlite3 *db);
 
 /* fallback_lane.c */
 int dur__fallback_lane_open(dur_provider *store, const dur_lane_options *options, dur_lane **out, dur_error *err);

@@ -191,19 +191,19 @@ int dur_sqlite_enqueue(dur_provider *store, struct sqlite3 *db, const dur_messag
 
 /* ---- a connection for an activity ---- */
 
-int dur__store_open_sqlite(dur_provider *store, void **db, dur_error *err) {
+struct sqlite3 *dur__store_open_sqlite(dur_provider *store, dur_error *err) {
     sqlite3 *opened = NULL;
-    *db = NULL;
     store = dur__store_innermost(store);
-    if (store->methods != &dur__sq_methods || dur__sq_file_of(store)->path == NULL)
-        return dur_error_set(err, DUR_EUNSUPPORTED, false, "act.sqlite", "the store is not a SQLite file");
-    int code = dur__sq_connect(&opened, dur__sq_file_of(store), false, err);
-    if (code == DUR_OK) *db = opened;
-    else if (opened != NULL) sqlite3_close_v2(opened);
-    return code;
+    if (store->methods != &dur__sq_methods || dur__sq_file_of(store)->path == NULL) {
+        dur_error_set(err, DUR_EUNSUPPORTED, false, "act.sqlite", "the store is not a SQLite file");
+        return NULL;
+    }
+    if (dur__sq_connect(&opened, dur__sq_file_of(store), false, err) == DUR_OK) return opened;
+    if (opened != NULL) sqlite3_close_v2(opened);
+    return NULL;
 }
 
-void dur__store_close_sqlite(void *db) {
+void dur__store_close_sqlite(struct sqlite3 *db) {
     if (db == NULL) return;
     if (sqlite3_get_autocommit(db) == 0) sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
     sqlite3_close_v2(db);
