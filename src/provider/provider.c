@@ -104,9 +104,11 @@ static int open_postgres(dur_provider **out, const char *url, const dur_open_opt
                              dlerror());
     dur_open_fn *open = NULL;
     *(void **)&open = dlsym(library, POSTGRES_OPENER);
-    if (open == NULL)
-        return dur_error_set(err, DUR_ENOTFOUND, false, "open", POSTGRES_LIBRARY " has no " POSTGRES_OPENER
-                                                                ": install the package " POSTGRES_PACKAGE " again");
+    if (open == NULL) {
+        dlclose(library);
+        return dur_error_set(err, DUR_ENOTFOUND, false, "open",
+                             POSTGRES_LIBRARY " has no " POSTGRES_OPENER ": install the package " POSTGRES_PACKAGE);
+    }
     return open(out, url, options, err); /* the library stays loaded: the store's code is in it */
 }
 

@@ -218,8 +218,11 @@ int dur__mem_prune_executions_bulk(dur_provider *self, const dur_bulk_filter *fi
     memset(out, 0, sizeof(*out));
     dur__mem_enter(mem);
     list_matching(mem, filter, &list);
-    for (size_t i = 0; i < list.count && out->instances_processed < limit; i++)
+    for (size_t i = 0, touched = 0; i < list.count && touched < limit; i++) {
+        uint64_t before = out->executions_deleted;
         if (ended_before(list.items[i], filter->completed_before_ms)) prune(list.items[i], options, out);
+        touched += out->executions_deleted > before; /* those with nothing to prune must not use the limit up */
+    }
     dur__mem_leave(mem);
     free(list.items);
     return DUR_OK;

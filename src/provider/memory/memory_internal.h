@@ -280,6 +280,11 @@ static inline uint64_t dur__mem_poll_ms(dur_provider *self, uint64_t poll_ms) {
     return ((dur__mem_handle *)(void *)self)->long_poll ? poll_ms : 0;
 }
 
+/* The boot time at which a lock or delay of ms ends. */
+static inline uint64_t dur__mem_boot_after(const dur__mem *mem, uint64_t ms) {
+    return ms > UINT64_MAX - 1 - mem->boot_ms ? UINT64_MAX - 1 : mem->boot_ms + ms;
+}
+
 /* memory_store.c */
 void dur__mem_enter(dur__mem *mem);
 void dur__mem_leave(dur__mem *mem);
@@ -474,6 +479,8 @@ int dur__mem_list_dead_letters(dur_provider *self, dur_arena *arena, uint64_t af
                                dur_dead_letter **out, size_t *count, dur_error *err);
 int dur__mem_delete_dead_letters(dur_provider *self, const uint64_t *ids, size_t count, dur_error *err);
 int dur__mem_set_suspended(dur_provider *self, const char *instance, const char *reason, dur_error *err);
+
+/* memory_check.c */
 int dur__mem_check(dur_provider *self, dur_error *err);
 
 #endif

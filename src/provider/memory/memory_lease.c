@@ -96,10 +96,6 @@ static dur__mem_instance *candidate(dur__mem *mem, const dur_fetch *how) {
 
 bool dur__mem_fetchable(dur__mem *mem, const dur_fetch *how) { return candidate(mem, how) != NULL; }
 
-static uint64_t ends_at(const dur__mem *mem, uint64_t lock_ms) {
-    return lock_ms > UINT64_MAX - 1 - mem->boot_ms ? UINT64_MAX - 1 : mem->boot_ms + lock_ms;
-}
-
 static void item_fill(dur__mem_instance *instance, const dur_fetch *how, const dur__mem_batch *batch, dur_arena *arena,
                       dur_orchestration_item *out) {
     const dur__mem_execution *execution = dur__mem_execution_find(instance, instance->current_execution);
@@ -133,7 +129,7 @@ bool dur__mem_fetch_one(dur__mem *mem, dur__mem_lane *lane, const dur_fetch *how
     if (instance == NULL) return false;
     dur__mem_token(mem, instance->token);
     dur__map_put(&mem->leases, instance->token, instance);
-    instance->expires_boot_ms = ends_at(mem, how->lock_ms);
+    instance->expires_boot_ms = dur__mem_boot_after(mem, how->lock_ms);
     instance->acquisitions++;
     instance->not_before_boot_ms = 0;
     dur__mem_lease_hold(mem, instance, owner, lane);
@@ -200,7 +196,7 @@ int dur__mem_abandon_orchestration_item(dur_provider *self, const char *lock_tok
             if (instance->acquisitions > 0) instance->acquisitions--;
         }
         dur__mem_lease_end(mem, instance, 0, 0);
-        instance->not_before_boot_ms = delay_ms > 0 ? ends_at(mem, delay_ms) : 0;
+        instance->not_before_boot_ms = delay_ms > 0 ? dur__mem_boot_after(mem, delay_ms) : 0;
         dur__mem_settle(mem, instance);
     }
     dur__mem_leave(mem);
@@ -216,7 +212,7 @@ int dur__mem_renew_orchestration_item_lock(dur_provider *self, const char *lock_
     if (instance == NULL) {
         code = dur_error_set(err, DUR_ELEASE, false, "memory.renew", "Invalid lock token");
     } else if (instance->owner == NULL) {
-        instance->expires_boot_ms = ends_at(mem, extend_ms);
+        instance->expires_boot_ms = dur__mem_boot_after(mem, extend_ms);
         dur__mem_place(mem, instance);
     }
     dur__mem_leave(mem);

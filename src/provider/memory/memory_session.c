@@ -50,9 +50,8 @@ static void session_reshelve(dur__mem *mem, dur__mem_session *session) {
 }
 
 static void session_until(dur__mem *mem, dur__mem_session *session, uint64_t lock_ms) {
-    uint64_t end = lock_ms > UINT64_MAX - 1 - mem->boot_ms ? UINT64_MAX - 1 : mem->boot_ms + lock_ms;
     dur__mem_tree_remove(&session->expiry);
-    dur__mem_tree_add(&mem->session_times, &session->expiry, end, session->serial);
+    dur__mem_tree_add(&mem->session_times, &session->expiry, dur__mem_boot_after(mem, lock_ms), session->serial);
 }
 
 void dur__mem_session_claim(dur__mem *mem, dur__mem_session *session, const char *holder, dur__mem_owner *owner,

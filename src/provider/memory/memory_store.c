@@ -128,16 +128,18 @@ void dur__mem_letter_free(dur__mem_letter *letter) {
     free(letter);
 }
 
-int dur__mem_check(dur_provider *self, dur_error *err) {
-    (void)self;
-    (void)err;
-    return DUR_OK; /* invariants are asserted as they are used; there is no medium that could rot */
-}
-
 /* ---- open and close -------------------------------------------------------------------------------------------------- */
 
 static dur__mutex registry_mutex = DUR__MUTEX_INIT;
-static dur__map registry; /* dur__mem by name, guarded by registry_mutex; also guards dur__mem.handles */
+static dur__map registry; /* dur__mem by name, guarded by registry_mutex, which also guards dur__mem.handles */
+static bool registry_knows_forks;
+
+/* Another thread may have held the mutex at the time of the fork; its stores are not ours. */
+static void registry_in_child(void *arg) {
+    (void)arg;
+    dur__mutex_init(&registry_mutex);
+    registry = (dur__map){ .entries = NULL };
+}
 
 static dur__mem *store_new(const char *name, const dur_world *world) {
     dur__mem *mem = dur__xcalloc(1, sizeof(*mem));
@@ -186,15 +188,14 @@ static void store_free(dur__mem *mem) {
 
 static void memory_close(dur_provider *self) {
     dur__mem *mem = dur__mem_of(self);
+    free(self);
+    /* In a forked child another thread may have held the mutex, and the rows may be half changed: leave them. */
+    if (mem->serial != dur__process_serial()) return;
     dur__mutex_lock(&registry_mutex);
     bool last = --mem->handles == 0;
     if (last && mem->name != NULL) dur__map_remove(&registry, mem->name);
     dur__mutex_unlock(&registry_mutex);
-    free(self);
-    if (!last) return;
-    /* In a forked child another thread may have held the mutex, and the rows may be half changed: leave them. */
-    if (mem->serial != dur__process_serial()) return;
-    store_free(mem);
+    if (last) store_free(mem);
 }
 
 static const dur_provider_methods memory_methods = {
@@ -285,9 +286,9 @@ int dur__memory_open_url(dur_provider **out, const char *url, const dur_open_opt
     handle->base.methods = &memory_methods;
     handle->long_poll = long_poll;
     dur__mutex_lock(&registry_mutex);
+    if (!registry_knows_forks) dur__at_fork_child(registry_in_child, NULL);
+    registry_knows_forks = true;
     handle->mem = name != NULL ? dur__map_get(&registry, name) : NULL;
-    /* After a fork the parent's store of that name is not ours: the child begins with an empty one. */
-    if (handle->mem != NULL && handle->mem->serial != dur__process_serial()) handle->mem = NULL;
     if (handle->mem == NULL) {
         handle->mem = store_new(name, options != NULL ? options->world : NULL);
         if (name != NULL) dur__map_put(&registry, handle->mem->name, handle->mem);

@@ -104,11 +104,11 @@ static void drop_timers(dur__mem *mem, dur__mem_instance *instance, const dur_tu
     }
 }
 
-/* A turn that only gives a lease back, or moves flags, must not bring an execution into being. */
+/* A turn that only gives a lease back, or moves flags, must not bring an execution into being; the seeds' ack does. */
 static bool writes_execution(const dur_turn_commit *turn) {
     const dur_execution_metadata *metadata = &turn->metadata;
     return turn->event_count > 0 || metadata->status != DUR_STATUS_NONE || metadata->has_pinned_version ||
-           metadata->orchestration_name != NULL || turn->expected_last == DUR_NOT_COMPARED;
+           metadata->orchestration_name != NULL || !(turn->consume_listed || turn->take_over);
 }
 
 static void end_execution(dur__mem *mem, dur__mem_instance *instance, dur__mem_execution *execution,
@@ -199,7 +199,7 @@ static void end_lease(dur__mem *mem, dur__mem_instance *instance, dur__mem_lane 
         if (dur__mem_leased(instance)) dur__mem_lease_lost(mem, instance);
     } else {
         dur__mem_lease_end(mem, instance, turn->seen_id, turn->seen_now_ms);
-        instance->not_before_boot_ms = turn->delay_ms > 0 ? mem->boot_ms + turn->delay_ms : 0;
+        instance->not_before_boot_ms = turn->delay_ms > 0 ? dur__mem_boot_after(mem, turn->delay_ms) : 0;
     }
 }
 

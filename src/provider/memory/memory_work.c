@@ -13,10 +13,6 @@ static dur__mem_work *work_at(dur__mem_node *node) {
     return node != NULL ? DUR__CONTAINER(node, dur__mem_work, place) : NULL;
 }
 
-static uint64_t ends_at(const dur__mem *mem, uint64_t lock_ms) {
-    return lock_ms > UINT64_MAX - 1 - mem->boot_ms ? UINT64_MAX - 1 : mem->boot_ms + lock_ms;
-}
-
 /* ---- shelves ------------------------------------------------------------------------------------------------------- */
 
 static dur__mem_shelf_kind shelf_kind(const dur__mem_work *work) {
@@ -175,7 +171,7 @@ static void work_lock(dur__mem *mem, dur__mem_work *work, const char *token, dur
     dur__map_put(&mem->claims, work->token, work);
     work->attempts++;
     work->owner = owner;
-    work->until_boot_ms = owner != NULL ? 0 : ends_at(mem, lock_ms);
+    work->until_boot_ms = owner != NULL ? 0 : dur__mem_boot_after(mem, lock_ms);
     if (owner != NULL)
         dur__list_push(&owner->works, &work->by_owner);
     else
@@ -187,7 +183,7 @@ void dur__mem_work_unlock(dur__mem *mem, dur__mem_work *work, uint64_t delay_ms)
     dur__mem_set_text(&work->token, NULL);
     dur__list_unlink(&work->by_owner);
     work->owner = NULL;
-    work->until_boot_ms = delay_ms > 0 ? ends_at(mem, delay_ms) : 0;
+    work->until_boot_ms = delay_ms > 0 ? dur__mem_boot_after(mem, delay_ms) : 0;
     dur__mem_work_place(mem, work);
 }
 
@@ -319,7 +315,7 @@ int dur__mem_ack_works(dur_provider *self, dur_work_ack *acks, size_t count, dur
 static void work_renew(dur__mem *mem, dur__mem_work *work, uint64_t extend_ms) {
     dur__mem_work_touch(mem, work);
     if (work->owner != NULL) return;
-    work->until_boot_ms = ends_at(mem, extend_ms);
+    work->until_boot_ms = dur__mem_boot_after(mem, extend_ms);
     dur__mem_work_place(mem, work);
 }
 

@@ -1,0 +1,185 @@
+/*
+ * memory_check.c: are the invariants of memory_internal.h true?  For dur_provider_check, and for tests that shake the
+ * store at random.
+ */
+#include "provider/memory/memory_internal.h"
+
+/* The first finding, or NULL. */
+typedef const char *finding;
+
+static finding check_tree(const dur__mem_tree *tree) {
+    size_t count = 0;
+    const dur__mem_node *before = NULL;
+    for (const dur__mem_node *node = dur__mem_tree_first(tree); node != NULL; node = dur__mem_tree_next(node)) {
+        if (node->tree != tree) return "a node says that it is in another tree";
+        if (before != NULL && !dur__mem_before(before->hi, before->lo, node->hi, node->lo)) return "a tree is not in order";
+        for (int side = 0; side <= 1; side++) {
+            const dur__mem_node *child = node->child[side];
+            if (child != NULL && (child->parent != node || child->rank > node->rank)) return "a tree is out of shape";
+        }
+        before = node;
+        count++;
+    }
+    return count == tree->count ? NULL : "a tree's count is wrong";
+}
+
+/* ---- messages -------------------------------------------------------------------------------------------------------- */
+
+typedef struct message_tally {
+    finding wrong;
+    size_t messages, queued, starts, reasons, timers;
+} message_tally;
+
+static void tally_message(dur__mem *mem, dur__mem_message *message, void *arg) {
+    message_tally *tally = arg;
+    const dur__mem_channel *channel = message->channel;
+    bool given = message->place.tree == &channel->given;
+    const dur__mem_tree *own = message->due_ms == 0 ? &channel->now : &channel->later;
+    tally->messages++;
+    tally->queued += message->kind == DUR_WORK_QUEUE_MESSAGE;
+    tally->starts += message->kind == DUR_WORK_START_ORCHESTRATION || message->kind == DUR_WORK_CONTINUE_AS_NEW;
+    tally->reasons += message->reason.tree != NULL;
+    tally->timers += message->timer.tree != NULL;
+    if (!given && message->place.tree != own) tally->wrong = "a message is in the wrong tree of its channel";
+    if (given && !dur__mem_leased(message->instance)) tally->wrong = "nobody holds a lease, but a message was given";
+    if (given && message->reason.tree != NULL) tally->wrong = "a message that was given is a reason to fetch";
+    if (dur__map_get_u64(&mem->messages, message->id) != message) tally->wrong = "a message is not in the map";
+}
+
+static finding check_channel(const dur__mem_channel *channel) {
+    finding wrong = check_tree(&channel->now);
+    if (wrong == NULL) wrong = check_tree(&channel->later);
+    if (wrong == NULL) wrong = check_tree(&channel->given);
+    return wrong;
+}
+
+static finding check_messages(dur__mem *mem, dur__mem_instance *instance, size_t *total) {
+    message_tally tally = { .wrong = NULL };
+    dur__map_entry *entry;
+    finding wrong = check_channel(&instance->plain);
+    for (size_t i = 0; wrong == NULL && (entry = dur__map_next(&instance->queues, &i)) != NULL;)
+        wrong = check_channel(entry->value);
+    if (wrong == NULL) wrong = check_tree(&instance->reason_now);
+    if (wrong == NULL) wrong = check_tree(&instance->reason_later);
+    if (wrong == NULL) wrong = check_tree(&instance->timers);
+    if (wrong != NULL) return wrong;
+    dur__mem_each_message(mem, instance, tally_message, &tally);
+    *total += tally.messages;
+    if (tally.wrong != NULL) return tally.wrong;
+    if (tally.messages != instance->message_count || tally.queued != instance->queue_message_count ||
+        tally.starts != instance->start_count)
+        return "an instance counts its messages wrongly";
+    if (tally.reasons != instance->reason_now.count + instance->reason_later.count)
+        return "an instance counts its reasons wrongly";
+    return tally.timers == instance->timers.count ? NULL : "an instance counts its timers wrongly";
+}
+
+/* ---- instances ------------------------------------------------------------------------------------------------------- */
+
+static finding check_place(dur__mem *mem, const dur__mem_instance *instance) {
+    const dur__mem_tree *tree = instance->place.tree;
+    bool timed = tree == &mem->wall || tree == &mem->boot;
+    if (dur__mem_leased(instance)) {
+        if (tree != NULL && !timed) return "a leased instance can be fetched";
+        return instance->owner != NULL || tree == &mem->boot ? NULL : "a timed lock would never end";
+    }
+    if (instance->suspended != NULL) return tree == NULL ? NULL : "a suspended instance can be fetched";
+    if (instance->message_count == 0) return tree == NULL ? NULL : "an instance without messages can be fetched";
+    if (instance->not_before_boot_ms > mem->boot_ms) return tree == &mem->boot ? NULL : "a delay would never end";
+    const dur__mem_message *first =
+        dur__mem_exists(instance) ? dur__mem_first_reason(mem, instance) : dur__mem_first_orphan(mem, instance);
+    if (first != NULL) return tree != NULL && !timed ? NULL : "an instance with a visible message cannot be fetched";
+    /* Of one that does not exist only the queue messages are waited for, and they have been seen when the clock is back. */
+    bool later = dur__mem_exists(instance) && dur__mem_next_reason(mem, instance) != DUR_NEVER;
+    return !later || tree != NULL ? NULL : "an instance would never see its delayed message";
+}
+
+static finding check_history(const dur__mem_instance *instance) {
+    size_t events = 0;
+    for (size_t i = 0; i < instance->execution_count; i++) {
+        const dur__mem_execution *execution = instance->executions[i];
+        if (i > 0 && instance->executions[i - 1]->execution_id >= execution->execution_id)
+            return "executions are not in order";
+        for (size_t k = 1; k < execution->event_count; k++)
+            if (execution->events[k - 1].event_id >= execution->events[k].event_id) return "events are not in order";
+        events += execution->event_count;
+    }
+    return events == instance->event_count ? NULL : "an instance counts its events wrongly";
+}
+
+static finding check_instance(dur__mem *mem, dur__mem_instance *instance, size_t *messages, size_t *leases) {
+    finding wrong = check_history(instance);
+    if (wrong == NULL) wrong = check_messages(mem, instance, messages);
+    if (wrong == NULL) wrong = check_tree(&instance->works);
+    if (wrong == NULL) wrong = check_place(mem, instance);
+    if (wrong != NULL || !dur__mem_leased(instance)) return wrong;
+    (*leases)++;
+    if (dur__map_get(&mem->leases, instance->token) != instance) return "a lease is not in the map";
+    return NULL;
+}
+
+static finding check_instances(dur__mem *mem) {
+    size_t messages = 0, leases = 0;
+    dur__map_entry *entry;
+    finding wrong = NULL;
+    for (size_t i = 0; wrong == NULL && (entry = dur__map_next(&mem->instances, &i)) != NULL;)
+        wrong = check_instance(mem, entry->value, &messages, &leases);
+    if (wrong == NULL && messages != mem->messages.count) wrong = "a message has no instance";
+    if (wrong == NULL && leases != mem->leases.count) wrong = "a token has no lease";
+    for (const dur__mem_bucket *bucket = mem->buckets; wrong == NULL && bucket != NULL; bucket = bucket->next) {
+        wrong = check_tree(&bucket->ready[0]);
+        if (wrong == NULL) wrong = check_tree(&bucket->ready[1]);
+    }
+    if (wrong == NULL) wrong = check_tree(&mem->wall);
+    return wrong != NULL ? wrong : check_tree(&mem->boot);
+}
+
+/* ---- worker rows ------------------------------------------------------------------------------------------------------ */
+
+static finding check_work(const dur__mem *mem, const dur__mem_work *work) {
+    bool shelved = work->shelf != NULL;
+    bool timed = work->place.tree == &mem->work_times;
+    if (work->by_ref.tree != &work->instance->works) return "a worker row is not with its instance";
+    if (work->token != NULL && dur__map_get(&mem->claims, work->token) != work) return "a worker lock is not in the map";
+    if (work->token != NULL && work->owner != NULL) return shelved || timed ? "a locked row can be fetched" : NULL;
+    if (work->owner != NULL) return "a row has an owner but no lock";
+    if (work->token != NULL) return timed ? NULL : "a timed worker lock would never end";
+    if (timed) return work->until_boot_ms > mem->boot_ms ? NULL : "a row waits for a time that is over";
+    if (!shelved || work->place.tree != &work->shelf->rows[work->suspect]) return "a free row is not on its shelf";
+    dur__mem_shelf_kind kind = work->session == NULL ? DUR__MEM_PLAIN
+                               : work->session->held ? DUR__MEM_SESSION_HELD
+                                                     : DUR__MEM_SESSION_FREE;
+    if (work->shelf->kind != kind || !dur__str_eq(work->shelf->tag, work->tag)) return "a row is on the wrong shelf";
+    if (kind == DUR__MEM_SESSION_HELD && !dur__str_eq(work->shelf->holder, work->session->holder))
+        return "a row of a session is on another holder's shelf";
+    return NULL;
+}
+
+static finding check_works(dur__mem *mem) {
+    size_t locked = 0, rows = 0;
+    dur__map_entry *entry;
+    finding wrong = check_tree(&mem->work_times);
+    for (size_t i = 0; wrong == NULL && (entry = dur__map_next(&mem->works, &i)) != NULL;) {
+        const dur__mem_work *work = entry->value;
+        locked += work->token != NULL;
+        rows += work->session != NULL;
+        wrong = check_work(mem, work);
+    }
+    for (size_t i = 0; wrong == NULL && (entry = dur__map_next(&mem->sessions, &i)) != NULL;) {
+        const dur__mem_session *session = entry->value;
+        rows -= session->row_count;
+        bool timed = session->expiry.tree == &mem->session_times;
+        if (timed != (session->held && session->owner == NULL)) wrong = "a session's claim would never end";
+    }
+    if (wrong == NULL && locked != mem->claims.count) wrong = "a worker token has no row";
+    return wrong == NULL && rows != 0 ? "a session counts its rows wrongly" : wrong;
+}
+
+int dur__mem_check(dur_provider *self, dur_error *err) {
+    dur__mem *mem = dur__mem_of(self);
+    dur__mem_enter(mem);
+    finding wrong = check_instances(mem);
+    if (wrong == NULL) wrong = check_works(mem);
+    dur__mem_leave(mem);
+    return wrong == NULL ? DUR_OK : dur_error_set(err, DUR_ECORRUPT, false, "memory.check", "%s", wrong);
+}
