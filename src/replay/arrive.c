@@ -1,7 +1,8 @@
 /*
  * arrive.c: what an arrival does to the execution (R2, R3, R5).
  *
- * The same functions apply stored and new arrivals; only the check whether a message becomes an event at all is for new ones.
+ * The same functions apply stored and new arrivals; only the check whether a message becomes an event at all is for new
+ * ones.
  */
 #include "replay/engine.h"
 #include <inttypes.h>
@@ -26,9 +27,12 @@ void dur__apply_started(dur__exec *exec, const dur_event *event) {
 static bool kind_fits(const dur__leaf *leaf, dur_event_kind kind) {
     switch (kind) {
     case DUR_EVENT_ACTIVITY_COMPLETED:
-    case DUR_EVENT_ACTIVITY_FAILED: return leaf->kind == DUR__LEAF_ACTIVITY;
-    case DUR_EVENT_TIMER_FIRED: return leaf->kind == DUR__LEAF_TIMER;
-    default: return leaf->kind == DUR__LEAF_CHILD;
+    case DUR_EVENT_ACTIVITY_FAILED:
+        return leaf->kind == DUR__LEAF_ACTIVITY;
+    case DUR_EVENT_TIMER_FIRED:
+        return leaf->kind == DUR__LEAF_TIMER;
+    default:
+        return leaf->kind == DUR__LEAF_CHILD;
     }
 }
 
@@ -60,16 +64,22 @@ static void apply_answer(dur__exec *exec, const dur_event *event) {
     if (leaf == NULL) return; /* settled, dropped or unknown: applied to nothing */
     if (!kind_fits(leaf, event->kind)) {
         char text[160];
-        dur__break(exec, DUR_ENONDETERMINISM, "event %" PRIu64 ": history holds %s of event %" PRIu64 ", which is the %s",
-                   event->event_id, dur_event_kind_name(event->kind), event->source_event_id,
-                   dur__leaf_text(leaf, text, sizeof(text)));
+        dur__break(exec, DUR_ENONDETERMINISM,
+                   "event %" PRIu64 ": history holds %s of event %" PRIu64 ", which is the %s", event->event_id,
+                   dur_event_kind_name(event->kind), event->source_event_id, dur__leaf_text(leaf, text, sizeof(text)));
         return;
     }
     switch (event->kind) {
     case DUR_EVENT_ACTIVITY_FAILED:
-    case DUR_EVENT_SUB_ORCHESTRATION_FAILED: apply_failure(exec, leaf, event->details); break;
-    case DUR_EVENT_TIMER_FIRED: dur__leaf_answer(exec, leaf, DUR_OK, "", false); break;
-    default: dur__leaf_answer(exec, leaf, DUR_OK, event->result, false); break;
+    case DUR_EVENT_SUB_ORCHESTRATION_FAILED:
+        apply_failure(exec, leaf, event->details);
+        break;
+    case DUR_EVENT_TIMER_FIRED:
+        dur__leaf_answer(exec, leaf, DUR_OK, "", false);
+        break;
+    default:
+        dur__leaf_answer(exec, leaf, DUR_OK, event->result, false);
+        break;
     }
 }
 
@@ -110,8 +120,12 @@ void dur__apply_arrival(dur__exec *exec, const dur_event *event) {
         dur__topic_deliver(exec, topic, dur__held_new(exec, topic->name, event->data != NULL ? event->data : ""));
         break;
     }
-    case DUR_EVENT_ORCHESTRATION_CANCEL_REQUESTED: apply_cancel(exec, event); break;
-    default: apply_answer(exec, event); break;
+    case DUR_EVENT_ORCHESTRATION_CANCEL_REQUESTED:
+        apply_cancel(exec, event);
+        break;
+    default:
+        apply_answer(exec, event);
+        break;
     }
 }
 
@@ -127,8 +141,12 @@ static bool answer_event(dur__exec *exec, const dur_work_item *item, dur_event_k
                       dur__leaf_text(leaf, text, sizeof(text)));
         return false;
     }
-    *out = (dur_event){ .kind = kind, .has_source_event_id = true, .source_event_id = item->id,
-                        .result = item->result, .details = item->details, .fire_at_ms = item->fire_at_ms };
+    *out = (dur_event){ .kind = kind,
+                        .has_source_event_id = true,
+                        .source_event_id = item->id,
+                        .result = item->result,
+                        .details = item->details,
+                        .fire_at_ms = item->fire_at_ms };
     return true;
 }
 
@@ -138,25 +156,33 @@ static bool cancel_event(dur__exec *exec, const dur_work_item *item, dur_event *
         return false;
     }
     if (exec->cancel_reason != NULL) return false;
-    *out = (dur_event){ .kind = DUR_EVENT_ORCHESTRATION_CANCEL_REQUESTED, .reason = item->reason != NULL ? item->reason : "" };
+    *out = (dur_event){ .kind = DUR_EVENT_ORCHESTRATION_CANCEL_REQUESTED,
+                        .reason = item->reason != NULL ? item->reason : "" };
     return true;
 }
 
 bool dur__arrival_event(dur__exec *exec, const dur_work_item *item, dur_event *out) {
     switch (item->kind) {
-    case DUR_WORK_ACTIVITY_COMPLETED: return answer_event(exec, item, DUR_EVENT_ACTIVITY_COMPLETED, out);
-    case DUR_WORK_ACTIVITY_FAILED: return answer_event(exec, item, DUR_EVENT_ACTIVITY_FAILED, out);
-    case DUR_WORK_TIMER_FIRED: return answer_event(exec, item, DUR_EVENT_TIMER_FIRED, out);
-    case DUR_WORK_SUB_ORCH_COMPLETED: return answer_event(exec, item, DUR_EVENT_SUB_ORCHESTRATION_COMPLETED, out);
-    case DUR_WORK_SUB_ORCH_FAILED: return answer_event(exec, item, DUR_EVENT_SUB_ORCHESTRATION_FAILED, out);
+    case DUR_WORK_ACTIVITY_COMPLETED:
+        return answer_event(exec, item, DUR_EVENT_ACTIVITY_COMPLETED, out);
+    case DUR_WORK_ACTIVITY_FAILED:
+        return answer_event(exec, item, DUR_EVENT_ACTIVITY_FAILED, out);
+    case DUR_WORK_TIMER_FIRED:
+        return answer_event(exec, item, DUR_EVENT_TIMER_FIRED, out);
+    case DUR_WORK_SUB_ORCH_COMPLETED:
+        return answer_event(exec, item, DUR_EVENT_SUB_ORCHESTRATION_COMPLETED, out);
+    case DUR_WORK_SUB_ORCH_FAILED:
+        return answer_event(exec, item, DUR_EVENT_SUB_ORCHESTRATION_FAILED, out);
     case DUR_WORK_EXTERNAL_RAISED:
     case DUR_WORK_QUEUE_MESSAGE:
         if (item->name == NULL) return false;
         *out = (dur_event){ .kind = item->kind == DUR_WORK_QUEUE_MESSAGE ? DUR_EVENT_QUEUE_EVENT_DELIVERED
                                                                          : DUR_EVENT_EXTERNAL_EVENT,
-                            .name = item->name, .data = item->data != NULL ? item->data : "" };
+                            .name = item->name,
+                            .data = item->data != NULL ? item->data : "" };
         return true;
-    case DUR_WORK_CANCEL_INSTANCE: return cancel_event(exec, item, out);
+    case DUR_WORK_CANCEL_INSTANCE:
+        return cancel_event(exec, item, out);
     default:
         dur__log_held(exec, DUR_LOG_WARN, "ignored %s for a running execution", dur_work_kind_name(item->kind));
         return false;

@@ -91,7 +91,8 @@ dur_future *dur_any_n(dur_future *const *futures, size_t count) {
     for (;;) {
         dur_future *winner = NULL;
         for (size_t i = 0; i < count; i++)
-            if (futures[i]->settled != 0 && (winner == NULL || futures[i]->settled < winner->settled)) winner = futures[i];
+            if (futures[i]->settled != 0 && (winner == NULL || futures[i]->settled < winner->settled))
+                winner = futures[i];
         if (winner != NULL) {
             dur__future_reported(winner);
             return winner;

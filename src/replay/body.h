@@ -12,9 +12,9 @@
 typedef struct dur__body dur__body;
 
 typedef struct dur__body_methods {
-    bool (*resume)(dur__body *body);  /* start or go on, until it suspends; false: the code has returned */
-    void (*suspend)(dur__body *body); /* called from inside: back to whoever resumed */
-    void (*drop)(dur__body *body);    /* end it wherever it stands; its frames are not unwound */
+    bool (*resume)(dur__body *body);          /* start or go on, until it suspends; false: the code has returned */
+    void (*suspend)(dur__body *body);         /* called from inside: back to whoever resumed */
+    void (*drop)(dur__body *body);            /* end it wherever it stands; its frames are not unwound */
     size_t (*touched)(const dur__body *body); /* bytes of stack that were ever used */
 } dur__body_methods;
 
@@ -23,6 +23,7 @@ struct dur__body {
 };
 
 /* entry(arg) on a stack of its own.  NULL: no stack is to be had. */
-dur__body *dur__body_coro_new(dur__stacks *stacks, size_t stack_bytes, const char *name, void (*entry)(void *), void *arg);
+dur__body *dur__body_coro_new(dur__stacks *stacks, size_t stack_bytes, const char *name, void (*entry)(void *),
+                              void *arg);
 
 #endif

@@ -11,14 +11,18 @@
 
 static _Thread_local dur__exec *current;
 
-dur__exec *dur__current(void) { return current; }
-void dur__current_set(dur__exec *exec) { current = exec; }
+dur__exec *dur__current(void) {
+    return current;
+}
+void dur__current_set(dur__exec *exec) {
+    current = exec;
+}
 
 static void branch_main(void *arg) {
     dur__branch *branch = arg;
     dur__exec *exec = branch->exec;
-    dur_outcome outcome = branch->fn != NULL ? branch->fn(&exec->ctx, branch->arg)
-                                             : exec->options.fn(&exec->ctx, exec->input);
+    dur_outcome outcome =
+        branch->fn != NULL ? branch->fn(&exec->ctx, branch->arg) : exec->options.fn(&exec->ctx, exec->input);
     if (!branch->ended) { /* dropped by itself meanwhile, through one that owns it */
         branch->outcome = outcome;
         branch->code = outcome.kind_ == DUR__OUTCOME_COMPLETE ? DUR_OK : DUR_EFAILED;
@@ -28,7 +32,8 @@ static void branch_main(void *arg) {
 
 dur__branch *dur__branch_new(dur__exec *exec, dur_branch_fn *fn, void *arg, dur_scope *parent) {
     dur__branch *branch = dur__xcalloc(1, sizeof(*branch));
-    branch->body = dur__body_coro_new(exec->options.stacks, exec->options.stack_bytes, exec->options.name, branch_main, branch);
+    branch->body =
+        dur__body_coro_new(exec->options.stacks, exec->options.stack_bytes, exec->options.name, branch_main, branch);
     if (branch->body == NULL) {
         free(branch);
         dur__break(exec, DUR_ENOMEM, "no stack for a branch: memory or the kernel's limit of mappings is exhausted");
@@ -49,7 +54,9 @@ dur__branch *dur__branch_new(dur__exec *exec, dur_branch_fn *fn, void *arg, dur_
     return branch;
 }
 
-void dur__branch_wake(dur__branch *branch) { dur__heap_push(&branch->exec->runnable, &branch->order); }
+void dur__branch_wake(dur__branch *branch) {
+    dur__heap_push(&branch->exec->runnable, &branch->order);
+}
 
 void dur__branch_unwait(dur__branch *branch) {
     for (size_t i = 0; i < branch->wait.count; i++)
@@ -116,8 +123,10 @@ void dur__branch_drop(dur__branch *branch) {
     branch->future = NULL;
     branch->code = DUR_ECANCELLED;
     if (branch == exec->running || !first) return; /* it leaves as soon as it is back in a call of ours */
-    if (exec->dying_last != NULL) exec->dying_last->next_dying = branch;
-    else exec->dying_first = branch;
+    if (exec->dying_last != NULL)
+        exec->dying_last->next_dying = branch;
+    else
+        exec->dying_first = branch;
     exec->dying_last = branch;
     if (exec->burying) return;
     exec->burying = true;

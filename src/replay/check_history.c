@@ -17,7 +17,8 @@ static void no_random(void *data, void *out, size_t size) {
     memset(out, 0, size);
 }
 
-static int replay_all(dur_replay_report *report, dur__exec *exec, const dur_event *events, size_t count, dur_error *err) {
+static int replay_all(dur_replay_report *report, dur__exec *exec, const dur_event *events, size_t count,
+                      dur_error *err) {
     int code = DUR_OK;
     for (size_t i = 0; i < count && code == DUR_OK; i++) {
         code = dur__exec_replay_event(exec, &events[i], err);

@@ -82,7 +82,8 @@ static dur_future *combine(dur_ctx *ctx, dur_future *const *futures, size_t coun
             combined->nodes[i].combined = future;
             dur__list_push(&futures[i]->dependents, &combined->nodes[i].link);
             combined->missing++;
-        } else if ((first || futures[i]->code != DUR_OK) && (settled == NULL || futures[i]->settled < settled->settled)) {
+        } else if ((first || futures[i]->code != DUR_OK) &&
+                   (settled == NULL || futures[i]->settled < settled->settled)) {
             settled = futures[i];
         }
     }

@@ -41,7 +41,9 @@ dur_outcome dur_completef(dur_ctx *ctx, const char *format, ...) {
     return outcome;
 }
 
-dur_outcome dur_fail(dur_ctx *ctx, const char *reason) { return outcome_of(ctx, DUR__OUTCOME_FAIL, "dur_fail", reason); }
+dur_outcome dur_fail(dur_ctx *ctx, const char *reason) {
+    return outcome_of(ctx, DUR__OUTCOME_FAIL, "dur_fail", reason);
+}
 
 dur_outcome dur_failf(dur_ctx *ctx, const char *format, ...) {
     va_list args;
@@ -68,14 +70,30 @@ dur_outcome dur_continue_as_new_ex(dur_ctx *ctx, const dur_continue_args *args) 
 
 /* ---- about itself; these record nothing and work with any ctx ---- */
 
-const char *dur_instance_id(const dur_ctx *ctx) { return ctx == NULL ? NULL : ctx->exec->options.instance; }
-uint64_t dur_execution_id(const dur_ctx *ctx) { return ctx == NULL ? 0 : ctx->exec->options.execution_id; }
-const char *dur_orchestration_name(const dur_ctx *ctx) { return ctx == NULL ? NULL : ctx->exec->options.name; }
-const char *dur_orchestration_version(const dur_ctx *ctx) { return ctx == NULL ? NULL : ctx->exec->options.version; }
-const char *dur_parent_instance(const dur_ctx *ctx) { return ctx == NULL ? NULL : ctx->exec->parent_instance; }
-bool dur_is_replaying(const dur_ctx *ctx) { return ctx != NULL && ctx->exec->replaying; }
-uint64_t dur_history_events(const dur_ctx *ctx) { return ctx == NULL ? 0 : ctx->exec->last_id; }
-const char *dur_cancel_reason(const dur_ctx *ctx) { return ctx == NULL ? NULL : ctx->exec->cancel_reason; }
+const char *dur_instance_id(const dur_ctx *ctx) {
+    return ctx == NULL ? NULL : ctx->exec->options.instance;
+}
+uint64_t dur_execution_id(const dur_ctx *ctx) {
+    return ctx == NULL ? 0 : ctx->exec->options.execution_id;
+}
+const char *dur_orchestration_name(const dur_ctx *ctx) {
+    return ctx == NULL ? NULL : ctx->exec->options.name;
+}
+const char *dur_orchestration_version(const dur_ctx *ctx) {
+    return ctx == NULL ? NULL : ctx->exec->options.version;
+}
+const char *dur_parent_instance(const dur_ctx *ctx) {
+    return ctx == NULL ? NULL : ctx->exec->parent_instance;
+}
+bool dur_is_replaying(const dur_ctx *ctx) {
+    return ctx != NULL && ctx->exec->replaying;
+}
+uint64_t dur_history_events(const dur_ctx *ctx) {
+    return ctx == NULL ? 0 : ctx->exec->last_id;
+}
+const char *dur_cancel_reason(const dur_ctx *ctx) {
+    return ctx == NULL ? NULL : ctx->exec->cancel_reason;
+}
 
 void dur_trace(dur_ctx *ctx, dur_log_level level, const char *format, ...) {
     dur__exec *exec = dur__enter(ctx, "dur_trace");

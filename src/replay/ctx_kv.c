@@ -1,6 +1,6 @@
 /*
- * ctx_kv.c: keys and values of the instance, as this execution sees them: the state at the end of the previous one, and its
- * own commands with their recorded stamps (R7).  Sorted by key, so that nothing depends on hash values.
+ * ctx_kv.c: keys and values of the instance, as this execution sees them: the state at the end of the previous one, and
+ * its own commands with their recorded stamps (R7).  Sorted by key, so that nothing depends on hash values.
  */
 #include "core/limits.h"
 #include "replay/engine.h"
@@ -16,8 +16,10 @@ static size_t kv_search(const dur__kv *kv, const char *key, bool *found) {
             *found = true;
             return middle;
         }
-        if (order < 0) low = middle + 1;
-        else high = middle;
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
     }
     return low;
 }
@@ -78,7 +80,9 @@ void dur_kv_set(dur_ctx *ctx, const char *key, const char *value) {
     if (!found && limits->kv_keys_max != 0 && exec->kv.count >= limits->kv_keys_max)
         dur__branch_failf(exec, "dur_kv_set: the instance has %zu keys, the limit is %llu", exec->kv.count,
                           (unsigned long long)limits->kv_keys_max);
-    dur_event event = { .kind = DUR_EVENT_KEY_VALUE_SET, .key = key, .value = value, .last_updated_at_ms = exec->now_ms };
+    dur_event event = {
+        .kind = DUR_EVENT_KEY_VALUE_SET, .key = key, .value = value, .last_updated_at_ms = exec->now_ms
+    };
     if (!dur__command(exec, &event, NULL)) dur__branch_leave(exec);
     kv_put(&exec->kv, key, value, event.last_updated_at_ms);
 }

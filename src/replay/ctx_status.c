@@ -6,7 +6,8 @@ static void status_update(dur__exec *exec, const char *text) {
     uint64_t max = exec->options.limits.custom_status_bytes_max;
     size_t size = text != NULL ? strlen(text) : 0, bad = 0;
     if (max != 0 && size > max)
-        dur__branch_failf(exec, "dur_status_set: the status has %zu bytes, the limit is %llu", size, (unsigned long long)max);
+        dur__branch_failf(exec, "dur_status_set: the status has %zu bytes, the limit is %llu", size,
+                          (unsigned long long)max);
     if (text != NULL && !dur__utf8_valid(text, size, &bad))
         dur__branch_failf(exec, "dur_status_set: the status is not UTF-8 at byte %zu", bad);
     dur_event event = { .kind = DUR_EVENT_CUSTOM_STATUS_UPDATED, .status = text };

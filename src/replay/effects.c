@@ -7,7 +7,9 @@
 #include "replay/engine.h"
 #include <stdlib.h>
 
-static const char *own_text(dur__exec *exec, const char *text) { return dur_arena_strdup(exec->turn_arena, text); }
+static const char *own_text(dur__exec *exec, const char *text) {
+    return dur_arena_strdup(exec->turn_arena, text);
+}
 
 static dur_work_item *effect_push(dur__exec *exec, bool worker, dur_work_kind kind, uint64_t due_ms) {
     struct dur__effect *effect;
@@ -66,9 +68,12 @@ void dur__effect_scheduled(dur__exec *exec, dur__leaf *leaf, const dur_event *ev
         item->fire_at_ms = event->fire_at_ms;
         break;
     }
-    case DUR__LEAF_CHILD: push_start(exec, event, true); break;
+    case DUR__LEAF_CHILD:
+        push_start(exec, event, true);
+        break;
     case DUR__LEAF_EVENT:
-    case DUR__LEAF_DEQUEUE: return;
+    case DUR__LEAF_DEQUEUE:
+        return;
     }
     leaf->item = exec->orchestrator_count;
 }
@@ -102,11 +107,14 @@ void dur__effect_dropped(dur__exec *exec, dur__leaf *leaf) {
         }
         break;
     case DUR__LEAF_EVENT:
-    case DUR__LEAF_DEQUEUE: break;
+    case DUR__LEAF_DEQUEUE:
+        break;
     }
 }
 
-void dur__effect_started(dur__exec *exec, const dur_event *chained) { push_start(exec, chained, false); }
+void dur__effect_started(dur__exec *exec, const dur_event *chained) {
+    push_start(exec, chained, false);
+}
 
 void dur__effect_grace(dur__exec *exec, uint64_t request_id) {
     dur_work_item *item =
@@ -166,18 +174,22 @@ void dur__effect_ended(dur__exec *exec, const char *version) {
         push_continue(exec, version);
     } else if (exec->parent_instance != NULL && exec->has_parent_id) {
         bool completed = exec->end == DUR__END_COMPLETED;
-        dur_work_item *item = effect_push(exec, false, completed ? DUR_WORK_SUB_ORCH_COMPLETED : DUR_WORK_SUB_ORCH_FAILED, 0);
+        dur_work_item *item =
+            effect_push(exec, false, completed ? DUR_WORK_SUB_ORCH_COMPLETED : DUR_WORK_SUB_ORCH_FAILED, 0);
         item->instance = exec->parent_instance;
         item->execution_id = exec->has_parent_execution_id ? exec->parent_execution_id : 1;
         item->id = exec->parent_id;
-        if (completed) item->result = exec->output;
-        else item->details = exec->failure;
+        if (completed)
+            item->result = exec->output;
+        else
+            item->details = exec->failure;
     }
 }
 
 /* ---- the turn ---- */
 
-static const dur__turn_item *collect(dur__turn_item *out, const struct dur__effect *from, size_t count, size_t *out_count) {
+static const dur__turn_item *collect(dur__turn_item *out, const struct dur__effect *from, size_t count,
+                                     size_t *out_count) {
     size_t kept = 0;
     for (size_t i = 0; i < count; i++)
         if (!from[i].undone) out[kept++] = from[i].out;
@@ -215,8 +227,8 @@ const dur__turn *dur__exec_turn(dur__exec *exec) {
                          .failure = exec->failure };
     turn->worker_items = collect(exec->item_out, exec->worker, exec->worker_count, &turn->worker_item_count);
     if (items > 0)
-        turn->orchestrator_items = collect(exec->item_out + exec->worker_count, exec->orchestrator, exec->orchestrator_count,
-                                           &turn->orchestrator_item_count);
+        turn->orchestrator_items = collect(exec->item_out + exec->worker_count, exec->orchestrator,
+                                           exec->orchestrator_count, &turn->orchestrator_item_count);
     return turn;
 }
 

@@ -13,11 +13,13 @@ static void fill_instance(dur__exec *exec, dur_event *event) {
     uint64_t execution = exec->options.execution_id;
     if (event->instance != NULL) return;
     if (event->kind == DUR_EVENT_ORCHESTRATION_CHAINED)
-        event->instance = dur_arena_format(exec->turn_arena, "%s::start::%" PRIu64 ".%" PRIu64, own, execution, event->event_id);
+        event->instance =
+            dur_arena_format(exec->turn_arena, "%s::start::%" PRIu64 ".%" PRIu64, own, execution, event->event_id);
     else if (event->kind == DUR_EVENT_SUB_ORCHESTRATION_SCHEDULED && execution <= 1)
         event->instance = dur_arena_format(exec->turn_arena, "%s::sub::%" PRIu64, own, event->event_id);
     else if (event->kind == DUR_EVENT_SUB_ORCHESTRATION_SCHEDULED)
-        event->instance = dur_arena_format(exec->turn_arena, "%s::sub::%" PRIu64 ".%" PRIu64, own, execution, event->event_id);
+        event->instance =
+            dur_arena_format(exec->turn_arena, "%s::sub::%" PRIu64 ".%" PRIu64, own, execution, event->event_id);
 }
 
 void dur__emit(dur__exec *exec, dur_event *event) {
@@ -58,8 +60,10 @@ bool dur__command_pair(dur__exec *exec, dur_event *event, const char *made, cons
     if (site != NULL) exec->where = site;
     if (exec->replaying) return dur__match_pair(exec, event, result, site);
     dur__emit(exec, event);
-    dur_event answer = { .kind = DUR_EVENT_ACTIVITY_COMPLETED, .has_source_event_id = true,
-                         .source_event_id = event->event_id, .result = made };
+    dur_event answer = { .kind = DUR_EVENT_ACTIVITY_COMPLETED,
+                         .has_source_event_id = true,
+                         .source_event_id = event->event_id,
+                         .result = made };
     dur__emit(exec, &answer);
     *result = made;
     return true;
@@ -92,9 +96,9 @@ void dur__log_held(dur__exec *exec, dur_log_level level, const char *format, ...
 const dur_event *dur__event_copy(dur_arena *arena, const dur_event *event, dur_event *out) {
     *out = *event;
     const char **texts[] = {
-        &out->name,   &out->version,    &out->instance, &out->input,  &out->output, &out->result,          &out->data,
-        &out->reason, &out->session_id, &out->tag,      &out->status, &out->key,    &out->value,           &out->parent_instance,
-        &out->initial_custom_status,
+        &out->name,   &out->version, &out->instance, &out->input,           &out->output,
+        &out->result, &out->data,    &out->reason,   &out->session_id,      &out->tag,
+        &out->status, &out->key,     &out->value,    &out->parent_instance, &out->initial_custom_status,
     };
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
         if (*texts[i] != NULL) *texts[i] = dur_arena_strdup(arena, *texts[i]);

@@ -3,8 +3,8 @@
  *
  * Two places run code here.  The engine applies arrivals and settles futures on the caller's stack; a branch runs the
  * user's code on its own.  exec->running is the branch that is on the processor, NULL while the engine is.
- * A function that finds the execution broken (nondeterminism, arena limit) leaves the branch for good when one is running,
- * and returns false or nothing otherwise: every loop of the engine looks at exec->broken.
+ * A function that finds the execution broken (nondeterminism, arena limit) leaves the branch for good when one is
+ * running, and returns false or nothing otherwise: every loop of the engine looks at exec->broken.
  */
 #ifndef DURITE_REPLAY_INTERNAL_H
 #define DURITE_REPLAY_INTERNAL_H
@@ -78,7 +78,7 @@ struct dur_future {
         dur__retrying *retry;
         dur__branch *branch;
         dur__combined *combined;
-    } of; /* NULL once it is over */
+    } of;               /* NULL once it is over */
     dur__leaf *holds;   /* a dequeue whose message came with the value: until a waiting call has reported it */
     dur_future *fellow; /* the next one that holds the same */
 };
@@ -114,11 +114,11 @@ typedef enum dur__leaf_kind {
 } dur__leaf_kind;
 
 typedef enum dur__leaf_role { /* to whom it answers */
-    DUR__ROLE_FUTURE,
-    DUR__ROLE_ATTEMPT,
-    DUR__ROLE_DELAY,
-    DUR__ROLE_ATTEMPT_TIMEOUT,
-    DUR__ROLE_TOTAL_TIMEOUT
+                              DUR__ROLE_FUTURE,
+                              DUR__ROLE_ATTEMPT,
+                              DUR__ROLE_DELAY,
+                              DUR__ROLE_ATTEMPT_TIMEOUT,
+                              DUR__ROLE_TOTAL_TIMEOUT
 } dur__leaf_role;
 
 /* A message that history holds and no waiting call has reported. */
@@ -136,20 +136,20 @@ struct dur__leaf {
     bool detached;
     bool dropped; /* original histories: given up, its record is still to come */
     bool is_try;
-    bool is_system; /* original: a system call, answered by the engine */
-    dur_future *future;    /* NULL: nobody listens */
-    dur__retrying *retry;  /* of the other roles */
-    const char *name;      /* interned: activity, orchestration */
-    dur__topic *topic;     /* event, queue */
-    char *instance;        /* child's id; owned */
+    bool is_system;       /* original: a system call, answered by the engine */
+    dur_future *future;   /* NULL: nobody listens */
+    dur__retrying *retry; /* of the other roles */
+    const char *name;     /* interned: activity, orchestration */
+    dur__topic *topic;    /* event, queue */
+    char *instance;       /* child's id; owned */
     const char *site;
-    dur__link wait;        /* in topic->waits; in the free list */
-    dur__link trying;      /* in exec->tries */
-    dur__held *held;       /* dequeue: the message given to it, not yet reported */
-    dur_future *holders;   /* … whose value it is: the dequeue's future, or first-of futures that it won */
-    uint64_t turn;         /* in which its work item was made; 0: an earlier one */
-    size_t item;           /* index + 1 of that work item */
-    uint64_t attempt;      /* of its retry policy; 0: none */
+    dur__link wait;              /* in topic->waits; in the free list */
+    dur__link trying;            /* in exec->tries */
+    dur__held *held;             /* dequeue: the message given to it, not yet reported */
+    dur_future *holders;         /* … whose value it is: the dequeue's future, or first-of futures that it won */
+    uint64_t turn;               /* in which its work item was made; 0: an earlier one */
+    size_t item;                 /* index + 1 of that work item */
+    uint64_t attempt;            /* of its retry policy; 0: none */
     uint64_t limit_ms, limit_id; /* try-dequeue: only messages older than this */
 };
 
@@ -158,7 +158,7 @@ typedef struct dur__open {
     struct dur__open_entry {
         uint64_t id;
         dur__leaf *leaf; /* NULL: closed */
-    } *entries;
+    } * entries;
     size_t first, count, room, live;
 } dur__open;
 
@@ -187,11 +187,11 @@ const char *dur__intern(dur__exec *exec, const char *name);
 /* ---- event names and queues (mailbox.c) ---- */
 
 struct dur__topic {
-    dur__link waits;   /* leaves that are live and unsatisfied, oldest first */
-    dur__link memory;  /* dur__held */
-    dur__link *messages; /* pairing heap of arrivals, oldest on top */
-    dur__heap_item ready;  /* in mailbox.ready: a message could be taken */
-    dur__link hungry;      /* in mailbox.hungry: a wait, and no message */
+    dur__link waits;           /* leaves that are live and unsatisfied, oldest first */
+    dur__link memory;          /* dur__held */
+    dur__link *messages;       /* pairing heap of arrivals, oldest on top */
+    dur__heap_item ready;      /* in mailbox.ready: a message could be taken */
+    dur__link hungry;          /* in mailbox.hungry: a wait, and no message */
     uint64_t last_ms, last_id; /* the last one offered */
     bool is_queue;
     char name[];
@@ -254,8 +254,8 @@ dur__branch *dur__branch_new(dur__exec *exec, dur_branch_fn *fn, void *arg, dur_
 void dur__branch_wake(dur__branch *branch);
 void dur__branch_drop(dur__branch *branch); /* with everything that it owns */
 void dur__branch_unwait(dur__branch *branch);
-void dur__branches_run(dur__exec *exec);    /* until each waits, the handler has returned, or broken */
-void dur__branches_free(dur__exec *exec);   /* all of them, without records */
+void dur__branches_run(dur__exec *exec);  /* until each waits, the handler has returned, or broken */
+void dur__branches_free(dur__exec *exec); /* all of them, without records */
 /* End the running branch here; nothing of its frames is run again. */
 _Noreturn void dur__branch_fail(dur__exec *exec, dur_code code, const char *reason);
 _Noreturn void dur__branch_failf(dur__exec *exec, const char *format, ...) DUR_PRINTF(2, 3);
@@ -334,7 +334,8 @@ bool dur__original_command(dur__exec *exec, dur_event *event, dur__leaf *leaf, d
 void dur__original_drop(dur__exec *exec, dur__leaf *leaf, const char *reason);
 void dur__original_replay(dur__exec *exec, const dur_event *event);
 /* A system call: the branch waits for its answer, in life too. */
-const char *dur__original_system(dur__exec *exec, const char *name, const char *input, const char *made, const char *site);
+const char *dur__original_system(dur__exec *exec, const char *name, const char *input, const char *made,
+                                 const char *site);
 void dur__original_end(dur__exec *exec);
 void dur__original_forget(dur__exec *exec, const dur_future *answer);
 void dur__original_settle(dur__exec *exec); /* live: record what is pending, one by one */
@@ -346,7 +347,7 @@ typedef struct dur__kv {
     struct dur__kv_entry {
         char *key, *value;
         uint64_t stamp_ms;
-    } *entries; /* by key */
+    } * entries; /* by key */
     size_t count, room;
 } dur__kv;
 
@@ -370,14 +371,14 @@ struct dur__exec {
     dur_arena *arena;          /* texts of the options and the Started event */
 
     /* where we are */
-    bool replaying;    /* the group at hand is stored */
-    bool original;     /* a history without trace: original.c */
+    bool replaying; /* the group at hand is stored */
+    bool original;  /* a history without trace: original.c */
     bool started, live, finished;
     dur_code broken;
     dur_error error;
-    uint64_t last_id;  /* the last event of history up to our position */
-    uint64_t read_id;  /* the last stored event that was given to us */
-    uint64_t now_ms;   /* stamp of the group at hand */
+    uint64_t last_id; /* the last event of history up to our position */
+    uint64_t read_id; /* the last stored event that was given to us */
+    uint64_t now_ms;  /* stamp of the group at hand */
     uint64_t settlements, held_seq;
     uint64_t group_ms, group_id; /* order of the group's arrival */
     const char *where;
@@ -434,14 +435,14 @@ struct dur__exec {
     struct dur__row_at {
         dur_event_row row;
         size_t at;
-    } *rows;
+    } * rows;
     size_t row_count, row_room;
     dur_event_row *row_out;
     size_t row_out_room;
     struct dur__effect {
         dur__turn_item out;
         bool undone;
-    } *worker, *orchestrator;
+    } * worker, *orchestrator;
     size_t worker_count, worker_room, orchestrator_count, orchestrator_room;
     dur__turn_item *item_out;
     size_t item_out_room;
@@ -457,12 +458,12 @@ struct dur__exec {
 };
 
 /* Room for one more element. */
-#define DUR__GROW(array, count, room)                                                        \
-    do {                                                                                     \
-        if ((count) == (room)) {                                                             \
-            (room) = (room) == 0 ? 8 : (room)*2;                                             \
-            (array) = dur__xrealloc((array), (room) * sizeof(*(array)));                     \
-        }                                                                                    \
+#define DUR__GROW(array, count, room)                                                                                  \
+    do {                                                                                                               \
+        if ((count) == (room)) {                                                                                       \
+            (room) = (room) == 0 ? 8 : (room)*2;                                                                       \
+            (array) = dur__xrealloc((array), (room) * sizeof(*(array)));                                               \
+        }                                                                                                              \
     } while (0)
 
 /* Public calls begin with this: the execution whose branch is running.  NULL: not inside a handler.  A ctx that is not

@@ -198,8 +198,10 @@ static void group_run(dur__exec *exec) {
                              strcmp(group->arrival.name, leaf->topic->name) != 0))
             dur__break(exec, DUR_ENONDETERMINISM,
                        "event %" PRIu64 ": history holds %s, the code asked at %s whether queue \"%s\" has a message",
-                       group->arrival.event_id, dur_event_kind_name(group->arrival.kind), leaf->site, leaf->topic->name);
-        else dur__apply_arrival(exec, &group->arrival);
+                       group->arrival.event_id, dur_event_kind_name(group->arrival.kind), leaf->site,
+                       leaf->topic->name);
+        else
+            dur__apply_arrival(exec, &group->arrival);
     }
     dur__quiesce(exec);
     if (exec->broken == DUR_OK) dur__match_end(exec);
@@ -251,13 +253,15 @@ int dur__exec_replay_event(dur__exec *exec, const dur_event *event, dur_error *e
         return exec_result(exec, err);
     }
     dur_event_role role = dur_event_kind_role(event->kind);
-    bool opens = role == DUR_EVENT_ROLE_START || (role == DUR_EVENT_ROLE_ARRIVAL && !completes_pair(&exec->group, event));
+    bool opens =
+        role == DUR_EVENT_ROLE_START || (role == DUR_EVENT_ROLE_ARRIVAL && !completes_pair(&exec->group, event));
     if (!opens) {
         group_append(exec, event);
         return DUR_OK;
     }
     group_run(exec);
-    if (exec->broken == DUR_OK && exec->finished) return corrupt(exec, err, "it stands behind the terminal event", event->event_id);
+    if (exec->broken == DUR_OK && exec->finished)
+        return corrupt(exec, err, "it stands behind the terminal event", event->event_id);
     group_begin(exec, event);
     return exec_result(exec, err);
 }
@@ -266,10 +270,13 @@ int dur__exec_replay_end(dur__exec *exec, dur_error *err) {
     if (exec->broken != DUR_OK) return exec_result(exec, err);
     if (!exec->started) return corrupt(exec, err, "the history is empty", 0);
     if (exec->live) return DUR_OK;
-    if (exec->original) dur__original_end(exec);
-    else group_run(exec);
+    if (exec->original)
+        dur__original_end(exec);
+    else
+        group_run(exec);
     if (exec->broken == DUR_OK && !dur__list_empty(&exec->tries))
-        dur__break(exec, DUR_ENONDETERMINISM, "after event %" PRIu64 ": history ends and the code asks whether a queue has a message",
+        dur__break(exec, DUR_ENONDETERMINISM,
+                   "after event %" PRIu64 ": history ends and the code asks whether a queue has a message",
                    exec->last_id);
     dur_arena_reset(exec->group.arena);
     exec->group.count = exec->group.next = 0;
@@ -280,9 +287,15 @@ int dur__exec_replay_end(dur__exec *exec, dur_error *err) {
 
 /* ---- looking ---- */
 
-uint64_t dur__exec_last_event(const dur__exec *exec) { return exec->last_id; }
-bool dur__exec_finished(const dur__exec *exec) { return exec->finished; }
-const char *dur__exec_where(const dur__exec *exec) { return exec->where != NULL ? exec->where : ""; }
+uint64_t dur__exec_last_event(const dur__exec *exec) {
+    return exec->last_id;
+}
+bool dur__exec_finished(const dur__exec *exec) {
+    return exec->finished;
+}
+const char *dur__exec_where(const dur__exec *exec) {
+    return exec->where != NULL ? exec->where : "";
+}
 
 size_t dur__exec_bytes(const dur__exec *exec) {
     size_t bytes = sizeof(*exec) + exec->bytes + dur_arena_bytes(exec->arena) + exec->json.room +

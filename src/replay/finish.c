@@ -1,15 +1,19 @@
 /*
  * finish.c: the end of an execution (R6): drops of what is open in order of creation, then the terminal event, last.
  *
- * Activities and children that were detached go on; a timer or a wait has no meaning after the end and goes in any case.
+ * Activities and children that were detached go on; a timer or a wait has no meaning after the end and goes in any
+ * case.
  */
 #include "replay/engine.h"
 
 static const char *activity_reason(dur__end end) {
     switch (end) {
-    case DUR__END_COMPLETED: return "orchestration_terminal_completed";
-    case DUR__END_CONTINUED: return "orchestration_terminal_continued_as_new";
-    default: return "orchestration_terminal_failed";
+    case DUR__END_COMPLETED:
+        return "orchestration_terminal_completed";
+    case DUR__END_CONTINUED:
+        return "orchestration_terminal_continued_as_new";
+    default:
+        return "orchestration_terminal_failed";
     }
 }
 
@@ -86,14 +90,18 @@ static void finish_application(dur__exec *exec, dur_failure_kind kind, const cha
 }
 
 const dur_failure *dur__cancelled_failure(dur__exec *exec) {
-    dur_failure failure = { .category = DUR_FAILURE_APPLICATION, .kind = DUR_FAILURE_CANCELLED,
-                            .reason = exec->cancel_reason, .message = "orchestration cancelled" };
+    dur_failure failure = { .category = DUR_FAILURE_APPLICATION,
+                            .kind = DUR_FAILURE_CANCELLED,
+                            .reason = exec->cancel_reason,
+                            .message = "orchestration cancelled" };
     return dur__failure_copy(exec->arena, &failure);
 }
 
 void dur__finish_returned(dur__exec *exec) {
-    if (exec->original) exec->returned = true; /* its commands are yet to be met in history, or recorded */
-    else dur__finish_returned_now(exec);
+    if (exec->original)
+        exec->returned = true; /* its commands are yet to be met in history, or recorded */
+    else
+        dur__finish_returned_now(exec);
 }
 
 void dur__finish_returned_now(dur__exec *exec) {
@@ -105,10 +113,18 @@ void dur__finish_returned_now(dur__exec *exec) {
         return;
     }
     switch (outcome.kind_) {
-    case DUR__OUTCOME_COMPLETE: finish(exec, DUR__END_COMPLETED, text, NULL, NULL); break;
-    case DUR__OUTCOME_CONTINUE: finish(exec, DUR__END_CONTINUED, text, NULL, version); break;
-    case DUR__OUTCOME_FAIL: finish_application(exec, DUR_FAILURE_ORCHESTRATION_FAILED, text); break;
-    default: finish_application(exec, DUR_FAILURE_PANICKED, "handler returned no outcome"); break;
+    case DUR__OUTCOME_COMPLETE:
+        finish(exec, DUR__END_COMPLETED, text, NULL, NULL);
+        break;
+    case DUR__OUTCOME_CONTINUE:
+        finish(exec, DUR__END_CONTINUED, text, NULL, version);
+        break;
+    case DUR__OUTCOME_FAIL:
+        finish_application(exec, DUR_FAILURE_ORCHESTRATION_FAILED, text);
+        break;
+    default:
+        finish_application(exec, DUR_FAILURE_PANICKED, "handler returned no outcome");
+        break;
     }
 }
 

@@ -4,8 +4,8 @@
  * Telling goes through a queue, not by recursion: a chain of combined futures may be as long as the handler likes, and
  * a drop may be given on a handler's own small stack.
  */
-#include "replay/engine.h"
 #include "core/json.h"
+#include "replay/engine.h"
 #include <stdlib.h>
 
 dur_future *dur__future_new(dur__exec *exec, dur__future_kind kind) {
@@ -69,13 +69,17 @@ void dur__settle(dur_future *future, dur_code code, const char *text) {
     dur__exec *exec = future->exec;
     future->settled = ++exec->settlements;
     future->code = code;
-    if (future->decode && code == DUR_OK) decode_optional(future, text != NULL ? text : "null");
-    else future->text = text != NULL && *text != '\0' ? dur__scope_text(future->scope, text) : "";
+    if (future->decode && code == DUR_OK)
+        decode_optional(future, text != NULL ? text : "null");
+    else
+        future->text = text != NULL && *text != '\0' ? dur__scope_text(future->scope, text) : "";
     future->of.leaf = NULL;
     if (future->holds == NULL) dur__list_unlink(&future->owned); /* else a message can still be given back */
     future->next = NULL;
-    if (exec->settled_last != NULL) exec->settled_last->next = future;
-    else exec->settled_first = future;
+    if (exec->settled_last != NULL)
+        exec->settled_last->next = future;
+    else
+        exec->settled_first = future;
     exec->settled_last = future;
     tell_all(exec);
 }
@@ -128,15 +132,21 @@ void dur__future_drop(dur_future *future, const char *reason) {
         return;
     }
     switch (future->kind) {
-    case DUR__FUTURE_LEAF: future_leaf_drop(future, reason); break;
+    case DUR__FUTURE_LEAF:
+        future_leaf_drop(future, reason);
+        break;
     case DUR__FUTURE_RETRY:
         if (future->of.retry != NULL) dur__retry_drop(future->exec, future->of.retry, reason);
         break;
     case DUR__FUTURE_BRANCH:
         if (future->of.branch != NULL) dur__branch_drop(future->of.branch);
         break;
-    case DUR__FUTURE_COMBINED: dur__combined_drop(future); break;
-    case DUR__FUTURE_PLAIN: dur__original_forget(future->exec, future); break;
+    case DUR__FUTURE_COMBINED:
+        dur__combined_drop(future);
+        break;
+    case DUR__FUTURE_PLAIN:
+        dur__original_forget(future->exec, future);
+        break;
     }
     future->of.leaf = NULL;
     dur__settle(future, DUR_ECANCELLED, "dropped");
@@ -154,8 +164,12 @@ void dur__future_orphan(dur_future *future) {
     case DUR__FUTURE_BRANCH:
         if (future->of.branch != NULL) future->of.branch->future = NULL;
         break;
-    case DUR__FUTURE_COMBINED: dur__combined_drop(future); break;
-    case DUR__FUTURE_PLAIN: dur__original_forget(future->exec, future); break;
+    case DUR__FUTURE_COMBINED:
+        dur__combined_drop(future);
+        break;
+    case DUR__FUTURE_PLAIN:
+        dur__original_forget(future->exec, future);
+        break;
     }
     future->of.leaf = NULL;
     dur__settle(future, DUR_ECANCELLED, "detached");
@@ -164,21 +178,29 @@ void dur__future_orphan(dur_future *future) {
 void dur__futures_drop(dur_scope *scope, const char *reason) {
     for (dur__link *link; (link = dur__list_first(&scope->futures)) != NULL;) {
         dur_future *future = DUR__CONTAINER(link, dur_future, owned);
-        if (future->detached && future->holds == NULL) dur__future_orphan(future);
-        else dur__future_drop(future, reason);
+        if (future->detached && future->holds == NULL)
+            dur__future_orphan(future);
+        else
+            dur__future_drop(future, reason);
         DUR_ASSERT(dur__list_first(&scope->futures) != link);
     }
 }
 
 /* ---- public: looking, dropping, detaching ---- */
 
-bool dur_is_settled(const dur_future *future) { return future != NULL && future->settled != 0; }
-dur_code dur_code_of(const dur_future *future) { 
+bool dur_is_settled(const dur_future *future) {
+    return future != NULL && future->settled != 0;
+}
+dur_code dur_code_of(const dur_future *future) {
     if (future == NULL) return DUR_EINVAL;
     return future->settled == 0 ? DUR_ERUNNING : future->code;
 }
-bool dur_is_none(const dur_future *future) { return future != NULL && future->is_none; }
-bool dur_is_final(const dur_future *future) { return future != NULL && future->is_final; }
+bool dur_is_none(const dur_future *future) {
+    return future != NULL && future->is_none;
+}
+bool dur_is_final(const dur_future *future) {
+    return future != NULL && future->is_final;
+}
 
 const char *dur_reason(const dur_future *future) {
     if (future == NULL || future->settled == 0 || future->code == DUR_OK) return "";

@@ -1,5 +1,6 @@
 /*
- * heap.h: a binary heap of items that know their place, smallest (hi, lo) on top.  Items are embedded in what they order.
+ * heap.h: a binary heap of items that know their place, smallest (hi, lo) on top.  Items are embedded in what they
+ * order.
  */
 #ifndef DURITE_REPLAY_HEAP_H
 #define DURITE_REPLAY_HEAP_H
@@ -18,9 +19,11 @@ typedef struct dur__heap {
     size_t count, room;
 } dur__heap; /* zeroed: empty */
 
-void dur__heap_push(dur__heap *heap, dur__heap_item *item); /* or move it, when its key has changed */
+void dur__heap_push(dur__heap *heap, dur__heap_item *item);   /* or move it, when its key has changed */
 void dur__heap_remove(dur__heap *heap, dur__heap_item *item); /* harmless when it is in none */
 void dur__heap_free(dur__heap *heap);
-static inline dur__heap_item *dur__heap_top(const dur__heap *heap) { return heap->count == 0 ? NULL : heap->items[0]; }
+static inline dur__heap_item *dur__heap_top(const dur__heap *heap) {
+    return heap->count == 0 ? NULL : heap->items[0];
+}
 
 #endif

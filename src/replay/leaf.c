@@ -1,9 +1,10 @@
 /*
  * leaf.c: what history knows as schedules and subscriptions, from their command to their answer or drop.
  *
- * A leaf is open from its record on (R2): it is found by its event id in the open table, an event wait or a dequeue also
- * in the list of its topic.  A dequeue that was given a message stays in the table until a waiting call has reported
- * the message, so that a drop can give it back (R3).  Leaves are recycled: the table holds what is open, not what was.
+ * A leaf is open from its record on (R2): it is found by its event id in the open table, an event wait or a dequeue
+ * also in the list of its topic.  A dequeue that was given a message stays in the table until a waiting call has
+ * reported the message, so that a drop can give it back (R3).  Leaves are recycled: the table holds what is open, not
+ * what was.
  */
 #include "replay/engine.h"
 #include <inttypes.h>
@@ -17,8 +18,10 @@ static size_t open_search(const dur__open *open, uint64_t id) {
     size_t low = open->first, high = open->count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (open->entries[middle].id < id) low = middle + 1;
-        else high = middle;
+        if (open->entries[middle].id < id)
+            low = middle + 1;
+        else
+            high = middle;
     }
     return low;
 }
@@ -163,8 +166,9 @@ bool dur__leaf_drop_event(const dur__leaf *leaf, const char *reason, dur_event *
         [DUR__LEAF_CHILD] = DUR_EVENT_SUB_ORCHESTRATION_CANCEL_REQUESTED,
     };
     if (leaf->kind == DUR__LEAF_TIMER) return false;
-    *out = (dur_event){ .kind = kinds[leaf->kind], .has_source_event_id = true, .source_event_id = leaf->id,
-                        .reason = reason };
+    *out = (dur_event){
+        .kind = kinds[leaf->kind], .has_source_event_id = true, .source_event_id = leaf->id, .reason = reason
+    };
     return true;
 }
 
@@ -213,8 +217,11 @@ void dur__topic_deliver(dur__exec *exec, dur__topic *topic, dur__held *held) {
 
 const char *dur__leaf_text(const dur__leaf *leaf, char *out, size_t out_size) {
     static const char *const kinds[] = {
-        [DUR__LEAF_ACTIVITY] = "activity", [DUR__LEAF_TIMER] = "timer",        [DUR__LEAF_EVENT] = "event",
-        [DUR__LEAF_DEQUEUE] = "queue",     [DUR__LEAF_CHILD] = "sub-orchestration",
+        [DUR__LEAF_ACTIVITY] = "activity",
+        [DUR__LEAF_TIMER] = "timer",
+        [DUR__LEAF_EVENT] = "event",
+        [DUR__LEAF_DEQUEUE] = "queue",
+        [DUR__LEAF_CHILD] = "sub-orchestration",
     };
     const char *name = leaf->topic != NULL ? leaf->topic->name : leaf->name;
     snprintf(out, out_size, "%s%s%s #%" PRIu64 "%s%s%s", kinds[leaf->kind], name != NULL ? " " : "",

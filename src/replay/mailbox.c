@@ -9,7 +9,9 @@
 #include "replay/engine.h"
 #include <stdlib.h>
 
-static dur__arrival *arrival_of(dur__link *link) { return DUR__CONTAINER(link, dur__arrival, link); }
+static dur__arrival *arrival_of(dur__link *link) {
+    return DUR__CONTAINER(link, dur__arrival, link);
+}
 
 static bool older(uint64_t a_ms, uint64_t a_id, uint64_t b_ms, uint64_t b_id) {
     return a_ms != b_ms ? a_ms < b_ms : a_id < b_id;
@@ -58,7 +60,9 @@ static dur__link *pairing_pop(dur__link **root) {
     return top;
 }
 
-void dur__mailbox_init(dur__mailbox *mailbox) { dur__list_init(&mailbox->hungry); }
+void dur__mailbox_init(dur__mailbox *mailbox) {
+    dur__list_init(&mailbox->hungry);
+}
 
 static void topics_free(dur__map *topics) {
     dur__map_entry *entry;

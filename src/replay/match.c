@@ -1,9 +1,9 @@
 /*
  * match.c: stored commands against the ones that the code gives (R8), and the reports when they differ.
  *
- * The k-th command of a group is compared with its k-th record and takes id, stamp and answer from it.  A report names the
- * event, what history holds, what the code asked for and where, and a later record of the group that would have matched.
- * Payloads never appear in a report: of a text that differs it tells the sizes and the first byte that does.
+ * The k-th command of a group is compared with its k-th record and takes id, stamp and answer from it.  A report names
+ * the event, what history holds, what the code asked for and where, and a later record of the group that would have
+ * matched. Payloads never appear in a report: of a text that differs it tells the sizes and the first byte that does.
  */
 #include "replay/engine.h"
 #include <inttypes.h>
@@ -25,19 +25,31 @@ bool dur__is_marker(const dur_event *event) {
 
 static void describe_activity(const dur_event *event, char *out, size_t size) {
     const char *name = event->name != NULL ? event->name : "?";
-    if (dur__is_marker(event)) snprintf(out, size, "marker \"%s\"", event->input != NULL ? event->input : "");
-    else if (dur__is_pair_name(name)) snprintf(out, size, "system call %s", name + sizeof(DUR__SYSCALL) - 1);
-    else snprintf(out, size, "activity \"%s\"%s%s%s%s", name, event->tag != NULL ? " tag " : "", event->tag != NULL ? event->tag : "",
-                  event->session_id != NULL ? " session " : "", event->session_id != NULL ? event->session_id : "");
+    if (dur__is_marker(event))
+        snprintf(out, size, "marker \"%s\"", event->input != NULL ? event->input : "");
+    else if (dur__is_pair_name(name))
+        snprintf(out, size, "system call %s", name + sizeof(DUR__SYSCALL) - 1);
+    else
+        snprintf(out, size, "activity \"%s\"%s%s%s%s", name, event->tag != NULL ? " tag " : "",
+                 event->tag != NULL ? event->tag : "", event->session_id != NULL ? " session " : "",
+                 event->session_id != NULL ? event->session_id : "");
 }
 
 void dur__event_describe(const dur_event *event, char *out, size_t size) {
     const char *name = event->name != NULL ? event->name : "?";
     switch (event->kind) {
-    case DUR_EVENT_ACTIVITY_SCHEDULED: describe_activity(event, out, size); break;
-    case DUR_EVENT_TIMER_CREATED: snprintf(out, size, "timer"); break;
-    case DUR_EVENT_EXTERNAL_SUBSCRIBED: snprintf(out, size, "wait for event \"%s\"", name); break;
-    case DUR_EVENT_QUEUE_SUBSCRIBED: snprintf(out, size, "dequeue from \"%s\"", name); break;
+    case DUR_EVENT_ACTIVITY_SCHEDULED:
+        describe_activity(event, out, size);
+        break;
+    case DUR_EVENT_TIMER_CREATED:
+        snprintf(out, size, "timer");
+        break;
+    case DUR_EVENT_EXTERNAL_SUBSCRIBED:
+        snprintf(out, size, "wait for event \"%s\"", name);
+        break;
+    case DUR_EVENT_QUEUE_SUBSCRIBED:
+        snprintf(out, size, "dequeue from \"%s\"", name);
+        break;
     case DUR_EVENT_SUB_ORCHESTRATION_SCHEDULED:
     case DUR_EVENT_ORCHESTRATION_CHAINED:
         snprintf(out, size, "%s \"%s\"%s%s%s%s",
@@ -45,34 +57,60 @@ void dur__event_describe(const dur_event *event, char *out, size_t size) {
                  event->version != NULL ? " version " : "", event->version != NULL ? event->version : "",
                  event->instance != NULL ? " as " : "", event->instance != NULL ? event->instance : "");
         break;
-    case DUR_EVENT_CUSTOM_STATUS_UPDATED: snprintf(out, size, event->status != NULL ? "status set" : "status clear"); break;
-    case DUR_EVENT_KEY_VALUE_SET: snprintf(out, size, "set of key \"%s\"", event->key != NULL ? event->key : "?"); break;
-    case DUR_EVENT_KEY_VALUE_CLEARED: snprintf(out, size, "clear of key \"%s\"", event->key != NULL ? event->key : "?"); break;
-    case DUR_EVENT_KEY_VALUES_CLEARED: snprintf(out, size, "clear of all keys"); break;
-    case DUR_EVENT_ACTIVITY_CANCEL_REQUESTED: snprintf(out, size, "drop of activity #%" PRIu64, event->source_event_id); break;
-    case DUR_EVENT_EXTERNAL_SUBSCRIBED_CANCELLED: snprintf(out, size, "drop of event wait #%" PRIu64, event->source_event_id); break;
-    case DUR_EVENT_QUEUE_SUBSCRIPTION_CANCELLED: snprintf(out, size, "drop of dequeue #%" PRIu64, event->source_event_id); break;
+    case DUR_EVENT_CUSTOM_STATUS_UPDATED:
+        snprintf(out, size, event->status != NULL ? "status set" : "status clear");
+        break;
+    case DUR_EVENT_KEY_VALUE_SET:
+        snprintf(out, size, "set of key \"%s\"", event->key != NULL ? event->key : "?");
+        break;
+    case DUR_EVENT_KEY_VALUE_CLEARED:
+        snprintf(out, size, "clear of key \"%s\"", event->key != NULL ? event->key : "?");
+        break;
+    case DUR_EVENT_KEY_VALUES_CLEARED:
+        snprintf(out, size, "clear of all keys");
+        break;
+    case DUR_EVENT_ACTIVITY_CANCEL_REQUESTED:
+        snprintf(out, size, "drop of activity #%" PRIu64, event->source_event_id);
+        break;
+    case DUR_EVENT_EXTERNAL_SUBSCRIBED_CANCELLED:
+        snprintf(out, size, "drop of event wait #%" PRIu64, event->source_event_id);
+        break;
+    case DUR_EVENT_QUEUE_SUBSCRIPTION_CANCELLED:
+        snprintf(out, size, "drop of dequeue #%" PRIu64, event->source_event_id);
+        break;
     case DUR_EVENT_SUB_ORCHESTRATION_CANCEL_REQUESTED:
         snprintf(out, size, "drop of sub-orchestration #%" PRIu64, event->source_event_id);
         break;
-    case DUR_EVENT_ORCHESTRATION_COMPLETED: snprintf(out, size, "completion"); break;
-    case DUR_EVENT_ORCHESTRATION_FAILED: snprintf(out, size, "failure"); break;
-    case DUR_EVENT_ORCHESTRATION_CONTINUED_AS_NEW: snprintf(out, size, "continue-as-new"); break;
-    default: snprintf(out, size, "%s", dur_event_kind_name(event->kind)); break;
+    case DUR_EVENT_ORCHESTRATION_COMPLETED:
+        snprintf(out, size, "completion");
+        break;
+    case DUR_EVENT_ORCHESTRATION_FAILED:
+        snprintf(out, size, "failure");
+        break;
+    case DUR_EVENT_ORCHESTRATION_CONTINUED_AS_NEW:
+        snprintf(out, size, "continue-as-new");
+        break;
+    default:
+        snprintf(out, size, "%s", dur_event_kind_name(event->kind));
+        break;
     }
 }
 
 /* ---- comparing ---- */
 
-static const char *text_of(const char *text) { return text != NULL ? text : ""; }
+static const char *text_of(const char *text) {
+    return text != NULL ? text : "";
+}
 
 static bool child_instance_fits(const dur__exec *exec, const dur_event *record, const dur_event *event) {
     char made[64];
     const char *recorded = text_of(record->instance), *own = exec->options.instance;
     if (event->instance != NULL) return strcmp(recorded, event->instance) == 0;
     size_t prefix = strlen(own);
-    if (strncmp(recorded, own, prefix) == 0 && strncmp(recorded + prefix, "::", 2) == 0) recorded += prefix + 2;
-    else if (record->kind == DUR_EVENT_ORCHESTRATION_CHAINED) return false;
+    if (strncmp(recorded, own, prefix) == 0 && strncmp(recorded + prefix, "::", 2) == 0)
+        recorded += prefix + 2;
+    else if (record->kind == DUR_EVENT_ORCHESTRATION_CHAINED)
+        return false;
     if (record->kind == DUR_EVENT_ORCHESTRATION_CHAINED) {
         snprintf(made, sizeof(made), "start::%" PRIu64 ".%" PRIu64, exec->options.execution_id, record->event_id);
         return strcmp(recorded, made) == 0;
@@ -93,7 +131,8 @@ static const char *difference(const dur__exec *exec, const dur_event *record, co
         if (!dur__str_eq(record->session_id, event->session_id)) return "session";
         return dur__str_eq(record->tag, event->tag) ? NULL : "tag";
     case DUR_EVENT_EXTERNAL_SUBSCRIBED:
-    case DUR_EVENT_QUEUE_SUBSCRIBED: return dur__str_eq(record->name, event->name) ? NULL : "";
+    case DUR_EVENT_QUEUE_SUBSCRIBED:
+        return dur__str_eq(record->name, event->name) ? NULL : "";
     case DUR_EVENT_SUB_ORCHESTRATION_SCHEDULED:
     case DUR_EVENT_ORCHESTRATION_CHAINED:
         if (!dur__str_eq(record->name, event->name)) return "";
@@ -103,13 +142,15 @@ static const char *difference(const dur__exec *exec, const dur_event *record, co
     case DUR_EVENT_KEY_VALUE_SET:
         if (!dur__str_eq(record->key, event->key)) return "";
         return strcmp(text_of(record->value), text_of(event->value)) == 0 ? NULL : "value";
-    case DUR_EVENT_KEY_VALUE_CLEARED: return dur__str_eq(record->key, event->key) ? NULL : "";
+    case DUR_EVENT_KEY_VALUE_CLEARED:
+        return dur__str_eq(record->key, event->key) ? NULL : "";
     case DUR_EVENT_ACTIVITY_CANCEL_REQUESTED:
     case DUR_EVENT_EXTERNAL_SUBSCRIBED_CANCELLED:
     case DUR_EVENT_QUEUE_SUBSCRIPTION_CANCELLED:
     case DUR_EVENT_SUB_ORCHESTRATION_CANCEL_REQUESTED:
         return record->source_event_id == event->source_event_id ? NULL : "";
-    default: return NULL; /* timers and status: the kind is enough; the end: that it ended so */
+    default:
+        return NULL; /* timers and status: the kind is enough; the end: that it ended so */
     }
 }
 
@@ -156,7 +197,8 @@ bool dur__match_compare(dur__exec *exec, const dur_event *record, const dur_even
 static void skip_markers(dur__group *group) {
     while (group->next < group->count && dur__is_marker(&group->records[group->next])) {
         group->next++;
-        if (group->next < group->count && group->records[group->next].kind == DUR_EVENT_ACTIVITY_COMPLETED) group->next++;
+        if (group->next < group->count && group->records[group->next].kind == DUR_EVENT_ACTIVITY_COMPLETED)
+            group->next++;
     }
 }
 
@@ -169,8 +211,9 @@ static void take_record(dur__exec *exec, dur_event *event) {
     event->last_updated_at_ms = record->last_updated_at_ms;
     if (record->instance != NULL) {
         bool brief = event->instance == NULL && strncmp(record->instance, "sub::", 5) == 0;
-        event->instance = brief ? dur_arena_format(exec->group.arena, "%s::%s", exec->options.instance, record->instance)
-                                : record->instance;
+        event->instance = brief
+                              ? dur_arena_format(exec->group.arena, "%s::%s", exec->options.instance, record->instance)
+                              : record->instance;
     }
 }
 
@@ -183,10 +226,11 @@ static void warn_changed(dur__exec *exec, const dur_event *record, const dur_eve
         what = "status with another text";
     if (what == NULL) return;
     DUR__GROW(exec->logs, exec->log_count, exec->log_room);
-    exec->logs[exec->log_count++] = (dur__turn_log){
-        DUR_LOG_WARN, dur_arena_format(exec->turn_arena, "event %" PRIu64 ": the code at %s asks for a %s than history holds",
-                                       record->event_id, site != NULL ? site : "?", what)
-    };
+    exec->logs[exec->log_count++] =
+        (dur__turn_log){ DUR_LOG_WARN,
+                         dur_arena_format(exec->turn_arena,
+                                          "event %" PRIu64 ": the code at %s asks for a %s than history holds",
+                                          record->event_id, site != NULL ? site : "?", what) };
 }
 
 bool dur__match(dur__exec *exec, dur_event *event, const char *site) {
@@ -196,7 +240,8 @@ bool dur__match(dur__exec *exec, dur_event *event, const char *site) {
         char asked[160];
         dur__event_describe(event, asked, sizeof(asked));
         dur__break(exec, DUR_ENONDETERMINISM,
-                   "after event %" PRIu64 ": history holds no further command before the next arrival, the code asked for %s at %s",
+                   "after event %" PRIu64
+                   ": history holds no further command before the next arrival, the code asked for %s at %s",
                    exec->last_id, asked, site != NULL ? site : "?");
         return false;
     }
@@ -212,7 +257,8 @@ bool dur__match_pair(dur__exec *exec, dur_event *event, const char **result, con
     dur__group *group = &exec->group;
     const dur_event *answer = group->next < group->count ? &group->records[group->next] : NULL;
     if (answer == NULL || answer->kind != DUR_EVENT_ACTIVITY_COMPLETED || answer->source_event_id != event->event_id) {
-        dur__break(exec, DUR_ENONDETERMINISM, "event %" PRIu64 ": the system call is not followed by its answer", event->event_id);
+        dur__break(exec, DUR_ENONDETERMINISM, "event %" PRIu64 ": the system call is not followed by its answer",
+                   event->event_id);
         return false;
     }
     *result = text_of(answer->result);
@@ -244,7 +290,8 @@ static bool ended_outside(dur__exec *exec) {
     dur__group *group = &exec->group;
     const dur_event *last = &group->records[group->count - 1];
     if (exec->finished || last->kind != DUR_EVENT_ORCHESTRATION_FAILED || last->details == NULL) return false;
-    if (last->details->category == DUR_FAILURE_APPLICATION && last->details->kind != DUR_FAILURE_CANCELLED) return false;
+    if (last->details->category == DUR_FAILURE_APPLICATION && last->details->kind != DUR_FAILURE_CANCELLED)
+        return false;
     for (size_t i = group->next; i + 1 < group->count; i++)
         if (dur_event_kind_role(group->records[i].kind) != DUR_EVENT_ROLE_DROP) return false;
     exec->last_id = last->event_id;
@@ -259,8 +306,10 @@ bool dur__match_end(dur__exec *exec) {
     const dur_event *record = &group->records[group->next];
     char holds[160], waits[160] = "nothing";
     dur__event_describe(record, holds, sizeof(holds));
-    if (exec->finished) snprintf(waits, sizeof(waits), "nothing, it has ended");
-    else dur__exec_waiting(exec, 0, waits, sizeof(waits));
+    if (exec->finished)
+        snprintf(waits, sizeof(waits), "nothing, it has ended");
+    else
+        dur__exec_waiting(exec, 0, waits, sizeof(waits));
     dur__break(exec, DUR_ENONDETERMINISM,
                "event %" PRIu64 ": history holds %s, the code did not ask for it (last call at %s; it waits for %s)",
                record->event_id, holds, exec->where != NULL ? exec->where : "?", waits);

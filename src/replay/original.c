@@ -13,8 +13,8 @@
 
 struct dur__pending {
     dur__pending *next;
-    dur_event event; /* texts in exec->pending_arena */
-    dur__leaf *leaf; /* a schedule's, or (is_drop) what is given up */
+    dur_event event;    /* texts in exec->pending_arena */
+    dur__leaf *leaf;    /* a schedule's, or (is_drop) what is given up */
     dur_future *answer; /* detached start: a branch waits for its id */
     const char *made;   /* system call: its result, if it is new */
     const char *site;
@@ -27,8 +27,10 @@ static dur__pending *pending_push(dur__exec *exec, const dur_event *event, const
     dur__pending *pending = dur_arena_zalloc(exec->pending_arena, sizeof(*pending));
     dur__event_copy(exec->pending_arena, event, &pending->event);
     pending->site = site;
-    if (exec->pending_last != NULL) exec->pending_last->next = pending;
-    else exec->pending_first = pending;
+    if (exec->pending_last != NULL)
+        exec->pending_last->next = pending;
+    else
+        exec->pending_first = pending;
     exec->pending_last = pending;
     return pending;
 }
@@ -93,7 +95,8 @@ void dur__original_drop(dur__exec *exec, dur__leaf *leaf, const char *reason) {
     pending->is_drop = true;
 }
 
-const char *dur__original_system(dur__exec *exec, const char *name, const char *input, const char *made, const char *site) {
+const char *dur__original_system(dur__exec *exec, const char *name, const char *input, const char *made,
+                                 const char *site) {
     dur_event event = { .kind = DUR_EVENT_ACTIVITY_SCHEDULED, .name = name, .input = input };
     dur_future *answer = dur__future_new(exec, DUR__FUTURE_LEAF);
     dur__leaf *leaf = dur__leaf_new(exec, DUR__LEAF_ACTIVITY, site);
@@ -140,7 +143,8 @@ static void replay_command(dur__exec *exec, const dur_event *record) {
         if (pending == NULL) {
             char holds[160];
             dur__event_describe(record, holds, sizeof(holds));
-            dur__break(exec, DUR_ENONDETERMINISM, "event %" PRIu64 ": history holds %s, the code did not ask for it (last call at %s)",
+            dur__break(exec, DUR_ENONDETERMINISM,
+                       "event %" PRIu64 ": history holds %s, the code did not ask for it (last call at %s)",
                        record->event_id, holds, exec->where != NULL ? exec->where : "?");
             return;
         }
@@ -152,8 +156,10 @@ static void replay_command(dur__exec *exec, const dur_event *record) {
         event.last_updated_at_ms = record->last_updated_at_ms;
         char *full = NULL;
         if (record->instance != NULL && event.instance == NULL && strncmp(record->instance, "sub::", 5) == 0)
-            event.instance = full = dur_arena_format(exec->pending_arena, "%s::%s", exec->options.instance, record->instance);
-        else if (record->instance != NULL) event.instance = record->instance;
+            event.instance = full =
+                dur_arena_format(exec->pending_arena, "%s::%s", exec->options.instance, record->instance);
+        else if (record->instance != NULL)
+            event.instance = record->instance;
         pending_bind(exec, pending, &event);
         return;
     }
@@ -186,14 +192,17 @@ static void replay_terminal(dur__exec *exec, const dur_event *record) {
         [DUR__OUTCOME_FAIL] = DUR_EVENT_ORCHESTRATION_FAILED,
         [DUR__OUTCOME_CONTINUE] = DUR_EVENT_ORCHESTRATION_CONTINUED_AS_NEW,
     };
-    bool outside = record->kind == DUR_EVENT_ORCHESTRATION_FAILED && record->details != NULL &&
-                   (record->details->category != DUR_FAILURE_APPLICATION || record->details->kind == DUR_FAILURE_CANCELLED);
+    bool outside =
+        record->kind == DUR_EVENT_ORCHESTRATION_FAILED && record->details != NULL &&
+        (record->details->category != DUR_FAILURE_APPLICATION || record->details->kind == DUR_FAILURE_CANCELLED);
     if (!exec->forced && !outside && (!exec->returned || kinds[exec->root->outcome.kind_] != record->kind)) {
         char holds[64], asked[64] = "is still waiting";
         dur__event_describe(record, holds, sizeof(holds));
-        if (exec->returned) dur__event_describe(&(dur_event){ .kind = kinds[exec->root->outcome.kind_] }, asked, sizeof(asked));
-        dur__break(exec, DUR_ENONDETERMINISM, "event %" PRIu64 ": history holds %s, the code ended with: %s (last call at %s)",
-                   record->event_id, holds, asked, exec->where != NULL ? exec->where : "?");
+        if (exec->returned)
+            dur__event_describe(&(dur_event){ .kind = kinds[exec->root->outcome.kind_] }, asked, sizeof(asked));
+        dur__break(exec, DUR_ENONDETERMINISM,
+                   "event %" PRIu64 ": history holds %s, the code ended with: %s (last call at %s)", record->event_id,
+                   holds, asked, exec->where != NULL ? exec->where : "?");
         return;
     }
     dur__finish_forced(exec, record);
@@ -215,12 +224,19 @@ void dur__original_replay(dur__exec *exec, const dur_event *event) {
         exec->root = dur__branch_new(exec, NULL, NULL, NULL);
         break;
     case DUR_EVENT_ROLE_ARRIVAL:
-        if (event->kind == DUR_EVENT_ORCHESTRATION_CANCEL_REQUESTED) exec->forced = true;
-        else if (!exec->returned) dur__apply_arrival(exec, event);
+        if (event->kind == DUR_EVENT_ORCHESTRATION_CANCEL_REQUESTED)
+            exec->forced = true;
+        else if (!exec->returned)
+            dur__apply_arrival(exec, event);
         break;
-    case DUR_EVENT_ROLE_COMMAND: replay_command(exec, event); break;
-    case DUR_EVENT_ROLE_DROP: replay_drop(exec, event); break;
-    case DUR_EVENT_ROLE_TERMINAL: break;
+    case DUR_EVENT_ROLE_COMMAND:
+        replay_command(exec, event);
+        break;
+    case DUR_EVENT_ROLE_DROP:
+        replay_drop(exec, event);
+        break;
+    case DUR_EVENT_ROLE_TERMINAL:
+        break;
     }
     if (exec->broken == DUR_OK) dur__quiesce(exec);
     if (exec->pending_first == NULL && exec->pending_arena != NULL) dur_arena_reset(exec->pending_arena);
@@ -229,24 +245,28 @@ void dur__original_replay(dur__exec *exec, const dur_event *event) {
 
 void dur__original_end(dur__exec *exec) {
     if (exec->finished) return;
-    for (dur__pending *at; (at = pending_command(exec)) != NULL && dur__is_marker(&at->event) && exec->broken == DUR_OK;)
+    for (dur__pending *at;
+         (at = pending_command(exec)) != NULL && dur__is_marker(&at->event) && exec->broken == DUR_OK;)
         marker_refuse(exec, at);
     if (exec->broken != DUR_OK) return;
     dur__pending *pending = pending_command(exec);
     char text[160];
     if (exec->forced) {
-        dur__break(exec, DUR_ECORRUPT, "after event %" PRIu64 ": the history of a cancelled execution has no end", exec->last_id);
+        dur__break(exec, DUR_ECORRUPT, "after event %" PRIu64 ": the history of a cancelled execution has no end",
+                   exec->last_id);
     } else if (pending != NULL) {
         dur__event_describe(&pending->event, text, sizeof(text));
-        dur__break(exec, DUR_ENONDETERMINISM, "after event %" PRIu64 ": history ends, the code asked for %s at %s", exec->last_id,
-                   text, pending->site != NULL ? pending->site : "?");
+        dur__break(exec, DUR_ENONDETERMINISM, "after event %" PRIu64 ": history ends, the code asked for %s at %s",
+                   exec->last_id, text, pending->site != NULL ? pending->site : "?");
     } else if (exec->returned) {
-        dur__break(exec, DUR_ENONDETERMINISM, "after event %" PRIu64 ": history goes on, the code has ended", exec->last_id);
+        dur__break(exec, DUR_ENONDETERMINISM, "after event %" PRIu64 ": history goes on, the code has ended",
+                   exec->last_id);
     } else if (exec->expected_drops.count > 0) {
         size_t at = 0;
         dur__leaf *leaf = dur__map_next(&exec->expected_drops, &at)->value;
-        dur__break(exec, DUR_ENONDETERMINISM, "after event %" PRIu64 ": history holds the drop of the %s, the code did not drop it",
-                   exec->last_id, dur__leaf_text(leaf, text, sizeof(text)));
+        dur__break(exec, DUR_ENONDETERMINISM,
+                   "after event %" PRIu64 ": history holds the drop of the %s, the code did not drop it", exec->last_id,
+                   dur__leaf_text(leaf, text, sizeof(text)));
     }
 }
 
@@ -265,8 +285,10 @@ static void record_pending(dur__exec *exec, dur__pending *pending) {
     bool system = pending->made != NULL;
     pending_bind(exec, pending, &event);
     if (!system) return;
-    dur_event answer = { .kind = DUR_EVENT_ACTIVITY_COMPLETED, .has_source_event_id = true,
-                         .source_event_id = event.event_id, .result = pending->made };
+    dur_event answer = { .kind = DUR_EVENT_ACTIVITY_COMPLETED,
+                         .has_source_event_id = true,
+                         .source_event_id = event.event_id,
+                         .result = pending->made };
     dur__emit(exec, &answer);
     dur__apply_arrival(exec, &answer);
 }

@@ -83,7 +83,7 @@ typedef struct dur__arrival {
     dur_work_item item; /* texts live as long as the arrival */
     uint64_t order_ms;  /* oldest first: by (order_ms, order_id) */
     uint64_t order_id;
-    void *cookie;       /* the runtime's */
+    void *cookie; /* the runtime's */
 } dur__arrival;
 
 void dur__exec_offer(dur__exec *exec, dur__arrival *arrival);
@@ -101,12 +101,7 @@ const char *dur__exec_hungry(dur__exec *exec, size_t i, uint64_t *order_ms, uint
 
 /* ---- the turn: everything since the last turn_done ---- */
 
-typedef enum dur__end {
-    DUR__END_NOT,
-    DUR__END_COMPLETED,
-    DUR__END_FAILED,
-    DUR__END_CONTINUED
-} dur__end;
+typedef enum dur__end { DUR__END_NOT, DUR__END_COMPLETED, DUR__END_FAILED, DUR__END_CONTINUED } dur__end;
 
 typedef struct dur__turn_item {
     dur_work_item item;
@@ -148,7 +143,7 @@ void dur__exec_turn_done(dur__exec *exec);
 /* ---- looking ---- */
 uint64_t dur__exec_last_event(const dur__exec *exec);
 bool dur__exec_finished(const dur__exec *exec);
-size_t dur__exec_bytes(const dur__exec *exec);      /* arena and touched stack, roughly */
+size_t dur__exec_bytes(const dur__exec *exec); /* arena and touched stack, roughly */
 size_t dur__exec_stack_high_water(const dur__exec *exec);
 const char *dur__exec_where(const dur__exec *exec); /* site of the last scheduling call, for "turn took long" */
 /* "what does it wait for": the i-th open leaf as text ("activity Ship #7 (order.c:31)"); false: no more. */

@@ -2,9 +2,9 @@
  * retry.c: an activity that is tried again: a state machine over leaves, without a stack.
  *
  * An attempt is an activity; a failed one is followed by a delay (a timer, if there is one) and the next attempt.  The
- * random part of a delay is decided when the timer is made and stands in its record.  A timeout, of the attempt or of the
- * whole call, is a timer made after the first attempt.  When any of its leaves is cancelled, it is: no further attempt, no
- * timeout reported (R5).  The machine outlives the future when that was detached.
+ * random part of a delay is decided when the timer is made and stands in its record.  A timeout, of the attempt or of
+ * the whole call, is a timer made after the first attempt.  When any of its leaves is cancelled, it is: no further
+ * attempt, no timeout reported (R5).  The machine outlives the future when that was detached.
  */
 #include "replay/engine.h"
 #include <math.h>
@@ -57,13 +57,17 @@ static void retry_attempt(dur__exec *exec, dur__retrying *retry) {
     dur__leaf *leaf = retry_leaf(exec, retry, DUR__LEAF_ACTIVITY, DUR__ROLE_ATTEMPT);
     leaf->name = dur__intern(exec, retry->name);
     leaf->attempt = retry->attempt;
-    dur_event event = { .kind = DUR_EVENT_ACTIVITY_SCHEDULED, .name = retry->name, .input = retry->input,
-                        .session_id = retry->session, .tag = retry->tag };
+    dur_event event = { .kind = DUR_EVENT_ACTIVITY_SCHEDULED,
+                        .name = retry->name,
+                        .input = retry->input,
+                        .session_id = retry->session,
+                        .tag = retry->tag };
     if (!dur__leaf_schedule(exec, leaf, &event)) return;
     if (retry->attempt == 1 && retry->total_timeout_ms != 0)
         retry_timer(exec, retry, DUR__ROLE_TOTAL_TIMEOUT, dur__after(exec->now_ms, retry->total_timeout_ms), false);
     if (exec->broken == DUR_OK && retry->policy.attempt_timeout_ms != 0)
-        retry_timer(exec, retry, DUR__ROLE_ATTEMPT_TIMEOUT, dur__after(exec->now_ms, retry->policy.attempt_timeout_ms), false);
+        retry_timer(exec, retry, DUR__ROLE_ATTEMPT_TIMEOUT, dur__after(exec->now_ms, retry->policy.attempt_timeout_ms),
+                    false);
 }
 
 static void retry_drop_leaf(dur__exec *exec, dur__retrying *retry, dur__leaf_role role, const char *reason) {
@@ -97,9 +101,13 @@ static void retry_finish(dur__exec *exec, dur__retrying *retry, dur_code code, c
 static uint64_t retry_delay(const dur_retry *policy, uint32_t attempt) {
     double delay = (double)policy->delay_ms;
     switch (policy->backoff) {
-    case DUR_BACKOFF_NONE: return 0;
-    case DUR_BACKOFF_FIXED: break;
-    case DUR_BACKOFF_LINEAR: delay *= attempt; break;
+    case DUR_BACKOFF_NONE:
+        return 0;
+    case DUR_BACKOFF_FIXED:
+        break;
+    case DUR_BACKOFF_LINEAR:
+        delay *= attempt;
+        break;
     case DUR_BACKOFF_EXPONENTIAL:
         for (uint32_t i = 1; i < attempt && delay < (double)policy->delay_ms_max; i++)
             delay *= policy->delay_factor;
@@ -147,8 +155,10 @@ void dur__retry_hear(dur__exec *exec, dur__retrying *retry, dur__leaf_role role,
     switch (role) {
     case DUR__ROLE_ATTEMPT:
         retry_drop_leaf(exec, retry, DUR__ROLE_ATTEMPT_TIMEOUT, "dropped_future");
-        if (code == DUR_OK) retry_finish(exec, retry, code, text, false);
-        else retry_failed(exec, retry, code, text, is_final);
+        if (code == DUR_OK)
+            retry_finish(exec, retry, code, text, false);
+        else
+            retry_failed(exec, retry, code, text, is_final);
         break;
     case DUR__ROLE_DELAY:
         retry->attempt++;
@@ -158,8 +168,11 @@ void dur__retry_hear(dur__exec *exec, dur__retrying *retry, dur__leaf_role role,
         retry_drop_leaf(exec, retry, DUR__ROLE_ATTEMPT, "dropped_future");
         if (exec->broken == DUR_OK) retry_failed(exec, retry, DUR_ETIMEOUT, TIMED_OUT, false);
         break;
-    case DUR__ROLE_TOTAL_TIMEOUT: retry_finish(exec, retry, DUR_ETIMEOUT, TIMED_OUT, false); break;
-    case DUR__ROLE_FUTURE: break;
+    case DUR__ROLE_TOTAL_TIMEOUT:
+        retry_finish(exec, retry, DUR_ETIMEOUT, TIMED_OUT, false);
+        break;
+    case DUR__ROLE_FUTURE:
+        break;
     }
 }
 
@@ -169,7 +182,9 @@ void dur__retry_detach(dur__retrying *retry) {
         if (retry->leaves[role] != NULL) retry->leaves[role]->detached = true;
 }
 
-void dur__retry_orphan(dur__retrying *retry) { retry->future = NULL; }
+void dur__retry_orphan(dur__retrying *retry) {
+    retry->future = NULL;
+}
 
 /* ---- the beginning ---- */
 
@@ -183,7 +198,8 @@ static void policy_read(dur__exec *exec, const dur_retry *given, dur_retry *own)
     if (own->delay_ms == 0) own->delay_ms = 100;
     if (own->delay_factor == 0) own->delay_factor = 2.0;
     if (own->delay_ms_max == 0) own->delay_ms_max = DUR_SECONDS(30);
-    if ((unsigned)own->backoff > DUR_BACKOFF_NONE) dur__branch_failf(exec, "dur_retry: no such backoff: %d", (int)own->backoff);
+    if ((unsigned)own->backoff > DUR_BACKOFF_NONE)
+        dur__branch_failf(exec, "dur_retry: no such backoff: %d", (int)own->backoff);
     if (!(own->jitter >= 0 && own->jitter <= 1)) dur__branch_failf(exec, "dur_retry: jitter is not within 0 and 1");
     if (!isfinite(own->delay_factor) || own->delay_factor < 0)
         dur__branch_failf(exec, "dur_retry: delay_factor is not a positive number");

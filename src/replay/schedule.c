@@ -14,7 +14,8 @@ static void need_utf8(dur__exec *exec, const char *call, const char *what, const
 }
 
 void dur__need_name(dur__exec *exec, const char *call, const char *what, const char *text, size_t max) {
-    if (text == NULL || *text == '\0') dur__branch_failf(exec, "%s: %s is %s", call, what, text == NULL ? "NULL" : "empty");
+    if (text == NULL || *text == '\0')
+        dur__branch_failf(exec, "%s: %s is %s", call, what, text == NULL ? "NULL" : "empty");
     size_t size = strlen(text);
     if (size > max) dur__branch_failf(exec, "%s: %s has %zu bytes, the limit is %zu", call, what, size, max);
     need_utf8(exec, call, what, text, size);
@@ -57,8 +58,11 @@ dur_future *dur_activity_ex(dur_ctx *ctx, const dur_activity_args *args) {
     dur__leaf *leaf;
     dur_future *future = leaf_future(exec, DUR__LEAF_ACTIVITY, own.site, &leaf);
     leaf->name = dur__intern(exec, own.name);
-    dur_event event = { .kind = DUR_EVENT_ACTIVITY_SCHEDULED, .name = own.name, .input = own.input,
-                        .session_id = own.session, .tag = own.tag };
+    dur_event event = { .kind = DUR_EVENT_ACTIVITY_SCHEDULED,
+                        .name = own.name,
+                        .input = own.input,
+                        .session_id = own.session,
+                        .tag = own.tag };
     schedule(exec, leaf, &event);
     return future;
 }
@@ -162,8 +166,11 @@ dur_future *dur_orchestration_ex(dur_ctx *ctx, const dur_orchestration_args *arg
     dur__leaf *leaf;
     dur_future *future = leaf_future(exec, DUR__LEAF_CHILD, own.site, &leaf);
     leaf->name = dur__intern(exec, own.name);
-    dur_event event = { .kind = DUR_EVENT_SUB_ORCHESTRATION_SCHEDULED, .name = own.name, .input = own.input,
-                        .version = own.version, .instance = own.instance };
+    dur_event event = { .kind = DUR_EVENT_SUB_ORCHESTRATION_SCHEDULED,
+                        .name = own.name,
+                        .input = own.input,
+                        .version = own.version,
+                        .instance = own.instance };
     schedule(exec, leaf, &event);
     return future;
 }
@@ -173,8 +180,11 @@ const char *dur_start_ex(dur_ctx *ctx, const dur_orchestration_args *args) {
     if (exec == NULL) return NULL;
     dur_orchestration_args own;
     orchestration_args(exec, "dur_start", args, &own);
-    dur_event event = { .kind = DUR_EVENT_ORCHESTRATION_CHAINED, .name = own.name, .input = own.input,
-                        .version = own.version, .instance = own.instance };
+    dur_event event = { .kind = DUR_EVENT_ORCHESTRATION_CHAINED,
+                        .name = own.name,
+                        .input = own.input,
+                        .version = own.version,
+                        .instance = own.instance };
     if (exec->original) { /* its id is known when its record is */
         dur_future *answer = dur__future_new(exec, DUR__FUTURE_PLAIN);
         if (!dur__original_command(exec, &event, NULL, answer, NULL, own.site)) dur__branch_leave(exec);

@@ -28,7 +28,8 @@ void *dur__scope_alloc(dur_scope *scope, size_t size) {
     dur__exec *exec = scope->exec;
     uint64_t max = exec->options.limits.arena_bytes_max;
     if (max != 0 && (size > max || exec->bytes > max - size)) {
-        dur__break(exec, DUR_ELIMIT, "the execution needs more than its arena limit of %llu bytes (%zu in use, %zu asked for)",
+        dur__break(exec, DUR_ELIMIT,
+                   "the execution needs more than its arena limit of %llu bytes (%zu in use, %zu asked for)",
                    (unsigned long long)max, exec->bytes, size);
         dur__branch_leave(exec); /* from here on the engine only needs a little to get out */
     }
@@ -70,12 +71,14 @@ void dur__scope_close(dur_scope *scope) {
     dur__exec *exec = scope->exec;
     bool waited = false;
     DUR__LIST_EACH(&scope->futures, at)
-        waited = waited || !dur__list_empty(&DUR__CONTAINER(at, dur_future, owned)->dependents);
+    waited = waited || !dur__list_empty(&DUR__CONTAINER(at, dur_future, owned)->dependents);
     dur__futures_drop(scope, "dropped_future");
     dur__region *region = scope->region;
     free(scope);
-    if (waited) region_bury(exec, region);
-    else dur__region_unref(exec, region);
+    if (waited)
+        region_bury(exec, region);
+    else
+        dur__region_unref(exec, region);
 }
 
 /* ---- public ---- */
@@ -104,7 +107,8 @@ void dur_scope_end(dur_scope *scope) {
     dur_scope *at = branch->scope;
     while (at != &branch->base && at != scope)
         at = at->outer;
-    if (at != scope || scope == &branch->base) dur__branch_failf(exec, "dur_scope_end: not a scope that this branch is in");
+    if (at != scope || scope == &branch->base)
+        dur__branch_failf(exec, "dur_scope_end: not a scope that this branch is in");
     for (bool last = false; !last;) { /* scopes that were left open inside end with it */
         dur_scope *inner = branch->scope;
         last = inner == scope;

@@ -52,8 +52,8 @@ const char *dur_guid_ex(dur_ctx *ctx, const char *site) {
     b[6] = (unsigned char)((b[6] & 0x0f) | 0x40); /* RFC 4122: version 4, variant 1 */
     b[8] = (unsigned char)((b[8] & 0x3f) | 0x80);
     char made[40];
-    snprintf(made, sizeof(made), "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1], b[2], b[3],
-             b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
+    snprintf(made, sizeof(made), "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1],
+             b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
     return system_call(exec, DUR__SYSCALL "new_guid", made, site);
 }
 
@@ -62,7 +62,8 @@ const char *dur_guid_ex(dur_ctx *ctx, const char *site) {
 static char answer_yes, answer_no; /* values of exec->markers */
 
 static bool marker_ask(dur__exec *exec, const char *id, const char *site) {
-    if (exec->original) return strcmp(dur__original_system(exec, DUR__SYSCALL "patched", id, "true", site), "true") == 0;
+    if (exec->original)
+        return strcmp(dur__original_system(exec, DUR__SYSCALL "patched", id, "true", site), "true") == 0;
     if (exec->replaying) return dur__match_marker(exec, id);
     dur_event event = { .kind = DUR_EVENT_ACTIVITY_SCHEDULED, .name = DUR__SYSCALL "patched", .input = id };
     const char *result;
@@ -80,4 +81,6 @@ bool dur_patched_ex(dur_ctx *ctx, const char *id, const char *site) {
     return answer;
 }
 
-void dur__markers_free(dur__exec *exec) { dur__map_free(&exec->markers); }
+void dur__markers_free(dur__exec *exec) {
+    dur__map_free(&exec->markers);
+}

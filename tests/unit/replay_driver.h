@@ -58,9 +58,16 @@ static inline void driver_init(driver *d, dur_orchestration_fn *fn) {
     *d = (driver){ .now = 1000, .random = 7 };
     d->stacks = dur__stacks_new();
     d->arena = dur_arena_new();
-    d->options = (dur__exec_options){ .instance = "inst", .execution_id = 1, .name = "Test", .version = "1.0.0", .fn = fn,
-                                      .stack_bytes = 64 << 10, .stacks = d->stacks, .random = driver_random,
-                                      .random_data = d, .cancel_grace_ms = 5000 };
+    d->options = (dur__exec_options){ .instance = "inst",
+                                      .execution_id = 1,
+                                      .name = "Test",
+                                      .version = "1.0.0",
+                                      .fn = fn,
+                                      .stack_bytes = 64 << 10,
+                                      .stacks = d->stacks,
+                                      .random = driver_random,
+                                      .random_data = d,
+                                      .cancel_grace_ms = 5000 };
 }
 
 static inline void driver_collect(driver *d) {
@@ -82,7 +89,8 @@ static inline void driver_collect(driver *d) {
             dur_arena_format(d->arena, "o@%llu %s", (unsigned long long)turn->orchestrator_items[i].due_ms, json.data);
     }
     for (size_t i = 0; i < turn->cancelled_activity_count; i++)
-        d->items[d->item_count++] = dur_arena_format(d->arena, "c %llu", (unsigned long long)turn->cancelled_activities[i]);
+        d->items[d->item_count++] =
+            dur_arena_format(d->arena, "c %llu", (unsigned long long)turn->cancelled_activities[i]);
     for (size_t i = 0; i < turn->dropped_timer_count; i++)
         d->items[d->item_count++] = dur_arena_format(d->arena, "t %llu", (unsigned long long)turn->dropped_timers[i]);
     for (size_t i = 0; i < turn->log_count && d->log_count < 64; i++)
@@ -157,7 +165,10 @@ static inline int driver_run(driver *d) {
 }
 
 static inline int driver_done(driver *d, uint64_t id, const char *result) {
-    driver_offer(d, &(dur_work_item){ .kind = DUR_WORK_ACTIVITY_COMPLETED, .execution_id = d->options.execution_id, .id = id, .result = result });
+    driver_offer(d, &(dur_work_item){ .kind = DUR_WORK_ACTIVITY_COMPLETED,
+                                      .execution_id = d->options.execution_id,
+                                      .id = id,
+                                      .result = result });
     return driver_run(d);
 }
 static inline int driver_fail(driver *d, uint64_t id, const char *reason, bool retryable) {
@@ -166,11 +177,16 @@ static inline int driver_fail(driver *d, uint64_t id, const char *reason, bool r
     details->kind = DUR_FAILURE_ACTIVITY_FAILED;
     details->message = reason;
     details->retryable = retryable;
-    driver_offer(d, &(dur_work_item){ .kind = DUR_WORK_ACTIVITY_FAILED, .execution_id = d->options.execution_id, .id = id, .details = details });
+    driver_offer(d, &(dur_work_item){ .kind = DUR_WORK_ACTIVITY_FAILED,
+                                      .execution_id = d->options.execution_id,
+                                      .id = id,
+                                      .details = details });
     return driver_run(d);
 }
 static inline int driver_fire(driver *d, uint64_t id) {
-    driver_offer(d, &(dur_work_item){ .kind = DUR_WORK_TIMER_FIRED, .execution_id = d->options.execution_id, .id = id, .fire_at_ms = d->now });
+    driver_offer(
+        d, &(dur_work_item){
+               .kind = DUR_WORK_TIMER_FIRED, .execution_id = d->options.execution_id, .id = id, .fire_at_ms = d->now });
     return driver_run(d);
 }
 static inline int driver_raise(driver *d, const char *name, const char *data) {
@@ -186,7 +202,10 @@ static inline int driver_cancel(driver *d, const char *reason) {
     return driver_run(d);
 }
 static inline int driver_child_done(driver *d, uint64_t id, const char *result) {
-    driver_offer(d, &(dur_work_item){ .kind = DUR_WORK_SUB_ORCH_COMPLETED, .execution_id = d->options.execution_id, .id = id, .result = result });
+    driver_offer(d, &(dur_work_item){ .kind = DUR_WORK_SUB_ORCH_COMPLETED,
+                                      .execution_id = d->options.execution_id,
+                                      .id = id,
+                                      .result = result });
     return driver_run(d);
 }
 
@@ -195,7 +214,8 @@ static inline const char *driver_kinds(driver *d) {
     dur__buf out = { 0 };
     for (size_t i = 0; i < d->row_count; i++) {
         dur_event event;
-        assert_int_equal(dur_event_from_json(&event, d->arena, (dur_text){ d->rows[i], strlen(d->rows[i]) }, NULL), DUR_OK);
+        assert_int_equal(dur_event_from_json(&event, d->arena, (dur_text){ d->rows[i], strlen(d->rows[i]) }, NULL),
+                         DUR_OK);
         if (i > 0) dur__buf_char(&out, ' ');
         dur__buf_text(&out, dur_event_kind_name(event.kind));
         if (event.has_source_event_id) dur__buf_format(&out, "(%llu)", (unsigned long long)event.source_event_id);
@@ -208,7 +228,8 @@ static inline const char *driver_kinds(driver *d) {
 static inline dur_event driver_event(driver *d, size_t id) {
     dur_event event;
     for (size_t i = 0; i < d->row_count; i++) {
-        assert_int_equal(dur_event_from_json(&event, d->arena, (dur_text){ d->rows[i], strlen(d->rows[i]) }, NULL), DUR_OK);
+        assert_int_equal(dur_event_from_json(&event, d->arena, (dur_text){ d->rows[i], strlen(d->rows[i]) }, NULL),
+                         DUR_OK);
         if (event.event_id == id) return event;
     }
     fail_msg("no event %zu", id);

@@ -1,13 +1,13 @@
 /*
  * Batching invariance: history is a function of the arrivals, whatever the batches, whoever is evicted and when.
  *
- * From a seed comes a handler (a small program, interpreted) and, in a first run that takes arrivals one by one and is never
- * evicted, a sequence of arrivals.  Further runs get the same sequence in random batches, are freed and replayed from their
- * JSON never, sometimes or after every turn, and must write the same history, byte for byte: time and randomness are
- * functions of the position in history.  What was sent to the queues minus what was taken back must be equal too.
- * The same is done by the rules for histories of the original.
+ * From a seed comes a handler (a small program, interpreted) and, in a first run that takes arrivals one by one and is
+ * never evicted, a sequence of arrivals.  Further runs get the same sequence in random batches, are freed and replayed
+ * from their JSON never, sometimes or after every turn, and must write the same history, byte for byte: time and
+ * randomness are functions of the position in history.  What was sent to the queues minus what was taken back must be
+ * equal too. The same is done by the rules for histories of the original.
  *
- * DURITE_TEST_SCALE scales the number of seeds, DURITE_TEST_SEED runs one.
+ * DURITE_TEST_SCALE (percent) scales the number of seeds, DURITE_TEST_SEED runs one.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -56,9 +56,13 @@ typedef struct program {
 
 static dur_outcome run_branch(dur_ctx *ctx, void *arg);
 
-static void feel(program *p, const char *text) { p->digest = hash_text(p->digest, text != NULL ? text : "(null)"); }
+static void feel(program *p, const char *text) {
+    p->digest = hash_text(p->digest, text != NULL ? text : "(null)");
+}
 
-static const char *name_of(program *p, const char *prefix, dur_ctx *ctx) { return dur_format(ctx, "%s%u", prefix, pick(&p->r, 2)); }
+static const char *name_of(program *p, const char *prefix, dur_ctx *ctx) {
+    return dur_format(ctx, "%s%u", prefix, pick(&p->r, 2));
+}
 
 static bool stubborn(const char *reason, uint32_t attempt, void *data) {
     (void)reason;
@@ -70,20 +74,26 @@ static dur_future *make(dur_ctx *ctx, program *p) {
     const char *input = dur_format(ctx, "%" PRIx64, p->digest & 0xffff);
     switch (pick(&p->r, p->depth < 2 ? 11 : 9)) {
     case 0:
-    case 1: return dur_activity(ctx, "A", input);
+    case 1:
+        return dur_activity(ctx, "A", input);
     case 2:
         return dur_activity(ctx, "R", input,
-                            .retry = DUR_RETRY(.attempts_max = 3, .backoff = (dur_backoff)pick(&p->r, 4), .delay_ms = 10,
-                                               .jitter = pick(&p->r, 2) ? 0.5 : 0.0,
+                            .retry = DUR_RETRY(.attempts_max = 3, .backoff = (dur_backoff)pick(&p->r, 4),
+                                               .delay_ms = 10, .jitter = pick(&p->r, 2) ? 0.5 : 0.0,
                                                .attempt_timeout_ms = pick(&p->r, 2) ? 40 : 0,
                                                .total_timeout_ms = pick(&p->r, 3) == 0 ? 90 : 0,
                                                .predicate = pick(&p->r, 4) == 0 ? stubborn : NULL));
-    case 3: return dur_activity(ctx, "T", input, .timeout_ms = 30, .tag = "x", .session = "s");
-    case 4: return dur_timer(ctx, 5 + pick(&p->r, 50));
-    case 5: return dur_event(ctx, name_of(p, "e", ctx));
+    case 3:
+        return dur_activity(ctx, "T", input, .timeout_ms = 30, .tag = "x", .session = "s");
+    case 4:
+        return dur_timer(ctx, 5 + pick(&p->r, 50));
+    case 5:
+        return dur_event(ctx, name_of(p, "e", ctx));
     case 6:
-    case 7: return dur_dequeue(ctx, name_of(p, "q", ctx));
-    case 8: return dur_orchestration(ctx, "C", input);
+    case 7:
+        return dur_dequeue(ctx, name_of(p, "q", ctx));
+    case 8:
+        return dur_orchestration(ctx, "C", input);
     default: {
         program *child = dur_alloc(ctx, sizeof(*child));
         child->r.state = mix(p->r.state ^ 0x5eed);
@@ -100,7 +110,9 @@ static void take(program *p, dur_future *future) {
     feel(p, code == DUR_OK ? value : dur_reason(future));
 }
 
-static dur_future **slot_of(program *p) { return &p->slots[pick(&p->r, 4)]; }
+static dur_future **slot_of(program *p) {
+    return &p->slots[pick(&p->r, 4)];
+}
 
 static void op_select(dur_ctx *ctx, program *p, bool any) {
     dur_future *all[3];
@@ -120,8 +132,12 @@ static void op_combine(dur_ctx *ctx, program *p) {
     for (size_t i = 0; i < 3; i++)
         all[i] = make(ctx, p);
     switch (pick(&p->r, 3)) {
-    case 0: dur_join_n(all, 3); break;
-    case 1: take(p, dur_all_of(ctx, all, 3)); break;
+    case 0:
+        dur_join_n(all, 3);
+        break;
+    case 1:
+        take(p, dur_all_of(ctx, all, 3));
+        break;
     default: {
         dur_future *first = dur_first_of(ctx, all, 3);
         if (pick(&p->r, 4) != 0) take(p, first);
@@ -134,17 +150,39 @@ static void op_combine(dur_ctx *ctx, program *p) {
 static void op_world(dur_ctx *ctx, program *p) {
     const char *key = name_of(p, "k", ctx);
     switch (pick(&p->r, 11)) {
-    case 0: feel(p, dur_guid(ctx)); break;
-    case 1: p->digest = mix(p->digest ^ dur_now_ms(ctx)); break;
-    case 2: p->digest = mix(p->digest ^ dur_random(ctx)); break;
-    case 3: dur_kv_set(ctx, key, dur_format(ctx, "%" PRIx64, p->digest)); break;
-    case 4: feel(p, dur_kv_get(ctx, key)); break;
-    case 5: dur_kv_clear(ctx, key); break;
-    case 6: p->digest = mix(p->digest ^ dur_kv_prune(ctx, 1000 + dur_history_events(ctx) * 5)); break;
-    case 7: dur_status_setf(ctx, "%" PRIx64, p->digest); break;
-    case 8: feel(p, dur_status_get(ctx)); break;
-    case 9: p->digest = mix(p->digest ^ (dur_patched(ctx, key) ? 1u : 0u)); break;
-    default: feel(p, dur_start(ctx, "D", "x")); break;
+    case 0:
+        feel(p, dur_guid(ctx));
+        break;
+    case 1:
+        p->digest = mix(p->digest ^ dur_now_ms(ctx));
+        break;
+    case 2:
+        p->digest = mix(p->digest ^ dur_random(ctx));
+        break;
+    case 3:
+        dur_kv_set(ctx, key, dur_format(ctx, "%" PRIx64, p->digest));
+        break;
+    case 4:
+        feel(p, dur_kv_get(ctx, key));
+        break;
+    case 5:
+        dur_kv_clear(ctx, key);
+        break;
+    case 6:
+        p->digest = mix(p->digest ^ dur_kv_prune(ctx, 1000 + dur_history_events(ctx) * 5));
+        break;
+    case 7:
+        dur_status_setf(ctx, "%" PRIx64, p->digest);
+        break;
+    case 8:
+        feel(p, dur_status_get(ctx));
+        break;
+    case 9:
+        p->digest = mix(p->digest ^ (dur_patched(ctx, key) ? 1u : 0u));
+        break;
+    default:
+        feel(p, dur_start(ctx, "D", "x"));
+        break;
     }
     feel(p, dur_cancel_reason(ctx));
     p->digest = mix(p->digest ^ dur_history_events(ctx));
@@ -153,15 +191,21 @@ static void op_world(dur_ctx *ctx, program *p) {
 static void op(dur_ctx *ctx, program *p) {
     switch (pick(&p->r, 14)) {
     case 0:
-    case 1: take(p, make(ctx, p)); break;
+    case 1:
+        take(p, make(ctx, p));
+        break;
     case 2: {
         dur_future *future = make(ctx, p);
         feel(p, dur_await(future)); /* may end the branch */
         break;
     }
     case 3:
-    case 4: op_select(ctx, p, false); break;
-    case 5: op_select(ctx, p, true); break;
+    case 4:
+        op_select(ctx, p, false);
+        break;
+    case 5:
+        op_select(ctx, p, true);
+        break;
     case 6: {
         const char *value = "";
         dur_future *future = make(ctx, p);
@@ -176,12 +220,16 @@ static void op(dur_ctx *ctx, program *p) {
         break;
     }
     case 8:
-    case 9: *slot_of(p) = make(ctx, p); break;
+    case 9:
+        *slot_of(p) = make(ctx, p);
+        break;
     case 10: {
         dur_future **slot = slot_of(p);
         if (*slot == NULL) break;
-        if (pick(&p->r, 2)) take(p, *slot);
-        else dur_drop(*slot);
+        if (pick(&p->r, 2))
+            take(p, *slot);
+        else
+            dur_drop(*slot);
         *slot = NULL;
         break;
     }
@@ -190,8 +238,12 @@ static void op(dur_ctx *ctx, program *p) {
         if (pick(&p->r, 3) == 0) dur_detach(future);
         break;
     }
-    case 12: op_combine(ctx, p); break;
-    default: op_world(ctx, p); break;
+    case 12:
+        op_combine(ctx, p);
+        break;
+    default:
+        op_world(ctx, p);
+        break;
     }
 }
 
@@ -223,7 +275,8 @@ static dur_outcome handler(dur_ctx *ctx, const char *input) {
     program *p = dur_alloc(ctx, sizeof(*p));
     p->r.state = mix(strtoull(input, NULL, 16) ^ dur_execution_id(ctx));
     run_ops(ctx, p, 3 + pick(&p->r, 8));
-    if (dur_execution_id(ctx) < 3 && pick(&p->r, 2)) return dur_continue_as_new(ctx, dur_format(ctx, "%" PRIx64, p->digest));
+    if (dur_execution_id(ctx) < 3 && pick(&p->r, 2))
+        return dur_continue_as_new(ctx, dur_format(ctx, "%" PRIx64, p->digest));
     if (pick(&p->r, 6) == 0) return dur_failf(ctx, "f%" PRIx64, p->digest);
     return dur_completef(ctx, "c%" PRIx64, p->digest);
 }
@@ -264,7 +317,9 @@ typedef struct run {
     const char *status;
 } run;
 
-static uint64_t clock_of(const run *w) { return 1000 + w->execution * 100000 + (w->exec ? dur__exec_last_event(w->exec) : 0) * 7; }
+static uint64_t clock_of(const run *w) {
+    return 1000 + w->execution * 100000 + (w->exec ? dur__exec_last_event(w->exec) : 0) * 7;
+}
 
 static void position_random(void *data, void *out, size_t size) {
     run *w = data;
@@ -276,9 +331,17 @@ static void position_random(void *data, void *out, size_t size) {
 }
 
 static void exec_make(run *w, const dur_key_value *kv, size_t kv_count) {
-    w->exec = dur__exec_new(&(dur__exec_options){ .instance = "i", .execution_id = w->execution, .name = "P", .version = "1.0.0",
-                                                  .fn = handler, .stack_bytes = 64 << 10, .stacks = w->stacks, .kv = kv,
-                                                  .kv_count = kv_count, .random = position_random, .random_data = w,
+    w->exec = dur__exec_new(&(dur__exec_options){ .instance = "i",
+                                                  .execution_id = w->execution,
+                                                  .name = "P",
+                                                  .version = "1.0.0",
+                                                  .fn = handler,
+                                                  .stack_bytes = 64 << 10,
+                                                  .stacks = w->stacks,
+                                                  .kv = kv,
+                                                  .kv_count = kv_count,
+                                                  .random = position_random,
+                                                  .random_data = w,
                                                   .cancel_grace_ms = 100 });
 }
 
@@ -299,7 +362,8 @@ static void collect_items(run *w, const dur__turn *turn) {
     for (size_t i = 0; i < turn->worker_item_count; i++) {
         const dur_work_item *item = &turn->worker_items[i].item;
         w->balance += identity(item);
-        w->could[w->could_count++] = (dur_work_item){ .kind = DUR_WORK_ACTIVITY_COMPLETED, .execution_id = item->execution_id, .id = item->id };
+        w->could[w->could_count++] =
+            (dur_work_item){ .kind = DUR_WORK_ACTIVITY_COMPLETED, .execution_id = item->execution_id, .id = item->id };
     }
     for (size_t i = 0; i < turn->orchestrator_item_count; i++) {
         const dur_work_item *item = &turn->orchestrator_items[i].item;
@@ -311,11 +375,17 @@ static void collect_items(run *w, const dur__turn *turn) {
         case DUR_WORK_START_ORCHESTRATION:
             w->balance += identity(item);
             if (item->parent_instance != NULL)
-                w->could[w->could_count++] = (dur_work_item){ .kind = DUR_WORK_SUB_ORCH_COMPLETED, .execution_id = item->parent_execution_id, .id = item->parent_id };
+                w->could[w->could_count++] = (dur_work_item){ .kind = DUR_WORK_SUB_ORCH_COMPLETED,
+                                                              .execution_id = item->parent_execution_id,
+                                                              .id = item->parent_id };
             break;
         case DUR_WORK_CANCEL_INSTANCE:
-            if (item->cancel_seq == 0) w->balance -= hash_text(1, item->instance);
-            else w->could[w->could_count++] = (dur_work_item){ .kind = DUR_WORK_CANCEL_INSTANCE, .cancel_seq = item->cancel_seq, .reason = "grace" };
+            if (item->cancel_seq == 0)
+                w->balance -= hash_text(1, item->instance);
+            else
+                w->could[w->could_count++] = (dur_work_item){ .kind = DUR_WORK_CANCEL_INSTANCE,
+                                                              .cancel_seq = item->cancel_seq,
+                                                              .reason = "grace" };
             break;
         default: {
             dur_text json;
@@ -325,11 +395,13 @@ static void collect_items(run *w, const dur__turn *turn) {
         }
     }
     for (size_t i = 0; i < turn->cancelled_activity_count; i++) {
-        w->balance -= identity(&(dur_work_item){ .kind = DUR_WORK_ACTIVITY_EXECUTE, .execution_id = w->execution, .id = turn->cancelled_activities[i] });
+        w->balance -= identity(&(dur_work_item){
+            .kind = DUR_WORK_ACTIVITY_EXECUTE, .execution_id = w->execution, .id = turn->cancelled_activities[i] });
         could_forget(w, DUR_WORK_ACTIVITY_COMPLETED, turn->cancelled_activities[i]);
     }
     for (size_t i = 0; i < turn->dropped_timer_count; i++) {
-        w->balance -= identity(&(dur_work_item){ .kind = DUR_WORK_TIMER_FIRED, .execution_id = w->execution, .id = turn->dropped_timers[i] });
+        w->balance -= identity(&(dur_work_item){
+            .kind = DUR_WORK_TIMER_FIRED, .execution_id = w->execution, .id = turn->dropped_timers[i] });
         could_forget(w, DUR_WORK_TIMER_FIRED, turn->dropped_timers[i]);
     }
 }
@@ -403,7 +475,8 @@ static void evict(run *w) {
     dur_arena *arena = dur_arena_new();
     for (size_t i = 0; i < w->row_count; i++) {
         dur_event event;
-        assert_int_equal(dur_event_from_json(&event, arena, (dur_text){ w->rows[i], strlen(w->rows[i]) }, &err), DUR_OK);
+        assert_int_equal(dur_event_from_json(&event, arena, (dur_text){ w->rows[i], strlen(w->rows[i]) }, &err),
+                         DUR_OK);
         if (dur__exec_replay_event(w->exec, &event, &err) != DUR_OK) broken(w, "replay", &err);
         dur_arena_reset(arena);
     }
@@ -422,9 +495,15 @@ static void begin(run *w) {
     exec_make(w, NULL, 0);
     w->exec->original = w->original;
     offer_waiting(w);
-    dur__exec_begin start = { .input = w->input, .order_ms = w->last_key, .order_id = 2, .parent_instance = "dad", .has_parent_id = true,
-                              .parent_id = 4, .carried = w->original ? NULL : w->carried,
-                              .carried_count = w->original ? 0 : w->carried_count, .initial_custom_status = w->status };
+    dur__exec_begin start = { .input = w->input,
+                              .order_ms = w->last_key,
+                              .order_id = 2,
+                              .parent_instance = "dad",
+                              .has_parent_id = true,
+                              .parent_id = 4,
+                              .carried = w->original ? NULL : w->carried,
+                              .carried_count = w->original ? 0 : w->carried_count,
+                              .initial_custom_status = w->status };
     if (dur__exec_start(w->exec, &start, clock_of(w), &err) != DUR_OK) broken(w, "start", &err);
     commit(w);
 }
@@ -436,8 +515,10 @@ static void turn_over(run *w) {
         drain(w);
         dur__exec_free(w->exec);
         w->exec = NULL;
-        if (end != DUR__END_CONTINUED) w->over = true;
-        else begin(w);
+        if (end != DUR__END_CONTINUED)
+            w->over = true;
+        else
+            begin(w);
     }
 }
 
@@ -464,8 +545,10 @@ static dur_work_item invent(run *w, rng *r) {
     if (kind == 0 && pick(r, 4) == 0) return (dur_work_item){ .kind = DUR_WORK_CANCEL_INSTANCE, .reason = text };
     if (kind <= 3) return (dur_work_item){ .kind = DUR_WORK_EXTERNAL_RAISED, .name = events[pick(r, 2)], .data = text };
     if (kind <= 8) return (dur_work_item){ .kind = DUR_WORK_QUEUE_MESSAGE, .name = queues[pick(r, 2)], .data = text };
-    if (kind == 9) return (dur_work_item){ .kind = DUR_WORK_TIMER_FIRED, .execution_id = w->execution, .id = 1 + pick(r, 40) };
-    if (w->could_count == 0) return (dur_work_item){ .kind = DUR_WORK_EXTERNAL_RAISED, .name = events[pick(r, 2)], .data = text };
+    if (kind == 9)
+        return (dur_work_item){ .kind = DUR_WORK_TIMER_FIRED, .execution_id = w->execution, .id = 1 + pick(r, 40) };
+    if (w->could_count == 0)
+        return (dur_work_item){ .kind = DUR_WORK_EXTERNAL_RAISED, .name = events[pick(r, 2)], .data = text };
     size_t at = pick(r, (uint32_t)w->could_count);
     dur_work_item item = w->could[at];
     if (pick(r, 20) != 0) w->could[at] = w->could[--w->could_count]; /* else it may come twice */
@@ -512,7 +595,8 @@ static size_t first_run(run *w, message *sequence) {
     return count;
 }
 
-static void other_run(run *w, const message *sequence, size_t count, uint32_t batch, uint32_t evictions, uint32_t lazy) {
+static void other_run(run *w, const message *sequence, size_t count, uint32_t batch, uint32_t evictions,
+                      uint32_t lazy) {
     begin(w);
     turn_over(w);
     for (size_t at = 0; at < count && !w->over;) {
@@ -527,10 +611,11 @@ static void other_run(run *w, const message *sequence, size_t count, uint32_t ba
 
 static void compare(const run *a, const run *b, const char *what) {
     if (strcmp(dur__buf_str(&a->history), dur__buf_str(&b->history)) != 0)
-        fail_msg("seed %" PRIu64 ": %s: histories differ\n--- one by one\n%s--- %s\n%s", a->seed, what, dur__buf_str(&a->history), what,
-                 dur__buf_str(&b->history));
+        fail_msg("seed %" PRIu64 ": %s: histories differ\n--- one by one\n%s--- %s\n%s", a->seed, what,
+                 dur__buf_str(&a->history), what, dur__buf_str(&b->history));
     if (a->balance != b->balance || strcmp(dur__buf_str(&a->final), dur__buf_str(&b->final)) != 0)
-        fail_msg("seed %" PRIu64 ": %s: the effects differ\n%s\n%s", a->seed, what, dur__buf_str(&a->history), dur__buf_str(&b->history));
+        fail_msg("seed %" PRIu64 ": %s: the effects differ\n%s\n%s", a->seed, what, dur__buf_str(&a->history),
+                 dur__buf_str(&b->history));
 }
 
 static run reference, other;
@@ -569,7 +654,7 @@ static void check_seed(dur__stacks *stacks, uint64_t seed, bool original) {
 static void run_seeds(bool original, double share) {
     const char *one = getenv("DURITE_TEST_SEED"), *scale = getenv("DURITE_TEST_SCALE");
     dur__stacks *stacks = dur__stacks_new();
-    uint64_t seeds = (uint64_t)(10000 * share * (scale != NULL ? strtod(scale, NULL) : 1));
+    uint64_t seeds = (uint64_t)(10000 * share * (scale != NULL ? strtod(scale, NULL) / 100 : 1));
     if (seeds < 100) seeds = 100;
     if (one != NULL) {
         check_seed(stacks, strtoull(one, NULL, 10), original);
@@ -585,7 +670,8 @@ static void test_trace(void **state) {
     (void)state;
     events_seen = cancelled_seen = continued_seen = completed_seen = 0;
     run_seeds(false, 1);
-    printf("%zu events, %zu cancelled, %zu continued, %zu completed\n", events_seen, cancelled_seen, continued_seen, completed_seen);
+    printf("%zu events, %zu cancelled, %zu continued, %zu completed\n", events_seen, cancelled_seen, continued_seen,
+           completed_seen);
     if (getenv("DURITE_TEST_SEED") == NULL) { /* a test that never meets them would be none */
         assert_true(cancelled_seen > 0);
         assert_true(continued_seen > 0);

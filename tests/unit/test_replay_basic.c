@@ -24,8 +24,9 @@ static void test_order(void **state) {
     assert_int_equal(driver_done(&d, 7, "shipped"), DUR_OK);
     assert_int_equal(d.end, DUR__END_COMPLETED);
     assert_string_equal(d.output, "shipped");
-    assert_string_equal(driver_kinds(&d), "OrchestrationStarted ActivityScheduled ActivityCompleted(2) ExternalSubscribed TimerCreated "
-                                          "ExternalEvent ActivityScheduled ActivityCompleted(7) OrchestrationCompleted");
+    assert_string_equal(driver_kinds(&d),
+                        "OrchestrationStarted ActivityScheduled ActivityCompleted(2) ExternalSubscribed TimerCreated "
+                        "ExternalEvent ActivityScheduled ActivityCompleted(7) OrchestrationCompleted");
     assert_int_equal(driver_replay(&d), DUR_OK);
     assert_true(dur__exec_finished(d.exec));
     driver_free(&d);
@@ -40,8 +41,9 @@ static void test_never_paid(void **state) {
     assert_int_equal(driver_fire(&d, 5), DUR_OK);
     assert_int_equal(d.end, DUR__END_FAILED);
     assert_string_equal(d.output, "never paid");
-    assert_string_equal(driver_kinds(&d), "OrchestrationStarted ActivityScheduled ActivityCompleted(2) ExternalSubscribed TimerCreated "
-                                          "TimerFired(5) ExternalSubscribedCancelled(4) OrchestrationFailed");
+    assert_string_equal(driver_kinds(&d),
+                        "OrchestrationStarted ActivityScheduled ActivityCompleted(2) ExternalSubscribed TimerCreated "
+                        "TimerFired(5) ExternalSubscribedCancelled(4) OrchestrationFailed");
     assert_int_equal(driver_replay(&d), DUR_OK);
     driver_free(&d);
 }
