@@ -236,6 +236,7 @@ void dur__exec_turn_done(dur__exec *exec) {
     exec->turn++;
     exec->row_count = exec->worker_count = exec->orchestrator_count = 0;
     exec->cancelled_count = exec->timer_count = exec->log_count = 0;
+    if (exec->json.room > 256 << 10) dur__buf_free(&exec->json); /* a parked execution keeps no large turn */
     dur__buf_clear(&exec->json);
     dur_arena_reset(exec->turn_arena);
     dur__list_init(&exec->consumed);

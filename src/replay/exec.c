@@ -279,7 +279,9 @@ int dur__exec_replay_end(dur__exec *exec, dur_error *err) {
                    "after event %" PRIu64 ": history ends and the code asks whether a queue has a message",
                    exec->last_id);
     dur_arena_reset(exec->group.arena);
-    exec->group.count = exec->group.next = 0;
+    free(exec->group.records);
+    exec->group.records = NULL;
+    exec->group.count = exec->group.room = exec->group.next = 0;
     exec->replaying = false;
     exec->live = true;
     return exec_result(exec, err);

@@ -72,7 +72,7 @@ static bool stubborn(const char *reason, uint32_t attempt, void *data) {
 
 static dur_future *make(dur_ctx *ctx, program *p) {
     const char *input = dur_format(ctx, "%" PRIx64, p->digest & 0xffff);
-    switch (pick(&p->r, p->depth < 2 ? 11 : 9)) {
+    switch (pick(&p->r, p->depth < 2 ? 12 : 10)) {
     case 0:
     case 1:
         return dur_activity(ctx, "A", input);
@@ -94,6 +94,8 @@ static dur_future *make(dur_ctx *ctx, program *p) {
         return dur_dequeue(ctx, name_of(p, "q", ctx));
     case 8:
         return dur_orchestration(ctx, "C", input);
+    case 9:
+        return dur_kv_remote(ctx, "other", "key");
     default: {
         program *child = dur_alloc(ctx, sizeof(*child));
         child->r.state = mix(p->r.state ^ 0x5eed);
@@ -292,7 +294,7 @@ typedef struct message { /* an arrival, as the sequence has it */
 
 typedef struct run {
     uint64_t seed;
-    bool original;
+    bool original, eager;
     rng r; /* of batches and evictions */
     dur__stacks *stacks;
     dur_arena *arena;
@@ -342,6 +344,7 @@ static void exec_make(run *w, const dur_key_value *kv, size_t kv_count) {
                                                   .kv_count = kv_count,
                                                   .random = position_random,
                                                   .random_data = w,
+                                                  .queue_eager = w->eager,
                                                   .cancel_grace_ms = 100 });
 }
 
@@ -567,6 +570,7 @@ static void run_init(run *w, uint64_t seed, uint64_t variant, bool original) {
     memset(w, 0, sizeof(*w));
     w->seed = seed;
     w->original = original;
+    w->eager = seed % 5 == 0; /* a store that cannot leave messages in the queue */
     w->r.state = mix(seed * 31 + variant);
     w->arena = dur_arena_new();
     w->input = dur_arena_format(w->arena, "%" PRIx64, seed);
