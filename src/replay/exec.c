@@ -90,7 +90,7 @@ static bool decide_try(dur__exec *exec) {
         if (exec->original || !dur__match_drop(exec, leaf)) return false;
     } else {
         dur__arrival *older = dur__mailbox_take_older(exec, leaf->topic, leaf->limit_ms, leaf->limit_id);
-        if (older != NULL) {
+        if (older != NULL) { /* the limit stays, so that a loop of them empties the queue */
             live_arrival(exec, older);
             return true;
         }
@@ -155,8 +155,6 @@ int dur__exec_start(dur__exec *exec, const dur__exec_begin *begin, uint64_t now_
 
 static void live_arrival(dur__exec *exec, dur__arrival *arrival) {
     dur__list_push(&exec->consumed, &arrival->link);
-    exec->group_ms = arrival->order_ms;
-    exec->group_id = arrival->order_id;
     dur_event event;
     if (!dur__arrival_event(exec, &arrival->item, &event)) return;
     dur__emit(exec, &event);
@@ -172,6 +170,8 @@ int dur__exec_step(dur__exec *exec, uint64_t now_ms, bool *took, dur_error *err)
     if (arrival == NULL) return DUR_OK;
     *took = true;
     exec->now_ms = now_ms;
+    exec->group_ms = arrival->order_ms;
+    exec->group_id = arrival->order_id;
     live_arrival(exec, arrival);
     dur__quiesce(exec);
     dur__graveyard_clear(exec);
