@@ -293,6 +293,6 @@ void dur__inst_broken(dur__inst *inst, int code, const dur_error *why) {
         /* No stack: others are parked on them.  Nothing of this is the instance's fault. */
         dur__release(inst, 200, true, false);
     } else {
-        dur__release(inst, 1000, false, false);
+        dur__release_counted(inst, 1000);
     }
 }

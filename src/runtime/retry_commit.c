@@ -97,6 +97,14 @@ void dur__commit_learn(dur__inst *inst) {
     else dur__inst_lost(inst, "another turn stands in its place");
 }
 
+void dur__commit_abandon(dur__inst *inst) {
+    dur_error err = DUR_ERROR_INIT;
+    int code = dur_store_abandon_orchestration_item(inst->loop->runtime->store, inst->token, inst->commit->delay_ms,
+                                                    false, &err);
+    if (code != DUR_OK && err.retryable) dur__commit_retry(inst, &err, false);
+    else dur__inst_free(inst);
+}
+
 static void store_failed(dur__inst *inst, const dur_turn_commit *answer) {
     const dur_error *err = &answer->error;
     DUR__COUNT(inst->loop->runtime, provider_errors);
@@ -110,8 +118,9 @@ static void store_failed(dur__inst *inst, const dur_turn_commit *answer) {
         /* A store that refuses this turn for good: count it, so that it ends as poison instead of for ever. */
         dur__log(DUR_LOG_ERROR, DUR__LOG_PROVIDER, DUR__FIELDS(DUR__TEXT("instance_id", inst->id)),
                  "the store refuses a turn: %s", err->message);
-        if (inst->exec == NULL) dur__commit_retry(inst, err, false);
-        else dur__release(inst, 1000, false, false);
+        if (inst->exec != NULL) dur__release_counted(inst, 1000);
+        else if (inst->commit->set_suspended) dur__release(inst, 60000, true, false);
+        else dur__commit_retry(inst, err, false);
     }
 }
 

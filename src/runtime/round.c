@@ -66,7 +66,9 @@ uint64_t dur__round_next_us(dur__loop *loop, uint64_t now_us) {
 static void add_turns(dur__loop *loop, round *r, uint64_t now_us) {
     DUR__LIST_EACH_SAFE(&loop->commits, at, after) {
         dur__inst *inst = DUR__CONTAINER(at, dur__inst, link);
-        if (inst->unknown && inst->retry_at_us <= now_us) dur__commit_learn(inst); /* may end it */
+        if (inst->retry_at_us > now_us) continue;
+        if (inst->unknown) dur__commit_learn(inst); /* may end it */
+        else if (inst->abandons) dur__commit_abandon(inst);
     }
     size_t count = 0;
     DUR__LIST_EACH(&loop->commits, link) count++;
@@ -76,7 +78,7 @@ static void add_turns(dur__loop *loop, round *r, uint64_t now_us) {
     r->insts = dur_arena_alloc(loop->arena, count * sizeof(dur__inst *));
     DUR__LIST_EACH(&loop->commits, each) {
         dur__inst *inst = DUR__CONTAINER(each, dur__inst, link);
-        if (inst->retry_at_us > now_us || inst->unknown || r->ask.turn_count == count) continue;
+        if (inst->retry_at_us > now_us || inst->unknown || inst->abandons || r->ask.turn_count == count) continue;
         r->insts[r->ask.turn_count] = inst;
         r->ask.turns[r->ask.turn_count++] = *inst->commit;
     }

@@ -144,6 +144,7 @@ struct dur__inst {
     bool suspect;      /* acquired alone */
     bool queue_gap;    /* the store has queue messages that it was not given: read them when a dequeue waits */
     bool again;        /* more can be taken as soon as the turn is committed */
+    bool abandons;     /* LEAVING by abandon_orchestration_item: a commit would clear the count */
     bool leaves;       /* the commit at hand gives the lease back */
     bool starving;     /* in loop->starving: its queue could not be read */
     bool renewed;      /* in runtime->renewals */
@@ -325,6 +326,8 @@ dur__letter *dur__letter_from_message(dur__loop *loop, const char *instance, con
 bool dur__turn_build(dur__inst *inst); /* false: nothing to commit */
 /* The lease goes back and nothing else happens.  seen: what is left in the queue is no reason to come back at once. */
 void dur__release(dur__inst *inst, uint64_t delay_ms, bool give_back, bool seen);
+/* The same, and the acquisition stays counted (L6): on the way to poison. */
+void dur__release_counted(dur__inst *inst, uint64_t delay_ms);
 void dur__suspend(dur__inst *inst, const char *reason);
 dur_turn_commit *dur__commit_begin(dur__inst *inst); /* an empty commit with token, position and listed messages */
 void dur__commit_end(dur__inst *inst);               /* frees it; locked work that was not handed out is forgotten */
@@ -345,6 +348,7 @@ void dur__ending_refuse_start(dur_work_item *out, dur_arena *arena, const dur_wo
 void dur__commit_answer(dur__inst *inst, const dur_turn_commit *answer); /* of one turn */
 void dur__commit_retry(dur__inst *inst, const dur_error *why, bool unknown);
 void dur__commit_learn(dur__inst *inst); /* L7: did it happen? */
+void dur__commit_abandon(dur__inst *inst);
 void dur__inst_lost(dur__inst *inst, const char *why); /* the lease is somebody else's */
 
 /* park.c */

@@ -135,9 +135,14 @@ static void letters_back(triage *t) {
     t->start = NULL;
 }
 
-static void wait_here(triage *t, uint64_t delay_ms, bool give_back, bool seen) {
+static void wait_here(triage *t, uint64_t delay_ms, bool seen) {
     letters_back(t);
-    dur__release(t->inst, delay_ms, give_back, seen);
+    dur__release(t->inst, delay_ms, true, seen);
+}
+
+static void wait_counted(triage *t, uint64_t delay_ms) {
+    letters_back(t);
+    dur__release_counted(t->inst, delay_ms);
 }
 
 static void bury(triage *t) {
@@ -198,7 +203,7 @@ static void end_as(triage *t, const dur_failure *failure, bool corrupted) {
         letters_back(t);
         dur__loop_queue_commit(t->inst);
     } else {
-        wait_here(t, 1000, false, false);
+        wait_counted(t, 1000);
     }
 }
 
@@ -234,7 +239,7 @@ static void handle_corrupted(triage *t, const char *why) {
         dur__log(DUR_LOG_WARN, DUR__LOG_ORCHESTRATION,
                  DUR__FIELDS(DUR__TEXT("instance_id", t->inst->id), DUR__NUMBER("attempt", t->attempts)),
                  "the history cannot be read: %s", why);
-        wait_here(t, 1000, false, false);
+        wait_counted(t, 1000);
         return;
     }
     dur_failure failure = { .category = DUR_FAILURE_POISON,
@@ -255,7 +260,8 @@ static void handle_unregistered(triage *t, const char *name, const char *version
     uint64_t delay = dur__backoff_unregistered(runtime, "orchestration", name, version);
     uint32_t max = runtime->options.unregistered_attempts_max;
     if (max == 0 || t->attempts < max) {
-        wait_here(t, delay, max == 0, false);
+        if (max == 0) wait_here(t, delay, false);
+        else wait_counted(t, delay);
         return;
     }
     dur_failure failure = { .category = DUR_FAILURE_CONFIGURATION,
@@ -359,7 +365,7 @@ static void decide(triage *t) {
     } else if (!read_ends(t, &err)) {
         handle_corrupted(t, dur_arena_strdup(t->arena, err.message));
     } else if (!version_fits(t)) {
-        wait_here(t, 1000, true, false);
+        wait_here(t, 1000, false);
     } else if (t->terminal == DUR_EVENT_ORCHESTRATION_COMPLETED || t->terminal == DUR_EVENT_ORCHESTRATION_FAILED) {
         bury(t);
     } else if (t->item->history_count > 0 && t->terminal == DUR_EVENT_KIND_COUNT) {
@@ -370,7 +376,7 @@ static void decide(triage *t) {
         if (t->start == NULL && !continued) choose_start(t, DUR_WORK_START_ORCHESTRATION);
         if (continued) t->inst->execution_id++;
         if (t->start != NULL) run(t);
-        else wait_here(t, 0, true, true);
+        else wait_here(t, 0, true);
     }
 }
 

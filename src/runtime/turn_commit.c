@@ -314,6 +314,11 @@ void dur__release(dur__inst *inst, uint64_t delay_ms, bool give_back, bool seen)
     dur__loop_queue_commit(inst);
 }
 
+void dur__release_counted(dur__inst *inst, uint64_t delay_ms) {
+    dur__release(inst, delay_ms, false, false);
+    inst->abandons = true;
+}
+
 void dur__suspend(dur__inst *inst, const char *reason) {
     dur__inst_drop_exec(inst);
     dur__commit_end(inst);

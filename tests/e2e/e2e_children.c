@@ -141,8 +141,8 @@ static void a_detached_start_answers_nobody(void **state) {
     dur_instance_info *info = NULL;
     RUN(w, handlers);
     start(w, "Detach", "x", "d");
-    expect(w, "detached", "<x>");
     OK(w, dur_client_wait(&info, w->client, "d", DUR_SECONDS(60), &w->err));
+    expect(w, "detached", "<x>");
     const char *unnamed = strchr(info->output, ' ') + 1;
     expect(w, unnamed, "<x>");
     dur_instance_info_free(info);
