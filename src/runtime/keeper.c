@@ -54,24 +54,57 @@ void dur__keeper_kick(dur_runtime *runtime) {
     dur__mutex_unlock(&runtime->mutex);
 }
 
+static void pause_ms(dur_runtime *runtime, uint64_t ms) {
+    dur__mutex_lock(&runtime->mutex);
+    if (!runtime->keeper_exit) (void)dur__cond_wait_ms(&runtime->changed, &runtime->mutex, ms);
+    dur__mutex_unlock(&runtime->mutex);
+}
+
 static void wake_loops(dur_runtime *runtime) {
     for (size_t i = 0; i < runtime->loop_count; i++) dur_waker_wake(runtime->loops[i].waker);
 }
 
-/* Every row that was locked under the old id is somebody else's now. */
-static void taken_over(dur_runtime *runtime) {
+/* Every row that was locked under the old id is (or will be) somebody else's.  False: the store has no id for us yet. */
+static bool begin_again(dur_runtime *runtime) {
     dur_error err = DUR_ERROR_INIT;
-    dur__log(DUR_LOG_ERROR, DUR__LOG_RUNTIME, DUR__FIELDS(DUR__TEXT("owner", dur_runtime_owner(runtime))),
-             "this runtime was taken for dead and its leases for free: handlers are dropped, activities cancelled, a new "
-             "owner id is taken");
-    DUR__COUNT(runtime, fenced);
     if (dur__keeper_register(runtime, &err) != DUR_OK) {
         dur__log(DUR_LOG_WARN, DUR__LOG_PROVIDER, NULL, 0, "no new owner id: %s", err.message);
-        return;
+        return false;
     }
     dur__mutex_lock(&runtime->work.mutex);
     DUR__LIST_EACH(&runtime->work.running, at) dur__cancel_locked(DUR__CONTAINER(at, dur__task, link));
     dur__mutex_unlock(&runtime->work.mutex);
+    wake_loops(runtime);
+    return true;
+}
+
+static void taken_over(dur_runtime *runtime) {
+    dur__log(DUR_LOG_ERROR, DUR__LOG_RUNTIME, DUR__FIELDS(DUR__TEXT("owner", dur_runtime_owner(runtime))),
+             "this runtime was taken for dead and its leases for free: handlers are dropped, activities cancelled, a new "
+             "owner id is taken");
+    DUR__COUNT(runtime, fenced);
+    (void)begin_again(runtime);
+}
+
+void dur__keeper_renew_owner(dur_runtime *runtime) {
+    if (!runtime->has_owners) return; /* timed locks run out by themselves */
+    atomic_store(&runtime->owner_stale, true);
+    dur__keeper_kick(runtime);
+}
+
+/* A round that may have acquired something was not answered: what it locked is ours and nobody's. */
+static void let_go(dur_runtime *runtime) {
+    const char *old = dur_runtime_owner(runtime);
+    dur__log(DUR_LOG_WARN, DUR__LOG_RUNTIME, DUR__FIELDS(DUR__TEXT("owner", old)),
+             "the outcome of a round was not learned: all leases are given up and taken again under a new owner id");
+    if (!begin_again(runtime)) return;
+    atomic_store(&runtime->owner_stale, false);
+    dur_error err = DUR_ERROR_INIT;
+    for (uint32_t tries = 0; dur_store_owner_release(runtime->store, old, &err) != DUR_OK && err.retryable; tries++) {
+        /* If it never succeeds the old id is silent and dies by its timeout. */
+        if (tries >= 8) break;
+        pause_ms(runtime, dur__backoff_ms(10, tries, 1000));
+    }
     wake_loops(runtime);
 }
 
@@ -306,6 +339,7 @@ static void tick(dur_runtime *runtime, schedule *next, dur_arena *arena, bool ki
     const dur_runtime_options *o = &runtime->options;
     uint64_t now_us = dur__monotonic_us();
     dur_arena_reset(arena);
+    if (atomic_load(&runtime->owner_stale)) let_go(runtime);
     if (runtime->has_owners && (due(&next->beat, now_us, TICK_MS) || kicked)) beat(runtime);
     uint64_t rows_ms = runtime->has_owners ? TICK_MS
                                            : renewal_period_ms(o->worker_lock_timeout_ms, o->worker_lock_renewal_buffer_ms);

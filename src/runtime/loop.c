@@ -245,8 +245,14 @@ static void wait(dur__loop *loop) {
 /* Taken for dead: everything under the old id is lost; begin again under the new one. */
 static bool follow_owner(dur__loop *loop) {
     dur_runtime *runtime = loop->runtime;
-    if (loop->lane != NULL && loop->epoch == atomic_load(&runtime->epoch)) return true;
+    if (loop->lane != NULL && loop->epoch == atomic_load(&runtime->epoch)) {
+        if (!loop->stale) return true;
+        dur__keeper_kick(runtime);
+        (void)dur_waker_sleep(loop->waker, 10000);
+        return false;
+    }
     dur_error err = DUR_ERROR_INIT;
+    loop->stale = false;
     loop->epoch = atomic_load(&runtime->epoch); /* completions of the old id are forgotten from here on */
     if (loop->lane != NULL) dur_store_lane_close(loop->lane);
     loop->lane = NULL;
@@ -273,7 +279,7 @@ static void release_idle(dur__loop *loop) {
 }
 
 static bool released(dur__loop *loop) {
-    return (loop->instances.count == 0 && dur__list_empty(&loop->acks)) ||
+    return (loop->instances.count == 0 && dur__list_empty(&loop->acks) && !done_waiting(loop)) ||
            dur__monotonic_us() >= atomic_load(&loop->runtime->release_until_us);
 }
 
@@ -321,10 +327,10 @@ void dur__loop_main(void *data) {
     dur__runtime_inside = runtime;
     dur__crash_report_thread_begin();
     for (;;) {
-        if (!follow_owner(loop)) continue;
-        dur__loop_take_done(loop);
         dur__phase phase = dur__runtime_phase(runtime);
         if (phase == DUR__PHASE_RELEASE && released(loop)) break;
+        if (!follow_owner(loop)) continue;
+        dur__loop_take_done(loop);
         if (dur__keeper_fenced(runtime) && phase == DUR__PHASE_RUN) stay_fenced(loop);
         else pass(loop, phase);
     }

@@ -280,6 +280,10 @@ static void failed(dur__loop *loop, round *r, const dur_error *err) {
     dur_error transient = *err;
     transient.retryable = true;
     for (size_t i = 0; i < r->ask.ack_count; i++) dur__route_acked(loop, r->tasks[i], &transient);
+    if (err->code == DUR_EUNKNOWN && (r->ask.fetch != NULL || r->ask.work != NULL) && runtime->has_owners) {
+        loop->stale = true;
+        dur__keeper_renew_owner(runtime);
+    }
     if (r->ask.fetch != NULL) {
         if (r->suspect_instance) dur__gate_release_suspect();
         else dur__gate_unreserve_fresh(r->fresh_reserved);

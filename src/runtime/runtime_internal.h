@@ -203,6 +203,7 @@ struct dur__loop {
     bool news;              /* the last wait ended for a reason that is not known */
     bool suspects_waiting, suspect_turn, suspect_last, work_waiting_long;
     bool suspect_instances_none, suspect_work_none; /* looked, and there was none; until the next news */
+    bool stale;             /* waits for a new owner id */
     bool gathered;          /* a completion has come since the last commit */
     uint32_t local_takes, empty_looks;
     uint64_t last_return_us;
@@ -244,6 +245,7 @@ struct dur_runtime {
     atomic_uint_fast64_t beat_boot_ms; /* last beat that got through */
     atomic_uint peers;
     atomic_bool suspect_hint; /* a dead owner's work was set free */
+    atomic_bool owner_stale;  /* the store may hold leases of ours that we do not know of */
     bool keeper_kicked, keeper_exit; /* under mutex */
     atomic_uint_fast64_t release_until_us;
 
@@ -419,6 +421,7 @@ void dur__backoff_free(dur_runtime *runtime);
 void dur__keeper_main(void *runtime);
 void dur__keeper_kick(dur_runtime *runtime);
 bool dur__keeper_fenced(dur_runtime *runtime);
+void dur__keeper_renew_owner(dur_runtime *runtime); /* let go of everything and begin again under a new id */
 size_t dur__keeper_abandon_all(dur_runtime *runtime, dur__buf *names); /* stop: who still runs is left behind */
 int dur__keeper_register(dur_runtime *runtime, dur_error *err); /* a new owner id */
 void dur__keeper_renew_add(dur__inst *inst); /* timed locks only */
