@@ -117,7 +117,8 @@ DUR_API int dur_client_result(char **out, dur_client *client, const char *instan
 DUR_API int dur_client_wait_status(dur_instance_info **out, dur_client *client, const char *instance,
                                    uint64_t last_version, uint64_t timeout_ms, dur_error *err);
 
-/* Keys and values.  *out NULL: no such key (DUR_OK).  Free with dur_free / dur_kv_list_free. */
+/* Keys and values.  *out NULL: no such key (DUR_OK).  Free with dur_free / dur_kv_list_free.  Waiting for a key of an
+   instance that has ended without it: DUR_ESTATE at once. */
 DUR_API int dur_client_kv_get(char **out, dur_client *client, const char *instance, const char *key, dur_error *err);
 DUR_API int dur_client_kv_wait(char **out, dur_client *client, const char *instance, const char *key,
                                uint64_t timeout_ms, dur_error *err);

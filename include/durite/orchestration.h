@@ -159,7 +159,8 @@ DUR_API dur_code dur_try(dur_future *future, const char **out);
 /* The same within a time; then DUR_ETIMEOUT, and the future is dropped. */
 DUR_API dur_code dur_try_for_ex(dur_future *future, uint64_t timeout_ms, const char **out, const char *site);
 #define dur_try_for(future, timeout_ms, out) dur_try_for_ex((future), (timeout_ms), (out), DUR_SITE)
-/* The next message of the queue that has come by now, without waiting: DUR_OK, or DUR_ENOTFOUND for an empty queue. */
+/* The next message of the queue that came before what woke this handler, without waiting: DUR_OK, or DUR_ENOTFOUND for
+   none.  A loop of it drains what was there.  (To take what has come until this very moment: dur_try_for with 0 ms.) */
 DUR_API dur_code dur_try_dequeue_ex(dur_ctx *ctx, const char *queue, const char **out, const char *site);
 #define dur_try_dequeue(ctx, queue, out) dur_try_dequeue_ex((ctx), (queue), (out), DUR_SITE)
 

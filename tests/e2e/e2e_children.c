@@ -145,6 +145,7 @@ static void a_detached_start_answers_nobody(void **state) {
     expect(w, "detached", "<x>");
     const char *unnamed = strchr(info->output, ' ') + 1;
     expect(w, unnamed, "<x>");
+    expect(w, "detached", "<x>");
     dur_instance_info_free(info);
     OK(w, dur_client_info(&info, w->client, "detached", &w->err));
     assert_null(info->parent);
