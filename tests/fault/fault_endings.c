@@ -281,6 +281,7 @@ static void fault_c37_a_foreign_work_item_kills_no_worker(void **state) {
 }
 
 int main(void) {
+    if (getenv("DURITE_TEST_LOG") != NULL) dur_log_set_sink(dur_log_text, stderr, DUR_LOG_DEBUG);
     const struct CMUnitTest tests[] = {
         TEST(fault_c10_a_limit_tells_the_parent_and_ends_once),
         TEST(fault_c11_a_corrupted_history_tells_the_parent),

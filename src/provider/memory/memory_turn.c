@@ -179,15 +179,21 @@ static void attempt_clear(dur__mem *mem, dur__mem_message *message, void *arg) {
         message->attempts--;
 }
 
+static bool is_release(const dur_turn_commit *turn) {
+    return turn->execution_id == 0 && !turn->set_suspended && !turn->take_over;
+}
+
 static void end_lease(dur__mem *mem, dur__mem_instance *instance, dur__mem_lane *lane, dur_turn_commit *turn) {
     bool first_commit = instance->acquisitions > 0;
     bool keep = turn->keep_lease && !turn->take_over && turn->suspended == NULL;
     bool give_back = turn->give_back;
-    if (first_commit || !keep) dur__mem_each_given(mem, instance, attempt_clear, &give_back);
-    if (!turn->give_back)
+    bool failed = is_release(turn) && !give_back && turn->seen_id == 0 && turn->seen_now_ms == 0;
+    if ((first_commit || !keep) && !failed) dur__mem_each_given(mem, instance, attempt_clear, &give_back);
+    if (give_back) {
+        if (instance->acquisitions > 0) instance->acquisitions--;
+    } else if (!failed) {
         instance->acquisitions = 0;
-    else if (instance->acquisitions > 0)
-        instance->acquisitions--;
+    }
     if (turn->set_suspended) {
         dur__mem_set_text(&instance->suspended, turn->suspended);
         if (turn->suspended == NULL) dur__mem_all_count(instance);
