@@ -18,12 +18,6 @@ static uint64_t packed(dur_semver v) {
     return ((uint64_t)(v.major & 0x1fffff) << 42) | ((uint64_t)(v.minor & 0x1fffff) << 21) | (v.patch & 0x1fffff);
 }
 
-static int set_ready(dur__sq_txn *txn, uint64_t key, bool any, uint64_t due, dur_error *err) {
-    if (!any) return dur__sq_run(txn->conn, DUR__SQ_INSTANCE_SET_READY, err, "inn", key);
-    dur__sq_due_at(txn->file, due);
-    return dur__sq_run(txn->conn, DUR__SQ_INSTANCE_SET_READY, err, "iii", key, due, dur__sq_seq(txn));
-}
-
 static int candidate_read(dur__sq_txn *txn, dur_arena *arena, uint64_t key, candidate *out, dur_error *err) {
     sqlite3_stmt *row = NULL;
     memset(out, 0, sizeof *out);
@@ -77,15 +71,15 @@ static int candidate_judge(dur__sq_txn *txn, dur_arena *arena, candidate *it, bo
     }
     if (!waits && continued) return DUR_OK;
     *runs = false;
-    if (waits) return set_ready(txn, it->key, true, due, err);
+    if (waits) return dur__sq_set_ready(txn, it->key, true, due, err);
     code = orphans_bury(txn, it, arena, err);
-    return code == DUR_OK ? set_ready(txn, it->key, false, 0, err) : code;
+    return code == DUR_OK ? dur__sq_set_ready(txn, it->key, false, 0, err) : code;
 }
 
 static int messages_take(dur__sq_txn *txn, dur__sq_fetch_op *self, const candidate *it, const char *token,
                          dur_orchestration_item *item, dur_error *err) {
     dur_fetched_message *messages = NULL;
-    dur__sq_seen seen = { it->key, txn->now_ms, 0, 0 };
+    dur__sq_seen seen = { it->key, txn->now_ms, 0, 0, NULL };
     uint32_t queue_max = self->how->queue_messages_max;
     int code = dur__sq_read_messages(txn->conn, self->arena, &seen, queue_max, &messages, &item->message_count,
                                      &item->more_messages, err);
@@ -180,7 +174,7 @@ static int acquire(dur__sq_fetch_op *self, dur__sq_txn *txn, uint64_t key) {
         bool any;
         uint64_t due;
         code = dur__sq_reason(txn, key, 0, 0, &any, &due, err);
-        return code == DUR_OK ? set_ready(txn, key, any, due, err) : code;
+        return code == DUR_OK ? dur__sq_set_ready(txn, key, any, due, err) : code;
     }
     item->instance = it.instance;
     item->lock_token = dur_arena_strdup(self->arena, token);
@@ -212,11 +206,11 @@ static int candidates(dur__sq_fetch_op *self, dur__sq_txn *txn, uint64_t *keys, 
     }
     int code;
     if (how->kind == DUR_FETCH_SUSPECT)
-        code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_SUSPECTS, &row, &self->op.err, "iiiii", txn->now_ms, any, low,
-                             high, (uint64_t)max);
+        code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_SUSPECTS, &row, &self->op.err, "iiii", any, low, high,
+                             (uint64_t)max);
     else
-        code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_CANDIDATES, &row, &self->op.err, "iiiiii", txn->now_ms, any,
-                             low, high, (uint64_t)(how->kind == DUR_FETCH_ANY), (uint64_t)max);
+        code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_CANDIDATES, &row, &self->op.err, "iiiii", any, low, high,
+                             (uint64_t)(how->kind == DUR_FETCH_ANY), (uint64_t)max);
     while (code == DUR_OK && row != NULL && *count < max) {
         keys[(*count)++] = dur__sq_u64(row, 0);
         code = dur__sq_next(&row, &self->op.err);
@@ -228,7 +222,7 @@ static int candidates(dur__sq_fetch_op *self, dur__sq_txn *txn, uint64_t *keys, 
 static int suspects_look(dur__sq_fetch_op *self, dur__sq_txn *txn) {
     sqlite3_stmt *row = NULL;
     uint64_t any = self->how->filter == NULL;
-    int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_SUSPECTS, &row, &self->op.err, "iiiii", txn->now_ms, any,
+    int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_SUSPECTS, &row, &self->op.err, "iiii", any,
                              any ? 0 : packed(self->how->filter->ranges[0].min),
                              any ? 0 : packed(self->how->filter->ranges[0].max), (uint64_t)1);
     self->suspects = row != NULL;
@@ -264,6 +258,9 @@ static void fetch_done(dur__sq_op *op, dur__sq_file *file) {
         lease->epoch = file->epoch;
         lease->seen_now = self->now_ms;
         lease->seen_id = self->max_id;
+        lease->gap = self->items[i].more_messages;
+        for (size_t k = 0; k < self->items[i].message_count; k++)
+            dur__sq_lease_give(lease, self->items[i].messages[k].queue, self->items[i].messages[k].id);
         dur__list_push(&lease->lane->leases, &lease->lane_link);
         dur__map_put_u64(&file->leases, lease->key, lease);
     }

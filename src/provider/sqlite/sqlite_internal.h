@@ -57,6 +57,11 @@ dur_text dur__sq_json(dur_arena *arena, sqlite3_stmt *stmt, int column);
 
 /* ---- the file ---------------------------------------------------------------------------------------------------- */
 
+typedef struct dur__sq_given {
+    char *queue;
+    size_t count;
+} dur__sq_given;
+
 /* A lease that a lane of this process holds: the store's row, remembered.  Leader. */
 typedef struct dur__sq_lease {
     uint64_t key;
@@ -73,6 +78,10 @@ typedef struct dur__sq_lease {
     bool has_execution;
     bool counted;  /* the row still counts the acquisition */
     bool dirty;    /* there may be messages to hand out; in lane->dirty */
+    bool read;     /* … and this round has read them */
+    bool gap;      /* queue messages were left out */
+    dur__map given;  /* queue messages that were handed out, by id: dur__sq_given */
+    dur__map queues; /* the same by name */
     dur__link lane_link;
     dur__link dirty_link;
 } dur__sq_lease;
@@ -259,6 +268,9 @@ void dur__sq_lease_dirty(dur__sq_file *file, uint64_t key);
 void dur__sq_lease_recheck(dur__sq_file *file, uint64_t key);
 void dur__sq_lease_drop(dur__sq_file *file, uint64_t key, bool lost); /* leader, after COMMIT */
 void dur__sq_lease_free(dur__sq_lease *lease);
+void dur__sq_lease_give(dur__sq_lease *lease, const char *queue, uint64_t id);
+void dur__sq_lease_taken(dur__sq_file *file, dur__sq_lease *lease, uint64_t id);
+int dur__sq_set_ready(dur__sq_txn *txn, uint64_t key, bool any, uint64_t due, dur_error *err);
 void dur__sq_changed(dur__sq_file *file, const char *instance);
 int dur__sq_count_lost(dur__sq_txn *txn, dur_error *err); /* tell other processes that leases were taken away */
 void dur__sq_token(dur__sq_txn *txn, char out[80], char kind, uint64_t key);
@@ -273,6 +285,7 @@ typedef struct dur__sq_turn_op {
     dur_turn_commit *turn;
     dur_arena *arena; /* for lost_work; may be NULL */
     bool plain;       /* ack_orchestration_item: optional fields are not looked at */
+    dur__sq_lane *lane; /* of a round; NULL */
     /* found by run, used by done */
     uint64_t key;
     char *instance; /* of the row, when it was read */
@@ -303,6 +316,7 @@ void dur__sq_fetch_op_drop(dur__sq_fetch_op *self); /* leases that were not hand
 /* Which messages: visible at now_ms, and not (id up to `id` and due up to seen_now). */
 typedef struct dur__sq_seen {
     uint64_t key, now_ms, id, seen_now;
+    const dur__sq_lease *lease; /* NULL: nothing was handed out yet; else not what it was given of queues */
 } dur__sq_seen;
 int dur__sq_read_messages(dur__sq_conn *conn, dur_arena *arena, const dur__sq_seen *seen, uint32_t queue_max,
                           dur_fetched_message **out, size_t *count, bool *more, dur_error *err);
@@ -371,6 +385,7 @@ int dur__sq_gate_open(dur__sq_file *file, dur_error *err);
 void dur__sq_gate_close(dur__sq_file *file);
 
 int dur__sq_owners_look(dur__sq_file *file, dur_error *err); /* find dead peers, free their leases; any thread */
+bool dur__sq_owner_known(dur__sq_file *file, const char *id);
 void dur__sq_owners_close(dur__sq_file *file);
 void dur__sq_owners_forked(dur__sq_file *file);
 

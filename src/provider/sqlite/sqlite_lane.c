@@ -10,7 +10,8 @@
 
 int dur__sq_lane_open(dur_provider *self, const dur_lane_options *options, dur_lane **out, dur_error *err) {
     dur__sq_file *file = dur__sq_file_of(self);
-    (void)err;
+    if (options->owner != NULL && !dur__sq_owner_known(file, options->owner))
+        return dur_error_set(err, DUR_ESTATE, false, "sqlite.lane_open", "owner %s is not registered", options->owner);
     dur__sq_lane *lane = dur__xcalloc(1, sizeof(*lane));
     lane->base.store = self;
     lane->file = file;
@@ -67,9 +68,11 @@ static int held_of(held_op *self, dur__sq_txn *txn, dur__sq_lease *lease) {
     dur_fetched_message *messages = NULL;
     size_t count = 0;
     bool more = false;
-    dur__sq_seen seen = { lease->key, txn->now_ms, lease->seen_id, lease->seen_now };
+    dur__sq_seen seen = { lease->key, txn->now_ms, lease->seen_id, lease->seen_now, lease };
     int code = dur__sq_read_messages(txn->conn, self->arena, &seen, self->round->queue_messages_max, &messages, &count,
                                      &more, &self->op.err);
+    lease->read = true;
+    lease->gap = more;
     if (code != DUR_OK || count == 0) return code;
     if (self->count + count > self->room) {
         self->room = (self->count + count) * 2;
@@ -81,15 +84,32 @@ static int held_of(held_op *self, dur__sq_txn *txn, dur__sq_lease *lease) {
     return DUR_OK;
 }
 
+/* Somebody touched the row in this transaction: its turn ended the lease, or an operation looked at it. */
+static int still_ours(dur__sq_txn *txn, const dur__sq_lease *lease, bool *ours, dur_error *err) {
+    sqlite3_stmt *row = NULL;
+    int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_BY_KEY, &row, err, "i", lease->key);
+    *ours = row != NULL && dur__str_eq(dur__sq_text(row, 13), lease->token);
+    dur__sq_end(&row);
+    return code;
+}
+
 static int held_run(dur__sq_op *op, dur__sq_txn *txn) {
     held_op *self = (held_op *)(void *)op;
     self->count = 0;
     int code = dur__sq_max_id(txn, &self->round->seen_id, &op->err);
     DUR__LIST_EACH(&self->lane->dirty, at) {
         dur__sq_lease *lease = DUR__CONTAINER(at, dur__sq_lease, dirty_link);
-        if (code == DUR_OK && lease->epoch != 0) code = held_of(self, txn, lease);
+        bool ours = true;
+        if (code == DUR_OK && lease->epoch == 0) code = still_ours(txn, lease, &ours, &op->err);
+        if (code == DUR_OK && ours) code = held_of(self, txn, lease);
     }
     self->round->now_ms = txn->now_ms;
+    if (code == DUR_OK && self->round->fetch == NULL) { /* it may want to know */
+        sqlite3_stmt *row = NULL;
+        code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_ANY_READY, &row, &op->err, "");
+        self->round->more = row != NULL;
+        dur__sq_end(&row);
+    }
     return code;
 }
 
@@ -103,12 +123,18 @@ static int held_order(const void *a, const void *b) {
 static void held_done(dur__sq_op *op, dur__sq_file *file) {
     held_op *self = (held_op *)(void *)op;
     dur_round *round = self->round;
-    (void)file;
-    for (dur__link *at; (at = dur__list_pop(&self->lane->dirty)) != NULL;) {
+    DUR__LIST_EACH_SAFE(&self->lane->dirty, at, after) {
         dur__sq_lease *lease = DUR__CONTAINER(at, dur__sq_lease, dirty_link);
-        lease->dirty = false;
+        if (!lease->read) continue; /* something came behind the read: next round */
+        dur__list_unlink(at);
+        lease->dirty = lease->read = false;
         lease->seen_id = round->seen_id;
         lease->seen_now = round->now_ms;
+    }
+    for (size_t i = 0; i < self->count; i++) {
+        const dur_held_message *held = &self->held[i];
+        dur__sq_lease *lease = dur__map_get_u64(&file->leases, dur__sq_token_key(held->lock_token, 'k'));
+        if (lease != NULL) dur__sq_lease_give(lease, held->message.queue, held->message.id);
     }
     if (self->count > 1) qsort(self->held, self->count, sizeof(*self->held), held_order);
     round->held = dur_arena_alloc(self->arena, self->count * sizeof(*self->held) + 1);
@@ -147,6 +173,7 @@ static void round_prepare(round_ops *ops, dur__sq_lane *lane, dur_arena *arena, 
     ops->list = dur_arena_alloc(arena, count * sizeof(*ops->list) + 1);
     for (size_t i = 0; i < round->turn_count; i++) {
         dur__sq_turn_op_init(&ops->turns[i], &round->turns[i], arena, false);
+        ops->turns[i].lane = lane;
         ops->list[at++] = &ops->turns[i].op;
     }
     for (size_t i = 0; i < round->ack_count; i++) {
@@ -288,14 +315,14 @@ int dur__sq_lane_wait(dur_lane *base, uint64_t timeout_ms, dur_error *err) {
 
 /* ---- reads of a leased instance ---- */
 
-static int leased_key(dur__sq_lane *lane, const char *instance, const char *token, uint64_t *key, dur_error *err) {
-    *key = dur__sq_token_key(token, 'k');
+/* Leads when it succeeds. */
+static int lease_of(dur__sq_lane *lane, const char *instance, const char *token, dur__sq_lease **out, dur_error *err) {
     int code = dur__sq_lead(lane->file, err);
     if (code != DUR_OK) return code;
-    dur__sq_lease *lease = dur__map_get_u64(&lane->file->leases, *key);
-    bool ours = lease != NULL && dur__str_eq(lease->token, token) && dur__str_eq(lease->instance, instance);
+    *out = dur__map_get_u64(&lane->file->leases, dur__sq_token_key(token, 'k'));
+    if (*out != NULL && dur__str_eq((*out)->token, token) && dur__str_eq((*out)->instance, instance)) return DUR_OK;
     dur__sq_unlead(lane->file);
-    return ours ? DUR_OK : dur_error_set(err, DUR_ELEASE, false, "sqlite.lane", "Invalid lock token");
+    return dur_error_set(err, DUR_ELEASE, false, "sqlite.lane", "Invalid lock token");
 }
 
 int dur__sq_lane_messages(dur_lane *base, dur_arena *arena, const char *instance, const char *lock_token,
@@ -303,17 +330,21 @@ int dur__sq_lane_messages(dur_lane *base, dur_arena *arena, const char *instance
                           dur_fetched_message **out, size_t *count, dur_error *err) {
     dur__sq_lane *lane = (dur__sq_lane *)(void *)base;
     dur__sq_file *file = lane->file;
-    dur__sq_conn *conn = NULL;
-    uint64_t key = 0;
+    dur__sq_lease *lease = NULL;
     *out = NULL;
     *count = 0;
-    int code = leased_key(lane, instance, lock_token, &key, err);
-    if (code == DUR_OK) code = dur__sq_reader(file, &conn, err);
-    if (code == DUR_OK)
-        code = dur__sq_read_behind(conn, arena, &(dur__sq_behind){ key, file->world->wall_ms(file->world->data), queue,
-                                                                    after_due_ms, after_id, max },
-                                   out, count, err);
-    dur__sq_reader_done(file, conn);
+    int code = lease_of(lane, instance, lock_token, &lease, err);
+    if (code != DUR_OK) return code;
+    dur__sq_behind which = { lease->key, file->world->wall_ms(file->world->data), queue, after_due_ms, after_id, max };
+    size_t found = 0;
+    code = dur__sq_read_behind(&file->writer, arena, &which, out, &found, err);
+    for (size_t i = 0; i < found && code == DUR_OK; i++) {
+        dur_fetched_message message = (*out)[i];
+        if (message.queue == NULL && message.id > lease->seen_id) continue; /* comes with the next round */
+        (*out)[(*count)++] = message;
+        dur__sq_lease_give(lease, message.queue, message.id); /* and does not come with one */
+    }
+    dur__sq_unlead(file);
     return code;
 }
 
@@ -323,12 +354,20 @@ int dur__sq_lane_history(dur_lane *base, dur_arena *arena, const char *instance,
     dur__sq_conn *conn = NULL;
     dur_event_row *history = NULL;
     dur_key_value *kv = NULL;
-    uint64_t key = 0;
+    dur__sq_lease *lease = NULL;
     memset(out, 0, sizeof *out);
-    int code = leased_key(lane, instance, lock_token, &key, err);
-    if (code == DUR_OK) code = dur__sq_reader(lane->file, &conn, err);
+    int code = lease_of(lane, instance, lock_token, &lease, err);
+    if (code != DUR_OK) return code;
+    uint64_t key = lease->key;
+    if (execution_id == 0) execution_id = lease->execution > 0 ? lease->execution : 1;
+    out->orchestration_name = dur_arena_strdup(arena, lease->name);
+    out->version = dur_arena_strdup(arena, lease->version);
+    dur__sq_unlead(lane->file);
+    code = dur__sq_reader(lane->file, &conn, err);
+    if (code == DUR_OK) code = dur__sq_run(conn, DUR__SQ_READ_BEGIN, err, "");
     if (code == DUR_OK) code = dur__sq_read_history(conn, arena, key, execution_id, &history, &out->history_count, err);
     if (code == DUR_OK) code = dur__sq_read_kv(conn, arena, key, false, &kv, &out->kv_count, err);
+    if (conn != NULL) dur__sq_run(conn, DUR__SQ_READ_END, NULL, "");
     dur__sq_reader_done(lane->file, conn);
     out->instance = dur_arena_strdup(arena, instance);
     out->lock_token = dur_arena_strdup(arena, lock_token);

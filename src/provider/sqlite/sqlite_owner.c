@@ -286,6 +286,8 @@ int dur__sq_owner_register(dur_provider *self, const dur_owner_options *options,
     dur__sq_file *file = dur__sq_file_of(self);
     if (options->owner == NULL || options->owner[0] == '\0' || strlen(options->owner) >= sizeof ((owner_block *)0)->id)
         return dur_error_set(err, DUR_EINVAL, false, "sqlite.owner", "an owner id has 1 to 191 bytes");
+    if (dur__sq_owner_known(file, options->owner))
+        return dur_error_set(err, DUR_EEXISTS, false, "sqlite.owner", "owner %s is registered", options->owner);
     dur_owner_options filled = *options;
     if (filled.timeout_ms == 0) filled.timeout_ms = 10000;
     dur__sq_owner *owner = dur__xcalloc(1, sizeof(*owner));
@@ -301,8 +303,6 @@ int dur__sq_owner_register(dur_provider *self, const dur_owner_options *options,
     register_op op = { .op = { .run = register_run }, .options = &filled };
     if (code == DUR_OK) code = dur__sq_submit(file, &op.op, err);
     dur__mutex_lock(&file->owners_lock);
-    dur__sq_owner *old = owner_find(file, filled.owner);
-    if (old != NULL && code == DUR_OK) owner_free(old, true);
     dur__list_push(&file->owners, &owner->link);
     if (code != DUR_OK) owner_free(owner, false);
     dur__mutex_unlock(&file->owners_lock);
@@ -351,6 +351,13 @@ int dur__sq_owner_release(dur_provider *self, const char *id, dur_error *err) {
     if (owner != NULL) owner_free(owner, false);
     dur__mutex_unlock(&file->owners_lock);
     return DUR_OK;
+}
+
+bool dur__sq_owner_known(dur__sq_file *file, const char *id) {
+    dur__mutex_lock(&file->owners_lock);
+    bool known = owner_find(file, id) != NULL;
+    dur__mutex_unlock(&file->owners_lock);
+    return known;
 }
 
 /* Not released: whoever looks next takes over. */

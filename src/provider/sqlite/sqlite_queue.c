@@ -64,12 +64,25 @@ void dur__sq_expires_at(dur__sq_file *file, uint64_t boot_ms) {
     if (boot_ms < atomic_load(&file->next_expiry_ms)) atomic_store(&file->next_expiry_ms, boot_ms);
 }
 
+/* Ready instances are fetched in the order in which they became ready: a delayed one has its due time's number. */
+static uint64_t ready_seq(dur__sq_txn *txn, uint64_t ready_at) {
+    return ready_at > DUR__SQ_SEQ_EPOCH_MS ? (ready_at - DUR__SQ_SEQ_EPOCH_MS) * 64 : dur__sq_seq(txn);
+}
+
+int dur__sq_set_ready(dur__sq_txn *txn, uint64_t key, bool any, uint64_t due, dur_error *err) {
+    if (!any) return dur__sq_run(txn->conn, DUR__SQ_INSTANCE_SET_READY, err, "inn", key);
+    uint64_t ready = due <= txn->now_ms ? 0 : due;
+    if (ready > 0) dur__sq_due_at(txn->file, ready);
+    return dur__sq_run(txn->conn, DUR__SQ_INSTANCE_SET_READY, err, "iii", key, ready, ready_seq(txn, ready));
+}
+
 int dur__sq_enqueue(dur__sq_txn *txn, const dur_message *item, uint64_t delay_ms, uint64_t key, dur_error *err) {
     uint64_t due = item->due_ms, later = delay_ms == 0 ? 0 : dur__sq_after(txn->now_ms, delay_ms);
     if (later > due) due = later;
     if (due > INT64_MAX) due = INT64_MAX;
     int code = DUR_OK;
     bool fresh = false;
+    uint64_t ready = due <= txn->now_ms ? 0 : due;
     if (key == 0) {
         sqlite3_stmt *row = NULL;
         code = dur__sq_first(txn->conn, DUR__SQ_KEY_OF, &row, err, "t", item->instance);
@@ -77,13 +90,13 @@ int dur__sq_enqueue(dur__sq_txn *txn, const dur_message *item, uint64_t delay_ms
         dur__sq_end(&row);
         if (code == DUR_OK && key == 0) {
             fresh = true;
-            code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_START, err, "tii", item->instance, due, dur__sq_seq(txn));
+            code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_START, err, "tii", item->instance, ready, ready_seq(txn, ready));
             key = (uint64_t)sqlite3_last_insert_rowid(txn->conn->db);
         }
     }
     if (code != DUR_OK) return code;
     bool timer = item->kind == DUR_WORK_TIMER_FIRED;
-    code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_ADD, err, "iiiitiij", key, due, txn->now_ms, (uint64_t)item->kind,
+    code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_ADD, err, "iiiitiij", key, due, due > 0 ? due : txn->now_ms, (uint64_t)item->kind,
                        item->kind == DUR_WORK_QUEUE_MESSAGE ? (item->queue != NULL ? item->queue : "") : NULL,
                        timer ? item->execution_id : (uint64_t)0, timer ? item->activity_id : (uint64_t)0, &item->json);
     txn->file->max_id_known = false;
@@ -92,7 +105,7 @@ int dur__sq_enqueue(dur__sq_txn *txn, const dur_message *item, uint64_t delay_ms
     bool leased = lease != NULL && lease->epoch == txn->file->epoch; /* else the statement looks at the token itself */
     if (lease != NULL) dur__sq_lease_dirty(txn->file, key);
     if (!fresh && (!leased || txn->conn != &txn->file->writer))
-        code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_READY, err, "iii", key, due, dur__sq_seq(txn));
+        code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_READY, err, "iiii", key, ready, ready_seq(txn, ready), txn->now_ms);
     if (due > txn->now_ms) dur__sq_due_at(txn->file, due);
     else txn->file->wake_ready = txn->file->wake_ready || !leased;
     if (due > txn->now_ms) txn->file->wake_due = true;
@@ -118,9 +131,10 @@ int dur__sq_release(dur__sq_txn *txn, uint64_t key, const dur__sq_release_how *h
     int code = dur__sq_reason(txn, key, how->seen_id, how->seen_now, &any, &due, err);
     if (code != DUR_OK) return code;
     if (due < how->not_before) due = how->not_before;
+    if (due <= txn->now_ms) due = 0;
     uint64_t uncount = how->uncount ? 1 : 0;
     if (any)
-        code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_RELEASE, err, "iiiii", key, due, dur__sq_seq(txn),
+        code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_RELEASE, err, "iiiii", key, due, ready_seq(txn, due),
                            how->not_before, uncount);
     else code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_RELEASE, err, "innii", key, how->not_before, uncount);
     dur__sq_lease_recheck(txn->file, key); /* whoever writes to it in this transaction must look at the row */
@@ -179,7 +193,9 @@ int dur__sq_max_id(dur__sq_txn *txn, uint64_t *out, dur_error *err) {
 
 void dur__sq_lease_dirty(dur__sq_file *file, uint64_t key) {
     dur__sq_lease *lease = dur__map_get_u64(&file->leases, key);
-    if (lease == NULL || lease->dirty) return;
+    if (lease == NULL) return;
+    lease->read = false;
+    if (lease->dirty) return;
     lease->dirty = true;
     dur__list_push(&lease->lane->dirty, &lease->dirty_link);
 }
@@ -189,7 +205,40 @@ void dur__sq_lease_recheck(dur__sq_file *file, uint64_t key) {
     if (lease != NULL) lease->epoch = 0;
 }
 
+/* What of which queue was handed out and not consumed: of each queue the loop gets only so many at a time. */
+void dur__sq_lease_give(dur__sq_lease *lease, const char *queue, uint64_t id) {
+    if (queue == NULL || dur__map_get_u64(&lease->given, id) != NULL) return;
+    dur__sq_given *given = dur__map_get(&lease->queues, queue);
+    if (given == NULL) {
+        given = dur__xcalloc(1, sizeof(*given));
+        given->queue = dur__xstrdup(queue);
+        dur__map_put(&lease->queues, given->queue, given);
+    }
+    given->count++;
+    dur__map_put_u64(&lease->given, id, given);
+}
+
+void dur__sq_lease_taken(dur__sq_file *file, dur__sq_lease *lease, uint64_t id) {
+    dur__sq_given *given = dur__map_remove_u64(&lease->given, id);
+    if (given == NULL) return;
+    if (--given->count == 0) {
+        dur__map_remove(&lease->queues, given->queue);
+        free(given->queue);
+        free(given);
+    }
+    if (lease->gap) dur__sq_lease_dirty(file, lease->key); /* there is room for the next */
+}
+
 void dur__sq_lease_free(dur__sq_lease *lease) {
+    dur__map_entry *entry;
+    for (size_t at = 0; (entry = dur__map_next(&lease->queues, &at)) != NULL;) {
+        dur__sq_given *given = entry->value;
+        dur__map_remove(&lease->queues, given->queue);
+        free(given->queue);
+        free(given);
+    }
+    dur__map_free(&lease->queues);
+    dur__map_free(&lease->given);
     free(lease->instance);
     free(lease->token);
     free(lease->name);
@@ -273,7 +322,7 @@ static int next_times(dur__sq_txn *txn, dur_error *err) {
     atomic_store(&file->next_due_ms, DUR_NEVER);
     atomic_store(&file->next_expiry_ms, DUR_NEVER);
     int code = next_of(txn, DUR__SQ_QUEUE_NEXT_DUE, &file->next_due_ms, "i", err);
-    if (code == DUR_OK) code = next_of(txn, DUR__SQ_INSTANCE_NEXT_READY, &file->next_due_ms, "i", err);
+    if (code == DUR_OK) code = next_of(txn, DUR__SQ_INSTANCE_NEXT_READY, &file->next_due_ms, "", err);
     if (code == DUR_OK) code = next_of(txn, DUR__SQ_WORK_NEXT_VISIBLE, &file->next_due_ms, "", err);
     if (code == DUR_OK) code = next_of(txn, DUR__SQ_INSTANCE_NEXT_EXPIRY, &file->next_expiry_ms, "", err);
     if (code == DUR_OK) code = next_of(txn, DUR__SQ_WORK_NEXT_EXPIRY, &file->next_expiry_ms, "", err);
@@ -329,6 +378,7 @@ int dur__sq_due(dur__sq_txn *txn, dur_error *err) {
             dur__sq_lease_dirty(file, dur__sq_u64(row, 0));
             code = dur__sq_next(&row, err);
         }
+        if (code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_PROMOTE, err, "i", txn->now_ms);
         if (code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_WORK_APPEAR, err, "i", txn->now_ms);
         if (code == DUR_OK) file->due_seen_ms = txn->now_ms;
         file->wake_ready = file->wake_work = true;

@@ -80,17 +80,18 @@ static void *rows_take(rows *list, dur_arena *arena, size_t size, size_t *count)
 
 /* ---- messages ---- */
 
+static void message_add(rows *list, dur_arena *arena, sqlite3_stmt *row) {
+    dur_fetched_message *message = rows_add(list, sizeof(*message));
+    message->id = dur__sq_u64(row, 0);
+    message->due_ms = dur__sq_u64(row, 1); /* by which it is ordered: an undelayed one by when it came */
+    message->attempt_count = (uint32_t)dur__sq_u64(row, 2) + 1;
+    message->queue = dur__sq_dup(arena, row, 3);
+    message->json = dur__sq_json(arena, row, 4);
+}
+
 static int messages_add(rows *list, dur_arena *arena, sqlite3_stmt *row, dur_error *err) {
     int code = DUR_OK;
-    while (code == DUR_OK && row != NULL) {
-        dur_fetched_message *message = rows_add(list, sizeof(*message));
-        message->id = dur__sq_u64(row, 0);
-        message->due_ms = dur__sq_u64(row, 1);
-        message->attempt_count = (uint32_t)dur__sq_u64(row, 2) + 1;
-        message->queue = dur__sq_dup(arena, row, 3);
-        message->json = dur__sq_json(arena, row, 4);
-        code = dur__sq_next(&row, err);
-    }
+    for (; code == DUR_OK && row != NULL; code = dur__sq_next(&row, err)) message_add(list, arena, row);
     return code;
 }
 
@@ -98,6 +99,26 @@ static int message_order(const void *a, const void *b) {
     const dur_fetched_message *x = a, *y = b;
     if (x->due_ms != y->due_ms) return x->due_ms < y->due_ms ? -1 : 1;
     return x->id < y->id ? -1 : x->id > y->id;
+}
+
+/* The first of one queue that were not handed out yet, as long as fewer than queue_max are out. */
+static int messages_of_queue(dur__sq_conn *conn, dur_arena *arena, rows *list, const dur__sq_seen *seen,
+                             const char *name, uint32_t queue_max, bool *more, dur_error *err) {
+    const dur__sq_given *given = seen->lease != NULL ? dur__map_get(&seen->lease->queues, name) : NULL;
+    size_t out = given != NULL ? given->count : 0, room = queue_max == 0 ? SIZE_MAX : queue_max > out ? queue_max - out : 0;
+    uint64_t limit = queue_max == 0 ? INT64_MAX : (uint64_t)queue_max + out + 1;
+    sqlite3_stmt *row = NULL;
+    int code = dur__sq_first(conn, DUR__SQ_QUEUE_READ_NAMED, &row, err, "iiti", seen->key, seen->now_ms, name, limit);
+    for (; code == DUR_OK && row != NULL; code = dur__sq_next(&row, err)) {
+        if (given != NULL && dur__map_get_u64(&seen->lease->given, dur__sq_u64(row, 0)) != NULL) continue;
+        if (room-- == 0) {
+            *more = true;
+            break;
+        }
+        message_add(list, arena, row);
+    }
+    dur__sq_end(&row);
+    return code;
 }
 
 static int messages_by_queue(dur__sq_conn *conn, dur_arena *arena, rows *list, const dur__sq_seen *seen,
@@ -118,14 +139,7 @@ static int messages_by_queue(dur__sq_conn *conn, dur_arena *arena, rows *list, c
         free(name);
         name = dur__xstrdup(dur__sq_text(row, 0));
         dur__sq_end(&row);
-        size_t before = list->count;
-        code = dur__sq_first(conn, DUR__SQ_QUEUE_READ_NAMED, &row, err, "iiiiti", seen->key, seen->now_ms, seen->id,
-                             seen->seen_now, name, (uint64_t)queue_max + 1);
-        if (code == DUR_OK) code = messages_add(list, arena, row, err);
-        if (list->count - before > queue_max) {
-            list->count = before + queue_max;
-            *more = true;
-        }
+        code = messages_of_queue(conn, arena, list, seen, name, queue_max, more, err);
     }
     free(name);
     return code;
@@ -135,11 +149,12 @@ int dur__sq_read_messages(dur__sq_conn *conn, dur_arena *arena, const dur__sq_se
                           dur_fetched_message **out, size_t *count, bool *more, dur_error *err) {
     rows list = { NULL, 0, 0 };
     sqlite3_stmt *row = NULL;
-    int code = dur__sq_first(conn, queue_max == 0 ? DUR__SQ_QUEUE_READ_ALL : DUR__SQ_QUEUE_READ_PLAIN, &row, err, "iiii",
-                             seen->key, seen->now_ms, seen->id, seen->seen_now);
+    bool all = queue_max == 0 && seen->lease == NULL;
+    int code = dur__sq_first(conn, all ? DUR__SQ_QUEUE_READ_ALL : DUR__SQ_QUEUE_READ_PLAIN, &row, err, "iiii", seen->key,
+                             seen->now_ms, seen->id, seen->seen_now);
     if (code == DUR_OK) code = messages_add(&list, arena, row, err);
-    if (code == DUR_OK && queue_max > 0) code = messages_by_queue(conn, arena, &list, seen, queue_max, more, err);
-    if (list.count > 1 && queue_max > 0)
+    if (code == DUR_OK && !all) code = messages_by_queue(conn, arena, &list, seen, queue_max, more, err);
+    if (list.count > 1 && !all)
         qsort(list.data, list.count, sizeof(dur_fetched_message), message_order);
     *out = rows_take(&list, arena, sizeof(dur_fetched_message), count);
     return code;

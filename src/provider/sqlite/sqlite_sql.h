@@ -10,7 +10,7 @@
     "key, id, name, version, execution, status, parent, created, updated, suspended, custom_status, "        \
     "custom_status_version, owner, token, locked_until, acquisitions, pinned"
 
-#define DUR__SQ_MESSAGE_COLUMNS "id, due, attempts, qname, json"
+#define DUR__SQ_MESSAGE_COLUMNS "id, ord, attempts, qname, json, due"
 
 /* SQL(name, text) */
 #define DUR__SQ_STATEMENTS(SQL)                                                                                      \
@@ -30,8 +30,9 @@
     SQL(INSTANCE_MAKE, "INSERT INTO dur_instance(id) VALUES(?1)")                                                    \
     SQL(INSTANCE_START, "INSERT INTO dur_instance(id, ready_at, ready_seq) VALUES(?1, ?2, ?3)")                      \
     SQL(INSTANCE_READY,                                                                                              \
-        "UPDATE dur_instance SET ready_at=max(?2, not_before), ready_seq=?3 "                                        \
-        "WHERE key=?1 AND token IS NULL AND (ready_at IS NULL OR ready_at > max(?2, not_before))")                   \
+        "UPDATE dur_instance SET ready_at=CASE WHEN max(?2, not_before) <= ?4 THEN 0 ELSE max(?2, not_before) END, " \
+        "ready_seq=?3 WHERE key=?1 AND token IS NULL AND (ready_at IS NULL OR (ready_at > 0 AND "                    \
+        "ready_at > max(?2, not_before)))")                                                                          \
     SQL(INSTANCE_TURN,                                                                                               \
         "UPDATE dur_instance SET name=coalesce(?2, name), version=coalesce(?3, version), "                           \
         "parent=coalesce(parent, ?4), execution=?5, "                                                                \
@@ -51,16 +52,17 @@
         "acquisitions=acquisitions+1 WHERE key=?1")                                                                  \
     SQL(INSTANCE_RENEW, "UPDATE dur_instance SET locked_until=?2 WHERE key=?1")                                      \
     SQL(INSTANCE_CANDIDATES,                                                                                         \
-        "SELECT key FROM dur_instance WHERE ready_at IS NOT NULL AND suspended IS NULL AND ready_at <= ?1 "          \
-        "AND (?2 OR pinned IS NULL OR pinned BETWEEN ?3 AND ?4) AND (?5 OR acquisitions = 0) "                       \
-        "ORDER BY ready_at, ready_seq LIMIT ?6")                                                                     \
+        "SELECT key FROM dur_instance WHERE ready_at = 0 AND suspended IS NULL "                                     \
+        "AND (?1 OR pinned IS NULL OR pinned BETWEEN ?2 AND ?3) AND (?4 OR acquisitions = 0) "                       \
+        "ORDER BY ready_seq LIMIT ?5")                                                                               \
     SQL(INSTANCE_SUSPECTS,                                                                                           \
-        "SELECT key FROM dur_instance WHERE ready_at IS NOT NULL AND suspended IS NULL AND acquisitions > 0 "        \
-        "AND ready_at <= ?1 AND (?2 OR pinned IS NULL OR pinned BETWEEN ?3 AND ?4) "                                 \
-        "ORDER BY ready_at, ready_seq LIMIT ?5")                                                                     \
+        "SELECT key FROM dur_instance WHERE ready_at = 0 AND suspended IS NULL AND acquisitions > 0 "                \
+        "AND (?1 OR pinned IS NULL OR pinned BETWEEN ?2 AND ?3) ORDER BY ready_seq LIMIT ?4")                        \
+    SQL(INSTANCE_ANY_READY, "SELECT 1 FROM dur_instance WHERE ready_at = 0 AND suspended IS NULL LIMIT 1")           \
+    SQL(INSTANCE_PROMOTE, "UPDATE dur_instance SET ready_at=0 WHERE ready_at > 0 AND ready_at <= ?1")                \
     SQL(INSTANCE_EXPIRED, "SELECT key FROM dur_instance WHERE locked_until IS NOT NULL AND locked_until <= ?1")      \
     SQL(INSTANCE_NEXT_READY,                                                                                         \
-        "SELECT min(ready_at) FROM dur_instance WHERE ready_at IS NOT NULL AND suspended IS NULL AND ready_at > ?1") \
+        "SELECT min(ready_at) FROM dur_instance WHERE ready_at > 0")                                                 \
     SQL(INSTANCE_NEXT_EXPIRY, "SELECT min(locked_until) FROM dur_instance WHERE locked_until IS NOT NULL")           \
     SQL(INSTANCE_OF_OWNER, "SELECT key FROM dur_instance WHERE owner IS NOT NULL AND owner=?1")                      \
     SQL(INSTANCE_EXECUTION, "UPDATE dur_instance SET execution=?2 WHERE key=?1")                                     \
@@ -90,7 +92,7 @@
     SQL(EVENT_SIZE, "SELECT count(*), coalesce(sum(length(CAST(json AS BLOB))), 0) FROM dur_event WHERE key=?1 AND execution=?2") \
     /* the orchestrator queue */                                                                                     \
     SQL(QUEUE_ADD,                                                                                                   \
-        "INSERT INTO dur_queue(key, due, at, kind, qname, execution, activity, json) "                               \
+        "INSERT INTO dur_queue(key, due, ord, kind, qname, execution, activity, json) "                              \
         "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")                                                                    \
     SQL(QUEUE_DELETE, "DELETE FROM dur_queue WHERE id=?1 AND key=?2")                                                \
     SQL(QUEUE_DELETE_TOKEN, "DELETE FROM dur_queue WHERE key=?1 AND token=?2")                                       \
@@ -102,25 +104,25 @@
         "UPDATE dur_queue SET token=NULL, attempts=max(attempts-?3, 0) WHERE key=?1 AND token=?2")                   \
     SQL(QUEUE_READ_ALL,                                                                                              \
         "SELECT " DUR__SQ_MESSAGE_COLUMNS " FROM dur_queue WHERE key=?1 AND due <= ?2 AND (id > ?3 OR due > ?4) "     \
-        "ORDER BY due, id")                                                                                          \
+        "ORDER BY ord, id")                                                                                          \
     SQL(QUEUE_READ_PLAIN,                                                                                            \
         "SELECT " DUR__SQ_MESSAGE_COLUMNS " FROM dur_queue WHERE key=?1 AND qname IS NULL AND due <= ?2 "             \
-        "AND (id > ?3 OR due > ?4) ORDER BY due, id")                                                                \
+        "AND (id > ?3 OR due > ?4) ORDER BY ord, id")                                                                \
     SQL(QUEUE_NAME_FIRST, "SELECT min(qname) FROM dur_queue WHERE key=?1 AND qname IS NOT NULL")                     \
     SQL(QUEUE_NAMES, "SELECT min(qname) FROM dur_queue WHERE key=?1 AND qname > ?2")                                 \
     SQL(QUEUE_READ_NAMED,                                                                                            \
-        "SELECT " DUR__SQ_MESSAGE_COLUMNS " FROM dur_queue WHERE key=?1 AND qname=?5 AND due <= ?2 "                  \
-        "AND (id > ?3 OR due > ?4) ORDER BY due, id LIMIT ?6")                                                       \
+        "SELECT " DUR__SQ_MESSAGE_COLUMNS " FROM dur_queue WHERE key=?1 AND qname=?3 AND due <= ?2 "                  \
+        "ORDER BY ord, id LIMIT ?4")                                                                                 \
     SQL(QUEUE_BEHIND,                                                                                                \
         "SELECT " DUR__SQ_MESSAGE_COLUMNS " FROM dur_queue WHERE key=?1 AND due <= ?2 "                               \
-        "AND (due > ?3 OR (due = ?3 AND id > ?4)) ORDER BY due, id LIMIT ?5")                                        \
+        "AND (ord, id) > (?3, ?4) ORDER BY ord, id LIMIT ?5")                                        \
     SQL(QUEUE_BEHIND_NAMED,                                                                                          \
         "SELECT " DUR__SQ_MESSAGE_COLUMNS " FROM dur_queue WHERE key=?1 AND qname=?6 AND due <= ?2 "                  \
-        "AND (due > ?3 OR (due = ?3 AND id > ?4)) ORDER BY due, id LIMIT ?5")                                        \
+        "AND (ord, id) > (?3, ?4) ORDER BY ord, id LIMIT ?5")                                        \
     SQL(QUEUE_REASON,                                                                                                \
-        "SELECT due FROM dur_queue WHERE key=?1 AND (id > ?2 OR due > ?3) ORDER BY due, id LIMIT 1")                 \
-    SQL(QUEUE_START, "SELECT due, at, json FROM dur_queue WHERE key=?1 AND qname IS NULL AND kind IN (0, 1) "        \
-        "ORDER BY due, id LIMIT 1")                                                                                  \
+        "SELECT due, ord FROM dur_queue WHERE key=?1 AND (id > ?2 OR due > ?3) ORDER BY due, ord LIMIT 1")                 \
+    SQL(QUEUE_START, "SELECT due, ord, json FROM dur_queue WHERE key=?1 AND qname IS NULL AND kind IN (0, 1) "        \
+        "ORDER BY ord, id LIMIT 1")                                                                                  \
     SQL(QUEUE_MESSAGES_OF, "SELECT id, json FROM dur_queue WHERE key=?1 AND qname IS NOT NULL")                      \
     SQL(QUEUE_GET, "SELECT json FROM dur_queue WHERE id=?1 AND key=?2")                                              \
     SQL(QUEUE_SINCE, "SELECT id, key FROM dur_queue WHERE id > ?1 ORDER BY id")                                      \

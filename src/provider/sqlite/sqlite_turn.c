@@ -23,7 +23,12 @@ static int key_find(dur__sq_turn_op *self, dur__sq_txn *txn) {
     else if (turn->take_over && !self->plain) {
         if (turn->instance == NULL)
             return dur_error_set(&self->op.err, DUR_EINVAL, false, "sqlite.commit", "take_over needs an instance");
-        return dur__sq_key(txn, turn->instance, true, &self->key, &self->op.err);
+        bool exists = false, ended = false;
+        int code = dur__sq_key(txn, turn->instance, false, &self->key, &self->op.err);
+        if (code == DUR_OK && self->key != 0)
+            code = dur__sq_exists(txn, self->key, &exists, &ended, NULL, &self->op.err);
+        return code != DUR_OK || exists ? code
+                                        : turn_fault(self, DUR_TURN_LEASE_LOST, DUR_ENOTFOUND, "instance not found");
     } else self->key = dur__sq_token_key(turn->lock_token, 'k');
     return DUR_OK;
 }
@@ -162,6 +167,11 @@ static int messages_consume(dur__sq_turn_op *self, dur__sq_txn *txn) {
         for (size_t i = 0; i < turn->consumed_count && code == DUR_OK; i++)
             code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_DELETE, &self->op.err, "ii", turn->consumed[i], self->key);
     }
+    /* what it leaves in the queue was not what a crash would be blamed on */
+    if (code == DUR_OK && !self->plain && turn->consume_listed && turn->lock_token != NULL && !turn->take_over &&
+        (self->counted || !turn->keep_lease))
+        code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_CLEAR, &self->op.err, "iti", self->key, turn->lock_token,
+                           turn->give_back ? (uint64_t)1 : (uint64_t)UINT32_MAX);
     if (code == DUR_OK && !self->plain && turn->remove_work) {
         code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_DELETE_KEY, &self->op.err, "i", self->key);
         if (code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_WORK_DELETE_KEY, &self->op.err, "i", self->key);
@@ -364,7 +374,25 @@ static int turn_run(dur__sq_op *op, dur__sq_txn *txn) {
     if (code == DUR_OK) code = work_write(self, txn);
     if (code == DUR_OK) code = lease_end(self, txn);
     if (turn->metadata.status != DUR_STATUS_NONE) self->visible_change = true;
+    if (code == DUR_OK && turn->event_count > 0 && turn->execution_id == 0)
+        code = dur_error_set(&op->err, DUR_EINVAL, false, "sqlite.commit", "events need an execution id");
     return code;
+}
+
+/* A lease that was acquired outside of lanes and is kept by a round belongs to that lane from now on. */
+static dur__sq_lease *lease_adopt(dur__sq_turn_op *self, dur__sq_file *file) {
+    if (self->lane == NULL || self->instance == NULL) return NULL;
+    dur__sq_lease *lease = dur__xcalloc(1, sizeof(*lease));
+    lease->key = self->key;
+    lease->instance = dur__xstrdup(self->instance);
+    lease->token = dur__xstrdup(self->turn->lock_token);
+    lease->lane = self->lane;
+    lease->execution = self->current;
+    lease->seen_id = self->turn->seen_id;
+    lease->seen_now = self->turn->seen_now_ms;
+    dur__list_push(&self->lane->leases, &lease->lane_link);
+    dur__map_put_u64(&file->leases, lease->key, lease);
+    return lease; /* epoch 0: the first turn compares it with the store */
 }
 
 static void turn_done(dur__sq_op *op, dur__sq_file *file) {
@@ -375,9 +403,12 @@ static void turn_done(dur__sq_op *op, dur__sq_file *file) {
         dur__sq_changed(file, turn->instance != NULL ? turn->instance
                               : lease != NULL        ? lease->instance
                                                      : self->instance);
+    for (size_t i = 0; self->kept && lease != NULL && i < turn->consumed_count; i++)
+        dur__sq_lease_taken(file, lease, turn->consumed[i]);
     if (!self->plain && turn->take_over) dur__sq_lease_drop(file, self->key, true);
     else if (!self->kept) dur__sq_lease_drop(file, self->key, false);
-    else if (lease != NULL) {
+    else if (lease == NULL) lease_adopt(self, file);
+    else {
         if (turn->execution_id >= lease->execution && turn->execution_id != 0) {
             if (turn->execution_id > lease->execution) lease->last_event = 0;
             lease->execution = turn->execution_id;
@@ -418,12 +449,12 @@ int dur__sq_turn_op_answer(dur__sq_turn_op *self) {
     turn->error = self->op.err;
     turn->fault = self->op.err.code == DUR_OK ? DUR_TURN_FINE : self->op.undone ? DUR_TURN_STORE : self->fault;
     turn->lease_kept = turn->fault == DUR_TURN_FINE && self->kept;
+    if (turn->fault == DUR_TURN_WORK_LOST) turn->lost_work_count = self->lost_count;
     if (turn->fault == DUR_TURN_WORK_LOST && self->arena != NULL) {
         size_t bytes = self->lost_count * sizeof(*self->lost);
         const dur_worker_claim **lost = dur_arena_alloc(self->arena, bytes);
         memcpy(lost, self->lost, bytes);
         turn->lost_work = lost;
-        turn->lost_work_count = self->lost_count;
     }
     for (size_t i = 0; turn->fault != DUR_TURN_FINE && i < turn->worker_item_count; i++)
         turn->worker_items[i].locked = false;
