@@ -32,8 +32,7 @@ static void atomicity_failure_rollback(kit *t) {
 static void multi_operation_atomic_ack(kit *t) {
     MUST(kit_put(t, kit_start(t, "a")));
     dur_orchestration_item item = TAKE("a");
-    MUST(ACK(&item,
-             EVENTS(ev_started(1), ev_scheduled(2), ev_scheduled(3), ev_scheduled(4), ev_set(5, "k", "v")),
+    MUST(ACK(&item, EVENTS(ev_started(1), ev_scheduled(2), ev_scheduled(3), ev_scheduled(4), ev_set(5, "k", "v")),
              WORK(kit_activity(t, "a", 2), kit_activity(t, "a", 3), kit_activity(t, "a", 4)),
              MESSAGES(kit_raised(t, "a", "one", ""), kit_raised(t, "a", "two", "")), NAMED));
     dur_event_row *rows;

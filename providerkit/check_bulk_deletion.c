@@ -9,7 +9,8 @@ static dur_delete_result bulk(kit *t, const dur_bulk_filter *filter) {
     return result;
 }
 
-#define IDS(...) .instance_ids = (const char *const[]){ __VA_ARGS__ }, \
+#define IDS(...)                                                                                                       \
+    .instance_ids = (const char *const[]){ __VA_ARGS__ },                                                              \
     .instance_id_count = sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(char *)
 #define BULK(...) bulk(t, &(dur_bulk_filter){ __VA_ARGS__ })
 
@@ -71,7 +72,7 @@ static void delete_instance_bulk_completed_before_filter(kit *t) {
 
 static void delete_instance_bulk_cascades_to_children(kit *t) {
     NEEDS("delete_instances_bulk", "get_instance");
-    static const char *const tree[][2] = { { "one", NULL },      { "one.1", "one" },    { "many", NULL },
+    static const char *const tree[][2] = { { "one", NULL },      { "one.1", "one" },   { "many", NULL },
                                            { "many.1", "many" }, { "many.2", "many" }, { "many.2.1", "many.2" },
                                            { "alone", NULL } };
     for (size_t i = 0; i < COUNT(tree); i++)

@@ -3,9 +3,15 @@
  */
 #include "kit_internal.h"
 
-#define RANGE(a, b, c, d, e, f) { { (a), (b), (c) }, { (d), (e), (f) } }
-#define FILTER(...) (&(dur_capability_filter){ (const dur_version_range[]){ __VA_ARGS__ }, \
-    sizeof((const dur_version_range[]){ __VA_ARGS__ }) / sizeof(dur_version_range) })
+#define RANGE(a, b, c, d, e, f)                                                                                        \
+    {                                                                                                                  \
+        { (a), (b), (c) }, {                                                                                           \
+            (d), (e), (f)                                                                                              \
+        }                                                                                                              \
+    }
+#define FILTER(...)                                                                                                    \
+    (&(dur_capability_filter){ (const dur_version_range[]){ __VA_ARGS__ },                                             \
+                               sizeof((const dur_version_range[]){ __VA_ARGS__ }) / sizeof(dur_version_range) })
 #define ONE_X FILTER(RANGE(1, 0, 0, 1, 9, 99))
 #define TWO_X FILTER(RANGE(2, 0, 0, 2, 9, 99))
 
@@ -21,8 +27,7 @@ static dur_orchestration_item take_for(kit *t, const char *instance, const dur_c
 static void pinned(kit *t, const char *instance, uint32_t major, uint32_t minor, uint32_t patch) {
     MUST(kit_put(t, kit_start(t, instance)));
     dur_orchestration_item item = TAKE(instance);
-    MUST(ACK(&item, EVENTS(ev_started(1)), MESSAGES(kit_raised(t, instance, "go", "")),
-             PINNED(major, minor, patch)));
+    MUST(ACK(&item, EVENTS(ev_started(1)), MESSAGES(kit_raised(t, instance, "go", "")), PINNED(major, minor, patch)));
 }
 
 static void fetch_with_filter_none_returns_any_item(kit *t) {

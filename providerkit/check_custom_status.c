@@ -64,7 +64,9 @@ static void custom_status_polling_no_change(kit *t) {
     THAT(look(t, "a", 0).changed);
 }
 
-static void custom_status_nonexistent_instance(kit *t) { THAT(!look(t, "nobody", 0).changed); }
+static void custom_status_nonexistent_instance(kit *t) {
+    THAT(!look(t, "nobody", 0).changed);
+}
 
 static void custom_status_default_on_new_instance(kit *t) {
     kit_create(t, "a");

@@ -3,8 +3,8 @@
  */
 #include "kit_internal.h"
 
-#define DELETE(force, ...) \
-    dur_store_delete_instances(t->p, (const char *const[]){ __VA_ARGS__ }, \
+#define DELETE(force, ...)                                                                                             \
+    dur_store_delete_instances(t->p, (const char *const[]){ __VA_ARGS__ },                                             \
                                sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(char *), (force), &result, ERR)
 #define NEEDS_DELETION() NEEDS("delete_instances", "get_instance", "list_instances")
 

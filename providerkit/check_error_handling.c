@@ -62,10 +62,6 @@ static void lock_expiration_during_ack(kit *t) {
 }
 
 const kit_check kit_error_handling[] = {
-    CHECK(invalid_lock_token_on_ack),
-    CHECK(duplicate_event_id_rejection),
-    CHECK(missing_instance_metadata),
-    CHECK(corrupted_serialization_data),
-    CHECK(lock_expiration_during_ack),
-    CHECKS_END,
+    CHECK(invalid_lock_token_on_ack),    CHECK(duplicate_event_id_rejection), CHECK(missing_instance_metadata),
+    CHECK(corrupted_serialization_data), CHECK(lock_expiration_during_ack),   CHECKS_END,
 };

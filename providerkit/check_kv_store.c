@@ -274,7 +274,8 @@ static void kv_delete_instance_with_children(kit *t) {
     TEXT(kit_value(t, "b", "k"), NULL);
 }
 
-/* ---- the running execution and the finished ones ------------------------------------------------------------------ */
+/* ---- the running execution and the finished ones ------------------------------------------------------------------
+ */
 
 static void kv_delta_snapshot_excludes_current_execution(kit *t) {
     kit_create(t, "a");

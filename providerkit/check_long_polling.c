@@ -1,6 +1,6 @@
 /*
- * check_long_polling.c: what an empty fetch with a poll time does.  Measured on the real clock; the best of three counts,
- * so that a busy machine is not taken for a slow store.
+ * check_long_polling.c: what an empty fetch with a poll time does.  Measured on the real clock; the best of three
+ * counts, so that a busy machine is not taken for a slow store.
  */
 #include "kit_internal.h"
 
@@ -29,9 +29,13 @@ static uint64_t quickest(kit *t, uint64_t (*fetch)(kit *t, uint64_t poll_ms), ui
     return best;
 }
 
-static void short_poll_returns_immediately(kit *t) { THAT(quickest(t, empty_fetch, 500, t->quick_ms) < t->quick_ms); }
+static void short_poll_returns_immediately(kit *t) {
+    THAT(quickest(t, empty_fetch, 500, t->quick_ms) < t->quick_ms);
+}
 
-static void long_poll_waits_for_timeout(kit *t) { THAT(empty_fetch(t, 500) >= 490); }
+static void long_poll_waits_for_timeout(kit *t) {
+    THAT(empty_fetch(t, 500) >= 490);
+}
 
 static void fetch_respects_timeout_upper_bound(kit *t) {
     uint64_t most = 300 + (t->quick_ms > 100 ? 2 * t->quick_ms : 200);
@@ -44,7 +48,9 @@ static void short_poll_work_item_returns_immediately(kit *t) {
     THAT(quickest(t, empty_work, 500, t->quick_ms) < t->quick_ms);
 }
 
-static void long_poll_work_item_waits_for_timeout(kit *t) { THAT(empty_work(t, 500) >= 490); }
+static void long_poll_work_item_waits_for_timeout(kit *t) {
+    THAT(empty_work(t, 500) >= 490);
+}
 
 const kit_check kit_long_polling[] = {
     { "short_poll_returns_immediately", short_poll_returns_immediately, DUR_KIT_POLL_SHORT },

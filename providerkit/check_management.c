@@ -126,12 +126,6 @@ static void get_queue_depths(kit *t) {
 }
 
 const kit_check kit_management[] = {
-    CHECK(list_instances),
-    CHECK(list_instances_by_status),
-    CHECK(list_executions),
-    CHECK(get_instance_info),
-    CHECK(get_execution_info),
-    CHECK(get_system_metrics),
-    CHECK(get_queue_depths),
-    CHECKS_END,
+    CHECK(list_instances),     CHECK(list_instances_by_status), CHECK(list_executions),  CHECK(get_instance_info),
+    CHECK(get_execution_info), CHECK(get_system_metrics),       CHECK(get_queue_depths), CHECKS_END,
 };

@@ -72,10 +72,7 @@ static void execution_history_persistence(kit *t) {
 }
 
 const kit_check kit_multi_execution[] = {
-    CHECK(execution_isolation),
-    CHECK(latest_execution_detection),
-    CHECK(execution_id_sequencing),
-    CHECK(continue_as_new_creates_new_execution),
-    CHECK(execution_history_persistence),
-    CHECKS_END,
+    CHECK(execution_isolation),           CHECK(latest_execution_detection),
+    CHECK(execution_id_sequencing),       CHECK(continue_as_new_creates_new_execution),
+    CHECK(execution_history_persistence), CHECKS_END,
 };

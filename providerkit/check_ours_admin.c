@@ -133,7 +133,8 @@ static void ours_queries(kit *t) {
             MUST(kit_put(t, kit_child(t, "zebra", "order-1", 2)));
             dur_orchestration_item item = TAKE("zebra");
             MUST(ACK(&item, EVENTS(ev_started(1)),
-                     .meta = { .orchestration_name = "Other", .orchestration_version = "1.0.0",
+                     .meta = { .orchestration_name = "Other",
+                               .orchestration_version = "1.0.0",
                                .parent_instance_id = "order-1" }));
         } else {
             kit_create(t, ids[i]);
@@ -251,7 +252,8 @@ static void ours_missing_methods_are_named(kit *t) {
     dur_queue_depths depths;
     dur_error_clear(ERR);
     int code = dur_store_get_queue_depths(t->p, &depths, ERR);
-    if (dur_store_has(t->p, "get_queue_depths")) SAME(code, DUR_OK);
+    if (dur_store_has(t->p, "get_queue_depths"))
+        SAME(code, DUR_OK);
     else {
         SAME(code, DUR_EUNSUPPORTED);
         THAT(strstr(t->err.message, "get_queue_depths") != NULL);

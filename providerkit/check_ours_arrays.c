@@ -180,14 +180,9 @@ static void ours_return_works(kit *t) {
 }
 
 const kit_check kit_ours_arrays[] = {
-    CHECK(ours_fetch_many_turns),
-    CHECK(ours_fetch_first_of_each_queue),
-    CHECK(ours_fetch_without_history),
-    CHECK(ours_fetch_fresh_and_suspect_instances),
-    CHECK(ours_fetch_many_works),
-    CHECK(ours_fetch_works_one_session_one_worker),
-    CHECK(ours_ack_many_works),
-    CHECK(ours_check_works),
-    CHECK(ours_return_works),
-    CHECKS_END,
+    CHECK(ours_fetch_many_turns),      CHECK(ours_fetch_first_of_each_queue),
+    CHECK(ours_fetch_without_history), CHECK(ours_fetch_fresh_and_suspect_instances),
+    CHECK(ours_fetch_many_works),      CHECK(ours_fetch_works_one_session_one_worker),
+    CHECK(ours_ack_many_works),        CHECK(ours_check_works),
+    CHECK(ours_return_works),          CHECKS_END,
 };

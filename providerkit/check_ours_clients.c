@@ -128,7 +128,7 @@ static void ours_message_ids_accepted_once(kit *t) {
     SAME(item.message_count, 2);
     MUST(ACK(&item, EVENTS(ev_external(2, "go"))));
     REFUSED(DUR_EDUPLICATE, NULL, send(t, kit_queued(t, "a", "q", "4"), "payment-7")); /* consumed long ago */
-    MUST(send(t, kit_raised(t, "b", "go", "5"), "payment-7")); /* another instance */
+    MUST(send(t, kit_raised(t, "b", "go", "5"), "payment-7"));                         /* another instance */
     item = TAKE("b");
     SAME(item.message_count, 1);
     MUST(ACK(&item, EVENTS(ev_external(2, "go"))));

@@ -14,13 +14,15 @@ static dur_turn_commit first_turn(kit *t, const char *instance, const dur_messag
     return commit;
 }
 
-#define FIRST_TURN(instance, ...) \
-    first_turn(t, (instance), (const dur_message[]){ __VA_ARGS__ }, \
+#define FIRST_TURN(instance, ...)                                                                                      \
+    first_turn(t, (instance), (const dur_message[]){ __VA_ARGS__ },                                                    \
                sizeof((const dur_message[]){ __VA_ARGS__ }) / sizeof(dur_message))
 
 static dur_worker_claim claim_of(const dur_turn_work *work, const char *instance) {
-    return (dur_worker_claim){ .ref = { .instance = instance, .execution_id = 1,
-                                        .activity_id = work->message.activity_id, .row_id = work->row_id },
+    return (dur_worker_claim){ .ref = { .instance = instance,
+                                        .execution_id = 1,
+                                        .activity_id = work->message.activity_id,
+                                        .row_id = work->row_id },
                                .lock_token = work->lock_token };
 }
 
@@ -121,8 +123,8 @@ static void ours_eager_row_cancelled(kit *t) {
 
 static void ours_eager_lock_claims_the_session(kit *t) {
     NEEDS("commit_turns", "owner_register");
-    dur_turn_commit commit = FIRST_TURN("a", kit_activity_in(t, "a", 1, 2, "s", NULL),
-                                        kit_activity_in(t, "a", 1, 3, "s", NULL));
+    dur_turn_commit commit =
+        FIRST_TURN("a", kit_activity_in(t, "a", 1, 2, "s", NULL), kit_activity_in(t, "a", 1, 3, "s", NULL));
     owned(t, &commit);
     commit.worker_items[0].lock_token = "eager-1";
     committed(t, &commit);

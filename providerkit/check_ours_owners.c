@@ -3,7 +3,8 @@
  */
 #include "kit_internal.h"
 
-#define NEEDS_OWNERS() NEEDS("owner_register", "owner_beat", "owner_release", "fetch_turns", "fetch_works", "commit_turns")
+#define NEEDS_OWNERS()                                                                                                 \
+    NEEDS("owner_register", "owner_beat", "owner_release", "fetch_turns", "fetch_works", "commit_turns")
 
 static dur_owner_report beat(kit *t, const char *owner) {
     dur_owner_report report = { .still_ours = false };
@@ -152,8 +153,9 @@ static void ours_session_of_a_dead_owner_waits_for_its_node(kit *t) {
         MUST(kit_put_work(t, kit_activity_in(t, "a", 1, id, "s", NULL)));
     dur_leased_work work;
     size_t count = 0;
-    dur_work_fetch how = { .lock_ms = t->lock_ms, .owner = "dead", .max = 1, .session_owner = "node",
-                           .session_lock_ms = t->lock_ms * 4 };
+    dur_work_fetch how = {
+        .lock_ms = t->lock_ms, .owner = "dead", .max = 1, .session_owner = "node", .session_lock_ms = t->lock_ms * 4
+    };
     MUST(dur_store_fetch_works(t->p, t->arena, &how, &work, &count, ERR));
     SAME(count, 1);
     LIVE(t->lock_ms * 5 / 2, "alive"); /* dead by now, its session's reserve is not over */

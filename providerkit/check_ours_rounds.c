@@ -1,6 +1,6 @@
 /*
- * check_ours_rounds.c: our own: lanes, and the rounds of a loop: each message of a held lease exactly once, leases lost,
- * and a round that sees what it wrote.
+ * check_ours_rounds.c: our own: lanes, and the rounds of a loop: each message of a held lease exactly once, leases
+ * lost, and a round that sees what it wrote.
  */
 #include "kit_internal.h"
 
@@ -223,8 +223,8 @@ static void ours_round_limits_queue_messages(kit *t) {
     SAME(count, 1);
     MUST(dur_store_lane_messages(me.lane, t->arena, "a", item.lock_token, NULL, 0, 0, 99, &more, &count, ERR));
     SAME(count, 6);
-    REFUSED(DUR_ELEASE, NULL, dur_store_lane_messages(me.lane, t->arena, "a", "no-such-token", NULL, 0, 0, 9, &more,
-                                                      &count, ERR));
+    REFUSED(DUR_ELEASE, NULL,
+            dur_store_lane_messages(me.lane, t->arena, "a", "no-such-token", NULL, 0, 0, 9, &more, &count, ERR));
 }
 
 static void ours_lane_history(kit *t) {

@@ -12,13 +12,17 @@ static void living(kit *t, const char *instance) {
              MESSAGES(kit_raised(t, instance, "go", "")), NAMED));
 }
 
-#define FAULT(fault_, commit) do {                                                                       \
-        THAT(kit_commit(t, (commit)) != DUR_OK);                                                         \
-        SAME((commit)->fault, DUR_TURN_##fault_);                                                        \
-        THAT((commit)->error.code != DUR_OK && !(commit)->error.retryable);                              \
+#define FAULT(fault_, commit)                                                                                          \
+    do {                                                                                                               \
+        THAT(kit_commit(t, (commit)) != DUR_OK);                                                                       \
+        SAME((commit)->fault, DUR_TURN_##fault_);                                                                      \
+        THAT((commit)->error.code != DUR_OK && !(commit)->error.retryable);                                            \
     } while (0)
 
-#define CLAIM(work) (dur_worker_claim) { .ref = (work).ref, .lock_token = (work).lock_token }
+#define CLAIM(work)                                                                                                    \
+    (dur_worker_claim) {                                                                                               \
+        .ref = (work).ref, .lock_token = (work).lock_token                                                             \
+    }
 
 static void ours_turn_without_options_is_an_ack(kit *t) {
     NEEDS("commit_turns");
@@ -152,7 +156,7 @@ static void ours_turn_with_lost_work_fails_whole(kit *t) {
     FAULT(WORK_LOST, &commit); /* expired, though nobody took it */
     SAME(commit.lost_work_count, 1);
     THAT(commit.lost_work == NULL || commit.lost_work[0] == &claims[1]); /* there is no arena for the list */
-    dur_leased_work stolen = TAKE_WORK(2); /* now somebody has */
+    dur_leased_work stolen = TAKE_WORK(2);                               /* now somebody has */
     FAULT(WORK_LOST, &commit);
     SAME(commit.lost_work_count, 1);
     SAME(kit_history(t, "a", 1, NULL), 3);
@@ -310,9 +314,9 @@ static void ours_terminate(kit *t) {
     MUST(kit_put(t, kit_timer(t, "a", 1, 9, dur_store_now_ms(t->p) + 60000)));
     MUST(kit_put(t, kit_queued(t, "a", "q", "x")));
     dur_orchestration_item nobody = { .instance = "a", .execution_id = 1 };
-    dur_turn_commit end = COMMIT_OF(&nobody, EVENTS(ev_failed(4, "terminated")),
-                                    MESSAGES(kit_raised(t, "parent", "told", "")),
-                                    .meta = { .status = DUR_STATUS_FAILED, .output = "terminated" });
+    dur_turn_commit end =
+        COMMIT_OF(&nobody, EVENTS(ev_failed(4, "terminated")), MESSAGES(kit_raised(t, "parent", "told", "")),
+                  .meta = { .status = DUR_STATUS_FAILED, .output = "terminated" });
     end.take_over = true;
     end.remove_work = true;
     end.expected_last = 2;

@@ -90,8 +90,7 @@ static void prune_bulk(kit *t) {
 static void prune_bulk_includes_running_instances(kit *t) {
     NEEDS("prune_executions_bulk");
     long_life(t, "a", 4, NULL);
-    dur_prune_result result =
-        prune_bulk_with(t, &(dur_bulk_filter){ .limit = 0 }, &(dur_prune_options){ KEEP(1) });
+    dur_prune_result result = prune_bulk_with(t, &(dur_bulk_filter){ .limit = 0 }, &(dur_prune_options){ KEEP(1) });
     SAME(result.executions_deleted, 3);
     SAME(kit_history(t, "a", 3, NULL), 0);
     SAME(kit_history(t, "a", 4, NULL), 1);

@@ -52,8 +52,7 @@ static void timer_delayed_visibility(kit *t) {
     SAME(item.messages[0].due_ms, due);
     THAT(kit_says(item.messages[0].json, "TimerFired"));
     /* the same through an ack */
-    MUST(ACK(&item, EVENTS(ev_external(2, "x")),
-             MESSAGES(kit_timer(t, "a", 1, 3, dur_store_now_ms(t->p) + 400))));
+    MUST(ACK(&item, EVENTS(ev_external(2, "x")), MESSAGES(kit_timer(t, "a", 1, 3, dur_store_now_ms(t->p) + 400))));
     NOTHING();
     kit_advance(t, 450);
     TAKE("a");

@@ -20,7 +20,9 @@ static uint64_t cleanup(kit *t) {
     return removed;
 }
 
-static void ack_work(kit *t, dur_leased_work work) { MUST(dur_store_ack_work_item(t->p, work.lock_token, NULL, ERR)); }
+static void ack_work(kit *t, dur_leased_work work) {
+    MUST(dur_store_ack_work_item(t->p, work.lock_token, NULL, ERR));
+}
 
 #define LONG_IDLE (t->lock_ms * 100)
 

@@ -10,7 +10,7 @@
 
 #define KIT_REF_(name) { #name, kit_##name, true },
 #define KIT_OUR_(name) { #name, kit_##name, false },
-const kit_category kit_categories[] = { KIT_REFERENCE(KIT_REF_) KIT_OURS(KIT_OUR_) { NULL, NULL, false } };
+const kit_category kit_categories[] = { KIT_REFERENCE(KIT_REF_) KIT_OURS(KIT_OUR_){ NULL, NULL, false } };
 
 /* ---- the list ---------------------------------------------------------------------------------------------------- */
 
@@ -99,8 +99,8 @@ static uint64_t mix(uint64_t seed, const char *name, uint32_t round) {
 
 static void note(pool *all, const job *done, const kit *t) {
     dur_kit_report *report = all->report;
-    dur_kit_result result = { done->category->name, done->check->name, done->category->reference, done->round,
-                              t->seed,              t->outcome,        t->message };
+    dur_kit_result result = { done->category->name, done->check->name, done->category->reference, done->round, t->seed,
+                              t->outcome,           t->message };
     if (t->outcome == DUR_KIT_PASSED) {
         report->passed++;
         if (done->category->reference && done->round == 1) report->reference_passed++;

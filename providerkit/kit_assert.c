@@ -33,8 +33,7 @@ void kit_skip(kit *t, const char *format, ...) {
 }
 
 void kit_must(kit *t, const char *file, int line, const char *what, int code) {
-    if (code != DUR_OK)
-        kit_fail(t, file, line, "%.160s: %s, %s", what, dur_code_name(code), t->err.message);
+    if (code != DUR_OK) kit_fail(t, file, line, "%.160s: %s, %s", what, dur_code_name(code), t->err.message);
 }
 
 void kit_refused(kit *t, const char *file, int line, const char *what, int want, const char *text, int code) {
@@ -57,8 +56,8 @@ void kit_same(kit *t, const char *file, int line, const char *what, uint64_t got
 
 void kit_text(kit *t, const char *file, int line, const char *what, const char *got, const char *want) {
     if (got == want || (got != NULL && want != NULL && strcmp(got, want) == 0)) return;
-    kit_fail(t, file, line, "%s is %s%.80s%s, not %s%.80s%s", what, got ? "\"" : "", got ? got : "NULL", got ? "\"" : "",
-             want ? "\"" : "", want ? want : "NULL", want ? "\"" : "");
+    kit_fail(t, file, line, "%s is %s%.80s%s, not %s%.80s%s", what, got ? "\"" : "", got ? got : "NULL",
+             got ? "\"" : "", want ? "\"" : "", want ? want : "NULL", want ? "\"" : "");
 }
 
 void kit_needs(kit *t, const char *const *methods) {

@@ -1,9 +1,9 @@
 /*
  * kit_internal.h: what checks are written with.
  *
- * A check is a function that gets a `kit *t` with an empty store.  It says what must hold; the first thing that does not
- * ends the check by a jump back to the runner, so that checks read straight down.  Everything that a check makes lives in
- * the arena of t.  Threads of a check (kit_threads) must not use the assertions: they note what they saw.
+ * A check is a function that gets a `kit *t` with an empty store.  It says what must hold; the first thing that does
+ * not ends the check by a jump back to the runner, so that checks read straight down.  Everything that a check makes
+ * lives in the arena of t.  Threads of a check (kit_threads) must not use the assertions: they note what they saw.
  */
 #ifndef DURITE_KIT_INTERNAL_H
 #define DURITE_KIT_INTERNAL_H
@@ -63,7 +63,7 @@ void kit_needs(kit *t, const char *const *methods);
 /* The call (with ERR as its error) succeeds. */
 #define MUST(call) kit_must(t, __FILE__, __LINE__, #call, (dur_error_clear(&t->err), (call)))
 /* The call fails with this code, and its message has this text in it (NULL: any); permanent, not retryable. */
-#define REFUSED(code, text, call) \
+#define REFUSED(code, text, call)                                                                                      \
     kit_refused(t, __FILE__, __LINE__, #call, (code), (text), (dur_error_clear(&t->err), (call)))
 /* Numbers, texts (NULL equals NULL). */
 #define SAME(got, want) kit_same(t, __FILE__, __LINE__, #got, (uint64_t)(got), (uint64_t)(want))
@@ -77,7 +77,7 @@ void kit_needs(kit *t, const char *const *methods);
 /* ---- events: the store fills in instance and execution from the turn --------------------------------------------- */
 
 dur_event ev_started(uint64_t id);
-dur_event ev_scheduled(uint64_t id);                /* ActivityScheduled */
+dur_event ev_scheduled(uint64_t id); /* ActivityScheduled */
 dur_event ev_activity_done(uint64_t id, uint64_t source);
 dur_event ev_timer(uint64_t id, uint64_t fire_at_ms);
 dur_event ev_external(uint64_t id, const char *name);
@@ -120,8 +120,8 @@ bool kit_equal_text(dur_text a, dur_text b);
 
 typedef struct kit_turn {
     const dur_orchestration_item *item;
-    const char *token;   /* NULL: the item's */
-    uint64_t execution;  /* 0: the item's */
+    const char *token;  /* NULL: the item's */
+    uint64_t execution; /* 0: the item's */
     const dur_event *events;
     size_t event_count;
     const dur_message *work;
@@ -133,27 +133,43 @@ typedef struct kit_turn {
     size_t cancelled_count;
 } kit_turn;
 
-#define EVENTS(...) .events = (const dur_event[]){ __VA_ARGS__ }, \
+#define EVENTS(...)                                                                                                    \
+    .events = (const dur_event[]){ __VA_ARGS__ },                                                                      \
     .event_count = sizeof((const dur_event[]){ __VA_ARGS__ }) / sizeof(dur_event)
-#define WORK(...) .work = (const dur_message[]){ __VA_ARGS__ }, \
+#define WORK(...)                                                                                                      \
+    .work = (const dur_message[]){ __VA_ARGS__ },                                                                      \
     .work_count = sizeof((const dur_message[]){ __VA_ARGS__ }) / sizeof(dur_message)
-#define MESSAGES(...) .messages = (const dur_message[]){ __VA_ARGS__ }, \
+#define MESSAGES(...)                                                                                                  \
+    .messages = (const dur_message[]){ __VA_ARGS__ },                                                                  \
     .message_count = sizeof((const dur_message[]){ __VA_ARGS__ }) / sizeof(dur_message)
-#define CANCELLED(...) .cancelled = (const dur_activity_ref[]){ __VA_ARGS__ }, \
+#define CANCELLED(...)                                                                                                 \
+    .cancelled = (const dur_activity_ref[]){ __VA_ARGS__ },                                                            \
     .cancelled_count = sizeof((const dur_activity_ref[]){ __VA_ARGS__ }) / sizeof(dur_activity_ref)
-#define REF(instance_, execution_, id_) \
-    (dur_activity_ref) { .instance = (instance_), .execution_id = (execution_), .activity_id = (id_) }
+#define REF(instance_, execution_, id_)                                                                                \
+    (dur_activity_ref) {                                                                                               \
+        .instance = (instance_), .execution_id = (execution_), .activity_id = (id_)                                    \
+    }
 
 /* Metadata: names the instance; ends the execution; pins a version. */
 #define NAMED .meta = { .orchestration_name = KIT_NAME, .orchestration_version = KIT_VERSION }
-#define NAMED_CHILD_OF(parent) \
+#define NAMED_CHILD_OF(parent)                                                                                         \
     .meta = { .orchestration_name = KIT_NAME, .orchestration_version = KIT_VERSION, .parent_instance_id = (parent) }
-#define ENDS(how, text) .meta = { .orchestration_name = KIT_NAME, .orchestration_version = KIT_VERSION, \
-    .status = DUR_STATUS_##how, .output = (text) }
-#define ENDS_CHILD_OF(parent, how, text) .meta = { .orchestration_name = KIT_NAME, \
-    .orchestration_version = KIT_VERSION, .status = DUR_STATUS_##how, .output = (text), .parent_instance_id = (parent) }
-#define PINNED(a, b, c) .meta = { .orchestration_name = KIT_NAME, .orchestration_version = KIT_VERSION, \
-    .has_pinned_version = true, .pinned_version = { (a), (b), (c) } }
+#define ENDS(how, text)                                                                                                \
+    .meta = { .orchestration_name = KIT_NAME,                                                                          \
+              .orchestration_version = KIT_VERSION,                                                                    \
+              .status = DUR_STATUS_##how,                                                                              \
+              .output = (text) }
+#define ENDS_CHILD_OF(parent, how, text)                                                                               \
+    .meta = { .orchestration_name = KIT_NAME,                                                                          \
+              .orchestration_version = KIT_VERSION,                                                                    \
+              .status = DUR_STATUS_##how,                                                                              \
+              .output = (text),                                                                                        \
+              .parent_instance_id = (parent) }
+#define PINNED(a, b, c)                                                                                                \
+    .meta = { .orchestration_name = KIT_NAME,                                                                          \
+              .orchestration_version = KIT_VERSION,                                                                    \
+              .has_pinned_version = true,                                                                              \
+              .pinned_version = { (a), (b), (c) } }
 
 /* The plain ack of an item; its code, the error in t->err. */
 int kit_ack(kit *t, const kit_turn *turn);
@@ -184,8 +200,10 @@ void kit_no_work_at(kit *t, const char *file, int line, const dur_work_fetch *ho
 #define NO_WORK() kit_no_work_at(t, __FILE__, __LINE__, HOW(.max = 1))
 #define NO_WORK_AS(...) kit_no_work_at(t, __FILE__, __LINE__, HOW(__VA_ARGS__))
 #define SESSION(owner_) .session_owner = (owner_), .session_lock_ms = t->lock_ms
-#define TAGS(mode_, ...) .tags = { .mode = DUR_TAGS_##mode_, .tags = (const char *const[]){ __VA_ARGS__ }, \
-    .tag_count = sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(char *) }
+#define TAGS(mode_, ...)                                                                                               \
+    .tags = { .mode = DUR_TAGS_##mode_,                                                                                \
+              .tags = (const char *const[]){ __VA_ARGS__ },                                                            \
+              .tag_count = sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(char *) }
 
 /* ---- ready-made lives -------------------------------------------------------------------------------------------- */
 
@@ -201,12 +219,14 @@ void kit_continue(kit *t, const char *instance, uint64_t execution);
 /* One more turn with these events, woken by a raised event. */
 void kit_turn_with(kit *t, const char *instance, uint64_t execution, const dur_event *events, size_t count,
                    dur_execution_metadata meta);
-#define STEP(instance, execution, ...) kit_turn_with(t, (instance), (execution), \
-    (const dur_event[]){ __VA_ARGS__ }, sizeof((const dur_event[]){ __VA_ARGS__ }) / sizeof(dur_event), \
-    (dur_execution_metadata){ .status = DUR_STATUS_NONE })
-#define STEP_END(instance, execution, how, output_, ...) kit_turn_with(t, (instance), (execution), \
-    (const dur_event[]){ __VA_ARGS__ }, sizeof((const dur_event[]){ __VA_ARGS__ }) / sizeof(dur_event), \
-    (dur_execution_metadata){ .status = DUR_STATUS_##how, .output = (output_) })
+#define STEP(instance, execution, ...)                                                                                 \
+    kit_turn_with(t, (instance), (execution), (const dur_event[]){ __VA_ARGS__ },                                      \
+                  sizeof((const dur_event[]){ __VA_ARGS__ }) / sizeof(dur_event),                                      \
+                  (dur_execution_metadata){ .status = DUR_STATUS_NONE })
+#define STEP_END(instance, execution, how, output_, ...)                                                               \
+    kit_turn_with(t, (instance), (execution), (const dur_event[]){ __VA_ARGS__ },                                      \
+                  sizeof((const dur_event[]){ __VA_ARGS__ }) / sizeof(dur_event),                                      \
+                  (dur_execution_metadata){ .status = DUR_STATUS_##how, .output = (output_) })
 
 size_t kit_history(kit *t, const char *instance, uint64_t execution, dur_event_row **rows);
 bool kit_exists(kit *t, const char *instance); /* for admin methods */
@@ -250,19 +270,22 @@ uint64_t kit_real_ms(void);
 void kit_sleep(uint64_t ms);
 const char *kit_format(kit *t, const char *format, ...) DUR_PRINTF(2, 3);
 
-#define CHECK(name) { #name, name, DUR_KIT_POLL_PROBE }
-#define CHECKS_END { NULL, NULL, DUR_KIT_POLL_PROBE }
+#define CHECK(name)                                                                                                    \
+    { #name, name, DUR_KIT_POLL_PROBE }
+#define CHECKS_END                                                                                                     \
+    { NULL, NULL, DUR_KIT_POLL_PROBE }
 
-/* ---- the categories, in the order in which they run --------------------------------------------------------------- */
+/* ---- the categories, in the order in which they run ---------------------------------------------------------------
+ */
 
-#define KIT_REFERENCE(X)                                                                                          \
-    X(atomicity) X(bulk_deletion) X(cancellation) X(capability_filtering) X(custom_status) X(deletion)            \
-    X(error_handling) X(instance_creation) X(instance_locking) X(kv_store) X(lock_expiration) X(long_polling)     \
-    X(management) X(multi_execution) X(poison_message) X(prune) X(queue_semantics) X(sessions) X(tag_filtering)   \
-    X(stats)
-#define KIT_OURS(X)                                                                                               \
-    X(ours_contract) X(ours_turns) X(ours_eager) X(ours_arrays) X(ours_rounds) X(ours_owners) X(ours_clients)     \
-    X(ours_admin)
+#define KIT_REFERENCE(X)                                                                                               \
+    X(atomicity)                                                                                                       \
+    X(bulk_deletion) X(cancellation) X(capability_filtering) X(custom_status) X(deletion) X(error_handling)            \
+        X(instance_creation) X(instance_locking) X(kv_store) X(lock_expiration) X(long_polling) X(management)          \
+            X(multi_execution) X(poison_message) X(prune) X(queue_semantics) X(sessions) X(tag_filtering) X(stats)
+#define KIT_OURS(X)                                                                                                    \
+    X(ours_contract)                                                                                                   \
+    X(ours_turns) X(ours_eager) X(ours_arrays) X(ours_rounds) X(ours_owners) X(ours_clients) X(ours_admin)
 #define KIT_DECLARE_(name) extern const kit_check kit_##name[];
 KIT_REFERENCE(KIT_DECLARE_)
 KIT_OURS(KIT_DECLARE_)

@@ -37,7 +37,8 @@ static const char help[] =
     "  --help            this text\n"
     "\n"
     "The last line is \"N passed, N failed, N skipped (R of the reference)\": R validations of the reference passed.\n"
-    "Exit code: 0 all passed (or skipped, naming the method that the store lacks), 1 some failed, 2 it could not run.\n";
+    "Exit code: 0 all passed (or skipped, naming the method that the store lacks), 1 some failed, 2 it could not "
+    "run.\n";
 
 typedef struct arguments {
     const char *url;
@@ -67,16 +68,25 @@ static int parse(arguments *out, int argc, char **argv) {
     for (int i = 1; i < argc; i++) {
         const char *name = argv[i];
         uint64_t value = 0;
-        if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) { out->explain = true; continue; }
-        if (strcmp(name, "--list") == 0) { out->list = true; continue; }
-        if (strcmp(name, "--shared") == 0) { out->options.shared = true; continue; }
+        if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
+            out->explain = true;
+            continue;
+        }
+        if (strcmp(name, "--list") == 0) {
+            out->list = true;
+            continue;
+        }
+        if (strcmp(name, "--shared") == 0) {
+            out->options.shared = true;
+            continue;
+        }
         if (name[0] != '-') {
             if (out->url != NULL) return wrong("one URL is enough: %s", name);
             out->url = name;
             continue;
         }
-        static const char *const known[] = { "--only", "--poll", "--against", "--repeat", "--jobs",
-                                             "--seed", "--seeds", "--steps" };
+        static const char *const known[] = { "--only", "--poll", "--against", "--repeat",
+                                             "--jobs", "--seed", "--seeds",   "--steps" };
         size_t which = 0;
         while (which < sizeof(known) / sizeof(known[0]) && strcmp(name, known[which]) != 0)
             which++;
@@ -84,9 +94,12 @@ static int parse(arguments *out, int argc, char **argv) {
         if (i + 1 >= argc) return wrong("%s needs a value", name);
         const char *text = argv[++i];
         if (which == 0) out->options.only = text;
-        if (which == 1 && strcmp(text, "short") == 0) out->options.poll = DUR_KIT_POLL_SHORT;
-        else if (which == 1 && strcmp(text, "long") == 0) out->options.poll = DUR_KIT_POLL_LONG;
-        else if (which == 1) return wrong("--poll is short or long, not %s", text);
+        if (which == 1 && strcmp(text, "short") == 0)
+            out->options.poll = DUR_KIT_POLL_SHORT;
+        else if (which == 1 && strcmp(text, "long") == 0)
+            out->options.poll = DUR_KIT_POLL_LONG;
+        else if (which == 1)
+            return wrong("--poll is short or long, not %s", text);
         if (which == 2) out->against = text;
         if (which < 3) continue;
         if (!number(text, which == 5 ? UINT64_MAX : 1000000, &value)) return wrong("not a number to use: %s", text);
@@ -137,8 +150,9 @@ static int compare(const arguments *args, const dur_kit_factory *left, dur_error
         fprintf(stderr, "durite-kit: %s: %s\n", args->against, err->message);
         return 2;
     }
-    dur_kit_compare_options options = { .size = sizeof(options), .first_seed = args->options.seed,
-                                        .seeds = args->seeds, .steps = args->steps };
+    dur_kit_compare_options options = {
+        .size = sizeof(options), .first_seed = args->options.seed, .seeds = args->seeds, .steps = args->steps
+    };
     code = dur_kit_compare(left, &right, &options, &story, err);
     printf("TAP version 13\n1..1\n%sok 1 - %s behaves as %s\n", code == DUR_OK ? "" : "not ", args->url, args->against);
     if (code != DUR_OK) printf("%s\n", story != NULL ? story : err->message);

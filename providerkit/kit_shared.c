@@ -1,6 +1,6 @@
 /*
- * kit_shared.c: ten threads on one store.  Each is client, dispatcher and worker at once and takes whatever it gets; what
- * must hold of the whole is counted beside the store and compared at the end.
+ * kit_shared.c: ten threads on one store.  Each is client, dispatcher and worker at once and takes whatever it gets;
+ * what must hold of the whole is counted beside the store and compared at the end.
  */
 #include "kit_internal.h"
 
@@ -14,9 +14,9 @@
 #define ACTIVITIES 3
 
 static const char *const invariants[] = {
-    "ours_shared_nothing_unexpected",   "ours_shared_one_holder_at_a_time", "ours_shared_one_worker_at_a_time",
-    "ours_shared_every_instance_ends",  "ours_shared_every_completion_once", "ours_shared_histories_have_no_gaps",
-    "ours_shared_last_value_wins",      "ours_shared_queues_are_empty",
+    "ours_shared_nothing_unexpected",  "ours_shared_one_holder_at_a_time",  "ours_shared_one_worker_at_a_time",
+    "ours_shared_every_instance_ends", "ours_shared_every_completion_once", "ours_shared_histories_have_no_gaps",
+    "ours_shared_last_value_wins",     "ours_shared_queues_are_empty",
 };
 enum { UNEXPECTED, HOLDER, WORKER, ENDS_ALL, ONCE, GAPS, VALUES, QUEUES, INVARIANTS };
 
@@ -48,7 +48,9 @@ static void breaks(shared *all, int which, const char *format, ...) {
     atomic_store(&all->stop, true);
 }
 
-static int index_of(const char *instance) { return atoi(instance + strlen("shared-")); }
+static int index_of(const char *instance) {
+    return atoi(instance + strlen("shared-"));
+}
 
 /* ---- what each thread does --------------------------------------------------------------------------------------- */
 
@@ -78,8 +80,10 @@ static void turn(kit *t, shared *all, const dur_orchestration_item *item) {
     for (size_t i = 0; i < item->message_count && count < 50 && !ended; i++) {
         bool completion = kit_says(item->messages[i].json, "ActivityCompleted");
         done += completion;
-        if (completion) events[count++] = ev_activity_done(++last, 2);
-        else if (kit_says(item->messages[i].json, "Raised")) events[count++] = ev_external(++last, "noise");
+        if (completion)
+            events[count++] = ev_activity_done(++last, 2);
+        else if (kit_says(item->messages[i].json, "Raised"))
+            events[count++] = ev_external(++last, "noise");
     }
     if (!ended) {
         events[count++] = ev_set(last + 1, "turns", kit_format(t, "%d", atomic_fetch_add(&all->turns[who], 1) + 1));
@@ -102,8 +106,7 @@ static bool dispatch(kit *t, shared *all) {
     int who = index_of(item.instance);
     if (atomic_fetch_add(&all->held[who], 1) != 0) breaks(all, HOLDER, "%s has two holders", item.instance);
     uint64_t dice = kit_random(&t->random) % 20;
-    if (dice == 0)
-        REFUSED(DUR_ELEASE, "Invalid lock token", ACK(&item, .token = "no-such-token", .event_count = 0));
+    if (dice == 0) REFUSED(DUR_ELEASE, "Invalid lock token", ACK(&item, .token = "no-such-token", .event_count = 0));
     if (dice == 1) {
         atomic_fetch_sub(&all->held[who], 1);
         MUST(dur_store_abandon_orchestration_item(t->p, item.lock_token, 0, true, ERR));
@@ -142,7 +145,8 @@ static void live(kit *t) {
         bool some = dispatch(t, all);
         some |= labour(t, all);
         idle = some ? 0 : idle + 1;
-        if (idle > 200000) breaks(all, ENDS_ALL, "%d of %d ended, and nothing to fetch", atomic_load(&all->ended), INSTANCES);
+        if (idle > 200000)
+            breaks(all, ENDS_ALL, "%d of %d ended, and nothing to fetch", atomic_load(&all->ended), INSTANCES);
         if (next > INSTANCES * 400) breaks(all, ENDS_ALL, "no end in sight");
         dur_arena_reset(t->arena);
     }
@@ -238,8 +242,9 @@ int kit_run_shared(const dur_kit_factory *factory, const dur_kit_options *option
         int code = one_round(factory, seed, all, err);
         for (int i = 0; i < INVARIANTS && code == DUR_OK; i++) {
             bool failed = all->broken[i][0] != '\0';
-            dur_kit_result result = { "ours_shared", invariants[i], false, round, seed,
-                                      failed ? DUR_KIT_FAILED : DUR_KIT_PASSED, all->broken[i] };
+            dur_kit_result result = { "ours_shared", invariants[i], false,
+                                      round,         seed,          failed ? DUR_KIT_FAILED : DUR_KIT_PASSED,
+                                      all->broken[i] };
             if (failed && report->failed++ == 0) {
                 snprintf(report->first_failed, sizeof(report->first_failed), "ours_shared/%s", invariants[i]);
                 snprintf(report->first_message, sizeof(report->first_message), "%s", all->broken[i]);

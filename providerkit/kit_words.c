@@ -87,7 +87,9 @@ dur_event ev_clear(uint64_t id, const char *key) {
     return event;
 }
 
-dur_event ev_clear_all(uint64_t id) { return event_of(DUR_EVENT_KEY_VALUES_CLEARED, id); }
+dur_event ev_clear_all(uint64_t id) {
+    return event_of(DUR_EVENT_KEY_VALUES_CLEARED, id);
+}
 
 dur_event_row kit_row(kit *t, const char *instance, uint64_t execution, dur_event event) {
     dur_event_row row;
@@ -106,24 +108,37 @@ dur_message kit_message(kit *t, const dur_work_item *item) {
     return message;
 }
 
-dur_message kit_start(kit *t, const char *instance) { return kit_start_as(t, instance, KIT_NAME, KIT_VERSION); }
+dur_message kit_start(kit *t, const char *instance) {
+    return kit_start_as(t, instance, KIT_NAME, KIT_VERSION);
+}
 
 dur_message kit_start_as(kit *t, const char *instance, const char *name, const char *version) {
-    return kit_message(t, &(dur_work_item){ .kind = DUR_WORK_START_ORCHESTRATION, .instance = instance,
-                                            .orchestration = name, .version = version, .input = "{}",
+    return kit_message(t, &(dur_work_item){ .kind = DUR_WORK_START_ORCHESTRATION,
+                                            .instance = instance,
+                                            .orchestration = name,
+                                            .version = version,
+                                            .input = "{}",
                                             .execution_id = 1 });
 }
 
 dur_message kit_child(kit *t, const char *instance, const char *parent, uint64_t parent_id) {
-    return kit_message(t, &(dur_work_item){ .kind = DUR_WORK_START_ORCHESTRATION, .instance = instance,
-                                            .orchestration = KIT_NAME, .version = KIT_VERSION, .input = "{}",
-                                            .execution_id = 1, .parent_instance = parent, .has_parent_id = true,
+    return kit_message(t, &(dur_work_item){ .kind = DUR_WORK_START_ORCHESTRATION,
+                                            .instance = instance,
+                                            .orchestration = KIT_NAME,
+                                            .version = KIT_VERSION,
+                                            .input = "{}",
+                                            .execution_id = 1,
+                                            .parent_instance = parent,
+                                            .has_parent_id = true,
                                             .parent_id = parent_id });
 }
 
 dur_message kit_next(kit *t, const char *instance, const char *input) {
-    return kit_message(t, &(dur_work_item){ .kind = DUR_WORK_CONTINUE_AS_NEW, .instance = instance,
-                                            .orchestration = KIT_NAME, .version = KIT_VERSION, .input = input });
+    return kit_message(t, &(dur_work_item){ .kind = DUR_WORK_CONTINUE_AS_NEW,
+                                            .instance = instance,
+                                            .orchestration = KIT_NAME,
+                                            .version = KIT_VERSION,
+                                            .input = input });
 }
 
 dur_message kit_activity(kit *t, const char *instance, uint64_t id) {
@@ -132,38 +147,52 @@ dur_message kit_activity(kit *t, const char *instance, uint64_t id) {
 
 dur_message kit_activity_in(kit *t, const char *instance, uint64_t execution, uint64_t id, const char *session,
                             const char *tag) {
-    return kit_message(t, &(dur_work_item){ .kind = DUR_WORK_ACTIVITY_EXECUTE, .instance = instance,
-                                            .execution_id = execution, .id = id, .name = "TestActivity",
-                                            .input = "in", .session_id = session, .tag = tag });
+    return kit_message(t, &(dur_work_item){ .kind = DUR_WORK_ACTIVITY_EXECUTE,
+                                            .instance = instance,
+                                            .execution_id = execution,
+                                            .id = id,
+                                            .name = "TestActivity",
+                                            .input = "in",
+                                            .session_id = session,
+                                            .tag = tag });
 }
 
 dur_message kit_finished(kit *t, const char *instance, uint64_t execution, uint64_t id, const char *result) {
-    return kit_message(t, &(dur_work_item){ .kind = DUR_WORK_ACTIVITY_COMPLETED, .instance = instance,
-                                            .execution_id = execution, .id = id, .result = result });
+    return kit_message(t, &(dur_work_item){ .kind = DUR_WORK_ACTIVITY_COMPLETED,
+                                            .instance = instance,
+                                            .execution_id = execution,
+                                            .id = id,
+                                            .result = result });
 }
 
 dur_message kit_timer(kit *t, const char *instance, uint64_t execution, uint64_t id, uint64_t fire_at_ms) {
-    return kit_message(t, &(dur_work_item){ .kind = DUR_WORK_TIMER_FIRED, .instance = instance,
-                                            .execution_id = execution, .id = id, .fire_at_ms = fire_at_ms });
+    return kit_message(t, &(dur_work_item){ .kind = DUR_WORK_TIMER_FIRED,
+                                            .instance = instance,
+                                            .execution_id = execution,
+                                            .id = id,
+                                            .fire_at_ms = fire_at_ms });
 }
 
 dur_message kit_raised(kit *t, const char *instance, const char *name, const char *data) {
-    return kit_message(t, &(dur_work_item){ .kind = DUR_WORK_EXTERNAL_RAISED, .instance = instance, .name = name,
-                                            .data = data });
+    return kit_message(
+        t, &(dur_work_item){ .kind = DUR_WORK_EXTERNAL_RAISED, .instance = instance, .name = name, .data = data });
 }
 
 dur_message kit_queued(kit *t, const char *instance, const char *queue, const char *data) {
-    return kit_message(t, &(dur_work_item){ .kind = DUR_WORK_QUEUE_MESSAGE, .instance = instance, .name = queue,
-                                            .data = data });
+    return kit_message(
+        t, &(dur_work_item){ .kind = DUR_WORK_QUEUE_MESSAGE, .instance = instance, .name = queue, .data = data });
 }
 
 dur_message kit_cancel(kit *t, const char *instance, const char *reason) {
-    return kit_message(t, &(dur_work_item){ .kind = DUR_WORK_CANCEL_INSTANCE, .instance = instance,
-                                            .reason = reason });
+    return kit_message(t, &(dur_work_item){ .kind = DUR_WORK_CANCEL_INSTANCE, .instance = instance, .reason = reason });
 }
 
-int kit_put(kit *t, dur_message message) { return dur_store_enqueue_for_orchestrator(t->p, &message, 0, ERR); }
-int kit_put_work(kit *t, dur_message message) { return dur_store_enqueue_for_worker(t->p, &message, ERR); }
+int kit_put(kit *t, dur_message message) {
+    return dur_store_enqueue_for_orchestrator(t->p, &message, 0, ERR);
+}
+int kit_put_work(kit *t, dur_message message) {
+    return dur_store_enqueue_for_worker(t->p, &message, ERR);
+}
 
 bool kit_says(dur_text json, const char *part) {
     size_t size = strlen(part);
@@ -172,7 +201,9 @@ bool kit_says(dur_text json, const char *part) {
     return false;
 }
 
-bool kit_equal_text(dur_text a, dur_text b) { return a.size == b.size && memcmp(a.data, b.data, a.size) == 0; }
+bool kit_equal_text(dur_text a, dur_text b) {
+    return a.size == b.size && memcmp(a.data, b.data, a.size) == 0;
+}
 
 /* ---- turns ------------------------------------------------------------------------------------------------------- */
 
@@ -236,7 +267,9 @@ dur_orchestration_item kit_fetch_for(kit *t, const dur_capability_filter *filter
     return item;
 }
 
-dur_orchestration_item kit_fetch(kit *t) { return kit_fetch_for(t, NULL); }
+dur_orchestration_item kit_fetch(kit *t) {
+    return kit_fetch_for(t, NULL);
+}
 
 dur_orchestration_item kit_take_at(kit *t, const char *file, int line, const char *instance) {
     dur_orchestration_item item = kit_fetch(t);
@@ -286,7 +319,9 @@ void kit_advance(kit *t, uint64_t ms) {
         kit_sleep(ms);
 }
 
-void kit_expire(kit *t) { kit_advance(t, t->lock_ms + 100); }
+void kit_expire(kit *t) {
+    kit_advance(t, t->lock_ms + 100);
+}
 
 void kit_create(kit *t, const char *instance) {
     MUST(kit_put(t, kit_start(t, instance)));
@@ -305,8 +340,11 @@ void kit_create_ended(kit *t, const char *instance, const char *parent, dur_stat
     dur_orchestration_item item = TAKE(instance);
     dur_event end = how == DUR_STATUS_FAILED ? ev_failed(2, output) : ev_done(2, output);
     MUST(ACK(&item, EVENTS(ev_started(1), end),
-             .meta = { .orchestration_name = KIT_NAME, .orchestration_version = KIT_VERSION,
-                       .parent_instance_id = parent, .status = how, .output = output }));
+             .meta = { .orchestration_name = KIT_NAME,
+                       .orchestration_version = KIT_VERSION,
+                       .parent_instance_id = parent,
+                       .status = how,
+                       .output = output }));
 }
 
 void kit_continue(kit *t, const char *instance, uint64_t execution) {

@@ -101,8 +101,8 @@ static int pass_owner_release(dur_provider *self, const char *owner, dur_error *
     return NEXT(self)->owner_release(INNER(self), owner, err);
 }
 
-static int pass_enqueue_start(dur_provider *self, const dur_message *item, dur_exists_policy policy,
-                              uint64_t delay_ms, bool *existed, dur_error *err) {
+static int pass_enqueue_start(dur_provider *self, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms,
+                              bool *existed, dur_error *err) {
     return NEXT(self)->enqueue_start(INNER(self), item, policy, delay_ms, existed, err);
 }
 
@@ -495,7 +495,8 @@ int broken_force(broken *self, dur_turn_commit *turn) {
     mine.take_over = true;
     /* Only what exists can be taken over: a start that is removed again by the turn makes it so. */
     if (self->inner->methods->get_instance(self->inner, arena, turn->instance, &row, NULL) != DUR_OK) {
-        dur_message start = { .kind = DUR_WORK_START_ORCHESTRATION, .instance = turn->instance,
+        dur_message start = { .kind = DUR_WORK_START_ORCHESTRATION,
+                              .instance = turn->instance,
                               .json = { text, sizeof(text) - 1 } };
         self->inner->methods->enqueue_for_orchestrator(self->inner, &start, 0, NULL);
         mine.remove_work = true;

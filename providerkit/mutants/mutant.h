@@ -17,14 +17,14 @@ typedef struct broken broken;
 typedef struct mutant {
     const char *name;
     const char *mistake;
-    void (*turn)(broken *self, dur_turn_commit *turn);              /* before a commit, however it is made */
-    void (*turned)(broken *self, dur_turn_commit *turn);            /* after it: may change the answer */
-    void (*fetch)(broken *self, dur_fetch *how);                    /* before a fetch */
+    void (*turn)(broken *self, dur_turn_commit *turn);   /* before a commit, however it is made */
+    void (*turned)(broken *self, dur_turn_commit *turn); /* after it: may change the answer */
+    void (*fetch)(broken *self, dur_fetch *how);         /* before a fetch */
     void (*fetched)(broken *self, dur_arena *arena, dur_orchestration_item *item); /* an item that was fetched */
     void (*work)(broken *self, dur_work_fetch *how);
     void (*worked)(broken *self, dur_leased_work *work);
     void (*round)(broken *self, dur_arena *arena, dur_round *round); /* after a round */
-    void (*patch)(dur_provider_methods *table);                     /* methods of its own */
+    void (*patch)(dur_provider_methods *table);                      /* methods of its own */
 } mutant;
 
 /* What some mistakes have to remember: a list of texts. */
@@ -50,7 +50,7 @@ dur_provider *broken_new(dur_provider *inner, const mutant *what);
 #define INNER(self) (BROKEN(self)->inner)
 #define NEXT(self) (INNER(self)->methods)
 
-void *broken_alloc(broken *self, size_t size); /* zeroed */
+void *broken_alloc(broken *self, size_t size);                      /* zeroed */
 void broken_note(broken *self, const char *key, const char *value); /* replaces; value NULL: forgets */
 const char *broken_noted(broken *self, const char *key);
 /* A turn on the inner store that needs no token. */

@@ -3,7 +3,8 @@
  */
 #include "mutant.h"
 
-/* ---- status and values -------------------------------------------------------------------------------------------- */
+/* ---- status and values --------------------------------------------------------------------------------------------
+ */
 
 static int status_not_newer(dur_provider *self, dur_arena *arena, const char *instance, uint64_t last_seen,
                             bool *changed, const char **status, uint64_t *version, dur_error *err) {
@@ -11,7 +12,9 @@ static int status_not_newer(dur_provider *self, dur_arena *arena, const char *in
                                          status, version, err);
 }
 
-static void patch_status_not_newer(dur_provider_methods *table) { table->get_custom_status = status_not_newer; }
+static void patch_status_not_newer(dur_provider_methods *table) {
+    table->get_custom_status = status_not_newer;
+}
 
 /* Events of these kinds are stored, but not acted upon. */
 static void blind_to(broken *self, dur_turn_commit *turn, dur_event_kind kind, bool only_resets) {
@@ -48,7 +51,9 @@ static int empty_is_none(dur_provider *self, dur_arena *arena, const char *insta
     return code;
 }
 
-static void patch_empty_is_none(dur_provider_methods *table) { table->get_kv_value = empty_is_none; }
+static void patch_empty_is_none(dur_provider_methods *table) {
+    table->get_kv_value = empty_is_none;
+}
 
 static int stats_of_ended(dur_provider *self, dur_arena *arena, const char *instance, bool *found,
                           dur_instance_stats *out, dur_error *err) {
@@ -60,9 +65,12 @@ static int stats_of_ended(dur_provider *self, dur_arena *arena, const char *inst
     return code;
 }
 
-static void patch_stats_of_ended(dur_provider_methods *table) { table->get_instance_stats = stats_of_ended; }
+static void patch_stats_of_ended(dur_provider_methods *table) {
+    table->get_instance_stats = stats_of_ended;
+}
 
-/* ---- deletion ----------------------------------------------------------------------------------------------------- */
+/* ---- deletion -----------------------------------------------------------------------------------------------------
+ */
 
 static size_t all_ids(dur_provider *self, dur_arena *arena, const char ***ids, dur_status status) {
     dur_instance_row *rows = NULL;
@@ -91,7 +99,9 @@ static int bulk_takes_running(dur_provider *self, const dur_bulk_filter *filter,
     return code;
 }
 
-static void patch_bulk_takes_running(dur_provider_methods *table) { table->delete_instances_bulk = bulk_takes_running; }
+static void patch_bulk_takes_running(dur_provider_methods *table) {
+    table->delete_instances_bulk = bulk_takes_running;
+}
 
 static int bulk_of_any_age(dur_provider *self, const dur_bulk_filter *filter, dur_delete_result *out, dur_error *err) {
     dur_bulk_filter other = *filter;
@@ -99,7 +109,9 @@ static int bulk_of_any_age(dur_provider *self, const dur_bulk_filter *filter, du
     return NEXT(self)->delete_instances_bulk(INNER(self), &other, out, err);
 }
 
-static void patch_bulk_of_any_age(dur_provider_methods *table) { table->delete_instances_bulk = bulk_of_any_age; }
+static void patch_bulk_of_any_age(dur_provider_methods *table) {
+    table->delete_instances_bulk = bulk_of_any_age;
+}
 
 static int bulk_without_limit(dur_provider *self, const dur_bulk_filter *filter, dur_delete_result *out,
                               dur_error *err) {
@@ -108,7 +120,9 @@ static int bulk_without_limit(dur_provider *self, const dur_bulk_filter *filter,
     return NEXT(self)->delete_instances_bulk(INNER(self), &other, out, err);
 }
 
-static void patch_bulk_without_limit(dur_provider_methods *table) { table->delete_instances_bulk = bulk_without_limit; }
+static void patch_bulk_without_limit(dur_provider_methods *table) {
+    table->delete_instances_bulk = bulk_without_limit;
+}
 
 /* Grandchildren are forgotten: they are there again afterwards. */
 static int bulk_two_levels(dur_provider *self, const dur_bulk_filter *filter, dur_delete_result *out, dur_error *err) {
@@ -124,8 +138,10 @@ static int bulk_two_levels(dur_provider *self, const dur_bulk_filter *filter, du
                   parent.parent_instance_id != NULL;
     int code = NEXT(self)->delete_instances_bulk(INNER(self), filter, out, err);
     for (size_t i = 0; i < count; i++) {
-        dur_turn_commit again = { .instance = rows[i].instance_id, .execution_id = 1,
-                                  .expected_last = DUR_NOT_COMPARED, .consume_listed = true,
+        dur_turn_commit again = { .instance = rows[i].instance_id,
+                                  .execution_id = 1,
+                                  .expected_last = DUR_NOT_COMPARED,
+                                  .consume_listed = true,
                                   .metadata = { .orchestration_name = "TestOrch", .orchestration_version = "1.0.0" } };
         if (deep[i]) broken_force(BROKEN(self), &again);
     }
@@ -133,7 +149,9 @@ static int bulk_two_levels(dur_provider *self, const dur_bulk_filter *filter, du
     return code;
 }
 
-static void patch_bulk_two_levels(dur_provider_methods *table) { table->delete_instances_bulk = bulk_two_levels; }
+static void patch_bulk_two_levels(dur_provider_methods *table) {
+    table->delete_instances_bulk = bulk_two_levels;
+}
 
 static int delete_unknown(dur_provider *self, const char *const *ids, size_t count, bool force, dur_delete_result *out,
                           dur_error *err) {
@@ -141,7 +159,9 @@ static int delete_unknown(dur_provider *self, const char *const *ids, size_t cou
     return code == DUR_ENOTFOUND ? DUR_OK : code;
 }
 
-static void patch_delete_unknown(dur_provider_methods *table) { table->delete_instances = delete_unknown; }
+static void patch_delete_unknown(dur_provider_methods *table) {
+    table->delete_instances = delete_unknown;
+}
 
 static int delete_with_children(dur_provider *self, const char *const *ids, size_t count, bool force,
                                 dur_delete_result *out, dur_error *err) {
@@ -155,7 +175,9 @@ static int delete_with_children(dur_provider *self, const char *const *ids, size
     return code;
 }
 
-static void patch_delete_with_children(dur_provider_methods *table) { table->delete_instances = delete_with_children; }
+static void patch_delete_with_children(dur_provider_methods *table) {
+    table->delete_instances = delete_with_children;
+}
 
 static int delete_one_by_one(dur_provider *self, const char *const *ids, size_t count, bool force,
                              dur_delete_result *out, dur_error *err) {
@@ -173,9 +195,12 @@ static int delete_one_by_one(dur_provider *self, const char *const *ids, size_t 
     return DUR_OK;
 }
 
-static void patch_delete_one_by_one(dur_provider_methods *table) { table->delete_instances = delete_one_by_one; }
+static void patch_delete_one_by_one(dur_provider_methods *table) {
+    table->delete_instances = delete_one_by_one;
+}
 
-/* ---- pruning ------------------------------------------------------------------------------------------------------ */
+/* ---- pruning ------------------------------------------------------------------------------------------------------
+ */
 
 static int prune_of_any_age(dur_provider *self, const char *instance, const dur_prune_options *options,
                             dur_prune_result *out, dur_error *err) {
@@ -184,7 +209,9 @@ static int prune_of_any_age(dur_provider *self, const char *instance, const dur_
     return NEXT(self)->prune_executions(INNER(self), instance, &other, out, err);
 }
 
-static void patch_prune_of_any_age(dur_provider_methods *table) { table->prune_executions = prune_of_any_age; }
+static void patch_prune_of_any_age(dur_provider_methods *table) {
+    table->prune_executions = prune_of_any_age;
+}
 
 static int prune_current(dur_provider *self, const char *instance, const dur_prune_options *options,
                          dur_prune_result *out, dur_error *err) {
@@ -197,7 +224,9 @@ static int prune_current(dur_provider *self, const char *instance, const dur_pru
     return code;
 }
 
-static void patch_prune_current(dur_provider_methods *table) { table->prune_executions = prune_current; }
+static void patch_prune_current(dur_provider_methods *table) {
+    table->prune_executions = prune_current;
+}
 
 static int keep_beside_current(dur_provider *self, const char *instance, const dur_prune_options *options,
                                dur_prune_result *out, dur_error *err) {
@@ -206,7 +235,9 @@ static int keep_beside_current(dur_provider *self, const char *instance, const d
     return NEXT(self)->prune_executions(INNER(self), instance, &other, out, err);
 }
 
-static void patch_keep_beside_current(dur_provider_methods *table) { table->prune_executions = keep_beside_current; }
+static void patch_keep_beside_current(dur_provider_methods *table) {
+    table->prune_executions = keep_beside_current;
+}
 
 static int prune_all_listed(dur_provider *self, const dur_bulk_filter *filter, const dur_prune_options *options,
                             dur_prune_result *out, dur_error *err) {
@@ -216,9 +247,12 @@ static int prune_all_listed(dur_provider *self, const dur_bulk_filter *filter, c
     return NEXT(self)->prune_executions_bulk(INNER(self), &other, options, out, err);
 }
 
-static void patch_prune_all_listed(dur_provider_methods *table) { table->prune_executions_bulk = prune_all_listed; }
+static void patch_prune_all_listed(dur_provider_methods *table) {
+    table->prune_executions_bulk = prune_all_listed;
+}
 
-/* ---- looking ------------------------------------------------------------------------------------------------------ */
+/* ---- looking ------------------------------------------------------------------------------------------------------
+ */
 
 static int current_only(dur_provider *self, dur_arena *arena, const char *instance, dur_execution_row **out,
                         size_t *count, dur_error *err) {
@@ -230,7 +264,9 @@ static int current_only(dur_provider *self, dur_arena *arena, const char *instan
     return code;
 }
 
-static void patch_current_only(dur_provider_methods *table) { table->list_executions = current_only; }
+static void patch_current_only(dur_provider_methods *table) {
+    table->list_executions = current_only;
+}
 
 static int any_status(dur_provider *self, dur_arena *arena, const dur_instance_query *query, dur_instance_row **out,
                       size_t *count, dur_error *err) {
@@ -239,7 +275,9 @@ static int any_status(dur_provider *self, dur_arena *arena, const dur_instance_q
     return NEXT(self)->list_instances(INNER(self), arena, &other, out, count, err);
 }
 
-static void patch_any_status(dur_provider_methods *table) { table->list_instances = any_status; }
+static void patch_any_status(dur_provider_methods *table) {
+    table->list_instances = any_status;
+}
 
 static int prefix_is_pattern(dur_provider *self, dur_arena *arena, const dur_instance_query *query,
                              dur_instance_row **out, size_t *count, dur_error *err) {
@@ -252,7 +290,9 @@ static int prefix_is_pattern(dur_provider *self, dur_arena *arena, const dur_ins
     return NEXT(self)->list_instances(INNER(self), arena, &other, out, count, err);
 }
 
-static void patch_prefix_is_pattern(dur_provider_methods *table) { table->list_instances = prefix_is_pattern; }
+static void patch_prefix_is_pattern(dur_provider_methods *table) {
+    table->list_instances = prefix_is_pattern;
+}
 
 static int depth_counts_locked(dur_provider *self, dur_queue_depths *out, dur_error *err) {
     int code = NEXT(self)->get_queue_depths(INNER(self), out, err);
@@ -260,7 +300,9 @@ static int depth_counts_locked(dur_provider *self, dur_queue_depths *out, dur_er
     return code;
 }
 
-static void patch_depth_counts_locked(dur_provider_methods *table) { table->get_queue_depths = depth_counts_locked; }
+static void patch_depth_counts_locked(dur_provider_methods *table) {
+    table->get_queue_depths = depth_counts_locked;
+}
 
 static int letters_from_start(dur_provider *self, dur_arena *arena, uint64_t after_id, size_t limit,
                               dur_dead_letter **out, size_t *count, dur_error *err) {
@@ -268,7 +310,9 @@ static int letters_from_start(dur_provider *self, dur_arena *arena, uint64_t aft
     return NEXT(self)->list_dead_letters(INNER(self), arena, 0, limit, out, count, err);
 }
 
-static void patch_letters_from_start(dur_provider_methods *table) { table->list_dead_letters = letters_from_start; }
+static void patch_letters_from_start(dur_provider_methods *table) {
+    table->list_dead_letters = letters_from_start;
+}
 
 static void parent_overwritten(broken *self, dur_turn_commit *turn) {
     (void)self;
@@ -276,39 +320,52 @@ static void parent_overwritten(broken *self, dur_turn_commit *turn) {
 }
 
 const mutant mutants_admin[] = {
-    { .name = "status_seen_again", .mistake = "a status that was seen is reported as new",
+    { .name = "status_seen_again",
+      .mistake = "a status that was seen is reported as new",
       .patch = patch_status_not_newer },
     { .name = "status_reset_ignored", .mistake = "resetting the custom status does nothing", .turn = reset_ignored },
     { .name = "clear_all_ignored", .mistake = "clearing all keys does nothing", .turn = clear_all_ignored },
     { .name = "clear_one_ignored", .mistake = "clearing a key does nothing", .turn = clear_one_ignored },
-    { .name = "snapshot_of_running", .mistake = "the snapshot holds writes of the running execution",
+    { .name = "snapshot_of_running",
+      .mistake = "the snapshot holds writes of the running execution",
       .fetched = snapshot_of_now },
     { .name = "empty_value_is_none", .mistake = "an empty value reads as no value", .patch = patch_empty_is_none },
-    { .name = "stats_without_delta", .mistake = "sizes leave out what the running execution wrote",
+    { .name = "stats_without_delta",
+      .mistake = "sizes leave out what the running execution wrote",
       .patch = patch_stats_of_ended },
-    { .name = "bulk_deletes_running", .mistake = "bulk deletion takes running instances",
+    { .name = "bulk_deletes_running",
+      .mistake = "bulk deletion takes running instances",
       .patch = patch_bulk_takes_running },
     { .name = "bulk_ignores_age", .mistake = "bulk deletion ignores completed_before", .patch = patch_bulk_of_any_age },
     { .name = "bulk_ignores_limit", .mistake = "bulk deletion ignores the limit", .patch = patch_bulk_without_limit },
-    { .name = "cascade_misses_grandchild", .mistake = "deleting a tree forgets the third level",
+    { .name = "cascade_misses_grandchild",
+      .mistake = "deleting a tree forgets the third level",
       .patch = patch_bulk_two_levels },
     { .name = "delete_of_nobody", .mistake = "deleting an unknown instance succeeds", .patch = patch_delete_unknown },
-    { .name = "delete_takes_children", .mistake = "children that were not listed are deleted too",
+    { .name = "delete_takes_children",
+      .mistake = "children that were not listed are deleted too",
       .patch = patch_delete_with_children },
-    { .name = "delete_not_atomic", .mistake = "what comes before the refused one is deleted",
+    { .name = "delete_not_atomic",
+      .mistake = "what comes before the refused one is deleted",
       .patch = patch_delete_one_by_one },
     { .name = "prune_ignores_age", .mistake = "pruning ignores completed_before", .patch = patch_prune_of_any_age },
-    { .name = "prune_of_current", .mistake = "keeping none prunes the current execution", .patch = patch_prune_current },
-    { .name = "keep_beside_current", .mistake = "keep_last does not count the current execution",
+    { .name = "prune_of_current",
+      .mistake = "keeping none prunes the current execution",
+      .patch = patch_prune_current },
+    { .name = "keep_beside_current",
+      .mistake = "keep_last does not count the current execution",
       .patch = patch_keep_beside_current },
     { .name = "prune_bulk_of_all", .mistake = "bulk pruning ignores the list of ids", .patch = patch_prune_all_listed },
     { .name = "current_execution_only", .mistake = "old executions are not listed", .patch = patch_current_only },
     { .name = "status_filter_ignored", .mistake = "listing by status lists all", .patch = patch_any_status },
-    { .name = "prefix_is_pattern", .mistake = "an underscore in an id prefix matches anything",
+    { .name = "prefix_is_pattern",
+      .mistake = "an underscore in an id prefix matches anything",
       .patch = patch_prefix_is_pattern },
-    { .name = "depth_counts_timers", .mistake = "timers that are not due count as visible",
+    { .name = "depth_counts_timers",
+      .mistake = "timers that are not due count as visible",
       .patch = patch_depth_counts_locked },
-    { .name = "letters_from_start", .mistake = "every page of dead letters is the first",
+    { .name = "letters_from_start",
+      .mistake = "every page of dead letters is the first",
       .patch = patch_letters_from_start },
     { .name = "parent_lost", .mistake = "the parent of a child is not written", .turn = parent_overwritten },
     { .name = NULL },

@@ -7,12 +7,13 @@
 #include <durite/sys/kit.h>
 #include <stdio.h>
 
-static const char help[] =
-    "usage: durite-mutants [--only NAME] [--list] [--help]\n"
-    "\n"
-    "Runs the provider kit against broken providers, each the memory store with one mistake, and prints the validation\n"
-    "that caught it first (TAP).  Exit code 0: every mutant was caught, every category was first to catch one, and the\n"
-    "store without a mistake passed.\n";
+static const char help[] = "usage: durite-mutants [--only NAME] [--list] [--help]\n"
+                           "\n"
+                           "Runs the provider kit against broken providers, each the memory store with one mistake, "
+                           "and prints the validation\n"
+                           "that caught it first (TAP).  Exit code 0: every mutant was caught, every category was "
+                           "first to catch one, and the\n"
+                           "store without a mistake passed.\n";
 
 typedef struct source {
     const mutant *what;
@@ -49,12 +50,34 @@ static void jump(void *data, dur_kit_store *store, int64_t ms) {
     dur_fake_world_jump(store->data, ms);
 }
 
+static dur_kit_factory factory_of(source *from) {
+    return (dur_kit_factory){ .size = sizeof(dur_kit_factory),
+                              .data = from,
+                              .open = open_broken,
+                              .close = close_broken,
+                              .advance = advance,
+                              .jump = jump,
+                              .poll = DUR_KIT_POLL_SHORT };
+}
+
 static int judge(const mutant *what, dur_kit_report *report, dur_error *err) {
     source from = { what, 0 };
-    dur_kit_factory factory = { .size = sizeof(factory), .data = &from, .open = open_broken, .close = close_broken,
-                                .advance = advance, .jump = jump, .poll = DUR_KIT_POLL_SHORT };
+    dur_kit_factory factory = factory_of(&from);
     dur_kit_options options = { .size = sizeof(options), .stop_at_failure = what->name != NULL };
     return dur_kit_run(&factory, &options, report, err);
+}
+
+/* The differential run must find such a difference too, and tell it in few steps. */
+static bool compared(const mutant *what, bool verbose) {
+    static const mutant none = { .name = NULL };
+    source left = { &none, 0 }, right = { what, 0 };
+    dur_kit_factory sound = factory_of(&left), broken_one = factory_of(&right);
+    dur_kit_compare_options options = { .size = sizeof(options), .seeds = 40 };
+    char *story = NULL;
+    bool found = dur_kit_compare(&sound, &broken_one, &options, &story, NULL) == DUR_EFAILED;
+    if (verbose && story != NULL) fputs(story, stdout);
+    dur_free(story);
+    return found;
 }
 
 /* The categories, and whether each has caught something first. */
@@ -103,6 +126,18 @@ static int run_all(const mutant *const *lists, size_t list_count, const char *on
     for (size_t i = 0; i < all.count && only == NULL; i++) {
         silent += !all.first[i];
         printf("%sok %u - category %s is first to catch one\n", all.first[i] ? "" : "not ", ++number, all.names[i]);
+    }
+    if (only == NULL || strstr(only, "compare") != NULL) {
+        unsigned differ = 0;
+        for (size_t i = 0; i < list_count; i++)
+            for (const mutant *what = lists[i]; what->name != NULL; what++) {
+                bool found = compared(what, false);
+                differ += found;
+                if (only != NULL) printf("# %s %s\n", found ? "differs" : "looks the same:", what->name);
+            }
+        printf("%sok %u - differential runs tell %u of them from the store without a mistake\n",
+               differ >= 60 ? "" : "not ", ++number, differ);
+        sound &= differ >= 60;
     }
     printf("1..%u\n%u mutants, %u caught, %u not; %zu categories, %u never first\n", number, total, caught,
            total - caught, all.count, silent);

@@ -3,7 +3,8 @@
  */
 #include "mutant.h"
 
-/* ---- turns -------------------------------------------------------------------------------------------------------- */
+/* ---- turns --------------------------------------------------------------------------------------------------------
+ */
 
 static void position_ignored(broken *self, dur_turn_commit *turn) {
     (void)self;
@@ -67,13 +68,17 @@ static void release_without_delay(broken *self, dur_turn_commit *turn) {
 static int all_or_none(dur_provider *self, dur_turn_commit *turns, size_t count, dur_error *err) {
     int code = NEXT(self)->commit_turns(INNER(self), turns, count, err);
     for (size_t i = 0; code == DUR_OK && count > 1 && i < count; i++)
-        if (turns[i].error.code != DUR_OK) return dur_error_set(err, turns[i].error.code, false, "commit", "one failed");
+        if (turns[i].error.code != DUR_OK)
+            return dur_error_set(err, turns[i].error.code, false, "commit", "one failed");
     return code;
 }
 
-static void patch_all_or_none(dur_provider_methods *table) { table->commit_turns = all_or_none; }
+static void patch_all_or_none(dur_provider_methods *table) {
+    table->commit_turns = all_or_none;
+}
 
-/* ---- eager locks -------------------------------------------------------------------------------------------------- */
+/* ---- eager locks --------------------------------------------------------------------------------------------------
+ */
 
 static void eager_without_session(broken *self, dur_turn_commit *turn) {
     (void)self;
@@ -96,7 +101,8 @@ static void eager_is_a_word(broken *self, dur_turn_commit *turn) {
         }
 }
 
-/* ---- arrays ------------------------------------------------------------------------------------------------------- */
+/* ---- arrays -------------------------------------------------------------------------------------------------------
+ */
 
 static void one_at_a_time(broken *self, dur_fetch *how) {
     (void)self;
@@ -120,7 +126,9 @@ static int first_ack_only(dur_provider *self, dur_work_ack *acks, size_t count, 
     return code;
 }
 
-static void patch_first_ack_only(dur_provider_methods *table) { table->ack_works = first_ack_only; }
+static void patch_first_ack_only(dur_provider_methods *table) {
+    table->ack_works = first_ack_only;
+}
 
 static int nothing_is_lost(dur_provider *self, const dur_worker_claim *claims, size_t count, uint64_t extend_ms,
                            bool *lost, dur_error *err) {
@@ -130,7 +138,9 @@ static int nothing_is_lost(dur_provider *self, const dur_worker_claim *claims, s
     return code;
 }
 
-static void patch_nothing_is_lost(dur_provider_methods *table) { table->check_works = nothing_is_lost; }
+static void patch_nothing_is_lost(dur_provider_methods *table) {
+    table->check_works = nothing_is_lost;
+}
 
 static int returned_work_counts(dur_provider *self, const dur_worker_claim *claims, size_t count, dur_error *err) {
     int code = DUR_OK;
@@ -139,9 +149,12 @@ static int returned_work_counts(dur_provider *self, const dur_worker_claim *clai
     return code;
 }
 
-static void patch_returned_work_counts(dur_provider_methods *table) { table->return_works = returned_work_counts; }
+static void patch_returned_work_counts(dur_provider_methods *table) {
+    table->return_works = returned_work_counts;
+}
 
-/* ---- rounds ------------------------------------------------------------------------------------------------------- */
+/* ---- rounds -------------------------------------------------------------------------------------------------------
+ */
 
 /* What was handed out is handed out again in the next round. */
 static void held_twice(broken *self, dur_arena *arena, dur_round *round) {
@@ -175,7 +188,8 @@ static void never_due(broken *self, dur_arena *arena, dur_round *round) {
     round->next_due_ms = DUR_NEVER;
 }
 
-/* ---- owners ------------------------------------------------------------------------------------------------------- */
+/* ---- owners -------------------------------------------------------------------------------------------------------
+ */
 
 static void lease_is_timed(broken *self, dur_fetch *how) {
     (void)self;
@@ -193,14 +207,18 @@ static int register_for_ever(dur_provider *self, const dur_owner_options *option
     return NEXT(self)->owner_register(INNER(self), &other, err);
 }
 
-static void patch_register_for_ever(dur_provider_methods *table) { table->owner_register = register_for_ever; }
+static void patch_register_for_ever(dur_provider_methods *table) {
+    table->owner_register = register_for_ever;
+}
 
 static int release_does_nothing(dur_provider *self, const char *owner, dur_error *err) {
     (void)self, (void)owner, (void)err;
     return DUR_OK;
 }
 
-static void patch_release_does_nothing(dur_provider_methods *table) { table->owner_release = release_does_nothing; }
+static void patch_release_does_nothing(dur_provider_methods *table) {
+    table->owner_release = release_does_nothing;
+}
 
 static int still_alive(dur_provider *self, const char *owner, dur_owner_report *out, dur_error *err) {
     int code = NEXT(self)->owner_beat(INNER(self), owner, out, err);
@@ -208,9 +226,12 @@ static int still_alive(dur_provider *self, const char *owner, dur_owner_report *
     return code;
 }
 
-static void patch_still_alive(dur_provider_methods *table) { table->owner_beat = still_alive; }
+static void patch_still_alive(dur_provider_methods *table) {
+    table->owner_beat = still_alive;
+}
 
-/* ---- clients ------------------------------------------------------------------------------------------------------ */
+/* ---- clients ------------------------------------------------------------------------------------------------------
+ */
 
 static int start_anyway(dur_provider *self, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms,
                         bool *existed, dur_error *err) {
@@ -219,7 +240,9 @@ static int start_anyway(dur_provider *self, const dur_message *item, dur_exists_
     return NEXT(self)->enqueue_for_orchestrator(INNER(self), item, delay_ms, err);
 }
 
-static void patch_start_anyway(dur_provider_methods *table) { table->enqueue_start = start_anyway; }
+static void patch_start_anyway(dur_provider_methods *table) {
+    table->enqueue_start = start_anyway;
+}
 
 static int ids_forgotten(dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err) {
     dur_message other = *item;
@@ -227,43 +250,54 @@ static int ids_forgotten(dur_provider *self, const dur_message *item, uint64_t d
     return NEXT(self)->enqueue_existing(INNER(self), &other, delay_ms, err);
 }
 
-static void patch_ids_forgotten(dur_provider_methods *table) { table->enqueue_existing = ids_forgotten; }
+static void patch_ids_forgotten(dur_provider_methods *table) {
+    table->enqueue_existing = ids_forgotten;
+}
 
 static int send_to_nobody(dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err) {
     int code = NEXT(self)->enqueue_existing(INNER(self), item, delay_ms, err);
     return code == DUR_ENOTFOUND ? NEXT(self)->enqueue_for_orchestrator(INNER(self), item, delay_ms, err) : code;
 }
 
-static void patch_send_to_nobody(dur_provider_methods *table) { table->enqueue_existing = send_to_nobody; }
+static void patch_send_to_nobody(dur_provider_methods *table) {
+    table->enqueue_existing = send_to_nobody;
+}
 
 static int suspend_a_little(dur_provider *self, const char *instance, const char *reason, dur_error *err) {
     int code = NEXT(self)->set_suspended(INNER(self), instance, reason, err);
     return code == DUR_ENOTFOUND ? DUR_OK : code;
 }
 
-static void patch_suspend_a_little(dur_provider_methods *table) { table->set_suspended = suspend_a_little; }
+static void patch_suspend_a_little(dur_provider_methods *table) {
+    table->set_suspended = suspend_a_little;
+}
 
 const mutant mutants_ours[] = {
     { .name = "position_not_compared", .mistake = "a turn is committed at any position", .turn = position_ignored },
-    { .name = "messages_consumed_by_token", .mistake = "a turn deletes messages that it did not list",
+    { .name = "messages_consumed_by_token",
+      .mistake = "a turn deletes messages that it did not list",
       .turn = consumed_by_token },
     { .name = "work_not_finished", .mistake = "worker rows that a turn finishes stay", .turn = work_not_finished },
     { .name = "timers_not_dropped", .mistake = "dropped timers stay in the queue", .turn = timers_not_dropped },
     { .name = "lease_not_kept", .mistake = "a lease that was to be kept is given up", .turn = lease_not_kept },
-    { .name = "seen_messages_count", .mistake = "messages that were seen bring the instance back",
+    { .name = "seen_messages_count",
+      .mistake = "messages that were seen bring the instance back",
       .turn = seen_ignored },
-    { .name = "unseen_messages_forgotten", .mistake = "messages that came later count as seen",
+    { .name = "unseen_messages_forgotten",
+      .mistake = "messages that came later count as seen",
       .turn = seen_includes_later },
-    { .name = "given_back_counts", .mistake = "an acquisition that was given back is counted",
+    { .name = "given_back_counts",
+      .mistake = "an acquisition that was given back is counted",
       .turn = given_back_counts },
-    { .name = "work_outlives_terminate", .mistake = "terminating leaves messages and work",
+    { .name = "work_outlives_terminate",
+      .mistake = "terminating leaves messages and work",
       .turn = work_outlives_terminate },
     { .name = "suspension_ignored", .mistake = "a turn cannot suspend its instance", .turn = suspension_ignored },
     { .name = "release_without_delay", .mistake = "a released instance does not wait", .turn = release_without_delay },
-    { .name = "one_fails_all", .mistake = "one failed turn of an array is everybody's error",
+    { .name = "one_fails_all",
+      .mistake = "one failed turn of an array is everybody's error",
       .patch = patch_all_or_none },
-    { .name = "eager_ignores_session", .mistake = "an eager lock forgets the session",
-      .turn = eager_without_session },
+    { .name = "eager_ignores_session", .mistake = "an eager lock forgets the session", .turn = eager_without_session },
     { .name = "eager_ignores_tag", .mistake = "an eagerly locked row loses its tag", .turn = eager_without_tag },
     { .name = "eager_without_asking", .mistake = "rows are locked that nobody asked for", .turn = eager_is_a_word },
     { .name = "one_turn_at_a_time", .mistake = "fetching many gives one", .fetch = one_at_a_time },
@@ -271,7 +305,8 @@ const mutant mutants_ours[] = {
     { .name = "all_of_each_queue", .mistake = "queue messages are not limited", .fetch = all_of_each_queue },
     { .name = "first_ack_only", .mistake = "of several acks only the first is done", .patch = patch_first_ack_only },
     { .name = "nothing_is_lost", .mistake = "lost worker rows are not reported", .patch = patch_nothing_is_lost },
-    { .name = "returned_work_counts", .mistake = "work given back unstarted counts an attempt",
+    { .name = "returned_work_counts",
+      .mistake = "work given back unstarted counts an attempt",
       .patch = patch_returned_work_counts },
     { .name = "held_twice", .mistake = "messages of a held lease are handed out twice", .round = held_twice },
     { .name = "losses_untold", .mistake = "lost leases are not reported", .round = losses_untold },
@@ -279,13 +314,16 @@ const mutant mutants_ours[] = {
     { .name = "lease_is_timed", .mistake = "a lease ends by time although its owner lives", .fetch = lease_is_timed },
     { .name = "nobody_is_suspect", .mistake = "work of a dead owner is not marked", .worked = nobody_is_suspect },
     { .name = "owners_never_die", .mistake = "a silent owner keeps its leases", .patch = patch_register_for_ever },
-    { .name = "release_does_nothing", .mistake = "an owner that ends keeps its leases",
+    { .name = "release_does_nothing",
+      .mistake = "an owner that ends keeps its leases",
       .patch = patch_release_does_nothing },
     { .name = "dead_owner_untold", .mistake = "an owner taken for dead is not told", .patch = patch_still_alive },
     { .name = "start_anyway", .mistake = "an existing instance is started again", .patch = patch_start_anyway },
-    { .name = "message_ids_forgotten", .mistake = "the same message id is accepted twice",
+    { .name = "message_ids_forgotten",
+      .mistake = "the same message id is accepted twice",
       .patch = patch_ids_forgotten },
-    { .name = "send_to_nobody", .mistake = "a message to an unknown instance is accepted",
+    { .name = "send_to_nobody",
+      .mistake = "a message to an unknown instance is accepted",
       .patch = patch_send_to_nobody },
     { .name = "suspend_nobody", .mistake = "suspending an unknown instance succeeds", .patch = patch_suspend_a_little },
     { .name = NULL },

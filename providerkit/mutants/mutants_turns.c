@@ -8,7 +8,8 @@ static void fine(dur_turn_commit *turn) {
     turn->fault = DUR_TURN_FINE;
 }
 
-/* ---- locks -------------------------------------------------------------------------------------------------------- */
+/* ---- locks --------------------------------------------------------------------------------------------------------
+ */
 
 static void ignore_token(broken *self, dur_turn_commit *turn) {
     (void)self;
@@ -75,7 +76,9 @@ static int drop_when_locked(dur_provider *self, const dur_message *item, uint64_
     return NEXT(self)->enqueue_for_orchestrator(INNER(self), item, delay_ms, err);
 }
 
-static void patch_drop_when_locked(dur_provider_methods *table) { table->enqueue_for_orchestrator = drop_when_locked; }
+static void patch_drop_when_locked(dur_provider_methods *table) {
+    table->enqueue_for_orchestrator = drop_when_locked;
+}
 
 /* A token that expired is as good as ever while nobody else came. */
 static void note_token(broken *self, dur_arena *arena, dur_orchestration_item *item) {
@@ -106,7 +109,9 @@ static int forget_deleted(dur_provider *self, const char *const *ids, size_t cou
     return NEXT(self)->delete_instances(INNER(self), ids, count, force, out, err);
 }
 
-static void patch_forget_deleted(dur_provider_methods *table) { table->delete_instances = forget_deleted; }
+static void patch_forget_deleted(dur_provider_methods *table) {
+    table->delete_instances = forget_deleted;
+}
 
 /* An ack brings a deleted instance back. */
 static void resurrect(broken *self, dur_turn_commit *turn) {
@@ -130,9 +135,12 @@ static int note_deleted(dur_provider *self, const char *const *ids, size_t count
     return code;
 }
 
-static void patch_note_deleted(dur_provider_methods *table) { table->delete_instances = note_deleted; }
+static void patch_note_deleted(dur_provider_methods *table) {
+    table->delete_instances = note_deleted;
+}
 
-/* ---- acks --------------------------------------------------------------------------------------------------------- */
+/* ---- acks ---------------------------------------------------------------------------------------------------------
+ */
 
 static void insert_work_first(broken *self, dur_turn_commit *turn) {
     for (size_t i = 0; i < turn->worker_item_count; i++)
@@ -198,7 +206,8 @@ static void drop_tags(broken *self, dur_turn_commit *turn) {
         turn->worker_items[i].message.tag = NULL;
 }
 
-/* ---- versions ----------------------------------------------------------------------------------------------------- */
+/* ---- versions -----------------------------------------------------------------------------------------------------
+ */
 
 static int compare(dur_semver a, dur_semver b) {
     if (a.major != b.major) return a.major < b.major ? -1 : 1;
@@ -231,7 +240,9 @@ static void note_pin(broken *self, dur_turn_commit *turn) {
         broken_note(self, turn->orchestrator_items[0].instance, pin);
 }
 
-static void patch_filter_late(dur_provider_methods *table) { table->fetch_orchestration_item = filter_late; }
+static void patch_filter_late(dur_provider_methods *table) {
+    table->fetch_orchestration_item = filter_late;
+}
 
 static void last_range(broken *self, dur_fetch *how) {
     if (how->filter == NULL || how->filter->count < 2) return;
@@ -268,14 +279,17 @@ static void pin_without_range(broken *self, dur_fetch *how) {
     if (how->filter != NULL && how->filter->count == 0) how->filter = NULL;
 }
 
-/* ---- executions --------------------------------------------------------------------------------------------------- */
+/* ---- executions ---------------------------------------------------------------------------------------------------
+ */
 
 static int read_first(dur_provider *self, dur_arena *arena, const char *instance, uint64_t execution_id,
                       dur_event_row **out, size_t *count, dur_error *err) {
     return NEXT(self)->read(INNER(self), arena, instance, execution_id == 0 ? 1 : execution_id, out, count, err);
 }
 
-static void patch_read_first(dur_provider_methods *table) { table->read = read_first; }
+static void patch_read_first(dur_provider_methods *table) {
+    table->read = read_first;
+}
 
 static int read_readable(dur_provider *self, dur_arena *arena, const char *instance, uint64_t execution_id,
                          dur_event_row **out, size_t *count, dur_error *err) {
@@ -289,15 +303,19 @@ static int read_readable(dur_provider *self, dur_arena *arena, const char *insta
     return code;
 }
 
-static void patch_read_readable(dur_provider_methods *table) { table->read = read_readable; }
+static void patch_read_readable(dur_provider_methods *table) {
+    table->read = read_readable;
+}
 
-static int append_swallows(dur_provider *self, const char *instance, uint64_t execution_id,
-                           const dur_event_row *events, size_t count, dur_error *err) {
+static int append_swallows(dur_provider *self, const char *instance, uint64_t execution_id, const dur_event_row *events,
+                           size_t count, dur_error *err) {
     int code = NEXT(self)->append(INNER(self), instance, execution_id, events, count, err);
     return code == DUR_ECONFLICT ? DUR_OK : code;
 }
 
-static void patch_append_swallows(dur_provider_methods *table) { table->append = append_swallows; }
+static void patch_append_swallows(dur_provider_methods *table) {
+    table->append = append_swallows;
+}
 
 static void version_forgotten(broken *self, dur_arena *arena, dur_orchestration_item *item) {
     (void)self, (void)arena;
@@ -307,44 +325,70 @@ static void version_forgotten(broken *self, dur_arena *arena, dur_orchestration_
 const mutant mutants_turns[] = {
     { .name = "ack_ignores_token", .mistake = "an ack with a bad token succeeds", .turned = ignore_token },
     { .name = "lock_ignores_expiry", .mistake = "a lock on an instance never ends", .fetch = never_expire },
-    { .name = "lock_ends_early", .mistake = "a lock on an instance ends after a quarter of its time",
+    { .name = "lock_ends_early",
+      .mistake = "a lock on an instance ends after a quarter of its time",
       .fetch = expire_early },
     { .name = "failed_ack_releases", .mistake = "an ack that fails gives the lock away", .turned = release_on_failure },
-    { .name = "token_reused", .mistake = "every fetch of an instance gives the same token", .fetched = constant_token,
-      .turn = resolve_token, .patch = patch_constant_token },
-    { .name = "locked_means_deaf", .mistake = "messages for a locked instance are dropped", .fetched = note_locked,
-      .turned = note_unlocked, .patch = patch_drop_when_locked },
-    { .name = "expired_token_accepted", .mistake = "an ack after expiry succeeds while nobody else came",
-      .fetched = note_token, .turned = accept_expired, .patch = patch_forget_deleted },
-    { .name = "ack_resurrects", .mistake = "the ack of a turn in progress brings a deleted instance back",
-      .fetched = note_token, .turned = resurrect, .patch = patch_note_deleted },
-    { .name = "ack_not_atomic", .mistake = "worker items are inserted although the ack fails",
+    { .name = "token_reused",
+      .mistake = "every fetch of an instance gives the same token",
+      .fetched = constant_token,
+      .turn = resolve_token,
+      .patch = patch_constant_token },
+    { .name = "locked_means_deaf",
+      .mistake = "messages for a locked instance are dropped",
+      .fetched = note_locked,
+      .turned = note_unlocked,
+      .patch = patch_drop_when_locked },
+    { .name = "expired_token_accepted",
+      .mistake = "an ack after expiry succeeds while nobody else came",
+      .fetched = note_token,
+      .turned = accept_expired,
+      .patch = patch_forget_deleted },
+    { .name = "ack_resurrects",
+      .mistake = "the ack of a turn in progress brings a deleted instance back",
+      .fetched = note_token,
+      .turned = resurrect,
+      .patch = patch_note_deleted },
+    { .name = "ack_not_atomic",
+      .mistake = "worker items are inserted although the ack fails",
       .turn = insert_work_first },
-    { .name = "duplicate_event_swallowed", .mistake = "events that exist are skipped silently",
-      .turn = swallow_duplicates, .fetched = note_instance },
+    { .name = "duplicate_event_swallowed",
+      .mistake = "events that exist are skipped silently",
+      .turn = swallow_duplicates,
+      .fetched = note_instance },
     { .name = "ack_loses_work", .mistake = "the last of several worker items is lost", .turn = lose_last_work },
-    { .name = "cancel_before_insert", .mistake = "cancelled activities are deleted before new ones are inserted",
+    { .name = "cancel_before_insert",
+      .mistake = "cancelled activities are deleted before new ones are inserted",
       .turn = cancel_first },
-    { .name = "cancel_by_id_alone", .mistake = "cancelling hits the same id of another execution",
+    { .name = "cancel_by_id_alone",
+      .mistake = "cancelling hits the same id of another execution",
       .turn = cancel_all_executions },
     { .name = "tag_dropped_on_ack", .mistake = "the ack path does not write the tag", .turn = drop_tags },
-    { .name = "filter_after_lock", .mistake = "an instance is locked before its version is looked at",
-      .turn = note_pin, .patch = patch_filter_late },
-    { .name = "last_range_counts", .mistake = "the last version range counts instead of the first",
+    { .name = "filter_after_lock",
+      .mistake = "an instance is locked before its version is looked at",
+      .turn = note_pin,
+      .patch = patch_filter_late },
+    { .name = "last_range_counts",
+      .mistake = "the last version range counts instead of the first",
       .fetch = last_range },
-    { .name = "range_end_exclusive", .mistake = "the upper end of a version range is left out",
+    { .name = "range_end_exclusive",
+      .mistake = "the upper end of a version range is left out",
       .fetch = exclusive_end },
-    { .name = "version_packed", .mistake = "versions are packed into one number, a thousand per part",
+    { .name = "version_packed",
+      .mistake = "versions are packed into one number, a thousand per part",
       .turn = packed_pin },
-    { .name = "first_pin_for_ever", .mistake = "a later execution keeps the pin of the first",
-      .turn = first_pin_only },
-    { .name = "no_range_means_all", .mistake = "a filter without ranges passes everything",
+    { .name = "first_pin_for_ever", .mistake = "a later execution keeps the pin of the first", .turn = first_pin_only },
+    { .name = "no_range_means_all",
+      .mistake = "a filter without ranges passes everything",
       .fetch = pin_without_range },
-    { .name = "read_first_execution", .mistake = "read gives the first execution, not the latest",
+    { .name = "read_first_execution",
+      .mistake = "read gives the first execution, not the latest",
       .patch = patch_read_first },
-    { .name = "read_skips_unreadable", .mistake = "read leaves out what it cannot decode",
+    { .name = "read_skips_unreadable",
+      .mistake = "read leaves out what it cannot decode",
       .patch = patch_read_readable },
-    { .name = "version_forgotten", .mistake = "a fetch does not know the version that a turn wrote",
+    { .name = "version_forgotten",
+      .mistake = "a fetch does not know the version that a turn wrote",
       .fetched = version_forgotten },
     { .name = "append_swallows", .mistake = "append of an existing event is no error", .patch = patch_append_swallows },
     { .name = NULL },

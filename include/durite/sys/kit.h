@@ -40,7 +40,8 @@ typedef struct dur_kit_factory {
     void (*advance)(void *data, dur_kit_store *store, uint64_t ms);
     /* Move the store's wall clock alone, either way.  NULL: checks of jumping clocks are skipped. */
     void (*jump)(void *data, dur_kit_store *store, int64_t wall_ms);
-    /* Replace the instance's stored events by well-formed JSON of an unknown kind.  NULL: the kit appends such an event. */
+    /* Replace the instance's stored events by well-formed JSON of an unknown kind.  NULL: the kit appends such an
+     * event. */
     int (*corrupt_history)(void *data, dur_kit_store *store, const char *instance, dur_error *err);
     /* Largest attempt count of the instance's messages.  NULL: the kit takes what a fetch says. */
     int (*max_attempt_count)(void *data, dur_kit_store *store, const char *instance, uint32_t *out, dur_error *err);
@@ -59,7 +60,7 @@ typedef struct dur_kit_result {
 } dur_kit_result;
 
 typedef struct dur_kit_options {
-    size_t size; /* sizeof(dur_kit_options) */
+    size_t size;      /* sizeof(dur_kit_options) */
     const char *only; /* names or category/name, with * and ?; or a part of it.  NULL: all */
     uint32_t repeat;  /* 0: 1 */
     uint32_t jobs;    /* checks at a time; 0: 1 */
