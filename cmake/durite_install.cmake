@@ -6,6 +6,8 @@ install(TARGETS durite durite_static EXPORT durite_targets
     ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY include/durite DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 
+# The tree may be moved, and `cmake --install --prefix` chooses its place late: the paths are relative to the file.
+file(RELATIVE_PATH pc_to_prefix /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
 configure_file(cmake/durite.pc.in durite.pc @ONLY)
 install(FILES ${CMAKE_BINARY_DIR}/durite.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
