@@ -9,7 +9,10 @@ install(DIRECTORY include/durite DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_M
 # The tree may be moved, and `cmake --install --prefix` chooses its place late: the paths are relative to the file.
 file(RELATIVE_PATH pc_to_prefix /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
 configure_file(cmake/durite.pc.in durite.pc @ONLY)
-install(FILES ${CMAKE_BINARY_DIR}/durite.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+configure_file(cmake/durite-kit.pc.in durite-kit.pc @ONLY)
+install(TARGETS durite_kit durite-kit
+    ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(FILES ${CMAKE_BINARY_DIR}/durite.pc ${CMAKE_BINARY_DIR}/durite-kit.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
 install(EXPORT durite_targets NAMESPACE durite:: FILE duriteTargets.cmake
     DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/durite)

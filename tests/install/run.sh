@@ -19,7 +19,7 @@ check() { # NAME COMMAND...
         failed=1
     fi
 }
-echo 1..7
+echo 1..8
 
 check installs cmake --install "$build" --prefix "$prefix"
 pc=$(find "$prefix" -name durite.pc | head -n 1)
@@ -42,6 +42,12 @@ static() {
         $(pkg-config --libs --static durite | sed 's/-ldurite//') && ./tiny-static
 }
 check pkg_config_finds_what_the_static_library_needs static
+kit() {
+    # shellcheck disable=SC2046 # words
+    "$cc" -std=c11 "$here/tiny_kit.c" -o tiny-kit $(pkg-config --cflags --libs durite-kit) &&
+        LD_LIBRARY_PATH=$lib ./tiny-kit && "$prefix/bin/durite-kit" --list | grep -q .
+}
+check a_provider_author_can_link_the_kit kit
 for kind in durite durite_static; do
     package() {
         cmake -S "$here" -B "cmake-$kind" -DCMAKE_PREFIX_PATH="$prefix" -DTINY_LIBRARY="durite::$kind" &&
