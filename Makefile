@@ -13,7 +13,7 @@ run = tools/run-tests -j $(JOBS)
 
 all: ## the libraries, tools and examples, into build/
 	@tools/deps build
-	@$(call build,release,-DDURITE_TESTS=OFF)
+	@$(call build,release,$(if $(wildcard build/CMakeCache.txt),,-DDURITE_TESTS=OFF))
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile
