@@ -22,6 +22,7 @@ static void row_fill(const dur__mem_instance *instance, dur_arena *arena, dur_in
     out->custom_status_version = instance->custom_status_version;
     out->owner = instance->owner != NULL ? dur_arena_strdup(arena, instance->owner->id) : NULL;
     out->start_pending = !instance->has_row && instance->event_count == 0;
+    if (out->start_pending) out->created_at_ms = out->updated_at_ms = instance->start_at_ms;
 }
 
 static bool row_matches(const dur__mem_instance *instance, const dur_instance_query *query) {

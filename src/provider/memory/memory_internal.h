@@ -111,6 +111,7 @@ struct dur__mem_instance {
     uint64_t custom_status_version;
     uint64_t current_execution; /* highest that was committed or appended; 0: none */
     uint64_t created_at_ms, updated_at_ms;
+    uint64_t start_at_ms; /* when the start that waits was enqueued */
     dur__mem_execution **executions; /* by execution_id */
     size_t execution_count, execution_room;
     size_t event_count; /* of all executions */

@@ -93,7 +93,7 @@ dur__mem_message *dur__mem_enqueue(dur__mem *mem, const dur_message *item, uint6
         dur__mem_tree_add(&instance->timers, &message->timer, message->activity_id, message->id);
     instance->message_count++;
     instance->queue_message_count += item->kind == DUR_WORK_QUEUE_MESSAGE;
-    instance->start_count += starts(item->kind);
+    if (starts(item->kind) && instance->start_count++ == 0) instance->start_at_ms = mem->now_ms;
     dur__map_put_u64(&mem->messages, message->id, message);
     if (instance->lane != NULL && dur__mem_visible(mem, message)) dur__mem_lane_tell(instance->lane, instance);
     dur__mem_place(mem, instance);
