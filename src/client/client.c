@@ -56,7 +56,8 @@ int dur__client_options(void *to, size_t size, const void *from, const char *op,
     if (from == NULL) return DUR_OK;
     size_t theirs = size_field(from);
     if (theirs < sizeof(size_t))
-        return dur_error_set(err, DUR_EINVAL, false, op, "size of the options is %zu; fill them with the macro", theirs);
+        return dur_error_set(err, DUR_EINVAL, false, op, "size of the options is %zu; fill them with the macro",
+                             theirs);
     for (size_t i = size; i < theirs; i++) {
         if (((const char *)from)[i] != 0)
             return dur_error_set(err, DUR_EINVAL, false, op, "an option at byte %zu is not known to this version", i);
@@ -68,7 +69,8 @@ int dur__client_options(void *to, size_t size, const void *from, const char *op,
 int dur__client_answer_check(const void *to, size_t size, const char *op, dur_error *err) {
     size_t theirs = to != NULL ? size_field(to) : size;
     if (theirs >= sizeof(size_t) && theirs <= 64 * size) return DUR_OK; /* else it was never set */
-    return dur_error_set(err, DUR_EINVAL, false, op, "size of the result struct is %zu; set it before the call", theirs);
+    return dur_error_set(err, DUR_EINVAL, false, op, "size of the result struct is %zu; set it before the call",
+                         theirs);
 }
 
 void dur__client_answer(void *to, size_t size, const void *from) {

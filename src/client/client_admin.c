@@ -124,7 +124,8 @@ static int executions_fill(dur_execution_list *list, dur_client *client, dur_are
     dur_execution_row *rows = NULL;
     dur_instance_row row;
     int code = dur_store_list_executions(client->store, arena, instance, &rows, &list->count, err);
-    if (code == DUR_OK && list->count == 0) code = dur__client_row(client, arena, instance, &row, err); /* is there one? */
+    if (code == DUR_OK && list->count == 0) /* is there one? */
+        code = dur__client_row(client, arena, instance, &row, err);
     if (code != DUR_OK) return code;
     list->items = dur_arena_zalloc(arena, (list->count + 1) * sizeof(*list->items));
     for (size_t i = 0; i < list->count; i++) {

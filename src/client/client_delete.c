@@ -1,8 +1,8 @@
 /*
  * client_delete.c: deleting instances with their trees, and pruning old executions.
  *
- * A store deletes exactly the ids that it is given, all or nothing, and refuses to leave a child behind.  So the tree is
- * listed first; a child that is born in between makes the store refuse, and the tree is listed again.
+ * A store deletes exactly the ids that it is given, all or nothing, and refuses to leave a child behind.  So the tree
+ * is listed first; a child that is born in between makes the store refuse, and the tree is listed again.
  */
 #include "client/client_internal.h"
 
@@ -57,8 +57,8 @@ int dur_client_delete(dur_deleted *out, dur_client *client, const char *instance
         dur_arena_reset(arena);
         code = delete_tree(client, arena, instance, force, &result, op, err);
         if (code != DUR_ECHILD) break;
-        bool is_child = dur__client_row(client, arena, instance, &row, NULL) == DUR_OK && row.parent_instance_id != NULL;
-        if (is_child) break; /* else: a new child was not in our list */
+        if (dur__client_row(client, arena, instance, &row, NULL) != DUR_OK) continue;
+        if (row.parent_instance_id != NULL) break; /* else: a new child was not in our list */
     }
     dur_arena_free(arena);
     if (code != DUR_OK) return code;

@@ -275,8 +275,9 @@ int dur_client_terminate(dur_client *client, const char *instance, const char *r
     }
     dur_arena_free(arena);
     if (again)
-        return dur_error_set(err, DUR_EBUSY, true, op, "instance \"%.200s\" is too busy: its history grew at each of %d tries",
-                             instance, TRIES_MAX);
+        return dur_error_set(err, DUR_EBUSY, true, op,
+                             "instance \"%.200s\" is too busy: its history grew at each of %d tries", instance,
+                             TRIES_MAX);
     if (code == DUR_OK) dur_error_clear(err);
     return code;
 }

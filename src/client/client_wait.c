@@ -180,8 +180,8 @@ static int kv_look(waiter *self, dur_arena *arena, const char *key, const char *
     if (code != DUR_OK) return waiter_error(self, code, &why, err);
     if (*found != NULL) return DUR_OK;
     if (row.status == DUR_STATUS_COMPLETED || row.status == DUR_STATUS_FAILED)
-        return dur_error_set(err, DUR_ESTATE, false, self->op, "instance \"%.200s\" has ended without a value for \"%.100s\"",
-                             self->instance, key);
+        return dur_error_set(err, DUR_ESTATE, false, self->op,
+                             "instance \"%.200s\" has ended without a value for \"%.100s\"", self->instance, key);
     return waiter_sleep(self, LOOK_AGAIN_MS, err);
 }
 

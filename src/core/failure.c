@@ -221,7 +221,8 @@ static char *poison_display(dur_arena *arena, const dur_failure *f) {
     const char *instance = or_empty(f->instance);
     switch (f->poison) {
     case DUR_POISON_ACTIVITY:
-        return dur_arena_format(arena, "poison: activity %s#%" PRIu64 " exceeded %" PRIu32 " attempts (max %" PRIu32 ")",
+        return dur_arena_format(arena,
+                                "poison: activity %s#%" PRIu64 " exceeded %" PRIu32 " attempts (max %" PRIu32 ")",
                                 or_empty(f->activity_name), f->activity_id, f->attempt_count, f->max_attempts);
     case DUR_POISON_FAILED_DESERIALIZATION:
         return dur_arena_format(arena,

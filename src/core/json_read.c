@@ -108,7 +108,8 @@ static inline char *plain_end(char *at) {
         word = le64toh(word);
         uint64_t quote = word ^ DUR__EACH('"');
         uint64_t slash = word ^ DUR__EACH('\\');
-        uint64_t flags = ((word - DUR__EACH(0x20)) | (quote - DUR__EACH(1)) | (slash - DUR__EACH(1)) | word) & DUR__HIGH;
+        uint64_t flags = (word - DUR__EACH(0x20)) | (quote - DUR__EACH(1)) | (slash - DUR__EACH(1)) | word;
+        flags &= DUR__HIGH;
         if (flags != 0) return at + (__builtin_ctzll(flags) >> 3);
         at += 8;
     }
@@ -282,7 +283,8 @@ bool dur__json_u64(dur__json *json, uint64_t *out) {
             return dur__json_fail(json, DUR_ECORRUPT, begin, "a number over 2^64-1");
         value = value * 10 + digit;
     }
-    if (*begin == '0' && at - begin > 1) return dur__json_fail(json, DUR_ECORRUPT, begin, "a number with a leading zero");
+    if (*begin == '0' && at - begin > 1)
+        return dur__json_fail(json, DUR_ECORRUPT, begin, "a number with a leading zero");
     if (*at == '.' || *at == 'e' || *at == 'E')
         return dur__json_fail(json, DUR_ECORRUPT, begin, "a number that is not whole");
     json->at = at;

@@ -37,8 +37,9 @@ static inline uint64_t escape_flags(const char *at) {
     word = le64toh(word);
     uint64_t quote = word ^ DUR__EACH('"');
     uint64_t slash = word ^ DUR__EACH('\\');
-    return (((word - DUR__EACH(0x20)) & ~word) | ((quote - DUR__EACH(1)) & ~quote) | ((slash - DUR__EACH(1)) & ~slash)) &
-           DUR__HIGH;
+    uint64_t flags = (word - DUR__EACH(0x20)) & ~word;
+    flags |= ((quote - DUR__EACH(1)) & ~quote) | ((slash - DUR__EACH(1)) & ~slash);
+    return flags & DUR__HIGH;
 }
 
 void dur__json_write_text(dur__buf *out, const char *text) {

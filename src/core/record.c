@@ -114,8 +114,8 @@ static int carried_check(const dur_carried *carried, size_t count, const char *w
     int code = DUR_OK;
     for (size_t i = 0; i < count && code == DUR_OK; i++) {
         if (carried == NULL || carried[i].name == NULL || carried[i].data == NULL)
-            return dur_error_set(err, DUR_EINVAL, false, "codec.write", "%s: %s[%zu] has no name or no data", what, name,
-                                 i);
+            return dur_error_set(err, DUR_EINVAL, false, "codec.write", "%s: %s[%zu] has no name or no data", what,
+                                 name, i);
         code = dur__text_check(carried[i].name, what, name, sizeof(name) - 1, err);
         if (code == DUR_OK) code = dur__text_check(carried[i].data, what, name, sizeof(name) - 1, err);
     }
