@@ -88,7 +88,11 @@ const char *dur__intern(dur__exec *exec, const char *name) {
 
 bool dur__leaf_schedule(dur__exec *exec, dur__leaf *leaf, dur_event *event) {
     if (exec->original) return dur__original_command(exec, event, leaf, NULL, NULL, leaf->site);
-    if (!dur__command(exec, event, leaf->site)) return false;
+    if (!dur__command(exec, event, leaf->site)) { /* broken: nobody will look at it again */
+        if (leaf->future != NULL) leaf->future->of.leaf = NULL;
+        dur__leaf_free(exec, leaf);
+        return false;
+    }
     dur__leaf_bind(exec, leaf, event);
     return true;
 }

@@ -22,7 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { DRIVER_ROWS_MAX = 4096, DRIVER_ITEMS_MAX = 1024 };
+enum { DRIVER_ROWS_MAX = 4096, DRIVER_ITEMS_MAX = 8192 };
 
 typedef struct driver {
     dur__exec_options options;
