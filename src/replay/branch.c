@@ -72,11 +72,14 @@ static void branch_release(dur__branch *branch) {
     size_t touched = branch->body->methods->touched(branch->body);
     if (touched > exec->stack_high_water) exec->stack_high_water = touched;
     branch->body->methods->drop(branch->body);
+    dur__exec *inside = current;
+    current = NULL; /* such a call is nobody's: it can ask for nothing */
     while (branch->droppers != NULL) {
         dur__dropper *dropper = branch->droppers;
         branch->droppers = dropper->next;
         dropper->fn(dropper->arg);
     }
+    current = inside;
     dur__heap_remove(&exec->runnable, &branch->order);
     dur__list_unlink(&branch->link);
     free(branch->wait.nodes);

@@ -2,6 +2,7 @@
  * emit.c: commands become events: new ones are encoded into the turn, stored ones are compared (match.c).
  */
 #include "core/encode.h"
+#include "core/limits.h"
 #include "replay/engine.h"
 #include <durite/version.h>
 #include <inttypes.h>
@@ -44,6 +45,9 @@ void dur__emit(dur__exec *exec, dur_event *event) {
     dur__event_encode(&exec->json, event);
     row->row.json.size = exec->json.size - row->at;
     dur__buf_char(&exec->json, '\0'); /* rows are NUL-terminated texts, too */
+    if (event->event_id == DUR__EVENTS_WARN)
+        dur__log_held(exec, DUR_LOG_WARN, "the history has %d events: dur_continue_as_new would begin a new one",
+                      (int)DUR__EVENTS_WARN);
 }
 
 bool dur__command(dur__exec *exec, dur_event *event, const char *site) {

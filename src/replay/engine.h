@@ -194,6 +194,7 @@ struct dur__topic {
     dur__link hungry;          /* in mailbox.hungry: a wait, and no message */
     uint64_t last_ms, last_id; /* the last one offered */
     bool is_queue;
+    size_t users; /* leaves of an event's name */
     char name[];
 };
 
@@ -201,12 +202,15 @@ typedef struct dur__mailbox {
     dur__link *others; /* pairing heap: everything but queue messages */
     dur__heap ready;
     dur__link hungry;
+    dur__link *hungry_at; /* where dur__exec_hungry stands; NULL: something has changed */
+    size_t hungry_index;
     dur__map events, queues;
 } dur__mailbox;
 
 void dur__mailbox_init(dur__mailbox *mailbox);
 void dur__mailbox_free(dur__mailbox *mailbox);
 dur__topic *dur__topic_get(dur__map *topics, const char *name, bool is_queue);
+void dur__topic_release(dur__exec *exec, dur__topic *topic); /* one leaf less uses it */
 void dur__topic_changed(dur__exec *exec, dur__topic *topic); /* its waits or messages did */
 dur__arrival *dur__mailbox_take(dur__exec *exec);
 /* The oldest message of the queue if it is older than the limit; unlinked. */

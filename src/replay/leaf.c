@@ -72,6 +72,7 @@ dur__leaf *dur__leaf_new(dur__exec *exec, dur__leaf_kind kind, const char *site)
 }
 
 void dur__leaf_free(dur__exec *exec, dur__leaf *leaf) {
+    if (leaf->topic != NULL) dur__topic_release(exec, leaf->topic);
     free(leaf->instance);
     free(leaf->held);
     *leaf = (dur__leaf){ 0 };

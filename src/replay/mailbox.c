@@ -97,6 +97,7 @@ dur__topic *dur__topic_get(dur__map *topics, const char *name, bool is_queue) {
 void dur__topic_changed(dur__exec *exec, dur__topic *topic) {
     if (!topic->is_queue) return;
     dur__mailbox *mailbox = &exec->mailbox;
+    mailbox->hungry_at = NULL;
     bool waited = !dur__list_empty(&topic->waits);
     if (topic->messages != NULL && (waited || exec->options.queue_eager)) {
         dur__arrival *top = arrival_of(topic->messages);
@@ -111,6 +112,13 @@ void dur__topic_changed(dur__exec *exec, dur__topic *topic) {
     } else {
         dur__list_unlink(&topic->hungry);
     }
+}
+
+/* Names of events may be made up for one wait each; a queue is remembered for what was offered of it. */
+void dur__topic_release(dur__exec *exec, dur__topic *topic) {
+    if (topic->is_queue || --topic->users > 0) return;
+    dur__map_remove(&exec->mailbox.events, topic->name);
+    free(topic);
 }
 
 void dur__exec_offer(dur__exec *exec, dur__arrival *arrival) {
@@ -151,15 +159,19 @@ dur__arrival *dur__mailbox_take_older(dur__exec *exec, dur__topic *topic, uint64
 }
 
 const char *dur__exec_hungry(dur__exec *exec, size_t i, uint64_t *order_ms, uint64_t *order_id) {
+    dur__mailbox *mailbox = &exec->mailbox;
     if (exec->finished || exec->broken != DUR_OK) return NULL;
-    DUR__LIST_EACH(&exec->mailbox.hungry, at) {
-        if (i-- > 0) continue;
-        dur__topic *topic = DUR__CONTAINER(at, dur__topic, hungry);
-        if (order_ms != NULL) *order_ms = topic->last_ms;
-        if (order_id != NULL) *order_id = topic->last_id;
-        return topic->name;
+    if (mailbox->hungry_at == NULL || i < mailbox->hungry_index) { /* remembered, so that a loop over i is linear */
+        mailbox->hungry_at = mailbox->hungry.next;
+        mailbox->hungry_index = 0;
     }
-    return NULL;
+    for (; mailbox->hungry_at != &mailbox->hungry && mailbox->hungry_index < i; mailbox->hungry_index++)
+        mailbox->hungry_at = mailbox->hungry_at->next;
+    if (mailbox->hungry_at == &mailbox->hungry) return NULL;
+    dur__topic *topic = DUR__CONTAINER(mailbox->hungry_at, dur__topic, hungry);
+    if (order_ms != NULL) *order_ms = topic->last_ms;
+    if (order_id != NULL) *order_id = topic->last_id;
+    return topic->name;
 }
 
 /* What becomes of a message that the execution did not take (R6). */

@@ -98,6 +98,7 @@ dur_future *dur_event_ex(dur_ctx *ctx, const char *name, const char *site) {
     dur__leaf *leaf;
     dur_future *future = leaf_future(exec, DUR__LEAF_EVENT, site, &leaf);
     leaf->topic = dur__topic_get(&exec->mailbox.events, name, false);
+    leaf->topic->users++;
     dur_event event = { .kind = DUR_EVENT_EXTERNAL_SUBSCRIBED, .name = name };
     schedule(exec, leaf, &event);
     return future;
