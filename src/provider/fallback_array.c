@@ -6,7 +6,7 @@
 
 #define CHECK_EXTEND_MS 30000u
 
-/* ---- turns ----------------------------------------------------------------------------------------------------------- */
+/* ---- turns ------------------------------------------------------------------------------------------------------- */
 
 /* Nothing but the lease is given up: messages that were fetched must not be deleted. */
 static bool only_releases(const dur_turn_commit *turn) {
@@ -80,7 +80,7 @@ int dur__fallback_fetch_turns(dur_provider *store, dur_arena *arena, const dur_f
     return DUR_OK;
 }
 
-/* ---- work ------------------------------------------------------------------------------------------------------------ */
+/* ---- work -------------------------------------------------------------------------------------------------------- */
 
 int dur__fallback_fetch_works(dur_provider *store, dur_arena *arena, const dur_work_fetch *how, dur_leased_work *out,
                               size_t *count, dur_error *err) {

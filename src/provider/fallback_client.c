@@ -12,7 +12,7 @@
 #define WATCH_MS_MIN 5u
 #define WATCH_MS_MAX 100u
 
-/* ---- does it exist? -------------------------------------------------------------------------------------------------- */
+/* ---- does it exist? ---------------------------------------------------------------------------------------------- */
 
 typedef struct sight {
     bool exists;
@@ -78,7 +78,7 @@ int dur__fallback_enqueue_existing(dur_provider *store, const dur_message *item,
     return store->methods->enqueue_for_orchestrator(store, item, delay_ms, err);
 }
 
-/* ---- watching: a spurious return now and then --------------------------------------------------------------------------- */
+/* ---- watching: a spurious return now and then -------------------------------------------------------------------- */
 
 typedef struct fallback_watch {
     dur_watch base;
@@ -112,7 +112,7 @@ void dur__fallback_watch_close(dur_watch *base) {
     free(watch);
 }
 
-/* ---- statistics and dead letters ----------------------------------------------------------------------------------------- */
+/* ---- statistics and dead letters --------------------------------------------------------------------------------- */
 
 int dur__fallback_get_instance_stats(dur_provider *store, dur_arena *arena, const char *instance, bool *found,
                                      dur_instance_stats *out, dur_error *err) {

@@ -43,7 +43,7 @@ typedef struct faulty_watch {
 
 static faulty *faulty_of(dur_provider *store) { return (faulty *)(void *)store; }
 
-/* ---- deciding --------------------------------------------------------------------------------------------------------- */
+/* ---- deciding ---------------------------------------------------------------------------------------------------- */
 
 typedef enum verdict { PASS, FAIL_BEFORE, FAIL_AFTER } verdict;
 
@@ -101,7 +101,7 @@ static verdict decide(faulty *f, const char *method, dur_error *err) {
     return plan.after ? FAIL_AFTER : FAIL_BEFORE;
 }
 
-/* ---- methods that are passed on ----------------------------------------------------------------------------------------- */
+/* ---- methods that are passed on ---------------------------------------------------------------------------------- */
 
 /* inner_ is the decorated store, in the arguments of the call. */
 #define FORWARD(name, params, args)                                        \
@@ -241,7 +241,7 @@ static uint64_t faulty_now_ms(dur_provider *self) {
     return inner->methods->now_ms(inner);
 }
 
-/* ---- turns and acks, each with a fate of its own ------------------------------------------------------------------------- */
+/* ---- turns and acks, each with a fate of its own ----------------------------------------------------------------- */
 
 typedef struct fate {
     verdict verdict;
@@ -364,7 +364,7 @@ static int faulty_ack_works(dur_provider *self, dur_work_ack *acks, size_t count
     return (int)fault.code;
 }
 
-/* ---- lanes and watches ----------------------------------------------------------------------------------------------- */
+/* ---- lanes and watches ------------------------------------------------------------------------------------------- */
 
 static dur_lane *inner_lane(dur_lane *lane) { return ((faulty_lane *)(void *)lane)->inner; }
 
@@ -478,7 +478,7 @@ static void faulty_watch_close(dur_watch *watch) {
     free(watch);
 }
 
-/* ---- making one ------------------------------------------------------------------------------------------------------- */
+/* ---- making one -------------------------------------------------------------------------------------------------- */
 
 static void faulty_close(dur_provider *self) {
     faulty *f = faulty_of(self);

@@ -354,16 +354,18 @@ static int observed_lane_messages(dur_lane *base, dur_arena *arena, const char *
                                   dur_fetched_message **out, size_t *count, dur_error *err) {
     call c;
     call_begin(&c, base->store, "lane_messages", NO_OP, instance, err);
-    return call_end(&c, c.store->inner->methods->lane_messages(((observed_lane *)base)->inner, arena, instance, lock_token, queue,
-                                                after_due_ms, after_id, max, out, count, c.err));
+    dur_lane *inner = ((observed_lane *)base)->inner;
+    return call_end(&c, c.store->inner->methods->lane_messages(inner, arena, instance, lock_token, queue, after_due_ms,
+                                                               after_id, max, out, count, c.err));
 }
 
 static int observed_lane_history(dur_lane *base, dur_arena *arena, const char *instance, const char *lock_token,
                                  uint64_t execution_id, dur_orchestration_item *out, dur_error *err) {
     call c;
     call_begin(&c, base->store, "lane_history", NO_OP, instance, err);
-    return call_end(&c, c.store->inner->methods->lane_history(((observed_lane *)base)->inner, arena, instance, lock_token,
-                                               execution_id, out, c.err));
+    dur_lane *inner = ((observed_lane *)base)->inner;
+    return call_end(&c, c.store->inner->methods->lane_history(inner, arena, instance, lock_token, execution_id, out,
+                                                              c.err));
 }
 
 static int observed_watch_open(dur_provider *self, const char *instance, dur_watch **out, dur_error *err) {

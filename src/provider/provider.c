@@ -17,7 +17,7 @@
 #define POSTGRES_PACKAGE "libdurite-postgres"
 #define POSTGRES_OPENER "dur_postgres_open_url"
 
-/* ---- handles -------------------------------------------------------------------------------------------------------- */
+/* ---- handles ----------------------------------------------------------------------------------------------------- */
 
 /* Hangs on dur_provider.reserved. */
 typedef struct store_state {
@@ -79,7 +79,7 @@ int dur_provider_vacuum(dur_provider *store, uint64_t pages_max, uint64_t *pages
     return dur_store_vacuum(store, pages_max, pages_left, err);
 }
 
-/* ---- schemes -------------------------------------------------------------------------------------------------------- */
+/* ---- schemes ----------------------------------------------------------------------------------------------------- */
 
 typedef struct scheme {
     char *name;

@@ -97,7 +97,7 @@ int dur_store_prune_executions_bulk(dur_provider *store, const dur_bulk_filter *
     return store->methods->prune_executions_bulk(store, filter, options, out, err);
 }
 
-/* ---- dead letters ---------------------------------------------------------------------------------------------------- */
+/* ---- dead letters ------------------------------------------------------------------------------------------------ */
 
 int dur_store_dead_letter_messages(dur_provider *store, const char *instance, const uint64_t *ids, size_t count,
                                    const char *reason, dur_error *err) {
@@ -133,7 +133,7 @@ int dur_store_delete_dead_letters(dur_provider *store, const uint64_t *ids, size
     return store->methods->delete_dead_letters(store, ids, count, err);
 }
 
-/* ---- suspending and maintenance --------------------------------------------------------------------------------------- */
+/* ---- suspending and maintenance ---------------------------------------------------------------------------------- */
 
 int dur_store_set_suspended(dur_provider *store, const char *instance, const char *reason, dur_error *err) {
     ENTER(set_suspended, instance != NULL, "instance");

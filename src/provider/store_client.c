@@ -35,7 +35,7 @@ int dur_store_enqueue_existing(dur_provider *store, const dur_message *item, uin
     return dur__fallback_enqueue_existing(store, item, delay_ms, err);
 }
 
-/* ---- looking --------------------------------------------------------------------------------------------------------- */
+/* ---- looking ----------------------------------------------------------------------------------------------------- */
 
 int dur_store_get_custom_status(dur_provider *store, dur_arena *arena, const char *instance, uint64_t last_seen,
                                 bool *changed, const char **status, uint64_t *version, dur_error *err) {
@@ -100,7 +100,7 @@ int dur_store_get_instance_stats(dur_provider *store, dur_arena *arena, const ch
     return code;
 }
 
-/* ---- watching -------------------------------------------------------------------------------------------------------- */
+/* ---- watching ---------------------------------------------------------------------------------------------------- */
 
 static bool watch_is_native(const dur_provider *store) { return DUR_HAS_METHOD(store->methods, watch_open); }
 

@@ -4,7 +4,7 @@
 #include "base/buf.h"
 #include "provider/provider_internal.h"
 
-/* ---- reading what a store returns ---------------------------------------------------------------------------------- */
+/* ---- reading what a store returns -------------------------------------------------------------------------------- */
 
 static void name_from_event(dur_arena *arena, dur_orchestration_item *item) {
     for (size_t i = 0; i < item->history_count; i++) {
@@ -55,7 +55,7 @@ uint64_t dur_store_now_ms(dur_provider *store) {
     return store->methods->now_ms(store);
 }
 
-/* ---- the seeds' methods ---------------------------------------------------------------------------------------------- */
+/* ---- the seeds' methods ------------------------------------------------------------------------------------------ */
 
 static int check_fetch(const dur_arena *arena, const dur_fetch *how, const void *out, const char *op, dur_error *err) {
     if (arena == NULL || how == NULL || out == NULL) return dur__store_null(err, op, "arena, how and out");
@@ -153,7 +153,7 @@ int dur_store_append(dur_provider *store, const char *instance, uint64_t executi
     return store->methods->append(store, instance, execution_id, events, count, err);
 }
 
-/* ---- arrays ---------------------------------------------------------------------------------------------------------- */
+/* ---- arrays ------------------------------------------------------------------------------------------------------ */
 
 int dur_store_fetch_turns(dur_provider *store, dur_arena *arena, const dur_fetch *how, dur_orchestration_item *out,
                           size_t *count, dur_error *err) {
@@ -187,7 +187,7 @@ int dur_store_commit_turns(dur_provider *store, dur_turn_commit *turns, size_t c
     return DUR_OK;
 }
 
-/* ---- lanes ----------------------------------------------------------------------------------------------------------- */
+/* ---- lanes ------------------------------------------------------------------------------------------------------- */
 
 bool dur__lane_is_fallback(const dur_lane *lane) { return !DUR_HAS_METHOD(lane->store->methods, lane_open); }
 

@@ -97,7 +97,7 @@ int dur_store_return_works(dur_provider *store, const dur_worker_claim *claims, 
     return dur__fallback_return_works(store, claims, count, err);
 }
 
-/* ---- sessions -------------------------------------------------------------------------------------------------------- */
+/* ---- sessions ---------------------------------------------------------------------------------------------------- */
 
 int dur_store_renew_session_lock(dur_provider *store, const char *const *owners, size_t owner_count,
                                  uint64_t extend_ms, uint64_t idle_ms, uint64_t *renewed, dur_error *err) {
@@ -119,7 +119,7 @@ int dur_store_cleanup_orphaned_sessions(dur_provider *store, uint64_t idle_ms, u
     return store->methods->cleanup_orphaned_sessions(store, idle_ms, removed, err);
 }
 
-/* ---- owners ---------------------------------------------------------------------------------------------------------- */
+/* ---- owners ------------------------------------------------------------------------------------------------------ */
 
 int dur_store_owner_register(dur_provider *store, const dur_owner_options *options, dur_error *err) {
     int code = dur__store_enter(store, "owner_register", err);

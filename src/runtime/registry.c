@@ -187,7 +187,8 @@ static int exists_error(dur_error *err, const char *op, dur_handler_kind kind, c
 /* The same name and version earlier in the same table. */
 static bool repeated(const dur_handler *table, const dur_handler *until, const dur_handler *wanted) {
     const char *version = wanted->version != NULL ? wanted->version : "1.0.0";
-    for (const char *at = (const char *)table; at != (const char *)until; at += ((const dur_handler *)(const void *)at)->size) {
+    for (const char *at = (const char *)table; at != (const char *)until;
+         at += ((const dur_handler *)(const void *)at)->size) {
         dur_handler other = element_read((const dur_handler *)(const void *)at);
         const char *other_version = other.version != NULL ? other.version : "1.0.0";
         if (other.kind == wanted->kind && strcmp(other.name, wanted->name) == 0 && strcmp(other_version, version) == 0)

@@ -174,7 +174,7 @@ static void custom_status_has_a_version(void **state) {
     bench_close(b);
 }
 
-/* ---- watching -------------------------------------------------------------------------------------------------------- */
+/* ---- watching ---------------------------------------------------------------------------------------------------- */
 
 typedef struct watcher {
     dur_watch *watch;
@@ -203,7 +203,7 @@ static void watchers_are_woken(void **state) {
     bench_close(b);
 }
 
-/* ---- lists, deletion, pruning ----------------------------------------------------------------------------------------- */
+/* ---- lists, deletion, pruning ------------------------------------------------------------------------------------ */
 
 static void lists_by_query(void **state) {
     (void)state;
@@ -226,7 +226,8 @@ static void lists_by_query(void **state) {
         { { .status = DUR_STATUS_FAILED }, 1 },  { { .roots_only = true }, 2 },      { { .parent = "b-root" }, 1 },
         { { .parent = "nobody" }, 0 },           { { .id_prefix = "b-" }, 2 },       { { .limit = 2 }, 2 },
         { { .after = "a-done" }, 2 },            { { .name = "Flow" }, 3 },          { { .name = "Other" }, 0 },
-        { { .created_after_ms = START_MS }, 2 }, { { .suspended_only = true }, 0 },  { { .created_before_ms = START_MS + 10 }, 1 },
+        { { .created_after_ms = START_MS }, 2 }, { { .suspended_only = true }, 0 },
+        { { .created_before_ms = START_MS + 10 }, 1 },
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         ASSERT_OK(b, dur_store_list_instances(b->store, b->arena, &cases[i].query, &rows, &count, &b->err));

@@ -334,7 +334,7 @@ static void hands_out_what_becomes_due(void **state) {
     lane_down(&l);
 }
 
-/* ---- waking, with real threads --------------------------------------------------------------------------------------- */
+/* ---- waking, with real threads ----------------------------------------------------------------------------------- */
 
 typedef struct sender {
     dur_provider *store;

@@ -61,7 +61,7 @@ static void given(shake *s, const char *token, uint64_t id) {
     dur__map_put(&s->given, key, key);
 }
 
-/* ---- runtimes -------------------------------------------------------------------------------------------------------- */
+/* ---- runtimes ---------------------------------------------------------------------------------------------------- */
 
 static void lane_begin(shake *s, shaken_lane *lane) {
     snprintf(lane->owner, sizeof(lane->owner), "owner-%llu", (unsigned long long)++s->serial);
@@ -180,7 +180,7 @@ static void step_turn(shake *s, shaken_lane *lane) {
     round_note(s, lane, &round);
 }
 
-/* ---- everybody else --------------------------------------------------------------------------------------------------- */
+/* ---- everybody else ---------------------------------------------------------------------------------------------- */
 
 static void step_client(shake *s) {
     const char *id = any_instance(s);

@@ -11,7 +11,7 @@ static dur_turn_commit ack_of(const dur_orchestration_item *item) {
     return (dur_turn_commit){ .lock_token = item->lock_token, .execution_id = item->execution_id };
 }
 
-/* ---- order and visibility -------------------------------------------------------------------------------------------- */
+/* ---- order and visibility ---------------------------------------------------------------------------------------- */
 
 static void orders_by_due_time_then_id(void **state) {
     (void)state;
@@ -114,7 +114,7 @@ static void abandon_with_delay_makes_the_instance_wait(void **state) {
     bench_close(b);
 }
 
-/* ---- who exists -------------------------------------------------------------------------------------------------------- */
+/* ---- who exists -------------------------------------------------------------------------------------------------- */
 
 static void orphans_hide_nobody(void **state) {
     (void)state;
@@ -190,7 +190,7 @@ static void suspended_instances_are_skipped(void **state) {
     bench_close(b);
 }
 
-/* ---- commits ----------------------------------------------------------------------------------------------------------- */
+/* ---- commits ----------------------------------------------------------------------------------------------------- */
 
 static void a_refused_commit_leaves_no_trace(void **state) {
     (void)state;

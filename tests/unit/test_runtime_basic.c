@@ -326,7 +326,8 @@ static void a_silent_owner_starts_nothing(void **state) {
     dur_provider *faulty = NULL;
     OK(w, dur__faulty_wrap(&faulty, dur_store_retain(w->store), 1, &w->err));
     dur__faulty_add(faulty, &(dur__fault_plan){ .method = "owner_beat", .count = UINT64_MAX });
-    OK(w, dur_runtime_start(&w->runtime, DUR_RUNTIME(.store = faulty, .handlers = handlers, .owner_timeout_ms = 2000), &w->err));
+    OK(w, dur_runtime_start(&w->runtime, DUR_RUNTIME(.store = faulty, .handlers = handlers, .owner_timeout_ms = 2000),
+                            &w->err));
     pause_ms(1200); /* half the timeout without a beat */
     start(w, "Calls", "Slow", "s");
     pause_ms(200);

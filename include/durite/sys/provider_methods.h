@@ -232,8 +232,9 @@ typedef struct dur_turn_commit {
     uint64_t seen_now_ms;      /*   were seen and are no reason to fetch the instance again; 0, 0: all count */
     uint64_t delay_ms;         /* without keep_lease: not fetched again before now + delay (0: at once) */
     bool give_back;            /* the acquisition was not used (shutdown, unregistered): do not count it */
-    /* A turn with execution_id 0 is a release: nothing is written, the lease goes.  It clears the counts of attempts only
-       if it says what it has seen (the handler ran and waits); otherwise it leaves them, or with give_back takes one off. */
+    /* A turn with execution_id 0 is a release: nothing is written, the lease goes.  It clears the counts of attempts
+       only if it says what it has seen (the handler ran and waits); otherwise it leaves them, or with give_back takes
+       one off. */
     bool take_over;            /* no token is compared; any lease on the instance ends (terminate) */
     bool remove_work;          /* delete all messages, worker rows and timers of the instance (terminate) */
     bool set_suspended;        /* mark suspended with this reason (NULL: resume) */

@@ -174,7 +174,7 @@ int dur__mem_get_queue_depths(dur_provider *self, dur_queue_depths *out, dur_err
     return DUR_OK;
 }
 
-/* ---- dead letters ---------------------------------------------------------------------------------------------------- */
+/* ---- dead letters ------------------------------------------------------------------------------------------------ */
 
 int dur__mem_dead_letter_messages(dur_provider *self, const char *instance, const uint64_t *ids, size_t count,
                                   const char *reason, dur_error *err) {
@@ -228,7 +228,7 @@ int dur__mem_delete_dead_letters(dur_provider *self, const uint64_t *ids, size_t
     return DUR_OK;
 }
 
-/* ---- suspending ------------------------------------------------------------------------------------------------------- */
+/* ---- suspending -------------------------------------------------------------------------------------------------- */
 
 int dur__mem_set_suspended(dur_provider *self, const char *instance, const char *reason, dur_error *err) {
     dur__mem *mem = dur__mem_of(self);

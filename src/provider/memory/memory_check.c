@@ -23,7 +23,7 @@ static finding check_tree(const dur__mem_tree *tree) {
     return count == tree->count ? NULL : "a tree's count is wrong";
 }
 
-/* ---- messages -------------------------------------------------------------------------------------------------------- */
+/* ---- messages ---------------------------------------------------------------------------------------------------- */
 
 typedef struct message_tally {
     finding wrong;
@@ -74,7 +74,7 @@ static finding check_messages(dur__mem *mem, dur__mem_instance *instance, size_t
     return tally.timers == instance->timers.count ? NULL : "an instance counts its timers wrongly";
 }
 
-/* ---- instances ------------------------------------------------------------------------------------------------------- */
+/* ---- instances --------------------------------------------------------------------------------------------------- */
 
 static finding check_place(dur__mem *mem, const dur__mem_instance *instance) {
     const dur__mem_tree *tree = instance->place.tree;
@@ -134,7 +134,7 @@ static finding check_instances(dur__mem *mem) {
     return wrong != NULL ? wrong : check_tree(&mem->boot);
 }
 
-/* ---- worker rows ------------------------------------------------------------------------------------------------------ */
+/* ---- worker rows ------------------------------------------------------------------------------------------------- */
 
 static finding check_work(const dur__mem *mem, const dur__mem_work *work) {
     bool shelved = work->shelf != NULL;

@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-/* ---- message ids -------------------------------------------------------------------------------------------------- */
+/* ---- message ids ------------------------------------------------------------------------------------------------- */
 
 static void accepted_drop(dur__mem_instance *instance, dur__mem_accepted *accepted) {
     dur__map_remove(&instance->accepted_ids, accepted->text);
@@ -41,7 +41,7 @@ static void accepted_add(dur__mem *mem, dur__mem_instance *instance, const char 
     dur__list_push(&instance->accepted, &accepted->link);
 }
 
-/* ---- enqueueing ----------------------------------------------------------------------------------------------------- */
+/* ---- enqueueing -------------------------------------------------------------------------------------------------- */
 
 int dur__mem_enqueue_for_orchestrator(dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err) {
     dur__mem *mem = dur__mem_of(self);
@@ -109,7 +109,7 @@ int dur__mem_enqueue_existing(dur_provider *self, const dur_message *item, uint6
     return code;
 }
 
-/* ---- looking --------------------------------------------------------------------------------------------------------- */
+/* ---- looking ----------------------------------------------------------------------------------------------------- */
 
 int dur__mem_get_custom_status(dur_provider *self, dur_arena *arena, const char *instance, uint64_t last_seen,
                                bool *changed, const char **status, uint64_t *version, dur_error *err) {
@@ -151,7 +151,7 @@ int dur__mem_get_instance_stats(dur_provider *self, dur_arena *arena, const char
     return DUR_OK;
 }
 
-/* ---- watching -------------------------------------------------------------------------------------------------------- */
+/* ---- watching ---------------------------------------------------------------------------------------------------- */
 
 typedef struct memory_watch {
     dur_watch base;

@@ -70,7 +70,7 @@ void dur__mem_erase_tree(dur__mem *mem, dur__mem_instance *root, dur_delete_resu
     free(tree.items);
 }
 
-/* ---- delete by id ---------------------------------------------------------------------------------------------------- */
+/* ---- delete by id ------------------------------------------------------------------------------------------------ */
 
 static int list_ids(dur__mem *mem, const char *const *ids, size_t count, bool force, instance_list *list,
                     dur_error *err) {
@@ -116,7 +116,7 @@ int dur__mem_delete_instances(dur_provider *self, const char *const *ids, size_t
     return code;
 }
 
-/* ---- bulk ------------------------------------------------------------------------------------------------------------- */
+/* ---- bulk -------------------------------------------------------------------------------------------------------- */
 
 static bool ended_before(const dur__mem_instance *instance, uint64_t before_ms) {
     const dur__mem_execution *execution = dur__mem_execution_find(instance, instance->current_execution);
@@ -165,7 +165,7 @@ int dur__mem_delete_instances_bulk(dur_provider *self, const dur_bulk_filter *fi
     return DUR_OK;
 }
 
-/* ---- prune ------------------------------------------------------------------------------------------------------------- */
+/* ---- prune ------------------------------------------------------------------------------------------------------- */
 
 static bool prunable(const dur__mem_instance *instance, size_t at, const dur_prune_options *options) {
     const dur__mem_execution *execution = instance->executions[at];

@@ -64,7 +64,7 @@ void dur__mem_lane_close(dur_lane *base) {
     free(lane);
 }
 
-/* ---- a round ------------------------------------------------------------------------------------------------------- */
+/* ---- a round ----------------------------------------------------------------------------------------------------- */
 
 static void round_fetch(dur__mem *mem, dur__mem_lane *lane, dur_arena *arena, dur_round *round) {
     static const dur_fetch any = { .kind = DUR_FETCH_ANY };
@@ -161,7 +161,7 @@ int dur__mem_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_
     return DUR_OK;
 }
 
-/* ---- sleeping ------------------------------------------------------------------------------------------------------- */
+/* ---- sleeping ---------------------------------------------------------------------------------------------------- */
 
 /* How long nothing can come by itself; 0: there is something. */
 static uint64_t quiet_us(dur__mem *mem, dur__mem_lane *lane) {
@@ -191,7 +191,7 @@ int dur__mem_lane_wait(dur_lane *base, uint64_t timeout_ms, dur_error *err) {
     }
 }
 
-/* ---- reads of a leased instance -------------------------------------------------------------------------------------- */
+/* ---- reads of a leased instance ---------------------------------------------------------------------------------- */
 
 static dur__mem_instance *held_instance(dur__mem *mem, const char *instance, const char *token, dur_error *err) {
     dur__mem_instance *row = dur__mem_lease_find(mem, token);

@@ -174,7 +174,7 @@ int dur__mem_fetch_turns(dur_provider *self, dur_arena *arena, const dur_fetch *
     return code;
 }
 
-/* ---- give back and renew ------------------------------------------------------------------------------------------ */
+/* ---- give back and renew ----------------------------------------------------------------------------------------- */
 
 static void attempt_ignore(dur__mem *mem, dur__mem_message *message, void *arg) {
     (void)mem;

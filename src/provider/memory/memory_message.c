@@ -53,7 +53,7 @@ static dur__mem_message *channel_first(const dur__mem *mem, const dur__mem_chann
     return dur__mem_before(now->order_ms, now->id, later->order_ms, later->id) ? now : later;
 }
 
-/* ---- a message comes and goes --------------------------------------------------------------------------------------- */
+/* ---- a message comes and goes ------------------------------------------------------------------------------------ */
 
 static void message_unknown(dur__mem_message *message) { /* the holder does not know it */
     dur__mem_channel *channel = message->channel;
@@ -118,7 +118,7 @@ void dur__mem_message_free(dur__mem *mem, dur__mem_message *message) {
     free(message);
 }
 
-/* ---- reasons ------------------------------------------------------------------------------------------------------- */
+/* ---- reasons ----------------------------------------------------------------------------------------------------- */
 
 dur__mem_message *dur__mem_first_reason(const dur__mem *mem, const dur__mem_instance *instance) {
     dur__mem_message *now = reason_at(dur__mem_tree_first(&instance->reason_now));
@@ -154,7 +154,7 @@ void dur__mem_bury_orphans(dur__mem *mem, dur__mem_instance *instance) {
     }
 }
 
-/* ---- what the holder knows -------------------------------------------------------------------------------------------- */
+/* ---- what the holder knows --------------------------------------------------------------------------------------- */
 
 void dur__mem_batch_add(dur__mem_batch *batch, dur__mem_message *message) {
     if (batch->count == batch->room) {

@@ -11,7 +11,7 @@
 #define FAKE_TIME_SLICE_US 2000u     /* how often a sleeper looks at a clock that only a test moves */
 #define SLEEP_MAX_US 60000000u
 
-/* ---- time ---------------------------------------------------------------------------------------------------------- */
+/* ---- time -------------------------------------------------------------------------------------------------------- */
 
 /* An instance that time was to bring somewhere: a lock ends, a message is due, a delay is over. */
 static void instance_due(dur__mem *mem, dur__mem_instance *instance) {
@@ -109,7 +109,7 @@ void dur__mem_token(dur__mem *mem, char out[DUR__MEM_TOKEN_SIZE]) {
     out[DUR__MEM_TOKEN_SIZE - 1] = '\0';
 }
 
-/* ---- dead letters --------------------------------------------------------------------------------------------------- */
+/* ---- dead letters ------------------------------------------------------------------------------------------------ */
 
 void dur__mem_bury(dur__mem *mem, const char *instance, const char *reason, const char *json, size_t json_size) {
     dur__mem_letter *letter = dur__xcalloc(1, sizeof(*letter) + json_size + 1);
@@ -128,7 +128,7 @@ void dur__mem_letter_free(dur__mem_letter *letter) {
     free(letter);
 }
 
-/* ---- open and close -------------------------------------------------------------------------------------------------- */
+/* ---- open and close ---------------------------------------------------------------------------------------------- */
 
 static dur__mutex registry_mutex = DUR__MUTEX_INIT;
 static dur__map registry; /* dur__mem by name, guarded by registry_mutex, which also guards dur__mem.handles */

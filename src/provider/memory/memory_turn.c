@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-/* ---- checks ------------------------------------------------------------------------------------------------------- */
+/* ---- checks ------------------------------------------------------------------------------------------------------ */
 
 static bool refuse(dur_turn_commit *turn, dur_turn_fault fault) {
     turn->fault = fault;
@@ -61,7 +61,7 @@ static bool check_events(const dur__mem_execution *execution, dur_turn_commit *t
     return refuse(turn, turn->error.code == DUR_EINVAL ? DUR_TURN_STORE : DUR_TURN_POSITION);
 }
 
-/* ---- changes ------------------------------------------------------------------------------------------------------ */
+/* ---- changes ----------------------------------------------------------------------------------------------------- */
 
 static void message_drop(dur__mem *mem, dur__mem_message *message, void *arg) {
     (void)arg;
@@ -274,7 +274,7 @@ int dur__mem_commit_turns(dur_provider *self, dur_turn_commit *turns, size_t cou
     return DUR_OK;
 }
 
-/* ---- history ------------------------------------------------------------------------------------------------------- */
+/* ---- history ----------------------------------------------------------------------------------------------------- */
 
 int dur__mem_append(dur_provider *self, const char *instance, uint64_t execution_id, const dur_event_row *events,
                     size_t count, dur_error *err) {

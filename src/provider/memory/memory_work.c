@@ -13,7 +13,7 @@ static dur__mem_work *work_at(dur__mem_node *node) {
     return node != NULL ? DUR__CONTAINER(node, dur__mem_work, place) : NULL;
 }
 
-/* ---- shelves ------------------------------------------------------------------------------------------------------- */
+/* ---- shelves ----------------------------------------------------------------------------------------------------- */
 
 static dur__mem_shelf_kind shelf_kind(const dur__mem_work *work) {
     if (work->session == NULL) return DUR__MEM_PLAIN;
@@ -109,7 +109,7 @@ dur__mem_work *dur__mem_work_first(dur__mem *mem, const dur_work_fetch *how, dur
     return first;
 }
 
-/* ---- rows ---------------------------------------------------------------------------------------------------------- */
+/* ---- rows -------------------------------------------------------------------------------------------------------- */
 
 dur__mem_work *dur__mem_work_add(dur__mem *mem, const dur_message *item) {
     dur__mem_instance *instance = dur__mem_make(mem, item->instance);
@@ -163,7 +163,7 @@ dur__mem_work *dur__mem_work_find(dur__mem *mem, const dur_activity_ref *ref, co
     return NULL;
 }
 
-/* ---- locks --------------------------------------------------------------------------------------------------------- */
+/* ---- locks ------------------------------------------------------------------------------------------------------- */
 
 static void work_lock(dur__mem *mem, dur__mem_work *work, const char *token, dur__mem_owner *owner, uint64_t lock_ms) {
     work_unshelve(mem, work);
@@ -248,7 +248,7 @@ void dur__mem_work_ack(dur__mem *mem, dur_work_ack *ack) {
     dur__mem_settle(mem, instance);
 }
 
-/* ---- methods ------------------------------------------------------------------------------------------------------- */
+/* ---- methods ----------------------------------------------------------------------------------------------------- */
 
 int dur__mem_enqueue_for_worker(dur_provider *self, const dur_message *item, dur_error *err) {
     dur__mem *mem = dur__mem_of(self);

@@ -199,7 +199,7 @@ typedef struct dur__sq_store {
 
 static inline dur__sq_file *dur__sq_file_of(dur_provider *self) { return ((dur__sq_store *)(void *)self)->file; }
 
-/* ---- transactions and the inbox (sqlite_inbox.c) ------------------------------------------------------------------ */
+/* ---- transactions and the inbox (sqlite_inbox.c) ----------------------------------------------------------------- */
 
 typedef struct dur__sq_txn {
     dur__sq_file *file;
@@ -246,7 +246,7 @@ bool dur__sq_inbox_waits(dur__sq_file *file);
 bool dur__sq_in_own_txn(const dur__sq_file *file);
 void dur__sq_set_own_txn(dur__sq_file *file);
 
-/* ---- leases in memory, messages (sqlite_queue.c) -------------------------------------------------------------------- */
+/* ---- leases in memory, messages (sqlite_queue.c) ----------------------------------------------------------------- */
 
 uint64_t dur__sq_seq(dur__sq_txn *txn);
 /* Key of an instance: 0 when there is none; `make` makes an id holder. */
@@ -278,7 +278,7 @@ uint64_t dur__sq_token_key(const char *token, char kind); /* 0: not ours */
 /* An absolute time `delay` after now, without overflow. */
 uint64_t dur__sq_after(uint64_t now, uint64_t delay);
 
-/* ---- turns, fetches, work -------------------------------------------------------------------------------------------- */
+/* ---- turns, fetches, work ---------------------------------------------------------------------------------------- */
 
 typedef struct dur__sq_turn_op {
     dur__sq_op op;
@@ -366,7 +366,7 @@ int dur__sq_start(dur__sq_txn *txn, const dur_message *item, dur_exists_policy p
                   dur__sq_delete_list *deleted, dur_error *err);
 int dur__sq_message(dur__sq_txn *txn, const dur_message *item, uint64_t delay_ms, dur_error *err);
 
-/* ---- lanes, waiting, owners, processes -------------------------------------------------------------------------------- */
+/* ---- lanes, waiting, owners, processes --------------------------------------------------------------------------- */
 
 int dur__sq_wake_open(dur__sq_file *file, dur_error *err);
 void dur__sq_wake_close(dur__sq_file *file);

@@ -307,7 +307,7 @@ int dur__sq_lane_wait(dur_lane *base, uint64_t timeout_ms, dur_error *err) {
         uint64_t most = end == DUR_NEVER ? DUR_NEVER : end > now ? end - now : 0;
         uint64_t left = time_left(file, most);
         if (left == 0) break;
-        if (dur__sq_sleep(file, lane->waker, true, left)) break; /* the waker was woken: by the loop's own, or for the inbox */
+        if (dur__sq_sleep(file, lane->waker, true, left)) break; /* woken: by the loop's own, or for the inbox */
     }
     lane_state(lane, 0);
     return code;
