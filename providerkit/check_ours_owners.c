@@ -198,6 +198,33 @@ static void ours_eager_rows_of_a_dead_owner(kit *t) {
     ACQUIRE("alive", "a"); /* the kept lease ended with it */
 }
 
+static void ours_dead_owner_acquires_nothing(kit *t) {
+    NEEDS_OWNERS();
+    kit_owner(t, "dead");
+    kit_owner(t, "alive");
+    LIVE(t->lock_ms * 4, "alive"); /* it was taken for dead, and does not know */
+    MUST(kit_put(t, kit_start(t, "a")));
+    MUST(kit_put_work(t, kit_activity(t, "a", 1)));
+    dur_orchestration_item item = { .instance = NULL };
+    dur_leased_work work;
+    dur_fetch how = { .lock_ms = t->lock_ms, .owner = "dead", .max = 1 };
+    dur_work_fetch how_work = { .lock_ms = t->lock_ms, .owner = "dead", .max = 1 };
+    size_t count = 0;
+    int code = dur_store_fetch_turns(t->p, t->arena, &how, &item, &count, ERR);
+    THAT(code == DUR_ELEASE || (code == DUR_OK && count == 0)); /* nobody would ever set it free */
+    count = 0;
+    code = dur_store_fetch_works(t->p, t->arena, &how_work, &work, &count, ERR);
+    THAT(code == DUR_ELEASE || (code == DUR_OK && count == 0));
+    item = ACQUIRE("alive", "a");
+    work_of(t, "alive", 1);
+    dur_turn_commit commit = COMMIT_OF(&item, EVENTS(ev_started(1)), WORK(kit_activity(t, "a", 2)), NAMED);
+    commit.owner = "dead"; /* nor is anything locked for it, or kept */
+    commit.worker_items[0].lock_token = "eager-1";
+    commit.keep_lease = true;
+    code = kit_commit(t, &commit);
+    if (code == DUR_OK) THAT(!commit.worker_items[0].locked);
+}
+
 const kit_check kit_ours_owners[] = {
     CHECK(ours_lease_holds_while_its_owner_lives),
     CHECK(ours_dead_owner_loses_everything),
@@ -207,5 +234,6 @@ const kit_check kit_ours_owners[] = {
     CHECK(ours_session_of_a_dead_owner_waits_for_its_node),
     CHECK(ours_session_of_a_dead_owner_is_free_in_the_end),
     CHECK(ours_eager_rows_of_a_dead_owner),
+    CHECK(ours_dead_owner_acquires_nothing),
     CHECKS_END,
 };

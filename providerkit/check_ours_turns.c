@@ -294,6 +294,7 @@ static void ours_acquisitions_counted_and_cleared(kit *t) {
     item = ACQUIRE(NULL, "a");
     SAME(item.acquisitions, 2);
     dur_turn_commit back = COMMIT_OF(&item, .event_count = 0);
+    back.execution_id = 0; /* a release */
     back.consume_listed = true;
     back.give_back = true;
     MUST(kit_commit(t, &back)); /* not used: not counted */
@@ -303,6 +304,55 @@ static void ours_acquisitions_counted_and_cleared(kit *t) {
     commit.consume_listed = true;
     MUST(kit_commit(t, &commit));
     SAME(ACQUIRE(NULL, "a").acquisitions, 1);
+}
+
+/* A turn without an execution writes nothing and gives the lease back; what it says decides what is counted. */
+static void ours_release_and_counts(kit *t) {
+    NEEDS("commit_turns", "fetch_turns");
+    living(t, "a");
+    dur_orchestration_item item = ACQUIRE(NULL, "a");
+    if (item.acquisitions == 0) kit_skip(t, "the store does not count acquisitions");
+    dur_turn_commit release = { .lock_token = item.lock_token,
+                                .instance = "a",
+                                .store_key = item.store_key,
+                                .consume_listed = true,
+                                .expected_last = DUR_NOT_COMPARED };
+    MUST(kit_commit(t, &release)); /* it says nothing: the handler may have crashed */
+    item = ACQUIRE(NULL, "a");
+    SAME(item.acquisitions, 2);
+    SAME(item.attempt_count, 2);
+    release.lock_token = item.lock_token;
+    release.give_back = true;
+    MUST(kit_commit(t, &release)); /* it was not used */
+    item = ACQUIRE(NULL, "a");
+    SAME(item.acquisitions, 2);
+    SAME(item.attempt_count, 2);
+    release.lock_token = item.lock_token;
+    release.give_back = false;
+    release.seen_id = item.messages[0].id;
+    release.seen_now_ms = dur_store_now_ms(t->p);
+    MUST(kit_commit(t, &release)); /* the handler ran and waits */
+    NOTHING();
+    MUST(kit_put(t, kit_raised(t, "a", "more", "")));
+    item = ACQUIRE(NULL, "a");
+    SAME(item.acquisitions, 1);
+    SAME(item.attempt_count, 1);
+    SAME(kit_history(t, "a", 0, NULL), 3);
+}
+
+static void ours_turn_creates_and_drops_a_timer(kit *t) {
+    NEEDS("commit_turns", "get_queue_depths");
+    uint64_t due = dur_store_now_ms(t->p) + 400;
+    living(t, "a");
+    dur_orchestration_item item = TAKE("a");
+    dur_turn_commit commit = COMMIT_OF(&item, EVENTS(ev_timer(4, due)), MESSAGES(kit_timer(t, "a", 1, 4, due)));
+    dur_activity_ref dropped = REF("a", 1, 4);
+    commit.timers_dropped = &dropped;
+    commit.timers_dropped_count = 1;
+    MUST(kit_commit(t, &commit));
+    SAME(kit_depths(t).timer_queue, 0); /* inserted first, dropped second, as with activities */
+    kit_advance(t, 450);
+    NOTHING();
 }
 
 static void ours_terminate(kit *t) {
@@ -414,6 +464,8 @@ const kit_check kit_ours_turns[] = {
     CHECK(ours_turn_release_and_messages_not_seen),
     CHECK(ours_turn_release_with_delay),
     CHECK(ours_acquisitions_counted_and_cleared),
+    CHECK(ours_release_and_counts),
+    CHECK(ours_turn_creates_and_drops_a_timer),
     CHECK(ours_terminate),
     CHECK(ours_turn_suspends),
     CHECK(ours_turns_answered_one_by_one),

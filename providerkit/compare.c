@@ -37,7 +37,8 @@ static size_t perform(pair *both, const op *ops, size_t count) {
 }
 
 static void generate(op *ops, size_t count, uint64_t seed) {
-    uint64_t random = seed * 0x9E3779B97F4A7C15u + 1;
+    uint64_t random = seed;
+    random = kit_random(&random) ^ seed; /* neighbouring seeds are strangers */
     uint32_t total = 0;
     for (uint32_t i = 0; i < op_kinds(); i++)
         total += op_weight(i);

@@ -43,8 +43,8 @@ static void drop_work(side *at, dur_leased_work *gone) {
 static void do_start(side *at, const op *o, text *out) {
     bool existed = false;
     dur_message start = kit_start(T, PICK(ids, o->a));
-    int code =
-        dur_store_enqueue_start(P, &start, (dur_exists_policy)(o->b % 3), o->c % 5 == 0 ? 300 : 0, &existed, NULL);
+    /* Whether messages before a start that is not due bring the instance up is the store's own: no delay here. */
+    int code = dur_store_enqueue_start(P, &start, (dur_exists_policy)(o->b % 3), 0, &existed, NULL);
     text_add(out, "start %s %s\n", dur_code_name(code), existed ? "existed" : "");
 }
 
@@ -72,7 +72,12 @@ static dur_message a_message(side *at, const op *o) {
 
 static void do_put(side *at, const op *o, text *out) {
     dur_message message = a_message(at, o);
-    tell(out, "put", dur_store_enqueue_for_orchestrator(P, &message, o->d % 7 == 0 ? 250 : 0, NULL));
+    if (message.kind == DUR_WORK_QUEUE_MESSAGE) { /* when an orphan becomes a dead letter is the store's own */
+        tell(out, "put", dur_store_enqueue_existing(P, &message, 0, NULL));
+        return;
+    }
+    uint64_t delay_ms = o->d % 7 == 0 && message.kind != DUR_WORK_START_ORCHESTRATION ? 250 : 0;
+    tell(out, "put", dur_store_enqueue_for_orchestrator(P, &message, delay_ms, NULL));
 }
 
 static void do_send(side *at, const op *o, text *out) {
@@ -141,7 +146,8 @@ static void do_fetch(side *at, const op *o, text *out) {
                       .queue_messages_max = o->d % 3,
                       .without_history = o->d % 5 == 0 };
     int code = dur_store_fetch_turns(P, T->arena, &how, items, &count, NULL);
-    text_add(out, "fetch %s %zu\n", dur_code_name(code), code == DUR_OK ? count : 0);
+    if (code == DUR_ELEASE) code = DUR_OK, count = 0; /* an owner that was taken for dead gets nothing, either way */
+    text_add(out, "fetch %s %zu\n", dur_code_name(code), count);
     if (code != DUR_OK) return;
     qsort(items, count, sizeof(items[0]), by_instance);
     for (size_t i = 0; i < count; i++) {
@@ -153,10 +159,11 @@ static void do_fetch(side *at, const op *o, text *out) {
 static void do_round(side *at, const op *o, text *out) {
     if (at->lane == NULL) return;
     dur_fetch fetch = { .lock_ms = 1000, .owner = "o1", .max = 8, .kind = (dur_fetch_kind)(o->a % 3) };
-    dur_round round = { .fetch = o->b % 2 ? &fetch : NULL, .queue_messages_max = o->c % 2 };
+    dur_round round = { .fetch = &fetch, .queue_messages_max = o->c % 2 };
     int code = dur_store_lane_round(at->lane, T->arena, &round, NULL);
-    text_add(out, "round %s items %zu held %zu lost %zu next %llu\n", dur_code_name(code), round.item_count,
-             round.held_count, round.lost_count, (unsigned long long)round.next_due_ms);
+    if (code == DUR_ELEASE) code = DUR_OK;
+    text_add(out, "round %s items %zu held %zu lost %zu\n", dur_code_name(code), round.item_count, round.held_count,
+             round.lost_count); /* whether locks that end count as due is the store's own */
     if (code != DUR_OK) return;
     if (round.item_count > 0) qsort(round.items, round.item_count, sizeof(round.items[0]), by_instance);
     for (size_t i = 0; i < round.item_count; i++) {
@@ -191,6 +198,7 @@ static void do_fetch_work(side *at, const op *o, text *out) {
     } else {
         code = dur_store_fetch_works(P, T->arena, &how, got, &count, NULL);
     }
+    if (code == DUR_ELEASE) code = DUR_OK, count = 0;
     text_add(out, "fetch work %s %zu\n", dur_code_name(code), code == DUR_OK ? count : 0);
     for (size_t i = 0; code == DUR_OK && i < count; i++) {
         text_add(out, "  work %s/%llu/%llu attempts %u %s %.*s\n", got[i].ref.instance,
@@ -257,8 +265,9 @@ static bool next_execution(side *at, const held *who) {
 }
 
 static void tell_turn(const dur_turn_commit *turn, text *out) {
-    text_add(out, "  turn %s fault %d %s lost work %zu", dur_code_name((int)turn->error.code), (int)turn->fault,
-             turn->lease_kept ? "kept" : "", turn->lost_work_count);
+    text_add(out, "  turn %s fault %d %s lost work %zu", dur_code_name((int)turn->error.code),
+             turn->error.code == DUR_ECONFLICT ? 0 : (int)turn->fault, turn->lease_kept ? "kept" : "",
+             turn->lost_work_count);
     for (size_t i = 0; i < turn->worker_item_count && turn->error.code == DUR_OK; i++)
         text_add(out, " %s", turn->worker_items[i].locked ? "locked" : "free");
     text_add(out, "\n");
@@ -293,7 +302,7 @@ static void do_commit(side *at, const op *o, text *out) {
     uint32_t n = o->b;
     commit.owner = who->owner;
     if (n % 2) commit.expected_last = next ? 0 : n % 14 == 13 ? 1 : who->last;
-    commit.consume_listed = n % 3 != 0;
+    commit.consume_listed = n % 3 != 0 || who->owner != NULL;
     commit.consumed = who->messages;
     commit.consumed_count = commit.consume_listed && who->message_count > 0 ? o->c % (who->message_count + 1) : 0;
     commit.keep_lease = who->owner != NULL && n % 4 < 2;
@@ -308,7 +317,18 @@ static void do_commit(side *at, const op *o, text *out) {
         commit.seen_now_ms = dur_store_now_ms(P);
     }
     if (n % 8 == 1) commit.delay_ms = 200;
-    if (n % 9 == 1) commit.give_back = true;
+    if (n % 9 == 1) { /* a release */
+        dur_turn_commit release = { .lock_token = who->token,
+                                    .instance = who->instance,
+                                    .consume_listed = true,
+                                    .expected_last = DUR_NOT_COMPARED,
+                                    .owner = who->owner,
+                                    .delay_ms = commit.delay_ms,
+                                    .give_back = n % 2,
+                                    .seen_id = commit.seen_id,
+                                    .seen_now_ms = commit.seen_now_ms };
+        commit = release;
+    }
     if (n % 10 == 1) commit.set_suspended = true, commit.suspended = n % 20 == 1 ? "why" : NULL;
     char eager[32];
     snprintf(eager, sizeof(eager), "eager-%u-%u", o->c, o->d);
@@ -504,8 +524,11 @@ static void do_letters(side *at, const op *o, text *out) {
 }
 
 static void do_append(side *at, const op *o, text *out) {
-    dur_event_row row = kit_row(T, PICK(ids, o->a), 1 + o->b % 2, ev_external(1 + o->c % 5, "appended"));
-    tell(out, "append", dur_store_append(P, PICK(ids, o->a), 1 + o->b % 2, &row, 1, NULL));
+    const char *id = PICK(ids, o->a);
+    dur_instance_row row;
+    if (dur_store_get_instance(P, T->arena, id, &row, NULL) != DUR_OK || row.orchestration_name == NULL) return;
+    dur_event_row event = kit_row(T, id, row.current_execution_id, ev_external(1 + o->c % 5, "appended"));
+    tell(out, "append", dur_store_append(P, id, row.current_execution_id, &event, 1, NULL));
 }
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */

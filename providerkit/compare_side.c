@@ -110,13 +110,14 @@ static void look_instance(side *at, dur_arena *arena, const char *id, text *out)
     bool found = false;
     int code = dur_store_get_instance(at->t.p, arena, id, &row, NULL);
     text_add(out, "  %s %s\n", id, dur_code_name(code));
-    if (code == DUR_OK)
-        text_add(out,
-                 "    %s %s execution %llu %s %s from %llu to %llu parent %s suspended %s custom %s %llu owner %s %s\n",
+    if (code == DUR_OK && row.start_pending)
+        text_add(out, "    pending\n"); /* what else a start that waits shows is the store's own */
+    else if (code == DUR_OK)
+        text_add(out, "    %s %s execution %llu %s %s parent %s suspended %s custom %s %llu owner %s\n",
                  or_dash(row.orchestration_name), or_dash(row.orchestration_version), NUMBER(row.current_execution_id),
-                 dur_status_name(row.status), or_dash(row.output), NUMBER(row.created_at_ms), NUMBER(row.updated_at_ms),
-                 or_dash(row.parent_instance_id), or_dash(row.suspended), or_dash(row.custom_status),
-                 NUMBER(row.custom_status_version), or_dash(row.owner), row.start_pending ? "pending" : "");
+                 dur_status_name(row.status), or_dash(row.output), or_dash(row.parent_instance_id),
+                 or_dash(row.suspended), or_dash(row.custom_status), NUMBER(row.custom_status_version),
+                 or_dash(row.owner));
     look_executions(at, arena, id, out);
     look_values(at, arena, id, out);
     if (dur_store_get_instance_stats(at->t.p, arena, id, &found, &stats, NULL) == DUR_OK && found)
@@ -138,11 +139,10 @@ void side_look(side *at, text *out) {
         look_instance(at, arena, ids[i], out);
     dur_store_get_system_metrics(at->t.p, &metrics, NULL);
     dur_store_get_queue_depths(at->t.p, &depths, NULL);
-    text_add(out, "  metrics %llu %llu %llu %llu %llu %llu %llu\n  depths %llu %llu %llu %llu\n",
+    text_add(out, "  metrics %llu %llu %llu %llu %llu %llu %llu\n  depths %llu %llu %llu\n",
              NUMBER(metrics.total_instances), NUMBER(metrics.total_executions), NUMBER(metrics.running),
              NUMBER(metrics.completed), NUMBER(metrics.failed), NUMBER(metrics.total_events), NUMBER(metrics.suspended),
-             NUMBER(depths.orchestrator_queue), NUMBER(depths.worker_queue), NUMBER(depths.timer_queue),
-             NUMBER(depths.dead_letters));
+             NUMBER(depths.worker_queue), NUMBER(depths.timer_queue), NUMBER(depths.dead_letters));
     dur_store_list_instances(at->t.p, arena, &query, &rows, &count, NULL);
     for (size_t i = 0; i < count; i++)
         text_add(out, "  listed %s %s\n", rows[i].instance_id, dur_status_name(rows[i].status));
