@@ -286,6 +286,7 @@ int dur__mem_append(dur_provider *self, const char *instance, uint64_t execution
     if (code == DUR_OK && count > 0) {
         row = dur__mem_make(mem, instance);
         dur__mem_events_add(row, dur__mem_execution_make(mem, row, execution_id), events, count);
+        row->updated_at_ms = mem->now_ms;
         dur__mem_changed(mem, row);
         dur__mem_settle(mem, row);
     }

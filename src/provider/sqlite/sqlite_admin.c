@@ -152,13 +152,18 @@ int dur__sq_list_executions(dur_provider *self, dur_arena *arena, const char *in
 }
 
 /* Up to five numbers of one row. */
-static int numbers(dur__sq_conn *conn, dur__sq_sql sql, uint64_t out[5], dur_error *err, const char *format,
-                   uint64_t argument) {
+static int numbers_at(dur__sq_conn *conn, dur__sq_sql sql, uint64_t out[5], dur_error *err, const char *format,
+                      uint64_t argument, uint64_t second) {
     sqlite3_stmt *row = NULL;
-    int code = dur__sq_first(conn, sql, &row, err, format, argument);
+    int code = dur__sq_first(conn, sql, &row, err, format, argument, second);
     for (int i = 0; i < 5; i++) out[i] = row != NULL && i < sqlite3_column_count(row) ? dur__sq_u64(row, i) : 0;
     dur__sq_end(&row);
     return code;
+}
+
+static int numbers(dur__sq_conn *conn, dur__sq_sql sql, uint64_t out[5], dur_error *err, const char *format,
+                   uint64_t argument) {
+    return numbers_at(conn, sql, out, err, format, argument, 0);
 }
 
 int dur__sq_get_system_metrics(dur_provider *self, dur_system_metrics *out, dur_error *err) {
@@ -182,13 +187,13 @@ int dur__sq_get_queue_depths(dur_provider *self, dur_queue_depths *out, dur_erro
     dur__sq_file *file = dur__sq_file_of(self);
     dur__sq_conn *conn = NULL;
     uint64_t queue[5] = { 0 }, locked[5] = { 0 }, work[5] = { 0 }, dead[5] = { 0 };
-    uint64_t now = file->world->wall_ms(file->world->data);
+    uint64_t now = file->world->wall_ms(file->world->data), boot = file->world->boot_ms(file->world->data);
     memset(out, 0, sizeof *out);
     int code = dur__sq_reader(file, &conn, err);
     if (code == DUR_OK) code = dur__sq_run(conn, DUR__SQ_READ_BEGIN, err, "");
     if (code == DUR_OK) code = numbers(conn, DUR__SQ_COUNT_QUEUE, queue, err, "i", now);
-    if (code == DUR_OK) code = numbers(conn, DUR__SQ_COUNT_LOCKED_QUEUE, locked, err, "i", now);
-    if (code == DUR_OK) code = numbers(conn, DUR__SQ_COUNT_WORK, work, err, "", 0);
+    if (code == DUR_OK) code = numbers_at(conn, DUR__SQ_COUNT_LOCKED_QUEUE, locked, err, "ii", now, boot);
+    if (code == DUR_OK) code = numbers_at(conn, DUR__SQ_COUNT_WORK, work, err, "ii", now, boot);
     if (code == DUR_OK) code = numbers(conn, DUR__SQ_COUNT_DEAD, dead, err, "", 0);
     if (conn != NULL) dur__sq_run(conn, DUR__SQ_READ_END, NULL, "");
     dur__sq_reader_done(file, conn);

@@ -129,10 +129,9 @@ static int append_run(dur__sq_op *op, dur__sq_txn *txn) {
     if (self->count == 0) return DUR_OK;
     int code = dur__sq_key(txn, self->instance, true, &self->key, &op->err);
     if (code == DUR_OK) code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_BY_KEY, &row, &op->err, "i", self->key);
-    bool bare = code == DUR_OK && row != NULL && dur__sq_is_null(row, 2);
     uint64_t current = code == DUR_OK && row != NULL ? dur__sq_u64(row, 4) : 0;
     dur__sq_end(&row);
-    if (code == DUR_OK && (bare || current == 0) && self->execution > current)
+    if (code == DUR_OK && self->execution > current)
         code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_EXECUTION, &op->err, "ii", self->key, self->execution);
     if (code == DUR_OK)
         code = dur__sq_run(txn->conn, DUR__SQ_EXECUTION_MAKE, &op->err, "iii", self->key, self->execution, txn->now_ms);

@@ -117,6 +117,7 @@ static int delete_key(dur__sq_txn *txn, uint64_t key, dur__sq_delete_list *delet
     };
     dur__sq_lease_recheck(txn->file, key);
     deleted_add(deleted, key);
+    txn->file->times_stale = true;
     int code = DUR_OK;
     for (size_t i = 0; i < sizeof steps / sizeof steps[0] && code == DUR_OK; i++)
         code = delete_rows(txn, steps[i].sql, key, steps[i].count, err);

@@ -50,28 +50,23 @@ static int orphans_bury(dur__sq_txn *txn, const candidate *it, dur_arena *arena,
     return code;
 }
 
-/* May it run now?  An instance whose (next) start is not due yet waits for it, and its messages with it. */
+/* Does it exist?  One that is known only by messages has nobody to run: queue messages are buried, others wait. */
 static int candidate_judge(dur__sq_txn *txn, dur_arena *arena, candidate *it, bool *runs, dur_error *err) {
     *runs = true;
-    bool continued = it->status == DUR_STATUS_CONTINUED_AS_NEW;
-    if (it->name != NULL && !continued) return DUR_OK;
+    if (it->name != NULL) return DUR_OK;
     sqlite3_stmt *row = NULL;
     int code = dur__sq_first(txn->conn, DUR__SQ_QUEUE_START, &row, err, "i", it->key);
     if (code != DUR_OK) return code;
-    bool waits = row != NULL;
-    uint64_t due = waits ? dur__sq_u64(row, 0) : 0;
-    if (waits && due <= txn->now_ms) it->start = dur__sq_json(arena, row, 2);
+    bool exists = row != NULL;
+    if (exists && dur__sq_u64(row, 0) <= txn->now_ms) it->start = dur__sq_json(arena, row, 2);
     dur__sq_end(&row);
-    if (waits && due <= txn->now_ms) return DUR_OK;
-    if (!continued && (it->name != NULL || it->execution != 0)) {
+    if (!exists && it->execution != 0) {
         code = dur__sq_first(txn->conn, DUR__SQ_EVENT_ANY, &row, err, "i", it->key);
-        bool history = row != NULL;
+        exists = row != NULL;
         dur__sq_end(&row);
-        if (code != DUR_OK || history) return code;
     }
-    if (!waits && continued) return DUR_OK;
+    if (code != DUR_OK || exists) return code;
     *runs = false;
-    if (waits) return dur__sq_set_ready(txn, it->key, true, due, err);
     code = orphans_bury(txn, it, arena, err);
     return code == DUR_OK ? dur__sq_set_ready(txn, it->key, false, 0, err) : code;
 }
@@ -378,6 +373,7 @@ static int renew_run(dur__sq_op *op, dur__sq_txn *txn) {
     dur__sq_end(&row);
     if (!ours) return lock_lost(&op->err, "sqlite.renew");
     if (!timed) return DUR_OK; /* it lives with its owner */
+    txn->file->times_stale = true;
     return dur__sq_run(txn->conn, DUR__SQ_INSTANCE_RENEW, &op->err, "ii", key, until);
 }
 

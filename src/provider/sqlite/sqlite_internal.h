@@ -156,6 +156,7 @@ struct dur__sq_file {
     uint64_t max_id;        /* highest message id given out, when max_id_known */
     bool max_id_known;
     bool sessions_used;     /* there may be session rows */
+    bool times_stale;       /* the next times may be too early: what they stood for is gone */
     bool relook;            /* memory may be behind the store: look at everything once more */
     dur__map leases;        /* by key */
     dur__sq_op **batch;     /* kept between batches */
@@ -239,6 +240,7 @@ int dur__sq_look(dur__sq_txn *txn, dur_error *err);
 int dur__sq_due(dur__sq_txn *txn, dur_error *err);
 void dur__sq_due_at(dur__sq_file *file, uint64_t wall_ms);     /* something becomes visible then */
 void dur__sq_expires_at(dur__sq_file *file, uint64_t boot_ms); /* a timed lock ends then */
+int dur__sq_next_times(dur__sq_txn *txn, dur_error *err);      /* look for both again */
 int dur__sq_max_id(dur__sq_txn *txn, uint64_t *out, dur_error *err);
 void dur__sq_wake_flush(dur__sq_file *file, dur__sq_lane *self);
 bool dur__sq_inbox_waits(dur__sq_file *file);

@@ -104,6 +104,9 @@ static int held_run(dur__sq_op *op, dur__sq_txn *txn) {
         if (code == DUR_OK && ours) code = held_of(self, txn, lease);
     }
     self->round->now_ms = txn->now_ms;
+    dur__sq_file *file = txn->file;
+    bool known = atomic_load(&file->next_due_ms) != DUR_NEVER || atomic_load(&file->next_expiry_ms) != DUR_NEVER;
+    if (code == DUR_OK && file->times_stale && known) code = dur__sq_next_times(txn, &op->err);
     if (code == DUR_OK && self->round->fetch == NULL) { /* it may want to know */
         sqlite3_stmt *row = NULL;
         code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_ANY_READY, &row, &op->err, "");
@@ -217,10 +220,20 @@ static void round_answer(round_ops *ops, dur_round *round) {
     }
 }
 
+/* Milliseconds until something becomes visible by itself. */
+static uint64_t time_left(dur__sq_file *file, uint64_t most) {
+    uint64_t due = atomic_load(&file->next_due_ms), expiry = atomic_load(&file->next_expiry_ms);
+    uint64_t now = file->world->wall_ms(file->world->data), boot = file->world->boot_ms(file->world->data);
+    if (due != DUR_NEVER) most = due <= now ? 0 : (due - now < most ? due - now : most);
+    if (expiry != DUR_NEVER) most = expiry <= boot ? 0 : (expiry - boot < most ? expiry - boot : most);
+    return most;
+}
+
 int dur__sq_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_error *err) {
     dur__sq_lane *lane = (dur__sq_lane *)(void *)base;
     dur__sq_file *file = lane->file;
     round_ops ops;
+    round->now_ms = 0;
     round->item_count = round->work_count = round->held_count = round->lost_count = 0;
     round->items = NULL;
     round->works = NULL;
@@ -252,21 +265,13 @@ int dur__sq_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_e
     }
     lane_state(lane, 0);
     round_answer(&ops, round);
-    round->next_due_ms = atomic_load(&file->next_due_ms);
     if (round->now_ms == 0) round->now_ms = file->world->wall_ms(file->world->data);
+    uint64_t left = time_left(file, DUR_NEVER);
+    round->next_due_ms = left == DUR_NEVER ? DUR_NEVER : dur__sq_after(round->now_ms, left);
     return code;
 }
 
 /* ---- waiting ---- */
-
-/* Milliseconds until something becomes visible by itself. */
-static uint64_t time_left(dur__sq_file *file, uint64_t most) {
-    uint64_t due = atomic_load(&file->next_due_ms), expiry = atomic_load(&file->next_expiry_ms);
-    uint64_t now = file->world->wall_ms(file->world->data), boot = file->world->boot_ms(file->world->data);
-    if (due != DUR_NEVER) most = due <= now ? 0 : (due - now < most ? due - now : most);
-    if (expiry != DUR_NEVER) most = expiry <= boot ? 0 : (expiry - boot < most ? expiry - boot : most);
-    return most;
-}
 
 /* The WAL was written: by somebody else?  Then look what it means for us. */
 static int moved_look(dur__sq_lane *lane, dur_error *err) {

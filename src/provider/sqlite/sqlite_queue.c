@@ -76,6 +76,19 @@ int dur__sq_set_ready(dur__sq_txn *txn, uint64_t key, bool any, uint64_t due, du
     return dur__sq_run(txn->conn, DUR__SQ_INSTANCE_SET_READY, err, "iii", key, ready, ready_seq(txn, ready));
 }
 
+/* When is there a reason to fetch it? */
+int dur__sq_reason(dur__sq_txn *txn, uint64_t key, uint64_t seen_id, uint64_t seen_now, bool *any, uint64_t *due,
+                   dur_error *err) {
+    sqlite3_stmt *row = NULL;
+    /* not seen: a greater id, or due after the time of looking */
+    int code = dur__sq_first(txn->conn, DUR__SQ_QUEUE_REASON, &row, err, "iii", key, seen_id, seen_now);
+    if (code != DUR_OK) return code;
+    *any = row != NULL;
+    *due = row != NULL ? dur__sq_u64(row, 0) : 0;
+    dur__sq_end(&row);
+    return DUR_OK;
+}
+
 int dur__sq_enqueue(dur__sq_txn *txn, const dur_message *item, uint64_t delay_ms, uint64_t key, dur_error *err) {
     uint64_t due = item->due_ms, later = delay_ms == 0 ? 0 : dur__sq_after(txn->now_ms, delay_ms);
     if (later > due) due = later;
@@ -96,33 +109,28 @@ int dur__sq_enqueue(dur__sq_txn *txn, const dur_message *item, uint64_t delay_ms
     }
     if (code != DUR_OK) return code;
     bool timer = item->kind == DUR_WORK_TIMER_FIRED;
-    code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_ADD, err, "iiiitiij", key, due, due > 0 ? due : txn->now_ms, (uint64_t)item->kind,
+    code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_ADD, err, "iiiitiiji", key, due, due > 0 ? due : txn->now_ms, (uint64_t)item->kind,
                        item->kind == DUR_WORK_QUEUE_MESSAGE ? (item->queue != NULL ? item->queue : "") : NULL,
-                       timer ? item->execution_id : (uint64_t)0, timer ? item->activity_id : (uint64_t)0, &item->json);
+                       timer ? item->execution_id : (uint64_t)0, timer ? item->activity_id : (uint64_t)0, &item->json,
+                       txn->now_ms);
     txn->file->max_id_known = false;
     if (code != DUR_OK) return code;
     dur__sq_lease *lease = dur__map_get_u64(&txn->file->leases, key);
     bool leased = lease != NULL && lease->epoch == txn->file->epoch; /* else the statement looks at the token itself */
     if (lease != NULL) dur__sq_lease_dirty(txn->file, key);
-    if (!fresh && (!leased || txn->conn != &txn->file->writer))
+    bool starts = item->kind == DUR_WORK_START_ORCHESTRATION || item->kind == DUR_WORK_CONTINUE_AS_NEW;
+    if (!fresh && starts && !leased) { /* now it exists: what came before and waited is a reason, too */
+        bool any;
+        uint64_t first;
+        code = dur__sq_reason(txn, key, 0, 0, &any, &first, err);
+        if (code == DUR_OK && any && first <= txn->now_ms) ready = 0;
+    }
+    if (code == DUR_OK && !fresh && (!leased || txn->conn != &txn->file->writer))
         code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_READY, err, "iiii", key, ready, ready_seq(txn, ready), txn->now_ms);
     if (due > txn->now_ms) dur__sq_due_at(txn->file, due);
     else txn->file->wake_ready = txn->file->wake_ready || !leased;
     if (due > txn->now_ms) txn->file->wake_due = true;
     return code;
-}
-
-/* Nobody leases it any more: when is there a reason to fetch it? */
-int dur__sq_reason(dur__sq_txn *txn, uint64_t key, uint64_t seen_id, uint64_t seen_now, bool *any, uint64_t *due,
-                   dur_error *err) {
-    sqlite3_stmt *row = NULL;
-    /* not seen: a greater id, or due after the time of looking */
-    int code = dur__sq_first(txn->conn, DUR__SQ_QUEUE_REASON, &row, err, "iii", key, seen_id, seen_now);
-    if (code != DUR_OK) return code;
-    *any = row != NULL;
-    *due = row != NULL ? dur__sq_u64(row, 0) : 0;
-    dur__sq_end(&row);
-    return DUR_OK;
 }
 
 int dur__sq_release(dur__sq_txn *txn, uint64_t key, const dur__sq_release_how *how, dur_error *err) {
@@ -137,6 +145,7 @@ int dur__sq_release(dur__sq_txn *txn, uint64_t key, const dur__sq_release_how *h
         code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_RELEASE, err, "iiiii", key, due, ready_seq(txn, due),
                            how->not_before, uncount);
     else code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_RELEASE, err, "innii", key, how->not_before, uncount);
+    txn->file->times_stale = true;
     dur__sq_lease_recheck(txn->file, key); /* whoever writes to it in this transaction must look at the row */
     if (!any) return code;
     if (due > txn->now_ms) {
@@ -306,9 +315,9 @@ static int messages_since(dur__sq_txn *txn, dur_error *err) {
     return code;
 }
 
-static int next_of(dur__sq_txn *txn, dur__sq_sql sql, _Atomic uint64_t *next, const char *format, dur_error *err) {
+static int next_of(dur__sq_txn *txn, dur__sq_sql sql, _Atomic uint64_t *next, uint64_t after, dur_error *err) {
     sqlite3_stmt *row = NULL;
-    int code = dur__sq_first(txn->conn, sql, &row, err, format, txn->now_ms);
+    int code = dur__sq_first(txn->conn, sql, &row, err, after != 0 ? "i" : "", after);
     if (code == DUR_OK && row != NULL && !dur__sq_is_null(row, 0)) {
         uint64_t at = dur__sq_u64(row, 0);
         if (at < atomic_load(next)) atomic_store(next, at);
@@ -317,15 +326,18 @@ static int next_of(dur__sq_txn *txn, dur__sq_sql sql, _Atomic uint64_t *next, co
     return code;
 }
 
-static int next_times(dur__sq_txn *txn, dur_error *err) {
+int dur__sq_next_times(dur__sq_txn *txn, dur_error *err) {
     dur__sq_file *file = txn->file;
     atomic_store(&file->next_due_ms, DUR_NEVER);
     atomic_store(&file->next_expiry_ms, DUR_NEVER);
-    int code = next_of(txn, DUR__SQ_QUEUE_NEXT_DUE, &file->next_due_ms, "i", err);
-    if (code == DUR_OK) code = next_of(txn, DUR__SQ_INSTANCE_NEXT_READY, &file->next_due_ms, "", err);
-    if (code == DUR_OK) code = next_of(txn, DUR__SQ_WORK_NEXT_VISIBLE, &file->next_due_ms, "", err);
-    if (code == DUR_OK) code = next_of(txn, DUR__SQ_INSTANCE_NEXT_EXPIRY, &file->next_expiry_ms, "", err);
-    if (code == DUR_OK) code = next_of(txn, DUR__SQ_WORK_NEXT_EXPIRY, &file->next_expiry_ms, "", err);
+    file->times_stale = false;
+    int code = next_of(txn, DUR__SQ_QUEUE_NEXT_DUE, &file->next_due_ms, txn->now_ms, err);
+    if (code == DUR_OK) code = next_of(txn, DUR__SQ_INSTANCE_NEXT_READY, &file->next_due_ms, 0, err);
+    if (code == DUR_OK) code = next_of(txn, DUR__SQ_WORK_NEXT_VISIBLE, &file->next_due_ms, 0, err);
+    if (code == DUR_OK) code = next_of(txn, DUR__SQ_INSTANCE_NEXT_EXPIRY, &file->next_expiry_ms, 0, err);
+    if (code == DUR_OK) code = next_of(txn, DUR__SQ_WORK_NEXT_EXPIRY, &file->next_expiry_ms, 0, err);
+    if (code == DUR_OK && file->sessions_used)
+        code = next_of(txn, DUR__SQ_SESSION_NEXT_EXPIRY, &file->next_expiry_ms, txn->boot_ms, err);
     return code;
 }
 
@@ -340,7 +352,7 @@ int dur__sq_look(dur__sq_txn *txn, dur_error *err) {
     if (lost_seq != file->lost_seq) code = leases_compare(txn, err);
     if (code == DUR_OK) file->lost_seq = lost_seq;
     if (code == DUR_OK) code = messages_since(txn, err);
-    if (code == DUR_OK) code = next_times(txn, err);
+    if (code == DUR_OK) code = dur__sq_next_times(txn, err);
     if (txn->now_ms < file->due_seen_ms) file->due_seen_ms = txn->now_ms;
     if (code == DUR_OK) file->relook = false;
     file->wake_ready = file->wake_work = file->wake_changed_all = true;
@@ -360,9 +372,8 @@ static int locks_expire(dur__sq_txn *txn, dur_error *err) {
         code = dur__sq_release(txn, key, &(dur__sq_release_how){ .seen_id = 0 }, err);
         if (code != DUR_OK) return code;
     }
-    int code = dur__sq_run(txn->conn, DUR__SQ_WORK_EXPIRE, err, "i", txn->boot_ms);
-    if (sqlite3_changes64(txn->conn->db) > 0) txn->file->wake_work = true;
-    return code;
+    txn->file->wake_work = true; /* rows, or those of a session that is free now */
+    return dur__sq_run(txn->conn, DUR__SQ_WORK_EXPIRE, err, "i", txn->boot_ms);
 }
 
 int dur__sq_due(dur__sq_txn *txn, dur_error *err) {
@@ -383,5 +394,5 @@ int dur__sq_due(dur__sq_txn *txn, dur_error *err) {
         if (code == DUR_OK) file->due_seen_ms = txn->now_ms;
         file->wake_ready = file->wake_work = true;
     }
-    return code == DUR_OK ? next_times(txn, err) : code;
+    return code == DUR_OK ? dur__sq_next_times(txn, err) : code;
 }

@@ -35,10 +35,11 @@
         "ready_at > max(?2, not_before)))")                                                                          \
     SQL(INSTANCE_TURN,                                                                                               \
         "UPDATE dur_instance SET name=coalesce(?2, name), version=coalesce(?3, version), "                           \
-        "parent=coalesce(parent, ?4), execution=?5, "                                                                \
+        "parent=CASE WHEN name IS NULL THEN ?4 ELSE parent END, execution=?5, "                                      \
         "status=CASE WHEN ?8 THEN coalesce(?6, 1) ELSE coalesce(?6, status) END, "                                   \
         "pinned=CASE WHEN ?8 THEN ?7 ELSE coalesce(?7, pinned) END, "                                                \
-        "created=CASE WHEN created=0 THEN ?9 ELSE created END, updated=?9, acquisitions=0 WHERE key=?1")             \
+        "created=CASE WHEN name IS NULL AND ?2 IS NOT NULL THEN ?9 ELSE created END, updated=?9, acquisitions=0 "     \
+        "WHERE key=?1")                                                                                              \
     SQL(INSTANCE_STATUS_TEXT,                                                                                        \
         "UPDATE dur_instance SET custom_status=?2, custom_status_version=custom_status_version+1, updated=?3 "       \
         "WHERE key=?1")                                                                                              \
@@ -92,8 +93,8 @@
     SQL(EVENT_SIZE, "SELECT count(*), coalesce(sum(length(CAST(json AS BLOB))), 0) FROM dur_event WHERE key=?1 AND execution=?2") \
     /* the orchestrator queue */                                                                                     \
     SQL(QUEUE_ADD,                                                                                                   \
-        "INSERT INTO dur_queue(key, due, ord, kind, qname, execution, activity, json) "                              \
-        "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")                                                                    \
+        "INSERT INTO dur_queue(key, due, ord, at, kind, qname, execution, activity, json) "                          \
+        "VALUES(?1, ?2, ?3, ?9, ?4, ?5, ?6, ?7, ?8)")                                                                    \
     SQL(QUEUE_DELETE, "DELETE FROM dur_queue WHERE id=?1 AND key=?2")                                                \
     SQL(QUEUE_DELETE_TOKEN, "DELETE FROM dur_queue WHERE key=?1 AND token=?2")                                       \
     SQL(QUEUE_DELETE_KEY, "DELETE FROM dur_queue WHERE key=?1")                                                      \
@@ -121,7 +122,7 @@
         "AND (ord, id) > (?3, ?4) ORDER BY ord, id LIMIT ?5")                                        \
     SQL(QUEUE_REASON,                                                                                                \
         "SELECT due, ord FROM dur_queue WHERE key=?1 AND (id > ?2 OR due > ?3) ORDER BY due, ord LIMIT 1")                 \
-    SQL(QUEUE_START, "SELECT due, ord, json FROM dur_queue WHERE key=?1 AND qname IS NULL AND kind IN (0, 1) "        \
+    SQL(QUEUE_START, "SELECT due, at, json FROM dur_queue WHERE key=?1 AND qname IS NULL AND kind IN (0, 1) "        \
         "ORDER BY ord, id LIMIT 1")                                                                                  \
     SQL(QUEUE_MESSAGES_OF, "SELECT id, json FROM dur_queue WHERE key=?1 AND qname IS NOT NULL")                      \
     SQL(QUEUE_GET, "SELECT json FROM dur_queue WHERE id=?1 AND key=?2")                                              \
@@ -190,6 +191,7 @@
         "DELETE FROM dur_session WHERE ((owner IS NULL AND locked_until <= ?1) OR (owner IS NOT NULL AND "           \
         "active < ?2)) AND NOT EXISTS "                                                                              \
         "(SELECT 1 FROM dur_worker w WHERE w.session IS NOT NULL AND w.session=dur_session.session)")                \
+    SQL(SESSION_NEXT_EXPIRY, "SELECT min(locked_until) FROM dur_session WHERE owner IS NULL AND locked_until > ?1")  \
     SQL(SESSION_OF_OWNER, "UPDATE dur_session SET owner=NULL, locked_until=?2+lock_ms*?3 WHERE owner=?1")            \
     /* keys and values */                                                                                            \
     SQL(KV_SET,                                                                                                      \
@@ -244,8 +246,9 @@
     SQL(COUNT_QUEUE, "SELECT count(*), sum(due > ?1) FROM dur_queue")                                                \
     SQL(COUNT_LOCKED_QUEUE,                                                                                          \
         "SELECT count(*) FROM dur_queue q JOIN dur_instance i ON i.key=q.key "                                       \
-        "WHERE q.token IS NOT NULL AND i.token IS NOT NULL AND q.token=i.token AND q.due <= ?1")                     \
-    SQL(COUNT_WORK, "SELECT count(*) FROM dur_worker WHERE token IS NULL")                                           \
+        "WHERE q.token IS NOT NULL AND i.token IS NOT NULL AND q.token=i.token AND q.due <= ?1 "                     \
+        "AND (i.locked_until IS NULL OR i.locked_until > ?2)")                                                       \
+    SQL(COUNT_WORK, "SELECT count(*) FROM dur_worker WHERE token IS NULL OR locked_until <= ?2")                     \
     SQL(COUNT_DEAD, "SELECT count(*) FROM dur_dead_letter")                                                          \
     SQL(BULK_ROOTS,                                                                                                  \
         "SELECT i.id FROM dur_instance i JOIN dur_execution x ON x.key=i.key AND x.execution=i.execution "           \

@@ -15,6 +15,13 @@ static int turn_fault(dur__sq_turn_op *self, dur_turn_fault fault, dur_code code
     return dur_error_set(&self->op.err, code, false, "sqlite.commit", "%s", text);
 }
 
+/* The lease goes and nobody has looked at anything: the acquisition and the attempts go on counting. */
+static bool is_failed_release(const dur__sq_turn_op *self) {
+    const dur_turn_commit *turn = self->turn;
+    return !self->plain && turn->execution_id == 0 && !turn->set_suspended && !turn->take_over && !turn->give_back &&
+           turn->seen_id == 0 && turn->seen_now_ms == 0;
+}
+
 /* ---- comparisons ---- */
 
 static int key_find(dur__sq_turn_op *self, dur__sq_txn *txn) {
@@ -160,6 +167,7 @@ static int works_consume(dur__sq_turn_op *self, dur__sq_txn *txn) {
 static int messages_consume(dur__sq_turn_op *self, dur__sq_txn *txn) {
     dur_turn_commit *turn = self->turn;
     int code = DUR_OK;
+    if (turn->consumed_count + turn->timers_dropped_count + turn->cancelled_count > 0) txn->file->times_stale = true;
     if (self->plain || !turn->consume_listed) {
         if (turn->lock_token != NULL && !(turn->take_over && !self->plain))
             code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_DELETE_TOKEN, &self->op.err, "it", self->key, turn->lock_token);
@@ -169,7 +177,7 @@ static int messages_consume(dur__sq_turn_op *self, dur__sq_txn *txn) {
     }
     /* what it leaves in the queue was not what a crash would be blamed on */
     if (code == DUR_OK && !self->plain && turn->consume_listed && turn->lock_token != NULL && !turn->take_over &&
-        (self->counted || !turn->keep_lease))
+        (self->counted || !turn->keep_lease) && !is_failed_release(self))
         code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_CLEAR, &self->op.err, "iti", self->key, turn->lock_token,
                            turn->give_back ? (uint64_t)1 : (uint64_t)UINT32_MAX);
     if (code == DUR_OK && !self->plain && turn->remove_work) {
@@ -210,13 +218,14 @@ static int instance_write(dur__sq_turn_op *self, dur__sq_txn *txn) {
     const dur_execution_metadata *meta = &turn->metadata;
     bool named = meta->orchestration_name != NULL && meta->orchestration_version != NULL;
     bool newer = turn->execution_id > self->current, current = turn->execution_id >= self->current;
-    bool counts = self->counted && !(turn->give_back && !self->plain);
+    bool uncounted = (turn->give_back && !self->plain) || is_failed_release(self);
+    bool counts = self->counted && !uncounted;
     self->row_written = false;
     if (named && self->lease != NULL && dur__str_eq(self->lease->name, meta->orchestration_name) &&
         dur__str_eq(self->lease->version, meta->orchestration_version))
         named = false;
     if (!named && !newer && !counts && meta->status == DUR_STATUS_NONE && !meta->has_pinned_version &&
-        (self->lease != NULL || (turn->give_back && !self->plain)))
+        (self->lease != NULL || uncounted))
         return DUR_OK; /* an ordinary step */
     self->row_written = true;
     bool status = current && meta->status != DUR_STATUS_NONE, pin = current && meta->has_pinned_version;
@@ -319,16 +328,16 @@ static int work_write(dur__sq_turn_op *self, dur__sq_txn *txn) {
             code = dur__sq_run(txn->conn, DUR__SQ_WORK_CANCEL, err, "iii", key, turn->cancelled[i].execution_id,
                                turn->cancelled[i].activity_id);
     }
+    for (size_t i = 0; i < turn->orchestrator_item_count && code == DUR_OK; i++) {
+        const dur_message *item = &turn->orchestrator_items[i];
+        const char *own = self->lease != NULL ? self->lease->instance : self->instance;
+        code = dur__sq_enqueue(txn, item, 0, dur__str_eq(item->instance, own) ? self->key : 0, err);
+    }
     for (size_t i = 0; !self->plain && i < turn->timers_dropped_count && code == DUR_OK; i++) {
         code = ref_key(self, txn, turn->timers_dropped[i].instance, false, &key);
         if (code == DUR_OK)
             code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_DELETE_TIMER, err, "iii", key,
                                turn->timers_dropped[i].execution_id, turn->timers_dropped[i].activity_id);
-    }
-    for (size_t i = 0; i < turn->orchestrator_item_count && code == DUR_OK; i++) {
-        const dur_message *item = &turn->orchestrator_items[i];
-        const char *own = self->lease != NULL ? self->lease->instance : self->instance;
-        code = dur__sq_enqueue(txn, item, 0, dur__str_eq(item->instance, own) ? self->key : 0, err);
     }
     return code;
 }
@@ -346,8 +355,10 @@ static int lease_end(dur__sq_turn_op *self, dur__sq_txn *txn) {
     if (code != DUR_OK || self->kept) return code;
     dur__sq_release_how how = { .seen_id = 0 };
     if (!plain) {
-        how.seen_id = turn->seen_id;
-        how.seen_now = turn->seen_now_ms;
+        if (!turn->set_suspended) { /* what was seen before a pause is a reason again after it */
+            how.seen_id = turn->seen_id;
+            how.seen_now = turn->seen_now_ms;
+        }
         how.uncount = turn->give_back;
         if (turn->delay_ms != 0) how.not_before = dur__sq_after(txn->now_ms, turn->delay_ms);
     }

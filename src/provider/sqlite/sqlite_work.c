@@ -35,7 +35,9 @@ int dur__sq_claim_session(dur__sq_txn *txn, const char *session, const char *nod
                (dur__sq_is_null(row, 1) && dur__sq_u64(row, 2) <= txn->boot_ms);
     dur__sq_end(&row);
     if (!*claimed) return DUR_OK;
+    txn->file->times_stale = true;
     txn->file->sessions_used = true;
+    if (owner == NULL) dur__sq_expires_at(txn->file, dur__sq_after(txn->boot_ms, lock_ms));
     return dur__sq_run(txn->conn, DUR__SQ_SESSION_CLAIM, err, "tttiii", session, node, owner,
                        dur__sq_after(txn->boot_ms, lock_ms), lock_ms, txn->boot_ms);
 }
@@ -55,6 +57,7 @@ static int sessions_renew_run(dur__sq_op *op, dur__sq_txn *txn) {
     session_op *self = (session_op *)(void *)op;
     uint64_t active = txn->boot_ms > self->idle_ms ? txn->boot_ms - self->idle_ms : 0;
     self->changed = 0;
+    txn->file->times_stale = true;
     for (size_t i = 0; i < self->node_count; i++) {
         int code = dur__sq_run(txn->conn, DUR__SQ_SESSION_RENEW, &op->err, "tiii", self->nodes[i],
                                dur__sq_after(txn->boot_ms, self->extend_ms), txn->boot_ms, active);
@@ -69,6 +72,7 @@ static int sessions_clean_run(dur__sq_op *op, dur__sq_txn *txn) {
     int code = dur__sq_run(txn->conn, DUR__SQ_SESSION_ORPHANS, &op->err, "ii", txn->boot_ms,
                            txn->boot_ms > self->idle_ms ? txn->boot_ms - self->idle_ms : (uint64_t)0);
     self->changed = (uint64_t)sqlite3_changes64(txn->conn->db);
+    txn->file->times_stale = true;
     return code;
 }
 
@@ -313,6 +317,7 @@ static int session_active(dur__sq_txn *txn, work_row *row, int code, dur_error *
 }
 
 static int work_delete(dur__sq_txn *txn, const work_id *id, dur_error *err) {
+    txn->file->times_stale = true;
     return dur__sq_run(txn->conn, DUR__SQ_WORK_DELETE, err, "iiii", id->key, id->execution, id->activity, id->seq);
 }
 
@@ -369,6 +374,7 @@ typedef struct work_op {
 
 static int renew_row(dur__sq_txn *txn, work_row *row, uint64_t ms, dur_error *err) {
     if (!row->timed) return DUR_OK; /* it lives with its owner */
+    txn->file->times_stale = true;
     return dur__sq_run(txn->conn, DUR__SQ_WORK_RENEW, err, "iiiii", row->id.key, row->id.execution, row->id.activity,
                        row->id.seq, dur__sq_after(txn->boot_ms, ms));
 }
@@ -384,7 +390,7 @@ static int renew_run(dur__sq_op *op, dur__sq_txn *txn) {
 static int free_row(dur__sq_txn *txn, const work_id *id, uint64_t delay_ms, bool uncount, dur_error *err) {
     uint64_t at = delay_ms > 0 ? dur__sq_after(txn->now_ms, delay_ms) : 0;
     if (at > 0) dur__sq_due_at(txn->file, at);
-    txn->file->wake_work = true;
+    txn->file->wake_work = txn->file->times_stale = true;
     return dur__sq_run(txn->conn, DUR__SQ_WORK_FREE, err, "iiiiii", id->key, id->execution, id->activity, id->seq, at,
                        (uint64_t)(uncount ? 1 : 0));
 }
