@@ -208,7 +208,7 @@ void dur__branch_leave(dur__exec *exec) {
     if (branch == NULL) return;
     branch->ended = true;
     branch->body->methods->suspend(branch->body);
-    DUR_ASSERT(!"a branch that has ended was resumed");
+    dur__assert_failed(__FILE__, __LINE__, "a branch that has ended is not resumed");
 }
 
 void dur__branch_fail(dur__exec *exec, dur_code code, const char *reason) {
@@ -237,7 +237,10 @@ dur_future *dur_spawn_ex(dur_ctx *ctx, dur_branch_fn *fn, void *arg, const char 
     if (site != NULL) exec->where = site;
     dur_future *future = dur__future_new(exec, DUR__FUTURE_BRANCH);
     dur__branch *branch = dur__branch_new(exec, fn, arg, exec->running->scope);
-    if (branch == NULL) dur__branch_leave(exec);
+    if (branch == NULL) {
+        dur__branch_leave(exec);
+        return NULL;
+    }
     future->of.branch = branch;
     branch->future = future;
     return future;

@@ -262,7 +262,8 @@ void dur__branches_run(dur__exec *exec);  /* until each waits, the handler has r
 void dur__branches_free(dur__exec *exec); /* all of them, without records */
 /* End the running branch here; nothing of its frames is run again. */
 _Noreturn void dur__branch_fail(dur__exec *exec, dur_code code, const char *reason);
-_Noreturn void dur__branch_failf(dur__exec *exec, const char *format, ...) DUR_PRINTF(2, 3);
+/* the attribute, not the keyword: analysers know it in front of a printf */
+__attribute__((noreturn)) void dur__branch_failf(dur__exec *exec, const char *format, ...) DUR_PRINTF(2, 3);
 /* The execution is broken: leave the running branch for good; returns only when none is running. */
 void dur__branch_leave(dur__exec *exec);
 void dur__branch_suspend(dur__exec *exec);
