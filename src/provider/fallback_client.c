@@ -1,7 +1,8 @@
 /*
  * fallback_client.c: what clients ask, of a store that has only the required methods: look, then act.
  *
- * Not atomic, and a start that no turn has consumed cannot be seen: a store meant for production has the methods.
+ * Not atomic, and of the starts that no turn has consumed only those are known that went through this handle: a store
+ * meant for production has the methods.
  */
 #include "base/buf.h"
 #include "obs/log_internal.h"
@@ -47,8 +48,13 @@ static int look(dur_provider *store, const char *instance, sight *out, dur_error
     }
     if (code == DUR_ENOTFOUND) code = look_at_history(store, arena, instance, out, err);
     dur_arena_free(arena);
-    if (code == DUR_OK) dur_error_clear(err);
-    return code;
+    if (code != DUR_OK) return code;
+    dur_error_clear(err);
+    if (out->exists)
+        dur__store_forget_start(store, instance); /* a turn has consumed it; deleted later, it is gone */
+    else
+        out->exists = dur__store_remembers_start(store, instance);
+    return DUR_OK;
 }
 
 int dur__fallback_enqueue_start(dur_provider *store, const dur_message *item, dur_exists_policy policy,
@@ -64,7 +70,9 @@ int dur__fallback_enqueue_start(dur_provider *store, const dur_message *item, du
         code = dur_store_delete_instances(store, &item->instance, 1, false, NULL, err);
         if (code != DUR_OK) return code;
     }
-    return store->methods->enqueue_for_orchestrator(store, item, delay_ms, err);
+    code = store->methods->enqueue_for_orchestrator(store, item, delay_ms, err);
+    if (code == DUR_OK) dur__store_remember_start(store, item->instance);
+    return code;
 }
 
 int dur__fallback_enqueue_existing(dur_provider *store, const dur_message *item, uint64_t delay_ms, dur_error *err) {

@@ -19,10 +19,15 @@
 
 /* ---- handles ----------------------------------------------------------------------------------------------------- */
 
+#define STARTS_MAX 1024u
+
 /* Hangs on dur_provider.reserved. */
 typedef struct store_state {
     atomic_size_t handles;
     uint64_t serial; /* of the process that opened it */
+    dur__mutex mutex;  /* guards the ring */
+    char **starts;     /* ids that were started through this handle last, for a store that cannot tell; NULL: none yet */
+    size_t start_next; /* the oldest, to be replaced next */
 } store_state;
 
 static store_state *state_of(const dur_provider *store) {
@@ -35,6 +40,7 @@ void dur__provider_adopt(dur_provider *store) {
     void *none = NULL;
     atomic_init(&state->handles, 1);
     state->serial = dur__process_serial();
+    dur__mutex_init(&state->mutex);
     if (!__atomic_compare_exchange_n(&store->reserved, &none, (void *)state, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
         free(state); /* two threads saw a store that its opener did not adopt */
 }
@@ -52,7 +58,44 @@ void dur_provider_close(dur_provider *store) {
     store_state *state = state_of(store);
     if (atomic_fetch_sub_explicit(&state->handles, 1, memory_order_acq_rel) != 1) return;
     store->methods->close(store);
+    for (size_t i = 0; state->starts != NULL && i < STARTS_MAX; i++) free(state->starts[i]);
+    free(state->starts);
+    dur__mutex_destroy(&state->mutex);
     free(state);
+}
+
+void dur__store_remember_start(dur_provider *store, const char *instance) {
+    dur__provider_adopt(store);
+    store_state *state = state_of(store);
+    dur__mutex_lock(&state->mutex);
+    if (state->starts == NULL) state->starts = dur__xcalloc(STARTS_MAX, sizeof(char *));
+    free(state->starts[state->start_next]);
+    state->starts[state->start_next] = dur__xstrdup(instance);
+    state->start_next = (state->start_next + 1) % STARTS_MAX;
+    dur__mutex_unlock(&state->mutex);
+}
+
+bool dur__store_remembers_start(dur_provider *store, const char *instance) {
+    bool found = false;
+    store_state *state = state_of(store);
+    if (state == NULL) return false;
+    dur__mutex_lock(&state->mutex);
+    for (size_t i = 0; state->starts != NULL && i < STARTS_MAX && !found; i++)
+        found = dur__str_eq(state->starts[i], instance);
+    dur__mutex_unlock(&state->mutex);
+    return found;
+}
+
+void dur__store_forget_start(dur_provider *store, const char *instance) {
+    store_state *state = state_of(store);
+    if (state == NULL) return;
+    dur__mutex_lock(&state->mutex);
+    for (size_t i = 0; state->starts != NULL && i < STARTS_MAX; i++) {
+        if (!dur__str_eq(state->starts[i], instance)) continue;
+        free(state->starts[i]);
+        state->starts[i] = NULL;
+    }
+    dur__mutex_unlock(&state->mutex);
 }
 
 int dur__store_enter(const dur_provider *store, const char *op, dur_error *err) {

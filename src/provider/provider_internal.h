@@ -37,6 +37,12 @@ dur_provider *dur__store_innermost(dur_provider *store);
 struct sqlite3 *dur__store_open_sqlite(dur_provider *store, dur_error *err);
 void dur__store_close_sqlite(struct sqlite3 *db);
 
+/* Ids that were started through this handle last: a store with the required methods alone cannot tell of a start that
+   no turn has consumed. */
+void dur__store_remember_start(dur_provider *store, const char *instance);
+bool dur__store_remembers_start(dur_provider *store, const char *instance);
+void dur__store_forget_start(dur_provider *store, const char *instance);
+
 /* fallback_lane.c */
 int dur__fallback_lane_open(dur_provider *store, const dur_lane_options *options, dur_lane **out, dur_error *err);
 int dur__fallback_lane_round(dur_lane *lane, dur_arena *arena, dur_round *round, dur_error *err);

@@ -156,7 +156,11 @@ static void looks_before_it_enqueues(void **state) {
     assert_int_equal(dur_store_enqueue_existing(b->store, &event, 0, &b->err), DUR_ENOTFOUND);
     ASSERT_OK(b, dur_store_enqueue_start(b->store, &start, DUR_EXISTS_FAIL, 0, &existed, &b->err));
     assert_false(existed);
+    event.instance = "a"; /* no turn yet, but this handle has asked for it */
+    ASSERT_OK(b, dur_store_enqueue_existing(b->store, &event, 0, &b->err));
+    assert_int_equal(dur_store_enqueue_start(b->store, &start, DUR_EXISTS_FAIL, 0, &existed, &b->err), DUR_EEXISTS);
     dur_orchestration_item item = fetch(b, 5000);
+    assert_int_equal(item.message_count, 2);
     dur_event last = { .kind = DUR_EVENT_ORCHESTRATION_COMPLETED, .event_id = 1, .instance_id = "a",
                        .execution_id = 1, .duroxide_version = "0.1.0", .output = "done" };
     dur_event_row row;
@@ -172,7 +176,6 @@ static void looks_before_it_enqueues(void **state) {
                      DUR_EUNSUPPORTED);
     dur_message queued = queue_of("a", "q", NULL);
     assert_int_equal(dur_store_enqueue_existing(b->store, &queued, 0, &b->err), DUR_ESTATE);
-    event.instance = "a";
     ASSERT_OK(b, dur_store_enqueue_existing(b->store, &event, 0, &b->err));
     dur_instance_stats stats;
     bool found;
