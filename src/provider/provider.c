@@ -26,7 +26,7 @@ typedef struct store_state {
     atomic_size_t handles;
     uint64_t serial; /* of the process that opened it */
     dur__mutex mutex;  /* guards the ring */
-    char **starts;     /* ids that were started through this handle last, for a store that cannot tell; NULL: none yet */
+    char **starts;     /* ids that were started through this handle last; NULL: none yet */
     size_t start_next; /* the oldest, to be replaced next */
 } store_state;
 
