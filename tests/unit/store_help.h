@@ -64,7 +64,8 @@ static inline dur_message start_of(bench *b, const char *instance) {
     return out;
 }
 
-static inline dur_message activity_of(bench *b, const char *instance, uint64_t id, const char *session, const char *tag) {
+static inline dur_message activity_of(bench *b, const char *instance, uint64_t id, const char *session,
+                                      const char *tag) {
     dur_message out;
     dur_work_item item = { .kind = DUR_WORK_ACTIVITY_EXECUTE, .instance = instance, .execution_id = 1, .id = id,
                            .name = "Act", .input = "", .session_id = session, .tag = tag };

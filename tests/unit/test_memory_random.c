@@ -141,8 +141,8 @@ static void step_turn(shake *s, shaken_lane *lane) {
         bool ends = dice(s, 8) == 0;
         dur_event_row event = event_of(copy.last_event + 1);
         snprintf(token, sizeof(token), "eager-%llu", (unsigned long long)++s->serial);
-        dur_turn_work item = { .message = activity_of(s->b, copy.instance, copy.last_event + 1, dice(s, 2) ? "s1" : NULL,
-                                                      dice(s, 3) ? NULL : "gpu"),
+        dur_turn_work item = { .message = activity_of(s->b, copy.instance, copy.last_event + 1,
+                                                      dice(s, 2) ? "s1" : NULL, dice(s, 3) ? NULL : "gpu"),
                                .lock_token = dice(s, 2) ? token : NULL };
         dur_message timer = message_of(DUR_WORK_TIMER_FIRED, copy.instance);
         timer.execution_id = copy.execution;
@@ -188,7 +188,8 @@ static void step_client(shake *s) {
     switch (dice(s, 4)) {
     case 0:
         m = start_of(s->b, id);
-        dur_store_enqueue_start(s->b->store, &m, (dur_exists_policy)dice(s, 3), dice(s, 2) ? 0 : dice(s, 400), NULL, NULL);
+        dur_store_enqueue_start(s->b->store, &m, (dur_exists_policy)dice(s, 3), dice(s, 2) ? 0 : dice(s, 400), NULL,
+                                NULL);
         break;
     case 1:
         m = message_of(DUR_WORK_EXTERNAL_RAISED, id);

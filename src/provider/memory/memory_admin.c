@@ -30,7 +30,8 @@ static bool row_matches(const dur__mem_instance *instance, const dur_instance_qu
     if (query->status != DUR_STATUS_NONE && dur__mem_status(instance) != query->status) return false;
     if (query->suspended_only && instance->suspended == NULL) return false;
     if (query->name != NULL && !dur__str_eq(query->name, instance->name)) return false;
-    if (query->id_prefix != NULL && strncmp(instance->id, query->id_prefix, strlen(query->id_prefix)) != 0) return false;
+    if (query->id_prefix != NULL && strncmp(instance->id, query->id_prefix, strlen(query->id_prefix)) != 0)
+        return false;
     if (query->parent != NULL && !dur__str_eq(query->parent, instance->parent)) return false;
     if (query->roots_only && instance->parent != NULL) return false;
     if (query->created_after_ms != 0 && instance->created_at_ms <= query->created_after_ms) return false;

@@ -12,7 +12,8 @@ static finding check_tree(const dur__mem_tree *tree) {
     const dur__mem_node *before = NULL;
     for (const dur__mem_node *node = dur__mem_tree_first(tree); node != NULL; node = dur__mem_tree_next(node)) {
         if (node->tree != tree) return "a node says that it is in another tree";
-        if (before != NULL && !dur__mem_before(before->hi, before->lo, node->hi, node->lo)) return "a tree is not in order";
+        if (before != NULL && !dur__mem_before(before->hi, before->lo, node->hi, node->lo))
+            return "a tree is not in order";
         for (int side = 0; side <= 1; side++) {
             const dur__mem_node *child = node->child[side];
             if (child != NULL && (child->parent != node || child->rank > node->rank)) return "a tree is out of shape";
@@ -89,7 +90,7 @@ static finding check_place(dur__mem *mem, const dur__mem_instance *instance) {
     const dur__mem_message *first =
         dur__mem_exists(instance) ? dur__mem_first_reason(mem, instance) : dur__mem_first_orphan(mem, instance);
     if (first != NULL) return tree != NULL && !timed ? NULL : "an instance with a visible message cannot be fetched";
-    /* Of one that does not exist only the queue messages are waited for, and they have been seen when the clock is back. */
+    /* Of one that does not exist only queue messages are waited for; a clock that went back changes nothing there. */
     bool later = dur__mem_exists(instance) && dur__mem_next_reason(mem, instance) != DUR_NEVER;
     return !later || tree != NULL ? NULL : "an instance would never see its delayed message";
 }
@@ -140,7 +141,8 @@ static finding check_work(const dur__mem *mem, const dur__mem_work *work) {
     bool shelved = work->shelf != NULL;
     bool timed = work->place.tree == &mem->work_times;
     if (work->by_ref.tree != &work->instance->works) return "a worker row is not with its instance";
-    if (work->token != NULL && dur__map_get(&mem->claims, work->token) != work) return "a worker lock is not in the map";
+    if (work->token != NULL && dur__map_get(&mem->claims, work->token) != work)
+        return "a worker lock is not in the map";
     if (work->token != NULL && work->owner != NULL) return shelved || timed ? "a locked row can be fetched" : NULL;
     if (work->owner != NULL) return "a row has an owner but no lock";
     if (work->token != NULL) return timed ? NULL : "a timed worker lock would never end";

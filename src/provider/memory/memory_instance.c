@@ -242,7 +242,8 @@ void dur__mem_execution_free(dur__mem_execution *execution) {
 }
 
 uint64_t dur__mem_last_event(const dur__mem_execution *execution) {
-    return execution == NULL || execution->event_count == 0 ? 0 : execution->events[execution->event_count - 1].event_id;
+    if (execution == NULL || execution->event_count == 0) return 0;
+    return execution->events[execution->event_count - 1].event_id;
 }
 
 static size_t event_position(const dur__mem_execution *execution, uint64_t event_id) {

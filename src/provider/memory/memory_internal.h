@@ -9,8 +9,8 @@
  *     (undelayed) or `later` (delayed); it is also in one of the instance's reason trees unless the holder knows it
  *     or the last release said that it was seen;
  *   - an instance that nobody leases is in a bucket's ready tree, in `wall` or in `boot` exactly when it will be worth
- *     fetching now, at that wall time, or at that boot time; a leased one is in `wall` or `boot` when time will bring it
- *     a message or take its lock;
+ *     fetching now, at that wall time, or at that boot time; a leased one is in `wall` or `boot` when time will
+ *     bring it a message or take its lock;
  *   - a worker row is on a shelf when it can be fetched, in `work_times` when time will make it so, in neither while
  *     it is locked under an owner.
  */

@@ -71,7 +71,8 @@ static dur__mem_instance *ready_first(dur__mem *mem, const dur_fetch *how) {
     for (dur__mem_bucket *bucket = mem->buckets; bucket != NULL; bucket = bucket->next) {
         if (!bucket_passes(bucket, how->filter)) continue;
         for (int suspects = 0; suspects <= 1; suspects++) {
-            dur__mem_node *node = kind_wants(how->kind, suspects) ? dur__mem_tree_first(&bucket->ready[suspects]) : NULL;
+            dur__mem_node *node =
+                kind_wants(how->kind, suspects) ? dur__mem_tree_first(&bucket->ready[suspects]) : NULL;
             if (node != NULL && (first == NULL || dur__mem_before(node->hi, node->lo, first->hi, first->lo)))
                 first = node;
         }

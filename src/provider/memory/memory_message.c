@@ -206,7 +206,8 @@ static void tree_each(dur__mem *mem, dur__mem_tree *tree, dur__mem_message_fn *f
 }
 
 /* A call may free the message, and with the last one of a queue its channel: trees are looked at one by one. */
-static void channel_each(dur__mem *mem, dur__mem_channel *channel, bool given_only, dur__mem_message_fn *fn, void *arg) {
+static void channel_each(dur__mem *mem, dur__mem_channel *channel, bool given_only, dur__mem_message_fn *fn,
+                         void *arg) {
     size_t now = given_only ? 0 : channel->now.count;
     size_t later = given_only ? 0 : channel->later.count;
     size_t given = channel->given.count;

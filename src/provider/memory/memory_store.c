@@ -156,7 +156,8 @@ static dur__mem *store_new(const char *name, const dur_world *world) {
 static void erase_everything(dur__mem *mem) {
     dur_delete_result ignored = { 0, 0, 0, 0 };
     dur__map_entry *entry;
-    for (size_t i = 0; (entry = dur__map_next(&mem->instances, &i)) != NULL;) dur__mem_erase(mem, entry->value, &ignored);
+    for (size_t i = 0; (entry = dur__map_next(&mem->instances, &i)) != NULL;)
+        dur__mem_erase(mem, entry->value, &ignored);
     for (size_t i = 0; (entry = dur__map_next(&mem->sessions, &i)) != NULL;) dur__mem_session_free(entry->value);
     for (size_t i = 0; (entry = dur__map_next(&mem->owners, &i)) != NULL;) dur__mem_owner_free(entry->value);
     for (size_t i = 0; (entry = dur__map_next(&mem->letters, &i)) != NULL;) dur__mem_letter_free(entry->value);

@@ -238,7 +238,8 @@ void dur__mem_work_ack(dur__mem *mem, dur_work_ack *ack) {
     dur__mem_work *work = dur__mem_work_claimed(mem, &claim, ack->ref.instance);
     dur_error_clear(&ack->error);
     if (work == NULL) {
-        dur_error_set(&ack->error, DUR_ELEASE, false, "memory.ack_work", "the worker row is gone or its lock has ended");
+        dur_error_set(&ack->error, DUR_ELEASE, false, "memory.ack_work",
+                      "the worker row is gone or its lock has ended");
         return;
     }
     dur__mem_instance *instance = work->instance;
