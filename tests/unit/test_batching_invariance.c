@@ -604,11 +604,12 @@ static void other_run(run *w, const message *sequence, size_t count, uint32_t ba
     begin(w);
     turn_over(w);
     for (size_t at = 0; at < count && !w->over;) {
-        size_t size = 1 + pick(&w->r, batch);
+        size_t size = 1 + pick(&w->r, batch), before = at;
         for (size_t i = 0; i < size && at < count; i++) { /* nothing comes for an execution that does not exist yet */
             if (sequence[at].item.execution_id > w->execution) break;
             offer(w, &sequence[at++]);
         }
+        if (at == before) return; /* that execution will never be: the histories differ */
         work(w, evictions, lazy);
     }
 }
