@@ -1,0 +1,65 @@
+/*
+ * postgres.h: a PostgreSQL store with options, and your own transactions on it (library libdurite-postgres).
+ *
+ * dur_open("postgres://…") loads the library by itself; link with -ldurite-postgres only for what is declared here.
+ */
+#ifndef DURITE_POSTGRES_H
+#define DURITE_POSTGRES_H
+
+#include <durite/error.h>
+#include <durite/export.h>
+#include <durite/provider.h>
+
+DUR_BEGIN_DECLS
+
+struct pg_conn; /* PGconn of libpq-fe.h */
+struct dur_start_args;
+struct dur_message_args;
+
+typedef struct dur_postgres_options {
+    size_t size;
+    const char *conninfo;    /* URL or keyword=value text of libpq; multi-host, TLS and the rest are libpq's */
+    const char *schema;      /* NULL: "public"; created when missing (and permitted) */
+    uint32_t pool;           /* connections for calls outside lanes and owners; 0: 4 */
+    bool transaction_pooler; /* behind a pooler in transaction mode: no session locks, no LISTEN, no named statements */
+    bool must_exist;         /* do not create or migrate: DUR_ESCHEMA when the schema is not there or older */
+    const struct dur_world *world; /* for tokens; and, with caller_clock, for time: tests */
+    bool caller_clock;
+    bool long_poll;          /* poll_ms of a fetch is honoured (the runtime does not need it) */
+} dur_postgres_options;
+#define DUR_POSTGRES(...) (&(dur_postgres_options){ .size = sizeof(dur_postgres_options), __VA_ARGS__ })
+
+/*
+ * Open a store.  Codes: DUR_EINVAL (bad options, no such parameter), DUR_EUNAVAILABLE (no server; may be tried again),
+ * DUR_EPERM (password, missing rights), DUR_ESCHEMA (the schema is newer than this library, or must_exist).  No message
+ * contains a password.  Any thread.  Since 0.1.
+ */
+DUR_API int dur_postgres_open(dur_provider **out, const dur_postgres_options *options, dur_error *err);
+
+/*
+ * The same by URL, as dur_open calls it.  Parameters of ours, removed before libpq sees the URL:
+ *   schema=NAME  pool=N  pooler=transaction|session  poll=short|long  migrate=0  clock=server|caller
+ */
+DUR_API int dur_postgres_open_url(dur_provider **out, const char *url, const dur_open_options *options, dur_error *err);
+
+/* Make dur_open know postgres: and postgresql: in a program that is linked statically.  Call it once, any thread. */
+DUR_API int dur_postgres_register(dur_error *err);
+
+/*
+ * Your own transaction, on your own connection to the same database: begin it with BEGIN, call these, and COMMIT or
+ * ROLLBACK; they happen if and only if you commit.  When one fails with a code of ours (DUR_EEXISTS, DUR_ENOTFOUND,
+ * DUR_EDUPLICATE, DUR_ESTATE) the transaction can go on; after DUR_EIO and the like it is aborted, as with any failed
+ * statement.  They lock the row of the instance until you end the transaction: keep it short, and where you touch several
+ * instances do so in order of their ids.  The connection needs no settings; it must not be in pipeline mode.
+ * Codes: DUR_EINVAL, DUR_ESTATE (no transaction is open), and those of dur_client_start, _raise and _enqueue.
+ */
+DUR_API int dur_postgres_start(dur_provider *store, struct pg_conn *db, const struct dur_start_args *args,
+                               dur_error *err);
+DUR_API int dur_postgres_raise(dur_provider *store, struct pg_conn *db, const struct dur_message_args *args,
+                               dur_error *err);
+DUR_API int dur_postgres_enqueue(dur_provider *store, struct pg_conn *db, const struct dur_message_args *args,
+                                 dur_error *err);
+
+DUR_END_DECLS
+
+#endif

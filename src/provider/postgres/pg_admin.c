@@ -1,0 +1,287 @@
+/*
+ * pg_admin.c: looking at the store from outside: lists, counts, dead letters, suspending.
+ */
+#include "provider/postgres/pg_internal.h"
+
+#include <stdlib.h>
+
+#define ROW                                                                                                           \
+    "i.instance_id, i.name, i.version, greatest(i.current_execution, 1), coalesce(e.status, 1), e.output, i.created_at, " \
+    "i.updated_at, i.parent, i.suspended, i.custom_status, i.custom_status_version, i.owner, NOT (i.has_row OR "          \
+    "i.has_history)"
+#define WITH_EXECUTION                                                                                                 \
+    "@instances i LEFT JOIN @executions e ON e.instance_id = i.instance_id AND e.execution_id = i.current_execution"
+
+static void read_row(const PGresult *rows, int row, dur_arena *arena, dur_instance_row *out) {
+    memset(out, 0, sizeof(*out));
+    out->instance_id = dur__pg_get_text(rows, row, 0, arena);
+    out->orchestration_name = dur__pg_get_text(rows, row, 1, arena);
+    out->orchestration_version = dur__pg_get_text(rows, row, 2, arena);
+    out->current_execution_id = dur__pg_get_u64(rows, row, 3);
+    out->status = (dur_status)dur__pg_get_i64(rows, row, 4);
+    out->output = dur__pg_get_text(rows, row, 5, arena);
+    out->created_at_ms = dur__pg_get_u64(rows, row, 6);
+    out->updated_at_ms = dur__pg_get_u64(rows, row, 7);
+    out->parent_instance_id = dur__pg_get_text(rows, row, 8, arena);
+    out->suspended = dur__pg_get_text(rows, row, 9, arena);
+    out->custom_status = dur__pg_get_text(rows, row, 10, arena);
+    out->custom_status_version = dur__pg_get_u64(rows, row, 11);
+    out->owner = dur__pg_get_text(rows, row, 12, arena);
+    out->start_pending = dur__pg_get_bool(rows, row, 13);
+}
+
+static const char list_sql[] =
+    "SELECT " ROW " FROM " WITH_EXECUTION " WHERE i.has_row AND ($2::bigint = 0 OR coalesce(e.status, 1) = $2::bigint)"
+    " AND (NOT $3::boolean OR i.suspended IS NOT NULL) AND ($4::text IS NULL OR i.name = $4::text)"
+    " AND ($5::text IS NULL OR (i.instance_id >= $5::text AND starts_with(i.instance_id, $5::text)))"
+    " AND ($6::text IS NULL OR i.parent = $6::text) AND (NOT $7::boolean OR i.parent IS NULL)"
+    " AND ($8::bigint = 0 OR i.created_at > $8::bigint) AND ($9::bigint = 0 OR i.created_at < $9::bigint)"
+    " AND ($10::text IS NULL OR i.instance_id > $10::text) ORDER BY i.instance_id LIMIT nullif($11::bigint, 0)";
+
+int dur__pg_list_instances(dur_provider *self, dur_arena *arena, const dur_instance_query *query,
+                           dur_instance_row **out, size_t *count, dur_error *err) {
+    dur__pg *store = dur__pg_of(self);
+    dur__pg_args args;
+    PGresult *result;
+    *count = 0;
+    *out = NULL;
+    dur__pg_args_begin(store, &args);
+    dur__pg_i64(&args, (int64_t)query->status);
+    dur__pg_bool(&args, query->suspended_only);
+    dur__pg_text(&args, query->name);
+    dur__pg_text(&args, query->id_prefix);
+    dur__pg_text(&args, query->parent);
+    dur__pg_bool(&args, query->roots_only);
+    dur__pg_u64(&args, query->created_after_ms);
+    dur__pg_u64(&args, query->created_before_ms);
+    dur__pg_text(&args, query->after);
+    dur__pg_u64(&args, query->limit);
+    int code = dur__pg_one(store, "postgres.list", list_sql, &args, false, &result, err);
+    if (code == DUR_OK) {
+        *count = (size_t)PQntuples(result);
+        *out = dur_arena_alloc(arena, (*count + 1) * sizeof(**out));
+        for (size_t i = 0; i < *count; i++) read_row(result, (int)i, arena, &(*out)[i]);
+    }
+    PQclear(result);
+    return code;
+}
+
+static int not_found(dur_error *err, const char *op, const char *instance) {
+    return dur_error_set(err, DUR_ENOTFOUND, false, op, "instance %s not found", instance);
+}
+
+static const char get_sql[] =
+    "SELECT " ROW ", (SELECT q.json FROM @queue q WHERE q.instance_id = i.instance_id AND q.kind IN " DUR__PG_STARTS
+    " ORDER BY q.order_ms, q.id LIMIT 1) FROM " WITH_EXECUTION " WHERE i.instance_id = $2::text AND i.known";
+
+int dur__pg_get_instance(dur_provider *self, dur_arena *arena, const char *instance, dur_instance_row *out,
+                         dur_error *err) {
+    dur__pg *store = dur__pg_of(self);
+    dur__pg_args args;
+    PGresult *result;
+    dur__pg_args_begin(store, &args);
+    dur__pg_text(&args, instance);
+    int code = dur__pg_one(store, "postgres.get_instance", get_sql, &args, false, &result, err);
+    if (code == DUR_OK && PQntuples(result) == 0) code = not_found(err, "postgres.get_instance", instance);
+    if (code == DUR_OK) {
+        read_row(result, 0, arena, out);
+        if (dur__pg_get(result, 0, 14) != NULL) out->pending_start = dur__pg_get_json(result, 0, 14, arena);
+    }
+    PQclear(result);
+    return code;
+}
+
+static const char executions_sql[] =
+    "SELECT e.execution_id, e.status, e.output, e.started_at, e.completed_at, (SELECT count(*) FROM @history h WHERE"
+    " h.instance_id = e.instance_id AND h.execution_id = e.execution_id) FROM @executions e WHERE e.instance_id = $2::text"
+    " ORDER BY e.execution_id";
+
+int dur__pg_list_executions(dur_provider *self, dur_arena *arena, const char *instance, dur_execution_row **out,
+                            size_t *count, dur_error *err) {
+    dur__pg *store = dur__pg_of(self);
+    dur__pg_args args;
+    PGresult *result;
+    *out = NULL;
+    *count = 0;
+    dur__pg_args_begin(store, &args);
+    dur__pg_text(&args, instance);
+    int code = dur__pg_one(store, "postgres.list_executions", executions_sql, &args, false, &result, err);
+    if (code == DUR_OK && PQntuples(result) > 0) {
+        *count = (size_t)PQntuples(result);
+        *out = dur_arena_zalloc(arena, *count * sizeof(**out));
+        for (size_t i = 0; i < *count; i++) {
+            (*out)[i].execution_id = dur__pg_get_u64(result, (int)i, 0);
+            (*out)[i].status = (dur_status)dur__pg_get_i64(result, (int)i, 1);
+            (*out)[i].output = dur__pg_get_text(result, (int)i, 2, arena);
+            (*out)[i].started_at_ms = dur__pg_get_u64(result, (int)i, 3);
+            (*out)[i].completed_at_ms = dur__pg_get_u64(result, (int)i, 4);
+            (*out)[i].event_count = dur__pg_get_u64(result, (int)i, 5);
+        }
+    }
+    PQclear(result);
+    return code;
+}
+
+static const char metrics_sql[] =
+    "SELECT count(*), (SELECT count(*) FROM @executions), count(*) FILTER (WHERE coalesce(e.status, 1) IN (1, 4)),"
+    " count(*) FILTER (WHERE e.status = 2), count(*) FILTER (WHERE e.status = 3), (SELECT count(*) FROM @history),"
+    " count(*) FILTER (WHERE i.suspended IS NOT NULL) FROM " WITH_EXECUTION " WHERE i.has_row";
+
+int dur__pg_get_system_metrics(dur_provider *self, dur_system_metrics *out, dur_error *err) {
+    dur__pg *store = dur__pg_of(self);
+    dur__pg_args args;
+    PGresult *result;
+    memset(out, 0, sizeof(*out));
+    dur__pg_args_begin(store, &args);
+    int code = dur__pg_one(store, "postgres.metrics", metrics_sql, &args, false, &result, err);
+    if (code == DUR_OK) {
+        out->total_instances = dur__pg_get_u64(result, 0, 0);
+        out->total_executions = dur__pg_get_u64(result, 0, 1);
+        out->running = dur__pg_get_u64(result, 0, 2);
+        out->completed = dur__pg_get_u64(result, 0, 3);
+        out->failed = dur__pg_get_u64(result, 0, 4);
+        out->total_events = dur__pg_get_u64(result, 0, 5);
+        out->suspended = dur__pg_get_u64(result, 0, 6);
+    }
+    PQclear(result);
+    return code;
+}
+
+static const char depths_sql[] =
+    "SELECT (SELECT count(*) FROM @queue q JOIN @instances i ON i.instance_id = q.instance_id WHERE q.due_ms <= n.now AND"
+    " NOT (q.given AND i.token IS NOT NULL AND (i.owner IS NOT NULL OR i.expires_at > n.now))),"
+    " (SELECT count(*) FROM @worker WHERE owner IS NULL AND (token IS NULL OR until_ms <= n.now)),"
+    " (SELECT count(*) FROM @queue WHERE due_ms > n.now), (SELECT count(*) FROM @dead_letters) FROM (SELECT #now AS now) n";
+
+int dur__pg_get_queue_depths(dur_provider *self, dur_queue_depths *out, dur_error *err) {
+    dur__pg *store = dur__pg_of(self);
+    dur__pg_args args;
+    PGresult *result;
+    memset(out, 0, sizeof(*out));
+    dur__pg_args_begin(store, &args);
+    int code = dur__pg_one(store, "postgres.depths", depths_sql, &args, false, &result, err);
+    if (code == DUR_OK) {
+        out->orchestrator_queue = dur__pg_get_u64(result, 0, 0);
+        out->worker_queue = dur__pg_get_u64(result, 0, 1);
+        out->timer_queue = dur__pg_get_u64(result, 0, 2);
+        out->dead_letters = dur__pg_get_u64(result, 0, 3);
+    }
+    PQclear(result);
+    return code;
+}
+
+/* ---- dead letters ------------------------------------------------------------------------------------------------------------------ */
+
+static dur__pg_array ids_array(const uint64_t *ids, size_t count) {
+    dur__pg_array array = dur__pg_array_i64();
+    for (size_t i = 0; i < count; i++) dur__pg_add_i64(&array, (int64_t)ids[i]);
+    return array;
+}
+
+static const char bury_sql[] =
+    "WITH d AS (DELETE FROM @queue WHERE instance_id = $2::text AND id = ANY ($3::bigint[]) RETURNING instance_id, id, json)"
+    " INSERT INTO @dead_letters (instance_id, reason, at_ms, json) SELECT instance_id, $4::text, #now, json FROM d"
+    " ORDER BY id";
+
+int dur__pg_dead_letter_messages(dur_provider *self, const char *instance, const uint64_t *ids, size_t count,
+                                 const char *reason, dur_error *err) {
+    dur__pg *store = dur__pg_of(self);
+    dur__pg_args args;
+    PGresult *result;
+    dur__pg_array array = ids_array(ids, count);
+    dur__pg_args_begin(store, &args);
+    dur__pg_text(&args, instance);
+    dur__pg_array_arg(&args, &array);
+    dur__pg_text(&args, reason);
+    int code = dur__pg_one(store, "postgres.dead_letter", bury_sql, &args, true, &result, err);
+    PQclear(result);
+    return code;
+}
+
+static const char letters_sql[] =
+    "SELECT id, instance_id, reason, at_ms, json FROM @dead_letters WHERE id > $2::bigint ORDER BY id"
+    " LIMIT nullif($3::bigint, 0)";
+
+int dur__pg_list_dead_letters(dur_provider *self, dur_arena *arena, uint64_t after_id, size_t limit,
+                              dur_dead_letter **out, size_t *count, dur_error *err) {
+    dur__pg *store = dur__pg_of(self);
+    dur__pg_args args;
+    PGresult *result;
+    *out = NULL;
+    *count = 0;
+    dur__pg_args_begin(store, &args);
+    dur__pg_u64(&args, after_id);
+    dur__pg_u64(&args, limit);
+    int code = dur__pg_one(store, "postgres.list_dead_letters", letters_sql, &args, false, &result, err);
+    if (code == DUR_OK) {
+        *count = (size_t)PQntuples(result);
+        *out = dur_arena_zalloc(arena, (*count + 1) * sizeof(**out));
+        for (size_t i = 0; i < *count; i++) {
+            (*out)[i].id = dur__pg_get_u64(result, (int)i, 0);
+            (*out)[i].instance = dur__pg_get_text(result, (int)i, 1, arena);
+            (*out)[i].reason = dur__pg_get_text(result, (int)i, 2, arena);
+            (*out)[i].at_ms = dur__pg_get_u64(result, (int)i, 3);
+            (*out)[i].json = dur__pg_get_json(result, (int)i, 4, arena);
+        }
+    }
+    PQclear(result);
+    return code;
+}
+
+static const char forget_sql[] = "DELETE FROM @dead_letters WHERE id = ANY ($2::bigint[])";
+
+int dur__pg_delete_dead_letters(dur_provider *self, const uint64_t *ids, size_t count, dur_error *err) {
+    dur__pg *store = dur__pg_of(self);
+    dur__pg_args args;
+    PGresult *result;
+    dur__pg_array array = ids_array(ids, count);
+    dur__pg_args_begin(store, &args);
+    dur__pg_array_arg(&args, &array);
+    int code = dur__pg_one(store, "postgres.delete_dead_letters", forget_sql, &args, true, &result, err);
+    PQclear(result);
+    return code;
+}
+
+/* ---- suspending --------------------------------------------------------------------------------------------------------------------- */
+
+static const char lock_sql[] = "SELECT 1 FROM @instances WHERE instance_id = $2::text FOR UPDATE";
+static const char lost_sql[] =
+    "INSERT INTO @lost (holder, instance_id, at_ms) SELECT holder, instance_id, #now FROM @instances WHERE instance_id ="
+    " $2::text AND $3::text IS NOT NULL AND token IS NOT NULL AND holder IS NOT NULL";
+/* Its lease ends; when it is resumed everything that waits is a reason again, also what was seen before. */
+static const char suspend_sql[] =
+    "WITH i0 AS (SELECT instance_id, $3::text IS NOT NULL OR token IS NULL AS ends FROM @instances WHERE instance_id ="
+    " $2::text AND known), g AS (UPDATE @queue q SET given = false FROM i0 WHERE i0.ends AND q.instance_id ="
+    " i0.instance_id AND q.given), m AS (SELECT i0.*, (SELECT min(q.order_ms) FROM @queue q WHERE q.instance_id ="
+    " i0.instance_id) AS at, (SELECT min(q.due_ms) FROM @queue q WHERE q.instance_id = i0.instance_id) AS due FROM i0)"
+    " UPDATE @instances i SET suspended = $3::text, token = CASE WHEN m.ends THEN NULL ELSE i.token END,"
+    " owner = CASE WHEN m.ends THEN NULL ELSE i.owner END, holder = CASE WHEN m.ends THEN NULL ELSE i.holder END,"
+    " expires_at = CASE WHEN m.ends THEN NULL ELSE i.expires_at END,"
+    " ready_at = CASE WHEN m.ends THEN m.at ELSE i.ready_at END,"
+    " ready_due = CASE WHEN m.ends THEN coalesce(m.due, 0) ELSE i.ready_due END"
+    " FROM m WHERE i.instance_id = m.instance_id RETURNING 1";
+
+int dur__pg_set_suspended(dur_provider *self, const char *instance, const char *reason, dur_error *err) {
+    static const char *const all[] = { lock_sql, lost_sql, suspend_sql };
+    dur__pg *store = dur__pg_of(self);
+    dur__pg_args args;
+    dur__pg_conn *conn;
+    dur__pg_batch batch;
+    int at = 0;
+    int code = dur__pg_borrow(store, &conn, err);
+    if (code != DUR_OK) return code;
+    dur__pg_batch_begin(&batch, conn, true);
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        dur__pg_args_begin(store, &args);
+        dur__pg_text(&args, instance);
+        dur__pg_text(&args, reason);
+        at = dur__pg_batch_add(&batch, all[i], &args);
+    }
+    dur__pg_batch_notify(&batch);
+    code = dur__pg_batch_run(&batch, "postgres.suspend", err);
+    if (code == DUR_OK && PQntuples(batch.results[at]) == 0) code = not_found(err, "postgres.suspend", instance);
+    dur__pg_batch_end(&batch);
+    dur__pg_return(conn);
+    dur__pg_wake_local(store, NULL);
+    return code;
+}

@@ -1,0 +1,222 @@
+/*
+ * pg_batch.c: pipelines: many statements, one round trip, one transaction.
+ *
+ * Statements between two Syncs are one implicit transaction; the server commits at the Sync.  So when the connection is
+ * lost after the Sync was sent and before its answer came, nobody can tell what happened: DUR_EUNKNOWN.
+ */
+#include "base/assert.h"
+#include "provider/postgres/pg_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+void dur__pg_batch_begin(dur__pg_batch *batch, dur__pg_conn *conn, bool writes) {
+    memset(batch, 0, sizeof(*batch));
+    batch->conn = conn;
+    batch->writes = writes;
+    batch->failed_at = -1;
+    if (PQenterPipelineMode(conn->pg) != 1)
+        batch->code = dur__pg_error(&batch->error, "postgres.send", "08006", PQerrorMessage(conn->pg));
+}
+
+static void send_failed(dur__pg_batch *batch) {
+    if (batch->code != DUR_OK) return;
+    batch->code = dur__pg_error(&batch->error, "postgres.send", "08006", PQerrorMessage(batch->conn->pg));
+}
+
+static void send_statement(dur__pg_batch *batch, int at, const char *sql, const dur__pg_args *args) {
+    dur__pg_conn *conn = batch->conn;
+    const char *text = dur__pg_sql(conn->store, sql);
+    if (conn->store->pooler || conn->foreign) { /* named statements belong to a server session that is not ours */
+        if (PQsendQueryParams(conn->pg, text, args->count, args->types, args->values, args->lengths, args->formats, 0) !=
+            1)
+            send_failed(batch);
+        return;
+    }
+    uint64_t key = (uint64_t)(uintptr_t)sql;
+    uintptr_t number = (uintptr_t)dur__map_get_u64(&conn->prepared, key);
+    char name[32];
+    if (number == 0) {
+        number = ++conn->next_name;
+        snprintf(name, sizeof(name), "durite_%u", (unsigned)number);
+        if (PQsendPrepare(conn->pg, name, text, args->count, args->types) != 1) {
+            send_failed(batch);
+            return;
+        }
+        batch->preparing[at] = true;
+        dur__map_put_u64(&conn->prepared, key, (void *)number);
+    }
+    snprintf(name, sizeof(name), "durite_%u", (unsigned)number);
+    if (PQsendQueryPrepared(conn->pg, name, args->count, args->values, args->lengths, args->formats, 0) != 1)
+        send_failed(batch);
+}
+
+int dur__pg_batch_add(dur__pg_batch *batch, const char *sql, dur__pg_args *args) {
+    DUR_ASSERT(batch->count < DUR__PG_BATCH);
+    int at = batch->count++;
+    batch->sqls[at] = sql;
+    if (batch->code == DUR_OK) send_statement(batch, at, sql, args);
+    dur__pg_args_free(args);
+    return at;
+}
+
+void dur__pg_batch_notify(dur__pg_batch *batch) { batch->notify = true; }
+
+/* ---- answers --------------------------------------------------------------------------------------------------------- */
+
+static void note_failure(dur__pg_batch *batch, int at, const PGresult *result) {
+    if (batch->code != DUR_OK) return;
+    const char *state = result != NULL ? PQresultErrorField(result, PG_DIAG_SQLSTATE) : NULL;
+    const char *text = result != NULL ? PQresultErrorMessage(result) : NULL;
+    if (text == NULL || text[0] == '\0') text = PQerrorMessage(batch->conn->pg);
+    if (state != NULL) snprintf(batch->sqlstate, sizeof(batch->sqlstate), "%s", state);
+    batch->failed_at = at;
+    batch->code = dur__pg_error(&batch->error, "postgres", state, text);
+}
+
+/* The next result of the statement being read; statements are separated by NULL. */
+static PGresult *next_result(dur__pg_batch *batch) {
+    PGresult *result = PQgetResult(batch->conn->pg);
+    return result;
+}
+
+static void read_statement(dur__pg_batch *batch, int at) {
+    PGresult *result = next_result(batch);
+    if (result == NULL) { /* the connection is gone */
+        note_failure(batch, at, NULL);
+        return;
+    }
+    ExecStatusType status = PQresultStatus(result);
+    if (status == PGRES_TUPLES_OK || status == PGRES_COMMAND_OK) {
+        batch->results[at] = result;
+    } else {
+        if (status != PGRES_PIPELINE_ABORTED || batch->code == DUR_OK) note_failure(batch, at, result);
+        PQclear(result);
+    }
+    PGresult *end;
+    while ((end = next_result(batch)) != NULL) PQclear(end);
+}
+
+static void read_prepare(dur__pg_batch *batch, int at) {
+    PGresult *result = next_result(batch);
+    if (result == NULL || PQresultStatus(result) != PGRES_COMMAND_OK) note_failure(batch, at, result);
+    PQclear(result);
+    PGresult *end;
+    while ((end = next_result(batch)) != NULL) PQclear(end);
+}
+
+static bool read_sync(dur__pg_batch *batch) {
+    PGresult *result = next_result(batch);
+    bool synced = result != NULL && PQresultStatus(result) == PGRES_PIPELINE_SYNC;
+    if (!synced) note_failure(batch, -1, result);
+    PQclear(result);
+    return synced;
+}
+
+static const char notify_sql[] = "SELECT pg_notify($2, $3)";
+static const char notify_owners_sql[] =
+    "SELECT pg_notify($2, t.who) FROM (SELECT DISTINCT coalesce(i.owner, '') AS who FROM unnest($3::text[]) AS x(id) "
+    "LEFT JOIN @instances i ON i.instance_id = x.id) t";
+
+/* In a transaction of its own: a NOTIFY inside would make commits of the whole database wait for each other. */
+static void send_notify(dur__pg_batch *batch) {
+    dur__pg_args args;
+    dur__pg_args_begin(batch->conn->store, &args);
+    dur__pg_text(&args, batch->conn->store->channel);
+    if (batch->targets.size > 0) {
+        dur__pg_array targets = dur__pg_array_text();
+        for (const char *at = batch->targets.data; at < batch->targets.data + batch->targets.size; at += strlen(at) + 1)
+            dur__pg_add_text(&targets, at);
+        dur__pg_array_arg(&args, &targets);
+        dur__pg_batch_add(batch, notify_owners_sql, &args);
+    } else {
+        dur__pg_text(&args, "");
+        dur__pg_batch_add(batch, notify_sql, &args);
+    }
+    if (batch->code == DUR_OK && PQpipelineSync(batch->conn->pg) != 1) send_failed(batch);
+}
+
+/* Prepared statements that this batch began to make may not exist; others may be stale. */
+static void forget_prepared(dur__pg_batch *batch) {
+    dur__pg_conn *conn = batch->conn;
+    if (conn->store->pooler || conn->foreign || conn->pg == NULL) return;
+    bool stale = strncmp(batch->sqlstate, "0A000", 5) == 0 || strncmp(batch->sqlstate, "26000", 5) == 0 ||
+                 strncmp(batch->sqlstate, "42P", 3) == 0 || strncmp(batch->sqlstate, "3F000", 5) == 0;
+    for (int i = 0; i < batch->count; i++)
+        if (batch->preparing[i] && (batch->failed_at >= 0 && i >= batch->failed_at)) stale = true;
+    if (!stale) return;
+    dur__map_free(&conn->prepared);
+    memset(&conn->prepared, 0, sizeof(conn->prepared));
+    if (dur__pg_simple(conn, "DEALLOCATE ALL", NULL) != DUR_OK) dur__pg_disconnect(conn);
+}
+
+static int read_answers(dur__pg_batch *batch, int statements, const char *op) {
+    bool lost = false;
+    for (int i = 0; i < statements && !lost; i++) {
+        if (batch->preparing[i]) read_prepare(batch, i);
+        read_statement(batch, i);
+        lost = PQstatus(batch->conn->pg) != CONNECTION_OK;
+    }
+    bool known = batch->code != DUR_OK && !lost; /* the server said that it failed */
+    bool synced = !lost && read_sync(batch);
+    if (!synced && !known && batch->writes)
+        batch->code = dur_error_set(&batch->error, DUR_EUNKNOWN, true, op,
+                                    "the connection was lost while committing; it may have happened or not");
+    return synced ? DUR_OK : DUR_EUNAVAILABLE;
+}
+
+int dur__pg_batch_run(dur__pg_batch *batch, const char *op, dur_error *err) {
+    PGconn *pg = batch->conn->pg;
+    int statements = batch->count;
+    bool sent = batch->code == DUR_OK && PQpipelineSync(pg) == 1;
+    if (!sent) send_failed(batch);
+    bool notify = sent && batch->notify && !batch->conn->store->pooler && batch->count < DUR__PG_BATCH;
+    if (notify) send_notify(batch);
+    if (sent) {
+        bool good = read_answers(batch, statements, op) == DUR_OK;
+        if (good && notify) { /* whether it arrives does not matter: there is the look each second */
+            int code = batch->code;
+            batch->code = DUR_ETIMEOUT; /* keeps the error as it is */
+            if (batch->preparing[statements]) read_prepare(batch, statements);
+            read_statement(batch, statements);
+            good = read_sync(batch);
+            batch->code = code;
+        }
+        if (!good || PQexitPipelineMode(pg) != 1) dur__pg_disconnect(batch->conn);
+    } else {
+        dur__pg_disconnect(batch->conn); /* nothing was committed: there was no Sync */
+    }
+    if (batch->code != DUR_OK) {
+        forget_prepared(batch);
+        if (batch->error.code == DUR_OK) batch->error.code = (dur_code)batch->code;
+        snprintf(batch->error.op, sizeof(batch->error.op), "%s", op);
+        if (err != NULL) *err = batch->error;
+    }
+    return batch->code;
+}
+
+void dur__pg_batch_end(dur__pg_batch *batch) {
+    for (int i = 0; i < batch->count; i++) PQclear(batch->results[i]);
+    dur__buf_free(&batch->targets);
+    batch->count = 0;
+}
+
+int dur__pg_one(dur__pg *store, const char *op, const char *sql, dur__pg_args *args, bool writes, PGresult **out,
+                dur_error *err) {
+    dur__pg_conn *conn;
+    dur__pg_batch batch;
+    *out = NULL;
+    int code = dur__pg_borrow(store, &conn, err);
+    if (code != DUR_OK) {
+        dur__pg_args_free(args);
+        return code;
+    }
+    dur__pg_batch_begin(&batch, conn, writes);
+    int at = dur__pg_batch_add(&batch, sql, args);
+    code = dur__pg_batch_run(&batch, op, err);
+    *out = batch.results[at];
+    batch.results[at] = NULL;
+    dur__pg_batch_end(&batch);
+    dur__pg_return(conn);
+    return code;
+}

@@ -1,0 +1,184 @@
+/*
+ * pg_conn.c: connections: opening, settings, the pool, and what an error of the server means.
+ */
+#include "base/assert.h"
+#include "provider/postgres/pg_internal.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- errors ---------------------------------------------------------------------------------------------------------- */
+
+typedef struct state_rule {
+    const char *prefix; /* of the SQLSTATE; the longest match comes first */
+    dur_code code;
+    bool retryable;
+} state_rule;
+
+static const state_rule rules[] = {
+    { "40001", DUR_EBUSY, true },        /* serialization failure */
+    { "40P01", DUR_EBUSY, true },        /* deadlock: we were the victim */
+    { "55P03", DUR_EBUSY, true },        /* lock not available */
+    { "57014", DUR_EBUSY, true },        /* cancelled, statement timeout */
+    { "53100", DUR_EFULL, true },        /* disk full */
+    { "53", DUR_EBUSY, true },           /* too many connections, out of memory */
+    { "57P", DUR_EUNAVAILABLE, true },   /* shutdown, crash, starting up, dropped database */
+    { "08", DUR_EUNAVAILABLE, true },    /* connection */
+    { "25006", DUR_EUNAVAILABLE, true }, /* read-only: a standby; after a failover we find the primary */
+    { "25P03", DUR_EUNAVAILABLE, true }, /* idle in transaction: the session was ended */
+    { "0A000", DUR_EBUSY, true },        /* cached plan must not change result type: prepared anew */
+    { "26000", DUR_EBUSY, true },        /* the prepared statement is gone: prepared anew */
+    { "42P05", DUR_EBUSY, true },        /* it is there already: prepared anew */
+    { "42P01", DUR_EUNAVAILABLE, true }, /* a table is missing: the schema is being made again */
+    { "3F000", DUR_EUNAVAILABLE, true }, /* and so is the schema */
+    { "28", DUR_EPERM, false },          /* password, role */
+    { "42501", DUR_EPERM, false },       /* rights */
+    { "3D000", DUR_ENOTFOUND, false },   /* no such database */
+    { "23505", DUR_ECONFLICT, false },
+    { "22021", DUR_EINVAL, false },      /* not valid in the server's encoding, a NUL in a text */
+    { "22P05", DUR_EINVAL, false },
+    { "XX001", DUR_ECORRUPT, false },
+    { "XX002", DUR_ECORRUPT, false },
+    { "58030", DUR_EIO, true },
+    { "", DUR_EIO, false },
+};
+
+/* One line, without what libpq repeats about the connection: a message may hold host and user, never a password. */
+int dur__pg_error(dur_error *err, const char *op, const char *sqlstate, const char *message) {
+    const char *state = sqlstate != NULL && sqlstate[0] != '\0' ? sqlstate : "08006";
+    const state_rule *rule = rules;
+    char line[400];
+    size_t size = 0;
+    while (strncmp(state, rule->prefix, strlen(rule->prefix)) != 0) rule++;
+    for (const char *at = message != NULL ? message : ""; *at != '\0' && size + 1 < sizeof(line); at++)
+        line[size++] = *at == '\n' ? ' ' : *at;
+    while (size > 0 && line[size - 1] == ' ') size--;
+    line[size] = '\0';
+    return dur_error_set(err, rule->code, rule->retryable, op, "%s (SQLSTATE %s)", line, state);
+}
+
+/* ---- one connection ---------------------------------------------------------------------------------------------------- */
+
+dur__pg_conn *dur__pg_conn_new(dur__pg *store) {
+    dur__pg_conn *conn = dur__xcalloc(1, sizeof(*conn));
+    conn->store = store;
+    return conn;
+}
+
+void dur__pg_disconnect(dur__pg_conn *conn) {
+    if (conn->foreign) return; /* its owner sees that it is broken */
+    if (conn->pg != NULL) PQfinish(conn->pg);
+    conn->pg = NULL;
+    conn->listening = false;
+    dur__map_free(&conn->prepared);
+    memset(&conn->prepared, 0, sizeof(conn->prepared));
+    conn->next_name = 0;
+}
+
+void dur__pg_conn_free(dur__pg_conn *conn) {
+    if (conn == NULL) return;
+    dur__pg_disconnect(conn);
+    free(conn);
+}
+
+static void ignore_notice(void *arg, const PGresult *result) {
+    (void)arg;
+    (void)result;
+}
+
+/* The server may have gone while nobody looked: an end of file waits in the socket. */
+static bool alive(const dur__pg_conn *conn) {
+    if (conn->pg == NULL || PQstatus(conn->pg) != CONNECTION_OK || PQtransactionStatus(conn->pg) != PQTRANS_IDLE)
+        return false;
+    struct pollfd look = { .fd = PQsocket(conn->pg), .events = POLLIN };
+    if (poll(&look, 1, 0) <= 0) return true;
+    return PQconsumeInput(conn->pg) == 1 && PQstatus(conn->pg) == CONNECTION_OK;
+}
+
+int dur__pg_simple(dur__pg_conn *conn, const char *sql, dur_error *err) {
+    PGresult *result = PQexec(conn->pg, sql);
+    ExecStatusType status = PQresultStatus(result);
+    int code = DUR_OK;
+    if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK)
+        code = dur__pg_error(err, "postgres.session", PQresultErrorField(result, PG_DIAG_SQLSTATE),
+                             result != NULL ? PQresultErrorMessage(result) : PQerrorMessage(conn->pg));
+    PQclear(result);
+    return code;
+}
+
+/*
+ * Settings of our sessions.  Sequential scans are off because generic plans are made while the queues are small, and
+ * such a plan walks over dead rows later; force_generic_plan saves planning in every call.  A transaction that its client
+ * left open must not keep the others waiting.
+ */
+static const char session_settings[] =
+    "SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan; SET search_path = ''; "
+    "SET idle_in_transaction_session_timeout = '10s'; SET client_min_messages = warning; SET jit = off; "
+    "SET default_transaction_isolation = 'read committed'";
+
+int dur__pg_connect(dur__pg_conn *conn, dur_error *err) {
+    const dur__pg *store = conn->store;
+    if (alive(conn)) return DUR_OK;
+    dur__pg_disconnect(conn);
+    conn->pg = PQconnectdbParams((const char *const *)store->keywords, (const char *const *)store->values, 0);
+    if (conn->pg == NULL) return dur_error_set(err, DUR_ENOMEM, true, "postgres.connect", "no memory for a connection");
+    int code = DUR_OK;
+    if (PQstatus(conn->pg) != CONNECTION_OK) {
+        const char *why = PQerrorMessage(conn->pg);
+        /* libpq gives no SQLSTATE for a refused connection: a wrong password is not worth a second try. */
+        bool refused = PQconnectionNeedsPassword(conn->pg) || strstr(why, "password authentication failed") != NULL ||
+                       (strstr(why, "role \"") != NULL && strstr(why, "does not exist") != NULL) ||
+                       strstr(why, "no pg_hba.conf entry") != NULL;
+        bool missing = strstr(why, "database \"") != NULL && strstr(why, "does not exist") != NULL;
+        code = dur__pg_error(err, "postgres.connect", refused ? "28000" : missing ? "3D000" : "08001", why);
+    } else {
+        PQsetNoticeReceiver(conn->pg, ignore_notice, NULL);
+        if (!store->pooler) code = dur__pg_simple(conn, session_settings, err);
+        if (code == DUR_OK && conn->want_listen) code = dur__pg_listen(conn, err);
+    }
+    if (code != DUR_OK) dur__pg_disconnect(conn);
+    return code;
+}
+
+int dur__pg_listen(dur__pg_conn *conn, dur_error *err) {
+    char sql[96];
+    conn->want_listen = !conn->store->pooler;
+    if (conn->listening || conn->store->pooler || conn->pg == NULL) return DUR_OK;
+    snprintf(sql, sizeof(sql), "LISTEN %s", conn->store->channel);
+    int code = dur__pg_simple(conn, sql, err);
+    conn->listening = code == DUR_OK;
+    return code;
+}
+
+/* ---- the pool ----------------------------------------------------------------------------------------------------------- */
+
+int dur__pg_borrow(dur__pg *store, dur__pg_conn **out, dur_error *err) {
+    dur__mutex_lock(&store->mutex);
+    while (dur__list_empty(&store->idle) && store->opened >= store->pool_max) dur__cond_wait(&store->freed, &store->mutex);
+    dur__link *link = store->idle.prev != &store->idle ? store->idle.prev : NULL; /* the warmest */
+    dur__pg_conn *conn = NULL;
+    if (link != NULL) {
+        dur__list_unlink(link);
+        conn = DUR__CONTAINER(link, dur__pg_conn, link);
+    } else {
+        store->opened++;
+    }
+    dur__mutex_unlock(&store->mutex);
+    if (conn == NULL) conn = dur__pg_conn_new(store);
+    int code = dur__pg_connect(conn, err);
+    if (code != DUR_OK) {
+        dur__pg_return(conn);
+        return code;
+    }
+    *out = conn;
+    return DUR_OK;
+}
+
+void dur__pg_return(dur__pg_conn *conn) {
+    dur__pg *store = conn->store;
+    dur__mutex_lock(&store->mutex);
+    dur__list_push(&store->idle, &conn->link);
+    dur__cond_signal(&store->freed);
+    dur__mutex_unlock(&store->mutex);
+}

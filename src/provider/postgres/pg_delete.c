@@ -1,0 +1,253 @@
+/*
+ * pg_delete.c: deleting instances with their trees, and pruning executions.
+ */
+#include "provider/postgres/pg_internal.h"
+
+#include <stdlib.h>
+
+#define BULK_LIMIT 1000u
+
+/* ---- erasing ------------------------------------------------------------------------------------------------------------------------ */
+
+static const char lost_sql[] =
+    "INSERT INTO @lost (holder, instance_id, at_ms) SELECT holder, instance_id, #now FROM @instances"
+    " WHERE instance_id = ANY ($2::text[]) AND token IS NOT NULL AND holder IS NOT NULL";
+static const char *const erase_sql[] = {
+    lost_sql,
+    "DELETE FROM @executions WHERE instance_id = ANY ($2::text[])",
+    "DELETE FROM @history WHERE instance_id = ANY ($2::text[])",
+    "DELETE FROM @queue WHERE instance_id = ANY ($2::text[])",
+    "DELETE FROM @worker WHERE instance_id = ANY ($2::text[])",
+    "DELETE FROM @kv WHERE instance_id = ANY ($2::text[])",
+    "DELETE FROM @kv_delta WHERE instance_id = ANY ($2::text[])",
+    "DELETE FROM @accepted WHERE instance_id = ANY ($2::text[])",
+    "DELETE FROM @instances WHERE instance_id = ANY ($2::text[])",
+};
+enum { EXECUTIONS = 1, HISTORY, QUEUE, WORKER, INSTANCES = 8, STATEMENTS };
+
+static void ids_arg(dur__pg_args *args, const dur__pg_array *ids) {
+    dur__pg_array copy = *ids;
+    memset(&copy.data, 0, sizeof(copy.data));
+    dur__buf_add(&copy.data, ids->data.data, ids->data.size);
+    dur__pg_array_arg(args, &copy);
+}
+
+static uint64_t touched(const PGresult *result) { return strtoull(PQcmdTuples((PGresult *)(uintptr_t)result), NULL, 10); }
+
+int dur__pg_erase(dur__pg_conn *conn, dur__pg_array *ids, dur_delete_result *out, dur_error *err) {
+    dur__pg_args args;
+    dur__pg_batch batch;
+    dur__pg_batch_begin(&batch, conn, true);
+    for (size_t i = 0; i < STATEMENTS; i++) {
+        dur__pg_args_begin(conn->store, &args);
+        ids_arg(&args, ids);
+        dur__pg_batch_add(&batch, erase_sql[i], &args);
+    }
+    if (!conn->foreign) dur__pg_batch_notify(&batch);
+    int code = dur__pg_batch_run(&batch, "postgres.delete", err);
+    memset(out, 0, sizeof(*out));
+    if (code == DUR_OK) {
+        out->executions = touched(batch.results[EXECUTIONS]);
+        out->events = touched(batch.results[HISTORY]);
+        out->queue_messages = touched(batch.results[QUEUE]) + touched(batch.results[WORKER]);
+        out->instances = touched(batch.results[INSTANCES]);
+    }
+    dur__pg_batch_end(&batch);
+    return code;
+}
+
+/* ---- delete by id ------------------------------------------------------------------------------------------------------------------- */
+
+#define STARTS_WAIT                                                                                                    \
+    "EXISTS (SELECT 1 FROM @queue q WHERE q.instance_id = i.instance_id AND q.kind IN " DUR__PG_STARTS ")"
+#define STATUS                                                                                                         \
+    "coalesce((SELECT e.status FROM @executions e WHERE e.instance_id = i.instance_id AND e.execution_id = "             \
+    "i.current_execution), 1)"
+
+static const char rows_sql[] =
+    "SELECT i.instance_id, i.known, " STATUS " = 1 OR " STARTS_WAIT " FROM @instances i WHERE i.instance_id = ANY"
+    " ($2::text[]) ORDER BY i.instance_id FOR UPDATE OF i";
+static const char child_sql[] =
+    "SELECT c.parent, c.instance_id FROM @instances c WHERE c.parent = ANY ($2::text[]) AND NOT (c.instance_id = ANY"
+    " ($2::text[])) LIMIT 1";
+
+static int row_of(const PGresult *rows, const char *id) {
+    for (int row = 0; row < PQntuples(rows); row++)
+        if (strcmp(PQgetvalue(rows, row, 0), id) == 0) return row;
+    return -1;
+}
+
+static int check_rows(const PGresult *rows, const PGresult *child, const char *const *ids, size_t count, bool force,
+                      dur_error *err) {
+    for (size_t i = 0; i < count; i++) {
+        int row = row_of(rows, ids[i]);
+        if (row < 0 || !dur__pg_get_bool(rows, row, 1))
+            return dur_error_set(err, DUR_ENOTFOUND, false, "postgres.delete", "instance %s not found", ids[i]);
+        if (!force && dur__pg_get_bool(rows, row, 2))
+            return dur_error_set(err, DUR_ERUNNING, false, "postgres.delete", "instance %s is running", ids[i]);
+    }
+    if (PQntuples(child) == 0) return DUR_OK;
+    return dur_error_set(err, DUR_ECHILD, false, "postgres.delete", "instance %s has a child that is not listed: %s",
+                         PQgetvalue(child, 0, 0), PQgetvalue(child, 0, 1));
+}
+
+/* Inside a transaction. */
+static int delete_listed(dur__pg_conn *conn, const char *const *ids, size_t count, bool force, dur_delete_result *out,
+                         dur_error *err) {
+    dur__pg_args args;
+    dur__pg_batch batch;
+    dur__pg_array array = dur__pg_array_text();
+    for (size_t i = 0; i < count; i++) dur__pg_add_text(&array, ids[i]);
+    dur__pg_batch_begin(&batch, conn, false);
+    dur__pg_args_begin(conn->store, &args);
+    ids_arg(&args, &array);
+    int rows = dur__pg_batch_add(&batch, rows_sql, &args);
+    dur__pg_args_begin(conn->store, &args);
+    ids_arg(&args, &array);
+    int child = dur__pg_batch_add(&batch, child_sql, &args);
+    int code = dur__pg_batch_run(&batch, "postgres.delete", err);
+    if (code == DUR_OK) code = check_rows(batch.results[rows], batch.results[child], ids, count, force, err);
+    dur__pg_batch_end(&batch);
+    if (code == DUR_OK) code = dur__pg_erase(conn, &array, out, err);
+    dur__buf_free(&array.data);
+    return code;
+}
+
+static int end_transaction(dur__pg_conn *conn, int code, dur_error *err) {
+    if (code == DUR_OK) return dur__pg_simple(conn, "COMMIT", err);
+    if (conn->pg != NULL && dur__pg_simple(conn, "ROLLBACK", NULL) != DUR_OK) dur__pg_disconnect(conn);
+    return code;
+}
+
+int dur__pg_delete_instances(dur_provider *self, const char *const *ids, size_t count, bool force,
+                             dur_delete_result *out, dur_error *err) {
+    dur__pg *store = dur__pg_of(self);
+    dur__pg_conn *conn;
+    memset(out, 0, sizeof(*out));
+    int code = dur__pg_borrow(store, &conn, err);
+    if (code != DUR_OK) return code;
+    code = dur__pg_simple(conn, "BEGIN", err);
+    if (code == DUR_OK) code = end_transaction(conn, delete_listed(conn, ids, count, force, out, err), err);
+    if (code != DUR_OK) memset(out, 0, sizeof(*out));
+    dur__pg_return(conn);
+    dur__pg_wake_local(store, NULL);
+    return code;
+}
+
+/* ---- bulk ------------------------------------------------------------------------------------------------------------------------------ */
+
+#define FINISHED "(" STATUS " IN (2, 3) AND NOT " STARTS_WAIT ")"
+#define ENDED_BEFORE                                                                                                   \
+    "($3::bigint = 0 OR EXISTS (SELECT 1 FROM @executions b WHERE b.instance_id = i.instance_id AND b.execution_id = "   \
+    "i.current_execution AND b.completed_at <> 0 AND b.completed_at < $3::bigint))"
+
+/* Finished roots that match, with all below them, where all of those have finished too. */
+static const char roots_sql[] =
+    "WITH RECURSIVE r AS (SELECT i.instance_id, i.created_at FROM @instances i WHERE i.has_row AND i.parent IS NULL AND"
+    " ($2::text[] IS NULL OR i.instance_id = ANY ($2::text[])) AND " ENDED_BEFORE " AND " FINISHED "),"
+    " t(root, id) AS (SELECT instance_id, instance_id FROM r UNION SELECT t.root, c.instance_id FROM t JOIN @instances c"
+    " ON c.parent = t.id),"
+    " chosen AS (SELECT r.instance_id FROM r WHERE NOT EXISTS (SELECT 1 FROM t JOIN @instances i ON i.instance_id = t.id"
+    " WHERE t.root = r.instance_id AND NOT " FINISHED ") ORDER BY r.created_at, r.instance_id LIMIT $4::bigint)"
+    " SELECT DISTINCT t.id FROM t JOIN chosen c ON c.instance_id = t.root ORDER BY 1";
+
+static void filter_args(dur__pg *store, dur__pg_args *args, const dur_bulk_filter *filter) {
+    dur__pg_args_begin(store, args);
+    if (filter->instance_ids == NULL) {
+        int at = args->count++;
+        args->types[at] = 1009;
+        args->values[at] = NULL;
+        args->lengths[at] = 0;
+        args->formats[at] = 1;
+    } else {
+        dur__pg_array ids = dur__pg_array_text();
+        for (size_t i = 0; i < filter->instance_id_count; i++) dur__pg_add_text(&ids, filter->instance_ids[i]);
+        dur__pg_array_arg(args, &ids);
+    }
+    dur__pg_u64(args, filter->completed_before_ms);
+    dur__pg_u64(args, filter->limit > 0 ? filter->limit : BULK_LIMIT);
+}
+
+static int delete_roots(dur__pg_conn *conn, const dur_bulk_filter *filter, dur_delete_result *out, dur_error *err) {
+    dur__pg_args args;
+    dur__pg_batch batch;
+    dur__pg_batch_begin(&batch, conn, false);
+    filter_args(conn->store, &args, filter);
+    int at = dur__pg_batch_add(&batch, roots_sql, &args);
+    int code = dur__pg_batch_run(&batch, "postgres.delete_bulk", err);
+    if (code == DUR_OK && PQntuples(batch.results[at]) > 0) {
+        size_t count = (size_t)PQntuples(batch.results[at]);
+        const char **ids = dur__xcalloc(count, sizeof(*ids));
+        for (size_t i = 0; i < count; i++) ids[i] = PQgetvalue(batch.results[at], (int)i, 0);
+        code = delete_listed(conn, ids, count, false, out, err); /* locks them and looks again */
+        free(ids);
+    }
+    dur__pg_batch_end(&batch);
+    return code;
+}
+
+int dur__pg_delete_instances_bulk(dur_provider *self, const dur_bulk_filter *filter, dur_delete_result *out,
+                                  dur_error *err) {
+    dur__pg *store = dur__pg_of(self);
+    dur__pg_conn *conn;
+    memset(out, 0, sizeof(*out));
+    int code = dur__pg_borrow(store, &conn, err);
+    if (code != DUR_OK) return code;
+    code = dur__pg_simple(conn, "BEGIN", err);
+    if (code == DUR_OK) code = end_transaction(conn, delete_roots(conn, filter, out, err), err);
+    if (code == DUR_ERUNNING || code == DUR_ECHILD || code == DUR_ENOTFOUND) /* one came to life meanwhile */
+        code = dur_error_set(err, DUR_EBUSY, true, "postgres.delete_bulk", "an instance changed meanwhile; try again");
+    if (code != DUR_OK) memset(out, 0, sizeof(*out));
+    dur__pg_return(conn);
+    return code;
+}
+
+/* ---- prune ----------------------------------------------------------------------------------------------------------------------------- */
+
+/* $5 keep_last given, $6 how many, $7 completed before. */
+static const char prune_sql[] =
+    "WITH t AS MATERIALIZED (SELECT i.instance_id, i.current_execution FROM @instances i WHERE CASE WHEN $8::boolean THEN"
+    " i.has_row AND ($2::text[] IS NULL OR i.instance_id = ANY ($2::text[])) AND " ENDED_BEFORE " ELSE i.instance_id = ANY"
+    " ($2::text[]) AND (i.has_row OR i.has_history) END ORDER BY i.created_at, i.instance_id LIMIT $4::bigint),"
+    " x AS MATERIALIZED (SELECT r.instance_id, r.execution_id FROM (SELECT e.*, t.current_execution, row_number() OVER"
+    " (PARTITION BY e.instance_id ORDER BY e.execution_id DESC) AS at FROM t JOIN @executions e ON e.instance_id ="
+    " t.instance_id) r WHERE r.execution_id <> r.current_execution AND r.status <> 1 AND ($5::boolean OR $7::bigint <> 0)"
+    " AND (NOT $5::boolean OR r.at > greatest($6::bigint, 1)) AND ($7::bigint = 0 OR (r.completed_at <> 0 AND"
+    " r.completed_at < $7::bigint))),"
+    " h AS (DELETE FROM @history h USING x WHERE h.instance_id = x.instance_id AND h.execution_id = x.execution_id"
+    " RETURNING 1), e AS (DELETE FROM @executions e USING x WHERE e.instance_id = x.instance_id AND e.execution_id ="
+    " x.execution_id RETURNING 1) SELECT (SELECT count(*) FROM t), (SELECT count(*) FROM e), (SELECT count(*) FROM h)";
+
+static int prune(dur__pg *store, const dur_bulk_filter *filter, const dur_prune_options *options, bool bulk,
+                 dur_prune_result *out, dur_error *err) {
+    dur__pg_args args;
+    PGresult *result;
+    memset(out, 0, sizeof(*out));
+    filter_args(store, &args, filter);
+    dur__pg_bool(&args, options->has_keep_last);
+    dur__pg_u64(&args, options->keep_last);
+    dur__pg_u64(&args, options->completed_before_ms);
+    dur__pg_bool(&args, bulk);
+    int code = dur__pg_one(store, "postgres.prune", prune_sql, &args, true, &result, err);
+    if (code == DUR_OK) {
+        out->instances_processed = dur__pg_get_u64(result, 0, 0);
+        out->executions_deleted = dur__pg_get_u64(result, 0, 1);
+        out->events_deleted = dur__pg_get_u64(result, 0, 2);
+    }
+    PQclear(result);
+    return code;
+}
+
+int dur__pg_prune_executions(dur_provider *self, const char *instance, const dur_prune_options *options,
+                             dur_prune_result *out, dur_error *err) {
+    dur_bulk_filter filter = { .instance_ids = &instance, .instance_id_count = 1, .limit = 1 };
+    int code = prune(dur__pg_of(self), &filter, options, false, out, err);
+    if (code == DUR_OK && out->instances_processed == 0)
+        code = dur_error_set(err, DUR_ENOTFOUND, false, "postgres.prune", "instance %s not found", instance);
+    return code;
+}
+
+int dur__pg_prune_executions_bulk(dur_provider *self, const dur_bulk_filter *filter, const dur_prune_options *options,
+                                  dur_prune_result *out, dur_error *err) {
+    return prune(dur__pg_of(self), filter, options, true, out, err);
+}

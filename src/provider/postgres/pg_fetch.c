@@ -1,0 +1,414 @@
+/*
+ * pg_fetch.c: taking instances and handing out their messages; giving instances back.
+ *
+ * A claim locks rows of dur_instances only, and skips those that somebody else has locked: it never waits for another
+ * node and never takes an instance in halves.  The claim and the reading of messages and history are two statements on
+ * purpose: the second has a snapshot that is younger than the row locks, so nothing committed before them is missed.
+ * Between them ready_at marks the rows: -1 just claimed, -2 held and to be looked at.  No mark survives the batch.
+ */
+#include "base/assert.h"
+#include "provider/postgres/pg_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- statements --------------------------------------------------------------------------------------------------------- */
+
+/* Queue messages of an instance that does not exist. */
+static const char bury_sql[] =
+    "WITH n AS MATERIALIZED (SELECT #now AS now), o AS (SELECT instance_id FROM @instances WHERE NOT known AND ready_at"
+    " IS NOT NULL AND ready_at <= (SELECT now FROM n) ORDER BY ready_at LIMIT 100 FOR UPDATE SKIP LOCKED),"
+    " d AS (DELETE FROM @queue q USING o, n WHERE q.instance_id = o.instance_id AND q.queue IS NOT NULL AND"
+    " q.due_ms <= n.now RETURNING q.instance_id, q.order_ms, q.id, q.json),"
+    " b AS (INSERT INTO @dead_letters (instance_id, reason, at_ms, json) SELECT d.instance_id,"
+    " 'the instance does not exist', n.now, d.json FROM d, n ORDER BY d.order_ms, d.id)"
+    " UPDATE @instances i SET ready_at = m.at, ready_due = coalesce(m.at, 0) FROM (SELECT o.instance_id, (SELECT"
+    " min(q.order_ms) FROM @queue q, n WHERE q.instance_id = o.instance_id AND q.queue IS NOT NULL AND q.due_ms > n.now)"
+    " AS at FROM o) m WHERE i.instance_id = m.instance_id";
+
+#define FREE "owner IS NULL AND suspended IS NULL AND known AND ready_at IS NOT NULL"
+static const char claim_sql[] =
+    "WITH n AS MATERIALIZED (SELECT #now AS now), c AS (SELECT instance_id FROM @instances WHERE " FREE
+    /* undelayed messages are visible whatever the clock says, also after it went back */
+    " AND ready_at <= (SELECT greatest((SELECT now FROM n), (SELECT max(ready_at) FROM @instances WHERE " FREE
+    " AND ready_due = 0))) AND (ready_due = 0 OR ready_at <= (SELECT now FROM n))"
+    " AND (token IS NULL OR expires_at <= (SELECT now FROM n))"
+    " AND CASE $6::bigint WHEN 1 THEN acquisitions = 0 WHEN 2 THEN acquisitions > 0 ELSE true END"
+    " AND ($7::text IS NULL OR pin IS NULL OR (pin >= $7::text::bigint[] AND pin <= $8::text::bigint[]))"
+    " AND ($2::text IS NULL OR EXISTS (SELECT 1 FROM @owners o WHERE o.owner = $2::text))"
+    " ORDER BY ready_at LIMIT $5::bigint FOR UPDATE SKIP LOCKED),"
+    " k AS (SELECT instance_id, row_number() OVER () AS at FROM c),"
+    " u AS (UPDATE @instances i SET token = $9::text || '-' || k.at, owner = $2::text, holder = $3::bigint,"
+    " expires_at = CASE WHEN $2::text IS NULL THEN n.now + $4::bigint END, acquisitions = i.acquisitions + 1,"
+    " not_before = 0, ready_at = -1, ready_due = 0 FROM k, n WHERE i.instance_id = k.instance_id"
+    " RETURNING k.at, i.instance_id, i.token, i.name, i.version, i.current_execution, i.last_event, i.acquisitions)"
+    " SELECT * FROM u ORDER BY at";
+
+static const char history_sql[] =
+    "SELECT h.instance_id, h.event_id, h.json FROM @instances i JOIN @history h ON h.instance_id = i.instance_id AND"
+    " h.execution_id = i.current_execution WHERE i.holder = $2::bigint AND i.ready_at = -1"
+    " ORDER BY h.instance_id, h.event_id";
+static const char kv_sql[] =
+    "SELECT k.instance_id, k.key, k.value, k.stamp_ms FROM @instances i JOIN @kv k ON k.instance_id = i.instance_id"
+    " WHERE i.holder = $2::bigint AND i.ready_at = -1 ORDER BY k.instance_id, k.key";
+
+static const char look_sql[] =
+    "UPDATE @instances SET ready_at = -2 WHERE instance_id IN (SELECT instance_id FROM @instances WHERE holder ="
+    " $2::bigint AND ready_at >= 0 AND ready_at <= #now FOR UPDATE SKIP LOCKED)";
+
+static const char give_sql[] =
+    "WITH n AS MATERIALIZED (SELECT #now AS now), d AS MATERIALIZED (SELECT instance_id, token, owner, expires_at,"
+    " ready_at = -1 AS fresh FROM @instances WHERE holder = $2::bigint AND ready_at < 0),"
+    " a AS (SELECT q.instance_id, q.id, q.order_ms, q.due_ms, q.queue, q.given, d.token, d.fresh,"
+    " q.due_ms <= n.now AS visible, row_number() OVER (PARTITION BY q.instance_id, q.queue, q.due_ms <= n.now ORDER BY"
+    " q.given AND NOT d.fresh DESC, q.order_ms, q.id) AS at FROM n, d JOIN @queue q ON q.instance_id = d.instance_id),"
+    " c AS MATERIALIZED (SELECT a.*, a.visible AND (a.fresh OR NOT a.given) AND (a.queue IS NULL OR $3::bigint = 0 OR"
+    " a.at <= $3::bigint) AS chosen FROM a),"
+    " u AS (UPDATE @queue q SET given = true, attempts = q.attempts + 1 FROM c WHERE c.chosen AND q.instance_id ="
+    " c.instance_id AND q.id = c.id RETURNING q.instance_id, c.token, c.fresh, q.id, q.order_ms, q.attempts, q.queue,"
+    " q.json),"
+    " z AS (UPDATE @queue q SET given = false FROM c WHERE c.fresh AND c.given AND NOT c.chosen AND q.instance_id ="
+    " c.instance_id AND q.id = c.id),"
+    " m AS (SELECT d.instance_id, d.owner, d.expires_at, min(c.order_ms) FILTER (WHERE NOT c.visible) AS at,"
+    " coalesce(bool_or(c.visible AND NOT c.chosen AND (c.fresh OR NOT c.given)), false) AS more"
+    " FROM d LEFT JOIN c ON c.instance_id = d.instance_id GROUP BY d.instance_id, d.owner, d.expires_at),"
+    " w AS (UPDATE @instances i SET ready_at = CASE WHEN m.owner IS NULL THEN least(m.at, m.expires_at) ELSE m.at END,"
+    " ready_due = coalesce(CASE WHEN m.owner IS NULL THEN least(m.at, m.expires_at) ELSE m.at END, 0)"
+    " FROM m WHERE i.instance_id = m.instance_id)"
+    " SELECT u.*, m.more FROM u JOIN m ON m.instance_id = u.instance_id ORDER BY u.order_ms, u.id";
+
+/* While a batch takes things under an owner's name nobody may take that owner for dead. */
+static const char fence_sql[] = "SELECT pg_advisory_xact_lock_shared($2::bigint)";
+
+void dur__pg_fence_add(dur__pg *store, dur__pg_batch *batch, const char *owner) {
+    dur__pg_args args;
+    dur__pg_args_begin(store, &args);
+    dur__pg_i64(&args, dur__pg_owner_key(store, owner) ^ 1);
+    dur__pg_batch_add(batch, fence_sql, &args);
+}
+
+static void pin_text(char *out, size_t size, dur_semver version) {
+    snprintf(out, size, "{%u,%u,%u}", version.major, version.minor, version.patch);
+}
+
+static int send_claim(dur__pg *store, dur__pg_batch *batch, const dur_fetch *how, int64_t holder, const char *prefix) {
+    dur__pg_args args;
+    char least[64], most[64];
+    bool filtered = how->filter != NULL;
+    if (filtered) {
+        pin_text(least, sizeof(least), how->filter->ranges[0].min);
+        pin_text(most, sizeof(most), how->filter->ranges[0].max);
+    }
+    dur__pg_args_begin(store, &args);
+    dur__pg_text(&args, how->owner);
+    dur__pg_i64(&args, holder);
+    dur__pg_u64(&args, how->lock_ms);
+    dur__pg_i64(&args, how->max > 0 ? (int64_t)how->max : 1);
+    dur__pg_i64(&args, (int64_t)how->kind);
+    dur__pg_text(&args, filtered ? least : NULL);
+    dur__pg_text(&args, filtered ? most : NULL);
+    dur__pg_text(&args, prefix);
+    return dur__pg_batch_add(batch, claim_sql, &args);
+}
+
+static int send_for_holder(dur__pg *store, dur__pg_batch *batch, const char *sql, int64_t holder) {
+    dur__pg_args args;
+    dur__pg_args_begin(store, &args);
+    dur__pg_i64(&args, holder);
+    return dur__pg_batch_add(batch, sql, &args);
+}
+
+void dur__pg_fetch_add(dur__pg *store, dur__pg_batch *batch, const dur_fetch *how, int64_t holder, uint32_t queue_max,
+                       const char *token_prefix, dur__pg_fetch_plan *plan) {
+    dur__pg_args args;
+    *plan = (dur__pg_fetch_plan){ -1, -1, -1, -1 };
+    if (how != NULL && (how->filter == NULL || how->filter->count > 0)) {
+        dur__pg_args_begin(store, &args);
+        dur__pg_batch_add(batch, bury_sql, &args);
+        plan->claim_at = send_claim(store, batch, how, holder, token_prefix);
+        if (!how->without_history) {
+            plan->history_at = send_for_holder(store, batch, history_sql, holder);
+            plan->kv_at = send_for_holder(store, batch, kv_sql, holder);
+        }
+    }
+    send_for_holder(store, batch, look_sql, holder);
+    dur__pg_args_begin(store, &args);
+    dur__pg_i64(&args, holder);
+    dur__pg_i64(&args, queue_max);
+    plan->give_at = dur__pg_batch_add(batch, give_sql, &args);
+}
+
+/* ---- answers -------------------------------------------------------------------------------------------------------------- */
+
+/* Rows of one instance lie together: the part of them that is its own. */
+static int rows_from(const PGresult *rows, const char *instance, int *count) {
+    int low = 0, high = PQntuples(rows);
+    *count = 0;
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        if (strcmp(PQgetvalue(rows, middle, 0), instance) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    while (low + *count < PQntuples(rows) && strcmp(PQgetvalue(rows, low + *count, 0), instance) == 0) (*count)++;
+    return low;
+}
+
+static void read_history(const PGresult *rows, dur_arena *arena, dur_orchestration_item *item) {
+    int count, from = rows_from(rows, item->instance, &count);
+    dur_event_row *history = dur_arena_zalloc(arena, ((size_t)count + 1) * sizeof(*history));
+    for (int i = 0; i < count; i++) {
+        history[i].event_id = dur__pg_get_u64(rows, from + i, 1);
+        history[i].json = dur__pg_get_json(rows, from + i, 2, arena);
+    }
+    item->history = count > 0 ? history : NULL;
+    item->history_count = (size_t)count;
+}
+
+static void read_kv(const PGresult *rows, dur_arena *arena, dur_orchestration_item *item) {
+    int count, from = rows_from(rows, item->instance, &count);
+    dur_key_value *kv = dur_arena_zalloc(arena, ((size_t)count + 1) * sizeof(*kv));
+    for (int i = 0; i < count; i++) {
+        kv[i].key = dur__pg_get_text(rows, from + i, 1, arena);
+        kv[i].value = dur__pg_get_text(rows, from + i, 2, arena);
+        kv[i].last_updated_at_ms = dur__pg_get_u64(rows, from + i, 3);
+    }
+    item->kv = count > 0 ? kv : NULL;
+    item->kv_count = (size_t)count;
+}
+
+static dur_fetched_message read_message(const PGresult *rows, int row, dur_arena *arena) {
+    return (dur_fetched_message){
+        .id = dur__pg_get_u64(rows, row, 3),
+        .due_ms = dur__pg_get_u64(rows, row, 4),
+        .attempt_count = (uint32_t)dur__pg_get_u64(rows, row, 5),
+        .queue = dur__pg_get_text(rows, row, 6, arena),
+        .json = dur__pg_get_json(rows, row, 7, arena),
+    };
+}
+
+/* Messages come in their order, whoever they are for; each fresh item gets its own. */
+static void read_messages(const PGresult *rows, dur_arena *arena, dur_orchestration_item *items, size_t count) {
+    dur__map by_id;
+    memset(&by_id, 0, sizeof(by_id));
+    for (size_t i = 0; i < count; i++) dur__map_put(&by_id, items[i].instance, &items[i]);
+    for (int pass = 0; pass < 2; pass++) {
+        for (int row = 0; row < PQntuples(rows); row++) {
+            dur_orchestration_item *item =
+                dur__pg_get_bool(rows, row, 2) ? dur__map_get(&by_id, PQgetvalue(rows, row, 0)) : NULL;
+            if (item == NULL) continue;
+            if (pass == 1) {
+                dur_fetched_message *message = (dur_fetched_message *)(uintptr_t)&item->messages[item->message_count];
+                *message = read_message(rows, row, arena);
+                if (message->attempt_count > item->attempt_count) item->attempt_count = message->attempt_count;
+                if (dur__pg_get_bool(rows, row, 8)) item->more_messages = true;
+            }
+            item->message_count++;
+        }
+        for (size_t i = 0; pass == 0 && i < count; i++) {
+            items[i].messages = dur_arena_zalloc(arena, (items[i].message_count + 1) * sizeof(dur_fetched_message));
+            items[i].message_count = 0;
+        }
+    }
+    dur__map_free(&by_id);
+}
+
+static void read_held(const PGresult *rows, dur_arena *arena, dur_held_message **held, size_t *held_count) {
+    *held_count = 0;
+    *held = dur_arena_zalloc(arena, ((size_t)PQntuples(rows) + 1) * sizeof(**held));
+    for (int row = 0; row < PQntuples(rows); row++) {
+        if (dur__pg_get_bool(rows, row, 2)) continue;
+        dur_held_message *message = &(*held)[(*held_count)++];
+        message->instance = dur__pg_get_text(rows, row, 0, arena);
+        message->lock_token = dur__pg_get_text(rows, row, 1, arena);
+        message->message = read_message(rows, row, arena);
+    }
+}
+
+static void read_item(const dur__pg_batch *batch, const dur__pg_fetch_plan *plan, int row, dur_arena *arena,
+                      dur_orchestration_item *item) {
+    const PGresult *claims = batch->results[plan->claim_at];
+    item->instance = dur__pg_get_text(claims, row, 1, arena);
+    item->lock_token = dur__pg_get_text(claims, row, 2, arena);
+    item->orchestration_name = dur__pg_get_text(claims, row, 3, arena);
+    item->version = dur__pg_get_text(claims, row, 4, arena);
+    item->execution_id = dur__pg_get_u64(claims, row, 5);
+    if (item->execution_id == 0) item->execution_id = 1;
+    item->last_event_id = dur__pg_get_u64(claims, row, 6);
+    item->acquisitions = (uint32_t)dur__pg_get_u64(claims, row, 7);
+    if (plan->history_at < 0) return;
+    read_history(batch->results[plan->history_at], arena, item);
+    read_kv(batch->results[plan->kv_at], arena, item);
+}
+
+void dur__pg_fetch_read(const dur__pg_batch *batch, const dur__pg_fetch_plan *plan, dur_arena *arena,
+                        dur_orchestration_item **items, size_t *count, dur_held_message **held, size_t *held_count) {
+    size_t claimed = plan->claim_at >= 0 ? (size_t)PQntuples(batch->results[plan->claim_at]) : 0;
+    *items = dur_arena_zalloc(arena, (claimed + 1) * sizeof(**items));
+    *count = claimed;
+    for (size_t i = 0; i < claimed; i++) read_item(batch, plan, (int)i, arena, &(*items)[i]);
+    read_messages(batch->results[plan->give_at], arena, *items, claimed);
+    if (held != NULL) read_held(batch->results[plan->give_at], arena, held, held_count);
+}
+
+/* ---- fetching outside a lane ------------------------------------------------------------------------------------------------ */
+
+static int fetch_once(dur__pg *store, dur_arena *arena, const dur_fetch *how, dur_orchestration_item **items,
+                      size_t *count, dur_error *err) {
+    dur__pg_conn *conn;
+    dur__pg_batch batch;
+    dur__pg_fetch_plan plan;
+    char prefix[DUR__PG_TOKEN_SIZE];
+    int code = dur__pg_borrow(store, &conn, err);
+    *count = 0;
+    if (code != DUR_OK) return code;
+    dur__pg_token(store, prefix);
+    dur__pg_batch_begin(&batch, conn, true);
+    if (how->owner != NULL) dur__pg_fence_add(store, &batch, how->owner);
+    dur__pg_fetch_add(store, &batch, how, dur__pg_random_holder(store), how->queue_messages_max, prefix, &plan);
+    code = dur__pg_batch_run(&batch, "postgres.fetch", err);
+    if (code == DUR_OK)
+        dur__pg_fetch_read(&batch, &plan, arena, items, count, NULL, NULL);
+    dur__pg_batch_end(&batch);
+    if (code == DUR_EUNKNOWN && dur__pg_connect(conn, NULL) == DUR_OK) /* what it took nobody knows: give it back */
+        code = dur__pg_undo_claims(conn, prefix, err) == DUR_OK ? DUR_EUNAVAILABLE : code;
+    dur__pg_return(conn);
+    return code;
+}
+
+static int fetch_some(dur__pg *store, dur_arena *arena, const dur_fetch *how, dur_orchestration_item *out, size_t *count,
+                      dur_error *err) {
+    dur_orchestration_item *items = NULL;
+    uint64_t deadline = dur__pg_deadline(store->long_poll ? how->poll_ms : 0);
+    int code;
+    do {
+        code = fetch_once(store, arena, how, &items, count, err);
+    } while (code == DUR_OK && *count == 0 && dur__pg_poll_pause(store, deadline));
+    if (code == DUR_OK) memcpy(out, items, *count * sizeof(*out));
+    return code;
+}
+
+int dur__pg_fetch_orchestration_item(dur_provider *self, dur_arena *arena, const dur_fetch *how,
+                                     dur_orchestration_item *out, dur_error *err) {
+    dur_fetch seeds = { .lock_ms = how->lock_ms, .poll_ms = how->poll_ms, .filter = how->filter };
+    size_t count = 0;
+    memset(out, 0, sizeof(*out));
+    return fetch_some(dur__pg_of(self), arena, &seeds, out, &count, err);
+}
+
+static const char owner_sql[] = "SELECT 1 FROM @owners WHERE owner = $2::text";
+
+int dur__pg_fetch_turns(dur_provider *self, dur_arena *arena, const dur_fetch *how, dur_orchestration_item *out,
+                        size_t *count, dur_error *err) {
+    dur__pg *store = dur__pg_of(self);
+    dur__pg_args args;
+    PGresult *result;
+    int code = fetch_some(store, arena, how, out, count, err);
+    if (code != DUR_OK || *count > 0 || how->owner == NULL) return code;
+    dur__pg_args_begin(store, &args);
+    dur__pg_text(&args, how->owner);
+    code = dur__pg_one(store, "postgres.fetch", owner_sql, &args, false, &result, err);
+    if (code == DUR_OK && PQntuples(result) == 0)
+        code = dur_error_set(err, DUR_ELEASE, false, "postgres.fetch", "owner %s is not registered", how->owner);
+    PQclear(result);
+    return code;
+}
+
+/* ---- giving back ------------------------------------------------------------------------------------------------------------- */
+
+#define BY_TOKEN "token = $2::text AND (owner IS NOT NULL OR expires_at > #now)"
+static const char lock_token_sql[] = "SELECT 1 FROM @instances WHERE " BY_TOKEN " FOR UPDATE";
+static const char abandon_sql[] =
+    "WITH n AS MATERIALIZED (SELECT #now AS now), i0 AS (SELECT instance_id FROM @instances WHERE " BY_TOKEN "),"
+    " g AS (UPDATE @queue q SET given = false, attempts = CASE WHEN $4::boolean THEN greatest(q.attempts - 1, 0) ELSE"
+    " q.attempts END FROM i0 WHERE q.instance_id = i0.instance_id AND q.given),"
+    " m AS (SELECT i0.instance_id, CASE WHEN $3::bigint > 0 THEN n.now + $3::bigint ELSE 0 END AS not_before,"
+    " (SELECT min(q.order_ms) FROM @queue q WHERE q.instance_id = i0.instance_id) AS at,"
+    " (SELECT min(q.due_ms) FROM @queue q WHERE q.instance_id = i0.instance_id) AS due FROM i0, n)"
+    " UPDATE @instances i SET token = NULL, owner = NULL, holder = NULL, expires_at = NULL,"
+    " acquisitions = CASE WHEN $4::boolean THEN greatest(i.acquisitions - 1, 0) ELSE i.acquisitions END,"
+    " not_before = m.not_before, ready_at = CASE WHEN m.not_before > 0 THEN greatest(m.at, m.not_before) ELSE m.at END,"
+    " ready_due = CASE WHEN m.not_before > 0 THEN greatest(m.due, m.not_before) ELSE coalesce(m.due, 0) END"
+    " FROM m WHERE i.instance_id = m.instance_id RETURNING 1";
+
+int dur__pg_abandon_orchestration_item(dur_provider *self, const char *lock_token, uint64_t delay_ms,
+                                       bool ignore_attempt, dur_error *err) {
+    dur__pg *store = dur__pg_of(self);
+    dur__pg_conn *conn;
+    dur__pg_args args;
+    dur__pg_batch batch;
+    int code = dur__pg_borrow(store, &conn, err);
+    if (code != DUR_OK) return code;
+    dur__pg_batch_begin(&batch, conn, true);
+    dur__pg_args_begin(store, &args);
+    dur__pg_text(&args, lock_token);
+    dur__pg_batch_add(&batch, lock_token_sql, &args);
+    dur__pg_args_begin(store, &args);
+    dur__pg_text(&args, lock_token);
+    dur__pg_u64(&args, delay_ms);
+    dur__pg_bool(&args, ignore_attempt);
+    int at = dur__pg_batch_add(&batch, abandon_sql, &args);
+    dur__pg_batch_notify(&batch);
+    code = dur__pg_batch_run(&batch, "postgres.abandon", err);
+    if (code == DUR_OK && PQntuples(batch.results[at]) == 0)
+        code = dur_error_set(err, DUR_ELEASE, false, "postgres.abandon", "Invalid lock token");
+    dur__pg_batch_end(&batch);
+    dur__pg_return(conn);
+    dur__pg_wake_local(store, NULL);
+    return code;
+}
+
+static const char renew_sql[] =
+    "UPDATE @instances SET expires_at = CASE WHEN owner IS NULL THEN #now + $3::bigint END,"
+    " ready_at = CASE WHEN owner IS NULL AND ready_at = expires_at THEN #now + $3::bigint ELSE ready_at END,"
+    " ready_due = CASE WHEN owner IS NULL AND ready_at = expires_at THEN #now + $3::bigint ELSE ready_due END"
+    " WHERE " BY_TOKEN " RETURNING 1";
+
+int dur__pg_renew_orchestration_item_lock(dur_provider *self, const char *lock_token, uint64_t extend_ms,
+                                          dur_error *err) {
+    dur__pg *store = dur__pg_of(self);
+    dur__pg_args args;
+    PGresult *result;
+    dur__pg_args_begin(store, &args);
+    dur__pg_text(&args, lock_token);
+    dur__pg_u64(&args, extend_ms);
+    int code = dur__pg_one(store, "postgres.renew", renew_sql, &args, true, &result, err);
+    if (code == DUR_OK && PQntuples(result) == 0)
+        code = dur_error_set(err, DUR_ELEASE, false, "postgres.renew", "Invalid lock token");
+    PQclear(result);
+    return code;
+}
+
+/* ---- a batch whose outcome was not learned ------------------------------------------------------------------------------------ */
+
+/* Tokens of one batch share their prefix: '-' < '.' bounds the range. */
+static const char undo_lock_sql[] =
+    "SELECT 1 FROM @instances WHERE token > $2::text || '-' AND token < $2::text || '.' ORDER BY instance_id FOR UPDATE";
+static const char undo_instances_sql[] =
+    "WITH i0 AS (SELECT instance_id FROM @instances WHERE token > $2::text || '-' AND token < $2::text || '.'),"
+    " g AS (UPDATE @queue q SET given = false, attempts = greatest(q.attempts - 1, 0) FROM i0 WHERE q.instance_id ="
+    " i0.instance_id AND q.given),"
+    " m AS (SELECT i0.instance_id, (SELECT min(q.order_ms) FROM @queue q WHERE q.instance_id = i0.instance_id) AS at,"
+    " (SELECT min(q.due_ms) FROM @queue q WHERE q.instance_id = i0.instance_id) AS due FROM i0)"
+    " UPDATE @instances i SET token = NULL, owner = NULL, holder = NULL, expires_at = NULL, acquisitions ="
+    " greatest(i.acquisitions - 1, 0), ready_at = m.at, ready_due = coalesce(m.due, 0) FROM m"
+    " WHERE i.instance_id = m.instance_id";
+static const char undo_works_sql[] =
+    "UPDATE @worker SET token = NULL, owner = NULL, until_ms = 0, attempts = greatest(attempts - 1, 0)"
+    " WHERE token > $2::text || '-' AND token < $2::text || '.'";
+
+int dur__pg_undo_claims(dur__pg_conn *conn, const char *token_prefix, dur_error *err) {
+    static const char *const all[] = { undo_lock_sql, undo_instances_sql, undo_works_sql };
+    dur__pg_args args;
+    dur__pg_batch batch;
+    dur__pg_batch_begin(&batch, conn, true);
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        dur__pg_args_begin(conn->store, &args);
+        dur__pg_text(&args, token_prefix);
+        dur__pg_batch_add(&batch, all[i], &args);
+    }
+    int code = dur__pg_batch_run(&batch, "postgres.undo", err);
+    dur__pg_batch_end(&batch);
+    return code;
+}

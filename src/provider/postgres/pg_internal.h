@@ -1,0 +1,369 @@
+/*
+ * pg_internal.h: what the files of the PostgreSQL store share.
+ *
+ * SQL texts are written with two abbreviations (pg_sql.c): @name is a table of this store, qualified and quoted; #now is
+ * the store's time in milliseconds, evaluated once per statement.  #now is the first parameter of its statement when
+ * the clock is the caller's, so every statement begins with dur__pg_args_begin, which fills $1.
+ *
+ * A batch is a pipeline of statements that ends with one Sync: one round trip, one transaction.  Nothing in a batch can
+ * depend on an answer of the same batch, except inside the server.
+ */
+#ifndef DURITE_PROVIDER_PG_INTERNAL_H
+#define DURITE_PROVIDER_PG_INTERNAL_H
+
+#include "base/buf.h"
+#include "base/list.h"
+#include "base/map.h"
+#include "base/thread.h"
+
+#include <durite/postgres.h>
+#include <durite/sys/provider_methods.h>
+
+#include <libpq-fe.h>
+
+#define DUR__PG_ARGS 32
+#define DUR__PG_BATCH 40
+#define DUR__PG_TOKEN_SIZE 33
+#define DUR__PG_MESSAGE_ID_MS (24u * 3600u * 1000u)
+#define DUR__PG_WAITED_LONG_MS 100
+#define DUR__PG_DEFAULT_POOL 4u
+#define DUR__PG_DELAY_FOREVER ((uint64_t)INT64_MAX / 4)
+
+typedef struct dur__pg dur__pg;
+
+/* One connection.  Used by one thread at a time. */
+typedef struct dur__pg_conn {
+    dur__pg *store;
+    PGconn *pg;          /* NULL: not connected */
+    dur__map prepared;   /* by address of the SQL text */
+    unsigned next_name;
+    bool listening;
+    bool want_listen;    /* LISTEN again after a reconnect */
+    bool foreign;        /* the caller's own: unnamed statements, never closed */
+    dur__link link;      /* in store->idle */
+} dur__pg_conn;
+
+/* Parameters of a statement; arrays are binary, scalars text. */
+typedef struct dur__pg_args {
+    int count;
+    const char *values[DUR__PG_ARGS];
+    int lengths[DUR__PG_ARGS];
+    int formats[DUR__PG_ARGS];
+    Oid types[DUR__PG_ARGS];
+    dur__buf owned[DUR__PG_ARGS];
+    char numbers[DUR__PG_ARGS][24];
+} dur__pg_args;
+
+/* An array that grows: start, add, then hand it to the arguments. */
+typedef struct dur__pg_array {
+    dur__buf data;
+    Oid element;
+    uint32_t count;
+    bool has_null;
+} dur__pg_array;
+
+typedef struct dur__pg_batch {
+    dur__pg_conn *conn;
+    PGresult *results[DUR__PG_BATCH];
+    bool preparing[DUR__PG_BATCH]; /* the statement is preceded by its Prepare */
+    const char *sqls[DUR__PG_BATCH];
+    int count;
+    int code; /* of sending */
+    dur_error error;
+    bool writes; /* a lost connection leaves the outcome unknown */
+    char sqlstate[6];
+    int failed_at; /* statement that failed; -1: none */
+    bool notify;   /* a notification follows in a transaction of its own */
+    dur__buf targets; /* array of instance ids whose owners are told */
+} dur__pg_batch;
+
+/* In a process: somebody waits for changes of an instance. */
+typedef struct dur__pg_watch {
+    dur_watch base;
+    dur__pg *store;
+    char *instance;
+    uint64_t seen;
+    dur__link link;
+} dur__pg_watch;
+
+typedef struct dur__pg_keeper {
+    char *owner;
+    dur__pg_conn *conn;    /* holds the session lock */
+    bool locked;
+    dur__map looks;        /* peers whose lock was free at the last look */
+    dur__link link;
+} dur__pg_keeper;
+
+typedef struct dur__pg_lane {
+    dur_lane base;
+    dur__pg *store;
+    dur__pg_conn *conn;
+    int64_t holder;        /* this lane in the instances' rows */
+    char *owner;
+    dur_waker *waker;
+    char unknown_prefix[DUR__PG_TOKEN_SIZE]; /* of the tokens of the last round */
+    bool unknown;          /* the outcome of a round was not learned: what it took is unknown too */
+    bool notify_pending;
+    uint64_t notified_us;
+    uint64_t next_due_ms, now_ms, answered_us;
+    bool more;
+    dur__link link;        /* in store->lanes */
+} dur__pg_lane;
+
+struct dur__pg {
+    dur_provider base;
+    char **keywords;       /* of PQconnectdbParams, ended by NULL */
+    char **values;
+    char *schema;          /* as given */
+    dur__buf prefix;       /* quoted and with a dot */
+    char channel[64];      /* of LISTEN */
+    int64_t schema_key;    /* for advisory locks */
+    bool pooler;           /* transaction mode: no session state */
+    bool long_poll;
+    bool must_exist;
+    bool caller_clock;
+    const dur_world *world;
+    size_t pool_max;
+    uint64_t serial;
+
+    dur__mutex mutex;
+    dur__cond freed;       /* a pooled connection came back */
+    dur__link idle;
+    size_t opened;         /* pooled ones, idle or not */
+    dur__map sqls;         /* expanded texts by address */
+    dur__link lanes, watches, keepers;
+    /* watching: one of the waiting threads reads the listening connection */
+    dur__pg_conn *listener;
+    bool listener_busy;
+    uint64_t changes;      /* grows with each notification */
+    dur__cond changed;
+    /* estimate of the server's time */
+    atomic_ullong offset_known;
+    _Atomic int64_t clock_offset_ms;
+};
+
+static inline dur__pg *dur__pg_of(dur_provider *self) { return (dur__pg *)(void *)self; }
+
+/* pg_open.c */
+int dur__pg_parse_url(dur__pg *store, const char *url, dur_error *err);
+int dur__pg_use_options(dur__pg *store, const dur_postgres_options *options, dur_error *err);
+extern const dur_provider_methods dur__pg_methods;        /* the server's clock */
+extern const dur_provider_methods dur__pg_caller_methods; /* the caller's clock: tests */
+
+/* pg_sql.c */
+const char *dur__pg_sql(dur__pg *store, const char *text);
+void dur__pg_args_begin(dur__pg *store, dur__pg_args *args); /* fills $1, the caller's time */
+void dur__pg_args_free(dur__pg_args *args);
+void dur__pg_text(dur__pg_args *args, const char *text); /* NULL: null; borrowed */
+void dur__pg_json(dur__pg_args *args, dur_text text);
+void dur__pg_i64(dur__pg_args *args, int64_t value);
+void dur__pg_u64(dur__pg_args *args, uint64_t value); /* a time or a count: cut at the largest bigint */
+void dur__pg_id(dur__pg_args *args, uint64_t value);  /* an id: 2^63 and above wrap and come back */
+void dur__pg_bool(dur__pg_args *args, bool value);
+void dur__pg_null(dur__pg_args *args);
+void dur__pg_array_arg(dur__pg_args *args, dur__pg_array *array); /* takes the array */
+dur__pg_array dur__pg_array_text(void);
+dur__pg_array dur__pg_array_i64(void);
+void dur__pg_add_text(dur__pg_array *array, const char *text);
+void dur__pg_add_json(dur__pg_array *array, dur_text text);
+void dur__pg_add_i64(dur__pg_array *array, int64_t value);
+void dur__pg_add_null(dur__pg_array *array);
+int64_t dur__pg_ms(uint64_t value); /* cut at a quarter of the largest bigint, so that sums do not overflow */
+/* reading */
+const char *dur__pg_get(const PGresult *result, int row, int column); /* NULL: null */
+int64_t dur__pg_get_i64(const PGresult *result, int row, int column); /* null: 0 */
+uint64_t dur__pg_get_u64(const PGresult *result, int row, int column);
+bool dur__pg_get_bool(const PGresult *result, int row, int column);
+char *dur__pg_get_text(const PGresult *result, int row, int column, dur_arena *arena);
+dur_text dur__pg_get_json(const PGresult *result, int row, int column, dur_arena *arena);
+
+/* pg_conn.c */
+dur__pg_conn *dur__pg_conn_new(dur__pg *store);
+void dur__pg_conn_free(dur__pg_conn *conn);
+int dur__pg_connect(dur__pg_conn *conn, dur_error *err); /* does nothing when the connection is fine */
+void dur__pg_disconnect(dur__pg_conn *conn);
+int dur__pg_borrow(dur__pg *store, dur__pg_conn **out, dur_error *err);
+void dur__pg_return(dur__pg_conn *conn);
+int dur__pg_error(dur_error *err, const char *op, const char *sqlstate, const char *message);
+int dur__pg_listen(dur__pg_conn *conn, dur_error *err);
+int dur__pg_simple(dur__pg_conn *conn, const char *sql, dur_error *err); /* one text, nothing returned */
+
+/* pg_batch.c */
+void dur__pg_batch_begin(dur__pg_batch *batch, dur__pg_conn *conn, bool writes);
+int dur__pg_batch_add(dur__pg_batch *batch, const char *sql, dur__pg_args *args); /* index; frees the arguments */
+void dur__pg_batch_notify(dur__pg_batch *batch);
+int dur__pg_batch_run(dur__pg_batch *batch, const char *op, dur_error *err);
+void dur__pg_batch_end(dur__pg_batch *batch);
+/* One statement on a connection of the pool. */
+int dur__pg_one(dur__pg *store, const char *op, const char *sql, dur__pg_args *args, bool writes, PGresult **out,
+                dur_error *err);
+
+/* pg_schema.c */
+int dur__pg_migrate(dur__pg *store, dur_error *err);
+int dur__pg_check(dur_provider *self, dur_error *err);
+
+/* pg_time.c */
+uint64_t dur__pg_now_ms(dur_provider *self);
+void dur__pg_saw_now(dur__pg *store, uint64_t now_ms);
+uint64_t dur__pg_deadline(uint64_t timeout_ms);
+void dur__pg_token(dur__pg *store, char out[DUR__PG_TOKEN_SIZE]);
+int64_t dur__pg_random_holder(dur__pg *store);
+bool dur__pg_poll_pause(dur__pg *store, uint64_t deadline_us); /* false: the deadline has come */
+
+/* pg_message.c: sending to instances */
+typedef struct dur__pg_outbox {
+    dur__pg_array instance, kind, execution, activity, queue, due, delay, json, locks;
+    size_t count;
+} dur__pg_outbox;
+void dur__pg_outbox_begin(dur__pg_outbox *box);
+void dur__pg_outbox_add(dur__pg_outbox *box, const dur_message *item, uint64_t delay_ms);
+void dur__pg_outbox_lock(dur__pg_outbox *box, const char *instance); /* lock it with the targets */
+void dur__pg_outbox_send_locks(dur__pg_outbox *box, dur__pg_batch *batch);
+void dur__pg_outbox_send(dur__pg_outbox *box, dur__pg_batch *batch);
+void dur__pg_outbox_end(dur__pg_outbox *box);
+int dur__pg_enqueue_for_orchestrator(dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err);
+int dur__pg_enqueue_start(dur_provider *self, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms,
+                          bool *existed, dur_error *err);
+int dur__pg_enqueue_existing(dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err);
+int dur__pg_start_on(dur__pg_conn *conn, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms,
+                     bool *existed, dur_error *err); /* inside the caller's transaction */
+int dur__pg_existing_on(dur__pg_conn *conn, const dur_message *item, uint64_t delay_ms, dur_error *err);
+
+/* pg_turn.c: the commit */
+void dur__pg_turns_reset(dur_turn_commit *turns, size_t count);
+/* Add the statements of these turns; answers are read by dur__pg_turns_read after the batch ran. */
+typedef struct dur__pg_turn_plan {
+    int work_at; /* statement whose rows are the new worker rows; -1: none */
+} dur__pg_turn_plan;
+void dur__pg_turns_add(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, dur_turn_commit **turns,
+                       size_t count, dur_work_ack *acks, size_t ack_count, dur__pg_turn_plan *plan);
+void dur__pg_turns_read(const dur__pg_batch *batch, const dur__pg_turn_plan *plan, dur_turn_commit **turns,
+                        size_t count);
+/* All of them, the halves where a batch is refused; each turn has its answer. */
+void dur__pg_turns_commit(dur__pg *store, dur__pg_conn *conn, const dur__pg_lane *lane, dur_arena *arena,
+                          dur_turn_commit **turns, size_t count);
+bool dur__pg_turn_valid(dur_turn_commit *turn);
+void dur__pg_turn_failed(dur_turn_commit *turn, const dur_error *err);
+bool dur__pg_refused(const dur__pg_batch *batch, int code); /* a comparison or a unique key, not the store */
+int dur__pg_ack_orchestration_item(dur_provider *self, dur_turn_commit *turn, dur_error *err);
+int dur__pg_commit_turns(dur_provider *self, dur_turn_commit *turns, size_t count, dur_error *err);
+
+/* pg_fetch.c */
+typedef struct dur__pg_fetch_plan {
+    int claim_at, history_at, kv_at, give_at; /* -1: not asked */
+} dur__pg_fetch_plan;
+void dur__pg_fetch_add(dur__pg *store, dur__pg_batch *batch, const dur_fetch *how, int64_t holder,
+                       uint32_t queue_max, const char *token_prefix, dur__pg_fetch_plan *plan);
+/* held may be NULL where nothing is held. */
+void dur__pg_fetch_read(const dur__pg_batch *batch, const dur__pg_fetch_plan *plan, dur_arena *arena,
+                        dur_orchestration_item **items, size_t *count, dur_held_message **held, size_t *held_count);
+/* The outcome of a batch was not learned: give back whatever it took under tokens with this prefix. */
+int dur__pg_undo_claims(dur__pg_conn *conn, const char *token_prefix, dur_error *err);
+void dur__pg_fence_add(dur__pg *store, dur__pg_batch *batch, const char *owner);
+int dur__pg_fetch_orchestration_item(dur_provider *self, dur_arena *arena, const dur_fetch *how,
+                                     dur_orchestration_item *out, dur_error *err);
+int dur__pg_fetch_turns(dur_provider *self, dur_arena *arena, const dur_fetch *how, dur_orchestration_item *out,
+                        size_t *count, dur_error *err);
+int dur__pg_abandon_orchestration_item(dur_provider *self, const char *lock_token, uint64_t delay_ms,
+                                       bool ignore_attempt, dur_error *err);
+int dur__pg_renew_orchestration_item_lock(dur_provider *self, const char *lock_token, uint64_t extend_ms,
+                                          dur_error *err);
+
+/* pg_work.c */
+void dur__pg_work_fetch_add(dur__pg *store, dur__pg_batch *batch, const dur_work_fetch *how, const char *token_prefix,
+                            int *at);
+size_t dur__pg_work_fetch_read(const dur__pg_batch *batch, int at, dur_arena *arena, dur_leased_work *out, size_t max);
+/* Delete the rows of these acks; refuses the batch unless all are there.  Completions go by the outbox. */
+void dur__pg_acks_add(dur__pg *store, dur__pg_batch *batch, const dur_work_ack *acks, size_t count);
+void dur__pg_acks_commit(dur__pg *store, dur__pg_conn *conn, dur_work_ack *acks, size_t count);
+void dur__pg_ack_lost(dur_work_ack *ack);
+int dur__pg_enqueue_for_worker(dur_provider *self, const dur_message *item, dur_error *err);
+int dur__pg_fetch_work_item(dur_provider *self, dur_arena *arena, const dur_work_fetch *how, dur_leased_work *out,
+                            dur_error *err);
+int dur__pg_ack_work_item(dur_provider *self, const char *lock_token, const dur_message *completion, dur_error *err);
+int dur__pg_renew_work_item_lock(dur_provider *self, const char *lock_token, uint64_t extend_ms, dur_error *err);
+int dur__pg_abandon_work_item(dur_provider *self, const char *lock_token, uint64_t delay_ms, bool ignore_attempt,
+                              dur_error *err);
+int dur__pg_fetch_works(dur_provider *self, dur_arena *arena, const dur_work_fetch *how, dur_leased_work *out,
+                        size_t *count, dur_error *err);
+int dur__pg_ack_works(dur_provider *self, dur_work_ack *acks, size_t count, dur_error *err);
+int dur__pg_check_works(dur_provider *self, const dur_worker_claim *claims, size_t count, uint64_t extend_ms,
+                        bool *lost, dur_error *err);
+int dur__pg_return_works(dur_provider *self, const dur_worker_claim *claims, size_t count, dur_error *err);
+int dur__pg_dead_letter_work(dur_provider *self, const char *lock_token, const char *reason, dur_error *err);
+int dur__pg_renew_session_lock(dur_provider *self, const char *const *owners, size_t owner_count, uint64_t extend_ms,
+                               uint64_t idle_ms, uint64_t *renewed, dur_error *err);
+int dur__pg_cleanup_orphaned_sessions(dur_provider *self, uint64_t idle_ms, uint64_t *removed, dur_error *err);
+
+/* pg_lane.c */
+int dur__pg_lane_open(dur_provider *self, const dur_lane_options *options, dur_lane **out, dur_error *err);
+int dur__pg_lane_round(dur_lane *lane, dur_arena *arena, dur_round *round, dur_error *err);
+int dur__pg_lane_wait(dur_lane *lane, uint64_t timeout_ms, dur_error *err);
+void dur__pg_lane_close(dur_lane *lane);
+int dur__pg_lane_messages(dur_lane *lane, dur_arena *arena, const char *instance, const char *lock_token,
+                          const char *queue, uint64_t after_due_ms, uint64_t after_id, size_t max,
+                          dur_fetched_message **out, size_t *count, dur_error *err);
+int dur__pg_lane_history(dur_lane *lane, dur_arena *arena, const char *instance, const char *lock_token,
+                         uint64_t execution_id, dur_orchestration_item *out, dur_error *err);
+
+/* pg_notify.c */
+void dur__pg_wake_local(dur__pg *store, const dur__pg_lane *but);
+int dur__pg_watch_open(dur_provider *self, const char *instance, dur_watch **out, dur_error *err);
+int dur__pg_watch_wait(dur_watch *watch, uint64_t timeout_ms, dur_error *err);
+void dur__pg_watch_close(dur_watch *watch);
+bool dur__pg_drain_notifications(dur__pg_conn *conn, const char *owner); /* true: something for us */
+
+/* pg_owner.c */
+int dur__pg_owner_register(dur_provider *self, const dur_owner_options *options, dur_error *err);
+int dur__pg_owner_beat(dur_provider *self, const char *owner, dur_owner_report *out, dur_error *err);
+int dur__pg_owner_release(dur_provider *self, const char *owner, dur_error *err);
+void dur__pg_keepers_close(dur__pg *store);
+int64_t dur__pg_owner_key(const dur__pg *store, const char *owner);
+
+/* pg_read.c */
+int dur__pg_read(dur_provider *self, dur_arena *arena, const char *instance, uint64_t execution_id,
+                 dur_event_row **out, size_t *count, dur_error *err);
+int dur__pg_append(dur_provider *self, const char *instance, uint64_t execution_id, const dur_event_row *events,
+                   size_t count, dur_error *err);
+int dur__pg_get_custom_status(dur_provider *self, dur_arena *arena, const char *instance, uint64_t last_seen,
+                              bool *changed, const char **status, uint64_t *version, dur_error *err);
+int dur__pg_get_kv_value(dur_provider *self, dur_arena *arena, const char *instance, const char *key,
+                         const char **value, dur_error *err);
+int dur__pg_get_kv_all_values(dur_provider *self, dur_arena *arena, const char *instance, dur_key_value **out,
+                              size_t *count, dur_error *err);
+int dur__pg_get_instance_stats(dur_provider *self, dur_arena *arena, const char *instance, bool *found,
+                               dur_instance_stats *out, dur_error *err);
+
+/* pg_admin.c and pg_delete.c */
+int dur__pg_list_instances(dur_provider *self, dur_arena *arena, const dur_instance_query *query,
+                           dur_instance_row **out, size_t *count, dur_error *err);
+int dur__pg_get_instance(dur_provider *self, dur_arena *arena, const char *instance, dur_instance_row *out,
+                         dur_error *err);
+int dur__pg_list_executions(dur_provider *self, dur_arena *arena, const char *instance, dur_execution_row **out,
+                            size_t *count, dur_error *err);
+int dur__pg_get_system_metrics(dur_provider *self, dur_system_metrics *out, dur_error *err);
+int dur__pg_get_queue_depths(dur_provider *self, dur_queue_depths *out, dur_error *err);
+int dur__pg_dead_letter_messages(dur_provider *self, const char *instance, const uint64_t *ids, size_t count,
+                                 const char *reason, dur_error *err);
+int dur__pg_list_dead_letters(dur_provider *self, dur_arena *arena, uint64_t after_id, size_t limit,
+                              dur_dead_letter **out, size_t *count, dur_error *err);
+int dur__pg_delete_dead_letters(dur_provider *self, const uint64_t *ids, size_t count, dur_error *err);
+int dur__pg_set_suspended(dur_provider *self, const char *instance, const char *reason, dur_error *err);
+int dur__pg_delete_instances(dur_provider *self, const char *const *ids, size_t count, bool force,
+                             dur_delete_result *out, dur_error *err);
+int dur__pg_delete_instances_bulk(dur_provider *self, const dur_bulk_filter *filter, dur_delete_result *out,
+                                  dur_error *err);
+int dur__pg_prune_executions(dur_provider *self, const char *instance, const dur_prune_options *options,
+                             dur_prune_result *out, dur_error *err);
+int dur__pg_prune_executions_bulk(dur_provider *self, const dur_bulk_filter *filter, const dur_prune_options *options,
+                                  dur_prune_result *out, dur_error *err);
+int dur__pg_vacuum(dur_provider *self, uint64_t pages_max, uint64_t *pages_left, dur_error *err);
+/* In a transaction on conn: delete these instances and all of theirs, and tell the lanes that held them. */
+int dur__pg_erase(dur__pg_conn *conn, dur__pg_array *ids, dur_delete_result *out, dur_error *err);
+
+/* Shared pieces of SQL. */
+#define DUR__PG_STARTS "(0, 1)" /* kinds of messages that start: START_ORCHESTRATION, CONTINUE_AS_NEW */
+#define DUR__PG_KIND_TIMER "5"
+#define DUR__PG_KIND_QUEUE "7"
+
+#endif

@@ -1,0 +1,307 @@
+/*
+ * pg_message.c: messages to instances: how they are put into the queue and how the instance's row learns of them.
+ *
+ * Every sender first locks the rows of all instances that its transaction touches, in order of their ids: so two
+ * batches that cross (parents and children of two nodes) wait for each other and never deadlock.
+ */
+#include "provider/postgres/pg_internal.h"
+
+#include <stdlib.h>
+
+/* ---- the outbox ------------------------------------------------------------------------------------------------------- */
+
+void dur__pg_outbox_begin(dur__pg_outbox *box) {
+    memset(box, 0, sizeof(*box));
+    box->instance = dur__pg_array_text();
+    box->kind = dur__pg_array_i64();
+    box->execution = dur__pg_array_i64();
+    box->activity = dur__pg_array_i64();
+    box->queue = dur__pg_array_text();
+    box->due = dur__pg_array_i64();
+    box->delay = dur__pg_array_i64();
+    box->json = dur__pg_array_text();
+    box->locks = dur__pg_array_text();
+}
+
+void dur__pg_outbox_end(dur__pg_outbox *box) {
+    dur__pg_array *all[] = { &box->instance, &box->kind,  &box->execution, &box->activity, &box->queue,
+                             &box->due,      &box->delay, &box->json,      &box->locks };
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) dur__buf_free(&all[i]->data);
+}
+
+void dur__pg_outbox_add(dur__pg_outbox *box, const dur_message *item, uint64_t delay_ms) {
+    dur__pg_add_text(&box->instance, item->instance);
+    dur__pg_add_i64(&box->kind, (int64_t)item->kind);
+    dur__pg_add_i64(&box->execution, (int64_t)item->execution_id);
+    dur__pg_add_i64(&box->activity, (int64_t)item->activity_id);
+    dur__pg_add_text(&box->queue, item->kind == DUR_WORK_QUEUE_MESSAGE ? item->queue : NULL);
+    dur__pg_add_i64(&box->due, dur__pg_ms(item->due_ms));
+    dur__pg_add_i64(&box->delay, dur__pg_ms(delay_ms));
+    dur__pg_add_json(&box->json, item->json);
+    box->count++;
+}
+
+void dur__pg_outbox_lock(dur__pg_outbox *box, const char *instance) { dur__pg_add_text(&box->locks, instance); }
+
+static const char make_sql[] =
+    "INSERT INTO @instances (instance_id) SELECT DISTINCT x.id COLLATE \"C\" FROM unnest($2::text[]) AS x(id)"
+    " ORDER BY 1 ON CONFLICT DO NOTHING";
+static const char lock_sql[] =
+    "SELECT count(*) FROM (SELECT 1 FROM @instances WHERE instance_id = ANY ($2::text[])"
+    " ORDER BY instance_id FOR UPDATE) t";
+
+/* A copy of the elements; the arrays are alike. */
+static void array_append(dur__pg_array *to, const dur__pg_array *from) {
+    dur__buf_add(&to->data, from->data.data + 20, from->data.size - 20);
+    to->count += from->count;
+}
+
+static void send_lock(dur__pg_batch *batch, const char *sql, const dur__pg_array *ids, const dur__pg_array *more) {
+    dur__pg_args args;
+    dur__pg_array all = dur__pg_array_text();
+    array_append(&all, ids);
+    if (more != NULL) array_append(&all, more);
+    dur__pg_args_begin(batch->conn->store, &args);
+    dur__pg_array_arg(&args, &all);
+    dur__pg_batch_add(batch, sql, &args);
+}
+
+void dur__pg_outbox_send_locks(dur__pg_outbox *box, dur__pg_batch *batch) {
+    if (box->count > 0) send_lock(batch, make_sql, &box->instance, NULL);
+    if (box->count + box->locks.count > 0) send_lock(batch, lock_sql, &box->instance, &box->locks);
+}
+
+/*
+ * $10 is the condition: 0 none; 1 only for an instance that does not exist; 2 only for one that does, whose message id
+ * ($11) was not accepted before, and which, for a queue message, has not ended.
+ */
+#define FINISHED                                                                                                    \
+    "(EXISTS (SELECT 1 FROM @executions e WHERE e.instance_id = i.instance_id AND e.execution_id = "                 \
+    "i.current_execution AND e.status IN (2, 3)) AND NOT EXISTS (SELECT 1 FROM @queue s WHERE s.instance_id = "      \
+    "i.instance_id AND s.kind IN " DUR__PG_STARTS "))"
+#define MAY_SEND                                                                                                    \
+    "($10::bigint = 0 OR ($10::bigint = 1 AND NOT EXISTS (SELECT 1 FROM @instances i WHERE i.instance_id = x.instance"\
+    " AND i.known)) OR ($10::bigint = 2 AND EXISTS (SELECT 1 FROM @instances i WHERE i.instance_id = x.instance AND "  \
+    "i.known AND NOT (x.kind = " DUR__PG_KIND_QUEUE " AND " FINISHED ") AND NOT EXISTS (SELECT 1 FROM @accepted a "    \
+    "WHERE a.instance_id = i.instance_id AND a.message_id = $11::text))))"
+
+/* The message is inserted and the instance's row says when to look, in one statement. */
+static const char send_sql[] =
+    "WITH m AS MATERIALIZED (SELECT x.*, CASE WHEN x.delay > 0 THEN greatest(x.due, n.now + x.delay) ELSE x.due END"
+    " AS due_ms, n.now FROM (SELECT #now AS now) n, unnest($2::text[], $3::bigint[], $4::bigint[], $5::bigint[],"
+    " $6::text[], $7::bigint[], $8::bigint[], $9::text[]) WITH ORDINALITY AS"
+    " x(instance, kind, execution, activity, queue, due, delay, json, at) WHERE " MAY_SEND "),"
+    " sent AS (INSERT INTO @queue (instance_id, due_ms, order_ms, kind, execution_id, activity_id, queue, json)"
+    " SELECT instance, due_ms, CASE WHEN due_ms = 0 THEN now ELSE due_ms END, kind::smallint, execution, activity,"
+    " queue, json FROM m ORDER BY at RETURNING 1),"
+    " taken AS (INSERT INTO @accepted (instance_id, message_id, execution_id, at_ms) SELECT m.instance, $11::text,"
+    " greatest(i.current_execution, 1), m.now FROM m JOIN @instances i ON i.instance_id = m.instance"
+    " WHERE $11::text IS NOT NULL LIMIT 1),"
+    " g AS (SELECT instance, max(now) AS now, bool_or(kind IN " DUR__PG_STARTS ") AS starts,"
+    " min(CASE WHEN due_ms = 0 THEN now ELSE due_ms END) AS at, min(due_ms) AS due,"
+    " min(CASE WHEN due_ms = 0 THEN now ELSE due_ms END) FILTER (WHERE kind = " DUR__PG_KIND_QUEUE ") AS queue_at,"
+    " min(due_ms) FILTER (WHERE kind = " DUR__PG_KIND_QUEUE ") AS queue_due FROM m GROUP BY instance),"
+    " r AS (SELECT i.instance_id, i.known OR g.starts AS known, g.now, i.not_before,"
+    " CASE WHEN i.known THEN least(i.ready_at, CASE WHEN g.due = 0 AND i.holder IS NOT NULL THEN 0 ELSE g.at END) WHEN g.starts THEN least(g.at, (SELECT min(q.order_ms) FROM"
+    " @queue q WHERE q.instance_id = i.instance_id)) ELSE least(i.ready_at, g.queue_at) END AS at,"
+    " CASE WHEN i.known THEN CASE WHEN i.ready_at IS NULL THEN g.due ELSE least(i.ready_due, g.due) END"
+    " WHEN g.starts THEN least(g.due, (SELECT min(q.due_ms) FROM @queue q WHERE q.instance_id = i.instance_id))"
+    " ELSE CASE WHEN i.ready_at IS NULL THEN coalesce(g.queue_due, 0) ELSE least(i.ready_due, g.queue_due) END END"
+    " AS due FROM g JOIN @instances i ON i.instance_id = g.instance),"
+    " u AS (UPDATE @instances i SET known = r.known,"
+    " ready_at = CASE WHEN r.not_before > r.now THEN greatest(r.at, r.not_before) ELSE r.at END,"
+    " ready_due = CASE WHEN r.not_before > r.now THEN greatest(r.due, r.not_before) ELSE r.due END"
+    " FROM r WHERE i.instance_id = r.instance_id AND (i.known <> r.known OR i.ready_at IS DISTINCT FROM r.at OR"
+    " i.ready_due <> r.due) RETURNING 1)"
+    " SELECT count(*) FROM sent";
+
+static void outbox_send_if(dur__pg_outbox *box, dur__pg_batch *batch, int condition, const char *message_id) {
+    dur__pg_args args;
+    if (box->count == 0) return;
+    /* whose owners to tell, after the commit */
+    const char *at = box->instance.data.data + 20;
+    const char *end = box->instance.data.data + box->instance.data.size;
+    while (at < end && batch->targets.size < 16384) {
+        uint32_t size = ((uint32_t)(unsigned char)at[0] << 24) | ((uint32_t)(unsigned char)at[1] << 16) |
+                        ((uint32_t)(unsigned char)at[2] << 8) | (uint32_t)(unsigned char)at[3];
+        dur__buf_add(&batch->targets, at + 4, size);
+        dur__buf_char(&batch->targets, '\0');
+        at += 4 + size;
+    }
+    dur__pg_args_begin(batch->conn->store, &args);
+    dur__pg_array_arg(&args, &box->instance);
+    dur__pg_array_arg(&args, &box->kind);
+    dur__pg_array_arg(&args, &box->execution);
+    dur__pg_array_arg(&args, &box->activity);
+    dur__pg_array_arg(&args, &box->queue);
+    dur__pg_array_arg(&args, &box->due);
+    dur__pg_array_arg(&args, &box->delay);
+    dur__pg_array_arg(&args, &box->json);
+    dur__pg_i64(&args, condition);
+    dur__pg_text(&args, message_id);
+    dur__pg_batch_add(batch, send_sql, &args);
+    box->count = 0;
+}
+
+void dur__pg_outbox_send(dur__pg_outbox *box, dur__pg_batch *batch) { outbox_send_if(box, batch, 0, NULL); }
+
+/* ---- methods ------------------------------------------------------------------------------------------------------------ */
+
+int dur__pg_enqueue_for_orchestrator(dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err) {
+    dur__pg *store = dur__pg_of(self);
+    dur__pg_conn *conn;
+    dur__pg_batch batch;
+    dur__pg_outbox box;
+    int code = dur__pg_borrow(store, &conn, err);
+    if (code != DUR_OK) return code;
+    dur__pg_batch_begin(&batch, conn, true);
+    dur__pg_outbox_begin(&box);
+    dur__pg_outbox_add(&box, item, delay_ms);
+    dur__pg_outbox_send_locks(&box, &batch);
+    dur__pg_outbox_send(&box, &batch);
+    dur__pg_batch_notify(&batch);
+    code = dur__pg_batch_run(&batch, "postgres.enqueue", err);
+    dur__pg_batch_end(&batch);
+    dur__pg_outbox_end(&box);
+    dur__pg_return(conn);
+    if (code == DUR_OK) dur__pg_wake_local(store, NULL);
+    return code;
+}
+
+/* Own connections tell the others after the commit; in the caller's transaction the NOTIFY waits for its commit. */
+static const char notify_here_sql[] = "SELECT pg_notify($2, '')";
+
+static void tell(dur__pg_batch *batch) {
+    dur__pg_args args;
+    if (!batch->conn->foreign) {
+        dur__pg_batch_notify(batch);
+        return;
+    }
+    dur__pg_args_begin(batch->conn->store, &args);
+    dur__pg_text(&args, batch->conn->store->channel);
+    dur__pg_batch_add(batch, notify_here_sql, &args);
+}
+
+/* Send it unless the instance exists; *existed says so. */
+static int start_if_new(dur__pg_conn *conn, const dur_message *item, uint64_t delay_ms, bool *existed, dur_error *err) {
+    dur__pg_batch batch;
+    dur__pg_outbox box;
+    dur__pg_batch_begin(&batch, conn, true);
+    dur__pg_outbox_begin(&box);
+    dur__pg_outbox_add(&box, item, delay_ms);
+    dur__pg_outbox_send_locks(&box, &batch);
+    outbox_send_if(&box, &batch, 1, NULL);
+    int at = batch.count - 1;
+    tell(&batch);
+    int code = dur__pg_batch_run(&batch, "postgres.start", err);
+    if (code == DUR_OK) *existed = dur__pg_get_i64(batch.results[at], 0, 0) == 0;
+    dur__pg_batch_end(&batch);
+    dur__pg_outbox_end(&box);
+    return code;
+}
+
+static const char tree_sql[] =
+    "WITH RECURSIVE t(id) AS (SELECT $2::text COLLATE \"C\" UNION SELECT c.instance_id FROM @instances c JOIN t ON"
+    " c.parent = t.id) SELECT i.instance_id, " FINISHED " FROM @instances i WHERE i.instance_id IN (SELECT id FROM t)"
+    " ORDER BY i.instance_id FOR UPDATE OF i";
+
+/* In a transaction: a finished instance is deleted with its tree. */
+static int remove_finished(dur__pg_conn *conn, const char *instance, dur_error *err) {
+    dur__pg_args args;
+    dur__pg_batch batch;
+    dur_delete_result ignored;
+    dur__pg_array ids = dur__pg_array_text();
+    dur__pg_args_begin(conn->store, &args);
+    dur__pg_text(&args, instance);
+    dur__pg_batch_begin(&batch, conn, false);
+    int at = dur__pg_batch_add(&batch, tree_sql, &args);
+    int code = dur__pg_batch_run(&batch, "postgres.start", err);
+    for (int row = 0; code == DUR_OK && row < PQntuples(batch.results[at]); row++) {
+        const char *id = dur__pg_get(batch.results[at], row, 0);
+        if (!dur__pg_get_bool(batch.results[at], row, 1))
+            code = dur_error_set(err, DUR_EEXISTS, false, "postgres.start", "instance %s is running", id);
+        dur__pg_add_text(&ids, id);
+    }
+    dur__pg_batch_end(&batch);
+    if (code == DUR_OK) code = dur__pg_erase(conn, &ids, &ignored, err);
+    dur__buf_free(&ids.data);
+    return code;
+}
+
+int dur__pg_start_on(dur__pg_conn *conn, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms,
+                     bool *existed, dur_error *err) {
+    int code = start_if_new(conn, item, delay_ms, existed, err);
+    if (code != DUR_OK || !*existed || policy == DUR_EXISTS_RETURN) return code;
+    if (policy != DUR_EXISTS_REPLACE_FINISHED)
+        return dur_error_set(err, DUR_EEXISTS, false, "postgres.start", "instance %s already exists", item->instance);
+    bool again = false;
+    if (!conn->foreign) code = dur__pg_simple(conn, "BEGIN", err);
+    if (code == DUR_OK) code = remove_finished(conn, item->instance, err);
+    if (code == DUR_OK) code = start_if_new(conn, item, delay_ms, &again, err);
+    if (conn->foreign) return code;
+    if (code != DUR_OK) {
+        if (conn->pg != NULL) (void)dur__pg_simple(conn, "ROLLBACK", NULL);
+        return code;
+    }
+    return dur__pg_simple(conn, "COMMIT", err);
+}
+
+int dur__pg_enqueue_start(dur_provider *self, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms,
+                          bool *existed, dur_error *err) {
+    dur__pg *store = dur__pg_of(self);
+    dur__pg_conn *conn;
+    *existed = false;
+    int code = dur__pg_borrow(store, &conn, err);
+    if (code != DUR_OK) return code;
+    code = dur__pg_start_on(conn, item, policy, delay_ms, existed, err);
+    dur__pg_return(conn);
+    if (code == DUR_OK) dur__pg_wake_local(store, NULL);
+    return code;
+}
+
+static const char look_sql[] =
+    "SELECT i.known, EXISTS (SELECT 1 FROM @accepted a WHERE a.instance_id = i.instance_id AND a.message_id = $3::text),"
+    " " FINISHED " FROM @instances i WHERE i.instance_id = $2::text";
+
+int dur__pg_existing_on(dur__pg_conn *conn, const dur_message *item, uint64_t delay_ms, dur_error *err) {
+    dur__pg_args args;
+    dur__pg_batch batch;
+    dur__pg_outbox box;
+    dur__pg_batch_begin(&batch, conn, true);
+    dur__pg_outbox_begin(&box);
+    dur__pg_outbox_lock(&box, item->instance);
+    dur__pg_outbox_send_locks(&box, &batch); /* locks, does not make */
+    dur__pg_args_begin(conn->store, &args);
+    dur__pg_text(&args, item->instance);
+    dur__pg_text(&args, item->message_id);
+    int look = dur__pg_batch_add(&batch, look_sql, &args);
+    dur__pg_outbox_add(&box, item, delay_ms);
+    outbox_send_if(&box, &batch, 2, item->message_id);
+    int sent = batch.count - 1;
+    tell(&batch);
+    int code = dur__pg_batch_run(&batch, "postgres.enqueue", err);
+    if (code == DUR_OK && dur__pg_get_i64(batch.results[sent], 0, 0) == 0) {
+        const PGresult *row = batch.results[look];
+        if (PQntuples(row) == 0 || !dur__pg_get_bool(row, 0, 0))
+            code = dur_error_set(err, DUR_ENOTFOUND, false, "postgres.enqueue", "instance %s not found", item->instance);
+        else if (dur__pg_get_bool(row, 0, 1))
+            code = dur_error_set(err, DUR_EDUPLICATE, false, "postgres.enqueue", "message %s was accepted before",
+                                 item->message_id);
+        else
+            code = dur_error_set(err, DUR_ESTATE, false, "postgres.enqueue", "instance %s has ended", item->instance);
+    }
+    dur__pg_batch_end(&batch);
+    dur__pg_outbox_end(&box);
+    return code;
+}
+
+int dur__pg_enqueue_existing(dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err) {
+    dur__pg *store = dur__pg_of(self);
+    dur__pg_conn *conn;
+    int code = dur__pg_borrow(store, &conn, err);
+    if (code != DUR_OK) return code;
+    code = dur__pg_existing_on(conn, item, delay_ms, err);
+    dur__pg_return(conn);
+    if (code == DUR_OK) dur__pg_wake_local(store, NULL);
+    return code;
+}

@@ -1,0 +1,212 @@
+/*
+ * pg_read.c: reading and appending history, status and key-value state, outside turns.
+ */
+#include "provider/postgres/pg_internal.h"
+
+#include <stdlib.h>
+
+static const char read_sql[] =
+    "SELECT event_id, json FROM @history WHERE instance_id = $2::text AND execution_id = CASE WHEN $3::bigint <> 0 THEN"
+    " $3::bigint ELSE (SELECT current_execution FROM @instances WHERE instance_id = $2::text) END ORDER BY event_id";
+
+int dur__pg_read(dur_provider *self, dur_arena *arena, const char *instance, uint64_t execution_id,
+                 dur_event_row **out, size_t *count, dur_error *err) {
+    dur__pg *store = dur__pg_of(self);
+    dur__pg_args args;
+    PGresult *result;
+    *out = NULL;
+    *count = 0;
+    dur__pg_args_begin(store, &args);
+    dur__pg_text(&args, instance);
+    dur__pg_id(&args, execution_id);
+    int code = dur__pg_one(store, "postgres.read", read_sql, &args, false, &result, err);
+    if (code == DUR_OK && PQntuples(result) > 0) {
+        *count = (size_t)PQntuples(result);
+        *out = dur_arena_zalloc(arena, *count * sizeof(**out));
+        for (size_t i = 0; i < *count; i++) {
+            (*out)[i].event_id = dur__pg_get_u64(result, (int)i, 0);
+            (*out)[i].json = dur__pg_get_json(result, (int)i, 1, arena);
+        }
+    }
+    PQclear(result);
+    return code;
+}
+
+static const char make_sql[] =
+    "INSERT INTO @instances (instance_id) VALUES ($2::text) ON CONFLICT DO NOTHING";
+static const char lock_sql[] = "SELECT 1 FROM @instances WHERE instance_id = $2::text FOR UPDATE";
+static const char execution_sql[] =
+    "INSERT INTO @executions (instance_id, execution_id, started_at) VALUES ($2::text, $3::bigint, #now)"
+    " ON CONFLICT DO NOTHING";
+static const char append_sql[] =
+    "INSERT INTO @history (instance_id, execution_id, event_id, json) SELECT $2::text, $3::bigint, e.id, e.json"
+    " FROM unnest($4::bigint[], $5::text[]) AS e(id, json)";
+static const char mark_sql[] =
+    "UPDATE @instances i SET has_history = true, known = true, last_event = CASE WHEN $3::bigint < i.current_execution THEN"
+    " i.last_event WHEN $3::bigint > i.current_execution THEN $4::bigint ELSE greatest(i.last_event, $4::bigint) END,"
+    " pin = CASE WHEN $3::bigint > i.current_execution THEN NULL ELSE i.pin END,"
+    " current_execution = greatest(i.current_execution, $3::bigint),"
+    " ready_at = CASE WHEN i.known THEN i.ready_at ELSE (SELECT min(q.order_ms) FROM @queue q WHERE q.instance_id ="
+    " i.instance_id) END, ready_due = CASE WHEN i.known THEN i.ready_due ELSE coalesce((SELECT min(q.due_ms) FROM @queue q"
+    " WHERE q.instance_id = i.instance_id), 0) END WHERE i.instance_id = $2::text";
+
+static void begin(dur__pg *store, dur__pg_args *args, const char *instance, uint64_t execution_id) {
+    dur__pg_args_begin(store, args);
+    dur__pg_text(args, instance);
+    dur__pg_id(args, execution_id);
+}
+
+static int append_on(dur__pg *store, dur__pg_conn *conn, const char *instance, uint64_t execution_id,
+                     const dur_event_row *events, size_t count, dur_error *err) {
+    dur__pg_args args;
+    dur__pg_batch batch;
+    uint64_t last = 0;
+    dur__pg_array id = dur__pg_array_i64(), json = dur__pg_array_text();
+    for (size_t i = 0; i < count; i++) {
+        dur__pg_add_i64(&id, (int64_t)events[i].event_id);
+        dur__pg_add_json(&json, events[i].json);
+        if (events[i].event_id > last) last = events[i].event_id;
+    }
+    dur__pg_batch_begin(&batch, conn, true);
+    begin(store, &args, instance, execution_id);
+    dur__pg_batch_add(&batch, make_sql, &args);
+    begin(store, &args, instance, execution_id);
+    dur__pg_batch_add(&batch, lock_sql, &args);
+    begin(store, &args, instance, execution_id);
+    dur__pg_batch_add(&batch, execution_sql, &args);
+    begin(store, &args, instance, execution_id);
+    dur__pg_array_arg(&args, &id);
+    dur__pg_array_arg(&args, &json);
+    dur__pg_batch_add(&batch, append_sql, &args);
+    begin(store, &args, instance, execution_id);
+    dur__pg_id(&args, last);
+    dur__pg_batch_add(&batch, mark_sql, &args);
+    dur__pg_batch_notify(&batch);
+    int code = dur__pg_batch_run(&batch, "postgres.append", err);
+    if (code == DUR_ECONFLICT)
+        code = dur_error_set(err, DUR_ECONFLICT, false, "postgres.append", "duplicate event");
+    dur__pg_batch_end(&batch);
+    return code;
+}
+
+int dur__pg_append(dur_provider *self, const char *instance, uint64_t execution_id, const dur_event_row *events,
+                   size_t count, dur_error *err) {
+    dur__pg *store = dur__pg_of(self);
+    dur__pg_conn *conn;
+    for (size_t i = 0; i < count; i++)
+        if (events[i].event_id == 0)
+            return dur_error_set(err, DUR_EINVAL, false, "postgres.append", "event %zu has id 0", i);
+    if (count == 0) return DUR_OK;
+    int code = dur__pg_borrow(store, &conn, err);
+    if (code != DUR_OK) return code;
+    code = append_on(store, conn, instance, execution_id, events, count, err);
+    dur__pg_return(conn);
+    return code;
+}
+
+/* ---- status and key-value state ------------------------------------------------------------------------------------------------ */
+
+static const char status_sql[] =
+    "SELECT custom_status, custom_status_version FROM @instances WHERE instance_id = $2::text AND"
+    " custom_status_version > $3::bigint";
+
+int dur__pg_get_custom_status(dur_provider *self, dur_arena *arena, const char *instance, uint64_t last_seen,
+                              bool *changed, const char **status, uint64_t *version, dur_error *err) {
+    dur__pg *store = dur__pg_of(self);
+    dur__pg_args args;
+    PGresult *result;
+    *changed = false;
+    *status = NULL;
+    *version = 0;
+    dur__pg_args_begin(store, &args);
+    dur__pg_text(&args, instance);
+    dur__pg_u64(&args, last_seen);
+    int code = dur__pg_one(store, "postgres.status", status_sql, &args, false, &result, err);
+    if (code == DUR_OK && PQntuples(result) > 0) {
+        *changed = true;
+        *status = dur__pg_get_text(result, 0, 0, arena);
+        *version = dur__pg_get_u64(result, 0, 1);
+    }
+    PQclear(result);
+    return code;
+}
+
+/* The running execution's writes stand before the state that it began with; NULL there means cleared. */
+static const char value_sql[] =
+    "SELECT value FROM @kv_delta WHERE instance_id = $2::text AND key = $3::text UNION ALL SELECT value FROM @kv WHERE"
+    " instance_id = $2::text AND key = $3::text AND NOT EXISTS (SELECT 1 FROM @kv_delta WHERE instance_id = $2::text AND"
+    " key = $3::text)";
+
+int dur__pg_get_kv_value(dur_provider *self, dur_arena *arena, const char *instance, const char *key,
+                         const char **value, dur_error *err) {
+    dur__pg *store = dur__pg_of(self);
+    dur__pg_args args;
+    PGresult *result;
+    *value = NULL;
+    dur__pg_args_begin(store, &args);
+    dur__pg_text(&args, instance);
+    dur__pg_text(&args, key);
+    int code = dur__pg_one(store, "postgres.kv", value_sql, &args, false, &result, err);
+    if (code == DUR_OK && PQntuples(result) > 0) *value = dur__pg_get_text(result, 0, 0, arena);
+    PQclear(result);
+    return code;
+}
+
+static const char values_sql[] =
+    "SELECT key, value, stamp_ms FROM @kv_delta WHERE instance_id = $2::text AND value IS NOT NULL UNION ALL SELECT k.key,"
+    " k.value, k.stamp_ms FROM @kv k WHERE k.instance_id = $2::text AND NOT EXISTS (SELECT 1 FROM @kv_delta d WHERE"
+    " d.instance_id = k.instance_id AND d.key = k.key) ORDER BY 1";
+
+int dur__pg_get_kv_all_values(dur_provider *self, dur_arena *arena, const char *instance, dur_key_value **out,
+                              size_t *count, dur_error *err) {
+    dur__pg *store = dur__pg_of(self);
+    dur__pg_args args;
+    PGresult *result;
+    *out = NULL;
+    *count = 0;
+    dur__pg_args_begin(store, &args);
+    dur__pg_text(&args, instance);
+    int code = dur__pg_one(store, "postgres.kv", values_sql, &args, false, &result, err);
+    if (code == DUR_OK && PQntuples(result) > 0) {
+        *count = (size_t)PQntuples(result);
+        *out = dur_arena_zalloc(arena, *count * sizeof(**out));
+        for (size_t i = 0; i < *count; i++) {
+            (*out)[i].key = dur__pg_get_text(result, (int)i, 0, arena);
+            (*out)[i].value = dur__pg_get_text(result, (int)i, 1, arena);
+            (*out)[i].last_updated_at_ms = dur__pg_get_u64(result, (int)i, 2);
+        }
+    }
+    PQclear(result);
+    return code;
+}
+
+static const char stats_sql[] =
+    "SELECT h.n, h.bytes, (SELECT count(*) FROM @queue q WHERE q.instance_id = i.instance_id AND q.queue IS NOT NULL),"
+    " v.n, v.bytes FROM @instances i, LATERAL (SELECT count(*) AS n, coalesce(sum(octet_length(json)), 0) AS bytes FROM"
+    " @history h WHERE h.instance_id = i.instance_id AND h.execution_id = i.current_execution) h,"
+    " LATERAL (SELECT count(*) AS n, coalesce(sum(octet_length(x.value)), 0) AS bytes FROM (SELECT value FROM @kv_delta d"
+    " WHERE d.instance_id = i.instance_id AND d.value IS NOT NULL UNION ALL SELECT k.value FROM @kv k WHERE k.instance_id"
+    " = i.instance_id AND NOT EXISTS (SELECT 1 FROM @kv_delta d WHERE d.instance_id = k.instance_id AND d.key = k.key)) x)"
+    " v WHERE i.instance_id = $2::text AND (i.has_row OR i.has_history)";
+
+int dur__pg_get_instance_stats(dur_provider *self, dur_arena *arena, const char *instance, bool *found,
+                               dur_instance_stats *out, dur_error *err) {
+    dur__pg *store = dur__pg_of(self);
+    dur__pg_args args;
+    PGresult *result;
+    (void)arena;
+    memset(out, 0, sizeof(*out));
+    dur__pg_args_begin(store, &args);
+    dur__pg_text(&args, instance);
+    int code = dur__pg_one(store, "postgres.stats", stats_sql, &args, false, &result, err);
+    *found = code == DUR_OK && PQntuples(result) > 0;
+    if (*found) {
+        out->history_event_count = dur__pg_get_u64(result, 0, 0);
+        out->history_size_bytes = dur__pg_get_u64(result, 0, 1);
+        out->queue_pending_count = dur__pg_get_u64(result, 0, 2);
+        out->kv_user_key_count = dur__pg_get_u64(result, 0, 3);
+        out->kv_total_value_bytes = dur__pg_get_u64(result, 0, 4);
+    }
+    PQclear(result);
+    return code;
+}

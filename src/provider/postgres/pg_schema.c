@@ -1,0 +1,264 @@
+/*
+ * pg_schema.c: tables, their migrations, and the check of a database by its users' eyes.
+ *
+ * A migration is a text that runs in one transaction and must leave nodes of the version before working.  The table
+ * dur_meta holds the schema's version and the lowest program version that may use it.  An advisory lock keyed by
+ * database and schema makes nodes that start together wait for the one that migrates.
+ */
+#include "provider/postgres/pg_internal.h"
+
+#include <stdlib.h>
+
+#define SCHEMA_VERSION 1
+#define PROGRAM_VERSION 1 /* of this code, compared with dur_meta.min_program */
+
+/*
+ * Why the tables look like this:
+ * - dur_instances is the one row per instance that everybody locks: claims take it with SKIP LOCKED, commits compare the
+ *   token in it, senders mark in it that a message has come (ready_at).  Everything else of an instance is written only
+ *   under this lock, so per instance message ids are in order of commit.
+ * - ready_at: when the instance is worth a look, by the owner of its lease or, if there is none, by anybody; NULL: no
+ *   reason.  ready_due = 0: whatever the clock says.
+ * - known: the instance exists in the sense of provider_methods.h.
+ * - fillfactor leaves room in the page for updates that touch no index (HOT): most commits.
+ * - The queues live by inserting and deleting: vacuum them early and cheaply, and never let a threshold grow with size.
+ */
+static const char migration_1[] =
+    "CREATE TABLE @instances ("
+    " instance_id text COLLATE \"C\" PRIMARY KEY,"
+    " has_row boolean NOT NULL DEFAULT false,"
+    " has_history boolean NOT NULL DEFAULT false,"
+    " known boolean NOT NULL DEFAULT false,"
+    " name text, version text, parent text COLLATE \"C\", suspended text,"
+    " custom_status text, custom_status_version bigint NOT NULL DEFAULT 0,"
+    " current_execution bigint NOT NULL DEFAULT 0,"
+    " last_event bigint NOT NULL DEFAULT 0,"
+    " pin bigint[],"
+    " created_at bigint NOT NULL DEFAULT 0, updated_at bigint NOT NULL DEFAULT 0,"
+    " token text COLLATE \"C\", owner text COLLATE \"C\", holder bigint, expires_at bigint,"
+    " acquisitions integer NOT NULL DEFAULT 0,"
+    " not_before bigint NOT NULL DEFAULT 0,"
+    " ready_at bigint, ready_due bigint NOT NULL DEFAULT 0"
+    ") WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 2000);"
+    "CREATE INDEX dur_instances_free ON @instances (ready_at)"
+    " WHERE owner IS NULL AND suspended IS NULL AND known AND ready_at IS NOT NULL;"
+    "CREATE INDEX dur_instances_undelayed ON @instances (ready_at)"
+    " WHERE owner IS NULL AND suspended IS NULL AND known AND ready_at IS NOT NULL AND ready_due = 0;"
+    "CREATE INDEX dur_instances_suspects ON @instances (ready_at)"
+    " WHERE owner IS NULL AND suspended IS NULL AND known AND ready_at IS NOT NULL AND acquisitions > 0;"
+    "CREATE INDEX dur_instances_orphans ON @instances (ready_at) WHERE NOT known AND ready_at IS NOT NULL;"
+    "CREATE INDEX dur_instances_held ON @instances (holder, ready_at)"
+    " WHERE holder IS NOT NULL AND ready_at IS NOT NULL;"
+    "CREATE INDEX dur_instances_owner ON @instances (owner) WHERE owner IS NOT NULL;"
+    "CREATE INDEX dur_instances_token ON @instances (token) WHERE token IS NOT NULL;"
+    "CREATE INDEX dur_instances_parent ON @instances (parent) WHERE parent IS NOT NULL;"
+    "CREATE TABLE @executions ("
+    " instance_id text COLLATE \"C\" NOT NULL, execution_id bigint NOT NULL,"
+    " status smallint NOT NULL DEFAULT 1, output text,"
+    " started_at bigint NOT NULL DEFAULT 0, completed_at bigint NOT NULL DEFAULT 0,"
+    " PRIMARY KEY (instance_id, execution_id)"
+    ") WITH (fillfactor = 80);"
+    "CREATE TABLE @history ("
+    " instance_id text COLLATE \"C\" NOT NULL, execution_id bigint NOT NULL, event_id bigint NOT NULL,"
+    " json text NOT NULL,"
+    " PRIMARY KEY (instance_id, execution_id, event_id)"
+    ") WITH (autovacuum_vacuum_insert_scale_factor = 0.05);"
+    "CREATE TABLE @queue ("
+    " instance_id text COLLATE \"C\" NOT NULL, id bigint GENERATED ALWAYS AS IDENTITY (CACHE 1),"
+    " due_ms bigint NOT NULL, order_ms bigint NOT NULL,"
+    " given boolean NOT NULL DEFAULT false, attempts integer NOT NULL DEFAULT 0,"
+    " kind smallint NOT NULL, execution_id bigint NOT NULL DEFAULT 0, activity_id bigint NOT NULL DEFAULT 0,"
+    " queue text COLLATE \"C\", json text NOT NULL,"
+    " PRIMARY KEY (instance_id, id)"
+    ") WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,"
+    " autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 20000);"
+    "CREATE INDEX dur_queue_named ON @queue (instance_id, queue, order_ms, id) WHERE queue IS NOT NULL;"
+    "CREATE INDEX dur_queue_timers ON @queue (instance_id, activity_id) WHERE kind = 5;"
+    "CREATE TABLE @worker ("
+    " instance_id text COLLATE \"C\" NOT NULL, id bigint GENERATED ALWAYS AS IDENTITY (CACHE 1),"
+    " execution_id bigint NOT NULL, activity_id bigint NOT NULL,"
+    " tag text COLLATE \"C\", session_id text COLLATE \"C\","
+    " attempts integer NOT NULL DEFAULT 0, suspect boolean NOT NULL DEFAULT false,"
+    " token text COLLATE \"C\", owner text COLLATE \"C\","
+    " until_ms bigint NOT NULL DEFAULT 0, since_ms bigint NOT NULL DEFAULT 0,"
+    " json text NOT NULL,"
+    " PRIMARY KEY (instance_id, id)"
+    ") WITH (fillfactor = 90, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,"
+    " autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 20000);"
+    "CREATE INDEX dur_worker_free ON @worker (id) WHERE owner IS NULL;"
+    "CREATE INDEX dur_worker_delayed ON @worker (until_ms) WHERE owner IS NULL AND until_ms > 0;"
+    "CREATE INDEX dur_worker_suspects ON @worker (id) WHERE owner IS NULL AND suspect;"
+    "CREATE INDEX dur_worker_token ON @worker (token) WHERE token IS NOT NULL;"
+    "CREATE INDEX dur_worker_owner ON @worker (owner) WHERE owner IS NOT NULL;"
+    "CREATE INDEX dur_worker_session ON @worker (session_id) WHERE session_id IS NOT NULL;"
+    "CREATE TABLE @sessions ("
+    " session_id text COLLATE \"C\" PRIMARY KEY, holder text COLLATE \"C\" NOT NULL, owner text COLLATE \"C\","
+    " lock_ms bigint NOT NULL DEFAULT 0, until_ms bigint NOT NULL DEFAULT 0, active_ms bigint NOT NULL DEFAULT 0);"
+    "CREATE INDEX dur_sessions_owner ON @sessions (owner) WHERE owner IS NOT NULL;"
+    "CREATE INDEX dur_sessions_until ON @sessions (until_ms) WHERE owner IS NULL;"
+    "CREATE TABLE @kv ("
+    " instance_id text COLLATE \"C\" NOT NULL, key text COLLATE \"C\" NOT NULL, value text NOT NULL,"
+    " stamp_ms bigint NOT NULL, PRIMARY KEY (instance_id, key));"
+    "CREATE TABLE @kv_delta ("
+    " instance_id text COLLATE \"C\" NOT NULL, key text COLLATE \"C\" NOT NULL, value text,"
+    " stamp_ms bigint NOT NULL, PRIMARY KEY (instance_id, key));"
+    "CREATE TABLE @accepted ("
+    " instance_id text COLLATE \"C\" NOT NULL, message_id text COLLATE \"C\" NOT NULL,"
+    " execution_id bigint NOT NULL, at_ms bigint NOT NULL, PRIMARY KEY (instance_id, message_id));"
+    "CREATE TABLE @dead_letters ("
+    " id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, instance_id text COLLATE \"C\" NOT NULL,"
+    " reason text NOT NULL, at_ms bigint NOT NULL, json text NOT NULL);"
+    "CREATE TABLE @owners ("
+    " owner text COLLATE \"C\" PRIMARY KEY, timeout_ms bigint NOT NULL, beat_ms bigint NOT NULL,"
+    " lock_key bigint NOT NULL, server_start bigint NOT NULL, session_lock boolean NOT NULL"
+    ") WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);"
+    "CREATE TABLE @lost (holder bigint NOT NULL, instance_id text COLLATE \"C\" NOT NULL, at_ms bigint NOT NULL);"
+    "CREATE INDEX dur_lost_holder ON @lost (holder);";
+
+static const char *const migrations[SCHEMA_VERSION] = { migration_1 };
+
+static const char meta_sql[] = "SELECT to_regclass($2) IS NOT NULL";
+static const char version_sql[] = "SELECT schema_version, min_program FROM @meta";
+
+/* Version of the schema that is there: 0 when there is none. */
+static int read_version(dur__pg_conn *conn, int64_t *version, dur_error *err) {
+    dur__pg *store = conn->store;
+    dur__pg_args args;
+    dur__pg_batch batch;
+    dur__buf name = { NULL, 0, 0 };
+    dur__buf_text(&name, dur__buf_str(&store->prefix));
+    dur__buf_text(&name, "dur_meta");
+    dur__pg_args_begin(store, &args);
+    dur__pg_text(&args, name.data);
+    dur__pg_batch_begin(&batch, conn, false);
+    int at = dur__pg_batch_add(&batch, meta_sql, &args);
+    int code = dur__pg_batch_run(&batch, "postgres.schema", err);
+    bool exists = code == DUR_OK && dur__pg_get_bool(batch.results[at], 0, 0);
+    dur__pg_batch_end(&batch);
+    dur__buf_free(&name);
+    *version = 0;
+    if (code != DUR_OK || !exists) return code;
+    dur__pg_args_begin(store, &args);
+    dur__pg_batch_begin(&batch, conn, false);
+    at = dur__pg_batch_add(&batch, version_sql, &args);
+    code = dur__pg_batch_run(&batch, "postgres.schema", err);
+    if (code == DUR_OK && PQntuples(batch.results[at]) == 1) {
+        *version = dur__pg_get_i64(batch.results[at], 0, 0);
+        int64_t least = dur__pg_get_i64(batch.results[at], 0, 1);
+        if (least > PROGRAM_VERSION)
+            code = dur_error_set(err, DUR_ESCHEMA, false, "postgres.open",
+                                 "schema %s has version %lld and needs a newer libdurite-postgres", store->schema,
+                                 (long long)*version);
+    }
+    dur__pg_batch_end(&batch);
+    return code;
+}
+
+static int run_text(dur__pg_conn *conn, const char *text, dur_error *err) {
+    return dur__pg_simple(conn, dur__pg_sql(conn->store, text), err);
+}
+
+static int create_schema(dur__pg_conn *conn, dur_error *err) {
+    dur__buf sql = { NULL, 0, 0 };
+    char *literal = PQescapeLiteral(conn->pg, conn->store->schema, strlen(conn->store->schema));
+    dur__buf_format(&sql, "SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = %s", literal);
+    PQfreemem(literal);
+    PGresult *found = PQexec(conn->pg, sql.data);
+    bool exists = PQresultStatus(found) == PGRES_TUPLES_OK && PQntuples(found) > 0;
+    PQclear(found);
+    dur__buf_clear(&sql);
+    /* Asked first: CREATE SCHEMA IF NOT EXISTS needs the right to create even when there is nothing to do. */
+    char *name = PQescapeIdentifier(conn->pg, conn->store->schema, strlen(conn->store->schema));
+    dur__buf_format(&sql, "CREATE SCHEMA %s", name);
+    PQfreemem(name);
+    int code = exists ? DUR_OK : dur__pg_simple(conn, sql.data, err);
+    dur__buf_free(&sql);
+    return code;
+}
+
+/* One transaction that takes the lock, looks again and applies what is missing. */
+static int apply(dur__pg_conn *conn, dur_error *err) {
+    int64_t version = 0;
+    dur__buf sql = { NULL, 0, 0 };
+    int code = dur__pg_simple(conn, "BEGIN", err);
+    dur__buf_format(&sql, "SELECT pg_advisory_xact_lock(%lld)", (long long)(conn->store->schema_key ^ 0x6d696772));
+    if (code == DUR_OK) code = dur__pg_simple(conn, sql.data, err);
+    if (code == DUR_OK) code = create_schema(conn, err);
+    if (code == DUR_OK)
+        code = run_text(conn,
+                        "CREATE TABLE IF NOT EXISTS @meta ("
+                        " only boolean PRIMARY KEY DEFAULT true CHECK (only),"
+                        " schema_version integer NOT NULL, min_program integer NOT NULL);"
+                        "INSERT INTO @meta (schema_version, min_program) VALUES (0, 1) ON CONFLICT DO NOTHING",
+                        err);
+    if (code == DUR_OK) {
+        PGresult *row = PQexec(conn->pg, dur__pg_sql(conn->store, "SELECT schema_version FROM @meta FOR UPDATE"));
+        if (PQresultStatus(row) == PGRES_TUPLES_OK && PQntuples(row) == 1)
+            version = dur__pg_get_i64(row, 0, 0);
+        else
+            code = dur__pg_error(err, "postgres.schema", PQresultErrorField(row, PG_DIAG_SQLSTATE),
+                                 PQresultErrorMessage(row));
+        PQclear(row);
+    }
+    for (; code == DUR_OK && version < SCHEMA_VERSION; version++) {
+        code = run_text(conn, migrations[version], err);
+        if (code != DUR_OK) break;
+        dur__buf_clear(&sql);
+        dur__buf_format(&sql, "UPDATE %sdur_meta SET schema_version = %lld", dur__buf_str(&conn->store->prefix),
+                        (long long)version + 1);
+        code = dur__pg_simple(conn, sql.data, err);
+    }
+    if (code == DUR_OK)
+        code = dur__pg_simple(conn, "COMMIT", err);
+    else
+        (void)dur__pg_simple(conn, "ROLLBACK", NULL);
+    dur__buf_free(&sql);
+    return code;
+}
+
+int dur__pg_migrate(dur__pg *store, dur_error *err) {
+    dur__pg_conn *conn;
+    int64_t version = 0;
+    int code = dur__pg_borrow(store, &conn, err);
+    if (code != DUR_OK) return code;
+    code = read_version(conn, &version, err);
+    if (code == DUR_OK && version < SCHEMA_VERSION) {
+        if (store->must_exist)
+            code = dur_error_set(err, DUR_ESCHEMA, false, "postgres.open",
+                                 "schema %s has version %lld, this library needs %d, and migrate=0 was asked",
+                                 store->schema, (long long)version, SCHEMA_VERSION);
+        else
+            code = apply(conn, err);
+    }
+    dur__pg_return(conn);
+    return code;
+}
+
+/* ---- check --------------------------------------------------------------------------------------------------------------- */
+
+/* Each row of the answer is a finding. */
+static const char check_sql[] =
+    "SELECT 'instance ' || i.instance_id || ': the row says last event ' || i.last_event || ', history says ' ||"
+    " coalesce(h.last, 0) FROM @instances i LEFT JOIN LATERAL (SELECT max(event_id) AS last FROM @history h"
+    " WHERE h.instance_id = i.instance_id AND h.execution_id = i.current_execution) h ON true"
+    " WHERE i.last_event <> coalesce(h.last, 0)"
+    " UNION ALL SELECT 'history of ' || h.instance_id || ' has no instance' FROM (SELECT DISTINCT instance_id FROM"
+    " @history) h WHERE NOT EXISTS (SELECT 1 FROM @instances i WHERE i.instance_id = h.instance_id)"
+    " UNION ALL SELECT 'messages of ' || q.instance_id || ' have no instance' FROM (SELECT DISTINCT instance_id FROM"
+    " @queue) q WHERE NOT EXISTS (SELECT 1 FROM @instances i WHERE i.instance_id = q.instance_id)"
+    " UNION ALL SELECT 'instance ' || i.instance_id || ' has a message that nobody would look at' FROM @instances i"
+    " WHERE i.ready_at IS NULL AND i.known AND i.token IS NULL AND EXISTS (SELECT 1 FROM @queue q WHERE"
+    " q.instance_id = i.instance_id AND q.given)"
+    " LIMIT 1";
+
+int dur__pg_check(dur_provider *self, dur_error *err) {
+    dur__pg *store = dur__pg_of(self);
+    dur__pg_args args;
+    PGresult *result;
+    dur__pg_args_begin(store, &args);
+    int code = dur__pg_one(store, "postgres.check", check_sql, &args, false, &result, err);
+    if (code == DUR_OK && PQntuples(result) > 0)
+        code = dur_error_set(err, DUR_ECORRUPT, false, "postgres.check", "%s", PQgetvalue(result, 0, 0));
+    PQclear(result);
+    return code;
+}

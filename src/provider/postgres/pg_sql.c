@@ -1,0 +1,184 @@
+/*
+ * pg_sql.c: from texts with abbreviations to SQL, and parameters and answers.
+ */
+#include "provider/postgres/pg_internal.h"
+
+#include <arpa/inet.h>
+#include <stdlib.h>
+
+#define OID_TEXT 25
+#define OID_I64 20
+#define OID_BOOL 16
+
+/* The server's clock, moved by a setting that tests use; the caller's, where it was opened so. */
+#define NOW                                                                                                       \
+    "(SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint + "                       \
+    "coalesce(nullif(current_setting('durite.clock_offset_ms', true), '')::bigint, 0)))"
+
+static char *expand(const dur__pg *store, const char *text) {
+    dur__buf out = { NULL, 0, 0 };
+    for (const char *at = text; *at != '\0'; at++) {
+        if (*at == '@') {
+            dur__buf_text(&out, dur__buf_str(&store->prefix));
+            dur__buf_text(&out, "dur_");
+        } else if (strncmp(at, "#now", 4) == 0) {
+            dur__buf_text(&out, NOW);
+            at += 3;
+        } else {
+            dur__buf_char(&out, *at);
+        }
+    }
+    return dur__buf_take(&out);
+}
+
+const char *dur__pg_sql(dur__pg *store, const char *text) {
+    dur__mutex_lock(&store->mutex);
+    char *known = dur__map_get_u64(&store->sqls, (uint64_t)(uintptr_t)text);
+    if (known == NULL) {
+        known = expand(store, text);
+        dur__map_put_u64(&store->sqls, (uint64_t)(uintptr_t)text, known);
+    }
+    dur__mutex_unlock(&store->mutex);
+    return known;
+}
+
+/* ---- parameters --------------------------------------------------------------------------------------------------- */
+
+static int next(dur__pg_args *args, Oid type, int format) {
+    int at = args->count++;
+    args->types[at] = type;
+    args->formats[at] = format;
+    args->lengths[at] = 0;
+    args->values[at] = NULL;
+    return at;
+}
+
+void dur__pg_args_begin(dur__pg *store, dur__pg_args *args) {
+    args->count = 0;
+    memset(args->owned, 0, sizeof(args->owned));
+    if (store->caller_clock)
+        dur__pg_u64(args, store->world->wall_ms(store->world->data));
+    else
+        next(args, OID_I64, 0);
+}
+
+void dur__pg_args_free(dur__pg_args *args) {
+    for (int i = 0; i < args->count; i++) dur__buf_free(&args->owned[i]);
+    args->count = 0;
+}
+
+void dur__pg_text(dur__pg_args *args, const char *text) { args->values[next(args, OID_TEXT, 0)] = text; }
+
+void dur__pg_json(dur__pg_args *args, dur_text text) {
+    int at = next(args, OID_TEXT, 1); /* binary, so that it need not end with a NUL */
+    args->values[at] = text.size > 0 ? text.data : "";
+    args->lengths[at] = (int)text.size;
+}
+
+void dur__pg_i64(dur__pg_args *args, int64_t value) {
+    int at = next(args, OID_I64, 0);
+    uint64_t size = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
+    args->numbers[at][0] = '-';
+    dur__u64_text(&args->numbers[at][1], size);
+    args->values[at] = &args->numbers[at][value < 0 ? 0 : 1];
+}
+
+int64_t dur__pg_ms(uint64_t value) { return value > DUR__PG_DELAY_FOREVER ? (int64_t)DUR__PG_DELAY_FOREVER : (int64_t)value; }
+void dur__pg_u64(dur__pg_args *args, uint64_t value) { dur__pg_i64(args, dur__pg_ms(value)); }
+void dur__pg_id(dur__pg_args *args, uint64_t value) { dur__pg_i64(args, (int64_t)value); }
+void dur__pg_bool(dur__pg_args *args, bool value) { args->values[next(args, OID_BOOL, 0)] = value ? "t" : "f"; }
+void dur__pg_null(dur__pg_args *args) { next(args, OID_TEXT, 0); }
+
+/* ---- arrays: the binary form is a header and, for each element, its size and bytes ----------------------------------- */
+
+#define ARRAY_HEADER 20
+
+static void put_u32(char *at, uint32_t value) {
+    uint32_t wire = htonl(value);
+    memcpy(at, &wire, sizeof(wire));
+}
+
+static void add_u32(dur__buf *buf, uint32_t value) {
+    uint32_t wire = htonl(value);
+    dur__buf_add(buf, &wire, sizeof(wire));
+}
+
+static dur__pg_array array_of(Oid element) {
+    dur__pg_array array = { .element = element };
+    static const char header[ARRAY_HEADER];
+    dur__buf_add(&array.data, header, sizeof(header));
+    return array;
+}
+
+dur__pg_array dur__pg_array_text(void) { return array_of(OID_TEXT); }
+dur__pg_array dur__pg_array_i64(void) { return array_of(OID_I64); }
+
+void dur__pg_add_null(dur__pg_array *array) {
+    add_u32(&array->data, UINT32_MAX);
+    array->has_null = true;
+    array->count++;
+}
+
+void dur__pg_add_json(dur__pg_array *array, dur_text text) {
+    add_u32(&array->data, (uint32_t)text.size);
+    dur__buf_add(&array->data, text.data, text.size);
+    array->count++;
+}
+
+void dur__pg_add_text(dur__pg_array *array, const char *text) {
+    if (text == NULL)
+        dur__pg_add_null(array);
+    else
+        dur__pg_add_json(array, (dur_text){ text, strlen(text) });
+}
+
+void dur__pg_add_i64(dur__pg_array *array, int64_t value) {
+    add_u32(&array->data, 8);
+    add_u32(&array->data, (uint32_t)((uint64_t)value >> 32));
+    add_u32(&array->data, (uint32_t)(uint64_t)value);
+    array->count++;
+}
+
+void dur__pg_array_arg(dur__pg_args *args, dur__pg_array *array) {
+    int at = next(args, array->element == OID_TEXT ? 1009 : 1016, 1);
+    char *head = array->data.data;
+    put_u32(head, array->count > 0 ? 1 : 0); /* dimensions */
+    put_u32(head + 4, array->has_null ? 1 : 0);
+    put_u32(head + 8, array->element);
+    put_u32(head + 12, array->count);
+    put_u32(head + 16, 1); /* the first index */
+    args->owned[at] = array->data;
+    args->values[at] = array->data.data;
+    args->lengths[at] = array->count > 0 ? (int)array->data.size : 12;
+    memset(array, 0, sizeof(*array));
+}
+
+/* ---- answers --------------------------------------------------------------------------------------------------------- */
+
+const char *dur__pg_get(const PGresult *result, int row, int column) {
+    return PQgetisnull(result, row, column) ? NULL : PQgetvalue(result, row, column);
+}
+
+int64_t dur__pg_get_i64(const PGresult *result, int row, int column) {
+    const char *text = dur__pg_get(result, row, column);
+    return text != NULL ? (int64_t)strtoll(text, NULL, 10) : 0;
+}
+
+uint64_t dur__pg_get_u64(const PGresult *result, int row, int column) {
+    return (uint64_t)dur__pg_get_i64(result, row, column);
+}
+
+bool dur__pg_get_bool(const PGresult *result, int row, int column) {
+    const char *text = dur__pg_get(result, row, column);
+    return text != NULL && text[0] == 't';
+}
+
+char *dur__pg_get_text(const PGresult *result, int row, int column, dur_arena *arena) {
+    if (PQgetisnull(result, row, column)) return NULL;
+    return dur_arena_memdup(arena, PQgetvalue(result, row, column), (size_t)PQgetlength(result, row, column));
+}
+
+dur_text dur__pg_get_json(const PGresult *result, int row, int column, dur_arena *arena) {
+    size_t size = (size_t)PQgetlength(result, row, column);
+    return (dur_text){ dur_arena_memdup(arena, PQgetvalue(result, row, column), size), size };
+}

@@ -1,0 +1,393 @@
+/*
+ * pg_work.c: the worker queue and its sessions.
+ */
+#include "provider/postgres/pg_internal.h"
+
+#include <stdlib.h>
+
+/* ---- fetch ------------------------------------------------------------------------------------------------------------------ */
+
+static const char fetch_sql[] =
+    "WITH n AS MATERIALIZED (SELECT #now AS now), c AS MATERIALIZED (SELECT w.id, w.instance_id, w.session_id FROM"
+    " @worker w WHERE w.owner IS NULL AND w.until_ms <= (SELECT now FROM n)"
+    " AND CASE $5::bigint WHEN 1 THEN NOT w.suspect WHEN 2 THEN w.suspect ELSE true END"
+    " AND CASE $6::bigint WHEN 0 THEN w.tag IS NULL WHEN 1 THEN w.tag = ANY ($7::text[]) WHEN 2 THEN w.tag IS NULL OR"
+    " w.tag = ANY ($7::text[]) WHEN 3 THEN true ELSE false END"
+    " AND (w.session_id IS NULL OR ($8::text IS NOT NULL AND NOT EXISTS (SELECT 1 FROM @sessions s WHERE s.session_id ="
+    " w.session_id AND s.holder <> $8::text AND (s.owner IS NOT NULL OR s.until_ms > (SELECT now FROM n)))))"
+    " AND ($2::text IS NULL OR EXISTS (SELECT 1 FROM @owners o WHERE o.owner = $2::text))"
+    " ORDER BY w.id LIMIT $4::bigint FOR UPDATE OF w SKIP LOCKED),"
+    " s AS (INSERT INTO @sessions AS s (session_id, holder, owner, lock_ms, until_ms, active_ms) SELECT DISTINCT"
+    " c.session_id, $8::text, $2::text, $9::bigint, CASE WHEN $2::text IS NULL THEN n.now + $9::bigint ELSE 0 END, n.now"
+    " FROM c, n WHERE c.session_id IS NOT NULL ORDER BY 1 ON CONFLICT (session_id) DO UPDATE SET holder = excluded.holder,"
+    " owner = excluded.owner, lock_ms = excluded.lock_ms, until_ms = excluded.until_ms, active_ms = excluded.active_ms"
+    " WHERE s.holder = excluded.holder OR (s.owner IS NULL AND s.until_ms <= excluded.active_ms) RETURNING session_id),"
+    " k AS (SELECT c.*, row_number() OVER (ORDER BY c.id) AS at FROM c WHERE c.session_id IS NULL OR c.session_id IN"
+    " (SELECT session_id FROM s)),"
+    " u AS (UPDATE @worker w SET token = $10::text || '-w' || k.at, owner = $2::text, attempts = w.attempts + 1,"
+    " until_ms = CASE WHEN $2::text IS NULL THEN n.now + $3::bigint ELSE 0 END FROM k, n"
+    " WHERE w.instance_id = k.instance_id AND w.id = k.id RETURNING w.id, w.instance_id, w.execution_id, w.activity_id,"
+    " w.token, w.attempts, w.suspect, w.json) SELECT * FROM u ORDER BY id";
+
+void dur__pg_work_fetch_add(dur__pg *store, dur__pg_batch *batch, const dur_work_fetch *how, const char *token_prefix,
+                            int *at) {
+    dur__pg_args args;
+    dur__pg_array tags = dur__pg_array_text();
+    *at = -1;
+    for (size_t i = 0; i < how->tags.tag_count; i++) dur__pg_add_text(&tags, how->tags.tags[i]);
+    dur__pg_args_begin(store, &args);
+    dur__pg_text(&args, how->owner);
+    dur__pg_u64(&args, how->lock_ms);
+    dur__pg_i64(&args, how->max > 0 ? (int64_t)how->max : 1);
+    dur__pg_i64(&args, (int64_t)how->kind);
+    dur__pg_i64(&args, (int64_t)how->tags.mode);
+    dur__pg_array_arg(&args, &tags);
+    dur__pg_text(&args, how->session_owner);
+    dur__pg_u64(&args, how->session_lock_ms);
+    dur__pg_text(&args, token_prefix);
+    *at = dur__pg_batch_add(batch, fetch_sql, &args);
+}
+
+size_t dur__pg_work_fetch_read(const dur__pg_batch *batch, int at, dur_arena *arena, dur_leased_work *out, size_t max) {
+    const PGresult *rows = batch->results[at];
+    size_t count = 0;
+    for (int row = 0; row < PQntuples(rows) && count < max; row++) {
+        dur_leased_work *work = &out[count++];
+        memset(work, 0, sizeof(*work));
+        work->ref.row_id = dur__pg_get_u64(rows, row, 0);
+        work->ref.instance = dur__pg_get_text(rows, row, 1, arena);
+        work->ref.execution_id = dur__pg_get_u64(rows, row, 2);
+        work->ref.activity_id = dur__pg_get_u64(rows, row, 3);
+        work->lock_token = dur__pg_get_text(rows, row, 4, arena);
+        work->attempt_count = (uint32_t)dur__pg_get_u64(rows, row, 5);
+        work->suspect = dur__pg_get_bool(rows, row, 6);
+        work->json = dur__pg_get_json(rows, row, 7, arena);
+    }
+    return count;
+}
+
+static int fetch_once(dur__pg *store, dur_arena *arena, const dur_work_fetch *how, dur_leased_work *out, size_t *count,
+                      dur_error *err) {
+    dur__pg_conn *conn;
+    dur__pg_batch batch;
+    char prefix[DUR__PG_TOKEN_SIZE];
+    int at;
+    *count = 0;
+    int code = dur__pg_borrow(store, &conn, err);
+    if (code != DUR_OK) return code;
+    dur__pg_token(store, prefix);
+    dur__pg_batch_begin(&batch, conn, true);
+    if (how->owner != NULL) dur__pg_fence_add(store, &batch, how->owner);
+    dur__pg_work_fetch_add(store, &batch, how, prefix, &at);
+    code = dur__pg_batch_run(&batch, "postgres.fetch_work", err);
+    if (code == DUR_OK) *count = dur__pg_work_fetch_read(&batch, at, arena, out, how->max > 0 ? how->max : 1);
+    dur__pg_batch_end(&batch);
+    if (code == DUR_EUNKNOWN && dur__pg_connect(conn, NULL) == DUR_OK)
+        code = dur__pg_undo_claims(conn, prefix, err) == DUR_OK ? DUR_EUNAVAILABLE : code;
+    dur__pg_return(conn);
+    return code;
+}
+
+static int fetch_some(dur__pg *store, dur_arena *arena, const dur_work_fetch *how, dur_leased_work *out, size_t *count,
+                      dur_error *err) {
+    uint64_t deadline = dur__pg_deadline(store->long_poll ? how->poll_ms : 0);
+    int code = DUR_OK;
+    *count = 0;
+    if (how->tags.mode == DUR_TAGS_NONE) return DUR_OK;
+    do {
+        code = fetch_once(store, arena, how, out, count, err);
+    } while (code == DUR_OK && *count == 0 && dur__pg_poll_pause(store, deadline));
+    return code;
+}
+
+int dur__pg_fetch_work_item(dur_provider *self, dur_arena *arena, const dur_work_fetch *how, dur_leased_work *out,
+                            dur_error *err) {
+    dur_work_fetch seeds = *how;
+    size_t count;
+    seeds.owner = NULL;
+    seeds.kind = DUR_FETCH_ANY;
+    seeds.max = 1;
+    memset(out, 0, sizeof(*out));
+    return fetch_some(dur__pg_of(self), arena, &seeds, out, &count, err);
+}
+
+static const char owner_sql[] = "SELECT 1 FROM @owners WHERE owner = $2::text";
+
+int dur__pg_fetch_works(dur_provider *self, dur_arena *arena, const dur_work_fetch *how, dur_leased_work *out,
+                        size_t *count, dur_error *err) {
+    dur__pg *store = dur__pg_of(self);
+    dur__pg_args args;
+    PGresult *result;
+    int code = fetch_some(store, arena, how, out, count, err);
+    if (code != DUR_OK || *count > 0 || how->owner == NULL) return code;
+    dur__pg_args_begin(store, &args);
+    dur__pg_text(&args, how->owner);
+    code = dur__pg_one(store, "postgres.fetch_works", owner_sql, &args, false, &result, err);
+    if (code == DUR_OK && PQntuples(result) == 0)
+        code = dur_error_set(err, DUR_ELEASE, false, "postgres.fetch_works", "owner %s is not registered", how->owner);
+    PQclear(result);
+    return code;
+}
+
+/* ---- ack -------------------------------------------------------------------------------------------------------------------- */
+
+static const char ack_sql[] =
+    "WITH n AS MATERIALIZED (SELECT #now AS now), d AS (DELETE FROM @worker w USING n,"
+    " unnest($2::text[], $3::bigint[], $4::text[]) AS c(instance, id, token) WHERE w.token = c.token AND"
+    " (c.instance IS NULL OR w.instance_id = c.instance) AND (c.id = 0 OR w.id = c.id) AND (w.owner IS NOT NULL OR"
+    " w.until_ms > n.now) RETURNING w.session_id), s AS (UPDATE @sessions SET active_ms = (SELECT now FROM n) WHERE"
+    " session_id IN (SELECT session_id FROM d WHERE session_id IS NOT NULL))"
+    " SELECT 1 / (CASE WHEN count(*) = $5::bigint THEN 1 ELSE 0 END) FROM d";
+
+void dur__pg_acks_add(dur__pg *store, dur__pg_batch *batch, const dur_work_ack *acks, size_t count) {
+    dur__pg_args args;
+    dur__pg_array instance = dur__pg_array_text(), id = dur__pg_array_i64(), token = dur__pg_array_text();
+    for (size_t i = 0; i < count; i++) {
+        dur__pg_add_text(&instance, acks[i].ref.instance);
+        dur__pg_add_i64(&id, (int64_t)acks[i].ref.row_id);
+        dur__pg_add_text(&token, acks[i].lock_token);
+    }
+    dur__pg_args_begin(store, &args);
+    dur__pg_array_arg(&args, &instance);
+    dur__pg_array_arg(&args, &id);
+    dur__pg_array_arg(&args, &token);
+    dur__pg_i64(&args, (int64_t)count);
+    dur__pg_batch_add(batch, ack_sql, &args);
+}
+
+void dur__pg_ack_lost(dur_work_ack *ack) {
+    dur_error_set(&ack->error, DUR_ELEASE, false, "postgres.ack_work", "the worker row is gone or its lock has ended");
+}
+
+void dur__pg_acks_commit(dur__pg *store, dur__pg_conn *conn, dur_work_ack *acks, size_t count) {
+    dur__pg_batch batch;
+    dur__pg_turn_plan plan;
+    dur_error err = DUR_ERROR_INIT;
+    if (count == 0) return;
+    int code = dur__pg_connect(conn, &err);
+    if (code != DUR_OK) {
+        for (size_t i = 0; i < count; i++) acks[i].error = err;
+        return;
+    }
+    dur__pg_batch_begin(&batch, conn, true);
+    dur__pg_turns_add(store, &batch, NULL, NULL, 0, acks, count, &plan);
+    code = dur__pg_batch_run(&batch, "postgres.ack_work", &err);
+    if (code != DUR_OK && dur__pg_refused(&batch, code) && count > 1) {
+        dur__pg_acks_commit(store, conn, acks, count / 2);
+        dur__pg_acks_commit(store, conn, acks + count / 2, count - count / 2);
+    } else {
+        for (size_t i = 0; i < count; i++) {
+            if (code == DUR_OK)
+                dur_error_clear(&acks[i].error);
+            else if (strcmp(batch.sqlstate, "22012") == 0)
+                dur__pg_ack_lost(&acks[i]);
+            else
+                acks[i].error = err;
+        }
+    }
+    dur__pg_batch_end(&batch);
+}
+
+int dur__pg_ack_works(dur_provider *self, dur_work_ack *acks, size_t count, dur_error *err) {
+    dur__pg *store = dur__pg_of(self);
+    dur__pg_conn *conn;
+    int code = dur__pg_borrow(store, &conn, err);
+    if (code != DUR_OK) return code;
+    dur__pg_acks_commit(store, conn, acks, count);
+    dur__pg_return(conn);
+    dur__pg_wake_local(store, NULL);
+    return DUR_OK;
+}
+
+int dur__pg_ack_work_item(dur_provider *self, const char *lock_token, const dur_message *completion, dur_error *err) {
+    dur_work_ack ack = { .lock_token = lock_token, .completion = completion };
+    int code = dur__pg_ack_works(self, &ack, 1, err);
+    if (code == DUR_OK && ack.error.code != DUR_OK) {
+        if (err != NULL) *err = ack.error;
+        code = (int)ack.error.code;
+    }
+    return code;
+}
+
+/* ---- one row ----------------------------------------------------------------------------------------------------------------- */
+
+static const char enqueue_sql[] =
+    "INSERT INTO @worker (instance_id, execution_id, activity_id, tag, session_id, since_ms, json)"
+    " VALUES ($2::text, $3::bigint, $4::bigint, $5::text, $6::text, #now, $7::text)";
+
+int dur__pg_enqueue_for_worker(dur_provider *self, const dur_message *item, dur_error *err) {
+    dur__pg *store = dur__pg_of(self);
+    dur__pg_args args;
+    dur__pg_conn *conn;
+    dur__pg_batch batch;
+    int code = dur__pg_borrow(store, &conn, err);
+    if (code != DUR_OK) return code;
+    dur__pg_args_begin(store, &args);
+    dur__pg_text(&args, item->instance);
+    dur__pg_id(&args, item->execution_id);
+    dur__pg_id(&args, item->activity_id);
+    dur__pg_text(&args, item->tag);
+    dur__pg_text(&args, item->session_id);
+    dur__pg_json(&args, item->json);
+    dur__pg_batch_begin(&batch, conn, true);
+    dur__pg_batch_add(&batch, enqueue_sql, &args);
+    dur__pg_batch_notify(&batch);
+    code = dur__pg_batch_run(&batch, "postgres.enqueue_work", err);
+    dur__pg_batch_end(&batch);
+    dur__pg_return(conn);
+    if (code == DUR_OK) dur__pg_wake_local(store, NULL);
+    return code;
+}
+
+#define CLAIMED "w.token = $2::text AND (w.owner IS NOT NULL OR w.until_ms > #now)"
+
+static int gone(dur_error *err, const char *op) {
+    return dur_error_set(err, DUR_ELEASE, false, op, "the worker row is gone or its lock has ended");
+}
+
+/* A statement about the row with this token that returns it. */
+static int on_claimed(dur__pg *store, const char *op, const char *sql, dur__pg_args *args, dur_error *err) {
+    PGresult *result;
+    int code = dur__pg_one(store, op, sql, args, true, &result, err);
+    if (code == DUR_OK && PQntuples(result) == 0) code = gone(err, op);
+    PQclear(result);
+    return code;
+}
+
+static const char renew_sql[] =
+    "WITH u AS (UPDATE @worker w SET until_ms = CASE WHEN w.owner IS NULL THEN #now + $3::bigint ELSE w.until_ms END"
+    " WHERE " CLAIMED " RETURNING w.session_id), s AS (UPDATE @sessions SET active_ms = #now WHERE session_id IN"
+    " (SELECT session_id FROM u WHERE session_id IS NOT NULL)) SELECT 1 FROM u";
+
+int dur__pg_renew_work_item_lock(dur_provider *self, const char *lock_token, uint64_t extend_ms, dur_error *err) {
+    dur__pg *store = dur__pg_of(self);
+    dur__pg_args args;
+    dur__pg_args_begin(store, &args);
+    dur__pg_text(&args, lock_token);
+    dur__pg_u64(&args, extend_ms);
+    return on_claimed(store, "postgres.renew_work", renew_sql, &args, err);
+}
+
+static const char abandon_sql[] =
+    "UPDATE @worker w SET token = NULL, owner = NULL, since_ms = #now, until_ms = CASE WHEN $3::bigint > 0 THEN #now +"
+    " $3::bigint ELSE 0 END, attempts = CASE WHEN $4::boolean THEN greatest(w.attempts - 1, 0) ELSE w.attempts END,"
+    " suspect = w.suspect AND $4::boolean WHERE " CLAIMED " RETURNING 1";
+
+int dur__pg_abandon_work_item(dur_provider *self, const char *lock_token, uint64_t delay_ms, bool ignore_attempt,
+                              dur_error *err) {
+    dur__pg *store = dur__pg_of(self);
+    dur__pg_args args;
+    dur__pg_args_begin(store, &args);
+    dur__pg_text(&args, lock_token);
+    dur__pg_u64(&args, delay_ms);
+    dur__pg_bool(&args, ignore_attempt);
+    int code = on_claimed(store, "postgres.abandon_work", abandon_sql, &args, err);
+    dur__pg_wake_local(store, NULL);
+    return code;
+}
+
+static const char bury_sql[] =
+    "WITH d AS (DELETE FROM @worker w WHERE " CLAIMED " RETURNING w.instance_id, w.json)"
+    " INSERT INTO @dead_letters (instance_id, reason, at_ms, json) SELECT d.instance_id, $3::text, #now, d.json FROM d"
+    " RETURNING 1";
+
+int dur__pg_dead_letter_work(dur_provider *self, const char *lock_token, const char *reason, dur_error *err) {
+    dur__pg *store = dur__pg_of(self);
+    dur__pg_args args;
+    dur__pg_args_begin(store, &args);
+    dur__pg_text(&args, lock_token);
+    dur__pg_text(&args, reason);
+    return on_claimed(store, "postgres.dead_letter_work", bury_sql, &args, err);
+}
+
+/* ---- arrays of claims --------------------------------------------------------------------------------------------------------- */
+
+#define CLAIMS                                                                                                       \
+    "unnest($2::text[], $3::bigint[], $4::text[]) WITH ORDINALITY AS c(instance, id, token, at)"
+#define CLAIM_MATCHES                                                                                                \
+    "w.token = c.token AND (c.instance IS NULL OR w.instance_id = c.instance) AND (c.id = 0 OR w.id = c.id) AND "      \
+    "(w.owner IS NOT NULL OR w.until_ms > n.now)"
+static const char check_sql[] =
+    "WITH n AS MATERIALIZED (SELECT #now AS now), u AS (UPDATE @worker w SET until_ms = CASE WHEN w.owner IS NULL AND"
+    " $5::bigint > 0 THEN n.now + $5::bigint ELSE w.until_ms END FROM n, " CLAIMS " WHERE $5::bigint > 0 AND " CLAIM_MATCHES
+    " RETURNING w.session_id), s AS (UPDATE @sessions SET active_ms = (SELECT now FROM n) WHERE session_id IN (SELECT"
+    " session_id FROM u WHERE session_id IS NOT NULL))"
+    " SELECT EXISTS (SELECT 1 FROM @worker w, n WHERE " CLAIM_MATCHES ") FROM " CLAIMS " ORDER BY c.at";
+static const char return_sql[] =
+    "UPDATE @worker w SET token = NULL, owner = NULL, until_ms = 0, since_ms = n.now, attempts = greatest(w.attempts - 1,"
+    " 0) FROM (SELECT #now AS now) n, " CLAIMS " WHERE " CLAIM_MATCHES;
+
+static void claims_args(dur__pg *store, dur__pg_args *args, const dur_worker_claim *claims, size_t count) {
+    dur__pg_array instance = dur__pg_array_text(), id = dur__pg_array_i64(), token = dur__pg_array_text();
+    for (size_t i = 0; i < count; i++) {
+        dur__pg_add_text(&instance, claims[i].ref.instance);
+        dur__pg_add_i64(&id, (int64_t)claims[i].ref.row_id);
+        dur__pg_add_text(&token, claims[i].lock_token);
+    }
+    dur__pg_args_begin(store, args);
+    dur__pg_array_arg(args, &instance);
+    dur__pg_array_arg(args, &id);
+    dur__pg_array_arg(args, &token);
+}
+
+int dur__pg_check_works(dur_provider *self, const dur_worker_claim *claims, size_t count, uint64_t extend_ms,
+                        bool *lost, dur_error *err) {
+    dur__pg *store = dur__pg_of(self);
+    dur__pg_args args;
+    PGresult *result;
+    claims_args(store, &args, claims, count);
+    dur__pg_u64(&args, extend_ms);
+    int code = dur__pg_one(store, "postgres.check_works", check_sql, &args, extend_ms > 0, &result, err);
+    for (size_t i = 0; code == DUR_OK && i < count; i++) lost[i] = !dur__pg_get_bool(result, (int)i, 0);
+    PQclear(result);
+    return code;
+}
+
+int dur__pg_return_works(dur_provider *self, const dur_worker_claim *claims, size_t count, dur_error *err) {
+    dur__pg *store = dur__pg_of(self);
+    dur__pg_args args;
+    PGresult *result;
+    claims_args(store, &args, claims, count);
+    int code = dur__pg_one(store, "postgres.return_works", return_sql, &args, true, &result, err);
+    PQclear(result);
+    dur__pg_wake_local(store, NULL);
+    return code;
+}
+
+/* ---- sessions ------------------------------------------------------------------------------------------------------------------ */
+
+static const char renew_sessions_sql[] =
+    "UPDATE @sessions SET until_ms = CASE WHEN owner IS NULL THEN #now + $3::bigint ELSE until_ms END"
+    " WHERE holder = ANY ($2::text[]) AND (owner IS NOT NULL OR until_ms > #now) AND #now - active_ms <= $4::bigint";
+static const char cleanup_sql[] =
+    "DELETE FROM @sessions s WHERE NOT EXISTS (SELECT 1 FROM @worker w WHERE w.session_id = s.session_id) AND"
+    " CASE WHEN s.owner IS NULL THEN s.until_ms <= #now ELSE #now - s.active_ms > $2::bigint END";
+
+int dur__pg_renew_session_lock(dur_provider *self, const char *const *owners, size_t owner_count, uint64_t extend_ms,
+                               uint64_t idle_ms, uint64_t *renewed, dur_error *err) {
+    dur__pg *store = dur__pg_of(self);
+    dur__pg_args args;
+    PGresult *result;
+    dur__pg_array holders = dur__pg_array_text();
+    for (size_t i = 0; i < owner_count; i++) dur__pg_add_text(&holders, owners[i]);
+    dur__pg_args_begin(store, &args);
+    dur__pg_array_arg(&args, &holders);
+    dur__pg_u64(&args, extend_ms);
+    dur__pg_u64(&args, idle_ms);
+    int code = dur__pg_one(store, "postgres.renew_session", renew_sessions_sql, &args, true, &result, err);
+    *renewed = code == DUR_OK ? strtoull(PQcmdTuples(result), NULL, 10) : 0;
+    PQclear(result);
+    return code;
+}
+
+int dur__pg_cleanup_orphaned_sessions(dur_provider *self, uint64_t idle_ms, uint64_t *removed, dur_error *err) {
+    dur__pg *store = dur__pg_of(self);
+    dur__pg_args args;
+    PGresult *result;
+    dur__pg_args_begin(store, &args);
+    dur__pg_u64(&args, idle_ms);
+    int code = dur__pg_one(store, "postgres.cleanup_sessions", cleanup_sql, &args, true, &result, err);
+    *removed = code == DUR_OK ? strtoull(PQcmdTuples(result), NULL, 10) : 0;
+    PQclear(result);
+    return code;
+}
