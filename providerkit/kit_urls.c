@@ -126,7 +126,8 @@ int kit_urls_new(dur_kit_factory *factory, const char *url, dur_kit_poll poll, d
     from->own_clock = probe.provider->methods->own_clock;
     if (!from->own_clock) {
         factory->advance = advance;
-        factory->jump = jump;
+        /* a server has one clock for due times and locks: where it jumps, locks jump with it */
+        if (strcmp(probe.provider->methods->name, "postgres") != 0) factory->jump = jump;
     }
     close_store(from, &probe);
     return DUR_OK;

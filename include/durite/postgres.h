@@ -6,15 +6,12 @@
 #ifndef DURITE_POSTGRES_H
 #define DURITE_POSTGRES_H
 
-#include <durite/error.h>
-#include <durite/export.h>
+#include <durite/client.h>
 #include <durite/provider.h>
 
 DUR_BEGIN_DECLS
 
 struct pg_conn; /* PGconn of libpq-fe.h */
-struct dur_start_args;
-struct dur_message_args;
 
 typedef struct dur_postgres_options {
     size_t size;
@@ -53,12 +50,9 @@ DUR_API int dur_postgres_register(dur_error *err);
  * instances do so in order of their ids.  The connection needs no settings; it must not be in pipeline mode.
  * Codes: DUR_EINVAL, DUR_ESTATE (no transaction is open), and those of dur_client_start, _raise and _enqueue.
  */
-DUR_API int dur_postgres_start(dur_provider *store, struct pg_conn *db, const struct dur_start_args *args,
-                               dur_error *err);
-DUR_API int dur_postgres_raise(dur_provider *store, struct pg_conn *db, const struct dur_message_args *args,
-                               dur_error *err);
-DUR_API int dur_postgres_enqueue(dur_provider *store, struct pg_conn *db, const struct dur_message_args *args,
-                                 dur_error *err);
+DUR_API int dur_postgres_start(dur_provider *store, struct pg_conn *db, const dur_start_args *args, dur_error *err);
+DUR_API int dur_postgres_raise(dur_provider *store, struct pg_conn *db, const dur_message_args *args, dur_error *err);
+DUR_API int dur_postgres_enqueue(dur_provider *store, struct pg_conn *db, const dur_message_args *args, dur_error *err);
 
 DUR_END_DECLS
 

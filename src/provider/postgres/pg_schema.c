@@ -23,7 +23,7 @@
  * - fillfactor leaves room in the page for updates that touch no index (HOT): most commits.
  * - The queues live by inserting and deleting: vacuum them early and cheaply, and never let a threshold grow with size.
  */
-static const char migration_1[] =
+static const char *const migration_1[] = {
     "CREATE TABLE @instances ("
     " instance_id text COLLATE \"C\" PRIMARY KEY,"
     " has_row boolean NOT NULL DEFAULT false,"
@@ -51,18 +51,18 @@ static const char migration_1[] =
     " WHERE holder IS NOT NULL AND ready_at IS NOT NULL;"
     "CREATE INDEX dur_instances_owner ON @instances (owner) WHERE owner IS NOT NULL;"
     "CREATE INDEX dur_instances_token ON @instances (token) WHERE token IS NOT NULL;"
-    "CREATE INDEX dur_instances_parent ON @instances (parent) WHERE parent IS NOT NULL;"
+    "CREATE INDEX dur_instances_parent ON @instances (parent) WHERE parent IS NOT NULL;",
     "CREATE TABLE @executions ("
     " instance_id text COLLATE \"C\" NOT NULL, execution_id bigint NOT NULL,"
     " status smallint NOT NULL DEFAULT 1, output text,"
     " started_at bigint NOT NULL DEFAULT 0, completed_at bigint NOT NULL DEFAULT 0,"
     " PRIMARY KEY (instance_id, execution_id)"
-    ") WITH (fillfactor = 80);"
+    ") WITH (fillfactor = 80);",
     "CREATE TABLE @history ("
     " instance_id text COLLATE \"C\" NOT NULL, execution_id bigint NOT NULL, event_id bigint NOT NULL,"
     " json text NOT NULL,"
     " PRIMARY KEY (instance_id, execution_id, event_id)"
-    ") WITH (autovacuum_vacuum_insert_scale_factor = 0.05);"
+    ") WITH (autovacuum_vacuum_insert_scale_factor = 0.05);",
     "CREATE TABLE @queue ("
     " instance_id text COLLATE \"C\" NOT NULL, id bigint GENERATED ALWAYS AS IDENTITY (CACHE 1),"
     " due_ms bigint NOT NULL, order_ms bigint NOT NULL,"
@@ -73,7 +73,7 @@ static const char migration_1[] =
     ") WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,"
     " autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 20000);"
     "CREATE INDEX dur_queue_named ON @queue (instance_id, queue, order_ms, id) WHERE queue IS NOT NULL;"
-    "CREATE INDEX dur_queue_timers ON @queue (instance_id, activity_id) WHERE kind = 5;"
+    "CREATE INDEX dur_queue_timers ON @queue (instance_id, activity_id) WHERE kind = 5;",
     "CREATE TABLE @worker ("
     " instance_id text COLLATE \"C\" NOT NULL, id bigint GENERATED ALWAYS AS IDENTITY (CACHE 1),"
     " execution_id bigint NOT NULL, activity_id bigint NOT NULL,"
@@ -90,32 +90,34 @@ static const char migration_1[] =
     "CREATE INDEX dur_worker_suspects ON @worker (id) WHERE owner IS NULL AND suspect;"
     "CREATE INDEX dur_worker_token ON @worker (token) WHERE token IS NOT NULL;"
     "CREATE INDEX dur_worker_owner ON @worker (owner) WHERE owner IS NOT NULL;"
-    "CREATE INDEX dur_worker_session ON @worker (session_id) WHERE session_id IS NOT NULL;"
+    "CREATE INDEX dur_worker_session ON @worker (session_id) WHERE session_id IS NOT NULL;",
     "CREATE TABLE @sessions ("
     " session_id text COLLATE \"C\" PRIMARY KEY, holder text COLLATE \"C\" NOT NULL, owner text COLLATE \"C\","
     " lock_ms bigint NOT NULL DEFAULT 0, until_ms bigint NOT NULL DEFAULT 0, active_ms bigint NOT NULL DEFAULT 0);"
     "CREATE INDEX dur_sessions_owner ON @sessions (owner) WHERE owner IS NOT NULL;"
-    "CREATE INDEX dur_sessions_until ON @sessions (until_ms) WHERE owner IS NULL;"
+    "CREATE INDEX dur_sessions_until ON @sessions (until_ms) WHERE owner IS NULL;",
     "CREATE TABLE @kv ("
     " instance_id text COLLATE \"C\" NOT NULL, key text COLLATE \"C\" NOT NULL, value text NOT NULL,"
-    " stamp_ms bigint NOT NULL, PRIMARY KEY (instance_id, key));"
+    " stamp_ms bigint NOT NULL, PRIMARY KEY (instance_id, key));",
     "CREATE TABLE @kv_delta ("
     " instance_id text COLLATE \"C\" NOT NULL, key text COLLATE \"C\" NOT NULL, value text,"
-    " stamp_ms bigint NOT NULL, PRIMARY KEY (instance_id, key));"
+    " stamp_ms bigint NOT NULL, PRIMARY KEY (instance_id, key));",
     "CREATE TABLE @accepted ("
     " instance_id text COLLATE \"C\" NOT NULL, message_id text COLLATE \"C\" NOT NULL,"
-    " execution_id bigint NOT NULL, at_ms bigint NOT NULL, PRIMARY KEY (instance_id, message_id));"
+    " execution_id bigint NOT NULL, at_ms bigint NOT NULL, PRIMARY KEY (instance_id, message_id));",
     "CREATE TABLE @dead_letters ("
     " id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, instance_id text COLLATE \"C\" NOT NULL,"
-    " reason text NOT NULL, at_ms bigint NOT NULL, json text NOT NULL);"
+    " reason text NOT NULL, at_ms bigint NOT NULL, json text NOT NULL);",
     "CREATE TABLE @owners ("
     " owner text COLLATE \"C\" PRIMARY KEY, timeout_ms bigint NOT NULL, beat_ms bigint NOT NULL,"
     " lock_key bigint NOT NULL, server_start bigint NOT NULL, session_lock boolean NOT NULL"
-    ") WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);"
+    ") WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);",
     "CREATE TABLE @lost (holder bigint NOT NULL, instance_id text COLLATE \"C\" NOT NULL, at_ms bigint NOT NULL);"
-    "CREATE INDEX dur_lost_holder ON @lost (holder);";
+    "CREATE INDEX dur_lost_holder ON @lost (holder);",
+    NULL,
+};
 
-static const char *const migrations[SCHEMA_VERSION] = { migration_1 };
+static const char *const *const migrations[SCHEMA_VERSION] = { migration_1 };
 
 static const char meta_sql[] = "SELECT to_regclass($2) IS NOT NULL";
 static const char version_sql[] = "SELECT schema_version, min_program FROM @meta";
@@ -187,7 +189,7 @@ static int apply(dur__pg_conn *conn, dur_error *err) {
     if (code == DUR_OK)
         code = run_text(conn,
                         "CREATE TABLE IF NOT EXISTS @meta ("
-                        " only boolean PRIMARY KEY DEFAULT true CHECK (only),"
+                        " singleton boolean PRIMARY KEY DEFAULT true CHECK (singleton),"
                         " schema_version integer NOT NULL, min_program integer NOT NULL);"
                         "INSERT INTO @meta (schema_version, min_program) VALUES (0, 1) ON CONFLICT DO NOTHING",
                         err);
@@ -201,7 +203,8 @@ static int apply(dur__pg_conn *conn, dur_error *err) {
         PQclear(row);
     }
     for (; code == DUR_OK && version < SCHEMA_VERSION; version++) {
-        code = run_text(conn, migrations[version], err);
+        for (const char *const *part = migrations[version]; code == DUR_OK && *part != NULL; part++)
+            code = run_text(conn, *part, err);
         if (code != DUR_OK) break;
         dur__buf_clear(&sql);
         dur__buf_format(&sql, "UPDATE %sdur_meta SET schema_version = %lld", dur__buf_str(&conn->store->prefix),
