@@ -257,8 +257,9 @@ static const char suspend_sql[] =
     " UPDATE @instances i SET suspended = $3::text, token = CASE WHEN m.ends THEN NULL ELSE i.token END,"
     " owner = CASE WHEN m.ends THEN NULL ELSE i.owner END, holder = CASE WHEN m.ends THEN NULL ELSE i.holder END,"
     " expires_at = CASE WHEN m.ends THEN NULL ELSE i.expires_at END,"
-    " ready_at = CASE WHEN m.ends THEN m.at ELSE i.ready_at END,"
-    " ready_due = CASE WHEN m.ends THEN coalesce(m.due, 0) ELSE i.ready_due END"
+    " ready_at = CASE WHEN NOT m.ends THEN i.ready_at WHEN i.not_before > #now THEN greatest(m.at, i.not_before) ELSE m.at"
+    " END, ready_due = CASE WHEN NOT m.ends THEN i.ready_due WHEN i.not_before > #now THEN greatest(coalesce(m.due, 0),"
+    " i.not_before) ELSE coalesce(m.due, 0) END"
     " FROM m WHERE i.instance_id = m.instance_id RETURNING 1";
 
 int dur__pg_set_suspended(dur_provider *self, const char *instance, const char *reason, dur_error *err) {
