@@ -26,7 +26,10 @@ static int lane_open(dur__loop *loop, dur_error *err) {
     loop->owner = runtime->has_owners ? atomic_load(&runtime->owner) : NULL;
     dur_lane_options options = { .owner = loop->owner, .waker = loop->waker };
     int code = dur_store_lane_open(runtime->store, &options, &loop->lane, err);
-    if (code == DUR_OK) loop->fallback = dur__lane_is_fallback(loop->lane);
+    if (code == DUR_OK) {
+        loop->fallback = dur__lane_is_fallback(loop->lane);
+        dur__lane_set_poll(loop->lane, runtime->options.dispatcher_min_poll_interval_ms);
+    }
     return code;
 }
 
@@ -105,7 +108,8 @@ void dur__loop_done(dur__loop *loop, dur__task *task) {
     do {
         task->next_done = head;
     } while (!atomic_compare_exchange_weak(&loop->done, &head, task));
-    if (head == NULL) dur_waker_wake(loop->waker);
+    /* One wake per batch, and none for a loop that is awake: a wake that nobody needed would end its next sleep. */
+    if (head == NULL && atomic_load(&loop->asleep)) dur_waker_wake(loop->waker);
 }
 
 void dur__loop_take_done(dur__loop *loop) {
@@ -150,6 +154,20 @@ static bool done_waiting(dur__loop *loop) {
     return atomic_load_explicit(&loop->done, memory_order_relaxed) != NULL;
 }
 
+/* Before sleeping; whoever finishes a task after this wakes us.  False: one has finished already. */
+static bool fall_asleep(dur__loop *loop) {
+    atomic_store(&loop->asleep, true);
+    if (atomic_load(&loop->done) == NULL) return true;
+    atomic_store(&loop->asleep, false);
+    return false;
+}
+
+static void doze(dur__loop *loop, uint64_t us) {
+    if (!fall_asleep(loop)) return;
+    (void)dur_waker_sleep(loop->waker, us);
+    atomic_store(&loop->asleep, false);
+}
+
 /* A server's backend wants the core that we would spin on. */
 static uint64_t spin_us(const dur__loop *loop) { return loop->runtime->store->methods->own_clock ? 0 : SPIN_US; }
 
@@ -173,7 +191,7 @@ static void gather(dur__loop *loop) {
         } else if (now_us - quiet_us < spin_us(loop)) {
             relax();
         } else {
-            (void)dur_waker_sleep(loop->waker, QUIET_US - (now_us - quiet_us));
+            doze(loop, QUIET_US - (now_us - quiet_us));
         }
         now_us = dur__monotonic_us();
     }
@@ -228,9 +246,14 @@ static void wait(dur__loop *loop) {
     bool was_owed = loop->owed_look;
     uint64_t begin_us = dur__monotonic_us();
     dur_error err = DUR_ERROR_INIT;
-    if (ms > 0 && dur_store_lane_wait(loop->lane, ms, &err) != DUR_OK) {
-        DUR__COUNT(loop->runtime, provider_errors);
-        (void)dur_waker_sleep(loop->waker, 20000);
+    if (ms > 0) {
+        if (!fall_asleep(loop)) return;
+        int code = dur_store_lane_wait(loop->lane, ms, &err);
+        atomic_store(&loop->asleep, false);
+        if (code != DUR_OK) {
+            DUR__COUNT(loop->runtime, provider_errors);
+            doze(loop, 20000);
+        }
     }
     if (done_waiting(loop) && !(was_owed && dur__monotonic_us() - begin_us >= 20000)) {
         loop->owed_look = true;

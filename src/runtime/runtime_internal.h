@@ -185,7 +185,7 @@ struct dur__loop {
     dur__link hand_out; /* tasks locked by this round, pushed together */
     size_t hand_out_count;
     _Atomic(dur__task *) done; /* workers push here, newest first */
-    atomic_size_t done_count;
+    atomic_bool asleep; /* or about to: a finished task must wake it */
     size_t expected; /* handed out by the last commit and not yet back: the gather rule */
     dur__link free_tasks, free_letters;
     size_t free_task_count, free_letter_count;
