@@ -1,0 +1,209 @@
+/*
+ * stress_main.c: the program durite-stress: options, configurations and reports.
+ */
+#include "stress.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char help[] =
+    "usage: durite-stress URL [CONFIGURATION]... [options]\n"
+    "\n"
+    "Keeps a store and a runtime busy and says how it went.  URL: memory:, sqlite:PATH, postgres://...\n"
+    "\n"
+    "configurations (default: quick)\n"
+    "  quick        parallel: 10 in flight, 3 tasks of 10 ms, 2 loops and 2 workers, 3 s\n"
+    "  baseline     parallel: 20 in flight, 5 tasks of 10 ms, 2 loops and 2 workers, 10 s\n"
+    "  concurrency  the same with 1/1, 2/2 and 4/4 loops and workers\n"
+    "  large        payloads of 10, 50 and 100 KB: 20 activities, 5 children, 10 more; 5 in flight, 10 s\n"
+    "  all          baseline, concurrency and large\n"
+    "\n"
+    "options\n"
+    "  --duration S       seconds of each run\n"
+    "  --in-flight N      instances at a time       --tasks N   activities of each (parallel)\n"
+    "  --delay MS         of each activity          --loops N   --workers N\n"
+    "  --json             the report as JSON on standard output\n"
+    "  --help             this text\n"
+    "\n"
+    "elapsed/completed is the seeds' \"average latency\" (total time by completed instances); the percentiles are "
+    "measured\n"
+    "from each start to its answer.  Exit code: 0 all completed, 1 some failed, 2 it could not run.\n";
+
+static const stress_config known[] = {
+    { "quick", "parallel", 10, 3, 3, 10, 2, 2 },        { "baseline", "parallel", 20, 10, 5, 10, 2, 2 },
+    { "concurrency", "parallel", 20, 10, 5, 10, 1, 1 }, { "concurrency", "parallel", 20, 10, 5, 10, 2, 2 },
+    { "concurrency", "parallel", 20, 10, 5, 10, 4, 4 }, { "large", "large", 5, 10, 0, 0, 2, 2 },
+};
+
+typedef struct arguments {
+    const char *url;
+    const char *names[8];
+    size_t name_count;
+    uint32_t duration_s, in_flight, tasks, delay_ms, loops, workers;
+    bool has_delay;
+    bool json;
+} arguments;
+
+static int wrong(const char *format, const char *what) {
+    fprintf(stderr, "durite-stress: ");
+    fprintf(stderr, format, what);
+    fprintf(stderr, "\nTry durite-stress --help.\n");
+    return 2;
+}
+
+static bool number(const char *text, uint32_t *out) {
+    char *end = NULL;
+    errno = 0;
+    unsigned long value = strtoul(text, &end, 10);
+    *out = (uint32_t)value;
+    return errno == 0 && text[0] >= '0' && text[0] <= '9' && *end == '\0' && value <= 100000;
+}
+
+static int parse(arguments *out, int argc, char **argv) {
+    struct {
+        const char *name;
+        uint32_t *value;
+    } numbers[] = { { "--duration", &out->duration_s }, { "--in-flight", &out->in_flight },
+                    { "--tasks", &out->tasks },         { "--delay", &out->delay_ms },
+                    { "--loops", &out->loops },         { "--workers", &out->workers } };
+    for (int i = 1; i < argc; i++) {
+        size_t which = 0;
+        if (strcmp(argv[i], "--json") == 0) {
+            out->json = true;
+            continue;
+        }
+        if (argv[i][0] != '-') {
+            if (out->url == NULL)
+                out->url = argv[i];
+            else if (out->name_count < sizeof(out->names) / sizeof(out->names[0]))
+                out->names[out->name_count++] = argv[i];
+            else
+                return wrong("too many configurations: %s", argv[i]);
+            continue;
+        }
+        while (which < sizeof(numbers) / sizeof(numbers[0]) && strcmp(argv[i], numbers[which].name) != 0)
+            which++;
+        if (which == sizeof(numbers) / sizeof(numbers[0])) return wrong("unknown option %s", argv[i]);
+        if (i + 1 >= argc) return wrong("%s needs a value", argv[i]);
+        if (!number(argv[++i], numbers[which].value)) return wrong("not a number to use: %s", argv[i]);
+        if (numbers[which].value == &out->delay_ms)
+            out->has_delay = true;
+        else if (*numbers[which].value == 0)
+            return wrong("%s cannot be 0", argv[i - 1]);
+    }
+    if (out->url == NULL) return wrong("%s", "a URL is needed, for example memory:");
+    if (out->name_count == 0) out->names[out->name_count++] = "quick";
+    for (size_t i = 0; i < out->name_count; i++) {
+        bool found = strcmp(out->names[i], "all") == 0;
+        for (size_t k = 0; k < sizeof(known) / sizeof(known[0]); k++)
+            found |= strcmp(out->names[i], known[k].name) == 0;
+        if (!found) return wrong("no configuration is called %s", out->names[i]);
+    }
+    return 0;
+}
+
+static stress_config adjusted(const arguments *args, stress_config config) {
+    if (args->duration_s != 0) config.duration_s = args->duration_s;
+    if (args->in_flight != 0) config.max_concurrent = args->in_flight;
+    if (args->tasks != 0) config.tasks = args->tasks;
+    if (args->has_delay) config.delay_ms = args->delay_ms;
+    if (args->loops != 0) config.loops = args->loops;
+    if (args->workers != 0) config.workers = args->workers;
+    return config;
+}
+
+/* ---- reports ------------------------------------------------------------------------------------------------------
+ */
+
+static void print_progress(const stress_config *config, const stress_result *so_far) {
+    fprintf(stderr, "\r%s %u/%u: %3.0f s, %llu completed, %llu failed, %.0f/s \033[K", config->name, config->loops,
+            config->workers, so_far->seconds, (unsigned long long)so_far->completed, (unsigned long long)so_far->failed,
+            (double)so_far->completed / so_far->seconds);
+    fflush(stderr);
+}
+
+static double rate(uint64_t count, double seconds) {
+    return seconds > 0 ? (double)count / seconds : 0;
+}
+
+static double success(const stress_result *result) {
+    uint64_t ended = result->completed + result->failed;
+    return ended > 0 ? 100.0 * (double)result->completed / (double)ended : 0;
+}
+
+static double elapsed_per_completed(const stress_result *result) {
+    return result->completed > 0 ? result->seconds * 1000.0 / (double)result->completed : 0;
+}
+
+static void print_text(const char *url, const stress_config *config, const stress_result *r) {
+    printf("%s %s, %u in flight, %u/%u loops/workers, %.1f s on %.60s\n", config->name, config->scenario,
+           config->max_concurrent, config->loops, config->workers, r->seconds, url);
+    printf("  launched %llu, completed %llu, failed %llu (infrastructure %llu, configuration %llu, application %llu), "
+           "success %.2f %%\n",
+           (unsigned long long)r->launched, (unsigned long long)r->completed, (unsigned long long)r->failed,
+           (unsigned long long)r->failed_infrastructure, (unsigned long long)r->failed_configuration,
+           (unsigned long long)r->failed_application, success(r));
+    printf("  %.1f orchestrations/s, %.1f activities/s, elapsed/completed %.3f ms\n", rate(r->completed, r->seconds),
+           rate(r->activities, r->seconds), elapsed_per_completed(r));
+    printf("  start to finish: p50 %.2f ms, p95 %.2f ms, p99 %.2f ms, max %.2f ms\n", r->p50_ms, r->p95_ms, r->p99_ms,
+           r->max_ms);
+    printf("  memory: %.1f MiB, peak %.1f MiB\n", (double)r->rss_kib / 1024, (double)r->rss_peak_kib / 1024);
+    if (r->first_failure[0] != '\0') printf("  first failure: %s\n", r->first_failure);
+    fflush(stdout);
+}
+
+static void print_json(const stress_config *config, const stress_result *r, bool first) {
+    printf("%s{\"configuration\":\"%s\",\"scenario\":\"%s\",\"max_concurrent\":%u,\"tasks\":%u,\"delay_ms\":%u,"
+           "\"loops\":%u,\"workers\":%u,\"seconds\":%.3f,\"launched\":%llu,\"completed\":%llu,\"failed\":%llu,"
+           "\"failed_infrastructure\":%llu,\"failed_configuration\":%llu,\"failed_application\":%llu,"
+           "\"success_percent\":%.3f,\"orchestrations_per_s\":%.2f,\"activities_per_s\":%.2f,"
+           "\"elapsed_per_completed_ms\":%.4f,\"p50_ms\":%.3f,\"p95_ms\":%.3f,\"p99_ms\":%.3f,\"max_ms\":%.3f,"
+           "\"rss_kib\":%llu,\"rss_peak_kib\":%llu}",
+           first ? "[" : ",\n ", config->name, config->scenario, config->max_concurrent, config->tasks,
+           config->delay_ms, config->loops, config->workers, r->seconds, (unsigned long long)r->launched,
+           (unsigned long long)r->completed, (unsigned long long)r->failed,
+           (unsigned long long)r->failed_infrastructure, (unsigned long long)r->failed_configuration,
+           (unsigned long long)r->failed_application, success(r), rate(r->completed, r->seconds),
+           rate(r->activities, r->seconds), elapsed_per_completed(r), r->p50_ms, r->p95_ms, r->p99_ms, r->max_ms,
+           (unsigned long long)r->rss_kib, (unsigned long long)r->rss_peak_kib);
+}
+
+static bool chosen(const arguments *args, const stress_config *config) {
+    for (size_t i = 0; i < args->name_count; i++) {
+        if (strcmp(args->names[i], config->name) == 0) return true;
+        if (strcmp(args->names[i], "all") == 0 && strcmp(config->name, "quick") != 0) return true;
+    }
+    return false;
+}
+
+int main(int argc, char **argv) {
+    arguments args = { .url = NULL };
+    bool first = true, sound = true;
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) return fputs(help, stdout) < 0;
+    int code = parse(&args, argc, argv);
+    if (code != 0) return code;
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        stress_config config = adjusted(&args, known[i]);
+        stress_result result;
+        dur_error err = DUR_ERROR_INIT;
+        if (!chosen(&args, &known[i])) continue;
+        code = stress_run(args.url, &config, &result, isatty(STDERR_FILENO) ? print_progress : NULL, &err);
+        if (isatty(STDERR_FILENO)) fprintf(stderr, "\r\033[K");
+        if (code != DUR_OK) {
+            fprintf(stderr, "durite-stress: %s: %s\n", args.url, err.message);
+            return 2;
+        }
+        if (args.json)
+            print_json(&config, &result, first);
+        else
+            print_text(args.url, &config, &result);
+        first = false;
+        sound &= result.failed == 0 && result.completed > 0;
+    }
+    if (args.json) printf("]\n");
+    return sound ? 0 : 1;
+}
