@@ -198,6 +198,18 @@ int dur__sq_delete_dead_letters(dur_provider *self, const uint64_t *ids, size_t 
 
 /* ---- suspend and resume ---- */
 
+/* Everything that waits is a reason again; a delay that was given before still holds. */
+static int resume(dur__sq_txn *txn, uint64_t key, dur_error *err) {
+    bool any;
+    uint64_t due;
+    int code = dur__sq_reason(txn, key, 0, 0, &any, &due, err);
+    if (code == DUR_OK) code = dur__sq_set_ready(txn, key, false, 0, err);
+    if (code != DUR_OK || !any) return code;
+    txn->file->wake_ready = true;
+    dur__sq_due_at(txn->file, txn->now_ms + 1); /* or later: the next look finds out */
+    return dur__sq_run(txn->conn, DUR__SQ_INSTANCE_READY, err, "iiii", key, due, dur__sq_seq(txn), txn->now_ms);
+}
+
 static int suspend_run(dur__sq_op *op, dur__sq_txn *txn) {
     client_op *self = (client_op *)(void *)op;
     bool exists = false, ended = false;
@@ -212,9 +224,9 @@ static int suspend_run(dur__sq_op *op, dur__sq_txn *txn) {
     dur__sq_end(&row);
     self->existed = leased && self->reason != NULL;
     if (code != DUR_OK || (leased && self->reason == NULL)) return code;
+    if (!leased) return self->reason == NULL ? resume(txn, self->key, &op->err) : DUR_OK;
     code = dur__sq_release(txn, self->key, &(dur__sq_release_how){ .seen_id = 0 }, &op->err);
-    if (code == DUR_OK && self->existed) code = dur__sq_count_lost(txn, &op->err);
-    return code;
+    return code == DUR_OK ? dur__sq_count_lost(txn, &op->err) : code;
 }
 
 static void suspend_done(dur__sq_op *op, dur__sq_file *file) {

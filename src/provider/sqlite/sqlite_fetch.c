@@ -53,12 +53,11 @@ static int orphans_bury(dur__sq_txn *txn, const candidate *it, dur_arena *arena,
 /* Does it exist?  One that is known only by messages has nobody to run: queue messages are buried, others wait. */
 static int candidate_judge(dur__sq_txn *txn, dur_arena *arena, candidate *it, bool *runs, dur_error *err) {
     *runs = true;
-    if (it->name != NULL) return DUR_OK;
+    if (it->name != NULL || it->start.data != NULL) return DUR_OK;
     sqlite3_stmt *row = NULL;
     int code = dur__sq_first(txn->conn, DUR__SQ_QUEUE_START, &row, err, "i", it->key);
     if (code != DUR_OK) return code;
     bool exists = row != NULL;
-    if (exists && dur__sq_u64(row, 0) <= txn->now_ms) it->start = dur__sq_json(arena, row, 2);
     dur__sq_end(&row);
     if (!exists && it->execution != 0) {
         code = dur__sq_first(txn->conn, DUR__SQ_EVENT_ANY, &row, err, "i", it->key);
@@ -71,22 +70,26 @@ static int candidate_judge(dur__sq_txn *txn, dur_arena *arena, candidate *it, bo
     return code == DUR_OK ? dur__sq_set_ready(txn, it->key, false, 0, err) : code;
 }
 
-static int messages_take(dur__sq_txn *txn, dur__sq_fetch_op *self, const candidate *it, const char *token,
-                         dur_orchestration_item *item, dur_error *err) {
+static int messages_read(dur__sq_txn *txn, dur__sq_fetch_op *self, candidate *it, dur_orchestration_item *item,
+                         dur_error *err) {
     dur_fetched_message *messages = NULL;
-    dur__sq_seen seen = { it->key, txn->now_ms, 0, 0, NULL };
-    uint32_t queue_max = self->how->queue_messages_max;
-    int code = dur__sq_read_messages(txn->conn, self->arena, &seen, queue_max, &messages, &item->message_count,
-                                     &item->more_messages, err);
-    if (code != DUR_OK || item->message_count == 0) return code;
+    dur__sq_seen seen = { it->key, txn->now_ms, 0, 0, NULL, &it->start };
+    int code = dur__sq_read_messages(txn->conn, self->arena, &seen, self->how->queue_messages_max, &messages,
+                                     &item->message_count, &item->more_messages, err);
     item->messages = messages;
-    for (size_t i = 0; i < item->message_count; i++) {
+    for (size_t i = 0; i < item->message_count; i++)
         if (messages[i].attempt_count > item->attempt_count) item->attempt_count = messages[i].attempt_count;
-        if (queue_max > 0 && code == DUR_OK)
-            code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_TAG_ONE, err, "it", messages[i].id, token);
-    }
-    if (queue_max == 0)
-        code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_TAG, err, "iti", it->key, token, txn->now_ms);
+    return code;
+}
+
+/* The fetch counts for each of them. */
+static int messages_tag(dur__sq_txn *txn, dur__sq_fetch_op *self, const candidate *it, const char *token,
+                        const dur_orchestration_item *item, dur_error *err) {
+    int code = DUR_OK;
+    if (self->how->queue_messages_max == 0 && item->message_count > 1)
+        return dur__sq_run(txn->conn, DUR__SQ_QUEUE_TAG, err, "iti", it->key, token, txn->now_ms);
+    for (size_t i = 0; i < item->message_count && code == DUR_OK; i++)
+        code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_TAG_ONE, err, "it", item->messages[i].id, token);
     return code;
 }
 
@@ -97,7 +100,8 @@ static int name_find(dur__sq_txn *txn, dur_arena *arena, const candidate *it, du
     item->version = it->version;
     if (it->name != NULL) return DUR_OK;
     sqlite3_stmt *row = NULL;
-    int code = dur__sq_first(txn->conn, DUR__SQ_EVENT_AT, &row, err, "iii", it->key, it->execution, (uint64_t)1);
+    int code = DUR_OK;
+    if (it->execution != 0) code = dur__sq_first(txn->conn, DUR__SQ_EVENT_AT, &row, err, "iii", it->key, it->execution, (uint64_t)1);
     if (code != DUR_OK) return code;
     dur_event event;
     dur_work_item work;
@@ -118,6 +122,7 @@ static int name_find(dur__sq_txn *txn, dur_arena *arena, const candidate *it, du
 static int position_read(dur__sq_txn *txn, dur__sq_fetch_op *self, const candidate *it, dur_orchestration_item *item,
                          dur_error *err) {
     item->execution_id = it->execution != 0 ? it->execution : 1;
+    if (it->execution == 0) return DUR_OK; /* new: no history, no values */
     if (!self->how->without_history) {
         dur_event_row *history = NULL;
         dur_key_value *kv = NULL;
@@ -148,6 +153,8 @@ static dur__sq_lease *lease_make(const candidate *it, const dur_orchestration_it
     lease->last_event = item->last_event_id;
     lease->has_execution = it->execution != 0 && it->name != NULL;
     lease->counted = true;
+    lease->tagged = item->message_count;
+    lease->no_values = it->execution == 0;
     return lease;
 }
 
@@ -156,21 +163,23 @@ static int acquire(dur__sq_fetch_op *self, dur__sq_txn *txn, uint64_t key) {
     const dur_fetch *how = self->how;
     candidate it;
     bool runs = false;
-    int code = candidate_read(txn, self->arena, key, &it, err);
-    if (code == DUR_OK && it.key != 0) code = candidate_judge(txn, self->arena, &it, &runs, err);
-    if (code != DUR_OK || !runs) return code;
-    char token[80];
-    dur__sq_token(txn, token, 'k', key);
     dur_orchestration_item *item = &self->items[self->count];
     memset(item, 0, sizeof *item);
-    code = messages_take(txn, self, &it, token, item, err);
-    if (code != DUR_OK) return code;
+    int code = candidate_read(txn, self->arena, key, &it, err);
+    if (code != DUR_OK || it.key == 0) return code;
+    code = messages_read(txn, self, &it, item, err);
+    if (code == DUR_OK) code = candidate_judge(txn, self->arena, &it, &runs, err);
+    if (code != DUR_OK || !runs) return code;
     if (item->message_count == 0) { /* what made it ready is gone */
         bool any;
         uint64_t due;
         code = dur__sq_reason(txn, key, 0, 0, &any, &due, err);
         return code == DUR_OK ? dur__sq_set_ready(txn, key, any, due, err) : code;
     }
+    char token[80];
+    dur__sq_token(txn, token, 'k', key);
+    code = messages_tag(txn, self, &it, token, item, err);
+    if (code != DUR_OK) return code;
     item->instance = it.instance;
     item->lock_token = dur_arena_strdup(self->arena, token);
     item->store_key = key;
@@ -230,7 +239,8 @@ static int fetch_run(dur__sq_op *op, dur__sq_txn *txn) {
     dur__sq_fetch_op_drop(self);
     self->more = self->suspects = false;
     if (self->how->filter != NULL && self->how->filter->count == 0) return DUR_OK;
-    int code = DUR_OK;
+    int code = dur__sq_owner_lives(txn, self->how->owner, &self->op.err);
+    if (code != DUR_OK) return code;
     while (self->count < self->max) {
         uint64_t keys[64];
         size_t count = 0, want = self->max - self->count;

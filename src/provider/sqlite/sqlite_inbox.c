@@ -118,6 +118,7 @@ int dur__sq_submit(dur__sq_file *file, dur__sq_op *op, dur_error *err) {
 
 static void rollback(dur__sq_file *file) {
     file->max_id_known = false;
+    file->alive_epoch = 0;
     file->relook = true; /* what was remembered on the way may not have happened */
     if (sqlite3_get_autocommit(file->writer.db) == 0) dur__sq_run(&file->writer, DUR__SQ_ROLLBACK, NULL, "");
 }

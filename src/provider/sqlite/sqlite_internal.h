@@ -76,7 +76,9 @@ typedef struct dur__sq_lease {
     uint64_t seen_id;    /* messages that were handed out: id up to this and due up to seen_now */
     uint64_t seen_now;
     bool has_execution;
+    bool no_values; /* its execution has written no key: known because it began with this lease */
     bool counted;  /* the row still counts the acquisition */
+    size_t tagged; /* messages that the acquisition counted and no turn has consumed */
     bool dirty;    /* there may be messages to hand out; in lane->dirty */
     bool read;     /* … and this round has read them */
     bool gap;      /* queue messages were left out */
@@ -170,6 +172,8 @@ struct dur__sq_file {
     char **changed;         /* instances that watchers may wait for */
     size_t changed_count, changed_room;
     _Atomic uint64_t commits;
+    char *alive;            /* an owner that is registered, as of alive_epoch */
+    uint64_t alive_epoch;
 
     dur__mutex readers_lock;
     dur__link readers;
@@ -296,7 +300,7 @@ typedef struct dur__sq_turn_op {
     const dur_worker_claim **lost;
     size_t lost_count;
     uint64_t execution, last_event, current;
-    bool kept, has_execution, counted, row_written, visible_change;
+    bool kept, has_execution, counted, row_written, released, values, visible_change;
 } dur__sq_turn_op;
 void dur__sq_turn_op_init(dur__sq_turn_op *self, dur_turn_commit *turn, dur_arena *arena, bool plain);
 int dur__sq_turn_op_answer(dur__sq_turn_op *self);
@@ -319,6 +323,7 @@ void dur__sq_fetch_op_drop(dur__sq_fetch_op *self); /* leases that were not hand
 typedef struct dur__sq_seen {
     uint64_t key, now_ms, id, seen_now;
     const dur__sq_lease *lease; /* NULL: nothing was handed out yet; else not what it was given of queues */
+    dur_text *start;            /* where the first start among them goes; NULL: not asked */
 } dur__sq_seen;
 int dur__sq_read_messages(dur__sq_conn *conn, dur_arena *arena, const dur__sq_seen *seen, uint32_t queue_max,
                           dur_fetched_message **out, size_t *count, bool *more, dur_error *err);
@@ -387,6 +392,8 @@ int dur__sq_gate_open(dur__sq_file *file, dur_error *err);
 void dur__sq_gate_close(dur__sq_file *file);
 
 int dur__sq_owners_look(dur__sq_file *file, dur_error *err); /* find dead peers, free their leases; any thread */
+/* DUR_ELEASE when the owner was never registered or was taken for dead: it may acquire nothing.  NULL is fine. */
+int dur__sq_owner_lives(dur__sq_txn *txn, const char *id, dur_error *err);
 bool dur__sq_owner_known(dur__sq_file *file, const char *id);
 void dur__sq_owners_close(dur__sq_file *file);
 void dur__sq_owners_forked(dur__sq_file *file);

@@ -130,6 +130,7 @@ static void file_free(dur__sq_file *file) {
     dur__cond_destroy(&file->turn);
     free(file->batch);
     free(file->changed);
+    free(file->alive);
     free(file->path);
     free(file);
 }

@@ -85,6 +85,7 @@ static int leases_of(free_op *self, dur__sq_txn *txn) {
 static int free_run(dur__sq_op *op, dur__sq_txn *txn) {
     free_op *self = (free_op *)(void *)op;
     dur__sq_release_how how = { .uncount = self->clean };
+    txn->file->alive_epoch = 0;
     int code = leases_of(self, txn);
     for (size_t i = 0; i < self->key_count && code == DUR_OK; i++)
         code = dur__sq_release(txn, self->keys[i], &how, &op->err);
@@ -351,6 +352,22 @@ int dur__sq_owner_release(dur_provider *self, const char *id, dur_error *err) {
     if (owner != NULL) owner_free(owner, false);
     dur__mutex_unlock(&file->owners_lock);
     return DUR_OK;
+}
+
+int dur__sq_owner_lives(dur__sq_txn *txn, const char *id, dur_error *err) {
+    dur__sq_file *file = txn->file;
+    if (id == NULL || (file->alive_epoch == file->epoch && dur__str_eq(file->alive, id))) return DUR_OK;
+    sqlite3_stmt *row = NULL;
+    int code = dur__sq_first(txn->conn, DUR__SQ_OWNER_GET, &row, err, "t", id);
+    bool lives = row != NULL;
+    dur__sq_end(&row);
+    if (lives) { /* until somebody else writes, or an owner goes here */
+        free(file->alive);
+        file->alive = dur__xstrdup(id);
+        file->alive_epoch = file->epoch;
+    }
+    if (code != DUR_OK || lives) return code;
+    return dur_error_set(err, DUR_ELEASE, false, "sqlite.fetch", "owner %s is not registered, or was taken for dead", id);
 }
 
 bool dur__sq_owner_known(dur__sq_file *file, const char *id) {

@@ -83,8 +83,8 @@ int dur__sq_reason(dur__sq_txn *txn, uint64_t key, uint64_t seen_id, uint64_t se
     /* not seen: a greater id, or due after the time of looking */
     int code = dur__sq_first(txn->conn, DUR__SQ_QUEUE_REASON, &row, err, "iii", key, seen_id, seen_now);
     if (code != DUR_OK) return code;
-    *any = row != NULL;
-    *due = row != NULL ? dur__sq_u64(row, 0) : 0;
+    *any = row != NULL && !dur__sq_is_null(row, 0);
+    *due = *any ? dur__sq_u64(row, 0) : 0;
     dur__sq_end(&row);
     return DUR_OK;
 }
@@ -345,7 +345,11 @@ int dur__sq_look(dur__sq_txn *txn, dur_error *err) {
     dur__sq_file *file = txn->file;
     sqlite3_stmt *row = NULL;
     file->max_id_known = false;
-    int code = dur__sq_first(txn->conn, DUR__SQ_META_GET, &row, err, "t", "lost");
+    int code = dur__sq_first(txn->conn, DUR__SQ_SESSION_ANY, &row, err, "");
+    if (code != DUR_OK) return code;
+    file->sessions_used = row != NULL;
+    dur__sq_end(&row);
+    code = dur__sq_first(txn->conn, DUR__SQ_META_GET, &row, err, "t", "lost");
     if (code != DUR_OK) return code;
     uint64_t lost_seq = row != NULL ? dur__sq_u64(row, 0) : 0;
     dur__sq_end(&row);

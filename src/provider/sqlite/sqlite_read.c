@@ -89,9 +89,14 @@ static void message_add(rows *list, dur_arena *arena, sqlite3_stmt *row) {
     message->json = dur__sq_json(arena, row, 4);
 }
 
-static int messages_add(rows *list, dur_arena *arena, sqlite3_stmt *row, dur_error *err) {
+static int messages_add(rows *list, dur_arena *arena, sqlite3_stmt *row, dur_text *start, dur_error *err) {
     int code = DUR_OK;
-    for (; code == DUR_OK && row != NULL; code = dur__sq_next(&row, err)) message_add(list, arena, row);
+    for (; code == DUR_OK && row != NULL; code = dur__sq_next(&row, err)) {
+        message_add(list, arena, row);
+        uint64_t kind = dur__sq_u64(row, 5);
+        if (start != NULL && start->data == NULL && (kind == DUR_WORK_START_ORCHESTRATION || kind == DUR_WORK_CONTINUE_AS_NEW))
+            *start = ((dur_fetched_message *)(void *)list->data)[list->count - 1].json;
+    }
     return code;
 }
 
@@ -152,10 +157,9 @@ int dur__sq_read_messages(dur__sq_conn *conn, dur_arena *arena, const dur__sq_se
     bool all = queue_max == 0 && seen->lease == NULL;
     int code = dur__sq_first(conn, all ? DUR__SQ_QUEUE_READ_ALL : DUR__SQ_QUEUE_READ_PLAIN, &row, err, "iiii", seen->key,
                              seen->now_ms, seen->id, seen->seen_now);
-    if (code == DUR_OK) code = messages_add(&list, arena, row, err);
+    if (code == DUR_OK) code = messages_add(&list, arena, row, seen->start, err);
     if (code == DUR_OK && !all) code = messages_by_queue(conn, arena, &list, seen, queue_max, more, err);
-    if (list.count > 1 && !all)
-        qsort(list.data, list.count, sizeof(dur_fetched_message), message_order);
+    if (list.count > 1) qsort(list.data, list.count, sizeof(dur_fetched_message), message_order);
     *out = rows_take(&list, arena, sizeof(dur_fetched_message), count);
     return code;
 }
@@ -168,7 +172,7 @@ int dur__sq_read_behind(dur__sq_conn *conn, dur_arena *arena, const dur__sq_behi
     int code = dur__sq_first(conn, named ? DUR__SQ_QUEUE_BEHIND_NAMED : DUR__SQ_QUEUE_BEHIND, &row, err,
                              named ? "iiiiit" : "iiiii", which->key, which->now_ms, which->after_due_ms, which->after_id,
                              which->max > 0 ? (uint64_t)which->max : (uint64_t)INT64_MAX, which->queue);
-    if (code == DUR_OK) code = messages_add(&list, arena, row, err);
+    if (code == DUR_OK) code = messages_add(&list, arena, row, NULL, err);
     *out = rows_take(&list, arena, sizeof(dur_fetched_message), count);
     return code;
 }

@@ -10,7 +10,7 @@
     "key, id, name, version, execution, status, parent, created, updated, suspended, custom_status, "        \
     "custom_status_version, owner, token, locked_until, acquisitions, pinned"
 
-#define DUR__SQ_MESSAGE_COLUMNS "id, ord, attempts, qname, json, due"
+#define DUR__SQ_MESSAGE_COLUMNS "id, ord, attempts, qname, json, kind"
 
 /* SQL(name, text) */
 #define DUR__SQ_STATEMENTS(SQL)                                                                                      \
@@ -40,6 +40,13 @@
         "pinned=CASE WHEN ?8 THEN ?7 ELSE coalesce(?7, pinned) END, "                                                \
         "created=CASE WHEN name IS NULL AND ?2 IS NOT NULL THEN ?9 ELSE created END, updated=?9, acquisitions=0 "     \
         "WHERE key=?1")                                                                                              \
+    SQL(INSTANCE_TURN_END, /* the same, and the lease goes */                                                        \
+        "UPDATE dur_instance SET name=coalesce(?2, name), version=coalesce(?3, version), "                           \
+        "parent=CASE WHEN name IS NULL THEN ?4 ELSE parent END, execution=?5, "                                      \
+        "status=CASE WHEN ?8 THEN coalesce(?6, 1) ELSE coalesce(?6, status) END, "                                   \
+        "pinned=CASE WHEN ?8 THEN ?7 ELSE coalesce(?7, pinned) END, "                                                \
+        "created=CASE WHEN name IS NULL AND ?2 IS NOT NULL THEN ?9 ELSE created END, updated=?9, acquisitions=0, "   \
+        "token=NULL, owner=NULL, locked_until=NULL, ready_at=NULL, ready_seq=NULL, not_before=0 WHERE key=?1")       \
     SQL(INSTANCE_STATUS_TEXT,                                                                                        \
         "UPDATE dur_instance SET custom_status=?2, custom_status_version=custom_status_version+1, updated=?3 "       \
         "WHERE key=?1")                                                                                              \
@@ -103,12 +110,11 @@
     SQL(QUEUE_TAG_ONE, "UPDATE dur_queue SET token=?2, attempts=attempts+1 WHERE id=?1")                             \
     SQL(QUEUE_UNTAG,                                                                                                 \
         "UPDATE dur_queue SET token=NULL, attempts=max(attempts-?3, 0) WHERE key=?1 AND token=?2")                   \
-    SQL(QUEUE_READ_ALL,                                                                                              \
-        "SELECT " DUR__SQ_MESSAGE_COLUMNS " FROM dur_queue WHERE key=?1 AND due <= ?2 AND (id > ?3 OR due > ?4) "     \
-        "ORDER BY ord, id")                                                                                          \
+    SQL(QUEUE_READ_ALL, /* sorted by the caller: a sorter costs more than the rest */                                \
+        "SELECT " DUR__SQ_MESSAGE_COLUMNS " FROM dur_queue WHERE key=?1 AND due <= ?2 AND (+id > ?3 OR +due > ?4)")   \
     SQL(QUEUE_READ_PLAIN,                                                                                            \
         "SELECT " DUR__SQ_MESSAGE_COLUMNS " FROM dur_queue WHERE key=?1 AND qname IS NULL AND due <= ?2 "             \
-        "AND (id > ?3 OR due > ?4) ORDER BY ord, id")                                                                \
+        "AND (+id > ?3 OR +due > ?4) ORDER BY ord, id")                                                                \
     SQL(QUEUE_NAME_FIRST, "SELECT min(qname) FROM dur_queue WHERE key=?1 AND qname IS NOT NULL")                     \
     SQL(QUEUE_NAMES, "SELECT min(qname) FROM dur_queue WHERE key=?1 AND qname > ?2")                                 \
     SQL(QUEUE_READ_NAMED,                                                                                            \
@@ -121,7 +127,7 @@
         "SELECT " DUR__SQ_MESSAGE_COLUMNS " FROM dur_queue WHERE key=?1 AND qname=?6 AND due <= ?2 "                  \
         "AND (ord, id) > (?3, ?4) ORDER BY ord, id LIMIT ?5")                                        \
     SQL(QUEUE_REASON,                                                                                                \
-        "SELECT due, ord FROM dur_queue WHERE key=?1 AND (id > ?2 OR due > ?3) ORDER BY due, ord LIMIT 1")                 \
+        "SELECT min(due) FROM dur_queue WHERE key=?1 AND (+id > ?2 OR +due > ?3)")                 \
     SQL(QUEUE_START, "SELECT due, at, json FROM dur_queue WHERE key=?1 AND qname IS NULL AND kind IN (0, 1) "        \
         "ORDER BY ord, id LIMIT 1")                                                                                  \
     SQL(QUEUE_MESSAGES_OF, "SELECT id, json FROM dur_queue WHERE key=?1 AND qname IS NOT NULL")                      \
@@ -179,6 +185,7 @@
         "WHERE token IS NOT NULL AND owner=?1")                                                                      \
     SQL(WORK_ID_OF, "SELECT id FROM dur_instance WHERE key=?1")                                                      \
     /* sessions */                                                                                                   \
+    SQL(SESSION_ANY, "SELECT 1 FROM dur_session LIMIT 1")                                                            \
     SQL(SESSION_GET, "SELECT node, owner, locked_until FROM dur_session WHERE session=?1")                           \
     SQL(SESSION_CLAIM,                                                                                               \
         "INSERT INTO dur_session(session, node, owner, locked_until, lock_ms, active) VALUES(?1, ?2, ?3, ?4, ?5, ?6) " \

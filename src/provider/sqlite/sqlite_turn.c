@@ -100,7 +100,7 @@ static int position_compare(dur__sq_turn_op *self, dur__sq_txn *txn) {
     if (self->plain || turn->expected_last == DUR_NOT_COMPARED) return DUR_OK;
     uint64_t last = 0;
     if (self->lease != NULL && self->lease->execution == turn->execution_id) last = self->lease->last_event;
-    else {
+    else if (self->lease == NULL || self->lease->execution != 0) {
         sqlite3_stmt *row = NULL;
         int code = dur__sq_first(txn->conn, DUR__SQ_EVENT_LAST, &row, &self->op.err, "ii", self->key,
                                  turn->execution_id);
@@ -177,7 +177,8 @@ static int messages_consume(dur__sq_turn_op *self, dur__sq_txn *txn) {
     }
     /* what it leaves in the queue was not what a crash would be blamed on */
     if (code == DUR_OK && !self->plain && turn->consume_listed && turn->lock_token != NULL && !turn->take_over &&
-        (self->counted || !turn->keep_lease) && !is_failed_release(self))
+        (self->counted || !turn->keep_lease) && !is_failed_release(self) &&
+        (self->lease == NULL || self->lease->tagged > turn->consumed_count))
         code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_CLEAR, &self->op.err, "iti", self->key, turn->lock_token,
                            turn->give_back ? (uint64_t)1 : (uint64_t)UINT32_MAX);
     if (code == DUR_OK && !self->plain && turn->remove_work) {
@@ -213,6 +214,12 @@ static int execution_write(dur__sq_turn_op *self, dur__sq_txn *txn) {
     return code;
 }
 
+static bool talks_to_itself(const dur__sq_turn_op *self) {
+    for (size_t i = 0; i < self->turn->orchestrator_item_count; i++)
+        if (dur__str_eq(self->turn->orchestrator_items[i].instance, self->lease->instance)) return true;
+    return false;
+}
+
 static int instance_write(dur__sq_turn_op *self, dur__sq_txn *txn) {
     const dur_turn_commit *turn = self->turn;
     const dur_execution_metadata *meta = &turn->metadata;
@@ -237,7 +244,19 @@ static int instance_write(dur__sq_turn_op *self, dur__sq_txn *txn) {
     tail[n++] = newer ? 1 : 0;
     tail[n++] = txn->now_ms;
     while (n < 4) tail[n++] = 0;
-    return dur__sq_run(txn->conn, DUR__SQ_INSTANCE_TURN, &self->op.err, format, self->key,
+    /* The last turn of a lease to which nothing is left: one update does both. */
+    bool any = true;
+    uint64_t due = 0;
+    self->released = false;
+    if (self->lease != NULL && !self->plain && !turn->keep_lease && !turn->set_suspended && turn->delay_ms == 0 &&
+        !uncounted && !talks_to_itself(self)) {
+        int code = dur__sq_reason(txn, self->key, turn->seen_id, turn->seen_now_ms, &any, &due, &self->op.err);
+        if (code != DUR_OK) return code;
+        self->released = !any;
+        if (!any) dur__sq_lease_recheck(txn->file, self->key);
+    }
+    dur__sq_sql sql = self->released ? DUR__SQ_INSTANCE_TURN_END : DUR__SQ_INSTANCE_TURN;
+    return dur__sq_run(txn->conn, sql, &self->op.err, format, self->key,
                        named ? meta->orchestration_name : NULL, named ? meta->orchestration_version : NULL,
                        named ? meta->parent_instance_id : NULL, execution, tail[0], tail[1], tail[2], tail[3]);
 }
@@ -269,7 +288,7 @@ static int events_write(dur__sq_turn_op *self, dur__sq_txn *txn) {
         if (event->kind == DUR_EVENT_CUSTOM_STATUS_UPDATED) status = event;
         if (code == DUR_OK && event->kind >= DUR_EVENT_KEY_VALUE_SET && event->kind <= DUR_EVENT_KEY_VALUES_CLEARED) {
             code = kv_write(txn, self->key, event, err);
-            self->visible_change = true;
+            self->visible_change = self->values = true;
         }
         if (code != DUR_OK) return code;
         if (event->event_id > self->last_event) self->last_event = event->event_id;
@@ -284,7 +303,9 @@ static int execution_end(dur__sq_turn_op *self, dur__sq_txn *txn) {
     dur_error *err = &self->op.err;
     sqlite3_stmt *row = NULL;
     uint64_t execution = self->turn->execution_id;
-    int code = dur__sq_first(txn->conn, DUR__SQ_KV_DELTA_ANY, &row, err, "i", self->key);
+    int code = DUR_OK;
+    if (self->lease == NULL || !self->lease->no_values || self->values)
+        code = dur__sq_first(txn->conn, DUR__SQ_KV_DELTA_ANY, &row, err, "i", self->key);
     if (code != DUR_OK) return code;
     bool any = row != NULL;
     dur__sq_end(&row);
@@ -303,6 +324,7 @@ static int work_insert(dur__sq_turn_op *self, dur__sq_txn *txn, dur_turn_work *w
     int code = ref_key(self, txn, work->message.instance, true, &key);
     if (code != DUR_OK) return code;
     const char *token = self->plain ? NULL : work->lock_token;
+    if (token != NULL && dur__sq_owner_lives(txn, turn->owner, NULL) != DUR_OK) token = NULL;
     if (token != NULL && work->message.session_id != NULL) {
         bool claimed = false;
         if (turn->session_owner != NULL)
@@ -352,7 +374,7 @@ static int lease_end(dur__sq_turn_op *self, dur__sq_txn *txn) {
                            txn->now_ms);
     }
     self->kept = !plain && turn->keep_lease && !turn->take_over && !(turn->set_suspended && turn->suspended != NULL);
-    if (code != DUR_OK || self->kept) return code;
+    if (code != DUR_OK || self->kept || self->released) return code;
     dur__sq_release_how how = { .seen_id = 0 };
     if (!plain) {
         if (!turn->set_suspended) { /* what was seen before a pause is a reason again after it */
@@ -372,7 +394,7 @@ static int turn_run(dur__sq_op *op, dur__sq_txn *txn) {
     dur_turn_commit *turn = self->turn;
     self->fault = DUR_TURN_STORE;
     self->lease = NULL;
-    self->kept = self->has_execution = self->visible_change = false;
+    self->kept = self->has_execution = self->visible_change = self->released = self->values = false;
     int code = key_find(self, txn);
     if (code == DUR_OK) code = lease_compare(self, txn);
     if (code == DUR_OK) code = position_compare(self, txn);
@@ -416,6 +438,7 @@ static void turn_done(dur__sq_op *op, dur__sq_file *file) {
                                                      : self->instance);
     for (size_t i = 0; self->kept && lease != NULL && i < turn->consumed_count; i++)
         dur__sq_lease_taken(file, lease, turn->consumed[i]);
+    if (lease != NULL) lease->tagged -= turn->consumed_count < lease->tagged ? turn->consumed_count : lease->tagged;
     if (!self->plain && turn->take_over) dur__sq_lease_drop(file, self->key, true);
     else if (!self->kept) dur__sq_lease_drop(file, self->key, false);
     else if (lease == NULL) lease_adopt(self, file);
@@ -426,6 +449,7 @@ static void turn_done(dur__sq_op *op, dur__sq_file *file) {
             lease->has_execution = true;
             if (self->last_event > lease->last_event) lease->last_event = self->last_event;
         }
+        if (self->values) lease->no_values = false;
         if (self->row_written) {
             lease->counted = false;
             if (turn->metadata.orchestration_name != NULL && turn->metadata.orchestration_version != NULL &&

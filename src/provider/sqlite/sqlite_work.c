@@ -176,10 +176,12 @@ static int work_run(dur__sq_op *op, dur__sq_txn *txn) {
     self->count = 0;
     self->more = self->suspects = self->waiting_long = false;
     if (self->how->tags.mode == DUR_TAGS_NONE || self->max == 0) return DUR_OK;
+    int code = dur__sq_owner_lives(txn, self->how->owner, &op->err);
+    if (code != DUR_OK) return code;
     work_id *ids = dur__xcalloc(self->max, sizeof(*ids));
     bool *suspects = dur__xcalloc(self->max, sizeof(*suspects));
     size_t count = 0;
-    int code = work_select(self, txn, ids, suspects, &count);
+    code = work_select(self, txn, ids, suspects, &count);
     for (size_t i = 0; i < count && code == DUR_OK; i++) code = lock_row(self, txn, &ids[i], suspects[i]);
     self->more = self->count == self->max;
     free(ids);
