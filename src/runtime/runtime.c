@@ -135,9 +135,15 @@ static void set_phase(dur_runtime *runtime, dur__phase phase) {
     }
 }
 
+/*
+ * Called when no worker has anything in hand, so that every end has been handed over.  A loop that sleeps still says quiet
+ * when one was; it stops saying so before it takes them, so looking at them first misses nothing.
+ */
 static bool loops_quiet(dur_runtime *runtime) {
     for (size_t i = 0; i < runtime->loop_count; i++) {
-        if (runtime->loops[i].started && !atomic_load(&runtime->loops[i].quiet)) return false;
+        dur__loop *loop = &runtime->loops[i];
+        if (!loop->started) continue;
+        if (atomic_load(&loop->done) != NULL || !atomic_load(&loop->quiet)) return false;
     }
     return true;
 }

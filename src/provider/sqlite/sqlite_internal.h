@@ -143,7 +143,7 @@ struct dur__sq_file {
     dur__link inbox;
     dur__link lanes;
     dur__link waiters;
-    uint32_t waiter_count;
+    _Atomic uint32_t waiter_count; /* also read without the lock, after a commit: see dur__sq_changed */
 
     /* leader */
     dur__sq_conn writer;

@@ -278,7 +278,8 @@ int dur__sq_count_lost(dur__sq_txn *txn, dur_error *err) {
 }
 
 void dur__sq_changed(dur__sq_file *file, const char *instance) {
-    if (file->waiter_count == 0 || instance == NULL) return;
+    /* After the commit, and a waiter counts itself before it reads: who is not counted yet reads what was committed. */
+    if (instance == NULL || atomic_load(&file->waiter_count) == 0) return;
     if (file->changed_count == file->changed_room) {
         file->changed_room = file->changed_room == 0 ? 16 : file->changed_room * 2;
         file->changed = dur__xrealloc(file->changed, file->changed_room * sizeof(*file->changed));

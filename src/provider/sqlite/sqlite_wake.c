@@ -97,7 +97,7 @@ void dur__sq_wake_flush(dur__sq_file *file, dur__sq_lane *self) {
         atomic_store(&lane->signalled, true);
         if (lane != self) dur_waker_wake(lane->waker);
     }
-    if (file->waiter_count > 0 && (all || file->changed_count > 0 || file->wake_changed_all))
+    if (atomic_load(&file->waiter_count) > 0 && (all || file->changed_count > 0 || file->wake_changed_all))
         DUR__LIST_EACH(&file->waiters, at) {
             dur__sq_waiter *waiter = DUR__CONTAINER(at, dur__sq_waiter, link);
             if (waiter_meant(file, waiter)) dur_waker_wake(waiter->waker);
@@ -176,7 +176,7 @@ int dur__sq_waiter_open(dur__sq_file *file, dur__sq_waiter *waiter, const char *
     waiter->instance = dur__xstrdup(instance);
     dur__mutex_lock(&file->lock);
     dur__list_push(&file->waiters, &waiter->link);
-    file->waiter_count++;
+    atomic_fetch_add(&file->waiter_count, 1);
     dur__mutex_unlock(&file->lock);
     return DUR_OK;
 }
@@ -184,7 +184,7 @@ int dur__sq_waiter_open(dur__sq_file *file, dur__sq_waiter *waiter, const char *
 void dur__sq_waiter_close(dur__sq_file *file, dur__sq_waiter *waiter) {
     dur__mutex_lock(&file->lock);
     dur__list_unlink(&waiter->link);
-    file->waiter_count--;
+    atomic_fetch_sub(&file->waiter_count, 1);
     dur__mutex_unlock(&file->lock);
     dur_waker_free(waiter->waker);
     free(waiter->instance);
