@@ -48,7 +48,7 @@ int dur_sqlite_begin(dur_provider *store, struct sqlite3 *db, dur_error *err) {
     dur__sq_file *file = NULL;
     int code = file_of(store, db, &file, "sqlite.begin", err);
     if (code == DUR_OK) code = same_file(file, db, "sqlite.begin", err);
-    if (code == DUR_OK && sqlite3_get_autocommit(db) == 0)
+    if (code == DUR_OK && !dur__sq_in_own_txn(file) && sqlite3_get_autocommit(db) == 0)
         code = dur_error_set(err, DUR_ESTATE, false, "sqlite.begin", "the connection has a transaction already");
     if (code == DUR_OK) code = dur__sq_lead(file, err);
     if (code != DUR_OK) return code;

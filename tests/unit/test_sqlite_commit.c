@@ -1,0 +1,374 @@
+/*
+ * test_sqlite_commit.c: transactions that many requests share: who fails, who does not, and what is in the file.
+ */
+#include "sqlite_test.h"
+
+static int (*real_write)(sqlite3_file *, const void *, int, sqlite3_int64);
+
+/* ---- a disk that fails: a VFS whose Nth write says that it is full ---- */
+
+static long writes_left = -1; /* negative: never fails */
+static sqlite3_vfs shim;
+static sqlite3_vfs *below;
+static struct {
+    const sqlite3_io_methods *from;
+    sqlite3_io_methods to;
+} shim_methods[8]; /* the database's and the WAL's differ */
+
+static int shim_write(sqlite3_file *file, const void *data, int size, sqlite3_int64 at) {
+    if (writes_left == 0) return SQLITE_FULL;
+    if (writes_left > 0) writes_left--;
+    return real_write(file, data, size, at);
+}
+
+static int shim_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int flags, int *out) {
+    (void)vfs;
+    int result = below->xOpen(below, name, file, flags, out);
+    if (result == SQLITE_OK && file->pMethods != NULL) {
+        int i = 0;
+        while (i < 7 && shim_methods[i].from != NULL && shim_methods[i].from != file->pMethods) i++;
+        shim_methods[i].from = file->pMethods;
+        shim_methods[i].to = *file->pMethods;
+        shim_methods[i].to.xWrite = shim_write;
+        real_write = file->pMethods->xWrite;
+        file->pMethods = &shim_methods[i].to;
+    }
+    return result;
+}
+
+static int shim_setup(void **state) {
+    below = sqlite3_vfs_find(NULL);
+    shim = *below;
+    shim.zName = "full";
+    shim.xOpen = shim_open;
+    writes_left = -1;
+    assert_int_equal(sqlite3_vfs_register(&shim, 1), SQLITE_OK);
+    return fixture_open(state);
+}
+
+static int shim_teardown(void **state) {
+    writes_left = -1;
+    int result = fixture_close(state);
+    sqlite3_vfs_unregister(&shim);
+    sqlite3_vfs_register(below, 1);
+    return result;
+}
+
+/* Every answer is checked with a second look at the file: OK means that it is there, an error that it is not. */
+static void every_ok_is_in_the_file_when_the_disk_is_full(void **state) {
+    fixture *f = *state;
+    bool there[64] = { false };
+    int count = 0, failed = 0;
+    for (long limit = 0; limit < 24; limit++) {
+        char id[32];
+        snprintf(id, sizeof id, "i%d", count);
+        dur_message start = start_of(f, id);
+        bool existed = false;
+        writes_left = limit;
+        int code = dur_store_enqueue_start(f->store, &start, DUR_EXISTS_FAIL, 0, &existed, &f->err);
+        writes_left = -1;
+        there[count++] = code == DUR_OK;
+        failed += code != DUR_OK;
+        if (code != DUR_OK) assert_true(f->err.retryable);
+    }
+    assert_true(failed > 2);
+    assert_true(failed < count);
+    for (int pass = 0; pass < 2; pass++) {
+        for (int i = 0; i < count; i++) {
+            char id[32];
+            dur_instance_row row;
+            snprintf(id, sizeof id, "i%d", i);
+            int code = dur_store_get_instance(f->store, f->arena, id, &row, &f->err);
+            assert_int_equal(code, there[i] ? DUR_OK : DUR_ENOTFOUND);
+        }
+        OK(f, dur_store_check(f->store, &f->err));
+        dur_provider_close(f->store); /* and again from the file alone */
+        OK(f, dur_open(&f->store, f->url, &f->err));
+    }
+}
+
+/* ---- groups ---- */
+
+static void one_bad_turn_does_not_hurt_its_neighbours(void **state) {
+    fixture *f = *state;
+    dur_waker *waker = dur_waker_new();
+    dur_lane *lane = lane_make(f, "o1", waker);
+    parked p[3];
+    static const char *const ids[] = { "a", "b", "c" };
+    for (int i = 0; i < 3; i++) p[i] = park(f, lane, "o1", ids[i]);
+    dur_event_row good[] = { { .event_id = 3, .json = text_of("{}") } };
+    dur_event_row bad[] = { { .event_id = 3, .json = text_of("{}") }, { .event_id = 3, .json = text_of("{}") } };
+    dur_turn_commit turns[3];
+    for (int i = 0; i < 3; i++) turns[i] = turn_of(ids[i], &p[i], i == 1 ? bad : good, i == 1 ? 2 : 1);
+    uint64_t before = file_of(f)->commits;
+    dur_round round = { .turns = turns, .turn_count = 3 };
+    OK(f, dur_store_lane_round(lane, f->arena, &round, &f->err));
+    assert_int_equal(turns[0].fault, DUR_TURN_FINE);
+    assert_int_equal(turns[1].error.code, DUR_ECONFLICT);
+    assert_int_equal(turns[2].fault, DUR_TURN_FINE);
+    assert_int_equal(file_of(f)->commits, before + 1); /* one transaction for all that is left */
+    for (int i = 0; i < 3; i++) {
+        dur_event_row *rows = NULL;
+        size_t count = 0;
+        OK(f, dur_store_read(f->store, f->arena, ids[i], 0, &rows, &count, &f->err));
+        assert_int_equal(count, i == 1 ? 2 : 3);
+    }
+    turns[1] = turn_of("b", &p[1], good, 1); /* its lease is still good */
+    dur_round again = { .turns = &turns[1], .turn_count = 1 };
+    OK(f, dur_store_lane_round(lane, f->arena, &again, &f->err));
+    assert_int_equal(turns[1].fault, DUR_TURN_FINE);
+    dur_store_lane_close(lane);
+    dur_waker_free(waker);
+}
+
+/* ---- comparisons ---- */
+
+static dur_turn_fault commit_one(fixture *f, dur_lane *lane, dur_turn_commit *turn, size_t *lost) {
+    dur_round round = { .turns = turn, .turn_count = 1 };
+    OK(f, dur_store_lane_round(lane, f->arena, &round, &f->err));
+    if (lost != NULL) *lost = round.lost_count;
+    return turn->fault;
+}
+
+static void comparisons_say_what_is_wrong(void **state) {
+    fixture *f = *state;
+    dur_waker *waker = dur_waker_new();
+    dur_lane *lane = lane_make(f, "o1", waker);
+    parked p = park(f, lane, "o1", "a");
+    dur_event_row events[] = { { .event_id = 3, .json = text_of("{}") } };
+    dur_turn_commit turn = turn_of("a", &p, events, 1);
+    turn.expected_last = 1;
+    assert_int_equal(commit_one(f, lane, &turn, NULL), DUR_TURN_POSITION);
+    turn = turn_of("a", &p, events, 1);
+    turn.lock_token = "k1.0000";
+    assert_int_equal(commit_one(f, lane, &turn, NULL), DUR_TURN_LEASE_LOST);
+    assert_non_null(strstr(turn.error.message, "Invalid lock token"));
+    dur_worker_claim claim = { .ref = { "a", 1, 2, 77 }, .lock_token = "never" };
+    turn = turn_of("a", &p, events, 1);
+    turn.worker_consumed = &claim;
+    turn.worker_consumed_count = 1;
+    assert_int_equal(commit_one(f, lane, &turn, NULL), DUR_TURN_WORK_LOST);
+    assert_int_equal(turn.lost_work_count, 1);
+    assert_ptr_equal(turn.lost_work[0], &claim);
+    turn = turn_of("a", &p, events, 1);
+    assert_int_equal(commit_one(f, lane, &turn, NULL), DUR_TURN_FINE);
+    dur_store_lane_close(lane);
+    dur_waker_free(waker);
+}
+
+static void delete_and_start_again_under_a_parked_handler(void **state) {
+    fixture *f = *state;
+    dur_waker *waker = dur_waker_new();
+    dur_lane *lane = lane_make(f, "o1", waker);
+    parked p = park(f, lane, "o1", "a");
+    dur_delete_result deleted;
+    OK(f, dur_store_delete_instances(f->store, (const char *const[]){ "a" }, 1, true, &deleted, &f->err));
+    parked fresh = park(f, lane, "o1", "a"); /* same id, same execution, same last event */
+    assert_string_not_equal(fresh.token, p.token);
+    dur_event_row events[] = { { .event_id = 3, .json = text_of("{}") } };
+    dur_turn_commit turn = turn_of("a", &p, events, 1);
+    turn.store_key = p.key;
+    assert_int_equal(commit_one(f, lane, &turn, NULL), DUR_TURN_LEASE_LOST);
+    turn = turn_of("a", &fresh, events, 1);
+    assert_int_equal(commit_one(f, lane, &turn, NULL), DUR_TURN_FINE);
+    dur_store_lane_close(lane);
+    dur_waker_free(waker);
+}
+
+/* Another connection writes: what was remembered is compared with the store again. */
+static void a_lease_that_somebody_else_took_is_noticed(void **state) {
+    fixture *f = *state;
+    dur_waker *waker = dur_waker_new();
+    dur_lane *lane = lane_make(f, "o1", waker);
+    parked p = park(f, lane, "o1", "a");
+    sqlite3 *db = NULL;
+    assert_int_equal(sqlite3_open(f->path, &db), SQLITE_OK);
+    sqlite3_exec(db, "UPDATE dur_instance SET token='stolen'; INSERT OR REPLACE INTO dur_meta VALUES('lost', 99)", NULL,
+                 NULL, NULL);
+    sqlite3_close(db);
+    dur_event_row events[] = { { .event_id = 3, .json = text_of("{}") } };
+    dur_turn_commit turn = turn_of("a", &p, events, 1);
+    size_t lost = 0;
+    assert_int_equal(commit_one(f, lane, &turn, &lost), DUR_TURN_LEASE_LOST);
+    assert_int_equal(lost, 1);
+    dur_store_lane_close(lane);
+    dur_waker_free(waker);
+}
+
+/* ---- what a step costs ---- */
+
+static int statements;
+static int inserts_and_deletes;
+
+static int count_statement(unsigned type, void *data, void *stmt, void *text) {
+    (void)type;
+    (void)data;
+    (void)stmt;
+    const char *sql = text;
+    statements++;
+    if (strncmp(sql, "INSERT", 6) == 0 || strncmp(sql, "DELETE", 6) == 0 || strncmp(sql, "UPDATE", 6) == 0)
+        inserts_and_deletes++;
+    return 0;
+}
+
+static void a_step_costs_four_writes(void **state) {
+    fixture *f = *state;
+    dur_waker *waker = dur_waker_new();
+    dur_lane *lane = lane_make(f, "o1", waker);
+    parked p = park(f, lane, "o1", "a");
+    uint64_t row_id = 0;
+    for (uint64_t step = 0; step < 3; step++) {
+        dur_event_row events[] = { { .event_id = p.last + 1, .json = text_of("{}") },
+                                   { .event_id = p.last + 2, .json = text_of("{}") } };
+        char token[16], old[16];
+        snprintf(token, sizeof token, "e%llu", (unsigned long long)step + 1);
+        snprintf(old, sizeof old, "e%llu", (unsigned long long)step);
+        dur_turn_work work = { .message = { .kind = DUR_WORK_ACTIVITY_EXECUTE, .instance = "a", .execution_id = 1,
+                                            .activity_id = p.last + 2, .json = text_of("{}") },
+                               .lock_token = token };
+        dur_worker_claim claim = { .ref = { "a", 1, p.last, row_id }, .lock_token = old };
+        dur_turn_commit turn = turn_of("a", &p, events, 2);
+        turn.owner = "o1";
+        turn.worker_items = &work;
+        turn.worker_item_count = 1;
+        turn.worker_consumed = &claim;
+        turn.worker_consumed_count = step > 0;
+        statements = inserts_and_deletes = 0;
+        sqlite3_trace_v2(file_of(f)->writer.db, SQLITE_TRACE_STMT, count_statement, NULL);
+        assert_int_equal(commit_one(f, lane, &turn, NULL), DUR_TURN_FINE);
+        sqlite3_trace_v2(file_of(f)->writer.db, 0, NULL, NULL);
+        assert_true(work.locked);
+        row_id = work.row_id;
+        p.last += 2;
+        if (step == 0) continue;
+        assert_int_equal(inserts_and_deletes, 4);
+        assert_true(statements <= 4 + 4); /* BEGIN, COMMIT, data_version, is anything ready */
+    }
+    dur_store_lane_close(lane);
+    dur_waker_free(waker);
+}
+
+static void idle_costs_no_statement(void **state) {
+    fixture *f = *state;
+    dur_waker *waker = dur_waker_new();
+    dur_lane *lane = lane_make(f, "o1", waker);
+    park(f, lane, "o1", "a");
+    OK(f, dur_store_lane_wait(lane, 20, &f->err));
+    dur_round round = { .turn_count = 0 };
+    OK(f, dur_store_lane_round(lane, f->arena, &round, &f->err));
+    OK(f, dur_store_lane_wait(lane, 20, &f->err));
+    statements = 0;
+    sqlite3_trace_v2(file_of(f)->writer.db, SQLITE_TRACE_STMT, count_statement, NULL);
+    dur_owner_report report;
+    for (int i = 0; i < 5; i++) {
+        OK(f, dur_store_lane_wait(lane, 30, &f->err));
+        OK(f, dur_store_owner_beat(f->store, "o1", &report, &f->err));
+        assert_true(report.still_ours);
+    }
+    sqlite3_trace_v2(file_of(f)->writer.db, 0, NULL, NULL);
+    assert_int_equal(statements, 0);
+    dur_store_lane_close(lane);
+    dur_waker_free(waker);
+}
+
+/* ---- messages for parked instances ---- */
+
+static void messages_reach_the_holder_and_are_consumed_by_id(void **state) {
+    fixture *f = *state;
+    dur_waker *waker = dur_waker_new();
+    dur_lane *lane = lane_make(f, "o1", waker);
+    parked p = park(f, lane, "o1", "a");
+    dur_message one = raised_of(f, "a", "one"), two = raised_of(f, "a", "two");
+    OK(f, dur_store_enqueue_existing(f->store, &one, 0, &f->err));
+    dur_round round = { .turn_count = 0 };
+    OK(f, dur_store_lane_round(lane, f->arena, &round, &f->err));
+    assert_int_equal(round.held_count, 1);
+    uint64_t id = round.held[0].message.id;
+    OK(f, dur_store_enqueue_existing(f->store, &two, 0, &f->err)); /* between run and commit */
+    dur_event_row events[] = { { .event_id = 3, .json = text_of("{}") } };
+    dur_turn_commit turn = turn_of("a", &p, events, 1);
+    turn.consumed = &id;
+    turn.consumed_count = 1;
+    dur_round commit = { .turns = &turn, .turn_count = 1 };
+    OK(f, dur_store_lane_round(lane, f->arena, &commit, &f->err));
+    assert_int_equal(turn.fault, DUR_TURN_FINE);
+    assert_int_equal(commit.held_count, 1); /* the second one is there, and comes once */
+    assert_non_null(strstr(commit.held[0].message.json.data, "two"));
+    dur_round after = { .turn_count = 0 };
+    OK(f, dur_store_lane_round(lane, f->arena, &after, &f->err));
+    assert_int_equal(after.held_count, 0);
+    dur_store_lane_close(lane);
+    dur_waker_free(waker);
+}
+
+/* ---- the caller's own transaction ---- */
+
+static void the_callers_transaction_is_all_or_nothing(void **state) {
+    fixture *f = *state;
+    sqlite3 *db = NULL, *other = NULL;
+    dur_instance_row row;
+    assert_int_equal(sqlite3_open(f->path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_open(":memory:", &other), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, "CREATE TABLE app(x)", NULL, NULL, NULL), SQLITE_OK);
+    assert_int_equal(dur_sqlite_begin(f->store, other, &f->err), DUR_EINVAL);
+    assert_int_equal(dur_sqlite_commit(f->store, db, &f->err), DUR_ESTATE);
+    dur_start_args start = { .size = sizeof start, .name = "Order", .instance = "order-1" };
+    for (int keep = 0; keep < 2; keep++) {
+        OK(f, dur_sqlite_begin(f->store, db, &f->err));
+        assert_int_equal(sqlite3_exec(db, "INSERT INTO app VALUES(1)", NULL, NULL, NULL), SQLITE_OK);
+        OK(f, dur_sqlite_start(f->store, db, &start, &f->err));
+        dur_message message = start_of(f, "other");
+        assert_int_equal(dur_store_enqueue_for_orchestrator(f->store, &message, 0, &f->err), DUR_EDEADLK);
+        assert_int_equal(dur_sqlite_begin(f->store, db, &f->err), DUR_EDEADLK);
+        if (keep) OK(f, dur_sqlite_commit(f->store, db, &f->err));
+        else OK(f, dur_sqlite_rollback(f->store, db, &f->err));
+        int code = dur_store_get_instance(f->store, f->arena, "order-1", &row, &f->err);
+        assert_int_equal(code, keep ? DUR_OK : DUR_ENOTFOUND);
+    }
+    OK(f, dur_sqlite_begin(f->store, db, &f->err));
+    assert_int_equal(dur_sqlite_start(f->store, db, &start, &f->err), DUR_EEXISTS);
+    dur_message_args raise = { .size = sizeof raise, .instance = "order-1", .name = "Paid", .data = "1",
+                               .message_id = "m1" };
+    OK(f, dur_sqlite_raise(f->store, db, &raise, &f->err));
+    OK(f, dur_sqlite_raise(f->store, db, &raise, &f->err)); /* the same id again: accepted once */
+    raise.instance = "nobody";
+    assert_int_equal(dur_sqlite_raise(f->store, db, &raise, &f->err), DUR_ENOTFOUND);
+    OK(f, dur_sqlite_commit(f->store, db, &f->err));
+    dur_queue_depths depths;
+    OK(f, dur_store_get_queue_depths(f->store, &depths, &f->err));
+    assert_int_equal(depths.orchestrator_queue, 2);
+    sqlite3_close(db);
+    sqlite3_close(other);
+}
+
+static void a_lane_sees_the_callers_commit(void **state) {
+    fixture *f = *state;
+    dur_waker *waker = dur_waker_new();
+    dur_lane *lane = lane_make(f, "o1", waker);
+    park(f, lane, "o1", "a");
+    sqlite3 *db = NULL;
+    assert_int_equal(sqlite3_open(f->path, &db), SQLITE_OK);
+    OK(f, dur_sqlite_begin(f->store, db, &f->err));
+    dur_message_args raise = { .size = sizeof raise, .instance = "a", .name = "Paid", .data = "1" };
+    OK(f, dur_sqlite_raise(f->store, db, &raise, &f->err));
+    OK(f, dur_sqlite_commit(f->store, db, &f->err));
+    dur_round round = { .turn_count = 0 };
+    OK(f, dur_store_lane_round(lane, f->arena, &round, &f->err));
+    assert_int_equal(round.held_count, 1);
+    sqlite3_close(db);
+    dur_store_lane_close(lane);
+    dur_waker_free(waker);
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_open, fixture_close)
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(every_ok_is_in_the_file_when_the_disk_is_full, shim_setup, shim_teardown),
+        TEST(one_bad_turn_does_not_hurt_its_neighbours), TEST(comparisons_say_what_is_wrong),
+        TEST(delete_and_start_again_under_a_parked_handler), TEST(a_lease_that_somebody_else_took_is_noticed),
+        TEST(a_step_costs_four_writes), TEST(idle_costs_no_statement),
+        TEST(messages_reach_the_holder_and_are_consumed_by_id), TEST(the_callers_transaction_is_all_or_nothing),
+        TEST(a_lane_sees_the_callers_commit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,205 @@
+/*
+ * test_sqlite_open.c: opening, the schema, durability, copies, the size of the WAL.
+ */
+#include "sqlite_test.h"
+#include <fcntl.h>
+#include <sys/stat.h>
+
+static uint64_t number(sqlite3 *db, const char *sql) {
+    uint64_t out = 0;
+    dur_error err = DUR_ERROR_INIT;
+    if (dur__sq_pragma_u64(db, sql, &out, &err) != DUR_OK) fail_msg("%s: %s", sql, err.message);
+    return out;
+}
+
+static void exec(const char *path, const char *sql) {
+    sqlite3 *db = NULL;
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    if (sqlite3_exec(db, sql, NULL, NULL, NULL) != SQLITE_OK) fail_msg("%s", sqlite3_errmsg(db));
+    sqlite3_close(db);
+}
+
+static void durability_is_what_was_asked_for(void **state) {
+    fixture *f = *state;
+    assert_int_equal(number(file_of(f)->writer.db, "PRAGMA synchronous"), 2);
+    assert_int_equal(number(file_of(f)->writer.db, "PRAGMA page_size"), 4096);
+    assert_int_equal(number(file_of(f)->writer.db, "PRAGMA auto_vacuum"), 2);
+    char url[160];
+    snprintf(url, sizeof url, "sqlite:%s/relaxed.db?durability=relaxed", f->folder);
+    dur_provider *relaxed = NULL, *full = NULL;
+    OK(f, dur_open(&relaxed, url, &f->err));
+    sqlite3 *writer = dur__sq_file_of(relaxed)->writer.db;
+    assert_int_equal(number(writer, "PRAGMA synchronous"), 1);
+    url[strcspn(url, "?")] = '\0'; /* a second handle that wants more gets it, for both */
+    OK(f, dur_open(&full, url, &f->err));
+    assert_ptr_equal(dur__sq_file_of(full), dur__sq_file_of(relaxed));
+    assert_int_equal(number(writer, "PRAGMA synchronous"), 2);
+    dur_provider_close(relaxed);
+    dur_provider_close(full);
+}
+
+static void the_file_is_private(void **state) {
+    fixture *f = *state;
+    struct stat info;
+    assert_int_equal(stat(f->path, &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0600);
+}
+
+static int opening(fixture *f, const char *url) {
+    dur_provider *store = NULL;
+    dur_error_clear(&f->err);
+    int code = dur_open(&store, url, &f->err);
+    if (code == DUR_OK) dur_provider_close(store);
+    return code;
+}
+
+static void what_cannot_be_opened_says_why(void **state) {
+    fixture *f = *state;
+    char path[160], url[200];
+    snprintf(path, sizeof path, "%s/text", f->folder);
+    FILE *out = fopen(path, "w");
+    for (int i = 0; i < 500; i++) fputs("this is no database ", out);
+    fclose(out);
+    snprintf(url, sizeof url, "sqlite:%s", path);
+    assert_int_equal(opening(f, url), DUR_ECORRUPT);
+    assert_non_null(strstr(f->err.message, "not a"));
+    snprintf(url, sizeof url, "sqlite:%s/none.db?create=0", f->folder);
+    assert_int_equal(opening(f, url), DUR_ENOTFOUND);
+    snprintf(url, sizeof url, "sqlite:%s/no/such/folder.db", f->folder);
+    assert_int_equal(opening(f, url), DUR_ENOTFOUND);
+    snprintf(url, sizeof url, "sqlite:%s", f->folder);
+    assert_int_equal(opening(f, url), DUR_EINVAL);
+    snprintf(url, sizeof url, "sqlite:%s?colour=red", f->path);
+    assert_int_equal(opening(f, url), DUR_EINVAL);
+    assert_non_null(strstr(f->err.message, "colour=red"));
+    assert_int_equal(opening(f, "sqlite:"), DUR_EINVAL);
+}
+
+static void a_newer_schema_is_refused(void **state) {
+    fixture *f = *state;
+    dur_provider_close(f->store);
+    f->store = NULL;
+    exec(f->path, "UPDATE dur_meta SET value=99 WHERE name='schema'");
+    assert_int_equal(opening(f, f->url), DUR_ESCHEMA);
+    assert_non_null(strstr(f->err.message, "99"));
+    exec(f->path, "UPDATE dur_meta SET value=1 WHERE name='schema'; PRAGMA user_version=7");
+    assert_int_equal(opening(f, f->url), DUR_ESCHEMA); /* our own file: the header counts, too */
+    exec(f->path, "PRAGMA user_version=1");
+    OK(f, dur_open(&f->store, f->url, &f->err));
+}
+
+static void an_application_keeps_its_own_file(void **state) {
+    fixture *f = *state;
+    char path[160], url[200];
+    snprintf(path, sizeof path, "%s/app.db", f->folder);
+    snprintf(url, sizeof url, "sqlite:%s", path);
+    exec(path, "CREATE TABLE instances(mine); INSERT INTO instances VALUES(1); PRAGMA user_version=42");
+    dur_provider *store = NULL;
+    OK(f, dur_open(&store, url, &f->err));
+    OK(f, dur_store_check(store, &f->err));
+    sqlite3 *db = dur__sq_file_of(store)->writer.db;
+    assert_int_equal(number(db, "PRAGMA user_version"), 42);
+    assert_int_equal(number(db, "SELECT count(*) FROM instances"), 1);
+    dur_provider_close(store);
+    OK(f, dur_open(&store, url, &f->err));
+    dur_provider_close(store);
+}
+
+static void two_handles_share_one_writer(void **state) {
+    fixture *f = *state;
+    dur_provider *second = NULL;
+    char link_path[160], url[200];
+    snprintf(link_path, sizeof link_path, "%s/other-name.db", f->folder);
+    assert_int_equal(symlink(f->path, link_path), 0);
+    snprintf(url, sizeof url, "sqlite:%s", link_path);
+    OK(f, dur_open(&second, url, &f->err));
+    assert_ptr_equal(dur__sq_file_of(second), file_of(f));
+    dur_message start = start_of(f, "a");
+    OK(f, dur_store_enqueue_for_orchestrator(second, &start, 0, &f->err));
+    dur_provider_close(second);
+    dur_orchestration_item item;
+    OK(f, dur_store_fetch_orchestration_item(f->store, f->arena, &(dur_fetch){ .lock_ms = 1000 }, &item, &f->err));
+    assert_string_equal(item.instance, "a");
+}
+
+static void memory_is_one_store_per_open(void **state) {
+    fixture *f = *state;
+    dur_provider *one = NULL, *two = NULL;
+    OK(f, dur_open(&one, "sqlite::memory:", &f->err));
+    OK(f, dur_open(&two, "sqlite::memory:", &f->err));
+    dur_message start = start_of(f, "a");
+    bool existed = false;
+    OK(f, dur_store_enqueue_start(one, &start, DUR_EXISTS_FAIL, 0, &existed, &f->err));
+    dur_instance_row row;
+    OK(f, dur_store_get_instance(one, f->arena, "a", &row, &f->err));
+    assert_true(row.start_pending);
+    assert_int_equal(dur_store_get_instance(two, f->arena, "a", &row, &f->err), DUR_ENOTFOUND);
+    dur_provider_close(one);
+    dur_provider_close(two);
+}
+
+static void put(fixture *f, int from, int count) {
+    for (int i = from; i < from + count; i++) {
+        char id[32];
+        snprintf(id, sizeof id, "i%d", i);
+        dur_message start = start_of(f, id);
+        OK(f, dur_store_enqueue_for_orchestrator(f->store, &start, 0, &f->err));
+    }
+}
+
+static void the_wal_stays_bounded(void **state) {
+    fixture *f = *state;
+    dur_provider_close(f->store);
+    f->store = NULL;
+    OK(f, dur_sqlite_open(&f->store, DUR_SQLITE(.path = f->path, .wal_pages = 50), &f->err));
+    put(f, 0, 400);
+    char wal[160];
+    struct stat info;
+    snprintf(wal, sizeof wal, "%s-wal", f->path);
+    assert_int_equal(stat(wal, &info), 0);
+    assert_true(info.st_size < 120 * 4200);
+}
+
+static void a_copy_made_while_writing_can_be_used(void **state) {
+    fixture *f = *state;
+    char target[160], url[200];
+    snprintf(target, sizeof target, "%s/copy.db", f->folder);
+    snprintf(url, sizeof url, "sqlite:%s", target);
+    put(f, 0, 20);
+    OK(f, dur_store_backup(f->store, target, &f->err));
+    put(f, 20, 5);
+    assert_int_equal(dur_store_backup(f->store, target, &f->err), DUR_EEXISTS);
+    dur_provider *copy = NULL;
+    OK(f, dur_open(&copy, url, &f->err));
+    OK(f, dur_store_check(copy, &f->err));
+    dur_queue_depths depths;
+    OK(f, dur_store_get_queue_depths(copy, &depths, &f->err));
+    assert_int_equal(depths.orchestrator_queue, 20);
+    dur_provider_close(copy);
+}
+
+static void check_finds_what_is_wrong_and_vacuum_shrinks(void **state) {
+    fixture *f = *state;
+    put(f, 0, 50);
+    OK(f, dur_store_check(f->store, &f->err));
+    exec(f->path, "INSERT INTO dur_event(key, execution, event_id, at, json) VALUES(4711, 1, 1, 0, '{}')");
+    assert_int_equal(dur_store_check(f->store, &f->err), DUR_ECORRUPT);
+    assert_non_null(strstr(f->err.message, "4711"));
+    exec(f->path, "DELETE FROM dur_event; DELETE FROM dur_queue; DELETE FROM dur_instance");
+    uint64_t before = 0, left = 0;
+    OK(f, dur_store_vacuum(f->store, 0, &before, &f->err));
+    OK(f, dur_store_vacuum(f->store, 1, &left, &f->err));
+    assert_true(before > 0);
+    assert_int_equal(left, before - 1);
+}
+
+int main(void) {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_open, fixture_close)
+    const struct CMUnitTest tests[] = {
+        TEST(durability_is_what_was_asked_for), TEST(the_file_is_private), TEST(what_cannot_be_opened_says_why),
+        TEST(a_newer_schema_is_refused), TEST(an_application_keeps_its_own_file), TEST(two_handles_share_one_writer),
+        TEST(memory_is_one_store_per_open), TEST(the_wal_stays_bounded), TEST(a_copy_made_while_writing_can_be_used),
+        TEST(check_finds_what_is_wrong_and_vacuum_shrinks),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
