@@ -21,9 +21,9 @@
 #include <unistd.h>
 
 typedef struct fixture {
-    char folder[64];
-    char path[96];
-    char url[128];
+    char folder[300];
+    char path[340];
+    char url[360];
     dur_provider *store;
     dur_arena *arena;
     dur_error err;
@@ -40,7 +40,7 @@ typedef struct fixture {
 static inline int fixture_open(void **state) {
     fixture *f = calloc(1, sizeof *f);
     const char *base = getenv("TMPDIR");
-    snprintf(f->folder, sizeof f->folder, "%.40s/dur-sqlite-XXXXXX", base != NULL ? base : "/tmp");
+    snprintf(f->folder, sizeof f->folder, "%.250s/dur-sqlite-XXXXXX", base != NULL ? base : "/tmp");
     assert_non_null(mkdtemp(f->folder));
     snprintf(f->path, sizeof f->path, "%s/store.db", f->folder);
     snprintf(f->url, sizeof f->url, "sqlite:%s", f->path);
@@ -56,7 +56,7 @@ static inline int fixture_close(void **state) {
     dur_arena_free(f->arena);
     DIR *dir = opendir(f->folder);
     for (struct dirent *entry; dir != NULL && (entry = readdir(dir)) != NULL;) {
-        char path[400];
+        char path[600];
         snprintf(path, sizeof path, "%s/%s", f->folder, entry->d_name);
         unlink(path);
     }

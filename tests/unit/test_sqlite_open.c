@@ -24,7 +24,7 @@ static void durability_is_what_was_asked_for(void **state) {
     assert_int_equal(number(file_of(f)->writer.db, "PRAGMA synchronous"), 2);
     assert_int_equal(number(file_of(f)->writer.db, "PRAGMA page_size"), 4096);
     assert_int_equal(number(file_of(f)->writer.db, "PRAGMA auto_vacuum"), 2);
-    char url[160];
+    char url[440];
     snprintf(url, sizeof url, "sqlite:%s/relaxed.db?durability=relaxed", f->folder);
     dur_provider *relaxed = NULL, *full = NULL;
     OK(f, dur_open(&relaxed, url, &f->err));
@@ -55,7 +55,7 @@ static int opening(fixture *f, const char *url) {
 
 static void what_cannot_be_opened_says_why(void **state) {
     fixture *f = *state;
-    char path[160], url[200];
+    char path[400], url[440];
     snprintf(path, sizeof path, "%s/text", f->folder);
     FILE *out = fopen(path, "w");
     for (int i = 0; i < 500; i++) fputs("this is no database ", out);
@@ -90,7 +90,7 @@ static void a_newer_schema_is_refused(void **state) {
 
 static void an_application_keeps_its_own_file(void **state) {
     fixture *f = *state;
-    char path[160], url[200];
+    char path[400], url[440];
     snprintf(path, sizeof path, "%s/app.db", f->folder);
     snprintf(url, sizeof url, "sqlite:%s", path);
     exec(path, "CREATE TABLE instances(mine); INSERT INTO instances VALUES(1); PRAGMA user_version=42");
@@ -108,7 +108,7 @@ static void an_application_keeps_its_own_file(void **state) {
 static void two_handles_share_one_writer(void **state) {
     fixture *f = *state;
     dur_provider *second = NULL;
-    char link_path[160], url[200];
+    char link_path[400], url[440];
     snprintf(link_path, sizeof link_path, "%s/other-name.db", f->folder);
     assert_int_equal(symlink(f->path, link_path), 0);
     snprintf(url, sizeof url, "sqlite:%s", link_path);
@@ -153,7 +153,7 @@ static void the_wal_stays_bounded(void **state) {
     f->store = NULL;
     OK(f, dur_sqlite_open(&f->store, DUR_SQLITE(.path = f->path, .wal_pages = 50), &f->err));
     put(f, 0, 400);
-    char wal[160];
+    char wal[400];
     struct stat info;
     snprintf(wal, sizeof wal, "%s-wal", f->path);
     assert_int_equal(stat(wal, &info), 0);
@@ -162,7 +162,7 @@ static void the_wal_stays_bounded(void **state) {
 
 static void a_copy_made_while_writing_can_be_used(void **state) {
     fixture *f = *state;
-    char target[160], url[200];
+    char target[400], url[440];
     snprintf(target, sizeof target, "%s/copy.db", f->folder);
     snprintf(url, sizeof url, "sqlite:%s", target);
     put(f, 0, 20);

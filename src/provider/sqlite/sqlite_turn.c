@@ -282,9 +282,11 @@ static int events_write(dur__sq_turn_op *self, dur__sq_txn *txn) {
         const dur_event_row *event = &turn->events[i];
         int code = dur__sq_run(txn->conn, DUR__SQ_EVENT_ADD, err, "iiiij", self->key, turn->execution_id,
                                event->event_id, txn->now_ms, &event->json);
-        if (code == DUR_ECONFLICT)
+        if (code == DUR_ECONFLICT) {
+            self->fault = DUR_TURN_POSITION;
             return dur_error_set(err, DUR_ECONFLICT, false, "sqlite.commit", "event %llu exists already (duplicate)",
                                  (unsigned long long)event->event_id);
+        }
         if (event->kind == DUR_EVENT_CUSTOM_STATUS_UPDATED) status = event;
         if (code == DUR_OK && event->kind >= DUR_EVENT_KEY_VALUE_SET && event->kind <= DUR_EVENT_KEY_VALUES_CLEARED) {
             code = kv_write(txn, self->key, event, err);
