@@ -123,11 +123,14 @@ static void add_fetch(dur__loop *loop, round *r) {
                             .queue_messages_max = QUEUE_MESSAGES_MAX };
     loop->suspect_turn = false;
     if (loop->suspects_waiting && !loop->suspect_last) {
-        if (!dur__gate_claim_suspect()) return; /* what is out must be committed first */
+        loop->claiming = !dur__gate_claim_suspect();
+        if (loop->claiming) return; /* what is out must be committed first */
         r->suspect_instance = loop->suspect_turn = true;
         r->fetch.kind = DUR_FETCH_SUSPECT;
         r->fetch.max = 1;
     } else {
+        if (loop->claiming) dur__gate_forget_claim(); /* they are gone meanwhile: nobody else would open it again */
+        loop->claiming = false;
         r->fresh_reserved = dur__gate_reserve_fresh(FETCH_MAX);
         if (r->fresh_reserved == 0) return;
         /* A store that does not count acquisitions knows no suspects. */
@@ -252,7 +255,8 @@ static void answered(dur__loop *loop, round *r) {
     loop->seen_id = a->seen_id;
     loop->seen_now_ms = a->now_ms;
     loop->next_due_ms = a->next_due_ms;
-    loop->suspects_waiting = a->suspects_waiting && !loop->suspect_instances_none;
+    if (a->fetch != NULL || a->suspects_waiting) /* a round that did not look for instances says nothing about them */
+        loop->suspects_waiting = a->suspects_waiting && !loop->suspect_instances_none;
     if (a->suspects_waiting && !loop->suspect_work_none && takes_work(loop)) loop->look_suspect_work = true;
     loop->work_waiting_long = a->work_waiting_long;
     bool nothing = a->item_count == 0 && a->work_count == 0 && a->held_count == 0 && a->turn_count == 0;

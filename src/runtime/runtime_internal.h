@@ -202,6 +202,7 @@ struct dur__loop {
     bool owed_look;         /* woken by a completion, perhaps by something else too: look soon */
     bool news;              /* the last wait ended for a reason that is not known */
     bool suspects_waiting, suspect_turn, suspect_last, work_waiting_long;
+    bool claiming; /* it keeps the gate closed until it gets its suspect */
     bool suspect_instances_none, suspect_work_none; /* looked, and there was none; until the next news */
     bool stale;             /* waits for a new owner id */
     bool gathered;          /* a completion has come since the last commit */
