@@ -178,23 +178,52 @@ static dur__pg_array ids_array(const uint64_t *ids, size_t count) {
     return array;
 }
 
+static const char lock_sql[] = "SELECT 1 FROM @instances WHERE instance_id = $2::text FOR UPDATE";
+
+/* For both users of a prepared text the list of parameters must be the same: instance alone. */
+static void send_lock(dur__pg_batch *batch, const char *instance) {
+    dur__pg_args args;
+    dur__pg_args_begin(batch->conn->store, &args);
+    dur__pg_text(&args, instance);
+    dur__pg_batch_add(batch, lock_sql, &args);
+}
+
 static const char bury_sql[] =
     "WITH d AS (DELETE FROM @queue WHERE instance_id = $2::text AND id = ANY ($3::bigint[]) RETURNING instance_id, id, json)"
     " INSERT INTO @dead_letters (instance_id, reason, at_ms, json) SELECT instance_id, $4::text, #now, json FROM d"
     " ORDER BY id";
+/* With its start an instance that has never run ceases to exist; then only queue messages are a reason, to bury them. */
+static const char unknown_sql[] =
+    "UPDATE @instances i SET known = false, ready_at = m.at, ready_due = coalesce(m.due, 0) FROM (SELECT min(q.order_ms)"
+    " AS at, min(q.due_ms) AS due FROM @queue q WHERE q.instance_id = $2::text AND q.queue IS NOT NULL) m WHERE"
+    " i.instance_id = $2::text AND i.known AND NOT i.has_row AND NOT i.has_history AND NOT EXISTS (SELECT 1 FROM @queue s"
+    " WHERE s.instance_id = $2::text AND s.kind IN " DUR__PG_STARTS ")";
+
+static void send_bury(dur__pg_batch *batch, const char *sql, const char *instance, const uint64_t *ids, size_t count,
+                      const char *reason) {
+    dur__pg_args args;
+    dur__pg_array array = ids_array(ids, count);
+    dur__pg_args_begin(batch->conn->store, &args);
+    dur__pg_text(&args, instance);
+    dur__pg_array_arg(&args, &array);
+    dur__pg_text(&args, reason);
+    dur__pg_batch_add(batch, sql, &args);
+}
 
 int dur__pg_dead_letter_messages(dur_provider *self, const char *instance, const uint64_t *ids, size_t count,
                                  const char *reason, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
-    dur__pg_args args;
-    PGresult *result;
-    dur__pg_array array = ids_array(ids, count);
-    dur__pg_args_begin(store, &args);
-    dur__pg_text(&args, instance);
-    dur__pg_array_arg(&args, &array);
-    dur__pg_text(&args, reason);
-    int code = dur__pg_one(store, "postgres.dead_letter", bury_sql, &args, true, &result, err);
-    PQclear(result);
+    dur__pg_conn *conn;
+    dur__pg_batch batch;
+    int code = dur__pg_borrow(store, &conn, err);
+    if (code != DUR_OK) return code;
+    dur__pg_batch_begin(&batch, conn, true);
+    send_lock(&batch, instance);
+    send_bury(&batch, bury_sql, instance, ids, count, reason);
+    send_bury(&batch, unknown_sql, instance, ids, count, reason);
+    code = dur__pg_batch_run(&batch, "postgres.dead_letter", err);
+    dur__pg_batch_end(&batch);
+    dur__pg_return(conn);
     return code;
 }
 
@@ -244,7 +273,6 @@ int dur__pg_delete_dead_letters(dur_provider *self, const uint64_t *ids, size_t 
 
 /* ---- suspending --------------------------------------------------------------------------------------------------------------------- */
 
-static const char lock_sql[] = "SELECT 1 FROM @instances WHERE instance_id = $2::text FOR UPDATE";
 static const char lost_sql[] =
     "INSERT INTO @lost (holder, instance_id, at_ms) SELECT holder, instance_id, #now FROM @instances WHERE instance_id ="
     " $2::text AND $3::text IS NOT NULL AND token IS NOT NULL AND holder IS NOT NULL";
@@ -263,7 +291,7 @@ static const char suspend_sql[] =
     " FROM m WHERE i.instance_id = m.instance_id RETURNING 1";
 
 int dur__pg_set_suspended(dur_provider *self, const char *instance, const char *reason, dur_error *err) {
-    static const char *const all[] = { lock_sql, lost_sql, suspend_sql };
+    static const char *const all[] = { lost_sql, suspend_sql };
     dur__pg *store = dur__pg_of(self);
     dur__pg_args args;
     dur__pg_conn *conn;
@@ -272,6 +300,7 @@ int dur__pg_set_suspended(dur_provider *self, const char *instance, const char *
     int code = dur__pg_borrow(store, &conn, err);
     if (code != DUR_OK) return code;
     dur__pg_batch_begin(&batch, conn, true);
+    send_lock(&batch, instance);
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         dur__pg_args_begin(store, &args);
         dur__pg_text(&args, instance);

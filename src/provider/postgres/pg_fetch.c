@@ -17,7 +17,8 @@
 /* Queue messages of an instance that does not exist. */
 static const char bury_sql[] =
     "WITH n AS MATERIALIZED (SELECT #now AS now), o AS (SELECT instance_id FROM @instances WHERE NOT known AND ready_at"
-    " IS NOT NULL AND ready_at <= (SELECT now FROM n) ORDER BY ready_at LIMIT 100 FOR UPDATE SKIP LOCKED),"
+    " IS NOT NULL AND ready_at <= (SELECT now FROM n) AND suspended IS NULL AND (token IS NULL OR (owner IS NULL AND"
+    " expires_at <= (SELECT now FROM n))) ORDER BY ready_at LIMIT 100 FOR UPDATE SKIP LOCKED),"
     " d AS (DELETE FROM @queue q USING o, n WHERE q.instance_id = o.instance_id AND q.queue IS NOT NULL AND"
     " q.due_ms <= n.now RETURNING q.instance_id, q.order_ms, q.id, q.json),"
     " b AS (INSERT INTO @dead_letters (instance_id, reason, at_ms, json) SELECT d.instance_id,"

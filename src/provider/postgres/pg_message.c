@@ -43,9 +43,13 @@ void dur__pg_outbox_add(dur__pg_outbox *box, const dur_message *item, uint64_t d
 
 void dur__pg_outbox_lock(dur__pg_outbox *box, const char *instance) { dur__pg_add_text(&box->locks, instance); }
 
+/*
+ * Make the rows that are missing and lock all of them, in one pass in order of ids.  The condition that is never true
+ * changes nothing but locks the row, and waits for somebody who is just deleting it.
+ */
 static const char make_sql[] =
-    "INSERT INTO @instances (instance_id) SELECT DISTINCT x.id COLLATE \"C\" FROM unnest($2::text[]) AS x(id)"
-    " ORDER BY 1 ON CONFLICT DO NOTHING";
+    "INSERT INTO @instances (instance_id) SELECT DISTINCT x.id COLLATE \"C\" FROM unnest($2::text[]) AS x(id) ORDER BY 1"
+    " ON CONFLICT (instance_id) DO UPDATE SET instance_id = excluded.instance_id WHERE false";
 static const char lock_sql[] =
     "SELECT count(*) FROM (SELECT 1 FROM @instances WHERE instance_id = ANY ($2::text[])"
     " ORDER BY instance_id FOR UPDATE) t";
@@ -67,8 +71,10 @@ static void send_lock(dur__pg_batch *batch, const char *sql, const dur__pg_array
 }
 
 void dur__pg_outbox_send_locks(dur__pg_outbox *box, dur__pg_batch *batch) {
-    if (box->count > 0) send_lock(batch, make_sql, &box->instance, NULL);
-    if (box->count + box->locks.count > 0) send_lock(batch, lock_sql, &box->instance, &box->locks);
+    if (box->count > 0)
+        send_lock(batch, make_sql, &box->instance, &box->locks);
+    else if (box->locks.count > 0)
+        send_lock(batch, lock_sql, &box->locks, NULL);
 }
 
 /*

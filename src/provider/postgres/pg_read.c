@@ -32,9 +32,9 @@ int dur__pg_read(dur_provider *self, dur_arena *arena, const char *instance, uin
     return code;
 }
 
-static const char make_sql[] =
-    "INSERT INTO @instances (instance_id) VALUES ($2::text) ON CONFLICT DO NOTHING";
-static const char lock_sql[] = "SELECT 1 FROM @instances WHERE instance_id = $2::text FOR UPDATE";
+static const char make_sql[] = /* or lock it */
+    "INSERT INTO @instances (instance_id) VALUES ($2::text) ON CONFLICT (instance_id) DO UPDATE SET instance_id ="
+    " excluded.instance_id WHERE false";
 static const char execution_sql[] =
     "INSERT INTO @executions (instance_id, execution_id, started_at) VALUES ($2::text, $3::bigint, #now)"
     " ON CONFLICT DO NOTHING";
@@ -70,8 +70,6 @@ static int append_on(dur__pg *store, dur__pg_conn *conn, const char *instance, u
     dur__pg_batch_begin(&batch, conn, true);
     begin(store, &args, instance, execution_id);
     dur__pg_batch_add(&batch, make_sql, &args);
-    begin(store, &args, instance, execution_id);
-    dur__pg_batch_add(&batch, lock_sql, &args);
     begin(store, &args, instance, execution_id);
     dur__pg_batch_add(&batch, execution_sql, &args);
     begin(store, &args, instance, execution_id);
