@@ -14,11 +14,24 @@
 
 /* ---- statements --------------------------------------------------------------------------------------------------------- */
 
-/* Queue messages of an instance that does not exist. */
+#define FREE "owner IS NULL AND suspended IS NULL AND known AND ready_at IS NOT NULL"
+/* $2 how many at most, $3 kind, $4 and $5 the range of versions: who would be claimed. */
+#define CLAIMABLE                                                                                                      \
+    FREE                                                                                                               \
+    /* undelayed messages are visible whatever the clock says, also after it went back */                              \
+    " AND ready_at <= (SELECT greatest((SELECT now FROM n), (SELECT max(ready_at) FROM @instances WHERE " FREE           \
+    " AND ready_due = 0))) AND (ready_due = 0 OR ready_at <= (SELECT now FROM n))"                                       \
+    " AND (token IS NULL OR expires_at <= (SELECT now FROM n))"                                                          \
+    " AND CASE $3::bigint WHEN 1 THEN acquisitions = 0 WHEN 2 THEN acquisitions > 0 ELSE true END"                       \
+    " AND ($4::text IS NULL OR pin IS NULL OR (pin >= $4::text::bigint[] AND pin <= $5::text::bigint[]))"
+
+/* Queue messages of instances that do not exist, where they stand before what is claimed. */
 static const char bury_sql[] =
     "WITH n AS MATERIALIZED (SELECT #now AS now), o AS (SELECT instance_id FROM @instances WHERE NOT known AND ready_at"
     " IS NOT NULL AND ready_at <= (SELECT now FROM n) AND suspended IS NULL AND (token IS NULL OR (owner IS NULL AND"
-    " expires_at <= (SELECT now FROM n))) ORDER BY ready_at LIMIT 100 FOR UPDATE SKIP LOCKED),"
+    " expires_at <= (SELECT now FROM n))) AND CASE $3::bigint WHEN 1 THEN acquisitions = 0 WHEN 2 THEN acquisitions > 0"
+    " ELSE true END AND ready_at <= coalesce((SELECT ready_at FROM @instances WHERE " CLAIMABLE " ORDER BY ready_at OFFSET"
+    " $2::bigint - 1 LIMIT 1), 9223372036854775807) ORDER BY ready_at LIMIT 100 FOR UPDATE SKIP LOCKED),"
     " d AS (DELETE FROM @queue q USING o, n WHERE q.instance_id = o.instance_id AND q.queue IS NOT NULL AND"
     " q.due_ms <= n.now RETURNING q.instance_id, q.order_ms, q.id, q.json),"
     " b AS (INSERT INTO @dead_letters (instance_id, reason, at_ms, json) SELECT d.instance_id,"
@@ -27,20 +40,13 @@ static const char bury_sql[] =
     " min(q.order_ms) FROM @queue q, n WHERE q.instance_id = o.instance_id AND q.queue IS NOT NULL AND q.due_ms > n.now)"
     " AS at FROM o) m WHERE i.instance_id = m.instance_id";
 
-#define FREE "owner IS NULL AND suspended IS NULL AND known AND ready_at IS NOT NULL"
 static const char claim_sql[] =
-    "WITH n AS MATERIALIZED (SELECT #now AS now), c AS (SELECT instance_id FROM @instances WHERE " FREE
-    /* undelayed messages are visible whatever the clock says, also after it went back */
-    " AND ready_at <= (SELECT greatest((SELECT now FROM n), (SELECT max(ready_at) FROM @instances WHERE " FREE
-    " AND ready_due = 0))) AND (ready_due = 0 OR ready_at <= (SELECT now FROM n))"
-    " AND (token IS NULL OR expires_at <= (SELECT now FROM n))"
-    " AND CASE $6::bigint WHEN 1 THEN acquisitions = 0 WHEN 2 THEN acquisitions > 0 ELSE true END"
-    " AND ($7::text IS NULL OR pin IS NULL OR (pin >= $7::text::bigint[] AND pin <= $8::text::bigint[]))"
-    " AND ($2::text IS NULL OR EXISTS (SELECT 1 FROM @owners o WHERE o.owner = $2::text))"
-    " ORDER BY ready_at LIMIT $5::bigint FOR UPDATE SKIP LOCKED),"
+    "WITH n AS MATERIALIZED (SELECT #now AS now), c AS (SELECT instance_id FROM @instances WHERE " CLAIMABLE
+    " AND ($6::text IS NULL OR EXISTS (SELECT 1 FROM @owners o WHERE o.owner = $6::text))"
+    " ORDER BY ready_at LIMIT $2::bigint FOR UPDATE SKIP LOCKED),"
     " k AS (SELECT instance_id, row_number() OVER () AS at FROM c),"
-    " u AS (UPDATE @instances i SET token = $9::text || '-' || k.at, owner = $2::text, holder = $3::bigint,"
-    " expires_at = CASE WHEN $2::text IS NULL THEN n.now + $4::bigint END, acquisitions = i.acquisitions + 1,"
+    " u AS (UPDATE @instances i SET token = $9::text || '-' || k.at, owner = $6::text, holder = $7::bigint,"
+    " expires_at = CASE WHEN $6::text IS NULL THEN n.now + $8::bigint END, acquisitions = i.acquisitions + 1,"
     " not_before = 0, ready_at = -1, ready_due = 0 FROM k, n WHERE i.instance_id = k.instance_id"
     " RETURNING k.at, i.instance_id, i.token, i.name, i.version, i.current_execution, i.last_event, i.acquisitions)"
     " SELECT * FROM u ORDER BY at";
@@ -92,22 +98,29 @@ static void pin_text(char *out, size_t size, dur_semver version) {
     snprintf(out, size, "{%u,%u,%u}", version.major, version.minor, version.patch);
 }
 
+/* The pins' texts must live until the statement is sent. */
+static void claim_args(dur__pg *store, dur__pg_args *args, const dur_fetch *how, char least[64], char most[64]) {
+    bool filtered = how->filter != NULL;
+    if (filtered) {
+        pin_text(least, 64, how->filter->ranges[0].min);
+        pin_text(most, 64, how->filter->ranges[0].max);
+    }
+    dur__pg_args_begin(store, args);
+    dur__pg_i64(args, how->max > 0 ? (int64_t)how->max : 1);
+    dur__pg_i64(args, (int64_t)how->kind);
+    dur__pg_text(args, filtered ? least : NULL);
+    dur__pg_text(args, filtered ? most : NULL);
+}
+
 static int send_claim(dur__pg *store, dur__pg_batch *batch, const dur_fetch *how, int64_t holder, const char *prefix) {
     dur__pg_args args;
     char least[64], most[64];
-    bool filtered = how->filter != NULL;
-    if (filtered) {
-        pin_text(least, sizeof(least), how->filter->ranges[0].min);
-        pin_text(most, sizeof(most), how->filter->ranges[0].max);
-    }
-    dur__pg_args_begin(store, &args);
+    claim_args(store, &args, how, least, most);
+    dur__pg_batch_add(batch, bury_sql, &args);
+    claim_args(store, &args, how, least, most);
     dur__pg_text(&args, how->owner);
     dur__pg_i64(&args, holder);
     dur__pg_u64(&args, how->lock_ms);
-    dur__pg_i64(&args, how->max > 0 ? (int64_t)how->max : 1);
-    dur__pg_i64(&args, (int64_t)how->kind);
-    dur__pg_text(&args, filtered ? least : NULL);
-    dur__pg_text(&args, filtered ? most : NULL);
     dur__pg_text(&args, prefix);
     return dur__pg_batch_add(batch, claim_sql, &args);
 }
@@ -124,8 +137,6 @@ void dur__pg_fetch_add(dur__pg *store, dur__pg_batch *batch, const dur_fetch *ho
     dur__pg_args args;
     *plan = (dur__pg_fetch_plan){ -1, -1, -1, -1 };
     if (how != NULL && (how->filter == NULL || how->filter->count > 0)) {
-        dur__pg_args_begin(store, &args);
-        dur__pg_batch_add(batch, bury_sql, &args);
         plan->claim_at = send_claim(store, batch, how, holder, token_prefix);
         if (!how->without_history) {
             plan->history_at = send_for_holder(store, batch, history_sql, holder);

@@ -19,7 +19,8 @@ enum {
     KEEPS = 16,
     GIVES_BACK = 32,
     TAKES_OVER = 64,
-    SUSPENDS = 128
+    SUSPENDS = 128,
+    FAILED = 256
 };
 
 /* ---- what a turn means ------------------------------------------------------------------------------------------------- */
@@ -47,12 +48,18 @@ static const dur_event_row *status_event(const dur_turn_commit *turn) {
     return found;
 }
 
+/* A release that says nothing: the handler may have crashed, so its counts stay. */
+static bool is_failed_release(const dur_turn_commit *turn) {
+    return turn->execution_id == 0 && !turn->set_suspended && !turn->take_over && !turn->give_back &&
+           turn->seen_id == 0 && turn->seen_now_ms == 0;
+}
+
 static int64_t flags_of(const dur_turn_commit *turn) {
     bool writes = writes_execution(turn);
     return (writes ? WRITES : 0) | (writes && turn->event_count > 0 ? HAS_EVENTS : 0) |
            (gives_row(turn) ? GIVES_ROW : 0) | (writes && status_event(turn) != NULL ? SETS_STATUS : 0) |
            (keeps(turn) ? KEEPS : 0) | (turn->give_back ? GIVES_BACK : 0) | (turn->take_over ? TAKES_OVER : 0) |
-           (turn->set_suspended ? SUSPENDS : 0);
+           (turn->set_suspended ? SUSPENDS : 0) | (is_failed_release(turn) ? FAILED : 0);
 }
 
 void dur__pg_turns_reset(dur_turn_commit *turns, size_t count) {
@@ -116,7 +123,7 @@ static const char rows_sql[] =
     " WHEN t.execution > i.current_execution THEN t.pin::bigint[] ELSE coalesce(t.pin::bigint[], i.pin) END,"
     " custom_status = CASE WHEN t.flags & 8 <> 0 THEN t.custom ELSE i.custom_status END,"
     " custom_status_version = i.custom_status_version + CASE WHEN t.flags & 8 <> 0 THEN 1 ELSE 0 END,"
-    " acquisitions = CASE WHEN t.flags & 32 <> 0 THEN greatest(i.acquisitions - 1, 0) ELSE 0 END,"
+    " acquisitions = CASE WHEN t.flags & 256 <> 0 THEN i.acquisitions WHEN t.flags & 32 <> 0 THEN greatest(i.acquisitions - 1, 0) ELSE 0 END,"
     " suspended = CASE WHEN t.flags & 128 <> 0 THEN t.suspended ELSE i.suspended END,"
     " token = CASE WHEN t.flags & 16 <> 0 THEN i.token END,"
     " owner = CASE WHEN t.flags & 16 = 0 THEN NULL WHEN i.owner = t.owner OR t.owner IS NULL THEN i.owner"
@@ -213,7 +220,9 @@ static void send_ids(dur__pg *store, dur__pg_batch *batch, const char *sql, dur_
 static bool takes_over(const dur_turn_commit *turn) { return turn->take_over; }
 static bool removes_work(const dur_turn_commit *turn) { return turn->remove_work; }
 static bool takes_given(const dur_turn_commit *turn) { return !turn->consume_listed && !turn->take_over; }
-static bool keeps_some(const dur_turn_commit *turn) { return keeps(turn) && turn->consumed_count > 0; }
+static bool keeps_some(const dur_turn_commit *turn) {
+    return keeps(turn) && turn->consumed_count > 0 && !is_failed_release(turn);
+}
 static bool ends(const dur_turn_commit *turn) {
     return writes_execution(turn) && turn->metadata.status > DUR_STATUS_RUNNING;
 }
@@ -563,8 +572,8 @@ static const char release_sql[] =
     " LATERAL (SELECT min(q.order_ms) AS at, min(q.due_ms) AS due FROM @queue q WHERE q.instance_id = t.id AND"
     " (k.known OR q.queue IS NOT NULL) AND NOT (q.id <= t.seen_id AND (q.due_ms = 0 OR q.due_ms <= t.seen_now) AND"
     " (q.given OR q.queue IS NOT NULL))) m),"
-    " g AS (UPDATE @queue q SET given = false, attempts = CASE WHEN t.back <> 0 THEN greatest(q.attempts - 1, 0) ELSE 0"
-    " END FROM t WHERE q.instance_id = t.id AND q.given)"
+    " g AS (UPDATE @queue q SET given = false, attempts = CASE t.back WHEN 1 THEN greatest(q.attempts - 1, 0) WHEN 2 THEN"
+    " q.attempts ELSE 0 END FROM t WHERE q.instance_id = t.id AND q.given)"
     " UPDATE @instances i SET known = r.known, not_before = r.not_before,"
     " ready_at = CASE WHEN r.not_before > r.now THEN greatest(r.at, r.not_before) ELSE r.at END,"
     " ready_due = CASE WHEN r.not_before > r.now THEN greatest(coalesce(r.due, 0), r.not_before) ELSE coalesce(r.due, 0)"
@@ -582,7 +591,7 @@ static void send_release(dur__pg *store, dur__pg_batch *batch, dur_turn_commit *
         dur__pg_add_i64(&seen_id, all ? 0 : (int64_t)turn->seen_id);
         dur__pg_add_i64(&seen_now, all ? 0 : dur__pg_ms(turn->seen_now_ms));
         dur__pg_add_i64(&delay, turn->take_over ? 0 : dur__pg_ms(turn->delay_ms));
-        dur__pg_add_i64(&back, turn->give_back ? 1 : 0);
+        dur__pg_add_i64(&back, turn->give_back ? 1 : is_failed_release(turn) ? 2 : 0);
     }
     bool any = delay.count > 0;
     dur__pg_args_begin(store, &args);
