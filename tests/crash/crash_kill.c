@@ -11,6 +11,7 @@
 #include <durite/sys/store.h>
 #include <signal.h>
 #include <sqlite3.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 
 enum { STEPS = 4, MESSAGES = 3 };
@@ -76,6 +77,7 @@ static int worker_main(const char *url) {
 static pid_t worker_spawn(const char *url) {
     pid_t pid = fork();
     if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a failed test leaves nobody behind */
         execl("/proc/self/exe", "crash_kill", "--worker", url, (char *)NULL);
         _exit(127);
     }
