@@ -187,6 +187,8 @@ struct dur__sq_file {
     int dir_watch;
     dur__mutex wake_lock; /* guards reading inotify */
     _Atomic bool wal_moved;    /* the WAL was written since we last looked */
+    _Atomic uint64_t echo_at_us;   /* look again then: what was written may not have been visible yet; 0: no need */
+    _Atomic uint64_t echo_step_us;
     _Atomic bool owners_moved; /* an owner's file came, went or was closed */
     bool watching;  /* file->lock: somebody polls inotify */
     dur__mutex owners_lock; /* guards owners; taken before lock */

@@ -13,6 +13,35 @@
 #include <sys/inotify.h>
 #include <unistd.h>
 
+/*
+ * The WAL is written before the commit is visible: frames, fsync, then the index in shared memory, which no watch sees.
+ * So whoever is woken by a write looks at once, and again after 1, 2, 4 … ms until a commit of any length must be over.
+ */
+enum { ECHO_FIRST_US = 1000, ECHO_LAST_US = 16000000 };
+
+static void wal_written(dur__sq_file *file) {
+    atomic_store(&file->wal_moved, true);
+    atomic_store(&file->echo_step_us, ECHO_FIRST_US);
+    atomic_store(&file->echo_at_us, dur__monotonic_us() + ECHO_FIRST_US);
+}
+
+/* How long the sleep may last; past the time it counts as another write. */
+static uint64_t echo_left_ms(dur__sq_file *file, uint64_t most_ms) {
+    uint64_t at = atomic_load(&file->echo_at_us), now = dur__monotonic_us();
+    if (at == 0) return most_ms;
+    uint64_t left_ms = at > now ? (at - now + 999) / 1000 : 0;
+    return left_ms < most_ms ? left_ms : most_ms;
+}
+
+static void echo_pass(dur__sq_file *file) {
+    uint64_t at = atomic_load(&file->echo_at_us), now = dur__monotonic_us();
+    if (at == 0 || at > now) return;
+    uint64_t step = atomic_load(&file->echo_step_us) * 2;
+    atomic_store(&file->echo_step_us, step);
+    atomic_store(&file->echo_at_us, step > ECHO_LAST_US ? 0 : now + step);
+    atomic_store(&file->wal_moved, true);
+}
+
 int dur__sq_wake_open(dur__sq_file *file, dur_error *err) {
     file->inotify = file->wal_watch = file->dir_watch = -1;
     if (file->path == NULL) return DUR_OK;
@@ -46,7 +75,7 @@ static void folder_event(dur__sq_file *file, const char *name) {
     if (strncmp(name, base, size) != 0) return;
     if (strncmp(name + size, ".owner-", 7) == 0) atomic_store(&file->owners_moved, true);
     if (strcmp(name + size, "-wal") != 0) return;
-    atomic_store(&file->wal_moved, true);
+    wal_written(file);
     if (file->wal_watch >= 0) return;
     dur__buf path = { NULL, 0, 0 };
     dur__buf_format(&path, "%s-wal", file->path);
@@ -64,11 +93,11 @@ void dur__sq_wake_drain(dur__sq_file *file) {
         for (char *at = room; at < room + size;) {
             const struct inotify_event *event = (const struct inotify_event *)(const void *)at;
             if ((event->mask & IN_Q_OVERFLOW) != 0) {
-                atomic_store(&file->wal_moved, true);
+                wal_written(file);
                 atomic_store(&file->owners_moved, true);
             } else if (event->wd == file->wal_watch) {
                 if ((event->mask & IN_IGNORED) != 0) file->wal_watch = -1;
-                atomic_store(&file->wal_moved, true);
+                wal_written(file);
             } else if (event->len > 0) folder_event(file, event->name);
             at += sizeof(*event) + event->len;
         }
@@ -158,7 +187,8 @@ bool dur__sq_sleep(dur__sq_file *file, dur_waker *waker, bool lane, uint64_t tim
     dur__mutex_lock(&file->lock);
     bool watch = watches(file, lane);
     dur__mutex_unlock(&file->lock);
-    bool woken = sleep_on(file, waker, watch, timeout_ms);
+    bool woken = sleep_on(file, waker, watch, watch ? echo_left_ms(file, timeout_ms) : timeout_ms);
+    if (watch) echo_pass(file);
     if (lane || !watch) return woken;
     dur__sq_wake_drain(file);
     if (atomic_exchange(&file->wal_moved, false)) dur__sq_signal_all(file);
