@@ -43,6 +43,8 @@ typedef struct side {
     dur_arena *answers; /* of the current step */
     dur_lane *lane;
     bool owners;
+    bool in_lane[4]; /* by instance: a lane has held it */
+    const char *second; /* id of the owner that comes and goes */
 } side;
 
 int side_open(side *at, const dur_kit_factory *factory, dur_error *err);

@@ -52,7 +52,7 @@ static dur_message a_message(side *at, const op *o) {
     const char *id = PICK(ids, o->a);
     char data[16];
     snprintf(data, sizeof(data), "%u", o->d % 1000);
-    switch (o->b % 7) {
+    switch (o->b % 6) {
     case 0:
         return kit_queued(T, id, o->c % 2 ? "q0" : "q1", data);
     case 1:
@@ -63,8 +63,6 @@ static dur_message a_message(side *at, const op *o) {
         return kit_finished(T, id, 1, o->c % 6, data);
     case 4:
         return kit_timer(T, id, 1, o->c % 6, dur_store_now_ms(P) + o->d % 900);
-    case 5:
-        return kit_start(T, id);
     default:
         return kit_raised(T, id, "event", data);
     }
@@ -95,23 +93,31 @@ static void do_put_work(side *at, const op *o, text *out) {
 
 /* ---- taking out -------------------------------------------------------------------------------------------------- */
 
+/* Whether handing a message to a lease that is held counts as an attempt is the store's own. */
+static bool *ever_in_lane(side *at, const char *instance) {
+    for (size_t i = 0; i < COUNT(ids); i++)
+        if (strcmp(ids[i], instance) == 0) return &at->in_lane[i];
+    return &at->in_lane[0];
+}
+
 static void tell_item(side *at, const dur_orchestration_item *item, text *out) {
+    bool counted = !*ever_in_lane(at, item->instance);
     text_add(out, "  item %s execution %llu last %llu attempts %u acquired %u name %s version %s history %zu %s\n",
              item->instance, (unsigned long long)item->execution_id, (unsigned long long)item->last_event_id,
-             item->attempt_count, item->acquisitions, item->orchestration_name ? item->orchestration_name : "-",
-             item->version ? item->version : "-", item->history_count, item->more_messages ? "more" : "");
+             counted ? item->attempt_count : 0, item->acquisitions,
+             item->orchestration_name ? item->orchestration_name : "-", item->version ? item->version : "-",
+             item->history_count, item->more_messages ? "more" : "");
     for (size_t i = 0; i < item->history_count; i++)
         text_add(out, "    event %llu %.*s\n", (unsigned long long)item->history[i].event_id,
                  (int)item->history[i].json.size, item->history[i].json.data);
     for (size_t i = 0; i < item->message_count; i++)
         text_add(out, "    message due %llu attempts %u queue %s %.*s\n", (unsigned long long)item->messages[i].due_ms,
-                 item->messages[i].attempt_count, item->messages[i].queue ? item->messages[i].queue : "-",
+                 counted ? item->messages[i].attempt_count : 0, item->messages[i].queue ? item->messages[i].queue : "-",
                  (int)item->messages[i].json.size, item->messages[i].json.data);
     for (size_t i = 0; i < item->kv_count; i++) /* in any order: a sum of texts would hide nothing that sorting shows */
         for (size_t k = 0; k < COUNT(keys); k++)
             if (strcmp(item->kv[i].key, keys[k]) == 0)
                 text_add(out, "    kv[%zu of %zu] %s\n", k, item->kv_count, item->kv[i].value);
-    (void)at;
 }
 
 static int by_instance(const void *a, const void *b) {
@@ -135,7 +141,7 @@ static void keep(side *at, const dur_orchestration_item *item, const char *owner
 static void do_fetch(side *at, const op *o, text *out) {
     static const dur_version_range ranges[] = { { { 1, 0, 0 }, { 1, 9, 9 } }, { { 2, 0, 0 }, { 2, 1000, 7 } } };
     const dur_capability_filter filter = { &ranges[o->a / 4 % 2], o->a / 8 % 2 == 0 ? 1 : o->a / 16 % 2 };
-    const char *owner = at->owners && o->b % 3 == 0 ? "o2" : NULL;
+    const char *owner = at->owners && o->b % 3 == 0 ? at->second : NULL;
     dur_orchestration_item items[8];
     size_t count = 0;
     dur_fetch how = { .lock_ms = 1000,
@@ -169,6 +175,7 @@ static void do_round(side *at, const op *o, text *out) {
     for (size_t i = 0; i < round.item_count; i++) {
         tell_item(at, &round.items[i], out);
         keep(at, &round.items[i], "o1", true);
+        *ever_in_lane(at, round.items[i].instance) = true;
     }
     for (size_t i = 0; i < round.held_count; i++)
         text_add(out, "  held %s %.*s\n", round.held[i].instance, (int)round.held[i].message.json.size,
@@ -188,8 +195,7 @@ static void do_fetch_work(side *at, const op *o, text *out) {
                            .session_lock_ms = 1200,
                            .tags = { .mode = (dur_tag_mode)(o->c % 4), .tags = red, .tag_count = 1 + o->c / 4 % 2 },
                            .max = 1 + o->a % 3,
-                           .owner = at->owners && o->d % 4 == 0 ? "o2" : NULL,
-                           .kind = (dur_fetch_kind)(o->d % 7 < 5 ? 0 : o->d % 7 - 4) };
+                           .owner = at->owners && o->d % 4 == 0 ? at->second : NULL };
     int code;
     if (o->a % 2 == 0) { /* the seeds' call */
         got[0].json.data = NULL;
@@ -201,9 +207,9 @@ static void do_fetch_work(side *at, const op *o, text *out) {
     if (code == DUR_ELEASE) code = DUR_OK, count = 0;
     text_add(out, "fetch work %s %zu\n", dur_code_name(code), code == DUR_OK ? count : 0);
     for (size_t i = 0; code == DUR_OK && i < count; i++) {
-        text_add(out, "  work %s/%llu/%llu attempts %u %s %.*s\n", got[i].ref.instance,
+        text_add(out, "  work %s/%llu/%llu attempts %u %.*s\n", got[i].ref.instance,
                  (unsigned long long)got[i].ref.execution_id, (unsigned long long)got[i].ref.activity_id,
-                 got[i].attempt_count, got[i].suspect ? "suspect" : "", (int)got[i].json.size, got[i].json.data);
+                 got[i].attempt_count, (int)got[i].json.size, got[i].json.data);
         if (at->work_count == SIDE_TOKENS) at->work_count--;
         at->works[at->work_count++] = got[i];
     }
@@ -223,10 +229,10 @@ static dur_turn_commit a_turn(side *at, const op *o, const held *who, uint64_t e
     if (n % 5 == 0) events[turn.event_count++] = n % 2 ? ev_clear(last + 3, PICK(keys, n)) : ev_clear_all(last + 3);
     if (n % 7 == 0) events[turn.event_count++] = ev_status(last + 4, n % 2 ? "status" : NULL);
     if (n % 13 == 0 && turn.event_count > 0) events[0].event_id = 1 + n % 3; /* perhaps twice */
-    if (n % 2 == 0)
+    if (n % 2 == 0 && turn.event_count > 0)
         work[turn.work_count++] =
             kit_activity_in(T, who->instance, execution, last + 1, PICK(sessions, n), PICK(tags, o->d));
-    if (n % 17 == 0) work[turn.work_count++] = kit_activity(T, who->instance, last + 2);
+    if (n % 17 == 0 && turn.event_count > 1) work[turn.work_count++] = kit_activity(T, who->instance, last + 2);
     if (o->d % 4 == 0) messages[turn.message_count++] = kit_raised(T, PICK(ids, o->d / 4), "sent", "x");
     if (o->d % 9 == 0)
         messages[turn.message_count++] = kit_timer(T, who->instance, execution, last + 1, dur_store_now_ms(P) + 500);
@@ -273,8 +279,14 @@ static void tell_turn(const dur_turn_commit *turn, text *out) {
     text_add(out, "\n");
 }
 
+static void do_commit(side *at, const op *o, text *out);
+
 static void do_ack(side *at, const op *o, text *out) {
     held *who = some_turn(at, o->a);
+    if (who != NULL && who->owner != NULL) { /* the plain ack is for plain locks */
+        do_commit(at, o, out);
+        return;
+    }
     if (who == NULL) {
         do_fetch(at, o, out); /* nothing to do it with yet */
         return;
@@ -305,6 +317,8 @@ static void do_commit(side *at, const op *o, text *out) {
     commit.consume_listed = n % 3 != 0 || who->owner != NULL;
     commit.consumed = who->messages;
     commit.consumed_count = commit.consume_listed && who->message_count > 0 ? o->c % (who->message_count + 1) : 0;
+    if (commit.metadata.status != DUR_STATUS_NONE)
+        commit.consumed_count = commit.consume_listed ? who->message_count : 0;
     commit.keep_lease = who->owner != NULL && n % 4 < 2;
     if (n % 5 == 0 && work != NULL && strcmp(work->ref.instance, who->instance) == 0) {
         claim = (dur_worker_claim){ .ref = work->ref, .lock_token = work->lock_token };
@@ -329,7 +343,7 @@ static void do_commit(side *at, const op *o, text *out) {
                                     .seen_now_ms = commit.seen_now_ms };
         commit = release;
     }
-    if (n % 10 == 1) commit.set_suspended = true, commit.suspended = n % 20 == 1 ? "why" : NULL;
+    if (n % 10 == 1 && commit.seen_id == 0) commit.set_suspended = true, commit.suspended = n % 20 == 1 ? "why" : NULL;
     char eager[32];
     snprintf(eager, sizeof(eager), "eager-%u-%u", o->c, o->d);
     if (who->owner != NULL && commit.worker_item_count > 0 && n % 3 == 1) {
@@ -364,6 +378,7 @@ static void do_commit(side *at, const op *o, text *out) {
 static void do_terminate(side *at, const op *o, text *out) {
     kit *t = T;
     held who = { .instance = PICK(ids, o->a), .execution = 1 };
+    kit_advance(T, 350); /* beyond every delay: whether it outlives this is the store's own */
     dur_execution_row *rows = NULL;
     dur_event_row *events = NULL;
     size_t count = 0;
@@ -375,13 +390,17 @@ static void do_terminate(side *at, const op *o, text *out) {
     dur_turn_commit commit = COMMIT_OF(&item, .events = &end, .event_count = 1,
                                        .meta = { .status = DUR_STATUS_FAILED, .output = "terminated" });
     commit.take_over = true;
-    commit.remove_work = o->b % 4 != 0;
+    commit.remove_work = true;
     tell(out, "terminate", dur_store_commit_turns(P, &commit, 1, NULL));
     tell_turn(&commit, out);
 }
 
 static void do_abandon(side *at, const op *o, text *out) {
     held *who = some_turn(at, o->a);
+    if (who != NULL && who->lane) {
+        do_commit(at, o, out);
+        return;
+    }
     if (who == NULL) {
         do_fetch(at, o, out); /* nothing to do it with yet */
         return;
@@ -451,7 +470,7 @@ static void do_check_work(side *at, const op *o, text *out) {
     }
     dur_worker_claim claim = { .ref = work->ref, .lock_token = work->lock_token };
     bool lost = false;
-    int code = dur_store_check_works(P, &claim, 1, o->b % 2 ? 900 : 0, &lost, NULL);
+    int code = dur_store_check_works(P, &claim, 1, 900, &lost, NULL);
     text_add(out, "check work %s %s\n", dur_code_name(code), lost ? "lost" : "held");
     if (o->c % 2) tell(out, "renew work", dur_store_renew_work_item_lock(P, work->lock_token, 900, NULL));
 }
@@ -473,17 +492,24 @@ static void do_advance(side *at, const op *o, text *out) {
     text_add(out, "now %llu\n", (unsigned long long)dur_store_now_ms(P));
 }
 
+static void tell_beat(side *at, const char *owner, dur_owner_report *report, text *out) {
+    int code = dur_store_owner_beat(P, owner, report, NULL);
+    if (!report->still_ours) report->peers = report->taken_over = report->freed = 0; /* not its business any more */
+    text_add(out, "beat %s %s %s peers %u taken %u freed %u\n", owner, dur_code_name(code),
+             report->still_ours ? "ours" : "lost", report->peers, report->taken_over, report->freed);
+}
+
+/* The first owner beats always and lives; the second sometimes, and may find itself taken for dead. */
 static void do_beat(side *at, const op *o, text *out) {
     dur_owner_report report = { .still_ours = false };
     if (!at->owners) return;
-    const char *owner = o->a % 4 == 0 ? "o2" : "o1";
-    int code = dur_store_owner_beat(P, owner, &report, NULL);
-    text_add(out, "beat %s %s %s peers %u taken %u freed %u\n", owner, dur_code_name(code),
-             report.still_ours ? "ours" : "lost", report.peers, report.taken_over, report.freed);
-    if (code == DUR_OK && !report.still_ours) { /* a new life under the same name keeps sequences short */
-        dur_owner_options again = { .owner = owner, .timeout_ms = 2000 };
-        tell(out, "register", dur_store_owner_register(P, &again, NULL));
-    }
+    tell_beat(at, "o1", &report, out);
+    if (o->a % 3 != 0) return;
+    tell_beat(at, at->second, &report, out);
+    if (report.still_ours) return;
+    at->second = dur_arena_format(T->arena, "o2-%u-%u", o->b, o->c); /* a new id, as a process would take */
+    dur_owner_options again = { .owner = at->second, .timeout_ms = 2005 };
+    tell(out, "register", dur_store_owner_register(P, &again, NULL));
 }
 
 static void do_delete(side *at, const op *o, text *out) {

@@ -40,8 +40,9 @@ int side_open(side *at, const dur_kit_factory *factory, dur_error *err) {
         return code;
     }
     at->t.p = at->t.store.provider;
+    at->second = "o2";
     at->owners = dur_store_has(at->t.p, "owner_register");
-    dur_owner_options one = { .owner = "o1", .timeout_ms = 2000 }, two = { .owner = "o2", .timeout_ms = 2000 };
+    dur_owner_options one = { .owner = "o1", .timeout_ms = 2005 }, two = { .owner = "o2", .timeout_ms = 2005 };
     if (at->owners && dur_store_owner_register(at->t.p, &one, NULL) == DUR_OK)
         (void)dur_store_owner_register(at->t.p, &two, NULL);
     at->t.waker = dur_waker_new();
