@@ -92,8 +92,11 @@ static bool alive(const dur__pg_conn *conn) {
     if (conn->pg == NULL || PQstatus(conn->pg) != CONNECTION_OK || PQtransactionStatus(conn->pg) != PQTRANS_IDLE)
         return false;
     struct pollfd look = { .fd = PQsocket(conn->pg), .events = POLLIN };
-    if (poll(&look, 1, 0) <= 0) return true;
-    return PQconsumeInput(conn->pg) == 1 && PQstatus(conn->pg) == CONNECTION_OK;
+    for (int i = 0; i < 4; i++) { /* a farewell is followed by the end of the stream */
+        if (poll(&look, 1, 0) <= 0) return true;
+        if (PQconsumeInput(conn->pg) != 1 || PQstatus(conn->pg) != CONNECTION_OK) return false;
+    }
+    return true;
 }
 
 int dur__pg_simple(dur__pg_conn *conn, const char *sql, dur_error *err) {

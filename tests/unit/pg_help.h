@@ -1,0 +1,87 @@
+/*
+ * pg_help.h: what the tests of the PostgreSQL store share: a schema of its own per test, and a connection beside it.
+ */
+#ifndef DURITE_TESTS_PG_HELP_H
+#define DURITE_TESTS_PG_HELP_H
+
+#include "store_help.h"
+
+#include <durite/postgres.h>
+#include <libpq-fe.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+typedef struct pg_bench {
+    bench b;
+    PGconn *db; /* for looking from outside */
+    char schema[64];
+    char url[1024];
+} pg_bench;
+
+static inline const char *pg_server(void) { return getenv("DURITE_TEST_POSTGRES"); }
+
+static inline void pg_do(PGconn *db, const char *sql) {
+    PGresult *result = PQexec(db, sql);
+    ExecStatusType status = PQresultStatus(result);
+    if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK) fail_msg("%s: %s", sql, PQresultErrorMessage(result));
+    PQclear(result);
+}
+
+static inline long pg_number(PGconn *db, const char *sql) {
+    PGresult *result = PQexec(db, sql);
+    if (PQresultStatus(result) != PGRES_TUPLES_OK) fail_msg("%s: %s", sql, PQresultErrorMessage(result));
+    long number = strtol(PQgetvalue(result, 0, 0), NULL, 10);
+    PQclear(result);
+    return number;
+}
+
+static inline void pg_pause_ms(long ms) {
+    nanosleep(&(struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 }, NULL);
+}
+
+static inline uint64_t pg_monotonic_ms(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000u + (uint64_t)now.tv_nsec / 1000000u;
+}
+
+static inline int pg_setup(void **state) {
+    static unsigned serial;
+    pg_bench *p = calloc(1, sizeof(*p));
+    snprintf(p->schema, sizeof(p->schema), "u_%d_%u", (int)getpid(), ++serial);
+    snprintf(p->url, sizeof(p->url), "%s&schema=%s", pg_server(), p->schema);
+    p->db = PQconnectdb(pg_server());
+    p->b.arena = dur_arena_new();
+    int code = dur_open(&p->b.store, p->url, &p->b.err);
+    if (code != DUR_OK) fprintf(stderr, "%s\n", p->b.err.message);
+    *state = p;
+    return code;
+}
+
+static inline int pg_teardown(void **state) {
+    pg_bench *p = *state;
+    char sql[128];
+    dur_provider_close(p->b.store);
+    snprintf(sql, sizeof(sql), "SET client_min_messages = error; DROP SCHEMA IF EXISTS %s CASCADE", p->schema);
+    pg_do(p->db, sql);
+    PQfinish(p->db);
+    dur_arena_free(p->b.arena);
+    free(p);
+    return 0;
+}
+
+#define PG_TEST(test) cmocka_unit_test_setup_teardown(test, pg_setup, pg_teardown)
+
+/* Without a server every test of the program is skipped, and says so. */
+#define PG_MAIN(tests)                                                                                               \
+    do {                                                                                                             \
+        dur_postgres_register(NULL);                                                                                 \
+        if (pg_server() == NULL) {                                                                                   \
+            puts("1..1\nok 1 - all # SKIP no PostgreSQL server: DURITE_TEST_POSTGRES is not set (tools/with-postgres)"); \
+            return 0;                                                                                                \
+        }                                                                                                            \
+        return cmocka_run_group_tests(tests, NULL, NULL);                                                            \
+    } while (0)
+
+#endif
