@@ -10,8 +10,9 @@
 #include <stdint.h>
 #include <stdio.h>
 
-enum { BENCH_METRICS_MAX = 24, BENCH_RESULTS_MAX = 256 };
+enum { BENCH_METRICS_MAX = 16, BENCH_RESULTS_MAX = 64, BENCH_REPEAT_MAX = 32 };
 
+/* One workload with one set of parameters; every run adds a sample to each metric. */
 typedef struct bench_result {
     char workload[32];
     char store[16];
@@ -19,12 +20,14 @@ typedef struct bench_result {
     size_t metric_count;
     struct {
         char name[32];
-        double value;
+        size_t count;
+        double samples[BENCH_REPEAT_MAX];
     } metrics[BENCH_METRICS_MAX];
 } bench_result;
 
 typedef struct bench {
     const char *url;      /* as given; a file per workload for sqlite: */
+    const char *known_url; /* use exactly this one */
     char store_url[1024]; /* of the workload that runs */
     char dir[512];        /* temporary folder for files */
     double seconds;       /* length of timed workloads */
@@ -34,6 +37,8 @@ typedef struct bench {
     double limit;         /* steps per second of the ruler, 0: not measured */
     double own_limit;
     double commit_us;     /* one step's rows in one commit */
+    char disk[16];        /* file system of the folder */
+    char settings[256];   /* members of a JSON object: read back from the connection that wrote */
     dur_provider *store;
     dur_runtime *runtime;
     dur_client *client;
@@ -43,6 +48,10 @@ typedef struct bench {
 
 /* Open a fresh store and start a runtime on it / stop and remove.  Exits with a message on failure. */
 void bench_open(bench *b, const dur_runtime_options *options);
+/* The same without removing what is there (known_url, or the store of the last workload). */
+void bench_reopen(bench *b, const dur_runtime_options *options);
+/* Chooses store_url, and removes what is there. */
+void bench_url(bench *b);
 void bench_reopen_runtime(bench *b, const dur_runtime_options *options);
 void bench_close(bench *b);
 void bench_check(int code, const dur_error *err, const char *what);
@@ -64,9 +73,28 @@ uint64_t bench_rss_bytes(void);
 double bench_cpu_ms(void);
 uint64_t bench_switches(void);
 
+/* Asked of SQLite by this process so far (bench_count.c). */
+typedef struct bench_counts {
+    uint64_t statements, commits;
+} bench_counts;
+void bench_count_install(void);
+bench_counts bench_count(void);
+/* When the runtime has stopped and the store is still open. */
+void bench_settings_read(bench *b);
+
 extern const dur_handler bench_handlers[];
+extern const dur_runtime_options bench_defaults;
+void bench_start(bench *b, const char *name, const char *input, const char *instance);
+void bench_finish(bench *b, const char *instance);
+
+/* Workloads with processes of their own (bench_process.c). */
+void bench_recover(bench *b);
+void bench_first(bench *b);
+int bench_first_child(const char *url);
+dur_outcome bench_hold(dur_act *act, const char *input);
 
 /* Probes: bare SQL, same disk, same durability. */
+void bench_probes(bench *b);
 double bench_limit_steps(const char *path, double seconds, unsigned steps_per_commit, bool random_ids);
 double bench_own_limit_steps(const char *path, double seconds, unsigned steps_per_commit);
 double bench_commit_us(const char *path, double seconds);
@@ -75,6 +103,7 @@ typedef struct bench_workload {
     const char *name;
     const char *what;
     void (*run)(bench *b);
+    bool compared; /* the probes run right before it, because the machine may be busier than a minute ago */
 } bench_workload;
 extern const bench_workload bench_workloads[]; /* ended by NULL */
 

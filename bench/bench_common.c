@@ -51,8 +51,7 @@ void bench_reopen_runtime(bench *b, const dur_runtime_options *options) {
     bench_check(dur_runtime_start(&b->runtime, &mine, &err), &err, "start");
 }
 
-void bench_open(bench *b, const dur_runtime_options *options) {
-    dur_error err = DUR_ERROR_INIT;
+void bench_url(bench *b) {
     static unsigned serial;
     if (strncmp(b->url, "sqlite:", 7) == 0) {
         remove_files(b);
@@ -63,14 +62,24 @@ void bench_open(bench *b, const dur_runtime_options *options) {
         snprintf(b->store_url, sizeof(b->store_url), "%s%cschema=bench_%d_%u", b->url,
                  strchr(b->url, '?') != NULL ? '&' : '?', (int)getpid(), ++serial);
     }
-    bench_check(dur_open(&b->store, b->store_url, &err), &err, "open");
+}
+
+void bench_reopen(bench *b, const dur_runtime_options *options) {
+    dur_error err = DUR_ERROR_INIT;
+    bench_check(dur_open(&b->store, b->known_url != NULL ? b->known_url : b->store_url, &err), &err, "open");
     bench_check(dur_client_new(&b->client, b->store, &err), &err, "client");
     if (options != NULL) bench_reopen_runtime(b, options);
+}
+
+void bench_open(bench *b, const dur_runtime_options *options) {
+    bench_url(b);
+    bench_reopen(b, options);
 }
 
 void bench_close(bench *b) {
     dur_client_free(b->client);
     dur_runtime_stop(b->runtime, DUR_SECONDS(10), NULL);
+    bench_settings_read(b);
     dur_provider_close(b->store);
     b->client = NULL;
     b->runtime = NULL;
@@ -79,6 +88,9 @@ void bench_close(bench *b) {
 }
 
 bench_result *bench_result_add(bench *b, const char *workload, const char *params) {
+    for (size_t i = 0; i < b->result_count; i++)
+        if (strcmp(b->results[i].workload, workload) == 0 && strcmp(b->results[i].params, params) == 0)
+            return &b->results[i];
     if (b->result_count == BENCH_RESULTS_MAX) {
         fprintf(stderr, "durite-bench: more than %d results\n", BENCH_RESULTS_MAX);
         exit(EXIT_FAILURE);
@@ -91,9 +103,12 @@ bench_result *bench_result_add(bench *b, const char *workload, const char *param
 }
 
 void bench_metric(bench_result *result, const char *name, double value) {
-    if (result->metric_count == BENCH_METRICS_MAX) return;
-    snprintf(result->metrics[result->metric_count].name, sizeof(result->metrics[0].name), "%s", name);
-    result->metrics[result->metric_count++].value = value;
+    size_t at = 0;
+    while (at < result->metric_count && strcmp(result->metrics[at].name, name) != 0)
+        at++;
+    if (at == BENCH_METRICS_MAX) return;
+    if (at == result->metric_count) snprintf(result->metrics[result->metric_count++].name, 32, "%s", name);
+    if (result->metrics[at].count < BENCH_REPEAT_MAX) result->metrics[at].samples[result->metrics[at].count++] = value;
 }
 
 static uint64_t mixed(uint64_t x) {

@@ -2,10 +2,11 @@
  * bench_limit.c: what the store itself can do, with bare SQL and nothing else.
  *
  * The ruler (limit) never changes: Duroxide's schema and indexes, text keys; per step two history rows, one worker row
- * deleted by its token and one inserted; 20 steps a commit, synchronous=FULL.  own_limit writes the same rows the way our
- * schema does, and commit is one step per commit.
+ * deleted by its token and one inserted; 20 steps a commit, synchronous=FULL.  own_limit writes what our engine writes for
+ * a step: into a file that the library has made, with the library's own statements.  commit is one step per commit.
  */
 #include "bench.h"
+#include "provider/sqlite/sqlite_sql.h"
 #include <sqlite3.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,16 +24,21 @@ static const char ruler_schema[] =
     "CREATE INDEX worker_identity ON worker_queue(instance_id, execution_id, activity_id);"
     "CREATE INDEX worker_visible ON worker_queue(visible_at, lock_token, id);";
 
-/* The columns of our own schema that a step touches; docs/format/schema.md. */
-static const char own_schema[] =
-    "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=4000; PRAGMA cache_size=-65536;"
-    "CREATE TABLE history(id INTEGER PRIMARY KEY, key INTEGER NOT NULL, execution INTEGER NOT NULL,"
-    " event_id INTEGER NOT NULL, json TEXT NOT NULL);"
-    "CREATE UNIQUE INDEX history_position ON history(key, execution, event_id);"
-    "CREATE TABLE worker(key INTEGER NOT NULL, execution INTEGER NOT NULL, activity INTEGER NOT NULL, seq INTEGER NOT NULL,"
-    " token TEXT, owner TEXT, attempts INTEGER NOT NULL, visible_at INTEGER NOT NULL, json TEXT NOT NULL,"
-    " PRIMARY KEY(key, execution, activity, seq)) WITHOUT ROWID;"
-    "CREATE INDEX worker_free ON worker(visible_at, seq) WHERE token IS NULL;";
+/* The settings of the library's writer, except that SQLite checkpoints by itself after the same number of pages. */
+static const char own_settings[] =
+    "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA wal_autocheckpoint=4000; PRAGMA cache_size=-32768;"
+    "PRAGMA temp_store=MEMORY;";
+
+enum {
+#define NAME_(name, text) OWN_##name,
+    DUR__SQ_STATEMENTS(NAME_)
+#undef NAME_
+};
+static const char *const own_sql[] = {
+#define TEXT_(name, text) text,
+    DUR__SQ_STATEMENTS(TEXT_)
+#undef TEXT_
+};
 
 typedef struct probe {
     sqlite3 *db;
@@ -54,13 +60,26 @@ static void run(probe *p, sqlite3_stmt *statement) {
     sqlite3_reset(statement);
 }
 
-static void probe_open(probe *p, const char *path, const char *schema) {
+static void remove_probe(const char *path) {
     char file[700];
-    static const char *const suffixes[] = { "", "-wal", "-shm" };
-    for (size_t i = 0; i < 3; i++) {
+    static const char *const suffixes[] = { "", "-wal", "-shm", ".lock" };
+    for (size_t i = 0; i < 4; i++) {
         snprintf(file, sizeof(file), "%s%s", path, suffixes[i]);
         unlink(file);
     }
+}
+
+/* An empty store with the tables and indexes of today. */
+static void make_own(const char *path) {
+    char url[700];
+    dur_provider *store = NULL;
+    dur_error err = DUR_ERROR_INIT;
+    snprintf(url, sizeof(url), "sqlite:%s", path);
+    bench_check(dur_open(&store, url, &err), &err, "probe");
+    dur_provider_close(store);
+}
+
+static void probe_open(probe *p, const char *path, const char *schema) {
     if (sqlite3_open(path, &p->db) != SQLITE_OK) die(p, path);
     if (sqlite3_exec(p->db, schema, NULL, NULL, NULL) != SQLITE_OK) die(p, "schema");
     prepare(p, &p->begin, "BEGIN IMMEDIATE");
@@ -112,25 +131,50 @@ static void ruler_step(probe *p, const char *instance, unsigned long long event)
     run(p, p->put);
 }
 
+/* The events as the engine writes them, and the work item as it hands it out. */
+static size_t own_event(char out[320], sqlite3_int64 key, unsigned long long event, bool completed) {
+    return (size_t)snprintf(out, 320,
+                            completed ? "{\"event_id\":%llu,\"source_event_id\":%llu,\"instance_id\":\"o-%lld\",\"execution_id\":1,"
+                                        "\"timestamp_ms\":1700000000000,\"duroxide_version\":\"0.1.0\","
+                                        "\"type\":\"ActivityCompleted\",\"result\":\"\"}"
+                                      : "{\"event_id\":%llu,\"source_event_id\":%llu,\"instance_id\":\"o-%lld\",\"execution_id\":1,"
+                                        "\"timestamp_ms\":1700000000000,\"duroxide_version\":\"0.1.0\","
+                                        "\"type\":\"ActivityScheduled\",\"name\":\"Noop\",\"input\":\"\"}",
+                            event, event - 1, 17179869184 + (long long)key);
+}
+
 static void own_step(probe *p, sqlite3_int64 key, unsigned long long event) {
-    char text[320], instance[32], token[32];
-    snprintf(instance, sizeof(instance), "bench-%lld", (long long)key);
+    char text[320], before[48], token[48];
+    sqlite3_int64 seq = 5803021311000 + key * 16 + (sqlite3_int64)event;
+    snprintf(before, sizeof(before), "e47a47a421d0fd19-%llx", (unsigned long long)(seq - 2));
+    snprintf(token, sizeof(token), "e47a47a421d0fd19-%llx", (unsigned long long)seq);
+    sqlite3_bind_int64(p->take, 1, key);
+    sqlite3_bind_int64(p->take, 2, 1);
+    sqlite3_bind_int64(p->take, 3, (sqlite3_int64)(event - 1));
+    sqlite3_bind_int64(p->take, 4, seq - 2);
+    sqlite3_bind_text(p->take, 5, before, -1, SQLITE_STATIC);
+    sqlite3_bind_int64(p->take, 6, 1);
+    run(p, p->take);
     for (unsigned i = 0; i < 2; i++) {
-        event_text(text, instance, event + i, i == 0 ? "ActivityCompleted" : "ActivityScheduled");
+        size_t size = own_event(text, key, event + i, i == 0);
         sqlite3_bind_int64(p->event, 1, key);
-        sqlite3_bind_int64(p->event, 2, (sqlite3_int64)(event + i));
-        sqlite3_bind_text(p->event, 3, text, -1, SQLITE_STATIC);
+        sqlite3_bind_int64(p->event, 2, 1);
+        sqlite3_bind_int64(p->event, 3, (sqlite3_int64)(event + i));
+        sqlite3_bind_int64(p->event, 4, 1700000000000);
+        sqlite3_bind_text(p->event, 5, text, (int)size, SQLITE_STATIC);
         run(p, p->event);
     }
-    sqlite3_bind_int64(p->take, 1, key);
-    sqlite3_bind_int64(p->take, 2, (sqlite3_int64)(event - 1));
-    run(p, p->take);
-    snprintf(token, sizeof(token), "t%llx", event * 2654435761u);
-    work_text(text, instance, event + 1);
+    snprintf(text, sizeof(text),
+             "{\"ActivityExecute\":{\"instance\":\"o-%lld\",\"execution_id\":1,\"id\":%llu,\"name\":\"Noop\",\"input\":\"\","
+             "\"orchestration_name\":\"Steps\",\"orchestration_version\":\"1.0.0\"}}", 17179869184 + (long long)key, event + 1);
     sqlite3_bind_int64(p->put, 1, key);
-    sqlite3_bind_int64(p->put, 2, (sqlite3_int64)(event + 1));
-    sqlite3_bind_text(p->put, 3, token, -1, SQLITE_STATIC);
-    sqlite3_bind_text(p->put, 4, text, -1, SQLITE_STATIC);
+    sqlite3_bind_int64(p->put, 2, 1);
+    sqlite3_bind_int64(p->put, 3, (sqlite3_int64)(event + 1));
+    sqlite3_bind_int64(p->put, 4, seq);
+    sqlite3_bind_text(p->put, 5, token, -1, SQLITE_STATIC);
+    sqlite3_bind_text(p->put, 6, "durite-32698a579b08f1f9e8912571", -1, SQLITE_STATIC);
+    sqlite3_bind_int64(p->put, 7, 1);
+    sqlite3_bind_text(p->put, 10, text, -1, SQLITE_STATIC);
     run(p, p->put);
 }
 
@@ -143,10 +187,9 @@ static void ruler_prepare(probe *p) {
 }
 
 static void own_prepare(probe *p) {
-    prepare(p, &p->event, "INSERT INTO history(key, execution, event_id, json) VALUES(?1, 1, ?2, ?3)");
-    prepare(p, &p->take, "DELETE FROM worker WHERE key = ?1 AND execution = 1 AND activity = ?2");
-    prepare(p, &p->put, "INSERT INTO worker(key, execution, activity, seq, token, owner, attempts, visible_at, json)"
-                        " VALUES(?1, 1, ?2, ?2, ?3, 'o', 1, 0, ?4)");
+    prepare(p, &p->event, own_sql[OWN_EVENT_ADD]);
+    prepare(p, &p->take, own_sql[OWN_WORK_CONSUME]);
+    prepare(p, &p->put, own_sql[OWN_WORK_ADD]);
 }
 
 enum { STEPS_PER_INSTANCE = 5 };
@@ -155,6 +198,7 @@ double bench_limit_steps(const char *path, double seconds, unsigned steps_per_co
     probe p = { 0 };
     bench ids = { .random_ids = random_ids };
     uint64_t steps = 0, generation = 0;
+    remove_probe(path);
     probe_open(&p, path, ruler_schema);
     ruler_prepare(&p);
     double begin = bench_now(), now = begin;
@@ -179,7 +223,9 @@ static double own_steps(const char *path, double seconds, unsigned steps_per_com
     uint64_t steps = 0, generation = 0;
     size_t room = *count;
     *count = 0;
-    probe_open(&p, path, own_schema);
+    remove_probe(path);
+    make_own(path);
+    probe_open(&p, path, own_settings);
     own_prepare(&p);
     double begin = bench_now(), now = begin;
     for (; now - begin < seconds; generation++) {
@@ -211,4 +257,20 @@ double bench_commit_us(const char *path, double seconds) {
     double median = bench_percentile(durations, count, 50);
     free(durations);
     return median;
+}
+
+void bench_probes(bench *b) {
+    char path[600];
+    if (strncmp(b->url, "sqlite:", 7) != 0) return;
+    double seconds = b->quick ? 0.05 : b->seconds < 4 ? b->seconds : 4;
+    snprintf(path, sizeof(path), "%s/probe.db", b->dir);
+    bench_progress("limit probes");
+    bench_result *r = bench_result_add(b, "limit", "{}");
+    b->limit = bench_limit_steps(path, seconds, 20, false);
+    b->own_limit = bench_own_limit_steps(path, seconds, 20);
+    b->commit_us = bench_commit_us(path, seconds);
+    remove_probe(path);
+    bench_metric(r, "steps_per_s", b->limit);
+    bench_metric(r, "own_steps_per_s", b->own_limit);
+    bench_metric(r, "commit_us", b->commit_us);
 }

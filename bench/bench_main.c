@@ -28,37 +28,81 @@ static int usage(FILE *out) {
     return out == stdout ? EXIT_SUCCESS : 2;
 }
 
+static double median(const double *samples, size_t count) {
+    double copy[BENCH_REPEAT_MAX];
+    memcpy(copy, samples, count * sizeof(*copy));
+    return bench_percentile(copy, count, 50);
+}
+
+static double end(const double *samples, size_t count, double p) {
+    double copy[BENCH_REPEAT_MAX];
+    memcpy(copy, samples, count * sizeof(*copy));
+    return bench_percentile(copy, count, p);
+}
+
+static void cpu_model(char out[128]) {
+    FILE *file = fopen("/proc/cpuinfo", "r");
+    char line[256];
+    snprintf(out, 128, "unknown");
+    while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
+        if (strncmp(line, "model name", 10) != 0 || strchr(line, ':') == NULL) continue;
+        snprintf(out, 128, "%.*s", (int)strcspn(strchr(line, ':') + 2, "\"\\\n"), strchr(line, ':') + 2);
+        break;
+    }
+    if (file != NULL) fclose(file);
+}
+
+static void write_result(FILE *out, const bench_result *r) {
+    fprintf(out, "\n  {\"workload\":\"%s\",\"store\":\"%s\",\"params\":%s,\"metrics\":{", r->workload, r->store, r->params);
+    for (size_t k = 0; k < r->metric_count; k++)
+        fprintf(out, "%s\"%s\":%.6g", k > 0 ? "," : "", r->metrics[k].name,
+                median(r->metrics[k].samples, r->metrics[k].count));
+    fputs("},\"spread\":{", out);
+    for (size_t k = 0; k < r->metric_count; k++)
+        fprintf(out, "%s\"%s\":[%.6g,%.6g]", k > 0 ? "," : "", r->metrics[k].name,
+                end(r->metrics[k].samples, r->metrics[k].count, 0), end(r->metrics[k].samples, r->metrics[k].count, 100));
+    fputs("}}", out);
+}
+
+/*
+ * {"machine":{cores, model, kernel, architecture},
+ *  "settings":{version, seconds, repeat, disk, and what the writing connection says of itself},
+ *  "results":[{workload, store, params, metrics: medians, spread: [least, most] of the runs}]}
+ */
 static void write_json(const bench *b, const char *path) {
     FILE *out = fopen(path, "w");
     struct utsname name;
+    char model[128];
     if (out == NULL) {
         fprintf(stderr, "durite-bench: cannot write %s\n", path);
         exit(EXIT_FAILURE);
     }
     uname(&name);
-    fprintf(out, "{\"machine\":{\"cores\":%ld,\"kernel\":\"%s\",\"architecture\":\"%s\"},\n", sysconf(_SC_NPROCESSORS_ONLN),
-            name.release, name.machine);
-    fprintf(out, " \"settings\":{\"version\":\"%s\",\"seconds\":%g,\"limit_steps_per_s\":%.0f,\"own_limit_steps_per_s\":%.0f,"
-                 "\"commit_us\":%.1f},\n \"results\":[", dur_version(), b->seconds, b->limit, b->own_limit, b->commit_us);
+    cpu_model(model);
+    fprintf(out, "{\"machine\":{\"cores\":%ld,\"model\":\"%s\",\"kernel\":\"%s\",\"architecture\":\"%s\"},\n",
+            sysconf(_SC_NPROCESSORS_ONLN), model, name.release, name.machine);
+    fprintf(out, " \"settings\":{\"version\":\"%s\",\"seconds\":%g,\"repeat\":%u,\"disk\":\"%s\"%s%s},\n \"results\":[",
+            dur_version(), b->seconds, b->repeat, b->disk, b->settings[0] != '\0' ? "," : "", b->settings);
     for (size_t i = 0; i < b->result_count; i++) {
-        const bench_result *r = &b->results[i];
-        fprintf(out, "%s\n  {\"workload\":\"%s\",\"store\":\"%s\",\"params\":%s,\"metrics\":{", i > 0 ? "," : "", r->workload,
-                r->store, r->params);
-        for (size_t k = 0; k < r->metric_count; k++)
-            fprintf(out, "%s\"%s\":%.6g", k > 0 ? "," : "", r->metrics[k].name, r->metrics[k].value);
-        fputs("}}", out);
+        if (i > 0) fputc(',', out);
+        write_result(out, &b->results[i]);
     }
     fputs("]}\n", out);
     fclose(out);
 }
 
-static void print_from(const bench *b, size_t first) {
+/* The last run of each, or the medians and how far the runs were apart. */
+static void print_results(const bench *b, bool medians) {
     bench_progress("%s", "");
-    for (size_t i = first; i < b->result_count; i++) {
+    for (size_t i = 0; i < b->result_count; i++) {
         const bench_result *r = &b->results[i];
         printf("%-10s %-8s %-26s", r->workload, r->store, r->params);
-        for (size_t k = 0; k < r->metric_count; k++)
-            printf(" %s=%.4g", r->metrics[k].name, r->metrics[k].value);
+        for (size_t k = 0; k < r->metric_count; k++) {
+            const double *samples = r->metrics[k].samples;
+            size_t count = r->metrics[k].count;
+            printf(" %s=%.4g", r->metrics[k].name, medians ? median(samples, count) : samples[count - 1]);
+            if (medians) printf("[%.4g..%.4g]", end(samples, count, 0), end(samples, count, 100));
+        }
         putchar('\n');
     }
     fflush(stdout);
@@ -85,17 +129,28 @@ static void make_dir(bench *b, const char *dir, bool allow_tmpfs) {
     }
 }
 
-static void run_probes(bench *b) {
-    char path[600];
-    if (strncmp(b->url, "sqlite:", 7) != 0) return;
-    double seconds = b->quick ? 0.1 : b->seconds < 4 ? b->seconds : 4;
-    snprintf(path, sizeof(path), "%s/probe.db", b->dir);
-    bench_progress("limit probes");
-    b->limit = bench_limit_steps(path, seconds, 20, false);
-    b->own_limit = bench_own_limit_steps(path, seconds, 20);
-    b->commit_us = bench_commit_us(path, seconds);
-    bench_progress("%s", "");
-    printf("limit      sqlite   steps_per_s=%.0f own_limit=%.0f commit_us=%.1f\n", b->limit, b->own_limit, b->commit_us);
+static void disk_name(bench *b) {
+    static const struct {
+        long magic;
+        const char *name;
+    } known[] = { { 0xEF53, "ext4" }, { 0x58465342, "xfs" }, { (long)0x9123683E, "btrfs" }, { TMPFS, "tmpfs" },
+                  { 0x794c7630, "overlayfs" }, { 0x2fc12fc1, "zfs" }, { 0x6969, "nfs" } };
+    struct statfs fs;
+    snprintf(b->disk, sizeof(b->disk), "unknown");
+    if (statfs(b->dir, &fs) != 0) return;
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+        if ((long)fs.f_type == known[i].magic) snprintf(b->disk, sizeof(b->disk), "%s", known[i].name);
+}
+
+static void run_all(bench *b, char **names) {
+    for (unsigned i = 0; i < b->repeat; i++) {
+        for (const bench_workload *w = bench_workloads; w->name != NULL; w++) {
+            if (!wanted(w->name, names)) continue;
+            if (w->compared && (!b->quick || b->limit == 0)) bench_probes(b);
+            bench_progress("%s (%u of %u)", w->name, i + 1, b->repeat);
+            w->run(b);
+        }
+    }
 }
 
 int main(int argc, char **argv) {
@@ -105,6 +160,7 @@ int main(int argc, char **argv) {
         { "random-ids", no_argument, NULL, 'i' },    { "quick", no_argument, NULL, 'q' },
         { "allow-tmpfs", no_argument, NULL, 't' },   { "json", required_argument, NULL, 'j' },
         { "list", no_argument, NULL, 'l' },          { "help", no_argument, NULL, 'h' },
+        { "first-child", required_argument, NULL, 'f' }, /* what the workload start starts */
         { NULL, 0, NULL, 0 },
     };
     static bench b = { .url = "sqlite:", .seconds = 10, .repeat = 1 };
@@ -120,6 +176,7 @@ int main(int argc, char **argv) {
         case 'q': b.quick = true; b.seconds = 0.3; break;
         case 't': allow_tmpfs = true; break;
         case 'j': json = optarg; break;
+        case 'f': return bench_first_child(optarg);
         case 'l':
             for (const bench_workload *w = bench_workloads; w->name != NULL; w++)
                 printf("%-12s %s\n", w->name, w->what);
@@ -136,17 +193,16 @@ int main(int argc, char **argv) {
             return 2;
         }
     }
-    make_dir(&b, dir, allow_tmpfs || b.quick);
-    run_probes(&b);
-    for (const bench_workload *w = bench_workloads; w->name != NULL; w++) {
-        if (!wanted(w->name, argv + optind)) continue;
-        for (unsigned i = 0; i < (b.repeat > 0 ? b.repeat : 1); i++) {
-            size_t first = b.result_count;
-            bench_progress("%s", w->name);
-            w->run(&b);
-            print_from(&b, first);
-        }
+    if (b.repeat < 1 || b.repeat > BENCH_REPEAT_MAX || !(b.seconds > 0)) {
+        fprintf(stderr, "durite-bench: --repeat takes 1 to %d, --seconds more than 0\n", (int)BENCH_REPEAT_MAX);
+        return 2;
     }
+    make_dir(&b, dir, allow_tmpfs || b.quick);
+    disk_name(&b);
+    bench_count_install();
+    run_all(&b, argv + optind);
+    print_results(&b, b.repeat > 1);
+    if (b.settings[0] != '\0') printf("settings   {%s,\"disk\":\"%s\"}\n", b.settings, b.disk);
     if (json != NULL) write_json(&b, json);
     char command[600];
     snprintf(command, sizeof(command), "rm -rf '%s'", b.dir);

@@ -87,6 +87,11 @@ static dur_outcome kv(dur_ctx *ctx, const char *count_text) {
     return dur_complete(ctx, "");
 }
 
+static dur_outcome held(dur_ctx *ctx, const char *input) {
+    (void)input;
+    return dur_complete(ctx, dur_await(dur_activity(ctx, "Hold", "")));
+}
+
 static atomic_size_t late_count;
 static double lateness[STAMPS_MAX];
 static double wall_ms(void) {
@@ -110,6 +115,8 @@ static dur_outcome timer(dur_ctx *ctx, const char *due_text) {
 const dur_handler bench_handlers[] = {
     DUR_ACTIVITY("Noop", noop),
     DUR_ACTIVITY("Stamp", stamp),
+    DUR_ACTIVITY("Hold", bench_hold),
+    DUR_ORCHESTRATION("Held", "1.0.0", held),
     DUR_ORCHESTRATION("Steps", "1.0.0", steps),
     DUR_ORCHESTRATION("StampedSteps", "1.0.0", stamped_steps),
     DUR_ORCHESTRATION("Fan", "1.0.0", fan),
@@ -121,18 +128,24 @@ const dur_handler bench_handlers[] = {
     DUR_HANDLERS_END,
 };
 
-static const dur_runtime_options defaults = { .size = sizeof(dur_runtime_options) };
+const dur_runtime_options bench_defaults = { .size = sizeof(dur_runtime_options) };
 
-static void start(bench *b, const char *name, const char *input, const char *instance) {
+void bench_start(bench *b, const char *name, const char *input, const char *instance) {
     dur_error err = DUR_ERROR_INIT;
     bench_check(dur_client_start(b->client, &err, name, input, .instance = instance), &err, instance);
 }
 
-static void finish(bench *b, const char *instance) {
+void bench_finish(bench *b, const char *instance) {
     dur_error err = DUR_ERROR_INIT;
     char *result = NULL;
     bench_check(dur_client_result(&result, b->client, instance, DUR_SECONDS(600), &err), &err, instance);
     dur_free(result);
+}
+
+static void counts(bench_result *r, const bench_counts *before, const bench_counts *after, double steps_done) {
+    if (after->commits == before->commits) return; /* not SQLite */
+    bench_metric(r, "commits_per_step", (double)(after->commits - before->commits) / steps_done);
+    bench_metric(r, "statements_per_step", (double)(after->statements - before->statements) / steps_done);
 }
 
 /* ---- sequential: a closed loop with so many orchestrations in flight ---- */
@@ -160,18 +173,18 @@ static void *drive(void *arg) {
     for (unsigned i = 0; i < d->in_flight; i++) {
         bench_id(d->b, ids[i], "o", next++);
         begun[i] = bench_now();
-        start(d->b, "Steps", count, ids[i]);
+        bench_start(d->b, "Steps", count, ids[i]);
     }
     for (bool more = true; more;) {
         more = bench_now() < d->until;
         for (unsigned i = 0; i < d->in_flight; i++) {
-            finish(d->b, ids[i]);
+            bench_finish(d->b, ids[i]);
             if (d->latency_count < d->latency_room) d->latencies_us[d->latency_count++] = (bench_now() - begun[i]) * 1e6;
             d->completed++;
             if (!more) continue;
             bench_id(d->b, ids[i], "o", next++);
             begun[i] = bench_now();
-            start(d->b, "Steps", count, ids[i]);
+            bench_start(d->b, "Steps", count, ids[i]);
         }
     }
     free(begun);
@@ -185,7 +198,8 @@ static void sequential_with(bench *b, unsigned in_flight) {
     uint64_t completed = 0;
     size_t samples = 0;
     char params[96];
-    bench_open(b, &defaults);
+    bench_open(b, &bench_defaults);
+    bench_counts before = bench_count();
     double begin = bench_now();
     for (unsigned i = 0; i < count; i++) {
         drivers[i] = (driver){ .b = b, .in_flight = in_flight / count, .first_id = (uint64_t)(i + 1) << 32,
@@ -199,6 +213,7 @@ static void sequential_with(bench *b, unsigned in_flight) {
         samples += drivers[i].latency_count;
     }
     double elapsed = bench_now() - begin;
+    bench_counts after = bench_count();
     double *all = malloc((samples + 1) * sizeof(double));
     samples = 0;
     for (unsigned i = 0; i < count; i++) {
@@ -213,6 +228,7 @@ static void sequential_with(bench *b, unsigned in_flight) {
     bench_metric(r, "steps_per_s", rate);
     bench_metric(r, "p50_us", bench_percentile(all, samples, 50));
     bench_metric(r, "p99_us", bench_percentile(all, samples, 99));
+    counts(r, &before, &after, (double)completed * STEPS);
     if (b->limit > 0) bench_metric(r, "ratio_to_limit", rate / b->limit);
     if (b->own_limit > 0) bench_metric(r, "ratio_to_own_limit", rate / b->own_limit);
     free(all);
@@ -234,13 +250,13 @@ static void sequential(bench *b) {
 static void single(bench *b) {
     size_t count = b->quick ? 50 : 3000;
     double *us = malloc(count * sizeof(double));
-    bench_open(b, &defaults);
+    bench_open(b, &bench_defaults);
     for (size_t i = 0; i < count; i++) {
         char id[64];
         bench_id(b, id, "s", i);
         double begin = bench_now();
-        start(b, "Steps", "1", id);
-        finish(b, id);
+        bench_start(b, "Steps", "1", id);
+        bench_finish(b, id);
         us[i] = (bench_now() - begin) * 1e6;
     }
     bench_result *r = bench_result_add(b, "single", "{}");
@@ -256,12 +272,14 @@ static void step(bench *b) {
     size_t count = b->quick ? 200 : 10000;
     char text[32];
     atomic_store(&stamp_count, 0);
-    bench_open(b, &defaults);
+    bench_open(b, &bench_defaults);
     snprintf(text, sizeof(text), "%zu", count);
     dur_metrics before = { .size = sizeof(before) }, after = { .size = sizeof(after) };
     dur_runtime_metrics(&before, b->runtime, NULL);
-    start(b, "StampedSteps", text, "step");
-    finish(b, "step");
+    bench_counts counted = bench_count();
+    bench_start(b, "StampedSteps", text, "step");
+    bench_finish(b, "step");
+    bench_counts counted_after = bench_count();
     dur_runtime_metrics(&after, b->runtime, NULL);
     size_t tenth = count / 10;
     double *us = malloc(count * sizeof(double)), first = 0, last = 0;
@@ -275,6 +293,7 @@ static void step(bench *b) {
     bench_metric(r, "p99_us", bench_percentile(us, count - 1, 99));
     bench_metric(r, "last_to_first", last / first);
     bench_metric(r, "rounds_per_step", (double)(after.rounds - before.rounds) / (double)count);
+    counts(r, &counted, &counted_after, (double)count);
     if (b->commit_us > 0) bench_metric(r, "ratio_to_commit", p50 / b->commit_us);
     free(us);
     bench_close(b);
@@ -286,10 +305,10 @@ static void fanout(bench *b) {
         char text[32], params[48];
         snprintf(text, sizeof(text), "%zu", sizes[i]);
         snprintf(params, sizeof(params), "{\"width\":%zu}", sizes[i]);
-        bench_open(b, &defaults);
+        bench_open(b, &bench_defaults);
         double begin = bench_now();
-        start(b, "Fan", text, "fan");
-        finish(b, "fan");
+        bench_start(b, "Fan", text, "fan");
+        bench_finish(b, "fan");
         bench_result *r = bench_result_add(b, "fanout", params);
         bench_metric(r, "seconds", bench_now() - begin);
         bench_close(b);
@@ -300,10 +319,10 @@ static void one_big(bench *b, const char *workload, const char *handler, size_t 
     char text[32], params[48];
     snprintf(text, sizeof(text), "%zu", count);
     snprintf(params, sizeof(params), "{\"count\":%zu}", count);
-    bench_open(b, &defaults);
+    bench_open(b, &bench_defaults);
     double begin = bench_now();
-    start(b, handler, text, workload);
-    finish(b, workload);
+    bench_start(b, handler, text, workload);
+    bench_finish(b, workload);
     double elapsed = bench_now() - begin;
     bench_result *r = bench_result_add(b, workload, params);
     bench_metric(r, "seconds", elapsed);
@@ -318,11 +337,11 @@ static void events(bench *b) {
     size_t count = b->quick ? 20 : 2000;
     double *us = malloc(count * sizeof(double));
     dur_error err = DUR_ERROR_INIT;
-    bench_open(b, &defaults);
+    bench_open(b, &bench_defaults);
     for (size_t i = 0; i < count; i++) {
         char id[64];
         bench_id(b, id, "e", i);
-        start(b, "Waits", "", id);
+        bench_start(b, "Waits", "", id);
     }
     dur_metrics m = { .size = sizeof(m) };
     do {
@@ -334,7 +353,7 @@ static void events(bench *b) {
         bench_id(b, id, "e", i);
         double begin = bench_now();
         bench_check(dur_client_raise(b->client, &err, id, "Go", ""), &err, "raise");
-        finish(b, id);
+        bench_finish(b, id);
         us[i] = (bench_now() - begin) * 1e6;
     }
     bench_result *r = bench_result_add(b, "events", "{}");
@@ -351,12 +370,12 @@ static void queue_workload(bench *b) {
     snprintf(text, sizeof(text), "%zu", count);
     snprintf(params, sizeof(params), "{\"messages\":%zu}", count);
     bench_open(b, NULL);
-    start(b, "Queue", text, "queue");
+    bench_start(b, "Queue", text, "queue");
     for (size_t i = 0; i < count; i++)
         bench_check(dur_client_enqueue(b->client, &err, "queue", "q", "m"), &err, "enqueue");
     double begin = bench_now();
-    bench_reopen_runtime(b, &defaults);
-    finish(b, "queue");
+    bench_reopen_runtime(b, &bench_defaults);
+    bench_finish(b, "queue");
     double elapsed = bench_now() - begin;
     bench_result *r = bench_result_add(b, "queue", params);
     bench_metric(r, "seconds", elapsed);
@@ -367,18 +386,18 @@ static void queue_workload(bench *b) {
 static void timers(bench *b) {
     size_t count = b->quick ? 50 : 10000;
     atomic_store(&late_count, 0);
-    bench_open(b, &defaults);
+    bench_open(b, &bench_defaults);
     double due = wall_ms() + (b->quick ? 100 : 4000);
     for (size_t i = 0; i < count; i++) {
         char id[64], text[32];
         bench_id(b, id, "t", i);
         snprintf(text, sizeof(text), "%.0f", due + (double)i * 1000.0 / (double)count);
-        start(b, "Timer", text, id);
+        bench_start(b, "Timer", text, id);
     }
     for (size_t i = 0; i < count; i++) {
         char id[64];
         bench_id(b, id, "t", i);
-        finish(b, id);
+        bench_finish(b, id);
     }
     size_t measured = atomic_load(&late_count) < STAMPS_MAX ? atomic_load(&late_count) : STAMPS_MAX;
     bench_result *r = bench_result_add(b, "timers", "{}");
@@ -392,12 +411,12 @@ static void parked_with(bench *b, size_t count) {
     dur_error err = DUR_ERROR_INIT;
     dur_metrics m = { .size = sizeof(m) };
     snprintf(params, sizeof(params), "{\"instances\":%zu}", count);
-    bench_open(b, &defaults);
+    bench_open(b, &bench_defaults);
     uint64_t rss = bench_rss_bytes();
     for (size_t i = 0; i < count; i++) {
         char id[64];
         bench_id(b, id, "p", i);
-        start(b, "Waits", "", id);
+        bench_start(b, "Waits", "", id);
         if (i % 1000 == 0) bench_progress("parked: %zu", i);
     }
     do {
@@ -414,7 +433,7 @@ static void parked_with(bench *b, size_t count) {
     for (size_t i = 0; i < count; i++) {
         char id[64];
         bench_id(b, id, "p", i);
-        finish(b, id);
+        bench_finish(b, id);
     }
     dur_runtime_metrics(&m, b->runtime, NULL);
     bench_result *r = bench_result_add(b, "parked", params);
@@ -434,10 +453,10 @@ static void replay(bench *b) {
     char text[32], *history = NULL;
     dur_error err = DUR_ERROR_INIT;
     dur_replay_report report = { .size = sizeof(report) };
-    bench_open(b, &defaults);
+    bench_open(b, &bench_defaults);
     snprintf(text, sizeof(text), "%zu", count);
-    start(b, "Fan", text, "replay");
-    finish(b, "replay");
+    bench_start(b, "Fan", text, "replay");
+    bench_finish(b, "replay");
     bench_check(dur_client_history(&history, b->client, "replay", 0, &err), &err, "history");
     double begin = bench_now();
     bench_check(dur_replay_history(&report, bench_handlers, history, &err), &err, "replay");
@@ -451,12 +470,14 @@ static void replay(bench *b) {
 static void idle(bench *b) {
     size_t count = b->quick ? 20 : 1000;
     double seconds = b->quick ? 0.2 : 10;
+    char params[64];
+    snprintf(params, sizeof(params), "{\"parked\":%zu,\"seconds\":%g}", count, seconds);
     dur_metrics m = { .size = sizeof(m) }, after = { .size = sizeof(after) };
-    bench_open(b, &defaults);
+    bench_open(b, &bench_defaults);
     for (size_t i = 0; i < count; i++) {
         char id[64];
         bench_id(b, id, "i", i);
-        start(b, "Waits", "", id);
+        bench_start(b, "Waits", "", id);
     }
     do {
         bench_sleep(0.01);
@@ -466,11 +487,15 @@ static void idle(bench *b) {
     dur_runtime_metrics(&m, b->runtime, NULL);
     double cpu = bench_cpu_ms();
     uint64_t switches = bench_switches();
+    bench_counts counted = bench_count();
     bench_sleep(seconds);
+    bench_counts counted_after = bench_count();
     double used = bench_cpu_ms() - cpu;
     uint64_t switched = bench_switches() - switches;
     dur_runtime_metrics(&after, b->runtime, NULL);
-    bench_result *r = bench_result_add(b, "idle", "{\"parked\":1000,\"seconds\":10}");
+    bench_result *r = bench_result_add(b, "idle", params);
+    bench_metric(r, "statements", (double)(counted_after.statements - counted.statements));
+    bench_metric(r, "commits", (double)(counted_after.commits - counted.commits));
     bench_metric(r, "rounds", (double)(after.rounds - m.rounds));
     bench_metric(r, "cpu_ms", used);
     bench_metric(r, "context_switches", (double)switched);
@@ -478,17 +503,19 @@ static void idle(bench *b) {
 }
 
 const bench_workload bench_workloads[] = {
-    { "sequential", "5 sequential activities per orchestration, so many in flight", sequential },
-    { "single", "one orchestration of one activity at a time: start to result", single },
-    { "step", "one orchestration of 10,000 sequential steps", step },
-    { "fanout", "100 to 100,000 activities at once in one orchestration", fanout },
-    { "children", "2,000 children of one orchestration", children_workload },
-    { "events", "raise to result of a waiting orchestration", events },
-    { "queue", "messages through a dequeue loop, one per generation", queue_workload },
-    { "kv", "a key written in every step", kv_workload },
-    { "timers", "10,000 timers due within a second: lateness", timers },
-    { "parked", "10,000 and 100,000 waiting orchestrations: memory each, then an event to all", parked },
-    { "replay", "cold replay of a history of 100,000 events", replay },
-    { "idle", "what a node with 1,000 waiting orchestrations does in 10 seconds", idle },
-    { NULL, NULL, NULL },
+    { "sequential", "5 sequential activities per orchestration, so many in flight", sequential, true },
+    { "single", "one orchestration of one activity at a time: start to result", single, true },
+    { "step", "one orchestration of 10,000 sequential steps", step, true },
+    { "fanout", "100 to 100,000 activities at once in one orchestration", fanout, false },
+    { "children", "2,000 children of one orchestration", children_workload, false },
+    { "events", "raise to result of a waiting orchestration", events, false },
+    { "queue", "messages through a dequeue loop, one per generation", queue_workload, false },
+    { "kv", "a key written in every step", kv_workload, false },
+    { "timers", "10,000 timers due within a second: lateness", timers, false },
+    { "parked", "10,000 and 100,000 waiting orchestrations: memory each, then an event to all", parked, false },
+    { "replay", "cold replay of a history of 100,000 events", replay, false },
+    { "idle", "what a node with 1,000 waiting orchestrations does in 10 seconds", idle, false },
+    { "recover", "a process with 1,000 in flight is killed: opening the store again to the last result", bench_recover, false },
+    { "start", "start of a process to the result of its first orchestration", bench_first, false },
+    { NULL, NULL, NULL, false },
 };
