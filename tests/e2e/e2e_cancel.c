@@ -138,7 +138,7 @@ static void suspend_and_resume(void **state) {
     until_history(w, "s", "\"ExternalSubscribed\"", 1);
     OK(w, dur_client_suspend(w->client, "s", "maintenance", &w->err));
     OK(w, dur_client_raise(w->client, &w->err, "s", "Go", "went"));
-    assert_int_equal(dur_client_result(&result, w->client, "s", DUR_SECONDS(60), &w->err), DUR_ESUSPENDED);
+    assert_int_equal(dur_client_result(&result, w->client, "s", patience_ms(), &w->err), DUR_ESUSPENDED);
     assert_non_null(strstr(w->err.message, "maintenance"));
     OK(w, dur_client_info(&info, w->client, "s", &w->err));
     assert_true(info->suspended);

@@ -141,7 +141,7 @@ static void a_detached_start_answers_nobody(void **state) {
     dur_instance_info *info = NULL;
     RUN(w, handlers);
     start(w, "Detach", "x", "d");
-    OK(w, dur_client_wait(&info, w->client, "d", DUR_SECONDS(60), &w->err));
+    OK(w, dur_client_wait(&info, w->client, "d", patience_ms(), &w->err));
     expect(w, "detached", "<x>");
     const char *unnamed = strchr(info->output, ' ') + 1;
     expect(w, unnamed, "<x>");

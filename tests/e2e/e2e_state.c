@@ -79,7 +79,7 @@ static void custom_status_is_kept_over_continue_as_new(void **state) {
     RUN(w, handlers, .double_run = true);
     start(w, "Statuses", "1", "s");
     expect(w, "s", "kept third 1");
-    OK(w, dur_client_wait_status(&info, w->client, "s", 2, DUR_SECONDS(60), &w->err));
+    OK(w, dur_client_wait_status(&info, w->client, "s", 2, patience_ms(), &w->err));
     assert_string_equal(info->custom_status, "third 1");
     assert_int_equal(info->custom_status_version, 3);
     dur_instance_info_free(info);
@@ -91,7 +91,7 @@ static void keys_and_values(void **state) {
     dur_kv_list *list = NULL;
     RUN(w, handlers, .double_run = true);
     start(w, "Keys", "1", "k");
-    OK(w, dur_client_kv_wait(&value, w->client, "k", "b", DUR_SECONDS(60), &w->err));
+    OK(w, dur_client_kv_wait(&value, w->client, "k", "b", patience_ms(), &w->err));
     assert_string_equal(value, "1");
     dur_free(value);
     until_history(w, "k", "\"ExternalSubscribed\"", 1);

@@ -110,7 +110,7 @@ static void nondeterminism_suspends_and_a_fixed_deploy_resumes(void **state) {
     until_history(w, "r", "\"SubOrchestrationScheduled\"", 1);
     world_stop(w);
     RUN(w, bad);
-    assert_int_equal(dur_client_result(&result, w->client, "r", DUR_SECONDS(60), &w->err), DUR_ESUSPENDED);
+    assert_int_equal(dur_client_result(&result, w->client, "r", patience_ms(), &w->err), DUR_ESUSPENDED);
     assert_non_null(strstr(w->err.message, "activity \"Echo\""));
     assert_non_null(strstr(w->err.message, "fault_determinism.c:"));
     world_stop(w);

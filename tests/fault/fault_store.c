@@ -195,7 +195,7 @@ static void a_fault_at_any_call_changes_nothing(void **state) {
         snprintf(id, sizeof(id), "t-%zu", i);
         int code;
         do
-            code = dur_client_result(&result, w->client, id, DUR_SECONDS(60), &w->err);
+            code = dur_client_result(&result, w->client, id, patience_ms(), &w->err);
         while (code != DUR_OK && w->err.retryable);
         OK(w, code);
         assert_string_equal(result, id);

@@ -380,6 +380,6 @@ int dur__sq_lane_history(dur_lane *base, dur_arena *arena, const char *instance,
     out->execution_id = execution_id;
     out->history = history;
     out->kv = kv;
-    if (out->history_count > 0) out->last_event_id = history[out->history_count - 1].event_id;
+    if (history != NULL && out->history_count > 0) out->last_event_id = history[out->history_count - 1].event_id;
     return code;
 }

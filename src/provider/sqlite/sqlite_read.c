@@ -94,7 +94,8 @@ static int messages_add(rows *list, dur_arena *arena, sqlite3_stmt *row, dur_tex
     for (; code == DUR_OK && row != NULL; code = dur__sq_next(&row, err)) {
         message_add(list, arena, row);
         uint64_t kind = dur__sq_u64(row, 5);
-        if (start != NULL && start->data == NULL && (kind == DUR_WORK_START_ORCHESTRATION || kind == DUR_WORK_CONTINUE_AS_NEW))
+        bool starts = kind == DUR_WORK_START_ORCHESTRATION || kind == DUR_WORK_CONTINUE_AS_NEW;
+        if (starts && start != NULL && start->data == NULL)
             *start = ((dur_fetched_message *)(void *)list->data)[list->count - 1].json;
     }
     return code;
