@@ -14,6 +14,15 @@ install(TARGETS durite_kit durite-kit
     ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(FILES ${CMAKE_BINARY_DIR}/durite.pc ${CMAKE_BINARY_DIR}/durite-kit.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
+# A package of its own: programs that use no PostgreSQL need no libpq.
+if(TARGET durite_postgres)
+    configure_file(cmake/durite-postgres.pc.in durite-postgres.pc @ONLY)
+    install(TARGETS durite_postgres durite_postgres_static EXPORT durite_targets
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+    install(FILES ${CMAKE_BINARY_DIR}/durite-postgres.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endif()
+
 install(EXPORT durite_targets NAMESPACE durite:: FILE duriteTargets.cmake
     DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/durite)
 configure_package_config_file(cmake/duriteConfig.cmake.in duriteConfig.cmake

@@ -37,7 +37,8 @@ DUR_API int dur_postgres_open(dur_provider **out, const dur_postgres_options *op
  * The same by URL, as dur_open calls it.  Parameters of ours, removed before libpq sees the URL:
  *   schema=NAME  pool=N  pooler=transaction|session  poll=short|long  migrate=0  clock=server|caller
  */
-DUR_API int dur_postgres_open_url(dur_provider **out, const char *url, const dur_open_options *options, dur_error *err);
+DUR_API int dur_postgres_open_url(dur_provider **out, const char *url, const dur_open_options *options,
+                                  dur_error *err);
 
 /* Make dur_open know postgres: and postgresql: in a program that is linked statically.  Call it once, any thread. */
 DUR_API int dur_postgres_register(dur_error *err);

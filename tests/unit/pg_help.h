@@ -78,7 +78,8 @@ static inline int pg_teardown(void **state) {
     do {                                                                                                             \
         dur_postgres_register(NULL);                                                                                 \
         if (pg_server() == NULL) {                                                                                   \
-            puts("1..1\nok 1 - all # SKIP no PostgreSQL server: DURITE_TEST_POSTGRES is not set (tools/with-postgres)"); \
+            puts("1..1\nok 1 - all # SKIP no PostgreSQL server: DURITE_TEST_POSTGRES is not set "                     \
+    "(tools/with-postgres)"); \
             return 0;                                                                                                \
         }                                                                                                            \
         return cmocka_run_group_tests(tests, NULL, NULL);                                                            \

@@ -12,7 +12,7 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
-/* ---- a proxy between a store and the server ------------------------------------------------------------------------------ */
+/* ---- a proxy between a store and the server ---------------------------------------------------------------------- */
 
 enum { PASS, CUT_BEFORE, CUT_AFTER }; /* a Sync that carries a commit: not forwarded, or forwarded and no answer */
 
@@ -114,7 +114,7 @@ static void proxy_close(proxy *x) {
     rmdir(x->dir);
 }
 
-/* ---- unknown outcomes --------------------------------------------------------------------------------------------------- */
+/* ---- unknown outcomes -------------------------------------------------------------------------------------------- */
 
 static void take_one(bench *b, dur_lane *lane, const char *owner, dur_round *round) {
     static dur_fetch how;
@@ -191,7 +191,7 @@ static void cut_commit(pg_bench *p, int mode) {
 static void cut_after_the_commit_was_sent(void **state) { cut_commit(*state, CUT_AFTER); }
 static void cut_before_the_commit_was_sent(void **state) { cut_commit(*state, CUT_BEFORE); }
 
-/* ---- owners ------------------------------------------------------------------------------------------------------------- */
+/* ---- owners ------------------------------------------------------------------------------------------------------ */
 
 static void kill_sessions(pg_bench *p, const char *name) {
     char sql[256];
@@ -271,7 +271,7 @@ static void a_dead_owner_is_taken_over_early(void **state) {
     dur_provider_close(a);
 }
 
-/* ---- wake-ups ------------------------------------------------------------------------------------------------------------ */
+/* ---- wake-ups ---------------------------------------------------------------------------------------------------- */
 
 typedef struct sender {
     pg_bench *p;
@@ -322,7 +322,7 @@ static void a_message_of_another_node_wakes_the_holder(void **state) {
     dur_provider_close(other);
 }
 
-/* ---- a pooler in transaction mode ------------------------------------------------------------------------------------------ */
+/* ---- a pooler in transaction mode -------------------------------------------------------------------------------- */
 
 static pid_t bouncer_start(const char *dir, const char *target) {
     char path[256];

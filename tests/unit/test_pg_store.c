@@ -135,7 +135,8 @@ static void running_needs_few_rights(void **state) {
     dur_provider *store = NULL;
     char sql[1024], url[1200], server[900];
     snprintf(sql, sizeof(sql),
-             "CREATE ROLE run_%s LOGIN; GRANT USAGE ON SCHEMA %s TO run_%s; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL "
+             "CREATE ROLE run_%s LOGIN; GRANT USAGE ON SCHEMA %s TO run_%s; GRANT SELECT, INSERT, UPDATE, DELETE ON"
+             " ALL "
              "TABLES IN SCHEMA %s TO run_%s; GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA %s TO run_%s",
              p->schema, p->schema, p->schema, p->schema, p->schema, p->schema, p->schema);
     pg_do(p->db, sql);

@@ -6,10 +6,11 @@
 #include <stdlib.h>
 
 #define ROW                                                                                                           \
-    "i.instance_id, i.name, i.version, greatest(i.current_execution, 1), coalesce(e.status, 1), e.output, i.created_at, " \
-    "i.updated_at, i.parent, i.suspended, i.custom_status, i.custom_status_version, i.owner, NOT (i.has_row OR "          \
+    "i.instance_id, i.name, i.version, greatest(i.current_execution, 1), coalesce(e.status, 1), e.output, "           \
+    "i.created_at, " \
+    "i.updated_at, i.parent, i.suspended, i.custom_status, i.custom_status_version, i.owner, NOT (i.has_row OR "      \
     "i.has_history)"
-#define WITH_EXECUTION                                                                                                 \
+#define WITH_EXECUTION                                                                                                \
     "@instances i LEFT JOIN @executions e ON e.instance_id = i.instance_id AND e.execution_id = i.current_execution"
 
 static void read_row(const PGresult *rows, int row, dur_arena *arena, dur_instance_row *out) {
@@ -93,7 +94,8 @@ int dur__pg_get_instance(dur_provider *self, dur_arena *arena, const char *insta
 
 static const char executions_sql[] =
     "SELECT e.execution_id, e.status, e.output, e.started_at, e.completed_at, (SELECT count(*) FROM @history h WHERE"
-    " h.instance_id = e.instance_id AND h.execution_id = e.execution_id) FROM @executions e WHERE e.instance_id = $2::text"
+    " h.instance_id = e.instance_id AND h.execution_id = e.execution_id) FROM @executions e WHERE e.instance_id ="
+    " $2::text"
     " ORDER BY e.execution_id";
 
 int dur__pg_list_executions(dur_provider *self, dur_arena *arena, const char *instance, dur_execution_row **out,
@@ -148,10 +150,12 @@ int dur__pg_get_system_metrics(dur_provider *self, dur_system_metrics *out, dur_
 }
 
 static const char depths_sql[] =
-    "SELECT (SELECT count(*) FROM @queue q JOIN @instances i ON i.instance_id = q.instance_id WHERE q.due_ms <= n.now AND"
+    "SELECT (SELECT count(*) FROM @queue q JOIN @instances i ON i.instance_id = q.instance_id WHERE q.due_ms <="
+    " n.now AND"
     " NOT (q.given AND i.token IS NOT NULL AND (i.owner IS NOT NULL OR i.expires_at > n.now))),"
     " (SELECT count(*) FROM @worker WHERE owner IS NULL AND (token IS NULL OR until_ms <= n.now)),"
-    " (SELECT count(*) FROM @queue WHERE due_ms > n.now), (SELECT count(*) FROM @dead_letters) FROM (SELECT #now AS now) n";
+    " (SELECT count(*) FROM @queue WHERE due_ms > n.now), (SELECT count(*) FROM @dead_letters) FROM (SELECT #now AS"
+    " now) n";
 
 int dur__pg_get_queue_depths(dur_provider *self, dur_queue_depths *out, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
@@ -170,7 +174,7 @@ int dur__pg_get_queue_depths(dur_provider *self, dur_queue_depths *out, dur_erro
     return code;
 }
 
-/* ---- dead letters ------------------------------------------------------------------------------------------------------------------ */
+/* ---- dead letters ------------------------------------------------------------------------------------------------ */
 
 static dur__pg_array ids_array(const uint64_t *ids, size_t count) {
     dur__pg_array array = dur__pg_array_i64();
@@ -189,14 +193,17 @@ static void send_lock(dur__pg_batch *batch, const char *instance) {
 }
 
 static const char bury_sql[] =
-    "WITH d AS (DELETE FROM @queue WHERE instance_id = $2::text AND id = ANY ($3::bigint[]) RETURNING instance_id, id, json)"
+    "WITH d AS (DELETE FROM @queue WHERE instance_id = $2::text AND id = ANY ($3::bigint[]) RETURNING instance_id,"
+    " id, json)"
     " INSERT INTO @dead_letters (instance_id, reason, at_ms, json) SELECT instance_id, $4::text, #now, json FROM d"
     " ORDER BY id";
 /* With its start an instance that has never run ceases to exist; then only queue messages are a reason, to bury them. */
 static const char unknown_sql[] =
-    "UPDATE @instances i SET known = false, ready_at = m.at, ready_due = coalesce(m.due, 0) FROM (SELECT min(q.order_ms)"
+    "UPDATE @instances i SET known = false, ready_at = m.at, ready_due = coalesce(m.due, 0) FROM (SELECT"
+    " min(q.order_ms)"
     " AS at, min(q.due_ms) AS due FROM @queue q WHERE q.instance_id = $2::text AND q.queue IS NOT NULL) m WHERE"
-    " i.instance_id = $2::text AND i.known AND NOT i.has_row AND NOT i.has_history AND NOT EXISTS (SELECT 1 FROM @queue s"
+    " i.instance_id = $2::text AND i.known AND NOT i.has_row AND NOT i.has_history AND NOT EXISTS (SELECT 1 FROM"
+    " @queue s"
     " WHERE s.instance_id = $2::text AND s.kind IN " DUR__PG_STARTS ")";
 
 static void send_bury(dur__pg_batch *batch, const char *sql, const char *instance, const uint64_t *ids, size_t count,
@@ -271,10 +278,11 @@ int dur__pg_delete_dead_letters(dur_provider *self, const uint64_t *ids, size_t 
     return code;
 }
 
-/* ---- suspending --------------------------------------------------------------------------------------------------------------------- */
+/* ---- suspending -------------------------------------------------------------------------------------------------- */
 
 static const char lost_sql[] =
-    "INSERT INTO @lost (holder, instance_id, at_ms) SELECT holder, instance_id, #now FROM @instances WHERE instance_id ="
+    "INSERT INTO @lost (holder, instance_id, at_ms) SELECT holder, instance_id, #now FROM @instances WHERE"
+    " instance_id ="
     " $2::text AND $3::text IS NOT NULL AND token IS NOT NULL AND holder IS NOT NULL";
 /* Its lease ends; when it is resumed everything that waits is a reason again, also what was seen before. */
 static const char suspend_sql[] =
@@ -285,7 +293,8 @@ static const char suspend_sql[] =
     " UPDATE @instances i SET suspended = $3::text, token = CASE WHEN m.ends THEN NULL ELSE i.token END,"
     " owner = CASE WHEN m.ends THEN NULL ELSE i.owner END, holder = CASE WHEN m.ends THEN NULL ELSE i.holder END,"
     " expires_at = CASE WHEN m.ends THEN NULL ELSE i.expires_at END,"
-    " ready_at = CASE WHEN NOT m.ends THEN i.ready_at WHEN i.not_before > #now THEN greatest(m.at, i.not_before) ELSE m.at"
+    " ready_at = CASE WHEN NOT m.ends THEN i.ready_at WHEN i.not_before > #now THEN greatest(m.at, i.not_before)"
+    " ELSE m.at"
     " END, ready_due = CASE WHEN NOT m.ends THEN i.ready_due WHEN i.not_before > #now THEN greatest(coalesce(m.due, 0),"
     " i.not_before) ELSE coalesce(m.due, 0) END"
     " FROM m WHERE i.instance_id = m.instance_id RETURNING 1";

@@ -62,7 +62,7 @@ int dur__pg_batch_add(dur__pg_batch *batch, const char *sql, dur__pg_args *args)
 
 void dur__pg_batch_notify(dur__pg_batch *batch) { batch->notify = true; }
 
-/* ---- answers --------------------------------------------------------------------------------------------------------- */
+/* ---- answers ----------------------------------------------------------------------------------------------------- */
 
 static void note_failure(dur__pg_batch *batch, int at, const PGresult *result) {
     if (batch->code != DUR_OK) return;

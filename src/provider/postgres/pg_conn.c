@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ---- errors ---------------------------------------------------------------------------------------------------------- */
+/* ---- errors ------------------------------------------------------------------------------------------------------ */
 
 typedef struct state_rule {
     const char *prefix; /* of the SQLSTATE; the longest match comes first */
@@ -58,7 +58,7 @@ int dur__pg_error(dur_error *err, const char *op, const char *sqlstate, const ch
     return dur_error_set(err, rule->code, rule->retryable, op, "%s (SQLSTATE %s)", line, state);
 }
 
-/* ---- one connection ---------------------------------------------------------------------------------------------------- */
+/* ---- one connection ---------------------------------------------------------------------------------------------- */
 
 dur__pg_conn *dur__pg_conn_new(dur__pg *store) {
     dur__pg_conn *conn = dur__xcalloc(1, sizeof(*conn));
@@ -154,7 +154,7 @@ int dur__pg_listen(dur__pg_conn *conn, dur_error *err) {
     return code;
 }
 
-/* ---- the pool ----------------------------------------------------------------------------------------------------------- */
+/* ---- the pool ---------------------------------------------------------------------------------------------------- */
 
 int dur__pg_borrow(dur__pg *store, dur__pg_conn **out, dur_error *err) {
     dur__mutex_lock(&store->mutex);

@@ -7,7 +7,7 @@
 
 #define BULK_LIMIT 1000u
 
-/* ---- erasing ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- erasing ----------------------------------------------------------------------------------------------------- */
 
 static const char lost_sql[] =
     "INSERT INTO @lost (holder, instance_id, at_ms) SELECT holder, instance_id, #now FROM @instances"
@@ -56,12 +56,12 @@ int dur__pg_erase(dur__pg_conn *conn, dur__pg_array *ids, dur_delete_result *out
     return code;
 }
 
-/* ---- delete by id ------------------------------------------------------------------------------------------------------------------- */
+/* ---- delete by id ------------------------------------------------------------------------------------------------ */
 
-#define STARTS_WAIT                                                                                                    \
+#define STARTS_WAIT                                                                                                   \
     "EXISTS (SELECT 1 FROM @queue q WHERE q.instance_id = i.instance_id AND q.kind IN " DUR__PG_STARTS ")"
-#define STATUS                                                                                                         \
-    "coalesce((SELECT e.status FROM @executions e WHERE e.instance_id = i.instance_id AND e.execution_id = "             \
+#define STATUS                                                                                                        \
+    "coalesce((SELECT e.status FROM @executions e WHERE e.instance_id = i.instance_id AND e.execution_id = "          \
     "i.current_execution), 1)"
 
 static const char rows_sql[] =
@@ -134,20 +134,23 @@ int dur__pg_delete_instances(dur_provider *self, const char *const *ids, size_t 
     return code;
 }
 
-/* ---- bulk ------------------------------------------------------------------------------------------------------------------------------ */
+/* ---- bulk -------------------------------------------------------------------------------------------------------- */
 
 #define FINISHED "(" STATUS " IN (2, 3) AND NOT " STARTS_WAIT ")"
-#define ENDED_BEFORE                                                                                                   \
-    "($3::bigint = 0 OR EXISTS (SELECT 1 FROM @executions b WHERE b.instance_id = i.instance_id AND b.execution_id = "   \
+#define ENDED_BEFORE                                                                                                  \
+    "($3::bigint = 0 OR EXISTS (SELECT 1 FROM @executions b WHERE b.instance_id = i.instance_id AND "                 \
+    "b.execution_id = " \
     "i.current_execution AND b.completed_at <> 0 AND b.completed_at < $3::bigint))"
 
 /* Finished roots that match, with all below them, where all of those have finished too. */
 static const char roots_sql[] =
     "WITH RECURSIVE r AS (SELECT i.instance_id, i.created_at FROM @instances i WHERE i.has_row AND i.parent IS NULL AND"
     " ($2::text[] IS NULL OR i.instance_id = ANY ($2::text[])) AND " ENDED_BEFORE " AND " FINISHED "),"
-    " t(root, id) AS (SELECT instance_id, instance_id FROM r UNION SELECT t.root, c.instance_id FROM t JOIN @instances c"
+    " t(root, id) AS (SELECT instance_id, instance_id FROM r UNION SELECT t.root, c.instance_id FROM t JOIN"
+    " @instances c"
     " ON c.parent = t.id),"
-    " chosen AS (SELECT r.instance_id FROM r WHERE NOT EXISTS (SELECT 1 FROM t JOIN @instances i ON i.instance_id = t.id"
+    " chosen AS (SELECT r.instance_id FROM r WHERE NOT EXISTS (SELECT 1 FROM t JOIN @instances i ON i.instance_id ="
+    " t.id"
     " WHERE t.root = r.instance_id AND NOT " FINISHED ") ORDER BY r.created_at, r.instance_id LIMIT $4::bigint)"
     " SELECT DISTINCT t.id FROM t JOIN chosen c ON c.instance_id = t.root ORDER BY 1";
 
@@ -202,16 +205,18 @@ int dur__pg_delete_instances_bulk(dur_provider *self, const dur_bulk_filter *fil
     return code;
 }
 
-/* ---- prune ----------------------------------------------------------------------------------------------------------------------------- */
+/* ---- prune ------------------------------------------------------------------------------------------------------- */
 
 /* $5 keep_last given, $6 how many, $7 completed before. */
 static const char prune_sql[] =
-    "WITH t AS MATERIALIZED (SELECT i.instance_id, i.current_execution FROM @instances i WHERE CASE WHEN $8::boolean THEN"
+    "WITH t AS MATERIALIZED (SELECT i.instance_id, i.current_execution FROM @instances i WHERE CASE WHEN $8::boolean"
+    " THEN"
     " i.has_row AND ($2::text[] IS NULL OR i.instance_id = ANY ($2::text[])) AND " ENDED_BEFORE " ELSE i.instance_id = ANY"
     " ($2::text[]) AND (i.has_row OR i.has_history) END ORDER BY i.created_at, i.instance_id LIMIT $4::bigint),"
     " x AS MATERIALIZED (SELECT r.instance_id, r.execution_id FROM (SELECT e.*, t.current_execution, row_number() OVER"
     " (PARTITION BY e.instance_id ORDER BY e.execution_id DESC) AS at FROM t JOIN @executions e ON e.instance_id ="
-    " t.instance_id) r WHERE r.execution_id <> r.current_execution AND r.status <> 1 AND ($5::boolean OR $7::bigint <> 0)"
+    " t.instance_id) r WHERE r.execution_id <> r.current_execution AND r.status <> 1 AND ($5::boolean OR $7::bigint"
+    " <> 0)"
     " AND (NOT $5::boolean OR r.at > greatest($6::bigint, 1)) AND ($7::bigint = 0 OR (r.completed_at <> 0 AND"
     " r.completed_at < $7::bigint))),"
     " h AS (DELETE FROM @history h USING x WHERE h.instance_id = x.instance_id AND h.execution_id = x.execution_id"

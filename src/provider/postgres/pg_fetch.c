@@ -12,17 +12,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ---- statements --------------------------------------------------------------------------------------------------------- */
+/* ---- statements -------------------------------------------------------------------------------------------------- */
 
 #define FREE "owner IS NULL AND suspended IS NULL AND known AND ready_at IS NOT NULL"
 /* $2 how many at most, $3 kind, $4 and $5 the range of versions: who would be claimed. */
-#define CLAIMABLE                                                                                                      \
-    FREE                                                                                                               \
-    /* undelayed messages are visible whatever the clock says, also after it went back */                              \
-    " AND ready_at <= (SELECT greatest((SELECT now FROM n), (SELECT max(ready_at) FROM @instances WHERE " FREE           \
-    " AND ready_due = 0))) AND (ready_due = 0 OR ready_at <= (SELECT now FROM n))"                                       \
-    " AND (token IS NULL OR expires_at <= (SELECT now FROM n))"                                                          \
-    " AND CASE $3::bigint WHEN 1 THEN acquisitions = 0 WHEN 2 THEN acquisitions > 0 ELSE true END"                       \
+#define CLAIMABLE                                                                                                     \
+    FREE                                                                                                              \
+    /* undelayed messages are visible whatever the clock says, also after it went back */                             \
+    " AND ready_at <= (SELECT greatest((SELECT now FROM n), (SELECT max(ready_at) FROM @instances WHERE " FREE        \
+    " AND ready_due = 0))) AND (ready_due = 0 OR ready_at <= (SELECT now FROM n))"                                    \
+    " AND (token IS NULL OR expires_at <= (SELECT now FROM n))"                                                       \
+    " AND CASE $3::bigint WHEN 1 THEN acquisitions = 0 WHEN 2 THEN acquisitions > 0 ELSE true END"                    \
     " AND ($4::text IS NULL OR pin IS NULL OR (pin >= $4::text::bigint[] AND pin <= $5::text::bigint[]))"
 
 /* Queue messages of instances that do not exist, where they stand before what is claimed. */
@@ -37,7 +37,8 @@ static const char bury_sql[] =
     " b AS (INSERT INTO @dead_letters (instance_id, reason, at_ms, json) SELECT d.instance_id,"
     " 'the instance does not exist', n.now, d.json FROM d, n ORDER BY d.order_ms, d.id)"
     " UPDATE @instances i SET ready_at = m.at, ready_due = coalesce(m.at, 0) FROM (SELECT o.instance_id, (SELECT"
-    " min(q.order_ms) FROM @queue q, n WHERE q.instance_id = o.instance_id AND q.queue IS NOT NULL AND q.due_ms > n.now)"
+    " min(q.order_ms) FROM @queue q, n WHERE q.instance_id = o.instance_id AND q.queue IS NOT NULL AND q.due_ms >"
+    " n.now)"
     " AS at FROM o) m WHERE i.instance_id = m.instance_id";
 
 static const char claim_sql[] =
@@ -150,7 +151,7 @@ void dur__pg_fetch_add(dur__pg *store, dur__pg_batch *batch, const dur_fetch *ho
     plan->give_at = dur__pg_batch_add(batch, give_sql, &args);
 }
 
-/* ---- answers -------------------------------------------------------------------------------------------------------------- */
+/* ---- answers ----------------------------------------------------------------------------------------------------- */
 
 /* Rows of one instance lie together: the part of them that is its own. */
 static int rows_from(const PGresult *rows, const char *instance, int *count) {
@@ -264,7 +265,7 @@ void dur__pg_fetch_read(const dur__pg_batch *batch, const dur__pg_fetch_plan *pl
     if (held != NULL) read_held(batch->results[plan->give_at], arena, held, held_count);
 }
 
-/* ---- fetching outside a lane ------------------------------------------------------------------------------------------------ */
+/* ---- fetching outside a lane ------------------------------------------------------------------------------------- */
 
 static int fetch_once(dur__pg *store, dur_arena *arena, const dur_fetch *how, dur_orchestration_item **items,
                       size_t *count, dur_error *err) {
@@ -327,7 +328,7 @@ int dur__pg_fetch_turns(dur_provider *self, dur_arena *arena, const dur_fetch *h
     return code;
 }
 
-/* ---- giving back ------------------------------------------------------------------------------------------------------------- */
+/* ---- giving back ------------------------------------------------------------------------------------------------- */
 
 #define BY_TOKEN "token = $2::text AND (owner IS NOT NULL OR expires_at > #now)"
 static const char lock_token_sql[] = "SELECT 1 FROM @instances WHERE " BY_TOKEN " FOR UPDATE";
@@ -392,11 +393,12 @@ int dur__pg_renew_orchestration_item_lock(dur_provider *self, const char *lock_t
     return code;
 }
 
-/* ---- a batch whose outcome was not learned ------------------------------------------------------------------------------------ */
+/* ---- a batch whose outcome was not learned ----------------------------------------------------------------------- */
 
 /* Tokens of one batch share their prefix: '-' < '.' bounds the range. */
 static const char undo_lock_sql[] =
-    "SELECT 1 FROM @instances WHERE token > $2::text || '-' AND token < $2::text || '.' ORDER BY instance_id FOR UPDATE";
+    "SELECT 1 FROM @instances WHERE token > $2::text || '-' AND token < $2::text || '.' ORDER BY instance_id FOR"
+    " UPDATE";
 static const char undo_instances_sql[] =
     "WITH i0 AS (SELECT instance_id FROM @instances WHERE token > $2::text || '-' AND token < $2::text || '.'),"
     " g AS (UPDATE @queue q SET given = false, attempts = greatest(q.attempts - 1, 0) FROM i0 WHERE q.instance_id ="

@@ -239,6 +239,8 @@ void dur__pg_turns_add(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane 
                        size_t count, dur_work_ack *acks, size_t ack_count, dur__pg_turn_plan *plan);
 void dur__pg_turns_read(const dur__pg_batch *batch, const dur__pg_turn_plan *plan, dur_turn_commit **turns,
                         size_t count);
+
+/* pg_commit.c */
 /* All of them, the halves where a batch is refused; each turn has its answer. */
 void dur__pg_turns_commit(dur__pg *store, dur__pg_conn *conn, const dur__pg_lane *lane, dur_arena *arena,
                           dur_turn_commit **turns, size_t count);

@@ -64,7 +64,7 @@ void dur__pg_lane_close(dur_lane *base) {
     free(lane);
 }
 
-/* ---- after a round whose outcome was not learned --------------------------------------------------------------------------------- */
+/* ---- after a round whose outcome was not learned ----------------------------------------------------------------- */
 
 static const char give_up_lock_sql[] =
     "SELECT count(*) FROM (SELECT 1 FROM @instances WHERE owner = $2::text AND holder = $3::bigint ORDER BY instance_id"
@@ -108,7 +108,7 @@ static int recover(dur__pg_lane *lane, dur_arena *arena, dur_round *round, dur_e
     return code;
 }
 
-/* ---- a round ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- a round ----------------------------------------------------------------------------------------------------- */
 
 #define FREE "owner IS NULL AND suspended IS NULL AND known AND ready_at IS NOT NULL"
 #define VISIBLE "ready_at <= (SELECT now FROM n) AND (token IS NULL OR expires_at <= (SELECT now FROM n))"
@@ -120,7 +120,8 @@ static const char info_sql[] =
     " (SELECT min(until_ms) FROM @sessions WHERE owner IS NULL AND until_ms > (SELECT now FROM n))),"
     " EXISTS (SELECT 1 FROM @instances WHERE " FREE " AND acquisitions > 0 AND " VISIBLE
     " AND ($5::text IS NULL OR pin IS NULL OR (pin >= $5::text::bigint[] AND pin <= $6::text::bigint[]))),"
-    " $3::bigint >= 0 AND EXISTS (SELECT 1 FROM @worker WHERE owner IS NULL AND suspect AND until_ms <= (SELECT now FROM"
+    " $3::bigint >= 0 AND EXISTS (SELECT 1 FROM @worker WHERE owner IS NULL AND suspect AND until_ms <= (SELECT now"
+    " FROM"
     " n)), $3::bigint >= 0 AND coalesce((SELECT n.now - w.since_ms > 100 FROM @worker w WHERE w.owner IS NULL AND"
     " w.until_ms <= (SELECT now FROM n) AND CASE $3::bigint WHEN 0 THEN w.tag IS NULL WHEN 1 THEN w.tag = ANY"
     " ($4::text[]) WHEN 2 THEN w.tag IS NULL OR w.tag = ANY ($4::text[]) WHEN 3 THEN true ELSE false END ORDER BY w.id"
@@ -291,7 +292,7 @@ int dur__pg_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_e
     return code;
 }
 
-/* ---- sleeping ------------------------------------------------------------------------------------------------------------------------- */
+/* ---- sleeping ---------------------------------------------------------------------------------------------------- */
 
 static const char notify_sql[] = "SELECT pg_notify($2::text, '')";
 
@@ -355,7 +356,7 @@ int dur__pg_lane_wait(dur_lane *base, uint64_t timeout_ms, dur_error *err) {
     }
 }
 
-/* ---- reads of a leased instance ---------------------------------------------------------------------------------------------------------- */
+/* ---- reads of a leased instance ---------------------------------------------------------------------------------- */
 
 #define HELD "i.instance_id = $2::text AND i.token = $3::text AND (i.owner IS NOT NULL OR i.expires_at > #now)"
 static const char held_sql[] =
@@ -370,7 +371,8 @@ static const char snapshot_sql[] =
 /* What is handed out here is known to the holder and does not come again with a round. */
 static const char messages_sql[] =
     "WITH c AS (SELECT q.instance_id, q.id FROM @instances i JOIN @queue q ON q.instance_id = i.instance_id WHERE " HELD
-    " AND ($5::text IS NULL OR q.queue = $5::text) AND (q.order_ms, q.id) > ($6::bigint, $7::bigint) AND q.due_ms <= #now"
+    " AND ($5::text IS NULL OR q.queue = $5::text) AND (q.order_ms, q.id) > ($6::bigint, $7::bigint) AND q.due_ms <="
+    " #now"
     " ORDER BY q.order_ms, q.id LIMIT $8::bigint),"
     " u AS (UPDATE @queue q SET given = true, attempts = q.attempts + CASE WHEN q.given THEN 0 ELSE 1 END FROM c WHERE"
     " q.instance_id = c.instance_id AND q.id = c.id RETURNING q.id, q.order_ms, q.attempts, q.queue, q.json)"

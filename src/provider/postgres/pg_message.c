@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-/* ---- the outbox ------------------------------------------------------------------------------------------------------- */
+/* ---- the outbox -------------------------------------------------------------------------------------------------- */
 
 void dur__pg_outbox_begin(dur__pg_outbox *box) {
     memset(box, 0, sizeof(*box));
@@ -48,7 +48,8 @@ void dur__pg_outbox_lock(dur__pg_outbox *box, const char *instance) { dur__pg_ad
  * changes nothing but locks the row, and waits for somebody who is just deleting it.
  */
 static const char make_sql[] =
-    "INSERT INTO @instances (instance_id) SELECT DISTINCT x.id COLLATE \"C\" FROM unnest($2::text[]) AS x(id) ORDER BY 1"
+    "INSERT INTO @instances (instance_id) SELECT DISTINCT x.id COLLATE \"C\" FROM unnest($2::text[]) AS x(id) ORDER"
+    " BY 1"
     " ON CONFLICT (instance_id) DO UPDATE SET instance_id = excluded.instance_id WHERE false";
 static const char lock_sql[] =
     "SELECT count(*) FROM (SELECT 1 FROM @instances WHERE instance_id = ANY ($2::text[])"
@@ -86,9 +87,10 @@ void dur__pg_outbox_send_locks(dur__pg_outbox *box, dur__pg_batch *batch) {
     "i.current_execution AND e.status IN (2, 3)) AND NOT EXISTS (SELECT 1 FROM @queue s WHERE s.instance_id = "      \
     "i.instance_id AND s.kind IN " DUR__PG_STARTS "))"
 #define MAY_SEND                                                                                                    \
-    "($10::bigint = 0 OR ($10::bigint = 1 AND NOT EXISTS (SELECT 1 FROM @instances i WHERE i.instance_id = x.instance"\
-    " AND i.known)) OR ($10::bigint = 2 AND EXISTS (SELECT 1 FROM @instances i WHERE i.instance_id = x.instance AND "  \
-    "i.known AND NOT (x.kind = " DUR__PG_KIND_QUEUE " AND " FINISHED ") AND NOT EXISTS (SELECT 1 FROM @accepted a "    \
+    "($10::bigint = 0 OR ($10::bigint = 1 AND NOT EXISTS (SELECT 1 FROM @instances i WHERE i.instance_id = "          \
+    "x.instance" \
+    " AND i.known)) OR ($10::bigint = 2 AND EXISTS (SELECT 1 FROM @instances i WHERE i.instance_id = x.instance AND " \
+    "i.known AND NOT (x.kind = " DUR__PG_KIND_QUEUE " AND " FINISHED ") AND NOT EXISTS (SELECT 1 FROM @accepted a "   \
     "WHERE a.instance_id = i.instance_id AND a.message_id = $11::text))))"
 
 /* The message is inserted and the instance's row says when to look, in one statement. */
@@ -108,7 +110,8 @@ static const char send_sql[] =
     " min(CASE WHEN due_ms = 0 THEN now ELSE due_ms END) FILTER (WHERE kind = " DUR__PG_KIND_QUEUE ") AS queue_at,"
     " min(due_ms) FILTER (WHERE kind = " DUR__PG_KIND_QUEUE ") AS queue_due FROM m GROUP BY instance),"
     " r AS (SELECT i.instance_id, i.known OR g.starts AS known, g.now, i.not_before,"
-    " CASE WHEN i.known THEN least(i.ready_at, CASE WHEN g.due = 0 AND i.holder IS NOT NULL THEN 0 ELSE g.at END) WHEN g.starts THEN least(g.at, (SELECT min(q.order_ms) FROM"
+    " CASE WHEN i.known THEN least(i.ready_at, CASE WHEN g.due = 0 AND i.holder IS NOT NULL THEN 0 ELSE g.at END)"
+    " WHEN g.starts THEN least(g.at, (SELECT min(q.order_ms) FROM"
     " @queue q WHERE q.instance_id = i.instance_id)) ELSE least(i.ready_at, g.queue_at) END AS at,"
     " CASE WHEN i.known THEN CASE WHEN i.ready_at IS NULL THEN g.due ELSE least(i.ready_due, g.due) END"
     " WHEN g.starts THEN least(g.due, (SELECT min(q.due_ms) FROM @queue q WHERE q.instance_id = i.instance_id))"
@@ -151,7 +154,7 @@ static void outbox_send_if(dur__pg_outbox *box, dur__pg_batch *batch, int condit
 
 void dur__pg_outbox_send(dur__pg_outbox *box, dur__pg_batch *batch) { outbox_send_if(box, batch, 0, NULL); }
 
-/* ---- methods ------------------------------------------------------------------------------------------------------------ */
+/* ---- methods ----------------------------------------------------------------------------------------------------- */
 
 int dur__pg_enqueue_for_orchestrator(dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
@@ -266,7 +269,8 @@ int dur__pg_enqueue_start(dur_provider *self, const dur_message *item, dur_exist
 }
 
 static const char look_sql[] =
-    "SELECT i.known, EXISTS (SELECT 1 FROM @accepted a WHERE a.instance_id = i.instance_id AND a.message_id = $3::text),"
+    "SELECT i.known, EXISTS (SELECT 1 FROM @accepted a WHERE a.instance_id = i.instance_id AND a.message_id ="
+    " $3::text),"
     " " FINISHED " FROM @instances i WHERE i.instance_id = $2::text";
 
 int dur__pg_existing_on(dur__pg_conn *conn, const dur_message *item, uint64_t delay_ms, dur_error *err) {

@@ -9,7 +9,7 @@
 
 #define NAME_MAX_BYTES 63 /* the server cuts longer names silently: two tenants would meet in one schema */
 
-/* ---- parameters ------------------------------------------------------------------------------------------------------------ */
+/* ---- parameters -------------------------------------------------------------------------------------------------- */
 
 static int bad(dur_error *err, const char *what) {
     return dur_error_set(err, DUR_EINVAL, false, "postgres.open", "%s", what);
@@ -98,7 +98,7 @@ static int strip_url(const char *url, dur__buf *out, dur_postgres_options *optio
     return DUR_OK;
 }
 
-/* ---- the store --------------------------------------------------------------------------------------------------------------- */
+/* ---- the store --------------------------------------------------------------------------------------------------- */
 
 static int64_t hash64(const char *text, uint64_t hash) { /* FNV-1a */
     for (; *text != '\0'; text++) hash = (hash ^ (unsigned char)*text) * 1099511628211u;
@@ -277,7 +277,7 @@ int dur_postgres_register(dur_error *err) {
     return code == DUR_OK ? dur_provider_register("postgresql", dur_postgres_open_url, err) : code;
 }
 
-/* ---- methods ------------------------------------------------------------------------------------------------------------------- */
+/* ---- methods ----------------------------------------------------------------------------------------------------- */
 
 #define METHODS(clock)                                                                      \
     {                                                                                       \

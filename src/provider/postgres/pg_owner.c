@@ -24,7 +24,8 @@ typedef struct dur__pg_look {
 #define SERVER_START "(SELECT (extract(epoch FROM pg_postmaster_start_time()) * 1000)::bigint)"
 
 static const char insert_sql[] =
-    "INSERT INTO @owners (owner, timeout_ms, beat_ms, lock_key, server_start, session_lock) VALUES ($2::text, $3::bigint,"
+    "INSERT INTO @owners (owner, timeout_ms, beat_ms, lock_key, server_start, session_lock) VALUES ($2::text,"
+    " $3::bigint,"
     " #now, $4::bigint, " SERVER_START ", $5::boolean)";
 static const char lock_sql[] = "SELECT pg_try_advisory_lock($2::bigint)";
 static const char beat_sql[] =
@@ -32,7 +33,8 @@ static const char beat_sql[] =
     " session_lock = $3::boolean WHERE owner = $2::text RETURNING beat_ms";
 /* pg_locks is read only where a peer has been quiet. */
 static const char peers_sql[] =
-    "SELECT o.owner, o.beat_ms, o.lock_key, n.now - greatest(o.beat_ms, CASE WHEN $1::bigint IS NULL THEN n.start ELSE 0"
+    "SELECT o.owner, o.beat_ms, o.lock_key, n.now - greatest(o.beat_ms, CASE WHEN $1::bigint IS NULL THEN n.start"
+    " ELSE 0"
     " END) >= o.timeout_ms AS silent, CASE WHEN o.session_lock AND o.server_start = n.start AND n.now - o.beat_ms >"
     " $3::bigint THEN NOT EXISTS (SELECT 1 FROM pg_catalog.pg_locks l WHERE l.locktype = 'advisory' AND l.database ="
     " (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database()) AND l.classid ="
@@ -40,7 +42,7 @@ static const char peers_sql[] =
     " l.granted) ELSE false END AS free FROM @owners o, (SELECT #now AS now, " SERVER_START " AS start) n"
     " WHERE o.owner <> $2::text";
 
-/* ---- keepers ----------------------------------------------------------------------------------------------------------------- */
+/* ---- keepers ----------------------------------------------------------------------------------------------------- */
 
 static dur__pg_keeper *keeper_find(dur__pg *store, const char *owner, bool take) {
     dur__pg_keeper *found = NULL;
@@ -125,13 +127,14 @@ int dur__pg_owner_register(dur_provider *self, const dur_owner_options *options,
     return DUR_OK;
 }
 
-/* ---- the end of an owner ------------------------------------------------------------------------------------------------------- */
+/* ---- the end of an owner ----------------------------------------------------------------------------------------- */
 
 /* Nobody may be in the middle of taking something under this name. */
 static const char fence_sql[] =
     "SELECT 1 / (CASE WHEN pg_try_advisory_xact_lock($2::bigint) THEN 1 ELSE 0 END)";
 static const char forget_sql[] =
-    "WITH d AS (DELETE FROM @owners WHERE owner = $2::text AND ($3::bigint IS NULL OR beat_ms = $3::bigint) RETURNING 1)"
+    "WITH d AS (DELETE FROM @owners WHERE owner = $2::text AND ($3::bigint IS NULL OR beat_ms = $3::bigint)"
+    " RETURNING 1)"
     " SELECT 1 / (CASE WHEN count(*) = 1 OR $3::bigint IS NULL THEN 1 ELSE 0 END) FROM d";
 static const char lock_leases_sql[] =
     "SELECT count(*) FROM (SELECT 1 FROM @instances WHERE owner = $2::text ORDER BY instance_id FOR UPDATE) t";
@@ -146,7 +149,8 @@ static const char leases_sql[] =
     " $3::boolean THEN greatest(i.acquisitions - 1, 0) ELSE i.acquisitions END, ready_at = m.at, ready_due ="
     " coalesce(m.due, 0) FROM m WHERE i.instance_id = m.instance_id";
 static const char works_sql[] =
-    "UPDATE @worker SET token = NULL, owner = NULL, until_ms = 0, since_ms = #now, suspect = suspect OR NOT $3::boolean,"
+    "UPDATE @worker SET token = NULL, owner = NULL, until_ms = 0, since_ms = #now, suspect = suspect OR NOT"
+    " $3::boolean,"
     " attempts = CASE WHEN $3::boolean THEN greatest(attempts - 1, 0) ELSE attempts END WHERE owner = $2::text";
 static const char sessions_sql[] =
     "UPDATE @sessions SET owner = NULL, until_ms = CASE WHEN $3::boolean OR lock_ms = 0 THEN 0 ELSE #now + lock_ms END"
@@ -189,7 +193,7 @@ static int owner_end(dur__pg *store, dur__pg_conn *conn, const char *owner, cons
     return code;
 }
 
-/* ---- looking for dead peers ------------------------------------------------------------------------------------------------------ */
+/* ---- looking for dead peers -------------------------------------------------------------------------------------- */
 
 /* The lock was free at two looks, and no beat has come since before the first. */
 static bool free_twice(dur__pg_keeper *keeper, const char *owner, int64_t beat_ms, bool free_now) {

@@ -42,12 +42,14 @@ static const char append_sql[] =
     "INSERT INTO @history (instance_id, execution_id, event_id, json) SELECT $2::text, $3::bigint, e.id, e.json"
     " FROM unnest($4::bigint[], $5::text[]) AS e(id, json)";
 static const char mark_sql[] =
-    "UPDATE @instances i SET has_history = true, known = true, last_event = CASE WHEN $3::bigint < i.current_execution THEN"
+    "UPDATE @instances i SET has_history = true, known = true, last_event = CASE WHEN $3::bigint <"
+    " i.current_execution THEN"
     " i.last_event WHEN $3::bigint > i.current_execution THEN $4::bigint ELSE greatest(i.last_event, $4::bigint) END,"
     " pin = CASE WHEN $3::bigint > i.current_execution THEN NULL ELSE i.pin END,"
     " current_execution = greatest(i.current_execution, $3::bigint),"
     " ready_at = CASE WHEN i.known THEN i.ready_at ELSE (SELECT min(q.order_ms) FROM @queue q WHERE q.instance_id ="
-    " i.instance_id) END, ready_due = CASE WHEN i.known THEN i.ready_due ELSE coalesce((SELECT min(q.due_ms) FROM @queue q"
+    " i.instance_id) END, ready_due = CASE WHEN i.known THEN i.ready_due ELSE coalesce((SELECT min(q.due_ms) FROM"
+    " @queue q"
     " WHERE q.instance_id = i.instance_id), 0) END WHERE i.instance_id = $2::text";
 
 static void begin(dur__pg *store, dur__pg_args *args, const char *instance, uint64_t execution_id) {
@@ -102,7 +104,7 @@ int dur__pg_append(dur_provider *self, const char *instance, uint64_t execution_
     return code;
 }
 
-/* ---- status and key-value state ------------------------------------------------------------------------------------------------ */
+/* ---- status and key-value state ---------------------------------------------------------------------------------- */
 
 static const char status_sql[] =
     "SELECT custom_status, custom_status_version FROM @instances WHERE instance_id = $2::text AND"
@@ -132,7 +134,8 @@ int dur__pg_get_custom_status(dur_provider *self, dur_arena *arena, const char *
 /* The running execution's writes stand before the state that it began with; NULL there means cleared. */
 static const char value_sql[] =
     "SELECT value FROM @kv_delta WHERE instance_id = $2::text AND key = $3::text UNION ALL SELECT value FROM @kv WHERE"
-    " instance_id = $2::text AND key = $3::text AND NOT EXISTS (SELECT 1 FROM @kv_delta WHERE instance_id = $2::text AND"
+    " instance_id = $2::text AND key = $3::text AND NOT EXISTS (SELECT 1 FROM @kv_delta WHERE instance_id = $2::text"
+    " AND"
     " key = $3::text)";
 
 int dur__pg_get_kv_value(dur_provider *self, dur_arena *arena, const char *instance, const char *key,
@@ -151,7 +154,8 @@ int dur__pg_get_kv_value(dur_provider *self, dur_arena *arena, const char *insta
 }
 
 static const char values_sql[] =
-    "SELECT key, value, stamp_ms FROM @kv_delta WHERE instance_id = $2::text AND value IS NOT NULL UNION ALL SELECT k.key,"
+    "SELECT key, value, stamp_ms FROM @kv_delta WHERE instance_id = $2::text AND value IS NOT NULL UNION ALL SELECT"
+    " k.key,"
     " k.value, k.stamp_ms FROM @kv k WHERE k.instance_id = $2::text AND NOT EXISTS (SELECT 1 FROM @kv_delta d WHERE"
     " d.instance_id = k.instance_id AND d.key = k.key) ORDER BY 1";
 
@@ -182,9 +186,12 @@ static const char stats_sql[] =
     "SELECT h.n, h.bytes, (SELECT count(*) FROM @queue q WHERE q.instance_id = i.instance_id AND q.queue IS NOT NULL),"
     " v.n, v.bytes FROM @instances i, LATERAL (SELECT count(*) AS n, coalesce(sum(octet_length(json)), 0) AS bytes FROM"
     " @history h WHERE h.instance_id = i.instance_id AND h.execution_id = i.current_execution) h,"
-    " LATERAL (SELECT count(*) AS n, coalesce(sum(octet_length(x.value)), 0) AS bytes FROM (SELECT value FROM @kv_delta d"
-    " WHERE d.instance_id = i.instance_id AND d.value IS NOT NULL UNION ALL SELECT k.value FROM @kv k WHERE k.instance_id"
-    " = i.instance_id AND NOT EXISTS (SELECT 1 FROM @kv_delta d WHERE d.instance_id = k.instance_id AND d.key = k.key)) x)"
+    " LATERAL (SELECT count(*) AS n, coalesce(sum(octet_length(x.value)), 0) AS bytes FROM (SELECT value FROM"
+    " @kv_delta d"
+    " WHERE d.instance_id = i.instance_id AND d.value IS NOT NULL UNION ALL SELECT k.value FROM @kv k WHERE"
+    " k.instance_id"
+    " = i.instance_id AND NOT EXISTS (SELECT 1 FROM @kv_delta d WHERE d.instance_id = k.instance_id AND d.key ="
+    " k.key)) x)"
     " v WHERE i.instance_id = $2::text AND (i.has_row OR i.has_history)";
 
 int dur__pg_get_instance_stats(dur_provider *self, dur_arena *arena, const char *instance, bool *found,

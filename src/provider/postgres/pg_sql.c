@@ -42,7 +42,7 @@ const char *dur__pg_sql(dur__pg *store, const char *text) {
     return known;
 }
 
-/* ---- parameters --------------------------------------------------------------------------------------------------- */
+/* ---- parameters -------------------------------------------------------------------------------------------------- */
 
 static int next(dur__pg_args *args, Oid type, int format) {
     int at = args->count++;
@@ -83,13 +83,15 @@ void dur__pg_i64(dur__pg_args *args, int64_t value) {
     args->values[at] = &args->numbers[at][value < 0 ? 0 : 1];
 }
 
-int64_t dur__pg_ms(uint64_t value) { return value > DUR__PG_DELAY_FOREVER ? (int64_t)DUR__PG_DELAY_FOREVER : (int64_t)value; }
+int64_t dur__pg_ms(uint64_t value) {
+    return (int64_t)(value > DUR__PG_DELAY_FOREVER ? DUR__PG_DELAY_FOREVER : value);
+}
 void dur__pg_u64(dur__pg_args *args, uint64_t value) { dur__pg_i64(args, dur__pg_ms(value)); }
 void dur__pg_id(dur__pg_args *args, uint64_t value) { dur__pg_i64(args, (int64_t)value); }
 void dur__pg_bool(dur__pg_args *args, bool value) { args->values[next(args, OID_BOOL, 0)] = value ? "t" : "f"; }
 void dur__pg_null(dur__pg_args *args) { next(args, OID_TEXT, 0); }
 
-/* ---- arrays: the binary form is a header and, for each element, its size and bytes ----------------------------------- */
+/* ---- arrays: the binary form is a header and, for each element, its size and bytes ------------------------------- */
 
 #define ARRAY_HEADER 20
 
@@ -153,7 +155,7 @@ void dur__pg_array_arg(dur__pg_args *args, dur__pg_array *array) {
     memset(array, 0, sizeof(*array));
 }
 
-/* ---- answers --------------------------------------------------------------------------------------------------------- */
+/* ---- answers ----------------------------------------------------------------------------------------------------- */
 
 const char *dur__pg_get(const PGresult *result, int row, int column) {
     return PQgetisnull(result, row, column) ? NULL : PQgetvalue(result, row, column);

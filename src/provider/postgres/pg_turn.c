@@ -23,7 +23,7 @@ enum {
     FAILED = 256
 };
 
-/* ---- what a turn means ------------------------------------------------------------------------------------------------- */
+/* ---- what a turn means ------------------------------------------------------------------------------------------- */
 
 /* A turn that only gives a lease back, or moves flags, must not bring an execution into being. */
 static bool writes_execution(const dur_turn_commit *turn) {
@@ -98,7 +98,7 @@ bool dur__pg_turn_valid(dur_turn_commit *turn) {
     return true;
 }
 
-/* ---- the instances' rows --------------------------------------------------------------------------------------------- */
+/* ---- the instances' rows ----------------------------------------------------------------------------------------- */
 
 static const char lost_sql[] =
     "INSERT INTO @lost (holder, instance_id, at_ms) SELECT holder, instance_id, #now FROM @instances"
@@ -123,7 +123,8 @@ static const char rows_sql[] =
     " WHEN t.execution > i.current_execution THEN t.pin::bigint[] ELSE coalesce(t.pin::bigint[], i.pin) END,"
     " custom_status = CASE WHEN t.flags & 8 <> 0 THEN t.custom ELSE i.custom_status END,"
     " custom_status_version = i.custom_status_version + CASE WHEN t.flags & 8 <> 0 THEN 1 ELSE 0 END,"
-    " acquisitions = CASE WHEN t.flags & 256 <> 0 THEN i.acquisitions WHEN t.flags & 32 <> 0 THEN greatest(i.acquisitions - 1, 0) ELSE 0 END,"
+    " acquisitions = CASE WHEN t.flags & 256 <> 0 THEN i.acquisitions WHEN t.flags & 32 <> 0 THEN"
+    " greatest(i.acquisitions - 1, 0) ELSE 0 END,"
     " suspended = CASE WHEN t.flags & 128 <> 0 THEN t.suspended ELSE i.suspended END,"
     " token = CASE WHEN t.flags & 16 <> 0 THEN i.token END,"
     " owner = CASE WHEN t.flags & 16 = 0 THEN NULL WHEN i.owner = t.owner OR t.owner IS NULL THEN i.owner"
@@ -232,7 +233,7 @@ static bool clears_kv(const dur_turn_commit *turn) {
     return false;
 }
 
-/* ---- messages and worker rows that it takes --------------------------------------------------------------------------- */
+/* ---- messages and worker rows that it takes ---------------------------------------------------------------------- */
 
 static const char remove_work_sql[] =
     "WITH w AS (DELETE FROM @worker WHERE instance_id = ANY ($2::text[]))"
@@ -340,7 +341,7 @@ static void send_refs(dur__pg *store, dur__pg_batch *batch, const char *sql, dur
         dur__pg_args_free(&args);
 }
 
-/* ---- what it writes ------------------------------------------------------------------------------------------------------ */
+/* ---- what it writes ---------------------------------------------------------------------------------------------- */
 
 static const char history_sql[] =
     "INSERT INTO @history (instance_id, execution_id, event_id, json)"
@@ -411,7 +412,8 @@ static void send_executions(dur__pg *store, dur__pg_batch *batch, dur_turn_commi
 
 static const char claim_sessions_sql[] =
     "INSERT INTO @sessions AS s (session_id, holder, owner, lock_ms, until_ms, active_ms) SELECT DISTINCT ON"
-    " (t.session COLLATE \"C\") t.session COLLATE \"C\", t.node, t.owner, t.lock_ms, 0, n.now FROM (SELECT #now AS now) n,"
+    " (t.session COLLATE \"C\") t.session COLLATE \"C\", t.node, t.owner, t.lock_ms, 0, n.now FROM (SELECT #now AS"
+    " now) n,"
     " unnest($2::text[], $3::text[], $4::text[], $5::bigint[]) AS t(session, node, owner, lock_ms)"
     " WHERE EXISTS (SELECT 1 FROM @owners o WHERE o.owner = t.owner) ORDER BY t.session COLLATE \"C\""
     " ON CONFLICT (session_id) DO UPDATE SET holder = excluded.holder, owner = excluded.owner, lock_ms ="
@@ -485,12 +487,13 @@ static int send_work(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **tur
     return -1;
 }
 
-/* ---- key-value state ------------------------------------------------------------------------------------------------------ */
+/* ---- key-value state --------------------------------------------------------------------------------------------- */
 
 static const char kv_clear_sql[] =
     "WITH c AS (UPDATE @kv_delta SET value = NULL WHERE instance_id = ANY ($2::text[]))"
     " INSERT INTO @kv_delta (instance_id, key, value, stamp_ms) SELECT k.instance_id, k.key, NULL, 0 FROM @kv k WHERE"
-    " k.instance_id = ANY ($2::text[]) AND NOT EXISTS (SELECT 1 FROM @kv_delta d WHERE d.instance_id = k.instance_id AND"
+    " k.instance_id = ANY ($2::text[]) AND NOT EXISTS (SELECT 1 FROM @kv_delta d WHERE d.instance_id = k.instance_id"
+    " AND"
     " d.key = k.key)";
 static const char kv_set_sql[] =
     "INSERT INTO @kv_delta (instance_id, key, value, stamp_ms) SELECT * FROM unnest($2::text[], $3::text[], $4::text[],"
@@ -499,11 +502,13 @@ static const char kv_set_sql[] =
 static const char kv_merge_sql[] =
     "WITH d AS (DELETE FROM @kv_delta WHERE instance_id = ANY ($2::text[]) RETURNING *), gone AS (DELETE FROM @kv k"
     " USING d WHERE k.instance_id = d.instance_id AND k.key = d.key AND d.value IS NULL)"
-    " INSERT INTO @kv (instance_id, key, value, stamp_ms) SELECT instance_id, key, value, stamp_ms FROM d WHERE value IS"
+    " INSERT INTO @kv (instance_id, key, value, stamp_ms) SELECT instance_id, key, value, stamp_ms FROM d WHERE"
+    " value IS"
     " NOT NULL ON CONFLICT (instance_id, key) DO UPDATE SET value = excluded.value, stamp_ms = excluded.stamp_ms";
 /* Message ids accepted two executions ago or earlier, and a day ago. */
 static const char forget_sql[] =
-    "DELETE FROM @accepted a USING @instances i WHERE i.instance_id = ANY ($2::text[]) AND a.instance_id = i.instance_id"
+    "DELETE FROM @accepted a USING @instances i WHERE i.instance_id = ANY ($2::text[]) AND a.instance_id ="
+    " i.instance_id"
     " AND a.execution_id + 2 <= i.current_execution AND a.at_ms <= #now - 86400000";
 
 typedef struct kv_columns {
@@ -556,7 +561,7 @@ static void send_kv(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turn
     send_ids(store, batch, forget_sql, turns, count, ends);
 }
 
-/* ---- the end of leases ---------------------------------------------------------------------------------------------------- */
+/* ---- the end of leases ------------------------------------------------------------------------------------------- */
 
 /*
  * When to look at an instance that is given back.  What the holder has seen is no reason, except plain messages that it
@@ -565,18 +570,21 @@ static void send_kv(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turn
 static const char release_sql[] =
     "WITH n AS MATERIALIZED (SELECT #now AS now), t AS (SELECT * FROM unnest($2::text[], $3::bigint[], $4::bigint[],"
     " $5::bigint[], $6::bigint[]) AS t(id, seen_id, seen_now, delay, back)),"
-    " r AS (SELECT t.id, k.known, CASE WHEN t.delay > 0 THEN n.now + t.delay ELSE 0 END AS not_before, n.now, m.at, m.due"
+    " r AS (SELECT t.id, k.known, CASE WHEN t.delay > 0 THEN n.now + t.delay ELSE 0 END AS not_before, n.now, m.at,"
+    " m.due"
     " FROM n, t JOIN @instances i ON i.instance_id = t.id,"
     " LATERAL (SELECT i.has_row OR i.has_history OR EXISTS (SELECT 1 FROM @queue s WHERE s.instance_id = i.instance_id"
     " AND s.kind IN " DUR__PG_STARTS ") AS known) k,"
     " LATERAL (SELECT min(q.order_ms) AS at, min(q.due_ms) AS due FROM @queue q WHERE q.instance_id = t.id AND"
     " (k.known OR q.queue IS NOT NULL) AND NOT (q.id <= t.seen_id AND (q.due_ms = 0 OR q.due_ms <= t.seen_now) AND"
     " (q.given OR q.queue IS NOT NULL))) m),"
-    " g AS (UPDATE @queue q SET given = false, attempts = CASE t.back WHEN 1 THEN greatest(q.attempts - 1, 0) WHEN 2 THEN"
+    " g AS (UPDATE @queue q SET given = false, attempts = CASE t.back WHEN 1 THEN greatest(q.attempts - 1, 0) WHEN 2"
+    " THEN"
     " q.attempts ELSE 0 END FROM t WHERE q.instance_id = t.id AND q.given)"
     " UPDATE @instances i SET known = r.known, not_before = r.not_before,"
     " ready_at = CASE WHEN r.not_before > r.now THEN greatest(r.at, r.not_before) ELSE r.at END,"
-    " ready_due = CASE WHEN r.not_before > r.now THEN greatest(coalesce(r.due, 0), r.not_before) ELSE coalesce(r.due, 0)"
+    " ready_due = CASE WHEN r.not_before > r.now THEN greatest(coalesce(r.due, 0), r.not_before) ELSE"
+    " coalesce(r.due, 0)"
     " END FROM r WHERE i.instance_id = r.id";
 
 static void send_release(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count) {
@@ -606,7 +614,7 @@ static void send_release(dur__pg *store, dur__pg_batch *batch, dur_turn_commit *
         dur__pg_args_free(&args);
 }
 
-/* ---- a batch of turns ------------------------------------------------------------------------------------------------------ */
+/* ---- a batch of turns -------------------------------------------------------------------------------------------- */
 
 /* Does anybody but the committing lane have something to do afterwards? */
 static bool concerns_others(const dur_turn_commit *turn) {
@@ -670,195 +678,4 @@ void dur__pg_turns_read(const dur__pg_batch *batch, const dur__pg_turn_plan *pla
             turns[i]->worker_items[k].locked = dur__pg_get_bool(batch->results[plan->work_at], row, 1);
         }
     }
-}
-
-void dur__pg_turn_failed(dur_turn_commit *turn, const dur_error *err) {
-    turn->fault = DUR_TURN_STORE;
-    turn->error = *err;
-}
-
-bool dur__pg_refused(const dur__pg_batch *batch, int code) {
-    return code != DUR_OK && code != DUR_EUNKNOWN && batch->sqlstate[0] != '\0' && !batch->error.retryable;
-}
-
-/* ---- why a turn was refused ------------------------------------------------------------------------------------------------ */
-
-static const char why_sql[] =
-    "SELECT CASE WHEN $3::text IS NULL THEN i.known ELSE coalesce(i.token = $3::text AND (i.owner IS NOT NULL OR"
-    " i.expires_at > #now), false) END, coalesce((SELECT max(event_id) FROM @history h WHERE h.instance_id ="
-    " i.instance_id AND h.execution_id = $4::bigint), 0) FROM @instances i WHERE i.instance_id = $2::text";
-static const char why_work_sql[] =
-    "SELECT EXISTS (SELECT 1 FROM @worker w WHERE w.token = c.token AND w.instance_id = $2::text AND (c.id = 0 OR"
-    " w.id = c.id) AND (w.owner IS NOT NULL OR w.until_ms > #now)) FROM unnest($3::bigint[], $4::text[]) WITH ORDINALITY"
-    " AS c(id, token, at) ORDER BY c.at";
-
-static void read_lost_work(const PGresult *rows, dur_arena *arena, dur_turn_commit *turn) {
-    const dur_worker_claim **lost = NULL;
-    for (size_t i = 0; i < turn->worker_consumed_count; i++) {
-        if (dur__pg_get_bool(rows, (int)i, 0)) continue;
-        if (lost == NULL && arena != NULL)
-            lost = dur_arena_alloc(arena, turn->worker_consumed_count * sizeof(dur_worker_claim *));
-        if (lost != NULL) lost[turn->lost_work_count] = &turn->worker_consumed[i];
-        turn->lost_work_count++;
-    }
-    turn->lost_work = lost;
-}
-
-static void say_why(dur_turn_commit *turn, const dur__pg_batch *refused, const PGresult *row, const PGresult *works,
-                    dur_arena *arena) {
-    if (PQntuples(row) == 0 || !dur__pg_get_bool(row, 0, 0)) {
-        if (turn->take_over)
-            dur_error_set(&turn->error, DUR_ENOTFOUND, false, "postgres.commit", "instance not found");
-        else
-            dur_error_set(&turn->error, DUR_ELEASE, false, "postgres.commit", "Invalid lock token");
-        refuse(turn, DUR_TURN_LEASE_LOST);
-        return;
-    }
-    uint64_t last = dur__pg_get_u64(row, 0, 1);
-    if (turn->expected_last != DUR_NOT_COMPARED && turn->expected_last != last) {
-        dur_error_set(&turn->error, DUR_ECONFLICT, false, "postgres.commit",
-                      "the last event of execution %llu is %llu, not %llu", (unsigned long long)turn->execution_id,
-                      (unsigned long long)last, (unsigned long long)turn->expected_last);
-        refuse(turn, DUR_TURN_POSITION);
-        return;
-    }
-    read_lost_work(works, arena, turn);
-    if (turn->lost_work_count > 0) {
-        dur_error_set(&turn->error, DUR_ELEASE, false, "postgres.commit", "%zu worker rows are gone or locked by another",
-                      turn->lost_work_count);
-        refuse(turn, DUR_TURN_WORK_LOST);
-    } else if (strcmp(refused->sqlstate, "23505") == 0) {
-        dur_error_set(&turn->error, DUR_ECONFLICT, false, "postgres.commit", "duplicate event");
-        refuse(turn, DUR_TURN_POSITION);
-    } else if (strcmp(refused->sqlstate, "22012") == 0) { /* it changed between the two looks */
-        dur_error_set(&turn->error, DUR_EBUSY, true, "postgres.commit", "the instance changed while it was committed");
-        refuse(turn, DUR_TURN_STORE);
-    } else {
-        dur__pg_turn_failed(turn, &refused->error);
-    }
-}
-
-static void find_why(dur__pg *store, dur__pg_conn *conn, dur_arena *arena, dur_turn_commit *turn,
-                     const dur__pg_batch *refused) {
-    dur__pg_args args;
-    dur__pg_batch batch;
-    dur_error err = DUR_ERROR_INIT;
-    dur__pg_array id = dur__pg_array_i64(), token = dur__pg_array_text();
-    for (size_t i = 0; i < turn->worker_consumed_count; i++) {
-        dur__pg_add_i64(&id, (int64_t)turn->worker_consumed[i].ref.row_id);
-        dur__pg_add_text(&token, turn->worker_consumed[i].lock_token);
-    }
-    dur__pg_batch_begin(&batch, conn, false);
-    dur__pg_args_begin(store, &args);
-    dur__pg_text(&args, turn->instance);
-    dur__pg_text(&args, turn->take_over ? NULL : turn->lock_token);
-    dur__pg_id(&args, turn->execution_id);
-    int row = dur__pg_batch_add(&batch, why_sql, &args);
-    dur__pg_args_begin(store, &args);
-    dur__pg_text(&args, turn->instance);
-    dur__pg_array_arg(&args, &id);
-    dur__pg_array_arg(&args, &token);
-    int works = dur__pg_batch_add(&batch, why_work_sql, &args);
-    if (dur__pg_batch_run(&batch, "postgres.commit", &err) == DUR_OK)
-        say_why(turn, refused, batch.results[row], batch.results[works], arena);
-    else
-        dur__pg_turn_failed(turn, &err);
-    dur__pg_batch_end(&batch);
-}
-
-/* ---- committing -------------------------------------------------------------------------------------------------------------- */
-
-void dur__pg_turns_commit(dur__pg *store, dur__pg_conn *conn, const dur__pg_lane *lane, dur_arena *arena,
-                          dur_turn_commit **turns, size_t count) {
-    dur__pg_batch batch;
-    dur__pg_turn_plan plan;
-    dur_error err = DUR_ERROR_INIT;
-    if (count == 0) return;
-    int code = dur__pg_connect(conn, &err);
-    if (code != DUR_OK) {
-        for (size_t i = 0; i < count; i++) dur__pg_turn_failed(turns[i], &err);
-        return;
-    }
-    dur__pg_batch_begin(&batch, conn, true);
-    dur__pg_turns_add(store, &batch, lane, turns, count, NULL, 0, &plan);
-    code = dur__pg_batch_run(&batch, "postgres.commit", &err);
-    if (code == DUR_OK) {
-        dur__pg_turns_read(&batch, &plan, turns, count);
-    } else if (!dur__pg_refused(&batch, code)) {
-        for (size_t i = 0; i < count; i++) dur__pg_turn_failed(turns[i], &err);
-    } else if (count == 1) {
-        find_why(store, conn, arena, turns[0], &batch);
-    } else {
-        dur__pg_turns_commit(store, conn, lane, arena, turns, count / 2);
-        dur__pg_turns_commit(store, conn, lane, arena, turns + count / 2, count - count / 2);
-    }
-    dur__pg_batch_end(&batch);
-}
-
-static const char by_token_sql[] = "SELECT instance_id FROM @instances WHERE token = $2::text";
-
-/* The id of the instance that has this lock; NULL: none.  In arena. */
-static int instance_of_token(dur__pg *store, dur_arena *arena, const char *token, const char **out, dur_error *err) {
-    dur__pg_args args;
-    PGresult *result;
-    dur__pg_args_begin(store, &args);
-    dur__pg_text(&args, token);
-    int code = dur__pg_one(store, "postgres.commit", by_token_sql, &args, false, &result, err);
-    *out = code == DUR_OK && PQntuples(result) > 0 ? dur__pg_get_text(result, 0, 0, arena) : NULL;
-    PQclear(result);
-    return code;
-}
-
-static int commit_some(dur__pg *store, dur_turn_commit *turns, size_t count, dur_error *err) {
-    dur__pg_conn *conn;
-    dur_arena *arena = dur_arena_new();
-    dur_turn_commit **valid = dur_arena_alloc(arena, (count + 1) * sizeof(dur_turn_commit *));
-    bool *found = dur_arena_zalloc(arena, count + 1);
-    size_t valid_count = 0;
-    int code = DUR_OK;
-    dur__pg_turns_reset(turns, count);
-    for (size_t i = 0; code == DUR_OK && i < count; i++) {
-        found[i] = turns[i].instance == NULL && turns[i].lock_token != NULL;
-        if (found[i]) code = instance_of_token(store, arena, turns[i].lock_token, &turns[i].instance, err);
-        if (code == DUR_OK && dur__pg_turn_valid(&turns[i])) valid[valid_count++] = &turns[i];
-    }
-    if (code == DUR_OK && valid_count > 0) code = dur__pg_borrow(store, &conn, err);
-    if (code == DUR_OK && valid_count > 0) {
-        dur__pg_turns_commit(store, conn, NULL, NULL, valid, valid_count);
-        dur__pg_return(conn);
-        dur__pg_wake_local(store, NULL);
-    }
-    for (size_t i = 0; i < count; i++)
-        if (found[i]) turns[i].instance = NULL; /* as it was given */
-    dur_arena_free(arena);
-    return code;
-}
-
-int dur__pg_commit_turns(dur_provider *self, dur_turn_commit *turns, size_t count, dur_error *err) {
-    return commit_some(dur__pg_of(self), turns, count, err);
-}
-
-int dur__pg_ack_orchestration_item(dur_provider *self, dur_turn_commit *turn, dur_error *err) {
-    dur_turn_commit plain = *turn; /* the optional fields are not looked at */
-    plain.instance = NULL;
-    plain.expected_last = DUR_NOT_COMPARED;
-    plain.consume_listed = plain.keep_lease = plain.give_back = plain.take_over = plain.remove_work = false;
-    plain.set_suspended = false;
-    plain.suspended = NULL;
-    plain.worker_consumed_count = plain.timers_dropped_count = 0;
-    plain.owner = plain.session_owner = NULL;
-    plain.seen_id = plain.seen_now_ms = plain.delay_ms = 0;
-    int code = commit_some(dur__pg_of(self), &plain, 1, err);
-    if (code != DUR_OK) {
-        turn->fault = DUR_TURN_STORE;
-        if (err != NULL) turn->error = *err;
-        return code;
-    }
-    turn->fault = plain.fault;
-    turn->error = plain.error;
-    turn->lease_kept = false;
-    turn->lost_work = NULL;
-    turn->lost_work_count = 0;
-    if (err != NULL) *err = plain.error;
-    return (int)plain.error.code;
 }

@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-/* ---- fetch ------------------------------------------------------------------------------------------------------------------ */
+/* ---- fetch ------------------------------------------------------------------------------------------------------- */
 
 static const char fetch_sql[] =
     "WITH n AS MATERIALIZED (SELECT #now AS now), c AS MATERIALIZED (SELECT w.id, w.instance_id, w.session_id FROM"
@@ -18,8 +18,10 @@ static const char fetch_sql[] =
     " AND ($2::text IS NULL OR EXISTS (SELECT 1 FROM @owners o WHERE o.owner = $2::text))"
     " ORDER BY w.id LIMIT $4::bigint FOR UPDATE OF w SKIP LOCKED),"
     " s AS (INSERT INTO @sessions AS s (session_id, holder, owner, lock_ms, until_ms, active_ms) SELECT DISTINCT"
-    " c.session_id, $8::text, $2::text, $9::bigint, CASE WHEN $2::text IS NULL THEN n.now + $9::bigint ELSE 0 END, n.now"
-    " FROM c, n WHERE c.session_id IS NOT NULL ORDER BY 1 ON CONFLICT (session_id) DO UPDATE SET holder = excluded.holder,"
+    " c.session_id, $8::text, $2::text, $9::bigint, CASE WHEN $2::text IS NULL THEN n.now + $9::bigint ELSE 0 END,"
+    " n.now"
+    " FROM c, n WHERE c.session_id IS NOT NULL ORDER BY 1 ON CONFLICT (session_id) DO UPDATE SET holder ="
+    " excluded.holder,"
     " owner = excluded.owner, lock_ms = excluded.lock_ms, until_ms = excluded.until_ms, active_ms = excluded.active_ms"
     " WHERE s.holder = excluded.holder OR (s.owner IS NULL AND s.until_ms <= excluded.active_ms) RETURNING session_id),"
     " k AS (SELECT c.*, row_number() OVER (ORDER BY c.id) AS at FROM c WHERE c.session_id IS NULL OR c.session_id IN"
@@ -129,7 +131,7 @@ int dur__pg_fetch_works(dur_provider *self, dur_arena *arena, const dur_work_fet
     return code;
 }
 
-/* ---- ack -------------------------------------------------------------------------------------------------------------------- */
+/* ---- ack --------------------------------------------------------------------------------------------------------- */
 
 static const char ack_sql[] =
     "WITH n AS MATERIALIZED (SELECT #now AS now), d AS (DELETE FROM @worker w USING n,"
@@ -209,7 +211,7 @@ int dur__pg_ack_work_item(dur_provider *self, const char *lock_token, const dur_
     return code;
 }
 
-/* ---- one row ----------------------------------------------------------------------------------------------------------------- */
+/* ---- one row ----------------------------------------------------------------------------------------------------- */
 
 static const char enqueue_sql[] =
     "INSERT INTO @worker (instance_id, execution_id, activity_id, tag, session_id, since_ms, json)"
@@ -300,12 +302,12 @@ int dur__pg_dead_letter_work(dur_provider *self, const char *lock_token, const c
     return on_claimed(store, "postgres.dead_letter_work", bury_sql, &args, err);
 }
 
-/* ---- arrays of claims --------------------------------------------------------------------------------------------------------- */
+/* ---- arrays of claims -------------------------------------------------------------------------------------------- */
 
 #define CLAIMS                                                                                                       \
     "unnest($2::text[], $3::bigint[], $4::text[]) WITH ORDINALITY AS c(instance, id, token, at)"
 #define CLAIM_MATCHES                                                                                                \
-    "w.token = c.token AND (c.instance IS NULL OR w.instance_id = c.instance) AND (c.id = 0 OR w.id = c.id) AND "      \
+    "w.token = c.token AND (c.instance IS NULL OR w.instance_id = c.instance) AND (c.id = 0 OR w.id = c.id) AND "     \
     "(w.owner IS NOT NULL OR w.until_ms > n.now)"
 static const char check_sql[] =
     "WITH n AS MATERIALIZED (SELECT #now AS now), u AS (UPDATE @worker w SET until_ms = CASE WHEN w.owner IS NULL AND"
@@ -314,7 +316,8 @@ static const char check_sql[] =
     " session_id FROM u WHERE session_id IS NOT NULL))"
     " SELECT EXISTS (SELECT 1 FROM @worker w, n WHERE " CLAIM_MATCHES ") FROM " CLAIMS " ORDER BY c.at";
 static const char return_sql[] =
-    "UPDATE @worker w SET token = NULL, owner = NULL, until_ms = 0, since_ms = n.now, attempts = greatest(w.attempts - 1,"
+    "UPDATE @worker w SET token = NULL, owner = NULL, until_ms = 0, since_ms = n.now, attempts = greatest(w.attempts"
+    " - 1,"
     " 0) FROM (SELECT #now AS now) n, " CLAIMS " WHERE " CLAIM_MATCHES;
 
 static void claims_args(dur__pg *store, dur__pg_args *args, const dur_worker_claim *claims, size_t count) {
@@ -354,7 +357,7 @@ int dur__pg_return_works(dur_provider *self, const dur_worker_claim *claims, siz
     return code;
 }
 
-/* ---- sessions ------------------------------------------------------------------------------------------------------------------ */
+/* ---- sessions ---------------------------------------------------------------------------------------------------- */
 
 static const char renew_sessions_sql[] =
     "UPDATE @sessions SET until_ms = CASE WHEN owner IS NULL THEN #now + $3::bigint ELSE until_ms END"
