@@ -188,7 +188,10 @@ static void run_all(dur__sq_file *file, dur__sq_op **ops, size_t count) {
             continue; /* without the culprit: one less each time */
         }
         file->commits += left > 0;
-        if (dur__sq_run(&file->writer, DUR__SQ_COMMIT, &err, "") != DUR_OK) {
+        uint64_t begun_us = dur__monotonic_us();
+        int committed = dur__sq_run(&file->writer, DUR__SQ_COMMIT, &err, "");
+        if (committed == DUR_OK) dur__sq_wake_others(file, dur__monotonic_us() - begun_us);
+        if (committed != DUR_OK) {
             err.retryable = true;
             break;
         }

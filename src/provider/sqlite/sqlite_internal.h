@@ -380,6 +380,7 @@ int dur__sq_message(dur__sq_txn *txn, const dur_message *item, uint64_t delay_ms
 int dur__sq_wake_open(dur__sq_file *file, dur_error *err);
 void dur__sq_wake_close(dur__sq_file *file);
 void dur__sq_wake_drain(dur__sq_file *file);
+void dur__sq_wake_others(dur__sq_file *file, uint64_t commit_us); /* after a commit that took so long */
 int dur__sq_waiter_open(dur__sq_file *file, dur__sq_waiter *waiter, const char *instance, dur_error *err);
 void dur__sq_waiter_close(dur__sq_file *file, dur__sq_waiter *waiter);
 /* Did another connection commit since the writer last looked?  Leader. */

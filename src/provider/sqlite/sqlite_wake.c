@@ -8,16 +8,19 @@
 #include "provider/sqlite/sqlite_internal.h"
 #include "provider/sqlite/sqlite_methods.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/inotify.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /*
  * The WAL is written before the commit is visible: frames, fsync, then the index in shared memory, which no watch sees.
- * So whoever is woken by a write looks at once, and again after 1, 2, 4 … ms until a commit of any length must be over.
+ * So whoever is woken by a write looks at once, and again after 1, 2, 4 … 512 ms.  A commit that takes longer than most
+ * of that is announced by its writer, once it is visible.
  */
-enum { ECHO_FIRST_US = 1000, ECHO_LAST_US = 16000000 };
+enum { ECHO_FIRST_US = 1000, ECHO_LAST_US = 512000, SLOW_COMMIT_US = 250000 };
 
 static void wal_written(dur__sq_file *file) {
     atomic_store(&file->wal_moved, true);
@@ -42,6 +45,15 @@ static void echo_pass(dur__sq_file *file) {
     atomic_store(&file->wal_moved, true);
 }
 
+/* After a commit: other processes may have stopped looking for one that took so long. */
+void dur__sq_wake_others(dur__sq_file *file, uint64_t commit_us) {
+    if (file->path == NULL || commit_us < SLOW_COMMIT_US) return;
+    dur__buf path = { NULL, 0, 0 };
+    dur__buf_format(&path, "%s-wal", file->path);
+    (void)utimensat(AT_FDCWD, dur__buf_str(&path), NULL, 0); /* without opening it: closing would drop SQLite's locks */
+    dur__buf_free(&path);
+}
+
 int dur__sq_wake_open(dur__sq_file *file, dur_error *err) {
     file->inotify = file->wal_watch = file->dir_watch = -1;
     if (file->path == NULL) return DUR_OK;
@@ -50,7 +62,7 @@ int dur__sq_wake_open(dur__sq_file *file, dur_error *err) {
         return dur_error_set(err, DUR_ELIMIT, false, "sqlite.open", "no inotify instance: %s", strerror(errno));
     dur__buf path = { NULL, 0, 0 };
     dur__buf_format(&path, "%s-wal", file->path);
-    file->wal_watch = inotify_add_watch(file->inotify, dur__buf_str(&path), IN_MODIFY);
+    file->wal_watch = inotify_add_watch(file->inotify, dur__buf_str(&path), IN_MODIFY | IN_ATTRIB);
     dur__buf_free(&path);
     char *folder = dur__xstrdup(file->path);
     char *slash = strrchr(folder, '/');
@@ -79,7 +91,7 @@ static void folder_event(dur__sq_file *file, const char *name) {
     if (file->wal_watch >= 0) return;
     dur__buf path = { NULL, 0, 0 };
     dur__buf_format(&path, "%s-wal", file->path);
-    file->wal_watch = inotify_add_watch(file->inotify, dur__buf_str(&path), IN_MODIFY);
+    file->wal_watch = inotify_add_watch(file->inotify, dur__buf_str(&path), IN_MODIFY | IN_ATTRIB);
     dur__buf_free(&path);
 }
 
