@@ -332,7 +332,9 @@ int dur__sq_next_times(dur__sq_txn *txn, dur_error *err) {
     atomic_store(&file->next_due_ms, DUR_NEVER);
     atomic_store(&file->next_expiry_ms, DUR_NEVER);
     file->times_stale = false;
-    int code = next_of(txn, DUR__SQ_QUEUE_NEXT_DUE, &file->next_due_ms, txn->now_ms, err);
+    /* Not after now: what became due since dur__sq_due last looked is still to be told to the lane that holds it. */
+    uint64_t seen = file->due_seen_ms > 0 ? file->due_seen_ms : 1;
+    int code = next_of(txn, DUR__SQ_QUEUE_NEXT_DUE, &file->next_due_ms, seen, err);
     if (code == DUR_OK) code = next_of(txn, DUR__SQ_INSTANCE_NEXT_READY, &file->next_due_ms, 0, err);
     if (code == DUR_OK) code = next_of(txn, DUR__SQ_WORK_NEXT_VISIBLE, &file->next_due_ms, 0, err);
     if (code == DUR_OK) code = next_of(txn, DUR__SQ_INSTANCE_NEXT_EXPIRY, &file->next_expiry_ms, 0, err);
