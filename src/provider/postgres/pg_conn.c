@@ -140,6 +140,7 @@ int dur__pg_connect(dur__pg_conn *conn, dur_error *err) {
         if (!store->pooler) code = dur__pg_simple(conn, session_settings, err);
         if (code == DUR_OK && conn->want_listen) code = dur__pg_listen(conn, err);
     }
+    if (code == DUR_OK) conn->backend = PQbackendPID(conn->pg);
     if (code != DUR_OK) dur__pg_disconnect(conn);
     return code;
 }

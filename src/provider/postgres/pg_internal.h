@@ -38,6 +38,7 @@ typedef struct dur__pg_conn {
     dur__map prepared;   /* by address of the SQL text */
     unsigned next_name;
     bool listening;
+    int backend;         /* process id of the last session, also after it was lost */
     bool want_listen;    /* LISTEN again after a reconnect */
     bool foreign;        /* the caller's own: unnamed statements, never closed */
     dur__link link;      /* in store->idle */
@@ -103,6 +104,7 @@ typedef struct dur__pg_lane {
     dur_waker *waker;
     char unknown_prefix[DUR__PG_TOKEN_SIZE]; /* of the tokens of the last round */
     bool unknown;          /* the outcome of a round was not learned: what it took is unknown too */
+    int lost_backend;      /* the session of that round */
     bool notify_pending;
     uint64_t notified_us;
     uint64_t next_due_ms, now_ms, answered_us;
