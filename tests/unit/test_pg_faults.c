@@ -24,6 +24,7 @@ typedef struct proxy {
     atomic_int cuts;
     pthread_t thread;
     atomic_bool stop;
+    atomic_int serving; /* copying threads: nothing of them may outlive the proxy */
 } proxy;
 
 static void copy_loop(proxy *x, int client, int server) {
@@ -69,6 +70,7 @@ static void *serve(void *arg) {
     if (connect(server, (struct sockaddr *)&to, sizeof(to)) == 0) copy_loop(mine->x, mine->client, server);
     close(server);
     close(mine->client);
+    atomic_fetch_sub(&mine->x->serving, 1);
     free(mine);
     return NULL;
 }
@@ -81,6 +83,7 @@ static void *accept_loop(void *arg) {
         pair *mine = malloc(sizeof(*mine));
         pthread_t thread;
         *mine = (pair){ x, accept(x->listener, NULL, NULL) };
+        atomic_fetch_add(&x->serving, 1);
         pthread_create(&thread, NULL, serve, mine);
         pthread_detach(thread);
     }
@@ -107,7 +110,7 @@ static void proxy_close(proxy *x) {
     char path[128];
     atomic_store(&x->stop, true);
     pthread_join(x->thread, NULL);
-    pg_pause_ms(120); /* the copying threads see it too */
+    while (atomic_load(&x->serving) > 0) pg_pause_ms(5); /* the copying threads see it too */
     close(x->listener);
     snprintf(path, sizeof(path), "%s/.s.PGSQL.5432", x->dir);
     unlink(path);
@@ -373,7 +376,7 @@ static void behind_a_pooler(void **state) {
     dur_provider *direct = b->store;
     b->store = store;
     for (int i = 0; i < 10; i++) { /* more than the pooler has sessions */
-        char id[8];
+        char id[16];
         snprintf(id, sizeof(id), "i%d", i);
         make_running(b, id);
     }

@@ -272,7 +272,7 @@ static void sessions_that_end_are_opened_again(void **state) {
         pg_do(p->db, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'durite' AND "
                      "query LIKE '%u\\_%' AND pid <> pg_backend_pid()");
         pg_pause_ms(20);
-        char id[8];
+        char id[16];
         snprintf(id, sizeof(id), "k%d", i);
         full_cycle(p, p->b.store, id); /* an idle session that was ended costs nobody an error */
     }
