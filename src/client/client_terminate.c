@@ -19,7 +19,7 @@
 
 #include <inttypes.h>
 
-enum { TRIES_MAX = 100 }; /* each is lost to a turn that was committed in between */
+enum { TRIES_MAX = 100, TRIES_FREE = 8 }; /* each is lost to a turn that was committed in between */
 
 typedef struct ending {
     dur_client *client;
@@ -266,14 +266,18 @@ int dur_client_terminate(dur_client *client, const char *instance, const char *r
     if (code != DUR_OK) return code;
     if (reason == NULL) reason = "terminated by a client";
     dur_arena *arena = dur_arena_new();
-    bool again = true;
+    bool again = true, held = false;
     for (int i = 0; again && i < TRIES_MAX; i++) {
+        /* One that never stands still is made to: the end that follows takes the flag away again. */
+        if (i == TRIES_FREE)
+            held = dur_store_set_suspended(client->store, instance, "it is being terminated", NULL) == DUR_OK;
         ending self = { .client = client, .arena = arena, .instance = instance, .reason = reason };
         code = try_terminate(&self, &again, err);
         dur__map_free(&self.children);
         dur_arena_reset(arena);
     }
     dur_arena_free(arena);
+    if (held && code != DUR_OK) (void)dur_store_set_suspended(client->store, instance, NULL, NULL);
     if (again)
         return dur_error_set(err, DUR_EBUSY, true, op,
                              "instance \"%.200s\" is too busy: its history grew at each of %d tries", instance,

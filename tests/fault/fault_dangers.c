@@ -134,7 +134,24 @@ static void danger_a_crowd_does_not_starve_its_neighbour(void **state) {
     int done = atomic_load(&crowd_done);
     print_message("five steps while %d of %zu were done\n", done, count);
     assert_true((size_t)done < count / 2);
-    OK(w, dur_client_terminate(w->client, "crowd", "enough", &w->err));
+    OK(w, dur_client_cancel(w->client, "crowd", "enough", &w->err));
+    expect_failure(w, "crowd", DUR_ECANCELLED, "enough");
+}
+
+/* Its history grows all the time, and a terminate wants to write behind the last event. */
+static void danger_the_busiest_can_be_terminated(void **state) {
+    world *w = *state;
+    RUN(w, handlers);
+    for (int i = 0; i < 5; i++) {
+        char id[16];
+        snprintf(id, sizeof(id), "busy%d", i);
+        atomic_store(&crowd_done, 0);
+        start(w, "Crowd", "10000", id);
+        while (atomic_load(&crowd_done) < 20)
+            pause_ms(1);
+        OK(w, dur_client_terminate(w->client, id, "enough", &w->err));
+        expect_failure(w, id, DUR_ECANCELLED, "enough");
+    }
 }
 
 /* ---- made again under a parked handler ---- */
@@ -235,6 +252,7 @@ int main(void) {
         TEST(danger_an_event_and_a_completion_at_once),
         TEST(danger_an_event_and_a_completion_at_once_evicted),
         TEST(danger_a_crowd_does_not_starve_its_neighbour),
+        TEST(danger_the_busiest_can_be_terminated),
         TEST(danger_deleted_and_made_again_under_a_parked_handler),
         TEST(danger_messages_between_run_and_commit),
         TEST(danger_the_clock_jumps_an_hour_either_way),
