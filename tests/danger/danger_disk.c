@@ -61,7 +61,8 @@ static void danger_disk_full_for_a_while(void **state) {
     for (int i = first_refused; i < count; i++) {
         snprintf(id, sizeof(id), "d%d", i);
         snprintf(input, sizeof(input), "%d", i * 2);
-        OK(w, dur_client_start(w->client, &w->err, "TwoSteps", input, .instance = id, .exists = DUR_START_RETURN_EXISTING));
+        OK(w, dur_client_start(w->client, &w->err, "TwoSteps", input, .instance = id,
+                               .exists = DUR_START_RETURN_EXISTING));
     }
     for (int i = 0; i < count; i++) {
         snprintf(id, sizeof(id), "d%d", i);
@@ -83,14 +84,15 @@ static char *run_failing(world *w, long at, int code, long *changes) {
     snprintf(url, sizeof(url), "sqlite:%s/n%u.db", w->dir, ++serial);
     OK(w, dur_open(&store, url, &w->err));
     OK(w, dur_client_new(&client, store, &w->err));
-    OK(w, dur_runtime_start(&runtime, DUR_RUNTIME(.store = store, .handlers = work_handlers, .worker_concurrency = 1), &w->err));
+    OK(w, dur_runtime_start(&runtime, DUR_RUNTIME(.store = store, .handlers = work_handlers, .worker_concurrency = 1),
+                            &w->err));
     atomic_store(&knife.ops, 0);
     atomic_store(&knife.fail_code, code);
     atomic_store(&knife.fail_count, 1);
     atomic_store(&knife.fail_at, at);
     for (;;) { /* the client is told, and asks again */
-        int started = dur_client_start(client, &w->err, "All", "in", .instance = "w", .exists = DUR_START_RETURN_EXISTING);
-        if (started == DUR_OK) break;
+        if (dur_client_start(client, &w->err, "All", "in", .instance = "w", .exists = DUR_START_RETURN_EXISTING) == DUR_OK)
+            break;
         assert_true(w->err.retryable);
     }
     for (uint64_t execution = 1; execution <= 2; execution++) {

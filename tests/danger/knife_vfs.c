@@ -71,7 +71,9 @@ static int shim_size(sqlite3_file *file, sqlite3_int64 *out) {
     return inner_of(file)->pMethods->xFileSize(inner_of(file), out);
 }
 static int shim_lock(sqlite3_file *file, int level) { return inner_of(file)->pMethods->xLock(inner_of(file), level); }
-static int shim_unlock(sqlite3_file *file, int level) { return inner_of(file)->pMethods->xUnlock(inner_of(file), level); }
+static int shim_unlock(sqlite3_file *file, int level) {
+    return inner_of(file)->pMethods->xUnlock(inner_of(file), level);
+}
 static int shim_reserved(sqlite3_file *file, int *out) {
     return inner_of(file)->pMethods->xCheckReservedLock(inner_of(file), out);
 }

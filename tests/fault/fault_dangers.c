@@ -215,8 +215,8 @@ static void danger_the_clock_jumps_an_hour_either_way(void **state) {
     else snprintf(url, sizeof(url), "memory:clock-%d", (int)getpid());
     OK(w, dur_open_ex(&store, url, DUR_OPEN_OPTIONS(.world = dur_fake_world_get(fake)), &w->err));
     OK(w, dur_client_new(&client, store, &w->err));
-    OK(w, dur_runtime_start(&runtime, DUR_RUNTIME(.store = store, .handlers = handlers, .world = dur_fake_world_get(fake)),
-                            &w->err));
+    OK(w, dur_runtime_start(&runtime, DUR_RUNTIME(.store = store, .handlers = handlers,
+                                                  .world = dur_fake_world_get(fake)), &w->err));
     for (int i = 0; i < 4; i++) {
         char id[16], *result = NULL;
         atomic_store(&slow_runs, 0);

@@ -1,6 +1,6 @@
 /*
- * fault_embedder.c: what a program that embeds the library may rely on (protocol.md, section 6): forked children, signals
- * and names of threads, errno, sinks, memory limits, any order of closing.
+ * fault_embedder.c: what a program that embeds the library may rely on: forked children, signals and names of threads,
+ * errno, sinks, memory limits, any order of closing.
  */
 #include "e2e/harness.h"
 
