@@ -3,8 +3,8 @@
  *
  * Two loops in one thread, on one disk, one after the other: the ruler (text keys, three worker indexes, 20 steps per
  * commit, written by bare SQL) and the store's lane driven with synthetic turns (20 in flight, 5 steps each, work taken
- * over by the turn that adds the next).  No handlers, no workers: what is left is the store.  CPU time beside wall time,
- * because the disk's share differs from machine to machine.
+ * over by the turn that adds the next).  No handlers, no workers: what is left is the store.  CPU time beside wall
+ * time, because the disk's share differs from machine to machine.
  *
  * usage: sqlite-limit [FOLDER [SECONDS]]
  */
@@ -69,8 +69,10 @@ static measure ruler(const char *path, double seconds, const char *text) {
             "CREATE INDEX w1 ON worker_queue(lock_token, id); CREATE INDEX w2 ON worker_queue(visible_at);"
             "CREATE INDEX w3 ON worker_queue(instance_id, execution_id, activity_id)");
     sqlite3_prepare_v2(db, "INSERT INTO history VALUES(?1, 1, ?2, 'ActivityCompleted', ?3)", -1, &event, NULL);
-    sqlite3_prepare_v2(db, "INSERT INTO worker_queue(work_item, visible_at, lock_token, instance_id, execution_id,"
-                           " activity_id) VALUES(?1, 0, ?2, ?3, 1, ?4)", -1, &add, NULL);
+    sqlite3_prepare_v2(db,
+                       "INSERT INTO worker_queue(work_item, visible_at, lock_token, instance_id, execution_id,"
+                       " activity_id) VALUES(?1, 0, ?2, ?3, 1, ?4)",
+                       -1, &add, NULL);
     sqlite3_prepare_v2(db, "DELETE FROM worker_queue WHERE lock_token=?1", -1, &take, NULL);
     double begin = wall(), cpu_begin = cpu(), steps = 0;
     for (unsigned long round = 0; wall() - begin < seconds; round++) {
@@ -134,7 +136,8 @@ static void turn_fill(flight *f, dur_turn_commit *turn, const char *text, const 
     memset(turn, 0, sizeof *turn);
     bool first = f->step == 0, end = f->step == STEPS;
     for (int e = 0; e < 2; e++)
-        f->events[e] = (dur_event_row){ .event_id = f->last + (uint64_t)e + 1, .kind = DUR_EVENT_ACTIVITY_COMPLETED,
+        f->events[e] = (dur_event_row){ .event_id = f->last + (uint64_t)e + 1,
+                                        .kind = DUR_EVENT_ACTIVITY_COMPLETED,
                                         .json = json };
     turn->lock_token = f->token;
     turn->instance = f->id;
@@ -172,8 +175,11 @@ static void turn_fill(flight *f, dur_turn_commit *turn, const char *text, const 
     static unsigned at;
     char *kept = tokens[at++ % (IN_FLIGHT * 4)];
     snprintf(kept, 32, "%s", token);
-    f->work = (dur_turn_work){ .message = { .kind = DUR_WORK_ACTIVITY_EXECUTE, .instance = f->id, .execution_id = 1,
-                                            .activity_id = f->last + 2, .json = json },
+    f->work = (dur_turn_work){ .message = { .kind = DUR_WORK_ACTIVITY_EXECUTE,
+                                            .instance = f->id,
+                                            .execution_id = 1,
+                                            .activity_id = f->last + 2,
+                                            .json = json },
                                .lock_token = kept };
     turn->worker_items = &f->work;
     turn->worker_item_count = 1;
@@ -194,7 +200,8 @@ static measure lane_loop(const char *url, double seconds, const char *text, uint
     static dur_turn_commit turns[IN_FLIGHT];
     static flight *of[IN_FLIGHT];
     double steps = 0, begin = wall(), cpu_begin = cpu();
-    for (int i = 0; i < IN_FLIGHT; i++) start(store, &flights[i], (unsigned long)i, text);
+    for (int i = 0; i < IN_FLIGHT; i++)
+        start(store, &flights[i], (unsigned long)i, text);
     for (*rounds = 0; wall() - begin < seconds; (*rounds)++) {
         dur_arena_reset(arena);
         dur_round round = { .turns = turns };

@@ -4,13 +4,14 @@
 #ifndef DURITE_SQLITE_TEST_H
 #define DURITE_SQLITE_TEST_H
 
-/* clang-format off: cmocka wants these first */
+/* clang-format off */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
 /* clang-format on */
+
 #include "provider/sqlite/sqlite_internal.h"
 #include <dirent.h>
 #include <durite/sqlite.h>
@@ -29,12 +30,12 @@ typedef struct fixture {
     dur_error err;
 } fixture;
 
-#define OK(f, call)                                                                                   \
-    do {                                                                                              \
-        dur_error_clear(&(f)->err);                                                                   \
-        int code_ = (call);                                                                           \
-        if (code_ != DUR_OK) print_error("%s: %s\n", dur_code_name(code_), (f)->err.message);         \
-        assert_int_equal(code_, DUR_OK);                                                              \
+#define OK(f, call)                                                                                                    \
+    do {                                                                                                               \
+        dur_error_clear(&(f)->err);                                                                                    \
+        int code_ = (call);                                                                                            \
+        if (code_ != DUR_OK) print_error("%s: %s\n", dur_code_name(code_), (f)->err.message);                          \
+        assert_int_equal(code_, DUR_OK);                                                                               \
     } while (0)
 
 static inline int fixture_open(void **state) {
@@ -66,14 +67,22 @@ static inline int fixture_close(void **state) {
     return 0;
 }
 
-static inline dur__sq_file *file_of(fixture *f) { return dur__sq_file_of(f->store); }
+static inline dur__sq_file *file_of(fixture *f) {
+    return dur__sq_file_of(f->store);
+}
 
-static inline dur_text text_of(const char *text) { return (dur_text){ text, strlen(text) }; }
+static inline dur_text text_of(const char *text) {
+    return (dur_text){ text, strlen(text) };
+}
 
 static inline dur_message start_of(fixture *f, const char *instance) {
     dur_message message;
-    dur_work_item item = { .kind = DUR_WORK_START_ORCHESTRATION, .instance = instance, .orchestration = "Test",
-                           .input = "", .version = "1.0.0", .execution_id = 1 };
+    dur_work_item item = { .kind = DUR_WORK_START_ORCHESTRATION,
+                           .instance = instance,
+                           .orchestration = "Test",
+                           .input = "",
+                           .version = "1.0.0",
+                           .execution_id = 1 };
     OK(f, dur_message_from_work(&message, f->arena, &item, &f->err));
     return message;
 }
@@ -92,9 +101,16 @@ typedef struct parked {
     uint64_t last;
 } parked;
 
-static inline dur_turn_commit turn_of(const char *instance, const parked *p, const dur_event_row *events, size_t count) {
-    return (dur_turn_commit){ .lock_token = p->token, .instance = instance, .store_key = p->key, .execution_id = 1,
-                              .events = events, .event_count = count, .expected_last = p->last, .consume_listed = true,
+static inline dur_turn_commit turn_of(const char *instance, const parked *p, const dur_event_row *events,
+                                      size_t count) {
+    return (dur_turn_commit){ .lock_token = p->token,
+                              .instance = instance,
+                              .store_key = p->key,
+                              .execution_id = 1,
+                              .events = events,
+                              .event_count = count,
+                              .expected_last = p->last,
+                              .consume_listed = true,
                               .keep_lease = true };
 }
 

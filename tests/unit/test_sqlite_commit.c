@@ -26,7 +26,8 @@ static int shim_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int
     int result = below->xOpen(below, name, file, flags, out);
     if (result == SQLITE_OK && file->pMethods != NULL) {
         int i = 0;
-        while (i < 7 && shim_methods[i].from != NULL && shim_methods[i].from != file->pMethods) i++;
+        while (i < 7 && shim_methods[i].from != NULL && shim_methods[i].from != file->pMethods)
+            i++;
         shim_methods[i].from = file->pMethods;
         shim_methods[i].to = *file->pMethods;
         shim_methods[i].to.xWrite = shim_write;
@@ -95,11 +96,13 @@ static void one_bad_turn_does_not_hurt_its_neighbours(void **state) {
     dur_lane *lane = lane_make(f, "o1", waker);
     parked p[3];
     static const char *const ids[] = { "a", "b", "c" };
-    for (int i = 0; i < 3; i++) p[i] = park(f, lane, "o1", ids[i]);
+    for (int i = 0; i < 3; i++)
+        p[i] = park(f, lane, "o1", ids[i]);
     dur_event_row good[] = { { .event_id = 3, .json = text_of("{}") } };
     dur_event_row bad[] = { { .event_id = 3, .json = text_of("{}") }, { .event_id = 3, .json = text_of("{}") } };
     dur_turn_commit turns[3];
-    for (int i = 0; i < 3; i++) turns[i] = turn_of(ids[i], &p[i], i == 1 ? bad : good, i == 1 ? 2 : 1);
+    for (int i = 0; i < 3; i++)
+        turns[i] = turn_of(ids[i], &p[i], i == 1 ? bad : good, i == 1 ? 2 : 1);
     uint64_t before = file_of(f)->commits;
     dur_round round = { .turns = turns, .turn_count = 3 };
     OK(f, dur_store_lane_round(lane, f->arena, &round, &f->err));
@@ -223,8 +226,11 @@ static void a_step_costs_four_writes(void **state) {
         char token[16], old[16];
         snprintf(token, sizeof token, "e%llu", (unsigned long long)step + 1);
         snprintf(old, sizeof old, "e%llu", (unsigned long long)step);
-        dur_turn_work work = { .message = { .kind = DUR_WORK_ACTIVITY_EXECUTE, .instance = "a", .execution_id = 1,
-                                            .activity_id = p.last + 2, .json = text_of("{}") },
+        dur_turn_work work = { .message = { .kind = DUR_WORK_ACTIVITY_EXECUTE,
+                                            .instance = "a",
+                                            .execution_id = 1,
+                                            .activity_id = p.last + 2,
+                                            .json = text_of("{}") },
                                .lock_token = token };
         dur_worker_claim claim = { .ref = { "a", 1, p.last, row_id }, .lock_token = old };
         dur_turn_commit turn = turn_of("a", &p, events, 2);
@@ -321,15 +327,18 @@ static void the_callers_transaction_is_all_or_nothing(void **state) {
         dur_message message = start_of(f, "other");
         assert_int_equal(dur_store_enqueue_for_orchestrator(f->store, &message, 0, &f->err), DUR_EDEADLK);
         assert_int_equal(dur_sqlite_begin(f->store, db, &f->err), DUR_EDEADLK);
-        if (keep) OK(f, dur_sqlite_commit(f->store, db, &f->err));
-        else OK(f, dur_sqlite_rollback(f->store, db, &f->err));
+        if (keep)
+            OK(f, dur_sqlite_commit(f->store, db, &f->err));
+        else
+            OK(f, dur_sqlite_rollback(f->store, db, &f->err));
         int code = dur_store_get_instance(f->store, f->arena, "order-1", &row, &f->err);
         assert_int_equal(code, keep ? DUR_OK : DUR_ENOTFOUND);
     }
     OK(f, dur_sqlite_begin(f->store, db, &f->err));
     assert_int_equal(dur_sqlite_start(f->store, db, &start, &f->err), DUR_EEXISTS);
-    dur_message_args raise = { .size = sizeof raise, .instance = "order-1", .name = "Paid", .data = "1",
-                               .message_id = "m1" };
+    dur_message_args raise = {
+        .size = sizeof raise, .instance = "order-1", .name = "Paid", .data = "1", .message_id = "m1"
+    };
     OK(f, dur_sqlite_raise(f->store, db, &raise, &f->err));
     OK(f, dur_sqlite_raise(f->store, db, &raise, &f->err)); /* the same id again: accepted once */
     raise.instance = "nobody";
@@ -365,10 +374,14 @@ int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_open, fixture_close)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(every_ok_is_in_the_file_when_the_disk_is_full, shim_setup, shim_teardown),
-        TEST(one_bad_turn_does_not_hurt_its_neighbours), TEST(comparisons_say_what_is_wrong),
-        TEST(delete_and_start_again_under_a_parked_handler), TEST(a_lease_that_somebody_else_took_is_noticed),
-        TEST(a_step_costs_four_writes), TEST(idle_costs_no_statement),
-        TEST(messages_reach_the_holder_and_are_consumed_by_id), TEST(the_callers_transaction_is_all_or_nothing),
+        TEST(one_bad_turn_does_not_hurt_its_neighbours),
+        TEST(comparisons_say_what_is_wrong),
+        TEST(delete_and_start_again_under_a_parked_handler),
+        TEST(a_lease_that_somebody_else_took_is_noticed),
+        TEST(a_step_costs_four_writes),
+        TEST(idle_costs_no_statement),
+        TEST(messages_reach_the_holder_and_are_consumed_by_id),
+        TEST(the_callers_transaction_is_all_or_nothing),
         TEST(a_lane_sees_the_callers_commit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -58,7 +58,8 @@ static void what_cannot_be_opened_says_why(void **state) {
     char path[400], url[440];
     snprintf(path, sizeof path, "%s/text", f->folder);
     FILE *out = fopen(path, "w");
-    for (int i = 0; i < 500; i++) fputs("this is no database ", out);
+    for (int i = 0; i < 500; i++)
+        fputs("this is no database ", out);
     fclose(out);
     snprintf(url, sizeof url, "sqlite:%s", path);
     assert_int_equal(opening(f, url), DUR_ECORRUPT);
@@ -196,10 +197,11 @@ static void check_finds_what_is_wrong_and_vacuum_shrinks(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_open, fixture_close)
     const struct CMUnitTest tests[] = {
-        TEST(durability_is_what_was_asked_for), TEST(the_file_is_private), TEST(what_cannot_be_opened_says_why),
-        TEST(a_newer_schema_is_refused), TEST(an_application_keeps_its_own_file), TEST(two_handles_share_one_writer),
-        TEST(memory_is_one_store_per_open), TEST(the_wal_stays_bounded), TEST(a_copy_made_while_writing_can_be_used),
-        TEST(check_finds_what_is_wrong_and_vacuum_shrinks),
+        TEST(durability_is_what_was_asked_for),      TEST(the_file_is_private),
+        TEST(what_cannot_be_opened_says_why),        TEST(a_newer_schema_is_refused),
+        TEST(an_application_keeps_its_own_file),     TEST(two_handles_share_one_writer),
+        TEST(memory_is_one_store_per_open),          TEST(the_wal_stays_bounded),
+        TEST(a_copy_made_while_writing_can_be_used), TEST(check_finds_what_is_wrong_and_vacuum_shrinks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -43,7 +43,9 @@ static void finish(child *c, int signal) {
     fclose(c->out);
 }
 
-static uint64_t now_ms(void) { return dur__monotonic_us() / 1000; }
+static uint64_t now_ms(void) {
+    return dur__monotonic_us() / 1000;
+}
 
 /* ---- what the other process does ---- */
 
@@ -90,11 +92,13 @@ static int role_hold(fixture *f) {
     pid_t left = fork();
     if (left == 0) {
         close(1);
-        for (;;) pause();
+        for (;;)
+            pause();
     }
     printf("ready %d\n", (int)left);
     fflush(stdout);
-    while (getppid() != 1) pause();
+    while (getppid() != 1)
+        pause();
     return 0;
 }
 
@@ -182,7 +186,8 @@ static void what_was_confirmed_survives_a_kill(void **state) {
     child other = spawn("start", f->url, "");
     int last = -1;
     char line[32];
-    while (last < 30 && fgets(line, sizeof line, other.out) != NULL) last = atoi(line);
+    while (last < 30 && fgets(line, sizeof line, other.out) != NULL)
+        last = atoi(line);
     kill(other.pid, SIGKILL);
     while (fgets(line, sizeof line, other.out) != NULL)
         if (strchr(line, '\n') != NULL) last = atoi(line);
@@ -255,8 +260,10 @@ int main(int argc, char **argv) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_open, fixture_close)
     const struct CMUnitTest tests[] = {
         TEST(messages_from_another_process_reach_a_parked_instance),
-        TEST(the_dead_are_recognised_at_once_though_their_child_lives), TEST(what_was_confirmed_survives_a_kill),
-        TEST(a_quiet_process_gets_its_turn_beside_a_busy_one), TEST(a_forked_child_closes_without_a_word),
+        TEST(the_dead_are_recognised_at_once_though_their_child_lives),
+        TEST(what_was_confirmed_survives_a_kill),
+        TEST(a_quiet_process_gets_its_turn_beside_a_busy_one),
+        TEST(a_forked_child_closes_without_a_word),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -156,7 +156,8 @@ static int numbers_at(dur__sq_conn *conn, dur__sq_sql sql, uint64_t out[5], dur_
                       uint64_t argument, uint64_t second) {
     sqlite3_stmt *row = NULL;
     int code = dur__sq_first(conn, sql, &row, err, format, argument, second);
-    for (int i = 0; i < 5; i++) out[i] = row != NULL && i < sqlite3_column_count(row) ? dur__sq_u64(row, i) : 0;
+    for (int i = 0; i < 5; i++)
+        out[i] = row != NULL && i < sqlite3_column_count(row) ? dur__sq_u64(row, i) : 0;
     dur__sq_end(&row);
     return code;
 }
@@ -178,8 +179,13 @@ int dur__sq_get_system_metrics(dur_provider *self, dur_system_metrics *out, dur_
     if (code == DUR_OK) code = numbers(conn, DUR__SQ_COUNT_EVENTS, events, err, "", 0);
     if (conn != NULL) dur__sq_run(conn, DUR__SQ_READ_END, NULL, "");
     dur__sq_reader_done(file, conn);
-    *out = (dur_system_metrics){ .total_instances = n[0], .running = n[1], .completed = n[2], .failed = n[3],
-                                 .suspended = n[4], .total_executions = executions[0], .total_events = events[0] };
+    *out = (dur_system_metrics){ .total_instances = n[0],
+                                 .running = n[1],
+                                 .completed = n[2],
+                                 .failed = n[3],
+                                 .suspended = n[4],
+                                 .total_executions = executions[0],
+                                 .total_events = events[0] };
     return code;
 }
 
@@ -197,8 +203,10 @@ int dur__sq_get_queue_depths(dur_provider *self, dur_queue_depths *out, dur_erro
     if (code == DUR_OK) code = numbers(conn, DUR__SQ_COUNT_DEAD, dead, err, "", 0);
     if (conn != NULL) dur__sq_run(conn, DUR__SQ_READ_END, NULL, "");
     dur__sq_reader_done(file, conn);
-    *out = (dur_queue_depths){ .orchestrator_queue = queue[0] - queue[1] - locked[0], .timer_queue = queue[1],
-                               .worker_queue = work[0], .dead_letters = dead[0] };
+    *out = (dur_queue_depths){ .orchestrator_queue = queue[0] - queue[1] - locked[0],
+                               .timer_queue = queue[1],
+                               .worker_queue = work[0],
+                               .dead_letters = dead[0] };
     return code;
 }
 
@@ -221,14 +229,17 @@ int dur__sq_get_instance_stats(dur_provider *self, dur_arena *arena, const char 
     }
     dur__sq_end(&row);
     if (code == DUR_OK && *found) code = dur__sq_first(conn, DUR__SQ_EVENT_SIZE, &row, err, "ii", key, execution);
-    for (int i = 0; i < 2 && row != NULL; i++) events[i] = dur__sq_u64(row, i);
+    for (int i = 0; i < 2 && row != NULL; i++)
+        events[i] = dur__sq_u64(row, i);
     dur__sq_end(&row);
     if (code == DUR_OK && *found) code = numbers(conn, DUR__SQ_STATS_KV, kv, err, "i", key);
     if (code == DUR_OK && *found) code = numbers(conn, DUR__SQ_QUEUE_COUNT_NAMED, queue, err, "i", key);
     if (conn != NULL) dur__sq_run(conn, DUR__SQ_READ_END, NULL, "");
     dur__sq_reader_done(file, conn);
-    *out = (dur_instance_stats){ .history_event_count = events[0], .history_size_bytes = events[1],
-                                 .queue_pending_count = queue[0], .kv_user_key_count = kv[0],
+    *out = (dur_instance_stats){ .history_event_count = events[0],
+                                 .history_size_bytes = events[1],
+                                 .queue_pending_count = queue[0],
+                                 .kv_user_key_count = kv[0],
                                  .kv_total_value_bytes = kv[1] };
     return code;
 }

@@ -18,8 +18,7 @@ static int copy_pages(sqlite3 *from, sqlite3 *to, dur_error *err) {
     int result;
     do {
         result = sqlite3_backup_step(backup, BACKUP_PAGES);
-        if (result == SQLITE_BUSY || result == SQLITE_LOCKED)
-            nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+        if (result == SQLITE_BUSY || result == SQLITE_LOCKED) nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
     } while (result == SQLITE_OK || result == SQLITE_BUSY || result == SQLITE_LOCKED);
     int finished = sqlite3_backup_finish(backup);
     return result == SQLITE_DONE && finished == SQLITE_OK ? DUR_OK : dur__sq_fail(err, to, "sqlite.backup");
@@ -31,8 +30,11 @@ int dur__sq_backup(dur_provider *self, const char *target, dur_error *err) {
     sqlite3 *to = NULL;
     int fd = open(target, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0)
-        return dur_error_set(err, errno == EEXIST ? DUR_EEXISTS : errno == EACCES ? DUR_EPERM : DUR_EIO, false,
-                             "sqlite.backup", "cannot make %s: %s", target, strerror(errno));
+        return dur_error_set(err,
+                             errno == EEXIST   ? DUR_EEXISTS
+                             : errno == EACCES ? DUR_EPERM
+                                               : DUR_EIO,
+                             false, "sqlite.backup", "cannot make %s: %s", target, strerror(errno));
     close(fd);
     int code = dur__sq_reader(file, &conn, err);
     if (code == DUR_OK && sqlite3_open_v2(target, &to, SQLITE_OPEN_READWRITE, NULL) != SQLITE_OK)

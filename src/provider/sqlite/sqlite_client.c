@@ -75,8 +75,9 @@ static void start_done(dur__sq_op *op, dur__sq_file *file) {
 
 int dur__sq_enqueue_start(dur_provider *self, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms,
                           bool *existed, dur_error *err) {
-    client_op op = { .op = { .run = start_run, .done = start_done }, .item = item, .policy = policy,
-                     .delay_ms = delay_ms };
+    client_op op = {
+        .op = { .run = start_run, .done = start_done }, .item = item, .policy = policy, .delay_ms = delay_ms
+    };
     int code = dur__sq_submit(dur__sq_file_of(self), &op.op, err);
     *existed = op.existed;
     free(op.deleted.keys);
@@ -152,8 +153,11 @@ static void append_done(dur__sq_op *op, dur__sq_file *file) {
 
 int dur__sq_append(dur_provider *self, const char *instance, uint64_t execution_id, const dur_event_row *events,
                    size_t count, dur_error *err) {
-    client_op op = { .op = { .run = append_run, .done = append_done }, .instance = instance, .execution = execution_id,
-                     .events = events, .count = count };
+    client_op op = { .op = { .run = append_run, .done = append_done },
+                     .instance = instance,
+                     .execution = execution_id,
+                     .events = events,
+                     .count = count };
     return dur__sq_submit(dur__sq_file_of(self), &op.op, err);
 }
 
@@ -172,7 +176,8 @@ static int bury_run(dur__sq_op *op, dur__sq_txn *txn) {
         dur__sq_end(&row);
         code = dur__sq_dead_letter_row(txn, self->instance, self->reason, (dur_text){ text, size }, &op->err);
         free(text);
-        if (code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_DELETE, &op->err, "ii", self->ids[i], self->key);
+        if (code == DUR_OK)
+            code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_DELETE, &op->err, "ii", self->ids[i], self->key);
     }
     return code;
 }

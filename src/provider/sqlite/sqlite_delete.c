@@ -30,7 +30,8 @@ static bool ids_have(const id_list *list, const char *id) {
 }
 
 static void ids_free(id_list *list) {
-    for (size_t i = 0; i < list->count; i++) free(list->ids[i]);
+    for (size_t i = 0; i < list->count; i++)
+        free(list->ids[i]);
     free(list->ids);
     *list = (id_list){ NULL, 0, 0 };
 }
@@ -50,7 +51,8 @@ static int tree_of(dur__sq_txn *txn, const char *root, id_list *list, dur_error 
     int code = DUR_OK;
     size_t at = list->count;
     ids_add(list, root);
-    for (; at < list->count && code == DUR_OK; at++) code = ids_query(txn, DUR__SQ_CHILDREN, list, err, list->ids[at]);
+    for (; at < list->count && code == DUR_OK; at++)
+        code = ids_query(txn, DUR__SQ_CHILDREN, list, err, list->ids[at]);
     return code;
 }
 
@@ -95,7 +97,8 @@ static void deleted_add(dur__sq_delete_list *list, uint64_t key) {
 }
 
 void dur__sq_deleted_forget(dur__sq_file *file, const dur__sq_delete_list *list) {
-    for (size_t i = 0; i < list->count; i++) dur__sq_lease_drop(file, list->keys[i], true);
+    for (size_t i = 0; i < list->count; i++)
+        dur__sq_lease_drop(file, list->keys[i], true);
 }
 
 static int delete_rows(dur__sq_txn *txn, dur__sq_sql sql, uint64_t key, uint64_t *count, dur_error *err) {
@@ -110,10 +113,14 @@ static int delete_key(dur__sq_txn *txn, uint64_t key, dur__sq_delete_list *delet
         dur__sq_sql sql;
         uint64_t *count;
     } steps[] = {
-        { DUR__SQ_EVENTS_DELETE, &out->events },          { DUR__SQ_EXECUTIONS_DELETE, &out->executions },
-        { DUR__SQ_QUEUE_DELETE_KEY, &out->queue_messages }, { DUR__SQ_WORK_DELETE_KEY, &out->queue_messages },
-        { DUR__SQ_KV_DELETE, NULL },                      { DUR__SQ_KV_DELTA_EMPTY, NULL },
-        { DUR__SQ_MESSAGE_IDS_DELETE, NULL },             { DUR__SQ_INSTANCE_DELETE, &out->instances },
+        { DUR__SQ_EVENTS_DELETE, &out->events },
+        { DUR__SQ_EXECUTIONS_DELETE, &out->executions },
+        { DUR__SQ_QUEUE_DELETE_KEY, &out->queue_messages },
+        { DUR__SQ_WORK_DELETE_KEY, &out->queue_messages },
+        { DUR__SQ_KV_DELETE, NULL },
+        { DUR__SQ_KV_DELTA_EMPTY, NULL },
+        { DUR__SQ_MESSAGE_IDS_DELETE, NULL },
+        { DUR__SQ_INSTANCE_DELETE, &out->instances },
     };
     dur__sq_lease_recheck(txn->file, key);
     deleted_add(deleted, key);
@@ -164,12 +171,12 @@ static int delete_check(delete_op *self, dur__sq_txn *txn, const id_list *listed
         int code = dur__sq_key(txn, listed->ids[i], false, &keys[i], err);
         if (code == DUR_OK && keys[i] != 0) code = dur__sq_exists(txn, keys[i], &exists, &ended, &execution, err);
         if (code == DUR_OK && !exists)
-            code = dur_error_set(err, DUR_ENOTFOUND, false, "sqlite.delete", "instance \"%s\" not found",
-                                 listed->ids[i]);
+            code =
+                dur_error_set(err, DUR_ENOTFOUND, false, "sqlite.delete", "instance \"%s\" not found", listed->ids[i]);
         if (code == DUR_OK && !self->force) code = is_running(txn, keys[i], &running, err);
         if (code == DUR_OK && running)
-            code = dur_error_set(err, DUR_ERUNNING, false, "sqlite.delete", "instance \"%s\" is running",
-                                 listed->ids[i]);
+            code =
+                dur_error_set(err, DUR_ERUNNING, false, "sqlite.delete", "instance \"%s\" is running", listed->ids[i]);
         if (code != DUR_OK) return code;
     }
     for (size_t i = 0; i < listed->count; i++) {
@@ -312,14 +319,16 @@ static int prune_key(prune_op *self, dur__sq_txn *txn, uint64_t key) {
         rank++;
         if (execution == current || status == DUR_STATUS_RUNNING) continue;
         if (options->has_keep_last && rank <= keep) continue;
-        if (options->completed_before_ms != 0 && (completed == 0 || completed >= options->completed_before_ms)) continue;
+        if (options->completed_before_ms != 0 && (completed == 0 || completed >= options->completed_before_ms))
+            continue;
         if (count == room) {
             room = room == 0 ? 16 : room * 2;
             old = dur__xrealloc(old, room * sizeof(*old));
         }
         old[count++] = execution;
     }
-    for (size_t i = 0; i < count && code == DUR_OK; i++) code = execution_delete(self, txn, key, old[i]);
+    for (size_t i = 0; i < count && code == DUR_OK; i++)
+        code = execution_delete(self, txn, key, old[i]);
     free(old);
     return code;
 }
@@ -332,8 +341,8 @@ static int prune_run(dur__sq_op *op, dur__sq_txn *txn) {
     int code = dur__sq_key(txn, self->instance, false, &key, &op->err);
     if (code == DUR_OK && key != 0) code = dur__sq_exists(txn, key, &exists, &ended, &execution, &op->err);
     if (code == DUR_OK && (!exists || execution == 0))
-        code = dur_error_set(&op->err, DUR_ENOTFOUND, false, "sqlite.prune", "instance \"%s\" not found",
-                             self->instance);
+        code =
+            dur_error_set(&op->err, DUR_ENOTFOUND, false, "sqlite.prune", "instance \"%s\" not found", self->instance);
     return code == DUR_OK ? prune_key(self, txn, key) : code;
 }
 

@@ -101,7 +101,8 @@ static int name_find(dur__sq_txn *txn, dur_arena *arena, const candidate *it, du
     if (it->name != NULL) return DUR_OK;
     sqlite3_stmt *row = NULL;
     int code = DUR_OK;
-    if (it->execution != 0) code = dur__sq_first(txn->conn, DUR__SQ_EVENT_AT, &row, err, "iii", it->key, it->execution, (uint64_t)1);
+    if (it->execution != 0)
+        code = dur__sq_first(txn->conn, DUR__SQ_EVENT_AT, &row, err, "iii", it->key, it->execution, (uint64_t)1);
     if (code != DUR_OK) return code;
     dur_event event;
     dur_work_item work;
@@ -245,7 +246,8 @@ static int fetch_run(dur__sq_op *op, dur__sq_txn *txn) {
         uint64_t keys[64];
         size_t count = 0, want = self->max - self->count;
         code = candidates(self, txn, keys, want < 64 ? want : 64, &count);
-        for (size_t i = 0; i < count && code == DUR_OK; i++) code = acquire(self, txn, keys[i]);
+        for (size_t i = 0; i < count && code == DUR_OK; i++)
+            code = acquire(self, txn, keys[i]);
         if (code != DUR_OK || count == 0) break;
     }
     self->more = self->count == self->max;
@@ -367,7 +369,7 @@ static int abandon_run(dur__sq_op *op, dur__sq_txn *txn) {
 }
 
 static void abandon_done(dur__sq_op *op, dur__sq_file *file) {
-    dur__sq_lease_drop(file, dur__sq_token_key(((lock_op *)(void *)op)->token, 'k'), true);
+    dur__sq_lease_drop(file, dur__sq_token_key(((lock_op *)(void *)op)->token, 'k'), false);
 }
 
 static int renew_run(dur__sq_op *op, dur__sq_txn *txn) {
@@ -390,7 +392,9 @@ static int renew_run(dur__sq_op *op, dur__sq_txn *txn) {
 int dur__sq_abandon_orchestration_item(dur_provider *self, const char *lock_token, uint64_t delay_ms,
                                        bool ignore_attempt, dur_error *err) {
     lock_op op = { .op = { .run = abandon_run, .done = abandon_done },
-                   .token = lock_token, .ms = delay_ms, .ignore_attempt = ignore_attempt };
+                   .token = lock_token,
+                   .ms = delay_ms,
+                   .ignore_attempt = ignore_attempt };
     return dur__sq_submit(dur__sq_file_of(self), &op.op, err);
 }
 

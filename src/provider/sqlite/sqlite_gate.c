@@ -2,9 +2,9 @@
  * sqlite_gate.c: fairness between processes that write to one file.
  *
  * SQLite's own lock is taken by whoever tries at the right moment, and a busy process tries all the time.  So, while
- * another process has the file open, each write transaction first takes two locks in "<file>.lock": the gate, then main,
- * and gives the gate back at once.  Whoever comes back must pass the gate, where the one that waits for main stands.
- * They are only about fairness: after busy_ms the transaction is tried without them.
+ * another process has the file open, each write transaction first takes two locks in "<file>.lock": the gate, then
+ * main, and gives the gate back at once.  Whoever comes back must pass the gate, where the one that waits for main
+ * stands. They are only about fairness: after busy_ms the transaction is tried without them.
  *
  * Bytes of the lock file (open-file-description locks): 0 presence, shared by all; 1 gate; 2 main.
  */
@@ -34,14 +34,16 @@ int dur__sq_gate_open(dur__sq_file *file, dur_error *err) {
     if (file->lock_fd < 0)
         code = dur_error_set(err, errno == EACCES || errno == EROFS || errno == EPERM ? DUR_EPERM : DUR_EIO, false,
                              "sqlite.open", "cannot open %s: %s", dur__buf_str(&path), strerror(errno));
-    else (void)lock_byte(file->lock_fd, F_OFD_SETLK, F_RDLCK, BYTE_PRESENCE, NULL);
+    else
+        (void)lock_byte(file->lock_fd, F_OFD_SETLK, F_RDLCK, BYTE_PRESENCE, NULL);
     dur__buf_free(&path);
     return code;
 }
 
-static bool others(const dur__sq_file *file) {
+bool dur__sq_gate_others(const dur__sq_file *file) {
     struct flock found;
-    return lock_byte(file->lock_fd, F_OFD_GETLK, F_WRLCK, BYTE_PRESENCE, &found) == 0 && found.l_type != F_UNLCK;
+    return file->lock_fd >= 0 && lock_byte(file->lock_fd, F_OFD_GETLK, F_WRLCK, BYTE_PRESENCE, &found) == 0 &&
+           found.l_type != F_UNLCK;
 }
 
 static bool take(const dur__sq_file *file, off_t byte, uint64_t until_us) {
@@ -54,7 +56,7 @@ static bool take(const dur__sq_file *file, off_t byte, uint64_t until_us) {
 
 void dur__sq_gate_enter(dur__sq_file *file) {
     file->gated = false;
-    if (file->lock_fd < 0 || !others(file)) return;
+    if (!dur__sq_gate_others(file)) return;
     uint64_t until = dur__monotonic_us() + file->busy_ms * 1000;
     bool gate = take(file, BYTE_GATE, until);
     file->gated = gate && take(file, BYTE_MAIN, until);

@@ -14,8 +14,12 @@ enum { LANE_PATIENCE_US = 2000, LEAD_PATIENCE_US = 50000 };
 
 static _Thread_local const dur__sq_file *own_txn;
 
-bool dur__sq_in_own_txn(const dur__sq_file *file) { return own_txn != NULL && own_txn == file; }
-void dur__sq_set_own_txn(dur__sq_file *file) { own_txn = file; }
+bool dur__sq_in_own_txn(const dur__sq_file *file) {
+    return own_txn != NULL && own_txn == file;
+}
+void dur__sq_set_own_txn(dur__sq_file *file) {
+    own_txn = file;
+}
 
 static int deadlock(dur_error *err) {
     return dur_error_set(err, DUR_EDEADLK, false, "sqlite",
@@ -28,7 +32,8 @@ int dur__sq_lead(dur__sq_file *file, dur_error *err) {
     if (dur__sq_in_own_txn(file)) return deadlock(err);
     dur__mutex_lock(&file->lock);
     uint64_t ticket = file->next_ticket++;
-    while (file->leading || file->serving != ticket) dur__cond_wait(&file->turn, &file->lock);
+    while (file->leading || file->serving != ticket)
+        dur__cond_wait(&file->turn, &file->lock);
     file->leading = true;
     dur__mutex_unlock(&file->lock);
     return DUR_OK;
@@ -234,14 +239,16 @@ void dur__sq_batch(dur__sq_file *file, dur__sq_lane *self, dur__sq_op **ops, siz
         room = count + last_count + 64;
         all = dur__xrealloc(all, room * sizeof(*all));
     }
-    for (size_t i = 0; i < count; i++) all[total++] = ops[i];
+    for (size_t i = 0; i < count; i++)
+        all[total++] = ops[i];
     take_inbox(file, &all, &total, &room);
     size_t asked = total;
     if (room < total + last_count) {
         room = total + last_count;
         all = dur__xrealloc(all, room * sizeof(*all));
     }
-    for (size_t i = 0; i < last_count; i++) all[total++] = last[i];
+    for (size_t i = 0; i < last_count; i++)
+        all[total++] = last[i];
     file->batch = all;
     file->batch_room = room;
     if (total == 0) return;

@@ -7,7 +7,6 @@
 #ifndef DURITE_SQLITE_INTERNAL_H
 #define DURITE_SQLITE_INTERNAL_H
 
-
 #include "base/assert.h"
 #include "base/buf.h"
 #include "base/list.h"
@@ -67,7 +66,7 @@ typedef struct dur__sq_lease {
     uint64_t key;
     char *instance;
     char *token;
-    char *name;    /* as the instance's row has them; NULL */
+    char *name; /* as the instance's row has them; NULL */
     char *version;
     dur__sq_lane *lane;
     uint64_t execution;  /* current; its row in dur_execution exists when has_execution */
@@ -76,12 +75,12 @@ typedef struct dur__sq_lease {
     uint64_t seen_id;    /* messages that were handed out: id up to this and due up to seen_now */
     uint64_t seen_now;
     bool has_execution;
-    bool no_values; /* its execution has written no key: known because it began with this lease */
-    bool counted;  /* the row still counts the acquisition */
-    size_t tagged; /* messages that the acquisition counted and no turn has consumed */
-    bool dirty;    /* there may be messages to hand out; in lane->dirty */
-    bool read;     /* … and this round has read them */
-    bool gap;      /* queue messages were left out */
+    bool no_values;  /* its execution has written no key: known because it began with this lease */
+    bool counted;    /* the row still counts the acquisition */
+    size_t tagged;   /* messages that the acquisition counted and no turn has consumed */
+    bool dirty;      /* there may be messages to hand out; in lane->dirty */
+    bool read;       /* … and this round has read them */
+    bool gap;        /* queue messages were left out */
     dur__map given;  /* queue messages that were handed out, by id: dur__sq_given */
     dur__map queues; /* the same by name */
     dur__link lane_link;
@@ -155,24 +154,24 @@ struct dur__sq_file {
     uint64_t queue_seen_id; /* messages up to this id were looked at for the leases of this process */
     uint64_t due_seen_ms;   /* … and those due up to this time */
     uint64_t wal_pages;
-    uint64_t max_id;        /* highest message id given out, when max_id_known */
+    uint64_t max_id; /* highest message id given out, when max_id_known */
     bool max_id_known;
-    bool sessions_used;     /* there may be session rows */
-    bool times_stale;       /* the next times may be too early: what they stood for is gone */
-    bool relook;            /* memory may be behind the store: look at everything once more */
-    dur__map leases;        /* by key */
-    dur__sq_op **batch;     /* kept between batches */
+    bool sessions_used; /* there may be session rows */
+    bool times_stale;   /* the next times may be too early: what they stood for is gone */
+    bool relook;        /* memory may be behind the store: look at everything once more */
+    dur__map leases;    /* by key */
+    dur__sq_op **batch; /* kept between batches */
     size_t batch_room;
-    _Atomic uint64_t next_due_ms;     /* wall; when something becomes visible by itself */
-    _Atomic uint64_t next_expiry_ms;  /* boot; when a timed lock ends */
-    bool wake_ready;        /* what the running transaction will wake after its commit */
+    _Atomic uint64_t next_due_ms;    /* wall; when something becomes visible by itself */
+    _Atomic uint64_t next_expiry_ms; /* boot; when a timed lock ends */
+    bool wake_ready;                 /* what the running transaction will wake after its commit */
     bool wake_work;
-    bool wake_due;          /* the next due time moved */
-    bool wake_changed_all;  /* every watcher: somebody else wrote */
-    char **changed;         /* instances that watchers may wait for */
+    bool wake_due;         /* the next due time moved */
+    bool wake_changed_all; /* every watcher: somebody else wrote */
+    char **changed;        /* instances that watchers may wait for */
     size_t changed_count, changed_room;
     _Atomic uint64_t commits;
-    char *alive;            /* an owner that is registered, as of alive_epoch */
+    char *alive; /* an owner that is registered, as of alive_epoch */
     uint64_t alive_epoch;
 
     dur__mutex readers_lock;
@@ -180,18 +179,18 @@ struct dur__sq_file {
     uint32_t reader_count;
 
     /* between processes (sqlite_wake.c, sqlite_gate.c, sqlite_owner.c) */
-    int lock_fd;    /* "<path>.lock"; -1: in memory */
-    bool gated;     /* leader: main is locked */
-    int inotify;    /* -1: none */
+    int lock_fd; /* "<path>.lock"; -1: in memory */
+    bool gated;  /* leader: main is locked */
+    int inotify; /* -1: none */
     int wal_watch;
     int dir_watch;
-    dur__mutex wake_lock; /* guards reading inotify */
-    _Atomic bool wal_moved;    /* the WAL was written since we last looked */
-    _Atomic uint64_t echo_at_us;   /* look again then: what was written may not have been visible yet; 0: no need */
+    dur__mutex wake_lock;        /* guards reading inotify */
+    _Atomic bool wal_moved;      /* the WAL was written since we last looked */
+    _Atomic uint64_t echo_at_us; /* look again then: what was written may not have been visible yet; 0: no need */
     _Atomic uint64_t echo_step_us;
     _Atomic bool owners_moved; /* an owner's file came, went or was closed */
-    bool watching;  /* file->lock: somebody polls inotify */
-    dur__mutex owners_lock; /* guards owners; taken before lock */
+    bool watching;             /* file->lock: somebody polls inotify */
+    dur__mutex owners_lock;    /* guards owners; taken before lock */
     dur__link owners;
     uint32_t taken_over, freed; /* not reported yet */
     char last_dead[64];
@@ -204,7 +203,9 @@ typedef struct dur__sq_store {
     bool long_poll;
 } dur__sq_store;
 
-static inline dur__sq_file *dur__sq_file_of(dur_provider *self) { return ((dur__sq_store *)(void *)self)->file; }
+static inline dur__sq_file *dur__sq_file_of(dur_provider *self) {
+    return ((dur__sq_store *)(void *)self)->file;
+}
 
 /* ---- transactions and the inbox (sqlite_inbox.c) ----------------------------------------------------------------- */
 
@@ -269,8 +270,7 @@ typedef struct dur__sq_release_how {
 int dur__sq_release(dur__sq_txn *txn, uint64_t key, const dur__sq_release_how *how, dur_error *err);
 int dur__sq_reason(dur__sq_txn *txn, uint64_t key, uint64_t seen_id, uint64_t seen_now, bool *any, uint64_t *due,
                    dur_error *err);
-int dur__sq_exists(dur__sq_txn *txn, uint64_t key, bool *exists, bool *ended, uint64_t *execution,
-                   dur_error *err);
+int dur__sq_exists(dur__sq_txn *txn, uint64_t key, bool *exists, bool *ended, uint64_t *execution, dur_error *err);
 int dur__sq_dead_letter_row(dur__sq_txn *txn, const char *instance, const char *reason, dur_text json, dur_error *err);
 void dur__sq_lease_dirty(dur__sq_file *file, uint64_t key);
 void dur__sq_lease_recheck(dur__sq_file *file, uint64_t key);
@@ -291,8 +291,8 @@ uint64_t dur__sq_after(uint64_t now, uint64_t delay);
 typedef struct dur__sq_turn_op {
     dur__sq_op op;
     dur_turn_commit *turn;
-    dur_arena *arena; /* for lost_work; may be NULL */
-    bool plain;       /* ack_orchestration_item: optional fields are not looked at */
+    dur_arena *arena;   /* for lost_work; may be NULL */
+    bool plain;         /* ack_orchestration_item: optional fields are not looked at */
     dur__sq_lane *lane; /* of a round; NULL */
     /* found by run, used by done */
     uint64_t key;
@@ -302,7 +302,7 @@ typedef struct dur__sq_turn_op {
     const dur_worker_claim **lost;
     size_t lost_count;
     uint64_t execution, last_event, current;
-    bool kept, has_execution, counted, row_written, released, values, visible_change;
+    bool kept, was_leased, has_execution, counted, row_written, released, values, visible_change;
 } dur__sq_turn_op;
 void dur__sq_turn_op_init(dur__sq_turn_op *self, dur_turn_commit *turn, dur_arena *arena, bool plain);
 int dur__sq_turn_op_answer(dur__sq_turn_op *self);
@@ -363,7 +363,7 @@ int dur__sq_claim_session(dur__sq_txn *txn, const char *session, const char *nod
                           bool *claimed, dur_error *err);
 int dur__sq_touch_session(dur__sq_txn *txn, const char *session, dur_error *err);
 typedef struct dur__sq_delete_list { /* keys that were deleted: their leases end after COMMIT */
-    uint64_t *keys; /* free */
+    uint64_t *keys;                  /* free */
     size_t count, room;
 } dur__sq_delete_list;
 int dur__sq_delete_tree(dur__sq_txn *txn, const char *instance, dur__sq_delete_list *deleted, dur_delete_result *out,
@@ -389,6 +389,8 @@ int dur__sq_foreign(dur__sq_file *file, bool *changed, dur_error *err);
 bool dur__sq_sleep(dur__sq_file *file, dur_waker *waker, bool lane, uint64_t timeout_ms);
 void dur__sq_signal_all(dur__sq_file *file);
 
+/* Has another process the file open? */
+bool dur__sq_gate_others(const dur__sq_file *file);
 void dur__sq_gate_enter(dur__sq_file *file);
 void dur__sq_gate_leave(dur__sq_file *file);
 int dur__sq_gate_open(dur__sq_file *file, dur_error *err);

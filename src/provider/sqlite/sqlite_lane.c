@@ -37,7 +37,8 @@ void dur__sq_lane_close(dur_lane *base) {
     dur__list_unlink(&lane->link);
     dur__mutex_unlock(&file->lock);
     dur__sq_unlead(file);
-    for (size_t i = 0; i < lane->lost_count; i++) free(lane->lost[i]);
+    for (size_t i = 0; i < lane->lost_count; i++)
+        free(lane->lost[i]);
     free(lane->lost);
     free(lane->owner);
     free(lane);
@@ -80,7 +81,8 @@ static int held_of(held_op *self, dur__sq_txn *txn, dur__sq_lease *lease) {
     }
     const char *instance = dur_arena_strdup(self->arena, lease->instance);
     const char *token = dur_arena_strdup(self->arena, lease->token);
-    for (size_t i = 0; i < count; i++) self->held[self->count++] = (dur_held_message){ instance, token, messages[i] };
+    for (size_t i = 0; i < count; i++)
+        self->held[self->count++] = (dur_held_message){ instance, token, messages[i] };
     return DUR_OK;
 }
 
@@ -117,7 +119,8 @@ static int held_run(dur__sq_op *op, dur__sq_txn *txn) {
 }
 
 static int held_order(const void *a, const void *b) {
-    const dur_fetched_message *x = &((const dur_held_message *)a)->message, *y = &((const dur_held_message *)b)->message;
+    const dur_fetched_message *x = &((const dur_held_message *)a)->message,
+                              *y = &((const dur_held_message *)b)->message;
     if (x->due_ms != y->due_ms) return x->due_ms < y->due_ms ? -1 : 1;
     return x->id < y->id ? -1 : x->id > y->id;
 }
@@ -201,15 +204,18 @@ static void round_prepare(round_ops *ops, dur__sq_lane *lane, dur_arena *arena, 
 }
 
 static void round_answer(round_ops *ops, dur_round *round) {
-    for (size_t i = 0; i < round->turn_count; i++) dur__sq_turn_op_answer(&ops->turns[i]);
-    for (size_t i = 0; i < round->ack_count; i++) round->acks[i].error = ops->acks[i].op.err;
+    for (size_t i = 0; i < round->turn_count; i++)
+        dur__sq_turn_op_answer(&ops->turns[i]);
+    for (size_t i = 0; i < round->ack_count; i++)
+        round->acks[i].error = ops->acks[i].op.err;
     free(ops->held.held);
     if (round->fetch != NULL) {
         if (!ops->fetch.op.failed) {
             round->item_count = ops->fetch.count;
             round->more = ops->fetch.more;
             round->suspects_waiting = ops->fetch.suspects;
-        } else dur__sq_fetch_op_drop(&ops->fetch);
+        } else
+            dur__sq_fetch_op_drop(&ops->fetch);
         free(ops->fetch.leases);
     }
     if (round->work != NULL && !ops->work.op.failed) {

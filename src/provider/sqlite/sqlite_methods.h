@@ -6,17 +6,17 @@
 
 #include <durite/sys/provider_methods.h>
 
-int dur__sq_fetch_orchestration_item(dur_provider *self, dur_arena *arena, const dur_fetch *how, dur_orchestration_item
-                                     *out, dur_error *err);
+int dur__sq_fetch_orchestration_item(dur_provider *self, dur_arena *arena, const dur_fetch *how,
+                                     dur_orchestration_item *out, dur_error *err);
 int dur__sq_ack_orchestration_item(dur_provider *self, dur_turn_commit *turn, dur_error *err);
-int dur__sq_abandon_orchestration_item(dur_provider *self, const char *lock_token, uint64_t delay_ms, bool
-                                       ignore_attempt, dur_error *err);
-int dur__sq_renew_orchestration_item_lock(dur_provider *self, const char *lock_token, uint64_t extend_ms, dur_error
-                                          *err);
+int dur__sq_abandon_orchestration_item(dur_provider *self, const char *lock_token, uint64_t delay_ms,
+                                       bool ignore_attempt, dur_error *err);
+int dur__sq_renew_orchestration_item_lock(dur_provider *self, const char *lock_token, uint64_t extend_ms,
+                                          dur_error *err);
 int dur__sq_read(dur_provider *self, dur_arena *arena, const char *instance, uint64_t execution_id, dur_event_row **out,
                  size_t *count, dur_error *err);
-int dur__sq_append(dur_provider *self, const char *instance, uint64_t execution_id, const dur_event_row *events, size_t
-                   count, dur_error *err);
+int dur__sq_append(dur_provider *self, const char *instance, uint64_t execution_id, const dur_event_row *events,
+                   size_t count, dur_error *err);
 int dur__sq_enqueue_for_worker(dur_provider *self, const dur_message *item, dur_error *err);
 int dur__sq_fetch_work_item(dur_provider *self, dur_arena *arena, const dur_work_fetch *how, dur_leased_work *out,
                             dur_error *err);
@@ -28,62 +28,62 @@ int dur__sq_renew_session_lock(dur_provider *self, const char *const *owners, si
                                uint64_t idle_ms, uint64_t *renewed, dur_error *err);
 int dur__sq_cleanup_orphaned_sessions(dur_provider *self, uint64_t idle_ms, uint64_t *removed, dur_error *err);
 int dur__sq_enqueue_for_orchestrator(dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err);
-int dur__sq_get_custom_status(dur_provider *self, dur_arena *arena, const char *instance, uint64_t last_seen, bool
-                              *changed, const char **status, uint64_t *version, dur_error *err);
-int dur__sq_get_kv_value(dur_provider *self, dur_arena *arena, const char *instance, const char *key, const char
-                         **value, dur_error *err);
-int dur__sq_get_kv_all_values(dur_provider *self, dur_arena *arena, const char *instance, dur_key_value **out, size_t
-                              *count, dur_error *err);
+int dur__sq_get_custom_status(dur_provider *self, dur_arena *arena, const char *instance, uint64_t last_seen,
+                              bool *changed, const char **status, uint64_t *version, dur_error *err);
+int dur__sq_get_kv_value(dur_provider *self, dur_arena *arena, const char *instance, const char *key,
+                         const char **value, dur_error *err);
+int dur__sq_get_kv_all_values(dur_provider *self, dur_arena *arena, const char *instance, dur_key_value **out,
+                              size_t *count, dur_error *err);
 int dur__sq_lane_open(dur_provider *self, const dur_lane_options *options, dur_lane **out, dur_error *err);
 int dur__sq_lane_round(dur_lane *lane, dur_arena *arena, dur_round *round, dur_error *err);
 int dur__sq_lane_wait(dur_lane *lane, uint64_t timeout_ms, dur_error *err);
 void dur__sq_lane_close(dur_lane *lane);
-int dur__sq_lane_messages(dur_lane *lane, dur_arena *arena, const char *instance, const char *lock_token, const char
-                          *queue, uint64_t after_due_ms, uint64_t after_id, size_t max, dur_fetched_message **out,
-                          size_t *count, dur_error *err);
-int dur__sq_lane_history(dur_lane *lane, dur_arena *arena, const char *instance, const char *lock_token, uint64_t
-                         execution_id, dur_orchestration_item *out, dur_error *err);
-int dur__sq_fetch_turns(dur_provider *self, dur_arena *arena, const dur_fetch *how, dur_orchestration_item *out, size_t
-                        *count, dur_error *err);
+int dur__sq_lane_messages(dur_lane *lane, dur_arena *arena, const char *instance, const char *lock_token,
+                          const char *queue, uint64_t after_due_ms, uint64_t after_id, size_t max,
+                          dur_fetched_message **out, size_t *count, dur_error *err);
+int dur__sq_lane_history(dur_lane *lane, dur_arena *arena, const char *instance, const char *lock_token,
+                         uint64_t execution_id, dur_orchestration_item *out, dur_error *err);
+int dur__sq_fetch_turns(dur_provider *self, dur_arena *arena, const dur_fetch *how, dur_orchestration_item *out,
+                        size_t *count, dur_error *err);
 int dur__sq_commit_turns(dur_provider *self, dur_turn_commit *turns, size_t count, dur_error *err);
-int dur__sq_fetch_works(dur_provider *self, dur_arena *arena, const dur_work_fetch *how, dur_leased_work *out, size_t
-                        *count, dur_error *err);
+int dur__sq_fetch_works(dur_provider *self, dur_arena *arena, const dur_work_fetch *how, dur_leased_work *out,
+                        size_t *count, dur_error *err);
 int dur__sq_ack_works(dur_provider *self, dur_work_ack *acks, size_t count, dur_error *err);
-int dur__sq_check_works(dur_provider *self, const dur_worker_claim *claims, size_t count, uint64_t extend_ms, bool
-                        *lost, dur_error *err);
+int dur__sq_check_works(dur_provider *self, const dur_worker_claim *claims, size_t count, uint64_t extend_ms,
+                        bool *lost, dur_error *err);
 int dur__sq_return_works(dur_provider *self, const dur_worker_claim *claims, size_t count, dur_error *err);
 int dur__sq_owner_register(dur_provider *self, const dur_owner_options *options, dur_error *err);
 int dur__sq_owner_beat(dur_provider *self, const char *owner, dur_owner_report *out, dur_error *err);
 int dur__sq_owner_release(dur_provider *self, const char *owner, dur_error *err);
-int dur__sq_enqueue_start(dur_provider *self, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms, bool
-                          *existed, dur_error *err);
+int dur__sq_enqueue_start(dur_provider *self, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms,
+                          bool *existed, dur_error *err);
 int dur__sq_enqueue_existing(dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err);
 int dur__sq_watch_open(dur_provider *self, const char *instance, dur_watch **out, dur_error *err);
 int dur__sq_watch_wait(dur_watch *watch, uint64_t timeout_ms, dur_error *err);
 void dur__sq_watch_close(dur_watch *watch);
 int dur__sq_get_instance_stats(dur_provider *self, dur_arena *arena, const char *instance, bool *found,
                                dur_instance_stats *out, dur_error *err);
-int dur__sq_list_instances(dur_provider *self, dur_arena *arena, const dur_instance_query *query, dur_instance_row
-                           **out, size_t *count, dur_error *err);
-int dur__sq_get_instance(dur_provider *self, dur_arena *arena, const char *instance, dur_instance_row *out, dur_error
-                         *err);
-int dur__sq_list_executions(dur_provider *self, dur_arena *arena, const char *instance, dur_execution_row **out, size_t
-                            *count, dur_error *err);
+int dur__sq_list_instances(dur_provider *self, dur_arena *arena, const dur_instance_query *query,
+                           dur_instance_row **out, size_t *count, dur_error *err);
+int dur__sq_get_instance(dur_provider *self, dur_arena *arena, const char *instance, dur_instance_row *out,
+                         dur_error *err);
+int dur__sq_list_executions(dur_provider *self, dur_arena *arena, const char *instance, dur_execution_row **out,
+                            size_t *count, dur_error *err);
 int dur__sq_get_system_metrics(dur_provider *self, dur_system_metrics *out, dur_error *err);
 int dur__sq_get_queue_depths(dur_provider *self, dur_queue_depths *out, dur_error *err);
-int dur__sq_delete_instances(dur_provider *self, const char *const *ids, size_t count, bool force, dur_delete_result
-                             *out, dur_error *err);
-int dur__sq_delete_instances_bulk(dur_provider *self, const dur_bulk_filter *filter, dur_delete_result *out, dur_error
-                                  *err);
+int dur__sq_delete_instances(dur_provider *self, const char *const *ids, size_t count, bool force,
+                             dur_delete_result *out, dur_error *err);
+int dur__sq_delete_instances_bulk(dur_provider *self, const dur_bulk_filter *filter, dur_delete_result *out,
+                                  dur_error *err);
 int dur__sq_prune_executions(dur_provider *self, const char *instance, const dur_prune_options *options,
                              dur_prune_result *out, dur_error *err);
 int dur__sq_prune_executions_bulk(dur_provider *self, const dur_bulk_filter *filter, const dur_prune_options *options,
                                   dur_prune_result *out, dur_error *err);
-int dur__sq_dead_letter_messages(dur_provider *self, const char *instance, const uint64_t *ids, size_t count, const char
-                                 *reason, dur_error *err);
+int dur__sq_dead_letter_messages(dur_provider *self, const char *instance, const uint64_t *ids, size_t count,
+                                 const char *reason, dur_error *err);
 int dur__sq_dead_letter_work(dur_provider *self, const char *lock_token, const char *reason, dur_error *err);
-int dur__sq_list_dead_letters(dur_provider *self, dur_arena *arena, uint64_t after_id, size_t limit, dur_dead_letter
-                              **out, size_t *count, dur_error *err);
+int dur__sq_list_dead_letters(dur_provider *self, dur_arena *arena, uint64_t after_id, size_t limit,
+                              dur_dead_letter **out, size_t *count, dur_error *err);
 int dur__sq_delete_dead_letters(dur_provider *self, const uint64_t *ids, size_t count, dur_error *err);
 int dur__sq_set_suspended(dur_provider *self, const char *instance, const char *reason, dur_error *err);
 int dur__sq_backup(dur_provider *self, const char *target, dur_error *err);

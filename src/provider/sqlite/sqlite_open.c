@@ -4,10 +4,10 @@
  * Nothing here opens the database file except through SQLite: closing a descriptor of it would drop the POSIX locks
  * that SQLite holds for the whole process.  A new file is made with mode 0600 before SQLite sees it.
  */
-#include "provider/sqlite/sqlite_internal.h"
-#include "provider/sqlite/sqlite_methods.h"
 #include "provider/openers.h"
 #include "provider/provider_internal.h"
+#include "provider/sqlite/sqlite_internal.h"
+#include "provider/sqlite/sqlite_methods.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -24,8 +24,10 @@ static dur__link files = { &files, &files };
 
 static int pragmas(sqlite3 *db, const dur__sq_file *file, dur_error *err) {
     uint64_t level = 0;
-    int code = dur__sq_exec(db, "PRAGMA temp_store=MEMORY; PRAGMA mmap_size=0; PRAGMA wal_autocheckpoint=0;"
-                                "PRAGMA trusted_schema=0; PRAGMA cache_size=-32768", err);
+    int code = dur__sq_exec(db,
+                            "PRAGMA temp_store=MEMORY; PRAGMA mmap_size=0; PRAGMA wal_autocheckpoint=0;"
+                            "PRAGMA trusted_schema=0; PRAGMA cache_size=-32768",
+                            err);
     if (code == DUR_OK)
         code = dur__sq_exec(db, file->relaxed ? "PRAGMA synchronous=NORMAL" : "PRAGMA synchronous=FULL", err);
     if (code == DUR_OK) code = dur__sq_pragma_u64(db, "PRAGMA synchronous", &level, err);
@@ -42,7 +44,8 @@ int dur__sq_connect(sqlite3 **out, const dur__sq_file *file, bool create, dur_er
     if (*out == NULL) return dur_error_set(err, DUR_ENOMEM, true, "sqlite.open", "out of memory");
     sqlite3_extended_result_codes(*out, 1);
     int code = DUR_OK;
-    if (result != SQLITE_OK) code = dur__sq_fail(err, *out, "sqlite.open");
+    if (result != SQLITE_OK)
+        code = dur__sq_fail(err, *out, "sqlite.open");
     else {
         sqlite3_busy_timeout(*out, (int)(file->busy_ms > INT_MAX ? INT_MAX : file->busy_ms));
         code = pragmas(*out, file, err);
@@ -79,7 +82,8 @@ static int wal_mode(dur__sq_file *file, dur_error *err) {
     if (sqlite3_prepare_v2(db, "PRAGMA journal_mode=WAL", -1, &stmt, NULL) != SQLITE_OK)
         return dur__sq_fail(err, db, "sqlite.open");
     int code = DUR_OK;
-    if (sqlite3_step(stmt) != SQLITE_ROW) code = dur__sq_fail(err, db, "sqlite.open");
+    if (sqlite3_step(stmt) != SQLITE_ROW)
+        code = dur__sq_fail(err, db, "sqlite.open");
     else if (strcmp(dur__sq_text(stmt, 0), "wal") != 0)
         code = dur_error_set(err, DUR_EUNSUPPORTED, false, "sqlite.open",
                              "the file system does not allow WAL mode (journal mode is %s)", dur__sq_text(stmt, 0));
@@ -232,7 +236,8 @@ static int file_open(dur__sq_file **out, const dur_sqlite_options *options, dur_
     dur__mutex_lock(&files_lock);
     DUR__LIST_EACH(&files, at) {
         dur__sq_file *known = DUR__CONTAINER(at, dur__sq_file, link);
-        if (known->dev == state.st_dev && known->ino == state.st_ino && known->serial == dur__process_serial()) file = known;
+        if (known->dev == state.st_dev && known->ino == state.st_ino && known->serial == dur__process_serial())
+            file = known;
     }
     if (file != NULL) {
         free(path);
@@ -242,8 +247,10 @@ static int file_open(dur__sq_file **out, const dur_sqlite_options *options, dur_
         file->dev = state.st_dev;
         file->ino = state.st_ino;
         code = file_start(file, err);
-        if (code == DUR_OK) dur__list_push(&files, &file->link);
-        else file_free(file);
+        if (code == DUR_OK)
+            dur__list_push(&files, &file->link);
+        else
+            file_free(file);
     }
     dur__mutex_unlock(&files_lock);
     if (code == DUR_OK) *out = file;
@@ -273,19 +280,61 @@ const dur_provider_methods dur__sq_methods = {
     .own_clock = false,
     .close = store_close,
     .now_ms = store_now_ms,
-    METHOD(fetch_orchestration_item), METHOD(ack_orchestration_item), METHOD(abandon_orchestration_item),
-    METHOD(renew_orchestration_item_lock), METHOD(read), METHOD(append), METHOD(enqueue_for_worker),
-    METHOD(fetch_work_item), METHOD(ack_work_item), METHOD(renew_work_item_lock), METHOD(abandon_work_item),
-    METHOD(renew_session_lock), METHOD(cleanup_orphaned_sessions), METHOD(enqueue_for_orchestrator),
-    METHOD(get_custom_status), METHOD(get_kv_value), METHOD(get_kv_all_values), METHOD(lane_open), METHOD(lane_round),
-    METHOD(lane_wait), METHOD(lane_close), METHOD(lane_messages), METHOD(lane_history), METHOD(fetch_turns),
-    METHOD(commit_turns), METHOD(fetch_works), METHOD(ack_works), METHOD(check_works), METHOD(return_works),
-    METHOD(owner_register), METHOD(owner_beat), METHOD(owner_release), METHOD(enqueue_start), METHOD(enqueue_existing),
-    METHOD(watch_open), METHOD(watch_wait), METHOD(watch_close), METHOD(get_instance_stats), METHOD(list_instances),
-    METHOD(get_instance), METHOD(list_executions), METHOD(get_system_metrics), METHOD(get_queue_depths),
-    METHOD(delete_instances), METHOD(delete_instances_bulk), METHOD(prune_executions), METHOD(prune_executions_bulk),
-    METHOD(dead_letter_messages), METHOD(dead_letter_work), METHOD(list_dead_letters), METHOD(delete_dead_letters),
-    METHOD(set_suspended), METHOD(backup), METHOD(check), METHOD(vacuum),
+    METHOD(fetch_orchestration_item),
+    METHOD(ack_orchestration_item),
+    METHOD(abandon_orchestration_item),
+    METHOD(renew_orchestration_item_lock),
+    METHOD(read),
+    METHOD(append),
+    METHOD(enqueue_for_worker),
+    METHOD(fetch_work_item),
+    METHOD(ack_work_item),
+    METHOD(renew_work_item_lock),
+    METHOD(abandon_work_item),
+    METHOD(renew_session_lock),
+    METHOD(cleanup_orphaned_sessions),
+    METHOD(enqueue_for_orchestrator),
+    METHOD(get_custom_status),
+    METHOD(get_kv_value),
+    METHOD(get_kv_all_values),
+    METHOD(lane_open),
+    METHOD(lane_round),
+    METHOD(lane_wait),
+    METHOD(lane_close),
+    METHOD(lane_messages),
+    METHOD(lane_history),
+    METHOD(fetch_turns),
+    METHOD(commit_turns),
+    METHOD(fetch_works),
+    METHOD(ack_works),
+    METHOD(check_works),
+    METHOD(return_works),
+    METHOD(owner_register),
+    METHOD(owner_beat),
+    METHOD(owner_release),
+    METHOD(enqueue_start),
+    METHOD(enqueue_existing),
+    METHOD(watch_open),
+    METHOD(watch_wait),
+    METHOD(watch_close),
+    METHOD(get_instance_stats),
+    METHOD(list_instances),
+    METHOD(get_instance),
+    METHOD(list_executions),
+    METHOD(get_system_metrics),
+    METHOD(get_queue_depths),
+    METHOD(delete_instances),
+    METHOD(delete_instances_bulk),
+    METHOD(prune_executions),
+    METHOD(prune_executions_bulk),
+    METHOD(dead_letter_messages),
+    METHOD(dead_letter_work),
+    METHOD(list_dead_letters),
+    METHOD(delete_dead_letters),
+    METHOD(set_suspended),
+    METHOD(backup),
+    METHOD(check),
+    METHOD(vacuum),
 };
 #undef METHOD
 
@@ -297,7 +346,8 @@ static int store_open(dur_provider **out, const dur_sqlite_options *options, boo
         file->relaxed = false;
         code = file_start(file, err);
         if (code != DUR_OK) file_free(file);
-    } else code = file_open(&file, options, err);
+    } else
+        code = file_open(&file, options, err);
     if (code != DUR_OK) return code;
     dur__sq_store *store = dur__xcalloc(1, sizeof(*store));
     store->base.methods = &dur__sq_methods;
@@ -325,22 +375,33 @@ static int url_parameter(dur_sqlite_options *options, bool *long_poll, const cha
     static const struct {
         const char *text;
         int what;
-    } known[] = { { "durability=full", 0 }, { "durability=relaxed", 1 }, { "create=0", 2 }, { "create=1", 3 },
-                  { "poll=long", 4 },       { "poll=short", 5 } };
+    } known[] = { { "durability=full", 0 }, { "durability=relaxed", 1 }, { "create=0", 2 },
+                  { "create=1", 3 },        { "poll=long", 4 },          { "poll=short", 5 } };
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         if (strlen(known[i].text) != size || memcmp(known[i].text, text, size) != 0) continue;
         switch (known[i].what) {
-        case 0: options->relaxed_durability = false; break;
-        case 1: options->relaxed_durability = true; break;
-        case 2: options->must_exist = true; break;
-        case 3: options->must_exist = false; break;
-        default: *long_poll = known[i].what == 4; break;
+        case 0:
+            options->relaxed_durability = false;
+            break;
+        case 1:
+            options->relaxed_durability = true;
+            break;
+        case 2:
+            options->must_exist = true;
+            break;
+        case 3:
+            options->must_exist = false;
+            break;
+        default:
+            *long_poll = known[i].what == 4;
+            break;
         }
         return DUR_OK;
     }
-    return dur_error_set(err, DUR_EINVAL, false, "sqlite.open",
-                         "unknown parameter \"%.*s\": durability=full|relaxed, create=0|1 and poll=short|long are known",
-                         (int)size, text);
+    return dur_error_set(
+        err, DUR_EINVAL, false, "sqlite.open",
+        "unknown parameter \"%.*s\": durability=full|relaxed, create=0|1 and poll=short|long are known", (int)size,
+        text);
 }
 
 int dur__sqlite_open_url(dur_provider **out, const char *url, const dur_open_options *options, dur_error *err) {

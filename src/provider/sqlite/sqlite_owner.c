@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 typedef struct owner_block { /* the file's content */
-    uint64_t heartbeat_ms; /* boot clock */
+    uint64_t heartbeat_ms;   /* boot clock */
     uint64_t timeout_ms;
     char boot[64];
     char id[192];
@@ -28,9 +28,12 @@ static char *owner_path(const dur__sq_file *file, const char *id) {
     dur__buf path = { NULL, 0, 0 };
     dur__buf_format(&path, "%s.owner-", file->path);
     for (const unsigned char *at = (const unsigned char *)id; *at != '\0'; at++) {
-        bool plain = (*at >= '0' && *at <= '9') || (*at >= 'a' && *at <= 'z') || (*at >= 'A' && *at <= 'Z') || *at == '-';
-        if (plain) dur__buf_char(&path, (char)*at);
-        else dur__buf_format(&path, "_%02x", *at);
+        bool plain =
+            (*at >= '0' && *at <= '9') || (*at >= 'a' && *at <= 'z') || (*at >= 'A' && *at <= 'Z') || *at == '-';
+        if (plain)
+            dur__buf_char(&path, (char)*at);
+        else
+            dur__buf_format(&path, "_%02x", *at);
     }
     return dur__buf_take(&path);
 }
@@ -91,8 +94,8 @@ static int free_run(dur__sq_op *op, dur__sq_txn *txn) {
         code = dur__sq_release(txn, self->keys[i], &how, &op->err);
     self->freed = (uint32_t)self->key_count;
     if (code == DUR_OK)
-        code = dur__sq_run(txn->conn, DUR__SQ_WORK_OF_OWNER, &op->err, "tii", self->id,
-                           (uint64_t)(self->clean ? 0 : 1), (uint64_t)(self->clean ? 1 : 0));
+        code = dur__sq_run(txn->conn, DUR__SQ_WORK_OF_OWNER, &op->err, "tii", self->id, (uint64_t)(self->clean ? 0 : 1),
+                           (uint64_t)(self->clean ? 1 : 0));
     self->freed += (uint32_t)sqlite3_changes64(txn->conn->db);
     if (code == DUR_OK)
         code = dur__sq_run(txn->conn, DUR__SQ_SESSION_OF_OWNER, &op->err, "tii", self->id, txn->boot_ms,
@@ -105,7 +108,8 @@ static int free_run(dur__sq_op *op, dur__sq_txn *txn) {
 
 static void free_done(dur__sq_op *op, dur__sq_file *file) {
     free_op *self = (free_op *)(void *)op;
-    for (size_t i = 0; i < self->key_count; i++) dur__sq_lease_drop(file, self->keys[i], true);
+    for (size_t i = 0; i < self->key_count; i++)
+        dur__sq_lease_drop(file, self->keys[i], true);
 }
 
 static int owner_free_rows(dur__sq_file *file, const char *id, bool clean, uint32_t *freed, dur_error *err) {
@@ -128,7 +132,7 @@ static bool file_says_dead(dur__sq_file *file, const char *path, owner_block *bl
         block->id[sizeof block->id - 1] = block->boot[sizeof block->boot - 1] = '\0';
         uint64_t now = file->world->boot_ms(file->world->data);
         bool other_boot = strcmp(block->boot, file->boot) != 0;
-        bool silent = !other_boot && now > block->heartbeat_ms && now - block->heartbeat_ms > block->timeout_ms;
+        bool silent = !other_boot && now > block->heartbeat_ms && now - block->heartbeat_ms >= block->timeout_ms;
         bool unlocked = flock(fd, LOCK_SH | LOCK_NB) == 0;
         dead = unlocked || other_boot || silent;
     }
@@ -167,8 +171,10 @@ static void look_at_folder(look *self) {
         dur__buf_format(&path, "%.*s%s", (int)(base - file->path), file->path, entry->d_name);
         owner_block block;
         bool dead = file_says_dead(file, dur__buf_str(&path), &block);
-        if (dead && block.id[0] != '\0') look_dead(self, block.id, dur__buf_str(&path));
-        else if (!dead && !dur__str_eq(block.id, self->except)) self->peers++;
+        if (dead && block.id[0] != '\0')
+            look_dead(self, block.id, dur__buf_str(&path));
+        else if (!dead && !dur__str_eq(block.id, self->except))
+            self->peers++;
         dur__buf_free(&path);
     }
     if (dir != NULL) closedir(dir);
@@ -181,8 +187,10 @@ static void look_at_memory(look *self) {
     DUR__LIST_EACH(&self->file->owners, at) {
         dur__sq_owner *owner = DUR__CONTAINER(at, dur__sq_owner, link);
         if (dur__str_eq(owner->id, self->except) || owner->gone) continue;
-        if (now > owner->heartbeat_ms && now - owner->heartbeat_ms > owner->timeout_ms) look_dead(self, owner->id, NULL);
-        else self->peers++;
+        if (now > owner->heartbeat_ms && now - owner->heartbeat_ms >= owner->timeout_ms)
+            look_dead(self, owner->id, NULL);
+        else
+            self->peers++;
     }
 }
 
@@ -211,7 +219,8 @@ static int take_over(dur__sq_file *file, look *found, dur_error *err) {
 
 static int owners_look(dur__sq_file *file, const char *self_id, uint32_t *peers, dur_error *err) {
     look found = { .file = file, .except = self_id };
-    if (file->path != NULL) look_at_folder(&found);
+    if (file->path != NULL)
+        look_at_folder(&found);
     else {
         dur__mutex_lock(&file->owners_lock);
         look_at_memory(&found);
@@ -283,11 +292,23 @@ static int owner_file_make(dur__sq_file *file, dur__sq_owner *owner, dur_error *
     return code;
 }
 
+/* Known and not taken for dead; one that was is forgotten. */
+static bool owner_alive(dur__sq_file *file, const char *id) {
+    struct stat state;
+    dur__mutex_lock(&file->owners_lock);
+    dur__sq_owner *owner = owner_find(file, id);
+    bool dead =
+        owner != NULL && (owner->gone || (owner->fd >= 0 && fstat(owner->fd, &state) == 0 && state.st_nlink == 0));
+    if (dead) owner_free(owner, true);
+    dur__mutex_unlock(&file->owners_lock);
+    return owner != NULL && !dead;
+}
+
 int dur__sq_owner_register(dur_provider *self, const dur_owner_options *options, dur_error *err) {
     dur__sq_file *file = dur__sq_file_of(self);
-    if (options->owner == NULL || options->owner[0] == '\0' || strlen(options->owner) >= sizeof ((owner_block *)0)->id)
+    if (options->owner == NULL || options->owner[0] == '\0' || strlen(options->owner) >= sizeof((owner_block *)0)->id)
         return dur_error_set(err, DUR_EINVAL, false, "sqlite.owner", "an owner id has 1 to 191 bytes");
-    if (dur__sq_owner_known(file, options->owner))
+    if (owner_alive(file, options->owner))
         return dur_error_set(err, DUR_EEXISTS, false, "sqlite.owner", "owner %s is registered", options->owner);
     dur_owner_options filled = *options;
     if (filled.timeout_ms == 0) filled.timeout_ms = 10000;
@@ -328,9 +349,10 @@ int dur__sq_owner_beat(dur_provider *self, const char *id, dur_owner_report *out
             (void)!pwrite(owner->fd, &owner->heartbeat_ms, sizeof owner->heartbeat_ms, 0);
             if (fstat(owner->fd, &state) == 0 && state.st_nlink == 0) out->still_ours = false;
         }
+        if (!out->still_ours) owner_free(owner, true);
     }
     dur__mutex_unlock(&file->owners_lock);
-    if (!known) return DUR_OK;
+    if (!known || !out->still_ours) return DUR_OK;
     atomic_store(&file->owners_moved, false);
     int code = owners_look(file, id, &out->peers, err);
     dur__mutex_lock(&file->owners_lock);
@@ -367,7 +389,8 @@ int dur__sq_owner_lives(dur__sq_txn *txn, const char *id, dur_error *err) {
         file->alive_epoch = file->epoch;
     }
     if (code != DUR_OK || lives) return code;
-    return dur_error_set(err, DUR_ELEASE, false, "sqlite.fetch", "owner %s is not registered, or was taken for dead", id);
+    return dur_error_set(err, DUR_ELEASE, false, "sqlite.fetch", "owner %s is not registered, or was taken for dead",
+                         id);
 }
 
 bool dur__sq_owner_known(dur__sq_file *file, const char *id) {

@@ -103,16 +103,17 @@ int dur__sq_enqueue(dur__sq_txn *txn, const dur_message *item, uint64_t delay_ms
         dur__sq_end(&row);
         if (code == DUR_OK && key == 0) {
             fresh = true;
-            code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_START, err, "tii", item->instance, ready, ready_seq(txn, ready));
+            code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_START, err, "tii", item->instance, ready,
+                               ready_seq(txn, ready));
             key = (uint64_t)sqlite3_last_insert_rowid(txn->conn->db);
         }
     }
     if (code != DUR_OK) return code;
     bool timer = item->kind == DUR_WORK_TIMER_FIRED;
-    code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_ADD, err, "iiiitiiji", key, due, due > 0 ? due : txn->now_ms, (uint64_t)item->kind,
-                       item->kind == DUR_WORK_QUEUE_MESSAGE ? (item->queue != NULL ? item->queue : "") : NULL,
-                       timer ? item->execution_id : (uint64_t)0, timer ? item->activity_id : (uint64_t)0, &item->json,
-                       txn->now_ms);
+    code = dur__sq_run(
+        txn->conn, DUR__SQ_QUEUE_ADD, err, "iiiitiiji", key, due, due > 0 ? due : txn->now_ms, (uint64_t)item->kind,
+        item->kind == DUR_WORK_QUEUE_MESSAGE ? (item->queue != NULL ? item->queue : "") : NULL,
+        timer ? item->execution_id : (uint64_t)0, timer ? item->activity_id : (uint64_t)0, &item->json, txn->now_ms);
     txn->file->max_id_known = false;
     if (code != DUR_OK) return code;
     dur__sq_lease *lease = dur__map_get_u64(&txn->file->leases, key);
@@ -126,9 +127,12 @@ int dur__sq_enqueue(dur__sq_txn *txn, const dur_message *item, uint64_t delay_ms
         if (code == DUR_OK && any && first <= txn->now_ms) ready = 0;
     }
     if (code == DUR_OK && !fresh && (!leased || txn->conn != &txn->file->writer))
-        code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_READY, err, "iiii", key, ready, ready_seq(txn, ready), txn->now_ms);
-    if (due > txn->now_ms) dur__sq_due_at(txn->file, due);
-    else txn->file->wake_ready = txn->file->wake_ready || !leased;
+        code =
+            dur__sq_run(txn->conn, DUR__SQ_INSTANCE_READY, err, "iiii", key, ready, ready_seq(txn, ready), txn->now_ms);
+    if (due > txn->now_ms)
+        dur__sq_due_at(txn->file, due);
+    else
+        txn->file->wake_ready = txn->file->wake_ready || !leased;
     if (due > txn->now_ms) txn->file->wake_due = true;
     return code;
 }
@@ -144,14 +148,16 @@ int dur__sq_release(dur__sq_txn *txn, uint64_t key, const dur__sq_release_how *h
     if (any)
         code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_RELEASE, err, "iiiii", key, due, ready_seq(txn, due),
                            how->not_before, uncount);
-    else code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_RELEASE, err, "innii", key, how->not_before, uncount);
+    else
+        code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_RELEASE, err, "innii", key, how->not_before, uncount);
     txn->file->times_stale = true;
     dur__sq_lease_recheck(txn->file, key); /* whoever writes to it in this transaction must look at the row */
     if (!any) return code;
     if (due > txn->now_ms) {
         dur__sq_due_at(txn->file, due);
         txn->file->wake_due = true;
-    } else txn->file->wake_ready = true;
+    } else
+        txn->file->wake_ready = true;
     return code;
 }
 
@@ -169,7 +175,12 @@ int dur__sq_exists(dur__sq_txn *txn, uint64_t key, bool *exists, bool *ended, ui
     *exists = !dur__sq_is_null(row, 2);
     dur__sq_end(&row);
     *ended = status == DUR_STATUS_COMPLETED || status == DUR_STATUS_FAILED;
-    if (*exists) return DUR_OK;
+    if (*ended) { /* unless it is to start again */
+        code = dur__sq_first(txn->conn, DUR__SQ_QUEUE_START, &row, err, "i", key);
+        *ended = row == NULL;
+        dur__sq_end(&row);
+    }
+    if (code != DUR_OK || *exists) return code;
     code = dur__sq_first(txn->conn, DUR__SQ_EVENT_ANY, &row, err, "i", key);
     *exists = row != NULL;
     dur__sq_end(&row);

@@ -111,7 +111,9 @@ static int message_order(const void *a, const void *b) {
 static int messages_of_queue(dur__sq_conn *conn, dur_arena *arena, rows *list, const dur__sq_seen *seen,
                              const char *name, uint32_t queue_max, bool *more, dur_error *err) {
     const dur__sq_given *given = seen->lease != NULL ? dur__map_get(&seen->lease->queues, name) : NULL;
-    size_t out = given != NULL ? given->count : 0, room = queue_max == 0 ? SIZE_MAX : queue_max > out ? queue_max - out : 0;
+    size_t out = given != NULL ? given->count : 0, room = queue_max == 0    ? SIZE_MAX
+                                                          : queue_max > out ? queue_max - out
+                                                                            : 0;
     uint64_t limit = queue_max == 0 ? INT64_MAX : (uint64_t)queue_max + out + 1;
     sqlite3_stmt *row = NULL;
     int code = dur__sq_first(conn, DUR__SQ_QUEUE_READ_NAMED, &row, err, "iiti", seen->key, seen->now_ms, name, limit);
@@ -156,8 +158,8 @@ int dur__sq_read_messages(dur__sq_conn *conn, dur_arena *arena, const dur__sq_se
     rows list = { NULL, 0, 0 };
     sqlite3_stmt *row = NULL;
     bool all = queue_max == 0 && seen->lease == NULL;
-    int code = dur__sq_first(conn, all ? DUR__SQ_QUEUE_READ_ALL : DUR__SQ_QUEUE_READ_PLAIN, &row, err, "iiii", seen->key,
-                             seen->now_ms, seen->id, seen->seen_now);
+    int code = dur__sq_first(conn, all ? DUR__SQ_QUEUE_READ_ALL : DUR__SQ_QUEUE_READ_PLAIN, &row, err, "iiii",
+                             seen->key, seen->now_ms, seen->id, seen->seen_now);
     if (code == DUR_OK) code = messages_add(&list, arena, row, seen->start, err);
     if (code == DUR_OK && !all) code = messages_by_queue(conn, arena, &list, seen, queue_max, more, err);
     if (list.count > 1) qsort(list.data, list.count, sizeof(dur_fetched_message), message_order);
@@ -170,9 +172,10 @@ int dur__sq_read_behind(dur__sq_conn *conn, dur_arena *arena, const dur__sq_behi
     rows list = { NULL, 0, 0 };
     sqlite3_stmt *row = NULL;
     bool named = which->queue != NULL;
-    int code = dur__sq_first(conn, named ? DUR__SQ_QUEUE_BEHIND_NAMED : DUR__SQ_QUEUE_BEHIND, &row, err,
-                             named ? "iiiiit" : "iiiii", which->key, which->now_ms, which->after_due_ms, which->after_id,
-                             which->max > 0 ? (uint64_t)which->max : (uint64_t)INT64_MAX, which->queue);
+    int code =
+        dur__sq_first(conn, named ? DUR__SQ_QUEUE_BEHIND_NAMED : DUR__SQ_QUEUE_BEHIND, &row, err,
+                      named ? "iiiiit" : "iiiii", which->key, which->now_ms, which->after_due_ms, which->after_id,
+                      which->max > 0 ? (uint64_t)which->max : (uint64_t)INT64_MAX, which->queue);
     if (code == DUR_OK) code = messages_add(&list, arena, row, NULL, err);
     *out = rows_take(&list, arena, sizeof(dur_fetched_message), count);
     return code;

@@ -34,7 +34,8 @@ static const char tables_1[] =
     " json TEXT NOT NULL);"
     "CREATE UNIQUE INDEX dur_event_id ON dur_event(key, execution, event_id);"
     "CREATE TABLE dur_queue("
-    " id INTEGER PRIMARY KEY AUTOINCREMENT, key INTEGER NOT NULL, due INTEGER NOT NULL, ord INTEGER NOT NULL, at INTEGER NOT NULL,"
+    " id INTEGER PRIMARY KEY AUTOINCREMENT, key INTEGER NOT NULL, due INTEGER NOT NULL, ord INTEGER NOT NULL, at "
+    "INTEGER NOT NULL,"
     " kind INTEGER NOT NULL, qname TEXT, attempts INTEGER NOT NULL DEFAULT 0, token TEXT,"
     " execution INTEGER NOT NULL DEFAULT 0, activity INTEGER NOT NULL DEFAULT 0, json TEXT NOT NULL);"
     "CREATE INDEX dur_queue_key ON dur_queue(key, qname, ord);"
@@ -62,7 +63,8 @@ static const char tables_1[] =
     " key INTEGER NOT NULL, message_id TEXT NOT NULL, execution INTEGER NOT NULL, at INTEGER NOT NULL,"
     " PRIMARY KEY(key, message_id)) WITHOUT ROWID;"
     "CREATE TABLE dur_dead_letter("
-    " id INTEGER PRIMARY KEY AUTOINCREMENT, instance TEXT, reason TEXT NOT NULL, at INTEGER NOT NULL, json TEXT NOT NULL);"
+    " id INTEGER PRIMARY KEY AUTOINCREMENT, instance TEXT, reason TEXT NOT NULL, at INTEGER NOT NULL, json TEXT NOT "
+    "NULL);"
     "CREATE TABLE dur_owner("
     " id TEXT PRIMARY KEY, boot TEXT NOT NULL, timeout_ms INTEGER NOT NULL, at INTEGER NOT NULL) WITHOUT ROWID;";
 
@@ -124,7 +126,8 @@ static int migrate(sqlite3 *db, dur_error *err) {
     }
     for (size_t i = 0; code == DUR_OK && i < MIGRATION_COUNT; i++)
         if (migrations[i].version > version) code = dur__sq_exec(db, migrations[i].sql, err);
-    snprintf(text, sizeof text, "INSERT OR REPLACE INTO dur_meta(name, value) VALUES('schema', %d)", (int)SCHEMA_VERSION);
+    snprintf(text, sizeof text, "INSERT OR REPLACE INTO dur_meta(name, value) VALUES('schema', %d)",
+             (int)SCHEMA_VERSION);
     if (code == DUR_OK && version < SCHEMA_VERSION) code = dur__sq_exec(db, text, err);
     uint64_t application = 0;
     if (code == DUR_OK) code = dur__sq_pragma_u64(db, "PRAGMA application_id", &application, err);

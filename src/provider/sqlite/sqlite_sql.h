@@ -1,7 +1,7 @@
 /*
  * sqlite_sql.h: every prepared statement of the store, in one list.
  *
- * Each is prepared once per connection, at first use.  Tables are in sqlite_schema.c, explained in docs/format/schema.md.
+ * Each is prepared once per connection, at first use.  docs/format/schema.md explains the tables.
  */
 #ifndef DURITE_SQLITE_SQL_H
 #define DURITE_SQLITE_SQL_H
@@ -97,11 +97,12 @@
     SQL(EVENT_ANY, "SELECT 1 FROM dur_event WHERE key=?1 LIMIT 1")                                                   \
     SQL(EVENTS_DELETE, "DELETE FROM dur_event WHERE key=?1")                                                         \
     SQL(EVENTS_DELETE_EXECUTION, "DELETE FROM dur_event WHERE key=?1 AND execution=?2")                              \
-    SQL(EVENT_SIZE, "SELECT count(*), coalesce(sum(length(CAST(json AS BLOB))), 0) FROM dur_event WHERE key=?1 AND execution=?2") \
+    SQL(EVENT_SIZE, "SELECT count(*), coalesce(sum(length(CAST(json AS BLOB))), 0) FROM dur_event "                   \
+        "WHERE key=?1 AND execution=?2")                                                                              \
     /* the orchestrator queue */                                                                                     \
     SQL(QUEUE_ADD,                                                                                                   \
         "INSERT INTO dur_queue(key, due, ord, at, kind, qname, execution, activity, json) "                          \
-        "VALUES(?1, ?2, ?3, ?9, ?4, ?5, ?6, ?7, ?8)")                                                                    \
+        "VALUES(?1, ?2, ?3, ?9, ?4, ?5, ?6, ?7, ?8)")                                                                 \
     SQL(QUEUE_DELETE, "DELETE FROM dur_queue WHERE id=?1 AND key=?2")                                                \
     SQL(QUEUE_DELETE_TOKEN, "DELETE FROM dur_queue WHERE key=?1 AND token=?2")                                       \
     SQL(QUEUE_DELETE_KEY, "DELETE FROM dur_queue WHERE key=?1")                                                      \
@@ -137,7 +138,9 @@
     SQL(QUEUE_NEXT_DUE, "SELECT min(due) FROM dur_queue WHERE due > 0 AND due > ?1")                                 \
     SQL(QUEUE_MAX_ID, "SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name='dur_queue'), 0)")                \
     SQL(QUEUE_COUNT_NAMED, "SELECT count(*) FROM dur_queue WHERE key=?1 AND qname IS NOT NULL")                      \
-    SQL(QUEUE_CLEAR, "UPDATE dur_queue SET token=NULL, attempts=max(attempts-?3, 0) WHERE key=?1 AND token=?2")      \
+    SQL(QUEUE_CLEAR,                                                                                                 \
+        "UPDATE dur_queue SET token=CASE WHEN ?4 THEN token END, attempts=max(attempts-?3, 0) "                      \
+        "WHERE key=?1 AND token=?2")                                                                                 \
     SQL(MESSAGE_ID_GET, "SELECT 1 FROM dur_message_id WHERE key=?1 AND message_id=?2")                               \
     SQL(MESSAGE_ID_ADD,                                                                                              \
         "INSERT INTO dur_message_id(key, message_id, execution, at) VALUES(?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING")  \
@@ -163,7 +166,7 @@
     SQL(WORK_BY_TOKEN, "SELECT key, execution, activity, seq FROM dur_worker WHERE token=?1")                        \
     SQL(WORK_BY_REF, "SELECT seq FROM dur_worker WHERE key=?1 AND execution=?2 AND activity=?3 AND token=?4")        \
     SQL(WORK_LOCK,                                                                                                   \
-        "UPDATE dur_worker SET token=?5, owner=?6, locked_until=?7, attempts=attempts+1, suspect=0 "                 \
+        "UPDATE dur_worker SET token=?5, owner=?6, locked_until=?7, attempts=attempts+1 "                            \
         "WHERE key=?1 AND execution=?2 AND activity=?3 AND seq=?4 RETURNING attempts, json")                         \
     SQL(WORK_RENEW,                                                                                                  \
         "UPDATE dur_worker SET locked_until=?5 WHERE key=?1 AND execution=?2 AND activity=?3 AND seq=?4")            \
@@ -179,7 +182,6 @@
         "WHERE token IS NULL AND visible_at = 0 ORDER BY seq")                                                       \
     SQL(WORK_NEXT_VISIBLE, "SELECT min(visible_at) FROM dur_worker WHERE visible_at > 0")                            \
     SQL(WORK_NEXT_EXPIRY, "SELECT min(locked_until) FROM dur_worker WHERE locked_until IS NOT NULL")                 \
-    SQL(WORK_MAX_SEQ, "SELECT max(seq) FROM dur_worker")                                                             \
     SQL(WORK_OF_OWNER,                                                                                               \
         "UPDATE dur_worker SET token=NULL, owner=NULL, locked_until=NULL, suspect=?2, attempts=max(attempts-?3, 0) " \
         "WHERE token IS NOT NULL AND owner=?1")                                                                      \
@@ -210,7 +212,8 @@
         "ON CONFLICT DO NOTHING")                                                                                    \
     SQL(KV_MERGE,                                                                                                    \
         "INSERT INTO dur_kv(key, name, value, at) SELECT key, name, value, at FROM dur_kv_delta "                    \
-        "WHERE key=?1 AND value IS NOT NULL ON CONFLICT(key, name) DO UPDATE SET value=excluded.value, at=excluded.at") \
+        "WHERE key=?1 "                                                                                               \
+        "AND value IS NOT NULL ON CONFLICT(key, name) DO UPDATE SET value=excluded.value, at=excluded.at")            \
     SQL(KV_MERGE_DROP,                                                                                               \
         "DELETE FROM dur_kv WHERE key=?1 AND name IN (SELECT name FROM dur_kv_delta WHERE key=?1 AND value IS NULL)") \
     SQL(KV_DELTA_ANY, "SELECT 1 FROM dur_kv_delta WHERE key=?1 LIMIT 1")                                             \
@@ -266,7 +269,8 @@
         "SELECT i.parent, x.completed FROM dur_instance i LEFT JOIN dur_execution x ON x.key=i.key "                 \
         "AND x.execution=i.execution WHERE i.key=?1 AND i.name IS NOT NULL")                                         \
     SQL(STATS_KV,                                                                                                    \
-        "SELECT count(*), coalesce(sum(length(CAST(value AS BLOB))), 0) FROM (SELECT value FROM dur_kv_delta WHERE key=?1 "  \
+        "SELECT count(*), coalesce(sum(length(CAST(value AS BLOB))), 0) FROM (SELECT value FROM "                     \
+        "dur_kv_delta WHERE key=?1 "                                                                                  \
         "AND value IS NOT NULL UNION ALL SELECT value FROM dur_kv s WHERE key=?1 AND NOT EXISTS "                    \
         "(SELECT 1 FROM dur_kv_delta d WHERE d.key=s.key AND d.name=s.name))")
 

@@ -24,21 +24,31 @@ int dur__sq_fail(dur_error *err, sqlite3 *db, const char *op) {
     const char *text = sqlite3_errmsg(db);
     switch (extended & 0xff) {
     case SQLITE_BUSY:
-    case SQLITE_LOCKED: return dur_error_set(err, DUR_EBUSY, true, op, "another process writes: %s", text);
-    case SQLITE_FULL: return dur_error_set(err, DUR_EFULL, true, op, "the disk is full: %s", text);
-    case SQLITE_NOMEM: return dur_error_set(err, DUR_ENOMEM, true, op, "%s", text);
-    case SQLITE_CORRUPT: return dur_error_set(err, DUR_ECORRUPT, false, op, "%s (%d)", text, extended);
-    case SQLITE_NOTADB: return dur_error_set(err, DUR_ECORRUPT, false, op, "not a SQLite database: %s", text);
+    case SQLITE_LOCKED:
+        return dur_error_set(err, DUR_EBUSY, true, op, "another process writes: %s", text);
+    case SQLITE_FULL:
+        return dur_error_set(err, DUR_EFULL, true, op, "the disk is full: %s", text);
+    case SQLITE_NOMEM:
+        return dur_error_set(err, DUR_ENOMEM, true, op, "%s", text);
+    case SQLITE_CORRUPT:
+        return dur_error_set(err, DUR_ECORRUPT, false, op, "%s (%d)", text, extended);
+    case SQLITE_NOTADB:
+        return dur_error_set(err, DUR_ECORRUPT, false, op, "not a SQLite database: %s", text);
     case SQLITE_READONLY:
     case SQLITE_PERM:
-    case SQLITE_AUTH: return dur_error_set(err, DUR_EPERM, false, op, "%s (%d)", text, extended);
-    case SQLITE_CONSTRAINT: return dur_error_set(err, DUR_ECONFLICT, false, op, "%s", text);
+    case SQLITE_AUTH:
+        return dur_error_set(err, DUR_EPERM, false, op, "%s (%d)", text, extended);
+    case SQLITE_CONSTRAINT:
+        return dur_error_set(err, DUR_ECONFLICT, false, op, "%s", text);
     case SQLITE_IOERR:
     case SQLITE_INTERRUPT:
     case SQLITE_PROTOCOL:
-    case SQLITE_SCHEMA: return dur_error_set(err, DUR_EIO, true, op, "%s (%d)", text, extended);
-    case SQLITE_TOOBIG: return dur_error_set(err, DUR_ELIMIT, false, op, "%s", text);
-    default: return dur_error_set(err, DUR_EIO, false, op, "%s (%d)", text, extended);
+    case SQLITE_SCHEMA:
+        return dur_error_set(err, DUR_EIO, true, op, "%s (%d)", text, extended);
+    case SQLITE_TOOBIG:
+        return dur_error_set(err, DUR_ELIMIT, false, op, "%s", text);
+    default:
+        return dur_error_set(err, DUR_EIO, false, op, "%s (%d)", text, extended);
     }
 }
 
@@ -60,7 +70,9 @@ static void bind_all(sqlite3_stmt *stmt, const char *format, va_list args) {
             sqlite3_bind_text64(stmt, at, text->data != NULL ? text->data : "", text->size, SQLITE_STATIC, SQLITE_UTF8);
             break;
         }
-        default: sqlite3_bind_null(stmt, at); break;
+        default:
+            sqlite3_bind_null(stmt, at);
+            break;
         }
     }
 }
@@ -80,7 +92,8 @@ static int failed(dur_error *err, sqlite3_stmt *stmt) {
     int at = 0;
     sqlite3 *db = sqlite3_db_handle(stmt);
     const char *text = sqlite3_sql(stmt);
-    while (at < DUR__SQ_COUNT && strcmp(statement_texts[at], text) != 0) at++;
+    while (at < DUR__SQ_COUNT && strcmp(statement_texts[at], text) != 0)
+        at++;
     char op[32];
     snprintf(op, sizeof op, "sqlite.%s", at < DUR__SQ_COUNT ? statement_names[at] : "step");
     int code = dur__sq_fail(err, db, op);
@@ -141,17 +154,25 @@ int dur__sq_pragma_u64(sqlite3 *db, const char *sql, uint64_t *out, dur_error *e
     if (sqlite3_prepare_v2(db, sql, -1, &stmt, NULL) != SQLITE_OK) return dur__sq_fail(err, db, "sqlite.pragma");
     int result = sqlite3_step(stmt);
     int code = DUR_OK;
-    if (result == SQLITE_ROW) *out = dur__sq_u64(stmt, 0);
-    else if (result != SQLITE_DONE) code = dur__sq_fail(err, db, "sqlite.pragma");
+    if (result == SQLITE_ROW)
+        *out = dur__sq_u64(stmt, 0);
+    else if (result != SQLITE_DONE)
+        code = dur__sq_fail(err, db, "sqlite.pragma");
     sqlite3_finalize(stmt);
     return code;
 }
 
-uint64_t dur__sq_u64(sqlite3_stmt *stmt, int column) { return (uint64_t)sqlite3_column_int64(stmt, column); }
+uint64_t dur__sq_u64(sqlite3_stmt *stmt, int column) {
+    return (uint64_t)sqlite3_column_int64(stmt, column);
+}
 
-bool dur__sq_is_null(sqlite3_stmt *stmt, int column) { return sqlite3_column_type(stmt, column) == SQLITE_NULL; }
+bool dur__sq_is_null(sqlite3_stmt *stmt, int column) {
+    return sqlite3_column_type(stmt, column) == SQLITE_NULL;
+}
 
-const char *dur__sq_text(sqlite3_stmt *stmt, int column) { return (const char *)sqlite3_column_text(stmt, column); }
+const char *dur__sq_text(sqlite3_stmt *stmt, int column) {
+    return (const char *)sqlite3_column_text(stmt, column);
+}
 
 char *dur__sq_dup(dur_arena *arena, sqlite3_stmt *stmt, int column) {
     const char *text = dur__sq_text(stmt, column);

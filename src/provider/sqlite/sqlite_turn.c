@@ -26,7 +26,8 @@ static bool is_failed_release(const dur__sq_turn_op *self) {
 
 static int key_find(dur__sq_turn_op *self, dur__sq_txn *txn) {
     dur_turn_commit *turn = self->turn;
-    if (turn->store_key != 0) self->key = turn->store_key;
+    if (turn->store_key != 0)
+        self->key = turn->store_key;
     else if (turn->take_over && !self->plain) {
         if (turn->instance == NULL)
             return dur_error_set(&self->op.err, DUR_EINVAL, false, "sqlite.commit", "take_over needs an instance");
@@ -36,7 +37,8 @@ static int key_find(dur__sq_turn_op *self, dur__sq_txn *txn) {
             code = dur__sq_exists(txn, self->key, &exists, &ended, NULL, &self->op.err);
         return code != DUR_OK || exists ? code
                                         : turn_fault(self, DUR_TURN_LEASE_LOST, DUR_ENOTFOUND, "instance not found");
-    } else self->key = dur__sq_token_key(turn->lock_token, 'k');
+    } else
+        self->key = dur__sq_token_key(turn->lock_token, 'k');
     return DUR_OK;
 }
 
@@ -53,6 +55,7 @@ static int lease_read(dur__sq_turn_op *self, dur__sq_txn *txn, bool compare) {
     bool ours = token != NULL && self->turn->lock_token != NULL && strcmp(token, self->turn->lock_token) == 0;
     bool expired = !dur__sq_is_null(row, 14) && dur__sq_u64(row, 14) <= txn->boot_ms;
     bool other = self->turn->instance != NULL && !dur__str_eq(self->turn->instance, dur__sq_text(row, 1));
+    self->was_leased = token != NULL;
     self->current = dur__sq_u64(row, 4);
     self->counted = dur__sq_u64(row, 15) > 0;
     free(self->instance);
@@ -99,11 +102,12 @@ static int position_compare(dur__sq_turn_op *self, dur__sq_txn *txn) {
             return dur_error_set(&self->op.err, DUR_EINVAL, false, "sqlite.commit", "event id 0 is not allowed");
     if (self->plain || turn->expected_last == DUR_NOT_COMPARED) return DUR_OK;
     uint64_t last = 0;
-    if (self->lease != NULL && self->lease->execution == turn->execution_id) last = self->lease->last_event;
+    if (self->lease != NULL && self->lease->execution == turn->execution_id)
+        last = self->lease->last_event;
     else if (self->lease == NULL || self->lease->execution != 0) {
         sqlite3_stmt *row = NULL;
-        int code = dur__sq_first(txn->conn, DUR__SQ_EVENT_LAST, &row, &self->op.err, "ii", self->key,
-                                 turn->execution_id);
+        int code =
+            dur__sq_first(txn->conn, DUR__SQ_EVENT_LAST, &row, &self->op.err, "ii", self->key, turn->execution_id);
         if (code != DUR_OK) return code;
         if (row != NULL) last = dur__sq_u64(row, 0);
         dur__sq_end(&row);
@@ -179,8 +183,8 @@ static int messages_consume(dur__sq_turn_op *self, dur__sq_txn *txn) {
     if (code == DUR_OK && !self->plain && turn->consume_listed && turn->lock_token != NULL && !turn->take_over &&
         (self->counted || !turn->keep_lease) && !is_failed_release(self) &&
         (self->lease == NULL || self->lease->tagged > turn->consumed_count))
-        code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_CLEAR, &self->op.err, "iti", self->key, turn->lock_token,
-                           turn->give_back ? (uint64_t)1 : (uint64_t)UINT32_MAX);
+        code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_CLEAR, &self->op.err, "itii", self->key, turn->lock_token,
+                           turn->give_back ? (uint64_t)1 : (uint64_t)UINT32_MAX, (uint64_t)turn->keep_lease);
     if (code == DUR_OK && !self->plain && turn->remove_work) {
         code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_DELETE_KEY, &self->op.err, "i", self->key);
         if (code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_WORK_DELETE_KEY, &self->op.err, "i", self->key);
@@ -194,7 +198,9 @@ static uint64_t packed(dur_semver v) {
     return ((uint64_t)(v.major & 0x1fffff) << 42) | ((uint64_t)(v.minor & 0x1fffff) << 21) | (v.patch & 0x1fffff);
 }
 
-static bool ends(dur_status status) { return status >= DUR_STATUS_COMPLETED; }
+static bool ends(dur_status status) {
+    return status >= DUR_STATUS_COMPLETED;
+}
 
 static int execution_write(dur__sq_turn_op *self, dur__sq_txn *txn) {
     const dur_turn_commit *turn = self->turn;
@@ -243,7 +249,8 @@ static int instance_write(dur__sq_turn_op *self, dur__sq_txn *txn) {
     if (pin) tail[n++] = packed(meta->pinned_version);
     tail[n++] = newer ? 1 : 0;
     tail[n++] = txn->now_ms;
-    while (n < 4) tail[n++] = 0;
+    while (n < 4)
+        tail[n++] = 0;
     /* The last turn of a lease to which nothing is left: one update does both. */
     bool any = true;
     uint64_t due = 0;
@@ -256,9 +263,9 @@ static int instance_write(dur__sq_turn_op *self, dur__sq_txn *txn) {
         if (!any) dur__sq_lease_recheck(txn->file, self->key);
     }
     dur__sq_sql sql = self->released ? DUR__SQ_INSTANCE_TURN_END : DUR__SQ_INSTANCE_TURN;
-    return dur__sq_run(txn->conn, sql, &self->op.err, format, self->key,
-                       named ? meta->orchestration_name : NULL, named ? meta->orchestration_version : NULL,
-                       named ? meta->parent_instance_id : NULL, execution, tail[0], tail[1], tail[2], tail[3]);
+    return dur__sq_run(txn->conn, sql, &self->op.err, format, self->key, named ? meta->orchestration_name : NULL,
+                       named ? meta->orchestration_version : NULL, named ? meta->parent_instance_id : NULL, execution,
+                       tail[0], tail[1], tail[2], tail[3]);
 }
 
 static int kv_write(dur__sq_txn *txn, uint64_t key, const dur_event_row *event, dur_error *err) {
@@ -267,7 +274,8 @@ static int kv_write(dur__sq_txn *txn, uint64_t key, const dur_event_row *event, 
         return dur__sq_run(txn->conn, DUR__SQ_KV_SET, err, "itti", key, event->key, event->value, event->stamp_ms);
     case DUR_EVENT_KEY_VALUE_CLEARED:
         return dur__sq_run(txn->conn, DUR__SQ_KV_SET, err, "itti", key, event->key, (const char *)NULL, txn->now_ms);
-    default: break;
+    default:
+        break;
     }
     int code = dur__sq_run(txn->conn, DUR__SQ_KV_CLEAR_DELTA, err, "ii", key, txn->now_ms);
     return code != DUR_OK ? code : dur__sq_run(txn->conn, DUR__SQ_KV_CLEAR_STORE, err, "ii", key, txn->now_ms);
@@ -366,6 +374,15 @@ static int work_write(dur__sq_turn_op *self, dur__sq_txn *txn) {
     return code;
 }
 
+/* Nobody held it: what was no reason to fetch it before is none now, unless it is gone. */
+static int taken_unleased(dur__sq_turn_op *self, dur__sq_txn *txn) {
+    bool any;
+    uint64_t due;
+    if (!self->turn->remove_work) return DUR_OK;
+    int code = dur__sq_reason(txn, self->key, 0, 0, &any, &due, &self->op.err);
+    return code == DUR_OK ? dur__sq_set_ready(txn, self->key, any, due, &self->op.err) : code;
+}
+
 static int lease_end(dur__sq_turn_op *self, dur__sq_txn *txn) {
     dur_turn_commit *turn = self->turn;
     bool plain = self->plain;
@@ -377,6 +394,7 @@ static int lease_end(dur__sq_turn_op *self, dur__sq_txn *txn) {
     }
     self->kept = !plain && turn->keep_lease && !turn->take_over && !(turn->set_suspended && turn->suspended != NULL);
     if (code != DUR_OK || self->kept || self->released) return code;
+    if (!plain && turn->take_over && !self->was_leased) return taken_unleased(self, txn);
     dur__sq_release_how how = { .seen_id = 0 };
     if (!plain) {
         if (!turn->set_suspended) { /* what was seen before a pause is a reason again after it */
@@ -441,9 +459,12 @@ static void turn_done(dur__sq_op *op, dur__sq_file *file) {
     for (size_t i = 0; self->kept && lease != NULL && i < turn->consumed_count; i++)
         dur__sq_lease_taken(file, lease, turn->consumed[i]);
     if (lease != NULL) lease->tagged -= turn->consumed_count < lease->tagged ? turn->consumed_count : lease->tagged;
-    if (!self->plain && turn->take_over) dur__sq_lease_drop(file, self->key, true);
-    else if (!self->kept) dur__sq_lease_drop(file, self->key, false);
-    else if (lease == NULL) lease_adopt(self, file);
+    if (!self->plain && turn->take_over)
+        dur__sq_lease_drop(file, self->key, true);
+    else if (!self->kept)
+        dur__sq_lease_drop(file, self->key, false);
+    else if (lease == NULL)
+        lease_adopt(self, file);
     else {
         if (turn->execution_id >= lease->execution && turn->execution_id != 0) {
             if (turn->execution_id > lease->execution) lease->last_event = 0;

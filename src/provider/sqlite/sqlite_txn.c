@@ -27,8 +27,8 @@ static int file_of(dur_provider *store, struct sqlite3 *db, dur__sq_file **out, 
 static int same_file(const dur__sq_file *file, sqlite3 *db, const char *op, dur_error *err) {
     struct stat state;
     const char *name = sqlite3_db_filename(db, "main");
-    if (file->path == NULL || name == NULL || name[0] == '\0' || stat(name, &state) != 0 ||
-        state.st_dev != file->dev || state.st_ino != file->ino)
+    if (file->path == NULL || name == NULL || name[0] == '\0' || stat(name, &state) != 0 || state.st_dev != file->dev ||
+        state.st_ino != file->ino)
         return dur_error_set(err, DUR_EINVAL, false, op, "the connection is to another file (\"%s\")",
                              name != NULL ? name : "");
     return DUR_OK;
@@ -39,7 +39,8 @@ static int begin_immediate(const dur__sq_file *file, sqlite3 *db, dur_error *err
     for (;;) {
         int result = sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
         if (result == SQLITE_OK) return DUR_OK;
-        if ((result & 0xff) != SQLITE_BUSY || dur__monotonic_us() >= until) return dur__sq_fail(err, db, "sqlite.begin");
+        if ((result & 0xff) != SQLITE_BUSY || dur__monotonic_us() >= until)
+            return dur__sq_fail(err, db, "sqlite.begin");
         nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL); /* somebody without the gate */
     }
 }
@@ -117,7 +118,9 @@ int dur_sqlite_rollback(dur_provider *store, struct sqlite3 *db, dur_error *err)
 /* ---- what takes part ---- */
 
 static dur__sq_txn own_txn(dur__sq_file *file) {
-    return (dur__sq_txn){ .file = file, .conn = &file->own, .now_ms = file->world->wall_ms(file->world->data),
+    return (dur__sq_txn){ .file = file,
+                          .conn = &file->own,
+                          .now_ms = file->world->wall_ms(file->world->data),
                           .boot_ms = file->world->boot_ms(file->world->data) };
 }
 
@@ -139,8 +142,12 @@ int dur_sqlite_start(dur_provider *store, struct sqlite3 *db, const dur_start_ar
     if (code == DUR_OK) code = dur__check_version(err, op, args->version);
     if (code == DUR_OK) code = check_delay(args->delay_ms, op, err);
     if (code != DUR_OK) return code;
-    dur_work_item item = { .kind = DUR_WORK_START_ORCHESTRATION, .instance = args->instance, .orchestration = args->name,
-                           .input = args->input != NULL ? args->input : "", .version = args->version, .execution_id = 1 };
+    dur_work_item item = { .kind = DUR_WORK_START_ORCHESTRATION,
+                           .instance = args->instance,
+                           .orchestration = args->name,
+                           .input = args->input != NULL ? args->input : "",
+                           .version = args->version,
+                           .execution_id = 1 };
     dur_arena *arena = dur_arena_new();
     dur_message message;
     dur_exists_policy policy = args->exists == DUR_START_RETURN_EXISTING    ? DUR_EXISTS_RETURN
@@ -165,8 +172,11 @@ static int own_message(dur_provider *store, struct sqlite3 *db, const dur_messag
         code = dur__check_name(err, op, "instance", args->instance, DUR__INSTANCE_BYTES_MAX, DUR__NOT_EMPTY);
     if (code == DUR_OK) code = check_delay(args->delay_ms, op, err);
     if (code != DUR_OK) return code;
-    dur_work_item item = { .kind = kind, .instance = args->instance, .name = args->name,
-                           .data = args->data != NULL ? args->data : "", .message_id = args->message_id };
+    dur_work_item item = { .kind = kind,
+                           .instance = args->instance,
+                           .name = args->name,
+                           .data = args->data != NULL ? args->data : "",
+                           .message_id = args->message_id };
     dur_arena *arena = dur_arena_new();
     dur_message message;
     dur__sq_txn txn = own_txn(file);

@@ -2,8 +2,8 @@
  * sqlite_wake.c: who is told when something was committed, here or by another process.
  *
  * Inside the process: lanes and waiters are woken by the leader after COMMIT.  From other processes: inotify on the WAL
- * (somebody committed) and on the folder (an owner's lock file came, went or was closed).  Lanes poll inotify while they
- * sleep; where there is none, one of the waiters does and tells the others.
+ * (somebody committed) and on the folder (an owner's lock file came, went or was closed).  Lanes poll inotify while
+ * they sleep; where there is none, one of the waiters does and tells the others.
  */
 #include "provider/sqlite/sqlite_internal.h"
 #include "provider/sqlite/sqlite_methods.h"
@@ -17,13 +17,14 @@
 
 /*
  * The WAL is written before the commit is visible: frames, fsync, then the index in shared memory, which no watch sees.
- * So whoever is woken by a write looks at once, and again after 1, 2, 4 … 512 ms.  A commit that takes longer than most
- * of that is announced by its writer, once it is visible.
+ * So whoever is woken by a write looks at once, and, while another process has the file open, again after 1, 2, 4 …
+ * 512 ms.  A commit that takes longer than most of that is announced by its writer, once it is visible.
  */
 enum { ECHO_FIRST_US = 1000, ECHO_LAST_US = 512000, SLOW_COMMIT_US = 250000 };
 
 static void wal_written(dur__sq_file *file) {
     atomic_store(&file->wal_moved, true);
+    if (!dur__sq_gate_others(file)) return; /* it was ourselves: visible since before we came here */
     atomic_store(&file->echo_step_us, ECHO_FIRST_US);
     atomic_store(&file->echo_at_us, dur__monotonic_us() + ECHO_FIRST_US);
 }
@@ -110,7 +111,8 @@ void dur__sq_wake_drain(dur__sq_file *file) {
             } else if (event->wd == file->wal_watch) {
                 if ((event->mask & IN_IGNORED) != 0) file->wal_watch = -1;
                 wal_written(file);
-            } else if (event->len > 0) folder_event(file, event->name);
+            } else if (event->len > 0)
+                folder_event(file, event->name);
             at += sizeof(*event) + event->len;
         }
         if ((size_t)size < sizeof room / 2) break;
@@ -145,7 +147,8 @@ void dur__sq_wake_flush(dur__sq_file *file, dur__sq_lane *self) {
         }
     dur__mutex_unlock(&file->lock);
     file->wake_ready = file->wake_work = file->wake_due = file->wake_changed_all = false;
-    for (size_t i = 0; i < file->changed_count; i++) free(file->changed[i]);
+    for (size_t i = 0; i < file->changed_count; i++)
+        free(file->changed[i]);
     file->changed_count = 0;
 }
 
@@ -245,8 +248,10 @@ int dur__sq_watch_open(dur_provider *self, const char *instance, dur_watch **out
     watch->base.store = self;
     watch->file = dur__sq_file_of(self);
     int code = dur__sq_waiter_open(watch->file, &watch->waiter, instance, err);
-    if (code != DUR_OK) free(watch);
-    else *out = &watch->base;
+    if (code != DUR_OK)
+        free(watch);
+    else
+        *out = &watch->base;
     return code;
 }
 

@@ -78,8 +78,11 @@ static int sessions_clean_run(dur__sq_op *op, dur__sq_txn *txn) {
 
 int dur__sq_renew_session_lock(dur_provider *self, const char *const *owners, size_t owner_count, uint64_t extend_ms,
                                uint64_t idle_ms, uint64_t *renewed, dur_error *err) {
-    session_op op = { .op = { .run = sessions_renew_run }, .nodes = owners, .node_count = owner_count,
-                      .extend_ms = extend_ms, .idle_ms = idle_ms };
+    session_op op = { .op = { .run = sessions_renew_run },
+                      .nodes = owners,
+                      .node_count = owner_count,
+                      .extend_ms = extend_ms,
+                      .idle_ms = idle_ms };
     int code = dur__sq_submit(dur__sq_file_of(self), &op.op, err);
     *renewed = code == DUR_OK ? op.changed : 0;
     return code;
@@ -161,7 +164,8 @@ static int work_select(dur__sq_work_op *self, dur__sq_txn *txn, work_id *ids, bo
         if (kind && tag_admits(&how->tags, dur__sq_text(row, 5)))
             code = session_admits(txn, how, dur__sq_text(row, 4), &admits, &self->op.err);
         if (code == DUR_OK && admits) {
-            ids[*count] = (work_id){ dur__sq_u64(row, 0), dur__sq_u64(row, 1), dur__sq_u64(row, 2), dur__sq_u64(row, 3) };
+            ids[*count] =
+                (work_id){ dur__sq_u64(row, 0), dur__sq_u64(row, 1), dur__sq_u64(row, 2), dur__sq_u64(row, 3) };
             suspects[(*count)++] = suspect;
             if (*count == self->max) break;
         }
@@ -182,7 +186,8 @@ static int work_run(dur__sq_op *op, dur__sq_txn *txn) {
     bool *suspects = dur__xcalloc(self->max, sizeof(*suspects));
     size_t count = 0;
     code = work_select(self, txn, ids, suspects, &count);
-    for (size_t i = 0; i < count && code == DUR_OK; i++) code = lock_row(self, txn, &ids[i], suspects[i]);
+    for (size_t i = 0; i < count && code == DUR_OK; i++)
+        code = lock_row(self, txn, &ids[i], suspects[i]);
     self->more = self->count == self->max;
     free(ids);
     free(suspects);
@@ -244,7 +249,8 @@ int dur__sq_fetch_works(dur_provider *self, dur_arena *arena, const dur_work_fet
 static bool token_parse(const char *token, work_id *out) {
     unsigned long long key, execution, activity, seq;
     int used = 0;
-    if (sscanf(token, "w%llu.%llu.%llu.%llu.%n", &key, &execution, &activity, &seq, &used) != 4 || used == 0) return false;
+    if (sscanf(token, "w%llu.%llu.%llu.%llu.%n", &key, &execution, &activity, &seq, &used) != 4 || used == 0)
+        return false;
     *out = (work_id){ key, execution, activity, seq };
     return true;
 }
@@ -271,7 +277,8 @@ static int work_locate(dur__sq_txn *txn, const char *token, const dur_activity_r
     int code = dur__sq_first(txn->conn, DUR__SQ_WORK_BY_TOKEN, &row, err, "t", token);
     if (code == DUR_OK && row != NULL)
         *id = (work_id){ dur__sq_u64(row, 0), dur__sq_u64(row, 1), dur__sq_u64(row, 2), dur__sq_u64(row, 3) };
-    else if (code == DUR_OK) code = lost(err, "no such row");
+    else if (code == DUR_OK)
+        code = lost(err, "no such row");
     dur__sq_end(&row);
     return code;
 }
@@ -354,7 +361,8 @@ int dur__sq_ack_works(dur_provider *self, dur_work_ack *acks, size_t count, dur_
         list[i] = &ops[i].op;
     }
     int code = dur__sq_submit_all(dur__sq_file_of(self), list, count, err);
-    for (size_t i = 0; code == DUR_OK && i < count; i++) acks[i].error = ops[i].op.err;
+    for (size_t i = 0; code == DUR_OK && i < count; i++)
+        acks[i].error = ops[i].op.err;
     free(list);
     free(ops);
     return code;
@@ -425,7 +433,10 @@ static int check_run(dur__sq_op *op, dur__sq_txn *txn) {
         int code = work_find(txn, self->claims[i].lock_token, &self->claims[i].ref, false, &row, &op->err);
         self->lost[i] = code == DUR_ELEASE;
         if (code == DUR_OK && self->ms > 0) code = renew_row(txn, &row, self->ms, &op->err);
-        code = session_active(txn, &row, code, &op->err);
+        if (self->ms == 0)
+            free(row.session); /* a look is no activity */
+        else
+            code = session_active(txn, &row, code, &op->err);
         if (code != DUR_OK && code != DUR_ELEASE) return code;
         dur_error_clear(&op->err);
     }
@@ -470,12 +481,14 @@ int dur__sq_renew_work_item_lock(dur_provider *self, const char *lock_token, uin
 
 int dur__sq_abandon_work_item(dur_provider *self, const char *lock_token, uint64_t delay_ms, bool ignore_attempt,
                               dur_error *err) {
-    work_op op = { .op = { .run = abandon_run }, .token = lock_token, .ms = delay_ms, .ignore_attempt = ignore_attempt };
+    work_op op = {
+        .op = { .run = abandon_run }, .token = lock_token, .ms = delay_ms, .ignore_attempt = ignore_attempt
+    };
     return dur__sq_submit(dur__sq_file_of(self), &op.op, err);
 }
 
-int dur__sq_check_works(dur_provider *self, const dur_worker_claim *claims, size_t count, uint64_t extend_ms, bool *lost_,
-                        dur_error *err) {
+int dur__sq_check_works(dur_provider *self, const dur_worker_claim *claims, size_t count, uint64_t extend_ms,
+                        bool *lost_, dur_error *err) {
     work_op op = { .op = { .run = check_run }, .claims = claims, .count = count, .ms = extend_ms, .lost = lost_ };
     return dur__sq_submit(dur__sq_file_of(self), &op.op, err);
 }
