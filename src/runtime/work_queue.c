@@ -56,11 +56,17 @@ void dur__work_unreserve(dur_runtime *runtime, size_t count) {
     dur__mutex_unlock(&runtime->work.mutex);
 }
 
-static void wake_one_locked(dur__work *work) {
-    if (work->idle > work->waking) {
-        work->waking++;
-        dur__cond_signal(&work->changed);
-    }
+/* How many idle workers to signal, at most want.  The signals come behind the unlock: a worker that is woken under the
+   lock goes to sleep again at once, for the lock. */
+static size_t claim_idle_locked(dur__work *work, size_t want) {
+    size_t idle = work->idle > work->waking ? work->idle - work->waking : 0;
+    size_t claimed = want < idle ? want : idle;
+    work->waking += claimed;
+    return claimed;
+}
+
+static void signal_workers(dur__work *work, size_t count) {
+    while (count-- > 0) dur__cond_signal(&work->changed);
 }
 
 /* The tasks were reserved; now they wait for a worker.  A session beyond the limit waits for one to end. */
@@ -86,21 +92,19 @@ void dur__work_push(dur_runtime *runtime, dur__link *tasks, size_t count) {
         work->queued++;
     }
     work->batch_at_us = now_us;
-    if (work->queued > 0) wake_one_locked(work);
+    size_t woken = work->queued > 0 ? claim_idle_locked(work, 1) : 0;
     dur__mutex_unlock(&work->mutex);
+    signal_workers(work, woken);
 }
 
 void dur__work_nudge(dur_runtime *runtime, uint64_t after_us) {
     dur__work *work = &runtime->work;
+    size_t woken = 0;
     dur__mutex_lock(&work->mutex);
-    if (work->queued > work->waking && dur__monotonic_us() - work->batch_at_us >= after_us) {
-        if (after_us == 0) {
-            while (work->waking < work->queued && work->waking < work->idle) wake_one_locked(work);
-        } else {
-            wake_one_locked(work);
-        }
-    }
+    if (work->queued > work->waking && dur__monotonic_us() - work->batch_at_us >= after_us)
+        woken = claim_idle_locked(work, after_us == 0 ? work->queued - work->waking : 1);
     dur__mutex_unlock(&work->mutex);
+    signal_workers(work, woken);
 }
 
 static void leave_session_locked(dur_runtime *runtime, dur__task *task) {
@@ -116,7 +120,7 @@ static void leave_session_locked(dur_runtime *runtime, dur__task *task) {
         work->blocked_count--;
         dur__list_push(&work->queue, at);
         work->queued++;
-        wake_one_locked(work);
+        signal_workers(work, claim_idle_locked(work, 1)); /* rare: the lock is the caller's */
     }
 }
 
