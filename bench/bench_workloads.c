@@ -148,6 +148,40 @@ static void counts(bench_result *r, const bench_counts *before, const bench_coun
     bench_metric(r, "statements_per_step", (double)(after->statements - before->statements) / steps_done);
 }
 
+/* ---- many starts: by several threads, so that they share their commits ---- */
+
+enum { STARTERS = 50 };
+
+typedef struct starter {
+    bench *b;
+    pthread_t thread;
+    const char *name, *prefix;
+    size_t first, count;
+    double due_ms, spacing_ms; /* 0: no input */
+} starter;
+
+static void *start_some(void *arg) {
+    const starter *s = arg;
+    for (size_t i = s->first; i < s->count; i += STARTERS) {
+        char id[64], text[32] = "";
+        bench_id(s->b, id, s->prefix, i);
+        if (s->due_ms > 0) snprintf(text, sizeof(text), "%.0f", s->due_ms + (double)i * s->spacing_ms);
+        bench_start(s->b, s->name, text, id);
+    }
+    return NULL;
+}
+
+static void start_many(bench *b, const char *name, const char *prefix, size_t count, double due_ms, double spacing_ms) {
+    starter all[STARTERS];
+    for (size_t i = 0; i < STARTERS; i++) {
+        all[i] = (starter){ .b = b, .name = name, .prefix = prefix, .first = i, .count = count, .due_ms = due_ms,
+                            .spacing_ms = spacing_ms };
+        pthread_create(&all[i].thread, NULL, start_some, &all[i]);
+    }
+    for (size_t i = 0; i < STARTERS; i++)
+        pthread_join(all[i].thread, NULL);
+}
+
 /* ---- sequential: a closed loop with so many orchestrations in flight ---- */
 
 typedef struct driver {
@@ -161,7 +195,7 @@ typedef struct driver {
     size_t latency_count, latency_room;
 } driver;
 
-enum { IN_FLIGHT_PER_DRIVER_MAX = 2000, DRIVERS_MAX = 8, STEPS = 5 };
+enum { DRIVERS_MAX = 200, SAMPLES_MAX = 2000000, STEPS = 5 };
 
 static void *drive(void *arg) {
     driver *d = arg;
@@ -193,8 +227,9 @@ static void *drive(void *arg) {
 }
 
 static void sequential_with(bench *b, unsigned in_flight) {
-    driver drivers[DRIVERS_MAX];
-    unsigned count = in_flight < 5 ? 1 : 5;
+    static driver drivers[DRIVERS_MAX];
+    /* A thread each where that is possible: one that starts several after each other waits for a commit each time. */
+    unsigned count = in_flight < DRIVERS_MAX ? in_flight : DRIVERS_MAX;
     uint64_t completed = 0;
     size_t samples = 0;
     char params[96];
@@ -203,7 +238,7 @@ static void sequential_with(bench *b, unsigned in_flight) {
     double begin = bench_now();
     for (unsigned i = 0; i < count; i++) {
         drivers[i] = (driver){ .b = b, .in_flight = in_flight / count, .first_id = (uint64_t)(i + 1) << 32,
-                               .until = begin + b->seconds, .latency_room = 400000 };
+                               .until = begin + b->seconds, .latency_room = SAMPLES_MAX / count };
         drivers[i].latencies_us = malloc(drivers[i].latency_room * sizeof(double));
         pthread_create(&drivers[i].thread, NULL, drive, &drivers[i]);
     }
@@ -338,11 +373,7 @@ static void events(bench *b) {
     double *us = malloc(count * sizeof(double));
     dur_error err = DUR_ERROR_INIT;
     bench_open(b, &bench_defaults);
-    for (size_t i = 0; i < count; i++) {
-        char id[64];
-        bench_id(b, id, "e", i);
-        bench_start(b, "Waits", "", id);
-    }
+    start_many(b, "Waits", "e", count, 0, 0);
     dur_metrics m = { .size = sizeof(m) };
     do {
         bench_sleep(0.002);
@@ -388,12 +419,8 @@ static void timers(bench *b) {
     atomic_store(&late_count, 0);
     bench_open(b, &bench_defaults);
     double due = wall_ms() + (b->quick ? 100 : 4000);
-    for (size_t i = 0; i < count; i++) {
-        char id[64], text[32];
-        bench_id(b, id, "t", i);
-        snprintf(text, sizeof(text), "%.0f", due + (double)i * 1000.0 / (double)count);
-        bench_start(b, "Timer", text, id);
-    }
+    start_many(b, "Timer", "t", count, due, 1000.0 / (double)count);
+    if (wall_ms() > due) fputs("durite-bench: timers: they were due before the last was started\n", stderr);
     for (size_t i = 0; i < count; i++) {
         char id[64];
         bench_id(b, id, "t", i);
@@ -413,12 +440,7 @@ static void parked_with(bench *b, size_t count) {
     snprintf(params, sizeof(params), "{\"instances\":%zu}", count);
     bench_open(b, &bench_defaults);
     uint64_t rss = bench_rss_bytes();
-    for (size_t i = 0; i < count; i++) {
-        char id[64];
-        bench_id(b, id, "p", i);
-        bench_start(b, "Waits", "", id);
-        if (i % 1000 == 0) bench_progress("parked: %zu", i);
-    }
+    start_many(b, "Waits", "p", count, 0, 0);
     do {
         bench_sleep(0.01);
         dur_runtime_metrics(&m, b->runtime, NULL);
@@ -474,11 +496,7 @@ static void idle(bench *b) {
     snprintf(params, sizeof(params), "{\"parked\":%zu,\"seconds\":%g}", count, seconds);
     dur_metrics m = { .size = sizeof(m) }, after = { .size = sizeof(after) };
     bench_open(b, &bench_defaults);
-    for (size_t i = 0; i < count; i++) {
-        char id[64];
-        bench_id(b, id, "i", i);
-        bench_start(b, "Waits", "", id);
-    }
+    start_many(b, "Waits", "i", count, 0, 0);
     do {
         bench_sleep(0.01);
         dur_runtime_metrics(&m, b->runtime, NULL);
