@@ -9,7 +9,7 @@ build = cmake --preset $(1) $(2) >/dev/null && cmake --build --preset $(1) -j $(
 run = tools/run-tests -j $(JOBS)
 
 .NOTPARALLEL:
-.PHONY: all help demo test check crash soak bench mutants mutants-engine fuzz install format lint clean
+.PHONY: all help demo test check parity crash soak bench mutants mutants-engine fuzz install format lint clean
 
 all: ## the libraries, tools and examples, into build/
 	@tools/deps build
@@ -34,6 +34,9 @@ check: ## the tests under sanitizers, scaled down, and lint
 	@$(call build,tsan)
 	@DURITE_TEST_SCALE=$${DURITE_TEST_SCALE:-10} DURITE_TEST_SLOWER=6 $(run) --threads build-tsan
 	@$(MAKE) --no-print-directory lint
+
+parity: ## docs/parity.md against the exported symbols and the last make test
+	@tools/check-parity build
 
 crash: ## processes killed at random commit points; SCALE= percent of the short form
 	@tools/deps build test

@@ -48,7 +48,8 @@ static int begin_immediate(const dur__sq_file *file, sqlite3 *db, dur_error *err
 int dur_sqlite_begin(dur_provider *store, struct sqlite3 *db, dur_error *err) {
     dur__sq_file *file = NULL;
     int code = file_of(store, db, &file, "sqlite.begin", err);
-    if (code == DUR_OK) code = same_file(file, db, "sqlite.begin", err);
+    if (code != DUR_OK || file == NULL) return code;
+    code = same_file(file, db, "sqlite.begin", err);
     if (code == DUR_OK && !dur__sq_in_own_txn(file) && sqlite3_get_autocommit(db) == 0)
         code = dur_error_set(err, DUR_ESTATE, false, "sqlite.begin", "the connection has a transaction already");
     if (code == DUR_OK) code = dur__sq_lead(file, err);
@@ -67,7 +68,7 @@ int dur_sqlite_begin(dur_provider *store, struct sqlite3 *db, dur_error *err) {
 
 static int inside(dur_provider *store, struct sqlite3 *db, dur__sq_file **out, const char *op, dur_error *err) {
     int code = file_of(store, db, out, op, err);
-    if (code != DUR_OK) return code;
+    if (code != DUR_OK || *out == NULL) return code;
     if (!dur__sq_in_own_txn(*out) || (*out)->own.db != db)
         return dur_error_set(err, DUR_ESTATE, false, op,
                              "no transaction was begun with dur_sqlite_begin on this connection and thread");
@@ -87,7 +88,7 @@ static void own_end(dur__sq_file *file) {
 int dur_sqlite_commit(dur_provider *store, struct sqlite3 *db, dur_error *err) {
     dur__sq_file *file = NULL;
     int code = inside(store, db, &file, "sqlite.commit", err);
-    if (code != DUR_OK) return code;
+    if (code != DUR_OK || file == NULL) return code;
     if (sqlite3_get_autocommit(db) != 0)
         code = dur_error_set(err, DUR_ESTATE, false, "sqlite.commit", "the transaction is over: it was rolled back");
     else if (sqlite3_exec(db, "COMMIT", NULL, NULL, NULL) != SQLITE_OK) {
@@ -105,7 +106,7 @@ int dur_sqlite_commit(dur_provider *store, struct sqlite3 *db, dur_error *err) {
 int dur_sqlite_rollback(dur_provider *store, struct sqlite3 *db, dur_error *err) {
     dur__sq_file *file = NULL;
     int code = inside(store, db, &file, "sqlite.rollback", err);
-    if (code != DUR_OK) return code;
+    if (code != DUR_OK || file == NULL) return code;
     if (sqlite3_get_autocommit(db) == 0 && sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL) != SQLITE_OK)
         code = dur__sq_fail(err, db, "sqlite.rollback");
     own_end(file);
@@ -135,8 +136,9 @@ int dur_sqlite_start(dur_provider *store, struct sqlite3 *db, const dur_start_ar
     dur__sq_delete_list deleted = { NULL, 0, 0 };
     bool existed = false;
     int code = inside(store, db, &file, op, err);
-    if (code == DUR_OK && args == NULL) code = dur_error_set(err, DUR_EINVAL, false, op, "args is required");
-    if (code == DUR_OK) code = dur__check_name(err, op, "name", args->name, DUR__NAME_BYTES_MAX, DUR__NOT_EMPTY);
+    if (code != DUR_OK || file == NULL) return code;
+    if (args == NULL) return dur_error_set(err, DUR_EINVAL, false, op, "args is required");
+    code = dur__check_name(err, op, "name", args->name, DUR__NAME_BYTES_MAX, DUR__NOT_EMPTY);
     if (code == DUR_OK)
         code = dur__check_name(err, op, "instance", args->instance, DUR__INSTANCE_BYTES_MAX, DUR__NOT_EMPTY);
     if (code == DUR_OK) code = dur__check_version(err, op, args->version);
@@ -166,8 +168,9 @@ static int own_message(dur_provider *store, struct sqlite3 *db, const dur_messag
                        const char *op, dur_error *err) {
     dur__sq_file *file = NULL;
     int code = inside(store, db, &file, op, err);
-    if (code == DUR_OK && args == NULL) code = dur_error_set(err, DUR_EINVAL, false, op, "args is required");
-    if (code == DUR_OK) code = dur__check_name(err, op, "name", args->name, DUR__NAME_BYTES_MAX, DUR__NOT_EMPTY);
+    if (code != DUR_OK || file == NULL) return code;
+    if (args == NULL) return dur_error_set(err, DUR_EINVAL, false, op, "args is required");
+    code = dur__check_name(err, op, "name", args->name, DUR__NAME_BYTES_MAX, DUR__NOT_EMPTY);
     if (code == DUR_OK)
         code = dur__check_name(err, op, "instance", args->instance, DUR__INSTANCE_BYTES_MAX, DUR__NOT_EMPTY);
     if (code == DUR_OK) code = check_delay(args->delay_ms, op, err);

@@ -247,11 +247,16 @@ int dur__sq_fetch_works(dur_provider *self, dur_arena *arena, const dur_work_fet
 /* ---- by token ---- */
 
 static bool token_parse(const char *token, work_id *out) {
-    unsigned long long key, execution, activity, seq;
-    int used = 0;
-    if (sscanf(token, "w%llu.%llu.%llu.%llu.%n", &key, &execution, &activity, &seq, &used) != 4 || used == 0)
-        return false;
-    *out = (work_id){ key, execution, activity, seq };
+    uint64_t parts[4]; /* "wKEY.EXECUTION.ACTIVITY.SEQ." and what makes it unique */
+    if (*token++ != 'w') return false;
+    for (int i = 0; i < 4; i++) {
+        char *end = NULL;
+        if (*token < '0' || *token > '9') return false;
+        parts[i] = strtoull(token, &end, 10);
+        if (*end != '.') return false;
+        token = end + 1;
+    }
+    *out = (work_id){ parts[0], parts[1], parts[2], parts[3] };
     return true;
 }
 
