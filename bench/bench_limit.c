@@ -2,8 +2,9 @@
  * bench_limit.c: what the store itself can do, with bare SQL and nothing else.
  *
  * The ruler (limit) never changes: Duroxide's schema and indexes, text keys; per step two history rows, one worker row
- * deleted by its token and one inserted; 20 steps a commit, synchronous=FULL.  own_limit writes what our engine writes for
- * a step: into a file that the library has made, with the library's own statements.  commit is one step per commit.
+ * deleted by its token and one inserted; 20 steps a commit, synchronous=FULL.  own_limit writes what our engine
+ * writes for a step: into a file that the library has made, with the library's own statements.  commit is one
+ * step per commit.
  */
 #include "bench.h"
 #include "provider/sqlite/sqlite_sql.h"
@@ -17,9 +18,9 @@ static const char ruler_schema[] =
     "CREATE TABLE history(instance_id TEXT NOT NULL, execution_id INTEGER NOT NULL, event_id INTEGER NOT NULL,"
     " event_type TEXT NOT NULL, event_data TEXT NOT NULL, created_at INTEGER NOT NULL,"
     " PRIMARY KEY(instance_id, execution_id, event_id)) WITHOUT ROWID;"
-    "CREATE TABLE worker_queue(id INTEGER PRIMARY KEY AUTOINCREMENT, work_item TEXT NOT NULL, visible_at INTEGER NOT NULL,"
-    " lock_token TEXT, locked_until INTEGER, attempt_count INTEGER NOT NULL DEFAULT 0, instance_id TEXT,"
-    " execution_id INTEGER, activity_id INTEGER, session_id TEXT, tag TEXT, created_at INTEGER);"
+    "CREATE TABLE worker_queue(id INTEGER PRIMARY KEY AUTOINCREMENT, work_item TEXT NOT NULL,"
+    " visible_at INTEGER NOT NULL, lock_token TEXT, locked_until INTEGER, attempt_count INTEGER NOT NULL DEFAULT 0,"
+    " instance_id TEXT, execution_id INTEGER, activity_id INTEGER, session_id TEXT, tag TEXT, created_at INTEGER);"
     "CREATE INDEX worker_lock ON worker_queue(lock_token, id);"
     "CREATE INDEX worker_identity ON worker_queue(instance_id, execution_id, activity_id);"
     "CREATE INDEX worker_visible ON worker_queue(visible_at, lock_token, id);";
@@ -104,7 +105,9 @@ static void event_text(char out[320], const char *instance, unsigned long long e
 }
 
 static void work_text(char out[320], const char *instance, unsigned long long event) {
-    snprintf(out, 320, "{\"ActivityExecute\":{\"instance\":\"%s\",\"execution_id\":1,\"id\":%llu,\"name\":\"Noop\",\"input\":\"\"}}",
+    snprintf(out, 320,
+             "{\"ActivityExecute\":{\"instance\":\"%s\",\"execution_id\":1,\"id\":%llu,\"name\":\"Noop\","
+             "\"input\":\"\"}}",
              instance, event);
 }
 
@@ -134,13 +137,11 @@ static void ruler_step(probe *p, const char *instance, unsigned long long event)
 /* The events as the engine writes them, and the work item as it hands it out. */
 static size_t own_event(char out[320], sqlite3_int64 key, unsigned long long event, bool completed) {
     return (size_t)snprintf(out, 320,
-                            completed ? "{\"event_id\":%llu,\"source_event_id\":%llu,\"instance_id\":\"o-%lld\",\"execution_id\":1,"
-                                        "\"timestamp_ms\":1700000000000,\"duroxide_version\":\"0.1.0\","
-                                        "\"type\":\"ActivityCompleted\",\"result\":\"\"}"
-                                      : "{\"event_id\":%llu,\"source_event_id\":%llu,\"instance_id\":\"o-%lld\",\"execution_id\":1,"
-                                        "\"timestamp_ms\":1700000000000,\"duroxide_version\":\"0.1.0\","
-                                        "\"type\":\"ActivityScheduled\",\"name\":\"Noop\",\"input\":\"\"}",
-                            event, event - 1, 17179869184 + (long long)key);
+                            "{\"event_id\":%llu,\"source_event_id\":%llu,\"instance_id\":\"o-%lld\",\"execution_id\":1,"
+                            "\"timestamp_ms\":1700000000000,\"duroxide_version\":\"0.1.0\",\"type\":%s}",
+                            event, event - 1, 17179869184 + (long long)key,
+                            completed ? "\"ActivityCompleted\",\"result\":\"\""
+                                      : "\"ActivityScheduled\",\"name\":\"Noop\",\"input\":\"\"");
 }
 
 static void own_step(probe *p, sqlite3_int64 key, unsigned long long event) {
@@ -165,8 +166,9 @@ static void own_step(probe *p, sqlite3_int64 key, unsigned long long event) {
         run(p, p->event);
     }
     snprintf(text, sizeof(text),
-             "{\"ActivityExecute\":{\"instance\":\"o-%lld\",\"execution_id\":1,\"id\":%llu,\"name\":\"Noop\",\"input\":\"\","
-             "\"orchestration_name\":\"Steps\",\"orchestration_version\":\"1.0.0\"}}", 17179869184 + (long long)key, event + 1);
+             "{\"ActivityExecute\":{\"instance\":\"o-%lld\",\"execution_id\":1,\"id\":%llu,\"name\":\"Noop\","
+             "\"input\":\"\",\"orchestration_name\":\"Steps\",\"orchestration_version\":\"1.0.0\"}}",
+             17179869184 + (long long)key, event + 1);
     sqlite3_bind_int64(p->put, 1, key);
     sqlite3_bind_int64(p->put, 2, 1);
     sqlite3_bind_int64(p->put, 3, (sqlite3_int64)(event + 1));
@@ -182,8 +184,9 @@ static void ruler_prepare(probe *p) {
     prepare(p, &p->event, "INSERT INTO history(instance_id, execution_id, event_id, event_type, event_data, created_at)"
                           " VALUES(?1, 1, ?2, ?3, ?4, 1700000000000)");
     prepare(p, &p->take, "DELETE FROM worker_queue WHERE lock_token = ?1");
-    prepare(p, &p->put, "INSERT INTO worker_queue(work_item, visible_at, lock_token, locked_until, attempt_count, instance_id,"
-                        " execution_id, activity_id, created_at) VALUES(?1, 0, ?2, 1, 1, ?3, 1, ?4, 1700000000000)");
+    prepare(p, &p->put, "INSERT INTO worker_queue(work_item, visible_at, lock_token, locked_until, attempt_count,"
+                        " instance_id, execution_id, activity_id, created_at)"
+                        " VALUES(?1, 0, ?2, 1, 1, ?3, 1, ?4, 1700000000000)");
 }
 
 static void own_prepare(probe *p) {

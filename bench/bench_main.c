@@ -53,14 +53,16 @@ static void cpu_model(char out[128]) {
 }
 
 static void write_result(FILE *out, const bench_result *r) {
-    fprintf(out, "\n  {\"workload\":\"%s\",\"store\":\"%s\",\"params\":%s,\"metrics\":{", r->workload, r->store, r->params);
+    fprintf(out, "\n  {\"workload\":\"%s\",\"store\":\"%s\",\"params\":%s,\"metrics\":{", r->workload, r->store,
+            r->params);
     for (size_t k = 0; k < r->metric_count; k++)
         fprintf(out, "%s\"%s\":%.6g", k > 0 ? "," : "", r->metrics[k].name,
                 median(r->metrics[k].samples, r->metrics[k].count));
     fputs("},\"spread\":{", out);
     for (size_t k = 0; k < r->metric_count; k++)
         fprintf(out, "%s\"%s\":[%.6g,%.6g]", k > 0 ? "," : "", r->metrics[k].name,
-                end(r->metrics[k].samples, r->metrics[k].count, 0), end(r->metrics[k].samples, r->metrics[k].count, 100));
+                end(r->metrics[k].samples, r->metrics[k].count, 0),
+                end(r->metrics[k].samples, r->metrics[k].count, 100));
     fputs("}}", out);
 }
 
@@ -124,7 +126,8 @@ static void make_dir(bench *b, const char *dir, bool allow_tmpfs) {
     }
     if (fs.f_type == TMPFS && !allow_tmpfs) {
         rmdir(b->dir);
-        fputs("durite-bench: the folder is on tmpfs, which makes no commit durable; choose --dir or say --allow-tmpfs\n", stderr);
+        fputs("durite-bench: the folder is on tmpfs, which makes no commit durable: choose --dir,"
+              " or say --allow-tmpfs\n", stderr);
         exit(2);
     }
 }

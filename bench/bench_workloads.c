@@ -100,7 +100,8 @@ static double wall_ms(void) {
     return (double)ts.tv_sec * 1000.0 + (double)ts.tv_nsec / 1e6;
 }
 
-/* input: when the timer is due, wall milliseconds.  The measurement is outside of the deterministic world on purpose. */
+/* input: when the timer is due, wall milliseconds.  The measurement is outside of the deterministic world, on purpose:
+   it is about the engine. */
 static dur_outcome timer(dur_ctx *ctx, const char *due_text) {
     uint64_t due = strtoull(due_text, NULL, 10);
     uint64_t now = dur_now_ms(ctx);
@@ -213,7 +214,8 @@ static void *drive(void *arg) {
         more = bench_now() < d->until;
         for (unsigned i = 0; i < d->in_flight; i++) {
             bench_finish(d->b, ids[i]);
-            if (d->latency_count < d->latency_room) d->latencies_us[d->latency_count++] = (bench_now() - begun[i]) * 1e6;
+            if (d->latency_count < d->latency_room)
+                d->latencies_us[d->latency_count++] = (bench_now() - begun[i]) * 1e6;
             d->completed++;
             if (!more) continue;
             bench_id(d->b, ids[i], "o", next++);
@@ -256,7 +258,8 @@ static void sequential_with(bench *b, unsigned in_flight) {
         samples += drivers[i].latency_count;
         free(drivers[i].latencies_us);
     }
-    snprintf(params, sizeof(params), "{\"in_flight\":%u,\"ids\":\"%s\"}", in_flight, b->random_ids ? "random" : "sequential");
+    snprintf(params, sizeof(params), "{\"in_flight\":%u,\"ids\":\"%s\"}", in_flight,
+             b->random_ids ? "random" : "sequential");
     bench_result *r = bench_result_add(b, "sequential", params);
     double rate = (double)completed * STEPS / elapsed;
     bench_metric(r, "orchestrations_per_s", (double)completed / elapsed);
@@ -365,7 +368,9 @@ static void one_big(bench *b, const char *workload, const char *handler, size_t 
     bench_close(b);
 }
 
-static void children_workload(bench *b) { one_big(b, "children", "Children", b->quick ? 20 : 2000, "orchestrations_per_s"); }
+static void children_workload(bench *b) {
+    one_big(b, "children", "Children", b->quick ? 20 : 2000, "orchestrations_per_s");
+}
 static void kv_workload(bench *b) { one_big(b, "kv", "Kv", b->quick ? 50 : 5000, "steps_per_s"); }
 
 static void events(bench *b) {
@@ -533,7 +538,7 @@ const bench_workload bench_workloads[] = {
     { "parked", "10,000 and 100,000 waiting orchestrations: memory each, then an event to all", parked, false },
     { "replay", "cold replay of a history of 100,000 events", replay, false },
     { "idle", "what a node with 1,000 waiting orchestrations does in 10 seconds", idle, false },
-    { "recover", "a process with 1,000 in flight is killed: opening the store again to the last result", bench_recover, false },
+    { "recover", "a process with 1,000 in flight is killed: reopening to all results", bench_recover, false },
     { "start", "start of a process to the result of its first orchestration", bench_first, false },
     { NULL, NULL, NULL, false },
 };
