@@ -22,9 +22,15 @@ static dur_outcome outcome(dur_act *act, int kind, int flags, const char *text) 
                           .text_ = act != NULL ? dur_arena_strdup(act->task->arena, text != NULL ? text : "") : "" };
 }
 
-dur_outcome dur_act_complete(dur_act *act, const char *result) { return outcome(act, ACT_COMPLETED, 0, result); }
-dur_outcome dur_act_fail(dur_act *act, const char *reason) { return outcome(act, ACT_FAILED, 0, reason); }
-dur_outcome dur_act_fail_final(dur_act *act, const char *reason) { return outcome(act, ACT_FAILED, ACT_FINAL, reason); }
+dur_outcome dur_act_complete(dur_act *act, const char *result) {
+    return outcome(act, ACT_COMPLETED, 0, result);
+}
+dur_outcome dur_act_fail(dur_act *act, const char *reason) {
+    return outcome(act, ACT_FAILED, 0, reason);
+}
+dur_outcome dur_act_fail_final(dur_act *act, const char *reason) {
+    return outcome(act, ACT_FAILED, ACT_FINAL, reason);
+}
 
 dur_outcome dur_act_completef(dur_act *act, const char *format, ...) {
     va_list args;
@@ -44,14 +50,30 @@ dur_outcome dur_act_failf(dur_act *act, const char *format, ...) {
 
 /* ---- who and where ---- */
 
-const char *dur_act_instance_id(const dur_act *act) { return act->task->item.instance; }
-uint64_t dur_act_execution_id(const dur_act *act) { return act->task->item.execution_id; }
-const char *dur_act_name(const dur_act *act) { return act->task->item.name; }
-uint64_t dur_act_id(const dur_act *act) { return act->task->item.id; }
-const char *dur_act_worker_id(const dur_act *act) { return act->task->worker_id; }
-const char *dur_act_session(const dur_act *act) { return act->task->item.session_id; }
-const char *dur_act_tag(const dur_act *act) { return act->task->item.tag; }
-uint32_t dur_act_delivery(const dur_act *act) { return act->task->delivery; }
+const char *dur_act_instance_id(const dur_act *act) {
+    return act->task->item.instance;
+}
+uint64_t dur_act_execution_id(const dur_act *act) {
+    return act->task->item.execution_id;
+}
+const char *dur_act_name(const dur_act *act) {
+    return act->task->item.name;
+}
+uint64_t dur_act_id(const dur_act *act) {
+    return act->task->item.id;
+}
+const char *dur_act_worker_id(const dur_act *act) {
+    return act->task->worker_id;
+}
+const char *dur_act_session(const dur_act *act) {
+    return act->task->item.session_id;
+}
+const char *dur_act_tag(const dur_act *act) {
+    return act->task->item.tag;
+}
+uint32_t dur_act_delivery(const dur_act *act) {
+    return act->task->delivery;
+}
 uint32_t dur_act_attempt(const dur_act *act) {
     return act->task->item.attempt != 0 ? (uint32_t)act->task->item.attempt : 1;
 }
@@ -63,7 +85,8 @@ static void find_orchestration(dur__task *task) {
     size_t count = 0;
     dur_arena *arena = dur_arena_new();
     if (dur_store_read_events(task->runtime->store, arena, task->item.instance, task->item.execution_id, &events,
-                              &count, NULL) == DUR_OK && count > 0) {
+                              &count, NULL) == DUR_OK &&
+        count > 0) {
         task->item.orchestration_version = dur_arena_strdup(task->arena, events[0].version);
         task->item.orchestration_name = dur_arena_strdup(task->arena, events[0].name);
     }
@@ -91,8 +114,12 @@ const char *dur_act_key(const dur_act *act) {
 
 /* ---- cancellation ---- */
 
-bool dur_act_cancelled(const dur_act *act) { return atomic_load(&act->task->cancelled); }
-int dur_act_cancel_fd(dur_act *act) { return dur__cancel_fd(act->task); }
+bool dur_act_cancelled(const dur_act *act) {
+    return atomic_load(&act->task->cancelled);
+}
+int dur_act_cancel_fd(dur_act *act) {
+    return dur__cancel_fd(act->task);
+}
 
 bool dur_act_sleep(dur_act *act, uint64_t ms) {
     uint64_t end_us = dur__monotonic_us() + (ms > UINT64_MAX / 2000 ? UINT64_MAX / 2 : ms * 1000);
@@ -116,9 +143,13 @@ struct dur_client *dur_act_client(dur_act *act) {
     return task->client;
 }
 
-dur_provider *dur_act_store(dur_act *act) { return act->task->runtime->store; }
+dur_provider *dur_act_store(dur_act *act) {
+    return act->task->runtime->store;
+}
 
-void *dur_act_alloc(dur_act *act, size_t size) { return dur_arena_zalloc(act->task->arena, size); }
+void *dur_act_alloc(dur_act *act, size_t size) {
+    return dur_arena_zalloc(act->task->arena, size);
+}
 
 char *dur_act_format(dur_act *act, const char *format, ...) {
     va_list args;
@@ -157,15 +188,20 @@ static void take_outcome(dur__task *task, const dur_outcome *given) {
     const char *text = given->text_ != NULL ? given->text_ : "";
     size_t size = strlen(text), bad = 0;
     if (given->kind_ != ACT_COMPLETED && given->kind_ != ACT_FAILED) {
-        fail_with(task, true, dur_arena_format(task->arena, "activity \"%s\" returned no outcome: end it with "
-                                                            "dur_act_complete or dur_act_fail", task->item.name));
+        fail_with(task, true,
+                  dur_arena_format(task->arena,
+                                   "activity \"%s\" returned no outcome: end it with "
+                                   "dur_act_complete or dur_act_fail",
+                                   task->item.name));
     } else if (!dur__utf8_valid(text, size, &bad)) {
-        fail_with(task, true, dur_arena_format(task->arena, "activity \"%s\" returned a text that is not UTF-8 (byte %zu)",
-                                               task->item.name, bad));
+        fail_with(task, true,
+                  dur_arena_format(task->arena, "activity \"%s\" returned a text that is not UTF-8 (byte %zu)",
+                                   task->item.name, bad));
     } else if (size > task->runtime->options.payload_bytes_max) {
-        fail_with(task, true, dur_arena_format(task->arena, "activity \"%s\" returned a payload of %zu bytes, the limit is %llu",
-                                               task->item.name, size,
-                                               (unsigned long long)task->runtime->options.payload_bytes_max));
+        fail_with(task, true,
+                  dur_arena_format(task->arena, "activity \"%s\" returned a payload of %zu bytes, the limit is %llu",
+                                   task->item.name, size,
+                                   (unsigned long long)task->runtime->options.payload_bytes_max));
     } else if (given->kind_ == ACT_COMPLETED) {
         dur__task_complete(task, text);
     } else {

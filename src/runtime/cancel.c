@@ -12,7 +12,8 @@
 
 static void descriptor_raise(int fd) {
     uint64_t one = 1;
-    while (fd >= 0 && write(fd, &one, sizeof(one)) < 0 && errno == EINTR) {}
+    while (fd >= 0 && write(fd, &one, sizeof(one)) < 0 && errno == EINTR) {
+    }
 }
 
 void dur__cancel_locked(dur__task *task) {

@@ -1,6 +1,6 @@
 /*
- * double_run.c: for tests and examples: before each commit, the history with the new turn is replayed on a fresh stack and
- * every decision compared.  What would be found after the next crash is found at once.
+ * double_run.c: for tests and examples: before each commit, the history with the new turn is replayed on a fresh stack
+ * and every decision compared.  What would be found after the next crash is found at once.
  */
 #include "runtime/runtime_internal.h"
 
@@ -26,7 +26,8 @@ void dur__rerun_begin(dur__inst *inst, const dur_orchestration_item *item, const
     dur__rerun *rerun = dur__xcalloc(1, sizeof(*rerun));
     rerun->arena = dur_arena_new();
     DUR_ASSERT(rerun->arena != NULL);
-    for (size_t i = 0; item != NULL && i < item->history_count; i++) add_row(rerun, item->history[i].json);
+    for (size_t i = 0; item != NULL && i < item->history_count; i++)
+        add_row(rerun, item->history[i].json);
     rerun->kv = dur_arena_zalloc(rerun->arena, (kv_count + 1) * sizeof(dur_key_value));
     for (size_t i = 0; i < kv_count; i++) {
         rerun->kv[i].key = dur_arena_strdup(rerun->arena, kv[i].key);
@@ -52,7 +53,8 @@ int dur__rerun_check(dur__inst *inst, dur_error *err) {
     dur_arena *arena = dur__pool_arena(inst->loop);
     dur_error found = DUR_ERROR_INIT;
     int code = DUR_OK;
-    for (size_t i = 0; code == DUR_OK && i < rerun->count; i++) code = replay_row(fresh, arena, rerun->rows[i], &found);
+    for (size_t i = 0; code == DUR_OK && i < rerun->count; i++)
+        code = replay_row(fresh, arena, rerun->rows[i], &found);
     for (size_t i = 0; code == DUR_OK && i < turn->event_count; i++)
         code = replay_row(fresh, arena, turn->events[i].json, &found);
     if (code == DUR_OK) code = dur__exec_replay_end(fresh, &found);
@@ -66,7 +68,8 @@ int dur__rerun_check(dur__inst *inst, dur_error *err) {
 void dur__rerun_keep(dur__inst *inst) {
     const dur__turn *turn = dur__exec_turn(inst->exec);
     if (inst->rerun == NULL) return;
-    for (size_t i = 0; i < turn->event_count; i++) add_row(inst->rerun, turn->events[i].json);
+    for (size_t i = 0; i < turn->event_count; i++)
+        add_row(inst->rerun, turn->events[i].json);
 }
 
 void dur__rerun_free(dur__rerun *rerun) {

@@ -1,7 +1,7 @@
 /*
- * ending.c: ending an instance whose handler cannot be asked: poison, a history that cannot be read, nondeterminism under
- * the policy "fail".  Terminal means terminal here too: open activities, timers and children go with it, and the parent
- * is told.
+ * ending.c: ending an instance whose handler cannot be asked: poison, a history that cannot be read, nondeterminism
+ * under the policy "fail".  Terminal means terminal here too: open activities, timers and children go with it, and the
+ * parent is told.
  */
 #include "runtime/runtime_internal.h"
 
@@ -26,13 +26,15 @@ static bool is_schedule(dur_event_kind kind) {
 static int read_story(dur__inst *inst, dur_arena *arena, story *out, dur_error *err) {
     dur_event *events = NULL;
     size_t count = 0;
-    int code = dur_store_read_events(inst->loop->runtime->store, arena, inst->id, inst->execution_id, &events, &count,
-                                     err);
+    int code =
+        dur_store_read_events(inst->loop->runtime->store, arena, inst->id, inst->execution_id, &events, &count, err);
     if (code != DUR_OK) return code;
     dur__map open = { 0 };
     for (size_t i = 0; i < count; i++) {
-        if (is_schedule(events[i].kind)) dur__map_put_u64(&open, events[i].event_id, &events[i]);
-        else if (events[i].has_source_event_id) (void)dur__map_remove_u64(&open, events[i].source_event_id);
+        if (is_schedule(events[i].kind))
+            dur__map_put_u64(&open, events[i].event_id, &events[i]);
+        else if (events[i].has_source_event_id)
+            (void)dur__map_remove_u64(&open, events[i].source_event_id);
     }
     if (count > 0) {
         out->started = events[0];
@@ -41,7 +43,8 @@ static int read_story(dur__inst *inst, dur_arena *arena, story *out, dur_error *
     }
     out->open = dur_arena_alloc(arena, (open.count + 1) * sizeof(dur_event *));
     dur__map_entry *entry;
-    for (size_t i = 0; (entry = dur__map_next(&open, &i)) != NULL;) out->open[out->open_count++] = entry->value;
+    for (size_t i = 0; (entry = dur__map_next(&open, &i)) != NULL;)
+        out->open[out->open_count++] = entry->value;
     dur__map_free(&open);
     return DUR_OK;
 }
@@ -122,8 +125,10 @@ static const char *child_id(dur__inst *inst, const char *short_id) {
 
 static void push_message(dur__inst *inst, dur_message *messages, size_t *count, const dur_work_item *item) {
     dur_error err = DUR_ERROR_INIT;
-    if (dur_message_from_work(&messages[*count], inst->commit_arena, item, &err) == DUR_OK) (*count)++;
-    else dur__log(DUR_LOG_ERROR, DUR__LOG_RUNTIME, DUR__FIELDS(DUR__TEXT("instance_id", inst->id)), "%s", err.message);
+    if (dur_message_from_work(&messages[*count], inst->commit_arena, item, &err) == DUR_OK)
+        (*count)++;
+    else
+        dur__log(DUR_LOG_ERROR, DUR__LOG_RUNTIME, DUR__FIELDS(DUR__TEXT("instance_id", inst->id)), "%s", err.message);
 }
 
 static void add_effects(dur__inst *inst, const dur__ending *ending, const story *known) {
@@ -138,8 +143,10 @@ static void add_effects(dur__inst *inst, const dur__ending *ending, const story 
         dur_activity_ref ref = { .instance = inst->id,
                                  .execution_id = inst->execution_id,
                                  .activity_id = event->event_id };
-        if (event->kind == DUR_EVENT_ACTIVITY_SCHEDULED) activities[activity_count++] = ref;
-        else if (event->kind == DUR_EVENT_TIMER_CREATED) timers[timer_count++] = ref;
+        if (event->kind == DUR_EVENT_ACTIVITY_SCHEDULED)
+            activities[activity_count++] = ref;
+        else if (event->kind == DUR_EVENT_TIMER_CREATED)
+            timers[timer_count++] = ref;
         else {
             dur_work_item cancel = { .kind = DUR_WORK_CANCEL_INSTANCE,
                                      .instance = child_id(inst, event->instance),
@@ -150,8 +157,8 @@ static void add_effects(dur__inst *inst, const dur__ending *ending, const story 
     if (known->has_started && known->started.parent_instance != NULL && known->started.has_parent_id) {
         dur_work_item tell = { .kind = DUR_WORK_SUB_ORCH_FAILED,
                                .instance = known->started.parent_instance,
-                               .execution_id = known->started.has_parent_execution_id
-                                                   ? known->started.parent_execution_id : 1,
+                               .execution_id =
+                                   known->started.has_parent_execution_id ? known->started.parent_execution_id : 1,
                                .id = known->started.parent_id,
                                .details = ending->failure };
         push_message(inst, messages, &message_count, &tell);

@@ -1,15 +1,16 @@
 /*
  * instance.c: one leased instance, from its acquisition until its lease is gone.
  *
- * An instance is in one state and in the list that belongs to it; dur__inst_move knows the legal moves.  While a turn is
- * on its way to the store the handler is not touched: what arrives waits in the inbox and is offered after the answer.
+ * An instance is in one state and in the list that belongs to it; dur__inst_move knows the legal moves.  While a turn
+ * is on its way to the store the handler is not touched: what arrives waits in the inbox and is offered after the
+ * answer.
  */
 #include "runtime/runtime_internal.h"
 
 #include <stdlib.h>
 
-#define FEED_MAX 64           /* queue messages read at a time */
-#define TURN_EVENTS_MAX 4096  /* a longer turn is committed first and then goes on */
+#define FEED_MAX 64          /* queue messages read at a time */
+#define TURN_EVENTS_MAX 4096 /* a longer turn is committed first and then goes on */
 #define SLOW_TURN_US 1000000u
 
 #define BIT(state) (1u << DUR__INST_##state)
@@ -53,26 +54,25 @@ dur__exec *dur__inst_exec_new(dur__inst *inst, const dur_key_value *kv, size_t k
     const dur_runtime *runtime = inst->loop->runtime;
     const dur_runtime_options *o = &runtime->options;
     size_t stack = inst->handler->stack_bytes != 0 ? inst->handler->stack_bytes : o->stack_bytes;
-    return dur__exec_new(&(dur__exec_options){
-        .instance = inst->id,
-        .execution_id = inst->execution_id,
-        .name = inst->handler->name,
-        .version = inst->handler->version,
-        .fn = inst->handler->orchestration,
-        .stack_bytes = stack,
-        .stacks = inst->loop->stacks,
-        .kv = kv,
-        .kv_count = kv_count,
-        .random = runtime->world->random,
-        .random_data = runtime->world->data,
-        .limits = { .payload_bytes_max = o->payload_bytes_max,
-                    .custom_status_bytes_max = o->custom_status_bytes_max,
-                    .kv_keys_max = o->kv_keys_max,
-                    .kv_value_bytes_max = o->kv_value_bytes_max,
-                    .tag_bytes_max = 256,
-                    .arena_bytes_max = o->arena_bytes_max },
-        .cancel_grace_ms = o->cancel_grace_ms,
-        .queue_eager = inst->loop->fallback });
+    return dur__exec_new(&(dur__exec_options){ .instance = inst->id,
+                                               .execution_id = inst->execution_id,
+                                               .name = inst->handler->name,
+                                               .version = inst->handler->version,
+                                               .fn = inst->handler->orchestration,
+                                               .stack_bytes = stack,
+                                               .stacks = inst->loop->stacks,
+                                               .kv = kv,
+                                               .kv_count = kv_count,
+                                               .random = runtime->world->random,
+                                               .random_data = runtime->world->data,
+                                               .limits = { .payload_bytes_max = o->payload_bytes_max,
+                                                           .custom_status_bytes_max = o->custom_status_bytes_max,
+                                                           .kv_keys_max = o->kv_keys_max,
+                                                           .kv_value_bytes_max = o->kv_value_bytes_max,
+                                                           .tag_bytes_max = 256,
+                                                           .arena_bytes_max = o->arena_bytes_max },
+                                               .cancel_grace_ms = o->cancel_grace_ms,
+                                               .queue_eager = inst->loop->fallback });
 }
 
 /* ---- arrivals ---- */
@@ -82,9 +82,12 @@ void dur__inst_receive(dur__inst *inst, dur__letter *letter) {
     dur_work_kind kind = letter->arrival.item.kind;
     bool stray = kind == DUR_WORK_START_ORCHESTRATION || kind == DUR_WORK_CONTINUE_AS_NEW;
     bool live = inst->state == DUR__INST_READY || inst->state == DUR__INST_PARKED;
-    if (stray) dur__list_push(&inst->strays, &letter->arrival.link);
-    else if (live) dur__exec_offer(inst->exec, &letter->arrival);
-    else dur__list_push(&inst->inbox, &letter->arrival.link);
+    if (stray)
+        dur__list_push(&inst->strays, &letter->arrival.link);
+    else if (live)
+        dur__exec_offer(inst->exec, &letter->arrival);
+    else
+        dur__list_push(&inst->inbox, &letter->arrival.link);
     if (live) dur__loop_make_ready(loop, inst);
 }
 
@@ -116,7 +119,8 @@ static void return_list(dur__loop *loop, dur__link *list) {
 
 static void detach_tasks(dur__inst *inst) {
     dur__map_entry *entry;
-    for (size_t i = 0; (entry = dur__map_next(&inst->tasks, &i)) != NULL;) ((dur__task *)entry->value)->inst = NULL;
+    for (size_t i = 0; (entry = dur__map_next(&inst->tasks, &i)) != NULL;)
+        ((dur__task *)entry->value)->inst = NULL;
     dur__map_free(&inst->tasks);
     inst->tasks = (dur__map){ 0 };
 }
@@ -144,8 +148,10 @@ void dur__inst_drop_exec(dur__inst *inst) {
 void dur__inst_committed_once(dur__inst *inst) {
     if (!inst->uncommitted) return;
     inst->uncommitted = false;
-    if (inst->suspect) dur__gate_release_suspect();
-    else dur__gate_unreserve_fresh(1);
+    if (inst->suspect)
+        dur__gate_release_suspect();
+    else
+        dur__gate_unreserve_fresh(1);
 }
 
 void dur__inst_free(dur__inst *inst) {
@@ -165,7 +171,8 @@ void dur__inst_free(dur__inst *inst) {
 
 /* ---- running ---- */
 
-/* The store holds queue messages that we were not given: read on where a dequeue waits.  True: something was offered. */
+/* The store holds queue messages that we were not given: read on where a dequeue waits.  True: something was offered.
+ */
 static bool feed(dur__inst *inst) {
     dur__loop *loop = inst->loop;
     if (!inst->queue_gap || loop->fallback || dur__exec_finished(inst->exec)) return false;
@@ -214,7 +221,8 @@ static int run(dur__inst *inst, dur_error *err) {
     for (bool took = true; took;) {
         code = dur__exec_step(inst->exec, loop->now_ms, &took, err);
         if (code != DUR_OK) break;
-        if (!took) took = feed(inst);
+        if (!took)
+            took = feed(inst);
         else if (!loop->fallback && dur__exec_turn(inst->exec)->event_count > TURN_EVENTS_MAX) {
             inst->again = true;
             break;
@@ -257,8 +265,10 @@ void dur__inst_settle(dur__inst *inst) {
         dur__exec_offer(inst->exec, DUR__CONTAINER(link, dur__arrival, link));
         more = true;
     }
-    if (more) dur__loop_make_ready(inst->loop, inst);
-    else dur__park(inst);
+    if (more)
+        dur__loop_make_ready(inst->loop, inst);
+    else
+        dur__park(inst);
 }
 
 /* ---- handlers that cannot go on ---- */

@@ -61,10 +61,12 @@ static void pause_ms(dur_runtime *runtime, uint64_t ms) {
 }
 
 static void wake_loops(dur_runtime *runtime) {
-    for (size_t i = 0; i < runtime->loop_count; i++) dur_waker_wake(runtime->loops[i].waker);
+    for (size_t i = 0; i < runtime->loop_count; i++)
+        dur_waker_wake(runtime->loops[i].waker);
 }
 
-/* Every row that was locked under the old id is (or will be) somebody else's.  False: the store has no id for us yet. */
+/* Every row that was locked under the old id is (or will be) somebody else's.  False: the store has no id for us yet.
+ */
 static bool begin_again(dur_runtime *runtime) {
     dur_error err = DUR_ERROR_INIT;
     if (dur__keeper_register(runtime, &err) != DUR_OK) {
@@ -79,9 +81,10 @@ static bool begin_again(dur_runtime *runtime) {
 }
 
 static void taken_over(dur_runtime *runtime) {
-    dur__log(DUR_LOG_ERROR, DUR__LOG_RUNTIME, DUR__FIELDS(DUR__TEXT("owner", dur_runtime_owner(runtime))),
-             "this runtime was taken for dead and its leases for free: handlers are dropped, activities cancelled, a new "
-             "owner id is taken");
+    dur__log(
+        DUR_LOG_ERROR, DUR__LOG_RUNTIME, DUR__FIELDS(DUR__TEXT("owner", dur_runtime_owner(runtime))),
+        "this runtime was taken for dead and its leases for free: handlers are dropped, activities cancelled, a new "
+        "owner id is taken");
     DUR__COUNT(runtime, fenced);
     (void)begin_again(runtime);
 }
@@ -161,13 +164,12 @@ static size_t collect(dur_runtime *runtime, dur_arena *arena, watched **out) {
             const dur__task *task = DUR__CONTAINER(at, dur__task, link);
             if (atomic_load(&task->cancelled)) continue;
             if (runtime->has_owners && now_us - task->started_at_us < LONG_RUNNING_US) continue;
-            (*out)[count++] = (watched){
-                .claim = { .ref = { .instance = dur_arena_strdup(arena, task->ref.instance),
-                                    .execution_id = task->ref.execution_id,
-                                    .activity_id = task->ref.activity_id,
-                                    .row_id = task->ref.row_id },
-                           .lock_token = dur_arena_strdup(arena, task->token) },
-                .serial = task->serial };
+            (*out)[count++] = (watched){ .claim = { .ref = { .instance = dur_arena_strdup(arena, task->ref.instance),
+                                                             .execution_id = task->ref.execution_id,
+                                                             .activity_id = task->ref.activity_id,
+                                                             .row_id = task->ref.row_id },
+                                                    .lock_token = dur_arena_strdup(arena, task->token) },
+                                         .serial = task->serial };
         }
     }
     dur__mutex_unlock(&work->mutex);
@@ -189,7 +191,8 @@ static void check_rows(dur_runtime *runtime, dur_arena *arena) {
     if (count == 0) return;
     dur_worker_claim *claims = dur_arena_alloc(arena, count * sizeof(*claims));
     bool *lost = dur_arena_zalloc(arena, count * sizeof(bool));
-    for (size_t i = 0; i < count; i++) claims[i] = tasks[i].claim;
+    for (size_t i = 0; i < count; i++)
+        claims[i] = tasks[i].claim;
     dur_error err = DUR_ERROR_INIT;
     uint64_t extend_ms = runtime->has_owners ? 0 : runtime->options.worker_lock_timeout_ms;
     if (dur_store_check_works(runtime->store, claims, count, extend_ms, lost, &err) != DUR_OK) {
@@ -248,7 +251,8 @@ static void abandon_overdue(dur_runtime *runtime) {
     dur__mutex_unlock(&work->mutex);
     log_abandoned(replace, &names);
     dur__buf_free(&names);
-    for (; replace > 0; replace--) (void)dur__worker_add(runtime);
+    for (; replace > 0; replace--)
+        (void)dur__worker_add(runtime);
 }
 
 size_t dur__keeper_abandon_all(dur_runtime *runtime, dur__buf *names) {
@@ -268,7 +272,6 @@ size_t dur__keeper_abandon_all(dur_runtime *runtime, dur__buf *names) {
 }
 
 /* ---- stores without owners ---- */
-
 
 void dur__keeper_renew_add(dur__inst *inst) {
     dur_runtime *runtime = inst->loop->runtime;
@@ -341,8 +344,8 @@ static void tick(dur_runtime *runtime, schedule *next, dur_arena *arena, bool ki
     dur_arena_reset(arena);
     if (atomic_load(&runtime->owner_stale)) let_go(runtime);
     if (runtime->has_owners && (due(&next->beat, now_us, TICK_MS) || kicked)) beat(runtime);
-    uint64_t rows_ms = runtime->has_owners ? TICK_MS
-                                           : renewal_period_ms(o->worker_lock_timeout_ms, o->worker_lock_renewal_buffer_ms);
+    uint64_t rows_ms =
+        runtime->has_owners ? TICK_MS : renewal_period_ms(o->worker_lock_timeout_ms, o->worker_lock_renewal_buffer_ms);
     if (due(&next->rows, now_us, rows_ms)) check_rows(runtime, arena);
     abandon_overdue(runtime);
     bool sessions = sessions_used(runtime);
@@ -352,7 +355,8 @@ static void tick(dur_runtime *runtime, schedule *next, dur_arena *arena, bool ki
                 renewal_period_ms(o->orchestrator_lock_timeout_ms, o->orchestrator_lock_renewal_buffer_ms)))
             renew_instances(runtime, arena);
         if (next->sessions_seen &&
-            due(&next->sessions, now_us, renewal_period_ms(o->session_lock_timeout_ms, o->session_lock_renewal_buffer_ms)))
+            due(&next->sessions, now_us,
+                renewal_period_ms(o->session_lock_timeout_ms, o->session_lock_renewal_buffer_ms)))
             renew_sessions(runtime);
     }
     if (next->sessions_seen && due(&next->cleanup, now_us, o->session_cleanup_interval_ms)) {
@@ -366,7 +370,10 @@ void dur__keeper_main(void *data) {
     dur_runtime *runtime = data;
     dur_arena *arena = dur_arena_new();
     uint64_t now_us = dur__monotonic_us();
-    schedule next = { .beat = now_us, .rows = now_us, .instances = now_us, .sessions = now_us,
+    schedule next = { .beat = now_us,
+                      .rows = now_us,
+                      .instances = now_us,
+                      .sessions = now_us,
                       .cleanup = now_us + runtime->options.session_cleanup_interval_ms * 1000 };
     dur__runtime_inside = runtime;
     dur__mutex_lock(&runtime->mutex);

@@ -2,8 +2,8 @@
  * loop.c: the thread that resumes handlers, commits, and hands out work.
  *
  * One pass: take what workers have finished, run every instance that can go on, wait a moment for completions that are
- * about to come (the gather rule), and exchange everything with the store in one round; when nothing is left to do, sleep
- * in the store until something may have come.
+ * about to come (the gather rule), and exchange everything with the store in one round; when nothing is left to do,
+ * sleep in the store until something may have come.
  */
 #include "runtime/runtime_internal.h"
 
@@ -11,9 +11,9 @@
 #include "provider/provider_internal.h"
 #include <stdlib.h>
 
-#define GATHER_US 100   /* a commit waits at most so long for completions … */
-#define QUIET_US 40     /* … and so long without another one */
-#define LAZY_US 25      /* a second worker is woken when the first has not drained the batch by then */
+#define GATHER_US 100 /* a commit waits at most so long for completions … */
+#define QUIET_US 40   /* … and so long without another one */
+#define LAZY_US 25    /* a second worker is woken when the first has not drained the batch by then */
 #define SPIN_US 30
 #define WAIT_MAX_MS 3600000u
 #define RETURN_AFTER_US 100000u /* unstarted work goes back to the others after this (L9) */
@@ -60,7 +60,8 @@ int dur__loop_open(dur__loop *loop, dur_runtime *runtime, unsigned index, dur_er
 
 static void drop_all(dur__loop *loop) {
     dur__map_entry *entry;
-    for (size_t i = 0; (entry = dur__map_next(&loop->instances, &i)) != NULL;) dur__inst_free(entry->value);
+    for (size_t i = 0; (entry = dur__map_next(&loop->instances, &i)) != NULL;)
+        dur__inst_free(entry->value);
 }
 
 static void drop_acks(dur__loop *loop) {
@@ -169,12 +170,14 @@ static void doze(dur__loop *loop, uint64_t us) {
 }
 
 /* A server's backend wants the core that we would spin on. */
-static uint64_t spin_us(const dur__loop *loop) { return loop->runtime->store->methods->own_clock ? 0 : SPIN_US; }
+static uint64_t spin_us(const dur__loop *loop) {
+    return loop->runtime->store->methods->own_clock ? 0 : SPIN_US;
+}
 
 /*
- * Instances that were committed together come back together only if the next commit waits for them; otherwise they split
- * into cohorts that alternate for ever, with twice the fsyncs.  Never by time alone: with one completion expected there
- * is nothing to wait for.
+ * Instances that were committed together come back together only if the next commit waits for them; otherwise they
+ * split into cohorts that alternate for ever, with twice the fsyncs.  Never by time alone: with one completion expected
+ * there is nothing to wait for.
  */
 static void gather(dur__loop *loop) {
     if (!loop->gathered || loop->expected == 0 || dur__list_empty(&loop->commits)) return;
@@ -207,7 +210,9 @@ static uint64_t due_in_ms(const dur__loop *loop) {
     return loop->empty_looks > 2 ? 20 : 0; /* due, but not for us: do not spin on it */
 }
 
-static uint64_t smaller(uint64_t a, uint64_t b) { return a < b ? a : b; }
+static uint64_t smaller(uint64_t a, uint64_t b) {
+    return a < b ? a : b;
+}
 
 static uint64_t wait_ms(dur__loop *loop) {
     dur_runtime *runtime = loop->runtime;
@@ -218,8 +223,9 @@ static uint64_t wait_ms(dur__loop *loop) {
     if (!dur__list_empty(&loop->starving)) ms = smaller(ms, 20);
     if (loop->owed_look) ms = smaller(ms, 20);
     if (loop->look_suspect_work) ms = smaller(ms, 500);
-    if (atomic_load(&runtime->peers) > 0 && dur__work_room(runtime) <
-        (size_t)runtime->options.worker_concurrency + runtime->options.prefetch) ms = smaller(ms, 50);
+    if (atomic_load(&runtime->peers) > 0 &&
+        dur__work_room(runtime) < (size_t)runtime->options.worker_concurrency + runtime->options.prefetch)
+        ms = smaller(ms, 50);
     if (loop->fallback) ms = smaller(ms, runtime->options.dispatcher_min_poll_interval_ms);
     if (runtime->fake_time) ms = smaller(ms, 5);
     if (dur__runtime_phase(runtime) != DUR__PHASE_RUN) ms = smaller(ms, 5);
@@ -296,8 +302,10 @@ static void release_idle(dur__loop *loop) {
     dur__map_entry *entry;
     for (size_t i = 0; (entry = dur__map_next(&loop->instances, &i)) != NULL;) {
         dur__inst *inst = entry->value;
-        if (inst->state == DUR__INST_PARKED) dur__release(inst, 0, false, true);
-        else if (inst->state == DUR__INST_READY) dur__release(inst, 0, inst->uncommitted, false);
+        if (inst->state == DUR__INST_PARKED)
+            dur__release(inst, 0, false, true);
+        else if (inst->state == DUR__INST_READY)
+            dur__release(inst, 0, inst->uncommitted, false);
     }
 }
 
@@ -328,15 +336,18 @@ static void pass(dur__loop *loop, dur__phase phase) {
     uint64_t now_us = dur__monotonic_us();
     if (atomic_exchange(&loop->runtime->suspect_hint, false)) loop->look_suspect_work = loop->look_instances = true;
     feed_starving(loop, now_us);
-    if (phase == DUR__PHASE_RUN) give_back_stale(loop, now_us);
-    else dur__route_give_back(loop, 0);
+    if (phase == DUR__PHASE_RUN)
+        give_back_stale(loop, now_us);
+    else
+        dur__route_give_back(loop, 0);
     if (phase == DUR__PHASE_RELEASE) {
         release_idle(loop);
     } else {
         dur__loop_run_ready(loop);
         gather(loop);
     }
-    if (dur__round_due(loop, dur__monotonic_us())) dur__round(loop);
+    if (dur__round_due(loop, dur__monotonic_us()))
+        dur__round(loop);
     else if (dur__list_empty(&loop->ready) && !done_waiting(loop)) {
         note_quiet(loop);
         wait(loop);
@@ -354,8 +365,10 @@ void dur__loop_main(void *data) {
         if (phase == DUR__PHASE_RELEASE && released(loop)) break;
         if (!follow_owner(loop)) continue;
         dur__loop_take_done(loop);
-        if (dur__keeper_fenced(runtime) && phase == DUR__PHASE_RUN) stay_fenced(loop);
-        else pass(loop, phase);
+        if (dur__keeper_fenced(runtime) && phase == DUR__PHASE_RUN)
+            stay_fenced(loop);
+        else
+            pass(loop, phase);
     }
     dur__gate_forget_claim();
     dur__crash_report_thread_end();

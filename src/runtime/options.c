@@ -74,7 +74,8 @@ static int check_numbers(const dur_runtime_options *o, dur_error *err) {
     if (o->nondeterminism != DUR_NONDETERMINISM_SUSPEND && o->nondeterminism != DUR_NONDETERMINISM_FAIL)
         return bad(err, "nondeterminism", "no such policy");
     uint64_t held = o->worker_lock_timeout_ms > o->worker_lock_renewal_buffer_ms
-                        ? o->worker_lock_timeout_ms - o->worker_lock_renewal_buffer_ms : 0;
+                        ? o->worker_lock_timeout_ms - o->worker_lock_renewal_buffer_ms
+                        : 0;
     if (o->session_idle_timeout_ms <= held)
         return bad(err, "session_idle_timeout_ms",
                    "must be longer than worker_lock_timeout_ms less its renewal buffer, or a session ends under a "
@@ -102,10 +103,12 @@ static int take_tags(dur_runtime *runtime, dur_error *err) {
     }
     bool named = o->tags == DUR_TAG_ONLY || o->tags == DUR_TAG_AND_DEFAULT;
     if (named && count == 0) return bad(err, "worker_tags", "the choice of tags needs at least one");
-    if (!named && count > 0) return bad(err, "worker_tags", "given, but tags is not DUR_TAG_ONLY or DUR_TAG_AND_DEFAULT");
+    if (!named && count > 0)
+        return bad(err, "worker_tags", "given, but tags is not DUR_TAG_ONLY or DUR_TAG_AND_DEFAULT");
     if ((int)o->tags < 0 || o->tags > DUR_TAG_NONE) return bad(err, "tags", "no such choice");
     const char **tags = dur__xcalloc(count + 1, sizeof(char *));
-    for (size_t i = 0; i < count; i++) tags[i] = own(runtime, o->worker_tags[i]);
+    for (size_t i = 0; i < count; i++)
+        tags[i] = own(runtime, o->worker_tags[i]);
     o->worker_tags = (const char *const *)tags;
     runtime->tag_filter = (dur_tag_filter){ .mode = (dur_tag_mode)o->tags, .tags = tags, .tag_count = count };
     return DUR_OK;
@@ -161,6 +164,7 @@ int dur__options_take(dur_runtime *runtime, const dur_runtime_options *given, du
 
 void dur__options_free(dur_runtime *runtime) {
     if (runtime->tag_filter.tags != NULL) free((void *)(uintptr_t)runtime->tag_filter.tags);
-    for (size_t i = 0; i < runtime->owned_count; i++) free(runtime->owned[i]);
+    for (size_t i = 0; i < runtime->owned_count; i++)
+        free(runtime->owned[i]);
     free(runtime->owned);
 }

@@ -105,8 +105,11 @@ void dur__pool_task_back(dur__loop *loop, dur__task *task) {
 
 void dur__pool_free(dur__loop *loop) {
     dur__link *link;
-    while ((link = dur__list_pop(&loop->free_letters)) != NULL) free(DUR__CONTAINER(link, dur__letter, arrival.link));
-    while ((link = dur__list_pop(&loop->free_tasks)) != NULL) free(DUR__CONTAINER(link, dur__task, link));
-    for (size_t i = 0; i < loop->free_arena_count; i++) dur_arena_free(loop->free_arenas[i]);
+    while ((link = dur__list_pop(&loop->free_letters)) != NULL)
+        free(DUR__CONTAINER(link, dur__letter, arrival.link));
+    while ((link = dur__list_pop(&loop->free_tasks)) != NULL)
+        free(DUR__CONTAINER(link, dur__task, link));
+    for (size_t i = 0; i < loop->free_arena_count; i++)
+        dur_arena_free(loop->free_arenas[i]);
     free(loop->free_arenas);
 }

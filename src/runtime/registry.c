@@ -21,8 +21,8 @@ typedef struct name_entry {
     char *name;
     dur__handler **versions; /* ascending */
     size_t count;
-    char *versions_text;            /* "1.0.0,1.1.0" */
-    const dur__handler *policy;     /* NULL: the highest; under the mutex */
+    char *versions_text;        /* "1.0.0,1.1.0" */
+    const dur__handler *policy; /* NULL: the highest; under the mutex */
 } name_entry;
 
 struct dur_registry {
@@ -52,7 +52,8 @@ static void handler_free(dur__handler *handler) {
 }
 
 static void entry_free(name_entry *entry) {
-    for (size_t i = 0; i < entry->count; i++) handler_free(entry->versions[i]);
+    for (size_t i = 0; i < entry->count; i++)
+        handler_free(entry->versions[i]);
     free(entry->versions);
     free(entry->versions_text);
     free(entry->name);
@@ -61,7 +62,8 @@ static void entry_free(name_entry *entry) {
 
 void dur_registry_free(dur_registry *registry) {
     if (registry == NULL || atomic_fetch_sub(&registry->references, 1) != 1) return;
-    for (size_t i = 0; i < registry->count; i++) entry_free(registry->names[i]);
+    for (size_t i = 0; i < registry->count; i++)
+        entry_free(registry->names[i]);
     free(registry->names);
     dur__mutex_destroy(&registry->mutex);
     free(registry);
@@ -72,7 +74,9 @@ dur_registry *dur__registry_retain(dur_registry *registry) {
     return registry;
 }
 
-void dur__registry_freeze(dur_registry *registry) { atomic_store(&registry->frozen, true); }
+void dur__registry_freeze(dur_registry *registry) {
+    atomic_store(&registry->frozen, true);
+}
 
 /* Where the name is, or would be. */
 static size_t entry_position(const dur_registry *registry, dur_handler_kind kind, const char *name, bool *found) {
@@ -83,8 +87,10 @@ static size_t entry_position(const dur_registry *registry, dur_handler_kind kind
         const name_entry *entry = registry->names[middle];
         int order = entry->kind != kind ? (int)entry->kind - (int)kind : strcmp(entry->name, name);
         if (order == 0) *found = true;
-        if (order < 0) low = middle + 1;
-        else high = middle;
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
     }
     return low;
 }
@@ -133,7 +139,8 @@ static void version_insert(name_entry *entry, const dur__handler *from) {
     handler->name = entry->name;
     handler->version = dur__xstrdup(from->version);
     size_t at = entry->count;
-    while (at > 0 && dur__semver_compare_text(entry->versions[at - 1]->version, from->version) > 0) at--;
+    while (at > 0 && dur__semver_compare_text(entry->versions[at - 1]->version, from->version) > 0)
+        at--;
     entry->versions = dur__xrealloc(entry->versions, (entry->count + 1) * sizeof(dur__handler *));
     memmove(entry->versions + at + 1, entry->versions + at, (entry->count - at) * sizeof(dur__handler *));
     entry->versions[at] = handler;
@@ -172,8 +179,8 @@ static int element_check(const dur_handler *handler, dur_error *err) {
     if (handler->version != NULL && !dur__semver_parse(handler->version, NULL))
         return dur_error_set(err, DUR_EINVAL, false, op, "%s \"%s\": \"%s\" is not a semantic version (1.2.3)", word,
                              handler->name, handler->version);
-    bool has_function = handler->kind == DUR_HANDLER_ACTIVITY ? handler->activity != NULL
-                                                              : handler->orchestration != NULL;
+    bool has_function =
+        handler->kind == DUR_HANDLER_ACTIVITY ? handler->activity != NULL : handler->orchestration != NULL;
     if (!has_function)
         return dur_error_set(err, DUR_EINVAL, false, op, "%s \"%s\" has no function", word, handler->name);
     return DUR_OK;
@@ -203,7 +210,8 @@ static int table_check(const dur_registry *registry, const dur_handler *handlers
         if (element->size < offsetof(dur_handler, stack_bytes) || element->size > 4096)
             return dur_error_set(err, DUR_EINVAL, false, "registry.add",
                                  "a table element has size %zu: use DUR_ACTIVITY, DUR_ORCHESTRATION and "
-                                 "DUR_HANDLERS_END", element->size);
+                                 "DUR_HANDLERS_END",
+                                 element->size);
         dur_handler handler = element_read(element);
         if (handler.kind == DUR_HANDLER_END) return DUR_OK;
         int code = element_check(&handler, err);
@@ -258,7 +266,8 @@ int dur_registry_merge(dur_registry *registry, const dur_registry *other, dur_er
     for (size_t i = 0; i < other->count; i++) {
         const name_entry *theirs = other->names[i];
         name_entry *ours = entry_make(registry, theirs->kind, theirs->name);
-        for (size_t v = 0; v < theirs->count; v++) version_insert(ours, theirs->versions[v]);
+        for (size_t v = 0; v < theirs->count; v++)
+            version_insert(ours, theirs->versions[v]);
         dur__mutex_lock((dur__mutex *)(uintptr_t)&other->mutex);
         const dur__handler *policy = theirs->policy;
         dur__mutex_unlock((dur__mutex *)(uintptr_t)&other->mutex);
@@ -286,7 +295,9 @@ int dur_registry_policy(dur_registry *registry, const char *orchestration, const
     return DUR_OK;
 }
 
-size_t dur_registry_count(const dur_registry *registry) { return registry != NULL ? registry->count : 0; }
+size_t dur_registry_count(const dur_registry *registry) {
+    return registry != NULL ? registry->count : 0;
+}
 
 const char *dur_registry_name(const dur_registry *registry, size_t index, dur_handler_kind *kind) {
     if (registry == NULL || index >= registry->count) return NULL;

@@ -26,8 +26,10 @@ void dur__inst_lost(dur__inst *inst, const char *why) {
 static void start_over(dur__inst *inst, const char *what, const char *message) {
     DUR__COUNT(inst->loop->runtime, turn_conflicts);
     log_conflict(inst, what, message);
-    if (inst->exec == NULL && inst->commit != NULL && inst->commit->event_count == 0) dur__inst_free(inst);
-    else dur__release(inst, 0, true, false);
+    if (inst->exec == NULL && inst->commit != NULL && inst->commit->event_count == 0)
+        dur__inst_free(inst);
+    else
+        dur__release(inst, 0, true, false);
 }
 
 static void mark_lost_work(dur__inst *inst, const dur_turn_commit *answer) {
@@ -91,18 +93,24 @@ void dur__commit_learn(dur__inst *inst) {
     bool same = theirs != NULL && theirs->json.size == ours->json.size &&
                 memcmp(theirs->json.data, ours->json.data, ours->json.size) == 0;
     dur__pool_arena_back(loop, arena);
-    if (code != DUR_OK) dur__commit_retry(inst, &err, true);
-    else if (same) assume_done(inst);
-    else if (theirs == NULL) inst->unknown = false;
-    else dur__inst_lost(inst, "another turn stands in its place");
+    if (code != DUR_OK)
+        dur__commit_retry(inst, &err, true);
+    else if (same)
+        assume_done(inst);
+    else if (theirs == NULL)
+        inst->unknown = false;
+    else
+        dur__inst_lost(inst, "another turn stands in its place");
 }
 
 void dur__commit_abandon(dur__inst *inst) {
     dur_error err = DUR_ERROR_INIT;
     int code = dur_store_abandon_orchestration_item(inst->loop->runtime->store, inst->token, inst->commit->delay_ms,
                                                     false, &err);
-    if (code != DUR_OK && err.retryable) dur__commit_retry(inst, &err, false);
-    else dur__inst_free(inst);
+    if (code != DUR_OK && err.retryable)
+        dur__commit_retry(inst, &err, false);
+    else
+        dur__inst_free(inst);
 }
 
 static void store_failed(dur__inst *inst, const dur_turn_commit *answer) {
@@ -118,9 +126,12 @@ static void store_failed(dur__inst *inst, const dur_turn_commit *answer) {
         /* A store that refuses this turn for good: count it, so that it ends as poison instead of for ever. */
         dur__log(DUR_LOG_ERROR, DUR__LOG_PROVIDER, DUR__FIELDS(DUR__TEXT("instance_id", inst->id)),
                  "the store refuses a turn: %s", err->message);
-        if (inst->exec != NULL) dur__release_counted(inst, 1000);
-        else if (inst->commit->set_suspended) dur__release(inst, 60000, true, false);
-        else dur__commit_retry(inst, err, false);
+        if (inst->exec != NULL)
+            dur__release_counted(inst, 1000);
+        else if (inst->commit->set_suspended)
+            dur__release(inst, 60000, true, false);
+        else
+            dur__commit_retry(inst, err, false);
     }
 }
 
@@ -130,12 +141,18 @@ void dur__commit_answer(dur__inst *inst, const dur_turn_commit *answer) {
         inst->commit->lease_kept = answer->lease_kept;
         dur__commit_done(inst);
         break;
-    case DUR_TURN_LEASE_LOST: dur__inst_lost(inst, answer->error.message); break;
-    case DUR_TURN_POSITION: start_over(inst, "the history has changed", answer->error.message); break;
+    case DUR_TURN_LEASE_LOST:
+        dur__inst_lost(inst, answer->error.message);
+        break;
+    case DUR_TURN_POSITION:
+        start_over(inst, "the history has changed", answer->error.message);
+        break;
     case DUR_TURN_WORK_LOST:
         mark_lost_work(inst, answer);
         start_over(inst, "an activity's row was taken by another node", answer->error.message);
         break;
-    case DUR_TURN_STORE: store_failed(inst, answer); break;
+    case DUR_TURN_STORE:
+        store_failed(inst, answer);
+        break;
     }
 }

@@ -3,10 +3,10 @@
  */
 #include "runtime/runtime_internal.h"
 
-#define FETCH_MAX 128          /* instances acquired at a time: a crash costs each of them one attempt */
+#define FETCH_MAX 128 /* instances acquired at a time: a crash costs each of them one attempt */
 #define TURNS_MAX 1024
-#define QUEUE_MESSAGES_MAX 64  /* of each queue with a fetch; the rest is read when a dequeue waits */
-#define LOCAL_TAKES 4          /* every so many rounds with local work the shared queue is asked first (L9) */
+#define QUEUE_MESSAGES_MAX 64 /* of each queue with a fetch; the rest is read when a dequeue waits */
+#define LOCAL_TAKES 4         /* every so many rounds with local work the shared queue is asked first (L9) */
 
 typedef struct round {
     dur_round ask;
@@ -67,8 +67,10 @@ static void add_turns(dur__loop *loop, round *r, uint64_t now_us) {
     DUR__LIST_EACH_SAFE(&loop->commits, at, after) {
         dur__inst *inst = DUR__CONTAINER(at, dur__inst, link);
         if (inst->retry_at_us > now_us) continue;
-        if (inst->unknown) dur__commit_learn(inst); /* may end it */
-        else if (inst->abandons) dur__commit_abandon(inst);
+        if (inst->unknown)
+            dur__commit_learn(inst); /* may end it */
+        else if (inst->abandons)
+            dur__commit_abandon(inst);
     }
     size_t count = 0;
     DUR__LIST_EACH(&loop->commits, link) count++;
@@ -87,7 +89,8 @@ static void add_turns(dur__loop *loop, round *r, uint64_t now_us) {
 static bool encode_completion(dur__task *task, dur_arena *arena, dur_message *out) {
     dur_error err = DUR_ERROR_INIT;
     if (dur_message_from_work(out, arena, &task->letter.arrival.item, &err) == DUR_OK) return true;
-    dur__log(DUR_LOG_ERROR, DUR__LOG_ACTIVITY, DUR__FIELDS(DUR__TEXT("activity_name", task->item.name)), "%s", err.message);
+    dur__log(DUR_LOG_ERROR, DUR__LOG_ACTIVITY, DUR__FIELDS(DUR__TEXT("activity_name", task->item.name)), "%s",
+             err.message);
     return false;
 }
 
@@ -142,7 +145,8 @@ static void add_fetch(dur__loop *loop, round *r) {
 static bool work_wanted(dur__loop *loop, const round *r) {
     if (!takes_work(loop)) return false;
     bool eager = false;
-    for (size_t i = 0; i < r->ask.turn_count && !eager; i++) eager = r->ask.turns[i].worker_item_count > 0;
+    for (size_t i = 0; i < r->ask.turn_count && !eager; i++)
+        eager = r->ask.turns[i].worker_item_count > 0;
     if (loop->look_work || loop->look_suspect_work) {
         if (!eager) return true;
     }
@@ -170,8 +174,9 @@ static void add_work(dur__loop *loop, round *r) {
                                 .tags = runtime->tag_filter,
                                 .owner = loop->owner,
                                 .max = r->work_reserved,
-                                .kind = r->suspect_work ? DUR_FETCH_SUSPECT
-                                        : loop->fallback ? DUR_FETCH_ANY : DUR_FETCH_FRESH };
+                                .kind = r->suspect_work  ? DUR_FETCH_SUSPECT
+                                        : loop->fallback ? DUR_FETCH_ANY
+                                                         : DUR_FETCH_FRESH };
     r->ask.work = &r->work;
 }
 
@@ -179,7 +184,8 @@ static void add_work(dur__loop *loop, round *r) {
 
 static void answer_turns(dur__loop *loop, const round *r) {
     (void)loop;
-    for (size_t i = 0; i < r->ask.turn_count; i++) dur__commit_answer(r->insts[i], &r->ask.turns[i]);
+    for (size_t i = 0; i < r->ask.turn_count; i++)
+        dur__commit_answer(r->insts[i], &r->ask.turns[i]);
 }
 
 static void answer_lost(dur__loop *loop, const round *r) {
@@ -200,7 +206,8 @@ static void answer_items(dur__loop *loop, round *r) {
     }
     DUR_ASSERT(!r->suspect_instance || got <= 1);
     if (!r->suspect_instance && got < r->fresh_reserved) dur__gate_unreserve_fresh(r->fresh_reserved - got);
-    for (size_t i = 0; i < got; i++) dur__triage(loop, &r->ask.items[i]);
+    for (size_t i = 0; i < got; i++)
+        dur__triage(loop, &r->ask.items[i]);
     /* After a suspect the others, and after the others a suspect. */
     loop->look_instances = (got > 0 && r->ask.more) || r->suspect_instance || loop->suspects_waiting;
 }
@@ -212,8 +219,10 @@ static void answer_held(dur__loop *loop, const round *r) {
         if (inst == NULL || strcmp(inst->token, held->lock_token) != 0) continue;
         if (held->message.queue != NULL && inst->queue_gap) {
             /* Older ones of the queue may be in the store only: they are read in order when a dequeue waits. */
-            if (inst->state == DUR__INST_PARKED || inst->state == DUR__INST_READY) dur__loop_make_ready(loop, inst);
-            else inst->again = true;
+            if (inst->state == DUR__INST_PARKED || inst->state == DUR__INST_READY)
+                dur__loop_make_ready(loop, inst);
+            else
+                inst->again = true;
             continue;
         }
         dur__letter *letter = dur__letter_from_message(loop, held->instance, &held->message, NULL);
@@ -236,7 +245,8 @@ static void answer_works(dur__loop *loop, const round *r) {
         loop->look_work = got == r->work_reserved;
         if (got > 0) loop->news = false;
     }
-    for (size_t i = 0; i < got; i++) dur__route_work(loop, &r->ask.works[i]);
+    for (size_t i = 0; i < got; i++)
+        dur__route_work(loop, &r->ask.works[i]);
 }
 
 static void answered(dur__loop *loop, round *r) {
@@ -249,7 +259,8 @@ static void answered(dur__loop *loop, round *r) {
         loop->gathered = false;
     }
     answer_turns(loop, r);
-    for (size_t i = 0; i < a->ack_count; i++) dur__route_acked(loop, r->tasks[i], &a->acks[i].error);
+    for (size_t i = 0; i < a->ack_count; i++)
+        dur__route_acked(loop, r->tasks[i], &a->acks[i].error);
     answer_lost(loop, r);
     /* From here on the reads of this round count: what it showed was seen, what it did not show was not. */
     loop->seen_id = a->seen_id;
@@ -283,14 +294,17 @@ static void failed(dur__loop *loop, round *r, const dur_error *err) {
         dur__commit_retry(r->insts[i], err, err->code == DUR_EUNKNOWN);
     dur_error transient = *err;
     transient.retryable = true;
-    for (size_t i = 0; i < r->ask.ack_count; i++) dur__route_acked(loop, r->tasks[i], &transient);
+    for (size_t i = 0; i < r->ask.ack_count; i++)
+        dur__route_acked(loop, r->tasks[i], &transient);
     if (err->code == DUR_EUNKNOWN && (r->ask.fetch != NULL || r->ask.work != NULL) && runtime->has_owners) {
         loop->stale = true;
         dur__keeper_renew_owner(runtime);
     }
     if (r->ask.fetch != NULL) {
-        if (r->suspect_instance) dur__gate_release_suspect();
-        else dur__gate_unreserve_fresh(r->fresh_reserved);
+        if (r->suspect_instance)
+            dur__gate_release_suspect();
+        else
+            dur__gate_unreserve_fresh(r->fresh_reserved);
         loop->look_instances = true;
     }
     if (r->ask.work != NULL) {
@@ -315,8 +329,10 @@ void dur__round(dur__loop *loop) {
         return;
     }
     DUR__COUNT(loop->runtime, rounds);
-    if (dur_store_lane_round(loop->lane, loop->arena, &r.ask, &err) == DUR_OK) answered(loop, &r);
-    else failed(loop, &r, &err);
+    if (dur_store_lane_round(loop->lane, loop->arena, &r.ask, &err) == DUR_OK)
+        answered(loop, &r);
+    else
+        failed(loop, &r, &err);
     dur__route_hand_out(loop);
     dur__park_trim(loop);
 }

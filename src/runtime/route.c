@@ -50,9 +50,10 @@ void dur__route_completion(dur__loop *loop, dur__task *task) {
 void dur__route_acked(dur__loop *loop, dur__task *task, const dur_error *answer) {
     if (answer->code == DUR_OK || !(answer->retryable || answer->code == DUR_EUNKNOWN)) {
         if (answer->code != DUR_OK && answer->code != DUR_ELEASE)
-            dur__log(DUR_LOG_ERROR, DUR__LOG_ACTIVITY,
-                     DUR__FIELDS(DUR__TEXT("instance_id", task->item.instance), DUR__TEXT("activity_name", task->item.name)),
-                     "the store refuses the end of an activity: %s", answer->message);
+            dur__log(
+                DUR_LOG_ERROR, DUR__LOG_ACTIVITY,
+                DUR__FIELDS(DUR__TEXT("instance_id", task->item.instance), DUR__TEXT("activity_name", task->item.name)),
+                "the store refuses the end of an activity: %s", answer->message);
         dur__pool_task_back(loop, task);
         return;
     }
@@ -107,14 +108,16 @@ static bool decode(dur__loop *loop, const dur_leased_work *work, dur_work_item *
     if (code == DUR_OK && item->kind == DUR_WORK_ACTIVITY_EXECUTE) return true;
     if (code == DUR_EUNSUPPORTED) {
         dur__log(DUR_LOG_WARN, DUR__LOG_RUNTIME, NULL, 0,
-                 "a worker item is of a kind that this version does not know; it is left for a newer node: %s", err.message);
+                 "a worker item is of a kind that this version does not know; it is left for a newer node: %s",
+                 err.message);
         (void)dur_store_abandon_work_item(loop->runtime->store, work->lock_token, 60000, true, NULL);
         return false;
     }
     char reason[512];
     if (code == DUR_OK)
         snprintf(reason, sizeof(reason), "%s is not an activity", dur_work_kind_name(item->kind));
-    else snprintf(reason, sizeof(reason), "%.500s", err.message);
+    else
+        snprintf(reason, sizeof(reason), "%.500s", err.message);
     dur__log(DUR_LOG_ERROR, DUR__LOG_RUNTIME, NULL, 0, "a worker item is a dead letter: %s", reason);
     if (dur_store_dead_letter_work(loop->runtime->store, work->lock_token, reason, &err) != DUR_OK)
         dur__log(DUR_LOG_WARN, DUR__LOG_PROVIDER, NULL, 0, "a dead letter could not be kept: %s", err.message);

@@ -2,9 +2,9 @@
  * runtime.c: starting and stopping the threads, and what hosts may ask.
  *
  * A runtime is: one or several loops (loop.c), worker threads (worker.c) and the keeper (keeper.c).  Stopping drains:
- *   DRAIN    nothing new is taken, waiting work goes back, running activities may end and their completions are committed
- *   RELEASE  leases are given back, the loops end
- * and then the owner says goodbye.  Activities that do not end are left behind with a reference to the runtime.
+ *   DRAIN    nothing new is taken, waiting work goes back, running activities may end and their completions are
+ * committed RELEASE  leases are given back, the loops end and then the owner says goodbye.  Activities that do not end
+ * are left behind with a reference to the runtime.
  */
 #include "runtime/runtime_internal.h"
 
@@ -31,8 +31,10 @@ const dur__handler *dur__runtime_find(dur_runtime *runtime, dur_handler_kind kin
 /* ---- memory ---- */
 
 static void runtime_free(dur_runtime *runtime) {
-    for (size_t i = 0; i < runtime->registry_count; i++) dur_registry_free(runtime->registries[i]);
-    for (size_t i = 0; i < runtime->owner_id_count; i++) free(runtime->owner_ids[i]);
+    for (size_t i = 0; i < runtime->registry_count; i++)
+        dur_registry_free(runtime->registries[i]);
+    for (size_t i = 0; i < runtime->owner_id_count; i++)
+        free(runtime->owner_ids[i]);
     free(runtime->owner_ids);
     dur__session_free(runtime);
     dur__backoff_free(runtime);
@@ -136,8 +138,8 @@ static void set_phase(dur_runtime *runtime, dur__phase phase) {
 }
 
 /*
- * Called when no worker has anything in hand, so that every end has been handed over.  A loop that sleeps still says quiet
- * when one was; it stops saying so before it takes them, so looking at them first misses nothing.
+ * Called when no worker has anything in hand, so that every end has been handed over.  A loop that sleeps still says
+ * quiet when one was; it stops saying so before it takes them, so looking at them first misses nothing.
  */
 static bool loops_quiet(dur_runtime *runtime) {
     for (size_t i = 0; i < runtime->loop_count; i++) {
@@ -202,7 +204,8 @@ static size_t shut_down(dur_runtime *runtime, uint64_t grace_ms, dur__buf *names
     stop_loops(runtime, dur__monotonic_us() + release_ms * 1000);
     dur__workers_stop(runtime);
     stop_keeper(runtime);
-    for (size_t i = 0; i < runtime->loop_count; i++) dur__loop_close(&runtime->loops[i]);
+    for (size_t i = 0; i < runtime->loop_count; i++)
+        dur__loop_close(&runtime->loops[i]);
     if (runtime->has_owners && runtime->owner_id_count > 0)
         (void)dur_store_owner_release(runtime->store, dur_runtime_owner(runtime), NULL);
     return left;
@@ -238,7 +241,8 @@ int dur_runtime_start(dur_runtime **out, const dur_runtime_options *options, dur
 
 /* In a forked child there are no threads to end and nobody to say goodbye to. */
 static int stop_forked(dur_runtime *runtime, dur_error *err) {
-    for (size_t i = 0; i < runtime->loop_count; i++) dur_waker_free(runtime->loops[i].waker);
+    for (size_t i = 0; i < runtime->loop_count; i++)
+        dur_waker_free(runtime->loops[i].waker);
     dur_provider_close(runtime->store);
     runtime->store = NULL;
     return dur_error_set(err, DUR_EFORKED, false, "runtime.stop", "the runtime belongs to the parent process");

@@ -66,16 +66,16 @@ struct dur__task {
     dur_work_item item; /* ActivityExecute */
     uint32_t delivery;
     bool suspect;
-    bool has_session;   /* counted in work.sessions */
-    bool row_gone;      /* loop: cancelled or lost; the completion is dropped */
-    bool dropping;      /* loop, while a commit is built: the same turn deletes the row */
-    bool routed;        /* it has changed loops once */
-    bool ack_bare;      /* ack without a completion */
+    bool has_session;            /* counted in work.sessions */
+    bool row_gone;               /* loop: cancelled or lost; the completion is dropped */
+    bool dropping;               /* loop, while a commit is built: the same turn deletes the row */
+    bool routed;                 /* it has changed loops once */
+    bool ack_bare;               /* ack without a completion */
     const dur__handler *handler; /* NULL: built in */
     atomic_int state;
     atomic_bool cancelled;
     uint64_t queued_at_us, started_at_us, cancelled_at_us; /* monotonic */
-    int cancel_fd;           /* -1: none yet; under work.mutex */
+    int cancel_fd;                                         /* -1: none yet; under work.mutex */
     struct dur_client *client;
     struct sqlite3 *sqlite;
     const char *worker_id;
@@ -104,7 +104,7 @@ typedef struct dur__work {
     size_t queued, blocked_count, running_count, reserved, idle, abandoned, waking;
     size_t worker_serial;
     atomic_size_t in_hand; /* taken by a worker and not yet with a loop */
-    dur__map sessions; /* name → session_use */
+    dur__map sessions;     /* name → session_use */
     size_t session_count;
     uint64_t batch_at_us;
     bool exit;
@@ -158,7 +158,7 @@ struct dur__inst {
     size_t eager_count;
     uint32_t tries;
     uint64_t retry_at_us;
-    bool unknown; /* the outcome of the last try was not learned */
+    bool unknown;      /* the outcome of the last try was not learned */
     dur__rerun *rerun; /* double run */
 };
 
@@ -185,8 +185,8 @@ struct dur__loop {
     dur__link hand_out; /* tasks locked by this round, pushed together */
     size_t hand_out_count;
     _Atomic(dur__task *) done; /* workers push here, newest first */
-    atomic_bool asleep; /* or about to: a finished task must wake it */
-    size_t expected; /* handed out by the last commit and not yet back: the gather rule */
+    atomic_bool asleep;        /* or about to: a finished task must wake it */
+    size_t expected;           /* handed out by the last commit and not yet back: the gather rule */
     dur__link free_tasks, free_letters;
     size_t free_task_count, free_letter_count;
     dur_arena **free_arenas;
@@ -202,10 +202,10 @@ struct dur__loop {
     bool owed_look;         /* woken by a completion, perhaps by something else too: look soon */
     bool news;              /* the last wait ended for a reason that is not known */
     bool suspects_waiting, suspect_turn, suspect_last, work_waiting_long;
-    bool claiming; /* it keeps the gate closed until it gets its suspect */
+    bool claiming;                                  /* it keeps the gate closed until it gets its suspect */
     bool suspect_instances_none, suspect_work_none; /* looked, and there was none; until the next news */
-    bool stale;             /* waits for a new owner id */
-    bool gathered;          /* a completion has come since the last commit */
+    bool stale;                                     /* waits for a new owner id */
+    bool gathered;                                  /* a completion has come since the last commit */
     uint32_t local_takes, empty_looks;
     uint64_t last_return_us;
     atomic_bool quiet; /* draining: nothing is left to run or commit */
@@ -236,17 +236,17 @@ struct dur_runtime {
     size_t tag_count;
 
     dur__mutex mutex;
-    dur__cond changed;          /* phase, keeper's alarm */
-    char **owner_ids;           /* all that this runtime had; the last is current.  Under mutex */
+    dur__cond changed; /* phase, keeper's alarm */
+    char **owner_ids;  /* all that this runtime had; the last is current.  Under mutex */
     size_t owner_id_count;
     _Atomic(const char *) owner;
     char session_owner_own[64];
-    atomic_uint epoch;          /* grows when the owner id changes */
+    atomic_uint epoch; /* grows when the owner id changes */
     atomic_int phase;
     atomic_uint_fast64_t beat_boot_ms; /* last beat that got through */
     atomic_uint peers;
-    atomic_bool suspect_hint; /* a dead owner's work was set free */
-    atomic_bool owner_stale;  /* the store may hold leases of ours that we do not know of */
+    atomic_bool suspect_hint;        /* a dead owner's work was set free */
+    atomic_bool owner_stale;         /* the store may hold leases of ours that we do not know of */
     bool keeper_kicked, keeper_exit; /* under mutex */
     atomic_uint_fast64_t release_until_us;
 
@@ -257,7 +257,7 @@ struct dur_runtime {
     dur__thread keeper;
     bool keeper_started;
     atomic_uint_fast64_t task_serial;
-    dur__map renewals; /* token → text, stores without owners; under mutex */
+    dur__map renewals;     /* token → text, stores without owners; under mutex */
     dur__map unregistered; /* name → backoff state; under mutex */
     dur__metrics counters;
 };
@@ -266,9 +266,11 @@ struct dur_runtime {
 const char *dur__runtime_session_owner(dur_runtime *runtime);
 const dur__handler *dur__runtime_find(dur_runtime *runtime, dur_handler_kind kind, const char *name,
                                       const char *version);
-void dur__runtime_release(dur_runtime *runtime); /* one reference */
+void dur__runtime_release(dur_runtime *runtime);       /* one reference */
 extern _Thread_local dur_runtime *dur__runtime_inside; /* the runtime whose thread this is */
-static inline dur__phase dur__runtime_phase(dur_runtime *runtime) { return (dur__phase)atomic_load(&runtime->phase); }
+static inline dur__phase dur__runtime_phase(dur_runtime *runtime) {
+    return (dur__phase)atomic_load(&runtime->phase);
+}
 
 /* options.c */
 int dur__options_take(dur_runtime *runtime, const dur_runtime_options *given, dur_error *err);
@@ -311,9 +313,10 @@ void dur__inst_move(dur__inst *inst, dur__inst_state to);
 void dur__inst_receive(dur__inst *inst, dur__letter *letter); /* an arrival or stray for a live instance */
 void dur__inst_drop_exec(dur__inst *inst);                    /* end the handler; completions go through the queue */
 void dur__inst_free(dur__inst *inst);                         /* and forget it */
-void dur__inst_return_letter(dur__loop *loop, dur__letter *letter); /* not consumed: a completion goes through the queue */
-void dur__inst_step(dur__inst *inst);                         /* READY: run, then commit, park or break */
-void dur__inst_settle(dur__inst *inst);                       /* after a commit: offer what came, go on or park */
+void dur__inst_return_letter(dur__loop *loop,
+                             dur__letter *letter); /* not consumed: a completion goes through the queue */
+void dur__inst_step(dur__inst *inst);              /* READY: run, then commit, park or break */
+void dur__inst_settle(dur__inst *inst);            /* after a commit: offer what came, go on or park */
 void dur__inst_attach(dur__inst *inst, dur__task *task);
 void dur__inst_broken(dur__inst *inst, int code, const dur_error *why);
 void dur__inst_committed_once(dur__inst *inst); /* clears `uncommitted` at the gate */
@@ -339,9 +342,9 @@ void dur__commit_done(dur__inst *inst);              /* it happened: effects go 
 /* ending.c: ending an instance without its handler */
 typedef struct dur__ending {
     const dur_failure *failure;
-    bool corrupted;             /* the history cannot be read */
+    bool corrupted;                     /* the history cannot be read */
     const dur_orchestration_item *item; /* NULL: the instance is live, its history is read from the store */
-    const dur_work_item *start; /* no history: the start message */
+    const dur_work_item *start;         /* no history: the start message */
 } dur__ending;
 int dur__ending_build(dur__inst *inst, const dur__ending *ending, dur_error *err);
 /* SubOrchFailed for whoever started an instance that exists already. */
@@ -366,7 +369,7 @@ size_t dur__work_room(dur_runtime *runtime);
 size_t dur__work_reserve(dur_runtime *runtime, size_t want);
 void dur__work_unreserve(dur_runtime *runtime, size_t count);
 void dur__work_push(dur_runtime *runtime, dur__link *tasks, size_t count);
-void dur__work_nudge(dur_runtime *runtime, uint64_t after_us); /* wake another worker when the queue is not drained */
+void dur__work_nudge(dur_runtime *runtime, uint64_t after_us);  /* wake another worker when the queue is not drained */
 bool dur__work_withdraw(dur_runtime *runtime, dur__task *task); /* true: it was waiting and is the caller's again */
 size_t dur__work_take_waiting(dur_runtime *runtime, dur__loop *loop, dur__link *out, uint64_t waited_us);
 void dur__work_finished(dur_runtime *runtime, dur__task *task); /* under the mutex */
@@ -394,7 +397,7 @@ void dur__syscall_run(dur__task *task);
 /* session.c */
 bool dur__session_admit(dur_runtime *runtime, const char *session); /* under work.mutex: counts one use */
 void dur__session_leave(dur_runtime *runtime, const char *session); /* under work.mutex */
-bool dur__session_full(dur_runtime *runtime);                        /* under work.mutex */
+bool dur__session_full(dur_runtime *runtime);                       /* under work.mutex */
 void dur__session_free(dur_runtime *runtime);
 
 /* cancel.c */
@@ -403,18 +406,18 @@ void dur__cancel_locked(dur__task *task);                     /* the same, under
 int dur__cancel_fd(dur__task *task);
 
 /* poison.c: L6, for the whole process */
-size_t dur__gate_reserve_fresh(size_t want);     /* how many instances may be acquired; 0: a suspect is out */
-void dur__gate_unreserve_fresh(size_t count);    /* committed, or not acquired after all */
-bool dur__gate_claim_suspect(void);              /* nothing else is acquired and uncommitted; else nothing new is */
-void dur__gate_forget_claim(void);               /* the loop that asked has ended */
+size_t dur__gate_reserve_fresh(size_t want);  /* how many instances may be acquired; 0: a suspect is out */
+void dur__gate_unreserve_fresh(size_t count); /* committed, or not acquired after all */
+bool dur__gate_claim_suspect(void);           /* nothing else is acquired and uncommitted; else nothing new is */
+void dur__gate_forget_claim(void);            /* the loop that asked has ended */
 void dur__gate_release_suspect(void);
-bool dur__gate_claim_activity(uint64_t now_us);  /* one suspect activity until it has returned or run 5 s */
+bool dur__gate_claim_activity(uint64_t now_us); /* one suspect activity until it has returned or run 5 s */
 void dur__gate_activity_started(uint64_t now_us);
 void dur__gate_release_activity(void);
 
 /* backoff.c */
 uint64_t dur__backoff_ms(uint64_t base_ms, uint32_t tries, uint64_t max_ms); /* base·2^tries, capped, never wraps */
-uint64_t dur__backoff_jitter_us(const dur_world *world, uint64_t ms);         /* in microseconds, ±20 % */
+uint64_t dur__backoff_jitter_us(const dur_world *world, uint64_t ms);        /* in microseconds, ±20 % */
 uint64_t dur__backoff_unregistered(dur_runtime *runtime, const char *what, const char *name, const char *version);
 void dur__backoff_free(dur_runtime *runtime);
 
@@ -424,14 +427,14 @@ void dur__keeper_kick(dur_runtime *runtime);
 bool dur__keeper_fenced(dur_runtime *runtime);
 void dur__keeper_renew_owner(dur_runtime *runtime); /* let go of everything and begin again under a new id */
 size_t dur__keeper_abandon_all(dur_runtime *runtime, dur__buf *names); /* stop: who still runs is left behind */
-int dur__keeper_register(dur_runtime *runtime, dur_error *err); /* a new owner id */
-void dur__keeper_renew_add(dur__inst *inst); /* timed locks only */
+int dur__keeper_register(dur_runtime *runtime, dur_error *err);        /* a new owner id */
+void dur__keeper_renew_add(dur__inst *inst);                           /* timed locks only */
 void dur__keeper_renew_remove(dur__inst *inst);
 
 /* double_run.c */
 void dur__rerun_begin(dur__inst *inst, const dur_orchestration_item *item, const dur_key_value *kv, size_t kv_count);
 int dur__rerun_check(dur__inst *inst, dur_error *err); /* before a commit: the history with this turn replays */
-void dur__rerun_keep(dur__inst *inst);                  /* after it */
+void dur__rerun_keep(dur__inst *inst);                 /* after it */
 void dur__rerun_free(dur__rerun *rerun);
 
 /* directory.c: which loop has an instance; only with several loops */

@@ -10,7 +10,9 @@ typedef struct session_use {
     char name[];
 } session_use;
 
-bool dur__session_full(dur_runtime *runtime) { return runtime->work.session_count >= runtime->options.max_sessions; }
+bool dur__session_full(dur_runtime *runtime) {
+    return runtime->work.session_count >= runtime->options.max_sessions;
+}
 
 /* A session that has an activity here is always served (it is ours); a new one only below the limit. */
 bool dur__session_admit(dur_runtime *runtime, const char *session) {
@@ -41,6 +43,7 @@ void dur__session_leave(dur_runtime *runtime, const char *session) {
 
 void dur__session_free(dur_runtime *runtime) {
     dur__map_entry *entry;
-    for (size_t i = 0; (entry = dur__map_next(&runtime->work.sessions, &i)) != NULL;) free(entry->value);
+    for (size_t i = 0; (entry = dur__map_next(&runtime->work.sessions, &i)) != NULL;)
+        free(entry->value);
     dur__map_free(&runtime->work.sessions);
 }

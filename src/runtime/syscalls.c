@@ -24,8 +24,9 @@ static void run_guid(dur__task *task) {
     b[6] = (unsigned char)((b[6] & 0x0f) | 0x40);
     b[8] = (unsigned char)((b[8] & 0x3f) | 0x80);
     dur__task_complete(task, dur_arena_format(task->arena,
-        "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1], b[2], b[3], b[4], b[5],
-        b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]));
+                                              "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
+                                              b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11],
+                                              b[12], b[13], b[14], b[15]));
 }
 
 /* {"instance_id": …, "key": …} to a JSON text, or null where there is no such key. */
@@ -74,8 +75,10 @@ static void run_get_kv(dur__task *task) {
         (void)dur_act_sleep(&act, dur__backoff_ms(10, tries++, 3000));
     }
     dur__buf text = { 0 };
-    if (value == NULL) dur__buf_text(&text, "null");
-    else dur__json_write_text(&text, value);
+    if (value == NULL)
+        dur__buf_text(&text, "null");
+    else
+        dur__json_write_text(&text, value);
     dur__task_complete(task, dur_arena_strdup(task->arena, dur__buf_str(&text)));
     dur__buf_free(&text);
 }
@@ -83,8 +86,11 @@ static void run_get_kv(dur__task *task) {
 void dur__syscall_run(dur__task *task) {
     const char *call = task->item.name + strlen(PREFIX);
     const dur_world *world = task->runtime->world;
-    if (strcmp(call, "new_guid") == 0) run_guid(task);
+    if (strcmp(call, "new_guid") == 0)
+        run_guid(task);
     else if (strcmp(call, "utc_now_ms") == 0)
-        dur__task_complete(task, dur_arena_format(task->arena, "%llu", (unsigned long long)world->wall_ms(world->data)));
-    else run_get_kv(task);
+        dur__task_complete(task,
+                           dur_arena_format(task->arena, "%llu", (unsigned long long)world->wall_ms(world->data)));
+    else
+        run_get_kv(task);
 }

@@ -56,7 +56,8 @@ dur__letter *dur__letter_from_message(dur__loop *loop, const char *instance, con
         if (left != NULL) *left = true;
         dur__log(DUR_LOG_WARN, DUR__LOG_RUNTIME,
                  DUR__FIELDS(DUR__TEXT("instance_id", instance), DUR__NUMBER("message_id", message->id)),
-                 "a message is of a kind that this version does not know; it is left for a newer node: %s", err.message);
+                 "a message is of a kind that this version does not know; it is left for a newer node: %s",
+                 err.message);
     } else {
         dead_letter(loop, instance, &message->id, 1, err.message);
     }
@@ -159,8 +160,8 @@ static void bury(triage *t) {
             continue;
         }
         ids[commit->consumed_count++] = t->letters[i]->message_id;
-        bool same = dur__str_eq(item->parent_instance, t->inst->parent_instance) &&
-                    item->parent_id == t->inst->parent_id;
+        bool same =
+            dur__str_eq(item->parent_instance, t->inst->parent_instance) && item->parent_id == t->inst->parent_id;
         if (item->kind != DUR_WORK_START_ORCHESTRATION || item->parent_instance == NULL || same) continue;
         dur_work_item answer;
         dur__ending_refuse_start(&answer, t->inst->commit_arena, item);
@@ -198,8 +199,8 @@ static void end_as(triage *t, const dur_failure *failure, bool corrupted) {
     if (dur__ending_build(t->inst, &ending, &err) == DUR_OK) {
         DUR__COUNT(t->loop->runtime, orchestration_poison);
         DUR__COUNT(t->loop->runtime, orchestration_failures);
-        dur__log(DUR_LOG_ERROR, DUR__LOG_ORCHESTRATION, DUR__FIELDS(DUR__TEXT("instance_id", t->inst->id)),
-                 "%s", t->inst->commit->metadata.output);
+        dur__log(DUR_LOG_ERROR, DUR__LOG_ORCHESTRATION, DUR__FIELDS(DUR__TEXT("instance_id", t->inst->id)), "%s",
+                 t->inst->commit->metadata.output);
         letters_back(t);
         dur__loop_queue_commit(t->inst);
     } else {
@@ -224,8 +225,8 @@ static bool corrupted_and_ended(triage *t) {
     size_t count = 0;
     dur_event event;
     return dur_store_read(t->loop->runtime->store, t->arena, t->inst->id, t->inst->execution_id, &rows, &count, NULL) ==
-               DUR_OK && count > 0 &&
-           dur_event_from_json(&event, t->arena, rows[count - 1].json, NULL) == DUR_OK &&
+               DUR_OK &&
+           count > 0 && dur_event_from_json(&event, t->arena, rows[count - 1].json, NULL) == DUR_OK &&
            dur_event_kind_role(event.kind) == DUR_EVENT_ROLE_TERMINAL;
 }
 
@@ -260,15 +261,17 @@ static void handle_unregistered(triage *t, const char *name, const char *version
     uint64_t delay = dur__backoff_unregistered(runtime, "orchestration", name, version);
     uint32_t max = runtime->options.unregistered_attempts_max;
     if (max == 0 || t->attempts < max) {
-        if (max == 0) wait_here(t, delay, false);
-        else wait_counted(t, delay);
+        if (max == 0)
+            wait_here(t, delay, false);
+        else
+            wait_counted(t, delay);
         return;
     }
     dur_failure failure = { .category = DUR_FAILURE_CONFIGURATION,
                             .resource = name,
-                            .message = dur_arena_format(t->arena, "orchestration \"%s\"%s%s is not registered", name,
-                                                        version != NULL ? " version " : "",
-                                                        version != NULL ? version : "") };
+                            .message =
+                                dur_arena_format(t->arena, "orchestration \"%s\"%s%s is not registered", name,
+                                                 version != NULL ? " version " : "", version != NULL ? version : "") };
     end_as(t, &failure, false);
 }
 
@@ -375,8 +378,10 @@ static void decide(triage *t) {
         choose_start(t, DUR_WORK_CONTINUE_AS_NEW);
         if (t->start == NULL && !continued) choose_start(t, DUR_WORK_START_ORCHESTRATION);
         if (continued) t->inst->execution_id++;
-        if (t->start != NULL) run(t);
-        else wait_here(t, 0, true);
+        if (t->start != NULL)
+            run(t);
+        else
+            wait_here(t, 0, true);
     }
 }
 

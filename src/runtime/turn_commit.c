@@ -1,8 +1,9 @@
 /*
  * turn_commit.c: from what a handler did to what the store is asked to write, and what follows when it has.
  *
- * A commit lives in an arena of its own until it is answered for good, because a turn that failed for a passing reason is
- * submitted again unchanged (L4).  Its events and items are borrowed from the handler, which is not touched meanwhile.
+ * A commit lives in an arena of its own until it is answered for good, because a turn that failed for a passing reason
+ * is submitted again unchanged (L4).  Its events and items are borrowed from the handler, which is not touched
+ * meanwhile.
  */
 #include "runtime/runtime_internal.h"
 
@@ -63,13 +64,17 @@ static void encode(dur_message *out, dur_arena *arena, const dur_work_item *item
 
 static bool tag_admitted(const dur_tag_filter *filter, const char *tag) {
     switch (filter->mode) {
-    case DUR_TAGS_ANY: return true;
-    case DUR_TAGS_NONE: return false;
-    case DUR_TAGS_DEFAULT_ONLY: return tag == NULL;
+    case DUR_TAGS_ANY:
+        return true;
+    case DUR_TAGS_NONE:
+        return false;
+    case DUR_TAGS_DEFAULT_ONLY:
+        return tag == NULL;
     case DUR_TAGS_AND_DEFAULT:
         if (tag == NULL) return true;
         break;
-    case DUR_TAGS_ONLY: break;
+    case DUR_TAGS_ONLY:
+        break;
     }
     for (size_t i = 0; tag != NULL && i < filter->tag_count; i++) {
         if (strcmp(filter->tags[i], tag) == 0) return true;
@@ -161,7 +166,8 @@ static void consume(consumption *to, const dur__link *list) {
     DUR__LIST_EACH(list, at) {
         const dur__letter *letter = DUR__CONTAINER(at, dur__letter, arrival.link);
         const dur__task *task = letter->task;
-        if (task == NULL) to->ids[to->id_count++] = letter->message_id;
+        if (task == NULL)
+            to->ids[to->id_count++] = letter->message_id;
         else if (!task->dropping && !task->row_gone)
             to->claims[to->claim_count++] = (dur_worker_claim){ .ref = task->ref, .lock_token = task->token };
     }
@@ -253,8 +259,10 @@ static void metadata_last(const dur__turn *turn, dur_execution_metadata *metadat
 static void drain_finished(dur__inst *inst) {
     dur__left verdict;
     for (dur__arrival *left; (left = dur__exec_drain(inst->exec, &verdict)) != NULL;) {
-        if (verdict == DUR__LEFT_CONSUME) dur__list_push(&inst->drained, &left->link);
-        else dur__inst_return_letter(inst->loop, left->cookie);
+        if (verdict == DUR__LEFT_CONSUME)
+            dur__list_push(&inst->drained, &left->link);
+        else
+            dur__inst_return_letter(inst->loop, left->cookie);
     }
 }
 
@@ -269,8 +277,8 @@ bool dur__turn_build(dur__inst *inst) {
     if (dur__exec_finished(inst->exec)) drain_finished(inst);
     const dur__turn *turn = dur__exec_turn(inst->exec);
     bool ended = turn->end != DUR__END_NOT;
-    bool leaves = ended || loop->fallback ||
-                  (loop->runtime->options.evict_every_turn && !inst->again && !inst->starving);
+    bool leaves =
+        ended || loop->fallback || (loop->runtime->options.evict_every_turn && !inst->again && !inst->starving);
     if (turn_empty(inst, turn) && !inst->uncommitted && !leaves) return false;
     dur_turn_commit *commit = dur__commit_begin(inst);
     inst->leaves = leaves;
@@ -336,10 +344,18 @@ static void count_failure(dur_runtime *runtime, const dur_failure *failure) {
     DUR__COUNT(runtime, orchestration_failures);
     if (failure == NULL) return;
     switch (failure->category) {
-    case DUR_FAILURE_APPLICATION: DUR__COUNT(runtime, orchestration_application_errors); break;
-    case DUR_FAILURE_INFRASTRUCTURE: DUR__COUNT(runtime, orchestration_infrastructure_errors); break;
-    case DUR_FAILURE_CONFIGURATION: DUR__COUNT(runtime, orchestration_configuration_errors); break;
-    case DUR_FAILURE_POISON: DUR__COUNT(runtime, orchestration_poison); break;
+    case DUR_FAILURE_APPLICATION:
+        DUR__COUNT(runtime, orchestration_application_errors);
+        break;
+    case DUR_FAILURE_INFRASTRUCTURE:
+        DUR__COUNT(runtime, orchestration_infrastructure_errors);
+        break;
+    case DUR_FAILURE_CONFIGURATION:
+        DUR__COUNT(runtime, orchestration_configuration_errors);
+        break;
+    case DUR_FAILURE_POISON:
+        DUR__COUNT(runtime, orchestration_poison);
+        break;
     }
 }
 
@@ -347,7 +363,8 @@ static void count_turn(dur__inst *inst, const dur__turn *turn) {
     dur_runtime *runtime = inst->loop->runtime;
     DUR__COUNT(runtime, turns);
     for (size_t i = 0; i < turn->event_count; i++) {
-        if (turn->events[i].kind == DUR_EVENT_TIMER_FIRED) DUR__COUNT(runtime, timers_fired);
+        if (turn->events[i].kind == DUR_EVENT_TIMER_FIRED)
+            DUR__COUNT(runtime, timers_fired);
         else if (turn->events[i].kind == DUR_EVENT_SUB_ORCHESTRATION_SCHEDULED)
             DUR__COUNT(runtime, suborchestration_calls);
     }
@@ -381,8 +398,10 @@ static void cancel_dropped(dur__inst *inst, const dur__turn *turn) {
         if (task == NULL) continue;
         task->inst = NULL;
         task->row_gone = true;
-        if (dur__work_withdraw(loop->runtime, task)) dur__pool_task_back(loop, task);
-        else dur__cancel_task(loop->runtime, task);
+        if (dur__work_withdraw(loop->runtime, task))
+            dur__pool_task_back(loop, task);
+        else
+            dur__cancel_task(loop->runtime, task);
     }
 }
 
@@ -426,6 +445,8 @@ void dur__commit_done(dur__inst *inst) {
     free_letters(loop, &inst->drained);
     inst->first_turn = false;
     dur__commit_end(inst);
-    if (inst->leaves || inst->exec == NULL) dur__inst_free(inst);
-    else dur__inst_settle(inst);
+    if (inst->leaves || inst->exec == NULL)
+        dur__inst_free(inst);
+    else
+        dur__inst_settle(inst);
 }

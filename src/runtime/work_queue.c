@@ -66,7 +66,8 @@ static size_t claim_idle_locked(dur__work *work, size_t want) {
 }
 
 static void signal_workers(dur__work *work, size_t count) {
-    while (count-- > 0) dur__cond_signal(&work->changed);
+    while (count-- > 0)
+        dur__cond_signal(&work->changed);
 }
 
 /* The tasks were reserved; now they wait for a worker.  A session beyond the limit waits for one to end. */
@@ -128,8 +129,10 @@ static void unlink_waiting_locked(dur_runtime *runtime, dur__task *task) {
     dur__work *work = &runtime->work;
     bool blocked = task->item.session_id != NULL && !task->has_session;
     dur__list_unlink(&task->link);
-    if (blocked) work->blocked_count--;
-    else work->queued--;
+    if (blocked)
+        work->blocked_count--;
+    else
+        work->queued--;
     leave_session_locked(runtime, task);
     atomic_store(&task->state, DUR__TASK_IDLE);
 }

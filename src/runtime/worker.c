@@ -32,10 +32,9 @@ void dur__task_fill(dur__task *task, const dur_work_item *item) {
 
 static dur_work_item *completion_begin(dur__task *task, dur_work_kind kind) {
     dur_work_item *item = &task->letter.arrival.item;
-    *item = (dur_work_item){ .kind = kind,
-                             .instance = task->item.instance,
-                             .execution_id = task->item.execution_id,
-                             .id = task->item.id };
+    *item = (dur_work_item){
+        .kind = kind, .instance = task->item.instance, .execution_id = task->item.execution_id, .id = task->item.id
+    };
     return item;
 }
 
@@ -75,8 +74,10 @@ static dur__task *take_locked(dur__worker *worker) {
         }
         if (work->exit) return NULL;
         work->idle++;
-        if (fenced) (void)dur__cond_wait_ms(&work->changed, &work->mutex, 50);
-        else dur__cond_wait(&work->changed, &work->mutex);
+        if (fenced)
+            (void)dur__cond_wait_ms(&work->changed, &work->mutex, 50);
+        else
+            dur__cond_wait(&work->changed, &work->mutex);
         work->idle--;
         if (work->waking > 0) work->waking--;
     }
@@ -84,10 +85,12 @@ static dur__task *take_locked(dur__worker *worker) {
 
 static void count_result(dur_runtime *runtime, const dur__task *task) {
     const dur_work_item *item = &task->letter.arrival.item;
-    if (item->kind == DUR_WORK_ACTIVITY_COMPLETED) DUR__COUNT(runtime, activity_success);
+    if (item->kind == DUR_WORK_ACTIVITY_COMPLETED)
+        DUR__COUNT(runtime, activity_success);
     else if (item->details != NULL && item->details->category == DUR_FAILURE_APPLICATION)
         DUR__COUNT(runtime, activity_app_errors);
-    else DUR__COUNT(runtime, activity_infra_errors);
+    else
+        DUR__COUNT(runtime, activity_infra_errors);
 }
 
 /* False: the task was abandoned meanwhile, this thread's slot has a successor and the runtime may be gone soon. */
@@ -106,8 +109,10 @@ static bool finish(dur__worker *worker, dur__task *task) {
     dur__mutex_unlock(&work->mutex);
     if (abandoned) return false;
     if (suspect) dur__gate_release_activity();
-    if (atomic_load(&task->cancelled)) DUR__COUNT(runtime, activity_cancelled);
-    else count_result(runtime, task);
+    if (atomic_load(&task->cancelled))
+        DUR__COUNT(runtime, activity_cancelled);
+    else
+        count_result(runtime, task);
     dur__loop_done(loop, task);
     atomic_fetch_sub(&work->in_hand, 1);
     return true;

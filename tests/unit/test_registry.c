@@ -12,9 +12,15 @@
 #include <durite/durite.h>
 #include <string.h>
 
-static dur_outcome act_a(dur_act *act, const char *input) { return dur_act_complete(act, input); }
-static dur_outcome orch_1(dur_ctx *ctx, const char *input) { return dur_complete(ctx, input); }
-static dur_outcome orch_2(dur_ctx *ctx, const char *input) { return dur_fail(ctx, input); }
+static dur_outcome act_a(dur_act *act, const char *input) {
+    return dur_act_complete(act, input);
+}
+static dur_outcome orch_1(dur_ctx *ctx, const char *input) {
+    return dur_complete(ctx, input);
+}
+static dur_outcome orch_2(dur_ctx *ctx, const char *input) {
+    return dur_fail(ctx, input);
+}
 
 static const dur_handler table[] = {
     DUR_ORCHESTRATION("Order", "1.10.0", orch_2),
@@ -43,7 +49,8 @@ static void names_and_versions_are_in_order(void **state) {
     assert_string_equal(dur_registry_name(registry, 2, &kind), "Order");
     assert_int_equal(kind, DUR_HANDLER_ORCHESTRATION);
     assert_null(dur_registry_name(registry, 3, NULL));
-    assert_string_equal(dur_registry_versions(registry, DUR_HANDLER_ORCHESTRATION, "Order"), "1.9.0,1.10.0-rc.1,1.10.0");
+    assert_string_equal(dur_registry_versions(registry, DUR_HANDLER_ORCHESTRATION, "Order"),
+                        "1.9.0,1.10.0-rc.1,1.10.0");
     assert_string_equal(dur_registry_versions(registry, DUR_HANDLER_ACTIVITY, "Ship"), "1.0.0");
     assert_null(dur_registry_versions(registry, DUR_HANDLER_ACTIVITY, "Order"));
     assert_true(dur_registry_has(registry, DUR_HANDLER_ORCHESTRATION, "Order", "1.9.0"));
@@ -87,7 +94,8 @@ static void bad_handlers_are_named(void **state) {
     (void)state;
     static char long_name[600];
     memset(long_name, 'x', sizeof(long_name) - 1);
-#define REFUSE(code, text, ...) refuse((const dur_handler[]){ DUR_ACTIVITY("Fine", act_a), __VA_ARGS__, DUR_HANDLERS_END }, code, text)
+#define REFUSE(code, text, ...)                                                                                        \
+    refuse((const dur_handler[]){ DUR_ACTIVITY("Fine", act_a), __VA_ARGS__, DUR_HANDLERS_END }, code, text)
     REFUSE(DUR_EINVAL, "name", DUR_ACTIVITY(NULL, act_a));
     REFUSE(DUR_EINVAL, "name", DUR_ACTIVITY("", act_a));
     REFUSE(DUR_EINVAL, "512", DUR_ACTIVITY(long_name, act_a));

@@ -1,7 +1,8 @@
 /*
  * test_runtime_basic.c: what the runtime itself promises: parking, eviction, draining, fences, limits of its own.
  *
- * What handlers and clients see is tested end to end (tests/e2e); here are the parts that need the inside of the library.
+ * What handlers and clients see is tested end to end (tests/e2e); here are the parts that need the inside of the
+ * library.
  */
 #include "workload.h"
 
@@ -24,7 +25,9 @@ static dur_outcome wait_event(dur_ctx *ctx, const char *input) {
     return dur_complete(ctx, dur_await(dur_event(ctx, "Go")));
 }
 
-static dur_outcome calls(dur_ctx *ctx, const char *input) { return dur_complete(ctx, dur_await(dur_activity(ctx, input, "x"))); }
+static dur_outcome calls(dur_ctx *ctx, const char *input) {
+    return dur_complete(ctx, dur_await(dur_activity(ctx, input, "x")));
+}
 
 static dur_outcome slow(dur_act *act, const char *input) {
     atomic_fetch_add(&started, 1);
@@ -36,7 +39,8 @@ static dur_outcome slow(dur_act *act, const char *input) {
 static dur_outcome stubborn(dur_act *act, const char *input) { /* ignores its cancellation until the pipe is closed */
     char byte;
     atomic_fetch_add(&started, 1);
-    while (read(gate_pipe[0], &byte, 1) < 0 && errno == EINTR) {}
+    while (read(gate_pipe[0], &byte, 1) < 0 && errno == EINTR) {
+    }
     atomic_fetch_add(&finished, 1);
     return dur_act_complete(act, input);
 }
@@ -93,7 +97,8 @@ static atomic_int busy_now, busy_most;
 static dur_outcome busy(dur_act *act, const char *input) {
     int now = atomic_fetch_add(&busy_now, dur_act_session(act) != NULL) + (dur_act_session(act) != NULL);
     int most = atomic_load(&busy_most);
-    while (now > most && !atomic_compare_exchange_weak(&busy_most, &most, now)) {}
+    while (now > most && !atomic_compare_exchange_weak(&busy_most, &most, now)) {
+    }
     pause_ms(1);
     atomic_fetch_sub(&busy_now, dur_act_session(act) != NULL);
     return dur_act_complete(act, input);
@@ -116,7 +121,8 @@ static const dur_handler handlers[] = {
 };
 
 static void until(atomic_int *what, int value) {
-    while (atomic_load(what) < value) pause_ms(1);
+    while (atomic_load(what) < value)
+        pause_ms(1);
 }
 
 static dur_metrics metrics_of(world *w) {
@@ -246,7 +252,8 @@ static void acquired_too_often_is_poison(void **state) {
     }
     RUN(w, handlers, .max_attempts = 3);
     expect_failure(w, "p", DUR_EFAILED, "poison");
-    while (metrics_of(w).orchestration_poison < 1) pause_ms(1); /* counted a moment after the client can see it */
+    while (metrics_of(w).orchestration_poison < 1)
+        pause_ms(1); /* counted a moment after the client can see it */
     assert_int_equal(history_count(w, "p", 1, "\"type\":\"OrchestrationStarted\""), 1);
 }
 
@@ -269,7 +276,8 @@ static void an_unregistered_handler_waits_and_counts_nothing(void **state) {
 
 static void unregistered_may_be_limited(void **state) {
     world *w = *state;
-    RUN(w, work_handlers, .unregistered_backoff_ms = 1, .unregistered_backoff_max_ms = 2, .unregistered_attempts_max = 3);
+    RUN(w, work_handlers, .unregistered_backoff_ms = 1, .unregistered_backoff_max_ms = 2,
+        .unregistered_attempts_max = 3);
     start(w, "Wait", "", "u");
     expect_failure(w, "u", DUR_EFAILED, "not registered");
 }
@@ -436,7 +444,8 @@ static void several_runtimes_share_a_store(void **state) {
     world *w = *state;
     dur_runtime *second = NULL;
     RUN(w, work_handlers);
-    OK(w, dur_runtime_start(&second, DUR_RUNTIME(.store = w->store, .handlers = work_handlers, .name = "second"), &w->err));
+    OK(w, dur_runtime_start(&second, DUR_RUNTIME(.store = w->store, .handlers = work_handlers, .name = "second"),
+                            &w->err));
     char id[16];
     int n = (int)scaled(100, 20);
     for (int i = 0; i < n; i++) {

@@ -25,11 +25,13 @@ static char *run_with(world *w, const trouble *t, uint64_t nth, uint64_t *calls,
     OK(w, dur_client_new(&client, inner, &w->err));
     OK(w, dur__faulty_wrap(&faulty, inner, 1, &w->err));
     if (t != NULL)
-        dur__faulty_add(faulty, &(dur__fault_plan){ .method = t->method, .first = nth, .count = t->count,
-                                                    .after = t->after });
+        dur__faulty_add(faulty,
+                        &(dur__fault_plan){ .method = t->method, .first = nth, .count = t->count, .after = t->after });
     for (int i = 0; i < 20 && runtime == NULL; i++)
-        (void)dur_runtime_start(&runtime, DUR_RUNTIME(.store = faulty, .handlers = work_handlers, .worker_concurrency = 1,
-                                                       .evict_every_turn = evict), &w->err);
+        (void)dur_runtime_start(
+            &runtime,
+            DUR_RUNTIME(.store = faulty, .handlers = work_handlers, .worker_concurrency = 1, .evict_every_turn = evict),
+            &w->err);
     assert_non_null(runtime);
     char *histories = work_run(w, client);
     if (calls != NULL) *calls = dur__faulty_calls(faulty, t != NULL ? t->method : NULL);

@@ -5,7 +5,9 @@
 
 #include "runtime/runtime_internal.h"
 
-static dur_outcome hello(dur_ctx *ctx, const char *input) { return dur_completef(ctx, "hello %s", input); }
+static dur_outcome hello(dur_ctx *ctx, const char *input) {
+    return dur_completef(ctx, "hello %s", input);
+}
 static const dur_handler handlers[] = { DUR_ORCHESTRATION("Hello", "1.0.0", hello), DUR_HANDLERS_END };
 
 static void refuse(world *w, const char *option, dur_runtime_options *options) {
@@ -44,7 +46,8 @@ static void bad_options_are_named(void **state) {
     REFUSE("worker_tags", .tags = DUR_TAG_ONLY, .worker_tags = six);
     REFUSE("worker_tags", .worker_tags = one);
     REFUSE("tags", .tags = (dur_tag_choice)9);
-    assert_int_equal(dur_runtime_start(NULL, DUR_RUNTIME(.store = w->store, .handlers = handlers), &w->err), DUR_EINVAL);
+    assert_int_equal(dur_runtime_start(NULL, DUR_RUNTIME(.store = w->store, .handlers = handlers), &w->err),
+                     DUR_EINVAL);
 }
 
 static void a_table_beside_a_registry(void **state) {
@@ -53,9 +56,12 @@ static void a_table_beside_a_registry(void **state) {
     static const dur_handler more[] = { DUR_ORCHESTRATION("More", "1.0.0", hello), DUR_HANDLERS_END };
     OK(w, dur_registry_new(&registry, &w->err));
     OK(w, dur_registry_add(registry, handlers, &w->err));
-    assert_int_equal(dur_runtime_start(&w->runtime, DUR_RUNTIME(.store = w->store, .handlers = handlers,
-                                                                 .registry = registry), &w->err), DUR_EEXISTS);
-    OK(w, dur_runtime_start(&w->runtime, DUR_RUNTIME(.store = w->store, .handlers = more, .registry = registry), &w->err));
+    assert_int_equal(dur_runtime_start(&w->runtime,
+                                       DUR_RUNTIME(.store = w->store, .handlers = handlers, .registry = registry),
+                                       &w->err),
+                     DUR_EEXISTS);
+    OK(w,
+       dur_runtime_start(&w->runtime, DUR_RUNTIME(.store = w->store, .handlers = more, .registry = registry), &w->err));
     assert_int_equal(dur_registry_add(registry, more, &w->err), DUR_ESTATE);
     dur_registry_free(registry); /* the runtime has its own reference */
     start(w, "Hello", "a", "a");
@@ -100,7 +106,7 @@ static void waiting_times_grow_and_never_wrap(void **state) {
 static void one_suspect_at_a_time_in_the_whole_process(void **state) {
     (void)state;
     assert_int_equal(dur__gate_reserve_fresh(3), 3);
-    assert_false(dur__gate_claim_suspect());       /* three are out */
+    assert_false(dur__gate_claim_suspect());         /* three are out */
     assert_int_equal(dur__gate_reserve_fresh(5), 0); /* and until it could be claimed nothing new is acquired */
     dur__gate_unreserve_fresh(3);
     assert_true(dur__gate_claim_suspect());

@@ -6,7 +6,9 @@
 
 #include "e2e/harness.h"
 
-static inline dur_outcome work_echo(dur_act *act, const char *input) { return dur_act_completef(act, "<%s>", input); }
+static inline dur_outcome work_echo(dur_act *act, const char *input) {
+    return dur_act_completef(act, "<%s>", input);
+}
 
 static inline dur_outcome work_refuse(dur_act *act, const char *input) {
     return dur_act_attempt(act) < 3 ? dur_act_failf(act, "not %s yet", input) : dur_act_complete(act, input);
@@ -50,7 +52,8 @@ static inline void forget_times(char *text) {
     for (size_t k = 0; k < sizeof(keys) / sizeof(keys[0]); k++) {
         for (char *at = text; (at = strstr(at, keys[k])) != NULL;) {
             char *from = at + strlen(keys[k]), *to = from;
-            while (*to >= '0' && *to <= '9') to++;
+            while (*to >= '0' && *to <= '9')
+                to++;
             memmove(from, to, strlen(to) + 1);
             at = from;
         }
@@ -59,8 +62,12 @@ static inline void forget_times(char *text) {
 
 /* The histories of all executions of the workload and its children, times forgotten; free() it. */
 static inline char *work_histories(world *w, dur_client *client) {
-    static const struct { const char *instance; uint64_t execution; } which[] = {
-        { "w", 1 }, { "w", 2 },
+    static const struct {
+        const char *instance;
+        uint64_t execution;
+    } which[] = {
+        { "w", 1 },
+        { "w", 2 },
     };
     char *all = calloc(1, 1 << 20);
     for (size_t i = 0; i < sizeof(which) / sizeof(which[0]); i++) {
@@ -76,7 +83,8 @@ static inline char *work_histories(world *w, dur_client *client) {
 static inline void work_until(world *w, dur_client *client, const char *text, uint64_t execution) {
     for (;;) {
         char *history = NULL;
-        bool found = dur_client_history(&history, client, "w", execution, NULL) == DUR_OK && strstr(history, text) != NULL;
+        bool found =
+            dur_client_history(&history, client, "w", execution, NULL) == DUR_OK && strstr(history, text) != NULL;
         dur_free(history);
         if (found) return;
         pause_ms(1);
