@@ -48,7 +48,7 @@ static const state_rule rules[] = {
 int dur__pg_error(dur_error *err, const char *op, const char *sqlstate, const char *message) {
     const char *state = sqlstate != NULL && sqlstate[0] != '\0' ? sqlstate : "08006";
     const state_rule *rule = rules;
-    char line[400];
+    char line[400] = "";
     size_t size = 0;
     while (strncmp(state, rule->prefix, strlen(rule->prefix)) != 0) rule++;
     for (const char *at = message != NULL ? message : ""; *at != '\0' && size + 1 < sizeof(line); at++)
