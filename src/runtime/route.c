@@ -20,6 +20,10 @@ void dur__route_completion(dur__loop *loop, dur__task *task) {
     if (loop->expected > 0) loop->expected--;
     loop->gathered = true;
     if (task->suspect) loop->look_suspect_work = true;
+    if (loop->sessions_skipped) {
+        loop->sessions_skipped = false;
+        loop->look_work = true;
+    }
     if (task->row_gone || task->epoch != loop->epoch) {
         dur__pool_task_back(loop, task);
         return;

@@ -199,6 +199,7 @@ struct dur__loop {
     bool look_instances;    /* something may be there to acquire */
     bool look_work;         /* … to take from the shared queue */
     bool look_suspect_work; /* … of a dead owner */
+    bool sessions_skipped;  /* the last look at the shared queue left sessions out: too many are in use here */
     bool owed_look;         /* woken by a completion, perhaps by something else too: look soon */
     bool news;              /* the last wait ended for a reason that is not known */
     bool suspects_waiting, suspect_turn, suspect_last, work_waiting_long;

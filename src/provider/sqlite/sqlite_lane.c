@@ -250,7 +250,8 @@ int dur__sq_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_e
     lane_state(lane, 1);
     int code = dur__sq_lead(file, err);
     if (code == DUR_OK) {
-        atomic_store(&lane->signalled, false);
+        /* A round that does not look everywhere leaves the signal for the next wait. */
+        if (round->fetch != NULL && round->work != NULL) atomic_store(&lane->signalled, false);
         lane->left_inbox = false;
         dur__sq_batch(file, lane, ops.list, round->turn_count + round->ack_count, ops.last, ops.last_count);
         lost_take(lane, arena, round);
