@@ -26,19 +26,19 @@ typedef struct bench_result {
 } bench_result;
 
 typedef struct bench {
-    const char *url;      /* as given; a file per workload for sqlite: */
+    const char *url;       /* as given; a file per workload for sqlite: */
     const char *known_url; /* use exactly this one */
-    char store_url[1024]; /* of the workload that runs */
-    char dir[512];        /* temporary folder for files */
-    double seconds;       /* length of timed workloads */
+    char store_url[1024];  /* of the workload that runs */
+    char dir[512];         /* temporary folder for files */
+    double seconds;        /* length of timed workloads */
     unsigned repeat;
-    bool quick;           /* correctness only: tiny sizes */
+    bool quick; /* correctness only: tiny sizes */
     bool random_ids;
-    double limit;         /* steps per second of the ruler, 0: not measured */
+    double limit; /* steps per second of the ruler, 0: not measured */
     double own_limit;
-    double commit_us;     /* one step's rows in one commit */
-    char disk[16];        /* file system of the folder */
-    char settings[256];   /* members of a JSON object: read back from the connection that wrote */
+    double commit_us;   /* one step's rows in one commit */
+    char disk[16];      /* file system of the folder */
+    char settings[256]; /* members of a JSON object: read back from the connection that wrote */
     dur_provider *store;
     dur_runtime *runtime;
     dur_client *client;

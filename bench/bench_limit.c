@@ -181,12 +181,14 @@ static void own_step(probe *p, sqlite3_int64 key, unsigned long long event) {
 }
 
 static void ruler_prepare(probe *p) {
-    prepare(p, &p->event, "INSERT INTO history(instance_id, execution_id, event_id, event_type, event_data, created_at)"
-                          " VALUES(?1, 1, ?2, ?3, ?4, 1700000000000)");
+    prepare(p, &p->event,
+            "INSERT INTO history(instance_id, execution_id, event_id, event_type, event_data, created_at)"
+            " VALUES(?1, 1, ?2, ?3, ?4, 1700000000000)");
     prepare(p, &p->take, "DELETE FROM worker_queue WHERE lock_token = ?1");
-    prepare(p, &p->put, "INSERT INTO worker_queue(work_item, visible_at, lock_token, locked_until, attempt_count,"
-                        " instance_id, execution_id, activity_id, created_at)"
-                        " VALUES(?1, 0, ?2, 1, 1, ?3, 1, ?4, 1700000000000)");
+    prepare(p, &p->put,
+            "INSERT INTO worker_queue(work_item, visible_at, lock_token, locked_until, attempt_count,"
+            " instance_id, execution_id, activity_id, created_at)"
+            " VALUES(?1, 0, ?2, 1, 1, ?3, 1, ?4, 1700000000000)");
 }
 
 static void own_prepare(probe *p) {

@@ -127,7 +127,8 @@ static void make_dir(bench *b, const char *dir, bool allow_tmpfs) {
     if (fs.f_type == TMPFS && !allow_tmpfs) {
         rmdir(b->dir);
         fputs("durite-bench: the folder is on tmpfs, which makes no commit durable: choose --dir,"
-              " or say --allow-tmpfs\n", stderr);
+              " or say --allow-tmpfs\n",
+              stderr);
         exit(2);
     }
 }
@@ -136,8 +137,9 @@ static void disk_name(bench *b) {
     static const struct {
         long magic;
         const char *name;
-    } known[] = { { 0xEF53, "ext4" }, { 0x58465342, "xfs" }, { (long)0x9123683E, "btrfs" }, { TMPFS, "tmpfs" },
-                  { 0x794c7630, "overlayfs" }, { 0x2fc12fc1, "zfs" }, { 0x6969, "nfs" } };
+    } known[] = { { 0xEF53, "ext4" }, { 0x58465342, "xfs" },       { (long)0x9123683E, "btrfs" },
+                  { TMPFS, "tmpfs" }, { 0x794c7630, "overlayfs" }, { 0x2fc12fc1, "zfs" },
+                  { 0x6969, "nfs" } };
     struct statfs fs;
     snprintf(b->disk, sizeof(b->disk), "unknown");
     if (statfs(b->dir, &fs) != 0) return;
@@ -158,11 +160,16 @@ static void run_all(bench *b, char **names) {
 
 int main(int argc, char **argv) {
     static const struct option options[] = {
-        { "url", required_argument, NULL, 'u' },     { "dir", required_argument, NULL, 'd' },
-        { "seconds", required_argument, NULL, 's' }, { "repeat", required_argument, NULL, 'r' },
-        { "random-ids", no_argument, NULL, 'i' },    { "quick", no_argument, NULL, 'q' },
-        { "allow-tmpfs", no_argument, NULL, 't' },   { "json", required_argument, NULL, 'j' },
-        { "list", no_argument, NULL, 'l' },          { "help", no_argument, NULL, 'h' },
+        { "url", required_argument, NULL, 'u' },
+        { "dir", required_argument, NULL, 'd' },
+        { "seconds", required_argument, NULL, 's' },
+        { "repeat", required_argument, NULL, 'r' },
+        { "random-ids", no_argument, NULL, 'i' },
+        { "quick", no_argument, NULL, 'q' },
+        { "allow-tmpfs", no_argument, NULL, 't' },
+        { "json", required_argument, NULL, 'j' },
+        { "list", no_argument, NULL, 'l' },
+        { "help", no_argument, NULL, 'h' },
         { "first-child", required_argument, NULL, 'f' }, /* what the workload start starts */
         { NULL, 0, NULL, 0 },
     };
@@ -171,20 +178,39 @@ int main(int argc, char **argv) {
     bool allow_tmpfs = false;
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (c) {
-        case 'u': b.url = optarg; break;
-        case 'd': dir = optarg; break;
-        case 's': b.seconds = strtod(optarg, NULL); break;
-        case 'r': b.repeat = (unsigned)strtoul(optarg, NULL, 10); break;
-        case 'i': b.random_ids = true; break;
-        case 'q': b.quick = true; b.seconds = 0.3; break;
-        case 't': allow_tmpfs = true; break;
-        case 'j': json = optarg; break;
-        case 'f': return bench_first_child(optarg);
+        case 'u':
+            b.url = optarg;
+            break;
+        case 'd':
+            dir = optarg;
+            break;
+        case 's':
+            b.seconds = strtod(optarg, NULL);
+            break;
+        case 'r':
+            b.repeat = (unsigned)strtoul(optarg, NULL, 10);
+            break;
+        case 'i':
+            b.random_ids = true;
+            break;
+        case 'q':
+            b.quick = true;
+            b.seconds = 0.3;
+            break;
+        case 't':
+            allow_tmpfs = true;
+            break;
+        case 'j':
+            json = optarg;
+            break;
+        case 'f':
+            return bench_first_child(optarg);
         case 'l':
             for (const bench_workload *w = bench_workloads; w->name != NULL; w++)
                 printf("%-12s %s\n", w->name, w->what);
             return EXIT_SUCCESS;
-        default: return usage(c == 'h' ? stdout : stderr);
+        default:
+            return usage(c == 'h' ? stdout : stderr);
         }
     }
     for (char **name = argv + optind; *name != NULL; name++) {

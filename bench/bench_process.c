@@ -99,8 +99,9 @@ int bench_first_child(const char *url) {
     char *result = NULL;
     b.url = b.known_url = url;
     bench_reopen(&b, &bench_defaults);
-    bench_check(dur_client_start(b.client, &err, "Steps", "1", .exists = DUR_START_REPLACE_FINISHED,
-                                 .instance = "first"), &err, "first");
+    bench_check(
+        dur_client_start(b.client, &err, "Steps", "1", .exists = DUR_START_REPLACE_FINISHED, .instance = "first"), &err,
+        "first");
     bench_check(dur_client_result(&result, b.client, "first", DUR_SECONDS(60), &err), &err, "first");
     dur_free(result);
     if (write(STDOUT_FILENO, "x", 1) != 1) return EXIT_FAILURE;

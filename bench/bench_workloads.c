@@ -175,7 +175,12 @@ static void *start_some(void *arg) {
 static void start_many(bench *b, const char *name, const char *prefix, size_t count, double due_ms, double spacing_ms) {
     starter all[STARTERS];
     for (size_t i = 0; i < STARTERS; i++) {
-        all[i] = (starter){ .b = b, .name = name, .prefix = prefix, .first = i, .count = count, .due_ms = due_ms,
+        all[i] = (starter){ .b = b,
+                            .name = name,
+                            .prefix = prefix,
+                            .first = i,
+                            .count = count,
+                            .due_ms = due_ms,
                             .spacing_ms = spacing_ms };
         pthread_create(&all[i].thread, NULL, start_some, &all[i]);
     }
@@ -239,8 +244,11 @@ static void sequential_with(bench *b, unsigned in_flight) {
     bench_counts before = bench_count();
     double begin = bench_now();
     for (unsigned i = 0; i < count; i++) {
-        drivers[i] = (driver){ .b = b, .in_flight = in_flight / count, .first_id = (uint64_t)(i + 1) << 32,
-                               .until = begin + b->seconds, .latency_room = SAMPLES_MAX / count };
+        drivers[i] = (driver){ .b = b,
+                               .in_flight = in_flight / count,
+                               .first_id = (uint64_t)(i + 1) << 32,
+                               .until = begin + b->seconds,
+                               .latency_room = SAMPLES_MAX / count };
         drivers[i].latencies_us = malloc(drivers[i].latency_room * sizeof(double));
         pthread_create(&drivers[i].thread, NULL, drive, &drivers[i]);
     }
@@ -371,7 +379,9 @@ static void one_big(bench *b, const char *workload, const char *handler, size_t 
 static void children_workload(bench *b) {
     one_big(b, "children", "Children", b->quick ? 20 : 2000, "orchestrations_per_s");
 }
-static void kv_workload(bench *b) { one_big(b, "kv", "Kv", b->quick ? 50 : 5000, "steps_per_s"); }
+static void kv_workload(bench *b) {
+    one_big(b, "kv", "Kv", b->quick ? 50 : 5000, "steps_per_s");
+}
 
 static void events(bench *b) {
     size_t count = b->quick ? 20 : 2000;

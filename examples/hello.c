@@ -28,15 +28,16 @@ int main(int argc, char **argv) {
     dur_error err = DUR_ERROR_INIT;
 
     int code = dur_open(&store, argc > 1 ? argv[1] : "memory:", &err);
-    if (code == DUR_OK)
-        code = dur_runtime_start(&runtime, DUR_RUNTIME(.store = store, .handlers = handlers), &err);
+    if (code == DUR_OK) code = dur_runtime_start(&runtime, DUR_RUNTIME(.store = store, .handlers = handlers), &err);
     if (code == DUR_OK) code = dur_client_new(&client, store, &err);
     if (code == DUR_OK)
         code = dur_client_start(client, &err, "Hello", "world", .instance = "hello-1",
                                 .exists = DUR_START_RETURN_EXISTING);
     if (code == DUR_OK) code = dur_client_result(&greeting, client, "hello-1", DUR_SECONDS(10), &err);
-    if (code == DUR_OK) puts(greeting);
-    else fprintf(stderr, "%s: %s\n", err.op, err.message);
+    if (code == DUR_OK)
+        puts(greeting);
+    else
+        fprintf(stderr, "%s: %s\n", err.op, err.message);
 
     dur_free(greeting);
     dur_client_free(client);

@@ -35,16 +35,15 @@ static inline void example_begin(example *e, int argc, char **argv, const dur_ha
 }
 
 static inline void example_start(example *e, const char *name, const char *input, const char *instance) {
-    if (dur_client_start(e->client, &e->err, name, input, .instance = instance,
-                         .exists = DUR_START_REPLACE_FINISHED) != DUR_OK)
+    if (dur_client_start(e->client, &e->err, name, input, .instance = instance, .exists = DUR_START_REPLACE_FINISHED) !=
+        DUR_OK)
         example_fail(e, instance);
 }
 
 /* Wait for the result, print it, and insist on what it should be (NULL: anything). */
 static inline void example_expect(example *e, const char *instance, const char *expected) {
     char *result = NULL;
-    if (dur_client_result(&result, e->client, instance, DUR_SECONDS(30), &e->err) != DUR_OK)
-        example_fail(e, instance);
+    if (dur_client_result(&result, e->client, instance, DUR_SECONDS(30), &e->err) != DUR_OK) example_fail(e, instance);
     printf("%s: %s\n", instance, result);
     if (expected != NULL && strcmp(result, expected) != 0) {
         fprintf(stderr, "%s: expected \"%s\"\n", instance, expected);

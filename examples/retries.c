@@ -1,6 +1,6 @@
 /*
- * retries.c: a flaky activity is tried again with growing pauses; a hopeless one is not.  A retried activity is a future
- * like any other.
+ * retries.c: a flaky activity is tried again with growing pauses; a hopeless one is not.  A retried activity is a
+ * future like any other.
  */
 #include "host.h"
 

@@ -1,6 +1,6 @@
 /*
- * saga.c: several steps that belong together.  The body is a branch; a failed await ends it, and what was done is undone,
- * last step first.
+ * saga.c: several steps that belong together.  The body is a branch; a failed await ends it, and what was done is
+ * undone, last step first.
  */
 #include "host.h"
 

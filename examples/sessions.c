@@ -1,6 +1,6 @@
 /*
- * sessions.c: activities of one session go to one worker process, which may keep something warm for them (a loaded model,
- * an open connection).
+ * sessions.c: activities of one session go to one worker process, which may keep something warm for them (a loaded
+ * model, an open connection).
  */
 #include "host.h"
 

@@ -9,8 +9,8 @@
  * Last line: demo: N orders, N shipped, N compensated, N lost, N charged twice, recovered N in flight in N ms
  */
 #include "orders.h"
-#include <errno.h>
 #include <durite/sqlite.h>
+#include <errno.h>
 #include <getopt.h>
 #include <signal.h>
 #include <sqlite3.h>
@@ -93,8 +93,8 @@ static int service_start(service *s, dur_error *err) {
     if (code == DUR_OK) code = dur_client_counts(&before, s->client, err);
     if (code == DUR_OK && !tables_open(s, err)) code = DUR_EIO;
     if (code == DUR_OK)
-        code = dur_runtime_start(&s->runtime,
-                                 DUR_RUNTIME(.store = s->store, .handlers = order_handlers, .worker_concurrency = 4), err);
+        code = dur_runtime_start(
+            &s->runtime, DUR_RUNTIME(.store = s->store, .handlers = order_handlers, .worker_concurrency = 4), err);
     if (code != DUR_OK) return code;
     while (held_by_others(s) > 0)
         pause_ms(1);
@@ -203,12 +203,15 @@ int main(int argc, char **argv) {
     bool kill_half_way = false;
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         char *end = NULL;
-        if (c == 'd') s.path = optarg;
+        if (c == 'd')
+            s.path = optarg;
         else if (c == 'n') {
             s.orders = strtoul(optarg, &end, 10);
             if (*end != '\0' || s.orders == 0 || s.orders > 1000000) return usage(stderr);
-        } else if (c == 'k') kill_half_way = true;
-        else return usage(c == 'h' ? stdout : stderr);
+        } else if (c == 'k')
+            kill_half_way = true;
+        else
+            return usage(c == 'h' ? stdout : stderr);
     }
     if (s.path == NULL || optind != argc) return usage(stderr);
     return kill_half_way ? demo(argv[0], &s) : service_run(&s);

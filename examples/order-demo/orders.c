@@ -1,8 +1,8 @@
 /*
  * orders.c: the shop's handlers: what happens to an order, and the activities that touch the shop's own tables.
  *
- * The tables live in the same file as the store.  Each activity writes them in a transaction of its own, under a key that
- * is the same however often the activity is delivered: at-least-once becomes exactly-once.
+ * The tables live in the same file as the store.  Each activity writes them in a transaction of its own, under a key
+ * that is the same however often the activity is delivered: at-least-once becomes exactly-once.
  */
 #include "orders.h"
 #include <durite/sqlite.h>
@@ -11,9 +11,9 @@
 #include <string.h>
 
 enum {
-    DECLINED_EVERY = 7,    /* these orders' cards are declined */
+    DECLINED_EVERY = 7, /* these orders' cards are declined */
     NEVER_SHIPPED_EVERY = 11,
-    SHIPPING_MS = 400,     /* at least; spread over SHIPPING_SPREAD_MS */
+    SHIPPING_MS = 400, /* at least; spread over SHIPPING_SPREAD_MS */
     SHIPPING_SPREAD_MS = 4000,
     DEADLINE_MS = 6000,
 };
@@ -65,13 +65,14 @@ static dur_outcome refund(dur_act *act, const char *order_id) {
     return ledger(act, order_id, "refund");
 }
 
-/* Hands the parcel over; the carrier's message comes later, or never.  The message id makes a repeated delivery harmless. */
+/* Hands the parcel over; the carrier's message comes later, or never.  The message id makes a repeated delivery
+ * harmless. */
 static dur_outcome hand_over(dur_act *act, const char *order_id) {
     dur_error err = DUR_ERROR_INIT;
     unsigned long n = order_number(order_id);
     if (n % NEVER_SHIPPED_EVERY == 0) return dur_act_complete(act, "lost in the mail");
-    int code = dur_client_raise(dur_act_client(act), &err, order_id, "Shipped", "tracking", .message_id = dur_act_key(act),
-                                .delay_ms = SHIPPING_MS + n * 37 % SHIPPING_SPREAD_MS);
+    int code = dur_client_raise(dur_act_client(act), &err, order_id, "Shipped", "tracking",
+                                .message_id = dur_act_key(act), .delay_ms = SHIPPING_MS + n * 37 % SHIPPING_SPREAD_MS);
     if (code != DUR_OK && code != DUR_EDUPLICATE) return dur_act_fail(act, err.message);
     return dur_act_complete(act, "handed over");
 }
@@ -83,7 +84,9 @@ static dur_outcome confirm(dur_act *act, const char *input) {
     return write_once(act, "INSERT OR IGNORE INTO orders(order_id, state) VALUES (?1, ?2)", space + 1, state, NULL);
 }
 
-static const dur_retry patient = { .size = sizeof(dur_retry), .attempts_max = 20, .delay_ms = 20, .delay_ms_max = 1000 };
+static const dur_retry patient = {
+    .size = sizeof(dur_retry), .attempts_max = 20, .delay_ms = 20, .delay_ms_max = 1000
+};
 
 /* The good way of an order; any failure ends this branch and the caller compensates. */
 static dur_outcome fulfil(dur_ctx *ctx, void *arg) {

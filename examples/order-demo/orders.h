@@ -9,8 +9,8 @@
 extern const dur_handler order_handlers[];
 
 /* Tables of the shop, in the store's file. */
-#define ORDERS_SCHEMA                                                                                     \
-    "CREATE TABLE IF NOT EXISTS ledger(key TEXT PRIMARY KEY, order_id TEXT NOT NULL, kind TEXT NOT NULL);" \
+#define ORDERS_SCHEMA                                                                                                  \
+    "CREATE TABLE IF NOT EXISTS ledger(key TEXT PRIMARY KEY, order_id TEXT NOT NULL, kind TEXT NOT NULL);"             \
     "CREATE TABLE IF NOT EXISTS orders(order_id TEXT PRIMARY KEY, state TEXT NOT NULL);"
 
 #endif

@@ -30,7 +30,7 @@ DUR_API uint64_t dur_act_execution_id(const dur_act *act);
 DUR_API const char *dur_act_orchestration_name(const dur_act *act);
 DUR_API const char *dur_act_orchestration_version(const dur_act *act);
 DUR_API const char *dur_act_name(const dur_act *act);
-DUR_API uint64_t dur_act_id(const dur_act *act);       /* the schedule event's id */
+DUR_API uint64_t dur_act_id(const dur_act *act); /* the schedule event's id */
 DUR_API const char *dur_act_worker_id(const dur_act *act);
 DUR_API const char *dur_act_session(const dur_act *act); /* NULL: none */
 DUR_API const char *dur_act_tag(const dur_act *act);     /* NULL: none */

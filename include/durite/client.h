@@ -21,9 +21,9 @@ DUR_API void dur_client_free(dur_client *client); /* NULL allowed */
 /* ---- start ------------------------------------------------------------------------------------------------------- */
 
 typedef enum dur_start_policy {
-    DUR_START_FAIL,             /* an instance that exists: DUR_EEXISTS */
-    DUR_START_RETURN_EXISTING,  /* … DUR_OK, nothing changed */
-    DUR_START_REPLACE_FINISHED  /* … is deleted if it has ended, else DUR_EEXISTS */
+    DUR_START_FAIL,            /* an instance that exists: DUR_EEXISTS */
+    DUR_START_RETURN_EXISTING, /* … DUR_OK, nothing changed */
+    DUR_START_REPLACE_FINISHED /* … is deleted if it has ended, else DUR_EEXISTS */
 } dur_start_policy;
 
 /* dur_client_start(client, &err, "Order", input, .instance = "order-1", .version = "2.0.0", .delay_ms = 5000) */
@@ -37,7 +37,7 @@ typedef struct dur_start_args {
     dur_start_policy exists;
 } dur_start_args;
 DUR_API int dur_client_start_ex(dur_client *client, const dur_start_args *args, dur_error *err);
-#define dur_client_start(client, err, ...) \
+#define dur_client_start(client, err, ...)                                                                             \
     dur_client_start_ex((client), &(dur_start_args){ .size = sizeof(dur_start_args), .name = __VA_ARGS__ }, (err))
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
@@ -56,11 +56,11 @@ typedef struct dur_message_args {
 DUR_API int dur_client_raise_ex(dur_client *client, const dur_message_args *args, dur_error *err);
 /* Into a queue of the instance, kept until a dur_dequeue() takes it.  DUR_ENOTFOUND, DUR_ESTATE (it has ended). */
 DUR_API int dur_client_enqueue_ex(dur_client *client, const dur_message_args *args, dur_error *err);
-#define dur_client_raise(client, err, ...) \
-    dur_client_raise_ex((client), &(dur_message_args){ .size = sizeof(dur_message_args), .instance = __VA_ARGS__ }, \
+#define dur_client_raise(client, err, ...)                                                                             \
+    dur_client_raise_ex((client), &(dur_message_args){ .size = sizeof(dur_message_args), .instance = __VA_ARGS__ },    \
                         (err))
-#define dur_client_enqueue(client, err, ...) \
-    dur_client_enqueue_ex((client), &(dur_message_args){ .size = sizeof(dur_message_args), .instance = __VA_ARGS__ }, \
+#define dur_client_enqueue(client, err, ...)                                                                           \
+    dur_client_enqueue_ex((client), &(dur_message_args){ .size = sizeof(dur_message_args), .instance = __VA_ARGS__ },  \
                           (err))
 
 /* Ask an instance to end; its handler may clean up first.  DUR_ENOTFOUND; one that has ended: DUR_OK, no effect.  The
@@ -88,15 +88,15 @@ typedef struct dur_instance_info {
     size_t size;
     const char *instance;
     const char *name;
-    const char *version;   /* NULL: not known yet */
+    const char *version; /* NULL: not known yet */
     dur_instance_status status;
     bool suspended;
-    bool start_pending;    /* no turn yet */
-    const char *output;    /* completed: result; failed: reason; else NULL */
+    bool start_pending;         /* no turn yet */
+    const char *output;         /* completed: result; failed: reason; else NULL */
     const char *suspend_reason; /* NULL: not suspended */
     const char *custom_status;  /* NULL: none */
     uint64_t custom_status_version;
-    const char *parent;    /* NULL: a root */
+    const char *parent; /* NULL: a root */
     uint64_t execution_id;
     uint64_t created_at_ms;
     uint64_t updated_at_ms;

@@ -15,36 +15,36 @@
 DUR_BEGIN_DECLS
 
 /* CODE(name, value, text).  Values never change; new ones are appended. */
-#define DUR_CODES(CODE)                                                                     \
-    CODE(OK, 0, "success")                                                                  \
-    CODE(EINVAL, 1, "invalid argument")                                                     \
-    CODE(ENOMEM, 2, "out of memory")                                                        \
-    CODE(ENOTFOUND, 3, "not found")                                                         \
-    CODE(EEXISTS, 4, "already exists")                                                      \
-    CODE(ETIMEOUT, 5, "timed out")                                                          \
-    CODE(ECANCELLED, 6, "cancelled")                                                        \
-    CODE(EFAILED, 7, "failed")                             /* application failure */        \
-    CODE(ESUSPENDED, 8, "suspended")                                                        \
-    CODE(ERUNNING, 9, "still running")                                                      \
-    CODE(EBUSY, 10, "busy")                                                                 \
-    CODE(EDEADLK, 11, "would wait for itself")                                              \
-    CODE(EFORKED, 12, "used in a forked child")                                             \
-    CODE(EIO, 13, "store failed")                                                           \
-    CODE(EFULL, 14, "store is full")                                                        \
-    CODE(ECORRUPT, 15, "stored data is corrupted")                                          \
-    CODE(ESCHEMA, 16, "store has another schema version")                                   \
-    CODE(EUNSUPPORTED, 17, "not supported by this store")                                   \
-    CODE(ELEASE, 18, "lock or lease lost")                 /* bad, expired or stolen token */ \
-    CODE(ECONFLICT, 19, "conflicting write")               /* position or duplicate event */ \
-    CODE(EUNAVAILABLE, 20, "store unreachable")                                             \
-    CODE(ENONDETERMINISM, 21, "nondeterministic")                                           \
-    CODE(ELIMIT, 22, "limit exceeded")                                                      \
-    CODE(ESTATE, 23, "wrong state for this call")                                           \
-    CODE(ECHILD, 24, "is a sub-orchestration")                                              \
-    CODE(EPERM, 25, "not permitted")                                                        \
-    CODE(EPOISON, 26, "failed too often")                                                   \
-    CODE(EDUPLICATE, 27, "message already accepted")       /* same message id: no harm */   \
-    CODE(EUNKNOWN, 28, "outcome unknown")                  /* connection lost during commit */
+#define DUR_CODES(CODE)                                                                                                \
+    CODE(OK, 0, "success")                                                                                             \
+    CODE(EINVAL, 1, "invalid argument")                                                                                \
+    CODE(ENOMEM, 2, "out of memory")                                                                                   \
+    CODE(ENOTFOUND, 3, "not found")                                                                                    \
+    CODE(EEXISTS, 4, "already exists")                                                                                 \
+    CODE(ETIMEOUT, 5, "timed out")                                                                                     \
+    CODE(ECANCELLED, 6, "cancelled")                                                                                   \
+    CODE(EFAILED, 7, "failed") /* application failure */                                                               \
+    CODE(ESUSPENDED, 8, "suspended")                                                                                   \
+    CODE(ERUNNING, 9, "still running")                                                                                 \
+    CODE(EBUSY, 10, "busy")                                                                                            \
+    CODE(EDEADLK, 11, "would wait for itself")                                                                         \
+    CODE(EFORKED, 12, "used in a forked child")                                                                        \
+    CODE(EIO, 13, "store failed")                                                                                      \
+    CODE(EFULL, 14, "store is full")                                                                                   \
+    CODE(ECORRUPT, 15, "stored data is corrupted")                                                                     \
+    CODE(ESCHEMA, 16, "store has another schema version")                                                              \
+    CODE(EUNSUPPORTED, 17, "not supported by this store")                                                              \
+    CODE(ELEASE, 18, "lock or lease lost")   /* bad, expired or stolen token */                                        \
+    CODE(ECONFLICT, 19, "conflicting write") /* position or duplicate event */                                         \
+    CODE(EUNAVAILABLE, 20, "store unreachable")                                                                        \
+    CODE(ENONDETERMINISM, 21, "nondeterministic")                                                                      \
+    CODE(ELIMIT, 22, "limit exceeded")                                                                                 \
+    CODE(ESTATE, 23, "wrong state for this call")                                                                      \
+    CODE(ECHILD, 24, "is a sub-orchestration")                                                                         \
+    CODE(EPERM, 25, "not permitted")                                                                                   \
+    CODE(EPOISON, 26, "failed too often")                                                                              \
+    CODE(EDUPLICATE, 27, "message already accepted") /* same message id: no harm */                                    \
+    CODE(EUNKNOWN, 28, "outcome unknown")            /* connection lost during commit */
 
 #define DUR_CODE_ENUM_(name, value, text) DUR_##name = value,
 /* One negative enumerator makes the type signed, so that codes and int mix without a warning. */
@@ -58,7 +58,8 @@ typedef struct dur_error {
     char message[472]; /* one line, no trailing newline, cut at a character boundary when too long */
 } dur_error;
 
-#define DUR_ERROR_INIT { DUR_OK, false, "", "" }
+#define DUR_ERROR_INIT                                                                                                 \
+    { DUR_OK, false, "", "" }
 
 /*
  * Fill err (NULL allowed) and return code, so that callers write: return dur_error_set(...).

@@ -16,8 +16,8 @@ DUR_BEGIN_DECLS
 typedef enum dur_log_level { DUR_LOG_ERROR, DUR_LOG_WARN, DUR_LOG_INFO, DUR_LOG_DEBUG, DUR_LOG_TRACE } dur_log_level;
 
 typedef struct dur_log_field {
-    const char *key;   /* "instance_id" */
-    const char *text;  /* NULL: the number counts */
+    const char *key;  /* "instance_id" */
+    const char *text; /* NULL: the number counts */
     int64_t number;
 } dur_log_field;
 

@@ -11,17 +11,19 @@
 DUR_BEGIN_DECLS
 
 /* METRIC(name): counters of a runtime since its start. */
-#define DUR_METRICS(METRIC)                                                                                       \
-    METRIC(orchestration_starts) METRIC(orchestration_completions) METRIC(orchestration_failures)                 \
-    METRIC(orchestration_application_errors) METRIC(orchestration_infrastructure_errors)                          \
-    METRIC(orchestration_configuration_errors) METRIC(orchestration_poison) METRIC(orchestration_continue_as_new) \
-    METRIC(orchestration_suspended) METRIC(turns) METRIC(turn_retries) METRIC(turn_conflicts) METRIC(replays)     \
-    METRIC(replayed_events) METRIC(evictions) METRIC(parked) METRIC(parked_bytes)                                 \
-    METRIC(activity_success) METRIC(activity_app_errors) METRIC(activity_cancelled) METRIC(activity_infra_errors) \
-    METRIC(activity_poison) METRIC(activity_abandoned) METRIC(activities_running)                                 \
-    METRIC(suborchestration_calls) METRIC(timers_fired) METRIC(orchestration_items_fetched)                       \
-    METRIC(work_items_fetched) METRIC(provider_errors) METRIC(rounds) METRIC(take_overs) METRIC(fenced)           \
-    METRIC(stack_high_water_bytes)
+#define DUR_METRICS(METRIC)                                                                                            \
+    METRIC(orchestration_starts)                                                                                       \
+    METRIC(orchestration_completions)                                                                                  \
+    METRIC(orchestration_failures)                                                                                     \
+    METRIC(orchestration_application_errors) METRIC(orchestration_infrastructure_errors)                               \
+        METRIC(orchestration_configuration_errors) METRIC(orchestration_poison) METRIC(orchestration_continue_as_new)  \
+            METRIC(orchestration_suspended) METRIC(turns) METRIC(turn_retries) METRIC(turn_conflicts) METRIC(replays)  \
+                METRIC(replayed_events) METRIC(evictions) METRIC(parked) METRIC(parked_bytes) METRIC(activity_success) \
+                    METRIC(activity_app_errors) METRIC(activity_cancelled) METRIC(activity_infra_errors)               \
+                        METRIC(activity_poison) METRIC(activity_abandoned) METRIC(activities_running)                  \
+                            METRIC(suborchestration_calls) METRIC(timers_fired) METRIC(orchestration_items_fetched)    \
+                                METRIC(work_items_fetched) METRIC(provider_errors) METRIC(rounds) METRIC(take_overs)   \
+                                    METRIC(fenced) METRIC(stack_high_water_bytes)
 
 typedef struct dur_metrics {
     size_t size;

@@ -63,7 +63,7 @@ typedef struct dur_continue_args {
     const char *version;
 } dur_continue_args;
 DUR_API dur_outcome dur_continue_as_new_ex(dur_ctx *ctx, const dur_continue_args *args);
-#define dur_continue_as_new(ctx, ...) \
+#define dur_continue_as_new(ctx, ...)                                                                                  \
     dur_continue_as_new_ex((ctx), &(dur_continue_args){ .size = sizeof(dur_continue_args), .input = __VA_ARGS__ })
 
 /* ---- schedule: nouns --------------------------------------------------------------------------------------------- */
@@ -82,7 +82,7 @@ typedef bool dur_retry_fn(const char *reason, uint32_t attempt, void *data);
 /* When and how often a failed activity is tried again.  Zero means default. */
 typedef struct dur_retry {
     size_t size;
-    uint32_t attempts_max;       /* 0: 3 */
+    uint32_t attempts_max; /* 0: 3 */
     dur_backoff backoff;
     uint64_t delay_ms;           /* 0: 100 */
     double delay_factor;         /* 0: 2.0 */
@@ -101,11 +101,11 @@ typedef struct dur_activity_args {
     size_t size;
     const char *name;
     const char *input;
-    const char *tag;          /* only workers that serve the tag take it */
-    const char *session;      /* routed to the worker that owns the session */
+    const char *tag;     /* only workers that serve the tag take it */
+    const char *session; /* routed to the worker that owns the session */
     const dur_retry *retry;
-    uint64_t timeout_ms;      /* 0: none.  Over the whole call; the failure is DUR_ETIMEOUT */
-    const char *site;         /* filled by the macro */
+    uint64_t timeout_ms; /* 0: none.  Over the whole call; the failure is DUR_ETIMEOUT */
+    const char *site;    /* filled by the macro */
 } dur_activity_args;
 DUR_API dur_future *dur_activity_ex(dur_ctx *ctx, const dur_activity_args *args);
 
@@ -134,15 +134,15 @@ DUR_API dur_future *dur_spawn_ex(dur_ctx *ctx, dur_branch_fn *fn, void *arg, con
 DUR_API dur_future *dur_all_of(dur_ctx *ctx, dur_future *const *futures, size_t count);
 DUR_API dur_future *dur_first_of(dur_ctx *ctx, dur_future *const *futures, size_t count);
 
-#define dur_activity(ctx, ...) \
-    dur_activity_ex((ctx), &(dur_activity_args){ .size = sizeof(dur_activity_args), \
-                                                 .site = DUR_SITE, .name = __VA_ARGS__ })
-#define dur_orchestration(ctx, ...) \
-    dur_orchestration_ex((ctx), &(dur_orchestration_args){ .size = sizeof(dur_orchestration_args), \
-                                                           .site = DUR_SITE, .name = __VA_ARGS__ })
-#define dur_start(ctx, ...) \
-    dur_start_ex((ctx), &(dur_orchestration_args){ .size = sizeof(dur_orchestration_args), \
-                                                   .site = DUR_SITE, .name = __VA_ARGS__ })
+#define dur_activity(ctx, ...)                                                                                         \
+    dur_activity_ex((ctx),                                                                                             \
+                    &(dur_activity_args){ .size = sizeof(dur_activity_args), .site = DUR_SITE, .name = __VA_ARGS__ })
+#define dur_orchestration(ctx, ...)                                                                                    \
+    dur_orchestration_ex((ctx), &(dur_orchestration_args){                                                             \
+                                    .size = sizeof(dur_orchestration_args), .site = DUR_SITE, .name = __VA_ARGS__ })
+#define dur_start(ctx, ...)                                                                                            \
+    dur_start_ex((ctx), &(dur_orchestration_args){                                                                     \
+                            .size = sizeof(dur_orchestration_args), .site = DUR_SITE, .name = __VA_ARGS__ })
 #define dur_timer(ctx, delay_ms) dur_timer_ex((ctx), (delay_ms), DUR_SITE)
 #define dur_event(ctx, name) dur_event_ex((ctx), (name), DUR_SITE)       /* external event, positional */
 #define dur_dequeue(ctx, queue) dur_dequeue_ex((ctx), (queue), DUR_SITE) /* external queue, first in first out */
@@ -188,9 +188,9 @@ DUR_API void dur_detach(dur_future *future);
 
 /* ---- the deterministic world ------------------------------------------------------------------------------------- */
 
-DUR_API uint64_t dur_now_ms_ex(dur_ctx *ctx, const char *site);   /* wall time, recorded */
-DUR_API const char *dur_guid_ex(dur_ctx *ctx, const char *site);  /* random UUID (version 4), recorded */
-DUR_API uint64_t dur_random_ex(dur_ctx *ctx, const char *site);   /* 64 random bits, recorded */
+DUR_API uint64_t dur_now_ms_ex(dur_ctx *ctx, const char *site);  /* wall time, recorded */
+DUR_API const char *dur_guid_ex(dur_ctx *ctx, const char *site); /* random UUID (version 4), recorded */
+DUR_API uint64_t dur_random_ex(dur_ctx *ctx, const char *site);  /* 64 random bits, recorded */
 #define dur_now_ms(ctx) dur_now_ms_ex((ctx), DUR_SITE)
 #define dur_guid(ctx) dur_guid_ex((ctx), DUR_SITE)
 #define dur_random(ctx) dur_random_ex((ctx), DUR_SITE)
@@ -235,9 +235,9 @@ DUR_API const char *dur_cancel_reason(const dur_ctx *ctx);
 DUR_API dur_saga *dur_saga_begin(dur_ctx *ctx);
 /* What to do if a later step fails: an activity.  Strings are copied. */
 DUR_API void dur_saga_undo_ex(dur_saga *saga, const dur_activity_args *args);
-#define dur_saga_undo(saga, ...) \
-    dur_saga_undo_ex((saga), &(dur_activity_args){ .size = sizeof(dur_activity_args), \
-                                                   .site = DUR_SITE, .name = __VA_ARGS__ })
+#define dur_saga_undo(saga, ...)                                                                                       \
+    dur_saga_undo_ex((saga),                                                                                           \
+                     &(dur_activity_args){ .size = sizeof(dur_activity_args), .site = DUR_SITE, .name = __VA_ARGS__ })
 /* Run what was registered, last first, one after another; waits.  Returns how many of them failed. */
 DUR_API size_t dur_saga_compensate(dur_saga *saga);
 

@@ -22,7 +22,7 @@ typedef struct dur_postgres_options {
     bool must_exist;         /* do not create or migrate: DUR_ESCHEMA when the schema is not there or older */
     const struct dur_world *world; /* for tokens; and, with caller_clock, for time: tests */
     bool caller_clock;
-    bool long_poll;          /* poll_ms of a fetch is honoured (the runtime does not need it) */
+    bool long_poll; /* poll_ms of a fetch is honoured (the runtime does not need it) */
 } dur_postgres_options;
 #define DUR_POSTGRES(...) (&(dur_postgres_options){ .size = sizeof(dur_postgres_options), __VA_ARGS__ })
 
@@ -37,8 +37,7 @@ DUR_API int dur_postgres_open(dur_provider **out, const dur_postgres_options *op
  * The same by URL, as dur_open calls it.  Parameters of ours, removed before libpq sees the URL:
  *   schema=NAME  pool=N  pooler=transaction|session  poll=short|long  migrate=0  clock=server|caller
  */
-DUR_API int dur_postgres_open_url(dur_provider **out, const char *url, const dur_open_options *options,
-                                  dur_error *err);
+DUR_API int dur_postgres_open_url(dur_provider **out, const char *url, const dur_open_options *options, dur_error *err);
 
 /* Make dur_open know postgres: and postgresql: in a program that is linked statically.  Call it once, any thread. */
 DUR_API int dur_postgres_register(dur_error *err);

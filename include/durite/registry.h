@@ -29,12 +29,15 @@ typedef struct dur_handler {
     size_t stack_bytes; /* 0: 256 KiB */
 } dur_handler;
 
-#define DUR_ACTIVITY(name_, fn_) \
+#define DUR_ACTIVITY(name_, fn_)                                                                                       \
     { .size = sizeof(dur_handler), .kind = DUR_HANDLER_ACTIVITY, .name = (name_), .activity = (fn_) }
-#define DUR_ORCHESTRATION(name_, version_, ...) \
-    { .size = sizeof(dur_handler), .kind = DUR_HANDLER_ORCHESTRATION, .name = (name_), .version = (version_), \
-      .orchestration = __VA_ARGS__ }
-#define DUR_HANDLERS_END { .size = sizeof(dur_handler), .kind = DUR_HANDLER_END }
+#define DUR_ORCHESTRATION(name_, version_, ...)                                                                        \
+    {                                                                                                                  \
+        .size = sizeof(dur_handler), .kind = DUR_HANDLER_ORCHESTRATION, .name = (name_), .version = (version_),        \
+        .orchestration = __VA_ARGS__                                                                                   \
+    }
+#define DUR_HANDLERS_END                                                                                               \
+    { .size = sizeof(dur_handler), .kind = DUR_HANDLER_END }
 
 typedef struct dur_registry dur_registry;
 

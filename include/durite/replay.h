@@ -12,8 +12,8 @@ DUR_BEGIN_DECLS
 
 typedef struct dur_replay_report {
     size_t size;
-    uint64_t events;      /* replayed */
-    bool finished;        /* the handler returned */
+    uint64_t events;       /* replayed */
+    bool finished;         /* the handler returned */
     uint64_t new_commands; /* commands that the code gives beyond the end of the history (a turn that was cut off: 0) */
 } dur_replay_report;
 

@@ -27,7 +27,7 @@ typedef enum dur_tag_choice {
     DUR_TAG_ONLY,         /* with one of worker_tags */
     DUR_TAG_AND_DEFAULT,  /* both */
     DUR_TAG_ANY,
-    DUR_TAG_NONE          /* none: orchestrations only */
+    DUR_TAG_NONE /* none: orchestrations only */
 } dur_tag_choice;
 
 /* Zero means default everywhere. */
@@ -51,8 +51,8 @@ typedef struct dur_runtime_options {
     uint64_t dispatcher_long_poll_timeout_ms;     /* 0: 30 s */
     uint64_t owner_timeout_ms;                    /* 0: 10 s; a node silent for so long is dead */
 
-    uint32_t max_attempts;            /* 0: 10.  Acquisitions or deliveries without success before poison */
-    uint64_t unregistered_backoff_ms; /* 0: 1 s, doubled up to … */
+    uint32_t max_attempts;                /* 0: 10.  Acquisitions or deliveries without success before poison */
+    uint64_t unregistered_backoff_ms;     /* 0: 1 s, doubled up to … */
     uint64_t unregistered_backoff_max_ms; /* 0: 60 s */
     uint32_t unregistered_attempts_max;   /* 0: wait without end */
     dur_nondeterminism_policy nondeterminism;
@@ -73,10 +73,10 @@ typedef struct dur_runtime_options {
     const char *replay_version_min; /* NULL: "0.0.0".  Histories of engines in this range are run here */
     const char *replay_version_max; /* NULL: this version, at least "0.1.999" */
 
-    uint32_t parked_max;         /* handlers kept on their stacks; 0: 30,000 */
-    uint64_t parked_bytes_max;   /* 0: 1 GiB */
-    size_t stack_bytes;          /* 0: 256 KiB; a handler's own size wins */
-    uint64_t arena_bytes_max;    /* per execution; 0: 256 MiB.  Over it the instance is suspended */
+    uint32_t parked_max;       /* handlers kept on their stacks; 0: 30,000 */
+    uint64_t parked_bytes_max; /* 0: 1 GiB */
+    size_t stack_bytes;        /* 0: 256 KiB; a handler's own size wins */
+    uint64_t arena_bytes_max;  /* per execution; 0: 256 MiB.  Over it the instance is suspended */
 
     /* Limits; what goes beyond fails the orchestration with a clear reason. */
     uint64_t payload_bytes_max;       /* 0: 4 MiB.  inputs, results, messages */
@@ -85,8 +85,8 @@ typedef struct dur_runtime_options {
     uint64_t kv_value_bytes_max;      /* 0: 64 KiB */
     uint64_t history_events_warn;     /* 0: 50,000; no hard limit */
 
-    bool double_run;             /* tests: replay each turn on a fresh stack and compare */
-    bool evict_every_turn;       /* tests: park nothing */
+    bool double_run;               /* tests: replay each turn on a fresh stack and compare */
+    bool evict_every_turn;         /* tests: park nothing */
     const struct dur_world *world; /* NULL: the real one */
 } dur_runtime_options;
 #define DUR_RUNTIME(...) (&(dur_runtime_options){ .size = sizeof(dur_runtime_options), __VA_ARGS__ })

@@ -14,11 +14,11 @@ struct sqlite3;
 
 typedef struct dur_sqlite_options {
     size_t size;
-    const char *path;          /* file, or ":memory:" (one connection, for tests) */
+    const char *path; /* file, or ":memory:" (one connection, for tests) */
     bool must_exist;
-    bool relaxed_durability;   /* true: synchronous=NORMAL; a power loss may take the last commits.  Default: FULL */
-    uint32_t wal_pages;        /* checkpoint after so many pages; 0: 4000 */
-    uint64_t busy_ms;          /* wait for another process's write lock; 0: 60 s */
+    bool relaxed_durability; /* true: synchronous=NORMAL; a power loss may take the last commits.  Default: FULL */
+    uint32_t wal_pages;      /* checkpoint after so many pages; 0: 4000 */
+    uint64_t busy_ms;        /* wait for another process's write lock; 0: 60 s */
     const struct dur_world *world;
 } dur_sqlite_options;
 #define DUR_SQLITE(...) (&(dur_sqlite_options){ .size = sizeof(dur_sqlite_options), __VA_ARGS__ })

@@ -28,7 +28,7 @@ typedef struct arena_chunk {
 } arena_chunk;
 
 struct dur_arena {
-    char *at;  /* free bytes of the current chunk */
+    char *at; /* free bytes of the current chunk */
     char *end;
     size_t bytes;
     size_t held;

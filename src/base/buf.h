@@ -21,7 +21,7 @@ typedef struct dur__buf {
 } dur__buf;
 
 void dur__buf_free(dur__buf *buf);
-void dur__buf_clear(dur__buf *buf); /* size 0, keeps the memory */
+void dur__buf_clear(dur__buf *buf);             /* size 0, keeps the memory */
 void dur__buf_grow(dur__buf *buf, size_t more); /* room for `more` bytes and the NUL */
 void dur__buf_add(dur__buf *buf, const void *data, size_t size);
 void dur__buf_text(dur__buf *buf, const char *text);
@@ -34,7 +34,9 @@ static inline void dur__buf_char(dur__buf *buf, char c) {
     buf->data[buf->size++] = c;
     buf->data[buf->size] = '\0';
 }
-static inline const char *dur__buf_str(const dur__buf *buf) { return buf->data != NULL ? buf->data : ""; }
+static inline const char *dur__buf_str(const dur__buf *buf) {
+    return buf->data != NULL ? buf->data : "";
+}
 
 /* Decimal digits of value, ended by NUL; how many. */
 size_t dur__u64_text(char out[21], uint64_t value);

@@ -22,12 +22,12 @@ typedef struct dur__map {
     size_t entry_room;
     size_t slot_count; /* power of two */
     size_t count;      /* live entries */
-} dur__map; /* zeroed: empty */
+} dur__map;            /* zeroed: empty */
 
 void dur__map_free(dur__map *map);
-void *dur__map_get(const dur__map *map, const char *key); /* NULL: none */
+void *dur__map_get(const dur__map *map, const char *key);       /* NULL: none */
 void dur__map_put(dur__map *map, const char *key, void *value); /* replaces; value not NULL */
-void *dur__map_remove(dur__map *map, const char *key);    /* what was there, or NULL */
+void *dur__map_remove(dur__map *map, const char *key);          /* what was there, or NULL */
 void *dur__map_get_u64(const dur__map *map, uint64_t number);
 void dur__map_put_u64(dur__map *map, uint64_t number, void *value);
 void *dur__map_remove_u64(dur__map *map, uint64_t number);

@@ -12,7 +12,8 @@
 typedef struct dur__mutex {
     pthread_mutex_t mutex;
 } dur__mutex;
-#define DUR__MUTEX_INIT { PTHREAD_MUTEX_INITIALIZER }
+#define DUR__MUTEX_INIT                                                                                                \
+    { PTHREAD_MUTEX_INITIALIZER }
 
 void dur__mutex_init(dur__mutex *mutex);
 void dur__mutex_destroy(dur__mutex *mutex);

@@ -11,8 +11,9 @@
 #include <inttypes.h>
 
 bool dur_client_has_admin(const dur_client *client) {
-    static const char *const methods[] = { "list_instances", "get_instance", "list_executions", "get_system_metrics",
-        "get_queue_depths", "delete_instances", "delete_instances_bulk", "prune_executions", "prune_executions_bulk" };
+    static const char *const methods[] = { "list_instances",        "get_instance",     "list_executions",
+                                           "get_system_metrics",    "get_queue_depths", "delete_instances",
+                                           "delete_instances_bulk", "prune_executions", "prune_executions_bulk" };
     if (client == NULL) return false;
     for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++) {
         if (!dur_store_has(client->store, methods[i])) return false;
@@ -64,8 +65,7 @@ static int query_rows(dur_client *client, dur_arena *arena, dur_instance_query *
     if (code != DUR_OK || status != DUR_INSTANCE_RUNNING) return code;
     query->status = DUR_STATUS_CONTINUED_AS_NEW;
     code = dur_store_list_instances(client->store, arena, query, &more, &more_count, err);
-    if (code == DUR_OK && more_count > 0)
-        *rows = merge(arena, *rows, *count, more, more_count, query->limit, count);
+    if (code == DUR_OK && more_count > 0) *rows = merge(arena, *rows, *count, more, more_count, query->limit, count);
     return code;
 }
 
@@ -115,7 +115,9 @@ int dur_client_list(dur_instance_list **out, dur_client *client, const dur_list_
     return code;
 }
 
-void dur_instance_list_free(dur_instance_list *list) { dur__client_box_free(list); }
+void dur_instance_list_free(dur_instance_list *list) {
+    dur__client_box_free(list);
+}
 
 /* ---- executions and histories ---- */
 
@@ -157,7 +159,9 @@ int dur_client_executions(dur_execution_list **out, dur_client *client, const ch
     return code;
 }
 
-void dur_execution_list_free(dur_execution_list *list) { dur__client_box_free(list); }
+void dur_execution_list_free(dur_execution_list *list) {
+    dur__client_box_free(list);
+}
 
 /* Nothing was read: is the instance there at all, and was the newest execution asked for? */
 static int history_missing(dur_client *client, dur_arena *arena, const char *instance, uint64_t execution_id,
@@ -261,7 +265,9 @@ int dur_client_tree(dur_id_list **out, dur_client *client, const char *instance,
     return code;
 }
 
-void dur_id_list_free(dur_id_list *list) { dur__client_box_free(list); }
+void dur_id_list_free(dur_id_list *list) {
+    dur__client_box_free(list);
+}
 
 /* ---- counts ---- */
 
@@ -348,7 +354,9 @@ int dur_client_dead_letters(dur_dead_letter_list **out, dur_client *client, uint
     return DUR_OK;
 }
 
-void dur_dead_letter_list_free(dur_dead_letter_list *list) { dur__client_box_free(list); }
+void dur_dead_letter_list_free(dur_dead_letter_list *list) {
+    dur__client_box_free(list);
+}
 
 int dur_client_dead_letters_delete(dur_client *client, const uint64_t *ids, size_t count, dur_error *err) {
     const char *op = "client.dead_letters_delete";

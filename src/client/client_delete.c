@@ -105,8 +105,7 @@ int dur_client_delete_bulk(dur_deleted *out, dur_client *client, const dur_bulk_
 static int prune_options(dur_prune_options *out, const dur_prune_rules *given, const char *op, dur_error *err) {
     dur_prune_rules rules;
     int code = dur__client_options(&rules, sizeof(rules), given, op, err);
-    if (code == DUR_OK)
-        *out = (dur_prune_options){ rules.keep_last > 0, rules.keep_last, rules.completed_before_ms };
+    if (code == DUR_OK) *out = (dur_prune_options){ rules.keep_last > 0, rules.keep_last, rules.completed_before_ms };
     return code;
 }
 

@@ -13,7 +13,9 @@ const char *dur_instance_status_name(dur_instance_status status) {
     return (unsigned)status <= DUR_INSTANCE_FAILED ? names[status] : "?";
 }
 
-bool dur__client_sees_starts(const dur_client *client) { return dur_store_has(client->store, "get_instance"); }
+bool dur__client_sees_starts(const dur_client *client) {
+    return dur_store_has(client->store, "get_instance");
+}
 
 /* ---- rows ---- */
 
@@ -68,8 +70,7 @@ static void row_from_pending(dur_instance_row *row, dur_arena *arena) {
     if (row->parent_instance_id == NULL) row->parent_instance_id = item.parent_instance;
 }
 
-int dur__client_row(dur_client *client, dur_arena *arena, const char *instance, dur_instance_row *out,
-                    dur_error *err) {
+int dur__client_row(dur_client *client, dur_arena *arena, const char *instance, dur_instance_row *out, dur_error *err) {
     if (!dur__client_sees_starts(client)) return row_from_history(client, arena, instance, out, err);
     memset(out, 0, sizeof(*out));
     int code = dur_store_get_instance(client->store, arena, instance, out, err);
@@ -116,7 +117,9 @@ void dur__client_info_fill(dur_instance_info *info, const dur_instance_row *row)
     };
 }
 
-static bool starts_with(const char *text, const char *prefix) { return strncmp(text, prefix, strlen(prefix)) == 0; }
+static bool starts_with(const char *text, const char *prefix) {
+    return strncmp(text, prefix, strlen(prefix)) == 0;
+}
 
 /* What the stored text suggests.  Certain only for a text without any of the prefixes: an application's message. */
 static bool failure_from_text(dur_instance_info *info) {
@@ -173,4 +176,6 @@ int dur_client_info(dur_instance_info **out, dur_client *client, const char *ins
     return DUR_OK;
 }
 
-void dur_instance_info_free(dur_instance_info *info) { dur__client_box_free(info); }
+void dur_instance_info_free(dur_instance_info *info) {
+    dur__client_box_free(info);
+}

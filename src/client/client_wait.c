@@ -45,8 +45,8 @@ static void waiter_end(waiter *self) {
 static int waiter_sleep(waiter *self, uint64_t most_ms, dur_error *err) {
     uint64_t now_us = dur__monotonic_us();
     if (self->watch == NULL || now_us >= self->deadline_us)
-        return dur_error_set(err, DUR_ETIMEOUT, true, self->op,
-                             "instance \"%.200s\": not yet, after %" PRIu64 " ms", self->instance, self->timeout_ms);
+        return dur_error_set(err, DUR_ETIMEOUT, true, self->op, "instance \"%.200s\": not yet, after %" PRIu64 " ms",
+                             self->instance, self->timeout_ms);
     uint64_t left_ms = self->deadline_us == UINT64_MAX ? most_ms : (self->deadline_us - now_us + 999) / 1000;
     dur_error slept = DUR_ERROR_INIT;
     int code = dur_store_watch_wait(self->watch, left_ms < most_ms ? left_ms : most_ms, &slept);
@@ -239,4 +239,6 @@ int dur_client_kv_all(dur_kv_list **out, dur_client *client, const char *instanc
     return DUR_OK;
 }
 
-void dur_kv_list_free(dur_kv_list *list) { dur__client_box_free(list); }
+void dur_kv_list_free(dur_kv_list *list) {
+    dur__client_box_free(list);
+}

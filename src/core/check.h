@@ -9,9 +9,9 @@
 #include <durite/error.h>
 
 typedef enum dur__need {
-    DUR__OPTIONAL,  /* NULL is fine */
-    DUR__REQUIRED,  /* not NULL */
-    DUR__NOT_EMPTY  /* not NULL, not "" */
+    DUR__OPTIONAL, /* NULL is fine */
+    DUR__REQUIRED, /* not NULL */
+    DUR__NOT_EMPTY /* not NULL, not "" */
 } dur__need;
 
 /* DUR_EINVAL (missing, empty, not UTF-8), DUR_ELIMIT (over bytes_max). */

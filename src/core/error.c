@@ -54,20 +54,24 @@ void dur_error_clear(dur_error *err) {
 
 const char *dur_code_name(int code) {
     switch (code) {
-#define NAME_CASE(name, value, text) \
-    case value: return "DUR_" #name;
+#define NAME_CASE(name, value, text)                                                                                   \
+    case value:                                                                                                        \
+        return "DUR_" #name;
         DUR_CODES(NAME_CASE)
 #undef NAME_CASE
-    default: return "DUR_E?";
+    default:
+        return "DUR_E?";
     }
 }
 
 const char *dur_code_text(int code) {
     switch (code) {
-#define TEXT_CASE(name, value, text) \
-    case value: return text;
+#define TEXT_CASE(name, value, text)                                                                                   \
+    case value:                                                                                                        \
+        return text;
         DUR_CODES(TEXT_CASE)
 #undef TEXT_CASE
-    default: return "unknown code";
+    default:
+        return "unknown code";
     }
 }

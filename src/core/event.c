@@ -10,12 +10,14 @@
 #include "base/assert.h"
 
 /* In the order in which they are written. */
+/* clang-format off */
 enum {
     EVENT_ID, SOURCE_EVENT_ID, INSTANCE_ID, EXECUTION_ID, TIMESTAMP_MS, DUROXIDE_VERSION, TYPE, /* the envelope */
     NAME, VERSION, INSTANCE, INPUT, OUTPUT, RESULT, DATA, REASON, SESSION_ID, TAG, FIRE_AT_MS, STATUS, KEY, VALUE,
     LAST_UPDATED_AT_MS, DETAILS, PARENT_INSTANCE, PARENT_ID, CARRY_FORWARD_EVENTS, INITIAL_CUSTOM_STATUS,
     PARENT_EXECUTION_ID, TRACE, FIELD_COUNT
 };
+/* clang-format on */
 
 #define BIT(i) (UINT64_C(1) << (i))
 #define OF(member) offsetof(dur_event, member)
@@ -57,10 +59,9 @@ static const dur__field event_fields[FIELD_COUNT] = {
 };
 static const dur__record event_record = { event_fields, FIELD_COUNT };
 
-static const dur__shape envelope = {
-    BIT(EVENT_ID) | BIT(INSTANCE_ID) | BIT(EXECUTION_ID) | BIT(TIMESTAMP_MS) | BIT(DUROXIDE_VERSION), 0,
-    BIT(SOURCE_EVENT_ID)
-};
+static const dur__shape envelope = { BIT(EVENT_ID) | BIT(INSTANCE_ID) | BIT(EXECUTION_ID) | BIT(TIMESTAMP_MS) |
+                                         BIT(DUROXIDE_VERSION),
+                                     0, BIT(SOURCE_EVENT_ID) };
 
 /* The fields of each kind behind the envelope: required, defaulted, optional. */
 static const dur__shape kind_shapes[DUR_EVENT_KIND_COUNT] = {

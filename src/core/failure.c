@@ -141,8 +141,7 @@ static int tagged_open(dur__json *json, const char *const *variants, int count, 
 
 static bool tagged_close(dur__json *json) {
     bool first = false;
-    if (dur__json_more(json, '}', &first))
-        return dur__json_fail(json, DUR_ECORRUPT, NULL, "more than one variant");
+    if (dur__json_more(json, '}', &first)) return dur__json_fail(json, DUR_ECORRUPT, NULL, "more than one variant");
     return json->code == DUR_OK;
 }
 
@@ -215,7 +214,9 @@ const char *dur_failure_category_name(dur_failure_category category) {
     return (unsigned)category <= DUR_FAILURE_POISON ? names[category] : "?";
 }
 
-static const char *or_empty(const char *text) { return text != NULL ? text : ""; }
+static const char *or_empty(const char *text) {
+    return text != NULL ? text : "";
+}
 
 static char *poison_display(dur_arena *arena, const dur_failure *f) {
     const char *instance = or_empty(f->instance);

@@ -192,8 +192,9 @@ static bool unicode_escape(dur__json *json, char **at, uint32_t *code) {
 
 /* One escape; at stands on the backslash.  Writes the character (at most 4 bytes, never more than were read). */
 static bool escape(dur__json *json, char **at, char out[4], size_t *size) {
-    static const char brief[128] = { ['"'] = '"',  ['\\'] = '\\', ['/'] = '/',  ['b'] = '\b',
-                                     ['f'] = '\f', ['n'] = '\n',  ['r'] = '\r', ['t'] = '\t' };
+    static const char brief[128] = {
+        ['"'] = '"', ['\\'] = '\\', ['/'] = '/', ['b'] = '\b', ['f'] = '\f', ['n'] = '\n', ['r'] = '\r', ['t'] = '\t'
+    };
     char *c = *at + 1;
     uint32_t code = 0;
     if ((unsigned char)*c < 128 && brief[(unsigned char)*c] != 0) {
@@ -269,7 +270,9 @@ static bool skip_string(dur__json *json) {
 
 /* ---- numbers and words ---- */
 
-static inline bool is_digit(char c) { return c >= '0' && c <= '9'; }
+static inline bool is_digit(char c) {
+    return c >= '0' && c <= '9';
+}
 
 bool dur__json_u64(dur__json *json, uint64_t *out) {
     if (json->code != DUR_OK) return false;

@@ -28,7 +28,9 @@ static char *escape_write(dur__buf *out, char *to, unsigned char c, size_t left)
     return to;
 }
 
-static inline bool needs_escape(unsigned char c) { return c < 0x20 || c == '"' || c == '\\'; }
+static inline bool needs_escape(unsigned char c) {
+    return c < 0x20 || c == '"' || c == '\\';
+}
 
 /* High bits of the bytes that need an escape; the lowest flag is exact, those above it may be borrowed. */
 static inline uint64_t escape_flags(const char *at) {

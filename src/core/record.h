@@ -16,12 +16,12 @@ typedef enum dur__field_type {
     DUR__FIELD_U64,
     DUR__FIELD_U32,
     DUR__FIELD_BOOL,
-    DUR__FIELD_KIND,        /* event: `type`, which is handled by the event codec */
-    DUR__FIELD_FAILURE,     /* const dur_failure * */
-    DUR__FIELD_CARRIED,     /* const dur_carried *; beside is the count */
-    DUR__FIELD_APPLICATION, /* dur_failure: kind of Application */
+    DUR__FIELD_KIND,          /* event: `type`, which is handled by the event codec */
+    DUR__FIELD_FAILURE,       /* const dur_failure * */
+    DUR__FIELD_CARRIED,       /* const dur_carried *; beside is the count */
+    DUR__FIELD_APPLICATION,   /* dur_failure: kind of Application */
     DUR__FIELD_CONFIGURATION, /* dur_failure: kind of Configuration, always Nondeterminism */
-    DUR__FIELD_POISON       /* dur_failure: message_type of Poison */
+    DUR__FIELD_POISON         /* dur_failure: message_type of Poison */
 } dur__field_type;
 
 typedef struct dur__field {
@@ -32,7 +32,7 @@ typedef struct dur__field {
     uint16_t beside; /* offset of its has_ flag or count; 0: NULL or 0 means absent */
 } dur__field;
 
-#define DUR__FIELD(name, type, at, beside) \
+#define DUR__FIELD(name, type, at, beside)                                                                             \
     { ",\"" name "\":", (uint8_t)(sizeof(name) - 1 + 4), (uint8_t)(type), (uint16_t)(at), (uint16_t)(beside) }
 
 /* Bits are indexes of the table. */

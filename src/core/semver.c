@@ -5,7 +5,9 @@
 
 #include <string.h>
 
-static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+static bool is_digit(char c) {
+    return c >= '0' && c <= '9';
+}
 static bool is_identifier(char c) {
     return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-';
 }
@@ -66,7 +68,9 @@ bool dur__semver_parse_lenient(const char *text, dur_semver *out) {
     return true;
 }
 
-static int order(uint64_t a, uint64_t b) { return (a > b) - (a < b); }
+static int order(uint64_t a, uint64_t b) {
+    return (a > b) - (a < b);
+}
 
 int dur__semver_compare(dur_semver a, dur_semver b) {
     if (a.major != b.major) return order(a.major, b.major);

@@ -5,8 +5,10 @@
 #include <durite/sys/provider_methods.h>
 
 static const char *const status_names[] = {
-    [DUR_STATUS_NONE] = "NotFound",     [DUR_STATUS_RUNNING] = "Running",
-    [DUR_STATUS_COMPLETED] = "Completed", [DUR_STATUS_FAILED] = "Failed",
+    [DUR_STATUS_NONE] = "NotFound",
+    [DUR_STATUS_RUNNING] = "Running",
+    [DUR_STATUS_COMPLETED] = "Completed",
+    [DUR_STATUS_FAILED] = "Failed",
     [DUR_STATUS_CONTINUED_AS_NEW] = "ContinuedAsNew",
 };
 

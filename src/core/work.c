@@ -7,12 +7,14 @@
 #include "base/assert.h"
 
 /* In the order in which they are written; SubOrch* name three of our fields otherwise. */
+/* clang-format off */
 enum {
     INSTANCE, ORCHESTRATION, EXECUTION_ID, ID, NAME, INPUT, VERSION, PARENT_INSTANCE, PARENT_ID, START_EXECUTION_ID,
     PARENT_EXECUTION_ID, RESULT, DETAILS, FIRE_AT_MS, DATA, REASON, SESSION_ID, TAG, CARRY_FORWARD_EVENTS,
     INITIAL_CUSTOM_STATUS, MESSAGE_ID, ORCHESTRATION_NAME, ORCHESTRATION_VERSION, ATTEMPT, CANCEL_SEQ,
     TO_INSTANCE, TO_EXECUTION_ID, TO_ID, TO_RESULT, TO_DETAILS, FIELD_COUNT
 };
+/* clang-format on */
 
 #define BIT(i) (UINT64_C(1) << (i))
 #define OF(member) offsetof(dur_work_item, member)

@@ -42,8 +42,8 @@ typedef enum dur__coro_state {
 } dur__coro_state;
 
 struct dur__coro {
-    void *sp;        /* suspended: where to go on */
-    void *caller_sp; /* running: where whoever resumed goes on */
+    void *sp;          /* suspended: where to go on */
+    void *caller_sp;   /* running: where whoever resumed goes on */
     dur__coro *caller; /* the coroutine that resumed this one, or NULL */
     dur__coro_state state;
     unsigned valgrind_id;
@@ -55,7 +55,7 @@ struct dur__coro {
     const char *guard; /* DUR__STACK_GUARD bytes that nobody can touch, directly below what may be used; NULL: none */
     dur__slab *slab;   /* NULL: a mapping of its own */
     dur__stacks *stacks;
-    dur__link link; /* idle: in the pool's list */
+    dur__link link;     /* idle: in the pool's list */
     const void *thread; /* who resumed it first, for the check that nobody else does */
 #ifdef DUR__CORO_ASAN
     void *fake_stack;

@@ -33,13 +33,13 @@ typedef struct slot {
 } slot;
 
 static slot slots[2];
-static atomic_uint current;            /* index of the slot in use */
+static atomic_uint current; /* index of the slot in use */
 static atomic_int level_max = LEVEL_OFF;
-static atomic_bool waiting;            /* somebody waits for a slot to become empty */
+static atomic_bool waiting;                   /* somebody waits for a slot to become empty */
 static dur__mutex set_lock = DUR__MUTEX_INIT; /* one dur_log_set_sink at a time */
 static dur__mutex empty_lock = DUR__MUTEX_INIT;
 static dur__cond empty = { PTHREAD_COND_INITIALIZER }; /* never waited on with a timeout, so any clock will do */
-static _Thread_local slot *entered;    /* this thread is inside a sink */
+static _Thread_local slot *entered;                    /* this thread is inside a sink */
 
 /* ---- entering and leaving ---------------------------------------------------------------------------------------- */
 
@@ -84,10 +84,8 @@ static void forget_other_threads(void *arg) {
 
 int dur_log_set_sink(dur_log_fn *sink, void *data, dur_log_level level) {
     static bool fork_known; /* guarded by set_lock */
-    if ((int)level < DUR_LOG_ERROR || (int)level > DUR_LOG_TRACE)
-        return DUR_EINVAL;
-    if (entered != NULL)
-        return DUR_EDEADLK;
+    if ((int)level < DUR_LOG_ERROR || (int)level > DUR_LOG_TRACE) return DUR_EINVAL;
+    if (entered != NULL) return DUR_EDEADLK;
 
     dur__mutex_lock(&set_lock);
     if (!fork_known) {
@@ -118,8 +116,7 @@ bool dur__log_enabled(dur_log_level level) {
 
 void dur__log(dur_log_level level, const char *target, const dur_log_field *fields, size_t count, const char *format,
               ...) {
-    if (!dur__log_enabled(level) || entered != NULL)
-        return;
+    if (!dur__log_enabled(level) || entered != NULL) return;
     int saved_errno = errno;
 
     char message[MESSAGE_BYTES_MAX];
@@ -143,8 +140,7 @@ void dur__log(dur_log_level level, const char *target, const dur_log_field *fiel
                               .fields = fields,
                               .field_count = fields != NULL ? count : 0 };
     slot *s = slot_enter();
-    if (s->sink != NULL)
-        s->sink(s->data, &record);
+    if (s->sink != NULL) s->sink(s->data, &record);
     slot_leave(s);
     errno = saved_errno;
 }
@@ -174,7 +170,9 @@ static bool line_add(line *l, const char *data, size_t size) {
     return true;
 }
 
-static bool line_text(line *l, const char *text) { return line_add(l, text, strlen(text)); }
+static bool line_text(line *l, const char *text) {
+    return line_add(l, text, strlen(text));
+}
 
 static void line_number(line *l, int64_t number) {
     char digits[24];
@@ -186,8 +184,7 @@ static void line_time(line *l, uint64_t wall_ms) {
     time_t seconds = (time_t)(wall_ms / 1000);
     struct tm utc;
     char text[48];
-    if (gmtime_r(&seconds, &utc) == NULL)
-        memset(&utc, 0, sizeof(utc));
+    if (gmtime_r(&seconds, &utc) == NULL) memset(&utc, 0, sizeof(utc));
     size_t used = strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &utc);
     (void)snprintf(text + used, sizeof(text) - used, ".%03uZ", (unsigned)(wall_ms % 1000));
     line_text(l, text);
@@ -207,8 +204,7 @@ static size_t line_character(line *l, const char *text, bool json) {
     unsigned char lead = (unsigned char)*text;
     size_t size = character(text);
     unsigned code = lead;
-    if (size == 2)
-        code = ((lead & 0x1fu) << 6) | ((unsigned char)text[1] & 0x3fu);
+    if (size == 2) code = ((lead & 0x1fu) << 6) | ((unsigned char)text[1] & 0x3fu);
     bool control = size == 0 || code < 0x20 || (code >= 0x7f && code < 0xa0 && size <= 2);
     if (!control) {
         if (size == 1 && (lead == '"' || lead == '\\')) {
@@ -267,18 +263,15 @@ static void line_write(line *l, void *file, const char *end) {
 
 /* A bare word needs no quotes. */
 static bool is_word(const char *text) {
-    if (*text == '\0')
-        return false;
+    if (*text == '\0') return false;
     for (; *text != '\0'; text++)
-        if (strchr("\"\\= ", *text) != NULL || (unsigned char)*text < 0x21 || (unsigned char)*text > 0x7e)
-            return false;
+        if (strchr("\"\\= ", *text) != NULL || (unsigned char)*text < 0x21 || (unsigned char)*text > 0x7e) return false;
     return true;
 }
 
 void dur_log_text(void *file, const dur_log_record *record) {
     static const char end[] = "\n", end_cut[] = "...\n";
-    if (file == NULL || record == NULL)
-        return;
+    if (file == NULL || record == NULL) return;
     line l = { .size = 0, .limit = LINE_BYTES_MAX - sizeof(end_cut), .cut = false };
     line_time(&l, record->wall_ms);
     line_text(&l, " ");
@@ -310,21 +303,18 @@ static void line_json_field(line *l, const char *before, const dur_log_field *fi
     line_text(l, ":");
     if (field->text == NULL) {
         line_number(l, field->number);
-        if (!l->cut)
-            return;
+        if (!l->cut) return;
     } else if (!l->cut) {
         size_t value = l->size;
         line_quoted(l, field->text, true);
-        if (l->size > value)
-            return;
+        if (l->size > value) return;
     }
     l->size = start;
 }
 
 void dur_log_json(void *file, const dur_log_record *record) {
     static const char end[] = "}}\n", end_cut[] = "},\"truncated\":true}\n";
-    if (file == NULL || record == NULL)
-        return;
+    if (file == NULL || record == NULL) return;
     line l = { .size = 0, .limit = LINE_BYTES_MAX - sizeof(end_cut), .cut = false };
     line_text(&l, "{\"time\":\"");
     line_time(&l, record->wall_ms);

@@ -19,10 +19,14 @@ void dur__log(dur_log_level level, const char *target, const dur_log_field *fiel
               ...) DUR_PRINTF(5, 6);
 
 /* fields and count: dur__log(level, target, DUR__FIELDS(DUR__TEXT("instance_id", id), DUR__NUMBER("turn", n)), "…"); */
-#define DUR__FIELDS(...) \
+#define DUR__FIELDS(...)                                                                                               \
     (const dur_log_field[]){ __VA_ARGS__ }, sizeof((const dur_log_field[]){ __VA_ARGS__ }) / sizeof(dur_log_field)
-static inline const char *dur__log_known(const char *text) { return text != NULL ? text : ""; } /* NULL is a number */
-#define DUR__TEXT(key_, text_) { .key = (key_), .text = dur__log_known(text_) }
-#define DUR__NUMBER(key_, number_) { .key = (key_), .number = (int64_t)(number_) }
+static inline const char *dur__log_known(const char *text) {
+    return text != NULL ? text : "";
+} /* NULL is a number */
+#define DUR__TEXT(key_, text_)                                                                                         \
+    { .key = (key_), .text = dur__log_known(text_) }
+#define DUR__NUMBER(key_, number_)                                                                                     \
+    { .key = (key_), .number = (int64_t)(number_) }
 
 #endif

@@ -133,9 +133,11 @@ int dur__fallback_get_instance_stats(dur_provider *store, dur_arena *arena, cons
     *found = count > 0;
     if (!*found) return DUR_OK;
     out->history_event_count = count;
-    for (size_t i = 0; i < count; i++) out->history_size_bytes += rows[i].json.size;
+    for (size_t i = 0; i < count; i++)
+        out->history_size_bytes += rows[i].json.size;
     out->kv_user_key_count = keys;
-    for (size_t i = 0; i < keys; i++) out->kv_total_value_bytes += strlen(values[i].value);
+    for (size_t i = 0; i < keys; i++)
+        out->kv_total_value_bytes += strlen(values[i].value);
     return DUR_OK;
 }
 

@@ -17,7 +17,9 @@ typedef struct fallback_lane {
     bool worked; /* the last round did something: do not sleep long before the next */
 } fallback_lane;
 
-static fallback_lane *lane_of(dur_lane *lane) { return (fallback_lane *)(void *)lane; }
+static fallback_lane *lane_of(dur_lane *lane) {
+    return (fallback_lane *)(void *)lane;
+}
 
 int dur__fallback_lane_open(dur_provider *store, const dur_lane_options *options, dur_lane **out, dur_error *err) {
     fallback_lane *lane = dur__xcalloc(1, sizeof(*lane));
@@ -29,7 +31,9 @@ int dur__fallback_lane_open(dur_provider *store, const dur_lane_options *options
     return DUR_OK;
 }
 
-void dur__fallback_lane_close(dur_lane *lane) { free(lane); }
+void dur__fallback_lane_close(dur_lane *lane) {
+    free(lane);
+}
 
 void dur__lane_set_poll(dur_lane *lane, uint64_t poll_ms) {
     if (lane != NULL && dur__lane_is_fallback(lane)) lane_of(lane)->poll_ms = poll_ms;
@@ -62,7 +66,8 @@ static int round_work(dur_provider *store, dur_arena *arena, dur_round *round, d
 int dur__fallback_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_error *err) {
     fallback_lane *lane = lane_of(base);
     dur_provider *store = base->store;
-    for (size_t i = 0; i < round->turn_count; i++) dur__fallback_commit(store, &round->turns[i]);
+    for (size_t i = 0; i < round->turn_count; i++)
+        dur__fallback_commit(store, &round->turns[i]);
     int code = dur_store_ack_works(store, round->acks, round->ack_count, err);
     if (code == DUR_OK) code = round_fetch(store, arena, round, err);
     if (code == DUR_OK) code = round_work(store, arena, round, err);

@@ -41,7 +41,9 @@ typedef struct faulty_watch {
     dur_watch *inner;
 } faulty_watch;
 
-static faulty *faulty_of(dur_provider *store) { return (faulty *)(void *)store; }
+static faulty *faulty_of(dur_provider *store) {
+    return (faulty *)(void *)store;
+}
 
 /* ---- deciding ---------------------------------------------------------------------------------------------------- */
 
@@ -104,136 +106,135 @@ static verdict decide(faulty *f, const char *method, dur_error *err) {
 /* ---- methods that are passed on ---------------------------------------------------------------------------------- */
 
 /* inner_ is the decorated store, in the arguments of the call. */
-#define FORWARD(name, params, args)                                        \
-    static int faulty_##name params {                                      \
-        dur_provider *inner_ = faulty_of(self)->inner;                     \
-        dur_error fault_ = DUR_ERROR_INIT;                                 \
-        verdict verdict_ = decide(faulty_of(self), #name, &fault_);        \
-        int code_ = (int)fault_.code;                                      \
-        if (verdict_ != FAIL_BEFORE) code_ = inner_->methods->name args;   \
-        if (verdict_ == PASS) return code_;                                \
-        if (err != NULL) *err = fault_;                                    \
-        return (int)fault_.code;                                           \
+#define FORWARD(name, params, args)                                                                                    \
+    static int faulty_##name params {                                                                                  \
+        dur_provider *inner_ = faulty_of(self)->inner;                                                                 \
+        dur_error fault_ = DUR_ERROR_INIT;                                                                             \
+        verdict verdict_ = decide(faulty_of(self), #name, &fault_);                                                    \
+        int code_ = (int)fault_.code;                                                                                  \
+        if (verdict_ != FAIL_BEFORE) code_ = inner_->methods->name args;                                               \
+        if (verdict_ == PASS) return code_;                                                                            \
+        if (err != NULL) *err = fault_;                                                                                \
+        return (int)fault_.code;                                                                                       \
     }
 
 FORWARD(fetch_orchestration_item,
-        (dur_provider *self, dur_arena *arena, const dur_fetch *how, dur_orchestration_item *out, dur_error *err),
+        (dur_provider * self, dur_arena *arena, const dur_fetch *how, dur_orchestration_item *out, dur_error *err),
         (inner_, arena, how, out, err))
 FORWARD(abandon_orchestration_item,
-        (dur_provider *self, const char *token, uint64_t delay_ms, bool ignore_attempt, dur_error *err),
+        (dur_provider * self, const char *token, uint64_t delay_ms, bool ignore_attempt, dur_error *err),
         (inner_, token, delay_ms, ignore_attempt, err))
-FORWARD(renew_orchestration_item_lock,
-        (dur_provider *self, const char *token, uint64_t extend_ms, dur_error *err), (inner_, token, extend_ms, err))
+FORWARD(renew_orchestration_item_lock, (dur_provider * self, const char *token, uint64_t extend_ms, dur_error *err),
+        (inner_, token, extend_ms, err))
 FORWARD(read,
-        (dur_provider *self, dur_arena *arena, const char *instance, uint64_t execution_id, dur_event_row **out,
+        (dur_provider * self, dur_arena *arena, const char *instance, uint64_t execution_id, dur_event_row **out,
          size_t *count, dur_error *err),
         (inner_, arena, instance, execution_id, out, count, err))
 FORWARD(append,
-        (dur_provider *self, const char *instance, uint64_t execution_id, const dur_event_row *events, size_t count,
+        (dur_provider * self, const char *instance, uint64_t execution_id, const dur_event_row *events, size_t count,
          dur_error *err),
         (inner_, instance, execution_id, events, count, err))
-FORWARD(enqueue_for_worker, (dur_provider *self, const dur_message *item, dur_error *err), (inner_, item, err))
+FORWARD(enqueue_for_worker, (dur_provider * self, const dur_message *item, dur_error *err), (inner_, item, err))
 FORWARD(fetch_work_item,
-        (dur_provider *self, dur_arena *arena, const dur_work_fetch *how, dur_leased_work *out, dur_error *err),
+        (dur_provider * self, dur_arena *arena, const dur_work_fetch *how, dur_leased_work *out, dur_error *err),
         (inner_, arena, how, out, err))
-FORWARD(renew_work_item_lock, (dur_provider *self, const char *token, uint64_t extend_ms, dur_error *err),
+FORWARD(renew_work_item_lock, (dur_provider * self, const char *token, uint64_t extend_ms, dur_error *err),
         (inner_, token, extend_ms, err))
 FORWARD(abandon_work_item,
-        (dur_provider *self, const char *token, uint64_t delay_ms, bool ignore_attempt, dur_error *err),
+        (dur_provider * self, const char *token, uint64_t delay_ms, bool ignore_attempt, dur_error *err),
         (inner_, token, delay_ms, ignore_attempt, err))
 FORWARD(renew_session_lock,
-        (dur_provider *self, const char *const *owners, size_t owner_count, uint64_t extend_ms, uint64_t idle_ms,
+        (dur_provider * self, const char *const *owners, size_t owner_count, uint64_t extend_ms, uint64_t idle_ms,
          uint64_t *renewed, dur_error *err),
         (inner_, owners, owner_count, extend_ms, idle_ms, renewed, err))
-FORWARD(cleanup_orphaned_sessions, (dur_provider *self, uint64_t idle_ms, uint64_t *removed, dur_error *err),
+FORWARD(cleanup_orphaned_sessions, (dur_provider * self, uint64_t idle_ms, uint64_t *removed, dur_error *err),
         (inner_, idle_ms, removed, err))
-FORWARD(enqueue_for_orchestrator,
-        (dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err), (inner_, item, delay_ms, err))
+FORWARD(enqueue_for_orchestrator, (dur_provider * self, const dur_message *item, uint64_t delay_ms, dur_error *err),
+        (inner_, item, delay_ms, err))
 FORWARD(get_custom_status,
-        (dur_provider *self, dur_arena *arena, const char *instance, uint64_t last_seen, bool *changed,
+        (dur_provider * self, dur_arena *arena, const char *instance, uint64_t last_seen, bool *changed,
          const char **status, uint64_t *version, dur_error *err),
         (inner_, arena, instance, last_seen, changed, status, version, err))
 FORWARD(get_kv_value,
-        (dur_provider *self, dur_arena *arena, const char *instance, const char *key, const char **value,
+        (dur_provider * self, dur_arena *arena, const char *instance, const char *key, const char **value,
          dur_error *err),
         (inner_, arena, instance, key, value, err))
 FORWARD(get_kv_all_values,
-        (dur_provider *self, dur_arena *arena, const char *instance, dur_key_value **out, size_t *count,
+        (dur_provider * self, dur_arena *arena, const char *instance, dur_key_value **out, size_t *count,
          dur_error *err),
         (inner_, arena, instance, out, count, err))
 FORWARD(fetch_turns,
-        (dur_provider *self, dur_arena *arena, const dur_fetch *how, dur_orchestration_item *out, size_t *count,
+        (dur_provider * self, dur_arena *arena, const dur_fetch *how, dur_orchestration_item *out, size_t *count,
          dur_error *err),
         (inner_, arena, how, out, count, err))
 FORWARD(fetch_works,
-        (dur_provider *self, dur_arena *arena, const dur_work_fetch *how, dur_leased_work *out, size_t *count,
+        (dur_provider * self, dur_arena *arena, const dur_work_fetch *how, dur_leased_work *out, size_t *count,
          dur_error *err),
         (inner_, arena, how, out, count, err))
 FORWARD(check_works,
-        (dur_provider *self, const dur_worker_claim *claims, size_t count, uint64_t extend_ms, bool *lost,
+        (dur_provider * self, const dur_worker_claim *claims, size_t count, uint64_t extend_ms, bool *lost,
          dur_error *err),
         (inner_, claims, count, extend_ms, lost, err))
-FORWARD(return_works, (dur_provider *self, const dur_worker_claim *claims, size_t count, dur_error *err),
+FORWARD(return_works, (dur_provider * self, const dur_worker_claim *claims, size_t count, dur_error *err),
         (inner_, claims, count, err))
-FORWARD(owner_register, (dur_provider *self, const dur_owner_options *options, dur_error *err),
-        (inner_, options, err))
-FORWARD(owner_beat, (dur_provider *self, const char *owner, dur_owner_report *out, dur_error *err),
+FORWARD(owner_register, (dur_provider * self, const dur_owner_options *options, dur_error *err), (inner_, options, err))
+FORWARD(owner_beat, (dur_provider * self, const char *owner, dur_owner_report *out, dur_error *err),
         (inner_, owner, out, err))
-FORWARD(owner_release, (dur_provider *self, const char *owner, dur_error *err), (inner_, owner, err))
+FORWARD(owner_release, (dur_provider * self, const char *owner, dur_error *err), (inner_, owner, err))
 FORWARD(enqueue_start,
-        (dur_provider *self, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms, bool *existed,
+        (dur_provider * self, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms, bool *existed,
          dur_error *err),
         (inner_, item, policy, delay_ms, existed, err))
-FORWARD(enqueue_existing, (dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err),
+FORWARD(enqueue_existing, (dur_provider * self, const dur_message *item, uint64_t delay_ms, dur_error *err),
         (inner_, item, delay_ms, err))
 FORWARD(get_instance_stats,
-        (dur_provider *self, dur_arena *arena, const char *instance, bool *found, dur_instance_stats *out,
+        (dur_provider * self, dur_arena *arena, const char *instance, bool *found, dur_instance_stats *out,
          dur_error *err),
         (inner_, arena, instance, found, out, err))
 FORWARD(list_instances,
-        (dur_provider *self, dur_arena *arena, const dur_instance_query *query, dur_instance_row **out, size_t *count,
+        (dur_provider * self, dur_arena *arena, const dur_instance_query *query, dur_instance_row **out, size_t *count,
          dur_error *err),
         (inner_, arena, query, out, count, err))
 FORWARD(get_instance,
-        (dur_provider *self, dur_arena *arena, const char *instance, dur_instance_row *out, dur_error *err),
+        (dur_provider * self, dur_arena *arena, const char *instance, dur_instance_row *out, dur_error *err),
         (inner_, arena, instance, out, err))
 FORWARD(list_executions,
-        (dur_provider *self, dur_arena *arena, const char *instance, dur_execution_row **out, size_t *count,
+        (dur_provider * self, dur_arena *arena, const char *instance, dur_execution_row **out, size_t *count,
          dur_error *err),
         (inner_, arena, instance, out, count, err))
-FORWARD(get_system_metrics, (dur_provider *self, dur_system_metrics *out, dur_error *err), (inner_, out, err))
-FORWARD(get_queue_depths, (dur_provider *self, dur_queue_depths *out, dur_error *err), (inner_, out, err))
+FORWARD(get_system_metrics, (dur_provider * self, dur_system_metrics *out, dur_error *err), (inner_, out, err))
+FORWARD(get_queue_depths, (dur_provider * self, dur_queue_depths *out, dur_error *err), (inner_, out, err))
 FORWARD(delete_instances,
-        (dur_provider *self, const char *const *ids, size_t count, bool force, dur_delete_result *out, dur_error *err),
+        (dur_provider * self, const char *const *ids, size_t count, bool force, dur_delete_result *out, dur_error *err),
         (inner_, ids, count, force, out, err))
 FORWARD(delete_instances_bulk,
-        (dur_provider *self, const dur_bulk_filter *filter, dur_delete_result *out, dur_error *err),
+        (dur_provider * self, const dur_bulk_filter *filter, dur_delete_result *out, dur_error *err),
         (inner_, filter, out, err))
 FORWARD(prune_executions,
-        (dur_provider *self, const char *instance, const dur_prune_options *options, dur_prune_result *out,
+        (dur_provider * self, const char *instance, const dur_prune_options *options, dur_prune_result *out,
          dur_error *err),
         (inner_, instance, options, out, err))
 FORWARD(prune_executions_bulk,
-        (dur_provider *self, const dur_bulk_filter *filter, const dur_prune_options *options, dur_prune_result *out,
+        (dur_provider * self, const dur_bulk_filter *filter, const dur_prune_options *options, dur_prune_result *out,
          dur_error *err),
         (inner_, filter, options, out, err))
 FORWARD(dead_letter_messages,
-        (dur_provider *self, const char *instance, const uint64_t *ids, size_t count, const char *reason,
+        (dur_provider * self, const char *instance, const uint64_t *ids, size_t count, const char *reason,
          dur_error *err),
         (inner_, instance, ids, count, reason, err))
-FORWARD(dead_letter_work, (dur_provider *self, const char *token, const char *reason, dur_error *err),
+FORWARD(dead_letter_work, (dur_provider * self, const char *token, const char *reason, dur_error *err),
         (inner_, token, reason, err))
 FORWARD(list_dead_letters,
-        (dur_provider *self, dur_arena *arena, uint64_t after_id, size_t limit, dur_dead_letter **out, size_t *count,
+        (dur_provider * self, dur_arena *arena, uint64_t after_id, size_t limit, dur_dead_letter **out, size_t *count,
          dur_error *err),
         (inner_, arena, after_id, limit, out, count, err))
-FORWARD(delete_dead_letters, (dur_provider *self, const uint64_t *ids, size_t count, dur_error *err),
+FORWARD(delete_dead_letters, (dur_provider * self, const uint64_t *ids, size_t count, dur_error *err),
         (inner_, ids, count, err))
-FORWARD(set_suspended, (dur_provider *self, const char *instance, const char *reason, dur_error *err),
+FORWARD(set_suspended, (dur_provider * self, const char *instance, const char *reason, dur_error *err),
         (inner_, instance, reason, err))
-FORWARD(backup, (dur_provider *self, const char *target, dur_error *err), (inner_, target, err))
-FORWARD(check, (dur_provider *self, dur_error *err), (inner_, err))
-FORWARD(vacuum, (dur_provider *self, uint64_t pages_max, uint64_t *pages_left, dur_error *err),
+FORWARD(backup, (dur_provider * self, const char *target, dur_error *err), (inner_, target, err))
+FORWARD(check, (dur_provider * self, dur_error *err), (inner_, err))
+FORWARD(vacuum, (dur_provider * self, uint64_t pages_max, uint64_t *pages_left, dur_error *err),
         (inner_, pages_max, pages_left, err))
 
 static uint64_t faulty_now_ms(dur_provider *self) {
@@ -326,7 +327,8 @@ static int faulty_commit_turns(dur_provider *self, dur_turn_commit *turns, size_
         unsift(&in, turns, count, NULL, 0);
         if (what == PASS) return code;
     }
-    for (size_t i = 0; i < count; i++) turn_refuse(&turns[i], &fault);
+    for (size_t i = 0; i < count; i++)
+        turn_refuse(&turns[i], &fault);
     if (err != NULL) *err = fault;
     return (int)fault.code;
 }
@@ -359,14 +361,17 @@ static int faulty_ack_works(dur_provider *self, dur_work_ack *acks, size_t count
         unsift(&in, NULL, 0, acks, count);
         if (what == PASS) return code;
     }
-    for (size_t i = 0; i < count; i++) acks[i].error = fault;
+    for (size_t i = 0; i < count; i++)
+        acks[i].error = fault;
     if (err != NULL) *err = fault;
     return (int)fault.code;
 }
 
 /* ---- lanes and watches ------------------------------------------------------------------------------------------- */
 
-static dur_lane *inner_lane(dur_lane *lane) { return ((faulty_lane *)(void *)lane)->inner; }
+static dur_lane *inner_lane(dur_lane *lane) {
+    return ((faulty_lane *)(void *)lane)->inner;
+}
 
 static int faulty_lane_open(dur_provider *self, const dur_lane_options *options, dur_lane **out, dur_error *err) {
     faulty *f = faulty_of(self);
@@ -407,33 +412,35 @@ static int faulty_lane_round(dur_lane *lane, dur_arena *arena, dur_round *round,
         unsift(&in, turns, turn_count, acks, ack_count);
         if (what == PASS) return code;
     }
-    for (size_t i = 0; i < round->turn_count; i++) turn_refuse(&round->turns[i], &fault);
-    for (size_t i = 0; i < round->ack_count; i++) round->acks[i].error = fault;
+    for (size_t i = 0; i < round->turn_count; i++)
+        turn_refuse(&round->turns[i], &fault);
+    for (size_t i = 0; i < round->ack_count; i++)
+        round->acks[i].error = fault;
     round->item_count = round->work_count = round->held_count = round->lost_count = 0;
     if (err != NULL) *err = fault;
     return (int)fault.code;
 }
 
-#define FORWARD_LANE(name, params, args)                                                 \
-    static int faulty_##name params {                                                    \
-        dur_provider *inner_ = faulty_of(lane->store)->inner;                            \
-        dur_error fault_ = DUR_ERROR_INIT;                                               \
-        verdict verdict_ = decide(faulty_of(lane->store), #name, &fault_);               \
-        int code_ = (int)fault_.code;                                                    \
-        if (verdict_ != FAIL_BEFORE) code_ = inner_->methods->name args;                 \
-        if (verdict_ == PASS) return code_;                                              \
-        if (err != NULL) *err = fault_;                                                  \
-        return (int)fault_.code;                                                         \
+#define FORWARD_LANE(name, params, args)                                                                               \
+    static int faulty_##name params {                                                                                  \
+        dur_provider *inner_ = faulty_of(lane->store)->inner;                                                          \
+        dur_error fault_ = DUR_ERROR_INIT;                                                                             \
+        verdict verdict_ = decide(faulty_of(lane->store), #name, &fault_);                                             \
+        int code_ = (int)fault_.code;                                                                                  \
+        if (verdict_ != FAIL_BEFORE) code_ = inner_->methods->name args;                                               \
+        if (verdict_ == PASS) return code_;                                                                            \
+        if (err != NULL) *err = fault_;                                                                                \
+        return (int)fault_.code;                                                                                       \
     }
 
-FORWARD_LANE(lane_wait, (dur_lane *lane, uint64_t timeout_ms, dur_error *err), (inner_lane(lane), timeout_ms, err))
+FORWARD_LANE(lane_wait, (dur_lane * lane, uint64_t timeout_ms, dur_error *err), (inner_lane(lane), timeout_ms, err))
 FORWARD_LANE(lane_messages,
-             (dur_lane *lane, dur_arena *arena, const char *instance, const char *token, const char *queue,
+             (dur_lane * lane, dur_arena *arena, const char *instance, const char *token, const char *queue,
               uint64_t after_due_ms, uint64_t after_id, size_t max, dur_fetched_message **out, size_t *count,
               dur_error *err),
              (inner_lane(lane), arena, instance, token, queue, after_due_ms, after_id, max, out, count, err))
 FORWARD_LANE(lane_history,
-             (dur_lane *lane, dur_arena *arena, const char *instance, const char *token, uint64_t execution_id,
+             (dur_lane * lane, dur_arena *arena, const char *instance, const char *token, uint64_t execution_id,
               dur_orchestration_item *out, dur_error *err),
              (inner_lane(lane), arena, instance, token, execution_id, out, err))
 
@@ -484,25 +491,29 @@ static void faulty_close(dur_provider *self) {
     faulty *f = faulty_of(self);
     dur__map_entry *entry;
     dur_provider_close(f->inner);
-    for (size_t i = 0; (entry = dur__map_next(&f->calls, &i)) != NULL;) free(entry->value);
+    for (size_t i = 0; (entry = dur__map_next(&f->calls, &i)) != NULL;)
+        free(entry->value);
     dur__map_free(&f->calls);
     dur__mutex_destroy(&f->mutex);
     free(f);
 }
 
 /* Every method of the table but close and now_ms; X gets its name. */
-#define METHODS(X)                                                                                                   \
-    X(fetch_orchestration_item) X(ack_orchestration_item) X(abandon_orchestration_item)                             \
-    X(renew_orchestration_item_lock) X(read) X(append) X(enqueue_for_worker) X(fetch_work_item) X(ack_work_item)     \
-    X(renew_work_item_lock) X(abandon_work_item) X(renew_session_lock) X(cleanup_orphaned_sessions)                  \
-    X(enqueue_for_orchestrator) X(get_custom_status) X(get_kv_value) X(get_kv_all_values) X(lane_open)               \
-    X(lane_round) X(lane_wait) X(lane_close) X(lane_messages) X(lane_history) X(fetch_turns) X(commit_turns)         \
-    X(fetch_works) X(ack_works) X(check_works) X(return_works) X(owner_register) X(owner_beat) X(owner_release)      \
-    X(enqueue_start) X(enqueue_existing) X(watch_open) X(watch_wait) X(watch_close) X(get_instance_stats)            \
-    X(list_instances) X(get_instance) X(list_executions) X(get_system_metrics) X(get_queue_depths)                   \
-    X(delete_instances) X(delete_instances_bulk) X(prune_executions) X(prune_executions_bulk)                        \
-    X(dead_letter_messages) X(dead_letter_work) X(list_dead_letters) X(delete_dead_letters) X(set_suspended)         \
-    X(backup) X(check) X(vacuum)
+#define METHODS(X)                                                                                                     \
+    X(fetch_orchestration_item)                                                                                        \
+    X(ack_orchestration_item)                                                                                          \
+    X(abandon_orchestration_item)                                                                                      \
+    X(renew_orchestration_item_lock) X(read) X(append) X(enqueue_for_worker) X(fetch_work_item) X(ack_work_item)       \
+        X(renew_work_item_lock) X(abandon_work_item) X(renew_session_lock) X(cleanup_orphaned_sessions)                \
+            X(enqueue_for_orchestrator) X(get_custom_status) X(get_kv_value) X(get_kv_all_values) X(lane_open)         \
+                X(lane_round) X(lane_wait) X(lane_close) X(lane_messages) X(lane_history) X(fetch_turns)               \
+                    X(commit_turns) X(fetch_works) X(ack_works) X(check_works) X(return_works) X(owner_register)       \
+                        X(owner_beat) X(owner_release) X(enqueue_start) X(enqueue_existing) X(watch_open)              \
+                            X(watch_wait) X(watch_close) X(get_instance_stats) X(list_instances) X(get_instance)       \
+                                X(list_executions) X(get_system_metrics) X(get_queue_depths) X(delete_instances)       \
+                                    X(delete_instances_bulk) X(prune_executions) X(prune_executions_bulk)              \
+                                        X(dead_letter_messages) X(dead_letter_work) X(list_dead_letters)               \
+                                            X(delete_dead_letters) X(set_suspended) X(backup) X(check) X(vacuum)
 
 int dur__faulty_wrap(dur_provider **out, dur_provider *inner, uint64_t seed, dur_error *err) {
     if (out == NULL || inner == NULL)
@@ -517,7 +528,7 @@ int dur__faulty_wrap(dur_provider **out, dur_provider *inner, uint64_t seed, dur
     f->table.own_clock = inner->methods->own_clock;
     f->table.close = faulty_close;
     f->table.now_ms = faulty_now_ms;
-#define PASS_ON(method) \
+#define PASS_ON(method)                                                                                                \
     if (DUR_HAS_METHOD(inner->methods, method)) f->table.method = faulty_##method;
     METHODS(PASS_ON)
 #undef PASS_ON
@@ -534,10 +545,10 @@ int dur__minimal_wrap(dur_provider **out, dur_provider *inner, dur_error *err) {
 
 int dur__faulty_hide(dur_provider *store, const char *method) {
     dur_provider_methods *table = &faulty_of(store)->table;
-#define HIDE(name)                    \
-    if (strcmp(method, #name) == 0) { \
-        table->name = NULL;           \
-        return DUR_OK;                \
+#define HIDE(name)                                                                                                     \
+    if (strcmp(method, #name) == 0) {                                                                                  \
+        table->name = NULL;                                                                                            \
+        return DUR_OK;                                                                                                 \
     }
     METHODS(HIDE)
 #undef HIDE

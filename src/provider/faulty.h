@@ -15,14 +15,14 @@ typedef struct dur__fault_plan {
     /* A method's name; NULL: every method.  Two more names count what goes through in batches, whatever the method:
        "turn" (each turn of ack_orchestration_item, commit_turns, lane_round) and "ack" (each end of a worker item). */
     const char *method;
-    uint64_t first;      /* the first matching call to fail, from 1, counted from when the rule was made; 0: 1 */
-    uint64_t count;      /* how many in a row; 0: 1; UINT64_MAX: without end */
-    uint32_t per_mille;  /* with this probability each (of those that first and count name); 0: always */
-    bool after;          /* the call takes effect and the answer is lost: the code is DUR_EUNKNOWN */
-    dur_code code;       /* DUR_OK: DUR_EUNAVAILABLE (or DUR_EUNKNOWN, see after); not used when only delayed */
-    bool permanent;      /* the error is not marked retryable */
-    uint64_t delay_us;   /* sleep before the call */
-    bool only_delay;     /* and do not fail */
+    uint64_t first;     /* the first matching call to fail, from 1, counted from when the rule was made; 0: 1 */
+    uint64_t count;     /* how many in a row; 0: 1; UINT64_MAX: without end */
+    uint32_t per_mille; /* with this probability each (of those that first and count name); 0: always */
+    bool after;         /* the call takes effect and the answer is lost: the code is DUR_EUNKNOWN */
+    dur_code code;      /* DUR_OK: DUR_EUNAVAILABLE (or DUR_EUNKNOWN, see after); not used when only delayed */
+    bool permanent;     /* the error is not marked retryable */
+    uint64_t delay_us;  /* sleep before the call */
+    bool only_delay;    /* and do not fail */
 } dur__fault_plan;
 
 /* *out takes over the caller's handle on inner. */

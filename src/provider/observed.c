@@ -3,8 +3,8 @@
  *
  * Every method is passed on to the same method of the inner table: what sys/store.h adds to a call (checks, decoding,
  * counts) is added once, outside.  A method that the inner store does not have stays absent here too, so that whoever
- * calls gets the same fallback with and without the decorator.  Lanes and watches are wrapped, because they lead back to
- * their store.
+ * calls gets the same fallback with and without the decorator.  Lanes and watches are wrapped, because they lead back
+ * to their store.
  *
  * A failure that the caller asked for (not found, exists, timeout, bad argument) or that protects it (a lost lease, a
  * conflicting event) is an answer.  A failure of the store itself is an infrastructure error and counted as one.
@@ -135,32 +135,29 @@ static dur_store_fault classify(int code, const dur_error *err) {
 /* Count and log one outcome: of a call, or of one element of an array that the call carried. */
 static void note(observed *o, const char *method, int op, const char *instance, uint64_t took_us, int code,
                  const dur_error *err) {
-    if (op != NO_OP && is_infrastructure(code, err))
-        dur__count(&o->faults[op][classify(code, err)], 1);
+    if (op != NO_OP && is_infrastructure(code, err)) dur__count(&o->faults[op][classify(code, err)], 1);
     dur_log_level level = is_answer(code) ? DUR_LOG_DEBUG : DUR_LOG_ERROR;
-    if (!dur__log_enabled(level))
-        return;
+    if (!dur__log_enabled(level)) return;
     dur_log_field fields[5];
     size_t count = 0;
     fields[count++] = (dur_log_field)DUR__TEXT("operation", method);
     fields[count++] = (dur_log_field)DUR__TEXT("store", o->methods.name);
     fields[count++] = (dur_log_field)DUR__NUMBER("duration_us", took_us);
-    if (instance != NULL)
-        fields[count++] = (dur_log_field)DUR__TEXT("instance_id", instance);
-    if (code != DUR_OK)
-        fields[count++] = (dur_log_field)DUR__TEXT("code", dur_code_name(code));
+    if (instance != NULL) fields[count++] = (dur_log_field)DUR__TEXT("instance_id", instance);
+    if (code != DUR_OK) fields[count++] = (dur_log_field)DUR__TEXT("code", dur_code_name(code));
     if (code == DUR_OK)
         dur__log(level, DUR__LOG_PROVIDER, fields, count, "%s", method);
     else
         dur__log(level, DUR__LOG_PROVIDER, fields, count, "%s failed: %s: %s", method, err->op, err->message);
 }
 
-static uint64_t call_took(const call *c) { return dur__monotonic_us() - c->began_us; }
+static uint64_t call_took(const call *c) {
+    return dur__monotonic_us() - c->began_us;
+}
 
 static int call_end(call *c, int code) {
     uint64_t took_us = call_took(c);
-    if (c->op != NO_OP)
-        dur__histogram_add(&c->store->durations[c->op], took_us);
+    if (c->op != NO_OP) dur__histogram_add(&c->store->durations[c->op], took_us);
     note(c->store, c->method, c->op, c->instance, took_us, code, c->err);
     return code;
 }
@@ -185,8 +182,7 @@ static void failed_forget(observed *o, const char *key) {
 
 /* Before the commit: is it one that failed before? */
 static void turn_submitted(observed *o, const dur_turn_commit *turn) {
-    if (atomic_load(&o->failed_count) == 0)
-        return;
+    if (atomic_load(&o->failed_count) == 0) return;
     dur__mutex_lock(&o->failed_lock);
     const failed_turn *old = dur__map_get(&o->failed, turn_key(turn));
     if (old != NULL && old->execution_id == turn->execution_id && old->first_event_id == first_event_id(turn) &&
@@ -198,8 +194,7 @@ static void turn_submitted(observed *o, const dur_turn_commit *turn) {
 /* After it: remember a failure that may be followed by another try, forget everything else. */
 static void turn_answered(observed *o, const dur_turn_commit *turn, int code, const dur_error *err) {
     bool may_come_again = code != DUR_OK && (err->retryable || code == DUR_EUNKNOWN);
-    if (!may_come_again && atomic_load(&o->failed_count) == 0)
-        return;
+    if (!may_come_again && atomic_load(&o->failed_count) == 0) return;
     const char *key = turn_key(turn);
     dur__mutex_lock(&o->failed_lock);
     failed_forget(o, key);
@@ -219,8 +214,7 @@ static void turn_answered(observed *o, const dur_turn_commit *turn, int code, co
 /* The answers of many turns.  With code the call as a whole failed, and so did each. */
 static void note_turns(observed *o, const char *method, const dur_turn_commit *turns, size_t count, uint64_t took_us,
                        int code, const dur_error *err) {
-    if (count > 0)
-        dur__histogram_add(&o->durations[DUR_OP_ACK_ORCH], took_us);
+    if (count > 0) dur__histogram_add(&o->durations[DUR_OP_ACK_ORCH], took_us);
     for (size_t i = 0; i < count; i++) {
         const dur_turn_commit *turn = &turns[i];
         const dur_error *why = code != DUR_OK ? err : &turn->error;
@@ -231,8 +225,7 @@ static void note_turns(observed *o, const char *method, const dur_turn_commit *t
 
 static void note_acks(observed *o, const char *method, const dur_work_ack *acks, size_t count, uint64_t took_us,
                       int code, const dur_error *err) {
-    if (count > 0)
-        dur__histogram_add(&o->durations[DUR_OP_ACK_WORKER], took_us);
+    if (count > 0) dur__histogram_add(&o->durations[DUR_OP_ACK_WORKER], took_us);
     for (size_t i = 0; i < count; i++) {
         const dur_error *why = code != DUR_OK ? err : &acks[i].error;
         note(o, method, DUR_OP_ACK_WORKER, acks[i].ref.instance, took_us,
@@ -253,8 +246,7 @@ static int observed_fetch_orchestration_item(dur_provider *self, dur_arena *aren
     call c;
     call_begin(&c, self, "fetch_orchestration_item", DUR_OP_FETCH, NULL, err);
     int code = c.store->inner->methods->fetch_orchestration_item(c.store->inner, arena, how, out, c.err);
-    if (code == DUR_OK)
-        c.instance = out->instance;
+    if (code == DUR_OK) c.instance = out->instance;
     return call_end(&c, code);
 }
 
@@ -290,8 +282,7 @@ static int observed_fetch_work_item(dur_provider *self, dur_arena *arena, const 
     call c;
     call_begin(&c, self, "fetch_work_item", DUR_OP_DEQUEUE, NULL, err);
     int code = c.store->inner->methods->fetch_work_item(c.store->inner, arena, how, out, c.err);
-    if (code == DUR_OK && out->json.data != NULL)
-        c.instance = out->ref.instance;
+    if (code == DUR_OK && out->json.data != NULL) c.instance = out->ref.instance;
     return call_end(&c, code);
 }
 
@@ -302,8 +293,7 @@ static int observed_lane_open(dur_provider *self, const dur_lane_options *option
     call_begin(&c, self, "lane_open", NO_OP, NULL, err);
     dur_lane *inner = NULL;
     int code = call_end(&c, c.store->inner->methods->lane_open(c.store->inner, options, &inner, c.err));
-    if (code != DUR_OK)
-        return code;
+    if (code != DUR_OK) return code;
     observed_lane *lane = dur__xcalloc(1, sizeof(*lane));
     lane->base.store = self;
     lane->inner = inner;
@@ -364,8 +354,8 @@ static int observed_lane_history(dur_lane *base, dur_arena *arena, const char *i
     call c;
     call_begin(&c, base->store, "lane_history", NO_OP, instance, err);
     dur_lane *inner = ((observed_lane *)base)->inner;
-    return call_end(&c, c.store->inner->methods->lane_history(inner, arena, instance, lock_token, execution_id, out,
-                                                              c.err));
+    return call_end(
+        &c, c.store->inner->methods->lane_history(inner, arena, instance, lock_token, execution_id, out, c.err));
 }
 
 static int observed_watch_open(dur_provider *self, const char *instance, dur_watch **out, dur_error *err) {
@@ -373,8 +363,7 @@ static int observed_watch_open(dur_provider *self, const char *instance, dur_wat
     call_begin(&c, self, "watch_open", NO_OP, instance, err);
     dur_watch *inner = NULL;
     int code = call_end(&c, c.store->inner->methods->watch_open(c.store->inner, instance, &inner, c.err));
-    if (code != DUR_OK)
-        return code;
+    if (code != DUR_OK) return code;
     observed_watch *watch = dur__xcalloc(1, sizeof(*watch));
     watch->base.store = self;
     watch->inner = inner;
@@ -399,132 +388,130 @@ static void observed_watch_close(dur_watch *base) {
 /* ---- the rest: passed on as it is -------------------------------------------------------------------------------- */
 
 /* PASS(method, operation, instance or NULL, (parameters), (arguments)): `inner` is the store, `err` never NULL. */
-#define PASS(method, op_, instance_, parameters, arguments)                 \
-    static int observed_##method parameters {                               \
-        call c_;                                                            \
-        call_begin(&c_, self, #method, op_, instance_, err);                \
-        dur_provider *inner = c_.store->inner;                              \
-        err = c_.err;                                                       \
-        return call_end(&c_, inner->methods->method arguments);                 \
+#define PASS(method, op_, instance_, parameters, arguments)                                                            \
+    static int observed_##method parameters {                                                                          \
+        call c_;                                                                                                       \
+        call_begin(&c_, self, #method, op_, instance_, err);                                                           \
+        dur_provider *inner = c_.store->inner;                                                                         \
+        err = c_.err;                                                                                                  \
+        return call_end(&c_, inner->methods->method arguments);                                                        \
     }
 
 PASS(abandon_orchestration_item, NO_OP, NULL,
-     (dur_provider *self, const char *lock_token, uint64_t delay_ms, bool ignore_attempt, dur_error *err),
+     (dur_provider * self, const char *lock_token, uint64_t delay_ms, bool ignore_attempt, dur_error *err),
      (inner, lock_token, delay_ms, ignore_attempt, err))
 PASS(renew_orchestration_item_lock, NO_OP, NULL,
-     (dur_provider *self, const char *lock_token, uint64_t extend_ms, dur_error *err),
+     (dur_provider * self, const char *lock_token, uint64_t extend_ms, dur_error *err),
      (inner, lock_token, extend_ms, err))
 PASS(read, NO_OP, instance,
-     (dur_provider *self, dur_arena *arena, const char *instance, uint64_t execution_id, dur_event_row **out,
+     (dur_provider * self, dur_arena *arena, const char *instance, uint64_t execution_id, dur_event_row **out,
       size_t *count, dur_error *err),
      (inner, arena, instance, execution_id, out, count, err))
 PASS(append, NO_OP, instance,
-     (dur_provider *self, const char *instance, uint64_t execution_id, const dur_event_row *events, size_t count,
+     (dur_provider * self, const char *instance, uint64_t execution_id, const dur_event_row *events, size_t count,
       dur_error *err),
      (inner, instance, execution_id, events, count, err))
-PASS(enqueue_for_worker, DUR_OP_ENQUEUE, item->instance,
-     (dur_provider *self, const dur_message *item, dur_error *err), (inner, item, err))
+PASS(enqueue_for_worker, DUR_OP_ENQUEUE, item->instance, (dur_provider * self, const dur_message *item, dur_error *err),
+     (inner, item, err))
 PASS(ack_work_item, DUR_OP_ACK_WORKER, completion != NULL ? completion->instance : NULL,
-     (dur_provider *self, const char *lock_token, const dur_message *completion, dur_error *err),
+     (dur_provider * self, const char *lock_token, const dur_message *completion, dur_error *err),
      (inner, lock_token, completion, err))
 PASS(renew_work_item_lock, NO_OP, NULL,
-     (dur_provider *self, const char *lock_token, uint64_t extend_ms, dur_error *err),
+     (dur_provider * self, const char *lock_token, uint64_t extend_ms, dur_error *err),
      (inner, lock_token, extend_ms, err))
 PASS(abandon_work_item, NO_OP, NULL,
-     (dur_provider *self, const char *lock_token, uint64_t delay_ms, bool ignore_attempt, dur_error *err),
+     (dur_provider * self, const char *lock_token, uint64_t delay_ms, bool ignore_attempt, dur_error *err),
      (inner, lock_token, delay_ms, ignore_attempt, err))
 PASS(renew_session_lock, NO_OP, NULL,
-     (dur_provider *self, const char *const *owners, size_t owner_count, uint64_t extend_ms, uint64_t idle_ms,
+     (dur_provider * self, const char *const *owners, size_t owner_count, uint64_t extend_ms, uint64_t idle_ms,
       uint64_t *renewed, dur_error *err),
      (inner, owners, owner_count, extend_ms, idle_ms, renewed, err))
-PASS(cleanup_orphaned_sessions, NO_OP, NULL,
-     (dur_provider *self, uint64_t idle_ms, uint64_t *removed, dur_error *err), (inner, idle_ms, removed, err))
+PASS(cleanup_orphaned_sessions, NO_OP, NULL, (dur_provider * self, uint64_t idle_ms, uint64_t *removed, dur_error *err),
+     (inner, idle_ms, removed, err))
 PASS(enqueue_for_orchestrator, DUR_OP_ENQUEUE, item->instance,
-     (dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err), (inner, item, delay_ms, err))
+     (dur_provider * self, const dur_message *item, uint64_t delay_ms, dur_error *err), (inner, item, delay_ms, err))
 PASS(get_custom_status, NO_OP, instance,
-     (dur_provider *self, dur_arena *arena, const char *instance, uint64_t last_seen, bool *changed,
+     (dur_provider * self, dur_arena *arena, const char *instance, uint64_t last_seen, bool *changed,
       const char **status, uint64_t *version, dur_error *err),
      (inner, arena, instance, last_seen, changed, status, version, err))
 PASS(get_kv_value, NO_OP, instance,
-     (dur_provider *self, dur_arena *arena, const char *instance, const char *key, const char **value, dur_error *err),
+     (dur_provider * self, dur_arena *arena, const char *instance, const char *key, const char **value, dur_error *err),
      (inner, arena, instance, key, value, err))
 PASS(get_kv_all_values, NO_OP, instance,
-     (dur_provider *self, dur_arena *arena, const char *instance, dur_key_value **out, size_t *count, dur_error *err),
+     (dur_provider * self, dur_arena *arena, const char *instance, dur_key_value **out, size_t *count, dur_error *err),
      (inner, arena, instance, out, count, err))
 PASS(fetch_turns, DUR_OP_FETCH, NULL,
-     (dur_provider *self, dur_arena *arena, const dur_fetch *how, dur_orchestration_item *out, size_t *count,
+     (dur_provider * self, dur_arena *arena, const dur_fetch *how, dur_orchestration_item *out, size_t *count,
       dur_error *err),
      (inner, arena, how, out, count, err))
 PASS(fetch_works, DUR_OP_DEQUEUE, NULL,
-     (dur_provider *self, dur_arena *arena, const dur_work_fetch *how, dur_leased_work *out, size_t *count,
+     (dur_provider * self, dur_arena *arena, const dur_work_fetch *how, dur_leased_work *out, size_t *count,
       dur_error *err),
      (inner, arena, how, out, count, err))
 PASS(check_works, NO_OP, NULL,
-     (dur_provider *self, const dur_worker_claim *claims, size_t count, uint64_t extend_ms, bool *lost,
+     (dur_provider * self, const dur_worker_claim *claims, size_t count, uint64_t extend_ms, bool *lost,
       dur_error *err),
      (inner, claims, count, extend_ms, lost, err))
-PASS(return_works, NO_OP, NULL,
-     (dur_provider *self, const dur_worker_claim *claims, size_t count, dur_error *err), (inner, claims, count, err))
-PASS(owner_register, NO_OP, NULL, (dur_provider *self, const dur_owner_options *options, dur_error *err),
+PASS(return_works, NO_OP, NULL, (dur_provider * self, const dur_worker_claim *claims, size_t count, dur_error *err),
+     (inner, claims, count, err))
+PASS(owner_register, NO_OP, NULL, (dur_provider * self, const dur_owner_options *options, dur_error *err),
      (inner, options, err))
-PASS(owner_beat, NO_OP, NULL, (dur_provider *self, const char *owner, dur_owner_report *out, dur_error *err),
+PASS(owner_beat, NO_OP, NULL, (dur_provider * self, const char *owner, dur_owner_report *out, dur_error *err),
      (inner, owner, out, err))
-PASS(owner_release, NO_OP, NULL, (dur_provider *self, const char *owner, dur_error *err), (inner, owner, err))
+PASS(owner_release, NO_OP, NULL, (dur_provider * self, const char *owner, dur_error *err), (inner, owner, err))
 PASS(enqueue_start, DUR_OP_ENQUEUE, item->instance,
-     (dur_provider *self, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms, bool *existed,
+     (dur_provider * self, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms, bool *existed,
       dur_error *err),
      (inner, item, policy, delay_ms, existed, err))
 PASS(enqueue_existing, DUR_OP_ENQUEUE, item->instance,
-     (dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err), (inner, item, delay_ms, err))
+     (dur_provider * self, const dur_message *item, uint64_t delay_ms, dur_error *err), (inner, item, delay_ms, err))
 PASS(get_instance_stats, NO_OP, instance,
-     (dur_provider *self, dur_arena *arena, const char *instance, bool *found, dur_instance_stats *out,
+     (dur_provider * self, dur_arena *arena, const char *instance, bool *found, dur_instance_stats *out,
       dur_error *err),
      (inner, arena, instance, found, out, err))
 PASS(list_instances, NO_OP, NULL,
-     (dur_provider *self, dur_arena *arena, const dur_instance_query *query, dur_instance_row **out, size_t *count,
+     (dur_provider * self, dur_arena *arena, const dur_instance_query *query, dur_instance_row **out, size_t *count,
       dur_error *err),
      (inner, arena, query, out, count, err))
 PASS(get_instance, NO_OP, instance,
-     (dur_provider *self, dur_arena *arena, const char *instance, dur_instance_row *out, dur_error *err),
+     (dur_provider * self, dur_arena *arena, const char *instance, dur_instance_row *out, dur_error *err),
      (inner, arena, instance, out, err))
 PASS(list_executions, NO_OP, instance,
-     (dur_provider *self, dur_arena *arena, const char *instance, dur_execution_row **out, size_t *count,
+     (dur_provider * self, dur_arena *arena, const char *instance, dur_execution_row **out, size_t *count,
       dur_error *err),
      (inner, arena, instance, out, count, err))
-PASS(get_system_metrics, NO_OP, NULL, (dur_provider *self, dur_system_metrics *out, dur_error *err),
-     (inner, out, err))
-PASS(get_queue_depths, NO_OP, NULL, (dur_provider *self, dur_queue_depths *out, dur_error *err), (inner, out, err))
+PASS(get_system_metrics, NO_OP, NULL, (dur_provider * self, dur_system_metrics *out, dur_error *err), (inner, out, err))
+PASS(get_queue_depths, NO_OP, NULL, (dur_provider * self, dur_queue_depths *out, dur_error *err), (inner, out, err))
 PASS(delete_instances, NO_OP, count == 1 ? ids[0] : NULL,
-     (dur_provider *self, const char *const *ids, size_t count, bool force, dur_delete_result *out, dur_error *err),
+     (dur_provider * self, const char *const *ids, size_t count, bool force, dur_delete_result *out, dur_error *err),
      (inner, ids, count, force, out, err))
 PASS(delete_instances_bulk, NO_OP, NULL,
-     (dur_provider *self, const dur_bulk_filter *filter, dur_delete_result *out, dur_error *err),
+     (dur_provider * self, const dur_bulk_filter *filter, dur_delete_result *out, dur_error *err),
      (inner, filter, out, err))
 PASS(prune_executions, NO_OP, instance,
-     (dur_provider *self, const char *instance, const dur_prune_options *options, dur_prune_result *out,
+     (dur_provider * self, const char *instance, const dur_prune_options *options, dur_prune_result *out,
       dur_error *err),
      (inner, instance, options, out, err))
 PASS(prune_executions_bulk, NO_OP, NULL,
-     (dur_provider *self, const dur_bulk_filter *filter, const dur_prune_options *options, dur_prune_result *out,
+     (dur_provider * self, const dur_bulk_filter *filter, const dur_prune_options *options, dur_prune_result *out,
       dur_error *err),
      (inner, filter, options, out, err))
 PASS(dead_letter_messages, NO_OP, instance,
-     (dur_provider *self, const char *instance, const uint64_t *ids, size_t count, const char *reason, dur_error *err),
+     (dur_provider * self, const char *instance, const uint64_t *ids, size_t count, const char *reason, dur_error *err),
      (inner, instance, ids, count, reason, err))
-PASS(dead_letter_work, NO_OP, NULL,
-     (dur_provider *self, const char *lock_token, const char *reason, dur_error *err),
+PASS(dead_letter_work, NO_OP, NULL, (dur_provider * self, const char *lock_token, const char *reason, dur_error *err),
      (inner, lock_token, reason, err))
 PASS(list_dead_letters, NO_OP, NULL,
-     (dur_provider *self, dur_arena *arena, uint64_t after_id, size_t limit, dur_dead_letter **out, size_t *count,
+     (dur_provider * self, dur_arena *arena, uint64_t after_id, size_t limit, dur_dead_letter **out, size_t *count,
       dur_error *err),
      (inner, arena, after_id, limit, out, count, err))
-PASS(delete_dead_letters, NO_OP, NULL, (dur_provider *self, const uint64_t *ids, size_t count, dur_error *err),
+PASS(delete_dead_letters, NO_OP, NULL, (dur_provider * self, const uint64_t *ids, size_t count, dur_error *err),
      (inner, ids, count, err))
-PASS(set_suspended, NO_OP, instance,
-     (dur_provider *self, const char *instance, const char *reason, dur_error *err), (inner, instance, reason, err))
-PASS(backup, NO_OP, NULL, (dur_provider *self, const char *target, dur_error *err), (inner, target, err))
-PASS(check, NO_OP, NULL, (dur_provider *self, dur_error *err), (inner, err))
-PASS(vacuum, NO_OP, NULL, (dur_provider *self, uint64_t pages_max, uint64_t *pages_left, dur_error *err),
+PASS(set_suspended, NO_OP, instance, (dur_provider * self, const char *instance, const char *reason, dur_error *err),
+     (inner, instance, reason, err))
+PASS(backup, NO_OP, NULL, (dur_provider * self, const char *target, dur_error *err), (inner, target, err))
+PASS(check, NO_OP, NULL, (dur_provider * self, dur_error *err), (inner, err))
+PASS(vacuum, NO_OP, NULL, (dur_provider * self, uint64_t pages_max, uint64_t *pages_left, dur_error *err),
      (inner, pages_max, pages_left, err))
 #undef PASS
 
@@ -545,27 +532,34 @@ static void observed_close(dur_provider *self) {
 }
 
 dur_provider *dur__store_innermost(dur_provider *store) {
-    while (store->methods->close == observed_close) store = ((observed *)(void *)store)->inner;
+    while (store->methods->close == observed_close)
+        store = ((observed *)(void *)store)->inner;
     return store;
 }
 
 /* METHOD(name): everything behind close, in the order of the table. */
-#define REQUIRED(METHOD)                                                                                              \
-    METHOD(now_ms) METHOD(fetch_orchestration_item) METHOD(ack_orchestration_item) METHOD(abandon_orchestration_item) \
-    METHOD(renew_orchestration_item_lock) METHOD(read) METHOD(append) METHOD(enqueue_for_worker)                      \
-    METHOD(fetch_work_item) METHOD(ack_work_item) METHOD(renew_work_item_lock) METHOD(abandon_work_item)              \
-    METHOD(renew_session_lock) METHOD(cleanup_orphaned_sessions) METHOD(enqueue_for_orchestrator)                     \
-    METHOD(get_custom_status) METHOD(get_kv_value) METHOD(get_kv_all_values)
-#define OPTIONAL(METHOD)                                                                                              \
-    METHOD(lane_open) METHOD(lane_round) METHOD(lane_wait) METHOD(lane_close) METHOD(lane_messages)                   \
-    METHOD(lane_history) METHOD(fetch_turns) METHOD(commit_turns) METHOD(fetch_works) METHOD(ack_works)               \
-    METHOD(check_works) METHOD(return_works) METHOD(owner_register) METHOD(owner_beat) METHOD(owner_release)          \
-    METHOD(enqueue_start) METHOD(enqueue_existing) METHOD(watch_open) METHOD(watch_wait) METHOD(watch_close)          \
-    METHOD(get_instance_stats) METHOD(list_instances) METHOD(get_instance) METHOD(list_executions)                    \
-    METHOD(get_system_metrics) METHOD(get_queue_depths) METHOD(delete_instances) METHOD(delete_instances_bulk)        \
-    METHOD(prune_executions) METHOD(prune_executions_bulk) METHOD(dead_letter_messages) METHOD(dead_letter_work)      \
-    METHOD(list_dead_letters) METHOD(delete_dead_letters) METHOD(set_suspended) METHOD(backup) METHOD(check)          \
-    METHOD(vacuum)
+#define REQUIRED(METHOD)                                                                                               \
+    METHOD(now_ms)                                                                                                     \
+    METHOD(fetch_orchestration_item)                                                                                   \
+    METHOD(ack_orchestration_item)                                                                                     \
+    METHOD(abandon_orchestration_item) METHOD(renew_orchestration_item_lock) METHOD(read) METHOD(append)               \
+        METHOD(enqueue_for_worker) METHOD(fetch_work_item) METHOD(ack_work_item) METHOD(renew_work_item_lock)          \
+            METHOD(abandon_work_item) METHOD(renew_session_lock) METHOD(cleanup_orphaned_sessions)                     \
+                METHOD(enqueue_for_orchestrator) METHOD(get_custom_status) METHOD(get_kv_value)                        \
+                    METHOD(get_kv_all_values)
+#define OPTIONAL(METHOD)                                                                                               \
+    METHOD(lane_open)                                                                                                  \
+    METHOD(lane_round)                                                                                                 \
+    METHOD(lane_wait)                                                                                                  \
+    METHOD(lane_close) METHOD(lane_messages) METHOD(lane_history) METHOD(fetch_turns) METHOD(commit_turns)             \
+        METHOD(fetch_works) METHOD(ack_works) METHOD(check_works) METHOD(return_works) METHOD(owner_register)          \
+            METHOD(owner_beat) METHOD(owner_release) METHOD(enqueue_start) METHOD(enqueue_existing) METHOD(watch_open) \
+                METHOD(watch_wait) METHOD(watch_close) METHOD(get_instance_stats) METHOD(list_instances)               \
+                    METHOD(get_instance) METHOD(list_executions) METHOD(get_system_metrics) METHOD(get_queue_depths)   \
+                        METHOD(delete_instances) METHOD(delete_instances_bulk) METHOD(prune_executions)                \
+                            METHOD(prune_executions_bulk) METHOD(dead_letter_messages) METHOD(dead_letter_work)        \
+                                METHOD(list_dead_letters) METHOD(delete_dead_letters) METHOD(set_suspended)            \
+                                    METHOD(backup) METHOD(check) METHOD(vacuum)
 
 #define ONE(method) +1
 _Static_assert(sizeof(dur_provider_methods) ==

@@ -24,7 +24,7 @@
 /* Hangs on dur_provider.reserved. */
 typedef struct store_state {
     atomic_size_t handles;
-    uint64_t serial; /* of the process that opened it */
+    uint64_t serial;   /* of the process that opened it */
     dur__mutex mutex;  /* guards the ring */
     char **starts;     /* ids that were started through this handle last; NULL: none yet */
     size_t start_next; /* the oldest, to be replaced next */
@@ -58,7 +58,8 @@ void dur_provider_close(dur_provider *store) {
     store_state *state = state_of(store);
     if (atomic_fetch_sub_explicit(&state->handles, 1, memory_order_acq_rel) != 1) return;
     store->methods->close(store);
-    for (size_t i = 0; state->starts != NULL && i < STARTS_MAX; i++) free(state->starts[i]);
+    for (size_t i = 0; state->starts != NULL && i < STARTS_MAX; i++)
+        free(state->starts[i]);
     free(state->starts);
     dur__mutex_destroy(&state->mutex);
     free(state);
@@ -112,7 +113,9 @@ const char *dur_provider_name(const dur_provider *store) {
     return store != NULL && store->methods != NULL && store->methods->name != NULL ? store->methods->name : "unknown";
 }
 
-int dur_provider_check(dur_provider *store, dur_error *err) { return dur_store_check(store, err); }
+int dur_provider_check(dur_provider *store, dur_error *err) {
+    return dur_store_check(store, err);
+}
 
 int dur_provider_backup(dur_provider *store, const char *target, dur_error *err) {
     return dur_store_backup(store, target, err);
@@ -135,7 +138,8 @@ static dur__map schemes; /* registered ones, for the life of the process */
 static size_t scheme_size(const char *url) {
     size_t size = 0;
     if (!isalpha((unsigned char)url[0])) return 0;
-    while (isalnum((unsigned char)url[size]) || (url[size] != '\0' && strchr("+-.", url[size]) != NULL)) size++;
+    while (isalnum((unsigned char)url[size]) || (url[size] != '\0' && strchr("+-.", url[size]) != NULL))
+        size++;
     return url[size] == ':' ? size : 0;
 }
 
@@ -161,7 +165,9 @@ static dur_open_fn *built_in(const char *name) {
     return NULL;
 }
 
-static bool is_postgres(const char *name) { return strcmp(name, "postgres") == 0 || strcmp(name, "postgresql") == 0; }
+static bool is_postgres(const char *name) {
+    return strcmp(name, "postgres") == 0 || strcmp(name, "postgresql") == 0;
+}
 
 static dur_open_fn *opener_of(const char *name) {
     dur__mutex_lock(&schemes_mutex);
@@ -178,8 +184,7 @@ int dur_provider_register(const char *name, dur_open_fn *open, dur_error *err) {
     dur__buf_char(&url, ':');
     bool valid = name[0] != '\0' && scheme_size(url.data) == strlen(name);
     dur__buf_free(&url);
-    if (!valid)
-        return dur_error_set(err, DUR_EINVAL, false, "register", "a scheme has letters, digits and + - . only");
+    if (!valid) return dur_error_set(err, DUR_EINVAL, false, "register", "a scheme has letters, digits and + - . only");
     int code = DUR_OK;
     dur__mutex_lock(&schemes_mutex);
     if (built_in(name) != NULL || dur__map_get(&schemes, name) != NULL) {
@@ -226,4 +231,6 @@ int dur_open_ex(dur_provider **out, const char *url, const dur_open_options *opt
     return code;
 }
 
-int dur_open(dur_provider **out, const char *url, dur_error *err) { return dur_open_ex(out, url, NULL, err); }
+int dur_open(dur_provider **out, const char *url, dur_error *err) {
+    return dur_open_ex(out, url, NULL, err);
+}

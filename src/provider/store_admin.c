@@ -5,12 +5,12 @@
 #include "provider/provider_internal.h"
 
 /* Enter, check that the pointers are there, and that the store has the method. */
-#define ENTER(method, required, what)                                                             \
-    do {                                                                                          \
-        int entered_ = dur__store_enter(store, #method, err);                                     \
-        if (entered_ != DUR_OK) return entered_;                                                  \
-        if (!(required)) return dur__store_null(err, #method, what);                              \
-        if (!DUR_HAS_METHOD(store->methods, method)) return dur__store_missing(err, store, #method); \
+#define ENTER(method, required, what)                                                                                  \
+    do {                                                                                                               \
+        int entered_ = dur__store_enter(store, #method, err);                                                          \
+        if (entered_ != DUR_OK) return entered_;                                                                       \
+        if (!(required)) return dur__store_null(err, #method, what);                                                   \
+        if (!DUR_HAS_METHOD(store->methods, method)) return dur__store_missing(err, store, #method);                   \
     } while (0)
 
 int dur_store_list_instances(dur_provider *store, dur_arena *arena, const dur_instance_query *query,
@@ -113,8 +113,7 @@ int dur_store_dead_letter_messages(dur_provider *store, const char *instance, co
 int dur_store_dead_letter_work(dur_provider *store, const char *lock_token, const char *reason, dur_error *err) {
     int code = dur__store_enter(store, "dead_letter_work", err);
     if (code != DUR_OK) return code;
-    if (lock_token == NULL || reason == NULL)
-        return dur__store_null(err, "dead_letter_work", "lock_token and reason");
+    if (lock_token == NULL || reason == NULL) return dur__store_null(err, "dead_letter_work", "lock_token and reason");
     if (!DUR_HAS_METHOD(store->methods, dead_letter_work))
         return dur__fallback_dead_letter_work(store, lock_token, reason, err);
     return store->methods->dead_letter_work(store, lock_token, reason, err);

@@ -56,20 +56,24 @@ int dur__store_check_turn(dur_turn_commit *turn) {
 bool dur_store_has(const dur_provider *store, const char *method) {
     if (store == NULL || store->methods == NULL || method == NULL) return false;
     const dur_provider_methods *table = store->methods;
-#define HAS(name) \
+#define HAS(name)                                                                                                      \
     if (strcmp(method, #name) == 0) return DUR_HAS_METHOD(table, name);
-    HAS(close) HAS(now_ms) HAS(fetch_orchestration_item) HAS(ack_orchestration_item) HAS(abandon_orchestration_item)
-    HAS(renew_orchestration_item_lock) HAS(read) HAS(append) HAS(enqueue_for_worker) HAS(fetch_work_item)
-    HAS(ack_work_item) HAS(renew_work_item_lock) HAS(abandon_work_item) HAS(renew_session_lock)
-    HAS(cleanup_orphaned_sessions) HAS(enqueue_for_orchestrator) HAS(get_custom_status) HAS(get_kv_value)
-    HAS(get_kv_all_values) HAS(lane_open) HAS(lane_round) HAS(lane_wait) HAS(lane_close) HAS(lane_messages)
-    HAS(lane_history) HAS(fetch_turns) HAS(commit_turns) HAS(fetch_works) HAS(ack_works) HAS(check_works)
-    HAS(return_works) HAS(owner_register) HAS(owner_beat) HAS(owner_release) HAS(enqueue_start) HAS(enqueue_existing)
-    HAS(watch_open) HAS(watch_wait) HAS(watch_close) HAS(get_instance_stats) HAS(list_instances) HAS(get_instance)
-    HAS(list_executions) HAS(get_system_metrics) HAS(get_queue_depths) HAS(delete_instances)
-    HAS(delete_instances_bulk) HAS(prune_executions) HAS(prune_executions_bulk) HAS(dead_letter_messages)
-    HAS(dead_letter_work) HAS(list_dead_letters) HAS(delete_dead_letters) HAS(set_suspended) HAS(backup) HAS(check)
-    HAS(vacuum)
+    HAS(close)
+    HAS(now_ms)
+    HAS(fetch_orchestration_item)
+    HAS(ack_orchestration_item) HAS(abandon_orchestration_item) HAS(renew_orchestration_item_lock) HAS(read) HAS(append)
+        HAS(enqueue_for_worker) HAS(fetch_work_item) HAS(ack_work_item) HAS(renew_work_item_lock) HAS(abandon_work_item)
+            HAS(renew_session_lock) HAS(cleanup_orphaned_sessions) HAS(enqueue_for_orchestrator) HAS(get_custom_status)
+                HAS(get_kv_value) HAS(get_kv_all_values) HAS(lane_open) HAS(lane_round) HAS(lane_wait) HAS(lane_close)
+                    HAS(lane_messages) HAS(lane_history) HAS(fetch_turns) HAS(commit_turns) HAS(fetch_works)
+                        HAS(ack_works) HAS(check_works) HAS(return_works) HAS(owner_register) HAS(owner_beat)
+                            HAS(owner_release) HAS(enqueue_start) HAS(enqueue_existing) HAS(watch_open) HAS(watch_wait)
+                                HAS(watch_close) HAS(get_instance_stats) HAS(list_instances) HAS(get_instance)
+                                    HAS(list_executions) HAS(get_system_metrics) HAS(get_queue_depths)
+                                        HAS(delete_instances) HAS(delete_instances_bulk) HAS(prune_executions)
+                                            HAS(prune_executions_bulk) HAS(dead_letter_messages) HAS(dead_letter_work)
+                                                HAS(list_dead_letters) HAS(delete_dead_letters) HAS(set_suspended)
+                                                    HAS(backup) HAS(check) HAS(vacuum)
 #undef HAS
-    return false;
+                                                        return false;
 }

@@ -102,7 +102,9 @@ int dur_store_get_instance_stats(dur_provider *store, dur_arena *arena, const ch
 
 /* ---- watching ---------------------------------------------------------------------------------------------------- */
 
-static bool watch_is_native(const dur_provider *store) { return DUR_HAS_METHOD(store->methods, watch_open); }
+static bool watch_is_native(const dur_provider *store) {
+    return DUR_HAS_METHOD(store->methods, watch_open);
+}
 
 int dur_store_watch_open(dur_provider *store, const char *instance, dur_watch **out, dur_error *err) {
     int code = dur__store_enter(store, "watch_open", err);

@@ -144,8 +144,7 @@ int dur_store_append(dur_provider *store, const char *instance, uint64_t executi
     if (code == DUR_OK) code = dur__store_check_instance(err, "append", instance);
     if (code != DUR_OK) return code;
     if (events == NULL && count > 0) return dur__store_null(err, "append", "events");
-    if (execution_id == 0)
-        return dur_error_set(err, DUR_EINVAL, false, "append", "execution ids begin at 1");
+    if (execution_id == 0) return dur_error_set(err, DUR_EINVAL, false, "append", "execution ids begin at 1");
     for (size_t i = 0; i < count; i++) {
         if (events[i].event_id == 0) return dur_error_set(err, DUR_EINVAL, false, "append", "event %zu has id 0", i);
         if (events[i].json.data == NULL) return dur__store_null(err, "append", "json of an event");
@@ -166,7 +165,8 @@ int dur_store_fetch_turns(dur_provider *store, dur_arena *arena, const dur_fetch
         code = store->methods->fetch_turns(store, arena, how, out, count, err);
     else
         code = dur__fallback_fetch_turns(store, arena, how, out, count, err);
-    for (size_t i = 0; code == DUR_OK && i < *count; i++) dur__store_name_item(arena, &out[i]);
+    for (size_t i = 0; code == DUR_OK && i < *count; i++)
+        dur__store_name_item(arena, &out[i]);
     return code;
 }
 
@@ -183,13 +183,16 @@ int dur_store_commit_turns(dur_provider *store, dur_turn_commit *turns, size_t c
         return code;
     }
     if (DUR_HAS_METHOD(store->methods, commit_turns)) return store->methods->commit_turns(store, turns, count, err);
-    for (size_t i = 0; i < count; i++) dur__fallback_commit(store, &turns[i]);
+    for (size_t i = 0; i < count; i++)
+        dur__fallback_commit(store, &turns[i]);
     return DUR_OK;
 }
 
 /* ---- lanes ------------------------------------------------------------------------------------------------------- */
 
-bool dur__lane_is_fallback(const dur_lane *lane) { return !DUR_HAS_METHOD(lane->store->methods, lane_open); }
+bool dur__lane_is_fallback(const dur_lane *lane) {
+    return !DUR_HAS_METHOD(lane->store->methods, lane_open);
+}
 
 static int lane_enter(const dur_lane *lane, const char *op, dur_error *err) {
     if (lane == NULL) return dur__store_null(err, op, "lane");
@@ -238,7 +241,8 @@ int dur_store_lane_round(dur_lane *lane, dur_arena *arena, dur_round *round, dur
         code = dur__fallback_lane_round(lane, arena, round, err);
     else
         code = lane->store->methods->lane_round(lane, arena, round, err);
-    for (size_t i = 0; code == DUR_OK && i < round->item_count; i++) dur__store_name_item(arena, &round->items[i]);
+    for (size_t i = 0; code == DUR_OK && i < round->item_count; i++)
+        dur__store_name_item(arena, &round->items[i]);
     return code;
 }
 

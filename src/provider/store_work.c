@@ -75,7 +75,8 @@ int dur_store_ack_works(dur_provider *store, dur_work_ack *acks, size_t count, d
         if (code != DUR_OK) return code;
     }
     if (DUR_HAS_METHOD(store->methods, ack_works)) return store->methods->ack_works(store, acks, count, err);
-    for (size_t i = 0; i < count; i++) dur__fallback_ack(store, &acks[i]);
+    for (size_t i = 0; i < count; i++)
+        dur__fallback_ack(store, &acks[i]);
     return DUR_OK;
 }
 
@@ -99,8 +100,8 @@ int dur_store_return_works(dur_provider *store, const dur_worker_claim *claims, 
 
 /* ---- sessions ---------------------------------------------------------------------------------------------------- */
 
-int dur_store_renew_session_lock(dur_provider *store, const char *const *owners, size_t owner_count,
-                                 uint64_t extend_ms, uint64_t idle_ms, uint64_t *renewed, dur_error *err) {
+int dur_store_renew_session_lock(dur_provider *store, const char *const *owners, size_t owner_count, uint64_t extend_ms,
+                                 uint64_t idle_ms, uint64_t *renewed, dur_error *err) {
     uint64_t ignored;
     int code = dur__store_enter(store, "renew_session_lock", err);
     if (code != DUR_OK) return code;

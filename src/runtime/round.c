@@ -243,7 +243,8 @@ static void answer_works(dur__loop *loop, const round *r) {
         }
     } else {
         loop->look_work = got == r->work_reserved;
-        loop->sessions_skipped = r->work.session_owner == NULL; /* theirs is still there: look when one has ended here */
+        loop->sessions_skipped =
+            r->work.session_owner == NULL; /* theirs is still there: look when one has ended here */
         if (got > 0) loop->news = false;
     }
     for (size_t i = 0; i < got; i++)

@@ -32,7 +32,8 @@ static dur_outcome step(dur_act *act, const char *input) {
 }
 
 static dur_outcome child(dur_ctx *ctx, const char *input) {
-    return dur_complete(ctx, dur_await(dur_activity(ctx, "Step", input, .retry = DUR_RETRY(.attempts_max = 50, .delay_ms = 5))));
+    return dur_complete(
+        ctx, dur_await(dur_activity(ctx, "Step", input, .retry = DUR_RETRY(.attempts_max = 50, .delay_ms = 5))));
 }
 
 static dur_outcome work(dur_ctx *ctx, const char *input) {
@@ -200,13 +201,18 @@ static void kill_at_random(world *w, size_t processes) {
     check_everything(w, instances);
     for (size_t i = 0; i < processes; i++)
         worker_kill(workers[i]);
-    print_message("%zu kills, %zu instances, all finished; from restart to the next completion: mean %llu ms, max %llu ms\n",
-                  kills, instances, (unsigned long long)(recovery_sum / (recoveries ? recoveries : 1) / 1000),
-                  (unsigned long long)(recovery_max / 1000));
+    print_message(
+        "%zu kills, %zu instances, all finished; from restart to the next completion: mean %llu ms, max %llu ms\n",
+        kills, instances, (unsigned long long)(recovery_sum / (recoveries ? recoveries : 1) / 1000),
+        (unsigned long long)(recovery_max / 1000));
 }
 
-static void one_process_killed_at_random(void **state) { kill_at_random(*state, 1); }
-static void two_processes_killed_at_random(void **state) { kill_at_random(*state, 2); }
+static void one_process_killed_at_random(void **state) {
+    kill_at_random(*state, 1);
+}
+static void two_processes_killed_at_random(void **state) {
+    kill_at_random(*state, 2);
+}
 
 int main(int argc, char **argv) {
     if (argc == 3 && strcmp(argv[1], "--worker") == 0) return worker_main(argv[2]);

@@ -14,7 +14,9 @@
 
 enum { NODES = 4, STEPS = 3 };
 
-static dur_outcome step(dur_act *act, const char *input) { return dur_act_complete(act, input); }
+static dur_outcome step(dur_act *act, const char *input) {
+    return dur_act_complete(act, input);
+}
 
 static dur_outcome child(dur_ctx *ctx, const char *input) {
     return dur_complete(ctx, dur_await(dur_activity(ctx, "Step", input)));
@@ -45,8 +47,7 @@ static int node_main(const char *url) {
     int code = DUR_OK;
     for (int i = 0; i < 100; i++) { /* its first sessions may be among those that are terminated */
         code = store == NULL ? dur_open(&store, url, &err) : DUR_OK;
-        if (code == DUR_OK)
-            code = dur_runtime_start(&runtime, DUR_RUNTIME(.store = store, .handlers = handlers), &err);
+        if (code == DUR_OK) code = dur_runtime_start(&runtime, DUR_RUNTIME(.store = store, .handlers = handlers), &err);
         if (code == DUR_OK || !err.retryable) break;
         pause_ms(20);
     }
@@ -54,7 +55,8 @@ static int node_main(const char *url) {
         fprintf(stderr, "node: %s: %s\n", err.op, err.message);
         return 1;
     }
-    for (;;) pause();
+    for (;;)
+        pause();
 }
 
 static pid_t node_spawn(const char *url) {
@@ -98,9 +100,11 @@ static void start_all(all *a) {
     int code;
     for (size_t i = 0; i < a->count; i++) {
         snprintf(id, sizeof(id), "w%zu", i);
-        do code = dur_client_start(a->client, &err, "Work", id, .instance = id, .exists = DUR_START_RETURN_EXISTING);
+        do
+            code = dur_client_start(a->client, &err, "Work", id, .instance = id, .exists = DUR_START_RETURN_EXISTING);
         while (again(code, &err));
-        do code = dur_client_enqueue(a->client, &err, id, "q", id, .message_id = "only");
+        do
+            code = dur_client_enqueue(a->client, &err, id, "q", id, .message_id = "only");
         while (again(code, &err));
     }
 }
@@ -109,7 +113,8 @@ static size_t finished(all *a) {
     dur_system_metrics metrics = { 0 };
     dur_error err = DUR_ERROR_INIT;
     int code;
-    do code = dur_store_get_system_metrics(a->store, &metrics, &err);
+    do
+        code = dur_store_get_system_metrics(a->store, &metrics, &err);
     while (again(code, &err));
     assert_int_equal(metrics.failed, 0);
     return metrics.completed;
@@ -151,7 +156,8 @@ static void nodes_and_sessions_die(void **state) {
     for (size_t i = 0; i < a->count; i++) {
         int code;
         snprintf(id, sizeof(id), "w%zu", i);
-        do code = dur_client_result(&result, a->client, id, DUR_SECONDS(5), &err);
+        do
+            code = dur_client_result(&result, a->client, id, DUR_SECONDS(5), &err);
         while (again(code, &err));
         assert_string_equal(result, id);
         dur_free(result);
@@ -180,7 +186,8 @@ int main(int argc, char **argv) {
         fprintf(stderr, "%s: %s\n", err.op, err.message);
         return 1;
     }
-    for (int i = 0; i < NODES; i++) a.nodes[i] = node_spawn(a.url);
+    for (int i = 0; i < NODES; i++)
+        a.nodes[i] = node_spawn(a.url);
     const struct CMUnitTest tests[] = { cmocka_unit_test_prestate(nodes_and_sessions_die, &a) };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     for (int i = 0; i < NODES; i++) {

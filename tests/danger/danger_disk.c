@@ -91,7 +91,8 @@ static char *run_failing(world *w, long at, int code, long *changes) {
     atomic_store(&knife.fail_count, 1);
     atomic_store(&knife.fail_at, at);
     for (;;) { /* the client is told, and asks again */
-        if (dur_client_start(client, &w->err, "All", "in", .instance = "w", .exists = DUR_START_RETURN_EXISTING) == DUR_OK)
+        if (dur_client_start(client, &w->err, "All", "in", .instance = "w", .exists = DUR_START_RETURN_EXISTING) ==
+            DUR_OK)
             break;
         assert_true(w->err.retryable);
     }
@@ -132,9 +133,13 @@ static void every_change(world *w, int code, long first) {
     free(wanted);
 }
 
-static void danger_an_io_error_at_every_write(void **state) { every_change(*state, SQLITE_IOERR_WRITE, 1); }
+static void danger_an_io_error_at_every_write(void **state) {
+    every_change(*state, SQLITE_IOERR_WRITE, 1);
+}
 
-static void danger_a_full_disk_at_every_write(void **state) { every_change(*state, SQLITE_FULL, 2); }
+static void danger_a_full_disk_at_every_write(void **state) {
+    every_change(*state, SQLITE_FULL, 2);
+}
 
 int main(void) {
     setenv("DURITE_TEST_URL", "sqlite:", 1);

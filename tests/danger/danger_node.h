@@ -34,7 +34,8 @@ static inline pid_t node_spawn(const char *what, const char *url, long number, i
 /* Wait for its end; the status of waitpid. */
 static inline int node_wait(pid_t pid) {
     int status = -1;
-    while (waitpid(pid, &status, 0) < 0) {}
+    while (waitpid(pid, &status, 0) < 0) {
+    }
     return status;
 }
 
@@ -43,7 +44,9 @@ static inline void node_kill(pid_t pid) {
     (void)node_wait(pid);
 }
 
-static inline bool node_gone(pid_t pid, int *status) { return waitpid(pid, status, WNOHANG) == pid; }
+static inline bool node_gone(pid_t pid, int *status) {
+    return waitpid(pid, status, WNOHANG) == pid;
+}
 
 static inline bool file_exists(const char *dir, const char *name) {
     char path[128];

@@ -105,7 +105,8 @@ static void leave_child(int pipe_fd, const char *dir) {
     if (fork() == 0) {
         char byte;
         file_touch(dir, "child");
-        while (read(pipe_fd, &byte, 1) > 0) {}
+        while (read(pipe_fd, &byte, 1) > 0) {
+        }
         _exit(0);
     }
 }
@@ -125,8 +126,10 @@ static int node_main(const char *what, const char *url, long number) {
     if (dur_open(&store, url, &err) != DUR_OK) return 1;
     if (strcmp(what, "sends") == 0) return sender_main(store);
     uint64_t timeout_ms = strcmp(what, "stopped") == 0 ? OWNER_TIMEOUT_MS : 0;
-    if (dur_runtime_start(&runtime, DUR_RUNTIME(.store = store, .handlers = handlers, .max_attempts = ATTEMPTS,
-                                                .owner_timeout_ms = timeout_ms), &err) != DUR_OK)
+    if (dur_runtime_start(
+            &runtime,
+            DUR_RUNTIME(.store = store, .handlers = handlers, .max_attempts = ATTEMPTS, .owner_timeout_ms = timeout_ms),
+            &err) != DUR_OK)
         return 1;
     if (strcmp(what, "forks") == 0) leave_child((int)number, dir);
     if (strcmp(what, "stopped") == 0) report_fence(runtime, dir);

@@ -3,7 +3,9 @@
  */
 #include "harness.h"
 
-static dur_outcome echo(dur_act *act, const char *input) { return dur_act_complete(act, input); }
+static dur_outcome echo(dur_act *act, const char *input) {
+    return dur_act_complete(act, input);
+}
 
 static dur_outcome upper(dur_act *act, const char *input) {
     char *text = dur_act_format(act, "%s", input);
@@ -12,7 +14,9 @@ static dur_outcome upper(dur_act *act, const char *input) {
     return dur_act_complete(act, text);
 }
 
-static dur_outcome broken(dur_act *act, const char *input) { return dur_act_failf(act, "cannot do %s", input); }
+static dur_outcome broken(dur_act *act, const char *input) {
+    return dur_act_failf(act, "cannot do %s", input);
+}
 
 static dur_outcome slow(dur_act *act, const char *input) {
     dur_act_sleep(act, strtoul(input, NULL, 10));
@@ -109,7 +113,8 @@ static dur_outcome timers(dur_ctx *ctx, const char *input) {
     dur_await(dur_timer(ctx, 0));
     dur_join(long_one, short_one);
     uint64_t after = dur_now_ms(ctx);
-    return dur_completef(ctx, "%s %s", first == short_one ? "short" : "long", after - before >= 60 ? "waited" : "early");
+    return dur_completef(ctx, "%s %s", first == short_one ? "short" : "long",
+                         after - before >= 60 ? "waited" : "early");
 }
 
 static dur_outcome guid_and_random(dur_ctx *ctx, const char *input) {
@@ -294,7 +299,8 @@ static void payloads_of_a_mebibyte(void **state) {
 
 static void strange_strings_come_back_as_they_were(void **state) {
     world *w = *state;
-    static const char text[] = "quote\" back\\slash \x01\x1f\t\n\r\x7f \xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80 {\"a\":1}";
+    static const char text[] =
+        "quote\" back\\slash \x01\x1f\t\n\r\x7f \xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80 {\"a\":1}";
     static const char id[] = "s \"' \xf0\x9f\x98\x80";
     RUN(w, handlers);
     start(w, "PassOn", text, id);

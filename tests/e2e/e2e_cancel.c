@@ -6,13 +6,16 @@
 static atomic_int undone;
 static atomic_int noticed;
 
-static dur_outcome echo(dur_act *act, const char *input) { return dur_act_complete(act, input); }
+static dur_outcome echo(dur_act *act, const char *input) {
+    return dur_act_complete(act, input);
+}
 static dur_outcome undo(dur_act *act, const char *input) {
     atomic_fetch_add(&undone, 1);
     return dur_act_complete(act, input);
 }
 static dur_outcome endless(dur_act *act, const char *input) {
-    while (!dur_act_sleep(act, 60000)) continue;
+    while (!dur_act_sleep(act, 60000))
+        continue;
     atomic_fetch_add(&noticed, 1);
     return dur_act_complete(act, input);
 }

@@ -3,7 +3,9 @@
  */
 #include "harness.h"
 
-static dur_outcome echo(dur_act *act, const char *input) { return dur_act_complete(act, input); }
+static dur_outcome echo(dur_act *act, const char *input) {
+    return dur_act_complete(act, input);
+}
 
 static dur_outcome child(dur_ctx *ctx, const char *input) {
     if (strcmp(input, "fail") == 0) return dur_fail(ctx, "child cannot");
@@ -12,7 +14,8 @@ static dur_outcome child(dur_ctx *ctx, const char *input) {
 
 static dur_outcome parent(dur_ctx *ctx, const char *input) {
     dur_future *one = dur_orchestration(ctx, "Child", input);
-    dur_future *two = dur_orchestration(ctx, "Child", "two", .instance = dur_format(ctx, "%s-kid", dur_instance_id(ctx)));
+    dur_future *two =
+        dur_orchestration(ctx, "Child", "two", .instance = dur_format(ctx, "%s-kid", dur_instance_id(ctx)));
     const char *first = dur_await(one);
     const char *second = dur_await(two);
     return dur_completef(ctx, "%s%s", first, second);

@@ -3,7 +3,9 @@
  */
 #include "harness.h"
 
-static dur_outcome echo(dur_act *act, const char *input) { return dur_act_complete(act, input); }
+static dur_outcome echo(dur_act *act, const char *input) {
+    return dur_act_complete(act, input);
+}
 
 static dur_outcome two_events(dur_ctx *ctx, const char *input) {
     (void)input;

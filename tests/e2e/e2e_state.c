@@ -3,7 +3,9 @@
  */
 #include "harness.h"
 
-static dur_outcome echo(dur_act *act, const char *input) { return dur_act_complete(act, input); }
+static dur_outcome echo(dur_act *act, const char *input) {
+    return dur_act_complete(act, input);
+}
 
 static dur_outcome statuses(dur_ctx *ctx, const char *input) {
     if (strcmp(input, "2") == 0) return dur_completef(ctx, "kept %s", dur_status_get(ctx));
@@ -151,8 +153,8 @@ static void listing_counting_deleting(void **state) {
     assert_string_equal(list->items[19].instance, "c-19");
     assert_non_null(list->next);
     dur_instance_list *rest = NULL;
-    OK(w, dur_client_list(&rest, w->client, DUR_LIST(.status = DUR_INSTANCE_COMPLETED, .limit = 20, .after = list->next),
-                          &w->err));
+    OK(w, dur_client_list(&rest, w->client,
+                          DUR_LIST(.status = DUR_INSTANCE_COMPLETED, .limit = 20, .after = list->next), &w->err));
     assert_int_equal(rest->count, 5);
     assert_null(rest->next);
     dur_instance_list_free(rest);

@@ -8,7 +8,9 @@ static dur_outcome attempts(dur_act *act, const char *input) {
     if (dur_act_attempt(act) < good) return dur_act_failf(act, "attempt %u", dur_act_attempt(act));
     return dur_act_completef(act, "%u", dur_act_attempt(act));
 }
-static dur_outcome final_failure(dur_act *act, const char *input) { return dur_act_fail_final(act, input); }
+static dur_outcome final_failure(dur_act *act, const char *input) {
+    return dur_act_fail_final(act, input);
+}
 static dur_outcome too_slow(dur_act *act, const char *input) {
     if (dur_act_attempt(act) == 1) dur_act_sleep(act, 60000);
     return dur_act_complete(act, input);
@@ -42,14 +44,18 @@ static dur_outcome retry(dur_ctx *ctx, const char *input) {
 
 static dur_outcome retry_kinds(dur_ctx *ctx, const char *input) {
     (void)input;
-    dur_future *fixed = dur_activity(ctx, "Attempts", "3", .retry = DUR_RETRY(.backoff = DUR_BACKOFF_FIXED, .delay_ms = 2));
-    dur_future *linear = dur_activity(ctx, "Attempts", "3", .retry = DUR_RETRY(.backoff = DUR_BACKOFF_LINEAR, .delay_ms = 2));
+    dur_future *fixed =
+        dur_activity(ctx, "Attempts", "3", .retry = DUR_RETRY(.backoff = DUR_BACKOFF_FIXED, .delay_ms = 2));
+    dur_future *linear =
+        dur_activity(ctx, "Attempts", "3", .retry = DUR_RETRY(.backoff = DUR_BACKOFF_LINEAR, .delay_ms = 2));
     dur_future *none = dur_activity(ctx, "Attempts", "3", .retry = DUR_RETRY(.backoff = DUR_BACKOFF_NONE));
     dur_future *jitter = dur_activity(ctx, "Attempts", "3", .retry = DUR_RETRY(.delay_ms = 2, .jitter = 1.0));
     dur_future *final = dur_activity(ctx, "Final", "no use", .retry = DUR_RETRY(.attempts_max = 9, .delay_ms = 1));
     dur_future *asked = dur_activity(ctx, "Attempts", "3", .retry = DUR_RETRY(.delay_ms = 1, .predicate = only_first));
-    dur_future *slow = dur_activity(ctx, "TooSlow", "second", .retry = DUR_RETRY(.delay_ms = 1, .attempt_timeout_ms = 50));
-    dur_future *total = dur_activity(ctx, "TooSlow", "x", .retry = DUR_RETRY(.attempts_max = 99, .total_timeout_ms = 30));
+    dur_future *slow =
+        dur_activity(ctx, "TooSlow", "second", .retry = DUR_RETRY(.delay_ms = 1, .attempt_timeout_ms = 50));
+    dur_future *total =
+        dur_activity(ctx, "TooSlow", "x", .retry = DUR_RETRY(.attempts_max = 99, .total_timeout_ms = 30));
     dur_join(fixed, linear, none, jitter, final, asked, slow, total);
     const char *slow_value = dur_await(slow);
     return dur_completef(ctx, "%d%d%d%d %s %d %s %s %d", dur_code_of(fixed), dur_code_of(linear), dur_code_of(none),
@@ -129,9 +135,9 @@ static void tags_route_to_their_runtime(void **state) {
     static const char *const tags[] = { "gpu", NULL };
     dur_runtime *gpu = NULL;
     RUN(w, handlers);
-    OK(w, dur_runtime_start(&gpu,
-                            DUR_RUNTIME(.store = w->store, .handlers = handlers, .tags = DUR_TAG_ONLY, .worker_tags = tags),
-                            &w->err));
+    OK(w, dur_runtime_start(
+              &gpu, DUR_RUNTIME(.store = w->store, .handlers = handlers, .tags = DUR_TAG_ONLY, .worker_tags = tags),
+              &w->err));
     start(w, "Tagged", "", "t");
     start(w, "Starved", "", "s");
     expect(w, "t", "default gpu");
@@ -204,14 +210,10 @@ static void two_runtimes_share_the_work(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(retries_until_it_works_or_gives_up),
-        TEST(every_kind_of_retry),
-        TEST(tags_route_to_their_runtime),
-        TEST(more_sessions_than_a_runtime_may_hold),
-        TEST(an_activity_may_use_a_client),
-        TEST(unregistered_work_waits_for_a_runtime_that_knows_it),
-        TEST(stopping_lets_running_activities_end),
-        TEST(two_runtimes_share_the_work),
+        TEST(retries_until_it_works_or_gives_up),   TEST(every_kind_of_retry),
+        TEST(tags_route_to_their_runtime),          TEST(more_sessions_than_a_runtime_may_hold),
+        TEST(an_activity_may_use_a_client),         TEST(unregistered_work_waits_for_a_runtime_that_knows_it),
+        TEST(stopping_lets_running_activities_end), TEST(two_runtimes_share_the_work),
     };
     return cmocka_run_group_tests_name("e2e_workers", tests, NULL, NULL);
 }

@@ -49,11 +49,11 @@ static inline uint64_t patience_ms(void) {
     return DUR_SECONDS(100) * (times > 0 ? times : 1);
 }
 
-#define OK(w, call)                                                                                    \
-    do {                                                                                               \
-        int ok_code_ = (call);                                                                         \
-        if (ok_code_ != DUR_OK)                                                                        \
-            fail_msg("%s: %s: %s: %s", #call, dur_code_name(ok_code_), (w)->err.op, (w)->err.message); \
+#define OK(w, call)                                                                                                    \
+    do {                                                                                                               \
+        int ok_code_ = (call);                                                                                         \
+        if (ok_code_ != DUR_OK)                                                                                        \
+            fail_msg("%s: %s: %s: %s", #call, dur_code_name(ok_code_), (w)->err.op, (w)->err.message);                 \
     } while (0)
 
 static inline bool on_provider(const char *scheme) {
@@ -61,7 +61,9 @@ static inline bool on_provider(const char *scheme) {
     return strncmp(url == NULL ? "memory:" : url, scheme, strlen(scheme)) == 0;
 }
 
-static inline void world_open_store(world *w) { OK(w, dur_open(&w->store, w->url, &w->err)); }
+static inline void world_open_store(world *w) {
+    OK(w, dur_open(&w->store, w->url, &w->err));
+}
 
 static inline int world_setup(void **state) {
     static unsigned serial;
@@ -89,7 +91,7 @@ static inline void world_run_with(world *w, dur_runtime_options *options) {
     OK(w, dur_runtime_start(&w->runtime, options, &w->err));
 }
 /* RUN(w, handlers, .worker_concurrency = 4) */
-#define RUN(w, ...) \
+#define RUN(w, ...)                                                                                                    \
     world_run_with((w), &(dur_runtime_options){ .size = sizeof(dur_runtime_options), .handlers = __VA_ARGS__ })
 
 static inline void world_stop(world *w) {

@@ -3,7 +3,9 @@
  */
 #include "e2e/harness.h"
 
-static dur_outcome echo(dur_act *act, const char *input) { return dur_act_complete(act, input); }
+static dur_outcome echo(dur_act *act, const char *input) {
+    return dur_act_complete(act, input);
+}
 
 static dur_outcome child(dur_ctx *ctx, const char *input) {
     return dur_complete(ctx, dur_await(dur_activity(ctx, "Echo", input)));

@@ -8,7 +8,9 @@
 
 static atomic_int crowd_done, slow_runs;
 
-static dur_outcome quick(dur_act *act, const char *input) { return dur_act_complete(act, input); }
+static dur_outcome quick(dur_act *act, const char *input) {
+    return dur_act_complete(act, input);
+}
 static dur_outcome slow(dur_act *act, const char *input) {
     atomic_fetch_add(&slow_runs, 1);
     pause_ms(60);
@@ -102,20 +104,26 @@ static void cross(world *w, bool evict, unsigned seed) {
         char *result = NULL;
         snprintf(id, sizeof(id), "x%zu", i);
         int code = dur_client_result(&result, w->client, id, DUR_SECONDS(60), &w->err);
-        if (code == DUR_OK) assert_int_equal(strlen(result), RACES);
-        else if (code != DUR_ECANCELLED) fail_msg("%s: %s: %s", id, dur_code_name(code), w->err.message);
+        if (code == DUR_OK)
+            assert_int_equal(strlen(result), RACES);
+        else if (code != DUR_ECANCELLED)
+            fail_msg("%s: %s: %s", id, dur_code_name(code), w->err.message);
         dur_free(result);
         cancelled += code == DUR_ECANCELLED;
         size_t schedules = history_count(w, id, 0, "\"ActivityScheduled\"");
-        size_t ends = history_count(w, id, 0, "\"ActivityCompleted\"") +
-                      history_count(w, id, 0, "\"ActivityCancelRequested\"");
+        size_t ends =
+            history_count(w, id, 0, "\"ActivityCompleted\"") + history_count(w, id, 0, "\"ActivityCancelRequested\"");
         assert_int_equal(schedules, ends); /* each one is settled or dropped, once */
     }
     print_message("%zu of %zu cancelled\n", cancelled, count);
 }
 
-static void danger_an_event_and_a_completion_at_once(void **state) { cross(*state, false, 11); }
-static void danger_an_event_and_a_completion_at_once_evicted(void **state) { cross(*state, true, 12); }
+static void danger_an_event_and_a_completion_at_once(void **state) {
+    cross(*state, false, 11);
+}
+static void danger_an_event_and_a_completion_at_once_evicted(void **state) {
+    cross(*state, true, 12);
+}
 
 /* ---- one beside ten thousand ---- */
 
@@ -183,8 +191,8 @@ static void danger_messages_between_run_and_commit(void **state) {
     OK(w, dur_open(&inner, w->url, &w->err));
     OK(w, dur__faulty_wrap(&late, inner, 3, &w->err));
     /* Each round takes its time, and meanwhile more messages come than it knows of. */
-    dur__faulty_add(late, &(dur__fault_plan){ .method = "lane_round", .count = UINT64_MAX, .delay_us = 3000,
-                                              .only_delay = true });
+    dur__faulty_add(
+        late, &(dur__fault_plan){ .method = "lane_round", .count = UINT64_MAX, .delay_us = 3000, .only_delay = true });
     OK(w, dur_runtime_start(&runtime, DUR_RUNTIME(.store = late, .handlers = handlers), &w->err));
     size_t count = scaled(300, 50);
     char number[24];
@@ -211,12 +219,14 @@ static void danger_the_clock_jumps_an_hour_either_way(void **state) {
     dur_runtime *runtime = NULL;
     dur_fake_world *fake = dur_fake_world_new(1700000000000, 5);
     const int64_t hour = (int64_t)DUR_HOURS(1), jumps[] = { hour, -2 * hour, 3 * hour, -hour };
-    if (on_provider("sqlite:")) snprintf(url, sizeof(url), "sqlite:%s/clock.db", w->dir);
-    else snprintf(url, sizeof(url), "memory:clock-%d", (int)getpid());
+    if (on_provider("sqlite:"))
+        snprintf(url, sizeof(url), "sqlite:%s/clock.db", w->dir);
+    else
+        snprintf(url, sizeof(url), "memory:clock-%d", (int)getpid());
     OK(w, dur_open_ex(&store, url, DUR_OPEN_OPTIONS(.world = dur_fake_world_get(fake)), &w->err));
     OK(w, dur_client_new(&client, store, &w->err));
-    OK(w, dur_runtime_start(&runtime, DUR_RUNTIME(.store = store, .handlers = handlers,
-                                                  .world = dur_fake_world_get(fake)), &w->err));
+    OK(w, dur_runtime_start(
+              &runtime, DUR_RUNTIME(.store = store, .handlers = handlers, .world = dur_fake_world_get(fake)), &w->err));
     for (int i = 0; i < 4; i++) {
         char id[16], *result = NULL;
         atomic_store(&slow_runs, 0);

@@ -1,10 +1,12 @@
 /*
- * fault_determinism.c: C24, the gaps in the original's detection of nondeterminism: each change of code below would have
- * gone unnoticed there.  A history is recorded with one handler and replayed against others.
+ * fault_determinism.c: C24, the gaps in the original's detection of nondeterminism: each change of code below would
+ * have gone unnoticed there.  A history is recorded with one handler and replayed against others.
  */
 #include "e2e/harness.h"
 
-static dur_outcome echo(dur_act *act, const char *input) { return dur_act_complete(act, input); }
+static dur_outcome echo(dur_act *act, const char *input) {
+    return dur_act_complete(act, input);
+}
 
 typedef struct story { /* the recorded handler, and how another one differs from it */
     const char *activity, *input, *kid, *version;
@@ -23,7 +25,9 @@ static dur_outcome told(dur_ctx *ctx, const char *input, const story *changed) {
     return dur_completef(ctx, "%s%s", first, second);
 }
 
-static dur_outcome recorded(dur_ctx *ctx, const char *input) { return told(ctx, input, &(story){ .no_status = false }); }
+static dur_outcome recorded(dur_ctx *ctx, const char *input) {
+    return told(ctx, input, &(story){ .no_status = false });
+}
 static dur_outcome extra_command_at_the_end(dur_ctx *ctx, const char *input) {
     dur_outcome outcome = recorded(ctx, input);
     (void)dur_activity(ctx, "Echo", "extra");
@@ -35,7 +39,9 @@ static dur_outcome returns_early(dur_ctx *ctx, const char *input) {
 static dur_outcome other_activity_name(dur_ctx *ctx, const char *input) {
     return told(ctx, input, &(story){ .activity = "Ohce" });
 }
-static dur_outcome other_input(dur_ctx *ctx, const char *input) { return told(ctx, input, &(story){ .input = "other" }); }
+static dur_outcome other_input(dur_ctx *ctx, const char *input) {
+    return told(ctx, input, &(story){ .input = "other" });
+}
 static dur_outcome other_child_id(dur_ctx *ctx, const char *input) {
     return told(ctx, input, &(story){ .kid = "other-kid" });
 }
@@ -65,7 +71,9 @@ static dur_outcome status_text_and_timer_changed(dur_ctx *ctx, const char *input
     dur_await(dur_timer(ctx, 5000));
     return dur_completef(ctx, "%s%s", first, second);
 }
-static dur_outcome kid(dur_ctx *ctx, const char *input) { return dur_complete(ctx, input); }
+static dur_outcome kid(dur_ctx *ctx, const char *input) {
+    return dur_complete(ctx, input);
+}
 
 static int replay(const char *history, dur_orchestration_fn *fn, dur_error *err) {
     const dur_handler handlers[] = { DUR_ORCHESTRATION("R", "1.0.0", fn), DUR_HANDLERS_END };
@@ -111,7 +119,8 @@ static void nondeterminism_suspends_and_a_fixed_deploy_resumes(void **state) {
                                  DUR_ORCHESTRATION("Kid", "1.0.0", kid), DUR_HANDLERS_END };
     const dur_handler bad[] = { DUR_ACTIVITY("Echo", echo), DUR_ORCHESTRATION("R", "1.0.0", kind_changed),
                                 DUR_ORCHESTRATION("Kid", "1.0.0", kid), DUR_HANDLERS_END };
-    const dur_handler no_kid[] = { DUR_ACTIVITY("Echo", echo), DUR_ORCHESTRATION("R", "1.0.0", recorded), DUR_HANDLERS_END };
+    const dur_handler no_kid[] = { DUR_ACTIVITY("Echo", echo), DUR_ORCHESTRATION("R", "1.0.0", recorded),
+                                   DUR_HANDLERS_END };
     char *result = NULL;
     RUN(w, no_kid);
     start(w, "R", "a", "r");

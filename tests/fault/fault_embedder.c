@@ -12,7 +12,9 @@
 static dur_runtime *stop_me;
 static atomic_int stop_code = -1;
 
-static dur_outcome echo(dur_act *act, const char *input) { return dur_act_complete(act, input); }
+static dur_outcome echo(dur_act *act, const char *input) {
+    return dur_act_complete(act, input);
+}
 
 static dur_outcome keeps_errno(dur_ctx *ctx, const char *input) {
     errno = ENOTTY;
@@ -44,7 +46,7 @@ static const dur_handler handlers[] = {
 
 /* ---- fork ---- */
 
-#define REFUSED(call) \
+#define REFUSED(call)                                                                                                  \
     if ((call) != DUR_EFORKED) _exit(__LINE__ % 251 + 1)
 
 static void child_of(world *w) {

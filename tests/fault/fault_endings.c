@@ -6,13 +6,17 @@
 
 static atomic_int activity_runs;
 
-static dur_outcome echo(dur_act *act, const char *input) { return dur_act_complete(act, input); }
+static dur_outcome echo(dur_act *act, const char *input) {
+    return dur_act_complete(act, input);
+}
 static dur_outcome counted(dur_act *act, const char *input) {
     atomic_fetch_add(&activity_runs, 1);
     dur_act_sleep(act, 30);
     return dur_act_complete(act, input);
 }
-static dur_outcome fails(dur_act *act, const char *input) { return dur_act_fail(act, input); }
+static dur_outcome fails(dur_act *act, const char *input) {
+    return dur_act_fail(act, input);
+}
 
 static dur_outcome waits(dur_ctx *ctx, const char *input) {
     (void)input;
@@ -68,7 +72,8 @@ static dur_outcome guids(dur_ctx *ctx, const char *input) {
     const char **all = dur_alloc(ctx, count * sizeof(*all));
     for (size_t i = 0; i < count; i++) {
         all[i] = dur_guid(ctx);
-        if (strlen(all[i]) != 36 || all[i][14] != '4' || strchr("89ab", all[i][19]) == NULL) return dur_fail(ctx, all[i]);
+        if (strlen(all[i]) != 36 || all[i][14] != '4' || strchr("89ab", all[i][19]) == NULL)
+            return dur_fail(ctx, all[i]);
         for (size_t k = 0; k < i; k++)
             if (strcmp(all[i], all[k]) == 0) return dur_fail(ctx, "twice the same");
     }
@@ -165,8 +170,12 @@ static void fault_c15_a_second_start_does_no_harm_to_a_running_instance(void **s
     RUN(w, handlers);
     start(w, "Waits", "", "s");
     until_history(w, "s", "\"ExternalSubscribed\"", 1);
-    put_raw(w, &(dur_work_item){ .kind = DUR_WORK_START_ORCHESTRATION, .instance = "s", .orchestration = "Hello",
-                                 .input = "other", .version = "1.0.0", .execution_id = 1 });
+    put_raw(w, &(dur_work_item){ .kind = DUR_WORK_START_ORCHESTRATION,
+                                 .instance = "s",
+                                 .orchestration = "Hello",
+                                 .input = "other",
+                                 .version = "1.0.0",
+                                 .execution_id = 1 });
     OK(w, dur_client_raise(w->client, &w->err, "s", "Go", "unharmed"));
     expect(w, "s", "unharmed");
 }
@@ -192,8 +201,8 @@ static void fault_c18_the_terminal_event_is_the_last(void **state) {
     start(w, "EndsWithWorkOpen", "", "e");
     expect(w, "e", "done");
     check_terminal(w, "e");
-    assert_int_equal(history_count(w, "e", 0, "\"ActivityCancelRequested\"") +
-                         history_count(w, "e", 0, "\"ActivityCompleted\""), 6);
+    assert_int_equal(
+        history_count(w, "e", 0, "\"ActivityCancelRequested\"") + history_count(w, "e", 0, "\"ActivityCompleted\""), 6);
 }
 
 static void fault_c19_a_duplicate_failure_is_ignored(void **state) {
@@ -201,12 +210,19 @@ static void fault_c19_a_duplicate_failure_is_ignored(void **state) {
     RUN(w, handlers);
     start(w, "Tolerates", "", "t");
     until_history(w, "t", "\"ExternalSubscribed\"", 1);
-    dur_failure again = { .category = DUR_FAILURE_APPLICATION, .kind = DUR_FAILURE_ACTIVITY_FAILED, .message = "twice" };
+    dur_failure again = { .category = DUR_FAILURE_APPLICATION,
+                          .kind = DUR_FAILURE_ACTIVITY_FAILED,
+                          .message = "twice" };
     for (int i = 0; i < 2; i++)
-        put_raw(w, &(dur_work_item){ .kind = DUR_WORK_ACTIVITY_FAILED, .instance = "t", .execution_id = 1, .id = 2, .details = &again });
-    put_raw(w, &(dur_work_item){ .kind = DUR_WORK_ACTIVITY_COMPLETED, .instance = "t", .execution_id = 1, .id = 77, .result = "" });
-    put_raw(w, &(dur_work_item){ .kind = DUR_WORK_TIMER_FIRED, .instance = "t", .execution_id = 1, .id = 2, .fire_at_ms = 1 });
-    put_raw(w, &(dur_work_item){ .kind = DUR_WORK_ACTIVITY_COMPLETED, .instance = "t", .execution_id = 9, .id = 2, .result = "" });
+        put_raw(w,
+                &(dur_work_item){
+                    .kind = DUR_WORK_ACTIVITY_FAILED, .instance = "t", .execution_id = 1, .id = 2, .details = &again });
+    put_raw(w, &(dur_work_item){
+                   .kind = DUR_WORK_ACTIVITY_COMPLETED, .instance = "t", .execution_id = 1, .id = 77, .result = "" });
+    put_raw(w, &(dur_work_item){
+                   .kind = DUR_WORK_TIMER_FIRED, .instance = "t", .execution_id = 1, .id = 2, .fire_at_ms = 1 });
+    put_raw(w, &(dur_work_item){
+                   .kind = DUR_WORK_ACTIVITY_COMPLETED, .instance = "t", .execution_id = 9, .id = 2, .result = "" });
     OK(w, dur_client_raise(w->client, &w->err, "t", "Go", "on"));
     expect(w, "t", "once on");
     assert_int_equal(history_count(w, "t", 0, "\"ActivityFailed\"") >= 1, 1);
@@ -221,7 +237,10 @@ static void fault_c20_what_cannot_be_read_becomes_a_dead_letter(void **state) {
     until_history(w, "s", "\"ExternalSubscribed\"", 1);
     dur_message bad = { .kind = DUR_WORK_EXTERNAL_RAISED, .instance = "s", .json = { junk, sizeof(junk) - 1 } };
     OK(w, dur_store_enqueue_for_orchestrator(w->store, &bad, 0, &w->err));
-    dur_message bad_work = { .kind = DUR_WORK_ACTIVITY_EXECUTE, .instance = "s", .execution_id = 1, .activity_id = 99,
+    dur_message bad_work = { .kind = DUR_WORK_ACTIVITY_EXECUTE,
+                             .instance = "s",
+                             .execution_id = 1,
+                             .activity_id = 99,
                              .json = { junk, sizeof(junk) - 1 } };
     OK(w, dur_store_enqueue_for_worker(w->store, &bad_work, &w->err));
     start(w, "Hello", "not blocked", "h");
@@ -269,9 +288,15 @@ static void fault_c37_a_foreign_work_item_kills_no_worker(void **state) {
     static const char wrong[] = "{\"CancelInstance\":{\"instance\":\"x\",\"reason\":\"\"}}";
     RUN(w, handlers, .worker_concurrency = 1);
     for (uint64_t i = 0; i < 5; i++) {
-        dur_message a = { .kind = DUR_WORK_ACTIVITY_EXECUTE, .instance = "x", .execution_id = 1, .activity_id = i,
+        dur_message a = { .kind = DUR_WORK_ACTIVITY_EXECUTE,
+                          .instance = "x",
+                          .execution_id = 1,
+                          .activity_id = i,
                           .json = { alien, sizeof(alien) - 1 } };
-        dur_message b = { .kind = DUR_WORK_ACTIVITY_EXECUTE, .instance = "x", .execution_id = 1, .activity_id = 100 + i,
+        dur_message b = { .kind = DUR_WORK_ACTIVITY_EXECUTE,
+                          .instance = "x",
+                          .execution_id = 1,
+                          .activity_id = 100 + i,
                           .json = { wrong, sizeof(wrong) - 1 } };
         OK(w, dur_store_enqueue_for_worker(w->store, &a, &w->err));
         OK(w, dur_store_enqueue_for_worker(w->store, &b, &w->err));

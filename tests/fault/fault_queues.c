@@ -4,7 +4,9 @@
 #include "e2e/harness.h"
 #include <durite/sys/store.h>
 
-static dur_outcome echo(dur_act *act, const char *input) { return dur_act_complete(act, input); }
+static dur_outcome echo(dur_act *act, const char *input) {
+    return dur_act_complete(act, input);
+}
 
 static dur_outcome hello(dur_ctx *ctx, const char *input) {
     return dur_complete(ctx, dur_await(dur_activity(ctx, "Echo", input)));
@@ -104,7 +106,9 @@ static void fault_c06_unknown_instance_never_blocks_the_queue(void **state) {
     world *w = *state;
     put_raw(w, &(dur_work_item){ .kind = DUR_WORK_EXTERNAL_RAISED, .instance = "nobody", .name = "E", .data = "" });
     put_raw(w, &(dur_work_item){ .kind = DUR_WORK_CANCEL_INSTANCE, .instance = "nobody", .reason = "" });
-    put_raw(w, &(dur_work_item){ .kind = DUR_WORK_ACTIVITY_COMPLETED, .instance = "no one", .execution_id = 1, .id = 2, .result = "" });
+    put_raw(w,
+            &(dur_work_item){
+                .kind = DUR_WORK_ACTIVITY_COMPLETED, .instance = "no one", .execution_id = 1, .id = 2, .result = "" });
     put_raw(w, &(dur_work_item){ .kind = DUR_WORK_QUEUE_MESSAGE, .instance = "noone", .name = "q", .data = "" });
     RUN(w, handlers);
     start(w, "Hello", "through", "h");
@@ -165,9 +169,13 @@ static void one_batch(world *w, const char *input, const char *expected) {
     expect(w, "t", expected);
 }
 
-static void fault_c29_a_message_in_the_turn_that_continues_as_new(void **state) { one_batch(*state, "can", "kept"); }
+static void fault_c29_a_message_in_the_turn_that_continues_as_new(void **state) {
+    one_batch(*state, "can", "kept");
+}
 
-static void fault_c30_a_dequeue_that_lost_to_a_timer_in_the_same_batch(void **state) { one_batch(*state, "again", "kept"); }
+static void fault_c30_a_dequeue_that_lost_to_a_timer_in_the_same_batch(void **state) {
+    one_batch(*state, "again", "kept");
+}
 
 static void fault_c31_an_event_wait_that_lost_to_a_timer_in_the_same_batch(void **state) {
     world *w = *state;

@@ -1,6 +1,6 @@
 /*
- * fault_store.c: faults of the original when the store has trouble.  The store here is any store behind a decorator that
- * fails on purpose.
+ * fault_store.c: faults of the original when the store has trouble.  The store here is any store behind a decorator
+ * that fails on purpose.
  */
 #include "e2e/harness.h"
 #include "provider/faulty.h"
@@ -165,7 +165,10 @@ static void fault_c35_a_stale_token_writes_nothing(void **state) {
     OK(w, dur_store_abandon_orchestration_item(w->store, item.lock_token, 0, true, &w->err));
     static const char json[] = "{}";
     dur_event_row row = { .event_id = 1, .kind = DUR_EVENT_ORCHESTRATION_STARTED, .json = { json, 2 } };
-    dur_turn_commit turn = { .lock_token = item.lock_token, .execution_id = 1, .events = &row, .event_count = 1,
+    dur_turn_commit turn = { .lock_token = item.lock_token,
+                             .execution_id = 1,
+                             .events = &row,
+                             .event_count = 1,
                              .expected_last = DUR_NOT_COMPARED };
     assert_int_equal(dur_store_ack_orchestration_item(w->store, &turn, &w->err), DUR_ELEASE);
     dur_event_row *rows = NULL;
@@ -178,7 +181,8 @@ static void fault_c35_a_stale_token_writes_nothing(void **state) {
 /* Every kind of trouble at every call of the store: the outcome is the same as without. */
 static void a_fault_at_any_call_changes_nothing(void **state) {
     world *w = *state;
-    static const char *const methods[] = { "lane_round", "lane_history", "lane_messages", "watch_open", "owner_beat", "turn" };
+    static const char *const methods[] = { "lane_round", "lane_history", "lane_messages",
+                                           "watch_open", "owner_beat",   "turn" };
     decorate(w, false);
     for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++)
         dur__faulty_add(w->store, &(dur__fault_plan){ .method = methods[i], .count = UINT64_MAX, .per_mille = 200 });

@@ -36,13 +36,14 @@ static uint64_t next_random(void) { /* xorshift64* */
     return state * UINT64_C(2685821657736338717);
 }
 
-static size_t below(size_t bound) { return (size_t)(next_random() % bound); }
+static size_t below(size_t bound) {
+    return (size_t)(next_random() % bound);
+}
 
 static void run(const uint8_t *data, size_t size) {
     /* An exact copy on the heap, so that a sanitizer sees a read beyond its end. */
     uint8_t *copy = malloc(size > 0 ? size : 1);
-    if (copy == NULL)
-        abort();
+    if (copy == NULL) abort();
     memcpy(copy, data, size);
     last->size = size;
     memcpy(last->data, data, size);
@@ -92,8 +93,7 @@ static bool run_file(const char *folder, const char *name) {
     char path[4096];
     (void)snprintf(path, sizeof(path), "%s/%s", folder, name);
     FILE *file = fopen(path, "rb");
-    if (file == NULL)
-        return false;
+    if (file == NULL) return false;
     size_t size = fread(original, 1, sizeof(original), file);
     (void)fclose(file);
     run(original, size);
@@ -107,8 +107,7 @@ static bool run_file(const char *folder, const char *name) {
 
 static last_input *last_input_open(void) {
     int fd = open("fuzz-last.bin", O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (fd < 0 || ftruncate(fd, (off_t)sizeof(last_input)) != 0)
-        return NULL;
+    if (fd < 0 || ftruncate(fd, (off_t)sizeof(last_input)) != 0) return NULL;
     void *memory = mmap(NULL, sizeof(last_input), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     (void)close(fd);
     return memory != MAP_FAILED ? memory : NULL;
@@ -121,8 +120,7 @@ int main(int argc, char **argv) {
     }
     const char *seed = getenv("DURITE_FUZZ_SEED");
     state = seed != NULL ? strtoull(seed, NULL, 10) : 1;
-    if (state == 0)
-        state = 1;
+    if (state == 0) state = 1;
     printf("# seed %" PRIu64 "\n", state);
     last = last_input_open();
     if (last == NULL) {
@@ -148,7 +146,6 @@ int main(int argc, char **argv) {
     free(names);
     (void)unlink("fuzz-last.bin"); /* nothing was found */
     printf("1..%d\n", tests);
-    if (tests == 0)
-        printf("# no corpus in %s\n", argv[1]);
+    if (tests == 0) printf("# no corpus in %s\n", argv[1]);
     return tests > 0 && all_read ? EXIT_SUCCESS : EXIT_FAILURE;
 }

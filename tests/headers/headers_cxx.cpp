@@ -14,8 +14,7 @@ static int failures;
 
 static void check(bool holds, const char *name) {
     std::printf("%s %d - %s\n", holds ? "ok" : "not ok", ++tests, name);
-    if (!holds)
-        failures++;
+    if (!holds) failures++;
 }
 
 static void collect(void *data, const dur_log_record *record) {

@@ -3,4 +3,6 @@
  */
 #include <durite/sys/kit.h>
 
-int main(void) { return dur_kit_count() > 200 ? 0 : 1; }
+int main(void) {
+    return dur_kit_count() > 200 ? 0 : 1;
+}

@@ -1,6 +1,6 @@
 /*
- * observed_scheme.c: "observed:URL" is the store of URL behind dur_observe, so that the kit can judge the decorator as if
- * it were a store of its own.
+ * observed_scheme.c: "observed:URL" is the store of URL behind dur_observe, so that the kit can judge the decorator as
+ * if it were a store of its own.
  */
 #include <durite/metrics.h>
 #include <durite/provider.h>

@@ -19,7 +19,9 @@ typedef struct pg_bench {
     char url[1024];
 } pg_bench;
 
-static inline const char *pg_server(void) { return getenv("DURITE_TEST_POSTGRES"); }
+static inline const char *pg_server(void) {
+    return getenv("DURITE_TEST_POSTGRES");
+}
 
 static inline void pg_do(PGconn *db, const char *sql) {
     PGresult *result = PQexec(db, sql);
@@ -50,7 +52,8 @@ static inline int pg_setup(void **state) {
     static unsigned serial;
     pg_bench *p = calloc(1, sizeof(*p));
     snprintf(p->schema, sizeof(p->schema), "u_%d_%u", (int)getpid(), ++serial);
-    snprintf(p->url, sizeof(p->url), "%s&schema=%s", pg_server(), p->schema);
+    /* Sessions of its own name: a test that ends sessions must not end those of a test that runs beside it. */
+    snprintf(p->url, sizeof(p->url), "%s&schema=%s&application_name=durite_%s", pg_server(), p->schema, p->schema);
     p->db = PQconnectdb(pg_server());
     p->b.arena = dur_arena_new();
     int code = dur_open(&p->b.store, p->url, &p->b.err);
@@ -74,15 +77,15 @@ static inline int pg_teardown(void **state) {
 #define PG_TEST(test) cmocka_unit_test_setup_teardown(test, pg_setup, pg_teardown)
 
 /* Without a server every test of the program is skipped, and says so. */
-#define PG_MAIN(tests)                                                                                               \
-    do {                                                                                                             \
-        dur_postgres_register(NULL);                                                                                 \
-        if (pg_server() == NULL) {                                                                                   \
-            puts("1..1\nok 1 - all # SKIP no PostgreSQL server: DURITE_TEST_POSTGRES is not set "                     \
-    "(tools/with-postgres)"); \
-            return 0;                                                                                                \
-        }                                                                                                            \
-        return cmocka_run_group_tests(tests, NULL, NULL);                                                            \
+#define PG_MAIN(tests)                                                                                                 \
+    do {                                                                                                               \
+        dur_postgres_register(NULL);                                                                                   \
+        if (pg_server() == NULL) {                                                                                     \
+            puts("1..1\nok 1 - all # SKIP no PostgreSQL server: DURITE_TEST_POSTGRES is not set "                      \
+                 "(tools/with-postgres)");                                                                             \
+            return 0;                                                                                                  \
+        }                                                                                                              \
+        return cmocka_run_group_tests(tests, NULL, NULL);                                                              \
     } while (0)
 
 #endif

@@ -42,14 +42,15 @@ static inline void bench_close(bench *b) {
     dur_fake_world_free(b->fake);
 }
 
-#define ASSERT_OK(b, call)                                                                        \
-    do {                                                                                          \
-        int code_ = (call);                                                                       \
-        if (code_ != DUR_OK) fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, #call, (b)->err.message); \
-        assert_int_equal(code_, DUR_OK);                                                          \
+#define ASSERT_OK(b, call)                                                                                             \
+    do {                                                                                                               \
+        int code_ = (call);                                                                                            \
+        if (code_ != DUR_OK) fail_msg("%s: %s (%d)", #call, (b)->err.message, code_);                                  \
     } while (0)
 
-static inline dur_text text_of(const char *text) { return (dur_text){ text, strlen(text) }; }
+static inline dur_text text_of(const char *text) {
+    return (dur_text){ text, strlen(text) };
+}
 
 /* A message with a made-up text; stores do not look into it. */
 static inline dur_message message_of(dur_work_kind kind, const char *instance) {
@@ -58,8 +59,12 @@ static inline dur_message message_of(dur_work_kind kind, const char *instance) {
 
 static inline dur_message start_of(bench *b, const char *instance) {
     dur_message out;
-    dur_work_item item = { .kind = DUR_WORK_START_ORCHESTRATION, .instance = instance, .orchestration = "Flow",
-                           .input = "", .version = "1.0.0", .execution_id = 1 };
+    dur_work_item item = { .kind = DUR_WORK_START_ORCHESTRATION,
+                           .instance = instance,
+                           .orchestration = "Flow",
+                           .input = "",
+                           .version = "1.0.0",
+                           .execution_id = 1 };
     assert_int_equal(dur_message_from_work(&out, b->arena, &item, NULL), DUR_OK);
     return out;
 }
@@ -67,15 +72,24 @@ static inline dur_message start_of(bench *b, const char *instance) {
 static inline dur_message activity_of(bench *b, const char *instance, uint64_t id, const char *session,
                                       const char *tag) {
     dur_message out;
-    dur_work_item item = { .kind = DUR_WORK_ACTIVITY_EXECUTE, .instance = instance, .execution_id = 1, .id = id,
-                           .name = "Act", .input = "", .session_id = session, .tag = tag };
+    dur_work_item item = { .kind = DUR_WORK_ACTIVITY_EXECUTE,
+                           .instance = instance,
+                           .execution_id = 1,
+                           .id = id,
+                           .name = "Act",
+                           .input = "",
+                           .session_id = session,
+                           .tag = tag };
     assert_int_equal(dur_message_from_work(&out, b->arena, &item, NULL), DUR_OK);
     return out;
 }
 
 static inline dur_message queue_of(const char *instance, const char *queue, const char *message_id) {
-    return (dur_message){ .kind = DUR_WORK_QUEUE_MESSAGE, .instance = instance, .queue = queue,
-                          .message_id = message_id, .json = text_of("{}") };
+    return (dur_message){ .kind = DUR_WORK_QUEUE_MESSAGE,
+                          .instance = instance,
+                          .queue = queue,
+                          .message_id = message_id,
+                          .json = text_of("{}") };
 }
 
 static inline dur_event_row event_of(uint64_t id) {
@@ -100,8 +114,9 @@ static inline void make_running(bench *b, const char *instance) {
     dur_orchestration_item item = fetch(b, 5000);
     assert_string_equal(item.instance, instance);
     dur_event_row event = event_of(1);
-    dur_turn_commit turn = { .lock_token = item.lock_token, .execution_id = 1, .events = &event, .event_count = 1,
-                             .metadata = named() };
+    dur_turn_commit turn = {
+        .lock_token = item.lock_token, .execution_id = 1, .events = &event, .event_count = 1, .metadata = named()
+    };
     ASSERT_OK(b, dur_store_ack_orchestration_item(b->store, &turn, &b->err));
 }
 

@@ -72,8 +72,9 @@ static void numbers_to_text_and_back(void **state) {
 
 static void what_is_no_number(void **state) {
     (void)state;
-    const char *bad[] = { "", "-1", "+1", " 1", "1 ", "1a", "0x1", "18446744073709551616", "99999999999999999999",
-                          "184467440737095516150" };
+    const char *bad[] = {
+        "", "-1", "+1", " 1", "1 ", "1a", "0x1", "18446744073709551616", "99999999999999999999", "184467440737095516150"
+    };
     for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
         uint64_t out = 42;
         assert_false(dur__u64_parse(bad[i], strlen(bad[i]), &out));
@@ -104,8 +105,10 @@ static void small_helpers(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_empty_buffer_is_a_text), cmocka_unit_test(it_grows_and_stays_a_text),
-        cmocka_unit_test(numbers_to_text_and_back),  cmocka_unit_test(what_is_no_number),
+        cmocka_unit_test(an_empty_buffer_is_a_text),
+        cmocka_unit_test(it_grows_and_stays_a_text),
+        cmocka_unit_test(numbers_to_text_and_back),
+        cmocka_unit_test(what_is_no_number),
         cmocka_unit_test(small_helpers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -37,20 +37,20 @@ static int teardown(void **state) {
     return 0;
 }
 
-#define OK(f, ...)                                                                                          \
-    do {                                                                                                    \
-        int code_ = (__VA_ARGS__);                                                                          \
-        if (code_ != DUR_OK) fail_msg("%s: %s: %s", #__VA_ARGS__, dur_code_name(code_), (f)->err.message);  \
+#define OK(f, ...)                                                                                                     \
+    do {                                                                                                               \
+        int code_ = (__VA_ARGS__);                                                                                     \
+        if (code_ != DUR_OK) fail_msg("%s: %s: %s", #__VA_ARGS__, dur_code_name(code_), (f)->err.message);             \
     } while (0)
 
 static void refused(const fixture *f, int wanted, const char *text, int got, const char *call) {
     if (got != wanted || (int)f->err.code != got || strstr(f->err.message, text) == NULL)
         fail_msg("%s: %s (%s): %s", call, dur_code_name(got), dur_code_name((int)f->err.code), f->err.message);
 }
-#define REFUSED(f, wanted, text, ...)                                  \
-    do {                                                               \
-        dur_error_clear(&(f)->err);                                    \
-        refused(f, wanted, text, (__VA_ARGS__), #__VA_ARGS__);         \
+#define REFUSED(f, wanted, text, ...)                                                                                  \
+    do {                                                                                                               \
+        dur_error_clear(&(f)->err);                                                                                    \
+        refused(f, wanted, text, (__VA_ARGS__), #__VA_ARGS__);                                                         \
     } while (0)
 
 /* ---- turns by hand ---- */
@@ -101,8 +101,9 @@ static void turn_end(fixture *f, const turn *t, dur_execution_metadata metadata)
     OK(f, dur_store_ack_orchestration_item(f->bench->store, &commit, &f->err));
 }
 
-static const dur_event started = { .kind = DUR_EVENT_ORCHESTRATION_STARTED, .name = "Order", .version = "1.0.0",
-    .input = "in", .trace = 1 };
+static const dur_event started = {
+    .kind = DUR_EVENT_ORCHESTRATION_STARTED, .name = "Order", .version = "1.0.0", .input = "in", .trace = 1
+};
 #define ROW .orchestration_name = "Order", .orchestration_version = "1.0.0"
 
 /* Start an instance and commit its first turn. */
@@ -131,8 +132,9 @@ static void complete(fixture *f, const char *instance, const char *output) {
 static void fail_with(fixture *f, const char *instance, const dur_failure *failure) {
     turn t = wake(f, instance);
     turn_add(f, &t, (dur_event){ .kind = DUR_EVENT_ORCHESTRATION_FAILED, .details = failure });
-    turn_end(f, &t, (dur_execution_metadata){ .status = DUR_STATUS_FAILED,
-                                              .output = dur_failure_display(f->bench->arena, failure) });
+    turn_end(f, &t,
+             (dur_execution_metadata){ .status = DUR_STATUS_FAILED,
+                                       .output = dur_failure_display(f->bench->arena, failure) });
 }
 
 static dur_instance_info *info_of(fixture *f, const char *instance) {
@@ -172,10 +174,12 @@ static void starts_are_checked(void **state) {
     REFUSED(f, DUR_EINVAL, "name must not be empty", dur_client_start(c, &f->err, "", "", .instance = "i"));
     REFUSED(f, DUR_EINVAL, "instance is required", dur_client_start(c, &f->err, "Order", ""));
     REFUSED(f, DUR_EINVAL, "instance must not be empty", dur_client_start(c, &f->err, "Order", "", .instance = ""));
-    REFUSED(f, DUR_EINVAL, "instance is not UTF-8 at byte 1", dur_client_start(c, &f->err, "O", "", .instance = "a\xff"));
+    REFUSED(f, DUR_EINVAL, "instance is not UTF-8 at byte 1",
+            dur_client_start(c, &f->err, "O", "", .instance = "a\xff"));
     REFUSED(f, DUR_EINVAL, "control character 0x0a", dur_client_start(c, &f->err, "O", "", .instance = "a\n"));
     REFUSED(f, DUR_EINVAL, "input is not UTF-8", dur_client_start(c, &f->err, "Order", "\xc3", .instance = "i"));
-    REFUSED(f, DUR_EINVAL, "\"1\" is not MAJOR", dur_client_start(c, &f->err, "O", "", .instance = "i", .version = "1"));
+    REFUSED(f, DUR_EINVAL, "\"1\" is not MAJOR",
+            dur_client_start(c, &f->err, "O", "", .instance = "i", .version = "1"));
     REFUSED(f, DUR_EINVAL, "no policy",
             dur_client_start(c, &f->err, "Order", "", .instance = "i", .exists = (dur_start_policy)7));
     REFUSED(f, DUR_ELIMIT, "instance has 1025 bytes, 1024", dur_client_start(c, &f->err, "O", "", .instance = long_id));
@@ -262,8 +266,10 @@ static int call_stats(void **out, dur_client *c, const char *i, dur_error *err) 
 
 static void looking_is_checked(void **state) {
     fixture *f = *state;
-    static int (*const calls[])(void **, dur_client *, const char *, dur_error *) = { call_info, call_wait,
-        call_wait_status, call_result, call_kv_wait, call_executions, call_history, call_tree, call_stats };
+    static int (*const calls[])(void **, dur_client *, const char *,
+                                dur_error *) = { call_info,    call_wait,    call_wait_status,
+                                                 call_result,  call_kv_wait, call_executions,
+                                                 call_history, call_tree,    call_stats };
     char *long_id = repeated('i', DUR__INSTANCE_BYTES_MAX + 1);
     for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
         void *out = NULL;
@@ -309,16 +315,19 @@ static void the_rest_is_checked(void **state) {
     REFUSED(f, DUR_EINVAL, "instance is required", dur_client_kv_all(&all, c, NULL, &f->err));
     REFUSED(f, DUR_EINVAL, "out is required", dur_client_list(NULL, c, NULL, &f->err));
     REFUSED(f, DUR_EINVAL, "client is required", dur_client_list(&list, NULL, NULL, &f->err));
-    REFUSED(f, DUR_EINVAL, "which is none", dur_client_list(&list, c, DUR_LIST(.status = (dur_instance_status)9), &f->err));
+    REFUSED(f, DUR_EINVAL, "which is none",
+            dur_client_list(&list, c, DUR_LIST(.status = (dur_instance_status)9), &f->err));
     REFUSED(f, DUR_EINVAL, "id_prefix is not UTF-8", dur_client_list(&list, c, DUR_LIST(.id_prefix = "\xff"), &f->err));
     REFUSED(f, DUR_ELIMIT, "limit is", dur_client_list(&list, c, DUR_LIST(.limit = SIZE_MAX), &f->err));
-    REFUSED(f, DUR_EINVAL, "size of the options", dur_client_list(&list, c, &(dur_list_options){ .limit = 1 }, &f->err));
+    REFUSED(f, DUR_EINVAL, "size of the options",
+            dur_client_list(&list, c, &(dur_list_options){ .limit = 1 }, &f->err));
     REFUSED(f, DUR_EINVAL, "out is required", dur_client_counts(NULL, c, &f->err));
     REFUSED(f, DUR_EINVAL, "set it before the call", dur_client_counts(&counts, c, &f->err));
     REFUSED(f, DUR_ENOTFOUND, "not found", dur_client_delete(NULL, c, "nobody", false, &f->err));
     REFUSED(f, DUR_EINVAL, "set it before the call", dur_client_delete(&deleted, c, "nobody", false, &f->err));
     REFUSED(f, DUR_EINVAL, "instance is required", dur_client_delete(NULL, c, NULL, false, &f->err));
-    REFUSED(f, DUR_EINVAL, "instances is NULL", dur_client_delete_bulk(NULL, c, DUR_BULK(.instance_count = 2), &f->err));
+    REFUSED(f, DUR_EINVAL, "instances is NULL",
+            dur_client_delete_bulk(NULL, c, DUR_BULK(.instance_count = 2), &f->err));
     REFUSED(f, DUR_ELIMIT, "limit is", dur_client_delete_bulk(NULL, c, DUR_BULK(.limit = SIZE_MAX), &f->err));
     const char *const bad[] = { "a", NULL };
     REFUSED(f, DUR_EINVAL, "instance is required",
@@ -429,19 +438,41 @@ static void failures_are_told_apart(void **state) {
         const char *text, *category;
         bool cancelled;
     } cases[] = {
-        { { .category = DUR_FAILURE_APPLICATION, .message = "no stock" }, DUR_EFAILED, "no stock", "application", false },
+        { { .category = DUR_FAILURE_APPLICATION, .message = "no stock" },
+          DUR_EFAILED,
+          "no stock",
+          "application",
+          false },
         { { .category = DUR_FAILURE_APPLICATION, .kind = DUR_FAILURE_CANCELLED, .message = "", .reason = "bored" },
-          DUR_ECANCELLED, "canceled: bored", "application", true },
-        { { .category = DUR_FAILURE_APPLICATION, .message = "canceled: says the shop" }, DUR_EFAILED,
-          "canceled: says the shop", "application", false },
-        { { .category = DUR_FAILURE_APPLICATION, .message = "poison: in the soup" }, DUR_EFAILED, "poison: in the soup",
-          "application", false },
-        { { .category = DUR_FAILURE_CONFIGURATION, .resource = "Order", .message = "moved" }, DUR_EFAILED,
-          "nondeterministic: moved", "configuration", false },
-        { { .category = DUR_FAILURE_INFRASTRUCTURE, .operation = "read", .message = "disk" }, DUR_EFAILED,
-          "infrastructure:read: disk", "infrastructure", false },
+          DUR_ECANCELLED,
+          "canceled: bored",
+          "application",
+          true },
+        { { .category = DUR_FAILURE_APPLICATION, .message = "canceled: says the shop" },
+          DUR_EFAILED,
+          "canceled: says the shop",
+          "application",
+          false },
+        { { .category = DUR_FAILURE_APPLICATION, .message = "poison: in the soup" },
+          DUR_EFAILED,
+          "poison: in the soup",
+          "application",
+          false },
+        { { .category = DUR_FAILURE_CONFIGURATION, .resource = "Order", .message = "moved" },
+          DUR_EFAILED,
+          "nondeterministic: moved",
+          "configuration",
+          false },
+        { { .category = DUR_FAILURE_INFRASTRUCTURE, .operation = "read", .message = "disk" },
+          DUR_EFAILED,
+          "infrastructure:read: disk",
+          "infrastructure",
+          false },
         { { .category = DUR_FAILURE_POISON, .instance = "f", .message = "", .attempt_count = 3, .max_attempts = 2 },
-          DUR_EFAILED, "poison: orchestration f exceeded 3 attempts (max 2)", "poison", false },
+          DUR_EFAILED,
+          "poison: orchestration f exceeded 3 attempts (max 2)",
+          "poison",
+          false },
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         char id[8];
@@ -585,8 +616,11 @@ static void terminate_a_running_one(void **state) {
     dur_event *events = events_of(f, "o", 0, &count);
     assert_int_equal(count, 2);
     assert_true(events[1].kind == DUR_EVENT_ORCHESTRATION_FAILED && events[1].event_id == 2);
-    dur_turn_commit late = { .lock_token = held.item.lock_token, .execution_id = 1, .events = held.rows, .event_count = 1,
-        .expected_last = DUR_NOT_COMPARED };
+    dur_turn_commit late = { .lock_token = held.item.lock_token,
+                             .execution_id = 1,
+                             .events = held.rows,
+                             .event_count = 1,
+                             .expected_last = DUR_NOT_COMPARED };
     assert_int_equal(dur_store_ack_orchestration_item(f->bench->store, &late, &f->err), DUR_ELEASE);
     dur_store_counts counts = { .size = sizeof(counts) };
     OK(f, dur_client_counts(&counts, f->client, &f->err));
@@ -634,8 +668,12 @@ static void terminate_between_generations(void **state) {
     run(f, "o");
     turn t = wake(f, "o");
     turn_add(f, &t, (dur_event){ .kind = DUR_EVENT_ORCHESTRATION_CONTINUED_AS_NEW, .input = "next" });
-    turn_send(f, &t, (dur_work_item){ .kind = DUR_WORK_CONTINUE_AS_NEW, .instance = "o", .orchestration = "Order",
-                                      .input = "next", .version = "3.0.0" });
+    turn_send(f, &t,
+              (dur_work_item){ .kind = DUR_WORK_CONTINUE_AS_NEW,
+                               .instance = "o",
+                               .orchestration = "Order",
+                               .input = "next",
+                               .version = "3.0.0" });
     turn_end(f, &t, (dur_execution_metadata){ .status = DUR_STATUS_CONTINUED_AS_NEW, .output = "next" });
     dur_instance_info *info = info_of(f, "o");
     assert_true(info->status == DUR_INSTANCE_RUNNING && info->output == NULL);
@@ -667,9 +705,16 @@ static void terminate_tells_parent_and_children(void **state) {
     turn t = turn_begin(f);
     turn_add(f, &t, started);
     turn_end(f, &t, (dur_execution_metadata){ ROW });
-    dur_work_item start = { .kind = DUR_WORK_START_ORCHESTRATION, .instance = "mid", .orchestration = "Order", .input = "",
-        .execution_id = 1, .parent_instance = "root", .has_parent_id = true, .parent_id = 4,
-        .has_parent_execution_id = true, .parent_execution_id = 9 };
+    dur_work_item start = { .kind = DUR_WORK_START_ORCHESTRATION,
+                            .instance = "mid",
+                            .orchestration = "Order",
+                            .input = "",
+                            .execution_id = 1,
+                            .parent_instance = "root",
+                            .has_parent_id = true,
+                            .parent_id = 4,
+                            .has_parent_execution_id = true,
+                            .parent_execution_id = 9 };
     dur_message message;
     bool existed;
     OK(f, dur_message_from_work(&message, f->bench->arena, &start, &f->err));
@@ -683,10 +728,14 @@ static void terminate_tells_parent_and_children(void **state) {
     turn_add(f, &t, mid);
     static const char *const ids[] = { "answered", "sub::3", "own-id" };
     for (size_t i = 0; i < 3; i++)
-        turn_add(f, &t, (dur_event){ .kind = DUR_EVENT_SUB_ORCHESTRATION_SCHEDULED, .name = "C", .instance = ids[i],
-                                     .input = "" });
-    turn_add(f, &t, (dur_event){ .kind = DUR_EVENT_SUB_ORCHESTRATION_COMPLETED, .has_source_event_id = true,
-                                 .source_event_id = 2, .result = "" });
+        turn_add(
+            f, &t,
+            (dur_event){ .kind = DUR_EVENT_SUB_ORCHESTRATION_SCHEDULED, .name = "C", .instance = ids[i], .input = "" });
+    turn_add(f, &t,
+             (dur_event){ .kind = DUR_EVENT_SUB_ORCHESTRATION_COMPLETED,
+                          .has_source_event_id = true,
+                          .source_event_id = 2,
+                          .result = "" });
     turn_end(f, &t, (dur_execution_metadata){ ROW, .parent_instance_id = "root" });
     OK(f, dur_client_start(f->client, &f->err, "C", "", .instance = "mid::sub::3"));
     OK(f, dur_client_start(f->client, &f->err, "C", "", .instance = "own-id"));
@@ -751,8 +800,12 @@ static uint64_t others;
 static int hindered_commit(dur_provider *self, dur_turn_commit *turns, size_t count, dur_error *err) {
     if (hindrance == OTHER_TURN || hindrance == ALWAYS_OTHER_TURN) {
         dur_arena *arena = dur_arena_new();
-        dur_event timer = { .kind = DUR_EVENT_TIMER_CREATED, .event_id = ++others, .instance_id = "o", .execution_id = 1,
-            .duroxide_version = "0.1.0", .fire_at_ms = 1 };
+        dur_event timer = { .kind = DUR_EVENT_TIMER_CREATED,
+                            .event_id = ++others,
+                            .instance_id = "o",
+                            .execution_id = 1,
+                            .duroxide_version = "0.1.0",
+                            .fire_at_ms = 1 };
         dur_event_row row;
         assert_int_equal(dur_event_row_from(&row, arena, &timer, err), DUR_OK);
         assert_int_equal(real_methods->append(self, "o", 1, &row, 1, err), DUR_OK);
@@ -821,11 +874,16 @@ static void lists_come_in_pages(void **state) {
         dur_list_options options;
         size_t count;
     } cases[] = {
-        { { .status = DUR_INSTANCE_COMPLETED }, 4 }, { { .status = DUR_INSTANCE_RUNNING }, 3 },
-        { { .status = DUR_INSTANCE_FAILED }, 0 },    { { .id_prefix = "b-" }, 2 },
-        { { .name = "Order" }, 7 },                  { { .name = "Nobody" }, 0 },
-        { { .roots_only = true }, 7 },               { { .parent = "a-0" }, 0 },
-        { { .suspended_only = true }, 0 },           { { .created_before_ms = START_MS }, 0 },
+        { { .status = DUR_INSTANCE_COMPLETED }, 4 },
+        { { .status = DUR_INSTANCE_RUNNING }, 3 },
+        { { .status = DUR_INSTANCE_FAILED }, 0 },
+        { { .id_prefix = "b-" }, 2 },
+        { { .name = "Order" }, 7 },
+        { { .name = "Nobody" }, 0 },
+        { { .roots_only = true }, 7 },
+        { { .parent = "a-0" }, 0 },
+        { { .suspended_only = true }, 0 },
+        { { .created_before_ms = START_MS }, 0 },
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         dur_instance_list *list = NULL;
@@ -888,8 +946,9 @@ static void old_generations_are_pruned(void **state) {
     for (uint64_t n = 2; n <= 4; n++) {
         turn t = wake(f, "o");
         turn_add(f, &t, (dur_event){ .kind = DUR_EVENT_ORCHESTRATION_CONTINUED_AS_NEW, .input = "" });
-        turn_send(f, &t, (dur_work_item){ .kind = DUR_WORK_CONTINUE_AS_NEW, .instance = "o", .orchestration = "Order",
-                                          .input = "" });
+        turn_send(f, &t,
+                  (dur_work_item){
+                      .kind = DUR_WORK_CONTINUE_AS_NEW, .instance = "o", .orchestration = "Order", .input = "" });
         turn_end(f, &t, (dur_execution_metadata){ .status = DUR_STATUS_CONTINUED_AS_NEW });
         t = turn_begin(f);
         t.execution_id = n;
@@ -965,8 +1024,9 @@ static void a_bare_store_serves_clients_too(void **state) {
     assert_string_equal(text, "done");
     dur_free(text);
     run(f, "p");
-    dur_failure failure = { .category = DUR_FAILURE_APPLICATION, .kind = DUR_FAILURE_CANCELLED, .message = "",
-        .reason = "r" };
+    dur_failure failure = {
+        .category = DUR_FAILURE_APPLICATION, .kind = DUR_FAILURE_CANCELLED, .message = "", .reason = "r"
+    };
     fail_with(f, "p", &failure);
     REFUSED(f, DUR_ECANCELLED, "canceled: r", dur_client_result(&text, f->client, "p", 1000, &f->err));
     f->bench->store->methods = whole;

@@ -30,7 +30,9 @@ static int teardown(void **state) {
     return 0;
 }
 
-static dur_text text_of(const char *text) { return (dur_text){ text, strlen(text) }; }
+static dur_text text_of(const char *text) {
+    return (dur_text){ text, strlen(text) };
+}
 
 static const char *encode(const dur_event *event) {
     dur_text json;
@@ -58,32 +60,55 @@ static void refused(const char *text, int code, const char *message) {
 
 /* ---- goldens ---- */
 
-static const dur_failure application = { .category = DUR_FAILURE_APPLICATION, .kind = DUR_FAILURE_ACTIVITY_FAILED,
-    .message = "card declined" };
-static const dur_failure cancelled = { .category = DUR_FAILURE_APPLICATION, .kind = DUR_FAILURE_CANCELLED,
-    .message = "", .reason = "user asked" };
-static const dur_failure infrastructure = { .category = DUR_FAILURE_INFRASTRUCTURE, .operation = "ack", .message = "disk",
-    .retryable = true };
-static const dur_failure configuration = { .category = DUR_FAILURE_CONFIGURATION, .resource = "Order",
-    .message = "schedule mismatch" };
+static const dur_failure application = { .category = DUR_FAILURE_APPLICATION,
+                                         .kind = DUR_FAILURE_ACTIVITY_FAILED,
+                                         .message = "card declined" };
+static const dur_failure cancelled = {
+    .category = DUR_FAILURE_APPLICATION, .kind = DUR_FAILURE_CANCELLED, .message = "", .reason = "user asked"
+};
+static const dur_failure infrastructure = {
+    .category = DUR_FAILURE_INFRASTRUCTURE, .operation = "ack", .message = "disk", .retryable = true
+};
+static const dur_failure configuration = { .category = DUR_FAILURE_CONFIGURATION,
+                                           .resource = "Order",
+                                           .message = "schedule mismatch" };
 static const dur_failure configuration_bare = { .category = DUR_FAILURE_CONFIGURATION, .resource = "Order" };
-static const dur_failure poison_orchestration = { .category = DUR_FAILURE_POISON, .poison = DUR_POISON_ORCHESTRATION,
-    .attempt_count = 11, .max_attempts = 10, .instance = "i", .execution_id = 2, .message = "[]" };
-static const dur_failure poison_activity = { .category = DUR_FAILURE_POISON, .poison = DUR_POISON_ACTIVITY,
-    .attempt_count = 11, .max_attempts = 10, .instance = "i", .execution_id = 2, .activity_name = "Charge",
-    .activity_id = 5, .message = "{}" };
-static const dur_failure poison_history = { .category = DUR_FAILURE_POISON, .poison = DUR_POISON_FAILED_DESERIALIZATION,
-    .attempt_count = 11, .max_attempts = 10, .instance = "i", .execution_id = 2, .error = "unknown kind",
-    .message = "x" };
+static const dur_failure poison_orchestration = { .category = DUR_FAILURE_POISON,
+                                                  .poison = DUR_POISON_ORCHESTRATION,
+                                                  .attempt_count = 11,
+                                                  .max_attempts = 10,
+                                                  .instance = "i",
+                                                  .execution_id = 2,
+                                                  .message = "[]" };
+static const dur_failure poison_activity = { .category = DUR_FAILURE_POISON,
+                                             .poison = DUR_POISON_ACTIVITY,
+                                             .attempt_count = 11,
+                                             .max_attempts = 10,
+                                             .instance = "i",
+                                             .execution_id = 2,
+                                             .activity_name = "Charge",
+                                             .activity_id = 5,
+                                             .message = "{}" };
+static const dur_failure poison_history = { .category = DUR_FAILURE_POISON,
+                                            .poison = DUR_POISON_FAILED_DESERIALIZATION,
+                                            .attempt_count = 11,
+                                            .max_attempts = 10,
+                                            .instance = "i",
+                                            .execution_id = 2,
+                                            .error = "unknown kind",
+                                            .message = "x" };
 static const dur_carried carried[] = { { "orders", "1" }, { "orders", "" } };
 
-#define ENVELOPE .event_id = 7, .instance_id = "order-1", .execution_id = 2, .timestamp_ms = 1700000000123, \
-                 .duroxide_version = "0.1.0"
-#define HEAD "{\"event_id\":7,\"instance_id\":\"order-1\",\"execution_id\":2,\"timestamp_ms\":1700000000123," \
-             "\"duroxide_version\":\"0.1.0\",\"type\":"
+#define ENVELOPE                                                                                                       \
+    .event_id = 7, .instance_id = "order-1", .execution_id = 2, .timestamp_ms = 1700000000123,                         \
+    .duroxide_version = "0.1.0"
+#define HEAD                                                                                                           \
+    "{\"event_id\":7,\"instance_id\":\"order-1\",\"execution_id\":2,\"timestamp_ms\":1700000000123,"                   \
+    "\"duroxide_version\":\"0.1.0\",\"type\":"
 #define SOURCE .has_source_event_id = true, .source_event_id = 3
-#define HEAD_SOURCE "{\"event_id\":7,\"source_event_id\":3,\"instance_id\":\"order-1\",\"execution_id\":2," \
-                    "\"timestamp_ms\":1700000000123,\"duroxide_version\":\"0.1.0\",\"type\":"
+#define HEAD_SOURCE                                                                                                    \
+    "{\"event_id\":7,\"source_event_id\":3,\"instance_id\":\"order-1\",\"execution_id\":2,"                            \
+    "\"timestamp_ms\":1700000000123,\"duroxide_version\":\"0.1.0\",\"type\":"
 
 static const struct golden {
     dur_event event;
@@ -94,9 +119,10 @@ static const struct golden {
     { { ENVELOPE, .kind = DUR_EVENT_ORCHESTRATION_STARTED, .name = "Order", .version = "1.2.3", .input = "in",
         .parent_instance = "root", .has_parent_id = true, .parent_id = 4, .carry_forward_events = carried,
         .carry_forward_count = 2, .initial_custom_status = "half" },
-      HEAD "\"OrchestrationStarted\",\"name\":\"Order\",\"version\":\"1.2.3\",\"input\":\"in\",\"parent_instance\":\"root\","
-           "\"parent_id\":4,\"carry_forward_events\":[[\"orders\",\"1\"],[\"orders\",\"\"]],"
-           "\"initial_custom_status\":\"half\"}" },
+      HEAD
+      "\"OrchestrationStarted\",\"name\":\"Order\",\"version\":\"1.2.3\",\"input\":\"in\",\"parent_instance\":\"root\","
+      "\"parent_id\":4,\"carry_forward_events\":[[\"orders\",\"1\"],[\"orders\",\"\"]],"
+      "\"initial_custom_status\":\"half\"}" },
     { { ENVELOPE, .kind = DUR_EVENT_ORCHESTRATION_STARTED, .name = "Order", .version = "1.2.3", .input = "",
         .has_parent_execution_id = true, .parent_execution_id = 0, .trace = 1 },
       HEAD "\"OrchestrationStarted\",\"name\":\"Order\",\"version\":\"1.2.3\",\"input\":\"\",\"parent_execution_id\":0,"
@@ -114,7 +140,8 @@ static const struct golden {
       HEAD "\"OrchestrationChained\",\"name\":\"Mail\",\"instance\":\"mail-1\",\"input\":\"x\"}" },
     { { ENVELOPE, .kind = DUR_EVENT_ORCHESTRATION_CHAINED, .name = "Mail", .instance = "mail-1", .input = "x",
         .version = "2.0.0" },
-      HEAD "\"OrchestrationChained\",\"name\":\"Mail\",\"version\":\"2.0.0\",\"instance\":\"mail-1\",\"input\":\"x\"}" },
+      HEAD
+      "\"OrchestrationChained\",\"name\":\"Mail\",\"version\":\"2.0.0\",\"instance\":\"mail-1\",\"input\":\"x\"}" },
     { { ENVELOPE, .kind = DUR_EVENT_ACTIVITY_SCHEDULED, .name = "Charge", .input = "42" },
       HEAD "\"ActivityScheduled\",\"name\":\"Charge\",\"input\":\"42\"}" },
     { { ENVELOPE, .kind = DUR_EVENT_ACTIVITY_SCHEDULED, .name = "Charge", .input = "42", .session_id = "s",
@@ -126,9 +153,10 @@ static const struct golden {
       HEAD_SOURCE "\"ActivityFailed\",\"details\":{\"Application\":{\"kind\":\"ActivityFailed\","
                   "\"message\":\"card declined\",\"retryable\":false}}}" },
     { { ENVELOPE, SOURCE, .kind = DUR_EVENT_ACTIVITY_FAILED, .details = &poison_activity },
-      HEAD_SOURCE "\"ActivityFailed\",\"details\":{\"Poison\":{\"attempt_count\":11,\"max_attempts\":10,\"message_type\":"
-                  "{\"Activity\":{\"instance\":\"i\",\"execution_id\":2,\"activity_name\":\"Charge\",\"activity_id\":5}},"
-                  "\"message\":\"{}\"}}}" },
+      HEAD_SOURCE
+      "\"ActivityFailed\",\"details\":{\"Poison\":{\"attempt_count\":11,\"max_attempts\":10,\"message_type\":"
+      "{\"Activity\":{\"instance\":\"i\",\"execution_id\":2,\"activity_name\":\"Charge\",\"activity_id\":5}},"
+      "\"message\":\"{}\"}}}" },
     { { ENVELOPE, SOURCE, .kind = DUR_EVENT_ACTIVITY_CANCEL_REQUESTED, .reason = "dropped_future" },
       HEAD_SOURCE "\"ActivityCancelRequested\",\"reason\":\"dropped_future\"}" },
     { { ENVELOPE, .kind = DUR_EVENT_TIMER_CREATED, .fire_at_ms = UINT64_MAX },
@@ -155,8 +183,9 @@ static const struct golden {
       HEAD_SOURCE "\"SubOrchestrationFailed\",\"details\":{\"Configuration\":{\"kind\":\"Nondeterminism\","
                   "\"resource\":\"Order\",\"message\":\"schedule mismatch\"}}}" },
     { { ENVELOPE, SOURCE, .kind = DUR_EVENT_SUB_ORCHESTRATION_FAILED, .details = &infrastructure },
-      HEAD_SOURCE "\"SubOrchestrationFailed\",\"details\":{\"Infrastructure\":{\"operation\":\"ack\",\"message\":\"disk\","
-                  "\"retryable\":true}}}" },
+      HEAD_SOURCE
+      "\"SubOrchestrationFailed\",\"details\":{\"Infrastructure\":{\"operation\":\"ack\",\"message\":\"disk\","
+      "\"retryable\":true}}}" },
     { { ENVELOPE, SOURCE, .kind = DUR_EVENT_SUB_ORCHESTRATION_CANCEL_REQUESTED, .reason = "dropped_future" },
       HEAD_SOURCE "\"SubOrchestrationCancelRequested\",\"reason\":\"dropped_future\"}" },
     { { ENVELOPE, .kind = DUR_EVENT_CUSTOM_STATUS_UPDATED, .status = "50%" },
@@ -205,12 +234,40 @@ static void same_event(const dur_event *a, const dur_event *b) {
     assert_true(a->parent_execution_id == b->parent_execution_id && a->trace == b->trace);
     assert_true(a->event_id == b->event_id && a->execution_id == b->execution_id && a->timestamp_ms == b->timestamp_ms);
     assert_true(a->fire_at_ms == b->fire_at_ms && a->last_updated_at_ms == b->last_updated_at_ms);
-    const char *const ours[] = { a->instance_id, a->duroxide_version, a->name, a->version, a->instance, a->input,
-        a->output, a->result, a->data, a->reason, a->session_id, a->tag, a->status, a->key, a->value, a->parent_instance,
-        a->initial_custom_status };
-    const char *const theirs[] = { b->instance_id, b->duroxide_version, b->name, b->version, b->instance, b->input,
-        b->output, b->result, b->data, b->reason, b->session_id, b->tag, b->status, b->key, b->value, b->parent_instance,
-        b->initial_custom_status };
+    const char *const ours[] = { a->instance_id,
+                                 a->duroxide_version,
+                                 a->name,
+                                 a->version,
+                                 a->instance,
+                                 a->input,
+                                 a->output,
+                                 a->result,
+                                 a->data,
+                                 a->reason,
+                                 a->session_id,
+                                 a->tag,
+                                 a->status,
+                                 a->key,
+                                 a->value,
+                                 a->parent_instance,
+                                 a->initial_custom_status };
+    const char *const theirs[] = { b->instance_id,
+                                   b->duroxide_version,
+                                   b->name,
+                                   b->version,
+                                   b->instance,
+                                   b->input,
+                                   b->output,
+                                   b->result,
+                                   b->data,
+                                   b->reason,
+                                   b->session_id,
+                                   b->tag,
+                                   b->status,
+                                   b->key,
+                                   b->value,
+                                   b->parent_instance,
+                                   b->initial_custom_status };
     for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++)
         same_text(ours[i], theirs[i]);
     assert_int_equal(a->carry_forward_count, b->carry_forward_count);
@@ -241,10 +298,12 @@ static void failures_both_ways(void **state) {
         const dur_failure *failure;
         const char *json, *shown;
     } cases[] = {
-        { &application, "{\"Application\":{\"kind\":\"ActivityFailed\",\"message\":\"card declined\",\"retryable\":false}}",
+        { &application,
+          "{\"Application\":{\"kind\":\"ActivityFailed\",\"message\":\"card declined\",\"retryable\":false}}",
           "card declined" },
         { &cancelled,
-          "{\"Application\":{\"kind\":{\"Cancelled\":{\"reason\":\"user asked\"}},\"message\":\"\",\"retryable\":false}}",
+          "{\"Application\":{\"kind\":{\"Cancelled\":{\"reason\":\"user "
+          "asked\"}},\"message\":\"\",\"retryable\":false}}",
           "canceled: user asked" },
         { &infrastructure, "{\"Infrastructure\":{\"operation\":\"ack\",\"message\":\"disk\",\"retryable\":true}}",
           "infrastructure:ack: disk" },
@@ -254,7 +313,8 @@ static void failures_both_ways(void **state) {
         { &configuration_bare, "{\"Configuration\":{\"kind\":\"Nondeterminism\",\"resource\":\"Order\"}}",
           "nondeterministic: Order" },
         { &poison_orchestration,
-          "{\"Poison\":{\"attempt_count\":11,\"max_attempts\":10,\"message_type\":{\"Orchestration\":{\"instance\":\"i\","
+          "{\"Poison\":{\"attempt_count\":11,\"max_attempts\":10,\"message_type\":{\"Orchestration\":{\"instance\":"
+          "\"i\","
           "\"execution_id\":2}},\"message\":\"[]\"}}",
           "poison: orchestration i exceeded 11 attempts (max 10)" },
         { &poison_activity,
@@ -286,7 +346,8 @@ static void failure_variants_other_writers_use(void **state) {
     (void)state;
     dur_failure back;
     dur_error err = DUR_ERROR_INIT;
-    dur_text text = text_of("{\"Application\":{\"retryable\":true,\"new\":[{}],\"message\":\"m\",\"kind\":{\"Panicked\":null}}}");
+    dur_text text =
+        text_of("{\"Application\":{\"retryable\":true,\"new\":[{}],\"message\":\"m\",\"kind\":{\"Panicked\":null}}}");
     assert_int_equal(dur_failure_from_json(&back, arena, text, &err), DUR_OK);
     assert_true(back.kind == DUR_FAILURE_PANICKED && back.retryable);
     text = text_of("{\"Configuration\":{\"kind\":\"Nondeterminism\",\"resource\":\"r\",\"message\":null}}");
@@ -295,14 +356,20 @@ static void failure_variants_other_writers_use(void **state) {
     static const struct {
         const char *text;
         int code;
-    } bad[] = { { "{}", DUR_ECORRUPT }, { "\"Application\"", DUR_ECORRUPT }, { "\"Later\"", DUR_EUNSUPPORTED },
-        { "{\"Later\":{}}", DUR_EUNSUPPORTED }, { "{\"Later\":{}", DUR_ECORRUPT }, { "{\"Later\":{}} x", DUR_ECORRUPT },
-        { "{\"Infrastructure\":{\"operation\":\"o\",\"message\":\"m\",\"retryable\":true},\"x\":1}", DUR_ECORRUPT },
-        { "{\"Infrastructure\":{\"operation\":\"o\",\"message\":\"m\",\"retryable\":1}}", DUR_ECORRUPT },
-        { "{\"Application\":{\"kind\":\"Cancelled\",\"message\":\"\",\"retryable\":false}}", DUR_ECORRUPT },
-        { "{\"Application\":{\"kind\":\"Exploded\",\"message\":\"\",\"retryable\":false}}", DUR_EUNSUPPORTED },
-        { "{\"Poison\":{\"attempt_count\":4294967296,\"max_attempts\":1,\"message_type\":{\"Orchestration\":"
-          "{\"instance\":\"i\",\"execution_id\":2}},\"message\":\"\"}}", DUR_ECORRUPT } };
+    } bad[] = { { "{}", DUR_ECORRUPT },
+                { "\"Application\"", DUR_ECORRUPT },
+                { "\"Later\"", DUR_EUNSUPPORTED },
+                { "{\"Later\":{}}", DUR_EUNSUPPORTED },
+                { "{\"Later\":{}", DUR_ECORRUPT },
+                { "{\"Later\":{}} x", DUR_ECORRUPT },
+                { "{\"Infrastructure\":{\"operation\":\"o\",\"message\":\"m\",\"retryable\":true},\"x\":1}",
+                  DUR_ECORRUPT },
+                { "{\"Infrastructure\":{\"operation\":\"o\",\"message\":\"m\",\"retryable\":1}}", DUR_ECORRUPT },
+                { "{\"Application\":{\"kind\":\"Cancelled\",\"message\":\"\",\"retryable\":false}}", DUR_ECORRUPT },
+                { "{\"Application\":{\"kind\":\"Exploded\",\"message\":\"\",\"retryable\":false}}", DUR_EUNSUPPORTED },
+                { "{\"Poison\":{\"attempt_count\":4294967296,\"max_attempts\":1,\"message_type\":{\"Orchestration\":"
+                  "{\"instance\":\"i\",\"execution_id\":2}},\"message\":\"\"}}",
+                  DUR_ECORRUPT } };
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         int code = dur_failure_from_json(&back, arena, text_of(bad[i].text), &err);
         if (code != bad[i].code) fail_msg("%s: %s %s", bad[i].text, dur_code_name(code), err.message);
@@ -314,9 +381,23 @@ static void failure_variants_other_writers_use(void **state) {
 /* Sets every text that the kind has to the given one; numbers to the largest. */
 static dur_event strange(const dur_event *model, const char *text) {
     dur_event event = *model;
-    const char **texts[] = { &event.instance_id, &event.duroxide_version, &event.name, &event.version, &event.instance,
-        &event.input, &event.output, &event.result, &event.data, &event.reason, &event.session_id, &event.tag,
-        &event.status, &event.key, &event.value, &event.parent_instance, &event.initial_custom_status };
+    const char **texts[] = { &event.instance_id,
+                             &event.duroxide_version,
+                             &event.name,
+                             &event.version,
+                             &event.instance,
+                             &event.input,
+                             &event.output,
+                             &event.result,
+                             &event.data,
+                             &event.reason,
+                             &event.session_id,
+                             &event.tag,
+                             &event.status,
+                             &event.key,
+                             &event.value,
+                             &event.parent_instance,
+                             &event.initial_custom_status };
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         if (*texts[i] != NULL) *texts[i] = text;
     }
@@ -347,8 +428,18 @@ static void strangest_texts_come_back(void **state) {
     for (size_t i = 0; i < 127; i++)
         control[i] = (char)(i + 1);
     control[127] = '\0';
-    const char *const texts[] = { "", "\"", "\\", "\\u0000", "{\"type\":\"TimerFired\"}", "\xc3\xa9\xe2\x82\xac",
-        "\xf0\x9f\x98\x80", "\xf4\x8f\xbf\xbf", "\xef\xbf\xbf", "a\nb\tc\r\b\f/", control, large };
+    const char *const texts[] = { "",
+                                  "\"",
+                                  "\\",
+                                  "\\u0000",
+                                  "{\"type\":\"TimerFired\"}",
+                                  "\xc3\xa9\xe2\x82\xac",
+                                  "\xf0\x9f\x98\x80",
+                                  "\xf4\x8f\xbf\xbf",
+                                  "\xef\xbf\xbf",
+                                  "a\nb\tc\r\b\f/",
+                                  control,
+                                  large };
     for (size_t t = 0; t < sizeof(texts) / sizeof(texts[0]); t++) {
         for (size_t i = 0; i < GOLDENS; i++) {
             if (texts[t] == large && i % 4 != 0) continue;
@@ -365,10 +456,14 @@ static void order_is_free_and_the_unknown_is_ignored(void **state) {
     (void)state;
     const char *texts[] = {
         "{\"data\":\"d\",\"future\":{\"deep\":[1,{\"x\":null}],\"name\":5},\"name\":\"n\",\"timestamp_ms\":3,"
-        "\"duroxide_version\":\"9\",\"execution_id\":2,\"instance_id\":\"i\",\"event_id\":1,\"type\":\"ExternalEvent\"}",
-        "{ \"ty\\u0070e\" : \"External\\u0045vent\" , \"result\" : [1,2] , \"name\":\"n\", \"d\\u0061ta\":\"d\",\"event_id\":1,"
-        "\"instance_id\":\"i\",\"execution_id\":2,\"timestamp_ms\":3,\"duroxide_version\":\"9\",\"source_event_id\":null}\n",
-        "{\"result\":{\"not\":\"ours\"},\"data\":\"d\",\"name\":\"n\",\"event_id\":1,\"instance_id\":\"i\",\"execution_id\":2,"
+        "\"duroxide_version\":\"9\",\"execution_id\":2,\"instance_id\":\"i\",\"event_id\":1,\"type\":"
+        "\"ExternalEvent\"}",
+        "{ \"ty\\u0070e\" : \"External\\u0045vent\" , \"result\" : [1,2] , \"name\":\"n\", "
+        "\"d\\u0061ta\":\"d\",\"event_id\":1,"
+        "\"instance_id\":\"i\",\"execution_id\":2,\"timestamp_ms\":3,\"duroxide_version\":\"9\",\"source_event_id\":"
+        "null}\n",
+        "{\"result\":{\"not\":\"ours\"},\"data\":\"d\",\"name\":\"n\",\"event_id\":1,\"instance_id\":\"i\",\"execution_"
+        "id\":2,"
         "\"timestamp_ms\":3,\"duroxide_version\":\"9\",\"ty\\u0070e\":\"External\\u0045vent\"}",
     };
     for (size_t i = 0; i < 3; i++) {
@@ -382,8 +477,9 @@ static void order_is_free_and_the_unknown_is_ignored(void **state) {
     }
     dur_event old = decode(HEAD "\"KeyValueSet\",\"key\":\"k\",\"value\":\"v\"}");
     assert_true(old.last_updated_at_ms == 0);
-    old = decode(HEAD "\"OrchestrationStarted\",\"name\":\"n\",\"version\":\"1\",\"input\":\"\",\"parent_instance\":null,"
-                      "\"parent_id\":null,\"carry_forward_events\":null,\"initial_custom_status\":null,\"trace\":null}");
+    old =
+        decode(HEAD "\"OrchestrationStarted\",\"name\":\"n\",\"version\":\"1\",\"input\":\"\",\"parent_instance\":null,"
+                    "\"parent_id\":null,\"carry_forward_events\":null,\"initial_custom_status\":null,\"trace\":null}");
     assert_true(old.parent_instance == NULL && !old.has_parent_id && old.carry_forward_count == 0 && old.trace == 0);
 }
 
@@ -405,8 +501,10 @@ static void broken_events_say_what_and_where(void **state) {
     refused("", DUR_ECORRUPT, "event: expected an object, found the end at byte 0");
     refused(HEAD "\"KeyValuesCleared\"}x", DUR_ECORRUPT,
             "event: expected nothing behind the value, found 'x' at byte 137");
-    refused(HEAD "\"OrchestrationStarted\",\"name\":\"n\",\"version\":\"1\",\"input\":\"\",\"carry_forward_events\":[[\"a\"]]}",
-            DUR_ECORRUPT, "event: expected a pair of name and data at byte 206");
+    refused(
+        HEAD
+        "\"OrchestrationStarted\",\"name\":\"n\",\"version\":\"1\",\"input\":\"\",\"carry_forward_events\":[[\"a\"]]}",
+        DUR_ECORRUPT, "event: expected a pair of name and data at byte 206");
     dur_event event;
     dur_error err = DUR_ERROR_INIT;
     assert_int_equal(dur_event_from_json(NULL, arena, text_of("{}"), &err), DUR_EINVAL);
@@ -438,8 +536,13 @@ static void incomplete_events_are_not_written(void **state) {
     assert_int_equal(dur_event_to_json(&json, arena, &failed, &err), DUR_EINVAL);
     assert_string_equal(err.message, "ActivityFailed: instance is not UTF-8 at byte 0");
     dur_carried pair = { "n", NULL };
-    dur_event started = { ENVELOPE, .kind = DUR_EVENT_ORCHESTRATION_STARTED, .name = "n", .version = "1.0.0", .input = "",
-        .carry_forward_events = &pair, .carry_forward_count = 1 };
+    dur_event started = { ENVELOPE,
+                          .kind = DUR_EVENT_ORCHESTRATION_STARTED,
+                          .name = "n",
+                          .version = "1.0.0",
+                          .input = "",
+                          .carry_forward_events = &pair,
+                          .carry_forward_count = 1 };
     assert_int_equal(dur_event_to_json(&json, arena, &started, &err), DUR_EINVAL);
 }
 
@@ -533,8 +636,9 @@ static void long_histories_with_the_type_last(void **state) {
     size_t count;
     dur_error err = DUR_ERROR_INIT;
     for (int i = 0; i < 20000; i++)
-        dur__buf_text(&text, i == 0 ? "[" : ",{\"name\":\"n\",\"event_id\":1,\"instance_id\":\"i\",\"execution_id\":1,"
-                                           "\"timestamp_ms\":1,\"duroxide_version\":\"1\",\"type\":\"ExternalSubscribed\"}");
+        dur__buf_text(&text, i == 0 ? "["
+                                    : ",{\"name\":\"n\",\"event_id\":1,\"instance_id\":\"i\",\"execution_id\":1,"
+                                      "\"timestamp_ms\":1,\"duroxide_version\":\"1\",\"type\":\"ExternalSubscribed\"}");
     text.data[1] = ' ';
     dur__buf_char(&text, ']');
     int code = dur_history_from_json(&back, &count, arena, (dur_text){ text.data, text.size }, &err);
@@ -594,9 +698,11 @@ static double best_ns(void (*fn)(void *), void *arg) {
     return best;
 }
 static void encode_once(void *arg) {
-    static const dur_event event = { ENVELOPE, .kind = DUR_EVENT_ACTIVITY_SCHEDULED, .name = "ReserveInventory",
+    static const dur_event event = {
+        ENVELOPE, .kind = DUR_EVENT_ACTIVITY_SCHEDULED, .name = "ReserveInventory",
         .input = "sku A-1, 3 pieces, warehouse 7, before the end of the week, and tell the customer; "
-                 "plain text of usual length" };
+                 "plain text of usual length"
+    };
     dur__buf_clear(arg);
     dur__event_encode(arg, &event);
 }

@@ -27,7 +27,9 @@ static int teardown(void **state) {
     return 0;
 }
 
-static dur_text text_of(const char *text) { return (dur_text){ text, strlen(text) }; }
+static dur_text text_of(const char *text) {
+    return (dur_text){ text, strlen(text) };
+}
 
 static const char *encode(const dur_work_item *item) {
     dur_text json;
@@ -44,37 +46,68 @@ static dur_work_item decode(const char *text) {
     return item;
 }
 
-static const dur_failure failure = { .category = DUR_FAILURE_APPLICATION, .kind = DUR_FAILURE_ORCHESTRATION_FAILED,
-    .message = "no", .retryable = true };
+static const dur_failure failure = {
+    .category = DUR_FAILURE_APPLICATION, .kind = DUR_FAILURE_ORCHESTRATION_FAILED, .message = "no", .retryable = true
+};
 static const dur_carried carried[] = { { "q", "1" }, { "q", "2" } };
 #define CALL .instance = "i", .execution_id = 3, .id = 5
 #define CALL_JSON "\"instance\":\"i\",\"execution_id\":3,\"id\":5"
-#define DETAILS_JSON "\"details\":{\"Application\":{\"kind\":\"OrchestrationFailed\",\"message\":\"no\",\"retryable\":true}}"
+#define DETAILS_JSON                                                                                                   \
+    "\"details\":{\"Application\":{\"kind\":\"OrchestrationFailed\",\"message\":\"no\",\"retryable\":true}}"
 
 static const struct golden {
     dur_work_item item;
     const char *text;
 } goldens[] = {
-    { { .kind = DUR_WORK_START_ORCHESTRATION, .instance = "i", .orchestration = "Order", .input = "x", .execution_id = 1 },
+    { { .kind = DUR_WORK_START_ORCHESTRATION,
+        .instance = "i",
+        .orchestration = "Order",
+        .input = "x",
+        .execution_id = 1 },
       "{\"StartOrchestration\":{\"instance\":\"i\",\"orchestration\":\"Order\",\"input\":\"x\",\"execution_id\":1}}" },
-    { { .kind = DUR_WORK_START_ORCHESTRATION, .instance = "i", .orchestration = "Order", .input = "x", .version = "1.0.0",
-        .parent_instance = "p", .has_parent_id = true, .parent_id = 4, .has_parent_execution_id = true,
-        .parent_execution_id = 2, .execution_id = 1 },
+    { { .kind = DUR_WORK_START_ORCHESTRATION,
+        .instance = "i",
+        .orchestration = "Order",
+        .input = "x",
+        .version = "1.0.0",
+        .parent_instance = "p",
+        .has_parent_id = true,
+        .parent_id = 4,
+        .has_parent_execution_id = true,
+        .parent_execution_id = 2,
+        .execution_id = 1 },
       "{\"StartOrchestration\":{\"instance\":\"i\",\"orchestration\":\"Order\",\"input\":\"x\",\"version\":\"1.0.0\","
       "\"parent_instance\":\"p\",\"parent_id\":4,\"execution_id\":1,\"parent_execution_id\":2}}" },
     { { .kind = DUR_WORK_CONTINUE_AS_NEW, .instance = "i", .orchestration = "Order", .input = "x" },
-      "{\"ContinueAsNew\":{\"instance\":\"i\",\"orchestration\":\"Order\",\"input\":\"x\",\"carry_forward_events\":[]}}" },
-    { { .kind = DUR_WORK_CONTINUE_AS_NEW, .instance = "i", .orchestration = "Order", .input = "x", .version = "2.0.0",
-        .parent_instance = "p", .has_parent_id = true, .parent_id = 4, .has_parent_execution_id = true,
-        .parent_execution_id = 2, .carry_forward_events = carried, .carry_forward_count = 2,
+      "{\"ContinueAsNew\":{\"instance\":\"i\",\"orchestration\":\"Order\",\"input\":\"x\",\"carry_forward_events\":[]}"
+      "}" },
+    { { .kind = DUR_WORK_CONTINUE_AS_NEW,
+        .instance = "i",
+        .orchestration = "Order",
+        .input = "x",
+        .version = "2.0.0",
+        .parent_instance = "p",
+        .has_parent_id = true,
+        .parent_id = 4,
+        .has_parent_execution_id = true,
+        .parent_execution_id = 2,
+        .carry_forward_events = carried,
+        .carry_forward_count = 2,
         .initial_custom_status = "s" },
       "{\"ContinueAsNew\":{\"instance\":\"i\",\"orchestration\":\"Order\",\"input\":\"x\",\"version\":\"2.0.0\","
       "\"parent_instance\":\"p\",\"parent_id\":4,\"parent_execution_id\":2,"
       "\"carry_forward_events\":[[\"q\",\"1\"],[\"q\",\"2\"]],\"initial_custom_status\":\"s\"}}" },
     { { .kind = DUR_WORK_ACTIVITY_EXECUTE, CALL, .name = "Charge", .input = "9" },
       "{\"ActivityExecute\":{" CALL_JSON ",\"name\":\"Charge\",\"input\":\"9\"}}" },
-    { { .kind = DUR_WORK_ACTIVITY_EXECUTE, CALL, .name = "Charge", .input = "9", .session_id = "s", .tag = "t",
-        .orchestration_name = "Order", .orchestration_version = "1.0.0", .attempt = 2 },
+    { { .kind = DUR_WORK_ACTIVITY_EXECUTE,
+        CALL,
+        .name = "Charge",
+        .input = "9",
+        .session_id = "s",
+        .tag = "t",
+        .orchestration_name = "Order",
+        .orchestration_version = "1.0.0",
+        .attempt = 2 },
       "{\"ActivityExecute\":{" CALL_JSON ",\"name\":\"Charge\",\"input\":\"9\",\"session_id\":\"s\",\"tag\":\"t\","
       "\"orchestration_name\":\"Order\",\"orchestration_version\":\"1.0.0\",\"attempt\":2}}" },
     { { .kind = DUR_WORK_ACTIVITY_COMPLETED, CALL, .result = "ok" },
@@ -113,12 +146,36 @@ static void same_item(const dur_work_item *a, const dur_work_item *b) {
     assert_true(a->has_parent_execution_id == b->has_parent_execution_id);
     assert_true(a->parent_execution_id == b->parent_execution_id);
     assert_true(a->attempt == b->attempt && a->cancel_seq == b->cancel_seq);
-    const char *const ours[] = { a->instance, a->orchestration, a->name, a->input, a->version, a->parent_instance,
-        a->result, a->data, a->reason, a->session_id, a->tag, a->initial_custom_status, a->message_id,
-        a->orchestration_name, a->orchestration_version };
-    const char *const theirs[] = { b->instance, b->orchestration, b->name, b->input, b->version, b->parent_instance,
-        b->result, b->data, b->reason, b->session_id, b->tag, b->initial_custom_status, b->message_id,
-        b->orchestration_name, b->orchestration_version };
+    const char *const ours[] = { a->instance,
+                                 a->orchestration,
+                                 a->name,
+                                 a->input,
+                                 a->version,
+                                 a->parent_instance,
+                                 a->result,
+                                 a->data,
+                                 a->reason,
+                                 a->session_id,
+                                 a->tag,
+                                 a->initial_custom_status,
+                                 a->message_id,
+                                 a->orchestration_name,
+                                 a->orchestration_version };
+    const char *const theirs[] = { b->instance,
+                                   b->orchestration,
+                                   b->name,
+                                   b->input,
+                                   b->version,
+                                   b->parent_instance,
+                                   b->result,
+                                   b->data,
+                                   b->reason,
+                                   b->session_id,
+                                   b->tag,
+                                   b->initial_custom_status,
+                                   b->message_id,
+                                   b->orchestration_name,
+                                   b->orchestration_version };
     for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++)
         same_text(ours[i], theirs[i]);
     assert_int_equal(a->carry_forward_count, b->carry_forward_count);
@@ -151,9 +208,21 @@ static void strangest_texts_come_back(void **state) {
     for (size_t t = 0; t < sizeof(texts) / sizeof(texts[0]); t++) {
         for (size_t i = 0; i < GOLDENS; i++) {
             dur_work_item item = goldens[i].item;
-            const char **fields[] = { &item.instance, &item.orchestration, &item.name, &item.input, &item.version,
-                &item.parent_instance, &item.result, &item.data, &item.reason, &item.session_id, &item.tag,
-                &item.initial_custom_status, &item.message_id, &item.orchestration_name, &item.orchestration_version };
+            const char **fields[] = { &item.instance,
+                                      &item.orchestration,
+                                      &item.name,
+                                      &item.input,
+                                      &item.version,
+                                      &item.parent_instance,
+                                      &item.result,
+                                      &item.data,
+                                      &item.reason,
+                                      &item.session_id,
+                                      &item.tag,
+                                      &item.initial_custom_status,
+                                      &item.message_id,
+                                      &item.orchestration_name,
+                                      &item.orchestration_version };
             for (size_t f = 0; f < sizeof(fields) / sizeof(fields[0]); f++) {
                 if (*fields[f] != NULL) *fields[f] = texts[t];
             }
@@ -172,7 +241,8 @@ static void texts_of_other_writers(void **state) {
     assert_true(item.execution_id == 1 && item.version == NULL && !item.has_parent_id);
     item = decode("{\"ContinueAsNew\":{\"instance\":\"i\",\"orchestration\":\"o\",\"input\":\"\",\"version\":null}}");
     assert_int_equal(item.carry_forward_count, 0);
-    item = decode(" { \"Time\\u0072Fired\" : { \"fire_at_ms\" : 1 , \"id\":2,\"execution_id\":3,\"instance\":\"i\",\"name\":7 } } ");
+    item = decode(" { \"Time\\u0072Fired\" : { \"fire_at_ms\" : 1 , "
+                  "\"id\":2,\"execution_id\":3,\"instance\":\"i\",\"name\":7 } } ");
     assert_int_equal(item.kind, DUR_WORK_TIMER_FIRED);
     assert_null(item.name);
 }

@@ -91,8 +91,10 @@ static void ping_pong(void **state) {
 __attribute__((noinline)) static void deep_then_yield(dur__coro *coro, int depth) {
     volatile char local[200];
     memset((char *)(uintptr_t)local, depth, sizeof(local));
-    if (depth > 0) deep_then_yield(coro, depth - 1);
-    else dur__coro_yield(coro);
+    if (depth > 0)
+        deep_then_yield(coro, depth - 1);
+    else
+        dur__coro_yield(coro);
     for (size_t i = 0; i < sizeof(local); i++)
         if (local[i] != (char)depth) abort();
 }
@@ -219,14 +221,14 @@ static void errno_and_rounding_are_kept(void **state) {
 }
 
 /* More values than there are registers to keep, on both sides of each switch. */
-#define STIR(step)                                                                                                 \
-    uint64_t a = seed, b = seed * 3, c = seed * 5, d = seed * 7, e = seed * 11, f = seed * 13, g = seed * 17;       \
-    double k = (double)seed, l = k * 2, m = k * 3, n = k * 4, o = k * 5, p = k * 6, q = k * 7, r = k * 8;           \
-    for (int i = 0; i < 100; i++) {                                                                                \
-        a = a * 3 + 1, b ^= a, c += b, d ^= c, e += d, f ^= e, g += f;                                              \
-        k += 1, l += k, m += 2, n += m, o += 3, p += o, q += 4, r += q;                                             \
-        step;                                                                                                      \
-    }                                                                                                              \
+#define STIR(step)                                                                                                     \
+    uint64_t a = seed, b = seed * 3, c = seed * 5, d = seed * 7, e = seed * 11, f = seed * 13, g = seed * 17;          \
+    double k = (double)seed, l = k * 2, m = k * 3, n = k * 4, o = k * 5, p = k * 6, q = k * 7, r = k * 8;              \
+    for (int i = 0; i < 100; i++) {                                                                                    \
+        a = a * 3 + 1, b ^= a, c += b, d ^= c, e += d, f ^= e, g += f;                                                 \
+        k += 1, l += k, m += 2, n += m, o += 3, p += o, q += 4, r += q;                                                \
+        step;                                                                                                          \
+    }                                                                                                                  \
     return a ^ b ^ c ^ d ^ e ^ f ^ g ^ (uint64_t)(k + l + m + n + o + p + q + r);
 
 __attribute__((noinline)) static uint64_t stir_alone(uint64_t seed) {

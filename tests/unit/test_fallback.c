@@ -40,10 +40,20 @@ static void a_lane_of_required_methods(void **state) {
     /* The lease is not kept, work is not locked eagerly, and the next round finds the work. */
     dur_event_row event = event_of(1);
     dur_turn_work item = { .message = activity_of(b, "a", 2, NULL, NULL), .lock_token = "t" };
-    dur_turn_commit turn = { .lock_token = round.items[0].lock_token, .instance = "a", .execution_id = 1,
-                             .events = &event, .event_count = 1, .metadata = named(), .expected_last = 0,
-                             .consume_listed = true, .consumed = &round.items[0].messages[0].id, .consumed_count = 1,
-                             .worker_items = &item, .worker_item_count = 1, .keep_lease = true, .owner = "me" };
+    dur_turn_commit turn = { .lock_token = round.items[0].lock_token,
+                             .instance = "a",
+                             .execution_id = 1,
+                             .events = &event,
+                             .event_count = 1,
+                             .metadata = named(),
+                             .expected_last = 0,
+                             .consume_listed = true,
+                             .consumed = &round.items[0].messages[0].id,
+                             .consumed_count = 1,
+                             .worker_items = &item,
+                             .worker_item_count = 1,
+                             .keep_lease = true,
+                             .owner = "me" };
     dur_round next = { .turns = &turn, .turn_count = 1, .work = &work };
     ASSERT_OK(b, dur_store_lane_round(lane, b->arena, &next, &b->err));
     assert_int_equal(turn.error.code, DUR_OK);
@@ -85,8 +95,11 @@ static void turns_one_by_one(void **state) {
     ASSERT_OK(b, dur_store_fetch_turns(b->store, b->arena, &how, items, &count, &b->err));
     assert_int_equal(count, 1);
     /* Given back unused: the message is still there, and its attempt is not counted. */
-    dur_turn_commit turn = { .lock_token = items[0].lock_token, .execution_id = 1, .expected_last = DUR_NOT_COMPARED,
-                             .consume_listed = true, .give_back = true };
+    dur_turn_commit turn = { .lock_token = items[0].lock_token,
+                             .execution_id = 1,
+                             .expected_last = DUR_NOT_COMPARED,
+                             .consume_listed = true,
+                             .give_back = true };
     ASSERT_OK(b, dur_store_commit_turns(b->store, &turn, 1, &b->err));
     assert_int_equal(turn.error.code, DUR_OK);
     ASSERT_OK(b, dur_store_fetch_turns(b->store, b->arena, &how, items, &count, &b->err));
@@ -97,8 +110,8 @@ static void turns_one_by_one(void **state) {
     assert_int_equal(count, 0);
 
     dur_event_row twice = event_of(1);
-    turn = (dur_turn_commit){ .lock_token = items[0].lock_token, .execution_id = 1, .events = &twice,
-                              .event_count = 1 };
+    turn =
+        (dur_turn_commit){ .lock_token = items[0].lock_token, .execution_id = 1, .events = &twice, .event_count = 1 };
     ASSERT_OK(b, dur_store_commit_turns(b->store, &turn, 1, &b->err));
     assert_int_equal(turn.fault, DUR_TURN_POSITION);
     turn.lock_token = "wrong";
@@ -127,7 +140,8 @@ static void work_one_by_one(void **state) {
     ASSERT_OK(b, dur_store_fetch_works(b->store, b->arena, &how, works, &count, &b->err));
     assert_int_equal(count, 3);
     dur_worker_claim claims[3];
-    for (int i = 0; i < 3; i++) claims[i] = (dur_worker_claim){ works[i].ref, works[i].lock_token };
+    for (int i = 0; i < 3; i++)
+        claims[i] = (dur_worker_claim){ works[i].ref, works[i].lock_token };
     ASSERT_OK(b, dur_store_ack_work_item(b->store, claims[1].lock_token, NULL, &b->err));
     bool lost[3];
     ASSERT_OK(b, dur_store_check_works(b->store, claims, 3, 0, lost, &b->err));
@@ -161,11 +175,18 @@ static void looks_before_it_enqueues(void **state) {
     assert_int_equal(dur_store_enqueue_start(b->store, &start, DUR_EXISTS_FAIL, 0, &existed, &b->err), DUR_EEXISTS);
     dur_orchestration_item item = fetch(b, 5000);
     assert_int_equal(item.message_count, 2);
-    dur_event last = { .kind = DUR_EVENT_ORCHESTRATION_COMPLETED, .event_id = 1, .instance_id = "a",
-                       .execution_id = 1, .duroxide_version = "0.1.0", .output = "done" };
+    dur_event last = { .kind = DUR_EVENT_ORCHESTRATION_COMPLETED,
+                       .event_id = 1,
+                       .instance_id = "a",
+                       .execution_id = 1,
+                       .duroxide_version = "0.1.0",
+                       .output = "done" };
     dur_event_row row;
     ASSERT_OK(b, dur_event_row_from(&row, b->arena, &last, &b->err));
-    dur_turn_commit turn = { .lock_token = item.lock_token, .execution_id = 1, .events = &row, .event_count = 1,
+    dur_turn_commit turn = { .lock_token = item.lock_token,
+                             .execution_id = 1,
+                             .events = &row,
+                             .event_count = 1,
                              .metadata = { .status = DUR_STATUS_COMPLETED } };
     ASSERT_OK(b, dur_store_ack_orchestration_item(b->store, &turn, &b->err));
     assert_int_equal(dur_store_enqueue_start(b->store, &start, DUR_EXISTS_FAIL, 0, &existed, &b->err), DUR_EEXISTS);
@@ -233,9 +254,12 @@ static void undecodable_history_is_reported(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_lane_of_required_methods), cmocka_unit_test(turns_one_by_one),
-        cmocka_unit_test(work_one_by_one),            cmocka_unit_test(looks_before_it_enqueues),
-        cmocka_unit_test(the_rest_names_its_method),  cmocka_unit_test(undecodable_history_is_reported),
+        cmocka_unit_test(a_lane_of_required_methods),
+        cmocka_unit_test(turns_one_by_one),
+        cmocka_unit_test(work_one_by_one),
+        cmocka_unit_test(looks_before_it_enqueues),
+        cmocka_unit_test(the_rest_names_its_method),
+        cmocka_unit_test(undecodable_history_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

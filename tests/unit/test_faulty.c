@@ -59,8 +59,9 @@ static void fails_after_the_effect(void **state) {
     ASSERT_OK(b, dur_store_enqueue_for_orchestrator(b->store, &start, 0, &b->err));
     dur_orchestration_item item = fetch(b, 5000);
     dur_event_row event = event_of(1);
-    dur_turn_commit turn = { .lock_token = item.lock_token, .execution_id = 1, .events = &event, .event_count = 1,
-                             .metadata = named() };
+    dur_turn_commit turn = {
+        .lock_token = item.lock_token, .execution_id = 1, .events = &event, .event_count = 1, .metadata = named()
+    };
     dur__faulty_add(b->store, &(dur__fault_plan){ .method = "ack_orchestration_item", .after = true });
     assert_int_equal(dur_store_ack_orchestration_item(b->store, &turn, &b->err), DUR_EUNKNOWN);
     assert_int_equal(turn.fault, DUR_TURN_STORE);
@@ -92,8 +93,13 @@ static void single_turns_of_a_batch_fail(void **state) {
     dur_event_row event = event_of(1);
     dur_turn_commit turns[3];
     for (int i = 0; i < 3; i++)
-        turns[i] = (dur_turn_commit){ .lock_token = round.items[i].lock_token, .execution_id = 1, .events = &event,
-                                      .event_count = 1, .consume_listed = true, .keep_lease = true, .owner = "me" };
+        turns[i] = (dur_turn_commit){ .lock_token = round.items[i].lock_token,
+                                      .execution_id = 1,
+                                      .events = &event,
+                                      .event_count = 1,
+                                      .consume_listed = true,
+                                      .keep_lease = true,
+                                      .owner = "me" };
     dur_round commit = { .turns = turns, .turn_count = 3 };
     ASSERT_OK(b, dur_store_lane_round(lane, b->arena, &commit, &b->err));
     assert_int_equal(commit.turn_count, 3);
@@ -119,7 +125,8 @@ static void chance_depends_on_the_seed(void **state) {
         bench *b = wrapped();
         dur__faulty_add(b->store, &(dur__fault_plan){ .per_mille = 300, .count = UINT64_MAX });
         dur_message m = message_of(DUR_WORK_START_ORCHESTRATION, "a");
-        for (int i = 0; i < 1000; i++) dur_store_enqueue_for_orchestrator(b->store, &m, 0, NULL);
+        for (int i = 0; i < 1000; i++)
+            dur_store_enqueue_for_orchestrator(b->store, &m, 0, NULL);
         faults[run] = dur__faulty_faults(b->store);
         dur__faulty_clear(b->store);
         ASSERT_OK(b, dur_store_enqueue_for_orchestrator(b->store, &m, 0, &b->err));
@@ -156,9 +163,9 @@ static void watches_pass_through(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(passes_everything_on),         cmocka_unit_test(fails_the_nth_call),
-        cmocka_unit_test(fails_after_the_effect),       cmocka_unit_test(single_turns_of_a_batch_fail),
-        cmocka_unit_test(chance_depends_on_the_seed),   cmocka_unit_test(hides_methods),
+        cmocka_unit_test(passes_everything_on),       cmocka_unit_test(fails_the_nth_call),
+        cmocka_unit_test(fails_after_the_effect),     cmocka_unit_test(single_turns_of_a_batch_fail),
+        cmocka_unit_test(chance_depends_on_the_seed), cmocka_unit_test(hides_methods),
         cmocka_unit_test(watches_pass_through),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -27,7 +27,9 @@ static int teardown(void **state) {
     return 0;
 }
 
-static dur_text text_of(const char *text) { return (dur_text){ text, strlen(text) }; }
+static dur_text text_of(const char *text) {
+    return (dur_text){ text, strlen(text) };
+}
 
 /* Skips the whole text; the code, and the message in err. */
 static int skip_all(dur_text text, dur_error *err) {
@@ -56,9 +58,11 @@ static int read_u64(const char *text, uint64_t *out, dur_error *err) {
 
 static void accepts_what_is_json(void **state) {
     (void)state;
+    /* clang-format off */
     static const char *const good[] = { "null", " true ", "false", "0", "-0", "-1.5e+10", "1E5", "0.0", "\"\"", "[]", "{}",
         "[1,2,[3,{\"a\":[]}],\"x\"]", "{\"a\":{\"b\":{}},\"a\":1}", "\t\r\n [ ] \n", "\"\\u00e9\\n\\/\\ud83d\\ude00\"",
         "123456789012345678901234567890", "\"\x7f\"", "\"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\"" };
+    /* clang-format on */
     dur_error err;
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
         if (skip_all(text_of(good[i]), &err) != DUR_OK) fail_msg("%s: %s", good[i], err.message);
@@ -67,12 +71,14 @@ static void accepts_what_is_json(void **state) {
 
 static void refuses_what_is_not(void **state) {
     (void)state;
+    /* clang-format off */
     static const char *const bad[] = { "", " ", "nul", "nulll", "tru", "True", "01", "1.", ".5", "+1", "-", "1e", "1e+",
         "--1", "0x10", "NaN", "Infinity", "\"", "\"a", "'a'", "\"\\x\"", "\"\\u12\"", "\"\\u12g4\"", "\"\n\"", "[", "]", "[1",
         "[1,]", "[,1]", "[1 2]", "{", "}", "{\"a\"}", "{\"a\":}", "{\"a\":1,}", "{,}", "{1:2}", "{\"a\" 1}", "[}", "{]",
         "[1}", "{\"a\":1]", "1 2", "{} {}", "/* */ 1", "\"\\ud800\"", "\"\\udc00\"", "\"\\ud800\\u0041\"",
         "\"\\ud800\\ud800\"", "\"\\u0000\"", "\"\x01\"", "\"\xff\"", "\"\xc0\x80\"", "\"\xed\xa0\x80\"",
         "\"\xf4\x90\x80\x80\"", "\"\xe2\x82\"", "\"\xc3", "\"\\", "\"\\u", "\"\\ud83d\\", "\"\\ud83d\\u", "\"\\ud83d\\ude0" };
+    /* clang-format on */
     dur_error err;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         if (skip_all(text_of(bad[i]), &err) != DUR_ECORRUPT) fail_msg("accepted: %s", bad[i]);
@@ -152,8 +158,17 @@ static void numbers_are_exact(void **state) {
     assert_true(value == UINT64_C(9007199254740993));
     assert_int_equal(read_u64("0", &value, &err), DUR_OK);
     assert_true(value == 0);
-    static const char *const bad[] = { "18446744073709551616", "99999999999999999999", "184467440737095516150", "-1",
-        "1.0", "1e3", "00", "01", "\"1\"", "null", "" };
+    static const char *const bad[] = { "18446744073709551616",
+                                       "99999999999999999999",
+                                       "184467440737095516150",
+                                       "-1",
+                                       "1.0",
+                                       "1e3",
+                                       "00",
+                                       "01",
+                                       "\"1\"",
+                                       "null",
+                                       "" };
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         assert_int_equal(read_u64(bad[i], &value, &err), DUR_ECORRUPT);
 }
@@ -174,8 +189,11 @@ static void escapes_are_decoded(void **state) {
 /* Every length around the word size, an interesting byte at every place, both directions. */
 static void every_byte_at_every_place(void **state) {
     (void)state;
-    static const char *const pieces[] = { "\"", "\\", "\n", "\x01", "\x1f", "\x7f", " ", "!", "#", "[", "]", "\xc3\xa9",
-        "\xe2\x82\xac", "\xf0\x9f\x98\x80", "\xc2\x80", "\xef\xbf\xbf" };
+    static const char *const pieces[] = {
+        "\"",       "\\",          "\n", "\x01", "\x1f",     "\x7f",         " ",
+        "!",        "#",           "[",  "]",    "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80",
+        "\xc2\x80", "\xef\xbf\xbf"
+    };
     dur__buf out = { 0 };
     dur_error err;
     for (size_t p = 0; p < sizeof(pieces) / sizeof(pieces[0]); p++) {

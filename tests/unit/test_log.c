@@ -228,8 +228,7 @@ typedef struct mortal {
 static void check_alive(void *data, const dur_log_record *record) {
     (void)record;
     mortal *m = data;
-    if (!atomic_load_explicit(&m->alive, memory_order_relaxed))
-        abort();
+    if (!atomic_load_explicit(&m->alive, memory_order_relaxed)) abort();
     atomic_fetch_add_explicit(&m->calls, 1, memory_order_relaxed);
 }
 
@@ -315,8 +314,9 @@ static const dur_log_field fields[] = { { "instance_id", "order 7", 0 }, { "turn
 
 static void a_text_line_has_time_level_target_message_and_fields(void **state) {
     (void)state;
-    dur_log_record record = { sizeof(record), 1700000000123, DUR_LOG_WARN, "durite::runtime", "a \"slow\" turn",
-                              fields, 3 };
+    dur_log_record record = {
+        sizeof(record), 1700000000123, DUR_LOG_WARN, "durite::runtime", "a \"slow\" turn", fields, 3
+    };
     assert_string_equal(written(dur_log_text, &record),
                         "2023-11-14T22:13:20.123Z warn durite::runtime a \"slow\" turn instance_id=\"order 7\" turn=12 "
                         "kind=start\n");
@@ -324,8 +324,9 @@ static void a_text_line_has_time_level_target_message_and_fields(void **state) {
 
 static void a_json_line_is_one_object(void **state) {
     (void)state;
-    dur_log_record record = { sizeof(record), 1700000000123, DUR_LOG_ERROR, "durite::runtime", "a \"slow\" turn",
-                              fields, 3 };
+    dur_log_record record = {
+        sizeof(record), 1700000000123, DUR_LOG_ERROR, "durite::runtime", "a \"slow\" turn", fields, 3
+    };
     assert_string_equal(written(dur_log_json, &record),
                         "{\"time\":\"2023-11-14T22:13:20.123Z\",\"level\":\"error\",\"target\":\"durite::runtime\","
                         "\"message\":\"a \\\"slow\\\" turn\",\"fields\":{\"instance_id\":\"order 7\",\"turn\":12,"

@@ -76,8 +76,10 @@ static void random_against_an_array(void **state) {
         int *value = &things[next_random(&seed) % 5000];
         uint64_t what = next_random(&seed) % (step / 10000 % 2 ? 5 : 3); /* sometimes mostly removing */
         if (what == 0) {
-            if (number) dur__map_put_u64(&map, id, value);
-            else dur__map_put(&map, keys[k], value);
+            if (number)
+                dur__map_put_u64(&map, id, value);
+            else
+                dur__map_put(&map, keys[k], value);
             if (model[k] == NULL) {
                 count++;
                 born[k] = step;
@@ -158,9 +160,12 @@ static void a_list(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_empty_map),           cmocka_unit_test(texts_and_numbers_do_not_mix),
-        cmocka_unit_test(random_against_an_array), cmocka_unit_test(removing_while_walking),
-        cmocka_unit_test(coming_and_going_does_not_grow_it), cmocka_unit_test(a_list),
+        cmocka_unit_test(an_empty_map),
+        cmocka_unit_test(texts_and_numbers_do_not_mix),
+        cmocka_unit_test(random_against_an_array),
+        cmocka_unit_test(removing_while_walking),
+        cmocka_unit_test(coming_and_going_does_not_grow_it),
+        cmocka_unit_test(a_list),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,8 +15,11 @@ static void turn(bench *b, uint64_t execution, dur_status status, const char *pa
                  size_t count) {
     dur_orchestration_item item = fetch(b, 5000);
     assert_non_null(item.instance);
-    dur_turn_commit commit = { .lock_token = item.lock_token, .execution_id = execution, .events = events,
-                               .event_count = count, .metadata = named() };
+    dur_turn_commit commit = { .lock_token = item.lock_token,
+                               .execution_id = execution,
+                               .events = events,
+                               .event_count = count,
+                               .metadata = named() };
     commit.metadata.status = status;
     commit.metadata.parent_instance_id = parent;
     ASSERT_OK(b, dur_store_ack_orchestration_item(b->store, &commit, &b->err));
@@ -111,8 +114,9 @@ static void message_ids_are_forgotten_in_time(void **state) {
 }
 
 static dur_event_row kv(uint64_t id, dur_event_kind kind, const char *key, const char *value) {
-    return (dur_event_row){ .event_id = id, .kind = kind, .key = key, .value = value, .stamp_ms = id,
-                            .json = text_of("{}") };
+    return (dur_event_row){
+        .event_id = id, .kind = kind, .key = key, .value = value, .stamp_ms = id, .json = text_of("{}")
+    };
 }
 
 static void kv_in_two_tables(void **state) {
@@ -223,10 +227,17 @@ static void lists_by_query(void **state) {
         dur_instance_query query;
         size_t count;
     } cases[] = {
-        { { .status = DUR_STATUS_FAILED }, 1 },  { { .roots_only = true }, 2 },      { { .parent = "b-root" }, 1 },
-        { { .parent = "nobody" }, 0 },           { { .id_prefix = "b-" }, 2 },       { { .limit = 2 }, 2 },
-        { { .after = "a-done" }, 2 },            { { .name = "Flow" }, 3 },          { { .name = "Other" }, 0 },
-        { { .created_after_ms = START_MS }, 2 }, { { .suspended_only = true }, 0 },
+        { { .status = DUR_STATUS_FAILED }, 1 },
+        { { .roots_only = true }, 2 },
+        { { .parent = "b-root" }, 1 },
+        { { .parent = "nobody" }, 0 },
+        { { .id_prefix = "b-" }, 2 },
+        { { .limit = 2 }, 2 },
+        { { .after = "a-done" }, 2 },
+        { { .name = "Flow" }, 3 },
+        { { .name = "Other" }, 0 },
+        { { .created_after_ms = START_MS }, 2 },
+        { { .suspended_only = true }, 0 },
         { { .created_before_ms = START_MS + 10 }, 1 },
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -320,11 +331,16 @@ static void prunes_executions(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(start_policies),         cmocka_unit_test(messages_to_those_that_exist),
-        cmocka_unit_test(message_ids_are_forgotten_in_time), cmocka_unit_test(kv_in_two_tables),
-        cmocka_unit_test(custom_status_has_a_version), cmocka_unit_test(watchers_are_woken),
-        cmocka_unit_test(lists_by_query),         cmocka_unit_test(deletes_all_or_nothing),
-        cmocka_unit_test(deletes_finished_trees), cmocka_unit_test(prunes_executions),
+        cmocka_unit_test(start_policies),
+        cmocka_unit_test(messages_to_those_that_exist),
+        cmocka_unit_test(message_ids_are_forgotten_in_time),
+        cmocka_unit_test(kv_in_two_tables),
+        cmocka_unit_test(custom_status_has_a_version),
+        cmocka_unit_test(watchers_are_woken),
+        cmocka_unit_test(lists_by_query),
+        cmocka_unit_test(deletes_all_or_nothing),
+        cmocka_unit_test(deletes_finished_trees),
+        cmocka_unit_test(prunes_executions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,11 +44,22 @@ static dur_orchestration_item take(laned *l, const char *instance) {
 static void first_turn(laned *l, const dur_orchestration_item *item, dur_turn_work *work, size_t work_count) {
     dur_event_row event = event_of(1);
     uint64_t consumed = item->messages[0].id;
-    dur_turn_commit turn = { .lock_token = item->lock_token, .instance = item->instance, .execution_id = 1,
-                             .events = &event, .event_count = 1, .metadata = named(), .expected_last = 0,
-                             .consume_listed = true, .consumed = &consumed, .consumed_count = 1, .owner = "me",
-                             .worker_items = work, .worker_item_count = work_count, .session_owner = "node",
-                             .session_lock_ms = 1000, .keep_lease = true };
+    dur_turn_commit turn = { .lock_token = item->lock_token,
+                             .instance = item->instance,
+                             .execution_id = 1,
+                             .events = &event,
+                             .event_count = 1,
+                             .metadata = named(),
+                             .expected_last = 0,
+                             .consume_listed = true,
+                             .consumed = &consumed,
+                             .consumed_count = 1,
+                             .owner = "me",
+                             .worker_items = work,
+                             .worker_item_count = work_count,
+                             .session_owner = "node",
+                             .session_lock_ms = 1000,
+                             .keep_lease = true };
     dur_round round = { .turns = &turn, .turn_count = 1 };
     ASSERT_OK(l->b, dur_store_lane_round(l->lane, l->b->arena, &round, &l->b->err));
     assert_int_equal(turn.error.code, DUR_OK);
@@ -78,9 +89,14 @@ static void keeps_leases_and_hands_messages_out_once(void **state) {
 }
 
 static dur_turn_commit release_of(const dur_orchestration_item *item, uint64_t seen_id, uint64_t seen_now_ms) {
-    return (dur_turn_commit){ .lock_token = item->lock_token, .instance = item->instance, .execution_id = 1,
-                              .expected_last = DUR_NOT_COMPARED, .consume_listed = true, .owner = "me",
-                              .seen_id = seen_id, .seen_now_ms = seen_now_ms };
+    return (dur_turn_commit){ .lock_token = item->lock_token,
+                              .instance = item->instance,
+                              .execution_id = 1,
+                              .expected_last = DUR_NOT_COMPARED,
+                              .consume_listed = true,
+                              .owner = "me",
+                              .seen_id = seen_id,
+                              .seen_now_ms = seen_now_ms };
 }
 
 static void seen_messages_are_no_reason(void **state) {
@@ -149,8 +165,13 @@ static void first_few_of_a_queue(void **state) {
     assert_int_equal(more[0].id, last->id + 1);
     /* The first is consumed; three were handed out and two are left: nothing new before there is room. */
     uint64_t consumed[3] = { round.held[0].message.id, last->id, more[0].id };
-    dur_turn_commit turn = { .lock_token = item.lock_token, .execution_id = 1, .expected_last = 1,
-                             .consume_listed = true, .consumed = consumed, .consumed_count = 3, .owner = "me",
+    dur_turn_commit turn = { .lock_token = item.lock_token,
+                             .execution_id = 1,
+                             .expected_last = 1,
+                             .consume_listed = true,
+                             .consumed = consumed,
+                             .consumed_count = 3,
+                             .owner = "me",
                              .keep_lease = true };
     dur_round next = { .turns = &turn, .turn_count = 1, .queue_messages_max = 2 };
     ASSERT_OK(l.b, dur_store_lane_round(l.lane, l.b->arena, &next, &l.b->err));
@@ -167,8 +188,9 @@ static void locks_eagerly(void **state) {
     laned l = lane_up("me");
     dur_message taken = activity_of(l.b, "other", 9, "s2", NULL); /* s2 belongs to another node */
     ASSERT_OK(l.b, dur_store_enqueue_for_worker(l.b->store, &taken, &l.b->err));
-    dur_work_fetch theirs = { .lock_ms = 60000, .session_owner = "them", .session_lock_ms = 60000,
-                              .tags = { .mode = DUR_TAGS_ANY } };
+    dur_work_fetch theirs = {
+        .lock_ms = 60000, .session_owner = "them", .session_lock_ms = 60000, .tags = { .mode = DUR_TAGS_ANY }
+    };
     dur_leased_work work;
     ASSERT_OK(l.b, dur_store_fetch_work_item(l.b->store, l.b->arena, &theirs, &work, &l.b->err));
     assert_non_null(work.json.data);
@@ -183,8 +205,9 @@ static void locks_eagerly(void **state) {
     assert_true(items[0].locked);
     assert_true(items[1].locked);
     assert_false(items[2].locked);
-    dur_work_fetch how = { .lock_ms = 1000, .session_owner = "third", .session_lock_ms = 1000,
-                           .tags = { .mode = DUR_TAGS_ANY } };
+    dur_work_fetch how = {
+        .lock_ms = 1000, .session_owner = "third", .session_lock_ms = 1000, .tags = { .mode = DUR_TAGS_ANY }
+    };
     ASSERT_OK(l.b, dur_store_fetch_work_item(l.b->store, l.b->arena, &how, &work, &l.b->err));
     assert_null(work.json.data);
     bool lost[2];
@@ -196,9 +219,16 @@ static void locks_eagerly(void **state) {
 
     /* A turn that consumes a row it does not hold fails as a whole and says which. */
     dur_event_row event = event_of(2);
-    dur_turn_commit turn = { .lock_token = item.lock_token, .execution_id = 1, .expected_last = 1, .events = &event,
-                             .event_count = 1, .consume_listed = true, .worker_consumed = claims,
-                             .worker_consumed_count = 2, .owner = "me", .keep_lease = true };
+    dur_turn_commit turn = { .lock_token = item.lock_token,
+                             .execution_id = 1,
+                             .expected_last = 1,
+                             .events = &event,
+                             .event_count = 1,
+                             .consume_listed = true,
+                             .worker_consumed = claims,
+                             .worker_consumed_count = 2,
+                             .owner = "me",
+                             .keep_lease = true };
     dur_round round = { .turns = &turn, .turn_count = 1 };
     ASSERT_OK(l.b, dur_store_lane_round(l.lane, l.b->arena, &round, &l.b->err));
     assert_int_equal(turn.fault, DUR_TURN_WORK_LOST);
@@ -219,8 +249,14 @@ static void compares_positions(void **state) {
     dur_orchestration_item item = take(&l, "a");
     first_turn(&l, &item, NULL, 0);
     dur_event_row event = event_of(2);
-    dur_turn_commit turn = { .lock_token = item.lock_token, .execution_id = 1, .expected_last = 0, .events = &event,
-                             .event_count = 1, .consume_listed = true, .owner = "me", .keep_lease = true };
+    dur_turn_commit turn = { .lock_token = item.lock_token,
+                             .execution_id = 1,
+                             .expected_last = 0,
+                             .events = &event,
+                             .event_count = 1,
+                             .consume_listed = true,
+                             .owner = "me",
+                             .keep_lease = true };
     dur_round round = { .turns = &turn, .turn_count = 1 };
     ASSERT_OK(l.b, dur_store_lane_round(l.lane, l.b->arena, &round, &l.b->err));
     assert_int_equal(turn.fault, DUR_TURN_POSITION);
@@ -245,9 +281,17 @@ static void sees_its_own_writes(void **state) {
     dur_orchestration_item item = take(&l, "a");
     dur_message child = start_of(l.b, "a::sub::2");
     dur_event_row event = event_of(1);
-    dur_turn_commit turn = { .lock_token = item.lock_token, .execution_id = 1, .events = &event, .event_count = 1,
-                             .metadata = named(), .consume_listed = true, .consumed = &item.messages[0].id,
-                             .consumed_count = 1, .owner = "me", .keep_lease = true, .orchestrator_items = &child,
+    dur_turn_commit turn = { .lock_token = item.lock_token,
+                             .execution_id = 1,
+                             .events = &event,
+                             .event_count = 1,
+                             .metadata = named(),
+                             .consume_listed = true,
+                             .consumed = &item.messages[0].id,
+                             .consumed_count = 1,
+                             .owner = "me",
+                             .keep_lease = true,
+                             .orchestrator_items = &child,
                              .orchestrator_item_count = 1 };
     dur_fetch how = { .owner = "me", .max = 8, .kind = DUR_FETCH_FRESH };
     dur_round round = { .turns = &turn, .turn_count = 1, .fetch = &how };
@@ -269,14 +313,24 @@ static void reports_lost_leases(void **state) {
     const char *ids[] = { "a" };
     ASSERT_OK(l.b, dur_store_delete_instances(l.b->store, ids, 1, true, NULL, &l.b->err));
     dur_event_row last = event_of(2);
-    dur_turn_commit terminate = { .instance = "c", .execution_id = 1, .expected_last = DUR_NOT_COMPARED,
-                                  .events = &last, .event_count = 1, .take_over = true, .remove_work = true,
+    dur_turn_commit terminate = { .instance = "c",
+                                  .execution_id = 1,
+                                  .expected_last = DUR_NOT_COMPARED,
+                                  .events = &last,
+                                  .event_count = 1,
+                                  .take_over = true,
+                                  .remove_work = true,
                                   .metadata = { .status = DUR_STATUS_FAILED, .output = "terminated" } };
     ASSERT_OK(l.b, dur_store_commit_turns(l.b->store, &terminate, 1, &l.b->err));
     assert_int_equal(terminate.error.code, DUR_OK);
     dur_event_row event = event_of(2);
-    dur_turn_commit late = { .lock_token = c.lock_token, .execution_id = 1, .expected_last = 1, .events = &event,
-                             .event_count = 1, .consume_listed = true, .keep_lease = true };
+    dur_turn_commit late = { .lock_token = c.lock_token,
+                             .execution_id = 1,
+                             .expected_last = 1,
+                             .events = &event,
+                             .event_count = 1,
+                             .consume_listed = true,
+                             .keep_lease = true };
     dur_round round = { .turns = &late, .turn_count = 1 };
     ASSERT_OK(l.b, dur_store_lane_round(l.lane, l.b->arena, &round, &l.b->err));
     assert_int_equal(late.fault, DUR_TURN_LEASE_LOST);
@@ -298,15 +352,25 @@ static void drops_timers(void **state) {
     timer.execution_id = 1;
     timer.activity_id = 2;
     timer.due_ms = START_MS + 1000;
-    dur_turn_commit turn = { .lock_token = item.lock_token, .execution_id = 1, .expected_last = 1,
-                             .consume_listed = true, .owner = "me", .keep_lease = true, .orchestrator_items = &timer,
+    dur_turn_commit turn = { .lock_token = item.lock_token,
+                             .execution_id = 1,
+                             .expected_last = 1,
+                             .consume_listed = true,
+                             .owner = "me",
+                             .keep_lease = true,
+                             .orchestrator_items = &timer,
                              .orchestrator_item_count = 1 };
     dur_round round = { .turns = &turn, .turn_count = 1 };
     ASSERT_OK(l.b, dur_store_lane_round(l.lane, l.b->arena, &round, &l.b->err));
     assert_int_equal(round.next_due_ms, START_MS + 1000);
     dur_activity_ref dropped[2] = { { .execution_id = 1, .activity_id = 2 }, { .execution_id = 1, .activity_id = 77 } };
-    dur_turn_commit drop = { .lock_token = item.lock_token, .execution_id = 1, .expected_last = 1,
-                             .consume_listed = true, .owner = "me", .keep_lease = true, .timers_dropped = dropped,
+    dur_turn_commit drop = { .lock_token = item.lock_token,
+                             .execution_id = 1,
+                             .expected_last = 1,
+                             .consume_listed = true,
+                             .owner = "me",
+                             .keep_lease = true,
+                             .timers_dropped = dropped,
                              .timers_dropped_count = 2 };
     dur_round next = { .turns = &drop, .turn_count = 1 };
     ASSERT_OK(l.b, dur_store_lane_round(l.lane, l.b->arena, &next, &l.b->err));

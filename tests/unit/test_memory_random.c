@@ -94,7 +94,8 @@ static void lease_note(held *lease, uint64_t id) {
 static void round_note(shake *s, shaken_lane *lane, const dur_round *round) {
     for (size_t i = 0; i < round->lost_count; i++) {
         bool again = false; /* lost and, in the same round, acquired again */
-        for (size_t k = 0; k < round->item_count; k++) again |= strcmp(round->items[k].instance, round->lost[i]) == 0;
+        for (size_t k = 0; k < round->item_count; k++)
+            again |= strcmp(round->items[k].instance, round->lost[i]) == 0;
         if (!again) lease_forget(lane, round->lost[i]);
     }
     for (size_t i = 0; i < round->item_count; i++) {
@@ -125,11 +126,18 @@ static void round_note(shake *s, shaken_lane *lane, const dur_round *round) {
 
 /* A turn on a lease that the lane believes in, with a bit of everything. */
 static void step_turn(shake *s, shaken_lane *lane) {
-    dur_fetch how = { .owner = lane->owner, .max = 1 + dice(s, 3), .kind = (dur_fetch_kind)dice(s, 3),
-                      .queue_messages_max = (uint32_t)dice(s, 3), .without_history = dice(s, 2) };
-    dur_work_fetch work = { .owner = lane->owner, .max = 2, .session_owner = dice(s, 2) ? lane->owner : "fixed",
-                            .session_lock_ms = 500, .tags = { .mode = (dur_tag_mode)dice(s, 5) } };
-    dur_round round = { .fetch = dice(s, 3) ? &how : NULL, .work = dice(s, 2) ? &work : NULL,
+    dur_fetch how = { .owner = lane->owner,
+                      .max = 1 + dice(s, 3),
+                      .kind = (dur_fetch_kind)dice(s, 3),
+                      .queue_messages_max = (uint32_t)dice(s, 3),
+                      .without_history = dice(s, 2) };
+    dur_work_fetch work = { .owner = lane->owner,
+                            .max = 2,
+                            .session_owner = dice(s, 2) ? lane->owner : "fixed",
+                            .session_lock_ms = 500,
+                            .tags = { .mode = (dur_tag_mode)dice(s, 5) } };
+    dur_round round = { .fetch = dice(s, 3) ? &how : NULL,
+                        .work = dice(s, 2) ? &work : NULL,
                         .queue_messages_max = (uint32_t)dice(s, 3) };
     dur_turn_commit turn;
     char token[40];
@@ -150,15 +158,32 @@ static void step_turn(shake *s, shaken_lane *lane) {
         timer.due_ms = dur_store_now_ms(s->b->store) + dice(s, 2000);
         dur_activity_ref drop = { .execution_id = copy.execution, .activity_id = dice(s, copy.last_event + 1) };
         consumed = copy.id_count > 0 ? dice(s, copy.id_count + 1) : 0;
-        turn = (dur_turn_commit){
-            .lock_token = copy.token, .instance = copy.instance, .execution_id = copy.execution, .events = &event,
-            .event_count = dice(s, 4) > 0, .metadata = named(), .expected_last = copy.last_event,
-            .worker_items = &item, .worker_item_count = dice(s, 2), .orchestrator_items = &timer,
-            .orchestrator_item_count = dice(s, 2), .consume_listed = true, .consumed = copy.ids,
-            .consumed_count = consumed, .timers_dropped = &drop, .timers_dropped_count = dice(s, 2),
-            .owner = lane->owner, .session_owner = lane->owner, .session_lock_ms = 500, .keep_lease = dice(s, 3) > 0,
-            .seen_id = lane->seen_id, .seen_now_ms = lane->seen_now_ms, .delay_ms = dice(s, 3) ? 0 : dice(s, 500),
-            .give_back = dice(s, 10) == 0, .set_suspended = dice(s, 20) == 0, .suspended = "shaken" };
+        turn = (dur_turn_commit){ .lock_token = copy.token,
+                                  .instance = copy.instance,
+                                  .execution_id = copy.execution,
+                                  .events = &event,
+                                  .event_count = dice(s, 4) > 0,
+                                  .metadata = named(),
+                                  .expected_last = copy.last_event,
+                                  .worker_items = &item,
+                                  .worker_item_count = dice(s, 2),
+                                  .orchestrator_items = &timer,
+                                  .orchestrator_item_count = dice(s, 2),
+                                  .consume_listed = true,
+                                  .consumed = copy.ids,
+                                  .consumed_count = consumed,
+                                  .timers_dropped = &drop,
+                                  .timers_dropped_count = dice(s, 2),
+                                  .owner = lane->owner,
+                                  .session_owner = lane->owner,
+                                  .session_lock_ms = 500,
+                                  .keep_lease = dice(s, 3) > 0,
+                                  .seen_id = lane->seen_id,
+                                  .seen_now_ms = lane->seen_now_ms,
+                                  .delay_ms = dice(s, 3) ? 0 : dice(s, 500),
+                                  .give_back = dice(s, 10) == 0,
+                                  .set_suspended = dice(s, 20) == 0,
+                                  .suspended = "shaken" };
         if (turn.give_back) turn.event_count = turn.worker_item_count = turn.orchestrator_item_count = 0;
         if (ends) turn.metadata.status = dice(s, 2) ? DUR_STATUS_COMPLETED : DUR_STATUS_CONTINUED_AS_NEW;
         round.turns = &turn;
@@ -168,7 +193,8 @@ static void step_turn(shake *s, shaken_lane *lane) {
         ASSERT_OK(s->b, dur_store_lane_round(lane->lane, s->b->arena, &round, &s->b->err));
     }
     if (lease != NULL && turn.error.code == DUR_OK) {
-        for (size_t i = 0; i < consumed; i++) dur__map_put_u64(&s->consumed, copy.ids[i], s);
+        for (size_t i = 0; i < consumed; i++)
+            dur__map_put_u64(&s->consumed, copy.ids[i], s);
         memmove(lease->ids, lease->ids + consumed, (lease->id_count - consumed) * sizeof(lease->ids[0]));
         lease->id_count -= consumed;
         lease->last_event += turn.event_count;
@@ -212,25 +238,35 @@ static void step_plain(shake *s) {
     if (s->plain_count < 16 && dice(s, 2)) {
         ASSERT_OK(s->b, dur_store_fetch_orchestration_item(s->b->store, s->b->arena, &how, &item, &s->b->err));
         if (item.instance == NULL) return;
-        for (size_t i = 0; i < item.message_count; i++) given(s, item.lock_token, item.messages[i].id);
+        for (size_t i = 0; i < item.message_count; i++)
+            given(s, item.lock_token, item.messages[i].id);
         snprintf(s->plain[s->plain_count++], 40, "%s", item.lock_token);
         return;
     }
     if (s->plain_count == 0) return;
     const char *token = s->plain[--s->plain_count];
     dur_event_row event = event_of(1 + dice(s, 30));
-    dur_turn_commit turn = { .lock_token = token, .execution_id = 1 + dice(s, 2), .events = &event,
-                             .event_count = dice(s, 2) };
+    dur_turn_commit turn = {
+        .lock_token = token, .execution_id = 1 + dice(s, 2), .events = &event, .event_count = dice(s, 2)
+    };
     if (dice(s, 2)) turn.metadata = named();
     switch (dice(s, 3)) {
-    case 0: dur_store_ack_orchestration_item(s->b->store, &turn, NULL); break;
-    case 1: dur_store_abandon_orchestration_item(s->b->store, token, dice(s, 300), dice(s, 2), NULL); break;
-    default: dur_store_renew_orchestration_item_lock(s->b->store, token, dice(s, 300), NULL); break;
+    case 0:
+        dur_store_ack_orchestration_item(s->b->store, &turn, NULL);
+        break;
+    case 1:
+        dur_store_abandon_orchestration_item(s->b->store, token, dice(s, 300), dice(s, 2), NULL);
+        break;
+    default:
+        dur_store_renew_orchestration_item_lock(s->b->store, token, dice(s, 300), NULL);
+        break;
     }
 }
 
 static void step_work(shake *s) {
-    dur_work_fetch how = { .lock_ms = dice(s, 600), .session_owner = dice(s, 2) ? "w1" : "w2", .session_lock_ms = 300,
+    dur_work_fetch how = { .lock_ms = dice(s, 600),
+                           .session_owner = dice(s, 2) ? "w1" : "w2",
+                           .session_lock_ms = 300,
                            .tags = { .mode = DUR_TAGS_ANY } };
     dur_leased_work work;
     if (s->work_count < 32 && dice(s, 2)) {
@@ -243,29 +279,57 @@ static void step_work(shake *s) {
     dur_message done = message_of(DUR_WORK_ACTIVITY_COMPLETED, any_instance(s));
     dur_worker_claim claim = { .lock_token = token };
     switch (dice(s, 5)) {
-    case 0: dur_store_ack_work_item(s->b->store, token, dice(s, 2) ? &done : NULL, NULL); break;
-    case 1: dur_store_abandon_work_item(s->b->store, token, dice(s, 300), dice(s, 2), NULL); break;
-    case 2: dur_store_renew_work_item_lock(s->b->store, token, dice(s, 300), NULL); break;
-    case 3: dur_store_dead_letter_work(s->b->store, token, "shaken", NULL); break;
-    default: ASSERT_OK(s->b, dur_store_return_works(s->b->store, &claim, 1, &s->b->err)); break;
+    case 0:
+        dur_store_ack_work_item(s->b->store, token, dice(s, 2) ? &done : NULL, NULL);
+        break;
+    case 1:
+        dur_store_abandon_work_item(s->b->store, token, dice(s, 300), dice(s, 2), NULL);
+        break;
+    case 2:
+        dur_store_renew_work_item_lock(s->b->store, token, dice(s, 300), NULL);
+        break;
+    case 3:
+        dur_store_dead_letter_work(s->b->store, token, "shaken", NULL);
+        break;
+    default:
+        ASSERT_OK(s->b, dur_store_return_works(s->b->store, &claim, 1, &s->b->err));
+        break;
     }
 }
 
 static void step_operator(shake *s) {
     const char *id = any_instance(s);
     const char *holders[] = { "w1", "fixed" };
-    dur_turn_commit end = { .instance = id, .execution_id = 1, .expected_last = DUR_NOT_COMPARED, .take_over = true,
-                            .remove_work = true, .metadata = { .status = DUR_STATUS_FAILED } };
+    dur_turn_commit end = { .instance = id,
+                            .execution_id = 1,
+                            .expected_last = DUR_NOT_COMPARED,
+                            .take_over = true,
+                            .remove_work = true,
+                            .metadata = { .status = DUR_STATUS_FAILED } };
     dur_bulk_filter all = { .limit = dice(s, 3) };
     dur_prune_options prune = { .has_keep_last = true, .keep_last = dice(s, 3) };
     switch (dice(s, 9)) {
-    case 0: dur_store_delete_instances(s->b->store, &id, 1, dice(s, 2), NULL, NULL); break;
-    case 1: dur_store_set_suspended(s->b->store, id, dice(s, 3) ? NULL : "shaken", NULL); break;
-    case 2: ASSERT_OK(s->b, dur_store_commit_turns(s->b->store, &end, 1, &s->b->err)); break;
-    case 3: dur_store_delete_instances_bulk(s->b->store, &all, NULL, NULL); break;
-    case 4: dur_store_prune_executions_bulk(s->b->store, &all, &prune, NULL, NULL); break;
-    case 5: dur_store_renew_session_lock(s->b->store, holders, 2, 500, dice(s, 1000), NULL, NULL); break;
-    case 6: dur_store_cleanup_orphaned_sessions(s->b->store, dice(s, 1000), NULL, NULL); break;
+    case 0:
+        dur_store_delete_instances(s->b->store, &id, 1, dice(s, 2), NULL, NULL);
+        break;
+    case 1:
+        dur_store_set_suspended(s->b->store, id, dice(s, 3) ? NULL : "shaken", NULL);
+        break;
+    case 2:
+        ASSERT_OK(s->b, dur_store_commit_turns(s->b->store, &end, 1, &s->b->err));
+        break;
+    case 3:
+        dur_store_delete_instances_bulk(s->b->store, &all, NULL, NULL);
+        break;
+    case 4:
+        dur_store_prune_executions_bulk(s->b->store, &all, &prune, NULL, NULL);
+        break;
+    case 5:
+        dur_store_renew_session_lock(s->b->store, holders, 2, 500, dice(s, 1000), NULL, NULL);
+        break;
+    case 6:
+        dur_store_cleanup_orphaned_sessions(s->b->store, dice(s, 1000), NULL, NULL);
+        break;
     default: { /* resume everybody, so that not all sleep in the end */
         dur_store_set_suspended(s->b->store, id, NULL, NULL);
     }
@@ -297,15 +361,25 @@ static void step(shake *s) {
     switch (dice(s, 10)) {
     case 0:
     case 1:
-    case 2: step_client(s); break;
+    case 2:
+        step_client(s);
+        break;
     case 3:
     case 4:
         if (lane->lane != NULL) step_turn(s, lane);
         break;
-    case 5: step_plain(s); break;
-    case 6: step_work(s); break;
-    case 7: step_time(s); break;
-    case 8: step_owner(s); break;
+    case 5:
+        step_plain(s);
+        break;
+    case 6:
+        step_work(s);
+        break;
+    case 7:
+        step_time(s);
+        break;
+    case 8:
+        step_owner(s);
+        break;
     default:
         if (dice(s, 3) == 0) step_operator(s);
     }
@@ -313,7 +387,8 @@ static void step(shake *s) {
 
 static void run(uint64_t seed) {
     shake s = { .b = bench_open("memory:"), .random = seed * 2654435761u + 1 };
-    for (int i = 0; i < LANES; i++) s.lanes[i].waker = dur_waker_new();
+    for (int i = 0; i < LANES; i++)
+        s.lanes[i].waker = dur_waker_new();
     for (int i = 0; i < STEPS; i++) {
         step(&s);
         if (dur_store_check(s.b->store, &s.b->err) != DUR_OK) {
@@ -326,7 +401,8 @@ static void run(uint64_t seed) {
         dur_waker_free(s.lanes[i].waker);
     }
     dur__map_entry *entry;
-    for (size_t i = 0; (entry = dur__map_next(&s.given, &i)) != NULL;) free(entry->value);
+    for (size_t i = 0; (entry = dur__map_next(&s.given, &i)) != NULL;)
+        free(entry->value);
     dur__map_free(&s.given);
     dur__map_free(&s.consumed);
     bench_close(s.b);
@@ -342,7 +418,8 @@ static void shaken_at_random(void **state) {
     const char *scale = getenv("DURITE_TEST_SCALE");
     uint64_t seeds = 500 * (scale != NULL ? strtoull(scale, NULL, 10) : 100) / 100;
     if (seeds < 50) seeds = 50;
-    for (uint64_t seed = 1; seed <= seeds; seed++) run(seed);
+    for (uint64_t seed = 1; seed <= seeds; seed++)
+        run(seed);
 }
 
 int main(void) {

@@ -27,7 +27,8 @@ static void the_set_is_ordered(void **state) {
         }
     }
     size_t count = 0;
-    for (size_t i = 0; i < COUNT; i++) count += nodes[i].tree != NULL;
+    for (size_t i = 0; i < COUNT; i++)
+        count += nodes[i].tree != NULL;
     assert_int_equal(tree.count, count);
     const dur__mem_node *before = NULL;
     size_t seen = 0;
@@ -38,7 +39,8 @@ static void the_set_is_ordered(void **state) {
         seen++;
     }
     assert_int_equal(seen, count);
-    for (size_t i = 0; i < COUNT; i++) dur__mem_tree_remove(&nodes[i]); /* also those that are in no tree */
+    for (size_t i = 0; i < COUNT; i++)
+        dur__mem_tree_remove(&nodes[i]); /* also those that are in no tree */
     assert_null(tree.root);
     assert_null(dur__mem_tree_from(&tree, 0, 0));
 }
@@ -67,12 +69,19 @@ static void many_instances(void **state) {
         ASSERT_OK(b, dur_store_fetch_turns(b->store, b->arena, &how, items, &count, &b->err));
         if (count == 0) break;
         for (size_t i = 0; i < count; i++)
-            turns[i] = (dur_turn_commit){ .lock_token = items[i].lock_token, .instance = items[i].instance,
-                                          .execution_id = 1, .expected_last = 0, .events = &event, .event_count = 1,
-                                          .metadata = named(), .consume_listed = true,
-                                          .consumed = &items[i].messages[0].id, .consumed_count = 1 };
+            turns[i] = (dur_turn_commit){ .lock_token = items[i].lock_token,
+                                          .instance = items[i].instance,
+                                          .execution_id = 1,
+                                          .expected_last = 0,
+                                          .events = &event,
+                                          .event_count = 1,
+                                          .metadata = named(),
+                                          .consume_listed = true,
+                                          .consumed = &items[i].messages[0].id,
+                                          .consumed_count = 1 };
         ASSERT_OK(b, dur_store_commit_turns(b->store, turns, count, &b->err));
-        for (size_t i = 0; i < count; i++) assert_int_equal(turns[i].error.code, DUR_OK);
+        for (size_t i = 0; i < count; i++)
+            assert_int_equal(turns[i].error.code, DUR_OK);
         fetched += count;
         dur_arena_reset(b->arena);
     }
@@ -94,7 +103,8 @@ static void a_long_queue(void **state) {
     ASSERT_OK(b, dur_store_lane_open(b->store, &options, &lane, &b->err));
     make_running(b, "a");
     dur_message m = queue_of("a", "q", NULL);
-    for (size_t i = 0; i < total; i++) ASSERT_OK(b, dur_store_enqueue_existing(b->store, &m, 0, &b->err));
+    for (size_t i = 0; i < total; i++)
+        ASSERT_OK(b, dur_store_enqueue_existing(b->store, &m, 0, &b->err));
     dur_fetch how = { .owner = "me", .max = 1, .queue_messages_max = 2 };
     dur_round round = { .fetch = &how, .queue_messages_max = 2 };
     ASSERT_OK(b, dur_store_lane_round(lane, b->arena, &round, &b->err));
@@ -106,8 +116,14 @@ static void a_long_queue(void **state) {
     size_t taken = 0;
     while (taken < total) {
         bool evict = taken % 16 == 0;
-        dur_turn_commit turn = { .lock_token = token, .instance = "a", .execution_id = 1, .expected_last = 1,
-                                 .consume_listed = true, .consumed = ids, .consumed_count = 2, .owner = "me",
+        dur_turn_commit turn = { .lock_token = token,
+                                 .instance = "a",
+                                 .execution_id = 1,
+                                 .expected_last = 1,
+                                 .consume_listed = true,
+                                 .consumed = ids,
+                                 .consumed_count = 2,
+                                 .owner = "me",
                                  .keep_lease = !evict };
         round = (dur_round){ .turns = &turn, .turn_count = 1, .fetch = &how, .queue_messages_max = 2 };
         dur_arena_reset(b->arena);
@@ -118,11 +134,13 @@ static void a_long_queue(void **state) {
         if (evict) {
             assert_int_equal(round.item_count, 1);
             snprintf(token, sizeof(token), "%s", round.items[0].lock_token);
-            for (int i = 0; i < 2; i++) ids[i] = round.items[0].messages[i].id;
+            for (int i = 0; i < 2; i++)
+                ids[i] = round.items[0].messages[i].id;
         } else {
             assert_int_equal(round.held_count, 2);
             assert_int_equal(round.held[0].message.id, ids[1] + 1);
-            for (int i = 0; i < 2; i++) ids[i] = round.held[i].message.id;
+            for (int i = 0; i < 2; i++)
+                ids[i] = round.held[i].message.id;
         }
     }
     dur_store_lane_close(lane);

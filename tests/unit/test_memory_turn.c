@@ -29,7 +29,8 @@ static void orders_by_due_time_then_id(void **state) {
     assert_int_equal(item.messages[2].due_ms, START_MS + 200);
     ASSERT_OK(b, dur_store_abandon_orchestration_item(b->store, item.lock_token, 0, false, &b->err));
     dur_orchestration_item again = fetch(b, 1000); /* abandoning does not change the order */
-    for (int i = 0; i < 3; i++) assert_int_equal(again.messages[i].id, item.messages[i].id);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(again.messages[i].id, item.messages[i].id);
     bench_close(b);
 }
 
@@ -154,7 +155,8 @@ static void incompatible_instances_are_not_locked(void **state) {
         turn.metadata.pinned_version = (dur_semver){ 1 + i, 0, 0 };
         ASSERT_OK(b, dur_store_ack_orchestration_item(b->store, &turn, &b->err));
     }
-    for (int i = 0; i < 2; i++) enqueue(b, message_of(DUR_WORK_EXTERNAL_RAISED, ids[i]), 0);
+    for (int i = 0; i < 2; i++)
+        enqueue(b, message_of(DUR_WORK_EXTERNAL_RAISED, ids[i]), 0);
     dur_version_range ranges[2] = { { { 2, 0, 0 }, { 2, 9, 99 } }, { { 1, 0, 0 }, { 1, 9, 99 } } };
     dur_capability_filter filter = { ranges, 2 }; /* only the first range counts */
     dur_fetch how = { .lock_ms = 1000, .filter = &filter };
@@ -201,8 +203,13 @@ static void a_refused_commit_leaves_no_trace(void **state) {
     dur_event_row events[2] = { event_of(2), event_of(1) };
     dur_turn_work work = { .message = activity_of(b, "a", 2, NULL, NULL) };
     dur_message child = start_of(b, "child");
-    dur_turn_commit turn = { .lock_token = item.lock_token, .execution_id = 1, .events = events, .event_count = 2,
-                             .worker_items = &work, .worker_item_count = 1, .orchestrator_items = &child,
+    dur_turn_commit turn = { .lock_token = item.lock_token,
+                             .execution_id = 1,
+                             .events = events,
+                             .event_count = 2,
+                             .worker_items = &work,
+                             .worker_item_count = 1,
+                             .orchestrator_items = &child,
                              .orchestrator_item_count = 1,
                              .metadata = { .status = DUR_STATUS_COMPLETED, .output = "x" } };
     assert_int_equal(dur_store_ack_orchestration_item(b->store, &turn, &b->err), DUR_ECONFLICT);
@@ -236,8 +243,13 @@ static void consumes_by_id(void **state) {
     dur_orchestration_item other = fetch(b, 5000);
     /* One of its own, one of another instance, one that does not exist. */
     uint64_t ids[3] = { item.messages[0].id, other.messages[0].id, 999999 };
-    dur_turn_commit turn = { .lock_token = item.lock_token, .instance = "a", .execution_id = 1, .expected_last = 1,
-                             .consume_listed = true, .consumed = ids, .consumed_count = 3 };
+    dur_turn_commit turn = { .lock_token = item.lock_token,
+                             .instance = "a",
+                             .execution_id = 1,
+                             .expected_last = 1,
+                             .consume_listed = true,
+                             .consumed = ids,
+                             .consumed_count = 3 };
     ASSERT_OK(b, dur_store_commit_turns(b->store, &turn, 1, &b->err));
     assert_int_equal(turn.error.code, DUR_OK);
     dur_orchestration_item next = fetch(b, 5000);
@@ -274,8 +286,11 @@ static void acquisitions_are_counted_until_a_commit(void **state) {
         assert_int_equal(count, 1);
         assert_int_equal(item.acquisitions, i);
     }
-    dur_turn_commit back = { .lock_token = item.lock_token, .execution_id = 1, .expected_last = DUR_NOT_COMPARED,
-                             .consume_listed = true, .give_back = true };
+    dur_turn_commit back = { .lock_token = item.lock_token,
+                             .execution_id = 1,
+                             .expected_last = DUR_NOT_COMPARED,
+                             .consume_listed = true,
+                             .give_back = true };
     ASSERT_OK(b, dur_store_commit_turns(b->store, &back, 1, &b->err));
     ASSERT_OK(b, dur_store_fetch_turns(b->store, b->arena, &suspect, &item, &count, &b->err));
     assert_int_equal(item.acquisitions, 4); /* the one given back did not count */
@@ -283,8 +298,12 @@ static void acquisitions_are_counted_until_a_commit(void **state) {
     ASSERT_OK(b, dur_store_list_executions(b->store, b->arena, "a", &executions, &count, &b->err));
     assert_int_equal(count, 0); /* and brought no execution into being */
     dur_event_row event = event_of(1);
-    dur_turn_commit turn = { .lock_token = item.lock_token, .execution_id = 1, .expected_last = 0, .events = &event,
-                             .event_count = 1, .consume_listed = true };
+    dur_turn_commit turn = { .lock_token = item.lock_token,
+                             .execution_id = 1,
+                             .expected_last = 0,
+                             .events = &event,
+                             .event_count = 1,
+                             .consume_listed = true };
     ASSERT_OK(b, dur_store_commit_turns(b->store, &turn, 1, &b->err));
     assert_int_equal(turn.error.code, DUR_OK);
     ASSERT_OK(b, dur_store_fetch_turns(b->store, b->arena, &fresh, items, &count, &b->err));
@@ -299,8 +318,12 @@ static void releases_with_a_delay(void **state) {
     bench *b = bench_open("memory:");
     enqueue(b, start_of(b, "a"), 0);
     dur_orchestration_item item = fetch(b, 5000);
-    dur_turn_commit turn = { .lock_token = item.lock_token, .execution_id = 1, .expected_last = 0,
-                             .consume_listed = true, .give_back = true, .delay_ms = 300 };
+    dur_turn_commit turn = { .lock_token = item.lock_token,
+                             .execution_id = 1,
+                             .expected_last = 0,
+                             .consume_listed = true,
+                             .give_back = true,
+                             .delay_ms = 300 };
     ASSERT_OK(b, dur_store_commit_turns(b->store, &turn, 1, &b->err));
     assert_null(fetch(b, 1000).instance);
     dur_fake_world_advance(b->fake, 300);
@@ -319,9 +342,16 @@ static void terminates_whoever_holds_it(void **state) {
     dur_orchestration_item item = fetch(b, 60000);
     dur_event_row last = event_of(2);
     dur_message told = message_of(DUR_WORK_SUB_ORCH_FAILED, "parent");
-    dur_turn_commit end = { .instance = "a", .execution_id = 1, .expected_last = 1, .events = &last, .event_count = 1,
-                            .orchestrator_items = &told, .orchestrator_item_count = 1, .take_over = true,
-                            .remove_work = true, .metadata = { .status = DUR_STATUS_FAILED, .output = "terminated" } };
+    dur_turn_commit end = { .instance = "a",
+                            .execution_id = 1,
+                            .expected_last = 1,
+                            .events = &last,
+                            .event_count = 1,
+                            .orchestrator_items = &told,
+                            .orchestrator_item_count = 1,
+                            .take_over = true,
+                            .remove_work = true,
+                            .metadata = { .status = DUR_STATUS_FAILED, .output = "terminated" } };
     ASSERT_OK(b, dur_store_commit_turns(b->store, &end, 1, &b->err));
     assert_int_equal(end.error.code, DUR_OK);
     dur_turn_commit turn = ack_of(&item);
@@ -330,7 +360,7 @@ static void terminates_whoever_holds_it(void **state) {
     ASSERT_OK(b, dur_store_get_queue_depths(b->store, &depths, &b->err));
     assert_int_equal(depths.worker_queue, 0);
     assert_int_equal(depths.timer_queue, 0);
-    assert_int_equal(depths.orchestrator_queue, 1); /* the parent's */
+    assert_int_equal(depths.orchestrator_queue, 1);                   /* the parent's */
     ASSERT_OK(b, dur_store_commit_turns(b->store, &end, 1, &b->err)); /* twice: the position has moved */
     assert_int_equal(end.fault, DUR_TURN_POSITION);
     end.instance = "nobody";
@@ -344,8 +374,12 @@ static void suspends_in_the_commit(void **state) {
     bench *b = bench_open("memory:");
     enqueue(b, start_of(b, "a"), 0);
     dur_orchestration_item item = fetch(b, 5000);
-    dur_turn_commit turn = { .lock_token = item.lock_token, .execution_id = 1, .expected_last = 0,
-                             .consume_listed = true, .set_suspended = true, .suspended = "nondeterminism",
+    dur_turn_commit turn = { .lock_token = item.lock_token,
+                             .execution_id = 1,
+                             .expected_last = 0,
+                             .consume_listed = true,
+                             .set_suspended = true,
+                             .suspended = "nondeterminism",
                              .keep_lease = true };
     ASSERT_OK(b, dur_store_commit_turns(b->store, &turn, 1, &b->err));
     assert_int_equal(turn.error.code, DUR_OK);

@@ -15,7 +15,11 @@ static dur_leased_work take(bench *b, dur_work_fetch how) {
 }
 
 static size_t take_many(bench *b, const char *owner, dur_fetch_kind kind, const char *node, dur_leased_work out[8]) {
-    dur_work_fetch how = { .owner = owner, .max = 8, .kind = kind, .session_owner = node, .session_lock_ms = 1000,
+    dur_work_fetch how = { .owner = owner,
+                           .max = 8,
+                           .kind = kind,
+                           .session_owner = node,
+                           .session_lock_ms = 1000,
                            .tags = { .mode = DUR_TAGS_ANY } };
     size_t count;
     ASSERT_OK(b, dur_store_fetch_works(b->store, b->arena, &how, out, &count, &b->err));
@@ -33,7 +37,8 @@ static dur_owner_report beat(bench *b, const char *id) {
     return report;
 }
 
-#define ANY { .mode = DUR_TAGS_ANY }
+#define ANY                                                                                                            \
+    { .mode = DUR_TAGS_ANY }
 
 static void tags_select(void **state) {
     (void)state;
@@ -95,8 +100,9 @@ static void a_completion_goes_with_the_row(void **state) {
     work = take(b, how);
     dur_activity_ref cancelled[2] = { { .instance = "a", .execution_id = 1, .activity_id = 3 },
                                       { .instance = "a", .execution_id = 1, .activity_id = 77 } };
-    dur_turn_commit turn = { .lock_token = item.lock_token, .execution_id = 1, .cancelled = cancelled,
-                             .cancelled_count = 2 };
+    dur_turn_commit turn = {
+        .lock_token = item.lock_token, .execution_id = 1, .cancelled = cancelled, .cancelled_count = 2
+    };
     ASSERT_OK(b, dur_store_ack_orchestration_item(b->store, &turn, &b->err));
     assert_int_equal(dur_store_renew_work_item_lock(b->store, work.lock_token, 1, &b->err), DUR_ELEASE);
     bench_close(b);

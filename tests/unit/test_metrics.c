@@ -17,8 +17,8 @@ static void a_duration_falls_into_the_bucket_of_its_power_of_two(void **state) {
     static const struct {
         uint64_t duration_us;
         size_t bucket;
-    } cases[] = { { 0, 0 },       { 1, 1 },           { 2, 2 },           { 3, 2 },
-                  { 4, 3 },       { 1023, 10 },       { 1024, 11 },       { (1u << 22) - 1, 22 },
+    } cases[] = { { 0, 0 },         { 1, 1 },         { 2, 2 },          { 3, 2 },
+                  { 4, 3 },         { 1023, 10 },     { 1024, 11 },      { (1u << 22) - 1, 22 },
                   { 1u << 22, 23 }, { 1u << 23, 23 }, { UINT64_MAX, 23 } };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         dur__histogram histogram = { 0 };

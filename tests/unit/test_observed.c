@@ -26,8 +26,7 @@ typedef struct told {
 static int answer(dur_provider *self, dur_error *err) {
     told *t = (told *)self;
     t->calls++;
-    if (t->fail.code == DUR_OK)
-        return DUR_OK;
+    if (t->fail.code == DUR_OK) return DUR_OK;
     return dur_error_set(err, t->fail.code, t->fail.retryable, t->fail.op, "%s", t->fail.message);
 }
 
@@ -189,16 +188,14 @@ static void collect(void *data, const dur_log_record *record) {
         if (record->fields[i].text != NULL)
             used += (size_t)snprintf(w->log + used, sizeof(w->log) - used, " %s=%s", record->fields[i].key,
                                      record->fields[i].text);
-    if (used + 1 < sizeof(w->log))
-        strcat(w->log, "\n");
+    if (used + 1 < sizeof(w->log)) strcat(w->log, "\n");
 }
 
 static int setup(void **state) {
     world *w = calloc(1, sizeof(*w));
     w->inner = told_new(&w->closed);
     w->arena = dur_arena_new();
-    if (dur_observe(&w->store, &w->inner->base, &w->err) != DUR_OK)
-        return -1;
+    if (dur_observe(&w->store, &w->inner->base, &w->err) != DUR_OK) return -1;
     *state = w;
     return dur_log_set_sink(collect, w, DUR_LOG_DEBUG);
 }
@@ -226,8 +223,15 @@ static void fail_with(world *w, dur_code code, bool retryable, const char *op, c
 
 static dur_message message_for(world *w, dur_work_kind kind) {
     dur_message message;
-    dur_work_item item = { .kind = kind, .instance = "order-7", .execution_id = 1, .id = 2, .name = "Ship", .input = "x",
-                           .orchestration = "Order", .data = "d", .result = "r" };
+    dur_work_item item = { .kind = kind,
+                           .instance = "order-7",
+                           .execution_id = 1,
+                           .id = 2,
+                           .name = "Ship",
+                           .input = "x",
+                           .orchestration = "Order",
+                           .data = "d",
+                           .result = "r" };
     assert_int_equal(dur_message_from_work(&message, w->arena, &item, &w->err), DUR_OK);
     return message;
 }
@@ -240,8 +244,9 @@ static int call_op(world *w, dur_store_op op) {
         return dur_store_fetch_orchestration_item(w->store, w->arena, &(dur_fetch){ .lock_ms = 1000 }, &out, &w->err);
     }
     case DUR_OP_ACK_ORCH: {
-        dur_turn_commit turn = { .lock_token = "t", .instance = "order-7", .execution_id = 1,
-                                 .expected_last = DUR_NOT_COMPARED };
+        dur_turn_commit turn = {
+            .lock_token = "t", .instance = "order-7", .execution_id = 1, .expected_last = DUR_NOT_COMPARED
+        };
         return dur_store_ack_orchestration_item(w->store, &turn, &w->err);
     }
     case DUR_OP_ACK_WORKER:
@@ -317,8 +322,7 @@ static void failures_are_counted_by_operation_and_type(void **state) {
         for (int op = 0; op < DUR_OP_COUNT; op++) {
             assert_int_equal(call_op(w, (dur_store_op)op), cases[i].code);
             assert_string_equal(w->err.message, cases[i].message); /* passed on as it is */
-            if (cases[i].fault >= 0)
-                expected[op][cases[i].fault]++;
+            if (cases[i].fault >= 0) expected[op][cases[i].fault]++;
         }
         dur_store_metrics m = snapshot(w);
         assert_memory_equal(m.infrastructure_errors, expected, sizeof(expected));
@@ -327,8 +331,12 @@ static void failures_are_counted_by_operation_and_type(void **state) {
 
 static int commit(world *w, const char *instance, uint64_t first_event) {
     dur_event_row event = { .event_id = first_event, .kind = DUR_EVENT_TIMER_FIRED, .json = { "{}", 2 } };
-    dur_turn_commit turn = { .lock_token = "t", .instance = instance, .execution_id = 1, .events = &event,
-                             .event_count = 1, .expected_last = DUR_NOT_COMPARED };
+    dur_turn_commit turn = { .lock_token = "t",
+                             .instance = instance,
+                             .execution_id = 1,
+                             .events = &event,
+                             .event_count = 1,
+                             .expected_last = DUR_NOT_COMPARED };
     return dur_store_ack_orchestration_item(w->store, &turn, &w->err);
 }
 
@@ -458,8 +466,9 @@ static void a_round_counts_as_each_operation_that_took_part(void **state) {
     assert_string_equal(dur_provider_name(store), "memory");
     dur_arena *arena = dur_arena_new();
 
-    dur_work_item start = { .kind = DUR_WORK_START_ORCHESTRATION, .instance = "i", .execution_id = 1,
-                            .orchestration = "Order", .input = "x" };
+    dur_work_item start = {
+        .kind = DUR_WORK_START_ORCHESTRATION, .instance = "i", .execution_id = 1, .orchestration = "Order", .input = "x"
+    };
     dur_message message;
     assert_int_equal(dur_message_from_work(&message, arena, &start, &err), DUR_OK);
     bool existed = true;
@@ -468,7 +477,8 @@ static void a_round_counts_as_each_operation_that_took_part(void **state) {
     dur_waker *waker = dur_waker_new();
     dur_lane *lane = NULL;
     assert_int_equal(dur_store_owner_register(store, &(dur_owner_options){ .owner = "o" }, &err), DUR_OK);
-    assert_int_equal(dur_store_lane_open(store, &(dur_lane_options){ .owner = "o", .waker = waker }, &lane, &err), DUR_OK);
+    assert_int_equal(dur_store_lane_open(store, &(dur_lane_options){ .owner = "o", .waker = waker }, &lane, &err),
+                     DUR_OK);
     dur_round round = { .fetch = &(dur_fetch){ .owner = "o", .max = 4 },
                         .work = &(dur_work_fetch){ .owner = "o", .max = 4, .tags = { .mode = DUR_TAGS_ANY } } };
     assert_int_equal(dur_store_lane_round(lane, arena, &round, &err), DUR_OK);
@@ -482,11 +492,20 @@ static void a_round_counts_as_each_operation_that_took_part(void **state) {
     assert_int_equal(m.durations[DUR_OP_DEQUEUE].count, 1);
     assert_int_equal(m.durations[DUR_OP_ACK_ORCH].count, 0);
 
-    dur_turn_commit turn = { .lock_token = round.items[0].lock_token, .instance = "i",
-                             .store_key = round.items[0].store_key, .execution_id = 1, .expected_last = 0,
-                             .consume_listed = true, .consumed = &round.items[0].messages[0].id, .consumed_count = 1,
+    dur_turn_commit turn = { .lock_token = round.items[0].lock_token,
+                             .instance = "i",
+                             .store_key = round.items[0].store_key,
+                             .execution_id = 1,
+                             .expected_last = 0,
+                             .consume_listed = true,
+                             .consumed = &round.items[0].messages[0].id,
+                             .consumed_count = 1,
                              .owner = "o" };
-    dur_turn_commit lost = { .lock_token = "stolen", .instance = "i", .execution_id = 1, .expected_last = 0, .owner = "o",
+    dur_turn_commit lost = { .lock_token = "stolen",
+                             .instance = "i",
+                             .execution_id = 1,
+                             .expected_last = 0,
+                             .owner = "o",
                              .consume_listed = true };
     dur_turn_commit turns[] = { turn, lost };
     dur_round second = { .turns = turns, .turn_count = 2 };

@@ -110,7 +110,8 @@ static void proxy_close(proxy *x) {
     char path[128];
     atomic_store(&x->stop, true);
     pthread_join(x->thread, NULL);
-    while (atomic_load(&x->serving) > 0) pg_pause_ms(5); /* the copying threads see it too */
+    while (atomic_load(&x->serving) > 0)
+        pg_pause_ms(5); /* the copying threads see it too */
     close(x->listener);
     snprintf(path, sizeof(path), "%s/.s.PGSQL.5432", x->dir);
     unlink(path);
@@ -157,9 +158,18 @@ static void cut_commit(pg_bench *p, int mode) {
     dur_event_row events[2] = { event_of(1), event_of(2) };
     events[1].json = text_of("{\"x\":\"event-two\"}");
     uint64_t consumed = item.messages[0].id;
-    dur_turn_commit turn = { .lock_token = item.lock_token, .instance = "a", .execution_id = 1, .events = &events[0],
-                             .event_count = 1, .metadata = named(), .expected_last = 0, .consume_listed = true,
-                             .consumed = &consumed, .consumed_count = 1, .owner = "o", .keep_lease = true };
+    dur_turn_commit turn = { .lock_token = item.lock_token,
+                             .instance = "a",
+                             .execution_id = 1,
+                             .events = &events[0],
+                             .event_count = 1,
+                             .metadata = named(),
+                             .expected_last = 0,
+                             .consume_listed = true,
+                             .consumed = &consumed,
+                             .consumed_count = 1,
+                             .owner = "o",
+                             .keep_lease = true };
     round = (dur_round){ .turns = &turn, .turn_count = 1 };
     ASSERT_OK(b, dur_store_lane_round(lane, b->arena, &round, &b->err));
     assert_int_equal(turn.fault, DUR_TURN_FINE);
@@ -186,8 +196,10 @@ static void cut_commit(pg_bench *p, int mode) {
     bool lost = false;
     for (int i = 0; i < 20 && seen < 1; i++) {
         take_one(b, lane, "o", &round);
-        for (size_t k = 0; k < round.lost_count; k++) lost = lost || strcmp(round.lost[k], "a") == 0;
-        for (size_t k = 0; k < round.item_count; k++) seen += strcmp(round.items[k].instance, "b") == 0;
+        for (size_t k = 0; k < round.lost_count; k++)
+            lost = lost || strcmp(round.lost[k], "a") == 0;
+        for (size_t k = 0; k < round.item_count; k++)
+            seen += strcmp(round.items[k].instance, "b") == 0;
         pg_pause_ms(10);
     }
     assert_true(lost);
@@ -199,21 +211,26 @@ static void cut_commit(pg_bench *p, int mode) {
     proxy_close(&x);
 }
 
-static void cut_after_the_commit_was_sent(void **state) { cut_commit(*state, CUT_AFTER); }
-static void cut_before_the_commit_was_sent(void **state) { cut_commit(*state, CUT_BEFORE); }
+static void cut_after_the_commit_was_sent(void **state) {
+    cut_commit(*state, CUT_AFTER);
+}
+static void cut_before_the_commit_was_sent(void **state) {
+    cut_commit(*state, CUT_BEFORE);
+}
 
 /* ---- owners ------------------------------------------------------------------------------------------------------ */
 
 static void kill_sessions(pg_bench *p, const char *name) {
     char sql[256];
-    snprintf(sql, sizeof(sql), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '%s'", name);
+    snprintf(sql, sizeof(sql), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '%s'",
+             name);
     pg_do(p->db, sql);
 }
 
 static dur_provider *open_named(pg_bench *p, const char *name) {
     dur_provider *store = NULL;
     char url[1200];
-    snprintf(url, sizeof(url), "%s&application_name=%s_%s", p->url, name, p->schema);
+    snprintf(url, sizeof(url), "%s&schema=%s&application_name=%s_%s", pg_server(), p->schema, name, p->schema);
     ASSERT_OK(&p->b, dur_open(&store, url, &p->b.err));
     return store;
 }
@@ -339,9 +356,10 @@ static pid_t bouncer_start(const char *dir, const char *target) {
     char path[256];
     snprintf(path, sizeof(path), "%s/pgbouncer.ini", dir);
     FILE *file = fopen(path, "w");
-    fprintf(file, "[databases]\npostgres = host=%s user=durite\n[pgbouncer]\nlisten_addr =\nunix_socket_dir = %s\n"
-                  "listen_port = 5432\nauth_type = any\npool_mode = transaction\ndefault_pool_size = 3\n"
-                  "max_client_conn = 100\nlogfile = %s/log\npidfile = %s/pid\nignore_startup_parameters = options\n",
+    fprintf(file,
+            "[databases]\npostgres = host=%s user=durite\n[pgbouncer]\nlisten_addr =\nunix_socket_dir = %s\n"
+            "listen_port = 5432\nauth_type = any\npool_mode = transaction\ndefault_pool_size = 3\n"
+            "max_client_conn = 100\nlogfile = %s/log\npidfile = %s/pid\nignore_startup_parameters = options\n",
             target, dir, dir, dir);
     fclose(file);
     chmod(dir, 0777);
@@ -349,8 +367,8 @@ static pid_t bouncer_start(const char *dir, const char *target) {
     pid_t pid = fork();
     if (pid != 0) return pid;
     if (getuid() == 0)
-        execl("/usr/bin/setpriv", "setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", "/usr/sbin/pgbouncer",
-              "-q", path, (char *)NULL);
+        execl("/usr/bin/setpriv", "setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups",
+              "/usr/sbin/pgbouncer", "-q", path, (char *)NULL);
     else
         execl("/usr/sbin/pgbouncer", "pgbouncer", "-q", path, (char *)NULL);
     _exit(127);
@@ -407,9 +425,12 @@ static void behind_a_pooler(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        PG_TEST(cut_after_the_commit_was_sent), PG_TEST(cut_before_the_commit_was_sent),
-        PG_TEST(a_live_owner_is_not_taken_over), PG_TEST(a_dead_owner_is_taken_over_early),
-        PG_TEST(a_message_of_another_node_wakes_the_holder), PG_TEST(behind_a_pooler),
+        PG_TEST(cut_after_the_commit_was_sent),
+        PG_TEST(cut_before_the_commit_was_sent),
+        PG_TEST(a_live_owner_is_not_taken_over),
+        PG_TEST(a_dead_owner_is_taken_over_early),
+        PG_TEST(a_message_of_another_node_wakes_the_holder),
+        PG_TEST(behind_a_pooler),
     };
     signal(SIGPIPE, SIG_IGN); /* of the proxy */
     PG_MAIN(tests);

@@ -14,18 +14,23 @@ static void full_cycle(pg_bench *p, dur_provider *store, const char *instance) {
     ASSERT_OK(b, dur_store_enqueue_for_orchestrator(store, &start, 0, &b->err));
     ASSERT_OK(b, dur_store_fetch_orchestration_item(store, b->arena, &how, &item, &b->err));
     assert_string_equal(item.instance, instance);
-    dur_turn_commit turn = { .lock_token = item.lock_token, .execution_id = 1, .events = &event, .event_count = 1,
-                             .metadata = named() };
+    dur_turn_commit turn = {
+        .lock_token = item.lock_token, .execution_id = 1, .events = &event, .event_count = 1, .metadata = named()
+    };
     ASSERT_OK(b, dur_store_ack_orchestration_item(store, &turn, &b->err));
 }
 
 static void names_of_schemas(void **state) {
     pg_bench *p = *state;
-    static const char *const good[] = { "with space", "semi;drop table x", "quote\"inside", "apos'trophe", "\xc3\xbc",
-                                        "x123456789012345678901234567890123456789012345678901234567890123" + 1, "SELECT" };
+    static const char *const good[] = {
+        "with space",  "semi;drop table x", "quote\"inside",
+        "apos'trophe", "\xc3\xbc",          "x123456789012345678901234567890123456789012345678901234567890123" + 1,
+        "SELECT"
+    };
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
         dur_provider *store = NULL;
-        ASSERT_OK(&p->b, dur_postgres_open(&store, DUR_POSTGRES(.conninfo = pg_server(), .schema = good[i]), &p->b.err));
+        ASSERT_OK(&p->b,
+                  dur_postgres_open(&store, DUR_POSTGRES(.conninfo = pg_server(), .schema = good[i]), &p->b.err));
         full_cycle(p, store, "a");
         dur_provider_close(store);
         char *name = PQescapeIdentifier(p->db, good[i], strlen(good[i]));
@@ -47,8 +52,8 @@ static void names_of_schemas(void **state) {
 static void parameters_and_secrets(void **state) {
     pg_bench *p = *state;
     dur_provider *store = NULL;
-    static const char *const bad[] = { "&pool=0", "&pool=x", "&pooler=maybe", "&poll=1", "&clock=mine", "&migrate=2",
-                                       "&nonsense=1", "&schema=%", "&schema=%00" };
+    static const char *const bad[] = { "&pool=0",    "&pool=x",     "&pooler=maybe", "&poll=1",    "&clock=mine",
+                                       "&migrate=2", "&nonsense=1", "&schema=%",     "&schema=%00" };
     char url[1024];
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         snprintf(url, sizeof(url), "%s%s", pg_server(), bad[i]);
@@ -94,7 +99,8 @@ static void ten_nodes_start_together(void **state) {
         if (openers[i].code != DUR_OK) fail_msg("%s", openers[i].err.message);
     }
     full_cycle(p, openers[7].store, "a");
-    for (size_t i = 0; i < 10; i++) dur_provider_close(openers[i].store);
+    for (size_t i = 0; i < 10; i++)
+        dur_provider_close(openers[i].store);
     snprintf(sql, sizeof(sql), "SET client_min_messages = error; DROP SCHEMA %s_ten CASCADE", p->schema);
     pg_do(p->db, sql);
 }
@@ -170,7 +176,8 @@ static void texts_that_no_server_takes(void **state) {
     pg_bench *p = *state;
     dur_message bad = { .kind = DUR_WORK_EXTERNAL_RAISED, .instance = "a", .json = { "{\"a\":\"\xff\"}", 9 } };
     dur_message nul = { .kind = DUR_WORK_EXTERNAL_RAISED, .instance = "a", .json = { "{\0}", 3 } };
-    dur_message fine = { .kind = DUR_WORK_EXTERNAL_RAISED, .instance = "a",
+    dur_message fine = { .kind = DUR_WORK_EXTERNAL_RAISED,
+                         .instance = "a",
                          .json = text_of("{\"a\":\"\\u0000 \xf0\x9f\x98\x80\"}") };
     full_cycle(p, p->b.store, "a");
     assert_int_equal(dur_store_enqueue_for_orchestrator(p->b.store, &bad, 0, &p->b.err), DUR_EINVAL);
@@ -186,8 +193,9 @@ static void the_servers_clock_counts(void **state) {
     pg_bench *p = *state;
     dur_provider *ahead = NULL;
     char url[1200];
-    dur_message timer = { .kind = DUR_WORK_TIMER_FIRED, .instance = "a", .execution_id = 1, .activity_id = 2,
-                          .json = text_of("{}") };
+    dur_message timer = {
+        .kind = DUR_WORK_TIMER_FIRED, .instance = "a", .execution_id = 1, .activity_id = 2, .json = text_of("{}")
+    };
     full_cycle(p, p->b.store, "a");
     snprintf(url, sizeof(url), "%s&options=-c%%20durite.clock_offset_ms%%3D3600000", p->url);
     ASSERT_OK(&p->b, dur_open(&ahead, url, &p->b.err));
@@ -208,7 +216,9 @@ static void in_the_callers_transaction(void **state) {
     pg_bench *p = *state;
     bench *b = &p->b;
     dur_start_args start = { .size = sizeof(start), .name = "Flow", .instance = "a", .input = "1" };
-    dur_message_args message = { .size = sizeof(message), .instance = "a", .name = "q", .data = "x", .message_id = "m" };
+    dur_message_args message = {
+        .size = sizeof(message), .instance = "a", .name = "q", .data = "x", .message_id = "m"
+    };
     dur_instance_row row;
     assert_int_equal(dur_postgres_start(b->store, p->db, &start, &b->err), DUR_ESTATE); /* no transaction */
     pg_do(p->db, "CREATE TEMPORARY TABLE mine (n int)");
@@ -242,8 +252,9 @@ static void in_the_callers_transaction(void **state) {
 static void replacing_in_the_callers_transaction(void **state) {
     pg_bench *p = *state;
     bench *b = &p->b;
-    dur_start_args start = { .size = sizeof(start), .name = "Flow", .instance = "a",
-                             .exists = DUR_START_REPLACE_FINISHED };
+    dur_start_args start = {
+        .size = sizeof(start), .name = "Flow", .instance = "a", .exists = DUR_START_REPLACE_FINISHED
+    };
     dur_message first = start_of(b, "a");
     dur_event_row event = event_of(1);
     ASSERT_OK(b, dur_store_enqueue_for_orchestrator(b->store, &first, 0, &b->err));
@@ -251,8 +262,9 @@ static void replacing_in_the_callers_transaction(void **state) {
     assert_int_equal(dur_postgres_start(b->store, p->db, &start, &b->err), DUR_EEXISTS); /* it runs */
     pg_do(p->db, "ROLLBACK");
     dur_orchestration_item item = fetch(b, 5000);
-    dur_turn_commit turn = { .lock_token = item.lock_token, .execution_id = 1, .events = &event, .event_count = 1,
-                             .metadata = named() };
+    dur_turn_commit turn = {
+        .lock_token = item.lock_token, .execution_id = 1, .events = &event, .event_count = 1, .metadata = named()
+    };
     turn.metadata.status = DUR_STATUS_COMPLETED;
     ASSERT_OK(b, dur_store_ack_orchestration_item(b->store, &turn, &b->err));
     pg_do(p->db, "BEGIN");
@@ -267,10 +279,12 @@ static void replacing_in_the_callers_transaction(void **state) {
 
 static void sessions_that_end_are_opened_again(void **state) {
     pg_bench *p = *state;
+    char end_all[256];
+    snprintf(end_all, sizeof(end_all),
+             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'durite_%s'", p->schema);
     full_cycle(p, p->b.store, "a");
     for (int i = 0; i < 5; i++) {
-        pg_do(p->db, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'durite' AND "
-                     "query LIKE '%u\\_%' AND pid <> pg_backend_pid()");
+        pg_do(p->db, end_all);
         pg_pause_ms(20);
         char id[16];
         snprintf(id, sizeof(id), "k%d", i);
@@ -280,11 +294,16 @@ static void sessions_that_end_are_opened_again(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        PG_TEST(names_of_schemas),          PG_TEST(parameters_and_secrets),
-        PG_TEST(ten_nodes_start_together),  PG_TEST(newer_schema_is_refused),
-        PG_TEST(schema_dropped_and_made_again), PG_TEST(running_needs_few_rights),
-        PG_TEST(texts_that_no_server_takes), PG_TEST(the_servers_clock_counts),
-        PG_TEST(in_the_callers_transaction), PG_TEST(replacing_in_the_callers_transaction),
+        PG_TEST(names_of_schemas),
+        PG_TEST(parameters_and_secrets),
+        PG_TEST(ten_nodes_start_together),
+        PG_TEST(newer_schema_is_refused),
+        PG_TEST(schema_dropped_and_made_again),
+        PG_TEST(running_needs_few_rights),
+        PG_TEST(texts_that_no_server_takes),
+        PG_TEST(the_servers_clock_counts),
+        PG_TEST(in_the_callers_transaction),
+        PG_TEST(replacing_in_the_callers_transaction),
         PG_TEST(sessions_that_end_are_opened_again),
     };
     PG_MAIN(tests);

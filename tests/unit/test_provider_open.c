@@ -152,10 +152,14 @@ static void checks_arguments(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(opens_memory),           cmocka_unit_test(refuses_bad_urls),
-        cmocka_unit_test(names_the_postgres_package), cmocka_unit_test(shares_by_name),
-        cmocka_unit_test(registers_schemes),      cmocka_unit_test(counts_handles),
-        cmocka_unit_test(refuses_in_a_forked_child), cmocka_unit_test(checks_arguments),
+        cmocka_unit_test(opens_memory),
+        cmocka_unit_test(refuses_bad_urls),
+        cmocka_unit_test(names_the_postgres_package),
+        cmocka_unit_test(shares_by_name),
+        cmocka_unit_test(registers_schemes),
+        cmocka_unit_test(counts_handles),
+        cmocka_unit_test(refuses_in_a_forked_child),
+        cmocka_unit_test(checks_arguments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

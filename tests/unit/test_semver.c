@@ -13,11 +13,29 @@
 
 static void strict_takes_only_whole_versions(void **state) {
     (void)state;
-    static const char *const good[] = { "0.0.0", "1.2.3", "10.20.4294967295", "1.0.0-alpha", "1.0.0-alpha.1", "1.0.0-0.3.7",
-        "1.0.0--", "1.0.0+build.001", "1.0.0-rc.1+exp.sha-5114f85" };
-    static const char *const bad[] = { "", "1", "1.2", "1.2.", ".1.2", "1.2.3.4", "01.2.3", "1.02.3", "v1.2.3", "1.2.3-",
-        "1.2.3-01", "1.2.3-a..b", "1.2.3+", "1.2.3 ", " 1.2.3", "1.2.x", "-1.2.3", "1.2.4294967296",
-        "1.2.99999999999999999999", "1.2.3-\xc3\xa9" };
+    static const char *const good[] = { "0.0.0",       "1.2.3",           "10.20.4294967295",
+                                        "1.0.0-alpha", "1.0.0-alpha.1",   "1.0.0-0.3.7",
+                                        "1.0.0--",     "1.0.0+build.001", "1.0.0-rc.1+exp.sha-5114f85" };
+    static const char *const bad[] = { "",
+                                       "1",
+                                       "1.2",
+                                       "1.2.",
+                                       ".1.2",
+                                       "1.2.3.4",
+                                       "01.2.3",
+                                       "1.02.3",
+                                       "v1.2.3",
+                                       "1.2.3-",
+                                       "1.2.3-01",
+                                       "1.2.3-a..b",
+                                       "1.2.3+",
+                                       "1.2.3 ",
+                                       " 1.2.3",
+                                       "1.2.x",
+                                       "-1.2.3",
+                                       "1.2.4294967296",
+                                       "1.2.99999999999999999999",
+                                       "1.2.3-\xc3\xa9" };
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
         if (!dur__semver_parse(good[i], NULL)) fail_msg("refused %s", good[i]);
     }
@@ -35,8 +53,8 @@ static void lenient_takes_what_stores_hold(void **state) {
     static const struct {
         const char *text;
         dur_semver version;
-    } good[] = { { "1.0", { 1, 0, 0 } }, { "2", { 2, 0, 0 } }, { "v1.2.3", { 1, 2, 3 } }, { "1.2.3-rc.1", { 1, 2, 3 } },
-        { "01.2", { 1, 2, 0 } }, { "0.1.26", { 0, 1, 26 } } };
+    } good[] = { { "1.0", { 1, 0, 0 } },        { "2", { 2, 0, 0 } },    { "v1.2.3", { 1, 2, 3 } },
+                 { "1.2.3-rc.1", { 1, 2, 3 } }, { "01.2", { 1, 2, 0 } }, { "0.1.26", { 0, 1, 26 } } };
     dur_semver v;
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
         if (!dur__semver_parse_lenient(good[i].text, &v)) fail_msg("refused %s", good[i].text);
@@ -52,9 +70,12 @@ static void lenient_takes_what_stores_hold(void **state) {
 /* The order that semver.org gives as its example, and more. */
 static void order_is_total(void **state) {
     (void)state;
-    static const char *const sorted[] = { "", "latest", "0.0.1", "0.1.0", "1.0.0-0", "1.0.0-2", "1.0.0-11", "1.0.0-alpha",
-        "1.0.0-alpha.1", "1.0.0-alpha.beta", "1.0.0-beta", "1.0.0-beta.2", "1.0.0-beta.11", "1.0.0-rc.1", "1.0.0", "1.0.1",
-        "1.2.0", "1.10.0", "2.0.0", "10.0.0" };
+    static const char *const sorted[] = {
+        "",           "latest",       "0.0.1",         "0.1.0",         "1.0.0-0",
+        "1.0.0-2",    "1.0.0-11",     "1.0.0-alpha",   "1.0.0-alpha.1", "1.0.0-alpha.beta",
+        "1.0.0-beta", "1.0.0-beta.2", "1.0.0-beta.11", "1.0.0-rc.1",    "1.0.0",
+        "1.0.1",      "1.2.0",        "1.10.0",        "2.0.0",         "10.0.0"
+    };
     size_t count = sizeof(sorted) / sizeof(sorted[0]);
     for (size_t i = 0; i < count; i++) {
         for (size_t j = 0; j < count; j++) {

@@ -66,8 +66,10 @@ __attribute__((noinline, no_sanitize_address)) static void use_and_wait(dur__cor
     char local[1024];
     memset(local, (int)(use & 0x7f), sizeof(local));
     __asm__ volatile("" : : "r"(local) : "memory"); /* a compiler would leave most of it out */
-    if (use > sizeof(local)) use_and_wait(coro, use - sizeof(local));
-    else dur__coro_yield(coro);
+    if (use > sizeof(local))
+        use_and_wait(coro, use - sizeof(local));
+    else
+        dur__coro_yield(coro);
     if (local[64] != (char)(use & 0x7f)) abort();
 }
 

@@ -6,16 +6,16 @@
 
 #include <durite/runtime.h>
 #include <errno.h>
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -59,8 +59,8 @@ static void a_thread_has_a_name_and_no_signals(void **state) {
     assert_true(self.self);
     assert_string_equal(self.name, "durite-loop-num");
     for (int sig = 1; sig < 32; sig++) {
-        bool open = sig == SIGSEGV || sig == SIGBUS || sig == SIGFPE || sig == SIGILL || sig == SIGKILL ||
-                    sig == SIGSTOP;
+        bool open =
+            sig == SIGSEGV || sig == SIGBUS || sig == SIGFPE || sig == SIGILL || sig == SIGKILL || sig == SIGSTOP;
         assert_int_equal(sigismember(&self.mask, sig) == 0, open);
         assert_int_equal(sigismember(&before, sig), sigismember(&after, sig)); /* ours is as it was */
     }
@@ -119,7 +119,9 @@ static int child_status(pid_t child) {
     return status;
 }
 
-static void count_up(void *arg) { ++*(int *)arg; }
+static void count_up(void *arg) {
+    ++*(int *)arg;
+}
 static void remove_self(void *arg) {
     count_up(arg);
     dur__at_fork_remove(remove_self, arg);

@@ -5,9 +5,9 @@
 
 #include <durite/sys/waker.h>
 #include <poll.h>
-#include <stdatomic.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>

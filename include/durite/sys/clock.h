@@ -16,9 +16,9 @@ DUR_BEGIN_DECLS
 
 typedef struct dur_world {
     void *data;
-    uint64_t (*wall_ms)(void *data);                       /* milliseconds since 1970 */
-    uint64_t (*boot_ms)(void *data);                       /* never goes back; counts while the machine sleeps */
-    void (*random)(void *data, void *out, size_t size);    /* random bytes */
+    uint64_t (*wall_ms)(void *data);                    /* milliseconds since 1970 */
+    uint64_t (*boot_ms)(void *data);                    /* never goes back; counts while the machine sleeps */
+    void (*random)(void *data, void *out, size_t size); /* random bytes */
 } dur_world;
 
 /* The machine's own clocks and getrandom().  Static. */

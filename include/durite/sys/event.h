@@ -18,32 +18,32 @@ DUR_BEGIN_DECLS
 
 /* KIND(upper, wire name, role).  Roles: START and ARRIVAL come from the world, COMMAND from the handler, DROP is the
    command that gives something up, TERMINAL ends the execution. */
-#define DUR_EVENT_KINDS(KIND)                                                        \
-    KIND(ORCHESTRATION_STARTED, "OrchestrationStarted", START)                       \
-    KIND(ORCHESTRATION_COMPLETED, "OrchestrationCompleted", TERMINAL)                \
-    KIND(ORCHESTRATION_FAILED, "OrchestrationFailed", TERMINAL)                      \
-    KIND(ORCHESTRATION_CONTINUED_AS_NEW, "OrchestrationContinuedAsNew", TERMINAL)    \
-    KIND(ORCHESTRATION_CANCEL_REQUESTED, "OrchestrationCancelRequested", ARRIVAL)    \
-    KIND(ORCHESTRATION_CHAINED, "OrchestrationChained", COMMAND)                     \
-    KIND(ACTIVITY_SCHEDULED, "ActivityScheduled", COMMAND)                           \
-    KIND(ACTIVITY_COMPLETED, "ActivityCompleted", ARRIVAL)                           \
-    KIND(ACTIVITY_FAILED, "ActivityFailed", ARRIVAL)                                 \
-    KIND(ACTIVITY_CANCEL_REQUESTED, "ActivityCancelRequested", DROP)                 \
-    KIND(TIMER_CREATED, "TimerCreated", COMMAND)                                     \
-    KIND(TIMER_FIRED, "TimerFired", ARRIVAL)                                         \
-    KIND(EXTERNAL_SUBSCRIBED, "ExternalSubscribed", COMMAND)                         \
-    KIND(EXTERNAL_EVENT, "ExternalEvent", ARRIVAL)                                   \
-    KIND(EXTERNAL_SUBSCRIBED_CANCELLED, "ExternalSubscribedCancelled", DROP)         \
-    KIND(QUEUE_SUBSCRIBED, "ExternalSubscribedPersistent", COMMAND)                  \
-    KIND(QUEUE_EVENT_DELIVERED, "ExternalEventPersistent", ARRIVAL)                  \
-    KIND(QUEUE_SUBSCRIPTION_CANCELLED, "ExternalSubscribedPersistentCancelled", DROP) \
-    KIND(SUB_ORCHESTRATION_SCHEDULED, "SubOrchestrationScheduled", COMMAND)          \
-    KIND(SUB_ORCHESTRATION_COMPLETED, "SubOrchestrationCompleted", ARRIVAL)          \
-    KIND(SUB_ORCHESTRATION_FAILED, "SubOrchestrationFailed", ARRIVAL)                \
-    KIND(SUB_ORCHESTRATION_CANCEL_REQUESTED, "SubOrchestrationCancelRequested", DROP) \
-    KIND(CUSTOM_STATUS_UPDATED, "CustomStatusUpdated", COMMAND)                      \
-    KIND(KEY_VALUE_SET, "KeyValueSet", COMMAND)                                      \
-    KIND(KEY_VALUE_CLEARED, "KeyValueCleared", COMMAND)                              \
+#define DUR_EVENT_KINDS(KIND)                                                                                          \
+    KIND(ORCHESTRATION_STARTED, "OrchestrationStarted", START)                                                         \
+    KIND(ORCHESTRATION_COMPLETED, "OrchestrationCompleted", TERMINAL)                                                  \
+    KIND(ORCHESTRATION_FAILED, "OrchestrationFailed", TERMINAL)                                                        \
+    KIND(ORCHESTRATION_CONTINUED_AS_NEW, "OrchestrationContinuedAsNew", TERMINAL)                                      \
+    KIND(ORCHESTRATION_CANCEL_REQUESTED, "OrchestrationCancelRequested", ARRIVAL)                                      \
+    KIND(ORCHESTRATION_CHAINED, "OrchestrationChained", COMMAND)                                                       \
+    KIND(ACTIVITY_SCHEDULED, "ActivityScheduled", COMMAND)                                                             \
+    KIND(ACTIVITY_COMPLETED, "ActivityCompleted", ARRIVAL)                                                             \
+    KIND(ACTIVITY_FAILED, "ActivityFailed", ARRIVAL)                                                                   \
+    KIND(ACTIVITY_CANCEL_REQUESTED, "ActivityCancelRequested", DROP)                                                   \
+    KIND(TIMER_CREATED, "TimerCreated", COMMAND)                                                                       \
+    KIND(TIMER_FIRED, "TimerFired", ARRIVAL)                                                                           \
+    KIND(EXTERNAL_SUBSCRIBED, "ExternalSubscribed", COMMAND)                                                           \
+    KIND(EXTERNAL_EVENT, "ExternalEvent", ARRIVAL)                                                                     \
+    KIND(EXTERNAL_SUBSCRIBED_CANCELLED, "ExternalSubscribedCancelled", DROP)                                           \
+    KIND(QUEUE_SUBSCRIBED, "ExternalSubscribedPersistent", COMMAND)                                                    \
+    KIND(QUEUE_EVENT_DELIVERED, "ExternalEventPersistent", ARRIVAL)                                                    \
+    KIND(QUEUE_SUBSCRIPTION_CANCELLED, "ExternalSubscribedPersistentCancelled", DROP)                                  \
+    KIND(SUB_ORCHESTRATION_SCHEDULED, "SubOrchestrationScheduled", COMMAND)                                            \
+    KIND(SUB_ORCHESTRATION_COMPLETED, "SubOrchestrationCompleted", ARRIVAL)                                            \
+    KIND(SUB_ORCHESTRATION_FAILED, "SubOrchestrationFailed", ARRIVAL)                                                  \
+    KIND(SUB_ORCHESTRATION_CANCEL_REQUESTED, "SubOrchestrationCancelRequested", DROP)                                  \
+    KIND(CUSTOM_STATUS_UPDATED, "CustomStatusUpdated", COMMAND)                                                        \
+    KIND(KEY_VALUE_SET, "KeyValueSet", COMMAND)                                                                        \
+    KIND(KEY_VALUE_CLEARED, "KeyValueCleared", COMMAND)                                                                \
     KIND(KEY_VALUES_CLEARED, "KeyValuesCleared", COMMAND)
 
 #define DUR_EVENT_ENUM_(upper, name, role) DUR_EVENT_##upper,

@@ -122,12 +122,12 @@ typedef enum dur_fetch_kind {
 } dur_fetch_kind;
 
 typedef struct dur_fetch {
-    uint64_t lock_ms; /* the lock ends by itself after this; not used with an owner */
-    uint64_t poll_ms; /* may block so long for something to come; 0: answer at once */
+    uint64_t lock_ms;                    /* the lock ends by itself after this; not used with an owner */
+    uint64_t poll_ms;                    /* may block so long for something to come; 0: answer at once */
     const dur_capability_filter *filter; /* NULL: every version */
     /* The fields below are used only with fetch_turns and lane_round. */
-    const char *owner;          /* NULL: a timed lock; else a lease that holds while the owner lives */
-    size_t max;                 /* instances at most; 0: 1 */
+    const char *owner; /* NULL: a timed lock; else a lease that holds while the owner lives */
+    size_t max;        /* instances at most; 0: 1 */
     dur_fetch_kind kind;
     uint32_t queue_messages_max; /* of each queue only the first so many; 0: all */
     bool without_history;        /* leave history out (messages, name, version and last_event_id are there) */
@@ -147,16 +147,16 @@ typedef struct dur_orchestration_item {
     size_t history_count;
     const dur_fetched_message *messages; /* all visible ones, by (due, id) */
     size_t message_count;
-    bool more_messages;            /* queue_messages_max left some out */
-    const dur_key_value *kv;       /* state at the end of the previous execution */
+    bool more_messages;      /* queue_messages_max left some out */
+    const dur_key_value *kv; /* state at the end of the previous execution */
     size_t kv_count;
-    const char *history_error;     /* a stored event cannot be read: why ("… deserialization failed …"); history is
-                                      empty.  Filled by sys/store.h, which tries to decode; a store leaves it NULL */
+    const char *history_error; /* a stored event cannot be read: why ("… deserialization failed …"); history is
+                                  empty.  Filled by sys/store.h, which tries to decode; a store leaves it NULL */
 } dur_orchestration_item;
 
 typedef struct dur_execution_metadata {
-    dur_status status;  /* NONE: leave as it is */
-    const char *output; /* result, error text or continue-as-new input */
+    dur_status status;              /* NONE: leave as it is */
+    const char *output;             /* result, error text or continue-as-new input */
     const char *orchestration_name; /* name and version given: create or update the instance row */
     const char *orchestration_version;
     const char *parent_instance_id;
@@ -216,9 +216,9 @@ typedef struct dur_turn_commit {
     size_t cancelled_count;
 
     /* ---- optional: lane_round and commit_turns only ---- */
-    uint64_t expected_last;    /* last event id of the execution before this turn; DUR_NOT_COMPARED: not checked */
-    bool consume_listed;       /* delete exactly these messages, not "all that carry the token" */
-    const uint64_t *consumed;  /* message ids; missing ones do no harm */
+    uint64_t expected_last;   /* last event id of the execution before this turn; DUR_NOT_COMPARED: not checked */
+    bool consume_listed;      /* delete exactly these messages, not "all that carry the token" */
+    const uint64_t *consumed; /* message ids; missing ones do no harm */
     size_t consumed_count;
     const dur_worker_claim *worker_consumed;
     size_t worker_consumed_count;
@@ -227,23 +227,23 @@ typedef struct dur_turn_commit {
     const char *owner;         /* who holds the lease, and for whom worker items are locked */
     const char *session_owner; /* with session items among worker_items: who claims, for how long */
     uint64_t session_lock_ms;
-    bool keep_lease;           /* the token stays valid; messages that come later are handed to the owner */
-    uint64_t seen_id;          /* without keep_lease: messages left up to this id (delayed ones: due up to this time) */
-    uint64_t seen_now_ms;      /*   were seen and are no reason to fetch the instance again; 0, 0: all count */
-    uint64_t delay_ms;         /* without keep_lease: not fetched again before now + delay (0: at once) */
-    bool give_back;            /* the acquisition was not used (shutdown, unregistered): do not count it */
+    bool keep_lease;      /* the token stays valid; messages that come later are handed to the owner */
+    uint64_t seen_id;     /* without keep_lease: messages left up to this id (delayed ones: due up to this time) */
+    uint64_t seen_now_ms; /*   were seen and are no reason to fetch the instance again; 0, 0: all count */
+    uint64_t delay_ms;    /* without keep_lease: not fetched again before now + delay (0: at once) */
+    bool give_back;       /* the acquisition was not used (shutdown, unregistered): do not count it */
     /* A turn with execution_id 0 is a release: nothing is written, the lease goes.  It clears the counts of attempts
        only if it says what it has seen (the handler ran and waits); otherwise it leaves them, or with give_back takes
        one off. */
-    bool take_over;            /* no token is compared; any lease on the instance ends (terminate) */
-    bool remove_work;          /* delete all messages, worker rows and timers of the instance (terminate) */
-    bool set_suspended;        /* mark suspended with this reason (NULL: resume) */
+    bool take_over;     /* no token is compared; any lease on the instance ends (terminate) */
+    bool remove_work;   /* delete all messages, worker rows and timers of the instance (terminate) */
+    bool set_suspended; /* mark suspended with this reason (NULL: resume) */
     const char *suspended;
 
     /* ---- answers ---- */
     dur_turn_fault fault;
-    dur_error error;           /* code DUR_OK when committed */
-    bool lease_kept;           /* false although asked: the store cannot keep leases */
+    dur_error error; /* code DUR_OK when committed */
+    bool lease_kept; /* false although asked: the store cannot keep leases */
     const dur_worker_claim *const *lost_work;
     size_t lost_work_count;
 } dur_turn_commit;
@@ -255,7 +255,7 @@ typedef enum dur_tag_mode {
     DUR_TAGS_ONLY,         /* items with one of the tags */
     DUR_TAGS_AND_DEFAULT,  /* both */
     DUR_TAGS_ANY,
-    DUR_TAGS_NONE          /* nothing: the store is not even asked */
+    DUR_TAGS_NONE /* nothing: the store is not even asked */
 } dur_tag_mode;
 
 typedef struct dur_tag_filter {
@@ -271,8 +271,8 @@ typedef struct dur_work_fetch {
     uint64_t session_lock_ms;
     dur_tag_filter tags;
     /* fetch_works and lane_round only */
-    const char *owner; /* NULL: a timed lock */
-    size_t max;        /* 0: 1 */
+    const char *owner;   /* NULL: a timed lock */
+    size_t max;          /* 0: 1 */
     dur_fetch_kind kind; /* FRESH: not rows of an owner that died; SUSPECT: only those, their attempt is counted now */
 } dur_work_fetch;
 
@@ -287,9 +287,9 @@ typedef struct dur_leased_work {
 /* The end of a worker item that goes through the queue. */
 typedef struct dur_work_ack {
     const char *lock_token;
-    dur_activity_ref ref;           /* zero: found by the token */
-    const dur_message *completion;  /* NULL: delete only */
-    dur_error error;                /* answer; DUR_ELEASE: row gone or lock expired */
+    dur_activity_ref ref;          /* zero: found by the token */
+    const dur_message *completion; /* NULL: delete only */
+    dur_error error;               /* answer; DUR_ELEASE: row gone or lock expired */
 } dur_work_ack;
 
 /* ---- rounds: all that a loop does with the store, in one transaction --------------------------------------------- */
@@ -306,9 +306,9 @@ typedef struct dur_round {
     size_t turn_count;
     dur_work_ack *acks; /* answered one by one */
     size_t ack_count;
-    const dur_fetch *fetch;       /* NULL: acquire no instance.  Sees what this round wrote */
-    const dur_work_fetch *work;   /* NULL: take no work */
-    uint32_t queue_messages_max;  /* for held messages; 0: all */
+    const dur_fetch *fetch;      /* NULL: acquire no instance.  Sees what this round wrote */
+    const dur_work_fetch *work;  /* NULL: take no work */
+    uint32_t queue_messages_max; /* for held messages; 0: all */
     /* out, in the arena of the call */
     dur_orchestration_item *items;
     size_t item_count;
@@ -316,7 +316,7 @@ typedef struct dur_round {
     size_t work_count;
     dur_held_message *held; /* messages for leases of this lane that it was not given before, by (due, id) */
     size_t held_count;
-    const char **lost;      /* instances whose lease this lane no longer holds (delete, terminate, take-over) */
+    const char **lost; /* instances whose lease this lane no longer holds (delete, terminate, take-over) */
     size_t lost_count;
     uint64_t now_ms;        /* the store's time */
     uint64_t seen_id;       /* highest message id that this round's reads have seen */
@@ -334,16 +334,16 @@ typedef struct dur_lane_options {
 /* ---- owners ------------------------------------------------------------------------------------------------------ */
 
 typedef struct dur_owner_options {
-    const char *owner;      /* id, new at each process start */
-    uint64_t timeout_ms;    /* dead when silent for so long (default 10 s) */
+    const char *owner;   /* id, new at each process start */
+    uint64_t timeout_ms; /* dead when silent for so long (default 10 s) */
 } dur_owner_options;
 
 typedef struct dur_owner_report {
-    bool still_ours;       /* false: taken for dead; everything under this id is lost */
-    uint32_t peers;        /* other live owners */
-    uint32_t taken_over;   /* dead owners whose leases this beat set free */
-    uint32_t freed;        /* leases and worker rows set free by it */
-    char last_dead[64];    /* id of the last of them */
+    bool still_ours;     /* false: taken for dead; everything under this id is lost */
+    uint32_t peers;      /* other live owners */
+    uint32_t taken_over; /* dead owners whose leases this beat set free */
+    uint32_t freed;      /* leases and worker rows set free by it */
+    char last_dead[64];  /* id of the last of them */
     uint64_t now_ms;
 } dur_owner_report;
 
@@ -370,10 +370,10 @@ typedef struct dur_instance_row {
     const char *suspended;          /* reason; NULL: not suspended */
     const char *custom_status;      /* NULL: none */
     uint64_t custom_status_version;
-    const char *owner;              /* who leases it now; NULL: nobody */
-    bool start_pending;             /* known only by a start that no turn has consumed yet */
-    dur_text pending_start;         /* get_instance only: text of the start or continue-as-new that waits, as it is
-                                       stored, so that clients can show and terminate what has not run; size 0: none */
+    const char *owner;      /* who leases it now; NULL: nobody */
+    bool start_pending;     /* known only by a start that no turn has consumed yet */
+    dur_text pending_start; /* get_instance only: text of the start or continue-as-new that waits, as it is
+                               stored, so that clients can show and terminate what has not run; size 0: none */
 } dur_instance_row;
 
 typedef struct dur_execution_row {
@@ -401,16 +401,16 @@ typedef struct dur_instance_stats {
 } dur_instance_stats;
 
 typedef struct dur_instance_query {
-    dur_status status;              /* NONE: any */
+    dur_status status; /* NONE: any */
     bool suspended_only;
-    const char *name;               /* orchestration name; NULL: any */
-    const char *id_prefix;          /* NULL: any */
-    const char *parent;             /* direct children of this instance; NULL: any */
+    const char *name;      /* orchestration name; NULL: any */
+    const char *id_prefix; /* NULL: any */
+    const char *parent;    /* direct children of this instance; NULL: any */
     bool roots_only;
-    uint64_t created_after_ms;      /* 0: any */
+    uint64_t created_after_ms; /* 0: any */
     uint64_t created_before_ms;
-    size_t limit;                   /* 0: all */
-    const char *after;              /* instance id: continue behind it; rows come by instance id */
+    size_t limit;      /* 0: all */
+    const char *after; /* instance id: continue behind it; rows come by instance id */
 } dur_instance_query;
 
 typedef struct dur_bulk_filter {
@@ -448,7 +448,7 @@ struct dur_provider_methods {
     size_t size;      /* sizeof(dur_provider_methods) as the provider was compiled */
     const char *name; /* "sqlite" */
     const char *version;
-    bool own_clock;   /* true: due and lock times follow the store's own clock (a server); false: dur_world of open */
+    bool own_clock; /* true: due and lock times follow the store's own clock (a server); false: dur_world of open */
 
     /* ======== required ======== */
 
@@ -480,8 +480,8 @@ struct dur_provider_methods {
                                          dur_error *err);
 
     /* Events of an execution (0: the latest), by id.  Unknown: DUR_OK, count 0. */
-    int (*read)(dur_provider *self, dur_arena *arena, const char *instance, uint64_t execution_id,
-                dur_event_row **out, size_t *count, dur_error *err);
+    int (*read)(dur_provider *self, dur_arena *arena, const char *instance, uint64_t execution_id, dur_event_row **out,
+                size_t *count, dur_error *err);
     /* Append for tests and tools; duplicate: DUR_ECONFLICT; id 0: DUR_EINVAL. */
     int (*append)(dur_provider *self, const char *instance, uint64_t execution_id, const dur_event_row *events,
                   size_t count, dur_error *err);
@@ -510,8 +510,8 @@ struct dur_provider_methods {
     int (*get_custom_status)(dur_provider *self, dur_arena *arena, const char *instance, uint64_t last_seen,
                              bool *changed, const char **status, uint64_t *version, dur_error *err);
     /* Value now, writes of the running execution included; NULL: no such key. */
-    int (*get_kv_value)(dur_provider *self, dur_arena *arena, const char *instance, const char *key,
-                        const char **value, dur_error *err);
+    int (*get_kv_value)(dur_provider *self, dur_arena *arena, const char *instance, const char *key, const char **value,
+                        dur_error *err);
     int (*get_kv_all_values)(dur_provider *self, dur_arena *arena, const char *instance, dur_key_value **out,
                              size_t *count, dur_error *err);
 
@@ -544,8 +544,8 @@ struct dur_provider_methods {
     int (*ack_works)(dur_provider *self, dur_work_ack *acks, size_t count, dur_error *err);
     /* Of the rows locked with these tokens, which are gone?  Answers in lost[i].  With extend_ms the timed ones are
        renewed.  Fallback: renew_work_item_lock one by one. */
-    int (*check_works)(dur_provider *self, const dur_worker_claim *claims, size_t count, uint64_t extend_ms,
-                       bool *lost, dur_error *err);
+    int (*check_works)(dur_provider *self, const dur_worker_claim *claims, size_t count, uint64_t extend_ms, bool *lost,
+                       dur_error *err);
     /* Give worker rows back unstarted, attempt not counted.  Fallback: abandon_work_item one by one. */
     int (*return_works)(dur_provider *self, const dur_worker_claim *claims, size_t count, dur_error *err);
 
@@ -576,8 +576,8 @@ struct dur_provider_methods {
 
     /* ======== optional: admin.  Without them: DUR_EUNSUPPORTED, naming the method ======== */
 
-    int (*list_instances)(dur_provider *self, dur_arena *arena, const dur_instance_query *query,
-                          dur_instance_row **out, size_t *count, dur_error *err);
+    int (*list_instances)(dur_provider *self, dur_arena *arena, const dur_instance_query *query, dur_instance_row **out,
+                          size_t *count, dur_error *err);
     int (*get_instance)(dur_provider *self, dur_arena *arena, const char *instance, dur_instance_row *out,
                         dur_error *err); /* DUR_ENOTFOUND */
     int (*list_executions)(dur_provider *self, dur_arena *arena, const char *instance, dur_execution_row **out,
@@ -617,7 +617,7 @@ struct dur_provider_methods {
 };
 
 /* True when the table has the method: DUR_HAS_METHOD(store->methods, lane_open). */
-#define DUR_HAS_METHOD(table, method)                                                                    \
+#define DUR_HAS_METHOD(table, method)                                                                                  \
     ((table)->size >= offsetof(dur_provider_methods, method) + sizeof((table)->method) && (table)->method != NULL)
 
 DUR_END_DECLS

@@ -51,9 +51,8 @@ DUR_API int dur_store_cleanup_orphaned_sessions(dur_provider *store, uint64_t id
                                                 dur_error *err);
 DUR_API int dur_store_enqueue_for_orchestrator(dur_provider *store, const dur_message *item, uint64_t delay_ms,
                                                dur_error *err);
-DUR_API int dur_store_get_custom_status(dur_provider *store, dur_arena *arena, const char *instance,
-                                        uint64_t last_seen, bool *changed, const char **status, uint64_t *version,
-                                        dur_error *err);
+DUR_API int dur_store_get_custom_status(dur_provider *store, dur_arena *arena, const char *instance, uint64_t last_seen,
+                                        bool *changed, const char **status, uint64_t *version, dur_error *err);
 DUR_API int dur_store_get_kv_value(dur_provider *store, dur_arena *arena, const char *instance, const char *key,
                                    const char **value, dur_error *err);
 DUR_API int dur_store_get_kv_all_values(dur_provider *store, dur_arena *arena, const char *instance,
@@ -73,8 +72,8 @@ DUR_API int dur_store_commit_turns(dur_provider *store, dur_turn_commit *turns, 
 DUR_API int dur_store_fetch_works(dur_provider *store, dur_arena *arena, const dur_work_fetch *how,
                                   dur_leased_work *out, size_t *count, dur_error *err);
 DUR_API int dur_store_ack_works(dur_provider *store, dur_work_ack *acks, size_t count, dur_error *err);
-DUR_API int dur_store_check_works(dur_provider *store, const dur_worker_claim *claims, size_t count,
-                                  uint64_t extend_ms, bool *lost, dur_error *err);
+DUR_API int dur_store_check_works(dur_provider *store, const dur_worker_claim *claims, size_t count, uint64_t extend_ms,
+                                  bool *lost, dur_error *err);
 DUR_API int dur_store_return_works(dur_provider *store, const dur_worker_claim *claims, size_t count, dur_error *err);
 DUR_API int dur_store_owner_register(dur_provider *store, const dur_owner_options *options, dur_error *err);
 DUR_API int dur_store_owner_beat(dur_provider *store, const char *owner, dur_owner_report *out, dur_error *err);
@@ -97,14 +96,14 @@ DUR_API int dur_store_get_system_metrics(dur_provider *store, dur_system_metrics
 DUR_API int dur_store_get_queue_depths(dur_provider *store, dur_queue_depths *out, dur_error *err);
 DUR_API int dur_store_delete_instances(dur_provider *store, const char *const *ids, size_t count, bool force,
                                        dur_delete_result *out, dur_error *err);
-DUR_API int dur_store_delete_instances_bulk(dur_provider *store, const dur_bulk_filter *filter,
-                                            dur_delete_result *out, dur_error *err);
+DUR_API int dur_store_delete_instances_bulk(dur_provider *store, const dur_bulk_filter *filter, dur_delete_result *out,
+                                            dur_error *err);
 DUR_API int dur_store_prune_executions(dur_provider *store, const char *instance, const dur_prune_options *options,
                                        dur_prune_result *out, dur_error *err);
 DUR_API int dur_store_prune_executions_bulk(dur_provider *store, const dur_bulk_filter *filter,
                                             const dur_prune_options *options, dur_prune_result *out, dur_error *err);
-DUR_API int dur_store_dead_letter_messages(dur_provider *store, const char *instance, const uint64_t *ids,
-                                           size_t count, const char *reason, dur_error *err);
+DUR_API int dur_store_dead_letter_messages(dur_provider *store, const char *instance, const uint64_t *ids, size_t count,
+                                           const char *reason, dur_error *err);
 DUR_API int dur_store_dead_letter_work(dur_provider *store, const char *lock_token, const char *reason, dur_error *err);
 DUR_API int dur_store_list_dead_letters(dur_provider *store, dur_arena *arena, uint64_t after_id, size_t limit,
                                         dur_dead_letter **out, size_t *count, dur_error *err);

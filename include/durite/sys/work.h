@@ -12,17 +12,17 @@
 DUR_BEGIN_DECLS
 
 /* KIND(upper, wire name, queue) */
-#define DUR_WORK_KINDS(KIND)                                 \
-    KIND(START_ORCHESTRATION, "StartOrchestration", ORCH)    \
-    KIND(CONTINUE_AS_NEW, "ContinueAsNew", ORCH)             \
-    KIND(ACTIVITY_EXECUTE, "ActivityExecute", WORKER)        \
-    KIND(ACTIVITY_COMPLETED, "ActivityCompleted", ORCH)      \
-    KIND(ACTIVITY_FAILED, "ActivityFailed", ORCH)            \
-    KIND(TIMER_FIRED, "TimerFired", ORCH)                    \
-    KIND(EXTERNAL_RAISED, "ExternalRaised", ORCH)            \
-    KIND(QUEUE_MESSAGE, "QueueMessage", ORCH)                \
-    KIND(SUB_ORCH_COMPLETED, "SubOrchCompleted", ORCH)       \
-    KIND(SUB_ORCH_FAILED, "SubOrchFailed", ORCH)             \
+#define DUR_WORK_KINDS(KIND)                                                                                           \
+    KIND(START_ORCHESTRATION, "StartOrchestration", ORCH)                                                              \
+    KIND(CONTINUE_AS_NEW, "ContinueAsNew", ORCH)                                                                       \
+    KIND(ACTIVITY_EXECUTE, "ActivityExecute", WORKER)                                                                  \
+    KIND(ACTIVITY_COMPLETED, "ActivityCompleted", ORCH)                                                                \
+    KIND(ACTIVITY_FAILED, "ActivityFailed", ORCH)                                                                      \
+    KIND(TIMER_FIRED, "TimerFired", ORCH)                                                                              \
+    KIND(EXTERNAL_RAISED, "ExternalRaised", ORCH)                                                                      \
+    KIND(QUEUE_MESSAGE, "QueueMessage", ORCH)                                                                          \
+    KIND(SUB_ORCH_COMPLETED, "SubOrchCompleted", ORCH)                                                                 \
+    KIND(SUB_ORCH_FAILED, "SubOrchFailed", ORCH)                                                                       \
     KIND(CANCEL_INSTANCE, "CancelInstance", ORCH)
 
 #define DUR_WORK_ENUM_(upper, name, queue) DUR_WORK_##upper,
@@ -63,8 +63,8 @@ typedef struct dur_work_item {
     /* ours, optional, ActivityExecute: what the activity's context shows */
     const char *orchestration_name;
     const char *orchestration_version;
-    uint64_t attempt;     /* of its retry policy, from 1; 0: not given */
-    uint64_t cancel_seq;  /* ours, optional, CancelInstance: 0 a request; else the grace of request event N is over */
+    uint64_t attempt;    /* of its retry policy, from 1; 0: not given */
+    uint64_t cancel_seq; /* ours, optional, CancelInstance: 0 a request; else the grace of request event N is over */
 } dur_work_item;
 
 /* JSON in both directions; codes as for events.  An unknown kind is DUR_EUNSUPPORTED. */

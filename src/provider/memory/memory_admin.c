@@ -70,7 +70,8 @@ int dur__mem_list_instances(dur_provider *self, dur_arena *arena, const dur_inst
     dur__mem_instance **found = instances_matching(mem, query, count);
     if (query->limit != 0 && *count > query->limit) *count = query->limit;
     *out = dur_arena_alloc(arena, (*count + 1) * sizeof(**out));
-    for (size_t i = 0; i < *count; i++) row_fill(found[i], arena, &(*out)[i]);
+    for (size_t i = 0; i < *count; i++)
+        row_fill(found[i], arena, &(*out)[i]);
     dur__mem_leave(mem);
     free(found);
     return DUR_OK;

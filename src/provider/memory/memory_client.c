@@ -145,7 +145,8 @@ int dur__mem_get_instance_stats(dur_provider *self, dur_arena *arena, const char
         out->history_size_bytes = execution != NULL ? execution->event_bytes : 0;
         out->queue_pending_count = row->queue_message_count;
         out->kv_user_key_count = keys;
-        for (size_t i = 0; i < keys; i++) out->kv_total_value_bytes += strlen(values[i].value);
+        for (size_t i = 0; i < keys; i++)
+            out->kv_total_value_bytes += strlen(values[i].value);
     }
     dur__mem_leave(mem);
     return DUR_OK;

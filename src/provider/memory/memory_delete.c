@@ -45,11 +45,13 @@ static void collect_tree(dur__mem *mem, dur__mem_instance *root, instance_list *
 }
 
 static void unmark(instance_list *list) {
-    for (size_t i = 0; i < list->count; i++) list->items[i]->marked = false;
+    for (size_t i = 0; i < list->count; i++)
+        list->items[i]->marked = false;
 }
 
 static void erase_all(dur__mem *mem, instance_list *list, dur_delete_result *out) {
-    for (size_t i = 0; i < list->count; i++) dur__mem_erase(mem, list->items[i], out);
+    for (size_t i = 0; i < list->count; i++)
+        dur__mem_erase(mem, list->items[i], out);
 }
 
 bool dur__mem_tree_finished(dur__mem *mem, dur__mem_instance *root, const char **running) {
@@ -158,7 +160,8 @@ int dur__mem_delete_instances_bulk(dur_provider *self, const dur_bulk_filter *fi
             dur__mem_tree_finished(mem, root, &running))
             list_add(&roots, root);
     }
-    for (size_t i = 0; i < roots.count; i++) dur__mem_erase_tree(mem, roots.items[i], out);
+    for (size_t i = 0; i < roots.count; i++)
+        dur__mem_erase_tree(mem, roots.items[i], out);
     dur__mem_leave(mem);
     free(list.items);
     free(roots.items);
@@ -180,7 +183,8 @@ static bool prunable(const dur__mem_instance *instance, size_t at, const dur_pru
 static void prune(dur__mem_instance *instance, const dur_prune_options *options, dur_prune_result *out) {
     size_t kept = 0, total = instance->execution_count;
     bool *gone = dur__xcalloc(total + 1, sizeof(*gone));
-    for (size_t i = 0; i < total; i++) gone[i] = prunable(instance, i, options);
+    for (size_t i = 0; i < total; i++)
+        gone[i] = prunable(instance, i, options);
     for (size_t i = 0; i < total; i++) {
         dur__mem_execution *execution = instance->executions[i];
         if (!gone[i]) {

@@ -90,7 +90,8 @@ static void instance_free(dur__mem *mem, dur__mem_instance *instance) {
     DUR_ASSERT(instance->message_count == 0 && instance->works.count == 0 && !dur__mem_leased(instance));
     dur__mem_tree_remove(&instance->place);
     family_leave(mem, instance);
-    for (size_t i = 0; i < instance->execution_count; i++) dur__mem_execution_free(instance->executions[i]);
+    for (size_t i = 0; i < instance->execution_count; i++)
+        dur__mem_execution_free(instance->executions[i]);
     free(instance->executions);
     dur__mem_kv_free(&instance->kv);
     dur__mem_kv_free(&instance->kv_delta);
@@ -235,7 +236,8 @@ dur__mem_execution *dur__mem_execution_make(dur__mem *mem, dur__mem_instance *in
 }
 
 void dur__mem_execution_free(dur__mem_execution *execution) {
-    for (size_t i = 0; i < execution->event_count; i++) free(execution->events[i].json);
+    for (size_t i = 0; i < execution->event_count; i++)
+        free(execution->events[i].json);
     free(execution->events);
     free(execution->output);
     free(execution);
@@ -273,11 +275,13 @@ static int compare_u64(const void *a, const void *b) {
 /* The ids of the rows, sorted, without a double: a run that ascends (all that the engine writes) needs no copy. */
 static uint64_t event_double(const dur_event_row *events, size_t count) {
     bool ascends = true;
-    for (size_t i = 1; i < count && ascends; i++) ascends = events[i - 1].event_id < events[i].event_id;
+    for (size_t i = 1; i < count && ascends; i++)
+        ascends = events[i - 1].event_id < events[i].event_id;
     if (ascends) return 0;
     uint64_t *ids = dur__xmalloc(count * sizeof(*ids));
     uint64_t twice = 0;
-    for (size_t i = 0; i < count; i++) ids[i] = events[i].event_id;
+    for (size_t i = 0; i < count; i++)
+        ids[i] = events[i].event_id;
     qsort(ids, count, sizeof(*ids), compare_u64);
     for (size_t i = 1; i < count && twice == 0; i++)
         if (ids[i - 1] == ids[i]) twice = ids[i];

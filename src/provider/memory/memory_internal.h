@@ -111,7 +111,7 @@ struct dur__mem_instance {
     uint64_t custom_status_version;
     uint64_t current_execution; /* highest that was committed or appended; 0: none */
     uint64_t created_at_ms, updated_at_ms;
-    uint64_t start_at_ms; /* when the start that waits was enqueued */
+    uint64_t start_at_ms;            /* when the start that waits was enqueued */
     dur__mem_execution **executions; /* by execution_id */
     size_t execution_count, execution_room;
     size_t event_count; /* of all executions */
@@ -134,12 +134,12 @@ struct dur__mem_instance {
     uint32_t acquisitions;    /* in a row without a commit */
     uint64_t not_before_boot_ms;
 
-    dur__mem_node place;  /* in bucket->ready[], wall or boot */
-    dur__link by_owner;   /* in owner->leases */
-    dur__link by_lane;    /* in lane->leases */
-    dur__link told;       /* in lane->told: there may be messages to hand out */
-    dur__link sibling;    /* in the family of its parent */
-    bool marked;          /* scratch of delete */
+    dur__mem_node place; /* in bucket->ready[], wall or boot */
+    dur__link by_owner;  /* in owner->leases */
+    dur__link by_lane;   /* in lane->leases */
+    dur__link told;      /* in lane->told: there may be messages to hand out */
+    dur__link sibling;   /* in the family of its parent */
+    bool marked;         /* scratch of delete */
 };
 
 typedef struct dur__mem_family {
@@ -167,9 +167,9 @@ typedef enum dur__mem_shelf_kind { DUR__MEM_PLAIN, DUR__MEM_SESSION_FREE, DUR__M
 typedef struct dur__mem_shelf {
     char *key;
     dur__mem_shelf_kind kind;
-    char *tag;               /* NULL: untagged */
-    char *holder;            /* SESSION_HELD */
-    dur__mem_tree rows[2];   /* by (id, 0); [1]: suspects */
+    char *tag;             /* NULL: untagged */
+    char *holder;          /* SESSION_HELD */
+    dur__mem_tree rows[2]; /* by (id, 0); [1]: suspects */
 } dur__mem_shelf;
 
 typedef struct dur__mem_work {
@@ -180,8 +180,8 @@ typedef struct dur__mem_work {
     dur__mem_session *session;
     uint32_t attempts;
     bool suspect;
-    char *token;           /* NULL: not locked */
-    dur__mem_owner *owner; /* NULL: the lock is timed */
+    char *token;            /* NULL: not locked */
+    dur__mem_owner *owner;  /* NULL: the lock is timed */
     uint64_t until_boot_ms; /* end of the timed lock, or of a delay */
     uint64_t since_boot_ms; /* when it was put on its shelf */
     dur__mem_shelf *shelf;
@@ -233,8 +233,8 @@ struct dur__mem {
     dur__cond changed; /* something became visible: for long polls */
     const dur_world *world;
     bool real_time;
-    char *name;     /* NULL: not shared */
-    size_t handles; /* guarded by the registry's mutex */
+    char *name;      /* NULL: not shared */
+    size_t handles;  /* guarded by the registry's mutex */
     uint64_t serial; /* of the process that made it */
 
     uint64_t now_ms, boot_ms; /* read when entering */
@@ -244,7 +244,7 @@ struct dur__mem {
 
     dur__map instances;
     dur__map families;
-    dur__map leases; /* dur__mem_instance by token */
+    dur__map leases;   /* dur__mem_instance by token */
     dur__map messages; /* by id */
     uint64_t last_message_id;
     dur__mem_bucket *buckets;
@@ -274,7 +274,9 @@ typedef struct dur__mem_handle {
     bool long_poll;
 } dur__mem_handle;
 
-static inline dur__mem *dur__mem_of(dur_provider *self) { return ((dur__mem_handle *)(void *)self)->mem; }
+static inline dur__mem *dur__mem_of(dur_provider *self) {
+    return ((dur__mem_handle *)(void *)self)->mem;
+}
 
 /* How long a fetch may block. */
 static inline uint64_t dur__mem_poll_ms(dur_provider *self, uint64_t poll_ms) {
@@ -289,7 +291,7 @@ static inline uint64_t dur__mem_boot_after(const dur__mem *mem, uint64_t ms) {
 /* memory_store.c */
 void dur__mem_enter(dur__mem *mem);
 void dur__mem_leave(dur__mem *mem);
-void dur__mem_advance(dur__mem *mem); /* reads the clocks and lets time take effect */
+void dur__mem_advance(dur__mem *mem);            /* reads the clocks and lets time take effect */
 uint64_t dur__mem_next_due(const dur__mem *mem); /* wall time of the next change by time; DUR_NEVER */
 /* Sleep on cond (mutex held) until it is signalled, time brings something, or deadline (monotonic µs): false then. */
 bool dur__mem_sleep(dur__mem *mem, dur__cond *cond, uint64_t deadline_us);
@@ -391,7 +393,7 @@ bool dur__mem_work_fetch(dur__mem *mem, const dur_work_fetch *how, dur_arena *ar
 dur__mem_work *dur__mem_work_first(dur__mem *mem, const dur_work_fetch *how, dur_fetch_kind kind);
 void dur__mem_work_ack(dur__mem *mem, dur_work_ack *ack);
 void dur__mem_work_touch(dur__mem *mem, dur__mem_work *work); /* its session was active */
-void dur__mem_work_due(dur__mem *mem); /* locks and delays that have ended */
+void dur__mem_work_due(dur__mem *mem);                        /* locks and delays that have ended */
 int dur__mem_enqueue_for_worker(dur_provider *self, const dur_message *item, dur_error *err);
 int dur__mem_fetch_work_item(dur_provider *self, dur_arena *arena, const dur_work_fetch *how, dur_leased_work *out,
                              dur_error *err);
@@ -412,7 +414,7 @@ dur__mem_session *dur__mem_session_make(dur__mem *mem, const char *name);
 bool dur__mem_session_admits(const dur__mem_session *session, const char *holder);
 void dur__mem_session_claim(dur__mem *mem, dur__mem_session *session, const char *holder, dur__mem_owner *owner,
                             uint64_t lock_ms);
-void dur__mem_session_tidy(dur__mem *mem, dur__mem_session *session); /* frees it when nothing needs it */
+void dur__mem_session_tidy(dur__mem *mem, dur__mem_session *session);               /* frees it when nothing needs it */
 void dur__mem_session_orphan(dur__mem *mem, dur__mem_session *session, bool clean); /* its owner is gone */
 void dur__mem_sessions_due(dur__mem *mem);
 void dur__mem_session_free(dur__mem_session *session);

@@ -17,7 +17,8 @@ static void value_free(dur__mem_value *value) {
 
 void dur__mem_kv_free(dur__map *map) {
     dur__map_entry *entry;
-    for (size_t i = 0; (entry = dur__map_next(map, &i)) != NULL;) value_free(entry->value);
+    for (size_t i = 0; (entry = dur__map_next(map, &i)) != NULL;)
+        value_free(entry->value);
     dur__map_free(map);
 }
 
@@ -53,7 +54,8 @@ void dur__mem_kv_apply(dur__mem_instance *instance, const dur_event_row *event) 
         for (size_t i = 0; (entry = dur__map_next(&instance->kv, &i)) != NULL;)
             value_put(&instance->kv_delta, ((dur__mem_value *)entry->value)->key, NULL, event->stamp_ms);
         break;
-    default: break;
+    default:
+        break;
     }
 }
 

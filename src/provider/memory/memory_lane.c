@@ -8,7 +8,9 @@
 
 #define FAKE_TIME_SLICE_US 2000u /* how often a sleeper looks at a clock that only a test moves */
 
-static dur__mem_lane *lane_of(dur_lane *lane) { return (dur__mem_lane *)(void *)lane; }
+static dur__mem_lane *lane_of(dur_lane *lane) {
+    return (dur__mem_lane *)(void *)lane;
+}
 
 void dur__mem_lane_tell(dur__mem_lane *lane, dur__mem_instance *instance) {
     if (!dur__link_linked(&instance->told)) dur__list_push(&lane->told, &instance->told);
@@ -58,7 +60,8 @@ void dur__mem_lane_close(dur_lane *base) {
     }
     dur__list_unlink(&lane->link);
     dur__mem_leave(mem);
-    for (size_t i = 0; i < lane->lost_count; i++) free(lane->lost[i]);
+    for (size_t i = 0; i < lane->lost_count; i++)
+        free(lane->lost[i]);
     free(lane->lost);
     free(lane->owner);
     free(lane);
@@ -105,9 +108,8 @@ static void round_work(dur__mem *mem, dur_arena *arena, dur_round *round) {
 static void round_suspects(dur__mem *mem, dur_round *round) {
     dur_fetch suspects = { .kind = DUR_FETCH_SUSPECT };
     if (round->fetch != NULL) suspects.filter = round->fetch->filter;
-    round->suspects_waiting =
-        dur__mem_fetchable(mem, &suspects) ||
-        (round->work != NULL && dur__mem_work_first(mem, round->work, DUR_FETCH_SUSPECT) != NULL);
+    round->suspects_waiting = dur__mem_fetchable(mem, &suspects) ||
+                              (round->work != NULL && dur__mem_work_first(mem, round->work, DUR_FETCH_SUSPECT) != NULL);
 }
 
 static void round_held(dur__mem *mem, dur__mem_lane *lane, dur_arena *arena, dur_round *round) {
@@ -146,8 +148,10 @@ int dur__mem_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_
     (void)err;
     dur__mem_enter(mem);
     mem->self = lane;
-    for (size_t i = 0; i < round->turn_count; i++) dur__mem_commit(mem, lane, arena, &round->turns[i]);
-    for (size_t i = 0; i < round->ack_count; i++) dur__mem_work_ack(mem, &round->acks[i]);
+    for (size_t i = 0; i < round->turn_count; i++)
+        dur__mem_commit(mem, lane, arena, &round->turns[i]);
+    for (size_t i = 0; i < round->ack_count; i++)
+        dur__mem_work_ack(mem, &round->acks[i]);
     round_fetch(mem, lane, arena, round);
     round_work(mem, arena, round);
     round_suspects(mem, round);

@@ -6,7 +6,9 @@
 
 #include <stdlib.h>
 
-bool dur__mem_leased(const dur__mem_instance *instance) { return instance->token[0] != '\0'; }
+bool dur__mem_leased(const dur__mem_instance *instance) {
+    return instance->token[0] != '\0';
+}
 
 dur__mem_instance *dur__mem_lease_find(dur__mem *mem, const char *token) {
     return token != NULL && token[0] != '\0' ? dur__map_get(&mem->leases, token) : NULL;
@@ -95,7 +97,9 @@ static dur__mem_instance *candidate(dur__mem *mem, const dur_fetch *how) {
     return NULL;
 }
 
-bool dur__mem_fetchable(dur__mem *mem, const dur_fetch *how) { return candidate(mem, how) != NULL; }
+bool dur__mem_fetchable(dur__mem *mem, const dur_fetch *how) {
+    return candidate(mem, how) != NULL;
+}
 
 static void item_fill(dur__mem_instance *instance, const dur_fetch *how, const dur__mem_batch *batch, dur_arena *arena,
                       dur_orchestration_item *out) {
@@ -168,7 +172,8 @@ int dur__mem_fetch_turns(dur_provider *self, dur_arena *arena, const dur_fetch *
         code = dur_error_set(err, DUR_ELEASE, false, "memory.fetch", "owner %s is not registered", how->owner);
     } else {
         do {
-            while (*count < max && dur__mem_fetch_one(mem, NULL, how, arena, &out[*count])) (*count)++;
+            while (*count < max && dur__mem_fetch_one(mem, NULL, how, arena, &out[*count]))
+                (*count)++;
         } while (*count == 0 && dur__mem_sleep(mem, &mem->changed, deadline));
     }
     dur__mem_leave(mem);

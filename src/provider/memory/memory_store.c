@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define FAKE_TIME_SLICE_US 2000u     /* how often a sleeper looks at a clock that only a test moves */
+#define FAKE_TIME_SLICE_US 2000u /* how often a sleeper looks at a clock that only a test moves */
 #define SLEEP_MAX_US 60000000u
 
 /* ---- time -------------------------------------------------------------------------------------------------------- */
@@ -158,9 +158,12 @@ static void erase_everything(dur__mem *mem) {
     dur__map_entry *entry;
     for (size_t i = 0; (entry = dur__map_next(&mem->instances, &i)) != NULL;)
         dur__mem_erase(mem, entry->value, &ignored);
-    for (size_t i = 0; (entry = dur__map_next(&mem->sessions, &i)) != NULL;) dur__mem_session_free(entry->value);
-    for (size_t i = 0; (entry = dur__map_next(&mem->owners, &i)) != NULL;) dur__mem_owner_free(entry->value);
-    for (size_t i = 0; (entry = dur__map_next(&mem->letters, &i)) != NULL;) dur__mem_letter_free(entry->value);
+    for (size_t i = 0; (entry = dur__map_next(&mem->sessions, &i)) != NULL;)
+        dur__mem_session_free(entry->value);
+    for (size_t i = 0; (entry = dur__map_next(&mem->owners, &i)) != NULL;)
+        dur__mem_owner_free(entry->value);
+    for (size_t i = 0; (entry = dur__map_next(&mem->letters, &i)) != NULL;)
+        dur__mem_letter_free(entry->value);
     for (size_t i = 0; (entry = dur__map_next(&mem->shelves, &i)) != NULL;) {
         dur__mem_shelf *shelf = entry->value;
         free(shelf->key);
@@ -177,9 +180,10 @@ static void erase_everything(dur__mem *mem) {
 
 static void store_free(dur__mem *mem) {
     erase_everything(mem);
-    dur__map *maps[] = { &mem->instances, &mem->families, &mem->leases,  &mem->messages, &mem->owners, &mem->points,
+    dur__map *maps[] = { &mem->instances, &mem->families, &mem->leases, &mem->messages, &mem->owners,  &mem->points,
                          &mem->letters,   &mem->works,    &mem->claims, &mem->shelves,  &mem->sessions };
-    for (size_t i = 0; i < sizeof(maps) / sizeof(maps[0]); i++) dur__map_free(maps[i]);
+    for (size_t i = 0; i < sizeof(maps) / sizeof(maps[0]); i++)
+        dur__map_free(maps[i]);
     dur__buf_free(&mem->scratch);
     dur__cond_destroy(&mem->changed);
     dur__mutex_destroy(&mem->mutex);

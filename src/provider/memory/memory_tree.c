@@ -48,7 +48,8 @@ void dur__mem_tree_add(dur__mem_tree *tree, dur__mem_node *node, uint64_t hi, ui
     }
     *at = node;
     tree->count++;
-    while (node->parent != NULL && node->parent->rank < node->rank) rotate_up(tree, node);
+    while (node->parent != NULL && node->parent->rank < node->rank)
+        rotate_up(tree, node);
 }
 
 void dur__mem_tree_remove(dur__mem_node *node) {
@@ -63,17 +64,20 @@ void dur__mem_tree_remove(dur__mem_node *node) {
 
 dur__mem_node *dur__mem_tree_first(const dur__mem_tree *tree) {
     dur__mem_node *node = tree->root;
-    while (node != NULL && node->child[0] != NULL) node = node->child[0];
+    while (node != NULL && node->child[0] != NULL)
+        node = node->child[0];
     return node;
 }
 
 dur__mem_node *dur__mem_tree_next(const dur__mem_node *node) {
     if (node->child[1] != NULL) {
         dur__mem_node *next = node->child[1];
-        while (next->child[0] != NULL) next = next->child[0];
+        while (next->child[0] != NULL)
+            next = next->child[0];
         return next;
     }
-    while (node->parent != NULL && node->parent->child[1] == node) node = node->parent;
+    while (node->parent != NULL && node->parent->child[1] == node)
+        node = node->parent;
     return node->parent;
 }
 

@@ -167,7 +167,8 @@ static void write_work(dur__mem *mem, const dur__mem_instance *instance, const d
         dur__mem_work_remove(mem, work);
         if (target != instance) dur__mem_settle(mem, target);
     }
-    for (size_t i = 0; i < turn->orchestrator_item_count; i++) dur__mem_enqueue(mem, &turn->orchestrator_items[i], 0);
+    for (size_t i = 0; i < turn->orchestrator_item_count; i++)
+        dur__mem_enqueue(mem, &turn->orchestrator_items[i], 0);
 }
 
 static void attempt_clear(dur__mem *mem, dur__mem_message *message, void *arg) {
@@ -269,7 +270,8 @@ int dur__mem_commit_turns(dur_provider *self, dur_turn_commit *turns, size_t cou
     dur__mem *mem = dur__mem_of(self);
     (void)err;
     dur__mem_enter(mem);
-    for (size_t i = 0; i < count; i++) dur__mem_commit(mem, NULL, NULL, &turns[i]);
+    for (size_t i = 0; i < count; i++)
+        dur__mem_commit(mem, NULL, NULL, &turns[i]);
     dur__mem_leave(mem);
     return DUR_OK;
 }

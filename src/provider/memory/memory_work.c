@@ -287,7 +287,8 @@ int dur__mem_fetch_works(dur_provider *self, dur_arena *arena, const dur_work_fe
         code = dur_error_set(err, DUR_ELEASE, false, "memory.fetch_works", "owner %s is not registered", how->owner);
     } else {
         do {
-            while (*count < max && dur__mem_work_fetch(mem, how, arena, &out[*count])) (*count)++;
+            while (*count < max && dur__mem_work_fetch(mem, how, arena, &out[*count]))
+                (*count)++;
         } while (*count == 0 && dur__mem_sleep(mem, &mem->changed, deadline));
     }
     dur__mem_leave(mem);
@@ -308,7 +309,8 @@ int dur__mem_ack_works(dur_provider *self, dur_work_ack *acks, size_t count, dur
     dur__mem *mem = dur__mem_of(self);
     (void)err;
     dur__mem_enter(mem);
-    for (size_t i = 0; i < count; i++) dur__mem_work_ack(mem, &acks[i]);
+    for (size_t i = 0; i < count; i++)
+        dur__mem_work_ack(mem, &acks[i]);
     dur__mem_leave(mem);
     return DUR_OK;
 }

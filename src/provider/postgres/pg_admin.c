@@ -5,12 +5,12 @@
 
 #include <stdlib.h>
 
-#define ROW                                                                                                           \
-    "i.instance_id, i.name, i.version, greatest(i.current_execution, 1), coalesce(e.status, 1), e.output, "           \
-    "i.created_at, " \
-    "i.updated_at, i.parent, i.suspended, i.custom_status, i.custom_status_version, i.owner, NOT (i.has_row OR "      \
+#define ROW                                                                                                            \
+    "i.instance_id, i.name, i.version, greatest(i.current_execution, 1), coalesce(e.status, 1), e.output, "            \
+    "i.created_at, "                                                                                                   \
+    "i.updated_at, i.parent, i.suspended, i.custom_status, i.custom_status_version, i.owner, NOT (i.has_row OR "       \
     "i.has_history)"
-#define WITH_EXECUTION                                                                                                \
+#define WITH_EXECUTION                                                                                                 \
     "@instances i LEFT JOIN @executions e ON e.instance_id = i.instance_id AND e.execution_id = i.current_execution"
 
 static void read_row(const PGresult *rows, int row, dur_arena *arena, dur_instance_row *out) {
@@ -61,7 +61,8 @@ int dur__pg_list_instances(dur_provider *self, dur_arena *arena, const dur_insta
     if (code == DUR_OK) {
         *count = (size_t)PQntuples(result);
         *out = dur_arena_alloc(arena, (*count + 1) * sizeof(**out));
-        for (size_t i = 0; i < *count; i++) read_row(result, (int)i, arena, &(*out)[i]);
+        for (size_t i = 0; i < *count; i++)
+            read_row(result, (int)i, arena, &(*out)[i]);
     }
     PQclear(result);
     return code;
@@ -178,7 +179,8 @@ int dur__pg_get_queue_depths(dur_provider *self, dur_queue_depths *out, dur_erro
 
 static dur__pg_array ids_array(const uint64_t *ids, size_t count) {
     dur__pg_array array = dur__pg_array_i64();
-    for (size_t i = 0; i < count; i++) dur__pg_add_i64(&array, (int64_t)ids[i]);
+    for (size_t i = 0; i < count; i++)
+        dur__pg_add_i64(&array, (int64_t)ids[i]);
     return array;
 }
 
@@ -197,7 +199,8 @@ static const char bury_sql[] =
     " id, json)"
     " INSERT INTO @dead_letters (instance_id, reason, at_ms, json) SELECT instance_id, $4::text, #now, json FROM d"
     " ORDER BY id";
-/* With its start an instance that has never run ceases to exist; then only queue messages are a reason, to bury them. */
+/* With its start an instance that has never run ceases to exist; then only queue messages are a reason, to bury them.
+ */
 static const char unknown_sql[] =
     "UPDATE @instances i SET known = false, ready_at = m.at, ready_due = coalesce(m.due, 0) FROM (SELECT"
     " min(q.order_ms)"

@@ -28,8 +28,8 @@ static void send_statement(dur__pg_batch *batch, int at, const char *sql, const 
     dur__pg_conn *conn = batch->conn;
     const char *text = dur__pg_sql(conn->store, sql);
     if (conn->store->pooler || conn->foreign) { /* named statements belong to a server session that is not ours */
-        if (PQsendQueryParams(conn->pg, text, args->count, args->types, args->values, args->lengths, args->formats, 0) !=
-            1)
+        if (PQsendQueryParams(conn->pg, text, args->count, args->types, args->values, args->lengths, args->formats,
+                              0) != 1)
             send_failed(batch);
         return;
     }
@@ -60,7 +60,9 @@ int dur__pg_batch_add(dur__pg_batch *batch, const char *sql, dur__pg_args *args)
     return at;
 }
 
-void dur__pg_batch_notify(dur__pg_batch *batch) { batch->notify = true; }
+void dur__pg_batch_notify(dur__pg_batch *batch) {
+    batch->notify = true;
+}
 
 /* ---- answers ----------------------------------------------------------------------------------------------------- */
 
@@ -94,7 +96,8 @@ static void read_statement(dur__pg_batch *batch, int at) {
         PQclear(result);
     }
     PGresult *end;
-    while ((end = next_result(batch)) != NULL) PQclear(end);
+    while ((end = next_result(batch)) != NULL)
+        PQclear(end);
 }
 
 static void read_prepare(dur__pg_batch *batch, int at) {
@@ -102,7 +105,8 @@ static void read_prepare(dur__pg_batch *batch, int at) {
     if (result == NULL || PQresultStatus(result) != PGRES_COMMAND_OK) note_failure(batch, at, result);
     PQclear(result);
     PGresult *end;
-    while ((end = next_result(batch)) != NULL) PQclear(end);
+    while ((end = next_result(batch)) != NULL)
+        PQclear(end);
 }
 
 static bool read_sync(dur__pg_batch *batch) {
@@ -196,7 +200,8 @@ int dur__pg_batch_run(dur__pg_batch *batch, const char *op, dur_error *err) {
 }
 
 void dur__pg_batch_end(dur__pg_batch *batch) {
-    for (int i = 0; i < batch->count; i++) PQclear(batch->results[i]);
+    for (int i = 0; i < batch->count; i++)
+        PQclear(batch->results[i]);
     dur__buf_free(&batch->targets);
     batch->count = 0;
 }

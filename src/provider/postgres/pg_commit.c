@@ -5,7 +5,9 @@
 
 #include <stdlib.h>
 
-static void refuse(dur_turn_commit *turn, dur_turn_fault fault) { turn->fault = fault; }
+static void refuse(dur_turn_commit *turn, dur_turn_fault fault) {
+    turn->fault = fault;
+}
 
 void dur__pg_turn_failed(dur_turn_commit *turn, const dur_error *err) {
     turn->fault = DUR_TURN_STORE;
@@ -60,8 +62,8 @@ static void say_why(dur_turn_commit *turn, const dur__pg_batch *refused, const P
     }
     read_lost_work(works, arena, turn);
     if (turn->lost_work_count > 0) {
-        dur_error_set(&turn->error, DUR_ELEASE, false, "postgres.commit", "%zu worker rows are gone or locked by another",
-                      turn->lost_work_count);
+        dur_error_set(&turn->error, DUR_ELEASE, false, "postgres.commit",
+                      "%zu worker rows are gone or locked by another", turn->lost_work_count);
         refuse(turn, DUR_TURN_WORK_LOST);
     } else if (strcmp(refused->sqlstate, "23505") == 0) {
         dur_error_set(&turn->error, DUR_ECONFLICT, false, "postgres.commit", "duplicate event");
@@ -112,7 +114,8 @@ void dur__pg_turns_commit(dur__pg *store, dur__pg_conn *conn, const dur__pg_lane
     if (count == 0) return;
     int code = dur__pg_connect(conn, &err);
     if (code != DUR_OK) {
-        for (size_t i = 0; i < count; i++) dur__pg_turn_failed(turns[i], &err);
+        for (size_t i = 0; i < count; i++)
+            dur__pg_turn_failed(turns[i], &err);
         return;
     }
     dur__pg_batch_begin(&batch, conn, true);
@@ -121,7 +124,8 @@ void dur__pg_turns_commit(dur__pg *store, dur__pg_conn *conn, const dur__pg_lane
     if (code == DUR_OK) {
         dur__pg_turns_read(&batch, &plan, turns, count);
     } else if (!dur__pg_refused(&batch, code)) {
-        for (size_t i = 0; i < count; i++) dur__pg_turn_failed(turns[i], &err);
+        for (size_t i = 0; i < count; i++)
+            dur__pg_turn_failed(turns[i], &err);
     } else if (count == 1) {
         find_why(store, conn, arena, turns[0], &batch);
     } else {

@@ -35,13 +35,10 @@ static const state_rule rules[] = {
     { "28", DUR_EPERM, false },          /* password, role */
     { "42501", DUR_EPERM, false },       /* rights */
     { "3D000", DUR_ENOTFOUND, false },   /* no such database */
-    { "23505", DUR_ECONFLICT, false },
-    { "22021", DUR_EINVAL, false },      /* not valid in the server's encoding, a NUL in a text */
-    { "22P05", DUR_EINVAL, false },
-    { "XX001", DUR_ECORRUPT, false },
-    { "XX002", DUR_ECORRUPT, false },
-    { "58030", DUR_EIO, true },
-    { "", DUR_EIO, false },
+    { "23505", DUR_ECONFLICT, false },   { "22021", DUR_EINVAL, false }, /* not valid in the server's encoding, a NUL in
+                                                                            a text */
+    { "22P05", DUR_EINVAL, false },      { "XX001", DUR_ECORRUPT, false }, { "XX002", DUR_ECORRUPT, false },
+    { "58030", DUR_EIO, true },          { "", DUR_EIO, false },
 };
 
 /* One line, without what libpq repeats about the connection: a message may hold host and user, never a password. */
@@ -50,10 +47,12 @@ int dur__pg_error(dur_error *err, const char *op, const char *sqlstate, const ch
     const state_rule *rule = rules;
     char line[400] = "";
     size_t size = 0;
-    while (strncmp(state, rule->prefix, strlen(rule->prefix)) != 0) rule++;
+    while (strncmp(state, rule->prefix, strlen(rule->prefix)) != 0)
+        rule++;
     for (const char *at = message != NULL ? message : ""; *at != '\0' && size + 1 < sizeof(line); at++)
         line[size++] = *at == '\n' ? ' ' : *at;
-    while (size > 0 && line[size - 1] == ' ') size--;
+    while (size > 0 && line[size - 1] == ' ')
+        size--;
     line[size] = '\0';
     return dur_error_set(err, rule->code, rule->retryable, op, "%s (SQLSTATE %s)", line, state);
 }
@@ -112,8 +111,8 @@ int dur__pg_simple(dur__pg_conn *conn, const char *sql, dur_error *err) {
 
 /*
  * Settings of our sessions.  Sequential scans are off because generic plans are made while the queues are small, and
- * such a plan walks over dead rows later; force_generic_plan saves planning in every call.  A transaction that its client
- * left open must not keep the others waiting.
+ * such a plan walks over dead rows later; force_generic_plan saves planning in every call.  A transaction that its
+ * client left open must not keep the others waiting.
  */
 static const char session_settings[] =
     "SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan; SET search_path = ''; "
@@ -159,7 +158,8 @@ int dur__pg_listen(dur__pg_conn *conn, dur_error *err) {
 
 int dur__pg_borrow(dur__pg *store, dur__pg_conn **out, dur_error *err) {
     dur__mutex_lock(&store->mutex);
-    while (dur__list_empty(&store->idle) && store->opened >= store->pool_max) dur__cond_wait(&store->freed, &store->mutex);
+    while (dur__list_empty(&store->idle) && store->opened >= store->pool_max)
+        dur__cond_wait(&store->freed, &store->mutex);
     dur__link *link = store->idle.prev != &store->idle ? store->idle.prev : NULL; /* the warmest */
     dur__pg_conn *conn = NULL;
     if (link != NULL) {

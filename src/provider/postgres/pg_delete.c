@@ -32,7 +32,9 @@ static void ids_arg(dur__pg_args *args, const dur__pg_array *ids) {
     dur__pg_array_arg(args, &copy);
 }
 
-static uint64_t touched(const PGresult *result) { return strtoull(PQcmdTuples((PGresult *)(uintptr_t)result), NULL, 10); }
+static uint64_t touched(const PGresult *result) {
+    return strtoull(PQcmdTuples((PGresult *)(uintptr_t)result), NULL, 10);
+}
 
 int dur__pg_erase(dur__pg_conn *conn, dur__pg_array *ids, dur_delete_result *out, dur_error *err) {
     dur__pg_args args;
@@ -58,10 +60,10 @@ int dur__pg_erase(dur__pg_conn *conn, dur__pg_array *ids, dur_delete_result *out
 
 /* ---- delete by id ------------------------------------------------------------------------------------------------ */
 
-#define STARTS_WAIT                                                                                                   \
+#define STARTS_WAIT                                                                                                    \
     "EXISTS (SELECT 1 FROM @queue q WHERE q.instance_id = i.instance_id AND q.kind IN " DUR__PG_STARTS ")"
-#define STATUS                                                                                                        \
-    "coalesce((SELECT e.status FROM @executions e WHERE e.instance_id = i.instance_id AND e.execution_id = "          \
+#define STATUS                                                                                                         \
+    "coalesce((SELECT e.status FROM @executions e WHERE e.instance_id = i.instance_id AND e.execution_id = "           \
     "i.current_execution), 1)"
 
 static const char rows_sql[] =
@@ -97,7 +99,8 @@ static int delete_listed(dur__pg_conn *conn, const char *const *ids, size_t coun
     dur__pg_args args;
     dur__pg_batch batch;
     dur__pg_array array = dur__pg_array_text();
-    for (size_t i = 0; i < count; i++) dur__pg_add_text(&array, ids[i]);
+    for (size_t i = 0; i < count; i++)
+        dur__pg_add_text(&array, ids[i]);
     dur__pg_batch_begin(&batch, conn, false);
     dur__pg_args_begin(conn->store, &args);
     ids_arg(&args, &array);
@@ -137,9 +140,9 @@ int dur__pg_delete_instances(dur_provider *self, const char *const *ids, size_t 
 /* ---- bulk -------------------------------------------------------------------------------------------------------- */
 
 #define FINISHED "(" STATUS " IN (2, 3) AND NOT " STARTS_WAIT ")"
-#define ENDED_BEFORE                                                                                                  \
-    "($3::bigint = 0 OR EXISTS (SELECT 1 FROM @executions b WHERE b.instance_id = i.instance_id AND "                 \
-    "b.execution_id = " \
+#define ENDED_BEFORE                                                                                                   \
+    "($3::bigint = 0 OR EXISTS (SELECT 1 FROM @executions b WHERE b.instance_id = i.instance_id AND "                  \
+    "b.execution_id = "                                                                                                \
     "i.current_execution AND b.completed_at <> 0 AND b.completed_at < $3::bigint))"
 
 /* Finished roots that match, with all below them, where all of those have finished too. */
@@ -164,7 +167,8 @@ static void filter_args(dur__pg *store, dur__pg_args *args, const dur_bulk_filte
         args->formats[at] = 1;
     } else {
         dur__pg_array ids = dur__pg_array_text();
-        for (size_t i = 0; i < filter->instance_id_count; i++) dur__pg_add_text(&ids, filter->instance_ids[i]);
+        for (size_t i = 0; i < filter->instance_id_count; i++)
+            dur__pg_add_text(&ids, filter->instance_ids[i]);
         dur__pg_array_arg(args, &ids);
     }
     dur__pg_u64(args, filter->completed_before_ms);
@@ -181,7 +185,8 @@ static int delete_roots(dur__pg_conn *conn, const dur_bulk_filter *filter, dur_d
     if (code == DUR_OK && PQntuples(batch.results[at]) > 0) {
         size_t count = (size_t)PQntuples(batch.results[at]);
         const char **ids = dur__xcalloc(count, sizeof(*ids));
-        for (size_t i = 0; i < count; i++) ids[i] = PQgetvalue(batch.results[at], (int)i, 0);
+        for (size_t i = 0; i < count; i++)
+            ids[i] = PQgetvalue(batch.results[at], (int)i, 0);
         code = delete_listed(conn, ids, count, false, out, err); /* locks them and looks again */
         free(ids);
     }
@@ -211,7 +216,8 @@ int dur__pg_delete_instances_bulk(dur_provider *self, const dur_bulk_filter *fil
 static const char prune_sql[] =
     "WITH t AS MATERIALIZED (SELECT i.instance_id, i.current_execution FROM @instances i WHERE CASE WHEN $8::boolean"
     " THEN"
-    " i.has_row AND ($2::text[] IS NULL OR i.instance_id = ANY ($2::text[])) AND " ENDED_BEFORE " ELSE i.instance_id = ANY"
+    " i.has_row AND ($2::text[] IS NULL OR i.instance_id = ANY ($2::text[])) AND " ENDED_BEFORE
+    " ELSE i.instance_id = ANY"
     " ($2::text[]) AND (i.has_row OR i.has_history) END ORDER BY i.created_at, i.instance_id LIMIT $4::bigint),"
     " x AS MATERIALIZED (SELECT r.instance_id, r.execution_id FROM (SELECT e.*, t.current_execution, row_number() OVER"
     " (PARTITION BY e.instance_id ORDER BY e.execution_id DESC) AS at FROM t JOIN @executions e ON e.instance_id ="

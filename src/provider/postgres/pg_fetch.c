@@ -16,21 +16,21 @@
 
 #define FREE "owner IS NULL AND suspended IS NULL AND known AND ready_at IS NOT NULL"
 /* $2 how many at most, $3 kind, $4 and $5 the range of versions: who would be claimed. */
-#define CLAIMABLE                                                                                                     \
-    FREE                                                                                                              \
-    /* undelayed messages are visible whatever the clock says, also after it went back */                             \
-    " AND ready_at <= (SELECT greatest((SELECT now FROM n), (SELECT max(ready_at) FROM @instances WHERE " FREE        \
-    " AND ready_due = 0))) AND (ready_due = 0 OR ready_at <= (SELECT now FROM n))"                                    \
-    " AND (token IS NULL OR expires_at <= (SELECT now FROM n))"                                                       \
-    " AND CASE $3::bigint WHEN 1 THEN acquisitions = 0 WHEN 2 THEN acquisitions > 0 ELSE true END"                    \
-    " AND ($4::text IS NULL OR pin IS NULL OR (pin >= $4::text::bigint[] AND pin <= $5::text::bigint[]))"
+#define CLAIMABLE                                                                                                      \
+    FREE /* undelayed messages are visible whatever the clock says, also after it went back */                         \
+        " AND ready_at <= (SELECT greatest((SELECT now FROM n), (SELECT max(ready_at) FROM @instances WHERE " FREE     \
+        " AND ready_due = 0))) AND (ready_due = 0 OR ready_at <= (SELECT now FROM n))"                                 \
+        " AND (token IS NULL OR expires_at <= (SELECT now FROM n))"                                                    \
+        " AND CASE $3::bigint WHEN 1 THEN acquisitions = 0 WHEN 2 THEN acquisitions > 0 ELSE true END"                 \
+        " AND ($4::text IS NULL OR pin IS NULL OR (pin >= $4::text::bigint[] AND pin <= $5::text::bigint[]))"
 
 /* Queue messages of instances that do not exist, where they stand before what is claimed. */
 static const char bury_sql[] =
     "WITH n AS MATERIALIZED (SELECT #now AS now), o AS (SELECT instance_id FROM @instances WHERE NOT known AND ready_at"
     " IS NOT NULL AND ready_at <= (SELECT now FROM n) AND suspended IS NULL AND (token IS NULL OR (owner IS NULL AND"
     " expires_at <= (SELECT now FROM n))) AND CASE $3::bigint WHEN 1 THEN acquisitions = 0 WHEN 2 THEN acquisitions > 0"
-    " ELSE true END AND ready_at <= coalesce((SELECT ready_at FROM @instances WHERE " CLAIMABLE " ORDER BY ready_at OFFSET"
+    " ELSE true END AND ready_at <= coalesce((SELECT ready_at FROM @instances WHERE " CLAIMABLE
+    " ORDER BY ready_at OFFSET"
     " $2::bigint - 1 LIMIT 1), 9223372036854775807) ORDER BY ready_at LIMIT 100 FOR UPDATE SKIP LOCKED),"
     " d AS (DELETE FROM @queue q USING o, n WHERE q.instance_id = o.instance_id AND q.queue IS NOT NULL AND"
     " q.due_ms <= n.now RETURNING q.instance_id, q.order_ms, q.id, q.json),"
@@ -164,7 +164,8 @@ static int rows_from(const PGresult *rows, const char *instance, int *count) {
         else
             high = middle;
     }
-    while (low + *count < PQntuples(rows) && strcmp(PQgetvalue(rows, low + *count, 0), instance) == 0) (*count)++;
+    while (low + *count < PQntuples(rows) && strcmp(PQgetvalue(rows, low + *count, 0), instance) == 0)
+        (*count)++;
     return low;
 }
 
@@ -205,7 +206,8 @@ static dur_fetched_message read_message(const PGresult *rows, int row, dur_arena
 static void read_messages(const PGresult *rows, dur_arena *arena, dur_orchestration_item *items, size_t count) {
     dur__map by_id;
     memset(&by_id, 0, sizeof(by_id));
-    for (size_t i = 0; i < count; i++) dur__map_put(&by_id, items[i].instance, &items[i]);
+    for (size_t i = 0; i < count; i++)
+        dur__map_put(&by_id, items[i].instance, &items[i]);
     for (int pass = 0; pass < 2; pass++) {
         for (int row = 0; row < PQntuples(rows); row++) {
             dur_orchestration_item *item =
@@ -260,7 +262,8 @@ void dur__pg_fetch_read(const dur__pg_batch *batch, const dur__pg_fetch_plan *pl
     size_t claimed = plan->claim_at >= 0 ? (size_t)PQntuples(batch->results[plan->claim_at]) : 0;
     *items = dur_arena_zalloc(arena, (claimed + 1) * sizeof(**items));
     *count = claimed;
-    for (size_t i = 0; i < claimed; i++) read_item(batch, plan, (int)i, arena, &(*items)[i]);
+    for (size_t i = 0; i < claimed; i++)
+        read_item(batch, plan, (int)i, arena, &(*items)[i]);
     read_messages(batch->results[plan->give_at], arena, *items, claimed);
     if (held != NULL) read_held(batch->results[plan->give_at], arena, held, held_count);
 }
@@ -281,8 +284,7 @@ static int fetch_once(dur__pg *store, dur_arena *arena, const dur_fetch *how, du
     if (how->owner != NULL) dur__pg_fence_add(store, &batch, how->owner);
     dur__pg_fetch_add(store, &batch, how, dur__pg_random_holder(store), how->queue_messages_max, prefix, &plan);
     code = dur__pg_batch_run(&batch, "postgres.fetch", err);
-    if (code == DUR_OK)
-        dur__pg_fetch_read(&batch, &plan, arena, items, count, NULL, NULL);
+    if (code == DUR_OK) dur__pg_fetch_read(&batch, &plan, arena, items, count, NULL, NULL);
     dur__pg_batch_end(&batch);
     if (code == DUR_EUNKNOWN && dur__pg_connect(conn, NULL) == DUR_OK) /* what it took nobody knows: give it back */
         code = dur__pg_undo_claims(conn, prefix, err) == DUR_OK ? DUR_EUNAVAILABLE : code;
@@ -290,8 +292,8 @@ static int fetch_once(dur__pg *store, dur_arena *arena, const dur_fetch *how, du
     return code;
 }
 
-static int fetch_some(dur__pg *store, dur_arena *arena, const dur_fetch *how, dur_orchestration_item *out, size_t *count,
-                      dur_error *err) {
+static int fetch_some(dur__pg *store, dur_arena *arena, const dur_fetch *how, dur_orchestration_item *out,
+                      size_t *count, dur_error *err) {
     dur_orchestration_item *items = NULL;
     uint64_t deadline = dur__pg_deadline(store->long_poll ? how->poll_ms : 0);
     int code;

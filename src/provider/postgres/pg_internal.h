@@ -1,8 +1,8 @@
 /*
  * pg_internal.h: what the files of the PostgreSQL store share.
  *
- * SQL texts are written with two abbreviations (pg_sql.c): @name is a table of this store, qualified and quoted; #now is
- * the store's time in milliseconds, evaluated once per statement.  #now is the first parameter of its statement when
+ * SQL texts are written with two abbreviations (pg_sql.c): @name is a table of this store, qualified and quoted; #now
+ * is the store's time in milliseconds, evaluated once per statement.  #now is the first parameter of its statement when
  * the clock is the caller's, so every statement begins with dur__pg_args_begin, which fills $1.
  *
  * A batch is a pipeline of statements that ends with one Sync: one round trip, one transaction.  Nothing in a batch can
@@ -34,14 +34,14 @@ typedef struct dur__pg dur__pg;
 /* One connection.  Used by one thread at a time. */
 typedef struct dur__pg_conn {
     dur__pg *store;
-    PGconn *pg;          /* NULL: not connected */
-    dur__map prepared;   /* by address of the SQL text */
+    PGconn *pg;        /* NULL: not connected */
+    dur__map prepared; /* by address of the SQL text */
     unsigned next_name;
     bool listening;
-    int backend;         /* process id of the last session, also after it was lost */
-    bool want_listen;    /* LISTEN again after a reconnect */
-    bool foreign;        /* the caller's own: unnamed statements, never closed */
-    dur__link link;      /* in store->idle */
+    int backend;      /* process id of the last session, also after it was lost */
+    bool want_listen; /* LISTEN again after a reconnect */
+    bool foreign;     /* the caller's own: unnamed statements, never closed */
+    dur__link link;   /* in store->idle */
 } dur__pg_conn;
 
 /* Parameters of a statement; arrays are binary, scalars text. */
@@ -73,8 +73,8 @@ typedef struct dur__pg_batch {
     dur_error error;
     bool writes; /* a lost connection leaves the outcome unknown */
     char sqlstate[6];
-    int failed_at; /* statement that failed; -1: none */
-    bool notify;   /* a notification follows in a transaction of its own */
+    int failed_at;    /* statement that failed; -1: none */
+    bool notify;      /* a notification follows in a transaction of its own */
     dur__buf targets; /* array of instance ids whose owners are told */
 } dur__pg_batch;
 
@@ -89,9 +89,9 @@ typedef struct dur__pg_watch {
 
 typedef struct dur__pg_keeper {
     char *owner;
-    dur__pg_conn *conn;    /* holds the session lock */
+    dur__pg_conn *conn; /* holds the session lock */
     bool locked;
-    dur__map looks;        /* peers whose lock was free at the last look */
+    dur__map looks; /* peers whose lock was free at the last look */
     dur__link link;
 } dur__pg_keeper;
 
@@ -99,28 +99,28 @@ typedef struct dur__pg_lane {
     dur_lane base;
     dur__pg *store;
     dur__pg_conn *conn;
-    int64_t holder;        /* this lane in the instances' rows */
+    int64_t holder; /* this lane in the instances' rows */
     char *owner;
     dur_waker *waker;
     char unknown_prefix[DUR__PG_TOKEN_SIZE]; /* of the tokens of the last round */
-    bool unknown;          /* the outcome of a round was not learned: what it took is unknown too */
-    int lost_backend;      /* the session of that round */
+    bool unknown;                            /* the outcome of a round was not learned: what it took is unknown too */
+    int lost_backend;                        /* the session of that round */
     bool notify_pending;
     uint64_t notified_us;
     uint64_t next_due_ms, now_ms, answered_us;
     bool more;
-    dur__link link;        /* in store->lanes */
+    dur__link link; /* in store->lanes */
 } dur__pg_lane;
 
 struct dur__pg {
     dur_provider base;
-    char **keywords;       /* of PQconnectdbParams, ended by NULL */
+    char **keywords; /* of PQconnectdbParams, ended by NULL */
     char **values;
-    char *schema;          /* as given */
-    dur__buf prefix;       /* quoted and with a dot */
-    char channel[64];      /* of LISTEN */
-    int64_t schema_key;    /* for advisory locks */
-    bool pooler;           /* transaction mode: no session state */
+    char *schema;       /* as given */
+    dur__buf prefix;    /* quoted and with a dot */
+    char channel[64];   /* of LISTEN */
+    int64_t schema_key; /* for advisory locks */
+    bool pooler;        /* transaction mode: no session state */
     bool long_poll;
     bool must_exist;
     bool caller_clock;
@@ -129,22 +129,24 @@ struct dur__pg {
     uint64_t serial;
 
     dur__mutex mutex;
-    dur__cond freed;       /* a pooled connection came back */
+    dur__cond freed; /* a pooled connection came back */
     dur__link idle;
-    size_t opened;         /* pooled ones, idle or not */
-    dur__map sqls;         /* expanded texts by address */
+    size_t opened; /* pooled ones, idle or not */
+    dur__map sqls; /* expanded texts by address */
     dur__link lanes, watches, keepers;
     /* watching: one of the waiting threads reads the listening connection */
     dur__pg_conn *listener;
     bool listener_busy;
-    uint64_t changes;      /* grows with each notification */
+    uint64_t changes; /* grows with each notification */
     dur__cond changed;
     /* estimate of the server's time */
     atomic_ullong offset_known;
     _Atomic int64_t clock_offset_ms;
 };
 
-static inline dur__pg *dur__pg_of(dur_provider *self) { return (dur__pg *)(void *)self; }
+static inline dur__pg *dur__pg_of(dur_provider *self) {
+    return (dur__pg *)(void *)self;
+}
 
 /* pg_open.c */
 int dur__pg_parse_url(dur__pg *store, const char *url, dur_error *err);
@@ -256,8 +258,8 @@ int dur__pg_commit_turns(dur_provider *self, dur_turn_commit *turns, size_t coun
 typedef struct dur__pg_fetch_plan {
     int claim_at, history_at, kv_at, give_at; /* -1: not asked */
 } dur__pg_fetch_plan;
-void dur__pg_fetch_add(dur__pg *store, dur__pg_batch *batch, const dur_fetch *how, int64_t holder,
-                       uint32_t queue_max, const char *token_prefix, dur__pg_fetch_plan *plan);
+void dur__pg_fetch_add(dur__pg *store, dur__pg_batch *batch, const dur_fetch *how, int64_t holder, uint32_t queue_max,
+                       const char *token_prefix, dur__pg_fetch_plan *plan);
 /* held may be NULL where nothing is held. */
 void dur__pg_fetch_read(const dur__pg_batch *batch, const dur__pg_fetch_plan *plan, dur_arena *arena,
                         dur_orchestration_item **items, size_t *count, dur_held_message **held, size_t *held_count);
@@ -325,8 +327,8 @@ void dur__pg_keepers_close(dur__pg *store);
 int64_t dur__pg_owner_key(const dur__pg *store, const char *owner);
 
 /* pg_read.c */
-int dur__pg_read(dur_provider *self, dur_arena *arena, const char *instance, uint64_t execution_id,
-                 dur_event_row **out, size_t *count, dur_error *err);
+int dur__pg_read(dur_provider *self, dur_arena *arena, const char *instance, uint64_t execution_id, dur_event_row **out,
+                 size_t *count, dur_error *err);
 int dur__pg_append(dur_provider *self, const char *instance, uint64_t execution_id, const dur_event_row *events,
                    size_t count, dur_error *err);
 int dur__pg_get_custom_status(dur_provider *self, dur_arena *arena, const char *instance, uint64_t last_seen,

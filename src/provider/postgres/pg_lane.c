@@ -7,11 +7,13 @@
 #include <poll.h>
 #include <stdlib.h>
 
-#define SAFETY_MS 1000u        /* a look at least so often: every notification may be lost */
+#define SAFETY_MS 1000u /* a look at least so often: every notification may be lost */
 #define NOTIFY_APART_US 2000u
-#define FAKE_TIME_SLICE_MS 2u  /* how often a sleeper looks at a clock that only a test moves */
+#define FAKE_TIME_SLICE_MS 2u /* how often a sleeper looks at a clock that only a test moves */
 
-static dur__pg_lane *lane_of(dur_lane *lane) { return (dur__pg_lane *)(void *)lane; }
+static dur__pg_lane *lane_of(dur_lane *lane) {
+    return (dur__pg_lane *)(void *)lane;
+}
 
 static const char owner_sql[] = "SELECT 1 FROM @owners WHERE owner = $2::text";
 
@@ -164,7 +166,8 @@ static int send_info(dur__pg_lane *lane, dur__pg_batch *batch, const dur_round *
     const dur_work_fetch *work = round->work;
     const dur_capability_filter *filter = round->fetch != NULL ? round->fetch->filter : NULL;
     bool filtered = filter != NULL && filter->count > 0;
-    for (size_t i = 0; work != NULL && i < work->tags.tag_count; i++) dur__pg_add_text(&tags, work->tags.tags[i]);
+    for (size_t i = 0; work != NULL && i < work->tags.tag_count; i++)
+        dur__pg_add_text(&tags, work->tags.tags[i]);
     if (filtered) {
         dur_semver min = filter->ranges[0].min, max = filter->ranges[0].max;
         snprintf(least, sizeof(least), "{%u,%u,%u}", min.major, min.minor, min.patch);
@@ -198,8 +201,10 @@ static void send_reads(dur__pg_lane *lane, dur__pg_batch *batch, const dur_round
 static void read_lost(const PGresult *rows, dur_arena *arena, dur_round *round) {
     size_t before = round->lost_count;
     const char **all = dur_arena_zalloc(arena, (before + (size_t)PQntuples(rows) + 1) * sizeof(*all));
-    for (size_t i = 0; i < before; i++) all[i] = round->lost[i];
-    for (int row = 0; row < PQntuples(rows); row++) all[before + (size_t)row] = dur__pg_get_text(rows, row, 0, arena);
+    for (size_t i = 0; i < before; i++)
+        all[i] = round->lost[i];
+    for (int row = 0; row < PQntuples(rows); row++)
+        all[before + (size_t)row] = dur__pg_get_text(rows, row, 0, arena);
     round->lost = all;
     round->lost_count = before + (size_t)PQntuples(rows);
 }
@@ -224,7 +229,8 @@ static void read_reads(dur__pg_lane *lane, const dur__pg_batch *batch, const rou
     dur__pg_fetch_read(batch, &plan->fetch, arena, &round->items, &round->item_count, &round->held, &round->held_count);
     read_info(lane, batch->results[plan->info_at], round);
     read_lost(batch->results[plan->lost_at], arena, round);
-    if (round->fetch != NULL && round->item_count == (round->fetch->max > 0 ? round->fetch->max : 1)) round->more = true;
+    if (round->fetch != NULL && round->item_count == (round->fetch->max > 0 ? round->fetch->max : 1))
+        round->more = true;
     if (plan->work_at < 0) return;
     size_t max = round->work->max > 0 ? round->work->max : 1;
     size_t rows = (size_t)PQntuples(batch->results[plan->work_at]);
@@ -258,8 +264,10 @@ static size_t valid_turns(dur_round *round, dur_arena *arena, dur_turn_commit **
 }
 
 static void fail_all(dur_round *round, dur_turn_commit **turns, size_t count, const dur_error *err) {
-    for (size_t i = 0; i < count; i++) dur__pg_turn_failed(turns[i], err);
-    for (size_t i = 0; i < round->ack_count; i++) round->acks[i].error = *err;
+    for (size_t i = 0; i < count; i++)
+        dur__pg_turn_failed(turns[i], err);
+    for (size_t i = 0; i < round->ack_count; i++)
+        round->acks[i].error = *err;
 }
 
 /* One batch: with the writes, or only the reads. */
@@ -280,7 +288,8 @@ static int run_batch(dur__pg_lane *lane, dur_arena *arena, dur_round *round, dur
     *refused = dur__pg_refused(&batch, code);
     if (code == DUR_OK) {
         if (writes) dur__pg_turns_read(&batch, &plan.turns, turns, count);
-        for (size_t i = 0; writes && i < round->ack_count; i++) dur_error_clear(&round->acks[i].error);
+        for (size_t i = 0; writes && i < round->ack_count; i++)
+            dur_error_clear(&round->acks[i].error);
         read_reads(lane, &batch, &plan, arena, round);
         if (told && writes) dur__pg_wake_local(store, lane);
     }
@@ -410,7 +419,9 @@ static void begin(dur__pg_lane *lane, dur__pg_args *args, const char *instance, 
     dur__pg_id(args, execution);
 }
 
-static int not_held(dur_error *err) { return dur_error_set(err, DUR_ELEASE, false, "postgres.lane", "Invalid lock token"); }
+static int not_held(dur_error *err) {
+    return dur_error_set(err, DUR_ELEASE, false, "postgres.lane", "Invalid lock token");
+}
 
 int dur__pg_lane_messages(dur_lane *base, dur_arena *arena, const char *instance, const char *lock_token,
                           const char *queue, uint64_t after_due_ms, uint64_t after_id, size_t max,

@@ -26,7 +26,8 @@ void dur__pg_outbox_begin(dur__pg_outbox *box) {
 void dur__pg_outbox_end(dur__pg_outbox *box) {
     dur__pg_array *all[] = { &box->instance, &box->kind,  &box->execution, &box->activity, &box->queue,
                              &box->due,      &box->delay, &box->json,      &box->locks };
-    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) dur__buf_free(&all[i]->data);
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        dur__buf_free(&all[i]->data);
 }
 
 void dur__pg_outbox_add(dur__pg_outbox *box, const dur_message *item, uint64_t delay_ms) {
@@ -41,7 +42,9 @@ void dur__pg_outbox_add(dur__pg_outbox *box, const dur_message *item, uint64_t d
     box->count++;
 }
 
-void dur__pg_outbox_lock(dur__pg_outbox *box, const char *instance) { dur__pg_add_text(&box->locks, instance); }
+void dur__pg_outbox_lock(dur__pg_outbox *box, const char *instance) {
+    dur__pg_add_text(&box->locks, instance);
+}
 
 /*
  * Make the rows that are missing and lock all of them, in one pass in order of ids.  The condition that is never true
@@ -51,9 +54,8 @@ static const char make_sql[] =
     "INSERT INTO @instances (instance_id) SELECT DISTINCT x.id COLLATE \"C\" FROM unnest($2::text[]) AS x(id) ORDER"
     " BY 1"
     " ON CONFLICT (instance_id) DO UPDATE SET instance_id = excluded.instance_id WHERE false";
-static const char lock_sql[] =
-    "SELECT count(*) FROM (SELECT 1 FROM @instances WHERE instance_id = ANY ($2::text[])"
-    " ORDER BY instance_id FOR UPDATE) t";
+static const char lock_sql[] = "SELECT count(*) FROM (SELECT 1 FROM @instances WHERE instance_id = ANY ($2::text[])"
+                               " ORDER BY instance_id FOR UPDATE) t";
 
 /* A copy of the elements; the arrays are alike. */
 static void array_append(dur__pg_array *to, const dur__pg_array *from) {
@@ -82,15 +84,15 @@ void dur__pg_outbox_send_locks(dur__pg_outbox *box, dur__pg_batch *batch) {
  * $10 is the condition: 0 none; 1 only for an instance that does not exist; 2 only for one that does, whose message id
  * ($11) was not accepted before, and which, for a queue message, has not ended.
  */
-#define FINISHED                                                                                                    \
-    "(EXISTS (SELECT 1 FROM @executions e WHERE e.instance_id = i.instance_id AND e.execution_id = "                 \
-    "i.current_execution AND e.status IN (2, 3)) AND NOT EXISTS (SELECT 1 FROM @queue s WHERE s.instance_id = "      \
+#define FINISHED                                                                                                       \
+    "(EXISTS (SELECT 1 FROM @executions e WHERE e.instance_id = i.instance_id AND e.execution_id = "                   \
+    "i.current_execution AND e.status IN (2, 3)) AND NOT EXISTS (SELECT 1 FROM @queue s WHERE s.instance_id = "        \
     "i.instance_id AND s.kind IN " DUR__PG_STARTS "))"
-#define MAY_SEND                                                                                                    \
-    "($10::bigint = 0 OR ($10::bigint = 1 AND NOT EXISTS (SELECT 1 FROM @instances i WHERE i.instance_id = "          \
-    "x.instance" \
-    " AND i.known)) OR ($10::bigint = 2 AND EXISTS (SELECT 1 FROM @instances i WHERE i.instance_id = x.instance AND " \
-    "i.known AND NOT (x.kind = " DUR__PG_KIND_QUEUE " AND " FINISHED ") AND NOT EXISTS (SELECT 1 FROM @accepted a "   \
+#define MAY_SEND                                                                                                       \
+    "($10::bigint = 0 OR ($10::bigint = 1 AND NOT EXISTS (SELECT 1 FROM @instances i WHERE i.instance_id = "           \
+    "x.instance"                                                                                                       \
+    " AND i.known)) OR ($10::bigint = 2 AND EXISTS (SELECT 1 FROM @instances i WHERE i.instance_id = x.instance AND "  \
+    "i.known AND NOT (x.kind = " DUR__PG_KIND_QUEUE " AND " FINISHED ") AND NOT EXISTS (SELECT 1 FROM @accepted a "    \
     "WHERE a.instance_id = i.instance_id AND a.message_id = $11::text))))"
 
 /* The message is inserted and the instance's row says when to look, in one statement. */
@@ -152,7 +154,9 @@ static void outbox_send_if(dur__pg_outbox *box, dur__pg_batch *batch, int condit
     box->count = 0;
 }
 
-void dur__pg_outbox_send(dur__pg_outbox *box, dur__pg_batch *batch) { outbox_send_if(box, batch, 0, NULL); }
+void dur__pg_outbox_send(dur__pg_outbox *box, dur__pg_batch *batch) {
+    outbox_send_if(box, batch, 0, NULL);
+}
 
 /* ---- methods ----------------------------------------------------------------------------------------------------- */
 
@@ -293,7 +297,8 @@ int dur__pg_existing_on(dur__pg_conn *conn, const dur_message *item, uint64_t de
     if (code == DUR_OK && dur__pg_get_i64(batch.results[sent], 0, 0) == 0) {
         const PGresult *row = batch.results[look];
         if (PQntuples(row) == 0 || !dur__pg_get_bool(row, 0, 0))
-            code = dur_error_set(err, DUR_ENOTFOUND, false, "postgres.enqueue", "instance %s not found", item->instance);
+            code =
+                dur_error_set(err, DUR_ENOTFOUND, false, "postgres.enqueue", "instance %s not found", item->instance);
         else if (dur__pg_get_bool(row, 0, 1))
             code = dur_error_set(err, DUR_EDUPLICATE, false, "postgres.enqueue", "message %s was accepted before",
                                  item->message_id);

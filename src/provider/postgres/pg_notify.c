@@ -52,7 +52,8 @@ int dur__pg_watch_open(dur_provider *self, const char *instance, dur_watch **out
     bool connect = store->listener != NULL && store->listener->pg == NULL && !store->listener_busy;
     if (connect) store->listener_busy = true;
     dur__mutex_unlock(&store->mutex);
-    if (connect) { /* listening from here on, so that no change after this call is missed; if it fails there is polling */
+    if (connect) { /* listening from here on, so that no change after this call is missed; if it fails there is polling
+                    */
         (void)dur__pg_connect(store->listener, NULL);
         dur__mutex_lock(&store->mutex);
         store->listener_busy = false;

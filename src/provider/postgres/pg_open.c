@@ -101,12 +101,14 @@ static int strip_url(const char *url, dur__buf *out, dur_postgres_options *optio
 /* ---- the store --------------------------------------------------------------------------------------------------- */
 
 static int64_t hash64(const char *text, uint64_t hash) { /* FNV-1a */
-    for (; *text != '\0'; text++) hash = (hash ^ (unsigned char)*text) * 1099511628211u;
+    for (; *text != '\0'; text++)
+        hash = (hash ^ (unsigned char)*text) * 1099511628211u;
     return (int64_t)hash;
 }
 
 int64_t dur__pg_owner_key(const dur__pg *store, const char *owner) {
-    return hash64(owner, (uint64_t)store->schema_key) & ~(int64_t)1; /* the lowest bit tells two locks of an owner apart */
+    return hash64(owner, (uint64_t)store->schema_key) &
+           ~(int64_t)1; /* the lowest bit tells two locks of an owner apart */
 }
 
 static int check_schema(const char *schema, dur_error *err) {
@@ -117,7 +119,8 @@ static int check_schema(const char *schema, dur_error *err) {
         return dur_error_set(err, DUR_ELIMIT, false, "postgres.open", "the schema's name has %zu bytes, %d are allowed",
                              size, NAME_MAX_BYTES);
     if (!dur__utf8_valid(schema, size, &where))
-        return dur_error_set(err, DUR_EINVAL, false, "postgres.open", "the schema's name is not UTF-8 at byte %zu", where);
+        return dur_error_set(err, DUR_EINVAL, false, "postgres.open", "the schema's name is not UTF-8 at byte %zu",
+                             where);
     if (strncmp(schema, "pg_", 3) == 0) return bad(err, "schemas that begin with pg_ belong to the server");
     return DUR_OK;
 }
@@ -143,12 +146,14 @@ static bool given(const PQconninfoOption *all, const char *keyword) {
 /* What the caller gave, and what we want where the caller said nothing: a dead peer is to be noticed. */
 static void name_connection(dur__pg *store, const PQconninfoOption *all) {
     static const char *const ours[][2] = {
-        { "client_encoding", "UTF8" },  { "keepalives", "1" },         { "keepalives_idle", "10" },
-        { "keepalives_interval", "3" }, { "keepalives_count", "3" },   { "tcp_user_timeout", "20000" },
-        { "connect_timeout", "10" },    { "application_name", "durite" },
+        { "client_encoding", "UTF8" }, { "keepalives", "1" },
+        { "keepalives_idle", "10" },   { "keepalives_interval", "3" },
+        { "keepalives_count", "3" },   { "tcp_user_timeout", "20000" },
+        { "connect_timeout", "10" },   { "application_name", "durite" },
     };
     size_t count = 0, room = sizeof(ours) / sizeof(ours[0]) + 1;
-    for (const PQconninfoOption *at = all; at->keyword != NULL; at++) room++;
+    for (const PQconninfoOption *at = all; at->keyword != NULL; at++)
+        room++;
     store->keywords = dur__xcalloc(room, sizeof(char *));
     store->values = dur__xcalloc(room, sizeof(char *));
     for (const PQconninfoOption *at = all; at->keyword != NULL; at++) {
@@ -201,9 +206,11 @@ static void store_close(dur_provider *self) {
         return; /* other threads of the parent may have held its mutex */
     }
     dur__pg_keepers_close(store);
-    while ((link = dur__list_pop(&store->idle)) != NULL) dur__pg_conn_free(DUR__CONTAINER(link, dur__pg_conn, link));
+    while ((link = dur__list_pop(&store->idle)) != NULL)
+        dur__pg_conn_free(DUR__CONTAINER(link, dur__pg_conn, link));
     dur__pg_conn_free(store->listener);
-    for (size_t i = 0; (entry = dur__map_next(&store->sqls, &i)) != NULL;) free(entry->value);
+    for (size_t i = 0; (entry = dur__map_next(&store->sqls, &i)) != NULL;)
+        free(entry->value);
     dur__map_free(&store->sqls);
     dur__buf_free(&store->prefix);
     free_texts(store->keywords);
@@ -279,47 +286,37 @@ int dur_postgres_register(dur_error *err) {
 
 /* ---- methods ----------------------------------------------------------------------------------------------------- */
 
-#define METHODS(clock)                                                                      \
-    {                                                                                       \
-        .size = sizeof(dur_provider_methods), .name = "postgres", .version = "1",           \
-        .own_clock = (clock), .close = store_close, .now_ms = dur__pg_now_ms,               \
-        .fetch_orchestration_item = dur__pg_fetch_orchestration_item,                       \
-        .ack_orchestration_item = dur__pg_ack_orchestration_item,                           \
-        .abandon_orchestration_item = dur__pg_abandon_orchestration_item,                   \
-        .renew_orchestration_item_lock = dur__pg_renew_orchestration_item_lock,             \
-        .read = dur__pg_read, .append = dur__pg_append,                                     \
-        .enqueue_for_worker = dur__pg_enqueue_for_worker,                                   \
-        .fetch_work_item = dur__pg_fetch_work_item, .ack_work_item = dur__pg_ack_work_item, \
-        .renew_work_item_lock = dur__pg_renew_work_item_lock,                               \
-        .abandon_work_item = dur__pg_abandon_work_item,                                     \
-        .renew_session_lock = dur__pg_renew_session_lock,                                   \
-        .cleanup_orphaned_sessions = dur__pg_cleanup_orphaned_sessions,                     \
-        .enqueue_for_orchestrator = dur__pg_enqueue_for_orchestrator,                       \
-        .get_custom_status = dur__pg_get_custom_status, .get_kv_value = dur__pg_get_kv_value, \
-        .get_kv_all_values = dur__pg_get_kv_all_values, .lane_open = dur__pg_lane_open,     \
-        .lane_round = dur__pg_lane_round, .lane_wait = dur__pg_lane_wait,                   \
-        .lane_close = dur__pg_lane_close, .lane_messages = dur__pg_lane_messages,           \
-        .lane_history = dur__pg_lane_history, .fetch_turns = dur__pg_fetch_turns,           \
-        .commit_turns = dur__pg_commit_turns, .fetch_works = dur__pg_fetch_works,           \
-        .ack_works = dur__pg_ack_works, .check_works = dur__pg_check_works,                 \
-        .return_works = dur__pg_return_works, .owner_register = dur__pg_owner_register,     \
-        .owner_beat = dur__pg_owner_beat, .owner_release = dur__pg_owner_release,           \
-        .enqueue_start = dur__pg_enqueue_start, .enqueue_existing = dur__pg_enqueue_existing, \
-        .watch_open = dur__pg_watch_open, .watch_wait = dur__pg_watch_wait,                 \
-        .watch_close = dur__pg_watch_close, .get_instance_stats = dur__pg_get_instance_stats, \
-        .list_instances = dur__pg_list_instances, .get_instance = dur__pg_get_instance,     \
-        .list_executions = dur__pg_list_executions,                                         \
-        .get_system_metrics = dur__pg_get_system_metrics,                                   \
-        .get_queue_depths = dur__pg_get_queue_depths,                                       \
-        .delete_instances = dur__pg_delete_instances,                                       \
-        .delete_instances_bulk = dur__pg_delete_instances_bulk,                             \
-        .prune_executions = dur__pg_prune_executions,                                       \
-        .prune_executions_bulk = dur__pg_prune_executions_bulk,                             \
-        .dead_letter_messages = dur__pg_dead_letter_messages,                               \
-        .dead_letter_work = dur__pg_dead_letter_work,                                       \
-        .list_dead_letters = dur__pg_list_dead_letters,                                     \
-        .delete_dead_letters = dur__pg_delete_dead_letters,                                 \
-        .set_suspended = dur__pg_set_suspended, .check = dur__pg_check,                     \
+#define METHODS(clock)                                                                                                 \
+    {                                                                                                                  \
+        .size = sizeof(dur_provider_methods), .name = "postgres", .version = "1", .own_clock = (clock),                \
+        .close = store_close, .now_ms = dur__pg_now_ms, .fetch_orchestration_item = dur__pg_fetch_orchestration_item,  \
+        .ack_orchestration_item = dur__pg_ack_orchestration_item,                                                      \
+        .abandon_orchestration_item = dur__pg_abandon_orchestration_item,                                              \
+        .renew_orchestration_item_lock = dur__pg_renew_orchestration_item_lock, .read = dur__pg_read,                  \
+        .append = dur__pg_append, .enqueue_for_worker = dur__pg_enqueue_for_worker,                                    \
+        .fetch_work_item = dur__pg_fetch_work_item, .ack_work_item = dur__pg_ack_work_item,                            \
+        .renew_work_item_lock = dur__pg_renew_work_item_lock, .abandon_work_item = dur__pg_abandon_work_item,          \
+        .renew_session_lock = dur__pg_renew_session_lock,                                                              \
+        .cleanup_orphaned_sessions = dur__pg_cleanup_orphaned_sessions,                                                \
+        .enqueue_for_orchestrator = dur__pg_enqueue_for_orchestrator, .get_custom_status = dur__pg_get_custom_status,  \
+        .get_kv_value = dur__pg_get_kv_value, .get_kv_all_values = dur__pg_get_kv_all_values,                          \
+        .lane_open = dur__pg_lane_open, .lane_round = dur__pg_lane_round, .lane_wait = dur__pg_lane_wait,              \
+        .lane_close = dur__pg_lane_close, .lane_messages = dur__pg_lane_messages,                                      \
+        .lane_history = dur__pg_lane_history, .fetch_turns = dur__pg_fetch_turns,                                      \
+        .commit_turns = dur__pg_commit_turns, .fetch_works = dur__pg_fetch_works, .ack_works = dur__pg_ack_works,      \
+        .check_works = dur__pg_check_works, .return_works = dur__pg_return_works,                                      \
+        .owner_register = dur__pg_owner_register, .owner_beat = dur__pg_owner_beat,                                    \
+        .owner_release = dur__pg_owner_release, .enqueue_start = dur__pg_enqueue_start,                                \
+        .enqueue_existing = dur__pg_enqueue_existing, .watch_open = dur__pg_watch_open,                                \
+        .watch_wait = dur__pg_watch_wait, .watch_close = dur__pg_watch_close,                                          \
+        .get_instance_stats = dur__pg_get_instance_stats, .list_instances = dur__pg_list_instances,                    \
+        .get_instance = dur__pg_get_instance, .list_executions = dur__pg_list_executions,                              \
+        .get_system_metrics = dur__pg_get_system_metrics, .get_queue_depths = dur__pg_get_queue_depths,                \
+        .delete_instances = dur__pg_delete_instances, .delete_instances_bulk = dur__pg_delete_instances_bulk,          \
+        .prune_executions = dur__pg_prune_executions, .prune_executions_bulk = dur__pg_prune_executions_bulk,          \
+        .dead_letter_messages = dur__pg_dead_letter_messages, .dead_letter_work = dur__pg_dead_letter_work,            \
+        .list_dead_letters = dur__pg_list_dead_letters, .delete_dead_letters = dur__pg_delete_dead_letters,            \
+        .set_suspended = dur__pg_set_suspended, .check = dur__pg_check,                                                \
     }
 
 const dur_provider_methods dur__pg_methods = METHODS(true);

@@ -29,7 +29,8 @@ static const char insert_sql[] =
     " #now, $4::bigint, " SERVER_START ", $5::boolean)";
 static const char lock_sql[] = "SELECT pg_try_advisory_lock($2::bigint)";
 static const char beat_sql[] =
-    "UPDATE @owners SET beat_ms = #now, server_start = CASE WHEN $3::boolean THEN " SERVER_START " ELSE server_start END,"
+    "UPDATE @owners SET beat_ms = #now, server_start = CASE WHEN $3::boolean THEN " SERVER_START
+    " ELSE server_start END,"
     " session_lock = $3::boolean WHERE owner = $2::text RETURNING beat_ms";
 /* pg_locks is read only where a peer has been quiet. */
 static const char peers_sql[] =
@@ -64,7 +65,8 @@ static void look_free(dur__pg_look *look) {
 static void keeper_free(dur__pg_keeper *keeper) {
     dur__map_entry *entry;
     if (keeper == NULL) return;
-    for (size_t i = 0; (entry = dur__map_next(&keeper->looks, &i)) != NULL;) look_free(entry->value);
+    for (size_t i = 0; (entry = dur__map_next(&keeper->looks, &i)) != NULL;)
+        look_free(entry->value);
     dur__map_free(&keeper->looks);
     dur__pg_conn_free(keeper->conn);
     free(keeper->owner);
@@ -73,7 +75,8 @@ static void keeper_free(dur__pg_keeper *keeper) {
 
 void dur__pg_keepers_close(dur__pg *store) {
     dur__link *link;
-    while ((link = dur__list_pop(&store->keepers)) != NULL) keeper_free(DUR__CONTAINER(link, dur__pg_keeper, link));
+    while ((link = dur__list_pop(&store->keepers)) != NULL)
+        keeper_free(DUR__CONTAINER(link, dur__pg_keeper, link));
 }
 
 /* The connection, and on it the lock: before anything else, also after a reconnect. */
@@ -130,8 +133,7 @@ int dur__pg_owner_register(dur_provider *self, const dur_owner_options *options,
 /* ---- the end of an owner ----------------------------------------------------------------------------------------- */
 
 /* Nobody may be in the middle of taking something under this name. */
-static const char fence_sql[] =
-    "SELECT 1 / (CASE WHEN pg_try_advisory_xact_lock($2::bigint) THEN 1 ELSE 0 END)";
+static const char fence_sql[] = "SELECT 1 / (CASE WHEN pg_try_advisory_xact_lock($2::bigint) THEN 1 ELSE 0 END)";
 static const char forget_sql[] =
     "WITH d AS (DELETE FROM @owners WHERE owner = $2::text AND ($3::bigint IS NULL OR beat_ms = $3::bigint)"
     " RETURNING 1)"
@@ -217,7 +219,8 @@ static void look_at_peers(dur__pg *store, dur__pg_keeper *keeper, const PGresult
     for (int row = 0; row < PQntuples(peers); row++) {
         const char *peer = dur__pg_get(peers, row, 0);
         int64_t beat_ms = dur__pg_get_i64(peers, row, 1);
-        bool dead = free_twice(keeper, peer, beat_ms, dur__pg_get_bool(peers, row, 4)) || dur__pg_get_bool(peers, row, 3);
+        bool dead =
+            free_twice(keeper, peer, beat_ms, dur__pg_get_bool(peers, row, 4)) || dur__pg_get_bool(peers, row, 3);
         if (!dead) {
             out->peers++;
             continue;

@@ -9,8 +9,8 @@ static const char read_sql[] =
     "SELECT event_id, json FROM @history WHERE instance_id = $2::text AND execution_id = CASE WHEN $3::bigint <> 0 THEN"
     " $3::bigint ELSE (SELECT current_execution FROM @instances WHERE instance_id = $2::text) END ORDER BY event_id";
 
-int dur__pg_read(dur_provider *self, dur_arena *arena, const char *instance, uint64_t execution_id,
-                 dur_event_row **out, size_t *count, dur_error *err) {
+int dur__pg_read(dur_provider *self, dur_arena *arena, const char *instance, uint64_t execution_id, dur_event_row **out,
+                 size_t *count, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
     dur__pg_args args;
     PGresult *result;
@@ -83,8 +83,7 @@ static int append_on(dur__pg *store, dur__pg_conn *conn, const char *instance, u
     dur__pg_batch_add(&batch, mark_sql, &args);
     dur__pg_batch_notify(&batch);
     int code = dur__pg_batch_run(&batch, "postgres.append", err);
-    if (code == DUR_ECONFLICT)
-        code = dur_error_set(err, DUR_ECONFLICT, false, "postgres.append", "duplicate event");
+    if (code == DUR_ECONFLICT) code = dur_error_set(err, DUR_ECONFLICT, false, "postgres.append", "duplicate event");
     dur__pg_batch_end(&batch);
     return code;
 }

@@ -14,9 +14,9 @@
 
 /*
  * Why the tables look like this:
- * - dur_instances is the one row per instance that everybody locks: claims take it with SKIP LOCKED, commits compare the
- *   token in it, senders mark in it that a message has come (ready_at).  Everything else of an instance is written only
- *   under this lock, so per instance message ids are in order of commit.
+ * - dur_instances is the one row per instance that everybody locks: claims take it with SKIP LOCKED, commits compare
+ * the token in it, senders mark in it that a message has come (ready_at).  Everything else of an instance is written
+ * only under this lock, so per instance message ids are in order of commit.
  * - ready_at: when the instance is worth a look, by the owner of its lease or, if there is none, by anybody; NULL: no
  *   reason.  ready_due = 0: whatever the clock says.
  * - known: the instance exists in the sense of provider_methods.h.

@@ -11,8 +11,8 @@
 #define OID_BOOL 16
 
 /* The server's clock, moved by a setting that tests use; the caller's, where it was opened so. */
-#define NOW                                                                                                       \
-    "(SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint + "                       \
+#define NOW                                                                                                            \
+    "(SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint + "                           \
     "coalesce(nullif(current_setting('durite.clock_offset_ms', true), '')::bigint, 0)))"
 
 static char *expand(const dur__pg *store, const char *text) {
@@ -63,11 +63,14 @@ void dur__pg_args_begin(dur__pg *store, dur__pg_args *args) {
 }
 
 void dur__pg_args_free(dur__pg_args *args) {
-    for (int i = 0; i < args->count; i++) dur__buf_free(&args->owned[i]);
+    for (int i = 0; i < args->count; i++)
+        dur__buf_free(&args->owned[i]);
     args->count = 0;
 }
 
-void dur__pg_text(dur__pg_args *args, const char *text) { args->values[next(args, OID_TEXT, 0)] = text; }
+void dur__pg_text(dur__pg_args *args, const char *text) {
+    args->values[next(args, OID_TEXT, 0)] = text;
+}
 
 void dur__pg_json(dur__pg_args *args, dur_text text) {
     int at = next(args, OID_TEXT, 1); /* binary, so that it need not end with a NUL */
@@ -86,10 +89,18 @@ void dur__pg_i64(dur__pg_args *args, int64_t value) {
 int64_t dur__pg_ms(uint64_t value) {
     return (int64_t)(value > DUR__PG_DELAY_FOREVER ? DUR__PG_DELAY_FOREVER : value);
 }
-void dur__pg_u64(dur__pg_args *args, uint64_t value) { dur__pg_i64(args, dur__pg_ms(value)); }
-void dur__pg_id(dur__pg_args *args, uint64_t value) { dur__pg_i64(args, (int64_t)value); }
-void dur__pg_bool(dur__pg_args *args, bool value) { args->values[next(args, OID_BOOL, 0)] = value ? "t" : "f"; }
-void dur__pg_null(dur__pg_args *args) { next(args, OID_TEXT, 0); }
+void dur__pg_u64(dur__pg_args *args, uint64_t value) {
+    dur__pg_i64(args, dur__pg_ms(value));
+}
+void dur__pg_id(dur__pg_args *args, uint64_t value) {
+    dur__pg_i64(args, (int64_t)value);
+}
+void dur__pg_bool(dur__pg_args *args, bool value) {
+    args->values[next(args, OID_BOOL, 0)] = value ? "t" : "f";
+}
+void dur__pg_null(dur__pg_args *args) {
+    next(args, OID_TEXT, 0);
+}
 
 /* ---- arrays: the binary form is a header and, for each element, its size and bytes ------------------------------- */
 
@@ -112,8 +123,12 @@ static dur__pg_array array_of(Oid element) {
     return array;
 }
 
-dur__pg_array dur__pg_array_text(void) { return array_of(OID_TEXT); }
-dur__pg_array dur__pg_array_i64(void) { return array_of(OID_I64); }
+dur__pg_array dur__pg_array_text(void) {
+    return array_of(OID_TEXT);
+}
+dur__pg_array dur__pg_array_i64(void) {
+    return array_of(OID_I64);
+}
 
 void dur__pg_add_null(dur__pg_array *array) {
     add_u32(&array->data, UINT32_MAX);

@@ -191,7 +191,8 @@ static void send_rows(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *
         dur__pg_add_text(&columns[SUSPENDED], turn->suspended);
     }
     dur__pg_args_begin(store, &args);
-    for (int i = 0; i < COLUMNS; i++) dur__pg_array_arg(&args, &columns[i]);
+    for (int i = 0; i < COLUMNS; i++)
+        dur__pg_array_arg(&args, &columns[i]);
     if (lane != NULL)
         dur__pg_i64(&args, lane->holder);
     else
@@ -218,9 +219,15 @@ static void send_ids(dur__pg *store, dur__pg_batch *batch, const char *sql, dur_
     dur__pg_batch_add(batch, sql, &args);
 }
 
-static bool takes_over(const dur_turn_commit *turn) { return turn->take_over; }
-static bool removes_work(const dur_turn_commit *turn) { return turn->remove_work; }
-static bool takes_given(const dur_turn_commit *turn) { return !turn->consume_listed && !turn->take_over; }
+static bool takes_over(const dur_turn_commit *turn) {
+    return turn->take_over;
+}
+static bool removes_work(const dur_turn_commit *turn) {
+    return turn->remove_work;
+}
+static bool takes_given(const dur_turn_commit *turn) {
+    return !turn->consume_listed && !turn->take_over;
+}
 static bool keeps_some(const dur_turn_commit *turn) {
     return keeps(turn) && turn->consumed_count > 0 && !is_failed_release(turn);
 }
@@ -235,9 +242,8 @@ static bool clears_kv(const dur_turn_commit *turn) {
 
 /* ---- messages and worker rows that it takes ---------------------------------------------------------------------- */
 
-static const char remove_work_sql[] =
-    "WITH w AS (DELETE FROM @worker WHERE instance_id = ANY ($2::text[]))"
-    " DELETE FROM @queue WHERE instance_id = ANY ($2::text[])";
+static const char remove_work_sql[] = "WITH w AS (DELETE FROM @worker WHERE instance_id = ANY ($2::text[]))"
+                                      " DELETE FROM @queue WHERE instance_id = ANY ($2::text[])";
 static const char take_given_sql[] = "DELETE FROM @queue WHERE instance_id = ANY ($2::text[]) AND given";
 /* A place among the first few of a queue is free again: the holder is to look. */
 static const char take_listed_sql[] =
@@ -343,9 +349,8 @@ static void send_refs(dur__pg *store, dur__pg_batch *batch, const char *sql, dur
 
 /* ---- what it writes ---------------------------------------------------------------------------------------------- */
 
-static const char history_sql[] =
-    "INSERT INTO @history (instance_id, execution_id, event_id, json)"
-    " SELECT * FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::text[])";
+static const char history_sql[] = "INSERT INTO @history (instance_id, execution_id, event_id, json)"
+                                  " SELECT * FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::text[])";
 
 static void send_history(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count) {
     dur__pg_args args;
@@ -481,7 +486,8 @@ static int send_work(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **tur
     }
     bool any = columns[INSTANCE].count > 0;
     dur__pg_args_begin(store, &args);
-    for (int i = 0; i < COLUMNS; i++) dur__pg_array_arg(&args, &columns[i]);
+    for (int i = 0; i < COLUMNS; i++)
+        dur__pg_array_arg(&args, &columns[i]);
     if (any) return dur__pg_batch_add(batch, work_sql, &args);
     dur__pg_args_free(&args);
     return -1;

@@ -50,9 +50,12 @@ int dur_postgres_start(dur_provider *store, PGconn *db, const dur_start_args *gi
     if (code == DUR_OK) code = dur__check_version(err, op, args.version);
     if (code == DUR_OK) code = check_delay(args.delay_ms, op, err);
     if (code != DUR_OK) return code;
-    dur_work_item item = { .kind = DUR_WORK_START_ORCHESTRATION, .instance = args.instance,
-                           .orchestration = args.name, .input = args.input != NULL ? args.input : "",
-                           .version = args.version, .execution_id = 1 };
+    dur_work_item item = { .kind = DUR_WORK_START_ORCHESTRATION,
+                           .instance = args.instance,
+                           .orchestration = args.name,
+                           .input = args.input != NULL ? args.input : "",
+                           .version = args.version,
+                           .execution_id = 1 };
     dur_arena *arena = dur_arena_new();
     dur__pg_conn conn = { .store = dur__pg_of(store), .pg = db, .foreign = true };
     code = dur_message_from_work(&message, arena, &item, err);
@@ -76,8 +79,11 @@ static int send(dur_provider *store, PGconn *db, const dur_message_args *given, 
         code = dur__check_name(err, op, "message_id", args.message_id, DUR__MESSAGE_ID_BYTES_MAX, DUR__OPTIONAL);
     if (code == DUR_OK) code = check_delay(args.delay_ms, op, err);
     if (code != DUR_OK) return code;
-    dur_work_item item = { .kind = kind, .instance = args.instance, .name = args.name,
-                           .data = args.data != NULL ? args.data : "", .message_id = args.message_id };
+    dur_work_item item = { .kind = kind,
+                           .instance = args.instance,
+                           .name = args.name,
+                           .data = args.data != NULL ? args.data : "",
+                           .message_id = args.message_id };
     dur_arena *arena = dur_arena_new();
     dur__pg_conn conn = { .store = dur__pg_of(store), .pg = db, .foreign = true };
     code = dur_message_from_work(&message, arena, &item, err);

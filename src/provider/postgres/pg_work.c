@@ -36,7 +36,8 @@ void dur__pg_work_fetch_add(dur__pg *store, dur__pg_batch *batch, const dur_work
     dur__pg_args args;
     dur__pg_array tags = dur__pg_array_text();
     *at = -1;
-    for (size_t i = 0; i < how->tags.tag_count; i++) dur__pg_add_text(&tags, how->tags.tags[i]);
+    for (size_t i = 0; i < how->tags.tag_count; i++)
+        dur__pg_add_text(&tags, how->tags.tags[i]);
     dur__pg_args_begin(store, &args);
     dur__pg_text(&args, how->owner);
     dur__pg_u64(&args, how->lock_ms);
@@ -168,7 +169,8 @@ void dur__pg_acks_commit(dur__pg *store, dur__pg_conn *conn, dur_work_ack *acks,
     if (count == 0) return;
     int code = dur__pg_connect(conn, &err);
     if (code != DUR_OK) {
-        for (size_t i = 0; i < count; i++) acks[i].error = err;
+        for (size_t i = 0; i < count; i++)
+            acks[i].error = err;
         return;
     }
     dur__pg_batch_begin(&batch, conn, true);
@@ -304,14 +306,14 @@ int dur__pg_dead_letter_work(dur_provider *self, const char *lock_token, const c
 
 /* ---- arrays of claims -------------------------------------------------------------------------------------------- */
 
-#define CLAIMS                                                                                                       \
-    "unnest($2::text[], $3::bigint[], $4::text[]) WITH ORDINALITY AS c(instance, id, token, at)"
-#define CLAIM_MATCHES                                                                                                \
-    "w.token = c.token AND (c.instance IS NULL OR w.instance_id = c.instance) AND (c.id = 0 OR w.id = c.id) AND "     \
+#define CLAIMS "unnest($2::text[], $3::bigint[], $4::text[]) WITH ORDINALITY AS c(instance, id, token, at)"
+#define CLAIM_MATCHES                                                                                                  \
+    "w.token = c.token AND (c.instance IS NULL OR w.instance_id = c.instance) AND (c.id = 0 OR w.id = c.id) AND "      \
     "(w.owner IS NOT NULL OR w.until_ms > n.now)"
 static const char check_sql[] =
     "WITH n AS MATERIALIZED (SELECT #now AS now), u AS (UPDATE @worker w SET until_ms = CASE WHEN w.owner IS NULL AND"
-    " $5::bigint > 0 THEN n.now + $5::bigint ELSE w.until_ms END FROM n, " CLAIMS " WHERE $5::bigint > 0 AND " CLAIM_MATCHES
+    " $5::bigint > 0 THEN n.now + $5::bigint ELSE w.until_ms END FROM n, " CLAIMS
+    " WHERE $5::bigint > 0 AND " CLAIM_MATCHES
     " RETURNING w.session_id), s AS (UPDATE @sessions SET active_ms = (SELECT now FROM n) WHERE session_id IN (SELECT"
     " session_id FROM u WHERE session_id IS NOT NULL))"
     " SELECT EXISTS (SELECT 1 FROM @worker w, n WHERE " CLAIM_MATCHES ") FROM " CLAIMS " ORDER BY c.at";
@@ -341,7 +343,8 @@ int dur__pg_check_works(dur_provider *self, const dur_worker_claim *claims, size
     claims_args(store, &args, claims, count);
     dur__pg_u64(&args, extend_ms);
     int code = dur__pg_one(store, "postgres.check_works", check_sql, &args, extend_ms > 0, &result, err);
-    for (size_t i = 0; code == DUR_OK && i < count; i++) lost[i] = !dur__pg_get_bool(result, (int)i, 0);
+    for (size_t i = 0; code == DUR_OK && i < count; i++)
+        lost[i] = !dur__pg_get_bool(result, (int)i, 0);
     PQclear(result);
     return code;
 }
@@ -372,7 +375,8 @@ int dur__pg_renew_session_lock(dur_provider *self, const char *const *owners, si
     dur__pg_args args;
     PGresult *result;
     dur__pg_array holders = dur__pg_array_text();
-    for (size_t i = 0; i < owner_count; i++) dur__pg_add_text(&holders, owners[i]);
+    for (size_t i = 0; i < owner_count; i++)
+        dur__pg_add_text(&holders, owners[i]);
     dur__pg_args_begin(store, &args);
     dur__pg_array_arg(&args, &holders);
     dur__pg_u64(&args, extend_ms);

@@ -166,7 +166,7 @@ struct dur__sq_file {
     _Atomic uint64_t next_expiry_ms; /* boot; when a timed lock ends */
     bool wake_ready;                 /* what the running transaction will wake after its commit */
     bool wake_work;
-    bool wake_self;                  /* … the lane that leads, too: time made something visible */
+    bool wake_self;        /* … the lane that leads, too: time made something visible */
     bool wake_due;         /* the next due time moved */
     bool wake_changed_all; /* every watcher: somebody else wrote */
     char **changed;        /* instances that watchers may wait for */

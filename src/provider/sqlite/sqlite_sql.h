@@ -6,273 +6,246 @@
 #ifndef DURITE_SQLITE_SQL_H
 #define DURITE_SQLITE_SQL_H
 
-#define DUR__SQ_INSTANCE_COLUMNS \
-    "key, id, name, version, execution, status, parent, created, updated, suspended, custom_status, "        \
+#define DUR__SQ_INSTANCE_COLUMNS                                                                                       \
+    "key, id, name, version, execution, status, parent, created, updated, suspended, custom_status, "                  \
     "custom_status_version, owner, token, locked_until, acquisitions, pinned"
 
 #define DUR__SQ_MESSAGE_COLUMNS "id, ord, attempts, qname, json, kind"
 
 /* SQL(name, text) */
-#define DUR__SQ_STATEMENTS(SQL)                                                                                      \
-    SQL(BEGIN, "BEGIN IMMEDIATE")                                                                                    \
-    SQL(COMMIT, "COMMIT")                                                                                            \
-    SQL(ROLLBACK, "ROLLBACK")                                                                                        \
-    SQL(READ_BEGIN, "BEGIN")                                                                                         \
-    SQL(READ_END, "COMMIT")                                                                                          \
-    SQL(DATA_VERSION, "PRAGMA data_version")                                                                         \
-    SQL(META_GET, "SELECT value FROM dur_meta WHERE name=?1")                                                        \
-    SQL(META_SET, "INSERT OR REPLACE INTO dur_meta(name, value) VALUES(?1, ?2)")                                     \
-    SQL(META_COUNT, "INSERT INTO dur_meta(name, value) VALUES(?1, 1) ON CONFLICT(name) DO UPDATE SET value=value+1") \
-    /* instances */                                                                                                  \
-    SQL(KEY_OF, "SELECT key FROM dur_instance WHERE id=?1")                                                          \
-    SQL(INSTANCE_BY_KEY, "SELECT " DUR__SQ_INSTANCE_COLUMNS " FROM dur_instance WHERE key=?1")                        \
-    SQL(INSTANCE_BY_ID, "SELECT " DUR__SQ_INSTANCE_COLUMNS " FROM dur_instance WHERE id=?1")                          \
-    SQL(INSTANCE_MAKE, "INSERT INTO dur_instance(id) VALUES(?1)")                                                    \
-    SQL(INSTANCE_START, "INSERT INTO dur_instance(id, ready_at, ready_seq) VALUES(?1, ?2, ?3)")                      \
-    SQL(INSTANCE_READY,                                                                                              \
-        "UPDATE dur_instance SET ready_at=CASE WHEN max(?2, not_before) <= ?4 THEN 0 ELSE max(?2, not_before) END, " \
-        "ready_seq=?3 WHERE key=?1 AND token IS NULL AND (ready_at IS NULL OR (ready_at > 0 AND "                    \
-        "ready_at > max(?2, not_before)))")                                                                          \
-    SQL(INSTANCE_TURN,                                                                                               \
-        "UPDATE dur_instance SET name=coalesce(?2, name), version=coalesce(?3, version), "                           \
-        "parent=CASE WHEN name IS NULL THEN ?4 ELSE parent END, execution=?5, "                                      \
-        "status=CASE WHEN ?8 THEN coalesce(?6, 1) ELSE coalesce(?6, status) END, "                                   \
-        "pinned=CASE WHEN ?8 THEN ?7 ELSE coalesce(?7, pinned) END, "                                                \
-        "created=CASE WHEN name IS NULL AND ?2 IS NOT NULL THEN ?9 ELSE created END, updated=?9, acquisitions=0 "     \
-        "WHERE key=?1")                                                                                              \
-    SQL(INSTANCE_TURN_END, /* the same, and the lease goes */                                                        \
-        "UPDATE dur_instance SET name=coalesce(?2, name), version=coalesce(?3, version), "                           \
-        "parent=CASE WHEN name IS NULL THEN ?4 ELSE parent END, execution=?5, "                                      \
-        "status=CASE WHEN ?8 THEN coalesce(?6, 1) ELSE coalesce(?6, status) END, "                                   \
-        "pinned=CASE WHEN ?8 THEN ?7 ELSE coalesce(?7, pinned) END, "                                                \
-        "created=CASE WHEN name IS NULL AND ?2 IS NOT NULL THEN ?9 ELSE created END, updated=?9, acquisitions=0, "   \
-        "token=NULL, owner=NULL, locked_until=NULL, ready_at=NULL, ready_seq=NULL, not_before=0 WHERE key=?1")       \
-    SQL(INSTANCE_STATUS_TEXT,                                                                                        \
-        "UPDATE dur_instance SET custom_status=?2, custom_status_version=custom_status_version+1, updated=?3 "       \
-        "WHERE key=?1")                                                                                              \
-    SQL(INSTANCE_RELEASE,                                                                                            \
-        "UPDATE dur_instance SET token=NULL, owner=NULL, locked_until=NULL, ready_at=?2, ready_seq=?3, "             \
-        "not_before=?4, acquisitions=max(acquisitions-?5, 0) WHERE key=?1")                                          \
-    SQL(INSTANCE_SET_READY, "UPDATE dur_instance SET ready_at=?2, ready_seq=?3 WHERE key=?1")                        \
-    SQL(INSTANCE_SUSPEND, "UPDATE dur_instance SET suspended=?2, updated=?3 WHERE key=?1")                           \
-    SQL(INSTANCE_LOCK,                                                                                               \
-        "UPDATE dur_instance SET token=?2, owner=?3, locked_until=?4, ready_at=NULL, not_before=0, "                 \
-        "acquisitions=acquisitions+1 WHERE key=?1")                                                                  \
-    SQL(INSTANCE_RENEW, "UPDATE dur_instance SET locked_until=?2 WHERE key=?1")                                      \
-    SQL(INSTANCE_CANDIDATES,                                                                                         \
-        "SELECT key FROM dur_instance WHERE ready_at = 0 AND suspended IS NULL "                                     \
-        "AND (?1 OR pinned IS NULL OR pinned BETWEEN ?2 AND ?3) AND (?4 OR acquisitions = 0) "                       \
-        "ORDER BY ready_seq LIMIT ?5")                                                                               \
-    SQL(INSTANCE_SUSPECTS,                                                                                           \
-        "SELECT key FROM dur_instance WHERE ready_at = 0 AND suspended IS NULL AND acquisitions > 0 "                \
-        "AND (?1 OR pinned IS NULL OR pinned BETWEEN ?2 AND ?3) ORDER BY ready_seq LIMIT ?4")                        \
-    SQL(INSTANCE_ANY_READY, "SELECT 1 FROM dur_instance WHERE ready_at = 0 AND suspended IS NULL LIMIT 1")           \
-    SQL(INSTANCE_PROMOTE, "UPDATE dur_instance SET ready_at=0 WHERE ready_at > 0 AND ready_at <= ?1")                \
-    SQL(INSTANCE_EXPIRED, "SELECT key FROM dur_instance WHERE locked_until IS NOT NULL AND locked_until <= ?1")      \
-    SQL(INSTANCE_NEXT_READY,                                                                                         \
-        "SELECT min(ready_at) FROM dur_instance WHERE ready_at > 0")                                                 \
-    SQL(INSTANCE_NEXT_EXPIRY, "SELECT min(locked_until) FROM dur_instance WHERE locked_until IS NOT NULL")           \
-    SQL(INSTANCE_OF_OWNER, "SELECT key FROM dur_instance WHERE owner IS NOT NULL AND owner=?1")                      \
-    SQL(INSTANCE_EXECUTION, "UPDATE dur_instance SET execution=?2 WHERE key=?1")                                     \
-    SQL(INSTANCE_DELETE, "DELETE FROM dur_instance WHERE key=?1")                                                    \
-    SQL(CHILDREN, "SELECT id FROM dur_instance WHERE parent IS NOT NULL AND parent=?1 ORDER BY id")                  \
-    /* executions */                                                                                                 \
-    SQL(EXECUTION_MAKE,                                                                                              \
-        "INSERT INTO dur_execution(key, execution, status, started) VALUES(?1, ?2, 1, ?3) ON CONFLICT DO NOTHING")   \
+#define DUR__SQ_STATEMENTS(SQL)                                                                                        \
+    SQL(BEGIN, "BEGIN IMMEDIATE")                                                                                      \
+    SQL(COMMIT, "COMMIT")                                                                                              \
+    SQL(ROLLBACK, "ROLLBACK")                                                                                          \
+    SQL(READ_BEGIN, "BEGIN")                                                                                           \
+    SQL(READ_END, "COMMIT")                                                                                            \
+    SQL(DATA_VERSION, "PRAGMA data_version")                                                                           \
+    SQL(META_GET, "SELECT value FROM dur_meta WHERE name=?1")                                                          \
+    SQL(META_SET, "INSERT OR REPLACE INTO dur_meta(name, value) VALUES(?1, ?2)")                                       \
+    SQL(META_COUNT, "INSERT INTO dur_meta(name, value) VALUES(?1, 1) ON CONFLICT(name) DO UPDATE SET value=value+1")   \
+    /* instances */                                                                                                    \
+    SQL(KEY_OF, "SELECT key FROM dur_instance WHERE id=?1")                                                            \
+    SQL(INSTANCE_BY_KEY, "SELECT " DUR__SQ_INSTANCE_COLUMNS " FROM dur_instance WHERE key=?1")                         \
+    SQL(INSTANCE_BY_ID, "SELECT " DUR__SQ_INSTANCE_COLUMNS " FROM dur_instance WHERE id=?1")                           \
+    SQL(INSTANCE_MAKE, "INSERT INTO dur_instance(id) VALUES(?1)")                                                      \
+    SQL(INSTANCE_START, "INSERT INTO dur_instance(id, ready_at, ready_seq) VALUES(?1, ?2, ?3)")                        \
+    SQL(INSTANCE_READY,                                                                                                \
+        "UPDATE dur_instance SET ready_at=CASE WHEN max(?2, not_before) <= ?4 THEN 0 ELSE max(?2, not_before) END, "   \
+        "ready_seq=?3 WHERE key=?1 AND token IS NULL AND (ready_at IS NULL OR (ready_at > 0 AND "                      \
+        "ready_at > max(?2, not_before)))")                                                                            \
+    SQL(INSTANCE_TURN,                                                                                                 \
+        "UPDATE dur_instance SET name=coalesce(?2, name), version=coalesce(?3, version), "                             \
+        "parent=CASE WHEN name IS NULL THEN ?4 ELSE parent END, execution=?5, "                                        \
+        "status=CASE WHEN ?8 THEN coalesce(?6, 1) ELSE coalesce(?6, status) END, "                                     \
+        "pinned=CASE WHEN ?8 THEN ?7 ELSE coalesce(?7, pinned) END, "                                                  \
+        "created=CASE WHEN name IS NULL AND ?2 IS NOT NULL THEN ?9 ELSE created END, updated=?9, acquisitions=0 "      \
+        "WHERE key=?1")                                                                                                \
+    SQL(INSTANCE_TURN_END, /* the same, and the lease goes */                                                          \
+        "UPDATE dur_instance SET name=coalesce(?2, name), version=coalesce(?3, version), "                             \
+        "parent=CASE WHEN name IS NULL THEN ?4 ELSE parent END, execution=?5, "                                        \
+        "status=CASE WHEN ?8 THEN coalesce(?6, 1) ELSE coalesce(?6, status) END, "                                     \
+        "pinned=CASE WHEN ?8 THEN ?7 ELSE coalesce(?7, pinned) END, "                                                  \
+        "created=CASE WHEN name IS NULL AND ?2 IS NOT NULL THEN ?9 ELSE created END, updated=?9, acquisitions=0, "     \
+        "token=NULL, owner=NULL, locked_until=NULL, ready_at=NULL, ready_seq=NULL, not_before=0 WHERE key=?1")         \
+    SQL(INSTANCE_STATUS_TEXT,                                                                                          \
+        "UPDATE dur_instance SET custom_status=?2, custom_status_version=custom_status_version+1, updated=?3 "         \
+        "WHERE key=?1")                                                                                                \
+    SQL(INSTANCE_RELEASE,                                                                                              \
+        "UPDATE dur_instance SET token=NULL, owner=NULL, locked_until=NULL, ready_at=?2, ready_seq=?3, "               \
+        "not_before=?4, acquisitions=max(acquisitions-?5, 0) WHERE key=?1")                                            \
+    SQL(INSTANCE_SET_READY, "UPDATE dur_instance SET ready_at=?2, ready_seq=?3 WHERE key=?1")                          \
+    SQL(INSTANCE_SUSPEND, "UPDATE dur_instance SET suspended=?2, updated=?3 WHERE key=?1")                             \
+    SQL(INSTANCE_LOCK, "UPDATE dur_instance SET token=?2, owner=?3, locked_until=?4, ready_at=NULL, not_before=0, "    \
+                       "acquisitions=acquisitions+1 WHERE key=?1")                                                     \
+    SQL(INSTANCE_RENEW, "UPDATE dur_instance SET locked_until=?2 WHERE key=?1")                                        \
+    SQL(INSTANCE_CANDIDATES, "SELECT key FROM dur_instance WHERE ready_at = 0 AND suspended IS NULL "                  \
+                             "AND (?1 OR pinned IS NULL OR pinned BETWEEN ?2 AND ?3) AND (?4 OR acquisitions = 0) "    \
+                             "ORDER BY ready_seq LIMIT ?5")                                                            \
+    SQL(INSTANCE_SUSPECTS,                                                                                             \
+        "SELECT key FROM dur_instance WHERE ready_at = 0 AND suspended IS NULL AND acquisitions > 0 "                  \
+        "AND (?1 OR pinned IS NULL OR pinned BETWEEN ?2 AND ?3) ORDER BY ready_seq LIMIT ?4")                          \
+    SQL(INSTANCE_ANY_READY, "SELECT 1 FROM dur_instance WHERE ready_at = 0 AND suspended IS NULL LIMIT 1")             \
+    SQL(INSTANCE_PROMOTE, "UPDATE dur_instance SET ready_at=0 WHERE ready_at > 0 AND ready_at <= ?1")                  \
+    SQL(INSTANCE_EXPIRED, "SELECT key FROM dur_instance WHERE locked_until IS NOT NULL AND locked_until <= ?1")        \
+    SQL(INSTANCE_NEXT_READY, "SELECT min(ready_at) FROM dur_instance WHERE ready_at > 0")                              \
+    SQL(INSTANCE_NEXT_EXPIRY, "SELECT min(locked_until) FROM dur_instance WHERE locked_until IS NOT NULL")             \
+    SQL(INSTANCE_OF_OWNER, "SELECT key FROM dur_instance WHERE owner IS NOT NULL AND owner=?1")                        \
+    SQL(INSTANCE_EXECUTION, "UPDATE dur_instance SET execution=?2 WHERE key=?1")                                       \
+    SQL(INSTANCE_DELETE, "DELETE FROM dur_instance WHERE key=?1")                                                      \
+    SQL(CHILDREN, "SELECT id FROM dur_instance WHERE parent IS NOT NULL AND parent=?1 ORDER BY id")                    \
+    /* executions */                                                                                                   \
+    SQL(EXECUTION_MAKE,                                                                                                \
+        "INSERT INTO dur_execution(key, execution, status, started) VALUES(?1, ?2, 1, ?3) ON CONFLICT DO NOTHING")     \
     SQL(EXECUTION_STATUS, "UPDATE dur_execution SET status=?3, output=?4, completed=?5 WHERE key=?1 AND execution=?2") \
-    SQL(EXECUTION_PIN, "UPDATE dur_execution SET pinned=?3 WHERE key=?1 AND execution=?2")                           \
-    SQL(EXECUTION_OUTPUT, "SELECT output FROM dur_execution WHERE key=?1 AND execution=?2")                          \
-    SQL(EXECUTION_LIST,                                                                                              \
-        "SELECT execution, status, output, started, completed, (SELECT count(*) FROM dur_event e WHERE "             \
-        "e.key=x.key AND e.execution=x.execution) FROM dur_execution x WHERE key=?1 ORDER BY execution")             \
-    SQL(EXECUTION_OLD,                                                                                               \
-        "SELECT execution, status, completed FROM dur_execution WHERE key=?1 ORDER BY execution DESC")               \
-    SQL(EXECUTION_DELETE, "DELETE FROM dur_execution WHERE key=?1 AND execution=?2")                                 \
-    SQL(EXECUTIONS_DELETE, "DELETE FROM dur_execution WHERE key=?1")                                                 \
-    /* history */                                                                                                    \
-    SQL(EVENT_ADD, "INSERT INTO dur_event(key, execution, event_id, at, json) VALUES(?1, ?2, ?3, ?4, ?5)")           \
-    SQL(EVENT_READ, "SELECT event_id, json FROM dur_event WHERE key=?1 AND execution=?2 ORDER BY event_id")          \
+    SQL(EXECUTION_PIN, "UPDATE dur_execution SET pinned=?3 WHERE key=?1 AND execution=?2")                             \
+    SQL(EXECUTION_OUTPUT, "SELECT output FROM dur_execution WHERE key=?1 AND execution=?2")                            \
+    SQL(EXECUTION_LIST,                                                                                                \
+        "SELECT execution, status, output, started, completed, (SELECT count(*) FROM dur_event e WHERE "               \
+        "e.key=x.key AND e.execution=x.execution) FROM dur_execution x WHERE key=?1 ORDER BY execution")               \
+    SQL(EXECUTION_OLD, "SELECT execution, status, completed FROM dur_execution WHERE key=?1 ORDER BY execution DESC")  \
+    SQL(EXECUTION_DELETE, "DELETE FROM dur_execution WHERE key=?1 AND execution=?2")                                   \
+    SQL(EXECUTIONS_DELETE, "DELETE FROM dur_execution WHERE key=?1")                                                   \
+    /* history */                                                                                                      \
+    SQL(EVENT_ADD, "INSERT INTO dur_event(key, execution, event_id, at, json) VALUES(?1, ?2, ?3, ?4, ?5)")             \
+    SQL(EVENT_READ, "SELECT event_id, json FROM dur_event WHERE key=?1 AND execution=?2 ORDER BY event_id")            \
     SQL(EVENT_LAST, "SELECT event_id, at FROM dur_event WHERE key=?1 AND execution=?2 ORDER BY event_id DESC LIMIT 1") \
-    SQL(EVENT_AT, "SELECT json FROM dur_event WHERE key=?1 AND execution=?2 AND event_id=?3")                        \
-    SQL(EVENT_ANY, "SELECT 1 FROM dur_event WHERE key=?1 LIMIT 1")                                                   \
-    SQL(EVENTS_DELETE, "DELETE FROM dur_event WHERE key=?1")                                                         \
-    SQL(EVENTS_DELETE_EXECUTION, "DELETE FROM dur_event WHERE key=?1 AND execution=?2")                              \
-    SQL(EVENT_SIZE, "SELECT count(*), coalesce(sum(length(CAST(json AS BLOB))), 0) FROM dur_event "                   \
-        "WHERE key=?1 AND execution=?2")                                                                              \
-    /* the orchestrator queue */                                                                                     \
-    SQL(QUEUE_ADD,                                                                                                   \
-        "INSERT INTO dur_queue(key, due, ord, at, kind, qname, execution, activity, json) "                          \
-        "VALUES(?1, ?2, ?3, ?9, ?4, ?5, ?6, ?7, ?8)")                                                                 \
-    SQL(QUEUE_DELETE, "DELETE FROM dur_queue WHERE id=?1 AND key=?2")                                                \
-    SQL(QUEUE_DELETE_TOKEN, "DELETE FROM dur_queue WHERE key=?1 AND token=?2")                                       \
-    SQL(QUEUE_DELETE_KEY, "DELETE FROM dur_queue WHERE key=?1")                                                      \
-    SQL(QUEUE_DELETE_TIMER, "DELETE FROM dur_queue WHERE activity > 0 AND key=?1 AND execution=?2 AND activity=?3")  \
-    SQL(QUEUE_TAG, "UPDATE dur_queue SET token=?2, attempts=attempts+1 WHERE key=?1 AND due <= ?3")                  \
-    SQL(QUEUE_TAG_ONE, "UPDATE dur_queue SET token=?2, attempts=attempts+1 WHERE id=?1")                             \
-    SQL(QUEUE_UNTAG,                                                                                                 \
-        "UPDATE dur_queue SET token=NULL, attempts=max(attempts-?3, 0) WHERE key=?1 AND token=?2")                   \
-    SQL(QUEUE_READ_ALL, /* sorted by the caller: a sorter costs more than the rest */                                \
-        "SELECT " DUR__SQ_MESSAGE_COLUMNS " FROM dur_queue WHERE key=?1 AND due <= ?2 AND (+id > ?3 OR +due > ?4)")   \
-    SQL(QUEUE_READ_PLAIN,                                                                                            \
-        "SELECT " DUR__SQ_MESSAGE_COLUMNS " FROM dur_queue WHERE key=?1 AND qname IS NULL AND due <= ?2 "             \
+    SQL(EVENT_AT, "SELECT json FROM dur_event WHERE key=?1 AND execution=?2 AND event_id=?3")                          \
+    SQL(EVENT_ANY, "SELECT 1 FROM dur_event WHERE key=?1 LIMIT 1")                                                     \
+    SQL(EVENTS_DELETE, "DELETE FROM dur_event WHERE key=?1")                                                           \
+    SQL(EVENTS_DELETE_EXECUTION, "DELETE FROM dur_event WHERE key=?1 AND execution=?2")                                \
+    SQL(EVENT_SIZE, "SELECT count(*), coalesce(sum(length(CAST(json AS BLOB))), 0) FROM dur_event "                    \
+                    "WHERE key=?1 AND execution=?2")                                                                   \
+    /* the orchestrator queue */                                                                                       \
+    SQL(QUEUE_ADD, "INSERT INTO dur_queue(key, due, ord, at, kind, qname, execution, activity, json) "                 \
+                   "VALUES(?1, ?2, ?3, ?9, ?4, ?5, ?6, ?7, ?8)")                                                       \
+    SQL(QUEUE_DELETE, "DELETE FROM dur_queue WHERE id=?1 AND key=?2")                                                  \
+    SQL(QUEUE_DELETE_TOKEN, "DELETE FROM dur_queue WHERE key=?1 AND token=?2")                                         \
+    SQL(QUEUE_DELETE_KEY, "DELETE FROM dur_queue WHERE key=?1")                                                        \
+    SQL(QUEUE_DELETE_TIMER, "DELETE FROM dur_queue WHERE activity > 0 AND key=?1 AND execution=?2 AND activity=?3")    \
+    SQL(QUEUE_TAG, "UPDATE dur_queue SET token=?2, attempts=attempts+1 WHERE key=?1 AND due <= ?3")                    \
+    SQL(QUEUE_TAG_ONE, "UPDATE dur_queue SET token=?2, attempts=attempts+1 WHERE id=?1")                               \
+    SQL(QUEUE_UNTAG, "UPDATE dur_queue SET token=NULL, attempts=max(attempts-?3, 0) WHERE key=?1 AND token=?2")        \
+    SQL(QUEUE_READ_ALL, /* sorted by the caller: a sorter costs more than the rest */                                  \
+        "SELECT " DUR__SQ_MESSAGE_COLUMNS " FROM dur_queue WHERE key=?1 AND due <= ?2 AND (+id > ?3 OR +due > ?4)")    \
+    SQL(QUEUE_READ_PLAIN,                                                                                              \
+        "SELECT " DUR__SQ_MESSAGE_COLUMNS " FROM dur_queue WHERE key=?1 AND qname IS NULL AND due <= ?2 "              \
         "AND (+id > ?3 OR +due > ?4) ORDER BY ord, id")                                                                \
-    SQL(QUEUE_NAME_FIRST, "SELECT min(qname) FROM dur_queue WHERE key=?1 AND qname IS NOT NULL")                     \
-    SQL(QUEUE_NAMES, "SELECT min(qname) FROM dur_queue WHERE key=?1 AND qname > ?2")                                 \
-    SQL(QUEUE_READ_NAMED,                                                                                            \
-        "SELECT " DUR__SQ_MESSAGE_COLUMNS " FROM dur_queue WHERE key=?1 AND qname=?3 AND due <= ?2 "                  \
-        "ORDER BY ord, id LIMIT ?4")                                                                                 \
-    SQL(QUEUE_BEHIND,                                                                                                \
-        "SELECT " DUR__SQ_MESSAGE_COLUMNS " FROM dur_queue WHERE key=?1 AND due <= ?2 "                               \
-        "AND (ord, id) > (?3, ?4) ORDER BY ord, id LIMIT ?5")                                        \
-    SQL(QUEUE_BEHIND_NAMED,                                                                                          \
-        "SELECT " DUR__SQ_MESSAGE_COLUMNS " FROM dur_queue WHERE key=?1 AND qname=?6 AND due <= ?2 "                  \
-        "AND (ord, id) > (?3, ?4) ORDER BY ord, id LIMIT ?5")                                        \
-    SQL(QUEUE_REASON,                                                                                                \
-        "SELECT min(due) FROM dur_queue WHERE key=?1 AND (+id > ?2 OR +due > ?3)")                 \
-    SQL(QUEUE_START, "SELECT due, at, json FROM dur_queue WHERE key=?1 AND qname IS NULL AND kind IN (0, 1) "        \
-        "ORDER BY ord, id LIMIT 1")                                                                                  \
-    SQL(QUEUE_MESSAGES_OF, "SELECT id, json FROM dur_queue WHERE key=?1 AND qname IS NOT NULL")                      \
-    SQL(QUEUE_GET, "SELECT json FROM dur_queue WHERE id=?1 AND key=?2")                                              \
-    SQL(QUEUE_SINCE, "SELECT id, key FROM dur_queue WHERE id > ?1 ORDER BY id")                                      \
-    SQL(QUEUE_BECAME_DUE, "SELECT key FROM dur_queue WHERE due > 0 AND due > ?1 AND due <= ?2")                      \
-    SQL(QUEUE_NEXT_DUE, "SELECT min(due) FROM dur_queue WHERE due > 0 AND due > ?1")                                 \
-    SQL(QUEUE_MAX_ID, "SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name='dur_queue'), 0)")                \
-    SQL(QUEUE_COUNT_NAMED, "SELECT count(*) FROM dur_queue WHERE key=?1 AND qname IS NOT NULL")                      \
-    SQL(QUEUE_CLEAR,                                                                                                 \
-        "UPDATE dur_queue SET token=CASE WHEN ?4 THEN token END, attempts=max(attempts-?3, 0) "                      \
-        "WHERE key=?1 AND token=?2")                                                                                 \
-    SQL(MESSAGE_ID_GET, "SELECT 1 FROM dur_message_id WHERE key=?1 AND message_id=?2")                               \
-    SQL(MESSAGE_ID_ADD,                                                                                              \
-        "INSERT INTO dur_message_id(key, message_id, execution, at) VALUES(?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING")  \
-    SQL(MESSAGE_IDS_OLD, "DELETE FROM dur_message_id WHERE key=?1 AND execution < ?2 AND at < ?3")                   \
-    SQL(MESSAGE_IDS_DELETE, "DELETE FROM dur_message_id WHERE key=?1")                                               \
-    /* the worker queue */                                                                                           \
-    SQL(WORK_ADD,                                                                                                    \
-        "INSERT INTO dur_worker(key, execution, activity, seq, token, owner, attempts, session, tag, json) "         \
-        "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)")                                                           \
-    SQL(WORK_CONSUME,                                                                                                \
-        "DELETE FROM dur_worker WHERE key=?1 AND execution=?2 AND activity=?3 AND seq=?4 AND token=?5 "              \
-        "AND (locked_until IS NULL OR locked_until > ?6)")                                                           \
-    SQL(WORK_CONSUME_ANY,                                                                                            \
-        "DELETE FROM dur_worker WHERE key=?1 AND execution=?2 AND activity=?3 AND token=?4 "                         \
-        "AND (locked_until IS NULL OR locked_until > ?5)")                                                           \
-    SQL(WORK_DELETE, "DELETE FROM dur_worker WHERE key=?1 AND execution=?2 AND activity=?3 AND seq=?4")              \
-    SQL(WORK_CANCEL, "DELETE FROM dur_worker WHERE key=?1 AND execution=?2 AND activity=?3")                         \
-    SQL(WORK_DELETE_KEY, "DELETE FROM dur_worker WHERE key=?1")                                                      \
-    SQL(WORK_GET,                                                                                                    \
-        "SELECT token, locked_until, session, json FROM dur_worker WHERE key=?1 AND execution=?2 AND activity=?3 "   \
-        "AND seq=?4")                                                                                                \
-    SQL(WORK_SESSION_OF, "SELECT session FROM dur_worker WHERE key=?1 AND execution=?2 AND activity=?3 AND token=?4") \
-    SQL(WORK_BY_TOKEN, "SELECT key, execution, activity, seq FROM dur_worker WHERE token=?1")                        \
-    SQL(WORK_BY_REF, "SELECT seq FROM dur_worker WHERE key=?1 AND execution=?2 AND activity=?3 AND token=?4")        \
-    SQL(WORK_LOCK,                                                                                                   \
-        "UPDATE dur_worker SET token=?5, owner=?6, locked_until=?7, attempts=attempts+1 "                            \
-        "WHERE key=?1 AND execution=?2 AND activity=?3 AND seq=?4 RETURNING attempts, json")                         \
-    SQL(WORK_RENEW,                                                                                                  \
-        "UPDATE dur_worker SET locked_until=?5 WHERE key=?1 AND execution=?2 AND activity=?3 AND seq=?4")            \
-    SQL(WORK_FREE,                                                                                                   \
-        "UPDATE dur_worker SET token=NULL, owner=NULL, locked_until=NULL, visible_at=?5, "                           \
-        "attempts=max(attempts-?6, 0) WHERE key=?1 AND execution=?2 AND activity=?3 AND seq=?4")                     \
-    SQL(WORK_EXPIRE,                                                                                                 \
-        "UPDATE dur_worker SET token=NULL, owner=NULL, locked_until=NULL "                                           \
-        "WHERE locked_until IS NOT NULL AND locked_until <= ?1")                                                     \
-    SQL(WORK_APPEAR, "UPDATE dur_worker SET visible_at=0 WHERE visible_at > 0 AND visible_at <= ?1")                 \
-    SQL(WORK_CANDIDATES,                                                                                             \
-        "SELECT key, execution, activity, seq, session, tag, suspect FROM dur_worker "                               \
-        "WHERE token IS NULL AND visible_at = 0 ORDER BY seq")                                                       \
-    SQL(WORK_NEXT_VISIBLE, "SELECT min(visible_at) FROM dur_worker WHERE visible_at > 0")                            \
-    SQL(WORK_NEXT_EXPIRY, "SELECT min(locked_until) FROM dur_worker WHERE locked_until IS NOT NULL")                 \
-    SQL(WORK_OF_OWNER,                                                                                               \
-        "UPDATE dur_worker SET token=NULL, owner=NULL, locked_until=NULL, suspect=?2, attempts=max(attempts-?3, 0) " \
-        "WHERE token IS NOT NULL AND owner=?1")                                                                      \
-    SQL(WORK_ID_OF, "SELECT id FROM dur_instance WHERE key=?1")                                                      \
-    /* sessions */                                                                                                   \
-    SQL(SESSION_ANY, "SELECT 1 FROM dur_session LIMIT 1")                                                            \
-    SQL(SESSION_GET, "SELECT node, owner, locked_until FROM dur_session WHERE session=?1")                           \
-    SQL(SESSION_CLAIM,                                                                                               \
+    SQL(QUEUE_NAME_FIRST, "SELECT min(qname) FROM dur_queue WHERE key=?1 AND qname IS NOT NULL")                       \
+    SQL(QUEUE_NAMES, "SELECT min(qname) FROM dur_queue WHERE key=?1 AND qname > ?2")                                   \
+    SQL(QUEUE_READ_NAMED, "SELECT " DUR__SQ_MESSAGE_COLUMNS " FROM dur_queue WHERE key=?1 AND qname=?3 AND due <= ?2 " \
+                          "ORDER BY ord, id LIMIT ?4")                                                                 \
+    SQL(QUEUE_BEHIND, "SELECT " DUR__SQ_MESSAGE_COLUMNS " FROM dur_queue WHERE key=?1 AND due <= ?2 "                  \
+                      "AND (ord, id) > (?3, ?4) ORDER BY ord, id LIMIT ?5")                                            \
+    SQL(QUEUE_BEHIND_NAMED,                                                                                            \
+        "SELECT " DUR__SQ_MESSAGE_COLUMNS " FROM dur_queue WHERE key=?1 AND qname=?6 AND due <= ?2 "                   \
+        "AND (ord, id) > (?3, ?4) ORDER BY ord, id LIMIT ?5")                                                          \
+    SQL(QUEUE_REASON, "SELECT min(due) FROM dur_queue WHERE key=?1 AND (+id > ?2 OR +due > ?3)")                       \
+    SQL(QUEUE_START, "SELECT due, at, json FROM dur_queue WHERE key=?1 AND qname IS NULL AND kind IN (0, 1) "          \
+                     "ORDER BY ord, id LIMIT 1")                                                                       \
+    SQL(QUEUE_MESSAGES_OF, "SELECT id, json FROM dur_queue WHERE key=?1 AND qname IS NOT NULL")                        \
+    SQL(QUEUE_GET, "SELECT json FROM dur_queue WHERE id=?1 AND key=?2")                                                \
+    SQL(QUEUE_SINCE, "SELECT id, key FROM dur_queue WHERE id > ?1 ORDER BY id")                                        \
+    SQL(QUEUE_BECAME_DUE, "SELECT key FROM dur_queue WHERE due > 0 AND due > ?1 AND due <= ?2")                        \
+    SQL(QUEUE_NEXT_DUE, "SELECT min(due) FROM dur_queue WHERE due > 0 AND due > ?1")                                   \
+    SQL(QUEUE_MAX_ID, "SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name='dur_queue'), 0)")                  \
+    SQL(QUEUE_COUNT_NAMED, "SELECT count(*) FROM dur_queue WHERE key=?1 AND qname IS NOT NULL")                        \
+    SQL(QUEUE_CLEAR, "UPDATE dur_queue SET token=CASE WHEN ?4 THEN token END, attempts=max(attempts-?3, 0) "           \
+                     "WHERE key=?1 AND token=?2")                                                                      \
+    SQL(MESSAGE_ID_GET, "SELECT 1 FROM dur_message_id WHERE key=?1 AND message_id=?2")                                 \
+    SQL(MESSAGE_ID_ADD,                                                                                                \
+        "INSERT INTO dur_message_id(key, message_id, execution, at) VALUES(?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING")    \
+    SQL(MESSAGE_IDS_OLD, "DELETE FROM dur_message_id WHERE key=?1 AND execution < ?2 AND at < ?3")                     \
+    SQL(MESSAGE_IDS_DELETE, "DELETE FROM dur_message_id WHERE key=?1")                                                 \
+    /* the worker queue */                                                                                             \
+    SQL(WORK_ADD, "INSERT INTO dur_worker(key, execution, activity, seq, token, owner, attempts, session, tag, json) " \
+                  "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)")                                                   \
+    SQL(WORK_CONSUME, "DELETE FROM dur_worker WHERE key=?1 AND execution=?2 AND activity=?3 AND seq=?4 AND token=?5 "  \
+                      "AND (locked_until IS NULL OR locked_until > ?6)")                                               \
+    SQL(WORK_CONSUME_ANY, "DELETE FROM dur_worker WHERE key=?1 AND execution=?2 AND activity=?3 AND token=?4 "         \
+                          "AND (locked_until IS NULL OR locked_until > ?5)")                                           \
+    SQL(WORK_DELETE, "DELETE FROM dur_worker WHERE key=?1 AND execution=?2 AND activity=?3 AND seq=?4")                \
+    SQL(WORK_CANCEL, "DELETE FROM dur_worker WHERE key=?1 AND execution=?2 AND activity=?3")                           \
+    SQL(WORK_DELETE_KEY, "DELETE FROM dur_worker WHERE key=?1")                                                        \
+    SQL(WORK_GET,                                                                                                      \
+        "SELECT token, locked_until, session, json FROM dur_worker WHERE key=?1 AND execution=?2 AND activity=?3 "     \
+        "AND seq=?4")                                                                                                  \
+    SQL(WORK_SESSION_OF, "SELECT session FROM dur_worker WHERE key=?1 AND execution=?2 AND activity=?3 AND token=?4")  \
+    SQL(WORK_BY_TOKEN, "SELECT key, execution, activity, seq FROM dur_worker WHERE token=?1")                          \
+    SQL(WORK_BY_REF, "SELECT seq FROM dur_worker WHERE key=?1 AND execution=?2 AND activity=?3 AND token=?4")          \
+    SQL(WORK_LOCK, "UPDATE dur_worker SET token=?5, owner=?6, locked_until=?7, attempts=attempts+1 "                   \
+                   "WHERE key=?1 AND execution=?2 AND activity=?3 AND seq=?4 RETURNING attempts, json")                \
+    SQL(WORK_RENEW, "UPDATE dur_worker SET locked_until=?5 WHERE key=?1 AND execution=?2 AND activity=?3 AND seq=?4")  \
+    SQL(WORK_FREE, "UPDATE dur_worker SET token=NULL, owner=NULL, locked_until=NULL, visible_at=?5, "                  \
+                   "attempts=max(attempts-?6, 0) WHERE key=?1 AND execution=?2 AND activity=?3 AND seq=?4")            \
+    SQL(WORK_EXPIRE, "UPDATE dur_worker SET token=NULL, owner=NULL, locked_until=NULL "                                \
+                     "WHERE locked_until IS NOT NULL AND locked_until <= ?1")                                          \
+    SQL(WORK_APPEAR, "UPDATE dur_worker SET visible_at=0 WHERE visible_at > 0 AND visible_at <= ?1")                   \
+    SQL(WORK_CANDIDATES, "SELECT key, execution, activity, seq, session, tag, suspect FROM dur_worker "                \
+                         "WHERE token IS NULL AND visible_at = 0 ORDER BY seq")                                        \
+    SQL(WORK_NEXT_VISIBLE, "SELECT min(visible_at) FROM dur_worker WHERE visible_at > 0")                              \
+    SQL(WORK_NEXT_EXPIRY, "SELECT min(locked_until) FROM dur_worker WHERE locked_until IS NOT NULL")                   \
+    SQL(WORK_OF_OWNER,                                                                                                 \
+        "UPDATE dur_worker SET token=NULL, owner=NULL, locked_until=NULL, suspect=?2, attempts=max(attempts-?3, 0) "   \
+        "WHERE token IS NOT NULL AND owner=?1")                                                                        \
+    SQL(WORK_ID_OF, "SELECT id FROM dur_instance WHERE key=?1")                                                        \
+    /* sessions */                                                                                                     \
+    SQL(SESSION_ANY, "SELECT 1 FROM dur_session LIMIT 1")                                                              \
+    SQL(SESSION_GET, "SELECT node, owner, locked_until FROM dur_session WHERE session=?1")                             \
+    SQL(SESSION_CLAIM,                                                                                                 \
         "INSERT INTO dur_session(session, node, owner, locked_until, lock_ms, active) VALUES(?1, ?2, ?3, ?4, ?5, ?6) " \
-        "ON CONFLICT(session) DO UPDATE SET node=?2, owner=?3, locked_until=?4, lock_ms=?5, active=?6")              \
-    SQL(SESSION_TOUCH, "UPDATE dur_session SET active=?2 WHERE session=?1")                                          \
-    SQL(SESSION_RENEW,                                                                                               \
-        "UPDATE dur_session SET locked_until=?2 WHERE node=?1 AND active >= ?4 "                                     \
-        "AND (owner IS NOT NULL OR locked_until > ?3)")                                                              \
-    SQL(SESSION_ORPHANS, /* under a live owner nothing expires: there it has ended when it is idle for so long */    \
-        "DELETE FROM dur_session WHERE ((owner IS NULL AND locked_until <= ?1) OR (owner IS NOT NULL AND "           \
-        "active < ?2)) AND NOT EXISTS "                                                                              \
-        "(SELECT 1 FROM dur_worker w WHERE w.session IS NOT NULL AND w.session=dur_session.session)")                \
-    SQL(SESSION_NEXT_EXPIRY, "SELECT min(locked_until) FROM dur_session WHERE owner IS NULL AND locked_until > ?1")  \
-    SQL(SESSION_OF_OWNER, "UPDATE dur_session SET owner=NULL, locked_until=?2+lock_ms*?3 WHERE owner=?1")            \
-    /* keys and values */                                                                                            \
-    SQL(KV_SET,                                                                                                      \
-        "INSERT INTO dur_kv_delta(key, name, value, at) VALUES(?1, ?2, ?3, ?4) "                                     \
-        "ON CONFLICT(key, name) DO UPDATE SET value=?3, at=?4")                                                      \
-    SQL(KV_CLEAR_DELTA, "UPDATE dur_kv_delta SET value=NULL, at=?2 WHERE key=?1")                                    \
-    SQL(KV_CLEAR_STORE,                                                                                              \
-        "INSERT INTO dur_kv_delta(key, name, value, at) SELECT key, name, NULL, ?2 FROM dur_kv s WHERE key=?1 "      \
-        "ON CONFLICT DO NOTHING")                                                                                    \
-    SQL(KV_MERGE,                                                                                                    \
-        "INSERT INTO dur_kv(key, name, value, at) SELECT key, name, value, at FROM dur_kv_delta "                    \
-        "WHERE key=?1 "                                                                                               \
-        "AND value IS NOT NULL ON CONFLICT(key, name) DO UPDATE SET value=excluded.value, at=excluded.at")            \
-    SQL(KV_MERGE_DROP,                                                                                               \
-        "DELETE FROM dur_kv WHERE key=?1 AND name IN (SELECT name FROM dur_kv_delta WHERE key=?1 AND value IS NULL)") \
-    SQL(KV_DELTA_ANY, "SELECT 1 FROM dur_kv_delta WHERE key=?1 LIMIT 1")                                             \
-    SQL(KV_DELTA_EMPTY, "DELETE FROM dur_kv_delta WHERE key=?1")                                                     \
-    SQL(KV_DELETE, "DELETE FROM dur_kv WHERE key=?1")                                                                \
-    SQL(KV_SNAPSHOT, "SELECT name, value, at FROM dur_kv WHERE key=?1 ORDER BY name")                                \
-    SQL(KV_ALL,                                                                                                      \
-        "SELECT name, value, at FROM dur_kv_delta WHERE key=?1 AND value IS NOT NULL UNION ALL "                     \
-        "SELECT name, value, at FROM dur_kv s WHERE key=?1 AND NOT EXISTS (SELECT 1 FROM dur_kv_delta d "            \
-        "WHERE d.key=s.key AND d.name=s.name) ORDER BY 1")                                                           \
-    SQL(KV_GET_DELTA, "SELECT value FROM dur_kv_delta WHERE key=?1 AND name=?2")                                     \
-    SQL(KV_GET, "SELECT value FROM dur_kv WHERE key=?1 AND name=?2")                                                 \
-    /* owners */                                                                                                     \
-    SQL(OWNER_ADD, "INSERT OR REPLACE INTO dur_owner(id, boot, timeout_ms, at) VALUES(?1, ?2, ?3, ?4)")              \
-    SQL(OWNER_GET, "SELECT boot, timeout_ms FROM dur_owner WHERE id=?1")                                             \
-    SQL(OWNER_LIST, "SELECT id, boot, timeout_ms FROM dur_owner")                                                    \
-    SQL(OWNER_DELETE, "DELETE FROM dur_owner WHERE id=?1")                                                           \
-    /* dead letters */                                                                                               \
-    SQL(DEAD_ADD, "INSERT INTO dur_dead_letter(instance, reason, at, json) VALUES(?1, ?2, ?3, ?4)")                  \
-    SQL(DEAD_LIST,                                                                                                   \
-        "SELECT id, instance, reason, at, json FROM dur_dead_letter WHERE id > ?1 ORDER BY id LIMIT ?2")             \
-    SQL(DEAD_DELETE, "DELETE FROM dur_dead_letter WHERE id=?1")                                                      \
-    /* administration */                                                                                             \
-    SQL(LIST,                                                                                                        \
-        "SELECT " DUR__SQ_INSTANCE_COLUMNS " FROM dur_instance WHERE id > ?1 AND name IS NOT NULL "                   \
-        "AND (?2 = 0 OR status = ?2) AND (?3 = 0 OR suspended IS NOT NULL) AND (?4 IS NULL OR name = ?4) "           \
-        "AND (?5 IS NULL OR substr(id, 1, length(?5)) = ?5) AND (?6 = 0 OR parent IS NULL) "                         \
-        "AND (?7 = 0 OR created > ?7) AND (?8 = 0 OR created < ?8) AND ?9 IS NULL ORDER BY id LIMIT ?10")            \
-    SQL(LIST_CHILDREN,                                                                                               \
-        "SELECT " DUR__SQ_INSTANCE_COLUMNS " FROM dur_instance WHERE parent IS NOT NULL AND parent = ?9 AND id > ?1 " \
-        "AND name IS NOT NULL AND (?2 = 0 OR status = ?2) AND (?3 = 0 OR suspended IS NOT NULL) "                    \
-        "AND (?4 IS NULL OR name = ?4) AND (?5 IS NULL OR substr(id, 1, length(?5)) = ?5) "                          \
-        "AND (?6 = 0 OR parent IS NULL) AND (?7 = 0 OR created > ?7) AND (?8 = 0 OR created < ?8) "                  \
-        "ORDER BY id LIMIT ?10")                                                                                     \
-    SQL(COUNT_INSTANCES,                                                                                             \
-        "SELECT count(*), sum(status IN (0, 1, 4)), sum(status=2), sum(status=3), sum(suspended IS NOT NULL) "       \
-        "FROM dur_instance WHERE name IS NOT NULL")                                                                  \
-    SQL(COUNT_EXECUTIONS, "SELECT count(*) FROM dur_execution")                                                      \
-    SQL(COUNT_EVENTS, "SELECT count(*) FROM dur_event")                                                              \
-    SQL(COUNT_QUEUE, "SELECT count(*), sum(due > ?1) FROM dur_queue")                                                \
-    SQL(COUNT_LOCKED_QUEUE,                                                                                          \
-        "SELECT count(*) FROM dur_queue q JOIN dur_instance i ON i.key=q.key "                                       \
-        "WHERE q.token IS NOT NULL AND i.token IS NOT NULL AND q.token=i.token AND q.due <= ?1 "                     \
-        "AND (i.locked_until IS NULL OR i.locked_until > ?2)")                                                       \
-    SQL(COUNT_WORK, "SELECT count(*) FROM dur_worker WHERE token IS NULL OR locked_until <= ?2")                     \
-    SQL(COUNT_DEAD, "SELECT count(*) FROM dur_dead_letter")                                                          \
-    SQL(BULK_ROOTS,                                                                                                  \
-        "SELECT i.id FROM dur_instance i JOIN dur_execution x ON x.key=i.key AND x.execution=i.execution "           \
-        "WHERE i.parent IS NULL AND i.name IS NOT NULL AND i.status IN (2, 3) AND (?1 = 0 OR x.completed < ?1) "     \
-        "ORDER BY i.key")                                                                                            \
-    SQL(BULK_ALL, "SELECT id FROM dur_instance WHERE name IS NOT NULL ORDER BY key")                                 \
-    SQL(ENDED,                                                                                                       \
-        "SELECT i.parent, x.completed FROM dur_instance i LEFT JOIN dur_execution x ON x.key=i.key "                 \
-        "AND x.execution=i.execution WHERE i.key=?1 AND i.name IS NOT NULL")                                         \
-    SQL(STATS_KV,                                                                                                    \
-        "SELECT count(*), coalesce(sum(length(CAST(value AS BLOB))), 0) FROM (SELECT value FROM "                     \
-        "dur_kv_delta WHERE key=?1 "                                                                                  \
-        "AND value IS NOT NULL UNION ALL SELECT value FROM dur_kv s WHERE key=?1 AND NOT EXISTS "                    \
-        "(SELECT 1 FROM dur_kv_delta d WHERE d.key=s.key AND d.name=s.name))")
+        "ON CONFLICT(session) DO UPDATE SET node=?2, owner=?3, locked_until=?4, lock_ms=?5, active=?6")                \
+    SQL(SESSION_TOUCH, "UPDATE dur_session SET active=?2 WHERE session=?1")                                            \
+    SQL(SESSION_RENEW, "UPDATE dur_session SET locked_until=?2 WHERE node=?1 AND active >= ?4 "                        \
+                       "AND (owner IS NOT NULL OR locked_until > ?3)")                                                 \
+    SQL(SESSION_ORPHANS, /* under a live owner nothing expires: there it has ended when it is idle for so long */      \
+        "DELETE FROM dur_session WHERE ((owner IS NULL AND locked_until <= ?1) OR (owner IS NOT NULL AND "             \
+        "active < ?2)) AND NOT EXISTS "                                                                                \
+        "(SELECT 1 FROM dur_worker w WHERE w.session IS NOT NULL AND w.session=dur_session.session)")                  \
+    SQL(SESSION_NEXT_EXPIRY, "SELECT min(locked_until) FROM dur_session WHERE owner IS NULL AND locked_until > ?1")    \
+    SQL(SESSION_OF_OWNER, "UPDATE dur_session SET owner=NULL, locked_until=?2+lock_ms*?3 WHERE owner=?1")              \
+    /* keys and values */                                                                                              \
+    SQL(KV_SET, "INSERT INTO dur_kv_delta(key, name, value, at) VALUES(?1, ?2, ?3, ?4) "                               \
+                "ON CONFLICT(key, name) DO UPDATE SET value=?3, at=?4")                                                \
+    SQL(KV_CLEAR_DELTA, "UPDATE dur_kv_delta SET value=NULL, at=?2 WHERE key=?1")                                      \
+    SQL(KV_CLEAR_STORE,                                                                                                \
+        "INSERT INTO dur_kv_delta(key, name, value, at) SELECT key, name, NULL, ?2 FROM dur_kv s WHERE key=?1 "        \
+        "ON CONFLICT DO NOTHING")                                                                                      \
+    SQL(KV_MERGE, "INSERT INTO dur_kv(key, name, value, at) SELECT key, name, value, at FROM dur_kv_delta "            \
+                  "WHERE key=?1 "                                                                                      \
+                  "AND value IS NOT NULL ON CONFLICT(key, name) DO UPDATE SET value=excluded.value, at=excluded.at")   \
+    SQL(KV_MERGE_DROP,                                                                                                 \
+        "DELETE FROM dur_kv WHERE key=?1 AND name IN (SELECT name FROM dur_kv_delta WHERE key=?1 AND value IS NULL)")  \
+    SQL(KV_DELTA_ANY, "SELECT 1 FROM dur_kv_delta WHERE key=?1 LIMIT 1")                                               \
+    SQL(KV_DELTA_EMPTY, "DELETE FROM dur_kv_delta WHERE key=?1")                                                       \
+    SQL(KV_DELETE, "DELETE FROM dur_kv WHERE key=?1")                                                                  \
+    SQL(KV_SNAPSHOT, "SELECT name, value, at FROM dur_kv WHERE key=?1 ORDER BY name")                                  \
+    SQL(KV_ALL, "SELECT name, value, at FROM dur_kv_delta WHERE key=?1 AND value IS NOT NULL UNION ALL "               \
+                "SELECT name, value, at FROM dur_kv s WHERE key=?1 AND NOT EXISTS (SELECT 1 FROM dur_kv_delta d "      \
+                "WHERE d.key=s.key AND d.name=s.name) ORDER BY 1")                                                     \
+    SQL(KV_GET_DELTA, "SELECT value FROM dur_kv_delta WHERE key=?1 AND name=?2")                                       \
+    SQL(KV_GET, "SELECT value FROM dur_kv WHERE key=?1 AND name=?2")                                                   \
+    /* owners */                                                                                                       \
+    SQL(OWNER_ADD, "INSERT OR REPLACE INTO dur_owner(id, boot, timeout_ms, at) VALUES(?1, ?2, ?3, ?4)")                \
+    SQL(OWNER_GET, "SELECT boot, timeout_ms FROM dur_owner WHERE id=?1")                                               \
+    SQL(OWNER_LIST, "SELECT id, boot, timeout_ms FROM dur_owner")                                                      \
+    SQL(OWNER_DELETE, "DELETE FROM dur_owner WHERE id=?1")                                                             \
+    /* dead letters */                                                                                                 \
+    SQL(DEAD_ADD, "INSERT INTO dur_dead_letter(instance, reason, at, json) VALUES(?1, ?2, ?3, ?4)")                    \
+    SQL(DEAD_LIST, "SELECT id, instance, reason, at, json FROM dur_dead_letter WHERE id > ?1 ORDER BY id LIMIT ?2")    \
+    SQL(DEAD_DELETE, "DELETE FROM dur_dead_letter WHERE id=?1")                                                        \
+    /* administration */                                                                                               \
+    SQL(LIST, "SELECT " DUR__SQ_INSTANCE_COLUMNS " FROM dur_instance WHERE id > ?1 AND name IS NOT NULL "              \
+              "AND (?2 = 0 OR status = ?2) AND (?3 = 0 OR suspended IS NOT NULL) AND (?4 IS NULL OR name = ?4) "       \
+              "AND (?5 IS NULL OR substr(id, 1, length(?5)) = ?5) AND (?6 = 0 OR parent IS NULL) "                     \
+              "AND (?7 = 0 OR created > ?7) AND (?8 = 0 OR created < ?8) AND ?9 IS NULL ORDER BY id LIMIT ?10")        \
+    SQL(LIST_CHILDREN,                                                                                                 \
+        "SELECT " DUR__SQ_INSTANCE_COLUMNS " FROM dur_instance WHERE parent IS NOT NULL AND parent = ?9 AND id > ?1 "  \
+        "AND name IS NOT NULL AND (?2 = 0 OR status = ?2) AND (?3 = 0 OR suspended IS NOT NULL) "                      \
+        "AND (?4 IS NULL OR name = ?4) AND (?5 IS NULL OR substr(id, 1, length(?5)) = ?5) "                            \
+        "AND (?6 = 0 OR parent IS NULL) AND (?7 = 0 OR created > ?7) AND (?8 = 0 OR created < ?8) "                    \
+        "ORDER BY id LIMIT ?10")                                                                                       \
+    SQL(COUNT_INSTANCES,                                                                                               \
+        "SELECT count(*), sum(status IN (0, 1, 4)), sum(status=2), sum(status=3), sum(suspended IS NOT NULL) "         \
+        "FROM dur_instance WHERE name IS NOT NULL")                                                                    \
+    SQL(COUNT_EXECUTIONS, "SELECT count(*) FROM dur_execution")                                                        \
+    SQL(COUNT_EVENTS, "SELECT count(*) FROM dur_event")                                                                \
+    SQL(COUNT_QUEUE, "SELECT count(*), sum(due > ?1) FROM dur_queue")                                                  \
+    SQL(COUNT_LOCKED_QUEUE, "SELECT count(*) FROM dur_queue q JOIN dur_instance i ON i.key=q.key "                     \
+                            "WHERE q.token IS NOT NULL AND i.token IS NOT NULL AND q.token=i.token AND q.due <= ?1 "   \
+                            "AND (i.locked_until IS NULL OR i.locked_until > ?2)")                                     \
+    SQL(COUNT_WORK, "SELECT count(*) FROM dur_worker WHERE token IS NULL OR locked_until <= ?2")                       \
+    SQL(COUNT_DEAD, "SELECT count(*) FROM dur_dead_letter")                                                            \
+    SQL(BULK_ROOTS,                                                                                                    \
+        "SELECT i.id FROM dur_instance i JOIN dur_execution x ON x.key=i.key AND x.execution=i.execution "             \
+        "WHERE i.parent IS NULL AND i.name IS NOT NULL AND i.status IN (2, 3) AND (?1 = 0 OR x.completed < ?1) "       \
+        "ORDER BY i.key")                                                                                              \
+    SQL(BULK_ALL, "SELECT id FROM dur_instance WHERE name IS NOT NULL ORDER BY key")                                   \
+    SQL(ENDED, "SELECT i.parent, x.completed FROM dur_instance i LEFT JOIN dur_execution x ON x.key=i.key "            \
+               "AND x.execution=i.execution WHERE i.key=?1 AND i.name IS NOT NULL")                                    \
+    SQL(STATS_KV, "SELECT count(*), coalesce(sum(length(CAST(value AS BLOB))), 0) FROM (SELECT value FROM "            \
+                  "dur_kv_delta WHERE key=?1 "                                                                         \
+                  "AND value IS NOT NULL UNION ALL SELECT value FROM dur_kv s WHERE key=?1 AND NOT EXISTS "            \
+                  "(SELECT 1 FROM dur_kv_delta d WHERE d.key=s.key AND d.name=s.name))")
 
 #define DUR__SQ_ENUM_(name, text) DUR__SQ_##name,
 typedef enum dur__sq_sql { DUR__SQ_STATEMENTS(DUR__SQ_ENUM_) DUR__SQ_COUNT } dur__sq_sql;
