@@ -4,6 +4,7 @@
 #include "store_help.h"
 
 #include "base/thread.h"
+#include "provider/memory/memory_internal.h"
 
 typedef struct laned {
     bench *b;
@@ -398,6 +399,58 @@ static void hands_out_what_becomes_due(void **state) {
     lane_down(&l);
 }
 
+/* Does the lane's next wait return at once? */
+static bool has_news(const laned *l) {
+    const dur__mem_lane *lane = (const dur__mem_lane *)(const void *)l->lane;
+    return lane->looked != lane->mem->stamp;
+}
+
+static void look_everywhere(laned *l, size_t expected_works) {
+    dur_fetch fetch = { .owner = "me", .max = 1 };
+    dur_work_fetch work = { .owner = "me", .max = 1 };
+    dur_round round = { .fetch = &fetch, .work = &work };
+    ASSERT_OK(l->b, dur_store_lane_round(l->lane, l->b->arena, &round, &l->b->err));
+    assert_int_equal(round.work_count, expected_works);
+}
+
+/* A round that commits and asks for nothing must not pass for a look at what has come. */
+static void a_round_that_only_commits_keeps_the_news(void **state) {
+    (void)state;
+    laned l = lane_up("me");
+    look_everywhere(&l, 0);
+    assert_false(has_news(&l));
+    dur_message work = message_of(DUR_WORK_ACTIVITY_EXECUTE, "a");
+    ASSERT_OK(l.b, dur_store_enqueue_for_worker(l.b->store, &work, &l.b->err));
+    dur_round commit = { .turns = NULL };
+    ASSERT_OK(l.b, dur_store_lane_round(l.lane, l.b->arena, &commit, &l.b->err));
+    assert_true(has_news(&l));
+    ASSERT_OK(l.b, dur_store_lane_wait(l.lane, DUR_NEVER, &l.b->err));
+    look_everywhere(&l, 1);
+    assert_false(has_news(&l));
+    lane_down(&l);
+}
+
+/* The same for what only time makes visible, in the very round that does not ask. */
+static void time_is_news_too(void **state) {
+    (void)state;
+    laned l = lane_up("me");
+    dur_arena *arena = l.b->arena;
+    dur_message item = message_of(DUR_WORK_ACTIVITY_EXECUTE, "a");
+    ASSERT_OK(l.b, dur_store_enqueue_for_worker(l.b->store, &item, &l.b->err));
+    dur_work_fetch how = { .lock_ms = 1000 };
+    dur_leased_work work;
+    ASSERT_OK(l.b, dur_store_fetch_work_item(l.b->store, arena, &how, &work, &l.b->err));
+    ASSERT_OK(l.b, dur_store_abandon_work_item(l.b->store, work.lock_token, 500, true, &l.b->err));
+    look_everywhere(&l, 0);
+    assert_false(has_news(&l));
+    dur_fake_world_advance(l.b->fake, 500);
+    dur_round commit = { .turns = NULL };
+    ASSERT_OK(l.b, dur_store_lane_round(l.lane, arena, &commit, &l.b->err));
+    assert_true(has_news(&l));
+    look_everywhere(&l, 1);
+    lane_down(&l);
+}
+
 /* ---- waking, with real threads ----------------------------------------------------------------------------------- */
 
 typedef struct sender {
@@ -455,6 +508,8 @@ int main(void) {
         cmocka_unit_test(reports_lost_leases),
         cmocka_unit_test(drops_timers),
         cmocka_unit_test(hands_out_what_becomes_due),
+        cmocka_unit_test(a_round_that_only_commits_keeps_the_news),
+        cmocka_unit_test(time_is_news_too),
         cmocka_unit_test(wakes_the_sleeper),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

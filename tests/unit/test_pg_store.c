@@ -3,6 +3,8 @@
  */
 #include "pg_help.h"
 
+#include "provider/postgres/pg_internal.h"
+
 #include <pthread.h>
 
 static void full_cycle(pg_bench *p, dur_provider *store, const char *instance) {
@@ -292,6 +294,42 @@ static void sessions_that_end_are_opened_again(void **state) {
     }
 }
 
+/* What time makes visible in a round that asks for nothing is news for the lane's next wait. */
+static void a_round_that_only_commits_keeps_the_news(void **state) {
+    pg_bench *p = *state;
+    bench *b = &p->b;
+    dur_lane_options options = { .owner = "o", .waker = dur_waker_new() };
+    dur_lane *lane;
+    ASSERT_OK(b, dur_store_owner_register(b->store, &(dur_owner_options){ .owner = "o" }, &b->err));
+    ASSERT_OK(b, dur_store_lane_open(b->store, &options, &lane, &b->err));
+    const bool *news = &((const dur__pg_lane *)(const void *)lane)->more;
+    dur_message item = message_of(DUR_WORK_ACTIVITY_EXECUTE, "a");
+    ASSERT_OK(b, dur_store_enqueue_for_worker(b->store, &item, &b->err));
+    dur_leased_work work;
+    ASSERT_OK(b, dur_store_fetch_work_item(b->store, b->arena, &(dur_work_fetch){ .lock_ms = 60000 }, &work, &b->err));
+    ASSERT_OK(b, dur_store_abandon_work_item(b->store, work.lock_token, 300, true, &b->err));
+    dur_fetch fetch = { .owner = "o", .max = 1 };
+    dur_work_fetch how = { .owner = "o", .max = 1 };
+    dur_round look = { .fetch = &fetch, .work = &how }, commit = { 0 };
+    ASSERT_OK(b, dur_store_lane_round(lane, b->arena, &look, &b->err));
+    uint64_t due_ms = look.next_due_ms, now_ms = look.now_ms;
+    assert_int_equal(look.work_count, 0);
+    assert_false(*news);
+    assert_true(due_ms != DUR_NEVER);
+    for (int rounds = 0; now_ms < due_ms || rounds < 2; rounds += now_ms >= due_ms) { /* told until it is looked at */
+        assert_int_equal(*news, rounds > 0);
+        pg_pause_ms(10);
+        ASSERT_OK(b, dur_store_lane_round(lane, b->arena, &commit, &b->err));
+        now_ms = commit.now_ms;
+    }
+    assert_true(*news);
+    ASSERT_OK(b, dur_store_lane_round(lane, b->arena, &look, &b->err));
+    assert_int_equal(look.work_count, 1);
+    assert_false(*news);
+    dur_store_lane_close(lane);
+    dur_waker_free(options.waker);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         PG_TEST(names_of_schemas),
@@ -305,6 +343,7 @@ int main(void) {
         PG_TEST(in_the_callers_transaction),
         PG_TEST(replacing_in_the_callers_transaction),
         PG_TEST(sessions_that_end_are_opened_again),
+        PG_TEST(a_round_that_only_commits_keeps_the_news),
     };
     PG_MAIN(tests);
 }

@@ -278,6 +278,68 @@ static void idle_costs_no_statement(void **state) {
     dur_waker_free(waker);
 }
 
+/* ---- news ---- */
+
+/* Does the lane's next wait return at once? */
+static bool has_news(dur_lane *lane) {
+    return atomic_load(&((dur__sq_lane *)(void *)lane)->signalled);
+}
+
+static void look_everywhere(fixture *f, dur_lane *lane, size_t expected_works) {
+    dur_fetch fetch = { .owner = "o1", .max = 1 };
+    dur_work_fetch work = { .owner = "o1", .max = 1 };
+    dur_round round = { .fetch = &fetch, .work = &work };
+    OK(f, dur_store_lane_round(lane, f->arena, &round, &f->err));
+    assert_int_equal(round.work_count, expected_works);
+}
+
+/* A round that commits and asks for nothing must not pass for a look at what has come. */
+static void a_round_that_only_commits_keeps_the_news(void **state) {
+    fixture *f = *state;
+    dur_waker *waker = dur_waker_new();
+    dur_lane *lane = lane_make(f, "o1", waker);
+    look_everywhere(f, lane, 0);
+    assert_false(has_news(lane));
+    dur_message work = { .kind = DUR_WORK_ACTIVITY_EXECUTE, .instance = "a", .json = text_of("{}") };
+    OK(f, dur_store_enqueue_for_worker(f->store, &work, &f->err));
+    dur_round commit = { .turn_count = 0 };
+    OK(f, dur_store_lane_round(lane, f->arena, &commit, &f->err));
+    assert_true(has_news(lane));
+    OK(f, dur_store_lane_wait(lane, DUR_NEVER, &f->err));
+    look_everywhere(f, lane, 1);
+    assert_false(has_news(lane));
+    dur_store_lane_close(lane);
+    dur_waker_free(waker);
+}
+
+/* The same for what only time makes visible, in the very round that does not ask: the lane that leads is told too. */
+static void time_is_news_too(void **state) {
+    fixture *f = *state;
+    dur_fake_world *fake = dur_fake_world_new(1700000000000u, 7);
+    dur_provider_close(f->store);
+    OK(f, dur_open_ex(&f->store, f->url, DUR_OPEN_OPTIONS(.world = dur_fake_world_get(fake)), &f->err));
+    dur_waker *waker = dur_waker_new();
+    dur_lane *lane = lane_make(f, "o1", waker);
+    dur_message item = { .kind = DUR_WORK_ACTIVITY_EXECUTE, .instance = "a", .json = text_of("{}") };
+    OK(f, dur_store_enqueue_for_worker(f->store, &item, &f->err));
+    dur_work_fetch how = { .lock_ms = 1000 };
+    dur_leased_work work;
+    OK(f, dur_store_fetch_work_item(f->store, f->arena, &how, &work, &f->err));
+    OK(f, dur_store_abandon_work_item(f->store, work.lock_token, 500, true, &f->err));
+    look_everywhere(f, lane, 0);
+    assert_false(has_news(lane));
+    dur_fake_world_advance(fake, 500);
+    dur_round commit = { .turn_count = 0 };
+    OK(f, dur_store_lane_round(lane, f->arena, &commit, &f->err));
+    assert_true(has_news(lane));
+    look_everywhere(f, lane, 1);
+    dur_store_lane_close(lane);
+    dur_waker_free(waker);
+    dur_provider_close(f->store);
+    dur_fake_world_free(fake);
+    OK(f, dur_open(&f->store, f->url, &f->err));
+}
+
 /* ---- messages for parked instances ---- */
 
 static void messages_reach_the_holder_and_are_consumed_by_id(void **state) {
@@ -380,6 +442,8 @@ int main(void) {
         TEST(a_lease_that_somebody_else_took_is_noticed),
         TEST(a_step_costs_four_writes),
         TEST(idle_costs_no_statement),
+        TEST(a_round_that_only_commits_keeps_the_news),
+        TEST(time_is_news_too),
         TEST(messages_reach_the_holder_and_are_consumed_by_id),
         TEST(the_callers_transaction_is_all_or_nothing),
         TEST(a_lane_sees_the_callers_commit),

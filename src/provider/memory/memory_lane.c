@@ -160,7 +160,8 @@ int dur__mem_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_
     round->now_ms = mem->now_ms;
     round->seen_id = mem->last_message_id;
     round->next_due_ms = dur__mem_next_due(mem);
-    lane->looked = mem->stamp;
+    /* A round that does not look everywhere leaves the news for the next wait. */
+    if (round->fetch != NULL && round->work != NULL) lane->looked = mem->stamp;
     dur__mem_leave(mem);
     return DUR_OK;
 }

@@ -217,7 +217,10 @@ static void read_info(dur__pg_lane *lane, const PGresult *info, dur_round *round
     round->suspects_waiting = dur__pg_get_bool(info, 0, 3) || dur__pg_get_bool(info, 0, 4);
     round->work_waiting_long = dur__pg_get_bool(info, 0, 5);
     if (round->fetch == NULL) round->more = dur__pg_get_bool(info, 0, 6);
-    lane->more = dur__pg_get_bool(info, 0, 7); /* a message came while somebody held the row: look again */
+    /* What time has made visible, and this round did not ask for, is news for the next wait. */
+    bool everywhere = round->fetch != NULL && round->work != NULL;
+    bool unseen = !everywhere && (lane->more || lane->next_due_ms <= round->now_ms);
+    lane->more = unseen || dur__pg_get_bool(info, 0, 7); /* or a message came while somebody held the row */
     lane->next_due_ms = round->next_due_ms;
     lane->now_ms = round->now_ms;
     lane->answered_us = dur__monotonic_us();

@@ -1,0 +1,274 @@
+/*
+ * test_runtime_loops.c: loops without their threads, driven one pass at a time: who gets a completion, what is looked
+ * for again, what is given back.
+ *
+ * The runtime here is made of the same parts as a real one, on the memory store, with nobody running them: each step
+ * of a loop or worker is a call of the test, so that every order of events can be had.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "runtime/runtime_internal.h"
+#include <durite/durite.h>
+#include <stdlib.h>
+
+#define OK(call)                                                                                                       \
+    do {                                                                                                               \
+        int code_ = (call);                                                                                            \
+        if (code_ != DUR_OK) fail_msg("%s: %s: %s", #call, dur_code_name(code_), err.message);                         \
+    } while (0)
+
+static dur_error err;
+
+static dur_outcome echo(dur_act *act, const char *input) {
+    return dur_act_complete(act, input);
+}
+static dur_outcome one_step(dur_ctx *ctx, const char *input) {
+    return dur_complete(ctx, dur_await(dur_activity(ctx, "Echo", input)));
+}
+static dur_outcome in_session(dur_ctx *ctx, const char *input) {
+    return dur_complete(ctx, dur_await(dur_activity(ctx, "Echo", input, .session = input)));
+}
+static const dur_handler handlers[] = {
+    DUR_ACTIVITY("Echo", echo),
+    DUR_ORCHESTRATION("OneStep", "1.0.0", one_step),
+    DUR_ORCHESTRATION("InSession", "1.0.0", in_session),
+    DUR_HANDLERS_END,
+};
+
+/* ---- a runtime without threads ---- */
+
+static dur_runtime *runtime;
+static dur_client *client;
+
+static void up(size_t loops, uint32_t max_sessions) {
+    static unsigned serial;
+    char url[64];
+    snprintf(url, sizeof(url), "memory:loops-%u", ++serial);
+    runtime = calloc(1, sizeof(*runtime));
+    atomic_init(&runtime->references, 1);
+    atomic_init(&runtime->owner, "");
+    dur__mutex_init(&runtime->mutex);
+    dur__cond_init(&runtime->changed);
+    dur__work_init(&runtime->work);
+    OK(dur_open(&runtime->store, url, &err));
+    OK(dur__options_take(
+        runtime, DUR_RUNTIME(.store = runtime->store, .handlers = handlers, .max_sessions = max_sessions), &err));
+    OK(dur_registry_new(&runtime->registries[0], &err));
+    runtime->registry_count = 1;
+    OK(dur_registry_add(runtime->registries[0], handlers, &err));
+    runtime->world = dur_world_real();
+    runtime->has_owners = true;
+    OK(dur__keeper_register(runtime, &err));
+    snprintf(runtime->session_owner_own, sizeof(runtime->session_owner_own), "node");
+    runtime->loop_count = loops;
+    runtime->loops = calloc(loops, sizeof(dur__loop));
+    for (size_t i = 0; i < loops; i++) {
+        OK(dur__loop_open(&runtime->loops[i], runtime, (unsigned)i, &err));
+        runtime->loops[i].look_suspect_work = false; /* nobody has died */
+    }
+    OK(dur_client_new(&client, runtime->store, &err));
+}
+
+static void down(void) {
+    dur_client_free(client);
+    for (size_t i = 0; i < runtime->loop_count; i++)
+        dur__loop_close(&runtime->loops[i]);
+    dur__runtime_release(runtime);
+}
+
+/* One pass of a loop: run what is ready, and one exchange with the store. */
+static void pass(dur__loop *loop) {
+    dur__loop_take_done(loop);
+    dur__loop_run_ready(loop);
+    dur__round(loop);
+}
+
+static void start(const char *name, const char *instance) {
+    OK(dur_client_start(client, &err, name, instance, .instance = instance));
+}
+
+/* A worker takes the oldest task of the local queue … */
+static dur__task *worker_takes(void) {
+    dur__work *work = &runtime->work;
+    dur__link *link = dur__list_pop(&work->queue);
+    assert_non_null(link);
+    dur__task *task = DUR__CONTAINER(link, dur__task, link);
+    dur__list_push(&work->running, link);
+    work->queued--;
+    work->running_count++;
+    atomic_store(&task->state, DUR__TASK_RUNNING);
+    return task;
+}
+
+/* … and has done it; whom it is for is the caller's next line. */
+static void worker_ends(dur__task *task) {
+    dur__task_complete(task, "done");
+    dur__mutex_lock(&runtime->work.mutex);
+    atomic_store(&task->state, DUR__TASK_DONE);
+    dur__work_finished(runtime, task);
+    dur__mutex_unlock(&runtime->work.mutex);
+}
+
+static void expect_done(const char *instance) {
+    char *result = NULL;
+    OK(dur_client_result(&result, client, instance, 0, &err));
+    assert_string_equal(result, "done");
+    dur_free(result);
+}
+
+/* ---- completions between loops ---- */
+
+/* An instance at the first loop, its activity taken from the shared queue by the second. */
+static dur__task *crossed(void) {
+    up(2, 0);
+    dur__loop *first = &runtime->loops[0], *second = &runtime->loops[1];
+    start("OneStep", "a");
+    pass(first);
+    assert_int_equal(first->instances.count, 1);
+    first->work_waiting_long = true; /* so that it does not lock the work for itself */
+    pass(first);
+    assert_int_equal(runtime->work.queued, 0);
+    pass(second);
+    dur__task *task = worker_takes();
+    assert_ptr_equal(task->loop, second);
+    worker_ends(task);
+    return task;
+}
+
+static void a_completion_goes_to_the_loop_that_holds_the_instance(void **state) {
+    (void)state;
+    dur__task *task = crossed();
+    dur__loop *first = &runtime->loops[0], *second = &runtime->loops[1];
+    dur__loop_done(second, task);
+    dur__loop_take_done(second);
+    assert_true(dur__list_empty(&second->acks)); /* not through the store */
+    assert_ptr_equal(atomic_load(&first->done), task);
+    pass(first);
+    expect_done("a");
+    dur_queue_depths depths = { 0 };
+    OK(dur_store_get_queue_depths(runtime->store, &depths, &err));
+    assert_int_equal(depths.worker_queue, 0); /* its row went with the turn */
+    down();
+}
+
+static void a_loop_that_gave_the_instance_up_meanwhile_sends_it_through_the_store(void **state) {
+    (void)state;
+    dur__task *task = crossed();
+    dur__loop *first = &runtime->loops[0], *second = &runtime->loops[1];
+    dur__loop_done(second, task);
+    dur__loop_take_done(second);
+    dur__inst *inst = dur__map_get(&first->instances, "a");
+    dur__release(inst, 0, false, true);
+    dur__round(first); /* the lease is gone before the completion is looked at */
+    assert_int_equal(first->instances.count, 0);
+    dur__loop_take_done(first);
+    assert_false(dur__list_empty(&first->acks)); /* one way at a time: not back to where it came from */
+    assert_null(atomic_load(&second->done));
+    pass(first);
+    second->look_instances = true;
+    pass(second); /* whoever looks first has it now */
+    pass(first);
+    pass(second);
+    expect_done("a");
+    down();
+}
+
+static void a_completion_that_nobody_here_waits_for_goes_through_the_store(void **state) {
+    (void)state;
+    dur__task *task = crossed();
+    dur__loop *first = &runtime->loops[0], *second = &runtime->loops[1];
+    dur__release(dur__map_get(&first->instances, "a"), 0, false, true);
+    dur__round(first);
+    assert_null(dur__directory_get(runtime, "a"));
+    dur__route_completion(second, task);
+    assert_false(dur__list_empty(&second->acks));
+    pass(second);
+    pass(second);
+    pass(second);
+    expect_done("a");
+    down();
+}
+
+/* ---- sessions that were left out ---- */
+
+static void sessions_that_were_left_out_are_looked_for_again(void **state) {
+    (void)state;
+    up(1, 1);
+    dur__loop *loop = &runtime->loops[0];
+    start("InSession", "a");
+    pass(loop);
+    pass(loop);
+    dur__task *a = worker_takes(); /* the one session that this node may have */
+    start("InSession", "b");
+    pass(loop);
+    pass(loop);
+    pass(loop);
+    assert_int_equal(runtime->work.blocked_count, 1); /* taken, and waits here for the session to end */
+    start("InSession", "c");
+    pass(loop);
+    pass(loop);
+    loop->look_work = true;
+    pass(loop); /* with one waiting here already sessions are left out */
+    assert_int_equal(runtime->work.blocked_count, 1);
+    assert_false(loop->look_work);
+    worker_ends(a);
+    dur__loop_done(loop, a);
+    dur__loop_take_done(loop);
+    assert_true(loop->look_work); /* nothing else would ever make it look */
+    pass(loop);
+    assert_int_equal(runtime->work.blocked_count, 1); /* the third, behind the second */
+    expect_done("a");
+    for (int i = 0; i < 2; i++) {
+        dur__task *task = worker_takes();
+        worker_ends(task);
+        dur__loop_done(loop, task);
+        pass(loop);
+    }
+    expect_done("b");
+    expect_done("c");
+    down();
+}
+
+/* ---- work that waits too long ---- */
+
+static void what_waited_unstarted_is_given_back(void **state) {
+    (void)state;
+    up(1, 0);
+    dur__loop *loop = &runtime->loops[0];
+    start("OneStep", "a");
+    pass(loop);
+    pass(loop);
+    assert_int_equal(runtime->work.queued, 1);
+    dur__route_give_back(loop, 100000000); /* nothing has waited so long */
+    assert_int_equal(runtime->work.queued, 1);
+    dur__route_give_back(loop, 0);
+    assert_int_equal(runtime->work.queued, 0);
+    dur_arena *arena = dur_arena_new();
+    dur_work_fetch how = { .lock_ms = 1000 };
+    dur_leased_work work = { 0 };
+    OK(dur_store_fetch_work_item(runtime->store, arena, &how, &work, &err));
+    assert_non_null(work.lock_token);        /* another node has it */
+    assert_int_equal(work.attempt_count, 1); /* waiting here was no attempt */
+    OK(dur_store_abandon_work_item(runtime->store, work.lock_token, 0, true, &err));
+    loop->look_work = true;
+    pass(loop); /* and it may come back */
+    worker_ends(worker_takes());
+    dur_arena_free(arena);
+    down();
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_completion_goes_to_the_loop_that_holds_the_instance),
+        cmocka_unit_test(a_loop_that_gave_the_instance_up_meanwhile_sends_it_through_the_store),
+        cmocka_unit_test(a_completion_that_nobody_here_waits_for_goes_through_the_store),
+        cmocka_unit_test(sessions_that_were_left_out_are_looked_for_again),
+        cmocka_unit_test(what_waited_unstarted_is_given_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
