@@ -9,7 +9,7 @@ build = cmake --preset $(1) $(2) >/dev/null && cmake --build --preset $(1) -j $(
 run = tools/run-tests -j $(JOBS)
 
 .NOTPARALLEL:
-.PHONY: all help demo test check parity crash soak bench mutants mutants-engine fuzz install format lint clean
+.PHONY: all help demo test check parity cross-replay crash soak bench mutants mutants-engine fuzz install format lint clean
 
 all: ## the libraries, tools and examples, into build/
 	@tools/deps build
@@ -37,6 +37,10 @@ check: ## the tests under sanitizers, scaled down, and lint
 
 parity: ## docs/parity.md against the exported symbols and the last make test
 	@tools/check-parity build
+
+cross-replay: ## histories of the gcc builds in the clang builds and the reverse, at -O0 and -O2
+	@tools/deps build test lint
+	@tools/cross-replay
 
 crash: ## processes killed at random commit points; SCALE= percent of the short form
 	@tools/deps build test
@@ -79,4 +83,4 @@ lint: ## clang-tidy, cppcheck, include law, exported symbols, determinism
 	@tools/lint build
 
 clean: ## remove everything that was built
-	@rm -rf build build-dev build-asan build-tsan build-clang build-fuzz build-mutants
+	@rm -rf build build-dev build-asan build-tsan build-clang build-cross build-fuzz build-mutants
