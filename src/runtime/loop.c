@@ -40,6 +40,7 @@ int dur__loop_open(dur__loop *loop, dur_runtime *runtime, unsigned index, dur_er
     dur__list_init(&loop->commits);
     dur__list_init(&loop->parked);
     dur__list_init(&loop->starving);
+    dur__list_init(&loop->restarts);
     dur__list_init(&loop->acks);
     dur__list_init(&loop->hand_out);
     dur__list_init(&loop->free_tasks);

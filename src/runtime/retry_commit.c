@@ -9,6 +9,7 @@
 
 #define RETRY_BASE_MS 10
 #define RETRY_MAX_MS 3000
+#define RESTARTS_MAX 3 /* in a row; then the instance waits a second */
 
 static void log_conflict(const dur__inst *inst, const char *what, const char *message) {
     dur__log(DUR_LOG_WARN, DUR__LOG_RUNTIME,
@@ -22,14 +23,22 @@ void dur__inst_lost(dur__inst *inst, const char *why) {
     dur__inst_free(inst);
 }
 
-/* The lease is still ours and the handler is wrong: read everything again. */
+/* The lease is still ours and the handler is wrong: it is kept, and the history replayed, when this round's messages
+   have been handed out (they are in the store's answer, and come again with the history). */
 static void start_over(dur__inst *inst, const char *what, const char *message) {
-    DUR__COUNT(inst->loop->runtime, turn_conflicts);
+    dur__loop *loop = inst->loop;
+    DUR__COUNT(loop->runtime, turn_conflicts);
     log_conflict(inst, what, message);
-    if (inst->exec == NULL && inst->commit != NULL && inst->commit->event_count == 0)
+    if (inst->exec == NULL && inst->commit != NULL && inst->commit->event_count == 0) {
         dur__inst_free(inst);
-    else
-        dur__release(inst, 0, true, false);
+    } else if (inst->exec == NULL || loop->fallback || ++inst->restarts > RESTARTS_MAX) {
+        dur__release(inst, inst->restarts > RESTARTS_MAX ? 1000 : 0, true, false);
+    } else {
+        dur__inst_drop_exec(inst);
+        dur__commit_end(inst);
+        dur__list_unlink(&inst->link);
+        dur__list_push(&loop->restarts, &inst->link);
+    }
 }
 
 static void mark_lost_work(dur__inst *inst, const dur_turn_commit *answer) {
@@ -100,7 +109,7 @@ void dur__commit_learn(dur__inst *inst) {
     else if (theirs == NULL)
         inst->unknown = false;
     else
-        dur__inst_lost(inst, "another turn stands in its place");
+        start_over(inst, "the history has changed", "another turn stands in its place");
 }
 
 void dur__commit_abandon(dur__inst *inst) {

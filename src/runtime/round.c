@@ -328,6 +328,7 @@ void dur__round(dur__loop *loop) {
     add_work(loop, &r);
     if (r.ask.turn_count == 0 && r.ask.ack_count == 0 && r.ask.fetch == NULL && r.ask.work == NULL) {
         loop->retry_at_us = now_us + 1000; /* the gate is closed: another loop's suspect is out */
+        dur__triage_restarts(loop);
         return;
     }
     DUR__COUNT(loop->runtime, rounds);
@@ -335,6 +336,7 @@ void dur__round(dur__loop *loop) {
         answered(loop, &r);
     else
         failed(loop, &r, &err);
+    dur__triage_restarts(loop);
     dur__route_hand_out(loop);
     dur__park_trim(loop);
 }

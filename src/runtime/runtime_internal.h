@@ -157,6 +157,7 @@ struct dur__inst {
     dur__task **eager; /* by worker item; NULL where not asked */
     size_t eager_count;
     uint32_t tries;
+    uint32_t restarts; /* in a row without a commit */
     uint64_t retry_at_us;
     bool unknown;      /* the outcome of the last try was not learned */
     dur__rerun *rerun; /* double run */
@@ -178,6 +179,7 @@ struct dur__loop {
     dur_arena *arena; /* of one round */
     dur__map instances;
     dur__link ready, commits, parked, starving;
+    dur__link restarts; /* leased, and their handlers are to be replayed: until the end of the round */
     size_t parked_count;
     uint64_t starving_until_us;
     uint64_t parked_bytes;
@@ -325,6 +327,7 @@ dur__exec *dur__inst_exec_new(dur__inst *inst, const dur_key_value *kv, size_t k
 
 /* triage.c */
 void dur__triage(dur__loop *loop, const dur_orchestration_item *item);
+void dur__triage_restarts(dur__loop *loop); /* L4: lease kept, handler dropped: replay what the store has now */
 /* Decode one message; NULL: dead letter or left in place (logged). */
 dur__letter *dur__letter_from_message(dur__loop *loop, const char *instance, const dur_fetched_message *message,
                                       bool *left);

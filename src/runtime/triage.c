@@ -397,3 +397,42 @@ void dur__triage(dur__loop *loop, const dur_orchestration_item *item) {
     decide(&t);
     dur__pool_arena_back(loop, t.arena);
 }
+
+static int read_again(dur__inst *inst, dur_arena *arena, dur_orchestration_item *item, dur_error *err) {
+    dur__loop *loop = inst->loop;
+    dur_fetched_message *messages = NULL;
+    int code = dur_store_lane_history(loop->lane, arena, inst->id, inst->token, 0, item, err);
+    if (code != DUR_OK) return code;
+    code = dur_store_lane_messages(loop->lane, arena, inst->id, inst->token, NULL, 0, 0, 0, &messages,
+                                   &item->message_count, err);
+    item->messages = messages;
+    return code;
+}
+
+static void restart(dur__inst *inst) {
+    dur__loop *loop = inst->loop;
+    dur_orchestration_item item = { .instance = NULL };
+    dur_error err = DUR_ERROR_INIT;
+    dur_arena *arena = dur__pool_arena(loop);
+    int code = read_again(inst, arena, &item, &err);
+    if (code == DUR_ELEASE) {
+        dur__inst_lost(inst, err.message);
+    } else if (code != DUR_OK) { /* then by the usual way: somebody acquires it */
+        DUR__COUNT(loop->runtime, provider_errors);
+        dur__release(inst, 0, true, false);
+    } else {
+        triage t = { .loop = loop, .item = &item, .arena = dur__pool_arena(loop), .inst = inst };
+        dur__inst_drop_exec(inst); /* what the round has brought meanwhile is among the messages read */
+        inst->execution_id = item.execution_id;
+        inst->first_turn = inst->queue_gap = inst->again = false;
+        read_messages(&t);
+        decide(&t);
+        dur__pool_arena_back(loop, t.arena);
+    }
+    dur__pool_arena_back(loop, arena);
+}
+
+void dur__triage_restarts(dur__loop *loop) {
+    for (dur__link *link; (link = dur__list_first(&loop->restarts)) != NULL;)
+        restart(DUR__CONTAINER(link, dur__inst, link));
+}

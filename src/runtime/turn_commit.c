@@ -431,6 +431,7 @@ static void free_letters(dur__loop *loop, dur__link *list) {
 void dur__commit_done(dur__inst *inst) {
     dur__loop *loop = inst->loop;
     dur__inst_committed_once(inst);
+    inst->restarts = 0;
     if (inst->commit->keep_lease && !inst->commit->lease_kept) inst->leaves = true;
     if (inst->exec != NULL) {
         const dur__turn *turn = dur__exec_turn(inst->exec);

@@ -42,9 +42,11 @@ static inline size_t scaled(size_t full, size_t least) {
     return n < least ? least : n;
 }
 
-/* How long anything may take, generously: a machine that is busy with something else is no fault. */
+/* How long anything may take, generously: a machine that is busy with something else is no fault.  Where a test is
+   expected to fail DURITE_TEST_PATIENCE (seconds) says how long to wait for that. */
 static inline uint64_t patience_ms(void) {
-    const char *slower = getenv("DURITE_TEST_SLOWER");
+    const char *slower = getenv("DURITE_TEST_SLOWER"), *seconds = getenv("DURITE_TEST_PATIENCE");
+    if (seconds != NULL) return DUR_SECONDS(strtoul(seconds, NULL, 10));
     unsigned long times = slower == NULL ? 1 : strtoul(slower, NULL, 10);
     return DUR_SECONDS(100) * (times > 0 ? times : 1);
 }
@@ -142,9 +144,11 @@ static inline size_t occurrences(const char *where, const char *text) {
     return found;
 }
 
-/* Wait (the runner has the time limit) until the newest execution's history holds the text `times` times. */
+/* Wait until the newest execution's history holds the text `times` times. */
 static inline void until_history(world *w, const char *instance, const char *text, size_t times) {
-    for (size_t found = 0; found < times;) {
+    uint64_t waited_ms = 0;
+    for (size_t found = 0; found < times; waited_ms++) {
+        if (waited_ms > patience_ms()) fail_msg("%s: no %zu times %s", instance, times, text);
         char *history = NULL;
         if (dur_client_history(&history, w->client, instance, 0, NULL) == DUR_OK) found = occurrences(history, text);
         dur_free(history);
@@ -158,6 +162,12 @@ static inline size_t history_count(world *w, const char *instance, uint64_t exec
     size_t found = occurrences(history, text);
     dur_free(history);
     return found;
+}
+
+/* DURITE_TEST_ONLY: a pattern; the other tests of the program do not run. */
+__attribute__((constructor)) static void choose_tests(void) {
+    const char *only = getenv("DURITE_TEST_ONLY");
+    if (only != NULL) cmocka_set_test_filter(only);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)

@@ -5,8 +5,9 @@
 #include "e2e/harness.h"
 #include "provider/faulty.h"
 #include <durite/sys/clock.h>
+#include <durite/sys/store.h>
 
-static atomic_int crowd_done, slow_runs;
+static atomic_int crowd_done, slow_runs, gated_runs, gate;
 
 static dur_outcome quick(dur_act *act, const char *input) {
     return dur_act_complete(act, input);
@@ -14,6 +15,12 @@ static dur_outcome quick(dur_act *act, const char *input) {
 static dur_outcome slow(dur_act *act, const char *input) {
     atomic_fetch_add(&slow_runs, 1);
     pause_ms(60);
+    return dur_act_complete(act, input);
+}
+static dur_outcome gated(dur_act *act, const char *input) {
+    atomic_fetch_add(&gated_runs, 1);
+    while (atomic_load(&gate) == 0 && !dur_act_sleep(act, 2)) {
+    }
     return dur_act_complete(act, input);
 }
 static dur_outcome crowded(dur_act *act, const char *input) {
@@ -56,6 +63,11 @@ static dur_outcome answers(dur_ctx *ctx, const char *input) {
     return dur_completef(ctx, "%s %s", input, dur_await(dur_event(ctx, "Go")));
 }
 
+static dur_outcome gated_then_answers(dur_ctx *ctx, const char *input) {
+    dur_await(dur_activity(ctx, "Gated", input));
+    return answers(ctx, input);
+}
+
 static dur_outcome take(dur_ctx *ctx, const char *input) {
     size_t count = strtoul(input, NULL, 10);
     for (size_t i = 0; i < count; i++) {
@@ -75,9 +87,11 @@ static dur_outcome slow_then_event(dur_ctx *ctx, const char *input) {
 static const dur_handler handlers[] = {
     DUR_ACTIVITY("Quick", quick),
     DUR_ACTIVITY("Slow", slow),
+    DUR_ACTIVITY("Gated", gated),
     DUR_ACTIVITY("Crowded", crowded),
     DUR_ORCHESTRATION("Races", "1.0.0", races),
     DUR_ORCHESTRATION("Crowd", "1.0.0", crowd),
+    DUR_ORCHESTRATION("GatedThenAnswers", "1.0.0", gated_then_answers),
     DUR_ORCHESTRATION("FiveSteps", "1.0.0", five_steps),
     DUR_ORCHESTRATION("Answers", "1.0.0", answers),
     DUR_ORCHESTRATION("Take", "1.0.0", take),
@@ -257,6 +271,53 @@ static void danger_the_clock_jumps_an_hour_either_way(void **state) {
     dur_fake_world_free(fake);
 }
 
+/* ---- a history that moved on by itself ---- */
+
+/* Somebody writes an event that nobody waits for, as a standby that became the primary could have it. */
+static void write_behind_the_handler(world *w, const char *instance) {
+    dur_arena *arena = dur_arena_new();
+    dur_event *events = NULL;
+    size_t count = 0;
+    dur_event_row row;
+    OK(w, dur_store_read_events(w->store, arena, instance, 0, &events, &count, &w->err));
+    dur_event odd = { .kind = DUR_EVENT_EXTERNAL_EVENT,
+                      .event_id = events[count - 1].event_id + 1,
+                      .instance_id = instance,
+                      .execution_id = 1,
+                      .timestamp_ms = events[count - 1].timestamp_ms,
+                      .duroxide_version = events[0].duroxide_version,
+                      .name = "Nobody",
+                      .data = "" };
+    OK(w, dur_event_row_from(&row, arena, &odd, &w->err));
+    OK(w, dur_store_append(w->store, instance, 1, &row, 1, &w->err));
+    dur_arena_free(arena);
+}
+
+/* The position is wrong and the token is right: the lease is kept, the history replayed, nothing comes twice. */
+static void danger_a_history_that_moved_on_under_a_lease(void **state) {
+    world *w = *state;
+    RUN(w, handlers);
+    start(w, "GatedThenAnswers", "moved", "m");
+    while (atomic_load(&gated_runs) == 0)
+        pause_ms(1);
+    until_history(w, "m", "\"ActivityScheduled\"", 1);
+    write_behind_the_handler(w, "m"); /* the turn with the activity's end fails */
+    atomic_store(&gate, 1);
+    until_history(w, "m", "\"ExternalSubscribed\"", 1);
+    write_behind_the_handler(w, "m"); /* and the one with the message */
+    OK(w, dur_client_raise(w->client, &w->err, "m", "Go", "on"));
+    expect(w, "m", "moved on");
+    assert_int_equal(history_count(w, "m", 0, "\"Nobody\""), 2);
+    assert_int_equal(history_count(w, "m", 0, "\"ActivityCompleted\""), 1);
+    assert_int_equal(history_count(w, "m", 0, "\"ExternalEvent\""), 3);
+    assert_int_equal(atomic_load(&gated_runs), 1);
+    dur_metrics metrics = { .size = sizeof(metrics) };
+    OK(w, dur_runtime_metrics(&metrics, w->runtime, &w->err));
+    assert_int_equal(metrics.turn_conflicts, 2);
+    assert_int_equal(metrics.replays, 2);
+    assert_int_equal(metrics.orchestration_items_fetched, 1); /* never given up */
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(danger_an_event_and_a_completion_at_once),
@@ -266,6 +327,7 @@ int main(void) {
         TEST(danger_deleted_and_made_again_under_a_parked_handler),
         TEST(danger_messages_between_run_and_commit),
         TEST(danger_the_clock_jumps_an_hour_either_way),
+        TEST(danger_a_history_that_moved_on_under_a_lease),
     };
     return cmocka_run_group_tests_name("fault_dangers", tests, NULL, NULL);
 }

@@ -8,16 +8,20 @@
 
 static atomic_int runs;
 static atomic_int cancelled;
+static dur_provider *faulty_store; /* of the test that runs, if it is decorated */
 
 static dur_outcome echo(dur_act *act, const char *input) {
     atomic_fetch_add(&runs, 1);
     return dur_act_complete(act, input);
 }
 
+/* Until something has failed, and a moment longer: whoever hears of the fault has time to do the wrong thing. */
 static dur_outcome takes_its_time(dur_act *act, const char *input) {
     atomic_fetch_add(&runs, 1);
-    for (int i = 0; i < 13; i++)
-        if (dur_act_sleep(act, 100)) atomic_fetch_add(&cancelled, 1);
+    while (faulty_store != NULL && dur__faulty_faults(faulty_store) == 0)
+        dur_act_sleep(act, 20);
+    for (int i = 0; i < 10; i++)
+        if (dur_act_sleep(act, 20)) atomic_fetch_add(&cancelled, 1);
     return dur_act_complete(act, input);
 }
 
@@ -61,7 +65,7 @@ static const dur_handler handlers[] = {
 static void decorate(world *w, bool minimal) {
     dur_provider *wrapped = NULL;
     OK(w, minimal ? dur__minimal_wrap(&wrapped, w->store, &w->err) : dur__faulty_wrap(&wrapped, w->store, 7, &w->err));
-    w->store = wrapped;
+    w->store = faulty_store = wrapped;
     dur_client_free(w->client);
     OK(w, dur_client_new(&w->client, w->store, &w->err));
     atomic_store(&runs, 0);
@@ -76,6 +80,8 @@ static void fault_c07_a_failed_renewal_cancels_no_activity(void **state) {
     start(w, "Slow", "kept", "s");
     expect(w, "s", "kept");
     assert_int_equal(atomic_load(&cancelled), 0);
+    assert_int_equal(atomic_load(&runs), 1);
+    assert_int_equal(dur__faulty_faults(w->store), 1);
 }
 
 static void fault_c08_commits_that_fail_for_a_while_fail_nothing(void **state) {
@@ -111,6 +117,7 @@ static void fault_c21_sessions_at_the_limit_do_not_stall(void **state) {
 static void fault_c22_times_are_times(void **state) {
     world *w = *state;
     dur_instance_info *info = NULL;
+    faulty_store = NULL;
     RUN(w, handlers);
     start(w, "Slow", "", "s");
     until_history(w, "s", "\"ActivityScheduled\"", 1);

@@ -347,7 +347,9 @@ int dur__sq_lane_messages(dur_lane *base, dur_arena *arena, const char *instance
     *count = 0;
     int code = lease_of(lane, instance, lock_token, &lease, err);
     if (code != DUR_OK) return code;
-    dur__sq_behind which = { lease->key, file->world->wall_ms(file->world->data), queue, after_due_ms, after_id, max };
+    /* Of all messages only those that a round has handed out: what became due since comes with the next one. */
+    uint64_t now = queue != NULL ? file->world->wall_ms(file->world->data) : lease->seen_now;
+    dur__sq_behind which = { lease->key, now, queue, after_due_ms, after_id, max };
     size_t found = 0;
     code = dur__sq_read_behind(&file->writer, arena, &which, out, &found, err);
     for (size_t i = 0; i < found && code == DUR_OK; i++) {
