@@ -32,7 +32,8 @@ typedef struct bench {
     char dir[512];         /* temporary folder for files */
     double seconds;        /* length of timed workloads */
     unsigned repeat;
-    bool quick; /* correctness only: tiny sizes */
+    unsigned in_flight; /* sequential: only with so many; 0: with all that it knows */
+    bool quick;         /* correctness only: tiny sizes */
     bool random_ids;
     double limit; /* steps per second of the ruler, 0: not measured */
     double own_limit;

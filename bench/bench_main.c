@@ -19,6 +19,7 @@ static int usage(FILE *out) {
           "  --dir DIR       folder for files (default: a new one below the current folder)\n"
           "  --seconds S     length of timed workloads (default 10)\n"
           "  --repeat N      runs of each workload; median and spread are printed (default 1)\n"
+          "  --in-flight N   sequential: with N orchestrations only\n"
           "  --random-ids    instance ids like UUIDs instead of a sequence\n"
           "  --quick         tiny sizes, for correctness only\n"
           "  --allow-tmpfs   run although the folder is not on a disk\n"
@@ -165,6 +166,7 @@ int main(int argc, char **argv) {
         { "seconds", required_argument, NULL, 's' },
         { "repeat", required_argument, NULL, 'r' },
         { "random-ids", no_argument, NULL, 'i' },
+        { "in-flight", required_argument, NULL, 'n' },
         { "quick", no_argument, NULL, 'q' },
         { "allow-tmpfs", no_argument, NULL, 't' },
         { "json", required_argument, NULL, 'j' },
@@ -189,6 +191,9 @@ int main(int argc, char **argv) {
             break;
         case 'r':
             b.repeat = (unsigned)strtoul(optarg, NULL, 10);
+            break;
+        case 'n':
+            b.in_flight = (unsigned)strtoul(optarg, NULL, 10);
             break;
         case 'i':
             b.random_ids = true;

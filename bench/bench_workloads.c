@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <time.h>
 
 /* ---- handlers ---- */
@@ -206,6 +207,7 @@ enum { DRIVERS_MAX = 200, SAMPLES_MAX = 2000000, STEPS = 5 };
 static void *drive(void *arg) {
     driver *d = arg;
     static const char count[] = "5";
+    prctl(PR_SET_NAME, "driver");
     double *begun = calloc(d->in_flight, sizeof(*begun));
     char(*ids)[64] = calloc(d->in_flight, sizeof(*ids));
     uint64_t next = d->first_id;
@@ -242,7 +244,7 @@ static void sequential_with(bench *b, unsigned in_flight) {
     char params[96];
     bench_open(b, &bench_defaults);
     bench_counts before = bench_count();
-    double begin = bench_now();
+    double begin = bench_now(), cpu_ms = bench_cpu_ms();
     for (unsigned i = 0; i < count; i++) {
         drivers[i] = (driver){ .b = b,
                                .in_flight = in_flight / count,
@@ -258,6 +260,7 @@ static void sequential_with(bench *b, unsigned in_flight) {
         samples += drivers[i].latency_count;
     }
     double elapsed = bench_now() - begin;
+    cpu_ms = bench_cpu_ms() - cpu_ms;
     bench_counts after = bench_count();
     double *all = malloc((samples + 1) * sizeof(double));
     samples = 0;
@@ -274,6 +277,7 @@ static void sequential_with(bench *b, unsigned in_flight) {
     bench_metric(r, "steps_per_s", rate);
     bench_metric(r, "p50_us", bench_percentile(all, samples, 50));
     bench_metric(r, "p99_us", bench_percentile(all, samples, 99));
+    bench_metric(r, "cpu_us_per_step", cpu_ms * 1e3 / ((double)completed * STEPS));
     counts(r, &before, &after, (double)completed * STEPS);
     if (b->limit > 0) bench_metric(r, "ratio_to_limit", rate / b->limit);
     if (b->own_limit > 0) bench_metric(r, "ratio_to_own_limit", rate / b->own_limit);
@@ -282,6 +286,10 @@ static void sequential_with(bench *b, unsigned in_flight) {
 }
 
 static void sequential(bench *b) {
+    if (b->in_flight > 0) {
+        sequential_with(b, b->in_flight);
+        return;
+    }
     sequential_with(b, 20);
     bool before = b->random_ids;
     b->random_ids = true;

@@ -129,6 +129,7 @@ bool dur__coro_resume(dur__coro *coro) {
     if (coro->state == DUR__CORO_NEW) coro->thread = &current;
     DUR_ASSERT(coro->thread == &current); /* the address of a thread's variable names the thread */
     coro->state = DUR__CORO_RUNS;
+    coro->runs++;
     coro_visit(coro);
     if (!dur__stack_canary_whole(coro)) canary_broken(coro);
     return coro->state != DUR__CORO_DONE;

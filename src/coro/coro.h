@@ -34,8 +34,10 @@ bool dur__coro_done(const dur__coro *coro);
 void dur__coro_discard(dur__coro *coro);
 
 /* Bytes of the stack that were ever touched (rounded to pages; stacks are pooled, so pages that an earlier user went
-   down to may count), and the stack's size.  high_water is a system call: for reports, not for every turn. */
+   down to may count), and the stack's size.  high_water is a system call: for reports.  touched is what it said not
+   long ago: for every turn. */
 size_t dur__coro_high_water(const dur__coro *coro);
+size_t dur__coro_touched(dur__coro *coro);
 size_t dur__coro_stack_bytes(const dur__coro *coro);
 /* The coroutine that the calling thread is inside, or NULL. */
 dur__coro *dur__coro_current(void);

@@ -55,8 +55,10 @@ struct dur__coro {
     const char *guard; /* DUR__STACK_GUARD bytes that nobody can touch, directly below what may be used; NULL: none */
     dur__slab *slab;   /* NULL: a mapping of its own */
     dur__stacks *stacks;
-    dur__link link;     /* idle: in the pool's list */
-    const void *thread; /* who resumed it first, for the check that nobody else does */
+    unsigned runs, looked; /* how often anything ran on the stack, and had run when the kernel was last asked */
+    size_t touched;        /* what it said; both outlive the user: so do the pages */
+    dur__link link;        /* idle: in the pool's list */
+    const void *thread;    /* who resumed it first, for the check that nobody else does */
 #ifdef DUR__CORO_ASAN
     void *fake_stack;
     const void *caller_low;

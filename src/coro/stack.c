@@ -31,6 +31,7 @@
 enum {
     STACKS_GUARDED_MAX = 10000,
     STACKS_WARM = 64,
+    LOOK_EVERY = 64, /* runs of a stack */
     STACKS_TEPID = 1024,
     STACK_BYTES_MIN = 16 * 1024,
     SLAB_STACKS_MAX = 64,
@@ -92,9 +93,12 @@ static char *map_reserve(size_t size) {
     return map;
 }
 
-/* Only a kindness: where memory is locked (mlockall) the kernel refuses. */
-static void map_forget(char *low, size_t size) {
-    (void)madvise(low, size, MADV_DONTNEED);
+/* All but the uppermost `keep` bytes.  Only a kindness: where memory is locked (mlockall) the kernel refuses. */
+static void stack_forget(dur__coro *coro, size_t keep) {
+    if (keep >= coro->size) return;
+    (void)madvise(coro->low, coro->size - keep, MADV_DONTNEED);
+    coro->runs = coro->looked = 0;
+    coro->touched = 0;
 }
 
 static dur__coro *coro_make(dur__stacks *stacks, char *low, size_t size) {
@@ -219,7 +223,7 @@ void dur__stack_give(dur__coro *coro) {
     dur__stacks *stacks = coro->stacks;
     stack_class *class = class_get(stacks, coro->size);
     size_t keep = class->idle < STACKS_WARM ? coro->size : class->idle < STACKS_TEPID ? 2 * page_size() : 0;
-    if (keep < coro->size) map_forget(coro->low, coro->size - keep);
+    stack_forget(coro, keep);
     DUR_ASSERT(stacks->in_use > 0);
     stacks->in_use--;
     coro->state = DUR__CORO_IDLE;
@@ -256,7 +260,7 @@ static void class_trim(stack_class *class, size_t *keep) {
     DUR__LIST_EACH(&class->idle_slab, at) {
         if (excess == 0) break;
         dur__coro *coro = DUR__CONTAINER(at, dur__coro, link);
-        map_forget(coro->low, coro->size);
+        stack_forget(coro, 0);
         excess--;
     }
     DUR__LIST_EACH_SAFE(&class->slabs, at, after) {
@@ -304,4 +308,14 @@ size_t dur__coro_high_water(const dur__coro *coro) {
         at += pages * page;
     }
     return 0;
+}
+
+/* A stack that has not grown in its first runs seldom does, so the answer is kept for as many runs as it took to get
+   there, and for LOOK_EVERY at most. */
+size_t dur__coro_touched(dur__coro *coro) {
+    unsigned since = coro->runs - coro->looked;
+    if (coro->touched > 0 && since < LOOK_EVERY && since < coro->looked + 1) return coro->touched;
+    coro->looked = coro->runs;
+    coro->touched = dur__coro_high_water(coro);
+    return coro->touched;
 }

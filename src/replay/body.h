@@ -12,10 +12,10 @@
 typedef struct dur__body dur__body;
 
 typedef struct dur__body_methods {
-    bool (*resume)(dur__body *body);  /* start or go on, until it suspends; false: the code has returned */
-    void (*suspend)(dur__body *body); /* called from inside: back to whoever resumed */
-    void (*drop)(dur__body *body);    /* end it wherever it stands; its frames are not unwound */
-    size_t (*touched)(dur__body *body, bool exactly); /* bytes of stack ever used; or a recent answer */
+    bool (*resume)(dur__body *body);    /* start or go on, until it suspends; false: the code has returned */
+    void (*suspend)(dur__body *body);   /* called from inside: back to whoever resumed */
+    void (*drop)(dur__body *body);      /* end it wherever it stands; its frames are not unwound */
+    size_t (*touched)(dur__body *body); /* bytes of stack ever used, as of a recent look */
 } dur__body_methods;
 
 struct dur__body {

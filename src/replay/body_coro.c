@@ -3,31 +3,19 @@
 #include "replay/body.h"
 #include <stdlib.h>
 
-enum { LOOK_EVERY = 64 };
-
 typedef struct coro_body {
     dur__body body;
     dur__coro *coro;
-    unsigned resumes, looked; /* how often it ran, and had run when the kernel was last asked */
-    size_t touched;
 } coro_body;
 
 static bool coro_resume(dur__body *body) {
-    ((coro_body *)body)->resumes++;
     return dur__coro_resume(((coro_body *)body)->coro);
 }
 static void coro_suspend(dur__body *body) {
     dur__coro_yield(((coro_body *)body)->coro);
 }
-/* A system call, and it is asked after every turn: a stack that has not grown in its first runs seldom does, so the
-   answer is kept for as many runs as it took to get there, and for LOOK_EVERY at most. */
-static size_t coro_touched(dur__body *body, bool exactly) {
-    coro_body *self = (coro_body *)body;
-    unsigned since = self->resumes - self->looked;
-    if (!exactly && self->touched > 0 && since < LOOK_EVERY && since < self->looked + 1) return self->touched;
-    self->looked = self->resumes;
-    self->touched = dur__coro_high_water(self->coro);
-    return self->touched;
+static size_t coro_touched(dur__body *body) {
+    return dur__coro_touched(((coro_body *)body)->coro);
 }
 
 static void coro_drop(dur__body *body) {

@@ -69,7 +69,7 @@ void dur__branch_unwait(dur__branch *branch) {
 
 static void branch_release(dur__branch *branch) {
     dur__exec *exec = branch->exec;
-    size_t touched = branch->body->methods->touched(branch->body, true);
+    size_t touched = branch->body->methods->touched(branch->body);
     if (touched > exec->stack_high_water) exec->stack_high_water = touched;
     branch->body->methods->drop(branch->body);
     dur__exec *inside = current;

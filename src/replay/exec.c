@@ -304,7 +304,7 @@ size_t dur__exec_bytes(const dur__exec *exec) {
                    exec->open.room * sizeof(*exec->open.entries);
     DUR__LIST_EACH(&exec->branches, at) {
         const dur__branch *branch = DUR__CONTAINER(at, dur__branch, link);
-        bytes += branch->body->methods->touched(branch->body, false);
+        bytes += branch->body->methods->touched(branch->body);
     }
     return bytes;
 }
@@ -313,7 +313,7 @@ size_t dur__exec_stack_high_water(const dur__exec *exec) {
     size_t most = exec->stack_high_water;
     DUR__LIST_EACH(&exec->branches, at) {
         const dur__branch *branch = DUR__CONTAINER(at, dur__branch, link);
-        size_t touched = branch->body->methods->touched(branch->body, true);
+        size_t touched = branch->body->methods->touched(branch->body);
         if (touched > most) most = touched;
     }
     return most;

@@ -15,6 +15,7 @@
 #define QUIET_US 40   /* … and so long without another one */
 #define LAZY_US 25    /* a second worker is woken when the first has not drained the batch by then */
 #define SPIN_US 30
+#define GATHERS_IN_VAIN 3 /* in a row */
 #define WAIT_MAX_MS 3600000u
 #define RETURN_AFTER_US 100000u /* unstarted work goes back to the others after this (L9) */
 
@@ -177,14 +178,16 @@ static uint64_t spin_us(const dur__loop *loop) {
 
 /*
  * Instances that were committed together come back together only if the next commit waits for them; otherwise they
- * split into cohorts that alternate for ever, with twice the fsyncs.  Never by time alone: with one completion expected
- * there is nothing to wait for.
+ * split into cohorts that alternate for ever, with twice the fsyncs.  What is ready at once, because it was acquired by
+ * the last round, waits for them too.  Never by time alone: with one completion expected there is nothing to wait for;
+ * and where activities have turned out to be slow nobody waits for the first.
  */
 static void gather(dur__loop *loop) {
-    if (!loop->gathered || loop->expected == 0 || dur__list_empty(&loop->commits)) return;
+    if (loop->expected == 0 || dur__list_empty(&loop->commits)) return;
+    if (!loop->gathered && loop->gathers_in_vain >= GATHERS_IN_VAIN) return;
     uint64_t begin_us = dur__monotonic_us(), quiet_us = begin_us, now_us = begin_us;
     bool nudged = false;
-    while (loop->expected > 0 && now_us - begin_us < GATHER_US && now_us - quiet_us < QUIET_US) {
+    while (loop->expected > 0 && now_us - begin_us < GATHER_US && (!loop->gathered || now_us - quiet_us < QUIET_US)) {
         if (done_waiting(loop)) {
             dur__loop_take_done(loop);
             dur__loop_run_ready(loop);
@@ -195,10 +198,11 @@ static void gather(dur__loop *loop) {
         } else if (now_us - quiet_us < spin_us(loop)) {
             relax();
         } else {
-            doze(loop, QUIET_US - (now_us - quiet_us));
+            doze(loop, loop->gathered ? QUIET_US - (now_us - quiet_us) : GATHER_US - (now_us - begin_us));
         }
         now_us = dur__monotonic_us();
     }
+    loop->gathers_in_vain = loop->gathered ? 0 : loop->gathers_in_vain + 1;
     loop->expected = 0;
 }
 

@@ -5,9 +5,9 @@
 #include "provider/sqlite/sqlite_methods.h"
 #include <stdlib.h>
 
-static int row_fill(dur__sq_conn *conn, dur_arena *arena, sqlite3_stmt *row, dur_instance_row *out, dur_error *err) {
+static void row_fill(dur_arena *arena, sqlite3_stmt *row, dur_instance_row *out) {
     memset(out, 0, sizeof *out);
-    uint64_t key = dur__sq_u64(row, 0), execution = dur__sq_u64(row, 4), status = dur__sq_u64(row, 5);
+    uint64_t execution = dur__sq_u64(row, 4), status = dur__sq_u64(row, 5);
     out->instance_id = dur__sq_dup(arena, row, 1);
     out->orchestration_name = dur__sq_dup(arena, row, 2);
     out->orchestration_version = dur__sq_dup(arena, row, 3);
@@ -20,11 +20,17 @@ static int row_fill(dur__sq_conn *conn, dur_arena *arena, sqlite3_stmt *row, dur
     out->custom_status = dur__sq_dup(arena, row, 10);
     out->custom_status_version = dur__sq_u64(row, 11);
     out->owner = dur__sq_dup(arena, row, 12);
+}
+
+/* What the row itself does not know: a step of a parked instance does not touch it, its last event knows when it was.
+ */
+static int row_complete(dur__sq_conn *conn, dur_arena *arena, sqlite3_stmt *row, dur_instance_row *out,
+                        dur_error *err) {
+    uint64_t key = dur__sq_u64(row, 0), execution = dur__sq_u64(row, 4);
     sqlite3_stmt *more = NULL;
     int code = dur__sq_first(conn, DUR__SQ_EXECUTION_OUTPUT, &more, err, "ii", key, execution);
     if (code == DUR_OK && more != NULL) out->output = dur__sq_dup(arena, more, 0);
     dur__sq_end(&more);
-    /* a step of a parked instance does not touch its row; its last event knows when it was */
     if (code == DUR_OK) code = dur__sq_first(conn, DUR__SQ_EVENT_LAST, &more, err, "ii", key, execution);
     if (code == DUR_OK && more != NULL && dur__sq_u64(more, 1) > out->updated_at_ms)
         out->updated_at_ms = dur__sq_u64(more, 1);
@@ -32,26 +38,20 @@ static int row_fill(dur__sq_conn *conn, dur_arena *arena, sqlite3_stmt *row, dur
     return code;
 }
 
-/* Columns 0: key, 2: name: is it known by more than a message? */
-static int get_pending(dur__sq_conn *conn, dur_arena *arena, uint64_t key, dur_instance_row *out, bool *exists,
-                       dur_error *err) {
-    sqlite3_stmt *row = NULL;
-    bool history = false;
-    int code = DUR_OK;
-    if (!*exists) {
-        code = dur__sq_first(conn, DUR__SQ_EVENT_ANY, &row, err, "i", key);
-        history = row != NULL;
-        dur__sq_end(&row);
+/* The same from one statement: whoever waits for an instance asks it twice, and nothing else. */
+static bool whole_fill(dur_arena *arena, sqlite3_stmt *row, dur_instance_row *out) {
+    enum { NAME = 2, OUTPUT = 17, LAST_AT, HISTORY, START_AT, START };
+    bool named = !dur__sq_is_null(row, NAME), history = dur__sq_u64(row, HISTORY) != 0;
+    bool starts = !dur__sq_is_null(row, START);
+    row_fill(arena, row, out);
+    out->output = dur__sq_dup(arena, row, OUTPUT);
+    if (dur__sq_u64(row, LAST_AT) > out->updated_at_ms) out->updated_at_ms = dur__sq_u64(row, LAST_AT);
+    if (starts) {
+        out->pending_start = dur__sq_json(arena, row, START);
+        out->start_pending = !named && !history;
+        if (out->start_pending) out->created_at_ms = out->updated_at_ms = dur__sq_u64(row, START_AT);
     }
-    if (code == DUR_OK) code = dur__sq_first(conn, DUR__SQ_QUEUE_START, &row, err, "i", key);
-    if (code == DUR_OK && row != NULL) {
-        out->pending_start = dur__sq_json(arena, row, 2);
-        out->start_pending = !*exists && !history;
-        if (out->start_pending) out->created_at_ms = out->updated_at_ms = dur__sq_u64(row, 1);
-    }
-    *exists = *exists || history || row != NULL;
-    dur__sq_end(&row);
-    return code;
+    return named || history || starts; /* else it is known by messages only */
 }
 
 int dur__sq_get_instance(dur_provider *self, dur_arena *arena, const char *instance, dur_instance_row *out,
@@ -60,18 +60,10 @@ int dur__sq_get_instance(dur_provider *self, dur_arena *arena, const char *insta
     dur__sq_conn *conn = NULL;
     sqlite3_stmt *row = NULL;
     bool exists = false;
-    uint64_t key = 0;
     int code = dur__sq_reader(file, &conn, err);
-    if (code == DUR_OK) code = dur__sq_run(conn, DUR__SQ_READ_BEGIN, err, "");
-    if (code == DUR_OK) code = dur__sq_first(conn, DUR__SQ_INSTANCE_BY_ID, &row, err, "t", instance);
-    if (code == DUR_OK && row != NULL) {
-        key = dur__sq_u64(row, 0);
-        exists = !dur__sq_is_null(row, 2);
-        code = row_fill(conn, arena, row, out, err);
-        dur__sq_end(&row);
-        if (code == DUR_OK) code = get_pending(conn, arena, key, out, &exists, err);
-    }
-    if (conn != NULL) dur__sq_run(conn, DUR__SQ_READ_END, NULL, "");
+    if (code == DUR_OK) code = dur__sq_first(conn, DUR__SQ_INSTANCE_WHOLE, &row, err, "t", instance);
+    if (code == DUR_OK && row != NULL) exists = whole_fill(arena, row, out);
+    dur__sq_end(&row);
     dur__sq_reader_done(file, conn);
     if (code == DUR_OK && !exists)
         code = dur_error_set(err, DUR_ENOTFOUND, false, "sqlite.get_instance", "instance \"%s\" not found", instance);
@@ -100,7 +92,8 @@ int dur__sq_list_instances(dur_provider *self, dur_arena *arena, const dur_insta
             room = room == 0 ? 64 : room * 2;
             list = dur__xrealloc(list, room * sizeof(*list));
         }
-        code = row_fill(conn, arena, row, &list[*count], err);
+        row_fill(arena, row, &list[*count]);
+        code = row_complete(conn, arena, row, &list[*count], err);
         if (code == DUR_OK) {
             (*count)++;
             code = dur__sq_next(&row, err);

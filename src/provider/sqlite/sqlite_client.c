@@ -41,9 +41,11 @@ int dur__sq_enqueue_for_orchestrator(dur_provider *self, const dur_message *item
 int dur__sq_start(dur__sq_txn *txn, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms, bool *existed,
                   dur__sq_delete_list *deleted, dur_error *err) {
     uint64_t key = 0;
-    bool ended = false;
+    bool ended = false, made = false;
     *existed = false;
-    int code = dur__sq_key(txn, item->instance, false, &key, err);
+    int code = dur__sq_enqueue_new(txn, item, delay_ms, &made, err);
+    if (code != DUR_OK || made) return code;
+    code = dur__sq_key(txn, item->instance, false, &key, err);
     if (code == DUR_OK && key != 0) code = dur__sq_exists(txn, key, existed, &ended, NULL, err);
     if (code != DUR_OK) return code;
     if (*existed && policy == DUR_EXISTS_RETURN) return DUR_OK;
@@ -135,7 +137,8 @@ static int append_run(dur__sq_op *op, dur__sq_txn *txn) {
     if (code == DUR_OK && self->execution > current)
         code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_EXECUTION, &op->err, "ii", self->key, self->execution);
     if (code == DUR_OK)
-        code = dur__sq_run(txn->conn, DUR__SQ_EXECUTION_MAKE, &op->err, "iii", self->key, self->execution, txn->now_ms);
+        code =
+            dur__sq_run(txn->conn, DUR__SQ_EXECUTION_MAKE, &op->err, "iiin", self->key, self->execution, txn->now_ms);
     for (size_t i = 0; i < self->count && code == DUR_OK; i++) {
         code = dur__sq_run(txn->conn, DUR__SQ_EVENT_ADD, &op->err, "iiiij", self->key, self->execution,
                            self->events[i].event_id, txn->now_ms, &self->events[i].json);

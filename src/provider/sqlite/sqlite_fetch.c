@@ -12,26 +12,22 @@ typedef struct candidate {
     uint64_t key, execution, status, acquisitions;
     char *instance, *name, *version;
     dur_text start; /* the start that waits, when it was looked for */
+    size_t queued;  /* rows of its in the queue; DUR__SQ_NOT_COUNTED */
 } candidate;
 
 static uint64_t packed(dur_semver v) {
     return ((uint64_t)(v.major & 0x1fffff) << 42) | ((uint64_t)(v.minor & 0x1fffff) << 21) | (v.patch & 0x1fffff);
 }
 
-static int candidate_read(dur__sq_txn *txn, dur_arena *arena, uint64_t key, candidate *out, dur_error *err) {
-    sqlite3_stmt *row = NULL;
-    memset(out, 0, sizeof *out);
-    int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_BY_KEY, &row, err, "i", key);
-    if (code != DUR_OK || row == NULL) return code;
-    out->key = key;
-    out->instance = dur__sq_dup(arena, row, 1);
-    out->name = dur__sq_dup(arena, row, 2);
-    out->version = dur__sq_dup(arena, row, 3);
-    out->execution = dur__sq_u64(row, 4);
-    out->status = dur__sq_u64(row, 5);
-    out->acquisitions = dur__sq_u64(row, 15);
-    dur__sq_end(&row);
-    return DUR_OK;
+static void candidate_fill(dur_arena *arena, sqlite3_stmt *row, candidate *out) {
+    *out = (candidate){ .key = dur__sq_u64(row, 0),
+                        .instance = dur__sq_dup(arena, row, 1),
+                        .name = dur__sq_dup(arena, row, 2),
+                        .version = dur__sq_dup(arena, row, 3),
+                        .execution = dur__sq_u64(row, 4),
+                        .status = dur__sq_u64(row, 5),
+                        .acquisitions = dur__sq_u64(row, 6),
+                        .queued = DUR__SQ_NOT_COUNTED };
 }
 
 /* Queue messages of an instance that does not exist: out of the way, but not lost. */
@@ -73,7 +69,7 @@ static int candidate_judge(dur__sq_txn *txn, dur_arena *arena, candidate *it, bo
 static int messages_read(dur__sq_txn *txn, dur__sq_fetch_op *self, candidate *it, dur_orchestration_item *item,
                          dur_error *err) {
     dur_fetched_message *messages = NULL;
-    dur__sq_seen seen = { it->key, txn->now_ms, 0, 0, NULL, &it->start };
+    dur__sq_seen seen = { it->key, txn->now_ms, 0, 0, NULL, &it->start, &it->queued };
     int code = dur__sq_read_messages(txn->conn, self->arena, &seen, self->how->queue_messages_max, &messages,
                                      &item->message_count, &item->more_messages, err);
     item->messages = messages;
@@ -155,21 +151,20 @@ static dur__sq_lease *lease_make(const candidate *it, const dur_orchestration_it
     lease->has_execution = it->execution != 0 && it->name != NULL;
     lease->counted = true;
     lease->tagged = item->message_count;
+    lease->queued = it->queued;
     lease->no_values = it->execution == 0;
     return lease;
 }
 
-static int acquire(dur__sq_fetch_op *self, dur__sq_txn *txn, uint64_t key) {
+static int acquire(dur__sq_fetch_op *self, dur__sq_txn *txn, candidate *it) {
     dur_error *err = &self->op.err;
     const dur_fetch *how = self->how;
-    candidate it;
+    uint64_t key = it->key;
     bool runs = false;
     dur_orchestration_item *item = &self->items[self->count];
     memset(item, 0, sizeof *item);
-    int code = candidate_read(txn, self->arena, key, &it, err);
-    if (code != DUR_OK || it.key == 0) return code;
-    code = messages_read(txn, self, &it, item, err);
-    if (code == DUR_OK) code = candidate_judge(txn, self->arena, &it, &runs, err);
+    int code = messages_read(txn, self, it, item, err);
+    if (code == DUR_OK) code = candidate_judge(txn, self->arena, it, &runs, err);
     if (code != DUR_OK || !runs) return code;
     if (item->message_count == 0) { /* what made it ready is gone */
         bool any;
@@ -179,12 +174,12 @@ static int acquire(dur__sq_fetch_op *self, dur__sq_txn *txn, uint64_t key) {
     }
     char token[80];
     dur__sq_token(txn, token, 'k', key);
-    code = messages_tag(txn, self, &it, token, item, err);
+    code = messages_tag(txn, self, it, token, item, err);
     if (code != DUR_OK) return code;
-    item->instance = it.instance;
+    item->instance = it->instance;
     item->lock_token = dur_arena_strdup(self->arena, token);
     item->store_key = key;
-    item->acquisitions = (uint32_t)it.acquisitions + 1;
+    item->acquisitions = (uint32_t)it->acquisitions + 1;
     if (how->owner != NULL)
         code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_LOCK, err, "ittn", key, token, how->owner);
     else {
@@ -192,15 +187,15 @@ static int acquire(dur__sq_fetch_op *self, dur__sq_txn *txn, uint64_t key) {
         code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_LOCK, err, "itti", key, token, (const char *)NULL, until);
         dur__sq_expires_at(txn->file, until);
     }
-    if (code == DUR_OK) code = name_find(txn, self->arena, &it, item, err);
-    if (code == DUR_OK) code = position_read(txn, self, &it, item, err);
+    if (code == DUR_OK) code = name_find(txn, self->arena, it, item, err);
+    if (code == DUR_OK) code = position_read(txn, self, it, item, err);
     if (code != DUR_OK) return code;
-    if (self->lane != NULL && how->owner != NULL) self->leases[self->count] = lease_make(&it, item, self->lane);
+    if (self->lane != NULL && how->owner != NULL) self->leases[self->count] = lease_make(it, item, self->lane);
     self->count++;
     return DUR_OK;
 }
 
-static int candidates(dur__sq_fetch_op *self, dur__sq_txn *txn, uint64_t *keys, size_t max, size_t *count) {
+static int candidates(dur__sq_fetch_op *self, dur__sq_txn *txn, candidate *out, size_t max, size_t *count) {
     const dur_fetch *how = self->how;
     sqlite3_stmt *row = NULL;
     uint64_t any = how->filter == NULL, low = 0, high = 0;
@@ -217,7 +212,7 @@ static int candidates(dur__sq_fetch_op *self, dur__sq_txn *txn, uint64_t *keys, 
         code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_CANDIDATES, &row, &self->op.err, "iiiii", any, low, high,
                              (uint64_t)(how->kind == DUR_FETCH_ANY), (uint64_t)max);
     while (code == DUR_OK && row != NULL && *count < max) {
-        keys[(*count)++] = dur__sq_u64(row, 0);
+        candidate_fill(self->arena, row, &out[(*count)++]);
         code = dur__sq_next(&row, &self->op.err);
     }
     dur__sq_end(&row);
@@ -242,14 +237,14 @@ static int fetch_run(dur__sq_op *op, dur__sq_txn *txn) {
     if (self->how->filter != NULL && self->how->filter->count == 0) return DUR_OK;
     int code = dur__sq_owner_lives(txn, self->how->owner, &self->op.err);
     if (code != DUR_OK) return code;
-    while (self->count < self->max) {
-        uint64_t keys[64];
-        size_t count = 0, want = self->max - self->count;
-        code = candidates(self, txn, keys, want < 64 ? want : 64, &count);
+    candidate list[64];
+    size_t count = 0, want = 0;
+    do { /* all of one query first: acquiring changes the index that it walks */
+        want = self->max - self->count < 64 ? self->max - self->count : 64;
+        code = candidates(self, txn, list, want, &count);
         for (size_t i = 0; i < count && code == DUR_OK; i++)
-            code = acquire(self, txn, keys[i]);
-        if (code != DUR_OK || count == 0) break;
-    }
+            code = acquire(self, txn, &list[i]);
+    } while (code == DUR_OK && count == want && self->count < self->max);
     self->more = self->count == self->max;
     if (code == DUR_OK && self->how->kind != DUR_FETCH_ANY) code = suspects_look(self, txn);
     return code;

@@ -21,6 +21,8 @@
 /* Worker rows and ready instances are numbered from here, 64 a millisecond: small integers in six bytes. */
 #define DUR__SQ_SEQ_EPOCH_MS 1704067200000u
 
+enum { DUR__SQ_SPARE_WAKERS = 32 };
+
 typedef struct dur__sq_file dur__sq_file;
 typedef struct dur__sq_lane dur__sq_lane;
 typedef struct dur__sq_op dur__sq_op;
@@ -61,6 +63,8 @@ typedef struct dur__sq_given {
     size_t count;
 } dur__sq_given;
 
+#define DUR__SQ_NOT_COUNTED SIZE_MAX
+
 /* A lease that a lane of this process holds: the store's row, remembered.  Leader. */
 typedef struct dur__sq_lease {
     uint64_t key;
@@ -78,6 +82,7 @@ typedef struct dur__sq_lease {
     bool no_values;  /* its execution has written no key: known because it began with this lease */
     bool counted;    /* the row still counts the acquisition */
     size_t tagged;   /* messages that the acquisition counted and no turn has consumed */
+    size_t queued;   /* rows of its in the queue, due or not; DUR__SQ_NOT_COUNTED */
     bool dirty;      /* there may be messages to hand out; in lane->dirty */
     bool read;       /* … and this round has read them */
     bool gap;        /* queue messages were left out */
@@ -142,6 +147,8 @@ struct dur__sq_file {
     dur__link inbox;
     dur__link lanes;
     dur__link waiters;
+    dur_waker *spare_wakers[DUR__SQ_SPARE_WAKERS]; /* of waiters that have gone: a descriptor costs two system calls */
+    uint32_t spare_waker_count;
     _Atomic uint32_t waiter_count; /* also read without the lock, after a commit: see dur__sq_changed */
 
     /* leader */
@@ -262,6 +269,8 @@ uint64_t dur__sq_seq(dur__sq_txn *txn);
 /* Key of an instance: 0 when there is none; `make` makes an id holder. */
 int dur__sq_key(dur__sq_txn *txn, const char *instance, bool make, uint64_t *key, dur_error *err);
 int dur__sq_enqueue(dur__sq_txn *txn, const dur_message *item, uint64_t delay_ms, uint64_t key, dur_error *err);
+/* Only if nothing is known of the instance, not even its id; *made says so. */
+int dur__sq_enqueue_new(dur__sq_txn *txn, const dur_message *item, uint64_t delay_ms, bool *made, dur_error *err);
 /* End the lease or lock of an instance and find out when there is a reason to fetch it again. */
 typedef struct dur__sq_release_how {
     uint64_t seen_id, seen_now; /* messages that are no reason; 0, 0: all are */
@@ -303,6 +312,7 @@ typedef struct dur__sq_turn_op {
     const dur_worker_claim **lost;
     size_t lost_count;
     uint64_t execution, last_event, current;
+    size_t messages_gone; /* rows that it has deleted from the queue */
     bool kept, was_leased, has_execution, counted, row_written, released, values, visible_change;
 } dur__sq_turn_op;
 void dur__sq_turn_op_init(dur__sq_turn_op *self, dur_turn_commit *turn, dur_arena *arena, bool plain);
@@ -327,6 +337,7 @@ typedef struct dur__sq_seen {
     uint64_t key, now_ms, id, seen_now;
     const dur__sq_lease *lease; /* NULL: nothing was handed out yet; else not what it was given of queues */
     dur_text *start;            /* where the first start among them goes; NULL: not asked */
+    size_t *queued;             /* where the number of all its rows goes, when it was learned; NULL: not asked */
 } dur__sq_seen;
 int dur__sq_read_messages(dur__sq_conn *conn, dur_arena *arena, const dur__sq_seen *seen, uint32_t queue_max,
                           dur_fetched_message **out, size_t *count, bool *more, dur_error *err);

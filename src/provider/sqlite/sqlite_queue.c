@@ -89,51 +89,74 @@ int dur__sq_reason(dur__sq_txn *txn, uint64_t key, uint64_t seen_id, uint64_t se
     return DUR_OK;
 }
 
-int dur__sq_enqueue(dur__sq_txn *txn, const dur_message *item, uint64_t delay_ms, uint64_t key, dur_error *err) {
+/* When the message becomes visible; 0: at once. */
+static uint64_t due_of(dur__sq_txn *txn, const dur_message *item, uint64_t delay_ms) {
     uint64_t due = item->due_ms, later = delay_ms == 0 ? 0 : dur__sq_after(txn->now_ms, delay_ms);
     if (later > due) due = later;
-    if (due > INT64_MAX) due = INT64_MAX;
-    int code = DUR_OK;
-    bool fresh = false;
+    return due > INT64_MAX ? INT64_MAX : due;
+}
+
+/* The row of an instance that nobody has heard of; *key stays 0 when there is one. */
+static int instance_make(dur__sq_txn *txn, const char *instance, uint64_t due, uint64_t *key, dur_error *err) {
     uint64_t ready = due <= txn->now_ms ? 0 : due;
-    if (key == 0) {
-        sqlite3_stmt *row = NULL;
-        code = dur__sq_first(txn->conn, DUR__SQ_KEY_OF, &row, err, "t", item->instance);
-        if (code == DUR_OK && row != NULL) key = dur__sq_u64(row, 0);
-        dur__sq_end(&row);
-        if (code == DUR_OK && key == 0) {
-            fresh = true;
-            code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_START, err, "tii", item->instance, ready,
-                               ready_seq(txn, ready));
-            key = (uint64_t)sqlite3_last_insert_rowid(txn->conn->db);
-        }
-    }
-    if (code != DUR_OK) return code;
+    int code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_START, err, "tii", instance, ready, ready_seq(txn, ready));
+    if (code == DUR_OK && sqlite3_changes64(txn->conn->db) > 0)
+        *key = (uint64_t)sqlite3_last_insert_rowid(txn->conn->db);
+    return code;
+}
+
+static int message_add(dur__sq_txn *txn, const dur_message *item, uint64_t due, uint64_t key, dur_error *err) {
     bool timer = item->kind == DUR_WORK_TIMER_FIRED;
-    code = dur__sq_run(
+    txn->file->max_id_known = false;
+    return dur__sq_run(
         txn->conn, DUR__SQ_QUEUE_ADD, err, "iiiitiiji", key, due, due > 0 ? due : txn->now_ms, (uint64_t)item->kind,
         item->kind == DUR_WORK_QUEUE_MESSAGE ? (item->queue != NULL ? item->queue : "") : NULL,
         timer ? item->execution_id : (uint64_t)0, timer ? item->activity_id : (uint64_t)0, &item->json, txn->now_ms);
-    txn->file->max_id_known = false;
+}
+
+static void message_wakes(dur__sq_txn *txn, uint64_t due, bool leased) {
+    if (due > txn->now_ms) {
+        dur__sq_due_at(txn->file, due);
+        txn->file->wake_due = true;
+    } else
+        txn->file->wake_ready = txn->file->wake_ready || !leased;
+}
+
+int dur__sq_enqueue_new(dur__sq_txn *txn, const dur_message *item, uint64_t delay_ms, bool *made, dur_error *err) {
+    uint64_t due = due_of(txn, item, delay_ms), key = 0;
+    int code = instance_make(txn, item->instance, due, &key, err);
+    *made = key != 0;
+    if (code != DUR_OK || key == 0) return code;
+    code = message_add(txn, item, due, key, err);
+    message_wakes(txn, due, false);
+    return code;
+}
+
+int dur__sq_enqueue(dur__sq_txn *txn, const dur_message *item, uint64_t delay_ms, uint64_t key, dur_error *err) {
+    uint64_t due = due_of(txn, item, delay_ms), ready = due <= txn->now_ms ? 0 : due;
+    int code = DUR_OK;
+    if (key == 0) {
+        bool made = false;
+        code = dur__sq_enqueue_new(txn, item, delay_ms, &made, err);
+        if (code != DUR_OK || made) return code;
+        code = dur__sq_key(txn, item->instance, false, &key, err);
+    }
+    if (code == DUR_OK) code = message_add(txn, item, due, key, err);
     if (code != DUR_OK) return code;
     dur__sq_lease *lease = dur__map_get_u64(&txn->file->leases, key);
     bool leased = lease != NULL && lease->epoch == txn->file->epoch; /* else the statement looks at the token itself */
     if (lease != NULL) dur__sq_lease_dirty(txn->file, key);
     bool starts = item->kind == DUR_WORK_START_ORCHESTRATION || item->kind == DUR_WORK_CONTINUE_AS_NEW;
-    if (!fresh && starts && !leased) { /* now it exists: what came before and waited is a reason, too */
+    if (starts && !leased) { /* now it exists: what came before and waited is a reason, too */
         bool any;
         uint64_t first;
         code = dur__sq_reason(txn, key, 0, 0, &any, &first, err);
         if (code == DUR_OK && any && first <= txn->now_ms) ready = 0;
     }
-    if (code == DUR_OK && !fresh && (!leased || txn->conn != &txn->file->writer))
+    if (code == DUR_OK && (!leased || txn->conn != &txn->file->writer))
         code =
             dur__sq_run(txn->conn, DUR__SQ_INSTANCE_READY, err, "iiii", key, ready, ready_seq(txn, ready), txn->now_ms);
-    if (due > txn->now_ms)
-        dur__sq_due_at(txn->file, due);
-    else
-        txn->file->wake_ready = txn->file->wake_ready || !leased;
-    if (due > txn->now_ms) txn->file->wake_due = true;
+    message_wakes(txn, due, leased);
     return code;
 }
 
@@ -214,6 +237,7 @@ int dur__sq_max_id(dur__sq_txn *txn, uint64_t *out, dur_error *err) {
 void dur__sq_lease_dirty(dur__sq_file *file, uint64_t key) {
     dur__sq_lease *lease = dur__map_get_u64(&file->leases, key);
     if (lease == NULL) return;
+    lease->queued = DUR__SQ_NOT_COUNTED;
     lease->read = false;
     if (lease->dirty) return;
     lease->dirty = true;

@@ -8,7 +8,7 @@
 #include "provider/sqlite/sqlite_methods.h"
 #include <stdlib.h>
 
-enum { READERS_KEPT = 4 };
+enum { READERS_KEPT = 16 };
 
 int dur__sq_reader(dur__sq_file *file, dur__sq_conn **out, dur_error *err) {
     *out = NULL;
@@ -80,6 +80,12 @@ static void *rows_take(rows *list, dur_arena *arena, size_t size, size_t *count)
 
 /* ---- messages ---- */
 
+enum { KIND = 5, DUE = 6 }; /* columns behind DUR__SQ_MESSAGE_COLUMNS' first */
+
+static bool starts_kind(uint64_t kind) {
+    return kind == DUR_WORK_START_ORCHESTRATION || kind == DUR_WORK_CONTINUE_AS_NEW;
+}
+
 static void message_add(rows *list, dur_arena *arena, sqlite3_stmt *row) {
     dur_fetched_message *message = rows_add(list, sizeof(*message));
     message->id = dur__sq_u64(row, 0);
@@ -93,8 +99,7 @@ static int messages_add(rows *list, dur_arena *arena, sqlite3_stmt *row, dur_tex
     int code = DUR_OK;
     for (; code == DUR_OK && row != NULL; code = dur__sq_next(&row, err)) {
         message_add(list, arena, row);
-        uint64_t kind = dur__sq_u64(row, 5);
-        bool starts = kind == DUR_WORK_START_ORCHESTRATION || kind == DUR_WORK_CONTINUE_AS_NEW;
+        bool starts = starts_kind(dur__sq_u64(row, KIND));
         if (starts && start != NULL && start->data == NULL)
             *start = ((dur_fetched_message *)(void *)list->data)[list->count - 1].json;
     }
@@ -153,15 +158,46 @@ static int messages_by_queue(dur__sq_conn *conn, dur_arena *arena, rows *list, c
     return code;
 }
 
+enum { FEW = 8 };
+
+/*
+ * Nearly always an instance has a handful of rows in the queue: then one look at all of them answers everything, also
+ * how many are not due yet.  *done is false when there are more, or more of one queue than may be handed out.
+ */
+static int messages_few(dur__sq_conn *conn, dur_arena *arena, rows *list, const dur__sq_seen *seen, uint32_t queue_max,
+                        bool *done, dur_error *err) {
+    sqlite3_stmt *row = NULL;
+    size_t count = 0, named = 0;
+    int code = dur__sq_first(conn, DUR__SQ_QUEUE_READ_FEW, &row, err, "ii", seen->key, (uint64_t)FEW + 1);
+    for (; code == DUR_OK && row != NULL; code = dur__sq_next(&row, err)) {
+        count++;
+        if (dur__sq_u64(row, DUE) > seen->now_ms) continue;
+        message_add(list, arena, row);
+        const dur_fetched_message *message = (dur_fetched_message *)(void *)list->data + list->count - 1;
+        bool starts = starts_kind(dur__sq_u64(row, KIND));
+        if (starts && seen->start != NULL && seen->start->data == NULL) *seen->start = message->json;
+        named += message->queue != NULL;
+    }
+    *done = code == DUR_OK && count <= FEW && (queue_max == 0 || named <= queue_max);
+    if (*done && seen->queued != NULL) *seen->queued = count;
+    if (code != DUR_OK || *done) return code;
+    list->count = 0;
+    if (seen->start != NULL) *seen->start = (dur_text){ NULL, 0 };
+    return DUR_OK;
+}
+
 int dur__sq_read_messages(dur__sq_conn *conn, dur_arena *arena, const dur__sq_seen *seen, uint32_t queue_max,
                           dur_fetched_message **out, size_t *count, bool *more, dur_error *err) {
     rows list = { NULL, 0, 0 };
     sqlite3_stmt *row = NULL;
-    bool all = queue_max == 0 && seen->lease == NULL;
-    int code = dur__sq_first(conn, all ? DUR__SQ_QUEUE_READ_ALL : DUR__SQ_QUEUE_READ_PLAIN, &row, err, "iiii",
+    bool all = queue_max == 0 && seen->lease == NULL, done = false;
+    int code = DUR_OK;
+    if (seen->lease == NULL) code = messages_few(conn, arena, &list, seen, queue_max, &done, err);
+    if (code == DUR_OK && !done)
+        code = dur__sq_first(conn, all ? DUR__SQ_QUEUE_READ_ALL : DUR__SQ_QUEUE_READ_PLAIN, &row, err, "iiii",
                              seen->key, seen->now_ms, seen->id, seen->seen_now);
-    if (code == DUR_OK) code = messages_add(&list, arena, row, seen->start, err);
-    if (code == DUR_OK && !all) code = messages_by_queue(conn, arena, &list, seen, queue_max, more, err);
+    if (code == DUR_OK && !done) code = messages_add(&list, arena, row, seen->start, err);
+    if (code == DUR_OK && !done && !all) code = messages_by_queue(conn, arena, &list, seen, queue_max, more, err);
     if (list.count > 1) qsort(list.data, list.count, sizeof(dur_fetched_message), message_order);
     *out = rows_take(&list, arena, sizeof(dur_fetched_message), count);
     return code;

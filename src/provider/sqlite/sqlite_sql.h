@@ -10,6 +10,8 @@
     "key, id, name, version, execution, status, parent, created, updated, suspended, custom_status, "                  \
     "custom_status_version, owner, token, locked_until, acquisitions, pinned"
 
+#define DUR__SQ_CANDIDATE_COLUMNS "key, id, name, version, execution, status, acquisitions"
+
 #define DUR__SQ_MESSAGE_COLUMNS "id, ord, attempts, qname, json, kind"
 
 /* SQL(name, text) */
@@ -27,8 +29,19 @@
     SQL(KEY_OF, "SELECT key FROM dur_instance WHERE id=?1")                                                            \
     SQL(INSTANCE_BY_KEY, "SELECT " DUR__SQ_INSTANCE_COLUMNS " FROM dur_instance WHERE key=?1")                         \
     SQL(INSTANCE_BY_ID, "SELECT " DUR__SQ_INSTANCE_COLUMNS " FROM dur_instance WHERE id=?1")                           \
+    SQL(INSTANCE_WHOLE, /* with what other tables know: output, last event, history of any execution, waiting start */ \
+        "SELECT " DUR__SQ_INSTANCE_COLUMNS ", "                                                                        \
+        "(SELECT output FROM dur_execution x WHERE x.key=i.key AND x.execution=i.execution), "                         \
+        "(SELECT at FROM dur_event e WHERE e.key=i.key AND e.execution=i.execution ORDER BY event_id DESC LIMIT 1), "  \
+        "CASE WHEN name IS NULL THEN EXISTS(SELECT 1 FROM dur_event e WHERE e.key=i.key) ELSE 0 END, "                 \
+        "(SELECT at FROM dur_queue q WHERE q.key=i.key AND qname IS NULL AND kind IN (0, 1) ORDER BY ord, q.id LIMIT " \
+        "1), "                                                                                                         \
+        "(SELECT json FROM dur_queue q WHERE q.key=i.key AND qname IS NULL AND kind IN (0, 1) ORDER BY ord, q.id "     \
+        "LIMIT 1) "                                                                                                    \
+        "FROM dur_instance i WHERE id=?1")                                                                             \
     SQL(INSTANCE_MAKE, "INSERT INTO dur_instance(id) VALUES(?1)")                                                      \
-    SQL(INSTANCE_START, "INSERT INTO dur_instance(id, ready_at, ready_seq) VALUES(?1, ?2, ?3)")                        \
+    SQL(INSTANCE_START,                                                                                                \
+        "INSERT INTO dur_instance(id, ready_at, ready_seq) VALUES(?1, ?2, ?3) ON CONFLICT(id) DO NOTHING")             \
     SQL(INSTANCE_READY,                                                                                                \
         "UPDATE dur_instance SET ready_at=CASE WHEN max(?2, not_before) <= ?4 THEN 0 ELSE max(?2, not_before) END, "   \
         "ready_seq=?3 WHERE key=?1 AND token IS NULL AND (ready_at IS NULL OR (ready_at > 0 AND "                      \
@@ -58,12 +71,13 @@
     SQL(INSTANCE_LOCK, "UPDATE dur_instance SET token=?2, owner=?3, locked_until=?4, ready_at=NULL, not_before=0, "    \
                        "acquisitions=acquisitions+1 WHERE key=?1")                                                     \
     SQL(INSTANCE_RENEW, "UPDATE dur_instance SET locked_until=?2 WHERE key=?1")                                        \
-    SQL(INSTANCE_CANDIDATES, "SELECT key FROM dur_instance WHERE ready_at = 0 AND suspended IS NULL "                  \
-                             "AND (?1 OR pinned IS NULL OR pinned BETWEEN ?2 AND ?3) AND (?4 OR acquisitions = 0) "    \
-                             "ORDER BY ready_seq LIMIT ?5")                                                            \
+    SQL(INSTANCE_CANDIDATES,                                                                                           \
+        "SELECT " DUR__SQ_CANDIDATE_COLUMNS " FROM dur_instance WHERE ready_at = 0 AND suspended IS NULL "             \
+        "AND (?1 OR pinned IS NULL OR pinned BETWEEN ?2 AND ?3) AND (?4 OR acquisitions = 0) "                         \
+        "ORDER BY ready_seq LIMIT ?5")                                                                                 \
     SQL(INSTANCE_SUSPECTS,                                                                                             \
-        "SELECT key FROM dur_instance WHERE ready_at = 0 AND suspended IS NULL AND acquisitions > 0 "                  \
-        "AND (?1 OR pinned IS NULL OR pinned BETWEEN ?2 AND ?3) ORDER BY ready_seq LIMIT ?4")                          \
+        "SELECT " DUR__SQ_CANDIDATE_COLUMNS " FROM dur_instance WHERE ready_at = 0 AND suspended IS NULL "             \
+        "AND acquisitions > 0 AND (?1 OR pinned IS NULL OR pinned BETWEEN ?2 AND ?3) ORDER BY ready_seq LIMIT ?4")     \
     SQL(INSTANCE_ANY_READY, "SELECT 1 FROM dur_instance WHERE ready_at = 0 AND suspended IS NULL LIMIT 1")             \
     SQL(INSTANCE_PROMOTE, "UPDATE dur_instance SET ready_at=0 WHERE ready_at > 0 AND ready_at <= ?1")                  \
     SQL(INSTANCE_EXPIRED, "SELECT key FROM dur_instance WHERE locked_until IS NOT NULL AND locked_until <= ?1")        \
@@ -75,7 +89,8 @@
     SQL(CHILDREN, "SELECT id FROM dur_instance WHERE parent IS NOT NULL AND parent=?1 ORDER BY id")                    \
     /* executions */                                                                                                   \
     SQL(EXECUTION_MAKE,                                                                                                \
-        "INSERT INTO dur_execution(key, execution, status, started) VALUES(?1, ?2, 1, ?3) ON CONFLICT DO NOTHING")     \
+        "INSERT INTO dur_execution(key, execution, status, started, pinned) VALUES(?1, ?2, 1, ?3, ?4) "                \
+        "ON CONFLICT DO UPDATE SET pinned=?4 WHERE ?4 IS NOT NULL")                                                    \
     SQL(EXECUTION_STATUS, "UPDATE dur_execution SET status=?3, output=?4, completed=?5 WHERE key=?1 AND execution=?2") \
     SQL(EXECUTION_PIN, "UPDATE dur_execution SET pinned=?3 WHERE key=?1 AND execution=?2")                             \
     SQL(EXECUTION_OUTPUT, "SELECT output FROM dur_execution WHERE key=?1 AND execution=?2")                            \
@@ -105,6 +120,7 @@
     SQL(QUEUE_TAG, "UPDATE dur_queue SET token=?2, attempts=attempts+1 WHERE key=?1 AND due <= ?3")                    \
     SQL(QUEUE_TAG_ONE, "UPDATE dur_queue SET token=?2, attempts=attempts+1 WHERE id=?1")                               \
     SQL(QUEUE_UNTAG, "UPDATE dur_queue SET token=NULL, attempts=max(attempts-?3, 0) WHERE key=?1 AND token=?2")        \
+    SQL(QUEUE_READ_FEW, "SELECT " DUR__SQ_MESSAGE_COLUMNS ", due FROM dur_queue WHERE key=?1 LIMIT ?2")                \
     SQL(QUEUE_READ_ALL, /* sorted by the caller: a sorter costs more than the rest */                                  \
         "SELECT " DUR__SQ_MESSAGE_COLUMNS " FROM dur_queue WHERE key=?1 AND due <= ?2 AND (+id > ?3 OR +due > ?4)")    \
     SQL(QUEUE_READ_PLAIN,                                                                                              \

@@ -78,6 +78,7 @@ static int lease_compare(dur__sq_turn_op *self, dur__sq_txn *txn) {
         if (code != DUR_OK || take_over) return code;
         if (lease == NULL || !dur__str_eq(lease->token, turn->lock_token)) return DUR_OK;
         lease->epoch = file->epoch; /* still ours: the store says so */
+        lease->queued = DUR__SQ_NOT_COUNTED;
         lease->has_execution = lease->has_execution && lease->execution == self->current;
         lease->execution = self->current;
         sqlite3_stmt *row = NULL;
@@ -176,8 +177,10 @@ static int messages_consume(dur__sq_turn_op *self, dur__sq_txn *txn) {
         if (turn->lock_token != NULL && !(turn->take_over && !self->plain))
             code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_DELETE_TOKEN, &self->op.err, "it", self->key, turn->lock_token);
     } else {
-        for (size_t i = 0; i < turn->consumed_count && code == DUR_OK; i++)
+        for (size_t i = 0; i < turn->consumed_count && code == DUR_OK; i++) {
             code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_DELETE, &self->op.err, "ii", turn->consumed[i], self->key);
+            if (code == DUR_OK) self->messages_gone += (size_t)sqlite3_changes64(txn->conn->db);
+        }
     }
     /* what it leaves in the queue was not what a crash would be blamed on */
     if (code == DUR_OK && !self->plain && turn->consume_listed && turn->lock_token != NULL && !turn->take_over &&
@@ -209,8 +212,10 @@ static int execution_write(dur__sq_turn_op *self, dur__sq_txn *txn) {
     uint64_t execution = turn->execution_id;
     int code = DUR_OK;
     bool known = self->lease != NULL && self->lease->has_execution && self->lease->execution == execution;
-    if (!known) code = dur__sq_run(txn->conn, DUR__SQ_EXECUTION_MAKE, err, "iii", self->key, execution, txn->now_ms);
-    if (code == DUR_OK && meta->has_pinned_version)
+    if (!known)
+        code = dur__sq_run(txn->conn, DUR__SQ_EXECUTION_MAKE, err, meta->has_pinned_version ? "iiii" : "iiin",
+                           self->key, execution, txn->now_ms, packed(meta->pinned_version));
+    else if (meta->has_pinned_version)
         code = dur__sq_run(txn->conn, DUR__SQ_EXECUTION_PIN, err, "iii", self->key, execution,
                            packed(meta->pinned_version));
     if (code == DUR_OK && meta->status != DUR_STATUS_NONE)
@@ -257,7 +262,11 @@ static int instance_write(dur__sq_turn_op *self, dur__sq_txn *txn) {
     self->released = false;
     if (self->lease != NULL && !self->plain && !turn->keep_lease && !turn->set_suspended && turn->delay_ms == 0 &&
         !uncounted && !talks_to_itself(self)) {
-        int code = dur__sq_reason(txn, self->key, turn->seen_id, turn->seen_now_ms, &any, &due, &self->op.err);
+        int code = DUR_OK;
+        if (self->lease->queued == self->messages_gone)
+            any = false; /* nothing has come since it was acquired, and all that was there is gone */
+        else
+            code = dur__sq_reason(txn, self->key, turn->seen_id, turn->seen_now_ms, &any, &due, &self->op.err);
         if (code != DUR_OK) return code;
         self->released = !any;
         if (!any) dur__sq_lease_recheck(txn->file, self->key);
@@ -414,6 +423,7 @@ static int turn_run(dur__sq_op *op, dur__sq_txn *txn) {
     dur_turn_commit *turn = self->turn;
     self->fault = DUR_TURN_STORE;
     self->lease = NULL;
+    self->messages_gone = 0;
     self->kept = self->has_execution = self->visible_change = self->released = self->values = false;
     int code = key_find(self, txn);
     if (code == DUR_OK) code = lease_compare(self, txn);
@@ -441,6 +451,7 @@ static dur__sq_lease *lease_adopt(dur__sq_turn_op *self, dur__sq_file *file) {
     lease->token = dur__xstrdup(self->turn->lock_token);
     lease->lane = self->lane;
     lease->execution = self->current;
+    lease->queued = DUR__SQ_NOT_COUNTED;
     lease->seen_id = self->turn->seen_id;
     lease->seen_now = self->turn->seen_now_ms;
     dur__list_push(&self->lane->leases, &lease->lane_link);
@@ -458,6 +469,7 @@ static void turn_done(dur__sq_op *op, dur__sq_file *file) {
                                                      : self->instance);
     for (size_t i = 0; self->kept && lease != NULL && i < turn->consumed_count; i++)
         dur__sq_lease_taken(file, lease, turn->consumed[i]);
+    if (lease != NULL && lease->queued != DUR__SQ_NOT_COUNTED) lease->queued -= self->messages_gone;
     if (lease != NULL) lease->tagged -= turn->consumed_count < lease->tagged ? turn->consumed_count : lease->tagged;
     if (!self->plain && turn->take_over)
         dur__sq_lease_drop(file, self->key, true);

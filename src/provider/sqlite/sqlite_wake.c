@@ -77,6 +77,8 @@ int dur__sq_wake_open(dur__sq_file *file, dur_error *err) {
 }
 
 void dur__sq_wake_close(dur__sq_file *file) {
+    while (file->spare_waker_count > 0)
+        dur_waker_free(file->spare_wakers[--file->spare_waker_count]);
     if (file->inotify >= 0) close(file->inotify);
     file->inotify = -1;
 }
@@ -215,7 +217,10 @@ bool dur__sq_sleep(dur__sq_file *file, dur_waker *waker, bool lane, uint64_t tim
 
 int dur__sq_waiter_open(dur__sq_file *file, dur__sq_waiter *waiter, const char *instance, dur_error *err) {
     memset(waiter, 0, sizeof *waiter);
-    waiter->waker = dur_waker_new();
+    dur__mutex_lock(&file->lock);
+    if (file->spare_waker_count > 0) waiter->waker = file->spare_wakers[--file->spare_waker_count];
+    dur__mutex_unlock(&file->lock);
+    if (waiter->waker == NULL) waiter->waker = dur_waker_new();
     if (waiter->waker == NULL)
         return dur_error_set(err, DUR_ELIMIT, true, "sqlite.wait", "no descriptor: %s", strerror(errno));
     waiter->instance = dur__xstrdup(instance);
@@ -230,8 +235,11 @@ void dur__sq_waiter_close(dur__sq_file *file, dur__sq_waiter *waiter) {
     dur__mutex_lock(&file->lock);
     dur__list_unlink(&waiter->link);
     atomic_fetch_sub(&file->waiter_count, 1);
+    (void)dur_waker_sleep_end(waiter->waker); /* a wake that came too late is not the next one's */
+    bool keep = file->spare_waker_count < DUR__SQ_SPARE_WAKERS;
+    if (keep) file->spare_wakers[file->spare_waker_count++] = waiter->waker;
     dur__mutex_unlock(&file->lock);
-    dur_waker_free(waiter->waker);
+    if (!keep) dur_waker_free(waiter->waker);
     free(waiter->instance);
 }
 
