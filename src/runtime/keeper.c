@@ -111,7 +111,8 @@ static void let_go(dur_runtime *runtime) {
     wake_loops(runtime);
 }
 
-static void beat(dur_runtime *runtime) {
+/* Milliseconds until the next one. */
+static uint64_t beat(dur_runtime *runtime) {
     dur_owner_report report = { 0 };
     dur_error err = DUR_ERROR_INIT;
     bool was_fenced = dur__keeper_fenced(runtime);
@@ -121,11 +122,11 @@ static void beat(dur_runtime *runtime) {
         if (was_fenced)
             dur__log(DUR_LOG_WARN, DUR__LOG_RUNTIME, NULL, 0,
                      "no beat gets through: nothing new is started until one does: %s", err.message);
-        return;
+        return TICK_MS;
     }
     if (!report.still_ours) {
         taken_over(runtime);
-        return;
+        return TICK_MS;
     }
     atomic_store(&runtime->beat_boot_ms, begin_ms);
     atomic_store(&runtime->peers, report.peers);
@@ -143,6 +144,7 @@ static void beat(dur_runtime *runtime) {
         atomic_store(&runtime->suspect_hint, true);
         wake_loops(runtime);
     }
+    return report.look_again_ms > 0 && report.look_again_ms < TICK_MS ? report.look_again_ms : TICK_MS;
 }
 
 /* ---- rows of running activities ---- */
@@ -343,7 +345,7 @@ static void tick(dur_runtime *runtime, schedule *next, dur_arena *arena, bool ki
     uint64_t now_us = dur__monotonic_us();
     dur_arena_reset(arena);
     if (atomic_load(&runtime->owner_stale)) let_go(runtime);
-    if (runtime->has_owners && (due(&next->beat, now_us, TICK_MS) || kicked)) beat(runtime);
+    if (runtime->has_owners && (now_us >= next->beat || kicked)) next->beat = now_us + beat(runtime) * 1000;
     uint64_t rows_ms =
         runtime->has_owners ? TICK_MS : renewal_period_ms(o->worker_lock_timeout_ms, o->worker_lock_renewal_buffer_ms);
     if (due(&next->rows, now_us, rows_ms)) check_rows(runtime, arena);
@@ -383,9 +385,11 @@ void dur__keeper_main(void *data) {
         dur__mutex_unlock(&runtime->mutex);
         tick(runtime, &next, arena, kicked);
         dur__mutex_lock(&runtime->mutex);
-        uint64_t wait_ms = runtime->options.activity_cancel_grace_ms < TICK_MS ? 50 : TICK_MS;
-        if (!runtime->keeper_exit && !runtime->keeper_kicked)
-            (void)dur__cond_wait_ms(&runtime->changed, &runtime->mutex, wait_ms);
+        uint64_t wait_us = (runtime->options.activity_cancel_grace_ms < TICK_MS ? 50 : TICK_MS) * 1000u;
+        now_us = dur__monotonic_us();
+        if (runtime->has_owners && next.beat < now_us + wait_us) wait_us = next.beat > now_us ? next.beat - now_us : 0;
+        if (!runtime->keeper_exit && !runtime->keeper_kicked && wait_us > 0)
+            (void)dur__cond_wait_us(&runtime->changed, &runtime->mutex, wait_us);
     }
     dur__mutex_unlock(&runtime->mutex);
     dur_arena_free(arena);

@@ -69,7 +69,6 @@ void dur__pg_disconnect(dur__pg_conn *conn) {
     if (conn->foreign) return; /* its owner sees that it is broken */
     if (conn->pg != NULL) PQfinish(conn->pg);
     conn->pg = NULL;
-    conn->listening = false;
     dur__map_free(&conn->prepared);
     memset(&conn->prepared, 0, sizeof(conn->prepared));
     conn->next_name = 0;
@@ -119,6 +118,19 @@ static const char session_settings[] =
     "SET idle_in_transaction_session_timeout = '10s'; SET client_min_messages = warning; SET jit = off; "
     "SET default_transaction_isolation = 'read committed'";
 
+/* In one round trip: the settings, the sign of life, and LISTEN. */
+static int prepare_session(dur__pg_conn *conn, dur_error *err) {
+    dur__buf sql = { NULL, 0, 0 };
+    if (conn->store->pooler) return DUR_OK;
+    dur__buf_text(&sql, session_settings);
+    if (conn->owner_key != 0)
+        dur__buf_format(&sql, "; SELECT pg_advisory_lock_shared(%lld)", (long long)conn->owner_key);
+    if (conn->want_listen) dur__buf_format(&sql, "; LISTEN %s", conn->store->channel);
+    int code = dur__pg_simple(conn, sql.data, err);
+    dur__buf_free(&sql);
+    return code;
+}
+
 int dur__pg_connect(dur__pg_conn *conn, dur_error *err) {
     const dur__pg *store = conn->store;
     if (alive(conn)) return DUR_OK;
@@ -136,21 +148,10 @@ int dur__pg_connect(dur__pg_conn *conn, dur_error *err) {
         code = dur__pg_error(err, "postgres.connect", refused ? "28000" : missing ? "3D000" : "08001", why);
     } else {
         PQsetNoticeReceiver(conn->pg, ignore_notice, NULL);
-        if (!store->pooler) code = dur__pg_simple(conn, session_settings, err);
-        if (code == DUR_OK && conn->want_listen) code = dur__pg_listen(conn, err);
+        code = prepare_session(conn, err);
     }
     if (code == DUR_OK) conn->backend = PQbackendPID(conn->pg);
     if (code != DUR_OK) dur__pg_disconnect(conn);
-    return code;
-}
-
-int dur__pg_listen(dur__pg_conn *conn, dur_error *err) {
-    char sql[96];
-    conn->want_listen = !conn->store->pooler;
-    if (conn->listening || conn->store->pooler || conn->pg == NULL) return DUR_OK;
-    snprintf(sql, sizeof(sql), "LISTEN %s", conn->store->channel);
-    int code = dur__pg_simple(conn, sql, err);
-    conn->listening = code == DUR_OK;
     return code;
 }
 

@@ -20,7 +20,8 @@
     FREE /* undelayed messages are visible whatever the clock says, also after it went back */                         \
         " AND ready_at <= (SELECT greatest((SELECT now FROM n), (SELECT max(ready_at) FROM @instances WHERE " FREE     \
         " AND ready_due = 0))) AND (ready_due = 0 OR ready_at <= (SELECT now FROM n))"                                 \
-        " AND (token IS NULL OR expires_at <= (SELECT now FROM n))"                                                    \
+        " AND (token IS NULL OR (expires_at <= (SELECT now FROM n) AND EXISTS (SELECT 1 FROM @queue q WHERE "          \
+        "q.instance_id = @instances.instance_id AND q.due_ms <= (SELECT now FROM n))))"                                \
         " AND CASE $3::bigint WHEN 1 THEN acquisitions = 0 WHEN 2 THEN acquisitions > 0 ELSE true END"                 \
         " AND ($4::text IS NULL OR pin IS NULL OR (pin >= $4::text::bigint[] AND pin <= $5::text::bigint[]))"
 
@@ -64,8 +65,10 @@ static const char look_sql[] =
     "UPDATE @instances SET ready_at = -2 WHERE instance_id IN (SELECT instance_id FROM @instances WHERE holder ="
     " $2::bigint AND ready_at >= 0 AND ready_at <= #now FOR UPDATE SKIP LOCKED)";
 
+/* Under a timed lock ready_at stays what it would be without the lock: when that ends, the place in the line is kept.
+ */
 static const char give_sql[] =
-    "WITH n AS MATERIALIZED (SELECT #now AS now), d AS MATERIALIZED (SELECT instance_id, token, owner, expires_at,"
+    "WITH n AS MATERIALIZED (SELECT #now AS now), d AS MATERIALIZED (SELECT instance_id, token, owner,"
     " ready_at = -1 AS fresh FROM @instances WHERE holder = $2::bigint AND ready_at < 0),"
     " a AS (SELECT q.instance_id, q.id, q.order_ms, q.due_ms, q.queue, q.given, d.token, d.fresh,"
     " q.due_ms <= n.now AS visible, row_number() OVER (PARTITION BY q.instance_id, q.queue, q.due_ms <= n.now ORDER BY"
@@ -77,12 +80,12 @@ static const char give_sql[] =
     " q.json),"
     " z AS (UPDATE @queue q SET given = false FROM c WHERE c.fresh AND c.given AND NOT c.chosen AND q.instance_id ="
     " c.instance_id AND q.id = c.id),"
-    " m AS (SELECT d.instance_id, d.owner, d.expires_at, min(c.order_ms) FILTER (WHERE NOT c.visible) AS at,"
-    " coalesce(bool_or(c.visible AND NOT c.chosen AND (c.fresh OR NOT c.given)), false) AS more"
-    " FROM d LEFT JOIN c ON c.instance_id = d.instance_id GROUP BY d.instance_id, d.owner, d.expires_at),"
-    " w AS (UPDATE @instances i SET ready_at = CASE WHEN m.owner IS NULL THEN least(m.at, m.expires_at) ELSE m.at END,"
-    " ready_due = coalesce(CASE WHEN m.owner IS NULL THEN least(m.at, m.expires_at) ELSE m.at END, 0)"
-    " FROM m WHERE i.instance_id = m.instance_id)"
+    " m AS (SELECT d.instance_id, CASE WHEN d.owner IS NULL THEN min(c.order_ms) ELSE min(c.order_ms) FILTER (WHERE NOT"
+    " c.visible) END AS at, CASE WHEN d.owner IS NULL THEN min(c.due_ms) ELSE min(c.order_ms) FILTER (WHERE NOT"
+    " c.visible) END AS due, coalesce(bool_or(c.visible AND NOT c.chosen AND (c.fresh OR NOT c.given)), false) AS more"
+    " FROM d LEFT JOIN c ON c.instance_id = d.instance_id GROUP BY d.instance_id, d.owner),"
+    " w AS (UPDATE @instances i SET ready_at = m.at, ready_due = coalesce(m.due, 0) FROM m WHERE i.instance_id = "
+    "m.instance_id)"
     " SELECT u.*, m.more FROM u JOIN m ON m.instance_id = u.instance_id ORDER BY u.order_ms, u.id";
 
 /* While a batch takes things under an owner's name nobody may take that owner for dead. */
@@ -375,10 +378,8 @@ int dur__pg_abandon_orchestration_item(dur_provider *self, const char *lock_toke
 }
 
 static const char renew_sql[] =
-    "UPDATE @instances SET expires_at = CASE WHEN owner IS NULL THEN #now + $3::bigint END,"
-    " ready_at = CASE WHEN owner IS NULL AND ready_at = expires_at THEN #now + $3::bigint ELSE ready_at END,"
-    " ready_due = CASE WHEN owner IS NULL AND ready_at = expires_at THEN #now + $3::bigint ELSE ready_due END"
-    " WHERE " BY_TOKEN " RETURNING 1";
+    "UPDATE @instances SET expires_at = CASE WHEN owner IS NULL THEN #now + $3::bigint END WHERE " BY_TOKEN
+    " RETURNING 1";
 
 int dur__pg_renew_orchestration_item_lock(dur_provider *self, const char *lock_token, uint64_t extend_ms,
                                           dur_error *err) {

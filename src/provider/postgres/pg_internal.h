@@ -37,11 +37,11 @@ typedef struct dur__pg_conn {
     PGconn *pg;        /* NULL: not connected */
     dur__map prepared; /* by address of the SQL text */
     unsigned next_name;
-    bool listening;
-    int backend;      /* process id of the last session, also after it was lost */
-    bool want_listen; /* LISTEN again after a reconnect */
-    bool foreign;     /* the caller's own: unnamed statements, never closed */
-    dur__link link;   /* in store->idle */
+    int backend;       /* process id of the last session, also after it was lost */
+    bool want_listen;  /* LISTEN again after a reconnect */
+    bool foreign;      /* the caller's own: unnamed statements, never closed */
+    int64_t owner_key; /* not 0: shows that this owner lives, by a lock that ends with the session */
+    dur__link link;    /* in store->idle */
 } dur__pg_conn;
 
 /* Parameters of a statement; arrays are binary, scalars text. */
@@ -89,8 +89,7 @@ typedef struct dur__pg_watch {
 
 typedef struct dur__pg_keeper {
     char *owner;
-    dur__pg_conn *conn; /* holds the session lock */
-    bool locked;
+    dur__pg_conn *conn;
     dur__map looks; /* peers whose lock was free at the last look */
     dur__link link;
 } dur__pg_keeper;
@@ -189,7 +188,6 @@ void dur__pg_disconnect(dur__pg_conn *conn);
 int dur__pg_borrow(dur__pg *store, dur__pg_conn **out, dur_error *err);
 void dur__pg_return(dur__pg_conn *conn);
 int dur__pg_error(dur_error *err, const char *op, const char *sqlstate, const char *message);
-int dur__pg_listen(dur__pg_conn *conn, dur_error *err);
 int dur__pg_simple(dur__pg_conn *conn, const char *sql, dur_error *err); /* one text, nothing returned */
 
 /* pg_batch.c */

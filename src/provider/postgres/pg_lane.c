@@ -37,6 +37,7 @@ int dur__pg_lane_open(dur_provider *self, const dur_lane_options *options, dur_l
     lane->store = store;
     lane->conn = dur__pg_conn_new(store);
     lane->conn->want_listen = !store->pooler;
+    if (options->owner != NULL) lane->conn->owner_key = dur__pg_owner_key(store, options->owner);
     lane->holder = dur__pg_random_holder(store);
     lane->owner = dur__xstrdup(options->owner);
     lane->waker = options->waker;
@@ -150,7 +151,10 @@ static const char info_sql[] =
     " ($4::text[]) WHEN 2 THEN w.tag IS NULL OR w.tag = ANY ($4::text[]) WHEN 3 THEN true ELSE false END ORDER BY w.id"
     " LIMIT 1), false),"
     " EXISTS (SELECT 1 FROM @instances WHERE " FREE " AND " VISIBLE "),"
-    " EXISTS (SELECT 1 FROM @instances WHERE holder = $2::bigint AND ready_at <= (SELECT now FROM n)) FROM n";
+    " EXISTS (SELECT 1 FROM @instances WHERE holder = $2::bigint AND ready_at <= (SELECT now FROM n) AND (owner IS NOT"
+    " NULL OR EXISTS (SELECT 1 FROM @queue q WHERE q.instance_id = @instances.instance_id AND NOT q.given AND q.due_ms "
+    "<="
+    " (SELECT now FROM n)))) FROM n";
 static const char lost_sql[] = "DELETE FROM @lost WHERE holder = $2::bigint RETURNING instance_id";
 
 typedef struct round_plan {

@@ -112,7 +112,7 @@ static const char send_sql[] =
     " min(CASE WHEN due_ms = 0 THEN now ELSE due_ms END) FILTER (WHERE kind = " DUR__PG_KIND_QUEUE ") AS queue_at,"
     " min(due_ms) FILTER (WHERE kind = " DUR__PG_KIND_QUEUE ") AS queue_due FROM m GROUP BY instance),"
     " r AS (SELECT i.instance_id, i.known OR g.starts AS known, g.now, i.not_before,"
-    " CASE WHEN i.known THEN least(i.ready_at, CASE WHEN g.due = 0 AND i.holder IS NOT NULL THEN 0 ELSE g.at END)"
+    " CASE WHEN i.known THEN least(i.ready_at, CASE WHEN g.due = 0 AND i.owner IS NOT NULL THEN 0 ELSE g.at END)"
     " WHEN g.starts THEN least(g.at, (SELECT min(q.order_ms) FROM"
     " @queue q WHERE q.instance_id = i.instance_id)) ELSE least(i.ready_at, g.queue_at) END AS at,"
     " CASE WHEN i.known THEN CASE WHEN i.ready_at IS NULL THEN g.due ELSE least(i.ready_due, g.due) END"

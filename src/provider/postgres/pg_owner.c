@@ -1,9 +1,10 @@
 /*
  * pg_owner.c: runtimes that show life, and what becomes of the locks of one that does not.
  *
- * An owner has a session of its own that holds an advisory lock while the process lives, and a row with the time of its
- * last beat.  The lock is evidence only on the server process that the owner locked it with: after a restart all locks
- * are gone and everybody would take everybody for dead, so then only the beat counts.
+ * The keeper's session and those of the lanes share an advisory lock under the owner's key (pg_conn.c), so one of them
+ * that is terminated says nothing about the process; and there is a row with the time of the last beat.  The lock is
+ * evidence only on the server process that the owner locked it with: after a restart all locks are gone and everybody
+ * would take everybody for dead, so then only the beat counts.
  */
 #include "provider/postgres/pg_internal.h"
 
@@ -12,7 +13,8 @@
 
 #define OWNER_TIMEOUT_MS 10000u
 #define LOOKS_APART_US 700000u
-#define QUIET_MS 1500 /* a peer that beat so recently is not looked at further */
+#define SILENT_MS                                                                                                      \
+    1200 /* longer than a beat's second: one that lives has shown it, also when it lost all its sessions */
 
 /* A peer whose lock was free. */
 typedef struct dur__pg_look {
@@ -27,21 +29,19 @@ static const char insert_sql[] =
     "INSERT INTO @owners (owner, timeout_ms, beat_ms, lock_key, server_start, session_lock) VALUES ($2::text,"
     " $3::bigint,"
     " #now, $4::bigint, " SERVER_START ", $5::boolean)";
-static const char lock_sql[] = "SELECT pg_try_advisory_lock($2::bigint)";
 static const char beat_sql[] =
     "UPDATE @owners SET beat_ms = #now, server_start = CASE WHEN $3::boolean THEN " SERVER_START
     " ELSE server_start END,"
     " session_lock = $3::boolean WHERE owner = $2::text RETURNING beat_ms";
-/* pg_locks is read only where a peer has been quiet. */
+/* pg_locks is read once for all peers. */
 static const char peers_sql[] =
-    "SELECT o.owner, o.beat_ms, o.lock_key, n.now - greatest(o.beat_ms, CASE WHEN $1::bigint IS NULL THEN n.start"
-    " ELSE 0"
-    " END) >= o.timeout_ms AS silent, CASE WHEN o.session_lock AND o.server_start = n.start AND n.now - o.beat_ms >"
-    " $3::bigint THEN NOT EXISTS (SELECT 1 FROM pg_catalog.pg_locks l WHERE l.locktype = 'advisory' AND l.database ="
-    " (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database()) AND l.classid ="
-    " ((o.lock_key >> 32) & 4294967295)::oid AND l.objid = (o.lock_key & 4294967295)::oid AND l.objsubid = 1 AND"
-    " l.granted) ELSE false END AS free FROM @owners o, (SELECT #now AS now, " SERVER_START " AS start) n"
-    " WHERE o.owner <> $2::text";
+    "WITH n AS MATERIALIZED (SELECT #now AS now, " SERVER_START " AS start), l AS MATERIALIZED (SELECT DISTINCT"
+    " l.classid::bigint << 32 | l.objid::bigint AS key FROM pg_catalog.pg_locks l WHERE l.locktype = 'advisory' AND"
+    " l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database()) AND l.objsubid = 1"
+    " AND l.granted)"
+    " SELECT o.owner, o.beat_ms, n.now - o.beat_ms, n.now - greatest(o.beat_ms, CASE WHEN $1::bigint IS NULL THEN"
+    " n.start ELSE 0 END) >= o.timeout_ms AS silent, o.session_lock AND o.server_start = n.start AND o.lock_key NOT IN"
+    " (SELECT l.key FROM l) AS free FROM @owners o, n WHERE o.owner <> $2::text";
 
 /* ---- keepers ----------------------------------------------------------------------------------------------------- */
 
@@ -79,26 +79,6 @@ void dur__pg_keepers_close(dur__pg *store) {
         keeper_free(DUR__CONTAINER(link, dur__pg_keeper, link));
 }
 
-/* The connection, and on it the lock: before anything else, also after a reconnect. */
-static int keeper_ready(dur__pg *store, dur__pg_keeper *keeper, dur_error *err) {
-    dur__pg_args args;
-    dur__pg_batch batch;
-    PGconn *before = keeper->conn->pg;
-    int code = dur__pg_connect(keeper->conn, err);
-    if (code != DUR_OK) return code;
-    if (keeper->conn->pg != before) keeper->locked = false;
-    if (store->pooler || keeper->locked) return DUR_OK;
-    dur__pg_batch_begin(&batch, keeper->conn, false);
-    dur__pg_args_begin(store, &args);
-    dur__pg_i64(&args, dur__pg_owner_key(store, keeper->owner));
-    int at = dur__pg_batch_add(&batch, lock_sql, &args);
-    code = dur__pg_batch_run(&batch, "postgres.owner", err);
-    /* Not got: our own former session still lives at the server, and with it the lock.  The next beat tries again. */
-    keeper->locked = code == DUR_OK && dur__pg_get_bool(batch.results[at], 0, 0);
-    dur__pg_batch_end(&batch);
-    return code;
-}
-
 int dur__pg_owner_register(dur_provider *self, const dur_owner_options *options, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
     dur__pg_args args;
@@ -106,14 +86,15 @@ int dur__pg_owner_register(dur_provider *self, const dur_owner_options *options,
     dur__pg_keeper *keeper = dur__xcalloc(1, sizeof(*keeper));
     keeper->owner = dur__xstrdup(options->owner);
     keeper->conn = dur__pg_conn_new(store);
-    int code = keeper_ready(store, keeper, err);
+    keeper->conn->owner_key = dur__pg_owner_key(store, options->owner);
+    int code = dur__pg_connect(keeper->conn, err);
     if (code == DUR_OK) {
         dur__pg_batch_begin(&batch, keeper->conn, true);
         dur__pg_args_begin(store, &args);
         dur__pg_text(&args, options->owner);
         dur__pg_u64(&args, options->timeout_ms > 0 ? options->timeout_ms : OWNER_TIMEOUT_MS);
-        dur__pg_i64(&args, dur__pg_owner_key(store, options->owner));
-        dur__pg_bool(&args, keeper->locked);
+        dur__pg_i64(&args, keeper->conn->owner_key);
+        dur__pg_bool(&args, !store->pooler);
         dur__pg_batch_add(&batch, insert_sql, &args);
         code = dur__pg_batch_run(&batch, "postgres.owner", err);
         if (code == DUR_ECONFLICT)
@@ -191,38 +172,49 @@ static int owner_end(dur__pg *store, dur__pg_conn *conn, const char *owner, cons
     if (code == DUR_OK)
         *freed += (uint32_t)strtoul(PQcmdTuples(batch.results[leases]), NULL, 10) +
                   (uint32_t)strtoul(PQcmdTuples(batch.results[works]), NULL, 10);
+    else if (strcmp(batch.sqlstate, "22012") == 0) /* a comparison: soon it may be otherwise */
+        code = dur_error_set(err, DUR_EBUSY, true, "postgres.owner", "owner %s is at work", owner);
     dur__pg_batch_end(&batch);
     return code;
 }
 
 /* ---- looking for dead peers -------------------------------------------------------------------------------------- */
 
-/* The lock was free at two looks, and no beat has come since before the first. */
-static bool free_twice(dur__pg_keeper *keeper, const char *owner, int64_t beat_ms, bool free_now) {
+/*
+ * Milliseconds until a peer whose lock is free counts as dead: then it was free at two looks, no beat has come since
+ * before the first, and one should have.  Negative: it is not suspected.
+ */
+static int64_t until_dead(dur__pg_keeper *keeper, const char *owner, int64_t beat_ms, int64_t silent_ms,
+                          bool free_now) {
     dur__pg_look *look = dur__map_get(&keeper->looks, owner);
     if (look != NULL && (!free_now || look->beat_ms != beat_ms)) {
         dur__map_remove(&keeper->looks, owner);
         look_free(look);
         look = NULL;
     }
-    if (!free_now) return false;
-    if (look != NULL) return dur__monotonic_us() - look->at_us >= LOOKS_APART_US;
-    look = dur__xcalloc(1, sizeof(*look));
-    look->owner = dur__xstrdup(owner);
-    look->beat_ms = beat_ms;
-    look->at_us = dur__monotonic_us();
-    dur__map_put(&keeper->looks, look->owner, look);
-    return false;
+    if (!free_now) return -1;
+    if (look == NULL) {
+        look = dur__xcalloc(1, sizeof(*look));
+        look->owner = dur__xstrdup(owner);
+        look->beat_ms = beat_ms;
+        look->at_us = dur__monotonic_us();
+        dur__map_put(&keeper->looks, look->owner, look);
+    }
+    uint64_t since_us = dur__monotonic_us() - look->at_us;
+    int64_t apart = since_us < LOOKS_APART_US ? (int64_t)((LOOKS_APART_US - since_us) / 1000u) + 1 : 0;
+    return apart > SILENT_MS - silent_ms ? apart : SILENT_MS - silent_ms;
 }
 
 static void look_at_peers(dur__pg *store, dur__pg_keeper *keeper, const PGresult *peers, dur_owner_report *out) {
     for (int row = 0; row < PQntuples(peers); row++) {
         const char *peer = dur__pg_get(peers, row, 0);
         int64_t beat_ms = dur__pg_get_i64(peers, row, 1);
-        bool dead =
-            free_twice(keeper, peer, beat_ms, dur__pg_get_bool(peers, row, 4)) || dur__pg_get_bool(peers, row, 3);
-        if (!dead) {
+        int64_t left =
+            until_dead(keeper, peer, beat_ms, dur__pg_get_i64(peers, row, 2), dur__pg_get_bool(peers, row, 4));
+        if (left != 0 && !dur__pg_get_bool(peers, row, 3)) {
             out->peers++;
+            if (left > 0 && (out->look_again_ms == 0 || (uint64_t)left < out->look_again_ms))
+                out->look_again_ms = (uint64_t)left;
             continue;
         }
         if (dur__pg_connect(keeper->conn, NULL) != DUR_OK ||
@@ -230,7 +222,7 @@ static void look_at_peers(dur__pg *store, dur__pg_keeper *keeper, const PGresult
             continue; /* somebody else was faster, or it lives after all */
         out->taken_over++;
         snprintf(out->last_dead, sizeof(out->last_dead), "%s", peer);
-        free_twice(keeper, peer, beat_ms, false);
+        (void)until_dead(keeper, peer, beat_ms, 0, false);
     }
 }
 
@@ -242,16 +234,15 @@ int dur__pg_owner_beat(dur_provider *self, const char *owner, dur_owner_report *
     dur__pg_keeper *keeper = keeper_find(store, owner, false);
     out->now_ms = dur__pg_now_ms(self);
     if (keeper == NULL) return DUR_OK; /* not registered here: not ours */
-    int code = keeper_ready(store, keeper, err);
+    int code = dur__pg_connect(keeper->conn, err);
     if (code != DUR_OK) return code;
     dur__pg_batch_begin(&batch, keeper->conn, false); /* repeating a beat does no harm */
     dur__pg_args_begin(store, &args);
     dur__pg_text(&args, owner);
-    dur__pg_bool(&args, keeper->locked);
+    dur__pg_bool(&args, !store->pooler);
     int beat = dur__pg_batch_add(&batch, beat_sql, &args);
     dur__pg_args_begin(store, &args);
     dur__pg_text(&args, owner);
-    dur__pg_i64(&args, QUIET_MS);
     int peers = dur__pg_batch_add(&batch, peers_sql, &args);
     code = dur__pg_batch_run(&batch, "postgres.beat", err);
     out->still_ours = code == DUR_OK && PQntuples(batch.results[beat]) == 1;
@@ -270,7 +261,7 @@ int dur__pg_owner_release(dur_provider *self, const char *owner, dur_error *err)
     dur__pg_keeper *keeper = keeper_find(store, owner, true);
     uint32_t freed = 0;
     if (keeper == NULL) return DUR_OK; /* one that was taken for dead has nothing left to release */
-    int code = keeper_ready(store, keeper, err);
+    int code = dur__pg_connect(keeper->conn, err);
     if (code == DUR_OK) code = owner_end(store, keeper->conn, owner, NULL, true, &freed, err);
     if (code == DUR_OK) {
         keeper_free(keeper);

@@ -228,8 +228,12 @@ static bool removes_work(const dur_turn_commit *turn) {
 static bool takes_given(const dur_turn_commit *turn) {
     return !turn->consume_listed && !turn->take_over;
 }
+static bool keeps_all(const dur_turn_commit *turn) {
+    return keeps(turn) && !is_failed_release(turn);
+}
+/* In a lane the first commit after a claim has consumed what it was claimed for: most others need not ask. */
 static bool keeps_some(const dur_turn_commit *turn) {
-    return keeps(turn) && turn->consumed_count > 0 && !is_failed_release(turn);
+    return keeps_all(turn) && turn->consumed_count > 0;
 }
 static bool ends(const dur_turn_commit *turn) {
     return writes_execution(turn) && turn->metadata.status > DUR_STATUS_RUNNING;
@@ -656,7 +660,7 @@ void dur__pg_turns_add(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane 
     send_ids(store, batch, remove_work_sql, turns, count, removes_work);
     send_ids(store, batch, take_given_sql, turns, count, takes_given);
     send_consumed(store, batch, turns, count);
-    send_ids(store, batch, clear_attempts_sql, turns, count, keeps_some);
+    send_ids(store, batch, clear_attempts_sql, turns, count, lane != NULL ? keeps_some : keeps_all);
     send_rows(store, batch, lane, turns, count);
     send_work_taken(store, batch, turns, count);
     send_history(store, batch, turns, count);
