@@ -346,7 +346,8 @@ static const char abandon_sql[] =
     " (SELECT min(q.due_ms) FROM @queue q WHERE q.instance_id = i0.instance_id) AS due FROM i0, n)"
     " UPDATE @instances i SET token = NULL, owner = NULL, holder = NULL, expires_at = NULL,"
     " acquisitions = CASE WHEN $4::boolean THEN greatest(i.acquisitions - 1, 0) ELSE i.acquisitions END,"
-    " not_before = m.not_before, ready_at = CASE WHEN m.not_before > 0 THEN greatest(m.at, m.not_before) ELSE m.at END,"
+    " not_before = m.not_before, ready_at = CASE WHEN m.not_before > 0 THEN m.at + greatest(m.not_before - m.at, 0) "
+    "ELSE m.at END,"
     " ready_due = CASE WHEN m.not_before > 0 THEN greatest(m.due, m.not_before) ELSE coalesce(m.due, 0) END"
     " FROM m WHERE i.instance_id = m.instance_id RETURNING 1";
 

@@ -120,7 +120,7 @@ static const char send_sql[] =
     " ELSE CASE WHEN i.ready_at IS NULL THEN coalesce(g.queue_due, 0) ELSE least(i.ready_due, g.queue_due) END END"
     " AS due FROM g JOIN @instances i ON i.instance_id = g.instance),"
     " u AS (UPDATE @instances i SET known = r.known,"
-    " ready_at = CASE WHEN r.not_before > r.now THEN greatest(r.at, r.not_before) ELSE r.at END,"
+    " ready_at = CASE WHEN r.not_before > r.now THEN r.at + greatest(r.not_before - r.at, 0) ELSE r.at END,"
     " ready_due = CASE WHEN r.not_before > r.now THEN greatest(r.due, r.not_before) ELSE r.due END"
     " FROM r WHERE i.instance_id = r.instance_id AND (i.known <> r.known OR i.ready_at IS DISTINCT FROM r.at OR"
     " i.ready_due <> r.due) RETURNING 1)"

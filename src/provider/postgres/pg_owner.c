@@ -16,6 +16,8 @@
 #define SILENT_MS                                                                                                      \
     1200 /* longer than a beat's second: one that lives has shown it, also when it lost all its sessions */
 
+#define JUMP_MS 2000 /* more than this between two clocks is a jump of the server's */
+
 /* A peer whose lock was free. */
 typedef struct dur__pg_look {
     char *owner;
@@ -202,16 +204,34 @@ static int64_t until_dead(dur__pg_keeper *keeper, const char *owner, int64_t bea
     }
     uint64_t since_us = dur__monotonic_us() - look->at_us;
     int64_t apart = since_us < LOOKS_APART_US ? (int64_t)((LOOKS_APART_US - since_us) / 1000u) + 1 : 0;
-    return apart > SILENT_MS - silent_ms ? apart : SILENT_MS - silent_ms;
+    int64_t since_ms = (int64_t)(since_us / 1000u); /* counts where the server's clock went back */
+    int64_t quiet = SILENT_MS - (silent_ms > since_ms ? silent_ms : since_ms);
+    return apart > quiet ? apart : quiet;
+}
+
+/*
+ * When the server's clock jumps, everybody seems silent until the next beat.  Seen by the difference to our own clock,
+ * which does not jump; for as long as a timeout silence is then no evidence.
+ */
+static bool clock_jumped(dur__pg_keeper *keeper, const dur__pg *store, int64_t now_ms) {
+    uint64_t now_us = dur__monotonic_us();
+    int64_t apart_ms = now_ms - (int64_t)(now_us / 1000u);
+    bool known = keeper->clocks_known && !store->caller_clock;
+    if (known && (apart_ms - keeper->clocks_apart_ms > JUMP_MS || keeper->clocks_apart_ms - apart_ms > JUMP_MS))
+        keeper->jumped_until_us = now_us + OWNER_TIMEOUT_MS * 1000u;
+    keeper->clocks_known = true;
+    keeper->clocks_apart_ms = apart_ms;
+    return now_us < keeper->jumped_until_us;
 }
 
 static void look_at_peers(dur__pg *store, dur__pg_keeper *keeper, const PGresult *peers, dur_owner_report *out) {
+    bool jumped = clock_jumped(keeper, store, (int64_t)out->now_ms);
     for (int row = 0; row < PQntuples(peers); row++) {
         const char *peer = dur__pg_get(peers, row, 0);
         int64_t beat_ms = dur__pg_get_i64(peers, row, 1);
         int64_t left =
             until_dead(keeper, peer, beat_ms, dur__pg_get_i64(peers, row, 2), dur__pg_get_bool(peers, row, 4));
-        if (left != 0 && !dur__pg_get_bool(peers, row, 3)) {
+        if (left != 0 && (jumped || !dur__pg_get_bool(peers, row, 3))) {
             out->peers++;
             if (left > 0 && (out->look_again_ms == 0 || (uint64_t)left < out->look_again_ms))
                 out->look_again_ms = (uint64_t)left;

@@ -592,7 +592,7 @@ static const char release_sql[] =
     " THEN"
     " q.attempts ELSE 0 END FROM t WHERE q.instance_id = t.id AND q.given)"
     " UPDATE @instances i SET known = r.known, not_before = r.not_before,"
-    " ready_at = CASE WHEN r.not_before > r.now THEN greatest(r.at, r.not_before) ELSE r.at END,"
+    " ready_at = CASE WHEN r.not_before > r.now THEN r.at + greatest(r.not_before - r.at, 0) ELSE r.at END,"
     " ready_due = CASE WHEN r.not_before > r.now THEN greatest(coalesce(r.due, 0), r.not_before) ELSE"
     " coalesce(r.due, 0)"
     " END FROM r WHERE i.instance_id = r.id";
