@@ -57,7 +57,8 @@ typedef struct dur_runtime_options {
     uint32_t unregistered_attempts_max;   /* 0: wait without end */
     dur_nondeterminism_policy nondeterminism;
 
-    uint64_t cancel_grace_ms;          /* 0: 5 min.  A cancelled orchestration not ended by then is terminated */
+    uint64_t cancel_grace_ms;          /* 0: 5 min.  A cancelled orchestration not ended by then is terminated: by a
+                                          delayed message, which goes unheard when it has ended before */
     uint64_t activity_cancel_grace_ms; /* 0: 10 s.  Then a cancelled activity is abandoned: its slot is replaced */
     uint32_t abandoned_max;            /* 0: 16.  Abandoned activities before slots are no longer replaced */
 

@@ -235,13 +235,41 @@ static int tree_add_children(tree *self, dur_client *client, const char *parent,
     }
 }
 
+/* The start that waits for this instance, and nothing else is known of it, is from that parent? */
+static bool waits_below(tree *self, dur_client *client, const char *child, const char *parent) {
+    dur_instance_row row;
+    dur_work_item start;
+    return dur__client_row(client, self->arena, child, &row, NULL) == DUR_OK && row.start_pending &&
+           row.pending_start.size > 0 && dur_work_from_json(&start, self->arena, row.pending_start, NULL) == DUR_OK &&
+           start.parent_instance != NULL && strcmp(start.parent_instance, parent) == 0;
+}
+
+/* Children that have not run have no row yet: the parent's history names them.  One that continued as new has given up
+   what it had open, so that only the newest execution is of interest.  What cannot be read has no such children. */
+static void tree_add_waiting(tree *self, dur_client *client, const char *parent) {
+    dur_event *events = NULL;
+    size_t count = 0;
+    dur_arena *arena = dur_arena_new();
+    if (dur_store_read_events(client->store, arena, parent, 0, &events, &count, NULL) != DUR_OK) count = 0;
+    if (count > 0 && dur_event_kind_role(events[count - 1].kind) == DUR_EVENT_ROLE_TERMINAL) count = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (events[i].kind != DUR_EVENT_SUB_ORCHESTRATION_SCHEDULED || events[i].instance == NULL) continue;
+        const char *child = dur__client_child_id(arena, parent, events[i].instance);
+        if (dur__map_get(&self->seen, child) == NULL && waits_below(self, client, child, parent))
+            tree_add(self, dur_arena_strdup(self->arena, child));
+    }
+    dur_arena_free(arena);
+}
+
 int dur__client_tree(dur_client *client, dur_arena *arena, const dur_instance_row *root, dur_id_list *out,
                      dur_error *err) {
     tree self = { .arena = arena };
     int code = DUR_OK;
     tree_add(&self, root->instance_id);
-    for (size_t i = 0; i < self.count && code == DUR_OK; i++)
+    for (size_t i = 0; i < self.count && code == DUR_OK; i++) {
         code = tree_add_children(&self, client, self.ids[i], err);
+        if (code == DUR_OK) tree_add_waiting(&self, client, self.ids[i]);
+    }
     dur__map_free(&self.seen);
     *out = (dur_id_list){ self.count, self.ids };
     return code;

@@ -30,13 +30,18 @@ static void answer_pruned(dur_pruned *out, const dur_prune_result *result) {
     if (out != NULL) dur__client_answer(out, sizeof(pruned), &pruned);
 }
 
+/* *is_child: it is not for this call; otherwise DUR_ECHILD means that a new child was not in our list. */
 static int delete_tree(dur_client *client, dur_arena *arena, const char *instance, bool force,
-                       dur_delete_result *result, const char *op, dur_error *err) {
+                       dur_delete_result *result, bool *is_child, const char *op, dur_error *err) {
     dur_instance_row root;
     dur_id_list tree;
     int code = dur__client_row(client, arena, instance, &root, err);
     if (code != DUR_OK) return code;
-    if (root.parent_instance_id != NULL)
+    dur_instance_row parent;
+    /* One that outlived its parent (its start was written while that was deleted) is a root. */
+    *is_child = root.parent_instance_id != NULL &&
+                dur__client_row(client, arena, root.parent_instance_id, &parent, NULL) != DUR_ENOTFOUND;
+    if (*is_child)
         return dur_error_set(err, DUR_ECHILD, false, op,
                              "instance \"%.150s\" is a sub-orchestration; delete its root, above \"%.150s\"", instance,
                              root.parent_instance_id);
@@ -53,12 +58,10 @@ int dur_client_delete(dur_deleted *out, dur_client *client, const char *instance
     if (code != DUR_OK) return code;
     dur_arena *arena = dur_arena_new();
     for (int i = 0; i < TRIES_MAX; i++) {
-        dur_instance_row row;
+        bool is_child = false;
         dur_arena_reset(arena);
-        code = delete_tree(client, arena, instance, force, &result, op, err);
-        if (code != DUR_ECHILD) break;
-        if (dur__client_row(client, arena, instance, &row, NULL) != DUR_OK) continue;
-        if (row.parent_instance_id != NULL) break; /* else: a new child was not in our list */
+        code = delete_tree(client, arena, instance, force, &result, &is_child, op, err);
+        if (code != DUR_ECHILD || is_child) break;
     }
     dur_arena_free(arena);
     if (code != DUR_OK) return code;

@@ -44,9 +44,14 @@ void dur__client_info_failure(dur_client *client, dur_arena *arena, dur_instance
 
 /* ---- client_admin.c ---- */
 
-/* An instance and all below it, a parent before its children. */
+/* An instance and all below it, a parent before its children; also those whose start nobody has consumed yet. */
 int dur__client_tree(dur_client *client, dur_arena *arena, const dur_instance_row *root, dur_id_list *out,
                      dur_error *err);
+
+/* ---- client_terminate.c ---- */
+
+/* Histories of the original keep a child's id without its parent's. */
+const char *dur__client_child_id(dur_arena *arena, const char *parent, const char *stored);
 
 static inline bool dur__client_ended(const dur_instance_info *info) {
     return info->status == DUR_INSTANCE_COMPLETED || info->status == DUR_INSTANCE_FAILED;

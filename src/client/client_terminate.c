@@ -169,10 +169,9 @@ static int make_events(ending *self, dur_error *err) {
     return code;
 }
 
-/* Histories of the original keep a child's id without its parent's. */
-static const char *child_id(const ending *self, const char *stored) {
+const char *dur__client_child_id(dur_arena *arena, const char *parent, const char *stored) {
     if (strncmp(stored, "sub::", 5) != 0) return stored;
-    return dur_arena_format(self->arena, "%s::%s", self->instance, stored);
+    return dur_arena_format(arena, "%s::%s", parent, stored);
 }
 
 /* The parent's execution is in our start; one of the original knows only the instance: its current one is meant. */
@@ -191,7 +190,7 @@ static int make_messages(ending *self, dur_error *err) {
         const dur_event *scheduled = entry->value;
         dur_work_item cancel = {
             .kind = DUR_WORK_CANCEL_INSTANCE,
-            .instance = child_id(self, scheduled->instance),
+            .instance = dur__client_child_id(self->arena, self->instance, scheduled->instance),
             .reason = dur_arena_format(self->arena, "parent terminated: %s", self->reason),
         };
         code = dur_message_from_work(&self->messages[self->message_count++], self->arena, &cancel, err);

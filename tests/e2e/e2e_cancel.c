@@ -183,8 +183,43 @@ static void a_delayed_start_comes_later(void **state) {
     until_history(w, "d", "\"ExternalSubscribed\"", 1);
 }
 
+static uint64_t messages_waiting(world *w) {
+    dur_store_counts counts = { .size = sizeof(counts) };
+    OK(w, dur_client_counts(&counts, w->client, &w->err));
+    return counts.orchestrator_queue + counts.timer_queue;
+}
+
+/* Who ends before the grace of a request is over leaves its message behind: it does nothing when it is due, and goes
+   with the instance when that is replaced. */
+static void a_grace_that_nobody_needs_does_no_harm(void **state) {
+    world *w = *state;
+    RUN(w, handlers, .cancel_grace_ms = 300);
+    start(w, "Compensates", "", "c");
+    until_history(w, "c", "\"ExternalSubscribed\"", 1);
+    OK(w, dur_client_cancel(w->client, "c", "enough", &w->err));
+    expect_failure(w, "c", DUR_ECANCELLED, "enough");
+    size_t events = history_count(w, "c", 0, "\"event_id\"");
+    for (uint64_t waited_ms = 0; messages_waiting(w) > 0; waited_ms++) {
+        assert_true(waited_ms < patience_ms());
+        pause_ms(1);
+    }
+    assert_int_equal(history_count(w, "c", 0, "\"event_id\""), events);
+    world_stop(w);
+    RUN(w, handlers);
+    start(w, "Compensates", "", "again");
+    until_history(w, "again", "\"ExternalSubscribed\"", 1);
+    OK(w, dur_client_cancel(w->client, "again", "enough", &w->err));
+    expect_failure(w, "again", DUR_ECANCELLED, "enough");
+    OK(w, dur_client_start(w->client, &w->err, "Waits", "", .instance = "again", .exists = DUR_START_REPLACE_FINISHED));
+    until_history(w, "again", "\"ExternalSubscribed\"", 1);
+    assert_int_equal(messages_waiting(w), 0);
+    OK(w, dur_client_raise(w->client, &w->err, "again", "Go", "anew"));
+    expect(w, "again", "anew");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        TEST(a_grace_that_nobody_needs_does_no_harm),
         TEST(a_cancelled_handler_can_clean_up),
         TEST(cancel_before_the_first_turn),
         TEST(cancel_reaches_children_and_activities),

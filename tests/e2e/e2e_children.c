@@ -202,17 +202,44 @@ static void patch_markers_split_old_from_new(void **state) {
     expect(w, "b", "b new");
 }
 
+/* Handlers without the children: their starts are written and nobody takes them. */
+static const dur_handler childless[] = {
+    DUR_ORCHESTRATION("Parent", "1.0.0", parent),
+    DUR_HANDLERS_END,
+};
+
+static void a_child_that_has_not_begun_goes_with_its_parent(void **state) {
+    world *w = *state;
+    dur_id_list *tree = NULL;
+    dur_instance_info *info = NULL;
+    RUN(w, childless);
+    start(w, "Parent", "x", "p");
+    until_history(w, "p", "\"SubOrchestrationScheduled\"", 2);
+    start(w, "Child", "", "q-kid"); /* somebody else's, although the history of q will name it */
+    start(w, "Parent", "x", "q");
+    until_history(w, "q", "\"SubOrchestrationScheduled\"", 2);
+    OK(w, dur_client_tree(&tree, w->client, "p", &w->err));
+    assert_int_equal(tree->count, 3);
+    dur_id_list_free(tree);
+    assert_int_equal(dur_client_delete(NULL, w->client, "p", false, &w->err), DUR_ERUNNING);
+    OK(w, dur_client_delete(NULL, w->client, "p", true, &w->err));
+    assert_int_equal(dur_client_info(&info, w->client, "p-kid", &w->err), DUR_ENOTFOUND);
+    OK(w, dur_client_delete(NULL, w->client, "q", true, &w->err));
+    world_stop(w);
+    RUN(w, handlers);
+    expect(w, "q-kid", "<>");
+    dur_store_counts counts = { .size = sizeof(counts) };
+    OK(w, dur_client_counts(&counts, w->client, &w->err));
+    assert_int_equal(counts.total_instances, 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(children_answer_their_parent),
-        TEST(a_failed_child_fails_the_await),
-        TEST(many_children),
-        TEST(children_a_hundred_deep),
-        TEST(a_detached_start_answers_nobody),
-        TEST(children_of_every_generation),
-        TEST(versions_by_policy_and_by_name),
-        TEST(a_dropped_child_is_cancelled),
-        TEST(patch_markers_split_old_from_new),
+        TEST(children_answer_their_parent),   TEST(a_child_that_has_not_begun_goes_with_its_parent),
+        TEST(a_failed_child_fails_the_await), TEST(many_children),
+        TEST(children_a_hundred_deep),        TEST(a_detached_start_answers_nobody),
+        TEST(children_of_every_generation),   TEST(versions_by_policy_and_by_name),
+        TEST(a_dropped_child_is_cancelled),   TEST(patch_markers_split_old_from_new),
     };
     return cmocka_run_group_tests_name("e2e_children", tests, NULL, NULL);
 }
