@@ -81,6 +81,20 @@ static int exec_result(dur__exec *exec, dur_error *err) {
 
 static void live_arrival(dur__exec *exec, dur__arrival *arrival);
 
+/* "Empty" is said of what the store has, not of what was offered. */
+static dur__arrival *take_for_try(dur__exec *exec, const dur__leaf *leaf) {
+    dur__topic *topic = leaf->topic;
+    dur__arrival *older = dur__mailbox_take_older(exec, topic, leaf->limit_ms, leaf->limit_id);
+    if (older != NULL || topic->messages != NULL || exec->options.more == NULL) return older;
+    dur_error err = DUR_ERROR_INIT;
+    int code = exec->options.more(exec->options.more_data, topic->name, topic->last_ms, topic->last_id, &err);
+    if (code != DUR_OK) {
+        dur__break(exec, (dur_code)code, "queue \"%s\" cannot be read: %s", topic->name, err.message);
+        return NULL;
+    }
+    return dur__mailbox_take_older(exec, topic, leaf->limit_ms, leaf->limit_id);
+}
+
 /* Decide the oldest try-dequeue, when all branches wait.  False: nothing to decide, or (replay) history says later. */
 static bool decide_try(dur__exec *exec) {
     dur__link *link = dur__list_first(&exec->tries);
@@ -89,7 +103,8 @@ static bool decide_try(dur__exec *exec) {
     if (exec->replaying) {
         if (exec->original || !dur__match_drop(exec, leaf)) return false;
     } else {
-        dur__arrival *older = dur__mailbox_take_older(exec, leaf->topic, leaf->limit_ms, leaf->limit_id);
+        dur__arrival *older = take_for_try(exec, leaf);
+        if (exec->broken != DUR_OK) return false;
         if (older != NULL) { /* the limit stays, so that a loop of them empties the queue */
             live_arrival(exec, older);
             return true;

@@ -45,6 +45,10 @@ typedef struct dur__exec_options {
     dur__exec_limits limits;
     uint64_t cancel_grace_ms;
     bool queue_eager; /* a store that cannot leave messages in the queue: record each as it comes */
+    /* A try-dequeue finds nothing among what was offered: offer what there is of the queue behind this place.  A code
+       other than DUR_OK breaks the execution with it.  NULL: all that there is was offered. */
+    int (*more)(void *data, const char *queue, uint64_t after_ms, uint64_t after_id, dur_error *err);
+    void *more_data;
 } dur__exec_options;
 
 dur__exec *dur__exec_new(const dur__exec_options *options);

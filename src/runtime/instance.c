@@ -50,6 +50,33 @@ dur__inst *dur__inst_new(dur__loop *loop, const dur_orchestration_item *item) {
     return inst;
 }
 
+/* Read on in one queue and offer what is there.  *offered: something was. */
+static int read_queue(dur__inst *inst, dur__exec *exec, const char *queue, uint64_t after_ms, uint64_t after_id,
+                      bool *offered, dur_error *err) {
+    dur__loop *loop = inst->loop;
+    dur_fetched_message *messages = NULL;
+    size_t count = 0;
+    *offered = false;
+    dur_arena *arena = dur__pool_arena(loop);
+    int code = dur_store_lane_messages(loop->lane, arena, inst->id, inst->token, queue, after_ms, after_id, FEED_MAX,
+                                       &messages, &count, err);
+    if (code != DUR_OK) DUR__COUNT(loop->runtime, provider_errors);
+    for (size_t i = 0; code == DUR_OK && i < count; i++) {
+        dur__letter *letter = dur__letter_from_message(loop, inst->id, &messages[i], NULL);
+        if (letter == NULL) continue;
+        dur__exec_offer(exec, &letter->arrival);
+        *offered = true;
+    }
+    dur__pool_arena_back(loop, arena);
+    return code;
+}
+
+static int more(void *data, const char *queue, uint64_t after_ms, uint64_t after_id, dur_error *err) {
+    dur__inst *inst = data;
+    bool offered;
+    return read_queue(inst, inst->exec, queue, after_ms, after_id, &offered, err);
+}
+
 dur__exec *dur__inst_exec_new(dur__inst *inst, const dur_key_value *kv, size_t kv_count) {
     const dur_runtime *runtime = inst->loop->runtime;
     const dur_runtime_options *o = &runtime->options;
@@ -72,7 +99,9 @@ dur__exec *dur__inst_exec_new(dur__inst *inst, const dur_key_value *kv, size_t k
                                                            .tag_bytes_max = 256,
                                                            .arena_bytes_max = o->arena_bytes_max },
                                                .cancel_grace_ms = o->cancel_grace_ms,
-                                               .queue_eager = inst->loop->fallback });
+                                               .queue_eager = inst->loop->fallback,
+                                               .more = inst->loop->fallback ? NULL : more,
+                                               .more_data = inst });
 }
 
 /* ---- arrivals ---- */
@@ -177,31 +206,18 @@ static bool feed(dur__inst *inst) {
     dur__loop *loop = inst->loop;
     if (!inst->queue_gap || loop->fallback || dur__exec_finished(inst->exec)) return false;
     bool offered = false;
-    dur_arena *arena = dur__pool_arena(loop);
     uint64_t after_ms, after_id;
     size_t i = 0;
     for (const char *queue; (queue = dur__exec_hungry(inst->exec, i, &after_ms, &after_id)) != NULL;) {
-        dur_fetched_message *messages = NULL;
-        size_t count = 0;
         dur_error err = DUR_ERROR_INIT;
-        dur_arena_reset(arena);
-        if (dur_store_lane_messages(loop->lane, arena, inst->id, inst->token, queue, after_ms, after_id, FEED_MAX,
-                                    &messages, &count, &err) != DUR_OK) {
-            DUR__COUNT(loop->runtime, provider_errors);
+        bool some;
+        if (read_queue(inst, inst->exec, queue, after_ms, after_id, &some, &err) != DUR_OK) {
             inst->starving = true;
             break;
-        }
-        bool some = false;
-        for (size_t m = 0; m < count; m++) {
-            dur__letter *letter = dur__letter_from_message(loop, inst->id, &messages[m], NULL);
-            if (letter == NULL) continue;
-            dur__exec_offer(inst->exec, &letter->arrival);
-            some = true;
         }
         offered |= some;
         if (!some) i++; /* this one stays hungry */
     }
-    dur__pool_arena_back(loop, arena);
     return offered;
 }
 
@@ -299,8 +315,8 @@ void dur__inst_broken(dur__inst *inst, int code, const dur_error *why) {
         fail_by_policy(inst, &reason);
     } else if (code == DUR_ENONDETERMINISM || code == DUR_ELIMIT) {
         dur__suspend(inst, reason.message);
-    } else if (code == DUR_ENOMEM) {
-        /* No stack: others are parked on them.  Nothing of this is the instance's fault. */
+    } else if (code == DUR_ENOMEM || code == DUR_EUNAVAILABLE || code == DUR_ELEASE) {
+        /* No stack: others are parked on them; or no store.  Nothing of this is the instance's fault. */
         dur__release(inst, 200, true, false);
     } else {
         dur__release_counted(inst, 1000);

@@ -292,7 +292,6 @@ static void offer_letters(triage *t) {
     /* inst_receive has put them into the inbox: the handler is not live yet. */
     for (dur__link *link; (link = dur__list_pop(&t->inst->inbox)) != NULL;)
         dur__exec_offer(t->inst->exec, DUR__CONTAINER(link, dur__arrival, link));
-    dur__loop_make_ready(t->loop, t->inst);
 }
 
 static int begin(triage *t, dur_error *err) {
@@ -352,9 +351,11 @@ static void run(triage *t) {
     inst->exec = dur__inst_exec_new(inst, t->item->kv, t->item->kv_count);
     if (t->loop->runtime->options.double_run)
         dur__rerun_begin(inst, fresh ? NULL : t->item, t->item->kv, t->item->kv_count);
+    if (fresh) offer_letters(t); /* its first group may ask whether a queue has a message */
     int code = fresh ? begin(t, &err) : replay(t, &err);
     if (code == DUR_OK) {
-        offer_letters(t);
+        if (!fresh) offer_letters(t);
+        dur__loop_make_ready(t->loop, inst);
     } else {
         letters_back(t);
         dur__inst_broken(inst, code, &err);

@@ -51,6 +51,18 @@ static dur_outcome poll_queue(dur_ctx *ctx, const char *input) {
     return dur_completef(ctx, "%zu", taken);
 }
 
+static dur_outcome poll_at_once(dur_ctx *ctx, const char *input) {
+    (void)input;
+    const char *value;
+    size_t taken = 0;
+    for (; dur_try_dequeue(ctx, "q", &value) == DUR_OK; taken++)
+        if (strtoul(value, NULL, 10) != taken) return dur_failf(ctx, "got %s, not %zu", value, taken);
+    dur_await(dur_event(ctx, "Go"));
+    for (; dur_try_dequeue(ctx, "q", &value) == DUR_OK; taken++)
+        if (strtoul(value, NULL, 10) != taken) return dur_failf(ctx, "got %s, not %zu", value, taken);
+    return dur_completef(ctx, "%zu", taken);
+}
+
 static dur_outcome dropped_wait(dur_ctx *ctx, const char *input) {
     (void)input;
     dur_future *message = dur_dequeue(ctx, "q");
@@ -74,6 +86,7 @@ static const dur_handler handlers[] = {
     DUR_ORCHESTRATION("Drain", "1.0.0", drain),
     DUR_ORCHESTRATION("OnePerGeneration", "1.0.0", one_per_generation),
     DUR_ORCHESTRATION("PollQueue", "1.0.0", poll_queue),
+    DUR_ORCHESTRATION("PollAtOnce", "1.0.0", poll_at_once),
     DUR_ORCHESTRATION("DroppedWait", "1.0.0", dropped_wait),
     DUR_ORCHESTRATION("TwoQueues", "1.0.0", two_queues),
     DUR_HANDLERS_END,
@@ -146,6 +159,27 @@ static void try_dequeue_takes_what_is_there_and_no_more(void **state) {
     expect(w, "p", "25");
 }
 
+/* However many a fetch brings at a time: "empty" is said only when the store has none. */
+static void try_dequeue_sees_all_that_was_there(void **state) {
+    world *w = *state;
+    enum { MANY = 200 };
+    start(w, "PollAtOnce", "", "p");
+    send_numbers(w, "p", MANY);
+    RUN(w, handlers, .double_run = true);
+    until_history(w, "p", "\"ExternalSubscribed\"", 1);
+    assert_int_equal(history_count(w, "p", 0, "\"ExternalEventPersistent\""), MANY);
+    world_stop(w);
+    for (size_t i = MANY; i < 2 * MANY; i++) {
+        char number[32];
+        snprintf(number, sizeof(number), "%zu", i);
+        send(w, "p", "q", number);
+    }
+    pause_ms(2); /* behind them, by the clock too */
+    OK(w, dur_client_raise(w->client, &w->err, "p", "Go", ""));
+    RUN(w, handlers, .double_run = true);
+    expect(w, "p", "400");
+}
+
 static void a_message_is_not_lost_with_its_dropped_wait(void **state) {
     world *w = *state;
     RUN(w, handlers, .double_run = true);
@@ -204,6 +238,7 @@ int main(void) {
         TEST(messages_wait_for_their_dequeue_in_order),
         TEST(ten_thousand_messages_one_per_generation),
         TEST(try_dequeue_takes_what_is_there_and_no_more),
+        TEST(try_dequeue_sees_all_that_was_there),
         TEST(a_message_is_not_lost_with_its_dropped_wait),
         TEST(queues_are_independent),
         TEST(a_message_id_is_accepted_once),
