@@ -125,6 +125,7 @@ static void rollback(dur__sq_file *file) {
     file->max_id_known = false;
     file->alive_epoch = 0;
     file->relook = true; /* what was remembered on the way may not have happened */
+    dur__sq_vfs_drop(file->writer.db);
     if (sqlite3_get_autocommit(file->writer.db) == 0) dur__sq_run(&file->writer, DUR__SQ_ROLLBACK, NULL, "");
 }
 

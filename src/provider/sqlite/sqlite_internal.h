@@ -215,6 +215,14 @@ static inline dur__sq_file *dur__sq_file_of(dur_provider *self) {
     return ((dur__sq_store *)(void *)self)->file;
 }
 
+/* ---- the WAL's layer (sqlite_vfs.c) -------------------------------------------------------------------------------
+ */
+
+/* For a connection that writes; synced: its commits sync the WAL.  NULL: the default VFS. */
+const char *dur__sq_vfs_name(bool synced);
+/* After a rollback: what a commit that failed has left. */
+void dur__sq_vfs_drop(sqlite3 *db);
+
 /* ---- transactions and the inbox (sqlite_inbox.c) ----------------------------------------------------------------- */
 
 typedef struct dur__sq_txn {
@@ -417,7 +425,7 @@ void dur__sq_owners_forked(dur__sq_file *file);
 
 int dur__sq_schema_open(dur__sq_file *file, dur_error *err);
 void dur__sq_checkpoint(dur__sq_file *file);
-int dur__sq_connect(sqlite3 **out, const dur__sq_file *file, bool create, dur_error *err);
+int dur__sq_connect(sqlite3 **out, const dur__sq_file *file, bool writer, dur_error *err);
 int dur__sq_reader(dur__sq_file *file, dur__sq_conn **out, dur_error *err);
 void dur__sq_reader_done(dur__sq_file *file, dur__sq_conn *conn);
 

@@ -26,7 +26,7 @@ static int pragmas(sqlite3 *db, const dur__sq_file *file, dur_error *err) {
     uint64_t level = 0;
     int code = dur__sq_exec(db,
                             "PRAGMA temp_store=MEMORY; PRAGMA mmap_size=0; PRAGMA wal_autocheckpoint=0;"
-                            "PRAGMA trusted_schema=0; PRAGMA cache_size=-32768",
+                            "PRAGMA trusted_schema=0; PRAGMA cache_size=-32768; PRAGMA secure_delete=FAST",
                             err);
     if (code == DUR_OK)
         code = dur__sq_exec(db, file->relaxed ? "PRAGMA synchronous=NORMAL" : "PRAGMA synchronous=FULL", err);
@@ -37,10 +37,11 @@ static int pragmas(sqlite3 *db, const dur__sq_file *file, dur_error *err) {
     return code;
 }
 
-int dur__sq_connect(sqlite3 **out, const dur__sq_file *file, bool create, dur_error *err) {
+int dur__sq_connect(sqlite3 **out, const dur__sq_file *file, bool writer, dur_error *err) {
     const char *path = file->path != NULL ? file->path : ":memory:";
-    int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | (create || file->path == NULL ? SQLITE_OPEN_CREATE : 0);
-    int result = sqlite3_open_v2(path, out, flags, NULL);
+    int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | (file->path == NULL ? SQLITE_OPEN_CREATE : 0);
+    const char *vfs = writer && file->path != NULL ? dur__sq_vfs_name(!file->relaxed) : NULL;
+    int result = sqlite3_open_v2(path, out, flags, vfs);
     if (*out == NULL) return dur_error_set(err, DUR_ENOMEM, true, "sqlite.open", "out of memory");
     sqlite3_extended_result_codes(*out, 1);
     int code = DUR_OK;
@@ -49,6 +50,7 @@ int dur__sq_connect(sqlite3 **out, const dur__sq_file *file, bool create, dur_er
     else {
         sqlite3_busy_timeout(*out, (int)(file->busy_ms > INT_MAX ? INT_MAX : file->busy_ms));
         code = pragmas(*out, file, err);
+        if (code == DUR_OK && vfs != NULL) code = dur__sq_exec(*out, "PRAGMA cache_spill=0", err);
     }
     return code;
 }
@@ -172,7 +174,7 @@ static dur__sq_file *file_new(char *path, const dur_sqlite_options *options) {
 static int file_start(dur__sq_file *file, dur_error *err) {
     uint64_t last = 0;
     int code = dur__sq_gate_open(file, err);
-    if (code == DUR_OK) code = dur__sq_connect(&file->writer.db, file, false, err);
+    if (code == DUR_OK) code = dur__sq_connect(&file->writer.db, file, true, err);
     if (code == DUR_OK) code = dur__sq_exec(file->writer.db, "PRAGMA auto_vacuum=INCREMENTAL", err); /* a new file's */
     if (code == DUR_OK && file->path != NULL) code = wal_mode(file, err);
     if (code == DUR_OK) sqlite3_wal_hook(file->writer.db, on_commit, file);

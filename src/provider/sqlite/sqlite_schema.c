@@ -134,6 +134,7 @@ static int migrate(sqlite3 *db, dur_error *err) {
     snprintf(text, sizeof text, "PRAGMA user_version=%d", (int)SCHEMA_VERSION);
     if (code == DUR_OK && application == APPLICATION_ID) code = dur__sq_exec(db, text, err);
     if (code == DUR_OK) return dur__sq_exec(db, "COMMIT", err);
+    dur__sq_vfs_drop(db);
     if (sqlite3_get_autocommit(db) == 0) dur__sq_exec(db, "ROLLBACK", NULL);
     return code;
 }
@@ -156,6 +157,7 @@ static int boot_changed(dur__sq_file *file, dur_error *err) {
                         err);
     if (code == DUR_OK) code = dur__sq_run(writer, DUR__SQ_META_SET, err, "tt", "boot", file->boot);
     if (code == DUR_OK) return dur__sq_run(writer, DUR__SQ_COMMIT, err, "");
+    dur__sq_vfs_drop(writer->db);
     if (sqlite3_get_autocommit(writer->db) == 0) dur__sq_run(writer, DUR__SQ_ROLLBACK, NULL, "");
     return code;
 }
