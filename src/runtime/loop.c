@@ -14,7 +14,9 @@
 #define GATHER_US 100 /* a commit waits at most so long for completions … */
 #define QUIET_US 40   /* … and so long without another one */
 #define LAZY_US 25    /* a second worker is woken when the first has not drained the batch by then */
-#define SPIN_US 30
+#define SPIN_US 30    /* between two completions */
+#define PROMPT_US 150 /* completions that come back within this are worth spinning for … */
+#define SPIN_MAX_US 100
 #define GATHERS_IN_VAIN 3 /* in a row */
 #define WAIT_MAX_MS 3600000u
 #define RETURN_AFTER_US 100000u /* unstarted work goes back to the others after this (L9) */
@@ -115,8 +117,18 @@ void dur__loop_done(dur__loop *loop, dur__task *task) {
     if (head == NULL && atomic_load(&loop->asleep)) dur_waker_wake(loop->waker);
 }
 
+/* The first one back of what the last round has handed out: how long it took, averaged. */
+static void note_return(dur__loop *loop) {
+    if (loop->handed_at_us == 0) return;
+    uint64_t took_us = dur__monotonic_us() - loop->handed_at_us;
+    if (took_us > 4 * PROMPT_US) took_us = 4 * PROMPT_US; /* one slow one among many quick ones */
+    loop->return_us = (3 * loop->return_us + took_us) / 4;
+    loop->handed_at_us = 0;
+}
+
 void dur__loop_take_done(dur__loop *loop) {
     dur__task *newest = atomic_exchange(&loop->done, NULL), *oldest = NULL;
+    if (newest != NULL) note_return(loop);
     while (newest != NULL) {
         dur__task *next = newest->next_done;
         newest->next_done = oldest;
@@ -237,10 +249,11 @@ static uint64_t wait_ms(dur__loop *loop) {
     return ms;
 }
 
-/* True: a completion has come meanwhile. */
+/* To wake a sleeping thread takes as long as a small activity: where they have come back at once so far, the loop stays
+   awake for the next.  True: a completion has come meanwhile. */
 static bool spin_for_completion(dur__loop *loop) {
-    if (loop->expected == 0 || spin_us(loop) == 0) return false;
-    uint64_t end_us = dur__monotonic_us() + spin_us(loop);
+    if (loop->expected == 0 || spin_us(loop) == 0 || loop->return_us > PROMPT_US) return false;
+    uint64_t end_us = dur__monotonic_us() + SPIN_MAX_US;
     do {
         for (int i = 0; i < 16; i++) {
             if (done_waiting(loop)) return true;

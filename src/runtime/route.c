@@ -168,6 +168,7 @@ void dur__route_work(dur__loop *loop, const dur_leased_work *work) {
 void dur__route_hand_out(dur__loop *loop) {
     if (loop->hand_out_count == 0) return;
     loop->expected = loop->hand_out_count;
+    loop->handed_at_us = dur__monotonic_us();
     dur__work_push(loop->runtime, &loop->hand_out, loop->hand_out_count);
     loop->hand_out_count = 0;
 }

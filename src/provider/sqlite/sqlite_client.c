@@ -213,7 +213,7 @@ static int resume(dur__sq_txn *txn, uint64_t key, dur_error *err) {
     int code = dur__sq_reason(txn, key, 0, 0, &any, &due, err);
     if (code == DUR_OK) code = dur__sq_set_ready(txn, key, false, 0, err);
     if (code != DUR_OK || !any) return code;
-    txn->file->wake_ready = true;
+    dur__sq_ready(txn->file);
     dur__sq_due_at(txn->file, txn->now_ms + 1); /* or later: the next look finds out */
     return dur__sq_run(txn->conn, DUR__SQ_INSTANCE_READY, err, "iiii", key, due, dur__sq_seq(txn), txn->now_ms);
 }
@@ -225,6 +225,7 @@ static int suspend_run(dur__sq_op *op, dur__sq_txn *txn) {
     int code = dur__sq_key(txn, self->instance, false, &self->key, &op->err);
     if (code == DUR_OK && self->key != 0) code = dur__sq_exists(txn, self->key, &exists, &ended, NULL, &op->err);
     if (code == DUR_OK && !exists) return not_found(&op->err, self->instance);
+    txn->file->ready_maybe = true;
     if (code == DUR_OK)
         code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_SUSPEND, &op->err, "iti", self->key, self->reason, txn->now_ms);
     if (code == DUR_OK) code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_BY_KEY, &row, &op->err, "i", self->key);

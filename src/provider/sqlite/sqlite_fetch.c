@@ -230,6 +230,15 @@ static int suspects_look(dur__sq_fetch_op *self, dur__sq_txn *txn) {
     return code;
 }
 
+/* Nothing for this one; for nobody?  Then nobody has to ask until something comes. */
+static int none_is_ready(dur__sq_fetch_op *self, dur__sq_txn *txn) {
+    sqlite3_stmt *row = NULL;
+    int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_ANY_READY, &row, &self->op.err, "");
+    if (code == DUR_OK && row == NULL) txn->file->ready_maybe = false;
+    dur__sq_end(&row);
+    return code;
+}
+
 static int fetch_run(dur__sq_op *op, dur__sq_txn *txn) {
     dur__sq_fetch_op *self = (dur__sq_fetch_op *)(void *)op;
     dur__sq_fetch_op_drop(self);
@@ -237,6 +246,7 @@ static int fetch_run(dur__sq_op *op, dur__sq_txn *txn) {
     if (self->how->filter != NULL && self->how->filter->count == 0) return DUR_OK;
     int code = dur__sq_owner_lives(txn, self->how->owner, &self->op.err);
     if (code != DUR_OK) return code;
+    if (!txn->file->ready_maybe) return DUR_OK;
     candidate list[64];
     size_t count = 0, want = 0;
     do { /* all of one query first: acquiring changes the index that it walks */
@@ -247,6 +257,7 @@ static int fetch_run(dur__sq_op *op, dur__sq_txn *txn) {
     } while (code == DUR_OK && count == want && self->count < self->max);
     self->more = self->count == self->max;
     if (code == DUR_OK && self->how->kind != DUR_FETCH_ANY) code = suspects_look(self, txn);
+    if (code == DUR_OK && count == 0 && !self->suspects) code = none_is_ready(self, txn);
     return code;
 }
 

@@ -124,7 +124,7 @@ int dur__sq_submit(dur__sq_file *file, dur__sq_op *op, dur_error *err) {
 static void rollback(dur__sq_file *file) {
     file->max_id_known = false;
     file->alive_epoch = 0;
-    file->relook = true; /* what was remembered on the way may not have happened */
+    file->relook = file->ready_maybe = true; /* what was remembered on the way may not have happened */
     dur__sq_vfs_drop(file->writer.db);
     if (sqlite3_get_autocommit(file->writer.db) == 0) dur__sq_run(&file->writer, DUR__SQ_ROLLBACK, NULL, "");
 }
@@ -139,7 +139,7 @@ int dur__sq_foreign(dur__sq_file *file, bool *changed, dur_error *err) {
     if (version != file->data_version) {
         file->data_version = version;
         file->epoch++;
-        file->relook = true;
+        file->relook = file->ready_maybe = true;
         *changed = true;
     }
     return DUR_OK;

@@ -163,6 +163,7 @@ struct dur__sq_file {
     uint64_t wal_pages;
     uint64_t max_id; /* highest message id given out, when max_id_known */
     bool max_id_known;
+    bool ready_maybe;   /* there may be instances to fetch; false: a look found none, and none has come since */
     bool sessions_used; /* there may be session rows */
     bool times_stale;   /* the next times may be too early: what they stood for is gone */
     bool relook;        /* memory may be behind the store: look at everything once more */
@@ -296,6 +297,7 @@ void dur__sq_lease_drop(dur__sq_file *file, uint64_t key, bool lost); /* leader,
 void dur__sq_lease_free(dur__sq_lease *lease);
 void dur__sq_lease_give(dur__sq_lease *lease, const char *queue, uint64_t id);
 void dur__sq_lease_taken(dur__sq_file *file, dur__sq_lease *lease, uint64_t id);
+void dur__sq_ready(dur__sq_file *file); /* an instance can be fetched from now on */
 int dur__sq_set_ready(dur__sq_txn *txn, uint64_t key, bool any, uint64_t due, dur_error *err);
 void dur__sq_changed(dur__sq_file *file, const char *instance);
 int dur__sq_count_lost(dur__sq_txn *txn, dur_error *err); /* tell other processes that leases were taken away */

@@ -109,7 +109,7 @@ static int held_run(dur__sq_op *op, dur__sq_txn *txn) {
     dur__sq_file *file = txn->file;
     bool known = atomic_load(&file->next_due_ms) != DUR_NEVER || atomic_load(&file->next_expiry_ms) != DUR_NEVER;
     if (code == DUR_OK && file->times_stale && known) code = dur__sq_next_times(txn, &op->err);
-    if (code == DUR_OK && self->round->fetch == NULL) { /* it may want to know */
+    if (code == DUR_OK && self->round->fetch == NULL && file->ready_maybe) { /* it may want to know */
         sqlite3_stmt *row = NULL;
         code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_ANY_READY, &row, &op->err, "");
         self->round->more = row != NULL;

@@ -152,7 +152,7 @@ static dur__sq_file *file_new(char *path, const dur_sqlite_options *options) {
     file->serial = dur__process_serial();
     file->lock_fd = file->inotify = -1;
     file->epoch = 1;
-    file->relook = true;
+    file->relook = file->ready_maybe = true;
     file->sessions_used = true;
     atomic_store(&file->next_due_ms, DUR_NEVER);
     atomic_store(&file->next_expiry_ms, DUR_NEVER);

@@ -69,9 +69,14 @@ static uint64_t ready_seq(dur__sq_txn *txn, uint64_t ready_at) {
     return ready_at > DUR__SQ_SEQ_EPOCH_MS ? (ready_at - DUR__SQ_SEQ_EPOCH_MS) * 64 : dur__sq_seq(txn);
 }
 
+void dur__sq_ready(dur__sq_file *file) {
+    file->wake_ready = file->ready_maybe = true;
+}
+
 int dur__sq_set_ready(dur__sq_txn *txn, uint64_t key, bool any, uint64_t due, dur_error *err) {
     if (!any) return dur__sq_run(txn->conn, DUR__SQ_INSTANCE_SET_READY, err, "inn", key);
     uint64_t ready = due <= txn->now_ms ? 0 : due;
+    txn->file->ready_maybe = true;
     if (ready > 0) dur__sq_due_at(txn->file, ready);
     return dur__sq_run(txn->conn, DUR__SQ_INSTANCE_SET_READY, err, "iii", key, ready, ready_seq(txn, ready));
 }
@@ -118,8 +123,8 @@ static void message_wakes(dur__sq_txn *txn, uint64_t due, bool leased) {
     if (due > txn->now_ms) {
         dur__sq_due_at(txn->file, due);
         txn->file->wake_due = true;
-    } else
-        txn->file->wake_ready = txn->file->wake_ready || !leased;
+    } else if (!leased)
+        dur__sq_ready(txn->file);
 }
 
 int dur__sq_enqueue_new(dur__sq_txn *txn, const dur_message *item, uint64_t delay_ms, bool *made, dur_error *err) {
@@ -180,7 +185,7 @@ int dur__sq_release(dur__sq_txn *txn, uint64_t key, const dur__sq_release_how *h
         dur__sq_due_at(txn->file, due);
         txn->file->wake_due = true;
     } else
-        txn->file->wake_ready = true;
+        dur__sq_ready(txn->file);
     return code;
 }
 
@@ -397,7 +402,8 @@ int dur__sq_look(dur__sq_txn *txn, dur_error *err) {
     if (code == DUR_OK) code = dur__sq_next_times(txn, err);
     if (txn->now_ms < file->due_seen_ms) file->due_seen_ms = txn->now_ms;
     if (code == DUR_OK) file->relook = false;
-    file->wake_ready = file->wake_work = file->wake_changed_all = true;
+    file->wake_work = file->wake_changed_all = true;
+    dur__sq_ready(file);
     return code;
 }
 
@@ -435,7 +441,8 @@ int dur__sq_due(dur__sq_txn *txn, dur_error *err) {
         if (code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_PROMOTE, err, "i", txn->now_ms);
         if (code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_WORK_APPEAR, err, "i", txn->now_ms);
         if (code == DUR_OK) file->due_seen_ms = txn->now_ms;
-        file->wake_ready = file->wake_work = true;
+        file->wake_work = true;
+        dur__sq_ready(file);
     }
     return code == DUR_OK ? dur__sq_next_times(txn, err) : code;
 }

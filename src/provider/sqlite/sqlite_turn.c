@@ -398,6 +398,7 @@ static int lease_end(dur__sq_turn_op *self, dur__sq_txn *txn) {
     int code = DUR_OK;
     if (!plain && turn->set_suspended) {
         self->visible_change = true;
+        txn->file->ready_maybe = true;
         code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_SUSPEND, &self->op.err, "iti", self->key, turn->suspended,
                            txn->now_ms);
     }

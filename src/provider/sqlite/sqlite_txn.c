@@ -97,7 +97,8 @@ int dur_sqlite_commit(dur_provider *store, struct sqlite3 *db, dur_error *err) {
     }
     own_end(file);
     file->relook = true; /* another connection has written: look at it as if another process had */
-    file->wake_ready = file->wake_work = file->wake_changed_all = true;
+    file->wake_work = file->wake_changed_all = true;
+    dur__sq_ready(file);
     dur__sq_wake_flush(file, NULL);
     dur__sq_unlead(file);
     return code;
