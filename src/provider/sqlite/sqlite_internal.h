@@ -163,6 +163,8 @@ struct dur__sq_file {
     uint64_t wal_pages;
     uint64_t max_id; /* highest message id given out, when max_id_known */
     bool max_id_known;
+    unsigned char random[256]; /* drawn for tokens, and not used yet */
+    size_t random_left;
     bool ready_maybe;   /* there may be instances to fetch; false: a look found none, and none has come since */
     bool sessions_used; /* there may be session rows */
     bool times_stale;   /* the next times may be too early: what they stood for is gone */

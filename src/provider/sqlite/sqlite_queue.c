@@ -19,15 +19,24 @@ uint64_t dur__sq_seq(dur__sq_txn *txn) {
     return file->last_seq;
 }
 
+/* Sixteen bytes that nobody else has; drawn in blocks, because each draw is a system call. */
+static const unsigned char *random_draw(dur__sq_file *file) {
+    if (file->random_left == 0) {
+        file->world->random(file->world->data, file->random, sizeof file->random);
+        file->random_left = sizeof file->random;
+    }
+    file->random_left -= 16;
+    return file->random + file->random_left;
+}
+
 void dur__sq_token(dur__sq_txn *txn, char out[80], char kind, uint64_t key) {
     static const char digits[] = "0123456789abcdef";
-    unsigned char random[16];
-    txn->file->world->random(txn->file->world->data, random, sizeof random);
+    const unsigned char *random = random_draw(txn->file);
     size_t at = 0;
     out[at++] = kind;
     at += dur__u64_text(out + at, key);
     out[at++] = '.';
-    for (size_t i = 0; i < sizeof random; i++) {
+    for (size_t i = 0; i < 16; i++) {
         out[at++] = digits[random[i] >> 4];
         out[at++] = digits[random[i] & 15];
     }

@@ -168,8 +168,10 @@
     SQL(WORK_SESSION_OF, "SELECT session FROM dur_worker WHERE key=?1 AND execution=?2 AND activity=?3 AND token=?4")  \
     SQL(WORK_BY_TOKEN, "SELECT key, execution, activity, seq FROM dur_worker WHERE token=?1")                          \
     SQL(WORK_BY_REF, "SELECT seq FROM dur_worker WHERE key=?1 AND execution=?2 AND activity=?3 AND token=?4")          \
+    SQL(WORK_READ, "SELECT w.attempts, w.json, i.id FROM dur_worker w LEFT JOIN dur_instance i ON i.key=w.key "        \
+                   "WHERE w.key=?1 AND w.execution=?2 AND w.activity=?3 AND w.seq=?4")                                 \
     SQL(WORK_LOCK, "UPDATE dur_worker SET token=?5, owner=?6, locked_until=?7, attempts=attempts+1 "                   \
-                   "WHERE key=?1 AND execution=?2 AND activity=?3 AND seq=?4 RETURNING attempts, json")                \
+                   "WHERE key=?1 AND execution=?2 AND activity=?3 AND seq=?4")                                         \
     SQL(WORK_RENEW, "UPDATE dur_worker SET locked_until=?5 WHERE key=?1 AND execution=?2 AND activity=?3 AND seq=?4")  \
     SQL(WORK_FREE, "UPDATE dur_worker SET token=NULL, owner=NULL, locked_until=NULL, visible_at=?5, "                  \
                    "attempts=max(attempts-?6, 0) WHERE key=?1 AND execution=?2 AND activity=?3 AND seq=?4")            \

@@ -121,21 +121,21 @@ static int lock_row(dur__sq_work_op *self, dur__sq_txn *txn, const work_id *id, 
     snprintf(token, sizeof token, "w%llu.%llu.%llu.%llu.%s", (unsigned long long)id->key,
              (unsigned long long)id->execution, (unsigned long long)id->activity, (unsigned long long)id->seq,
              strchr(random, '.') + 1);
-    sqlite3_stmt *row = NULL;
-    uint64_t until = dur__sq_after(txn->boot_ms, how->lock_ms);
-    int code = dur__sq_first(txn->conn, DUR__SQ_WORK_LOCK, &row, err, how->owner != NULL ? "iiiittn" : "iiiitti",
-                             id->key, id->execution, id->activity, id->seq, token, how->owner, until);
+    sqlite3_stmt *row = NULL; /* read first: what UPDATE … RETURNING says goes through a table of its own */
+    int code =
+        dur__sq_first(txn->conn, DUR__SQ_WORK_READ, &row, err, "iiii", id->key, id->execution, id->activity, id->seq);
     if (code != DUR_OK || row == NULL) return code;
     dur_leased_work *work = &self->works[self->count];
     memset(work, 0, sizeof *work);
-    work->attempt_count = (uint32_t)dur__sq_u64(row, 0);
+    work->attempt_count = (uint32_t)dur__sq_u64(row, 0) + 1;
     work->json = dur__sq_json(self->arena, row, 1);
+    work->ref.instance = dur__sq_is_null(row, 2) ? "" : dur__sq_dup(self->arena, row, 2);
     dur__sq_end(&row);
-    if (how->owner == NULL) dur__sq_expires_at(txn->file, until);
-    code = dur__sq_first(txn->conn, DUR__SQ_WORK_ID_OF, &row, err, "i", id->key);
+    uint64_t until = dur__sq_after(txn->boot_ms, how->lock_ms);
+    code = dur__sq_run(txn->conn, DUR__SQ_WORK_LOCK, err, how->owner != NULL ? "iiiittn" : "iiiitti", id->key,
+                       id->execution, id->activity, id->seq, token, how->owner, until);
     if (code != DUR_OK) return code;
-    work->ref.instance = row != NULL ? dur__sq_dup(self->arena, row, 0) : "";
-    dur__sq_end(&row);
+    if (how->owner == NULL) dur__sq_expires_at(txn->file, until);
     work->ref.execution_id = id->execution;
     work->ref.activity_id = id->activity;
     work->ref.row_id = id->seq;
