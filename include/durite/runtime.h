@@ -102,7 +102,8 @@ DUR_API int dur_runtime_start(dur_runtime **out, const dur_runtime_options *opti
  * Stop: no new work is taken, running activities may end within the grace, leases are given back; returns as soon as
  * nothing is left.  DUR_EBUSY: activities that never returned are named in the message; their threads are left behind,
  * the rest has stopped and the runtime is gone.  DUR_EDEADLK from inside a handler, activity or callback: nothing
- * happened.  NULL is allowed.  Since 0.1.
+ * happened.  DUR_EFORKED in a forked child: descriptors are closed, the parent's threads and leases are not touched.
+ * NULL is allowed.  Since 0.1.
  */
 DUR_API int dur_runtime_stop(dur_runtime *runtime, uint64_t grace_ms, dur_error *err);
 

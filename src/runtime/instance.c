@@ -221,7 +221,9 @@ static bool feed(dur__inst *inst) {
     return offered;
 }
 
-static void log_slow(dur__inst *inst, uint64_t took_us) {
+void dur__inst_ran(const dur__inst *inst, uint64_t begin_us) {
+    uint64_t took_us = dur__monotonic_us() - begin_us;
+    if (took_us <= SLOW_TURN_US) return;
     const char *where = dur__exec_where(inst->exec);
     dur__log(DUR_LOG_WARN, DUR__LOG_ORCHESTRATION,
              DUR__FIELDS(DUR__TEXT("instance_id", inst->id), DUR__TEXT("orchestration_name", inst->handler->name),
@@ -254,8 +256,7 @@ void dur__inst_step(dur__inst *inst) {
     uint64_t begin_us = dur__monotonic_us();
     inst->starving = false;
     int code = run(inst, &err);
-    uint64_t took_us = dur__monotonic_us() - begin_us;
-    if (took_us > SLOW_TURN_US) log_slow(inst, took_us);
+    dur__inst_ran(inst, begin_us);
     if (code == DUR_OK && loop->runtime->options.double_run) code = dur__rerun_check(inst, &err);
     if (code != DUR_OK) {
         dur__inst_broken(inst, code, &err);

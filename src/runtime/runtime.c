@@ -239,10 +239,13 @@ int dur_runtime_start(dur_runtime **out, const dur_runtime_options *options, dur
     return DUR_OK;
 }
 
-/* In a forked child there are no threads to end and nobody to say goodbye to. */
+/* In a forked child there are no threads to end and nobody to say goodbye to.  Descriptors and the store go; what the
+   threads had in hand at that moment may be half-way and is left as it is. */
 static int stop_forked(dur_runtime *runtime, dur_error *err) {
-    for (size_t i = 0; i < runtime->loop_count; i++)
+    for (size_t i = 0; i < runtime->loop_count; i++) {
         dur_waker_free(runtime->loops[i].waker);
+        runtime->loops[i].waker = NULL;
+    }
     dur_provider_close(runtime->store);
     runtime->store = NULL;
     return dur_error_set(err, DUR_EFORKED, false, "runtime.stop", "the runtime belongs to the parent process");

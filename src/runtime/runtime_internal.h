@@ -319,9 +319,10 @@ void dur__inst_receive(dur__inst *inst, dur__letter *letter); /* an arrival or s
 void dur__inst_drop_exec(dur__inst *inst);                    /* end the handler; completions go through the queue */
 void dur__inst_free(dur__inst *inst);                         /* and forget it */
 void dur__inst_return_letter(dur__loop *loop,
-                             dur__letter *letter); /* not consumed: a completion goes through the queue */
-void dur__inst_step(dur__inst *inst);              /* READY: run, then commit, park or break */
-void dur__inst_settle(dur__inst *inst);            /* after a commit: offer what came, go on or park */
+                             dur__letter *letter);            /* not consumed: a completion goes through the queue */
+void dur__inst_step(dur__inst *inst);                         /* READY: run, then commit, park or break */
+void dur__inst_ran(const dur__inst *inst, uint64_t begin_us); /* its handler, since then: too long is logged */
+void dur__inst_settle(dur__inst *inst);                       /* after a commit: offer what came, go on or park */
 void dur__inst_attach(dur__inst *inst, dur__task *task);
 void dur__inst_broken(dur__inst *inst, int code, const dur_error *why);
 void dur__inst_committed_once(dur__inst *inst); /* clears `uncommitted` at the gate */

@@ -309,7 +309,9 @@ static int begin(triage *t, dur_error *err) {
                             .carried = start->carry_forward_events,
                             .carried_count = start->carry_forward_count,
                             .initial_custom_status = start->initial_custom_status };
+    uint64_t begin_us = dur__monotonic_us();
     int code = dur__exec_start(inst->exec, &how, t->loop->now_ms, err);
+    dur__inst_ran(inst, begin_us);
     dur__list_push(&inst->drained, &t->start->arrival.link);
     t->start = NULL;
     return code;

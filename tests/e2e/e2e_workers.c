@@ -31,6 +31,23 @@ static dur_outcome brief(dur_act *act, const char *input) {
     return dur_act_complete(act, input);
 }
 
+static atomic_bool second_has_run;
+static dur_outcome waits_for_second(dur_act *act, const char *input) {
+    while (!atomic_load(&second_has_run) && !dur_act_sleep(act, 5)) {
+    }
+    return dur_act_complete(act, input);
+}
+static dur_outcome second(dur_act *act, const char *input) {
+    atomic_store(&second_has_run, true);
+    return dur_act_complete(act, input);
+}
+static dur_outcome both(dur_ctx *ctx, const char *input) {
+    dur_future *first = dur_activity(ctx, "WaitsForSecond", input);
+    dur_future *other = dur_activity(ctx, "Second", input);
+    dur_join(first, other);
+    return dur_complete(ctx, dur_await(first));
+}
+
 static bool only_first(const char *reason, uint32_t attempt, void *data) {
     (void)data;
     return attempt < 2 && strstr(reason, "attempt") != NULL;
@@ -208,12 +225,38 @@ static void two_runtimes_share_the_work(void **state) {
     OK(w, dur_runtime_stop(second, DUR_SECONDS(20), &w->err));
 }
 
+static const dur_handler with_both[] = {
+    DUR_ACTIVITY("WaitsForSecond", waits_for_second),
+    DUR_ACTIVITY("Second", second),
+    DUR_ORCHESTRATION("Both", "1.0.0", both),
+    DUR_HANDLERS_END,
+};
+static const dur_handler only_activities[] = {
+    DUR_ACTIVITY("WaitsForSecond", waits_for_second),
+    DUR_ACTIVITY("Second", second),
+    DUR_HANDLERS_END,
+};
+
+/* One worker is busy until the other activity has run, which its node has taken too: it must let it go. */
+static void unstarted_work_goes_to_another_node(void **state) {
+    world *w = *state;
+    dur_runtime *helper = NULL;
+    atomic_store(&second_has_run, false);
+    RUN(w, with_both, .worker_concurrency = 1);
+    OK(w, dur_runtime_start(
+              &helper, DUR_RUNTIME(.store = w->store, .handlers = only_activities, .worker_concurrency = 1), &w->err));
+    start(w, "Both", "in the end", "b");
+    expect(w, "b", "in the end");
+    OK(w, dur_runtime_stop(helper, DUR_SECONDS(20), &w->err));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(retries_until_it_works_or_gives_up),   TEST(every_kind_of_retry),
         TEST(tags_route_to_their_runtime),          TEST(more_sessions_than_a_runtime_may_hold),
         TEST(an_activity_may_use_a_client),         TEST(unregistered_work_waits_for_a_runtime_that_knows_it),
         TEST(stopping_lets_running_activities_end), TEST(two_runtimes_share_the_work),
+        TEST(unstarted_work_goes_to_another_node),
     };
     return cmocka_run_group_tests_name("e2e_workers", tests, NULL, NULL);
 }

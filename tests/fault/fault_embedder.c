@@ -31,6 +31,12 @@ static dur_outcome wants_memory(dur_ctx *ctx, const char *input) {
     return dur_complete(ctx, input);
 }
 
+static dur_outcome blocks(dur_ctx *ctx, const char *input) {
+    dur_future *echo_of_it = dur_activity(ctx, "Echo", input);
+    pause_ms(1100);
+    return dur_complete(ctx, dur_await(echo_of_it));
+}
+
 static dur_outcome talks(dur_ctx *ctx, const char *input) {
     dur_trace(ctx, DUR_LOG_INFO, "stop now");
     return dur_complete(ctx, input);
@@ -41,6 +47,7 @@ static const dur_handler handlers[] = {
     DUR_ORCHESTRATION("KeepsErrno", "1.0.0", keeps_errno),
     DUR_ORCHESTRATION("WantsMemory", "1.0.0", wants_memory),
     DUR_ORCHESTRATION("Talks", "1.0.0", talks),
+    DUR_ORCHESTRATION("Blocks", "1.0.0", blocks),
     DUR_HANDLERS_END,
 };
 
@@ -55,6 +62,7 @@ static void child_of(world *w) {
     dur_store_counts counts = { .size = sizeof(counts) };
     dur_metrics metrics = { .size = sizeof(metrics) };
     dur_runtime *runtime = NULL;
+    dur_client *client = NULL;
     char *text = NULL;
     REFUSED(dur_client_start(w->client, NULL, "KeepsErrno", "", .instance = "f"));
     REFUSED(dur_client_raise(w->client, NULL, "f", "E", ""));
@@ -71,7 +79,10 @@ static void child_of(world *w) {
     REFUSED(dur_client_delete(NULL, w->client, "f", true, NULL));
     REFUSED(dur_runtime_start(&runtime, DUR_RUNTIME(.store = w->store, .handlers = handlers), NULL));
     REFUSED(dur_runtime_metrics(&metrics, w->runtime, NULL));
+    REFUSED(dur_client_new(&client, w->store, NULL));
     REFUSED(dur_runtime_stop(w->runtime, 0, NULL));
+    REFUSED(dur_runtime_stop(w->runtime, 0, NULL)); /* there is nothing left to free twice */
+    REFUSED(dur_runtime_metrics(&metrics, w->runtime, NULL));
     dur_client_free(w->client); /* frees, and says no goodbye */
     dur_provider_close(w->store);
     _exit(0);
@@ -155,6 +166,33 @@ static void stop_from_a_sink_is_refused(void **state) {
     assert_int_equal(atomic_load(&stop_code), DUR_EDEADLK);
 }
 
+static atomic_int slow_turns;
+static void slow_turn_sink(void *data, const dur_log_record *record) {
+    (void)data;
+    if (strstr(record->message, "a turn of \"Blocks\" took") == NULL) return;
+    bool named = false, placed = false, timed = false;
+    for (size_t i = 0; i < record->field_count; i++) {
+        const dur_log_field *field = &record->fields[i];
+        if (strcmp(field->key, "instance_id") == 0) named = strcmp(field->text, "slow") == 0;
+        if (strcmp(field->key, "site") == 0) placed = strstr(field->text, "fault_embedder.c") != NULL;
+        if (strcmp(field->key, "took_ms") == 0) timed = field->number >= 1000;
+    }
+    if (named && placed && timed) atomic_fetch_add(&slow_turns, 1);
+}
+
+static void a_turn_over_a_second_is_logged(void **state) {
+    world *w = *state;
+    RUN(w, handlers);
+    dur_log_set_sink(slow_turn_sink, NULL, DUR_LOG_WARN);
+    start(w, "KeepsErrno", "", "quick");
+    start(w, "Blocks", "came", "slow");
+    expect(w, "slow", "came");
+    expect(w, "quick", "kept");
+    world_stop(w);
+    dur_log_set_sink(NULL, NULL, DUR_LOG_ERROR);
+    assert_int_equal(atomic_load(&slow_turns), 1);
+}
+
 static void errno_is_kept_over_waits(void **state) {
     world *w = *state;
     RUN(w, handlers);
@@ -211,6 +249,7 @@ int main(void) {
         TEST(in_a_forked_child_every_call_is_refused),
         TEST(threads_are_named_and_block_signals),
         TEST(stop_from_a_sink_is_refused),
+        TEST(a_turn_over_a_second_is_logged),
         TEST(errno_is_kept_over_waits),
         TEST(too_much_memory_suspends),
         TEST(any_order_of_closing),
