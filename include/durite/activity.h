@@ -4,6 +4,7 @@
  * An activity is an ordinary C function on a worker thread: it may block, use files and sockets, and take long.  It
  * runs at least once; make its effects idempotent with dur_act_key().
  * Thread class of dur_act: the activity's thread, or one that it started and joins; dur_act_cancelled from any thread.
+ * Calls without a dur_act (NULL) do nothing and answer NULL, "", 0, -1 or false.
  */
 #ifndef DURITE_ACTIVITY_H
 #define DURITE_ACTIVITY_H

@@ -7,6 +7,7 @@
 #include "base/thread.h"
 #include "core/check.h"
 #include "core/limits.h"
+#include "provider/provider_internal.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -15,6 +16,8 @@ int dur_client_new(dur_client **out, dur_provider *store, dur_error *err) {
     if (out == NULL) return dur_error_set(err, DUR_EINVAL, false, "client.new", "out is required, got NULL");
     *out = NULL;
     if (store == NULL) return dur_error_set(err, DUR_EINVAL, false, "client.new", "store is required, got NULL");
+    int code = dur__store_enter(store, "client.new", err);
+    if (code != DUR_OK) return code;
     dur_client *client = dur__xcalloc(1, sizeof(*client));
     client->store = dur_store_retain(store);
     client->process = dur__process_serial();

@@ -47,6 +47,9 @@ static slot *slot_enter(void) {
     for (;;) {
         unsigned index = atomic_load(&current);
         atomic_fetch_add(&slots[index].inside, 1);
+        /* Between the two lines above a setter may have replaced this slot, found it empty and returned, and a second
+           one may be filling it.  No test can stop a thread exactly there without a hook in this function, so that one
+           which removes this look is found only by chance (sinks_are_replaced_under_fire, under TSan). */
         if (atomic_load(&current) == index) {
             entered = &slots[index];
             return entered;

@@ -9,8 +9,12 @@
 #include <durite/sqlite.h>
 
 struct sqlite3 *dur_act_sqlite(dur_act *act, dur_error *err) {
-    dur__task *task = act->task;
     dur_error_clear(err);
+    if (act == NULL) {
+        dur_error_set(err, DUR_EINVAL, false, "act.sqlite", "act is required, got NULL");
+        return NULL;
+    }
+    dur__task *task = act->task;
     if (task->sqlite == NULL) task->sqlite = dur__store_open_sqlite(task->runtime->store, err);
     return task->sqlite;
 }

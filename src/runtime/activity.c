@@ -50,31 +50,39 @@ dur_outcome dur_act_failf(dur_act *act, const char *format, ...) {
 
 /* ---- who and where ---- */
 
+/* Outside of an activity there is nobody to ask: calls without one answer nothing. */
+static const dur__task nobody = { .item = { .instance = "", .name = "" }, .worker_id = "" };
+
+static const dur__task *task_of(const dur_act *act) {
+    return act != NULL ? act->task : &nobody;
+}
+
 const char *dur_act_instance_id(const dur_act *act) {
-    return act->task->item.instance;
+    return task_of(act)->item.instance;
 }
 uint64_t dur_act_execution_id(const dur_act *act) {
-    return act->task->item.execution_id;
+    return task_of(act)->item.execution_id;
 }
 const char *dur_act_name(const dur_act *act) {
-    return act->task->item.name;
+    return task_of(act)->item.name;
 }
 uint64_t dur_act_id(const dur_act *act) {
-    return act->task->item.id;
+    return task_of(act)->item.id;
 }
 const char *dur_act_worker_id(const dur_act *act) {
-    return act->task->worker_id;
+    return task_of(act)->worker_id;
 }
 const char *dur_act_session(const dur_act *act) {
-    return act->task->item.session_id;
+    return task_of(act)->item.session_id;
 }
 const char *dur_act_tag(const dur_act *act) {
-    return act->task->item.tag;
+    return task_of(act)->item.tag;
 }
 uint32_t dur_act_delivery(const dur_act *act) {
-    return act->task->delivery;
+    return task_of(act)->delivery;
 }
 uint32_t dur_act_attempt(const dur_act *act) {
+    if (act == NULL) return 0;
     return act->task->item.attempt != 0 ? (uint32_t)act->task->item.attempt : 1;
 }
 
@@ -95,16 +103,19 @@ static void find_orchestration(dur__task *task) {
 }
 
 const char *dur_act_orchestration_name(const dur_act *act) {
+    if (act == NULL) return "";
     find_orchestration(act->task);
     return act->task->item.orchestration_name;
 }
 
 const char *dur_act_orchestration_version(const dur_act *act) {
+    if (act == NULL) return "";
     find_orchestration(act->task);
     return act->task->item.orchestration_version != NULL ? act->task->item.orchestration_version : "";
 }
 
 const char *dur_act_key(const dur_act *act) {
+    if (act == NULL) return "";
     dur__task *task = act->task;
     if (task->key == NULL)
         task->key = dur_arena_format(task->arena, "%s/%llu/%llu", task->item.instance,
@@ -115,13 +126,14 @@ const char *dur_act_key(const dur_act *act) {
 /* ---- cancellation ---- */
 
 bool dur_act_cancelled(const dur_act *act) {
-    return atomic_load(&act->task->cancelled);
+    return act != NULL && atomic_load(&act->task->cancelled);
 }
 int dur_act_cancel_fd(dur_act *act) {
-    return dur__cancel_fd(act->task);
+    return act != NULL ? dur__cancel_fd(act->task) : -1;
 }
 
 bool dur_act_sleep(dur_act *act, uint64_t ms) {
+    if (act == NULL) return false;
     uint64_t end_us = dur__monotonic_us() + (ms > UINT64_MAX / 2000 ? UINT64_MAX / 2 : ms * 1000);
     int fd = dur__cancel_fd(act->task);
     while (!dur_act_cancelled(act)) {
@@ -138,20 +150,22 @@ bool dur_act_sleep(dur_act *act, uint64_t ms) {
 /* ---- the store, memory, log ---- */
 
 struct dur_client *dur_act_client(dur_act *act) {
+    if (act == NULL) return NULL;
     dur__task *task = act->task;
     if (task->client == NULL) (void)dur_client_new(&task->client, task->runtime->store, NULL);
     return task->client;
 }
 
 dur_provider *dur_act_store(dur_act *act) {
-    return act->task->runtime->store;
+    return act != NULL ? act->task->runtime->store : NULL;
 }
 
 void *dur_act_alloc(dur_act *act, size_t size) {
-    return dur_arena_zalloc(act->task->arena, size);
+    return act != NULL ? dur_arena_zalloc(act->task->arena, size) : NULL;
 }
 
 char *dur_act_format(dur_act *act, const char *format, ...) {
+    if (act == NULL || format == NULL) return NULL;
     va_list args;
     va_start(args, format);
     char *text = dur_arena_vformat(act->task->arena, format, args);
@@ -160,7 +174,7 @@ char *dur_act_format(dur_act *act, const char *format, ...) {
 }
 
 void dur_act_trace(dur_act *act, dur_log_level level, const char *format, ...) {
-    if (!dur__log_enabled(level)) return;
+    if (act == NULL || format == NULL || !dur__log_enabled(level)) return;
     va_list args;
     va_start(args, format);
     const char *text = dur_arena_vformat(act->task->arena, format, args);

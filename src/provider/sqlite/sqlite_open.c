@@ -363,11 +363,16 @@ static int store_open(dur_provider **out, const dur_sqlite_options *options, boo
 
 int dur_sqlite_open(dur_provider **out, const dur_sqlite_options *options, dur_error *err) {
     dur_error_clear(err);
-    if (out == NULL || options == NULL || options->path == NULL || options->path[0] == '\0')
-        return dur_error_set(err, DUR_EINVAL, false, "sqlite.open", "out and a path are required");
+    if (out == NULL || options == NULL)
+        return dur_error_set(err, DUR_EINVAL, false, "sqlite.open", "out and options are required");
     *out = NULL;
+    if (options->size < offsetof(dur_sqlite_options, must_exist) || options->size > 4096)
+        return dur_error_set(err, DUR_EINVAL, false, "sqlite.open",
+                             "size is not a size of dur_sqlite_options: use DUR_SQLITE(...)");
     dur_sqlite_options filled = { .size = sizeof filled };
     memcpy(&filled, options, options->size < sizeof filled ? options->size : sizeof filled);
+    if (filled.path == NULL || filled.path[0] == '\0')
+        return dur_error_set(err, DUR_EINVAL, false, "sqlite.open", "a path is required");
     int code = store_open(out, &filled, false, err);
     if (code == DUR_OK) dur__provider_adopt(*out);
     return code;
