@@ -102,7 +102,7 @@ typedef struct dur_activity_args {
     const char *name;
     const char *input;
     const char *tag;     /* only workers that serve the tag take it */
-    const char *session; /* routed to the worker that owns the session */
+    const char *session; /* routed to the node that owns the session, which runs one of its activities at a time */
     const dur_retry *retry;
     uint64_t timeout_ms; /* 0: none.  Over the whole call; the failure is DUR_ETIMEOUT */
     const char *site;    /* filled by the macro */

@@ -1,12 +1,14 @@
 /*
- * session.c: how many sessions have an activity on this node.  Everything here is called with work.mutex held.
+ * session.c: how many sessions have an activity on this node, and which of them runs one: a session's activities run
+ * one at a time.  Everything here is called with work.mutex held.
  */
 #include "runtime/runtime_internal.h"
 
 #include <stdlib.h>
 
 typedef struct session_use {
-    size_t uses; /* activities waiting or running here */
+    size_t uses;  /* activities waiting or running here */
+    bool running; /* one of them is */
     char name[];
 } session_use;
 
@@ -23,12 +25,27 @@ bool dur__session_admit(dur_runtime *runtime, const char *session) {
         size_t size = strlen(session) + 1;
         use = dur__xmalloc(sizeof(*use) + size);
         use->uses = 0;
+        use->running = false;
         memcpy(use->name, session, size);
         dur__map_put(&work->sessions, use->name, use);
         work->session_count++;
     }
     use->uses++;
     return true;
+}
+
+bool dur__session_begin(dur_runtime *runtime, const char *session) {
+    session_use *use = dur__map_get(&runtime->work.sessions, session);
+    DUR_ASSERT(use != NULL);
+    if (use->running) return false;
+    use->running = true;
+    return true;
+}
+
+void dur__session_end(dur_runtime *runtime, const char *session) {
+    session_use *use = dur__map_get(&runtime->work.sessions, session);
+    DUR_ASSERT(use != NULL && use->running);
+    use->running = false;
 }
 
 void dur__session_leave(dur_runtime *runtime, const char *session) {

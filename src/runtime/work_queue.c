@@ -170,6 +170,7 @@ void dur__work_finished(dur_runtime *runtime, dur__task *task) {
     dur__list_unlink(&task->link);
     DUR_ASSERT(work->running_count > 0);
     work->running_count--;
+    if (task->has_session) dur__session_end(runtime, task->item.session_id); /* its worker looks for the next one */
     leave_session_locked(runtime, task);
     dur__cond_broadcast(&work->idle_changed);
 }

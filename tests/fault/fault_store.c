@@ -15,6 +15,14 @@ static dur_outcome echo(dur_act *act, const char *input) {
     return dur_act_complete(act, input);
 }
 
+static atomic_int inside_session, overlaps;
+static dur_outcome alone(dur_act *act, const char *input) {
+    if (atomic_fetch_add(&inside_session, 1) != 0) atomic_fetch_add(&overlaps, 1);
+    dur_act_sleep(act, 3);
+    atomic_fetch_sub(&inside_session, 1);
+    return dur_act_complete(act, input);
+}
+
 /* Until something has failed, and a moment longer: whoever hears of the fault has time to do the wrong thing. */
 static dur_outcome takes_its_time(dur_act *act, const char *input) {
     atomic_fetch_add(&runs, 1);
@@ -51,8 +59,19 @@ static dur_outcome two_sessions(dur_ctx *ctx, const char *input) {
     return dur_complete(ctx, "done");
 }
 
+static dur_outcome same_session(dur_ctx *ctx, const char *input) {
+    enum { MANY = 8 };
+    dur_future *all[MANY];
+    for (int i = 0; i < MANY; i++)
+        all[i] = dur_activity(ctx, "Alone", input, .session = "s");
+    dur_join_n(all, MANY);
+    return dur_complete(ctx, dur_await(all[MANY - 1]));
+}
+
 static const dur_handler handlers[] = {
     DUR_ACTIVITY("Echo", echo),
+    DUR_ACTIVITY("Alone", alone),
+    DUR_ORCHESTRATION("SameSession", "1.0.0", same_session),
     DUR_ACTIVITY("TakesItsTime", takes_its_time),
     DUR_ORCHESTRATION("ThreeSteps", "1.0.0", three_steps),
     DUR_ORCHESTRATION("One", "1.0.0", one),
@@ -112,6 +131,17 @@ static void fault_c21_sessions_at_the_limit_do_not_stall(void **state) {
     RUN(w, handlers, .max_sessions = 1);
     start(w, "TwoSessions", "", "s");
     expect(w, "s", "done");
+}
+
+static void fault_c21_a_session_runs_one_activity_at_a_time(void **state) {
+    world *w = *state;
+    atomic_store(&overlaps, 0);
+    RUN(w, handlers, .worker_concurrency = 4);
+    start(w, "SameSession", "one", "a");
+    start(w, "SameSession", "two", "b");
+    expect(w, "a", "one");
+    expect(w, "b", "two");
+    assert_int_equal(atomic_load(&overlaps), 0);
 }
 
 static void fault_c22_times_are_times(void **state) {
@@ -222,6 +252,7 @@ int main(void) {
         TEST(fault_c08_commits_that_fail_for_a_while_fail_nothing),
         TEST(fault_c09_a_lost_answer_is_looked_up),
         TEST(fault_c21_sessions_at_the_limit_do_not_stall),
+        TEST(fault_c21_a_session_runs_one_activity_at_a_time),
         TEST(fault_c22_times_are_times),
         TEST(fault_c23_a_worker_ack_is_tried_again),
         TEST(fault_c26_backoff_never_wraps),
