@@ -94,13 +94,19 @@ int dur__sq_set_ready(dur__sq_txn *txn, uint64_t key, bool any, uint64_t due, du
 int dur__sq_reason(dur__sq_txn *txn, uint64_t key, uint64_t seen_id, uint64_t seen_now, bool *any, uint64_t *due,
                    dur_error *err) {
     sqlite3_stmt *row = NULL;
-    /* not seen: a greater id, or due after the time of looking */
+    *any = false;
+    *due = 0;
+    /* Not seen: a greater id, or due after the time of looking.  The first that is visible is enough: thousands may lie
+       behind it. */
     int code = dur__sq_first(txn->conn, DUR__SQ_QUEUE_REASON, &row, err, "iii", key, seen_id, seen_now);
-    if (code != DUR_OK) return code;
-    *any = row != NULL && !dur__sq_is_null(row, 0);
-    *due = *any ? dur__sq_u64(row, 0) : 0;
+    for (; code == DUR_OK && row != NULL; code = dur__sq_next(&row, err)) {
+        uint64_t this_due = dur__sq_u64(row, 0);
+        if (!*any || this_due < *due) *due = this_due;
+        *any = true;
+        if (*due <= txn->now_ms) break;
+    }
     dur__sq_end(&row);
-    return DUR_OK;
+    return code;
 }
 
 /* When the message becomes visible; 0: at once. */

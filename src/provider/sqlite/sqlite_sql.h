@@ -135,7 +135,7 @@
     SQL(QUEUE_BEHIND_NAMED,                                                                                            \
         "SELECT " DUR__SQ_MESSAGE_COLUMNS " FROM dur_queue WHERE key=?1 AND qname=?6 AND due <= ?2 "                   \
         "AND (ord, id) > (?3, ?4) ORDER BY ord, id LIMIT ?5")                                                          \
-    SQL(QUEUE_REASON, "SELECT min(due) FROM dur_queue WHERE key=?1 AND (+id > ?2 OR +due > ?3)")                       \
+    SQL(QUEUE_REASON, "SELECT due FROM dur_queue WHERE key=?1 AND (+id > ?2 OR +due > ?3)")                            \
     SQL(QUEUE_START, "SELECT due, at, json FROM dur_queue WHERE key=?1 AND qname IS NULL AND kind IN (0, 1) "          \
                      "ORDER BY ord, id LIMIT 1")                                                                       \
     SQL(QUEUE_MESSAGES_OF, "SELECT id, json FROM dur_queue WHERE key=?1 AND qname IS NOT NULL")                        \
