@@ -121,7 +121,8 @@ const dur_event *dur__event_copy(dur_arena *arena, const dur_event *event, dur_e
 }
 
 const dur_failure *dur__failure_copy(dur_arena *arena, const dur_failure *failure) {
-    dur_failure *copy = (dur_failure *)(void *)dur_arena_memdup(arena, failure, sizeof(*failure));
+    dur_failure *copy = dur_arena_alloc(arena, sizeof(*copy));
+    *copy = *failure;
     copy->operation = dur_arena_strdup(arena, failure->operation);
     copy->message = dur_arena_strdup(arena, failure->message);
     copy->resource = dur_arena_strdup(arena, failure->resource);

@@ -183,7 +183,8 @@ static void add_consumed_messages(dur__inst *inst) {
 
 /* The failure as it is told: its texts live in the commit. */
 static const dur_failure *keep_failure(dur_arena *arena, const dur_failure *failure) {
-    dur_failure *kept = (dur_failure *)(void *)dur_arena_memdup(arena, failure, sizeof(*failure));
+    dur_failure *kept = dur_arena_alloc(arena, sizeof(*kept));
+    *kept = *failure;
     kept->message = dur_arena_strdup(arena, failure->message != NULL ? failure->message : "");
     kept->resource = dur_arena_strdup(arena, failure->resource);
     kept->error = dur_arena_strdup(arena, failure->error);

@@ -407,7 +407,7 @@ void dur__session_leave(dur_runtime *runtime, const char *session); /* under wor
 /* Under work.mutex, around a run: false when another activity of the session is running. */
 bool dur__session_begin(dur_runtime *runtime, const char *session);
 void dur__session_end(dur_runtime *runtime, const char *session);
-bool dur__session_full(dur_runtime *runtime);                       /* under work.mutex */
+bool dur__session_full(dur_runtime *runtime); /* under work.mutex */
 void dur__session_free(dur_runtime *runtime);
 
 /* cancel.c */

@@ -43,7 +43,8 @@ void dur__task_complete(dur__task *task, const char *result) {
 }
 
 void dur__task_fail(dur__task *task, const dur_failure *failure) {
-    dur_failure *kept = (dur_failure *)(void *)dur_arena_memdup(task->arena, failure, sizeof(*failure));
+    dur_failure *kept = dur_arena_alloc(task->arena, sizeof(*kept));
+    *kept = *failure;
     kept->message = dur_arena_strdup(task->arena, failure->message);
     completion_begin(task, DUR_WORK_ACTIVITY_FAILED)->details = kept;
 }

@@ -258,7 +258,9 @@ static void what_waited_unstarted_is_given_back(void **state) {
     OK(dur_store_abandon_work_item(runtime->store, work.lock_token, 0, true, &err));
     loop->look_work = true;
     pass(loop); /* and it may come back */
-    worker_ends(worker_takes());
+    dur__task *task = worker_takes();
+    worker_ends(task);
+    dur__loop_done(loop, task);
     dur_arena_free(arena);
     down();
 }
