@@ -166,10 +166,10 @@ static void add_work(dur__loop *loop, round *r) {
         return;
     }
     dur__mutex_lock(&runtime->work.mutex);
-    bool blocked = runtime->work.blocked_count > 0; /* over max_sessions already: no more of them for now */
+    bool closed = dur__session_closed(runtime);
     dur__mutex_unlock(&runtime->work.mutex);
     r->work = (dur_work_fetch){ .lock_ms = runtime->options.worker_lock_timeout_ms,
-                                .session_owner = blocked ? NULL : dur__runtime_session_owner(runtime),
+                                .session_owner = closed ? NULL : dur__runtime_session_owner(runtime),
                                 .session_lock_ms = runtime->options.session_lock_timeout_ms,
                                 .tags = runtime->tag_filter,
                                 .owner = loop->owner,

@@ -98,13 +98,13 @@ typedef struct dur__work {
     dur__mutex mutex;
     dur__cond changed; /* tasks to take, or the end */
     dur__link queue;   /* to be started, oldest first */
-    dur__link blocked; /* over max_sessions: wait for a session to end here */
+    dur__link blocked; /* their session is busy, or too many are: they wait for an activity of one to end here */
     dur__link running;
     dur__link workers;
     size_t queued, blocked_count, running_count, reserved, idle, abandoned, waking;
     size_t worker_serial;
     atomic_size_t in_hand; /* taken by a worker and not yet with a loop */
-    dur__map sessions;     /* name → session_use */
+    dur__map sessions;     /* names */
     size_t session_count;
     uint64_t batch_at_us;
     bool exit;
@@ -402,12 +402,11 @@ bool dur__syscall_known(const char *name);
 void dur__syscall_run(dur__task *task);
 
 /* session.c */
-bool dur__session_admit(dur_runtime *runtime, const char *session); /* under work.mutex: counts one use */
+bool dur__session_admit(dur_runtime *runtime, const char *session); /* under work.mutex: false: busy, or too many */
+bool dur__session_busy(dur_runtime *runtime, const char *session);  /* under work.mutex */
+bool dur__session_closed(dur_runtime *runtime);                     /* under work.mutex: enough of them wait here */
 void dur__session_leave(dur_runtime *runtime, const char *session); /* under work.mutex */
-/* Under work.mutex, around a run: false when another activity of the session is running. */
-bool dur__session_begin(dur_runtime *runtime, const char *session);
-void dur__session_end(dur_runtime *runtime, const char *session);
-bool dur__session_full(dur_runtime *runtime); /* under work.mutex */
+bool dur__session_full(dur_runtime *runtime);                       /* under work.mutex */
 void dur__session_free(dur_runtime *runtime);
 
 /* cancel.c */

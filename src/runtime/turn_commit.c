@@ -90,7 +90,8 @@ static bool admitted(dur_runtime *runtime, const dur_work_item *item, const dur_
     if (*handler == NULL) return false;
     if (item->session_id == NULL) return true;
     dur__mutex_lock(&runtime->work.mutex);
-    bool fits = dur__map_get(&runtime->work.sessions, item->session_id) != NULL || !dur__session_full(runtime);
+    bool fits =
+        !dur__session_closed(runtime) && (dur__session_busy(runtime, item->session_id) || !dur__session_full(runtime));
     dur__mutex_unlock(&runtime->work.mutex);
     return fits;
 }

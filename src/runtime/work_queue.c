@@ -28,7 +28,8 @@ void dur__work_destroy(dur__work *work) {
 static size_t room_locked(const dur_runtime *runtime) {
     const dur__work *work = &runtime->work;
     size_t limit = (size_t)runtime->options.worker_concurrency + runtime->options.prefetch;
-    size_t used = work->queued + work->blocked_count + work->running_count + work->reserved;
+    /* Those that wait for their session stand in nobody's way; how many of them are taken has its own limit. */
+    size_t used = work->queued + work->running_count + work->reserved;
     return used < limit ? limit - used : 0;
 }
 
@@ -156,6 +157,8 @@ size_t dur__work_take_waiting(dur_runtime *runtime, dur__loop *loop, dur__link *
         DUR__LIST_EACH_SAFE(lists[i], at, after) {
             dur__task *task = DUR__CONTAINER(at, dur__task, link);
             if (task->loop != loop || now_us - task->queued_at_us < waited_us) continue;
+            bool ours = lists[i] == &work->blocked && dur__session_busy(runtime, task->item.session_id);
+            if (ours && waited_us > 0) continue; /* no other node may run it */
             unlink_waiting_locked(runtime, task);
             dur__list_push(out, &task->link);
             count++;
@@ -170,7 +173,6 @@ void dur__work_finished(dur_runtime *runtime, dur__task *task) {
     dur__list_unlink(&task->link);
     DUR_ASSERT(work->running_count > 0);
     work->running_count--;
-    if (task->has_session) dur__session_end(runtime, task->item.session_id); /* its worker looks for the next one */
     leave_session_locked(runtime, task);
     dur__cond_broadcast(&work->idle_changed);
 }

@@ -49,22 +49,13 @@ void dur__task_fail(dur__task *task, const dur_failure *failure) {
     completion_begin(task, DUR_WORK_ACTIVITY_FAILED)->details = kept;
 }
 
-/* The oldest that may start now: of a session only one at a time, the others stay in their places. */
-static dur__link *startable_locked(dur_runtime *runtime) {
-    DUR__LIST_EACH(&runtime->work.queue, at) {
-        const char *session = DUR__CONTAINER(at, dur__task, link)->item.session_id;
-        if (session == NULL || dur__session_begin(runtime, session)) return at;
-    }
-    return NULL;
-}
-
 /* Under the mutex: the next task, or NULL at the end. */
 static dur__task *take_locked(dur__worker *worker) {
     dur_runtime *runtime = worker->runtime;
     dur__work *work = &runtime->work;
     for (;;) {
         bool fenced = dur__keeper_fenced(runtime);
-        dur__link *link = fenced ? NULL : startable_locked(runtime);
+        dur__link *link = fenced ? NULL : dur__list_first(&work->queue);
         if (link != NULL) {
             dur__task *task = DUR__CONTAINER(link, dur__task, link);
             dur__list_unlink(link);

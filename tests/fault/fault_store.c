@@ -68,7 +68,30 @@ static dur_outcome same_session(dur_ctx *ctx, const char *input) {
     return dur_complete(ctx, dur_await(all[MANY - 1]));
 }
 
+enum { BACKLOG = 50 };
+static atomic_int session_gate;
+static dur_outcome gated(dur_act *act, const char *input) {
+    while (atomic_load(&session_gate) == 0 && !dur_act_sleep(act, 2)) {
+    }
+    return dur_act_complete(act, input);
+}
+
+static dur_outcome backlog(dur_ctx *ctx, const char *input) {
+    dur_future *all[BACKLOG];
+    for (int i = 0; i < BACKLOG; i++)
+        all[i] = dur_activity(ctx, "Gated", input, .session = "busy");
+    dur_join_n(all, BACKLOG);
+    return dur_complete(ctx, "done");
+}
+
+static dur_outcome in_session(dur_ctx *ctx, const char *input) {
+    return dur_complete(ctx, dur_await(dur_activity(ctx, "Echo", input, .session = input)));
+}
+
 static const dur_handler handlers[] = {
+    DUR_ACTIVITY("Gated", gated),
+    DUR_ORCHESTRATION("Backlog", "1.0.0", backlog),
+    DUR_ORCHESTRATION("InSession", "1.0.0", in_session),
     DUR_ACTIVITY("Echo", echo),
     DUR_ACTIVITY("Alone", alone),
     DUR_ORCHESTRATION("SameSession", "1.0.0", same_session),
@@ -142,6 +165,21 @@ static void fault_c21_a_session_runs_one_activity_at_a_time(void **state) {
     expect(w, "a", "one");
     expect(w, "b", "two");
     assert_int_equal(atomic_load(&overlaps), 0);
+}
+
+/* A backlog of one session, longer than a node may take in advance, holds nobody else up. */
+static void fault_c21_a_busy_session_is_in_nobodys_way(void **state) {
+    world *w = *state;
+    atomic_store(&session_gate, 0);
+    RUN(w, handlers, .worker_concurrency = 2, .prefetch = 4);
+    start(w, "Backlog", "", "a");
+    until_history(w, "a", "\"ActivityScheduled\"", BACKLOG);
+    start(w, "One", "plain", "b");
+    start(w, "InSession", "other", "c");
+    expect(w, "b", "plain");
+    expect(w, "c", "other");
+    atomic_store(&session_gate, 1);
+    expect(w, "a", "done");
 }
 
 static void fault_c22_times_are_times(void **state) {
@@ -253,6 +291,7 @@ int main(void) {
         TEST(fault_c09_a_lost_answer_is_looked_up),
         TEST(fault_c21_sessions_at_the_limit_do_not_stall),
         TEST(fault_c21_a_session_runs_one_activity_at_a_time),
+        TEST(fault_c21_a_busy_session_is_in_nobodys_way),
         TEST(fault_c22_times_are_times),
         TEST(fault_c23_a_worker_ack_is_tried_again),
         TEST(fault_c26_backoff_never_wraps),

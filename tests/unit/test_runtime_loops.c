@@ -98,7 +98,6 @@ static dur__task *worker_takes(void) {
     dur__link *link = dur__list_pop(&work->queue);
     assert_non_null(link);
     dur__task *task = DUR__CONTAINER(link, dur__task, link);
-    if (task->has_session) assert_true(dur__session_begin(runtime, task->item.session_id));
     dur__list_push(&work->running, link);
     work->queued--;
     work->running_count++;
