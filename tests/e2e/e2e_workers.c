@@ -70,7 +70,7 @@ static dur_outcome retry_kinds(dur_ctx *ctx, const char *input) {
     dur_future *final = dur_activity(ctx, "Final", "no use", .retry = DUR_RETRY(.attempts_max = 9, .delay_ms = 1));
     dur_future *asked = dur_activity(ctx, "Attempts", "3", .retry = DUR_RETRY(.delay_ms = 1, .predicate = only_first));
     dur_future *slow =
-        dur_activity(ctx, "TooSlow", "second", .retry = DUR_RETRY(.delay_ms = 1, .attempt_timeout_ms = 50));
+        dur_activity(ctx, "TooSlow", "second", .retry = DUR_RETRY(.delay_ms = 1, .attempt_timeout_ms = 1500));
     dur_future *total =
         dur_activity(ctx, "TooSlow", "x", .retry = DUR_RETRY(.attempts_max = 99, .total_timeout_ms = 30));
     dur_join(fixed, linear, none, jitter, final, asked, slow, total);
