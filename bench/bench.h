@@ -43,6 +43,8 @@ typedef struct bench {
     dur_provider *store;
     dur_runtime *runtime;
     dur_client *client;
+    unsigned width; /* fanout of this width only; 0: all */
+    bool no_probes;
     size_t result_count;
     bench_result results[BENCH_RESULTS_MAX];
 } bench;

@@ -24,6 +24,8 @@ static int usage(FILE *out) {
           "  --quick         tiny sizes, for correctness only\n"
           "  --allow-tmpfs   run although the folder is not on a disk\n"
           "  --json FILE     write the results there\n"
+          "  --width N       fanout of this width only\n"
+          "  --no-probes     no limit probes beside the workloads, so no ratios\n"
           "  --list          names of the workloads\n",
           out);
     return out == stdout ? EXIT_SUCCESS : 2;
@@ -152,7 +154,7 @@ static void run_all(bench *b, char **names) {
     for (unsigned i = 0; i < b->repeat; i++) {
         for (const bench_workload *w = bench_workloads; w->name != NULL; w++) {
             if (!wanted(w->name, names)) continue;
-            if (w->compared && (!b->quick || b->limit == 0)) bench_probes(b);
+            if (w->compared && !b->no_probes && (!b->quick || b->limit == 0)) bench_probes(b);
             bench_progress("%s (%u of %u)", w->name, i + 1, b->repeat);
             w->run(b);
         }
@@ -170,6 +172,8 @@ int main(int argc, char **argv) {
         { "quick", no_argument, NULL, 'q' },
         { "allow-tmpfs", no_argument, NULL, 't' },
         { "json", required_argument, NULL, 'j' },
+        { "width", required_argument, NULL, 'w' },
+        { "no-probes", no_argument, NULL, 'p' },
         { "list", no_argument, NULL, 'l' },
         { "help", no_argument, NULL, 'h' },
         { "first-child", required_argument, NULL, 'f' }, /* what the workload start starts */
@@ -207,6 +211,12 @@ int main(int argc, char **argv) {
             break;
         case 'j':
             json = optarg;
+            break;
+        case 'w':
+            b.width = (unsigned)strtoul(optarg, NULL, 10);
+            break;
+        case 'p':
+            b.no_probes = true;
             break;
         case 'f':
             return bench_first_child(optarg);

@@ -353,20 +353,27 @@ static void step(bench *b) {
     bench_close(b);
 }
 
+static void fanout_of(bench *b, size_t width) {
+    char text[32], params[48];
+    snprintf(text, sizeof(text), "%zu", width);
+    snprintf(params, sizeof(params), "{\"width\":%zu}", width);
+    bench_open(b, &bench_defaults);
+    double begin = bench_now();
+    bench_start(b, "Fan", text, "fan");
+    bench_finish(b, "fan");
+    bench_result *r = bench_result_add(b, "fanout", params);
+    bench_metric(r, "seconds", bench_now() - begin);
+    bench_close(b);
+}
+
 static void fanout(bench *b) {
     static const size_t sizes[] = { 100, 1000, 10000, 100000 };
-    for (size_t i = 0; i < (b->quick ? 1u : 4u); i++) {
-        char text[32], params[48];
-        snprintf(text, sizeof(text), "%zu", sizes[i]);
-        snprintf(params, sizeof(params), "{\"width\":%zu}", sizes[i]);
-        bench_open(b, &bench_defaults);
-        double begin = bench_now();
-        bench_start(b, "Fan", text, "fan");
-        bench_finish(b, "fan");
-        bench_result *r = bench_result_add(b, "fanout", params);
-        bench_metric(r, "seconds", bench_now() - begin);
-        bench_close(b);
+    if (b->width > 0) {
+        fanout_of(b, b->width);
+        return;
     }
+    for (size_t i = 0; i < (b->quick ? 1u : 4u); i++)
+        fanout_of(b, sizes[i]);
 }
 
 static void one_big(bench *b, const char *workload, const char *handler, size_t count, const char *unit) {
