@@ -302,16 +302,18 @@ static void sequential(bench *b) {
 }
 
 static void single(bench *b) {
-    size_t count = b->quick ? 50 : 3000;
-    double *us = malloc(count * sizeof(double));
+    enum { MOST = 3000, LEAST = 50 };
+    size_t count = 0;
+    double *us = malloc(MOST * sizeof(double));
     bench_open(b, &bench_defaults);
-    for (size_t i = 0; i < count; i++) {
+    double until = bench_now() + b->seconds;
+    for (; count < (b->quick ? LEAST : MOST) && (count < LEAST || bench_now() < until); count++) {
         char id[64];
-        bench_id(b, id, "s", i);
+        bench_id(b, id, "s", count);
         double begin = bench_now();
         bench_start(b, "Steps", "1", id);
         bench_finish(b, id);
-        us[i] = (bench_now() - begin) * 1e6;
+        us[count] = (bench_now() - begin) * 1e6;
     }
     bench_result *r = bench_result_add(b, "single", "{}");
     double p50 = bench_percentile(us, count, 50);
