@@ -153,7 +153,7 @@ const panels = [
     ['single: p50, ms (shorter is better)', (row) => row.single.value('p50_us') / 1000],
     ['fan-out of 1,000: ms (shorter is better)', (row) => row.fanout[1].value('seconds') * 1000],
 ];
-const LEFT = 250, WIDTH = 620, BAR = 16, GAP = 6, HEAD = 44;
+const LEFT = 260, WIDTH = 620, BAR = 16, GAP = 6, HEAD = 44;
 const height = panels.length * (HEAD + rows.length * (BAR + GAP) + 30);
 const svg = [
     `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${LEFT + WIDTH + 90} ${height}" font-family="sans-serif" font-size="12">`,
@@ -175,7 +175,7 @@ for (const [title, of] of panels) {
     }
     rows.forEach((row, i) => {
         const y = top + HEAD + i * (BAR + GAP);
-        const name = `${row.title.join(', ')}`.replaceAll('**', '').replace(', no fsync per commit', ' (no fsync)');
+        const name = `${row.title.join(', ')}`.replaceAll('**', '').replace(', no fsync per commit', ' (no fsync)').replace('its own, ', '');
         svg.push(`<text x="${LEFT - 8}" y="${y + 12}" text-anchor="end">${name}</text>`);
         const end = values[i] > 0 ? x(values[i]) : LEFT;
         const fill = row.peer.startsWith('durite') ? '#1b6ca8' : '#b5b5b5';
