@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-enum { BENCH_METRICS_MAX = 16, BENCH_RESULTS_MAX = 64, BENCH_REPEAT_MAX = 32 };
+enum { BENCH_METRICS_MAX = 24, BENCH_RESULTS_MAX = 64, BENCH_REPEAT_MAX = 32 };
 
 /* One workload with one set of parameters; every run adds a sample to each metric. */
 typedef struct bench_result {
@@ -39,7 +39,7 @@ typedef struct bench {
     double own_limit;
     double commit_us;   /* one step's rows in one commit */
     char disk[16];      /* file system of the folder */
-    char settings[256]; /* members of a JSON object: read back from the connection that wrote */
+    char settings[512]; /* members of a JSON object: read back from the connection that wrote */
     dur_provider *store;
     dur_runtime *runtime;
     dur_client *client;
@@ -57,6 +57,7 @@ void bench_reopen(bench *b, const dur_runtime_options *options);
 void bench_url(bench *b);
 void bench_reopen_runtime(bench *b, const dur_runtime_options *options);
 void bench_close(bench *b);
+void bench_remove(bench *b); /* the store of the last workload, when nobody uses it */
 void bench_check(int code, const dur_error *err, const char *what);
 
 bench_result *bench_result_add(bench *b, const char *workload, const char *params);
@@ -82,6 +83,16 @@ typedef struct bench_counts {
 } bench_counts;
 void bench_count_install(void);
 bench_counts bench_count(void);
+/* Done by a PostgreSQL server so far (bench_pg.c); sessions report when they end. */
+typedef struct bench_server {
+    bool known;
+    double transactions, statements, wal_bytes, round_trips;
+} bench_server;
+bench_server bench_server_count(const bench *b);
+void bench_server_metrics(const bench *b, bench_result *r, const bench_server *before, double steps);
+void bench_pg_settings_read(bench *b);
+void bench_pg_probes(bench *b);
+void bench_pg_drop(bench *b); /* the schema of store_url */
 /* When the runtime has stopped and the store is still open. */
 void bench_settings_read(bench *b);
 
@@ -94,6 +105,10 @@ void bench_finish(bench *b, const char *instance);
 void bench_recover(bench *b);
 void bench_first(bench *b);
 int bench_first_child(const char *url);
+void bench_nodes(bench *b);
+int bench_node_child(const char *url, const char *seconds);
+/* Clients with so many orchestrations of five steps in flight, for b->seconds; how many steps they completed. */
+double bench_drive(bench *b, unsigned in_flight, uint64_t first_id);
 dur_outcome bench_hold(dur_act *act, const char *input);
 
 /* Probes: bare SQL, same disk, same durability. */

@@ -80,11 +80,17 @@ void bench_close(bench *b) {
     dur_client_free(b->client);
     dur_runtime_stop(b->runtime, DUR_SECONDS(10), NULL);
     bench_settings_read(b);
+    bench_pg_settings_read(b);
     dur_provider_close(b->store);
     b->client = NULL;
     b->runtime = NULL;
     b->store = NULL;
+    bench_remove(b);
+}
+
+void bench_remove(bench *b) {
     if (strncmp(b->url, "sqlite:", 7) == 0) remove_files(b);
+    if (b->known_url == NULL) bench_pg_drop(b);
 }
 
 bench_result *bench_result_add(bench *b, const char *workload, const char *params) {

@@ -266,6 +266,7 @@ double bench_commit_us(const char *path, double seconds) {
 
 void bench_probes(bench *b) {
     char path[600];
+    if (strncmp(b->url, "postgres", 8) == 0) bench_pg_probes(b);
     if (strncmp(b->url, "sqlite:", 7) != 0) return;
     double seconds = b->quick ? 0.05 : b->seconds < 4 ? b->seconds : 4;
     snprintf(path, sizeof(path), "%s/probe.db", b->dir);

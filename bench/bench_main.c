@@ -14,7 +14,7 @@
 enum { TMPFS = 0x01021994 };
 
 static int usage(FILE *out) {
-    fputs("usage: durite-bench [options] [WORKLOAD...]\n"
+    fputs("usage: durite-bench [options] [URL] [WORKLOAD...]\n"
           "  --url URL       store: sqlite: (default; a file in --dir), memory:, postgres://...\n"
           "  --dir DIR       folder for files (default: a new one below the current folder)\n"
           "  --seconds S     length of timed workloads (default 10)\n"
@@ -177,6 +177,7 @@ int main(int argc, char **argv) {
         { "list", no_argument, NULL, 'l' },
         { "help", no_argument, NULL, 'h' },
         { "first-child", required_argument, NULL, 'f' }, /* what the workload start starts */
+        { "node-child", required_argument, NULL, 'N' },  /* what the workload nodes starts */
         { NULL, 0, NULL, 0 },
     };
     static bench b = { .url = "sqlite:", .seconds = 10, .repeat = 1 };
@@ -220,6 +221,8 @@ int main(int argc, char **argv) {
             break;
         case 'f':
             return bench_first_child(optarg);
+        case 'N':
+            return bench_node_child(optarg, argv[optind] != NULL ? argv[optind] : "1");
         case 'l':
             for (const bench_workload *w = bench_workloads; w->name != NULL; w++)
                 printf("%-12s %s\n", w->name, w->what);
@@ -228,6 +231,7 @@ int main(int argc, char **argv) {
             return usage(c == 'h' ? stdout : stderr);
         }
     }
+    if (argv[optind] != NULL && strchr(argv[optind], ':') != NULL) b.url = argv[optind++];
     for (char **name = argv + optind; *name != NULL; name++) {
         const bench_workload *w = bench_workloads;
         while (w->name != NULL && strcmp(w->name, *name) != 0)

@@ -91,6 +91,71 @@ void bench_recover(bench *b) {
     bench_close(b);
 }
 
+/* ---- nodes: several processes on one store, each with its own clients ---- */
+
+int bench_node_child(const char *url, const char *seconds) {
+    static bench b;
+    b.url = b.known_url = url;
+    b.seconds = strtod(seconds, NULL);
+    bench_reopen(&b, &bench_defaults);
+    double steps = bench_drive(&b, 20, (uint64_t)getpid() << 32);
+    dur_client_free(b.client);
+    dur_runtime_stop(b.runtime, DUR_SECONDS(10), NULL);
+    dur_provider_close(b.store);
+    printf("%.0f\n", steps);
+    return EXIT_SUCCESS;
+}
+
+static pid_t spawn_node(const char *url, double seconds, int *from) {
+    int tell[2];
+    char text[32], *argv[] = { "durite-bench", "--node-child", (char *)(uintptr_t)url, text, NULL };
+    posix_spawn_file_actions_t actions;
+    pid_t child;
+    snprintf(text, sizeof(text), "%g", seconds);
+    if (pipe2(tell, O_CLOEXEC) != 0) exit(EXIT_FAILURE);
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, tell[1], STDOUT_FILENO);
+    if (posix_spawn(&child, "/proc/self/exe", &actions, NULL, argv, environ) != 0) exit(EXIT_FAILURE);
+    posix_spawn_file_actions_destroy(&actions);
+    close(tell[1]);
+    *from = tell[0];
+    return child;
+}
+
+static void nodes_with(bench *b, unsigned count) {
+    pid_t children[4];
+    int from[4];
+    char params[48];
+    double steps = 0;
+    bench_open(b, NULL); /* the tables are there before the first comes */
+    bench_server server = bench_server_count(b);
+    for (unsigned i = 0; i < count; i++)
+        children[i] = spawn_node(b->store_url, b->seconds, &from[i]);
+    for (unsigned i = 0; i < count; i++) {
+        char text[64] = "";
+        int status = 0;
+        bool told = read(from[i], text, sizeof(text) - 1) > 0;
+        close(from[i]);
+        waitpid(children[i], &status, 0);
+        if (!told || !WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+            fputs("durite-bench: nodes: a process has not completed its orchestrations\n", stderr);
+            exit(EXIT_FAILURE);
+        }
+        steps += strtod(text, NULL);
+    }
+    snprintf(params, sizeof(params), "{\"nodes\":%u}", count);
+    bench_result *r = bench_result_add(b, "nodes", params);
+    bench_metric(r, "steps_per_s", steps / b->seconds);
+    bench_close(b);
+    bench_server_metrics(b, r, &server, steps);
+}
+
+void bench_nodes(bench *b) {
+    if (strncmp(b->url, "postgres", 8) != 0) return;
+    for (unsigned count = 1; count <= (b->quick ? 2 : 4); count *= 2)
+        nodes_with(b, count);
+}
+
 /* ---- start: from nothing to the first result ---- */
 
 int bench_first_child(const char *url) {
@@ -133,7 +198,7 @@ static double spawn_once(const char *url) {
 }
 
 void bench_first(bench *b) {
-    if (strncmp(b->url, "sqlite:", 7) != 0) return;
+    if (strncmp(b->url, "memory:", 7) == 0) return; /* it dies with its process */
     enum { AGAIN = 5 };
     double again[AGAIN];
     bench_url(b);
@@ -142,5 +207,5 @@ void bench_first(bench *b) {
     for (size_t i = 0; i < AGAIN; i++)
         again[i] = spawn_once(b->store_url);
     bench_metric(r, "known_store_ms", bench_percentile(again, AGAIN, 50));
-    bench_url(b); /* removes the files */
+    bench_remove(b);
 }

@@ -235,6 +235,24 @@ static void *drive(void *arg) {
     return NULL;
 }
 
+double bench_drive(bench *b, unsigned in_flight, uint64_t first_id) {
+    driver *drivers = calloc(in_flight, sizeof(*drivers));
+    uint64_t completed = 0;
+    if (drivers == NULL) exit(EXIT_FAILURE);
+    for (unsigned i = 0; i < in_flight; i++) {
+        drivers[i] = (driver){
+            .b = b, .in_flight = 1, .first_id = first_id + ((uint64_t)i << 24), .until = bench_now() + b->seconds
+        };
+        pthread_create(&drivers[i].thread, NULL, drive, &drivers[i]);
+    }
+    for (unsigned i = 0; i < in_flight; i++) {
+        pthread_join(drivers[i].thread, NULL);
+        completed += drivers[i].completed;
+    }
+    free(drivers);
+    return (double)completed * STEPS;
+}
+
 static void sequential_with(bench *b, unsigned in_flight) {
     static driver drivers[DRIVERS_MAX];
     /* A thread each where that is possible: one that starts several after each other waits for a commit each time. */
@@ -242,6 +260,7 @@ static void sequential_with(bench *b, unsigned in_flight) {
     uint64_t completed = 0;
     size_t samples = 0;
     char params[96];
+    bench_server server = bench_server_count(b);
     bench_open(b, &bench_defaults);
     bench_counts before = bench_count();
     double begin = bench_now(), cpu_ms = bench_cpu_ms();
@@ -283,6 +302,7 @@ static void sequential_with(bench *b, unsigned in_flight) {
     if (b->own_limit > 0) bench_metric(r, "ratio_to_own_limit", rate / b->own_limit);
     free(all);
     bench_close(b);
+    bench_server_metrics(b, r, &server, (double)completed * STEPS);
 }
 
 static void sequential(bench *b) {
@@ -328,6 +348,7 @@ static void step(bench *b) {
     size_t count = b->quick ? 200 : 10000;
     char text[32];
     atomic_store(&stamp_count, 0);
+    bench_server server = bench_server_count(b);
     bench_open(b, &bench_defaults);
     snprintf(text, sizeof(text), "%zu", count);
     dur_metrics before = { .size = sizeof(before) }, after = { .size = sizeof(after) };
@@ -353,6 +374,7 @@ static void step(bench *b) {
     if (b->commit_us > 0) bench_metric(r, "ratio_to_commit", p50 / b->commit_us);
     free(us);
     bench_close(b);
+    bench_server_metrics(b, r, &server, (double)count);
 }
 
 static void fanout_of(bench *b, size_t width) {
@@ -538,13 +560,17 @@ static void idle(bench *b) {
     double cpu = bench_cpu_ms();
     uint64_t switches = bench_switches();
     bench_counts counted = bench_count();
+    bench_server server = bench_server_count(b);
     bench_sleep(seconds);
     bench_counts counted_after = bench_count();
+    bench_server server_after = bench_server_count(b);
     double used = bench_cpu_ms() - cpu;
     uint64_t switched = bench_switches() - switches;
     dur_runtime_metrics(&after, b->runtime, NULL);
     bench_result *r = bench_result_add(b, "idle", params);
-    bench_metric(r, "statements", (double)(counted_after.statements - counted.statements));
+    bench_metric(r, "statements",
+                 server.known ? server_after.statements - server.statements
+                              : (double)(counted_after.statements - counted.statements));
     bench_metric(r, "commits", (double)(counted_after.commits - counted.commits));
     bench_metric(r, "rounds", (double)(after.rounds - m.rounds));
     bench_metric(r, "cpu_ms", used);
@@ -566,6 +592,7 @@ const bench_workload bench_workloads[] = {
     { "replay", "cold replay of a history of 100,000 events", replay, false },
     { "idle", "what a node with 1,000 waiting orchestrations does in 10 seconds", idle, false },
     { "recover", "a process with 1,000 in flight is killed: reopening to all results", bench_recover, false },
+    { "nodes", "1, 2 and 4 processes on one PostgreSQL, 20 in flight each", bench_nodes, false },
     { "start", "start of a process to the result of its first orchestration", bench_first, false },
     { NULL, NULL, NULL, false },
 };
