@@ -97,7 +97,7 @@ void bench_pg_drop(bench *b); /* the schema of store_url */
 void bench_settings_read(bench *b);
 
 extern const dur_handler bench_handlers[];
-extern const dur_runtime_options bench_defaults;
+extern dur_runtime_options bench_defaults;
 void bench_start(bench *b, const char *name, const char *input, const char *instance);
 void bench_finish(bench *b, const char *instance);
 

@@ -21,6 +21,7 @@ static int usage(FILE *out) {
           "  --repeat N      runs of each workload; median and spread are printed (default 1)\n"
           "  --in-flight N   sequential: with N orchestrations only\n"
           "  --random-ids    instance ids like UUIDs instead of a sequence\n"
+          "  --loops N       orchestration_concurrency of the runtimes\n"
           "  --quick         tiny sizes, for correctness only\n"
           "  --allow-tmpfs   run although the folder is not on a disk\n"
           "  --json FILE     write the results there\n"
@@ -169,6 +170,7 @@ int main(int argc, char **argv) {
         { "repeat", required_argument, NULL, 'r' },
         { "random-ids", no_argument, NULL, 'i' },
         { "in-flight", required_argument, NULL, 'n' },
+        { "loops", required_argument, NULL, 'o' },
         { "quick", no_argument, NULL, 'q' },
         { "allow-tmpfs", no_argument, NULL, 't' },
         { "json", required_argument, NULL, 'j' },
@@ -202,6 +204,9 @@ int main(int argc, char **argv) {
             break;
         case 'i':
             b.random_ids = true;
+            break;
+        case 'o':
+            bench_defaults.orchestration_concurrency = (uint32_t)strtoul(optarg, NULL, 10);
             break;
         case 'q':
             b.quick = true;

@@ -130,7 +130,7 @@ const dur_handler bench_handlers[] = {
     DUR_HANDLERS_END,
 };
 
-const dur_runtime_options bench_defaults = { .size = sizeof(dur_runtime_options) };
+dur_runtime_options bench_defaults = { .size = sizeof(dur_runtime_options) };
 
 void bench_start(bench *b, const char *name, const char *input, const char *instance) {
     dur_error err = DUR_ERROR_INIT;

@@ -158,7 +158,9 @@ static void add_work(dur__loop *loop, round *r) {
     dur_runtime *runtime = loop->runtime;
     if (!work_wanted(loop, r)) return;
     r->suspect_work = loop->look_suspect_work && dur__gate_claim_activity(dur__monotonic_us());
-    size_t want = r->suspect_work ? 1 : (size_t)runtime->options.worker_concurrency + runtime->options.prefetch;
+    /* What is reserved while the store answers is not there for the turns that other loops build meanwhile. */
+    size_t room = (size_t)runtime->options.worker_concurrency + runtime->options.prefetch;
+    size_t want = r->suspect_work ? 1 : (room + runtime->loop_count - 1) / runtime->loop_count;
     r->work_reserved = dur__work_reserve(runtime, want);
     if (r->work_reserved == 0) {
         if (r->suspect_work) dur__gate_release_activity();

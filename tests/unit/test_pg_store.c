@@ -283,11 +283,11 @@ static void sessions_that_end_are_opened_again(void **state) {
     pg_bench *p = *state;
     char end_all[256];
     snprintf(end_all, sizeof(end_all),
-             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'durite_%s'", p->schema);
+             "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name = 'durite_%s'",
+             p->schema);
     full_cycle(p, p->b.store, "a");
     for (int i = 0; i < 5; i++) {
-        pg_do(p->db, end_all);
-        pg_pause_ms(20);
+        pg_do(p->db, end_all); /* waits until they have ended */
         char id[16];
         snprintf(id, sizeof(id), "k%d", i);
         full_cycle(p, p->b.store, id); /* an idle session that was ended costs nobody an error */
@@ -302,7 +302,7 @@ static void a_round_that_only_commits_keeps_the_news(void **state) {
     dur_lane *lane;
     ASSERT_OK(b, dur_store_owner_register(b->store, &(dur_owner_options){ .owner = "o" }, &b->err));
     ASSERT_OK(b, dur_store_lane_open(b->store, &options, &lane, &b->err));
-    const bool *news = &((const dur__pg_lane *)(const void *)lane)->more;
+    const bool *news = &((const dur__pg_lane *)(const void *)lane)->unseen;
     dur_message item = message_of(DUR_WORK_ACTIVITY_EXECUTE, "a");
     ASSERT_OK(b, dur_store_enqueue_for_worker(b->store, &item, &b->err));
     dur_leased_work work;

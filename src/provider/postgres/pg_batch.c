@@ -117,9 +117,12 @@ static bool read_sync(dur__pg_batch *batch) {
     return synced;
 }
 
-static const char notify_sql[] = "SELECT pg_notify($2, $3)";
+/* It need not be durable: the commit that it is about is. */
+#define NOT_DURABLE "set_config('synchronous_commit', 'off', true)"
+static const char notify_sql[] = "SELECT " NOT_DURABLE ", pg_notify($2, $3)";
 static const char notify_owners_sql[] =
-    "SELECT pg_notify($2, t.who) FROM (SELECT DISTINCT coalesce(i.owner, '') AS who FROM unnest($3::text[]) AS x(id) "
+    "SELECT " NOT_DURABLE
+    ", pg_notify($2, t.who) FROM (SELECT DISTINCT coalesce(i.owner, '') AS who FROM unnest($3::text[]) AS x(id) "
     "LEFT JOIN @instances i ON i.instance_id = x.id) t";
 
 /* In a transaction of its own: a NOTIFY inside would make commits of the whole database wait for each other. */
@@ -140,6 +143,24 @@ static void send_notify(dur__pg_batch *batch) {
     if (batch->code == DUR_OK && PQpipelineSync(batch->conn->pg) != 1) send_failed(batch);
 }
 
+void dur__pg_batch_notify_first(dur__pg_batch *batch) {
+    DUR_ASSERT(batch->count == 0);
+    if (batch->conn->store->pooler) return;
+    send_notify(batch);
+    batch->notified = true;
+}
+
+/* Whether it arrives does not matter: there is the look each second. */
+static bool read_notify(dur__pg_batch *batch, int at) {
+    int code = batch->code;
+    batch->code = DUR_ETIMEOUT; /* keeps the error as it is */
+    if (batch->preparing[at]) read_prepare(batch, at);
+    read_statement(batch, at);
+    bool synced = read_sync(batch);
+    batch->code = code;
+    return synced;
+}
+
 /* Prepared statements that this batch began to make may not exist; others may be stale. */
 static void forget_prepared(dur__pg_batch *batch) {
     dur__pg_conn *conn = batch->conn;
@@ -155,8 +176,8 @@ static void forget_prepared(dur__pg_batch *batch) {
 }
 
 static int read_answers(dur__pg_batch *batch, int statements, const char *op) {
-    bool lost = false;
-    for (int i = 0; i < statements && !lost; i++) {
+    bool lost = batch->notified && !read_notify(batch, 0);
+    for (int i = batch->notified ? 1 : 0; i < statements && !lost; i++) {
         if (batch->preparing[i]) read_prepare(batch, i);
         read_statement(batch, i);
         lost = PQstatus(batch->conn->pg) != CONNECTION_OK;
@@ -178,14 +199,7 @@ int dur__pg_batch_run(dur__pg_batch *batch, const char *op, dur_error *err) {
     if (notify) send_notify(batch);
     if (sent) {
         bool good = read_answers(batch, statements, op) == DUR_OK;
-        if (good && notify) { /* whether it arrives does not matter: there is the look each second */
-            int code = batch->code;
-            batch->code = DUR_ETIMEOUT; /* keeps the error as it is */
-            if (batch->preparing[statements]) read_prepare(batch, statements);
-            read_statement(batch, statements);
-            good = read_sync(batch);
-            batch->code = code;
-        }
+        if (good && notify) good = read_notify(batch, statements);
         if (!good || PQexitPipelineMode(pg) != 1) dur__pg_disconnect(batch->conn);
     } else {
         dur__pg_disconnect(batch->conn); /* nothing was committed: there was no Sync */

@@ -106,7 +106,7 @@ static void find_why(dur__pg *store, dur__pg_conn *conn, dur_arena *arena, dur_t
 
 /* ---- committing -------------------------------------------------------------------------------------------------- */
 
-void dur__pg_turns_commit(dur__pg *store, dur__pg_conn *conn, const dur__pg_lane *lane, dur_arena *arena,
+void dur__pg_turns_commit(dur__pg *store, dur__pg_conn *conn, dur__pg_lane *lane, dur_arena *arena,
                           dur_turn_commit **turns, size_t count) {
     dur__pg_batch batch;
     dur__pg_turn_plan plan;
@@ -119,7 +119,8 @@ void dur__pg_turns_commit(dur__pg *store, dur__pg_conn *conn, const dur__pg_lane
         return;
     }
     dur__pg_batch_begin(&batch, conn, true);
-    dur__pg_turns_add(store, &batch, lane, turns, count, NULL, 0, &plan);
+    dur__pg_turns_add(store, &batch, lane, turns, count, NULL, 0, false, &plan);
+    if (plan.for_lanes || plan.for_watches) dur__pg_batch_notify(&batch);
     code = dur__pg_batch_run(&batch, "postgres.commit", &err);
     if (code == DUR_OK) {
         dur__pg_turns_read(&batch, &plan, turns, count);

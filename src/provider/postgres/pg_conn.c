@@ -67,7 +67,10 @@ dur__pg_conn *dur__pg_conn_new(dur__pg *store) {
 
 void dur__pg_disconnect(dur__pg_conn *conn) {
     if (conn->foreign) return; /* its owner sees that it is broken */
-    if (conn->pg != NULL) PQfinish(conn->pg);
+    if (conn->pg != NULL) {
+        dur__pg_session_known(conn->store, conn->backend, false);
+        PQfinish(conn->pg);
+    }
     conn->pg = NULL;
     dur__map_free(&conn->prepared);
     memset(&conn->prepared, 0, sizeof(conn->prepared));
@@ -109,12 +112,14 @@ int dur__pg_simple(dur__pg_conn *conn, const char *sql, dur_error *err) {
 }
 
 /*
- * Settings of our sessions.  Sequential scans are off because generic plans are made while the queues are small, and
- * such a plan walks over dead rows later; force_generic_plan saves planning in every call.  A transaction that its
- * client left open must not keep the others waiting.
+ * Settings of our sessions.  Generic plans save planning in every call, and are made while the tables are small: then a
+ * scan of everything looks cheap, alone or as one side of a hash or merge join, and later walks over all that has
+ * become dead.  So every statement goes by an index, row by row (which also marks dead entries, as a bitmap does not).
+ * A transaction that its client left open must not keep the others waiting.
  */
 static const char session_settings[] =
-    "SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan; SET search_path = ''; "
+    "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_bitmapscan = off; "
+    "SET plan_cache_mode = force_generic_plan; SET search_path = ''; "
     "SET idle_in_transaction_session_timeout = '10s'; SET client_min_messages = warning; SET jit = off; "
     "SET default_transaction_isolation = 'read committed'";
 
@@ -132,7 +137,7 @@ static int prepare_session(dur__pg_conn *conn, dur_error *err) {
 }
 
 int dur__pg_connect(dur__pg_conn *conn, dur_error *err) {
-    const dur__pg *store = conn->store;
+    dur__pg *store = conn->store;
     if (alive(conn)) return DUR_OK;
     dur__pg_disconnect(conn);
     conn->pg = PQconnectdbParams((const char *const *)store->keywords, (const char *const *)store->values, 0);
@@ -150,7 +155,10 @@ int dur__pg_connect(dur__pg_conn *conn, dur_error *err) {
         PQsetNoticeReceiver(conn->pg, ignore_notice, NULL);
         code = prepare_session(conn, err);
     }
-    if (code == DUR_OK) conn->backend = PQbackendPID(conn->pg);
+    if (code == DUR_OK) {
+        conn->backend = PQbackendPID(conn->pg);
+        if (!store->pooler) dur__pg_session_known(store, conn->backend, true);
+    }
     if (code != DUR_OK) dur__pg_disconnect(conn);
     return code;
 }

@@ -43,10 +43,12 @@ static const char bury_sql[] =
     " AS at FROM o) m WHERE i.instance_id = m.instance_id";
 
 static const char claim_sql[] =
-    "WITH n AS MATERIALIZED (SELECT #now AS now), c AS (SELECT instance_id FROM @instances WHERE " CLAIMABLE
-    " AND ($6::text IS NULL OR EXISTS (SELECT 1 FROM @owners o WHERE o.owner = $6::text))"
+    "WITH n AS MATERIALIZED (SELECT #now AS now), c AS (SELECT instance_id, token FROM @instances WHERE " CLAIMABLE
+    " AND ready_at >= $10::bigint AND ($6::text IS NULL OR EXISTS (SELECT 1 FROM @owners o WHERE o.owner = $6::text))"
     " ORDER BY ready_at LIMIT $2::bigint FOR UPDATE SKIP LOCKED),"
-    " k AS (SELECT instance_id, row_number() OVER () AS at FROM c),"
+    " k AS (SELECT instance_id, row_number() OVER () AS at FROM c)," /* behind a lock that ended by itself: */
+    " z AS (UPDATE @queue q SET given = false FROM c WHERE c.token IS NOT NULL AND q.instance_id = c.instance_id AND"
+    " q.given),"
     " u AS (UPDATE @instances i SET token = $9::text || '-' || k.at, owner = $6::text, holder = $7::bigint,"
     " expires_at = CASE WHEN $6::text IS NULL THEN n.now + $8::bigint END, acquisitions = i.acquisitions + 1,"
     " not_before = 0, ready_at = -1, ready_due = 0 FROM k, n WHERE i.instance_id = k.instance_id"
@@ -65,36 +67,54 @@ static const char look_sql[] =
     "UPDATE @instances SET ready_at = -2 WHERE instance_id IN (SELECT instance_id FROM @instances WHERE holder ="
     " $2::bigint AND ready_at >= 0 AND ready_at <= #now FOR UPDATE SKIP LOCKED)";
 
-/* Under a timed lock ready_at stays what it would be without the lock: when that ends, the place in the line is kept.
+/*
+ * What is handed out to the rows that are marked: every visible plain message that the holder was not given (fresh: all
+ * of them) and the first $3 of each queue, those that it has already included.  Everything is found by an index from
+ * its beginning, so a long backlog costs nothing: w steps from one queue's name to the next.  ready_at becomes the time
+ * of the first message that is not visible yet.  Under a timed lock it stays what it would be without the lock: when
+ * that ends, the place in the line is kept.
  */
 static const char give_sql[] =
-    "WITH n AS MATERIALIZED (SELECT #now AS now), d AS MATERIALIZED (SELECT instance_id, token, owner,"
+    "WITH RECURSIVE n AS MATERIALIZED (SELECT #now AS now), d AS MATERIALIZED (SELECT instance_id, token, owner,"
     " ready_at = -1 AS fresh FROM @instances WHERE holder = $2::bigint AND ready_at < 0),"
-    " a AS (SELECT q.instance_id, q.id, q.order_ms, q.due_ms, q.queue, q.given, d.token, d.fresh,"
-    " q.due_ms <= n.now AS visible, row_number() OVER (PARTITION BY q.instance_id, q.queue, q.due_ms <= n.now ORDER BY"
-    " q.given AND NOT d.fresh DESC, q.order_ms, q.id) AS at FROM n, d JOIN @queue q ON q.instance_id = d.instance_id),"
-    " c AS MATERIALIZED (SELECT a.*, a.visible AND (a.fresh OR NOT a.given) AND (a.queue IS NULL OR $3::bigint = 0 OR"
-    " a.at <= $3::bigint) AS chosen FROM a),"
-    " u AS (UPDATE @queue q SET given = true, attempts = q.attempts + 1 FROM c WHERE c.chosen AND q.instance_id ="
-    " c.instance_id AND q.id = c.id RETURNING q.instance_id, c.token, c.fresh, q.id, q.order_ms, q.attempts, q.queue,"
-    " q.json),"
-    " z AS (UPDATE @queue q SET given = false FROM c WHERE c.fresh AND c.given AND NOT c.chosen AND q.instance_id ="
-    " c.instance_id AND q.id = c.id),"
-    " m AS (SELECT d.instance_id, CASE WHEN d.owner IS NULL THEN min(c.order_ms) ELSE min(c.order_ms) FILTER (WHERE NOT"
-    " c.visible) END AS at, CASE WHEN d.owner IS NULL THEN min(c.due_ms) ELSE min(c.order_ms) FILTER (WHERE NOT"
-    " c.visible) END AS due, coalesce(bool_or(c.visible AND NOT c.chosen AND (c.fresh OR NOT c.given)), false) AS more"
-    " FROM d LEFT JOIN c ON c.instance_id = d.instance_id GROUP BY d.instance_id, d.owner),"
-    " w AS (UPDATE @instances i SET ready_at = m.at, ready_due = coalesce(m.due, 0) FROM m WHERE i.instance_id = "
-    "m.instance_id)"
+    " w AS (SELECT d.instance_id, d.fresh, (SELECT min(q.queue) FROM @queue q WHERE q.instance_id = d.instance_id AND"
+    " q.queue IS NOT NULL) AS queue FROM d UNION ALL SELECT w.instance_id, w.fresh, (SELECT min(q.queue) FROM @queue q"
+    " WHERE q.instance_id = w.instance_id AND q.queue > w.queue) FROM w WHERE w.queue IS NOT NULL),"
+    " c AS MATERIALIZED (SELECT d.instance_id, q.id, q.given, 0::bigint AS at FROM n, d JOIN @queue q ON q.instance_id "
+    "="
+    " d.instance_id WHERE q.queue IS NULL AND q.due_ms <= (SELECT now FROM n) AND (d.fresh OR NOT q.given)"
+    " UNION ALL SELECT w.instance_id, x.id, x.given AND NOT w.fresh, row_number() OVER (PARTITION BY w.instance_id,"
+    " w.queue ORDER BY x.order_ms, x.id) FROM w, LATERAL (SELECT q.id, q.given, q.order_ms FROM @queue q WHERE"
+    " q.instance_id = w.instance_id AND q.queue = w.queue AND q.due_ms <= (SELECT now FROM n) ORDER BY q.order_ms, q.id"
+    " LIMIT nullif($3::bigint, 0) + 1) x WHERE w.queue IS NOT NULL),"
+    " u AS (UPDATE @queue q SET given = true, attempts = q.attempts + 1 FROM c, d WHERE (d.fresh OR NOT c.given) AND"
+    " ($3::bigint = 0 OR c.at <= $3::bigint) AND d.instance_id = c.instance_id AND q.instance_id = c.instance_id AND"
+    " q.id = c.id RETURNING q.instance_id, d.token, d.fresh, q.id, q.order_ms, q.attempts, q.queue, q.json),"
+    " m AS (SELECT d.instance_id, CASE WHEN d.owner IS NULL THEN (SELECT min(q.order_ms) FROM @queue q WHERE"
+    " q.instance_id = d.instance_id) ELSE least((SELECT min(q.due_ms) FROM @queue q WHERE q.instance_id"
+    " = d.instance_id AND q.queue IS NULL AND q.due_ms > (SELECT now FROM n)), (SELECT min((SELECT min(q.order_ms) FROM"
+    " @queue q WHERE q.instance_id = w.instance_id AND q.queue = w.queue AND q.order_ms > (SELECT now FROM n) AND"
+    " q.due_ms > 0)) FROM w WHERE w.instance_id = d.instance_id AND w.queue IS NOT NULL)) END AS at,"
+    " CASE WHEN d.owner IS NULL THEN (SELECT min(q.due_ms) FROM @queue q WHERE q.instance_id = d.instance_id) END AS"
+    " due, d.owner, $3::bigint > 0 AND EXISTS (SELECT 1 FROM c WHERE c.instance_id = d.instance_id AND c.at > "
+    "$3::bigint"
+    " AND NOT c.given) AS more FROM d),"
+    " r AS (UPDATE @instances i SET ready_at = m.at, ready_due = coalesce(CASE WHEN m.owner IS NULL THEN m.due ELSE "
+    "m.at"
+    " END, 0) FROM m WHERE i.instance_id = m.instance_id)"
     " SELECT u.*, m.more FROM u JOIN m ON m.instance_id = u.instance_id ORDER BY u.order_ms, u.id";
 
 /* While a batch takes things under an owner's name nobody may take that owner for dead. */
 static const char fence_sql[] = "SELECT pg_advisory_xact_lock_shared($2::bigint)";
 
+int64_t dur__pg_fence_key(const dur__pg *store, const char *owner) {
+    return dur__pg_owner_key(store, owner) ^ 1;
+}
+
 void dur__pg_fence_add(dur__pg *store, dur__pg_batch *batch, const char *owner) {
     dur__pg_args args;
     dur__pg_args_begin(store, &args);
-    dur__pg_i64(&args, dur__pg_owner_key(store, owner) ^ 1);
+    dur__pg_i64(&args, dur__pg_fence_key(store, owner));
     dur__pg_batch_add(batch, fence_sql, &args);
 }
 
@@ -116,7 +136,8 @@ static void claim_args(dur__pg *store, dur__pg_args *args, const dur_fetch *how,
     dur__pg_text(args, filtered ? most : NULL);
 }
 
-static int send_claim(dur__pg *store, dur__pg_batch *batch, const dur_fetch *how, int64_t holder, const char *prefix) {
+static int send_claim(dur__pg *store, dur__pg_batch *batch, const dur_fetch *how, int64_t holder, const char *prefix,
+                      uint64_t low_ms) {
     dur__pg_args args;
     char least[64], most[64];
     claim_args(store, &args, how, least, most);
@@ -126,6 +147,7 @@ static int send_claim(dur__pg *store, dur__pg_batch *batch, const dur_fetch *how
     dur__pg_i64(&args, holder);
     dur__pg_u64(&args, how->lock_ms);
     dur__pg_text(&args, prefix);
+    dur__pg_i64(&args, (int64_t)low_ms);
     return dur__pg_batch_add(batch, claim_sql, &args);
 }
 
@@ -137,11 +159,11 @@ static int send_for_holder(dur__pg *store, dur__pg_batch *batch, const char *sql
 }
 
 void dur__pg_fetch_add(dur__pg *store, dur__pg_batch *batch, const dur_fetch *how, int64_t holder, uint32_t queue_max,
-                       const char *token_prefix, dur__pg_fetch_plan *plan) {
+                       const char *token_prefix, uint64_t low_ms, dur__pg_fetch_plan *plan) {
     dur__pg_args args;
     *plan = (dur__pg_fetch_plan){ -1, -1, -1, -1 };
     if (how != NULL && (how->filter == NULL || how->filter->count > 0)) {
-        plan->claim_at = send_claim(store, batch, how, holder, token_prefix);
+        plan->claim_at = send_claim(store, batch, how, holder, token_prefix, low_ms);
         if (!how->without_history) {
             plan->history_at = send_for_holder(store, batch, history_sql, holder);
             plan->kv_at = send_for_holder(store, batch, kv_sql, holder);
@@ -285,7 +307,7 @@ static int fetch_once(dur__pg *store, dur_arena *arena, const dur_fetch *how, du
     dur__pg_token(store, prefix);
     dur__pg_batch_begin(&batch, conn, true);
     if (how->owner != NULL) dur__pg_fence_add(store, &batch, how->owner);
-    dur__pg_fetch_add(store, &batch, how, dur__pg_random_holder(store), how->queue_messages_max, prefix, &plan);
+    dur__pg_fetch_add(store, &batch, how, dur__pg_random_holder(store), how->queue_messages_max, prefix, 0, &plan);
     code = dur__pg_batch_run(&batch, "postgres.fetch", err);
     if (code == DUR_OK) dur__pg_fetch_read(&batch, &plan, arena, items, count, NULL, NULL);
     dur__pg_batch_end(&batch);

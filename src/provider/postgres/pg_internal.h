@@ -74,6 +74,7 @@ typedef struct dur__pg_batch {
     bool writes; /* a lost connection leaves the outcome unknown */
     char sqlstate[6];
     int failed_at;    /* statement that failed; -1: none */
+    bool notified;    /* statement 0 is a notification with a Sync of its own */
     bool notify;      /* a notification follows in a transaction of its own */
     dur__buf targets; /* array of instance ids whose owners are told */
 } dur__pg_batch;
@@ -83,7 +84,9 @@ typedef struct dur__pg_watch {
     dur_watch base;
     dur__pg *store;
     char *instance;
-    uint64_t seen;
+    dur__cond cond;
+    bool changed, waiting;
+    struct dur__pg_watch *same; /* of the same instance */
     dur__link link;
 } dur__pg_watch;
 
@@ -108,11 +111,26 @@ typedef struct dur__pg_lane {
     bool unknown;                            /* the outcome of a round was not learned: what it took is unknown too */
     int lost_backend;                        /* the session of that round */
     bool notify_pending;
-    uint64_t notified_us;
+    /* what the last probe or look has said (pg_round.c) */
     uint64_t next_due_ms, now_ms, answered_us;
-    bool more;
+    uint64_t seen_id, seen_ms; /* of the last look */
+    bool more;                 /* a look would find something */
+    bool unseen;               /* something became visible that no round has asked for since */
+    bool suspects, works_late, free_instances, free_work;
+    bool crowded; /* the last look found as many as it may take */
+    uint64_t whole_look_us, whole_look_ms;
+    atomic_bool news;         /* something was sent or set free since the last look */
+    atomic_bool in_round;     /* in lane_round */
+    atomic_bool takes_starts; /* its last round acquired instances */
+    atomic_uint load;         /* turns of its rounds, the last ones counting most */
+    dur__link inbox;          /* starts that wait for it */
+    dur__map fresh;           /* instances that it acquired new, see pg_turn.c */
+    dur__link starts;         /* taken from the inbox for this round */
+    size_t start_count;
     dur__link link; /* in store->lanes */
 } dur__pg_lane;
+
+typedef struct dur__pg_request dur__pg_request; /* pg_inbox.c */
 
 struct dur__pg {
     dur_provider base;
@@ -139,8 +157,13 @@ struct dur__pg {
     /* watching: one of the waiting threads reads the listening connection */
     dur__pg_conn *listener;
     bool listener_busy;
-    uint64_t changes; /* grows with each notification */
-    dur__cond changed;
+    dur__pg_watch *reader; /* the one that reads; woken by its waker instead of its condition */
+    dur_waker *reader_waker;
+    dur__map watched;             /* the first watch of each instance */
+    dur__map backends;            /* sessions of this process: their notifications are no news */
+    dur__cond changed;            /* for long polls */
+    _Atomic uint64_t beaten_us;   /* an owner's beat has looked for its lanes */
+    _Atomic uint64_t notified_us; /* the last notification of a lane */
     /* estimate of the server's time */
     atomic_ullong offset_known;
     _Atomic int64_t clock_offset_ms;
@@ -196,7 +219,8 @@ int dur__pg_simple(dur__pg_conn *conn, const char *sql, dur_error *err); /* one 
 /* pg_batch.c */
 void dur__pg_batch_begin(dur__pg_batch *batch, dur__pg_conn *conn, bool writes);
 int dur__pg_batch_add(dur__pg_batch *batch, const char *sql, dur__pg_args *args); /* index; frees the arguments */
-void dur__pg_batch_notify(dur__pg_batch *batch);
+void dur__pg_batch_notify(dur__pg_batch *batch);                                  /* behind it */
+void dur__pg_batch_notify_first(dur__pg_batch *batch); /* everybody, before its first statement: of an earlier one */
 int dur__pg_batch_run(dur__pg_batch *batch, const char *op, dur_error *err);
 void dur__pg_batch_end(dur__pg_batch *batch);
 /* One statement on a connection of the pool. */
@@ -219,11 +243,14 @@ bool dur__pg_poll_pause(dur__pg *store, uint64_t deadline_us); /* false: the dea
 typedef struct dur__pg_outbox {
     dur__pg_array instance, kind, execution, activity, queue, due, delay, json, locks;
     size_t count;
+    dur__pg_lane *lane; /* whose starts are made with the locks; NULL: none */
 } dur__pg_outbox;
 void dur__pg_outbox_begin(dur__pg_outbox *box);
 void dur__pg_outbox_add(dur__pg_outbox *box, const dur_message *item, uint64_t delay_ms);
 void dur__pg_outbox_lock(dur__pg_outbox *box, const char *instance); /* lock it with the targets */
-void dur__pg_outbox_send_locks(dur__pg_outbox *box, dur__pg_batch *batch);
+/* Makes and locks rows, in one pass; with a lane its starts too: the statement that returns those written, else -1. */
+int dur__pg_outbox_send_locks(dur__pg_outbox *box, dur__pg_batch *batch);
+void dur__pg_start_token(const dur__pg_lane *lane, size_t at, char out[64]); /* of the lane's at-th start, from 1 */
 void dur__pg_outbox_send(dur__pg_outbox *box, dur__pg_batch *batch);
 void dur__pg_outbox_end(dur__pg_outbox *box);
 int dur__pg_enqueue_for_orchestrator(dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err);
@@ -236,18 +263,28 @@ int dur__pg_existing_on(dur__pg_conn *conn, const dur_message *item, uint64_t de
 
 /* pg_turn.c: the commit */
 void dur__pg_turns_reset(dur_turn_commit *turns, size_t count);
-/* Add the statements of these turns; answers are read by dur__pg_turns_read after the batch ran. */
+/* Add the statements of these turns, the fence of the lane's owner first; usual: turns that only go on may be compared
+   in a shorter way, which refuses some that are fine.  The order of turns may change.  Answers are read by
+   dur__pg_turns_read after the batch ran. */
 typedef struct dur__pg_turn_plan {
-    int work_at; /* statement whose rows are the new worker rows; -1: none */
+    int work_at;      /* statement whose rows are the new worker rows; -1: none */
+    int starts_at;    /* statement whose rows are the starts that the lane has taken; -1: none */
+    bool for_lanes;   /* other lanes have something to do afterwards */
+    bool for_watches; /* a state that somebody may watch has changed */
 } dur__pg_turn_plan;
-void dur__pg_turns_add(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, dur_turn_commit **turns,
-                       size_t count, dur_work_ack *acks, size_t ack_count, dur__pg_turn_plan *plan);
+/* The lane's memory of instances that it has had from their beginning; forgotten at any doubt. */
+void dur__pg_fresh_add(dur__pg_lane *lane, const char *instance);
+void dur__pg_fresh_forget(dur__pg_lane *lane, const char *instance);
+void dur__pg_fresh_forget_all(dur__pg_lane *lane);
+bool dur__pg_turn_seen(const dur_turn_commit *turn); /* it changes what watches watch */
+void dur__pg_turns_add(dur__pg *store, dur__pg_batch *batch, dur__pg_lane *lane, dur_turn_commit **turns, size_t count,
+                       dur_work_ack *acks, size_t ack_count, bool usual, dur__pg_turn_plan *plan);
 void dur__pg_turns_read(const dur__pg_batch *batch, const dur__pg_turn_plan *plan, dur_turn_commit **turns,
                         size_t count);
 
 /* pg_commit.c */
 /* All of them, the halves where a batch is refused; each turn has its answer. */
-void dur__pg_turns_commit(dur__pg *store, dur__pg_conn *conn, const dur__pg_lane *lane, dur_arena *arena,
+void dur__pg_turns_commit(dur__pg *store, dur__pg_conn *conn, dur__pg_lane *lane, dur_arena *arena,
                           dur_turn_commit **turns, size_t count);
 bool dur__pg_turn_valid(dur_turn_commit *turn);
 void dur__pg_turn_failed(dur_turn_commit *turn, const dur_error *err);
@@ -260,13 +297,14 @@ typedef struct dur__pg_fetch_plan {
     int claim_at, history_at, kv_at, give_at; /* -1: not asked */
 } dur__pg_fetch_plan;
 void dur__pg_fetch_add(dur__pg *store, dur__pg_batch *batch, const dur_fetch *how, int64_t holder, uint32_t queue_max,
-                       const char *token_prefix, dur__pg_fetch_plan *plan);
+                       const char *token_prefix, uint64_t low_ms, dur__pg_fetch_plan *plan);
 /* held may be NULL where nothing is held. */
 void dur__pg_fetch_read(const dur__pg_batch *batch, const dur__pg_fetch_plan *plan, dur_arena *arena,
                         dur_orchestration_item **items, size_t *count, dur_held_message **held, size_t *held_count);
 /* The outcome of a batch was not learned: give back whatever it took under tokens with this prefix. */
 int dur__pg_undo_claims(dur__pg_conn *conn, const char *token_prefix, dur_error *err);
 void dur__pg_fence_add(dur__pg *store, dur__pg_batch *batch, const char *owner);
+int64_t dur__pg_fence_key(const dur__pg *store, const char *owner);
 int dur__pg_fetch_orchestration_item(dur_provider *self, dur_arena *arena, const dur_fetch *how,
                                      dur_orchestration_item *out, dur_error *err);
 int dur__pg_fetch_turns(dur_provider *self, dur_arena *arena, const dur_fetch *how, dur_orchestration_item *out,
@@ -302,7 +340,19 @@ int dur__pg_renew_session_lock(dur_provider *self, const char *const *owners, si
                                uint64_t idle_ms, uint64_t *renewed, dur_error *err);
 int dur__pg_cleanup_orphaned_sessions(dur_provider *self, uint64_t idle_ms, uint64_t *removed, dur_error *err);
 
-/* pg_lane.c */
+/* pg_inbox.c: starts that a lane writes and takes in one commit */
+bool dur__pg_inbox_start(dur__pg *store, const dur_message *item, int *code,
+                         dur_error *err); /* false: do it yourself */
+size_t dur__pg_inbox_take(dur__pg_lane *lane, size_t max);
+const dur_message *dur__pg_inbox_item(const dur__link *link);
+void dur__pg_inbox_written(dur__pg_lane *lane, dur__link *link);
+void dur__pg_inbox_give_back(dur__pg_lane *lane); /* all that are left: their callers do it themselves */
+void dur__pg_inbox_close(dur__pg_lane *lane);     /* nobody will take what waits there */
+void dur__pg_inbox_failed(dur__pg_lane *lane, int code, const dur_error *err);
+
+/* pg_lane.c, pg_round.c */
+/* After a round whose outcome was not learned: give up every lease, and say so in round->lost. */
+int dur__pg_lane_recover(dur__pg_lane *lane, dur_arena *arena, dur_round *round, dur_error *err);
 int dur__pg_lane_open(dur_provider *self, const dur_lane_options *options, dur_lane **out, dur_error *err);
 int dur__pg_lane_round(dur_lane *lane, dur_arena *arena, dur_round *round, dur_error *err);
 int dur__pg_lane_wait(dur_lane *lane, uint64_t timeout_ms, dur_error *err);
@@ -314,7 +364,11 @@ int dur__pg_lane_history(dur_lane *lane, dur_arena *arena, const char *instance,
                          uint64_t execution_id, dur_orchestration_item *out, dur_error *err);
 
 /* pg_notify.c */
-void dur__pg_wake_local(dur__pg *store, const dur__pg_lane *but);
+void dur__pg_wake_local(dur__pg *store, const dur__pg_lane *but); /* lanes and watches */
+void dur__pg_wake_lanes(dur__pg *store, const dur__pg_lane *but);
+void dur__pg_wake_watches(dur__pg *store, const char *instance);
+bool dur__pg_may_notify(dur__pg *store);
+void dur__pg_session_known(dur__pg *store, int backend, bool ours);
 int dur__pg_watch_open(dur_provider *self, const char *instance, dur_watch **out, dur_error *err);
 int dur__pg_watch_wait(dur_watch *watch, uint64_t timeout_ms, dur_error *err);
 void dur__pg_watch_close(dur_watch *watch);

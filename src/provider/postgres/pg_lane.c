@@ -7,8 +7,10 @@
 #include <poll.h>
 #include <stdlib.h>
 
-#define SAFETY_MS 1000u /* a look at least so often: every notification may be lost */
-#define NOTIFY_APART_US 2000u
+#define SAFETY_MS 1000u /* a look at least so often: every notification may be lost … */
+#define BEATEN_US 3000000u
+#define SAFETY_BEATEN_MS 60000u /* … but an owner's beat looks each second for all its lanes */
+#define NOTIFY_WAIT_MS 2u
 #define FAKE_TIME_SLICE_MS 2u /* how often a sleeper looks at a clock that only a test moves */
 
 static dur__pg_lane *lane_of(dur_lane *lane) {
@@ -43,6 +45,8 @@ int dur__pg_lane_open(dur_provider *self, const dur_lane_options *options, dur_l
     lane->waker = options->waker;
     lane->next_due_ms = DUR_NEVER;
     lane->more = true; /* the first look sees everything */
+    dur__list_init(&lane->starts);
+    dur__list_init(&lane->inbox);
     code = dur__pg_connect(lane->conn, err);
     if (code != DUR_OK) {
         dur__pg_conn_free(lane->conn);
@@ -62,6 +66,8 @@ void dur__pg_lane_close(dur_lane *base) {
     dur__mutex_lock(&lane->store->mutex);
     dur__list_unlink(&lane->link);
     dur__mutex_unlock(&lane->store->mutex);
+    dur__pg_inbox_close(lane);
+    dur__pg_fresh_forget_all(lane);
     dur__pg_conn_free(lane->conn); /* the leases stay with their owner */
     free(lane->owner);
     free(lane);
@@ -105,7 +111,7 @@ static int end_lost_session(dur__pg_lane *lane, dur_error *err) {
  * What the lost round claimed and handed out nobody knows.  The lane gives up all its leases and says so: its handlers
  * are replayed when they are claimed again.  Worker rows of the round are found by the prefix of its tokens.
  */
-static int recover(dur__pg_lane *lane, dur_arena *arena, dur_round *round, dur_error *err) {
+int dur__pg_lane_recover(dur__pg_lane *lane, dur_arena *arena, dur_round *round, dur_error *err) {
     dur__pg *store = lane->store;
     dur__pg_args args;
     dur__pg_batch batch;
@@ -127,215 +133,16 @@ static int recover(dur__pg_lane *lane, dur_arena *arena, dur_round *round, dur_e
         for (int row = 0; row < PQntuples(rows); row++)
             round->lost[round->lost_count++] = dur__pg_get_text(rows, row, 0, arena);
         lane->unknown = false;
+        dur__pg_fresh_forget_all(lane);
     }
     dur__pg_batch_end(&batch);
-    return code;
-}
-
-/* ---- a round ----------------------------------------------------------------------------------------------------- */
-
-#define FREE "owner IS NULL AND suspended IS NULL AND known AND ready_at IS NOT NULL"
-#define VISIBLE "ready_at <= (SELECT now FROM n) AND (token IS NULL OR expires_at <= (SELECT now FROM n))"
-static const char info_sql[] =
-    "WITH n AS MATERIALIZED (SELECT #now AS now) SELECT n.now, (SELECT last_value FROM @queue_id_seq),"
-    " least((SELECT min(ready_at) FROM @instances WHERE " FREE " AND ready_at > (SELECT now FROM n)),"
-    " (SELECT min(ready_at) FROM @instances WHERE holder = $2::bigint AND ready_at > (SELECT now FROM n)),"
-    " (SELECT min(until_ms) FROM @worker WHERE owner IS NULL AND until_ms > 0 AND until_ms > (SELECT now FROM n)),"
-    " (SELECT min(until_ms) FROM @sessions WHERE owner IS NULL AND until_ms > (SELECT now FROM n))),"
-    " EXISTS (SELECT 1 FROM @instances WHERE " FREE " AND acquisitions > 0 AND " VISIBLE
-    " AND ($5::text IS NULL OR pin IS NULL OR (pin >= $5::text::bigint[] AND pin <= $6::text::bigint[]))),"
-    " $3::bigint >= 0 AND EXISTS (SELECT 1 FROM @worker WHERE owner IS NULL AND suspect AND until_ms <= (SELECT now"
-    " FROM"
-    " n)), $3::bigint >= 0 AND coalesce((SELECT n.now - w.since_ms > 100 FROM @worker w WHERE w.owner IS NULL AND"
-    " w.until_ms <= (SELECT now FROM n) AND CASE $3::bigint WHEN 0 THEN w.tag IS NULL WHEN 1 THEN w.tag = ANY"
-    " ($4::text[]) WHEN 2 THEN w.tag IS NULL OR w.tag = ANY ($4::text[]) WHEN 3 THEN true ELSE false END ORDER BY w.id"
-    " LIMIT 1), false),"
-    " EXISTS (SELECT 1 FROM @instances WHERE " FREE " AND " VISIBLE "),"
-    " EXISTS (SELECT 1 FROM @instances WHERE holder = $2::bigint AND ready_at <= (SELECT now FROM n) AND (owner IS NOT"
-    " NULL OR EXISTS (SELECT 1 FROM @queue q WHERE q.instance_id = @instances.instance_id AND NOT q.given AND q.due_ms "
-    "<="
-    " (SELECT now FROM n)))) FROM n";
-static const char lost_sql[] = "DELETE FROM @lost WHERE holder = $2::bigint RETURNING instance_id";
-
-typedef struct round_plan {
-    dur__pg_turn_plan turns;
-    dur__pg_fetch_plan fetch;
-    int info_at, lost_at, work_at;
-} round_plan;
-
-static int send_info(dur__pg_lane *lane, dur__pg_batch *batch, const dur_round *round) {
-    dur__pg_args args;
-    dur__pg_array tags = dur__pg_array_text();
-    char least[64] = "", most[64] = "";
-    const dur_work_fetch *work = round->work;
-    const dur_capability_filter *filter = round->fetch != NULL ? round->fetch->filter : NULL;
-    bool filtered = filter != NULL && filter->count > 0;
-    for (size_t i = 0; work != NULL && i < work->tags.tag_count; i++)
-        dur__pg_add_text(&tags, work->tags.tags[i]);
-    if (filtered) {
-        dur_semver min = filter->ranges[0].min, max = filter->ranges[0].max;
-        snprintf(least, sizeof(least), "{%u,%u,%u}", min.major, min.minor, min.patch);
-        snprintf(most, sizeof(most), "{%u,%u,%u}", max.major, max.minor, max.patch);
-    }
-    dur__pg_args_begin(lane->store, &args);
-    dur__pg_i64(&args, lane->holder);
-    dur__pg_i64(&args, work != NULL && work->tags.mode != DUR_TAGS_NONE ? (int64_t)work->tags.mode : -1);
-    dur__pg_array_arg(&args, &tags);
-    dur__pg_text(&args, filtered ? least : NULL);
-    dur__pg_text(&args, filtered ? most : NULL);
-    return dur__pg_batch_add(batch, info_sql, &args);
-}
-
-static void send_reads(dur__pg_lane *lane, dur__pg_batch *batch, const dur_round *round, const char *prefix,
-                       round_plan *plan) {
-    dur__pg_args args;
-    dur__pg_fetch_add(lane->store, batch, round->fetch, lane->holder,
-                      round->fetch != NULL && round->queue_messages_max == 0 ? round->fetch->queue_messages_max
-                                                                             : round->queue_messages_max,
-                      prefix, &plan->fetch);
-    plan->info_at = send_info(lane, batch, round);
-    dur__pg_args_begin(lane->store, &args);
-    dur__pg_i64(&args, lane->holder);
-    plan->lost_at = dur__pg_batch_add(batch, lost_sql, &args);
-    plan->work_at = -1;
-    if (round->work != NULL && round->work->tags.mode != DUR_TAGS_NONE)
-        dur__pg_work_fetch_add(lane->store, batch, round->work, prefix, &plan->work_at);
-}
-
-static void read_lost(const PGresult *rows, dur_arena *arena, dur_round *round) {
-    size_t before = round->lost_count;
-    const char **all = dur_arena_zalloc(arena, (before + (size_t)PQntuples(rows) + 1) * sizeof(*all));
-    for (size_t i = 0; i < before; i++)
-        all[i] = round->lost[i];
-    for (int row = 0; row < PQntuples(rows); row++)
-        all[before + (size_t)row] = dur__pg_get_text(rows, row, 0, arena);
-    round->lost = all;
-    round->lost_count = before + (size_t)PQntuples(rows);
-}
-
-static void read_info(dur__pg_lane *lane, const PGresult *info, dur_round *round) {
-    round->now_ms = dur__pg_get_u64(info, 0, 0);
-    round->seen_id = dur__pg_get_u64(info, 0, 1);
-    round->next_due_ms = dur__pg_get(info, 0, 2) != NULL ? dur__pg_get_u64(info, 0, 2) : DUR_NEVER;
-    if (round->next_due_ms >= DUR__PG_DELAY_FOREVER) round->next_due_ms = DUR_NEVER;
-    round->suspects_waiting = dur__pg_get_bool(info, 0, 3) || dur__pg_get_bool(info, 0, 4);
-    round->work_waiting_long = dur__pg_get_bool(info, 0, 5);
-    if (round->fetch == NULL) round->more = dur__pg_get_bool(info, 0, 6);
-    /* What time has made visible, and this round did not ask for, is news for the next wait. */
-    bool everywhere = round->fetch != NULL && round->work != NULL;
-    bool unseen = !everywhere && (lane->more || lane->next_due_ms <= round->now_ms);
-    lane->more = unseen || dur__pg_get_bool(info, 0, 7); /* or a message came while somebody held the row */
-    lane->next_due_ms = round->next_due_ms;
-    lane->now_ms = round->now_ms;
-    lane->answered_us = dur__monotonic_us();
-    dur__pg_saw_now(lane->store, round->now_ms);
-}
-
-static void read_reads(dur__pg_lane *lane, const dur__pg_batch *batch, const round_plan *plan, dur_arena *arena,
-                       dur_round *round) {
-    dur__pg_fetch_read(batch, &plan->fetch, arena, &round->items, &round->item_count, &round->held, &round->held_count);
-    read_info(lane, batch->results[plan->info_at], round);
-    read_lost(batch->results[plan->lost_at], arena, round);
-    if (round->fetch != NULL && round->item_count == (round->fetch->max > 0 ? round->fetch->max : 1))
-        round->more = true;
-    if (plan->work_at < 0) return;
-    size_t max = round->work->max > 0 ? round->work->max : 1;
-    size_t rows = (size_t)PQntuples(batch->results[plan->work_at]);
-    round->works = dur_arena_alloc(arena, (rows + 1) * sizeof(*round->works));
-    round->work_count = dur__pg_work_fetch_read(batch, plan->work_at, arena, round->works, rows);
-    if (rows == max) round->more = true;
-}
-
-/* At most one notification per 2 ms; one that is held back goes out before the lane sleeps. */
-static void pace_notifications(dur__pg_lane *lane, dur__pg_batch *batch) {
-    uint64_t now = dur__monotonic_us();
-    if (!batch->notify && !lane->notify_pending) return;
-    if (now - lane->notified_us < NOTIFY_APART_US) {
-        batch->notify = false;
-        lane->notify_pending = true;
-        return;
-    }
-    if (lane->notify_pending) dur__buf_clear(&batch->targets); /* whom it concerned is forgotten: tell everybody */
-    batch->notify = true;
-    lane->notify_pending = false;
-    lane->notified_us = now;
-}
-
-static size_t valid_turns(dur_round *round, dur_arena *arena, dur_turn_commit ***out) {
-    size_t count = 0;
-    *out = dur_arena_alloc(arena, (round->turn_count + 1) * sizeof(dur_turn_commit *));
-    dur__pg_turns_reset(round->turns, round->turn_count);
-    for (size_t i = 0; i < round->turn_count; i++)
-        if (dur__pg_turn_valid(&round->turns[i])) (*out)[count++] = &round->turns[i];
-    return count;
-}
-
-static void fail_all(dur_round *round, dur_turn_commit **turns, size_t count, const dur_error *err) {
-    for (size_t i = 0; i < count; i++)
-        dur__pg_turn_failed(turns[i], err);
-    for (size_t i = 0; i < round->ack_count; i++)
-        round->acks[i].error = *err;
-}
-
-/* One batch: with the writes, or only the reads. */
-static int run_batch(dur__pg_lane *lane, dur_arena *arena, dur_round *round, dur_turn_commit **turns, size_t count,
-                     bool writes, bool *refused, dur_error *err) {
-    dur__pg *store = lane->store;
-    dur__pg_batch batch;
-    round_plan plan;
-    int backend = lane->conn->backend;
-    dur__pg_token(store, lane->unknown_prefix);
-    dur__pg_batch_begin(&batch, lane->conn, true);
-    if (lane->owner != NULL) dur__pg_fence_add(store, &batch, lane->owner);
-    if (writes) dur__pg_turns_add(store, &batch, lane, turns, count, round->acks, round->ack_count, &plan.turns);
-    send_reads(lane, &batch, round, lane->unknown_prefix, &plan);
-    pace_notifications(lane, &batch);
-    bool told = batch.notify || lane->notify_pending;
-    int code = dur__pg_batch_run(&batch, "postgres.round", err);
-    *refused = dur__pg_refused(&batch, code);
-    if (code == DUR_OK) {
-        if (writes) dur__pg_turns_read(&batch, &plan.turns, turns, count);
-        for (size_t i = 0; writes && i < round->ack_count; i++)
-            dur_error_clear(&round->acks[i].error);
-        read_reads(lane, &batch, &plan, arena, round);
-        if (told && writes) dur__pg_wake_local(store, lane);
-    }
-    if (code == DUR_EUNKNOWN) {
-        lane->unknown = true;
-        lane->lost_backend = backend;
-    }
-    dur__pg_batch_end(&batch);
-    return code;
-}
-
-int dur__pg_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_error *err) {
-    dur__pg_lane *lane = lane_of(base);
-    dur_turn_commit **turns;
-    bool refused = false;
-    dur_error mine = DUR_ERROR_INIT;
-    size_t count = valid_turns(round, arena, &turns);
-    bool writes = count + round->ack_count > 0;
-    int code = dur__pg_connect(lane->conn, &mine);
-    if (code == DUR_OK && lane->unknown) code = recover(lane, arena, round, &mine);
-    if (code == DUR_OK) code = run_batch(lane, arena, round, turns, count, writes, &refused, &mine);
-    if (refused && writes) { /* each gets its own answer; then look without writing */
-        dur__pg_turns_commit(lane->store, lane->conn, lane, arena, turns, count);
-        dur__pg_acks_commit(lane->store, lane->conn, round->acks, round->ack_count);
-        code = dur__pg_connect(lane->conn, &mine);
-        if (code == DUR_OK) (void)run_batch(lane, arena, round, NULL, 0, false, &refused, NULL);
-        round->more = true; /* what was not read now is read next time */
-        return DUR_OK;
-    }
-    if (code != DUR_OK) {
-        fail_all(round, turns, count, &mine);
-        if (err != NULL) *err = mine;
-    }
     return code;
 }
 
 /* ---- sleeping ---------------------------------------------------------------------------------------------------- */
 
-static const char notify_sql[] = "SELECT pg_notify($2::text, '')";
+/* It need not be durable: the commit that it is about is. */
+static const char notify_sql[] = "SELECT set_config('synchronous_commit', 'off', true), pg_notify($2::text, '')";
 
 static void flush_notification(dur__pg_lane *lane) {
     dur__pg_args args;
@@ -348,17 +155,18 @@ static void flush_notification(dur__pg_lane *lane) {
     dur__pg_batch_add(&batch, notify_sql, &args);
     (void)dur__pg_batch_run(&batch, "postgres.notify", NULL);
     dur__pg_batch_end(&batch);
-    lane->notified_us = dur__monotonic_us();
 }
 
 /* Milliseconds until something comes by itself. */
 static uint64_t quiet_ms(const dur__pg_lane *lane) {
+    bool beaten = lane->owner != NULL && dur__monotonic_us() - atomic_load(&lane->store->beaten_us) < BEATEN_US;
+    uint64_t most = beaten ? SAFETY_BEATEN_MS : SAFETY_MS;
     if (lane->more) return 0;
-    if (lane->next_due_ms == DUR_NEVER) return SAFETY_MS;
+    if (lane->next_due_ms == DUR_NEVER) return most;
     uint64_t now = lane->store->caller_clock ? dur__pg_now_ms(lane->base.store)
                                              : lane->now_ms + (dur__monotonic_us() - lane->answered_us) / 1000u;
     uint64_t left = lane->next_due_ms > now ? lane->next_due_ms - now : 0;
-    return left < SAFETY_MS ? left : SAFETY_MS;
+    return left < most ? left : most;
 }
 
 /* True when there is something to do. */
@@ -369,32 +177,55 @@ static bool sleep_once(dur__pg_lane *lane, int timeout_ms) {
     int ready = poll(watched, 2, timeout_ms);
     bool woken = dur_waker_sleep_end(lane->waker);
     if (ready > 0 && watched[1].revents != 0) {
-        if (PQconsumeInput(lane->conn->pg) != 1) return true; /* the next round reconnects and looks */
-        if (dur__pg_drain_notifications(lane->conn, lane->owner)) return true;
+        bool lost = PQconsumeInput(lane->conn->pg) != 1; /* the next round reconnects and looks */
+        if (lost || dur__pg_drain_notifications(lane->conn, lane->owner)) {
+            atomic_store(&lane->news, true);
+            return true;
+        }
     }
     return woken;
+}
+
+/* False: the deadline has come. */
+static bool sleep_until(dur__pg_lane *lane, uint64_t deadline) {
+    for (;;) {
+        uint64_t ms = quiet_ms(lane);
+        uint64_t now = dur__monotonic_us();
+        bool last = false;
+        if (now >= deadline) return false;
+        if (ms == 0) return true;
+        if (deadline != UINT64_MAX && (deadline - now) / 1000u < ms) {
+            ms = (deadline - now) / 1000u + 1;
+            last = true;
+        }
+        if (lane->store->caller_clock && ms > FAKE_TIME_SLICE_MS) ms = FAKE_TIME_SLICE_MS;
+        if (sleep_once(lane, (int)ms)) return true;
+        if (last && !lane->store->caller_clock) return false;
+        if (!lane->store->caller_clock && ms >= quiet_ms(lane)) return true;
+    }
 }
 
 int dur__pg_lane_wait(dur_lane *base, uint64_t timeout_ms, dur_error *err) {
     dur__pg_lane *lane = lane_of(base);
     uint64_t deadline = dur__pg_deadline(timeout_ms);
     (void)err;
-    if (lane->notify_pending) flush_notification(lane);
-    if (lane->conn->pg != NULL && dur__pg_drain_notifications(lane->conn, lane->owner)) return DUR_OK;
-    for (;;) {
-        uint64_t ms = quiet_ms(lane);
-        uint64_t now = dur__monotonic_us();
-        bool last = false;
-        lane->more = false; /* told once */
-        if (ms == 0 || now >= deadline) return DUR_OK;
-        if (deadline != UINT64_MAX && (deadline - now) / 1000u < ms) {
-            ms = (deadline - now) / 1000u + 1;
-            last = true;
-        }
-        if (lane->store->caller_clock && ms > FAKE_TIME_SLICE_MS) ms = FAKE_TIME_SLICE_MS;
-        if (sleep_once(lane, (int)ms) || (last && !lane->store->caller_clock)) return DUR_OK;
-        if (!lane->store->caller_clock && ms >= quiet_ms(lane)) return DUR_OK;
+    if (lane->notify_pending && dur__pg_may_notify(lane->store)) flush_notification(lane);
+    if (lane->conn->pg != NULL && dur__pg_drain_notifications(lane->conn, lane->owner)) atomic_store(&lane->news, true);
+    if (lane->more || lane->unseen) { /* told once; the round must not forget it */
+        atomic_store(&lane->news, true);
+        lane->more = lane->unseen = false;
     }
+    if (atomic_load(&lane->news)) return DUR_OK;
+    if (lane->notify_pending) { /* too early for another one: sleep so long */
+        uint64_t soon = dur__pg_deadline(NOTIFY_WAIT_MS);
+        if (!sleep_until(lane, soon < deadline ? soon : deadline)) {
+            flush_notification(lane);
+            (void)sleep_until(lane, deadline);
+        }
+    } else {
+        (void)sleep_until(lane, deadline);
+    }
+    return DUR_OK;
 }
 
 /* ---- reads of a leased instance ---------------------------------------------------------------------------------- */
@@ -453,6 +284,7 @@ int dur__pg_lane_messages(dur_lane *base, dur_arena *arena, const char *instance
     if (code == DUR_OK && PQntuples(batch.results[held]) == 0) code = not_held(err);
     if (code == DUR_OK) {
         const PGresult *result = batch.results[rows];
+        dur__pg_fresh_forget(lane, instance);
         *count = (size_t)PQntuples(result);
         *out = dur_arena_zalloc(arena, (*count + 1) * sizeof(**out));
         for (int i = 0; i < PQntuples(result); i++) {

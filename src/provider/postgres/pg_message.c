@@ -73,11 +73,62 @@ static void send_lock(dur__pg_batch *batch, const char *sql, const dur__pg_array
     dur__pg_batch_add(batch, sql, &args);
 }
 
-void dur__pg_outbox_send_locks(dur__pg_outbox *box, dur__pg_batch *batch) {
+/*
+ * The same pass with the starts that a lane was handed: a row that it makes for one of them is the lane's own from the
+ * beginning.  One that was there before has no such token, and its start is left to the caller.
+ */
+static const char starts_sql[] =
+    "WITH i AS (INSERT INTO @instances (instance_id, known, token, owner, holder, acquisitions) SELECT x.id COLLATE"
+    " \"C\", x.token IS NOT NULL, x.token, CASE WHEN x.token IS NOT NULL THEN $6::text END, CASE WHEN x.token IS NOT"
+    " NULL THEN $7::bigint END, CASE WHEN x.token IS NOT NULL THEN 1 ELSE 0 END FROM (SELECT DISTINCT ON (u.id COLLATE"
+    " \"C\") u.id, u.token FROM unnest($2::text[], $3::text[]) AS u(id, token) WHERE u.token IS NULL OR (SELECT EXISTS"
+    " (SELECT 1 FROM @owners WHERE owner = $6::text)) ORDER BY u.id COLLATE \"C\", u.token) x ORDER BY 1"
+    " ON CONFLICT (instance_id) DO UPDATE SET instance_id = excluded.instance_id WHERE false"
+    " RETURNING instance_id, token)"
+    " INSERT INTO @queue (instance_id, due_ms, order_ms, given, attempts, kind, execution_id, activity_id, json)"
+    " SELECT x.id, 0, n.now, true, 1, 0, x.execution, 0, x.json FROM (SELECT #now AS now) n, unnest($2::text[],"
+    " $3::text[], $4::bigint[], $5::text[]) WITH ORDINALITY AS x(id, token, execution, json, at) JOIN i ON"
+    " i.instance_id = x.id AND i.token = x.token ORDER BY x.at RETURNING instance_id, id, order_ms";
+
+void dur__pg_start_token(const dur__pg_lane *lane, size_t at, char out[64]) {
+    snprintf(out, 64, "%s-s%zu", lane->unknown_prefix, at);
+}
+
+static int send_starts(const dur__pg_outbox *box, dur__pg_batch *batch) {
+    dur__pg_args args;
+    dur__pg_array ids = dur__pg_array_text(), tokens = dur__pg_array_text();
+    dur__pg_array execution = dur__pg_array_i64(), json = dur__pg_array_text();
+    char token[64];
+    size_t serial = 0;
+    DUR__LIST_EACH(&box->lane->starts, at) {
+        const dur_message *item = dur__pg_inbox_item(at);
+        dur__pg_start_token(box->lane, ++serial, token);
+        dur__pg_add_text(&ids, item->instance);
+        dur__pg_add_text(&tokens, token);
+        dur__pg_add_i64(&execution, (int64_t)item->execution_id);
+        dur__pg_add_json(&json, item->json);
+    }
+    array_append(&ids, &box->instance);
+    array_append(&ids, &box->locks);
+    while (tokens.count < ids.count)
+        dur__pg_add_null(&tokens);
+    dur__pg_args_begin(batch->conn->store, &args);
+    dur__pg_array_arg(&args, &ids);
+    dur__pg_array_arg(&args, &tokens);
+    dur__pg_array_arg(&args, &execution);
+    dur__pg_array_arg(&args, &json);
+    dur__pg_text(&args, box->lane->owner);
+    dur__pg_i64(&args, box->lane->holder);
+    return dur__pg_batch_add(batch, starts_sql, &args);
+}
+
+int dur__pg_outbox_send_locks(dur__pg_outbox *box, dur__pg_batch *batch) {
+    if (box->lane != NULL) return send_starts(box, batch);
     if (box->count > 0)
         send_lock(batch, make_sql, &box->instance, &box->locks);
     else if (box->locks.count > 0)
         send_lock(batch, lock_sql, &box->locks, NULL);
+    return -1;
 }
 
 /*
@@ -170,14 +221,17 @@ int dur__pg_enqueue_for_orchestrator(dur_provider *self, const dur_message *item
     dur__pg_batch_begin(&batch, conn, true);
     dur__pg_outbox_begin(&box);
     dur__pg_outbox_add(&box, item, delay_ms);
-    dur__pg_outbox_send_locks(&box, &batch);
+    (void)dur__pg_outbox_send_locks(&box, &batch);
     dur__pg_outbox_send(&box, &batch);
     dur__pg_batch_notify(&batch);
     code = dur__pg_batch_run(&batch, "postgres.enqueue", err);
     dur__pg_batch_end(&batch);
     dur__pg_outbox_end(&box);
     dur__pg_return(conn);
-    if (code == DUR_OK) dur__pg_wake_local(store, NULL);
+    if (code == DUR_OK) {
+        dur__pg_wake_lanes(store, NULL);
+        dur__pg_wake_watches(store, item->instance);
+    }
     return code;
 }
 
@@ -202,7 +256,7 @@ static int start_if_new(dur__pg_conn *conn, const dur_message *item, uint64_t de
     dur__pg_batch_begin(&batch, conn, true);
     dur__pg_outbox_begin(&box);
     dur__pg_outbox_add(&box, item, delay_ms);
-    dur__pg_outbox_send_locks(&box, &batch);
+    (void)dur__pg_outbox_send_locks(&box, &batch);
     outbox_send_if(&box, &batch, 1, NULL);
     int at = batch.count - 1;
     tell(&batch);
@@ -263,12 +317,19 @@ int dur__pg_enqueue_start(dur_provider *self, const dur_message *item, dur_exist
                           bool *existed, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
     dur__pg_conn *conn;
+    int code;
     *existed = false;
-    int code = dur__pg_borrow(store, &conn, err);
+    if (delay_ms == 0 && item->due_ms == 0 && item->kind == DUR_WORK_START_ORCHESTRATION && item->message_id == NULL &&
+        dur__pg_inbox_start(store, item, &code, err))
+        return code;
+    code = dur__pg_borrow(store, &conn, err);
     if (code != DUR_OK) return code;
     code = dur__pg_start_on(conn, item, policy, delay_ms, existed, err);
     dur__pg_return(conn);
-    if (code == DUR_OK) dur__pg_wake_local(store, NULL);
+    if (code == DUR_OK) {
+        dur__pg_wake_lanes(store, NULL);
+        dur__pg_wake_watches(store, item->instance);
+    }
     return code;
 }
 
@@ -284,7 +345,7 @@ int dur__pg_existing_on(dur__pg_conn *conn, const dur_message *item, uint64_t de
     dur__pg_batch_begin(&batch, conn, true);
     dur__pg_outbox_begin(&box);
     dur__pg_outbox_lock(&box, item->instance);
-    dur__pg_outbox_send_locks(&box, &batch); /* locks, does not make */
+    (void)dur__pg_outbox_send_locks(&box, &batch); /* locks, does not make */
     dur__pg_args_begin(conn->store, &args);
     dur__pg_text(&args, item->instance);
     dur__pg_text(&args, item->message_id);
@@ -317,6 +378,9 @@ int dur__pg_enqueue_existing(dur_provider *self, const dur_message *item, uint64
     if (code != DUR_OK) return code;
     code = dur__pg_existing_on(conn, item, delay_ms, err);
     dur__pg_return(conn);
-    if (code == DUR_OK) dur__pg_wake_local(store, NULL);
+    if (code == DUR_OK) {
+        dur__pg_wake_lanes(store, NULL);
+        dur__pg_wake_watches(store, item->instance);
+    }
     return code;
 }

@@ -209,6 +209,9 @@ static void store_close(dur_provider *self) {
     while ((link = dur__list_pop(&store->idle)) != NULL)
         dur__pg_conn_free(DUR__CONTAINER(link, dur__pg_conn, link));
     dur__pg_conn_free(store->listener);
+    dur_waker_free(store->reader_waker);
+    dur__map_free(&store->watched);
+    dur__map_free(&store->backends);
     for (size_t i = 0; (entry = dur__map_next(&store->sqls, &i)) != NULL;)
         free(entry->value);
     dur__map_free(&store->sqls);
@@ -235,6 +238,7 @@ static dur__pg *store_new(const dur_postgres_options *options) {
     dur__mutex_init(&store->mutex);
     dur__cond_init(&store->freed);
     dur__cond_init(&store->changed);
+    store->reader_waker = dur_waker_new();
     dur__list_init(&store->idle);
     dur__list_init(&store->lanes);
     dur__list_init(&store->watches);
@@ -253,6 +257,10 @@ int dur_postgres_open(dur_provider **out, const dur_postgres_options *options, d
     int code = check_schema(schema, err);
     if (code != DUR_OK) return code;
     dur__pg *store = store_new(&all);
+    if (store->reader_waker == NULL) {
+        store_close(&store->base);
+        return dur_error_set(err, DUR_ENOMEM, false, "postgres.open", "no descriptor for a waker");
+    }
     name_schema(store, schema);
     code = read_conninfo(store, all.conninfo, err);
     if (code == DUR_OK) code = dur__pg_migrate(store, err);

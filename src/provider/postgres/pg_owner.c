@@ -31,19 +31,25 @@ static const char insert_sql[] =
     "INSERT INTO @owners (owner, timeout_ms, beat_ms, lock_key, server_start, session_lock) VALUES ($2::text,"
     " $3::bigint,"
     " #now, $4::bigint, " SERVER_START ", $5::boolean)";
+/*
+ * One statement a second: the beat, what there is to do for the lanes of this owner (every notification may be lost),
+ * and the peers; pg_locks is read once for all of them.
+ */
 static const char beat_sql[] =
-    "UPDATE @owners SET beat_ms = #now, server_start = CASE WHEN $3::boolean THEN " SERVER_START
-    " ELSE server_start END,"
-    " session_lock = $3::boolean WHERE owner = $2::text RETURNING beat_ms";
-/* pg_locks is read once for all peers. */
-static const char peers_sql[] =
     "WITH n AS MATERIALIZED (SELECT #now AS now, " SERVER_START " AS start), l AS MATERIALIZED (SELECT DISTINCT"
     " l.classid::bigint << 32 | l.objid::bigint AS key FROM pg_catalog.pg_locks l WHERE l.locktype = 'advisory' AND"
     " l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database()) AND l.objsubid = 1"
-    " AND l.granted)"
-    " SELECT o.owner, o.beat_ms, n.now - o.beat_ms, n.now - greatest(o.beat_ms, CASE WHEN $1::bigint IS NULL THEN"
-    " n.start ELSE 0 END) >= o.timeout_ms AS silent, o.session_lock AND o.server_start = n.start AND o.lock_key NOT IN"
-    " (SELECT l.key FROM l) AS free FROM @owners o, n WHERE o.owner <> $2::text";
+    " AND l.granted),"
+    " b AS (UPDATE @owners SET beat_ms = (SELECT now FROM n), server_start = CASE WHEN $3::boolean THEN (SELECT start"
+    " FROM n) ELSE server_start END, session_lock = $3::boolean WHERE owner = $2::text RETURNING beat_ms)"
+    " SELECT b.beat_ms, EXISTS (SELECT 1 FROM @instances WHERE owner IS NULL AND suspended IS NULL AND known AND"
+    " ready_at IS NOT NULL AND ready_at <= (SELECT now FROM n) AND (token IS NULL OR expires_at <= (SELECT now FROM"
+    " n))) OR EXISTS (SELECT 1 FROM @instances WHERE holder = ANY ($4::bigint[]) AND ready_at <= (SELECT now FROM n))"
+    " OR EXISTS (SELECT 1 FROM @worker WHERE owner IS NULL AND until_ms <= (SELECT now FROM n))"
+    " OR EXISTS (SELECT 1 FROM @lost WHERE holder = ANY ($4::bigint[])), o.owner, o.beat_ms, n.now - o.beat_ms,"
+    " n.now - greatest(o.beat_ms, CASE WHEN $1::bigint IS NULL THEN n.start ELSE 0 END) >= o.timeout_ms AS silent,"
+    " o.session_lock AND o.server_start = n.start AND o.lock_key NOT IN (SELECT l.key FROM l) AS free"
+    " FROM n CROSS JOIN b LEFT JOIN @owners o ON o.owner <> $2::text";
 
 /* ---- keepers ----------------------------------------------------------------------------------------------------- */
 
@@ -227,11 +233,12 @@ static bool clock_jumped(dur__pg_keeper *keeper, const dur__pg *store, int64_t n
 static void look_at_peers(dur__pg *store, dur__pg_keeper *keeper, const PGresult *peers, dur_owner_report *out) {
     bool jumped = clock_jumped(keeper, store, (int64_t)out->now_ms);
     for (int row = 0; row < PQntuples(peers); row++) {
-        const char *peer = dur__pg_get(peers, row, 0);
-        int64_t beat_ms = dur__pg_get_i64(peers, row, 1);
+        const char *peer = dur__pg_get(peers, row, 2);
+        if (peer == NULL) continue; /* there is none */
+        int64_t beat_ms = dur__pg_get_i64(peers, row, 3);
         int64_t left =
-            until_dead(keeper, peer, beat_ms, dur__pg_get_i64(peers, row, 2), dur__pg_get_bool(peers, row, 4));
-        if (left != 0 && (jumped || !dur__pg_get_bool(peers, row, 3))) {
+            until_dead(keeper, peer, beat_ms, dur__pg_get_i64(peers, row, 4), dur__pg_get_bool(peers, row, 6));
+        if (left != 0 && (jumped || !dur__pg_get_bool(peers, row, 5))) {
             out->peers++;
             if (left > 0 && (out->look_again_ms == 0 || (uint64_t)left < out->look_again_ms))
                 out->look_again_ms = (uint64_t)left;
@@ -256,21 +263,28 @@ int dur__pg_owner_beat(dur_provider *self, const char *owner, dur_owner_report *
     if (keeper == NULL) return DUR_OK; /* not registered here: not ours */
     int code = dur__pg_connect(keeper->conn, err);
     if (code != DUR_OK) return code;
+    dur__pg_array holders = dur__pg_array_i64();
+    dur__mutex_lock(&store->mutex);
+    DUR__LIST_EACH(&store->lanes, at) {
+        const dur__pg_lane *lane = DUR__CONTAINER(at, dur__pg_lane, link);
+        if (lane->owner != NULL && strcmp(lane->owner, owner) == 0) dur__pg_add_i64(&holders, lane->holder);
+    }
+    dur__mutex_unlock(&store->mutex);
     dur__pg_batch_begin(&batch, keeper->conn, false); /* repeating a beat does no harm */
     dur__pg_args_begin(store, &args);
     dur__pg_text(&args, owner);
     dur__pg_bool(&args, !store->pooler);
+    dur__pg_array_arg(&args, &holders);
     int beat = dur__pg_batch_add(&batch, beat_sql, &args);
-    dur__pg_args_begin(store, &args);
-    dur__pg_text(&args, owner);
-    int peers = dur__pg_batch_add(&batch, peers_sql, &args);
     code = dur__pg_batch_run(&batch, "postgres.beat", err);
-    out->still_ours = code == DUR_OK && PQntuples(batch.results[beat]) == 1;
+    out->still_ours = code == DUR_OK && PQntuples(batch.results[beat]) > 0;
     if (out->still_ours) {
         out->now_ms = dur__pg_get_u64(batch.results[beat], 0, 0);
         dur__pg_saw_now(store, out->now_ms);
-        look_at_peers(store, keeper, batch.results[peers], out);
+        atomic_store(&store->beaten_us, dur__monotonic_us());
+        look_at_peers(store, keeper, batch.results[beat], out);
         if (out->freed > 0) dur__pg_wake_local(store, NULL);
+        if (dur__pg_get_bool(batch.results[beat], 0, 1)) dur__pg_wake_lanes(store, NULL);
     }
     dur__pg_batch_end(&batch);
     return code;

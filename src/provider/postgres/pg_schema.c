@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-#define SCHEMA_VERSION 1
+#define SCHEMA_VERSION 2
 #define PROGRAM_VERSION 1 /* of this code, compared with dur_meta.min_program */
 
 /*
@@ -117,7 +117,13 @@ static const char *const migration_1[] = {
     NULL,
 };
 
-static const char *const *const migrations[SCHEMA_VERSION] = { migration_1 };
+/* What is visible among an instance's plain messages, and when the next will be, without reading the others. */
+static const char *const migration_2[] = {
+    "CREATE INDEX dur_queue_plain ON @queue (instance_id, due_ms) WHERE queue IS NULL;",
+    NULL,
+};
+
+static const char *const *const migrations[SCHEMA_VERSION] = { migration_1, migration_2 };
 
 static const char meta_sql[] = "SELECT to_regclass($2) IS NOT NULL";
 static const char version_sql[] = "SELECT schema_version, min_program FROM @meta";

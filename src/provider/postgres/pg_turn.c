@@ -5,8 +5,8 @@
  * rows as it must divides by zero, which undoes the whole batch.  That is rare; then the halves are tried, and a single
  * turn that is refused is asked why.  So the usual batch is one round trip without any answer in between.
  */
+#include "provider/postgres/pg_turn.h"
 #include "base/assert.h"
-#include "provider/postgres/pg_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,20 +20,21 @@ enum {
     GIVES_BACK = 32,
     TAKES_OVER = 64,
     SUSPENDS = 128,
-    FAILED = 256
+    FAILED = 256,
+    NOTHING_LEFT = 512 /* an end behind which only messages can be that nobody was given */
 };
 
 /* ---- what a turn means ------------------------------------------------------------------------------------------- */
 
 /* A turn that only gives a lease back, or moves flags, must not bring an execution into being. */
-static bool writes_execution(const dur_turn_commit *turn) {
+bool dur__pg_turn_writes(const dur_turn_commit *turn) {
     const dur_execution_metadata *metadata = &turn->metadata;
     if (turn->execution_id == 0 || turn->give_back) return false;
     return turn->event_count > 0 || metadata->status != DUR_STATUS_NONE || metadata->has_pinned_version ||
            metadata->orchestration_name != NULL || turn->expected_last == DUR_NOT_COMPARED;
 }
 
-static bool keeps(const dur_turn_commit *turn) {
+bool dur__pg_turn_keeps(const dur_turn_commit *turn) {
     return turn->keep_lease && !turn->take_over && turn->suspended == NULL;
 }
 
@@ -49,17 +50,18 @@ static const dur_event_row *status_event(const dur_turn_commit *turn) {
 }
 
 /* A release that says nothing: the handler may have crashed, so its counts stay. */
-static bool is_failed_release(const dur_turn_commit *turn) {
+bool dur__pg_turn_failed_release(const dur_turn_commit *turn) {
     return turn->execution_id == 0 && !turn->set_suspended && !turn->take_over && !turn->give_back &&
            turn->seen_id == 0 && turn->seen_now_ms == 0;
 }
 
 static int64_t flags_of(const dur_turn_commit *turn) {
-    bool writes = writes_execution(turn);
+    bool writes = dur__pg_turn_writes(turn);
     return (writes ? WRITES : 0) | (writes && turn->event_count > 0 ? HAS_EVENTS : 0) |
            (gives_row(turn) ? GIVES_ROW : 0) | (writes && status_event(turn) != NULL ? SETS_STATUS : 0) |
-           (keeps(turn) ? KEEPS : 0) | (turn->give_back ? GIVES_BACK : 0) | (turn->take_over ? TAKES_OVER : 0) |
-           (turn->set_suspended ? SUSPENDS : 0) | (is_failed_release(turn) ? FAILED : 0);
+           (dur__pg_turn_keeps(turn) ? KEEPS : 0) | (turn->give_back ? GIVES_BACK : 0) |
+           (turn->take_over ? TAKES_OVER : 0) | (turn->set_suspended ? SUSPENDS : 0) |
+           (dur__pg_turn_failed_release(turn) ? FAILED : 0);
 }
 
 void dur__pg_turns_reset(dur_turn_commit *turns, size_t count) {
@@ -104,6 +106,9 @@ static const char lost_sql[] =
     "INSERT INTO @lost (holder, instance_id, at_ms) SELECT holder, instance_id, #now FROM @instances"
     " WHERE instance_id = ANY ($2::text[]) AND token IS NOT NULL AND holder IS NOT NULL";
 
+/* The fence of the owner (pg_fetch.c), taken before any row is touched: the first statement of a batch has it. */
+#define FENCE(key) "(" key " IS NULL OR (SELECT pg_advisory_xact_lock_shared(" key ")::text) IS NOT NULL)"
+
 static const char rows_sql[] =
     "WITH n AS MATERIALIZED (SELECT #now AS now), u AS (UPDATE @instances i SET"
     " has_row = i.has_row OR t.flags & 4 <> 0,"
@@ -132,7 +137,7 @@ static const char rows_sql[] =
     " expires_at = CASE WHEN t.flags & 16 <> 0 THEN i.expires_at END,"
     " holder = CASE WHEN t.flags & 16 <> 0 THEN coalesce($15::bigint, i.holder) END,"
     " ready_at = CASE WHEN t.flags & 16 <> 0 AND $15::bigint IS NOT NULL AND i.holder IS DISTINCT FROM $15::bigint"
-    " THEN 0 ELSE i.ready_at END,"
+    " THEN 0 WHEN t.flags & 512 <> 0 AND i.ready_at IS NOT NULL AND i.ready_due = 0 THEN n.now ELSE i.ready_at END,"
     " ready_due = CASE WHEN t.flags & 16 <> 0 AND $15::bigint IS NOT NULL AND i.holder IS DISTINCT FROM $15::bigint"
     " THEN 0 ELSE i.ready_due END"
     " FROM n, unnest($2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::text[],"
@@ -142,8 +147,127 @@ static const char rows_sql[] =
     " (i.owner IS NOT NULL OR i.expires_at > n.now) END"
     " AND (t.expected IS NULL OR t.expected = CASE WHEN t.execution = i.current_execution THEN i.last_event"
     " WHEN t.execution > i.current_execution THEN 0 ELSE coalesce((SELECT max(h.event_id) FROM @history h WHERE"
-    " h.instance_id = i.instance_id AND h.execution_id = t.execution), 0) END) RETURNING 1)"
-    " SELECT 1 / (CASE WHEN count(*) = $16::bigint THEN 1 ELSE 0 END), (SELECT now FROM n) FROM u";
+    " h.instance_id = i.instance_id AND h.execution_id = t.execution), 0) END) AND " FENCE(
+        "$17::bigint") " RETURNING 1) SELECT 1 / (CASE WHEN count(*) = $16::bigint THEN 1 ELSE 0 END), (SELECT now "
+                       "FROM n) FROM u";
+
+/*
+ * The usual turn: the instance goes on under the lease that this lane holds.  It compares the same things and touches
+ * no indexed column.  Where the holder is another (a lease that was taken outside of the lane) it is refused, and the
+ * long statement above decides.
+ */
+static const char plain_rows_sql[] =
+    "WITH n AS MATERIALIZED (SELECT #now AS now), u AS (UPDATE @instances i SET last_event = t.last, updated_at = "
+    "n.now,"
+    " acquisitions = 0 FROM n, unnest($2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[]) AS t(id, token,"
+    " execution, expected, last) WHERE i.instance_id = t.id AND i.token = t.token AND i.owner = $7::text AND i.holder ="
+    " $8::bigint AND i.current_execution = t.execution AND i.last_event = t.expected AND " FENCE(
+        "$9::bigint") " RETURNING 1) SELECT 1 / (CASE WHEN count(*) = $10::bigint THEN 1 ELSE 0 END) FROM u";
+
+/* ---- which turns are usual --------------------------------------------------------------------------------------- */
+
+/*
+ * A lane remembers the instances that it acquired new, with nothing but their start, for as long as they have no
+ * key-value state, were given no message and sent themselves none.  Their first commit need not clear counts of
+ * other messages, and behind their end there is nothing to merge, and nothing to set free but the row.
+ */
+#define FRESH_MAX 20000
+
+void dur__pg_fresh_add(dur__pg_lane *lane, const char *instance) {
+    if (lane->fresh.count >= FRESH_MAX || dur__map_get(&lane->fresh, instance) != NULL) return;
+    char *key = dur__xstrdup(instance);
+    dur__map_put(&lane->fresh, key, key);
+}
+
+void dur__pg_fresh_forget(dur__pg_lane *lane, const char *instance) {
+    if (lane->fresh.count > 0) free(dur__map_remove(&lane->fresh, instance));
+}
+
+void dur__pg_fresh_forget_all(dur__pg_lane *lane) {
+    dur__map_entry *entry;
+    for (size_t i = 0; (entry = dur__map_next(&lane->fresh, &i)) != NULL;)
+        free(entry->value);
+    dur__map_free(&lane->fresh);
+    memset(&lane->fresh, 0, sizeof(lane->fresh));
+}
+
+static bool is_fresh(const dur__pg_lane *lane, const dur_turn_commit *turn) {
+    return lane->fresh.count > 0 && dur__map_get(&lane->fresh, turn->instance) != NULL;
+}
+
+/* It leaves something behind that an end must see to. */
+static bool spoils(const dur_turn_commit *turn) {
+    if (turn->orchestrator_item_count > 0 || turn->timers_dropped_count > 0) return true;
+    for (size_t i = 0; i < turn->event_count; i++) {
+        dur_event_kind kind = turn->events[i].kind;
+        if (kind == DUR_EVENT_KEY_VALUE_SET || kind == DUR_EVENT_KEY_VALUE_CLEARED ||
+            kind == DUR_EVENT_KEY_VALUES_CLEARED)
+            return true;
+    }
+    return false;
+}
+
+typedef enum turn_kind { UNUSUAL, GOES_ON, BEGINS, IS_OVER } turn_kind;
+
+static turn_kind kind_of(const dur_turn_commit *turn, const dur__pg_lane *lane) {
+    const dur_execution_metadata *metadata = &turn->metadata;
+    bool described = metadata->orchestration_name != NULL || metadata->has_pinned_version;
+    if (turn->take_over || turn->set_suspended || turn->give_back || turn->remove_work || turn->delay_ms > 0 ||
+        !turn->consume_listed || turn->execution_id == 0 || turn->event_count == 0 || turn->owner == NULL ||
+        turn->orchestrator_item_count > 0 || turn->expected_last == DUR_NOT_COMPARED ||
+        strcmp(turn->owner, lane->owner) != 0)
+        return UNUSUAL;
+    if (dur__pg_turn_keeps(turn) && metadata->status == DUR_STATUS_NONE) {
+        if (turn->expected_last > 0) return turn->consumed_count == 0 && !described ? GOES_ON : UNUSUAL;
+        return turn->consumed_count == 1 && is_fresh(lane, turn) ? BEGINS : UNUSUAL;
+    }
+    bool over = metadata->status == DUR_STATUS_COMPLETED || metadata->status == DUR_STATUS_FAILED;
+    return over && !turn->keep_lease && turn->expected_last > 0 && turn->consumed_count == 0 && !described &&
+                   !spoils(turn) && is_fresh(lane, turn)
+               ? IS_OVER
+               : UNUSUAL;
+}
+
+/* The rarest kind among them. */
+static turn_kind kind_of_all(dur_turn_commit **turns, size_t count, const dur__pg_lane *lane) {
+    turn_kind all = GOES_ON;
+    for (size_t i = 0; i < count; i++) {
+        turn_kind kind = kind_of(turns[i], lane);
+        if (kind == UNUSUAL) return UNUSUAL;
+        if (kind != GOES_ON || status_event(turns[i]) != NULL) all = BEGINS;
+    }
+    return all;
+}
+
+static uint64_t last_event(const dur_turn_commit *turn);
+
+static void send_plain_rows(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, dur_turn_commit **turns,
+                            size_t count, bool fence) {
+    dur__pg_args args;
+    dur__pg_array id = dur__pg_array_text(), token = dur__pg_array_text(), execution = dur__pg_array_i64();
+    dur__pg_array expected = dur__pg_array_i64(), last = dur__pg_array_i64();
+    for (size_t i = 0; i < count; i++) {
+        dur__pg_add_text(&id, turns[i]->instance);
+        dur__pg_add_text(&token, turns[i]->lock_token);
+        dur__pg_add_i64(&execution, (int64_t)turns[i]->execution_id);
+        dur__pg_add_i64(&expected, (int64_t)turns[i]->expected_last);
+        dur__pg_add_i64(&last, (int64_t)last_event(turns[i]));
+    }
+    dur__pg_args_begin(store, &args);
+    dur__pg_array_arg(&args, &id);
+    dur__pg_array_arg(&args, &token);
+    dur__pg_array_arg(&args, &execution);
+    dur__pg_array_arg(&args, &expected);
+    dur__pg_array_arg(&args, &last);
+    dur__pg_text(&args, lane->owner);
+    dur__pg_i64(&args, lane->holder);
+    if (fence)
+        dur__pg_i64(&args, dur__pg_fence_key(store, lane->owner));
+    else
+        dur__pg_null(&args);
+    dur__pg_i64(&args, (int64_t)count);
+    dur__pg_batch_add(batch, plain_rows_sql, &args);
+}
 
 static void add_pin(dur__pg_array *array, const dur_execution_metadata *metadata) {
     char text[64];
@@ -163,8 +287,9 @@ static uint64_t last_event(const dur_turn_commit *turn) {
     return last;
 }
 
+/* usual: no pass of locks came before, and no release comes behind. */
 static void send_rows(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, dur_turn_commit **turns,
-                      size_t count) {
+                      size_t count, bool usual, bool fence) {
     dur__pg_args args;
     enum { ID, TOKEN, EXECUTION, EXPECTED, LAST, FLAGS, NAME, VERSION, PARENT, PIN, CUSTOM, OWNER, SUSPENDED, COLUMNS };
     dur__pg_array columns[COLUMNS];
@@ -181,7 +306,7 @@ static void send_rows(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *
         else
             dur__pg_add_i64(&columns[EXPECTED], (int64_t)turn->expected_last);
         dur__pg_add_i64(&columns[LAST], (int64_t)last_event(turn));
-        dur__pg_add_i64(&columns[FLAGS], flags_of(turn));
+        dur__pg_add_i64(&columns[FLAGS], flags_of(turn) | (usual && !dur__pg_turn_keeps(turn) ? NOTHING_LEFT : 0));
         dur__pg_add_text(&columns[NAME], turn->metadata.orchestration_name);
         dur__pg_add_text(&columns[VERSION], turn->metadata.orchestration_version);
         dur__pg_add_text(&columns[PARENT], turn->metadata.parent_instance_id);
@@ -198,14 +323,17 @@ static void send_rows(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *
     else
         dur__pg_null(&args);
     dur__pg_i64(&args, (int64_t)count);
+    if (fence)
+        dur__pg_i64(&args, dur__pg_fence_key(store, lane->owner));
+    else
+        dur__pg_null(&args);
     dur__pg_batch_add(batch, rows_sql, &args);
 }
 
 /* Statements that take nothing but a list of instances. */
-typedef bool turn_test(const dur_turn_commit *turn);
 
-static void send_ids(dur__pg *store, dur__pg_batch *batch, const char *sql, dur_turn_commit **turns, size_t count,
-                     turn_test *test) {
+void dur__pg_send_ids(dur__pg *store, dur__pg_batch *batch, const char *sql, dur_turn_commit **turns, size_t count,
+                      dur__pg_turn_test *test) {
     dur__pg_args args;
     dur__pg_array ids = dur__pg_array_text();
     for (size_t i = 0; i < count; i++)
@@ -229,19 +357,14 @@ static bool takes_given(const dur_turn_commit *turn) {
     return !turn->consume_listed && !turn->take_over;
 }
 static bool keeps_all(const dur_turn_commit *turn) {
-    return keeps(turn) && !is_failed_release(turn);
+    return dur__pg_turn_keeps(turn) && !dur__pg_turn_failed_release(turn);
 }
 /* In a lane the first commit after a claim has consumed what it was claimed for: most others need not ask. */
 static bool keeps_some(const dur_turn_commit *turn) {
     return keeps_all(turn) && turn->consumed_count > 0;
 }
-static bool ends(const dur_turn_commit *turn) {
-    return writes_execution(turn) && turn->metadata.status > DUR_STATUS_RUNNING;
-}
-static bool clears_kv(const dur_turn_commit *turn) {
-    for (size_t i = 0; writes_execution(turn) && i < turn->event_count; i++)
-        if (turn->events[i].kind == DUR_EVENT_KEY_VALUES_CLEARED) return true;
-    return false;
+bool dur__pg_turn_ends(const dur_turn_commit *turn) {
+    return dur__pg_turn_writes(turn) && turn->metadata.status > DUR_STATUS_RUNNING;
 }
 
 /* ---- messages and worker rows that it takes ---------------------------------------------------------------------- */
@@ -260,7 +383,12 @@ static const char clear_attempts_sql[] =
     "UPDATE @queue q SET attempts = 0 FROM @instances i WHERE i.instance_id = ANY ($2::text[]) AND i.acquisitions > 0"
     " AND q.instance_id = i.instance_id AND q.given AND q.attempts > 0";
 
-static void send_consumed(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count) {
+/* The start of an instance that is new here: nothing else of it was ever given. */
+static const char take_start_sql[] = "DELETE FROM @queue q USING unnest($2::text[], $3::bigint[]) AS c(instance, id)"
+                                     " WHERE q.instance_id = c.instance AND q.id = c.id";
+
+static void send_consumed(dur__pg *store, dur__pg_batch *batch, const char *sql, dur_turn_commit **turns,
+                          size_t count) {
     dur__pg_args args;
     dur__pg_array instance = dur__pg_array_text(), id = dur__pg_array_i64();
     for (size_t i = 0; i < count; i++) {
@@ -274,7 +402,7 @@ static void send_consumed(dur__pg *store, dur__pg_batch *batch, dur_turn_commit 
     dur__pg_array_arg(&args, &instance);
     dur__pg_array_arg(&args, &id);
     if (any)
-        dur__pg_batch_add(batch, take_listed_sql, &args);
+        dur__pg_batch_add(batch, sql, &args);
     else
         dur__pg_args_free(&args);
 }
@@ -287,6 +415,15 @@ static const char take_work_sql[] =
     " (SELECT session_id FROM d WHERE session_id IS NOT NULL))"
     " SELECT 1 / (CASE WHEN count(*) = $5::bigint THEN 1 ELSE 0 END) FROM d";
 
+/* The same by the primary key, where every row's id is known. */
+static const char take_rows_sql[] =
+    "WITH n AS MATERIALIZED (SELECT #now AS now), d AS (DELETE FROM @worker w USING n,"
+    " unnest($2::text[], $3::bigint[], $4::text[]) AS c(instance, id, token) WHERE w.instance_id = c.instance AND"
+    " w.id = c.id AND w.token = c.token AND (w.owner IS NOT NULL OR w.until_ms > n.now)"
+    " RETURNING w.session_id), s AS (UPDATE @sessions SET active_ms = (SELECT now FROM n) WHERE session_id IN"
+    " (SELECT session_id FROM d WHERE session_id IS NOT NULL))"
+    " SELECT 1 / (CASE WHEN count(*) = $5::bigint THEN 1 ELSE 0 END) FROM d";
+
 static const char *claim_instance(const dur_turn_commit *turn, const dur_activity_ref *ref) {
     return ref->instance != NULL ? ref->instance : turn->instance;
 }
@@ -294,9 +431,11 @@ static const char *claim_instance(const dur_turn_commit *turn, const dur_activit
 static void send_work_taken(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count) {
     dur__pg_args args;
     dur__pg_array instance = dur__pg_array_text(), id = dur__pg_array_i64(), token = dur__pg_array_text();
+    bool by_id = true;
     for (size_t i = 0; i < count; i++) {
         for (size_t k = 0; k < turns[i]->worker_consumed_count; k++) {
             const dur_worker_claim *claim = &turns[i]->worker_consumed[k];
+            by_id = by_id && claim->ref.row_id != 0;
             dur__pg_add_text(&instance, turns[i]->instance);
             dur__pg_add_i64(&id, (int64_t)claim->ref.row_id);
             dur__pg_add_text(&token, claim->lock_token);
@@ -309,7 +448,7 @@ static void send_work_taken(dur__pg *store, dur__pg_batch *batch, dur_turn_commi
     dur__pg_array_arg(&args, &token);
     dur__pg_i64(&args, rows);
     if (rows > 0)
-        dur__pg_batch_add(batch, take_work_sql, &args);
+        dur__pg_batch_add(batch, by_id ? take_rows_sql : take_work_sql, &args);
     else
         dur__pg_args_free(&args);
 }
@@ -351,328 +490,109 @@ static void send_refs(dur__pg *store, dur__pg_batch *batch, const char *sql, dur
         dur__pg_args_free(&args);
 }
 
-/* ---- what it writes ---------------------------------------------------------------------------------------------- */
-
-static const char history_sql[] = "INSERT INTO @history (instance_id, execution_id, event_id, json)"
-                                  " SELECT * FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::text[])";
-
-static void send_history(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count) {
-    dur__pg_args args;
-    dur__pg_array instance = dur__pg_array_text(), execution = dur__pg_array_i64(), id = dur__pg_array_i64();
-    dur__pg_array json = dur__pg_array_text();
-    for (size_t i = 0; i < count; i++) {
-        for (size_t k = 0; writes_execution(turns[i]) && k < turns[i]->event_count; k++) {
-            dur__pg_add_text(&instance, turns[i]->instance);
-            dur__pg_add_i64(&execution, (int64_t)turns[i]->execution_id);
-            dur__pg_add_i64(&id, (int64_t)turns[i]->events[k].event_id);
-            dur__pg_add_json(&json, turns[i]->events[k].json);
-        }
-    }
-    bool any = id.count > 0;
-    dur__pg_args_begin(store, &args);
-    dur__pg_array_arg(&args, &instance);
-    dur__pg_array_arg(&args, &execution);
-    dur__pg_array_arg(&args, &id);
-    dur__pg_array_arg(&args, &json);
-    if (any)
-        dur__pg_batch_add(batch, history_sql, &args);
-    else
-        dur__pg_args_free(&args);
-}
-
-/* Status 0: only the row must be there. */
-static const char executions_sql[] =
-    "INSERT INTO @executions (instance_id, execution_id, status, output, started_at, completed_at)"
-    " SELECT t.id, t.execution, greatest(t.status, 1)::smallint, t.output, n.now,"
-    " CASE WHEN t.status > 1 THEN n.now ELSE 0 END FROM (SELECT #now AS now) n, unnest($2::text[], $3::bigint[],"
-    " $4::bigint[], $5::text[]) AS t(id, execution, status, output) ON CONFLICT (instance_id, execution_id) DO UPDATE"
-    " SET status = excluded.status, output = excluded.output, completed_at = excluded.completed_at";
-static const char new_executions_sql[] =
-    "INSERT INTO @executions (instance_id, execution_id, status, output, started_at)"
-    " SELECT t.id, t.execution, 1, NULL, #now FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::text[])"
-    " AS t(id, execution, status, output) ON CONFLICT (instance_id, execution_id) DO NOTHING";
-
-static void send_executions(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count, bool with) {
-    dur__pg_args args;
-    dur__pg_array instance = dur__pg_array_text(), execution = dur__pg_array_i64(), status = dur__pg_array_i64();
-    dur__pg_array output = dur__pg_array_text();
-    for (size_t i = 0; i < count; i++) {
-        const dur_turn_commit *turn = turns[i];
-        bool has_status = turn->metadata.status != DUR_STATUS_NONE;
-        /* Behind an event that was there before, the row is there too. */
-        bool may_be_new = turn->expected_last == DUR_NOT_COMPARED || turn->expected_last == 0;
-        if (!writes_execution(turn) || has_status != with || (!has_status && !may_be_new)) continue;
-        dur__pg_add_text(&instance, turn->instance);
-        dur__pg_add_i64(&execution, (int64_t)turn->execution_id);
-        dur__pg_add_i64(&status, (int64_t)turn->metadata.status);
-        dur__pg_add_text(&output, turn->metadata.output);
-    }
-    bool any = status.count > 0;
-    dur__pg_args_begin(store, &args);
-    dur__pg_array_arg(&args, &instance);
-    dur__pg_array_arg(&args, &execution);
-    dur__pg_array_arg(&args, &status);
-    dur__pg_array_arg(&args, &output);
-    if (any)
-        dur__pg_batch_add(batch, with ? executions_sql : new_executions_sql, &args);
-    else
-        dur__pg_args_free(&args);
-}
-
-static const char claim_sessions_sql[] =
-    "INSERT INTO @sessions AS s (session_id, holder, owner, lock_ms, until_ms, active_ms) SELECT DISTINCT ON"
-    " (t.session COLLATE \"C\") t.session COLLATE \"C\", t.node, t.owner, t.lock_ms, 0, n.now FROM (SELECT #now AS"
-    " now) n,"
-    " unnest($2::text[], $3::text[], $4::text[], $5::bigint[]) AS t(session, node, owner, lock_ms)"
-    " WHERE EXISTS (SELECT 1 FROM @owners o WHERE o.owner = t.owner) ORDER BY t.session COLLATE \"C\""
-    " ON CONFLICT (session_id) DO UPDATE SET holder = excluded.holder, owner = excluded.owner, lock_ms ="
-    " excluded.lock_ms, until_ms = 0, active_ms = excluded.active_ms WHERE s.holder = excluded.holder OR"
-    " (s.owner IS NULL AND s.until_ms <= excluded.active_ms)";
-
-static void send_sessions(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count) {
-    dur__pg_args args;
-    dur__pg_array session = dur__pg_array_text(), node = dur__pg_array_text(), owner = dur__pg_array_text();
-    dur__pg_array lock_ms = dur__pg_array_i64();
-    for (size_t i = 0; i < count; i++) {
-        for (size_t k = 0; k < turns[i]->worker_item_count; k++) {
-            const dur_turn_work *item = &turns[i]->worker_items[k];
-            if (item->lock_token == NULL || item->message.session_id == NULL || turns[i]->session_owner == NULL ||
-                turns[i]->owner == NULL)
-                continue;
-            dur__pg_add_text(&session, item->message.session_id);
-            dur__pg_add_text(&node, turns[i]->session_owner);
-            dur__pg_add_text(&owner, turns[i]->owner);
-            dur__pg_add_i64(&lock_ms, dur__pg_ms(turns[i]->session_lock_ms));
-        }
-    }
-    bool any = lock_ms.count > 0;
-    dur__pg_args_begin(store, &args);
-    dur__pg_array_arg(&args, &session);
-    dur__pg_array_arg(&args, &node);
-    dur__pg_array_arg(&args, &owner);
-    dur__pg_array_arg(&args, &lock_ms);
-    if (any)
-        dur__pg_batch_add(batch, claim_sessions_sql, &args);
-    else
-        dur__pg_args_free(&args);
-}
-
-static const char work_sql[] =
-    "INSERT INTO @worker (instance_id, execution_id, activity_id, tag, session_id, attempts, token, owner, since_ms,"
-    " json) SELECT x.instance, x.execution, x.activity, x.tag, x.session, CASE WHEN x.locks THEN 1 ELSE 0 END,"
-    " CASE WHEN x.locks THEN x.token END, CASE WHEN x.locks THEN x.owner END, x.now, x.json FROM (SELECT t.*, n.now,"
-    " t.token IS NOT NULL AND EXISTS (SELECT 1 FROM @owners o WHERE o.owner = t.owner) AND (t.session IS NULL OR EXISTS"
-    " (SELECT 1 FROM @sessions s WHERE s.session_id = t.session AND s.holder = t.node AND s.owner = t.owner)) AS locks"
-    " FROM (SELECT #now AS now) n, unnest($2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[],"
-    " $8::text[], $9::text[], $10::text[]) WITH ORDINALITY AS t(instance, execution, activity, tag, session, token,"
-    " owner, node, json, at)) x ORDER BY x.at RETURNING id, token IS NOT NULL";
-
-static int send_work(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count) {
-    dur__pg_args args;
-    enum { INSTANCE, EXECUTION, ACTIVITY, TAG, SESSION, TOKEN, OWNER, NODE, JSON, COLUMNS };
-    dur__pg_array columns[COLUMNS];
-    for (int i = 0; i < COLUMNS; i++)
-        columns[i] = i == EXECUTION || i == ACTIVITY ? dur__pg_array_i64() : dur__pg_array_text();
-    for (size_t i = 0; i < count; i++) {
-        for (size_t k = 0; k < turns[i]->worker_item_count; k++) {
-            const dur_turn_work *item = &turns[i]->worker_items[k];
-            bool locks = item->lock_token != NULL && item->lock_token[0] != '\0' && turns[i]->owner != NULL;
-            dur__pg_add_text(&columns[INSTANCE], item->message.instance);
-            dur__pg_add_i64(&columns[EXECUTION], (int64_t)item->message.execution_id);
-            dur__pg_add_i64(&columns[ACTIVITY], (int64_t)item->message.activity_id);
-            dur__pg_add_text(&columns[TAG], item->message.tag);
-            dur__pg_add_text(&columns[SESSION], item->message.session_id);
-            dur__pg_add_text(&columns[TOKEN], locks ? item->lock_token : NULL);
-            dur__pg_add_text(&columns[OWNER], turns[i]->owner);
-            dur__pg_add_text(&columns[NODE], turns[i]->session_owner);
-            dur__pg_add_json(&columns[JSON], item->message.json);
-        }
-    }
-    bool any = columns[INSTANCE].count > 0;
-    dur__pg_args_begin(store, &args);
-    for (int i = 0; i < COLUMNS; i++)
-        dur__pg_array_arg(&args, &columns[i]);
-    if (any) return dur__pg_batch_add(batch, work_sql, &args);
-    dur__pg_args_free(&args);
-    return -1;
-}
-
-/* ---- key-value state --------------------------------------------------------------------------------------------- */
-
-static const char kv_clear_sql[] =
-    "WITH c AS (UPDATE @kv_delta SET value = NULL WHERE instance_id = ANY ($2::text[]))"
-    " INSERT INTO @kv_delta (instance_id, key, value, stamp_ms) SELECT k.instance_id, k.key, NULL, 0 FROM @kv k WHERE"
-    " k.instance_id = ANY ($2::text[]) AND NOT EXISTS (SELECT 1 FROM @kv_delta d WHERE d.instance_id = k.instance_id"
-    " AND"
-    " d.key = k.key)";
-static const char kv_set_sql[] =
-    "INSERT INTO @kv_delta (instance_id, key, value, stamp_ms) SELECT * FROM unnest($2::text[], $3::text[], $4::text[],"
-    " $5::bigint[]) ON CONFLICT (instance_id, key) DO UPDATE SET value = excluded.value, stamp_ms = excluded.stamp_ms";
-/* The execution is over: its writes become the state that the next one begins with. */
-static const char kv_merge_sql[] =
-    "WITH d AS (DELETE FROM @kv_delta WHERE instance_id = ANY ($2::text[]) RETURNING *), gone AS (DELETE FROM @kv k"
-    " USING d WHERE k.instance_id = d.instance_id AND k.key = d.key AND d.value IS NULL)"
-    " INSERT INTO @kv (instance_id, key, value, stamp_ms) SELECT instance_id, key, value, stamp_ms FROM d WHERE"
-    " value IS"
-    " NOT NULL ON CONFLICT (instance_id, key) DO UPDATE SET value = excluded.value, stamp_ms = excluded.stamp_ms";
-/* Message ids accepted two executions ago or earlier, and a day ago. */
-static const char forget_sql[] =
-    "DELETE FROM @accepted a USING @instances i WHERE i.instance_id = ANY ($2::text[]) AND a.instance_id ="
-    " i.instance_id"
-    " AND a.execution_id + 2 <= i.current_execution AND a.at_ms <= #now - 86400000";
-
-typedef struct kv_columns {
-    dur__pg_array instance, key, value, stamp;
-} kv_columns;
-
-/* What a key is at the end of the turn; what stands before the last "clear all" is cleared by that. */
-static void kv_of_turn(const dur_turn_commit *turn, kv_columns *out) {
-    dur__map keys;
-    dur__map_entry *entry;
-    memset(&keys, 0, sizeof(keys));
-    for (size_t i = 0; i < turn->event_count; i++) {
-        const dur_event_row *event = &turn->events[i];
-        if (event->kind == DUR_EVENT_KEY_VALUES_CLEARED) {
-            dur__map_free(&keys);
-            memset(&keys, 0, sizeof(keys));
-        } else if ((event->kind == DUR_EVENT_KEY_VALUE_SET || event->kind == DUR_EVENT_KEY_VALUE_CLEARED) &&
-                   event->key != NULL) {
-            dur__map_put(&keys, event->key, (void *)(uintptr_t)event);
-        }
-    }
-    for (size_t i = 0; (entry = dur__map_next(&keys, &i)) != NULL;) {
-        const dur_event_row *event = entry->value;
-        bool set = event->kind == DUR_EVENT_KEY_VALUE_SET;
-        dur__pg_add_text(&out->instance, turn->instance);
-        dur__pg_add_text(&out->key, event->key);
-        dur__pg_add_text(&out->value, !set ? NULL : event->value != NULL ? event->value : "");
-        dur__pg_add_i64(&out->stamp, dur__pg_ms(event->stamp_ms));
-    }
-    dur__map_free(&keys);
-}
-
-static void send_kv(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count) {
-    dur__pg_args args;
-    kv_columns out = { dur__pg_array_text(), dur__pg_array_text(), dur__pg_array_text(), dur__pg_array_i64() };
-    send_ids(store, batch, kv_clear_sql, turns, count, clears_kv);
-    for (size_t i = 0; i < count; i++)
-        if (writes_execution(turns[i])) kv_of_turn(turns[i], &out);
-    bool any = out.key.count > 0;
-    dur__pg_args_begin(store, &args);
-    dur__pg_array_arg(&args, &out.instance);
-    dur__pg_array_arg(&args, &out.key);
-    dur__pg_array_arg(&args, &out.value);
-    dur__pg_array_arg(&args, &out.stamp);
-    if (any)
-        dur__pg_batch_add(batch, kv_set_sql, &args);
-    else
-        dur__pg_args_free(&args);
-    send_ids(store, batch, kv_merge_sql, turns, count, ends);
-    send_ids(store, batch, forget_sql, turns, count, ends);
-}
-
-/* ---- the end of leases ------------------------------------------------------------------------------------------- */
-
-/*
- * When to look at an instance that is given back.  What the holder has seen is no reason, except plain messages that it
- * was never given: the highest id that a round has seen says nothing about messages that were committed after it.
- */
-static const char release_sql[] =
-    "WITH n AS MATERIALIZED (SELECT #now AS now), t AS (SELECT * FROM unnest($2::text[], $3::bigint[], $4::bigint[],"
-    " $5::bigint[], $6::bigint[]) AS t(id, seen_id, seen_now, delay, back)),"
-    " r AS (SELECT t.id, k.known, CASE WHEN t.delay > 0 THEN n.now + t.delay ELSE 0 END AS not_before, n.now, m.at,"
-    " m.due"
-    " FROM n, t JOIN @instances i ON i.instance_id = t.id,"
-    " LATERAL (SELECT i.has_row OR i.has_history OR EXISTS (SELECT 1 FROM @queue s WHERE s.instance_id = i.instance_id"
-    " AND s.kind IN " DUR__PG_STARTS ") AS known) k,"
-    " LATERAL (SELECT min(q.order_ms) AS at, min(q.due_ms) AS due FROM @queue q WHERE q.instance_id = t.id AND"
-    " (k.known OR q.queue IS NOT NULL) AND NOT (q.id <= t.seen_id AND (q.due_ms = 0 OR q.due_ms <= t.seen_now) AND"
-    " (q.given OR q.queue IS NOT NULL))) m),"
-    " g AS (UPDATE @queue q SET given = false, attempts = CASE t.back WHEN 1 THEN greatest(q.attempts - 1, 0) WHEN 2"
-    " THEN"
-    " q.attempts ELSE 0 END FROM t WHERE q.instance_id = t.id AND q.given)"
-    " UPDATE @instances i SET known = r.known, not_before = r.not_before,"
-    " ready_at = CASE WHEN r.not_before > r.now THEN r.at + greatest(r.not_before - r.at, 0) ELSE r.at END,"
-    " ready_due = CASE WHEN r.not_before > r.now THEN greatest(coalesce(r.due, 0), r.not_before) ELSE"
-    " coalesce(r.due, 0)"
-    " END FROM r WHERE i.instance_id = r.id";
-
-static void send_release(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count) {
-    dur__pg_args args;
-    dur__pg_array id = dur__pg_array_text(), seen_id = dur__pg_array_i64(), seen_now = dur__pg_array_i64();
-    dur__pg_array delay = dur__pg_array_i64(), back = dur__pg_array_i64();
-    for (size_t i = 0; i < count; i++) {
-        const dur_turn_commit *turn = turns[i];
-        if (keeps(turn)) continue;
-        bool all = turn->take_over || (turn->set_suspended && turn->suspended == NULL);
-        dur__pg_add_text(&id, turn->instance);
-        dur__pg_add_i64(&seen_id, all ? 0 : (int64_t)turn->seen_id);
-        dur__pg_add_i64(&seen_now, all ? 0 : dur__pg_ms(turn->seen_now_ms));
-        dur__pg_add_i64(&delay, turn->take_over ? 0 : dur__pg_ms(turn->delay_ms));
-        dur__pg_add_i64(&back, turn->give_back ? 1 : is_failed_release(turn) ? 2 : 0);
-    }
-    bool any = delay.count > 0;
-    dur__pg_args_begin(store, &args);
-    dur__pg_array_arg(&args, &id);
-    dur__pg_array_arg(&args, &seen_id);
-    dur__pg_array_arg(&args, &seen_now);
-    dur__pg_array_arg(&args, &delay);
-    dur__pg_array_arg(&args, &back);
-    if (any)
-        dur__pg_batch_add(batch, release_sql, &args);
-    else
-        dur__pg_args_free(&args);
-}
-
 /* ---- a batch of turns -------------------------------------------------------------------------------------------- */
 
-/* Does anybody but the committing lane have something to do afterwards? */
-static bool concerns_others(const dur_turn_commit *turn) {
-    if (turn->orchestrator_item_count > 0 || turn->take_over || turn->set_suspended || !keeps(turn)) return true;
-    if (turn->metadata.status > DUR_STATUS_RUNNING || status_event(turn) != NULL) return true;
+/* Do others have something to do afterwards? */
+static bool concerns_lanes(const dur_turn_commit *turn) {
+    if (turn->orchestrator_item_count > 0 || turn->take_over || turn->set_suspended) return true;
+    if (!dur__pg_turn_keeps(turn) && !dur__pg_turn_ends(turn)) return true;
     for (size_t i = 0; i < turn->worker_item_count; i++)
         if (turn->worker_items[i].lock_token == NULL || turn->worker_items[i].message.session_id != NULL) return true;
     return false;
 }
 
-void dur__pg_turns_add(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, dur_turn_commit **turns,
-                       size_t count, dur_work_ack *acks, size_t ack_count, dur__pg_turn_plan *plan) {
+bool dur__pg_turn_seen(const dur_turn_commit *turn) {
+    if (turn->metadata.status > DUR_STATUS_RUNNING || turn->take_over || turn->set_suspended) return true;
+    for (size_t i = 0; i < turn->event_count; i++) {
+        dur_event_kind kind = turn->events[i].kind;
+        if (kind == DUR_EVENT_CUSTOM_STATUS_UPDATED || kind == DUR_EVENT_KEY_VALUE_SET ||
+            kind == DUR_EVENT_KEY_VALUE_CLEARED || kind == DUR_EVENT_KEY_VALUES_CLEARED)
+            return true;
+    }
+    return false;
+}
+
+static int by_instance(const void *a, const void *b) {
+    return strcmp((*(dur_turn_commit *const *)a)->instance, (*(dur_turn_commit *const *)b)->instance);
+}
+
+/* Nothing but the instances' own rows, and those of their work: the first statement locks them, in order of their ids.
+ */
+static void send_usual(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, dur_turn_commit **turns,
+                       size_t count, turn_kind kind, bool fence, dur__pg_turn_plan *plan) {
+    qsort(turns, count, sizeof(*turns), by_instance);
+    if (kind == GOES_ON)
+        send_plain_rows(store, batch, lane, turns, count, fence);
+    else
+        send_rows(store, batch, lane, turns, count, true, fence);
+    send_consumed(store, batch, take_start_sql, turns, count);
+    send_work_taken(store, batch, turns, count);
+    dur__pg_send_history(store, batch, turns, count);
+    dur__pg_send_executions(store, batch, turns, count);
+    dur__pg_send_kv(store, batch, turns, count, false);
+    dur__pg_send_sessions(store, batch, turns, count);
+    plan->work_at = dur__pg_send_work(store, batch, turns, count);
+    send_refs(store, batch, cancel_sql, turns, count, false);
+    send_refs(store, batch, drop_timers_sql, turns, count, true);
+}
+
+static void send_all(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, dur_turn_commit **turns,
+                     size_t count, dur__pg_outbox *box, dur__pg_turn_plan *plan) {
+    dur__pg_send_ids(store, batch, lost_sql, turns, count, takes_over);
+    dur__pg_send_ids(store, batch, remove_work_sql, turns, count, removes_work);
+    dur__pg_send_ids(store, batch, take_given_sql, turns, count, takes_given);
+    send_consumed(store, batch, take_listed_sql, turns, count);
+    dur__pg_send_ids(store, batch, clear_attempts_sql, turns, count, lane != NULL ? keeps_some : keeps_all);
+    send_rows(store, batch, lane, turns, count, false, false);
+    send_work_taken(store, batch, turns, count);
+    dur__pg_send_history(store, batch, turns, count);
+    dur__pg_send_executions(store, batch, turns, count);
+    dur__pg_send_kv(store, batch, turns, count, true);
+    dur__pg_send_sessions(store, batch, turns, count);
+    plan->work_at = dur__pg_send_work(store, batch, turns, count);
+    send_refs(store, batch, cancel_sql, turns, count, false);
+    dur__pg_outbox_send(box, batch);
+    send_refs(store, batch, drop_timers_sql, turns, count, true);
+    dur__pg_send_release(store, batch, turns, count);
+}
+
+static void remember(dur__pg_lane *lane, dur_turn_commit **turns, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        if (spoils(turns[i]) || !dur__pg_turn_keeps(turns[i])) dur__pg_fresh_forget(lane, turns[i]->instance);
+        for (size_t k = 0; k < turns[i]->orchestrator_item_count; k++)
+            dur__pg_fresh_forget(lane, turns[i]->orchestrator_items[k].instance);
+    }
+}
+
+void dur__pg_turns_add(dur__pg *store, dur__pg_batch *batch, dur__pg_lane *lane, dur_turn_commit **turns, size_t count,
+                       dur_work_ack *acks, size_t ack_count, bool usual, dur__pg_turn_plan *plan) {
     dur__pg_outbox box;
+    bool owned = lane != NULL && lane->owner != NULL;
     dur__pg_outbox_begin(&box);
-    plan->work_at = -1;
+    *plan = (dur__pg_turn_plan){ .work_at = -1, .starts_at = -1 };
+    if (lane != NULL && lane->start_count > 0) box.lane = lane;
     for (size_t i = 0; i < ack_count; i++)
         if (acks[i].completion != NULL) dur__pg_outbox_add(&box, acks[i].completion, 0);
-    if (box.count > 0) dur__pg_batch_notify(batch);
     for (size_t i = 0; i < count; i++) {
         dur__pg_outbox_lock(&box, turns[i]->instance);
         for (size_t k = 0; k < turns[i]->orchestrator_item_count; k++)
             dur__pg_outbox_add(&box, &turns[i]->orchestrator_items[k], 0);
-        if (concerns_others(turns[i])) dur__pg_batch_notify(batch);
+        plan->for_lanes |= concerns_lanes(turns[i]);
+        plan->for_watches |= dur__pg_turn_seen(turns[i]);
     }
-    dur__pg_outbox_send_locks(&box, batch);
+    plan->for_lanes |= box.count > 0;
+    turn_kind kind = usual && owned && ack_count == 0 && count > 0 ? kind_of_all(turns, count, lane) : UNUSUAL;
+    bool fenced = owned && (kind == UNUSUAL || box.lane != NULL); /* before the statement that looks for the owner */
+    if (fenced) dur__pg_fence_add(store, batch, lane->owner);
+    if (kind == UNUSUAL || box.lane != NULL) plan->starts_at = dur__pg_outbox_send_locks(&box, batch);
     if (ack_count > 0) dur__pg_acks_add(store, batch, acks, ack_count);
-    if (count == 0) {
+    if (kind != UNUSUAL)
+        send_usual(store, batch, lane, turns, count, kind, !fenced, plan);
+    else if (count > 0)
+        send_all(store, batch, lane, turns, count, &box, plan);
+    else
         dur__pg_outbox_send(&box, batch);
-        dur__pg_outbox_end(&box);
-        return;
-    }
-    send_ids(store, batch, lost_sql, turns, count, takes_over);
-    send_ids(store, batch, remove_work_sql, turns, count, removes_work);
-    send_ids(store, batch, take_given_sql, turns, count, takes_given);
-    send_consumed(store, batch, turns, count);
-    send_ids(store, batch, clear_attempts_sql, turns, count, lane != NULL ? keeps_some : keeps_all);
-    send_rows(store, batch, lane, turns, count);
-    send_work_taken(store, batch, turns, count);
-    send_history(store, batch, turns, count);
-    send_executions(store, batch, turns, count, false);
-    send_executions(store, batch, turns, count, true);
-    send_kv(store, batch, turns, count);
-    send_sessions(store, batch, turns, count);
-    plan->work_at = send_work(store, batch, turns, count);
-    send_refs(store, batch, cancel_sql, turns, count, false);
-    dur__pg_outbox_send(&box, batch);
-    send_refs(store, batch, drop_timers_sql, turns, count, true);
-    send_release(store, batch, turns, count);
+    if (lane != NULL) remember(lane, turns, count);
     dur__pg_outbox_end(&box);
 }
 
@@ -682,7 +602,7 @@ void dur__pg_turns_read(const dur__pg_batch *batch, const dur__pg_turn_plan *pla
     for (size_t i = 0; i < count; i++) {
         turns[i]->fault = DUR_TURN_FINE;
         dur_error_clear(&turns[i]->error);
-        turns[i]->lease_kept = keeps(turns[i]);
+        turns[i]->lease_kept = dur__pg_turn_keeps(turns[i]);
         for (size_t k = 0; k < turns[i]->worker_item_count; k++, row++) {
             turns[i]->worker_items[k].row_id = dur__pg_get_u64(batch->results[plan->work_at], row, 0);
             turns[i]->worker_items[k].locked = dur__pg_get_bool(batch->results[plan->work_at], row, 1);

@@ -1,0 +1,370 @@
+/*
+ * pg_round.c: one round of a loop: one pipeline, one transaction, one round trip.
+ *
+ * What a round writes goes out every time.  What it reads costs as much again, so a busy lane reads only when there is
+ * a reason: a notification, a wake of this process, a time that has come, something that it wrote itself; and every few
+ * milliseconds a probe, whose answer is such a reason for the next round.  A lane without turns always looks.
+ */
+#include "base/assert.h"
+#include "provider/postgres/pg_internal.h"
+
+#include <stdlib.h>
+
+#define PROBE_APART_US 5000u
+#define WHOLE_LOOK_APART_US 250000u
+#define SLOW_COMMIT_MS 2000u /* a message whose commit took longer waits for the next whole look */
+
+static dur__pg_lane *lane_of(dur_lane *lane) {
+    return (dur__pg_lane *)(void *)lane;
+}
+
+/* ---- a round ----------------------------------------------------------------------------------------------------- */
+
+#define FREE "owner IS NULL AND suspended IS NULL AND known AND ready_at IS NOT NULL"
+#define VISIBLE "ready_at <= (SELECT now FROM n) AND (token IS NULL OR expires_at <= (SELECT now FROM n))"
+static const char info_sql[] =
+    "WITH n AS MATERIALIZED (SELECT #now AS now) SELECT n.now, (SELECT last_value FROM @queue_id_seq),"
+    " least((SELECT min(ready_at) FROM @instances WHERE " FREE " AND ready_at > (SELECT now FROM n)),"
+    " (SELECT min(ready_at) FROM @instances WHERE holder = $2::bigint AND ready_at > (SELECT now FROM n)),"
+    " (SELECT min(until_ms) FROM @worker WHERE owner IS NULL AND until_ms > 0 AND until_ms > (SELECT now FROM n)),"
+    " (SELECT min(until_ms) FROM @sessions WHERE owner IS NULL AND until_ms > (SELECT now FROM n))),"
+    " EXISTS (SELECT 1 FROM @instances WHERE " FREE " AND acquisitions > 0 AND " VISIBLE
+    " AND ($5::text IS NULL OR pin IS NULL OR (pin >= $5::text::bigint[] AND pin <= $6::text::bigint[]))),"
+    " $3::bigint >= 0 AND EXISTS (SELECT 1 FROM @worker WHERE owner IS NULL AND suspect AND until_ms <= (SELECT now"
+    " FROM"
+    " n)), $3::bigint >= 0 AND coalesce((SELECT n.now - w.since_ms > 100 FROM @worker w WHERE w.owner IS NULL AND"
+    " w.until_ms <= (SELECT now FROM n) AND CASE $3::bigint WHEN 0 THEN w.tag IS NULL WHEN 1 THEN w.tag = ANY"
+    " ($4::text[]) WHEN 2 THEN w.tag IS NULL OR w.tag = ANY ($4::text[]) WHEN 3 THEN true ELSE false END ORDER BY w.id"
+    " LIMIT 1), false),"
+    " EXISTS (SELECT 1 FROM @instances WHERE " FREE " AND ready_at >= $7::bigint AND " VISIBLE "),"
+    " EXISTS (SELECT 1 FROM @instances WHERE holder = $2::bigint AND ready_at <= (SELECT now FROM n) AND (owner IS NOT"
+    " NULL OR EXISTS (SELECT 1 FROM @queue q WHERE q.instance_id = @instances.instance_id AND NOT q.given AND q.due_ms"
+    " <= (SELECT now FROM n)))),"
+    " EXISTS (SELECT 1 FROM @worker WHERE owner IS NULL), EXISTS (SELECT 1 FROM @lost WHERE holder = $2::bigint)"
+    " FROM n";
+static const char lost_sql[] = "DELETE FROM @lost WHERE holder = $2::bigint RETURNING instance_id";
+
+typedef enum reading { NOTHING, PROBE, LOOK } reading;
+
+typedef struct round_plan {
+    dur__pg_turn_plan turns;
+    dur__pg_fetch_plan fetch;
+    int info_at, lost_at, work_at; /* -1: not asked */
+    reading reads;
+    uint64_t low_ms; /* entries of the index of free instances before this are not looked at */
+} round_plan;
+
+static int send_info(dur__pg_lane *lane, dur__pg_batch *batch, const dur_round *round, uint64_t low_ms) {
+    dur__pg_args args;
+    dur__pg_array tags = dur__pg_array_text();
+    char least[64] = "", most[64] = "";
+    const dur_work_fetch *work = round->work;
+    const dur_capability_filter *filter = round->fetch != NULL ? round->fetch->filter : NULL;
+    bool filtered = filter != NULL && filter->count > 0;
+    for (size_t i = 0; work != NULL && i < work->tags.tag_count; i++)
+        dur__pg_add_text(&tags, work->tags.tags[i]);
+    if (filtered) {
+        dur_semver min = filter->ranges[0].min, max = filter->ranges[0].max;
+        snprintf(least, sizeof(least), "{%u,%u,%u}", min.major, min.minor, min.patch);
+        snprintf(most, sizeof(most), "{%u,%u,%u}", max.major, max.minor, max.patch);
+    }
+    dur__pg_args_begin(lane->store, &args);
+    dur__pg_i64(&args, lane->holder);
+    dur__pg_i64(&args, work != NULL && work->tags.mode != DUR_TAGS_NONE ? (int64_t)work->tags.mode : -1);
+    dur__pg_array_arg(&args, &tags);
+    dur__pg_text(&args, filtered ? least : NULL);
+    dur__pg_text(&args, filtered ? most : NULL);
+    dur__pg_i64(&args, (int64_t)low_ms);
+    return dur__pg_batch_add(batch, info_sql, &args);
+}
+
+/* ---- what to read ------------------------------------------------------------------------------------------------ */
+
+static bool time_has_come(const dur__pg_lane *lane, uint64_t now_us) {
+    if (lane->next_due_ms == DUR_NEVER) return false;
+    return lane->now_ms + (now_us - lane->answered_us) / 1000u >= lane->next_due_ms;
+}
+
+static reading choose_reading(dur__pg_lane *lane, const dur_round *round, bool writes_for_others, uint64_t now_us) {
+    bool news = atomic_exchange(&lane->news, false);
+    if (lane->conn->pg != NULL && dur__pg_drain_notifications(lane->conn, lane->owner)) news = true;
+    if (round->turn_count + round->ack_count == 0 || lane->store->caller_clock) return LOOK;
+    if (news || writes_for_others || lane->more || time_has_come(lane, now_us)) return LOOK;
+    return now_us - lane->answered_us >= PROBE_APART_US ? PROBE : NOTHING;
+}
+
+/*
+ * Dead entries pile up at the front of the index of free instances until vacuum comes.  What is sent now stands behind
+ * the time of the last look; only what was given back, or was long in committing, stands before it, and for that a
+ * whole look comes often enough, and always when the lane has nothing else to do.
+ */
+static uint64_t choose_low(dur__pg_lane *lane, const dur_round *round, uint64_t now_us) {
+    bool idle = round->turn_count + round->ack_count == 0;
+    if (idle || lane->store->caller_clock || lane->crowded || now_us - lane->whole_look_us >= WHOLE_LOOK_APART_US) {
+        lane->whole_look_us = now_us;
+        return 0;
+    }
+    return lane->whole_look_ms > SLOW_COMMIT_MS ? lane->whole_look_ms - SLOW_COMMIT_MS : 0;
+}
+
+static void send_reads(dur__pg_lane *lane, dur__pg_batch *batch, const dur_round *round, const char *prefix,
+                       round_plan *plan) {
+    dur__pg_args args;
+    plan->fetch = (dur__pg_fetch_plan){ -1, -1, -1, -1 };
+    plan->info_at = plan->lost_at = plan->work_at = -1;
+    if (plan->reads == LOOK) {
+        dur__pg_fetch_add(lane->store, batch, round->fetch, lane->holder,
+                          round->fetch != NULL && round->queue_messages_max == 0 ? round->fetch->queue_messages_max
+                                                                                 : round->queue_messages_max,
+                          prefix, plan->low_ms, &plan->fetch);
+        dur__pg_args_begin(lane->store, &args);
+        dur__pg_i64(&args, lane->holder);
+        plan->lost_at = dur__pg_batch_add(batch, lost_sql, &args);
+    }
+    if (plan->reads != NOTHING) plan->info_at = send_info(lane, batch, round, plan->low_ms);
+    if (round->work != NULL && round->work->tags.mode != DUR_TAGS_NONE &&
+        (plan->reads == LOOK || lane->free_work || round->turn_count == 0))
+        dur__pg_work_fetch_add(lane->store, batch, round->work, prefix, &plan->work_at);
+}
+
+/* ---- answers ----------------------------------------------------------------------------------------------------- */
+
+static void read_lost(const PGresult *rows, dur_arena *arena, dur_round *round) {
+    size_t before = round->lost_count;
+    const char **all = dur_arena_zalloc(arena, (before + (size_t)PQntuples(rows) + 1) * sizeof(*all));
+    for (size_t i = 0; i < before; i++)
+        all[i] = round->lost[i];
+    for (int row = 0; row < PQntuples(rows); row++)
+        all[before + (size_t)row] = dur__pg_get_text(rows, row, 0, arena);
+    round->lost = all;
+    round->lost_count = before + (size_t)PQntuples(rows);
+}
+
+static void read_info(dur__pg_lane *lane, const PGresult *info, const dur_round *round, const round_plan *plan) {
+    bool waiting = dur__pg_get_bool(info, 0, 6), held = dur__pg_get_bool(info, 0, 7),
+         lost = dur__pg_get_bool(info, 0, 9);
+    lane->now_ms = dur__pg_get_u64(info, 0, 0);
+    /* What time has made visible, and this round did not ask for, is news for the next wait. */
+    bool everywhere = plan->reads == LOOK && round->fetch != NULL && round->work != NULL;
+    lane->unseen = !everywhere && (lane->unseen || lane->next_due_ms <= lane->now_ms);
+    lane->next_due_ms = dur__pg_get(info, 0, 2) != NULL ? dur__pg_get_u64(info, 0, 2) : DUR_NEVER;
+    if (lane->next_due_ms >= DUR__PG_DELAY_FOREVER) lane->next_due_ms = DUR_NEVER;
+    lane->suspects = dur__pg_get_bool(info, 0, 3) || dur__pg_get_bool(info, 0, 4);
+    lane->works_late = dur__pg_get_bool(info, 0, 5);
+    lane->free_instances = waiting;
+    lane->free_work = dur__pg_get_bool(info, 0, 8);
+    if (plan->reads == LOOK) {
+        lane->seen_id = dur__pg_get_u64(info, 0, 1);
+        lane->seen_ms = lane->now_ms;
+        if (plan->low_ms == 0 && round->fetch != NULL) lane->whole_look_ms = lane->now_ms;
+        lane->more = held; /* a message came while somebody held the row: look again */
+    } else {
+        lane->more = waiting || held || lost;
+        if (!held) lane->seen_ms = lane->now_ms; /* nothing that was due by now has not been handed out */
+    }
+    lane->answered_us = dur__monotonic_us();
+    dur__pg_saw_now(lane->store, lane->now_ms);
+}
+
+/* What was not read now is as it was. */
+static void tell_state(const dur__pg_lane *lane, const round_plan *plan, dur_round *round) {
+    round->now_ms = lane->seen_ms;
+    round->seen_id = lane->seen_id;
+    round->next_due_ms = lane->next_due_ms;
+    round->suspects_waiting = lane->suspects;
+    round->work_waiting_long = lane->works_late;
+    if (round->fetch == NULL) round->more = lane->free_instances;
+    if (plan->reads != LOOK && lane->more) round->more = true;
+}
+
+/* What it has acquired, been given and lost. */
+static void note_fresh(dur__pg_lane *lane, const dur_round *round) {
+    for (size_t i = 0; i < round->item_count; i++) {
+        const dur_orchestration_item *item = &round->items[i];
+        if (item->last_event_id == 0 && item->execution_id == 1 && item->message_count == 1 && !item->more_messages &&
+            item->acquisitions == 1)
+            dur__pg_fresh_add(lane, item->instance);
+        else
+            dur__pg_fresh_forget(lane, item->instance);
+    }
+    for (size_t i = 0; i < round->held_count; i++)
+        dur__pg_fresh_forget(lane, round->held[i].instance);
+    for (size_t i = 0; i < round->lost_count; i++)
+        dur__pg_fresh_forget(lane, round->lost[i]);
+}
+
+static void read_reads(dur__pg_lane *lane, const dur__pg_batch *batch, const round_plan *plan, dur_arena *arena,
+                       dur_round *round) {
+    if (plan->reads == LOOK) {
+        dur__pg_fetch_read(batch, &plan->fetch, arena, &round->items, &round->item_count, &round->held,
+                           &round->held_count);
+        read_lost(batch->results[plan->lost_at], arena, round);
+        note_fresh(lane, round);
+        lane->crowded = round->fetch != NULL && round->item_count == (round->fetch->max > 0 ? round->fetch->max : 1);
+        if (lane->crowded) round->more = true;
+    }
+    if (plan->info_at >= 0) read_info(lane, batch->results[plan->info_at], round, plan);
+    tell_state(lane, plan, round);
+    if (plan->work_at < 0) return;
+    size_t max = round->work->max > 0 ? round->work->max : 1;
+    size_t rows = (size_t)PQntuples(batch->results[plan->work_at]);
+    round->works = dur_arena_alloc(arena, (rows + 1) * sizeof(*round->works));
+    round->work_count = dur__pg_work_fetch_read(batch, plan->work_at, arena, round->works, rows);
+    if (rows == max) round->more = true;
+}
+
+/* ---- starts that clients of this process have handed in ---------------------------------------------------------- */
+
+static bool takes_starts(const dur_fetch *fetch) {
+    return fetch != NULL && fetch->kind != DUR_FETCH_SUSPECT && (fetch->filter == NULL || fetch->filter->count > 0);
+}
+
+static void take_starts(dur__pg_lane *lane, const dur_round *round) {
+    lane->start_count = 0;
+    atomic_store(&lane->takes_starts, round->fetch != NULL && lane->owner != NULL);
+    if (round->turn_count > 0)
+        atomic_store(&lane->load, (atomic_load(&lane->load) + (unsigned)round->turn_count + 1) / 2);
+    if (lane->owner == NULL || !takes_starts(round->fetch) || lane->unknown) return;
+    if (round->fetch->owner == NULL || strcmp(round->fetch->owner, lane->owner) != 0) return;
+    lane->start_count = dur__pg_inbox_take(lane, round->fetch->max > 0 ? round->fetch->max : 1);
+}
+
+/* The lane's own: behind the claimed ones. */
+static void read_starts(dur__pg_lane *lane, const PGresult *rows, dur_arena *arena, dur_round *round) {
+    size_t count = (size_t)PQntuples(rows), serial = 0;
+    int row = 0;
+    if (lane->start_count == 0) return;
+    dur_orchestration_item *items = dur_arena_zalloc(arena, (round->item_count + count + 1) * sizeof(*items));
+    for (size_t i = 0; i < round->item_count; i++)
+        items[i] = round->items[i];
+    DUR__LIST_EACH_SAFE(&lane->starts, at, after) {
+        const dur_message *item = dur__pg_inbox_item(at);
+        char token[64];
+        dur__pg_start_token(lane, ++serial, token);
+        if (row == PQntuples(rows) || strcmp(PQgetvalue(rows, row, 0), item->instance) != 0) continue;
+        dur_fetched_message *message = dur_arena_zalloc(arena, sizeof(*message));
+        message->id = dur__pg_get_u64(rows, row, 1);
+        message->due_ms = dur__pg_get_u64(rows, row, 2);
+        message->attempt_count = 1;
+        message->json = (dur_text){ dur_arena_memdup(arena, item->json.data, item->json.size), item->json.size };
+        items[round->item_count++] = (dur_orchestration_item){
+            .instance = dur_arena_strdup(arena, item->instance),
+            .lock_token = dur_arena_strdup(arena, token),
+            .execution_id = 1,
+            .attempt_count = 1,
+            .acquisitions = 1,
+            .messages = message,
+            .message_count = 1,
+        };
+        row++;
+        dur__pg_fresh_add(lane, item->instance);
+        dur__pg_inbox_written(lane, at);
+    }
+    round->items = items;
+}
+
+/* ---- one batch --------------------------------------------------------------------------------------------------- */
+
+/*
+ * Others are told of a round by the next one, or before the lane sleeps: its own callers do not wait for that.  At most
+ * one notification per 2 ms and process.
+ */
+static void notify_of_earlier(dur__pg_lane *lane, dur__pg_batch *batch) {
+    if (!lane->notify_pending || !dur__pg_may_notify(lane->store)) return;
+    dur__pg_batch_notify_first(batch);
+    lane->notify_pending = false;
+}
+
+static size_t valid_turns(dur_round *round, dur_arena *arena, dur_turn_commit ***out) {
+    size_t count = 0;
+    *out = dur_arena_alloc(arena, (round->turn_count + 1) * sizeof(dur_turn_commit *));
+    dur__pg_turns_reset(round->turns, round->turn_count);
+    for (size_t i = 0; i < round->turn_count; i++)
+        if (dur__pg_turn_valid(&round->turns[i])) (*out)[count++] = &round->turns[i];
+    return count;
+}
+
+static void fail_all(dur_round *round, dur_turn_commit **turns, size_t count, const dur_error *err) {
+    for (size_t i = 0; i < count; i++)
+        dur__pg_turn_failed(turns[i], err);
+    for (size_t i = 0; i < round->ack_count; i++)
+        round->acks[i].error = *err;
+}
+
+/* What a committed round means to others in this process. */
+static void tell_others(dur__pg_lane *lane, dur_turn_commit **turns, size_t count, const dur__pg_turn_plan *plan) {
+    if (plan->for_lanes) dur__pg_wake_lanes(lane->store, lane);
+    for (size_t i = 0; plan->for_watches && i < count; i++)
+        if (dur__pg_turn_seen(turns[i])) dur__pg_wake_watches(lane->store, turns[i]->instance);
+}
+
+/* One batch: with the writes, or only the reads. */
+static int run_batch(dur__pg_lane *lane, dur_arena *arena, dur_round *round, dur_turn_commit **turns, size_t count,
+                     bool writes, bool *refused, dur_error *err) {
+    dur__pg *store = lane->store;
+    dur__pg_batch batch;
+    round_plan plan = { .turns = { .work_at = -1, .starts_at = -1 } };
+    uint64_t now_us = dur__monotonic_us();
+    int backend = lane->conn->backend;
+    dur__pg_token(store, lane->unknown_prefix);
+    dur__pg_batch_begin(&batch, lane->conn, true);
+    notify_of_earlier(lane, &batch);
+    if (writes)
+        dur__pg_turns_add(store, &batch, lane, turns, count, round->acks, round->ack_count, true, &plan.turns);
+    else if (lane->owner != NULL)
+        dur__pg_fence_add(store, &batch, lane->owner);
+    plan.reads = choose_reading(lane, round, plan.turns.for_lanes, now_us);
+    if (plan.reads != NOTHING) plan.low_ms = choose_low(lane, round, now_us);
+    send_reads(lane, &batch, round, lane->unknown_prefix, &plan);
+    if (plan.turns.for_lanes || plan.turns.for_watches) lane->notify_pending = true;
+    int code = dur__pg_batch_run(&batch, "postgres.round", err);
+    *refused = dur__pg_refused(&batch, code);
+    if (code == DUR_OK) {
+        if (writes) dur__pg_turns_read(&batch, &plan.turns, turns, count);
+        for (size_t i = 0; writes && i < round->ack_count; i++)
+            dur_error_clear(&round->acks[i].error);
+        read_reads(lane, &batch, &plan, arena, round);
+        if (plan.turns.starts_at >= 0) read_starts(lane, batch.results[plan.turns.starts_at], arena, round);
+        if (writes) tell_others(lane, turns, count, &plan.turns);
+    } else {
+        atomic_store(&lane->news, true); /* what was to be read was not */
+    }
+    if (code == DUR_EUNKNOWN) {
+        lane->unknown = true;
+        lane->lost_backend = backend;
+        dur__pg_inbox_failed(lane, code, err);
+    }
+    dur__pg_batch_end(&batch);
+    return code;
+}
+
+int dur__pg_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_error *err) {
+    dur__pg_lane *lane = lane_of(base);
+    dur_turn_commit **turns;
+    bool refused = false;
+    dur_error mine = DUR_ERROR_INIT;
+    size_t count = valid_turns(round, arena, &turns);
+    atomic_store(&lane->in_round, true);
+    int code = dur__pg_connect(lane->conn, &mine);
+    if (code == DUR_OK && lane->unknown) code = dur__pg_lane_recover(lane, arena, round, &mine);
+    if (code == DUR_OK) take_starts(lane, round);
+    bool writes = count + round->ack_count + lane->start_count > 0;
+    if (code == DUR_OK) code = run_batch(lane, arena, round, turns, count, writes, &refused, &mine);
+    dur__pg_inbox_give_back(lane); /* what was not written */
+    lane->start_count = 0;
+    atomic_store(&lane->in_round, false);
+    if (refused && writes) { /* each gets its own answer; then look without writing */
+        dur__pg_turns_commit(lane->store, lane->conn, lane, arena, turns, count);
+        dur__pg_acks_commit(lane->store, lane->conn, round->acks, round->ack_count);
+        dur__pg_wake_local(lane->store, lane);
+        code = dur__pg_connect(lane->conn, &mine);
+        if (code == DUR_OK) (void)run_batch(lane, arena, round, NULL, 0, false, &refused, NULL);
+        round->more = true; /* what was not read now is read next time */
+        return DUR_OK;
+    }
+    if (code != DUR_OK) {
+        fail_all(round, turns, count, &mine);
+        if (err != NULL) *err = mine;
+    }
+    return code;
+}

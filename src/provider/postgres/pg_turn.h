@@ -1,0 +1,28 @@
+/*
+ * pg_turn.h: what the two files share that turn a turn into statements.
+ */
+#ifndef DURITE_PROVIDER_PG_TURN_H
+#define DURITE_PROVIDER_PG_TURN_H
+
+#include "provider/postgres/pg_internal.h"
+
+/* pg_turn.c: what a turn means */
+bool dur__pg_turn_writes(const dur_turn_commit *turn); /* an execution: events, status, metadata */
+bool dur__pg_turn_keeps(const dur_turn_commit *turn);  /* the lease */
+bool dur__pg_turn_ends(const dur_turn_commit *turn);   /* the execution */
+bool dur__pg_turn_failed_release(const dur_turn_commit *turn);
+
+/* A statement that takes nothing but the ids of the instances that pass the test; none: it is not sent. */
+typedef bool dur__pg_turn_test(const dur_turn_commit *turn);
+void dur__pg_send_ids(dur__pg *store, dur__pg_batch *batch, const char *sql, dur_turn_commit **turns, size_t count,
+                      dur__pg_turn_test *test);
+
+/* pg_turn_write.c: each sends nothing where there is nothing to write */
+void dur__pg_send_history(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count);
+void dur__pg_send_executions(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count);
+void dur__pg_send_kv(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count, bool merge);
+void dur__pg_send_sessions(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count);
+int dur__pg_send_work(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count);
+void dur__pg_send_release(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count);
+
+#endif

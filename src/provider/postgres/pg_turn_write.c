@@ -1,0 +1,350 @@
+/*
+ * pg_turn_write.c: what a turn writes: history, executions, work, key-value state, and the end of its lease.
+ */
+#include "provider/postgres/pg_turn.h"
+
+#include <stdlib.h>
+
+/* ---- what it writes ---------------------------------------------------------------------------------------------- */
+
+static const char history_sql[] = "INSERT INTO @history (instance_id, execution_id, event_id, json)"
+                                  " SELECT * FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::text[])";
+
+void dur__pg_send_history(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count) {
+    dur__pg_args args;
+    dur__pg_array instance = dur__pg_array_text(), execution = dur__pg_array_i64(), id = dur__pg_array_i64();
+    dur__pg_array json = dur__pg_array_text();
+    for (size_t i = 0; i < count; i++) {
+        for (size_t k = 0; dur__pg_turn_writes(turns[i]) && k < turns[i]->event_count; k++) {
+            dur__pg_add_text(&instance, turns[i]->instance);
+            dur__pg_add_i64(&execution, (int64_t)turns[i]->execution_id);
+            dur__pg_add_i64(&id, (int64_t)turns[i]->events[k].event_id);
+            dur__pg_add_json(&json, turns[i]->events[k].json);
+        }
+    }
+    bool any = id.count > 0;
+    dur__pg_args_begin(store, &args);
+    dur__pg_array_arg(&args, &instance);
+    dur__pg_array_arg(&args, &execution);
+    dur__pg_array_arg(&args, &id);
+    dur__pg_array_arg(&args, &json);
+    if (any)
+        dur__pg_batch_add(batch, history_sql, &args);
+    else
+        dur__pg_args_free(&args);
+}
+
+/* Without a status only the row must be there; an explicit "Running" is rare, and replaces what is there. */
+#define EXECUTIONS                                                                                                     \
+    "INSERT INTO @executions (instance_id, execution_id, status, output, started_at, completed_at)"                    \
+    " SELECT t.id, t.execution, greatest(t.status, 1)::smallint, t.output, n.now,"                                     \
+    " CASE WHEN t.status > 1 THEN n.now ELSE 0 END FROM (SELECT #now AS now) n, unnest($2::text[], $3::bigint[],"      \
+    " $4::bigint[], $5::text[]) AS t(id, execution, status, output) ON CONFLICT (instance_id, execution_id) DO UPDATE" \
+    " SET status = excluded.status, output = excluded.output, completed_at = excluded.completed_at"
+static const char executions_sql[] = EXECUTIONS " WHERE excluded.status > 1";
+static const char running_executions_sql[] = EXECUTIONS;
+
+static void send_some_executions(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count,
+                                 bool running) {
+    dur__pg_args args;
+    dur__pg_array instance = dur__pg_array_text(), execution = dur__pg_array_i64(), status = dur__pg_array_i64();
+    dur__pg_array output = dur__pg_array_text();
+    for (size_t i = 0; i < count; i++) {
+        const dur_turn_commit *turn = turns[i];
+        bool has_status = turn->metadata.status != DUR_STATUS_NONE;
+        /* Behind an event that was there before, the row is there too. */
+        bool may_be_new = turn->expected_last == DUR_NOT_COMPARED || turn->expected_last == 0;
+        if (!dur__pg_turn_writes(turn) || (turn->metadata.status == DUR_STATUS_RUNNING) != running ||
+            (!has_status && !may_be_new))
+            continue;
+        dur__pg_add_text(&instance, turn->instance);
+        dur__pg_add_i64(&execution, (int64_t)turn->execution_id);
+        dur__pg_add_i64(&status, (int64_t)turn->metadata.status);
+        dur__pg_add_text(&output, has_status ? turn->metadata.output : NULL);
+    }
+    bool any = status.count > 0;
+    dur__pg_args_begin(store, &args);
+    dur__pg_array_arg(&args, &instance);
+    dur__pg_array_arg(&args, &execution);
+    dur__pg_array_arg(&args, &status);
+    dur__pg_array_arg(&args, &output);
+    if (any)
+        dur__pg_batch_add(batch, running ? running_executions_sql : executions_sql, &args);
+    else
+        dur__pg_args_free(&args);
+}
+
+void dur__pg_send_executions(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count) {
+    send_some_executions(store, batch, turns, count, false);
+    send_some_executions(store, batch, turns, count, true);
+}
+
+static const char claim_sessions_sql[] =
+    "INSERT INTO @sessions AS s (session_id, holder, owner, lock_ms, until_ms, active_ms) SELECT DISTINCT ON"
+    " (t.session COLLATE \"C\") t.session COLLATE \"C\", t.node, t.owner, t.lock_ms, 0, n.now FROM (SELECT #now AS"
+    " now) n,"
+    " unnest($2::text[], $3::text[], $4::text[], $5::bigint[]) AS t(session, node, owner, lock_ms)"
+    " WHERE EXISTS (SELECT 1 FROM @owners o WHERE o.owner = t.owner) ORDER BY t.session COLLATE \"C\""
+    " ON CONFLICT (session_id) DO UPDATE SET holder = excluded.holder, owner = excluded.owner, lock_ms ="
+    " excluded.lock_ms, until_ms = 0, active_ms = excluded.active_ms WHERE s.holder = excluded.holder OR"
+    " (s.owner IS NULL AND s.until_ms <= excluded.active_ms)";
+
+void dur__pg_send_sessions(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count) {
+    dur__pg_args args;
+    dur__pg_array session = dur__pg_array_text(), node = dur__pg_array_text(), owner = dur__pg_array_text();
+    dur__pg_array lock_ms = dur__pg_array_i64();
+    for (size_t i = 0; i < count; i++) {
+        for (size_t k = 0; k < turns[i]->worker_item_count; k++) {
+            const dur_turn_work *item = &turns[i]->worker_items[k];
+            if (item->lock_token == NULL || item->message.session_id == NULL || turns[i]->session_owner == NULL ||
+                turns[i]->owner == NULL)
+                continue;
+            dur__pg_add_text(&session, item->message.session_id);
+            dur__pg_add_text(&node, turns[i]->session_owner);
+            dur__pg_add_text(&owner, turns[i]->owner);
+            dur__pg_add_i64(&lock_ms, dur__pg_ms(turns[i]->session_lock_ms));
+        }
+    }
+    bool any = lock_ms.count > 0;
+    dur__pg_args_begin(store, &args);
+    dur__pg_array_arg(&args, &session);
+    dur__pg_array_arg(&args, &node);
+    dur__pg_array_arg(&args, &owner);
+    dur__pg_array_arg(&args, &lock_ms);
+    if (any)
+        dur__pg_batch_add(batch, claim_sessions_sql, &args);
+    else
+        dur__pg_args_free(&args);
+}
+
+static const char work_sql[] =
+    "INSERT INTO @worker (instance_id, execution_id, activity_id, tag, session_id, attempts, token, owner, since_ms,"
+    " json) SELECT x.instance, x.execution, x.activity, x.tag, x.session, CASE WHEN x.locks THEN 1 ELSE 0 END,"
+    " CASE WHEN x.locks THEN x.token END, CASE WHEN x.locks THEN x.owner END, x.now, x.json FROM (SELECT t.*, n.now,"
+    " t.token IS NOT NULL AND EXISTS (SELECT 1 FROM @owners o WHERE o.owner = t.owner) AND (t.session IS NULL OR EXISTS"
+    " (SELECT 1 FROM @sessions s WHERE s.session_id = t.session AND s.holder = t.node AND s.owner = t.owner)) AS locks"
+    " FROM (SELECT #now AS now) n, unnest($2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[],"
+    " $8::text[], $9::text[], $10::text[]) WITH ORDINALITY AS t(instance, execution, activity, tag, session, token,"
+    " owner, node, json, at)) x ORDER BY x.at RETURNING id, token IS NOT NULL";
+
+/* Where all of it is locked for one owner and nothing has a session. */
+static const char locked_work_sql[] =
+    "INSERT INTO @worker (instance_id, execution_id, activity_id, tag, attempts, token, owner, since_ms, json)"
+    " SELECT t.instance, t.execution, t.activity, t.tag, CASE WHEN n.lives THEN 1 ELSE 0 END, CASE WHEN n.lives THEN"
+    " t.token END, CASE WHEN n.lives THEN $8::text END, n.now, t.json FROM (SELECT #now AS now, EXISTS (SELECT 1 FROM"
+    " @owners o WHERE o.owner = $8::text) AS lives OFFSET 0) n, unnest($2::text[], $3::bigint[], $4::bigint[],"
+    " $5::text[], $6::text[], $7::text[]) WITH ORDINALITY AS t(instance, execution, activity, tag, token, json, at)"
+    " ORDER BY t.at RETURNING id, token IS NOT NULL";
+
+static const char *sole_owner(dur_turn_commit **turns, size_t count) {
+    const char *owner = NULL;
+    for (size_t i = 0; i < count; i++) {
+        for (size_t k = 0; k < turns[i]->worker_item_count; k++) {
+            const dur_turn_work *item = &turns[i]->worker_items[k];
+            if (item->lock_token == NULL || item->lock_token[0] == '\0' || item->message.session_id != NULL ||
+                turns[i]->owner == NULL || (owner != NULL && strcmp(owner, turns[i]->owner) != 0))
+                return NULL;
+            owner = turns[i]->owner;
+        }
+    }
+    return owner;
+}
+
+static int send_locked_work(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count,
+                            const char *owner) {
+    dur__pg_args args;
+    dur__pg_array instance = dur__pg_array_text(), execution = dur__pg_array_i64(), activity = dur__pg_array_i64();
+    dur__pg_array tag = dur__pg_array_text(), token = dur__pg_array_text(), json = dur__pg_array_text();
+    for (size_t i = 0; i < count; i++) {
+        for (size_t k = 0; k < turns[i]->worker_item_count; k++) {
+            const dur_turn_work *item = &turns[i]->worker_items[k];
+            dur__pg_add_text(&instance, item->message.instance);
+            dur__pg_add_i64(&execution, (int64_t)item->message.execution_id);
+            dur__pg_add_i64(&activity, (int64_t)item->message.activity_id);
+            dur__pg_add_text(&tag, item->message.tag);
+            dur__pg_add_text(&token, item->lock_token);
+            dur__pg_add_json(&json, item->message.json);
+        }
+    }
+    dur__pg_args_begin(store, &args);
+    dur__pg_array_arg(&args, &instance);
+    dur__pg_array_arg(&args, &execution);
+    dur__pg_array_arg(&args, &activity);
+    dur__pg_array_arg(&args, &tag);
+    dur__pg_array_arg(&args, &token);
+    dur__pg_array_arg(&args, &json);
+    dur__pg_text(&args, owner);
+    return dur__pg_batch_add(batch, locked_work_sql, &args);
+}
+
+int dur__pg_send_work(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count) {
+    const char *owner = sole_owner(turns, count);
+    if (owner != NULL) return send_locked_work(store, batch, turns, count, owner);
+    dur__pg_args args;
+    enum { INSTANCE, EXECUTION, ACTIVITY, TAG, SESSION, TOKEN, OWNER, NODE, JSON, COLUMNS };
+    dur__pg_array columns[COLUMNS];
+    for (int i = 0; i < COLUMNS; i++)
+        columns[i] = i == EXECUTION || i == ACTIVITY ? dur__pg_array_i64() : dur__pg_array_text();
+    for (size_t i = 0; i < count; i++) {
+        for (size_t k = 0; k < turns[i]->worker_item_count; k++) {
+            const dur_turn_work *item = &turns[i]->worker_items[k];
+            bool locks = item->lock_token != NULL && item->lock_token[0] != '\0' && turns[i]->owner != NULL;
+            dur__pg_add_text(&columns[INSTANCE], item->message.instance);
+            dur__pg_add_i64(&columns[EXECUTION], (int64_t)item->message.execution_id);
+            dur__pg_add_i64(&columns[ACTIVITY], (int64_t)item->message.activity_id);
+            dur__pg_add_text(&columns[TAG], item->message.tag);
+            dur__pg_add_text(&columns[SESSION], item->message.session_id);
+            dur__pg_add_text(&columns[TOKEN], locks ? item->lock_token : NULL);
+            dur__pg_add_text(&columns[OWNER], turns[i]->owner);
+            dur__pg_add_text(&columns[NODE], turns[i]->session_owner);
+            dur__pg_add_json(&columns[JSON], item->message.json);
+        }
+    }
+    bool any = columns[INSTANCE].count > 0;
+    dur__pg_args_begin(store, &args);
+    for (int i = 0; i < COLUMNS; i++)
+        dur__pg_array_arg(&args, &columns[i]);
+    if (any) return dur__pg_batch_add(batch, work_sql, &args);
+    dur__pg_args_free(&args);
+    return -1;
+}
+
+/* ---- key-value state --------------------------------------------------------------------------------------------- */
+
+static bool clears_kv(const dur_turn_commit *turn) {
+    for (size_t i = 0; dur__pg_turn_writes(turn) && i < turn->event_count; i++)
+        if (turn->events[i].kind == DUR_EVENT_KEY_VALUES_CLEARED) return true;
+    return false;
+}
+
+static const char kv_clear_sql[] =
+    "WITH c AS (UPDATE @kv_delta SET value = NULL WHERE instance_id = ANY ($2::text[]))"
+    " INSERT INTO @kv_delta (instance_id, key, value, stamp_ms) SELECT k.instance_id, k.key, NULL, 0 FROM @kv k WHERE"
+    " k.instance_id = ANY ($2::text[]) AND NOT EXISTS (SELECT 1 FROM @kv_delta d WHERE d.instance_id = k.instance_id"
+    " AND"
+    " d.key = k.key)";
+static const char kv_set_sql[] =
+    "INSERT INTO @kv_delta (instance_id, key, value, stamp_ms) SELECT * FROM unnest($2::text[], $3::text[], $4::text[],"
+    " $5::bigint[]) ON CONFLICT (instance_id, key) DO UPDATE SET value = excluded.value, stamp_ms = excluded.stamp_ms";
+/* The execution is over: its writes become the state that the next one begins with. */
+static const char kv_merge_sql[] =
+    "WITH d AS (DELETE FROM @kv_delta WHERE instance_id = ANY ($2::text[]) RETURNING *), gone AS (DELETE FROM @kv k"
+    " USING d WHERE k.instance_id = d.instance_id AND k.key = d.key AND d.value IS NULL)"
+    " INSERT INTO @kv (instance_id, key, value, stamp_ms) SELECT instance_id, key, value, stamp_ms FROM d WHERE"
+    " value IS"
+    " NOT NULL ON CONFLICT (instance_id, key) DO UPDATE SET value = excluded.value, stamp_ms = excluded.stamp_ms";
+/* Message ids accepted two executions ago or earlier, and a day ago.  After the last one they go with the instance. */
+static const char forget_sql[] =
+    "DELETE FROM @accepted a USING @instances i WHERE i.instance_id = ANY ($2::text[]) AND a.instance_id ="
+    " i.instance_id"
+    " AND a.execution_id + 2 <= i.current_execution AND a.at_ms <= #now - 86400000";
+
+static bool continues(const dur_turn_commit *turn) {
+    return dur__pg_turn_writes(turn) && turn->metadata.status == DUR_STATUS_CONTINUED_AS_NEW;
+}
+
+typedef struct kv_columns {
+    dur__pg_array instance, key, value, stamp;
+} kv_columns;
+
+/* What a key is at the end of the turn; what stands before the last "clear all" is cleared by that. */
+static void kv_of_turn(const dur_turn_commit *turn, kv_columns *out) {
+    dur__map keys;
+    dur__map_entry *entry;
+    memset(&keys, 0, sizeof(keys));
+    for (size_t i = 0; i < turn->event_count; i++) {
+        const dur_event_row *event = &turn->events[i];
+        if (event->kind == DUR_EVENT_KEY_VALUES_CLEARED) {
+            dur__map_free(&keys);
+            memset(&keys, 0, sizeof(keys));
+        } else if ((event->kind == DUR_EVENT_KEY_VALUE_SET || event->kind == DUR_EVENT_KEY_VALUE_CLEARED) &&
+                   event->key != NULL) {
+            dur__map_put(&keys, event->key, (void *)(uintptr_t)event);
+        }
+    }
+    for (size_t i = 0; (entry = dur__map_next(&keys, &i)) != NULL;) {
+        const dur_event_row *event = entry->value;
+        bool set = event->kind == DUR_EVENT_KEY_VALUE_SET;
+        dur__pg_add_text(&out->instance, turn->instance);
+        dur__pg_add_text(&out->key, event->key);
+        dur__pg_add_text(&out->value, !set ? NULL : event->value != NULL ? event->value : "");
+        dur__pg_add_i64(&out->stamp, dur__pg_ms(event->stamp_ms));
+    }
+    dur__map_free(&keys);
+}
+
+void dur__pg_send_kv(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count, bool merge) {
+    dur__pg_args args;
+    kv_columns out = { dur__pg_array_text(), dur__pg_array_text(), dur__pg_array_text(), dur__pg_array_i64() };
+    dur__pg_send_ids(store, batch, kv_clear_sql, turns, count, clears_kv);
+    for (size_t i = 0; i < count; i++)
+        if (dur__pg_turn_writes(turns[i])) kv_of_turn(turns[i], &out);
+    bool any = out.key.count > 0;
+    dur__pg_args_begin(store, &args);
+    dur__pg_array_arg(&args, &out.instance);
+    dur__pg_array_arg(&args, &out.key);
+    dur__pg_array_arg(&args, &out.value);
+    dur__pg_array_arg(&args, &out.stamp);
+    if (any)
+        dur__pg_batch_add(batch, kv_set_sql, &args);
+    else
+        dur__pg_args_free(&args);
+    if (!merge) return;
+    dur__pg_send_ids(store, batch, kv_merge_sql, turns, count, dur__pg_turn_ends);
+    dur__pg_send_ids(store, batch, forget_sql, turns, count, continues);
+}
+
+/* ---- the end of leases ------------------------------------------------------------------------------------------- */
+
+/*
+ * When to look at an instance that is given back.  What the holder has seen is no reason, except plain messages that it
+ * was never given: the highest id that a round has seen says nothing about messages that were committed after it.
+ */
+static const char release_sql[] =
+    "WITH n AS MATERIALIZED (SELECT #now AS now), t AS (SELECT * FROM unnest($2::text[], $3::bigint[], $4::bigint[],"
+    " $5::bigint[], $6::bigint[]) AS t(id, seen_id, seen_now, delay, back)),"
+    " r AS (SELECT t.id, k.known, CASE WHEN t.delay > 0 THEN n.now + t.delay ELSE 0 END AS not_before, n.now, m.at,"
+    " m.due"
+    " FROM n, t JOIN @instances i ON i.instance_id = t.id,"
+    " LATERAL (SELECT i.has_row OR i.has_history OR EXISTS (SELECT 1 FROM @queue s WHERE s.instance_id = i.instance_id"
+    " AND s.kind IN " DUR__PG_STARTS ") AS known) k,"
+    " LATERAL (SELECT min(q.order_ms) AS at, min(q.due_ms) AS due FROM @queue q WHERE q.instance_id = t.id AND"
+    " (k.known OR q.queue IS NOT NULL) AND NOT (q.id <= t.seen_id AND (q.due_ms = 0 OR q.due_ms <= t.seen_now) AND"
+    " (q.given OR q.queue IS NOT NULL))) m),"
+    " g AS (UPDATE @queue q SET given = false, attempts = CASE t.back WHEN 1 THEN greatest(q.attempts - 1, 0) WHEN 2"
+    " THEN"
+    " q.attempts ELSE 0 END FROM t WHERE q.instance_id = t.id AND q.given)"
+    " UPDATE @instances i SET known = r.known, not_before = r.not_before,"
+    " ready_at = CASE WHEN r.not_before > r.now THEN r.at + greatest(r.not_before - r.at, 0) ELSE r.at END,"
+    " ready_due = CASE WHEN r.not_before > r.now THEN greatest(coalesce(r.due, 0), r.not_before) ELSE"
+    " coalesce(r.due, 0)"
+    " END FROM r WHERE i.instance_id = r.id AND (i.known <> r.known OR i.not_before <> r.not_before OR i.ready_at IS "
+    "NOT"
+    " NULL OR i.ready_due <> 0 OR r.at IS NOT NULL OR r.due <> 0)";
+
+void dur__pg_send_release(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count) {
+    dur__pg_args args;
+    dur__pg_array id = dur__pg_array_text(), seen_id = dur__pg_array_i64(), seen_now = dur__pg_array_i64();
+    dur__pg_array delay = dur__pg_array_i64(), back = dur__pg_array_i64();
+    for (size_t i = 0; i < count; i++) {
+        const dur_turn_commit *turn = turns[i];
+        if (dur__pg_turn_keeps(turn)) continue;
+        bool all = turn->take_over || (turn->set_suspended && turn->suspended == NULL);
+        dur__pg_add_text(&id, turn->instance);
+        dur__pg_add_i64(&seen_id, all ? 0 : (int64_t)turn->seen_id);
+        dur__pg_add_i64(&seen_now, all ? 0 : dur__pg_ms(turn->seen_now_ms));
+        dur__pg_add_i64(&delay, turn->take_over ? 0 : dur__pg_ms(turn->delay_ms));
+        dur__pg_add_i64(&back, turn->give_back ? 1 : dur__pg_turn_failed_release(turn) ? 2 : 0);
+    }
+    bool any = delay.count > 0;
+    dur__pg_args_begin(store, &args);
+    dur__pg_array_arg(&args, &id);
+    dur__pg_array_arg(&args, &seen_id);
+    dur__pg_array_arg(&args, &seen_now);
+    dur__pg_array_arg(&args, &delay);
+    dur__pg_array_arg(&args, &back);
+    if (any)
+        dur__pg_batch_add(batch, release_sql, &args);
+    else
+        dur__pg_args_free(&args);
+}
