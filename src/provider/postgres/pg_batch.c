@@ -10,8 +10,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/*
+ * Plans are made while the tables are empty, where every way through them looks the same, and are kept.  So they are
+ * made again when there may be more to go by: after 16 batches, 64, 256 …
+ */
+static void plan_again(dur__pg_conn *conn) {
+    if (conn->store->pooler || conn->foreign || ++conn->batches < conn->plan_again_at) return;
+    if (conn->plan_again_at > 0 && PQtransactionStatus(conn->pg) == PQTRANS_IDLE)
+        (void)dur__pg_simple(conn, "DISCARD PLANS", NULL);
+    conn->plan_again_at = conn->batches < 4 ? 16 : conn->batches * 4;
+}
+
 void dur__pg_batch_begin(dur__pg_batch *batch, dur__pg_conn *conn, bool writes) {
     memset(batch, 0, sizeof(*batch));
+    plan_again(conn);
     batch->conn = conn;
     batch->writes = writes;
     batch->failed_at = -1;

@@ -75,6 +75,7 @@ void dur__pg_disconnect(dur__pg_conn *conn) {
     dur__map_free(&conn->prepared);
     memset(&conn->prepared, 0, sizeof(conn->prepared));
     conn->next_name = 0;
+    conn->batches = conn->plan_again_at = 0;
 }
 
 void dur__pg_conn_free(dur__pg_conn *conn) {

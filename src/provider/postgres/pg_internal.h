@@ -37,11 +37,12 @@ typedef struct dur__pg_conn {
     PGconn *pg;        /* NULL: not connected */
     dur__map prepared; /* by address of the SQL text */
     unsigned next_name;
-    int backend;       /* process id of the last session, also after it was lost */
-    bool want_listen;  /* LISTEN again after a reconnect */
-    bool foreign;      /* the caller's own: unnamed statements, never closed */
-    int64_t owner_key; /* not 0: shows that this owner lives, by a lock that ends with the session */
-    dur__link link;    /* in store->idle */
+    uint64_t batches, plan_again_at; /* of this session */
+    int backend;                     /* process id of the last session, also after it was lost */
+    bool want_listen;                /* LISTEN again after a reconnect */
+    bool foreign;                    /* the caller's own: unnamed statements, never closed */
+    int64_t owner_key;               /* not 0: shows that this owner lives, by a lock that ends with the session */
+    dur__link link;                  /* in store->idle */
 } dur__pg_conn;
 
 /* Parameters of a statement; arrays are binary, scalars text. */
@@ -269,6 +270,8 @@ void dur__pg_turns_reset(dur_turn_commit *turns, size_t count);
 typedef struct dur__pg_turn_plan {
     int work_at;      /* statement whose rows are the new worker rows; -1: none */
     int starts_at;    /* statement whose rows are the starts that the lane has taken; -1: none */
+    bool sends;       /* messages that are visible at once, perhaps to instances of this very lane */
+    uint64_t due_ms;  /* the first of the others that it sends to its own instances */
     bool for_lanes;   /* other lanes have something to do afterwards */
     bool for_watches; /* a state that somebody may watch has changed */
 } dur__pg_turn_plan;

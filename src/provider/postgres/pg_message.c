@@ -86,9 +86,9 @@ static const char starts_sql[] =
     " ON CONFLICT (instance_id) DO UPDATE SET instance_id = excluded.instance_id WHERE false"
     " RETURNING instance_id, token)"
     " INSERT INTO @queue (instance_id, due_ms, order_ms, given, attempts, kind, execution_id, activity_id, json)"
-    " SELECT x.id, 0, n.now, true, 1, 0, x.execution, 0, x.json FROM (SELECT #now AS now) n, unnest($2::text[],"
-    " $3::text[], $4::bigint[], $5::text[]) WITH ORDINALITY AS x(id, token, execution, json, at) JOIN i ON"
-    " i.instance_id = x.id AND i.token = x.token ORDER BY x.at RETURNING instance_id, id, order_ms";
+    " SELECT x.instance_id, 0, n.now, true, 1, 0, ($4::bigint[])[x.at], 0, ($5::text[])[x.at] FROM (SELECT #now AS now)"
+    " n, (SELECT instance_id, split_part(token, '-s', 2)::integer AS at FROM i WHERE token IS NOT NULL) x ORDER BY x.at"
+    " RETURNING instance_id, id, order_ms";
 
 void dur__pg_start_token(const dur__pg_lane *lane, size_t at, char out[64]) {
     snprintf(out, 64, "%s-s%zu", lane->unknown_prefix, at);

@@ -303,7 +303,7 @@ static int run_batch(dur__pg_lane *lane, dur_arena *arena, dur_round *round, dur
                      bool writes, bool *refused, dur_error *err) {
     dur__pg *store = lane->store;
     dur__pg_batch batch;
-    round_plan plan = { .turns = { .work_at = -1, .starts_at = -1 } };
+    round_plan plan = { .turns = { .work_at = -1, .starts_at = -1, .due_ms = DUR_NEVER } };
     uint64_t now_us = dur__monotonic_us();
     int backend = lane->conn->backend;
     dur__pg_token(store, lane->unknown_prefix);
@@ -313,7 +313,7 @@ static int run_batch(dur__pg_lane *lane, dur_arena *arena, dur_round *round, dur
         dur__pg_turns_add(store, &batch, lane, turns, count, round->acks, round->ack_count, true, &plan.turns);
     else if (lane->owner != NULL)
         dur__pg_fence_add(store, &batch, lane->owner);
-    plan.reads = choose_reading(lane, round, plan.turns.for_lanes, now_us);
+    plan.reads = choose_reading(lane, round, plan.turns.for_lanes || plan.turns.sends, now_us);
     if (plan.reads != NOTHING) plan.low_ms = choose_low(lane, round, now_us);
     send_reads(lane, &batch, round, lane->unknown_prefix, &plan);
     if (plan.turns.for_lanes || plan.turns.for_watches) lane->notify_pending = true;
@@ -323,6 +323,7 @@ static int run_batch(dur__pg_lane *lane, dur_arena *arena, dur_round *round, dur
         if (writes) dur__pg_turns_read(&batch, &plan.turns, turns, count);
         for (size_t i = 0; writes && i < round->ack_count; i++)
             dur_error_clear(&round->acks[i].error);
+        if (plan.turns.due_ms < lane->next_due_ms) lane->next_due_ms = plan.turns.due_ms;
         read_reads(lane, &batch, &plan, arena, round);
         if (plan.turns.starts_at >= 0) read_starts(lane, batch.results[plan.turns.starts_at], arena, round);
         if (writes) tell_others(lane, turns, count, &plan.turns);

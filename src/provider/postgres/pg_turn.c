@@ -492,9 +492,16 @@ static void send_refs(dur__pg *store, dur__pg_batch *batch, const char *sql, dur
 
 /* ---- a batch of turns -------------------------------------------------------------------------------------------- */
 
+/* A timer, say: a message to the instance that goes on under the same lease. */
+static bool own_business(const dur_turn_commit *turn, const dur_message *item) {
+    return dur__pg_turn_keeps(turn) && strcmp(item->instance, turn->instance) == 0;
+}
+
 /* Do others have something to do afterwards? */
 static bool concerns_lanes(const dur_turn_commit *turn) {
-    if (turn->orchestrator_item_count > 0 || turn->take_over || turn->set_suspended) return true;
+    if (turn->take_over || turn->set_suspended) return true;
+    for (size_t i = 0; i < turn->orchestrator_item_count; i++)
+        if (!own_business(turn, &turn->orchestrator_items[i])) return true;
     if (!dur__pg_turn_keeps(turn) && !dur__pg_turn_ends(turn)) return true;
     for (size_t i = 0; i < turn->worker_item_count; i++)
         if (turn->worker_items[i].lock_token == NULL || turn->worker_items[i].message.session_id != NULL) return true;
@@ -569,18 +576,24 @@ void dur__pg_turns_add(dur__pg *store, dur__pg_batch *batch, dur__pg_lane *lane,
     dur__pg_outbox box;
     bool owned = lane != NULL && lane->owner != NULL;
     dur__pg_outbox_begin(&box);
-    *plan = (dur__pg_turn_plan){ .work_at = -1, .starts_at = -1 };
+    *plan = (dur__pg_turn_plan){ .work_at = -1, .starts_at = -1, .due_ms = DUR_NEVER };
     if (lane != NULL && lane->start_count > 0) box.lane = lane;
     for (size_t i = 0; i < ack_count; i++)
         if (acks[i].completion != NULL) dur__pg_outbox_add(&box, acks[i].completion, 0);
+    plan->sends = plan->for_lanes = box.count > 0;
     for (size_t i = 0; i < count; i++) {
         dur__pg_outbox_lock(&box, turns[i]->instance);
-        for (size_t k = 0; k < turns[i]->orchestrator_item_count; k++)
-            dur__pg_outbox_add(&box, &turns[i]->orchestrator_items[k], 0);
+        for (size_t k = 0; k < turns[i]->orchestrator_item_count; k++) {
+            const dur_message *item = &turns[i]->orchestrator_items[k];
+            dur__pg_outbox_add(&box, item, 0);
+            if (item->due_ms == 0 || !own_business(turns[i], item))
+                plan->sends = true;
+            else if (item->due_ms < plan->due_ms)
+                plan->due_ms = item->due_ms;
+        }
         plan->for_lanes |= concerns_lanes(turns[i]);
         plan->for_watches |= dur__pg_turn_seen(turns[i]);
     }
-    plan->for_lanes |= box.count > 0;
     turn_kind kind = usual && owned && ack_count == 0 && count > 0 ? kind_of_all(turns, count, lane) : UNUSUAL;
     bool fenced = owned && (kind == UNUSUAL || box.lane != NULL); /* before the statement that looks for the owner */
     if (fenced) dur__pg_fence_add(store, batch, lane->owner);
