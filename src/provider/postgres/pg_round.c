@@ -88,7 +88,7 @@ static bool time_has_come(const dur__pg_lane *lane, uint64_t now_us) {
 static reading choose_reading(dur__pg_lane *lane, const dur_round *round, bool writes_for_others, uint64_t now_us) {
     bool news = atomic_exchange(&lane->news, false);
     if (lane->conn->pg != NULL && dur__pg_drain_notifications(lane->conn, lane->owner)) news = true;
-    if (round->turn_count + round->ack_count == 0 || lane->store->caller_clock) return LOOK;
+    if (round->turn_count + round->ack_count + lane->start_count == 0 || lane->store->caller_clock) return LOOK;
     if (news || writes_for_others || lane->more || time_has_come(lane, now_us)) return LOOK;
     return now_us - lane->answered_us >= PROBE_APART_US ? PROBE : NOTHING;
 }
