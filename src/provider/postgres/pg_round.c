@@ -90,6 +90,7 @@ static reading choose_reading(dur__pg_lane *lane, const dur_round *round, bool w
     if (lane->conn->pg != NULL && dur__pg_drain_notifications(lane->conn, lane->owner)) news = true;
     if (round->turn_count + round->ack_count + lane->start_count == 0 || lane->store->caller_clock) return LOOK;
     if (news || writes_for_others || lane->more || time_has_come(lane, now_us)) return LOOK;
+    if (round->fetch != NULL && round->fetch->kind == DUR_FETCH_SUSPECT) return LOOK; /* "none" is an answer too */
     return now_us - lane->answered_us >= PROBE_APART_US ? PROBE : NOTHING;
 }
 
@@ -123,7 +124,7 @@ static void send_reads(dur__pg_lane *lane, dur__pg_batch *batch, const dur_round
     }
     if (plan->reads != NOTHING) plan->info_at = send_info(lane, batch, round, plan->low_ms);
     if (round->work != NULL && round->work->tags.mode != DUR_TAGS_NONE &&
-        (plan->reads == LOOK || lane->free_work || round->turn_count == 0))
+        (plan->reads == LOOK || lane->free_work || round->turn_count == 0 || round->work->kind == DUR_FETCH_SUSPECT))
         dur__pg_work_fetch_add(lane->store, batch, round->work, prefix, &plan->work_at);
 }
 

@@ -154,15 +154,16 @@ static const char rows_sql[] =
 /*
  * The usual turn: the instance goes on under the lease that this lane holds.  It compares the same things and touches
  * no indexed column.  Where the holder is another (a lease that was taken outside of the lane) it is refused, and the
- * long statement above decides.
+ * long statement above decides.  IS TRUE keeps the planner from going by the owner, who may hold thousands of rows.
  */
 static const char plain_rows_sql[] =
-    "WITH n AS MATERIALIZED (SELECT #now AS now), u AS (UPDATE @instances i SET last_event = t.last, updated_at = "
-    "n.now,"
-    " acquisitions = 0 FROM n, unnest($2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[]) AS t(id, token,"
-    " execution, expected, last) WHERE i.instance_id = t.id AND i.token = t.token AND i.owner = $7::text AND i.holder ="
-    " $8::bigint AND i.current_execution = t.execution AND i.last_event = t.expected AND " FENCE(
-        "$9::bigint") " RETURNING 1) SELECT 1 / (CASE WHEN count(*) = $10::bigint THEN 1 ELSE 0 END) FROM u";
+    "WITH n AS MATERIALIZED (SELECT #now AS now), u AS (UPDATE @instances i SET last_event = t.last,"
+    " updated_at = n.now, acquisitions = 0 FROM n, unnest($2::text[], $3::text[], $4::bigint[], $5::bigint[],"
+    " $6::bigint[]) AS t(id, token, execution, expected, last) WHERE i.instance_id = t.id AND (i.token = t.token) IS"
+    " TRUE AND (i.owner = $7::text) IS TRUE AND (i.holder = $8::bigint) IS TRUE AND i.current_execution = t.execution"
+    " AND i.last_event = t.expected AND " FENCE(
+        "$9::bigint") " RETURNING 1)"
+                      " SELECT 1 / (CASE WHEN count(*) = $10::bigint THEN 1 ELSE 0 END) FROM u";
 
 /* ---- which turns are usual --------------------------------------------------------------------------------------- */
 
