@@ -1,0 +1,283 @@
+/*
+ * test_pg_rounds.c: rounds of the PostgreSQL store: starts that they write and take, what they say without looking, and
+ * who is told.
+ */
+#include "pg_help.h"
+
+#include <pthread.h>
+
+#define PATIENCE_MS 60000u
+
+typedef struct rig {
+    pg_bench *p;
+    dur_lane *lane;
+    dur_waker *waker;
+} rig;
+
+static const dur_fetch fresh = { .owner = "o", .max = 8, .kind = DUR_FETCH_FRESH };
+
+static dur_round run(rig *r, dur_turn_commit *turns, size_t count, const dur_fetch *fetch) {
+    bench *b = &r->p->b;
+    dur_round round = { .turns = turns, .turn_count = count, .fetch = fetch };
+    ASSERT_OK(b, dur_store_lane_round(r->lane, b->arena, &round, &b->err));
+    for (size_t i = 0; i < count; i++)
+        assert_int_equal(turns[i].fault, DUR_TURN_FINE);
+    return round;
+}
+
+static rig rig_open(pg_bench *p) {
+    rig r = { .p = p, .waker = dur_waker_new() };
+    dur_lane_options options = { .owner = "o", .waker = r.waker };
+    ASSERT_OK(&p->b, dur_store_owner_register(p->b.store, &(dur_owner_options){ .owner = "o" }, &p->b.err));
+    ASSERT_OK(&p->b, dur_store_lane_open(p->b.store, &options, &r.lane, &p->b.err));
+    (void)run(&r, NULL, 0, &fresh); /* from here on it takes starts */
+    return r;
+}
+
+static void rig_close(rig *r) {
+    dur_store_lane_close(r->lane);
+    dur_waker_free(r->waker);
+}
+
+static long count(const rig *r, const char *table, const char *condition) {
+    char sql[512];
+    snprintf(sql, sizeof(sql), "SELECT count(*) FROM %s.dur_%s WHERE %s", r->p->schema, table, condition);
+    return pg_number(r->p->db, sql);
+}
+
+typedef struct caller {
+    rig *r;
+    dur_message start;
+    int code;
+    bool existed;
+    pthread_t thread;
+} caller;
+
+static void *call(void *arg) {
+    caller *c = arg;
+    dur_error err = DUR_ERROR_INIT;
+    c->code = dur_store_enqueue_start(c->r->p->b.store, &c->start, DUR_EXISTS_FAIL, 0, &c->existed, &err);
+    return NULL;
+}
+
+/* Hand in these starts from threads of their own, and run rounds until as many were taken as can be. */
+static void start_all(rig *r, caller *callers, size_t callers_count, dur_orchestration_item *items, size_t expected) {
+    uint64_t end_ms = pg_monotonic_ms() + PATIENCE_MS;
+    size_t got = 0;
+    for (size_t i = 0; i < callers_count; i++) {
+        callers[i].r = r;
+        pthread_create(&callers[i].thread, NULL, call, &callers[i]);
+    }
+    while (got < expected && pg_monotonic_ms() < end_ms) {
+        dur_round round = run(r, NULL, 0, &fresh);
+        for (size_t i = 0; i < round.item_count; i++)
+            items[got++] = round.items[i];
+    }
+    assert_int_equal(got, expected);
+    for (size_t i = 0; i < callers_count; i++)
+        pthread_join(callers[i].thread, NULL);
+}
+
+static dur_orchestration_item started(rig *r, const char *instance) {
+    dur_orchestration_item item;
+    caller one = { .start = start_of(&r->p->b, instance) };
+    start_all(r, &one, 1, &item, 1);
+    assert_int_equal(one.code, DUR_OK);
+    return item;
+}
+
+static dur_turn_commit turn_of(const dur_orchestration_item *item, const dur_event_row *event, uint64_t expected) {
+    return (dur_turn_commit){ .lock_token = item->lock_token,
+                              .instance = item->instance,
+                              .execution_id = 1,
+                              .events = event,
+                              .event_count = 1,
+                              .expected_last = expected,
+                              .consume_listed = true,
+                              .owner = "o",
+                              .keep_lease = true };
+}
+
+static void begin(rig *r, const dur_orchestration_item *item) {
+    dur_event_row event = event_of(1);
+    dur_turn_commit turn = turn_of(item, &event, 0);
+    turn.metadata = named();
+    turn.consumed = &item->messages[0].id;
+    turn.consumed_count = 1;
+    (void)run(r, &turn, 1, NULL);
+}
+
+static void finish(rig *r, const dur_orchestration_item *item, uint64_t expected) {
+    dur_event_row event = event_of(expected + 1);
+    dur_turn_commit turn = turn_of(item, &event, expected);
+    turn.keep_lease = false;
+    turn.metadata.status = DUR_STATUS_COMPLETED;
+    turn.metadata.output = "done";
+    (void)run(r, &turn, 1, NULL);
+}
+
+/* ---- starts ------------------------------------------------------------------------------------------------------ */
+
+static void a_start_is_taken_by_the_round_that_writes_it(void **state) {
+    rig r = rig_open(*state);
+    dur_orchestration_item item = started(&r, "x");
+    assert_string_equal(item.instance, "x");
+    assert_int_equal(item.acquisitions, 1);
+    assert_int_equal(item.message_count, 1);
+    assert_int_equal(item.messages[0].attempt_count, 1);
+    char mine[256];
+    snprintf(mine, sizeof(mine), "owner = 'o' AND acquisitions = 1 AND known AND token = '%s'", item.lock_token);
+    assert_int_equal(count(&r, "instances", mine), 1);
+    assert_int_equal(count(&r, "queue", "given AND attempts = 1"), 1);
+    begin(&r, &item);
+    assert_int_equal(count(&r, "instances", "owner = 'o' AND acquisitions = 0 AND last_event = 1"), 1);
+    assert_int_equal(count(&r, "queue", "true"), 0);
+    finish(&r, &item, 1);
+    assert_int_equal(count(&r, "instances", "owner IS NULL AND token IS NULL AND ready_at IS NULL AND last_event = 2"),
+                     1);
+    assert_int_equal(count(&r, "executions", "status = 2 AND output = 'done' AND completed_at > 0"), 1);
+    rig_close(&r);
+}
+
+static void of_two_starts_of_one_id_one_is_refused(void **state) {
+    rig r = rig_open(*state);
+    bench *b = &r.p->b;
+    caller callers[3] = { { .start = start_of(b, "x") }, { .start = start_of(b, "x") }, { .start = start_of(b, "y") } };
+    dur_orchestration_item items[8];
+    start_all(&r, callers, 3, items, 2);
+    assert_int_equal((callers[0].code == DUR_OK) + (callers[1].code == DUR_OK), 1);
+    assert_int_equal((callers[0].code == DUR_EEXISTS) + (callers[1].code == DUR_EEXISTS), 1);
+    assert_int_equal(callers[2].code, DUR_OK);
+    assert_int_equal(count(&r, "queue", "true"), 2);
+    rig_close(&r);
+}
+
+/* The lane does nothing at all: the caller withdraws its start and writes it itself. */
+static void a_start_that_no_lane_takes_is_written_by_its_caller(void **state) {
+    rig r = rig_open(*state);
+    caller one = { .r = &r, .start = start_of(&r.p->b, "x") };
+    (void)call(&one);
+    assert_int_equal(one.code, DUR_OK);
+    assert_int_equal(count(&r, "instances", "known AND token IS NULL AND ready_at IS NOT NULL"), 1);
+    rig_close(&r);
+}
+
+/* What comes before the last turn and was never given is a reason to look at the instance after its end. */
+static void a_message_before_the_end_is_not_forgotten(void **state) {
+    rig r = rig_open(*state);
+    bench *b = &r.p->b;
+    dur_orchestration_item item = started(&r, "x");
+    begin(&r, &item);
+    dur_message event = message_of(DUR_WORK_EXTERNAL_RAISED, "x");
+    ASSERT_OK(b, dur_store_enqueue_existing(b->store, &event, 0, &b->err));
+    /* in one transaction with the end: the round's own look comes after the lease is gone */
+    finish(&r, &item, 1);
+    assert_int_equal(count(&r, "instances", "token IS NULL AND ready_at > 0 AND ready_due = 0"), 1);
+    dur_round round = run(&r, NULL, 0, &fresh);
+    assert_int_equal(round.item_count, 1);
+    assert_int_equal(round.items[0].message_count, 1);
+    rig_close(&r);
+}
+
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
+
+/* A round with turns need not look around, but "no suspect" is an answer that only a look can give. */
+static void a_busy_round_finds_suspects(void **state) {
+    rig r = rig_open(*state);
+    bench *b = &r.p->b;
+    dur_orchestration_item item = started(&r, "x"), suspect;
+    begin(&r, &item);
+    dur_message start = start_of(b, "s");
+    ASSERT_OK(b, dur_store_enqueue_for_orchestrator(b->store, &start, 0, &b->err));
+    ASSERT_OK(
+        b, dur_store_fetch_orchestration_item(b->store, b->arena, &(dur_fetch){ .lock_ms = 60000 }, &suspect, &b->err));
+    char sql[256]; /* as if by another process whose notification was lost */
+    (void)run(&r, NULL, 0, &fresh);
+    snprintf(sql, sizeof(sql),
+             "UPDATE %s.dur_instances SET token = NULL, holder = NULL, expires_at = NULL WHERE instance_id = 's'",
+             r.p->schema);
+    pg_do(r.p->db, sql);
+    dur_fetch how = { .owner = "o", .max = 1, .kind = DUR_FETCH_SUSPECT };
+    dur_event_row event = event_of(2);
+    dur_turn_commit turn = turn_of(&item, &event, 1);
+    dur_round round = run(&r, &turn, 1, &how);
+    assert_int_equal(round.item_count, 1);
+    assert_string_equal(round.items[0].instance, "s");
+    rig_close(&r);
+}
+
+/* Only the first few of a long queue are handed out, and the others stay where they are. */
+static void a_backlog_is_handed_out_in_pieces(void **state) {
+    enum { MESSAGES = 300, AT_ONCE = 10 };
+    rig r = rig_open(*state);
+    bench *b = &r.p->b;
+    dur_orchestration_item item = started(&r, "x");
+    begin(&r, &item);
+    char sql[512];
+    snprintf(sql, sizeof(sql),
+             "INSERT INTO %s.dur_queue (instance_id, due_ms, order_ms, kind, queue, json) SELECT 'x', 0, n, 7,"
+             " CASE WHEN n %% 3 = 0 THEN 'b' ELSE 'a' END, n::text FROM generate_series(1, %d) n;"
+             "UPDATE %s.dur_instances SET ready_at = 0, ready_due = 0",
+             r.p->schema, MESSAGES, r.p->schema);
+    pg_do(r.p->db, sql);
+    uint64_t seen_a = 0, taken = 0;
+    for (int rounds = 0; rounds < MESSAGES && taken < MESSAGES; rounds++) {
+        dur_round round = { .queue_messages_max = AT_ONCE };
+        ASSERT_OK(b, dur_store_lane_round(r.lane, b->arena, &round, &b->err));
+        assert_true(round.held_count <= 2 * AT_ONCE);
+        uint64_t ids[2 * AT_ONCE];
+        for (size_t i = 0; i < round.held_count; i++) {
+            uint64_t number = strtoull(round.held[i].message.json.data, NULL, 10);
+            if (strcmp(round.held[i].message.queue, "a") == 0) {
+                assert_true(number > seen_a);
+                seen_a = number;
+            }
+            ids[i] = round.held[i].message.id;
+        }
+        taken += round.held_count;
+        dur_turn_commit turn = turn_of(&item, NULL, 1);
+        turn.event_count = 0;
+        turn.consumed = ids;
+        turn.consumed_count = round.held_count;
+        if (round.held_count > 0) (void)run(&r, &turn, 1, NULL);
+    }
+    assert_int_equal(taken, MESSAGES);
+    assert_int_equal(count(&r, "queue", "true"), 0);
+    rig_close(&r);
+}
+
+/* ---- telling ----------------------------------------------------------------------------------------------------- */
+
+static void a_watch_is_told_of_its_own_instance(void **state) {
+    rig r = rig_open(*state);
+    bench *b = &r.p->b;
+    dur_watch *x, *again, *y;
+    dur_orchestration_item first = started(&r, "x"), second = started(&r, "y");
+    begin(&r, &first);
+    begin(&r, &second);
+    ASSERT_OK(b, dur_store_watch_open(b->store, "x", &x, &b->err));
+    ASSERT_OK(b, dur_store_watch_open(b->store, "x", &again, &b->err));
+    ASSERT_OK(b, dur_store_watch_open(b->store, "y", &y, &b->err));
+    finish(&r, &second, 1);
+    assert_int_equal(dur_store_watch_wait(x, 100, &b->err), DUR_ETIMEOUT);
+    ASSERT_OK(b, dur_store_watch_wait(y, PATIENCE_MS, &b->err));
+    dur_store_watch_close(x);
+    finish(&r, &first, 1);
+    ASSERT_OK(b, dur_store_watch_wait(again, PATIENCE_MS, &b->err));
+    dur_store_watch_close(again);
+    dur_store_watch_close(y);
+    rig_close(&r);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        PG_TEST(a_start_is_taken_by_the_round_that_writes_it),
+        PG_TEST(of_two_starts_of_one_id_one_is_refused),
+        PG_TEST(a_start_that_no_lane_takes_is_written_by_its_caller),
+        PG_TEST(a_message_before_the_end_is_not_forgotten),
+        PG_TEST(a_busy_round_finds_suspects),
+        PG_TEST(a_backlog_is_handed_out_in_pieces),
+        PG_TEST(a_watch_is_told_of_its_own_instance),
+    };
+    PG_MAIN(tests);
+}
