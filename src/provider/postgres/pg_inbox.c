@@ -58,7 +58,10 @@ bool dur__pg_inbox_start(dur__pg *store, const dur_message *item, int *code, dur
     do { /* a lane in the middle of a round comes back; one that runs a handler may not for a long time */
         dur__cond_wait_us(&request.cond, &store->mutex, WITHDRAW_US);
     } while (request.state == WAITING && atomic_load(&lane->in_round));
-    if (request.state == WAITING) dur__list_unlink(&request.link);
+    if (request.state == WAITING) {
+        dur__list_unlink(&request.link);
+        atomic_store(&lane->takes_starts, false); /* until its next round: others need not wait for it too */
+    }
     while (request.state == TAKEN)
         dur__cond_wait(&request.cond, &store->mutex);
     dur__mutex_unlock(&store->mutex);
