@@ -18,7 +18,6 @@ typedef struct source {
     char url[URL_MAX];
     char parameters[URL_MAX]; /* of a sqlite URL, with the question mark */
     bool sqlite;
-    bool own_clock;
     atomic_uint next;
 } source;
 
@@ -60,7 +59,6 @@ static int open_store(void *data, dur_kit_store *out, dur_error *err) {
     if (store->file[0] != '\0') remove_files(store->file);
     store->world = dur_fake_world_new(START_MS, n);
     dur_open_options options = { .size = sizeof(options), .world = dur_fake_world_get(store->world) };
-    if (from->own_clock) options.world = NULL;
     int code = dur_open_ex(&out->provider, url, &options, err);
     if (code != DUR_OK) {
         dur_fake_world_free(store->world);
@@ -123,12 +121,11 @@ int kit_urls_new(dur_kit_factory *factory, const char *url, dur_kit_poll poll, d
         kit_urls_free(factory);
         return code;
     }
-    from->own_clock = probe.provider->methods->own_clock;
-    if (!from->own_clock) {
-        factory->advance = advance;
-        /* a server has one clock for due times and locks: where it jumps, locks jump with it */
-        if (strcmp(probe.provider->methods->name, "postgres") != 0) factory->jump = jump;
-    }
+    bool own_clock = probe.provider->methods->own_clock;
+    if (!own_clock) factory->advance = advance;
+    /* On a store with its own clock the node's may jump as it likes.  A server that is told the caller's time has one
+       clock for due times and locks: where it jumps, locks jump with it. */
+    if (own_clock || strcmp(probe.provider->methods->name, "postgres") != 0) factory->jump = jump;
     close_store(from, &probe);
     return DUR_OK;
 }

@@ -79,8 +79,9 @@ static inline int world_setup(void **state) {
         if (mkdtemp(w->dir) == NULL) return -1;
         snprintf(w->url, sizeof(w->url), "sqlite:%s/test.db", w->dir);
     } else {
-        snprintf(w->url, sizeof(w->url), "%s%cschema=t_%d_%u", url, strchr(url, '?') != NULL ? '&' : '?', (int)getpid(),
-                 serial);
+        const char *schema = getenv("DURITE_TEST_SCHEMA");
+        snprintf(w->url, sizeof(w->url), "%s%cschema=%st_%d_%u", url, strchr(url, '?') != NULL ? '&' : '?',
+                 schema != NULL ? schema : "", (int)getpid(), serial);
     }
     world_open_store(w);
     OK(w, dur_client_new(&w->client, w->store, &w->err));

@@ -51,7 +51,8 @@ static inline uint64_t pg_monotonic_ms(void) {
 static inline int pg_setup(void **state) {
     static unsigned serial;
     pg_bench *p = calloc(1, sizeof(*p));
-    snprintf(p->schema, sizeof(p->schema), "u_%d_%u", (int)getpid(), ++serial);
+    const char *prefix = getenv("DURITE_TEST_SCHEMA");
+    snprintf(p->schema, sizeof(p->schema), "%.20su_%d_%u", prefix != NULL ? prefix : "", (int)getpid(), ++serial);
     /* Sessions of its own name: a test that ends sessions must not end those of a test that runs beside it. */
     snprintf(p->url, sizeof(p->url), "%s&schema=%s&application_name=durite_%s", pg_server(), p->schema, p->schema);
     p->db = PQconnectdb(pg_server());
@@ -72,6 +73,18 @@ static inline int pg_teardown(void **state) {
     dur_arena_free(p->b.arena);
     free(p);
     return 0;
+}
+
+/* From here on a commit on another isolation level fails. */
+static inline void pg_watch_levels(pg_bench *p) {
+    char sql[600];
+    snprintf(sql, sizeof(sql),
+             "CREATE FUNCTION %s.level() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF"
+             " current_setting('transaction_isolation') <> 'read committed' THEN RAISE EXCEPTION 'isolation level %%',"
+             " current_setting('transaction_isolation'); END IF; RETURN NEW; END $$;"
+             "CREATE TRIGGER level BEFORE INSERT ON %s.dur_history FOR EACH ROW EXECUTE FUNCTION %s.level()",
+             p->schema, p->schema, p->schema);
+    pg_do(p->db, sql);
 }
 
 #define PG_TEST(test) cmocka_unit_test_setup_teardown(test, pg_setup, pg_teardown)

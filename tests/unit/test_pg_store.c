@@ -279,15 +279,45 @@ static void replacing_in_the_callers_transaction(void **state) {
     assert_string_equal(fetch(b, 1000).instance, "a");
 }
 
+/* Rows of instances that never came to be stand for messages, and go with them. */
+static void nothing_remains_of_nobody(void **state) {
+    pg_bench *p = *state;
+    bench *b = &p->b;
+    char sql[128];
+    dur_message queued = { .kind = DUR_WORK_QUEUE_MESSAGE, .instance = "nobody", .queue = "q", .json = text_of("{}") };
+    snprintf(sql, sizeof(sql), "SELECT count(*) FROM %s.dur_instances", p->schema);
+    ASSERT_OK(b, dur_store_enqueue_for_orchestrator(b->store, &queued, 0, &b->err));
+    assert_int_equal(pg_number(p->db, sql), 1);
+    assert_null(fetch(b, 1000).instance); /* buries it */
+    assert_int_equal(pg_number(p->db, sql), 0);
+    dur_message start = start_of(b, "refused");
+    ASSERT_OK(b, dur_store_enqueue_for_orchestrator(b->store, &start, 0, &b->err));
+    dur_orchestration_item item = fetch(b, 60000);
+    dur_turn_commit nothing = { .lock_token = item.lock_token,
+                                .instance = "refused",
+                                .consume_listed = true,
+                                .consumed = &item.messages[0].id,
+                                .consumed_count = 1,
+                                .expected_last = DUR_NOT_COMPARED };
+    ASSERT_OK(b, dur_store_commit_turns(b->store, &nothing, 1, &b->err));
+    assert_int_equal(nothing.error.code, DUR_OK);
+    assert_int_equal(pg_number(p->db, sql), 0);
+    ASSERT_OK(b, dur_store_enqueue_for_orchestrator(b->store, &start, 0, &b->err));
+    item = fetch(b, 60000);
+    ASSERT_OK(b, dur_store_dead_letter_messages(b->store, "refused", &item.messages[0].id, 1, "why", &b->err));
+    ASSERT_OK(b, dur_store_abandon_orchestration_item(b->store, item.lock_token, 0, false, &b->err));
+    assert_int_equal(pg_number(p->db, sql), 0);
+}
+
 static void sessions_that_end_are_opened_again(void **state) {
     pg_bench *p = *state;
     char end_all[256];
     snprintf(end_all, sizeof(end_all),
-             "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name = 'durite_%s'",
-             p->schema);
+             "SELECT pg_terminate_backend(pid, 30000) FROM pg_stat_activity WHERE application_name = 'durite_%s'",
+             p->schema); /* and wait until they are gone */
     full_cycle(p, p->b.store, "a");
     for (int i = 0; i < 5; i++) {
-        pg_do(p->db, end_all); /* waits until they have ended */
+        pg_do(p->db, end_all);
         char id[16];
         snprintf(id, sizeof(id), "k%d", i);
         full_cycle(p, p->b.store, id); /* an idle session that was ended costs nobody an error */
@@ -342,6 +372,7 @@ int main(void) {
         PG_TEST(the_servers_clock_counts),
         PG_TEST(in_the_callers_transaction),
         PG_TEST(replacing_in_the_callers_transaction),
+        PG_TEST(nothing_remains_of_nobody),
         PG_TEST(sessions_that_end_are_opened_again),
         PG_TEST(a_round_that_only_commits_keeps_the_news),
     };

@@ -161,11 +161,12 @@ static void write_work(dur__mem *mem, const dur__mem_instance *instance, const d
         dur__mem_work_place(mem, work);
     }
     for (size_t i = 0; i < turn->cancelled_count; i++) {
-        dur__mem_work *work = dur__mem_work_find(mem, &turn->cancelled[i], instance->id);
-        if (work == NULL) continue;
-        dur__mem_instance *target = work->instance;
-        dur__mem_work_remove(mem, work);
-        if (target != instance) dur__mem_settle(mem, target);
+        dur__mem_work *work;
+        while ((work = dur__mem_work_find(mem, &turn->cancelled[i], instance->id)) != NULL) {
+            dur__mem_instance *target = work->instance;
+            dur__mem_work_remove(mem, work);
+            if (target != instance) dur__mem_settle(mem, target);
+        }
     }
     for (size_t i = 0; i < turn->orchestrator_item_count; i++)
         dur__mem_enqueue(mem, &turn->orchestrator_items[i], 0);

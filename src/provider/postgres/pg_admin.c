@@ -209,6 +209,10 @@ static const char unknown_sql[] =
     " @queue s"
     " WHERE s.instance_id = $2::text AND s.kind IN " DUR__PG_STARTS ")";
 
+static const char sweep_sql[] = "DELETE FROM @instances i WHERE i.instance_id = $2::text AND (i.token IS NULL OR "
+                                "(i.owner IS NULL AND i.expires_at <="
+                                " #now)) AND " DUR__PG_EMPTY;
+
 static void send_bury(dur__pg_batch *batch, const char *sql, const char *instance, const uint64_t *ids, size_t count,
                       const char *reason) {
     dur__pg_args args;
@@ -231,6 +235,7 @@ int dur__pg_dead_letter_messages(dur_provider *self, const char *instance, const
     send_lock(&batch, instance);
     send_bury(&batch, bury_sql, instance, ids, count, reason);
     send_bury(&batch, unknown_sql, instance, ids, count, reason);
+    send_bury(&batch, sweep_sql, instance, ids, count, reason);
     code = dur__pg_batch_run(&batch, "postgres.dead_letter", err);
     dur__pg_batch_end(&batch);
     dur__pg_return(conn);

@@ -21,14 +21,21 @@ static void plan_again(dur__pg_conn *conn) {
     conn->plan_again_at = conn->batches < 4 ? 16 : conn->batches * 4;
 }
 
+/* Claims need a snapshot per statement; behind a pooler the session's default is not ours to set. */
+static const char isolation_sql[] = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED";
+
 void dur__pg_batch_begin(dur__pg_batch *batch, dur__pg_conn *conn, bool writes) {
     memset(batch, 0, sizeof(*batch));
     plan_again(conn);
     batch->conn = conn;
-    batch->writes = writes;
+    batch->writes = writes && PQtransactionStatus(conn->pg) == PQTRANS_IDLE; /* else its COMMIT decides */
     batch->failed_at = -1;
     if (PQenterPipelineMode(conn->pg) != 1)
         batch->code = dur__pg_error(&batch->error, "postgres.send", "08006", PQerrorMessage(conn->pg));
+    if (conn->store->pooler && PQtransactionStatus(conn->pg) == PQTRANS_IDLE) {
+        dur__pg_args none = { .count = 0 }; /* a parameter would need a snapshot, and then it were too late */
+        dur__pg_batch_add(batch, isolation_sql, &none);
+    }
 }
 
 static void send_failed(dur__pg_batch *batch) {
@@ -156,8 +163,8 @@ static void send_notify(dur__pg_batch *batch) {
 }
 
 void dur__pg_batch_notify_first(dur__pg_batch *batch) {
-    DUR_ASSERT(batch->count == 0);
     if (batch->conn->store->pooler) return;
+    DUR_ASSERT(batch->count == 0);
     send_notify(batch);
     batch->notified = true;
 }

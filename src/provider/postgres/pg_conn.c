@@ -164,6 +164,34 @@ int dur__pg_connect(dur__pg_conn *conn, dur_error *err) {
     return code;
 }
 
+int dur__pg_commit(dur__pg_conn *conn, const char *op, dur_error *err) {
+    int code = dur__pg_simple(conn, "COMMIT", err);
+    if (code == DUR_OK || PQtransactionStatus(conn->pg) == PQTRANS_IDLE) return code; /* or the server said no */
+    dur__pg_disconnect(conn);
+    return dur_error_set(err, DUR_EUNKNOWN, true, op,
+                         "the connection was lost while committing; it may have happened or not");
+}
+
+static const char end_session_sql[] =
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = $2::bigint AND usename = current_user AND"
+    " pid <> pg_backend_pid()";
+
+/* The lost session may still be at work, and commit later than we look. */
+int dur__pg_end_session(dur__pg_conn *conn, int backend, dur_error *err) {
+    dur__pg_args args;
+    dur__pg_batch batch;
+    if (conn->store->pooler) return DUR_OK; /* its number says nothing: the pooler has rolled back by itself */
+    dur__pg_batch_begin(&batch, conn, false);
+    dur__pg_args_begin(conn->store, &args);
+    dur__pg_i64(&args, backend);
+    int at = dur__pg_batch_add(&batch, end_session_sql, &args);
+    int code = dur__pg_batch_run(&batch, "postgres.recover", err);
+    if (code == DUR_OK && PQntuples(batch.results[at]) > 0)
+        code = dur_error_set(err, DUR_EBUSY, true, "postgres.recover", "the session that was lost is still ending");
+    dur__pg_batch_end(&batch);
+    return code;
+}
+
 /* ---- the pool ---------------------------------------------------------------------------------------------------- */
 
 int dur__pg_borrow(dur__pg *store, dur__pg_conn **out, dur_error *err) {

@@ -9,8 +9,12 @@
 #include "base/assert.h"
 #include "provider/postgres/pg_internal.h"
 
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#define UNDO_TRIES 50
+#define UNDO_PAUSE_MS 20
 
 /* ---- statements -------------------------------------------------------------------------------------------------- */
 
@@ -36,11 +40,13 @@ static const char bury_sql[] =
     " d AS (DELETE FROM @queue q USING o, n WHERE q.instance_id = o.instance_id AND q.queue IS NOT NULL AND"
     " q.due_ms <= n.now RETURNING q.instance_id, q.order_ms, q.id, q.json),"
     " b AS (INSERT INTO @dead_letters (instance_id, reason, at_ms, json) SELECT d.instance_id,"
-    " 'the instance does not exist', n.now, d.json FROM d, n ORDER BY d.order_ms, d.id)"
-    " UPDATE @instances i SET ready_at = m.at, ready_due = coalesce(m.at, 0) FROM (SELECT o.instance_id, (SELECT"
-    " min(q.order_ms) FROM @queue q, n WHERE q.instance_id = o.instance_id AND q.queue IS NOT NULL AND q.due_ms >"
-    " n.now)"
-    " AS at FROM o) m WHERE i.instance_id = m.instance_id";
+    " 'the instance does not exist', n.now, d.json FROM d, n ORDER BY d.order_ms, d.id),"
+    " m AS (SELECT o.instance_id, min(q.order_ms) FILTER (WHERE q.queue IS NOT NULL) AS at, count(q.id) + (SELECT"
+    " count(*) FROM @worker w WHERE w.instance_id = o.instance_id) AS rest FROM o CROSS JOIN n LEFT JOIN @queue q ON"
+    " q.instance_id = o.instance_id AND NOT (q.queue IS NOT NULL AND q.due_ms <= n.now) GROUP BY o.instance_id),"
+    " x AS (DELETE FROM @instances i USING m WHERE i.instance_id = m.instance_id AND m.rest = 0)"
+    " UPDATE @instances i SET ready_at = m.at, ready_due = coalesce(m.at, 0) FROM m WHERE i.instance_id = m.instance_id"
+    " AND m.rest > 0";
 
 static const char claim_sql[] =
     "WITH n AS MATERIALIZED (SELECT #now AS now), c AS (SELECT instance_id, token FROM @instances WHERE " CLAIMABLE
@@ -69,29 +75,33 @@ static const char look_sql[] =
 
 /*
  * What is handed out to the rows that are marked: every visible plain message that the holder was not given (fresh: all
- * of them) and the first $3 of each queue, those that it has already included.  Everything is found by an index from
- * its beginning, so a long backlog costs nothing: w steps from one queue's name to the next.  ready_at becomes the time
- * of the first message that is not visible yet.  Under a timed lock it stays what it would be without the lock: when
- * that ends, the place in the line is kept.
+ * of them) and the first $3 (fresh: $4) of each queue, those that it has already included.  Everything is found by an
+ * index from its beginning, so a long backlog costs nothing: w steps from one queue's name to the next.  ready_at
+ * becomes the time of the first message that is not visible yet.  Under a timed lock it stays what it would be without
+ * the lock: when that ends, the place in the line is kept.
  */
 static const char give_sql[] =
     "WITH RECURSIVE n AS MATERIALIZED (SELECT #now AS now), d AS MATERIALIZED (SELECT instance_id, token, owner,"
-    " ready_at = -1 AS fresh FROM @instances WHERE holder = $2::bigint AND ready_at < 0),"
-    " w AS (SELECT d.instance_id, d.token, d.fresh, (SELECT min(q.queue) FROM @queue q WHERE q.instance_id ="
-    " d.instance_id AND q.queue IS NOT NULL) AS queue FROM d UNION ALL SELECT w.instance_id, w.token, w.fresh, (SELECT"
+    " ready_at = -1 AS fresh, CASE WHEN ready_at = -1 THEN $4::bigint ELSE $3::bigint END AS most FROM @instances WHERE"
+    " holder = $2::bigint AND ready_at < 0),"
+    " w AS (SELECT d.instance_id, d.token, d.fresh, d.most, (SELECT min(q.queue) FROM @queue q WHERE q.instance_id ="
+    " d.instance_id AND q.queue IS NOT NULL) AS queue FROM d UNION ALL SELECT w.instance_id, w.token, w.fresh, w.most, "
+    "(SELECT"
     " min(q.queue) FROM @queue q WHERE q.instance_id = w.instance_id AND q.queue > w.queue) FROM w WHERE w.queue IS NOT"
     " NULL),"
-    " c0 AS (SELECT d.instance_id, d.token, d.fresh, x.id, x.given, 0::bigint AS at FROM d, LATERAL (SELECT q.id,"
+    " c0 AS (SELECT d.instance_id, d.token, d.fresh, d.most, x.id, x.given, 0::bigint AS at FROM d, LATERAL (SELECT "
+    "q.id,"
     " q.given FROM @queue q WHERE q.instance_id = d.instance_id AND q.queue IS NULL AND q.due_ms <= (SELECT now FROM n)"
     " OFFSET 0) x WHERE d.fresh OR NOT x.given"
-    " UNION ALL SELECT w.instance_id, w.token, w.fresh, x.id, x.given AND NOT w.fresh, row_number() OVER (PARTITION BY"
+    " UNION ALL SELECT w.instance_id, w.token, w.fresh, w.most, x.id, x.given AND NOT w.fresh, row_number() OVER "
+    "(PARTITION BY"
     " w.instance_id, w.queue ORDER BY x.order_ms, x.id) FROM w, LATERAL (SELECT q.id, q.given, q.order_ms FROM @queue q"
     " WHERE q.instance_id = w.instance_id AND q.queue = w.queue AND q.due_ms <= (SELECT now FROM n) ORDER BY"
-    " q.order_ms, q.id LIMIT nullif($3::bigint, 0) + 1) x WHERE w.queue IS NOT NULL),"
-    " c AS (SELECT c0.*, bool_or($3::bigint > 0 AND c0.at > $3::bigint AND NOT c0.given) OVER (PARTITION BY"
+    " q.order_ms, q.id LIMIT nullif(w.most, 0) + 1) x WHERE w.queue IS NOT NULL),"
+    " c AS (SELECT c0.*, bool_or(c0.most > 0 AND c0.at > c0.most AND NOT c0.given) OVER (PARTITION BY"
     " c0.instance_id) AS more FROM c0),"
     " u AS (UPDATE @queue q SET given = true, attempts = q.attempts + 1 FROM c WHERE (c.fresh OR NOT c.given) AND"
-    " ($3::bigint = 0 OR c.at <= $3::bigint) AND q.instance_id = c.instance_id AND q.id = c.id RETURNING q.instance_id,"
+    " (c.most = 0 OR c.at <= c.most) AND q.instance_id = c.instance_id AND q.id = c.id RETURNING q.instance_id,"
     " c.token, c.fresh, q.id, q.order_ms, q.attempts, q.queue, q.json, c.more),"
     " m AS (SELECT y.instance_id, min(y.at) AS at, min(y.due) AS due, bool_or(y.timed) AS timed FROM (SELECT"
     " d.instance_id, CASE WHEN d.owner IS NULL THEN (SELECT min(q.order_ms) FROM @queue q WHERE q.instance_id ="
@@ -159,8 +169,8 @@ static int send_for_holder(dur__pg *store, dur__pg_batch *batch, const char *sql
     return dur__pg_batch_add(batch, sql, &args);
 }
 
-void dur__pg_fetch_add(dur__pg *store, dur__pg_batch *batch, const dur_fetch *how, int64_t holder, uint32_t queue_max,
-                       const char *token_prefix, uint64_t low_ms, dur__pg_fetch_plan *plan) {
+void dur__pg_fetch_add(dur__pg *store, dur__pg_batch *batch, const dur_fetch *how, int64_t holder,
+                       uint32_t held_queue_max, const char *token_prefix, uint64_t low_ms, dur__pg_fetch_plan *plan) {
     dur__pg_args args;
     *plan = (dur__pg_fetch_plan){ -1, -1, -1, -1 };
     if (how != NULL && (how->filter == NULL || how->filter->count > 0)) {
@@ -173,7 +183,8 @@ void dur__pg_fetch_add(dur__pg *store, dur__pg_batch *batch, const dur_fetch *ho
     send_for_holder(store, batch, look_sql, holder);
     dur__pg_args_begin(store, &args);
     dur__pg_i64(&args, holder);
-    dur__pg_i64(&args, queue_max);
+    dur__pg_i64(&args, held_queue_max);
+    dur__pg_i64(&args, how != NULL ? how->queue_messages_max : 0);
     plan->give_at = dur__pg_batch_add(batch, give_sql, &args);
 }
 
@@ -305,15 +316,15 @@ static int fetch_once(dur__pg *store, dur_arena *arena, const dur_fetch *how, du
     int code = dur__pg_borrow(store, &conn, err);
     *count = 0;
     if (code != DUR_OK) return code;
+    int backend = conn->backend;
     dur__pg_token(store, prefix);
     dur__pg_batch_begin(&batch, conn, true);
     if (how->owner != NULL) dur__pg_fence_add(store, &batch, how->owner);
-    dur__pg_fetch_add(store, &batch, how, dur__pg_random_holder(store), how->queue_messages_max, prefix, 0, &plan);
+    dur__pg_fetch_add(store, &batch, how, dur__pg_random_holder(store), 0, prefix, 0, &plan);
     code = dur__pg_batch_run(&batch, "postgres.fetch", err);
     if (code == DUR_OK) dur__pg_fetch_read(&batch, &plan, arena, items, count, NULL, NULL);
     dur__pg_batch_end(&batch);
-    if (code == DUR_EUNKNOWN && dur__pg_connect(conn, NULL) == DUR_OK) /* what it took nobody knows: give it back */
-        code = dur__pg_undo_claims(conn, prefix, err) == DUR_OK ? DUR_EUNAVAILABLE : code;
+    code = dur__pg_undo_unknown(conn, backend, prefix, code, err);
     dur__pg_return(conn);
     return code;
 }
@@ -374,6 +385,8 @@ static const char abandon_sql[] =
     " ready_due = CASE WHEN m.not_before > 0 THEN greatest(m.due, m.not_before) ELSE coalesce(m.due, 0) END"
     " FROM m WHERE i.instance_id = m.instance_id RETURNING 1";
 
+static const char sweep_sql[] = "DELETE FROM @instances i WHERE " BY_TOKEN " AND " DUR__PG_EMPTY " RETURNING 1";
+
 int dur__pg_abandon_orchestration_item(dur_provider *self, const char *lock_token, uint64_t delay_ms,
                                        bool ignore_attempt, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
@@ -388,12 +401,15 @@ int dur__pg_abandon_orchestration_item(dur_provider *self, const char *lock_toke
     dur__pg_batch_add(&batch, lock_token_sql, &args);
     dur__pg_args_begin(store, &args);
     dur__pg_text(&args, lock_token);
+    int swept = dur__pg_batch_add(&batch, sweep_sql, &args);
+    dur__pg_args_begin(store, &args);
+    dur__pg_text(&args, lock_token);
     dur__pg_u64(&args, delay_ms);
     dur__pg_bool(&args, ignore_attempt);
     int at = dur__pg_batch_add(&batch, abandon_sql, &args);
     dur__pg_batch_notify(&batch);
     code = dur__pg_batch_run(&batch, "postgres.abandon", err);
-    if (code == DUR_OK && PQntuples(batch.results[at]) == 0)
+    if (code == DUR_OK && PQntuples(batch.results[at]) + PQntuples(batch.results[swept]) == 0)
         code = dur_error_set(err, DUR_ELEASE, false, "postgres.abandon", "Invalid lock token");
     dur__pg_batch_end(&batch);
     dur__pg_return(conn);
@@ -452,4 +468,17 @@ int dur__pg_undo_claims(dur__pg_conn *conn, const char *token_prefix, dur_error 
     int code = dur__pg_batch_run(&batch, "postgres.undo", err);
     dur__pg_batch_end(&batch);
     return code;
+}
+
+int dur__pg_undo_unknown(dur__pg_conn *conn, int backend, const char *token_prefix, int code, dur_error *err) {
+    int undone = code;
+    for (int tries = 0; code == DUR_EUNKNOWN && undone != DUR_OK && tries < UNDO_TRIES; tries++) {
+        undone = dur__pg_connect(conn, NULL);
+        if (undone == DUR_OK) undone = dur__pg_end_session(conn, backend, NULL);
+        if (undone == DUR_OK) undone = dur__pg_undo_claims(conn, token_prefix, NULL);
+        if (undone != DUR_OK) (void)poll(NULL, 0, UNDO_PAUSE_MS);
+    }
+    if (code != DUR_EUNKNOWN || undone != DUR_OK) return code;
+    return dur_error_set(err, DUR_EUNAVAILABLE, true, "postgres.fetch",
+                         "the connection was lost; whatever was taken has been given back");
 }

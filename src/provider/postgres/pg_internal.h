@@ -216,6 +216,9 @@ int dur__pg_borrow(dur__pg *store, dur__pg_conn **out, dur_error *err);
 void dur__pg_return(dur__pg_conn *conn);
 int dur__pg_error(dur_error *err, const char *op, const char *sqlstate, const char *message);
 int dur__pg_simple(dur__pg_conn *conn, const char *sql, dur_error *err); /* one text, nothing returned */
+int dur__pg_commit(dur__pg_conn *conn, const char *op, dur_error *err);
+/* DUR_OK when this session, which we have lost, is over at the server. */
+int dur__pg_end_session(dur__pg_conn *conn, int backend, dur_error *err);
 
 /* pg_batch.c */
 void dur__pg_batch_begin(dur__pg_batch *batch, dur__pg_conn *conn, bool writes);
@@ -229,7 +232,14 @@ int dur__pg_one(dur__pg *store, const char *op, const char *sql, dur__pg_args *a
                 dur_error *err);
 
 /* pg_schema.c */
+#define DUR__PG_SCHEMA_VERSION 2
+typedef struct dur__pg_migration {
+    const char *const *parts; /* SQL texts, ended by NULL */
+    int min_program;          /* the lowest program version that may use the schema from here on */
+} dur__pg_migration;
 int dur__pg_migrate(dur__pg *store, dur_error *err);
+/* As a later version of this library would: further migrations behind ours.  For tests. */
+int dur__pg_migrate_further(dur__pg *store, const dur__pg_migration *more, int count, dur_error *err);
 int dur__pg_check(dur_provider *self, dur_error *err);
 
 /* pg_time.c */
@@ -299,13 +309,15 @@ int dur__pg_commit_turns(dur_provider *self, dur_turn_commit *turns, size_t coun
 typedef struct dur__pg_fetch_plan {
     int claim_at, history_at, kv_at, give_at; /* -1: not asked */
 } dur__pg_fetch_plan;
-void dur__pg_fetch_add(dur__pg *store, dur__pg_batch *batch, const dur_fetch *how, int64_t holder, uint32_t queue_max,
-                       const char *token_prefix, uint64_t low_ms, dur__pg_fetch_plan *plan);
+void dur__pg_fetch_add(dur__pg *store, dur__pg_batch *batch, const dur_fetch *how, int64_t holder,
+                       uint32_t held_queue_max, const char *token_prefix, uint64_t low_ms, dur__pg_fetch_plan *plan);
 /* held may be NULL where nothing is held. */
 void dur__pg_fetch_read(const dur__pg_batch *batch, const dur__pg_fetch_plan *plan, dur_arena *arena,
                         dur_orchestration_item **items, size_t *count, dur_held_message **held, size_t *held_count);
-/* The outcome of a batch was not learned: give back whatever it took under tokens with this prefix. */
+/* Give back whatever a batch whose outcome was not learned took, under tokens with this prefix. */
 int dur__pg_undo_claims(dur__pg_conn *conn, const char *token_prefix, dur_error *err);
+/* The same outside a lane, for a batch that was answered with code: DUR_EUNAVAILABLE when nothing was taken. */
+int dur__pg_undo_unknown(dur__pg_conn *conn, int backend, const char *token_prefix, int code, dur_error *err);
 void dur__pg_fence_add(dur__pg *store, dur__pg_batch *batch, const char *owner);
 int64_t dur__pg_fence_key(const dur__pg *store, const char *owner);
 int dur__pg_fetch_orchestration_item(dur_provider *self, dur_arena *arena, const dur_fetch *how,
@@ -427,6 +439,10 @@ int dur__pg_erase(dur__pg_conn *conn, dur__pg_array *ids, dur_delete_result *out
 
 /* Shared pieces of SQL. */
 #define DUR__PG_STARTS "(0, 1)" /* kinds of messages that start: START_ORCHESTRATION, CONTINUE_AS_NEW */
+/* An instance's row i that stands for nothing any more. */
+#define DUR__PG_EMPTY                                                                                                  \
+    "NOT i.known AND NOT EXISTS (SELECT 1 FROM @queue q WHERE q.instance_id = i.instance_id) AND NOT EXISTS (SELECT 1" \
+    " FROM @worker w WHERE w.instance_id = i.instance_id)"
 #define DUR__PG_KIND_TIMER "5"
 #define DUR__PG_KIND_QUEUE "7"
 

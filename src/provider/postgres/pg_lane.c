@@ -87,26 +87,6 @@ static const char give_up_sql[] =
     " greatest(i.acquisitions - 1, 0), ready_at = m.at, ready_due = coalesce(m.due, 0) FROM m WHERE i.instance_id ="
     " m.instance_id RETURNING i.instance_id";
 
-/* The lost session may still be at work, and commit later than we look. */
-static const char end_session_sql[] =
-    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = $2::bigint AND usename = current_user AND"
-    " pid <> pg_backend_pid()";
-
-static int end_lost_session(dur__pg_lane *lane, dur_error *err) {
-    dur__pg_args args;
-    dur__pg_batch batch;
-    if (lane->store->pooler) return DUR_OK; /* its number says nothing: the pooler has rolled back by itself */
-    dur__pg_batch_begin(&batch, lane->conn, false);
-    dur__pg_args_begin(lane->store, &args);
-    dur__pg_i64(&args, lane->lost_backend);
-    int at = dur__pg_batch_add(&batch, end_session_sql, &args);
-    int code = dur__pg_batch_run(&batch, "postgres.recover", err);
-    if (code == DUR_OK && PQntuples(batch.results[at]) > 0)
-        code = dur_error_set(err, DUR_EBUSY, true, "postgres.recover", "the session that was lost is still ending");
-    dur__pg_batch_end(&batch);
-    return code;
-}
-
 /*
  * What the lost round claimed and handed out nobody knows.  The lane gives up all its leases and says so: its handlers
  * are replayed when they are claimed again.  Worker rows of the round are found by the prefix of its tokens.
@@ -116,7 +96,7 @@ int dur__pg_lane_recover(dur__pg_lane *lane, dur_arena *arena, dur_round *round,
     dur__pg_args args;
     dur__pg_batch batch;
     int at = 0;
-    int code = end_lost_session(lane, err);
+    int code = dur__pg_end_session(lane->conn, lane->lost_backend, err);
     if (code == DUR_OK) code = dur__pg_undo_claims(lane->conn, lane->unknown_prefix, err);
     if (code != DUR_OK) return code;
     dur__pg_batch_begin(&batch, lane->conn, false); /* may be repeated */

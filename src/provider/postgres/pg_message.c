@@ -169,8 +169,10 @@ static const char send_sql[] =
     " CASE WHEN i.known THEN CASE WHEN i.ready_at IS NULL THEN g.due ELSE least(i.ready_due, g.due) END"
     " WHEN g.starts THEN least(g.due, (SELECT min(q.due_ms) FROM @queue q WHERE q.instance_id = i.instance_id))"
     " ELSE CASE WHEN i.ready_at IS NULL THEN coalesce(g.queue_due, 0) ELSE least(i.ready_due, g.queue_due) END END"
-    " AS due FROM g JOIN @instances i ON i.instance_id = g.instance),"
+    " AS due, i.owner IS NULL AND coalesce(i.expires_at, 0) <= g.now AND " DUR__PG_EMPTY " AS anew"
+    " FROM g JOIN @instances i ON i.instance_id = g.instance),"
     " u AS (UPDATE @instances i SET known = r.known,"
+    " acquisitions = CASE WHEN r.anew THEN 0 ELSE i.acquisitions END," /* nobody is to blame for who was there before */
     " ready_at = CASE WHEN r.not_before > r.now THEN r.at + greatest(r.not_before - r.at, 0) ELSE r.at END,"
     " ready_due = CASE WHEN r.not_before > r.now THEN greatest(r.due, r.not_before) ELSE r.due END"
     " FROM r WHERE i.instance_id = r.instance_id AND (i.known <> r.known OR i.ready_at IS DISTINCT FROM r.at OR"
@@ -302,7 +304,7 @@ int dur__pg_start_on(dur__pg_conn *conn, const dur_message *item, dur_exists_pol
     if (policy != DUR_EXISTS_REPLACE_FINISHED)
         return dur_error_set(err, DUR_EEXISTS, false, "postgres.start", "instance %s already exists", item->instance);
     bool again = false;
-    if (!conn->foreign) code = dur__pg_simple(conn, "BEGIN", err);
+    if (!conn->foreign) code = dur__pg_simple(conn, "BEGIN ISOLATION LEVEL READ COMMITTED", err);
     if (code == DUR_OK) code = remove_finished(conn, item->instance, err);
     if (code == DUR_OK) code = start_if_new(conn, item, delay_ms, &again, err);
     if (conn->foreign) return code;
@@ -310,7 +312,7 @@ int dur__pg_start_on(dur__pg_conn *conn, const dur_message *item, dur_exists_pol
         if (conn->pg != NULL) (void)dur__pg_simple(conn, "ROLLBACK", NULL);
         return code;
     }
-    return dur__pg_simple(conn, "COMMIT", err);
+    return dur__pg_commit(conn, "postgres.start", err);
 }
 
 int dur__pg_enqueue_start(dur_provider *self, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms,

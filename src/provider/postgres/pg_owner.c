@@ -236,8 +236,8 @@ static void look_at_peers(dur__pg *store, dur__pg_keeper *keeper, const PGresult
         const char *peer = dur__pg_get(peers, row, 2);
         if (peer == NULL) continue; /* there is none */
         int64_t beat_ms = dur__pg_get_i64(peers, row, 3);
-        int64_t left =
-            until_dead(keeper, peer, beat_ms, dur__pg_get_i64(peers, row, 4), dur__pg_get_bool(peers, row, 6));
+        int64_t silent_ms = jumped ? 0 : dur__pg_get_i64(peers, row, 4);
+        int64_t left = until_dead(keeper, peer, beat_ms, silent_ms, dur__pg_get_bool(peers, row, 6));
         if (left != 0 && (jumped || !dur__pg_get_bool(peers, row, 5))) {
             out->peers++;
             if (left > 0 && (out->look_again_ms == 0 || (uint64_t)left < out->look_again_ms))

@@ -114,10 +114,8 @@ static void send_reads(dur__pg_lane *lane, dur__pg_batch *batch, const dur_round
     plan->fetch = (dur__pg_fetch_plan){ -1, -1, -1, -1 };
     plan->info_at = plan->lost_at = plan->work_at = -1;
     if (plan->reads == LOOK) {
-        dur__pg_fetch_add(lane->store, batch, round->fetch, lane->holder,
-                          round->fetch != NULL && round->queue_messages_max == 0 ? round->fetch->queue_messages_max
-                                                                                 : round->queue_messages_max,
-                          prefix, plan->low_ms, &plan->fetch);
+        dur__pg_fetch_add(lane->store, batch, round->fetch, lane->holder, round->queue_messages_max, prefix,
+                          plan->low_ms, &plan->fetch);
         dur__pg_args_begin(lane->store, &args);
         dur__pg_i64(&args, lane->holder);
         plan->lost_at = dur__pg_batch_add(batch, lost_sql, &args);

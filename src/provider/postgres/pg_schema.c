@@ -9,7 +9,6 @@
 
 #include <stdlib.h>
 
-#define SCHEMA_VERSION 2
 #define PROGRAM_VERSION 1 /* of this code, compared with dur_meta.min_program */
 
 /*
@@ -123,7 +122,7 @@ static const char *const migration_2[] = {
     NULL,
 };
 
-static const char *const *const migrations[SCHEMA_VERSION] = { migration_1, migration_2 };
+static const dur__pg_migration migrations[DUR__PG_SCHEMA_VERSION] = { { migration_1, 1 }, { migration_2, 1 } };
 
 static const char meta_sql[] = "SELECT to_regclass($2) IS NOT NULL";
 static const char version_sql[] = "SELECT schema_version, min_program FROM @meta";
@@ -184,11 +183,23 @@ static int create_schema(dur__pg_conn *conn, dur_error *err) {
     return code;
 }
 
+static int apply_one(dur__pg_conn *conn, const dur__pg_migration *migration, int64_t version, dur_error *err) {
+    dur__buf sql = { NULL, 0, 0 };
+    int code = DUR_OK;
+    for (const char *const *part = migration->parts; code == DUR_OK && *part != NULL; part++)
+        code = run_text(conn, *part, err);
+    dur__buf_format(&sql, "UPDATE %sdur_meta SET schema_version = %lld, min_program = %d",
+                    dur__buf_str(&conn->store->prefix), (long long)version, migration->min_program);
+    if (code == DUR_OK) code = dur__pg_simple(conn, sql.data, err);
+    dur__buf_free(&sql);
+    return code;
+}
+
 /* One transaction that takes the lock, looks again and applies what is missing. */
-static int apply(dur__pg_conn *conn, dur_error *err) {
+static int apply(dur__pg_conn *conn, const dur__pg_migration *more, int more_count, dur_error *err) {
     int64_t version = 0;
     dur__buf sql = { NULL, 0, 0 };
-    int code = dur__pg_simple(conn, "BEGIN", err);
+    int code = dur__pg_simple(conn, "BEGIN ISOLATION LEVEL READ COMMITTED", err);
     dur__buf_format(&sql, "SELECT pg_advisory_xact_lock(%lld)", (long long)(conn->store->schema_key ^ 0x6d696772));
     if (code == DUR_OK) code = dur__pg_simple(conn, sql.data, err);
     if (code == DUR_OK) code = create_schema(conn, err);
@@ -208,15 +219,10 @@ static int apply(dur__pg_conn *conn, dur_error *err) {
                                  PQresultErrorMessage(row));
         PQclear(row);
     }
-    for (; code == DUR_OK && version < SCHEMA_VERSION; version++) {
-        for (const char *const *part = migrations[version]; code == DUR_OK && *part != NULL; part++)
-            code = run_text(conn, *part, err);
-        if (code != DUR_OK) break;
-        dur__buf_clear(&sql);
-        dur__buf_format(&sql, "UPDATE %sdur_meta SET schema_version = %lld", dur__buf_str(&conn->store->prefix),
-                        (long long)version + 1);
-        code = dur__pg_simple(conn, sql.data, err);
-    }
+    for (; code == DUR_OK && version < DUR__PG_SCHEMA_VERSION + more_count; version++)
+        code = apply_one(
+            conn, version < DUR__PG_SCHEMA_VERSION ? &migrations[version] : &more[version - DUR__PG_SCHEMA_VERSION],
+            version + 1, err);
     if (code == DUR_OK)
         code = dur__pg_simple(conn, "COMMIT", err);
     else
@@ -231,14 +237,23 @@ int dur__pg_migrate(dur__pg *store, dur_error *err) {
     int code = dur__pg_borrow(store, &conn, err);
     if (code != DUR_OK) return code;
     code = read_version(conn, &version, err);
-    if (code == DUR_OK && version < SCHEMA_VERSION) {
+    if (code == DUR_OK && version < DUR__PG_SCHEMA_VERSION) {
         if (store->must_exist)
             code = dur_error_set(err, DUR_ESCHEMA, false, "postgres.open",
                                  "schema %s has version %lld, this library needs %d, and migrate=0 was asked",
-                                 store->schema, (long long)version, SCHEMA_VERSION);
+                                 store->schema, (long long)version, DUR__PG_SCHEMA_VERSION);
         else
-            code = apply(conn, err);
+            code = apply(conn, NULL, 0, err);
     }
+    dur__pg_return(conn);
+    return code;
+}
+
+int dur__pg_migrate_further(dur__pg *store, const dur__pg_migration *more, int count, dur_error *err) {
+    dur__pg_conn *conn;
+    int code = dur__pg_borrow(store, &conn, err);
+    if (code != DUR_OK) return code;
+    code = apply(conn, more, count, err);
     dur__pg_return(conn);
     return code;
 }

@@ -544,6 +544,14 @@ static void send_usual(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane 
     send_refs(store, batch, drop_timers_sql, turns, count, true);
 }
 
+/* What was claimed never came into being. */
+static const char sweep_sql[] =
+    "DELETE FROM @instances i WHERE i.instance_id = ANY ($2::text[]) AND i.token IS NULL AND " DUR__PG_EMPTY;
+
+static bool may_leave_nothing(const dur_turn_commit *turn) {
+    return !dur__pg_turn_keeps(turn) && !dur__pg_turn_writes(turn);
+}
+
 static void send_all(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, dur_turn_commit **turns,
                      size_t count, dur__pg_outbox *box, dur__pg_turn_plan *plan) {
     dur__pg_send_ids(store, batch, lost_sql, turns, count, takes_over);
@@ -562,6 +570,7 @@ static void send_all(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *l
     dur__pg_outbox_send(box, batch);
     send_refs(store, batch, drop_timers_sql, turns, count, true);
     dur__pg_send_release(store, batch, turns, count);
+    dur__pg_send_ids(store, batch, sweep_sql, turns, count, may_leave_nothing);
 }
 
 static void remember(dur__pg_lane *lane, dur_turn_commit **turns, size_t count) {

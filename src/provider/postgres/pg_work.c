@@ -78,6 +78,7 @@ static int fetch_once(dur__pg *store, dur_arena *arena, const dur_work_fetch *ho
     *count = 0;
     int code = dur__pg_borrow(store, &conn, err);
     if (code != DUR_OK) return code;
+    int backend = conn->backend;
     dur__pg_token(store, prefix);
     dur__pg_batch_begin(&batch, conn, true);
     if (how->owner != NULL) dur__pg_fence_add(store, &batch, how->owner);
@@ -85,8 +86,7 @@ static int fetch_once(dur__pg *store, dur_arena *arena, const dur_work_fetch *ho
     code = dur__pg_batch_run(&batch, "postgres.fetch_work", err);
     if (code == DUR_OK) *count = dur__pg_work_fetch_read(&batch, at, arena, out, how->max > 0 ? how->max : 1);
     dur__pg_batch_end(&batch);
-    if (code == DUR_EUNKNOWN && dur__pg_connect(conn, NULL) == DUR_OK)
-        code = dur__pg_undo_claims(conn, prefix, err) == DUR_OK ? DUR_EUNAVAILABLE : code;
+    code = dur__pg_undo_unknown(conn, backend, prefix, code, err);
     dur__pg_return(conn);
     return code;
 }

@@ -1,0 +1,148 @@
+/*
+ * pg_proxy.h: between a store and the server: cuts a connection before a commit is sent, or after it happened.
+ */
+#ifndef DURITE_TESTS_PG_PROXY_H
+#define DURITE_TESTS_PG_PROXY_H
+
+#include "pg_help.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+/* What carries the trigger is not forwarded; or is, and its answer is not. */
+enum { PROXY_PASS, PROXY_CUT_BEFORE, PROXY_CUT_AFTER };
+
+typedef struct proxy {
+    char dir[64];
+    char target[256];
+    const char *trigger; /* a text in what the client sends; a word that is a query by itself with its end */
+    int listener;
+    atomic_int mode;
+    atomic_int cuts;
+    pthread_t thread;
+    atomic_bool stop;
+    atomic_int serving; /* copying threads: nothing of them may outlive the proxy */
+} proxy;
+
+/* The server says that it is ready when the transaction is over; what it says before may be a part of the answer. */
+static inline void proxy_await_commit(int server) {
+    static const char ready[5] = { 'Z', 0, 0, 0, 5 };
+    char buffer[65536];
+    size_t held = 0;
+    for (;;) {
+        ssize_t size = read(server, buffer + held, sizeof(buffer) - held);
+        if (size <= 0) return;
+        held += (size_t)size;
+        if (memmem(buffer, held, ready, sizeof(ready)) != NULL) return;
+        if (held > sizeof(ready)) { /* the end may be its beginning */
+            memmove(buffer, buffer + held - sizeof(ready), sizeof(ready));
+            held = sizeof(ready);
+        }
+    }
+}
+
+static inline void proxy_copy(proxy *x, int client, int server) {
+    char buffer[65536];
+    for (;;) {
+        struct pollfd both[2] = { { .fd = client, .events = POLLIN }, { .fd = server, .events = POLLIN } };
+        if (poll(both, 2, 50) < 0 || atomic_load(&x->stop)) return;
+        if (both[0].revents != 0) {
+            ssize_t size = read(client, buffer, sizeof(buffer));
+            if (size <= 0) return;
+            int mode = atomic_load(&x->mode);
+            size_t wanted = strlen(x->trigger) + (strcmp(x->trigger, "COMMIT") == 0);
+            bool cut = mode != PROXY_PASS && memmem(buffer, (size_t)size, x->trigger, wanted) != NULL;
+            if (cut) {
+                atomic_store(&x->mode, PROXY_PASS);
+                atomic_fetch_add(&x->cuts, 1);
+            }
+            if (cut && mode == PROXY_CUT_BEFORE) return;
+            if (write(server, buffer, (size_t)size) != size) return;
+            if (cut) {
+                proxy_await_commit(server);
+                return;
+            }
+        }
+        if (both[1].revents != 0) {
+            ssize_t size = read(server, buffer, sizeof(buffer));
+            if (size <= 0 || write(client, buffer, (size_t)size) != size) return;
+        }
+    }
+}
+
+typedef struct proxy_pair {
+    proxy *x;
+    int client;
+} proxy_pair;
+
+static inline void *proxy_serve(void *arg) {
+    proxy_pair *mine = arg;
+    struct sockaddr_un to = { .sun_family = AF_UNIX };
+    int server = socket(AF_UNIX, SOCK_STREAM, 0);
+    snprintf(to.sun_path, sizeof(to.sun_path), "%.100s", mine->x->target);
+    if (connect(server, (struct sockaddr *)&to, sizeof(to)) == 0) proxy_copy(mine->x, mine->client, server);
+    close(server);
+    close(mine->client);
+    atomic_fetch_sub(&mine->x->serving, 1);
+    free(mine);
+    return NULL;
+}
+
+static inline void *proxy_accept(void *arg) {
+    proxy *x = arg;
+    while (!atomic_load(&x->stop)) {
+        struct pollfd wait = { .fd = x->listener, .events = POLLIN };
+        if (poll(&wait, 1, 50) <= 0) continue;
+        proxy_pair *mine = malloc(sizeof(*mine));
+        pthread_t thread;
+        *mine = (proxy_pair){ x, accept(x->listener, NULL, NULL) };
+        atomic_fetch_add(&x->serving, 1);
+        pthread_create(&thread, NULL, proxy_serve, mine);
+        pthread_detach(thread);
+    }
+    return NULL;
+}
+
+/* False: the server is reached otherwise than by a socket in a folder. */
+static inline bool proxy_open(proxy *x, const char *trigger) {
+    const char *host = strstr(pg_server(), "host=/");
+    struct sockaddr_un here = { .sun_family = AF_UNIX };
+    if (host == NULL) return false;
+    memset(x, 0, sizeof(*x));
+    x->trigger = trigger;
+    snprintf(x->target, sizeof(x->target), "%.*s/.s.PGSQL.5432", (int)strcspn(host + 5, "&"), host + 5);
+    snprintf(x->dir, sizeof(x->dir), "/tmp/durite-proxy-XXXXXX");
+    assert_non_null(mkdtemp(x->dir));
+    snprintf(here.sun_path, sizeof(here.sun_path), "%s/.s.PGSQL.5432", x->dir);
+    x->listener = socket(AF_UNIX, SOCK_STREAM, 0);
+    assert_int_equal(bind(x->listener, (struct sockaddr *)&here, sizeof(here)), 0);
+    assert_int_equal(listen(x->listener, 16), 0);
+    assert_int_equal(pthread_create(&x->thread, NULL, proxy_accept, x), 0);
+    return true;
+}
+
+static inline dur_provider *proxy_store(proxy *x, pg_bench *p) {
+    dur_provider *store = NULL;
+    char url[1024];
+    snprintf(url, sizeof(url), "postgres:///postgres?host=%s&user=durite&schema=%s", x->dir, p->schema);
+    ASSERT_OK(&p->b, dur_open(&store, url, &p->b.err));
+    return store;
+}
+
+static inline void proxy_close(proxy *x) {
+    char path[128];
+    atomic_store(&x->stop, true);
+    pthread_join(x->thread, NULL);
+    while (atomic_load(&x->serving) > 0)
+        pg_pause_ms(5); /* the copying threads see it too */
+    close(x->listener);
+    snprintf(path, sizeof(path), "%s/.s.PGSQL.5432", x->dir);
+    unlink(path);
+    rmdir(x->dir);
+}
+
+#endif
