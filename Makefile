@@ -50,7 +50,7 @@ crash: ## processes killed at random commit points; SCALE= percent of the short 
 soak: ## simulation, faults and end-to-end at SCALE= percent, then the unit tests under valgrind
 	@tools/deps build test valgrind
 	@$(call build,release,-DDURITE_TESTS=ON)
-	@DURITE_TEST_SCALE=$(SCALE) DURITE_TEST_SLOWER=30 $(run) --kinds "sim fault danger e2e example fuzz" build
+	@DURITE_TEST_SCALE=$(SCALE) DURITE_TEST_SLOWER=30 DURITE_TEST_TIMES=1 $(run) --kinds "sim fault danger e2e example fuzz" build
 	@DURITE_TEST_SCALE=$(SCALE) DURITE_TEST_SLOWER=30 $(run) --match "^test_pg_outcomes" build
 	@tools/run-valgrind build
 

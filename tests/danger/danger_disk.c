@@ -108,12 +108,12 @@ static char *run_failing(world *w, long at, int code, long *changes) {
             assert_true(w->err.retryable);
     }
     char *result = NULL;
-    OK(w, dur_client_result(&result, client, "w", DUR_SECONDS(50), &w->err));
+    OK(w, dur_client_result(&result, client, "w", patience_ms(), &w->err));
     dur_free(result);
     *changes = atomic_load(&knife.ops);
     atomic_store(&knife.fail_at, 0);
     char *histories = work_histories(w, client);
-    OK(w, dur_runtime_stop(runtime, 5000, &w->err));
+    OK(w, dur_runtime_stop(runtime, patience_ms(), &w->err));
     OK(w, dur_provider_check(store, &w->err));
     dur_client_free(client);
     dur_provider_close(store);

@@ -55,6 +55,15 @@ static dur_outcome wait_event(dur_ctx *ctx, const char *input) {
     return dur_complete(ctx, dur_await(dur_event(ctx, "Go")));
 }
 
+static dur_outcome nothing(dur_act *act, const char *input) {
+    return dur_act_complete(act, input);
+}
+static dur_outcome busy(dur_ctx *ctx, const char *input) { /* commits without end */
+    while (dur_history_events(ctx) < 2000)
+        dur_await(dur_activity(ctx, "Nothing", input));
+    return dur_continue_as_new(ctx, input);
+}
+
 static dur_outcome calls(dur_ctx *ctx, const char *input) {
     return dur_complete(ctx, dur_await(dur_activity(ctx, input, "called")));
 }
@@ -71,6 +80,8 @@ static dur_outcome echo_status(dur_ctx *ctx, const char *input) { /* answers eac
 static const dur_handler handlers[] = {
     DUR_ACTIVITY("Note", note),
     DUR_ACTIVITY("Leave", leave),
+    DUR_ACTIVITY("Nothing", nothing),
+    DUR_ORCHESTRATION("Busy", "1.0.0", busy),
     DUR_ACTIVITY("CrashActivity", crash_activity),
     DUR_ORCHESTRATION("Crash", "1.0.0", crash),
     DUR_ORCHESTRATION("Steps", "1.0.0", steps),
@@ -125,7 +136,8 @@ static int node_main(const char *what, const char *url, long number) {
     }
     if (dur_open(&store, url, &err) != DUR_OK) return 1;
     if (strcmp(what, "sends") == 0) return sender_main(store);
-    uint64_t timeout_ms = strcmp(what, "stopped") == 0 ? OWNER_TIMEOUT_MS : 0;
+    /* Silence tells of one that was stopped; of one that left a child only its lock may tell. */
+    uint64_t timeout_ms = strcmp(what, "stopped") == 0 ? OWNER_TIMEOUT_MS : DUR_HOURS(1);
     if (dur_runtime_start(
             &runtime,
             DUR_RUNTIME(.store = store, .handlers = handlers, .max_attempts = ATTEMPTS, .owner_timeout_ms = timeout_ms),
@@ -265,9 +277,15 @@ static void danger_stopped_and_continued_fences_itself(void **state) {
 
 /* ---- messages from another process ---- */
 
+static uint64_t now_us(void) {
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * 1000000u + (uint64_t)ts.tv_nsec / 1000u;
+}
+
 static uint64_t answered(world *w, uint64_t version, const char *text) {
     dur_instance_info *info = NULL;
-    OK(w, dur_client_wait_status(&info, w->client, "r", version, DUR_SECONDS(20), &w->err));
+    OK(w, dur_client_wait_status(&info, w->client, "r", version, patience_ms(), &w->err));
     assert_string_equal(info->custom_status, text);
     version = info->custom_status_version;
     dur_instance_info_free(info);
@@ -305,10 +323,40 @@ static void danger_a_message_from_another_process_is_seen_at_once(void **state) 
     qsort(took, count, sizeof(took[0]), compare_times);
     print_message("there and back: median %llu ms, worst %llu ms\n", (unsigned long long)took[count / 2],
                   (unsigned long long)took[count - 1]);
-    assert_true(took[count / 2] < 50);
+    if (times_are_judged()) assert_true(took[count / 2] < 50);
     OK(w, dur_client_enqueue(w->client, &w->err, "r", "q", "end"));
     expect(w, "r", "ended");
     node_kill(node);
+}
+
+/* ---- the write lock beside a busy process ---- */
+
+static void danger_a_quiet_process_gets_its_turn_beside_a_busy_one(void **state) {
+    world *w = *state;
+    enum { MOST = 2000 };
+    size_t count = scaled(200, 20);
+    if (count > MOST) count = MOST;
+    static uint64_t took[MOST];
+    char id[32];
+    for (int i = 0; i < 20; i++) {
+        snprintf(id, sizeof(id), "busy%d", i);
+        start(w, "Busy", "", id);
+    }
+    pid_t node = node_spawn("run", w->url, 0, -1);
+    until_history(w, "busy19", "ActivityCompleted", 1);
+    for (size_t i = 0; i < count; i++) { /* a write transaction each; its instance is far from due */
+        snprintf(id, sizeof(id), "quiet%zu", i);
+        uint64_t begin = now_us();
+        OK(w, dur_client_start(w->client, &w->err, "Wait", "", .instance = id, .delay_ms = DUR_DAYS(1)));
+        took[i] = now_us() - begin;
+        pause_ms(2);
+    }
+    node_kill(node);
+    qsort(took, count, sizeof(took[0]), compare_times);
+    uint64_t p99 = took[count * 99 / 100];
+    print_message("quiet beside busy: %zu writes, p50 %llu us, p99 %llu us, worst %llu us\n", count,
+                  (unsigned long long)took[count / 2], (unsigned long long)p99, (unsigned long long)took[count - 1]);
+    if (times_are_judged()) assert_true(p99 < 50000);
 }
 
 /* ---- ends of processes ---- */
@@ -321,11 +369,9 @@ static void danger_dead_owner_with_a_living_forked_child(void **state) {
     park(w, "p", 10);
     while (!file_exists(w->dir, "child"))
         pause_ms(2);
-    RUN(w, handlers); /* its timeout is ten seconds */
+    RUN(w, handlers);
     node_kill(node);
-    uint64_t begin = now_ms();
-    finish(w, "p", 10);
-    assert_true(now_ms() - begin < 5000); /* by the lock, not by the silence */
+    finish(w, "p", 10); /* by the lock: its silence would be noticed in an hour */
     close(ends[1]);
     close(ends[0]);
 }
@@ -413,6 +459,7 @@ int main(int argc, char **argv) {
         TEST(danger_killed_at_every_step_of_the_writer),
         TEST(danger_stopped_and_continued_fences_itself),
         TEST(danger_a_message_from_another_process_is_seen_at_once),
+        TEST(danger_a_quiet_process_gets_its_turn_beside_a_busy_one),
         TEST(danger_dead_owner_with_a_living_forked_child),
         TEST(danger_exit_is_like_a_kill),
         TEST(danger_a_crashing_handler_is_poison_and_its_neighbours_are_not),

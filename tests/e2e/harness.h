@@ -51,6 +51,11 @@ static inline uint64_t patience_ms(void) {
     return DUR_SECONDS(100) * (times > 0 ? times : 1);
 }
 
+/* Times are judged only where the machine is ours alone (make soak); elsewhere they are printed. */
+static inline bool times_are_judged(void) {
+    return getenv("DURITE_TEST_TIMES") != NULL;
+}
+
 #define OK(w, call)                                                                                                    \
     do {                                                                                                               \
         int ok_code_ = (call);                                                                                         \
@@ -99,13 +104,13 @@ static inline void world_run_with(world *w, dur_runtime_options *options) {
 
 static inline void world_stop(world *w) {
     if (w->runtime == NULL) return;
-    OK(w, dur_runtime_stop(w->runtime, DUR_SECONDS(20), &w->err));
+    OK(w, dur_runtime_stop(w->runtime, patience_ms(), &w->err));
     w->runtime = NULL;
 }
 
 static inline int world_teardown(void **state) {
     world *w = *state;
-    if (w->runtime != NULL) dur_runtime_stop(w->runtime, DUR_SECONDS(20), NULL);
+    if (w->runtime != NULL) dur_runtime_stop(w->runtime, patience_ms(), NULL);
     dur_client_free(w->client);
     dur_provider_close(w->store);
     if (w->dir[0] != '\0') {

@@ -117,7 +117,7 @@ static void cross(world *w, bool evict, unsigned seed) {
     for (size_t i = 0; i < count; i++) {
         char *result = NULL;
         snprintf(id, sizeof(id), "x%zu", i);
-        int code = dur_client_result(&result, w->client, id, DUR_SECONDS(60), &w->err);
+        int code = dur_client_result(&result, w->client, id, patience_ms(), &w->err);
         if (code == DUR_OK)
             assert_int_equal(strlen(result), RACES);
         else if (code != DUR_ECANCELLED)
@@ -218,7 +218,7 @@ static void danger_messages_between_run_and_commit(void **state) {
         OK(w, dur_client_enqueue(w->client, &w->err, "t", "q", text));
     }
     expect(w, "t", number);
-    OK(w, dur_runtime_stop(runtime, 5000, &w->err));
+    OK(w, dur_runtime_stop(runtime, patience_ms(), &w->err));
     dur_provider_close(late);
 }
 
@@ -257,7 +257,7 @@ static void danger_the_clock_jumps_an_hour_either_way(void **state) {
             pause_ms(1);
         }
         OK(w, dur_client_raise(client, &w->err, id, "Go", "came"));
-        OK(w, dur_client_result(&result, client, id, DUR_SECONDS(30), &w->err));
+        OK(w, dur_client_result(&result, client, id, patience_ms(), &w->err));
         assert_string_equal(result, "came");
         assert_int_equal(atomic_load(&slow_runs), 1);
         dur_free(result);
@@ -265,7 +265,7 @@ static void danger_the_clock_jumps_an_hour_either_way(void **state) {
     dur_metrics metrics = { .size = sizeof(metrics) };
     OK(w, dur_runtime_metrics(&metrics, runtime, &w->err));
     assert_int_equal(metrics.take_overs + metrics.fenced + metrics.turn_conflicts, 0);
-    OK(w, dur_runtime_stop(runtime, 5000, &w->err));
+    OK(w, dur_runtime_stop(runtime, patience_ms(), &w->err));
     dur_client_free(client);
     dur_provider_close(store);
     dur_fake_world_free(fake);

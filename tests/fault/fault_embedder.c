@@ -205,7 +205,7 @@ static void too_much_memory_suspends(void **state) {
     char *result = NULL;
     RUN(w, handlers, .arena_bytes_max = 8 << 20);
     start(w, "WantsMemory", "", "m");
-    assert_int_equal(dur_client_result(&result, w->client, "m", DUR_SECONDS(30), &w->err), DUR_ESUSPENDED);
+    assert_int_equal(dur_client_result(&result, w->client, "m", patience_ms(), &w->err), DUR_ESUSPENDED);
     print_message("%s\n", w->err.message);
     start(w, "KeepsErrno", "", "neighbour");
     expect(w, "neighbour", "kept");
@@ -233,12 +233,12 @@ static void any_order_of_closing(void **state) {
         if (order & 2) dur_provider_close(other);
         snprintf(id, sizeof(id), "o%d", order);
         OK(w, dur_client_start(client, &w->err, "KeepsErrno", "", .instance = id));
-        OK(w, dur_client_result(&result, client, id, DUR_SECONDS(30), &w->err));
+        OK(w, dur_client_result(&result, client, id, patience_ms(), &w->err));
         dur_free(result);
         if (order == 1) dur_client_free(client);
-        OK(w, dur_runtime_stop(order & 1 ? one : two, 5000, &w->err));
+        OK(w, dur_runtime_stop(order & 1 ? one : two, patience_ms(), &w->err));
         if (!(order & 1)) dur_provider_close(store);
-        OK(w, dur_runtime_stop(order & 1 ? two : one, 5000, &w->err));
+        OK(w, dur_runtime_stop(order & 1 ? two : one, patience_ms(), &w->err));
         if (!(order & 2)) dur_provider_close(other);
         if (order != 1) dur_client_free(client);
     }

@@ -35,7 +35,7 @@ static char *run_with(world *w, const trouble *t, uint64_t nth, uint64_t *calls,
     assert_non_null(runtime);
     char *histories = work_run(w, client);
     if (calls != NULL) *calls = dur__faulty_calls(faulty, t != NULL ? t->method : NULL);
-    OK(w, dur_runtime_stop(runtime, 5000, &w->err));
+    OK(w, dur_runtime_stop(runtime, patience_ms(), &w->err));
     dur_client_free(client);
     dur_provider_close(faulty);
     return histories;

@@ -43,10 +43,6 @@ static void finish(child *c, int signal) {
     fclose(c->out);
 }
 
-static uint64_t now_ms(void) {
-    return dur__monotonic_us() / 1000;
-}
-
 /* ---- what the other process does ---- */
 
 static int role_raise(fixture *f, int count) {
@@ -87,7 +83,10 @@ static int role_busy(fixture *f) {
 /* Hold a lease, leave a forked child behind that lives longer, and wait to be killed. */
 static int role_hold(fixture *f) {
     dur_waker *waker = dur_waker_new();
-    dur_lane *lane = lane_make(f, "holder", waker);
+    dur_lane *lane = NULL;
+    dur_owner_options holder = { .owner = "holder", .timeout_ms = DUR_HOURS(1) }; /* only its lock tells of its death */
+    OK(f, dur_store_owner_register(f->store, &holder, &f->err));
+    OK(f, dur_store_lane_open(f->store, &(dur_lane_options){ .owner = "holder", .waker = waker }, &lane, &f->err));
     park(f, lane, "holder", "held");
     pid_t left = fork();
     if (left == 0) {
@@ -126,8 +125,8 @@ static void messages_from_another_process_reach_a_parked_instance(void **state) 
     park(f, lane, "o1", "a");
     child other = spawn("raise", f->url, "40");
     size_t got = 0;
-    for (uint64_t end = now_ms() + 20000; got < COUNT && now_ms() < end;) {
-        OK(f, dur_store_lane_wait(lane, 5000, &f->err)); /* no polling: it must be woken */
+    while (got < COUNT) {
+        OK(f, dur_store_lane_wait(lane, DUR_HOURS(1), &f->err)); /* no polling: it must be woken */
         dur_round round = { .turn_count = 0 };
         OK(f, dur_store_lane_round(lane, f->arena, &round, &f->err));
         for (size_t i = 0; i < round.held_count; i++, got++) {
@@ -157,20 +156,17 @@ static void the_dead_are_recognised_at_once_though_their_child_lives(void **stat
     assert_int_equal(before.item_count, 0);
     dur_message message = raised_of(f, "held", "go");
     OK(f, dur_store_enqueue_existing(f->store, &message, 0, &f->err)); /* leased: only the queue knows */
-    uint64_t begin = now_ms();
     finish(&other, SIGKILL);
     size_t items = 0;
-    while (items == 0 && now_ms() - begin < 9000) { /* the heartbeat would need ten seconds */
+    while (items == 0) { /* the heartbeat would need an hour */
         OK(f, dur_store_lane_wait(lane, 1000, &f->err));
         dur_round round = { .fetch = &fetch };
         OK(f, dur_store_lane_round(lane, f->arena, &round, &f->err));
         items = round.item_count;
         if (items > 0) assert_string_equal(round.items[0].instance, "held");
     }
-    uint64_t took = now_ms() - begin;
     kill(left, SIGKILL);
     assert_int_equal(items, 1);
-    assert_true(took < 5000);
     dur_owner_report report;
     OK(f, dur_store_owner_beat(f->store, "o1", &report, &f->err));
     assert_int_equal(report.taken_over, 1);
@@ -224,8 +220,7 @@ static void a_quiet_process_gets_its_turn_beside_a_busy_one(void **state) {
     finish(&busy, SIGKILL);
     qsort(took, CALLS, sizeof took[0], order);
     print_message("quiet beside busy: p50 %llu us, max %llu us\n", (unsigned long long)took[CALLS / 2],
-                  (unsigned long long)took[CALLS - 1]);
-    assert_true(took[CALLS / 2] < 500000); /* seconds without the gate; the machine may be busy itself */
+                  (unsigned long long)took[CALLS - 1]); /* judged by danger_process, where the machine is ours */
 }
 
 static void a_forked_child_closes_without_a_word(void **state) {

@@ -103,7 +103,7 @@ static inline char *work_run(world *w, dur_client *client) {
         OK(w, dur_client_raise(client, &w->err, "w", "Go", "now"));
     }
     char *result = NULL;
-    OK(w, dur_client_result(&result, client, "w", DUR_SECONDS(50), &w->err));
+    OK(w, dur_client_result(&result, client, "w", patience_ms(), &w->err));
     assert_string_equal(result, "<<again>> hello child cannot now");
     dur_free(result);
     return work_histories(w, client);
