@@ -555,7 +555,8 @@ struct dur_provider_methods {
     int (*owner_register)(dur_provider *self, const dur_owner_options *options, dur_error *err);
     /* Show life; look for dead peers and set their leases free. */
     int (*owner_beat)(dur_provider *self, const char *owner, dur_owner_report *out, dur_error *err);
-    /* A clean end: everything locked under the id is free at once, attempts not counted, no suspects. */
+    /* A clean end: everything locked under the id is free at once, attempts not counted, no suspects.  Sessions claimed
+       by a session_owner that is not the id stay reserved for it, for their lock time: that node may come back. */
     int (*owner_release)(dur_provider *self, const char *owner, dur_error *err);
 
     /* ======== optional: clients ======== */

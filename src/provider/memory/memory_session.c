@@ -2,7 +2,8 @@
  * memory_session.c: sessions: which worker node may take the rows of one.
  *
  * A claim made under an owner holds while the owner lives; when it dies the session stays reserved for the same node
- * for its lock time.  A claim without an owner knows only its time.
+ * for its lock time, and after a clean end where the node has a name of its own.  A claim without an owner knows only
+ * its time.
  */
 #include "provider/memory/memory_internal.h"
 
@@ -81,7 +82,8 @@ static void session_release(dur__mem *mem, dur__mem_session *session) {
 }
 
 void dur__mem_session_orphan(dur__mem *mem, dur__mem_session *session, bool clean) {
-    if (clean || session->lock_ms == 0) {
+    bool named = strcmp(session->holder, session->owner->id) != 0; /* by a name that outlives the owner */
+    if ((clean && !named) || session->lock_ms == 0) {
         session_release(mem, session);
         return;
     }

@@ -144,8 +144,8 @@ static const char works_sql[] =
     " $3::boolean,"
     " attempts = CASE WHEN $3::boolean THEN greatest(attempts - 1, 0) ELSE attempts END WHERE owner = $2::text";
 static const char sessions_sql[] =
-    "UPDATE @sessions SET owner = NULL, until_ms = CASE WHEN $3::boolean OR lock_ms = 0 THEN 0 ELSE #now + lock_ms END"
-    " WHERE owner = $2::text";
+    "UPDATE @sessions SET owner = NULL, until_ms = CASE WHEN ($3::boolean AND holder = $2::text) OR lock_ms = 0 THEN 0"
+    " ELSE #now + lock_ms END WHERE owner = $2::text";
 
 static int send(dur__pg *store, dur__pg_batch *batch, const char *sql, const char *owner, bool clean) {
     dur__pg_args args;

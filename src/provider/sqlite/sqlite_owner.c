@@ -100,6 +100,8 @@ static int free_run(dur__sq_op *op, dur__sq_txn *txn) {
     if (code == DUR_OK)
         code = dur__sq_run(txn->conn, DUR__SQ_SESSION_OF_OWNER, &op->err, "tii", self->id, txn->boot_ms,
                            (uint64_t)(self->clean ? 0 : 1));
+    /* What stays reserved for its node is free in the end: at once, or later, the next look finds out. */
+    if (code == DUR_OK && sqlite3_changes64(txn->conn->db) > 0) dur__sq_expires_at(txn->file, txn->boot_ms + 1);
     if (code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_OWNER_DELETE, &op->err, "t", self->id);
     if (code == DUR_OK && self->key_count > 0) code = dur__sq_count_lost(txn, &op->err);
     txn->file->wake_work = true;
