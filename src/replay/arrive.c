@@ -8,6 +8,7 @@
 #include <inttypes.h>
 
 void dur__apply_started(dur__exec *exec, const dur_event *event) {
+    exec->began_ms = event->timestamp_ms;
     exec->input = dur_arena_strdup(exec->arena, event->input != NULL ? event->input : "");
     exec->parent_instance = dur_arena_strdup(exec->arena, event->parent_instance);
     exec->has_parent_id = event->has_parent_id;

@@ -381,9 +381,10 @@ struct dur__exec {
     bool started, live, finished;
     dur_code broken;
     dur_error error;
-    uint64_t last_id; /* the last event of history up to our position */
-    uint64_t read_id; /* the last stored event that was given to us */
-    uint64_t now_ms;  /* stamp of the group at hand */
+    uint64_t last_id;  /* the last event of history up to our position */
+    uint64_t read_id;  /* the last stored event that was given to us */
+    uint64_t now_ms;   /* stamp of the group at hand */
+    uint64_t began_ms; /* stamp of the first */
     uint64_t settlements, held_seq;
     uint64_t group_ms, group_id; /* order of the group's arrival */
     const char *where;

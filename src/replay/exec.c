@@ -310,6 +310,9 @@ uint64_t dur__exec_last_event(const dur__exec *exec) {
 bool dur__exec_finished(const dur__exec *exec) {
     return exec->finished;
 }
+uint64_t dur__exec_age_ms(const dur__exec *exec) {
+    return exec->now_ms > exec->began_ms ? exec->now_ms - exec->began_ms : 0; /* the clock may have been set back */
+}
 const char *dur__exec_where(const dur__exec *exec) {
     return exec->where != NULL ? exec->where : "";
 }

@@ -183,8 +183,11 @@ void dur_act_trace(dur_act *act, dur_log_level level, const char *format, ...) {
     dur__log(level, DUR__LOG_ACTIVITY,
              DUR__FIELDS(DUR__TEXT("instance_id", task->item.instance),
                          DUR__NUMBER("execution_id", task->item.execution_id),
+                         DUR__TEXT("orchestration_name", dur_act_orchestration_name(act)),
+                         DUR__TEXT("orchestration_version", dur_act_orchestration_version(act)),
                          DUR__TEXT("activity_name", task->item.name), DUR__NUMBER("activity_id", task->item.id),
-                         DUR__TEXT("worker_id", task->worker_id != NULL ? task->worker_id : "")),
+                         DUR__TEXT("activity_tag", task->item.tag != NULL ? task->item.tag : "default"),
+                         DUR__TEXT("worker_id", task->worker_id)),
              "%s", text);
 }
 

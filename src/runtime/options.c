@@ -36,7 +36,6 @@ static void fill_defaults(dur_runtime_options *o) {
     fill_u64(&o->worker_lock_timeout_ms, 30000);
     fill_u64(&o->worker_lock_renewal_buffer_ms, 5000);
     fill_u64(&o->dispatcher_min_poll_interval_ms, 100);
-    fill_u64(&o->dispatcher_long_poll_timeout_ms, 30000);
     fill_u64(&o->owner_timeout_ms, 10000);
     fill_u32(&o->max_attempts, 10);
     fill_u64(&o->unregistered_backoff_ms, 1000);

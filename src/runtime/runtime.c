@@ -234,6 +234,7 @@ int dur_runtime_start(dur_runtime **out, const dur_runtime_options *options, dur
         dur__runtime_release(runtime);
         return code;
     }
+    dur__narrate_start(runtime);
     dur_error_clear(err);
     *out = runtime;
     return DUR_OK;

@@ -381,6 +381,12 @@ bool dur__work_withdraw(dur_runtime *runtime, dur__task *task); /* true: it was 
 size_t dur__work_take_waiting(dur_runtime *runtime, dur__loop *loop, dur__link *out, uint64_t waited_us);
 void dur__work_finished(dur_runtime *runtime, dur__task *task); /* under the mutex */
 
+/* narrate.c */
+void dur__narrate_start(dur_runtime *runtime);
+void dur__narrate_turn(const dur__inst *inst, const dur__turn *turn);
+void dur__narrate_activity_start(const dur__task *task);
+void dur__narrate_activity_end(const dur__task *task, bool cancelled);
+
 /* worker.c */
 int dur__workers_start(dur_runtime *runtime, dur_error *err);
 int dur__worker_add(dur_runtime *runtime);

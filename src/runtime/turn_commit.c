@@ -438,6 +438,7 @@ void dur__commit_done(dur__inst *inst) {
         const dur__turn *turn = dur__exec_turn(inst->exec);
         count_turn(inst, turn);
         write_logs(inst, turn);
+        dur__narrate_turn(inst, turn);
         cancel_dropped(inst, turn);
         if (loop->runtime->options.double_run) dur__rerun_keep(inst);
         hand_out(inst);

@@ -110,10 +110,12 @@ static bool finish(dur__worker *worker, dur__task *task) {
     dur__mutex_unlock(&work->mutex);
     if (abandoned) return false;
     if (suspect) dur__gate_release_activity();
-    if (atomic_load(&task->cancelled))
+    bool cancelled = atomic_load(&task->cancelled);
+    if (cancelled)
         DUR__COUNT(runtime, activity_cancelled);
     else
         count_result(runtime, task);
+    dur__narrate_activity_end(task, cancelled);
     dur__loop_done(loop, task);
     atomic_fetch_sub(&work->in_hand, 1);
     return true;
@@ -142,6 +144,7 @@ static void worker_main(void *data) {
         dur__mutex_unlock(&work->mutex);
         task->worker_id = worker->id;
         if (task->suspect) dur__gate_activity_started(task->started_at_us);
+        dur__narrate_activity_start(task);
         dur__activity_run(task);
         if (!finish(worker, task)) {
             task_end_left_behind(worker, task);

@@ -48,7 +48,7 @@ static inline uint64_t patience_ms(void) {
     const char *slower = getenv("DURITE_TEST_SLOWER"), *seconds = getenv("DURITE_TEST_PATIENCE");
     if (seconds != NULL) return DUR_SECONDS(strtoul(seconds, NULL, 10));
     unsigned long times = slower == NULL ? 1 : strtoul(slower, NULL, 10);
-    return DUR_SECONDS(100) * (times > 0 ? times : 1);
+    return DUR_SECONDS(500) * (times > 0 ? times : 1);
 }
 
 /* Times are judged only where the machine is ours alone (make soak); elsewhere they are printed. */
