@@ -42,10 +42,11 @@ cross-replay: ## histories of the gcc builds in the clang builds and the reverse
 	@tools/deps build test lint
 	@tools/cross-replay
 
-crash: ## processes killed at random commit points; SCALE= percent of the short form
+crash: ## kill -9 at 1,000 random moments, one process and two, on SQLite; nodes on PostgreSQL; SCALE= percent
 	@tools/deps build test
 	@$(call build,release,-DDURITE_TESTS=ON)
-	@DURITE_TEST_SCALE=$(SCALE) DURITE_TEST_SLOWER=30 $(run) --kinds crash build
+	@DURITE_TEST_SCALE=$(SCALE) DURITE_TEST_SLOWER=30 build/tests/crash_kill
+	@DURITE_TEST_SCALE=$(SCALE) DURITE_TEST_SLOWER=30 $(run) --only crash_nodes build
 
 soak: ## simulation, faults and end-to-end at SCALE= percent, then the unit tests under valgrind
 	@tools/deps build test valgrind
