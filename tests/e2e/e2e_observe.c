@@ -187,6 +187,21 @@ static void lives_are_told(void **state) {
     expect_lines("", "payload", 0); /* nothing that the application said */
 }
 
+static void unknown_names_are_warned_of(void **state) {
+    world *w = *state;
+    listen(DUR_LOG_WARN);
+    RUN(w, handlers, .unregistered_backoff_ms = 10);
+    start(w, "Nobody", "", "n");
+    for (bool said = false; !said; pause_ms(1)) {
+        pthread_mutex_lock(&heard.lock);
+        said = strstr(heard.text, "is not registered here") != NULL;
+        pthread_mutex_unlock(&heard.lock);
+    }
+    world_stop(w);
+    dur_log_set_sink(NULL, NULL, DUR_LOG_ERROR);
+    expect_lines("warn durite::runtime orchestration \"Nobody\" is not registered here", "name=Nobody", 1);
+}
+
 static void a_long_history_is_warned_of_once(void **state) {
     world *w = *state;
     listen(DUR_LOG_WARN);
@@ -245,6 +260,7 @@ int main(void) {
         TEST(traces_carry_level_target_and_correlation),
         TEST(a_level_that_nobody_asked_for_is_not_written),
         TEST(lives_are_told),
+        TEST(unknown_names_are_warned_of),
         TEST(a_long_history_is_warned_of_once),
         TEST(counters_count_what_happened),
     };

@@ -153,6 +153,32 @@ check "file_names_are_unique"
 law src/core/a.c "$(printf 'int x; /* %0120d */' 0)" 'longer than 125 columns'
 check "lines_have_a_limit"
 
+# ---- check-parity: the page as it is, where every test passed; then with one fault each ---------------------------------
+
+mkdir -p parity/tools parity/docs parity/include build
+cp -r "$1/include/durite" parity/include/
+cp "$tools/check-parity" "$tools/exported-symbols.txt" parity/tools/
+page=parity/docs/parity.md
+passed() { awk -F'|' '/^\| 1\./ { gsub(/ /, "", $5); sub(/\/$/, "/all", $5); print "ok " $5 }' "$1/docs/parity.md" >build/test-report.tap; }
+parity() { parity/tools/check-parity build >output 2>&1; }
+passed "$1"
+cp "$1/docs/parity.md" $page
+parity && contains " capabilities, 0 wrong"
+check "check_parity_accepts_a_page_that_is_true"
+grep -v '^| 1\.4\.3 |' "$1/docs/parity.md" >$page
+! parity && contains "missing: 1.4.3"
+check "check_parity_misses_a_capability"
+sed '/^| 1\.1\.1 |/s/dur_instance_id/dur_instance_idea/' "$1/docs/parity.md" >$page
+! parity && contains "not in the interface: dur_instance_idea"
+check "check_parity_knows_what_is_exported"
+sed '/^| 1\.2\.13 |/s/attempts_max/attempts_most/' "$1/docs/parity.md" >$page
+! parity && contains "not in the interface: dur_retry.attempts_most"
+check "check_parity_knows_the_members_of_structs"
+cp "$1/docs/parity.md" $page
+sed -i '1s/^ok/not ok/' build/test-report.tap
+! parity && contains "not passed:"
+check "check_parity_wants_tests_that_passed"
+
 # ---- deps -----------------------------------------------------------------------------------------------------------------
 
 mkdir -p bin
