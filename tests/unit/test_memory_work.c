@@ -209,7 +209,7 @@ static void a_clean_release_leaves_no_suspects(void **state) {
     dur_orchestration_item item;
     size_t count;
     ASSERT_OK(b, dur_store_fetch_turns(b->store, b->arena, &how, &item, &count, &b->err));
-    assert_int_equal(take_many(b, "first", DUR_FETCH_ANY, "n1", works), 2);
+    assert_int_equal(take_many(b, "first", DUR_FETCH_ANY, "first", works), 2);
     ASSERT_OK(b, dur_store_owner_release(b->store, "first", &b->err));
     assert_int_equal(take_many(b, "second", DUR_FETCH_FRESH, "n2", works), 2); /* the session too, at once */
     assert_int_equal(works[0].attempt_count, 1);
@@ -223,6 +223,20 @@ static void a_clean_release_leaves_no_suspects(void **state) {
     ASSERT_OK(b, dur_store_owner_release(b->store, "first", &b->err)); /* again: nothing to do */
     assert_int_equal(dur_store_owner_register(b->store, &(dur_owner_options){ .owner = "second" }, &b->err),
                      DUR_EEXISTS);
+    bench_close(b);
+}
+
+static void a_named_node_keeps_its_sessions_over_a_clean_release(void **state) {
+    (void)state;
+    bench *b = bench_open("memory:");
+    dur_leased_work works[8];
+    owner(b, "first");
+    owner(b, "second");
+    add_work(b, "a", 1, "s", NULL);
+    assert_int_equal(take_many(b, "first", DUR_FETCH_ANY, "node", works), 1);
+    ASSERT_OK(b, dur_store_owner_release(b->store, "first", &b->err));
+    assert_int_equal(take_many(b, "second", DUR_FETCH_ANY, "other", works), 0); /* reserved, for its lock time */
+    assert_int_equal(take_many(b, "second", DUR_FETCH_ANY, "node", works), 1);  /* the node came back */
     bench_close(b);
 }
 
@@ -270,6 +284,7 @@ int main(void) {
         cmocka_unit_test(dead_owners_leave_suspects),
         cmocka_unit_test(a_dead_owners_session_is_free_after_its_time),
         cmocka_unit_test(a_clean_release_leaves_no_suspects),
+        cmocka_unit_test(a_named_node_keeps_its_sessions_over_a_clean_release),
         cmocka_unit_test(locks_without_an_owner_are_not_freed_by_deaths),
         cmocka_unit_test(returned_rows_are_not_counted),
     };
