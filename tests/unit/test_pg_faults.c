@@ -161,7 +161,7 @@ static void a_dead_owner_is_taken_over_early(void **state) {
     ASSERT_OK(b, dur_store_fetch_turns(a, b->arena, &how, &item, &count, &b->err));
     assert_int_equal(count, 1);
     snprintf(name, sizeof(name), "a_%s", p->schema);
-    kill_sessions(p, name); /* and it never comes back */
+    kill_sessions(p, name);          /* and it never comes back */
     while (report.taken_over == 0) { /* its silence would be noticed in an hour */
         ASSERT_OK(b, dur_store_owner_beat(b->store, "two", &report, &b->err));
         pg_pause_ms(100);
