@@ -30,6 +30,29 @@ static void ours_orphan_queue_messages_are_dead_letters(kit *t) {
     SAME(letters(t, &rows), 0);
 }
 
+static void ours_orphans_are_buried_by_the_fetch_that_passes_them(kit *t) {
+    NEEDS("list_dead_letters");
+    dur_dead_letter *rows;
+    MUST(kit_put(t, kit_queued(t, "nobody", "q", "1")));
+    MUST(kit_put(t, kit_raised(t, "nobody", "waits", "")));
+    MUST(kit_put(t, kit_queued(t, "nobody", "q", "2")));
+    NOTHING();
+    SAME(letters(t, &rows), 2); /* in their order */
+    THAT(kit_says(rows[0].json, "\"1\"") && kit_says(rows[1].json, "\"2\""));
+    dur_message later = kit_queued(t, "nobody", "q", "3");
+    MUST(dur_store_enqueue_for_orchestrator(t->p, &later, 300, ERR));
+    MUST(kit_put(t, kit_queued(t, "nobody", "q", "4")));
+    NOTHING();
+    SAME(letters(t, &rows), 3); /* not visible yet: the instance may still come */
+    kit_advance(t, 400);
+    NOTHING();
+    SAME(letters(t, &rows), 4);
+    MUST(kit_put(t, kit_start(t, "nobody")));
+    dur_orchestration_item item = TAKE("nobody");
+    SAME(item.message_count, 2);
+    THAT(kit_says(item.messages[0].json, "waits"));
+}
+
 static void ours_dead_letter_messages(kit *t) {
     NEEDS("list_dead_letters", "dead_letter_messages");
     dur_dead_letter *rows;
@@ -264,6 +287,7 @@ static void ours_missing_methods_are_named(kit *t) {
 
 const kit_check kit_ours_admin[] = {
     CHECK(ours_orphan_queue_messages_are_dead_letters),
+    CHECK(ours_orphans_are_buried_by_the_fetch_that_passes_them),
     CHECK(ours_dead_letter_messages),
     CHECK(ours_dead_letter_work),
     CHECK(ours_dead_letters_in_pages),

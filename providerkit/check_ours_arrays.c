@@ -165,6 +165,24 @@ static void ours_check_works(kit *t) {
     THAT(lost[0]);
 }
 
+static void ours_look_at_works_is_no_activity(kit *t) {
+    NEEDS("check_works");
+    static const char *const nodes[] = { "node" };
+    uint64_t renewed = 0, third = t->lock_ms / 3;
+    bool lost = true;
+    MUST(kit_put_work(t, kit_activity_in(t, "a", 1, 1, "s", NULL)));
+    dur_leased_work work = TAKE_WORK_AS(1, SESSION("node"));
+    dur_worker_claim claim = { .ref = work.ref, .lock_token = work.lock_token };
+    kit_advance(t, third);
+    MUST(dur_store_check_works(t->p, &claim, 1, 0, &lost, ERR));
+    THAT(!lost);
+    MUST(dur_store_renew_session_lock(t->p, nodes, 1, t->lock_ms, third / 2, &renewed, ERR));
+    SAME(renewed, 0); /* idle since it was claimed */
+    MUST(dur_store_check_works(t->p, &claim, 1, t->lock_ms, &lost, ERR));
+    MUST(dur_store_renew_session_lock(t->p, nodes, 1, t->lock_ms, third / 2, &renewed, ERR));
+    SAME(renewed, 1);
+}
+
 static void ours_return_works(kit *t) {
     NEEDS("return_works");
     for (uint64_t id = 1; id <= 3; id++)
@@ -180,9 +198,15 @@ static void ours_return_works(kit *t) {
 }
 
 const kit_check kit_ours_arrays[] = {
-    CHECK(ours_fetch_many_turns),      CHECK(ours_fetch_first_of_each_queue),
-    CHECK(ours_fetch_without_history), CHECK(ours_fetch_fresh_and_suspect_instances),
-    CHECK(ours_fetch_many_works),      CHECK(ours_fetch_works_one_session_one_worker),
-    CHECK(ours_ack_many_works),        CHECK(ours_check_works),
-    CHECK(ours_return_works),          CHECKS_END,
+    CHECK(ours_fetch_many_turns),
+    CHECK(ours_fetch_first_of_each_queue),
+    CHECK(ours_fetch_without_history),
+    CHECK(ours_fetch_fresh_and_suspect_instances),
+    CHECK(ours_fetch_many_works),
+    CHECK(ours_fetch_works_one_session_one_worker),
+    CHECK(ours_ack_many_works),
+    CHECK(ours_check_works),
+    CHECK(ours_look_at_works_is_no_activity),
+    CHECK(ours_return_works),
+    CHECKS_END,
 };

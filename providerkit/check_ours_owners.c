@@ -125,6 +125,35 @@ static void ours_fresh_and_suspect_works(kit *t) {
     THAT(got[0].suspect);
 }
 
+static void ours_suspect_stays_one_until_it_ran(kit *t) {
+    NEEDS_OWNERS();
+    NEEDS("return_works");
+    kit_owner(t, "dead");
+    kit_owner(t, "alive");
+    kit_owner(t, "leaves");
+    MUST(kit_put_work(t, kit_activity(t, "a", 1)));
+    work_of(t, "dead", 1);
+    LIVE(t->lock_ms * 4, "alive", "leaves");
+    dur_leased_work work = work_of(t, "alive", 1);
+    THAT(work.suspect);
+    SAME(work.attempt_count, 2);
+    dur_worker_claim claim = { .ref = work.ref, .lock_token = work.lock_token };
+    MUST(dur_store_return_works(t->p, &claim, 1, ERR)); /* not started */
+    work = work_of(t, "alive", 1);
+    THAT(work.suspect);
+    MUST(dur_store_abandon_work_item(t->p, work.lock_token, 0, true, ERR)); /* not started either */
+    work = work_of(t, "leaves", 1);
+    THAT(work.suspect);
+    MUST(dur_store_owner_release(t->p, "leaves", ERR));
+    work = work_of(t, "alive", 1);
+    THAT(work.suspect);
+    SAME(work.attempt_count, 2);
+    MUST(dur_store_abandon_work_item(t->p, work.lock_token, 0, false, ERR)); /* it ran and came back */
+    work = work_of(t, "alive", 1);
+    THAT(!work.suspect);
+    SAME(work.attempt_count, 3);
+}
+
 static void ours_owner_release_is_clean(kit *t) {
     NEEDS_OWNERS();
     kit_owner(t, "me");
@@ -140,6 +169,7 @@ static void ours_owner_release_is_clean(kit *t) {
     SAME(work.attempt_count, 1);
     dur_orchestration_item again = ACQUIRE("next", "a");
     if (again.acquisitions != 0) SAME(again.acquisitions, 1);
+    SAME(again.attempt_count, 1);
     SAME(beat(t, "next").peers, 0);
     dur_turn_commit late = COMMIT_OF(&item, EVENTS(ev_external(2, "go")));
     THAT(kit_commit(t, &late) != DUR_OK);
@@ -230,6 +260,7 @@ const kit_check kit_ours_owners[] = {
     CHECK(ours_dead_owner_loses_everything),
     CHECK(ours_timed_locks_are_not_freed_by_liveness),
     CHECK(ours_fresh_and_suspect_works),
+    CHECK(ours_suspect_stays_one_until_it_ran),
     CHECK(ours_owner_release_is_clean),
     CHECK(ours_session_of_a_dead_owner_waits_for_its_node),
     CHECK(ours_session_of_a_dead_owner_is_free_in_the_end),

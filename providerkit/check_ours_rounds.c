@@ -111,6 +111,72 @@ static void ours_round_hands_out_each_message_once(kit *t) {
     SAME(item.messages[0].id, ids[2]);
 }
 
+static void ours_round_messages_count_no_attempt(kit *t) {
+    NEEDS_LANES();
+    desk me = open_desk(t, "me");
+    dur_orchestration_item item = parked(t, &me, "a");
+    MUST(kit_put(t, kit_raised(t, "a", "m", "")));
+    dur_round round = ROUND(&me, .fetch = NULL);
+    SAME(round.held_count, 1);
+    SAME(round.held[0].message.attempt_count, 1);
+    dur_turn_commit commit = NEXT(&me, &item, 1, EVENTS(ev_external(2, "x"))); /* leaves it */
+    commit.keep_lease = false;
+    round = ROUND(&me, .turns = &commit, .turn_count = 1);
+    SAME(commit.error.code, DUR_OK);
+    item = TAKE("a");
+    SAME(item.messages[0].attempt_count, 1);
+    MUST(dur_store_abandon_orchestration_item(t->p, item.lock_token, 0, false, ERR));
+    round = ROUND(&me, .fetch = &me.fetch); /* a lane's fetch is a fetch */
+    SAME(round.item_count, 1);
+    SAME(round.items[0].messages[0].attempt_count, 2);
+}
+
+static void ours_plain_ack_takes_what_rounds_handed_out(kit *t) {
+    NEEDS_LANES();
+    desk me = open_desk(t, "me");
+    dur_orchestration_item item = parked(t, &me, "a");
+    MUST(kit_put(t, kit_raised(t, "a", "first", "")));
+    MUST(kit_put(t, kit_queued(t, "a", "q", "handed out")));
+    MUST(kit_put(t, kit_queued(t, "a", "q", "left")));
+    dur_round round = ROUND(&me, .fetch = NULL, .queue_messages_max = 1);
+    SAME(round.held_count, 2);
+    MUST(kit_put(t, kit_raised(t, "a", "later", "")));
+    MUST(ACK(&item, EVENTS(ev_external(2, "first"))));
+    REFUSED(DUR_ELEASE, "Invalid lock token", ACK(&item, EVENTS(ev_external(3, "again"))));
+    item = TAKE("a");
+    SAME(item.message_count, 2);
+    THAT(kit_says(item.messages[0].json, "left"));
+    THAT(kit_says(item.messages[1].json, "later"));
+    SAME(ROUND(&me, .fetch = NULL).held_count, 0); /* the lane has nothing to do with it any more */
+}
+
+static void ours_round_tells_when_time_brings_something(kit *t) {
+    NEEDS_LANES();
+    desk me = open_desk(t, "me");
+    MUST(kit_put(t, kit_start(t, "a")));
+    TAKE("a"); /* its lock ends */
+    dur_round round = ROUND(&me, .fetch = &me.fetch, .work = &me.work);
+    THAT(round.next_due_ms <= round.now_ms + t->lock_ms + 1);
+    MUST(kit_put_work(t, kit_activity(t, "b", 1)));
+    TAKE_WORK_AS(1, .lock_ms = t->lock_ms / 2); /* so does this one, earlier */
+    round = ROUND(&me, .fetch = &me.fetch, .work = &me.work);
+    THAT(round.next_due_ms <= round.now_ms + t->lock_ms / 2 + 1);
+    dur_message later = kit_start(t, "c");
+    MUST(dur_store_enqueue_for_orchestrator(t->p, &later, t->lock_ms / 4, ERR));
+    round = ROUND(&me, .fetch = &me.fetch, .work = &me.work);
+    THAT(round.next_due_ms <= round.now_ms + t->lock_ms / 4 + 1);
+    SAME(round.item_count + round.work_count, 0);
+    kit_advance(t, t->lock_ms / 4 + 100);
+    round = ROUND(&me, .fetch = &me.fetch, .work = &me.work);
+    SAME(round.item_count, 1);
+    kit_advance(t, t->lock_ms / 4 + 100);
+    round = ROUND(&me, .fetch = &me.fetch, .work = &me.work);
+    SAME(round.work_count, 1);
+    kit_advance(t, t->lock_ms / 2);
+    round = ROUND(&me, .fetch = &me.fetch, .work = &me.work);
+    SAME(round.item_count, 1);
+}
+
 static void ours_round_hands_out_timers_when_due(kit *t) {
     NEEDS_LANES();
     desk me = open_desk(t, "me");
@@ -343,6 +409,9 @@ static void ours_round_tells_of_suspects_and_old_work(kit *t) {
 const kit_check kit_ours_rounds[] = {
     CHECK(ours_round_acquires),
     CHECK(ours_round_hands_out_each_message_once),
+    CHECK(ours_round_messages_count_no_attempt),
+    CHECK(ours_plain_ack_takes_what_rounds_handed_out),
+    CHECK(ours_round_tells_when_time_brings_something),
     CHECK(ours_round_hands_out_timers_when_due),
     CHECK(ours_round_sees_its_own_writes),
     CHECK(ours_round_answers_each_turn),

@@ -43,7 +43,6 @@ typedef struct side {
     dur_arena *answers; /* of the current step */
     dur_lane *lane;
     bool owners;
-    bool in_lane[4];    /* by instance: a lane has held it */
     const char *second; /* id of the owner that comes and goes */
 } side;
 

@@ -62,7 +62,7 @@ static dur_message a_message(side *at, const op *o) {
     case 3:
         return kit_finished(T, id, 1, o->c % 6, data);
     case 4:
-        return kit_timer(T, id, 1, o->c % 6, dur_store_now_ms(P) + o->d % 900);
+        return kit_timer(T, id, 1, 1 + o->c % 6, dur_store_now_ms(P) + o->d % 900);
     default:
         return kit_raised(T, id, "event", data);
     }
@@ -70,12 +70,10 @@ static dur_message a_message(side *at, const op *o) {
 
 static void do_put(side *at, const op *o, text *out) {
     dur_message message = a_message(at, o);
-    if (message.kind == DUR_WORK_QUEUE_MESSAGE) { /* when an orphan becomes a dead letter is the store's own */
-        tell(out, "put", dur_store_enqueue_existing(P, &message, 0, NULL));
-        return;
-    }
-    uint64_t delay_ms = o->d % 7 == 0 && message.kind != DUR_WORK_START_ORCHESTRATION ? 250 : 0;
+    uint64_t delay_ms = o->d % 7 == 0 && message.kind != DUR_WORK_QUEUE_MESSAGE ? 250 : 0;
     tell(out, "put", dur_store_enqueue_for_orchestrator(P, &message, delay_ms, NULL));
+    /* An orphan becomes a dead letter when a fetch without a filter passes it, or before. */
+    if (message.kind == DUR_WORK_QUEUE_MESSAGE) do_fetch(at, &(op){ .a = 1, .b = 1, .d = 1 }, out);
 }
 
 static void do_send(side *at, const op *o, text *out) {
@@ -93,26 +91,17 @@ static void do_put_work(side *at, const op *o, text *out) {
 
 /* ---- taking out -------------------------------------------------------------------------------------------------- */
 
-/* Whether handing a message to a lease that is held counts as an attempt is the store's own. */
-static bool *ever_in_lane(side *at, const char *instance) {
-    for (size_t i = 0; i < COUNT(ids); i++)
-        if (strcmp(ids[i], instance) == 0) return &at->in_lane[i];
-    return &at->in_lane[0];
-}
-
-static void tell_item(side *at, const dur_orchestration_item *item, text *out) {
-    bool counted = !*ever_in_lane(at, item->instance);
+static void tell_item(const dur_orchestration_item *item, text *out) {
     text_add(out, "  item %s execution %llu last %llu attempts %u acquired %u name %s version %s history %zu %s\n",
              item->instance, (unsigned long long)item->execution_id, (unsigned long long)item->last_event_id,
-             counted ? item->attempt_count : 0, item->acquisitions,
-             item->orchestration_name ? item->orchestration_name : "-", item->version ? item->version : "-",
-             item->history_count, item->more_messages ? "more" : "");
+             item->attempt_count, item->acquisitions, item->orchestration_name ? item->orchestration_name : "-",
+             item->version ? item->version : "-", item->history_count, item->more_messages ? "more" : "");
     for (size_t i = 0; i < item->history_count; i++)
         text_add(out, "    event %llu %.*s\n", (unsigned long long)item->history[i].event_id,
                  (int)item->history[i].json.size, item->history[i].json.data);
     for (size_t i = 0; i < item->message_count; i++)
         text_add(out, "    message due %llu attempts %u queue %s %.*s\n", (unsigned long long)item->messages[i].due_ms,
-                 counted ? item->messages[i].attempt_count : 0, item->messages[i].queue ? item->messages[i].queue : "-",
+                 item->messages[i].attempt_count, item->messages[i].queue ? item->messages[i].queue : "-",
                  (int)item->messages[i].json.size, item->messages[i].json.data);
     for (size_t i = 0; i < item->kv_count; i++) /* in any order: a sum of texts would hide nothing that sorting shows */
         for (size_t k = 0; k < COUNT(keys); k++)
@@ -157,7 +146,7 @@ static void do_fetch(side *at, const op *o, text *out) {
     if (code != DUR_OK) return;
     qsort(items, count, sizeof(items[0]), by_instance);
     for (size_t i = 0; i < count; i++) {
-        tell_item(at, &items[i], out);
+        tell_item(&items[i], out);
         keep(at, &items[i], owner, false);
     }
 }
@@ -169,17 +158,16 @@ static void do_round(side *at, const op *o, text *out) {
     int code = dur_store_lane_round(at->lane, T->arena, &round, NULL);
     if (code == DUR_ELEASE) code = DUR_OK;
     text_add(out, "round %s items %zu held %zu lost %zu\n", dur_code_name(code), round.item_count, round.held_count,
-             round.lost_count); /* whether locks that end count as due is the store's own */
+             round.lost_count); /* next_due_ms may be early in one and not in the other */
     if (code != DUR_OK) return;
     if (round.item_count > 0) qsort(round.items, round.item_count, sizeof(round.items[0]), by_instance);
     for (size_t i = 0; i < round.item_count; i++) {
-        tell_item(at, &round.items[i], out);
+        tell_item(&round.items[i], out);
         keep(at, &round.items[i], "o1", true);
-        *ever_in_lane(at, round.items[i].instance) = true;
     }
     for (size_t i = 0; i < round.held_count; i++)
-        text_add(out, "  held %s %.*s\n", round.held[i].instance, (int)round.held[i].message.json.size,
-                 round.held[i].message.json.data);
+        text_add(out, "  held %s attempts %u %.*s\n", round.held[i].instance, round.held[i].message.attempt_count,
+                 (int)round.held[i].message.json.size, round.held[i].message.json.data);
     for (size_t k = 0; k < COUNT(ids); k++)
         for (size_t i = 0; i < round.lost_count; i++)
             if (strcmp(round.lost[i], ids[k]) == 0) text_add(out, "  lost %s\n", ids[k]);
@@ -195,7 +183,8 @@ static void do_fetch_work(side *at, const op *o, text *out) {
                            .session_lock_ms = 1200,
                            .tags = { .mode = (dur_tag_mode)(o->c % 4), .tags = red, .tag_count = 1 + o->c / 4 % 2 },
                            .max = 1 + o->a % 3,
-                           .owner = at->owners && o->d % 4 == 0 ? at->second : NULL };
+                           .owner = at->owners && o->d % 4 == 0 ? at->second : NULL,
+                           .kind = (dur_fetch_kind)(o->d % 7 < 5 ? 0 : o->d % 7 - 4) };
     int code;
     if (o->a % 2 == 0) { /* the seeds' call */
         got[0].json.data = NULL;
@@ -207,9 +196,9 @@ static void do_fetch_work(side *at, const op *o, text *out) {
     if (code == DUR_ELEASE) code = DUR_OK, count = 0;
     text_add(out, "fetch work %s %zu\n", dur_code_name(code), code == DUR_OK ? count : 0);
     for (size_t i = 0; code == DUR_OK && i < count; i++) {
-        text_add(out, "  work %s/%llu/%llu attempts %u %.*s\n", got[i].ref.instance,
+        text_add(out, "  work %s/%llu/%llu attempts %u%s %.*s\n", got[i].ref.instance,
                  (unsigned long long)got[i].ref.execution_id, (unsigned long long)got[i].ref.activity_id,
-                 got[i].attempt_count, (int)got[i].json.size, got[i].json.data);
+                 got[i].attempt_count, got[i].suspect ? " suspect" : "", (int)got[i].json.size, got[i].json.data);
         if (at->work_count == SIDE_TOKENS) at->work_count--;
         at->works[at->work_count++] = got[i];
     }
@@ -283,10 +272,6 @@ static void do_commit(side *at, const op *o, text *out);
 
 static void do_ack(side *at, const op *o, text *out) {
     held *who = some_turn(at, o->a);
-    if (who != NULL && who->owner != NULL) { /* the plain ack is for plain locks */
-        do_commit(at, o, out);
-        return;
-    }
     if (who == NULL) {
         do_fetch(at, o, out); /* nothing to do it with yet */
         return;
@@ -310,11 +295,11 @@ static void do_commit(side *at, const op *o, text *out) {
     dur_turn_commit commit = a_turn(at, o, who, who->execution + next, next ? 0 : who->last);
     dur_leased_work *work = some_work(at, o->d);
     dur_worker_claim claim;
-    dur_activity_ref timer = REF(who->instance, who->execution, o->c % 6);
+    dur_activity_ref timer = REF(who->instance, who->execution, 1 + o->c % 6); /* an event's id: never 0 */
     uint32_t n = o->b;
     commit.owner = who->owner;
     if (n % 2) commit.expected_last = next ? 0 : n % 14 == 13 ? 1 : who->last;
-    commit.consume_listed = n % 3 != 0 || who->owner != NULL;
+    commit.consume_listed = n % 3 != 0;
     commit.consumed = who->messages;
     commit.consumed_count = commit.consume_listed && who->message_count > 0 ? o->c % (who->message_count + 1) : 0;
     if (commit.metadata.status != DUR_STATUS_NONE)
@@ -397,10 +382,6 @@ static void do_terminate(side *at, const op *o, text *out) {
 
 static void do_abandon(side *at, const op *o, text *out) {
     held *who = some_turn(at, o->a);
-    if (who != NULL && who->lane) {
-        do_commit(at, o, out);
-        return;
-    }
     if (who == NULL) {
         do_fetch(at, o, out); /* nothing to do it with yet */
         return;
@@ -447,6 +428,28 @@ static void do_ack_work(side *at, const op *o, text *out) {
     if (o->c % 4) drop_work(at, work); /* else its token is used again */
 }
 
+static void do_ack_works(side *at, const op *o, text *out) {
+    dur_work_ack acks[3];
+    dur_message done[3];
+    size_t count = at->work_count < 2 ? at->work_count : 2;
+    for (size_t i = 0; i < count; i++) {
+        dur_leased_work work = at->works[(o->a + i) % at->work_count];
+        done[i] = kit_finished(T, work.ref.instance, work.ref.execution_id, work.ref.activity_id, "r");
+        acks[i] = (dur_work_ack){ .lock_token = work.lock_token, .ref = work.ref, .completion = &done[i] };
+    }
+    if (o->b % 2) acks[count++] = (dur_work_ack){ .lock_token = "no-such-token" };
+    tell(out, "ack works", dur_store_ack_works(P, acks, count, NULL));
+    for (size_t i = 0; i < count; i++)
+        text_add(out, "  %s\n", dur_code_name((int)acks[i].error.code));
+}
+
+static void do_bury_work(side *at, const op *o, text *out) {
+    dur_leased_work *work = some_work(at, o->a);
+    if (work == NULL) return;
+    tell(out, "bury work", dur_store_dead_letter_work(P, work->lock_token, "on purpose", NULL));
+    drop_work(at, work);
+}
+
 static void do_abandon_work(side *at, const op *o, text *out) {
     dur_leased_work *work = some_work(at, o->a);
     if (work == NULL) {
@@ -470,7 +473,7 @@ static void do_check_work(side *at, const op *o, text *out) {
     }
     dur_worker_claim claim = { .ref = work->ref, .lock_token = work->lock_token };
     bool lost = false;
-    int code = dur_store_check_works(P, &claim, 1, 900, &lost, NULL);
+    int code = dur_store_check_works(P, &claim, 1, o->b % 3 ? 900 : 0, &lost, NULL);
     text_add(out, "check work %s %s\n", dur_code_name(code), lost ? "lost" : "held");
     if (o->c % 2) tell(out, "renew work", dur_store_renew_work_item_lock(P, work->lock_token, 900, NULL));
 }
@@ -512,6 +515,33 @@ static void do_beat(side *at, const op *o, text *out) {
     tell(out, "register", dur_store_owner_register(P, &again, NULL));
 }
 
+/* The second owner stops cleanly and comes back under a new id. */
+static void do_leave(side *at, const op *o, text *out) {
+    dur_owner_report report = { .still_ours = false };
+    if (!at->owners) return;
+    tell_beat(at, "o1", &report, out); /* whether registering looks for dead peers is the store's own */
+    tell(out, "release", dur_store_owner_release(P, at->second, NULL));
+    at->second = dur_arena_format(T->arena, "o2-%u-%u-%u", o->b, o->c, o->d);
+    dur_owner_options again = { .owner = at->second, .timeout_ms = 2005 };
+    tell(out, "register", dur_store_owner_register(P, &again, NULL));
+}
+
+static void do_list(side *at, const op *o, text *out) {
+    dur_instance_query query = { .status = (dur_status)(o->a % 5),
+                                 .suspended_only = o->b % 4 == 0,
+                                 .name = o->b % 3 == 0 ? KIT_NAME : NULL,
+                                 .id_prefix = o->c % 3 == 0 ? PICK(ids, o->c) : NULL,
+                                 .parent = o->c % 5 == 0 ? PICK(ids, o->d) : NULL,
+                                 .roots_only = o->d % 4 == 0,
+                                 .after = o->d % 5 == 0 ? PICK(ids, o->b) : NULL,
+                                 .limit = o->d % 3 };
+    dur_instance_row *rows = NULL;
+    size_t count = 0;
+    tell(out, "list", dur_store_list_instances(P, T->arena, &query, &rows, &count, NULL));
+    for (size_t i = 0; i < count; i++)
+        text_add(out, "  found %s\n", rows[i].instance_id);
+}
+
 static void do_delete(side *at, const op *o, text *out) {
     const char *const some[] = { PICK(ids, o->a), PICK(ids, o->a + 1) };
     dur_delete_result result = { 0, 0, 0, 0 };
@@ -545,8 +575,16 @@ static void do_suspend(side *at, const op *o, text *out) {
 
 static void do_letters(side *at, const op *o, text *out) {
     held *who = some_turn(at, o->a);
-    if (who == NULL || who->message_count == 0) return;
+    /* What is left of the delay of an instance that is no more, its start being a dead letter, is the store's own. */
+    if (who == NULL || who->message_count == 0 || who->last == 0) return;
     tell(out, "dead letter", dur_store_dead_letter_messages(P, who->instance, who->messages, 1, "on purpose", NULL));
+}
+
+static void do_forget_letters(side *at, const op *o, text *out) {
+    dur_dead_letter *rows = NULL;
+    size_t count = 0;
+    if (dur_store_list_dead_letters(P, T->arena, 0, 1 + o->a % 3, &rows, &count, NULL) != DUR_OK || count == 0) return;
+    tell(out, "forget", dur_store_delete_dead_letters(P, &rows[o->b % count].id, 1, NULL));
 }
 
 static void do_append(side *at, const op *o, text *out) {
@@ -578,15 +616,20 @@ static const struct {
     { "renew", 3, do_renew },
     { "wrong token", 2, do_wrong_token },
     { "ack work", 9, do_ack_work },
+    { "ack works", 3, do_ack_works },
+    { "bury work", 1, do_bury_work },
     { "abandon work", 6, do_abandon_work },
     { "check work", 4, do_check_work },
     { "sessions", 4, do_sessions },
     { "advance", 14, do_advance },
     { "beat", 6, do_beat },
+    { "leave", 2, do_leave },
+    { "list", 3, do_list },
     { "delete", 4, do_delete },
     { "prune", 6, do_prune },
     { "suspend", 3, do_suspend },
     { "dead letter", 2, do_letters },
+    { "forget letters", 1, do_forget_letters },
     { "append", 1, do_append },
 };
 

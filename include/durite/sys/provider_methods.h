@@ -108,7 +108,8 @@ typedef struct dur_key_value {
 typedef struct dur_fetched_message {
     uint64_t id; /* unique in the store, grows in order of enqueueing */
     uint64_t due_ms;
-    uint32_t attempt_count; /* fetches of this message, this one included */
+    uint32_t attempt_count; /* fetches of this message, this one included.  Being handed to a lease that is held (by a
+                               round, by lane_messages) is told like a fetch, but not kept: it would be a write each */
     const char *queue;      /* QueueMessage: queue name; else NULL */
     dur_text json;
 } dur_fetched_message;
@@ -280,7 +281,9 @@ typedef struct dur_leased_work {
     dur_activity_ref ref;
     const char *lock_token;
     uint32_t attempt_count; /* this fetch included */
-    bool suspect;           /* was running or waiting at an owner that did not stop cleanly */
+    bool suspect;           /* was running or waiting at an owner that did not stop cleanly.  The mark stays when the
+                               row is given back unstarted (return_works, abandon with ignore_attempt,
+                               owner_release); an attempt that returned (abandon that counts) takes it away */
     dur_text json;
 } dur_leased_work;
 
@@ -320,7 +323,8 @@ typedef struct dur_round {
     size_t lost_count;
     uint64_t now_ms;        /* the store's time */
     uint64_t seen_id;       /* highest message id that this round's reads have seen */
-    uint64_t next_due_ms;   /* when something becomes visible by itself; DUR_NEVER */
+    uint64_t next_due_ms;   /* when something may become visible by itself, never later: a message falls due, a delay
+                               ends, a timed lock of an instance, a worker row or a session ends; DUR_NEVER */
     bool more;              /* there may be more to fetch at once */
     bool suspects_waiting;  /* a fetch of kind SUSPECT would find something */
     bool work_waiting_long; /* the head of the shared worker queue is older than 100 ms */
@@ -463,14 +467,16 @@ struct dur_provider_methods {
      * before any lock and before history is touched; an instance without a pinned version passes).  All its visible
      * messages are tagged with the token and their attempt_count grows by one.  Nothing to do: DUR_OK with
      * out->instance NULL.  A message for an instance that does not exist never hides another instance's work;
-     * QueueMessages of an instance that does not exist become dead letters (or are deleted with a warning); others
-     * wait.
+     * visible QueueMessages of an instance that does not exist become dead letters (or are deleted with a warning),
+     * at the latest by a fetch without a filter that finds nothing else; its other messages wait.
      */
     int (*fetch_orchestration_item)(dur_provider *self, dur_arena *arena, const dur_fetch *how,
                                     dur_orchestration_item *out, dur_error *err);
     /*
-     * Commit one turn, optional fields not looked at, and remove the lock.  Bad or expired token: DUR_ELEASE, "Invalid
-     * lock token".  Duplicate event: DUR_ECONFLICT.  Writes the answers in turn, and err too.
+     * Commit one turn, optional fields not looked at, and remove the lock, a lane's lease too.  All messages that were
+     * handed out under the token are deleted: those of the fetch, and those that rounds handed to the lease since.  Bad
+     * or expired token: DUR_ELEASE, "Invalid lock token".  Duplicate event: DUR_ECONFLICT.  Writes the answers in turn,
+     * and err too.
      */
     int (*ack_orchestration_item)(dur_provider *self, dur_turn_commit *turn, dur_error *err);
     /* Give an instance back.  Tagged messages (no others) become visible after delay_ms; the instance waits, later
@@ -544,7 +550,8 @@ struct dur_provider_methods {
                        size_t *count, dur_error *err);
     int (*ack_works)(dur_provider *self, dur_work_ack *acks, size_t count, dur_error *err);
     /* Of the rows locked with these tokens, which are gone?  Answers in lost[i].  With extend_ms the timed ones are
-       renewed.  Fallback: renew_work_item_lock one by one. */
+       renewed and their sessions were active; 0 only looks.  Fallback: renew_work_item_lock one by one, which renews
+       in either case. */
     int (*check_works)(dur_provider *self, const dur_worker_claim *claims, size_t count, uint64_t extend_ms, bool *lost,
                        dur_error *err);
     /* Give worker rows back unstarted, attempt not counted.  Fallback: abandon_work_item one by one. */

@@ -45,7 +45,8 @@ typedef struct dur__mem_message {
     uint64_t id;
     uint64_t due_ms;   /* 0: visible whatever the clock says */
     uint64_t order_ms; /* due time, or the time of enqueueing */
-    uint32_t attempts;
+    uint32_t attempts; /* fetches */
+    bool counted;      /* the holder of the lease got it by a fetch, which counted */
     dur_work_kind kind;
     uint64_t execution_id, activity_id;
     dur__mem_instance *instance;
@@ -342,15 +343,17 @@ dur__mem_message *dur__mem_first_reason(const dur__mem *mem, const dur__mem_inst
 dur__mem_message *dur__mem_first_orphan(const dur__mem *mem, const dur__mem_instance *instance);
 uint64_t dur__mem_next_reason(const dur__mem *mem, const dur__mem_instance *instance); /* due; DUR_NEVER */
 void dur__mem_bury_orphans(dur__mem *mem, dur__mem_instance *instance);
-/* Hand out what the holder does not know, at most queue_max of each queue (0: all); true when some were left out. */
-bool dur__mem_give(dur__mem *mem, dur__mem_instance *instance, uint32_t queue_max, dur__mem_batch *batch);
+/* Hand out what the holder does not know, at most queue_max of each queue (0: all); true when some were left out.
+   A fetch counts; what comes to a lease that is held does not. */
+bool dur__mem_give(dur__mem *mem, dur__mem_instance *instance, bool fetch, uint32_t queue_max, dur__mem_batch *batch);
 void dur__mem_take_back(dur__mem *mem, dur__mem_instance *instance, uint64_t seen_id, uint64_t seen_now_ms);
 void dur__mem_all_count(dur__mem_instance *instance); /* every message is a reason again */
 typedef void dur__mem_message_fn(dur__mem *mem, dur__mem_message *message, void *arg);
 void dur__mem_each_given(dur__mem *mem, dur__mem_instance *instance, dur__mem_message_fn *fn, void *arg);
 void dur__mem_each_message(dur__mem *mem, dur__mem_instance *instance, dur__mem_message_fn *fn, void *arg);
 void dur__mem_batch_add(dur__mem_batch *batch, dur__mem_message *message);
-void dur__mem_batch_sort(dur__mem_batch *batch); /* by (order_ms, id) */
+void dur__mem_batch_sort(dur__mem_batch *batch);  /* by (order_ms, id) */
+void dur__mem_uncount(dur__mem_message *message); /* the fetch that handed it out does not count */
 dur_fetched_message dur__mem_message_copy(const dur__mem_message *message, dur_arena *arena);
 dur__mem_channel *dur__mem_channel_find(dur__mem_instance *instance, const char *queue);
 

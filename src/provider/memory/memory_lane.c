@@ -117,7 +117,7 @@ static void round_held(dur__mem *mem, dur__mem_lane *lane, dur_arena *arena, dur
     dur__link *link;
     while ((link = dur__list_pop(&lane->told)) != NULL) {
         dur__mem_instance *instance = DUR__CONTAINER(link, dur__mem_instance, told);
-        dur__mem_give(mem, instance, round->queue_messages_max, &batch);
+        dur__mem_give(mem, instance, false, round->queue_messages_max, &batch);
         dur__mem_place(mem, instance);
     }
     dur__mem_batch_sort(&batch);
@@ -237,7 +237,6 @@ static void mark_given(dur__mem_message *message) {
     dur__mem_tree_remove(&message->place);
     dur__mem_tree_remove(&message->reason);
     dur__mem_tree_add(&channel->given, &message->place, message->order_ms, message->id);
-    message->attempts++;
 }
 
 int dur__mem_lane_messages(dur_lane *base, dur_arena *arena, const char *instance, const char *lock_token,

@@ -97,8 +97,9 @@ static dur__mem_instance *candidate(dur__mem *mem, const dur_fetch *how) {
     return NULL;
 }
 
+/* A look changes nothing: what turns out to be nobody's is put away by the fetch that follows. */
 bool dur__mem_fetchable(dur__mem *mem, const dur_fetch *how) {
-    return candidate(mem, how) != NULL;
+    return ready_first(mem, how) != NULL;
 }
 
 static void item_fill(dur__mem_instance *instance, const dur_fetch *how, const dur__mem_batch *batch, dur_arena *arena,
@@ -138,7 +139,7 @@ bool dur__mem_fetch_one(dur__mem *mem, dur__mem_lane *lane, const dur_fetch *how
     instance->acquisitions++;
     instance->not_before_boot_ms = 0;
     dur__mem_lease_hold(mem, instance, owner, lane);
-    out->more_messages = dur__mem_give(mem, instance, how->queue_messages_max, &batch);
+    out->more_messages = dur__mem_give(mem, instance, true, how->queue_messages_max, &batch);
     dur__list_unlink(&instance->told);
     dur__mem_batch_sort(&batch);
     item_fill(instance, how, &batch, arena, out);
@@ -185,7 +186,7 @@ int dur__mem_fetch_turns(dur_provider *self, dur_arena *arena, const dur_fetch *
 static void attempt_ignore(dur__mem *mem, dur__mem_message *message, void *arg) {
     (void)mem;
     (void)arg;
-    if (message->attempts > 0) message->attempts--;
+    dur__mem_uncount(message);
 }
 
 int dur__mem_abandon_orchestration_item(dur_provider *self, const char *lock_token, uint64_t delay_ms,

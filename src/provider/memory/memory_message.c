@@ -77,6 +77,10 @@ static uint64_t due_of(const dur__mem *mem, const dur_message *item, uint64_t de
 dur__mem_message *dur__mem_enqueue(dur__mem *mem, const dur_message *item, uint64_t delay_ms) {
     dur__mem_instance *instance = dur__mem_make(mem, item->instance);
     dur__mem_message *message = dur__xcalloc(1, sizeof(*message) + item->json.size + 1);
+    if (starts(item->kind) && !dur__mem_exists(instance) && !dur__mem_leased(instance)) { /* it begins anew */
+        instance->acquisitions = 0;
+        instance->not_before_boot_ms = 0;
+    }
     message->id = ++mem->last_message_id;
     message->due_ms = due_of(mem, item, delay_ms);
     message->order_ms = message->due_ms != 0 ? message->due_ms : mem->now_ms;
@@ -175,24 +179,25 @@ void dur__mem_batch_sort(dur__mem_batch *batch) {
     if (batch->count > 1) qsort(batch->items, batch->count, sizeof(dur__mem_message *), compare_messages);
 }
 
-static bool channel_give(dur__mem *mem, dur__mem_channel *channel, uint32_t max, dur__mem_batch *batch) {
+static bool channel_give(dur__mem *mem, dur__mem_channel *channel, bool fetch, uint32_t max, dur__mem_batch *batch) {
     dur__mem_message *message;
     while ((message = channel_first(mem, channel)) != NULL) {
         if (max != 0 && channel->given.count >= max) return true;
         dur__mem_tree_remove(&message->place);
         dur__mem_tree_remove(&message->reason);
         dur__mem_tree_add(&channel->given, &message->place, message->order_ms, message->id);
-        message->attempts++;
+        message->counted = fetch;
+        message->attempts += fetch;
         dur__mem_batch_add(batch, message);
     }
     return false;
 }
 
-bool dur__mem_give(dur__mem *mem, dur__mem_instance *instance, uint32_t queue_max, dur__mem_batch *batch) {
-    bool more = channel_give(mem, &instance->plain, 0, batch);
+bool dur__mem_give(dur__mem *mem, dur__mem_instance *instance, bool fetch, uint32_t queue_max, dur__mem_batch *batch) {
+    bool more = channel_give(mem, &instance->plain, fetch, 0, batch);
     dur__map_entry *entry;
     for (size_t i = 0; (entry = dur__map_next(&instance->queues, &i)) != NULL;)
-        if (channel_give(mem, entry->value, queue_max, batch)) more = true;
+        if (channel_give(mem, entry->value, fetch, queue_max, batch)) more = true;
     return more;
 }
 
@@ -241,6 +246,7 @@ static bool was_seen(const dur__mem_message *message, const seen_mark *seen) {
 
 static void message_back(dur__mem *mem, dur__mem_message *message, void *arg) {
     (void)mem;
+    message->counted = false;
     dur__mem_tree_remove(&message->place);
     message_unknown(message);
     if (!was_seen(message, arg)) message_counts(message);
@@ -277,11 +283,15 @@ void dur__mem_take_back(dur__mem *mem, dur__mem_instance *instance, uint64_t see
     reasons_forget(&instance->reason_later, &seen);
 }
 
+void dur__mem_uncount(dur__mem_message *message) {
+    if (message->counted && message->attempts > 0) message->attempts--;
+}
+
 dur_fetched_message dur__mem_message_copy(const dur__mem_message *message, dur_arena *arena) {
     return (dur_fetched_message){
         .id = message->id,
         .due_ms = message->order_ms,
-        .attempt_count = message->attempts,
+        .attempt_count = message->attempts + !message->counted,
         .queue = dur_arena_strdup(arena, message->channel->queue),
         .json = { dur_arena_memdup(arena, message->json, message->json_size), message->json_size },
     };

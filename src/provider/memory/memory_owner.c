@@ -40,7 +40,7 @@ int dur__mem_owner_register(dur_provider *self, const dur_owner_options *options
 static void give_back(dur__mem *mem, dur__mem_message *message, void *arg) {
     (void)mem;
     (void)arg;
-    if (message->attempts > 0) message->attempts--;
+    dur__mem_uncount(message);
 }
 
 static void lease_end(dur__mem *mem, dur__mem_instance *instance, bool clean) {

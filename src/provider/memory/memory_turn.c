@@ -161,8 +161,10 @@ static void write_work(dur__mem *mem, const dur__mem_instance *instance, const d
         dur__mem_work_place(mem, work);
     }
     for (size_t i = 0; i < turn->cancelled_count; i++) {
+        dur_activity_ref all = turn->cancelled[i];
         dur__mem_work *work;
-        while ((work = dur__mem_work_find(mem, &turn->cancelled[i], instance->id)) != NULL) {
+        all.row_id = 0; /* every row of that activity */
+        while ((work = dur__mem_work_find(mem, &all, instance->id)) != NULL) {
             dur__mem_instance *target = work->instance;
             dur__mem_work_remove(mem, work);
             if (target != instance) dur__mem_settle(mem, target);
@@ -175,10 +177,10 @@ static void write_work(dur__mem *mem, const dur__mem_instance *instance, const d
 static void attempt_clear(dur__mem *mem, dur__mem_message *message, void *arg) {
     (void)mem;
     const bool *give_back = arg;
-    if (!*give_back)
+    if (*give_back)
+        dur__mem_uncount(message);
+    else if (message->counted)
         message->attempts = 0; /* a turn that saw it has been committed */
-    else if (message->attempts > 0)
-        message->attempts--;
 }
 
 static bool is_release(const dur_turn_commit *turn) {

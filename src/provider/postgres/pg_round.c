@@ -26,6 +26,8 @@ static const char info_sql[] =
     "WITH n AS MATERIALIZED (SELECT #now AS now) SELECT n.now, (SELECT last_value FROM @queue_id_seq),"
     " least((SELECT min(ready_at) FROM @instances WHERE " FREE " AND ready_at > (SELECT now FROM n)),"
     " (SELECT min(ready_at) FROM @instances WHERE holder = $2::bigint AND ready_at > (SELECT now FROM n)),"
+    " (SELECT min(expires_at) FROM @instances WHERE owner IS NULL AND token IS NOT NULL AND expires_at >"
+    " (SELECT now FROM n)),"
     " (SELECT min(until_ms) FROM @worker WHERE owner IS NULL AND until_ms > 0 AND until_ms > (SELECT now FROM n)),"
     " (SELECT min(until_ms) FROM @sessions WHERE owner IS NULL AND until_ms > (SELECT now FROM n))),"
     " EXISTS (SELECT 1 FROM @instances WHERE " FREE " AND acquisitions > 0 AND " VISIBLE

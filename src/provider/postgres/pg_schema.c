@@ -50,6 +50,7 @@ static const char *const migration_1[] = {
     " WHERE holder IS NOT NULL AND ready_at IS NOT NULL;"
     "CREATE INDEX dur_instances_owner ON @instances (owner) WHERE owner IS NOT NULL;"
     "CREATE INDEX dur_instances_token ON @instances (token) WHERE token IS NOT NULL;"
+    "CREATE INDEX dur_instances_expires ON @instances (expires_at) WHERE owner IS NULL AND token IS NOT NULL;"
     "CREATE INDEX dur_instances_parent ON @instances (parent) WHERE parent IS NOT NULL;",
     "CREATE TABLE @executions ("
     " instance_id text COLLATE \"C\" NOT NULL, execution_id bigint NOT NULL,"

@@ -30,20 +30,26 @@ static void candidate_fill(dur_arena *arena, sqlite3_stmt *row, candidate *out) 
                         .queued = DUR__SQ_NOT_COUNTED };
 }
 
-/* Queue messages of an instance that does not exist: out of the way, but not lost. */
+/* Visible queue messages of an instance that does not exist: out of the way, but not lost.  Delayed ones wait. */
 static int orphans_bury(dur__sq_txn *txn, const candidate *it, dur_arena *arena, dur_error *err) {
     int code = DUR_OK;
-    while (code == DUR_OK) {
-        sqlite3_stmt *row = NULL;
-        code = dur__sq_first(txn->conn, DUR__SQ_QUEUE_MESSAGES_OF, &row, err, "i", it->key);
-        if (code != DUR_OK || row == NULL) return code;
+    sqlite3_stmt *row = NULL;
+    for (;;) {
+        code = dur__sq_first(txn->conn, DUR__SQ_QUEUE_ORPHAN, &row, err, "ii", it->key, txn->now_ms);
+        if (code != DUR_OK) return code;
+        if (row == NULL) break;
         uint64_t id = dur__sq_u64(row, 0);
         dur_text json = dur__sq_json(arena, row, 1);
         dur__sq_end(&row);
         code = dur__sq_dead_letter_row(txn, it->instance, "message for an instance that does not exist", json, err);
         if (code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_DELETE, err, "ii", id, it->key);
+        if (code != DUR_OK) return code;
     }
-    return code;
+    code = dur__sq_first(txn->conn, DUR__SQ_QUEUE_ORPHAN_NEXT, &row, err, "i", it->key);
+    bool any = code == DUR_OK && row != NULL && !dur__sq_is_null(row, 0);
+    uint64_t due = any ? dur__sq_u64(row, 0) : 0;
+    dur__sq_end(&row);
+    return code == DUR_OK ? dur__sq_set_ready(txn, it->key, any, due, err) : code;
 }
 
 /* Does it exist?  One that is known only by messages has nobody to run: queue messages are buried, others wait. */
@@ -62,8 +68,7 @@ static int candidate_judge(dur__sq_txn *txn, dur_arena *arena, candidate *it, bo
     }
     if (code != DUR_OK || exists) return code;
     *runs = false;
-    code = orphans_bury(txn, it, arena, err);
-    return code == DUR_OK ? dur__sq_set_ready(txn, it->key, false, 0, err) : code;
+    return orphans_bury(txn, it, arena, err);
 }
 
 static int messages_read(dur__sq_txn *txn, dur__sq_fetch_op *self, candidate *it, dur_orchestration_item *item,
@@ -150,7 +155,10 @@ static dur__sq_lease *lease_make(const candidate *it, const dur_orchestration_it
     lease->last_event = item->last_event_id;
     lease->has_execution = it->execution != 0 && it->name != NULL;
     lease->counted = true;
-    lease->tagged = item->message_count;
+    lease->tagged_count = item->message_count;
+    lease->tagged = dur__xcalloc(item->message_count, sizeof(*lease->tagged));
+    for (size_t i = 0; i < item->message_count; i++)
+        lease->tagged[i] = item->messages[i].id;
     lease->queued = it->queued;
     lease->no_values = it->execution == 0;
     return lease;

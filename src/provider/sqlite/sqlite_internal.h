@@ -79,9 +79,10 @@ typedef struct dur__sq_lease {
     uint64_t seen_id;    /* messages that were handed out: id up to this and due up to seen_now */
     uint64_t seen_now;
     bool has_execution;
-    bool no_values;  /* its execution has written no key: known because it began with this lease */
-    bool counted;    /* the row still counts the acquisition */
-    size_t tagged;   /* messages that the acquisition counted and no turn has consumed */
+    bool no_values;   /* its execution has written no key: known because it began with this lease */
+    bool counted;     /* the row still counts the acquisition */
+    uint64_t *tagged; /* ids of messages that the acquisition counted and no turn has consumed */
+    size_t tagged_count;
     size_t queued;   /* rows of its in the queue, due or not; DUR__SQ_NOT_COUNTED */
     bool dirty;      /* there may be messages to hand out; in lane->dirty */
     bool read;       /* … and this round has read them */

@@ -90,6 +90,8 @@ static int free_run(dur__sq_op *op, dur__sq_txn *txn) {
     dur__sq_release_how how = { .uncount = self->clean };
     txn->file->alive_epoch = 0;
     int code = leases_of(self, txn);
+    for (size_t i = 0; i < self->key_count && code == DUR_OK && self->clean; i++)
+        code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_UNCOUNT, &op->err, "i", self->keys[i]);
     for (size_t i = 0; i < self->key_count && code == DUR_OK; i++)
         code = dur__sq_release(txn, self->keys[i], &how, &op->err);
     self->freed = (uint32_t)self->key_count;

@@ -172,10 +172,16 @@ int dur__sq_enqueue(dur__sq_txn *txn, const dur_message *item, uint64_t delay_ms
         uint64_t first;
         code = dur__sq_reason(txn, key, 0, 0, &any, &first, err);
         if (code == DUR_OK && any && first <= txn->now_ms) ready = 0;
+        if (code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_BEGIN, err, "i", key);
     }
-    if (code == DUR_OK && (!leased || txn->conn != &txn->file->writer))
-        code =
-            dur__sq_run(txn->conn, DUR__SQ_INSTANCE_READY, err, "iiii", key, ready, ready_seq(txn, ready), txn->now_ms);
+    if (code == DUR_OK && (!leased || txn->conn != &txn->file->writer)) {
+        sqlite3_stmt *row = NULL;
+        code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_READY, &row, err, "iiii", key, ready, ready_seq(txn, ready),
+                             txn->now_ms);
+        if (code == DUR_OK && row != NULL && dur__sq_u64(row, 0) > txn->now_ms) /* it was given back with a delay */
+            message_wakes(txn, dur__sq_u64(row, 0), false);
+        dur__sq_end(&row);
+    }
     message_wakes(txn, due, leased);
     return code;
 }
@@ -303,6 +309,7 @@ void dur__sq_lease_free(dur__sq_lease *lease) {
     }
     dur__map_free(&lease->queues);
     dur__map_free(&lease->given);
+    free(lease->tagged);
     free(lease->instance);
     free(lease->token);
     free(lease->name);

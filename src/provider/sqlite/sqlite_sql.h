@@ -45,7 +45,7 @@
     SQL(INSTANCE_READY,                                                                                                \
         "UPDATE dur_instance SET ready_at=CASE WHEN max(?2, not_before) <= ?4 THEN 0 ELSE max(?2, not_before) END, "   \
         "ready_seq=?3 WHERE key=?1 AND token IS NULL AND (ready_at IS NULL OR (ready_at > 0 AND "                      \
-        "ready_at > max(?2, not_before)))")                                                                            \
+        "ready_at > max(?2, not_before))) RETURNING ready_at")                                                         \
     SQL(INSTANCE_TURN,                                                                                                 \
         "UPDATE dur_instance SET name=coalesce(?2, name), version=coalesce(?3, version), "                             \
         "parent=CASE WHEN name IS NULL THEN ?4 ELSE parent END, execution=?5, "                                        \
@@ -66,6 +66,11 @@
     SQL(INSTANCE_RELEASE,                                                                                              \
         "UPDATE dur_instance SET token=NULL, owner=NULL, locked_until=NULL, ready_at=?2, ready_seq=?3, "               \
         "not_before=?4, acquisitions=max(acquisitions-?5, 0) WHERE key=?1")                                            \
+    SQL(INSTANCE_BEGIN, /* a start for what did not exist: nothing was ever acquired in vain */                        \
+        "UPDATE dur_instance SET acquisitions=0, not_before=0 WHERE key=?1 AND acquisitions + not_before > 0 AND "     \
+        "token IS NULL AND name IS NULL "                                                                              \
+        "AND NOT EXISTS (SELECT 1 FROM dur_event WHERE key=?1) "                                                       \
+        "AND 1 = (SELECT count(*) FROM dur_queue WHERE key=?1 AND qname IS NULL AND kind IN (0, 1))")                  \
     SQL(INSTANCE_SET_READY, "UPDATE dur_instance SET ready_at=?2, ready_seq=?3 WHERE key=?1")                          \
     SQL(INSTANCE_SUSPEND, "UPDATE dur_instance SET suspended=?2, updated=?3 WHERE key=?1")                             \
     SQL(INSTANCE_LOCK, "UPDATE dur_instance SET token=?2, owner=?3, locked_until=?4, ready_at=NULL, not_before=0, "    \
@@ -115,12 +120,16 @@
                    "VALUES(?1, ?2, ?3, ?9, ?4, ?5, ?6, ?7, ?8)")                                                       \
     SQL(QUEUE_DELETE, "DELETE FROM dur_queue WHERE id=?1 AND key=?2")                                                  \
     SQL(QUEUE_DELETE_TOKEN, "DELETE FROM dur_queue WHERE key=?1 AND token=?2")                                         \
+    SQL(QUEUE_DELETE_SEEN, /* what rounds have handed to the holder, queues apart */                                   \
+        "DELETE FROM dur_queue WHERE key=?1 AND qname IS NULL AND id <= ?2 AND due <= ?3")                             \
     SQL(QUEUE_DELETE_KEY, "DELETE FROM dur_queue WHERE key=?1")                                                        \
     SQL(QUEUE_DELETE_TIMER, "DELETE FROM dur_queue WHERE activity > 0 AND key=?1 AND execution=?2 AND activity=?3")    \
     SQL(QUEUE_TAG, "UPDATE dur_queue SET token=?2, attempts=attempts+1 WHERE key=?1 AND due <= ?3")                    \
     SQL(QUEUE_TAG_ONE, "UPDATE dur_queue SET token=?2, attempts=attempts+1 WHERE id=?1")                               \
     SQL(QUEUE_UNTAG, "UPDATE dur_queue SET token=NULL, attempts=max(attempts-?3, 0) WHERE key=?1 AND token=?2")        \
     SQL(QUEUE_READ_FEW, "SELECT " DUR__SQ_MESSAGE_COLUMNS ", due FROM dur_queue WHERE key=?1 LIMIT ?2")                \
+    SQL(QUEUE_UNCOUNT, "UPDATE dur_queue SET attempts=max(attempts-1, 0) WHERE key=?1 AND token IS NOT NULL "          \
+                       "AND token=(SELECT token FROM dur_instance WHERE key=?1)")                                      \
     SQL(QUEUE_READ_ALL, /* sorted by the caller: a sorter costs more than the rest */                                  \
         "SELECT " DUR__SQ_MESSAGE_COLUMNS " FROM dur_queue WHERE key=?1 AND due <= ?2 AND (+id > ?3 OR +due > ?4)")    \
     SQL(QUEUE_READ_PLAIN,                                                                                              \
@@ -138,7 +147,9 @@
     SQL(QUEUE_REASON, "SELECT due FROM dur_queue WHERE key=?1 AND (+id > ?2 OR +due > ?3)")                            \
     SQL(QUEUE_START, "SELECT due, at, json FROM dur_queue WHERE key=?1 AND qname IS NULL AND kind IN (0, 1) "          \
                      "ORDER BY ord, id LIMIT 1")                                                                       \
-    SQL(QUEUE_MESSAGES_OF, "SELECT id, json FROM dur_queue WHERE key=?1 AND qname IS NOT NULL")                        \
+    SQL(QUEUE_ORPHAN,                                                                                                  \
+        "SELECT id, json FROM dur_queue WHERE key=?1 AND qname IS NOT NULL AND due <= ?2 ORDER BY ord, id LIMIT 1")    \
+    SQL(QUEUE_ORPHAN_NEXT, "SELECT min(due) FROM dur_queue WHERE key=?1 AND qname IS NOT NULL")                        \
     SQL(QUEUE_GET, "SELECT json FROM dur_queue WHERE id=?1 AND key=?2")                                                \
     SQL(QUEUE_SINCE, "SELECT id, key FROM dur_queue WHERE id > ?1 ORDER BY id")                                        \
     SQL(QUEUE_BECAME_DUE, "SELECT key FROM dur_queue WHERE due > 0 AND due > ?1 AND due <= ?2")                        \
@@ -174,7 +185,8 @@
                    "WHERE key=?1 AND execution=?2 AND activity=?3 AND seq=?4")                                         \
     SQL(WORK_RENEW, "UPDATE dur_worker SET locked_until=?5 WHERE key=?1 AND execution=?2 AND activity=?3 AND seq=?4")  \
     SQL(WORK_FREE, "UPDATE dur_worker SET token=NULL, owner=NULL, locked_until=NULL, visible_at=?5, "                  \
-                   "attempts=max(attempts-?6, 0) WHERE key=?1 AND execution=?2 AND activity=?3 AND seq=?4")            \
+                   "attempts=max(attempts-?6, 0), suspect=suspect AND ?6 WHERE key=?1 AND execution=?2 AND "           \
+                   "activity=?3 AND seq=?4")                                                                           \
     SQL(WORK_EXPIRE, "UPDATE dur_worker SET token=NULL, owner=NULL, locked_until=NULL "                                \
                      "WHERE locked_until IS NOT NULL AND locked_until <= ?1")                                          \
     SQL(WORK_APPEAR, "UPDATE dur_worker SET visible_at=0 WHERE visible_at > 0 AND visible_at <= ?1")                   \
@@ -182,9 +194,9 @@
                          "WHERE token IS NULL AND visible_at = 0 ORDER BY seq")                                        \
     SQL(WORK_NEXT_VISIBLE, "SELECT min(visible_at) FROM dur_worker WHERE visible_at > 0")                              \
     SQL(WORK_NEXT_EXPIRY, "SELECT min(locked_until) FROM dur_worker WHERE locked_until IS NOT NULL")                   \
-    SQL(WORK_OF_OWNER,                                                                                                 \
-        "UPDATE dur_worker SET token=NULL, owner=NULL, locked_until=NULL, suspect=?2, attempts=max(attempts-?3, 0) "   \
-        "WHERE token IS NOT NULL AND owner=?1")                                                                        \
+    SQL(WORK_OF_OWNER, "UPDATE dur_worker SET token=NULL, owner=NULL, locked_until=NULL, suspect=suspect OR ?2, "      \
+                       "attempts=max(attempts-?3, 0) "                                                                 \
+                       "WHERE token IS NOT NULL AND owner=?1")                                                         \
     SQL(WORK_ID_OF, "SELECT id FROM dur_instance WHERE key=?1")                                                        \
     /* sessions */                                                                                                     \
     SQL(SESSION_ANY, "SELECT 1 FROM dur_session LIMIT 1")                                                              \

@@ -169,13 +169,46 @@ static int works_consume(dur__sq_turn_op *self, dur__sq_txn *txn) {
     return turn_fault(self, DUR_TURN_WORK_LOST, DUR_ELEASE, "a consumed activity is gone or locked by somebody else");
 }
 
+/* Of the messages that the acquisition counted, those that the turn leaves; forget the others.  Both come in nearly
+   the same order: the search goes on where the last one was found. */
+static size_t tagged_left(dur__sq_lease *lease, const dur_turn_commit *turn, bool forget) {
+    size_t left = 0, next = 0, count = turn->consumed_count;
+    for (size_t i = 0; i < lease->tagged_count; i++) {
+        size_t tried = 0;
+        while (tried < count && turn->consumed[(next + tried) % count] != lease->tagged[i])
+            tried++;
+        if (tried < count) {
+            next = (next + tried + 1) % count;
+            continue;
+        }
+        if (forget) lease->tagged[left] = lease->tagged[i];
+        left++;
+    }
+    if (forget) lease->tagged_count = left;
+    return left;
+}
+
+/* All that the holder was given: with the fetch, and by the rounds of its lane. */
+static int given_consume(dur__sq_turn_op *self, dur__sq_txn *txn) {
+    dur__sq_lease *lease = self->lease;
+    dur__map_entry *entry;
+    int code =
+        dur__sq_run(txn->conn, DUR__SQ_QUEUE_DELETE_TOKEN, &self->op.err, "it", self->key, self->turn->lock_token);
+    if (code != DUR_OK || lease == NULL) return code;
+    lease->queued = DUR__SQ_NOT_COUNTED;
+    code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_DELETE_SEEN, &self->op.err, "iii", self->key, lease->seen_id,
+                       lease->seen_now);
+    for (size_t at = 0; code == DUR_OK && (entry = dur__map_next(&lease->given, &at)) != NULL;)
+        code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_DELETE, &self->op.err, "ii", entry->number, self->key);
+    return code;
+}
+
 static int messages_consume(dur__sq_turn_op *self, dur__sq_txn *txn) {
     dur_turn_commit *turn = self->turn;
     int code = DUR_OK;
     if (turn->consumed_count + turn->timers_dropped_count + turn->cancelled_count > 0) txn->file->times_stale = true;
     if (self->plain || !turn->consume_listed) {
-        if (turn->lock_token != NULL && !(turn->take_over && !self->plain))
-            code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_DELETE_TOKEN, &self->op.err, "it", self->key, turn->lock_token);
+        if (turn->lock_token != NULL && !(turn->take_over && !self->plain)) code = given_consume(self, txn);
     } else {
         for (size_t i = 0; i < turn->consumed_count && code == DUR_OK; i++) {
             code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_DELETE, &self->op.err, "ii", turn->consumed[i], self->key);
@@ -185,7 +218,7 @@ static int messages_consume(dur__sq_turn_op *self, dur__sq_txn *txn) {
     /* what it leaves in the queue was not what a crash would be blamed on */
     if (code == DUR_OK && !self->plain && turn->consume_listed && turn->lock_token != NULL && !turn->take_over &&
         (self->counted || !turn->keep_lease) && !is_failed_release(self) &&
-        (self->lease == NULL || self->lease->tagged > turn->consumed_count))
+        (self->lease == NULL || tagged_left(self->lease, turn, false) > 0))
         code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_CLEAR, &self->op.err, "itii", self->key, turn->lock_token,
                            turn->give_back ? (uint64_t)1 : (uint64_t)UINT32_MAX, (uint64_t)turn->keep_lease);
     if (code == DUR_OK && !self->plain && turn->remove_work) {
@@ -471,7 +504,7 @@ static void turn_done(dur__sq_op *op, dur__sq_file *file) {
     for (size_t i = 0; self->kept && lease != NULL && i < turn->consumed_count; i++)
         dur__sq_lease_taken(file, lease, turn->consumed[i]);
     if (lease != NULL && lease->queued != DUR__SQ_NOT_COUNTED) lease->queued -= self->messages_gone;
-    if (lease != NULL) lease->tagged -= turn->consumed_count < lease->tagged ? turn->consumed_count : lease->tagged;
+    if (lease != NULL && self->kept && lease->tagged_count > 0) tagged_left(lease, turn, true);
     if (!self->plain && turn->take_over)
         dur__sq_lease_drop(file, self->key, true);
     else if (!self->kept)
