@@ -29,7 +29,12 @@ dur_kit_check_info dur_kit_info(size_t index) {
     return (dur_kit_check_info){ NULL, NULL, false };
 }
 
-static bool wanted(const char *only, const char *category, const char *name) {
+bool dur_kit_selects(const char *only, size_t index) {
+    dur_kit_check_info info = dur_kit_info(index);
+    return info.name != NULL && kit_wanted(only, info.category, info.name);
+}
+
+bool kit_wanted(const char *only, const char *category, const char *name) {
     char full[160];
     if (only == NULL || only[0] == '\0') return true;
     snprintf(full, sizeof(full), "%s/%s", category, name);
@@ -51,53 +56,39 @@ static void run_guarded(kit *t, kit_fn *run) {
     if (setjmp(t->out) == 0) run(t);
 }
 
-static void run_check(kit *t, const kit_check *check) {
+void kit_run_check(kit *t, const kit_check *check) {
     t->arena = dur_arena_new();
     t->random = t->seed;
     t->outcome = DUR_KIT_PASSED;
     t->message[0] = '\0';
     dur_error_clear(&t->err);
-    if (t->factory->open(t->factory->data, &t->store, &t->err) != DUR_OK) {
-        t->outcome = DUR_KIT_FAILED;
-        snprintf(t->message, sizeof(t->message), "no store to be had: %.400s", t->err.message);
-    } else {
-        t->p = t->store.provider;
-        run_guarded(t, check->run);
-        close_lanes(t);
-        t->factory->close(t->factory->data, &t->store);
-    }
+    run_guarded(t, check->run);
+    close_lanes(t);
     dur_arena_free(t->arena);
     t->arena = NULL;
 }
 
+static void run_alone(kit *t, const kit_check *check) {
+    if (t->factory->open(t->factory->data, &t->store, &t->err) != DUR_OK) {
+        t->outcome = DUR_KIT_FAILED;
+        snprintf(t->message, sizeof(t->message), "no store to be had: %.400s", t->err.message);
+        return;
+    }
+    t->p = t->store.provider;
+    kit_run_check(t, check);
+    t->factory->close(t->factory->data, &t->store);
+}
+
 /* ---- jobs -------------------------------------------------------------------------------------------------------- */
 
-typedef struct job {
-    const kit_category *category;
-    const kit_check *check;
-    uint32_t round;
-} job;
-
-typedef struct pool {
-    const dur_kit_factory *factory;
-    const dur_kit_options *options;
-    dur_kit_report *report;
-    job *jobs;
-    size_t count;
-    size_t next;
-    uint64_t seed;
-    bool stop;
-    pthread_mutex_t mutex;
-} pool;
-
-static uint64_t mix(uint64_t seed, const char *name, uint32_t round) {
+uint64_t kit_mix(uint64_t seed, const char *name, uint32_t round) {
     uint64_t hash = seed * 0x9E3779B97F4A7C15u + round;
     for (; *name != '\0'; name++)
         hash = (hash ^ (unsigned char)*name) * 0x100000001B3u;
     return hash | 1;
 }
 
-static void note(pool *all, const job *done, const kit *t) {
+void kit_note(kit_pool *all, const kit_job *done, const kit *t) {
     dur_kit_report *report = all->report;
     dur_kit_result result = { done->category->name, done->check->name, done->category->reference, done->round, t->seed,
                               t->outcome,           t->message };
@@ -116,23 +107,28 @@ static void note(pool *all, const job *done, const kit *t) {
     if (all->options->on_result != NULL) all->options->on_result(all->options->data, &result);
 }
 
-static void *work(void *arg) {
-    pool *all = arg;
+kit *kit_new(const kit_pool *all) {
     kit *t = calloc(1, sizeof(*t));
-    if (t == NULL) return NULL;
+    if (t == NULL) abort();
     t->factory = all->factory;
     t->lock_ms = all->factory->lock_timeout_ms != 0 ? all->factory->lock_timeout_ms
                  : all->factory->advance != NULL    ? 5000
                                                     : 1000;
     t->quick_ms = all->factory->short_poll_threshold_ms != 0 ? all->factory->short_poll_threshold_ms : 100;
+    return t;
+}
+
+static void *work(void *arg) {
+    kit_pool *all = arg;
+    kit *t = kit_new(all);
     pthread_mutex_lock(&all->mutex);
     while (all->next < all->count && !all->stop) {
-        job one = all->jobs[all->next++];
+        kit_job one = all->jobs[all->next++];
         pthread_mutex_unlock(&all->mutex);
-        t->seed = mix(all->seed, one.check->name, one.round);
-        run_check(t, one.check);
+        t->seed = kit_mix(all->seed, one.check->name, one.round);
+        run_alone(t, one.check);
         pthread_mutex_lock(&all->mutex);
-        if (!all->stop) note(all, &one, t);
+        if (!all->stop) kit_note(all, &one, t);
     }
     pthread_mutex_unlock(&all->mutex);
     free(t);
@@ -155,20 +151,20 @@ static int probe(const dur_kit_factory *factory, dur_kit_poll *out, dur_error *e
     return code;
 }
 
-static size_t choose(pool *all, dur_kit_poll poll, uint32_t repeat) {
+static size_t choose(kit_pool *all, dur_kit_poll poll, uint32_t repeat) {
     size_t count = 0;
     for (uint32_t round = 1; round <= repeat; round++)
         for (const kit_category *category = kit_categories; category->name != NULL; category++)
             for (const kit_check *check = category->checks; check->name != NULL; check++) {
-                if (!wanted(all->options->only, category->name, check->name)) continue;
+                if (!kit_wanted(all->options->only, category->name, check->name)) continue;
                 if (check->poll != DUR_KIT_POLL_PROBE && check->poll != poll) continue;
-                if (all->jobs != NULL) all->jobs[count] = (job){ category, check, round };
+                if (all->jobs != NULL) all->jobs[count] = (kit_job){ category, check, round };
                 count++;
             }
     return count;
 }
 
-static int run_pool(pool *all, uint32_t jobs) {
+static void run_pool(kit_pool *all, uint32_t jobs) {
     pthread_t threads[64];
     size_t started = 0;
     if (jobs > 64) jobs = 64;
@@ -181,14 +177,13 @@ static int run_pool(pool *all, uint32_t jobs) {
         for (size_t i = 0; i < started; i++)
             pthread_join(threads[i], NULL);
     }
-    return all->report->failed > 0 ? DUR_EFAILED : DUR_OK;
 }
 
 int dur_kit_run(const dur_kit_factory *factory, const dur_kit_options *options, dur_kit_report *report,
                 dur_error *err) {
     static const dur_kit_options none = { .size = sizeof(none) };
     dur_kit_report own;
-    pool all = { .mutex = PTHREAD_MUTEX_INITIALIZER };
+    kit_pool all = { .mutex = PTHREAD_MUTEX_INITIALIZER };
     dur_kit_poll poll = DUR_KIT_POLL_PROBE;
     int code;
     if (factory == NULL || factory->size != sizeof(*factory) || factory->open == NULL || factory->close == NULL)
@@ -198,7 +193,6 @@ int dur_kit_run(const dur_kit_factory *factory, const dur_kit_options *options, 
     if (options == NULL) options = &none;
     if (report == NULL) report = &own;
     memset(report, 0, sizeof(*report));
-    if (options->shared) return kit_run_shared(factory, options, report, err);
 
     poll = options->poll != DUR_KIT_POLL_PROBE ? options->poll : factory->poll;
     if (poll == DUR_KIT_POLL_PROBE && (code = probe(factory, &poll, err)) != DUR_OK) return code;
@@ -207,18 +201,22 @@ int dur_kit_run(const dur_kit_factory *factory, const dur_kit_options *options, 
     all.report = report;
     all.seed = options->seed != 0 ? options->seed : 1;
     uint32_t repeat = options->repeat != 0 ? options->repeat : 1;
-    size_t count = choose(&all, poll, repeat);
-    if (count == 0)
+    size_t count = choose(&all, poll, repeat), loads = options->shared ? kit_shared_count(options->only) * repeat : 0;
+    if (count + loads == 0)
         return dur_error_set(err, DUR_ENOTFOUND, false, "kit.run", "no check is called \"%s\"", options->only);
-    all.jobs = calloc(count, sizeof(*all.jobs));
+    all.jobs = calloc(count + 1, sizeof(*all.jobs));
     if (all.jobs == NULL) return dur_error_set(err, DUR_ENOMEM, false, "kit.run", "no memory for %zu jobs", count);
     all.count = choose(&all, poll, repeat);
-    if (options->on_plan != NULL) options->on_plan(options->data, count);
-    code = run_pool(&all, options->jobs);
+    if (options->on_plan != NULL) options->on_plan(options->data, count + loads);
+    code = DUR_OK;
+    if (!options->shared)
+        run_pool(&all, options->jobs);
+    else if (count > 0)
+        code = kit_run_together(&all, err);
+    if (code == DUR_OK && loads > 0) code = kit_run_shared(factory, options, report, err);
     free(all.jobs);
     pthread_mutex_destroy(&all.mutex);
-    if (code != DUR_OK)
-        dur_error_set(err, DUR_EFAILED, false, "kit.run", "%u of %zu failed, first %s", report->failed, count,
-                      report->first_failed);
-    return code;
+    if (code != DUR_OK || report->failed == 0) return code;
+    return dur_error_set(err, DUR_EFAILED, false, "kit.run", "%u of %zu failed, first %s", report->failed,
+                         count + loads, report->first_failed);
 }

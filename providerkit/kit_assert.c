@@ -1,7 +1,7 @@
 /*
  * kit_assert.c: how a check says what must hold, its threads, and its chance.
  */
-#include "kit_internal.h"
+#include "kit_view.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -30,6 +30,13 @@ void kit_skip(kit *t, const char *format, ...) {
     va_end(args);
     t->outcome = DUR_KIT_SKIPPED;
     longjmp(t->out, 1);
+}
+
+void kit_needs_time(kit *t) {
+    if (t->view == NULL || t->view->has_time || !t->view->commons->moves) return;
+    t->view->wants_time = true;
+    t->outcome = DUR_KIT_FAILED;
+    longjmp(t->out, 1); /* the runner begins it again, with the clock */
 }
 
 void kit_must(kit *t, const char *file, int line, const char *what, int code) {
@@ -62,7 +69,11 @@ void kit_text(kit *t, const char *file, int line, const char *what, const char *
 
 void kit_needs(kit *t, const char *const *methods) {
     for (; *methods != NULL; methods++)
-        if (!dur_store_has(t->p, *methods)) kit_skip(t, "the store has no %s", *methods);
+        if (!dur_store_has(t->p, *methods)) {
+            if (t->view != NULL && dur_store_has(t->store.provider, *methods))
+                kit_skip(t, "it needs a store of its own: %s tells of everybody", *methods);
+            kit_skip(t, "the store has no %s", *methods);
+        }
 }
 
 /* ---- threads ----------------------------------------------------------------------------------------------------- */

@@ -10,6 +10,7 @@
 
 #include <durite/sys/kit.h>
 #include <durite/sys/store.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <string.h>
 
@@ -43,6 +44,7 @@ struct kit {
     dur_lane *lanes[KIT_LANES_MAX]; /* closed after the check */
     size_t lane_count;
     dur_waker *waker;
+    struct kit_view *view; /* its part of a shared store; NULL: it has a store of its own */
     char message[480];
     dur_kit_outcome outcome;
     jmp_buf out;
@@ -51,6 +53,8 @@ struct kit {
 /* ---- saying what must hold -------------------------------------------------------------------------------------- */
 
 _Noreturn void kit_fail(kit *t, const char *file, int line, const char *format, ...) DUR_PRINTF(4, 5);
+/* It moves the clock of its store: in a shared one only the check that has the right to. */
+void kit_needs_time(kit *t);
 _Noreturn void kit_skip(kit *t, const char *format, ...) DUR_PRINTF(2, 3);
 void kit_must(kit *t, const char *file, int line, const char *what, int code);
 void kit_refused(kit *t, const char *file, int line, const char *what, int want, const char *text, int code);
@@ -283,9 +287,11 @@ const char *kit_format(kit *t, const char *format, ...) DUR_PRINTF(2, 3);
     X(bulk_deletion)                                                                                                   \
     X(cancellation)                                                                                                    \
     X(capability_filtering)                                                                                            \
-    X(custom_status) X(deletion) X(error_handling) X(instance_creation) X(instance_locking) X(kv_store)                \
-        X(lock_expiration) X(long_polling) X(management) X(multi_execution) X(poison_message) X(prune)                 \
-            X(queue_semantics) X(sessions) X(tag_filtering) X(stats)
+    X(custom_status)                                                                                                   \
+    X(deletion)                                                                                                        \
+    X(error_handling) X(instance_creation) X(instance_locking) X(kv_store) X(lock_expiration) X(long_polling)          \
+        X(management) X(multi_execution) X(poison_message) X(prune) X(queue_semantics) X(sessions) X(tag_filtering)    \
+            X(stats)
 #define KIT_OURS(X)                                                                                                    \
     X(ours_contract)                                                                                                   \
     X(ours_turns) X(ours_eager) X(ours_arrays) X(ours_rounds) X(ours_owners) X(ours_clients) X(ours_admin)
@@ -295,7 +301,38 @@ KIT_OURS(KIT_DECLARE_)
 #undef KIT_DECLARE_
 
 extern const kit_category kit_categories[];
+
+/* ---- the runner -------------------------------------------------------------------------------------------------- */
+
+typedef struct kit_job {
+    const kit_category *category;
+    const kit_check *check;
+    uint32_t round;
+} kit_job;
+
+typedef struct kit_pool {
+    const dur_kit_factory *factory;
+    const dur_kit_options *options;
+    dur_kit_report *report;
+    kit_job *jobs;
+    size_t count;
+    size_t next;
+    uint64_t seed;
+    bool stop;
+    pthread_mutex_t mutex;
+} kit_pool;
+
+kit *kit_new(const kit_pool *all); /* what a thread of the runner works with; free */
+/* Run a check: t has its store, p, view and seed.  Then its result into the report, under the pool's mutex. */
+void kit_run_check(kit *t, const kit_check *check);
+void kit_note(kit_pool *all, const kit_job *done, const kit *t);
+uint64_t kit_mix(uint64_t seed, const char *name, uint32_t round);
+/* All jobs on one store, by ten threads. */
+int kit_run_together(kit_pool *all, dur_error *err);
+/* Workloads on one store; how many results they have in a round, and running them. */
+size_t kit_shared_count(const char *only);
 int kit_run_shared(const dur_kit_factory *factory, const dur_kit_options *options, dur_kit_report *report,
                    dur_error *err);
+bool kit_wanted(const char *only, const char *category, const char *name);
 
 #endif

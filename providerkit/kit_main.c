@@ -30,7 +30,8 @@ static const char help[] =
     "  --repeat N        run each N times\n"
     "  --jobs N          N at a time (default 1)\n"
     "  --seed S          seed of everything random (default 1)\n"
-    "  --shared          instead: workloads of ten threads on one store, and its invariants\n"
+    "  --shared          all of them on one store, by ten threads, each in a part of its own; then workloads on one\n"
+    "                    store and its invariants.  Those that tell of a whole store are skipped and say so\n"
     "  --against URL     instead: the same random operations on two stores, answers compared\n"
     "  --seeds N         how many sequences (default 100)\n"
     "  --steps N         operations in each (default 120)\n"
@@ -134,8 +135,9 @@ static void print_result(void *data, const dur_kit_result *result) {
     fflush(stdout);
 }
 
-static int list(void) {
+static int list(const char *only) {
     for (size_t i = 0; i < dur_kit_count(); i++) {
+        if (!dur_kit_selects(only, i)) continue;
         dur_kit_check_info info = dur_kit_info(i);
         printf("%s %s\n", info.category, info.name);
     }
@@ -186,7 +188,7 @@ int main(int argc, char **argv) {
     int code = parse(&args, argc, argv);
     if (code != 0) return code;
     if (args.explain) return fputs(help, stdout) < 0;
-    if (args.list) return list();
+    if (args.list) return list(args.options.only);
 #ifdef KIT_REGISTER
     if (KIT_REGISTER(&err) != DUR_OK) {
         fprintf(stderr, "durite-kit: %s\n", err.message);

@@ -1,7 +1,7 @@
 /*
  * kit_words.c: the vocabulary of checks: events, messages, turns, fetches and ready-made lives.
  */
-#include "kit_internal.h"
+#include "kit_view.h"
 
 /* ---- events ------------------------------------------------------------------------------------------------------ */
 
@@ -313,6 +313,7 @@ void kit_no_work_at(kit *t, const char *file, int line, const dur_work_fetch *ho
 /* ---- ready-made lives -------------------------------------------------------------------------------------------- */
 
 void kit_advance(kit *t, uint64_t ms) {
+    kit_needs_time(t);
     if (t->factory->advance != NULL)
         t->factory->advance(t->factory->data, &t->store, ms);
     else
@@ -447,7 +448,8 @@ int kit_delete(kit *t, const char *instance, bool force, dur_delete_result *out)
 
 void kit_corrupt(kit *t, const char *instance) {
     if (t->factory->corrupt_history != NULL) {
-        MUST(t->factory->corrupt_history(t->factory->data, &t->store, instance, ERR));
+        const char *name = t->view != NULL ? kit_view_name(t->view, instance) : instance;
+        MUST(t->factory->corrupt_history(t->factory->data, &t->store, name, ERR));
         return;
     }
     static const char json[] = "{\"event_id\":90000,\"instance_id\":\"x\",\"execution_id\":1,\"timestamp_ms\":1,"
@@ -462,8 +464,10 @@ void kit_corrupt(kit *t, const char *instance) {
 
 uint32_t kit_attempts(kit *t, const dur_orchestration_item *item) {
     uint32_t count = item->attempt_count;
-    if (t->factory->max_attempt_count != NULL)
-        MUST(t->factory->max_attempt_count(t->factory->data, &t->store, item->instance, &count, ERR));
+    if (t->factory->max_attempt_count != NULL) {
+        const char *name = t->view != NULL ? kit_view_name(t->view, item->instance) : item->instance;
+        MUST(t->factory->max_attempt_count(t->factory->data, &t->store, name, &count, ERR));
+    }
     return count;
 }
 

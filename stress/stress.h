@@ -22,6 +22,7 @@ typedef struct stress_result {
     uint64_t activities;
     double seconds;
     double p50_ms, p95_ms, p99_ms, max_ms; /* from start to the answer, each one measured */
+    double sleep_ms; /* what a bare sleep of delay_ms took on this machine, measured beside the run; 0: no delay */
     uint64_t rss_kib, rss_peak_kib;
     char first_failure[256];
 } stress_result;

@@ -15,11 +15,11 @@ static const char help[] =
     "Keeps a store and a runtime busy and says how it went.  URL: memory:, sqlite:PATH, postgres://...\n"
     "\n"
     "configurations (default: quick)\n"
-    "  quick        parallel: 10 in flight, 3 tasks of 10 ms, 2 loops and 2 workers, 3 s\n"
-    "  baseline     parallel: 20 in flight, 5 tasks of 10 ms, 2 loops and 2 workers, 10 s\n"
-    "  concurrency  the same with 1/1, 2/2 and 4/4 loops and workers\n"
+    "  quick        parallel: 10 in flight, 3 tasks of 50 ms, 1 loop and 1 worker, 30 s\n"
+    "  baseline     parallel: 20 in flight, 5 tasks of 10 ms, 1 loop and 1 worker, 10 s\n"
+    "  concurrency  the same with 1/1, 2/2 and 4/4 loops and workers, and how the throughput grows\n"
     "  large        payloads of 10, 50 and 100 KB: 20 activities, 5 children, 10 more; 5 in flight, 10 s\n"
-    "  all          baseline, concurrency and large\n"
+    "  all          every one of them\n"
     "\n"
     "options\n"
     "  --duration S       seconds of each run\n"
@@ -30,10 +30,11 @@ static const char help[] =
     "\n"
     "elapsed/completed is the seeds' \"average latency\" (total time by completed instances); the percentiles are "
     "measured\n"
-    "from each start to its answer.  Exit code: 0 all completed, 1 some failed, 2 it could not run.\n";
+    "from each start to its answer.  The ceiling is what the sleeping activities allow: workers / (tasks x delay).\n"
+    "  Exit code: 0 all completed, 1 some failed, 2 it could not run.\n";
 
 static const stress_config known[] = {
-    { "quick", "parallel", 10, 3, 3, 10, 2, 2 },        { "baseline", "parallel", 20, 10, 5, 10, 2, 2 },
+    { "quick", "parallel", 10, 30, 3, 50, 1, 1 },       { "baseline", "parallel", 20, 10, 5, 10, 1, 1 },
     { "concurrency", "parallel", 20, 10, 5, 10, 1, 1 }, { "concurrency", "parallel", 20, 10, 5, 10, 2, 2 },
     { "concurrency", "parallel", 20, 10, 5, 10, 4, 4 }, { "large", "large", 5, 10, 0, 0, 2, 2 },
 };
@@ -138,6 +139,22 @@ static double elapsed_per_completed(const stress_result *result) {
     return result->completed > 0 ? result->seconds * 1000.0 / (double)result->completed : 0;
 }
 
+/* What sleeping activities allow at most: the slots of the workers by what one orchestration sleeps; 0: nothing sleeps.
+ */
+static double ceiling(const stress_config *config) {
+    double slept_s = (double)config->tasks * config->delay_ms / 1000;
+    return slept_s > 0 ? config->workers / slept_s : 0;
+}
+
+static double of_ceiling(const stress_config *config, const stress_result *result) {
+    return ceiling(config) > 0 ? rate(result->completed, result->seconds) / ceiling(config) : 0;
+}
+
+/* The same with the delay that the machine makes of it: on a busy one a sleep of 10 ms takes 13. */
+static double of_measured(const stress_config *config, const stress_result *result) {
+    return of_ceiling(config, result) * (config->delay_ms > 0 ? result->sleep_ms / config->delay_ms : 0);
+}
+
 static void print_text(const char *url, const stress_config *config, const stress_result *r) {
     printf("%s %s, %u in flight, %u/%u loops/workers, %.1f s on %.60s\n", config->name, config->scenario,
            config->max_concurrent, config->loops, config->workers, r->seconds, url);
@@ -148,6 +165,11 @@ static void print_text(const char *url, const stress_config *config, const stres
            (unsigned long long)r->failed_application, success(r));
     printf("  %.1f orchestrations/s, %.1f activities/s, elapsed/completed %.3f ms\n", rate(r->completed, r->seconds),
            rate(r->activities, r->seconds), elapsed_per_completed(r));
+    if (ceiling(config) > 0)
+        printf("  ceiling %.1f orchestrations/s (%u workers by %u tasks of %u ms), reached %.1f %%; a bare sleep took "
+               "%.2f ms: %.1f %% of what that allows\n",
+               ceiling(config), config->workers, config->tasks, config->delay_ms, 100 * of_ceiling(config, r),
+               r->sleep_ms, 100 * of_measured(config, r));
     printf("  start to finish: p50 %.2f ms, p95 %.2f ms, p99 %.2f ms, max %.2f ms\n", r->p50_ms, r->p95_ms, r->p99_ms,
            r->max_ms);
     printf("  memory: %.1f MiB, peak %.1f MiB\n", (double)r->rss_kib / 1024, (double)r->rss_peak_kib / 1024);
@@ -160,6 +182,7 @@ static void print_json(const stress_config *config, const stress_result *r, bool
            "\"loops\":%u,\"workers\":%u,\"seconds\":%.3f,\"launched\":%llu,\"completed\":%llu,\"failed\":%llu,"
            "\"failed_infrastructure\":%llu,\"failed_configuration\":%llu,\"failed_application\":%llu,"
            "\"success_percent\":%.3f,\"orchestrations_per_s\":%.2f,\"activities_per_s\":%.2f,"
+           "\"ceiling_per_s\":%.2f,\"of_ceiling\":%.4f,\"sleep_ms\":%.3f,\"of_measured_ceiling\":%.4f,"
            "\"elapsed_per_completed_ms\":%.4f,\"p50_ms\":%.3f,\"p95_ms\":%.3f,\"p99_ms\":%.3f,\"max_ms\":%.3f,"
            "\"rss_kib\":%llu,\"rss_peak_kib\":%llu}",
            first ? "[" : ",\n ", config->name, config->scenario, config->max_concurrent, config->tasks,
@@ -167,21 +190,33 @@ static void print_json(const stress_config *config, const stress_result *r, bool
            (unsigned long long)r->completed, (unsigned long long)r->failed,
            (unsigned long long)r->failed_infrastructure, (unsigned long long)r->failed_configuration,
            (unsigned long long)r->failed_application, success(r), rate(r->completed, r->seconds),
-           rate(r->activities, r->seconds), elapsed_per_completed(r), r->p50_ms, r->p95_ms, r->p99_ms, r->max_ms,
-           (unsigned long long)r->rss_kib, (unsigned long long)r->rss_peak_kib);
+           rate(r->activities, r->seconds), ceiling(config), of_ceiling(config, r), r->sleep_ms, of_measured(config, r),
+           elapsed_per_completed(r), r->p50_ms, r->p95_ms, r->p99_ms, r->max_ms, (unsigned long long)r->rss_kib,
+           (unsigned long long)r->rss_peak_kib);
 }
 
 static bool chosen(const arguments *args, const stress_config *config) {
     for (size_t i = 0; i < args->name_count; i++) {
         if (strcmp(args->names[i], config->name) == 0) return true;
-        if (strcmp(args->names[i], "all") == 0 && strcmp(config->name, "quick") != 0) return true;
+        if (strcmp(args->names[i], "all") == 0) return true;
     }
     return false;
+}
+
+/* How much more the same load gets done with more loops and workers; the first run of its name is the measure. */
+static void print_growth(const stress_config *config, const stress_result *result, double *single) {
+    double now = rate(result->completed, result->seconds);
+    if (strcmp(config->name, "concurrency") != 0) return;
+    if (*single > 0)
+        printf("  scalability: %.2f times the throughput of the first\n", now / *single);
+    else
+        *single = now;
 }
 
 int main(int argc, char **argv) {
     arguments args = { .url = NULL };
     bool first = true, sound = true;
+    double single = 0;
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) return fputs(help, stdout) < 0;
     int code = parse(&args, argc, argv);
@@ -200,7 +235,7 @@ int main(int argc, char **argv) {
         if (args.json)
             print_json(&config, &result, first);
         else
-            print_text(args.url, &config, &result);
+            print_text(args.url, &config, &result), print_growth(&config, &result, &single);
         first = false;
         sound &= result.failed == 0 && result.completed > 0;
     }

@@ -4,6 +4,7 @@
  */
 #include "stress.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -113,6 +114,21 @@ static void *client_thread(void *arg) {
     return NULL;
 }
 
+/* ---- the probe ----------------------------------------------------------------------------------------------------
+ */
+
+/* A thread that does nothing but sleep as the activities do: what the machine makes of their delay. */
+static void *probe_thread(void *arg) {
+    run *all = arg;
+    uint64_t from = now_us(), count = 0;
+    while (atomic_load(&all->running) > 0) {
+        (void)poll(NULL, 0, (int)all->config->delay_ms);
+        count++;
+    }
+    if (count > 0) all->result->sleep_ms = (double)(now_us() - from) / 1000.0 / (double)count;
+    return NULL;
+}
+
 /* ---- the run ------------------------------------------------------------------------------------------------------
  */
 
@@ -160,6 +176,7 @@ int stress_run(const char *url, const stress_config *config, stress_result *out,
     dur_runtime *runtime = NULL;
     pthread_t *threads = calloc(config->max_concurrent, sizeof(*threads));
     uint32_t started = 0;
+    pthread_t probe;
     memset(out, 0, sizeof(*out));
     if (threads == NULL) return dur_error_set(err, DUR_ENOMEM, false, "stress", "no memory for threads");
     snprintf(all.prefix, sizeof(all.prefix), "stress-%ld-%llu", (long)getpid(), (unsigned long long)now_us());
@@ -180,7 +197,9 @@ int stress_run(const char *url, const stress_config *config, stress_result *out,
         }
         started++;
     }
+    bool probed = code == DUR_OK && config->delay_ms > 0 && pthread_create(&probe, NULL, probe_thread, &all) == 0;
     if (code == DUR_OK) watch(&all, from_us, progress);
+    if (probed) pthread_join(probe, NULL);
     for (uint32_t i = 0; i < started; i++)
         pthread_join(threads[i], NULL);
     if (code == DUR_OK) finish(&all, from_us);

@@ -9,7 +9,7 @@
 /* ---- turns ------------------------------------------------------------------------------------------------------- */
 
 /* Nothing but the lease is given up: messages that were fetched must not be deleted. */
-static bool only_releases(const dur_turn_commit *turn) {
+bool dur__fallback_only_releases(const dur_turn_commit *turn) {
     if (turn->give_back || (turn->execution_id == 0 && !turn->set_suspended)) return true;
     return turn->event_count == 0 && turn->worker_item_count == 0 && turn->orchestrator_item_count == 0 &&
            turn->cancelled_count == 0 && turn->metadata.status == DUR_STATUS_NONE && turn->consume_listed &&
@@ -23,7 +23,7 @@ static void refuse(dur_turn_commit *turn, int code) {
 static int commit_plain(dur_provider *store, dur_turn_commit *turn) {
     /* A handler that has run and waits says what it has seen: that attempt is over, and did not fail. */
     bool ignore_attempt = turn->give_back || turn->seen_id != 0 || turn->seen_now_ms != 0;
-    if (only_releases(turn))
+    if (dur__fallback_only_releases(turn))
         return store->methods->abandon_orchestration_item(store, turn->lock_token, turn->delay_ms, ignore_attempt,
                                                           &turn->error);
     for (size_t i = 0; i < turn->worker_item_count; i++) {

@@ -2,8 +2,12 @@
  * fallback_lane.c: a lane for a store that has none: rounds made of the methods that every store has.
  *
  * Leases are not kept, so a handler is replayed at each turn; nothing wakes a sleeper, so it looks again and again.
+ *
+ * The plain ack deletes every message that was fetched, a turn consumes those that it lists.  The lane remembers what
+ * it fetched, and what a turn leaves is sent again in the same ack, at its old place in the order.
  */
 #include "base/buf.h"
+#include "base/list.h"
 #include "provider/provider_internal.h"
 
 #include <stdlib.h>
@@ -15,7 +19,18 @@ typedef struct fallback_lane {
     dur_waker *waker;
     uint64_t poll_ms;
     bool worked; /* the last round did something: do not sleep long before the next */
+    dur__link fetched;
 } fallback_lane;
+
+/* The messages of an instance that was fetched and not yet committed. */
+typedef struct fetched {
+    dur__link link;
+    dur_arena *arena;
+    const char *token;
+    dur_message *messages;
+    uint64_t *ids;
+    size_t count;
+} fetched;
 
 static fallback_lane *lane_of(dur_lane *lane) {
     return (fallback_lane *)(void *)lane;
@@ -27,11 +42,21 @@ int dur__fallback_lane_open(dur_provider *store, const dur_lane_options *options
     lane->base.store = dur_store_retain(store);
     lane->waker = options->waker;
     lane->poll_ms = POLL_MS;
+    dur__list_init(&lane->fetched);
     *out = &lane->base;
     return DUR_OK;
 }
 
-void dur__fallback_lane_close(dur_lane *lane) {
+static void fetched_free(fetched *item) {
+    dur__list_unlink(&item->link);
+    dur_arena_free(item->arena);
+    free(item);
+}
+
+void dur__fallback_lane_close(dur_lane *base) {
+    fallback_lane *lane = lane_of(base);
+    for (dur__link *at; (at = dur__list_first(&lane->fetched)) != NULL;)
+        fetched_free(DUR__CONTAINER(at, fetched, link));
     free(lane);
 }
 
@@ -39,7 +64,71 @@ void dur__lane_set_poll(dur_lane *lane, uint64_t poll_ms) {
     if (lane != NULL && dur__lane_is_fallback(lane)) lane_of(lane)->poll_ms = poll_ms;
 }
 
-static int round_fetch(dur_provider *store, dur_arena *arena, dur_round *round, dur_error *err) {
+/* ---- what a turn leaves ------------------------------------------------------------------------------------------ */
+
+/* The message as it was.  One millisecond earlier than it came: before whatever came meanwhile, behind its elders. */
+static dur_message message_again(dur_arena *arena, const char *instance, const dur_fetched_message *from) {
+    dur_work_item item;
+    dur_text json = { dur_arena_memdup(arena, from->json.data, from->json.size), from->json.size };
+    dur_message again = { .kind = from->queue != NULL ? DUR_WORK_QUEUE_MESSAGE : DUR_WORK_EXTERNAL_RAISED };
+    if (dur_work_from_json(&item, arena, json, NULL) == DUR_OK) (void)dur_message_from_work(&again, arena, &item, NULL);
+    again.instance = instance;
+    again.queue = dur_arena_strdup(arena, from->queue);
+    again.message_id = NULL; /* it was accepted already */
+    again.due_ms = from->due_ms > 1 ? from->due_ms - 1 : 1;
+    again.json = json;
+    return again;
+}
+
+static void remember(fallback_lane *lane, const dur_orchestration_item *item) {
+    fetched *all = dur__xcalloc(1, sizeof(*all));
+    all->arena = dur_arena_new();
+    all->token = dur_arena_strdup(all->arena, item->lock_token);
+    all->messages = dur_arena_zalloc(all->arena, (item->message_count + 1) * sizeof(*all->messages));
+    all->ids = dur_arena_zalloc(all->arena, (item->message_count + 1) * sizeof(*all->ids));
+    const char *instance = dur_arena_strdup(all->arena, item->instance);
+    for (size_t i = 0; i < item->message_count; i++) {
+        all->messages[i] = message_again(all->arena, instance, &item->messages[i]);
+        all->ids[i] = item->messages[i].id;
+    }
+    all->count = item->message_count;
+    dur__list_push(&lane->fetched, &all->link);
+}
+
+static fetched *fetched_find(fallback_lane *lane, const char *token) {
+    DUR__LIST_EACH(&lane->fetched, at) {
+        fetched *all = DUR__CONTAINER(at, fetched, link);
+        if (dur__str_eq(all->token, token)) return all;
+    }
+    return NULL;
+}
+
+static bool consumes(const dur_turn_commit *turn, uint64_t id) {
+    for (size_t i = 0; i < turn->consumed_count; i++)
+        if (turn->consumed[i] == id) return true;
+    return false;
+}
+
+static void commit(fallback_lane *lane, dur_arena *arena, dur_turn_commit *turn) {
+    fetched *all = fetched_find(lane, turn->lock_token);
+    const dur_message *own = turn->orchestrator_items;
+    size_t own_count = turn->orchestrator_item_count, left = 0;
+    if (all != NULL && turn->consume_listed && !dur__fallback_only_releases(turn)) {
+        dur_message *items = dur_arena_alloc(arena, (all->count + own_count + 1) * sizeof(*items));
+        for (size_t i = 0; i < all->count; i++)
+            if (!consumes(turn, all->ids[i])) items[left++] = all->messages[i];
+        if (own_count > 0) memcpy(items + left, own, own_count * sizeof(*items));
+        turn->orchestrator_items = items;
+        turn->orchestrator_item_count = left + own_count;
+    }
+    dur__fallback_commit(lane->base.store, turn);
+    turn->orchestrator_items = own;
+    turn->orchestrator_item_count = own_count;
+    if (all != NULL && (turn->error.code == DUR_OK || !turn->error.retryable)) fetched_free(all);
+}
+
+static int round_fetch(fallback_lane *lane, dur_arena *arena, dur_round *round, dur_error *err) {
+    dur_provider *store = lane->base.store;
     if (round->fetch == NULL) return DUR_OK;
     dur_fetch how = *round->fetch;
     how.poll_ms = 0; /* a loop sleeps in lane_wait */
@@ -47,6 +136,8 @@ static int round_fetch(dur_provider *store, dur_arena *arena, dur_round *round, 
     if (how.max == 0) how.max = 1;
     round->items = dur_arena_zalloc(arena, how.max * sizeof(*round->items));
     int code = dur_store_fetch_turns(store, arena, &how, round->items, &round->item_count, err);
+    for (size_t i = 0; i < round->item_count; i++)
+        remember(lane, &round->items[i]);
     if (round->item_count == how.max) round->more = true;
     return code;
 }
@@ -67,9 +158,9 @@ int dur__fallback_lane_round(dur_lane *base, dur_arena *arena, dur_round *round,
     fallback_lane *lane = lane_of(base);
     dur_provider *store = base->store;
     for (size_t i = 0; i < round->turn_count; i++)
-        dur__fallback_commit(store, &round->turns[i]);
+        commit(lane, arena, &round->turns[i]);
     int code = dur_store_ack_works(store, round->acks, round->ack_count, err);
-    if (code == DUR_OK) code = round_fetch(store, arena, round, err);
+    if (code == DUR_OK) code = round_fetch(lane, arena, round, err);
     if (code == DUR_OK) code = round_work(store, arena, round, err);
     round->now_ms = store->methods->now_ms(store);
     size_t done = round->turn_count + round->ack_count + round->item_count + round->work_count;

@@ -51,6 +51,7 @@ void dur__fallback_lane_close(dur_lane *lane);
 
 /* fallback_array.c */
 void dur__fallback_commit(dur_provider *store, dur_turn_commit *turn);
+bool dur__fallback_only_releases(const dur_turn_commit *turn);
 int dur__fallback_fetch_turns(dur_provider *store, dur_arena *arena, const dur_fetch *how, dur_orchestration_item *out,
                               size_t *count, dur_error *err);
 int dur__fallback_fetch_works(dur_provider *store, dur_arena *arena, const dur_work_fetch *how, dur_leased_work *out,

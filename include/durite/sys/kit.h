@@ -65,7 +65,8 @@ typedef struct dur_kit_options {
     uint32_t repeat;  /* 0: 1 */
     uint32_t jobs;    /* checks at a time; 0: 1 */
     uint64_t seed;    /* 0: 1 */
-    bool shared;      /* instead of checks: workloads of ten threads on one store, and its invariants */
+    bool shared;      /* all checks on one store, by ten threads, each in a part of its own; what tells of the whole
+                         store is skipped and says so.  Then workloads on one store, and its invariants */
     bool stop_at_failure;
     dur_kit_poll poll; /* PROBE: the factory's */
     /* Called for each result, one at a time, in any order with jobs. */
@@ -94,6 +95,8 @@ typedef struct dur_kit_check_info {
 } dur_kit_check_info;
 DUR_API size_t dur_kit_count(void);
 DUR_API dur_kit_check_info dur_kit_info(size_t index);
+/* Does dur_kit_options.only choose it?  NULL chooses all. */
+DUR_API bool dur_kit_selects(const char *only, size_t index);
 
 /*
  * Two stores get the same random sequence of operations; every answer and everything visible must be equal.  Both

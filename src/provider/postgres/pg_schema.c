@@ -50,7 +50,6 @@ static const char *const migration_1[] = {
     " WHERE holder IS NOT NULL AND ready_at IS NOT NULL;"
     "CREATE INDEX dur_instances_owner ON @instances (owner) WHERE owner IS NOT NULL;"
     "CREATE INDEX dur_instances_token ON @instances (token) WHERE token IS NOT NULL;"
-    "CREATE INDEX dur_instances_expires ON @instances (expires_at) WHERE owner IS NULL AND token IS NOT NULL;"
     "CREATE INDEX dur_instances_parent ON @instances (parent) WHERE parent IS NOT NULL;",
     "CREATE TABLE @executions ("
     " instance_id text COLLATE \"C\" NOT NULL, execution_id bigint NOT NULL,"
@@ -119,7 +118,8 @@ static const char *const migration_1[] = {
 
 /* What is visible among an instance's plain messages, and when the next will be, without reading the others. */
 static const char *const migration_2[] = {
-    "CREATE INDEX dur_queue_plain ON @queue (instance_id, due_ms) WHERE queue IS NULL;",
+    "CREATE INDEX dur_queue_plain ON @queue (instance_id, due_ms) WHERE queue IS NULL;"
+    "CREATE INDEX dur_instances_expires ON @instances (expires_at) WHERE owner IS NULL AND token IS NOT NULL;",
     NULL,
 };
 
