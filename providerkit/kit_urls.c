@@ -108,14 +108,23 @@ static int split(source *from, const char *url, dur_error *err) {
     return DUR_OK;
 }
 
+/* Our own stores are told by their URL which mode of polling is wanted, unless it says so already. */
+static void ask_for_poll(source *from, dur_kit_poll poll) {
+    const char *mode = poll == DUR_KIT_POLL_LONG ? "long" : "short";
+    char *at = from->sqlite ? from->parameters : from->url;
+    bool ours = from->sqlite || strncmp(from->url, "memory:", 7) == 0 || strncmp(from->url, "postgres", 8) == 0;
+    size_t used = strlen(at);
+    if (!ours || poll == DUR_KIT_POLL_PROBE || strstr(at, "poll=") != NULL) return;
+    snprintf(at + used, URL_MAX - used, "%cpoll=%s", strchr(at, '?') != NULL ? '&' : '?', mode);
+}
+
 int kit_urls_new(dur_kit_factory *factory, const char *url, dur_kit_poll poll, dur_error *err) {
     source *from = calloc(1, sizeof(*from));
     dur_kit_store probe;
     if (from == NULL) return dur_error_set(err, DUR_ENOMEM, false, "kit.open", "no memory");
     *factory = (dur_kit_factory){ .size = sizeof(*factory), .data = from, .open = open_store, .close = close_store };
     int code = split(from, url, err);
-    if (strcmp(url, "memory:") == 0 && poll != DUR_KIT_POLL_PROBE)
-        snprintf(from->url, sizeof(from->url), "memory:?poll=%s", poll == DUR_KIT_POLL_LONG ? "long" : "short");
+    if (code == DUR_OK) ask_for_poll(from, poll);
     if (code == DUR_OK) code = open_store(from, &probe, err);
     if (code != DUR_OK) {
         kit_urls_free(factory);
