@@ -290,8 +290,12 @@ const char *kit_format(kit *t, const char *format, ...) DUR_PRINTF(2, 3);
     X(custom_status)                                                                                                   \
     X(deletion)                                                                                                        \
     X(error_handling)                                                                                                  \
-    X(instance_creation) X(instance_locking) X(kv_store) X(lock_expiration) X(long_polling) X(management)              \
-        X(multi_execution) X(poison_message) X(prune) X(queue_semantics) X(sessions) X(tag_filtering) X(stats)
+    X(instance_creation)                                                                                               \
+    X(instance_locking)                                                                                                \
+    X(kv_store)                                                                                                        \
+    X(lock_expiration)                                                                                                 \
+    X(long_polling)                                                                                                    \
+    X(management) X(multi_execution) X(poison_message) X(prune) X(queue_semantics) X(sessions) X(tag_filtering) X(stats)
 #define KIT_OURS(X)                                                                                                    \
     X(ours_contract)                                                                                                   \
     X(ours_turns) X(ours_eager) X(ours_arrays) X(ours_rounds) X(ours_owners) X(ours_clients) X(ours_admin)
