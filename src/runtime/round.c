@@ -154,13 +154,24 @@ static bool work_wanted(dur__loop *loop, const round *r) {
     return ++loop->local_takes % LOCAL_TAKES == 0;
 }
 
+/*
+ * What is reserved while the store answers is not there for the turns that other loops build meanwhile: where there are
+ * several, a loop asks for little until it gets all that it asks for.
+ */
+static size_t work_want(const dur__loop *loop) {
+    const dur_runtime *runtime = loop->runtime;
+    size_t room = (size_t)runtime->options.worker_concurrency + runtime->options.prefetch;
+    if (runtime->loop_count < 2) return room;
+    size_t most = (room + runtime->loop_count - 1) / runtime->loop_count;
+    size_t want = (size_t)runtime->options.worker_concurrency << loop->work_doublings;
+    return want < most ? want : most;
+}
+
 static void add_work(dur__loop *loop, round *r) {
     dur_runtime *runtime = loop->runtime;
     if (!work_wanted(loop, r)) return;
     r->suspect_work = loop->look_suspect_work && dur__gate_claim_activity(dur__monotonic_us());
-    /* What is reserved while the store answers is not there for the turns that other loops build meanwhile. */
-    size_t room = (size_t)runtime->options.worker_concurrency + runtime->options.prefetch;
-    size_t want = r->suspect_work ? 1 : (room + runtime->loop_count - 1) / runtime->loop_count;
+    size_t want = r->suspect_work ? 1 : work_want(loop);
     r->work_reserved = dur__work_reserve(runtime, want);
     if (r->work_reserved == 0) {
         if (r->suspect_work) dur__gate_release_activity();
@@ -245,6 +256,7 @@ static void answer_works(dur__loop *loop, const round *r) {
         }
     } else {
         loop->look_work = got == r->work_reserved;
+        loop->work_doublings = !loop->look_work ? 0 : loop->work_doublings < 16 ? loop->work_doublings + 1 : 16;
         loop->sessions_skipped =
             r->work.session_owner == NULL; /* theirs is still there: look when one has ended here */
         if (got > 0) loop->news = false;

@@ -210,6 +210,7 @@ struct dur__loop {
     bool stale;                                     /* waits for a new owner id */
     bool gathered;                                  /* a completion has come since the last commit */
     uint32_t local_takes, empty_looks;
+    uint32_t work_doublings;          /* of what it asks for, one each time that it got all of it */
     uint64_t handed_at_us, return_us; /* when the last tasks went out, 0: one is back; how long that takes */
     uint32_t gathers_in_vain;         /* so many in a row saw no completion */
     uint64_t last_return_us;

@@ -137,10 +137,11 @@ static void flush_notification(dur__pg_lane *lane) {
     dur__pg_batch_end(&batch);
 }
 
-/* Milliseconds until something comes by itself. */
-static uint64_t quiet_ms(const dur__pg_lane *lane) {
+/* Milliseconds until something comes by itself, for one that has slept so long. */
+static uint64_t quiet_ms(const dur__pg_lane *lane, uint64_t slept_ms) {
     bool beaten = lane->owner != NULL && dur__monotonic_us() - atomic_load(&lane->store->beaten_us) < BEATEN_US;
     uint64_t most = beaten ? SAFETY_BEATEN_MS : SAFETY_MS;
+    most = most > slept_ms ? most - slept_ms : 0;
     if (lane->more) return 0;
     if (lane->next_due_ms == DUR_NEVER) return most;
     uint64_t now = lane->store->caller_clock ? dur__pg_now_ms(lane->base.store)
@@ -166,22 +167,17 @@ static bool sleep_once(dur__pg_lane *lane, int timeout_ms) {
     return woken;
 }
 
-/* False: the deadline has come. */
+/* False: the deadline has come.  In pieces: when the beats stop, the long sleep ends too. */
 static bool sleep_until(dur__pg_lane *lane, uint64_t deadline) {
-    for (;;) {
-        uint64_t ms = quiet_ms(lane);
-        uint64_t now = dur__monotonic_us();
-        bool last = false;
+    uint64_t began = dur__monotonic_us();
+    for (uint64_t now = began;; now = dur__monotonic_us()) {
+        uint64_t ms = quiet_ms(lane, (now - began) / 1000u);
         if (now >= deadline) return false;
         if (ms == 0) return true;
-        if (deadline != UINT64_MAX && (deadline - now) / 1000u < ms) {
-            ms = (deadline - now) / 1000u + 1;
-            last = true;
-        }
+        if (ms > SAFETY_MS) ms = SAFETY_MS;
+        if (deadline != UINT64_MAX && (deadline - now) / 1000u < ms) ms = (deadline - now) / 1000u + 1;
         if (lane->store->caller_clock && ms > FAKE_TIME_SLICE_MS) ms = FAKE_TIME_SLICE_MS;
         if (sleep_once(lane, (int)ms)) return true;
-        if (last && !lane->store->caller_clock) return false;
-        if (!lane->store->caller_clock && ms >= quiet_ms(lane)) return true;
     }
 }
 
