@@ -4,6 +4,7 @@
  * The program runs itself as the other process: argv[1] says what that one does.
  */
 #include "sqlite_test.h"
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -223,6 +224,26 @@ static void a_quiet_process_gets_its_turn_beside_a_busy_one(void **state) {
                   (unsigned long long)took[CALLS - 1]); /* judged by danger_process, where the machine is ours */
 }
 
+/* One that was stopped in front of a write transaction holds the gate for as long as it likes. */
+static void nobody_waits_at_the_gate_for_ever(void **state) {
+    fixture *f = *state;
+    char path[400];
+    snprintf(path, sizeof path, "%s.lock", f->path);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    assert_true(fd >= 0);
+    struct flock presence = { .l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 1 };
+    struct flock gate = { .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 1, .l_len = 1 };
+    assert_int_equal(fcntl(fd, F_OFD_SETLK, &presence), 0);
+    assert_int_equal(fcntl(fd, F_OFD_SETLK, &gate), 0);
+    for (int i = 0; i < 100; i++) { /* a minute each would be the end of this test */
+        char id[32];
+        snprintf(id, sizeof id, "gate%d", i);
+        dur_message message = start_of(f, id);
+        OK(f, dur_store_enqueue_for_orchestrator(f->store, &message, 0, &f->err));
+    }
+    close(fd);
+}
+
 static void a_forked_child_closes_without_a_word(void **state) {
     fixture *f = *state;
     dur_waker *waker = dur_waker_new();
@@ -258,6 +279,7 @@ int main(int argc, char **argv) {
         TEST(the_dead_are_recognised_at_once_though_their_child_lives),
         TEST(what_was_confirmed_survives_a_kill),
         TEST(a_quiet_process_gets_its_turn_beside_a_busy_one),
+        TEST(nobody_waits_at_the_gate_for_ever),
         TEST(a_forked_child_closes_without_a_word),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,7 +4,8 @@
  * SQLite's own lock is taken by whoever tries at the right moment, and a busy process tries all the time.  So, while
  * another process has the file open, each write transaction first takes two locks in "<file>.lock": the gate, then
  * main, and gives the gate back at once.  Whoever comes back must pass the gate, where the one that waits for main
- * stands. They are only about fairness: after busy_ms the transaction is tried without them.
+ * stands.  They are only about fairness.  A process that was stopped may hold one for ever: whoever has waited for
+ * PATIENCE_US goes on without them, and so does everything that it writes for a while.
  *
  * Bytes of the lock file (open-file-description locks): 0 presence, shared by all; 1 gate; 2 main.
  */
@@ -15,7 +16,7 @@
 #include <unistd.h>
 
 enum { BYTE_PRESENCE, BYTE_GATE, BYTE_MAIN };
-enum { PAUSE_US = 60 };
+enum { PAUSE_US = 60, PATIENCE_US = 250000, WITHOUT_US = 2000000 };
 
 static int lock_byte(int fd, int command, short type, off_t byte, struct flock *out) {
     struct flock lock = { .l_type = type, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1 };
@@ -56,10 +57,11 @@ static bool take(const dur__sq_file *file, off_t byte, uint64_t until_us) {
 
 void dur__sq_gate_enter(dur__sq_file *file) {
     file->gated = false;
-    if (!dur__sq_gate_others(file)) return;
-    uint64_t until = dur__monotonic_us() + file->busy_ms * 1000;
-    bool gate = take(file, BYTE_GATE, until);
-    file->gated = gate && take(file, BYTE_MAIN, until);
+    uint64_t now = dur__monotonic_us();
+    if (now < file->ungated_until_us || !dur__sq_gate_others(file)) return;
+    bool gate = take(file, BYTE_GATE, now + PATIENCE_US);
+    file->gated = gate && take(file, BYTE_MAIN, now + PATIENCE_US);
+    if (!file->gated) file->ungated_until_us = dur__monotonic_us() + WITHOUT_US;
     if (gate) (void)lock_byte(file->lock_fd, F_OFD_SETLK, F_UNLCK, BYTE_GATE, NULL);
 }
 

@@ -191,9 +191,10 @@ struct dur__sq_file {
     uint32_t reader_count;
 
     /* between processes (sqlite_wake.c, sqlite_gate.c, sqlite_owner.c) */
-    int lock_fd; /* "<path>.lock"; -1: in memory */
-    bool gated;  /* leader: main is locked */
-    int inotify; /* -1: none */
+    int lock_fd;               /* "<path>.lock"; -1: in memory */
+    bool gated;                /* leader: main is locked */
+    uint64_t ungated_until_us; /* leader: somebody does not give a lock back; until then without */
+    int inotify;               /* -1: none */
     int wal_watch;
     int dir_watch;
     dur__mutex wake_lock;        /* guards reading inotify */
