@@ -129,7 +129,9 @@ static uint64_t beat(dur_runtime *runtime) {
         return TICK_MS;
     }
     atomic_store(&runtime->beat_boot_ms, begin_ms);
-    atomic_store(&runtime->peers, report.peers);
+    bool first_peer = atomic_exchange(&runtime->peers, report.peers) == 0 && report.peers > 0;
+    if (first_peer)
+        wake_loops(runtime); /* work that waits here may be somebody else's now: they sleep by what was so */
     if (was_fenced) {
         DUR__COUNT(runtime, fenced);
         dur__log(DUR_LOG_WARN, DUR__LOG_RUNTIME, DUR__FIELDS(DUR__TEXT("owner", dur_runtime_owner(runtime))),
