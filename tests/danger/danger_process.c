@@ -213,7 +213,7 @@ static void danger_killed_at_every_step_of_the_writer(void **state) {
     world_stop(w);
     char *wanted = history_of(w, "k");
     long killed = 0;
-    long stride = (long)(200 / scaled(200, 10));
+    long stride = (long)(40 / scaled(40, 10)); /* about so many changes of files: a commit is one write and one sync */
     for (long n = 1;; n += stride) {
         OK(w, dur_client_delete(NULL, w->client, "k", true, &w->err));
         unlink(ledger);
