@@ -175,14 +175,14 @@ static bool turn_in(dur_provider *self, const dur_turn_commit *turn, translated 
     return delayed;
 }
 
-/* The answers, and the lists freed. */
-static void turn_out(translated *from, dur_turn_commit *turn) {
+/* The answers, and the lists freed.  locks: also those about worker items, which a plain ack does not give. */
+static void turn_out(translated *from, dur_turn_commit *turn, bool locks) {
     turn->fault = from->turn.fault;
     turn->error = from->turn.error;
     turn->lease_kept = from->turn.lease_kept;
     turn->lost_work = NULL; /* the store's answer points into a list that is gone now */
     turn->lost_work_count = from->turn.lost_work_count;
-    for (size_t i = 0; i < turn->worker_item_count; i++) {
+    for (size_t i = 0; locks && i < turn->worker_item_count; i++) {
         turn->worker_items[i].locked = from->work[i].locked;
         turn->worker_items[i].row_id = from->work[i].row_id;
     }
@@ -204,7 +204,7 @@ static int view_ack(dur_provider *self, dur_turn_commit *turn, dur_error *err) {
     } else if (err != NULL) {
         *err = to.turn.error;
     }
-    turn_out(&to, turn);
+    turn_out(&to, turn, false);
     return code;
 }
 
@@ -225,7 +225,7 @@ static int view_commit_turns(dur_provider *self, dur_turn_commit *turns, size_t 
     for (size_t i = 0; i < count; i++) {
         to[i].turn = copies[i];
         if (code != DUR_OK && err != NULL) to[i].turn.error = *err;
-        turn_out(&to[i], &turns[i]);
+        turn_out(&to[i], &turns[i], true);
     }
     free(copies);
     free(to);

@@ -337,7 +337,7 @@ static int fetch_some(dur__pg *store, dur_arena *arena, const dur_fetch *how, du
     do {
         code = fetch_once(store, arena, how, &items, count, err);
     } while (code == DUR_OK && *count == 0 && dur__pg_poll_pause(store, deadline));
-    if (code == DUR_OK) memcpy(out, items, *count * sizeof(*out));
+    if (code == DUR_OK && *count > 0) memcpy(out, items, *count * sizeof(*out));
     return code;
 }
 
