@@ -28,48 +28,63 @@ typedef struct proxy {
     atomic_int serving; /* copying threads: nothing of them may outlive the proxy */
 } proxy;
 
-/* The server says that it is ready when the transaction is over; what it says before may be a part of the answer. */
-static inline void proxy_await_commit(int server) {
+/* Forwards what still comes from the client (a batch is sent in pieces when the machine is busy) until the server says
+   that it is ready: then the transaction is over; what it says before may be a part of the answer. */
+static inline void proxy_await_commit(proxy *x, int client, int server) {
     static const char ready[5] = { 'Z', 0, 0, 0, 5 };
-    char buffer[65536];
+    char answer[65536], sent[65536];
     size_t held = 0;
-    for (;;) {
-        ssize_t size = read(server, buffer + held, sizeof(buffer) - held);
+    while (!atomic_load(&x->stop)) {
+        struct pollfd both[2] = { { .fd = client, .events = POLLIN }, { .fd = server, .events = POLLIN } };
+        if (poll(both, 2, 50) < 0) return;
+        if (both[0].revents != 0) {
+            ssize_t size = read(client, sent, sizeof(sent));
+            if (size <= 0 || write(server, sent, (size_t)size) != size) return;
+        }
+        if (both[1].revents == 0) continue;
+        ssize_t size = read(server, answer + held, sizeof(answer) - held);
         if (size <= 0) return;
         held += (size_t)size;
-        if (memmem(buffer, held, ready, sizeof(ready)) != NULL) return;
+        if (memmem(answer, held, ready, sizeof(ready)) != NULL) return;
         if (held > sizeof(ready)) { /* the end may be its beginning */
-            memmove(buffer, buffer + held - sizeof(ready), sizeof(ready));
+            memmove(answer, answer + held - sizeof(ready), sizeof(ready));
             held = sizeof(ready);
         }
     }
 }
 
 static inline void proxy_copy(proxy *x, int client, int server) {
-    char buffer[65536];
+    enum { PIECE = 65536, LONGEST = 128 };
+    char buffer[LONGEST + PIECE]; /* what came before, then what came now: the trigger may lie across the two */
+    size_t before = 0, wanted = strlen(x->trigger) + (strcmp(x->trigger, "COMMIT") == 0);
+    assert_true(wanted <= LONGEST);
     for (;;) {
         struct pollfd both[2] = { { .fd = client, .events = POLLIN }, { .fd = server, .events = POLLIN } };
         if (poll(both, 2, 50) < 0 || atomic_load(&x->stop)) return;
         if (both[0].revents != 0) {
-            ssize_t size = read(client, buffer, sizeof(buffer));
+            ssize_t size = read(client, buffer + before, PIECE);
             if (size <= 0) return;
+            size_t held = before + (size_t)size;
             int mode = atomic_load(&x->mode);
-            size_t wanted = strlen(x->trigger) + (strcmp(x->trigger, "COMMIT") == 0);
-            bool cut = mode != PROXY_PASS && memmem(buffer, (size_t)size, x->trigger, wanted) != NULL;
+            bool cut = mode != PROXY_PASS && memmem(buffer, held, x->trigger, wanted) != NULL;
             if (cut) {
                 atomic_store(&x->mode, PROXY_PASS);
                 atomic_fetch_add(&x->cuts, 1);
             }
             if (cut && mode == PROXY_CUT_BEFORE) return;
-            if (write(server, buffer, (size_t)size) != size) return;
+            if (write(server, buffer + before, (size_t)size) != size) return;
             if (cut) {
-                proxy_await_commit(server);
+                proxy_await_commit(x, client, server);
                 return;
             }
+            /* Less than the trigger is kept: what was seen once with another mode is not seen again. */
+            before = held < wanted - 1 ? held : wanted - 1;
+            memmove(buffer, buffer + held - before, before);
         }
         if (both[1].revents != 0) {
-            ssize_t size = read(server, buffer, sizeof(buffer));
-            if (size <= 0 || write(client, buffer, (size_t)size) != size) return;
+            char answer[PIECE];
+            ssize_t size = read(server, answer, sizeof(answer));
+            if (size <= 0 || write(client, answer, (size_t)size) != size) return;
         }
     }
 }

@@ -252,10 +252,13 @@ static void *commit_crossing(void *arg) {
     return NULL;
 }
 
-/* Somebody who does not lock in our order: one of the two is the victim, and here it is we who look first. */
+/* Somebody who does not lock in our order: one of the two is the victim, and here it is we who look first: once, some
+   seconds after we began to wait, and by then the circle is closed. */
 static void the_victim_of_a_deadlock(void **state) {
     pg_bench *p = *state;
     bench *b = &p->b;
+    dur_provider *store = NULL;
+    char url[1200];
     dur_event_row event = event_of(2);
     dur_message to_b = message_of(DUR_WORK_EXTERNAL_RAISED, "b");
     pthread_t thread;
@@ -264,7 +267,9 @@ static void the_victim_of_a_deadlock(void **state) {
     make_running(b, "b");
     ASSERT_OK(b, raise_to(b->store, "a", &b->err));
     dur_orchestration_item item = fetch(b, 60000);
-    crossing c = { .store = b->store,
+    snprintf(url, sizeof(url), "%s&options=-c%%20deadlock_timeout%%3D3s", p->url);
+    ASSERT_OK(b, dur_open(&store, url, &b->err));
+    crossing c = { .store = store,
                    .turn = { .lock_token = item.lock_token,
                              .instance = "a",
                              .execution_id = 1,
@@ -298,6 +303,7 @@ static void the_victim_of_a_deadlock(void **state) {
     ASSERT_OK(b, dur_store_read(b->store, b->arena, "a", 1, &rows, &count, &b->err));
     assert_int_equal(count, 2);
     PQfinish(rude);
+    dur_provider_close(store);
 }
 
 /* ---- isolation levels -------------------------------------------------------------------------------------------- */
