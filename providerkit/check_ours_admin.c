@@ -70,6 +70,28 @@ static void ours_dead_letter_messages(kit *t) {
     THAT(kit_says(item.messages[0].json, "good"));
 }
 
+static void ours_start_for_what_is_gone_begins_anew(kit *t) {
+    NEEDS("dead_letter_messages");
+    uint64_t start;
+    MUST(kit_put(t, kit_start(t, "a")));
+    dur_orchestration_item item = TAKE("a");
+    start = item.messages[0].id;
+    MUST(dur_store_dead_letter_messages(t->p, "a", &start, 1, "cannot be read", ERR));
+    kit_expire(t); /* nothing is left of it but, perhaps, a count */
+    MUST(kit_put(t, kit_raised(t, "a", "early", "")));
+    MUST(kit_put(t, kit_start(t, "a")));
+    item = TAKE("a");
+    SAME(item.message_count, 2);
+    THAT(item.acquisitions <= 1);
+    start = item.messages[1].id;
+    MUST(dur_store_dead_letter_messages(t->p, "a", &start, 1, "cannot be read", ERR));
+    MUST(dur_store_abandon_orchestration_item(t->p, item.lock_token, 10 * t->lock_ms, false, ERR));
+    MUST(kit_put(t, kit_start(t, "a"))); /* a message of it waits, but it does not exist: neither does the delay */
+    item = TAKE("a");
+    SAME(item.message_count, 2);
+    THAT(item.acquisitions <= 1);
+}
+
 static void ours_dead_letter_work(kit *t) {
     NEEDS("list_dead_letters", "dead_letter_work");
     dur_dead_letter *rows;
@@ -289,6 +311,7 @@ const kit_check kit_ours_admin[] = {
     CHECK(ours_orphan_queue_messages_are_dead_letters),
     CHECK(ours_orphans_are_buried_by_the_fetch_that_passes_them),
     CHECK(ours_dead_letter_messages),
+    CHECK(ours_start_for_what_is_gone_begins_anew),
     CHECK(ours_dead_letter_work),
     CHECK(ours_dead_letters_in_pages),
     CHECK(ours_suspend_and_resume),

@@ -146,7 +146,11 @@ int dur__pg_outbox_send_locks(dur__pg_outbox *box, dur__pg_batch *batch) {
     "i.known AND NOT (x.kind = " DUR__PG_KIND_QUEUE " AND " FINISHED ") AND NOT EXISTS (SELECT 1 FROM @accepted a "    \
     "WHERE a.instance_id = i.instance_id AND a.message_id = $11::text))))"
 
-/* The message is inserted and the instance's row says when to look, in one statement. */
+/*
+ * The message is inserted and the instance's row says when to look, in one statement.  What begins anew (a start for
+ * what does not exist, or the first trace of an instance of which nothing is left) has no counts and delays of what was
+ * there before; a lock that still holds is not over.
+ */
 static const char send_sql[] =
     "WITH m AS MATERIALIZED (SELECT x.*, CASE WHEN x.delay > 0 THEN greatest(x.due, n.now + x.delay) ELSE x.due END"
     " AS due_ms, n.now FROM (SELECT #now AS now) n, unnest($2::text[], $3::bigint[], $4::bigint[], $5::bigint[],"
@@ -169,14 +173,16 @@ static const char send_sql[] =
     " CASE WHEN i.known THEN CASE WHEN i.ready_at IS NULL THEN g.due ELSE least(i.ready_due, g.due) END"
     " WHEN g.starts THEN least(g.due, (SELECT min(q.due_ms) FROM @queue q WHERE q.instance_id = i.instance_id))"
     " ELSE CASE WHEN i.ready_at IS NULL THEN coalesce(g.queue_due, 0) ELSE least(i.ready_due, g.queue_due) END END"
-    " AS due, i.owner IS NULL AND coalesce(i.expires_at, 0) <= g.now AND " DUR__PG_EMPTY " AS anew"
-    " FROM g JOIN @instances i ON i.instance_id = g.instance),"
+    " AS due, NOT i.known AND i.owner IS NULL AND coalesce(i.expires_at, 0) <= g.now AND (g.starts OR (" DUR__PG_EMPTY
+    ")) AS anew FROM g JOIN @instances i ON i.instance_id = g.instance),"
     " u AS (UPDATE @instances i SET known = r.known,"
-    " acquisitions = CASE WHEN r.anew THEN 0 ELSE i.acquisitions END," /* nobody is to blame for who was there before */
-    " ready_at = CASE WHEN r.not_before > r.now THEN r.at + greatest(r.not_before - r.at, 0) ELSE r.at END,"
-    " ready_due = CASE WHEN r.not_before > r.now THEN greatest(r.due, r.not_before) ELSE r.due END"
+    " acquisitions = CASE WHEN r.anew THEN 0 ELSE i.acquisitions END,"
+    " not_before = CASE WHEN r.anew THEN 0 ELSE i.not_before END,"
+    " ready_at = CASE WHEN NOT r.anew AND r.not_before > r.now THEN r.at + greatest(r.not_before - r.at, 0) ELSE r.at"
+    " END,"
+    " ready_due = CASE WHEN NOT r.anew AND r.not_before > r.now THEN greatest(r.due, r.not_before) ELSE r.due END"
     " FROM r WHERE i.instance_id = r.instance_id AND (i.known <> r.known OR i.ready_at IS DISTINCT FROM r.at OR"
-    " i.ready_due <> r.due) RETURNING 1)"
+    " i.ready_due <> r.due OR (r.anew AND i.acquisitions + i.not_before > 0)) RETURNING 1)"
     " SELECT count(*) FROM sent";
 
 static void outbox_send_if(dur__pg_outbox *box, dur__pg_batch *batch, int condition, const char *message_id) {
