@@ -131,6 +131,33 @@ static void ours_round_messages_count_no_attempt(kit *t) {
     SAME(round.items[0].messages[0].attempt_count, 2);
 }
 
+static void ours_first_commit_clears_attempts_of_what_it_leaves(kit *t) {
+    NEEDS_LANES();
+    desk me = open_desk(t, "me");
+    MUST(kit_put(t, kit_start(t, "a")));
+    dur_round round = ROUND(&me, .fetch = &me.fetch);
+    SAME(round.item_count, 1);
+    dur_orchestration_item item = round.items[0];
+    MUST(kit_put(t, kit_queued(t, "a", "q", "waits")));
+    for (uint32_t i = 0; i < 3; i++) { /* each time a commit that does not consume it, and then an owner that crashed */
+        dur_turn_commit commit = NEXT(&me, &item, i, EVENTS(ev_external(i + 1, "x")));
+        ROUND(&me, .turns = &commit, .turn_count = 1);
+        SAME(commit.error.code, DUR_OK);
+        dur_turn_commit release = { .lock_token = item.lock_token,
+                                    .instance = item.instance,
+                                    .consume_listed = true,
+                                    .expected_last = DUR_NOT_COMPARED,
+                                    .owner = me.fetch.owner };
+        ROUND(&me, .turns = &release, .turn_count = 1);
+        SAME(release.error.code, DUR_OK);
+        round = ROUND(&me, .fetch = &me.fetch);
+        SAME(round.item_count, 1);
+        item = round.items[0];
+        SAME(item.attempt_count, 1);
+        SAME(item.acquisitions, 1);
+    }
+}
+
 static void ours_plain_ack_takes_what_rounds_handed_out(kit *t) {
     NEEDS_LANES();
     desk me = open_desk(t, "me");
@@ -410,6 +437,7 @@ const kit_check kit_ours_rounds[] = {
     CHECK(ours_round_acquires),
     CHECK(ours_round_hands_out_each_message_once),
     CHECK(ours_round_messages_count_no_attempt),
+    CHECK(ours_first_commit_clears_attempts_of_what_it_leaves),
     CHECK(ours_plain_ack_takes_what_rounds_handed_out),
     CHECK(ours_round_tells_when_time_brings_something),
     CHECK(ours_round_hands_out_timers_when_due),

@@ -79,30 +79,37 @@ static const char look_sql[] =
  * index from its beginning, so a long backlog costs nothing: w steps from one queue's name to the next.  ready_at
  * becomes the time of the first message that is not visible yet.  Under a timed lock it stays what it would be without
  * the lock: when that ends, the place in the line is kept.
+ *
+ * Attempts are counted at an acquisition.  The first one since a commit (anew) counts from 1, so that no commit has to
+ * touch the messages that it leaves; what is handed to a lease that is held is told like an attempt, and not kept.
  */
 static const char give_sql[] =
     "WITH RECURSIVE n AS MATERIALIZED (SELECT #now AS now), d AS MATERIALIZED (SELECT instance_id, token, owner,"
-    " ready_at = -1 AS fresh, CASE WHEN ready_at = -1 THEN $4::bigint ELSE $3::bigint END AS most FROM @instances WHERE"
-    " holder = $2::bigint AND ready_at < 0),"
-    " w AS (SELECT d.instance_id, d.token, d.fresh, d.most, (SELECT min(q.queue) FROM @queue q WHERE q.instance_id ="
-    " d.instance_id AND q.queue IS NOT NULL) AS queue FROM d UNION ALL SELECT w.instance_id, w.token, w.fresh, w.most, "
-    "(SELECT"
-    " min(q.queue) FROM @queue q WHERE q.instance_id = w.instance_id AND q.queue > w.queue) FROM w WHERE w.queue IS NOT"
+    " ready_at = -1 AS fresh, acquisitions = 1 AS anew, CASE WHEN ready_at = -1 THEN $4::bigint ELSE $3::bigint END AS"
+    " most FROM @instances WHERE holder = $2::bigint AND ready_at < 0),"
+    " w AS (SELECT d.instance_id, d.token, d.fresh, d.anew, d.most, (SELECT min(q.queue) FROM @queue q WHERE "
+    "q.instance_id ="
+    " d.instance_id AND q.queue IS NOT NULL) AS queue FROM d UNION ALL SELECT w.instance_id, w.token, w.fresh, w.anew,"
+    " w.most, (SELECT min(q.queue) FROM @queue q WHERE q.instance_id = w.instance_id AND q.queue > w.queue) FROM w "
+    "WHERE w.queue IS NOT"
     " NULL),"
-    " c0 AS (SELECT d.instance_id, d.token, d.fresh, d.most, x.id, x.given, 0::bigint AS at FROM d, LATERAL (SELECT "
+    " c0 AS (SELECT d.instance_id, d.token, d.fresh, d.anew, d.most, x.id, x.given, 0::bigint AS at FROM d, LATERAL "
+    "(SELECT "
     "q.id,"
     " q.given FROM @queue q WHERE q.instance_id = d.instance_id AND q.queue IS NULL AND q.due_ms <= (SELECT now FROM n)"
     " OFFSET 0) x WHERE d.fresh OR NOT x.given"
-    " UNION ALL SELECT w.instance_id, w.token, w.fresh, w.most, x.id, x.given AND NOT w.fresh, row_number() OVER "
+    " UNION ALL SELECT w.instance_id, w.token, w.fresh, w.anew, w.most, x.id, x.given AND NOT w.fresh, row_number() "
+    "OVER "
     "(PARTITION BY"
     " w.instance_id, w.queue ORDER BY x.order_ms, x.id) FROM w, LATERAL (SELECT q.id, q.given, q.order_ms FROM @queue q"
     " WHERE q.instance_id = w.instance_id AND q.queue = w.queue AND q.due_ms <= (SELECT now FROM n) ORDER BY"
     " q.order_ms, q.id LIMIT nullif(w.most, 0) + 1) x WHERE w.queue IS NOT NULL),"
     " c AS (SELECT c0.*, bool_or(c0.most > 0 AND c0.at > c0.most AND NOT c0.given) OVER (PARTITION BY"
     " c0.instance_id) AS more FROM c0),"
-    " u AS (UPDATE @queue q SET given = true, attempts = q.attempts + 1 FROM c WHERE (c.fresh OR NOT c.given) AND"
+    " u AS (UPDATE @queue q SET given = true, attempts = CASE WHEN NOT c.fresh THEN q.attempts WHEN c.anew THEN 1 ELSE"
+    " q.attempts + 1 END FROM c WHERE (c.fresh OR NOT c.given) AND"
     " (c.most = 0 OR c.at <= c.most) AND q.instance_id = c.instance_id AND q.id = c.id RETURNING q.instance_id,"
-    " c.token, c.fresh, q.id, q.order_ms, q.attempts, q.queue, q.json, c.more),"
+    " c.token, c.fresh, q.id, q.order_ms, q.attempts + CASE WHEN c.fresh THEN 0 ELSE 1 END, q.queue, q.json, c.more),"
     " m AS (SELECT y.instance_id, min(y.at) AS at, min(y.due) AS due, bool_or(y.timed) AS timed FROM (SELECT"
     " d.instance_id, CASE WHEN d.owner IS NULL THEN (SELECT min(q.order_ms) FROM @queue q WHERE q.instance_id ="
     " d.instance_id) ELSE (SELECT min(q.due_ms) FROM @queue q WHERE q.instance_id = d.instance_id AND q.queue IS NULL"

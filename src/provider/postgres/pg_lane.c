@@ -218,12 +218,13 @@ static const char snapshot_sql[] =
     "SELECT k.key, k.value, k.stamp_ms FROM @kv k WHERE k.instance_id = $2::text ORDER BY k.key";
 /* What is handed out here is known to the holder and does not come again with a round. */
 static const char messages_sql[] =
-    "WITH c AS (SELECT q.instance_id, q.id FROM @instances i JOIN @queue q ON q.instance_id = i.instance_id WHERE " HELD
+    "WITH c AS (SELECT q.instance_id, q.id, q.given FROM @instances i JOIN @queue q ON q.instance_id = i.instance_id "
+    "WHERE " HELD
     " AND ($5::text IS NULL OR q.queue = $5::text) AND (q.order_ms, q.id) > ($6::bigint, $7::bigint) AND q.due_ms <="
     " #now"
     " ORDER BY q.order_ms, q.id LIMIT $8::bigint),"
-    " u AS (UPDATE @queue q SET given = true, attempts = q.attempts + CASE WHEN q.given THEN 0 ELSE 1 END FROM c WHERE"
-    " q.instance_id = c.instance_id AND q.id = c.id RETURNING q.id, q.order_ms, q.attempts, q.queue, q.json)"
+    " u AS (UPDATE @queue q SET given = true FROM c WHERE q.instance_id = c.instance_id AND q.id = c.id RETURNING q.id,"
+    " q.order_ms, CASE WHEN c.given THEN greatest(q.attempts, 1) ELSE q.attempts + 1 END, q.queue, q.json)"
     " SELECT * FROM u ORDER BY order_ms, id";
 
 static void begin(dur__pg_lane *lane, dur__pg_args *args, const char *instance, const char *token, uint64_t execution) {

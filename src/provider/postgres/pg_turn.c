@@ -50,7 +50,7 @@ static const dur_event_row *status_event(const dur_turn_commit *turn) {
 }
 
 /* A release that says nothing: the handler may have crashed, so its counts stay. */
-bool dur__pg_turn_failed_release(const dur_turn_commit *turn) {
+static bool failed_release(const dur_turn_commit *turn) {
     return turn->execution_id == 0 && !turn->set_suspended && !turn->take_over && !turn->give_back &&
            turn->seen_id == 0 && turn->seen_now_ms == 0;
 }
@@ -61,7 +61,7 @@ static int64_t flags_of(const dur_turn_commit *turn) {
            (gives_row(turn) ? GIVES_ROW : 0) | (writes && status_event(turn) != NULL ? SETS_STATUS : 0) |
            (dur__pg_turn_keeps(turn) ? KEEPS : 0) | (turn->give_back ? GIVES_BACK : 0) |
            (turn->take_over ? TAKES_OVER : 0) | (turn->set_suspended ? SUSPENDS : 0) |
-           (dur__pg_turn_failed_release(turn) ? FAILED : 0);
+           (failed_release(turn) ? FAILED : 0);
 }
 
 void dur__pg_turns_reset(dur_turn_commit *turns, size_t count) {
@@ -169,8 +169,8 @@ static const char plain_rows_sql[] =
 
 /*
  * A lane remembers the instances that it acquired new, with nothing but their start, for as long as they have no
- * key-value state, were given no message and sent themselves none.  Their first commit need not clear counts of
- * other messages, and behind their end there is nothing to merge, and nothing to set free but the row.
+ * key-value state, were given no message and sent themselves none.  Their first commit deletes the start by its id, and
+ * behind their end there is nothing to merge, and nothing to set free but the row.
  */
 #define FRESH_MAX 20000
 
@@ -357,13 +357,6 @@ static bool removes_work(const dur_turn_commit *turn) {
 static bool takes_given(const dur_turn_commit *turn) {
     return !turn->consume_listed && !turn->take_over;
 }
-static bool keeps_all(const dur_turn_commit *turn) {
-    return dur__pg_turn_keeps(turn) && !dur__pg_turn_failed_release(turn);
-}
-/* In a lane the first commit after a claim has consumed what it was claimed for: most others need not ask. */
-static bool keeps_some(const dur_turn_commit *turn) {
-    return keeps_all(turn) && turn->consumed_count > 0;
-}
 bool dur__pg_turn_ends(const dur_turn_commit *turn) {
     return dur__pg_turn_writes(turn) && turn->metadata.status > DUR_STATUS_RUNNING;
 }
@@ -380,9 +373,6 @@ static const char take_listed_sql[] =
     " UPDATE @instances i SET ready_at = 0, ready_due = 0 FROM (SELECT DISTINCT instance_id FROM d WHERE queue IS NOT"
     " NULL) x WHERE i.instance_id = x.instance_id AND i.holder IS NOT NULL AND EXISTS (SELECT 1 FROM @queue q WHERE"
     " q.instance_id = x.instance_id AND q.queue IS NOT NULL AND NOT q.given)";
-static const char clear_attempts_sql[] =
-    "UPDATE @queue q SET attempts = 0 FROM @instances i WHERE i.instance_id = ANY ($2::text[]) AND i.acquisitions > 0"
-    " AND q.instance_id = i.instance_id AND q.given AND q.attempts > 0";
 
 /* The start of an instance that is new here: nothing else of it was ever given. */
 static const char take_start_sql[] = "DELETE FROM @queue q USING unnest($2::text[], $3::bigint[]) AS c(instance, id)"
@@ -558,7 +548,6 @@ static void send_all(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *l
     dur__pg_send_ids(store, batch, remove_work_sql, turns, count, removes_work);
     dur__pg_send_ids(store, batch, take_given_sql, turns, count, takes_given);
     send_consumed(store, batch, take_listed_sql, turns, count);
-    dur__pg_send_ids(store, batch, clear_attempts_sql, turns, count, lane != NULL ? keeps_some : keeps_all);
     send_rows(store, batch, lane, turns, count, false, false);
     send_work_taken(store, batch, turns, count);
     dur__pg_send_history(store, batch, turns, count);

@@ -10,7 +10,6 @@
 bool dur__pg_turn_writes(const dur_turn_commit *turn); /* an execution: events, status, metadata */
 bool dur__pg_turn_keeps(const dur_turn_commit *turn);  /* the lease */
 bool dur__pg_turn_ends(const dur_turn_commit *turn);   /* the execution */
-bool dur__pg_turn_failed_release(const dur_turn_commit *turn);
 
 /* A statement that takes nothing but the ids of the instances that pass the test; none: it is not sent. */
 typedef bool dur__pg_turn_test(const dur_turn_commit *turn);

@@ -311,9 +311,8 @@ static const char release_sql[] =
     " LATERAL (SELECT min(q.order_ms) AS at, min(q.due_ms) AS due FROM @queue q WHERE q.instance_id = t.id AND"
     " (k.known OR q.queue IS NOT NULL) AND NOT (q.id <= t.seen_id AND (q.due_ms = 0 OR q.due_ms <= t.seen_now) AND"
     " (q.given OR q.queue IS NOT NULL))) m),"
-    " g AS (UPDATE @queue q SET given = false, attempts = CASE t.back WHEN 1 THEN greatest(q.attempts - 1, 0) WHEN 2"
-    " THEN"
-    " q.attempts ELSE 0 END FROM t WHERE q.instance_id = t.id AND q.given)"
+    " g AS (UPDATE @queue q SET given = false, attempts = greatest(q.attempts - t.back, 0) FROM t WHERE q.instance_id ="
+    " t.id AND q.given)"
     " UPDATE @instances i SET known = r.known, not_before = r.not_before,"
     " ready_at = CASE WHEN r.not_before > r.now THEN r.at + greatest(r.not_before - r.at, 0) ELSE r.at END,"
     " ready_due = CASE WHEN r.not_before > r.now THEN greatest(coalesce(r.due, 0), r.not_before) ELSE"
@@ -334,7 +333,7 @@ void dur__pg_send_release(dur__pg *store, dur__pg_batch *batch, dur_turn_commit 
         dur__pg_add_i64(&seen_id, all ? 0 : (int64_t)turn->seen_id);
         dur__pg_add_i64(&seen_now, all ? 0 : dur__pg_ms(turn->seen_now_ms));
         dur__pg_add_i64(&delay, turn->take_over ? 0 : dur__pg_ms(turn->delay_ms));
-        dur__pg_add_i64(&back, turn->give_back ? 1 : dur__pg_turn_failed_release(turn) ? 2 : 0);
+        dur__pg_add_i64(&back, turn->give_back ? 1 : 0);
     }
     bool any = delay.count > 0;
     dur__pg_args_begin(store, &args);
