@@ -47,7 +47,10 @@ typedef struct dur_runtime_options {
     uint64_t orchestrator_lock_renewal_buffer_ms; /* 0: 2 s */
     uint64_t worker_lock_timeout_ms;              /* 0: 30 s */
     uint64_t worker_lock_renewal_buffer_ms;       /* 0: 5 s */
-    uint64_t dispatcher_min_poll_interval_ms;     /* 0: 100 ms */
+    uint64_t dispatcher_min_poll_interval_ms;     /* 0: 100 ms.  A fetch that found nothing is not repeated sooner */
+    uint64_t dispatcher_long_poll_timeout_ms;     /* 0: 30 s, at most an hour.  How long the fetch of a store without
+                                                     wake-ups may wait, on a thread of its own; dur_runtime_stop
+                                                     waits for its end.  A store that answers at once ignores it */
     uint64_t owner_timeout_ms;                    /* 0: 10 s; a node silent for so long is dead */
 
     uint32_t max_attempts;                /* 0: 10.  Acquisitions or deliveries without success before poison */

@@ -1,7 +1,8 @@
 /*
  * fallback_lane.c: a lane for a store that has none: rounds made of the methods that every store has.
  *
- * Leases are not kept, so a handler is replayed at each turn; nothing wakes a sleeper, so it looks again and again.
+ * Leases are not kept, so a handler is replayed at each turn; nothing wakes a sleeper, so it looks again and again, or
+ * others wait in the store for it.
  *
  * The plain ack deletes every message that was fetched, a turn consumes those that it lists.  The lane remembers what
  * it fetched, and what a turn leaves is sent again in the same ack, at its old place in the order.
@@ -20,6 +21,8 @@ typedef struct fallback_lane {
     uint64_t poll_ms;
     bool worked; /* the last round did something: do not sleep long before the next */
     dur__link fetched;
+    dur_orchestration_item *offered_item; /* dur__lane_offer */
+    dur_leased_work *offered_work;
 } fallback_lane;
 
 /* The messages of an instance that was fetched and not yet committed. */
@@ -62,6 +65,11 @@ void dur__fallback_lane_close(dur_lane *base) {
 
 void dur__lane_set_poll(dur_lane *lane, uint64_t poll_ms) {
     if (lane != NULL && dur__lane_is_fallback(lane)) lane_of(lane)->poll_ms = poll_ms;
+}
+
+void dur__lane_offer(dur_lane *lane, dur_orchestration_item *item, dur_leased_work *work) {
+    lane_of(lane)->offered_item = item;
+    lane_of(lane)->offered_work = work;
 }
 
 /* ---- what a turn leaves ------------------------------------------------------------------------------------------ */
@@ -131,26 +139,41 @@ static int round_fetch(fallback_lane *lane, dur_arena *arena, dur_round *round, 
     dur_provider *store = lane->base.store;
     if (round->fetch == NULL) return DUR_OK;
     dur_fetch how = *round->fetch;
-    how.poll_ms = 0; /* a loop sleeps in lane_wait */
+    how.poll_ms = 0; /* a loop sleeps in lane_wait, and others wait in the store for it (dur__lane_offer) */
     how.owner = NULL;
     if (how.max == 0) how.max = 1;
-    round->items = dur_arena_zalloc(arena, how.max * sizeof(*round->items));
-    int code = dur_store_fetch_turns(store, arena, &how, round->items, &round->item_count, err);
+    size_t max = how.max, offered = 0, count = 0;
+    round->items = dur_arena_zalloc(arena, max * sizeof(*round->items));
+    if (lane->offered_item != NULL && lane->offered_item->instance != NULL && how.kind != DUR_FETCH_SUSPECT) {
+        round->items[offered++] = *lane->offered_item;
+        lane->offered_item->instance = NULL;
+    }
+    how.max -= offered;
+    int code = how.max > 0 ? dur_store_fetch_turns(store, arena, &how, round->items + offered, &count, err) : DUR_OK;
+    round->item_count = offered + count;
     for (size_t i = 0; i < round->item_count; i++)
         remember(lane, &round->items[i]);
-    if (round->item_count == how.max) round->more = true;
+    if (round->item_count == max) round->more = true;
     return code;
 }
 
-static int round_work(dur_provider *store, dur_arena *arena, dur_round *round, dur_error *err) {
+static int round_work(fallback_lane *lane, dur_arena *arena, dur_round *round, dur_error *err) {
+    dur_provider *store = lane->base.store;
     if (round->work == NULL) return DUR_OK;
     dur_work_fetch how = *round->work;
     how.poll_ms = 0;
     how.owner = NULL;
     if (how.max == 0) how.max = 1;
-    round->works = dur_arena_zalloc(arena, how.max * sizeof(*round->works));
-    int code = dur_store_fetch_works(store, arena, &how, round->works, &round->work_count, err);
-    if (round->work_count == how.max) round->more = true;
+    size_t max = how.max, offered = 0, count = 0;
+    round->works = dur_arena_zalloc(arena, max * sizeof(*round->works));
+    if (lane->offered_work != NULL && lane->offered_work->json.data != NULL && how.kind != DUR_FETCH_SUSPECT) {
+        round->works[offered++] = *lane->offered_work;
+        lane->offered_work->json.data = NULL;
+    }
+    how.max -= offered;
+    int code = how.max > 0 ? dur_store_fetch_works(store, arena, &how, round->works + offered, &count, err) : DUR_OK;
+    round->work_count = offered + count;
+    if (round->work_count == max) round->more = true;
     return code;
 }
 
@@ -161,7 +184,8 @@ int dur__fallback_lane_round(dur_lane *base, dur_arena *arena, dur_round *round,
         commit(lane, arena, &round->turns[i]);
     int code = dur_store_ack_works(store, round->acks, round->ack_count, err);
     if (code == DUR_OK) code = round_fetch(lane, arena, round, err);
-    if (code == DUR_OK) code = round_work(store, arena, round, err);
+    if (code == DUR_OK) code = round_work(lane, arena, round, err);
+    dur__lane_offer(base, NULL, NULL);
     round->now_ms = store->methods->now_ms(store);
     size_t done = round->turn_count + round->ack_count + round->item_count + round->work_count;
     lane->worked = done > 0;

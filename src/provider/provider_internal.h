@@ -19,6 +19,9 @@ void dur__provider_adopt(dur_provider *store);
 bool dur__lane_is_fallback(const dur_lane *lane);
 /* How long such a lane sleeps at most before it looks again; 100 ms unless set. */
 void dur__lane_set_poll(dur_lane *lane, uint64_t poll_ms);
+/* What another thread has fetched while the lane's own slept (NULL: nothing): the next round that asks for such things
+   answers with it first, and then sets item->instance or work->json.data to NULL.  For one round; texts live on. */
+void dur__lane_offer(dur_lane *lane, dur_orchestration_item *item, dur_leased_work *work);
 
 /* At the top of every dur_store_ function: DUR_EINVAL, DUR_EFORKED; err says that nothing went wrong otherwise. */
 int dur__store_enter(const dur_provider *store, const char *op, dur_error *err);

@@ -31,7 +31,7 @@ static int lane_open(dur__loop *loop, dur_error *err) {
     int code = dur_store_lane_open(runtime->store, &options, &loop->lane, err);
     if (code == DUR_OK) {
         loop->fallback = dur__lane_is_fallback(loop->lane);
-        dur__lane_set_poll(loop->lane, runtime->options.dispatcher_min_poll_interval_ms);
+        dur__lane_set_poll(loop->lane, WAIT_MAX_MS); /* its lookouts poll */
     }
     return code;
 }
@@ -243,7 +243,6 @@ static uint64_t wait_ms(dur__loop *loop) {
     if (atomic_load(&runtime->peers) > 0 &&
         dur__work_room(runtime) < (size_t)runtime->options.worker_concurrency + runtime->options.prefetch)
         ms = smaller(ms, 50);
-    if (loop->fallback) ms = smaller(ms, runtime->options.dispatcher_min_poll_interval_ms);
     if (runtime->fake_time) ms = smaller(ms, 5);
     if (dur__runtime_phase(runtime) != DUR__PHASE_RUN) ms = smaller(ms, 5);
     return ms;
@@ -272,6 +271,7 @@ static void wait(dur__loop *loop) {
     dur_error err = DUR_ERROR_INIT;
     if (ms > 0) {
         if (!fall_asleep(loop)) return;
+        dur__lookouts_sleep(loop, loop->empty_looks > 0); /* after a round that did something it looks at once */
         int code = dur_store_lane_wait(loop->lane, ms, &err);
         atomic_store(&loop->asleep, false);
         if (code != DUR_OK) {

@@ -36,6 +36,7 @@ static void fill_defaults(dur_runtime_options *o) {
     fill_u64(&o->worker_lock_timeout_ms, 30000);
     fill_u64(&o->worker_lock_renewal_buffer_ms, 5000);
     fill_u64(&o->dispatcher_min_poll_interval_ms, 100);
+    fill_u64(&o->dispatcher_long_poll_timeout_ms, 30000);
     fill_u64(&o->owner_timeout_ms, 10000);
     fill_u32(&o->max_attempts, 10);
     fill_u64(&o->unregistered_backoff_ms, 1000);
@@ -65,6 +66,8 @@ static int check_numbers(const dur_runtime_options *o, dur_error *err) {
     if (o->prefetch > 100000) return bad(err, "prefetch", "more than 100,000");
     if (o->orchestrator_lock_timeout_ms < 100) return bad(err, "orchestrator_lock_timeout_ms", "less than 100 ms");
     if (o->worker_lock_timeout_ms < 100) return bad(err, "worker_lock_timeout_ms", "less than 100 ms");
+    if (o->dispatcher_long_poll_timeout_ms > 3600000)
+        return bad(err, "dispatcher_long_poll_timeout_ms", "more than an hour: stopping waits for it");
     if (o->owner_timeout_ms < 1000) return bad(err, "owner_timeout_ms", "less than a second: owners beat each second");
     if (o->unregistered_backoff_max_ms < o->unregistered_backoff_ms)
         return bad(err, "unregistered_backoff_max_ms", "less than unregistered_backoff_ms");

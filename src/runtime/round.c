@@ -335,6 +335,7 @@ void dur__round(dur__loop *loop) {
     dur_error err = DUR_ERROR_INIT;
     uint64_t now_us = dur__monotonic_us();
     dur_arena_reset(loop->arena);
+    dur__lookouts_offer(loop);
     add_turns(loop, &r, now_us);
     add_acks(loop, &r, now_us);
     add_fetch(loop, &r);

@@ -1,7 +1,8 @@
 /*
  * runtime.c: starting and stopping the threads, and what hosts may ask.
  *
- * A runtime is: one or several loops (loop.c), worker threads (worker.c) and the keeper (keeper.c).  Stopping drains:
+ * A runtime is: one or several loops (loop.c), worker threads (worker.c) and the keeper (keeper.c); on a store without
+ * wake-ups two lookouts beside each loop (lookout.c).  Stopping drains:
  *   DRAIN    nothing new is taken, waiting work goes back, running activities may end and their completions are
  * committed RELEASE  leases are given back, the loops end and then the owner says goodbye.  Activities that do not end
  * are left behind with a reference to the runtime.
@@ -120,6 +121,7 @@ static int start_threads(dur_runtime *runtime, dur_error *err) {
     runtime->keeper_started = true;
     for (size_t i = 0; i < runtime->loop_count; i++) {
         dur__loop *loop = &runtime->loops[i];
+        if ((failed = dur__lookouts_start(loop)) != 0) return thread_error(err, "a lookout's thread", failed);
         snprintf(name, sizeof(name), "%.8s-loop%zu", runtime->options.name, i % 100);
         failed = dur__thread_start(&loop->thread, name, dur__loop_main, loop);
         if (failed != 0) return thread_error(err, "a loop's thread", failed);
@@ -130,9 +132,11 @@ static int start_threads(dur_runtime *runtime, dur_error *err) {
 
 /* ---- ending ---- */
 
+/* Away from RUN. */
 static void set_phase(dur_runtime *runtime, dur__phase phase) {
     atomic_store(&runtime->phase, phase);
     for (size_t i = 0; i < runtime->loop_count; i++) {
+        dur__lookouts_stop(&runtime->loops[i]);
         if (runtime->loops[i].waker != NULL) dur_waker_wake(runtime->loops[i].waker);
     }
 }
@@ -178,6 +182,7 @@ static void stop_loops(dur_runtime *runtime, uint64_t until_us) {
     set_phase(runtime, DUR__PHASE_RELEASE);
     for (size_t i = 0; i < runtime->loop_count; i++) {
         if (runtime->loops[i].started) dur__thread_join(&runtime->loops[i].thread);
+        dur__lookouts_close(&runtime->loops[i]);
     }
 }
 

@@ -3,6 +3,7 @@
  *
  * Who touches what:
  *   - a dur__loop, its instances and its pools: only the loop's own thread, except `done` (any worker pushes).
+ *   - a dur__lookout: see its states; its mutex is taken alone.
  *   - dur__work (local queue, running activities, sessions): under its mutex.
  *   - a dur__task belongs to one place at a time: a loop's pool or commit, the local queue, a worker, a loop's `done`
  *     list, a loop's acks.  Flags that others raise (cancelled) are atomic.
@@ -31,6 +32,7 @@
 typedef struct dur__loop dur__loop;
 typedef struct dur__inst dur__inst;
 typedef struct dur__task dur__task;
+typedef struct dur__lookout dur__lookout;
 
 /* ---- letters: arrivals on their way to a handler ---- */
 
@@ -165,6 +167,31 @@ struct dur__inst {
 
 /* ---- loops ---- */
 
+/* A thread that waits in the store's fetch while its loop sleeps: stores without wake-ups.  Two of each loop. */
+#define DUR__LOOKOUTS 2
+
+typedef enum dur__lookout_state {
+    DUR__LOOKOUT_IDLE,   /* the loop looks itself */
+    DUR__LOOKOUT_WANTED, /* the loop sleeps */
+    DUR__LOOKOUT_FOUND,  /* item or work is there for the loop's next round */
+    DUR__LOOKOUT_TAKING  /* that round is on its way: item, work and arena are the loop's to read */
+} dur__lookout_state;
+
+struct dur__lookout {
+    dur__loop *loop;
+    bool for_work, started;
+    dur__thread thread;
+    dur__mutex mutex; /* guards state, exit and until_us; taken alone */
+    dur__cond changed;
+    dur__lookout_state state;
+    bool exit;
+    uint64_t until_us; /* FOUND: then it goes back */
+    uint32_t failures; /* in a row */
+    dur_arena *arena;  /* of what it has found */
+    dur_orchestration_item item;
+    dur_leased_work work;
+};
+
 struct dur__loop {
     dur_runtime *runtime;
     unsigned index;
@@ -173,6 +200,7 @@ struct dur__loop {
     dur_waker *waker;
     dur_lane *lane;
     bool fallback; /* a store without lanes */
+    dur__lookout lookouts[DUR__LOOKOUTS];
     uint32_t epoch;
     const char *owner;
     dur__stacks *stacks;
@@ -291,6 +319,14 @@ void dur__loop_take_done(dur__loop *loop);
 void dur__loop_run_ready(dur__loop *loop);
 void dur__loop_make_ready(dur__loop *loop, dur__inst *inst);
 void dur__loop_queue_commit(dur__inst *inst); /* COMMITTING with a handler, LEAVING without */
+
+/* lookout.c: nothing of it does anything on a store with lanes */
+int dur__lookouts_start(dur__loop *loop); /* before the loop's own thread; 0, or an errno */
+/* Before a round: what was found is handed to it, and lives until the next call of this or the next sleep. */
+void dur__lookouts_offer(dur__loop *loop);
+void dur__lookouts_sleep(dur__loop *loop, bool look); /* the loop sleeps; look: in its place */
+void dur__lookouts_stop(dur__loop *loop);             /* any thread: no fetch begins after this */
+void dur__lookouts_close(dur__loop *loop); /* the loop has ended: wait for the last fetch; what it brings goes back */
 
 /* round.c */
 bool dur__round_due(dur__loop *loop, uint64_t now_us);

@@ -34,6 +34,7 @@ static void bad_options_are_named(void **state) {
     REFUSE("orchestration_concurrency", .orchestration_concurrency = 1000);
     REFUSE("worker_concurrency", .worker_concurrency = 1000000);
     REFUSE("owner_timeout_ms", .owner_timeout_ms = 10);
+    REFUSE("dispatcher_long_poll_timeout_ms", .dispatcher_long_poll_timeout_ms = 3600001);
     REFUSE("unregistered_backoff_max_ms", .unregistered_backoff_ms = 10, .unregistered_backoff_max_ms = 5);
     REFUSE("stack_bytes", .stack_bytes = 100);
     REFUSE("nondeterminism", .nondeterminism = (dur_nondeterminism_policy)7);

@@ -124,7 +124,8 @@ typedef enum dur_fetch_kind {
 
 typedef struct dur_fetch {
     uint64_t lock_ms;                    /* the lock ends by itself after this; not used with an owner */
-    uint64_t poll_ms;                    /* may block so long for something to come; 0: answer at once */
+    uint64_t poll_ms;                    /* may block so long for something to come; 0: answer at once.  Other calls
+                                            are answered meanwhile */
     const dur_capability_filter *filter; /* NULL: every version */
     /* The fields below are used only with fetch_turns and lane_round. */
     const char *owner; /* NULL: a timed lock; else a lease that holds while the owner lives */
@@ -523,7 +524,8 @@ struct dur_provider_methods {
                              size_t *count, dur_error *err);
 
     /* ======== optional: lanes.  Fallback: rounds made of the methods above; leases are not kept, so handlers are
-       replayed at every turn; queue messages go into history as they come ======== */
+       replayed at every turn; queue messages go into history as they come; threads beside the loops wait in the
+       fetches with their poll_ms ======== */
 
     int (*lane_open)(dur_provider *self, const dur_lane_options *options, dur_lane **out, dur_error *err);
     /* One transaction (or as few as possible).  The result is an error only if nothing was done; else each turn and
