@@ -7,6 +7,7 @@
 #include "base/thread.h"
 #include "core/check.h"
 #include "core/limits.h"
+#include "provider/live.h"
 #include "provider/provider_internal.h"
 
 #include <inttypes.h>
@@ -152,8 +153,11 @@ int dur_client_start_ex(dur_client *client, const dur_start_args *given, dur_err
         .execution_id = 1,
     };
     code = dur_message_from_work(&message, arena, &item, err);
-    if (code == DUR_OK)
+    if (code == DUR_OK) {
+        if (args.delay_ms == 0) dur__live_expect(client->store, args.instance);
         code = dur_store_enqueue_start(client->store, &message, policy_of(args.exists), args.delay_ms, &existed, err);
+        if (code != DUR_OK || existed) dur__live_unexpect(client->store, args.instance);
+    }
     dur_arena_free(arena);
     return code;
 }

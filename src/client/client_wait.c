@@ -1,8 +1,9 @@
 /*
  * client_wait.c: waiting for an end, a status or a value, and reading values.
  *
- * A watch is opened before the first look, so that a change between look and wait is not missed.  The store wakes the
- * watch; nobody polls, except a store without watches inside its fallback.
+ * The end of an instance that runs in this process is told by its loop (provider/live.h).  For all else a watch is
+ * opened before the first look, so that a change between look and wait is not missed.  The store wakes the watch;
+ * nobody polls, except a store without watches inside its fallback.
  */
 #include "client/client_internal.h"
 
@@ -10,6 +11,7 @@
 #include "base/thread.h"
 #include "core/check.h"
 #include "core/limits.h"
+#include "provider/live.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -28,13 +30,24 @@ typedef struct waiter {
     uint64_t deadline_us; /* UINT64_MAX: none */
 } waiter;
 
-static int waiter_begin(waiter *self, dur_client *client, const char *instance, uint64_t timeout_ms, const char *op,
-                        dur_error *err) {
+static waiter waiter_of(dur_client *client, const char *instance, uint64_t timeout_ms, const char *op) {
     uint64_t now_us = dur__monotonic_us();
-    *self = (waiter){ client, op, instance, NULL, timeout_ms, UINT64_MAX };
-    if (timeout_ms < (UINT64_MAX - now_us) / 1000) self->deadline_us = now_us + timeout_ms * 1000;
-    if (timeout_ms == 0) return DUR_OK;
-    return dur_store_watch_open(client->store, instance, &self->watch, err);
+    waiter self = { client, op, instance, NULL, timeout_ms, UINT64_MAX };
+    if (timeout_ms < (UINT64_MAX - now_us) / 1000) self.deadline_us = now_us + timeout_ms * 1000;
+    return self;
+}
+
+static int waiter_begin(waiter *self, dur_error *err) {
+    if (self->timeout_ms == 0) return DUR_OK;
+    return dur_store_watch_open(self->client->store, self->instance, &self->watch, err);
+}
+
+/* The output of an instance that runs in this process, as soon as it has completed; NULL: ask the store. */
+static char *waiter_live(const waiter *self) {
+    if (self->timeout_ms == 0) return NULL;
+    uint64_t again_us = dur__monotonic_us() + LOOK_AGAIN_MS * 1000;
+    return dur__live_await(self->client->store, self->instance,
+                           again_us < self->deadline_us ? again_us : self->deadline_us);
 }
 
 static void waiter_end(waiter *self) {
@@ -75,29 +88,28 @@ static bool reached(const goal *wanted, const dur_instance_info *info) {
     return wanted->status ? info->custom_status_version > wanted->last_version : info->suspended;
 }
 
-static int wait_info(dur_instance_info **out, dur_client *client, const char *instance, uint64_t timeout_ms,
-                     const goal *wanted, const char *op, dur_error *err) {
+static int wait_info(dur_instance_info **out, waiter *wait, const goal *wanted, dur_error *err) {
+    dur_client *client = wait->client;
     dur_arena *arena;
-    waiter wait;
     dur_instance_info *info = dur__client_box(sizeof(*info), &arena);
-    int code = waiter_begin(&wait, client, instance, timeout_ms, op, err);
+    int code = waiter_begin(wait, err);
     while (code == DUR_OK) {
         dur_instance_row row;
         dur_error why = DUR_ERROR_INIT;
-        code = dur__client_row(client, arena, instance, &row, &why);
+        code = dur__client_row(client, arena, wait->instance, &row, &why);
         if (code == DUR_OK) {
             dur__client_info_fill(info, &row);
             if (reached(wanted, info)) break;
-            code = waiter_sleep(&wait, LOOK_AGAIN_MS, err);
+            code = waiter_sleep(wait, LOOK_AGAIN_MS, err);
         } else {
-            code = waiter_error(&wait, code, &why, err);
+            code = waiter_error(wait, code, &why, err);
         }
         if (code == DUR_OK) { /* what was read goes, or an hour of progress reports would pile up */
             dur__client_box_free(info);
             info = dur__client_box(sizeof(*info), &arena);
         }
     }
-    waiter_end(&wait);
+    waiter_end(wait);
     if (code == DUR_OK) {
         dur__client_info_failure(client, arena, info);
         *out = info;
@@ -114,7 +126,10 @@ int dur_client_wait(dur_instance_info **out, dur_client *client, const char *ins
     if (out == NULL) return dur_error_set(err, DUR_EINVAL, false, op, "out is required, got NULL");
     *out = NULL;
     int code = dur__client_enter_instance(client, instance, op, err);
-    return code != DUR_OK ? code : wait_info(out, client, instance, timeout_ms, &end, op, err);
+    if (code != DUR_OK) return code;
+    waiter wait = waiter_of(client, instance, timeout_ms, op);
+    free(waiter_live(&wait)); /* the store knows more than its output */
+    return wait_info(out, &wait, &end, err);
 }
 
 int dur_client_wait_status(dur_instance_info **out, dur_client *client, const char *instance, uint64_t last_version,
@@ -124,7 +139,9 @@ int dur_client_wait_status(dur_instance_info **out, dur_client *client, const ch
     if (out == NULL) return dur_error_set(err, DUR_EINVAL, false, op, "out is required, got NULL");
     *out = NULL;
     int code = dur__client_enter_instance(client, instance, op, err);
-    return code != DUR_OK ? code : wait_info(out, client, instance, timeout_ms, &newer, op, err);
+    if (code != DUR_OK) return code;
+    waiter wait = waiter_of(client, instance, timeout_ms, op);
+    return wait_info(out, &wait, &newer, err);
 }
 
 int dur_client_result(char **out, dur_client *client, const char *instance, uint64_t timeout_ms, dur_error *err) {
@@ -134,7 +151,11 @@ int dur_client_result(char **out, dur_client *client, const char *instance, uint
     if (out == NULL) return dur_error_set(err, DUR_EINVAL, false, op, "out is required, got NULL");
     *out = NULL;
     int code = dur__client_enter_instance(client, instance, op, err);
-    if (code == DUR_OK) code = wait_info(&info, client, instance, timeout_ms, &end, op, err);
+    if (code != DUR_OK) return code;
+    waiter wait = waiter_of(client, instance, timeout_ms, op);
+    *out = waiter_live(&wait);
+    if (*out != NULL) return DUR_OK;
+    code = wait_info(&info, &wait, &end, err);
     if (code != DUR_OK) return code;
     const char *text = info->output != NULL ? info->output : "";
     if (info->status == DUR_INSTANCE_COMPLETED) {
@@ -189,13 +210,13 @@ int dur_client_kv_wait(char **out, dur_client *client, const char *instance, con
                        dur_error *err) {
     const char *op = "client.kv_wait";
     const char *value = NULL;
-    waiter wait;
     if (out == NULL) return dur_error_set(err, DUR_EINVAL, false, op, "out is required, got NULL");
     *out = NULL;
     int code = enter_key(client, instance, key, op, err);
     if (code != DUR_OK) return code;
+    waiter wait = waiter_of(client, instance, timeout_ms, op);
     dur_arena *arena = dur_arena_new();
-    code = waiter_begin(&wait, client, instance, timeout_ms, op, err);
+    code = waiter_begin(&wait, err);
     while (code == DUR_OK && value == NULL) {
         dur_arena_reset(arena);
         code = kv_look(&wait, arena, key, &value, err);

@@ -5,6 +5,7 @@
 #include "base/buf.h"
 #include "base/map.h"
 #include "base/thread.h"
+#include "provider/live.h"
 #include "provider/openers.h"
 #include "provider/provider_internal.h"
 
@@ -28,10 +29,20 @@ typedef struct store_state {
     dur__mutex mutex;  /* guards the ring */
     char **starts;     /* ids that were started through this handle last; NULL: none yet */
     size_t start_next; /* the oldest, to be replaced next */
+    dur__live *live;   /* what runs in this process */
 } store_state;
 
 static store_state *state_of(const dur_provider *store) {
     return __atomic_load_n((void *const *)&store->reserved, __ATOMIC_ACQUIRE);
+}
+
+static void state_free(store_state *state) {
+    for (size_t i = 0; state->starts != NULL && i < STARTS_MAX; i++)
+        free(state->starts[i]);
+    free(state->starts);
+    dur__live_free(state->live);
+    dur__mutex_destroy(&state->mutex);
+    free(state);
 }
 
 void dur__provider_adopt(dur_provider *store) {
@@ -41,8 +52,9 @@ void dur__provider_adopt(dur_provider *store) {
     atomic_init(&state->handles, 1);
     state->serial = dur__process_serial();
     dur__mutex_init(&state->mutex);
+    state->live = dur__live_new();
     if (!__atomic_compare_exchange_n(&store->reserved, &none, (void *)state, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
-        free(state); /* two threads saw a store that its opener did not adopt */
+        state_free(state); /* two threads saw a store that its opener did not adopt */
 }
 
 dur_provider *dur_store_retain(dur_provider *store) {
@@ -58,11 +70,12 @@ void dur_provider_close(dur_provider *store) {
     store_state *state = state_of(store);
     if (atomic_fetch_sub_explicit(&state->handles, 1, memory_order_acq_rel) != 1) return;
     store->methods->close(store);
-    for (size_t i = 0; state->starts != NULL && i < STARTS_MAX; i++)
-        free(state->starts[i]);
-    free(state->starts);
-    dur__mutex_destroy(&state->mutex);
-    free(state);
+    state_free(state);
+}
+
+dur__live *dur__store_live(dur_provider *store) {
+    dur__provider_adopt(store);
+    return state_of(store)->live;
 }
 
 void dur__store_remember_start(dur_provider *store, const char *instance) {

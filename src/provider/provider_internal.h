@@ -46,6 +46,9 @@ void dur__store_remember_start(dur_provider *store, const char *instance);
 bool dur__store_remembers_start(dur_provider *store, const char *instance);
 void dur__store_forget_start(dur_provider *store, const char *instance);
 
+/* live.h; of the handle, made with it */
+struct dur__live *dur__store_live(dur_provider *store);
+
 /* fallback_lane.c */
 int dur__fallback_lane_open(dur_provider *store, const dur_lane_options *options, dur_lane **out, dur_error *err);
 int dur__fallback_lane_round(dur_lane *lane, dur_arena *arena, dur_round *round, dur_error *err);

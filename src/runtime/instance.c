@@ -7,6 +7,8 @@
  */
 #include "runtime/runtime_internal.h"
 
+#include "provider/live.h"
+
 #include <stdlib.h>
 
 #define FEED_MAX 64          /* queue messages read at a time */
@@ -46,6 +48,7 @@ dur__inst *dur__inst_new(dur__loop *loop, const dur_orchestration_item *item) {
     dur__list_init(&inst->drained);
     dur__map_put(&loop->instances, inst->id, inst);
     dur__directory_put(loop->runtime, inst->id, loop);
+    dur__live_add(loop->runtime->store, inst->id, inst);
     dur__keeper_renew_add(inst);
     return inst;
 }
@@ -191,6 +194,7 @@ void dur__inst_free(dur__inst *inst) {
     dur__inst_committed_once(inst);
     dur__keeper_renew_remove(inst);
     dur__directory_remove(loop->runtime, inst->id, loop);
+    dur__live_remove(loop->runtime->store, inst->id, inst);
     if (dur__map_get(&loop->instances, inst->id) == inst) dur__map_remove(&loop->instances, inst->id);
     free(inst->parent_instance);
     free(inst->token);

@@ -8,6 +8,7 @@
 #include "runtime/runtime_internal.h"
 
 #include "coro/crash_report.h"
+#include "provider/live.h"
 #include "provider/provider_internal.h"
 #include <stdlib.h>
 
@@ -59,7 +60,9 @@ int dur__loop_open(dur__loop *loop, dur_runtime *runtime, unsigned index, dur_er
     loop->stacks = dur__stacks_new();
     if (loop->arena == NULL || loop->waker == NULL || loop->stacks == NULL)
         return dur_error_set(err, DUR_ENOMEM, false, "runtime.start", "no memory or descriptor for a loop");
-    return lane_open(loop, err);
+    int code = lane_open(loop, err);
+    if (code == DUR_OK) dur__live_loop(runtime->store, true);
+    return code;
 }
 
 static void drop_all(dur__loop *loop) {
@@ -83,7 +86,10 @@ static void drop_done(dur__loop *loop) {
 
 void dur__loop_close(dur__loop *loop) {
     if (loop->runtime == NULL) return;
-    if (loop->lane != NULL) dur_store_lane_close(loop->lane);
+    if (loop->lane != NULL) {
+        dur__live_loop(loop->runtime->store, false);
+        dur_store_lane_close(loop->lane);
+    }
     drop_all(loop);
     drop_acks(loop);
     drop_done(loop);

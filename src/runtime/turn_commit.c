@@ -7,6 +7,8 @@
  */
 #include "runtime/runtime_internal.h"
 
+#include "provider/live.h"
+
 #include "core/semver.h"
 #include <durite/version.h>
 #include <stdio.h>
@@ -434,6 +436,8 @@ void dur__commit_done(dur__inst *inst) {
     dur__inst_committed_once(inst);
     inst->restarts = 0;
     if (inst->commit->keep_lease && !inst->commit->lease_kept) inst->leaves = true;
+    if (inst->commit->metadata.status == DUR_STATUS_COMPLETED)
+        dur__live_completed(loop->runtime->store, inst->id, inst, inst->commit->metadata.output);
     if (inst->exec != NULL) {
         const dur__turn *turn = dur__exec_turn(inst->exec);
         count_turn(inst, turn);

@@ -1,0 +1,251 @@
+/*
+ * test_live.c: ends that are told inside the process: who is told what, who is sent to the store, and that nobody reads
+ * for what is known here.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/thread.h"
+#include "provider/faulty.h"
+#include "provider/live.h"
+#include <durite/durite.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define OK(call)                                                                                                       \
+    do {                                                                                                               \
+        int code_ = (call);                                                                                            \
+        if (code_ != DUR_OK) fail_msg("%s: %s: %s", #call, dur_code_name(code_), err.message);                         \
+    } while (0)
+
+static dur_error err;
+static dur_provider *store;
+static int a_loop, another; /* owners */
+
+static int open_store(void **state) {
+    static unsigned serial;
+    char url[64];
+    dur_provider *inner = NULL;
+    (void)state;
+    snprintf(url, sizeof(url), "memory:live-%u", ++serial);
+    OK(dur_open(&inner, url, &err));
+    OK(dur__faulty_wrap(&store, inner, 1, &err));
+    dur__live_loop(store, true);
+    return 0;
+}
+static int close_store(void **state) {
+    (void)state;
+    dur__live_loop(store, false);
+    dur_provider_close(store);
+    return 0;
+}
+
+/* ---- one who waits ---- */
+
+typedef struct one {
+    const char *instance;
+    char *output;
+    bool back;
+    dur__thread thread;
+} one;
+
+static void wait_for_end(void *arg) {
+    one *self = arg;
+    self->output = dur__live_await(store, self->instance, UINT64_MAX);
+    __atomic_store_n(&self->back, true, __ATOMIC_RELEASE);
+}
+static void go(one *self, const char *instance) {
+    *self = (one){ .instance = instance };
+    assert_int_equal(dur__thread_start(&self->thread, "waits", wait_for_end, self), 0);
+}
+static void assert_told(one *self, const char *output) {
+    dur__thread_join(&self->thread);
+    if (output != NULL)
+        assert_string_equal(self->output, output);
+    else
+        assert_null(self->output);
+    free(self->output);
+}
+
+static void what_does_not_run_here_is_for_the_store(void **state) {
+    (void)state;
+    assert_null(dur__live_await(store, "a", UINT64_MAX));
+}
+
+static void many_are_told_the_output(void **state) {
+    enum { MANY = 20 };
+    one all[MANY];
+    (void)state;
+    dur__live_add(store, "a", &a_loop);
+    dur__live_add(store, "b", &a_loop);
+    for (size_t i = 0; i < MANY; i++)
+        go(&all[i], i % 2 ? "a" : "b");
+    dur__live_completed(store, "a", &a_loop, "of a"); /* some wait by now, some will not find it any more */
+    dur__live_completed(store, "b", &a_loop, NULL);
+    for (size_t i = 0; i < MANY; i++) {
+        dur__thread_join(&all[i].thread);
+        if (all[i].output != NULL) assert_string_equal(all[i].output, i % 2 ? "of a" : "");
+        free(all[i].output);
+    }
+    assert_null(dur__live_await(store, "a", UINT64_MAX));
+}
+
+/* It is there when the first of the two is back, so the other waits or will: neither is forgotten. */
+static void until_its_time_has_come(void **state) {
+    one other;
+    (void)state;
+    dur__live_add(store, "a", &a_loop);
+    go(&other, "a");
+    assert_null(dur__live_await(store, "a", dur__monotonic_us() + 1000));
+    assert_null(dur__live_await(store, "a", 0));
+    assert_false(__atomic_load_n(&other.back, __ATOMIC_ACQUIRE));
+    dur__live_remove(store, "a", &another); /* who has lost it long ago says nothing about it */
+    dur__live_completed(store, "a", &another, "wrong");
+    assert_false(__atomic_load_n(&other.back, __ATOMIC_ACQUIRE));
+    dur__live_remove(store, "a", &a_loop);
+    assert_told(&other, NULL);
+}
+
+static void taken_over_inside_the_process(void **state) {
+    one other;
+    (void)state;
+    dur__live_add(store, "a", &a_loop);
+    dur__live_add(store, "a", &another);
+    go(&other, "a");
+    dur__live_remove(store, "a", &a_loop);
+    assert_null(dur__live_await(store, "a", dur__monotonic_us() + 1000)); /* it runs: this one had no more time */
+    assert_false(__atomic_load_n(&other.back, __ATOMIC_ACQUIRE));
+    dur__live_completed(store, "a", &another, "x");
+    dur__thread_join(&other.thread);
+    if (other.output != NULL) assert_string_equal(other.output, "x");
+    free(other.output);
+}
+
+static void what_is_expected_may_not_come(void **state) {
+    (void)state;
+    dur__live_expect(store, "a");
+    assert_null(dur__live_await(store, "a", UINT64_MAX)); /* a moment */
+    dur__live_unexpect(store, "a");
+    dur__live_expect(store, "b");
+    dur__live_add(store, "b", &a_loop);
+    dur__live_unexpect(store, "b"); /* came before the answer that nothing was started: it runs all the same */
+    assert_null(dur__live_await(store, "b", dur__monotonic_us() + 1000));
+    dur__live_remove(store, "b", &a_loop);
+    for (int i = 0; i < 1000; i++) { /* nobody asks for them ever */
+        char id[16];
+        snprintf(id, sizeof(id), "%d", i);
+        dur__live_expect(store, id);
+    }
+    dur__live_loop(store, false);
+    dur__live_expect(store, "c"); /* by whom? */
+    assert_null(dur__live_await(store, "c", UINT64_MAX));
+    dur__live_loop(store, true);
+}
+
+/* ---- in a runtime ---- */
+
+static dur_outcome waits(dur_ctx *ctx, const char *input) {
+    dur_status_set(ctx, "up");
+    const char *got = dur_await(dur_event(ctx, "Go"));
+    if (strcmp(input, "again") == 0) return dur_continue_as_new(ctx, "once");
+    if (strcmp(input, "fail") == 0) return dur_fail(ctx, "as told");
+    return dur_complete(ctx, got);
+}
+static const dur_handler handlers[] = { DUR_ORCHESTRATION("Waits", "1.0.0", waits), DUR_HANDLERS_END };
+
+typedef struct raiser {
+    dur_client *client;
+    const char *instance;
+} raiser;
+
+static void raise_soon(void *arg) {
+    const raiser *self = arg;
+    dur_error why = DUR_ERROR_INIT;
+    (void)dur_client_raise(self->client, &why, self->instance, "Go", "gone");
+}
+
+static void start_up(dur_client *client, const char *instance, const char *input) {
+    dur_instance_info *info = NULL;
+    OK(dur_client_start(client, &err, "Waits", input, .instance = instance));
+    OK(dur_client_wait_status(&info, client, instance, 0, 60000, &err));
+    dur_instance_info_free(info);
+}
+
+static void a_result_costs_no_read(void **state) {
+    dur_runtime *runtime = NULL;
+    dur_client *client = NULL;
+    dur__thread thread;
+    char *output = NULL;
+    (void)state;
+    OK(dur_runtime_start(&runtime, DUR_RUNTIME(.store = store, .handlers = handlers), &err));
+    OK(dur_client_new(&client, store, &err));
+    start_up(client, "a", "");
+    uint64_t reads = dur__faulty_calls(store, "get_instance"), watches = dur__faulty_calls(store, "watch_open");
+    raiser soon = { client, "a" };
+    assert_int_equal(dur_client_result(&output, client, "a", 1, &err), DUR_ETIMEOUT);
+    uint64_t timed_out = dur__faulty_calls(store, "get_instance");
+    assert_true(timed_out > reads); /* the store has the last word */
+    watches = dur__faulty_calls(store, "watch_open");
+    assert_int_equal(dur__thread_start(&thread, "raises", raise_soon, &soon), 0);
+    OK(dur_client_result(&output, client, "a", 60000, &err));
+    assert_string_equal(output, "gone");
+    dur_free(output);
+    dur__thread_join(&thread);
+    /* Unless the end came before the wait, and then it is one look. */
+    if (dur__faulty_calls(store, "watch_open") == watches)
+        assert_int_equal(dur__faulty_calls(store, "get_instance"), timed_out);
+    OK(dur_client_result(&output, client, "a", 60000, &err)); /* long ended: from the store */
+    assert_string_equal(output, "gone");
+    dur_free(output);
+    dur_client_free(client);
+    OK(dur_runtime_stop(runtime, 5000, &err));
+}
+
+static void other_ends_are_read(void **state) {
+    dur_runtime *runtime = NULL;
+    dur_client *client = NULL;
+    dur__thread thread;
+    char *output = NULL;
+    (void)state;
+    OK(dur_runtime_start(&runtime, DUR_RUNTIME(.store = store, .handlers = handlers), &err));
+    OK(dur_client_new(&client, store, &err));
+    start_up(client, "fails", "fail");
+    raiser soon = { client, "fails" };
+    assert_int_equal(dur__thread_start(&thread, "raises", raise_soon, &soon), 0);
+    assert_int_equal(dur_client_result(&output, client, "fails", 60000, &err), DUR_EFAILED);
+    assert_non_null(strstr(err.message, "as told"));
+    dur__thread_join(&thread);
+    start_up(client, "again", "again"); /* goes on as new, waits once more */
+    OK(dur_client_raise(client, &err, "again", "Go", "one"));
+    assert_int_equal(dur_client_result(&output, client, "again", 50, &err), DUR_ETIMEOUT);
+    OK(dur_client_raise(client, &err, "again", "Go", "two"));
+    OK(dur_client_result(&output, client, "again", 60000, &err));
+    assert_string_equal(output, "two");
+    dur_free(output);
+    start_up(client, "held", "");
+    OK(dur_client_suspend(client, "held", "by hand", &err));
+    assert_int_equal(dur_client_result(&output, client, "held", 60000, &err), DUR_ESUSPENDED);
+    start_up(client, "killed", "");
+    OK(dur_client_terminate(client, "killed", "enough", &err));
+    assert_int_equal(dur_client_result(&output, client, "killed", 60000, &err), DUR_ECANCELLED);
+    dur_client_free(client);
+    OK(dur_runtime_stop(runtime, 5000, &err));
+}
+
+#define LIVE_TEST(name) cmocka_unit_test_setup_teardown(name, open_store, close_store)
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        LIVE_TEST(what_does_not_run_here_is_for_the_store),
+        LIVE_TEST(many_are_told_the_output),
+        LIVE_TEST(until_its_time_has_come),
+        LIVE_TEST(taken_over_inside_the_process),
+        LIVE_TEST(what_is_expected_may_not_come),
+        LIVE_TEST(a_result_costs_no_read),
+        LIVE_TEST(other_ends_are_read),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
