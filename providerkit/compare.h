@@ -29,7 +29,8 @@ typedef struct held {
     uint64_t execution, last;
     uint64_t messages[16];
     size_t message_count;
-    const char *owner; /* NULL: a timed lock */
+    uint64_t seen_now_ms; /* when they were handed out */
+    const char *owner;    /* NULL: a timed lock */
     bool lane;
 } held;
 

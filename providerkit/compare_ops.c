@@ -120,6 +120,7 @@ static void keep(side *at, const dur_orchestration_item *item, const char *owner
                     .token = item->lock_token,
                     .execution = item->execution_id,
                     .last = item->last_event_id,
+                    .seen_now_ms = dur_store_now_ms(P),
                     .owner = owner,
                     .lane = lane };
     for (size_t i = 0; i < item->message_count && i < COUNT(mine->messages); i++)
@@ -313,7 +314,7 @@ static void do_commit(side *at, const op *o, text *out) {
     if (n % 6 == 0) commit.timers_dropped = &timer, commit.timers_dropped_count = 1;
     if (n % 7 == 0 && who->message_count > 0 && commit.consume_listed) {
         commit.seen_id = who->messages[who->message_count - 1];
-        commit.seen_now_ms = dur_store_now_ms(P);
+        commit.seen_now_ms = who->seen_now_ms;
     }
     if (n % 8 == 1) commit.delay_ms = 200;
     if (n % 9 == 1) { /* a release */

@@ -231,7 +231,8 @@ typedef struct dur_turn_commit {
     uint64_t session_lock_ms;
     bool keep_lease;      /* the token stays valid; messages that come later are handed to the owner */
     uint64_t seen_id;     /* without keep_lease: messages left up to this id (delayed ones: due up to this time) */
-    uint64_t seen_now_ms; /*   were seen and are no reason to fetch the instance again; 0, 0: all count */
+    uint64_t seen_now_ms; /*   were seen and are no reason to fetch the instance again; 0, 0: all count.  Both as of the
+                               time when the store handed messages out last: it may know what it never handed out */
     uint64_t delay_ms;    /* without keep_lease: not fetched again before now + delay (0: at once) */
     bool give_back;       /* the acquisition was not used (shutdown, unregistered): do not count it */
     /* A turn with execution_id 0 is a release: nothing is written, the lease goes.  It clears the counts of attempts
