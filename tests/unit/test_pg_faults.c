@@ -179,6 +179,92 @@ static void a_dead_owner_is_taken_over_early(void **state) {
     dur_provider_close(a);
 }
 
+/* What the server's clock says is no evidence: here it says something else to each of the two, as after a jump. */
+static void clocks_that_jump_kill_nobody(void **state) {
+    pg_bench *p = *state;
+    bench *b = &p->b;
+    dur_provider *stores[2] = { NULL, NULL };
+    static const char *const owners[2] = { "behind", "ahead" };
+    dur_owner_report report;
+    char url[1200];
+    for (int i = 0; i < 2; i++) {
+        dur_owner_options options = { .owner = owners[i], .timeout_ms = 1500 };
+        snprintf(url, sizeof(url), "%s&options=-c%%20durite.clock_offset_ms%%3D%d", p->url, i * 3600000);
+        ASSERT_OK(b, dur_open(&stores[i], url, &b->err));
+        ASSERT_OK(b, dur_store_owner_register(stores[i], &options, &b->err));
+    }
+    for (int i = 0; i < 12; i++) { /* beyond the timeout of both */
+        ASSERT_OK(b, dur_store_owner_beat(stores[i % 2], owners[i % 2], &report, &b->err));
+        assert_true(report.still_ours);
+        assert_int_equal(report.taken_over, 0);
+        assert_int_equal(report.peers, 1);
+        pg_pause_ms(200);
+    }
+    /* Each sees that the other is silent, after the timeout and not before. */
+    for (int i = 0; i < 2; i++) {
+        dur_owner_options silent = { .owner = "silent", .timeout_ms = 1500 };
+        ASSERT_OK(b, dur_store_owner_register(stores[1 - i], &silent, &b->err));
+        uint64_t begin_ms = pg_monotonic_ms();
+        do {
+            pg_pause_ms(100);
+            ASSERT_OK(b, dur_store_owner_beat(stores[1 - i], owners[1 - i], &report, &b->err));
+            if (report.taken_over == 0) ASSERT_OK(b, dur_store_owner_beat(stores[i], owners[i], &report, &b->err));
+        } while (report.taken_over == 0);
+        assert_string_equal(report.last_dead, "silent");
+        assert_true(pg_monotonic_ms() - begin_ms >= 1500);
+    }
+    for (int i = 0; i < 2; i++) {
+        ASSERT_OK(b, dur_store_owner_release(stores[i], owners[i], &b->err));
+        dur_provider_close(stores[i]);
+    }
+}
+
+typedef struct beater {
+    dur_provider *store;
+    const char *owner;
+    dur_owner_report report;
+    dur_error err;
+    int code;
+} beater;
+
+static void *beat_once(void *arg) {
+    beater *who = arg;
+    who->code = dur_store_owner_beat(who->store, who->owner, &who->report, &who->err);
+    return NULL;
+}
+
+/* While the server stands still nobody's beat gets through; who comes first afterwards has seen no silence. */
+static void a_server_that_stood_still_kills_nobody(void **state) {
+    pg_bench *p = *state;
+    bench *b = &p->b;
+    dur_provider *a = open_named(p, "a");
+    dur_owner_options first = { .owner = "one", .timeout_ms = 1000 }, second = { .owner = "two" };
+    beater two = { .store = b->store, .owner = "two", .err = DUR_ERROR_INIT };
+    pthread_t thread;
+    char sql[400];
+    ASSERT_OK(b, dur_store_owner_register(a, &first, &b->err));
+    ASSERT_OK(b, dur_store_owner_register(b->store, &second, &b->err));
+    beat_once(&two);
+    ASSERT_OK(b, two.code);
+    snprintf(sql, sizeof(sql), "BEGIN; LOCK TABLE %s.dur_owners", p->schema);
+    pg_do(p->db, sql);
+    assert_int_equal(pthread_create(&thread, NULL, beat_once, &two), 0);
+    snprintf(sql, sizeof(sql),
+             "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = '%s.dur_owners'::regclass", p->schema);
+    while (pg_number(p->db, sql) == 0)
+        pg_pause_ms(5);
+    pg_pause_ms(1500); /* longer than one's timeout */
+    pg_do(p->db, "COMMIT");
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    if (two.code != DUR_OK) assert_true(two.err.retryable);
+    assert_int_equal(two.report.taken_over, 0);
+    ASSERT_OK(b, dur_store_owner_beat(a, "one", &two.report, &b->err));
+    assert_true(two.report.still_ours);
+    ASSERT_OK(b, dur_store_owner_release(a, "one", &b->err));
+    ASSERT_OK(b, dur_store_owner_release(b->store, "two", &b->err));
+    dur_provider_close(a);
+}
+
 /* ---- wake-ups ---------------------------------------------------------------------------------------------------- */
 
 typedef struct sender {
@@ -238,6 +324,8 @@ int main(void) {
         PG_TEST(cut_before_the_commit_was_sent),
         PG_TEST(a_live_owner_is_not_taken_over),
         PG_TEST(a_dead_owner_is_taken_over_early),
+        PG_TEST(clocks_that_jump_kill_nobody),
+        PG_TEST(a_server_that_stood_still_kills_nobody),
         PG_TEST(a_message_of_another_node_wakes_the_holder),
     };
     signal(SIGPIPE, SIG_IGN); /* of the proxy */

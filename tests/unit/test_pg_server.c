@@ -32,6 +32,39 @@ static void stopped_at_once(void **state) {
     restart_below(*state, "-m immediate stop");
 }
 
+/* ---- its clock jumps --------------------------------------------------------------------------------------------- */
+
+/* From the next statement on, in all sessions. */
+static void jump_to(pg_bench *p, long offset_ms) {
+    char sql[200];
+    snprintf(sql, sizeof(sql), "ALTER SYSTEM SET durite.clock_offset_ms = %ld", offset_ms);
+    pg_do(p->db, "SET durite.clock_offset_ms = 0"); /* a name that the server has heard of */
+    pg_do(p->db, sql);
+    pg_do(p->db, "SELECT pg_reload_conf()");
+}
+
+/* An hour and more, both ways, below two nodes: nobody is taken for dead, and everything goes on. */
+static void its_clock_jumps(void **state) {
+    pg_bench *p = *state;
+    static const long hours[] = { 1, -2, 3, 0 };
+    dur_client *client;
+    ASSERT_OK(&p->b, dur_client_new(&client, p->b.store, &p->b.err));
+    flow_node first = flow_node_start(p->url, NULL), second = flow_node_start(p->url, NULL);
+    for (size_t i = 0; i < sizeof(hours) / sizeof(hours[0]); i++) {
+        flow_start(client, 5 * i, 5 * i + 5);
+        flow_expect(client, p->b.store, 5 * i, 5 * i + 5); /* a timer in flight would be early or late, rightly */
+        jump_to(p, hours[i] * 3600000);
+        pg_pause_ms(1100); /* each has looked at the other */
+    }
+    flow_start(client, 20, 25);
+    flow_expect(client, p->b.store, 20, 25);
+    dur_client_free(client);
+    flow_node_stop(&first); /* looks that neither took the other for dead */
+    flow_node_stop(&second);
+    pg_do(p->db, "ALTER SYSTEM RESET durite.clock_offset_ms");
+    pg_do(p->db, "SELECT pg_reload_conf()");
+}
+
 /* ---- TLS and passwords ------------------------------------------------------------------------------------------- */
 
 /* As the server's user, in its data folder. */
@@ -123,6 +156,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         PG_TEST(stopped_politely),
         PG_TEST(stopped_at_once),
+        PG_TEST(its_clock_jumps),
         PG_TEST(by_tls_with_a_password),
     };
     (void)argc;

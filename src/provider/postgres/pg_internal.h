@@ -94,10 +94,9 @@ typedef struct dur__pg_watch {
 typedef struct dur__pg_keeper {
     char *owner;
     dur__pg_conn *conn;
-    dur__map looks; /* peers whose lock was free at the last look */
-    bool clocks_known;
-    int64_t clocks_apart_ms; /* the server's clock less ours */
-    uint64_t jumped_until_us;
+    dur__map looks; /* what was seen of the peers */
+    uint64_t look_serial;
+    int64_t server_start; /* as of the last look */
     dur__link link;
 } dur__pg_keeper;
 

@@ -2,9 +2,13 @@
  * pg_owner.c: runtimes that show life, and what becomes of the locks of one that does not.
  *
  * The keeper's session and those of the lanes share an advisory lock under the owner's key (pg_conn.c), so one of them
- * that is terminated says nothing about the process; and there is a row with the time of the last beat.  The lock is
- * evidence only on the server process that the owner locked it with: after a restart all locks are gone and everybody
- * would take everybody for dead, so then only the beat counts.
+ * that is terminated says nothing about the process; and there is a row with the last beat.  The lock is evidence only
+ * on the server process that the owner locked it with: after a restart all locks are gone and everybody would take
+ * everybody for dead, so then only the beat counts.
+ *
+ * Silence is what an observer has seen itself: the same beat at every look, over a time that its own clock measures.
+ * The server's clock may jump, and what it says a beat's age is then means nothing.  Between two looks only so much
+ * counts as a look tells: while the server or the observer stood still nobody's beat got through.
  */
 #include "provider/postgres/pg_internal.h"
 
@@ -13,16 +17,19 @@
 
 #define OWNER_TIMEOUT_MS 10000u
 #define LOOKS_APART_US 700000u
-#define SILENT_MS                                                                                                      \
-    1200 /* longer than a beat's second: one that lives has shown it, also when it lost all its sessions */
+#define SILENT_US                                                                                                      \
+    1200000u         /* longer than a beat's second: one that lives has shown it, also when it lost all its sessions */
+#define GAP_MS 2000u /* two looks further apart than this were not at their time */
 
-#define JUMP_MS 2000 /* more than this between two clocks is a jump of the server's */
-
-/* A peer whose lock was free. */
+/* What a keeper has seen of a peer. */
 typedef struct dur__pg_look {
     char *owner;
-    int64_t beat_ms;
-    uint64_t at_us;
+    int64_t beat;
+    uint64_t at_us;     /* the last look */
+    uint64_t silent_us; /* how long that beat has been the last one */
+    uint64_t free_us;   /* and how long the lock was free at every look */
+    bool is_free;
+    uint64_t serial; /* of the keeper's look */
 } dur__pg_look;
 
 #define SERVER_START "(SELECT (extract(epoch FROM pg_postmaster_start_time()) * 1000)::bigint)"
@@ -33,22 +40,23 @@ static const char insert_sql[] =
     " #now, $4::bigint, " SERVER_START ", $5::boolean)";
 /*
  * One statement a second: the beat, what there is to do for the lanes of this owner (every notification may be lost),
- * and the peers; pg_locks is read once for all of them.
+ * and the peers; pg_locks is read once for all of them.  Each beat differs from the one before, whatever the clock
+ * says.
  */
 static const char beat_sql[] =
     "WITH n AS MATERIALIZED (SELECT #now AS now, " SERVER_START " AS start), l AS MATERIALIZED (SELECT DISTINCT"
     " l.classid::bigint << 32 | l.objid::bigint AS key FROM pg_catalog.pg_locks l WHERE l.locktype = 'advisory' AND"
     " l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database()) AND l.objsubid = 1"
     " AND l.granted),"
-    " b AS (UPDATE @owners SET beat_ms = (SELECT now FROM n), server_start = CASE WHEN $3::boolean THEN (SELECT start"
-    " FROM n) ELSE server_start END, session_lock = $3::boolean WHERE owner = $2::text RETURNING beat_ms)"
-    " SELECT b.beat_ms, EXISTS (SELECT 1 FROM @instances WHERE owner IS NULL AND suspended IS NULL AND known AND"
+    " b AS (UPDATE @owners SET beat_ms = CASE WHEN $1::bigint IS NULL THEN greatest((SELECT now FROM n), beat_ms + 1)"
+    " ELSE $1::bigint END, server_start = CASE WHEN $3::boolean THEN (SELECT start"
+    " FROM n) ELSE server_start END, session_lock = $3::boolean WHERE owner = $2::text RETURNING 1)"
+    " SELECT n.now, EXISTS (SELECT 1 FROM @instances WHERE owner IS NULL AND suspended IS NULL AND known AND"
     " ready_at IS NOT NULL AND ready_at <= (SELECT now FROM n) AND (token IS NULL OR expires_at <= (SELECT now FROM"
     " n))) OR EXISTS (SELECT 1 FROM @instances WHERE holder = ANY ($4::bigint[]) AND ready_at <= (SELECT now FROM n))"
     " OR EXISTS (SELECT 1 FROM @worker WHERE owner IS NULL AND until_ms <= (SELECT now FROM n))"
-    " OR EXISTS (SELECT 1 FROM @lost WHERE holder = ANY ($4::bigint[])), o.owner, o.beat_ms, n.now - o.beat_ms,"
-    " n.now - greatest(o.beat_ms, CASE WHEN $1::bigint IS NULL THEN n.start ELSE 0 END) >= o.timeout_ms AS silent,"
-    " o.session_lock AND o.server_start = n.start AND o.lock_key NOT IN (SELECT l.key FROM l) AS free"
+    " OR EXISTS (SELECT 1 FROM @lost WHERE holder = ANY ($4::bigint[])), o.owner, o.beat_ms,"
+    " o.timeout_ms, o.session_lock AND o.server_start = n.start AND o.lock_key NOT IN (SELECT l.key FROM l), n.start"
     " FROM n CROSS JOIN b LEFT JOIN @owners o ON o.owner <> $2::text";
 
 /* ---- keepers ----------------------------------------------------------------------------------------------------- */
@@ -65,16 +73,21 @@ static dur__pg_keeper *keeper_find(dur__pg *store, const char *owner, bool take)
     return found;
 }
 
-static void look_free(dur__pg_look *look) {
-    free(look->owner);
-    free(look);
+/* What was seen of those that were not in the last answer, or (serial 0) of all. */
+static void looks_forget(dur__pg_keeper *keeper, uint64_t serial) {
+    dur__map_entry *entry;
+    for (size_t i = 0; (entry = dur__map_next(&keeper->looks, &i)) != NULL;) {
+        dur__pg_look *look = entry->value;
+        if (serial != 0 && look->serial == serial) continue;
+        dur__map_remove(&keeper->looks, look->owner);
+        free(look->owner);
+        free(look);
+    }
 }
 
 static void keeper_free(dur__pg_keeper *keeper) {
-    dur__map_entry *entry;
     if (keeper == NULL) return;
-    for (size_t i = 0; (entry = dur__map_next(&keeper->looks, &i)) != NULL;)
-        look_free(entry->value);
+    looks_forget(keeper, 0);
     dur__map_free(&keeper->looks);
     dur__pg_conn_free(keeper->conn);
     free(keeper->owner);
@@ -188,69 +201,70 @@ static int owner_end(dur__pg *store, dur__pg_conn *conn, const char *owner, cons
 
 /* ---- looking for dead peers -------------------------------------------------------------------------------------- */
 
-/*
- * Milliseconds until a peer whose lock is free counts as dead: then it was free at two looks, no beat has come since
- * before the first, and one should have.  Negative: it is not suspected.
- */
-static int64_t until_dead(dur__pg_keeper *keeper, const char *owner, int64_t beat_ms, int64_t silent_ms,
-                          bool free_now) {
+static dur__pg_look *look_of(dur__pg_keeper *keeper, const char *owner) {
     dur__pg_look *look = dur__map_get(&keeper->looks, owner);
-    if (look != NULL && (!free_now || look->beat_ms != beat_ms)) {
-        dur__map_remove(&keeper->looks, owner);
-        look_free(look);
-        look = NULL;
-    }
-    if (!free_now) return -1;
     if (look == NULL) {
         look = dur__xcalloc(1, sizeof(*look));
         look->owner = dur__xstrdup(owner);
-        look->beat_ms = beat_ms;
-        look->at_us = dur__monotonic_us();
         dur__map_put(&keeper->looks, look->owner, look);
     }
-    uint64_t since_us = dur__monotonic_us() - look->at_us;
-    int64_t apart = since_us < LOOKS_APART_US ? (int64_t)((LOOKS_APART_US - since_us) / 1000u) + 1 : 0;
-    int64_t since_ms = (int64_t)(since_us / 1000u); /* counts where the server's clock went back */
-    int64_t quiet = SILENT_MS - (silent_ms > since_ms ? silent_ms : since_ms);
-    return apart > quiet ? apart : quiet;
+    return look;
+}
+
+/* One more look at a peer: what it has shown since the one before. */
+static void look_again(dur__pg_look *look, int64_t beat, uint64_t timeout_ms, bool is_free, uint64_t now_us) {
+    uint64_t gap_us = now_us - look->at_us, most_us = timeout_ms / 2 < GAP_MS ? timeout_ms * 500u : GAP_MS * 1000u;
+    if (gap_us > most_us) gap_us = most_us;
+    bool same = look->at_us != 0 && look->beat == beat;
+    look->silent_us = same ? look->silent_us + gap_us : 0;
+    look->free_us = same && look->is_free && is_free ? look->free_us + gap_us : 0;
+    look->is_free = is_free;
+    look->beat = beat;
+    look->at_us = now_us;
 }
 
 /*
- * When the server's clock jumps, everybody seems silent until the next beat.  Seen by the difference to our own clock,
- * which does not jump; for as long as a timeout silence is then no evidence.
+ * Microseconds until a peer whose lock is free counts as dead: then it was free at two looks, no beat has come since
+ * before the first, and one should have.
  */
-static bool clock_jumped(dur__pg_keeper *keeper, const dur__pg *store, int64_t now_ms) {
-    uint64_t now_us = dur__monotonic_us();
-    int64_t apart_ms = now_ms - (int64_t)(now_us / 1000u);
-    bool known = keeper->clocks_known && !store->caller_clock;
-    if (known && (apart_ms - keeper->clocks_apart_ms > JUMP_MS || keeper->clocks_apart_ms - apart_ms > JUMP_MS))
-        keeper->jumped_until_us = now_us + OWNER_TIMEOUT_MS * 1000u;
-    keeper->clocks_known = true;
-    keeper->clocks_apart_ms = apart_ms;
-    return now_us < keeper->jumped_until_us;
+static uint64_t until_dead_us(const dur__pg_look *look) {
+    uint64_t apart = look->free_us < LOOKS_APART_US ? LOOKS_APART_US - look->free_us : 0;
+    uint64_t quiet = look->silent_us < SILENT_US ? SILENT_US - look->silent_us : 0;
+    return apart > quiet ? apart : quiet;
 }
 
 static void look_at_peers(dur__pg *store, dur__pg_keeper *keeper, const PGresult *peers, dur_owner_report *out) {
-    bool jumped = clock_jumped(keeper, store, (int64_t)out->now_ms);
+    uint64_t now_us = dur__monotonic_us();
+    int64_t server_start = dur__pg_get_i64(peers, 0, 6);
+    if (server_start != keeper->server_start) looks_forget(keeper, 0); /* while it was away nobody could beat */
+    keeper->server_start = server_start;
+    keeper->look_serial++;
     for (int row = 0; row < PQntuples(peers); row++) {
         const char *peer = dur__pg_get(peers, row, 2);
         if (peer == NULL) continue; /* there is none */
-        int64_t beat_ms = dur__pg_get_i64(peers, row, 3);
-        int64_t silent_ms = jumped ? 0 : dur__pg_get_i64(peers, row, 4);
-        int64_t left = until_dead(keeper, peer, beat_ms, silent_ms, dur__pg_get_bool(peers, row, 6));
-        if (left != 0 && (jumped || !dur__pg_get_bool(peers, row, 5))) {
+        int64_t beat = dur__pg_get_i64(peers, row, 3);
+        uint64_t timeout_ms = dur__pg_get_u64(peers, row, 4);
+        bool is_free = dur__pg_get_bool(peers, row, 5);
+        dur__pg_look *look = look_of(keeper, peer);
+        look_again(look, beat, timeout_ms, is_free, now_us);
+        look->serial = keeper->look_serial;
+        /* A store that was told the caller's time has no other clock. */
+        bool silent = store->caller_clock ? (int64_t)out->now_ms - beat >= (int64_t)timeout_ms
+                                          : look->silent_us / 1000u >= timeout_ms;
+        uint64_t left_us = is_free ? until_dead_us(look) : 0;
+        if (!silent && (!is_free || left_us > 0)) {
+            uint64_t left_ms = left_us / 1000u + 1;
             out->peers++;
-            if (left > 0 && (out->look_again_ms == 0 || (uint64_t)left < out->look_again_ms))
-                out->look_again_ms = (uint64_t)left;
+            if (is_free && (out->look_again_ms == 0 || left_ms < out->look_again_ms)) out->look_again_ms = left_ms;
             continue;
         }
         if (dur__pg_connect(keeper->conn, NULL) != DUR_OK ||
-            owner_end(store, keeper->conn, peer, &beat_ms, false, &out->freed, NULL) != DUR_OK)
+            owner_end(store, keeper->conn, peer, &beat, false, &out->freed, NULL) != DUR_OK)
             continue; /* somebody else was faster, or it lives after all */
         out->taken_over++;
         snprintf(out->last_dead, sizeof(out->last_dead), "%s", peer);
-        (void)until_dead(keeper, peer, beat_ms, 0, false);
     }
+    looks_forget(keeper, keeper->look_serial);
 }
 
 int dur__pg_owner_beat(dur_provider *self, const char *owner, dur_owner_report *out, dur_error *err) {
