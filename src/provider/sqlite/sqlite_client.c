@@ -43,7 +43,8 @@ int dur__sq_start(dur__sq_txn *txn, const dur_message *item, dur_exists_policy p
     uint64_t key = 0;
     bool ended = false, made = false;
     *existed = false;
-    int code = dur__sq_enqueue_new(txn, item, delay_ms, &made, err);
+    int code = delay_ms == 0 ? dur__sq_adopt(txn, item, &made, err) : DUR_OK;
+    if (code == DUR_OK && !made) code = dur__sq_enqueue_new(txn, item, delay_ms, &made, err);
     if (code != DUR_OK || made) return code;
     code = dur__sq_key(txn, item->instance, false, &key, err);
     if (code == DUR_OK && key != 0) code = dur__sq_exists(txn, key, existed, &ended, NULL, err);
@@ -77,9 +78,10 @@ static void start_done(dur__sq_op *op, dur__sq_file *file) {
 
 int dur__sq_enqueue_start(dur_provider *self, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms,
                           bool *existed, dur_error *err) {
-    client_op op = {
-        .op = { .run = start_run, .done = start_done }, .item = item, .policy = policy, .delay_ms = delay_ms
-    };
+    client_op op = { .op = { .run = start_run, .done = start_done, .starts = true },
+                     .item = item,
+                     .policy = policy,
+                     .delay_ms = delay_ms };
     int code = dur__sq_submit(dur__sq_file_of(self), &op.op, err);
     *existed = op.existed;
     free(op.deleted.keys);

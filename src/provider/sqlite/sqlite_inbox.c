@@ -79,6 +79,12 @@ static bool lane_comes(dur__sq_file *file) {
     return comes;
 }
 
+/* The first of those that were answered and have not gone.  With the lock held. */
+static void wake_answered(dur__sq_file *file) {
+    dur__link *first = dur__list_first(&file->answered);
+    if (first != NULL) dur__cond_signal(DUR__CONTAINER(first, dur__sq_op, link)->answered);
+}
+
 int dur__sq_submit_all(dur__sq_file *file, dur__sq_op **ops, size_t count, dur_error *err) {
     if (dur__sq_in_own_txn(file)) return deadlock(err);
     if (count == 0) return DUR_OK;
@@ -107,6 +113,9 @@ int dur__sq_submit_all(dur__sq_file *file, dur__sq_op **ops, size_t count, dur_e
         if (free_lead && give_up == 0) give_up = now + LANE_PATIENCE_US;
         dur__cond_wait_us(&answered, &file->lock, free_lead ? give_up - now : LEAD_PATIENCE_US);
     }
+    for (size_t i = 0; i < count; i++)
+        dur__list_unlink(&ops[i]->link);
+    wake_answered(file);
     dur__mutex_unlock(&file->lock);
     dur__cond_destroy(&answered);
     return DUR_OK;
@@ -123,6 +132,7 @@ int dur__sq_submit(dur__sq_file *file, dur__sq_op *op, dur_error *err) {
 
 static void rollback(dur__sq_file *file) {
     file->max_id_known = false;
+    file->next_key = 0;
     file->alive_epoch = 0;
     file->relook = file->ready_maybe = true; /* what was remembered on the way may not have happened */
     dur__sq_vfs_drop(file->writer.db);
@@ -139,6 +149,7 @@ int dur__sq_foreign(dur__sq_file *file, bool *changed, dur_error *err) {
     if (version != file->data_version) {
         file->data_version = version;
         file->epoch++;
+        file->next_key = 0;
         file->relook = file->ready_maybe = true;
         *changed = true;
     }
@@ -155,6 +166,7 @@ static int txn_begin(dur__sq_file *file, dur__sq_txn *txn, dur_error *err) {
     if (code == DUR_OK) code = dur__sq_foreign(file, &changed, err);
     if (code == DUR_OK && file->relook) code = dur__sq_look(txn, err);
     if (code == DUR_OK) code = dur__sq_due(txn, err);
+    if (file->adopter != NULL) dur__sq_fetch_op_drop(file->adopter);
     return code;
 }
 
@@ -167,7 +179,7 @@ static bool op_spoils(dur__sq_txn *txn, dur__sq_op *op) {
     if (code == DUR_OK) return false;
     if (op->err.code == DUR_OK) dur_error_set(&op->err, (dur_code)code, false, "sqlite", "%s", dur_code_text(code));
     op->failed = true;
-    return sqlite3_get_autocommit(db) != 0 || sqlite3_total_changes64(db) != before;
+    return op->spoils || sqlite3_get_autocommit(db) != 0 || sqlite3_total_changes64(db) != before;
 }
 
 static void fail_all(dur__sq_op **ops, size_t count, const dur_error *why) {
@@ -209,26 +221,37 @@ static void run_all(dur__sq_file *file, dur__sq_op **ops, size_t count) {
     fail_all(ops, count, &err);
 }
 
-/* Everything in the inbox, behind what is in list already. */
-static void take_inbox(dur__sq_file *file, dur__sq_op ***list, size_t *count, size_t *room) {
-    dur__mutex_lock(&file->lock);
-    for (dur__link *at; (at = dur__list_pop(&file->inbox)) != NULL;) {
+/* What is in the inbox, starts or all others, behind what is in list already. */
+static void take_kind(dur__sq_file *file, bool starts, dur__sq_op ***list, size_t *count, size_t *room) {
+    DUR__LIST_EACH_SAFE(&file->inbox, at, after) {
+        dur__sq_op *op = DUR__CONTAINER(at, dur__sq_op, link);
+        if (op->starts != starts) continue;
+        dur__list_unlink(at);
         if (*count == *room) {
             *room = *room == 0 ? 16 : *room * 2;
             *list = dur__xrealloc(*list, *room * sizeof(**list));
         }
-        (*list)[(*count)++] = DUR__CONTAINER(at, dur__sq_op, link);
+        (*list)[(*count)++] = op;
     }
+}
+
+/* Everything: nothing but other starts comes between a start and whoever acquires it. */
+static void take_inbox(dur__sq_file *file, dur__sq_op ***list, size_t *count, size_t *room) {
+    dur__mutex_lock(&file->lock);
+    take_kind(file, false, list, count, room);
+    take_kind(file, true, list, count, room);
     dur__mutex_unlock(&file->lock);
 }
 
+/* Each wakes the next: waking costs the leader more than writing the row. */
 static void answer(dur__sq_file *file, dur__sq_op **ops, size_t count) {
     if (count == 0) return;
     dur__mutex_lock(&file->lock);
     for (size_t i = 0; i < count; i++) {
         ops[i]->finished = true;
-        dur__cond_signal(ops[i]->answered);
+        dur__list_push(&file->answered, &ops[i]->link);
     }
+    wake_answered(file);
     dur__mutex_unlock(&file->lock);
 }
 

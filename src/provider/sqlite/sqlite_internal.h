@@ -146,6 +146,7 @@ struct dur__sq_file {
     bool leading;
     uint64_t next_ticket, serving; /* threads that wait for the lead, in order */
     dur__link inbox;
+    dur__link answered; /* requests that are done, whose threads have not gone */
     dur__link lanes;
     dur__link waiters;
     dur_waker *spare_wakers[DUR__SQ_SPARE_WAKERS]; /* of waiters that have gone: a descriptor costs two system calls */
@@ -164,14 +165,16 @@ struct dur__sq_file {
     uint64_t wal_pages;
     uint64_t max_id; /* highest message id given out, when max_id_known */
     bool max_id_known;
+    uint64_t next_key;         /* above all instances; 0: not known, somebody may have made one */
     unsigned char random[256]; /* drawn for tokens, and not used yet */
     size_t random_left;
-    bool ready_maybe;   /* there may be instances to fetch; false: a look found none, and none has come since */
-    bool sessions_used; /* there may be session rows */
-    bool times_stale;   /* the next times may be too early: what they stood for is gone */
-    bool relook;        /* memory may be behind the store: look at everything once more */
-    dur__map leases;    /* by key */
-    dur__sq_op **batch; /* kept between batches */
+    bool ready_maybe; /* there may be instances to fetch; false: a look found none, and none has come since */
+    struct dur__sq_fetch_op *adopter; /* of the round that leads: it may acquire what is started meanwhile */
+    bool sessions_used;               /* there may be session rows */
+    bool times_stale;                 /* the next times may be too early: what they stood for is gone */
+    bool relook;                      /* memory may be behind the store: look at everything once more */
+    dur__map leases;                  /* by key */
+    dur__sq_op **batch;               /* kept between batches */
     size_t batch_room;
     _Atomic uint64_t next_due_ms;    /* wall; when something becomes visible by itself */
     _Atomic uint64_t next_expiry_ms; /* boot; when a timed lock ends */
@@ -245,6 +248,8 @@ struct dur__sq_op {
     int (*run)(dur__sq_op *op, dur__sq_txn *txn);
     void (*done)(dur__sq_op *op, dur__sq_file *file);
     dur_error err;
+    bool starts; /* runs behind all others of the inbox: what it makes may be acquired on the way */
+    bool spoils; /* when it fails, even if it has written nothing itself */
     bool failed;
     bool undone;         /* by a failed COMMIT, whatever run had found */
     bool finished;       /* file->lock */
@@ -346,6 +351,9 @@ typedef struct dur__sq_fetch_op {
 void dur__sq_fetch_op_init(dur__sq_fetch_op *self, const dur_fetch *how, dur_arena *arena, dur__sq_lane *lane,
                            dur_orchestration_item *items, size_t max);
 void dur__sq_fetch_op_drop(dur__sq_fetch_op *self); /* leases that were not handed over */
+/* A start that comes while a lane looks for instances, and none waits: written as acquired, instead of being written,
+   found, read and locked.  *made is false when it was not: the instance exists, or it must wait its turn. */
+int dur__sq_adopt(dur__sq_txn *txn, const dur_message *item, bool *made, dur_error *err);
 /* Which messages: visible at now_ms, and not (id up to `id` and due up to seen_now). */
 typedef struct dur__sq_seen {
     uint64_t key, now_ms, id, seen_now;

@@ -253,7 +253,9 @@ int dur__sq_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_e
         /* A round that does not look everywhere leaves the signal for the next wait. */
         if (round->fetch != NULL && round->work != NULL) atomic_store(&lane->signalled, false);
         lane->left_inbox = false;
+        if (round->fetch != NULL) file->adopter = &ops.fetch;
         dur__sq_batch(file, lane, ops.list, round->turn_count + round->ack_count, ops.last, ops.last_count);
+        file->adopter = NULL;
         lost_take(lane, arena, round);
         if (ops.held.op.failed && ops.held.op.undone) { /* nothing was done */
             code = ops.held.op.err.code;

@@ -162,6 +162,7 @@ static dur__sq_file *file_new(char *path, const dur_sqlite_options *options) {
     dur__mutex_init(&file->owners_lock);
     dur__cond_init(&file->turn);
     dur__list_init(&file->inbox);
+    dur__list_init(&file->answered);
     dur__list_init(&file->lanes);
     dur__list_init(&file->waiters);
     dur__list_init(&file->readers);

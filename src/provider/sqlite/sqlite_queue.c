@@ -59,6 +59,7 @@ int dur__sq_key(dur__sq_txn *txn, const char *instance, bool make, uint64_t *key
     if (row != NULL) *key = dur__sq_u64(row, 0);
     dur__sq_end(&row);
     if (*key != 0 || !make) return DUR_OK;
+    txn->file->next_key = 0;
     code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_MAKE, err, "t", instance);
     *key = (uint64_t)sqlite3_last_insert_rowid(txn->conn->db);
     return code;
@@ -119,6 +120,7 @@ static uint64_t due_of(dur__sq_txn *txn, const dur_message *item, uint64_t delay
 /* The row of an instance that nobody has heard of; *key stays 0 when there is one. */
 static int instance_make(dur__sq_txn *txn, const char *instance, uint64_t due, uint64_t *key, dur_error *err) {
     uint64_t ready = due <= txn->now_ms ? 0 : due;
+    txn->file->next_key = 0;
     int code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_START, err, "tii", instance, ready, ready_seq(txn, ready));
     if (code == DUR_OK && sqlite3_changes64(txn->conn->db) > 0)
         *key = (uint64_t)sqlite3_last_insert_rowid(txn->conn->db);
