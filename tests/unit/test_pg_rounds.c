@@ -179,6 +179,85 @@ static void a_message_before_the_end_is_not_forgotten(void **state) {
     rig_close(&r);
 }
 
+/* ---- usual turns: those that begin, go on and are over in one round -----------------------------------------------
+ */
+
+static void one_round_begins_goes_on_and_ends(void **state) {
+    rig r = rig_open(*state);
+    dur_orchestration_item a = started(&r, "a"), b = started(&r, "b"), c = started(&r, "c");
+    begin(&r, &b);
+    begin(&r, &c);
+    dur_event_row first = event_of(1), second = event_of(2), last = event_of(2);
+    second.kind = DUR_EVENT_CUSTOM_STATUS_UPDATED;
+    second.value = "half";
+    dur_turn_commit turns[3] = { turn_of(&c, &last, 1), turn_of(&b, &second, 1), turn_of(&a, &first, 0) };
+    turns[0].keep_lease = false;
+    turns[0].metadata.status = DUR_STATUS_COMPLETED;
+    turns[2].consumed = &a.messages[0].id;
+    turns[2].consumed_count = 1;
+    turns[2].metadata = (dur_execution_metadata){ .orchestration_name = "N",
+                                                  .orchestration_version = "2.0.0",
+                                                  .parent_instance_id = "p",
+                                                  .has_pinned_version = true,
+                                                  .pinned_version = { 1, 2, 3 } };
+    (void)run(&r, turns, 3, NULL);
+    assert_int_equal(count(&r, "instances",
+                           "instance_id = 'a' AND name = 'N' AND version = '2.0.0' AND parent = 'p' AND pin = '{1,2,3}'"
+                           " AND has_row AND has_history AND created_at > 0 AND current_execution = 1 AND last_event ="
+                           " 1 AND owner = 'o' AND acquisitions = 0"),
+                     1);
+    assert_int_equal(count(&r, "instances",
+                           "instance_id = 'b' AND custom_status = 'half' AND custom_status_version = 1 AND last_event ="
+                           " 2 AND name = 'Flow' AND parent IS NULL AND pin IS NULL AND token IS NOT NULL"),
+                     1);
+    assert_int_equal(count(&r, "instances",
+                           "instance_id = 'c' AND token IS NULL AND owner IS NULL AND holder IS NULL AND ready_at IS"
+                           " NULL AND last_event = 2 AND custom_status_version = 0"),
+                     1);
+    /* The lease and the position are compared: an answer each, and nothing of the others is lost. */
+    dur_event_row third = event_of(3), again = event_of(2);
+    dur_turn_commit late[2] = { turn_of(&b, &third, 2), turn_of(&a, &again, 7) };
+    late[1].keep_lease = false;
+    late[1].metadata.status = DUR_STATUS_COMPLETED;
+    dur_round round = { .turns = late, .turn_count = 2 };
+    ASSERT_OK(&r.p->b, dur_store_lane_round(r.lane, r.p->b.arena, &round, &r.p->b.err));
+    assert_int_equal(late[0].fault, DUR_TURN_FINE);
+    assert_int_equal(late[1].fault, DUR_TURN_POSITION);
+    rig_close(&r);
+}
+
+/*
+ * A start beside usual turns does not go over their rows again.  Somebody holds a row in a way that lets it be updated
+ * but not locked as a whole; whoever waits for him is found out when his session ends.
+ */
+static void a_start_leaves_the_rows_of_usual_turns_alone(void **state) {
+    rig r = rig_open(*state);
+    bench *b = &r.p->b;
+    dur_orchestration_item item = started(&r, "x");
+    begin(&r, &item);
+    char sql[256];
+    snprintf(sql, sizeof(sql),
+             "SET idle_in_transaction_session_timeout = '5s'; BEGIN; SELECT 1 FROM %s.dur_instances FOR KEY SHARE",
+             r.p->schema);
+    PGconn *other = PQconnectdb(pg_server());
+    pg_do(other, sql);
+    caller one = { .r = &r, .start = start_of(b, "y") };
+    uint64_t end_ms = pg_monotonic_ms() + PATIENCE_MS;
+    size_t taken = 0;
+    pthread_create(&one.thread, NULL, call, &one);
+    for (uint64_t last = 1; taken == 0 && pg_monotonic_ms() < end_ms; last++) {
+        dur_event_row event = event_of(last + 1);
+        dur_turn_commit turn = turn_of(&item, &event, last);
+        taken = run(&r, &turn, 1, &fresh).item_count;
+    }
+    pthread_join(one.thread, NULL);
+    assert_int_equal(taken, 1);
+    assert_int_equal(one.code, DUR_OK);
+    pg_do(other, "COMMIT");
+    PQfinish(other);
+    rig_close(&r);
+}
+
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 /* A round with turns need not look around, but "no suspect" is an answer that only a look can give. */
@@ -275,6 +354,8 @@ int main(void) {
         PG_TEST(of_two_starts_of_one_id_one_is_refused),
         PG_TEST(a_start_that_no_lane_takes_is_written_by_its_caller),
         PG_TEST(a_message_before_the_end_is_not_forgotten),
+        PG_TEST(one_round_begins_goes_on_and_ends),
+        PG_TEST(a_start_leaves_the_rows_of_usual_turns_alone),
         PG_TEST(a_busy_round_finds_suspects),
         PG_TEST(a_backlog_is_handed_out_in_pieces),
         PG_TEST(a_watch_is_told_of_its_own_instance),

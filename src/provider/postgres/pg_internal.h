@@ -260,6 +260,7 @@ void dur__pg_outbox_add(dur__pg_outbox *box, const dur_message *item, uint64_t d
 void dur__pg_outbox_lock(dur__pg_outbox *box, const char *instance); /* lock it with the targets */
 /* Makes and locks rows, in one pass; with a lane its starts too: the statement that returns those written, else -1. */
 int dur__pg_outbox_send_locks(dur__pg_outbox *box, dur__pg_batch *batch);
+int dur__pg_send_starts(const dur__pg_lane *lane, dur__pg_batch *batch);     /* only those: nothing else is locked */
 void dur__pg_start_token(const dur__pg_lane *lane, size_t at, char out[64]); /* of the lane's at-th start, from 1 */
 void dur__pg_outbox_send(dur__pg_outbox *box, dur__pg_batch *batch);
 void dur__pg_outbox_end(dur__pg_outbox *box);

@@ -77,39 +77,55 @@ static void send_lock(dur__pg_batch *batch, const char *sql, const dur__pg_array
  * The same pass with the starts that a lane was handed: a row that it makes for one of them is the lane's own from the
  * beginning.  One that was there before has no such token, and its start is left to the caller.
  */
-static const char starts_sql[] =
-    "WITH i AS (INSERT INTO @instances (instance_id, known, token, owner, holder, acquisitions) SELECT x.id COLLATE"
+#define START_COLUMNS "(instance_id, known, token, owner, holder, acquisitions)"
+#define OWNER_LIVES "(SELECT EXISTS (SELECT 1 FROM @owners WHERE owner = $6::text))"
+#define THEIR_MESSAGES                                                                                                 \
+    " RETURNING instance_id, token)"                                                                                   \
+    " INSERT INTO @queue (instance_id, due_ms, order_ms, given, attempts, kind, execution_id, activity_id, json)"      \
+    " SELECT x.instance_id, 0, n.now, true, 1, 0, ($4::bigint[])[x.at], 0, ($5::text[])[x.at] FROM (SELECT #now AS"    \
+    " now) n, (SELECT instance_id, split_part(token, '-s', 2)::integer AS at FROM i WHERE token IS NOT NULL) x ORDER"  \
+    " BY x.at RETURNING instance_id, id, order_ms"
+static const char starts_and_locks_sql[] =
+    "WITH i AS (INSERT INTO @instances " START_COLUMNS " SELECT x.id COLLATE"
     " \"C\", x.token IS NOT NULL, x.token, CASE WHEN x.token IS NOT NULL THEN $6::text END, CASE WHEN x.token IS NOT"
     " NULL THEN $7::bigint END, CASE WHEN x.token IS NOT NULL THEN 1 ELSE 0 END FROM (SELECT DISTINCT ON (u.id COLLATE"
-    " \"C\") u.id, u.token FROM unnest($2::text[], $3::text[]) AS u(id, token) WHERE u.token IS NULL OR (SELECT EXISTS"
-    " (SELECT 1 FROM @owners WHERE owner = $6::text)) ORDER BY u.id COLLATE \"C\", u.token) x ORDER BY 1"
-    " ON CONFLICT (instance_id) DO UPDATE SET instance_id = excluded.instance_id WHERE false"
-    " RETURNING instance_id, token)"
-    " INSERT INTO @queue (instance_id, due_ms, order_ms, given, attempts, kind, execution_id, activity_id, json)"
-    " SELECT x.instance_id, 0, n.now, true, 1, 0, ($4::bigint[])[x.at], 0, ($5::text[])[x.at] FROM (SELECT #now AS now)"
-    " n, (SELECT instance_id, split_part(token, '-s', 2)::integer AS at FROM i WHERE token IS NOT NULL) x ORDER BY x.at"
-    " RETURNING instance_id, id, order_ms";
+    " \"C\") u.id, u.token FROM unnest($2::text[], $3::text[]) AS u(id, token) WHERE u.token IS NULL OR " OWNER_LIVES
+    " ORDER BY u.id COLLATE \"C\", u.token) x ORDER BY 1"
+    " ON CONFLICT (instance_id) DO UPDATE SET instance_id = excluded.instance_id WHERE false" THEIR_MESSAGES;
+
+/*
+ * Only the starts.  Behind usual turns this spares a second pass over their rows.  It is out of order, but it waits for
+ * nobody except one who is just making a row of the same name; should that one wait for a row of ours, the server finds
+ * it, and the round is tried again.
+ */
+static const char starts_sql[] =
+    "WITH i AS (INSERT INTO @instances " START_COLUMNS " SELECT u.id, true, u.token, $6::text, $7::bigint, 1 FROM"
+    " unnest($2::text[], $3::text[]) AS u(id, token) WHERE " OWNER_LIVES " ORDER BY u.id COLLATE \"C\""
+    " ON CONFLICT (instance_id) DO NOTHING" THEIR_MESSAGES;
 
 void dur__pg_start_token(const dur__pg_lane *lane, size_t at, char out[64]) {
     snprintf(out, 64, "%s-s%zu", lane->unknown_prefix, at);
 }
 
-static int send_starts(const dur__pg_outbox *box, dur__pg_batch *batch) {
+/* others: also to be locked; NULL: only the starts. */
+static int send_starts(const dur__pg_lane *lane, dur__pg_batch *batch, const dur__pg_outbox *others) {
     dur__pg_args args;
     dur__pg_array ids = dur__pg_array_text(), tokens = dur__pg_array_text();
     dur__pg_array execution = dur__pg_array_i64(), json = dur__pg_array_text();
     char token[64];
     size_t serial = 0;
-    DUR__LIST_EACH(&box->lane->starts, at) {
+    DUR__LIST_EACH(&lane->starts, at) {
         const dur_message *item = dur__pg_inbox_item(at);
-        dur__pg_start_token(box->lane, ++serial, token);
+        dur__pg_start_token(lane, ++serial, token);
         dur__pg_add_text(&ids, item->instance);
         dur__pg_add_text(&tokens, token);
         dur__pg_add_i64(&execution, (int64_t)item->execution_id);
         dur__pg_add_json(&json, item->json);
     }
-    array_append(&ids, &box->instance);
-    array_append(&ids, &box->locks);
+    if (others != NULL) {
+        array_append(&ids, &others->instance);
+        array_append(&ids, &others->locks);
+    }
     while (tokens.count < ids.count)
         dur__pg_add_null(&tokens);
     dur__pg_args_begin(batch->conn->store, &args);
@@ -117,13 +133,17 @@ static int send_starts(const dur__pg_outbox *box, dur__pg_batch *batch) {
     dur__pg_array_arg(&args, &tokens);
     dur__pg_array_arg(&args, &execution);
     dur__pg_array_arg(&args, &json);
-    dur__pg_text(&args, box->lane->owner);
-    dur__pg_i64(&args, box->lane->holder);
-    return dur__pg_batch_add(batch, starts_sql, &args);
+    dur__pg_text(&args, lane->owner);
+    dur__pg_i64(&args, lane->holder);
+    return dur__pg_batch_add(batch, others != NULL ? starts_and_locks_sql : starts_sql, &args);
+}
+
+int dur__pg_send_starts(const dur__pg_lane *lane, dur__pg_batch *batch) {
+    return send_starts(lane, batch, NULL);
 }
 
 int dur__pg_outbox_send_locks(dur__pg_outbox *box, dur__pg_batch *batch) {
-    if (box->lane != NULL) return send_starts(box, batch);
+    if (box->lane != NULL) return send_starts(box->lane, batch, box);
     if (box->count > 0)
         send_lock(batch, make_sql, &box->instance, &box->locks);
     else if (box->locks.count > 0)

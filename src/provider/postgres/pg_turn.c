@@ -20,8 +20,7 @@ enum {
     GIVES_BACK = 32,
     TAKES_OVER = 64,
     SUSPENDS = 128,
-    FAILED = 256,
-    NOTHING_LEFT = 512 /* an end behind which only messages can be that nobody was given */
+    FAILED = 256
 };
 
 /* ---- what a turn means ------------------------------------------------------------------------------------------- */
@@ -107,7 +106,7 @@ static const char lost_sql[] =
     " WHERE instance_id = ANY ($2::text[]) AND token IS NOT NULL AND holder IS NOT NULL";
 
 /* The fence of the owner (pg_fetch.c), taken before any row is touched: the first statement of a batch has it. */
-#define FENCE(key) "(" key " IS NULL OR (SELECT pg_advisory_xact_lock_shared(" key ")::text) IS NOT NULL)"
+#define FENCE(key) "(SELECT pg_advisory_xact_lock_shared(" key ")::text) IS NOT NULL"
 
 static const char rows_sql[] =
     "WITH n AS MATERIALIZED (SELECT #now AS now), u AS (UPDATE @instances i SET"
@@ -137,7 +136,7 @@ static const char rows_sql[] =
     " expires_at = CASE WHEN t.flags & 16 <> 0 THEN i.expires_at END,"
     " holder = CASE WHEN t.flags & 16 <> 0 THEN coalesce($15::bigint, i.holder) END,"
     " ready_at = CASE WHEN t.flags & 16 <> 0 AND $15::bigint IS NOT NULL AND i.holder IS DISTINCT FROM $15::bigint"
-    " THEN 0 WHEN t.flags & 512 <> 0 AND i.ready_at IS NOT NULL AND i.ready_due = 0 THEN n.now ELSE i.ready_at END,"
+    " THEN 0 ELSE i.ready_at END,"
     " ready_due = CASE WHEN t.flags & 16 <> 0 AND $15::bigint IS NOT NULL AND i.holder IS DISTINCT FROM $15::bigint"
     " THEN 0 ELSE i.ready_due END"
     " FROM n, unnest($2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::text[],"
@@ -147,23 +146,41 @@ static const char rows_sql[] =
     " (i.owner IS NOT NULL OR i.expires_at > n.now) END"
     " AND (t.expected IS NULL OR t.expected = CASE WHEN t.execution = i.current_execution THEN i.last_event"
     " WHEN t.execution > i.current_execution THEN 0 ELSE coalesce((SELECT max(h.event_id) FROM @history h WHERE"
-    " h.instance_id = i.instance_id AND h.execution_id = t.execution), 0) END) AND " FENCE(
-        "$17::bigint") " RETURNING 1) SELECT 1 / (CASE WHEN count(*) = $16::bigint THEN 1 ELSE 0 END), (SELECT now "
-                       "FROM n) FROM u";
+    " h.instance_id = i.instance_id AND h.execution_id = t.execution), 0) END) RETURNING 1)"
+    " SELECT 1 / (CASE WHEN count(*) = $16::bigint THEN 1 ELSE 0 END) FROM u";
 
 /*
- * The usual turn: the instance goes on under the lease that this lane holds.  It compares the same things and touches
- * no indexed column.  Where the holder is another (a lease that was taken outside of the lane) it is refused, and the
- * long statement above decides.  IS TRUE keeps the planner from going by the owner, who may hold thousands of rows.
+ * Usual turns, of instances under a lease that this lane holds.  They compare the same things, with less to look at;
+ * where the holder is another (a lease that was taken outside of the lane) they are refused, and the long statement
+ * above decides.  IS TRUE keeps the planner from going by the owner, who may hold thousands of rows.
  */
+#define HELD_HERE                                                                                                      \
+    "i.instance_id = t.id AND (i.token = t.token) IS TRUE AND (i.owner = $7::text) IS TRUE AND (i.holder = "           \
+    "$8::bigint) IS TRUE AND i.last_event = t.expected AND " FENCE("$9::bigint")
+#define ALL_OR_NOTHING " RETURNING 1) SELECT 1 / (CASE WHEN count(*) = $10::bigint THEN 1 ELSE 0 END) FROM u"
+
+/* All of them go on: no indexed column is touched. */
 static const char plain_rows_sql[] =
-    "WITH n AS MATERIALIZED (SELECT #now AS now), u AS (UPDATE @instances i SET last_event = t.last,"
-    " updated_at = n.now, acquisitions = 0 FROM n, unnest($2::text[], $3::text[], $4::bigint[], $5::bigint[],"
-    " $6::bigint[]) AS t(id, token, execution, expected, last) WHERE i.instance_id = t.id AND (i.token = t.token) IS"
-    " TRUE AND (i.owner = $7::text) IS TRUE AND (i.holder = $8::bigint) IS TRUE AND i.current_execution = t.execution"
-    " AND i.last_event = t.expected AND " FENCE(
-        "$9::bigint") " RETURNING 1)"
-                      " SELECT 1 / (CASE WHEN count(*) = $10::bigint THEN 1 ELSE 0 END) FROM u";
+    "WITH u AS (UPDATE @instances i SET last_event = t.last, updated_at = n.now, acquisitions = 0 FROM (SELECT #now AS"
+    " now) n, unnest($2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[]) AS t(id, token, execution,"
+    " expected, last) WHERE i.current_execution = t.execution AND " HELD_HERE ALL_OR_NOTHING;
+
+/* Some begin or are over.  Behind an end there can only be messages that nobody was given: they wait for anybody. */
+static const char usual_rows_sql[] =
+    "WITH u AS (UPDATE @instances i SET has_row = i.has_row OR t.name IS NOT NULL, has_history = true, known = true,"
+    " name = coalesce(t.name, i.name), version = coalesce(t.version, i.version),"
+    " parent = CASE WHEN t.name IS NULL OR i.has_row THEN i.parent ELSE t.parent END,"
+    " created_at = CASE WHEN t.name IS NULL OR i.has_row THEN i.created_at ELSE n.now END, updated_at = n.now,"
+    " current_execution = t.execution, last_event = t.last, pin = coalesce(t.pin::bigint[], i.pin),"
+    " custom_status = CASE WHEN t.flags & 8 <> 0 THEN t.custom ELSE i.custom_status END,"
+    " custom_status_version = i.custom_status_version + (t.flags >> 3 & 1), acquisitions = 0,"
+    " token = CASE WHEN t.flags & 16 <> 0 THEN i.token END, owner = CASE WHEN t.flags & 16 <> 0 THEN i.owner END,"
+    " holder = CASE WHEN t.flags & 16 <> 0 THEN i.holder END,"
+    " ready_at = CASE WHEN t.flags & 16 = 0 AND i.ready_due = 0 AND i.ready_at IS NOT NULL THEN n.now ELSE i.ready_at"
+    " END FROM (SELECT #now AS now) n, unnest($2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[],"
+    " $11::bigint[], $12::text[], $13::text[], $14::text[], $15::text[], $16::text[]) AS t(id, token, execution,"
+    " expected, last, flags, name, version, parent, pin, custom) WHERE (i.current_execution = t.execution OR"
+    " (t.expected = 0 AND i.current_execution < t.execution)) AND " HELD_HERE ALL_OR_NOTHING;
 
 /* ---- which turns are usual --------------------------------------------------------------------------------------- */
 
@@ -240,36 +257,6 @@ static turn_kind kind_of_all(dur_turn_commit **turns, size_t count, const dur__p
     return all;
 }
 
-static uint64_t last_event(const dur_turn_commit *turn);
-
-static void send_plain_rows(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, dur_turn_commit **turns,
-                            size_t count, bool fence) {
-    dur__pg_args args;
-    dur__pg_array id = dur__pg_array_text(), token = dur__pg_array_text(), execution = dur__pg_array_i64();
-    dur__pg_array expected = dur__pg_array_i64(), last = dur__pg_array_i64();
-    for (size_t i = 0; i < count; i++) {
-        dur__pg_add_text(&id, turns[i]->instance);
-        dur__pg_add_text(&token, turns[i]->lock_token);
-        dur__pg_add_i64(&execution, (int64_t)turns[i]->execution_id);
-        dur__pg_add_i64(&expected, (int64_t)turns[i]->expected_last);
-        dur__pg_add_i64(&last, (int64_t)last_event(turns[i]));
-    }
-    dur__pg_args_begin(store, &args);
-    dur__pg_array_arg(&args, &id);
-    dur__pg_array_arg(&args, &token);
-    dur__pg_array_arg(&args, &execution);
-    dur__pg_array_arg(&args, &expected);
-    dur__pg_array_arg(&args, &last);
-    dur__pg_text(&args, lane->owner);
-    dur__pg_i64(&args, lane->holder);
-    if (fence)
-        dur__pg_i64(&args, dur__pg_fence_key(store, lane->owner));
-    else
-        dur__pg_null(&args);
-    dur__pg_i64(&args, (int64_t)count);
-    dur__pg_batch_add(batch, plain_rows_sql, &args);
-}
-
 static void add_pin(dur__pg_array *array, const dur_execution_metadata *metadata) {
     char text[64];
     if (!metadata->has_pinned_version) {
@@ -288,9 +275,60 @@ static uint64_t last_event(const dur_turn_commit *turn) {
     return last;
 }
 
-/* usual: no pass of locks came before, and no release comes behind. */
+/* As HELD_HERE wants them. */
+static void usual_args(dur__pg *store, dur__pg_args *args, const dur__pg_lane *lane, dur_turn_commit **turns,
+                       size_t count) {
+    dur__pg_array id = dur__pg_array_text(), token = dur__pg_array_text(), execution = dur__pg_array_i64();
+    dur__pg_array expected = dur__pg_array_i64(), last = dur__pg_array_i64();
+    for (size_t i = 0; i < count; i++) {
+        dur__pg_add_text(&id, turns[i]->instance);
+        dur__pg_add_text(&token, turns[i]->lock_token);
+        dur__pg_add_i64(&execution, (int64_t)turns[i]->execution_id);
+        dur__pg_add_i64(&expected, (int64_t)turns[i]->expected_last);
+        dur__pg_add_i64(&last, (int64_t)last_event(turns[i]));
+    }
+    dur__pg_args_begin(store, args);
+    dur__pg_array_arg(args, &id);
+    dur__pg_array_arg(args, &token);
+    dur__pg_array_arg(args, &execution);
+    dur__pg_array_arg(args, &expected);
+    dur__pg_array_arg(args, &last);
+    dur__pg_text(args, lane->owner);
+    dur__pg_i64(args, lane->holder);
+    dur__pg_i64(args, dur__pg_fence_key(store, lane->owner));
+    dur__pg_i64(args, (int64_t)count);
+}
+
+static void send_usual_rows(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, dur_turn_commit **turns,
+                            size_t count, turn_kind kind) {
+    dur__pg_args args;
+    enum { FLAGS, NAME, VERSION, PARENT, PIN, CUSTOM, COLUMNS };
+    dur__pg_array columns[COLUMNS];
+    usual_args(store, &args, lane, turns, count);
+    if (kind == GOES_ON) {
+        dur__pg_batch_add(batch, plain_rows_sql, &args);
+        return;
+    }
+    for (int i = 0; i < COLUMNS; i++)
+        columns[i] = i == FLAGS ? dur__pg_array_i64() : dur__pg_array_text();
+    for (size_t i = 0; i < count; i++) {
+        const dur_turn_commit *turn = turns[i];
+        const dur_event_row *custom = status_event(turn);
+        bool named = gives_row(turn);
+        dur__pg_add_i64(&columns[FLAGS], flags_of(turn));
+        dur__pg_add_text(&columns[NAME], named ? turn->metadata.orchestration_name : NULL);
+        dur__pg_add_text(&columns[VERSION], named ? turn->metadata.orchestration_version : NULL);
+        dur__pg_add_text(&columns[PARENT], turn->metadata.parent_instance_id);
+        add_pin(&columns[PIN], &turn->metadata);
+        dur__pg_add_text(&columns[CUSTOM], custom != NULL ? custom->value : NULL);
+    }
+    for (int i = 0; i < COLUMNS; i++)
+        dur__pg_array_arg(&args, &columns[i]);
+    dur__pg_batch_add(batch, usual_rows_sql, &args);
+}
+
 static void send_rows(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, dur_turn_commit **turns,
-                      size_t count, bool usual, bool fence) {
+                      size_t count) {
     dur__pg_args args;
     enum { ID, TOKEN, EXECUTION, EXPECTED, LAST, FLAGS, NAME, VERSION, PARENT, PIN, CUSTOM, OWNER, SUSPENDED, COLUMNS };
     dur__pg_array columns[COLUMNS];
@@ -307,7 +345,7 @@ static void send_rows(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *
         else
             dur__pg_add_i64(&columns[EXPECTED], (int64_t)turn->expected_last);
         dur__pg_add_i64(&columns[LAST], (int64_t)last_event(turn));
-        dur__pg_add_i64(&columns[FLAGS], flags_of(turn) | (usual && !dur__pg_turn_keeps(turn) ? NOTHING_LEFT : 0));
+        dur__pg_add_i64(&columns[FLAGS], flags_of(turn));
         dur__pg_add_text(&columns[NAME], turn->metadata.orchestration_name);
         dur__pg_add_text(&columns[VERSION], turn->metadata.orchestration_version);
         dur__pg_add_text(&columns[PARENT], turn->metadata.parent_instance_id);
@@ -324,10 +362,6 @@ static void send_rows(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *
     else
         dur__pg_null(&args);
     dur__pg_i64(&args, (int64_t)count);
-    if (fence)
-        dur__pg_i64(&args, dur__pg_fence_key(store, lane->owner));
-    else
-        dur__pg_null(&args);
     dur__pg_batch_add(batch, rows_sql, &args);
 }
 
@@ -399,19 +433,19 @@ static void send_consumed(dur__pg *store, dur__pg_batch *batch, const char *sql,
 }
 
 static const char take_work_sql[] =
-    "WITH n AS MATERIALIZED (SELECT #now AS now), d AS (DELETE FROM @worker w USING n,"
+    "WITH d AS (DELETE FROM @worker w USING (SELECT #now AS now) n,"
     " unnest($2::text[], $3::bigint[], $4::text[]) AS c(instance, id, token) WHERE w.token = c.token AND"
     " w.instance_id = c.instance AND (c.id = 0 OR w.id = c.id) AND (w.owner IS NOT NULL OR w.until_ms > n.now)"
-    " RETURNING w.session_id), s AS (UPDATE @sessions SET active_ms = (SELECT now FROM n) WHERE session_id IN"
+    " RETURNING w.session_id), s AS (UPDATE @sessions SET active_ms = #now WHERE session_id IN"
     " (SELECT session_id FROM d WHERE session_id IS NOT NULL))"
     " SELECT 1 / (CASE WHEN count(*) = $5::bigint THEN 1 ELSE 0 END) FROM d";
 
 /* The same by the primary key, where every row's id is known. */
 static const char take_rows_sql[] =
-    "WITH n AS MATERIALIZED (SELECT #now AS now), d AS (DELETE FROM @worker w USING n,"
+    "WITH d AS (DELETE FROM @worker w USING (SELECT #now AS now) n,"
     " unnest($2::text[], $3::bigint[], $4::text[]) AS c(instance, id, token) WHERE w.instance_id = c.instance AND"
     " w.id = c.id AND w.token = c.token AND (w.owner IS NOT NULL OR w.until_ms > n.now)"
-    " RETURNING w.session_id), s AS (UPDATE @sessions SET active_ms = (SELECT now FROM n) WHERE session_id IN"
+    " RETURNING w.session_id), s AS (UPDATE @sessions SET active_ms = #now WHERE session_id IN"
     " (SELECT session_id FROM d WHERE session_id IS NOT NULL))"
     " SELECT 1 / (CASE WHEN count(*) = $5::bigint THEN 1 ELSE 0 END) FROM d";
 
@@ -517,12 +551,9 @@ static int by_instance(const void *a, const void *b) {
 /* Nothing but the instances' own rows, and those of their work: the first statement locks them, in order of their ids.
  */
 static void send_usual(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, dur_turn_commit **turns,
-                       size_t count, turn_kind kind, bool fence, dur__pg_turn_plan *plan) {
+                       size_t count, turn_kind kind, dur__pg_turn_plan *plan) {
     qsort(turns, count, sizeof(*turns), by_instance);
-    if (kind == GOES_ON)
-        send_plain_rows(store, batch, lane, turns, count, fence);
-    else
-        send_rows(store, batch, lane, turns, count, true, fence);
+    send_usual_rows(store, batch, lane, turns, count, kind);
     send_consumed(store, batch, take_start_sql, turns, count);
     send_work_taken(store, batch, turns, count);
     dur__pg_send_history(store, batch, turns, count);
@@ -548,7 +579,7 @@ static void send_all(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *l
     dur__pg_send_ids(store, batch, remove_work_sql, turns, count, removes_work);
     dur__pg_send_ids(store, batch, take_given_sql, turns, count, takes_given);
     send_consumed(store, batch, take_listed_sql, turns, count);
-    send_rows(store, batch, lane, turns, count, false, false);
+    send_rows(store, batch, lane, turns, count);
     send_work_taken(store, batch, turns, count);
     dur__pg_send_history(store, batch, turns, count);
     dur__pg_send_executions(store, batch, turns, count);
@@ -594,13 +625,15 @@ void dur__pg_turns_add(dur__pg *store, dur__pg_batch *batch, dur__pg_lane *lane,
         plan->for_watches |= dur__pg_turn_seen(turns[i]);
     }
     turn_kind kind = usual && owned && ack_count == 0 && count > 0 ? kind_of_all(turns, count, lane) : UNUSUAL;
-    bool fenced = owned && (kind == UNUSUAL || box.lane != NULL); /* before the statement that looks for the owner */
-    if (fenced) dur__pg_fence_add(store, batch, lane->owner);
-    if (kind == UNUSUAL || box.lane != NULL) plan->starts_at = dur__pg_outbox_send_locks(&box, batch);
-    if (ack_count > 0) dur__pg_acks_add(store, batch, acks, ack_count);
+    bool only_starts = box.lane != NULL && count + ack_count == 0;
+    if (owned && kind == UNUSUAL) dur__pg_fence_add(store, batch, lane->owner); /* else its first statement takes it */
     if (kind != UNUSUAL)
-        send_usual(store, batch, lane, turns, count, kind, !fenced, plan);
-    else if (count > 0)
+        send_usual(store, batch, lane, turns, count, kind, plan);
+    else if (!only_starts)
+        plan->starts_at = dur__pg_outbox_send_locks(&box, batch);
+    if (box.lane != NULL && (kind != UNUSUAL || only_starts)) plan->starts_at = dur__pg_send_starts(lane, batch);
+    if (ack_count > 0) dur__pg_acks_add(store, batch, acks, ack_count);
+    if (kind == UNUSUAL && count > 0)
         send_all(store, batch, lane, turns, count, &box, plan);
     else
         dur__pg_outbox_send(&box, batch);
