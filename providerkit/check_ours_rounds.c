@@ -320,6 +320,53 @@ static void ours_round_limits_queue_messages(kit *t) {
             dur_store_lane_messages(me.lane, t->arena, "a", "no-such-token", NULL, 0, 0, 9, &more, &count, ERR));
 }
 
+/* Commit, and expect these texts of the round that does it and of the next: the contract leaves open which of them
+   hands them out. */
+static void then_come(kit *t, desk *at, dur_turn_commit *commit, const char *first, const char *second) {
+    const char *const wanted[] = { first, second };
+    size_t count = 0;
+    for (int i = 0; i < 3; i++) {
+        dur_round round = { .turns = commit, .turn_count = i == 0, .queue_messages_max = 2 };
+        kit_round(t, at->lane, &round);
+        for (size_t k = 0; k < round.held_count; k++, count++)
+            THAT(i < 2 && count < 2 && wanted[count] != NULL && kit_says(round.held[k].message.json, wanted[count]));
+        SAME(commit->error.code, DUR_OK);
+        THAT(commit->lease_kept);
+    }
+    SAME(count, (size_t)(first != NULL) + (second != NULL));
+}
+
+static void ours_consumed_queue_messages_make_room(kit *t) {
+    NEEDS_LANES();
+    desk me = open_desk(t, "me");
+    dur_orchestration_item item = parked(t, &me, "a");
+    for (int i = 0; i < 6; i++)
+        MUST(kit_put(t, kit_queued(t, "a", "q", kit_format(t, "q%d", i))));
+    dur_round round = ROUND(&me, .queue_messages_max = 2);
+    SAME(round.held_count, 2);
+    SAME(ROUND(&me, .queue_messages_max = 2).held_count, 0);
+    /* one of them, by its id; what comes beside the queue comes once all the same */
+    uint64_t taken = round.held[0].message.id;
+    dur_turn_commit commit = NEXT(&me, &item, 1, EVENTS(ev_external(2, "one")));
+    commit.consumed = &taken;
+    commit.consumed_count = 1;
+    MUST(kit_put(t, kit_raised(t, "a", "beside", "")));
+    then_come(t, &me, &commit, "q2", "beside");
+    /* all that were handed out */
+    commit = NEXT(&me, &item, 2, EVENTS(ev_external(3, "all")));
+    commit.consume_listed = false;
+    then_come(t, &me, &commit, "q3", "q4");
+    commit = NEXT(&me, &item, 3, EVENTS(ev_external(4, "all")));
+    commit.consume_listed = false;
+    then_come(t, &me, &commit, "q5", NULL);
+    commit = NEXT(&me, &item, 4, EVENTS(ev_external(5, "the last")));
+    commit.consume_listed = false;
+    then_come(t, &me, &commit, NULL, NULL);
+    for (int i = 6; i < 9; i++)
+        MUST(kit_put(t, kit_queued(t, "a", "q", kit_format(t, "q%d", i))));
+    SAME(ROUND(&me, .queue_messages_max = 2).held_count, 2);
+}
+
 static void ours_lane_history(kit *t) {
     NEEDS_LANES();
     NEEDS("lane_history");
@@ -445,6 +492,7 @@ const kit_check kit_ours_rounds[] = {
     CHECK(ours_round_answers_each_turn),
     CHECK(ours_round_tells_of_lost_leases),
     CHECK(ours_round_limits_queue_messages),
+    CHECK(ours_consumed_queue_messages_make_room),
     CHECK(ours_lane_history),
     CHECK(ours_lane_wakes_up),
     CHECK(ours_lanes_are_apart),

@@ -341,7 +341,11 @@ static void do_commit(side *at, const op *o, text *out) {
     if (who->lane && at->lane != NULL) {
         dur_round round = { .turns = &commit, .turn_count = 1 };
         code = dur_store_lane_round(at->lane, T->arena, &round, NULL);
-        text_add(out, "  held %zu lost %zu\n", round.held_count, round.lost_count);
+        dur_round more = { .turns = NULL }; /* what there is room for now comes with either of the two */
+        int after = dur_store_lane_round(at->lane, T->arena, &more, NULL);
+        if (after != DUR_OK) more.held_count = more.lost_count = 0;
+        text_add(out, "  held %zu lost %zu\n", round.held_count + more.held_count,
+                 round.lost_count + more.lost_count);
     } else {
         code = dur_store_commit_turns(P, &commit, 1, NULL);
     }

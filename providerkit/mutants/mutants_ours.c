@@ -178,6 +178,20 @@ static void held_twice(broken *self, dur_arena *arena, dur_round *round) {
     }
 }
 
+/* A turn that consumes all that was handed out gives no place in a queue back. */
+static void places_taken(broken *self, dur_turn_commit *turn) {
+    if (turn->lease_kept && !turn->consume_listed) broken_note(self, turn->instance, "full");
+}
+
+static void places_not_freed(broken *self, dur_arena *arena, dur_round *round) {
+    size_t kept = 0;
+    (void)arena;
+    for (size_t i = 0; i < round->held_count; i++)
+        if (round->held[i].message.queue == NULL || broken_noted(self, round->held[i].instance) == NULL)
+            round->held[kept++] = round->held[i];
+    round->held_count = kept;
+}
+
 static void losses_untold(broken *self, dur_arena *arena, dur_round *round) {
     (void)self, (void)arena;
     round->lost_count = 0;
@@ -309,6 +323,10 @@ const mutant mutants_ours[] = {
       .mistake = "work given back unstarted counts an attempt",
       .patch = patch_returned_work_counts },
     { .name = "held_twice", .mistake = "messages of a held lease are handed out twice", .round = held_twice },
+    { .name = "places_not_freed",
+      .mistake = "a turn that consumes all that was handed out makes no room in its queues",
+      .turned = places_taken,
+      .round = places_not_freed },
     { .name = "losses_untold", .mistake = "lost leases are not reported", .round = losses_untold },
     { .name = "never_due", .mistake = "the next due time is not told", .round = never_due },
     { .name = "lease_is_timed", .mistake = "a lease ends by time although its owner lives", .fetch = lease_is_timed },

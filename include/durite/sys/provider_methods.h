@@ -313,7 +313,10 @@ typedef struct dur_round {
     size_t ack_count;
     const dur_fetch *fetch;      /* NULL: acquire no instance.  Sees what this round wrote */
     const dur_work_fetch *work;  /* NULL: take no work */
-    uint32_t queue_messages_max; /* for held messages; 0: all */
+    uint32_t queue_messages_max; /* for held messages: of each queue a lease has at most so many that were handed out
+                                    and not consumed; 0: all.  A turn that consumes some makes room, listed or not
+                                    (all that were handed out under the token): what follows comes with the round
+                                    that commits it or, at the latest, with the next */
     /* out, in the arena of the call */
     dur_orchestration_item *items;
     size_t item_count;

@@ -399,14 +399,17 @@ bool dur__pg_turn_ends(const dur_turn_commit *turn) {
 
 static const char remove_work_sql[] = "WITH w AS (DELETE FROM @worker WHERE instance_id = ANY ($2::text[]))"
                                       " DELETE FROM @queue WHERE instance_id = ANY ($2::text[])";
-static const char take_given_sql[] = "DELETE FROM @queue WHERE instance_id = ANY ($2::text[]) AND given";
 /* A place among the first few of a queue is free again: the holder is to look. */
+#define LOOK_BEHIND_D                                                                                                  \
+    " UPDATE @instances i SET ready_at = 0, ready_due = 0 FROM (SELECT DISTINCT instance_id FROM d WHERE queue IS NOT" \
+    " NULL) x WHERE i.instance_id = x.instance_id AND i.holder IS NOT NULL AND EXISTS (SELECT 1 FROM @queue q WHERE"   \
+    " q.instance_id = x.instance_id AND q.queue IS NOT NULL AND NOT q.given)"
+static const char take_given_sql[] =
+    "WITH d AS (DELETE FROM @queue WHERE instance_id = ANY ($2::text[]) AND given RETURNING instance_id,"
+    " queue)" LOOK_BEHIND_D;
 static const char take_listed_sql[] =
     "WITH d AS (DELETE FROM @queue q USING unnest($2::text[], $3::bigint[]) AS c(instance, id)"
-    " WHERE q.instance_id = c.instance AND q.id = c.id RETURNING q.instance_id, q.queue)"
-    " UPDATE @instances i SET ready_at = 0, ready_due = 0 FROM (SELECT DISTINCT instance_id FROM d WHERE queue IS NOT"
-    " NULL) x WHERE i.instance_id = x.instance_id AND i.holder IS NOT NULL AND EXISTS (SELECT 1 FROM @queue q WHERE"
-    " q.instance_id = x.instance_id AND q.queue IS NOT NULL AND NOT q.given)";
+    " WHERE q.instance_id = c.instance AND q.id = c.id RETURNING q.instance_id, q.queue)" LOOK_BEHIND_D;
 
 /* The start of an instance that is new here: nothing else of it was ever given. */
 static const char take_start_sql[] = "DELETE FROM @queue q USING unnest($2::text[], $3::bigint[]) AS c(instance, id)"

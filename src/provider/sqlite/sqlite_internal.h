@@ -61,6 +61,8 @@ dur_text dur__sq_json(dur_arena *arena, sqlite3_stmt *stmt, int column);
 typedef struct dur__sq_given {
     char *queue;
     size_t count;
+    size_t taken;        /* of them, by the transaction under way … */
+    uint64_t taken_pass; /* … which is this one */
 } dur__sq_given;
 
 #define DUR__SQ_NOT_COUNTED SIZE_MAX
@@ -89,6 +91,7 @@ typedef struct dur__sq_lease {
     bool gap;        /* queue messages were left out */
     dur__map given;  /* queue messages that were handed out, by id: dur__sq_given */
     dur__map queues; /* the same by name */
+    uint64_t taken_pass; /* all of them are taken by this transaction */
     dur__link lane_link;
     dur__link dirty_link;
 } dur__sq_lease;
@@ -171,6 +174,7 @@ struct dur__sq_file {
     bool ready_maybe; /* there may be instances to fetch; false: a look found none, and none has come since */
     struct dur__sq_fetch_op *adopter; /* of the round that leads: it may acquire what is started meanwhile */
     bool sessions_used;               /* there may be session rows */
+    uint64_t pass;                    /* transactions that were begun */
     bool times_stale;                 /* the next times may be too early: what they stood for is gone */
     bool relook;                      /* memory may be behind the store: look at everything once more */
     dur__map leases;                  /* by key */
@@ -238,6 +242,7 @@ typedef struct dur__sq_txn {
     dur__sq_conn *conn;
     uint64_t now_ms;
     uint64_t boot_ms;
+    uint64_t pass; /* new each time that a transaction begins, also when it is begun again */
 } dur__sq_txn;
 
 /*
@@ -305,7 +310,12 @@ void dur__sq_lease_recheck(dur__sq_file *file, uint64_t key);
 void dur__sq_lease_drop(dur__sq_file *file, uint64_t key, bool lost); /* leader, after COMMIT */
 void dur__sq_lease_free(dur__sq_lease *lease);
 void dur__sq_lease_give(dur__sq_lease *lease, const char *queue, uint64_t id);
-void dur__sq_lease_taken(dur__sq_file *file, dur__sq_lease *lease, uint64_t id);
+/* A turn that keeps the lease takes a message, or all that were handed out: in its transaction, for the same round … */
+void dur__sq_lease_take(dur__sq_txn *txn, dur__sq_lease *lease, uint64_t id);
+void dur__sq_lease_take_all(dur__sq_txn *txn, dur__sq_lease *lease);
+/* … and after it. */
+void dur__sq_lease_taken(dur__sq_lease *lease, uint64_t id);
+void dur__sq_lease_taken_all(dur__sq_lease *lease);
 void dur__sq_ready(dur__sq_file *file); /* an instance can be fetched from now on */
 int dur__sq_set_ready(dur__sq_txn *txn, uint64_t key, bool any, uint64_t due, dur_error *err);
 void dur__sq_changed(dur__sq_file *file, const char *instance);
@@ -358,6 +368,7 @@ int dur__sq_adopt(dur__sq_txn *txn, const dur_message *item, bool *made, dur_err
 typedef struct dur__sq_seen {
     uint64_t key, now_ms, id, seen_now;
     const dur__sq_lease *lease; /* NULL: nothing was handed out yet; else not what it was given of queues */
+    uint64_t pass;              /* the transaction, with a lease */
     dur_text *start;            /* where the first start among them goes; NULL: not asked */
     size_t *queued;             /* where the number of all its rows goes, when it was learned; NULL: not asked */
 } dur__sq_seen;

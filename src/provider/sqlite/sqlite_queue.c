@@ -290,7 +290,22 @@ void dur__sq_lease_give(dur__sq_lease *lease, const char *queue, uint64_t id) {
     dur__map_put_u64(&lease->given, id, given);
 }
 
-void dur__sq_lease_taken(dur__sq_file *file, dur__sq_lease *lease, uint64_t id) {
+/* There is room for the next; not before the turn's own round has read what there is. */
+void dur__sq_lease_take(dur__sq_txn *txn, dur__sq_lease *lease, uint64_t id) {
+    dur__sq_given *given = dur__map_get_u64(&lease->given, id);
+    if (given == NULL) return;
+    if (given->taken_pass != txn->pass) given->taken = 0;
+    given->taken_pass = txn->pass;
+    given->taken++;
+    if (lease->gap) dur__sq_lease_dirty(txn->file, lease->key);
+}
+
+void dur__sq_lease_take_all(dur__sq_txn *txn, dur__sq_lease *lease) {
+    lease->taken_pass = txn->pass;
+    if (lease->gap) dur__sq_lease_dirty(txn->file, lease->key);
+}
+
+void dur__sq_lease_taken(dur__sq_lease *lease, uint64_t id) {
     dur__sq_given *given = dur__map_remove_u64(&lease->given, id);
     if (given == NULL) return;
     if (--given->count == 0) {
@@ -298,10 +313,9 @@ void dur__sq_lease_taken(dur__sq_file *file, dur__sq_lease *lease, uint64_t id) 
         free(given->queue);
         free(given);
     }
-    if (lease->gap) dur__sq_lease_dirty(file, lease->key); /* there is room for the next */
 }
 
-void dur__sq_lease_free(dur__sq_lease *lease) {
+static void forget_given(dur__sq_lease *lease) {
     dur__map_entry *entry;
     for (size_t at = 0; (entry = dur__map_next(&lease->queues, &at)) != NULL;) {
         dur__sq_given *given = entry->value;
@@ -311,6 +325,15 @@ void dur__sq_lease_free(dur__sq_lease *lease) {
     }
     dur__map_free(&lease->queues);
     dur__map_free(&lease->given);
+}
+
+void dur__sq_lease_taken_all(dur__sq_lease *lease) {
+    forget_given(lease);
+    lease->tagged_count = 0;
+}
+
+void dur__sq_lease_free(dur__sq_lease *lease) {
+    forget_given(lease);
     free(lease->tagged);
     free(lease->instance);
     free(lease->token);

@@ -116,9 +116,12 @@ static int message_order(const void *a, const void *b) {
 static int messages_of_queue(dur__sq_conn *conn, dur_arena *arena, rows *list, const dur__sq_seen *seen,
                              const char *name, uint32_t queue_max, bool *more, dur_error *err) {
     const dur__sq_given *given = seen->lease != NULL ? dur__map_get(&seen->lease->queues, name) : NULL;
-    size_t out = given != NULL ? given->count : 0, room = queue_max == 0    ? SIZE_MAX
-                                                          : queue_max > out ? queue_max - out
-                                                                            : 0;
+    size_t out = given != NULL ? given->count : 0;
+    if (given != NULL && seen->lease->taken_pass == seen->pass)
+        out = 0;
+    else if (given != NULL && given->taken_pass == seen->pass)
+        out -= given->taken;
+    size_t room = queue_max == 0 ? SIZE_MAX : queue_max > out ? queue_max - out : 0;
     uint64_t limit = queue_max == 0 ? INT64_MAX : (uint64_t)queue_max + out + 1;
     sqlite3_stmt *row = NULL;
     int code = dur__sq_first(conn, DUR__SQ_QUEUE_READ_NAMED, &row, err, "iiti", seen->key, seen->now_ms, name, limit);

@@ -196,6 +196,7 @@ static int given_consume(dur__sq_turn_op *self, dur__sq_txn *txn) {
         dur__sq_run(txn->conn, DUR__SQ_QUEUE_DELETE_TOKEN, &self->op.err, "it", self->key, self->turn->lock_token);
     if (code != DUR_OK || lease == NULL) return code;
     lease->queued = DUR__SQ_NOT_COUNTED;
+    if (!self->plain && self->turn->keep_lease) dur__sq_lease_take_all(txn, lease);
     code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_DELETE_SEEN, &self->op.err, "iii", self->key, lease->seen_id,
                        lease->seen_now);
     for (size_t at = 0; code == DUR_OK && (entry = dur__map_next(&lease->given, &at)) != NULL;)
@@ -212,7 +213,10 @@ static int messages_consume(dur__sq_turn_op *self, dur__sq_txn *txn) {
     } else {
         for (size_t i = 0; i < turn->consumed_count && code == DUR_OK; i++) {
             code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_DELETE, &self->op.err, "ii", turn->consumed[i], self->key);
-            if (code == DUR_OK) self->messages_gone += (size_t)sqlite3_changes64(txn->conn->db);
+            bool gone = code == DUR_OK && sqlite3_changes64(txn->conn->db) > 0;
+            self->messages_gone += gone;
+            if (gone && self->lease != NULL && turn->keep_lease)
+                dur__sq_lease_take(txn, self->lease, turn->consumed[i]);
         }
     }
     /* what it leaves in the queue was not what a crash would be blamed on */
@@ -501,8 +505,11 @@ static void turn_done(dur__sq_op *op, dur__sq_file *file) {
         dur__sq_changed(file, turn->instance != NULL ? turn->instance
                               : lease != NULL        ? lease->instance
                                                      : self->instance);
-    for (size_t i = 0; self->kept && lease != NULL && i < turn->consumed_count; i++)
-        dur__sq_lease_taken(file, lease, turn->consumed[i]);
+    if (self->kept && lease != NULL && !turn->consume_listed)
+        dur__sq_lease_taken_all(lease);
+    else if (self->kept && lease != NULL)
+        for (size_t i = 0; i < turn->consumed_count; i++)
+            dur__sq_lease_taken(lease, turn->consumed[i]);
     if (lease != NULL && lease->queued != DUR__SQ_NOT_COUNTED) lease->queued -= self->messages_gone;
     if (lease != NULL && self->kept && lease->tagged_count > 0) tagged_left(lease, turn, true);
     if (!self->plain && turn->take_over)
