@@ -344,8 +344,7 @@ static void do_commit(side *at, const op *o, text *out) {
         dur_round more = { .turns = NULL }; /* what there is room for now comes with either of the two */
         int after = dur_store_lane_round(at->lane, T->arena, &more, NULL);
         if (after != DUR_OK) more.held_count = more.lost_count = 0;
-        text_add(out, "  held %zu lost %zu\n", round.held_count + more.held_count,
-                 round.lost_count + more.lost_count);
+        text_add(out, "  held %zu lost %zu\n", round.held_count + more.held_count, round.lost_count + more.lost_count);
     } else {
         code = dur_store_commit_turns(P, &commit, 1, NULL);
     }

@@ -85,12 +85,12 @@ typedef struct dur__sq_lease {
     bool counted;     /* the row still counts the acquisition */
     uint64_t *tagged; /* ids of messages that the acquisition counted and no turn has consumed */
     size_t tagged_count;
-    size_t queued;   /* rows of its in the queue, due or not; DUR__SQ_NOT_COUNTED */
-    bool dirty;      /* there may be messages to hand out; in lane->dirty */
-    bool read;       /* … and this round has read them */
-    bool gap;        /* queue messages were left out */
-    dur__map given;  /* queue messages that were handed out, by id: dur__sq_given */
-    dur__map queues; /* the same by name */
+    size_t queued;       /* rows of its in the queue, due or not; DUR__SQ_NOT_COUNTED */
+    bool dirty;          /* there may be messages to hand out; in lane->dirty */
+    bool read;           /* … and this round has read them */
+    bool gap;            /* queue messages were left out */
+    dur__map given;      /* queue messages that were handed out, by id: dur__sq_given */
+    dur__map queues;     /* the same by name */
     uint64_t taken_pass; /* all of them are taken by this transaction */
     dur__link lane_link;
     dur__link dirty_link;
