@@ -92,7 +92,8 @@ bench_server bench_server_count(const bench *b);
 void bench_server_metrics(const bench *b, bench_result *r, const bench_server *before, double steps);
 void bench_pg_settings_read(bench *b);
 void bench_pg_probes(bench *b);
-void bench_pg_drop(bench *b); /* the schema of store_url */
+void bench_pg_drop(bench *b);          /* the schema of store_url */
+double bench_pg_bytes(const bench *b); /* of its tables and indexes; 0: not PostgreSQL */
 /* When the runtime has stopped and the store is still open. */
 void bench_settings_read(bench *b);
 
@@ -106,6 +107,7 @@ void bench_recover(bench *b);
 void bench_first(bench *b);
 int bench_first_child(const char *url);
 void bench_nodes(bench *b);
+void bench_soak(bench *b); /* bench_soak.c */
 int bench_node_child(const char *url, const char *seconds);
 /* Clients with so many orchestrations of five steps in flight, for b->seconds; how many steps they completed. */
 double bench_drive(bench *b, unsigned in_flight, uint64_t first_id);
@@ -122,6 +124,7 @@ typedef struct bench_workload {
     const char *what;
     void (*run)(bench *b);
     bool compared; /* the probes run right before it, because the machine may be busier than a minute ago */
+    bool by_name;  /* too long to be among "all" */
 } bench_workload;
 extern const bench_workload bench_workloads[]; /* ended by NULL */
 

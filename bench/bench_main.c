@@ -27,7 +27,8 @@ static int usage(FILE *out) {
           "  --json FILE     write the results there\n"
           "  --width N       fanout of this width only\n"
           "  --no-probes     no limit probes beside the workloads, so no ratios\n"
-          "  --list          names of the workloads\n",
+          "  --list          names of the workloads\n"
+          "Without WORKLOAD: all but soak.\n",
           out);
     return out == stdout ? EXIT_SUCCESS : 2;
 }
@@ -154,7 +155,7 @@ static void disk_name(bench *b) {
 static void run_all(bench *b, char **names) {
     for (unsigned i = 0; i < b->repeat; i++) {
         for (const bench_workload *w = bench_workloads; w->name != NULL; w++) {
-            if (!wanted(w->name, names)) continue;
+            if (!wanted(w->name, names) || (w->by_name && *names == NULL && !b->quick)) continue;
             if (w->compared && !b->no_probes && (!b->quick || b->limit == 0)) bench_probes(b);
             bench_progress("%s (%u of %u)", w->name, i + 1, b->repeat);
             w->run(b);

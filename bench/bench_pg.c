@@ -76,6 +76,20 @@ static double number(PGconn *pg, const char *sql) {
     return value;
 }
 
+double bench_pg_bytes(const bench *b) {
+    const char *schema = strstr(b->store_url, "schema=");
+    char sql[300];
+    if (strncmp(b->url, "postgres", 8) != 0 || schema == NULL) return 0;
+    PGconn *pg = bench_pg_connect(b);
+    snprintf(sql, sizeof(sql),
+             "SELECT sum(pg_total_relation_size(oid)) FROM pg_class WHERE relkind = 'r' AND relnamespace = "
+             "'%.60s'::regnamespace",
+             schema + strlen("schema="));
+    double bytes = number(pg, sql);
+    PQfinish(pg);
+    return bytes;
+}
+
 bench_server bench_server_count(const bench *b) {
     static bool asked;
     bench_server now = { .round_trips = (double)atomic_load(&round_trips) };
@@ -138,6 +152,10 @@ void bench_pg_probes(bench *b) {
 }
 void bench_pg_drop(bench *b) {
     (void)b;
+}
+double bench_pg_bytes(const bench *b) {
+    (void)b;
+    return 0;
 }
 
 #endif

@@ -88,6 +88,12 @@ static dur_outcome kv(dur_ctx *ctx, const char *count_text) {
     return dur_complete(ctx, "");
 }
 
+static dur_outcome eternal(dur_ctx *ctx, const char *input) {
+    dur_await(dur_activity(ctx, "Noop", ""));
+    dur_await(dur_timer(ctx, 10));
+    return dur_continue_as_new(ctx, input);
+}
+
 static dur_outcome held(dur_ctx *ctx, const char *input) {
     (void)input;
     return dur_complete(ctx, dur_await(dur_activity(ctx, "Hold", "")));
@@ -118,6 +124,7 @@ const dur_handler bench_handlers[] = {
     DUR_ACTIVITY("Noop", noop),
     DUR_ACTIVITY("Stamp", stamp),
     DUR_ACTIVITY("Hold", bench_hold),
+    DUR_ORCHESTRATION("Eternal", "1.0.0", eternal),
     DUR_ORCHESTRATION("Held", "1.0.0", held),
     DUR_ORCHESTRATION("Steps", "1.0.0", steps),
     DUR_ORCHESTRATION("StampedSteps", "1.0.0", stamped_steps),
@@ -150,6 +157,11 @@ static void counts(bench_result *r, const bench_counts *before, const bench_coun
     bench_metric(r, "statements_per_step", (double)(after->statements - before->statements) / steps_done);
 }
 
+static void bench_raise(bench *b, const char *instance) {
+    dur_error err = DUR_ERROR_INIT;
+    bench_check(dur_client_raise(b->client, &err, instance, "Go", ""), &err, instance);
+}
+
 /* ---- many starts: by several threads, so that they share their commits ---- */
 
 enum { STARTERS = 50 };
@@ -157,7 +169,7 @@ enum { STARTERS = 50 };
 typedef struct starter {
     bench *b;
     pthread_t thread;
-    const char *name, *prefix;
+    const char *name, *prefix; /* name NULL: an event to each instead */
     size_t first, count;
     double due_ms, spacing_ms; /* 0: no input */
 } starter;
@@ -168,7 +180,10 @@ static void *start_some(void *arg) {
         char id[64], text[32] = "";
         bench_id(s->b, id, s->prefix, i);
         if (s->due_ms > 0) snprintf(text, sizeof(text), "%.0f", s->due_ms + (double)i * s->spacing_ms);
-        bench_start(s->b, s->name, text, id);
+        if (s->name != NULL)
+            bench_start(s->b, s->name, text, id);
+        else
+            bench_raise(s->b, id);
     }
     return NULL;
 }
@@ -425,7 +440,6 @@ static void kv_workload(bench *b) {
 static void events(bench *b) {
     size_t count = b->quick ? 20 : 2000;
     double *us = malloc(count * sizeof(double));
-    dur_error err = DUR_ERROR_INIT;
     bench_open(b, &bench_defaults);
     start_many(b, "Waits", "e", count, 0, 0);
     dur_metrics m = { .size = sizeof(m) };
@@ -437,7 +451,7 @@ static void events(bench *b) {
         char id[64];
         bench_id(b, id, "e", i);
         double begin = bench_now();
-        bench_check(dur_client_raise(b->client, &err, id, "Go", ""), &err, "raise");
+        bench_raise(b, id);
         bench_finish(b, id);
         us[i] = (bench_now() - begin) * 1e6;
     }
@@ -489,7 +503,6 @@ static void timers(bench *b) {
 
 static void parked_with(bench *b, size_t count) {
     char params[48];
-    dur_error err = DUR_ERROR_INIT;
     dur_metrics m = { .size = sizeof(m) };
     snprintf(params, sizeof(params), "{\"instances\":%zu}", count);
     bench_open(b, &bench_defaults);
@@ -501,11 +514,7 @@ static void parked_with(bench *b, size_t count) {
     } while (m.orchestration_starts < count);
     uint64_t each = (bench_rss_bytes() - rss) / count;
     double begin = bench_now();
-    for (size_t i = 0; i < count; i++) {
-        char id[64];
-        bench_id(b, id, "p", i);
-        bench_check(dur_client_raise(b->client, &err, id, "Go", ""), &err, "raise");
-    }
+    start_many(b, NULL, "p", count, 0, 0);
     for (size_t i = 0; i < count; i++) {
         char id[64];
         bench_id(b, id, "p", i);
@@ -579,20 +588,22 @@ static void idle(bench *b) {
 }
 
 const bench_workload bench_workloads[] = {
-    { "sequential", "5 sequential activities per orchestration, so many in flight", sequential, true },
-    { "single", "one orchestration of one activity at a time: start to result", single, true },
-    { "step", "one orchestration of 10,000 sequential steps", step, true },
-    { "fanout", "100 to 100,000 activities at once in one orchestration", fanout, false },
-    { "children", "2,000 children of one orchestration", children_workload, false },
-    { "events", "raise to result of a waiting orchestration", events, false },
-    { "queue", "messages through a dequeue loop, one per generation", queue_workload, false },
-    { "kv", "a key written in every step", kv_workload, false },
-    { "timers", "10,000 timers due within a second: lateness", timers, false },
-    { "parked", "10,000 and 100,000 waiting orchestrations: memory each, then an event to all", parked, false },
-    { "replay", "cold replay of a history of 100,000 events", replay, false },
-    { "idle", "what a node with 1,000 waiting orchestrations does in 10 seconds", idle, false },
-    { "recover", "a process with 1,000 in flight is killed: reopening to all results", bench_recover, false },
-    { "nodes", "1, 2 and 4 processes on one PostgreSQL, 20 in flight each", bench_nodes, false },
-    { "start", "start of a process to the result of its first orchestration", bench_first, false },
-    { NULL, NULL, NULL, false },
+    { "sequential", "5 sequential activities per orchestration, so many in flight", sequential, true, false },
+    { "single", "one orchestration of one activity at a time: start to result", single, true, false },
+    { "step", "one orchestration of 10,000 sequential steps", step, true, false },
+    { "fanout", "100 to 100,000 activities at once in one orchestration", fanout, false, false },
+    { "children", "2,000 children of one orchestration", children_workload, false, false },
+    { "events", "raise to result of a waiting orchestration", events, false, false },
+    { "queue", "messages through a dequeue loop, one per generation", queue_workload, false, false },
+    { "kv", "a key written in every step", kv_workload, false, false },
+    { "timers", "10,000 timers due within a second: lateness", timers, false, false },
+    { "parked", "10,000 and 100,000 waiting orchestrations: memory each, then an event to all", parked, false, false },
+    { "replay", "cold replay of a history of 100,000 events", replay, false, false },
+    { "idle", "what a node with 1,000 waiting orchestrations does in 10 seconds", idle, false, false },
+    { "recover", "a process with 1,000 in flight is killed: reopening to all results", bench_recover, false, false },
+    { "nodes", "1, 2 and 4 processes on one PostgreSQL, 20 in flight each", bench_nodes, false, false },
+    { "soak", "load for 60 times --seconds, ended ones deleted: memory and size of the store over time", bench_soak,
+      false, true },
+    { "start", "start of a process to the result of its first orchestration", bench_first, false, false },
+    { NULL, NULL, NULL, false, false },
 };
