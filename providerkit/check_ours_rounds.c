@@ -158,6 +158,31 @@ static void ours_first_commit_clears_attempts_of_what_it_leaves(kit *t) {
     }
 }
 
+static void ours_commit_clears_attempts_only_of_what_it_was_given(kit *t) {
+    NEEDS_LANES();
+    desk me = open_desk(t, "me");
+    kit_create(t, "a");
+    MUST(kit_put(t, kit_queued(t, "a", "q", "first")));
+    MUST(kit_put(t, kit_queued(t, "a", "q", "second")));
+    dur_orchestration_item item = TAKE("a");
+    SAME(item.message_count, 2);
+    MUST(dur_store_abandon_orchestration_item(t->p, item.lock_token, 0, false, ERR));
+    dur_fetch some = me.fetch;
+    some.queue_messages_max = 1;
+    dur_round round = ROUND(&me, .fetch = &some);
+    SAME(round.item_count, 1);
+    SAME(round.items[0].message_count, 1);
+    SAME(round.items[0].attempt_count, 2);
+    dur_turn_commit commit = NEXT(&me, &round.items[0], 1, EVENTS(ev_external(2, "x")));
+    commit.keep_lease = false;
+    ROUND(&me, .turns = &commit, .turn_count = 1);
+    SAME(commit.error.code, DUR_OK);
+    item = TAKE("a");
+    SAME(item.message_count, 2);
+    SAME(item.messages[0].attempt_count, 1);
+    SAME(item.messages[1].attempt_count, 2);
+}
+
 static void ours_plain_ack_takes_what_rounds_handed_out(kit *t) {
     NEEDS_LANES();
     desk me = open_desk(t, "me");
@@ -485,6 +510,7 @@ const kit_check kit_ours_rounds[] = {
     CHECK(ours_round_hands_out_each_message_once),
     CHECK(ours_round_messages_count_no_attempt),
     CHECK(ours_first_commit_clears_attempts_of_what_it_leaves),
+    CHECK(ours_commit_clears_attempts_only_of_what_it_was_given),
     CHECK(ours_plain_ack_takes_what_rounds_handed_out),
     CHECK(ours_round_tells_when_time_brings_something),
     CHECK(ours_round_hands_out_timers_when_due),

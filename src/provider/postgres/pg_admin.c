@@ -294,19 +294,18 @@ static const char lost_sql[] =
     " $2::text AND $3::text IS NOT NULL AND token IS NOT NULL AND holder IS NOT NULL";
 /* Its lease ends; when it is resumed everything that waits is a reason again, also what was seen before. */
 static const char suspend_sql[] =
-    "WITH i0 AS (SELECT instance_id, $3::text IS NOT NULL OR token IS NULL AS ends FROM @instances WHERE instance_id ="
-    " $2::text AND known), g AS (UPDATE @queue q SET given = false FROM i0 WHERE i0.ends AND q.instance_id ="
-    " i0.instance_id AND q.given), m AS (SELECT i0.*, (SELECT min(q.order_ms) FROM @queue q WHERE q.instance_id ="
-    " i0.instance_id) AS at, (SELECT min(q.due_ms) FROM @queue q WHERE q.instance_id = i0.instance_id) AS due FROM i0)"
-    " UPDATE @instances i SET suspended = $3::text, token = CASE WHEN m.ends THEN NULL ELSE i.token END,"
-    " owner = CASE WHEN m.ends THEN NULL ELSE i.owner END, holder = CASE WHEN m.ends THEN NULL ELSE i.holder END,"
-    " expires_at = CASE WHEN m.ends THEN NULL ELSE i.expires_at END,"
-    " ready_at = CASE WHEN NOT m.ends THEN i.ready_at WHEN i.not_before > #now THEN m.at + greatest(i.not_before - "
+    "WITH s AS (SELECT instance_id, acquisitions, 0 AS less, $3::text IS NOT NULL OR token IS NULL AS ends FROM"
+    " @instances WHERE instance_id = $2::text AND known), i0 AS (SELECT * FROM s WHERE ends), " DUR__PG_TAKE_BACK ","
+    " " DUR__PG_WAITING
+    " UPDATE @instances i SET suspended = $3::text, token = CASE WHEN s.ends THEN NULL ELSE i.token END,"
+    " owner = CASE WHEN s.ends THEN NULL ELSE i.owner END, holder = CASE WHEN s.ends THEN NULL ELSE i.holder END,"
+    " expires_at = CASE WHEN s.ends THEN NULL ELSE i.expires_at END,"
+    " ready_at = CASE WHEN NOT s.ends THEN i.ready_at WHEN i.not_before > #now THEN m.at + greatest(i.not_before - "
     "m.at, 0)"
     " ELSE m.at"
-    " END, ready_due = CASE WHEN NOT m.ends THEN i.ready_due WHEN i.not_before > #now THEN greatest(coalesce(m.due, 0),"
+    " END, ready_due = CASE WHEN NOT s.ends THEN i.ready_due WHEN i.not_before > #now THEN greatest(coalesce(m.due, 0),"
     " i.not_before) ELSE coalesce(m.due, 0) END"
-    " FROM m WHERE i.instance_id = m.instance_id RETURNING 1";
+    " FROM s LEFT JOIN m ON m.instance_id = s.instance_id WHERE i.instance_id = s.instance_id RETURNING 1";
 
 int dur__pg_set_suspended(dur_provider *self, const char *instance, const char *reason, dur_error *err) {
     static const char *const all[] = { lost_sql, suspend_sql };

@@ -49,12 +49,12 @@ static const char bury_sql[] =
     " AND m.rest > 0";
 
 static const char claim_sql[] =
-    "WITH n AS MATERIALIZED (SELECT #now AS now), c AS (SELECT instance_id, token FROM @instances WHERE " CLAIMABLE
+    "WITH n AS MATERIALIZED (SELECT #now AS now), c AS (SELECT instance_id, token, acquisitions FROM @instances "
+    "WHERE " CLAIMABLE
     " AND ready_at >= $10::bigint AND ($6::text IS NULL OR EXISTS (SELECT 1 FROM @owners o WHERE o.owner = $6::text))"
     " ORDER BY ready_at LIMIT $2::bigint FOR UPDATE SKIP LOCKED),"
     " k AS (SELECT instance_id, row_number() OVER () AS at FROM c)," /* behind a lock that ended by itself: */
-    " z AS (UPDATE @queue q SET given = false FROM c WHERE c.token IS NOT NULL AND q.instance_id = c.instance_id AND"
-    " q.given),"
+    " i0 AS (SELECT instance_id, acquisitions, 0 AS less FROM c WHERE token IS NOT NULL), " DUR__PG_TAKE_BACK ","
     " u AS (UPDATE @instances i SET token = $9::text || '-' || k.at, owner = $6::text, holder = $7::bigint,"
     " expires_at = CASE WHEN $6::text IS NULL THEN n.now + $8::bigint END, acquisitions = i.acquisitions + 1,"
     " not_before = 0, ready_at = -1, ready_due = 0 FROM k, n WHERE i.instance_id = k.instance_id"
@@ -80,25 +80,25 @@ static const char look_sql[] =
  * becomes the time of the first message that is not visible yet.  Under a timed lock it stays what it would be without
  * the lock: when that ends, the place in the line is kept.
  *
- * Attempts are counted at an acquisition.  The first one since a commit (anew) counts from 1, so that no commit has to
- * touch the messages that it leaves; what is handed to a lease that is held is told like an attempt, and not kept.
+ * An acquisition counts an attempt; what is handed to a lease that is held is told like one, and not kept
+ * (DUR__PG_TAKE_BACK).
  */
 static const char give_sql[] =
     "WITH RECURSIVE n AS MATERIALIZED (SELECT #now AS now), d AS MATERIALIZED (SELECT instance_id, token, owner,"
-    " ready_at = -1 AS fresh, acquisitions = 1 AS anew, CASE WHEN ready_at = -1 THEN $4::bigint ELSE $3::bigint END AS"
+    " ready_at = -1 AS fresh, CASE WHEN ready_at = -1 THEN $4::bigint ELSE $3::bigint END AS"
     " most FROM @instances WHERE holder = $2::bigint AND ready_at < 0),"
-    " w AS (SELECT d.instance_id, d.token, d.fresh, d.anew, d.most, (SELECT min(q.queue) FROM @queue q WHERE "
+    " w AS (SELECT d.instance_id, d.token, d.fresh, d.most, (SELECT min(q.queue) FROM @queue q WHERE "
     "q.instance_id ="
-    " d.instance_id AND q.queue IS NOT NULL) AS queue FROM d UNION ALL SELECT w.instance_id, w.token, w.fresh, w.anew,"
+    " d.instance_id AND q.queue IS NOT NULL) AS queue FROM d UNION ALL SELECT w.instance_id, w.token, w.fresh,"
     " w.most, (SELECT min(q.queue) FROM @queue q WHERE q.instance_id = w.instance_id AND q.queue > w.queue) FROM w "
     "WHERE w.queue IS NOT"
     " NULL),"
-    " c0 AS (SELECT d.instance_id, d.token, d.fresh, d.anew, d.most, x.id, x.given, 0::bigint AS at FROM d, LATERAL "
+    " c0 AS (SELECT d.instance_id, d.token, d.fresh, d.most, x.id, x.given, 0::bigint AS at FROM d, LATERAL "
     "(SELECT "
     "q.id,"
     " q.given FROM @queue q WHERE q.instance_id = d.instance_id AND q.queue IS NULL AND q.due_ms <= (SELECT now FROM n)"
     " OFFSET 0) x WHERE d.fresh OR NOT x.given"
-    " UNION ALL SELECT w.instance_id, w.token, w.fresh, w.anew, w.most, x.id, x.given AND NOT w.fresh, row_number() "
+    " UNION ALL SELECT w.instance_id, w.token, w.fresh, w.most, x.id, x.given AND NOT w.fresh, row_number() "
     "OVER "
     "(PARTITION BY"
     " w.instance_id, w.queue ORDER BY x.order_ms, x.id) FROM w, LATERAL (SELECT q.id, q.given, q.order_ms FROM @queue q"
@@ -106,10 +106,11 @@ static const char give_sql[] =
     " q.order_ms, q.id LIMIT nullif(w.most, 0) + 1) x WHERE w.queue IS NOT NULL),"
     " c AS (SELECT c0.*, bool_or(c0.most > 0 AND c0.at > c0.most AND NOT c0.given) OVER (PARTITION BY"
     " c0.instance_id) AS more FROM c0),"
-    " u AS (UPDATE @queue q SET given = true, attempts = CASE WHEN NOT c.fresh THEN q.attempts WHEN c.anew THEN 1 ELSE"
-    " q.attempts + 1 END FROM c WHERE (c.fresh OR NOT c.given) AND"
+    " u AS (UPDATE @queue q SET given = true, attempts = CASE WHEN c.fresh THEN q.attempts + 1 ELSE -q.attempts END"
+    " FROM c WHERE (c.fresh OR NOT c.given) AND"
     " (c.most = 0 OR c.at <= c.most) AND q.instance_id = c.instance_id AND q.id = c.id RETURNING q.instance_id,"
-    " c.token, c.fresh, q.id, q.order_ms, q.attempts + CASE WHEN c.fresh THEN 0 ELSE 1 END, q.queue, q.json, c.more),"
+    " c.token, c.fresh, q.id, q.order_ms, CASE WHEN c.fresh THEN q.attempts ELSE 1 - q.attempts END, q.queue, q.json, "
+    "c.more),"
     " m AS (SELECT y.instance_id, min(y.at) AS at, min(y.due) AS due, bool_or(y.timed) AS timed FROM (SELECT"
     " d.instance_id, CASE WHEN d.owner IS NULL THEN (SELECT min(q.order_ms) FROM @queue q WHERE q.instance_id ="
     " d.instance_id) ELSE (SELECT min(q.due_ms) FROM @queue q WHERE q.instance_id = d.instance_id AND q.queue IS NULL"
@@ -379,14 +380,10 @@ int dur__pg_fetch_turns(dur_provider *self, dur_arena *arena, const dur_fetch *h
 #define BY_TOKEN "token = $2::text AND (owner IS NOT NULL OR expires_at > #now)"
 static const char lock_token_sql[] = "SELECT 1 FROM @instances WHERE " BY_TOKEN " FOR UPDATE";
 static const char abandon_sql[] =
-    "WITH n AS MATERIALIZED (SELECT #now AS now), i0 AS (SELECT instance_id FROM @instances WHERE " BY_TOKEN "),"
-    " g AS (UPDATE @queue q SET given = false, attempts = CASE WHEN $4::boolean THEN greatest(q.attempts - 1, 0) ELSE"
-    " q.attempts END FROM i0 WHERE q.instance_id = i0.instance_id AND q.given),"
-    " m AS (SELECT i0.instance_id, CASE WHEN $3::bigint > 0 THEN n.now + $3::bigint ELSE 0 END AS not_before,"
-    " (SELECT min(q.order_ms) FROM @queue q WHERE q.instance_id = i0.instance_id) AS at,"
-    " (SELECT min(q.due_ms) FROM @queue q WHERE q.instance_id = i0.instance_id) AS due FROM i0, n)"
+    "WITH i0 AS (SELECT instance_id, acquisitions, $4::boolean::integer AS less, CASE WHEN $3::bigint > 0 THEN #now +"
+    " $3::bigint ELSE 0 END AS not_before FROM @instances WHERE " BY_TOKEN "), " DUR__PG_TAKE_BACK ", " DUR__PG_WAITING
     " UPDATE @instances i SET token = NULL, owner = NULL, holder = NULL, expires_at = NULL,"
-    " acquisitions = CASE WHEN $4::boolean THEN greatest(i.acquisitions - 1, 0) ELSE i.acquisitions END,"
+    " acquisitions = greatest(i.acquisitions - m.less, 0),"
     " not_before = m.not_before, ready_at = CASE WHEN m.not_before > 0 THEN m.at + greatest(m.not_before - m.at, 0) "
     "ELSE m.at END,"
     " ready_due = CASE WHEN m.not_before > 0 THEN greatest(m.due, m.not_before) ELSE coalesce(m.due, 0) END"
@@ -450,14 +447,8 @@ static const char undo_lock_sql[] =
     "SELECT 1 FROM @instances WHERE token > $2::text || '-' AND token < $2::text || '.' ORDER BY instance_id FOR"
     " UPDATE";
 static const char undo_instances_sql[] =
-    "WITH i0 AS (SELECT instance_id FROM @instances WHERE token > $2::text || '-' AND token < $2::text || '.'),"
-    " g AS (UPDATE @queue q SET given = false, attempts = greatest(q.attempts - 1, 0) FROM i0 WHERE q.instance_id ="
-    " i0.instance_id AND q.given),"
-    " m AS (SELECT i0.instance_id, (SELECT min(q.order_ms) FROM @queue q WHERE q.instance_id = i0.instance_id) AS at,"
-    " (SELECT min(q.due_ms) FROM @queue q WHERE q.instance_id = i0.instance_id) AS due FROM i0)"
-    " UPDATE @instances i SET token = NULL, owner = NULL, holder = NULL, expires_at = NULL, acquisitions ="
-    " greatest(i.acquisitions - 1, 0), ready_at = m.at, ready_due = coalesce(m.due, 0) FROM m"
-    " WHERE i.instance_id = m.instance_id";
+    "WITH i0 AS (SELECT instance_id, acquisitions, 1 AS less FROM @instances WHERE token > $2::text || '-' AND token <"
+    " $2::text || '.'), " DUR__PG_END_LEASES;
 static const char undo_works_sql[] =
     "UPDATE @worker SET token = NULL, owner = NULL, until_ms = 0, attempts = greatest(attempts - 1, 0)"
     " WHERE token > $2::text || '-' AND token < $2::text || '.'";

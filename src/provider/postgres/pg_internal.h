@@ -443,6 +443,25 @@ int dur__pg_erase(dur__pg_conn *conn, dur__pg_array *ids, dur_delete_result *out
 #define DUR__PG_EMPTY                                                                                                  \
     "NOT i.known AND NOT EXISTS (SELECT 1 FROM @queue q WHERE q.instance_id = i.instance_id) AND NOT EXISTS (SELECT 1" \
     " FROM @worker w WHERE w.instance_id = i.instance_id)"
+/*
+ * Parts of a statement that ends the leases of i0 (instance_id, acquisitions, less).  Its holder no longer has its
+ * messages.  Attempts were counted at the acquisition; `less` takes one back.  A commit since then (acquisitions 0) has
+ * cleared them, and need not have touched the messages that it left.  What was handed to a lease that was held is not
+ * counted: its attempts were made negative.
+ */
+#define DUR__PG_TAKE_BACK                                                                                              \
+    "g AS (UPDATE @queue q SET given = false, attempts = CASE WHEN q.attempts < 0 THEN -q.attempts WHEN"               \
+    " i0.acquisitions = 0 THEN 0 ELSE greatest(q.attempts - i0.less, 0) END FROM i0 WHERE q.instance_id ="             \
+    " i0.instance_id AND q.given)"
+/* And what waits for them, from when on. */
+#define DUR__PG_WAITING                                                                                                \
+    "m AS (SELECT i0.*, (SELECT min(q.order_ms) FROM @queue q WHERE q.instance_id = i0.instance_id) AS at,"            \
+    " (SELECT min(q.due_ms) FROM @queue q WHERE q.instance_id = i0.instance_id) AS due FROM i0)"
+/* Both, and the rows: they are free at once. */
+#define DUR__PG_END_LEASES                                                                                             \
+    DUR__PG_TAKE_BACK ", " DUR__PG_WAITING " UPDATE @instances i SET token = NULL, owner = NULL, holder = NULL,"       \
+                      " expires_at = NULL, acquisitions = greatest(i.acquisitions - m.less, 0), ready_at = m.at,"      \
+                      " ready_due = coalesce(m.due, 0) FROM m WHERE i.instance_id = m.instance_id"
 #define DUR__PG_KIND_TIMER "5"
 #define DUR__PG_KIND_QUEUE "7"
 

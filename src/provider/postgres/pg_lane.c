@@ -79,13 +79,8 @@ static const char give_up_lock_sql[] =
     "SELECT count(*) FROM (SELECT 1 FROM @instances WHERE owner = $2::text AND holder = $3::bigint ORDER BY instance_id"
     " FOR UPDATE) t";
 static const char give_up_sql[] =
-    "WITH i0 AS (SELECT instance_id FROM @instances WHERE owner = $2::text AND holder = $3::bigint),"
-    " g AS (UPDATE @queue q SET given = false FROM i0 WHERE q.instance_id = i0.instance_id AND q.given),"
-    " m AS (SELECT i0.instance_id, (SELECT min(q.order_ms) FROM @queue q WHERE q.instance_id = i0.instance_id) AS at,"
-    " (SELECT min(q.due_ms) FROM @queue q WHERE q.instance_id = i0.instance_id) AS due FROM i0)"
-    " UPDATE @instances i SET token = NULL, owner = NULL, holder = NULL, expires_at = NULL, acquisitions ="
-    " greatest(i.acquisitions - 1, 0), ready_at = m.at, ready_due = coalesce(m.due, 0) FROM m WHERE i.instance_id ="
-    " m.instance_id RETURNING i.instance_id";
+    "WITH i0 AS (SELECT instance_id, acquisitions, 1 AS less FROM @instances WHERE owner = $2::text AND holder ="
+    " $3::bigint), " DUR__PG_END_LEASES " RETURNING i.instance_id";
 
 /*
  * What the lost round claimed and handed out nobody knows.  The lane gives up all its leases and says so: its handlers
@@ -223,8 +218,9 @@ static const char messages_sql[] =
     " AND ($5::text IS NULL OR q.queue = $5::text) AND (q.order_ms, q.id) > ($6::bigint, $7::bigint) AND q.due_ms <="
     " #now"
     " ORDER BY q.order_ms, q.id LIMIT $8::bigint),"
-    " u AS (UPDATE @queue q SET given = true FROM c WHERE q.instance_id = c.instance_id AND q.id = c.id RETURNING q.id,"
-    " q.order_ms, CASE WHEN c.given THEN greatest(q.attempts, 1) ELSE q.attempts + 1 END, q.queue, q.json)"
+    " u AS (UPDATE @queue q SET given = true, attempts = CASE WHEN c.given THEN q.attempts ELSE -q.attempts END FROM c"
+    " WHERE q.instance_id = c.instance_id AND q.id = c.id RETURNING q.id, q.order_ms, CASE WHEN q.attempts > 0 THEN"
+    " q.attempts ELSE 1 - q.attempts END, q.queue, q.json)"
     " SELECT * FROM u ORDER BY order_ms, id";
 
 static void begin(dur__pg_lane *lane, dur__pg_args *args, const char *instance, const char *token, uint64_t execution) {

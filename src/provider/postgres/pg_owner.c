@@ -144,14 +144,8 @@ static const char lock_leases_sql[] =
     "SELECT count(*) FROM (SELECT 1 FROM @instances WHERE owner = $2::text ORDER BY instance_id FOR UPDATE) t";
 /* $3: it stopped cleanly, so what it had taken and not used is not counted. */
 static const char leases_sql[] =
-    "WITH i0 AS (SELECT instance_id, acquisitions FROM @instances WHERE owner = $2::text),"
-    " g AS (UPDATE @queue q SET given = false, attempts = CASE WHEN $3::boolean AND i0.acquisitions > 0 THEN"
-    " greatest(q.attempts - 1, 0) ELSE q.attempts END FROM i0 WHERE q.instance_id = i0.instance_id AND q.given),"
-    " m AS (SELECT i0.instance_id, (SELECT min(q.order_ms) FROM @queue q WHERE q.instance_id = i0.instance_id) AS at,"
-    " (SELECT min(q.due_ms) FROM @queue q WHERE q.instance_id = i0.instance_id) AS due FROM i0)"
-    " UPDATE @instances i SET token = NULL, owner = NULL, holder = NULL, expires_at = NULL, acquisitions = CASE WHEN"
-    " $3::boolean THEN greatest(i.acquisitions - 1, 0) ELSE i.acquisitions END, ready_at = m.at, ready_due ="
-    " coalesce(m.due, 0) FROM m WHERE i.instance_id = m.instance_id";
+    "WITH i0 AS (SELECT instance_id, acquisitions, $3::boolean::integer AS less FROM @instances WHERE owner ="
+    " $2::text), " DUR__PG_END_LEASES;
 static const char works_sql[] =
     "UPDATE @worker SET token = NULL, owner = NULL, until_ms = 0, since_ms = #now, suspect = suspect OR NOT"
     " $3::boolean,"

@@ -311,9 +311,9 @@ static const char release_sql[] =
     " LATERAL (SELECT min(q.order_ms) AS at, min(q.due_ms) AS due FROM @queue q WHERE q.instance_id = t.id AND"
     " (k.known OR q.queue IS NOT NULL) AND NOT (q.id <= t.seen_id AND (q.due_ms = 0 OR q.due_ms <= t.seen_now) AND"
     " (q.given OR q.queue IS NOT NULL))) m),"
-    " g AS (UPDATE @queue q SET given = false, attempts = greatest(q.attempts - t.back, 0) FROM t WHERE q.instance_id ="
-    " t.id AND q.given)"
-    " UPDATE @instances i SET known = r.known, not_before = r.not_before,"
+    " i0 AS (SELECT i.instance_id, i.acquisitions + t.back AS acquisitions," /* as they were */
+    " t.back AS less FROM t JOIN @instances i ON i.instance_id = t.id),"
+    " " DUR__PG_TAKE_BACK " UPDATE @instances i SET known = r.known, not_before = r.not_before,"
     " ready_at = CASE WHEN r.not_before > r.now THEN r.at + greatest(r.not_before - r.at, 0) ELSE r.at END,"
     " ready_due = CASE WHEN r.not_before > r.now THEN greatest(coalesce(r.due, 0), r.not_before) ELSE"
     " coalesce(r.due, 0)"
