@@ -156,7 +156,10 @@ int dur_client_start_ex(dur_client *client, const dur_start_args *given, dur_err
     if (code == DUR_OK) {
         if (args.delay_ms == 0) dur__live_expect(client->store, args.instance);
         code = dur_store_enqueue_start(client->store, &message, policy_of(args.exists), args.delay_ms, &existed, err);
-        if (code != DUR_OK || existed) dur__live_unexpect(client->store, args.instance);
+        if (code != DUR_OK || existed)
+            dur__live_unexpect(client->store, args.instance);
+        else
+            dur__live_started(client->store, args.instance);
     }
     dur_arena_free(arena);
     return code;

@@ -14,7 +14,8 @@
 
 #include <stdlib.h>
 
-/* An instance that was started here is acquired by the same commit as a rule; after this somebody else has it. */
+/* An instance that was started here is acquired by the same commit as a rule, and its loop says so right after the
+   answer to the start; after this somebody else has it. */
 #define EXPECTED_US 2000u
 /* Of those that nobody has acquired and nobody waits for, the oldest is forgotten. */
 #define EXPECTED_MAX 256u
@@ -141,6 +142,15 @@ void dur__live_expect(dur_provider *store, const char *instance) {
         if (++live->expected_count > EXPECTED_MAX)
             entry_end(live, DUR__CONTAINER(dur__list_first(&live->expected), entry, expected), NULL);
     }
+    dur__mutex_unlock(&live->mutex);
+}
+
+/* The time begins with the answer: until then the start may have waited for a long commit. */
+void dur__live_started(dur_provider *store, const char *instance) {
+    dur__live *live = dur__store_live(store);
+    dur__mutex_lock(&live->mutex);
+    entry *e = dur__map_get(&live->entries, instance);
+    if (e != NULL && e->owner == NULL) e->since_us = dur__monotonic_us();
     dur__mutex_unlock(&live->mutex);
 }
 

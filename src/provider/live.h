@@ -22,8 +22,10 @@ void dur__live_add(dur_provider *store, const char *instance, const void *owner)
 void dur__live_remove(dur_provider *store, const char *instance, const void *owner);
 void dur__live_completed(dur_provider *store, const char *instance, const void *owner, const char *output);
 
-/* An instance is being started, so a loop of this process may acquire it at any moment; and: it was not. */
+/* An instance is being started, so a loop of this process may acquire it at any moment; it was, so one has done so or
+   is about to; and: it was not. */
 void dur__live_expect(dur_provider *store, const char *instance);
+void dur__live_started(dur_provider *store, const char *instance);
 void dur__live_unexpect(dur_provider *store, const char *instance);
 
 /* Until an instance that runs here has completed: its output, to be freed.  NULL: it does not run here, does not any

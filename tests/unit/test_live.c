@@ -140,6 +140,14 @@ static void what_is_expected_may_not_come(void **state) {
         snprintf(id, sizeof(id), "%d", i);
         dur__live_expect(store, id);
     }
+    dur__live_expect(store, "d");
+    uint64_t began_us = dur__monotonic_us();
+    while (dur__monotonic_us() - began_us < 5000) /* the start takes its time … */
+        ;
+    began_us = dur__monotonic_us();
+    dur__live_started(store, "d"); /* … and the moment begins behind it */
+    assert_null(dur__live_await(store, "d", UINT64_MAX));
+    assert_true(dur__monotonic_us() - began_us >= 2000);
     dur__live_loop(store, false);
     dur__live_expect(store, "c"); /* by whom? */
     assert_null(dur__live_await(store, "c", UINT64_MAX));
