@@ -448,12 +448,40 @@ static void ours_duplicate_event_in_an_array_of_turns(kit *t) {
     SAME(kit_history(t, "b", 1, NULL), 4);
 }
 
+static void ours_turn_of_an_orphan_refused(kit *t) {
+    NEEDS("commit_turns", "delete_instances", "get_instance");
+    const char *const parent = "parent";
+    dur_delete_result gone;
+    kit_create(t, parent);
+    MUST(kit_put(t, kit_child(t, "born", parent, 2)));
+    MUST(kit_put(t, kit_child(t, "late", parent, 3)));
+    dur_orchestration_item born = TAKE("born"), late = TAKE("late");
+    dur_turn_commit commit = COMMIT_OF(&born, EVENTS(ev_started(1)), NAMED_CHILD_OF(parent));
+    commit.needs_parent = true;
+    MUST(kit_commit(t, &commit));
+    /* the deletion sees one, and the other sees the deletion */
+    const char *const both[] = { parent, "born" };
+    REFUSED(DUR_ECHILD, "child", dur_store_delete_instances(t->p, &parent, 1, true, &gone, ERR));
+    MUST(dur_store_delete_instances(t->p, both, 2, true, &gone, ERR));
+    commit = COMMIT_OF(&late, EVENTS(ev_started(1)), WORK(kit_activity(t, "late", 2)), NAMED_CHILD_OF(parent));
+    commit.needs_parent = true;
+    FAULT(ORPHAN, &commit);
+    SAME(commit.error.code, DUR_ENOTFOUND);
+    SAME(kit_history(t, "late", 1, NULL), 0);
+    NO_WORK();
+    /* nothing was changed: the lease holds, and who does not ask is not compared */
+    commit.needs_parent = false;
+    MUST(kit_commit(t, &commit));
+    TEXT(kit_instance(t, "late").parent_instance_id, parent);
+}
+
 const kit_check kit_ours_turns[] = {
     CHECK(ours_turn_without_options_is_an_ack),
     CHECK(ours_turn_lease_compared),
     CHECK(ours_turn_token_of_another_instance),
     CHECK(ours_turn_position_compared),
     CHECK(ours_turn_position_of_a_new_execution),
+    CHECK(ours_turn_of_an_orphan_refused),
     CHECK(ours_turn_consumes_listed_messages_only),
     CHECK(ours_turn_consumes_no_foreign_messages),
     CHECK(ours_turn_finishes_worker_rows),

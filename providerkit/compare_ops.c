@@ -317,6 +317,7 @@ static void do_commit(side *at, const op *o, text *out) {
         commit.seen_now_ms = who->seen_now_ms;
     }
     if (n % 8 == 1) commit.delay_ms = 200;
+    commit.needs_parent = o->a % 3 == 0;
     if (n % 9 == 1) { /* a release */
         dur_turn_commit release = { .lock_token = who->token,
                                     .instance = who->instance,

@@ -203,8 +203,8 @@ typedef struct dur_deleted {
     size_t size;
     uint64_t instances, executions, events, queue_messages;
 } dur_deleted;
-/* An instance with everything below it, also children whose start is still waiting.  Running: DUR_ERUNNING unless
-   force.  A child whose parent is there: DUR_ECHILD.  out may be NULL. */
+/* An instance with everything below it, also children whose start is still waiting; one that is scheduled meanwhile is
+   not started.  Running: DUR_ERUNNING unless force.  A child whose parent is there: DUR_ECHILD.  out may be NULL. */
 DUR_API int dur_client_delete(dur_deleted *out, dur_client *client, const char *instance, bool force, dur_error *err);
 
 typedef struct dur_bulk_options {

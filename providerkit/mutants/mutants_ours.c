@@ -11,6 +11,11 @@ static void position_ignored(broken *self, dur_turn_commit *turn) {
     turn->expected_last = DUR_NOT_COMPARED;
 }
 
+static void orphans_are_born(broken *self, dur_turn_commit *turn) {
+    (void)self;
+    turn->needs_parent = false;
+}
+
 static void consumed_by_token(broken *self, dur_turn_commit *turn) {
     (void)self;
     turn->consume_listed = false;
@@ -288,6 +293,7 @@ static void patch_suspend_a_little(dur_provider_methods *table) {
 
 const mutant mutants_ours[] = {
     { .name = "position_not_compared", .mistake = "a turn is committed at any position", .turn = position_ignored },
+    { .name = "orphans_are_born", .mistake = "a child of nobody is committed", .turn = orphans_are_born },
     { .name = "messages_consumed_by_token",
       .mistake = "a turn deletes messages that it did not list",
       .turn = consumed_by_token },

@@ -2,7 +2,8 @@
  * client_delete.c: deleting instances with their trees, and pruning old executions.
  *
  * A store deletes exactly the ids that it is given, all or nothing, and refuses to leave a child behind.  So the tree
- * is listed first; a child that is born in between makes the store refuse, and the tree is listed again.
+ * is listed first; a child that is born in between makes the store refuse, and the tree is listed again.  One that is
+ * not born yet finds no parent when it commits its first turn (needs_parent), and is not started.
  */
 #include "client/client_internal.h"
 
@@ -38,7 +39,7 @@ static int delete_tree(dur_client *client, dur_arena *arena, const char *instanc
     int code = dur__client_row(client, arena, instance, &root, err);
     if (code != DUR_OK) return code;
     dur_instance_row parent;
-    /* One that outlived its parent (its start was written while that was deleted) is a root. */
+    /* One that outlived its parent (deleted by a version that did not compare) is a root. */
     *is_child = root.parent_instance_id != NULL &&
                 dur__client_row(client, arena, root.parent_instance_id, &parent, NULL) != DUR_ENOTFOUND;
     if (*is_child)

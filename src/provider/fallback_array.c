@@ -33,6 +33,32 @@ static int commit_plain(dur_provider *store, dur_turn_commit *turn) {
     return store->methods->ack_orchestration_item(store, turn, &turn->error);
 }
 
+/* Where nobody deletes, nobody is an orphan. */
+static bool has_parent(dur_provider *store, dur_turn_commit *turn) {
+    bool exists = true;
+    const char *parent = turn->metadata.parent_instance_id;
+    if (!turn->needs_parent || parent == NULL || !DUR_HAS_METHOD(store->methods, delete_instances)) return true;
+    int code = dur__fallback_exists(store, parent, &exists, &turn->error);
+    if (code != DUR_OK)
+        refuse(turn, code);
+    else if (!exists) {
+        dur_error_set(&turn->error, DUR_ENOTFOUND, false, "commit", "the parent %s not found", parent);
+        turn->fault = DUR_TURN_ORPHAN;
+    }
+    return turn->fault == DUR_TURN_FINE;
+}
+
+/* The parent was deleted between the look and the ack, which that deletion did not see: the child follows it.  Deleted
+   later it is seen. */
+static void follow_parent(dur_provider *store, dur_turn_commit *turn) {
+    if (turn->instance == NULL || has_parent(store, turn) || turn->fault != DUR_TURN_ORPHAN) {
+        turn->fault = DUR_TURN_FINE; /* it is committed */
+        dur_error_clear(&turn->error);
+        return;
+    }
+    (void)store->methods->delete_instances(store, &turn->instance, 1, true, &(dur_delete_result){ 0 }, NULL);
+}
+
 void dur__fallback_commit(dur_provider *store, dur_turn_commit *turn) {
     turn->fault = DUR_TURN_FINE;
     turn->lease_kept = false;
@@ -47,6 +73,7 @@ void dur__fallback_commit(dur_provider *store, dur_turn_commit *turn) {
         refuse(turn, dur__store_missing(&turn->error, store, "set_suspended"));
         return;
     }
+    if (!has_parent(store, turn)) return;
     /* Marked before the lease is given up, so that nobody fetches it in between. */
     int code = DUR_OK;
     if (turn->set_suspended && turn->suspended == NULL)
@@ -61,6 +88,7 @@ void dur__fallback_commit(dur_provider *store, dur_turn_commit *turn) {
     /* The completions are in history: rows that stay because we crash here run again and are not recorded again. */
     for (size_t i = 0; i < turn->worker_consumed_count; i++)
         store->methods->ack_work_item(store, turn->worker_consumed[i].lock_token, NULL, NULL);
+    if (turn->needs_parent) follow_parent(store, turn);
 }
 
 int dur__fallback_fetch_turns(dur_provider *store, dur_arena *arena, const dur_fetch *how, dur_orchestration_item *out,

@@ -57,6 +57,13 @@ static int look(dur_provider *store, const char *instance, sight *out, dur_error
     return DUR_OK;
 }
 
+int dur__fallback_exists(dur_provider *store, const char *instance, bool *exists, dur_error *err) {
+    sight seen;
+    int code = look(store, instance, &seen, err);
+    *exists = seen.exists;
+    return code;
+}
+
 int dur__fallback_enqueue_start(dur_provider *store, const dur_message *item, dur_exists_policy policy,
                                 uint64_t delay_ms, bool *existed, dur_error *err) {
     sight seen;

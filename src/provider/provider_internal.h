@@ -68,6 +68,7 @@ int dur__fallback_check_works(dur_provider *store, const dur_worker_claim *claim
 int dur__fallback_return_works(dur_provider *store, const dur_worker_claim *claims, size_t count, dur_error *err);
 
 /* fallback_client.c */
+int dur__fallback_exists(dur_provider *store, const char *instance, bool *exists, dur_error *err);
 int dur__fallback_enqueue_start(dur_provider *store, const dur_message *item, dur_exists_policy policy,
                                 uint64_t delay_ms, bool *existed, dur_error *err);
 int dur__fallback_enqueue_existing(dur_provider *store, const dur_message *item, uint64_t delay_ms, dur_error *err);

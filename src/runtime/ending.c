@@ -101,6 +101,7 @@ static int add_events(dur__inst *inst, const dur__ending *ending, story *known, 
         commit->metadata.orchestration_name = ending->start->orchestration;
         commit->metadata.orchestration_version = known->started.version;
         commit->metadata.parent_instance_id = ending->start->parent_instance;
+        commit->needs_parent = ending->start->parent_instance != NULL && inst->execution_id == 1;
         commit->metadata.has_pinned_version = dur__semver_parse(DUR_VERSION, &commit->metadata.pinned_version);
         commit->expected_last = 0;
     } else if (!ending->corrupted) {

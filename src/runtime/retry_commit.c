@@ -122,6 +122,23 @@ void dur__commit_abandon(dur__inst *inst) {
         dur__inst_free(inst);
 }
 
+/* Its parent was deleted before it was born: it goes without a trace. */
+static void orphaned(dur__inst *inst) {
+    dur_error err = DUR_ERROR_INIT;
+    const char *id = inst->id;
+    int code = dur_store_delete_instances(inst->loop->runtime->store, &id, 1, true, NULL, &err);
+    if (code == DUR_OK || code == DUR_ENOTFOUND) {
+        dur__log(DUR_LOG_INFO, DUR__LOG_RUNTIME,
+                 DUR__FIELDS(DUR__TEXT("instance_id", inst->id), DUR__TEXT("parent", inst->parent_instance)),
+                 "its parent is gone: the child is not started");
+        dur__inst_free(inst);
+    } else {
+        DUR__COUNT(inst->loop->runtime, provider_errors);
+        log_conflict(inst, "its parent is gone, and it could not be removed", err.message);
+        dur__release(inst, 1000, true, false);
+    }
+}
+
 static void store_failed(dur__inst *inst, const dur_turn_commit *answer) {
     const dur_error *err = &answer->error;
     DUR__COUNT(inst->loop->runtime, provider_errors);
@@ -162,6 +179,9 @@ void dur__commit_answer(dur__inst *inst, const dur_turn_commit *answer) {
         break;
     case DUR_TURN_STORE:
         store_failed(inst, answer);
+        break;
+    case DUR_TURN_ORPHAN:
+        orphaned(inst);
         break;
     }
 }

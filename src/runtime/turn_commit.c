@@ -244,6 +244,7 @@ static void metadata_first(dur__inst *inst, dur_execution_metadata *metadata) {
     metadata->orchestration_version = inst->handler->version;
     metadata->parent_instance_id = inst->parent_instance;
     metadata->has_pinned_version = dur__semver_parse(DUR_VERSION, &metadata->pinned_version);
+    inst->commit->needs_parent = inst->parent_instance != NULL && inst->execution_id == 1;
 }
 
 static void metadata_last(const dur__turn *turn, dur_execution_metadata *metadata) {

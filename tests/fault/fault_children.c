@@ -2,6 +2,7 @@
  * fault_children.c: faults of the original around children and generations, one test each, named after it.
  */
 #include "e2e/harness.h"
+#include <durite/sys/store.h>
 
 static dur_outcome echo(dur_act *act, const char *input) {
     return dur_act_complete(act, input);
@@ -151,6 +152,66 @@ static void fault_c17_every_end_cancels_open_children(void **state) {
     }
 }
 
+/* ---- a child that is scheduled while its parent is deleted ---- */
+
+static atomic_int marks;
+
+static dur_outcome mark(dur_act *act, const char *input) {
+    atomic_fetch_add(&marks, 1);
+    return dur_act_complete(act, input);
+}
+
+static dur_outcome late_child(dur_ctx *ctx, const char *input) {
+    return dur_complete(ctx, dur_await(dur_activity(ctx, "Mark", input)));
+}
+
+static dur_outcome parent_of_late(dur_ctx *ctx, const char *input) {
+    return dur_complete(ctx, dur_await(dur_orchestration(ctx, "LateChild", input, .instance = input)));
+}
+
+static const dur_handler parents_only[] = {
+    DUR_ORCHESTRATION("ParentOfLate", "1.0.0", parent_of_late),
+    DUR_HANDLERS_END,
+};
+
+static const dur_handler children_only[] = {
+    DUR_ACTIVITY("Mark", mark),
+    DUR_ORCHESTRATION("LateChild", "1.0.0", late_child),
+    DUR_HANDLERS_END,
+};
+
+static bool ended_or_gone(world *w, const char *instance) {
+    dur_instance_info *info = NULL;
+    int code = dur_client_info(&info, w->client, instance, &w->err);
+    if (code == DUR_ENOTFOUND) return true;
+    OK(w, code);
+    bool ended = info->status == DUR_INSTANCE_COMPLETED || info->status == DUR_INSTANCE_FAILED;
+    dur_instance_info_free(info);
+    return ended;
+}
+
+/* Whoever deletes a tree lists it first; the store is asked here as if the child had come right after that. */
+static void an_orphan_is_not_started(void **state) {
+    world *w = *state;
+    const char *const parents[] = { "p1", "p2" };
+    atomic_store(&marks, 0);
+    RUN(w, parents_only);
+    start(w, "ParentOfLate", "late-1", "p1");
+    start(w, "ParentOfLate", "late-2", "p2");
+    for (int i = 0; i < 2; i++)
+        while (ended_or_gone(w, i == 0 ? "late-1" : "late-2"))
+            pause_ms(1); /* its start waits: nobody knows the handler */
+    world_stop(w);
+    OK(w, dur_store_delete_instances(w->store, &parents[0], 1, true, NULL, &w->err));
+    RUN(w, children_only);
+    while (!ended_or_gone(w, "late-1") || !ended_or_gone(w, "late-2"))
+        pause_ms(1);
+    dur_instance_info *info = NULL;
+    assert_int_equal(dur_client_info(&info, w->client, "late-1", &w->err), DUR_ENOTFOUND);
+    expect(w, "late-2", "late-2");
+    assert_int_equal(atomic_load(&marks), 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(fault_c01_join_over_thirty_children_ends),
@@ -159,6 +220,7 @@ int main(void) {
         TEST(fault_c04_a_child_that_continues_as_new_keeps_its_parent),
         TEST(fault_c05_a_child_id_that_exists_fails_the_call),
         TEST(fault_c17_every_end_cancels_open_children),
+        TEST(an_orphan_is_not_started),
     };
     return cmocka_run_group_tests_name("fault_children", tests, NULL, NULL);
 }

@@ -252,6 +252,70 @@ static void undecodable_history_is_reported(void **state) {
     bench_close(b);
 }
 
+/* ---- a store that deletes and knows no turns ---- */
+
+static const dur_provider_methods *sound;
+
+static int ack_after_a_deletion(dur_provider *self, dur_turn_commit *turn, dur_error *err) {
+    const char *parent = turn->metadata.parent_instance_id;
+    dur_delete_result gone;
+    if (parent != NULL && sound->delete_instances(self, &parent, 1, true, &gone, err) != DUR_OK) return err->code;
+    return sound->ack_orchestration_item(self, turn, err);
+}
+
+/* Commit the first turn of a child of "parent"; what became of it. */
+static dur_turn_commit first_turn(bench *b, const char *child) {
+    dur_message start = start_of(b, child);
+    ASSERT_OK(b, dur_store_enqueue_for_orchestrator(b->store, &start, 0, &b->err));
+    dur_event_row *event = dur_arena_zalloc(b->arena, sizeof(*event));
+    *event = event_of(1);
+    dur_turn_commit turn = { .lock_token = fetch(b, 5000).lock_token,
+                             .instance = child,
+                             .execution_id = 1,
+                             .events = event,
+                             .event_count = 1,
+                             .metadata = named(),
+                             .expected_last = 0,
+                             .needs_parent = true };
+    turn.metadata.parent_instance_id = "parent";
+    ASSERT_OK(b, dur_store_commit_turns(b->store, &turn, 1, &b->err));
+    return turn;
+}
+
+static bool is_there(bench *b, const char *instance) {
+    dur_instance_row row;
+    return dur_store_get_instance(b->store, b->arena, instance, &row, &b->err) == DUR_OK;
+}
+
+static void an_orphan_is_refused_or_follows(void **state) {
+    (void)state;
+    bench *b = bench_open("memory:");
+    dur_provider_methods spiteful;
+    const char *const family[] = { "parent", "born" };
+    ASSERT_OK(b, dur__faulty_wrap(&b->store, b->store, 1, &b->err));
+    assert_int_equal(dur__faulty_hide(b->store, "commit_turns"), DUR_OK);
+    make_running(b, "parent");
+    assert_int_equal(first_turn(b, "born").fault, DUR_TURN_FINE);
+    ASSERT_OK(b, dur_store_delete_instances(b->store, family, 2, true, NULL, &b->err));
+    /* deleted before the look */
+    assert_int_equal(first_turn(b, "late").fault, DUR_TURN_ORPHAN);
+    dur_event_row *rows;
+    size_t count;
+    ASSERT_OK(b, dur_store_read(b->store, b->arena, "late", 0, &rows, &count, &b->err));
+    assert_int_equal(count, 0);
+    /* deleted between the look and the ack */
+    make_running(b, "parent");
+    sound = b->store->methods;
+    spiteful = *sound;
+    spiteful.ack_orchestration_item = ack_after_a_deletion;
+    b->store->methods = &spiteful;
+    assert_int_equal(first_turn(b, "later").fault, DUR_TURN_ORPHAN);
+    b->store->methods = sound;
+    assert_false(is_there(b, "parent"));
+    assert_false(is_there(b, "later"));
+    bench_close(b);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_lane_of_required_methods),
@@ -260,6 +324,7 @@ int main(void) {
         cmocka_unit_test(looks_before_it_enqueues),
         cmocka_unit_test(the_rest_names_its_method),
         cmocka_unit_test(undecodable_history_is_reported),
+        cmocka_unit_test(an_orphan_is_refused_or_follows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -194,7 +194,8 @@ typedef enum dur_turn_fault {
     DUR_TURN_LEASE_LOST, /* the token is not (or no longer) the instance's */
     DUR_TURN_POSITION,   /* event expected_last is missing or has a successor */
     DUR_TURN_WORK_LOST,  /* a consumed worker row is gone or locked by somebody else: see lost_work */
-    DUR_TURN_STORE       /* the store failed; error says whether trying again makes sense */
+    DUR_TURN_STORE,      /* the store failed; error says whether trying again makes sense */
+    DUR_TURN_ORPHAN      /* needs_parent, and the parent does not exist; DUR_ENOTFOUND */
 } dur_turn_fault;
 
 /*
@@ -242,6 +243,8 @@ typedef struct dur_turn_commit {
     bool remove_work;   /* delete all messages, worker rows and timers of the instance (terminate) */
     bool set_suspended; /* mark suspended with this reason (NULL: resume) */
     const char *suspended;
+    bool needs_parent; /* compared too: metadata.parent_instance_id exists.  With the refusal of delete_instances to
+                          leave a child's row behind, no child outlives its parent, whenever it was scheduled */
 
     /* ---- answers ---- */
     dur_turn_fault fault;

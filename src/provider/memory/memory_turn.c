@@ -61,6 +61,13 @@ static bool check_events(const dur__mem_execution *execution, dur_turn_commit *t
     return refuse(turn, turn->error.code == DUR_EINVAL ? DUR_TURN_STORE : DUR_TURN_POSITION);
 }
 
+static bool check_parent(dur__mem *mem, dur_turn_commit *turn) {
+    const char *parent = turn->metadata.parent_instance_id;
+    if (!turn->needs_parent || parent == NULL || dur__mem_exists(dur__mem_find(mem, parent))) return true;
+    dur_error_set(&turn->error, DUR_ENOTFOUND, false, "memory.commit", "the parent %s not found", parent);
+    return refuse(turn, DUR_TURN_ORPHAN);
+}
+
 /* ---- changes ----------------------------------------------------------------------------------------------------- */
 
 static void message_drop(dur__mem *mem, dur__mem_message *message, void *arg) {
@@ -226,7 +233,8 @@ void dur__mem_commit(dur__mem *mem, dur__mem_lane *lane, dur_arena *arena, dur_t
     dur__mem_instance *instance = turn_instance(mem, turn);
     if (instance == NULL) return;
     const dur__mem_execution *execution = dur__mem_execution_find(instance, turn->execution_id);
-    if (!check_position(execution, turn) || !check_work(mem, instance, arena, turn) || !check_events(execution, turn))
+    if (!check_position(execution, turn) || !check_work(mem, instance, arena, turn) || !check_events(execution, turn) ||
+        !check_parent(mem, turn))
         return;
     if (turn->event_count > 0 && turn->execution_id == 0) {
         dur_error_set(&turn->error, DUR_EINVAL, false, "memory.commit", "events need an execution id");
@@ -252,6 +260,7 @@ int dur__mem_ack_orchestration_item(dur_provider *self, dur_turn_commit *turn, d
     plain.instance = NULL;
     plain.expected_last = DUR_NOT_COMPARED;
     plain.consume_listed = plain.keep_lease = plain.give_back = plain.take_over = plain.remove_work = false;
+    plain.needs_parent = false;
     plain.set_suspended = false;
     plain.suspended = NULL;
     plain.worker_consumed_count = plain.timers_dropped_count = 0;

@@ -23,7 +23,8 @@ bool dur__pg_refused(const dur__pg_batch *batch, int code) {
 static const char why_sql[] =
     "SELECT CASE WHEN $3::text IS NULL THEN i.known ELSE coalesce(i.token = $3::text AND (i.owner IS NOT NULL OR"
     " i.expires_at > #now), false) END, coalesce((SELECT max(event_id) FROM @history h WHERE h.instance_id ="
-    " i.instance_id AND h.execution_id = $4::bigint), 0) FROM @instances i WHERE i.instance_id = $2::text";
+    " i.instance_id AND h.execution_id = $4::bigint), 0), $5::text IS NULL OR EXISTS (SELECT 1 FROM @instances p WHERE"
+    " p.instance_id = $5::text AND p.known) FROM @instances i WHERE i.instance_id = $2::text";
 static const char why_work_sql[] =
     "SELECT EXISTS (SELECT 1 FROM @worker w WHERE w.token = c.token AND w.instance_id = $2::text AND (c.id = 0 OR"
     " w.id = c.id) AND (w.owner IS NOT NULL OR w.until_ms > #now)) FROM unnest($3::bigint[], $4::text[]) WITH"
@@ -65,6 +66,10 @@ static void say_why(dur_turn_commit *turn, const dur__pg_batch *refused, const P
         dur_error_set(&turn->error, DUR_ELEASE, false, "postgres.commit",
                       "%zu worker rows are gone or locked by another", turn->lost_work_count);
         refuse(turn, DUR_TURN_WORK_LOST);
+    } else if (!dur__pg_get_bool(row, 0, 2)) {
+        dur_error_set(&turn->error, DUR_ENOTFOUND, false, "postgres.commit", "the parent %s not found",
+                      turn->metadata.parent_instance_id);
+        refuse(turn, DUR_TURN_ORPHAN);
     } else if (strcmp(refused->sqlstate, "23505") == 0) {
         dur_error_set(&turn->error, DUR_ECONFLICT, false, "postgres.commit", "duplicate event");
         refuse(turn, DUR_TURN_POSITION);
@@ -91,6 +96,7 @@ static void find_why(dur__pg *store, dur__pg_conn *conn, dur_arena *arena, dur_t
     dur__pg_text(&args, turn->instance);
     dur__pg_text(&args, turn->take_over ? NULL : turn->lock_token);
     dur__pg_id(&args, turn->execution_id);
+    dur__pg_text(&args, turn->needs_parent ? turn->metadata.parent_instance_id : NULL);
     int row = dur__pg_batch_add(&batch, why_sql, &args);
     dur__pg_args_begin(store, &args);
     dur__pg_text(&args, turn->instance);

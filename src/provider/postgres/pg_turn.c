@@ -231,8 +231,8 @@ static turn_kind kind_of(const dur_turn_commit *turn, const dur__pg_lane *lane) 
     const dur_execution_metadata *metadata = &turn->metadata;
     bool described = metadata->orchestration_name != NULL || metadata->has_pinned_version;
     if (turn->take_over || turn->set_suspended || turn->give_back || turn->remove_work || turn->delay_ms > 0 ||
-        !turn->consume_listed || turn->execution_id == 0 || turn->event_count == 0 || turn->owner == NULL ||
-        turn->orchestrator_item_count > 0 || turn->expected_last == DUR_NOT_COMPARED ||
+        turn->needs_parent || !turn->consume_listed || turn->execution_id == 0 || turn->event_count == 0 ||
+        turn->owner == NULL || turn->orchestrator_item_count > 0 || turn->expected_last == DUR_NOT_COMPARED ||
         strcmp(turn->owner, lane->owner) != 0)
         return UNUSUAL;
     if (dur__pg_turn_keeps(turn) && metadata->status == DUR_STATUS_NONE) {
@@ -568,6 +568,29 @@ static void send_usual(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane 
     send_refs(store, batch, drop_timers_sql, turns, count, true);
 }
 
+/* Their rows are locked: whoever deletes one waits, and then finds the child. */
+static const char parents_sql[] = "SELECT 1 / (CASE WHEN bool_and(EXISTS (SELECT 1 FROM @instances i WHERE"
+                                  " i.instance_id = p.id AND i.known)) THEN 1 ELSE 0 END) FROM unnest($2::text[]) AS"
+                                  " p(id)";
+
+static bool needs_parent(const dur_turn_commit *turn) {
+    return turn->needs_parent && turn->metadata.parent_instance_id != NULL;
+}
+
+static void send_parents(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count) {
+    dur__pg_args args;
+    dur__pg_array parents = dur__pg_array_text();
+    for (size_t i = 0; i < count; i++)
+        if (needs_parent(turns[i])) dur__pg_add_text(&parents, turns[i]->metadata.parent_instance_id);
+    bool any = parents.count > 0;
+    dur__pg_args_begin(store, &args);
+    dur__pg_array_arg(&args, &parents);
+    if (any)
+        dur__pg_batch_add(batch, parents_sql, &args);
+    else
+        dur__pg_args_free(&args);
+}
+
 /* What was claimed never came into being. */
 static const char sweep_sql[] =
     "DELETE FROM @instances i WHERE i.instance_id = ANY ($2::text[]) AND i.token IS NULL AND " DUR__PG_EMPTY;
@@ -578,6 +601,7 @@ static bool may_leave_nothing(const dur_turn_commit *turn) {
 
 static void send_all(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, dur_turn_commit **turns,
                      size_t count, dur__pg_outbox *box, dur__pg_turn_plan *plan) {
+    send_parents(store, batch, turns, count);
     dur__pg_send_ids(store, batch, lost_sql, turns, count, takes_over);
     dur__pg_send_ids(store, batch, remove_work_sql, turns, count, removes_work);
     dur__pg_send_ids(store, batch, take_given_sql, turns, count, takes_given);
@@ -616,6 +640,7 @@ void dur__pg_turns_add(dur__pg *store, dur__pg_batch *batch, dur__pg_lane *lane,
     plan->sends = plan->for_lanes = box.count > 0;
     for (size_t i = 0; i < count; i++) {
         dur__pg_outbox_lock(&box, turns[i]->instance);
+        if (needs_parent(turns[i])) dur__pg_outbox_lock(&box, turns[i]->metadata.parent_instance_id);
         for (size_t k = 0; k < turns[i]->orchestrator_item_count; k++) {
             const dur_message *item = &turns[i]->orchestrator_items[k];
             dur__pg_outbox_add(&box, item, 0);

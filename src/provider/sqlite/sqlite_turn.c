@@ -1,10 +1,10 @@
 /*
  * sqlite_turn.c: the commit of a turn.
  *
- * All comparisons (lease, position) come before the first write, so that a turn that fails one leaves nothing to undo;
- * consumed worker rows are compared by deleting them, first of all writes.  For a lease of this process everything
- * that a step needs is remembered, and one sequential step costs two inserts of events, one delete and one insert of a
- * worker row.
+ * All comparisons (lease, position, parent) come before the first write, so that a turn that fails one leaves nothing
+ * to undo; consumed worker rows are compared by deleting them, first of all writes.  For a lease of this process
+ * everything that a step needs is remembered, and one sequential step costs two inserts of events, one delete and one
+ * insert of a worker row.
  */
 #include "provider/sqlite/sqlite_internal.h"
 #include "provider/sqlite/sqlite_methods.h"
@@ -118,6 +118,19 @@ static int position_compare(dur__sq_turn_op *self, dur__sq_txn *txn) {
     return dur_error_set(&self->op.err, DUR_ECONFLICT, false, "sqlite.commit",
                          "the history ends with event %llu, the turn expects %llu", (unsigned long long)last,
                          (unsigned long long)turn->expected_last);
+}
+
+/* A child is born only while its parent is there: deleting that finds the child's row, or the child finds nobody. */
+static int parent_compare(dur__sq_turn_op *self, dur__sq_txn *txn) {
+    const char *parent = self->turn->metadata.parent_instance_id;
+    bool exists = false, ended = false;
+    uint64_t key = 0;
+    if (self->plain || !self->turn->needs_parent || parent == NULL) return DUR_OK;
+    int code = dur__sq_key(txn, parent, false, &key, &self->op.err);
+    if (code == DUR_OK && key != 0) code = dur__sq_exists(txn, key, &exists, &ended, NULL, &self->op.err);
+    if (code != DUR_OK || exists) return code;
+    self->fault = DUR_TURN_ORPHAN;
+    return dur_error_set(&self->op.err, DUR_ENOTFOUND, false, "sqlite.commit", "the parent \"%s\" not found", parent);
 }
 
 /* ---- what a turn takes away ---- */
@@ -466,6 +479,7 @@ static int turn_run(dur__sq_op *op, dur__sq_txn *txn) {
     int code = key_find(self, txn);
     if (code == DUR_OK) code = lease_compare(self, txn);
     if (code == DUR_OK) code = position_compare(self, txn);
+    if (code == DUR_OK) code = parent_compare(self, txn);
     if (code == DUR_OK && !self->plain) code = works_consume(self, txn);
     if (code == DUR_OK) code = messages_consume(self, txn);
     if (code == DUR_OK) code = instance_write(self, txn);
