@@ -543,24 +543,26 @@ dur_provider *dur__store_innermost(dur_provider *store) {
     METHOD(fetch_orchestration_item)                                                                                   \
     METHOD(ack_orchestration_item)                                                                                     \
     METHOD(abandon_orchestration_item)                                                                                 \
-    METHOD(renew_orchestration_item_lock) METHOD(read) METHOD(append) METHOD(enqueue_for_worker)                       \
-        METHOD(fetch_work_item) METHOD(ack_work_item) METHOD(renew_work_item_lock) METHOD(abandon_work_item)           \
-            METHOD(renew_session_lock) METHOD(cleanup_orphaned_sessions) METHOD(enqueue_for_orchestrator)              \
-                METHOD(get_custom_status) METHOD(get_kv_value) METHOD(get_kv_all_values)
+    METHOD(renew_orchestration_item_lock)                                                                              \
+    METHOD(read) METHOD(append) METHOD(enqueue_for_worker) METHOD(fetch_work_item) METHOD(ack_work_item)               \
+        METHOD(renew_work_item_lock) METHOD(abandon_work_item) METHOD(renew_session_lock)                              \
+            METHOD(cleanup_orphaned_sessions) METHOD(enqueue_for_orchestrator) METHOD(get_custom_status)               \
+                METHOD(get_kv_value) METHOD(get_kv_all_values)
 #define OPTIONAL(METHOD)                                                                                               \
     METHOD(lane_open)                                                                                                  \
     METHOD(lane_round)                                                                                                 \
     METHOD(lane_wait)                                                                                                  \
     METHOD(lane_close)                                                                                                 \
-    METHOD(lane_messages) METHOD(lane_history) METHOD(fetch_turns) METHOD(commit_turns) METHOD(fetch_works)            \
-        METHOD(ack_works) METHOD(check_works) METHOD(return_works) METHOD(owner_register) METHOD(owner_beat)           \
-            METHOD(owner_release) METHOD(enqueue_start) METHOD(enqueue_existing) METHOD(watch_open) METHOD(watch_wait) \
-                METHOD(watch_close) METHOD(get_instance_stats) METHOD(list_instances) METHOD(get_instance)             \
-                    METHOD(list_executions) METHOD(get_system_metrics) METHOD(get_queue_depths)                        \
-                        METHOD(delete_instances) METHOD(delete_instances_bulk) METHOD(prune_executions)                \
-                            METHOD(prune_executions_bulk) METHOD(dead_letter_messages) METHOD(dead_letter_work)        \
-                                METHOD(list_dead_letters) METHOD(delete_dead_letters) METHOD(set_suspended)            \
-                                    METHOD(backup) METHOD(check) METHOD(vacuum)
+    METHOD(lane_messages)                                                                                              \
+    METHOD(lane_history) METHOD(fetch_turns) METHOD(commit_turns) METHOD(fetch_works) METHOD(ack_works)                \
+        METHOD(check_works) METHOD(return_works) METHOD(owner_register) METHOD(owner_beat) METHOD(owner_release)       \
+            METHOD(enqueue_start) METHOD(enqueue_existing) METHOD(watch_open) METHOD(watch_wait) METHOD(watch_close)   \
+                METHOD(get_instance_stats) METHOD(list_instances) METHOD(get_instance) METHOD(list_executions)         \
+                    METHOD(get_system_metrics) METHOD(get_queue_depths) METHOD(delete_instances)                       \
+                        METHOD(delete_instances_bulk) METHOD(prune_executions) METHOD(prune_executions_bulk)           \
+                            METHOD(dead_letter_messages) METHOD(dead_letter_work) METHOD(list_dead_letters)            \
+                                METHOD(delete_dead_letters) METHOD(set_suspended) METHOD(backup) METHOD(check)         \
+                                    METHOD(vacuum)
 
 #define ONE(method) +1
 _Static_assert(sizeof(dur_provider_methods) ==
