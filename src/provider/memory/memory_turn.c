@@ -5,6 +5,7 @@
  */
 #include "base/assert.h"
 #include "provider/memory/memory_internal.h"
+#include "provider/plain_turn.h"
 
 #include <stdlib.h>
 
@@ -256,26 +257,11 @@ void dur__mem_commit(dur__mem *mem, dur__mem_lane *lane, dur_arena *arena, dur_t
 
 int dur__mem_ack_orchestration_item(dur_provider *self, dur_turn_commit *turn, dur_error *err) {
     dur__mem *mem = dur__mem_of(self);
-    dur_turn_commit plain = *turn; /* the optional fields are not looked at */
-    plain.instance = NULL;
-    plain.expected_last = DUR_NOT_COMPARED;
-    plain.consume_listed = plain.keep_lease = plain.give_back = plain.take_over = plain.remove_work = false;
-    plain.needs_parent = false;
-    plain.set_suspended = false;
-    plain.suspended = NULL;
-    plain.worker_consumed_count = plain.timers_dropped_count = 0;
-    plain.owner = plain.session_owner = NULL;
-    plain.seen_id = plain.seen_now_ms = plain.delay_ms = 0;
+    dur_turn_commit plain = dur__plain_turn(turn);
     dur__mem_enter(mem);
     dur__mem_commit(mem, NULL, NULL, &plain);
     dur__mem_leave(mem);
-    turn->fault = plain.fault;
-    turn->error = plain.error;
-    turn->lease_kept = false;
-    turn->lost_work = NULL;
-    turn->lost_work_count = 0;
-    if (err != NULL) *err = plain.error;
-    return (int)plain.error.code;
+    return dur__plain_turn_answer(turn, &plain, err);
 }
 
 int dur__mem_commit_turns(dur_provider *self, dur_turn_commit *turns, size_t count, dur_error *err) {

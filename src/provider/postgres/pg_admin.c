@@ -3,8 +3,7 @@
  */
 #include "provider/postgres/pg_internal.h"
 
-#include <stdlib.h>
-
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define ROW                                                                                                            \
     "i.instance_id, i.name, i.version, greatest(i.current_execution, 1), coalesce(e.status, 1), e.output, "            \
     "i.created_at, "                                                                                                   \
@@ -13,8 +12,8 @@
 #define WITH_EXECUTION                                                                                                 \
     "@instances i LEFT JOIN @executions e ON e.instance_id = i.instance_id AND e.execution_id = i.current_execution"
 
-static void read_row(const PGresult *rows, int row, dur_arena *arena, dur_instance_row *out) {
-    memset(out, 0, sizeof(*out));
+static void read_instance(const PGresult *rows, int row, dur_arena *arena, void *into) {
+    dur_instance_row *out = into;
     out->instance_id = dur__pg_get_text(rows, row, 0, arena);
     out->orchestration_name = dur__pg_get_text(rows, row, 1, arena);
     out->orchestration_version = dur__pg_get_text(rows, row, 2, arena);
@@ -43,9 +42,7 @@ int dur__pg_list_instances(dur_provider *self, dur_arena *arena, const dur_insta
                            dur_instance_row **out, size_t *count, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
     dur__pg_args args;
-    PGresult *result;
-    *count = 0;
-    *out = NULL;
+    dur__pg_rows rows = { .arena = arena, .size = sizeof(**out), .read = read_instance };
     dur__pg_args_begin(store, &args);
     dur__pg_i64(&args, (int64_t)query->status);
     dur__pg_bool(&args, query->suspended_only);
@@ -57,14 +54,9 @@ int dur__pg_list_instances(dur_provider *self, dur_arena *arena, const dur_insta
     dur__pg_u64(&args, query->created_before_ms);
     dur__pg_text(&args, query->after);
     dur__pg_u64(&args, query->limit);
-    int code = dur__pg_one(store, "postgres.list", list_sql, &args, false, &result, err);
-    if (code == DUR_OK) {
-        *count = (size_t)PQntuples(result);
-        *out = dur_arena_alloc(arena, (*count + 1) * sizeof(**out));
-        for (size_t i = 0; i < *count; i++)
-            read_row(result, (int)i, arena, &(*out)[i]);
-    }
-    PQclear(result);
+    int code = dur__pg_list(store, "postgres.list", list_sql, &args, &rows, err);
+    *out = rows.rows;
+    *count = rows.count;
     return code;
 }
 
@@ -86,7 +78,8 @@ int dur__pg_get_instance(dur_provider *self, dur_arena *arena, const char *insta
     int code = dur__pg_one(store, "postgres.get_instance", get_sql, &args, false, &result, err);
     if (code == DUR_OK && PQntuples(result) == 0) code = not_found(err, "postgres.get_instance", instance);
     if (code == DUR_OK) {
-        read_row(result, 0, arena, out);
+        memset(out, 0, sizeof(*out));
+        read_instance(result, 0, arena, out);
         if (dur__pg_get(result, 0, 14) != NULL) out->pending_start = dur__pg_get_json(result, 0, 14, arena);
     }
     PQclear(result);
@@ -99,29 +92,26 @@ static const char executions_sql[] =
     " $2::text"
     " ORDER BY e.execution_id";
 
+static void read_execution(const PGresult *rows, int row, dur_arena *arena, void *into) {
+    dur_execution_row *out = into;
+    out->execution_id = dur__pg_get_u64(rows, row, 0);
+    out->status = (dur_status)dur__pg_get_i64(rows, row, 1);
+    out->output = dur__pg_get_text(rows, row, 2, arena);
+    out->started_at_ms = dur__pg_get_u64(rows, row, 3);
+    out->completed_at_ms = dur__pg_get_u64(rows, row, 4);
+    out->event_count = dur__pg_get_u64(rows, row, 5);
+}
+
 int dur__pg_list_executions(dur_provider *self, dur_arena *arena, const char *instance, dur_execution_row **out,
                             size_t *count, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
     dur__pg_args args;
-    PGresult *result;
-    *out = NULL;
-    *count = 0;
+    dur__pg_rows rows = { .arena = arena, .size = sizeof(**out), .read = read_execution };
     dur__pg_args_begin(store, &args);
     dur__pg_text(&args, instance);
-    int code = dur__pg_one(store, "postgres.list_executions", executions_sql, &args, false, &result, err);
-    if (code == DUR_OK && PQntuples(result) > 0) {
-        *count = (size_t)PQntuples(result);
-        *out = dur_arena_zalloc(arena, *count * sizeof(**out));
-        for (size_t i = 0; i < *count; i++) {
-            (*out)[i].execution_id = dur__pg_get_u64(result, (int)i, 0);
-            (*out)[i].status = (dur_status)dur__pg_get_i64(result, (int)i, 1);
-            (*out)[i].output = dur__pg_get_text(result, (int)i, 2, arena);
-            (*out)[i].started_at_ms = dur__pg_get_u64(result, (int)i, 3);
-            (*out)[i].completed_at_ms = dur__pg_get_u64(result, (int)i, 4);
-            (*out)[i].event_count = dur__pg_get_u64(result, (int)i, 5);
-        }
-    }
-    PQclear(result);
+    int code = dur__pg_list(store, "postgres.list_executions", executions_sql, &args, &rows, err);
+    *out = rows.rows;
+    *count = rows.count;
     return code;
 }
 
@@ -133,21 +123,12 @@ static const char metrics_sql[] =
 int dur__pg_get_system_metrics(dur_provider *self, dur_system_metrics *out, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
     dur__pg_args args;
-    PGresult *result;
+    bool found;
+    uint64_t *const numbers[] = { &out->total_instances, &out->total_executions, &out->running,  &out->completed,
+                                  &out->failed,          &out->total_events,     &out->suspended };
     memset(out, 0, sizeof(*out));
     dur__pg_args_begin(store, &args);
-    int code = dur__pg_one(store, "postgres.metrics", metrics_sql, &args, false, &result, err);
-    if (code == DUR_OK) {
-        out->total_instances = dur__pg_get_u64(result, 0, 0);
-        out->total_executions = dur__pg_get_u64(result, 0, 1);
-        out->running = dur__pg_get_u64(result, 0, 2);
-        out->completed = dur__pg_get_u64(result, 0, 3);
-        out->failed = dur__pg_get_u64(result, 0, 4);
-        out->total_events = dur__pg_get_u64(result, 0, 5);
-        out->suspended = dur__pg_get_u64(result, 0, 6);
-    }
-    PQclear(result);
-    return code;
+    return dur__pg_numbers(store, "postgres.metrics", metrics_sql, &args, numbers, COUNT(numbers), &found, err);
 }
 
 static const char depths_sql[] =
@@ -161,18 +142,11 @@ static const char depths_sql[] =
 int dur__pg_get_queue_depths(dur_provider *self, dur_queue_depths *out, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
     dur__pg_args args;
-    PGresult *result;
+    bool found;
+    uint64_t *const numbers[] = { &out->orchestrator_queue, &out->worker_queue, &out->timer_queue, &out->dead_letters };
     memset(out, 0, sizeof(*out));
     dur__pg_args_begin(store, &args);
-    int code = dur__pg_one(store, "postgres.depths", depths_sql, &args, false, &result, err);
-    if (code == DUR_OK) {
-        out->orchestrator_queue = dur__pg_get_u64(result, 0, 0);
-        out->worker_queue = dur__pg_get_u64(result, 0, 1);
-        out->timer_queue = dur__pg_get_u64(result, 0, 2);
-        out->dead_letters = dur__pg_get_u64(result, 0, 3);
-    }
-    PQclear(result);
-    return code;
+    return dur__pg_numbers(store, "postgres.depths", depths_sql, &args, numbers, COUNT(numbers), &found, err);
 }
 
 /* ---- dead letters ------------------------------------------------------------------------------------------------ */
@@ -246,29 +220,26 @@ static const char letters_sql[] =
     "SELECT id, instance_id, reason, at_ms, json FROM @dead_letters WHERE id > $2::bigint ORDER BY id"
     " LIMIT nullif($3::bigint, 0)";
 
+static void read_letter(const PGresult *rows, int row, dur_arena *arena, void *into) {
+    dur_dead_letter *out = into;
+    out->id = dur__pg_get_u64(rows, row, 0);
+    out->instance = dur__pg_get_text(rows, row, 1, arena);
+    out->reason = dur__pg_get_text(rows, row, 2, arena);
+    out->at_ms = dur__pg_get_u64(rows, row, 3);
+    out->json = dur__pg_get_json(rows, row, 4, arena);
+}
+
 int dur__pg_list_dead_letters(dur_provider *self, dur_arena *arena, uint64_t after_id, size_t limit,
                               dur_dead_letter **out, size_t *count, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
     dur__pg_args args;
-    PGresult *result;
-    *out = NULL;
-    *count = 0;
+    dur__pg_rows rows = { .arena = arena, .size = sizeof(**out), .read = read_letter };
     dur__pg_args_begin(store, &args);
     dur__pg_u64(&args, after_id);
     dur__pg_u64(&args, limit);
-    int code = dur__pg_one(store, "postgres.list_dead_letters", letters_sql, &args, false, &result, err);
-    if (code == DUR_OK) {
-        *count = (size_t)PQntuples(result);
-        *out = dur_arena_zalloc(arena, (*count + 1) * sizeof(**out));
-        for (size_t i = 0; i < *count; i++) {
-            (*out)[i].id = dur__pg_get_u64(result, (int)i, 0);
-            (*out)[i].instance = dur__pg_get_text(result, (int)i, 1, arena);
-            (*out)[i].reason = dur__pg_get_text(result, (int)i, 2, arena);
-            (*out)[i].at_ms = dur__pg_get_u64(result, (int)i, 3);
-            (*out)[i].json = dur__pg_get_json(result, (int)i, 4, arena);
-        }
-    }
-    PQclear(result);
+    int code = dur__pg_list(store, "postgres.list_dead_letters", letters_sql, &args, &rows, err);
+    *out = rows.rows;
+    *count = rows.count;
     return code;
 }
 
@@ -277,13 +248,11 @@ static const char forget_sql[] = "DELETE FROM @dead_letters WHERE id = ANY ($2::
 int dur__pg_delete_dead_letters(dur_provider *self, const uint64_t *ids, size_t count, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
     dur__pg_args args;
-    PGresult *result;
+    uint64_t gone;
     dur__pg_array array = ids_array(ids, count);
     dur__pg_args_begin(store, &args);
     dur__pg_array_arg(&args, &array);
-    int code = dur__pg_one(store, "postgres.delete_dead_letters", forget_sql, &args, true, &result, err);
-    PQclear(result);
-    return code;
+    return dur__pg_write(store, "postgres.delete_dead_letters", forget_sql, &args, &gone, err);
 }
 
 /* ---- suspending -------------------------------------------------------------------------------------------------- */
@@ -318,7 +287,7 @@ int dur__pg_set_suspended(dur_provider *self, const char *instance, const char *
     if (code != DUR_OK) return code;
     dur__pg_batch_begin(&batch, conn, true);
     send_lock(&batch, instance);
-    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+    for (size_t i = 0; i < COUNT(all); i++) {
         dur__pg_args_begin(store, &args);
         dur__pg_text(&args, instance);
         dur__pg_text(&args, reason);

@@ -1,9 +1,8 @@
 /*
  * pg_commit.c: committing turns: whole batches, the halves of one that was refused, and why a single turn is refused.
  */
+#include "provider/plain_turn.h"
 #include "provider/postgres/pg_internal.h"
-
-#include <stdlib.h>
 
 static void refuse(dur_turn_commit *turn, dur_turn_fault fault) {
     turn->fault = fault;
@@ -147,13 +146,9 @@ static const char by_token_sql[] = "SELECT instance_id FROM @instances WHERE tok
 /* The id of the instance that has this lock; NULL: none.  In arena. */
 static int instance_of_token(dur__pg *store, dur_arena *arena, const char *token, const char **out, dur_error *err) {
     dur__pg_args args;
-    PGresult *result;
     dur__pg_args_begin(store, &args);
     dur__pg_text(&args, token);
-    int code = dur__pg_one(store, "postgres.commit", by_token_sql, &args, false, &result, err);
-    *out = code == DUR_OK && PQntuples(result) > 0 ? dur__pg_get_text(result, 0, 0, arena) : NULL;
-    PQclear(result);
-    return code;
+    return dur__pg_first_text(store, "postgres.commit", by_token_sql, &args, arena, out, err);
 }
 
 static int commit_some(dur__pg *store, dur_turn_commit *turns, size_t count, dur_error *err) {
@@ -186,26 +181,12 @@ int dur__pg_commit_turns(dur_provider *self, dur_turn_commit *turns, size_t coun
 }
 
 int dur__pg_ack_orchestration_item(dur_provider *self, dur_turn_commit *turn, dur_error *err) {
-    dur_turn_commit plain = *turn; /* the optional fields are not looked at */
-    plain.instance = NULL;
-    plain.expected_last = DUR_NOT_COMPARED;
-    plain.consume_listed = plain.keep_lease = plain.give_back = plain.take_over = plain.remove_work = false;
-    plain.set_suspended = false;
-    plain.suspended = NULL;
-    plain.worker_consumed_count = plain.timers_dropped_count = 0;
-    plain.owner = plain.session_owner = NULL;
-    plain.seen_id = plain.seen_now_ms = plain.delay_ms = 0;
+    dur_turn_commit plain = dur__plain_turn(turn);
     int code = commit_some(dur__pg_of(self), &plain, 1, err);
     if (code != DUR_OK) {
         turn->fault = DUR_TURN_STORE;
         if (err != NULL) turn->error = *err;
         return code;
     }
-    turn->fault = plain.fault;
-    turn->error = plain.error;
-    turn->lease_kept = false;
-    turn->lost_work = NULL;
-    turn->lost_work_count = 0;
-    if (err != NULL) *err = plain.error;
-    return (int)plain.error.code;
+    return dur__plain_turn_answer(turn, &plain, err);
 }

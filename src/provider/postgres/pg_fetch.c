@@ -11,7 +11,6 @@
 
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #define UNDO_TRIES 50
 #define UNDO_PAUSE_MS 20
@@ -357,22 +356,12 @@ int dur__pg_fetch_orchestration_item(dur_provider *self, dur_arena *arena, const
     return fetch_some(dur__pg_of(self), arena, &seeds, out, &count, err);
 }
 
-static const char owner_sql[] = "SELECT 1 FROM @owners WHERE owner = $2::text";
-
 int dur__pg_fetch_turns(dur_provider *self, dur_arena *arena, const dur_fetch *how, dur_orchestration_item *out,
                         size_t *count, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
-    dur__pg_args args;
-    PGresult *result;
     int code = fetch_some(store, arena, how, out, count, err);
     if (code != DUR_OK || *count > 0 || how->owner == NULL) return code;
-    dur__pg_args_begin(store, &args);
-    dur__pg_text(&args, how->owner);
-    code = dur__pg_one(store, "postgres.fetch", owner_sql, &args, false, &result, err);
-    if (code == DUR_OK && PQntuples(result) == 0)
-        code = dur_error_set(err, DUR_ELEASE, false, "postgres.fetch", "owner %s is not registered", how->owner);
-    PQclear(result);
-    return code;
+    return dur__pg_owner_check(store, "postgres.fetch", how->owner, DUR_ELEASE, err);
 }
 
 /* ---- giving back ------------------------------------------------------------------------------------------------- */

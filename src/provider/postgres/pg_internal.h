@@ -230,6 +230,31 @@ void dur__pg_batch_end(dur__pg_batch *batch);
 int dur__pg_one(dur__pg *store, const char *op, const char *sql, dur__pg_args *args, bool writes, PGresult **out,
                 dur_error *err);
 
+/* ---- pg_rows.c: single statements, by what is wanted of their answer ----------------------------------------------
+ */
+
+typedef void dur__pg_read_row(const PGresult *rows, int row, dur_arena *arena, void *out);
+typedef struct dur__pg_rows {
+    dur_arena *arena;
+    size_t size; /* of what a row is read into, zeroed */
+    dur__pg_read_row *read;
+    void *rows;
+    size_t count;
+} dur__pg_rows;
+
+/* All rows. */
+int dur__pg_list(dur__pg *store, const char *op, const char *sql, dur__pg_args *args, dur__pg_rows *out,
+                 dur_error *err);
+/* The first column of the first row; NULL: there is none. */
+int dur__pg_first_text(dur__pg *store, const char *op, const char *sql, dur__pg_args *args, dur_arena *arena,
+                       const char **out, dur_error *err);
+/* The first row, a number in each column. */
+int dur__pg_numbers(dur__pg *store, const char *op, const char *sql, dur__pg_args *args, uint64_t *const *out,
+                    size_t count, bool *found, dur_error *err);
+/* How many rows it wrote. */
+int dur__pg_write(dur__pg *store, const char *op, const char *sql, dur__pg_args *args, uint64_t *touched,
+                  dur_error *err);
+
 /* pg_schema.c */
 #define DUR__PG_SCHEMA_VERSION 2
 typedef struct dur__pg_migration {
@@ -393,6 +418,8 @@ bool dur__pg_drain_notifications(dur__pg_conn *conn, const char *owner); /* true
 int dur__pg_owner_register(dur_provider *self, const dur_owner_options *options, dur_error *err);
 int dur__pg_owner_beat(dur_provider *self, const char *owner, dur_owner_report *out, dur_error *err);
 int dur__pg_owner_release(dur_provider *self, const char *owner, dur_error *err);
+/* `missing`: the owner is not registered. */
+int dur__pg_owner_check(dur__pg *store, const char *op, const char *owner, dur_code missing, dur_error *err);
 void dur__pg_keepers_close(dur__pg *store);
 int64_t dur__pg_owner_key(const dur__pg *store, const char *owner);
 

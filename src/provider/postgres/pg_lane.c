@@ -17,22 +17,11 @@ static dur__pg_lane *lane_of(dur_lane *lane) {
     return (dur__pg_lane *)(void *)lane;
 }
 
-static const char owner_sql[] = "SELECT 1 FROM @owners WHERE owner = $2::text";
-
 int dur__pg_lane_open(dur_provider *self, const dur_lane_options *options, dur_lane **out, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
-    dur__pg_args args;
-    PGresult *result = NULL;
-    int code = DUR_OK;
-    if (options->owner != NULL) {
-        dur__pg_args_begin(store, &args);
-        dur__pg_text(&args, options->owner);
-        code = dur__pg_one(store, "postgres.lane_open", owner_sql, &args, false, &result, err);
-        if (code == DUR_OK && PQntuples(result) == 0)
-            code = dur_error_set(err, DUR_ESTATE, false, "postgres.lane_open", "owner %s is not registered",
-                                 options->owner);
-        PQclear(result);
-    }
+    int code = options->owner != NULL
+                   ? dur__pg_owner_check(store, "postgres.lane_open", options->owner, DUR_ESTATE, err)
+                   : DUR_OK;
     if (code != DUR_OK) return code;
     dur__pg_lane *lane = dur__xcalloc(1, sizeof(*lane));
     lane->base.store = self;

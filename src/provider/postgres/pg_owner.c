@@ -132,6 +132,20 @@ int dur__pg_owner_register(dur_provider *self, const dur_owner_options *options,
     return DUR_OK;
 }
 
+static const char known_sql[] = "SELECT owner FROM @owners WHERE owner = $2::text";
+
+int dur__pg_owner_check(dur__pg *store, const char *op, const char *owner, dur_code missing, dur_error *err) {
+    dur__pg_args args;
+    PGresult *result;
+    dur__pg_args_begin(store, &args);
+    dur__pg_text(&args, owner);
+    int code = dur__pg_one(store, op, known_sql, &args, false, &result, err);
+    if (code == DUR_OK && PQntuples(result) == 0)
+        code = dur_error_set(err, missing, false, op, "owner %s is not registered", owner);
+    PQclear(result);
+    return code;
+}
+
 /* ---- the end of an owner ----------------------------------------------------------------------------------------- */
 
 /* Nobody may be in the middle of taking something under this name. */

@@ -3,32 +3,27 @@
  */
 #include "provider/postgres/pg_internal.h"
 
-#include <stdlib.h>
-
 static const char read_sql[] =
     "SELECT event_id, json FROM @history WHERE instance_id = $2::text AND execution_id = CASE WHEN $3::bigint <> 0 THEN"
     " $3::bigint ELSE (SELECT current_execution FROM @instances WHERE instance_id = $2::text) END ORDER BY event_id";
+
+static void read_event(const PGresult *rows, int row, dur_arena *arena, void *out) {
+    dur_event_row *event = out;
+    event->event_id = dur__pg_get_u64(rows, row, 0);
+    event->json = dur__pg_get_json(rows, row, 1, arena);
+}
 
 int dur__pg_read(dur_provider *self, dur_arena *arena, const char *instance, uint64_t execution_id, dur_event_row **out,
                  size_t *count, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
     dur__pg_args args;
-    PGresult *result;
-    *out = NULL;
-    *count = 0;
+    dur__pg_rows rows = { .arena = arena, .size = sizeof(**out), .read = read_event };
     dur__pg_args_begin(store, &args);
     dur__pg_text(&args, instance);
     dur__pg_id(&args, execution_id);
-    int code = dur__pg_one(store, "postgres.read", read_sql, &args, false, &result, err);
-    if (code == DUR_OK && PQntuples(result) > 0) {
-        *count = (size_t)PQntuples(result);
-        *out = dur_arena_zalloc(arena, *count * sizeof(**out));
-        for (size_t i = 0; i < *count; i++) {
-            (*out)[i].event_id = dur__pg_get_u64(result, (int)i, 0);
-            (*out)[i].json = dur__pg_get_json(result, (int)i, 1, arena);
-        }
-    }
-    PQclear(result);
+    int code = dur__pg_list(store, "postgres.read", read_sql, &args, &rows, err);
+    *out = rows.rows;
+    *count = rows.count;
     return code;
 }
 
@@ -141,15 +136,10 @@ int dur__pg_get_kv_value(dur_provider *self, dur_arena *arena, const char *insta
                          const char **value, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
     dur__pg_args args;
-    PGresult *result;
-    *value = NULL;
     dur__pg_args_begin(store, &args);
     dur__pg_text(&args, instance);
     dur__pg_text(&args, key);
-    int code = dur__pg_one(store, "postgres.kv", value_sql, &args, false, &result, err);
-    if (code == DUR_OK && PQntuples(result) > 0) *value = dur__pg_get_text(result, 0, 0, arena);
-    PQclear(result);
-    return code;
+    return dur__pg_first_text(store, "postgres.kv", value_sql, &args, arena, value, err);
 }
 
 static const char values_sql[] =
@@ -158,26 +148,23 @@ static const char values_sql[] =
     " k.value, k.stamp_ms FROM @kv k WHERE k.instance_id = $2::text AND NOT EXISTS (SELECT 1 FROM @kv_delta d WHERE"
     " d.instance_id = k.instance_id AND d.key = k.key) ORDER BY 1";
 
+static void read_value(const PGresult *rows, int row, dur_arena *arena, void *out) {
+    dur_key_value *pair = out;
+    pair->key = dur__pg_get_text(rows, row, 0, arena);
+    pair->value = dur__pg_get_text(rows, row, 1, arena);
+    pair->last_updated_at_ms = dur__pg_get_u64(rows, row, 2);
+}
+
 int dur__pg_get_kv_all_values(dur_provider *self, dur_arena *arena, const char *instance, dur_key_value **out,
                               size_t *count, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
     dur__pg_args args;
-    PGresult *result;
-    *out = NULL;
-    *count = 0;
+    dur__pg_rows rows = { .arena = arena, .size = sizeof(**out), .read = read_value };
     dur__pg_args_begin(store, &args);
     dur__pg_text(&args, instance);
-    int code = dur__pg_one(store, "postgres.kv", values_sql, &args, false, &result, err);
-    if (code == DUR_OK && PQntuples(result) > 0) {
-        *count = (size_t)PQntuples(result);
-        *out = dur_arena_zalloc(arena, *count * sizeof(**out));
-        for (size_t i = 0; i < *count; i++) {
-            (*out)[i].key = dur__pg_get_text(result, (int)i, 0, arena);
-            (*out)[i].value = dur__pg_get_text(result, (int)i, 1, arena);
-            (*out)[i].last_updated_at_ms = dur__pg_get_u64(result, (int)i, 2);
-        }
-    }
-    PQclear(result);
+    int code = dur__pg_list(store, "postgres.kv", values_sql, &args, &rows, err);
+    *out = rows.rows;
+    *count = rows.count;
     return code;
 }
 
@@ -197,20 +184,12 @@ int dur__pg_get_instance_stats(dur_provider *self, dur_arena *arena, const char 
                                dur_instance_stats *out, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
     dur__pg_args args;
-    PGresult *result;
+    uint64_t *const numbers[] = { &out->history_event_count, &out->history_size_bytes, &out->queue_pending_count,
+                                  &out->kv_user_key_count, &out->kv_total_value_bytes };
     (void)arena;
     memset(out, 0, sizeof(*out));
     dur__pg_args_begin(store, &args);
     dur__pg_text(&args, instance);
-    int code = dur__pg_one(store, "postgres.stats", stats_sql, &args, false, &result, err);
-    *found = code == DUR_OK && PQntuples(result) > 0;
-    if (*found) {
-        out->history_event_count = dur__pg_get_u64(result, 0, 0);
-        out->history_size_bytes = dur__pg_get_u64(result, 0, 1);
-        out->queue_pending_count = dur__pg_get_u64(result, 0, 2);
-        out->kv_user_key_count = dur__pg_get_u64(result, 0, 3);
-        out->kv_total_value_bytes = dur__pg_get_u64(result, 0, 4);
-    }
-    PQclear(result);
-    return code;
+    return dur__pg_numbers(store, "postgres.stats", stats_sql, &args, numbers, sizeof(numbers) / sizeof(numbers[0]),
+                           found, err);
 }

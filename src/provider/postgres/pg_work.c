@@ -3,8 +3,6 @@
  */
 #include "provider/postgres/pg_internal.h"
 
-#include <stdlib.h>
-
 /* ---- fetch ------------------------------------------------------------------------------------------------------- */
 
 static const char fetch_sql[] =
@@ -114,22 +112,12 @@ int dur__pg_fetch_work_item(dur_provider *self, dur_arena *arena, const dur_work
     return fetch_some(dur__pg_of(self), arena, &seeds, out, &count, err);
 }
 
-static const char owner_sql[] = "SELECT 1 FROM @owners WHERE owner = $2::text";
-
 int dur__pg_fetch_works(dur_provider *self, dur_arena *arena, const dur_work_fetch *how, dur_leased_work *out,
                         size_t *count, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
-    dur__pg_args args;
-    PGresult *result;
     int code = fetch_some(store, arena, how, out, count, err);
     if (code != DUR_OK || *count > 0 || how->owner == NULL) return code;
-    dur__pg_args_begin(store, &args);
-    dur__pg_text(&args, how->owner);
-    code = dur__pg_one(store, "postgres.fetch_works", owner_sql, &args, false, &result, err);
-    if (code == DUR_OK && PQntuples(result) == 0)
-        code = dur_error_set(err, DUR_ELEASE, false, "postgres.fetch_works", "owner %s is not registered", how->owner);
-    PQclear(result);
-    return code;
+    return dur__pg_owner_check(store, "postgres.fetch_works", how->owner, DUR_ELEASE, err);
 }
 
 /* ---- ack --------------------------------------------------------------------------------------------------------- */
@@ -353,10 +341,9 @@ int dur__pg_check_works(dur_provider *self, const dur_worker_claim *claims, size
 int dur__pg_return_works(dur_provider *self, const dur_worker_claim *claims, size_t count, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
     dur__pg_args args;
-    PGresult *result;
+    uint64_t returned;
     claims_args(store, &args, claims, count);
-    int code = dur__pg_one(store, "postgres.return_works", return_sql, &args, true, &result, err);
-    PQclear(result);
+    int code = dur__pg_write(store, "postgres.return_works", return_sql, &args, &returned, err);
     dur__pg_wake_local(store, NULL);
     return code;
 }
@@ -374,7 +361,6 @@ int dur__pg_renew_session_lock(dur_provider *self, const char *const *owners, si
                                uint64_t idle_ms, uint64_t *renewed, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
     dur__pg_args args;
-    PGresult *result;
     dur__pg_array holders = dur__pg_array_text();
     for (size_t i = 0; i < owner_count; i++)
         dur__pg_add_text(&holders, owners[i]);
@@ -382,20 +368,13 @@ int dur__pg_renew_session_lock(dur_provider *self, const char *const *owners, si
     dur__pg_array_arg(&args, &holders);
     dur__pg_u64(&args, extend_ms);
     dur__pg_u64(&args, idle_ms);
-    int code = dur__pg_one(store, "postgres.renew_session", renew_sessions_sql, &args, true, &result, err);
-    *renewed = code == DUR_OK ? strtoull(PQcmdTuples(result), NULL, 10) : 0;
-    PQclear(result);
-    return code;
+    return dur__pg_write(store, "postgres.renew_session", renew_sessions_sql, &args, renewed, err);
 }
 
 int dur__pg_cleanup_orphaned_sessions(dur_provider *self, uint64_t idle_ms, uint64_t *removed, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
     dur__pg_args args;
-    PGresult *result;
     dur__pg_args_begin(store, &args);
     dur__pg_u64(&args, idle_ms);
-    int code = dur__pg_one(store, "postgres.cleanup_sessions", cleanup_sql, &args, true, &result, err);
-    *removed = code == DUR_OK ? strtoull(PQcmdTuples(result), NULL, 10) : 0;
-    PQclear(result);
-    return code;
+    return dur__pg_write(store, "postgres.cleanup_sessions", cleanup_sql, &args, removed, err);
 }
