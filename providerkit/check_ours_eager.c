@@ -165,6 +165,7 @@ static void ours_eager_lock_of_a_failed_turn(kit *t) {
     commit.worker_items[0].lock_token = "eager-1";
     commit.expected_last = 7;
     THAT(kit_commit(t, &commit) != DUR_OK);
+    THAT(!commit.worker_items[0].locked);
     REFUSED(DUR_ELEASE, NULL, dur_store_ack_work_item(t->p, "eager-1", NULL, ERR));
     MUST(kit_put_work(t, kit_activity_in(t, "a", 1, 9, "s", NULL)));
     TAKE_WORK_AS(9, SESSION("other")); /* no claim was left behind */

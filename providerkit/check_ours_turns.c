@@ -88,6 +88,9 @@ static void ours_turn_position_of_a_new_execution(kit *t) {
     MUST(kit_commit(t, &commit));
     item = TAKE("a");
     commit = COMMIT_OF(&item, .execution = 2, EVENTS(ev_started(1)), NAMED);
+    commit.expected_last = 2; /* of execution 1 */
+    FAULT(POSITION, &commit);
+    SAME(kit_history(t, "a", 2, NULL), 0);
     commit.expected_last = 0; /* of execution 2 */
     MUST(kit_commit(t, &commit));
 }
