@@ -3,6 +3,7 @@
  * who is told.
  */
 #include "pg_help.h"
+#include "provider/postgres/pg_internal.h"
 
 #include <pthread.h>
 
@@ -348,6 +349,36 @@ static void a_watch_is_told_of_its_own_instance(void **state) {
     rig_close(&r);
 }
 
+static bool heard(PGconn *other) {
+    pg_do(other, "SELECT 1"); /* what was sent before comes with the answer */
+    PGnotify *note = PQnotifies(other);
+    bool any = note != NULL;
+    PQfreemem(note);
+    return any;
+}
+
+/* Every notification costs all who listen a wake-up, and this lane a round trip: an end can wait until it has time. */
+static void an_end_is_told_when_there_is_time(void **state) {
+    rig r = rig_open(*state);
+    bench *b = &r.p->b;
+    char sql[128];
+    PGconn *other = PQconnectdb(pg_server());
+    dur_orchestration_item item = started(&r, "x");
+    begin(&r, &item);
+    ASSERT_OK(b, dur_store_lane_wait(r.lane, 20, &b->err)); /* what was to be told so far is told */
+    snprintf(sql, sizeof(sql), "LISTEN %s", dur__pg_of(b->store)->channel);
+    pg_do(other, sql);
+    (void)heard(other);
+    finish(&r, &item, 1);
+    dur_waker_wake(r.waker); /* there is work */
+    ASSERT_OK(b, dur_store_lane_wait(r.lane, 1000, &b->err));
+    assert_false(heard(other));
+    ASSERT_OK(b, dur_store_lane_wait(r.lane, 100, &b->err));
+    assert_true(heard(other));
+    PQfinish(other);
+    rig_close(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         PG_TEST(a_start_is_taken_by_the_round_that_writes_it),
@@ -359,6 +390,7 @@ int main(void) {
         PG_TEST(a_busy_round_finds_suspects),
         PG_TEST(a_backlog_is_handed_out_in_pieces),
         PG_TEST(a_watch_is_told_of_its_own_instance),
+        PG_TEST(an_end_is_told_when_there_is_time),
     };
     PG_MAIN(tests);
 }

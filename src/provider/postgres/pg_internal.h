@@ -110,7 +110,8 @@ typedef struct dur__pg_lane {
     char unknown_prefix[DUR__PG_TOKEN_SIZE]; /* of the tokens of the last round */
     bool unknown;                            /* the outcome of a round was not learned: what it took is unknown too */
     int lost_backend;                        /* the session of that round */
-    bool notify_pending;
+    bool notify_pending;                     /* others are to be told of a round … */
+    bool notify_urgent;                      /* … and have something to do, not only to see */
     /* what the last probe or look has said (pg_round.c) */
     uint64_t next_due_ms, now_ms, answered_us;
     uint64_t seen_id, seen_ms; /* of the last look */
@@ -407,7 +408,7 @@ int dur__pg_lane_history(dur_lane *lane, dur_arena *arena, const char *instance,
 void dur__pg_wake_local(dur__pg *store, const dur__pg_lane *but); /* lanes and watches */
 void dur__pg_wake_lanes(dur__pg *store, const dur__pg_lane *but);
 void dur__pg_wake_watches(dur__pg *store, const char *instance);
-bool dur__pg_may_notify(dur__pg *store);
+bool dur__pg_may_notify(dur__pg *store, bool urgent);
 void dur__pg_session_known(dur__pg *store, int backend, bool ours);
 int dur__pg_watch_open(dur_provider *self, const char *instance, dur_watch **out, dur_error *err);
 int dur__pg_watch_wait(dur_watch *watch, uint64_t timeout_ms, dur_error *err);

@@ -111,7 +111,7 @@ static const char notify_sql[] = "SELECT set_config('synchronous_commit', 'off',
 static void flush_notification(dur__pg_lane *lane) {
     dur__pg_args args;
     dur__pg_batch batch;
-    lane->notify_pending = false;
+    lane->notify_pending = lane->notify_urgent = false;
     if (lane->store->pooler || dur__pg_connect(lane->conn, NULL) != DUR_OK) return;
     dur__pg_batch_begin(&batch, lane->conn, false);
     dur__pg_args_begin(lane->store, &args);
@@ -169,14 +169,14 @@ int dur__pg_lane_wait(dur_lane *base, uint64_t timeout_ms, dur_error *err) {
     dur__pg_lane *lane = lane_of(base);
     uint64_t deadline = dur__pg_deadline(timeout_ms);
     (void)err;
-    if (lane->notify_pending && dur__pg_may_notify(lane->store)) flush_notification(lane);
+    if (lane->notify_urgent && dur__pg_may_notify(lane->store, true)) flush_notification(lane);
     if (lane->conn->pg != NULL && dur__pg_drain_notifications(lane->conn, lane->owner)) atomic_store(&lane->news, true);
     if (lane->more || lane->unseen) { /* told once; the round must not forget it */
         atomic_store(&lane->news, true);
         lane->more = lane->unseen = false;
     }
     if (atomic_load(&lane->news)) return DUR_OK;
-    if (lane->notify_pending) { /* too early for another one: sleep so long */
+    if (lane->notify_pending) { /* too early for another one, or not worth a round trip of its own if work comes */
         uint64_t soon = dur__pg_deadline(NOTIFY_WAIT_MS);
         if (!sleep_until(lane, soon < deadline ? soon : deadline)) {
             flush_notification(lane);

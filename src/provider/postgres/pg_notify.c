@@ -10,7 +10,8 @@
 #include <stdlib.h>
 
 #define NOTIFY_APART_US 2000u
-#define LOOK_MS 500u /* a watch looks at least so often: notifications may be lost */
+#define NOTIFY_LAZY_US 10000u /* where nobody has anything to do, but somebody may be watching */
+#define LOOK_MS 500u          /* a watch looks at least so often: notifications may be lost */
 
 /* ---- sessions of this process: what they say has been heard directly --------------------------------------------- */
 
@@ -84,10 +85,11 @@ void dur__pg_wake_local(dur__pg *store, const dur__pg_lane *but) {
     dur__mutex_unlock(&store->mutex);
 }
 
-/* True at most once in 2 ms: then one is to be sent. */
-bool dur__pg_may_notify(dur__pg *store) {
+/* True at most once in 2 ms: then one is to be sent.  Each wakes a backend for every session that listens. */
+bool dur__pg_may_notify(dur__pg *store, bool urgent) {
     uint64_t now = dur__monotonic_us(), last = atomic_load(&store->notified_us);
-    return now - last >= NOTIFY_APART_US && atomic_compare_exchange_strong(&store->notified_us, &last, now);
+    return now - last >= (urgent ? NOTIFY_APART_US : NOTIFY_LAZY_US) &&
+           atomic_compare_exchange_strong(&store->notified_us, &last, now);
 }
 
 /* ---- watches ----------------------------------------------------------------------------------------------------- */

@@ -270,12 +270,12 @@ static void read_starts(dur__pg_lane *lane, const PGresult *rows, dur_arena *are
 
 /*
  * Others are told of a round by the next one, or before the lane sleeps: its own callers do not wait for that.  At most
- * one notification per 2 ms and process.
+ * one notification per 2 ms and process; those who only watch are told every 10 ms while there is other work.
  */
 static void notify_of_earlier(dur__pg_lane *lane, dur__pg_batch *batch) {
-    if (!lane->notify_pending || !dur__pg_may_notify(lane->store)) return;
+    if (!lane->notify_pending || !dur__pg_may_notify(lane->store, lane->notify_urgent)) return;
     dur__pg_batch_notify_first(batch);
-    lane->notify_pending = false;
+    lane->notify_pending = lane->notify_urgent = false;
 }
 
 static size_t valid_turns(dur_round *round, dur_arena *arena, dur_turn_commit ***out) {
@@ -320,6 +320,7 @@ static int run_batch(dur__pg_lane *lane, dur_arena *arena, dur_round *round, dur
     if (plan.reads != NOTHING) plan.low_ms = choose_low(lane, round, now_us);
     send_reads(lane, &batch, round, lane->unknown_prefix, &plan);
     if (plan.turns.for_lanes || plan.turns.for_watches) lane->notify_pending = true;
+    if (plan.turns.for_lanes) lane->notify_urgent = true;
     int code = dur__pg_batch_run(&batch, "postgres.round", err);
     *refused = dur__pg_refused(&batch, code);
     if (code == DUR_OK) {
