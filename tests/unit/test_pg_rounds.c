@@ -259,6 +259,41 @@ static void a_start_leaves_the_rows_of_usual_turns_alone(void **state) {
     rig_close(&r);
 }
 
+/* The short statement that finishes work knows nothing of sessions: it is refused, and the long one does it. */
+static void the_work_of_a_session_is_finished_too(void **state) {
+    rig r = rig_open(*state);
+    dur_orchestration_item item = started(&r, "x");
+    begin(&r, &item);
+    for (uint64_t last = 1; last < 7; last += 2) {
+        char token[16], sql[512];
+        snprintf(token, sizeof(token), "t%d", (int)last);
+        dur_event_row events[2] = { event_of(last + 1), event_of(last + 2) };
+        dur_turn_work work = { .message = { .instance = "x",
+                                            .execution_id = 1,
+                                            .activity_id = last + 1,
+                                            .json = { "{}", 2 },
+                                            .kind = DUR_WORK_ACTIVITY_EXECUTE },
+                               .lock_token = token };
+        dur_turn_commit first = turn_of(&item, &events[0], last), second = turn_of(&item, &events[1], last + 1);
+        first.worker_items = &work;
+        first.worker_item_count = 1;
+        (void)run(&r, &first, 1, NULL);
+        assert_true(work.locked);
+        snprintf(sql, sizeof(sql),
+                 "INSERT INTO %s.dur_sessions (session_id, holder, owner) VALUES ('s', 'n', 'o') ON CONFLICT"
+                 " (session_id) DO UPDATE SET active_ms = 0; UPDATE %s.dur_worker SET session_id = 's'",
+                 r.p->schema, r.p->schema);
+        pg_do(r.p->db, sql);
+        dur_worker_claim claim = { .ref = { .instance = "x", .row_id = work.row_id }, .lock_token = token };
+        second.worker_consumed = &claim;
+        second.worker_consumed_count = 1;
+        (void)run(&r, &second, 1, NULL);
+        assert_int_equal(count(&r, "worker", "true"), 0);
+        assert_int_equal(count(&r, "sessions", "active_ms > 0"), 1);
+    }
+    rig_close(&r);
+}
+
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 /* A round with turns need not look around, but "no suspect" is an answer that only a look can give. */
@@ -387,6 +422,7 @@ int main(void) {
         PG_TEST(a_message_before_the_end_is_not_forgotten),
         PG_TEST(one_round_begins_goes_on_and_ends),
         PG_TEST(a_start_leaves_the_rows_of_usual_turns_alone),
+        PG_TEST(the_work_of_a_session_is_finished_too),
         PG_TEST(a_busy_round_finds_suspects),
         PG_TEST(a_backlog_is_handed_out_in_pieces),
         PG_TEST(a_watch_is_told_of_its_own_instance),

@@ -110,6 +110,7 @@ typedef struct dur__pg_lane {
     char unknown_prefix[DUR__PG_TOKEN_SIZE]; /* of the tokens of the last round */
     bool unknown;                            /* the outcome of a round was not learned: what it took is unknown too */
     int lost_backend;                        /* the session of that round */
+    bool sessions;                           /* what is finished may be the work of a session (pg_turn.c) */
     bool notify_pending;                     /* others are to be told of a round … */
     bool notify_urgent;                      /* … and have something to do, not only to see */
     /* what the last probe or look has said (pg_round.c) */

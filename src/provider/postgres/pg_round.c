@@ -358,7 +358,8 @@ int dur__pg_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_e
     dur__pg_inbox_give_back(lane); /* what was not written */
     lane->start_count = 0;
     atomic_store(&lane->in_round, false);
-    if (refused && writes) { /* each gets its own answer; then look without writing */
+    if (refused && writes) {   /* each gets its own answer; then look without writing */
+        lane->sessions = true; /* perhaps that was why */
         dur__pg_turns_commit(lane->store, lane->conn, lane, arena, turns, count);
         dur__pg_acks_commit(lane->store, lane->conn, round->acks, round->ack_count);
         dur__pg_wake_local(lane->store, lane);

@@ -452,11 +452,21 @@ static const char take_rows_sql[] =
     " (SELECT session_id FROM d WHERE session_id IS NOT NULL))"
     " SELECT 1 / (CASE WHEN count(*) = $5::bigint THEN 1 ELSE 0 END) FROM d";
 
+/*
+ * The usual work: locked for an owner, of no session.  That of a session is refused; from then on, or from the first
+ * one that a turn makes, the lane takes the statement above.
+ */
+static const char take_plain_sql[] =
+    "WITH d AS (DELETE FROM @worker w USING unnest($2::text[], $3::bigint[], $4::text[]) AS c(instance, id, token)"
+    " WHERE w.instance_id = c.instance AND w.id = c.id AND w.token = c.token AND w.owner IS NOT NULL AND w.session_id "
+    "IS"
+    " NULL RETURNING 1) SELECT 1 / (CASE WHEN count(*) = $5::bigint THEN 1 ELSE 0 END) FROM d";
+
 static const char *claim_instance(const dur_turn_commit *turn, const dur_activity_ref *ref) {
     return ref->instance != NULL ? ref->instance : turn->instance;
 }
 
-static void send_work_taken(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count) {
+static void send_work_taken(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count, bool plain) {
     dur__pg_args args;
     dur__pg_array instance = dur__pg_array_text(), id = dur__pg_array_i64(), token = dur__pg_array_text();
     bool by_id = true;
@@ -476,7 +486,7 @@ static void send_work_taken(dur__pg *store, dur__pg_batch *batch, dur_turn_commi
     dur__pg_array_arg(&args, &token);
     dur__pg_i64(&args, rows);
     if (rows > 0)
-        dur__pg_batch_add(batch, by_id ? take_rows_sql : take_work_sql, &args);
+        dur__pg_batch_add(batch, !by_id ? take_work_sql : plain ? take_plain_sql : take_rows_sql, &args);
     else
         dur__pg_args_free(&args);
 }
@@ -553,17 +563,17 @@ static int by_instance(const void *a, const void *b) {
 
 /* Nothing but the instances' own rows, and those of their work: the first statement locks them, in order of their ids.
  */
-static void send_usual(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, dur_turn_commit **turns,
-                       size_t count, turn_kind kind, dur__pg_turn_plan *plan) {
+static void send_usual(dur__pg *store, dur__pg_batch *batch, dur__pg_lane *lane, dur_turn_commit **turns, size_t count,
+                       turn_kind kind, dur__pg_turn_plan *plan) {
     qsort(turns, count, sizeof(*turns), by_instance);
     send_usual_rows(store, batch, lane, turns, count, kind);
     send_consumed(store, batch, take_start_sql, turns, count);
-    send_work_taken(store, batch, turns, count);
+    send_work_taken(store, batch, turns, count, !lane->sessions);
     dur__pg_send_history(store, batch, turns, count);
     dur__pg_send_executions(store, batch, turns, count);
     dur__pg_send_kv(store, batch, turns, count, false);
-    dur__pg_send_sessions(store, batch, turns, count);
-    plan->work_at = dur__pg_send_work(store, batch, turns, count);
+    if (dur__pg_send_sessions(store, batch, turns, count)) lane->sessions = true;
+    plan->work_at = dur__pg_send_work(store, batch, turns, count, true);
     send_refs(store, batch, cancel_sql, turns, count, false);
     send_refs(store, batch, drop_timers_sql, turns, count, true);
 }
@@ -607,12 +617,12 @@ static void send_all(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *l
     dur__pg_send_ids(store, batch, take_given_sql, turns, count, takes_given);
     send_consumed(store, batch, take_listed_sql, turns, count);
     send_rows(store, batch, lane, turns, count);
-    send_work_taken(store, batch, turns, count);
+    send_work_taken(store, batch, turns, count, false);
     dur__pg_send_history(store, batch, turns, count);
     dur__pg_send_executions(store, batch, turns, count);
     dur__pg_send_kv(store, batch, turns, count, true);
-    dur__pg_send_sessions(store, batch, turns, count);
-    plan->work_at = dur__pg_send_work(store, batch, turns, count);
+    (void)dur__pg_send_sessions(store, batch, turns, count);
+    plan->work_at = dur__pg_send_work(store, batch, turns, count, false);
     send_refs(store, batch, cancel_sql, turns, count, false);
     dur__pg_outbox_send(box, batch);
     send_refs(store, batch, drop_timers_sql, turns, count, true);

@@ -20,8 +20,9 @@ void dur__pg_send_ids(dur__pg *store, dur__pg_batch *batch, const char *sql, dur
 void dur__pg_send_history(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count);
 void dur__pg_send_executions(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count);
 void dur__pg_send_kv(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count, bool merge);
-void dur__pg_send_sessions(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count);
-int dur__pg_send_work(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count);
+bool dur__pg_send_sessions(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count); /* any? */
+/* compared: behind leases of the same owner, in the same batch.  The answer's place; -1: there is none. */
+int dur__pg_send_work(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count, bool compared);
 void dur__pg_send_release(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count);
 
 #endif

@@ -89,7 +89,7 @@ static const char claim_sessions_sql[] =
     " excluded.lock_ms, until_ms = 0, active_ms = excluded.active_ms WHERE s.holder = excluded.holder OR"
     " (s.owner IS NULL AND s.until_ms <= excluded.active_ms)";
 
-void dur__pg_send_sessions(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count) {
+bool dur__pg_send_sessions(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count) {
     dur__pg_args args;
     dur__pg_array session = dur__pg_array_text(), node = dur__pg_array_text(), owner = dur__pg_array_text();
     dur__pg_array lock_ms = dur__pg_array_i64();
@@ -115,6 +115,7 @@ void dur__pg_send_sessions(dur__pg *store, dur__pg_batch *batch, dur_turn_commit
         dur__pg_batch_add(batch, claim_sessions_sql, &args);
     else
         dur__pg_args_free(&args);
+    return any;
 }
 
 static const char work_sql[] =
@@ -136,6 +137,16 @@ static const char locked_work_sql[] =
     " $5::text[], $6::text[], $7::text[]) WITH ORDINALITY AS t(instance, execution, activity, tag, token, json, at)"
     " ORDER BY t.at RETURNING id, token IS NOT NULL";
 
+/*
+ * Behind leases of that owner which were compared and are still his, under his fence, he lives: whoever takes him for
+ * dead needs the fence and ends his leases in the same transaction.
+ */
+static const char held_work_sql[] =
+    "INSERT INTO @worker (instance_id, execution_id, activity_id, tag, attempts, token, owner, since_ms, json)"
+    " SELECT t.instance, t.execution, t.activity, t.tag, 1, t.token, $8::text, #now, t.json FROM unnest($2::text[],"
+    " $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[]) WITH ORDINALITY AS t(instance, execution,"
+    " activity, tag, token, json, at) ORDER BY t.at RETURNING id, true";
+
 static const char *sole_owner(dur_turn_commit **turns, size_t count) {
     const char *owner = NULL;
     for (size_t i = 0; i < count; i++) {
@@ -151,7 +162,7 @@ static const char *sole_owner(dur_turn_commit **turns, size_t count) {
 }
 
 static int send_locked_work(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count,
-                            const char *owner) {
+                            const char *owner, bool compared) {
     dur__pg_args args;
     dur__pg_array instance = dur__pg_array_text(), execution = dur__pg_array_i64(), activity = dur__pg_array_i64();
     dur__pg_array tag = dur__pg_array_text(), token = dur__pg_array_text(), json = dur__pg_array_text();
@@ -174,12 +185,12 @@ static int send_locked_work(dur__pg *store, dur__pg_batch *batch, dur_turn_commi
     dur__pg_array_arg(&args, &token);
     dur__pg_array_arg(&args, &json);
     dur__pg_text(&args, owner);
-    return dur__pg_batch_add(batch, locked_work_sql, &args);
+    return dur__pg_batch_add(batch, compared ? held_work_sql : locked_work_sql, &args);
 }
 
-int dur__pg_send_work(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count) {
+int dur__pg_send_work(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count, bool compared) {
     const char *owner = sole_owner(turns, count);
-    if (owner != NULL) return send_locked_work(store, batch, turns, count, owner);
+    if (owner != NULL) return send_locked_work(store, batch, turns, count, owner, compared);
     dur__pg_args args;
     enum { INSTANCE, EXECUTION, ACTIVITY, TAG, SESSION, TOKEN, OWNER, NODE, JSON, COLUMNS };
     dur__pg_array columns[COLUMNS];
