@@ -188,7 +188,7 @@ typedef struct dur_turn_work {
     uint64_t row_id; /* the store's id of the row, 0: it has none */
 } dur_turn_work;
 
-/* Which comparison made a turn fail. */
+/* Which comparison made a turn fail; of several the first of: lease, position, parent, work. */
 typedef enum dur_turn_fault {
     DUR_TURN_FINE,
     DUR_TURN_LEASE_LOST, /* the token is not (or no longer) the instance's */

@@ -234,8 +234,8 @@ void dur__mem_commit(dur__mem *mem, dur__mem_lane *lane, dur_arena *arena, dur_t
     dur__mem_instance *instance = turn_instance(mem, turn);
     if (instance == NULL) return;
     const dur__mem_execution *execution = dur__mem_execution_find(instance, turn->execution_id);
-    if (!check_position(execution, turn) || !check_work(mem, instance, arena, turn) || !check_events(execution, turn) ||
-        !check_parent(mem, turn))
+    if (!check_position(execution, turn) || !check_parent(mem, turn) || !check_work(mem, instance, arena, turn) ||
+        !check_events(execution, turn))
         return;
     if (turn->event_count > 0 && turn->execution_id == 0) {
         dur_error_set(&turn->error, DUR_EINVAL, false, "memory.commit", "events need an execution id");

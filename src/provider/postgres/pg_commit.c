@@ -60,15 +60,17 @@ static void say_why(dur_turn_commit *turn, const dur__pg_batch *refused, const P
         refuse(turn, DUR_TURN_POSITION);
         return;
     }
+    if (!dur__pg_get_bool(row, 0, 2)) {
+        dur_error_set(&turn->error, DUR_ENOTFOUND, false, "postgres.commit", "the parent %s not found",
+                      turn->metadata.parent_instance_id);
+        refuse(turn, DUR_TURN_ORPHAN);
+        return;
+    }
     read_lost_work(works, arena, turn);
     if (turn->lost_work_count > 0) {
         dur_error_set(&turn->error, DUR_ELEASE, false, "postgres.commit",
                       "%zu worker rows are gone or locked by another", turn->lost_work_count);
         refuse(turn, DUR_TURN_WORK_LOST);
-    } else if (!dur__pg_get_bool(row, 0, 2)) {
-        dur_error_set(&turn->error, DUR_ENOTFOUND, false, "postgres.commit", "the parent %s not found",
-                      turn->metadata.parent_instance_id);
-        refuse(turn, DUR_TURN_ORPHAN);
     } else if (strcmp(refused->sqlstate, "23505") == 0) {
         dur_error_set(&turn->error, DUR_ECONFLICT, false, "postgres.commit", "duplicate event");
         refuse(turn, DUR_TURN_POSITION);
