@@ -3,6 +3,8 @@
  */
 #include "harness.h"
 
+#include <pthread.h>
+
 static dur_outcome echo(dur_act *act, const char *input) {
     return dur_act_complete(act, input);
 }
@@ -33,12 +35,25 @@ static dur_outcome drain(dur_ctx *ctx, const char *input) {
     return dur_completef(ctx, "%zu wrong", wrong);
 }
 
+enum { SENDERS = 16 };
+
+/* Its input is how many messages of each sender have come; each sender's are numbered. */
 static dur_outcome one_per_generation(dur_ctx *ctx, const char *input) {
-    size_t next = strtoul(input, NULL, 10);
+    unsigned long next[SENDERS], total = 0;
+    char *text = dur_alloc(ctx, SENDERS * 8), *end = text;
     const char *message = dur_await(dur_dequeue(ctx, "q"));
-    if (strcmp(message, "end") == 0) return dur_completef(ctx, "%zu in order", next);
-    if (strtoul(message, NULL, 10) != next) return dur_failf(ctx, "got %s, not %zu", message, next);
-    return dur_continue_as_new(ctx, dur_format(ctx, "%zu", next + 1));
+    for (size_t i = 0; i < SENDERS; i++) {
+        next[i] = strtoul(input, (char **)(uintptr_t)&input, 10);
+        total += next[i];
+    }
+    if (strcmp(message, "end") == 0) return dur_completef(ctx, "%lu in order", total);
+    unsigned long sender = strtoul(message, NULL, 10), number = strtoul(strchr(message, ' '), NULL, 10);
+    if (sender >= SENDERS || number != next[sender])
+        return dur_failf(ctx, "got %s, not %lu", message, sender < SENDERS ? next[sender] : 0);
+    next[sender]++;
+    for (size_t i = 0; i < SENDERS; i++)
+        end += snprintf(end, 8, "%lu ", next[i]);
+    return dur_continue_as_new(ctx, text);
 }
 
 static dur_outcome poll_queue(dur_ctx *ctx, const char *input) {
@@ -137,13 +152,40 @@ static void messages_wait_for_their_dequeue_in_order(void **state) {
     expect(w, "d", "0 wrong");
 }
 
+typedef struct sender {
+    pthread_t thread;
+    dur_client *client;
+    size_t index, count;
+    dur_error err;
+} sender;
+
+static void *send_all(void *data) {
+    sender *self = data;
+    int code = DUR_OK;
+    for (size_t i = 0; i < self->count && code == DUR_OK; i++) {
+        char text[48];
+        snprintf(text, sizeof(text), "%zu %zu", self->index, i);
+        code = dur_client_enqueue(self->client, &self->err, "g", "q", text);
+    }
+    return NULL;
+}
+
+/* Several at once, so that they share their commits; each one's messages stay in their order. */
 static void ten_thousand_messages_one_per_generation(void **state) {
     world *w = *state;
     char expected[32];
-    size_t n = scaled(10000, 50);
-    snprintf(expected, sizeof(expected), "%zu in order", n);
-    start(w, "OnePerGeneration", "0", "g");
-    send_numbers(w, "g", n);
+    sender senders[SENDERS];
+    size_t each = scaled(10000, 64) / SENDERS;
+    snprintf(expected, sizeof(expected), "%zu in order", each * SENDERS);
+    start(w, "OnePerGeneration", "", "g");
+    for (size_t i = 0; i < SENDERS; i++) {
+        senders[i] = (sender){ .client = w->client, .index = i, .count = each, .err = DUR_ERROR_INIT };
+        assert_int_equal(pthread_create(&senders[i].thread, NULL, send_all, &senders[i]), 0);
+    }
+    for (size_t i = 0; i < SENDERS; i++) {
+        assert_int_equal(pthread_join(senders[i].thread, NULL), 0);
+        if (senders[i].err.code != DUR_OK) fail_msg("sender %zu: %s", i, senders[i].err.message);
+    }
     send(w, "g", "q", "end");
     RUN(w, handlers);
     expect(w, "g", expected);
