@@ -109,7 +109,9 @@ bench_server bench_server_count(const bench *b) {
 void bench_server_metrics(const bench *b, bench_result *r, const bench_server *before, double steps) {
     bench_server after = bench_server_count(b);
     if (!after.known) return;
-    bench_metric(r, "transactions_per_step", (after.transactions - before->transactions) / steps);
+    double transactions = (after.transactions - before->transactions) / steps;
+    bench_metric(r, "commits_per_step", transactions);
+    bench_metric(r, "transactions_per_step", transactions);
     bench_metric(r, "round_trips_per_step", (after.round_trips - before->round_trips) / steps);
     if (after.statements > before->statements)
         bench_metric(r, "statements_per_step", (after.statements - before->statements) / steps);
