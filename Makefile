@@ -3,6 +3,7 @@ PREFIX ?= /usr/local
 JOBS ?= 2
 SCALE ?= 1000
 FUZZ_SECONDS ?= 300
+TIMES ?= 1
 
 # $(call build,PRESET,more options): configure, files may be new, and build.
 build = cmake --preset $(1) $(2) >/dev/null && cmake --build --preset $(1) -j $(JOBS)
@@ -48,12 +49,10 @@ crash: ## kill -9 at 1,000 random moments, one process and two, on SQLite; nodes
 	@DURITE_TEST_SCALE=$(SCALE) DURITE_TEST_SLOWER=30 build/tests/crash_kill
 	@DURITE_TEST_SCALE=$(SCALE) DURITE_TEST_SLOWER=30 $(run) --only crash_nodes build
 
-soak: ## simulation, faults and end-to-end at SCALE= percent, then the unit tests under valgrind
+soak: ## properties, faults, dangers and end-to-end at SCALE= percent, then the unit tests under valgrind; TIMES=0 on a busy machine
 	@tools/deps build test valgrind
 	@$(call build,release,-DDURITE_TESTS=ON)
-	@DURITE_TEST_SCALE=$(SCALE) DURITE_TEST_SLOWER=30 DURITE_TEST_TIMES=1 $(run) --kinds "sim fault danger e2e example fuzz" build
-	@DURITE_TEST_SCALE=$(SCALE) DURITE_TEST_SLOWER=30 $(run) --match "^test_pg_outcomes" build
-	@tools/run-valgrind build
+	@SCALE=$(SCALE) JOBS=$(JOBS) TIMES=$(TIMES) tools/soak build
 
 bench: all ## throughput and latency, as ratios to a limit probe
 	@build/bin/durite-bench
