@@ -668,7 +668,7 @@ static void called_by_nobody(void **state) {
 static const struct {
     const char *file, *symbols;
 } elsewhere[] = {
-    { "tests/unit/test_client.c",
+    { "tests/unit/test_client_refused.c",
       " dur_client_cancel dur_client_counts dur_client_dead_letters dur_client_dead_letters_delete"
       " dur_client_delete dur_client_delete_bulk dur_client_enqueue_ex dur_client_executions"
       " dur_client_history dur_client_info dur_client_kv_all dur_client_kv_get dur_client_kv_wait"

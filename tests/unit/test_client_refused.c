@@ -184,6 +184,8 @@ static void the_rest_is_checked(void **state) {
             dur_client_delete_bulk(NULL, c, DUR_BULK(.instances = bad, .instance_count = 2), &f->err));
     REFUSED(f, DUR_EINVAL, "set it before the call", dur_client_prune(&pruned, c, "nobody", DUR_PRUNE(), &f->err));
     REFUSED(f, DUR_ENOTFOUND, "not found", dur_client_prune(NULL, c, "nobody", DUR_PRUNE(.keep_last = 1), &f->err));
+    REFUSED(f, DUR_EINVAL, "instances is NULL",
+            dur_client_prune_bulk(NULL, c, DUR_BULK(.instance_count = 2), DUR_PRUNE(.keep_last = 1), &f->err));
     REFUSED(f, DUR_EINVAL, "out is required", dur_client_dead_letters(NULL, c, 0, 0, &f->err));
     REFUSED(f, DUR_ELIMIT, "limit is", dur_client_dead_letters(&letters, c, 0, SIZE_MAX, &f->err));
     REFUSED(f, DUR_EINVAL, "ids are required", dur_client_dead_letters_delete(c, NULL, 3, &f->err));
