@@ -5,6 +5,7 @@
 
 #include <durite/provider.h>
 #include <durite/sys/clock.h>
+#include <glob.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,8 +27,20 @@ typedef struct opened {
     char file[URL_MAX + 64]; /* "" where there is none */
 } opened;
 
+/* Owners that were left for dead have a file each. */
+static void remove_owners(const char *file) {
+    char pattern[URL_MAX + 96];
+    glob_t found = { .gl_pathc = 0 };
+    snprintf(pattern, sizeof(pattern), "%s.owner-*", file);
+    if (glob(pattern, GLOB_NOSORT, NULL, &found) == 0)
+        for (size_t i = 0; i < found.gl_pathc; i++)
+            (void)unlink(found.gl_pathv[i]);
+    globfree(&found);
+}
+
 static void remove_files(const char *file) {
-    static const char *const ends[] = { "", "-wal", "-shm", "-journal" };
+    static const char *const ends[] = { "", "-wal", "-shm", "-journal", ".lock" };
+    remove_owners(file);
     char name[URL_MAX + 96];
     for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
         snprintf(name, sizeof(name), "%s%s", file, ends[i]);

@@ -43,5 +43,8 @@ check "shared_runs_the_chosen_ones"
 "$kit" memory: --shared --only get_system_metrics >output && grep -q 'SKIP it needs a store of its own: get_system_metrics' output
 check "what_cannot_be_shared_says_so"
 
+mkdir -p left && "$kit" sqlite:left/k --only ours_owners >output && ls left >output && [ ! -s output ]
+check "nothing_is_left_of_its_files"
+
 echo "1..$number"
 exit $failed

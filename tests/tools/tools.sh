@@ -107,6 +107,21 @@ check "run_tests_gives_a_store_and_selects_by_kind_and_threads"
 ! run --match nothing && contains "0 passed, 0 failed"
 check "run_tests_fails_when_nothing_was_selected"
 
+# ---- soak --------------------------------------------------------------------------------------------------------------
+
+fresh
+program breaks fault 10 <<'END'
+echo 1..1; echo "not ok 1 - breaks at $DURITE_TEST_SCALE percent"; exit 1
+END
+program fuzzes fuzz 10 <<'END'
+echo 1..1; echo "ok 1 - fuzzes"
+END
+! SCALE=300 "$tools/soak" build faults fuzz >output 2>&1 && contains "breaks at 300 percent" &&
+    grep -qE "^faults +FAILED +0 passed, 1 failed" output && grep -qE "^fuzz +passed +1 passed, 0 failed" output
+check "soak_runs_every_part_and_sums_them_up"
+"$tools/soak" build fuzz >output 2>&1 && ! contains FAILED
+check "soak_runs_one_part_alone"
+
 # ---- check-includes: a tree that breaks each law ------------------------------------------------------------------------
 
 law() { # FILE TEXT EXPECTED
