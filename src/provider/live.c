@@ -1,8 +1,9 @@
 /*
  * live.c: instances that run in this process, and who waits for them.
  *
- * Waiters of one commit are woken one by one: the loop wakes the first, and each wakes the next.  Waking a thread costs
- * the waker more than all else it does for it, and the loop has commits to make.
+ * Waiters of one commit are woken one by one: the loop wakes the first when it has done all else (dur__live_tell), and
+ * each wakes the next.  Waking a thread costs the waker more than all else it does for it, and the loop has commits to
+ * make.
  */
 #include "provider/live.h"
 
@@ -41,7 +42,8 @@ struct dur__live {
     dur__link expected; /* oldest first */
     size_t expected_count;
     size_t loops;
-    dur__link told; /* waiters that may go, not all of them awake */
+    dur__link told;     /* waiters that may go, not all of them awake */
+    atomic_bool asleep; /* … and perhaps none */
 };
 
 dur__live *dur__live_new(void) {
@@ -79,17 +81,21 @@ static void no_longer_expected(dur__live *live, entry *e) {
     live->expected_count--;
 }
 
-/* Everybody who waits for it may go; the first is woken and wakes the next. */
+/* The first of those who may go; it wakes the next. */
+static void wake_told(dur__live *live) {
+    dur__link *first = dur__list_first(&live->told);
+    if (first != NULL) dur__cond_signal(&DUR__CONTAINER(first, waiter, link)->woken);
+}
+
+/* Everybody who waits for it may go, and is to be woken. */
 static void entry_end(dur__live *live, entry *e, const char *output) {
-    bool wake = dur__list_empty(&live->told);
+    if (!dur__list_empty(&e->waiters)) atomic_store(&live->asleep, true);
     for (dur__link *at; (at = dur__list_pop(&e->waiters)) != NULL;) {
         waiter *w = DUR__CONTAINER(at, waiter, link);
         w->told = true;
         w->output = output != NULL ? dur__xstrdup(output) : NULL;
         dur__list_push(&live->told, at);
     }
-    dur__link *first = dur__list_first(&live->told);
-    if (wake && first != NULL) dur__cond_signal(&DUR__CONTAINER(first, waiter, link)->woken);
     no_longer_expected(live, e);
     dur__map_remove(&live->entries, e->instance);
     free(e);
@@ -122,6 +128,15 @@ static void leave(dur_provider *store, const char *instance, const void *owner, 
     dur__mutex_unlock(&live->mutex);
 }
 
+void dur__live_tell(dur_provider *store) {
+    dur__live *live = dur__store_live(store);
+    if (!atomic_load(&live->asleep)) return;
+    dur__mutex_lock(&live->mutex);
+    atomic_store(&live->asleep, false);
+    wake_told(live);
+    dur__mutex_unlock(&live->mutex);
+}
+
 void dur__live_remove(dur_provider *store, const char *instance, const void *owner) {
     leave(store, instance, owner, NULL);
 }
@@ -143,6 +158,7 @@ void dur__live_expect(dur_provider *store, const char *instance) {
             entry_end(live, DUR__CONTAINER(dur__list_first(&live->expected), entry, expected), NULL);
     }
     dur__mutex_unlock(&live->mutex);
+    dur__live_tell(store);
 }
 
 /* The time begins with the answer: until then the start may have waited for a long commit. */
@@ -156,6 +172,7 @@ void dur__live_started(dur_provider *store, const char *instance) {
 
 void dur__live_unexpect(dur_provider *store, const char *instance) {
     leave(store, instance, NULL, NULL);
+    dur__live_tell(store);
 }
 
 /* Until when to wait for an entry: the caller's time, or that of a start that nobody here has acquired. */
@@ -181,8 +198,7 @@ char *dur__live_await(dur_provider *store, const char *instance, uint64_t until_
                 (void)dur__cond_wait_us(&self.woken, &live->mutex, end_us - now_us);
         }
         dur__list_unlink(&self.link);
-        dur__link *next = dur__list_first(&live->told);
-        if (self.told && next != NULL) dur__cond_signal(&DUR__CONTAINER(next, waiter, link)->woken);
+        if (self.told) wake_told(live);
         dur__cond_destroy(&self.woken);
     }
     dur__mutex_unlock(&live->mutex);

@@ -22,6 +22,9 @@ void dur__live_add(dur_provider *store, const char *instance, const void *owner)
 void dur__live_remove(dur_provider *store, const char *instance, const void *owner);
 void dur__live_completed(dur_provider *store, const char *instance, const void *owner, const char *output);
 
+/* Wake those whom the calls above have told something: after a round, and before sleeping. */
+void dur__live_tell(dur_provider *store);
+
 /* An instance is being started, so a loop of this process may acquire it at any moment; it was, so one has done so or
    is about to; and: it was not. */
 void dur__live_expect(dur_provider *store, const char *instance);

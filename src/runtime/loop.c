@@ -91,6 +91,7 @@ void dur__loop_close(dur__loop *loop) {
         dur_store_lane_close(loop->lane);
     }
     drop_all(loop);
+    dur__live_tell(loop->runtime->store);
     drop_acks(loop);
     drop_done(loop);
     dur__map_free(&loop->instances);
@@ -349,6 +350,7 @@ static void note_quiet(dur__loop *loop) {
 /* The lane is asleep, not the inbox: others may wait for this loop to serve them. */
 static void stay_fenced(dur__loop *loop) {
     dur__keeper_kick(loop->runtime);
+    dur__live_tell(loop->runtime->store); /* what was lost is asked of the store */
     if (dur_store_lane_wait(loop->lane, 20, NULL) != DUR_OK) (void)dur_waker_sleep(loop->waker, 20000);
 }
 
@@ -376,6 +378,7 @@ static void pass(dur__loop *loop, dur__phase phase) {
         dur__round(loop);
     else if (dur__list_empty(&loop->ready) && !done_waiting(loop)) {
         note_quiet(loop);
+        dur__live_tell(loop->runtime->store);
         wait(loop);
         atomic_store(&loop->quiet, false);
     }

@@ -3,6 +3,8 @@
  */
 #include "runtime/runtime_internal.h"
 
+#include "provider/live.h"
+
 #define FETCH_MAX 128 /* instances acquired at a time: a crash costs each of them one attempt */
 #define TURNS_MAX 1024
 #define QUEUE_MESSAGES_MAX 64 /* of each queue with a fetch; the rest is read when a dequeue waits */
@@ -353,5 +355,6 @@ void dur__round(dur__loop *loop) {
         failed(loop, &r, &err);
     dur__triage_restarts(loop);
     dur__route_hand_out(loop);
+    dur__live_tell(loop->runtime->store);
     dur__park_trim(loop);
 }

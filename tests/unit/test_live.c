@@ -86,6 +86,7 @@ static void many_are_told_the_output(void **state) {
         go(&all[i], i % 2 ? "a" : "b");
     dur__live_completed(store, "a", &a_loop, "of a"); /* some wait by now, some will not find it any more */
     dur__live_completed(store, "b", &a_loop, NULL);
+    dur__live_tell(store);
     for (size_t i = 0; i < MANY; i++) {
         dur__thread_join(&all[i].thread);
         if (all[i].output != NULL) assert_string_equal(all[i].output, i % 2 ? "of a" : "");
@@ -107,6 +108,7 @@ static void until_its_time_has_come(void **state) {
     dur__live_completed(store, "a", &another, "wrong");
     assert_false(__atomic_load_n(&other.back, __ATOMIC_ACQUIRE));
     dur__live_remove(store, "a", &a_loop);
+    dur__live_tell(store);
     assert_told(&other, NULL);
 }
 
@@ -120,6 +122,7 @@ static void taken_over_inside_the_process(void **state) {
     assert_null(dur__live_await(store, "a", dur__monotonic_us() + 1000)); /* it runs: this one had no more time */
     assert_false(__atomic_load_n(&other.back, __ATOMIC_ACQUIRE));
     dur__live_completed(store, "a", &another, "x");
+    dur__live_tell(store);
     dur__thread_join(&other.thread);
     if (other.output != NULL) assert_string_equal(other.output, "x");
     free(other.output);
