@@ -42,6 +42,15 @@ void dur__thread_join(dur__thread *thread);
 void dur__thread_detach(dur__thread *thread);
 bool dur__thread_is_self(const dur__thread *thread);
 
+/* Between two looks of a thread that spins. */
+static inline void dur__relax(void) {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
 uint64_t dur__monotonic_us(void); /* for durations in the real world: statistics, spinning */
 
 /* A number that changes in a forked child: objects remember it at birth and compare.  Uses pthread_atfork. */

@@ -12,8 +12,8 @@
  */
 #include "base/assert.h"
 #include "base/thread.h"
+#include "base/waker_internal.h"
 
-#include <durite/sys/waker.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdatomic.h>
@@ -124,4 +124,15 @@ bool dur_waker_sleep(dur_waker *waker, uint64_t timeout_us) {
             break;
     }
     return dur_waker_sleep_end(waker);
+}
+
+bool dur__waker_spin(const dur_waker *waker, uint64_t us) {
+    uint64_t end_us = dur__monotonic_us() + us;
+    do {
+        for (int i = 0; i < 32; i++) {
+            if (atomic_load_explicit(&waker->state, memory_order_acquire) == NOTIFIED) return true;
+            dur__relax();
+        }
+    } while (dur__monotonic_us() < end_us);
+    return false;
 }

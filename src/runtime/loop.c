@@ -164,14 +164,6 @@ static void feed_starving(dur__loop *loop, uint64_t now_us) {
         dur__loop_make_ready(loop, DUR__CONTAINER(link, dur__inst, link));
 }
 
-static void relax(void) {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("yield");
-#endif
-}
-
 static bool done_waiting(dur__loop *loop) {
     return atomic_load_explicit(&loop->done, memory_order_relaxed) != NULL;
 }
@@ -215,7 +207,7 @@ static void gather(dur__loop *loop) {
             dur__work_nudge(loop->runtime, LAZY_US);
             nudged = true;
         } else if (now_us - quiet_us < spin_us(loop)) {
-            relax();
+            dur__relax();
         } else {
             doze(loop, loop->gathered ? QUIET_US - (now_us - quiet_us) : GATHER_US - (now_us - begin_us));
         }
@@ -265,7 +257,7 @@ static bool spin_for_completion(dur__loop *loop) {
     do {
         for (int i = 0; i < 16; i++) {
             if (done_waiting(loop)) return true;
-            relax();
+            dur__relax();
         }
     } while (dur__monotonic_us() < end_us);
     return false;

@@ -2,8 +2,8 @@
  * test_waker.c: no wake is lost, and none costs more than it must.
  */
 #include "base/thread.h"
+#include "base/waker_internal.h"
 
-#include <durite/sys/waker.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -99,6 +99,24 @@ static void send_one(void *arg) {
     dur_waker_wake(self->waker);
 }
 
+static void spinning(void **state) {
+    (void)state;
+    dur_waker *waker = dur_waker_new();
+    duty self = { .waker = waker };
+    dur__thread thread;
+    uint64_t began_us = dur__monotonic_us();
+    assert_false(dur__waker_spin(waker, 500));
+    assert_true(dur__monotonic_us() - began_us >= 500);
+    assert_int_equal(dur__thread_start(&thread, "sender", send_one, &self), 0);
+    assert_true(dur__waker_spin(waker, 60000000));
+    assert_false(readable(waker)); /* nobody had to write */
+    assert_true(dur__waker_spin(waker, 0));
+    dur__thread_join(&thread);
+    assert_true(dur_waker_sleep(waker, UINT64_MAX)); /* it is not used up, and the sleep does not happen */
+    assert_false(dur__waker_spin(waker, 0));
+    dur_waker_free(waker);
+}
+
 /* Who is woken may free the waker at once, while the other thread still returns from its wake. */
 static void freed_by_whom_it_woke(void **state) {
     (void)state;
@@ -117,6 +135,7 @@ int main(void) {
         cmocka_unit_test(waking_an_awake_thread_writes_nothing),
         cmocka_unit_test(sleeping),
         cmocka_unit_test(no_wake_is_lost),
+        cmocka_unit_test(spinning),
         cmocka_unit_test(freed_by_whom_it_woke),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

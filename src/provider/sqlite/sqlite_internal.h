@@ -115,6 +115,7 @@ struct dur__sq_lane {
     bool has_thread;
     enum { DUR__SQ_LANE_OUT, DUR__SQ_LANE_ROUND, DUR__SQ_LANE_WAIT } state; /* file->lock */
     _Atomic bool signalled; /* something may have come; consumed by a round */
+    uint64_t rest_us;       /* how long its sleeps were lately */
     bool left_inbox;        /* the last wait returned because of the inbox; nobody served it since */
     dur__link leases;       /* leader */
     dur__link dirty;        /* leader */
