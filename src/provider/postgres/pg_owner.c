@@ -17,8 +17,10 @@
 
 #define OWNER_TIMEOUT_MS 10000u
 #define LOOKS_APART_US 700000u
-#define SILENT_US                                                                                                      \
-    1200000u         /* longer than a beat's second: one that lives has shown it, also when it lost all its sessions */
+/* Longer than a beat's second: one that lives has shown it, also when it lost all its sessions. */
+#define SILENT_US 1200000u
+/* Beside others a node looks, and beats, twice a second: so it finds one dead within two. */
+#define BESIDE_PEERS_MS 500u
 #define GAP_MS 2000u /* two looks further apart than this were not at their time */
 
 /* What a keeper has seen of a peer. */
@@ -273,6 +275,8 @@ static void look_at_peers(dur__pg *store, dur__pg_keeper *keeper, const PGresult
         snprintf(out->last_dead, sizeof(out->last_dead), "%s", peer);
     }
     looks_forget(keeper, keeper->look_serial);
+    bool soon = out->look_again_ms > 0 && out->look_again_ms < BESIDE_PEERS_MS;
+    if (out->peers > 0 && !store->pooler && !soon) out->look_again_ms = BESIDE_PEERS_MS;
 }
 
 int dur__pg_owner_beat(dur_provider *self, const char *owner, dur_owner_report *out, dur_error *err) {
