@@ -22,7 +22,10 @@ static const char help[] =
     "\n"
     "URL   memory:             a new one for each validation\n"
     "      sqlite:[PATH]       files PATH-PID-N, removed afterwards; without PATH in TMPDIR\n"
-    "      any other scheme    {n} in the URL becomes a number not used before (postgres://h/d?schema=kit_{n})\n"
+    "      postgres://...      schemas NAME_PID_N of that database (schema=NAME, durite_kit), dropped afterwards; on "
+    "the\n"
+    "                          server's clock, which takes minutes, unless clock=caller\n"
+    "      any other scheme    {n} in the URL becomes a number not used before\n"
     "\n"
     "  --list            name the validations: category, name\n"
     "  --only PATTERN    those whose category/name contains or (with * and ?) matches it\n"
@@ -147,7 +150,7 @@ static int list(const char *only) {
 static int compare(const arguments *args, const dur_kit_factory *left, dur_error *err) {
     dur_kit_factory right;
     char *story = NULL;
-    int code = kit_urls_new(&right, args->against, args->options.poll, err);
+    int code = kit_urls_new(&right, args->against, args->options.poll, true, err);
     if (code != DUR_OK) {
         fprintf(stderr, "durite-kit: %s: %s\n", args->against, err->message);
         return 2;
@@ -195,7 +198,7 @@ int main(int argc, char **argv) {
         return 2;
     }
 #endif
-    if (kit_urls_new(&factory, args.url, args.options.poll, &err) != DUR_OK) {
+    if (kit_urls_new(&factory, args.url, args.options.poll, args.against != NULL, &err) != DUR_OK) {
         fprintf(stderr, "durite-kit: cannot open %s: %s\n", args.url, err.message);
         return 2;
     }

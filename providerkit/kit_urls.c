@@ -131,13 +131,32 @@ static void ask_for_poll(source *from, dur_kit_poll poll) {
     snprintf(at + used, URL_MAX - used, "%cpoll=%s", strchr(at, '?') != NULL ? '&' : '?', mode);
 }
 
-int kit_urls_new(dur_kit_factory *factory, const char *url, dur_kit_poll poll, dur_error *err) {
+static void add_parameter(source *from, const char *text) {
+    size_t used = strlen(from->url);
+    snprintf(from->url + used, URL_MAX - used, "%c%s", strchr(from->url, '?') != NULL ? '&' : '?', text);
+}
+
+/* A server has one clock for everybody, unless it is told ours; and a store is a schema, of which each gets a new one.
+ */
+static void ask_postgres(source *from, bool our_time) {
+    if (strncmp(from->url, "postgres", 8) != 0) return;
+    if (our_time && strstr(from->url, "clock=") == NULL) add_parameter(from, "clock=caller");
+    if (strstr(from->url, "{n}") != NULL) return;
+    const char *given = strstr(from->url, "schema="), *name = given != NULL ? given + strlen("schema=") : "durite_kit";
+    size_t size = strcspn(name, "&");
+    char text[128]; /* of several the last one counts */
+    snprintf(text, sizeof(text), "schema=%.*s_{n}&temporary=1", (int)(size < 40 ? size : 40), name);
+    add_parameter(from, text);
+}
+
+int kit_urls_new(dur_kit_factory *factory, const char *url, dur_kit_poll poll, bool our_time, dur_error *err) {
     source *from = calloc(1, sizeof(*from));
     dur_kit_store probe;
     if (from == NULL) return dur_error_set(err, DUR_ENOMEM, false, "kit.open", "no memory");
     *factory = (dur_kit_factory){ .size = sizeof(*factory), .data = from, .open = open_store, .close = close_store };
     int code = split(from, url, err);
     if (code == DUR_OK) ask_for_poll(from, poll);
+    if (code == DUR_OK) ask_postgres(from, our_time);
     if (code == DUR_OK) code = open_store(from, &probe, err);
     if (code != DUR_OK) {
         kit_urls_free(factory);

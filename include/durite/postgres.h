@@ -23,6 +23,8 @@ typedef struct dur_postgres_options {
     const struct dur_world *world; /* for tokens; and, with caller_clock, for time: tests */
     bool caller_clock;
     bool long_poll; /* poll_ms of a fetch is honoured (the runtime does not need it) */
+    bool temporary; /* the schema is this store's alone: dropped WITH ALL IT HOLDS now, if it is there, and when the
+                       store is closed.  For tests.  Must be named, and not "public" */
 } dur_postgres_options;
 #define DUR_POSTGRES(...) (&(dur_postgres_options){ .size = sizeof(dur_postgres_options), __VA_ARGS__ })
 
@@ -35,7 +37,7 @@ DUR_API int dur_postgres_open(dur_provider **out, const dur_postgres_options *op
 
 /*
  * The same by URL, as dur_open calls it.  Parameters of ours, removed before libpq sees the URL:
- *   schema=NAME  pool=N  pooler=transaction|session  poll=short|long  migrate=0  clock=server|caller
+ *   schema=NAME  pool=N  pooler=transaction|session  poll=short|long  migrate=0  clock=server|caller  temporary=1
  */
 DUR_API int dur_postgres_open_url(dur_provider **out, const char *url, const dur_open_options *options, dur_error *err);
 

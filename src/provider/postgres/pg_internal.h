@@ -145,6 +145,7 @@ struct dur__pg {
     bool pooler;        /* transaction mode: no session state */
     bool long_poll;
     bool must_exist;
+    bool temporary; /* its schema goes with it */
     bool caller_clock;
     const dur_world *world;
     size_t pool_max;
@@ -264,6 +265,7 @@ typedef struct dur__pg_migration {
     int min_program;          /* the lowest program version that may use the schema from here on */
 } dur__pg_migration;
 int dur__pg_migrate(dur__pg *store, dur_error *err);
+int dur__pg_drop_schema(dur__pg *store, dur_error *err);
 /* As a later version of this library would: further migrations behind ours.  For tests. */
 int dur__pg_migrate_further(dur__pg *store, const dur__pg_migration *more, int count, dur_error *err);
 int dur__pg_check(dur_provider *self, dur_error *err);

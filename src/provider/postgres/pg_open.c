@@ -64,6 +64,9 @@ static int take_parameter(dur_postgres_options *options, dur__buf *schema, const
     } else if (IS("migrate")) {
         if (!SAYS("0") && !SAYS("1")) return bad(err, "migrate= is 0 or 1"), -1;
         options->must_exist = SAYS("0");
+    } else if (IS("temporary")) {
+        if (!SAYS("0") && !SAYS("1")) return bad(err, "temporary= is 0 or 1"), -1;
+        options->temporary = SAYS("1");
     } else {
         return 0;
     }
@@ -209,6 +212,7 @@ static void store_close(dur_provider *self) {
     while ((link = dur__list_pop(&store->idle)) != NULL)
         dur__pg_conn_free(DUR__CONTAINER(link, dur__pg_conn, link));
     dur__pg_conn_free(store->listener);
+    if (store->temporary) (void)dur__pg_drop_schema(store, NULL);
     dur_waker_free(store->reader_waker);
     dur__map_free(&store->watched);
     dur__map_free(&store->backends);
@@ -256,6 +260,8 @@ int dur_postgres_open(dur_provider **out, const dur_postgres_options *options, d
     const char *schema = all.schema != NULL ? all.schema : "public";
     int code = check_schema(schema, err);
     if (code != DUR_OK) return code;
+    if (all.temporary && strcmp(schema, "public") == 0)
+        return bad(err, "a temporary store needs a schema of its own: everything in it is dropped");
     dur__pg *store = store_new(&all);
     if (store->reader_waker == NULL) {
         store_close(&store->base);
@@ -263,6 +269,8 @@ int dur_postgres_open(dur_provider **out, const dur_postgres_options *options, d
     }
     name_schema(store, schema);
     code = read_conninfo(store, all.conninfo, err);
+    if (code == DUR_OK && all.temporary) code = dur__pg_drop_schema(store, err);
+    store->temporary = all.temporary && code == DUR_OK;
     if (code == DUR_OK) code = dur__pg_migrate(store, err);
     if (code != DUR_OK) {
         store_close(&store->base);

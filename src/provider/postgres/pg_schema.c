@@ -184,6 +184,21 @@ static int create_schema(dur__pg_conn *conn, dur_error *err) {
     return code;
 }
 
+int dur__pg_drop_schema(dur__pg *store, dur_error *err) {
+    dur__pg_conn *conn = dur__pg_conn_new(store);
+    dur__buf sql = { NULL, 0, 0 };
+    int code = dur__pg_connect(conn, err);
+    if (code == DUR_OK) {
+        char *name = PQescapeIdentifier(conn->pg, store->schema, strlen(store->schema));
+        dur__buf_format(&sql, "SET client_min_messages = warning; DROP SCHEMA IF EXISTS %s CASCADE", name);
+        PQfreemem(name);
+        code = dur__pg_simple(conn, sql.data, err);
+    }
+    dur__buf_free(&sql);
+    dur__pg_conn_free(conn);
+    return code;
+}
+
 static int apply_one(dur__pg_conn *conn, const dur__pg_migration *migration, int64_t version, dur_error *err) {
     dur__buf sql = { NULL, 0, 0 };
     int code = DUR_OK;

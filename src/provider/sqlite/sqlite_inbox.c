@@ -222,25 +222,28 @@ static void run_all(dur__sq_file *file, dur__sq_op **ops, size_t count) {
     fail_all(ops, count, &err);
 }
 
-/* What is in the inbox, starts or all others, behind what is in list already. */
-static void take_kind(dur__sq_file *file, bool starts, dur__sq_op ***list, size_t *count, size_t *room) {
-    DUR__LIST_EACH_SAFE(&file->inbox, at, after) {
-        dur__sq_op *op = DUR__CONTAINER(at, dur__sq_op, link);
-        if (op->starts != starts) continue;
-        dur__list_unlink(at);
-        if (*count == *room) {
-            *room = *room == 0 ? 16 : *room * 2;
-            *list = dur__xrealloc(*list, *room * sizeof(**list));
-        }
-        (*list)[(*count)++] = op;
+static void append(dur__sq_op ***list, size_t *count, size_t *room, dur__link *at) {
+    if (*count == *room) {
+        *room = *room == 0 ? 16 : *room * 2;
+        *list = dur__xrealloc(*list, *room * sizeof(**list));
     }
+    (*list)[(*count)++] = DUR__CONTAINER(at, dur__sq_op, link);
 }
 
-/* Everything: nothing but other starts comes between a start and whoever acquires it. */
+/* Everything in the inbox, behind what is in list already.  Starts last: nothing but other starts comes between a start
+   and whoever acquires it. */
 static void take_inbox(dur__sq_file *file, dur__sq_op ***list, size_t *count, size_t *room) {
+    dur__link starts;
+    dur__list_init(&starts);
     dur__mutex_lock(&file->lock);
-    take_kind(file, false, list, count, room);
-    take_kind(file, true, list, count, room);
+    for (dur__link *at; (at = dur__list_pop(&file->inbox)) != NULL;) {
+        if (DUR__CONTAINER(at, dur__sq_op, link)->starts)
+            dur__list_push(&starts, at);
+        else
+            append(list, count, room, at);
+    }
+    for (dur__link *at; (at = dur__list_pop(&starts)) != NULL;)
+        append(list, count, room, at);
     dur__mutex_unlock(&file->lock);
 }
 
