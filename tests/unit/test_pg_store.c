@@ -138,6 +138,35 @@ static void schema_dropped_and_made_again(void **state) {
 }
 
 /* One role owns the tables and migrates; another may only read and write rows. */
+static long schemas(pg_bench *p, const char *end) {
+    char sql[200];
+    snprintf(sql, sizeof(sql), "SELECT count(*) FROM pg_namespace WHERE nspname = '%s%s'", p->schema, end);
+    return pg_number(p->db, sql);
+}
+
+static void a_temporary_store_leaves_nothing(void **state) {
+    pg_bench *p = *state;
+    dur_provider *store = NULL;
+    char url[1200], sql[200];
+    snprintf(url, sizeof(url), "%s&schema=%s_tmp&temporary=1", p->url, p->schema); /* the last schema counts */
+    snprintf(sql, sizeof(sql), "CREATE SCHEMA %s_tmp CREATE TABLE old (x integer)", p->schema);
+    pg_do(p->db, sql);
+    ASSERT_OK(&p->b, dur_open(&store, url, &p->b.err));
+    snprintf(sql, sizeof(sql), "SELECT count(*) FROM pg_tables WHERE schemaname = '%s_tmp' AND tablename = 'old'",
+             p->schema);
+    assert_int_equal(pg_number(p->db, sql), 0);
+    full_cycle(p, store, "a");
+    assert_int_equal(schemas(p, "_tmp"), 1);
+    dur_provider_close(store);
+    assert_int_equal(schemas(p, "_tmp"), 0);
+    assert_int_equal(schemas(p, ""), 1);
+    snprintf(url, sizeof(url), "%s&schema=public&temporary=1", p->url);
+    assert_int_equal(dur_open(&store, url, &p->b.err), DUR_EINVAL);
+    assert_non_null(strstr(p->b.err.message, "schema of its own"));
+    snprintf(url, sizeof(url), "%s&temporary=yes", p->url);
+    assert_int_equal(dur_open(&store, url, &p->b.err), DUR_EINVAL);
+}
+
 static void running_needs_few_rights(void **state) {
     pg_bench *p = *state;
     dur_provider *store = NULL;
@@ -367,6 +396,7 @@ int main(void) {
         PG_TEST(ten_nodes_start_together),
         PG_TEST(newer_schema_is_refused),
         PG_TEST(schema_dropped_and_made_again),
+        PG_TEST(a_temporary_store_leaves_nothing),
         PG_TEST(running_needs_few_rights),
         PG_TEST(texts_that_no_server_takes),
         PG_TEST(the_servers_clock_counts),
