@@ -134,7 +134,11 @@ static void adopted_as_if_fetched(void **state) {
     file_of(f)->ready_maybe = true; /* somebody waits: no hurry */
     start_op two;
     put_start(f, &two, "b");
+    sqlite3_trace_v2(file_of(f)->writer.db, SQLITE_TRACE_STMT, count_write, NULL);
+    writes = 0;
     look(f, &l);
+    assert_int_equal(writes, 4); /* it waits its turn: written, found, and both rows locked */
+    sqlite3_trace_v2(file_of(f)->writer.db, 0, NULL, NULL);
     answered(&two.op, &two.answered);
     assert_int_equal(dur_store_enqueue_start(f->store, &start, DUR_EXISTS_FAIL, 0, &existed, &f->err), DUR_EEXISTS);
     assert_int_equal(l.round.item_count, 1);
