@@ -71,6 +71,13 @@ static void assert_told(one *self, const char *output) {
     free(self->output);
 }
 
+/* Who waits for what runs here waits for all of his time; for anything else not at all. */
+static void assert_lives(const char *instance) {
+    uint64_t until_us = dur__monotonic_us() + 3000;
+    assert_null(dur__live_await(store, instance, until_us));
+    assert_true(dur__monotonic_us() >= until_us);
+}
+
 static void what_does_not_run_here_is_for_the_store(void **state) {
     (void)state;
     assert_null(dur__live_await(store, "a", UINT64_MAX));
@@ -105,7 +112,9 @@ static void until_its_time_has_come(void **state) {
     assert_null(dur__live_await(store, "a", 0));
     assert_false(__atomic_load_n(&other.back, __ATOMIC_ACQUIRE));
     dur__live_remove(store, "a", &another); /* who has lost it long ago says nothing about it */
+    assert_lives("a");
     dur__live_completed(store, "a", &another, "wrong");
+    assert_lives("a");
     assert_false(__atomic_load_n(&other.back, __ATOMIC_ACQUIRE));
     dur__live_remove(store, "a", &a_loop);
     dur__live_tell(store);
@@ -119,7 +128,7 @@ static void taken_over_inside_the_process(void **state) {
     dur__live_add(store, "a", &another);
     go(&other, "a");
     dur__live_remove(store, "a", &a_loop);
-    assert_null(dur__live_await(store, "a", dur__monotonic_us() + 1000)); /* it runs: this one had no more time */
+    assert_lives("a");
     assert_false(__atomic_load_n(&other.back, __ATOMIC_ACQUIRE));
     dur__live_completed(store, "a", &another, "x");
     dur__live_tell(store);
