@@ -177,86 +177,85 @@ static dur_outcome waits(dur_ctx *ctx, const char *input) {
 }
 static const dur_handler handlers[] = { DUR_ORCHESTRATION("Waits", "1.0.0", waits), DUR_HANDLERS_END };
 
-typedef struct raiser {
-    dur_client *client;
-    const char *instance;
-} raiser;
+static dur_runtime *runtime;
+static dur_client *client;
 
-static void raise_soon(void *arg) {
-    const raiser *self = arg;
-    dur_error why = DUR_ERROR_INIT;
-    (void)dur_client_raise(self->client, &why, self->instance, "Go", "gone");
+static int open_runtime(void **state) {
+    (void)open_store(state);
+    OK(dur_runtime_start(&runtime, DUR_RUNTIME(.store = store, .handlers = handlers), &err));
+    OK(dur_client_new(&client, store, &err));
+    return 0;
+}
+static int close_runtime(void **state) {
+    dur_client_free(client);
+    OK(dur_runtime_stop(runtime, 5000, &err));
+    return close_store(state);
 }
 
-static void start_up(dur_client *client, const char *instance, const char *input) {
+static void start_up(const char *instance, const char *input) {
     dur_instance_info *info = NULL;
     OK(dur_client_start(client, &err, "Waits", input, .instance = instance));
     OK(dur_client_wait_status(&info, client, instance, 0, 60000, &err));
     dur_instance_info_free(info);
 }
 
-static void a_result_costs_no_read(void **state) {
-    dur_runtime *runtime = NULL;
-    dur_client *client = NULL;
+static void raise_it(void *instance) {
+    dur_error why = DUR_ERROR_INIT;
+    (void)dur_client_raise(client, &why, instance, "Go", "gone");
+}
+
+/* Waits while another thread raises what the instance waits for; the code of the end. */
+static int result_of_raised(char **output, char *instance) {
     dur__thread thread;
+    assert_int_equal(dur__thread_start(&thread, "raises", raise_it, instance), 0);
+    int code = dur_client_result(output, client, instance, 60000, &err);
+    dur__thread_join(&thread);
+    return code;
+}
+
+static void a_result_costs_no_read(void **state) {
     char *output = NULL;
     (void)state;
-    OK(dur_runtime_start(&runtime, DUR_RUNTIME(.store = store, .handlers = handlers), &err));
-    OK(dur_client_new(&client, store, &err));
-    start_up(client, "a", "");
+    start_up("a", "");
     uint64_t reads = dur__faulty_calls(store, "get_instance"), watches = dur__faulty_calls(store, "watch_open");
-    raiser soon = { client, "a" };
     assert_int_equal(dur_client_result(&output, client, "a", 1, &err), DUR_ETIMEOUT);
     uint64_t timed_out = dur__faulty_calls(store, "get_instance");
     assert_true(timed_out > reads); /* the store has the last word */
     watches = dur__faulty_calls(store, "watch_open");
-    assert_int_equal(dur__thread_start(&thread, "raises", raise_soon, &soon), 0);
-    OK(dur_client_result(&output, client, "a", 60000, &err));
+    OK(result_of_raised(&output, "a"));
     assert_string_equal(output, "gone");
     dur_free(output);
-    dur__thread_join(&thread);
     /* Unless the end came before the wait, and then it is one look. */
     if (dur__faulty_calls(store, "watch_open") == watches)
         assert_int_equal(dur__faulty_calls(store, "get_instance"), timed_out);
     OK(dur_client_result(&output, client, "a", 60000, &err)); /* long ended: from the store */
     assert_string_equal(output, "gone");
     dur_free(output);
-    dur_client_free(client);
-    OK(dur_runtime_stop(runtime, 5000, &err));
 }
 
 static void other_ends_are_read(void **state) {
-    dur_runtime *runtime = NULL;
-    dur_client *client = NULL;
-    dur__thread thread;
     char *output = NULL;
     (void)state;
-    OK(dur_runtime_start(&runtime, DUR_RUNTIME(.store = store, .handlers = handlers), &err));
-    OK(dur_client_new(&client, store, &err));
-    start_up(client, "fails", "fail");
-    raiser soon = { client, "fails" };
-    assert_int_equal(dur__thread_start(&thread, "raises", raise_soon, &soon), 0);
-    assert_int_equal(dur_client_result(&output, client, "fails", 60000, &err), DUR_EFAILED);
+    start_up("fails", "fail");
+    assert_int_equal(result_of_raised(&output, "fails"), DUR_EFAILED);
     assert_non_null(strstr(err.message, "as told"));
-    dur__thread_join(&thread);
-    start_up(client, "again", "again"); /* goes on as new, waits once more */
+    start_up("again", "again"); /* goes on as new, waits once more */
     OK(dur_client_raise(client, &err, "again", "Go", "one"));
     assert_int_equal(dur_client_result(&output, client, "again", 50, &err), DUR_ETIMEOUT);
     OK(dur_client_raise(client, &err, "again", "Go", "two"));
     OK(dur_client_result(&output, client, "again", 60000, &err));
     assert_string_equal(output, "two");
     dur_free(output);
-    start_up(client, "held", "");
+    start_up("held", "");
     OK(dur_client_suspend(client, "held", "by hand", &err));
     assert_int_equal(dur_client_result(&output, client, "held", 60000, &err), DUR_ESUSPENDED);
-    start_up(client, "killed", "");
+    start_up("killed", "");
     OK(dur_client_terminate(client, "killed", "enough", &err));
     assert_int_equal(dur_client_result(&output, client, "killed", 60000, &err), DUR_ECANCELLED);
-    dur_client_free(client);
-    OK(dur_runtime_stop(runtime, 5000, &err));
 }
 
 #define LIVE_TEST(name) cmocka_unit_test_setup_teardown(name, open_store, close_store)
+#define RUNTIME_TEST(name) cmocka_unit_test_setup_teardown(name, open_runtime, close_runtime)
 int main(void) {
     const struct CMUnitTest tests[] = {
         LIVE_TEST(what_does_not_run_here_is_for_the_store),
@@ -264,8 +263,8 @@ int main(void) {
         LIVE_TEST(until_its_time_has_come),
         LIVE_TEST(taken_over_inside_the_process),
         LIVE_TEST(what_is_expected_may_not_come),
-        LIVE_TEST(a_result_costs_no_read),
-        LIVE_TEST(other_ends_are_read),
+        RUNTIME_TEST(a_result_costs_no_read),
+        RUNTIME_TEST(other_ends_are_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
