@@ -11,6 +11,9 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 
 #define SIZE "size=160m" /* a new server needs less than half of it */
@@ -23,11 +26,25 @@ static void skip_all(const char *why) {
     _exit(0);
 }
 
+/* The test's own folder, unless its path is too long for the server's socket or the server's user may not go there. */
+static const char *place(void) {
+    char path[sizeof(((struct sockaddr_un *)NULL)->sun_path) -
+              sizeof("/durite-full-XXXXXX/durite-pg.XXXXXX/.s.PGSQL.5432")];
+    const char *own = getenv("TMPDIR");
+    struct stat info;
+    if (own == NULL || own[0] != '/' || strlen(own) >= sizeof(path)) return "/tmp";
+    strcpy(path, own);
+    for (char *slash; (slash = strrchr(path, '/')) != NULL; *slash = '\0') /* it, and all above it */
+        if (stat(path, &info) != 0 || (info.st_mode & S_IXOTH) == 0) return "/tmp";
+    return own;
+}
+
 /* The outer program waits, because only it sees the folder without what is mounted there. */
 static void on_small_disk(char **argv) {
-    char folder[] = "/tmp/durite-full-XXXXXX";
+    char folder[128];
     int status = 0;
     if (getenv("DURITE_TEST_PRIVATE") != NULL) return;
+    snprintf(folder, sizeof(folder), "%s/durite-full-XXXXXX", place());
     if (mkdtemp(folder) == NULL) skip_all("no temporary folder");
     pid_t pid = fork();
     if (pid == 0) {
