@@ -444,6 +444,21 @@ FORWARD_LANE(lane_history,
               dur_orchestration_item *out, dur_error *err),
              (inner_lane(lane), arena, instance, token, execution_id, out, err))
 
+/* A fault here is always one before the call: what was handed out and not told would be nobody's. */
+static int faulty_lane_starts(dur_lane *lane, dur_arena *arena, size_t max, dur_orchestration_item *out, size_t *count,
+                              dur_error *err) {
+    faulty *f = faulty_of(lane->store);
+    dur_error fault = DUR_ERROR_INIT;
+    if (decide(f, "lane_starts", &fault) == PASS)
+        return f->inner->methods->lane_starts(inner_lane(lane), arena, max, out, count, err);
+    if (err != NULL) *err = fault;
+    return (int)fault.code;
+}
+
+static void faulty_lane_start_back(dur_lane *lane, const char *lock_token) {
+    faulty_of(lane->store)->inner->methods->lane_start_back(inner_lane(lane), lock_token);
+}
+
 static void faulty_lane_close(dur_lane *lane) {
     faulty *f = faulty_of(lane->store);
     f->inner->methods->lane_close(inner_lane(lane));
@@ -505,17 +520,19 @@ static void faulty_close(dur_provider *self) {
     X(abandon_orchestration_item)                                                                                      \
     X(renew_orchestration_item_lock)                                                                                   \
     X(read)                                                                                                            \
-    X(append) X(enqueue_for_worker) X(fetch_work_item) X(ack_work_item) X(renew_work_item_lock) X(abandon_work_item)   \
-        X(renew_session_lock) X(cleanup_orphaned_sessions) X(enqueue_for_orchestrator) X(get_custom_status)            \
-            X(get_kv_value) X(get_kv_all_values) X(lane_open) X(lane_round) X(lane_wait) X(lane_close)                 \
-                X(lane_messages) X(lane_history) X(fetch_turns) X(commit_turns) X(fetch_works) X(ack_works)            \
-                    X(check_works) X(return_works) X(owner_register) X(owner_beat) X(owner_release) X(enqueue_start)   \
-                        X(enqueue_existing) X(watch_open) X(watch_wait) X(watch_close) X(get_instance_stats)           \
-                            X(list_instances) X(get_instance) X(list_executions) X(get_system_metrics)                 \
-                                X(get_queue_depths) X(delete_instances) X(delete_instances_bulk) X(prune_executions)   \
-                                    X(prune_executions_bulk) X(dead_letter_messages) X(dead_letter_work)               \
-                                        X(list_dead_letters) X(delete_dead_letters) X(set_suspended) X(backup)         \
-                                            X(check) X(vacuum)
+    X(append)                                                                                                          \
+    X(enqueue_for_worker)                                                                                              \
+    X(fetch_work_item) X(ack_work_item) X(renew_work_item_lock) X(abandon_work_item) X(renew_session_lock)             \
+        X(cleanup_orphaned_sessions) X(enqueue_for_orchestrator) X(get_custom_status) X(get_kv_value)                  \
+            X(get_kv_all_values) X(lane_open) X(lane_round) X(lane_wait) X(lane_close) X(lane_messages)                \
+                X(lane_history) X(lane_starts) X(lane_start_back) X(fetch_turns) X(commit_turns) X(fetch_works)        \
+                    X(ack_works) X(check_works) X(return_works) X(owner_register) X(owner_beat) X(owner_release)       \
+                        X(enqueue_start) X(enqueue_existing) X(watch_open) X(watch_wait) X(watch_close)                \
+                            X(get_instance_stats) X(list_instances) X(get_instance) X(list_executions)                 \
+                                X(get_system_metrics) X(get_queue_depths) X(delete_instances) X(delete_instances_bulk) \
+                                    X(prune_executions) X(prune_executions_bulk) X(dead_letter_messages)               \
+                                        X(dead_letter_work) X(list_dead_letters) X(delete_dead_letters)                \
+                                            X(set_suspended) X(backup) X(check) X(vacuum)
 
 int dur__faulty_wrap(dur_provider **out, dur_provider *inner, uint64_t seed, dur_error *err) {
     if (out == NULL || inner == NULL)

@@ -358,6 +358,20 @@ static int observed_lane_history(dur_lane *base, dur_arena *arena, const char *i
         &c, c.store->inner->methods->lane_history(inner, arena, instance, lock_token, execution_id, out, c.err));
 }
 
+static int observed_lane_starts(dur_lane *base, dur_arena *arena, size_t max, dur_orchestration_item *out,
+                                size_t *count, dur_error *err) {
+    call c;
+    call_begin(&c, base->store, "lane_starts", NO_OP, NULL, err);
+    dur_lane *inner = ((observed_lane *)base)->inner;
+    return call_end(&c, c.store->inner->methods->lane_starts(inner, arena, max, out, count, c.err));
+}
+
+static void observed_lane_start_back(dur_lane *base, const char *lock_token) {
+    observed *o = (observed *)base->store;
+    dur__count(&o->calls, 1);
+    o->inner->methods->lane_start_back(((observed_lane *)base)->inner, lock_token);
+}
+
 static int observed_watch_open(dur_provider *self, const char *instance, dur_watch **out, dur_error *err) {
     call c;
     call_begin(&c, self, "watch_open", NO_OP, instance, err);
@@ -544,17 +558,20 @@ dur_provider *dur__store_innermost(dur_provider *store) {
     METHOD(ack_orchestration_item)                                                                                     \
     METHOD(abandon_orchestration_item)                                                                                 \
     METHOD(renew_orchestration_item_lock)                                                                              \
-    METHOD(read) METHOD(append) METHOD(enqueue_for_worker) METHOD(fetch_work_item) METHOD(ack_work_item)               \
-        METHOD(renew_work_item_lock) METHOD(abandon_work_item) METHOD(renew_session_lock)                              \
-            METHOD(cleanup_orphaned_sessions) METHOD(enqueue_for_orchestrator) METHOD(get_custom_status)               \
-                METHOD(get_kv_value) METHOD(get_kv_all_values)
+    METHOD(read)                                                                                                       \
+    METHOD(append)                                                                                                     \
+    METHOD(enqueue_for_worker) METHOD(fetch_work_item) METHOD(ack_work_item) METHOD(renew_work_item_lock)              \
+        METHOD(abandon_work_item) METHOD(renew_session_lock) METHOD(cleanup_orphaned_sessions)                         \
+            METHOD(enqueue_for_orchestrator) METHOD(get_custom_status) METHOD(get_kv_value) METHOD(get_kv_all_values)
 #define OPTIONAL(METHOD)                                                                                               \
     METHOD(lane_open)                                                                                                  \
     METHOD(lane_round)                                                                                                 \
     METHOD(lane_wait)                                                                                                  \
     METHOD(lane_close)                                                                                                 \
     METHOD(lane_messages)                                                                                              \
-    METHOD(lane_history) METHOD(fetch_turns) METHOD(commit_turns) METHOD(fetch_works) METHOD(ack_works)                \
+    METHOD(lane_history)                                                                                               \
+    METHOD(lane_starts)                                                                                                \
+    METHOD(lane_start_back) METHOD(fetch_turns) METHOD(commit_turns) METHOD(fetch_works) METHOD(ack_works)             \
         METHOD(check_works) METHOD(return_works) METHOD(owner_register) METHOD(owner_beat) METHOD(owner_release)       \
             METHOD(enqueue_start) METHOD(enqueue_existing) METHOD(watch_open) METHOD(watch_wait) METHOD(watch_close)   \
                 METHOD(get_instance_stats) METHOD(list_instances) METHOD(get_instance) METHOD(list_executions)         \

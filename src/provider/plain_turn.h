@@ -12,7 +12,7 @@ static inline dur_turn_commit dur__plain_turn(const dur_turn_commit *turn) {
     plain.instance = NULL;
     plain.expected_last = DUR_NOT_COMPARED;
     plain.consume_listed = plain.keep_lease = plain.give_back = plain.take_over = plain.remove_work = false;
-    plain.needs_parent = false;
+    plain.needs_parent = plain.writes_start = false;
     plain.set_suspended = false;
     plain.suspended = NULL;
     plain.worker_consumed_count = plain.timers_dropped_count = 0;

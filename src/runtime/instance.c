@@ -195,6 +195,7 @@ void dur__inst_free(dur__inst *inst) {
     dur__keeper_renew_remove(inst);
     dur__directory_remove(loop->runtime, inst->id, loop);
     dur__live_remove(loop->runtime->store, inst->id, inst);
+    if (inst->unborn && loop->lane != NULL) dur_store_lane_start_back(loop->lane, inst->token);
     if (dur__map_get(&loop->instances, inst->id) == inst) dur__map_remove(&loop->instances, inst->id);
     free(inst->parent_instance);
     free(inst->token);
@@ -310,6 +311,10 @@ static void fail_by_policy(dur__inst *inst, const dur_error *why) {
 void dur__inst_broken(dur__inst *inst, int code, const dur_error *why) {
     dur_runtime *runtime = inst->loop->runtime;
     dur_error reason = *why;
+    if (inst->unborn) { /* what becomes of it is recorded, so it must be in the store first */
+        dur__inst_free(inst);
+        return;
+    }
     dur__log(DUR_LOG_ERROR, DUR__LOG_ORCHESTRATION,
              DUR__FIELDS(DUR__TEXT("instance_id", inst->id), DUR__NUMBER("execution_id", inst->execution_id),
                          DUR__TEXT("orchestration_name", inst->handler != NULL ? inst->handler->name : ""),

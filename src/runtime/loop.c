@@ -89,12 +89,14 @@ void dur__loop_close(dur__loop *loop) {
     if (loop->lane != NULL) {
         dur__live_loop(loop->runtime->store, false);
         dur_store_lane_close(loop->lane);
+        loop->lane = NULL;
     }
     drop_all(loop);
     dur__live_tell(loop->runtime->store);
     drop_acks(loop);
     drop_done(loop);
     dur__map_free(&loop->instances);
+    free(loop->unborn);
     dur__pool_free(loop);
     if (loop->stacks != NULL) dur__stacks_free(loop->stacks);
     dur_arena_free(loop->arena);
@@ -365,6 +367,7 @@ static void pass(dur__loop *loop, dur__phase phase) {
     } else {
         dur__loop_run_ready(loop);
         gather(loop);
+        if (phase == DUR__PHASE_RUN && dur__unborn_take(loop)) dur__loop_run_ready(loop);
     }
     if (dur__round_due(loop, dur__monotonic_us()))
         dur__round(loop);

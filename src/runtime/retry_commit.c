@@ -162,6 +162,11 @@ static void store_failed(dur__inst *inst, const dur_turn_commit *answer) {
 }
 
 void dur__commit_answer(dur__inst *inst, const dur_turn_commit *answer) {
+    if (inst->unborn && answer->fault != DUR_TURN_FINE) {
+        dur__unborn_failed(inst, &answer->error);
+        return;
+    }
+    if (inst->unborn) dur__unborn_born(inst, answer);
     switch (answer->fault) {
     case DUR_TURN_FINE:
         inst->commit->lease_kept = answer->lease_kept;

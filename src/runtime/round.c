@@ -308,8 +308,12 @@ static void failed(dur__loop *loop, round *r, const dur_error *err) {
         dur__log(DUR_LOG_WARN, DUR__LOG_PROVIDER,
                  DUR__FIELDS(DUR__NUMBER("failures", loop->failures), DUR__TEXT("operation", err->op)),
                  "the store does not answer; everything is kept and tried again: %s", err->message);
-    for (size_t i = 0; i < r->ask.turn_count; i++)
-        dur__commit_retry(r->insts[i], err, err->code == DUR_EUNKNOWN);
+    for (size_t i = 0; i < r->ask.turn_count; i++) {
+        if (r->insts[i]->unborn)
+            dur__unborn_failed(r->insts[i], err);
+        else
+            dur__commit_retry(r->insts[i], err, err->code == DUR_EUNKNOWN);
+    }
     dur_error transient = *err;
     transient.retryable = true;
     for (size_t i = 0; i < r->ask.ack_count; i++)

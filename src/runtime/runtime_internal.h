@@ -143,6 +143,7 @@ struct dur__inst {
     bool has_parent_id, has_parent_execution_id;
     bool first_turn;   /* its commit makes the instance's row */
     bool uncommitted;  /* acquired, nothing committed since: counted by the gate (L6) */
+    bool unborn;       /* its start is not in the store: the first turn writes it (unborn.c) */
     bool suspect;      /* acquired alone */
     bool queue_gap;    /* the store has queue messages that it was not given: read them when a dequeue waits */
     bool again;        /* more can be taken as soon as the turn is committed */
@@ -204,7 +205,8 @@ struct dur__loop {
     uint32_t epoch;
     const char *owner;
     dur__stacks *stacks;
-    dur_arena *arena; /* of one round */
+    dur_arena *arena;               /* of one round */
+    dur_orchestration_item *unborn; /* room for starts that it takes */
     dur__map instances;
     dur__link ready, commits, parked, starving;
     dur__link restarts; /* leased, and their handlers are to be replayed: until the end of the round */
@@ -365,8 +367,14 @@ void dur__inst_broken(dur__inst *inst, int code, const dur_error *why);
 void dur__inst_committed_once(dur__inst *inst); /* clears `uncommitted` at the gate */
 dur__exec *dur__inst_exec_new(dur__inst *inst, const dur_key_value *kv, size_t kv_count);
 
+/* unborn.c */
+bool dur__unborn_take(dur__loop *loop); /* starts of this process; true: some are ready to run */
+void dur__unborn_born(dur__inst *inst, const dur_turn_commit *answer);
+void dur__unborn_failed(dur__inst *inst, const dur_error *err);
+
 /* triage.c */
 void dur__triage(dur__loop *loop, const dur_orchestration_item *item);
+void dur__triage_unborn(dur__loop *loop, const dur_orchestration_item *item);
 void dur__triage_restarts(dur__loop *loop); /* L4: lease kept, handler dropped: replay what the store has now */
 /* Decode one message; NULL: dead letter or left in place (logged). */
 dur__letter *dur__letter_from_message(dur__loop *loop, const char *instance, const dur_fetched_message *message,

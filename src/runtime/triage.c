@@ -334,12 +334,22 @@ static int replay(triage *t, dur_error *err) {
     return code;
 }
 
+/* What is more than to run the handler is for what the store has. */
+static bool begins_here(const triage *t, const dur_work_item *start) {
+    return t->attempts <= t->loop->runtime->options.max_attempts && start->parent_instance == NULL &&
+           dur__runtime_find(t->loop->runtime, DUR_HANDLER_ORCHESTRATION, start->orchestration, start->version) != NULL;
+}
+
 static void run(triage *t) {
     dur__inst *inst = t->inst;
     bool fresh = t->start != NULL;
     const dur_work_item *start = fresh ? &t->start->arrival.item : NULL;
     const char *name = fresh ? start->orchestration : t->first.name;
     const char *version = fresh ? start->version : t->first.version;
+    if (inst->unborn && !begins_here(t, start)) {
+        wait_here(t, 0, false);
+        return;
+    }
     if (t->attempts > t->loop->runtime->options.max_attempts) {
         end_as_poison(t);
         return;
@@ -388,17 +398,26 @@ static void decide(triage *t) {
     }
 }
 
-void dur__triage(dur__loop *loop, const dur_orchestration_item *item) {
-    dur__inst *stale = dur__map_get(&loop->instances, item->instance);
-    if (stale != NULL) dur__inst_lost(stale, "the store has given it out again");
+static void acquired(dur__loop *loop, const dur_orchestration_item *item, bool suspect, bool unborn) {
     triage t = { .loop = loop, .item = item, .arena = dur__pool_arena(loop) };
     t.inst = dur__inst_new(loop, item);
     t.inst->uncommitted = true;
-    t.inst->suspect = loop->suspect_turn;
+    t.inst->suspect = suspect;
+    t.inst->unborn = unborn;
     DUR__COUNT(loop->runtime, orchestration_items_fetched);
     read_messages(&t);
     decide(&t);
     dur__pool_arena_back(loop, t.arena);
+}
+
+void dur__triage(dur__loop *loop, const dur_orchestration_item *item) {
+    dur__inst *stale = dur__map_get(&loop->instances, item->instance);
+    if (stale != NULL) dur__inst_lost(stale, "the store has given it out again");
+    acquired(loop, item, loop->suspect_turn, false);
+}
+
+void dur__triage_unborn(dur__loop *loop, const dur_orchestration_item *item) {
+    acquired(loop, item, false, true);
 }
 
 static int read_again(dur__inst *inst, dur_arena *arena, dur_orchestration_item *item, dur_error *err) {

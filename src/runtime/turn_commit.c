@@ -32,6 +32,7 @@ dur_turn_commit *dur__commit_begin(dur__inst *inst) {
                                        .execution_id = inst->execution_id,
                                        .expected_last = DUR_NOT_COMPARED,
                                        .consume_listed = true,
+                                       .writes_start = inst->unborn,
                                        .owner = loop->owner,
                                        .session_owner = dur__runtime_session_owner(loop->runtime),
                                        .session_lock_ms = loop->runtime->options.session_lock_timeout_ms };
@@ -313,6 +314,10 @@ bool dur__turn_build(dur__inst *inst) {
 /* ---- commits without a handler ---- */
 
 void dur__release(dur__inst *inst, uint64_t delay_ms, bool give_back, bool seen) {
+    if (inst->unborn) {
+        dur__inst_free(inst);
+        return;
+    }
     dur__inst_drop_exec(inst);
     dur__commit_end(inst);
     dur_turn_commit *commit = dur__commit_begin(inst);
@@ -327,8 +332,9 @@ void dur__release(dur__inst *inst, uint64_t delay_ms, bool give_back, bool seen)
 }
 
 void dur__release_counted(dur__inst *inst, uint64_t delay_ms) {
+    bool unborn = inst->unborn;
     dur__release(inst, delay_ms, false, false);
-    inst->abandons = true;
+    if (!unborn) inst->abandons = true;
 }
 
 void dur__suspend(dur__inst *inst, const char *reason) {

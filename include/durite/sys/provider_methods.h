@@ -246,6 +246,10 @@ typedef struct dur_turn_commit {
     bool needs_parent; /* compared too: metadata.parent_instance_id exists.  With the refusal of delete_instances to
                           leave a child's row behind, no child outlives its parent, whenever it was scheduled */
 
+    bool writes_start; /* the first turn of what lane_starts has handed out: the instance is made by it.  Somebody else
+                          has made it meanwhile: DUR_TURN_LEASE_LOST.  Committed, lock_token and store_key are answers:
+                          those of the lease, as a fetch would have told them */
+
     /* ---- answers ---- */
     dur_turn_fault fault;
     dur_error error; /* code DUR_OK when committed */
@@ -549,6 +553,17 @@ struct dur_provider_methods {
     /* History and KV snapshot of a leased instance (for one that was fetched without). */
     int (*lane_history)(dur_lane *lane, dur_arena *arena, const char *instance, const char *lock_token,
                         uint64_t execution_id, dur_orchestration_item *out, dur_error *err);
+    /*
+     * Starts that threads of this process wait for in enqueue_start and that nobody has written: start, acquisition and
+     * first turn become one commit, and the caller of enqueue_start is answered by it.  At most max; each item has one
+     * message, whose id is 0, and a token that only a turn with writes_start and lane_start_back know.  Empty while
+     * others wait to be fetched: who came first goes first.  Costs no statement.  Fallback: none are handed out.
+     */
+    int (*lane_starts)(dur_lane *lane, dur_arena *arena, size_t max, dur_orchestration_item *out, size_t *count,
+                       dur_error *err);
+    /* It has no first turn here (not registered, the turn was refused): it is written and fetched as any other.  A
+       token of one that was written, or answered otherwise, does no harm.  lane_close does the same with all. */
+    void (*lane_start_back)(dur_lane *lane, const char *lock_token);
 
     /* ======== optional: arrays.  Fallback: one by one ======== */
 

@@ -1,9 +1,9 @@
 /*
- * pg_inbox.c: starts that clients of this process hand to a lane.
+ * pg_inbox.c: starts that clients of this process hand to a lane, and that their first turn writes.
  *
- * A loop that runs here writes such a start in its next round and takes the instance in the same commit: one commit for
- * both, shared with every turn of that round.  Nobody depends on the lane: a start that it does not take soon, or
- * cannot take, is withdrawn by its caller, who writes it on a connection of the pool.
+ * The loop takes such a start and runs the handler; the turn that comes of it makes the instance, in one commit that it
+ * shares with every turn of that round.  Nobody depends on the lane: a start that it does not take soon is withdrawn by
+ * its caller, and one that it gives back is left to him; he writes it on a connection of the pool.
  */
 #include "provider/postgres/pg_internal.h"
 
@@ -21,6 +21,7 @@ struct dur__pg_request {
     bool done; /* false: the caller does it itself */
     int code;
     dur_error error;
+    char token[DUR__PG_TOKEN_SIZE + 24]; /* TAKEN */
     dur__cond cond;
     dur__link link; /* in the lane's inbox, or among those that it has taken */
 };
@@ -54,13 +55,15 @@ bool dur__pg_inbox_start(dur__pg *store, const dur_message *item, int *code, dur
     }
     dur__cond_init(&request.cond);
     dur__list_push(&lane->inbox, &request.link);
+    atomic_fetch_add(&lane->starts_wait, 1);
     dur_waker_wake(lane->waker);
     do { /* a lane in the middle of a round comes back; one that runs a handler may not for a long time */
         dur__cond_wait_us(&request.cond, &store->mutex, WITHDRAW_US);
     } while (request.state == WAITING && atomic_load(&lane->in_round));
     if (request.state == WAITING) {
         dur__list_unlink(&request.link);
-        atomic_store(&lane->takes_starts, false); /* until its next round: others need not wait for it too */
+        atomic_fetch_sub(&lane->starts_wait, 1);
+        atomic_store(&lane->takes_starts, false); /* until it comes back: others need not wait for it too */
     }
     while (request.state == TAKEN)
         dur__cond_wait(&request.cond, &store->mutex);
@@ -72,27 +75,52 @@ bool dur__pg_inbox_start(dur__pg *store, const dur_message *item, int *code, dur
     return true;
 }
 
-size_t dur__pg_inbox_take(dur__pg_lane *lane, size_t max) {
+/* ---- the lane's side --------------------------------------------------------------------------------------------- */
+
+static void tell(const dur__pg_request *request, dur_arena *arena, uint64_t now_ms, dur_orchestration_item *out) {
+    dur_text json = request->item->json;
+    dur_fetched_message *message = dur_arena_zalloc(arena, sizeof(*message));
+    message->due_ms = now_ms;
+    message->attempt_count = 1;
+    message->json = (dur_text){ dur_arena_memdup(arena, json.data, json.size), json.size };
+    *out = (dur_orchestration_item){ .instance = dur_arena_strdup(arena, request->item->instance),
+                                     .lock_token = dur_arena_strdup(arena, request->token),
+                                     .execution_id = 1,
+                                     .attempt_count = 1,
+                                     .acquisitions = 1,
+                                     .messages = message,
+                                     .message_count = 1 };
+}
+
+int dur__pg_lane_starts(dur_lane *base, dur_arena *arena, size_t max, dur_orchestration_item *out, size_t *count,
+                        dur_error *err) {
+    dur__pg_lane *lane = (dur__pg_lane *)(void *)base;
     dur__pg *store = lane->store;
-    size_t count = 0;
+    (void)err;
+    *count = 0;
+    bool takes = lane->owner != NULL && !lane->unknown;
+    if (atomic_load(&lane->takes_starts) != takes) atomic_store(&lane->takes_starts, takes);
+    if (!takes || atomic_load(&lane->starts_wait) == 0) return DUR_OK;
+    if (lane->start_serial == 0) dur__pg_token(store, lane->start_prefix);
+    uint64_t now_ms = dur__pg_now_ms(base->store);
     dur__mutex_lock(&store->mutex);
-    for (dur__link *link; count < max && (link = dur__list_pop(&lane->inbox)) != NULL; count++) {
-        DUR__CONTAINER(link, dur__pg_request, link)->state = TAKEN;
+    for (dur__link *link; *count < max && (link = dur__list_pop(&lane->inbox)) != NULL;) {
+        dur__pg_request *request = DUR__CONTAINER(link, dur__pg_request, link);
+        atomic_fetch_sub(&lane->starts_wait, 1);
+        request->state = TAKEN;
+        snprintf(request->token, sizeof(request->token), "%s-%llx", lane->start_prefix,
+                 (unsigned long long)++lane->start_serial);
         dur__list_push(&lane->starts, link);
+        tell(request, arena, now_ms, &out[(*count)++]);
     }
     dur__mutex_unlock(&store->mutex);
-    return count;
+    return DUR_OK;
 }
 
-const dur_message *dur__pg_inbox_item(const dur__link *link) {
-    return DUR__CONTAINER((dur__link *)(uintptr_t)link, dur__pg_request, link)->item;
-}
-
-/* An answer for the oldest that the lane has taken; the caller may be gone when this returns. */
-static void answer(dur__pg *store, dur__link *link, bool done, int code, const dur_error *err) {
-    dur__pg_request *request = DUR__CONTAINER(link, dur__pg_request, link);
+/* The caller may be gone when this returns. */
+static void answer(dur__pg *store, dur__pg_request *request, bool done, int code, const dur_error *err) {
     dur__mutex_lock(&store->mutex);
-    dur__list_unlink(link);
+    dur__list_unlink(&request->link);
     request->done = done;
     request->code = code;
     if (err != NULL) request->error = *err;
@@ -101,18 +129,30 @@ static void answer(dur__pg *store, dur__link *link, bool done, int code, const d
     dur__mutex_unlock(&store->mutex);
 }
 
-void dur__pg_inbox_written(dur__pg_lane *lane, dur__link *link) {
-    answer(lane->store, link, true, DUR_OK, NULL);
+static dur__pg_request *taken(const dur__pg_lane *lane, const char *token) {
+    DUR__LIST_EACH(&lane->starts, at) {
+        dur__pg_request *request = DUR__CONTAINER(at, dur__pg_request, link);
+        if (strcmp(request->token, token) == 0) return request;
+    }
+    return NULL;
 }
 
-void dur__pg_inbox_give_back(dur__pg_lane *lane) {
-    for (dur__link *link; (link = dur__list_first(&lane->starts)) != NULL;)
-        answer(lane->store, link, false, DUR_OK, NULL);
+void dur__pg_lane_start_back(dur_lane *base, const char *lock_token) {
+    dur__pg_lane *lane = (dur__pg_lane *)(void *)base;
+    dur__pg_request *request = taken(lane, lock_token);
+    if (request != NULL) answer(lane->store, request, false, DUR_OK, NULL);
 }
 
-void dur__pg_inbox_failed(dur__pg_lane *lane, int code, const dur_error *err) {
-    for (dur__link *link; (link = dur__list_first(&lane->starts)) != NULL;)
-        answer(lane->store, link, true, code, err);
+void dur__pg_inbox_answer(dur__pg_lane *lane, dur_turn_commit **turns, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        const dur_turn_commit *turn = turns[i];
+        dur__pg_request *request = turn->writes_start ? taken(lane, turn->lock_token) : NULL;
+        if (request == NULL) continue;
+        if (turn->fault == DUR_TURN_FINE)
+            answer(lane->store, request, true, DUR_OK, NULL);
+        else if (turn->error.code == DUR_EUNKNOWN) /* written or not: to do it again would be wrong */
+            answer(lane->store, request, true, DUR_EUNKNOWN, &turn->error);
+    }
 }
 
 void dur__pg_inbox_close(dur__pg_lane *lane) {
@@ -120,5 +160,6 @@ void dur__pg_inbox_close(dur__pg_lane *lane) {
     for (dur__link *link; (link = dur__list_pop(&lane->inbox)) != NULL;)
         dur__list_push(&lane->starts, link);
     dur__mutex_unlock(&lane->store->mutex);
-    dur__pg_inbox_give_back(lane);
+    for (dur__link *link; (link = dur__list_first(&lane->starts)) != NULL;)
+        answer(lane->store, DUR__CONTAINER(link, dur__pg_request, link), false, DUR_OK, NULL);
 }

@@ -123,13 +123,15 @@ typedef struct dur__pg_lane {
     uint64_t whole_look_us, whole_look_ms;
     atomic_bool news;         /* something was sent or set free since the last look */
     atomic_bool in_round;     /* in lane_round */
-    atomic_bool takes_starts; /* its last round acquired instances */
+    atomic_bool takes_starts; /* somebody runs it who takes starts */
+    atomic_uint starts_wait;  /* in its inbox */
     atomic_uint load;         /* turns of its rounds, the last ones counting most */
     dur__link inbox;          /* starts that wait for it */
     dur__map fresh;           /* instances that it acquired new, see pg_turn.c */
-    dur__link starts;         /* taken from the inbox for this round */
-    size_t start_count;
-    dur__link link; /* in store->lanes */
+    dur__link starts;         /* taken from the inbox, not written yet */
+    uint64_t start_serial;
+    char start_prefix[DUR__PG_TOKEN_SIZE]; /* of their tokens */
+    dur__link link;                        /* in store->lanes */
 } dur__pg_lane;
 
 typedef struct dur__pg_request dur__pg_request; /* pg_inbox.c */
@@ -281,16 +283,15 @@ bool dur__pg_poll_pause(dur__pg *store, uint64_t deadline_us); /* false: the dea
 /* pg_message.c: sending to instances */
 typedef struct dur__pg_outbox {
     dur__pg_array instance, kind, execution, activity, queue, due, delay, json, locks;
-    size_t count;
-    dur__pg_lane *lane; /* whose starts are made with the locks; NULL: none */
+    dur__pg_array born; /* of locks: the token of one that begins here, else NULL */
+    size_t count, born_count;
 } dur__pg_outbox;
 void dur__pg_outbox_begin(dur__pg_outbox *box);
 void dur__pg_outbox_add(dur__pg_outbox *box, const dur_message *item, uint64_t delay_ms);
-void dur__pg_outbox_lock(dur__pg_outbox *box, const char *instance); /* lock it with the targets */
-/* Makes and locks rows, in one pass; with a lane its starts too: the statement that returns those written, else -1. */
-int dur__pg_outbox_send_locks(dur__pg_outbox *box, dur__pg_batch *batch);
-int dur__pg_send_starts(const dur__pg_lane *lane, dur__pg_batch *batch);     /* only those: nothing else is locked */
-void dur__pg_start_token(const dur__pg_lane *lane, size_t at, char out[64]); /* of the lane's at-th start, from 1 */
+/* Lock it with the targets; with a token it is made, as an instance that this lock holds. */
+void dur__pg_outbox_lock(dur__pg_outbox *box, const char *instance, const char *token);
+/* Makes and locks rows, in one pass; lane: whose those are that begin. */
+void dur__pg_outbox_send_locks(dur__pg_outbox *box, dur__pg_batch *batch, const dur__pg_lane *lane);
 void dur__pg_outbox_send(dur__pg_outbox *box, dur__pg_batch *batch);
 void dur__pg_outbox_end(dur__pg_outbox *box);
 int dur__pg_enqueue_for_orchestrator(dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err);
@@ -303,12 +304,13 @@ int dur__pg_existing_on(dur__pg_conn *conn, const dur_message *item, uint64_t de
 
 /* pg_turn.c: the commit */
 void dur__pg_turns_reset(dur_turn_commit *turns, size_t count);
+bool dur__pg_turn_keeps(const dur_turn_commit *turn);       /* the lease */
+bool dur__pg_turn_leaves_more(const dur_turn_commit *turn); /* … and messages or keys, that an end must see to */
 /* Add the statements of these turns, the fence of the lane's owner first; usual: turns that only go on may be compared
    in a shorter way, which refuses some that are fine.  The order of turns may change.  Answers are read by
    dur__pg_turns_read after the batch ran. */
 typedef struct dur__pg_turn_plan {
     int work_at;      /* statement whose rows are the new worker rows; -1: none */
-    int starts_at;    /* statement whose rows are the starts that the lane has taken; -1: none */
     bool sends;       /* messages that are visible at once, perhaps to instances of this very lane */
     uint64_t due_ms;  /* the first of the others that it sends to its own instances */
     bool for_lanes;   /* other lanes have something to do afterwards */
@@ -384,15 +386,15 @@ int dur__pg_renew_session_lock(dur_provider *self, const char *const *owners, si
                                uint64_t idle_ms, uint64_t *renewed, dur_error *err);
 int dur__pg_cleanup_orphaned_sessions(dur_provider *self, uint64_t idle_ms, uint64_t *removed, dur_error *err);
 
-/* pg_inbox.c: starts that a lane writes and takes in one commit */
+/* pg_inbox.c: starts that their first turn writes */
 bool dur__pg_inbox_start(dur__pg *store, const dur_message *item, int *code,
                          dur_error *err); /* false: do it yourself */
-size_t dur__pg_inbox_take(dur__pg_lane *lane, size_t max);
-const dur_message *dur__pg_inbox_item(const dur__link *link);
-void dur__pg_inbox_written(dur__pg_lane *lane, dur__link *link);
-void dur__pg_inbox_give_back(dur__pg_lane *lane); /* all that are left: their callers do it themselves */
-void dur__pg_inbox_close(dur__pg_lane *lane);     /* nobody will take what waits there */
-void dur__pg_inbox_failed(dur__pg_lane *lane, int code, const dur_error *err);
+int dur__pg_lane_starts(dur_lane *lane, dur_arena *arena, size_t max, dur_orchestration_item *out, size_t *count,
+                        dur_error *err);
+void dur__pg_lane_start_back(dur_lane *lane, const char *lock_token);
+/* After a round: whoever waits for the starts that these turns were to write is told what was learned. */
+void dur__pg_inbox_answer(dur__pg_lane *lane, dur_turn_commit **turns, size_t count);
+void dur__pg_inbox_close(dur__pg_lane *lane); /* nobody will take what waits there */
 
 /* pg_lane.c, pg_round.c */
 /* After a round whose outcome was not learned: give up every lease, and say so in round->lost. */

@@ -21,11 +21,12 @@ void dur__pg_outbox_begin(dur__pg_outbox *box) {
     box->delay = dur__pg_array_i64();
     box->json = dur__pg_array_text();
     box->locks = dur__pg_array_text();
+    box->born = dur__pg_array_text();
 }
 
 void dur__pg_outbox_end(dur__pg_outbox *box) {
     dur__pg_array *all[] = { &box->instance, &box->kind,  &box->execution, &box->activity, &box->queue,
-                             &box->due,      &box->delay, &box->json,      &box->locks };
+                             &box->due,      &box->delay, &box->json,      &box->locks,    &box->born };
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         dur__buf_free(&all[i]->data);
 }
@@ -42,8 +43,10 @@ void dur__pg_outbox_add(dur__pg_outbox *box, const dur_message *item, uint64_t d
     box->count++;
 }
 
-void dur__pg_outbox_lock(dur__pg_outbox *box, const char *instance) {
+void dur__pg_outbox_lock(dur__pg_outbox *box, const char *instance, const char *token) {
     dur__pg_add_text(&box->locks, instance);
+    dur__pg_add_text(&box->born, token);
+    box->born_count += token != NULL;
 }
 
 /*
@@ -74,81 +77,42 @@ static void send_lock(dur__pg_batch *batch, const char *sql, const dur__pg_array
 }
 
 /*
- * The same pass with the starts that a lane was handed: a row that it makes for one of them is the lane's own from the
- * beginning.  One that was there before has no such token, and its start is left to the caller.
+ * The same pass with instances that begin: the row that it makes for one of them is the lane's own, as if it had been
+ * acquired.  One that was there before has no such token, and the turn that comes behind is refused.
  */
-#define START_COLUMNS "(instance_id, known, token, owner, holder, acquisitions)"
-#define OWNER_LIVES "(SELECT EXISTS (SELECT 1 FROM @owners WHERE owner = $6::text))"
-#define THEIR_MESSAGES                                                                                                 \
-    " RETURNING instance_id, token)"                                                                                   \
-    " INSERT INTO @queue (instance_id, due_ms, order_ms, given, attempts, kind, execution_id, activity_id, json)"      \
-    " SELECT x.instance_id, 0, n.now, true, 1, 0, ($4::bigint[])[x.at], 0, ($5::text[])[x.at] FROM (SELECT #now AS"    \
-    " now) n, (SELECT instance_id, split_part(token, '-s', 2)::integer AS at FROM i WHERE token IS NOT NULL) x ORDER"  \
-    " BY x.at RETURNING instance_id, id, order_ms"
-static const char starts_and_locks_sql[] =
-    "WITH i AS (INSERT INTO @instances " START_COLUMNS " SELECT x.id COLLATE"
-    " \"C\", x.token IS NOT NULL, x.token, CASE WHEN x.token IS NOT NULL THEN $6::text END, CASE WHEN x.token IS NOT"
-    " NULL THEN $7::bigint END, CASE WHEN x.token IS NOT NULL THEN 1 ELSE 0 END FROM (SELECT DISTINCT ON (u.id COLLATE"
-    " \"C\") u.id, u.token FROM unnest($2::text[], $3::text[]) AS u(id, token) WHERE u.token IS NULL OR " OWNER_LIVES
-    " ORDER BY u.id COLLATE \"C\", u.token) x ORDER BY 1"
-    " ON CONFLICT (instance_id) DO UPDATE SET instance_id = excluded.instance_id WHERE false" THEIR_MESSAGES;
+static const char born_and_locks_sql[] =
+    "INSERT INTO @instances (instance_id, known, token, owner, holder, acquisitions) SELECT x.id COLLATE \"C\", x.token"
+    " IS NOT NULL, x.token, CASE WHEN x.token IS NOT NULL THEN $4::text END, CASE WHEN x.token IS NOT NULL THEN"
+    " $5::bigint END, CASE WHEN x.token IS NOT NULL THEN 1 ELSE 0 END FROM (SELECT DISTINCT ON (u.id COLLATE \"C\") "
+    "u.id,"
+    " u.token FROM unnest($2::text[], $3::text[]) AS u(id, token) WHERE u.token IS NULL OR (SELECT EXISTS (SELECT 1 "
+    "FROM"
+    " @owners WHERE owner = $4::text)) ORDER BY u.id COLLATE \"C\", u.token) x ORDER BY 1"
+    " ON CONFLICT (instance_id) DO UPDATE SET instance_id = excluded.instance_id WHERE false";
 
-/*
- * Only the starts.  Behind usual turns this spares a second pass over their rows.  It is out of order, but it waits for
- * nobody except one who is just making a row of the same name; should that one wait for a row of ours, the server finds
- * it, and the round is tried again.
- */
-static const char starts_sql[] =
-    "WITH i AS (INSERT INTO @instances " START_COLUMNS " SELECT u.id, true, u.token, $6::text, $7::bigint, 1 FROM"
-    " unnest($2::text[], $3::text[]) AS u(id, token) WHERE " OWNER_LIVES " ORDER BY u.id COLLATE \"C\""
-    " ON CONFLICT (instance_id) DO NOTHING" THEIR_MESSAGES;
-
-void dur__pg_start_token(const dur__pg_lane *lane, size_t at, char out[64]) {
-    snprintf(out, 64, "%s-s%zu", lane->unknown_prefix, at);
-}
-
-/* others: also to be locked; NULL: only the starts. */
-static int send_starts(const dur__pg_lane *lane, dur__pg_batch *batch, const dur__pg_outbox *others) {
+static void send_born_and_locks(const dur__pg_outbox *box, dur__pg_batch *batch, const dur__pg_lane *lane) {
     dur__pg_args args;
     dur__pg_array ids = dur__pg_array_text(), tokens = dur__pg_array_text();
-    dur__pg_array execution = dur__pg_array_i64(), json = dur__pg_array_text();
-    char token[64];
-    size_t serial = 0;
-    DUR__LIST_EACH(&lane->starts, at) {
-        const dur_message *item = dur__pg_inbox_item(at);
-        dur__pg_start_token(lane, ++serial, token);
-        dur__pg_add_text(&ids, item->instance);
-        dur__pg_add_text(&tokens, token);
-        dur__pg_add_i64(&execution, (int64_t)item->execution_id);
-        dur__pg_add_json(&json, item->json);
-    }
-    if (others != NULL) {
-        array_append(&ids, &others->instance);
-        array_append(&ids, &others->locks);
-    }
+    array_append(&ids, &box->locks);
+    array_append(&tokens, &box->born);
+    array_append(&ids, &box->instance);
     while (tokens.count < ids.count)
         dur__pg_add_null(&tokens);
     dur__pg_args_begin(batch->conn->store, &args);
     dur__pg_array_arg(&args, &ids);
     dur__pg_array_arg(&args, &tokens);
-    dur__pg_array_arg(&args, &execution);
-    dur__pg_array_arg(&args, &json);
     dur__pg_text(&args, lane->owner);
     dur__pg_i64(&args, lane->holder);
-    return dur__pg_batch_add(batch, others != NULL ? starts_and_locks_sql : starts_sql, &args);
+    dur__pg_batch_add(batch, born_and_locks_sql, &args);
 }
 
-int dur__pg_send_starts(const dur__pg_lane *lane, dur__pg_batch *batch) {
-    return send_starts(lane, batch, NULL);
-}
-
-int dur__pg_outbox_send_locks(dur__pg_outbox *box, dur__pg_batch *batch) {
-    if (box->lane != NULL) return send_starts(box->lane, batch, box);
-    if (box->count > 0)
+void dur__pg_outbox_send_locks(dur__pg_outbox *box, dur__pg_batch *batch, const dur__pg_lane *lane) {
+    if (box->born_count > 0)
+        send_born_and_locks(box, batch, lane);
+    else if (box->count > 0)
         send_lock(batch, make_sql, &box->instance, &box->locks);
     else if (box->locks.count > 0)
         send_lock(batch, lock_sql, &box->locks, NULL);
-    return -1;
 }
 
 /*
@@ -249,7 +213,7 @@ int dur__pg_enqueue_for_orchestrator(dur_provider *self, const dur_message *item
     dur__pg_batch_begin(&batch, conn, true);
     dur__pg_outbox_begin(&box);
     dur__pg_outbox_add(&box, item, delay_ms);
-    (void)dur__pg_outbox_send_locks(&box, &batch);
+    dur__pg_outbox_send_locks(&box, &batch, NULL);
     dur__pg_outbox_send(&box, &batch);
     dur__pg_batch_notify(&batch);
     code = dur__pg_batch_run(&batch, "postgres.enqueue", err);
@@ -284,7 +248,7 @@ static int start_if_new(dur__pg_conn *conn, const dur_message *item, uint64_t de
     dur__pg_batch_begin(&batch, conn, true);
     dur__pg_outbox_begin(&box);
     dur__pg_outbox_add(&box, item, delay_ms);
-    (void)dur__pg_outbox_send_locks(&box, &batch);
+    dur__pg_outbox_send_locks(&box, &batch, NULL);
     outbox_send_if(&box, &batch, 1, NULL);
     int at = batch.count - 1;
     tell(&batch);
@@ -347,8 +311,9 @@ int dur__pg_enqueue_start(dur_provider *self, const dur_message *item, dur_exist
     dur__pg_conn *conn;
     int code;
     *existed = false;
-    if (delay_ms == 0 && item->due_ms == 0 && item->kind == DUR_WORK_START_ORCHESTRATION && item->message_id == NULL &&
-        dur__pg_inbox_start(store, item, &code, err))
+    /* Where an instance that exists is no error, many will: that would refuse whole rounds. */
+    if (policy == DUR_EXISTS_FAIL && delay_ms == 0 && item->due_ms == 0 && item->message_id == NULL &&
+        item->kind == DUR_WORK_START_ORCHESTRATION && dur__pg_inbox_start(store, item, &code, err))
         return code;
     code = dur__pg_borrow(store, &conn, err);
     if (code != DUR_OK) return code;
@@ -372,8 +337,8 @@ int dur__pg_existing_on(dur__pg_conn *conn, const dur_message *item, uint64_t de
     dur__pg_outbox box;
     dur__pg_batch_begin(&batch, conn, true);
     dur__pg_outbox_begin(&box);
-    dur__pg_outbox_lock(&box, item->instance);
-    (void)dur__pg_outbox_send_locks(&box, &batch); /* locks, does not make */
+    dur__pg_outbox_lock(&box, item->instance, NULL);
+    dur__pg_outbox_send_locks(&box, &batch, NULL); /* locks, does not make */
     dur__pg_args_begin(conn->store, &args);
     dur__pg_text(&args, item->instance);
     dur__pg_text(&args, item->message_id);

@@ -318,7 +318,8 @@ int dur_postgres_register(dur_error *err) {
         .get_kv_value = dur__pg_get_kv_value, .get_kv_all_values = dur__pg_get_kv_all_values,                          \
         .lane_open = dur__pg_lane_open, .lane_round = dur__pg_lane_round, .lane_wait = dur__pg_lane_wait,              \
         .lane_close = dur__pg_lane_close, .lane_messages = dur__pg_lane_messages,                                      \
-        .lane_history = dur__pg_lane_history, .fetch_turns = dur__pg_fetch_turns,                                      \
+        .lane_history = dur__pg_lane_history, .lane_starts = dur__pg_lane_starts,                                      \
+        .lane_start_back = dur__pg_lane_start_back, .fetch_turns = dur__pg_fetch_turns,                                \
         .commit_turns = dur__pg_commit_turns, .fetch_works = dur__pg_fetch_works, .ack_works = dur__pg_ack_works,      \
         .check_works = dur__pg_check_works, .return_works = dur__pg_return_works,                                      \
         .owner_register = dur__pg_owner_register, .owner_beat = dur__pg_owner_beat,                                    \

@@ -91,7 +91,7 @@ static bool time_has_come(const dur__pg_lane *lane, uint64_t now_us) {
 static reading choose_reading(dur__pg_lane *lane, const dur_round *round, bool writes_for_others, uint64_t now_us) {
     bool news = atomic_exchange(&lane->news, false);
     if (lane->conn->pg != NULL && dur__pg_drain_notifications(lane->conn, lane->owner)) news = true;
-    if (round->turn_count + round->ack_count + lane->start_count == 0 || lane->store->caller_clock) return LOOK;
+    if (round->turn_count + round->ack_count == 0 || lane->store->caller_clock) return LOOK;
     if (news || writes_for_others || lane->more || time_has_come(lane, now_us)) return LOOK;
     if (round->fetch != NULL && round->fetch->kind == DUR_FETCH_SUSPECT) return LOOK; /* "none" is an answer too */
     return now_us - lane->answered_us >= (lane->store->pooler ? PROBE_APART_US : PROBE_APART_TOLD_US) ? PROBE : NOTHING;
@@ -125,8 +125,7 @@ static void send_reads(dur__pg_lane *lane, dur__pg_batch *batch, const dur_round
     }
     if (plan->reads != NOTHING) plan->info_at = send_info(lane, batch, round, plan->low_ms);
     if (round->work != NULL && round->work->tags.mode != DUR_TAGS_NONE &&
-        (plan->reads == LOOK || lane->free_work || round->turn_count + lane->start_count == 0 ||
-         round->work->kind == DUR_FETCH_SUSPECT))
+        (plan->reads == LOOK || lane->free_work || round->turn_count == 0 || round->work->kind == DUR_FETCH_SUSPECT))
         dur__pg_work_fetch_add(lane->store, batch, round->work, prefix, &plan->work_at);
 }
 
@@ -216,56 +215,6 @@ static void read_reads(dur__pg_lane *lane, const dur__pg_batch *batch, const rou
     if (rows == max) round->more = true;
 }
 
-/* ---- starts that clients of this process have handed in ---------------------------------------------------------- */
-
-static bool takes_starts(const dur_fetch *fetch) {
-    return fetch != NULL && fetch->kind != DUR_FETCH_SUSPECT && (fetch->filter == NULL || fetch->filter->count > 0);
-}
-
-static void take_starts(dur__pg_lane *lane, const dur_round *round) {
-    lane->start_count = 0;
-    atomic_store(&lane->takes_starts, round->fetch != NULL && lane->owner != NULL);
-    if (round->turn_count > 0)
-        atomic_store(&lane->load, (atomic_load(&lane->load) + (unsigned)round->turn_count + 1) / 2);
-    if (lane->owner == NULL || !takes_starts(round->fetch) || lane->unknown) return;
-    if (round->fetch->owner == NULL || strcmp(round->fetch->owner, lane->owner) != 0) return;
-    lane->start_count = dur__pg_inbox_take(lane, round->fetch->max > 0 ? round->fetch->max : 1);
-}
-
-/* The lane's own: behind the claimed ones. */
-static void read_starts(dur__pg_lane *lane, const PGresult *rows, dur_arena *arena, dur_round *round) {
-    size_t count = (size_t)PQntuples(rows), serial = 0;
-    int row = 0;
-    if (lane->start_count == 0) return;
-    dur_orchestration_item *items = dur_arena_zalloc(arena, (round->item_count + count + 1) * sizeof(*items));
-    for (size_t i = 0; i < round->item_count; i++)
-        items[i] = round->items[i];
-    DUR__LIST_EACH_SAFE(&lane->starts, at, after) {
-        const dur_message *item = dur__pg_inbox_item(at);
-        char token[64];
-        dur__pg_start_token(lane, ++serial, token);
-        if (row == PQntuples(rows) || strcmp(PQgetvalue(rows, row, 0), item->instance) != 0) continue;
-        dur_fetched_message *message = dur_arena_zalloc(arena, sizeof(*message));
-        message->id = dur__pg_get_u64(rows, row, 1);
-        message->due_ms = dur__pg_get_u64(rows, row, 2);
-        message->attempt_count = 1;
-        message->json = (dur_text){ dur_arena_memdup(arena, item->json.data, item->json.size), item->json.size };
-        items[round->item_count++] = (dur_orchestration_item){
-            .instance = dur_arena_strdup(arena, item->instance),
-            .lock_token = dur_arena_strdup(arena, token),
-            .execution_id = 1,
-            .attempt_count = 1,
-            .acquisitions = 1,
-            .messages = message,
-            .message_count = 1,
-        };
-        row++;
-        dur__pg_fresh_add(lane, item->instance);
-        dur__pg_inbox_written(lane, at);
-    }
-    round->items = items;
-}
-
 /* ---- one batch --------------------------------------------------------------------------------------------------- */
 
 /*
@@ -306,7 +255,7 @@ static int run_batch(dur__pg_lane *lane, dur_arena *arena, dur_round *round, dur
                      bool writes, bool *refused, dur_error *err) {
     dur__pg *store = lane->store;
     dur__pg_batch batch;
-    round_plan plan = { .turns = { .work_at = -1, .starts_at = -1, .due_ms = DUR_NEVER } };
+    round_plan plan = { .turns = { .work_at = -1, .due_ms = DUR_NEVER } };
     uint64_t now_us = dur__monotonic_us();
     int backend = lane->conn->backend;
     dur__pg_token(store, lane->unknown_prefix);
@@ -329,7 +278,6 @@ static int run_batch(dur__pg_lane *lane, dur_arena *arena, dur_round *round, dur
             dur_error_clear(&round->acks[i].error);
         if (plan.turns.due_ms < lane->next_due_ms) lane->next_due_ms = plan.turns.due_ms;
         read_reads(lane, &batch, &plan, arena, round);
-        if (plan.turns.starts_at >= 0) read_starts(lane, batch.results[plan.turns.starts_at], arena, round);
         if (writes) tell_others(lane, turns, count, &plan.turns);
     } else {
         atomic_store(&lane->news, true); /* what was to be read was not */
@@ -337,10 +285,16 @@ static int run_batch(dur__pg_lane *lane, dur_arena *arena, dur_round *round, dur
     if (code == DUR_EUNKNOWN) {
         lane->unknown = true;
         lane->lost_backend = backend;
-        dur__pg_inbox_failed(lane, code, err);
     }
     dur__pg_batch_end(&batch);
     return code;
+}
+
+/* What began in this round is known to have nothing but its history. */
+static void remember_born(dur__pg_lane *lane, dur_turn_commit **turns, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (turns[i]->writes_start && dur__pg_turn_keeps(turns[i]) && !dur__pg_turn_leaves_more(turns[i]))
+            dur__pg_fresh_add(lane, turns[i]->instance);
 }
 
 int dur__pg_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_error *err) {
@@ -352,15 +306,16 @@ int dur__pg_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_e
     atomic_store(&lane->in_round, true);
     int code = dur__pg_connect(lane->conn, &mine);
     if (code == DUR_OK && lane->unknown) code = dur__pg_lane_recover(lane, arena, round, &mine);
-    if (code == DUR_OK) take_starts(lane, round);
-    bool writes = count + round->ack_count + lane->start_count > 0;
+    if (round->turn_count > 0)
+        atomic_store(&lane->load, (atomic_load(&lane->load) + (unsigned)round->turn_count + 1) / 2);
+    bool writes = count + round->ack_count > 0;
     if (code == DUR_OK) code = run_batch(lane, arena, round, turns, count, writes, &refused, &mine);
-    dur__pg_inbox_give_back(lane); /* what was not written */
-    lane->start_count = 0;
+    if (code == DUR_OK) remember_born(lane, turns, count);
     atomic_store(&lane->in_round, false);
     if (refused && writes) {   /* each gets its own answer; then look without writing */
         lane->sessions = true; /* perhaps that was why */
         dur__pg_turns_commit(lane->store, lane->conn, lane, arena, turns, count);
+        dur__pg_inbox_answer(lane, turns, count);
         dur__pg_acks_commit(lane->store, lane->conn, round->acks, round->ack_count);
         dur__pg_wake_local(lane->store, lane);
         code = dur__pg_connect(lane->conn, &mine);
@@ -372,5 +327,6 @@ int dur__pg_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_e
         fail_all(round, turns, count, &mine);
         if (err != NULL) *err = mine;
     }
+    dur__pg_inbox_answer(lane, turns, count);
     return code;
 }

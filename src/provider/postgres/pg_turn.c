@@ -182,6 +182,17 @@ static const char usual_rows_sql[] =
     " expected, last, flags, name, version, parent, pin, custom) WHERE (i.current_execution = t.execution OR"
     " (t.expected = 0 AND i.current_execution < t.execution)) AND " HELD_HERE ALL_OR_NOTHING;
 
+/* Those that begin with this turn, whose start was never written.  Somebody has made the instance: refused. */
+static const char born_sql[] =
+    "WITH u AS (INSERT INTO @instances (instance_id, has_row, has_history, known, name, version, current_execution,"
+    " last_event, pin, custom_status, custom_status_version, created_at, updated_at, token, owner, holder) SELECT t.id,"
+    " true, true, true, t.name, t.version, t.execution, t.last, t.pin::bigint[], t.custom, t.flags >> 3 & 1, n.now,"
+    " n.now, t.token, $7::text, $8::bigint FROM (SELECT #now AS now) n, unnest($2::text[], $3::text[], $4::bigint[],"
+    " $5::bigint[], $6::bigint[], $11::bigint[], $12::text[], $13::text[], $14::text[], $15::text[], $16::text[]) AS"
+    " t(id, token, execution, expected, last, flags, name, version, parent, pin, custom) WHERE " FENCE(
+        "$9::bigint") " AND (SELECT EXISTS (SELECT 1 FROM @owners WHERE owner = $7::text)) ORDER BY t.id COLLATE \"C\""
+                      " ON CONFLICT (instance_id) DO NOTHING" ALL_OR_NOTHING;
+
 /* ---- which turns are usual --------------------------------------------------------------------------------------- */
 
 /*
@@ -214,7 +225,7 @@ static bool is_fresh(const dur__pg_lane *lane, const dur_turn_commit *turn) {
 }
 
 /* It leaves something behind that an end must see to. */
-static bool spoils(const dur_turn_commit *turn) {
+bool dur__pg_turn_leaves_more(const dur_turn_commit *turn) {
     if (turn->orchestrator_item_count > 0 || turn->timers_dropped_count > 0) return true;
     for (size_t i = 0; i < turn->event_count; i++) {
         dur_event_kind kind = turn->events[i].kind;
@@ -225,7 +236,7 @@ static bool spoils(const dur_turn_commit *turn) {
     return false;
 }
 
-typedef enum turn_kind { UNUSUAL, GOES_ON, BEGINS, IS_OVER } turn_kind;
+typedef enum turn_kind { UNUSUAL, GOES_ON, BEGINS, IS_OVER, IS_BORN } turn_kind;
 
 static turn_kind kind_of(const dur_turn_commit *turn, const dur__pg_lane *lane) {
     const dur_execution_metadata *metadata = &turn->metadata;
@@ -235,23 +246,26 @@ static turn_kind kind_of(const dur_turn_commit *turn, const dur__pg_lane *lane) 
         turn->owner == NULL || turn->orchestrator_item_count > 0 || turn->expected_last == DUR_NOT_COMPARED ||
         strcmp(turn->owner, lane->owner) != 0)
         return UNUSUAL;
+    if (turn->writes_start)
+        return dur__pg_turn_keeps(turn) && metadata->status == DUR_STATUS_NONE && gives_row(turn) ? IS_BORN : UNUSUAL;
     if (dur__pg_turn_keeps(turn) && metadata->status == DUR_STATUS_NONE) {
         if (turn->expected_last > 0) return turn->consumed_count == 0 && !described ? GOES_ON : UNUSUAL;
         return turn->consumed_count == 1 && is_fresh(lane, turn) ? BEGINS : UNUSUAL;
     }
     bool over = metadata->status == DUR_STATUS_COMPLETED || metadata->status == DUR_STATUS_FAILED;
     return over && !turn->keep_lease && turn->expected_last > 0 && turn->consumed_count == 0 && !described &&
-                   !spoils(turn) && is_fresh(lane, turn)
+                   !dur__pg_turn_leaves_more(turn) && is_fresh(lane, turn)
                ? IS_OVER
                : UNUSUAL;
 }
 
-/* The rarest kind among them. */
+/* The rarest kind among them, apart from those that are born. */
 static turn_kind kind_of_all(dur_turn_commit **turns, size_t count, const dur__pg_lane *lane) {
     turn_kind all = GOES_ON;
     for (size_t i = 0; i < count; i++) {
         turn_kind kind = kind_of(turns[i], lane);
         if (kind == UNUSUAL) return UNUSUAL;
+        if (kind == IS_BORN) continue;
         if (kind != GOES_ON || status_event(turns[i]) != NULL) all = BEGINS;
     }
     return all;
@@ -305,7 +319,7 @@ static void send_usual_rows(dur__pg *store, dur__pg_batch *batch, const dur__pg_
     enum { FLAGS, NAME, VERSION, PARENT, PIN, CUSTOM, COLUMNS };
     dur__pg_array columns[COLUMNS];
     usual_args(store, &args, lane, turns, count);
-    if (kind == GOES_ON) {
+    if (kind == GOES_ON) { /* no more to say */
         dur__pg_batch_add(batch, plain_rows_sql, &args);
         return;
     }
@@ -324,7 +338,7 @@ static void send_usual_rows(dur__pg *store, dur__pg_batch *batch, const dur__pg_
     }
     for (int i = 0; i < COLUMNS; i++)
         dur__pg_array_arg(&args, &columns[i]);
-    dur__pg_batch_add(batch, usual_rows_sql, &args);
+    dur__pg_batch_add(batch, kind == IS_BORN ? born_sql : usual_rows_sql, &args);
 }
 
 static void send_rows(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, dur_turn_commit **turns,
@@ -420,7 +434,7 @@ static void send_consumed(dur__pg *store, dur__pg_batch *batch, const char *sql,
     dur__pg_args args;
     dur__pg_array instance = dur__pg_array_text(), id = dur__pg_array_i64();
     for (size_t i = 0; i < count; i++) {
-        for (size_t k = 0; turns[i]->consume_listed && k < turns[i]->consumed_count; k++) {
+        for (size_t k = 0; turns[i]->consume_listed && !turns[i]->writes_start && k < turns[i]->consumed_count; k++) {
             dur__pg_add_text(&instance, turns[i]->instance);
             dur__pg_add_i64(&id, (int64_t)turns[i]->consumed[k]);
         }
@@ -557,16 +571,25 @@ bool dur__pg_turn_seen(const dur_turn_commit *turn) {
     return false;
 }
 
+/* Those that are born behind the others. */
 static int by_instance(const void *a, const void *b) {
-    return strcmp((*(dur_turn_commit *const *)a)->instance, (*(dur_turn_commit *const *)b)->instance);
+    const dur_turn_commit *x = *(dur_turn_commit *const *)a, *y = *(dur_turn_commit *const *)b;
+    return x->writes_start != y->writes_start ? (x->writes_start ? 1 : -1) : strcmp(x->instance, y->instance);
 }
 
-/* Nothing but the instances' own rows, and those of their work: the first statement locks them, in order of their ids.
+/*
+ * Nothing but the instances' own rows, and those of their work: the first statement locks them, in order of their ids.
+ * Rows that are made behind it are out of order, but that waits for nobody except one who is just making a row of the
+ * same name; should that one wait for a row of ours, the server finds it, and the round is tried again.
  */
 static void send_usual(dur__pg *store, dur__pg_batch *batch, dur__pg_lane *lane, dur_turn_commit **turns, size_t count,
                        turn_kind kind, dur__pg_turn_plan *plan) {
+    size_t old = 0;
     qsort(turns, count, sizeof(*turns), by_instance);
-    send_usual_rows(store, batch, lane, turns, count, kind);
+    while (old < count && !turns[old]->writes_start)
+        old++;
+    if (old > 0) send_usual_rows(store, batch, lane, turns, old, kind);
+    if (old < count) send_usual_rows(store, batch, lane, turns + old, count - old, IS_BORN);
     send_consumed(store, batch, take_start_sql, turns, count);
     send_work_taken(store, batch, turns, count, !lane->sessions);
     dur__pg_send_history(store, batch, turns, count);
@@ -632,7 +655,8 @@ static void send_all(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *l
 
 static void remember(dur__pg_lane *lane, dur_turn_commit **turns, size_t count) {
     for (size_t i = 0; i < count; i++) {
-        if (spoils(turns[i]) || !dur__pg_turn_keeps(turns[i])) dur__pg_fresh_forget(lane, turns[i]->instance);
+        if (dur__pg_turn_leaves_more(turns[i]) || !dur__pg_turn_keeps(turns[i]))
+            dur__pg_fresh_forget(lane, turns[i]->instance);
         for (size_t k = 0; k < turns[i]->orchestrator_item_count; k++)
             dur__pg_fresh_forget(lane, turns[i]->orchestrator_items[k].instance);
     }
@@ -643,14 +667,13 @@ void dur__pg_turns_add(dur__pg *store, dur__pg_batch *batch, dur__pg_lane *lane,
     dur__pg_outbox box;
     bool owned = lane != NULL && lane->owner != NULL;
     dur__pg_outbox_begin(&box);
-    *plan = (dur__pg_turn_plan){ .work_at = -1, .starts_at = -1, .due_ms = DUR_NEVER };
-    if (lane != NULL && lane->start_count > 0) box.lane = lane;
+    *plan = (dur__pg_turn_plan){ .work_at = -1, .due_ms = DUR_NEVER };
     for (size_t i = 0; i < ack_count; i++)
         if (acks[i].completion != NULL) dur__pg_outbox_add(&box, acks[i].completion, 0);
     plan->sends = plan->for_lanes = box.count > 0;
     for (size_t i = 0; i < count; i++) {
-        dur__pg_outbox_lock(&box, turns[i]->instance);
-        if (needs_parent(turns[i])) dur__pg_outbox_lock(&box, turns[i]->metadata.parent_instance_id);
+        dur__pg_outbox_lock(&box, turns[i]->instance, turns[i]->writes_start ? turns[i]->lock_token : NULL);
+        if (needs_parent(turns[i])) dur__pg_outbox_lock(&box, turns[i]->metadata.parent_instance_id, NULL);
         for (size_t k = 0; k < turns[i]->orchestrator_item_count; k++) {
             const dur_message *item = &turns[i]->orchestrator_items[k];
             dur__pg_outbox_add(&box, item, 0);
@@ -663,13 +686,11 @@ void dur__pg_turns_add(dur__pg *store, dur__pg_batch *batch, dur__pg_lane *lane,
         plan->for_watches |= dur__pg_turn_seen(turns[i]);
     }
     turn_kind kind = usual && owned && ack_count == 0 && count > 0 ? kind_of_all(turns, count, lane) : UNUSUAL;
-    bool only_starts = box.lane != NULL && count + ack_count == 0;
     if (owned && kind == UNUSUAL) dur__pg_fence_add(store, batch, lane->owner); /* else its first statement takes it */
     if (kind != UNUSUAL)
         send_usual(store, batch, lane, turns, count, kind, plan);
-    else if (!only_starts)
-        plan->starts_at = dur__pg_outbox_send_locks(&box, batch);
-    if (box.lane != NULL && (kind != UNUSUAL || only_starts)) plan->starts_at = dur__pg_send_starts(lane, batch);
+    else
+        dur__pg_outbox_send_locks(&box, batch, lane);
     if (ack_count > 0) dur__pg_acks_add(store, batch, acks, ack_count);
     if (kind == UNUSUAL && count > 0)
         send_all(store, batch, lane, turns, count, &box, plan);

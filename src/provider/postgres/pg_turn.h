@@ -8,7 +8,6 @@
 
 /* pg_turn.c: what a turn means */
 bool dur__pg_turn_writes(const dur_turn_commit *turn); /* an execution: events, status, metadata */
-bool dur__pg_turn_keeps(const dur_turn_commit *turn);  /* the lease */
 bool dur__pg_turn_ends(const dur_turn_commit *turn);   /* the execution */
 
 /* A statement that takes nothing but the ids of the instances that pass the test; none: it is not sent. */

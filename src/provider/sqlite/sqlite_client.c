@@ -10,7 +10,6 @@ typedef struct client_op {
     const dur_message *item;
     const char *instance;
     uint64_t delay_ms;
-    dur_exists_policy policy;
     bool existed;
     uint64_t key;
     uint64_t execution;
@@ -18,7 +17,6 @@ typedef struct client_op {
     const uint64_t *ids;
     size_t count;
     const char *reason;
-    dur__sq_delete_list deleted;
 } client_op;
 
 static int not_found(dur_error *err, const char *instance) {
@@ -43,8 +41,7 @@ int dur__sq_start(dur__sq_txn *txn, const dur_message *item, dur_exists_policy p
     uint64_t key = 0;
     bool ended = false, made = false;
     *existed = false;
-    int code = delay_ms == 0 ? dur__sq_adopt(txn, item, &made, err) : DUR_OK;
-    if (code == DUR_OK && !made) code = dur__sq_enqueue_new(txn, item, delay_ms, &made, err);
+    int code = dur__sq_enqueue_new(txn, item, delay_ms, &made, err);
     if (code != DUR_OK || made) return code;
     code = dur__sq_key(txn, item->instance, false, &key, err);
     if (code == DUR_OK && key != 0) code = dur__sq_exists(txn, key, existed, &ended, NULL, err);
@@ -65,26 +62,28 @@ int dur__sq_start(dur__sq_txn *txn, const dur_message *item, dur_exists_policy p
 }
 
 static int start_run(dur__sq_op *op, dur__sq_txn *txn) {
-    client_op *self = (client_op *)(void *)op;
-    self->deleted.count = 0;
-    return dur__sq_start(txn, self->item, self->policy, self->delay_ms, &self->existed, &self->deleted, &op->err);
+    dur__sq_start_op *self = (dur__sq_start_op *)(void *)op;
+    self->deleted->count = 0;
+    return dur__sq_start(txn, self->item, self->policy, self->delay_ms, &self->existed, self->deleted, &op->err);
 }
 
 static void start_done(dur__sq_op *op, dur__sq_file *file) {
-    client_op *self = (client_op *)(void *)op;
-    dur__sq_deleted_forget(file, &self->deleted);
+    dur__sq_start_op *self = (dur__sq_start_op *)(void *)op;
+    dur__sq_deleted_forget(file, self->deleted);
     dur__sq_changed(file, self->item->instance);
 }
 
 int dur__sq_enqueue_start(dur_provider *self, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms,
                           bool *existed, dur_error *err) {
-    client_op op = { .op = { .run = start_run, .done = start_done, .starts = true },
-                     .item = item,
-                     .policy = policy,
-                     .delay_ms = delay_ms };
+    dur__sq_delete_list deleted = { .keys = NULL };
+    dur__sq_start_op op = { .op = { .run = start_run, .done = start_done, .starts = true },
+                            .item = item,
+                            .policy = policy,
+                            .delay_ms = delay_ms,
+                            .deleted = &deleted };
     int code = dur__sq_submit(dur__sq_file_of(self), &op.op, err);
     *existed = op.existed;
-    free(op.deleted.keys);
+    free(deleted.keys);
     return code;
 }
 

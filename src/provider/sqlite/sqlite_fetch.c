@@ -15,10 +15,6 @@ typedef struct candidate {
     size_t queued;  /* rows of its in the queue; DUR__SQ_NOT_COUNTED */
 } candidate;
 
-static uint64_t packed(dur_semver v) {
-    return ((uint64_t)(v.major & 0x1fffff) << 42) | ((uint64_t)(v.minor & 0x1fffff) << 21) | (v.patch & 0x1fffff);
-}
-
 static void candidate_fill(dur_arena *arena, sqlite3_stmt *row, candidate *out) {
     *out = (candidate){ .key = dur__sq_u64(row, 0),
                         .instance = dur__sq_dup(arena, row, 1),
@@ -203,78 +199,6 @@ static int acquire(dur__sq_fetch_op *self, dur__sq_txn *txn, candidate *it) {
     return DUR_OK;
 }
 
-/* ---- starts that are acquired as they come ---- */
-
-/* Only while nobody waits to be fetched: who came first goes first. */
-static bool adopts(const dur__sq_txn *txn, const dur_message *item) {
-    const dur__sq_fetch_op *self = txn->file->adopter;
-    if (self == NULL || txn->conn != &txn->file->writer || txn->file->ready_maybe || item->due_ms > 0) return false;
-    const dur_fetch *how = self->how;
-    return !self->op.failed && how->owner != NULL && how->kind != DUR_FETCH_SUSPECT &&
-           (how->filter == NULL || how->filter->count > 0) && self->count < self->max;
-}
-
-/* One that no instance has: a token has it in it, so it must be known before the row is. */
-static int next_key(dur__sq_txn *txn, uint64_t *out, dur_error *err) {
-    sqlite3_stmt *row = NULL;
-    int code = DUR_OK;
-    if (txn->file->next_key == 0) {
-        code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_NEXT_KEY, &row, err, "");
-        if (code == DUR_OK) txn->file->next_key = dur__sq_u64(row, 0);
-        dur__sq_end(&row);
-    }
-    *out = txn->file->next_key;
-    return code;
-}
-
-static void adopted_fill(dur__sq_fetch_op *self, const dur__sq_txn *txn, candidate *it, const char *token,
-                         const dur_message *start) {
-    dur_orchestration_item *item = &self->items[self->count];
-    dur_fetched_message *message = dur_arena_zalloc(self->arena, sizeof(*message));
-    dur_work_item work;
-    message->id = (uint64_t)sqlite3_last_insert_rowid(txn->conn->db);
-    message->due_ms = txn->now_ms;
-    message->attempt_count = 1;
-    message->json = (dur_text){ dur_arena_memdup(self->arena, start->json.data, start->json.size), start->json.size };
-    *item = (dur_orchestration_item){ .instance = it->instance,
-                                      .lock_token = token,
-                                      .store_key = it->key,
-                                      .acquisitions = 1,
-                                      .attempt_count = 1,
-                                      .execution_id = 1,
-                                      .messages = message,
-                                      .message_count = 1 };
-    if (dur_work_from_json(&work, self->arena, message->json, NULL) == DUR_OK) {
-        item->orchestration_name = work.orchestration;
-        item->version = work.version;
-    }
-    self->leases[self->count++] = lease_make(it, item, self->lane);
-}
-
-int dur__sq_adopt(dur__sq_txn *txn, const dur_message *start, bool *made, dur_error *err) {
-    dur__sq_fetch_op *self = txn->file->adopter;
-    candidate it = { .queued = 1 };
-    char token[80];
-    *made = false;
-    if (!adopts(txn, start)) return DUR_OK;
-    int code = dur__sq_owner_lives(txn, self->how->owner, err);
-    if (code == DUR_OK) code = next_key(txn, &it.key, err);
-    if (code != DUR_OK) return code;
-    dur__sq_token(txn, token, 'k', it.key);
-    code =
-        dur__sq_run(txn->conn, DUR__SQ_INSTANCE_ADOPT, err, "ittt", it.key, start->instance, token, self->how->owner);
-    if (code != DUR_OK || sqlite3_changes64(txn->conn->db) == 0) return code;
-    *made = true;
-    txn->file->next_key++;
-    txn->file->max_id_known = false;
-    code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_ADOPT, err, "iiijt", it.key, txn->now_ms, (uint64_t)start->kind,
-                       &start->json, token);
-    if (code != DUR_OK) return code;
-    it.instance = dur_arena_strdup(self->arena, start->instance);
-    adopted_fill(self, txn, &it, dur_arena_strdup(self->arena, token), start);
-    return DUR_OK;
-}
-
 /* ---- instances that wait ---- */
 
 static int candidates(dur__sq_fetch_op *self, dur__sq_txn *txn, candidate *out, size_t max, size_t *count) {
@@ -283,8 +207,8 @@ static int candidates(dur__sq_fetch_op *self, dur__sq_txn *txn, candidate *out, 
     uint64_t any = how->filter == NULL, low = 0, high = 0;
     *count = 0;
     if (!any) {
-        low = packed(how->filter->ranges[0].min);
-        high = packed(how->filter->ranges[0].max);
+        low = dur__sq_packed(how->filter->ranges[0].min);
+        high = dur__sq_packed(how->filter->ranges[0].max);
     }
     int code;
     if (how->kind == DUR_FETCH_SUSPECT)
@@ -305,8 +229,8 @@ static int suspects_look(dur__sq_fetch_op *self, dur__sq_txn *txn) {
     sqlite3_stmt *row = NULL;
     uint64_t any = self->how->filter == NULL;
     int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_SUSPECTS, &row, &self->op.err, "iiii", any,
-                             any ? 0 : packed(self->how->filter->ranges[0].min),
-                             any ? 0 : packed(self->how->filter->ranges[0].max), (uint64_t)1);
+                             any ? 0 : dur__sq_packed(self->how->filter->ranges[0].min),
+                             any ? 0 : dur__sq_packed(self->how->filter->ranges[0].max), (uint64_t)1);
     self->suspects = row != NULL;
     dur__sq_end(&row);
     return code;
@@ -323,7 +247,7 @@ static int none_is_ready(dur__sq_fetch_op *self, dur__sq_txn *txn) {
 
 static int fetch_run(dur__sq_op *op, dur__sq_txn *txn) {
     dur__sq_fetch_op *self = (dur__sq_fetch_op *)(void *)op;
-    if (self != txn->file->adopter) dur__sq_fetch_op_drop(self); /* else the transaction began with it */
+    dur__sq_fetch_op_drop(self);
     self->more = self->suspects = false;
     if (self->how->filter != NULL && self->how->filter->count == 0) return DUR_OK;
     int code = dur__sq_owner_lives(txn, self->how->owner, &self->op.err);
@@ -364,7 +288,6 @@ static void fetch_done(dur__sq_op *op, dur__sq_file *file) {
 
 static int fetch_run_seen(dur__sq_op *op, dur__sq_txn *txn) {
     dur__sq_fetch_op *self = (dur__sq_fetch_op *)(void *)op;
-    op->spoils = self == txn->file->adopter && self->count > 0; /* what was adopted would be nobody's */
     int code = fetch_run(op, txn);
     self->now_ms = txn->now_ms;
     return code == DUR_OK && self->lane != NULL ? dur__sq_max_id(txn, &self->max_id, &op->err) : code;

@@ -93,14 +93,14 @@ int dur__sq_submit_all(dur__sq_file *file, dur__sq_op **ops, size_t count, dur_e
     dur__mutex_lock(&file->lock);
     for (size_t i = 0; i < count; i++) {
         dur_error_clear(&ops[i]->err);
-        ops[i]->failed = ops[i]->undone = ops[i]->finished = false;
+        ops[i]->failed = ops[i]->undone = ops[i]->finished = ops[i]->taken = false;
         ops[i]->answered = &answered;
         dur__list_push(&file->inbox, &ops[i]->link);
     }
     dur__sq_op *last = ops[count - 1]; /* a leader takes the whole inbox, so all are finished with the last */
     uint64_t give_up = 0;
     while (!last->finished) {
-        bool free_lead = !file->leading && file->serving == file->next_ticket;
+        bool free_lead = !last->taken && !file->leading && file->serving == file->next_ticket;
         uint64_t now = dur__monotonic_us();
         if (free_lead && (give_up != 0 ? now >= give_up : !lane_comes(file))) {
             file->leading = true;
@@ -167,7 +167,8 @@ static int txn_begin(dur__sq_file *file, dur__sq_txn *txn, dur_error *err) {
     if (code == DUR_OK) code = dur__sq_foreign(file, &changed, err);
     if (code == DUR_OK && file->relook) code = dur__sq_look(txn, err);
     if (code == DUR_OK) code = dur__sq_due(txn, err);
-    if (file->adopter != NULL) dur__sq_fetch_op_drop(file->adopter);
+    file->born_from = 0;
+    file->born_mail = false;
     return code;
 }
 
@@ -180,7 +181,7 @@ static bool op_spoils(dur__sq_txn *txn, dur__sq_op *op) {
     if (code == DUR_OK) return false;
     if (op->err.code == DUR_OK) dur_error_set(&op->err, (dur_code)code, false, "sqlite", "%s", dur_code_text(code));
     op->failed = true;
-    return op->spoils || sqlite3_get_autocommit(db) != 0 || sqlite3_total_changes64(db) != before;
+    return sqlite3_get_autocommit(db) != 0 || sqlite3_total_changes64(db) != before;
 }
 
 static void fail_all(dur__sq_op **ops, size_t count, const dur_error *why) {
@@ -230,31 +231,34 @@ static void append(dur__sq_op ***list, size_t *count, size_t *room, dur__link *a
     (*list)[(*count)++] = DUR__CONTAINER(at, dur__sq_op, link);
 }
 
-/* Everything in the inbox, behind what is in list already.  Starts last: nothing but other starts comes between a start
-   and whoever acquires it. */
+/* Everything in the inbox, behind what is in list already. */
 static void take_inbox(dur__sq_file *file, dur__sq_op ***list, size_t *count, size_t *room) {
-    dur__link starts;
-    dur__list_init(&starts);
     dur__mutex_lock(&file->lock);
-    for (dur__link *at; (at = dur__list_pop(&file->inbox)) != NULL;) {
-        if (DUR__CONTAINER(at, dur__sq_op, link)->starts)
-            dur__list_push(&starts, at);
-        else
-            append(list, count, room, at);
-    }
-    for (dur__link *at; (at = dur__list_pop(&starts)) != NULL;)
+    for (dur__link *at; (at = dur__list_pop(&file->inbox)) != NULL;)
         append(list, count, room, at);
     dur__mutex_unlock(&file->lock);
 }
 
-/* Each wakes the next: waking costs the leader more than writing the row. */
-static void answer(dur__sq_file *file, dur__sq_op **ops, size_t count) {
-    if (count == 0) return;
+static void finish(dur__sq_file *file, dur__sq_op *op) {
+    op->finished = true;
+    dur__list_push(&file->answered, &op->link);
+}
+
+/* What was asked for from elsewhere, and what the leader's own have brought along.  Each wakes the next: waking costs
+   the leader more than writing the row. */
+static void answer(dur__sq_file *file, dur__sq_op **own, size_t own_count, dur__sq_op **asked, size_t count) {
+    size_t brought = 0;
+    for (size_t i = 0; i < own_count; i++)
+        brought += own[i]->brings != NULL && !own[i]->failed;
+    if (count + brought == 0) return;
     dur__mutex_lock(&file->lock);
-    for (size_t i = 0; i < count; i++) {
-        ops[i]->finished = true;
-        dur__list_push(&file->answered, &ops[i]->link);
+    for (size_t i = 0; brought > 0 && i < own_count; i++) {
+        if (own[i]->brings == NULL || own[i]->failed) continue;
+        dur__sq_unborn_answered(own[i]->brings);
+        finish(file, own[i]->brings);
     }
+    for (size_t i = 0; i < count; i++)
+        finish(file, asked[i]);
     wake_answered(file);
     dur__mutex_unlock(&file->lock);
 }
@@ -283,7 +287,7 @@ void dur__sq_batch(dur__sq_file *file, dur__sq_lane *self, dur__sq_op **ops, siz
     dur__sq_gate_enter(file);
     run_all(file, all, total);
     dur__sq_gate_leave(file);
-    answer(file, all + count, asked - count);
+    answer(file, all, count, all + count, asked - count);
     dur__sq_wake_flush(file, self);
     if (file->wal_pages >= file->wal_pages_max) dur__sq_checkpoint(file);
 }

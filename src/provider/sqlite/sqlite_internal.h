@@ -117,6 +117,8 @@ struct dur__sq_lane {
     _Atomic bool signalled; /* something may have come; consumed by a round */
     uint64_t rest_us;       /* how long its sleeps were lately */
     bool left_inbox;        /* the last wait returned because of the inbox; nobody served it since */
+    bool others_wait;       /* after its last round there were instances to fetch */
+    dur__link unborn;       /* file->lock: starts that it has taken (sqlite_unborn.c) */
     dur__link leases;       /* leader */
     dur__link dirty;        /* leader */
     char **lost;            /* leader: instances whose lease went away */
@@ -149,6 +151,7 @@ struct dur__sq_file {
     dur__cond turn;  /* leading went false, or an op was finished */
     bool leading;
     uint64_t next_ticket, serving; /* threads that wait for the lead, in order */
+    uint64_t next_unborn;
     dur__link inbox;
     dur__link answered; /* requests that are done, whose threads have not gone */
     dur__link lanes;
@@ -172,14 +175,15 @@ struct dur__sq_file {
     uint64_t next_key;         /* above all instances; 0: not known, somebody may have made one */
     unsigned char random[256]; /* drawn for tokens, and not used yet */
     size_t random_left;
-    bool ready_maybe; /* there may be instances to fetch; false: a look found none, and none has come since */
-    struct dur__sq_fetch_op *adopter; /* of the round that leads: it may acquire what is started meanwhile */
-    bool sessions_used;               /* there may be session rows */
-    uint64_t pass;                    /* transactions that were begun */
-    bool times_stale;                 /* the next times may be too early: what they stood for is gone */
-    bool relook;                      /* memory may be behind the store: look at everything once more */
-    dur__map leases;                  /* by key */
-    dur__sq_op **batch;               /* kept between batches */
+    bool ready_maybe;   /* there may be instances to fetch; false: a look found none, and none has come since */
+    uint64_t born_from; /* instances that the transaction under way has made with their first turn; 0: none … */
+    bool born_mail;     /* … and something was sent to one of them */
+    bool sessions_used; /* there may be session rows */
+    uint64_t pass;      /* transactions that were begun */
+    bool times_stale;   /* the next times may be too early: what they stood for is gone */
+    bool relook;        /* memory may be behind the store: look at everything once more */
+    dur__map leases;    /* by key */
+    dur__sq_op **batch; /* kept between batches */
     size_t batch_room;
     _Atomic uint64_t next_due_ms;    /* wall; when something becomes visible by itself */
     _Atomic uint64_t next_expiry_ms; /* boot; when a timed lock ends */
@@ -254,8 +258,9 @@ struct dur__sq_op {
     int (*run)(dur__sq_op *op, dur__sq_txn *txn);
     void (*done)(dur__sq_op *op, dur__sq_file *file);
     dur_error err;
-    bool starts; /* runs behind all others of the inbox: what it makes may be acquired on the way */
-    bool spoils; /* when it fails, even if it has written nothing itself */
+    dur__sq_op *brings; /* is answered with it, when it succeeds */
+    bool starts;        /* a dur__sq_start_op */
+    bool taken;         /* file->lock: not in the inbox, a lane has it */
     bool failed;
     bool undone;         /* by a failed COMMIT, whatever run had found */
     bool finished;       /* file->lock */
@@ -286,6 +291,35 @@ bool dur__sq_inbox_waits(dur__sq_file *file);
 /* The thread that is inside dur_sqlite_begin … commit of this file. */
 bool dur__sq_in_own_txn(const dur__sq_file *file);
 void dur__sq_set_own_txn(dur__sq_file *file);
+
+/* A version as one number that sorts as it does. */
+static inline uint64_t dur__sq_packed(dur_semver v) {
+    return ((uint64_t)(v.major & 0x1fffff) << 42) | ((uint64_t)(v.minor & 0x1fffff) << 21) | (v.patch & 0x1fffff);
+}
+
+/* ---- starts that their first turn writes (sqlite_unborn.c) ------------------------------------------------------- */
+
+/* A start that a client of this process waits for. */
+typedef struct dur__sq_start_op {
+    dur__sq_op op;
+    const dur_message *item;
+    dur_exists_policy policy;
+    uint64_t delay_ms;
+    bool existed;
+    struct dur__sq_delete_list *deleted;
+    bool was_taken;  /* once is enough: from then on it goes the usual way */
+    char token[24];  /* … while a lane has it */
+    dur__link taken; /* lane->unborn */
+} dur__sq_start_op;
+
+struct dur__sq_turn_op;
+/* The start that a turn writes; NULL: it was given back. */
+dur__sq_op *dur__sq_unborn_find(dur__sq_lane *lane, const char *token);
+void dur__sq_unborn_answered(dur__sq_op *op); /* file->lock held */
+void dur__sq_unborn_back_all(dur__sq_lane *lane);
+/* Of a turn that writes its start: the instance, with its lease; a lease in memory after COMMIT. */
+int dur__sq_born(struct dur__sq_turn_op *turn, dur__sq_txn *txn);
+void dur__sq_born_done(struct dur__sq_turn_op *turn, dur__sq_file *file);
 
 /* ---- leases in memory, messages (sqlite_queue.c) ----------------------------------------------------------------- */
 
@@ -344,6 +378,8 @@ typedef struct dur__sq_turn_op {
     uint64_t execution, last_event, current;
     size_t messages_gone; /* rows that it has deleted from the queue */
     bool kept, was_leased, has_execution, counted, row_written, released, values, visible_change;
+    char token[80];                    /* of a lease that began with this turn */
+    uint64_t born_max_id, born_now_ms; /* … what it has seen of the queue */
 } dur__sq_turn_op;
 void dur__sq_turn_op_init(dur__sq_turn_op *self, dur_turn_commit *turn, dur_arena *arena, bool plain);
 int dur__sq_turn_op_answer(dur__sq_turn_op *self);
@@ -362,9 +398,6 @@ typedef struct dur__sq_fetch_op {
 void dur__sq_fetch_op_init(dur__sq_fetch_op *self, const dur_fetch *how, dur_arena *arena, dur__sq_lane *lane,
                            dur_orchestration_item *items, size_t max);
 void dur__sq_fetch_op_drop(dur__sq_fetch_op *self); /* leases that were not handed over */
-/* A start that comes while a lane looks for instances, and none waits: written as acquired, instead of being written,
-   found, read and locked.  *made is false when it was not: the instance exists, or it must wait its turn. */
-int dur__sq_adopt(dur__sq_txn *txn, const dur_message *item, bool *made, dur_error *err);
 /* Which messages: visible at now_ms, and not (id up to `id` and due up to seen_now). */
 typedef struct dur__sq_seen {
     uint64_t key, now_ms, id, seen_now;

@@ -23,6 +23,8 @@ int dur__sq_lane_open(dur_provider *self, const dur_lane_options *options, dur_l
     lane->signalled = true; /* the first round looks at what is there already */
     dur__list_init(&lane->leases);
     dur__list_init(&lane->dirty);
+    dur__list_init(&lane->unborn);
+    lane->others_wait = true; /* until a round has looked */
     dur__mutex_lock(&file->lock);
     dur__list_push(&file->lanes, &lane->link);
     dur__mutex_unlock(&file->lock);
@@ -33,6 +35,7 @@ int dur__sq_lane_open(dur_provider *self, const dur_lane_options *options, dur_l
 void dur__sq_lane_close(dur_lane *base) {
     dur__sq_lane *lane = (dur__sq_lane *)(void *)base;
     dur__sq_file *file = lane->file;
+    dur__sq_unborn_back_all(lane);
     if (dur__sq_lead(file, NULL) != DUR_OK) DUR_ASSERT(!"a lane is closed inside a transaction of its own thread");
     for (dur__link *at; (at = dur__list_first(&lane->leases)) != NULL;)
         dur__sq_lease_drop(file, DUR__CONTAINER(at, dur__sq_lease, lane_link)->key, false);
@@ -183,6 +186,8 @@ static void round_prepare(round_ops *ops, dur__sq_lane *lane, dur_arena *arena, 
     for (size_t i = 0; i < round->turn_count; i++) {
         dur__sq_turn_op_init(&ops->turns[i], &round->turns[i], arena, false);
         ops->turns[i].lane = lane;
+        if (round->turns[i].writes_start)
+            ops->turns[i].op.brings = dur__sq_unborn_find(lane, round->turns[i].lock_token);
         ops->list[at++] = &ops->turns[i].op;
     }
     for (size_t i = 0; i < round->ack_count; i++) {
@@ -256,9 +261,8 @@ int dur__sq_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_e
         /* A round that does not look everywhere leaves the signal for the next wait. */
         if (round->fetch != NULL && round->work != NULL) atomic_store(&lane->signalled, false);
         lane->left_inbox = false;
-        if (round->fetch != NULL) file->adopter = &ops.fetch;
         dur__sq_batch(file, lane, ops.list, round->turn_count + round->ack_count, ops.last, ops.last_count);
-        file->adopter = NULL;
+        lane->others_wait = file->ready_maybe;
         lost_take(lane, arena, round);
         if (ops.held.op.failed && ops.held.op.undone) { /* nothing was done */
             code = ops.held.op.err.code;

@@ -41,6 +41,9 @@ void dur__sq_lane_close(dur_lane *lane);
 int dur__sq_lane_messages(dur_lane *lane, dur_arena *arena, const char *instance, const char *lock_token,
                           const char *queue, uint64_t after_due_ms, uint64_t after_id, size_t max,
                           dur_fetched_message **out, size_t *count, dur_error *err);
+int dur__sq_lane_starts(dur_lane *lane, dur_arena *arena, size_t max, dur_orchestration_item *out, size_t *count,
+                        dur_error *err);
+void dur__sq_lane_start_back(dur_lane *lane, const char *lock_token);
 int dur__sq_lane_history(dur_lane *lane, dur_arena *arena, const char *instance, const char *lock_token,
                          uint64_t execution_id, dur_orchestration_item *out, dur_error *err);
 int dur__sq_fetch_turns(dur_provider *self, dur_arena *arena, const dur_fetch *how, dur_orchestration_item *out,

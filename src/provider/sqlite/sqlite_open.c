@@ -306,6 +306,8 @@ const dur_provider_methods dur__sq_methods = {
     METHOD(lane_close),
     METHOD(lane_messages),
     METHOD(lane_history),
+    METHOD(lane_starts),
+    METHOD(lane_start_back),
     METHOD(fetch_turns),
     METHOD(commit_turns),
     METHOD(fetch_works),

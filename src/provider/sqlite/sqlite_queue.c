@@ -168,6 +168,7 @@ int dur__sq_enqueue(dur__sq_txn *txn, const dur_message *item, uint64_t delay_ms
     dur__sq_lease *lease = dur__map_get_u64(&txn->file->leases, key);
     bool leased = lease != NULL && lease->epoch == txn->file->epoch; /* else the statement looks at the token itself */
     if (lease != NULL) dur__sq_lease_dirty(txn->file, key);
+    if (txn->file->born_from != 0 && key >= txn->file->born_from) txn->file->born_mail = true;
     bool starts = item->kind == DUR_WORK_START_ORCHESTRATION || item->kind == DUR_WORK_CONTINUE_AS_NEW;
     if (starts && !leased) { /* now it exists: what came before and waited is a reason, too */
         bool any;

@@ -43,8 +43,9 @@
     SQL(INSTANCE_START,                                                                                                \
         "INSERT INTO dur_instance(id, ready_at, ready_seq) VALUES(?1, ?2, ?3) ON CONFLICT(id) DO NOTHING")             \
     SQL(INSTANCE_NEXT_KEY, "SELECT coalesce(max(key), 0) + 1 FROM dur_instance")                                       \
-    SQL(INSTANCE_ADOPT, "INSERT INTO dur_instance(key, id, token, owner, acquisitions) VALUES(?1, ?2, ?3, ?4, 1) "     \
-                        "ON CONFLICT(id) DO NOTHING")                                                                  \
+    SQL(INSTANCE_BORN,                                                                                                 \
+        "INSERT INTO dur_instance(key, id, name, version, execution, status, created, updated, token, owner, pinned) " \
+        "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7, ?8, ?9, ?10) ON CONFLICT(id) DO NOTHING")                              \
     SQL(INSTANCE_READY,                                                                                                \
         "UPDATE dur_instance SET ready_at=CASE WHEN max(?2, not_before) <= ?4 THEN 0 ELSE max(?2, not_before) END, "   \
         "ready_seq=?3 WHERE key=?1 AND token IS NULL AND (ready_at IS NULL OR (ready_at > 0 AND "                      \
@@ -121,8 +122,6 @@
     /* the orchestrator queue */                                                                                       \
     SQL(QUEUE_ADD, "INSERT INTO dur_queue(key, due, ord, at, kind, qname, execution, activity, json) "                 \
                    "VALUES(?1, ?2, ?3, ?9, ?4, ?5, ?6, ?7, ?8)")                                                       \
-    SQL(QUEUE_ADOPT, "INSERT INTO dur_queue(key, due, ord, at, kind, json, token, attempts) "                          \
-                     "VALUES(?1, 0, ?2, ?2, ?3, ?4, ?5, 1)")                                                           \
     SQL(QUEUE_DELETE, "DELETE FROM dur_queue WHERE id=?1 AND key=?2")                                                  \
     SQL(QUEUE_DELETE_TOKEN, "DELETE FROM dur_queue WHERE key=?1 AND token=?2")                                         \
     SQL(QUEUE_DELETE_SEEN, /* what rounds have handed to the holder, queues apart */                                   \

@@ -247,10 +247,6 @@ static int messages_consume(dur__sq_turn_op *self, dur__sq_txn *txn) {
 
 /* ---- what it writes ---- */
 
-static uint64_t packed(dur_semver v) {
-    return ((uint64_t)(v.major & 0x1fffff) << 42) | ((uint64_t)(v.minor & 0x1fffff) << 21) | (v.patch & 0x1fffff);
-}
-
 static bool ends(dur_status status) {
     return status >= DUR_STATUS_COMPLETED;
 }
@@ -264,10 +260,10 @@ static int execution_write(dur__sq_turn_op *self, dur__sq_txn *txn) {
     bool known = self->lease != NULL && self->lease->has_execution && self->lease->execution == execution;
     if (!known)
         code = dur__sq_run(txn->conn, DUR__SQ_EXECUTION_MAKE, err, meta->has_pinned_version ? "iiii" : "iiin",
-                           self->key, execution, txn->now_ms, packed(meta->pinned_version));
+                           self->key, execution, txn->now_ms, dur__sq_packed(meta->pinned_version));
     else if (meta->has_pinned_version)
         code = dur__sq_run(txn->conn, DUR__SQ_EXECUTION_PIN, err, "iii", self->key, execution,
-                           packed(meta->pinned_version));
+                           dur__sq_packed(meta->pinned_version));
     if (code == DUR_OK && meta->status != DUR_STATUS_NONE)
         code = dur__sq_run(txn->conn, DUR__SQ_EXECUTION_STATUS, err, "iiiti", self->key, execution,
                            (uint64_t)meta->status, meta->output, ends(meta->status) ? txn->now_ms : (uint64_t)0);
@@ -301,7 +297,7 @@ static int instance_write(dur__sq_turn_op *self, dur__sq_txn *txn) {
     uint64_t execution = newer ? turn->execution_id : self->current;
     uint64_t tail[4], n = 0;
     if (status) tail[n++] = (uint64_t)meta->status;
-    if (pin) tail[n++] = packed(meta->pinned_version);
+    if (pin) tail[n++] = dur__sq_packed(meta->pinned_version);
     tail[n++] = newer ? 1 : 0;
     tail[n++] = txn->now_ms;
     while (n < 4)
@@ -469,6 +465,17 @@ static int lease_end(dur__sq_turn_op *self, dur__sq_txn *txn) {
     return code;
 }
 
+/* The comparisons, what was consumed, and the instance's row. */
+static int lease_write(dur__sq_turn_op *self, dur__sq_txn *txn) {
+    int code = key_find(self, txn);
+    if (code == DUR_OK) code = lease_compare(self, txn);
+    if (code == DUR_OK) code = position_compare(self, txn);
+    if (code == DUR_OK) code = parent_compare(self, txn);
+    if (code == DUR_OK && !self->plain) code = works_consume(self, txn);
+    if (code == DUR_OK) code = messages_consume(self, txn);
+    return code == DUR_OK ? instance_write(self, txn) : code;
+}
+
 static int turn_run(dur__sq_op *op, dur__sq_txn *txn) {
     dur__sq_turn_op *self = (dur__sq_turn_op *)(void *)op;
     dur_turn_commit *turn = self->turn;
@@ -476,13 +483,7 @@ static int turn_run(dur__sq_op *op, dur__sq_txn *txn) {
     self->lease = NULL;
     self->messages_gone = 0;
     self->kept = self->has_execution = self->visible_change = self->released = self->values = false;
-    int code = key_find(self, txn);
-    if (code == DUR_OK) code = lease_compare(self, txn);
-    if (code == DUR_OK) code = position_compare(self, txn);
-    if (code == DUR_OK) code = parent_compare(self, txn);
-    if (code == DUR_OK && !self->plain) code = works_consume(self, txn);
-    if (code == DUR_OK) code = messages_consume(self, txn);
-    if (code == DUR_OK) code = instance_write(self, txn);
+    int code = !self->plain && turn->writes_start ? dur__sq_born(self, txn) : lease_write(self, txn);
     if (code == DUR_OK && turn->execution_id != 0) code = execution_write(self, txn);
     if (code == DUR_OK) code = events_write(self, txn);
     if (code == DUR_OK && ends(turn->metadata.status)) code = execution_end(self, txn);
@@ -519,6 +520,10 @@ static void turn_done(dur__sq_op *op, dur__sq_file *file) {
         dur__sq_changed(file, turn->instance != NULL ? turn->instance
                               : lease != NULL        ? lease->instance
                                                      : self->instance);
+    if (!self->plain && turn->writes_start) {
+        dur__sq_born_done(self, file);
+        return;
+    }
     if (self->kept && lease != NULL && !turn->consume_listed)
         dur__sq_lease_taken_all(lease);
     else if (self->kept && lease != NULL)

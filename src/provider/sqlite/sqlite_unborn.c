@@ -1,0 +1,186 @@
+/*
+ * sqlite_unborn.c: starts that their first turn writes.
+ *
+ * A lane takes a start out of the inbox before anybody has written it; the thread that asked goes on waiting.  The turn
+ * that comes back writes the instance as it is after the turn, without a message in the queue, and its commit answers
+ * the start.  A start whose turn does not come, or is refused, goes back into the inbox and is written there as any
+ * other.
+ */
+#include "provider/sqlite/sqlite_internal.h"
+#include "provider/sqlite/sqlite_methods.h"
+#include <stdlib.h>
+
+/* ---- taking and giving back ---- */
+
+static bool takeable(const dur__sq_op *op) {
+    const dur__sq_start_op *start = (const dur__sq_start_op *)(const void *)op;
+    return op->starts && !start->was_taken && start->delay_ms == 0 && start->item->due_ms == 0;
+}
+
+static void take(dur__sq_lane *lane, dur__sq_start_op *start) {
+    start->was_taken = start->op.taken = true;
+    snprintf(start->token, sizeof(start->token), "u%llu", (unsigned long long)++lane->file->next_unborn);
+    dur__list_unlink(&start->op.link);
+    dur__list_push(&lane->unborn, &start->taken);
+}
+
+static void tell(const dur__sq_start_op *start, dur_arena *arena, uint64_t now_ms, dur_orchestration_item *item) {
+    dur_text json = start->item->json;
+    dur_work_item work;
+    dur_fetched_message *message = dur_arena_zalloc(arena, sizeof(*message));
+    message->due_ms = now_ms;
+    message->attempt_count = 1;
+    message->json = (dur_text){ dur_arena_memdup(arena, json.data, json.size), json.size };
+    *item = (dur_orchestration_item){ .instance = dur_arena_strdup(arena, start->item->instance),
+                                      .lock_token = dur_arena_strdup(arena, start->token),
+                                      .acquisitions = 1,
+                                      .attempt_count = 1,
+                                      .execution_id = 1,
+                                      .messages = message,
+                                      .message_count = 1 };
+    if (dur_work_from_json(&work, arena, message->json, NULL) == DUR_OK) {
+        item->orchestration_name = work.orchestration;
+        item->version = work.version;
+    }
+}
+
+int dur__sq_lane_starts(dur_lane *base, dur_arena *arena, size_t max, dur_orchestration_item *out, size_t *count,
+                        dur_error *err) {
+    dur__sq_lane *lane = (dur__sq_lane *)(void *)base;
+    dur__sq_file *file = lane->file;
+    (void)err;
+    *count = 0;
+    if (lane->owner == NULL || lane->others_wait) return DUR_OK;
+    uint64_t now_ms = file->world->wall_ms(file->world->data);
+    dur__mutex_lock(&file->lock);
+    DUR__LIST_EACH_SAFE(&file->inbox, at, after) {
+        dur__sq_op *op = DUR__CONTAINER(at, dur__sq_op, link);
+        if (*count == max || !takeable(op)) continue;
+        dur__sq_start_op *start = (dur__sq_start_op *)(void *)op;
+        take(lane, start);
+        tell(start, arena, now_ms, &out[(*count)++]);
+    }
+    dur__mutex_unlock(&file->lock);
+    return DUR_OK;
+}
+
+dur__sq_op *dur__sq_unborn_find(dur__sq_lane *lane, const char *token) {
+    DUR__LIST_EACH(&lane->unborn, at) {
+        dur__sq_start_op *start = DUR__CONTAINER(at, dur__sq_start_op, taken);
+        if (dur__str_eq(start->token, token)) return &start->op;
+    }
+    return NULL;
+}
+
+void dur__sq_unborn_answered(dur__sq_op *op) {
+    dur__list_unlink(&((dur__sq_start_op *)(void *)op)->taken);
+    op->taken = false;
+}
+
+/* With the lock held. */
+static void back(dur__sq_file *file, dur__sq_op *op) {
+    dur__sq_unborn_answered(op);
+    dur__list_push(&file->inbox, &op->link);
+    dur__cond_signal(op->answered); /* its thread may have to lead */
+}
+
+void dur__sq_lane_start_back(dur_lane *base, const char *lock_token) {
+    dur__sq_lane *lane = (dur__sq_lane *)(void *)base;
+    dur__mutex_lock(&lane->file->lock);
+    dur__sq_op *op = dur__sq_unborn_find(lane, lock_token);
+    if (op != NULL) back(lane->file, op);
+    dur__mutex_unlock(&lane->file->lock);
+}
+
+void dur__sq_unborn_back_all(dur__sq_lane *lane) {
+    dur__mutex_lock(&lane->file->lock);
+    for (dur__link *at; (at = dur__list_first(&lane->unborn)) != NULL;)
+        back(lane->file, &DUR__CONTAINER(at, dur__sq_start_op, taken)->op);
+    dur__mutex_unlock(&lane->file->lock);
+}
+
+/* ---- writing ---- */
+
+/* One that no instance has: a token has it in it, so it must be known before the row is. */
+static int next_key(dur__sq_txn *txn, uint64_t *out, dur_error *err) {
+    sqlite3_stmt *row = NULL;
+    int code = DUR_OK;
+    if (txn->file->next_key == 0) {
+        code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_NEXT_KEY, &row, err, "");
+        if (code == DUR_OK) txn->file->next_key = dur__sq_u64(row, 0);
+        dur__sq_end(&row);
+    }
+    *out = txn->file->next_key;
+    return code;
+}
+
+static int refused(dur__sq_turn_op *self, const char *why) {
+    self->fault = DUR_TURN_LEASE_LOST;
+    return dur_error_set(&self->op.err, DUR_ELEASE, false, "sqlite.commit", "%s", why);
+}
+
+/* A turn that ends it at once, or lets it go, and sends it nothing: there is no lease to write. */
+static bool goes_at_once(const dur_turn_commit *turn) {
+    if (turn->keep_lease || turn->set_suspended || turn->delay_ms != 0) return false;
+    for (size_t i = 0; i < turn->orchestrator_item_count; i++)
+        if (dur__str_eq(turn->orchestrator_items[i].instance, turn->instance)) return false;
+    return true;
+}
+
+int dur__sq_born(dur__sq_turn_op *self, dur__sq_txn *txn) {
+    const dur_turn_commit *turn = self->turn;
+    const dur_execution_metadata *meta = &turn->metadata;
+    dur_error *err = &self->op.err;
+    dur__sq_file *file = txn->file;
+    if (self->op.brings == NULL || turn->instance == NULL || turn->execution_id == 0 ||
+        meta->orchestration_name == NULL || meta->orchestration_version == NULL)
+        return refused(self, "Invalid lock token: no such start");
+    int code = dur__sq_owner_lives(txn, turn->owner, err);
+    if (code == DUR_OK) code = next_key(txn, &self->key, err);
+    if (code == DUR_OK) code = dur__sq_max_id(txn, &self->born_max_id, err);
+    if (code != DUR_OK) return code;
+    dur__sq_token(txn, self->token, 'k', self->key);
+    self->born_now_ms = txn->now_ms;
+    self->current = turn->execution_id;
+    self->released = goes_at_once(turn);
+    self->visible_change = true;
+    free(self->instance);
+    self->instance = dur__xstrdup(turn->instance);
+    code = dur__sq_run(
+        txn->conn, DUR__SQ_INSTANCE_BORN, err, meta->has_pinned_version ? "itttiiitti" : "itttiiittn", self->key,
+        turn->instance, meta->orchestration_name, meta->orchestration_version, turn->execution_id,
+        (uint64_t)(meta->status != DUR_STATUS_NONE ? meta->status : DUR_STATUS_RUNNING), txn->now_ms,
+        self->released ? NULL : self->token, self->released ? NULL : turn->owner, dur__sq_packed(meta->pinned_version));
+    if (code == DUR_OK && sqlite3_changes64(txn->conn->db) == 0)
+        return refused(self, "Invalid lock token: the instance exists already");
+    if (code != DUR_OK) return code;
+    if (file->born_from == 0) file->born_from = self->key;
+    file->next_key++;
+    return DUR_OK;
+}
+
+void dur__sq_born_done(dur__sq_turn_op *self, dur__sq_file *file) {
+    dur_turn_commit *turn = self->turn;
+    turn->store_key = self->key;
+    turn->lock_token = self->token;
+    if (!self->kept) return;
+    dur__sq_lease *lease = dur__xcalloc(1, sizeof(*lease));
+    lease->key = self->key;
+    lease->instance = dur__xstrdup(turn->instance);
+    lease->token = dur__xstrdup(self->token);
+    lease->name = dur__xstrdup(turn->metadata.orchestration_name);
+    lease->version = dur__xstrdup(turn->metadata.orchestration_version);
+    lease->lane = self->lane;
+    lease->execution = turn->execution_id;
+    lease->last_event = self->last_event;
+    lease->has_execution = true;
+    lease->no_values = !self->values;
+    lease->epoch = file->epoch;
+    lease->seen_id = self->born_max_id;
+    lease->seen_now = self->born_now_ms;
+    dur__list_push(&self->lane->leases, &lease->lane_link);
+    dur__map_put_u64(&file->leases, lease->key, lease);
+    if (!file->born_mail) return;
+    dur__sq_lease_dirty(file, lease->key);
+    atomic_store(&self->lane->signalled, true);
+}

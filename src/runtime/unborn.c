@@ -1,0 +1,62 @@
+/*
+ * unborn.c: instances whose start is not in the store yet.
+ *
+ * A client of this process that starts an instance waits for one commit anyway.  The loop takes the start before it is
+ * written and runs the handler; start, acquisition and first turn become that commit, and the answer to it answers the
+ * client.  Until then the store knows nothing: whatever else than a first turn happens to an unborn instance, it is
+ * forgotten (dur__inst_free), and its start goes into the store as any other does.
+ */
+#include "runtime/runtime_internal.h"
+
+#include <stdlib.h>
+
+#define TAKE_MAX 512 /* at a time: the rest is written as any other */
+
+/* An id that is in use here: the store says what becomes of the second start. */
+static bool known(dur__loop *loop, const char *instance) {
+    return dur__map_get(&loop->instances, instance) != NULL || dur__directory_get(loop->runtime, instance) != NULL;
+}
+
+bool dur__unborn_take(dur__loop *loop) {
+    size_t count = 0;
+    if (loop->fallback || loop->claiming) return false;
+    dur_arena *arena = dur__pool_arena(loop);
+    if (loop->unborn == NULL) loop->unborn = dur__xcalloc(TAKE_MAX, sizeof(*loop->unborn));
+    dur_orchestration_item *items = loop->unborn;
+    if (dur_store_lane_starts(loop->lane, arena, TAKE_MAX, items, &count, NULL) != DUR_OK) count = 0;
+    size_t room = count > 0 ? dur__gate_reserve_fresh(count) : 0;
+    if (count > 0) loop->now_ms = dur_store_now_ms(loop->runtime->store);
+    for (size_t i = 0; i < count; i++) {
+        if (room > 0 && !known(loop, items[i].instance)) {
+            room--;
+            dur__triage_unborn(loop, &items[i]);
+        } else {
+            dur_store_lane_start_back(loop->lane, items[i].lock_token);
+        }
+    }
+    dur__gate_unreserve_fresh(room);
+    dur__pool_arena_back(loop, arena);
+    return count > 0;
+}
+
+/* From now on it is an instance as any other. */
+void dur__unborn_born(dur__inst *inst, const dur_turn_commit *answer) {
+    inst->unborn = false;
+    if (answer->lock_token != inst->token) {
+        free(inst->token);
+        inst->token = dur__xstrdup(answer->lock_token);
+        inst->commit->lock_token = inst->token;
+    }
+    inst->store_key = answer->store_key;
+}
+
+/* Somebody else has its id, or the store failed.  Perhaps it was written after all, and leased to us, who forget it:
+   then all that we hold is given back. */
+void dur__unborn_failed(dur__inst *inst, const dur_error *err) {
+    dur__loop *loop = inst->loop;
+    if (err->code == DUR_EUNKNOWN && loop->runtime->has_owners) {
+        loop->stale = true;
+        dur__keeper_renew_owner(loop->runtime);
+    }
+    dur__inst_free(inst);
+}
