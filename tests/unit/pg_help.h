@@ -56,6 +56,7 @@ static inline int pg_setup(void **state) {
     /* Sessions of its own name: a test that ends sessions must not end those of a test that runs beside it. */
     snprintf(p->url, sizeof(p->url), "%s&schema=%s&application_name=durite_%s", pg_server(), p->schema, p->schema);
     p->db = PQconnectdb(pg_server());
+    if (PQstatus(p->db) != CONNECTION_OK) fprintf(stderr, "%s\n", PQerrorMessage(p->db));
     p->b.arena = dur_arena_new();
     int code = dur_open(&p->b.store, p->url, &p->b.err);
     if (code != DUR_OK) fprintf(stderr, "%s\n", p->b.err.message);
@@ -67,6 +68,8 @@ static inline int pg_teardown(void **state) {
     pg_bench *p = *state;
     char sql[128];
     dur_provider_close(p->b.store);
+    /* Where a test stopped the server and then failed, a teardown that fails too would be all that is told of it. */
+    PQreset(p->db);
     snprintf(sql, sizeof(sql), "SET client_min_messages = error; DROP SCHEMA IF EXISTS %s CASCADE", p->schema);
     pg_do(p->db, sql);
     PQfinish(p->db);
