@@ -7,7 +7,11 @@
 
 #include <sqlite3.h>
 
-static atomic_int runs[1000];
+static atomic_int *runs; /* of each step, two for an instance */
+
+static size_t instances(void) {
+    return scaled(100, 20);
+}
 
 static dur_outcome once(dur_act *act, const char *input) {
     atomic_fetch_add(&runs[strtoul(input, NULL, 10)], 1);
@@ -31,15 +35,20 @@ static const dur_handler handlers[] = {
 static int disk_setup(void **state) {
     atomic_store(&knife.full, false);
     atomic_store(&knife.fail_at, 0);
-    for (size_t i = 0; i < 1000; i++)
-        atomic_store(&runs[i], 0);
-    return world_setup(state);
+    runs = calloc(2 * instances(), sizeof(*runs));
+    return runs != NULL ? world_setup(state) : -1;
 }
-#define DISK_TEST(name) cmocka_unit_test_setup_teardown(name, disk_setup, world_teardown)
+
+static int disk_teardown(void **state) {
+    int code = world_teardown(state);
+    free((void *)runs);
+    return code;
+}
+#define DISK_TEST(name) cmocka_unit_test_setup_teardown(name, disk_setup, disk_teardown)
 
 static void danger_disk_full_for_a_while(void **state) {
     world *w = *state;
-    int count = (int)scaled(100, 20), refused = 0;
+    int count = (int)instances(), refused = 0;
     char id[16], input[16];
     RUN(w, handlers);
     for (int i = 0; i < count; i++) {
