@@ -105,9 +105,6 @@ static const char lost_sql[] =
     "INSERT INTO @lost (holder, instance_id, at_ms) SELECT holder, instance_id, #now FROM @instances"
     " WHERE instance_id = ANY ($2::text[]) AND token IS NOT NULL AND holder IS NOT NULL";
 
-/* The fence of the owner (pg_fetch.c), taken before any row is touched: the first statement of a batch has it. */
-#define FENCE(key) "(SELECT pg_advisory_xact_lock_shared(" key ")::text) IS NOT NULL"
-
 static const char rows_sql[] =
     "WITH n AS MATERIALIZED (SELECT #now AS now), u AS (UPDATE @instances i SET"
     " has_row = i.has_row OR t.flags & 4 <> 0,"
@@ -156,7 +153,7 @@ static const char rows_sql[] =
  */
 #define HELD_HERE                                                                                                      \
     "i.instance_id = t.id AND (i.token = t.token) IS TRUE AND (i.owner = $7::text) IS TRUE AND (i.holder = "           \
-    "$8::bigint) IS TRUE AND i.last_event = t.expected AND " FENCE("$9::bigint")
+    "$8::bigint) IS TRUE AND i.last_event = t.expected AND " DUR__PG_FENCE("$9::bigint")
 #define ALL_OR_NOTHING " RETURNING 1) SELECT 1 / (CASE WHEN count(*) = $10::bigint THEN 1 ELSE 0 END) FROM u"
 
 /* All of them go on: no indexed column is touched. */
@@ -189,7 +186,7 @@ static const char born_sql[] =
     " true, true, true, t.name, t.version, t.execution, t.last, t.pin::bigint[], t.custom, t.flags >> 3 & 1, n.now,"
     " n.now, t.token, $7::text, $8::bigint FROM (SELECT #now AS now) n, unnest($2::text[], $3::text[], $4::bigint[],"
     " $5::bigint[], $6::bigint[], $11::bigint[], $12::text[], $13::text[], $14::text[], $15::text[], $16::text[]) AS"
-    " t(id, token, execution, expected, last, flags, name, version, parent, pin, custom) WHERE " FENCE(
+    " t(id, token, execution, expected, last, flags, name, version, parent, pin, custom) WHERE " DUR__PG_FENCE(
         "$9::bigint") " AND (SELECT EXISTS (SELECT 1 FROM @owners WHERE owner = $7::text)) ORDER BY t.id COLLATE \"C\""
                       " ON CONFLICT (instance_id) DO NOTHING" ALL_OR_NOTHING;
 
@@ -585,6 +582,10 @@ static int by_instance(const void *a, const void *b) {
 static void send_usual(dur__pg *store, dur__pg_batch *batch, dur__pg_lane *lane, dur_turn_commit **turns, size_t count,
                        turn_kind kind, dur__pg_turn_plan *plan) {
     size_t old = 0;
+    if (count == 1 && kind == GOES_ON && !lane->sessions && dur__pg_is_one_step(turns[0])) {
+        plan->work_at = dur__pg_send_one_step(store, batch, lane, turns[0]);
+        return;
+    }
     qsort(turns, count, sizeof(*turns), by_instance);
     while (old < count && !turns[old]->writes_start)
         old++;

@@ -6,6 +6,9 @@
 
 #include "provider/postgres/pg_internal.h"
 
+/* The fence of the owner (pg_fetch.c), taken before any row is touched: the first statement of a batch has it. */
+#define DUR__PG_FENCE(key) "(SELECT pg_advisory_xact_lock_shared(" key ")::text) IS NOT NULL"
+
 /* pg_turn.c: what a turn means */
 bool dur__pg_turn_writes(const dur_turn_commit *turn); /* an execution: events, status, metadata */
 bool dur__pg_turn_ends(const dur_turn_commit *turn);   /* the execution */
@@ -23,5 +26,9 @@ bool dur__pg_send_sessions(dur__pg *store, dur__pg_batch *batch, dur_turn_commit
 /* compared: behind leases of the same owner, in the same batch.  The answer's place; -1: there is none. */
 int dur__pg_send_work(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count, bool compared);
 void dur__pg_send_release(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count);
+
+/* pg_turn_one.c: one usual turn that is a step; where the answer about its work is */
+bool dur__pg_is_one_step(const dur_turn_commit *turn);
+int dur__pg_send_one_step(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, const dur_turn_commit *turn);
 
 #endif
