@@ -227,6 +227,58 @@ static void one_round_begins_goes_on_and_ends(void **state) {
     rig_close(&r);
 }
 
+/* A round of one step alone has statements of its own: they compare the lease, the position and the work that is done.
+ */
+static void a_step_alone_is_compared(void **state) {
+    rig r = rig_open(*state);
+    dur_orchestration_item item = started(&r, "x");
+    begin(&r, &item);
+    dur_event_row scheduled = event_of(2), events[2] = { event_of(3), event_of(4) };
+    dur_turn_work first = { .message = message_of(DUR_WORK_ACTIVITY_EXECUTE, "x"), .lock_token = "w1" };
+    dur_turn_work next = { .message = message_of(DUR_WORK_ACTIVITY_EXECUTE, "x"), .lock_token = "w2" };
+    first.message.execution_id = next.message.execution_id = 1;
+    first.message.activity_id = 2;
+    next.message.activity_id = 4;
+    dur_turn_commit turn = turn_of(&item, &scheduled, 1);
+    turn.worker_items = &first;
+    turn.worker_item_count = 1;
+    (void)run(&r, &turn, 1, NULL);
+    assert_true(first.locked);
+    dur_worker_claim done = { .ref = { .instance = "x", .execution_id = 1, .activity_id = 2, .row_id = first.row_id },
+                              .lock_token = "w1" };
+    const struct {
+        const char *token, *work;
+        uint64_t expected;
+        dur_turn_fault fault;
+    } tries[] = { { "another", "w1", 2, DUR_TURN_LEASE_LOST },
+                  { item.lock_token, "w1", 1, DUR_TURN_POSITION },
+                  { item.lock_token, "another", 2, DUR_TURN_WORK_LOST },
+                  { item.lock_token, "w1", 2, DUR_TURN_FINE },
+                  { item.lock_token, "w1", 2, DUR_TURN_POSITION } };
+    for (size_t i = 0; i < sizeof(tries) / sizeof(tries[0]); i++) {
+        turn = turn_of(&item, events, tries[i].expected);
+        turn.event_count = 2;
+        turn.lock_token = tries[i].token;
+        done.lock_token = tries[i].work;
+        turn.worker_consumed = &done;
+        turn.worker_consumed_count = 1;
+        turn.worker_items = &next;
+        turn.worker_item_count = 1;
+        dur_round round = { .turns = &turn, .turn_count = 1 };
+        ((dur__pg_lane *)(void *)r.lane)->sessions = false; /* one that was refused is taken for one of a session's */
+        ASSERT_OK(&r.p->b, dur_store_lane_round(r.lane, r.p->b.arena, &round, &r.p->b.err));
+        assert_int_equal(turn.fault, tries[i].fault);
+        assert_int_equal(next.locked, tries[i].fault == DUR_TURN_FINE);
+        bool over = i >= 3;
+        assert_int_equal(count(&r, "history", "true"), over ? 4 : 2);
+        assert_int_equal(count(&r, "worker", "activity_id = 2 AND token = 'w1' AND owner = 'o'"), over ? 0 : 1);
+        assert_int_equal(count(&r, "worker", "activity_id = 4 AND token = 'w2' AND owner = 'o' AND attempts = 1"),
+                         over);
+        assert_int_equal(count(&r, "instances", "last_event = 4 AND token IS NOT NULL AND acquisitions = 0"), over);
+    }
+    rig_close(&r);
+}
+
 /*
  * A start beside usual turns does not go over their rows again.  Somebody holds a row in a way that lets it be updated
  * but not locked as a whole; whoever waits for him is found out when his session ends.
@@ -421,6 +473,7 @@ int main(void) {
         PG_TEST(a_start_that_no_lane_takes_is_written_by_its_caller),
         PG_TEST(a_message_before_the_end_is_not_forgotten),
         PG_TEST(one_round_begins_goes_on_and_ends),
+        PG_TEST(a_step_alone_is_compared),
         PG_TEST(a_start_leaves_the_rows_of_usual_turns_alone),
         PG_TEST(the_work_of_a_session_is_finished_too),
         PG_TEST(a_busy_round_finds_suspects),
