@@ -465,13 +465,12 @@ static const char take_rows_sql[] =
 
 /*
  * The usual work: locked for an owner, of no session.  That of a session is refused; from then on, or from the first
- * one that a turn makes, the lane takes the statement above.
+ * one that a turn makes, the lane takes the statement above.  It is found by the token alone, which nobody else has:
+ * that is the shortest way.  That the rows are those that were meant, their numbers say.
  */
 static const char take_plain_sql[] =
-    "WITH d AS (DELETE FROM @worker w USING unnest($2::text[], $3::bigint[], $4::text[]) AS c(instance, id, token)"
-    " WHERE w.instance_id = c.instance AND w.id = c.id AND w.token = c.token AND w.owner IS NOT NULL AND w.session_id "
-    "IS"
-    " NULL RETURNING 1) SELECT 1 / (CASE WHEN count(*) = $5::bigint THEN 1 ELSE 0 END) FROM d";
+    "WITH d AS (DELETE FROM @worker w WHERE w.token = ANY ($2::text[]) AND w.owner IS NOT NULL AND w.session_id IS NULL"
+    " RETURNING w.id) SELECT 1 / (CASE WHEN count(*) = $3::bigint AND sum(id) = $4::bigint THEN 1 ELSE 0 END) FROM d";
 
 static const char *claim_instance(const dur_turn_commit *turn, const dur_activity_ref *ref) {
     return ref->instance != NULL ? ref->instance : turn->instance;
@@ -480,24 +479,35 @@ static const char *claim_instance(const dur_turn_commit *turn, const dur_activit
 static void send_work_taken(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count, bool plain) {
     dur__pg_args args;
     dur__pg_array instance = dur__pg_array_text(), id = dur__pg_array_i64(), token = dur__pg_array_text();
+    uint64_t sum = 0;
     bool by_id = true;
     for (size_t i = 0; i < count; i++) {
         for (size_t k = 0; k < turns[i]->worker_consumed_count; k++) {
             const dur_worker_claim *claim = &turns[i]->worker_consumed[k];
             by_id = by_id && claim->ref.row_id != 0;
+            sum += claim->ref.row_id;
             dur__pg_add_text(&instance, turns[i]->instance);
             dur__pg_add_i64(&id, (int64_t)claim->ref.row_id);
             dur__pg_add_text(&token, claim->lock_token);
         }
     }
     int64_t rows = id.count;
+    plain = plain && by_id;
     dur__pg_args_begin(store, &args);
-    dur__pg_array_arg(&args, &instance);
-    dur__pg_array_arg(&args, &id);
-    dur__pg_array_arg(&args, &token);
-    dur__pg_i64(&args, rows);
+    if (plain) {
+        dur__buf_free(&instance.data);
+        dur__buf_free(&id.data);
+        dur__pg_array_arg(&args, &token);
+        dur__pg_i64(&args, rows);
+        dur__pg_i64(&args, (int64_t)sum);
+    } else {
+        dur__pg_array_arg(&args, &instance);
+        dur__pg_array_arg(&args, &id);
+        dur__pg_array_arg(&args, &token);
+        dur__pg_i64(&args, rows);
+    }
     if (rows > 0)
-        dur__pg_batch_add(batch, !by_id ? take_work_sql : plain ? take_plain_sql : take_rows_sql, &args);
+        dur__pg_batch_add(batch, plain ? take_plain_sql : by_id ? take_rows_sql : take_work_sql, &args);
     else
         dur__pg_args_free(&args);
 }
