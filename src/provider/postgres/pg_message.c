@@ -107,7 +107,7 @@ static void send_born_and_locks(const dur__pg_outbox *box, dur__pg_batch *batch,
 }
 
 void dur__pg_outbox_send_locks(dur__pg_outbox *box, dur__pg_batch *batch, const dur__pg_lane *lane) {
-    if (box->born_count > 0)
+    if (lane != NULL && box->born_count > 0)
         send_born_and_locks(box, batch, lane);
     else if (box->count > 0)
         send_lock(batch, make_sql, &box->instance, &box->locks);

@@ -162,33 +162,45 @@ static const char plain_rows_sql[] =
     " now) n, unnest($2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[]) AS t(id, token, execution,"
     " expected, last) WHERE i.current_execution = t.execution AND " HELD_HERE ALL_OR_NOTHING;
 
-/* Some begin or are over.  Behind an end there can only be messages that nobody was given: they wait for anybody. */
+/* Of those that are over the lease goes.  Behind an end there can only be messages that nobody was given: they wait for
+   anybody. */
+#define STATUS_AND_LEASE                                                                                               \
+    " custom_status = CASE WHEN t.flags & 8 <> 0 THEN t.custom ELSE i.custom_status END,"                              \
+    " custom_status_version = i.custom_status_version + (t.flags >> 3 & 1), acquisitions = 0,"                         \
+    " token = CASE WHEN t.flags & 16 <> 0 THEN i.token END, owner = CASE WHEN t.flags & 16 <> 0 THEN i.owner END,"     \
+    " holder = CASE WHEN t.flags & 16 <> 0 THEN i.holder END,"                                                         \
+    " ready_at = CASE WHEN t.flags & 16 = 0 AND i.ready_due = 0 AND i.ready_at IS NOT NULL THEN n.now ELSE i.ready_at" \
+    " END"
+
+/* Some are over, or say how far they are. */
+static const char ending_rows_sql[] =
+    "WITH u AS (UPDATE @instances i SET last_event = t.last, updated_at = n.now," STATUS_AND_LEASE
+    " FROM (SELECT #now AS now) n, unnest($2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[],"
+    " $11::bigint[], $12::text[]) AS t(id, token, execution, expected, last, flags, custom) WHERE i.current_execution ="
+    " t.execution AND " HELD_HERE ALL_OR_NOTHING;
+
+/* Some begin, under a lease that they were acquired with. */
 static const char usual_rows_sql[] =
     "WITH u AS (UPDATE @instances i SET has_row = i.has_row OR t.name IS NOT NULL, has_history = true, known = true,"
     " name = coalesce(t.name, i.name), version = coalesce(t.version, i.version),"
     " parent = CASE WHEN t.name IS NULL OR i.has_row THEN i.parent ELSE t.parent END,"
     " created_at = CASE WHEN t.name IS NULL OR i.has_row THEN i.created_at ELSE n.now END, updated_at = n.now,"
-    " current_execution = t.execution, last_event = t.last, pin = coalesce(t.pin::bigint[], i.pin),"
-    " custom_status = CASE WHEN t.flags & 8 <> 0 THEN t.custom ELSE i.custom_status END,"
-    " custom_status_version = i.custom_status_version + (t.flags >> 3 & 1), acquisitions = 0,"
-    " token = CASE WHEN t.flags & 16 <> 0 THEN i.token END, owner = CASE WHEN t.flags & 16 <> 0 THEN i.owner END,"
-    " holder = CASE WHEN t.flags & 16 <> 0 THEN i.holder END,"
-    " ready_at = CASE WHEN t.flags & 16 = 0 AND i.ready_due = 0 AND i.ready_at IS NOT NULL THEN n.now ELSE i.ready_at"
-    " END FROM (SELECT #now AS now) n, unnest($2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[],"
+    " current_execution = t.execution, last_event = t.last, pin = coalesce(t.pin::bigint[], i.pin)," STATUS_AND_LEASE
+    " FROM (SELECT #now AS now) n, unnest($2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[],"
     " $11::bigint[], $12::text[], $13::text[], $14::text[], $15::text[], $16::text[]) AS t(id, token, execution,"
-    " expected, last, flags, name, version, parent, pin, custom) WHERE (i.current_execution = t.execution OR"
+    " expected, last, flags, custom, name, version, parent, pin) WHERE (i.current_execution = t.execution OR"
     " (t.expected = 0 AND i.current_execution < t.execution)) AND " HELD_HERE ALL_OR_NOTHING;
 
 /* Those that begin with this turn, whose start was never written.  Somebody has made the instance: refused. */
+#define OWNER_LIVES DUR__PG_FENCE("$9::bigint") " AND (SELECT EXISTS (SELECT 1 FROM @owners WHERE owner = $7::text))"
 static const char born_sql[] =
     "WITH u AS (INSERT INTO @instances (instance_id, has_row, has_history, known, name, version, current_execution,"
     " last_event, pin, custom_status, custom_status_version, created_at, updated_at, token, owner, holder) SELECT t.id,"
     " true, true, true, t.name, t.version, t.execution, t.last, t.pin::bigint[], t.custom, t.flags >> 3 & 1, n.now,"
     " n.now, t.token, $7::text, $8::bigint FROM (SELECT #now AS now) n, unnest($2::text[], $3::text[], $4::bigint[],"
     " $5::bigint[], $6::bigint[], $11::bigint[], $12::text[], $13::text[], $14::text[], $15::text[], $16::text[]) AS"
-    " t(id, token, execution, expected, last, flags, name, version, parent, pin, custom) WHERE " DUR__PG_FENCE(
-        "$9::bigint") " AND (SELECT EXISTS (SELECT 1 FROM @owners WHERE owner = $7::text)) ORDER BY t.id COLLATE \"C\""
-                      " ON CONFLICT (instance_id) DO NOTHING" ALL_OR_NOTHING;
+    " t(id, token, execution, expected, last, flags, custom, name, version, parent, pin) WHERE " OWNER_LIVES
+    " ORDER BY t.id COLLATE \"C\" ON CONFLICT (instance_id) DO NOTHING" ALL_OR_NOTHING;
 
 /* ---- which turns are usual --------------------------------------------------------------------------------------- */
 
@@ -233,7 +245,8 @@ bool dur__pg_turn_leaves_more(const dur_turn_commit *turn) {
     return false;
 }
 
-typedef enum turn_kind { UNUSUAL, GOES_ON, BEGINS, IS_OVER, IS_BORN } turn_kind;
+/* In this order: a statement for one of them does for those before it. */
+typedef enum turn_kind { UNUSUAL, GOES_ON, IS_OVER, BEGINS, IS_BORN } turn_kind;
 
 static turn_kind kind_of(const dur_turn_commit *turn, const dur__pg_lane *lane) {
     const dur_execution_metadata *metadata = &turn->metadata;
@@ -263,7 +276,8 @@ static turn_kind kind_of_all(dur_turn_commit **turns, size_t count, const dur__p
         turn_kind kind = kind_of(turns[i], lane);
         if (kind == UNUSUAL) return UNUSUAL;
         if (kind == IS_BORN) continue;
-        if (kind != GOES_ON || status_event(turns[i]) != NULL) all = BEGINS;
+        if (kind == GOES_ON && status_event(turns[i]) != NULL) kind = IS_OVER;
+        if (kind > all) all = kind;
     }
     return all;
 }
@@ -313,29 +327,31 @@ static void usual_args(dur__pg *store, dur__pg_args *args, const dur__pg_lane *l
 static void send_usual_rows(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, dur_turn_commit **turns,
                             size_t count, turn_kind kind) {
     dur__pg_args args;
-    enum { FLAGS, NAME, VERSION, PARENT, PIN, CUSTOM, COLUMNS };
+    enum { FLAGS, CUSTOM, NAME, VERSION, PARENT, PIN, COLUMNS };
     dur__pg_array columns[COLUMNS];
     usual_args(store, &args, lane, turns, count);
     if (kind == GOES_ON) { /* no more to say */
         dur__pg_batch_add(batch, plain_rows_sql, &args);
         return;
     }
-    for (int i = 0; i < COLUMNS; i++)
+    int wanted = kind == IS_OVER ? NAME : COLUMNS;
+    for (int i = 0; i < wanted; i++)
         columns[i] = i == FLAGS ? dur__pg_array_i64() : dur__pg_array_text();
     for (size_t i = 0; i < count; i++) {
         const dur_turn_commit *turn = turns[i];
         const dur_event_row *custom = status_event(turn);
         bool named = gives_row(turn);
         dur__pg_add_i64(&columns[FLAGS], flags_of(turn));
+        dur__pg_add_text(&columns[CUSTOM], custom != NULL ? custom->value : NULL);
+        if (kind == IS_OVER) continue;
         dur__pg_add_text(&columns[NAME], named ? turn->metadata.orchestration_name : NULL);
         dur__pg_add_text(&columns[VERSION], named ? turn->metadata.orchestration_version : NULL);
         dur__pg_add_text(&columns[PARENT], turn->metadata.parent_instance_id);
         add_pin(&columns[PIN], &turn->metadata);
-        dur__pg_add_text(&columns[CUSTOM], custom != NULL ? custom->value : NULL);
     }
-    for (int i = 0; i < COLUMNS; i++)
+    for (int i = 0; i < wanted; i++)
         dur__pg_array_arg(&args, &columns[i]);
-    dur__pg_batch_add(batch, kind == IS_BORN ? born_sql : usual_rows_sql, &args);
+    dur__pg_batch_add(batch, kind == IS_OVER ? ending_rows_sql : kind == BEGINS ? usual_rows_sql : born_sql, &args);
 }
 
 static void send_rows(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, dur_turn_commit **turns,
