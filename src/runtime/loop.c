@@ -344,6 +344,7 @@ static void note_quiet(dur__loop *loop) {
 /* The lane is asleep, not the inbox: others may wait for this loop to serve them. */
 static void stay_fenced(dur__loop *loop) {
     dur__keeper_kick(loop->runtime);
+    dur__unborn_drop(loop);
     dur__live_tell(loop->runtime->store); /* what was lost is asked of the store */
     if (dur_store_lane_wait(loop->lane, 20, NULL) != DUR_OK) (void)dur_waker_sleep(loop->waker, 20000);
 }

@@ -371,6 +371,7 @@ dur__exec *dur__inst_exec_new(dur__inst *inst, const dur_key_value *kv, size_t k
 bool dur__unborn_take(dur__loop *loop); /* starts of this process; true: some are ready to run */
 void dur__unborn_born(dur__inst *inst, const dur_turn_commit *answer);
 void dur__unborn_failed(dur__inst *inst, const dur_error *err);
+void dur__unborn_drop(dur__loop *loop); /* all of them: no round will come soon */
 
 /* triage.c */
 void dur__triage(dur__loop *loop, const dur_orchestration_item *item);

@@ -336,7 +336,7 @@ static int replay(triage *t, dur_error *err) {
 
 /* What is more than to run the handler is for what the store has. */
 static bool begins_here(const triage *t, const dur_work_item *start) {
-    return t->attempts <= t->loop->runtime->options.max_attempts && start->parent_instance == NULL &&
+    return start != NULL && t->attempts <= t->loop->runtime->options.max_attempts && start->parent_instance == NULL &&
            dur__runtime_find(t->loop->runtime, DUR_HANDLER_ORCHESTRATION, start->orchestration, start->version) != NULL;
 }
 

@@ -17,9 +17,10 @@ static bool known(dur__loop *loop, const char *instance) {
     return dur__map_get(&loop->instances, instance) != NULL || dur__directory_get(loop->runtime, instance) != NULL;
 }
 
+/* Not from a store that fails: whoever waits must hear of it. */
 bool dur__unborn_take(dur__loop *loop) {
     size_t count = 0;
-    if (loop->fallback || loop->claiming) return false;
+    if (loop->fallback || loop->claiming || loop->failures > 0) return false;
     dur_arena *arena = dur__pool_arena(loop);
     if (loop->unborn == NULL) loop->unborn = dur__xcalloc(TAKE_MAX, sizeof(*loop->unborn));
     dur_orchestration_item *items = loop->unborn;
@@ -37,6 +38,14 @@ bool dur__unborn_take(dur__loop *loop) {
     dur__gate_unreserve_fresh(room);
     dur__pool_arena_back(loop, arena);
     return count > 0;
+}
+
+void dur__unborn_drop(dur__loop *loop) {
+    dur__map_entry *entry;
+    for (size_t i = 0; (entry = dur__map_next(&loop->instances, &i)) != NULL;) {
+        dur__inst *inst = entry->value;
+        if (inst->unborn) dur__inst_free(inst);
+    }
 }
 
 /* From now on it is an instance as any other. */
