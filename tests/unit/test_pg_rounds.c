@@ -1,6 +1,6 @@
 /*
- * test_pg_rounds.c: rounds of the PostgreSQL store: starts that they write and take, what they say without looking, and
- * who is told.
+ * test_pg_rounds.c: rounds of the PostgreSQL store: starts that they fetch, what they say without looking, and who is
+ * told.
  */
 #include "pg_help.h"
 #include "provider/postgres/pg_internal.h"
@@ -31,7 +31,7 @@ static rig rig_open(pg_bench *p) {
     dur_lane_options options = { .owner = "o", .waker = r.waker };
     ASSERT_OK(&p->b, dur_store_owner_register(p->b.store, &(dur_owner_options){ .owner = "o" }, &p->b.err));
     ASSERT_OK(&p->b, dur_store_lane_open(p->b.store, &options, &r.lane, &p->b.err));
-    (void)run(&r, NULL, 0, &fresh); /* from here on it takes starts */
+    (void)run(&r, NULL, 0, &fresh);
     return r;
 }
 
@@ -61,7 +61,7 @@ static void *call(void *arg) {
     return NULL;
 }
 
-/* Hand in these starts from threads of their own, and run rounds until as many were taken as can be. */
+/* Write these starts from threads of their own, and run rounds until as many were fetched as can be. */
 static void start_all(rig *r, caller *callers, size_t callers_count, dur_orchestration_item *items, size_t expected) {
     uint64_t end_ms = pg_monotonic_ms() + PATIENCE_MS;
     size_t got = 0;
@@ -119,7 +119,7 @@ static void finish(rig *r, const dur_orchestration_item *item, uint64_t expected
 
 /* ---- starts ------------------------------------------------------------------------------------------------------ */
 
-static void a_start_is_taken_by_the_round_that_writes_it(void **state) {
+static void a_start_is_fetched_and_begun(void **state) {
     rig r = rig_open(*state);
     dur_orchestration_item item = started(&r, "x");
     assert_string_equal(item.instance, "x");
@@ -150,16 +150,6 @@ static void of_two_starts_of_one_id_one_is_refused(void **state) {
     assert_int_equal((callers[0].code == DUR_EEXISTS) + (callers[1].code == DUR_EEXISTS), 1);
     assert_int_equal(callers[2].code, DUR_OK);
     assert_int_equal(count(&r, "queue", "true"), 2);
-    rig_close(&r);
-}
-
-/* The lane does nothing at all: the caller withdraws its start and writes it itself. */
-static void a_start_that_no_lane_takes_is_written_by_its_caller(void **state) {
-    rig r = rig_open(*state);
-    caller one = { .r = &r, .start = start_of(&r.p->b, "x") };
-    (void)call(&one);
-    assert_int_equal(one.code, DUR_OK);
-    assert_int_equal(count(&r, "instances", "known AND token IS NULL AND ready_at IS NOT NULL"), 1);
     rig_close(&r);
 }
 
@@ -276,38 +266,6 @@ static void a_step_alone_is_compared(void **state) {
                          over);
         assert_int_equal(count(&r, "instances", "last_event = 4 AND token IS NOT NULL AND acquisitions = 0"), over);
     }
-    rig_close(&r);
-}
-
-/*
- * A start beside usual turns does not go over their rows again.  Somebody holds a row in a way that lets it be updated
- * but not locked as a whole; whoever waits for him is found out when his session ends.
- */
-static void a_start_leaves_the_rows_of_usual_turns_alone(void **state) {
-    rig r = rig_open(*state);
-    bench *b = &r.p->b;
-    dur_orchestration_item item = started(&r, "x");
-    begin(&r, &item);
-    char sql[256];
-    snprintf(sql, sizeof(sql),
-             "SET idle_in_transaction_session_timeout = '5s'; BEGIN; SELECT 1 FROM %s.dur_instances FOR KEY SHARE",
-             r.p->schema);
-    PGconn *other = PQconnectdb(pg_server());
-    pg_do(other, sql);
-    caller one = { .r = &r, .start = start_of(b, "y") };
-    uint64_t end_ms = pg_monotonic_ms() + PATIENCE_MS;
-    size_t taken = 0;
-    pthread_create(&one.thread, NULL, call, &one);
-    for (uint64_t last = 1; taken == 0 && pg_monotonic_ms() < end_ms; last++) {
-        dur_event_row event = event_of(last + 1);
-        dur_turn_commit turn = turn_of(&item, &event, last);
-        taken = run(&r, &turn, 1, &fresh).item_count;
-    }
-    pthread_join(one.thread, NULL);
-    assert_int_equal(taken, 1);
-    assert_int_equal(one.code, DUR_OK);
-    pg_do(other, "COMMIT");
-    PQfinish(other);
     rig_close(&r);
 }
 
@@ -468,13 +426,11 @@ static void an_end_is_told_when_there_is_time(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        PG_TEST(a_start_is_taken_by_the_round_that_writes_it),
+        PG_TEST(a_start_is_fetched_and_begun),
         PG_TEST(of_two_starts_of_one_id_one_is_refused),
-        PG_TEST(a_start_that_no_lane_takes_is_written_by_its_caller),
         PG_TEST(a_message_before_the_end_is_not_forgotten),
         PG_TEST(one_round_begins_goes_on_and_ends),
         PG_TEST(a_step_alone_is_compared),
-        PG_TEST(a_start_leaves_the_rows_of_usual_turns_alone),
         PG_TEST(the_work_of_a_session_is_finished_too),
         PG_TEST(a_busy_round_finds_suspects),
         PG_TEST(a_backlog_is_handed_out_in_pieces),

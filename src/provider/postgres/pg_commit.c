@@ -153,11 +153,6 @@ static int instance_of_token(dur__pg *store, dur_arena *arena, const char *token
     return dur__pg_first_text(store, "postgres.commit", by_token_sql, &args, arena, out, err);
 }
 
-static void refuse_start(dur_turn_commit *turn) {
-    dur_error_set(&turn->error, DUR_ELEASE, false, "postgres.commit", "Invalid lock token: no lane has such a start");
-    refuse(turn, DUR_TURN_LEASE_LOST);
-}
-
 static int commit_some(dur__pg *store, dur_turn_commit *turns, size_t count, dur_error *err) {
     dur__pg_conn *conn;
     dur_arena *arena = dur_arena_new();
@@ -169,10 +164,7 @@ static int commit_some(dur__pg *store, dur_turn_commit *turns, size_t count, dur
     for (size_t i = 0; code == DUR_OK && i < count; i++) {
         found[i] = turns[i].instance == NULL && turns[i].lock_token != NULL;
         if (found[i]) code = instance_of_token(store, arena, turns[i].lock_token, &turns[i].instance, err);
-        if (code == DUR_OK && turns[i].writes_start)
-            refuse_start(&turns[i]);
-        else if (code == DUR_OK && dur__pg_turn_valid(&turns[i]))
-            valid[valid_count++] = &turns[i];
+        if (code == DUR_OK && dur__pg_turn_valid(NULL, &turns[i])) valid[valid_count++] = &turns[i];
     }
     if (code == DUR_OK && valid_count > 0) code = dur__pg_borrow(store, &conn, err);
     if (code == DUR_OK && valid_count > 0) {

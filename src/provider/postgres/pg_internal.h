@@ -330,7 +330,7 @@ void dur__pg_turns_read(const dur__pg_batch *batch, const dur__pg_turn_plan *pla
 /* All of them, the halves where a batch is refused; each turn has its answer. */
 void dur__pg_turns_commit(dur__pg *store, dur__pg_conn *conn, dur__pg_lane *lane, dur_arena *arena,
                           dur_turn_commit **turns, size_t count);
-bool dur__pg_turn_valid(dur_turn_commit *turn);
+bool dur__pg_turn_valid(const dur__pg_lane *lane, dur_turn_commit *turn);
 void dur__pg_turn_failed(dur_turn_commit *turn, const dur_error *err);
 bool dur__pg_refused(const dur__pg_batch *batch, int code); /* a comparison or a unique key, not the store */
 int dur__pg_ack_orchestration_item(dur_provider *self, dur_turn_commit *turn, dur_error *err);
@@ -393,6 +393,7 @@ int dur__pg_lane_starts(dur_lane *lane, dur_arena *arena, size_t max, dur_orches
                         dur_error *err);
 void dur__pg_lane_start_back(dur_lane *lane, const char *lock_token);
 /* After a round: whoever waits for the starts that these turns were to write is told what was learned. */
+bool dur__pg_start_valid(const dur__pg_lane *lane, dur_turn_commit *turn); /* false: error and fault are set */
 void dur__pg_inbox_answer(dur__pg_lane *lane, dur_turn_commit **turns, size_t count);
 void dur__pg_inbox_close(dur__pg_lane *lane); /* nobody will take what waits there */
 

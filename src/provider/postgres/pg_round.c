@@ -227,12 +227,12 @@ static void notify_of_earlier(dur__pg_lane *lane, dur__pg_batch *batch) {
     lane->notify_pending = lane->notify_urgent = false;
 }
 
-static size_t valid_turns(dur_round *round, dur_arena *arena, dur_turn_commit ***out) {
+static size_t valid_turns(const dur__pg_lane *lane, dur_round *round, dur_arena *arena, dur_turn_commit ***out) {
     size_t count = 0;
     *out = dur_arena_alloc(arena, (round->turn_count + 1) * sizeof(dur_turn_commit *));
     dur__pg_turns_reset(round->turns, round->turn_count);
     for (size_t i = 0; i < round->turn_count; i++)
-        if (dur__pg_turn_valid(&round->turns[i])) (*out)[count++] = &round->turns[i];
+        if (dur__pg_turn_valid(lane, &round->turns[i])) (*out)[count++] = &round->turns[i];
     return count;
 }
 
@@ -302,7 +302,7 @@ int dur__pg_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_e
     dur_turn_commit **turns;
     bool refused = false;
     dur_error mine = DUR_ERROR_INIT;
-    size_t count = valid_turns(round, arena, &turns);
+    size_t count = valid_turns(lane, round, arena, &turns);
     atomic_store(&lane->in_round, true);
     int code = dur__pg_connect(lane->conn, &mine);
     if (code == DUR_OK && lane->unknown) code = dur__pg_lane_recover(lane, arena, round, &mine);

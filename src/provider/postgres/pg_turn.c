@@ -82,7 +82,7 @@ static bool refuse(dur_turn_commit *turn, dur_turn_fault fault) {
     return false;
 }
 
-bool dur__pg_turn_valid(dur_turn_commit *turn) {
+bool dur__pg_turn_valid(const dur__pg_lane *lane, dur_turn_commit *turn) {
     if (turn->instance == NULL) {
         dur_error_set(&turn->error, DUR_ELEASE, false, "postgres.commit", "Invalid lock token");
         return refuse(turn, DUR_TURN_LEASE_LOST);
@@ -96,7 +96,7 @@ bool dur__pg_turn_valid(dur_turn_commit *turn) {
         dur_error_set(&turn->error, DUR_EINVAL, false, "postgres.commit", "event %zu has id 0", i);
         return refuse(turn, DUR_TURN_STORE);
     }
-    return true;
+    return !turn->writes_start || dur__pg_start_valid(lane, turn);
 }
 
 /* ---- the instances' rows ----------------------------------------------------------------------------------------- */

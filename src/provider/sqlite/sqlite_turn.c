@@ -98,9 +98,6 @@ static int lease_compare(dur__sq_turn_op *self, dur__sq_txn *txn) {
 
 static int position_compare(dur__sq_turn_op *self, dur__sq_txn *txn) {
     dur_turn_commit *turn = self->turn;
-    for (size_t i = 0; i < turn->event_count; i++)
-        if (turn->events[i].event_id == 0)
-            return dur_error_set(&self->op.err, DUR_EINVAL, false, "sqlite.commit", "event id 0 is not allowed");
     if (self->plain || turn->expected_last == DUR_NOT_COMPARED) return DUR_OK;
     uint64_t last = 0;
     if (self->lease != NULL && self->lease->execution == turn->execution_id)
@@ -465,6 +462,13 @@ static int lease_end(dur__sq_turn_op *self, dur__sq_txn *txn) {
     return code;
 }
 
+static int events_check(dur__sq_turn_op *self) {
+    for (size_t i = 0; i < self->turn->event_count; i++)
+        if (self->turn->events[i].event_id == 0)
+            return dur_error_set(&self->op.err, DUR_EINVAL, false, "sqlite.commit", "event id 0 is not allowed");
+    return DUR_OK;
+}
+
 /* The comparisons, what was consumed, and the instance's row. */
 static int lease_write(dur__sq_turn_op *self, dur__sq_txn *txn) {
     int code = key_find(self, txn);
@@ -483,7 +487,8 @@ static int turn_run(dur__sq_op *op, dur__sq_txn *txn) {
     self->lease = NULL;
     self->messages_gone = 0;
     self->kept = self->has_execution = self->visible_change = self->released = self->values = false;
-    int code = !self->plain && turn->writes_start ? dur__sq_born(self, txn) : lease_write(self, txn);
+    int code = events_check(self);
+    if (code == DUR_OK) code = !self->plain && turn->writes_start ? dur__sq_born(self, txn) : lease_write(self, txn);
     if (code == DUR_OK && turn->execution_id != 0) code = execution_write(self, txn);
     if (code == DUR_OK) code = events_write(self, txn);
     if (code == DUR_OK && ends(turn->metadata.status)) code = execution_end(self, txn);

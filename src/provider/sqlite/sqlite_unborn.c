@@ -132,7 +132,8 @@ int dur__sq_born(dur__sq_turn_op *self, dur__sq_txn *txn) {
     const dur_execution_metadata *meta = &turn->metadata;
     dur_error *err = &self->op.err;
     dur__sq_file *file = txn->file;
-    if (self->op.brings == NULL || turn->instance == NULL || turn->execution_id == 0 ||
+    const dur__sq_start_op *start = (const dur__sq_start_op *)(const void *)self->op.brings;
+    if (start == NULL || !dur__str_eq(start->item->instance, turn->instance) || turn->execution_id == 0 ||
         meta->orchestration_name == NULL || meta->orchestration_version == NULL)
         return refused(self, "Invalid lock token: no such start");
     int code = dur__sq_owner_lives(txn, turn->owner, err);

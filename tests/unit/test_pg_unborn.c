@@ -1,0 +1,635 @@
+/*
+ * test_pg_unborn.c: starts that their first turn writes, on PostgreSQL.  The rows are those of a start, a fetch and a
+ * turn; whoever waits for the start gets one answer, and nothing stays behind when that cannot be given.
+ */
+#include "pg_proxy.h"
+#include "provider/postgres/pg_internal.h"
+
+typedef struct rig {
+    pg_bench *p;
+    dur_provider *store;
+    dur_lane *lane;
+    dur_waker *waker;
+} rig;
+
+static const dur_fetch fresh = { .owner = "o", .max = 8, .kind = DUR_FETCH_FRESH };
+
+static dur_round run(rig *r, dur_turn_commit *turns, size_t count, const dur_fetch *how) {
+    bench *b = &r->p->b;
+    dur_round round = { .turns = turns, .turn_count = count, .fetch = how };
+    ASSERT_OK(b, dur_store_lane_round(r->lane, b->arena, &round, &b->err));
+    return round;
+}
+
+static size_t starts(rig *r, dur_orchestration_item *items, size_t max) {
+    size_t count = 77;
+    ASSERT_OK(&r->p->b, dur_store_lane_starts(r->lane, r->p->b.arena, max, items, &count, &r->p->b.err));
+    return count;
+}
+
+static bool takes_starts(const rig *r) {
+    return atomic_load(&((dur__pg_lane *)(void *)r->lane)->takes_starts);
+}
+
+static rig rig_on(pg_bench *p, dur_provider *store) {
+    rig r = { .p = p, .store = store, .waker = dur_waker_new() };
+    ASSERT_OK(&p->b, dur_store_owner_register(store, &(dur_owner_options){ .owner = "o" }, &p->b.err));
+    dur_lane_options options = { .owner = "o", .waker = r.waker };
+    ASSERT_OK(&p->b, dur_store_lane_open(store, &options, &r.lane, &p->b.err));
+    assert_int_equal(run(&r, NULL, 0, &fresh).item_count, 0);
+    return r;
+}
+
+static rig rig_open(pg_bench *p) {
+    return rig_on(p, p->b.store);
+}
+
+static void rig_close(rig *r) {
+    if (r->lane != NULL) dur_store_lane_close(r->lane);
+    dur_waker_free(r->waker);
+}
+
+static long count(const rig *r, const char *table, const char *condition) {
+    char sql[512];
+    snprintf(sql, sizeof(sql), "SELECT count(*) FROM %s.dur_%s WHERE %s", r->p->schema, table, condition);
+    return pg_number(r->p->db, sql);
+}
+
+typedef struct caller {
+    rig *r;
+    dur_message start;
+    dur_exists_policy policy;
+    int code;
+    bool existed;
+    dur_error err;
+    pthread_t thread;
+} caller;
+
+static void *call(void *arg) {
+    caller *c = arg;
+    c->code = dur_store_enqueue_start(c->r->store, &c->start, c->policy, 0, &c->existed, &c->err);
+    return NULL;
+}
+
+static void begin(rig *r, caller *c, const char *instance) {
+    c->r = r;
+    c->start = start_of(&r->p->b, instance);
+    pthread_create(&c->thread, NULL, call, c);
+}
+
+/* A caller does not lose patience with a lane in the middle of a round. */
+static dur_orchestration_item take(rig *r, caller *c, const char *instance) {
+    dur_orchestration_item item;
+    dur__pg_lane *lane = (dur__pg_lane *)(void *)r->lane;
+    assert_int_equal(starts(r, &item, 1), 0); /* who has asked is given starts from then on */
+    atomic_store(&lane->in_round, true);
+    begin(r, c, instance);
+    while (starts(r, &item, 1) == 0)
+        pg_pause_ms(1);
+    atomic_store(&lane->in_round, false);
+    assert_string_equal(item.instance, instance);
+    assert_int_equal(item.message_count, 1);
+    assert_int_equal(item.messages[0].id, 0);
+    assert_int_equal(item.messages[0].attempt_count, 1);
+    assert_int_equal(item.acquisitions, 1);
+    return item;
+}
+
+static int answer_of(caller *c) {
+    pthread_join(c->thread, NULL);
+    return c->code;
+}
+
+static const dur_event_row one_event[] = { { .event_id = 1, .json = { "{\"x\":\"event-one\"}", 17 } } };
+
+static dur_turn_commit first_turn(const dur_orchestration_item *item) {
+    return (dur_turn_commit){ .lock_token = item->lock_token,
+                              .instance = item->instance,
+                              .execution_id = 1,
+                              .events = one_event,
+                              .event_count = 1,
+                              .metadata = named(),
+                              .consume_listed = true,
+                              .consumed = &item->messages[0].id,
+                              .consumed_count = 1,
+                              .owner = "o",
+                              .keep_lease = true };
+}
+
+static dur_turn_commit born_turn(const dur_orchestration_item *item) {
+    dur_turn_commit turn = first_turn(item);
+    turn.writes_start = true;
+    return turn;
+}
+
+static dur_turn_commit next_turn(const char *instance, const char *token, const dur_event_row *event) {
+    return (dur_turn_commit){ .lock_token = token,
+                              .instance = instance,
+                              .execution_id = 1,
+                              .events = event,
+                              .event_count = 1,
+                              .expected_last = event->event_id - 1,
+                              .consume_listed = true,
+                              .owner = "o",
+                              .keep_lease = true };
+}
+
+static void goes_on_from(rig *r, const dur_turn_commit *born) {
+    dur_event_row event = event_of(2);
+    dur_turn_commit turn = next_turn(born->instance, born->lock_token, &event);
+    (void)run(r, &turn, 1, NULL);
+    assert_int_equal(turn.fault, DUR_TURN_FINE);
+    assert_true(turn.lease_kept);
+}
+
+/* An instance that the lane holds, with one event. */
+static dur_turn_commit parked(rig *r, const char *instance) {
+    caller c = { .policy = DUR_EXISTS_FAIL };
+    dur_orchestration_item item = take(r, &c, instance);
+    dur_turn_commit turn = born_turn(&item);
+    (void)run(r, &turn, 1, NULL);
+    assert_int_equal(turn.fault, DUR_TURN_FINE);
+    assert_int_equal(answer_of(&c), DUR_OK);
+    return turn;
+}
+
+/* ---- the rows ---------------------------------------------------------------------------------------------------- */
+
+static void sends(bench *b, dur_turn_commit *turn, dur_message message) {
+    dur_message *one = dur_arena_zalloc(b->arena, sizeof(*one));
+    *one = message;
+    turn->orchestrator_items = one;
+    turn->orchestrator_item_count = 1;
+}
+
+static void goes_on(bench *b, dur_turn_commit *turn) {
+    (void)b;
+    (void)turn;
+}
+
+static void has_everything(bench *b, dur_turn_commit *turn) {
+    static const dur_event_row events[] = {
+        { .event_id = 1, .json = { "{}", 2 } },
+        { .event_id = 2, .json = { "{}", 2 }, .kind = DUR_EVENT_KEY_VALUE_SET, .key = "k", .value = "v" },
+        { .event_id = 3, .json = { "{}", 2 }, .kind = DUR_EVENT_CUSTOM_STATUS_UPDATED, .value = "half" },
+    };
+    dur_turn_work *works = dur_arena_zalloc(b->arena, 2 * sizeof(*works));
+    works[0] = (dur_turn_work){ .message = activity_of(b, "a", 1, NULL, NULL), .lock_token = "w1" };
+    works[1] = (dur_turn_work){ .message = activity_of(b, "a", 2, NULL, NULL) };
+    turn->worker_items = works;
+    turn->worker_item_count = 2;
+    turn->events = events;
+    turn->event_count = 3;
+    turn->metadata.has_pinned_version = true;
+    turn->metadata.pinned_version = (dur_semver){ 1, 2, 3 };
+}
+
+static void ends_at_once(bench *b, dur_turn_commit *turn) {
+    has_everything(b, turn);
+    turn->worker_item_count = 0;
+    turn->keep_lease = false;
+    turn->metadata.status = DUR_STATUS_COMPLETED;
+    turn->metadata.output = "done";
+}
+
+static void sends_itself_a_timer(bench *b, dur_turn_commit *turn) {
+    dur_message timer = message_of(DUR_WORK_TIMER_FIRED, "a");
+    timer.due_ms = START_MS + 60000;
+    timer.execution_id = 1;
+    timer.activity_id = 2;
+    sends(b, turn, timer);
+}
+
+static void sends_itself_a_timer_and_goes(bench *b, dur_turn_commit *turn) {
+    sends_itself_a_timer(b, turn);
+    turn->keep_lease = false;
+}
+
+static void continues_as_new(bench *b, dur_turn_commit *turn) {
+    sends(b, turn, message_of(DUR_WORK_CONTINUE_AS_NEW, "a"));
+    turn->metadata.status = DUR_STATUS_CONTINUED_AS_NEW;
+    turn->metadata.output = "next";
+}
+
+static void continues_as_new_elsewhere(bench *b, dur_turn_commit *turn) {
+    continues_as_new(b, turn);
+    turn->keep_lease = false;
+}
+
+static void waits_for_anybody(bench *b, dur_turn_commit *turn) {
+    (void)b;
+    turn->keep_lease = false;
+}
+
+static void is_suspended(bench *b, dur_turn_commit *turn) {
+    (void)b;
+    turn->set_suspended = true;
+    turn->suspended = "why not";
+}
+
+static void starts_another(bench *b, dur_turn_commit *turn) {
+    sends(b, turn, start_of(b, "b"));
+}
+
+typedef void change(bench *b, dur_turn_commit *turn);
+static change *const changes[] = {
+    goes_on,
+    has_everything,
+    ends_at_once,
+    sends_itself_a_timer,
+    sends_itself_a_timer_and_goes,
+    continues_as_new,
+    continues_as_new_elsewhere,
+    waits_for_anybody,
+    is_suspended,
+    starts_another,
+};
+
+/* Every row of every table, but for what is drawn: tokens, holders and ids.  In the arena. */
+static const char *rows(rig *r) {
+    static const char *const tables[] = { "instances", "executions", "history", "queue", "worker", "kv", "kv_delta" };
+    const char *out = "";
+    for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++) {
+        char sql[600];
+        snprintf(sql, sizeof(sql),
+                 "SELECT coalesce(string_agg(x, E'\\n' ORDER BY x), '') FROM (SELECT ((to_jsonb(t) - 'id') ||"
+                 " jsonb_strip_nulls(jsonb_build_object('token', CASE WHEN to_jsonb(t)->>'token' IS NOT NULL THEN '*'"
+                 " END, 'holder', CASE WHEN to_jsonb(t)->>'holder' IS NOT NULL THEN '*' END)))::text AS x FROM"
+                 " %s.dur_%s t) y",
+                 r->p->schema, tables[i]);
+        PGresult *result = PQexec(r->p->db, sql);
+        if (PQresultStatus(result) != PGRES_TUPLES_OK) fail_msg("%s", PQresultErrorMessage(result));
+        out = dur_arena_format(r->p->b.arena, "%s%s:\n%s\n", out, tables[i], PQgetvalue(result, 0, 0));
+        PQclear(result);
+    }
+    return out;
+}
+
+static void empty(rig *r) {
+    char sql[600];
+    snprintf(sql, sizeof(sql),
+             "TRUNCATE %s.dur_instances, %s.dur_executions, %s.dur_history, %s.dur_queue, %s.dur_worker, %s.dur_kv,"
+             " %s.dur_kv_delta",
+             r->p->schema, r->p->schema, r->p->schema, r->p->schema, r->p->schema, r->p->schema, r->p->schema);
+    pg_do(r->p->db, sql);
+}
+
+static const char *by_the_usual_way(rig *r, change *how, bool *kept) {
+    bench *b = &r->p->b;
+    dur_message start = start_of(b, "a");
+    ASSERT_OK(b, dur_store_enqueue_for_orchestrator(r->store, &start, 0, &b->err));
+    dur_round round = run(r, NULL, 0, &fresh);
+    assert_int_equal(round.item_count, 1);
+    dur_turn_commit turn = first_turn(&round.items[0]);
+    how(b, &turn);
+    (void)run(r, &turn, 1, NULL);
+    assert_int_equal(turn.fault, DUR_TURN_FINE);
+    *kept = turn.lease_kept;
+    const char *out = rows(r);
+    empty(r);
+    return out;
+}
+
+static void rows_are_those_of_a_start_a_fetch_and_a_turn(void **state) {
+    pg_bench *p = *state;
+    bench *b = &p->b;
+    char url[1100];
+    dur_provider *store = NULL; /* time stands still: the same turn at the same time writes the same */
+    dur_fake_world *fake = dur_fake_world_new(START_MS, 7);
+    snprintf(url, sizeof(url), "%s&clock=caller", p->url);
+    ASSERT_OK(b, dur_open_ex(&store, url, DUR_OPEN_OPTIONS(.world = dur_fake_world_get(fake)), &b->err));
+    rig r = rig_on(p, store);
+    for (size_t i = 0; i < 2 * sizeof(changes) / sizeof(changes[0]); i++) {
+        caller c = { .policy = DUR_EXISTS_FAIL };
+        bool kept = false, beside = i % 2 == 1; /* beside an end of work the batch is an unusual one */
+        const char *usual = by_the_usual_way(&r, changes[i / 2], &kept);
+        dur_orchestration_item item = take(&r, &c, "a");
+        dur_turn_commit turn = born_turn(&item);
+        changes[i / 2](b, &turn);
+        dur_round round = { .turns = &turn, .turn_count = 1 };
+        dur_work_ack ack = { .lock_token = "nobody's" };
+        if (beside) {
+            round.acks = &ack;
+            round.ack_count = 1;
+        }
+        ASSERT_OK(b, dur_store_lane_round(r.lane, b->arena, &round, &b->err));
+        assert_int_equal(turn.fault, DUR_TURN_FINE);
+        assert_int_equal(turn.lease_kept, kept);
+        assert_int_equal(answer_of(&c), DUR_OK);
+        const char *born = rows(&r);
+        if (strcmp(born, usual) != 0) fail_msg("%zu: there is\n%sinstead of\n%s", i, born, usual);
+        empty(&r);
+    }
+    rig_close(&r);
+    dur_provider_close(store);
+    dur_fake_world_free(fake);
+}
+
+/* ---- beside others ----------------------------------------------------------------------------------------------- */
+
+static void an_id_that_exists_is_refused_alone(void **state) {
+    rig r = rig_open(*state);
+    bench *b = &r.p->b;
+    caller c[4] = { { .policy = DUR_EXISTS_FAIL },
+                    { .policy = DUR_EXISTS_FAIL },
+                    { .policy = DUR_EXISTS_FAIL },
+                    { .policy = DUR_EXISTS_FAIL } };
+    dur_turn_commit old = parked(&r, "old");
+    dur_message start = start_of(b, "new"); /* nobody has fetched it yet */
+    ASSERT_OK(b, dur_store_enqueue_for_orchestrator(b->store, &start, 0, &b->err));
+    dur_orchestration_item a = take(&r, &c[0], "a"), twice = take(&r, &c[1], "old"), z = take(&r, &c[2], "z");
+    dur_orchestration_item also = take(&r, &c[3], "new");
+    dur_event_row event = event_of(2);
+    dur_turn_commit turns[5] = { born_turn(&a), born_turn(&twice), born_turn(&z), born_turn(&also),
+                                 next_turn("old", old.lock_token, &event) };
+    (void)run(&r, turns, 5, NULL);
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(turns[i].fault, i % 2 == 0 ? DUR_TURN_FINE : DUR_TURN_LEASE_LOST);
+        if (i == 4) break;
+        assert_int_equal(turns[i].error.code, i % 2 == 0 ? DUR_OK : DUR_ELEASE);
+        if (i % 2 == 1) dur_store_lane_start_back(r.lane, turns[i].lock_token);
+        assert_int_equal(answer_of(&c[i]), i % 2 == 0 ? DUR_OK : DUR_EEXISTS);
+    }
+    assert_int_equal(count(&r, "history", "instance_id = 'old'"), 2);
+    assert_int_equal(count(&r, "instances", "instance_id = 'new' AND token IS NULL AND NOT has_row"), 1);
+    goes_on_from(&r, &turns[0]);
+    goes_on_from(&r, &turns[2]);
+    rig_close(&r);
+}
+
+/* Somebody holds a row in a way that lets it be updated but not locked as a whole; whoever waits for him is found out
+   when his session ends. */
+static void a_birth_leaves_the_rows_of_usual_turns_alone(void **state) {
+    rig r = rig_open(*state);
+    caller c = { .policy = DUR_EXISTS_FAIL };
+    dur_turn_commit old = parked(&r, "x");
+    char sql[256];
+    snprintf(sql, sizeof(sql),
+             "SET idle_in_transaction_session_timeout = '5s'; BEGIN; SELECT 1 FROM %s.dur_instances FOR KEY SHARE",
+             r.p->schema);
+    PGconn *other = PQconnectdb(pg_server());
+    pg_do(other, sql);
+    dur_orchestration_item item = take(&r, &c, "y");
+    dur_event_row event = event_of(2);
+    dur_turn_commit turns[2] = { born_turn(&item), next_turn("x", old.lock_token, &event) };
+    (void)run(&r, turns, 2, NULL);
+    assert_int_equal(turns[0].fault, DUR_TURN_FINE);
+    assert_int_equal(turns[1].fault, DUR_TURN_FINE);
+    assert_int_equal(answer_of(&c), DUR_OK);
+    pg_do(other, "COMMIT");
+    PQfinish(other);
+    rig_close(&r);
+}
+
+static void a_message_in_the_same_transaction_reaches_the_lease(void **state) {
+    rig r = rig_open(*state);
+    caller c = { .policy = DUR_EXISTS_FAIL };
+    dur_turn_commit old = parked(&r, "sender");
+    dur_orchestration_item item = take(&r, &c, "a");
+    dur_event_row event = event_of(2);
+    dur_turn_commit turns[2] = { born_turn(&item), next_turn("sender", old.lock_token, &event) };
+    sends(&r.p->b, &turns[1], message_of(DUR_WORK_EXTERNAL_RAISED, "a"));
+    dur_round round = run(&r, turns, 2, &fresh);
+    assert_int_equal(turns[0].fault, DUR_TURN_FINE);
+    assert_int_equal(turns[1].fault, DUR_TURN_FINE);
+    assert_int_equal(answer_of(&c), DUR_OK);
+    if (round.held_count == 0) round = run(&r, NULL, 0, &fresh);
+    assert_int_equal(round.held_count, 1);
+    assert_string_equal(round.held[0].instance, "a");
+    assert_string_equal(round.held[0].lock_token, turns[0].lock_token);
+    rig_close(&r);
+}
+
+/* It is known to have nothing but its history, so its end looks for nothing: but what came meanwhile is not forgotten.
+ */
+static void a_message_before_the_end_is_not_forgotten(void **state) {
+    rig r = rig_open(*state);
+    bench *b = &r.p->b;
+    dur_turn_commit born = parked(&r, "x");
+    dur_message event = message_of(DUR_WORK_EXTERNAL_RAISED, "x");
+    ASSERT_OK(b, dur_store_enqueue_existing(b->store, &event, 0, &b->err));
+    dur_event_row last = event_of(2);
+    dur_turn_commit turn = next_turn("x", born.lock_token, &last);
+    turn.keep_lease = false;
+    turn.metadata.status = DUR_STATUS_COMPLETED;
+    (void)run(&r, &turn, 1, NULL);
+    assert_int_equal(turn.fault, DUR_TURN_FINE);
+    dur_round round = run(&r, NULL, 0, &fresh);
+    assert_int_equal(round.item_count, 1);
+    assert_int_equal(round.items[0].message_count, 1);
+    rig_close(&r);
+}
+
+/* But what the first turn has set is not nothing. */
+static void an_end_keeps_what_the_first_turn_has_set(void **state) {
+    rig r = rig_open(*state);
+    caller c = { .policy = DUR_EXISTS_FAIL };
+    dur_orchestration_item item = take(&r, &c, "a");
+    dur_turn_commit turn = born_turn(&item);
+    has_everything(&r.p->b, &turn);
+    turn.worker_item_count = 0;
+    (void)run(&r, &turn, 1, NULL);
+    assert_int_equal(answer_of(&c), DUR_OK);
+    dur_event_row last = event_of(4);
+    dur_turn_commit end = next_turn("a", turn.lock_token, &last);
+    end.keep_lease = false;
+    end.metadata.status = DUR_STATUS_COMPLETED;
+    (void)run(&r, &end, 1, NULL);
+    assert_int_equal(end.fault, DUR_TURN_FINE);
+    assert_int_equal(count(&r, "kv", "instance_id = 'a' AND key = 'k' AND value = 'v'"), 1);
+    assert_int_equal(count(&r, "kv_delta", "true"), 0);
+    rig_close(&r);
+}
+
+/* ---- not written by its turn ------------------------------------------------------------------------------------- */
+
+static void a_token_of_nobodys_start_is_refused(void **state) {
+    rig r = rig_open(*state);
+    bench *b = &r.p->b;
+    caller c = { .policy = DUR_EXISTS_FAIL };
+    dur_orchestration_item item = take(&r, &c, "a");
+    dur_turn_commit wrong[3] = { born_turn(&item), born_turn(&item), born_turn(&item) };
+    wrong[0].lock_token = "nobody's";
+    wrong[1].instance = "b"; /* somebody else's start */
+    (void)run(&r, wrong, 2, NULL);
+    ASSERT_OK(b, dur_store_commit_turns(b->store, &wrong[2], 1, &b->err)); /* not through its lane */
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(wrong[i].fault, DUR_TURN_LEASE_LOST);
+    assert_int_equal(count(&r, "instances", "true"), 0);
+    dur_turn_commit turn = born_turn(&item);
+    (void)run(&r, &turn, 1, NULL);
+    assert_int_equal(turn.fault, DUR_TURN_FINE);
+    assert_int_equal(answer_of(&c), DUR_OK);
+    dur_store_lane_start_back(r.lane, item.lock_token); /* no harm */
+    (void)run(&r, &turn, 1, NULL);
+    assert_int_equal(turn.fault, DUR_TURN_LEASE_LOST); /* once */
+    rig_close(&r);
+}
+
+static void what_is_given_back_is_written_and_fetched(void **state) {
+    rig r = rig_open(*state);
+    caller c = { .policy = DUR_EXISTS_FAIL };
+    dur_orchestration_item item = take(&r, &c, "a");
+    dur_store_lane_start_back(r.lane, item.lock_token);
+    dur_turn_commit turn = born_turn(&item); /* too late */
+    (void)run(&r, &turn, 1, NULL);
+    assert_int_equal(turn.fault, DUR_TURN_LEASE_LOST);
+    assert_int_equal(answer_of(&c), DUR_OK);
+    dur_round round = run(&r, NULL, 0, &fresh);
+    assert_int_equal(round.item_count, 1);
+    assert_true(round.items[0].messages[0].id > 0);
+    turn = first_turn(&round.items[0]);
+    (void)run(&r, &turn, 1, NULL);
+    assert_int_equal(turn.fault, DUR_TURN_FINE);
+    rig_close(&r);
+}
+
+static void a_lane_that_closes_gives_back(void **state) {
+    rig r = rig_open(*state);
+    caller c[2] = { { .policy = DUR_EXISTS_FAIL }, { .policy = DUR_EXISTS_FAIL } };
+    (void)take(&r, &c[0], "taken");
+    dur__pg_lane *lane = (dur__pg_lane *)(void *)r.lane;
+    atomic_store(&lane->in_round, true);
+    begin(&r, &c[1], "waits");
+    while (atomic_load(&lane->starts_wait) == 0)
+        pg_pause_ms(1);
+    dur_store_lane_close(r.lane);
+    r.lane = NULL;
+    assert_int_equal(answer_of(&c[0]), DUR_OK);
+    assert_int_equal(answer_of(&c[1]), DUR_OK);
+    assert_int_equal(count(&r, "instances", "known AND token IS NULL AND ready_at IS NOT NULL"), 2);
+    rig_close(&r);
+}
+
+/* The lane does nothing at all: the caller withdraws its start and writes it itself. */
+static void a_start_that_no_lane_takes_is_written_by_its_caller(void **state) {
+    rig r = rig_open(*state);
+    caller c = { .policy = DUR_EXISTS_FAIL };
+    dur_orchestration_item none;
+    assert_int_equal(starts(&r, &none, 1), 0);
+    begin(&r, &c, "x");
+    assert_int_equal(answer_of(&c), DUR_OK);
+    assert_false(takes_starts(&r)); /* the next one need not wait as long */
+    assert_int_equal(starts(&r, &none, 1), 0);
+    assert_true(takes_starts(&r));
+    assert_int_equal(count(&r, "instances", "known AND token IS NULL AND ready_at IS NOT NULL"), 1);
+    rig_close(&r);
+}
+
+/* Where an instance that exists is no error, many will. */
+static void only_starts_of_what_must_be_new_are_handed_out(void **state) {
+    rig r = rig_open(*state);
+    static const dur_exists_policy others[] = { DUR_EXISTS_RETURN, DUR_EXISTS_REPLACE_FINISHED };
+    for (int i = 0; i < 2; i++) {
+        caller c = { .policy = others[i], .r = &r };
+        dur_orchestration_item none;
+        assert_int_equal(starts(&r, &none, 1), 0);
+        c.start = start_of(&r.p->b, i == 0 ? "a" : "b");
+        (void)call(&c); /* by itself, without a lane that would come */
+        assert_int_equal(c.code, DUR_OK);
+        assert_int_equal(starts(&r, &none, 1), 0);
+    }
+    rig_close(&r);
+}
+
+static void an_owner_that_is_gone_makes_nobody(void **state) {
+    rig r = rig_open(*state);
+    bench *b = &r.p->b;
+    caller c[2] = { { .policy = DUR_EXISTS_FAIL }, { .policy = DUR_EXISTS_FAIL } };
+    dur_orchestration_item a = take(&r, &c[0], "a"), z = take(&r, &c[1], "z");
+    ASSERT_OK(b, dur_store_owner_release(b->store, "o", &b->err));
+    dur_turn_commit turns[2] = { born_turn(&a), born_turn(&z) };
+    starts_another(b, &turns[1]); /* by the unusual way */
+    for (int i = 0; i < 2; i++) {
+        dur_round round = { .turns = &turns[i], .turn_count = 1 };
+        (void)dur_store_lane_round(r.lane, b->arena, &round, &b->err);
+        assert_int_not_equal(turns[i].fault, DUR_TURN_FINE);
+    }
+    assert_int_equal(count(&r, "instances", "true"), 0);
+    dur_store_lane_close(r.lane);
+    r.lane = NULL;
+    assert_int_equal(answer_of(&c[0]), DUR_OK);
+    assert_int_equal(answer_of(&c[1]), DUR_OK);
+    assert_int_equal(count(&r, "instances", "known AND token IS NULL AND ready_at IS NOT NULL"), 2);
+    rig_close(&r);
+}
+
+/* ---- the answer to the commit is lost ---------------------------------------------------------------------------- */
+
+static void cut_birth(pg_bench *p, int mode) {
+    bench *b = &p->b;
+    proxy x;
+    if (!proxy_open(&x, "event-one")) skip();
+    rig r = rig_on(p, proxy_store(&x, p));
+    caller c = { .policy = DUR_EXISTS_FAIL }, again = { .policy = DUR_EXISTS_FAIL };
+    dur_orchestration_item item = take(&r, &c, "a"), none;
+    dur_turn_commit turn = born_turn(&item);
+    dur_round round = { .turns = &turn, .turn_count = 1 };
+    atomic_store(&x.mode, mode);
+    int code = dur_store_lane_round(r.lane, b->arena, &round, &b->err);
+    assert_int_equal(atomic_load(&x.cuts), 1);
+    assert_int_equal(code, DUR_EUNKNOWN);
+    assert_int_equal(turn.fault, DUR_TURN_STORE);
+    assert_int_equal(turn.error.code, DUR_EUNKNOWN);
+    assert_int_equal(answer_of(&c), DUR_EUNKNOWN);
+    assert_int_equal(c.err.code, DUR_EUNKNOWN);
+    assert_int_equal(count(&r, "instances", "instance_id = 'a'"), mode == PROXY_CUT_AFTER);
+    dur_store_lane_start_back(r.lane, item.lock_token); /* it was answered */
+    assert_int_equal(starts(&r, &none, 1), 0);
+    assert_false(takes_starts(&r));
+    /* Who asks again learns it, by another way than a lane that does not know what it holds. */
+    again.r = &r;
+    again.start = start_of(b, "a");
+    (void)call(&again);
+    assert_int_equal(again.code, mode == PROXY_CUT_AFTER ? DUR_EEXISTS : DUR_OK);
+    /* The next round gives up what the lost one may have made: it is not held by nobody. */
+    bool lost = false;
+    for (int i = 0; i < 200 && code != DUR_OK; i++) { /* a session that was lost may take a moment to end */
+        round = (dur_round){ .fetch = &fresh };
+        code = dur_store_lane_round(r.lane, b->arena, &round, &b->err);
+        for (size_t k = 0; code == DUR_OK && k < round.lost_count; k++)
+            lost = lost || strcmp(round.lost[k], "a") == 0;
+        if (code != DUR_OK) pg_pause_ms(10);
+    }
+    ASSERT_OK(b, code);
+    assert_int_equal(lost, mode == PROXY_CUT_AFTER);
+    dur_message event = message_of(DUR_WORK_EXTERNAL_RAISED, "a");
+    ASSERT_OK(b, dur_store_enqueue_existing(b->store, &event, 0, &b->err));
+    if (round.item_count == 0) round = run(&r, NULL, 0, &fresh);
+    assert_int_equal(round.item_count, 1);
+    assert_int_equal(round.items[0].history_count, mode == PROXY_CUT_AFTER ? 1 : 0);
+    (void)parked(&r, "b"); /* and it is given starts as before */
+    dur_store_lane_close(r.lane);
+    r.lane = NULL;
+    dur_provider_close(r.store);
+    rig_close(&r);
+    proxy_close(&x);
+}
+
+static void cut_after_it_happened(void **state) {
+    cut_birth(*state, PROXY_CUT_AFTER);
+}
+static void cut_before_it_was_sent(void **state) {
+    cut_birth(*state, PROXY_CUT_BEFORE);
+}
+
+int main(void) {
+    signal(SIGPIPE, SIG_IGN); /* of the proxy */
+    const struct CMUnitTest tests[] = {
+        PG_TEST(rows_are_those_of_a_start_a_fetch_and_a_turn),
+        PG_TEST(an_id_that_exists_is_refused_alone),
+        PG_TEST(a_birth_leaves_the_rows_of_usual_turns_alone),
+        PG_TEST(a_message_in_the_same_transaction_reaches_the_lease),
+        PG_TEST(a_message_before_the_end_is_not_forgotten),
+        PG_TEST(an_end_keeps_what_the_first_turn_has_set),
+        PG_TEST(a_token_of_nobodys_start_is_refused),
+        PG_TEST(what_is_given_back_is_written_and_fetched),
+        PG_TEST(a_lane_that_closes_gives_back),
+        PG_TEST(a_start_that_no_lane_takes_is_written_by_its_caller),
+        PG_TEST(only_starts_of_what_must_be_new_are_handed_out),
+        PG_TEST(an_owner_that_is_gone_makes_nobody),
+        PG_TEST(cut_after_it_happened),
+        PG_TEST(cut_before_it_was_sent),
+    };
+    PG_MAIN(tests);
+}
