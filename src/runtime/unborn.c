@@ -21,6 +21,7 @@ static bool known(dur__loop *loop, const char *instance) {
 bool dur__unborn_take(dur__loop *loop) {
     size_t count = 0;
     if (loop->fallback || loop->claiming || loop->failures > 0) return false;
+    if (!loop->runtime->has_owners) return false; /* locks by time are renewed, under the token that they have now */
     dur_arena *arena = dur__pool_arena(loop);
     if (loop->unborn == NULL) loop->unborn = dur__xcalloc(TAKE_MAX, sizeof(*loop->unborn));
     dur_orchestration_item *items = loop->unborn;
