@@ -68,16 +68,21 @@ static const char kv_sql[] =
     "SELECT k.instance_id, k.key, k.value, k.stamp_ms FROM @instances i JOIN @kv k ON k.instance_id = i.instance_id"
     " WHERE i.holder = $2::bigint AND i.ready_at = -1 ORDER BY k.instance_id, k.key";
 
+/*
+ * Rows of the holder that somebody has sent something to are locked before what was sent is read: whoever comes later
+ * waits, and sets ready_at again.  Who could not be locked is for the next look.
+ */
 static const char look_sql[] =
-    "UPDATE @instances SET ready_at = -2 WHERE instance_id IN (SELECT instance_id FROM @instances WHERE holder ="
-    " $2::bigint AND ready_at >= 0 AND ready_at <= #now FOR UPDATE SKIP LOCKED)";
+    "SELECT count(*) FROM (SELECT 1 FROM @instances WHERE holder = $2::bigint AND ready_at >= 0"
+    " AND ready_at <= #now FOR UPDATE SKIP LOCKED) t";
+#define LOCKED_BY_US "xmax = pg_current_xact_id_if_assigned()::xid"
 
 /*
- * What is handed out to the rows that are marked: every visible plain message that the holder was not given (fresh: all
- * of them) and the first $3 (fresh: $4) of each queue, those that it has already included.  Everything is found by an
- * index from its beginning, so a long backlog costs nothing: w steps from one queue's name to the next.  ready_at
- * becomes the time of the first message that is not visible yet.  Under a timed lock it stays what it would be without
- * the lock: when that ends, the place in the line is kept.
+ * What is handed out to the rows that were claimed or locked: every visible plain message that the holder was not given
+ * (fresh: all of them) and the first $3 (fresh: $4) of each queue, those that it has already included.  Everything is
+ * found by an index from its beginning, so a long backlog costs nothing: w steps from one queue's name to the next.
+ * ready_at becomes the time of the first message that is not visible yet.  Under a timed lock it stays what it would be
+ * without the lock: when that ends, the place in the line is kept.
  *
  * An acquisition counts an attempt; what is handed to a lease that is held is told like one, and not kept
  * (DUR__PG_TAKE_BACK).
@@ -85,7 +90,8 @@ static const char look_sql[] =
 static const char give_sql[] =
     "WITH RECURSIVE n AS MATERIALIZED (SELECT #now AS now), d AS MATERIALIZED (SELECT instance_id, token, owner,"
     " ready_at = -1 AS fresh, CASE WHEN ready_at = -1 THEN $4::bigint ELSE $3::bigint END AS"
-    " most FROM @instances WHERE holder = $2::bigint AND ready_at < 0),"
+    " most FROM @instances WHERE holder = $2::bigint AND ready_at <= (SELECT now FROM n) AND (ready_at = -1 OR"
+    " " LOCKED_BY_US ")),"
     " w AS (SELECT d.instance_id, d.token, d.fresh, d.most, (SELECT min(q.queue) FROM @queue q WHERE "
     "q.instance_id ="
     " d.instance_id AND q.queue IS NOT NULL) AS queue FROM d UNION ALL SELECT w.instance_id, w.token, w.fresh,"
