@@ -1,15 +1,17 @@
 /*
  * keeper.c: the thread that shows life, notices what happens to running activities, and cleans up.
  *
- * Each second: a beat under our owner id (stores with owners), a look at the rows of activities that run long, and
- * activities that ignore their cancellation.  On a store without owners it renews timed locks instead; a renewal that
- * fails for a passing reason cancels nothing.
+ * Each second: a beat under our owner id (stores with owners; sooner when the store wants to look at a peer that seems
+ * dead, or a beat failed), a look at the rows of activities that run long, and activities that ignore their
+ * cancellation.  On a store without owners it renews timed locks instead; a renewal that fails for a passing reason
+ * cancels nothing.
  */
 #include "runtime/runtime_internal.h"
 
 #include <stdlib.h>
 
 #define TICK_MS 1000
+#define BEAT_AGAIN_MS 100 /* after one that failed; then twice as long, up to the usual time */
 #define LONG_RUNNING_US 500000u
 
 /* ---- owner ---- */
@@ -111,8 +113,15 @@ static void let_go(dur_runtime *runtime) {
     wake_loops(runtime);
 }
 
-/* Milliseconds until the next one. */
-static uint64_t beat(dur_runtime *runtime) {
+/* Each second; with a short timeout so often that half of it, the fence, is never reached between two beats. */
+static uint64_t beat_period_ms(const dur_runtime *runtime) {
+    uint64_t quarter_ms = runtime->options.owner_timeout_ms / 4;
+    return quarter_ms < TICK_MS ? quarter_ms : TICK_MS;
+}
+
+/* Milliseconds until the next one.  failed: how many in a row were not answered. */
+static uint64_t beat(dur_runtime *runtime, uint32_t *failed) {
+    uint64_t period_ms = beat_period_ms(runtime);
     dur_owner_report report = { 0 };
     dur_error err = DUR_ERROR_INIT;
     bool was_fenced = dur__keeper_fenced(runtime);
@@ -122,11 +131,12 @@ static uint64_t beat(dur_runtime *runtime) {
         if (was_fenced)
             dur__log(DUR_LOG_WARN, DUR__LOG_RUNTIME, NULL, 0,
                      "no beat gets through: nothing new is started until one does: %s", err.message);
-        return TICK_MS;
+        return dur__backoff_ms(BEAT_AGAIN_MS, (*failed)++, period_ms);
     }
+    *failed = 0;
     if (!report.still_ours) {
         taken_over(runtime);
-        return TICK_MS;
+        return period_ms;
     }
     atomic_store(&runtime->beat_boot_ms, begin_ms);
     bool first_peer = atomic_exchange(&runtime->peers, report.peers) == 0 && report.peers > 0;
@@ -146,7 +156,7 @@ static uint64_t beat(dur_runtime *runtime) {
         atomic_store(&runtime->suspect_hint, true);
         wake_loops(runtime);
     }
-    return report.look_again_ms > 0 && report.look_again_ms < TICK_MS ? report.look_again_ms : TICK_MS;
+    return report.look_again_ms > 0 && report.look_again_ms < period_ms ? report.look_again_ms : period_ms;
 }
 
 /* ---- rows of running activities ---- */
@@ -333,6 +343,7 @@ static bool sessions_used(dur_runtime *runtime) {
 
 typedef struct schedule {
     uint64_t beat, rows, instances, sessions, cleanup; /* next, monotonic µs */
+    uint32_t beats_failed;
     bool sessions_seen;
 } schedule;
 
@@ -347,7 +358,10 @@ static void tick(dur_runtime *runtime, schedule *next, dur_arena *arena, bool ki
     uint64_t now_us = dur__monotonic_us();
     dur_arena_reset(arena);
     if (atomic_load(&runtime->owner_stale)) let_go(runtime);
-    if (runtime->has_owners && (now_us >= next->beat || kicked)) next->beat = now_us + beat(runtime) * 1000;
+    if (runtime->has_owners && (now_us >= next->beat || kicked)) {
+        uint64_t ms = beat(runtime, &next->beats_failed);
+        next->beat = (ms < beat_period_ms(runtime) ? dur__monotonic_us() : now_us) + ms * 1000; /* early: from now */
+    }
     uint64_t rows_ms =
         runtime->has_owners ? TICK_MS : renewal_period_ms(o->worker_lock_timeout_ms, o->worker_lock_renewal_buffer_ms);
     if (due(&next->rows, now_us, rows_ms)) check_rows(runtime, arena);

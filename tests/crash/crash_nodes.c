@@ -90,6 +90,8 @@ typedef struct all {
     size_t kills, terminated;
     bool restarted;
     long waits_ms[KILLS_MAX]; /* of the work of those that were killed */
+    long worst_ms;
+    char slowest[24]; /* of them the one that waited longest */
 } all;
 
 static void node_name(const all *a, size_t node, char out[24]) {
@@ -178,7 +180,12 @@ static void kill_one(all *a, PGconn *db) {
     number(db, sql);
     kill(a->nodes[victim], SIGKILL);
     waitpid(a->nodes[victim], NULL, 0);
-    if (a->kills < KILLS_MAX) a->waits_ms[a->kills++] = await_recovery(a, db, name);
+    long waited_ms = await_recovery(a, db, name);
+    if (a->kills < KILLS_MAX) a->waits_ms[a->kills++] = waited_ms;
+    if (waited_ms > a->worst_ms) {
+        a->worst_ms = waited_ms;
+        memcpy(a->slowest, name, sizeof(a->slowest));
+    }
     node_spawn(a, victim);
 }
 
@@ -308,6 +315,32 @@ static long taken_alive(PGconn *db) {
     return taken;
 }
 
+/* Was it the logic or the machine?  The looks of the others (each is a beat) around the end of the slowest, from when
+   it was killed: a second apart, an early one when it seemed dead, and then it is gone. */
+static const char slowest_sql[] =
+    "SELECT string_agg(format('%s %s', (extract(epoch FROM e.at - k.at) * 1000)::bigint, e.what), ', ' ORDER BY e.at)"
+    " FROM test_killed k, LATERAL (SELECT b.at, split_part(b.owner, '-', 1) AS what FROM test_beats b WHERE b.at"
+    " BETWEEN k.at - interval '1.1 s' AND k.at + interval '4 s' UNION ALL SELECT g.at, 'GONE by ' || g.by_whom FROM"
+    " test_gone g WHERE split_part(g.owner, '-', 1) = k.name AND g.at > k.at) e WHERE k.name = $1 AND e.at <="
+    " coalesce((SELECT max(g.at) FROM test_gone g WHERE split_part(g.owner, '-', 1) = k.name), 'infinity')";
+
+/* How long it took until the killed were found dead; the rest of their time is that of the claim. */
+static const char found_sql[] =
+    "SELECT format('%s ms (median), %s ms (worst)', percentile_disc(0.5) WITHIN GROUP (ORDER BY t.ms), max(t.ms)) FROM"
+    " (SELECT (extract(epoch FROM max(g.at) - k.at) * 1000)::bigint AS ms FROM test_killed k JOIN test_gone g ON"
+    " split_part(g.owner, '-', 1) = k.name AND g.at > k.at GROUP BY k.name, k.at) t";
+
+static void print_slowest(all *a, PGconn *db) {
+    PGresult *found = PQexec(db, found_sql);
+    if (PQresultStatus(found) != PGRES_TUPLES_OK) fail_msg("%s", PQresultErrorMessage(found));
+    printf("# of that, until it was found dead: %s\n", PQgetvalue(found, 0, 0));
+    PQclear(found);
+    PGresult *result = PQexecParams(db, slowest_sql, 1, NULL, (const char *const[]){ a->slowest }, NULL, NULL, 0);
+    if (PQresultStatus(result) != PGRES_TUPLES_OK) fail_msg("%s", PQresultErrorMessage(result));
+    printf("# the slowest, %s, claimed after %ld ms: looks at %s\n", a->slowest, a->worst_ms, PQgetvalue(result, 0, 0));
+    PQclear(result);
+}
+
 static void report(all *a) {
     PGconn *db = connect_somehow(a);
     long alive = taken_alive(db);
@@ -318,6 +351,7 @@ static void report(all *a) {
            " take-overs from live owners\n",
            a->kills > 0 ? a->waits_ms[a->kills / 2] : 0, a->kills > 0 ? a->waits_ms[a->kills - 1] : 0,
            number(db, "SELECT count(*) FROM test_gone"), alive);
+    print_slowest(a, db);
     assert_int_equal(alive, 0);
     assert_true(a->kills > 0 && a->terminated > 0 && a->restarted);
     assert_int_equal(number(db, "SELECT count(*) FROM dur_worker"), 0);
@@ -362,7 +396,11 @@ static const char witness_sql[] =
     "CREATE FUNCTION test_witness() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN EXECUTE format('INSERT INTO"
     " %I.test_gone VALUES ($1, clock_timestamp(), current_setting(''application_name''))', TG_TABLE_SCHEMA) USING"
     " OLD.owner; RETURN OLD; END $$;"
-    "CREATE TRIGGER test_gone AFTER DELETE ON dur_owners FOR EACH ROW EXECUTE FUNCTION test_witness()";
+    "CREATE TRIGGER test_gone AFTER DELETE ON dur_owners FOR EACH ROW EXECUTE FUNCTION test_witness();"
+    "CREATE TABLE test_beats (owner text, at timestamptz);"
+    "CREATE FUNCTION test_beat() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN EXECUTE format('INSERT INTO"
+    " %I.test_beats VALUES ($1, clock_timestamp())', TG_TABLE_SCHEMA) USING NEW.owner; RETURN NEW; END $$;"
+    "CREATE TRIGGER test_beats AFTER UPDATE ON dur_owners FOR EACH ROW EXECUTE FUNCTION test_beat()";
 
 int main(int argc, char **argv) {
     static all a;

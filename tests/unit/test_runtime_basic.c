@@ -346,6 +346,60 @@ static void a_silent_owner_starts_nothing(void **state) {
     dur_provider_close(faulty);
 }
 
+/* The store's faulty twin, with a runtime on it. */
+static dur_provider *run_faulty(world *w, const dur__fault_plan *plan, uint64_t owner_timeout_ms) {
+    dur_provider *faulty = NULL;
+    OK(w, dur__faulty_wrap(&faulty, dur_store_retain(w->store), 1, &w->err));
+    if (plan != NULL) dur__faulty_add(faulty, plan);
+    OK(w, dur_runtime_start(&w->runtime,
+                            DUR_RUNTIME(.store = faulty, .handlers = handlers, .owner_timeout_ms = owner_timeout_ms),
+                            &w->err));
+    return faulty;
+}
+
+static void await_beats(dur_provider *faulty, uint64_t count) {
+    while (dur__faulty_calls(faulty, "owner_beat") < count)
+        pause_ms(5);
+}
+
+/* Three beats fail.  The next is not a second later each time; a slow machine has three tries to show it. */
+static void a_beat_that_failed_is_soon_tried_again(void **state) {
+    world *w = *state;
+    uint64_t took_ms = UINT64_MAX;
+    for (int i = 0; i < 3 && took_ms >= 3000; i++) {
+        uint64_t began_us = dur__monotonic_us();
+        dur_provider *faulty = run_faulty(w, &(dur__fault_plan){ .method = "owner_beat", .count = 3 }, 0);
+        await_beats(faulty, 4);
+        took_ms = (dur__monotonic_us() - began_us) / 1000;
+        world_stop(w);
+        dur_provider_close(faulty);
+    }
+    assert_true(took_ms < 3000); /* 0.7 s */
+    /* All of them fail: after the first few it is one a second again. */
+    uint64_t began_us = dur__monotonic_us();
+    dur_provider *faulty = run_faulty(w, &(dur__fault_plan){ .method = "owner_beat", .count = UINT64_MAX }, 0);
+    await_beats(faulty, 6);
+    uint64_t calls = dur__faulty_calls(faulty, "owner_beat");
+    assert_true(calls <= 5 + (dur__monotonic_us() - began_us) / 1000000);
+    world_stop(w);
+    dur_provider_close(faulty);
+}
+
+/* Half of it is less than the usual second between two beats: who lives must not fence itself each time. */
+static void a_short_timeout_makes_more_beats(void **state) {
+    world *w = *state;
+    uint64_t fenced = 1;
+    dur_provider *faulty = run_faulty(w, NULL, 1000);
+    for (int i = 0; i < 5 && fenced > 0; i++) { /* a slow machine has some tries */
+        fenced = metrics_of(w).fenced;
+        await_beats(faulty, dur__faulty_calls(faulty, "owner_beat") + 6);
+        fenced = metrics_of(w).fenced - fenced;
+    }
+    assert_int_equal(fenced, 0);
+    world_stop(w);
+    dur_provider_close(faulty);
+}
+
 /* ---- stopping ---- */
 
 static void running_activities_end_and_are_recorded(void **state) {
@@ -475,6 +529,8 @@ int main(void) {
         CASE(nondeterminism_may_fail_instead),
         CASE(taken_for_dead_it_begins_again),
         CASE(a_silent_owner_starts_nothing),
+        CASE(a_beat_that_failed_is_soon_tried_again),
+        CASE(a_short_timeout_makes_more_beats),
         CASE(running_activities_end_and_are_recorded),
         CASE(what_does_not_end_is_named_and_left_behind),
         CASE(an_abandoned_activity_gives_its_slot_to_another),

@@ -361,7 +361,8 @@ typedef struct dur_owner_report {
     uint32_t freed;      /* leases and worker rows set free by it */
     char last_dead[64];  /* id of the last of them */
     uint64_t now_ms;
-    uint64_t look_again_ms; /* the next beat is wanted this soon: there are peers, or one seems dead; 0: at its time */
+    uint64_t look_again_ms; /* the next beat is wanted this soon: a peer seems dead, and it can be told then; 0: at its
+                               time */
 } dur_owner_report;
 
 /* ---- start policies ---------------------------------------------------------------------------------------------- */

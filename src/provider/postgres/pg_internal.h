@@ -91,12 +91,34 @@ typedef struct dur__pg_watch {
     dur__link link;
 } dur__pg_watch;
 
+/* A look of this process at all owners. */
+typedef struct dur__pg_glance {
+    int64_t now_ms;    /* the server's clock */
+    uint64_t asked_us; /* our own: before the look … */
+    uint64_t seen_us;  /* … and after it; 0: there was none */
+} dur__pg_glance;
+
+/* What it shows of a peer. */
+typedef struct dur__pg_sight {
+    int64_t beat_ms; /* by the server's clock, or beyond it: each differs from the one before */
+    uint64_t timeout_ms;
+    bool is_free; /* its lock, while that is evidence */
+} dur__pg_sight;
+
+/* What this process knows of a peer. */
+typedef struct dur__pg_look {
+    char *owner;
+    dur__pg_glance at; /* the last one that showed it */
+    dur__pg_sight last;
+    uint64_t silent_us; /* how long that beat has been the last one, at our looks … */
+    uint64_t quiet_us;  /* … and with what can be told of how old it was at the first of them */
+    uint64_t free_us;   /* how long the lock was free at every look */
+    uint32_t refused;   /* take-overs in a row that did not succeed */
+} dur__pg_look;
+
 typedef struct dur__pg_keeper {
     char *owner;
     dur__pg_conn *conn;
-    dur__map looks; /* what was seen of the peers */
-    uint64_t look_serial;
-    int64_t server_start; /* as of the last look */
     dur__link link;
 } dur__pg_keeper;
 
@@ -159,6 +181,10 @@ struct dur__pg {
     size_t opened; /* pooled ones, idle or not */
     dur__map sqls; /* expanded texts by address */
     dur__link lanes, watches, keepers;
+    /* what was seen of the peers: by this process, whatever id it has just now */
+    dur__map looks;
+    dur__pg_glance looked;
+    int64_t server_start; /* as of the last look */
     /* watching: one of the waiting threads reads the listening connection */
     dur__pg_conn *listener;
     bool listener_busy;
@@ -429,6 +455,13 @@ int dur__pg_owner_release(dur_provider *self, const char *owner, dur_error *err)
 int dur__pg_owner_check(dur__pg *store, const char *op, const char *owner, dur_code missing, dur_error *err);
 void dur__pg_keepers_close(dur__pg *store);
 int64_t dur__pg_owner_key(const dur__pg *store, const char *owner);
+
+/* pg_look.c */
+/* before: the last look of this process, which may have been before this peer came. */
+void dur__pg_look_add(dur__pg_look *look, const dur__pg_glance *before, const dur__pg_glance *at,
+                      const dur__pg_sight *sight);
+bool dur__pg_look_silent(const dur__pg_look *look);      /* for its whole timeout */
+uint64_t dur__pg_look_left_us(const dur__pg_look *look); /* until it is dead if it stays so; UINT64_MAX: locked */
 
 /* pg_read.c */
 int dur__pg_read(dur_provider *self, dur_arena *arena, const char *instance, uint64_t execution_id, dur_event_row **out,

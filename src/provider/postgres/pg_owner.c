@@ -6,9 +6,7 @@
  * on the server process that the owner locked it with: after a restart all locks are gone and everybody would take
  * everybody for dead, so then only the beat counts.
  *
- * Silence is what an observer has seen itself: the same beat at every look, over a time that its own clock measures.
- * The server's clock may jump, and what it says a beat's age is then means nothing.  Between two looks only so much
- * counts as a look tells: while the server or the observer stood still nobody's beat got through.
+ * What an observer concludes from its looks, and how long that takes, is in pg_look.c.
  */
 #include "provider/postgres/pg_internal.h"
 
@@ -16,23 +14,9 @@
 #include <stdlib.h>
 
 #define OWNER_TIMEOUT_MS 10000u
-#define LOOKS_APART_US 700000u
-/* Longer than a beat's second: one that lives has shown it, also when it lost all its sessions. */
-#define SILENT_US 1200000u
-/* Beside others a node looks, and beats, twice a second: so it finds one dead within two. */
-#define BESIDE_PEERS_MS 500u
-#define GAP_MS 2000u /* two looks further apart than this were not at their time */
-
-/* What a keeper has seen of a peer. */
-typedef struct dur__pg_look {
-    char *owner;
-    int64_t beat;
-    uint64_t at_us;     /* the last look */
-    uint64_t silent_us; /* how long that beat has been the last one */
-    uint64_t free_us;   /* and how long the lock was free at every look */
-    bool is_free;
-    uint64_t serial; /* of the keeper's look */
-} dur__pg_look;
+#define AGAIN_MS 100u /* after a take-over that was refused; then twice as long, up to the usual second */
+#define AGAIN_DOUBLED_MAX 3u
+#define FORGET_US 5000000u /* what no look has shown for so long is not there any more */
 
 #define SERVER_START "(SELECT (extract(epoch FROM pg_postmaster_start_time()) * 1000)::bigint)"
 
@@ -75,13 +59,13 @@ static dur__pg_keeper *keeper_find(dur__pg *store, const char *owner, bool take)
     return found;
 }
 
-/* What was seen of those that were not in the last answer, or (serial 0) of all. */
-static void looks_forget(dur__pg_keeper *keeper, uint64_t serial) {
+/* What was seen of those that no look since this time has shown; UINT64_MAX: of all. */
+static void looks_forget(dur__pg *store, uint64_t before_us) {
     dur__map_entry *entry;
-    for (size_t i = 0; (entry = dur__map_next(&keeper->looks, &i)) != NULL;) {
+    for (size_t i = 0; (entry = dur__map_next(&store->looks, &i)) != NULL;) {
         dur__pg_look *look = entry->value;
-        if (serial != 0 && look->serial == serial) continue;
-        dur__map_remove(&keeper->looks, look->owner);
+        if (look->at.seen_us >= before_us) continue;
+        dur__map_remove(&store->looks, look->owner);
         free(look->owner);
         free(look);
     }
@@ -89,8 +73,6 @@ static void looks_forget(dur__pg_keeper *keeper, uint64_t serial) {
 
 static void keeper_free(dur__pg_keeper *keeper) {
     if (keeper == NULL) return;
-    looks_forget(keeper, 0);
-    dur__map_free(&keeper->looks);
     dur__pg_conn_free(keeper->conn);
     free(keeper->owner);
     free(keeper);
@@ -100,6 +82,8 @@ void dur__pg_keepers_close(dur__pg *store) {
     dur__link *link;
     while ((link = dur__list_pop(&store->keepers)) != NULL)
         keeper_free(DUR__CONTAINER(link, dur__pg_keeper, link));
+    looks_forget(store, UINT64_MAX);
+    dur__map_free(&store->looks);
 }
 
 int dur__pg_owner_register(dur_provider *self, const dur_owner_options *options, dur_error *err) {
@@ -211,72 +195,79 @@ static int owner_end(dur__pg *store, dur__pg_conn *conn, const char *owner, cons
 
 /* ---- looking for dead peers -------------------------------------------------------------------------------------- */
 
-static dur__pg_look *look_of(dur__pg_keeper *keeper, const char *owner) {
-    dur__pg_look *look = dur__map_get(&keeper->looks, owner);
+static dur__pg_look *look_of(dur__pg *store, const char *owner) {
+    dur__pg_look *look = dur__map_get(&store->looks, owner);
     if (look == NULL) {
         look = dur__xcalloc(1, sizeof(*look));
         look->owner = dur__xstrdup(owner);
-        dur__map_put(&keeper->looks, look->owner, look);
+        dur__map_put(&store->looks, look->owner, look);
     }
     return look;
 }
 
-/* One more look at a peer: what it has shown since the one before. */
-static void look_again(dur__pg_look *look, int64_t beat, uint64_t timeout_ms, bool is_free, uint64_t now_us) {
-    uint64_t gap_us = now_us - look->at_us, most_us = timeout_ms / 2 < GAP_MS ? timeout_ms * 500u : GAP_MS * 1000u;
-    if (gap_us > most_us) gap_us = most_us;
-    bool same = look->at_us != 0 && look->beat == beat;
-    look->silent_us = same ? look->silent_us + gap_us : 0;
-    look->free_us = same && look->is_free && is_free ? look->free_us + gap_us : 0;
-    look->is_free = is_free;
-    look->beat = beat;
-    look->at_us = now_us;
+static void sooner(dur_owner_report *out, uint64_t ms) {
+    if (out->look_again_ms == 0 || ms < out->look_again_ms) out->look_again_ms = ms;
 }
 
-/*
- * Microseconds until a peer whose lock is free counts as dead: then it was free at two looks, no beat has come since
- * before the first, and one should have.
- */
-static uint64_t until_dead_us(const dur__pg_look *look) {
-    uint64_t apart = look->free_us < LOOKS_APART_US ? LOOKS_APART_US - look->free_us : 0;
-    uint64_t quiet = look->silent_us < SILENT_US ? SILENT_US - look->silent_us : 0;
-    return apart > quiet ? apart : quiet;
+/* With the mutex.  True: it is dead. */
+static bool look_at_one(dur__pg *store, const char *peer, const dur__pg_glance *at, const dur__pg_sight *sight,
+                        dur_owner_report *out) {
+    dur__pg_look *look = look_of(store, peer);
+    dur__pg_look_add(look, &store->looked, at, sight);
+    /* A store that was told the caller's time has no other clock. */
+    bool silent =
+        store->caller_clock ? at->now_ms - sight->beat_ms >= (int64_t)sight->timeout_ms : dur__pg_look_silent(look);
+    uint64_t left_us = dur__pg_look_left_us(look);
+    if (silent || left_us == 0) return true;
+    look->refused = 0;
+    out->peers++;
+    if (left_us != UINT64_MAX) sooner(out, left_us / 1000u + 1); /* it seems dead: then this can be told */
+    return false;
 }
 
-static void look_at_peers(dur__pg *store, dur__pg_keeper *keeper, const PGresult *peers, dur_owner_report *out) {
-    uint64_t now_us = dur__monotonic_us();
+/* It lives after all, or its last statement still runs, or somebody else was faster: a further look tells. */
+static void refused(dur__pg *store, const char *peer, dur_owner_report *out) {
+    dur__mutex_lock(&store->mutex);
+    dur__pg_look *look = dur__map_get(&store->looks, peer);
+    if (look != NULL && look->refused <= AGAIN_DOUBLED_MAX) sooner(out, AGAIN_MS << look->refused++);
+    dur__mutex_unlock(&store->mutex);
+}
+
+static void look_at_peers(dur__pg *store, dur__pg_keeper *keeper, const PGresult *peers, uint64_t asked_us,
+                          dur_owner_report *out) {
+    dur__pg_glance at = { .now_ms = (int64_t)out->now_ms, .asked_us = asked_us };
     int64_t server_start = dur__pg_get_i64(peers, 0, 6);
-    if (server_start != keeper->server_start) looks_forget(keeper, 0); /* while it was away nobody could beat */
-    keeper->server_start = server_start;
-    keeper->look_serial++;
+    bool *dead = dur__xcalloc((size_t)PQntuples(peers), sizeof(bool));
+    dur__mutex_lock(&store->mutex);
+    at.seen_us = dur__monotonic_us();
+    if (server_start != store->server_start) { /* while it was away nobody could beat */
+        looks_forget(store, UINT64_MAX);
+        memset(&store->looked, 0, sizeof(store->looked));
+    }
+    store->server_start = server_start;
+    for (int row = 0; row < PQntuples(peers); row++) {
+        dur__pg_sight sight = { .beat_ms = dur__pg_get_i64(peers, row, 3),
+                                .timeout_ms = dur__pg_get_u64(peers, row, 4),
+                                .is_free = dur__pg_get_bool(peers, row, 5) };
+        const char *peer = dur__pg_get(peers, row, 2);
+        if (peer != NULL) dead[row] = look_at_one(store, peer, &at, &sight, out); /* or there is none */
+    }
+    store->looked = at;
+    if (at.seen_us > FORGET_US) looks_forget(store, at.seen_us - FORGET_US);
+    dur__mutex_unlock(&store->mutex);
     for (int row = 0; row < PQntuples(peers); row++) {
         const char *peer = dur__pg_get(peers, row, 2);
-        if (peer == NULL) continue; /* there is none */
-        int64_t beat = dur__pg_get_i64(peers, row, 3);
-        uint64_t timeout_ms = dur__pg_get_u64(peers, row, 4);
-        bool is_free = dur__pg_get_bool(peers, row, 5);
-        dur__pg_look *look = look_of(keeper, peer);
-        look_again(look, beat, timeout_ms, is_free, now_us);
-        look->serial = keeper->look_serial;
-        /* A store that was told the caller's time has no other clock. */
-        bool silent = store->caller_clock ? (int64_t)out->now_ms - beat >= (int64_t)timeout_ms
-                                          : look->silent_us / 1000u >= timeout_ms;
-        uint64_t left_us = is_free ? until_dead_us(look) : 0;
-        if (!silent && (!is_free || left_us > 0)) {
-            uint64_t left_ms = left_us / 1000u + 1;
-            out->peers++;
-            if (is_free && (out->look_again_ms == 0 || left_ms < out->look_again_ms)) out->look_again_ms = left_ms;
+        int64_t beat_ms = dur__pg_get_i64(peers, row, 3);
+        if (!dead[row]) continue;
+        if (dur__pg_connect(keeper->conn, NULL) != DUR_OK ||
+            owner_end(store, keeper->conn, peer, &beat_ms, false, &out->freed, NULL) != DUR_OK) {
+            refused(store, peer, out);
             continue;
         }
-        if (dur__pg_connect(keeper->conn, NULL) != DUR_OK ||
-            owner_end(store, keeper->conn, peer, &beat, false, &out->freed, NULL) != DUR_OK)
-            continue; /* somebody else was faster, or it lives after all */
         out->taken_over++;
         snprintf(out->last_dead, sizeof(out->last_dead), "%s", peer);
     }
-    looks_forget(keeper, keeper->look_serial);
-    bool soon = out->look_again_ms > 0 && out->look_again_ms < BESIDE_PEERS_MS;
-    if (out->peers > 0 && !store->pooler && !soon) out->look_again_ms = BESIDE_PEERS_MS;
+    free(dead);
 }
 
 int dur__pg_owner_beat(dur_provider *self, const char *owner, dur_owner_report *out, dur_error *err) {
@@ -296,6 +287,7 @@ int dur__pg_owner_beat(dur_provider *self, const char *owner, dur_owner_report *
         if (lane->owner != NULL && strcmp(lane->owner, owner) == 0) dur__pg_add_i64(&holders, lane->holder);
     }
     dur__mutex_unlock(&store->mutex);
+    uint64_t asked_us = dur__monotonic_us();
     dur__pg_batch_begin(&batch, keeper->conn, false); /* repeating a beat does no harm */
     dur__pg_args_begin(store, &args);
     dur__pg_text(&args, owner);
@@ -308,7 +300,7 @@ int dur__pg_owner_beat(dur_provider *self, const char *owner, dur_owner_report *
         out->now_ms = dur__pg_get_u64(batch.results[beat], 0, 0);
         dur__pg_saw_now(store, out->now_ms);
         atomic_store(&store->beaten_us, dur__monotonic_us());
-        look_at_peers(store, keeper, batch.results[beat], out);
+        look_at_peers(store, keeper, batch.results[beat], asked_us, out);
         if (out->freed > 0) dur__pg_wake_local(store, NULL);
         if (dur__pg_get_bool(batch.results[beat], 0, 1)) dur__pg_wake_lanes(store, NULL);
     }
