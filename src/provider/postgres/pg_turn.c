@@ -259,7 +259,7 @@ static turn_kind kind_of(const dur_turn_commit *turn, const dur__pg_lane *lane) 
     if (turn->writes_start)
         return dur__pg_turn_keeps(turn) && metadata->status == DUR_STATUS_NONE && gives_row(turn) ? IS_BORN : UNUSUAL;
     if (dur__pg_turn_keeps(turn) && metadata->status == DUR_STATUS_NONE) {
-        if (turn->expected_last > 0) return turn->consumed_count == 0 && !described ? GOES_ON : UNUSUAL;
+        if (turn->expected_last > 0) return described ? UNUSUAL : GOES_ON;
         return turn->consumed_count == 1 && is_fresh(lane, turn) ? BEGINS : UNUSUAL;
     }
     bool over = metadata->status == DUR_STATUS_COMPLETED || metadata->status == DUR_STATUS_FAILED;
@@ -442,6 +442,12 @@ static const char take_listed_sql[] =
 static const char take_start_sql[] = "DELETE FROM @queue q USING unnest($2::text[], $3::bigint[]) AS c(instance, id)"
                                      " WHERE q.instance_id = c.instance AND q.id = c.id";
 
+static bool only_starts_taken(dur_turn_commit **turns, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (turns[i]->consumed_count > 0 && turns[i]->expected_last > 0) return false;
+    return true;
+}
+
 static void send_consumed(dur__pg *store, dur__pg_batch *batch, const char *sql, dur_turn_commit **turns,
                           size_t count) {
     dur__pg_args args;
@@ -617,7 +623,7 @@ static void send_usual(dur__pg *store, dur__pg_batch *batch, dur__pg_lane *lane,
         old++;
     if (old > 0) send_usual_rows(store, batch, lane, turns, old, kind);
     if (old < count) send_usual_rows(store, batch, lane, turns + old, count - old, IS_BORN);
-    send_consumed(store, batch, take_start_sql, turns, count);
+    send_consumed(store, batch, only_starts_taken(turns, count) ? take_start_sql : take_listed_sql, turns, count);
     send_work_taken(store, batch, turns, count, !lane->sessions);
     dur__pg_send_history(store, batch, turns, count);
     dur__pg_send_executions(store, batch, turns, count);

@@ -308,12 +308,15 @@ void dur__pg_send_kv(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **tur
 /* ---- the end of leases ------------------------------------------------------------------------------------------- */
 
 /*
- * When to look at an instance that is given back.  What the holder has seen is no reason, except plain messages that it
- * was never given: the highest id that a round has seen says nothing about messages that were committed after it.
+ * When to look at an instance that is given back; most have nothing left, and nothing is to be done.  What the holder
+ * has seen is no reason, except plain messages that it was never given: the highest id that a round has seen says
+ * nothing about messages that were committed after it.
  */
 static const char release_sql[] =
-    "WITH n AS MATERIALIZED (SELECT #now AS now), t AS (SELECT * FROM unnest($2::text[], $3::bigint[], $4::bigint[],"
-    " $5::bigint[], $6::bigint[]) AS t(id, seen_id, seen_now, delay, back)),"
+    "WITH n AS MATERIALIZED (SELECT #now AS now), t AS MATERIALIZED (SELECT t.* FROM unnest($2::text[], $3::bigint[],"
+    " $4::bigint[], $5::bigint[], $6::bigint[]) AS t(id, seen_id, seen_now, delay, back) JOIN @instances i ON"
+    " i.instance_id = t.id WHERE t.delay > 0 OR i.ready_at IS NOT NULL OR i.ready_due <> 0 OR i.not_before <> 0 OR NOT"
+    " i.known OR NOT (i.has_row OR i.has_history) OR EXISTS (SELECT 1 FROM @queue q WHERE q.instance_id = t.id)),"
     " r AS (SELECT t.id, k.known, CASE WHEN t.delay > 0 THEN n.now + t.delay ELSE 0 END AS not_before, n.now, m.at,"
     " m.due"
     " FROM n, t JOIN @instances i ON i.instance_id = t.id,"
