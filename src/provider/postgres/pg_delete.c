@@ -145,17 +145,19 @@ int dur__pg_delete_instances(dur_provider *self, const char *const *ids, size_t 
     "b.execution_id = "                                                                                                \
     "i.current_execution AND b.completed_at <> 0 AND b.completed_at < $3::bigint))"
 
-/* Finished roots that match, with all below them, where all of those have finished too. */
+/*
+ * Finished roots that match, with all below them, where all of those have finished too.  Each tree is walked by the
+ * index of parents and judged in one pass over all of them: to look for each root's own among the others is quadratic.
+ */
 static const char roots_sql[] =
-    "WITH RECURSIVE r AS (SELECT i.instance_id, i.created_at FROM @instances i WHERE i.has_row AND i.parent IS NULL AND"
-    " ($2::text[] IS NULL OR i.instance_id = ANY ($2::text[])) AND " ENDED_BEFORE " AND " FINISHED "),"
-    " t(root, id) AS (SELECT instance_id, instance_id FROM r UNION SELECT t.root, c.instance_id FROM t JOIN"
-    " @instances c"
-    " ON c.parent = t.id),"
-    " chosen AS (SELECT r.instance_id FROM r WHERE NOT EXISTS (SELECT 1 FROM t JOIN @instances i ON i.instance_id ="
-    " t.id"
-    " WHERE t.root = r.instance_id AND NOT " FINISHED ") ORDER BY r.created_at, r.instance_id LIMIT $4::bigint)"
-    " SELECT DISTINCT t.id FROM t JOIN chosen c ON c.instance_id = t.root ORDER BY 1";
+    "WITH RECURSIVE t(root, id) AS (SELECT i.instance_id, i.instance_id FROM @instances i WHERE i.has_row AND i.parent "
+    "IS"
+    " NULL AND ($2::text[] IS NULL OR i.instance_id = ANY ($2::text[])) AND " ENDED_BEFORE " AND " FINISHED
+    " UNION SELECT t.root, c.instance_id FROM t JOIN @instances c ON c.parent = t.id),"
+    " chosen AS (SELECT t.root FROM t JOIN @instances i ON i.instance_id = t.id GROUP BY t.root HAVING"
+    " bool_and(" FINISHED ") ORDER BY min(i.created_at) FILTER (WHERE t.id = t.root), t.root LIMIT $4::bigint),"
+    " d(id) AS (SELECT root FROM chosen UNION SELECT c.instance_id FROM d JOIN @instances c ON c.parent = d.id)"
+    " SELECT id FROM d ORDER BY 1";
 
 static void filter_args(dur__pg *store, dur__pg_args *args, const dur_bulk_filter *filter) {
     dur__pg_args_begin(store, args);
