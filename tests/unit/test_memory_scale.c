@@ -6,6 +6,7 @@
 #include "provider/memory/memory_tree.h"
 
 #include <stdlib.h>
+#include <time.h>
 
 static void the_set_is_ordered(void **state) {
     (void)state;
@@ -148,11 +149,36 @@ static void a_long_queue(void **state) {
     bench_close(b);
 }
 
+/* Processor time of a thousand looks at an instance whose start waits, as whoever waits for its result takes them. */
+static clock_t look(bench *b) {
+    clock_t began = clock();
+    for (int i = 0; i < 1000; i++) {
+        dur_instance_row row;
+        ASSERT_OK(b, dur_store_get_instance(b->store, b->arena, "a", &row, &b->err));
+        assert_true(row.pending_start.size > 0);
+        dur_arena_reset(b->arena);
+    }
+    return clock() - began;
+}
+
+static void a_start_beside_a_long_queue(void **state) {
+    (void)state;
+    bench *b = bench_open("memory:");
+    dur_message start = start_of(b, "a"), m = queue_of("a", "q", NULL);
+    ASSERT_OK(b, dur_store_enqueue_start(b->store, &start, DUR_EXISTS_FAIL, 0, NULL, &b->err));
+    clock_t alone = look(b);
+    for (size_t i = scaled(40000); i > 0; i--)
+        ASSERT_OK(b, dur_store_enqueue_existing(b->store, &m, 0, &b->err));
+    assert_true(look(b) < 20 * alone + CLOCKS_PER_SEC / 50); /* a scan takes hundreds of times as long */
+    bench_close(b);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_set_is_ordered),
         cmocka_unit_test(many_instances),
         cmocka_unit_test(a_long_queue),
+        cmocka_unit_test(a_start_beside_a_long_queue),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -81,30 +81,18 @@ static int not_found(dur_error *err, const char *op, const char *instance) {
     return dur_error_set(err, DUR_ENOTFOUND, false, op, "instance %s not found", instance);
 }
 
-typedef struct pending {
-    dur_arena *arena;
-    dur_text text;
-} pending;
-
-static void pending_find(dur__mem *mem, dur__mem_message *message, void *arg) {
-    pending *found = arg;
-    (void)mem;
-    bool starts = message->kind == DUR_WORK_START_ORCHESTRATION || message->kind == DUR_WORK_CONTINUE_AS_NEW;
-    if (!starts || found->text.size > 0) return; /* the first is the one that counts */
-    found->text = (dur_text){ dur_arena_memdup(found->arena, message->json, message->json_size), message->json_size };
-}
-
 int dur__mem_get_instance(dur_provider *self, dur_arena *arena, const char *instance, dur_instance_row *out,
                           dur_error *err) {
     dur__mem *mem = dur__mem_of(self);
     dur__mem_enter(mem);
     dur__mem_instance *row = dur__mem_find(mem, instance);
     bool exists = dur__mem_exists(row);
-    pending start = { arena, { NULL, 0 } };
     if (exists) {
         row_fill(row, arena, out);
-        if (row->start_count > 0) dur__mem_each_message(mem, row, pending_find, &start);
-        out->pending_start = start.text;
+        const dur__mem_message *start = dur__mem_first_start(row);
+        out->pending_start = (dur_text){ NULL, 0 };
+        if (start != NULL)
+            out->pending_start = (dur_text){ dur_arena_memdup(arena, start->json, start->json_size), start->json_size };
     }
     dur__mem_leave(mem);
     return exists ? DUR_OK : not_found(err, "memory.get_instance", instance);

@@ -340,6 +340,7 @@ dur__mem_message *dur__mem_enqueue(dur__mem *mem, const dur_message *item, uint6
 void dur__mem_message_free(dur__mem *mem, dur__mem_message *message); /* the caller settles its instance */
 bool dur__mem_visible(const dur__mem *mem, const dur__mem_message *message);
 dur__mem_message *dur__mem_first_reason(const dur__mem *mem, const dur__mem_instance *instance);
+dur__mem_message *dur__mem_first_start(const dur__mem_instance *instance); /* NULL: none is waiting */
 dur__mem_message *dur__mem_first_orphan(const dur__mem *mem, const dur__mem_instance *instance);
 uint64_t dur__mem_next_reason(const dur__mem *mem, const dur__mem_instance *instance); /* due; DUR_NEVER */
 void dur__mem_bury_orphans(dur__mem *mem, dur__mem_instance *instance);

@@ -222,6 +222,17 @@ static void channel_each(dur__mem *mem, dur__mem_channel *channel, bool given_on
     if (now + later + given > 0) tree_each(mem, last, fn, arg);
 }
 
+/* Starts are in no queue, and queues may be long. */
+dur__mem_message *dur__mem_first_start(const dur__mem_instance *instance) {
+    const dur__mem_tree *const trees[] = { &instance->plain.now, &instance->plain.later, &instance->plain.given };
+    if (instance->start_count == 0) return NULL;
+    for (size_t i = 0; i < sizeof(trees) / sizeof(trees[0]); i++) {
+        for (dur__mem_node *node = dur__mem_tree_first(trees[i]); node != NULL; node = dur__mem_tree_next(node))
+            if (starts(message_at(node)->kind)) return message_at(node);
+    }
+    return NULL;
+}
+
 void dur__mem_each_given(dur__mem *mem, dur__mem_instance *instance, dur__mem_message_fn *fn, void *arg) {
     dur__map_entry *entry;
     channel_each(mem, &instance->plain, true, fn, arg);
