@@ -116,14 +116,14 @@ static int worst_of(bool first, const char *what) {
         }
     }
     print_message("# %s in %ld ways: dead after %ld ms (mean), %d ms (worst)\n", what, count, sum / count, worst);
-    assert_true(worst <= 1500 + NOTICED + 4 * TRIP);
+    assert_true(worst <= 1700 + NOTICED + 4 * TRIP);
     return worst;
 }
 
 /* Killed at any moment of its second, with the observer's looks at any other: the sum on top of pg_look.c. */
 static void the_worst_case_is_below_two_seconds(void **state) {
     (void)state;
-    assert_true(worst_of(false, "killed") >= 1500); /* else this does not go through all of it */
+    assert_true(worst_of(false, "killed") >= 1690); /* else this does not go through all of it */
 }
 
 /* Nobody has seen it beat before. */
@@ -330,7 +330,7 @@ static void suspicion_wants_an_earlier_look(void **state) {
         ASSERT_OK(b, dur_store_owner_beat(b->store, "two", &report, &b->err));
         assert_int_equal(report.taken_over, 0); /* seen free once */
         assert_int_equal(report.peers, 1);
-        assert_in_range(report.look_again_ms, 500, 801); /* 1.5 s after its beat, of which 0.7 are over */
+        assert_in_range(report.look_again_ms, 700, 801); /* 1.5 s after its beat, of which 0.7 are over */
     }
     beat_again(p, a, "one");
     ASSERT_OK(b, dur_store_owner_release(a, "one", &b->err));
@@ -401,11 +401,11 @@ static void a_new_name_forgets_nothing(void **state) {
     kill_sessions(p, "a");
     ASSERT_OK(b, dur_store_owner_beat(b->store, "two", &report, &b->err));
     assert_int_equal(report.peers, 1);
-    assert_int_equal(report.look_again_ms, 501);
+    assert_int_equal(report.look_again_ms, 701);
     ASSERT_OK(b, dur_store_owner_register(b->store, &third, &b->err));
     ASSERT_OK(b, dur_store_owner_release(b->store, "two", &b->err));
     ASSERT_OK(b, dur_store_owner_beat(b->store, "three", &report, &b->err));
-    if (report.taken_over == 0) assert_in_range(report.look_again_ms, 1, 501); /* or this took so long */
+    if (report.taken_over == 0) assert_in_range(report.look_again_ms, 1, 701); /* or this took so long */
     ASSERT_OK(b, dur_store_owner_release(b->store, "three", &b->err));
     dur_provider_close(a);
 }
