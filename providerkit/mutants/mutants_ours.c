@@ -263,6 +263,28 @@ static void patch_start_anyway(dur_provider_methods *table) {
     table->enqueue_start = start_anyway;
 }
 
+static int start_forgotten(dur_provider *self, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms,
+                           bool *existed, dur_error *err) {
+    if (policy != DUR_EXISTS_FAIL || delay_ms > 0)
+        return NEXT(self)->enqueue_start(INNER(self), item, policy, delay_ms, existed, err);
+    *existed = false;
+    return DUR_OK;
+}
+static int no_lane_comes(dur_lane *lane, dur_arena *arena, size_t max, dur_orchestration_item *out, size_t *count,
+                         dur_error *err) {
+    (void)lane, (void)arena, (void)max, (void)out, (void)err;
+    *count = 0;
+    return DUR_OK;
+}
+static void nothing_to_give_back(dur_lane *lane, const char *lock_token) {
+    (void)lane, (void)lock_token;
+}
+static void patch_start_forgotten(dur_provider_methods *table) {
+    table->enqueue_start = start_forgotten;
+    table->lane_starts = no_lane_comes;
+    table->lane_start_back = nothing_to_give_back;
+}
+
 static int ids_forgotten(dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err) {
     dur_message other = *item;
     other.message_id = NULL;
@@ -343,6 +365,9 @@ const mutant mutants_ours[] = {
       .patch = patch_release_does_nothing },
     { .name = "dead_owner_untold", .mistake = "an owner taken for dead is not told", .patch = patch_still_alive },
     { .name = "start_anyway", .mistake = "an existing instance is started again", .patch = patch_start_anyway },
+    { .name = "start_forgotten",
+      .mistake = "a start that waits for a lane is answered when none comes, and not written",
+      .patch = patch_start_forgotten },
     { .name = "message_ids_forgotten",
       .mistake = "the same message id is accepted twice",
       .patch = patch_ids_forgotten },

@@ -527,6 +527,7 @@ static void only_starts_of_what_must_be_new_are_handed_out(void **state) {
         c.start = start_of(&r.p->b, i == 0 ? "a" : "b");
         (void)call(&c); /* by itself, without a lane that would come */
         assert_int_equal(c.code, DUR_OK);
+        assert_true(takes_starts(&r)); /* it has not waited for the lane in vain */
         assert_int_equal(starts(&r, &none, 1), 0);
     }
     rig_close(&r);
