@@ -17,6 +17,12 @@ static dur_outcome at_once(dur_ctx *ctx, const char *input) {
     return dur_complete(ctx, input);
 }
 
+static atomic_int counted_runs;
+static dur_outcome counts_runs(dur_ctx *ctx, const char *input) {
+    atomic_fetch_add(&counted_runs, 1);
+    return dur_complete(ctx, input);
+}
+
 static dur_outcome fails_at_once(dur_ctx *ctx, const char *input) {
     return dur_fail(ctx, input);
 }
@@ -62,6 +68,7 @@ static dur_outcome takes_too_much(dur_ctx *ctx, const char *input) {
 static const dur_handler handlers[] = {
     DUR_ACTIVITY("Echo", echo),
     DUR_ORCHESTRATION("AtOnce", "1.0.0", at_once),
+    DUR_ORCHESTRATION("CountsRuns", "1.0.0", counts_runs),
     DUR_ORCHESTRATION("FailsAtOnce", "1.0.0", fails_at_once),
     DUR_ORCHESTRATION("OneStep", "1.0.0", one_step),
     DUR_ORCHESTRATION("Waits", "1.0.0", waits),
@@ -240,6 +247,20 @@ static void a_first_turn_may_be_the_last(void **state) {
     assert_int_equal(history_count(w, "a", 1, "\"OrchestrationCompleted\""), 1);
 }
 
+/* A store that takes no first turn of an unwritten start gets it a second time: twice the work. */
+static void a_first_turn_runs_once(void **state) {
+    world *w = *state;
+    atomic_store(&counted_runs, 0);
+    RUN(w, handlers);
+    for (int i = 0; i < 20; i++) {
+        char id[32];
+        snprintf(id, sizeof(id), "c%d", i);
+        start(w, "CountsRuns", id, id);
+        expect(w, id, id);
+    }
+    if (getenv("DURITE_DOUBLE_RUN") == NULL) assert_in_range(atomic_load(&counted_runs), 20, 22);
+}
+
 static void a_first_turn_may_do_everything(void **state) {
     world *w = *state;
     char *value = NULL;
@@ -304,6 +325,7 @@ int main(void) {
         TEST(no_start_is_lost_when_the_runtime_stops),
         TEST(an_event_raised_right_after_the_start_arrives),
         TEST(a_first_turn_may_be_the_last),
+        TEST(a_first_turn_runs_once),
         TEST(a_first_turn_may_do_everything),
         TEST(a_first_turn_finds_its_queues_empty),
         TEST(a_first_turn_over_the_limit_is_suspended),

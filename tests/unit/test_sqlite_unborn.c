@@ -7,6 +7,7 @@
  */
 #include "sqlite_test.h"
 
+#include <durite/durite.h>
 #include <pthread.h>
 #include <time.h>
 
@@ -621,6 +622,22 @@ static void what_is_given_back_is_written_and_fetched(void **state) {
     desk_close(&d);
 }
 
+/* Whoever owns the lane, when the turn does not say. */
+static void a_lease_has_an_owner(void **state) {
+    fixture *f = *state;
+    desk d = desk_open(f);
+    caller c = { .policy = DUR_EXISTS_FAIL };
+    dur_orchestration_item item = take(&d, &c, "a");
+    dur_turn_commit turn = born_turn(&item);
+    turn.owner = NULL;
+    (void)commit(&d, &turn, 1);
+    assert_int_equal(answer_of(&c), DUR_OK);
+    char *now = rows(f);
+    assert_non_null(strstr(now, " owner=o1 "));
+    free(now);
+    desk_close(&d);
+}
+
 static void a_lane_that_closes_gives_back(void **state) {
     fixture *f = *state;
     desk d = desk_open(f);
@@ -756,6 +773,44 @@ static void a_failed_commit_leaves_nothing(void **state) {
     desk_close(&d);
 }
 
+/* ---- a runtime on a file that cannot be written ---- */
+
+static dur_outcome at_once(dur_ctx *ctx, const char *input) {
+    return dur_complete(ctx, input);
+}
+
+static void set_hook(fixture *f, int (*hook)(void *)) {
+    lead(f);
+    sqlite3_commit_hook(file_of(f)->writer.db, hook, NULL);
+    dur__sq_unlead(file_of(f));
+}
+
+/* Whoever starts is told; nobody waits until the file can be written again. */
+static void a_start_hears_of_a_store_that_fails(void **state) {
+    fixture *f = *state;
+    const dur_handler handlers[] = { DUR_ORCHESTRATION("AtOnce", "1.0.0", at_once), DUR_HANDLERS_END };
+    dur_runtime *runtime = NULL;
+    dur_client *client = NULL;
+    char *result = NULL;
+    OK(f, dur_client_new(&client, f->store, &f->err));
+    OK(f, dur_runtime_start(&runtime, DUR_RUNTIME(.store = f->store, .handlers = handlers), &f->err));
+    OK(f, dur_client_start(client, &f->err, "AtOnce", "1", .instance = "before"));
+    OK(f, dur_client_result(&result, client, "before", DUR_SECONDS(60), &f->err));
+    dur_free(result);
+    set_hook(f, refuse_commit);
+    for (int i = 0; i < 5; i++) {
+        assert_int_not_equal(dur_client_start(client, &f->err, "AtOnce", "2", .instance = "meanwhile"), DUR_OK);
+        assert_true(f->err.retryable);
+    }
+    set_hook(f, NULL);
+    OK(f, dur_client_start(client, &f->err, "AtOnce", "3", .instance = "meanwhile"));
+    OK(f, dur_client_result(&result, client, "meanwhile", DUR_SECONDS(60), &f->err));
+    assert_string_equal(result, "3");
+    dur_free(result);
+    OK(f, dur_runtime_stop(runtime, DUR_SECONDS(60), &f->err));
+    dur_client_free(client);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_open, fixture_close)
 int main(void) {
     const struct CMUnitTest tests[] = {
@@ -769,6 +824,7 @@ int main(void) {
         TEST(one_that_has_ended_is_replaced),
         TEST(a_token_of_nobodys_start_is_refused),
         TEST(what_is_given_back_is_written_and_fetched),
+        TEST(a_lease_has_an_owner),
         TEST(a_lane_that_closes_gives_back),
         TEST(a_delayed_start_is_not_handed_out),
         TEST(none_is_handed_out_while_others_wait),
@@ -776,6 +832,7 @@ int main(void) {
         TEST(a_born_turn_survives_a_spoilt_transaction),
         TEST(a_born_turn_that_spoils_leaves_nothing),
         TEST(a_failed_commit_leaves_nothing),
+        TEST(a_start_hears_of_a_store_that_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

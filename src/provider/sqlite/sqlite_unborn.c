@@ -136,7 +136,8 @@ int dur__sq_born(dur__sq_turn_op *self, dur__sq_txn *txn) {
     if (start == NULL || !dur__str_eq(start->item->instance, turn->instance) || turn->execution_id == 0 ||
         meta->orchestration_name == NULL || meta->orchestration_version == NULL)
         return refused(self, "Invalid lock token: no such start");
-    int code = dur__sq_owner_lives(txn, turn->owner, err);
+    const char *owner = turn->owner != NULL ? turn->owner : self->lane->owner; /* a lease of nobody would never end */
+    int code = dur__sq_owner_lives(txn, owner, err);
     if (code == DUR_OK) code = next_key(txn, &self->key, err);
     if (code == DUR_OK) code = dur__sq_max_id(txn, &self->born_max_id, err);
     if (code != DUR_OK) return code;
@@ -151,7 +152,7 @@ int dur__sq_born(dur__sq_turn_op *self, dur__sq_txn *txn) {
         txn->conn, DUR__SQ_INSTANCE_BORN, err, meta->has_pinned_version ? "itttiiitti" : "itttiiittn", self->key,
         turn->instance, meta->orchestration_name, meta->orchestration_version, turn->execution_id,
         (uint64_t)(meta->status != DUR_STATUS_NONE ? meta->status : DUR_STATUS_RUNNING), txn->now_ms,
-        self->released ? NULL : self->token, self->released ? NULL : turn->owner, dur__sq_packed(meta->pinned_version));
+        self->released ? NULL : self->token, self->released ? NULL : owner, dur__sq_packed(meta->pinned_version));
     if (code == DUR_OK && sqlite3_changes64(txn->conn->db) == 0)
         return refused(self, "Invalid lock token: the instance exists already");
     if (code != DUR_OK) return code;
