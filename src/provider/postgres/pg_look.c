@@ -12,9 +12,9 @@
  *   - The first that finds its lock free comes at most a second after k (and after its server processes have noticed).
  *   - The second is an extra one, as soon as it can tell: APART after the first, and OVERDUE after b.
  *
- * So the verdict comes at most max(1 s + APART, OVERDUE) = 1.7 s after k, and three tenths of a second are left for what
- * machines add: a late look, the take-over, the claim.  Where there are no locks (a pooler) only silence counts, from the look
- * that first saw b: a timeout of 10 s means 9 to 11 s after k.
+ * So the verdict comes at most max(1 s + APART, OVERDUE) = 1.7 s after k, and three tenths of a second are left for
+ * what machines add: a late look, the take-over, the claim.  Where there are no locks (a pooler) only silence counts,
+ * from the look that first saw b: a timeout of 10 s means 9 to 11 s after k.
  *
  * One that lives and has lost all its sessions is taken over only if it shows no lock at either look and no beat for
  * half a second after one was due; the take-over compares the beat once more.  Its lanes connect, and lock, as soon as
