@@ -36,6 +36,8 @@ typedef struct dur_start_args {
     uint64_t delay_ms;
     dur_start_policy exists;
 } dur_start_args;
+/* Returns when the start is durable.  Where a runtime of this process has the handler, that may be with its first turn:
+   so a handler that blocks before its first wait holds the caller up, too. */
 DUR_API int dur_client_start_ex(dur_client *client, const dur_start_args *args, dur_error *err);
 #define dur_client_start(client, err, ...)                                                                             \
     dur_client_start_ex((client), &(dur_start_args){ .size = sizeof(dur_start_args), .name = __VA_ARGS__ }, (err))

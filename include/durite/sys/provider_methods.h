@@ -557,8 +557,9 @@ struct dur_provider_methods {
     /*
      * Starts that threads of this process wait for in enqueue_start and that nobody has written: start, acquisition and
      * first turn become one commit, and the caller of enqueue_start is answered by it.  At most max; each item has one
-     * message, whose id is 0, and a token that only a turn with writes_start and lane_start_back know.  Empty while
-     * others wait to be fetched: who came first goes first.  Costs no statement.  Fallback: none are handed out.
+     * message, whose id is 0, and a token that only a turn with writes_start and lane_start_back know.  A
+     * store may hand out none at any time, and should while others wait to be fetched: who came first goes first.
+     * Costs no statement.  Fallback: none are handed out.
      */
     int (*lane_starts)(dur_lane *lane, dur_arena *arena, size_t max, dur_orchestration_item *out, size_t *count,
                        dur_error *err);
