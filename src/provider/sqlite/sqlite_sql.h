@@ -162,6 +162,9 @@
     SQL(QUEUE_COUNT_NAMED, "SELECT count(*) FROM dur_queue WHERE key=?1 AND qname IS NOT NULL")                        \
     SQL(QUEUE_CLEAR, "UPDATE dur_queue SET token=CASE WHEN ?4 THEN token END, attempts=max(attempts-?3, 0) "           \
                      "WHERE key=?1 AND token=?2")                                                                      \
+    SQL(QUEUE_CLEAR_ONE, /* by id: a backlog in its queues is not looked through */                                    \
+        "UPDATE dur_queue SET token=CASE WHEN ?4 THEN token END, attempts=max(attempts-?3, 0) "                        \
+        "WHERE id=?5 AND key=?1 AND token=?2")                                                                         \
     SQL(MESSAGE_ID_GET, "SELECT 1 FROM dur_message_id WHERE key=?1 AND message_id=?2")                                 \
     SQL(MESSAGE_ID_ADD,                                                                                                \
         "INSERT INTO dur_message_id(key, message_id, execution, at) VALUES(?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING")    \

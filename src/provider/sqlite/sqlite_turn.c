@@ -214,6 +214,20 @@ static int given_consume(dur__sq_turn_op *self, dur__sq_txn *txn) {
     return code;
 }
 
+/* What it leaves in the queue was not what a crash would be blamed on. */
+static int messages_clear(dur__sq_turn_op *self, dur__sq_txn *txn) {
+    const dur_turn_commit *turn = self->turn;
+    uint64_t less = turn->give_back ? 1 : UINT32_MAX, keep = turn->keep_lease;
+    int code = DUR_OK;
+    if (self->lease == NULL)
+        return dur__sq_run(txn->conn, DUR__SQ_QUEUE_CLEAR, &self->op.err, "itii", self->key, turn->lock_token, less,
+                           keep);
+    for (size_t i = 0; i < self->lease->tagged_count && code == DUR_OK; i++)
+        code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_CLEAR_ONE, &self->op.err, "itiii", self->key, turn->lock_token,
+                           less, keep, self->lease->tagged[i]);
+    return code;
+}
+
 static int messages_consume(dur__sq_turn_op *self, dur__sq_txn *txn) {
     dur_turn_commit *turn = self->turn;
     int code = DUR_OK;
@@ -229,12 +243,10 @@ static int messages_consume(dur__sq_turn_op *self, dur__sq_txn *txn) {
                 dur__sq_lease_take(txn, self->lease, turn->consumed[i]);
         }
     }
-    /* what it leaves in the queue was not what a crash would be blamed on */
     if (code == DUR_OK && !self->plain && turn->consume_listed && turn->lock_token != NULL && !turn->take_over &&
         (self->counted || !turn->keep_lease) && !is_failed_release(self) &&
         (self->lease == NULL || tagged_left(self->lease, turn, false) > 0))
-        code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_CLEAR, &self->op.err, "itii", self->key, turn->lock_token,
-                           turn->give_back ? (uint64_t)1 : (uint64_t)UINT32_MAX, (uint64_t)turn->keep_lease);
+        code = messages_clear(self, txn);
     if (code == DUR_OK && !self->plain && turn->remove_work) {
         code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_DELETE_KEY, &self->op.err, "i", self->key);
         if (code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_WORK_DELETE_KEY, &self->op.err, "i", self->key);
