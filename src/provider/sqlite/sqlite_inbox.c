@@ -231,11 +231,14 @@ static void append(dur__sq_op ***list, size_t *count, size_t *room, dur__link *a
     (*list)[(*count)++] = DUR__CONTAINER(at, dur__sq_op, link);
 }
 
-/* Everything in the inbox, behind what is in list already. */
-static void take_inbox(dur__sq_file *file, dur__sq_op ***list, size_t *count, size_t *room) {
+/* Everything in the inbox, behind what is in list already, but for what is left to the lane that leads. */
+static void take_inbox(dur__sq_file *file, const dur__sq_lane *lane, dur__sq_op ***list, size_t *count, size_t *room) {
     dur__mutex_lock(&file->lock);
-    for (dur__link *at; (at = dur__list_pop(&file->inbox)) != NULL;)
+    DUR__LIST_EACH_SAFE(&file->inbox, at, after) {
+        if (dur__sq_unborn_leave(lane, DUR__CONTAINER(at, dur__sq_op, link))) continue;
+        dur__list_unlink(at);
         append(list, count, room, at);
+    }
     dur__mutex_unlock(&file->lock);
 }
 
@@ -273,7 +276,7 @@ void dur__sq_batch(dur__sq_file *file, dur__sq_lane *self, dur__sq_op **ops, siz
     }
     for (size_t i = 0; i < count; i++)
         all[total++] = ops[i];
-    take_inbox(file, &all, &total, &room);
+    take_inbox(file, self, &all, &total, &room);
     size_t asked = total;
     if (room < total + last_count) {
         room = total + last_count;

@@ -118,6 +118,7 @@ struct dur__sq_lane {
     uint64_t rest_us;       /* how long its sleeps were lately */
     bool left_inbox;        /* the last wait returned because of the inbox; nobody served it since */
     bool others_wait;       /* after its last round there were instances to fetch */
+    bool takes_starts;      /* it was asked for some, and will be again after the round */
     dur__link unborn;       /* file->lock: starts that it has taken (sqlite_unborn.c) */
     dur__link leases;       /* leader */
     dur__link dirty;        /* leader */
@@ -307,6 +308,7 @@ typedef struct dur__sq_start_op {
     uint64_t delay_ms;
     bool existed;
     struct dur__sq_delete_list *deleted;
+    bool was_left;   /* by a round, for the lane that leads it: once, too */
     bool was_taken;  /* once is enough: from then on it goes the usual way */
     char token[24];  /* … while a lane has it */
     dur__link taken; /* lane->unborn */
@@ -315,6 +317,8 @@ typedef struct dur__sq_start_op {
 struct dur__sq_turn_op;
 /* The start that a turn writes; NULL: it was given back. */
 dur__sq_op *dur__sq_unborn_find(dur__sq_lane *lane, const char *token);
+/* file->lock held: a start that came too late to be taken before this round is left for the next. */
+bool dur__sq_unborn_leave(const dur__sq_lane *lane, dur__sq_op *op);
 void dur__sq_unborn_answered(dur__sq_op *op); /* file->lock held */
 void dur__sq_unborn_back_all(dur__sq_lane *lane);
 /* Of a turn that writes its start: the instance, with its lease; a lease in memory after COMMIT. */

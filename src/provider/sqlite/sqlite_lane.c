@@ -262,7 +262,8 @@ int dur__sq_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_e
         if (round->fetch != NULL && round->work != NULL) atomic_store(&lane->signalled, false);
         lane->left_inbox = false;
         dur__sq_batch(file, lane, ops.list, round->turn_count + round->ack_count, ops.last, ops.last_count);
-        lane->others_wait = file->ready_maybe;
+        bool looked = round->fetch != NULL && !ops.fetch.op.failed;
+        lane->others_wait = looked ? ops.fetch.more || ops.fetch.suspects : file->ready_maybe;
         lost_take(lane, arena, round);
         if (ops.held.op.failed && ops.held.op.undone) { /* nothing was done */
             code = ops.held.op.err.code;

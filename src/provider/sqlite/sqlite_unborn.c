@@ -50,7 +50,8 @@ int dur__sq_lane_starts(dur_lane *base, dur_arena *arena, size_t max, dur_orches
     dur__sq_file *file = lane->file;
     (void)err;
     *count = 0;
-    if (lane->owner == NULL || lane->others_wait) return DUR_OK;
+    lane->takes_starts = lane->owner != NULL && !lane->others_wait;
+    if (!lane->takes_starts) return DUR_OK;
     uint64_t now_ms = file->world->wall_ms(file->world->data);
     dur__mutex_lock(&file->lock);
     DUR__LIST_EACH_SAFE(&file->inbox, at, after) {
@@ -62,6 +63,13 @@ int dur__sq_lane_starts(dur_lane *base, dur_arena *arena, size_t max, dur_orches
     }
     dur__mutex_unlock(&file->lock);
     return DUR_OK;
+}
+
+bool dur__sq_unborn_leave(const dur__sq_lane *lane, dur__sq_op *op) {
+    dur__sq_start_op *start = (dur__sq_start_op *)(void *)op;
+    if (lane == NULL || !lane->takes_starts || !takeable(op) || start->was_left) return false;
+    start->was_left = true;
+    return true;
 }
 
 dur__sq_op *dur__sq_unborn_find(dur__sq_lane *lane, const char *token) {
