@@ -522,17 +522,18 @@ static void faulty_close(dur_provider *self) {
     X(read)                                                                                                            \
     X(append)                                                                                                          \
     X(enqueue_for_worker)                                                                                              \
-    X(fetch_work_item) X(ack_work_item) X(renew_work_item_lock) X(abandon_work_item) X(renew_session_lock)             \
-        X(cleanup_orphaned_sessions) X(enqueue_for_orchestrator) X(get_custom_status) X(get_kv_value)                  \
-            X(get_kv_all_values) X(lane_open) X(lane_round) X(lane_wait) X(lane_close) X(lane_messages)                \
-                X(lane_history) X(lane_starts) X(lane_start_back) X(fetch_turns) X(commit_turns) X(fetch_works)        \
-                    X(ack_works) X(check_works) X(return_works) X(owner_register) X(owner_beat) X(owner_release)       \
-                        X(enqueue_start) X(enqueue_existing) X(watch_open) X(watch_wait) X(watch_close)                \
-                            X(get_instance_stats) X(list_instances) X(get_instance) X(list_executions)                 \
-                                X(get_system_metrics) X(get_queue_depths) X(delete_instances) X(delete_instances_bulk) \
-                                    X(prune_executions) X(prune_executions_bulk) X(dead_letter_messages)               \
-                                        X(dead_letter_work) X(list_dead_letters) X(delete_dead_letters)                \
-                                            X(set_suspended) X(backup) X(check) X(vacuum)
+    X(fetch_work_item)                                                                                                 \
+    X(ack_work_item) X(renew_work_item_lock) X(abandon_work_item) X(renew_session_lock) X(cleanup_orphaned_sessions)   \
+        X(enqueue_for_orchestrator) X(get_custom_status) X(get_kv_value) X(get_kv_all_values) X(lane_open)             \
+            X(lane_round) X(lane_wait) X(lane_close) X(lane_messages) X(lane_history) X(lane_starts)                   \
+                X(lane_start_back) X(fetch_turns) X(commit_turns) X(fetch_works) X(ack_works) X(check_works)           \
+                    X(return_works) X(owner_register) X(owner_beat) X(owner_release) X(enqueue_start)                  \
+                        X(enqueue_existing) X(watch_open) X(watch_wait) X(watch_close) X(get_instance_stats)           \
+                            X(list_instances) X(get_instance) X(list_executions) X(get_system_metrics)                 \
+                                X(get_queue_depths) X(delete_instances) X(delete_instances_bulk) X(prune_executions)   \
+                                    X(prune_executions_bulk) X(dead_letter_messages) X(dead_letter_work)               \
+                                        X(list_dead_letters) X(delete_dead_letters) X(set_suspended) X(backup)         \
+                                            X(check) X(vacuum)
 
 int dur__faulty_wrap(dur_provider **out, dur_provider *inner, uint64_t seed, dur_error *err) {
     if (out == NULL || inner == NULL)

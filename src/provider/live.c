@@ -88,17 +88,20 @@ static void wake_told(dur__live *live) {
 }
 
 /* Everybody who waits for it may go, and is to be woken. */
-static void entry_end(dur__live *live, entry *e, const char *output) {
+static size_t entry_end(dur__live *live, entry *e, const char *output) {
+    size_t told = 0;
     if (!dur__list_empty(&e->waiters)) atomic_store(&live->asleep, true);
     for (dur__link *at; (at = dur__list_pop(&e->waiters)) != NULL;) {
         waiter *w = DUR__CONTAINER(at, waiter, link);
         w->told = true;
         w->output = output != NULL ? dur__xstrdup(output) : NULL;
         dur__list_push(&live->told, at);
+        told++;
     }
     no_longer_expected(live, e);
     dur__map_remove(&live->entries, e->instance);
     free(e);
+    return told;
 }
 
 /* ---- loops ---- */
@@ -120,12 +123,14 @@ void dur__live_add(dur_provider *store, const char *instance, const void *owner)
     dur__mutex_unlock(&live->mutex);
 }
 
-static void leave(dur_provider *store, const char *instance, const void *owner, const char *output) {
+static size_t leave(dur_provider *store, const char *instance, const void *owner, const char *output) {
     dur__live *live = dur__store_live(store);
+    size_t told = 0;
     dur__mutex_lock(&live->mutex);
     entry *e = dur__map_get(&live->entries, instance);
-    if (e != NULL && e->owner == owner) entry_end(live, e, output);
+    if (e != NULL && e->owner == owner) told = entry_end(live, e, output);
     dur__mutex_unlock(&live->mutex);
+    return told;
 }
 
 void dur__live_tell(dur_provider *store) {
@@ -138,11 +143,11 @@ void dur__live_tell(dur_provider *store) {
 }
 
 void dur__live_remove(dur_provider *store, const char *instance, const void *owner) {
-    leave(store, instance, owner, NULL);
+    (void)leave(store, instance, owner, NULL);
 }
 
-void dur__live_completed(dur_provider *store, const char *instance, const void *owner, const char *output) {
-    leave(store, instance, owner, output != NULL ? output : "");
+size_t dur__live_completed(dur_provider *store, const char *instance, const void *owner, const char *output) {
+    return leave(store, instance, owner, output != NULL ? output : "");
 }
 
 /* ---- clients ---- */
@@ -155,7 +160,7 @@ void dur__live_expect(dur_provider *store, const char *instance) {
         e->since_us = dur__monotonic_us();
         dur__list_push(&live->expected, &e->expected);
         if (++live->expected_count > EXPECTED_MAX)
-            entry_end(live, DUR__CONTAINER(dur__list_first(&live->expected), entry, expected), NULL);
+            (void)entry_end(live, DUR__CONTAINER(dur__list_first(&live->expected), entry, expected), NULL);
     }
     dur__mutex_unlock(&live->mutex);
     dur__live_tell(store);
@@ -171,7 +176,7 @@ void dur__live_started(dur_provider *store, const char *instance) {
 }
 
 void dur__live_unexpect(dur_provider *store, const char *instance) {
-    leave(store, instance, NULL, NULL);
+    (void)leave(store, instance, NULL, NULL);
     dur__live_tell(store);
 }
 

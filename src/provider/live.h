@@ -17,10 +17,11 @@ void dur__live_free(dur__live *live); /* nobody waits any more */
 
 /* A loop has come, or goes: without one nothing is expected. */
 void dur__live_loop(dur_provider *store, bool comes);
-/* `owner` has acquired an instance; it has left again; it has left completed, the commit is confirmed. */
+/* `owner` has acquired an instance; it has left again; it has left completed, the commit is confirmed: how many waited.
+ */
 void dur__live_add(dur_provider *store, const char *instance, const void *owner);
 void dur__live_remove(dur_provider *store, const char *instance, const void *owner);
-void dur__live_completed(dur_provider *store, const char *instance, const void *owner, const char *output);
+size_t dur__live_completed(dur_provider *store, const char *instance, const void *owner, const char *output);
 
 /* Wake those whom the calls above have told something: after a round, and before sleeping. */
 void dur__live_tell(dur_provider *store);

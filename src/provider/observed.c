@@ -560,9 +560,10 @@ dur_provider *dur__store_innermost(dur_provider *store) {
     METHOD(renew_orchestration_item_lock)                                                                              \
     METHOD(read)                                                                                                       \
     METHOD(append)                                                                                                     \
-    METHOD(enqueue_for_worker) METHOD(fetch_work_item) METHOD(ack_work_item) METHOD(renew_work_item_lock)              \
-        METHOD(abandon_work_item) METHOD(renew_session_lock) METHOD(cleanup_orphaned_sessions)                         \
-            METHOD(enqueue_for_orchestrator) METHOD(get_custom_status) METHOD(get_kv_value) METHOD(get_kv_all_values)
+    METHOD(enqueue_for_worker)                                                                                         \
+    METHOD(fetch_work_item) METHOD(ack_work_item) METHOD(renew_work_item_lock) METHOD(abandon_work_item)               \
+        METHOD(renew_session_lock) METHOD(cleanup_orphaned_sessions) METHOD(enqueue_for_orchestrator)                  \
+            METHOD(get_custom_status) METHOD(get_kv_value) METHOD(get_kv_all_values)
 #define OPTIONAL(METHOD)                                                                                               \
     METHOD(lane_open)                                                                                                  \
     METHOD(lane_round)                                                                                                 \
@@ -571,9 +572,10 @@ dur_provider *dur__store_innermost(dur_provider *store) {
     METHOD(lane_messages)                                                                                              \
     METHOD(lane_history)                                                                                               \
     METHOD(lane_starts)                                                                                                \
-    METHOD(lane_start_back) METHOD(fetch_turns) METHOD(commit_turns) METHOD(fetch_works) METHOD(ack_works)             \
-        METHOD(check_works) METHOD(return_works) METHOD(owner_register) METHOD(owner_beat) METHOD(owner_release)       \
-            METHOD(enqueue_start) METHOD(enqueue_existing) METHOD(watch_open) METHOD(watch_wait) METHOD(watch_close)   \
+    METHOD(lane_start_back)                                                                                            \
+    METHOD(fetch_turns) METHOD(commit_turns) METHOD(fetch_works) METHOD(ack_works) METHOD(check_works)                 \
+        METHOD(return_works) METHOD(owner_register) METHOD(owner_beat) METHOD(owner_release) METHOD(enqueue_start)     \
+            METHOD(enqueue_existing) METHOD(watch_open) METHOD(watch_wait) METHOD(watch_close)                         \
                 METHOD(get_instance_stats) METHOD(list_instances) METHOD(get_instance) METHOD(list_executions)         \
                     METHOD(get_system_metrics) METHOD(get_queue_depths) METHOD(delete_instances)                       \
                         METHOD(delete_instances_bulk) METHOD(prune_executions) METHOD(prune_executions_bulk)           \

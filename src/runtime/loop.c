@@ -19,6 +19,7 @@
 #define PROMPT_US 150 /* completions that come back within this are worth spinning for … */
 #define SPIN_MAX_US 100
 #define GATHERS_IN_VAIN 3 /* in a row */
+#define STARTS_US 200     /* and starts come within this */
 #define WAIT_MAX_MS 3600000u
 #define RETURN_AFTER_US 100000u /* unstarted work goes back to the others after this (L9) */
 
@@ -219,6 +220,30 @@ static void gather(dur__loop *loop) {
     loop->expected = 0;
 }
 
+/*
+ * Who waits for an end and is told of it often starts the next one: that belongs into the same commit, too.  Clients
+ * are woken one by one, so the last of them comes later than any completion.
+ */
+static void gather_starts(dur__loop *loop) {
+    size_t came = dur__unborn_take(loop);
+    uint64_t now_us = dur__monotonic_us();
+    if (came > 0) dur__loop_run_ready(loop);
+    if (loop->told_at_us == 0 || dur__list_empty(&loop->commits)) return;
+    if (came > 0) loop->starts_in_vain = 0;
+    while (loop->starts_in_vain < GATHERS_IN_VAIN && came < loop->told && now_us - loop->told_at_us < STARTS_US) {
+        if (spin_us(loop) > 0)
+            dur__relax();
+        else
+            doze(loop, STARTS_US - (now_us - loop->told_at_us));
+        size_t more = dur__unborn_take(loop);
+        if (more > 0) dur__loop_run_ready(loop);
+        came += more;
+        now_us = dur__monotonic_us();
+    }
+    loop->starts_in_vain = came > 0 ? 0 : loop->starts_in_vain + (loop->starts_in_vain < GATHERS_IN_VAIN);
+    loop->told_at_us = 0;
+}
+
 /* ---- sleeping ---- */
 
 static uint64_t due_in_ms(const dur__loop *loop) {
@@ -368,7 +393,7 @@ static void pass(dur__loop *loop, dur__phase phase) {
     } else {
         dur__loop_run_ready(loop);
         gather(loop);
-        if (phase == DUR__PHASE_RUN && dur__unborn_take(loop)) dur__loop_run_ready(loop);
+        if (phase == DUR__PHASE_RUN) gather_starts(loop);
     }
     if (dur__round_due(loop, dur__monotonic_us()))
         dur__round(loop);

@@ -341,6 +341,7 @@ void dur__round(dur__loop *loop) {
     dur_error err = DUR_ERROR_INIT;
     uint64_t now_us = dur__monotonic_us();
     dur_arena_reset(loop->arena);
+    loop->told = 0;
     dur__lookouts_offer(loop);
     add_turns(loop, &r, now_us);
     add_acks(loop, &r, now_us);
@@ -359,6 +360,7 @@ void dur__round(dur__loop *loop) {
         failed(loop, &r, &err);
     dur__triage_restarts(loop);
     dur__route_hand_out(loop);
+    loop->told_at_us = loop->told > 0 ? dur__monotonic_us() : 0;
     dur__live_tell(loop->runtime->store);
     dur__park_trim(loop);
 }

@@ -243,6 +243,9 @@ struct dur__loop {
     uint32_t work_doublings;          /* of what it asks for, one each time that it got all of it */
     uint64_t handed_at_us, return_us; /* when the last tasks went out, 0: one is back; how long that takes */
     uint32_t gathers_in_vain;         /* so many in a row saw no completion */
+    size_t told;                      /* clients whom the last round has told of an end, and … */
+    uint64_t told_at_us;              /* … when */
+    uint32_t starts_in_vain;          /* so often in a row none of them has started another */
     uint64_t last_return_us;
     atomic_bool quiet; /* draining: nothing is left to run or commit */
 };
@@ -368,7 +371,7 @@ void dur__inst_committed_once(dur__inst *inst); /* clears `uncommitted` at the g
 dur__exec *dur__inst_exec_new(dur__inst *inst, const dur_key_value *kv, size_t kv_count);
 
 /* unborn.c */
-bool dur__unborn_take(dur__loop *loop); /* starts of this process; true: some are ready to run */
+size_t dur__unborn_take(dur__loop *loop); /* starts of this process: how many; some may be ready to run */
 void dur__unborn_born(dur__inst *inst, const dur_turn_commit *answer);
 void dur__unborn_failed(dur__inst *inst, const dur_error *err);
 void dur__unborn_drop(dur__loop *loop); /* all of them: no round will come soon */

@@ -18,10 +18,10 @@ static bool known(dur__loop *loop, const char *instance) {
 }
 
 /* Not from a store that fails: whoever waits must hear of it. */
-bool dur__unborn_take(dur__loop *loop) {
+size_t dur__unborn_take(dur__loop *loop) {
     size_t count = 0;
-    if (loop->fallback || loop->claiming || loop->failures > 0) return false;
-    if (!loop->runtime->has_owners) return false; /* locks by time are renewed, under the token that they have now */
+    if (loop->fallback || loop->claiming || loop->failures > 0) return 0;
+    if (!loop->runtime->has_owners) return 0; /* locks by time are renewed, under the token that they have now */
     dur_arena *arena = dur__pool_arena(loop);
     if (loop->unborn == NULL) loop->unborn = dur__xcalloc(TAKE_MAX, sizeof(*loop->unborn));
     dur_orchestration_item *items = loop->unborn;
@@ -38,7 +38,7 @@ bool dur__unborn_take(dur__loop *loop) {
     }
     dur__gate_unreserve_fresh(room);
     dur__pool_arena_back(loop, arena);
-    return count > 0;
+    return count;
 }
 
 void dur__unborn_drop(dur__loop *loop) {

@@ -96,6 +96,7 @@ int dur__sq_submit_all(dur__sq_file *file, dur__sq_op **ops, size_t count, dur_e
         ops[i]->failed = ops[i]->undone = ops[i]->finished = ops[i]->taken = false;
         ops[i]->answered = &answered;
         dur__list_push(&file->inbox, &ops[i]->link);
+        if (ops[i]->starts) atomic_fetch_add(&file->starts_wait, 1);
     }
     dur__sq_op *last = ops[count - 1]; /* a leader takes the whole inbox, so all are finished with the last */
     uint64_t give_up = 0;
@@ -238,6 +239,7 @@ static void take_inbox(dur__sq_file *file, const dur__sq_lane *lane, dur__sq_op 
         if (dur__sq_unborn_leave(lane, DUR__CONTAINER(at, dur__sq_op, link))) continue;
         dur__list_unlink(at);
         append(list, count, room, at);
+        if ((*list)[*count - 1]->starts) atomic_fetch_sub(&file->starts_wait, 1);
     }
     dur__mutex_unlock(&file->lock);
 }

@@ -153,6 +153,7 @@ struct dur__sq_file {
     bool leading;
     uint64_t next_ticket, serving; /* threads that wait for the lead, in order */
     uint64_t next_unborn;
+    _Atomic uint32_t starts_wait; /* in the inbox; changed with the lock, also read without */
     dur__link inbox;
     dur__link answered; /* requests that are done, whose threads have not gone */
     dur__link lanes;

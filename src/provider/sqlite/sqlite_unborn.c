@@ -21,6 +21,7 @@ static void take(dur__sq_lane *lane, dur__sq_start_op *start) {
     start->was_taken = start->op.taken = true;
     snprintf(start->token, sizeof(start->token), "u%llu", (unsigned long long)++lane->file->next_unborn);
     dur__list_unlink(&start->op.link);
+    atomic_fetch_sub(&lane->file->starts_wait, 1);
     dur__list_push(&lane->unborn, &start->taken);
 }
 
@@ -51,7 +52,7 @@ int dur__sq_lane_starts(dur_lane *base, dur_arena *arena, size_t max, dur_orches
     (void)err;
     *count = 0;
     lane->takes_starts = lane->owner != NULL && !lane->others_wait;
-    if (!lane->takes_starts) return DUR_OK;
+    if (!lane->takes_starts || atomic_load(&file->starts_wait) == 0) return DUR_OK;
     uint64_t now_ms = file->world->wall_ms(file->world->data);
     dur__mutex_lock(&file->lock);
     DUR__LIST_EACH_SAFE(&file->inbox, at, after) {
@@ -89,6 +90,7 @@ void dur__sq_unborn_answered(dur__sq_op *op) {
 static void back(dur__sq_file *file, dur__sq_op *op) {
     dur__sq_unborn_answered(op);
     dur__list_push(&file->inbox, &op->link);
+    atomic_fetch_add(&file->starts_wait, 1);
     dur__cond_signal(op->answered); /* its thread may have to lead */
 }
 
