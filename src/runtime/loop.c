@@ -231,10 +231,9 @@ static void gather_starts(dur__loop *loop) {
     if (loop->told_at_us == 0 || dur__list_empty(&loop->commits)) return;
     if (came > 0) loop->starts_in_vain = 0;
     while (loop->starts_in_vain < GATHERS_IN_VAIN && came < loop->told && now_us - loop->told_at_us < STARTS_US) {
-        if (spin_us(loop) > 0)
+        for (int i = 0; i < 16 && spin_us(loop) > 0; i++)
             dur__relax();
-        else
-            doze(loop, STARTS_US - (now_us - loop->told_at_us));
+        if (spin_us(loop) == 0) doze(loop, STARTS_US - (now_us - loop->told_at_us));
         size_t more = dur__unborn_take(loop);
         if (more > 0) dur__loop_run_ready(loop);
         came += more;
