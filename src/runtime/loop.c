@@ -233,7 +233,7 @@ static void gather_starts(dur__loop *loop) {
     while (loop->starts_in_vain < GATHERS_IN_VAIN && came < loop->told && now_us - loop->told_at_us < STARTS_US) {
         for (int i = 0; i < 16 && spin_us(loop) > 0; i++)
             dur__relax();
-        if (spin_us(loop) == 0) doze(loop, STARTS_US - (now_us - loop->told_at_us));
+        if (spin_us(loop) == 0) doze(loop, QUIET_US);
         size_t more = dur__unborn_take(loop);
         if (more > 0) dur__loop_run_ready(loop);
         came += more;

@@ -56,7 +56,8 @@ bool dur__pg_inbox_start(dur__pg *store, const dur_message *item, int *code, dur
     dur__cond_init(&request.cond);
     dur__list_push(&lane->inbox, &request.link);
     atomic_fetch_add(&lane->starts_wait, 1);
-    dur_waker_wake(lane->waker);
+    /* A wake that nobody needs would end its next sleep, for nothing but a look around. */
+    if (atomic_load(&lane->asleep)) dur_waker_wake(lane->waker);
     do { /* a lane in the middle of a round comes back; one that runs a handler may not for a long time */
         dur__cond_wait_us(&request.cond, &store->mutex, WITHDRAW_US);
     } while (request.state == WAITING && atomic_load(&lane->in_round));

@@ -147,6 +147,7 @@ typedef struct dur__pg_lane {
     atomic_bool in_round;     /* in lane_round */
     atomic_bool takes_starts; /* somebody runs it who takes starts */
     atomic_uint starts_wait;  /* in its inbox */
+    atomic_bool asleep;       /* … whoever puts one there must wake it */
     atomic_uint load;         /* turns of its rounds, the last ones counting most */
     dur__link inbox;          /* starts that wait for it */
     dur__map fresh;           /* instances that it acquired new, see pg_turn.c */

@@ -134,12 +134,21 @@ static uint64_t quiet_ms(const dur__pg_lane *lane, uint64_t slept_ms) {
     return left < most ? left : most;
 }
 
+static bool fall_asleep(dur__pg_lane *lane) {
+    atomic_store(&lane->asleep, true); /* before it looks: who comes later sees it */
+    bool starts = atomic_load(&lane->takes_starts) && atomic_load(&lane->starts_wait) > 0;
+    if (!starts && dur_waker_sleep_begin(lane->waker)) return true;
+    atomic_store(&lane->asleep, false);
+    return false;
+}
+
 /* True when there is something to do. */
 static bool sleep_once(dur__pg_lane *lane, int timeout_ms) {
     struct pollfd watched[2] = { { .fd = dur_waker_fd(lane->waker), .events = POLLIN },
                                  { .fd = lane->conn->pg != NULL ? PQsocket(lane->conn->pg) : -1, .events = POLLIN } };
-    if (!dur_waker_sleep_begin(lane->waker)) return true;
+    if (!fall_asleep(lane)) return true;
     int ready = poll(watched, 2, timeout_ms);
+    atomic_store(&lane->asleep, false);
     bool woken = dur_waker_sleep_end(lane->waker);
     if (ready > 0 && watched[1].revents != 0) {
         bool lost = PQconsumeInput(lane->conn->pg) != 1; /* the next round reconnects and looks */
