@@ -299,7 +299,10 @@ int dur_store_lane_starts(dur_lane *lane, dur_arena *arena, size_t max, dur_orch
         return dur__store_null(err, "lane_starts", "arena, out and count");
     *count = 0;
     if (max == 0 || dur__lane_is_fallback(lane) || !DUR_HAS_METHOD(lane->store->methods, lane_starts)) return DUR_OK;
-    return lane->store->methods->lane_starts(lane, arena, max, out, count, err);
+    code = lane->store->methods->lane_starts(lane, arena, max, out, count, err);
+    for (size_t i = 0; code == DUR_OK && i < *count; i++)
+        dur__store_name_item(arena, &out[i]);
+    return code;
 }
 
 void dur_store_lane_start_back(dur_lane *lane, const char *lock_token) {

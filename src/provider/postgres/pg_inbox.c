@@ -6,6 +6,7 @@
  * its caller, and one that it gives back is left to him; he writes it on a connection of the pool.
  */
 #include "provider/postgres/pg_internal.h"
+#include "provider/start_item.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -78,21 +79,6 @@ bool dur__pg_inbox_start(dur__pg *store, const dur_message *item, int *code, dur
 
 /* ---- the lane's side --------------------------------------------------------------------------------------------- */
 
-static void tell(const dur__pg_request *request, dur_arena *arena, uint64_t now_ms, dur_orchestration_item *out) {
-    dur_text json = request->item->json;
-    dur_fetched_message *message = dur_arena_zalloc(arena, sizeof(*message));
-    message->due_ms = now_ms;
-    message->attempt_count = 1;
-    message->json = (dur_text){ dur_arena_memdup(arena, json.data, json.size), json.size };
-    *out = (dur_orchestration_item){ .instance = dur_arena_strdup(arena, request->item->instance),
-                                     .lock_token = dur_arena_strdup(arena, request->token),
-                                     .execution_id = 1,
-                                     .attempt_count = 1,
-                                     .acquisitions = 1,
-                                     .messages = message,
-                                     .message_count = 1 };
-}
-
 int dur__pg_lane_starts(dur_lane *base, dur_arena *arena, size_t max, dur_orchestration_item *out, size_t *count,
                         dur_error *err) {
     dur__pg_lane *lane = (dur__pg_lane *)(void *)base;
@@ -112,7 +98,7 @@ int dur__pg_lane_starts(dur_lane *base, dur_arena *arena, size_t max, dur_orches
         snprintf(request->token, sizeof(request->token), "%s-%llx", lane->start_prefix,
                  (unsigned long long)++lane->start_serial);
         dur__list_push(&lane->starts, link);
-        tell(request, arena, now_ms, &out[(*count)++]);
+        out[(*count)++] = dur__start_item(arena, request->item, request->token, now_ms);
     }
     dur__mutex_unlock(&store->mutex);
     return DUR_OK;

@@ -8,6 +8,7 @@
  */
 #include "provider/sqlite/sqlite_internal.h"
 #include "provider/sqlite/sqlite_methods.h"
+#include "provider/start_item.h"
 #include <stdlib.h>
 
 /* ---- taking and giving back ---- */
@@ -25,26 +26,6 @@ static void take(dur__sq_lane *lane, dur__sq_start_op *start) {
     dur__list_push(&lane->unborn, &start->taken);
 }
 
-static void tell(const dur__sq_start_op *start, dur_arena *arena, uint64_t now_ms, dur_orchestration_item *item) {
-    dur_text json = start->item->json;
-    dur_work_item work;
-    dur_fetched_message *message = dur_arena_zalloc(arena, sizeof(*message));
-    message->due_ms = now_ms;
-    message->attempt_count = 1;
-    message->json = (dur_text){ dur_arena_memdup(arena, json.data, json.size), json.size };
-    *item = (dur_orchestration_item){ .instance = dur_arena_strdup(arena, start->item->instance),
-                                      .lock_token = dur_arena_strdup(arena, start->token),
-                                      .acquisitions = 1,
-                                      .attempt_count = 1,
-                                      .execution_id = 1,
-                                      .messages = message,
-                                      .message_count = 1 };
-    if (dur_work_from_json(&work, arena, message->json, NULL) == DUR_OK) {
-        item->orchestration_name = work.orchestration;
-        item->version = work.version;
-    }
-}
-
 int dur__sq_lane_starts(dur_lane *base, dur_arena *arena, size_t max, dur_orchestration_item *out, size_t *count,
                         dur_error *err) {
     dur__sq_lane *lane = (dur__sq_lane *)(void *)base;
@@ -60,7 +41,7 @@ int dur__sq_lane_starts(dur_lane *base, dur_arena *arena, size_t max, dur_orches
         if (*count == max || !takeable(op)) continue;
         dur__sq_start_op *start = (dur__sq_start_op *)(void *)op;
         take(lane, start);
-        tell(start, arena, now_ms, &out[(*count)++]);
+        out[(*count)++] = dur__start_item(arena, start->item, start->token, now_ms);
     }
     dur__mutex_unlock(&file->lock);
     return DUR_OK;
