@@ -410,39 +410,91 @@ static void a_new_name_forgets_nothing(void **state) {
     dur_provider_close(a);
 }
 
-/* Something of the dead one still runs on the server: the take-over is tried again soon, and not for ever so often. */
+/* In a transaction of its own, as a batch does that takes something under an owner's name. */
+static PGconn *hold_fence(dur_provider *store, const char *owner, const char *user) {
+    char sql[120], url[1200];
+    snprintf(url, sizeof(url), "%s%s%s", pg_server(), user != NULL ? "&user=" : "", user != NULL ? user : "");
+    PGconn *holder = PQconnectdb(url);
+    if (PQstatus(holder) != CONNECTION_OK) fail_msg("%s", PQerrorMessage(holder));
+    snprintf(sql, sizeof(sql), "BEGIN; SELECT pg_advisory_xact_lock_shared(%lld)",
+             (long long)dur__pg_fence_key(dur__pg_of(store), owner));
+    pg_do(holder, sql);
+    return holder;
+}
+
+/* "one" is dead, known to be, and was once refused to "two": as the report says. */
+static void die_and_be_refused(pg_bench *p, dur_owner_report *report) {
+    bench *b = &p->b;
+    ASSERT_OK(b, dur_store_owner_beat(b->store, "two", report, &b->err));
+    kill_sessions(p, "a");
+    do {
+        pg_pause_ms(100);
+        ASSERT_OK(b, dur_store_owner_beat(b->store, "two", report, &b->err));
+        assert_int_equal(report->taken_over, 0);
+    } while (report->peers == 1); /* it lives, as far as is known */
+}
+
+/*
+ * Something of the dead one still runs on the server, for another role than ours, so we may not end it: the take-over
+ * is tried again soon, and not for ever so often.
+ */
 static void a_refused_take_over_is_tried_again_soon(void **state) {
     pg_bench *p = *state;
     bench *b = &p->b;
     dur_provider *a = open_named(p, "a");
     dur_owner_options first = { .owner = "one" }, second = { .owner = "two" };
     dur_owner_report report = { 0 };
-    char sql[200];
+    char role[80], sql[200];
+    snprintf(role, sizeof(role), "other_%s", p->schema);
+    snprintf(sql, sizeof(sql), "CREATE ROLE %s LOGIN", role);
+    pg_do(p->db, sql);
     ASSERT_OK(b, dur_store_owner_register(a, &first, &b->err));
     ASSERT_OK(b, dur_store_owner_register(b->store, &second, &b->err));
-    snprintf(sql, sizeof(sql), "BEGIN; SELECT pg_advisory_xact_lock_shared(%lld)",
-             (long long)(dur__pg_owner_key(dur__pg_of(a), "one") ^ 1));
-    pg_do(p->db, sql); /* as a batch does that takes something under its name */
-    ASSERT_OK(b, dur_store_owner_beat(b->store, "two", &report, &b->err));
-    snprintf(sql, sizeof(sql), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'a_%s'",
-             p->schema);
-    pg_do(p->db, sql);
-    do {
-        pg_pause_ms(100);
-        ASSERT_OK(b, dur_store_owner_beat(b->store, "two", &report, &b->err));
-        assert_int_equal(report.taken_over, 0);
-    } while (report.peers == 1); /* it lives, as far as is known */
+    PGconn *holder = hold_fence(a, "one", role);
+    die_and_be_refused(p, &report);
     for (uint64_t soon = 100; soon <= 800; soon *= 2) {
         assert_int_equal(report.look_again_ms, soon);
         ASSERT_OK(b, dur_store_owner_beat(b->store, "two", &report, &b->err));
         assert_int_equal(report.taken_over, 0);
     }
     assert_int_equal(report.look_again_ms, 0);
-    pg_do(p->db, "COMMIT");
+    pg_do(holder, "COMMIT");
     ASSERT_OK(b, dur_store_owner_beat(b->store, "two", &report, &b->err));
     assert_int_equal(report.taken_over, 1);
     assert_string_equal(report.last_dead, "one");
     ASSERT_OK(b, dur_store_owner_release(b->store, "two", &b->err));
+    PQfinish(holder);
+    dur_provider_close(a);
+    snprintf(sql, sizeof(sql), "DROP ROLE %s", role);
+    pg_do(p->db, sql);
+}
+
+/* The dead one stood still in the middle of a batch, and so does the server: the second refusal ends it. */
+static void half_a_batch_of_a_dead_peer_is_ended(void **state) {
+    pg_bench *p = *state;
+    bench *b = &p->b;
+    dur_provider *a = open_named(p, "a");
+    dur_owner_options first = { .owner = "one" }, second = { .owner = "two" };
+    dur_owner_report report = { 0 };
+    ASSERT_OK(b, dur_store_owner_register(a, &first, &b->err));
+    ASSERT_OK(b, dur_store_owner_register(b->store, &second, &b->err));
+    PGconn *holder = hold_fence(a, "one", NULL), *living = hold_fence(a, "two", NULL);
+    die_and_be_refused(p, &report);
+    pg_do(holder, "SELECT 1"); /* once may be bad luck: the last statement of one that was killed */
+    ASSERT_OK(b, dur_store_owner_beat(b->store, "two", &report, &b->err));
+    for (int i = 0; i < 100 && report.taken_over == 0; i++) {
+        pg_pause_ms(20); /* the server ends it when it comes to it */
+        ASSERT_OK(b, dur_store_owner_beat(b->store, "two", &report, &b->err));
+    }
+    assert_int_equal(report.taken_over, 1);
+    assert_string_equal(report.last_dead, "one");
+    PGresult *result = PQexec(holder, "COMMIT");
+    assert_int_not_equal(PQresultStatus(result), PGRES_COMMAND_OK);
+    PQclear(result);
+    pg_do(living, "COMMIT");
+    ASSERT_OK(b, dur_store_owner_release(b->store, "two", &b->err));
+    PQfinish(holder);
+    PQfinish(living);
     dur_provider_close(a);
 }
 
@@ -462,6 +514,7 @@ int main(void) {
         PG_TEST(a_dead_peer_is_found_by_the_looks_that_are_wanted),
         PG_TEST(a_new_name_forgets_nothing),
         PG_TEST(a_refused_take_over_is_tried_again_soon),
+        PG_TEST(half_a_batch_of_a_dead_peer_is_ended),
     };
     PG_MAIN(tests);
 }

@@ -198,8 +198,10 @@ static void stopped_and_continued(void **state) {
         ASSERT_OK(b, dur_client_start(client, &b->err, "Flow", id, .instance = id));
     }
     snprintf(sql, sizeof(sql), "SELECT count(*) FROM %s.dur_instances WHERE owner IS NOT NULL AND has_row", p->schema);
-    while (pg_number(p->db, sql) < 30)
+    while (pg_number(p->db, sql) < 30) {
+        if (waitpid(pid, &status, WNOHANG) != 0) fail_msg("the node ended: %d", status);
         pg_pause_ms(10);
+    }
     assert_int_equal(kill(pid, SIGSTOP), 0);
     flow_node other = { NULL, NULL };
     ASSERT_OK(b, dur_open(&other.store, p->url, &b->err));

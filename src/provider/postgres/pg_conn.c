@@ -116,12 +116,14 @@ int dur__pg_simple(dur__pg_conn *conn, const char *sql, dur_error *err) {
  * Settings of our sessions.  Generic plans save planning in every call, and are made while the tables are small: then a
  * scan of everything looks cheap, alone or as one side of a hash or merge join, and later walks over all that has
  * become dead.  So every statement goes by an index, row by row (which also marks dead entries, as a bitmap does not).
- * A transaction that its client left open must not keep the others waiting.
+ * A transaction that its client left open must not keep the others waiting, nor one whose machine is gone: then the
+ * server waits for the rest of it until it notices, by default for two hours.
  */
 static const char session_settings[] =
     "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_bitmapscan = off; "
     "SET plan_cache_mode = force_generic_plan; SET search_path = ''; "
     "SET idle_in_transaction_session_timeout = '10s'; SET client_min_messages = warning; SET jit = off; "
+    "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 3; SET tcp_keepalives_count = 3; "
     "SET default_transaction_isolation = 'read committed'";
 
 /* In one round trip: the settings, the sign of life, and LISTEN. */

@@ -169,7 +169,7 @@ static int owner_end(dur__pg *store, dur__pg_conn *conn, const char *owner, cons
     dur__pg_batch batch;
     dur__pg_batch_begin(&batch, conn, true);
     dur__pg_args_begin(store, &args);
-    dur__pg_i64(&args, dur__pg_owner_key(store, owner) ^ 1);
+    dur__pg_i64(&args, dur__pg_fence_key(store, owner));
     dur__pg_batch_add(&batch, fence_sql, &args);
     dur__pg_args_begin(store, &args);
     dur__pg_text(&args, owner);
@@ -191,6 +191,31 @@ static int owner_end(dur__pg *store, dur__pg_conn *conn, const char *owner, cons
         code = dur_error_set(err, DUR_EBUSY, true, "postgres.owner", "owner %s is at work", owner);
     dur__pg_batch_end(&batch);
     return code;
+}
+
+/*
+ * A process that stood still, or a machine that was switched off, in the middle of a batch: the server waits for the
+ * rest of it, for as long as the connection seems to be there, and keeps the fence and every row that was written.  The
+ * beat is compared once more; who takes an owner over holds the fence alone and is left alone.
+ */
+static const char end_batches_sql[] =
+    "SELECT pg_terminate_backend(l.pid) FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid"
+    " WHERE l.locktype = 'advisory' AND l.database = a.datid AND a.datname = current_database() AND l.objsubid = 1 AND"
+    " l.classid::bigint << 32 | l.objid::bigint = $3::bigint AND l.mode = 'ShareLock' AND a.usename = current_user AND"
+    " a.pid <> pg_backend_pid() AND EXISTS (SELECT 1 FROM @owners WHERE owner = $2::text AND beat_ms = $4::bigint)";
+
+static void end_batches(dur__pg *store, dur__pg_conn *conn, const char *owner, int64_t beat_ms) {
+    dur__pg_args args;
+    dur__pg_batch batch;
+    if (dur__pg_connect(conn, NULL) != DUR_OK) return;
+    dur__pg_batch_begin(&batch, conn, false);
+    dur__pg_args_begin(store, &args);
+    dur__pg_text(&args, owner);
+    dur__pg_i64(&args, dur__pg_fence_key(store, owner));
+    dur__pg_i64(&args, beat_ms);
+    dur__pg_batch_add(&batch, end_batches_sql, &args);
+    (void)dur__pg_batch_run(&batch, "postgres.owner", NULL); /* the next try to take it over tells */
+    dur__pg_batch_end(&batch);
 }
 
 /* ---- looking for dead peers -------------------------------------------------------------------------------------- */
@@ -225,12 +250,17 @@ static bool look_at_one(dur__pg *store, const char *peer, const dur__pg_glance *
     return false;
 }
 
-/* It lives after all, or its last statement still runs, or somebody else was faster: a further look tells. */
-static void refused(dur__pg *store, const char *peer, dur_owner_report *out) {
+/*
+ * It lives after all, or its last statement still runs, or somebody else was faster: a further look tells.  True: not
+ * for the first time, so what it has begun does not end by itself.
+ */
+static bool refused(dur__pg *store, const char *peer, dur_owner_report *out) {
     dur__mutex_lock(&store->mutex);
     dur__pg_look *look = dur__map_get(&store->looks, peer);
+    bool again = look != NULL && look->refused > 0;
     if (look != NULL && look->refused <= AGAIN_DOUBLED_MAX) sooner(out, AGAIN_MS << look->refused++);
     dur__mutex_unlock(&store->mutex);
+    return again;
 }
 
 static void look_at_peers(dur__pg *store, dur__pg_keeper *keeper, const PGresult *peers, uint64_t asked_us,
@@ -261,7 +291,7 @@ static void look_at_peers(dur__pg *store, dur__pg_keeper *keeper, const PGresult
         if (!dead[row]) continue;
         if (dur__pg_connect(keeper->conn, NULL) != DUR_OK ||
             owner_end(store, keeper->conn, peer, &beat_ms, false, &out->freed, NULL) != DUR_OK) {
-            refused(store, peer, out);
+            if (refused(store, peer, out)) end_batches(store, keeper->conn, peer, beat_ms);
             continue;
         }
         out->taken_over++;
