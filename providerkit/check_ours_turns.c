@@ -457,8 +457,9 @@ static void ours_turn_of_an_orphan_refused(kit *t) {
     dur_delete_result gone;
     kit_create(t, parent);
     MUST(kit_put(t, kit_child(t, "born", parent, 2)));
+    dur_orchestration_item born = TAKE("born"); /* one at a time: which of two comes first is not promised */
     MUST(kit_put(t, kit_child(t, "late", parent, 3)));
-    dur_orchestration_item born = TAKE("born"), late = TAKE("late");
+    dur_orchestration_item late = TAKE("late");
     dur_turn_commit commit = COMMIT_OF(&born, EVENTS(ev_started(1)), NAMED_CHILD_OF(parent));
     commit.needs_parent = true;
     MUST(kit_commit(t, &commit));
