@@ -111,9 +111,10 @@ kit *kit_new(const kit_pool *all) {
     kit *t = calloc(1, sizeof(*t));
     if (t == NULL) abort();
     t->factory = all->factory;
+    uint64_t outwaited_ms = all->options->shared ? 15000 : 1000; /* ten threads keep each other waiting */
     t->lock_ms = all->factory->lock_timeout_ms != 0 ? all->factory->lock_timeout_ms
                  : all->factory->advance != NULL    ? 5000
-                                                    : 1000;
+                                                    : outwaited_ms;
     t->quick_ms = all->factory->short_poll_threshold_ms != 0 ? all->factory->short_poll_threshold_ms : 100;
     return t;
 }

@@ -28,7 +28,8 @@ typedef struct dur_kit_store {
 typedef struct dur_kit_factory {
     size_t size; /* sizeof(dur_kit_factory) */
     void *data;
-    uint64_t lock_timeout_ms;         /* lock time that checks use and outwait; 0: 5000 with advance, else 1000 */
+    uint64_t lock_timeout_ms; /* lock time that checks use and outwait; 0: 5000 with advance, else 1000 (15000 when
+                                 shared) */
     uint64_t short_poll_threshold_ms; /* "at once" means less than this; 0: 100 */
     dur_kit_poll poll;
 
