@@ -21,6 +21,7 @@
 #define GATHERS_IN_VAIN 3 /* in a row */
 #define STARTS_US 200     /* and starts come within this */
 #define WAIT_MAX_MS 3600000u
+#define STOPPING_US 5000u       /* a loop that stops looks so often whether it may */
 #define RETURN_AFTER_US 100000u /* unstarted work goes back to the others after this (L9) */
 
 /* ---- birth and death ---- */
@@ -269,7 +270,7 @@ static uint64_t wait_ms(dur__loop *loop) {
         dur__work_room(runtime) < (size_t)runtime->options.worker_concurrency + runtime->options.prefetch)
         ms = smaller(ms, 50);
     if (runtime->fake_time) ms = smaller(ms, 5);
-    if (dur__runtime_phase(runtime) != DUR__PHASE_RUN) ms = smaller(ms, 5);
+    if (dur__runtime_phase(runtime) != DUR__PHASE_RUN) ms = smaller(ms, STOPPING_US / 1000);
     return ms;
 }
 
@@ -304,6 +305,8 @@ static void wait(dur__loop *loop) {
         if (code != DUR_OK) {
             DUR__COUNT(loop->runtime, provider_errors);
             doze(loop, 20000);
+        } else if (dur__runtime_phase(loop->runtime) != DUR__PHASE_RUN && dur__monotonic_us() - begin_us < 1000) {
+            doze(loop, STOPPING_US); /* there is something to look at, and we do not look any more */
         }
     }
     if (done_waiting(loop) && !(was_owed && dur__monotonic_us() - begin_us >= 20000)) {

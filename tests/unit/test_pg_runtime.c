@@ -221,6 +221,81 @@ static void stopped_and_continued(void **state) {
     close(to[1]);
 }
 
+/* ---- a row that somebody holds ------------------------------------------------------------------------------------
+ */
+
+/* All its instances wait for the same round. */
+static flow_node one_loop(pg_bench *p) {
+    flow_node node = { NULL, NULL };
+    bench *b = &p->b;
+    ASSERT_OK(b, dur_open(&node.store, p->url, &b->err));
+    dur_runtime_options *options =
+        DUR_RUNTIME(.store = node.store, .handlers = flow_handlers, .orchestration_concurrency = 1);
+    ASSERT_OK(b, dur_runtime_start(&node.runtime, options, &b->err));
+    return node;
+}
+
+static PGconn *hold_f0(pg_bench *p) {
+    char sql[200];
+    PGconn *holder = PQconnectdb(pg_server());
+    snprintf(sql, sizeof(sql),
+             "BEGIN; SELECT 1 / count(*) FROM (SELECT 1 FROM %s.dur_instances WHERE instance_id = 'f0' FOR UPDATE) t",
+             p->schema);
+    pg_do(holder, sql);
+    return holder;
+}
+
+/* A client that stands still in the middle of its transaction, say: its instance waits, and the others do not. */
+static void a_locked_row_stops_nobody_else(void **state) {
+    pg_bench *p = *state;
+    bench *b = &p->b;
+    dur_client *client;
+    ASSERT_OK(b, dur_client_new(&client, b->store, &b->err));
+    flow_node node = one_loop(p);
+    ASSERT_OK(b, dur_client_start(client, &b->err, "Flow", "f0", .instance = "f0"));
+    PGconn *holder = hold_f0(p);
+    flow_start(client, 1, 10);
+    flow_expect(client, b->store, 1, 10);
+    pg_do(holder, "COMMIT");
+    PQfinish(holder);
+    flow_start(client, 0, 1);
+    flow_expect(client, b->store, 0, 1);
+    dur_client_free(client);
+    flow_node_stop(&node);
+}
+
+/* The node that has it goes, and the next one gets the others at once, and this one when it is free. */
+static void a_locked_row_stops_no_take_over(void **state) {
+    pg_bench *p = *state;
+    bench *b = &p->b;
+    dur_client *client;
+    char sql[200], id[32];
+    ASSERT_OK(b, dur_client_new(&client, b->store, &b->err));
+    flow_node node = one_loop(p);
+    for (int i = 0; i < 10; i++) {
+        snprintf(id, sizeof(id), "f%d", i);
+        ASSERT_OK(b, dur_client_start(client, &b->err, "Flow", id, .instance = id));
+    }
+    snprintf(sql, sizeof(sql), "SELECT count(*) FROM %s.dur_instances WHERE owner IS NOT NULL AND has_row", p->schema);
+    while (pg_number(p->db, sql) < 10)
+        pg_pause_ms(10);
+    PGconn *holder = hold_f0(p);
+    clock_t began = clock();
+    assert_int_equal(dur_runtime_stop(node.runtime, DUR_SECONDS(5), &b->err), DUR_OK);
+    assert_true(clock() - began < 2 * CLOCKS_PER_SEC); /* it waits for that row until then, asleep */
+    dur_provider_close(node.store);
+    flow_node next = one_loop(p);
+    flow_start(client, 1, 10);
+    flow_expect(client, b->store, 1, 10);
+    pg_do(holder, "COMMIT");
+    PQfinish(holder);
+    flow_start(client, 0, 1);
+    flow_expect(client, b->store, 0, 1);
+    dur_client_free(client);
+    assert_int_equal(dur_runtime_stop(next.runtime, DUR_SECONDS(20), &b->err), DUR_OK);
+    dur_provider_close(next.store);
+}
+
 /* ---- a pooler in transaction mode -------------------------------------------------------------------------------- */
 
 static pid_t bouncer_start(const char *dir, const char *target, const char *user) {
@@ -292,9 +367,10 @@ int main(int argc, char **argv) {
         return node_main(argv[2]);
     }
     const struct CMUnitTest tests[] = {
-        PG_TEST(whatever_fails_is_tried_again), PG_TEST(schema_made_again_below_a_runtime),
-        PG_TEST(migrated_below_a_runtime),      PG_TEST(clocks_an_hour_apart),
-        PG_TEST(stopped_and_continued),         PG_TEST(behind_a_pooler),
+        PG_TEST(whatever_fails_is_tried_again),   PG_TEST(schema_made_again_below_a_runtime),
+        PG_TEST(migrated_below_a_runtime),        PG_TEST(clocks_an_hour_apart),
+        PG_TEST(stopped_and_continued),           PG_TEST(a_locked_row_stops_nobody_else),
+        PG_TEST(a_locked_row_stops_no_take_over), PG_TEST(behind_a_pooler),
     };
     PG_MAIN(tests);
 }

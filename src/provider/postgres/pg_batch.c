@@ -23,6 +23,8 @@ static void plan_again(dur__pg_conn *conn) {
 
 /* Claims need a snapshot per statement; behind a pooler the session's default is not ours to set. */
 static const char isolation_sql[] = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED";
+static const char lock_wait_sql[] = "SET LOCAL lock_timeout = " DUR__PG_LOCK_WAIT;
+static const char lock_wait_hurried_sql[] = "SET LOCAL lock_timeout = " DUR__PG_LOCK_WAIT_HURRIED;
 
 void dur__pg_batch_begin(dur__pg_batch *batch, dur__pg_conn *conn, bool writes) {
     memset(batch, 0, sizeof(*batch));
@@ -35,6 +37,8 @@ void dur__pg_batch_begin(dur__pg_batch *batch, dur__pg_conn *conn, bool writes) 
     if (conn->store->pooler && PQtransactionStatus(conn->pg) == PQTRANS_IDLE) {
         dur__pg_args none = { .count = 0 }; /* a parameter would need a snapshot, and then it were too late */
         dur__pg_batch_add(batch, isolation_sql, &none);
+        none = (dur__pg_args){ .count = 0 };
+        dur__pg_batch_add(batch, conn->hurries ? lock_wait_hurried_sql : lock_wait_sql, &none);
     }
 }
 

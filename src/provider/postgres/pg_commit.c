@@ -131,7 +131,7 @@ void dur__pg_turns_commit(dur__pg *store, dur__pg_conn *conn, dur__pg_lane *lane
     code = dur__pg_batch_run(&batch, "postgres.commit", &err);
     if (code == DUR_OK) {
         dur__pg_turns_read(&batch, &plan, turns, count);
-    } else if (!dur__pg_refused(&batch, code)) {
+    } else if (!dur__pg_refused(&batch, code) && (count == 1 || !dur__pg_waited_too_long(&batch))) {
         for (size_t i = 0; i < count; i++)
             dur__pg_turn_failed(turns[i], &err);
     } else if (count == 1) {

@@ -116,6 +116,7 @@ int dur__pg_simple(dur__pg_conn *conn, const char *sql, dur_error *err) {
  * Settings of our sessions.  Generic plans save planning in every call, and are made while the tables are small: then a
  * scan of everything looks cheap, alone or as one side of a hash or merge join, and later walks over all that has
  * become dead.  So every statement goes by an index, row by row (which also marks dead entries, as a bitmap does not).
+ * A lock that is not to be had is an error after a while.
  * A transaction that its client left open must not keep the others waiting, nor one whose machine is gone: then the
  * server waits for the rest of it until it notices, by default for two hours.
  */
@@ -131,6 +132,7 @@ static int prepare_session(dur__pg_conn *conn, dur_error *err) {
     dur__buf sql = { NULL, 0, 0 };
     if (conn->store->pooler) return DUR_OK;
     dur__buf_text(&sql, session_settings);
+    dur__buf_format(&sql, "; SET lock_timeout = %s", conn->hurries ? DUR__PG_LOCK_WAIT_HURRIED : DUR__PG_LOCK_WAIT);
     if (conn->owner_key != 0)
         dur__buf_format(&sql, "; SELECT pg_advisory_lock_shared(%lld)", (long long)conn->owner_key);
     if (conn->want_listen) dur__buf_format(&sql, "; LISTEN %s", conn->store->channel);

@@ -32,6 +32,10 @@
 typedef struct dur__pg dur__pg;
 
 /* One connection.  Used by one thread at a time. */
+/* How long a statement waits for a lock: far longer than a commit takes. */
+#define DUR__PG_LOCK_WAIT "10000"
+#define DUR__PG_LOCK_WAIT_HURRIED "300" /* milliseconds */
+
 typedef struct dur__pg_conn {
     dur__pg *store;
     PGconn *pg;        /* NULL: not connected */
@@ -41,6 +45,7 @@ typedef struct dur__pg_conn {
     int backend;                     /* process id of the last session, also after it was lost */
     bool want_listen;                /* LISTEN again after a reconnect */
     bool foreign;                    /* the caller's own: unnamed statements, never closed */
+    bool hurries;                    /* waits for a lock only for a moment: others wait for it (pg_held_up.c) */
     int64_t owner_key;               /* not 0: shows that this owner lives, by a lock that ends with the session */
     dur__link link;                  /* in store->idle */
 } dur__pg_conn;
@@ -151,6 +156,7 @@ typedef struct dur__pg_lane {
     atomic_uint load;         /* turns of its rounds, the last ones counting most */
     dur__link inbox;          /* starts that wait for it */
     dur__map fresh;           /* instances that it acquired new, see pg_turn.c */
+    dur__map held_up;         /* instances whose rows somebody else held, see pg_held_up.c */
     dur__link starts;         /* taken from the inbox, not written yet */
     uint64_t start_serial;
     char start_prefix[DUR__PG_TOKEN_SIZE]; /* of their tokens */
@@ -352,6 +358,12 @@ void dur__pg_turns_add(dur__pg *store, dur__pg_batch *batch, dur__pg_lane *lane,
                        dur_work_ack *acks, size_t ack_count, bool usual, dur__pg_turn_plan *plan);
 void dur__pg_turns_read(const dur__pg_batch *batch, const dur__pg_turn_plan *plan, dur_turn_commit **turns,
                         size_t count);
+
+/* pg_held_up.c */
+bool dur__pg_waited_too_long(const dur__pg_batch *batch); /* it failed because somebody held a row */
+/* Refuse the turns whose rows are held, of all (waited), or of those whose rows were: how many are left, in front. */
+size_t dur__pg_leave_held_up(dur__pg_lane *lane, dur_turn_commit **turns, size_t count, bool waited);
+void dur__pg_held_up_forget(dur__pg_lane *lane);
 
 /* pg_commit.c */
 /* All of them, the halves where a batch is refused; each turn has its answer. */

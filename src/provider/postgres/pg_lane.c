@@ -28,6 +28,7 @@ int dur__pg_lane_open(dur_provider *self, const dur_lane_options *options, dur_l
     lane->store = store;
     lane->conn = dur__pg_conn_new(store);
     lane->conn->want_listen = !store->pooler;
+    lane->conn->hurries = true;
     if (options->owner != NULL) lane->conn->owner_key = dur__pg_owner_key(store, options->owner);
     lane->holder = dur__pg_random_holder(store);
     lane->owner = dur__xstrdup(options->owner);
@@ -57,6 +58,7 @@ void dur__pg_lane_close(dur_lane *base) {
     dur__mutex_unlock(&lane->store->mutex);
     dur__pg_inbox_close(lane);
     dur__pg_fresh_forget_all(lane);
+    dur__pg_held_up_forget(lane);
     dur__pg_conn_free(lane->conn); /* the leases stay with their owner */
     free(lane->owner);
     free(lane);

@@ -93,6 +93,7 @@ int dur__pg_owner_register(dur_provider *self, const dur_owner_options *options,
     dur__pg_keeper *keeper = dur__xcalloc(1, sizeof(*keeper));
     keeper->owner = dur__xstrdup(options->owner);
     keeper->conn = dur__pg_conn_new(store);
+    keeper->conn->hurries = true; /* who waits cannot beat */
     keeper->conn->owner_key = dur__pg_owner_key(store, options->owner);
     int code = dur__pg_connect(keeper->conn, err);
     if (code == DUR_OK) {
@@ -142,7 +143,16 @@ static const char forget_sql[] =
     " SELECT 1 / (CASE WHEN count(*) = 1 OR $3::bigint IS NULL THEN 1 ELSE 0 END) FROM d";
 static const char lock_leases_sql[] =
     "SELECT count(*) FROM (SELECT 1 FROM @instances WHERE owner = $2::text ORDER BY instance_id FOR UPDATE) t";
-/* $3: it stopped cleanly, so what it had taken and not used is not counted. */
+/*
+ * $3: it stopped cleanly, so what it had taken and not used is not counted.  Where somebody holds one of the rows,
+ * those that are not held are free all the same (some_leases); the owner stays, with the others, until a further try.
+ */
+static const char some_leases_sql[] = "WITH i0 AS MATERIALIZED (SELECT instance_id, acquisitions, $3::boolean::integer "
+                                      "AS less FROM @instances WHERE owner"
+                                      " = $2::text ORDER BY instance_id FOR UPDATE SKIP LOCKED), " DUR__PG_END_LEASES;
+static const char unbeaten_sql[] = "SELECT 1 / (CASE WHEN count(*) = 1 OR $3::bigint IS NULL THEN 1 ELSE 0 END) FROM "
+                                   "@owners WHERE owner = $2::text AND"
+                                   " ($3::bigint IS NULL OR beat_ms = $3::bigint)";
 static const char leases_sql[] =
     "WITH i0 AS (SELECT instance_id, acquisitions, $3::boolean::integer AS less FROM @instances WHERE owner ="
     " $2::text), " DUR__PG_END_LEASES;
@@ -162,9 +172,9 @@ static int send(dur__pg *store, dur__pg_batch *batch, const char *sql, const cha
     return dur__pg_batch_add(batch, sql, &args);
 }
 
-/* Everything under the owner is free.  beat_ms: only if it has not beaten since (NULL: whatever). */
-static int owner_end(dur__pg *store, dur__pg_conn *conn, const char *owner, const int64_t *beat_ms, bool clean,
-                     uint32_t *freed, dur_error *err) {
+/* Only if it has not beaten since (NULL: whatever).  All: of everything it had; else of what nobody holds, for now. */
+static int owner_end_of(dur__pg *store, dur__pg_conn *conn, const char *owner, const int64_t *beat_ms, bool clean,
+                        bool all, uint32_t *freed, dur_error *err) {
     dur__pg_args args;
     dur__pg_batch batch;
     dur__pg_batch_begin(&batch, conn, true);
@@ -177,9 +187,9 @@ static int owner_end(dur__pg *store, dur__pg_conn *conn, const char *owner, cons
         dur__pg_i64(&args, *beat_ms);
     else
         dur__pg_null(&args);
-    dur__pg_batch_add(&batch, forget_sql, &args);
-    send(store, &batch, lock_leases_sql, owner, clean);
-    int leases = send(store, &batch, leases_sql, owner, clean);
+    dur__pg_batch_add(&batch, all ? forget_sql : unbeaten_sql, &args);
+    if (all) send(store, &batch, lock_leases_sql, owner, clean);
+    int leases = send(store, &batch, all ? leases_sql : some_leases_sql, owner, clean);
     int works = send(store, &batch, works_sql, owner, clean);
     send(store, &batch, sessions_sql, owner, clean);
     dur__pg_batch_notify(&batch);
@@ -189,8 +199,17 @@ static int owner_end(dur__pg *store, dur__pg_conn *conn, const char *owner, cons
                   (uint32_t)strtoul(PQcmdTuples(batch.results[works]), NULL, 10);
     else if (strcmp(batch.sqlstate, "22012") == 0) /* a comparison: soon it may be otherwise */
         code = dur_error_set(err, DUR_EBUSY, true, "postgres.owner", "owner %s is at work", owner);
+    bool held = all && dur__pg_waited_too_long(&batch);
     dur__pg_batch_end(&batch);
+    if (held && owner_end_of(store, conn, owner, beat_ms, clean, false, freed, NULL) == DUR_OK)
+        dur__pg_wake_local(store, NULL);
     return code;
+}
+
+/* Everything under the owner is free. */
+static int owner_end(dur__pg *store, dur__pg_conn *conn, const char *owner, const int64_t *beat_ms, bool clean,
+                     uint32_t *freed, dur_error *err) {
+    return owner_end_of(store, conn, owner, beat_ms, clean, true, freed, err);
 }
 
 /*

@@ -271,7 +271,7 @@ static int run_batch(dur__pg_lane *lane, dur_arena *arena, dur_round *round, dur
     if (plan.turns.for_lanes || plan.turns.for_watches) lane->notify_pending = true;
     if (plan.turns.for_lanes) lane->notify_urgent = true;
     int code = dur__pg_batch_run(&batch, "postgres.round", err);
-    *refused = dur__pg_refused(&batch, code);
+    *refused = dur__pg_refused(&batch, code) || (writes && dur__pg_waited_too_long(&batch));
     if (code == DUR_OK) {
         if (writes) dur__pg_turns_read(&batch, &plan.turns, turns, count);
         for (size_t i = 0; writes && i < round->ack_count; i++)
@@ -308,12 +308,16 @@ int dur__pg_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_e
     if (code == DUR_OK && lane->unknown) code = dur__pg_lane_recover(lane, arena, round, &mine);
     if (round->turn_count > 0)
         atomic_store(&lane->load, (atomic_load(&lane->load) + (unsigned)round->turn_count + 1) / 2);
+    if (code == DUR_OK && lane->held_up.count > 0) count = dur__pg_leave_held_up(lane, turns, count, false);
     bool writes = count + round->ack_count > 0;
     if (code == DUR_OK) code = run_batch(lane, arena, round, turns, count, writes, &refused, &mine);
     if (code == DUR_OK) remember_born(lane, turns, count);
     atomic_store(&lane->in_round, false);
-    if (refused && writes) {   /* each gets its own answer; then look without writing */
-        lane->sessions = true; /* perhaps that was why */
+    if (refused && writes) { /* each gets its own answer; then look without writing */
+        if (mine.code == DUR_EBUSY)
+            count = dur__pg_leave_held_up(lane, turns, count, true);
+        else
+            lane->sessions = true; /* perhaps that was why */
         dur__pg_turns_commit(lane->store, lane->conn, lane, arena, turns, count);
         dur__pg_inbox_answer(lane, turns, count);
         dur__pg_acks_commit(lane->store, lane->conn, round->acks, round->ack_count);

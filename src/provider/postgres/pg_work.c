@@ -165,7 +165,7 @@ void dur__pg_acks_commit(dur__pg *store, dur__pg_conn *conn, dur_work_ack *acks,
     dur__pg_turns_add(store, &batch, NULL, NULL, 0, acks, count, false, &plan);
     if (plan.for_lanes) dur__pg_batch_notify(&batch);
     code = dur__pg_batch_run(&batch, "postgres.ack_work", &err);
-    if (code != DUR_OK && dur__pg_refused(&batch, code) && count > 1) {
+    if (code != DUR_OK && count > 1 && (dur__pg_refused(&batch, code) || dur__pg_waited_too_long(&batch))) {
         dur__pg_acks_commit(store, conn, acks, count / 2);
         dur__pg_acks_commit(store, conn, acks + count / 2, count - count / 2);
     } else {
