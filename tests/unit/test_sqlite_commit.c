@@ -3,6 +3,8 @@
  */
 #include "sqlite_test.h"
 
+#include <pthread.h>
+
 static int (*real_write)(sqlite3_file *, const void *, int, sqlite3_int64);
 
 /* ---- a disk that fails: a VFS whose Nth write says that it is full ---- */
@@ -353,6 +355,68 @@ static void time_is_news_too(void **state) {
     OK(f, dur_open(&f->store, f->url, &f->err));
 }
 
+/* ---- news from others ---- */
+
+/* Another process writes: for this one that is a connection that it does not know. */
+static void somebody_else(fixture *f, const char *sql) {
+    sqlite3 *db = NULL;
+    char *message = NULL;
+    assert_int_equal(sqlite3_open(f->path, &db), SQLITE_OK);
+    sqlite3_busy_timeout(db, 5000);
+    if (sqlite3_exec(db, sql, NULL, NULL, &message) != SQLITE_OK) fail_msg("%s", message);
+    sqlite3_close(db);
+}
+
+static const char foreign_work[] =
+    "INSERT INTO dur_instance(id) VALUES('far');"
+    "INSERT INTO dur_worker(key, execution, activity, seq, json) SELECT key, 1, 1, 7, '{}' FROM dur_instance";
+
+/* The round that first sees the write is the one that is told of it, also when it did not ask for work. */
+static void a_round_that_only_commits_keeps_the_news_of_others(void **state) {
+    fixture *f = *state;
+    dur_waker *waker = dur_waker_new();
+    dur_lane *lane = lane_make(f, "o1", waker);
+    look_everywhere(f, lane, 0);
+    somebody_else(f, foreign_work);
+    dur_fetch fetch = { .owner = "o1", .max = 1 };
+    dur_round commit = { .fetch = &fetch };
+    OK(f, dur_store_lane_round(lane, f->arena, &commit, &f->err));
+    assert_true(has_news(lane));
+    look_everywhere(f, lane, 1);
+    assert_false(has_news(lane));
+    dur_store_lane_close(lane);
+    dur_waker_free(waker);
+}
+
+/* The same for what another thread asks for, when the round takes it along. */
+static void *give_work_back(void *data) {
+    fixture *f = data;
+    dur_message work = { .kind = DUR_WORK_ACTIVITY_EXECUTE, .instance = "a", .json = text_of("{}") };
+    return dur_store_enqueue_for_worker(f->store, &work, NULL) == DUR_OK ? NULL : f;
+}
+
+static void a_round_that_only_commits_keeps_the_news_that_it_wrote(void **state) {
+    fixture *f = *state;
+    dur_waker *waker = dur_waker_new();
+    dur_lane *lane = lane_make(f, "o1", waker);
+    pthread_t thread;
+    void *failed = f;
+    look_everywhere(f, lane, 0);
+    OK(f, dur__sq_lead(file_of(f), &f->err)); /* so that nobody writes it before the round */
+    assert_int_equal(pthread_create(&thread, NULL, give_work_back, f), 0);
+    while (!dur__sq_inbox_waits(file_of(f)))
+        usleep(100);
+    dur__sq_unlead(file_of(f));
+    dur_round commit = { .turn_count = 0 };
+    OK(f, dur_store_lane_round(lane, f->arena, &commit, &f->err));
+    pthread_join(thread, &failed);
+    assert_null(failed);
+    assert_true(has_news(lane));
+    look_everywhere(f, lane, 1);
+    dur_store_lane_close(lane);
+    dur_waker_free(waker);
+}
+
 /* ---- messages for parked instances ---- */
 
 static void messages_reach_the_holder_and_are_consumed_by_id(void **state) {
@@ -458,6 +522,8 @@ int main(void) {
         TEST(idle_costs_no_statement),
         TEST(a_round_that_only_commits_keeps_the_news),
         TEST(time_is_news_too),
+        TEST(a_round_that_only_commits_keeps_the_news_of_others),
+        TEST(a_round_that_only_commits_keeps_the_news_that_it_wrote),
         TEST(messages_reach_the_holder_and_are_consumed_by_id),
         TEST(the_callers_transaction_is_all_or_nothing),
         TEST(a_lane_sees_the_callers_commit),

@@ -116,6 +116,8 @@ struct dur__sq_lane {
     enum { DUR__SQ_LANE_OUT, DUR__SQ_LANE_ROUND, DUR__SQ_LANE_WAIT } state; /* file->lock */
     _Atomic bool signalled; /* something may have come; consumed by a round */
     uint64_t rest_us;       /* how long its sleeps were lately */
+    bool asks_instances;    /* its round would find what has become ready … */
+    bool asks_work;         /* … and what has come to the worker queue */
     bool left_inbox;        /* the last wait returned because of the inbox; nobody served it since */
     bool others_wait;       /* after its last round there were instances to fetch */
     bool takes_starts;      /* it was asked for some, and will be again after the round */
@@ -191,7 +193,6 @@ struct dur__sq_file {
     _Atomic uint64_t next_expiry_ms; /* boot; when a timed lock ends */
     bool wake_ready;                 /* what the running transaction will wake after its commit */
     bool wake_work;
-    bool wake_self;        /* … the lane that leads, too: time made something visible */
     bool wake_due;         /* the next due time moved */
     bool wake_changed_all; /* every watcher: somebody else wrote */
     char **changed;        /* instances that watchers may wait for */

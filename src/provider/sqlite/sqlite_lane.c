@@ -258,8 +258,10 @@ int dur__sq_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_e
     lane_state(lane, 1);
     int code = dur__sq_lead(file, err);
     if (code == DUR_OK) {
+        lane->asks_instances = round->fetch != NULL && round->fetch->kind != DUR_FETCH_SUSPECT;
+        lane->asks_work = round->work != NULL && round->work->kind != DUR_FETCH_SUSPECT;
         /* A round that does not look everywhere leaves the signal for the next wait. */
-        if (round->fetch != NULL && round->work != NULL) atomic_store(&lane->signalled, false);
+        if (lane->asks_instances && lane->asks_work) atomic_store(&lane->signalled, false);
         lane->left_inbox = false;
         dur__sq_batch(file, lane, ops.list, round->turn_count + round->ack_count, ops.last, ops.last_count);
         bool looked = round->fetch != NULL && !ops.fetch.op.failed;

@@ -477,7 +477,6 @@ int dur__sq_due(dur__sq_txn *txn, dur_error *err) {
     bool due = txn->now_ms >= atomic_load(&file->next_due_ms);
     bool expired = txn->boot_ms >= atomic_load(&file->next_expiry_ms);
     if (!due && !expired) return DUR_OK;
-    file->wake_self = true; /* the round that runs this may not have asked for what appears */
     int code = expired ? locks_expire(txn, err) : DUR_OK;
     sqlite3_stmt *row = NULL;
     if (code == DUR_OK && due) {

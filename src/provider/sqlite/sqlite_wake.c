@@ -132,13 +132,18 @@ static bool waiter_meant(const dur__sq_file *file, const dur__sq_waiter *waiter)
     return false;
 }
 
+/* To the lane that leads it is no news what its own round has looked for: the rest is, whoever wrote it. */
+static bool round_missed(const dur__sq_file *file, const dur__sq_lane *self) {
+    return (file->wake_ready && !self->asks_instances) || (file->wake_work && !self->asks_work);
+}
+
 void dur__sq_wake_flush(dur__sq_file *file, dur__sq_lane *self) {
     bool all = file->wake_ready || file->wake_work || file->wake_due;
     dur__mutex_lock(&file->lock);
     DUR__LIST_EACH(&file->lanes, at) {
         dur__sq_lane *lane = DUR__CONTAINER(at, dur__sq_lane, link);
         bool mine = !dur__list_empty(&lane->dirty) || lane->lost_count > 0;
-        if (!mine && (!all || (lane == self && !file->wake_self))) continue;
+        if (!mine && !(lane == self ? round_missed(file, self) : all)) continue;
         atomic_store(&lane->signalled, true);
         if (lane != self) dur_waker_wake(lane->waker);
     }
@@ -148,7 +153,7 @@ void dur__sq_wake_flush(dur__sq_file *file, dur__sq_lane *self) {
             if (waiter_meant(file, waiter)) dur_waker_wake(waiter->waker);
         }
     dur__mutex_unlock(&file->lock);
-    file->wake_ready = file->wake_work = file->wake_self = file->wake_due = file->wake_changed_all = false;
+    file->wake_ready = file->wake_work = file->wake_due = file->wake_changed_all = false;
     for (size_t i = 0; i < file->changed_count; i++)
         free(file->changed[i]);
     file->changed_count = 0;
