@@ -417,6 +417,26 @@ static void a_round_that_only_commits_keeps_the_news_that_it_wrote(void **state)
     dur_waker_free(waker);
 }
 
+/* A request that changes nothing must not swallow what its transaction has noticed. */
+static void a_delete_of_nothing_keeps_the_news_of_others(void **state) {
+    fixture *f = *state;
+    dur_waker *waker = dur_waker_new();
+    dur_lane *lane = lane_make(f, "o1", waker);
+    dur_watch *watch = NULL;
+    dur_delete_result deleted;
+    park(f, lane, "o1", "a");
+    OK(f, dur_store_watch_open(f->store, "a", &watch, &f->err));
+    while (dur_store_watch_wait(watch, 0, &f->err) == DUR_OK) {
+    }
+    somebody_else(f, "UPDATE dur_instance SET custom_status='half', custom_status_version=1");
+    OK(f, dur_store_delete_instances_bulk(f->store, &(dur_bulk_filter){ .limit = 1 }, &deleted, &f->err));
+    assert_int_equal(deleted.instances, 0);
+    OK(f, dur_store_watch_wait(watch, 0, &f->err));
+    dur_store_watch_close(watch);
+    dur_store_lane_close(lane);
+    dur_waker_free(waker);
+}
+
 /* ---- messages for parked instances ---- */
 
 static void messages_reach_the_holder_and_are_consumed_by_id(void **state) {
@@ -524,6 +544,7 @@ int main(void) {
         TEST(time_is_news_too),
         TEST(a_round_that_only_commits_keeps_the_news_of_others),
         TEST(a_round_that_only_commits_keeps_the_news_that_it_wrote),
+        TEST(a_delete_of_nothing_keeps_the_news_of_others),
         TEST(messages_reach_the_holder_and_are_consumed_by_id),
         TEST(the_callers_transaction_is_all_or_nothing),
         TEST(a_lane_sees_the_callers_commit),

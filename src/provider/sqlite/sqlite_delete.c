@@ -159,7 +159,7 @@ typedef struct delete_op {
 static void delete_done(dur__sq_op *op, dur__sq_file *file) {
     delete_op *self = (delete_op *)(void *)op;
     dur__sq_deleted_forget(file, &self->deleted);
-    file->wake_changed_all = self->deleted.count > 0;
+    if (self->deleted.count > 0) file->wake_changed_all = true; /* it may be already: somebody else wrote, too */
 }
 
 /* May it be deleted?  Reads only. */
