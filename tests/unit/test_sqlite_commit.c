@@ -437,6 +437,49 @@ static void a_delete_of_nothing_keeps_the_news_of_others(void **state) {
     dur_waker_free(waker);
 }
 
+/* While there are lanes they watch the file for everybody; the last one that goes must not leave nobody. */
+typedef struct watcher {
+    fixture *f;
+    dur_watch *watch;
+    int code;
+    uint64_t took_ms;
+} watcher;
+
+static void *watch_until_changed(void *data) {
+    watcher *w = data;
+    uint64_t begun = dur__monotonic_us();
+    bool changed = false;
+    while (!changed && (w->code = dur_store_watch_wait(w->watch, 3000, NULL)) == DUR_OK) {
+        const char *status = NULL;
+        uint64_t version = 0;
+        dur_arena *arena = dur_arena_new();
+        w->code = dur_store_get_custom_status(w->f->store, arena, "a", 0, &changed, &status, &version, NULL);
+        dur_arena_free(arena);
+    }
+    w->took_ms = (dur__monotonic_us() - begun) / 1000;
+    return NULL;
+}
+
+static void a_watch_outlives_the_lane_that_watched_for_it(void **state) {
+    fixture *f = *state;
+    dur_waker *waker = dur_waker_new();
+    dur_lane *lane = lane_make(f, "o1", waker);
+    watcher w = { .f = f };
+    pthread_t thread;
+    park(f, lane, "o1", "a");
+    OK(f, dur_store_watch_open(f->store, "a", &w.watch, &f->err));
+    assert_int_equal(pthread_create(&thread, NULL, watch_until_changed, &w), 0);
+    usleep(100000); /* it sleeps */
+    dur_store_lane_close(lane);
+    usleep(100000);
+    somebody_else(f, "UPDATE dur_instance SET custom_status='half', custom_status_version=1");
+    pthread_join(thread, NULL);
+    assert_int_equal(w.code, DUR_OK);
+    assert_true(w.took_ms < 2000);
+    dur_store_watch_close(w.watch);
+    dur_waker_free(waker);
+}
+
 /* ---- messages for parked instances ---- */
 
 static void messages_reach_the_holder_and_are_consumed_by_id(void **state) {
@@ -545,6 +588,7 @@ int main(void) {
         TEST(a_round_that_only_commits_keeps_the_news_of_others),
         TEST(a_round_that_only_commits_keeps_the_news_that_it_wrote),
         TEST(a_delete_of_nothing_keeps_the_news_of_others),
+        TEST(a_watch_outlives_the_lane_that_watched_for_it),
         TEST(messages_reach_the_holder_and_are_consumed_by_id),
         TEST(the_callers_transaction_is_all_or_nothing),
         TEST(a_lane_sees_the_callers_commit),

@@ -472,6 +472,7 @@ void dur__sq_waiter_close(dur__sq_file *file, dur__sq_waiter *waiter);
 int dur__sq_foreign(dur__sq_file *file, bool *changed, dur_error *err);
 /* Sleep on the waker, and on inotify when it is on this sleeper to watch.  True: the waker was woken. */
 bool dur__sq_sleep(dur__sq_file *file, dur_waker *waker, bool lane, uint64_t timeout_ms);
+void dur__sq_watch_pass_on(dur__sq_file *file, const dur_waker *self); /* file->lock held; self: who goes, or NULL */
 void dur__sq_signal_all(dur__sq_file *file);
 
 /* Has another process the file open? */

@@ -41,6 +41,7 @@ void dur__sq_lane_close(dur_lane *base) {
         dur__sq_lease_drop(file, DUR__CONTAINER(at, dur__sq_lease, lane_link)->key, false);
     dur__mutex_lock(&file->lock);
     dur__list_unlink(&lane->link);
+    dur__sq_watch_pass_on(file, NULL); /* waiters have slept while it watched for them */
     dur__mutex_unlock(&file->lock);
     dur__sq_unlead(file);
     for (size_t i = 0; i < lane->lost_count; i++)

@@ -181,10 +181,9 @@ static bool watches(dur__sq_file *file, bool lane) {
     return true;
 }
 
-/* A waiter that watched goes: the next one takes over.  With the lock held. */
-static void watch_pass_on(dur__sq_file *file, const dur_waker *self) {
-    file->watching = false;
-    if (!dur__list_empty(&file->lanes)) return;
+/* A waiter that watched goes, or the last lane: the next one takes over.  With the lock held. */
+void dur__sq_watch_pass_on(dur__sq_file *file, const dur_waker *self) {
+    if (file->watching || !dur__list_empty(&file->lanes)) return;
     DUR__LIST_EACH(&file->waiters, at) {
         dur__sq_waiter *waiter = DUR__CONTAINER(at, dur__sq_waiter, link);
         if (waiter->waker == self) continue;
@@ -215,7 +214,8 @@ bool dur__sq_sleep(dur__sq_file *file, dur_waker *waker, bool lane, uint64_t tim
     dur__sq_wake_drain(file);
     if (atomic_exchange(&file->wal_moved, false)) dur__sq_signal_all(file);
     dur__mutex_lock(&file->lock);
-    watch_pass_on(file, waker);
+    file->watching = false;
+    dur__sq_watch_pass_on(file, waker);
     dur__mutex_unlock(&file->lock);
     return woken;
 }
