@@ -480,6 +480,42 @@ static void a_watch_outlives_the_lane_that_watched_for_it(void **state) {
     dur_waker_free(waker);
 }
 
+/* The clock went back, and another process has sent something that is due before the time at which it had been. */
+static void what_others_send_after_the_clock_went_back_is_in_time(void **state) {
+    fixture *f = *state;
+    dur_fake_world *fake = dur_fake_world_new(1700000000000u, 7);
+    dur_provider_close(f->store);
+    OK(f, dur_open_ex(&f->store, f->url, DUR_OPEN_OPTIONS(.world = dur_fake_world_get(fake)), &f->err));
+    dur_waker *waker = dur_waker_new();
+    dur_lane *lane = lane_make(f, "o1", waker);
+    park(f, lane, "o1", "a");
+    dur_message one = raised_of(f, "a", "one");
+    OK(f, dur_store_enqueue_existing(f->store, &one, 10, &f->err));
+    dur_fake_world_advance(fake, 10);
+    dur_round round = { .turn_count = 0 };
+    OK(f, dur_store_lane_round(lane, f->arena, &round, &f->err));
+    assert_int_equal(round.held_count, 1);
+    dur_fake_world_jump(fake, -3600000);
+    uint64_t due = dur_store_now_ms(f->store) + 60000;
+    char sql[300];
+    snprintf(sql, sizeof sql,
+             "INSERT INTO dur_queue(key, due, ord, at, kind, json) SELECT key, %llu, %llu, 0, 4, '{}' FROM "
+             "dur_instance WHERE id='a'",
+             (unsigned long long)due, (unsigned long long)due);
+    somebody_else(f, sql);
+    OK(f, dur_store_lane_round(lane, f->arena, &round, &f->err));
+    assert_int_equal(round.held_count, 0);
+    assert_int_equal(round.next_due_ms, due);
+    dur_fake_world_advance(fake, 60000);
+    OK(f, dur_store_lane_round(lane, f->arena, &round, &f->err));
+    assert_int_equal(round.held_count, 1);
+    dur_store_lane_close(lane);
+    dur_waker_free(waker);
+    dur_provider_close(f->store);
+    dur_fake_world_free(fake);
+    OK(f, dur_open(&f->store, f->url, &f->err));
+}
+
 /* ---- messages for parked instances ---- */
 
 static void messages_reach_the_holder_and_are_consumed_by_id(void **state) {
@@ -589,6 +625,7 @@ int main(void) {
         TEST(a_round_that_only_commits_keeps_the_news_that_it_wrote),
         TEST(a_delete_of_nothing_keeps_the_news_of_others),
         TEST(a_watch_outlives_the_lane_that_watched_for_it),
+        TEST(what_others_send_after_the_clock_went_back_is_in_time),
         TEST(messages_reach_the_holder_and_are_consumed_by_id),
         TEST(the_callers_transaction_is_all_or_nothing),
         TEST(a_lane_sees_the_callers_commit),

@@ -447,8 +447,9 @@ int dur__sq_look(dur__sq_txn *txn, dur_error *err) {
     if (lost_seq != file->lost_seq) code = leases_compare(txn, err);
     if (code == DUR_OK) file->lost_seq = lost_seq;
     if (code == DUR_OK) code = messages_since(txn, err);
-    if (code == DUR_OK) code = dur__sq_next_times(txn, err);
+    /* The clock went back: what others sent since may be due before the time that was seen.  The next times ask. */
     if (txn->now_ms < file->due_seen_ms) file->due_seen_ms = txn->now_ms;
+    if (code == DUR_OK) code = dur__sq_next_times(txn, err);
     if (code == DUR_OK) file->relook = false;
     file->wake_work = file->wake_changed_all = true;
     dur__sq_ready(file);
