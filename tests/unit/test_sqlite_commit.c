@@ -6,10 +6,12 @@
 #include <pthread.h>
 
 static int (*real_write)(sqlite3_file *, const void *, int, sqlite3_int64);
+static int (*real_read)(sqlite3_file *, void *, int, sqlite3_int64);
 
 /* ---- a disk that fails: a VFS whose Nth write says that it is full ---- */
 
 static long writes_left = -1; /* negative: never fails */
+static bool read_fails;       /* the next one */
 static sqlite3_vfs shim;
 static sqlite3_vfs *below;
 static struct {
@@ -23,6 +25,12 @@ static int shim_write(sqlite3_file *file, const void *data, int size, sqlite3_in
     return real_write(file, data, size, at);
 }
 
+static int shim_read(sqlite3_file *file, void *data, int size, sqlite3_int64 at) {
+    bool fails = read_fails;
+    read_fails = false;
+    return fails ? SQLITE_IOERR_READ : real_read(file, data, size, at);
+}
+
 static int shim_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int flags, int *out) {
     (void)vfs;
     int result = below->xOpen(below, name, file, flags, out);
@@ -33,7 +41,9 @@ static int shim_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int
         shim_methods[i].from = file->pMethods;
         shim_methods[i].to = *file->pMethods;
         shim_methods[i].to.xWrite = shim_write;
+        shim_methods[i].to.xRead = shim_read;
         real_write = file->pMethods->xWrite;
+        real_read = file->pMethods->xRead;
         file->pMethods = &shim_methods[i].to;
     }
     return result;
@@ -355,6 +365,61 @@ static void time_is_news_too(void **state) {
     OK(f, dur_open(&f->store, f->url, &f->err));
 }
 
+/* ---- a disk that cannot be read ---- */
+
+static int fail_at_owner(unsigned type, void *data, void *stmt, void *text) {
+    (void)type;
+    (void)data;
+    (void)stmt;
+    if (strstr(text, "FROM dur_owner") != NULL) read_fails = true;
+    return 0;
+}
+
+static int number_of(fixture *f, const char *sql) {
+    uint64_t number = 0;
+    OK(f, dur__sq_pragma_u64(file_of(f)->writer.db, sql, &number, &f->err));
+    return (int)number;
+}
+
+/* SQLite rolls everything back by itself: what follows must not be written without a transaction. */
+static void a_read_error_inside_a_turn_leaves_nothing_of_it(void **state) {
+    fixture *f = *state;
+    dur_waker *waker = dur_waker_new();
+    dur_lane *lane = lane_make(f, "o1", waker);
+    parked p = park(f, lane, "o1", "a");
+    dur_event_row events[] = { { .event_id = 3, .json = text_of("{}") } };
+    dur_message to_itself = raised_of(f, "a", "again");
+    dur_turn_work work = { .message = { .kind = DUR_WORK_ACTIVITY_EXECUTE,
+                                        .instance = "a",
+                                        .execution_id = 1,
+                                        .activity_id = 3,
+                                        .json = text_of("{}") },
+                           .lock_token = "e1" };
+    for (int again = 0; again < 2; again++) {
+        dur_turn_commit turn = turn_of("a", &p, events, 1);
+        turn.owner = "o1";
+        turn.worker_items = &work;
+        turn.worker_item_count = 1;
+        turn.orchestrator_items = &to_itself;
+        turn.orchestrator_item_count = 1;
+        file_of(f)->alive_epoch = 0; /* so that it asks whether its owner lives, and not from the cache */
+        sqlite3_db_release_memory(file_of(f)->writer.db);
+        if (!again) sqlite3_trace_v2(file_of(f)->writer.db, SQLITE_TRACE_STMT, fail_at_owner, NULL);
+        dur_round round = { .turns = &turn, .turn_count = 1 };
+        int code = dur_store_lane_round(lane, f->arena, &round, &f->err);
+        sqlite3_trace_v2(file_of(f)->writer.db, 0, NULL, NULL);
+        read_fails = false;
+        assert_int_equal(number_of(f, "SELECT count(*) FROM dur_worker"), again);
+        assert_int_equal(number_of(f, "SELECT count(*) FROM dur_queue"), again);
+        assert_int_equal(number_of(f, "SELECT count(*) FROM dur_event"), 2 + again);
+        assert_int_equal(code, DUR_OK);
+        assert_int_equal(turn.fault, again ? DUR_TURN_FINE : DUR_TURN_STORE);
+        assert_true(again || turn.error.retryable);
+    }
+    dur_store_lane_close(lane);
+    dur_waker_free(waker);
+}
+
 /* ---- news from others ---- */
 
 /* Another process writes: for this one that is a connection that it does not know. */
@@ -613,6 +678,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(every_ok_is_in_the_file_when_the_disk_is_full, shim_setup, shim_teardown),
         cmocka_unit_test_setup_teardown(a_commit_writes_the_wal_once, shim_setup, shim_teardown),
+        cmocka_unit_test_setup_teardown(a_read_error_inside_a_turn_leaves_nothing_of_it, shim_setup, shim_teardown),
         TEST(one_bad_turn_does_not_hurt_its_neighbours),
         TEST(comparisons_say_what_is_wrong),
         TEST(delete_and_start_again_under_a_parked_handler),

@@ -398,7 +398,13 @@ static int work_insert(dur__sq_turn_op *self, dur__sq_txn *txn, dur_turn_work *w
     int code = ref_key(self, txn, work->message.instance, true, &key);
     if (code != DUR_OK) return code;
     const char *token = self->plain ? NULL : work->lock_token;
-    if (token != NULL && dur__sq_owner_lives(txn, turn->owner, NULL) != DUR_OK) token = NULL;
+    if (token != NULL) code = dur__sq_owner_lives(txn, turn->owner, &self->op.err);
+    if (code == DUR_ELEASE) { /* for anybody, then */
+        dur_error_clear(&self->op.err);
+        token = NULL;
+        code = DUR_OK;
+    }
+    if (code != DUR_OK) return code; /* SQLite may have ended the transaction: nothing more is written */
     if (token != NULL && work->message.session_id != NULL) {
         bool claimed = false;
         if (turn->session_owner != NULL)
