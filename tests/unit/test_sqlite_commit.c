@@ -654,6 +654,27 @@ static void the_callers_transaction_is_all_or_nothing(void **state) {
     sqlite3_close(other);
 }
 
+/* SQLite rolls back by itself at some errors; what the caller asks for afterwards must not happen alone. */
+static void nothing_takes_part_in_a_transaction_that_is_over(void **state) {
+    fixture *f = *state;
+    sqlite3 *db = NULL;
+    dur_instance_row row;
+    dur_message exists = start_of(f, "there");
+    OK(f, dur_store_enqueue_for_orchestrator(f->store, &exists, 0, &f->err));
+    assert_int_equal(sqlite3_open(f->path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, "CREATE TABLE app(x UNIQUE); INSERT INTO app VALUES(1)", NULL, NULL, NULL),
+                     SQLITE_OK);
+    OK(f, dur_sqlite_begin(f->store, db, &f->err));
+    assert_int_equal(sqlite3_exec(db, "INSERT OR ROLLBACK INTO app VALUES(1)", NULL, NULL, NULL), SQLITE_CONSTRAINT);
+    dur_start_args start = { .size = sizeof start, .name = "Order", .instance = "order-1" };
+    assert_int_equal(dur_sqlite_start(f->store, db, &start, &f->err), DUR_ESTATE);
+    dur_message_args raise = { .size = sizeof raise, .instance = "there", .name = "Paid", .data = "1" };
+    assert_int_equal(dur_sqlite_raise(f->store, db, &raise, &f->err), DUR_ESTATE);
+    assert_int_equal(dur_sqlite_commit(f->store, db, &f->err), DUR_ESTATE);
+    assert_int_equal(dur_store_get_instance(f->store, f->arena, "order-1", &row, &f->err), DUR_ENOTFOUND);
+    sqlite3_close(db);
+}
+
 static void a_lane_sees_the_callers_commit(void **state) {
     fixture *f = *state;
     dur_waker *waker = dur_waker_new();
@@ -694,6 +715,7 @@ int main(void) {
         TEST(what_others_send_after_the_clock_went_back_is_in_time),
         TEST(messages_reach_the_holder_and_are_consumed_by_id),
         TEST(the_callers_transaction_is_all_or_nothing),
+        TEST(nothing_takes_part_in_a_transaction_that_is_over),
         TEST(a_lane_sees_the_callers_commit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

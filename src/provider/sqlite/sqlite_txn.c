@@ -75,6 +75,14 @@ static int inside(dur_provider *store, struct sqlite3 *db, dur__sq_file **out, c
     return DUR_OK;
 }
 
+/* To write.  Once SQLite has rolled back by itself, each row would be a transaction of its own. */
+static int taking_part(dur_provider *store, struct sqlite3 *db, dur__sq_file **out, const char *op, dur_error *err) {
+    int code = inside(store, db, out, op, err);
+    if (code == DUR_OK && sqlite3_get_autocommit(db) != 0)
+        code = dur_error_set(err, DUR_ESTATE, false, op, "the transaction is over: it was rolled back");
+    return code;
+}
+
 static void own_end(dur__sq_file *file) {
     for (int i = 0; i < DUR__SQ_COUNT; i++) {
         sqlite3_finalize(file->own.stmts[i]);
@@ -136,7 +144,7 @@ int dur_sqlite_start(dur_provider *store, struct sqlite3 *db, const dur_start_ar
     dur__sq_file *file = NULL;
     dur__sq_delete_list deleted = { NULL, 0, 0 };
     bool existed = false;
-    int code = inside(store, db, &file, op, err);
+    int code = taking_part(store, db, &file, op, err);
     if (code != DUR_OK || file == NULL) return code;
     if (args == NULL) return dur_error_set(err, DUR_EINVAL, false, op, "args is required");
     code = dur__check_name(err, op, "name", args->name, DUR__NAME_BYTES_MAX, DUR__NOT_EMPTY);
@@ -168,7 +176,7 @@ int dur_sqlite_start(dur_provider *store, struct sqlite3 *db, const dur_start_ar
 static int own_message(dur_provider *store, struct sqlite3 *db, const dur_message_args *args, dur_work_kind kind,
                        const char *op, dur_error *err) {
     dur__sq_file *file = NULL;
-    int code = inside(store, db, &file, op, err);
+    int code = taking_part(store, db, &file, op, err);
     if (code != DUR_OK || file == NULL) return code;
     if (args == NULL) return dur_error_set(err, DUR_EINVAL, false, op, "args is required");
     code = dur__check_name(err, op, "name", args->name, DUR__NAME_BYTES_MAX, DUR__NOT_EMPTY);
