@@ -611,6 +611,35 @@ static void messages_reach_the_holder_and_are_consumed_by_id(void **state) {
     dur_waker_free(waker);
 }
 
+static dur_message queued_of(fixture *f, const char *instance, const char *data) {
+    dur_message message;
+    dur_work_item item = { .kind = DUR_WORK_QUEUE_MESSAGE, .instance = instance, .name = "q", .data = data };
+    OK(f, dur_message_from_work(&message, f->arena, &item, &f->err));
+    return message;
+}
+
+/* What is buried is out no more: there is room for the next of its queue. */
+static void a_dead_letter_makes_room_in_its_queue(void **state) {
+    fixture *f = *state;
+    dur_waker *waker = dur_waker_new();
+    dur_lane *lane = lane_make(f, "o1", waker);
+    park(f, lane, "o1", "a");
+    dur_message one = queued_of(f, "a", "one"), two = queued_of(f, "a", "two");
+    OK(f, dur_store_enqueue_existing(f->store, &one, 0, &f->err));
+    OK(f, dur_store_enqueue_existing(f->store, &two, 0, &f->err));
+    dur_round round = { .queue_messages_max = 1 };
+    OK(f, dur_store_lane_round(lane, f->arena, &round, &f->err));
+    assert_int_equal(round.held_count, 1);
+    uint64_t id = round.held[0].message.id;
+    OK(f, dur_store_dead_letter_messages(f->store, "a", &id, 1, "cannot be read", &f->err));
+    assert_true(has_news(lane));
+    OK(f, dur_store_lane_round(lane, f->arena, &round, &f->err));
+    assert_int_equal(round.held_count, 1);
+    assert_non_null(strstr(round.held[0].message.json.data, "two"));
+    dur_store_lane_close(lane);
+    dur_waker_free(waker);
+}
+
 /* ---- the caller's own transaction ---- */
 
 static void the_callers_transaction_is_all_or_nothing(void **state) {
@@ -714,6 +743,7 @@ int main(void) {
         TEST(a_watch_outlives_the_lane_that_watched_for_it),
         TEST(what_others_send_after_the_clock_went_back_is_in_time),
         TEST(messages_reach_the_holder_and_are_consumed_by_id),
+        TEST(a_dead_letter_makes_room_in_its_queue),
         TEST(the_callers_transaction_is_all_or_nothing),
         TEST(nothing_takes_part_in_a_transaction_that_is_over),
         TEST(a_lane_sees_the_callers_commit),

@@ -186,9 +186,21 @@ static int bury_run(dur__sq_op *op, dur__sq_txn *txn) {
     return code;
 }
 
+/* They are out no more: of their queues the next may be handed out. */
+static void bury_done(dur__sq_op *op, dur__sq_file *file) {
+    client_op *self = (client_op *)(void *)op;
+    dur__sq_lease *lease = dur__map_get_u64(&file->leases, self->key);
+    if (lease == NULL) return;
+    for (size_t i = 0; i < self->count; i++)
+        dur__sq_lease_taken(lease, self->ids[i]);
+    if (lease->gap) dur__sq_lease_dirty(file, self->key);
+}
+
 int dur__sq_dead_letter_messages(dur_provider *self, const char *instance, const uint64_t *ids, size_t count,
                                  const char *reason, dur_error *err) {
-    client_op op = { .op = { .run = bury_run }, .instance = instance, .ids = ids, .count = count, .reason = reason };
+    client_op op = {
+        .op = { .run = bury_run, .done = bury_done }, .instance = instance, .ids = ids, .count = count, .reason = reason
+    };
     return dur__sq_submit(dur__sq_file_of(self), &op.op, err);
 }
 
