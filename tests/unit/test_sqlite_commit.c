@@ -640,6 +640,47 @@ static void a_dead_letter_makes_room_in_its_queue(void **state) {
     dur_waker_free(waker);
 }
 
+/* A lease of nobody's lane, by time, that a round keeps: the lane has it now, with what came before. */
+static void a_lane_that_keeps_a_lock_gets_what_came_before(void **state) {
+    fixture *f = *state;
+    dur_fake_world *fake = dur_fake_world_new(1700000000000u, 7);
+    dur_provider_close(f->store);
+    OK(f, dur_open_ex(&f->store, f->url, DUR_OPEN_OPTIONS(.world = dur_fake_world_get(fake)), &f->err));
+    dur_waker *waker = dur_waker_new();
+    dur_lane *lane = lane_make(f, "o1", waker);
+    dur_message start = start_of(f, "a"), one = raised_of(f, "a", "one"), two = raised_of(f, "a", "two");
+    OK(f, dur_store_enqueue_for_orchestrator(f->store, &start, 0, &f->err));
+    dur_orchestration_item item;
+    OK(f, dur_store_fetch_orchestration_item(f->store, f->arena, &(dur_fetch){ .lock_ms = 1000 }, &item, &f->err));
+    OK(f, dur_store_enqueue_existing(f->store, &one, 0, &f->err));
+    parked p = { .key = item.store_key };
+    snprintf(p.token, sizeof p.token, "%s", item.lock_token);
+    dur_event_row events[] = { { .event_id = 1, .json = text_of("{}") } };
+    dur_turn_commit turn = turn_of("a", &p, events, 1);
+    turn.metadata.orchestration_name = "Test";
+    turn.metadata.orchestration_version = "1.0.0";
+    turn.consumed = &item.messages[0].id;
+    turn.consumed_count = 1;
+    assert_int_equal(commit_one(f, lane, &turn, NULL), DUR_TURN_FINE);
+    assert_true(turn.lease_kept);
+    dur_round round = { .turn_count = 0 };
+    OK(f, dur_store_lane_round(lane, f->arena, &round, &f->err));
+    assert_int_equal(round.held_count, 1);
+    dur_fake_world_advance(fake, 2000); /* and when its time is over the lane is told, once */
+    OK(f, dur_store_enqueue_existing(f->store, &two, 0, &f->err));
+    OK(f, dur_store_lane_round(lane, f->arena, &round, &f->err));
+    assert_int_equal(round.held_count, 0);
+    assert_int_equal(round.lost_count, 1);
+    look_everywhere(f, lane, 0);
+    look_everywhere(f, lane, 0);
+    assert_false(has_news(lane));
+    dur_store_lane_close(lane);
+    dur_waker_free(waker);
+    dur_provider_close(f->store);
+    dur_fake_world_free(fake);
+    OK(f, dur_open(&f->store, f->url, &f->err));
+}
+
 /* ---- the caller's own transaction ---- */
 
 static void the_callers_transaction_is_all_or_nothing(void **state) {
@@ -744,6 +785,7 @@ int main(void) {
         TEST(what_others_send_after_the_clock_went_back_is_in_time),
         TEST(messages_reach_the_holder_and_are_consumed_by_id),
         TEST(a_dead_letter_makes_room_in_its_queue),
+        TEST(a_lane_that_keeps_a_lock_gets_what_came_before),
         TEST(the_callers_transaction_is_all_or_nothing),
         TEST(nothing_takes_part_in_a_transaction_that_is_over),
         TEST(a_lane_sees_the_callers_commit),

@@ -465,7 +465,7 @@ static int locks_expire(dur__sq_txn *txn, dur_error *err) {
         if (row == NULL) break;
         uint64_t key = dur__sq_u64(row, 0);
         dur__sq_end(&row);
-        dur__sq_lease_recheck(txn->file, key);
+        dur__sq_lease_drop(txn->file, key, true); /* also if this does not commit: its time is over */
         code = dur__sq_release(txn, key, &(dur__sq_release_how){ .seen_id = 0 }, err);
         if (code != DUR_OK) return code;
     }

@@ -532,7 +532,8 @@ static dur__sq_lease *lease_adopt(dur__sq_turn_op *self, dur__sq_file *file) {
     lease->seen_now = self->turn->seen_now_ms;
     dur__list_push(&self->lane->leases, &lease->lane_link);
     dur__map_put_u64(&file->leases, lease->key, lease);
-    return lease; /* epoch 0: the first turn compares it with the store */
+    dur__sq_lease_dirty(file, lease->key); /* nobody was told of what has come so far */
+    return lease;                          /* epoch 0: the first turn compares it with the store */
 }
 
 static void turn_done(dur__sq_op *op, dur__sq_file *file) {
