@@ -196,13 +196,14 @@ static int os_fail(dur_error *err, const char *path) {
     return dur_error_set(err, code, code == DUR_EFULL, "sqlite.open", "%s: %s", path, strerror(errno));
 }
 
-/* Make the file when it may be made, and find its absolute name. */
+/* Make the file when it may be made, and find its absolute name.  With files_lock held: another thread that opened it
+   between the two calls below would lose its locks with our closing. */
 static int path_resolve(const dur_sqlite_options *options, char **out, struct stat *state, dur_error *err) {
     if (stat(options->path, state) != 0) {
         if (errno != ENOENT || options->must_exist) return os_fail(err, options->path);
         int fd = open(options->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
         if (fd < 0 && errno != EEXIST) return os_fail(err, options->path);
-        if (fd >= 0) close(fd); /* nobody has it open yet: no lock is lost */
+        if (fd >= 0) close(fd); /* nobody here has it open yet: no lock is lost */
         if (stat(options->path, state) != 0) return os_fail(err, options->path);
     }
     if (!S_ISREG(state->st_mode))
@@ -234,9 +235,12 @@ static int file_open(dur__sq_file **out, const dur_sqlite_options *options, dur_
     struct stat state;
     char *path = NULL;
     dur__sq_file *file = NULL;
+    dur__mutex_lock(&files_lock); /* before the file is made: see path_resolve */
     int code = path_resolve(options, &path, &state, err);
-    if (code != DUR_OK) return code;
-    dur__mutex_lock(&files_lock);
+    if (code != DUR_OK) {
+        dur__mutex_unlock(&files_lock);
+        return code;
+    }
     DUR__LIST_EACH(&files, at) {
         dur__sq_file *known = DUR__CONTAINER(at, dur__sq_file, link);
         if (known->dev == state.st_dev && known->ino == state.st_ino && known->serial == dur__process_serial())
