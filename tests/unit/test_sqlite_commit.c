@@ -365,6 +365,30 @@ static void time_is_news_too(void **state) {
     OK(f, dur_open(&f->store, f->url, &f->err));
 }
 
+/* Who waits in a fetch sleeps no longer than until something becomes visible by itself. */
+static void a_long_poll_ends_when_something_falls_due(void **state) {
+    fixture *f = *state;
+    char url[400];
+    dur_orchestration_item item;
+    dur_leased_work work;
+    dur_provider_close(f->store);
+    snprintf(url, sizeof url, "%s?poll=long", f->url);
+    OK(f, dur_open(&f->store, url, &f->err));
+    dur_message start = start_of(f, "a");
+    OK(f, dur_store_enqueue_for_orchestrator(f->store, &start, 100, &f->err));
+    uint64_t begun = dur__monotonic_us();
+    dur_fetch how = { .lock_ms = 60000, .poll_ms = 4000 };
+    OK(f, dur_store_fetch_orchestration_item(f->store, f->arena, &how, &item, &f->err));
+    assert_non_null(item.instance);
+    dur_message act = { .kind = DUR_WORK_ACTIVITY_EXECUTE, .instance = "a", .json = text_of("{}") };
+    OK(f, dur_store_enqueue_for_worker(f->store, &act, &f->err));
+    dur_work_fetch how_work = { .lock_ms = 100, .poll_ms = 4000 };
+    OK(f, dur_store_fetch_work_item(f->store, f->arena, &how_work, &work, &f->err));
+    OK(f, dur_store_fetch_work_item(f->store, f->arena, &how_work, &work, &f->err)); /* its lock ends */
+    assert_non_null(work.json.data);
+    assert_true(dur__monotonic_us() - begun < 3000000);
+}
+
 /* ---- a disk that cannot be read ---- */
 
 static int fail_at_owner(unsigned type, void *data, void *stmt, void *text) {
@@ -778,6 +802,7 @@ int main(void) {
         TEST(idle_costs_no_statement),
         TEST(a_round_that_only_commits_keeps_the_news),
         TEST(time_is_news_too),
+        TEST(a_long_poll_ends_when_something_falls_due),
         TEST(a_round_that_only_commits_keeps_the_news_of_others),
         TEST(a_round_that_only_commits_keeps_the_news_that_it_wrote),
         TEST(a_delete_of_nothing_keeps_the_news_of_others),

@@ -470,6 +470,8 @@ int dur__sq_waiter_open(dur__sq_file *file, dur__sq_waiter *waiter, const char *
 void dur__sq_waiter_close(dur__sq_file *file, dur__sq_waiter *waiter);
 /* Did another connection commit since the writer last looked?  Leader. */
 int dur__sq_foreign(dur__sq_file *file, bool *changed, dur_error *err);
+/* Milliseconds until something becomes visible by itself, or `most`. */
+uint64_t dur__sq_time_left(dur__sq_file *file, uint64_t most);
 /* Sleep on the waker, and on inotify when it is on this sleeper to watch.  True: the waker was woken. */
 bool dur__sq_sleep(dur__sq_file *file, dur_waker *waker, bool lane, uint64_t timeout_ms);
 void dur__sq_watch_pass_on(dur__sq_file *file, const dur_waker *self); /* file->lock held; self: who goes, or NULL */

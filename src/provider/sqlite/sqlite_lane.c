@@ -235,15 +235,6 @@ static void round_answer(round_ops *ops, dur_round *round) {
     }
 }
 
-/* Milliseconds until something becomes visible by itself. */
-static uint64_t time_left(dur__sq_file *file, uint64_t most) {
-    uint64_t due = atomic_load(&file->next_due_ms), expiry = atomic_load(&file->next_expiry_ms);
-    uint64_t now = file->world->wall_ms(file->world->data), boot = file->world->boot_ms(file->world->data);
-    if (due != DUR_NEVER) most = due <= now ? 0 : (due - now < most ? due - now : most);
-    if (expiry != DUR_NEVER) most = expiry <= boot ? 0 : (expiry - boot < most ? expiry - boot : most);
-    return most;
-}
-
 int dur__sq_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_error *err) {
     dur__sq_lane *lane = (dur__sq_lane *)(void *)base;
     dur__sq_file *file = lane->file;
@@ -286,7 +277,7 @@ int dur__sq_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_e
     lane_state(lane, 0);
     round_answer(&ops, round);
     if (round->now_ms == 0) round->now_ms = file->world->wall_ms(file->world->data);
-    uint64_t left = time_left(file, DUR_NEVER);
+    uint64_t left = dur__sq_time_left(file, DUR_NEVER);
     round->next_due_ms = left == DUR_NEVER ? DUR_NEVER : dur__sq_after(round->now_ms, left);
     return code;
 }
@@ -344,7 +335,7 @@ int dur__sq_lane_wait(dur_lane *base, uint64_t timeout_ms, dur_error *err) {
         }
         uint64_t now = dur__monotonic_us() / 1000;
         uint64_t most = end == DUR_NEVER ? DUR_NEVER : end > now ? end - now : 0;
-        uint64_t left = time_left(file, most);
+        uint64_t left = dur__sq_time_left(file, most);
         if (left == 0) break;
         if (rest(lane, left)) break; /* woken: by the loop's own, or for the inbox */
     }

@@ -204,6 +204,14 @@ static bool sleep_on(dur__sq_file *file, dur_waker *waker, bool watch, uint64_t 
     return dur_waker_sleep_end(waker);
 }
 
+uint64_t dur__sq_time_left(dur__sq_file *file, uint64_t most) {
+    uint64_t due = atomic_load(&file->next_due_ms), expiry = atomic_load(&file->next_expiry_ms);
+    uint64_t now = file->world->wall_ms(file->world->data), boot = file->world->boot_ms(file->world->data);
+    if (due != DUR_NEVER) most = due <= now ? 0 : (due - now < most ? due - now : most);
+    if (expiry != DUR_NEVER) most = expiry <= boot ? 0 : (expiry - boot < most ? expiry - boot : most);
+    return most;
+}
+
 bool dur__sq_sleep(dur__sq_file *file, dur_waker *waker, bool lane, uint64_t timeout_ms) {
     dur__mutex_lock(&file->lock);
     bool watch = watches(file, lane);
