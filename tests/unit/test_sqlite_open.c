@@ -194,6 +194,26 @@ static void check_finds_what_is_wrong_and_vacuum_shrinks(void **state) {
     assert_int_equal(left, before - 1);
 }
 
+/* The machine lost power: the file system kept the name of an owner's file, and nothing of what was in it. */
+static void an_owner_whose_file_is_empty_is_dead(void **state) {
+    fixture *f = *state;
+    dur_waker *waker = dur_waker_new();
+    dur_lane *lane = lane_make(f, "node/1", waker);
+    dur_instance_row row;
+    char path[600];
+    park(f, lane, "node/1", "a");
+    dur_store_lane_close(lane);
+    dur_provider_close(f->store);
+    snprintf(path, sizeof path, "%s.owner-node_2f1", f->path);
+    assert_int_equal(truncate(path, 0), 0);
+    OK(f, dur_open(&f->store, f->url, &f->err));
+    OK(f, dur_store_owner_register(f->store, &(dur_owner_options){ .owner = "node/2" }, &f->err));
+    OK(f, dur_store_get_instance(f->store, f->arena, "a", &row, &f->err));
+    assert_null(row.owner);
+    assert_int_not_equal(access(path, F_OK), 0);
+    dur_waker_free(waker);
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_open, fixture_close)
     const struct CMUnitTest tests[] = {
@@ -202,6 +222,7 @@ int main(void) {
         TEST(an_application_keeps_its_own_file),     TEST(two_handles_share_one_writer),
         TEST(memory_is_one_store_per_open),          TEST(the_wal_stays_bounded),
         TEST(a_copy_made_while_writing_can_be_used), TEST(check_finds_what_is_wrong_and_vacuum_shrinks),
+        TEST(an_owner_whose_file_is_empty_is_dead),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

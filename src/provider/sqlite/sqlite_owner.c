@@ -38,6 +38,21 @@ static char *owner_path(const dur__sq_file *file, const char *id) {
     return dur__buf_take(&path);
 }
 
+static int hex_digit(char c) {
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* And back, from what stands behind ".owner-". */
+static void id_of_name(const char *name, char *out, size_t size) {
+    size_t at = 0;
+    for (; *name != '\0' && at + 1 < size; name++) {
+        bool escaped = name[0] == '_' && hex_digit(name[1]) >= 0 && hex_digit(name[2]) >= 0;
+        out[at++] = escaped ? (char)(hex_digit(name[1]) * 16 + hex_digit(name[2])) : *name;
+        if (escaped) name += 2;
+    }
+    out[at] = '\0';
+}
+
 static dur__sq_owner *owner_find(dur__sq_file *file, const char *id) {
     DUR__LIST_EACH(&file->owners, at) {
         dur__sq_owner *owner = DUR__CONTAINER(at, dur__sq_owner, link);
@@ -126,20 +141,24 @@ static int owner_free_rows(dur__sq_file *file, const char *id, bool clean, uint3
 
 /* ---- looking at others ---- */
 
-/* Is the owner of this file dead?  Opening and closing it does not touch its flock. */
-static bool file_says_dead(dur__sq_file *file, const char *path, owner_block *block) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC); /* for writing, its closing would look like a death */
-    if (fd < 0) return false;
+/*
+ * Is the owner of this file dead?  Opening and closing it does not touch its flock.  After a loss of power there may be
+ * a name and nothing behind it: nobody has it locked, and the name says whose it was.
+ */
+static bool file_says_dead(dur__sq_file *file, const char *path, const char *name, owner_block *block) {
     memset(block, 0, sizeof *block);
-    bool dead = false;
-    if (pread(fd, block, sizeof *block, 0) == (ssize_t)sizeof *block) {
-        block->id[sizeof block->id - 1] = block->boot[sizeof block->boot - 1] = '\0';
+    int fd = open(path, O_RDONLY | O_CLOEXEC); /* for writing, its closing would look like a death */
+    if (fd < 0) return false;                  /* gone meanwhile */
+    bool whole = pread(fd, block, sizeof *block, 0) == (ssize_t)sizeof *block;
+    bool dead = flock(fd, LOCK_SH | LOCK_NB) == 0;
+    block->id[sizeof block->id - 1] = block->boot[sizeof block->boot - 1] = '\0';
+    if (whole) {
         uint64_t now = file->world->boot_ms(file->world->data);
         bool other_boot = strcmp(block->boot, file->boot) != 0;
         bool silent = !other_boot && now > block->heartbeat_ms && now - block->heartbeat_ms >= block->timeout_ms;
-        bool unlocked = flock(fd, LOCK_SH | LOCK_NB) == 0;
-        dead = unlocked || other_boot || silent;
+        dead = dead || other_boot || silent;
     }
+    if (!whole || block->id[0] == '\0') id_of_name(name, block->id, sizeof block->id);
     close(fd);
     return dead;
 }
@@ -174,7 +193,7 @@ static void look_at_folder(look *self) {
         dur__buf path = { NULL, 0, 0 };
         dur__buf_format(&path, "%.*s%s", (int)(base - file->path), file->path, entry->d_name);
         owner_block block;
-        bool dead = file_says_dead(file, dur__buf_str(&path), &block);
+        bool dead = file_says_dead(file, dur__buf_str(&path), entry->d_name + size + 7, &block);
         if (dead && block.id[0] != '\0')
             look_dead(self, block.id, dur__buf_str(&path));
         else if (!dead && !dur__str_eq(block.id, self->except))
