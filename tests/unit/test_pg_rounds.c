@@ -331,6 +331,36 @@ static void a_busy_round_finds_suspects(void **state) {
     rig_close(&r);
 }
 
+/* What was given back keeps its place in the line, which may be long before the last look: a lane that is never idle
+   takes it too, with its next whole look. */
+static void a_busy_lane_takes_what_was_given_back(void **state) {
+    rig r = rig_open(*state);
+    bench *b = &r.p->b;
+    dur_orchestration_item item = started(&r, "x"), other;
+    begin(&r, &item);
+    dur_message start = start_of(b, "s");
+    ASSERT_OK(b, dur_store_enqueue_for_orchestrator(b->store, &start, 0, &b->err));
+    ASSERT_OK(
+        b, dur_store_fetch_orchestration_item(b->store, b->arena, &(dur_fetch){ .lock_ms = 60000 }, &other, &b->err));
+    (void)run(&r, NULL, 0, &fresh);
+    char sql[512]; /* as if by another process whose notification was lost */
+    snprintf(sql, sizeof(sql),
+             "UPDATE %s.dur_queue SET given = false, order_ms = order_ms - 60000;"
+             "UPDATE %s.dur_instances SET token = NULL, holder = NULL, expires_at = NULL, acquisitions = 0, ready_at ="
+             " (SELECT order_ms FROM %s.dur_queue) WHERE instance_id = 's'",
+             r.p->schema, r.p->schema, r.p->schema);
+    pg_do(r.p->db, sql);
+    size_t got = 0;
+    uint64_t end_ms = pg_monotonic_ms() + 3000; /* a whole look comes four times a second */
+    for (uint64_t last = 1; got == 0 && pg_monotonic_ms() < end_ms; last++) {
+        dur_event_row event = event_of(last + 1);
+        dur_turn_commit turn = turn_of(&item, &event, last);
+        got = run(&r, &turn, 1, &fresh).item_count;
+    }
+    assert_int_equal(got, 1);
+    rig_close(&r);
+}
+
 /* Only the first few of a long queue are handed out, and the others stay where they are. */
 static void a_backlog_is_handed_out_in_pieces(void **state) {
     enum { MESSAGES = 300, AT_ONCE = 10 };
@@ -433,6 +463,7 @@ int main(void) {
         PG_TEST(a_step_alone_is_compared),
         PG_TEST(the_work_of_a_session_is_finished_too),
         PG_TEST(a_busy_round_finds_suspects),
+        PG_TEST(a_busy_lane_takes_what_was_given_back),
         PG_TEST(a_backlog_is_handed_out_in_pieces),
         PG_TEST(a_watch_is_told_of_its_own_instance),
         PG_TEST(an_end_is_told_when_there_is_time),

@@ -146,7 +146,8 @@ typedef struct dur__pg_lane {
     bool more;                 /* a look would find something */
     bool unseen;               /* something became visible that no round has asked for since */
     bool suspects, works_late, free_instances, free_work;
-    bool crowded; /* the last look found as many as it may take */
+    bool crowded;     /* the last look found as many as it may take */
+    bool passed_over; /* the last whole look saw free instances and was not there to take any */
     uint64_t whole_look_us, whole_look_ms;
     atomic_bool news;         /* something was sent or set free since the last look */
     atomic_bool in_round;     /* in lane_round */

@@ -100,11 +100,14 @@ static reading choose_reading(dur__pg_lane *lane, const dur_round *round, bool w
 /*
  * Dead entries pile up at the front of the index of free instances until vacuum comes.  What is sent now stands behind
  * the time of the last look; only what was given back, or was long in committing, stands before it, and for that a
- * whole look comes often enough, and always when the lane has nothing else to do.
+ * whole look comes often enough, and always when the lane has nothing else to do.  Where that was a probe, or a look of
+ * a lane that had no room, what it saw is still there: then the next one that takes something looks at all of it.
  */
-static uint64_t choose_low(dur__pg_lane *lane, const dur_round *round, uint64_t now_us) {
+static uint64_t choose_low(dur__pg_lane *lane, const dur_round *round, reading reads, uint64_t now_us) {
     bool idle = round->turn_count + round->ack_count == 0;
-    if (idle || lane->store->caller_clock || lane->crowded || now_us - lane->whole_look_us >= WHOLE_LOOK_APART_US) {
+    bool owed = lane->passed_over && reads == LOOK && round->fetch != NULL;
+    if (idle || owed || lane->store->caller_clock || lane->crowded ||
+        now_us - lane->whole_look_us >= WHOLE_LOOK_APART_US) {
         lane->whole_look_us = now_us;
         return 0;
     }
@@ -154,6 +157,7 @@ static void read_info(dur__pg_lane *lane, const PGresult *info, const dur_round 
     lane->suspects = dur__pg_get_bool(info, 0, 3) || dur__pg_get_bool(info, 0, 4);
     lane->works_late = dur__pg_get_bool(info, 0, 5);
     lane->free_instances = waiting;
+    if (plan->low_ms == 0) lane->passed_over = waiting && (plan->reads != LOOK || round->fetch == NULL);
     lane->free_work = dur__pg_get_bool(info, 0, 8);
     if (plan->reads == LOOK) {
         lane->seen_id = dur__pg_get_u64(info, 0, 1);
@@ -266,7 +270,7 @@ static int run_batch(dur__pg_lane *lane, dur_arena *arena, dur_round *round, dur
     else if (lane->owner != NULL)
         dur__pg_fence_add(store, &batch, lane->owner);
     plan.reads = choose_reading(lane, round, plan.turns.for_lanes || plan.turns.sends, now_us);
-    if (plan.reads != NOTHING) plan.low_ms = choose_low(lane, round, now_us);
+    if (plan.reads != NOTHING) plan.low_ms = choose_low(lane, round, plan.reads, now_us);
     send_reads(lane, &batch, round, lane->unknown_prefix, &plan);
     if (plan.turns.for_lanes || plan.turns.for_watches) lane->notify_pending = true;
     if (plan.turns.for_lanes) lane->notify_urgent = true;
