@@ -306,6 +306,41 @@ static void the_victim_of_a_deadlock(void **state) {
     dur_provider_close(store);
 }
 
+/* ---- durable ----------------------------------------------------------------------------------------------------- */
+
+/* From here on a commit that its server may forget, and that is more than a notification, fails. */
+static void watch_durability(pg_bench *p, const char *table) {
+    char sql[800];
+    snprintf(sql, sizeof(sql),
+             "CREATE FUNCTION %s.durable() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF"
+             " current_setting('synchronous_commit') = 'off' THEN RAISE EXCEPTION 'not durable'; END IF; RETURN NULL;"
+             " END $$;"
+             "CREATE CONSTRAINT TRIGGER durable AFTER INSERT OR DELETE ON %s.%s DEFERRABLE INITIALLY DEFERRED FOR EACH"
+             " ROW EXECUTE FUNCTION %s.durable()",
+             p->schema, p->schema, table, p->schema);
+    pg_do(p->db, sql);
+}
+
+/* A notification need not be durable; what it is sent with, in one transaction, must be. */
+static void a_transaction_of_several_batches_is_durable(void **state) {
+    pg_bench *p = *state;
+    bench *b = &p->b;
+    char sql[200];
+    const char *id = "a";
+    bool existed;
+    dur_delete_result deleted;
+    make_running(b, id);
+    snprintf(sql, sizeof(sql), "UPDATE %s.dur_executions SET status = 2", p->schema);
+    pg_do(p->db, sql);
+    watch_durability(p, "dur_instances");
+    dur_message start = start_of(b, id);
+    ASSERT_OK(b, dur_store_enqueue_start(b->store, &start, DUR_EXISTS_REPLACE_FINISHED, 0, &existed, &b->err));
+    assert_int_equal(messages(p), 1);
+    ASSERT_OK(b, dur_store_delete_instances(b->store, &id, 1, true, &deleted, &b->err));
+    assert_int_equal(deleted.instances, 1);
+    assert_int_equal(messages(p), 0);
+}
+
 /* ---- isolation levels -------------------------------------------------------------------------------------------- */
 
 static const char *const levels[] = { "read committed", "repeatable read", "serializable" };
@@ -485,9 +520,13 @@ static void no_deadlocks_among_us(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        PG_TEST(cut_after_it_happened),         PG_TEST(cut_before_it_was_sent),
-        PG_TEST(a_statement_times_out),         PG_TEST(the_victim_of_a_deadlock),
-        PG_TEST(whatever_the_default_level_is), PG_TEST(in_transactions_of_every_level),
+        PG_TEST(cut_after_it_happened),
+        PG_TEST(cut_before_it_was_sent),
+        PG_TEST(a_statement_times_out),
+        PG_TEST(the_victim_of_a_deadlock),
+        PG_TEST(a_transaction_of_several_batches_is_durable),
+        PG_TEST(whatever_the_default_level_is),
+        PG_TEST(in_transactions_of_every_level),
         PG_TEST(no_deadlocks_among_us),
     };
     signal(SIGPIPE, SIG_IGN); /* of the proxy */

@@ -30,11 +30,12 @@ void dur__pg_batch_begin(dur__pg_batch *batch, dur__pg_conn *conn, bool writes) 
     memset(batch, 0, sizeof(*batch));
     plan_again(conn);
     batch->conn = conn;
-    batch->writes = writes && PQtransactionStatus(conn->pg) == PQTRANS_IDLE; /* else its COMMIT decides */
+    batch->inside = PQtransactionStatus(conn->pg) != PQTRANS_IDLE;
+    batch->writes = writes && !batch->inside; /* else its COMMIT decides */
     batch->failed_at = -1;
     if (PQenterPipelineMode(conn->pg) != 1)
         batch->code = dur__pg_error(&batch->error, "postgres.send", "08006", PQerrorMessage(conn->pg));
-    if (conn->store->pooler && PQtransactionStatus(conn->pg) == PQTRANS_IDLE) {
+    if (conn->store->pooler && !batch->inside) {
         dur__pg_args none = { .count = 0 }; /* a parameter would need a snapshot, and then it were too late */
         dur__pg_batch_add(batch, isolation_sql, &none);
         none = (dur__pg_args){ .count = 0 };
@@ -83,8 +84,19 @@ int dur__pg_batch_add(dur__pg_batch *batch, const char *sql, dur__pg_args *args)
     return at;
 }
 
+/*
+ * In a transaction of several batches, the caller's own perhaps, it waits for the COMMIT.  It must not say how durable
+ * that is, and its failure is one of the transaction: a COMMIT would undo it and be answered as if all were well.
+ */
+static const char notify_inside_sql[] = "SELECT pg_notify($2, '')";
+
 void dur__pg_batch_notify(dur__pg_batch *batch) {
-    batch->notify = true;
+    dur__pg_args args;
+    batch->notify = !batch->inside;
+    if (batch->notify) return;
+    dur__pg_args_begin(batch->conn->store, &args);
+    dur__pg_text(&args, batch->conn->store->channel);
+    dur__pg_batch_add(batch, notify_inside_sql, &args);
 }
 
 /* ---- answers ----------------------------------------------------------------------------------------------------- */

@@ -45,7 +45,7 @@ int dur__pg_erase(dur__pg_conn *conn, dur__pg_array *ids, dur_delete_result *out
         ids_arg(&args, ids);
         dur__pg_batch_add(&batch, erase_sql[i], &args);
     }
-    if (!conn->foreign) dur__pg_batch_notify(&batch);
+    dur__pg_batch_notify(&batch);
     int code = dur__pg_batch_run(&batch, "postgres.delete", err);
     memset(out, 0, sizeof(*out));
     if (code == DUR_OK) {

@@ -77,6 +77,7 @@ typedef struct dur__pg_batch {
     int count;
     int code; /* of sending */
     dur_error error;
+    bool inside; /* of a transaction that was begun before */
     bool writes; /* a lost connection leaves the outcome unknown */
     char sqlstate[6];
     int failed_at;    /* statement that failed; -1: none */
@@ -261,7 +262,7 @@ int dur__pg_end_session(dur__pg_conn *conn, int backend, dur_error *err);
 /* pg_batch.c */
 void dur__pg_batch_begin(dur__pg_batch *batch, dur__pg_conn *conn, bool writes);
 int dur__pg_batch_add(dur__pg_batch *batch, const char *sql, dur__pg_args *args); /* index; frees the arguments */
-void dur__pg_batch_notify(dur__pg_batch *batch);                                  /* behind it */
+void dur__pg_batch_notify(dur__pg_batch *batch);       /* when it is committed; the last that is added */
 void dur__pg_batch_notify_first(dur__pg_batch *batch); /* everybody, before its first statement: of an earlier one */
 int dur__pg_batch_run(dur__pg_batch *batch, const char *op, dur_error *err);
 void dur__pg_batch_end(dur__pg_batch *batch);

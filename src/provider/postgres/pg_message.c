@@ -227,20 +227,6 @@ int dur__pg_enqueue_for_orchestrator(dur_provider *self, const dur_message *item
     return code;
 }
 
-/* Own connections tell the others after the commit; in the caller's transaction the NOTIFY waits for its commit. */
-static const char notify_here_sql[] = "SELECT pg_notify($2, '')";
-
-static void tell(dur__pg_batch *batch) {
-    dur__pg_args args;
-    if (!batch->conn->foreign) {
-        dur__pg_batch_notify(batch);
-        return;
-    }
-    dur__pg_args_begin(batch->conn->store, &args);
-    dur__pg_text(&args, batch->conn->store->channel);
-    dur__pg_batch_add(batch, notify_here_sql, &args);
-}
-
 /* Send it unless the instance exists; *existed says so. */
 static int start_if_new(dur__pg_conn *conn, const dur_message *item, uint64_t delay_ms, bool *existed, dur_error *err) {
     dur__pg_batch batch;
@@ -251,7 +237,7 @@ static int start_if_new(dur__pg_conn *conn, const dur_message *item, uint64_t de
     dur__pg_outbox_send_locks(&box, &batch, NULL);
     outbox_send_if(&box, &batch, 1, NULL);
     int at = batch.count - 1;
-    tell(&batch);
+    dur__pg_batch_notify(&batch);
     int code = dur__pg_batch_run(&batch, "postgres.start", err);
     if (code == DUR_OK) *existed = dur__pg_get_i64(batch.results[at], 0, 0) == 0;
     dur__pg_batch_end(&batch);
@@ -346,7 +332,7 @@ int dur__pg_existing_on(dur__pg_conn *conn, const dur_message *item, uint64_t de
     dur__pg_outbox_add(&box, item, delay_ms);
     outbox_send_if(&box, &batch, 2, item->message_id);
     int sent = batch.count - 1;
-    tell(&batch);
+    dur__pg_batch_notify(&batch);
     int code = dur__pg_batch_run(&batch, "postgres.enqueue", err);
     if (code == DUR_OK && dur__pg_get_i64(batch.results[sent], 0, 0) == 0) {
         const PGresult *row = batch.results[look];
