@@ -341,6 +341,32 @@ static void a_transaction_of_several_batches_is_durable(void **state) {
     assert_int_equal(messages(p), 0);
 }
 
+/* Behind a pooler each transaction says how long it waits for a lock: one of several batches, too. */
+static void no_transaction_waits_without_end(void **state) {
+    pg_bench *p = *state;
+    bench *b = &p->b;
+    dur_provider *store = NULL;
+    char url[1200], sql[800];
+    const char *id = "a";
+    bool existed;
+    dur_delete_result deleted;
+    make_running(b, id);
+    snprintf(sql, sizeof(sql),
+             "UPDATE %s.dur_executions SET status = 2;"
+             "CREATE FUNCTION %s.bounded() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF"
+             " current_setting('lock_timeout') = '0' THEN RAISE EXCEPTION 'waits without end'; END IF; RETURN OLD;"
+             " END $$;"
+             "CREATE TRIGGER bounded BEFORE DELETE ON %s.dur_instances FOR EACH ROW EXECUTE FUNCTION %s.bounded()",
+             p->schema, p->schema, p->schema, p->schema);
+    pg_do(p->db, sql);
+    snprintf(url, sizeof(url), "%s&pooler=transaction", p->url);
+    ASSERT_OK(b, dur_open(&store, url, &b->err));
+    dur_message start = start_of(b, id);
+    ASSERT_OK(b, dur_store_enqueue_start(store, &start, DUR_EXISTS_REPLACE_FINISHED, 0, &existed, &b->err));
+    ASSERT_OK(b, dur_store_delete_instances(store, &id, 1, true, &deleted, &b->err));
+    dur_provider_close(store);
+}
+
 /* ---- isolation levels -------------------------------------------------------------------------------------------- */
 
 static const char *const levels[] = { "read committed", "repeatable read", "serializable" };
@@ -525,6 +551,7 @@ int main(void) {
         PG_TEST(a_statement_times_out),
         PG_TEST(the_victim_of_a_deadlock),
         PG_TEST(a_transaction_of_several_batches_is_durable),
+        PG_TEST(no_transaction_waits_without_end),
         PG_TEST(whatever_the_default_level_is),
         PG_TEST(in_transactions_of_every_level),
         PG_TEST(no_deadlocks_among_us),

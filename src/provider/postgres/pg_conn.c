@@ -168,6 +168,12 @@ int dur__pg_connect(dur__pg_conn *conn, dur_error *err) {
     return code;
 }
 
+/* Behind a pooler the session's settings are not ours, and its batches do not say them again. */
+int dur__pg_begin(dur__pg_conn *conn, dur_error *err) {
+    return dur__pg_simple(conn, "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = " DUR__PG_LOCK_WAIT,
+                          err);
+}
+
 int dur__pg_commit(dur__pg_conn *conn, const char *op, dur_error *err) {
     int code = dur__pg_simple(conn, "COMMIT", err);
     if (code == DUR_OK || PQtransactionStatus(conn->pg) == PQTRANS_IDLE) return code; /* or the server said no */

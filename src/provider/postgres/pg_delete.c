@@ -129,7 +129,7 @@ int dur__pg_delete_instances(dur_provider *self, const char *const *ids, size_t 
     memset(out, 0, sizeof(*out));
     int code = dur__pg_borrow(store, &conn, err);
     if (code != DUR_OK) return code;
-    code = dur__pg_simple(conn, "BEGIN ISOLATION LEVEL READ COMMITTED", err);
+    code = dur__pg_begin(conn, err);
     if (code == DUR_OK) code = end_transaction(conn, delete_listed(conn, ids, count, force, out, err), err);
     if (code != DUR_OK) memset(out, 0, sizeof(*out));
     dur__pg_return(conn);
@@ -203,7 +203,7 @@ int dur__pg_delete_instances_bulk(dur_provider *self, const dur_bulk_filter *fil
     memset(out, 0, sizeof(*out));
     int code = dur__pg_borrow(store, &conn, err);
     if (code != DUR_OK) return code;
-    code = dur__pg_simple(conn, "BEGIN ISOLATION LEVEL READ COMMITTED", err);
+    code = dur__pg_begin(conn, err);
     if (code == DUR_OK) code = end_transaction(conn, delete_roots(conn, filter, out, err), err);
     if (code == DUR_ERUNNING || code == DUR_ECHILD || code == DUR_ENOTFOUND) /* one came to life meanwhile */
         code = dur_error_set(err, DUR_EBUSY, true, "postgres.delete_bulk", "an instance changed meanwhile; try again");

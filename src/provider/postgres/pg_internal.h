@@ -255,6 +255,7 @@ int dur__pg_borrow(dur__pg *store, dur__pg_conn **out, dur_error *err);
 void dur__pg_return(dur__pg_conn *conn);
 int dur__pg_error(dur_error *err, const char *op, const char *sqlstate, const char *message);
 int dur__pg_simple(dur__pg_conn *conn, const char *sql, dur_error *err); /* one text, nothing returned */
+int dur__pg_begin(dur__pg_conn *conn, dur_error *err);                   /* a transaction of several batches */
 int dur__pg_commit(dur__pg_conn *conn, const char *op, dur_error *err);
 /* DUR_OK when this session, which we have lost, is over at the server. */
 int dur__pg_end_session(dur__pg_conn *conn, int backend, dur_error *err);

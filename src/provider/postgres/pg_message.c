@@ -280,7 +280,7 @@ int dur__pg_start_on(dur__pg_conn *conn, const dur_message *item, dur_exists_pol
     if (policy != DUR_EXISTS_REPLACE_FINISHED)
         return dur_error_set(err, DUR_EEXISTS, false, "postgres.start", "instance %s already exists", item->instance);
     bool again = false;
-    if (!conn->foreign) code = dur__pg_simple(conn, "BEGIN ISOLATION LEVEL READ COMMITTED", err);
+    if (!conn->foreign) code = dur__pg_begin(conn, err);
     if (code == DUR_OK) code = remove_finished(conn, item->instance, err);
     if (code == DUR_OK) code = start_if_new(conn, item, delay_ms, &again, err);
     if (conn->foreign) return code;
