@@ -555,6 +555,46 @@ static void an_owner_that_is_gone_makes_nobody(void **state) {
     rig_close(&r);
 }
 
+typedef struct round_thread {
+    rig *r;
+    dur_turn_commit *turn;
+    pthread_t thread;
+} round_thread;
+
+static void *run_it(void *arg) {
+    round_thread *t = arg;
+    (void)run(t->r, t->turn, 1, NULL);
+    return NULL;
+}
+
+/* Somebody takes the owner for dead in this moment: the birth waits for him, and then sees what he did. */
+static void nor_does_one_that_is_just_going(void **state) {
+    rig r = rig_open(*state);
+    caller c = { .policy = DUR_EXISTS_FAIL };
+    char sql[400];
+    dur_orchestration_item item = take(&r, &c, "a");
+    dur_turn_commit turn = born_turn(&item);
+    round_thread t = { .r = &r, .turn = &turn };
+    PGconn *other = PQconnectdb(pg_server());
+    snprintf(sql, sizeof(sql), "BEGIN; SELECT pg_advisory_xact_lock(%lld); DELETE FROM %s.dur_owners WHERE owner = 'o'",
+             (long long)dur__pg_fence_key(dur__pg_of(r.store), "o"), r.p->schema);
+    pg_do(other, sql);
+    pthread_create(&t.thread, NULL, run_it, &t);
+    snprintf(sql, sizeof(sql),
+             "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'durite_%s' AND wait_event_type = 'Lock'",
+             r.p->schema);
+    while (pg_number(r.p->db, sql) == 0)
+        pg_pause_ms(1);
+    pg_do(other, "COMMIT");
+    PQfinish(other);
+    pthread_join(t.thread, NULL);
+    assert_int_equal(turn.fault, DUR_TURN_LEASE_LOST);
+    assert_int_equal(count(&r, "instances", "true"), 0);
+    dur_store_lane_start_back(r.lane, turn.lock_token);
+    assert_int_equal(answer_of(&c), DUR_OK);
+    rig_close(&r);
+}
+
 /* ---- the answer to the commit is lost ---------------------------------------------------------------------------- */
 
 static void cut_birth(pg_bench *p, int mode) {
@@ -629,6 +669,7 @@ int main(void) {
         PG_TEST(a_start_that_no_lane_takes_is_written_by_its_caller),
         PG_TEST(only_starts_of_what_must_be_new_are_handed_out),
         PG_TEST(an_owner_that_is_gone_makes_nobody),
+        PG_TEST(nor_does_one_that_is_just_going),
         PG_TEST(cut_after_it_happened),
         PG_TEST(cut_before_it_was_sent),
     };

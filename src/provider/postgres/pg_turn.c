@@ -191,8 +191,12 @@ static const char usual_rows_sql[] =
     " expected, last, flags, custom, name, version, parent, pin) WHERE (i.current_execution = t.execution OR"
     " (t.expected = 0 AND i.current_execution < t.execution)) AND " HELD_HERE ALL_OR_NOTHING;
 
-/* Those that begin with this turn, whose start was never written.  Somebody has made the instance: refused. */
-#define OWNER_LIVES DUR__PG_FENCE("$9::bigint") " AND (SELECT EXISTS (SELECT 1 FROM @owners WHERE owner = $7::text))"
+/*
+ * Those that begin with this turn, whose start was never written.  Somebody has made the instance: refused.  Nothing of
+ * theirs is compared that tells whether the owner lives, so he is looked for, by a snapshot that is younger than his
+ * fence: the fence is taken by a statement before this one.
+ */
+#define OWNER_LIVES "(SELECT EXISTS (SELECT 1 FROM @owners WHERE owner = $7::text))"
 static const char born_sql[] =
     "WITH u AS (INSERT INTO @instances (instance_id, has_row, has_history, known, name, version, current_execution,"
     " last_event, pin, custom_status, custom_status_version, created_at, updated_at, token, owner, holder) SELECT t.id,"
@@ -621,7 +625,10 @@ static void send_usual(dur__pg *store, dur__pg_batch *batch, dur__pg_lane *lane,
     qsort(turns, count, sizeof(*turns), by_instance);
     while (old < count && !turns[old]->writes_start)
         old++;
-    if (old > 0) send_usual_rows(store, batch, lane, turns, old, kind);
+    if (old > 0)
+        send_usual_rows(store, batch, lane, turns, old, kind);
+    else
+        dur__pg_fence_add(store, batch, lane->owner);
     if (old < count) send_usual_rows(store, batch, lane, turns + old, count - old, IS_BORN);
     send_consumed(store, batch, only_starts_taken(turns, count) ? take_start_sql : take_listed_sql, turns, count);
     send_work_taken(store, batch, turns, count, !lane->sessions);
