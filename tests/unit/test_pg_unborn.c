@@ -400,6 +400,30 @@ static void a_message_in_the_same_transaction_reaches_the_lease(void **state) {
     rig_close(&r);
 }
 
+/* Nor is one that came with its birth: it was given, so an end must see to it. */
+static void a_message_of_its_birth_is_given_back_at_the_end(void **state) {
+    rig r = rig_open(*state);
+    bench *b = &r.p->b;
+    caller c = { .policy = DUR_EXISTS_FAIL };
+    dur_turn_commit old = parked(&r, "sender");
+    dur_orchestration_item item = take(&r, &c, "a");
+    dur_event_row event = event_of(2), last = event_of(2);
+    dur_turn_commit turns[2] = { born_turn(&item), next_turn("sender", old.lock_token, &event) };
+    sends(b, &turns[1], message_of(DUR_WORK_EXTERNAL_RAISED, "a"));
+    dur_round round = run(&r, turns, 2, &fresh);
+    assert_int_equal(answer_of(&c), DUR_OK);
+    assert_int_equal(round.held_count, 1);
+    dur_turn_commit end = next_turn("a", turns[0].lock_token, &last);
+    end.keep_lease = false;
+    end.metadata.status = DUR_STATUS_COMPLETED;
+    (void)run(&r, &end, 1, NULL);
+    assert_int_equal(end.fault, DUR_TURN_FINE);
+    assert_int_equal(count(&r, "queue", "instance_id = 'a' AND given"), 0);
+    ASSERT_OK(b, dur_store_check(r.store, &b->err));
+    assert_int_equal(run(&r, NULL, 0, &fresh).item_count, 1); /* the end has not said what it saw */
+    rig_close(&r);
+}
+
 /* It is known to have nothing but its history, so its end looks for nothing: but what came meanwhile is not forgotten.
  */
 static void a_message_before_the_end_is_not_forgotten(void **state) {
@@ -662,6 +686,7 @@ int main(void) {
         PG_TEST(a_birth_leaves_the_rows_of_usual_turns_alone),
         PG_TEST(a_message_in_the_same_transaction_reaches_the_lease),
         PG_TEST(a_message_before_the_end_is_not_forgotten),
+        PG_TEST(a_message_of_its_birth_is_given_back_at_the_end),
         PG_TEST(an_end_keeps_what_the_first_turn_has_set),
         PG_TEST(a_token_of_nobodys_start_is_refused),
         PG_TEST(what_is_given_back_is_written_and_fetched),

@@ -254,6 +254,13 @@ static void tell_others(dur__pg_lane *lane, dur_turn_commit **turns, size_t coun
         if (dur__pg_turn_seen(turns[i])) dur__pg_wake_watches(lane->store, turns[i]->instance);
 }
 
+/* What began in this round is known to have nothing but its history. */
+static void remember_born(dur__pg_lane *lane, dur_turn_commit **turns, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (turns[i]->writes_start && dur__pg_turn_keeps(turns[i]) && !dur__pg_turn_leaves_more(turns[i]))
+            dur__pg_fresh_add(lane, turns[i]->instance);
+}
+
 /* One batch: with the writes, or only the reads. */
 static int run_batch(dur__pg_lane *lane, dur_arena *arena, dur_round *round, dur_turn_commit **turns, size_t count,
                      bool writes, bool *refused, dur_error *err) {
@@ -278,6 +285,7 @@ static int run_batch(dur__pg_lane *lane, dur_arena *arena, dur_round *round, dur
     *refused = dur__pg_refused(&batch, code) || (writes && dur__pg_waited_too_long(&batch));
     if (code == DUR_OK) {
         if (writes) dur__pg_turns_read(&batch, &plan.turns, turns, count);
+        remember_born(lane, turns, count); /* before it is read what they were given at once */
         for (size_t i = 0; writes && i < round->ack_count; i++)
             dur_error_clear(&round->acks[i].error);
         if (plan.turns.due_ms < lane->next_due_ms) lane->next_due_ms = plan.turns.due_ms;
@@ -294,13 +302,6 @@ static int run_batch(dur__pg_lane *lane, dur_arena *arena, dur_round *round, dur
     return code;
 }
 
-/* What began in this round is known to have nothing but its history. */
-static void remember_born(dur__pg_lane *lane, dur_turn_commit **turns, size_t count) {
-    for (size_t i = 0; i < count; i++)
-        if (turns[i]->writes_start && dur__pg_turn_keeps(turns[i]) && !dur__pg_turn_leaves_more(turns[i]))
-            dur__pg_fresh_add(lane, turns[i]->instance);
-}
-
 int dur__pg_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_error *err) {
     dur__pg_lane *lane = lane_of(base);
     dur_turn_commit **turns;
@@ -315,7 +316,6 @@ int dur__pg_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_e
     if (code == DUR_OK && lane->held_up.count > 0) count = dur__pg_leave_held_up(lane, turns, count, false);
     bool writes = count + round->ack_count > 0;
     if (code == DUR_OK) code = run_batch(lane, arena, round, turns, count, writes, &refused, &mine);
-    if (code == DUR_OK) remember_born(lane, turns, count);
     atomic_store(&lane->in_round, false);
     if (refused && writes) { /* each gets its own answer; then look without writing */
         if (mine.code == DUR_EBUSY)
