@@ -179,6 +179,52 @@ static void a_dead_owner_is_taken_over_early(void **state) {
     dur_provider_close(a);
 }
 
+/* Somebody holds one of the two rows, so only the other is set free, and the owner stays.  It comes back before there
+   is a further try: it is told what it has lost. */
+static void who_loses_a_part_is_told(void **state) {
+    pg_bench *p = *state;
+    bench *b = &p->b;
+    char name[128], sql[256];
+    dur_provider *a = open_named(p, "a");
+    dur_owner_options first = { .owner = "one", .timeout_ms = DUR_HOURS(1) }, second = { .owner = "two" };
+    dur_lane_options options = { .owner = "one", .waker = dur_waker_new() };
+    dur_owner_report report = { 0 };
+    dur_lane *lane;
+    dur_round round;
+    dur_message x = start_of(b, "x"), y = start_of(b, "y");
+    ASSERT_OK(b, dur_store_owner_register(a, &first, &b->err));
+    ASSERT_OK(b, dur_store_owner_register(b->store, &second, &b->err));
+    ASSERT_OK(b, dur_store_lane_open(a, &options, &lane, &b->err));
+    ASSERT_OK(b, dur_store_enqueue_for_orchestrator(b->store, &x, 0, &b->err));
+    ASSERT_OK(b, dur_store_enqueue_for_orchestrator(b->store, &y, 0, &b->err));
+    take_one(b, lane, "one", &round);
+    assert_int_equal(round.item_count, 2);
+    snprintf(sql, sizeof(sql), "BEGIN; SELECT 1 FROM %s.dur_instances WHERE instance_id = 'y' FOR UPDATE", p->schema);
+    PGconn *holder = PQconnectdb(pg_server());
+    pg_do(holder, sql);
+    snprintf(name, sizeof(name), "a_%s", p->schema);
+    kill_sessions(p, name);
+    while (report.freed == 0) {
+        ASSERT_OK(b, dur_store_owner_beat(b->store, "two", &report, &b->err));
+        pg_pause_ms(100);
+    }
+    uint32_t taken_over = report.taken_over;
+    int code = dur_store_owner_beat(a, "one", &report, &b->err);
+    round = (dur_round){ .turn_count = 0 };
+    if (code == DUR_OK) code = dur_store_lane_round(lane, b->arena, &round, &b->err);
+    PQfinish(holder); /* whatever came of it: the schema is to be dropped */
+    ASSERT_OK(b, code);
+    assert_int_equal(taken_over, 0);
+    assert_true(report.still_ours);
+    assert_int_equal(round.lost_count, 1);
+    assert_string_equal(round.lost[0], "x");
+    dur_store_lane_close(lane);
+    ASSERT_OK(b, dur_store_owner_release(a, "one", &b->err));
+    ASSERT_OK(b, dur_store_owner_release(b->store, "two", &b->err));
+    dur_waker_free(options.waker);
+    dur_provider_close(a);
+}
+
 /* What the server's clock says is no evidence: here it says something else to each of the two, as after a jump. */
 static void clocks_that_jump_kill_nobody(void **state) {
     pg_bench *p = *state;
@@ -324,6 +370,7 @@ int main(void) {
         PG_TEST(cut_before_the_commit_was_sent),
         PG_TEST(a_live_owner_is_not_taken_over),
         PG_TEST(a_dead_owner_is_taken_over_early),
+        PG_TEST(who_loses_a_part_is_told),
         PG_TEST(clocks_that_jump_kill_nobody),
         PG_TEST(a_server_that_stood_still_kills_nobody),
         PG_TEST(a_message_of_another_node_wakes_the_holder),

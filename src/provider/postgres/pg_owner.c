@@ -146,10 +146,13 @@ static const char lock_leases_sql[] =
 /*
  * $3: it stopped cleanly, so what it had taken and not used is not counted.  Where somebody holds one of the rows,
  * those that are not held are free all the same (some_leases); the owner stays, with the others, until a further try.
+ * Should it live after all its beats do not tell it, so its lanes are told what they have lost.
  */
-static const char some_leases_sql[] = "WITH i0 AS MATERIALIZED (SELECT instance_id, acquisitions, $3::boolean::integer "
-                                      "AS less FROM @instances WHERE owner"
-                                      " = $2::text ORDER BY instance_id FOR UPDATE SKIP LOCKED), " DUR__PG_END_LEASES;
+static const char some_leases_sql[] =
+    "WITH i0 AS MATERIALIZED (SELECT instance_id, acquisitions, $3::boolean::integer AS less, holder FROM @instances"
+    " WHERE owner = $2::text ORDER BY instance_id FOR UPDATE SKIP LOCKED), l AS (INSERT INTO @lost (holder,"
+    " instance_id, at_ms) SELECT holder, instance_id, #now FROM i0 WHERE holder IS NOT NULL AND NOT $3::boolean),"
+    " " DUR__PG_END_LEASES;
 static const char unbeaten_sql[] = "SELECT 1 / (CASE WHEN count(*) = 1 OR $3::bigint IS NULL THEN 1 ELSE 0 END) FROM "
                                    "@owners WHERE owner = $2::text AND"
                                    " ($3::bigint IS NULL OR beat_ms = $3::bigint)";
