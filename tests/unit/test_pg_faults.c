@@ -2,6 +2,7 @@
  * test_pg_faults.c: connections that are cut while committing, owners that die, messages between nodes.
  */
 #include "pg_proxy.h"
+#include "provider/postgres/pg_internal.h"
 
 /* ---- unknown outcomes -------------------------------------------------------------------------------------------- */
 
@@ -98,6 +99,40 @@ static void cut_after_the_commit_was_sent(void **state) {
 }
 static void cut_before_the_commit_was_sent(void **state) {
     cut_commit(*state, PROXY_CUT_BEFORE);
+}
+
+/* The round that gives the leases up fails behind that: the next one tells what was lost. */
+static void what_was_given_up_is_told(void **state) {
+    pg_bench *p = *state;
+    bench *b = &p->b;
+    dur_owner_options owner = { .owner = "o" };
+    dur_lane_options options = { .owner = "o", .waker = dur_waker_new() };
+    dur_lane *lane;
+    dur_round round;
+    char sql[128];
+    dur_message start = start_of(b, "a");
+    ASSERT_OK(b, dur_store_owner_register(b->store, &owner, &b->err));
+    ASSERT_OK(b, dur_store_lane_open(b->store, &options, &lane, &b->err));
+    ASSERT_OK(b, dur_store_enqueue_for_orchestrator(b->store, &start, 0, &b->err));
+    take_one(b, lane, "o", &round);
+    assert_int_equal(round.item_count, 1);
+    take_one(b, lane, "o", &round);
+    ((dur__pg_lane *)(void *)lane)->unknown = true; /* as after a round that was not answered */
+    PGconn *other = PQconnectdb(pg_server());
+    snprintf(sql, sizeof(sql), "BEGIN; SELECT pg_advisory_xact_lock(%lld)",
+             (long long)dur__pg_fence_key(dur__pg_of(b->store), "o"));
+    pg_do(other, sql);
+    round = (dur_round){ .turn_count = 0 };
+    int code = dur_store_lane_round(lane, b->arena, &round, &b->err);
+    PQfinish(other);
+    assert_int_equal(code, DUR_EBUSY);
+    round = (dur_round){ .turn_count = 0 };
+    ASSERT_OK(b, dur_store_lane_round(lane, b->arena, &round, &b->err));
+    assert_int_equal(round.lost_count, 1);
+    assert_string_equal(round.lost[0], "a");
+    dur_store_lane_close(lane);
+    ASSERT_OK(b, dur_store_owner_release(b->store, "o", &b->err));
+    dur_waker_free(options.waker);
 }
 
 /* ---- owners ------------------------------------------------------------------------------------------------------ */
@@ -368,6 +403,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         PG_TEST(cut_after_the_commit_was_sent),
         PG_TEST(cut_before_the_commit_was_sent),
+        PG_TEST(what_was_given_up_is_told),
         PG_TEST(a_live_owner_is_not_taken_over),
         PG_TEST(a_dead_owner_is_taken_over_early),
         PG_TEST(who_loses_a_part_is_told),

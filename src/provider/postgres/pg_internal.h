@@ -440,8 +440,8 @@ void dur__pg_inbox_answer(dur__pg_lane *lane, dur_turn_commit **turns, size_t co
 void dur__pg_inbox_close(dur__pg_lane *lane); /* nobody will take what waits there */
 
 /* pg_lane.c, pg_round.c */
-/* After a round whose outcome was not learned: give up every lease, and say so in round->lost. */
-int dur__pg_lane_recover(dur__pg_lane *lane, dur_arena *arena, dur_round *round, dur_error *err);
+/* After a round whose outcome was not learned: give up every lease; the next look says so in round->lost. */
+int dur__pg_lane_recover(dur__pg_lane *lane, dur_error *err);
 int dur__pg_lane_open(dur_provider *self, const dur_lane_options *options, dur_lane **out, dur_error *err);
 int dur__pg_lane_round(dur_lane *lane, dur_arena *arena, dur_round *round, dur_error *err);
 int dur__pg_lane_wait(dur_lane *lane, uint64_t timeout_ms, dur_error *err);

@@ -71,17 +71,18 @@ static const char give_up_lock_sql[] =
     " FOR UPDATE) t";
 static const char give_up_sql[] =
     "WITH i0 AS (SELECT instance_id, acquisitions, 1 AS less FROM @instances WHERE owner = $2::text AND holder ="
-    " $3::bigint), " DUR__PG_END_LEASES " RETURNING i.instance_id";
+    " $3::bigint), l AS (INSERT INTO @lost (holder, instance_id, at_ms) SELECT $3::bigint, instance_id, #now FROM"
+    " i0), " DUR__PG_END_LEASES;
 
 /*
- * What the lost round claimed and handed out nobody knows.  The lane gives up all its leases and says so: its handlers
- * are replayed when they are claimed again.  Worker rows of the round are found by the prefix of its tokens.
+ * What the lost round claimed and handed out nobody knows.  The lane gives up all its leases: its handlers are replayed
+ * when they are claimed again.  They are told by a look, as those that others have ended: what this very round does
+ * behind it may fail, and so may the answer to this.  Worker rows of the round are found by the prefix of its tokens.
  */
-int dur__pg_lane_recover(dur__pg_lane *lane, dur_arena *arena, dur_round *round, dur_error *err) {
+int dur__pg_lane_recover(dur__pg_lane *lane, dur_error *err) {
     dur__pg *store = lane->store;
     dur__pg_args args;
     dur__pg_batch batch;
-    int at = 0;
     int code = dur__pg_end_session(lane->conn, lane->lost_backend, err);
     if (code == DUR_OK) code = dur__pg_undo_claims(lane->conn, lane->unknown_prefix, err);
     if (code != DUR_OK) return code;
@@ -90,15 +91,12 @@ int dur__pg_lane_recover(dur__pg_lane *lane, dur_arena *arena, dur_round *round,
         dur__pg_args_begin(store, &args);
         dur__pg_text(&args, lane->owner);
         dur__pg_i64(&args, lane->holder);
-        at = dur__pg_batch_add(&batch, i == 0 ? give_up_lock_sql : give_up_sql, &args);
+        dur__pg_batch_add(&batch, i == 0 ? give_up_lock_sql : give_up_sql, &args);
     }
     code = dur__pg_batch_run(&batch, "postgres.recover", err);
     if (code == DUR_OK) {
-        const PGresult *rows = batch.results[at];
-        round->lost = dur_arena_zalloc(arena, ((size_t)PQntuples(rows) + 1) * sizeof(*round->lost));
-        for (int row = 0; row < PQntuples(rows); row++)
-            round->lost[round->lost_count++] = dur__pg_get_text(rows, row, 0, arena);
         lane->unknown = false;
+        atomic_store(&lane->news, true);
         dur__pg_fresh_forget_all(lane);
     }
     dur__pg_batch_end(&batch);

@@ -135,14 +135,10 @@ static void send_reads(dur__pg_lane *lane, dur__pg_batch *batch, const dur_round
 /* ---- answers ----------------------------------------------------------------------------------------------------- */
 
 static void read_lost(const PGresult *rows, dur_arena *arena, dur_round *round) {
-    size_t before = round->lost_count;
-    const char **all = dur_arena_zalloc(arena, (before + (size_t)PQntuples(rows) + 1) * sizeof(*all));
-    for (size_t i = 0; i < before; i++)
-        all[i] = round->lost[i];
+    round->lost_count = (size_t)PQntuples(rows);
+    round->lost = dur_arena_zalloc(arena, (round->lost_count + 1) * sizeof(*round->lost));
     for (int row = 0; row < PQntuples(rows); row++)
-        all[before + (size_t)row] = dur__pg_get_text(rows, row, 0, arena);
-    round->lost = all;
-    round->lost_count = before + (size_t)PQntuples(rows);
+        round->lost[row] = dur__pg_get_text(rows, row, 0, arena);
 }
 
 static void read_info(dur__pg_lane *lane, const PGresult *info, const dur_round *round, const round_plan *plan) {
@@ -310,7 +306,7 @@ int dur__pg_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_e
     size_t count = valid_turns(lane, round, arena, &turns);
     atomic_store(&lane->in_round, true);
     int code = dur__pg_connect(lane->conn, &mine);
-    if (code == DUR_OK && lane->unknown) code = dur__pg_lane_recover(lane, arena, round, &mine);
+    if (code == DUR_OK && lane->unknown) code = dur__pg_lane_recover(lane, &mine);
     if (round->turn_count > 0)
         atomic_store(&lane->load, (atomic_load(&lane->load) + (unsigned)round->turn_count + 1) / 2);
     if (code == DUR_OK && lane->held_up.count > 0) count = dur__pg_leave_held_up(lane, turns, count, false);
