@@ -263,8 +263,11 @@ static void answer_works(dur__loop *loop, const round *r) {
             r->work.session_owner == NULL; /* theirs is still there: look when one has ended here */
         if (got > 0) loop->news = false;
     }
+    size_t handed_out = loop->hand_out_count;
     for (size_t i = 0; i < got; i++)
         dur__route_work(loop, &r->ask.works[i]);
+    /* Not registered, poison, unreadable: no worker will say that it has ended. */
+    if (r->suspect_work && got > 0 && loop->hand_out_count == handed_out) dur__gate_release_activity();
 }
 
 static void answered(dur__loop *loop, round *r) {

@@ -193,9 +193,9 @@ void dur__route_give_back(dur__loop *loop, uint64_t waited_us) {
     bool suspect = false;
     DUR__LIST_EACH(&tasks, at) {
         const dur__task *task = DUR__CONTAINER(at, dur__task, link);
+        suspect |= task->suspect; /* also where nothing is given back: it does not run here */
         if (task->epoch != loop->epoch) continue;
         claims[used++] = (dur_worker_claim){ .ref = task->ref, .lock_token = task->token };
-        suspect |= task->suspect;
     }
     dur_error err = DUR_ERROR_INIT;
     int code = used > 0 ? dur_store_return_works(loop->runtime->store, claims, used, &err) : DUR_OK;

@@ -264,6 +264,82 @@ static void what_waited_unstarted_is_given_back(void **state) {
     down();
 }
 
+/* ---- suspects: one at a time in the whole process ---- */
+
+/* An activity that a dead owner had, and that is a suspect now. */
+static void of_the_dead(const char *name) {
+    dur_arena *arena = dur_arena_new();
+    dur_message message;
+    dur_leased_work work = { 0 };
+    dur_owner_report report = { 0 };
+    size_t count = 0;
+    static uint64_t id = 1000;
+    dur_work_item item = {
+        .kind = DUR_WORK_ACTIVITY_EXECUTE, .instance = "gone", .execution_id = 1, .id = ++id, .name = name, .input = ""
+    };
+    OK(dur_message_from_work(&message, arena, &item, &err));
+    OK(dur_store_owner_register(runtime->store, &(dur_owner_options){ .owner = "dead", .timeout_ms = 1 }, &err));
+    OK(dur_store_enqueue_for_worker(runtime->store, &message, &err));
+    OK(dur_store_fetch_works(runtime->store, arena, &(dur_work_fetch){ .owner = "dead", .max = 1 }, &work, &count,
+                             &err));
+    assert_int_equal(count, 1);
+    while (report.taken_over == 0)
+        OK(dur_store_owner_beat(runtime->store, dur_runtime_owner(runtime), &report, &err));
+    for (size_t i = 0; i < runtime->loop_count; i++)
+        runtime->loops[i].look_suspect_work = true;
+    dur_arena_free(arena);
+}
+
+static bool suspects_may_run(void) {
+    if (!dur__gate_claim_activity(dur__monotonic_us())) return false;
+    dur__gate_release_activity();
+    return true;
+}
+
+static void a_suspect_that_is_not_registered_here_lets_the_next_one_run(void **state) {
+    (void)state;
+    up(1, 0);
+    of_the_dead("Nobody's");
+    pass(&runtime->loops[0]);
+    assert_int_equal(runtime->work.queued, 0);
+    assert_true(suspects_may_run());
+    of_the_dead("Echo");
+    pass(&runtime->loops[0]);
+    dur__task *task = worker_takes();
+    assert_true(task->suspect);
+    assert_false(suspects_may_run());
+    worker_ends(task);
+    dur__gate_release_activity();
+    dur__loop_done(&runtime->loops[0], task);
+    down();
+}
+
+static void a_suspect_that_is_poison_lets_the_next_one_run(void **state) {
+    (void)state;
+    up(1, 0);
+    of_the_dead("Echo");
+    runtime->options.max_attempts = 1;
+    pass(&runtime->loops[0]);
+    assert_int_equal(runtime->work.queued, 0);
+    assert_true(suspects_may_run());
+    down();
+}
+
+static void a_suspect_that_is_forgotten_with_its_owner_lets_the_next_one_run(void **state) {
+    (void)state;
+    up(1, 0);
+    dur__loop *loop = &runtime->loops[0];
+    of_the_dead("Echo");
+    pass(loop);
+    assert_int_equal(runtime->work.queued, 1);
+    assert_false(suspects_may_run());
+    loop->epoch++; /* we were taken for dead, too */
+    dur__route_give_back(loop, 0);
+    assert_int_equal(runtime->work.queued, 0);
+    assert_true(suspects_may_run());
+    down();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_completion_goes_to_the_loop_that_holds_the_instance),
@@ -271,6 +347,9 @@ int main(void) {
         cmocka_unit_test(a_completion_that_nobody_here_waits_for_goes_through_the_store),
         cmocka_unit_test(sessions_that_were_left_out_are_looked_for_again),
         cmocka_unit_test(what_waited_unstarted_is_given_back),
+        cmocka_unit_test(a_suspect_that_is_not_registered_here_lets_the_next_one_run),
+        cmocka_unit_test(a_suspect_that_is_poison_lets_the_next_one_run),
+        cmocka_unit_test(a_suspect_that_is_forgotten_with_its_owner_lets_the_next_one_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
