@@ -246,8 +246,13 @@ static void gather_starts(dur__loop *loop) {
 
 /* ---- sleeping ---- */
 
-static uint64_t due_in_ms(const dur__loop *loop) {
-    if (loop->next_due_ms == DUR_NEVER) return WAIT_MAX_MS;
+/* Not while it stops, nor until it may ask a store again that failed: what is there has to wait. */
+static bool may_look(const dur__loop *loop, uint64_t now_us) {
+    return dur__runtime_phase(loop->runtime) == DUR__PHASE_RUN && loop->retry_at_us <= now_us;
+}
+
+static uint64_t due_in_ms(const dur__loop *loop, uint64_t now_us) {
+    if (loop->next_due_ms == DUR_NEVER || !may_look(loop, now_us)) return WAIT_MAX_MS;
     uint64_t now_ms = dur_store_now_ms(loop->runtime->store);
     if (loop->next_due_ms > now_ms) return loop->next_due_ms - now_ms;
     return loop->empty_looks > 2 ? 20 : 0; /* due, but not for us: do not spin on it */
@@ -260,7 +265,7 @@ static uint64_t smaller(uint64_t a, uint64_t b) {
 static uint64_t wait_ms(dur__loop *loop) {
     dur_runtime *runtime = loop->runtime;
     uint64_t now_us = dur__monotonic_us();
-    uint64_t ms = smaller(due_in_ms(loop), WAIT_MAX_MS);
+    uint64_t ms = smaller(due_in_ms(loop, now_us), WAIT_MAX_MS);
     uint64_t next_us = dur__round_next_us(loop, now_us);
     if (next_us != UINT64_MAX) ms = smaller(ms, next_us / 1000 + 1);
     if (!dur__list_empty(&loop->starving)) ms = smaller(ms, 20);
@@ -305,8 +310,10 @@ static void wait(dur__loop *loop) {
         if (code != DUR_OK) {
             DUR__COUNT(loop->runtime, provider_errors);
             doze(loop, 20000);
-        } else if (dur__runtime_phase(loop->runtime) != DUR__PHASE_RUN && dur__monotonic_us() - begin_us < 1000) {
-            doze(loop, STOPPING_US); /* there is something to look at, and we do not look any more */
+        } else {
+            uint64_t now_us = dur__monotonic_us();
+            if (!may_look(loop, now_us) && now_us - begin_us < 1000)
+                doze(loop, smaller(ms * 1000, STOPPING_US)); /* there is something to look at, and we do not look */
         }
     }
     if (done_waiting(loop) && !(was_owed && dur__monotonic_us() - begin_us >= 20000)) {

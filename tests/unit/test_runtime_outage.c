@@ -1,0 +1,55 @@
+/*
+ * test_runtime_outage.c: what a runtime does while its store does not answer, or while it stops: it waits, it comes to
+ * an end, and touches nothing that is gone.
+ */
+#include "e2e/harness.h"
+#include "provider/faulty.h"
+
+static dur_provider *faulty;
+
+static dur_outcome sleeper(dur_ctx *ctx, const char *input) {
+    dur_await(dur_timer(ctx, strtoul(input, NULL, 10)));
+    return dur_complete(ctx, "awake");
+}
+
+static const dur_handler handlers[] = {
+    DUR_ORCHESTRATION("Sleeper", "1.0.0", sleeper),
+    DUR_HANDLERS_END,
+};
+
+/* The client talks to the store past the faults. */
+static void break_store(world *w) {
+    OK(w, dur__faulty_wrap(&faulty, w->store, 1, &w->err));
+    w->store = faulty;
+}
+
+static uint64_t cpu_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+/* ---- waiting costs nothing ---- */
+
+static void a_timer_that_falls_due_in_an_outage_is_waited_for_asleep(void **state) {
+    world *w = *state;
+    break_store(w);
+    RUN(w, handlers);
+    start(w, "Sleeper", "300", "t");
+    until_history(w, "t", "TimerCreated", 1);
+    dur__faulty_add(faulty, &(dur__fault_plan){ .method = "lane_round", .count = UINT64_MAX });
+    pause_ms(1000); /* due since 700 ms */
+    uint64_t begin_ms = cpu_ms();
+    pause_ms(1000);
+    uint64_t used_ms = cpu_ms() - begin_ms;
+    dur__faulty_clear(faulty);
+    expect(w, "t", "awake");
+    if (used_ms > 300) fail_msg("%u ms of a core in a second of waiting", (unsigned)used_ms);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(a_timer_that_falls_due_in_an_outage_is_waited_for_asleep),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
