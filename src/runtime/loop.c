@@ -429,6 +429,7 @@ void dur__loop_main(void *data) {
         else
             pass(loop, phase);
     }
+    drop_all(loop); /* what could not be released: a handler's stack is left on the thread that ran it */
     dur__gate_forget_claim();
     dur__crash_report_thread_end();
     dur__runtime_inside = NULL;
