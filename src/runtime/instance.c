@@ -126,8 +126,18 @@ void dur__inst_receive(dur__inst *inst, dur__letter *letter) {
 
 void dur__inst_attach(dur__inst *inst, dur__task *task) {
     if (task->inst != NULL || inst->exec == NULL) return;
+    dur__task *older = dur__map_get_u64(&inst->tasks, task->ref.activity_id);
+    if (older != NULL) dur__inst_detach(older); /* its row was lost, and has come back to us */
     task->inst = inst;
+    atomic_fetch_add(&task->holders, 1);
     dur__map_put_u64(&inst->tasks, task->ref.activity_id, task);
+}
+
+void dur__inst_detach(dur__task *task) {
+    if (task->inst == NULL) return;
+    (void)dur__map_remove_u64(&task->inst->tasks, task->ref.activity_id);
+    task->inst = NULL;
+    dur__task_leave(task);
 }
 
 /* Messages are still in the store; a completion that nobody recorded goes there too (L5). */
@@ -137,11 +147,7 @@ void dur__inst_return_letter(dur__loop *loop, dur__letter *letter) {
         dur__pool_letter_back(loop, letter);
         return;
     }
-    if (task->inst != NULL) {
-        if (dur__map_get_u64(&task->inst->tasks, task->ref.activity_id) == task)
-            dur__map_remove_u64(&task->inst->tasks, task->ref.activity_id);
-        task->inst = NULL;
-    }
+    dur__inst_detach(task);
     dur__list_push(&loop->acks, &task->link);
 }
 
@@ -152,8 +158,11 @@ static void return_list(dur__loop *loop, dur__link *list) {
 
 static void detach_tasks(dur__inst *inst) {
     dur__map_entry *entry;
-    for (size_t i = 0; (entry = dur__map_next(&inst->tasks, &i)) != NULL;)
-        ((dur__task *)entry->value)->inst = NULL;
+    for (size_t i = 0; (entry = dur__map_next(&inst->tasks, &i)) != NULL;) {
+        dur__task *task = entry->value;
+        task->inst = NULL;
+        dur__task_leave(task);
+    }
     dur__map_free(&inst->tasks);
     inst->tasks = (dur__map){ 0 };
 }

@@ -82,17 +82,14 @@ dur__task *dur__pool_task(dur__loop *loop) {
     task->epoch = loop->epoch;
     task->serial = atomic_fetch_add(&loop->runtime->task_serial, 1) + 1;
     task->cancel_fd = -1;
+    atomic_init(&task->holders, 1);
     atomic_init(&task->state, DUR__TASK_IDLE);
     atomic_init(&task->cancelled, false);
     return task;
 }
 
 void dur__pool_task_back(dur__loop *loop, dur__task *task) {
-    if (task->inst != NULL) {
-        if (dur__map_get_u64(&task->inst->tasks, task->ref.activity_id) == task)
-            dur__map_remove_u64(&task->inst->tasks, task->ref.activity_id);
-        task->inst = NULL;
-    }
+    dur__inst_detach(task);
     dur__pool_arena_back(loop, task->arena);
     task->arena = NULL;
     if (loop->free_task_count >= TASKS_KEPT) {
@@ -101,6 +98,12 @@ void dur__pool_task_back(dur__loop *loop, dur__task *task) {
     }
     dur__list_push(&loop->free_tasks, &task->link);
     loop->free_task_count++;
+}
+
+void dur__task_leave(dur__task *task) {
+    if (atomic_fetch_sub(&task->holders, 1) > 1) return;
+    dur_arena_free(task->arena);
+    free(task);
 }
 
 void dur__pool_free(dur__loop *loop) {

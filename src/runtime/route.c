@@ -36,10 +36,7 @@ void dur__route_completion(dur__loop *loop, dur__task *task) {
         dur__inst_receive(inst, &task->letter);
         return;
     }
-    if (task->inst != NULL) {
-        (void)dur__map_remove_u64(&task->inst->tasks, task->ref.activity_id);
-        task->inst = NULL;
-    }
+    dur__inst_detach(task);
     dur__loop *other = inst == NULL && !task->routed ? dur__directory_get(loop->runtime, task->item.instance) : NULL;
     if (other != NULL && other != loop) {
         task->routed = true;

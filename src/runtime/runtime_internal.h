@@ -61,6 +61,7 @@ struct dur__task {
     dur_runtime *runtime;
     dur__loop *loop; /* whom the completion goes to */
     dur__inst *inst; /* registered in inst->tasks (loop's thread only) */
+    atomic_uint holders; /* the place that it belongs to, and inst->tasks: an abandoned one ends beside its instance */
     uint64_t serial; /* never reused */
     uint32_t epoch;  /* owner under whose id the row is locked */
     dur_activity_ref ref;
@@ -352,6 +353,7 @@ dur__letter *dur__pool_letter(dur__loop *loop);
 void dur__pool_letter_back(dur__loop *loop, dur__letter *letter); /* a task's letter gives the task back */
 dur__task *dur__pool_task(dur__loop *loop);
 void dur__pool_task_back(dur__loop *loop, dur__task *task);
+void dur__task_leave(dur__task *task); /* any thread: one who held it does not look at it any more */
 void dur__pool_free(dur__loop *loop);
 
 /* instance.c */
@@ -366,6 +368,7 @@ void dur__inst_step(dur__inst *inst);                         /* READY: run, the
 void dur__inst_ran(const dur__inst *inst, uint64_t begin_us); /* its handler, since then: too long is logged */
 void dur__inst_settle(dur__inst *inst);                       /* after a commit: offer what came, go on or park */
 void dur__inst_attach(dur__inst *inst, dur__task *task);
+void dur__inst_detach(dur__task *task); /* from its instance, if it has one */
 void dur__inst_broken(dur__inst *inst, int code, const dur_error *why);
 void dur__inst_committed_once(dur__inst *inst); /* clears `uncommitted` at the gate */
 dur__exec *dur__inst_exec_new(dur__inst *inst, const dur_key_value *kv, size_t kv_count);

@@ -404,15 +404,15 @@ static void write_logs(const dur__inst *inst, const dur__turn *turn) {
 static void cancel_dropped(dur__inst *inst, const dur__turn *turn) {
     dur__loop *loop = inst->loop;
     for (size_t i = 0; i < turn->cancelled_activity_count; i++) {
-        dur__task *task = dur__map_remove_u64(&inst->tasks, turn->cancelled_activities[i]);
+        dur__task *task = dur__map_get_u64(&inst->tasks, turn->cancelled_activities[i]);
         if (task == NULL) continue;
-        task->inst = NULL;
         task->row_gone = true;
         if (dur__work_withdraw(loop->runtime, task)) {
             if (task->suspect) dur__gate_release_activity(); /* it never starts */
             dur__pool_task_back(loop, task);
         } else {
             dur__cancel_task(loop->runtime, task);
+            dur__inst_detach(task);
         }
     }
 }

@@ -127,8 +127,7 @@ static void task_end_left_behind(dur__worker *worker, dur__task *task) {
              DUR__FIELDS(DUR__TEXT("activity_name", task->item.name), DUR__TEXT("instance_id", task->item.instance)),
              "abandoned activity \"%s\" has returned after all; its result is ignored", task->item.name);
     dur__activity_cleanup(task);
-    dur_arena_free(task->arena);
-    free(task);
+    dur__task_leave(task);
     free(worker);
     dur__runtime_release(runtime);
 }

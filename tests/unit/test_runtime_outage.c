@@ -4,8 +4,26 @@
  */
 #include "e2e/harness.h"
 #include "provider/faulty.h"
+#include "runtime/runtime_internal.h"
+#include <durite/sys/store.h>
 
 static dur_provider *faulty;
+static atomic_int running;
+
+/* Ends half a second after it was told to. */
+static dur_outcome late(dur_act *act, const char *input) {
+    atomic_fetch_add(&running, 1);
+    while (!dur_act_cancelled(act))
+        pause_ms(1);
+    pause_ms(500);
+    return dur_act_complete(act, input);
+}
+
+static dur_outcome call_late(dur_ctx *ctx, const char *input) {
+    dur_future *work = dur_activity(ctx, "Late", input);
+    dur_await(dur_event(ctx, "Go"));
+    return dur_complete(ctx, dur_await(work));
+}
 
 static dur_outcome sleeper(dur_ctx *ctx, const char *input) {
     dur_await(dur_timer(ctx, strtoul(input, NULL, 10)));
@@ -13,6 +31,8 @@ static dur_outcome sleeper(dur_ctx *ctx, const char *input) {
 }
 
 static const dur_handler handlers[] = {
+    DUR_ACTIVITY("Late", late),
+    DUR_ORCHESTRATION("CallLate", "1.0.0", call_late),
     DUR_ORCHESTRATION("Sleeper", "1.0.0", sleeper),
     DUR_HANDLERS_END,
 };
@@ -21,6 +41,7 @@ static const dur_handler handlers[] = {
 static void break_store(world *w) {
     OK(w, dur__faulty_wrap(&faulty, w->store, 1, &w->err));
     w->store = faulty;
+    atomic_store(&running, 0);
 }
 
 static uint64_t cpu_ms(void) {
@@ -47,9 +68,29 @@ static void a_timer_that_falls_due_in_an_outage_is_waited_for_asleep(void **stat
     if (used_ms > 300) fail_msg("%u ms of a core in a second of waiting", (unsigned)used_ms);
 }
 
+/* ---- activities that are left behind ---- */
+
+/* It returns after stop has left it behind, and before its instance, whose turn waits for the store, was dropped. */
+static void an_activity_that_returns_late_is_not_looked_at_any_more(void **state) {
+    world *w = *state;
+    break_store(w);
+    RUN(w, handlers, .worker_concurrency = 1);
+    start(w, "CallLate", "x", "a");
+    until_history(w, "a", "ActivityScheduled", 1);
+    while (atomic_load(&running) == 0)
+        pause_ms(1);
+    dur__faulty_add(faulty, &(dur__fault_plan){ .method = "turn", .count = UINT64_MAX });
+    OK(w, dur_client_raise(w->client, &w->err, "a", "Go", "gone"));
+    while (dur__faulty_faults(faulty) == 0)
+        pause_ms(1);
+    assert_int_equal(dur_runtime_stop(w->runtime, 0, &w->err), DUR_EBUSY);
+    w->runtime = NULL;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(a_timer_that_falls_due_in_an_outage_is_waited_for_asleep),
+        TEST(an_activity_that_returns_late_is_not_looked_at_any_more),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
