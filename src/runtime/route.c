@@ -17,6 +17,10 @@ static void ack(dur__loop *loop, dur__task *task, bool bare) {
 
 void dur__route_completion(dur__loop *loop, dur__task *task) {
     dur__inst *inst = dur__map_get(&loop->instances, task->item.instance);
+    if (task->epoch > loop->epoch) { /* another loop has the new owner id already: not before we have it, too */
+        dur__loop_done(loop, task);
+        return;
+    }
     if (loop->expected > 0) loop->expected--;
     loop->gathered = true;
     if (task->suspect) loop->look_suspect_work = true;

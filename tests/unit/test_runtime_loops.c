@@ -194,6 +194,24 @@ static void a_completion_that_nobody_here_waits_for_goes_through_the_store(void 
     down();
 }
 
+/* We were taken for dead.  The second loop has begun again under the new id, and taken the activity once more; the
+   first has not heard of it yet. */
+static void a_completion_of_the_new_owner_waits_for_a_loop_that_has_the_old_one(void **state) {
+    (void)state;
+    dur__task *task = crossed();
+    dur__loop *first = &runtime->loops[0], *second = &runtime->loops[1];
+    task->epoch = ++second->epoch;
+    dur__loop_done(second, task);
+    dur__loop_take_done(second);
+    dur__loop_take_done(first);
+    assert_ptr_equal(atomic_load(&first->done), task); /* its row is locked, and nobody else ends it */
+    first->epoch = second->epoch;
+    dur__inst_free(dur__map_get(&first->instances, "a"));
+    dur__loop_take_done(first);
+    assert_false(dur__list_empty(&first->acks));
+    down();
+}
+
 /* ---- sessions that were left out ---- */
 
 static void sessions_that_were_left_out_are_looked_for_again(void **state) {
@@ -345,6 +363,7 @@ int main(void) {
         cmocka_unit_test(a_completion_goes_to_the_loop_that_holds_the_instance),
         cmocka_unit_test(a_loop_that_gave_the_instance_up_meanwhile_sends_it_through_the_store),
         cmocka_unit_test(a_completion_that_nobody_here_waits_for_goes_through_the_store),
+        cmocka_unit_test(a_completion_of_the_new_owner_waits_for_a_loop_that_has_the_old_one),
         cmocka_unit_test(sessions_that_were_left_out_are_looked_for_again),
         cmocka_unit_test(what_waited_unstarted_is_given_back),
         cmocka_unit_test(a_suspect_that_is_not_registered_here_lets_the_next_one_run),
