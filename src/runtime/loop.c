@@ -78,6 +78,19 @@ static void drop_acks(dur__loop *loop) {
         dur__pool_task_back(loop, DUR__CONTAINER(link, dur__task, link));
 }
 
+/* Their rows go with the owner.  To take one may let another in that waits for its session. */
+static void drop_waiting(dur__loop *loop) {
+    dur__link tasks;
+    dur__list_init(&tasks);
+    while (dur__work_take_waiting(loop->runtime, loop, &tasks, 0) > 0) {
+        for (dur__link *link; (link = dur__list_pop(&tasks)) != NULL;) {
+            dur__task *task = DUR__CONTAINER(link, dur__task, link);
+            if (task->suspect) dur__gate_release_activity();
+            dur__pool_task_back(loop, task);
+        }
+    }
+}
+
 static void drop_done(dur__loop *loop) {
     dur__task *task = atomic_exchange(&loop->done, NULL);
     for (dur__task *next; task != NULL; task = next) {
@@ -96,6 +109,7 @@ void dur__loop_close(dur__loop *loop) {
     drop_all(loop);
     dur__live_tell(loop->runtime->store);
     drop_acks(loop);
+    drop_waiting(loop);
     drop_done(loop);
     dur__map_free(&loop->instances);
     free(loop->unborn);

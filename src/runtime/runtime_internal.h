@@ -110,7 +110,8 @@ typedef struct dur__work {
     dur__map sessions;     /* names */
     size_t session_count;
     uint64_t batch_at_us;
-    bool exit;
+    bool closed; /* no worker begins another activity … */
+    bool exit;   /* … and those that have none end */
     dur__cond idle_changed; /* for stop: something has ended */
 } dur__work;
 

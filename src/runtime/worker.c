@@ -55,7 +55,7 @@ static dur__task *take_locked(dur__worker *worker) {
     dur__work *work = &runtime->work;
     for (;;) {
         bool fenced = dur__keeper_fenced(runtime);
-        dur__link *link = fenced ? NULL : dur__list_first(&work->queue);
+        dur__link *link = fenced || work->closed ? NULL : dur__list_first(&work->queue);
         if (link != NULL) {
             dur__task *task = DUR__CONTAINER(link, dur__task, link);
             dur__list_unlink(link);

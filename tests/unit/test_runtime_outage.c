@@ -25,6 +25,15 @@ static dur_outcome call_late(dur_ctx *ctx, const char *input) {
     return dur_complete(ctx, dur_await(work));
 }
 
+static dur_outcome call_three(dur_ctx *ctx, const char *input) {
+    dur_future *work[] = { dur_activity(ctx, "Late", input), dur_activity(ctx, "Late", input),
+                           dur_activity(ctx, "Late", input) };
+    dur_await(dur_event(ctx, "Go"));
+    for (size_t i = 0; i < 3; i++)
+        dur_await(work[i]);
+    return dur_complete(ctx, input);
+}
+
 static dur_outcome sleeper(dur_ctx *ctx, const char *input) {
     dur_await(dur_timer(ctx, strtoul(input, NULL, 10)));
     return dur_complete(ctx, "awake");
@@ -33,6 +42,7 @@ static dur_outcome sleeper(dur_ctx *ctx, const char *input) {
 static const dur_handler handlers[] = {
     DUR_ACTIVITY("Late", late),
     DUR_ORCHESTRATION("CallLate", "1.0.0", call_late),
+    DUR_ORCHESTRATION("CallThree", "1.0.0", call_three),
     DUR_ORCHESTRATION("Sleeper", "1.0.0", sleeper),
     DUR_HANDLERS_END,
 };
@@ -87,10 +97,30 @@ static void an_activity_that_returns_late_is_not_looked_at_any_more(void **state
     w->runtime = NULL;
 }
 
+/* The loop waits for a new owner id that the store does not give, and gives nothing back. */
+static void what_waits_for_a_worker_ends_with_the_runtime(void **state) {
+    world *w = *state;
+    break_store(w);
+    RUN(w, handlers, .worker_concurrency = 1);
+    start(w, "CallThree", "x", "a");
+    until_history(w, "a", "ActivityScheduled", 3);
+    while (atomic_load(&running) == 0)
+        pause_ms(1);
+    dur__faulty_add(faulty, &(dur__fault_plan){ .method = "owner_register", .count = UINT64_MAX });
+    dur__faulty_add(faulty, &(dur__fault_plan){ .method = "lane_round", .after = true });
+    OK(w, dur_client_raise(w->client, &w->err, "a", "Go", "gone"));
+    while (dur__faulty_faults(faulty) < 2)
+        pause_ms(1);
+    assert_int_equal(dur_runtime_stop(w->runtime, 0, &w->err), DUR_EBUSY);
+    w->runtime = NULL;
+    assert_int_equal(atomic_load(&running), 1); /* nothing was started any more */
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(a_timer_that_falls_due_in_an_outage_is_waited_for_asleep),
         TEST(an_activity_that_returns_late_is_not_looked_at_any_more),
+        TEST(what_waits_for_a_worker_ends_with_the_runtime),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
