@@ -353,14 +353,14 @@ void dur__round(dur__loop *loop) {
     add_work(loop, &r);
     if (r.ask.turn_count == 0 && r.ask.ack_count == 0 && r.ask.fetch == NULL && r.ask.work == NULL) {
         loop->retry_at_us = now_us + 1000; /* the gate is closed: another loop's suspect is out */
-        dur__triage_restarts(loop);
-        return;
+    } else {
+        DUR__COUNT(loop->runtime, rounds);
+        if (dur_store_lane_round(loop->lane, loop->arena, &r.ask, &err) == DUR_OK)
+            answered(loop, &r);
+        else
+            failed(loop, &r, &err);
     }
-    DUR__COUNT(loop->runtime, rounds);
-    if (dur_store_lane_round(loop->lane, loop->arena, &r.ask, &err) == DUR_OK)
-        answered(loop, &r);
-    else
-        failed(loop, &r, &err);
+    /* Also without a round: a turn may have been learned to be committed. */
     dur__triage_restarts(loop);
     dur__route_hand_out(loop);
     loop->told_at_us = loop->told > 0 ? dur__monotonic_us() : 0;

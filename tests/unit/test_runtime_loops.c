@@ -282,6 +282,28 @@ static void what_waited_unstarted_is_given_back(void **state) {
     down();
 }
 
+/* ---- a round that has nothing to ask ---- */
+
+static void a_turn_that_turns_out_to_be_committed_hands_its_work_out(void **state) {
+    (void)state;
+    up(1, 0);
+    dur__loop *loop = &runtime->loops[0];
+    start("OneStep", "a");
+    pass(loop);
+    dur__loop_run_ready(loop);
+    dur__inst *inst = dur__map_get(&loop->instances, "a");
+    assert_non_null(inst->commit);
+    dur_turn_commit committed = *inst->commit;
+    OK(dur_store_commit_turns(runtime->store, &committed, 1, &err));
+    inst->unknown = true; /* the answer was lost */
+    atomic_store(&runtime->phase, DUR__PHASE_DRAIN);
+    dur__round(loop); /* it is learned, and then there is nothing left to ask for */
+    assert_int_equal(inst->state, DUR__INST_PARKED);
+    assert_int_equal(runtime->work.queued, 1);
+    assert_int_equal(runtime->work.reserved, 0);
+    down();
+}
+
 /* ---- suspects: one at a time in the whole process ---- */
 
 /* An activity that a dead owner had, and that is a suspect now. */
@@ -366,6 +388,7 @@ int main(void) {
         cmocka_unit_test(a_completion_of_the_new_owner_waits_for_a_loop_that_has_the_old_one),
         cmocka_unit_test(sessions_that_were_left_out_are_looked_for_again),
         cmocka_unit_test(what_waited_unstarted_is_given_back),
+        cmocka_unit_test(a_turn_that_turns_out_to_be_committed_hands_its_work_out),
         cmocka_unit_test(a_suspect_that_is_not_registered_here_lets_the_next_one_run),
         cmocka_unit_test(a_suspect_that_is_poison_lets_the_next_one_run),
         cmocka_unit_test(a_suspect_that_is_forgotten_with_its_owner_lets_the_next_one_run),
