@@ -78,7 +78,9 @@ static int more(void *data, const char *queue, uint64_t after_ms, uint64_t after
     dur__inst *inst = data;
     bool offered;
     if (inst->unborn) return DUR_OK; /* whom nobody knows nobody has sent anything */
-    return read_queue(inst, inst->exec, queue, after_ms, after_id, &offered, err);
+    int code = read_queue(inst, inst->exec, queue, after_ms, after_id, &offered, err);
+    /* Busy, full, cut off: whatever passes is the store's trouble, and no attempt of the instance (dur__inst_broken). */
+    return code != DUR_OK && err->retryable ? DUR_EUNAVAILABLE : code;
 }
 
 dur__exec *dur__inst_exec_new(dur__inst *inst, const dur_key_value *kv, size_t kv_count) {

@@ -39,10 +39,18 @@ static dur_outcome sleeper(dur_ctx *ctx, const char *input) {
     return dur_complete(ctx, "awake");
 }
 
+static dur_outcome look_once(dur_ctx *ctx, const char *input) {
+    const char *message = NULL;
+    (void)input;
+    dur_await(dur_event(ctx, "Go"));
+    return dur_complete(ctx, dur_try_dequeue(ctx, "q", &message) == DUR_OK ? message : "empty");
+}
+
 static const dur_handler handlers[] = {
     DUR_ACTIVITY("Late", late),
     DUR_ORCHESTRATION("CallLate", "1.0.0", call_late),
     DUR_ORCHESTRATION("CallThree", "1.0.0", call_three),
+    DUR_ORCHESTRATION("LookOnce", "1.0.0", look_once),
     DUR_ORCHESTRATION("Sleeper", "1.0.0", sleeper),
     DUR_HANDLERS_END,
 };
@@ -76,6 +84,20 @@ static void a_timer_that_falls_due_in_an_outage_is_waited_for_asleep(void **stat
     dur__faulty_clear(faulty);
     expect(w, "t", "awake");
     if (used_ms > 300) fail_msg("%u ms of a core in a second of waiting", (unsigned)used_ms);
+}
+
+/* ---- a store that fails is nobody's fault ---- */
+
+static void a_queue_that_cannot_be_read_for_a_while_poisons_nobody(void **state) {
+    world *w = *state;
+    break_store(w);
+    RUN(w, handlers, .max_attempts = 2);
+    start(w, "LookOnce", "", "q");
+    until_history(w, "q", "ExternalSubscribed", 1);
+    dur__faulty_add(faulty, &(dur__fault_plan){ .method = "lane_messages", .code = DUR_EBUSY, .count = 4 });
+    OK(w, dur_client_raise(w->client, &w->err, "q", "Go", ""));
+    expect(w, "q", "empty");
+    assert_int_equal(dur__faulty_faults(faulty), 4);
 }
 
 /* ---- activities that are left behind ---- */
@@ -119,6 +141,7 @@ static void what_waits_for_a_worker_ends_with_the_runtime(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(a_timer_that_falls_due_in_an_outage_is_waited_for_asleep),
+        TEST(a_queue_that_cannot_be_read_for_a_while_poisons_nobody),
         TEST(an_activity_that_returns_late_is_not_looked_at_any_more),
         TEST(what_waits_for_a_worker_ends_with_the_runtime),
     };
