@@ -97,13 +97,16 @@ void dur__keeper_renew_owner(dur_runtime *runtime) {
     dur__keeper_kick(runtime);
 }
 
-/* A round that may have acquired something was not answered: what it locked is ours and nobody's. */
-static void let_go(dur_runtime *runtime) {
+/* A round that may have acquired something was not answered: what it locked is ours and nobody's.  False: not yet. */
+static bool let_go(dur_runtime *runtime) {
     const char *old = dur_runtime_owner(runtime);
+    atomic_store(&runtime->owner_stale, false); /* first: a loop that has the new id may ask for the next one at once */
+    if (!begin_again(runtime)) {
+        atomic_store(&runtime->owner_stale, true);
+        return false;
+    }
     dur__log(DUR_LOG_WARN, DUR__LOG_RUNTIME, DUR__FIELDS(DUR__TEXT("owner", old)),
              "the outcome of a round was not learned: all leases are given up and taken again under a new owner id");
-    if (!begin_again(runtime)) return;
-    atomic_store(&runtime->owner_stale, false);
     dur_error err = DUR_ERROR_INIT;
     for (uint32_t tries = 0; dur_store_owner_release(runtime->store, old, &err) != DUR_OK && err.retryable; tries++) {
         /* If it never succeeds the old id is silent and dies by its timeout. */
@@ -111,6 +114,7 @@ static void let_go(dur_runtime *runtime) {
         pause_ms(runtime, dur__backoff_ms(10, tries, 1000));
     }
     wake_loops(runtime);
+    return true;
 }
 
 /* Each second; with a short timeout so often that half of it, the fence, is never reached between two beats. */
@@ -342,8 +346,8 @@ static bool sessions_used(dur_runtime *runtime) {
 /* ---- the thread ---- */
 
 typedef struct schedule {
-    uint64_t beat, rows, instances, sessions, cleanup; /* next, monotonic µs */
-    uint32_t beats_failed;
+    uint64_t beat, let_go, rows, instances, sessions, cleanup; /* next, monotonic µs */
+    uint32_t beats_failed, let_goes_failed;
     bool sessions_seen;
 } schedule;
 
@@ -357,8 +361,15 @@ static void tick(dur_runtime *runtime, schedule *next, dur_arena *arena, bool ki
     const dur_runtime_options *o = &runtime->options;
     uint64_t now_us = dur__monotonic_us();
     dur_arena_reset(arena);
-    if (atomic_load(&runtime->owner_stale)) let_go(runtime);
-    if (runtime->has_owners && (now_us >= next->beat || kicked)) {
+    if (atomic_load(&runtime->owner_stale) && now_us >= next->let_go) {
+        if (let_go(runtime))
+            next->let_goes_failed = 0;
+        else
+            next->let_go =
+                dur__monotonic_us() + dur__backoff_ms(BEAT_AGAIN_MS, next->let_goes_failed++, TICK_MS) * 1000;
+    }
+    /* Loops kick as long as they may not go on: a store that does not answer is asked no sooner for that. */
+    if (runtime->has_owners && (now_us >= next->beat || (kicked && next->beats_failed == 0))) {
         uint64_t ms = beat(runtime, &next->beats_failed);
         next->beat = (ms < beat_period_ms(runtime) ? dur__monotonic_us() : now_us) + ms * 1000; /* early: from now */
     }

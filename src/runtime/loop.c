@@ -21,7 +21,7 @@
 #define GATHERS_IN_VAIN 3 /* in a row */
 #define STARTS_US 200     /* and starts come within this */
 #define WAIT_MAX_MS 3600000u
-#define STOPPING_US 5000u       /* a loop that stops looks so often whether it may */
+#define STOPPING_US 5000u       /* a loop that stops, or may not go on, looks so often whether it may */
 #define RETURN_AFTER_US 100000u /* unstarted work goes back to the others after this (L9) */
 
 /* ---- birth and death ---- */
@@ -394,7 +394,11 @@ static void stay_fenced(dur__loop *loop) {
     dur__keeper_kick(loop->runtime);
     dur__unborn_drop(loop);
     dur__live_tell(loop->runtime->store); /* what was lost is asked of the store */
-    if (dur_store_lane_wait(loop->lane, 20, NULL) != DUR_OK) (void)dur_waker_sleep(loop->waker, 20000);
+    uint64_t begin_us = dur__monotonic_us();
+    if (dur_store_lane_wait(loop->lane, 20, NULL) != DUR_OK)
+        (void)dur_waker_sleep(loop->waker, 20000);
+    else if (dur__monotonic_us() - begin_us < 1000)
+        doze(loop, STOPPING_US); /* there is something to look at, and we may not */
 }
 
 static void give_back_stale(dur__loop *loop, uint64_t now_us) {

@@ -86,6 +86,49 @@ static void a_timer_that_falls_due_in_an_outage_is_waited_for_asleep(void **stat
     if (used_ms > 300) fail_msg("%u ms of a core in a second of waiting", (unsigned)used_ms);
 }
 
+/* How often a failing method is called within a second of outage. */
+static uint64_t calls_in_a_second(const char *method) {
+    uint64_t before = dur__faulty_calls(faulty, method);
+    pause_ms(1000);
+    return dur__faulty_calls(faulty, method) - before;
+}
+
+static void a_new_owner_id_is_not_asked_for_all_the_time(void **state) {
+    world *w = *state;
+    break_store(w);
+    RUN(w, handlers);
+    start(w, "LookOnce", "", "q");
+    until_history(w, "q", "ExternalSubscribed", 1);
+    dur__faulty_add(faulty, &(dur__fault_plan){ .method = "owner_register", .count = UINT64_MAX });
+    dur__faulty_add(faulty, &(dur__fault_plan){ .method = "lane_round", .after = true });
+    OK(w, dur_client_raise(w->client, &w->err, "q", "Go", ""));
+    while (dur__faulty_faults(faulty) < 2)
+        pause_ms(1);
+    uint64_t calls = calls_in_a_second("owner_register");
+    dur__faulty_clear(faulty);
+    assert_in_range(calls, 0, 20);
+    expect(w, "q", "empty");
+}
+
+static void a_fenced_runtime_does_not_beat_all_the_time(void **state) {
+    world *w = *state;
+    break_store(w);
+    RUN(w, handlers, .owner_timeout_ms = 1000);
+    start(w, "LookOnce", "", "q");
+    until_history(w, "q", "ExternalSubscribed", 1);
+    dur__faulty_add(faulty, &(dur__fault_plan){ .method = "owner_beat", .count = UINT64_MAX });
+    while (!dur__keeper_fenced(w->runtime))
+        pause_ms(1);
+    OK(w, dur_client_raise(w->client, &w->err, "q", "Go", "")); /* the loop is awake, and may not go on */
+    uint64_t begin_ms = cpu_ms();
+    uint64_t calls = calls_in_a_second("owner_beat");
+    uint64_t used_ms = cpu_ms() - begin_ms;
+    dur__faulty_clear(faulty);
+    assert_in_range(calls, 0, 20);
+    assert_in_range(used_ms, 0, 300);
+    expect(w, "q", "empty");
+}
+
 /* ---- a store that fails is nobody's fault ---- */
 
 static void a_queue_that_cannot_be_read_for_a_while_poisons_nobody(void **state) {
@@ -141,6 +184,8 @@ static void what_waits_for_a_worker_ends_with_the_runtime(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(a_timer_that_falls_due_in_an_outage_is_waited_for_asleep),
+        TEST(a_new_owner_id_is_not_asked_for_all_the_time),
+        TEST(a_fenced_runtime_does_not_beat_all_the_time),
         TEST(a_queue_that_cannot_be_read_for_a_while_poisons_nobody),
         TEST(an_activity_that_returns_late_is_not_looked_at_any_more),
         TEST(what_waits_for_a_worker_ends_with_the_runtime),
