@@ -392,6 +392,7 @@ static void note_quiet(dur__loop *loop) {
 /* The lane is asleep, not the inbox: others may wait for this loop to serve them. */
 static void stay_fenced(dur__loop *loop) {
     dur__keeper_kick(loop->runtime);
+    dur__round_forget_claim(loop);
     dur__unborn_drop(loop);
     dur__live_tell(loop->runtime->store); /* what was lost is asked of the store */
     uint64_t begin_us = dur__monotonic_us();
@@ -413,8 +414,10 @@ static void pass(dur__loop *loop, dur__phase phase) {
     feed_starving(loop, now_us);
     if (phase == DUR__PHASE_RUN)
         give_back_stale(loop, now_us);
-    else
+    else {
+        dur__round_forget_claim(loop);
         dur__route_give_back(loop, 0);
+    }
     if (phase == DUR__PHASE_RELEASE) {
         release_idle(loop);
     } else {
@@ -448,7 +451,7 @@ void dur__loop_main(void *data) {
             pass(loop, phase);
     }
     drop_all(loop); /* what could not be released: a handler's stack is left on the thread that ran it */
-    dur__gate_forget_claim();
+    dur__round_forget_claim(loop);
     dur__crash_report_thread_end();
     dur__runtime_inside = NULL;
 }

@@ -117,6 +117,11 @@ static void add_acks(dur__loop *loop, round *r, uint64_t now_us) {
     }
 }
 
+void dur__round_forget_claim(dur__loop *loop) {
+    if (loop->claiming) dur__gate_forget_claim();
+    loop->claiming = false;
+}
+
 static void add_fetch(dur__loop *loop, round *r) {
     dur_runtime *runtime = loop->runtime;
     if (dur__runtime_phase(runtime) != DUR__PHASE_RUN) return;
@@ -134,8 +139,7 @@ static void add_fetch(dur__loop *loop, round *r) {
         r->fetch.kind = DUR_FETCH_SUSPECT;
         r->fetch.max = 1;
     } else {
-        if (loop->claiming) dur__gate_forget_claim(); /* they are gone meanwhile: nobody else would open it again */
-        loop->claiming = false;
+        dur__round_forget_claim(loop); /* they are gone meanwhile: nobody else would open it again */
         r->fresh_reserved = dur__gate_reserve_fresh(FETCH_MAX);
         if (r->fresh_reserved == 0) return;
         /* A store that does not count acquisitions knows no suspects. */
@@ -305,6 +309,7 @@ static void answered(dur__loop *loop, round *r) {
 static void failed(dur__loop *loop, round *r, const dur_error *err) {
     dur_runtime *runtime = loop->runtime;
     DUR__COUNT(runtime, provider_errors);
+    dur__round_forget_claim(loop); /* other stores of this process need not wait for ours */
     uint64_t delay_ms = dur__backoff_ms(10, loop->failures++, 3000);
     loop->retry_at_us = dur__monotonic_us() + dur__backoff_jitter_us(runtime->world, delay_ms);
     if (loop->failures == 1 || loop->failures % 16 == 0)

@@ -59,11 +59,11 @@ struct dur__task {
     dur__letter letter; /* its completion */
     dur_arena *arena;   /* everything below, what the activity allocates and its result */
     dur_runtime *runtime;
-    dur__loop *loop; /* whom the completion goes to */
-    dur__inst *inst; /* registered in inst->tasks (loop's thread only) */
+    dur__loop *loop;     /* whom the completion goes to */
+    dur__inst *inst;     /* registered in inst->tasks (loop's thread only) */
     atomic_uint holders; /* the place that it belongs to, and inst->tasks: an abandoned one ends beside its instance */
-    uint64_t serial; /* never reused */
-    uint32_t epoch;  /* owner under whose id the row is locked */
+    uint64_t serial;     /* never reused */
+    uint32_t epoch;      /* owner under whose id the row is locked */
     dur_activity_ref ref;
     const char *token;
     dur_work_item item; /* ActivityExecute */
@@ -110,8 +110,8 @@ typedef struct dur__work {
     dur__map sessions;     /* names */
     size_t session_count;
     uint64_t batch_at_us;
-    bool closed; /* no worker begins another activity … */
-    bool exit;   /* … and those that have none end */
+    bool closed;            /* no worker begins another activity … */
+    bool exit;              /* … and those that have none end */
     dur__cond idle_changed; /* for stop: something has ended */
 } dur__work;
 
@@ -338,6 +338,7 @@ void dur__lookouts_close(dur__loop *loop); /* the loop has ended: wait for the l
 /* round.c */
 bool dur__round_due(dur__loop *loop, uint64_t now_us);
 void dur__round(dur__loop *loop);
+void dur__round_forget_claim(dur__loop *loop);                 /* it acquires nothing for now: others may */
 uint64_t dur__round_next_us(dur__loop *loop, uint64_t now_us); /* how long nothing has to be submitted again */
 
 /* route.c: where completions and taken work go */

@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "provider/faulty.h"
 #include "runtime/runtime_internal.h"
 #include <durite/durite.h>
 #include <stdlib.h>
@@ -55,7 +56,9 @@ static void up(size_t loops, uint32_t max_sessions) {
     dur__mutex_init(&runtime->mutex);
     dur__cond_init(&runtime->changed);
     dur__work_init(&runtime->work);
-    OK(dur_open(&runtime->store, url, &err));
+    dur_provider *inner = NULL;
+    OK(dur_open(&inner, url, &err));
+    OK(dur__faulty_wrap(&runtime->store, inner, 1, &err));
     OK(dur__options_take(
         runtime, DUR_RUNTIME(.store = runtime->store, .handlers = handlers, .max_sessions = max_sessions), &err));
     OK(dur_registry_new(&runtime->registries[0], &err));
@@ -304,6 +307,23 @@ static void a_turn_that_turns_out_to_be_committed_hands_its_work_out(void **stat
     down();
 }
 
+/* ---- what a store's failure holds up ---- */
+
+/* The gate is one for all stores of the process. */
+static void a_loop_whose_store_fails_does_not_keep_the_gate_closed(void **state) {
+    (void)state;
+    up(1, 0);
+    dur__loop *loop = &runtime->loops[0];
+    assert_int_equal(dur__gate_reserve_fresh(1), 1); /* another runtime, on another store, has acquired something */
+    loop->suspect_last = false;                      /* and this loop waits to acquire a suspect alone */
+    dur__faulty_add(runtime->store, &(dur__fault_plan){ .method = "lane_round" });
+    dur__round(loop);
+    assert_int_equal(dur__faulty_faults(runtime->store), 1);
+    assert_int_equal(dur__gate_reserve_fresh(1), 1); /* it may acquire more */
+    dur__gate_unreserve_fresh(2);
+    down();
+}
+
 /* ---- suspects: one at a time in the whole process ---- */
 
 /* An activity that a dead owner had, and that is a suspect now. */
@@ -389,6 +409,7 @@ int main(void) {
         cmocka_unit_test(sessions_that_were_left_out_are_looked_for_again),
         cmocka_unit_test(what_waited_unstarted_is_given_back),
         cmocka_unit_test(a_turn_that_turns_out_to_be_committed_hands_its_work_out),
+        cmocka_unit_test(a_loop_whose_store_fails_does_not_keep_the_gate_closed),
         cmocka_unit_test(a_suspect_that_is_not_registered_here_lets_the_next_one_run),
         cmocka_unit_test(a_suspect_that_is_poison_lets_the_next_one_run),
         cmocka_unit_test(a_suspect_that_is_forgotten_with_its_owner_lets_the_next_one_run),
