@@ -79,7 +79,8 @@ static int more(void *data, const char *queue, uint64_t after_ms, uint64_t after
     bool offered;
     if (inst->unborn) return DUR_OK; /* whom nobody knows nobody has sent anything */
     int code = read_queue(inst, inst->exec, queue, after_ms, after_id, &offered, err);
-    /* Busy, full, cut off: whatever passes is the store's trouble, and no attempt of the instance (dur__inst_broken). */
+    /* Busy, full, cut off: whatever passes is the store's trouble, and no attempt of the instance (dur__inst_broken).
+     */
     return code != DUR_OK && err->retryable ? DUR_EUNAVAILABLE : code;
 }
 

@@ -42,6 +42,7 @@ static int lane_open(dur__loop *loop, dur_error *err) {
 int dur__loop_open(dur__loop *loop, dur_runtime *runtime, unsigned index, dur_error *err) {
     loop->runtime = runtime;
     loop->index = index;
+    dur__live_loop(runtime->store, true);
     dur__list_init(&loop->ready);
     dur__list_init(&loop->commits);
     dur__list_init(&loop->parked);
@@ -62,9 +63,7 @@ int dur__loop_open(dur__loop *loop, dur_runtime *runtime, unsigned index, dur_er
     loop->stacks = dur__stacks_new();
     if (loop->arena == NULL || loop->waker == NULL || loop->stacks == NULL)
         return dur_error_set(err, DUR_ENOMEM, false, "runtime.start", "no memory or descriptor for a loop");
-    int code = lane_open(loop, err);
-    if (code == DUR_OK) dur__live_loop(runtime->store, true);
-    return code;
+    return lane_open(loop, err);
 }
 
 static void drop_all(dur__loop *loop) {
@@ -101,11 +100,9 @@ static void drop_done(dur__loop *loop) {
 
 void dur__loop_close(dur__loop *loop) {
     if (loop->runtime == NULL) return;
-    if (loop->lane != NULL) {
-        dur__live_loop(loop->runtime->store, false);
-        dur_store_lane_close(loop->lane);
-        loop->lane = NULL;
-    }
+    dur__live_loop(loop->runtime->store, false);
+    if (loop->lane != NULL) dur_store_lane_close(loop->lane); /* a loop that lost its owner may have none */
+    loop->lane = NULL;
     drop_all(loop);
     dur__live_tell(loop->runtime->store);
     drop_acks(loop);
@@ -346,6 +343,8 @@ static bool follow_owner(dur__loop *loop) {
     if (loop->lane != NULL && loop->epoch == atomic_load(&runtime->epoch)) {
         if (!loop->stale) return true;
         dur__keeper_kick(runtime);
+        dur__unborn_drop(loop);
+        dur__live_tell(runtime->store);
         (void)dur_waker_sleep(loop->waker, 10000);
         return false;
     }
@@ -355,6 +354,7 @@ static bool follow_owner(dur__loop *loop) {
     if (loop->lane != NULL) dur_store_lane_close(loop->lane);
     loop->lane = NULL;
     drop_all(loop);
+    dur__live_tell(runtime->store); /* before the store is asked for anything: it may not answer for long */
     drop_acks(loop);
     dur__route_give_back(loop, 0);
     if (lane_open(loop, &err) != DUR_OK) {

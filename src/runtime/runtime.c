@@ -171,7 +171,8 @@ static bool wait_drained(dur_runtime *runtime, uint64_t until_us, bool activitie
     return drained;
 }
 
-/* The grace is over: who runs is told, and nothing else is begun, or the last look at who runs would not be the last. */
+/* The grace is over: who runs is told, and nothing else is begun, or the last look at who runs would not be the last.
+ */
 static void cancel_running(dur_runtime *runtime) {
     dur__mutex_lock(&runtime->work.mutex);
     runtime->work.closed = true;

@@ -143,6 +143,47 @@ static void a_queue_that_cannot_be_read_for_a_while_poisons_nobody(void **state)
     assert_int_equal(dur__faulty_faults(faulty), 4);
 }
 
+/* ---- who waits for an instance that ran here ---- */
+
+static void wait_for_q(void *unused) {
+    dur_client *client = NULL;
+    char *result = NULL;
+    (void)unused;
+    assert_int_equal(dur_client_new(&client, faulty, NULL), DUR_OK);
+    if (dur_client_result(&result, client, "q", patience_ms(), NULL) == DUR_OK) atomic_store(&running, 1);
+    dur_free(result);
+    dur_client_free(client);
+}
+
+/* The loop has lost its instances, and cannot begin again: whoever waits for them asks the store. */
+static void a_loop_without_a_lane_sends_its_waiters_to_the_store(void **state) {
+    world *w = *state;
+    dur__thread waiter;
+    dur_runtime *other = NULL;
+    dur_provider *store = NULL;
+    break_store(w);
+    RUN(w, handlers);
+    start(w, "LookOnce", "", "q");
+    until_history(w, "q", "ExternalSubscribed", 1);
+    assert_int_equal(dur__thread_start(&waiter, "waiter", wait_for_q, NULL), 0);
+    pause_ms(100); /* so that it waits for this runtime to tell it */
+    dur__faulty_add(faulty, &(dur__fault_plan){ .method = "lane_open", .count = UINT64_MAX });
+    dur__faulty_add(faulty, &(dur__fault_plan){ .method = "lane_round", .after = true });
+    OK(w, dur_client_raise(w->client, &w->err, "q", "Go", ""));
+    while (dur__faulty_faults(faulty) < 2)
+        pause_ms(1);
+    OK(w, dur_open(&store, w->url, &w->err));
+    OK(w, dur_runtime_start(&other, DUR_RUNTIME(.store = store, .handlers = handlers), &w->err));
+    for (int i = 0; i < 20000 && atomic_load(&running) == 0; i++)
+        pause_ms(1);
+    int in_time = atomic_load(&running);
+    dur__thread_join(&waiter);
+    dur__faulty_clear(faulty);
+    OK(w, dur_runtime_stop(other, patience_ms(), &w->err));
+    dur_provider_close(store);
+    assert_int_equal(in_time, 1);
+}
+
 /* ---- activities that are left behind ---- */
 
 /* It returns after stop has left it behind, and before its instance, whose turn waits for the store, was dropped. */
@@ -187,6 +228,7 @@ int main(void) {
         TEST(a_new_owner_id_is_not_asked_for_all_the_time),
         TEST(a_fenced_runtime_does_not_beat_all_the_time),
         TEST(a_queue_that_cannot_be_read_for_a_while_poisons_nobody),
+        TEST(a_loop_without_a_lane_sends_its_waiters_to_the_store),
         TEST(an_activity_that_returns_late_is_not_looked_at_any_more),
         TEST(what_waits_for_a_worker_ends_with_the_runtime),
     };
