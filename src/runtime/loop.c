@@ -412,9 +412,9 @@ static void pass(dur__loop *loop, dur__phase phase) {
     uint64_t now_us = dur__monotonic_us();
     if (atomic_exchange(&loop->runtime->suspect_hint, false)) loop->look_suspect_work = loop->look_instances = true;
     feed_starving(loop, now_us);
-    if (phase == DUR__PHASE_RUN)
+    if (phase == DUR__PHASE_RUN) {
         give_back_stale(loop, now_us);
-    else {
+    } else {
         dur__round_forget_claim(loop);
         dur__route_give_back(loop, 0);
     }

@@ -152,12 +152,14 @@ static void store_failed(dur__inst *inst, const dur_turn_commit *answer) {
         /* A store that refuses this turn for good: count it, so that it ends as poison instead of for ever. */
         dur__log(DUR_LOG_ERROR, DUR__LOG_PROVIDER, DUR__FIELDS(DUR__TEXT("instance_id", inst->id)),
                  "the store refuses a turn: %s", err->message);
-        if (inst->exec != NULL)
+        if (inst->exec != NULL) {
             dur__release_counted(inst, 1000);
-        else if (inst->commit->set_suspended)
+        } else if (inst->commit->set_suspended) {
             dur__release(inst, 60000, true, false);
-        else
+        } else {
+            dur__inst_committed_once(inst); /* nothing of it runs any more: suspects need not wait for it (L6) */
             dur__commit_retry(inst, err, false);
+        }
     }
 }
 

@@ -324,6 +324,26 @@ static void a_loop_whose_store_fails_does_not_keep_the_gate_closed(void **state)
     down();
 }
 
+/* Its commit is tried for ever; what was acquired behind it is not to wait as long. */
+static void an_end_that_the_store_refuses_does_not_keep_suspects_out(void **state) {
+    (void)state;
+    up(1, 0);
+    dur__loop *loop = &runtime->loops[0];
+    start("OneStep", "a");
+    dur__round(loop);
+    dur__inst *inst = dur__map_get(&loop->instances, "a");
+    assert_true(inst->uncommitted);
+    dur__release(inst, 0, false, false);
+    dur_turn_commit refused = *inst->commit;
+    refused.fault = DUR_TURN_STORE;
+    dur_error_set(&refused.error, DUR_ECORRUPT, false, "test", "a page of it cannot be read");
+    dur__commit_answer(inst, &refused);
+    assert_ptr_equal(dur__map_get(&loop->instances, "a"), inst);
+    assert_true(dur__gate_claim_suspect());
+    dur__gate_release_suspect();
+    down();
+}
+
 /* ---- suspects: one at a time in the whole process ---- */
 
 /* An activity that a dead owner had, and that is a suspect now. */
@@ -410,6 +430,7 @@ int main(void) {
         cmocka_unit_test(what_waited_unstarted_is_given_back),
         cmocka_unit_test(a_turn_that_turns_out_to_be_committed_hands_its_work_out),
         cmocka_unit_test(a_loop_whose_store_fails_does_not_keep_the_gate_closed),
+        cmocka_unit_test(an_end_that_the_store_refuses_does_not_keep_suspects_out),
         cmocka_unit_test(a_suspect_that_is_not_registered_here_lets_the_next_one_run),
         cmocka_unit_test(a_suspect_that_is_poison_lets_the_next_one_run),
         cmocka_unit_test(a_suspect_that_is_forgotten_with_its_owner_lets_the_next_one_run),
