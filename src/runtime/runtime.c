@@ -210,8 +210,8 @@ static size_t shut_down(dur_runtime *runtime, uint64_t grace_ms, dur__buf *names
     }
     uint64_t release_ms = grace_ms < 1000 ? 1000 : grace_ms > 10000 ? 10000 : grace_ms;
     stop_loops(runtime, dur__monotonic_us() + release_ms * 1000);
+    stop_keeper(runtime); /* first: it may be about to replace a worker that it has abandoned */
     dur__workers_stop(runtime);
-    stop_keeper(runtime);
     for (size_t i = 0; i < runtime->loop_count; i++)
         dur__loop_close(&runtime->loops[i]);
     if (runtime->has_owners && runtime->owner_id_count > 0)
