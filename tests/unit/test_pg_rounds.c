@@ -361,6 +361,36 @@ static void a_busy_lane_takes_what_was_given_back(void **state) {
     rig_close(&r);
 }
 
+/* Somebody stands still with the row of an instance that has a message: the lane comes back for it, from time to time.
+ */
+static void a_held_row_keeps_nobody_awake(void **state) {
+    rig r = rig_open(*state);
+    bench *b = &r.p->b;
+    dur_orchestration_item item = started(&r, "x");
+    begin(&r, &item);
+    dur_message event = message_of(DUR_WORK_EXTERNAL_RAISED, "x");
+    ASSERT_OK(b, dur_store_enqueue_existing(b->store, &event, 0, &b->err));
+    char sql[200];
+    snprintf(sql, sizeof(sql), "BEGIN; SELECT 1 FROM %s.dur_instances WHERE instance_id = 'x' FOR UPDATE", r.p->schema);
+    PGconn *other = PQconnectdb(pg_server());
+    pg_do(other, sql);
+    int rounds = 0;
+    for (uint64_t end_ms = pg_monotonic_ms() + 1000; pg_monotonic_ms() < end_ms; rounds++) {
+        dur_round round = run(&r, NULL, 0, &fresh);
+        if (round.held_count > 0) break;
+        (void)dur_store_lane_wait(r.lane, 1000, &b->err);
+    }
+    PQfinish(other);
+    assert_true(rounds < 60);
+    size_t held = 0;
+    for (int i = 0; i < 20 && held == 0; i++) {
+        (void)dur_store_lane_wait(r.lane, 1000, &b->err);
+        held = run(&r, NULL, 0, &fresh).held_count;
+    }
+    assert_int_equal(held, 1);
+    rig_close(&r);
+}
+
 /* Only the first few of a long queue are handed out, and the others stay where they are. */
 static void a_backlog_is_handed_out_in_pieces(void **state) {
     enum { MESSAGES = 300, AT_ONCE = 10 };
@@ -464,6 +494,7 @@ int main(void) {
         PG_TEST(the_work_of_a_session_is_finished_too),
         PG_TEST(a_busy_round_finds_suspects),
         PG_TEST(a_busy_lane_takes_what_was_given_back),
+        PG_TEST(a_held_row_keeps_nobody_awake),
         PG_TEST(a_backlog_is_handed_out_in_pieces),
         PG_TEST(a_watch_is_told_of_its_own_instance),
         PG_TEST(an_end_is_told_when_there_is_time),

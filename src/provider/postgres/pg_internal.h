@@ -145,6 +145,7 @@ typedef struct dur__pg_lane {
     uint64_t next_due_ms, now_ms, answered_us;
     uint64_t seen_id, seen_ms; /* of the last look */
     bool more;                 /* a look would find something */
+    unsigned held_looks;       /* in a row that found a message for a row that somebody held */
     bool unseen;               /* something became visible that no round has asked for since */
     bool suspects, works_late, free_instances, free_work;
     bool crowded;     /* the last look found as many as it may take */

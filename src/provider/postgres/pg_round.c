@@ -13,6 +13,7 @@
 #define PROBE_APART_US 5000u
 #define PROBE_APART_TOLD_US 20000u /* where notifications come, a probe is only there for those that were lost */
 #define WHOLE_LOOK_APART_US 250000u
+#define HELD_LOOKS_MAX 9u    /* then they are 128 ms apart */
 #define SLOW_COMMIT_MS 2000u /* a message whose commit took longer waits for the next whole look */
 
 static dur__pg_lane *lane_of(dur_lane *lane) {
@@ -141,6 +142,18 @@ static void read_lost(const PGresult *rows, dur_arena *arena, dur_round *round) 
         round->lost[row] = dur__pg_get_text(rows, row, 0, arena);
 }
 
+/*
+ * A message came, and somebody held the row: look again, at once; after that in 1, 2, 4 … ms, because who stands still
+ * with a row may do so for hours.
+ */
+static void look_again(dur__pg_lane *lane, bool held) {
+    lane->held_looks = !held ? 0 : lane->held_looks < HELD_LOOKS_MAX ? lane->held_looks + 1 : HELD_LOOKS_MAX;
+    lane->more = held && (lane->held_looks == 1 || lane->store->caller_clock);
+    if (!held || lane->more) return;
+    uint64_t again_ms = lane->now_ms + (1u << (lane->held_looks - 2));
+    if (again_ms < lane->next_due_ms) lane->next_due_ms = again_ms;
+}
+
 static void read_info(dur__pg_lane *lane, const PGresult *info, const dur_round *round, const round_plan *plan) {
     bool waiting = dur__pg_get_bool(info, 0, 6), held = dur__pg_get_bool(info, 0, 7),
          lost = dur__pg_get_bool(info, 0, 9);
@@ -159,7 +172,7 @@ static void read_info(dur__pg_lane *lane, const PGresult *info, const dur_round 
         lane->seen_id = dur__pg_get_u64(info, 0, 1);
         lane->seen_ms = lane->now_ms;
         if (plan->low_ms == 0 && round->fetch != NULL) lane->whole_look_ms = lane->now_ms;
-        lane->more = held; /* a message came while somebody held the row: look again */
+        look_again(lane, held);
     } else {
         lane->more = waiting || held || lost;
         if (!held) lane->seen_ms = lane->now_ms; /* nothing that was due by now has not been handed out */
