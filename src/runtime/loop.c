@@ -337,6 +337,19 @@ static void wait(dur__loop *loop) {
 
 /* ---- owner and phases ---- */
 
+/* It has no owner id that holds, and what it has is lost with the old one: a stop need not wait for any of it. */
+static void wait_for_owner(dur__loop *loop, uint64_t us) {
+    if (dur__runtime_phase(loop->runtime) != DUR__PHASE_RUN) {
+        drop_all(loop);
+        drop_acks(loop);
+        drop_waiting(loop);
+        drop_done(loop);
+        atomic_store(&loop->quiet, true);
+    }
+    dur__live_tell(loop->runtime->store);
+    (void)dur_waker_sleep(loop->waker, us);
+}
+
 /* Taken for dead: everything under the old id is lost; begin again under the new one. */
 static bool follow_owner(dur__loop *loop) {
     dur_runtime *runtime = loop->runtime;
@@ -344,8 +357,7 @@ static bool follow_owner(dur__loop *loop) {
         if (!loop->stale) return true;
         dur__keeper_kick(runtime);
         dur__unborn_drop(loop);
-        dur__live_tell(runtime->store);
-        (void)dur_waker_sleep(loop->waker, 10000);
+        wait_for_owner(loop, 10000);
         return false;
     }
     dur_error err = DUR_ERROR_INIT;
@@ -360,9 +372,10 @@ static bool follow_owner(dur__loop *loop) {
     if (lane_open(loop, &err) != DUR_OK) {
         DUR__COUNT(runtime, provider_errors);
         loop->lane = NULL;
-        (void)dur_waker_sleep(loop->waker, 100000);
+        wait_for_owner(loop, 100000);
         return false;
     }
+    atomic_store(&loop->quiet, false);
     loop->look_instances = loop->look_work = loop->suspects_waiting = true;
     return true;
 }

@@ -222,6 +222,23 @@ static void what_waits_for_a_worker_ends_with_the_runtime(void **state) {
     assert_int_equal(atomic_load(&running), 1); /* nothing was started any more */
 }
 
+static void a_loop_that_has_lost_everything_holds_up_no_stop(void **state) {
+    world *w = *state;
+    break_store(w);
+    RUN(w, handlers, .worker_concurrency = 1);
+    start(w, "LookOnce", "", "q");
+    until_history(w, "q", "ExternalSubscribed", 1);
+    dur__faulty_add(faulty, &(dur__fault_plan){ .method = "owner_register", .count = UINT64_MAX });
+    dur__faulty_add(faulty, &(dur__fault_plan){ .method = "lane_round", .after = true });
+    OK(w, dur_client_raise(w->client, &w->err, "q", "Go", ""));
+    while (dur__faulty_faults(faulty) < 2)
+        pause_ms(1);
+    uint64_t begin_ms = dur_world_real()->boot_ms(NULL);
+    OK(w, dur_runtime_stop(w->runtime, 30000, &w->err));
+    w->runtime = NULL;
+    assert_in_range(dur_world_real()->boot_ms(NULL) - begin_ms, 0, 20000); /* ten of them for its lease */
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(a_timer_that_falls_due_in_an_outage_is_waited_for_asleep),
@@ -231,6 +248,7 @@ int main(void) {
         TEST(a_loop_without_a_lane_sends_its_waiters_to_the_store),
         TEST(an_activity_that_returns_late_is_not_looked_at_any_more),
         TEST(what_waits_for_a_worker_ends_with_the_runtime),
+        TEST(a_loop_that_has_lost_everything_holds_up_no_stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
