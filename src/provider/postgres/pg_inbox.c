@@ -155,8 +155,11 @@ void dur__pg_inbox_answer(dur__pg_lane *lane, dur_turn_commit **turns, size_t co
 
 void dur__pg_inbox_close(dur__pg_lane *lane) {
     dur__mutex_lock(&lane->store->mutex);
-    for (dur__link *link; (link = dur__list_pop(&lane->inbox)) != NULL;)
+    for (dur__link *link; (link = dur__list_pop(&lane->inbox)) != NULL;) {
+        DUR__CONTAINER(link, dur__pg_request, link)->state =
+            TAKEN; /* or its caller would withdraw it while we answer */
         dur__list_push(&lane->starts, link);
+    }
     dur__mutex_unlock(&lane->store->mutex);
     for (dur__link *link; (link = dur__list_first(&lane->starts)) != NULL;)
         answer(lane->store, DUR__CONTAINER(link, dur__pg_request, link), false, DUR_OK, NULL);
