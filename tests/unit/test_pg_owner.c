@@ -469,6 +469,23 @@ static void a_refused_take_over_is_tried_again_soon(void **state) {
     pg_do(p->db, sql);
 }
 
+/* Of leases that were ended a lane is told within a second; what is a day old is for one that is gone. */
+static void what_nobody_was_told_is_forgotten(void **state) {
+    pg_bench *p = *state;
+    bench *b = &p->b;
+    dur_owner_options options = { .owner = "one" };
+    char sql[300];
+    snprintf(sql, sizeof(sql),
+             "INSERT INTO %s.dur_lost SELECT 7, 'i', (extract(epoch FROM clock_timestamp()) * 1000)::bigint - age FROM"
+             " unnest(ARRAY[0, 86000000, 87000000]) age",
+             p->schema);
+    pg_do(p->db, sql);
+    ASSERT_OK(b, dur_store_owner_register(b->store, &options, &b->err));
+    snprintf(sql, sizeof(sql), "SELECT count(*) FROM %s.dur_lost", p->schema);
+    assert_int_equal(pg_number(p->db, sql), 2);
+    ASSERT_OK(b, dur_store_owner_release(b->store, "one", &b->err));
+}
+
 /* The dead one stood still in the middle of a batch, and so does the server: the second refusal ends it. */
 static void half_a_batch_of_a_dead_peer_is_ended(void **state) {
     pg_bench *p = *state;
@@ -515,6 +532,7 @@ int main(void) {
         PG_TEST(a_new_name_forgets_nothing),
         PG_TEST(a_refused_take_over_is_tried_again_soon),
         PG_TEST(half_a_batch_of_a_dead_peer_is_ended),
+        PG_TEST(what_nobody_was_told_is_forgotten),
     };
     PG_MAIN(tests);
 }

@@ -24,6 +24,8 @@ static const char insert_sql[] =
     "INSERT INTO @owners (owner, timeout_ms, beat_ms, lock_key, server_start, session_lock) VALUES ($2::text,"
     " $3::bigint,"
     " #now, $4::bigint, " SERVER_START ", $5::boolean)";
+/* What was to be told to lanes that are gone, and to nobody else, would stay for ever. */
+static const char forget_lost_sql[] = "DELETE FROM @lost WHERE at_ms < #now - 86400000";
 /*
  * One statement a second: the beat, what there is to do for the lanes of this owner (every notification may be lost),
  * and the peers; pg_locks is read once for all of them.  Each beat differs from the one before, whatever the clock
@@ -104,6 +106,8 @@ int dur__pg_owner_register(dur_provider *self, const dur_owner_options *options,
         dur__pg_i64(&args, keeper->conn->owner_key);
         dur__pg_bool(&args, !store->pooler);
         dur__pg_batch_add(&batch, insert_sql, &args);
+        dur__pg_args_begin(store, &args);
+        dur__pg_batch_add(&batch, forget_lost_sql, &args);
         code = dur__pg_batch_run(&batch, "postgres.owner", err);
         if (code == DUR_ECONFLICT)
             code = dur_error_set(err, DUR_EEXISTS, false, "postgres.owner", "owner %s is registered", options->owner);
