@@ -245,6 +245,14 @@ static PGconn *hold_f0(pg_bench *p) {
     return holder;
 }
 
+/* Now it ends as the others have. */
+static void let_f0_go(pg_bench *p, dur_client *client, PGconn *holder) {
+    pg_do(holder, "COMMIT");
+    PQfinish(holder);
+    flow_start(client, 0, 1);
+    flow_expect(client, p->b.store, 0, 1);
+}
+
 /* A client that stands still in the middle of its transaction, say: its instance waits, and the others do not. */
 static void a_locked_row_stops_nobody_else(void **state) {
     pg_bench *p = *state;
@@ -256,10 +264,7 @@ static void a_locked_row_stops_nobody_else(void **state) {
     PGconn *holder = hold_f0(p);
     flow_start(client, 1, 10);
     flow_expect(client, b->store, 1, 10);
-    pg_do(holder, "COMMIT");
-    PQfinish(holder);
-    flow_start(client, 0, 1);
-    flow_expect(client, b->store, 0, 1);
+    let_f0_go(p, client, holder);
     dur_client_free(client);
     flow_node_stop(&node);
 }
@@ -287,10 +292,7 @@ static void a_locked_row_stops_no_take_over(void **state) {
     flow_node next = one_loop(p);
     flow_start(client, 1, 10);
     flow_expect(client, b->store, 1, 10);
-    pg_do(holder, "COMMIT");
-    PQfinish(holder);
-    flow_start(client, 0, 1);
-    flow_expect(client, b->store, 0, 1);
+    let_f0_go(p, client, holder);
     dur_client_free(client);
     assert_int_equal(dur_runtime_stop(next.runtime, DUR_SECONDS(20), &b->err), DUR_OK);
     dur_provider_close(next.store);

@@ -62,6 +62,12 @@ static void break_store(world *w) {
     atomic_store(&running, 0);
 }
 
+/* "q", which waits for its event. */
+static void start_looking(world *w) {
+    start(w, "LookOnce", "", "q");
+    until_history(w, "q", "ExternalSubscribed", 1);
+}
+
 static uint64_t cpu_ms(void) {
     struct timespec t;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
@@ -97,8 +103,7 @@ static void a_new_owner_id_is_not_asked_for_all_the_time(void **state) {
     world *w = *state;
     break_store(w);
     RUN(w, handlers);
-    start(w, "LookOnce", "", "q");
-    until_history(w, "q", "ExternalSubscribed", 1);
+    start_looking(w);
     dur__faulty_add(faulty, &(dur__fault_plan){ .method = "owner_register", .count = UINT64_MAX });
     dur__faulty_add(faulty, &(dur__fault_plan){ .method = "lane_round", .after = true });
     OK(w, dur_client_raise(w->client, &w->err, "q", "Go", ""));
@@ -114,8 +119,7 @@ static void a_fenced_runtime_does_not_beat_all_the_time(void **state) {
     world *w = *state;
     break_store(w);
     RUN(w, handlers, .owner_timeout_ms = 1000);
-    start(w, "LookOnce", "", "q");
-    until_history(w, "q", "ExternalSubscribed", 1);
+    start_looking(w);
     dur__faulty_add(faulty, &(dur__fault_plan){ .method = "owner_beat", .count = UINT64_MAX });
     while (!dur__keeper_fenced(w->runtime))
         pause_ms(1);
@@ -135,8 +139,7 @@ static void a_queue_that_cannot_be_read_for_a_while_poisons_nobody(void **state)
     world *w = *state;
     break_store(w);
     RUN(w, handlers, .max_attempts = 2);
-    start(w, "LookOnce", "", "q");
-    until_history(w, "q", "ExternalSubscribed", 1);
+    start_looking(w);
     dur__faulty_add(faulty, &(dur__fault_plan){ .method = "lane_messages", .code = DUR_EBUSY, .count = 4 });
     OK(w, dur_client_raise(w->client, &w->err, "q", "Go", ""));
     expect(w, "q", "empty");
@@ -163,8 +166,7 @@ static void a_loop_without_a_lane_sends_its_waiters_to_the_store(void **state) {
     dur_provider *store = NULL;
     break_store(w);
     RUN(w, handlers);
-    start(w, "LookOnce", "", "q");
-    until_history(w, "q", "ExternalSubscribed", 1);
+    start_looking(w);
     assert_int_equal(dur__thread_start(&waiter, "waiter", wait_for_q, NULL), 0);
     pause_ms(100); /* so that it waits for this runtime to tell it */
     dur__faulty_add(faulty, &(dur__fault_plan){ .method = "lane_open", .count = UINT64_MAX });
@@ -226,8 +228,7 @@ static void a_loop_that_has_lost_everything_holds_up_no_stop(void **state) {
     world *w = *state;
     break_store(w);
     RUN(w, handlers, .worker_concurrency = 1);
-    start(w, "LookOnce", "", "q");
-    until_history(w, "q", "ExternalSubscribed", 1);
+    start_looking(w);
     dur__faulty_add(faulty, &(dur__fault_plan){ .method = "owner_register", .count = UINT64_MAX });
     dur__faulty_add(faulty, &(dur__fault_plan){ .method = "lane_round", .after = true });
     OK(w, dur_client_raise(w->client, &w->err, "q", "Go", ""));

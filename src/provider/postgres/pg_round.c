@@ -143,10 +143,11 @@ static void read_lost(const PGresult *rows, dur_arena *arena, dur_round *round) 
 }
 
 /*
- * A message came, and somebody held the row: look again, at once; after that in 1, 2, 4 … ms, because who stands still
- * with a row may do so for hours.
+ * A message came, and somebody held the row, or it was too many for one look: look again, at once.  Where that finds
+ * nothing, in 1, 2, 4 … ms, because who stands still with a row may do so for hours.
  */
-static void look_again(dur__pg_lane *lane, bool held) {
+static void look_again(dur__pg_lane *lane, bool held, bool found) {
+    if (found) lane->held_looks = 0;
     lane->held_looks = !held ? 0 : lane->held_looks < HELD_LOOKS_MAX ? lane->held_looks + 1 : HELD_LOOKS_MAX;
     lane->more = held && (lane->held_looks == 1 || lane->store->caller_clock);
     if (!held || lane->more) return;
@@ -172,7 +173,7 @@ static void read_info(dur__pg_lane *lane, const PGresult *info, const dur_round 
         lane->seen_id = dur__pg_get_u64(info, 0, 1);
         lane->seen_ms = lane->now_ms;
         if (plan->low_ms == 0 && round->fetch != NULL) lane->whole_look_ms = lane->now_ms;
-        look_again(lane, held);
+        look_again(lane, held, round->held_count + round->item_count > 0);
     } else {
         lane->more = waiting || held || lost;
         if (!held) lane->seen_ms = lane->now_ms; /* nothing that was due by now has not been handed out */
