@@ -387,7 +387,7 @@ static void a_born_turn_costs_one_commit_and_no_message(void **state) {
     writes = 0;
     (void)commit(&d, &turn, 1);
     sqlite3_trace_v2(file_of(f)->writer.db, 0, NULL, NULL);
-    assert_int_equal(writes, 4); /* the instance, its execution, two events */
+    assert_int_equal(writes, 3); /* the instance, two events */
     assert_int_equal(file_of(f)->commits, before + 1);
     assert_int_equal(answer_of(&c), DUR_OK);
     goes_on_from(&d, &turn, 2);

@@ -28,7 +28,7 @@ static int row_complete(dur__sq_conn *conn, dur_arena *arena, sqlite3_stmt *row,
                         dur_error *err) {
     uint64_t key = dur__sq_u64(row, 0), execution = dur__sq_u64(row, 4);
     sqlite3_stmt *more = NULL;
-    int code = dur__sq_first(conn, DUR__SQ_EXECUTION_OUTPUT, &more, err, "ii", key, execution);
+    int code = dur__sq_first(conn, DUR__SQ_EXECUTION_OUTPUT, &more, err, "i", key);
     if (code == DUR_OK && more != NULL) out->output = dur__sq_dup(arena, more, 0);
     dur__sq_end(&more);
     if (code == DUR_OK) code = dur__sq_first(conn, DUR__SQ_EVENT_LAST, &more, err, "ii", key, execution);

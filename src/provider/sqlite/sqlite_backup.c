@@ -63,8 +63,9 @@ static const struct {
       "a message belongs to no instance" },
     { "SELECT w.key FROM dur_worker w WHERE NOT EXISTS (SELECT 1 FROM dur_instance i WHERE i.key=w.key) LIMIT 1",
       "a worker row belongs to no instance" },
-    { "SELECT x.key FROM dur_execution x WHERE NOT EXISTS (SELECT 1 FROM dur_instance i WHERE i.key=x.key) LIMIT 1",
-      "an execution belongs to no instance" },
+    { "SELECT x.key FROM dur_past_execution x WHERE NOT EXISTS (SELECT 1 FROM dur_instance i WHERE i.key=x.key AND "
+      "i.execution > x.execution) LIMIT 1",
+      "an execution is not in the past of an instance" },
     { "SELECT key FROM dur_instance WHERE token IS NOT NULL AND ready_at IS NOT NULL LIMIT 1",
       "an instance is leased and ready at once" },
     { "SELECT key FROM dur_instance WHERE token IS NULL AND (owner IS NOT NULL OR locked_until IS NOT NULL) LIMIT 1",

@@ -124,6 +124,17 @@ int dur__sq_enqueue_existing(dur_provider *self, const dur_message *item, uint64
 
 /* ---- append ---- */
 
+static int append_execution(client_op *self, dur__sq_txn *txn, uint64_t current) {
+    dur_error *err = &self->op.err;
+    if (self->execution < current)
+        return dur__sq_run(txn->conn, DUR__SQ_EXECUTION_MAKE, err, "iiin", self->key, self->execution, txn->now_ms);
+    if (self->execution == current)
+        return dur__sq_run(txn->conn, DUR__SQ_EXECUTION_BEGIN, err, "ii", self->key, txn->now_ms);
+    int code = dur__sq_run(txn->conn, DUR__SQ_EXECUTION_KEEP, err, "i", self->key);
+    if (code != DUR_OK) return code;
+    return dur__sq_run(txn->conn, DUR__SQ_EXECUTION_NEXT, err, "iii", self->key, self->execution, txn->now_ms);
+}
+
 static int append_run(dur__sq_op *op, dur__sq_txn *txn) {
     client_op *self = (client_op *)(void *)op;
     sqlite3_stmt *row = NULL;
@@ -135,11 +146,7 @@ static int append_run(dur__sq_op *op, dur__sq_txn *txn) {
     if (code == DUR_OK) code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_BY_KEY, &row, &op->err, "i", self->key);
     uint64_t current = code == DUR_OK && row != NULL ? dur__sq_u64(row, 4) : 0;
     dur__sq_end(&row);
-    if (code == DUR_OK && self->execution > current)
-        code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_EXECUTION, &op->err, "ii", self->key, self->execution);
-    if (code == DUR_OK)
-        code =
-            dur__sq_run(txn->conn, DUR__SQ_EXECUTION_MAKE, &op->err, "iiin", self->key, self->execution, txn->now_ms);
+    if (code == DUR_OK) code = append_execution(self, txn, current);
     for (size_t i = 0; i < self->count && code == DUR_OK; i++) {
         code = dur__sq_run(txn->conn, DUR__SQ_EVENT_ADD, &op->err, "iiiij", self->key, self->execution,
                            self->events[i].event_id, txn->now_ms, &self->events[i].json);

@@ -120,14 +120,20 @@ static int delete_key(dur__sq_txn *txn, uint64_t key, dur__sq_delete_list *delet
         { DUR__SQ_KV_DELETE, NULL },
         { DUR__SQ_KV_DELTA_EMPTY, NULL },
         { DUR__SQ_MESSAGE_IDS_DELETE, NULL },
-        { DUR__SQ_INSTANCE_DELETE, &out->instances },
     };
+    sqlite3_stmt *row = NULL;
     dur__sq_lease_recheck(txn->file, key);
     deleted_add(deleted, key);
     txn->file->times_stale = true;
     int code = DUR_OK;
     for (size_t i = 0; i < sizeof steps / sizeof steps[0] && code == DUR_OK; i++)
         code = delete_rows(txn, steps[i].sql, key, steps[i].count, err);
+    if (code == DUR_OK) code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_DELETE, &row, err, "i", key);
+    if (row != NULL) {
+        out->instances++;
+        out->executions += dur__sq_u64(row, 0); /* the current one */
+    }
+    dur__sq_end(&row);
     return code;
 }
 

@@ -150,7 +150,7 @@ static dur__sq_lease *lease_make(const candidate *it, const dur_orchestration_it
     lease->execution = it->execution;
     lease->last_event = item->last_event_id;
     lease->has_execution = it->execution != 0 && it->name != NULL;
-    lease->counted = true;
+    lease->counted = lease->untimed = true;
     lease->tagged_count = item->message_count;
     lease->tagged = dur__xcalloc(item->message_count, sizeof(*lease->tagged));
     for (size_t i = 0; i < item->message_count; i++)

@@ -39,7 +39,8 @@ void dur__sq_conn_close(dur__sq_conn *conn);
 /* Fill err from the connection's last error and return its code. */
 int dur__sq_fail(dur_error *err, sqlite3 *db, const char *op);
 /*
- * Bind by format and run: i uint64_t, t const char * (NULL: null), j const dur_text *, n (nothing): null.
+ * Bind by format and run: i uint64_t, o const uint64_t * (NULL: null), t const char * (NULL: null), j const dur_text *,
+ * n (nothing): null.
  * run: expects no row.  first: *out is the statement at its first row, or NULL when there is none; the caller goes on
  * with next and must end it unless it came to NULL.
  */
@@ -75,12 +76,13 @@ typedef struct dur__sq_lease {
     char *name; /* as the instance's row has them; NULL */
     char *version;
     dur__sq_lane *lane;
-    uint64_t execution;  /* current; its row in dur_execution exists when has_execution */
+    uint64_t execution;  /* current; it has begun, as the row says, when has_execution */
     uint64_t last_event; /* of that execution */
     uint64_t epoch;      /* the file's when last compared with the row; 0: compare again */
     uint64_t seen_id;    /* messages that were handed out: id up to this and due up to seen_now */
     uint64_t seen_now;
     bool has_execution;
+    bool untimed;     /* an owner holds it: the row has no end of the lock, and no time to be fetched at */
     bool no_values;   /* its execution has written no key: known because it began with this lease */
     bool counted;     /* the row still counts the acquisition */
     uint64_t *tagged; /* ids of messages that the acquisition counted and no turn has consumed */
@@ -383,7 +385,7 @@ typedef struct dur__sq_turn_op {
     size_t lost_count;
     uint64_t execution, last_event, current;
     size_t messages_gone; /* rows that it has deleted from the queue */
-    bool kept, was_leased, has_execution, counted, row_written, released, values, visible_change;
+    bool kept, was_leased, counted, row_written, released, values, visible_change;
     char token[80];                    /* of a lease that began with this turn */
     uint64_t born_max_id, born_now_ms; /* … what it has seen of the queue */
 } dur__sq_turn_op;

@@ -89,12 +89,40 @@ static const char views_1[] =
     " w.activity AS activity_id, w.json AS work_item, w.visible_at, w.token AS lock_token, w.owner,"
     " w.attempts AS attempt_count, w.session AS session_id, w.tag FROM dur_worker w JOIN dur_instance i USING(key);";
 
+/*
+ * The current execution moves into its instance's row: an orchestration that begins and ends writes a row and a page
+ * less each time.  The others get a table with another name: a process of the version before that has the file open
+ * fails where it would write an execution, instead of writing what nobody reads.
+ */
+static const char tables_2[] =
+    "DROP VIEW durite_executions;"
+    "ALTER TABLE dur_instance ADD COLUMN started INTEGER;"
+    "ALTER TABLE dur_instance ADD COLUMN completed INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE dur_instance ADD COLUMN output TEXT;"
+    "CREATE TABLE dur_past_execution("
+    " key INTEGER NOT NULL, execution INTEGER NOT NULL, status INTEGER NOT NULL, output TEXT,"
+    " started INTEGER NOT NULL, completed INTEGER NOT NULL DEFAULT 0, pinned INTEGER,"
+    " PRIMARY KEY(key, execution)) WITHOUT ROWID;"
+    "INSERT INTO dur_past_execution SELECT x.* FROM dur_execution x JOIN dur_instance i USING(key)"
+    " WHERE x.execution <> i.execution;"
+    "UPDATE dur_instance SET started=x.started, completed=x.completed, output=x.output, status=x.status"
+    " FROM dur_execution x WHERE x.key=dur_instance.key AND x.execution=dur_instance.execution;"
+    "DROP TABLE dur_execution;";
+
+static const char views_2[] =
+    "CREATE VIEW durite_executions AS SELECT id AS instance_id, execution AS execution_id,"
+    " CASE status WHEN 1 THEN 'Running' WHEN 2 THEN 'Completed' WHEN 3 THEN 'Failed' WHEN 4 THEN 'ContinuedAsNew' END"
+    " AS status, output, started AS started_at, nullif(completed, 0) AS completed_at FROM"
+    " (SELECT i.id, x.execution, x.status, x.output, x.started, x.completed"
+    " FROM dur_past_execution x JOIN dur_instance i USING(key) UNION ALL"
+    " SELECT id, execution, max(status, 1), output, started, completed FROM dur_instance WHERE started IS NOT NULL);";
+
 /* In order; a step is applied to files whose version is below its own. */
 static const struct {
     uint64_t version;
     const char *sql;
-} migrations[] = { { 1, tables_1 }, { 1, views_1 } };
-enum { MIGRATION_COUNT = sizeof(migrations) / sizeof(migrations[0]), SCHEMA_VERSION = 1 };
+} migrations[] = { { 1, tables_1 }, { 1, views_1 }, { 2, tables_2 }, { 2, views_2 } };
+enum { MIGRATION_COUNT = sizeof(migrations) / sizeof(migrations[0]), SCHEMA_VERSION = 2 };
 
 static int schema_version(sqlite3 *db, uint64_t *version, dur_error *err) {
     uint64_t tables = 0;

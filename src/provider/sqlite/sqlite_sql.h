@@ -14,6 +14,23 @@
 
 #define DUR__SQ_MESSAGE_COLUMNS "id, ord, attempts, qname, json, kind"
 
+/* What a turn changes.  ?8: an execution begins with it; ?12: it is one of the current execution. */
+#define DUR__SQ_TURN_COLUMNS                                                                                           \
+    "name=coalesce(?2, name), version=coalesce(?3, version), "                                                         \
+    "parent=CASE WHEN name IS NULL THEN ?4 ELSE parent END, execution=?5, "                                            \
+    "status=CASE WHEN ?8 THEN coalesce(?6, 1) ELSE coalesce(?6, status) END, "                                         \
+    "pinned=CASE WHEN ?8 THEN ?7 ELSE coalesce(?7, pinned) END, "                                                      \
+    "created=CASE WHEN name IS NULL AND ?2 IS NOT NULL THEN ?9 ELSE created END, updated=?9, acquisitions=0, "         \
+    "started=CASE WHEN ?8 THEN ?9 WHEN ?12 THEN coalesce(started, ?9) ELSE started END, "                              \
+    "completed=CASE WHEN ?8 OR ?6 IS NOT NULL THEN ?11 ELSE completed END, "                                           \
+    "output=CASE WHEN ?8 OR ?6 IS NOT NULL THEN ?10 ELSE output END"
+
+/* The executions of one instance: the current one is in its row, once it has begun. */
+#define DUR__SQ_EXECUTIONS                                                                                             \
+    "(SELECT key, execution, status, output, started, completed FROM dur_past_execution WHERE key=?1 UNION ALL "       \
+    "SELECT key, execution, max(status, 1), output, started, completed FROM dur_instance WHERE key=?1 "                \
+    "AND started IS NOT NULL)"
+
 /* SQL(name, text) */
 #define DUR__SQ_STATEMENTS(SQL)                                                                                        \
     SQL(BEGIN, "BEGIN IMMEDIATE")                                                                                      \
@@ -29,9 +46,8 @@
     SQL(KEY_OF, "SELECT key FROM dur_instance WHERE id=?1")                                                            \
     SQL(INSTANCE_BY_KEY, "SELECT " DUR__SQ_INSTANCE_COLUMNS " FROM dur_instance WHERE key=?1")                         \
     SQL(INSTANCE_BY_ID, "SELECT " DUR__SQ_INSTANCE_COLUMNS " FROM dur_instance WHERE id=?1")                           \
-    SQL(INSTANCE_WHOLE, /* with what other tables know: output, last event, history of any execution, waiting start */ \
-        "SELECT " DUR__SQ_INSTANCE_COLUMNS ", "                                                                        \
-        "(SELECT output FROM dur_execution x WHERE x.key=i.key AND x.execution=i.execution), "                         \
+    SQL(INSTANCE_WHOLE, /* with what other tables know: last event, history of any execution, waiting start */         \
+        "SELECT " DUR__SQ_INSTANCE_COLUMNS ", output, "                                                                \
         "(SELECT at FROM dur_event e WHERE e.key=i.key AND e.execution=i.execution ORDER BY event_id DESC LIMIT 1), "  \
         "CASE WHEN name IS NULL THEN EXISTS(SELECT 1 FROM dur_event e WHERE e.key=i.key) ELSE 0 END, "                 \
         "(SELECT at FROM dur_queue q WHERE q.key=i.key AND qname IS NULL AND kind IN (0, 1) ORDER BY ord, q.id LIMIT " \
@@ -44,26 +60,20 @@
         "INSERT INTO dur_instance(id, ready_at, ready_seq) VALUES(?1, ?2, ?3) ON CONFLICT(id) DO NOTHING")             \
     SQL(INSTANCE_NEXT_KEY, "SELECT coalesce(max(key), 0) + 1 FROM dur_instance")                                       \
     SQL(INSTANCE_BORN,                                                                                                 \
-        "INSERT INTO dur_instance(key, id, name, version, execution, status, created, updated, token, owner, pinned) " \
-        "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7, ?8, ?9, ?10) ON CONFLICT(id) DO NOTHING")                              \
+        "INSERT INTO dur_instance(key, id, name, version, execution, status, created, updated, started, token, owner," \
+        " pinned, completed, output) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7, ?7, ?8, ?9, ?10, ?11, ?12) "               \
+        "ON CONFLICT(id) DO NOTHING")                                                                                  \
     SQL(INSTANCE_READY,                                                                                                \
         "UPDATE dur_instance SET ready_at=CASE WHEN max(?2, not_before) <= ?4 THEN 0 ELSE max(?2, not_before) END, "   \
         "ready_seq=?3 WHERE key=?1 AND token IS NULL AND (ready_at IS NULL OR (ready_at > 0 AND "                      \
         "ready_at > max(?2, not_before))) RETURNING ready_at")                                                         \
-    SQL(INSTANCE_TURN,                                                                                                 \
-        "UPDATE dur_instance SET name=coalesce(?2, name), version=coalesce(?3, version), "                             \
-        "parent=CASE WHEN name IS NULL THEN ?4 ELSE parent END, execution=?5, "                                        \
-        "status=CASE WHEN ?8 THEN coalesce(?6, 1) ELSE coalesce(?6, status) END, "                                     \
-        "pinned=CASE WHEN ?8 THEN ?7 ELSE coalesce(?7, pinned) END, "                                                  \
-        "created=CASE WHEN name IS NULL AND ?2 IS NOT NULL THEN ?9 ELSE created END, updated=?9, acquisitions=0 "      \
-        "WHERE key=?1")                                                                                                \
+    SQL(INSTANCE_TURN, "UPDATE dur_instance SET " DUR__SQ_TURN_COLUMNS " WHERE key=?1")                                \
     SQL(INSTANCE_TURN_END, /* the same, and the lease goes */                                                          \
-        "UPDATE dur_instance SET name=coalesce(?2, name), version=coalesce(?3, version), "                             \
-        "parent=CASE WHEN name IS NULL THEN ?4 ELSE parent END, execution=?5, "                                        \
-        "status=CASE WHEN ?8 THEN coalesce(?6, 1) ELSE coalesce(?6, status) END, "                                     \
-        "pinned=CASE WHEN ?8 THEN ?7 ELSE coalesce(?7, pinned) END, "                                                  \
-        "created=CASE WHEN name IS NULL AND ?2 IS NOT NULL THEN ?9 ELSE created END, updated=?9, acquisitions=0, "     \
-        "token=NULL, owner=NULL, locked_until=NULL, ready_at=NULL, ready_seq=NULL, not_before=0 WHERE key=?1")         \
+        "UPDATE dur_instance SET " DUR__SQ_TURN_COLUMNS ", token=NULL, owner=NULL, locked_until=NULL, "                \
+        "ready_at=NULL, ready_seq=NULL, not_before=0 WHERE key=?1")                                                    \
+    SQL(INSTANCE_END, /* the same where all the rest is known to be right: one index is looked at, not six */          \
+        "UPDATE dur_instance SET status=?2, output=?3, completed=?4, updated=?4, token=NULL, owner=NULL "              \
+        "WHERE key=?1")                                                                                                \
     SQL(INSTANCE_STATUS_TEXT,                                                                                          \
         "UPDATE dur_instance SET custom_status=?2, custom_status_version=custom_status_version+1, updated=?3 "         \
         "WHERE key=?1")                                                                                                \
@@ -93,22 +103,28 @@
     SQL(INSTANCE_NEXT_READY, "SELECT min(ready_at) FROM dur_instance WHERE ready_at > 0")                              \
     SQL(INSTANCE_NEXT_EXPIRY, "SELECT min(locked_until) FROM dur_instance WHERE locked_until IS NOT NULL")             \
     SQL(INSTANCE_OF_OWNER, "SELECT key FROM dur_instance WHERE owner IS NOT NULL AND owner=?1")                        \
-    SQL(INSTANCE_EXECUTION, "UPDATE dur_instance SET execution=?2 WHERE key=?1")                                       \
-    SQL(INSTANCE_DELETE, "DELETE FROM dur_instance WHERE key=?1")                                                      \
+    SQL(INSTANCE_DELETE, "DELETE FROM dur_instance WHERE key=?1 RETURNING started IS NOT NULL")                        \
     SQL(CHILDREN, "SELECT id FROM dur_instance WHERE parent IS NOT NULL AND parent=?1 ORDER BY id")                    \
     /* executions */                                                                                                   \
-    SQL(EXECUTION_MAKE,                                                                                                \
-        "INSERT INTO dur_execution(key, execution, status, started, pinned) VALUES(?1, ?2, 1, ?3, ?4) "                \
+    SQL(EXECUTION_KEEP, /* the current one, before another begins */                                                   \
+        "INSERT INTO dur_past_execution(key, execution, status, output, started, completed, pinned) "                  \
+        "SELECT key, execution, max(status, 1), output, started, completed, pinned FROM dur_instance "                 \
+        "WHERE key=?1 AND started IS NOT NULL")                                                                        \
+    SQL(EXECUTION_NEXT,                                                                                                \
+        "UPDATE dur_instance SET execution=?2, status=1, started=?3, completed=0, output=NULL WHERE key=?1")           \
+    SQL(EXECUTION_BEGIN, "UPDATE dur_instance SET started=?2 WHERE key=?1 AND started IS NULL")                        \
+    SQL(EXECUTION_MAKE, /* one before the current */                                                                   \
+        "INSERT INTO dur_past_execution(key, execution, status, started, pinned) VALUES(?1, ?2, 1, ?3, ?4) "           \
         "ON CONFLICT DO UPDATE SET pinned=?4 WHERE ?4 IS NOT NULL")                                                    \
-    SQL(EXECUTION_STATUS, "UPDATE dur_execution SET status=?3, output=?4, completed=?5 WHERE key=?1 AND execution=?2") \
-    SQL(EXECUTION_PIN, "UPDATE dur_execution SET pinned=?3 WHERE key=?1 AND execution=?2")                             \
-    SQL(EXECUTION_OUTPUT, "SELECT output FROM dur_execution WHERE key=?1 AND execution=?2")                            \
+    SQL(EXECUTION_STATUS,                                                                                              \
+        "UPDATE dur_past_execution SET status=?3, output=?4, completed=?5 WHERE key=?1 AND execution=?2")              \
+    SQL(EXECUTION_OUTPUT, "SELECT output FROM dur_instance WHERE key=?1")                                              \
     SQL(EXECUTION_LIST,                                                                                                \
         "SELECT execution, status, output, started, completed, (SELECT count(*) FROM dur_event e WHERE "               \
-        "e.key=x.key AND e.execution=x.execution) FROM dur_execution x WHERE key=?1 ORDER BY execution")               \
-    SQL(EXECUTION_OLD, "SELECT execution, status, completed FROM dur_execution WHERE key=?1 ORDER BY execution DESC")  \
-    SQL(EXECUTION_DELETE, "DELETE FROM dur_execution WHERE key=?1 AND execution=?2")                                   \
-    SQL(EXECUTIONS_DELETE, "DELETE FROM dur_execution WHERE key=?1")                                                   \
+        "e.key=x.key AND e.execution=x.execution) FROM " DUR__SQ_EXECUTIONS " x ORDER BY execution")                   \
+    SQL(EXECUTION_OLD, "SELECT execution, status, completed FROM " DUR__SQ_EXECUTIONS " ORDER BY execution DESC")      \
+    SQL(EXECUTION_DELETE, "DELETE FROM dur_past_execution WHERE key=?1 AND execution=?2")                              \
+    SQL(EXECUTIONS_DELETE, "DELETE FROM dur_past_execution WHERE key=?1")                                              \
     /* history */                                                                                                      \
     SQL(EVENT_ADD, "INSERT INTO dur_event(key, execution, event_id, at, json) VALUES(?1, ?2, ?3, ?4, ?5)")             \
     SQL(EVENT_READ, "SELECT event_id, json FROM dur_event WHERE key=?1 AND execution=?2 ORDER BY event_id")            \
@@ -265,7 +281,8 @@
     SQL(COUNT_INSTANCES,                                                                                               \
         "SELECT count(*), sum(status IN (0, 1, 4)), sum(status=2), sum(status=3), sum(suspended IS NOT NULL) "         \
         "FROM dur_instance WHERE name IS NOT NULL")                                                                    \
-    SQL(COUNT_EXECUTIONS, "SELECT count(*) FROM dur_execution")                                                        \
+    SQL(COUNT_EXECUTIONS, "SELECT (SELECT count(*) FROM dur_past_execution) + "                                        \
+                          "(SELECT count(*) FROM dur_instance WHERE started IS NOT NULL)")                             \
     SQL(COUNT_EVENTS, "SELECT count(*) FROM dur_event")                                                                \
     SQL(COUNT_QUEUE, "SELECT count(*), sum(due > ?1) FROM dur_queue")                                                  \
     SQL(COUNT_LOCKED_QUEUE, "SELECT count(*) FROM dur_queue q JOIN dur_instance i ON i.key=q.key "                     \
@@ -273,13 +290,10 @@
                             "AND (i.locked_until IS NULL OR i.locked_until > ?2)")                                     \
     SQL(COUNT_WORK, "SELECT count(*) FROM dur_worker WHERE token IS NULL OR locked_until <= ?2")                       \
     SQL(COUNT_DEAD, "SELECT count(*) FROM dur_dead_letter")                                                            \
-    SQL(BULK_ROOTS,                                                                                                    \
-        "SELECT i.id FROM dur_instance i JOIN dur_execution x ON x.key=i.key AND x.execution=i.execution "             \
-        "WHERE i.parent IS NULL AND i.name IS NOT NULL AND i.status IN (2, 3) AND (?1 = 0 OR x.completed < ?1) "       \
-        "ORDER BY i.key")                                                                                              \
+    SQL(BULK_ROOTS, "SELECT id FROM dur_instance WHERE parent IS NULL AND name IS NOT NULL AND status IN (2, 3) "      \
+                    "AND started IS NOT NULL AND (?1 = 0 OR completed < ?1) ORDER BY key")                             \
     SQL(BULK_ALL, "SELECT id FROM dur_instance WHERE name IS NOT NULL ORDER BY key")                                   \
-    SQL(ENDED, "SELECT i.parent, x.completed FROM dur_instance i LEFT JOIN dur_execution x ON x.key=i.key "            \
-               "AND x.execution=i.execution WHERE i.key=?1 AND i.name IS NOT NULL")                                    \
+    SQL(ENDED, "SELECT parent, completed FROM dur_instance WHERE key=?1 AND name IS NOT NULL")                         \
     SQL(STATS_KV, "SELECT count(*), coalesce(sum(length(CAST(value AS BLOB))), 0) FROM (SELECT value FROM "            \
                   "dur_kv_delta WHERE key=?1 "                                                                         \
                   "AND value IS NOT NULL UNION ALL SELECT value FROM dur_kv s WHERE key=?1 AND NOT EXISTS "            \

@@ -60,6 +60,14 @@ static void bind_all(sqlite3_stmt *stmt, const char *format, va_list args) {
             sqlite3_bind_int64(stmt, at, value > INT64_MAX ? INT64_MAX : (sqlite3_int64)value);
             break;
         }
+        case 'o': {
+            const uint64_t *value = va_arg(args, const uint64_t *);
+            if (value != NULL)
+                sqlite3_bind_int64(stmt, at, (sqlite3_int64)*value);
+            else
+                sqlite3_bind_null(stmt, at);
+            break;
+        }
         case 't': {
             const char *text = va_arg(args, const char *);
             sqlite3_bind_text(stmt, at, text, -1, SQLITE_STATIC); /* NULL binds null */

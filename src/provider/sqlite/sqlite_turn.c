@@ -260,23 +260,21 @@ static bool ends(dur_status status) {
     return status >= DUR_STATUS_COMPLETED;
 }
 
+/* What the instance's row, which has the current execution, does not say already. */
 static int execution_write(dur__sq_turn_op *self, dur__sq_txn *txn) {
     const dur_turn_commit *turn = self->turn;
     const dur_execution_metadata *meta = &turn->metadata;
     dur_error *err = &self->op.err;
-    uint64_t execution = turn->execution_id;
-    int code = DUR_OK;
+    uint64_t execution = turn->execution_id, pinned = dur__sq_packed(meta->pinned_version);
     bool known = self->lease != NULL && self->lease->has_execution && self->lease->execution == execution;
-    if (!known)
-        code = dur__sq_run(txn->conn, DUR__SQ_EXECUTION_MAKE, err, meta->has_pinned_version ? "iiii" : "iiin",
-                           self->key, execution, txn->now_ms, dur__sq_packed(meta->pinned_version));
-    else if (meta->has_pinned_version)
-        code = dur__sq_run(txn->conn, DUR__SQ_EXECUTION_PIN, err, "iii", self->key, execution,
-                           dur__sq_packed(meta->pinned_version));
+    if (known || (execution >= self->current && self->row_written)) return DUR_OK; /* as in nearly every turn */
+    if (execution >= self->current)
+        return dur__sq_run(txn->conn, DUR__SQ_EXECUTION_BEGIN, err, "ii", self->key, txn->now_ms);
+    int code = dur__sq_run(txn->conn, DUR__SQ_EXECUTION_MAKE, err, "iiio", self->key, execution, txn->now_ms,
+                           meta->has_pinned_version ? &pinned : NULL);
     if (code == DUR_OK && meta->status != DUR_STATUS_NONE)
         code = dur__sq_run(txn->conn, DUR__SQ_EXECUTION_STATUS, err, "iiiti", self->key, execution,
                            (uint64_t)meta->status, meta->output, ends(meta->status) ? txn->now_ms : (uint64_t)0);
-    self->has_execution = true;
     return code;
 }
 
@@ -302,15 +300,8 @@ static int instance_write(dur__sq_turn_op *self, dur__sq_txn *txn) {
         return DUR_OK; /* an ordinary step */
     self->row_written = true;
     bool status = current && meta->status != DUR_STATUS_NONE, pin = current && meta->has_pinned_version;
-    const char *format = status ? (pin ? "itttiiiii" : "itttiinii") : (pin ? "itttiniii" : "itttinnii");
     uint64_t execution = newer ? turn->execution_id : self->current;
-    uint64_t tail[4], n = 0;
-    if (status) tail[n++] = (uint64_t)meta->status;
-    if (pin) tail[n++] = dur__sq_packed(meta->pinned_version);
-    tail[n++] = newer ? 1 : 0;
-    tail[n++] = txn->now_ms;
-    while (n < 4)
-        tail[n++] = 0;
+    uint64_t status_now = (uint64_t)meta->status, pinned = dur__sq_packed(meta->pinned_version);
     /* The last turn of a lease to which nothing is left: one update does both. */
     bool any = true;
     uint64_t due = 0;
@@ -326,10 +317,20 @@ static int instance_write(dur__sq_turn_op *self, dur__sq_txn *txn) {
         self->released = !any;
         if (!any) dur__sq_lease_recheck(txn->file, self->key);
     }
+    bool known = self->lease != NULL && self->lease->has_execution && self->lease->untimed;
+    if (self->released && known && status && ends(meta->status) && !newer && !named && !pin && !self->counted)
+        return dur__sq_run(txn->conn, DUR__SQ_INSTANCE_END, &self->op.err, "iiti", self->key, status_now, meta->output,
+                           txn->now_ms);
+    if (newer && self->current != 0) {
+        int code = dur__sq_run(txn->conn, DUR__SQ_EXECUTION_KEEP, &self->op.err, "i", self->key);
+        if (code != DUR_OK) return code;
+    }
     dur__sq_sql sql = self->released ? DUR__SQ_INSTANCE_TURN_END : DUR__SQ_INSTANCE_TURN;
-    return dur__sq_run(txn->conn, sql, &self->op.err, format, self->key, named ? meta->orchestration_name : NULL,
-                       named ? meta->orchestration_version : NULL, named ? meta->parent_instance_id : NULL, execution,
-                       tail[0], tail[1], tail[2], tail[3]);
+    return dur__sq_run(txn->conn, sql, &self->op.err, "itttiooiitii", self->key,
+                       named ? meta->orchestration_name : NULL, named ? meta->orchestration_version : NULL,
+                       named ? meta->parent_instance_id : NULL, execution, status ? &status_now : NULL,
+                       pin ? &pinned : NULL, (uint64_t)newer, txn->now_ms, meta->output,
+                       ends(meta->status) ? txn->now_ms : (uint64_t)0, (uint64_t)(current && turn->execution_id != 0));
 }
 
 static int kv_write(dur__sq_txn *txn, uint64_t key, const dur_event_row *event, dur_error *err) {
@@ -504,10 +505,11 @@ static int turn_run(dur__sq_op *op, dur__sq_txn *txn) {
     self->fault = DUR_TURN_STORE;
     self->lease = NULL;
     self->messages_gone = 0;
-    self->kept = self->has_execution = self->visible_change = self->released = self->values = false;
+    self->kept = self->visible_change = self->released = self->values = false;
     int code = events_check(self);
-    if (code == DUR_OK) code = !self->plain && turn->writes_start ? dur__sq_born(self, txn) : lease_write(self, txn);
-    if (code == DUR_OK && turn->execution_id != 0) code = execution_write(self, txn);
+    bool born = !self->plain && turn->writes_start;
+    if (code == DUR_OK) code = born ? dur__sq_born(self, txn) : lease_write(self, txn);
+    if (code == DUR_OK && !born && turn->execution_id != 0) code = execution_write(self, txn);
     if (code == DUR_OK) code = events_write(self, txn);
     if (code == DUR_OK && ends(turn->metadata.status)) code = execution_end(self, txn);
     if (code == DUR_OK) code = work_write(self, txn);

@@ -139,11 +139,13 @@ int dur__sq_born(dur__sq_turn_op *self, dur__sq_txn *txn) {
     self->visible_change = true;
     free(self->instance);
     self->instance = dur__xstrdup(turn->instance);
-    code = dur__sq_run(
-        txn->conn, DUR__SQ_INSTANCE_BORN, err, meta->has_pinned_version ? "itttiiitti" : "itttiiittn", self->key,
-        turn->instance, meta->orchestration_name, meta->orchestration_version, turn->execution_id,
-        (uint64_t)(meta->status != DUR_STATUS_NONE ? meta->status : DUR_STATUS_RUNNING), txn->now_ms,
-        self->released ? NULL : self->token, self->released ? NULL : owner, dur__sq_packed(meta->pinned_version));
+    uint64_t pinned = dur__sq_packed(meta->pinned_version);
+    code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_BORN, err, "itttiiittoit", self->key, turn->instance,
+                       meta->orchestration_name, meta->orchestration_version, turn->execution_id,
+                       (uint64_t)(meta->status != DUR_STATUS_NONE ? meta->status : DUR_STATUS_RUNNING), txn->now_ms,
+                       self->released ? NULL : self->token, self->released ? NULL : owner,
+                       meta->has_pinned_version ? &pinned : NULL,
+                       meta->status >= DUR_STATUS_COMPLETED ? txn->now_ms : (uint64_t)0, meta->output);
     if (code == DUR_OK && sqlite3_changes64(txn->conn->db) == 0)
         return refused(self, "Invalid lock token: the instance exists already");
     if (code != DUR_OK) return code;
@@ -166,7 +168,7 @@ void dur__sq_born_done(dur__sq_turn_op *self, dur__sq_file *file) {
     lease->lane = self->lane;
     lease->execution = turn->execution_id;
     lease->last_event = self->last_event;
-    lease->has_execution = true;
+    lease->has_execution = lease->untimed = true;
     lease->no_values = !self->values;
     lease->epoch = file->epoch;
     lease->seen_id = self->born_max_id;
