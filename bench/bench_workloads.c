@@ -6,7 +6,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <time.h>
 
 /* ---- handlers ---- */
@@ -204,120 +203,82 @@ static void start_many(bench *b, const char *name, const char *prefix, size_t co
         pthread_join(all[i].thread, NULL);
 }
 
-/* ---- sequential: a closed loop with so many orchestrations in flight ---- */
+/* ---- sequential: a closed loop with so many orchestrations in flight, driven by one thread ---- */
+
+enum { SAMPLES_MAX = 2000000, STEPS = 5 };
 
 typedef struct driver {
     bench *b;
-    pthread_t thread;
-    unsigned in_flight;
-    uint64_t first_id;
-    double until;
+    dur_runs *runs;
+    uint64_t next_id;
+    double *begun; /* of each place in flight; a run's data points there */
     uint64_t completed;
     double *latencies_us;
     size_t latency_count, latency_room;
 } driver;
 
-enum { DRIVERS_MAX = 200, SAMPLES_MAX = 2000000, STEPS = 5 };
+static void drive_start(driver *d, double *begun) {
+    char id[64];
+    dur_error err = DUR_ERROR_INIT;
+    bench_id(d->b, id, "o", d->next_id++);
+    *begun = bench_now();
+    bench_check(dur_runs_start(d->runs, &err, "Steps", "5", .instance = id, .data = begun), &err, id);
+}
 
-static void *drive(void *arg) {
-    driver *d = arg;
-    static const char count[] = "5";
-    prctl(PR_SET_NAME, "driver");
-    double *begun = calloc(d->in_flight, sizeof(*begun));
-    char(*ids)[64] = calloc(d->in_flight, sizeof(*ids));
-    uint64_t next = d->first_id;
-    if (begun == NULL || ids == NULL) exit(EXIT_FAILURE);
-    for (unsigned i = 0; i < d->in_flight; i++) {
-        bench_id(d->b, ids[i], "o", next++);
-        begun[i] = bench_now();
-        bench_start(d->b, "Steps", count, ids[i]);
+static void drive(driver *d, unsigned in_flight, double until) {
+    const dur_run *run;
+    dur_error err = DUR_ERROR_INIT;
+    d->begun = calloc(in_flight, sizeof(*d->begun));
+    if (d->begun == NULL) exit(EXIT_FAILURE);
+    bench_check(dur_runs_new(&d->runs, d->b->client, &err), &err, "runs");
+    for (unsigned i = 0; i < in_flight; i++)
+        drive_start(d, &d->begun[i]);
+    while (dur_runs_count(d->runs) > 0) {
+        bench_check(dur_runs_next(&run, d->runs, DUR_SECONDS(600), &err), &err, "runs");
+        if (run->code != DUR_OK) bench_check(run->code, &err, run->error);
+        double *begun = run->data, now = bench_now();
+        if (d->latency_count < d->latency_room) d->latencies_us[d->latency_count++] = (now - *begun) * 1e6;
+        d->completed++;
+        if (now < until) drive_start(d, begun);
     }
-    for (bool more = true; more;) {
-        more = bench_now() < d->until;
-        for (unsigned i = 0; i < d->in_flight; i++) {
-            bench_finish(d->b, ids[i]);
-            if (d->latency_count < d->latency_room)
-                d->latencies_us[d->latency_count++] = (bench_now() - begun[i]) * 1e6;
-            d->completed++;
-            if (!more) continue;
-            bench_id(d->b, ids[i], "o", next++);
-            begun[i] = bench_now();
-            bench_start(d->b, "Steps", count, ids[i]);
-        }
-    }
-    free(begun);
-    free(ids);
-    return NULL;
+    dur_runs_free(d->runs);
+    free(d->begun);
 }
 
 double bench_drive(bench *b, unsigned in_flight, uint64_t first_id) {
-    driver *drivers = calloc(in_flight, sizeof(*drivers));
-    uint64_t completed = 0;
-    if (drivers == NULL) exit(EXIT_FAILURE);
-    for (unsigned i = 0; i < in_flight; i++) {
-        drivers[i] = (driver){
-            .b = b, .in_flight = 1, .first_id = first_id + ((uint64_t)i << 24), .until = bench_now() + b->seconds
-        };
-        pthread_create(&drivers[i].thread, NULL, drive, &drivers[i]);
-    }
-    for (unsigned i = 0; i < in_flight; i++) {
-        pthread_join(drivers[i].thread, NULL);
-        completed += drivers[i].completed;
-    }
-    free(drivers);
-    return (double)completed * STEPS;
+    driver d = { .b = b, .next_id = first_id };
+    drive(&d, in_flight, bench_now() + b->seconds);
+    return (double)d.completed * STEPS;
 }
 
 static void sequential_with(bench *b, unsigned in_flight) {
-    static driver drivers[DRIVERS_MAX];
-    /* A thread each where that is possible: one that starts several after each other waits for a commit each time. */
-    unsigned count = in_flight < DRIVERS_MAX ? in_flight : DRIVERS_MAX;
-    uint64_t completed = 0;
-    size_t samples = 0;
+    driver d = { .b = b, .next_id = (uint64_t)1 << 32, .latency_room = SAMPLES_MAX };
     char params[96];
+    d.latencies_us = malloc(SAMPLES_MAX * sizeof(double));
+    if (d.latencies_us == NULL) exit(EXIT_FAILURE);
     bench_server server = bench_server_count(b);
     bench_open(b, &bench_defaults);
     bench_counts before = bench_count();
     double begin = bench_now(), cpu_ms = bench_cpu_ms();
-    for (unsigned i = 0; i < count; i++) {
-        drivers[i] = (driver){ .b = b,
-                               .in_flight = in_flight / count,
-                               .first_id = (uint64_t)(i + 1) << 32,
-                               .until = begin + b->seconds,
-                               .latency_room = SAMPLES_MAX / count };
-        drivers[i].latencies_us = malloc(drivers[i].latency_room * sizeof(double));
-        pthread_create(&drivers[i].thread, NULL, drive, &drivers[i]);
-    }
-    for (unsigned i = 0; i < count; i++) {
-        pthread_join(drivers[i].thread, NULL);
-        completed += drivers[i].completed;
-        samples += drivers[i].latency_count;
-    }
+    drive(&d, in_flight, begin + b->seconds);
     double elapsed = bench_now() - begin;
     cpu_ms = bench_cpu_ms() - cpu_ms;
     bench_counts after = bench_count();
-    double *all = malloc((samples + 1) * sizeof(double));
-    samples = 0;
-    for (unsigned i = 0; i < count; i++) {
-        memcpy(all + samples, drivers[i].latencies_us, drivers[i].latency_count * sizeof(double));
-        samples += drivers[i].latency_count;
-        free(drivers[i].latencies_us);
-    }
     snprintf(params, sizeof(params), "{\"in_flight\":%u,\"ids\":\"%s\"}", in_flight,
              b->random_ids ? "random" : "sequential");
     bench_result *r = bench_result_add(b, "sequential", params);
-    double rate = (double)completed * STEPS / elapsed;
-    bench_metric(r, "orchestrations_per_s", (double)completed / elapsed);
+    double steps_done = (double)d.completed * STEPS, rate = steps_done / elapsed;
+    bench_metric(r, "orchestrations_per_s", (double)d.completed / elapsed);
     bench_metric(r, "steps_per_s", rate);
-    bench_metric(r, "p50_us", bench_percentile(all, samples, 50));
-    bench_metric(r, "p99_us", bench_percentile(all, samples, 99));
-    bench_metric(r, "cpu_us_per_step", cpu_ms * 1e3 / ((double)completed * STEPS));
-    counts(r, &before, &after, (double)completed * STEPS);
+    bench_metric(r, "p50_us", bench_percentile(d.latencies_us, d.latency_count, 50));
+    bench_metric(r, "p99_us", bench_percentile(d.latencies_us, d.latency_count, 99));
+    bench_metric(r, "cpu_us_per_step", cpu_ms * 1e3 / steps_done);
+    counts(r, &before, &after, steps_done);
     if (b->limit > 0) bench_metric(r, "ratio_to_limit", rate / b->limit);
     if (b->own_limit > 0) bench_metric(r, "ratio_to_own_limit", rate / b->own_limit);
-    free(all);
+    free(d.latencies_us);
     bench_close(b);
-    bench_server_metrics(b, r, &server, (double)completed * STEPS);
+    bench_server_metrics(b, r, &server, steps_done);
 }
 
 static void sequential(bench *b) {

@@ -35,6 +35,7 @@ typedef struct dur_start_args {
     const char *version;  /* NULL: the runtime's policy */
     uint64_t delay_ms;
     dur_start_policy exists;
+    void *data; /* dur_runs_start: comes back with its end; else ignored */
 } dur_start_args;
 /* Returns when the start is durable.  Where a runtime of this process has the handler, that may be with its first turn:
    so a handler that blocks before its first wait holds the caller up, too. */
@@ -121,6 +122,57 @@ DUR_API int dur_client_result(char **out, dur_client *client, const char *instan
 /* Until the custom status is newer than last_version, or it has ended (then info->status says so). */
 DUR_API int dur_client_wait_status(dur_instance_info **out, dur_client *client, const char *instance,
                                    uint64_t last_version, uint64_t timeout_ms, dur_error *err);
+
+/* ---- many, by one thread ----------------------------------------------------------------------------------------- */
+
+/*
+ * Start many instances and take their ends as they come, without a thread for each:
+ *
+ *     for (size_t i = 0; i < order_count; i++)
+ *         dur_runs_start(runs, &err, "Order", orders[i].json, .instance = orders[i].id, .data = &orders[i]);
+ *     while (dur_runs_next(&run, runs, DUR_SECONDS(60), &err) == DUR_OK)
+ *         printf("%s: %s\n", run->instance, run->code == DUR_OK ? run->output : run->error);
+ *
+ * Starts are taken down and sent together, so that many share one commit.  Instances may run in this process, in
+ * another or nowhere yet.  Thread class of dur_runs: one thread at a time; any number of them on one client.
+ */
+typedef struct dur_runs dur_runs;
+
+/* How one run has ended. */
+typedef struct dur_run {
+    const char *instance;
+    int code;           /* as of dur_client_result: DUR_OK, DUR_EFAILED, DUR_ECANCELLED, DUR_ESUSPENDED, DUR_ENOTFOUND;
+                           or why it was not started: DUR_EEXISTS, DUR_EIO, DUR_EUNKNOWN (perhaps it was), … */
+    bool retryable;     /* the same start may succeed later */
+    const char *output; /* DUR_OK: the result; else NULL */
+    const char *error;  /* else: the reason, for people; NULL */
+    void *data;         /* as it was given */
+} dur_run;
+
+/* Does not need the client afterwards, but its store. */
+DUR_API int dur_runs_new(dur_runs **out, dur_client *client, dur_error *err);
+/* Instances that were started go on; what was taken down and not sent is forgotten.  NULL allowed. */
+DUR_API void dur_runs_free(dur_runs *runs);
+
+/* Take a start down; strings are copied.  Sent by the next flush, or by next before it waits: only then is it durable.
+   DUR_OK says that it was taken down, nothing else: what becomes of it is told by dur_runs_next.  DUR_EINVAL, … for
+   arguments that dur_client_start would refuse: there is no such run then. */
+DUR_API int dur_runs_start_ex(dur_runs *runs, const dur_start_args *args, dur_error *err);
+#define dur_runs_start(runs, err, ...)                                                                                 \
+    dur_runs_start_ex((runs), &(dur_start_args){ .size = sizeof(dur_start_args), .name = __VA_ARGS__ }, (err))
+/* Wait for the end of an instance that was started elsewhere, too.  There is none: the run's code is DUR_ENOTFOUND. */
+DUR_API int dur_runs_watch(dur_runs *runs, const char *instance, void *data, dur_error *err);
+/* Send what was taken down; returns when every start is durable or refused.  DUR_OK in both cases: a refusal is that
+   run's end, and dur_runs_next tells it. */
+DUR_API int dur_runs_flush(dur_runs *runs, dur_error *err);
+/* The next end: one that is known already, else what was taken down is sent (as in flush), and then the first that
+   comes.  Each is told once; *out and its strings are valid until the next call with these runs.  A suspended instance
+   is told as DUR_ESUSPENDED and is no longer waited for.  timeout 0: look once.  Codes: DUR_ETIMEOUT (nothing is lost,
+   ask again), DUR_ESTATE (there is none to wait for).  No polling for what runs on this handle of the store; what runs
+   elsewhere is looked at when the store reports a change and, if there are several, a few times a second. */
+DUR_API int dur_runs_next(const dur_run **out, dur_runs *runs, uint64_t timeout_ms, dur_error *err);
+/* Runs whose end dur_runs_next has not told yet; 0 for NULL. */
+DUR_API size_t dur_runs_count(const dur_runs *runs);
 
 /* Keys and values.  *out NULL: no such key (DUR_OK).  Free with dur_free / dur_kv_list_free.  Waiting for a key of an
    instance that has ended without it: DUR_ESTATE at once. */

@@ -110,8 +110,12 @@ static int check_delay(dur_error *err, const char *op, uint64_t delay_ms) {
                          DUR__DELAY_MS_MAX);
 }
 
-static int check_start(const dur_start_args *args, const char *op, dur_error *err) {
-    int code = dur__check_name(err, op, "name", args->name, DUR__NAME_BYTES_MAX, DUR__NOT_EMPTY);
+int dur__client_start_args(dur_start_args *args, const dur_start_args *given, const char *op, dur_error *err) {
+    if (given == NULL) return dur_error_set(err, DUR_EINVAL, false, op, "args are required, got NULL");
+    int code = dur__client_options(args, sizeof(*args), given, op, err);
+    if (code == DUR_OK)
+        code = dur__check_name(err, op, "instance", args->instance, DUR__INSTANCE_BYTES_MAX, DUR__NOT_EMPTY);
+    if (code == DUR_OK) code = dur__check_name(err, op, "name", args->name, DUR__NAME_BYTES_MAX, DUR__NOT_EMPTY);
     if (code == DUR_OK) code = dur__check_text(err, op, "input", args->input, DUR__PAYLOAD_BYTES_MAX, DUR__OPTIONAL);
     if (code == DUR_OK) code = dur__check_version(err, op, args->version);
     if (code == DUR_OK) code = check_delay(err, op, args->delay_ms);
@@ -120,7 +124,7 @@ static int check_start(const dur_start_args *args, const char *op, dur_error *er
     return code;
 }
 
-static dur_exists_policy policy_of(dur_start_policy policy) {
+dur_exists_policy dur__client_policy(dur_start_policy policy) {
     switch (policy) {
     case DUR_START_RETURN_EXISTING:
         return DUR_EXISTS_RETURN;
@@ -132,30 +136,32 @@ static dur_exists_policy policy_of(dur_start_policy policy) {
     return DUR_EXISTS_FAIL;
 }
 
+int dur__client_start_message(dur_message *out, dur_arena *arena, const dur_start_args *args, dur_error *err) {
+    dur_work_item item = {
+        .kind = DUR_WORK_START_ORCHESTRATION,
+        .instance = args->instance,
+        .orchestration = args->name,
+        .input = args->input != NULL ? args->input : "",
+        .version = args->version,
+        .execution_id = 1,
+    };
+    return dur_message_from_work(out, arena, &item, err);
+}
+
 int dur_client_start_ex(dur_client *client, const dur_start_args *given, dur_error *err) {
     const char *op = "client.start";
     dur_start_args args;
     dur_message message;
     bool existed = false;
-    if (given == NULL) return dur_error_set(err, DUR_EINVAL, false, op, "args are required, got NULL");
     int code = dur__client_enter(client, op, err);
-    if (code == DUR_OK) code = dur__client_options(&args, sizeof(args), given, op, err);
-    if (code == DUR_OK) code = dur__client_enter_instance(client, args.instance, op, err);
-    if (code == DUR_OK) code = check_start(&args, op, err);
+    if (code == DUR_OK) code = dur__client_start_args(&args, given, op, err);
     if (code != DUR_OK) return code;
     dur_arena *arena = dur_arena_new();
-    dur_work_item item = {
-        .kind = DUR_WORK_START_ORCHESTRATION,
-        .instance = args.instance,
-        .orchestration = args.name,
-        .input = args.input != NULL ? args.input : "",
-        .version = args.version,
-        .execution_id = 1,
-    };
-    code = dur_message_from_work(&message, arena, &item, err);
+    code = dur__client_start_message(&message, arena, &args, err);
     if (code == DUR_OK) {
         if (args.delay_ms == 0) dur__live_expect(client->store, args.instance);
-        code = dur_store_enqueue_start(client->store, &message, policy_of(args.exists), args.delay_ms, &existed, err);
+        code = dur_store_enqueue_start(client->store, &message, dur__client_policy(args.exists), args.delay_ms,
+                                       &existed, err);
         if (code != DUR_OK || existed)
             dur__live_unexpect(client->store, args.instance);
         else

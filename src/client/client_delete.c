@@ -9,6 +9,7 @@
 
 #include "core/check.h"
 #include "core/limits.h"
+#include "provider/live.h"
 
 enum { TRIES_MAX = 20 };
 
@@ -48,7 +49,10 @@ static int delete_tree(dur_client *client, dur_arena *arena, const char *instanc
                              root.parent_instance_id);
     code = dur__client_tree(client, arena, &root, &tree, err);
     if (code != DUR_OK) return code;
-    return dur_store_delete_instances(client->store, tree.ids, tree.count, force, result, err);
+    code = dur_store_delete_instances(client->store, tree.ids, tree.count, force, result, err);
+    for (size_t i = 0; code == DUR_OK && i < tree.count; i++)
+        dur__live_unexpect(client->store, tree.ids[i]); /* whoever waits for it looks */
+    return code;
 }
 
 int dur_client_delete(dur_deleted *out, dur_client *client, const char *instance, bool force, dur_error *err) {

@@ -31,6 +31,11 @@ void dur__client_answer(void *to, size_t size, const void *from);
 void *dur__client_box(size_t size, dur_arena **arena);
 void dur__client_box_free(void *object);
 
+/* Arguments of a start, from a struct of any version: checked; and made a message that lives in arena. */
+int dur__client_start_args(dur_start_args *out, const dur_start_args *given, const char *op, dur_error *err);
+int dur__client_start_message(dur_message *out, dur_arena *arena, const dur_start_args *args, dur_error *err);
+dur_exists_policy dur__client_policy(dur_start_policy policy);
+
 /* ---- client_info.c ---- */
 
 /* The row of an instance, from get_instance or, where a store has none, from its history.  DUR_ENOTFOUND. */
@@ -41,6 +46,12 @@ bool dur__client_sees_starts(const dur_client *client);
 void dur__client_info_fill(dur_instance_info *info, const dur_instance_row *row);
 /* Category and cancelled flag of one that has failed; reads the end of its history where the text is not enough. */
 void dur__client_info_failure(dur_client *client, dur_arena *arena, dur_instance_info *info);
+
+/* ---- client_wait.c ---- */
+
+/* Of an info that has ended or is suspended: DUR_OK, DUR_EFAILED, DUR_ECANCELLED, DUR_ESUSPENDED; *text is the output
+   or the reason, never NULL. */
+int dur__client_outcome(const dur_instance_info *info, const char **text);
 
 /* ---- client_admin.c ---- */
 

@@ -15,6 +15,7 @@
 #include "core/check.h"
 #include "core/limits.h"
 #include "core/semver.h"
+#include "provider/live.h"
 #include <durite/version.h>
 
 #include <inttypes.h>
@@ -281,7 +282,10 @@ int dur_client_terminate(dur_client *client, const char *instance, const char *r
         return dur_error_set(err, DUR_EBUSY, true, op,
                              "instance \"%.200s\" is too busy: its history grew at each of %d tries", instance,
                              TRIES_MAX);
-    if (code == DUR_OK) dur_error_clear(err);
+    if (code == DUR_OK) {
+        dur__live_unexpect(client->store, instance); /* whoever waits for it looks */
+        dur_error_clear(err);
+    }
     return code;
 }
 
@@ -300,7 +304,9 @@ int dur_client_suspend(dur_client *client, const char *instance, const char *rea
                              dur_status_name(row.status));
     dur_arena_free(arena);
     if (code != DUR_OK) return code;
-    return dur_store_set_suspended(client->store, instance, reason != NULL ? reason : "suspended by a client", err);
+    code = dur_store_set_suspended(client->store, instance, reason != NULL ? reason : "suspended by a client", err);
+    if (code == DUR_OK) dur__live_unexpect(client->store, instance);
+    return code;
 }
 
 int dur_client_resume(dur_client *client, const char *instance, dur_error *err) {

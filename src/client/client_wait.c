@@ -144,6 +144,15 @@ int dur_client_wait_status(dur_instance_info **out, dur_client *client, const ch
     return wait_info(out, &wait, &newer, err);
 }
 
+int dur__client_outcome(const dur_instance_info *info, const char **text) {
+    bool ended = dur__client_ended(info);
+    *text = ended ? info->output : info->suspend_reason;
+    if (*text == NULL) *text = "";
+    if (!ended) return DUR_ESUSPENDED;
+    if (info->status == DUR_INSTANCE_COMPLETED) return DUR_OK;
+    return info->cancelled ? DUR_ECANCELLED : DUR_EFAILED;
+}
+
 int dur_client_result(char **out, dur_client *client, const char *instance, uint64_t timeout_ms, dur_error *err) {
     const char *op = "client.result";
     const goal end = { false, 0 };
@@ -157,14 +166,12 @@ int dur_client_result(char **out, dur_client *client, const char *instance, uint
     if (*out != NULL) return DUR_OK;
     code = wait_info(&info, &wait, &end, err);
     if (code != DUR_OK) return code;
-    const char *text = info->output != NULL ? info->output : "";
-    if (info->status == DUR_INSTANCE_COMPLETED) {
+    const char *text;
+    code = dur__client_outcome(info, &text);
+    if (code == DUR_OK)
         *out = dur__xstrdup(text);
-    } else if (info->status == DUR_INSTANCE_FAILED) {
-        code = dur_error_set(err, info->cancelled ? DUR_ECANCELLED : DUR_EFAILED, false, op, "%s", text);
-    } else {
-        code = dur_error_set(err, DUR_ESUSPENDED, false, op, "%s", info->suspend_reason);
-    }
+    else
+        dur_error_set(err, (dur_code)code, false, op, "%s", text);
     dur_instance_info_free(info);
     return code;
 }

@@ -97,7 +97,7 @@ int dur__fallback_enqueue_existing(dur_provider *store, const dur_message *item,
 
 typedef struct fallback_watch {
     dur_watch base;
-    dur_waker *waker; /* nobody wakes it: a sleep that counts as a sleep */
+    dur_waker *waker; /* woken by dur__fallback_watch_wake alone: a sleep that counts as a sleep */
     uint64_t pause_ms;
 } fallback_watch;
 
@@ -116,9 +116,13 @@ int dur__fallback_watch_open(dur_provider *store, dur_watch **out) {
 int dur__fallback_watch_wait(dur_watch *base, uint64_t timeout_ms, dur_error *err) {
     fallback_watch *watch = (fallback_watch *)(void *)base;
     bool whole = timeout_ms >= watch->pause_ms;
-    dur_waker_sleep(watch->waker, (whole ? watch->pause_ms : timeout_ms) * 1000u);
+    if (dur_waker_sleep(watch->waker, (whole ? watch->pause_ms : timeout_ms) * 1000u)) return DUR_OK;
     watch->pause_ms = 2 * watch->pause_ms < WATCH_MS_MAX ? 2 * watch->pause_ms : WATCH_MS_MAX;
     return whole ? DUR_OK : dur_error_set(err, DUR_ETIMEOUT, false, "watch_wait", "nothing was seen to change");
+}
+
+void dur__fallback_watch_wake(dur_watch *base) {
+    dur_waker_wake(((fallback_watch *)(void *)base)->waker);
 }
 
 void dur__fallback_watch_close(dur_watch *base) {

@@ -185,6 +185,8 @@ FORWARD(enqueue_start,
         (dur_provider * self, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms, bool *existed,
          dur_error *err),
         (inner_, item, policy, delay_ms, existed, err))
+FORWARD(enqueue_starts, (dur_provider * self, dur_start *starts, size_t count, dur_error *err),
+        (inner_, starts, count, err))
 FORWARD(enqueue_existing, (dur_provider * self, const dur_message *item, uint64_t delay_ms, dur_error *err),
         (inner_, item, delay_ms, err))
 FORWARD(get_instance_stats,
@@ -494,6 +496,11 @@ static int faulty_watch_wait(dur_watch *watch, uint64_t timeout_ms, dur_error *e
     return (int)fault.code;
 }
 
+static void faulty_watch_wake(dur_watch *watch) {
+    faulty *f = faulty_of(watch->store);
+    f->inner->methods->watch_wake(((faulty_watch *)(void *)watch)->inner);
+}
+
 static void faulty_watch_close(dur_watch *watch) {
     faulty *f = faulty_of(watch->store);
     f->inner->methods->watch_close(((faulty_watch *)(void *)watch)->inner);
@@ -523,17 +530,51 @@ static void faulty_close(dur_provider *self) {
     X(append)                                                                                                          \
     X(enqueue_for_worker)                                                                                              \
     X(fetch_work_item)                                                                                                 \
-    X(ack_work_item) X(renew_work_item_lock) X(abandon_work_item) X(renew_session_lock) X(cleanup_orphaned_sessions)   \
-        X(enqueue_for_orchestrator) X(get_custom_status) X(get_kv_value) X(get_kv_all_values) X(lane_open)             \
-            X(lane_round) X(lane_wait) X(lane_close) X(lane_messages) X(lane_history) X(lane_starts)                   \
-                X(lane_start_back) X(fetch_turns) X(commit_turns) X(fetch_works) X(ack_works) X(check_works)           \
-                    X(return_works) X(owner_register) X(owner_beat) X(owner_release) X(enqueue_start)                  \
-                        X(enqueue_existing) X(watch_open) X(watch_wait) X(watch_close) X(get_instance_stats)           \
-                            X(list_instances) X(get_instance) X(list_executions) X(get_system_metrics)                 \
-                                X(get_queue_depths) X(delete_instances) X(delete_instances_bulk) X(prune_executions)   \
-                                    X(prune_executions_bulk) X(dead_letter_messages) X(dead_letter_work)               \
-                                        X(list_dead_letters) X(delete_dead_letters) X(set_suspended) X(backup)         \
-                                            X(check) X(vacuum)
+    X(ack_work_item)                                                                                                   \
+    X(renew_work_item_lock)                                                                                            \
+    X(abandon_work_item)                                                                                               \
+    X(renew_session_lock)                                                                                              \
+    X(cleanup_orphaned_sessions)                                                                                       \
+    X(enqueue_for_orchestrator)                                                                                        \
+    X(get_custom_status)                                                                                               \
+    X(get_kv_value)                                                                                                    \
+    X(get_kv_all_values)                                                                                               \
+    X(lane_open)                                                                                                       \
+    X(lane_round)                                                                                                      \
+    X(lane_wait)                                                                                                       \
+    X(lane_close)                                                                                                      \
+    X(lane_messages)                                                                                                   \
+    X(lane_history)                                                                                                    \
+    X(lane_starts)                                                                                                     \
+    X(lane_start_back)                                                                                                 \
+    X(fetch_turns)                                                                                                     \
+    X(commit_turns)                                                                                                    \
+    X(fetch_works)                                                                                                     \
+    X(ack_works)                                                                                                       \
+    X(check_works)                                                                                                     \
+    X(return_works)                                                                                                    \
+    X(owner_register)                                                                                                  \
+    X(owner_beat)                                                                                                      \
+    X(owner_release)                                                                                                   \
+    X(enqueue_start)                                                                                                   \
+    X(enqueue_existing)                                                                                                \
+    X(watch_open)                                                                                                      \
+    X(watch_wait)                                                                                                      \
+    X(watch_close)                                                                                                     \
+    X(get_instance_stats)                                                                                              \
+    X(list_instances)                                                                                                  \
+    X(get_instance)                                                                                                    \
+    X(list_executions)                                                                                                 \
+    X(get_system_metrics)                                                                                              \
+    X(get_queue_depths)                                                                                                \
+    X(delete_instances)                                                                                                \
+    X(delete_instances_bulk)                                                                                           \
+    X(prune_executions)                                                                                                \
+    X(prune_executions_bulk)                                                                                           \
+    X(dead_letter_messages)                                                                                            \
+    X(dead_letter_work)                                                                                                \
+    X(list_dead_letters)                                                                                               \
+    X(delete_dead_letters) X(set_suspended) X(backup) X(check) X(vacuum) X(enqueue_starts) X(watch_wake)
 
 int dur__faulty_wrap(dur_provider **out, dur_provider *inner, uint64_t seed, dur_error *err) {
     if (out == NULL || inner == NULL)

@@ -3,10 +3,11 @@
  *
  * Waiters of one commit are woken one by one: the loop wakes the first when it has done all else (dur__live_tell), and
  * each wakes the next.  Waking a thread costs the waker more than all else it does for it, and the loop has commits to
- * make.
+ * make.  A set is woken once for all its members that were told since.
  */
 #include "provider/live.h"
 
+#include "base/assert.h"
 #include "base/buf.h"
 #include "base/list.h"
 #include "base/map.h"
@@ -26,6 +27,7 @@ typedef struct entry {
     uint64_t since_us;
     dur__link expected; /* in dur__live.expected, while it is */
     dur__link waiters;
+    dur__link members; /* of sets: they keep it, also where nothing is expected */
     char instance[];
 } entry;
 
@@ -43,7 +45,19 @@ struct dur__live {
     size_t expected_count;
     size_t loops;
     dur__link told;     /* waiters that may go, not all of them awake */
-    atomic_bool asleep; /* … and perhaps none */
+    dur__link sets;     /* whose members were told */
+    atomic_bool asleep; /* somebody was told, and perhaps nobody is awake */
+};
+
+struct dur__live_set {
+    dur_provider *store;
+    dur__live *live;
+    dur__link link;   /* in dur__live.sets */
+    dur__link coming; /* members that were told by the round under way … */
+    dur__link told;   /* … and by those before */
+    size_t elsewhere;
+    dur__cond woken;
+    dur_watch *watch; /* in which its thread sleeps instead; NULL: not */
 };
 
 dur__live *dur__live_new(void) {
@@ -51,6 +65,7 @@ dur__live *dur__live_new(void) {
     dur__mutex_init(&live->mutex);
     dur__list_init(&live->expected);
     dur__list_init(&live->told);
+    dur__list_init(&live->sets);
     return live;
 }
 
@@ -71,6 +86,7 @@ static entry *entry_new(dur__live *live, const char *instance) {
     entry *made = dur__xcalloc(1, sizeof(*made) + size);
     memcpy(made->instance, instance, size);
     dur__list_init(&made->waiters);
+    dur__list_init(&made->members);
     dur__map_put(&live->entries, made->instance, made);
     return made;
 }
@@ -87,10 +103,20 @@ static void wake_told(dur__live *live) {
     if (first != NULL) dur__cond_signal(&DUR__CONTAINER(first, waiter, link)->woken);
 }
 
+/* All that this round has to say is said at once: who knows a part of it would act upon a part. */
+static void member_told(dur__live *live, dur__live_member *m, const char *output) {
+    dur__live_set *set = m->set;
+    if (!atomic_load(&m->here)) set->elsewhere--;
+    m->entry = NULL;
+    m->output = output != NULL ? dur__xstrdup(output) : NULL;
+    dur__list_push(&set->coming, &m->link);
+    if (!dur__link_linked(&set->link)) dur__list_push(&live->sets, &set->link);
+}
+
 /* Everybody who waits for it may go, and is to be woken. */
 static size_t entry_end(dur__live *live, entry *e, const char *output) {
     size_t told = 0;
-    if (!dur__list_empty(&e->waiters)) atomic_store(&live->asleep, true);
+    if (!dur__list_empty(&e->waiters) || !dur__list_empty(&e->members)) atomic_store(&live->asleep, true);
     for (dur__link *at; (at = dur__list_pop(&e->waiters)) != NULL;) {
         waiter *w = DUR__CONTAINER(at, waiter, link);
         w->told = true;
@@ -98,6 +124,8 @@ static size_t entry_end(dur__live *live, entry *e, const char *output) {
         dur__list_push(&live->told, at);
         told++;
     }
+    for (dur__link *at; (at = dur__list_pop(&e->members)) != NULL; told++)
+        member_told(live, DUR__CONTAINER(at, dur__live_member, link), output);
     no_longer_expected(live, e);
     dur__map_remove(&live->entries, e->instance);
     free(e);
@@ -119,6 +147,10 @@ void dur__live_add(dur_provider *store, const char *instance, const void *owner)
     entry *e = dur__map_get(&live->entries, instance);
     if (e == NULL) e = entry_new(live, instance);
     no_longer_expected(live, e);
+    DUR__LIST_EACH(&e->members, at) {
+        dur__live_member *m = DUR__CONTAINER(at, dur__live_member, link);
+        if (!atomic_exchange(&m->here, true)) m->set->elsewhere--;
+    }
     e->owner = owner; /* another runtime of this process may have lost it, without knowing yet */
     dur__mutex_unlock(&live->mutex);
 }
@@ -133,12 +165,23 @@ static size_t leave(dur_provider *store, const char *instance, const void *owner
     return told;
 }
 
+static void wake_set(dur__live_set *set) {
+    for (dur__link *at; (at = dur__list_pop(&set->coming)) != NULL;)
+        dur__list_push(&set->told, at);
+    if (set->watch != NULL)
+        (void)dur_store_watch_wake(set->watch);
+    else
+        dur__cond_signal(&set->woken);
+}
+
 void dur__live_tell(dur_provider *store) {
     dur__live *live = dur__store_live(store);
     if (!atomic_load(&live->asleep)) return;
     dur__mutex_lock(&live->mutex);
     atomic_store(&live->asleep, false);
     wake_told(live);
+    for (dur__link *at; (at = dur__list_pop(&live->sets)) != NULL;)
+        wake_set(DUR__CONTAINER(at, dur__live_set, link));
     dur__mutex_unlock(&live->mutex);
 }
 
@@ -208,4 +251,106 @@ char *dur__live_await(dur_provider *store, const char *instance, uint64_t until_
     }
     dur__mutex_unlock(&live->mutex);
     return self.output;
+}
+
+/* ---- sets ---- */
+
+dur__live_set *dur__live_set_new(dur_provider *store) {
+    dur__live_set *set = dur__xcalloc(1, sizeof(*set));
+    set->store = store;
+    set->live = dur__store_live(store);
+    dur__list_init(&set->coming);
+    dur__list_init(&set->told);
+    dur__cond_init(&set->woken);
+    return set;
+}
+
+void dur__live_set_free(dur__live_set *set) {
+    if (set == NULL) return;
+    dur__mutex_lock(&set->live->mutex);
+    DUR_ASSERT(dur__list_empty(&set->coming) && dur__list_empty(&set->told) && set->elsewhere == 0);
+    dur__list_unlink(&set->link);
+    dur__mutex_unlock(&set->live->mutex);
+    dur__cond_destroy(&set->woken);
+    free(set);
+}
+
+void dur__live_join(dur__live_set *set, dur__live_member *member, const char *instance) {
+    dur__live *live = set->live;
+    DUR_ASSERT(member->set == NULL);
+    dur__mutex_lock(&live->mutex);
+    entry *e = dur__map_get(&live->entries, instance);
+    if (e == NULL) e = entry_new(live, instance);
+    *member = (dur__live_member){ .set = set, .entry = e };
+    atomic_store(&member->here, e->owner != NULL);
+    set->elsewhere += e->owner == NULL;
+    dur__list_push(&e->members, &member->link);
+    dur__mutex_unlock(&live->mutex);
+}
+
+/* Nobody is interested in it. */
+static bool forgotten(const entry *e) {
+    return e->owner == NULL && !dur__link_linked(&e->expected) && dur__list_empty(&e->waiters) &&
+           dur__list_empty(&e->members);
+}
+
+void dur__live_quit(dur__live_member *member) {
+    dur__live_set *set = member->set;
+    if (set == NULL) return;
+    dur__mutex_lock(&set->live->mutex);
+    dur__list_unlink(&member->link);
+    entry *e = member->entry;
+    if (e != NULL) {
+        if (!atomic_load(&member->here)) set->elsewhere--;
+        if (forgotten(e)) (void)entry_end(set->live, e, NULL);
+    }
+    dur__mutex_unlock(&set->live->mutex);
+    free(member->output);
+    *member = (dur__live_member){ .set = NULL };
+}
+
+dur__live_member *dur__live_told(dur__live_set *set) {
+    dur__mutex_lock(&set->live->mutex);
+    dur__link *first = dur__list_pop(&set->told);
+    dur__mutex_unlock(&set->live->mutex);
+    if (first == NULL) return NULL;
+    dur__live_member *member = DUR__CONTAINER(first, dur__live_member, link);
+    member->set = NULL;
+    return member;
+}
+
+size_t dur__live_elsewhere(dur__live_set *set) {
+    dur__mutex_lock(&set->live->mutex);
+    size_t count = set->elsewhere;
+    dur__mutex_unlock(&set->live->mutex);
+    return count;
+}
+
+void dur__live_set_wait(dur__live_set *set, uint64_t until_us) {
+    dur__live *live = set->live;
+    dur__mutex_lock(&live->mutex);
+    while (dur__list_empty(&set->told)) {
+        uint64_t now_us = dur__monotonic_us();
+        if (now_us >= until_us) break;
+        if (until_us == UINT64_MAX)
+            dur__cond_wait(&set->woken, &live->mutex);
+        else
+            (void)dur__cond_wait_us(&set->woken, &live->mutex, until_us - now_us);
+    }
+    dur__mutex_unlock(&live->mutex);
+}
+
+int dur__live_set_watch(dur__live_set *set, dur_watch *watch, uint64_t until_us, dur_error *err) {
+    dur__live *live = set->live;
+    dur__mutex_lock(&live->mutex);
+    bool told = !dur__list_empty(&set->told);
+    if (!told) set->watch = watch;
+    dur__mutex_unlock(&live->mutex);
+    if (told) return DUR_OK;
+    uint64_t now_us = dur__monotonic_us();
+    int code = dur_store_watch_wait(watch, until_us > now_us ? (until_us - now_us + 999) / 1000 : 0, err);
+    dur__mutex_lock(&live->mutex);
+    set->watch = NULL;
+    dur__mutex_unlock(&live->mutex);
+    return code;
 }

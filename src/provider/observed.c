@@ -391,6 +391,12 @@ static int observed_watch_wait(dur_watch *base, uint64_t timeout_ms, dur_error *
     return call_end(&c, c.store->inner->methods->watch_wait(((observed_watch *)base)->inner, timeout_ms, c.err));
 }
 
+static void observed_watch_wake(dur_watch *base) {
+    observed *o = (observed *)base->store;
+    dur__count(&o->calls, 1);
+    o->inner->methods->watch_wake(((observed_watch *)base)->inner);
+}
+
 static void observed_watch_close(dur_watch *base) {
     observed_watch *watch = (observed_watch *)base;
     observed *o = (observed *)base->store;
@@ -477,6 +483,8 @@ PASS(enqueue_start, DUR_OP_ENQUEUE, item->instance,
      (dur_provider * self, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms, bool *existed,
       dur_error *err),
      (inner, item, policy, delay_ms, existed, err))
+PASS(enqueue_starts, DUR_OP_ENQUEUE, count == 1 ? starts[0].item->instance : NULL,
+     (dur_provider * self, dur_start *starts, size_t count, dur_error *err), (inner, starts, count, err))
 PASS(enqueue_existing, DUR_OP_ENQUEUE, item->instance,
      (dur_provider * self, const dur_message *item, uint64_t delay_ms, dur_error *err), (inner, item, delay_ms, err))
 PASS(get_instance_stats, NO_OP, instance,
@@ -561,9 +569,13 @@ dur_provider *dur__store_innermost(dur_provider *store) {
     METHOD(read)                                                                                                       \
     METHOD(append)                                                                                                     \
     METHOD(enqueue_for_worker)                                                                                         \
-    METHOD(fetch_work_item) METHOD(ack_work_item) METHOD(renew_work_item_lock) METHOD(abandon_work_item)               \
-        METHOD(renew_session_lock) METHOD(cleanup_orphaned_sessions) METHOD(enqueue_for_orchestrator)                  \
-            METHOD(get_custom_status) METHOD(get_kv_value) METHOD(get_kv_all_values)
+    METHOD(fetch_work_item)                                                                                            \
+    METHOD(ack_work_item)                                                                                              \
+    METHOD(renew_work_item_lock)                                                                                       \
+    METHOD(abandon_work_item)                                                                                          \
+    METHOD(renew_session_lock)                                                                                         \
+    METHOD(cleanup_orphaned_sessions)                                                                                  \
+    METHOD(enqueue_for_orchestrator) METHOD(get_custom_status) METHOD(get_kv_value) METHOD(get_kv_all_values)
 #define OPTIONAL(METHOD)                                                                                               \
     METHOD(lane_open)                                                                                                  \
     METHOD(lane_round)                                                                                                 \
@@ -573,15 +585,35 @@ dur_provider *dur__store_innermost(dur_provider *store) {
     METHOD(lane_history)                                                                                               \
     METHOD(lane_starts)                                                                                                \
     METHOD(lane_start_back)                                                                                            \
-    METHOD(fetch_turns) METHOD(commit_turns) METHOD(fetch_works) METHOD(ack_works) METHOD(check_works)                 \
-        METHOD(return_works) METHOD(owner_register) METHOD(owner_beat) METHOD(owner_release) METHOD(enqueue_start)     \
-            METHOD(enqueue_existing) METHOD(watch_open) METHOD(watch_wait) METHOD(watch_close)                         \
-                METHOD(get_instance_stats) METHOD(list_instances) METHOD(get_instance) METHOD(list_executions)         \
-                    METHOD(get_system_metrics) METHOD(get_queue_depths) METHOD(delete_instances)                       \
-                        METHOD(delete_instances_bulk) METHOD(prune_executions) METHOD(prune_executions_bulk)           \
-                            METHOD(dead_letter_messages) METHOD(dead_letter_work) METHOD(list_dead_letters)            \
-                                METHOD(delete_dead_letters) METHOD(set_suspended) METHOD(backup) METHOD(check)         \
-                                    METHOD(vacuum)
+    METHOD(fetch_turns)                                                                                                \
+    METHOD(commit_turns)                                                                                               \
+    METHOD(fetch_works)                                                                                                \
+    METHOD(ack_works)                                                                                                  \
+    METHOD(check_works)                                                                                                \
+    METHOD(return_works)                                                                                               \
+    METHOD(owner_register)                                                                                             \
+    METHOD(owner_beat)                                                                                                 \
+    METHOD(owner_release)                                                                                              \
+    METHOD(enqueue_start)                                                                                              \
+    METHOD(enqueue_existing)                                                                                           \
+    METHOD(watch_open)                                                                                                 \
+    METHOD(watch_wait)                                                                                                 \
+    METHOD(watch_close)                                                                                                \
+    METHOD(get_instance_stats)                                                                                         \
+    METHOD(list_instances)                                                                                             \
+    METHOD(get_instance)                                                                                               \
+    METHOD(list_executions)                                                                                            \
+    METHOD(get_system_metrics)                                                                                         \
+    METHOD(get_queue_depths)                                                                                           \
+    METHOD(delete_instances)                                                                                           \
+    METHOD(delete_instances_bulk)                                                                                      \
+    METHOD(prune_executions)                                                                                           \
+    METHOD(prune_executions_bulk)                                                                                      \
+    METHOD(dead_letter_messages)                                                                                       \
+    METHOD(dead_letter_work)                                                                                           \
+    METHOD(list_dead_letters)                                                                                          \
+    METHOD(delete_dead_letters)                                                                                        \
+    METHOD(set_suspended) METHOD(backup) METHOD(check) METHOD(vacuum) METHOD(enqueue_starts) METHOD(watch_wake)
 
 #define ONE(method) +1
 _Static_assert(sizeof(dur_provider_methods) ==

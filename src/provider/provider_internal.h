@@ -74,6 +74,7 @@ int dur__fallback_enqueue_start(dur_provider *store, const dur_message *item, du
 int dur__fallback_enqueue_existing(dur_provider *store, const dur_message *item, uint64_t delay_ms, dur_error *err);
 int dur__fallback_watch_open(dur_provider *store, dur_watch **out);
 int dur__fallback_watch_wait(dur_watch *watch, uint64_t timeout_ms, dur_error *err);
+void dur__fallback_watch_wake(dur_watch *watch);
 void dur__fallback_watch_close(dur_watch *watch);
 int dur__fallback_get_instance_stats(dur_provider *store, dur_arena *arena, const char *instance, bool *found,
                                      dur_instance_stats *out, dur_error *err);

@@ -26,6 +26,34 @@ int dur_store_enqueue_start(dur_provider *store, const dur_message *item, dur_ex
     return dur__fallback_enqueue_start(store, item, policy, delay_ms, existed, err);
 }
 
+static int check_starts(dur_start *starts, size_t count, dur_error *err) {
+    const char *op = "enqueue_starts";
+    if (starts == NULL && count > 0) return dur__store_null(err, op, "starts");
+    if (count > DUR_STARTS_MAX)
+        return dur_error_set(err, DUR_ELIMIT, false, op, "%zu starts, %u are allowed", count, DUR_STARTS_MAX);
+    for (size_t i = 0; i < count; i++) {
+        int code = dur__store_check_message(err, op, starts[i].item);
+        if (code != DUR_OK) return code;
+        if ((unsigned)starts[i].policy > DUR_EXISTS_REPLACE_FINISHED)
+            return dur_error_set(err, DUR_EINVAL, false, op, "unknown policy %d", (int)starts[i].policy);
+        starts[i].existed = false;
+        dur_error_clear(&starts[i].error);
+    }
+    return DUR_OK;
+}
+
+int dur_store_enqueue_starts(dur_provider *store, dur_start *starts, size_t count, dur_error *err) {
+    int code = dur__store_enter(store, "enqueue_starts", err);
+    if (code == DUR_OK) code = check_starts(starts, count, err);
+    if (code != DUR_OK || count == 0) return code;
+    if (DUR_HAS_METHOD(store->methods, enqueue_starts))
+        return store->methods->enqueue_starts(store, starts, count, err);
+    for (size_t i = 0; i < count; i++)
+        (void)dur_store_enqueue_start(store, starts[i].item, starts[i].policy, starts[i].delay_ms, &starts[i].existed,
+                                      &starts[i].error);
+    return DUR_OK;
+}
+
 int dur_store_enqueue_existing(dur_provider *store, const dur_message *item, uint64_t delay_ms, dur_error *err) {
     int code = dur__store_enter(store, "enqueue_existing", err);
     if (code == DUR_OK) code = dur__store_check_message(err, "enqueue_existing", item);
@@ -127,6 +155,17 @@ int dur_store_watch_wait(dur_watch *watch, uint64_t timeout_ms, dur_error *err) 
     if (code != DUR_OK) return code;
     if (watch_is_native(watch->store)) return watch->store->methods->watch_wait(watch, timeout_ms, err);
     return dur__fallback_watch_wait(watch, timeout_ms, err);
+}
+
+bool dur_store_watch_wake(dur_watch *watch) {
+    if (watch == NULL || dur__store_enter(watch->store, "watch_wake", NULL) != DUR_OK) return false;
+    if (!watch_is_native(watch->store)) {
+        dur__fallback_watch_wake(watch);
+        return true;
+    }
+    if (!DUR_HAS_METHOD(watch->store->methods, watch_wake)) return false;
+    watch->store->methods->watch_wake(watch);
+    return true;
 }
 
 void dur_store_watch_close(dur_watch *watch) {

@@ -61,6 +61,7 @@ static const dur_instance_query all_instances = { .limit = 1 };
 static const dur_bulk_filter all_of_them = { .limit = 1 };
 static const dur_prune_options keep_one = { true, 1, 0 };
 static const char *const ids[] = { "i" };
+static dur_start start_of_many = { .item = &start_message };
 static const uint64_t numbers[] = { 1 };
 static const char *text_out;
 static uint64_t number_out;
@@ -96,6 +97,7 @@ STORE(owner_register, store, &(dur_owner_options){ .owner = "o" }, &err)
 STORE(owner_beat, store, "o", &report_out, &err)
 STORE(owner_release, store, "o", &err)
 STORE(enqueue_start, store, &start_message, DUR_EXISTS_FAIL, 0, NULL, &err)
+STORE(enqueue_starts, store, &start_of_many, 1, &err)
 STORE(enqueue_existing, store, &work_message, 0, &err)
 STORE(watch_open, store, "i", &watch_out, &err)
 STORE(get_instance_stats, store, arena, "i", &flag_out, &stats_out, &err)
@@ -163,6 +165,7 @@ static const call of_stores[] = {
     OF_STORE(owner_beat),
     OF_STORE(owner_release),
     OF_STORE(enqueue_start),
+    OF_STORE(enqueue_starts),
     OF_STORE(enqueue_existing),
     OF_STORE(watch_open),
     OF_STORE(get_instance_stats),
@@ -239,6 +242,11 @@ static void with_nothing_else(void **state) {
     REFUSED(dur_store_owner_beat(store, NULL, NULL, &err));
     REFUSED(dur_store_owner_release(store, NULL, &err));
     REFUSED(dur_store_enqueue_start(store, NULL, DUR_EXISTS_FAIL, 0, NULL, &err));
+    REFUSED(dur_store_enqueue_starts(store, NULL, 1, &err));
+    REFUSED(dur_store_enqueue_starts(store, &(dur_start){ .item = NULL }, 1, &err));
+    REFUSED(dur_store_enqueue_starts(store, &(dur_start){ .item = &start_message, .policy = (dur_exists_policy)9 }, 1,
+                                     &err));
+    assert_false(dur_store_watch_wake(NULL));
     REFUSED(dur_store_enqueue_existing(store, NULL, 0, &err));
     REFUSED(dur_store_watch_open(store, NULL, NULL, &err));
     REFUSED(dur_store_watch_wait(NULL, 0, &err));
@@ -681,7 +689,8 @@ static const struct {
       " dur_client_resume dur_client_start_ex dur_client_stats_get dur_client_suspend dur_client_terminate"
       " dur_client_tree dur_client_wait dur_client_wait_status dur_dead_letter_list_free"
       " dur_execution_list_free dur_id_list_free dur_instance_info_free dur_instance_list_free"
-      " dur_kv_list_free" },
+      " dur_kv_list_free dur_runs_count dur_runs_flush dur_runs_free dur_runs_new dur_runs_next"
+      " dur_runs_start_ex dur_runs_watch" },
     { "tests/unit/test_codec_event.c",
       " dur_event_from_json dur_event_row_from dur_event_to_json dur_failure_display dur_failure_from_json"
       " dur_failure_to_json dur_history_from_json dur_history_to_json dur_status_from_name" },
@@ -696,7 +705,8 @@ static const struct {
     { "tests/unit/test_bad_input.c",
       " dur_sqlite_begin dur_sqlite_commit dur_sqlite_enqueue dur_sqlite_open dur_sqlite_raise"
       " dur_sqlite_rollback dur_sqlite_start dur_store_lane_history dur_store_lane_messages"
-      " dur_store_lane_round dur_store_lane_starts dur_store_lane_wait dur_store_watch_wait" },
+      " dur_store_lane_round dur_store_lane_starts dur_store_lane_wait dur_store_watch_wait"
+      " dur_store_watch_wake" },
 };
 
 /* Nothing can be wrong with them but an object of the library's own that is not one (as with free). */

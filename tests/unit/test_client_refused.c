@@ -192,12 +192,38 @@ static void the_rest_is_checked(void **state) {
     OK(f, dur_client_dead_letters_delete(c, NULL, 0, &f->err));
 }
 
+static void runs_are_checked(void **state) {
+    fixture *f = *state;
+    dur_client *c = f->client;
+    dur_runs *runs = NULL;
+    const dur_run *run;
+    REFUSED(f, DUR_EINVAL, "out is required", dur_runs_new(NULL, c, &f->err));
+    REFUSED(f, DUR_EINVAL, "client is required", dur_runs_new(&runs, NULL, &f->err));
+    assert_null(runs);
+    OK(f, dur_runs_new(&runs, c, &f->err));
+    REFUSED(f, DUR_EINVAL, "runs are required", dur_runs_start(NULL, &f->err, "Order", "", .instance = "i"));
+    REFUSED(f, DUR_EINVAL, "args are required", dur_runs_start_ex(runs, NULL, &f->err));
+    REFUSED(f, DUR_EINVAL, "size", dur_runs_start_ex(runs, &(dur_start_args){ .name = "Order" }, &f->err));
+    REFUSED(f, DUR_EINVAL, "name is required", dur_runs_start(runs, &f->err, NULL, "", .instance = "i"));
+    REFUSED(f, DUR_EINVAL, "instance is required", dur_runs_start(runs, &f->err, "Order", ""));
+    REFUSED(f, DUR_EINVAL, "which is no policy",
+            dur_runs_start(runs, &f->err, "Order", "", .instance = "i", .exists = (dur_start_policy)9));
+    REFUSED(f, DUR_EINVAL, "runs are required", dur_runs_watch(NULL, "i", NULL, &f->err));
+    REFUSED(f, DUR_EINVAL, "instance is required", dur_runs_watch(runs, NULL, NULL, &f->err));
+    REFUSED(f, DUR_EINVAL, "runs are required", dur_runs_flush(NULL, &f->err));
+    REFUSED(f, DUR_EINVAL, "out is required", dur_runs_next(NULL, runs, 0, &f->err));
+    REFUSED(f, DUR_EINVAL, "runs are required", dur_runs_next(&run, NULL, 0, &f->err));
+    REFUSED(f, DUR_ESTATE, "no run to wait for", dur_runs_next(&run, runs, 0, &f->err));
+    assert_int_equal(dur_runs_count(NULL), 0);
+    assert_int_equal(dur_runs_count(runs), 0);
+    dur_runs_free(runs);
+    dur_runs_free(NULL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(starts_are_checked),
-        TEST(messages_are_checked),
-        TEST(looking_is_checked),
-        TEST(the_rest_is_checked),
+        TEST(starts_are_checked),  TEST(messages_are_checked), TEST(looking_is_checked),
+        TEST(the_rest_is_checked), TEST(runs_are_checked),
     };
     RUN_ON_ALL(tests);
 }

@@ -373,6 +373,16 @@ typedef enum dur_exists_policy {
     DUR_EXISTS_REPLACE_FINISHED /* a finished instance is deleted with its tree; a running one: DUR_EEXISTS */
 } dur_exists_policy;
 
+/* One of several starts, as enqueue_start is given it, and its answer. */
+typedef struct dur_start {
+    const dur_message *item;
+    dur_exists_policy policy;
+    uint64_t delay_ms;
+    /* answers */
+    bool existed;
+    dur_error error; /* code DUR_OK: durable, or it exists and may */
+} dur_start;
+
 /* ---- admin ------------------------------------------------------------------------------------------------------- */
 
 typedef struct dur_instance_row {
@@ -649,6 +659,17 @@ struct dur_provider_methods {
     int (*check)(dur_provider *self, dur_error *err);
     /* Bring what was deleted back to the system, a bounded piece at a time; pages left. */
     int (*vacuum)(dur_provider *self, uint64_t pages_max, uint64_t *pages_left, dur_error *err);
+
+    /* ======== optional: clients that wait for many ======== */
+
+    /* Several starts whose caller waits for all of them; returns when each is durable or refused.  The result is an
+       error only if nothing was done; else each start has its own answer.  Two of one id: as if one came after the
+       other, in either order.  lane_starts hands them out as those of enqueue_start.  Fallback: enqueue_start one by
+       one. */
+    int (*enqueue_starts)(dur_provider *self, dur_start *starts, size_t count, dur_error *err);
+    /* Make watch_wait of this watch, or the next one, return DUR_OK.  Any thread.  Fallback: who may have to be woken
+       waits in short pieces. */
+    void (*watch_wake)(dur_watch *watch);
 };
 
 /* True when the table has the method: DUR_HAS_METHOD(store->methods, lane_open). */

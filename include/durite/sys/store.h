@@ -84,10 +84,15 @@ DUR_API int dur_store_owner_beat(dur_provider *store, const char *owner, dur_own
 DUR_API int dur_store_owner_release(dur_provider *store, const char *owner, dur_error *err);
 DUR_API int dur_store_enqueue_start(dur_provider *store, const dur_message *item, dur_exists_policy policy,
                                     uint64_t delay_ms, bool *existed, dur_error *err);
+/* At most DUR_STARTS_MAX at a time.  A start that cannot be one (no item, no such policy): DUR_EINVAL, nothing done. */
+#define DUR_STARTS_MAX 4096u
+DUR_API int dur_store_enqueue_starts(dur_provider *store, dur_start *starts, size_t count, dur_error *err);
 DUR_API int dur_store_enqueue_existing(dur_provider *store, const dur_message *item, uint64_t delay_ms, dur_error *err);
 DUR_API int dur_store_watch_open(dur_provider *store, const char *instance, dur_watch **out, dur_error *err);
 DUR_API int dur_store_watch_wait(dur_watch *watch, uint64_t timeout_ms, dur_error *err);
 DUR_API void dur_store_watch_close(dur_watch *watch);
+/* False: the store cannot, and the fallback of watches is not in use. */
+DUR_API bool dur_store_watch_wake(dur_watch *watch);
 DUR_API int dur_store_get_instance_stats(dur_provider *store, dur_arena *arena, const char *instance, bool *found,
                                          dur_instance_stats *out, dur_error *err);
 DUR_API int dur_store_list_instances(dur_provider *store, dur_arena *arena, const dur_instance_query *query,

@@ -67,12 +67,10 @@ static int start_existing(dur__mem *mem, dur__mem_instance *instance, dur_exists
     return DUR_OK;
 }
 
-int dur__mem_enqueue_start(dur_provider *self, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms,
-                           bool *existed, dur_error *err) {
-    dur__mem *mem = dur__mem_of(self);
+static int start(dur__mem *mem, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms, bool *existed,
+                 dur_error *err) {
     bool done = false;
     int code = DUR_OK;
-    dur__mem_enter(mem);
     dur__mem_instance *instance = dur__mem_find(mem, item->instance);
     *existed = dur__mem_exists(instance);
     if (*existed) code = start_existing(mem, instance, policy, &done, err);
@@ -81,8 +79,26 @@ int dur__mem_enqueue_start(dur_provider *self, const dur_message *item, dur_exis
         instance = dur__mem_find(mem, item->instance);
         dur__mem_changed(mem, instance);
     }
+    return code;
+}
+
+int dur__mem_enqueue_start(dur_provider *self, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms,
+                           bool *existed, dur_error *err) {
+    dur__mem *mem = dur__mem_of(self);
+    dur__mem_enter(mem);
+    int code = start(mem, item, policy, delay_ms, existed, err);
     dur__mem_leave(mem);
     return code;
+}
+
+int dur__mem_enqueue_starts(dur_provider *self, dur_start *starts, size_t count, dur_error *err) {
+    dur__mem *mem = dur__mem_of(self);
+    (void)err;
+    dur__mem_enter(mem);
+    for (size_t i = 0; i < count; i++)
+        (void)start(mem, starts[i].item, starts[i].policy, starts[i].delay_ms, &starts[i].existed, &starts[i].error);
+    dur__mem_leave(mem);
+    return DUR_OK;
 }
 
 static int existing_check(const dur__mem_instance *instance, const dur_message *item, dur_error *err) {
@@ -159,6 +175,7 @@ typedef struct memory_watch {
     dur__mem *mem;
     dur__mem_point *point;
     uint64_t seen;
+    bool woken;
 } memory_watch;
 
 int dur__mem_watch_open(dur_provider *self, const char *instance, dur_watch **out, dur_error *err) {
@@ -187,12 +204,21 @@ int dur__mem_watch_wait(dur_watch *base, uint64_t timeout_ms, dur_error *err) {
     memory_watch *watch = (memory_watch *)(void *)base;
     uint64_t deadline = dur__mem_deadline(timeout_ms);
     dur__mem_enter(watch->mem);
-    while (watch->seen == watch->point->changes)
+    while (watch->seen == watch->point->changes && !watch->woken)
         if (!dur__mem_sleep(watch->mem, &watch->point->changed, deadline)) break;
-    bool changed = watch->seen != watch->point->changes;
+    bool changed = watch->seen != watch->point->changes || watch->woken;
     watch->seen = watch->point->changes;
+    watch->woken = false;
     dur__mem_leave(watch->mem);
     return changed ? DUR_OK : dur_error_set(err, DUR_ETIMEOUT, false, "memory.watch", "nothing changed");
+}
+
+void dur__mem_watch_wake(dur_watch *base) {
+    memory_watch *watch = (memory_watch *)(void *)base;
+    dur__mem_enter(watch->mem);
+    watch->woken = true;
+    dur__cond_broadcast(&watch->point->changed);
+    dur__mem_leave(watch->mem);
 }
 
 void dur__mem_watch_close(dur_watch *base) {

@@ -457,7 +457,9 @@ int dur__mem_get_custom_status(dur_provider *self, dur_arena *arena, const char 
                                bool *changed, const char **status, uint64_t *version, dur_error *err);
 int dur__mem_watch_open(dur_provider *self, const char *instance, dur_watch **out, dur_error *err);
 int dur__mem_watch_wait(dur_watch *watch, uint64_t timeout_ms, dur_error *err);
+void dur__mem_watch_wake(dur_watch *watch);
 void dur__mem_watch_close(dur_watch *watch);
+int dur__mem_enqueue_starts(dur_provider *self, dur_start *starts, size_t count, dur_error *err);
 int dur__mem_get_instance_stats(dur_provider *self, dur_arena *arena, const char *instance, bool *found,
                                 dur_instance_stats *out, dur_error *err);
 

@@ -16,28 +16,35 @@
 
 typedef enum request_state { WAITING, TAKEN, ANSWERED } request_state;
 
-struct dur__pg_request {
-    const dur_message *item;
-    request_state state;
-    bool done; /* false: the caller does it itself */
-    int code;
-    dur_error error;
-    char token[DUR__PG_TOKEN_SIZE + 24]; /* TAKEN */
+/* What one thread has handed in and waits for.  With the mutex. */
+typedef struct call {
     dur__cond cond;
-    dur__link link; /* in the lane's inbox, or among those that it has taken */
+    size_t left; /* not answered */
+} call;
+
+struct dur__pg_request {
+    dur_start *start;
+    call *call;
+    dur__pg_lane *lane; /* while it is not answered */
+    request_state state;
+    bool done;                           /* false: the caller does it itself */
+    char token[DUR__PG_TOKEN_SIZE + 24]; /* TAKEN */
+    dur__link link;                      /* in the lane's inbox, or among those that it has taken */
 };
 
 /*
  * The first lane whose rounds are not full yet: the cost of a round is shared by its turns, so few instances in flight
- * belong together.  When all are full, the one that has least to do.  With the mutex.
+ * belong together.  When all are full, the one that has least to do.  Of several that come at once those before count.
+ * With the mutex.
  */
-static dur__pg_lane *choose_lane(dur__pg *store) {
+static dur__pg_lane *choose_lane(dur__pg *store, bool several) {
     dur__pg_lane *best = NULL;
     unsigned least = UINT_MAX;
     DUR__LIST_EACH(&store->lanes, at) {
         dur__pg_lane *lane = DUR__CONTAINER(at, dur__pg_lane, link);
         if (lane->waker == NULL || lane->owner == NULL || !atomic_load(&lane->takes_starts)) continue;
         unsigned load = atomic_load(&lane->load);
+        if (several) load += atomic_load(&lane->starts_wait);
         if (load < FULL_ROUND) return lane;
         if (load >= least) continue;
         least = load;
@@ -46,35 +53,65 @@ static dur__pg_lane *choose_lane(dur__pg *store) {
     return best;
 }
 
-bool dur__pg_inbox_start(dur__pg *store, const dur_message *item, int *code, dur_error *err) {
-    dur__pg_request request = { .item = item, .error = DUR_ERROR_INIT };
-    dur__mutex_lock(&store->mutex);
-    dur__pg_lane *lane = choose_lane(store);
-    if (lane == NULL) {
-        dur__mutex_unlock(&store->mutex);
-        return false;
+/* Where an instance that exists is no error, many will: that would refuse whole rounds. */
+static bool may_be_handed(const dur_start *start) {
+    return start->policy == DUR_EXISTS_FAIL && start->delay_ms == 0 && start->item->due_ms == 0 &&
+           start->item->message_id == NULL && start->item->kind == DUR_WORK_START_ORCHESTRATION;
+}
+
+/* With the mutex: the thread that waits is woken with the last of its requests. */
+static void answer_locked(dur__pg_request *request, bool done, const dur_error *err) {
+    dur__list_unlink(&request->link);
+    request->done = done;
+    request->lane = NULL;
+    if (err != NULL) request->start->error = *err;
+    request->state = ANSWERED;
+    if (--request->call->left == 0) dur__cond_signal(&request->call->cond);
+}
+
+static size_t hand_in(dur__pg *store, dur__pg_request *requests, size_t count) {
+    size_t handed = 0;
+    dur__pg_lane *lane = choose_lane(store, count > 1);
+    for (size_t i = 0; i < count && lane != NULL; i++) {
+        if (requests[i].state != WAITING) continue;
+        requests[i].lane = lane;
+        dur__list_push(&lane->inbox, &requests[i].link);
+        atomic_fetch_add(&lane->starts_wait, 1);
+        /* A wake that nobody needs would end its next sleep, for nothing but a look around. */
+        if (atomic_load(&lane->asleep)) dur_waker_wake(lane->waker);
+        if (++handed % FULL_ROUND == 0) lane = choose_lane(store, true);
     }
-    dur__cond_init(&request.cond);
-    dur__list_push(&lane->inbox, &request.link);
-    atomic_fetch_add(&lane->starts_wait, 1);
-    /* A wake that nobody needs would end its next sleep, for nothing but a look around. */
-    if (atomic_load(&lane->asleep)) dur_waker_wake(lane->waker);
-    do { /* a lane in the middle of a round comes back; one that runs a handler may not for a long time */
-        dur__cond_wait_us(&request.cond, &store->mutex, WITHDRAW_US);
-    } while (request.state == WAITING && atomic_load(&lane->in_round));
-    if (request.state == WAITING) {
-        dur__list_unlink(&request.link);
+    return handed;
+}
+
+/* A lane in the middle of a round comes back; one that runs a handler may not for a long time. */
+static void withdraw(dur__pg_request *requests, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        dur__pg_lane *lane = requests[i].lane;
+        if (lane == NULL || requests[i].state != WAITING || atomic_load(&lane->in_round)) continue;
         atomic_fetch_sub(&lane->starts_wait, 1);
         atomic_store(&lane->takes_starts, false); /* until it comes back: others need not wait for it too */
+        answer_locked(&requests[i], false, NULL);
     }
-    while (request.state == TAKEN)
-        dur__cond_wait(&request.cond, &store->mutex);
+}
+
+void dur__pg_inbox_starts(dur__pg *store, dur_start *starts, size_t count, bool *done) {
+    dur__pg_request one, *requests = count > 1 ? dur__xmalloc(count * sizeof(*requests)) : &one;
+    call self = { .left = 0 };
+    for (size_t i = 0; i < count; i++)
+        requests[i] = (dur__pg_request){ .start = &starts[i],
+                                         .call = &self,
+                                         .state = may_be_handed(&starts[i]) ? WAITING : ANSWERED };
+    dur__cond_init(&self.cond);
+    dur__mutex_lock(&store->mutex);
+    self.left = hand_in(store, requests, count);
+    while (self.left > 0)
+        if (!dur__cond_wait_us(&self.cond, &store->mutex, WITHDRAW_US)) withdraw(requests, count);
     dur__mutex_unlock(&store->mutex);
-    dur__cond_destroy(&request.cond);
-    if (request.state != ANSWERED || !request.done) return false;
-    *code = request.code;
-    if (request.code != DUR_OK && err != NULL) *err = request.error;
-    return true;
+    dur__cond_destroy(&self.cond);
+    for (size_t i = 0; i < count; i++)
+        done[i] = requests[i].done;
+    if (requests != &one) free(requests);
 }
 
 /* ---- the lane's side --------------------------------------------------------------------------------------------- */
@@ -98,21 +135,16 @@ int dur__pg_lane_starts(dur_lane *base, dur_arena *arena, size_t max, dur_orches
         snprintf(request->token, sizeof(request->token), "%s-%llx", lane->start_prefix,
                  (unsigned long long)++lane->start_serial);
         dur__list_push(&lane->starts, link);
-        out[(*count)++] = dur__start_item(arena, request->item, request->token, now_ms);
+        out[(*count)++] = dur__start_item(arena, request->start->item, request->token, now_ms);
     }
     dur__mutex_unlock(&store->mutex);
     return DUR_OK;
 }
 
 /* The caller may be gone when this returns. */
-static void answer(dur__pg *store, dur__pg_request *request, bool done, int code, const dur_error *err) {
+static void answer(dur__pg *store, dur__pg_request *request, bool done, const dur_error *err) {
     dur__mutex_lock(&store->mutex);
-    dur__list_unlink(&request->link);
-    request->done = done;
-    request->code = code;
-    if (err != NULL) request->error = *err;
-    request->state = ANSWERED;
-    dur__cond_signal(&request->cond);
+    answer_locked(request, done, err);
     dur__mutex_unlock(&store->mutex);
 }
 
@@ -127,7 +159,7 @@ static dur__pg_request *taken(const dur__pg_lane *lane, const char *token) {
 /* The first turn of a start that this lane has. */
 bool dur__pg_start_valid(const dur__pg_lane *lane, dur_turn_commit *turn) {
     const dur__pg_request *request = lane != NULL && turn->lock_token != NULL ? taken(lane, turn->lock_token) : NULL;
-    if (request != NULL && strcmp(request->item->instance, turn->instance) == 0 && turn->execution_id != 0 &&
+    if (request != NULL && strcmp(request->start->item->instance, turn->instance) == 0 && turn->execution_id != 0 &&
         turn->metadata.orchestration_name != NULL && turn->metadata.orchestration_version != NULL)
         return true;
     dur_error_set(&turn->error, DUR_ELEASE, false, "postgres.commit", "Invalid lock token: no lane has such a start");
@@ -138,7 +170,7 @@ bool dur__pg_start_valid(const dur__pg_lane *lane, dur_turn_commit *turn) {
 void dur__pg_lane_start_back(dur_lane *base, const char *lock_token) {
     dur__pg_lane *lane = (dur__pg_lane *)(void *)base;
     dur__pg_request *request = taken(lane, lock_token);
-    if (request != NULL) answer(lane->store, request, false, DUR_OK, NULL);
+    if (request != NULL) answer(lane->store, request, false, NULL);
 }
 
 void dur__pg_inbox_answer(dur__pg_lane *lane, dur_turn_commit **turns, size_t count) {
@@ -147,9 +179,9 @@ void dur__pg_inbox_answer(dur__pg_lane *lane, dur_turn_commit **turns, size_t co
         dur__pg_request *request = turn->writes_start ? taken(lane, turn->lock_token) : NULL;
         if (request == NULL) continue;
         if (turn->fault == DUR_TURN_FINE)
-            answer(lane->store, request, true, DUR_OK, NULL);
+            answer(lane->store, request, true, NULL);
         else if (turn->error.code == DUR_EUNKNOWN) /* written or not: to do it again would be wrong */
-            answer(lane->store, request, true, DUR_EUNKNOWN, &turn->error);
+            answer(lane->store, request, true, &turn->error);
     }
 }
 
@@ -162,5 +194,5 @@ void dur__pg_inbox_close(dur__pg_lane *lane) {
     }
     dur__mutex_unlock(&lane->store->mutex);
     for (dur__link *link; (link = dur__list_first(&lane->starts)) != NULL;)
-        answer(lane->store, DUR__CONTAINER(link, dur__pg_request, link), false, DUR_OK, NULL);
+        answer(lane->store, DUR__CONTAINER(link, dur__pg_request, link), false, NULL);
 }

@@ -332,6 +332,7 @@ void dur__pg_outbox_send_locks(dur__pg_outbox *box, dur__pg_batch *batch, const 
 void dur__pg_outbox_send(dur__pg_outbox *box, dur__pg_batch *batch);
 void dur__pg_outbox_end(dur__pg_outbox *box);
 int dur__pg_enqueue_for_orchestrator(dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err);
+int dur__pg_enqueue_starts(dur_provider *self, dur_start *starts, size_t count, dur_error *err);
 int dur__pg_enqueue_start(dur_provider *self, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms,
                           bool *existed, dur_error *err);
 int dur__pg_enqueue_existing(dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err);
@@ -430,8 +431,8 @@ int dur__pg_renew_session_lock(dur_provider *self, const char *const *owners, si
 int dur__pg_cleanup_orphaned_sessions(dur_provider *self, uint64_t idle_ms, uint64_t *removed, dur_error *err);
 
 /* pg_inbox.c: starts that their first turn writes */
-bool dur__pg_inbox_start(dur__pg *store, const dur_message *item, int *code,
-                         dur_error *err); /* false: do it yourself */
+/* Hands starts to lanes and waits; done[i]: it was written or refused, its answer is there.  Else: do it yourself. */
+void dur__pg_inbox_starts(dur__pg *store, dur_start *starts, size_t count, bool *done);
 int dur__pg_lane_starts(dur_lane *lane, dur_arena *arena, size_t max, dur_orchestration_item *out, size_t *count,
                         dur_error *err);
 void dur__pg_lane_start_back(dur_lane *lane, const char *lock_token);
@@ -461,6 +462,7 @@ bool dur__pg_may_notify(dur__pg *store, bool urgent);
 void dur__pg_session_known(dur__pg *store, int backend, bool ours);
 int dur__pg_watch_open(dur_provider *self, const char *instance, dur_watch **out, dur_error *err);
 int dur__pg_watch_wait(dur_watch *watch, uint64_t timeout_ms, dur_error *err);
+void dur__pg_watch_wake(dur_watch *watch);
 void dur__pg_watch_close(dur_watch *watch);
 bool dur__pg_drain_notifications(dur__pg_conn *conn, const char *owner); /* true: something for us */
 

@@ -135,41 +135,43 @@ void dur__pg_outbox_send_locks(dur__pg_outbox *box, dur__pg_batch *batch, const 
  * what does not exist, or the first trace of an instance of which nothing is left) has no counts and delays of what was
  * there before; a lock that still holds is not over.
  */
-static const char send_sql[] =
-    "WITH m AS MATERIALIZED (SELECT x.*, CASE WHEN x.delay > 0 THEN greatest(x.due, n.now + x.delay) ELSE x.due END"
-    " AS due_ms, n.now FROM (SELECT #now AS now) n, unnest($2::text[], $3::bigint[], $4::bigint[], $5::bigint[],"
-    " $6::text[], $7::bigint[], $8::bigint[], $9::text[]) WITH ORDINALITY AS"
-    " x(instance, kind, execution, activity, queue, due, delay, json, at) WHERE " MAY_SEND "),"
-    " sent AS (INSERT INTO @queue (instance_id, due_ms, order_ms, kind, execution_id, activity_id, queue, json)"
-    " SELECT instance, due_ms, CASE WHEN due_ms = 0 THEN now ELSE due_ms END, kind::smallint, execution, activity,"
-    " queue, json FROM m ORDER BY at RETURNING 1),"
-    " taken AS (INSERT INTO @accepted (instance_id, message_id, execution_id, at_ms) SELECT m.instance, $11::text,"
-    " greatest(i.current_execution, 1), m.now FROM m JOIN @instances i ON i.instance_id = m.instance"
-    " WHERE $11::text IS NOT NULL LIMIT 1),"
-    " g AS (SELECT instance, max(now) AS now, bool_or(kind IN " DUR__PG_STARTS ") AS starts,"
-    " min(CASE WHEN due_ms = 0 THEN now ELSE due_ms END) AS at, min(due_ms) AS due,"
-    " min(CASE WHEN due_ms = 0 THEN now ELSE due_ms END) FILTER (WHERE kind = " DUR__PG_KIND_QUEUE ") AS queue_at,"
-    " min(due_ms) FILTER (WHERE kind = " DUR__PG_KIND_QUEUE ") AS queue_due FROM m GROUP BY instance),"
-    " r AS (SELECT i.instance_id, i.known OR g.starts AS known, g.now, i.not_before,"
-    " CASE WHEN i.known THEN least(i.ready_at, CASE WHEN g.due = 0 AND i.owner IS NOT NULL THEN 0 ELSE g.at END)"
-    " WHEN g.starts THEN least(g.at, (SELECT min(q.order_ms) FROM"
-    " @queue q WHERE q.instance_id = i.instance_id)) ELSE least(i.ready_at, g.queue_at) END AS at,"
-    " CASE WHEN i.known THEN CASE WHEN i.ready_at IS NULL THEN g.due ELSE least(i.ready_due, g.due) END"
-    " WHEN g.starts THEN least(g.due, (SELECT min(q.due_ms) FROM @queue q WHERE q.instance_id = i.instance_id))"
-    " ELSE CASE WHEN i.ready_at IS NULL THEN coalesce(g.queue_due, 0) ELSE least(i.ready_due, g.queue_due) END END"
-    " AS due, NOT i.known AND i.owner IS NULL AND coalesce(i.expires_at, 0) <= g.now AND (g.starts OR (" DUR__PG_EMPTY
-    ")) AS anew FROM g JOIN @instances i ON i.instance_id = g.instance),"
-    " u AS (UPDATE @instances i SET known = r.known,"
-    " acquisitions = CASE WHEN r.anew THEN 0 ELSE i.acquisitions END,"
-    " not_before = CASE WHEN r.anew THEN 0 ELSE i.not_before END,"
-    " ready_at = CASE WHEN NOT r.anew AND r.not_before > r.now THEN r.at + greatest(r.not_before - r.at, 0) ELSE r.at"
-    " END,"
-    " ready_due = CASE WHEN NOT r.anew AND r.not_before > r.now THEN greatest(r.due, r.not_before) ELSE r.due END"
-    " FROM r WHERE i.instance_id = r.instance_id AND (i.known <> r.known OR i.ready_at IS DISTINCT FROM r.at OR"
+#define SEND_SQL                                                                                                       \
+    "WITH m AS MATERIALIZED (SELECT x.*, CASE WHEN x.delay > 0 THEN greatest(x.due, n.now + x.delay) ELSE x.due END"   \
+    " AS due_ms, n.now FROM (SELECT #now AS now) n, unnest($2::text[], $3::bigint[], $4::bigint[], $5::bigint[],"      \
+    " $6::text[], $7::bigint[], $8::bigint[], $9::text[]) WITH ORDINALITY AS"                                          \
+    " x(instance, kind, execution, activity, queue, due, delay, json, at) WHERE " MAY_SEND "),"                        \
+    " sent AS (INSERT INTO @queue (instance_id, due_ms, order_ms, kind, execution_id, activity_id, queue, json)"       \
+    " SELECT instance, due_ms, CASE WHEN due_ms = 0 THEN now ELSE due_ms END, kind::smallint, execution, activity,"    \
+    " queue, json FROM m ORDER BY at RETURNING 1),"                                                                    \
+    " taken AS (INSERT INTO @accepted (instance_id, message_id, execution_id, at_ms) SELECT m.instance, $11::text,"    \
+    " greatest(i.current_execution, 1), m.now FROM m JOIN @instances i ON i.instance_id = m.instance"                  \
+    " WHERE $11::text IS NOT NULL LIMIT 1),"                                                                           \
+    " g AS (SELECT instance, max(now) AS now, bool_or(kind IN " DUR__PG_STARTS ") AS starts,"                          \
+    " min(CASE WHEN due_ms = 0 THEN now ELSE due_ms END) AS at, min(due_ms) AS due,"                                   \
+    " min(CASE WHEN due_ms = 0 THEN now ELSE due_ms END) FILTER (WHERE kind = " DUR__PG_KIND_QUEUE ") AS queue_at,"    \
+    " min(due_ms) FILTER (WHERE kind = " DUR__PG_KIND_QUEUE ") AS queue_due FROM m GROUP BY instance),"                \
+    " r AS (SELECT i.instance_id, i.known OR g.starts AS known, g.now, i.not_before,"                                  \
+    " CASE WHEN i.known THEN least(i.ready_at, CASE WHEN g.due = 0 AND i.owner IS NOT NULL THEN 0 ELSE g.at END)"      \
+    " WHEN g.starts THEN least(g.at, (SELECT min(q.order_ms) FROM"                                                     \
+    " @queue q WHERE q.instance_id = i.instance_id)) ELSE least(i.ready_at, g.queue_at) END AS at,"                    \
+    " CASE WHEN i.known THEN CASE WHEN i.ready_at IS NULL THEN g.due ELSE least(i.ready_due, g.due) END"               \
+    " WHEN g.starts THEN least(g.due, (SELECT min(q.due_ms) FROM @queue q WHERE q.instance_id = i.instance_id))"       \
+    " ELSE CASE WHEN i.ready_at IS NULL THEN coalesce(g.queue_due, 0) ELSE least(i.ready_due, g.queue_due) END END"    \
+    " AS due, NOT i.known AND i.owner IS NULL AND coalesce(i.expires_at, 0) <= g.now AND (g.starts OR (" DUR__PG_EMPTY \
+    ")) AS anew FROM g JOIN @instances i ON i.instance_id = g.instance),"                                              \
+    " u AS (UPDATE @instances i SET known = r.known,"                                                                  \
+    " acquisitions = CASE WHEN r.anew THEN 0 ELSE i.acquisitions END,"                                                 \
+    " not_before = CASE WHEN r.anew THEN 0 ELSE i.not_before END,"                                                     \
+    " ready_at = CASE WHEN NOT r.anew AND r.not_before > r.now THEN r.at + greatest(r.not_before - r.at, 0) ELSE r.at" \
+    " END,"                                                                                                            \
+    " ready_due = CASE WHEN NOT r.anew AND r.not_before > r.now THEN greatest(r.due, r.not_before) ELSE r.due END"     \
+    " FROM r WHERE i.instance_id = r.instance_id AND (i.known <> r.known OR i.ready_at IS DISTINCT FROM r.at OR"       \
     " i.ready_due <> r.due OR (r.anew AND i.acquisitions + i.not_before > 0)) RETURNING 1)"
-    " SELECT count(*) FROM sent";
+static const char send_sql[] = SEND_SQL " SELECT count(*) FROM sent";
+static const char send_which_sql[] = SEND_SQL " SELECT at FROM m"; /* counted from 1 */
 
-static void outbox_send_if(dur__pg_outbox *box, dur__pg_batch *batch, int condition, const char *message_id) {
+static void outbox_send_if(dur__pg_outbox *box, dur__pg_batch *batch, const char *sql, int condition,
+                           const char *message_id) {
     dur__pg_args args;
     if (box->count == 0) return;
     /* whose owners to tell, after the commit */
@@ -193,12 +195,12 @@ static void outbox_send_if(dur__pg_outbox *box, dur__pg_batch *batch, int condit
     dur__pg_array_arg(&args, &box->json);
     dur__pg_i64(&args, condition);
     dur__pg_text(&args, message_id);
-    dur__pg_batch_add(batch, send_sql, &args);
+    dur__pg_batch_add(batch, sql, &args);
     box->count = 0;
 }
 
 void dur__pg_outbox_send(dur__pg_outbox *box, dur__pg_batch *batch) {
-    outbox_send_if(box, batch, 0, NULL);
+    outbox_send_if(box, batch, send_sql, 0, NULL);
 }
 
 /* ---- methods ----------------------------------------------------------------------------------------------------- */
@@ -235,7 +237,7 @@ static int start_if_new(dur__pg_conn *conn, const dur_message *item, uint64_t de
     dur__pg_outbox_begin(&box);
     dur__pg_outbox_add(&box, item, delay_ms);
     dur__pg_outbox_send_locks(&box, &batch, NULL);
-    outbox_send_if(&box, &batch, 1, NULL);
+    outbox_send_if(&box, &batch, send_sql, 1, NULL);
     int at = batch.count - 1;
     dur__pg_batch_notify(&batch);
     int code = dur__pg_batch_run(&batch, "postgres.start", err);
@@ -295,13 +297,15 @@ int dur__pg_enqueue_start(dur_provider *self, const dur_message *item, dur_exist
                           bool *existed, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
     dur__pg_conn *conn;
-    int code;
+    dur_start start = { .item = item, .policy = policy, .delay_ms = delay_ms, .error = DUR_ERROR_INIT };
+    bool done = false;
     *existed = false;
-    /* Where an instance that exists is no error, many will: that would refuse whole rounds. */
-    if (policy == DUR_EXISTS_FAIL && delay_ms == 0 && item->due_ms == 0 && item->message_id == NULL &&
-        item->kind == DUR_WORK_START_ORCHESTRATION && dur__pg_inbox_start(store, item, &code, err))
-        return code;
-    code = dur__pg_borrow(store, &conn, err);
+    dur__pg_inbox_starts(store, &start, 1, &done);
+    if (done) {
+        if (err != NULL && start.error.code != DUR_OK) *err = start.error;
+        return (int)start.error.code;
+    }
+    int code = dur__pg_borrow(store, &conn, err);
     if (code != DUR_OK) return code;
     code = dur__pg_start_on(conn, item, policy, delay_ms, existed, err);
     dur__pg_return(conn);
@@ -310,6 +314,87 @@ int dur__pg_enqueue_start(dur_provider *self, const dur_message *item, dur_exist
         dur__pg_wake_watches(store, item->instance);
     }
     return code;
+}
+
+/* ---- several ---- */
+
+/* Those whose instance does not exist, in one transaction; of the others `existed` is set.  No id twice. */
+static int start_new_ones(dur__pg_conn *conn, dur_start **starts, size_t count, dur_error *err) {
+    dur__pg_batch batch;
+    dur__pg_outbox box;
+    dur__pg_batch_begin(&batch, conn, true);
+    dur__pg_outbox_begin(&box);
+    for (size_t i = 0; i < count; i++)
+        dur__pg_outbox_add(&box, starts[i]->item, starts[i]->delay_ms);
+    dur__pg_outbox_send_locks(&box, &batch, NULL);
+    outbox_send_if(&box, &batch, send_which_sql, 1, NULL);
+    int at = batch.count - 1;
+    dur__pg_batch_notify(&batch);
+    int code = dur__pg_batch_run(&batch, "postgres.start", err);
+    if (code == DUR_OK) {
+        for (size_t i = 0; i < count; i++)
+            starts[i]->existed = true;
+        for (int row = 0; row < PQntuples(batch.results[at]); row++)
+            starts[dur__pg_get_i64(batch.results[at], row, 0) - 1]->existed = false;
+    }
+    dur__pg_batch_end(&batch);
+    dur__pg_outbox_end(&box);
+    return code;
+}
+
+/* Together as far as they go together; the rest one by one. */
+static void start_on_together(dur__pg_conn *conn, dur_start **starts, size_t count) {
+    dur__map ids = { 0 };
+    dur_start **together = dur__xmalloc(count * sizeof(dur_start *));
+    size_t first = 0;
+    dur_error err = DUR_ERROR_INIT;
+    for (size_t i = 0; i < count; i++) {
+        if (dur__map_get(&ids, starts[i]->item->instance) != NULL) continue;
+        dur__map_put(&ids, starts[i]->item->instance, starts[i]);
+        together[first++] = starts[i];
+    }
+    int code = start_new_ones(conn, together, first, &err);
+    for (size_t i = 0; i < count; i++) {
+        dur_start *start = starts[i];
+        bool sent = code == DUR_OK && dur__map_get(&ids, start->item->instance) == start;
+        if (sent && (!start->existed || start->policy == DUR_EXISTS_RETURN)) continue;
+        if (code != DUR_OK && (err.retryable || code == DUR_EUNKNOWN))
+            start->error = err;
+        else /* also after an error of one of them, which is not the others' */
+            (void)dur__pg_start_on(conn, start->item, start->policy, start->delay_ms, &start->existed, &start->error);
+    }
+    dur__map_free(&ids);
+    free(together);
+}
+
+static void start_without_lanes(dur__pg *store, dur_start **starts, size_t count) {
+    dur__pg_conn *conn;
+    dur_error err = DUR_ERROR_INIT;
+    if (dur__pg_borrow(store, &conn, &err) != DUR_OK) {
+        for (size_t i = 0; i < count; i++)
+            starts[i]->error = err;
+        return;
+    }
+    start_on_together(conn, starts, count);
+    dur__pg_return(conn);
+    dur__pg_wake_lanes(store, NULL);
+    for (size_t i = 0; i < count; i++)
+        if (starts[i]->error.code == DUR_OK) dur__pg_wake_watches(store, starts[i]->item->instance);
+}
+
+int dur__pg_enqueue_starts(dur_provider *self, dur_start *starts, size_t count, dur_error *err) {
+    dur__pg *store = dur__pg_of(self);
+    bool *done = dur__xcalloc(count, sizeof(*done));
+    dur_start **rest = dur__xmalloc(count * sizeof(dur_start *));
+    size_t left = 0;
+    (void)err;
+    dur__pg_inbox_starts(store, starts, count, done);
+    for (size_t i = 0; i < count; i++)
+        if (!done[i]) rest[left++] = &starts[i];
+    if (left > 0) start_without_lanes(store, rest, left);
+    free(rest);
+    free(done);
+    return DUR_OK;
 }
 
 static const char look_sql[] =
@@ -330,7 +415,7 @@ int dur__pg_existing_on(dur__pg_conn *conn, const dur_message *item, uint64_t de
     dur__pg_text(&args, item->message_id);
     int look = dur__pg_batch_add(&batch, look_sql, &args);
     dur__pg_outbox_add(&box, item, delay_ms);
-    outbox_send_if(&box, &batch, 2, item->message_id);
+    outbox_send_if(&box, &batch, send_sql, 2, item->message_id);
     int sent = batch.count - 1;
     dur__pg_batch_notify(&batch);
     int code = dur__pg_batch_run(&batch, "postgres.enqueue", err);

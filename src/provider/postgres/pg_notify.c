@@ -190,6 +190,13 @@ int dur__pg_watch_wait(dur_watch *base, uint64_t timeout_ms, dur_error *err) {
     return changed ? DUR_OK : dur_error_set(err, DUR_ETIMEOUT, false, "postgres.watch", "nothing changed");
 }
 
+void dur__pg_watch_wake(dur_watch *base) {
+    dur__pg_watch *watch = (dur__pg_watch *)(void *)base;
+    dur__mutex_lock(&watch->store->mutex);
+    tell_watch(watch);
+    dur__mutex_unlock(&watch->store->mutex);
+}
+
 static void forget_watch(dur__pg_watch *watch) {
     dur__map *watched = &watch->store->watched;
     dur__pg_watch *first = dur__map_remove(watched, watch->instance);

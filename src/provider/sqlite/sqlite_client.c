@@ -63,27 +63,48 @@ int dur__sq_start(dur__sq_txn *txn, const dur_message *item, dur_exists_policy p
 
 static int start_run(dur__sq_op *op, dur__sq_txn *txn) {
     dur__sq_start_op *self = (dur__sq_start_op *)(void *)op;
-    self->deleted->count = 0;
-    return dur__sq_start(txn, self->item, self->policy, self->delay_ms, &self->existed, self->deleted, &op->err);
+    self->deleted.count = 0;
+    return dur__sq_start(txn, self->item, self->policy, self->delay_ms, &self->existed, &self->deleted, &op->err);
 }
 
 static void start_done(dur__sq_op *op, dur__sq_file *file) {
     dur__sq_start_op *self = (dur__sq_start_op *)(void *)op;
-    dur__sq_deleted_forget(file, self->deleted);
+    dur__sq_deleted_forget(file, &self->deleted);
     dur__sq_changed(file, self->item->instance);
+}
+
+static void start_init(dur__sq_start_op *op, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms) {
+    *op = (dur__sq_start_op){ .op = { .run = start_run, .done = start_done, .starts = true },
+                              .item = item,
+                              .policy = policy,
+                              .delay_ms = delay_ms };
 }
 
 int dur__sq_enqueue_start(dur_provider *self, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms,
                           bool *existed, dur_error *err) {
-    dur__sq_delete_list deleted = { .keys = NULL };
-    dur__sq_start_op op = { .op = { .run = start_run, .done = start_done, .starts = true },
-                            .item = item,
-                            .policy = policy,
-                            .delay_ms = delay_ms,
-                            .deleted = &deleted };
+    dur__sq_start_op op;
+    start_init(&op, item, policy, delay_ms);
     int code = dur__sq_submit(dur__sq_file_of(self), &op.op, err);
     *existed = op.existed;
-    free(deleted.keys);
+    free(op.deleted.keys);
+    return code;
+}
+
+int dur__sq_enqueue_starts(dur_provider *self, dur_start *starts, size_t count, dur_error *err) {
+    dur__sq_start_op *ops = dur__xmalloc(count * sizeof(*ops));
+    dur__sq_op **list = dur__xmalloc(count * sizeof(dur__sq_op *));
+    for (size_t i = 0; i < count; i++) {
+        start_init(&ops[i], starts[i].item, starts[i].policy, starts[i].delay_ms);
+        list[i] = &ops[i].op;
+    }
+    int code = dur__sq_submit_all(dur__sq_file_of(self), list, count, err);
+    for (size_t i = 0; i < count; i++) {
+        starts[i].existed = ops[i].existed;
+        starts[i].error = ops[i].op.err;
+        free(ops[i].deleted.keys);
+    }
+    free(list);
+    free(ops);
     return code;
 }
 

@@ -47,7 +47,7 @@ static void lead_pass_on(dur__sq_file *file) {
         return;
     }
     dur__link *first = dur__list_first(&file->inbox); /* nobody asked for the lead: whoever waits may take it */
-    if (first != NULL) dur__cond_signal(DUR__CONTAINER(first, dur__sq_op, link)->answered);
+    if (first != NULL) dur__cond_signal(&DUR__CONTAINER(first, dur__sq_op, link)->call->answered);
 }
 
 void dur__sq_unlead(dur__sq_file *file) {
@@ -82,26 +82,25 @@ static bool lane_comes(dur__sq_file *file) {
 /* The first of those that were answered and have not gone.  With the lock held. */
 static void wake_answered(dur__sq_file *file) {
     dur__link *first = dur__list_first(&file->answered);
-    if (first != NULL) dur__cond_signal(DUR__CONTAINER(first, dur__sq_op, link)->answered);
+    if (first != NULL) dur__cond_signal(&DUR__CONTAINER(first, dur__sq_op, link)->call->answered);
 }
 
 int dur__sq_submit_all(dur__sq_file *file, dur__sq_op **ops, size_t count, dur_error *err) {
     if (dur__sq_in_own_txn(file)) return deadlock(err);
     if (count == 0) return DUR_OK;
-    dur__cond answered;
-    dur__cond_init(&answered);
+    dur__sq_call call = { .left = count };
+    dur__cond_init(&call.answered);
     dur__mutex_lock(&file->lock);
     for (size_t i = 0; i < count; i++) {
         dur_error_clear(&ops[i]->err);
-        ops[i]->failed = ops[i]->undone = ops[i]->finished = ops[i]->taken = false;
-        ops[i]->answered = &answered;
+        ops[i]->failed = ops[i]->undone = false;
+        ops[i]->call = &call;
         dur__list_push(&file->inbox, &ops[i]->link);
         if (ops[i]->starts) atomic_fetch_add(&file->starts_wait, 1);
     }
-    dur__sq_op *last = ops[count - 1]; /* a leader takes the whole inbox, so all are finished with the last */
     uint64_t give_up = 0;
-    while (!last->finished) {
-        bool free_lead = !last->taken && !file->leading && file->serving == file->next_ticket;
+    while (call.left > 0) {
+        bool free_lead = call.left > call.taken && !file->leading && file->serving == file->next_ticket;
         uint64_t now = dur__monotonic_us();
         if (free_lead && (give_up != 0 ? now >= give_up : !lane_comes(file))) {
             file->leading = true;
@@ -112,13 +111,13 @@ int dur__sq_submit_all(dur__sq_file *file, dur__sq_op **ops, size_t count, dur_e
             continue;
         }
         if (free_lead && give_up == 0) give_up = now + LANE_PATIENCE_US;
-        dur__cond_wait_us(&answered, &file->lock, free_lead ? give_up - now : LEAD_PATIENCE_US);
+        dur__cond_wait_us(&call.answered, &file->lock, free_lead ? give_up - now : LEAD_PATIENCE_US);
     }
     for (size_t i = 0; i < count; i++)
         dur__list_unlink(&ops[i]->link);
     wake_answered(file);
     dur__mutex_unlock(&file->lock);
-    dur__cond_destroy(&answered);
+    dur__cond_destroy(&call.answered);
     return DUR_OK;
 }
 
@@ -244,9 +243,9 @@ static void take_inbox(dur__sq_file *file, const dur__sq_lane *lane, dur__sq_op 
     dur__mutex_unlock(&file->lock);
 }
 
+/* Its thread is to be woken when it has no other that waits. */
 static void finish(dur__sq_file *file, dur__sq_op *op) {
-    op->finished = true;
-    dur__list_push(&file->answered, &op->link);
+    if (--op->call->left == 0) dur__list_push(&file->answered, &op->link);
 }
 
 /* What was asked for from elsewhere, and what the leader's own have brought along.  Each wakes the next: waking costs

@@ -255,6 +255,13 @@ typedef struct dur__sq_txn {
     uint64_t pass; /* new each time that a transaction begins, also when it is begun again */
 } dur__sq_txn;
 
+/* Requests that one thread has made together and waits for.  file->lock */
+typedef struct dur__sq_call {
+    dur__cond answered;
+    size_t left;  /* not finished … */
+    size_t taken; /* … and of them, had by a lane */
+} dur__sq_call;
+
 /*
  * One request.  run works inside a transaction, may be called again after a rollback, and fills err when it fails;
  * done runs after COMMIT, by the leader, and changes what is remembered in memory.
@@ -265,11 +272,9 @@ struct dur__sq_op {
     dur_error err;
     dur__sq_op *brings; /* is answered with it, when it succeeds */
     bool starts;        /* a dur__sq_start_op */
-    bool taken;         /* file->lock: not in the inbox, a lane has it */
     bool failed;
-    bool undone;         /* by a failed COMMIT, whatever run had found */
-    bool finished;       /* file->lock */
-    dur__cond *answered; /* … shared by the ops of one call */
+    bool undone; /* by a failed COMMIT, whatever run had found */
+    dur__sq_call *call;
     dur__link link;
 };
 
@@ -304,6 +309,11 @@ static inline uint64_t dur__sq_packed(dur_semver v) {
 
 /* ---- starts that their first turn writes (sqlite_unborn.c) ------------------------------------------------------- */
 
+typedef struct dur__sq_delete_list { /* keys that were deleted: their leases end after COMMIT */
+    uint64_t *keys;                  /* free */
+    size_t count, room;
+} dur__sq_delete_list;
+
 /* A start that a client of this process waits for. */
 typedef struct dur__sq_start_op {
     dur__sq_op op;
@@ -311,7 +321,7 @@ typedef struct dur__sq_start_op {
     dur_exists_policy policy;
     uint64_t delay_ms;
     bool existed;
-    struct dur__sq_delete_list *deleted;
+    dur__sq_delete_list deleted;
     bool was_left;   /* by a round, for the lane that leads it: once, too */
     bool was_taken;  /* once is enough: from then on it goes the usual way */
     char token[24];  /* … while a lane has it */
@@ -449,10 +459,6 @@ int dur__sq_insert_work(dur__sq_txn *txn, uint64_t key, const dur_message *item,
 int dur__sq_claim_session(dur__sq_txn *txn, const char *session, const char *node, const char *owner, uint64_t lock_ms,
                           bool *claimed, dur_error *err);
 int dur__sq_touch_session(dur__sq_txn *txn, const char *session, dur_error *err);
-typedef struct dur__sq_delete_list { /* keys that were deleted: their leases end after COMMIT */
-    uint64_t *keys;                  /* free */
-    size_t count, room;
-} dur__sq_delete_list;
 int dur__sq_delete_tree(dur__sq_txn *txn, const char *instance, dur__sq_delete_list *deleted, dur_delete_result *out,
                         dur_error *err);
 int dur__sq_tree_finished(dur__sq_txn *txn, const char *instance, bool *finished, dur_error *err);

@@ -63,7 +63,9 @@ int dur__sq_enqueue_start(dur_provider *self, const dur_message *item, dur_exist
 int dur__sq_enqueue_existing(dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err);
 int dur__sq_watch_open(dur_provider *self, const char *instance, dur_watch **out, dur_error *err);
 int dur__sq_watch_wait(dur_watch *watch, uint64_t timeout_ms, dur_error *err);
+void dur__sq_watch_wake(dur_watch *watch);
 void dur__sq_watch_close(dur_watch *watch);
+int dur__sq_enqueue_starts(dur_provider *self, dur_start *starts, size_t count, dur_error *err);
 int dur__sq_get_instance_stats(dur_provider *self, dur_arena *arena, const char *instance, bool *found,
                                dur_instance_stats *out, dur_error *err);
 int dur__sq_list_instances(dur_provider *self, dur_arena *arena, const dur_instance_query *query,

@@ -326,6 +326,8 @@ const dur_provider_methods dur__sq_methods = {
     METHOD(watch_open),
     METHOD(watch_wait),
     METHOD(watch_close),
+    METHOD(enqueue_starts),
+    METHOD(watch_wake),
     METHOD(get_instance_stats),
     METHOD(list_instances),
     METHOD(get_instance),

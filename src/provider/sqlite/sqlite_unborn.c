@@ -19,7 +19,8 @@ static bool takeable(const dur__sq_op *op) {
 }
 
 static void take(dur__sq_lane *lane, dur__sq_start_op *start) {
-    start->was_taken = start->op.taken = true;
+    start->was_taken = true;
+    start->op.call->taken++;
     snprintf(start->token, sizeof(start->token), "u%llu", (unsigned long long)++lane->file->next_unborn);
     dur__list_unlink(&start->op.link);
     atomic_fetch_sub(&lane->file->starts_wait, 1);
@@ -64,7 +65,7 @@ dur__sq_op *dur__sq_unborn_find(dur__sq_lane *lane, const char *token) {
 
 void dur__sq_unborn_answered(dur__sq_op *op) {
     dur__list_unlink(&((dur__sq_start_op *)(void *)op)->taken);
-    op->taken = false;
+    op->call->taken--;
 }
 
 /* With the lock held. */
@@ -72,7 +73,7 @@ static void back(dur__sq_file *file, dur__sq_op *op) {
     dur__sq_unborn_answered(op);
     dur__list_push(&file->inbox, &op->link);
     atomic_fetch_add(&file->starts_wait, 1);
-    dur__cond_signal(op->answered); /* its thread may have to lead */
+    dur__cond_signal(&op->call->answered); /* its thread may have to lead */
 }
 
 void dur__sq_lane_start_back(dur_lane *base, const char *lock_token) {

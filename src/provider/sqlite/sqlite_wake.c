@@ -288,6 +288,10 @@ int dur__sq_watch_wait(dur_watch *base, uint64_t timeout_ms, dur_error *err) {
     return dur_error_set(err, DUR_ETIMEOUT, true, "sqlite.watch", "nothing changed");
 }
 
+void dur__sq_watch_wake(dur_watch *base) {
+    dur_waker_wake(((sq_watch *)(void *)base)->waiter.waker);
+}
+
 void dur__sq_watch_close(dur_watch *base) {
     sq_watch *watch = (sq_watch *)(void *)base;
     dur__sq_waiter_close(watch->file, &watch->waiter);
