@@ -92,6 +92,55 @@ static void ours_concurrent_starts_one_wins(kit *t) {
     SAME(TAKE("a").message_count, 1);
 }
 
+/* Each has its own answer, and what one is refused for is not the others'. */
+static void ours_several_starts_answered_one_by_one(kit *t) {
+    NEEDS("enqueue_start");
+    bool existed;
+    kit_create(t, "old");
+    MUST(start(t, "waits", DUR_EXISTS_FAIL, &existed));
+    dur_message items[] = { kit_start(t, "a"),     kit_start(t, "old"), kit_start(t, "b"),
+                            kit_start(t, "waits"), kit_start(t, "old"), kit_start(t, "later") };
+    dur_start starts[] = {
+        { .item = &items[0] },
+        { .item = &items[1] },
+        { .item = &items[2], .policy = DUR_EXISTS_RETURN },
+        { .item = &items[3], .policy = DUR_EXISTS_RETURN },
+        { .item = &items[4], .policy = DUR_EXISTS_REPLACE_FINISHED },
+        { .item = &items[5], .delay_ms = 400 },
+    };
+    static const dur_code expected[] = { DUR_OK, DUR_EEXISTS, DUR_OK, DUR_OK, DUR_EEXISTS, DUR_OK };
+    MUST(dur_store_enqueue_starts(t->p, starts, 6, ERR));
+    for (size_t i = 0; i < 6; i++)
+        SAME(starts[i].error.code, expected[i]);
+    THAT(!starts[0].existed);
+    THAT(!starts[2].existed);
+    THAT(starts[3].existed);
+    for (size_t i = 0; i < 3; i++) {
+        dur_orchestration_item item = kit_fetch(t);
+        THAT(item.instance != NULL);
+        SAME(item.message_count, 1);
+        MUST(ACK(&item, EVENTS(ev_started(1)), NAMED));
+    }
+    NOTHING();
+    kit_advance(t, 450);
+    TAKE("later");
+    MUST(dur_store_enqueue_starts(t->p, starts, 0, ERR));
+}
+
+static void ours_of_one_id_in_one_call_one_wins(kit *t) {
+    NEEDS("enqueue_start");
+    dur_message item = kit_start(t, "a");
+    dur_start twins[] = { { .item = &item }, { .item = &item }, { .item = &item } };
+    size_t won = 0;
+    MUST(dur_store_enqueue_starts(t->p, twins, 3, ERR));
+    for (size_t i = 0; i < 3; i++) {
+        if (twins[i].error.code != DUR_OK) SAME(twins[i].error.code, DUR_EEXISTS);
+        won += twins[i].error.code == DUR_OK;
+    }
+    SAME(won, 1);
+    SAME(TAKE("a").message_count, 1);
+}
+
 static void ours_messages_to_unknown_instances_refused(kit *t) {
     NEEDS("enqueue_existing");
     REFUSED(DUR_ENOTFOUND, NULL, send(t, kit_raised(t, "nobody", "go", ""), NULL));
@@ -203,6 +252,8 @@ const kit_check kit_ours_clients[] = {
     CHECK(ours_start_replaces_the_finished),
     CHECK(ours_delayed_start_exists),
     CHECK(ours_concurrent_starts_one_wins),
+    CHECK(ours_several_starts_answered_one_by_one),
+    CHECK(ours_of_one_id_in_one_call_one_wins),
     CHECK(ours_messages_to_unknown_instances_refused),
     CHECK(ours_messages_to_ended_instances),
     CHECK(ours_message_ids_accepted_once),

@@ -521,6 +521,8 @@ static const dur_provider_methods every_method = {
     .delete_dead_letters = kit_view_delete_letters,
     .set_suspended = kit_view_suspend,
     .check = kit_view_check,
+    .enqueue_starts = kit_view_enqueue_starts,
+    .watch_wake = kit_view_watch_wake,
 };
 
 /* What the store lacks the view lacks, so that fallbacks are used and checks skipped as without a view. */
@@ -541,6 +543,8 @@ static void copy_methods(dur_provider_methods *to, const dur_provider_methods *f
     AS_THE_STORE(owner_beat);
     AS_THE_STORE(owner_release);
     AS_THE_STORE(enqueue_start);
+    AS_THE_STORE(enqueue_starts);
+    AS_THE_STORE(watch_wake);
     AS_THE_STORE(enqueue_existing);
     AS_THE_STORE(watch_open);
     AS_THE_STORE(watch_wait);

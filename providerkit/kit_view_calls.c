@@ -26,12 +26,36 @@ int kit_view_enqueue(dur_provider *self, const dur_message *item, uint64_t delay
     TOGETHER(INNER->methods->enqueue_for_orchestrator(INNER, &message, delay_ms, err));
 }
 
+static int starts_together(dur_provider *self, dur_start *starts, size_t count, dur_error *err) {
+    TOGETHER(INNER->methods->enqueue_starts(INNER, starts, count, err));
+}
+
 int kit_view_enqueue_start(dur_provider *self, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms,
                            bool *existed, dur_error *err) {
     dur_message message = kit_message_in(self, item);
     int code = kit_later(self, delay_ms > 0 || kit_is_later(self, item->due_ms), err);
     if (code != DUR_OK) return code;
     TOGETHER(INNER->methods->enqueue_start(INNER, &message, policy, delay_ms, existed, err));
+}
+
+int kit_view_enqueue_starts(dur_provider *self, dur_start *starts, size_t count, dur_error *err) {
+    dur_message *messages = kit_list(count, sizeof(*messages));
+    dur_start *inner = kit_list(count, sizeof(*inner));
+    int code = DUR_OK;
+    for (size_t i = 0; i < count && code == DUR_OK; i++) {
+        messages[i] = kit_message_in(self, starts[i].item);
+        inner[i] = starts[i];
+        inner[i].item = &messages[i];
+        code = kit_later(self, starts[i].delay_ms > 0 || kit_is_later(self, starts[i].item->due_ms), err);
+    }
+    if (code == DUR_OK) code = starts_together(self, inner, count, err);
+    for (size_t i = 0; i < count && code == DUR_OK; i++) {
+        starts[i].existed = inner[i].existed;
+        starts[i].error = inner[i].error;
+    }
+    free(inner);
+    free(messages);
+    return code;
 }
 
 int kit_view_enqueue_existing(dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err) {
@@ -97,6 +121,11 @@ int kit_view_watch_open(dur_provider *self, const char *instance, dur_watch **ou
 int kit_view_watch_wait(dur_watch *watch, uint64_t timeout_ms, dur_error *err) {
     dur_watch *inner = ((view_watch *)(void *)watch)->inner;
     return inner->store->methods->watch_wait(inner, timeout_ms, err);
+}
+
+void kit_view_watch_wake(dur_watch *watch) {
+    dur_watch *inner = ((view_watch *)(void *)watch)->inner;
+    inner->store->methods->watch_wake(inner);
 }
 
 void kit_view_watch_close(dur_watch *watch) {

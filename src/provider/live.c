@@ -348,7 +348,7 @@ int dur__live_set_watch(dur__live_set *set, dur_watch *watch, uint64_t until_us,
     dur__mutex_unlock(&live->mutex);
     if (told) return DUR_OK;
     uint64_t now_us = dur__monotonic_us();
-    int code = dur_store_watch_wait(watch, until_us > now_us ? (until_us - now_us + 999) / 1000 : 0, err);
+    int code = dur_store_watch_wait(watch, until_us > now_us ? (until_us - now_us) / 1000 + 1 : 0, err);
     dur__mutex_lock(&live->mutex);
     set->watch = NULL;
     dur__mutex_unlock(&live->mutex);

@@ -13,6 +13,7 @@
 #include "provider/faulty.h"
 #include "provider/live.h"
 #include <durite/durite.h>
+#include <durite/sys/store.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -256,6 +257,93 @@ static void other_ends_are_read(void **state) {
 
 #define LIVE_TEST(name) cmocka_unit_test_setup_teardown(name, open_store, close_store)
 #define RUNTIME_TEST(name) cmocka_unit_test_setup_teardown(name, open_runtime, close_runtime)
+/* ---- one who waits for many ---- */
+
+static void a_set_is_told_all_of_a_round_at_once(void **state) {
+    dur__live_member a = { .set = NULL }, b = { .set = NULL }, c = { .set = NULL };
+    dur__live_set *set = dur__live_set_new(store);
+    (void)state;
+    dur__live_add(store, "a", &a_loop);
+    dur__live_join(set, &a, "a");
+    dur__live_join(set, &b, "b"); /* does not run yet */
+    dur__live_join(set, &c, "c");
+    assert_int_equal(dur__live_elsewhere(set), 2);
+    dur__live_add(store, "b", &a_loop);
+    assert_int_equal(dur__live_elsewhere(set), 1);
+    assert_int_equal(dur__live_completed(store, "a", &a_loop, "of a"), 1);
+    assert_null(dur__live_told(set)); /* not before all is said */
+    dur__live_remove(store, "b", &a_loop);
+    dur__live_tell(store);
+    dur__live_set_wait(set, UINT64_MAX);
+    assert_ptr_equal(dur__live_told(set), &a);
+    assert_string_equal(a.output, "of a");
+    assert_ptr_equal(dur__live_told(set), &b);
+    assert_null(b.output);
+    assert_null(dur__live_told(set));
+    assert_int_equal(dur__live_elsewhere(set), 1);
+    dur__live_unexpect(store, "c"); /* a client has ended it */
+    assert_ptr_equal(dur__live_told(set), &c);
+    assert_int_equal(dur__live_elsewhere(set), 0);
+    free(a.output);
+    dur__live_set_free(set);
+}
+
+static void who_quits_is_told_nothing(void **state) {
+    dur__live_member a = { .set = NULL }, b = { .set = NULL }, other = { .set = NULL };
+    dur__live_set *set = dur__live_set_new(store), *second = dur__live_set_new(store);
+    (void)state;
+    dur__live_add(store, "a", &a_loop);
+    dur__live_join(set, &a, "a");
+    dur__live_join(set, &b, "b");
+    dur__live_join(second, &other, "a");
+    dur__live_quit(&b);
+    dur__live_quit(&b);
+    dur__live_completed(store, "a", &a_loop, "of a");
+    dur__live_quit(&a); /* said, and not told */
+    dur__live_tell(store);
+    assert_null(dur__live_told(set));
+    assert_ptr_equal(dur__live_told(second), &other);
+    assert_string_equal(other.output, "of a");
+    free(other.output);
+    assert_int_equal(dur__live_elsewhere(set), 0);
+    dur__live_set_free(set);
+    dur__live_set_free(second);
+}
+
+static void tell_later(void *arg) {
+    (void)arg;
+    dur__live_completed(store, "a", &a_loop, "of a");
+    dur__live_tell(store);
+}
+
+/* Whether it sleeps already or not. */
+static void a_set_is_woken_where_it_sleeps(void **state) {
+    dur__live_set *set = dur__live_set_new(store);
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        dur__live_member a = { .set = NULL };
+        dur__thread thread;
+        dur_watch *watch = NULL;
+        dur__live_add(store, "a", &a_loop);
+        dur__live_join(set, &a, "a");
+        OK(dur_store_watch_open(store, "b", &watch, &err));
+        assert_int_equal(dur__thread_start(&thread, "tells", tell_later, NULL), 0);
+        dur__live_member *told = NULL;
+        while (told == NULL) {
+            if (i % 2)
+                dur__live_set_wait(set, UINT64_MAX);
+            else
+                OK(dur__live_set_watch(set, watch, UINT64_MAX, &err));
+            told = dur__live_told(set);
+        }
+        assert_ptr_equal(told, &a);
+        free(a.output);
+        dur__thread_join(&thread);
+        dur_store_watch_close(watch);
+    }
+    dur__live_set_free(set);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         LIVE_TEST(what_does_not_run_here_is_for_the_store),
@@ -263,6 +351,9 @@ int main(void) {
         LIVE_TEST(until_its_time_has_come),
         LIVE_TEST(taken_over_inside_the_process),
         LIVE_TEST(what_is_expected_may_not_come),
+        LIVE_TEST(a_set_is_told_all_of_a_round_at_once),
+        LIVE_TEST(who_quits_is_told_nothing),
+        LIVE_TEST(a_set_is_woken_where_it_sleeps),
         RUNTIME_TEST(a_result_costs_no_read),
         RUNTIME_TEST(other_ends_are_read),
     };
