@@ -540,6 +540,75 @@ static void a_start_that_no_lane_takes_is_written_by_its_caller(void **state) {
     rig_close(&r);
 }
 
+/* ---- several of one call ---- */
+
+typedef struct crowd {
+    rig *r;
+    dur_message items[4];
+    dur_start starts[4];
+    int code;
+    pthread_t thread;
+} crowd;
+
+static void *call_crowd(void *arg) {
+    crowd *c = arg;
+    c->code = dur_store_enqueue_starts(c->r->store, c->starts, 4, NULL);
+    return NULL;
+}
+
+/* The lane has the first two, and is busy. */
+static void take_two(rig *r, crowd *c, const char *const ids[4], dur_orchestration_item *taken) {
+    dur__pg_lane *lane = (dur__pg_lane *)(void *)r->lane;
+    c->r = r;
+    for (size_t i = 0; i < 4; i++) {
+        c->items[i] = start_of(&r->p->b, ids[i]);
+        c->starts[i] = (dur_start){ .item = &c->items[i] };
+    }
+    assert_int_equal(starts(r, taken, 1), 0);
+    atomic_store(&lane->in_round, true);
+    pthread_create(&c->thread, NULL, call_crowd, c);
+    while (atomic_load(&lane->starts_wait) < 4)
+        pg_pause_ms(1);
+    assert_int_equal(starts(r, taken, 2), 2);
+    atomic_store(&lane->in_round, false);
+}
+
+/* One is born, one is given back, two are withdrawn, of which one has the id of the first. */
+static void each_of_a_call_has_its_own_answer(void **state) {
+    static const char *const ids[4] = { "a", "b", "a", "c" };
+    static const dur_code expected[4] = { DUR_OK, DUR_OK, DUR_EEXISTS, DUR_OK };
+    rig r = rig_open(*state);
+    crowd c = { .code = -1 };
+    dur_orchestration_item items[2];
+    take_two(&r, &c, ids, items);
+    dur_turn_commit turn = born_turn(&items[0]);
+    (void)run(&r, &turn, 1, NULL);
+    assert_int_equal(turn.fault, DUR_TURN_FINE); /* nobody writes the others before all are back */
+    dur_store_lane_start_back(r.lane, items[1].lock_token);
+    pthread_join(c.thread, NULL);
+    assert_int_equal(c.code, DUR_OK);
+    for (size_t i = 0; i < 4; i++)
+        assert_int_equal(c.starts[i].error.code, expected[i]);
+    assert_int_equal(count(&r, "instances", "known"), 3);
+    assert_int_equal(count(&r, "queue", "true"), 2);
+    rig_close(&r);
+}
+
+static void a_lane_that_closes_gives_all_of_a_call_back(void **state) {
+    static const char *const ids[4] = { "a", "b", "c", "d" };
+    rig r = rig_open(*state);
+    crowd c = { .code = -1 };
+    dur_orchestration_item items[2];
+    take_two(&r, &c, ids, items);
+    dur_store_lane_close(r.lane);
+    r.lane = NULL;
+    pthread_join(c.thread, NULL);
+    for (size_t i = 0; i < 4; i++)
+        assert_int_equal(c.starts[i].error.code, DUR_OK);
+    assert_int_equal(count(&r, "instances", "known AND token IS NULL AND ready_at IS NOT NULL"), 4);
+    rig_close(&r);
+}
+
 /* Where an instance that exists is no error, many will. */
 static void only_starts_of_what_must_be_new_are_handed_out(void **state) {
     rig r = rig_open(*state);
@@ -693,6 +762,8 @@ int main(void) {
         PG_TEST(a_lane_that_closes_gives_back),
         PG_TEST(a_start_that_no_lane_takes_is_written_by_its_caller),
         PG_TEST(only_starts_of_what_must_be_new_are_handed_out),
+        PG_TEST(each_of_a_call_has_its_own_answer),
+        PG_TEST(a_lane_that_closes_gives_all_of_a_call_back),
         PG_TEST(an_owner_that_is_gone_makes_nobody),
         PG_TEST(nor_does_one_that_is_just_going),
         PG_TEST(cut_after_it_happened),

@@ -510,6 +510,78 @@ static void an_owner_that_ends_leaves_the_newborn_to_others(void **state) {
     desk_close(&d);
 }
 
+/* ---- several of one call ---- */
+
+typedef struct crowd {
+    fixture *f;
+    dur_message items[3];
+    dur_start starts[3];
+    atomic_bool back;
+    int code;
+    pthread_t thread;
+} crowd;
+
+static void *call_crowd(void *data) {
+    crowd *c = data;
+    c->code = dur_store_enqueue_starts(c->f->store, c->starts, 3, NULL);
+    atomic_store(&c->back, true);
+    return NULL;
+}
+
+/* Two are the lane's, the third is in the inbox. */
+static void take_two(desk *d, crowd *c, const char *const ids[3], dur_orchestration_item taken[2]) {
+    c->f = d->f;
+    for (size_t i = 0; i < 3; i++) {
+        c->items[i] = start_of(d->f, ids[i]);
+        c->starts[i] = (dur_start){ .item = &c->items[i], .policy = DUR_EXISTS_FAIL };
+    }
+    lead(d->f);
+    assert_int_equal(pthread_create(&c->thread, NULL, call_crowd, c), 0);
+    while (waiting(d->f) < 3)
+        nanosleep(&(struct timespec){ .tv_nsec = 100000 }, NULL);
+    assert_int_equal(starts(d, taken, 2), 2);
+    dur__sq_unlead(file_of(d->f));
+}
+
+/* One is born, one is given back, one has the id of the first: the caller goes on when the last is answered. */
+static void each_of_a_call_has_its_own_answer(void **state) {
+    static const char *const ids[3] = { "a", "b", "a" };
+    desk d = desk_open(*state);
+    crowd c = { .code = -1 };
+    dur_orchestration_item items[2];
+    take_two(&d, &c, ids, items);
+    dur_store_lane_start_back(d.lane, items[1].lock_token);
+    assert_false(atomic_load(&c.back));
+    dur_turn_commit turn = born_turn(&items[0]);
+    (void)commit(&d, &turn, 1);
+    /* The caller may have lost patience and written the third before the turn of the first: one of them has the id. */
+    bool first = turn.fault == DUR_TURN_FINE;
+    if (!first) dur_store_lane_start_back(d.lane, items[0].lock_token);
+    pthread_join(c.thread, NULL);
+    assert_int_equal(c.code, DUR_OK);
+    assert_int_equal(c.starts[0].error.code, first ? DUR_OK : DUR_EEXISTS);
+    assert_int_equal(c.starts[1].error.code, DUR_OK);
+    assert_int_equal(c.starts[2].error.code, first ? DUR_EEXISTS : DUR_OK);
+    desk_close(&d);
+}
+
+static void a_lane_that_closes_gives_all_of_a_call_back(void **state) {
+    static const char *const ids[3] = { "a", "b", "c" };
+    desk d = desk_open(*state);
+    crowd c = { .code = -1 };
+    dur_orchestration_item items[2];
+    take_two(&d, &c, ids, items);
+    dur_store_lane_close(d.lane);
+    pthread_join(c.thread, NULL);
+    assert_int_equal(c.code, DUR_OK);
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(c.starts[i].error.code, DUR_OK);
+    OK(d.f, dur_store_owner_release(d.f->store, "o1", &d.f->err));
+    d.lane = lane_make(d.f, "o1", d.waker);
+    assert_int_equal(look(&d).item_count, 3);
+    desk_close(&d);
+}
+
 /* ---- refused ---- */
 
 static void an_id_that_exists_is_refused(void **state) {
@@ -820,6 +892,8 @@ int main(void) {
         TEST(a_message_in_the_same_transaction_reaches_the_lease),
         TEST(a_timer_of_the_first_turn_fires),
         TEST(an_owner_that_ends_leaves_the_newborn_to_others),
+        TEST(each_of_a_call_has_its_own_answer),
+        TEST(a_lane_that_closes_gives_all_of_a_call_back),
         TEST(an_id_that_exists_is_refused),
         TEST(one_that_has_ended_is_replaced),
         TEST(a_token_of_nobodys_start_is_refused),
