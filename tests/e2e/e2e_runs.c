@@ -3,6 +3,7 @@
  * each end is told once, with the right code and the right data, and no start is lost.
  */
 #include "harness.h"
+#include <sys/wait.h>
 
 /* ---- handlers ---- */
 
@@ -306,6 +307,40 @@ static void some_run_elsewhere(void **state) {
     dur_provider_close(other);
 }
 
+/* A runtime in another process, until `until` is closed. */
+static void serve(const char *url, int until) {
+    dur_provider *store = NULL;
+    dur_runtime *runtime = NULL;
+    char byte;
+    int code = dur_open(&store, url, NULL);
+    if (code == DUR_OK) code = dur_runtime_start(&runtime, DUR_RUNTIME(.store = store, .handlers = handlers), NULL);
+    while (code == DUR_OK && read(until, &byte, 1) > 0)
+        continue;
+    if (code == DUR_OK) code = dur_runtime_stop(runtime, patience_ms(), NULL);
+    dur_provider_close(store);
+    end_forked(code == DUR_OK);
+}
+
+static void all_run_in_another_process(void **state) {
+    world *w = *state;
+    int ends[2], status = 1;
+    if (on_provider("memory:")) skip();
+    assert_int_equal(pipe(ends), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        close(ends[1]);
+        serve(w->url, ends[0]);
+    }
+    close(ends[0]);
+    dur_runs *runs = runs_of(w);
+    drive(w, runs, "Steps", scaled(60, 12), 10);
+    drive(w, runs, "AtOnce", scaled(150, 80), 100);
+    dur_runs_free(runs);
+    close(ends[1]);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(each_end_is_told_once),
@@ -321,6 +356,7 @@ int main(void) {
         TEST(free_with_runs_in_flight),
         TEST(runtimes_come_and_go),
         TEST(some_run_elsewhere),
+        TEST(all_run_in_another_process),
     };
     return cmocka_run_group_tests_name("e2e_runs", tests, NULL, NULL);
 }
