@@ -2,49 +2,11 @@
  * test_pg_rounds.c: rounds of the PostgreSQL store: starts that they fetch, what they say without looking, and who is
  * told.
  */
-#include "pg_help.h"
-#include "provider/postgres/pg_internal.h"
+#include "pg_rig.h"
 
 #include <pthread.h>
 
 #define PATIENCE_MS 60000u
-
-typedef struct rig {
-    pg_bench *p;
-    dur_lane *lane;
-    dur_waker *waker;
-} rig;
-
-static const dur_fetch fresh = { .owner = "o", .max = 8, .kind = DUR_FETCH_FRESH };
-
-static dur_round run(rig *r, dur_turn_commit *turns, size_t count, const dur_fetch *fetch) {
-    bench *b = &r->p->b;
-    dur_round round = { .turns = turns, .turn_count = count, .fetch = fetch };
-    ASSERT_OK(b, dur_store_lane_round(r->lane, b->arena, &round, &b->err));
-    for (size_t i = 0; i < count; i++)
-        assert_int_equal(turns[i].fault, DUR_TURN_FINE);
-    return round;
-}
-
-static rig rig_open(pg_bench *p) {
-    rig r = { .p = p, .waker = dur_waker_new() };
-    dur_lane_options options = { .owner = "o", .waker = r.waker };
-    ASSERT_OK(&p->b, dur_store_owner_register(p->b.store, &(dur_owner_options){ .owner = "o" }, &p->b.err));
-    ASSERT_OK(&p->b, dur_store_lane_open(p->b.store, &options, &r.lane, &p->b.err));
-    (void)run(&r, NULL, 0, &fresh);
-    return r;
-}
-
-static void rig_close(rig *r) {
-    dur_store_lane_close(r->lane);
-    dur_waker_free(r->waker);
-}
-
-static long count(const rig *r, const char *table, const char *condition) {
-    char sql[512];
-    snprintf(sql, sizeof(sql), "SELECT count(*) FROM %s.dur_%s WHERE %s", r->p->schema, table, condition);
-    return pg_number(r->p->db, sql);
-}
 
 typedef struct caller {
     rig *r;
@@ -85,27 +47,6 @@ static dur_orchestration_item started(rig *r, const char *instance) {
     start_all(r, &one, 1, &item, 1);
     assert_int_equal(one.code, DUR_OK);
     return item;
-}
-
-static dur_turn_commit turn_of(const dur_orchestration_item *item, const dur_event_row *event, uint64_t expected) {
-    return (dur_turn_commit){ .lock_token = item->lock_token,
-                              .instance = item->instance,
-                              .execution_id = 1,
-                              .events = event,
-                              .event_count = 1,
-                              .expected_last = expected,
-                              .consume_listed = true,
-                              .owner = "o",
-                              .keep_lease = true };
-}
-
-static void begin(rig *r, const dur_orchestration_item *item) {
-    dur_event_row event = event_of(1);
-    dur_turn_commit turn = turn_of(item, &event, 0);
-    turn.metadata = named();
-    turn.consumed = &item->messages[0].id;
-    turn.consumed_count = 1;
-    (void)run(r, &turn, 1, NULL);
 }
 
 static void finish(rig *r, const dur_orchestration_item *item, uint64_t expected) {
@@ -219,9 +160,10 @@ static void one_round_begins_goes_on_and_ends(void **state) {
 
 /* A round of one step alone has statements of its own: they compare the lease, the position and the work that is done.
  */
-static void a_step_alone_is_compared(void **state) {
-    rig r = rig_open(*state);
+static void compare_a_step_alone(pg_bench *p, bool in_row) {
+    rig r = rig_open(p);
     dur_orchestration_item item = started(&r, "x");
+    atomic_store(&dur__pg_of(r.p->b.store)->steps_in_rows, in_row);
     begin(&r, &item);
     dur_event_row scheduled = event_of(2), events[2] = { event_of(3), event_of(4) };
     dur_turn_work first = { .message = message_of(DUR_WORK_ACTIVITY_EXECUTE, "x"), .lock_token = "w1" };
@@ -261,12 +203,22 @@ static void a_step_alone_is_compared(void **state) {
         assert_int_equal(next.locked, tries[i].fault == DUR_TURN_FINE);
         bool over = i >= 3;
         assert_int_equal(count(&r, "history", "true"), over ? 4 : 2);
-        assert_int_equal(count(&r, "worker", "activity_id = 2 AND token = 'w1' AND owner = 'o'"), over ? 0 : 1);
+        assert_int_equal(count(&r, "worker", "activity_id = 2 AND token = 'w1' AND owner = 'o'"), !over && !in_row);
         assert_int_equal(count(&r, "worker", "activity_id = 4 AND token = 'w2' AND owner = 'o' AND attempts = 1"),
-                         over);
+                         over && !in_row);
+        assert_int_equal(count(&r, "instances", "step_token = 'w1' AND -step_id & 255 = 2"), !over && in_row);
+        assert_int_equal(count(&r, "instances", "step_token = 'w2' AND -step_id & 255 = 4"), over && in_row);
         assert_int_equal(count(&r, "instances", "last_event = 4 AND token IS NOT NULL AND acquisitions = 0"), over);
     }
     rig_close(&r);
+}
+
+static void a_step_alone_is_compared(void **state) {
+    compare_a_step_alone(*state, true);
+}
+
+static void a_step_in_the_table_is_compared(void **state) {
+    compare_a_step_alone(*state, false);
 }
 
 /* The short statement that finishes work knows nothing of sessions: it is refused, and the long one does it. */
@@ -274,6 +226,7 @@ static void the_work_of_a_session_is_finished_too(void **state) {
     rig r = rig_open(*state);
     dur_orchestration_item item = started(&r, "x");
     begin(&r, &item);
+    atomic_store(&dur__pg_of(r.p->b.store)->steps_in_rows, false);
     for (uint64_t last = 1; last < 7; last += 2) {
         char token[16], sql[512];
         snprintf(token, sizeof(token), "t%d", (int)last);
@@ -491,6 +444,7 @@ int main(void) {
         PG_TEST(a_message_before_the_end_is_not_forgotten),
         PG_TEST(one_round_begins_goes_on_and_ends),
         PG_TEST(a_step_alone_is_compared),
+        PG_TEST(a_step_in_the_table_is_compared),
         PG_TEST(the_work_of_a_session_is_finished_too),
         PG_TEST(a_busy_round_finds_suspects),
         PG_TEST(a_busy_lane_takes_what_was_given_back),

@@ -265,10 +265,12 @@ static const char lost_sql[] =
 static const char suspend_sql[] =
     "WITH s AS (SELECT instance_id, acquisitions, 0 AS less, $3::text IS NOT NULL OR token IS NULL AS ends FROM"
     " @instances WHERE instance_id = $2::text AND known), i0 AS (SELECT * FROM s WHERE ends), " DUR__PG_TAKE_BACK ","
-    " " DUR__PG_WAITING
+    " " DUR__PG_MOVE_STEPS ", " DUR__PG_WAITING
     " UPDATE @instances i SET suspended = $3::text, token = CASE WHEN s.ends THEN NULL ELSE i.token END,"
     " owner = CASE WHEN s.ends THEN NULL ELSE i.owner END, holder = CASE WHEN s.ends THEN NULL ELSE i.holder END,"
     " expires_at = CASE WHEN s.ends THEN NULL ELSE i.expires_at END,"
+    " step_id = CASE WHEN s.ends THEN NULL ELSE i.step_id END, step_token = CASE WHEN s.ends THEN NULL ELSE"
+    " i.step_token END, step_json = CASE WHEN s.ends THEN NULL ELSE i.step_json END,"
     " ready_at = CASE WHEN NOT s.ends THEN i.ready_at WHEN i.not_before > #now THEN m.at + greatest(i.not_before - "
     "m.at, 0)"
     " ELSE m.at"

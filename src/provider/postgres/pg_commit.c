@@ -26,9 +26,9 @@ static const char why_sql[] =
     " p.instance_id = $5::text AND p.known) FROM @instances i WHERE i.instance_id = $2::text";
 static const char why_work_sql[] =
     "SELECT EXISTS (SELECT 1 FROM @worker w WHERE w.token = c.token AND w.instance_id = $2::text AND (c.id = 0 OR"
-    " w.id = c.id) AND (w.owner IS NOT NULL OR w.until_ms > #now)) FROM unnest($3::bigint[], $4::text[]) WITH"
-    " ORDINALITY"
-    " AS c(id, token, at) ORDER BY c.at";
+    " w.id = c.id) AND (w.owner IS NOT NULL OR w.until_ms > #now)) OR EXISTS (SELECT 1 FROM @instances i WHERE"
+    " i.instance_id = $2::text AND i.step_token = c.token AND c.id IN (0, i.step_id)) FROM unnest($3::bigint[],"
+    " $4::text[]) WITH ORDINALITY AS c(id, token, at) ORDER BY c.at";
 
 static void read_lost_work(const PGresult *rows, dur_arena *arena, dur_turn_commit *turn) {
     const dur_worker_claim **lost = NULL;
@@ -130,7 +130,7 @@ void dur__pg_turns_commit(dur__pg *store, dur__pg_conn *conn, dur__pg_lane *lane
     if (plan.for_lanes || plan.for_watches) dur__pg_batch_notify(&batch);
     code = dur__pg_batch_run(&batch, "postgres.commit", &err);
     if (code == DUR_OK) {
-        dur__pg_turns_read(&batch, &plan, turns, count);
+        dur__pg_turns_read(&batch, &plan, lane, turns, count);
     } else if (!dur__pg_refused(&batch, code) && (count == 1 || !dur__pg_waited_too_long(&batch))) {
         for (size_t i = 0; i < count; i++)
             dur__pg_turn_failed(turns[i], &err);

@@ -25,10 +25,15 @@ static const char *const erase_sql[] = {
 };
 enum { EXECUTIONS = 1, HISTORY, QUEUE, WORKER, INSTANCES = 8, STATEMENTS };
 
-static void ids_arg(dur__pg_args *args, const dur__pg_array *ids) {
+static dur__pg_array copy_of(const dur__pg_array *ids) {
     dur__pg_array copy = *ids;
     memset(&copy.data, 0, sizeof(copy.data));
     dur__buf_add(&copy.data, ids->data.data, ids->data.size);
+    return copy;
+}
+
+static void ids_arg(dur__pg_args *args, const dur__pg_array *ids) {
+    dur__pg_array copy = copy_of(ids);
     dur__pg_array_arg(args, &copy);
 }
 
@@ -39,20 +44,23 @@ static uint64_t touched(const PGresult *result) {
 int dur__pg_erase(dur__pg_conn *conn, dur__pg_array *ids, dur_delete_result *out, dur_error *err) {
     dur__pg_args args;
     dur__pg_batch batch;
+    int at[STATEMENTS];
+    dur__pg_array steps = copy_of(ids);
     dur__pg_batch_begin(&batch, conn, true);
+    dur__pg_steps_move_add(conn->store, &batch, &steps); /* they count as what they are */
     for (size_t i = 0; i < STATEMENTS; i++) {
         dur__pg_args_begin(conn->store, &args);
         ids_arg(&args, ids);
-        dur__pg_batch_add(&batch, erase_sql[i], &args);
+        at[i] = dur__pg_batch_add(&batch, erase_sql[i], &args);
     }
     dur__pg_batch_notify(&batch);
     int code = dur__pg_batch_run(&batch, "postgres.delete", err);
     memset(out, 0, sizeof(*out));
     if (code == DUR_OK) {
-        out->executions = touched(batch.results[EXECUTIONS]);
-        out->events = touched(batch.results[HISTORY]);
-        out->queue_messages = touched(batch.results[QUEUE]) + touched(batch.results[WORKER]);
-        out->instances = touched(batch.results[INSTANCES]);
+        out->executions = touched(batch.results[at[EXECUTIONS]]);
+        out->events = touched(batch.results[at[HISTORY]]);
+        out->queue_messages = touched(batch.results[at[QUEUE]]) + touched(batch.results[at[WORKER]]);
+        out->instances = touched(batch.results[at[INSTANCES]]);
     }
     dur__pg_batch_end(&batch);
     return code;

@@ -376,8 +376,9 @@ int dur__pg_fetch_turns(dur_provider *self, dur_arena *arena, const dur_fetch *h
 static const char lock_token_sql[] = "SELECT 1 FROM @instances WHERE " BY_TOKEN " FOR UPDATE";
 static const char abandon_sql[] =
     "WITH i0 AS (SELECT instance_id, acquisitions, $4::boolean::integer AS less, CASE WHEN $3::bigint > 0 THEN #now +"
-    " $3::bigint ELSE 0 END AS not_before FROM @instances WHERE " BY_TOKEN "), " DUR__PG_TAKE_BACK ", " DUR__PG_WAITING
-    " UPDATE @instances i SET token = NULL, owner = NULL, holder = NULL, expires_at = NULL,"
+    " $3::bigint ELSE 0 END AS not_before FROM @instances WHERE " BY_TOKEN "), " DUR__PG_TAKE_BACK
+    ", " DUR__PG_MOVE_STEPS ", " DUR__PG_WAITING
+    " UPDATE @instances i SET token = NULL, owner = NULL, holder = NULL, expires_at = NULL, " DUR__PG_NO_STEP ","
     " acquisitions = greatest(i.acquisitions - m.less, 0),"
     " not_before = m.not_before, ready_at = CASE WHEN m.not_before > 0 THEN m.at + greatest(m.not_before - m.at, 0) "
     "ELSE m.at END,"

@@ -160,6 +160,7 @@ typedef struct dur__pg_lane {
     dur__link inbox;          /* starts that wait for it */
     dur__map fresh;           /* instances that it acquired new, see pg_turn.c */
     dur__map held_up;         /* instances whose rows somebody else held, see pg_held_up.c */
+    dur__map steps;           /* what stands in its instances' rows, see pg_step.c */
     dur__link starts;         /* taken from the inbox, not written yet */
     uint64_t start_serial;
     char start_prefix[DUR__PG_TOKEN_SIZE]; /* of their tokens */
@@ -204,6 +205,7 @@ struct dur__pg {
     dur__map backends;            /* sessions of this process: their notifications are no news */
     dur__cond changed;            /* for long polls */
     _Atomic uint64_t beaten_us;   /* an owner's beat has looked for its lanes */
+    atomic_bool steps_in_rows;    /* every owner knows what that is (pg_step.c) */
     _Atomic uint64_t notified_us; /* the last notification of a lane */
     /* estimate of the server's time */
     atomic_ullong offset_known;
@@ -298,7 +300,7 @@ int dur__pg_write(dur__pg *store, const char *op, const char *sql, dur__pg_args 
                   dur_error *err);
 
 /* pg_schema.c */
-#define DUR__PG_SCHEMA_VERSION 2
+#define DUR__PG_SCHEMA_VERSION 3
 typedef struct dur__pg_migration {
     const char *const *parts; /* SQL texts, ended by NULL */
     int min_program;          /* the lowest program version that may use the schema from here on */
@@ -349,6 +351,7 @@ bool dur__pg_turn_leaves_more(const dur_turn_commit *turn); /* … and messages 
    dur__pg_turns_read after the batch ran. */
 typedef struct dur__pg_turn_plan {
     int work_at;      /* statement whose rows are the new worker rows; -1: none */
+    bool usual;       /* in the shorter way */
     bool sends;       /* messages that are visible at once, perhaps to instances of this very lane */
     uint64_t due_ms;  /* the first of the others that it sends to its own instances */
     bool for_lanes;   /* other lanes have something to do afterwards */
@@ -361,8 +364,15 @@ void dur__pg_fresh_forget_all(dur__pg_lane *lane);
 bool dur__pg_turn_seen(const dur_turn_commit *turn); /* it changes what watches watch */
 void dur__pg_turns_add(dur__pg *store, dur__pg_batch *batch, dur__pg_lane *lane, dur_turn_commit **turns, size_t count,
                        dur_work_ack *acks, size_t ack_count, bool usual, dur__pg_turn_plan *plan);
-void dur__pg_turns_read(const dur__pg_batch *batch, const dur__pg_turn_plan *plan, dur_turn_commit **turns,
-                        size_t count);
+void dur__pg_turns_read(const dur__pg_batch *batch, const dur__pg_turn_plan *plan, dur__pg_lane *lane,
+                        dur_turn_commit **turns, size_t count);
+
+/* pg_step.c: work that stands in its instance's row */
+#define DUR__PG_PROGRAM_STEPS 2 /* the first program that knows of it */
+void dur__pg_steps_move_add(dur__pg *store, dur__pg_batch *batch, dur__pg_array *instances); /* takes the array */
+int dur__pg_step_move_by_token(dur__pg *store, const char *op, const char *token, bool *moved, dur_error *err);
+void dur__pg_step_forget(dur__pg_lane *lane, const char *instance);
+void dur__pg_steps_forget_all(dur__pg_lane *lane);
 
 /* pg_held_up.c */
 bool dur__pg_waited_too_long(const dur__pg_batch *batch); /* it failed because somebody held a row */
@@ -543,10 +553,18 @@ int dur__pg_erase(dur__pg_conn *conn, dur__pg_array *ids, dur_delete_result *out
 #define DUR__PG_WAITING                                                                                                \
     "m AS (SELECT i0.*, (SELECT min(q.order_ms) FROM @queue q WHERE q.instance_id = i0.instance_id) AS at,"            \
     " (SELECT min(q.due_ms) FROM @queue q WHERE q.instance_id = i0.instance_id) AS due FROM i0)"
-/* Both, and the rows: they are free at once. */
+/* The work in their rows is a row of its own (pg_step.c). */
+#define DUR__PG_MOVE_STEPS                                                                                             \
+    "s0 AS (INSERT INTO @worker (instance_id, id, execution_id, activity_id, attempts, token, owner, since_ms, json)"  \
+    " OVERRIDING SYSTEM VALUE SELECT i.instance_id, i.step_id, i.current_execution, -i.step_id & 1099511627775, 1,"    \
+    " i.step_token, i.owner, i.updated_at, i.step_json FROM i0 JOIN @instances i ON i.instance_id = i0.instance_id"    \
+    " WHERE i.step_id IS NOT NULL)"
+#define DUR__PG_NO_STEP "step_id = NULL, step_token = NULL, step_json = NULL"
+/* All of it, and the rows: they are free at once. */
 #define DUR__PG_END_LEASES                                                                                             \
-    DUR__PG_TAKE_BACK ", " DUR__PG_WAITING " UPDATE @instances i SET token = NULL, owner = NULL, holder = NULL,"       \
-                      " expires_at = NULL, acquisitions = greatest(i.acquisitions - m.less, 0), ready_at = m.at,"      \
+    DUR__PG_TAKE_BACK ", " DUR__PG_MOVE_STEPS ", " DUR__PG_WAITING                                                     \
+                      " UPDATE @instances i SET token = NULL, owner = NULL, holder = NULL," DUR__PG_NO_STEP            \
+                      ", expires_at = NULL, acquisitions = greatest(i.acquisitions - m.less, 0), ready_at = m.at,"     \
                       " ready_due = coalesce(m.due, 0) FROM m WHERE i.instance_id = m.instance_id"
 #define DUR__PG_KIND_TIMER "5"
 #define DUR__PG_KIND_QUEUE "7"

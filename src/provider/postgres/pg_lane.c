@@ -58,6 +58,7 @@ void dur__pg_lane_close(dur_lane *base) {
     dur__mutex_unlock(&lane->store->mutex);
     dur__pg_inbox_close(lane);
     dur__pg_fresh_forget_all(lane);
+    dur__pg_steps_forget_all(lane);
     dur__pg_held_up_forget(lane);
     dur__pg_conn_free(lane->conn); /* the leases stay with their owner */
     free(lane->owner);
@@ -98,6 +99,7 @@ int dur__pg_lane_recover(dur__pg_lane *lane, dur_error *err) {
         lane->unknown = false;
         atomic_store(&lane->news, true);
         dur__pg_fresh_forget_all(lane);
+        dur__pg_steps_forget_all(lane);
     }
     dur__pg_batch_end(&batch);
     return code;

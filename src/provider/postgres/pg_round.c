@@ -205,8 +205,10 @@ static void note_fresh(dur__pg_lane *lane, const dur_round *round) {
     }
     for (size_t i = 0; i < round->held_count; i++)
         dur__pg_fresh_forget(lane, round->held[i].instance);
-    for (size_t i = 0; i < round->lost_count; i++)
+    for (size_t i = 0; i < round->lost_count; i++) {
         dur__pg_fresh_forget(lane, round->lost[i]);
+        dur__pg_step_forget(lane, round->lost[i]);
+    }
 }
 
 static void read_reads(dur__pg_lane *lane, const dur__pg_batch *batch, const round_plan *plan, dur_arena *arena,
@@ -294,7 +296,7 @@ static int run_batch(dur__pg_lane *lane, dur_arena *arena, dur_round *round, dur
     int code = dur__pg_batch_run(&batch, "postgres.round", err);
     *refused = dur__pg_refused(&batch, code) || (writes && dur__pg_waited_too_long(&batch));
     if (code == DUR_OK) {
-        if (writes) dur__pg_turns_read(&batch, &plan.turns, turns, count);
+        if (writes) dur__pg_turns_read(&batch, &plan.turns, lane, turns, count);
         remember_born(lane, turns, count); /* before it is read what they were given at once */
         for (size_t i = 0; writes && i < round->ack_count; i++)
             dur_error_clear(&round->acks[i].error);

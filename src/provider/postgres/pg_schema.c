@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-#define PROGRAM_VERSION 1 /* of this code, compared with dur_meta.min_program */
+#define PROGRAM_VERSION DUR__PG_PROGRAM_STEPS /* of this code, compared with dur_meta.min_program */
 
 /*
  * Why the tables look like this:
@@ -123,7 +123,22 @@ static const char *const migration_2[] = {
     NULL,
 };
 
-static const dur__pg_migration migrations[DUR__PG_SCHEMA_VERSION] = { { migration_1, 1 }, { migration_2, 1 } };
+/*
+ * The step that an instance's own node runs (pg_step.c).  Nodes of the version before would end a lease and leave it
+ * behind, so it is not used before the last of them is gone: those that are registered have program 1, and no more of
+ * them can be opened, or registered.
+ */
+static const char *const migration_3[] = {
+    "ALTER TABLE @instances ADD COLUMN step_id bigint, ADD COLUMN step_token text COLLATE \"C\","
+    " ADD COLUMN step_json text;"
+    "ALTER TABLE @owners ADD COLUMN program integer NOT NULL DEFAULT 1;"
+    "ALTER TABLE @owners ALTER COLUMN program DROP DEFAULT;",
+    NULL,
+};
+
+static const dur__pg_migration migrations[DUR__PG_SCHEMA_VERSION] = { { migration_1, 1 },
+                                                                      { migration_2, 1 },
+                                                                      { migration_3, DUR__PG_PROGRAM_STEPS } };
 
 static const char meta_sql[] = "SELECT to_regclass($2) IS NOT NULL";
 static const char version_sql[] = "SELECT schema_version, min_program FROM @meta";

@@ -154,13 +154,23 @@ static const char rows_sql[] =
 #define HELD_HERE                                                                                                      \
     "i.instance_id = t.id AND (i.token = t.token) IS TRUE AND (i.owner = $7::text) IS TRUE AND (i.holder = "           \
     "$8::bigint) IS TRUE AND i.last_event = t.expected AND " DUR__PG_FENCE("$9::bigint")
+/* The step in the row (pg_step.c) is the one that ends, where one ends or begins; of those that are over none is left.
+ */
+#define SAME_STEP " AND (t.gone IS NULL AND t.step IS NULL OR i.step_id IS NOT DISTINCT FROM t.gone)"
+#define NO_STEP_LEFT                                                                                                   \
+    " AND (t.gone IS NULL AND t.step IS NULL AND t.flags & 16 <> 0 OR i.step_id IS NOT DISTINCT FROM t.gone)"
+#define NEXT_STEP                                                                                                      \
+    " step_id = CASE WHEN t.gone IS NULL AND t.step IS NULL THEN i.step_id ELSE t.step END,"                           \
+    " step_token = CASE WHEN t.gone IS NULL AND t.step IS NULL THEN i.step_token ELSE t.step_token END,"               \
+    " step_json = CASE WHEN t.gone IS NULL AND t.step IS NULL THEN i.step_json ELSE t.step_json END,"
 #define ALL_OR_NOTHING " RETURNING 1) SELECT 1 / (CASE WHEN count(*) = $10::bigint THEN 1 ELSE 0 END) FROM u"
 
 /* All of them go on: no indexed column is touched. */
 static const char plain_rows_sql[] =
-    "WITH u AS (UPDATE @instances i SET last_event = t.last, updated_at = n.now, acquisitions = 0 FROM (SELECT #now AS"
-    " now) n, unnest($2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[]) AS t(id, token, execution,"
-    " expected, last) WHERE i.current_execution = t.execution AND " HELD_HERE ALL_OR_NOTHING;
+    "WITH u AS (UPDATE @instances i SET" NEXT_STEP " last_event = t.last, updated_at = n.now, acquisitions = 0 FROM"
+    " (SELECT #now AS now) n, unnest($2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $11::bigint[],"
+    " $12::bigint[], $13::text[], $14::text[]) AS t(id, token, execution, expected, last, gone, step, step_token,"
+    " step_json) WHERE i.current_execution = t.execution AND " HELD_HERE SAME_STEP ALL_OR_NOTHING;
 
 /* Of those that are over the lease goes.  Behind an end there can only be messages that nobody was given: they wait for
    anybody. */
@@ -174,22 +184,25 @@ static const char plain_rows_sql[] =
 
 /* Some are over, or say how far they are. */
 static const char ending_rows_sql[] =
-    "WITH u AS (UPDATE @instances i SET last_event = t.last, updated_at = n.now," STATUS_AND_LEASE
+    "WITH u AS (UPDATE @instances i SET" NEXT_STEP " last_event = t.last, updated_at = n.now," STATUS_AND_LEASE
     " FROM (SELECT #now AS now) n, unnest($2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[],"
-    " $11::bigint[], $12::text[]) AS t(id, token, execution, expected, last, flags, custom) WHERE i.current_execution ="
-    " t.execution AND " HELD_HERE ALL_OR_NOTHING;
+    " $11::bigint[], $12::bigint[], $13::text[], $14::text[], $15::bigint[], $16::text[]) AS t(id, token, execution,"
+    " expected, last, gone, step, step_token, step_json, flags, custom) WHERE i.current_execution = t.execution"
+    " AND " HELD_HERE NO_STEP_LEFT ALL_OR_NOTHING;
 
 /* Some begin, under a lease that they were acquired with. */
 static const char usual_rows_sql[] =
-    "WITH u AS (UPDATE @instances i SET has_row = i.has_row OR t.name IS NOT NULL, has_history = true, known = true,"
+    "WITH u AS (UPDATE @instances i SET" NEXT_STEP " has_row = i.has_row OR t.name IS NOT NULL, has_history = true,"
+    " known = true,"
     " name = coalesce(t.name, i.name), version = coalesce(t.version, i.version),"
     " parent = CASE WHEN t.name IS NULL OR i.has_row THEN i.parent ELSE t.parent END,"
     " created_at = CASE WHEN t.name IS NULL OR i.has_row THEN i.created_at ELSE n.now END, updated_at = n.now,"
     " current_execution = t.execution, last_event = t.last, pin = coalesce(t.pin::bigint[], i.pin)," STATUS_AND_LEASE
     " FROM (SELECT #now AS now) n, unnest($2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[],"
-    " $11::bigint[], $12::text[], $13::text[], $14::text[], $15::text[], $16::text[]) AS t(id, token, execution,"
-    " expected, last, flags, custom, name, version, parent, pin) WHERE (i.current_execution = t.execution OR"
-    " (t.expected = 0 AND i.current_execution < t.execution)) AND " HELD_HERE ALL_OR_NOTHING;
+    " $11::bigint[], $12::bigint[], $13::text[], $14::text[], $15::bigint[], $16::text[], $17::text[], $18::text[],"
+    " $19::text[], $20::text[]) AS t(id, token, execution, expected, last, gone, step, step_token, step_json, flags,"
+    " custom, name, version, parent, pin) WHERE (i.current_execution = t.execution OR (t.expected = 0 AND"
+    " i.current_execution < t.execution)) AND " HELD_HERE NO_STEP_LEFT ALL_OR_NOTHING;
 
 /*
  * Those that begin with this turn, whose start was never written.  Somebody has made the instance: refused.  Nothing of
@@ -199,11 +212,13 @@ static const char usual_rows_sql[] =
 #define OWNER_LIVES "(SELECT EXISTS (SELECT 1 FROM @owners WHERE owner = $7::text))"
 static const char born_sql[] =
     "WITH u AS (INSERT INTO @instances (instance_id, has_row, has_history, known, name, version, current_execution,"
-    " last_event, pin, custom_status, custom_status_version, created_at, updated_at, token, owner, holder) SELECT t.id,"
-    " true, true, true, t.name, t.version, t.execution, t.last, t.pin::bigint[], t.custom, t.flags >> 3 & 1, n.now,"
-    " n.now, t.token, $7::text, $8::bigint FROM (SELECT #now AS now) n, unnest($2::text[], $3::text[], $4::bigint[],"
-    " $5::bigint[], $6::bigint[], $11::bigint[], $12::text[], $13::text[], $14::text[], $15::text[], $16::text[]) AS"
-    " t(id, token, execution, expected, last, flags, custom, name, version, parent, pin) WHERE " OWNER_LIVES
+    " last_event, pin, custom_status, custom_status_version, created_at, updated_at, token, owner, holder, step_id,"
+    " step_token, step_json) SELECT t.id, true, true, true, t.name, t.version, t.execution, t.last, t.pin::bigint[],"
+    " t.custom, t.flags >> 3 & 1, n.now, n.now, t.token, $7::text, $8::bigint, t.step, t.step_token, t.step_json FROM"
+    " (SELECT #now AS now) n, unnest($2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $11::bigint[],"
+    " $12::bigint[], $13::text[], $14::text[], $15::bigint[], $16::text[], $17::text[], $18::text[], $19::text[],"
+    " $20::text[]) AS t(id, token, execution, expected, last, gone, step, step_token, step_json, flags, custom, name,"
+    " version, parent, pin) WHERE " OWNER_LIVES
     " ORDER BY t.id COLLATE \"C\" ON CONFLICT (instance_id) DO NOTHING" ALL_OR_NOTHING;
 
 /* ---- which turns are usual --------------------------------------------------------------------------------------- */
@@ -252,13 +267,20 @@ bool dur__pg_turn_leaves_more(const dur_turn_commit *turn) {
 /* In this order: a statement for one of them does for those before it. */
 typedef enum turn_kind { UNUSUAL, GOES_ON, IS_OVER, BEGINS, IS_BORN } turn_kind;
 
+/* It cancels a step that once stood in the row; where it is now this lane does not know. */
+static bool cancels_moved_step(const dur_turn_commit *turn, const dur__pg_lane *lane) {
+    for (size_t i = 0; i < turn->cancelled_count; i++)
+        if ((int64_t)turn->cancelled[i].row_id < 0) return dur__pg_step_gone(lane, turn) == 0;
+    return false;
+}
+
 static turn_kind kind_of(const dur_turn_commit *turn, const dur__pg_lane *lane) {
     const dur_execution_metadata *metadata = &turn->metadata;
     bool described = metadata->orchestration_name != NULL || metadata->has_pinned_version;
     if (turn->take_over || turn->set_suspended || turn->give_back || turn->remove_work || turn->delay_ms > 0 ||
         turn->needs_parent || !turn->consume_listed || turn->execution_id == 0 || turn->event_count == 0 ||
         turn->owner == NULL || turn->orchestrator_item_count > 0 || turn->expected_last == DUR_NOT_COMPARED ||
-        strcmp(turn->owner, lane->owner) != 0)
+        strcmp(turn->owner, lane->owner) != 0 || cancels_moved_step(turn, lane))
         return UNUSUAL;
     if (turn->writes_start)
         return dur__pg_turn_keeps(turn) && metadata->status == DUR_STATUS_NONE && gives_row(turn) ? IS_BORN : UNUSUAL;
@@ -268,7 +290,7 @@ static turn_kind kind_of(const dur_turn_commit *turn, const dur__pg_lane *lane) 
     }
     bool over = metadata->status == DUR_STATUS_COMPLETED || metadata->status == DUR_STATUS_FAILED;
     return over && !turn->keep_lease && turn->expected_last > 0 && turn->consumed_count == 0 && !described &&
-                   !dur__pg_turn_leaves_more(turn) && is_fresh(lane, turn)
+                   !dur__pg_turn_leaves_more(turn) && is_fresh(lane, turn) && !dur__pg_step_stays(lane, turn)
                ? IS_OVER
                : UNUSUAL;
 }
@@ -326,6 +348,7 @@ static void usual_args(dur__pg *store, dur__pg_args *args, const dur__pg_lane *l
     dur__pg_i64(args, lane->holder);
     dur__pg_i64(args, dur__pg_fence_key(store, lane->owner));
     dur__pg_i64(args, (int64_t)count);
+    dur__pg_step_columns(args, lane, turns, count);
 }
 
 static void send_usual_rows(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, dur_turn_commit **turns,
@@ -502,14 +525,17 @@ static const char *claim_instance(const dur_turn_commit *turn, const dur_activit
     return ref->instance != NULL ? ref->instance : turn->instance;
 }
 
-static void send_work_taken(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count, bool plain) {
+/* lane: of its usual turns, whose steps stand in their rows. */
+static void send_work_taken(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, dur_turn_commit **turns,
+                            size_t count) {
     dur__pg_args args;
     dur__pg_array instance = dur__pg_array_text(), id = dur__pg_array_i64(), token = dur__pg_array_text();
     uint64_t sum = 0;
-    bool by_id = true;
+    bool by_id = true, plain = lane != NULL && !lane->sessions;
     for (size_t i = 0; i < count; i++) {
         for (size_t k = 0; k < turns[i]->worker_consumed_count; k++) {
             const dur_worker_claim *claim = &turns[i]->worker_consumed[k];
+            if (lane != NULL && dur__pg_claim_is_step(lane, turns[i], claim)) continue;
             by_id = by_id && claim->ref.row_id != 0;
             sum += claim->ref.row_id;
             dur__pg_add_text(&instance, turns[i]->instance);
@@ -631,12 +657,12 @@ static void send_usual(dur__pg *store, dur__pg_batch *batch, dur__pg_lane *lane,
         dur__pg_fence_add(store, batch, lane->owner);
     if (old < count) send_usual_rows(store, batch, lane, turns + old, count - old, IS_BORN);
     send_consumed(store, batch, only_starts_taken(turns, count) ? take_start_sql : take_listed_sql, turns, count);
-    send_work_taken(store, batch, turns, count, !lane->sessions);
+    send_work_taken(store, batch, lane, turns, count);
     dur__pg_send_history(store, batch, turns, count);
     dur__pg_send_executions(store, batch, turns, count);
     dur__pg_send_kv(store, batch, turns, count, false);
     if (dur__pg_send_sessions(store, batch, turns, count)) lane->sessions = true;
-    plan->work_at = dur__pg_send_work(store, batch, turns, count, true);
+    plan->work_at = dur__pg_send_work(store, batch, lane, turns, count);
     send_refs(store, batch, cancel_sql, turns, count, false);
     send_refs(store, batch, drop_timers_sql, turns, count, true);
 }
@@ -680,12 +706,12 @@ static void send_all(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *l
     dur__pg_send_ids(store, batch, take_given_sql, turns, count, takes_given);
     send_consumed(store, batch, take_listed_sql, turns, count);
     send_rows(store, batch, lane, turns, count);
-    send_work_taken(store, batch, turns, count, false);
+    send_work_taken(store, batch, NULL, turns, count);
     dur__pg_send_history(store, batch, turns, count);
     dur__pg_send_executions(store, batch, turns, count);
     dur__pg_send_kv(store, batch, turns, count, true);
     (void)dur__pg_send_sessions(store, batch, turns, count);
-    plan->work_at = dur__pg_send_work(store, batch, turns, count, false);
+    plan->work_at = dur__pg_send_work(store, batch, NULL, turns, count);
     send_refs(store, batch, cancel_sql, turns, count, false);
     dur__pg_outbox_send(box, batch);
     send_refs(store, batch, drop_timers_sql, turns, count, true);
@@ -731,6 +757,8 @@ void dur__pg_turns_add(dur__pg *store, dur__pg_batch *batch, dur__pg_lane *lane,
         send_usual(store, batch, lane, turns, count, kind, plan);
     else
         dur__pg_outbox_send_locks(&box, batch, lane);
+    plan->usual = kind != UNUSUAL;
+    if (!plan->usual) dur__pg_steps_move_of(store, batch, turns, count, acks, ack_count);
     if (ack_count > 0) dur__pg_acks_add(store, batch, acks, ack_count);
     if (kind == UNUSUAL && count > 0)
         send_all(store, batch, lane, turns, count, &box, plan);
@@ -740,16 +768,22 @@ void dur__pg_turns_add(dur__pg *store, dur__pg_batch *batch, dur__pg_lane *lane,
     dur__pg_outbox_end(&box);
 }
 
-void dur__pg_turns_read(const dur__pg_batch *batch, const dur__pg_turn_plan *plan, dur_turn_commit **turns,
-                        size_t count) {
+void dur__pg_turns_read(const dur__pg_batch *batch, const dur__pg_turn_plan *plan, dur__pg_lane *lane,
+                        dur_turn_commit **turns, size_t count) {
     int row = 0;
     for (size_t i = 0; i < count; i++) {
         turns[i]->fault = DUR_TURN_FINE;
         dur_error_clear(&turns[i]->error);
         turns[i]->lease_kept = dur__pg_turn_keeps(turns[i]);
-        for (size_t k = 0; k < turns[i]->worker_item_count; k++, row++) {
-            turns[i]->worker_items[k].row_id = dur__pg_get_u64(batch->results[plan->work_at], row, 0);
-            turns[i]->worker_items[k].locked = dur__pg_get_bool(batch->results[plan->work_at], row, 1);
+        if (plan->usual && dur__pg_step_made(lane, turns[i])) {
+            turns[i]->worker_items[0].row_id = (uint64_t)dur__pg_step_id(&turns[i]->worker_items[0].message);
+            turns[i]->worker_items[0].locked = true;
+        } else {
+            for (size_t k = 0; k < turns[i]->worker_item_count; k++, row++) {
+                turns[i]->worker_items[k].row_id = dur__pg_get_u64(batch->results[plan->work_at], row, 0);
+                turns[i]->worker_items[k].locked = dur__pg_get_bool(batch->results[plan->work_at], row, 1);
+            }
         }
+        if (lane != NULL) dur__pg_step_note(lane, turns[i], plan->usual);
     }
 }

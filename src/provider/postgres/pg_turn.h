@@ -23,9 +23,24 @@ void dur__pg_send_history(dur__pg *store, dur__pg_batch *batch, dur_turn_commit 
 void dur__pg_send_executions(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count);
 void dur__pg_send_kv(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count, bool merge);
 bool dur__pg_send_sessions(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count); /* any? */
-/* compared: behind leases of the same owner, in the same batch.  The answer's place; -1: there is none. */
-int dur__pg_send_work(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count, bool compared);
+/* Behind leases of the same owner that were compared in the same batch.  The answer's place; -1: there is none. */
+/* lane: its usual turns, whose steps stand in their rows; NULL: all of it. */
+int dur__pg_send_work(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, dur_turn_commit **turns,
+                      size_t count);
 void dur__pg_send_release(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count);
+
+/* pg_step.c: usual turns and the step in their instance's row */
+int64_t dur__pg_step_id(const dur_message *item);
+bool dur__pg_claim_is_step(const dur__pg_lane *lane, const dur_turn_commit *turn, const dur_worker_claim *claim);
+int64_t dur__pg_step_gone(const dur__pg_lane *lane, const dur_turn_commit *turn);    /* the one that it ends; 0: none */
+bool dur__pg_step_stays(const dur__pg_lane *lane, const dur_turn_commit *turn);      /* there is one, and it does not */
+bool dur__pg_step_made(const dur__pg_lane *lane, const dur_turn_commit *turn);       /* its work is the new one */
+void dur__pg_step_note(dur__pg_lane *lane, const dur_turn_commit *turn, bool usual); /* it is committed */
+/* What is not done in the usual way knows of rows of dur_worker only. */
+void dur__pg_steps_move_of(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count,
+                           const dur_work_ack *acks, size_t ack_count);
+/* Four arrays: gone, id, token, json. */
+void dur__pg_step_columns(dur__pg_args *args, const dur__pg_lane *lane, dur_turn_commit **turns, size_t count);
 
 /* pg_turn_one.c: one usual turn that is a step; where the answer about its work is */
 bool dur__pg_is_one_step(const dur_turn_commit *turn);

@@ -9,9 +9,10 @@
 #define OR_NOTHING " RETURNING 1) SELECT 1 / count(*) FROM u"
 
 static const char row_sql[] =
-    "WITH u AS (UPDATE @instances i SET last_event = $6::bigint, updated_at = #now, acquisitions = 0 WHERE "
-    "i.instance_id"
-    " = $2::text AND i.current_execution = $4::bigint AND (i.token = $3::text) IS TRUE AND (i.owner = $7::text) IS TRUE"
+    "WITH u AS (UPDATE @instances i SET step_id = $11::bigint, step_token = $12::text, step_json = $13::text,"
+    " last_event = $6::bigint, updated_at = #now, acquisitions = 0 WHERE i.step_id IS NOT DISTINCT FROM $10::bigint AND"
+    " i.instance_id = $2::text AND i.current_execution = $4::bigint AND (i.token = $3::text) IS TRUE AND (i.owner = "
+    "$7::text) IS TRUE"
     " AND (i.holder = $8::bigint) IS TRUE AND i.last_event = $5::bigint AND " DUR__PG_FENCE("$9::bigint") OR_NOTHING;
 static const char taken_sql[] =
     "WITH u AS (DELETE FROM @worker w WHERE w.instance_id = $2::text AND w.id = $3::bigint AND w.token = $4::text AND"
@@ -41,7 +42,9 @@ static void begin(dur__pg *store, dur__pg_args *args, const dur_turn_commit *tur
     dur__pg_text(args, turn->instance);
 }
 
-static void send_row(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, const dur_turn_commit *turn) {
+/* gone: the step in the row that is done; 0: that was none.  made: what is next stands there. */
+static void send_row(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, const dur_turn_commit *turn,
+                     int64_t gone, bool made) {
     dur__pg_args args;
     uint64_t last =
         turn->events[0].event_id > turn->events[1].event_id ? turn->events[0].event_id : turn->events[1].event_id;
@@ -53,6 +56,20 @@ static void send_row(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *l
     dur__pg_text(&args, lane->owner);
     dur__pg_i64(&args, lane->holder);
     dur__pg_i64(&args, dur__pg_fence_key(store, lane->owner));
+    if (gone != 0)
+        dur__pg_i64(&args, gone);
+    else
+        dur__pg_null(&args);
+    if (made) {
+        const dur_turn_work *next = &turn->worker_items[0];
+        dur__pg_i64(&args, dur__pg_step_id(&next->message));
+        dur__pg_text(&args, next->lock_token);
+        dur__pg_json(&args, next->message.json);
+    } else {
+        dur__pg_null(&args);
+        dur__pg_null(&args);
+        dur__pg_null(&args);
+    }
     dur__pg_batch_add(batch, row_sql, &args);
 }
 
@@ -60,11 +77,15 @@ int dur__pg_send_one_step(dur__pg *store, dur__pg_batch *batch, const dur__pg_la
     dur__pg_args args;
     const dur_worker_claim *done = &turn->worker_consumed[0];
     const dur_turn_work *next = &turn->worker_items[0];
-    send_row(store, batch, lane, turn);
-    begin(store, &args, turn);
-    dur__pg_i64(&args, (int64_t)done->ref.row_id);
-    dur__pg_text(&args, done->lock_token);
-    dur__pg_batch_add(batch, taken_sql, &args);
+    int64_t gone = dur__pg_step_gone(lane, turn);
+    bool made = dur__pg_step_made(lane, turn);
+    send_row(store, batch, lane, turn, gone, made);
+    if (gone == 0) {
+        begin(store, &args, turn);
+        dur__pg_i64(&args, (int64_t)done->ref.row_id);
+        dur__pg_text(&args, done->lock_token);
+        dur__pg_batch_add(batch, taken_sql, &args);
+    }
     begin(store, &args, turn);
     dur__pg_i64(&args, (int64_t)turn->execution_id);
     for (int i = 0; i < 2; i++) {
@@ -72,6 +93,7 @@ int dur__pg_send_one_step(dur__pg *store, dur__pg_batch *batch, const dur__pg_la
         dur__pg_json(&args, turn->events[i].json);
     }
     dur__pg_batch_add(batch, history_sql, &args);
+    if (made) return -1;
     dur__pg_args_begin(store, &args);
     dur__pg_text(&args, next->message.instance);
     dur__pg_i64(&args, (int64_t)next->message.execution_id);

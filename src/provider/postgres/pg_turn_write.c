@@ -147,10 +147,15 @@ static const char held_work_sql[] =
     " $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[]) WITH ORDINALITY AS t(instance, execution,"
     " activity, tag, token, json, at) ORDER BY t.at RETURNING id, true";
 
-static const char *sole_owner(dur_turn_commit **turns, size_t count) {
+/* Of a turn that goes into the table; lane: of its usual turns. */
+static size_t rows_of(const dur__pg_lane *lane, const dur_turn_commit *turn) {
+    return lane != NULL && dur__pg_step_made(lane, turn) ? 0 : turn->worker_item_count;
+}
+
+static const char *sole_owner(const dur__pg_lane *lane, dur_turn_commit **turns, size_t count) {
     const char *owner = NULL;
     for (size_t i = 0; i < count; i++) {
-        for (size_t k = 0; k < turns[i]->worker_item_count; k++) {
+        for (size_t k = 0; k < rows_of(lane, turns[i]); k++) {
             const dur_turn_work *item = &turns[i]->worker_items[k];
             if (item->lock_token == NULL || item->lock_token[0] == '\0' || item->message.session_id != NULL ||
                 turns[i]->owner == NULL || (owner != NULL && strcmp(owner, turns[i]->owner) != 0))
@@ -161,13 +166,13 @@ static const char *sole_owner(dur_turn_commit **turns, size_t count) {
     return owner;
 }
 
-static int send_locked_work(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count,
-                            const char *owner, bool compared) {
+static int send_locked_work(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, dur_turn_commit **turns,
+                            size_t count, const char *owner) {
     dur__pg_args args;
     dur__pg_array instance = dur__pg_array_text(), execution = dur__pg_array_i64(), activity = dur__pg_array_i64();
     dur__pg_array tag = dur__pg_array_text(), token = dur__pg_array_text(), json = dur__pg_array_text();
     for (size_t i = 0; i < count; i++) {
-        for (size_t k = 0; k < turns[i]->worker_item_count; k++) {
+        for (size_t k = 0; k < rows_of(lane, turns[i]); k++) {
             const dur_turn_work *item = &turns[i]->worker_items[k];
             dur__pg_add_text(&instance, item->message.instance);
             dur__pg_add_i64(&execution, (int64_t)item->message.execution_id);
@@ -185,19 +190,20 @@ static int send_locked_work(dur__pg *store, dur__pg_batch *batch, dur_turn_commi
     dur__pg_array_arg(&args, &token);
     dur__pg_array_arg(&args, &json);
     dur__pg_text(&args, owner);
-    return dur__pg_batch_add(batch, compared ? held_work_sql : locked_work_sql, &args);
+    return dur__pg_batch_add(batch, lane != NULL ? held_work_sql : locked_work_sql, &args);
 }
 
-int dur__pg_send_work(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count, bool compared) {
-    const char *owner = sole_owner(turns, count);
-    if (owner != NULL) return send_locked_work(store, batch, turns, count, owner, compared);
+int dur__pg_send_work(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, dur_turn_commit **turns,
+                      size_t count) {
+    const char *owner = sole_owner(lane, turns, count);
+    if (owner != NULL) return send_locked_work(store, batch, lane, turns, count, owner);
     dur__pg_args args;
     enum { INSTANCE, EXECUTION, ACTIVITY, TAG, SESSION, TOKEN, OWNER, NODE, JSON, COLUMNS };
     dur__pg_array columns[COLUMNS];
     for (int i = 0; i < COLUMNS; i++)
         columns[i] = i == EXECUTION || i == ACTIVITY ? dur__pg_array_i64() : dur__pg_array_text();
     for (size_t i = 0; i < count; i++) {
-        for (size_t k = 0; k < turns[i]->worker_item_count; k++) {
+        for (size_t k = 0; k < rows_of(lane, turns[i]); k++) {
             const dur_turn_work *item = &turns[i]->worker_items[k];
             bool locks = item->lock_token != NULL && item->lock_token[0] != '\0' && turns[i]->owner != NULL;
             dur__pg_add_text(&columns[INSTANCE], item->message.instance);

@@ -187,6 +187,12 @@ int dur__pg_ack_works(dur_provider *self, dur_work_ack *acks, size_t count, dur_
     int code = dur__pg_borrow(store, &conn, err);
     if (code != DUR_OK) return code;
     dur__pg_acks_commit(store, conn, acks, count);
+    for (size_t i = 0; i < count; i++) { /* one that is known by its token alone may stand in its instance's row */
+        bool moved = false;
+        if (acks[i].error.code != DUR_ELEASE || acks[i].ref.instance != NULL) continue;
+        (void)dur__pg_step_move_by_token(store, "postgres.ack_work", acks[i].lock_token, &moved, NULL);
+        if (moved) dur__pg_acks_commit(store, conn, &acks[i], 1);
+    }
     dur__pg_return(conn);
     dur__pg_wake_local(store, NULL);
     return DUR_OK;
@@ -238,13 +244,31 @@ static int gone(dur_error *err, const char *op) {
     return dur_error_set(err, DUR_ELEASE, false, op, "the worker row is gone or its lock has ended");
 }
 
-/* A statement about the row with this token that returns it. */
-static int on_claimed(dur__pg *store, const char *op, const char *sql, dur__pg_args *args, dur_error *err) {
+typedef struct on_claimed {
+    const char *op, *sql; /* about the row with this token; returns it */
+    const char *token;
+    void (*add)(dur__pg_args *args, const void *data); /* the other parameters */
+    const void *data;
+} on_claimed;
+
+static int try_claimed(dur__pg *store, const on_claimed *what, bool *found, dur_error *err) {
+    dur__pg_args args;
     PGresult *result;
-    int code = dur__pg_one(store, op, sql, args, true, &result, err);
-    if (code == DUR_OK && PQntuples(result) == 0) code = gone(err, op);
+    dur__pg_args_begin(store, &args);
+    dur__pg_text(&args, what->token);
+    what->add(&args, what->data);
+    int code = dur__pg_one(store, what->op, what->sql, &args, true, &result, err);
+    *found = code == DUR_OK && PQntuples(result) > 0;
     PQclear(result);
     return code;
+}
+
+static int do_claimed(dur__pg *store, const on_claimed *what, dur_error *err) {
+    bool found, moved = false;
+    int code = try_claimed(store, what, &found, err);
+    if (code == DUR_OK && !found) code = dur__pg_step_move_by_token(store, what->op, what->token, &moved, err);
+    if (code == DUR_OK && moved) code = try_claimed(store, what, &found, err);
+    return code == DUR_OK && !found ? gone(err, what->op) : code;
 }
 
 static const char renew_sql[] =
@@ -252,13 +276,13 @@ static const char renew_sql[] =
     " WHERE " CLAIMED " RETURNING w.session_id), s AS (UPDATE @sessions SET active_ms = #now WHERE session_id IN"
     " (SELECT session_id FROM u WHERE session_id IS NOT NULL)) SELECT 1 FROM u";
 
+static void renew_args(dur__pg_args *args, const void *data) {
+    dur__pg_u64(args, *(const uint64_t *)data);
+}
+
 int dur__pg_renew_work_item_lock(dur_provider *self, const char *lock_token, uint64_t extend_ms, dur_error *err) {
-    dur__pg *store = dur__pg_of(self);
-    dur__pg_args args;
-    dur__pg_args_begin(store, &args);
-    dur__pg_text(&args, lock_token);
-    dur__pg_u64(&args, extend_ms);
-    return on_claimed(store, "postgres.renew_work", renew_sql, &args, err);
+    const on_claimed renew = { "postgres.renew_work", renew_sql, lock_token, renew_args, &extend_ms };
+    return do_claimed(dur__pg_of(self), &renew, err);
 }
 
 static const char abandon_sql[] =
@@ -266,16 +290,23 @@ static const char abandon_sql[] =
     " $3::bigint ELSE 0 END, attempts = CASE WHEN $4::boolean THEN greatest(w.attempts - 1, 0) ELSE w.attempts END,"
     " suspect = w.suspect AND $4::boolean WHERE " CLAIMED " RETURNING 1";
 
+typedef struct abandoning {
+    uint64_t delay_ms;
+    bool ignore_attempt;
+} abandoning;
+
+static void abandon_args(dur__pg_args *args, const void *data) {
+    const abandoning *how = data;
+    dur__pg_u64(args, how->delay_ms);
+    dur__pg_bool(args, how->ignore_attempt);
+}
+
 int dur__pg_abandon_work_item(dur_provider *self, const char *lock_token, uint64_t delay_ms, bool ignore_attempt,
                               dur_error *err) {
-    dur__pg *store = dur__pg_of(self);
-    dur__pg_args args;
-    dur__pg_args_begin(store, &args);
-    dur__pg_text(&args, lock_token);
-    dur__pg_u64(&args, delay_ms);
-    dur__pg_bool(&args, ignore_attempt);
-    int code = on_claimed(store, "postgres.abandon_work", abandon_sql, &args, err);
-    dur__pg_wake_local(store, NULL);
+    const abandoning how = { delay_ms, ignore_attempt };
+    const on_claimed abandon = { "postgres.abandon_work", abandon_sql, lock_token, abandon_args, &how };
+    int code = do_claimed(dur__pg_of(self), &abandon, err);
+    dur__pg_wake_local(dur__pg_of(self), NULL);
     return code;
 }
 
@@ -284,13 +315,13 @@ static const char bury_sql[] =
     " INSERT INTO @dead_letters (instance_id, reason, at_ms, json) SELECT d.instance_id, $3::text, #now, d.json FROM d"
     " RETURNING 1";
 
+static void bury_args(dur__pg_args *args, const void *data) {
+    dur__pg_text(args, data);
+}
+
 int dur__pg_dead_letter_work(dur_provider *self, const char *lock_token, const char *reason, dur_error *err) {
-    dur__pg *store = dur__pg_of(self);
-    dur__pg_args args;
-    dur__pg_args_begin(store, &args);
-    dur__pg_text(&args, lock_token);
-    dur__pg_text(&args, reason);
-    return on_claimed(store, "postgres.dead_letter_work", bury_sql, &args, err);
+    const on_claimed bury = { "postgres.dead_letter_work", bury_sql, lock_token, bury_args, reason };
+    return do_claimed(dur__pg_of(self), &bury, err);
 }
 
 /* ---- arrays of claims -------------------------------------------------------------------------------------------- */
@@ -305,7 +336,10 @@ static const char check_sql[] =
     " WHERE $5::bigint > 0 AND " CLAIM_MATCHES
     " RETURNING w.session_id), s AS (UPDATE @sessions SET active_ms = (SELECT now FROM n) WHERE session_id IN (SELECT"
     " session_id FROM u WHERE session_id IS NOT NULL))"
-    " SELECT EXISTS (SELECT 1 FROM @worker w, n WHERE " CLAIM_MATCHES ") FROM " CLAIMS " ORDER BY c.at";
+    " SELECT EXISTS (SELECT 1 FROM @worker w, n WHERE " CLAIM_MATCHES ") OR EXISTS (SELECT 1 FROM @instances i WHERE"
+    " i.instance_id = c.instance AND c.id IN (0, i.step_id) AND i.step_token = c.token) OR (c.instance IS NULL AND"
+    " EXISTS (SELECT 1 FROM @instances i WHERE i.owner IS NOT NULL AND i.step_token = c.token)) FROM " CLAIMS
+    " ORDER BY c.at";
 static const char return_sql[] =
     "UPDATE @worker w SET token = NULL, owner = NULL, until_ms = 0, since_ms = n.now, attempts = greatest(w.attempts"
     " - 1,"
@@ -340,10 +374,25 @@ int dur__pg_check_works(dur_provider *self, const dur_worker_claim *claims, size
 
 int dur__pg_return_works(dur_provider *self, const dur_worker_claim *claims, size_t count, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
+    dur__pg_conn *conn;
     dur__pg_args args;
-    uint64_t returned;
+    dur__pg_batch batch;
+    dur__pg_array steps = dur__pg_array_text();
+    int code = dur__pg_borrow(store, &conn, err);
+    for (size_t i = 0; i < count; i++)
+        if ((int64_t)claims[i].ref.row_id <= 0 && claims[i].ref.instance != NULL)
+            dur__pg_add_text(&steps, claims[i].ref.instance);
+    if (code != DUR_OK) {
+        dur__buf_free(&steps.data);
+        return code;
+    }
     claims_args(store, &args, claims, count);
-    int code = dur__pg_write(store, "postgres.return_works", return_sql, &args, &returned, err);
+    dur__pg_batch_begin(&batch, conn, true);
+    dur__pg_steps_move_add(store, &batch, &steps);
+    dur__pg_batch_add(&batch, return_sql, &args);
+    code = dur__pg_batch_run(&batch, "postgres.return_works", err);
+    dur__pg_batch_end(&batch);
+    dur__pg_return(conn);
     dur__pg_wake_local(store, NULL);
     return code;
 }

@@ -1,0 +1,198 @@
+/*
+ * pg_step.c: the step that an instance's own node runs, kept in the instance's row.
+ *
+ * Most work is run by the node that holds its instance, and its end is the next thing that happens to the instance.  A
+ * row of dur_worker for it would be written and deleted between two updates of the instance's row; so it stands in that
+ * row instead, as what it is: one activity, locked for the owner of the lease.  It is there only under a lease and only
+ * for the lane that holds it.  Whoever else needs it, and whoever ends the lease, moves it to dur_worker first: then it
+ * is a row like any other.  Its id there is below 0, so that no number of the table's own is taken, and says which
+ * activity it is.
+ *
+ * The lane remembers the steps of its instances.  The statements compare that with the row: a memory that is wrong
+ * costs a refusal, and the long way that follows moves the step.
+ */
+#include "provider/postgres/pg_turn.h"
+
+#include <stdlib.h>
+
+#define JSON_MAX 1500u   /* more would leave the row's page */
+#define ACTIVITY_BITS 40 /* and what is left for the execution: enough to keep those apart that still run */
+#define EXECUTION_MASK 0x3fffffu
+
+typedef struct step {
+    int64_t id;
+    char *token;
+    char instance[];
+} step;
+
+/* ---- moving it --------------------------------------------------------------------------------------------------- */
+
+/* In order of the ids, as everybody locks them. */
+static const char move_sql[] =
+    "WITH i0 AS MATERIALIZED (SELECT instance_id FROM @instances WHERE instance_id = ANY ($2::text[]) AND step_id IS "
+    "NOT"
+    " NULL ORDER BY instance_id FOR UPDATE), " DUR__PG_MOVE_STEPS " UPDATE @instances i SET " DUR__PG_NO_STEP
+    " FROM i0 WHERE i.instance_id = i0.instance_id";
+/* By a token alone: only who runs it knows that, so it is one of the few that somebody here holds. */
+static const char find_sql[] = "SELECT instance_id FROM @instances WHERE owner IS NOT NULL AND step_token = $2::text";
+
+void dur__pg_steps_move_add(dur__pg *store, dur__pg_batch *batch, dur__pg_array *instances) {
+    dur__pg_args args;
+    bool any = instances->count > 0;
+    dur__pg_args_begin(store, &args);
+    dur__pg_array_arg(&args, instances);
+    if (any)
+        dur__pg_batch_add(batch, move_sql, &args);
+    else
+        dur__pg_args_free(&args);
+}
+
+void dur__pg_steps_move_of(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count,
+                           const dur_work_ack *acks, size_t ack_count) {
+    dur__pg_array ids = dur__pg_array_text();
+    for (size_t i = 0; i < count; i++)
+        dur__pg_add_text(&ids, turns[i]->instance);
+    for (size_t i = 0; i < ack_count; i++)
+        if ((int64_t)acks[i].ref.row_id <= 0 && acks[i].ref.instance != NULL)
+            dur__pg_add_text(&ids, acks[i].ref.instance);
+    dur__pg_steps_move_add(store, batch, &ids);
+}
+
+int dur__pg_step_move_by_token(dur__pg *store, const char *op, const char *token, bool *moved, dur_error *err) {
+    dur__pg_args args;
+    dur_arena *arena = dur_arena_new();
+    const char *instance = NULL;
+    uint64_t count = 0;
+    dur__pg_args_begin(store, &args);
+    dur__pg_text(&args, token);
+    int code = dur__pg_first_text(store, op, find_sql, &args, arena, &instance, err);
+    if (code == DUR_OK && instance != NULL) {
+        dur__pg_array one = dur__pg_array_text();
+        dur__pg_add_text(&one, instance);
+        dur__pg_args_begin(store, &args);
+        dur__pg_array_arg(&args, &one);
+        code = dur__pg_write(store, op, move_sql, &args, &count, err);
+    }
+    *moved = count > 0;
+    dur_arena_free(arena);
+    return code;
+}
+
+/* ---- what a lane remembers --------------------------------------------------------------------------------------- */
+
+static void step_free(step *self) {
+    if (self == NULL) return;
+    free(self->token);
+    free(self);
+}
+
+void dur__pg_step_forget(dur__pg_lane *lane, const char *instance) {
+    if (lane->steps.count > 0) step_free(dur__map_remove(&lane->steps, instance));
+}
+
+void dur__pg_steps_forget_all(dur__pg_lane *lane) {
+    dur__map_entry *entry;
+    for (size_t i = 0; (entry = dur__map_next(&lane->steps, &i)) != NULL;)
+        step_free(entry->value);
+    dur__map_free(&lane->steps);
+    memset(&lane->steps, 0, sizeof(lane->steps));
+}
+
+static void remember(dur__pg_lane *lane, const dur_turn_commit *turn) {
+    size_t size = strlen(turn->instance) + 1;
+    dur__pg_step_forget(lane, turn->instance);
+    step *made = dur__xmalloc(sizeof(*made) + size);
+    memcpy(made->instance, turn->instance, size);
+    made->id = dur__pg_step_id(&turn->worker_items[0].message);
+    made->token = dur__xstrdup(turn->worker_items[0].lock_token);
+    dur__map_put(&lane->steps, made->instance, made);
+}
+
+static const step *step_of(const dur__pg_lane *lane, const char *instance) {
+    return lane->steps.count > 0 ? dur__map_get(&lane->steps, instance) : NULL;
+}
+
+/* ---- what a turn does with it ------------------------------------------------------------------------------------ */
+
+int64_t dur__pg_step_id(const dur_message *item) {
+    return -(int64_t)((item->execution_id & EXECUTION_MASK) << ACTIVITY_BITS | item->activity_id);
+}
+
+/* Where the answer to its turn was lost, its id is not known. */
+static bool is_step(const step *self, const dur_worker_claim *claim) {
+    return self != NULL && (claim->ref.row_id == 0 || (int64_t)claim->ref.row_id == self->id) &&
+           strcmp(claim->lock_token, self->token) == 0;
+}
+
+bool dur__pg_claim_is_step(const dur__pg_lane *lane, const dur_turn_commit *turn, const dur_worker_claim *claim) {
+    return is_step(step_of(lane, turn->instance), claim);
+}
+
+static bool cancels(const dur_turn_commit *turn, const step *self) {
+    for (size_t i = 0; i < turn->cancelled_count; i++) {
+        const dur_activity_ref *ref = &turn->cancelled[i];
+        dur_message item = { .execution_id = ref->execution_id, .activity_id = ref->activity_id };
+        if ((ref->instance == NULL || strcmp(ref->instance, turn->instance) == 0) &&
+            (ref->row_id != 0 ? (int64_t)ref->row_id : dur__pg_step_id(&item)) == self->id)
+            return true;
+    }
+    return false;
+}
+
+int64_t dur__pg_step_gone(const dur__pg_lane *lane, const dur_turn_commit *turn) {
+    const step *self = step_of(lane, turn->instance);
+    for (size_t i = 0; self != NULL && i < turn->worker_consumed_count; i++)
+        if (is_step(self, &turn->worker_consumed[i])) return self->id;
+    return self != NULL && cancels(turn, self) ? self->id : 0;
+}
+
+bool dur__pg_step_stays(const dur__pg_lane *lane, const dur_turn_commit *turn) {
+    return step_of(lane, turn->instance) != NULL && dur__pg_step_gone(lane, turn) == 0;
+}
+
+bool dur__pg_step_made(const dur__pg_lane *lane, const dur_turn_commit *turn) {
+    if (!atomic_load(&lane->store->steps_in_rows) || turn->worker_item_count != 1 || !dur__pg_turn_keeps(turn) ||
+        dur__pg_step_stays(lane, turn))
+        return false;
+    const dur_turn_work *work = &turn->worker_items[0];
+    const dur_message *item = &work->message;
+    return work->lock_token != NULL && work->lock_token[0] != '\0' && item->session_id == NULL && item->tag == NULL &&
+           item->json.size <= JSON_MAX && item->activity_id != 0 && item->activity_id >> ACTIVITY_BITS == 0 &&
+           item->execution_id == turn->execution_id && item->instance != NULL &&
+           strcmp(item->instance, turn->instance) == 0;
+}
+
+void dur__pg_step_note(dur__pg_lane *lane, const dur_turn_commit *turn, bool usual) {
+    if (usual && dur__pg_step_made(lane, turn))
+        remember(lane, turn);
+    else if (!usual || dur__pg_step_gone(lane, turn) != 0)
+        dur__pg_step_forget(lane, turn->instance); /* the long way has moved it */
+}
+
+/* ---- its columns ------------------------------------------------------------------------------------------------- */
+
+void dur__pg_step_columns(dur__pg_args *args, const dur__pg_lane *lane, dur_turn_commit **turns, size_t count) {
+    dur__pg_array gone = dur__pg_array_i64(), id = dur__pg_array_i64();
+    dur__pg_array token = dur__pg_array_text(), json = dur__pg_array_text();
+    for (size_t i = 0; i < count; i++) {
+        int64_t old = dur__pg_step_gone(lane, turns[i]);
+        if (old != 0)
+            dur__pg_add_i64(&gone, old);
+        else
+            dur__pg_add_null(&gone);
+        if (dur__pg_step_made(lane, turns[i])) {
+            const dur_turn_work *work = &turns[i]->worker_items[0];
+            dur__pg_add_i64(&id, dur__pg_step_id(&work->message));
+            dur__pg_add_text(&token, work->lock_token);
+            dur__pg_add_json(&json, work->message.json);
+        } else {
+            dur__pg_add_null(&id);
+            dur__pg_add_null(&token);
+            dur__pg_add_null(&json);
+        }
+    }
+    dur__pg_array_arg(args, &gone);
+    dur__pg_array_arg(args, &id);
+    dur__pg_array_arg(args, &token);
+    dur__pg_array_arg(args, &json);
+}
