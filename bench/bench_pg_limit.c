@@ -36,9 +36,10 @@ static const char *const ruler_sql[STATEMENTS] = {
     " execution_id, activity_id, created_at) SELECT t.j, 0, t.t, 1, 1, t.i, 1, t.a, 1700000000000"
     " FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[]) AS t(i, a, t, j)",
 };
-/* The step that is done and the one that is next stand in the instance's row, which begins with the first. */
+/* The step that is done and the one that is next stand in the instance's row, which begins with the first; both events
+   in one row. */
 static const char *const own_sql[STATEMENTS] = {
-    "INSERT INTO dur_history(instance_id, execution_id, event_id, json) SELECT t.i, 1, t.e, t.j"
+    "INSERT INTO dur_history(instance_id, execution_id, event_id, events, json) SELECT t.i, 1, t.e, 2, t.j"
     " FROM unnest($1::text[], $2::bigint[], $3::text[]) AS t(i, e, j)",
     NULL,
     "INSERT INTO dur_instances AS i (instance_id, has_row, has_history, known, name, version, current_execution,"
@@ -52,6 +53,7 @@ static const char *const own_sql[STATEMENTS] = {
 typedef struct prober {
     PGconn *pg;
     const char *const *sql; /* NULL among them: not sent */
+    bool together;          /* two events are one text */
     pthread_t thread;
     unsigned index, steps_per_commit;
     double seconds;
@@ -93,23 +95,26 @@ enum { INSTANCES, EVENTS, TEXTS, BEFORE, OWNERS, ACTIVITIES, TOKENS, ITEMS, COLU
 
 static void fill(text_array *columns, const prober *p, uint64_t generation, unsigned step) {
     bench ids = { .random_ids = false };
-    char id[64], text[400], token[96], number[24];
+    char id[64], text[800], token[96], number[24];
     for (unsigned i = 0; i < p->steps_per_commit; i++) {
         unsigned long long event = step * 2 + 3;
         char prefix[16];
         snprintf(prefix, sizeof(prefix), "o%u", p->index);
         bench_id(&ids, id, prefix, generation * p->steps_per_commit + i);
         for (unsigned k = 0; k < 2; k++) {
-            element(&columns[INSTANCES], id);
+            bool alone = !p->together;
+            if (alone || k == 0) element(&columns[INSTANCES], id);
             snprintf(number, sizeof(number), "%llu", event + k);
-            element(&columns[EVENTS], number);
-            snprintf(text, sizeof(text),
+            if (alone || k == 0) element(&columns[EVENTS], number);
+            size_t before = k == 1 && !alone ? strlen(text) : 0;
+            if (before > 0) text[before++] = '\n';
+            snprintf(text + before, sizeof(text) - before,
                      "{\"event_id\":%llu,\"source_event_id\":%llu,\"instance_id\":\"%s\",\"execution_id\":1,"
                      "\"timestamp_ms\":1700000000000,\"duroxide_version\":\"0.1.0\",\"type\":%s}",
                      event + k, event + k - 1, id,
                      k == 0 ? "\"ActivityCompleted\",\"result\":\"\""
                             : "\"ActivityScheduled\",\"name\":\"Noop\",\"input\":\"\"");
-            element(&columns[TEXTS], text);
+            if (alone || k == 1) element(&columns[TEXTS], text);
         }
         snprintf(token, sizeof(token), "lock-%s-%llu", id, event - 1);
         element(&columns[BEFORE], token);
@@ -230,6 +235,7 @@ static double rate(bench *b, bool own, unsigned connections, unsigned steps_per_
     for (unsigned i = 0; i < connections; i++)
         probers[i] = (prober){ .pg = session(b, schema, own ? own_sql : ruler_sql),
                                .sql = own ? own_sql : ruler_sql,
+                               .together = own,
                                .index = i,
                                .steps_per_commit = steps_per_commit,
                                .seconds = seconds,

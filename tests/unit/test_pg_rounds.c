@@ -202,7 +202,8 @@ static void compare_a_step_alone(pg_bench *p, bool in_row) {
         assert_int_equal(turn.fault, tries[i].fault);
         assert_int_equal(next.locked, tries[i].fault == DUR_TURN_FINE);
         bool over = i >= 3;
-        assert_int_equal(count(&r, "history", "true"), over ? 4 : 2);
+        assert_int_equal(count(&r, "history", "events = 2 AND event_id = 3"), over && in_row);
+        assert_int_equal(count(&r, "history", "events = 1"), over && !in_row ? 4 : 2);
         assert_int_equal(count(&r, "worker", "activity_id = 2 AND token = 'w1' AND owner = 'o'"), !over && !in_row);
         assert_int_equal(count(&r, "worker", "activity_id = 4 AND token = 'w2' AND owner = 'o' AND attempts = 1"),
                          over && !in_row);

@@ -245,18 +245,25 @@ static change *const changes[] = {
     starts_another,
 };
 
-/* Every row of every table, but for what is drawn: tokens, holders and ids.  In the arena. */
+#define EVENTS                                                                                                         \
+    "(SELECT h.instance_id, h.execution_id, h.event_id + x.at - 1 AS event_id, x.json FROM %s.dur_history h,"          \
+    " unnest(string_to_array(h.json, E'\\n')) WITH ORDINALITY AS x(json, at))"
+
+/* Every row of every table, but for what is drawn: tokens, holders and ids.  Of history every event: how many are put
+   into a row is another matter.  In the arena. */
 static const char *rows(rig *r) {
     static const char *const tables[] = { "instances", "executions", "history", "queue", "worker", "kv", "kv_delta" };
     const char *out = "";
     for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++) {
-        char sql[600];
+        char sql[900], from[400];
+        bool events = strcmp(tables[i], "history") == 0;
+        snprintf(from, sizeof(from), events ? EVENTS : "%s.dur_%s", r->p->schema, tables[i]);
         snprintf(sql, sizeof(sql),
                  "SELECT coalesce(string_agg(x, E'\\n' ORDER BY x), '') FROM (SELECT ((to_jsonb(t) - 'id') ||"
                  " jsonb_strip_nulls(jsonb_build_object('token', CASE WHEN to_jsonb(t)->>'token' IS NOT NULL THEN '*'"
                  " END, 'holder', CASE WHEN to_jsonb(t)->>'holder' IS NOT NULL THEN '*' END)))::text AS x FROM"
-                 " %s.dur_%s t) y",
-                 r->p->schema, tables[i]);
+                 " %s t) y",
+                 from);
         PGresult *result = PQexec(r->p->db, sql);
         if (PQresultStatus(result) != PGRES_TUPLES_OK) fail_msg("%s", PQresultErrorMessage(result));
         out = dur_arena_format(r->p->b.arena, "%s%s:\n%s\n", out, tables[i], PQgetvalue(result, 0, 0));

@@ -87,8 +87,9 @@ int dur__pg_get_instance(dur_provider *self, dur_arena *arena, const char *insta
 }
 
 static const char executions_sql[] =
-    "SELECT e.execution_id, e.status, e.output, e.started_at, e.completed_at, (SELECT count(*) FROM @history h WHERE"
-    " h.instance_id = e.instance_id AND h.execution_id = e.execution_id) FROM @executions e WHERE e.instance_id ="
+    "SELECT e.execution_id, e.status, e.output, e.started_at, e.completed_at, (SELECT coalesce(sum(h.events), 0) FROM"
+    " @history h WHERE h.instance_id = e.instance_id AND h.execution_id = e.execution_id) FROM @executions e WHERE "
+    "e.instance_id ="
     " $2::text"
     " ORDER BY e.execution_id";
 
@@ -117,7 +118,8 @@ int dur__pg_list_executions(dur_provider *self, dur_arena *arena, const char *in
 
 static const char metrics_sql[] =
     "SELECT count(*), (SELECT count(*) FROM @executions), count(*) FILTER (WHERE coalesce(e.status, 1) IN (1, 4)),"
-    " count(*) FILTER (WHERE e.status = 2), count(*) FILTER (WHERE e.status = 3), (SELECT count(*) FROM @history),"
+    " count(*) FILTER (WHERE e.status = 2), count(*) FILTER (WHERE e.status = 3), (SELECT coalesce(sum(events), 0) FROM"
+    " @history),"
     " count(*) FILTER (WHERE i.suspended IS NOT NULL) FROM " WITH_EXECUTION " WHERE i.has_row";
 
 int dur__pg_get_system_metrics(dur_provider *self, dur_system_metrics *out, dur_error *err) {

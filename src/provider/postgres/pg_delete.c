@@ -15,7 +15,9 @@ static const char lost_sql[] =
 static const char *const erase_sql[] = {
     lost_sql,
     "DELETE FROM @executions WHERE instance_id = ANY ($2::text[])",
-    "DELETE FROM @history WHERE instance_id = ANY ($2::text[])",
+    "WITH d AS (DELETE FROM @history WHERE instance_id = ANY ($2::text[]) RETURNING events) SELECT "
+    "coalesce(sum(events),"
+    " 0) FROM d",
     "DELETE FROM @queue WHERE instance_id = ANY ($2::text[])",
     "DELETE FROM @worker WHERE instance_id = ANY ($2::text[])",
     "DELETE FROM @kv WHERE instance_id = ANY ($2::text[])",
@@ -58,7 +60,7 @@ int dur__pg_erase(dur__pg_conn *conn, dur__pg_array *ids, dur_delete_result *out
     memset(out, 0, sizeof(*out));
     if (code == DUR_OK) {
         out->executions = touched(batch.results[at[EXECUTIONS]]);
-        out->events = touched(batch.results[at[HISTORY]]);
+        out->events = dur__pg_get_u64(batch.results[at[HISTORY]], 0, 0);
         out->queue_messages = touched(batch.results[at[QUEUE]]) + touched(batch.results[at[WORKER]]);
         out->instances = touched(batch.results[at[INSTANCES]]);
     }
@@ -236,8 +238,10 @@ static const char prune_sql[] =
     " AND (NOT $5::boolean OR r.at > greatest($6::bigint, 1)) AND ($7::bigint = 0 OR (r.completed_at <> 0 AND"
     " r.completed_at < $7::bigint))),"
     " h AS (DELETE FROM @history h USING x WHERE h.instance_id = x.instance_id AND h.execution_id = x.execution_id"
-    " RETURNING 1), e AS (DELETE FROM @executions e USING x WHERE e.instance_id = x.instance_id AND e.execution_id ="
-    " x.execution_id RETURNING 1) SELECT (SELECT count(*) FROM t), (SELECT count(*) FROM e), (SELECT count(*) FROM h)";
+    " RETURNING h.events), e AS (DELETE FROM @executions e USING x WHERE e.instance_id = x.instance_id AND "
+    "e.execution_id ="
+    " x.execution_id RETURNING 1) SELECT (SELECT count(*) FROM t), (SELECT count(*) FROM e), (SELECT"
+    " coalesce(sum(events), 0) FROM h)";
 
 static int prune(dur__pg *store, const dur_bulk_filter *filter, const dur_prune_options *options, bool bulk,
                  dur_prune_result *out, dur_error *err) {

@@ -61,9 +61,9 @@ static const char claim_sql[] =
     " SELECT * FROM u ORDER BY at";
 
 static const char history_sql[] =
-    "SELECT h.instance_id, h.event_id, h.json FROM @instances i JOIN @history h ON h.instance_id = i.instance_id AND"
-    " h.execution_id = i.current_execution WHERE i.holder = $2::bigint AND i.ready_at = -1"
-    " ORDER BY h.instance_id, h.event_id";
+    "SELECT h.instance_id, " DUR__PG_EVENT_ID ", x.json FROM @instances i JOIN @history h ON h.instance_id ="
+    " i.instance_id AND h.execution_id = i.current_execution CROSS JOIN " DUR__PG_SPLIT
+    " WHERE i.holder = $2::bigint AND i.ready_at = -1 ORDER BY h.instance_id, h.event_id, x.at";
 static const char kv_sql[] =
     "SELECT k.instance_id, k.key, k.value, k.stamp_ms FROM @instances i JOIN @kv k ON k.instance_id = i.instance_id"
     " WHERE i.holder = $2::bigint AND i.ready_at = -1 ORDER BY k.instance_id, k.key";

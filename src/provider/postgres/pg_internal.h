@@ -566,6 +566,21 @@ int dur__pg_erase(dur__pg_conn *conn, dur__pg_array *ids, dur_delete_result *out
                       " UPDATE @instances i SET token = NULL, owner = NULL, holder = NULL," DUR__PG_NO_STEP            \
                       ", expires_at = NULL, acquisitions = greatest(i.acquisitions - m.less, 0), ready_at = m.at,"     \
                       " ready_due = coalesce(m.due, 0) FROM m WHERE i.instance_id = m.instance_id"
+/* The events of a row h of history, as x, and the id of one of them (pg_history.c). */
+#define DUR__PG_SPLIT                                                                                                  \
+    "LATERAL unnest(CASE WHEN h.events = 1 THEN ARRAY[h.json] ELSE string_to_array(h.json, E'\\n') END) WITH"          \
+    " ORDINALITY AS x(json, at)"
+#define DUR__PG_EVENT_ID "h.event_id + x.at - 1"
+/* The last one of the rows h that the condition names; NULL: there is none. */
+#define DUR__PG_LAST(condition)                                                                                        \
+    "(SELECT h.event_id + h.events - 1 FROM @history h WHERE " condition " ORDER BY h.event_id DESC LIMIT 1)"
+/* Of an event e(instance, execution, id) that comes alone: where a row has it already, the id of that row, so that it
+   is refused as a duplicate. */
+#define DUR__PG_NEW_EVENT_ID                                                                                           \
+    "coalesce((SELECT CASE WHEN p.event_id + p.events > e.id THEN p.event_id END FROM (SELECT h.event_id, h.events "   \
+    "FROM"                                                                                                             \
+    " @history h WHERE h.instance_id = e.instance AND h.execution_id = e.execution AND h.event_id < e.id ORDER BY"     \
+    " h.event_id DESC LIMIT 1) p), e.id)"
 #define DUR__PG_KIND_TIMER "5"
 #define DUR__PG_KIND_QUEUE "7"
 

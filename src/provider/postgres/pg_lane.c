@@ -202,13 +202,13 @@ int dur__pg_lane_wait(dur_lane *base, uint64_t timeout_ms, dur_error *err) {
 /* ---- reads of a leased instance ---------------------------------------------------------------------------------- */
 
 #define HELD "i.instance_id = $2::text AND i.token = $3::text AND (i.owner IS NOT NULL OR i.expires_at > #now)"
-static const char held_sql[] =
-    "SELECT i.name, i.version, i.current_execution, i.acquisitions, (SELECT max(h.event_id) FROM @history h WHERE"
-    " h.instance_id = i.instance_id AND h.execution_id = CASE WHEN $4::bigint <> 0 THEN $4::bigint ELSE"
-    " i.current_execution END) FROM @instances i WHERE " HELD;
+static const char held_sql[] = "SELECT i.name, i.version, i.current_execution, i.acquisitions, " DUR__PG_LAST(
+    "h.instance_id = i.instance_id AND h.execution_id = CASE WHEN $4::bigint <> 0 THEN $4::bigint ELSE"
+    " i.current_execution END") " FROM @instances i WHERE " HELD;
 static const char events_sql[] =
-    "SELECT h.event_id, h.json FROM @instances i JOIN @history h ON h.instance_id = i.instance_id AND h.execution_id ="
-    " CASE WHEN $4::bigint <> 0 THEN $4::bigint ELSE i.current_execution END WHERE " HELD " ORDER BY h.event_id";
+    "SELECT " DUR__PG_EVENT_ID ", x.json FROM @instances i JOIN @history h ON h.instance_id = i.instance_id AND"
+    " h.execution_id = CASE WHEN $4::bigint <> 0 THEN $4::bigint ELSE i.current_execution END CROSS JOIN " DUR__PG_SPLIT
+    " WHERE " HELD " ORDER BY h.event_id, x.at";
 static const char snapshot_sql[] =
     "SELECT k.key, k.value, k.stamp_ms FROM @kv k WHERE k.instance_id = $2::text ORDER BY k.key";
 /* What is handed out here is known to the holder and does not come again with a round. */

@@ -4,8 +4,9 @@
 #include "provider/postgres/pg_internal.h"
 
 static const char read_sql[] =
-    "SELECT event_id, json FROM @history WHERE instance_id = $2::text AND execution_id = CASE WHEN $3::bigint <> 0 THEN"
-    " $3::bigint ELSE (SELECT current_execution FROM @instances WHERE instance_id = $2::text) END ORDER BY event_id";
+    "SELECT " DUR__PG_EVENT_ID ", x.json FROM @history h CROSS JOIN " DUR__PG_SPLIT
+    " WHERE h.instance_id = $2::text AND h.execution_id = CASE WHEN $3::bigint <> 0 THEN $3::bigint ELSE (SELECT"
+    " current_execution FROM @instances WHERE instance_id = $2::text) END ORDER BY h.event_id, x.at";
 
 static void read_event(const PGresult *rows, int row, dur_arena *arena, void *out) {
     dur_event_row *event = out;
@@ -34,8 +35,9 @@ static const char execution_sql[] =
     "INSERT INTO @executions (instance_id, execution_id, started_at) VALUES ($2::text, $3::bigint, #now)"
     " ON CONFLICT DO NOTHING";
 static const char append_sql[] =
-    "INSERT INTO @history (instance_id, execution_id, event_id, json) SELECT $2::text, $3::bigint, e.id, e.json"
-    " FROM unnest($4::bigint[], $5::text[]) AS e(id, json)";
+    "INSERT INTO @history (instance_id, execution_id, event_id, json) SELECT e.instance, e.execution,"
+    " " DUR__PG_NEW_EVENT_ID ", e.json FROM (SELECT $2::text AS instance, $3::bigint AS execution, e.* FROM"
+    " unnest($4::bigint[], $5::text[]) AS e(id, json)) e";
 static const char mark_sql[] =
     "UPDATE @instances i SET has_history = true, known = true, last_event = CASE WHEN $3::bigint <"
     " i.current_execution THEN"
@@ -170,8 +172,9 @@ int dur__pg_get_kv_all_values(dur_provider *self, dur_arena *arena, const char *
 
 static const char stats_sql[] =
     "SELECT h.n, h.bytes, (SELECT count(*) FROM @queue q WHERE q.instance_id = i.instance_id AND q.queue IS NOT NULL),"
-    " v.n, v.bytes FROM @instances i, LATERAL (SELECT count(*) AS n, coalesce(sum(octet_length(json)), 0) AS bytes FROM"
-    " @history h WHERE h.instance_id = i.instance_id AND h.execution_id = i.current_execution) h,"
+    " v.n, v.bytes FROM @instances i, LATERAL (SELECT coalesce(sum(h.events), 0) AS n, "
+    "coalesce(sum(octet_length(h.json) - h.events + 1), 0)"
+    " AS bytes FROM @history h WHERE h.instance_id = i.instance_id AND h.execution_id = i.current_execution) h,"
     " LATERAL (SELECT count(*) AS n, coalesce(sum(octet_length(x.value)), 0) AS bytes FROM (SELECT value FROM"
     " @kv_delta d"
     " WHERE d.instance_id = i.instance_id AND d.value IS NOT NULL UNION ALL SELECT k.value FROM @kv k WHERE"

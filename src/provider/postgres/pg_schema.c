@@ -124,13 +124,14 @@ static const char *const migration_2[] = {
 };
 
 /*
- * The step that an instance's own node runs (pg_step.c).  Nodes of the version before would end a lease and leave it
- * behind, so it is not used before the last of them is gone: those that are registered have program 1, and no more of
- * them can be opened, or registered.
+ * The step that an instance's own node runs (pg_step.c), and several events in a row (pg_history.c).  Nodes of the
+ * version before would end a lease and leave the step behind, and could not read the rows, so neither is written before
+ * the last of them is gone: those that are registered have program 1, and no more of them can be opened, or registered.
  */
 static const char *const migration_3[] = {
     "ALTER TABLE @instances ADD COLUMN step_id bigint, ADD COLUMN step_token text COLLATE \"C\","
     " ADD COLUMN step_json text;"
+    "ALTER TABLE @history ADD COLUMN events integer NOT NULL DEFAULT 1;"
     "ALTER TABLE @owners ADD COLUMN program integer NOT NULL DEFAULT 1;"
     "ALTER TABLE @owners ALTER COLUMN program DROP DEFAULT;",
     NULL,
@@ -297,8 +298,8 @@ int dur__pg_migrate_further(dur__pg *store, const dur__pg_migration *more, int c
 /* Each row of the answer is a finding. */
 static const char check_sql[] =
     "SELECT 'instance ' || i.instance_id || ': the row says last event ' || i.last_event || ', history says ' ||"
-    " coalesce(h.last, 0) FROM @instances i LEFT JOIN LATERAL (SELECT max(event_id) AS last FROM @history h"
-    " WHERE h.instance_id = i.instance_id AND h.execution_id = i.current_execution) h ON true"
+    " coalesce(h.last, 0) FROM @instances i LEFT JOIN LATERAL (SELECT max(h.event_id + h.events - 1) AS last"
+    " FROM @history h WHERE h.instance_id = i.instance_id AND h.execution_id = i.current_execution) h ON true"
     " WHERE i.last_event <> coalesce(h.last, 0)"
     " UNION ALL SELECT 'history of ' || h.instance_id || ' has no instance' FROM (SELECT DISTINCT instance_id FROM"
     " @history) h WHERE NOT EXISTS (SELECT 1 FROM @instances i WHERE i.instance_id = h.instance_id)"

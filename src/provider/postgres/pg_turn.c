@@ -142,9 +142,10 @@ static const char rows_sql[] =
     " WHERE i.instance_id = t.id AND CASE WHEN t.flags & 64 <> 0 THEN i.known ELSE i.token = t.token AND"
     " (i.owner IS NOT NULL OR i.expires_at > n.now) END"
     " AND (t.expected IS NULL OR t.expected = CASE WHEN t.execution = i.current_execution THEN i.last_event"
-    " WHEN t.execution > i.current_execution THEN 0 ELSE coalesce((SELECT max(h.event_id) FROM @history h WHERE"
-    " h.instance_id = i.instance_id AND h.execution_id = t.execution), 0) END) RETURNING 1)"
-    " SELECT 1 / (CASE WHEN count(*) = $16::bigint THEN 1 ELSE 0 END) FROM u";
+    " WHEN t.execution > i.current_execution THEN 0 ELSE coalesce(" DUR__PG_LAST(
+        "h.instance_id = i.instance_id AND h.execution_id = t.execution") ", 0) END) RETURNING 1)"
+                                                                          " SELECT 1 / (CASE WHEN count(*) = "
+                                                                          "$16::bigint THEN 1 ELSE 0 END) FROM u";
 
 /*
  * Usual turns, of instances under a lease that this lane holds.  They compare the same things, with less to look at;
@@ -279,7 +280,7 @@ static turn_kind kind_of(const dur_turn_commit *turn, const dur__pg_lane *lane) 
     bool described = metadata->orchestration_name != NULL || metadata->has_pinned_version;
     if (turn->take_over || turn->set_suspended || turn->give_back || turn->remove_work || turn->delay_ms > 0 ||
         turn->needs_parent || !turn->consume_listed || turn->execution_id == 0 || turn->event_count == 0 ||
-        turn->owner == NULL || turn->orchestrator_item_count > 0 || turn->expected_last == DUR_NOT_COMPARED ||
+        turn->owner == NULL || turn->orchestrator_item_count > 0 || !dur__pg_events_are_new(turn) ||
         strcmp(turn->owner, lane->owner) != 0 || cancels_moved_step(turn, lane))
         return UNUSUAL;
     if (turn->writes_start)
@@ -658,7 +659,7 @@ static void send_usual(dur__pg *store, dur__pg_batch *batch, dur__pg_lane *lane,
     if (old < count) send_usual_rows(store, batch, lane, turns + old, count - old, IS_BORN);
     send_consumed(store, batch, only_starts_taken(turns, count) ? take_start_sql : take_listed_sql, turns, count);
     send_work_taken(store, batch, lane, turns, count);
-    dur__pg_send_history(store, batch, turns, count);
+    dur__pg_send_history(store, batch, lane, turns, count);
     dur__pg_send_executions(store, batch, turns, count);
     dur__pg_send_kv(store, batch, turns, count, false);
     if (dur__pg_send_sessions(store, batch, turns, count)) lane->sessions = true;
@@ -707,7 +708,7 @@ static void send_all(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *l
     send_consumed(store, batch, take_listed_sql, turns, count);
     send_rows(store, batch, lane, turns, count);
     send_work_taken(store, batch, NULL, turns, count);
-    dur__pg_send_history(store, batch, turns, count);
+    dur__pg_send_history(store, batch, NULL, turns, count);
     dur__pg_send_executions(store, batch, turns, count);
     dur__pg_send_kv(store, batch, turns, count, true);
     (void)dur__pg_send_sessions(store, batch, turns, count);

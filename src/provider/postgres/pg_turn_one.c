@@ -19,6 +19,8 @@ static const char taken_sql[] =
     " w.owner IS NOT NULL AND w.session_id IS NULL" OR_NOTHING;
 static const char history_sql[] = "INSERT INTO @history (instance_id, execution_id, event_id, json) VALUES ($2::text,"
                                   " $3::bigint, $4::bigint, $5::text), ($2::text, $3::bigint, $6::bigint, $7::text)";
+static const char history_row_sql[] = "INSERT INTO @history (instance_id, execution_id, event_id, events, json) VALUES"
+                                      " ($2::text, $3::bigint, $4::bigint, 2, $5::text)";
 static const char work_sql[] =
     "INSERT INTO @worker (instance_id, execution_id, activity_id, tag, attempts, token, owner, since_ms, json) VALUES"
     " ($2::text, $3::bigint, $4::bigint, $5::text, 1, $6::text, $8::text, #now, $7::text) RETURNING id, true";
@@ -73,6 +75,22 @@ static void send_row(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *l
     dur__pg_batch_add(batch, row_sql, &args);
 }
 
+static void send_events(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, const dur_turn_commit *turn) {
+    dur__pg_args args;
+    dur__buf row = { NULL, 0, 0 };
+    bool together = dur__pg_row_of_events(lane, turn, 0, &row) == 2;
+    begin(store, &args, turn);
+    dur__pg_i64(&args, (int64_t)turn->execution_id);
+    dur__pg_i64(&args, (int64_t)turn->events[0].event_id);
+    dur__pg_json(&args, together ? (dur_text){ row.data, row.size } : turn->events[0].json);
+    if (!together) {
+        dur__pg_i64(&args, (int64_t)turn->events[1].event_id);
+        dur__pg_json(&args, turn->events[1].json);
+    }
+    dur__pg_batch_add(batch, together ? history_row_sql : history_sql, &args);
+    dur__buf_free(&row);
+}
+
 int dur__pg_send_one_step(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, const dur_turn_commit *turn) {
     dur__pg_args args;
     const dur_worker_claim *done = &turn->worker_consumed[0];
@@ -86,13 +104,7 @@ int dur__pg_send_one_step(dur__pg *store, dur__pg_batch *batch, const dur__pg_la
         dur__pg_text(&args, done->lock_token);
         dur__pg_batch_add(batch, taken_sql, &args);
     }
-    begin(store, &args, turn);
-    dur__pg_i64(&args, (int64_t)turn->execution_id);
-    for (int i = 0; i < 2; i++) {
-        dur__pg_i64(&args, (int64_t)turn->events[i].event_id);
-        dur__pg_json(&args, turn->events[i].json);
-    }
-    dur__pg_batch_add(batch, history_sql, &args);
+    send_events(store, batch, lane, turn);
     if (made) return -1;
     dur__pg_args_begin(store, &args);
     dur__pg_text(&args, next->message.instance);

@@ -1,38 +1,11 @@
 /*
- * pg_turn_write.c: what a turn writes: history, executions, work, key-value state, and the end of its lease.
+ * pg_turn_write.c: what a turn writes: executions, work, key-value state, and the end of its lease.
  */
 #include "provider/postgres/pg_turn.h"
 
 #include <stdlib.h>
 
 /* ---- what it writes ---------------------------------------------------------------------------------------------- */
-
-static const char history_sql[] = "INSERT INTO @history (instance_id, execution_id, event_id, json)"
-                                  " SELECT * FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::text[])";
-
-void dur__pg_send_history(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count) {
-    dur__pg_args args;
-    dur__pg_array instance = dur__pg_array_text(), execution = dur__pg_array_i64(), id = dur__pg_array_i64();
-    dur__pg_array json = dur__pg_array_text();
-    for (size_t i = 0; i < count; i++) {
-        for (size_t k = 0; dur__pg_turn_writes(turns[i]) && k < turns[i]->event_count; k++) {
-            dur__pg_add_text(&instance, turns[i]->instance);
-            dur__pg_add_i64(&execution, (int64_t)turns[i]->execution_id);
-            dur__pg_add_i64(&id, (int64_t)turns[i]->events[k].event_id);
-            dur__pg_add_json(&json, turns[i]->events[k].json);
-        }
-    }
-    bool any = id.count > 0;
-    dur__pg_args_begin(store, &args);
-    dur__pg_array_arg(&args, &instance);
-    dur__pg_array_arg(&args, &execution);
-    dur__pg_array_arg(&args, &id);
-    dur__pg_array_arg(&args, &json);
-    if (any)
-        dur__pg_batch_add(batch, history_sql, &args);
-    else
-        dur__pg_args_free(&args);
-}
 
 /* Without a status only the row must be there; an explicit "Running" is rare, and replaces what is there. */
 #define EXECUTIONS                                                                                                     \
