@@ -150,7 +150,7 @@ int dur__client_start_message(dur_message *out, dur_arena *arena, const dur_star
 
 int dur_client_start_ex(dur_client *client, const dur_start_args *given, dur_error *err) {
     const char *op = "client.start";
-    dur_start_args args;
+    dur_start_args args = { .size = 0 };
     dur_message message;
     bool existed = false;
     int code = dur__client_enter(client, op, err);

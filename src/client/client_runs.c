@@ -12,6 +12,7 @@
  */
 #include "client/client_internal.h"
 
+#include "base/assert.h"
 #include "base/buf.h"
 #include "base/list.h"
 #include "base/thread.h"
@@ -164,7 +165,7 @@ size_t dur_runs_count(const dur_runs *runs) {
 
 int dur_runs_start_ex(dur_runs *runs, const dur_start_args *given, dur_error *err) {
     const char *op = "runs.start";
-    dur_start_args args;
+    dur_start_args args = { .size = 0 };
     dur_message message;
     int code = enter(runs, op, err);
     if (code == DUR_OK) code = dur__client_start_args(&args, given, op, err);
@@ -217,7 +218,9 @@ static void send_some(dur_runs *runs) {
     dur_error err = DUR_ERROR_INIT;
     runs->down_count -= count;
     for (size_t i = 0; i < count; i++) {
-        run *self = sent[i] = run_of(dur__list_pop(&runs->down));
+        dur__link *first = dur__list_pop(&runs->down);
+        DUR_ASSERT(first != NULL);
+        run *self = sent[i] = run_of(first);
         starts[i].item = &self->message;
         starts[i].policy = self->policy;
         starts[i].delay_ms = self->delay_ms;

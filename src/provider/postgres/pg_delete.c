@@ -12,12 +12,14 @@
 static const char lost_sql[] =
     "INSERT INTO @lost (holder, instance_id, at_ms) SELECT holder, instance_id, #now FROM @instances"
     " WHERE instance_id = ANY ($2::text[]) AND token IS NOT NULL AND holder IS NOT NULL";
+static const char erase_history_sql[] =
+    "WITH d AS (DELETE FROM @history WHERE instance_id = ANY ($2::text[]) RETURNING events) SELECT "
+    "coalesce(sum(events),"
+    " 0) FROM d";
 static const char *const erase_sql[] = {
     lost_sql,
     "DELETE FROM @executions WHERE instance_id = ANY ($2::text[])",
-    "WITH d AS (DELETE FROM @history WHERE instance_id = ANY ($2::text[]) RETURNING events) SELECT "
-    "coalesce(sum(events),"
-    " 0) FROM d",
+    erase_history_sql,
     "DELETE FROM @queue WHERE instance_id = ANY ($2::text[])",
     "DELETE FROM @worker WHERE instance_id = ANY ($2::text[])",
     "DELETE FROM @kv WHERE instance_id = ANY ($2::text[])",

@@ -96,7 +96,8 @@ static void withdraw(dur__pg_request *requests, size_t count) {
 }
 
 void dur__pg_inbox_starts(dur__pg *store, dur_start *starts, size_t count, bool *done) {
-    dur__pg_request one, *requests = count > 1 ? dur__xmalloc(count * sizeof(*requests)) : &one;
+    dur__pg_request one = { .state = ANSWERED };
+    dur__pg_request *requests = count > 1 ? dur__xmalloc(count * sizeof(*requests)) : &one;
     call self = { .left = 0 };
     for (size_t i = 0; i < count; i++)
         requests[i] = (dur__pg_request){ .start = &starts[i],
