@@ -169,6 +169,12 @@ static void duplicates(void **state) {
         ASSERT_OK(b, dur_store_lane_round(r.lane, b->arena, &round, &b->err));
         assert_int_equal(turn.fault, DUR_TURN_POSITION);
     }
+    dur_event_row twice[] = { event_with(b, 6, 1), event_with(b, 7, 1), event_with(b, 7, 1) };
+    dur_turn_commit turn = turn_of(&item, twice, 5);
+    turn.event_count = 3;
+    dur_round round = { .turns = &turn, .turn_count = 1 };
+    ASSERT_OK(b, dur_store_lane_round(r.lane, b->arena, &round, &b->err));
+    assert_int_equal(turn.fault, DUR_TURN_POSITION);
     assert_int_equal(count(&r, "history", "true"), 3);
     rig_close(&r);
 }

@@ -1,10 +1,10 @@
 /*
  * pg_history.c: writing history: the events of a turn, several in a row.
  *
- * A row costs more than the few hundred bytes that it holds, so what a usual turn adds is put together: texts with a
- * line break between them, which is in none of them, under the id of the first; the ids of the others follow it.  A row
- * stays below the size at which the server would compress it and move it out of the table.  Everything else, and
- * everything while nodes are there that cannot read such rows, is one event in a row.
+ * A row costs more than the few hundred bytes that it holds, so what a turn adds is put together: texts with a line
+ * break between them, which is in none of them, under the id of the first; the ids of the others follow it.  A row
+ * stays below the size at which the server would compress it and move it out of the table.  While nodes are there that
+ * cannot read such rows every event is one.
  */
 #include "provider/postgres/pg_turn.h"
 
@@ -20,8 +20,9 @@ static const char events_sql[] =
 
 bool dur__pg_events_are_new(const dur_turn_commit *turn) {
     if (turn->expected_last == DUR_NOT_COMPARED) return false;
-    for (size_t i = 0; i < turn->event_count; i++)
-        if (turn->events[i].event_id <= turn->expected_last) return false;
+    uint64_t last = turn->expected_last;
+    for (size_t i = 0; i < turn->event_count; last = turn->events[i++].event_id)
+        if (turn->events[i].event_id <= last) return false;
     return true;
 }
 
@@ -30,12 +31,12 @@ static bool fits(const dur_event_row *event) {
            memchr(event->json.data, '\n', event->json.size) == NULL;
 }
 
-size_t dur__pg_row_of_events(const dur__pg_lane *lane, const dur_turn_commit *turn, size_t from, dur__buf *json) {
+size_t dur__pg_row_of_events(const dur__pg *store, const dur_turn_commit *turn, size_t from, dur__buf *json) {
     const dur_event_row *events = turn->events;
     size_t count = 1;
     dur__buf_clear(json);
     dur__buf_add(json, events[from].json.data, events[from].json.size);
-    if (!atomic_load(&lane->store->steps_in_rows) || !fits(&events[from])) return 1;
+    if (!atomic_load(&store->steps_in_rows) || !fits(&events[from])) return 1;
     for (size_t i = from + 1; i < turn->event_count && events[i].event_id == events[i - 1].event_id + 1 &&
                               fits(&events[i]) && json->size + 1 + events[i].json.size <= ROW_BYTES_MAX;
          i++, count++) {
@@ -45,17 +46,17 @@ size_t dur__pg_row_of_events(const dur__pg_lane *lane, const dur_turn_commit *tu
     return count;
 }
 
-/* A lane's usual turns. */
-static void send_rows(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, dur_turn_commit **turns,
-                      size_t count) {
+/* Behind a comparison that says that they are new. */
+static void send_rows(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count) {
     dur__pg_args args;
     dur__pg_array instance = dur__pg_array_text(), execution = dur__pg_array_i64(), id = dur__pg_array_i64();
     dur__pg_array events = dur__pg_array_i64(), json = dur__pg_array_text();
     dur__buf row = { NULL, 0, 0 };
     for (size_t i = 0; i < count; i++) {
         const dur_turn_commit *turn = turns[i];
-        for (size_t k = 0, some; dur__pg_turn_writes(turn) && k < turn->event_count; k += some) {
-            some = dur__pg_row_of_events(lane, turn, k, &row);
+        if (!dur__pg_turn_writes(turn) || !dur__pg_events_are_new(turn)) continue;
+        for (size_t k = 0, some; k < turn->event_count; k += some) {
+            some = dur__pg_row_of_events(store, turn, k, &row);
             dur__pg_add_text(&instance, turn->instance);
             dur__pg_add_i64(&execution, (int64_t)turn->execution_id);
             dur__pg_add_i64(&id, (int64_t)turn->events[k].event_id);
@@ -77,12 +78,14 @@ static void send_rows(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *
         dur__pg_args_free(&args);
 }
 
+/* The others, one by one. */
 static void send_events(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count) {
     dur__pg_args args;
     dur__pg_array instance = dur__pg_array_text(), execution = dur__pg_array_i64(), id = dur__pg_array_i64();
     dur__pg_array json = dur__pg_array_text();
     for (size_t i = 0; i < count; i++) {
-        for (size_t k = 0; dur__pg_turn_writes(turns[i]) && k < turns[i]->event_count; k++) {
+        if (!dur__pg_turn_writes(turns[i]) || dur__pg_events_are_new(turns[i])) continue;
+        for (size_t k = 0; k < turns[i]->event_count; k++) {
             dur__pg_add_text(&instance, turns[i]->instance);
             dur__pg_add_i64(&execution, (int64_t)turns[i]->execution_id);
             dur__pg_add_i64(&id, (int64_t)turns[i]->events[k].event_id);
@@ -101,10 +104,7 @@ static void send_events(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **
         dur__pg_args_free(&args);
 }
 
-void dur__pg_send_history(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, dur_turn_commit **turns,
-                          size_t count) {
-    if (lane != NULL)
-        send_rows(store, batch, lane, turns, count);
-    else
-        send_events(store, batch, turns, count);
+void dur__pg_send_history(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count) {
+    send_rows(store, batch, turns, count);
+    send_events(store, batch, turns, count);
 }

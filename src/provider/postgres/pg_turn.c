@@ -659,7 +659,7 @@ static void send_usual(dur__pg *store, dur__pg_batch *batch, dur__pg_lane *lane,
     if (old < count) send_usual_rows(store, batch, lane, turns + old, count - old, IS_BORN);
     send_consumed(store, batch, only_starts_taken(turns, count) ? take_start_sql : take_listed_sql, turns, count);
     send_work_taken(store, batch, lane, turns, count);
-    dur__pg_send_history(store, batch, lane, turns, count);
+    dur__pg_send_history(store, batch, turns, count);
     dur__pg_send_executions(store, batch, turns, count);
     dur__pg_send_kv(store, batch, turns, count, false);
     if (dur__pg_send_sessions(store, batch, turns, count)) lane->sessions = true;
@@ -708,7 +708,7 @@ static void send_all(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *l
     send_consumed(store, batch, take_listed_sql, turns, count);
     send_rows(store, batch, lane, turns, count);
     send_work_taken(store, batch, NULL, turns, count);
-    dur__pg_send_history(store, batch, NULL, turns, count);
+    dur__pg_send_history(store, batch, turns, count);
     dur__pg_send_executions(store, batch, turns, count);
     dur__pg_send_kv(store, batch, turns, count, true);
     (void)dur__pg_send_sessions(store, batch, turns, count);

@@ -18,13 +18,13 @@ typedef bool dur__pg_turn_test(const dur_turn_commit *turn);
 void dur__pg_send_ids(dur__pg *store, dur__pg_batch *batch, const char *sql, dur_turn_commit **turns, size_t count,
                       dur__pg_turn_test *test);
 
-/* pg_history.c.  lane: its usual turns, whose events are put together; NULL: all of them. */
-void dur__pg_send_history(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, dur_turn_commit **turns,
-                          size_t count);
-/* All of them stand behind what is there, so that no row can have one of them already.  Usual turns are such. */
+/* pg_history.c: behind the statement that compares the position */
+void dur__pg_send_history(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count);
+/* All of them stand behind what is there, in order, so that no row can have one of them already.  Usual turns are such.
+ */
 bool dur__pg_events_are_new(const dur_turn_commit *turn);
 /* The text of a row that begins with this event; how many there are in it. */
-size_t dur__pg_row_of_events(const dur__pg_lane *lane, const dur_turn_commit *turn, size_t from, dur__buf *json);
+size_t dur__pg_row_of_events(const dur__pg *store, const dur_turn_commit *turn, size_t from, dur__buf *json);
 
 /* pg_turn_write.c: each sends nothing where there is nothing to write */
 void dur__pg_send_executions(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count);

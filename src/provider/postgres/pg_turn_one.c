@@ -75,10 +75,10 @@ static void send_row(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *l
     dur__pg_batch_add(batch, row_sql, &args);
 }
 
-static void send_events(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, const dur_turn_commit *turn) {
+static void send_events(dur__pg *store, dur__pg_batch *batch, const dur_turn_commit *turn) {
     dur__pg_args args;
     dur__buf row = { NULL, 0, 0 };
-    bool together = dur__pg_row_of_events(lane, turn, 0, &row) == 2;
+    bool together = dur__pg_row_of_events(store, turn, 0, &row) == 2;
     begin(store, &args, turn);
     dur__pg_i64(&args, (int64_t)turn->execution_id);
     dur__pg_i64(&args, (int64_t)turn->events[0].event_id);
@@ -104,7 +104,7 @@ int dur__pg_send_one_step(dur__pg *store, dur__pg_batch *batch, const dur__pg_la
         dur__pg_text(&args, done->lock_token);
         dur__pg_batch_add(batch, taken_sql, &args);
     }
-    send_events(store, batch, lane, turn);
+    send_events(store, batch, turn);
     if (made) return -1;
     dur__pg_args_begin(store, &args);
     dur__pg_text(&args, next->message.instance);
