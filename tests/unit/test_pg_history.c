@@ -5,16 +5,6 @@
 
 enum { EVENTS_MAX = 40 };
 
-static dur_orchestration_item begun(rig *r, const char *instance) {
-    bench *b = &r->p->b;
-    dur_message start = start_of(b, instance);
-    ASSERT_OK(b, dur_store_enqueue_for_orchestrator(b->store, &start, 0, &b->err));
-    dur_round round = run(r, NULL, 0, &fresh);
-    assert_int_equal(round.item_count, 1);
-    begin(r, &round.items[0]);
-    return round.items[0];
-}
-
 /* An event whose text tells its id; size: at least so many bytes. */
 static dur_event_row event_with(bench *b, uint64_t id, int size) {
     dur_event_row event = event_of(id);

@@ -3,17 +3,6 @@
  */
 #include "pg_rig.h"
 
-/* An instance of the lane, with one event. */
-static dur_orchestration_item begun(rig *r, const char *instance) {
-    bench *b = &r->p->b;
-    dur_message start = start_of(b, instance);
-    ASSERT_OK(b, dur_store_enqueue_for_orchestrator(b->store, &start, 0, &b->err));
-    dur_round round = run(r, NULL, 0, &fresh);
-    assert_int_equal(round.item_count, 1);
-    begin(r, &round.items[0]);
-    return round.items[0];
-}
-
 static dur_turn_work work_of(const char *instance, uint64_t activity, const char *token) {
     dur_turn_work work = { .message = message_of(DUR_WORK_ACTIVITY_EXECUTE, instance), .lock_token = token };
     work.message.execution_id = 1;
@@ -316,6 +305,16 @@ static void without_its_id(void **state) {
     assert_false(lost[0]);
     assert_false(lost[1]);
     assert_true(lost[2]);
+    dur_turn_work nameless = work; /* a claim without a token is nobody's */
+    nameless.lock_token = NULL;
+    dur_worker_claim claim = claim_of("x", &nameless);
+    dur_event_row event = event_of(3);
+    dur_turn_commit commit = turn_of(&item, &event, 2);
+    commit.worker_consumed = &claim;
+    commit.worker_consumed_count = 1;
+    dur_round round = { .turns = &commit, .turn_count = 1 };
+    ASSERT_OK(b, dur_store_lane_round(r.lane, b->arena, &round, &b->err));
+    assert_int_equal(commit.fault, DUR_TURN_WORK_LOST);
     work.row_id = 0;
     turn(&r, &item, 2, &work, NULL);
     assert_int_equal(steps(&r), 0);

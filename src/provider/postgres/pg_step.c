@@ -121,7 +121,7 @@ int64_t dur__pg_step_id(const dur_message *item) {
 /* Where the answer to its turn was lost, its id is not known. */
 static bool is_step(const step *self, const dur_worker_claim *claim) {
     return self != NULL && (claim->ref.row_id == 0 || (int64_t)claim->ref.row_id == self->id) &&
-           strcmp(claim->lock_token, self->token) == 0;
+           dur__str_eq(claim->lock_token, self->token);
 }
 
 bool dur__pg_claim_is_step(const dur__pg_lane *lane, const dur_turn_commit *turn, const dur_worker_claim *claim) {
