@@ -249,9 +249,20 @@ static change *const changes[] = {
     "(SELECT h.instance_id, h.execution_id, h.event_id + x.at - 1 AS event_id, x.json FROM %s.dur_history h,"          \
     " unnest(string_to_array(h.json, E'\\n')) WITH ORDINALITY AS x(json, at))"
 
+/* A timer that a lane keeps (pg_timer.c), as it would stand there without. */
+static void put_timers_back(const rig *r) {
+    const char *schema = r->p->schema;
+    pg_do(r->p->db, dur_arena_format(r->p->b.arena,
+                                     "UPDATE %s.dur_instances i SET ready_at = q.due_ms, ready_due = q.due_ms FROM"
+                                     " %s.dur_queue q WHERE q.instance_id = i.instance_id AND q.kind = 5 AND q.given;"
+                                     "UPDATE %s.dur_queue SET given = false WHERE kind = 5",
+                                     schema, schema, schema));
+}
+
 /* Every row of every table, but for what is drawn: tokens, holders and ids.  Of history every event: how many are put
    into a row is another matter.  In the arena. */
 static const char *rows(rig *r) {
+    put_timers_back(r);
     static const char *const tables[] = { "instances", "executions", "history", "queue", "worker", "kv", "kv_delta" };
     const char *out = "";
     for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++) {

@@ -46,8 +46,20 @@ size_t dur__pg_row_of_events(const dur__pg *store, const dur_turn_commit *turn, 
     return count;
 }
 
-/* Behind a comparison that says that they are new. */
-static void send_rows(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count) {
+void dur__pg_history_columns(dur__pg_args *args, const dur__pg *store, dur_turn_commit **turns, size_t count) {
+    dur__pg_array events = dur__pg_array_i64(), json = dur__pg_array_text();
+    dur__buf row = { NULL, 0, 0 };
+    for (size_t i = 0; i < count; i++) {
+        dur__pg_add_i64(&events, (int64_t)dur__pg_row_of_events(store, turns[i], 0, &row));
+        dur__pg_add_json(&json, (dur_text){ row.data, row.size });
+    }
+    dur__buf_free(&row);
+    dur__pg_array_arg(args, &events);
+    dur__pg_array_arg(args, &json);
+}
+
+/* Behind a comparison that says that they are new; without the first row of each, where that is written already. */
+static void send_rows(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count, bool without_first) {
     dur__pg_args args;
     dur__pg_array instance = dur__pg_array_text(), execution = dur__pg_array_i64(), id = dur__pg_array_i64();
     dur__pg_array events = dur__pg_array_i64(), json = dur__pg_array_text();
@@ -57,6 +69,7 @@ static void send_rows(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **tu
         if (!dur__pg_turn_writes(turn) || !dur__pg_events_are_new(turn)) continue;
         for (size_t k = 0, some; k < turn->event_count; k += some) {
             some = dur__pg_row_of_events(store, turn, k, &row);
+            if (k == 0 && without_first) continue;
             dur__pg_add_text(&instance, turn->instance);
             dur__pg_add_i64(&execution, (int64_t)turn->execution_id);
             dur__pg_add_i64(&id, (int64_t)turn->events[k].event_id);
@@ -105,6 +118,10 @@ static void send_events(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **
 }
 
 void dur__pg_send_history(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count) {
-    send_rows(store, batch, turns, count);
+    send_rows(store, batch, turns, count, false);
     send_events(store, batch, turns, count);
+}
+
+void dur__pg_send_more_history(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count) {
+    send_rows(store, batch, turns, count, true);
 }

@@ -128,6 +128,13 @@ typedef struct dur__pg_keeper {
     dur__link link;
 } dur__pg_keeper;
 
+/* Timers of a lane's instances (pg_timer.c). */
+typedef struct dur__pg_timers {
+    struct dur__pg_timer **heap; /* not handed out yet, the first one on top */
+    size_t count, room;
+    dur__map by_id, instances;
+} dur__pg_timers; /* zeroed: none */
+
 typedef struct dur__pg_lane {
     dur_lane base;
     dur__pg *store;
@@ -158,9 +165,10 @@ typedef struct dur__pg_lane {
     atomic_bool asleep;       /* … whoever puts one there must wake it */
     atomic_uint load;         /* turns of its rounds, the last ones counting most */
     dur__link inbox;          /* starts that wait for it */
-    dur__map fresh;           /* instances that it acquired new, see pg_turn.c */
+    dur__map fresh;           /* instances that it acquired new, see pg_usual.c */
     dur__map held_up;         /* instances whose rows somebody else held, see pg_held_up.c */
     dur__map steps;           /* what stands in its instances' rows, see pg_step.c */
+    dur__pg_timers timers;    /* what its instances wait for, see pg_timer.c */
     dur__link starts;         /* taken from the inbox, not written yet */
     uint64_t start_serial;
     char start_prefix[DUR__PG_TOKEN_SIZE]; /* of their tokens */
@@ -344,13 +352,15 @@ int dur__pg_existing_on(dur__pg_conn *conn, const dur_message *item, uint64_t de
 
 /* pg_turn.c: the commit */
 void dur__pg_turns_reset(dur_turn_commit *turns, size_t count);
-bool dur__pg_turn_keeps(const dur_turn_commit *turn);       /* the lease */
-bool dur__pg_turn_leaves_more(const dur_turn_commit *turn); /* … and messages or keys, that an end must see to */
+bool dur__pg_turn_keeps(const dur_turn_commit *turn); /* the lease */
+/* … and messages or keys that an end must see to; usual: its timers are the lane's. */
+bool dur__pg_turn_leaves_more(const dur_turn_commit *turn, bool usual);
 /* Add the statements of these turns, the fence of the lane's owner first; usual: turns that only go on may be compared
    in a shorter way, which refuses some that are fine.  The order of turns may change.  Answers are read by
    dur__pg_turns_read after the batch ran. */
 typedef struct dur__pg_turn_plan {
     int work_at;      /* statement whose rows are the new worker rows; -1: none */
+    int timers_at;    /* … the new timers that the lane keeps */
     bool usual;       /* in the shorter way */
     bool sends;       /* messages that are visible at once, perhaps to instances of this very lane */
     uint64_t due_ms;  /* the first of the others that it sends to its own instances */
@@ -373,6 +383,13 @@ void dur__pg_steps_move_add(dur__pg *store, dur__pg_batch *batch, dur__pg_array 
 int dur__pg_step_move_by_token(dur__pg *store, const char *op, const char *token, bool *moved, dur_error *err);
 void dur__pg_step_forget(dur__pg_lane *lane, const char *instance);
 void dur__pg_steps_forget_all(dur__pg_lane *lane);
+
+/* pg_timer.c */
+uint64_t dur__pg_timers_next(const dur__pg_lane *lane); /* when the first of them is due; DUR_NEVER: there is none */
+/* All that are due, behind what is held already. */
+void dur__pg_timers_hand_out(dur__pg_lane *lane, uint64_t now_ms, dur_arena *arena, dur_round *round);
+void dur__pg_timers_forget(dur__pg_lane *lane, const char *instance);
+void dur__pg_timers_forget_all(dur__pg_lane *lane);
 
 /* pg_held_up.c */
 bool dur__pg_waited_too_long(const dur__pg_batch *batch); /* it failed because somebody held a row */

@@ -59,6 +59,7 @@ void dur__pg_lane_close(dur_lane *base) {
     dur__pg_inbox_close(lane);
     dur__pg_fresh_forget_all(lane);
     dur__pg_steps_forget_all(lane);
+    dur__pg_timers_forget_all(lane);
     dur__pg_held_up_forget(lane);
     dur__pg_conn_free(lane->conn); /* the leases stay with their owner */
     free(lane->owner);
@@ -100,6 +101,7 @@ int dur__pg_lane_recover(dur__pg_lane *lane, dur_error *err) {
         atomic_store(&lane->news, true);
         dur__pg_fresh_forget_all(lane);
         dur__pg_steps_forget_all(lane);
+        dur__pg_timers_forget_all(lane);
     }
     dur__pg_batch_end(&batch);
     return code;
@@ -129,10 +131,12 @@ static uint64_t quiet_ms(const dur__pg_lane *lane, uint64_t slept_ms) {
     uint64_t most = beaten ? SAFETY_BEATEN_MS : SAFETY_MS;
     most = most > slept_ms ? most - slept_ms : 0;
     if (lane->more) return 0;
-    if (lane->next_due_ms == DUR_NEVER) return most;
+    uint64_t next = dur__pg_timers_next(lane);
+    if (lane->next_due_ms < next) next = lane->next_due_ms;
+    if (next == DUR_NEVER) return most;
     uint64_t now = lane->store->caller_clock ? dur__pg_now_ms(lane->base.store)
                                              : lane->now_ms + (dur__monotonic_us() - lane->answered_us) / 1000u;
-    uint64_t left = lane->next_due_ms > now ? lane->next_due_ms - now : 0;
+    uint64_t left = next > now ? next - now : 0;
     return left < most ? left : most;
 }
 

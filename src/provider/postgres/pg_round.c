@@ -186,7 +186,8 @@ static void read_info(dur__pg_lane *lane, const PGresult *info, const dur_round 
 static void tell_state(const dur__pg_lane *lane, const round_plan *plan, dur_round *round) {
     round->now_ms = lane->seen_ms;
     round->seen_id = lane->seen_id;
-    round->next_due_ms = lane->next_due_ms;
+    uint64_t timer_ms = dur__pg_timers_next(lane);
+    round->next_due_ms = timer_ms < lane->next_due_ms ? timer_ms : lane->next_due_ms;
     round->suspects_waiting = lane->suspects;
     round->work_waiting_long = lane->works_late;
     if (round->fetch == NULL) round->more = lane->free_instances;
@@ -208,7 +209,19 @@ static void note_fresh(dur__pg_lane *lane, const dur_round *round) {
     for (size_t i = 0; i < round->lost_count; i++) {
         dur__pg_fresh_forget(lane, round->lost[i]);
         dur__pg_step_forget(lane, round->lost[i]);
+        dur__pg_timers_forget(lane, round->lost[i]);
     }
+}
+
+/* By the time of the last answer and ours since then; all that are due by the time that the round tells. */
+static uint64_t lane_now_ms(const dur__pg_lane *lane) {
+    if (lane->store->caller_clock) return dur__pg_now_ms(lane->base.store);
+    uint64_t now_ms = lane->now_ms + (dur__monotonic_us() - lane->answered_us) / 1000u;
+    return now_ms > lane->seen_ms ? now_ms : lane->seen_ms;
+}
+
+static void hand_out_timers(dur__pg_lane *lane, dur_arena *arena, dur_round *round) {
+    if (dur__pg_timers_next(lane) != DUR_NEVER) dur__pg_timers_hand_out(lane, lane_now_ms(lane), arena, round);
 }
 
 static void read_reads(dur__pg_lane *lane, const dur__pg_batch *batch, const round_plan *plan, dur_arena *arena,
@@ -222,6 +235,7 @@ static void read_reads(dur__pg_lane *lane, const dur__pg_batch *batch, const rou
         if (lane->crowded) round->more = true;
     }
     if (plan->info_at >= 0) read_info(lane, batch->results[plan->info_at], round, plan);
+    hand_out_timers(lane, arena, round);
     tell_state(lane, plan, round);
     if (plan->work_at < 0) return;
     size_t max = round->work->max > 0 ? round->work->max : 1;
@@ -267,9 +281,9 @@ static void tell_others(dur__pg_lane *lane, dur_turn_commit **turns, size_t coun
 }
 
 /* What began in this round is known to have nothing but its history. */
-static void remember_born(dur__pg_lane *lane, dur_turn_commit **turns, size_t count) {
+static void remember_born(dur__pg_lane *lane, dur_turn_commit **turns, size_t count, bool usual) {
     for (size_t i = 0; i < count; i++)
-        if (turns[i]->writes_start && dur__pg_turn_keeps(turns[i]) && !dur__pg_turn_leaves_more(turns[i]))
+        if (turns[i]->writes_start && dur__pg_turn_keeps(turns[i]) && !dur__pg_turn_leaves_more(turns[i], usual))
             dur__pg_fresh_add(lane, turns[i]->instance);
 }
 
@@ -278,7 +292,7 @@ static int run_batch(dur__pg_lane *lane, dur_arena *arena, dur_round *round, dur
                      bool writes, bool *refused, dur_error *err) {
     dur__pg *store = lane->store;
     dur__pg_batch batch;
-    round_plan plan = { .turns = { .work_at = -1, .due_ms = DUR_NEVER } };
+    round_plan plan = { .turns = { .work_at = -1, .timers_at = -1, .due_ms = DUR_NEVER } };
     uint64_t now_us = dur__monotonic_us();
     int backend = lane->conn->backend;
     dur__pg_token(store, lane->unknown_prefix);
@@ -297,7 +311,7 @@ static int run_batch(dur__pg_lane *lane, dur_arena *arena, dur_round *round, dur
     *refused = dur__pg_refused(&batch, code) || (writes && dur__pg_waited_too_long(&batch));
     if (code == DUR_OK) {
         if (writes) dur__pg_turns_read(&batch, &plan.turns, lane, turns, count);
-        remember_born(lane, turns, count); /* before it is read what they were given at once */
+        remember_born(lane, turns, count, plan.turns.usual); /* before it is read what they were given at once */
         for (size_t i = 0; writes && i < round->ack_count; i++)
             dur_error_clear(&round->acks[i].error);
         if (plan.turns.due_ms < lane->next_due_ms) lane->next_due_ms = plan.turns.due_ms;
@@ -314,9 +328,26 @@ static int run_batch(dur__pg_lane *lane, dur_arena *arena, dur_round *round, dur
     return code;
 }
 
+/*
+ * Woken by nothing but a timer that the lane keeps, a moment after the last look: the store need not be asked.
+ */
+static bool only_timers(dur__pg_lane *lane, const dur_round *round) {
+    uint64_t now_us = dur__monotonic_us();
+    if (round->turn_count + round->ack_count > 0 || lane->unknown || lane->store->caller_clock) return false;
+    if (dur__pg_timers_next(lane) == DUR_NEVER || dur__pg_timers_next(lane) > lane_now_ms(lane)) return false;
+    if (lane->conn->pg != NULL && dur__pg_drain_notifications(lane->conn, lane->owner)) atomic_store(&lane->news, true);
+    return !atomic_load(&lane->news) && !lane->more && !lane->unseen && !lane->free_instances && !lane->free_work &&
+           !lane->suspects && !time_has_come(lane, now_us) && now_us - lane->answered_us < PROBE_APART_TOLD_US;
+}
+
 int dur__pg_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_error *err) {
     dur__pg_lane *lane = lane_of(base);
     dur_turn_commit **turns;
+    if (only_timers(lane, round)) {
+        hand_out_timers(lane, arena, round);
+        tell_state(lane, &(round_plan){ .reads = NOTHING }, round);
+        return DUR_OK;
+    }
     bool refused = false;
     dur_error mine = DUR_ERROR_INIT;
     size_t count = valid_turns(lane, round, arena, &turns);

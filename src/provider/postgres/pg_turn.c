@@ -37,11 +37,11 @@ bool dur__pg_turn_keeps(const dur_turn_commit *turn) {
     return turn->keep_lease && !turn->take_over && turn->suspended == NULL;
 }
 
-static bool gives_row(const dur_turn_commit *turn) {
+bool dur__pg_turn_gives_row(const dur_turn_commit *turn) {
     return turn->metadata.orchestration_name != NULL && turn->metadata.orchestration_version != NULL;
 }
 
-static const dur_event_row *status_event(const dur_turn_commit *turn) {
+const dur_event_row *dur__pg_status_event(const dur_turn_commit *turn) {
     const dur_event_row *found = NULL;
     for (size_t i = 0; i < turn->event_count; i++)
         if (turn->events[i].kind == DUR_EVENT_CUSTOM_STATUS_UPDATED) found = &turn->events[i];
@@ -54,13 +54,13 @@ static bool failed_release(const dur_turn_commit *turn) {
            turn->seen_id == 0 && turn->seen_now_ms == 0;
 }
 
-static int64_t flags_of(const dur_turn_commit *turn) {
+int64_t dur__pg_turn_flags(const dur_turn_commit *turn) {
     bool writes = dur__pg_turn_writes(turn);
     return (writes ? WRITES : 0) | (writes && turn->event_count > 0 ? HAS_EVENTS : 0) |
-           (gives_row(turn) ? GIVES_ROW : 0) | (writes && status_event(turn) != NULL ? SETS_STATUS : 0) |
-           (dur__pg_turn_keeps(turn) ? KEEPS : 0) | (turn->give_back ? GIVES_BACK : 0) |
-           (turn->take_over ? TAKES_OVER : 0) | (turn->set_suspended ? SUSPENDS : 0) |
-           (failed_release(turn) ? FAILED : 0);
+           (dur__pg_turn_gives_row(turn) ? GIVES_ROW : 0) |
+           (writes && dur__pg_status_event(turn) != NULL ? SETS_STATUS : 0) | (dur__pg_turn_keeps(turn) ? KEEPS : 0) |
+           (turn->give_back ? GIVES_BACK : 0) | (turn->take_over ? TAKES_OVER : 0) |
+           (turn->set_suspended ? SUSPENDS : 0) | (failed_release(turn) ? FAILED : 0);
 }
 
 void dur__pg_turns_reset(dur_turn_commit *turns, size_t count) {
@@ -147,169 +147,7 @@ static const char rows_sql[] =
                                                                           " SELECT 1 / (CASE WHEN count(*) = "
                                                                           "$16::bigint THEN 1 ELSE 0 END) FROM u";
 
-/*
- * Usual turns, of instances under a lease that this lane holds.  They compare the same things, with less to look at;
- * where the holder is another (a lease that was taken outside of the lane) they are refused, and the long statement
- * above decides.  IS TRUE keeps the planner from going by the owner, who may hold thousands of rows.
- */
-#define HELD_HERE                                                                                                      \
-    "i.instance_id = t.id AND (i.token = t.token) IS TRUE AND (i.owner = $7::text) IS TRUE AND (i.holder = "           \
-    "$8::bigint) IS TRUE AND i.last_event = t.expected AND " DUR__PG_FENCE("$9::bigint")
-/* The step in the row (pg_step.c) is the one that ends, where one ends or begins; of those that are over none is left.
- */
-#define SAME_STEP " AND (t.gone IS NULL AND t.step IS NULL OR i.step_id IS NOT DISTINCT FROM t.gone)"
-#define NO_STEP_LEFT                                                                                                   \
-    " AND (t.gone IS NULL AND t.step IS NULL AND t.flags & 16 <> 0 OR i.step_id IS NOT DISTINCT FROM t.gone)"
-#define NEXT_STEP                                                                                                      \
-    " step_id = CASE WHEN t.gone IS NULL AND t.step IS NULL THEN i.step_id ELSE t.step END,"                           \
-    " step_token = CASE WHEN t.gone IS NULL AND t.step IS NULL THEN i.step_token ELSE t.step_token END,"               \
-    " step_json = CASE WHEN t.gone IS NULL AND t.step IS NULL THEN i.step_json ELSE t.step_json END,"
-#define ALL_OR_NOTHING " RETURNING 1) SELECT 1 / (CASE WHEN count(*) = $10::bigint THEN 1 ELSE 0 END) FROM u"
-
-/* All of them go on: no indexed column is touched. */
-static const char plain_rows_sql[] =
-    "WITH u AS (UPDATE @instances i SET" NEXT_STEP " last_event = t.last, updated_at = n.now, acquisitions = 0 FROM"
-    " (SELECT #now AS now) n, unnest($2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $11::bigint[],"
-    " $12::bigint[], $13::text[], $14::text[]) AS t(id, token, execution, expected, last, gone, step, step_token,"
-    " step_json) WHERE i.current_execution = t.execution AND " HELD_HERE SAME_STEP ALL_OR_NOTHING;
-
-/* Of those that are over the lease goes.  Behind an end there can only be messages that nobody was given: they wait for
-   anybody. */
-#define STATUS_AND_LEASE                                                                                               \
-    " custom_status = CASE WHEN t.flags & 8 <> 0 THEN t.custom ELSE i.custom_status END,"                              \
-    " custom_status_version = i.custom_status_version + (t.flags >> 3 & 1), acquisitions = 0,"                         \
-    " token = CASE WHEN t.flags & 16 <> 0 THEN i.token END, owner = CASE WHEN t.flags & 16 <> 0 THEN i.owner END,"     \
-    " holder = CASE WHEN t.flags & 16 <> 0 THEN i.holder END,"                                                         \
-    " ready_at = CASE WHEN t.flags & 16 = 0 AND i.ready_due = 0 AND i.ready_at IS NOT NULL THEN n.now ELSE i.ready_at" \
-    " END"
-
-/* Some are over, or say how far they are. */
-static const char ending_rows_sql[] =
-    "WITH u AS (UPDATE @instances i SET" NEXT_STEP " last_event = t.last, updated_at = n.now," STATUS_AND_LEASE
-    " FROM (SELECT #now AS now) n, unnest($2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[],"
-    " $11::bigint[], $12::bigint[], $13::text[], $14::text[], $15::bigint[], $16::text[]) AS t(id, token, execution,"
-    " expected, last, gone, step, step_token, step_json, flags, custom) WHERE i.current_execution = t.execution"
-    " AND " HELD_HERE NO_STEP_LEFT ALL_OR_NOTHING;
-
-/* Some begin, under a lease that they were acquired with. */
-static const char usual_rows_sql[] =
-    "WITH u AS (UPDATE @instances i SET" NEXT_STEP " has_row = i.has_row OR t.name IS NOT NULL, has_history = true,"
-    " known = true,"
-    " name = coalesce(t.name, i.name), version = coalesce(t.version, i.version),"
-    " parent = CASE WHEN t.name IS NULL OR i.has_row THEN i.parent ELSE t.parent END,"
-    " created_at = CASE WHEN t.name IS NULL OR i.has_row THEN i.created_at ELSE n.now END, updated_at = n.now,"
-    " current_execution = t.execution, last_event = t.last, pin = coalesce(t.pin::bigint[], i.pin)," STATUS_AND_LEASE
-    " FROM (SELECT #now AS now) n, unnest($2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[],"
-    " $11::bigint[], $12::bigint[], $13::text[], $14::text[], $15::bigint[], $16::text[], $17::text[], $18::text[],"
-    " $19::text[], $20::text[]) AS t(id, token, execution, expected, last, gone, step, step_token, step_json, flags,"
-    " custom, name, version, parent, pin) WHERE (i.current_execution = t.execution OR (t.expected = 0 AND"
-    " i.current_execution < t.execution)) AND " HELD_HERE NO_STEP_LEFT ALL_OR_NOTHING;
-
-/*
- * Those that begin with this turn, whose start was never written.  Somebody has made the instance: refused.  Nothing of
- * theirs is compared that tells whether the owner lives, so he is looked for, by a snapshot that is younger than his
- * fence: the fence is taken by a statement before this one.
- */
-#define OWNER_LIVES "(SELECT EXISTS (SELECT 1 FROM @owners WHERE owner = $7::text))"
-static const char born_sql[] =
-    "WITH u AS (INSERT INTO @instances (instance_id, has_row, has_history, known, name, version, current_execution,"
-    " last_event, pin, custom_status, custom_status_version, created_at, updated_at, token, owner, holder, step_id,"
-    " step_token, step_json) SELECT t.id, true, true, true, t.name, t.version, t.execution, t.last, t.pin::bigint[],"
-    " t.custom, t.flags >> 3 & 1, n.now, n.now, t.token, $7::text, $8::bigint, t.step, t.step_token, t.step_json FROM"
-    " (SELECT #now AS now) n, unnest($2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $11::bigint[],"
-    " $12::bigint[], $13::text[], $14::text[], $15::bigint[], $16::text[], $17::text[], $18::text[], $19::text[],"
-    " $20::text[]) AS t(id, token, execution, expected, last, gone, step, step_token, step_json, flags, custom, name,"
-    " version, parent, pin) WHERE " OWNER_LIVES
-    " ORDER BY t.id COLLATE \"C\" ON CONFLICT (instance_id) DO NOTHING" ALL_OR_NOTHING;
-
-/* ---- which turns are usual --------------------------------------------------------------------------------------- */
-
-/*
- * A lane remembers the instances that it acquired new, with nothing but their start, for as long as they have no
- * key-value state, were given no message and sent themselves none.  Their first commit deletes the start by its id, and
- * behind their end there is nothing to merge, and nothing to set free but the row.
- */
-#define FRESH_MAX 20000
-
-void dur__pg_fresh_add(dur__pg_lane *lane, const char *instance) {
-    if (lane->fresh.count >= FRESH_MAX || dur__map_get(&lane->fresh, instance) != NULL) return;
-    char *key = dur__xstrdup(instance);
-    dur__map_put(&lane->fresh, key, key);
-}
-
-void dur__pg_fresh_forget(dur__pg_lane *lane, const char *instance) {
-    if (lane->fresh.count > 0) free(dur__map_remove(&lane->fresh, instance));
-}
-
-void dur__pg_fresh_forget_all(dur__pg_lane *lane) {
-    dur__map_entry *entry;
-    for (size_t i = 0; (entry = dur__map_next(&lane->fresh, &i)) != NULL;)
-        free(entry->value);
-    dur__map_free(&lane->fresh);
-    memset(&lane->fresh, 0, sizeof(lane->fresh));
-}
-
-static bool is_fresh(const dur__pg_lane *lane, const dur_turn_commit *turn) {
-    return lane->fresh.count > 0 && dur__map_get(&lane->fresh, turn->instance) != NULL;
-}
-
-/* It leaves something behind that an end must see to. */
-bool dur__pg_turn_leaves_more(const dur_turn_commit *turn) {
-    if (turn->orchestrator_item_count > 0 || turn->timers_dropped_count > 0) return true;
-    for (size_t i = 0; i < turn->event_count; i++) {
-        dur_event_kind kind = turn->events[i].kind;
-        if (kind == DUR_EVENT_KEY_VALUE_SET || kind == DUR_EVENT_KEY_VALUE_CLEARED ||
-            kind == DUR_EVENT_KEY_VALUES_CLEARED)
-            return true;
-    }
-    return false;
-}
-
-/* In this order: a statement for one of them does for those before it. */
-typedef enum turn_kind { UNUSUAL, GOES_ON, IS_OVER, BEGINS, IS_BORN } turn_kind;
-
-/* It cancels a step that once stood in the row; where it is now this lane does not know. */
-static bool cancels_moved_step(const dur_turn_commit *turn, const dur__pg_lane *lane) {
-    for (size_t i = 0; i < turn->cancelled_count; i++)
-        if ((int64_t)turn->cancelled[i].row_id < 0) return dur__pg_step_gone(lane, turn) == 0;
-    return false;
-}
-
-static turn_kind kind_of(const dur_turn_commit *turn, const dur__pg_lane *lane) {
-    const dur_execution_metadata *metadata = &turn->metadata;
-    bool described = metadata->orchestration_name != NULL || metadata->has_pinned_version;
-    if (turn->take_over || turn->set_suspended || turn->give_back || turn->remove_work || turn->delay_ms > 0 ||
-        turn->needs_parent || !turn->consume_listed || turn->execution_id == 0 || turn->event_count == 0 ||
-        turn->owner == NULL || turn->orchestrator_item_count > 0 || !dur__pg_events_are_new(turn) ||
-        strcmp(turn->owner, lane->owner) != 0 || cancels_moved_step(turn, lane))
-        return UNUSUAL;
-    if (turn->writes_start)
-        return dur__pg_turn_keeps(turn) && metadata->status == DUR_STATUS_NONE && gives_row(turn) ? IS_BORN : UNUSUAL;
-    if (dur__pg_turn_keeps(turn) && metadata->status == DUR_STATUS_NONE) {
-        if (turn->expected_last > 0) return described ? UNUSUAL : GOES_ON;
-        return turn->consumed_count == 1 && is_fresh(lane, turn) ? BEGINS : UNUSUAL;
-    }
-    bool over = metadata->status == DUR_STATUS_COMPLETED || metadata->status == DUR_STATUS_FAILED;
-    return over && !turn->keep_lease && turn->expected_last > 0 && turn->consumed_count == 0 && !described &&
-                   !dur__pg_turn_leaves_more(turn) && is_fresh(lane, turn) && !dur__pg_step_stays(lane, turn)
-               ? IS_OVER
-               : UNUSUAL;
-}
-
-/* The rarest kind among them, apart from those that are born. */
-static turn_kind kind_of_all(dur_turn_commit **turns, size_t count, const dur__pg_lane *lane) {
-    turn_kind all = GOES_ON;
-    for (size_t i = 0; i < count; i++) {
-        turn_kind kind = kind_of(turns[i], lane);
-        if (kind == UNUSUAL) return UNUSUAL;
-        if (kind == IS_BORN) continue;
-        if (kind == GOES_ON && status_event(turns[i]) != NULL) kind = IS_OVER;
-        if (kind > all) all = kind;
-    }
-    return all;
-}
-
-static void add_pin(dur__pg_array *array, const dur_execution_metadata *metadata) {
+void dur__pg_add_pin(dur__pg_array *array, const dur_execution_metadata *metadata) {
     char text[64];
     if (!metadata->has_pinned_version) {
         dur__pg_add_null(array);
@@ -320,66 +158,11 @@ static void add_pin(dur__pg_array *array, const dur_execution_metadata *metadata
     dur__pg_add_text(array, text);
 }
 
-static uint64_t last_event(const dur_turn_commit *turn) {
+uint64_t dur__pg_turn_last_event(const dur_turn_commit *turn) {
     uint64_t last = 0;
     for (size_t i = 0; i < turn->event_count; i++)
         if (turn->events[i].event_id > last) last = turn->events[i].event_id;
     return last;
-}
-
-/* As HELD_HERE wants them. */
-static void usual_args(dur__pg *store, dur__pg_args *args, const dur__pg_lane *lane, dur_turn_commit **turns,
-                       size_t count) {
-    dur__pg_array id = dur__pg_array_text(), token = dur__pg_array_text(), execution = dur__pg_array_i64();
-    dur__pg_array expected = dur__pg_array_i64(), last = dur__pg_array_i64();
-    for (size_t i = 0; i < count; i++) {
-        dur__pg_add_text(&id, turns[i]->instance);
-        dur__pg_add_text(&token, turns[i]->lock_token);
-        dur__pg_add_i64(&execution, (int64_t)turns[i]->execution_id);
-        dur__pg_add_i64(&expected, (int64_t)turns[i]->expected_last);
-        dur__pg_add_i64(&last, (int64_t)last_event(turns[i]));
-    }
-    dur__pg_args_begin(store, args);
-    dur__pg_array_arg(args, &id);
-    dur__pg_array_arg(args, &token);
-    dur__pg_array_arg(args, &execution);
-    dur__pg_array_arg(args, &expected);
-    dur__pg_array_arg(args, &last);
-    dur__pg_text(args, lane->owner);
-    dur__pg_i64(args, lane->holder);
-    dur__pg_i64(args, dur__pg_fence_key(store, lane->owner));
-    dur__pg_i64(args, (int64_t)count);
-    dur__pg_step_columns(args, lane, turns, count);
-}
-
-static void send_usual_rows(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, dur_turn_commit **turns,
-                            size_t count, turn_kind kind) {
-    dur__pg_args args;
-    enum { FLAGS, CUSTOM, NAME, VERSION, PARENT, PIN, COLUMNS };
-    dur__pg_array columns[COLUMNS];
-    usual_args(store, &args, lane, turns, count);
-    if (kind == GOES_ON) { /* no more to say */
-        dur__pg_batch_add(batch, plain_rows_sql, &args);
-        return;
-    }
-    int wanted = kind == IS_OVER ? NAME : COLUMNS;
-    for (int i = 0; i < wanted; i++)
-        columns[i] = i == FLAGS ? dur__pg_array_i64() : dur__pg_array_text();
-    for (size_t i = 0; i < count; i++) {
-        const dur_turn_commit *turn = turns[i];
-        const dur_event_row *custom = status_event(turn);
-        bool named = gives_row(turn);
-        dur__pg_add_i64(&columns[FLAGS], flags_of(turn));
-        dur__pg_add_text(&columns[CUSTOM], custom != NULL ? custom->value : NULL);
-        if (kind == IS_OVER) continue;
-        dur__pg_add_text(&columns[NAME], named ? turn->metadata.orchestration_name : NULL);
-        dur__pg_add_text(&columns[VERSION], named ? turn->metadata.orchestration_version : NULL);
-        dur__pg_add_text(&columns[PARENT], turn->metadata.parent_instance_id);
-        add_pin(&columns[PIN], &turn->metadata);
-    }
-    for (int i = 0; i < wanted; i++)
-        dur__pg_array_arg(&args, &columns[i]);
-    dur__pg_batch_add(batch, kind == IS_OVER ? ending_rows_sql : kind == BEGINS ? usual_rows_sql : born_sql, &args);
 }
 
 static void send_rows(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, dur_turn_commit **turns,
@@ -391,7 +174,7 @@ static void send_rows(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *
         columns[i] = i >= EXECUTION && i <= FLAGS ? dur__pg_array_i64() : dur__pg_array_text();
     for (size_t i = 0; i < count; i++) {
         const dur_turn_commit *turn = turns[i];
-        const dur_event_row *custom = status_event(turn);
+        const dur_event_row *custom = dur__pg_status_event(turn);
         dur__pg_add_text(&columns[ID], turn->instance);
         dur__pg_add_text(&columns[TOKEN], turn->lock_token);
         dur__pg_add_i64(&columns[EXECUTION], (int64_t)turn->execution_id);
@@ -399,12 +182,12 @@ static void send_rows(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *
             dur__pg_add_null(&columns[EXPECTED]);
         else
             dur__pg_add_i64(&columns[EXPECTED], (int64_t)turn->expected_last);
-        dur__pg_add_i64(&columns[LAST], (int64_t)last_event(turn));
-        dur__pg_add_i64(&columns[FLAGS], flags_of(turn));
+        dur__pg_add_i64(&columns[LAST], (int64_t)dur__pg_turn_last_event(turn));
+        dur__pg_add_i64(&columns[FLAGS], dur__pg_turn_flags(turn));
         dur__pg_add_text(&columns[NAME], turn->metadata.orchestration_name);
         dur__pg_add_text(&columns[VERSION], turn->metadata.orchestration_version);
         dur__pg_add_text(&columns[PARENT], turn->metadata.parent_instance_id);
-        add_pin(&columns[PIN], &turn->metadata);
+        dur__pg_add_pin(&columns[PIN], &turn->metadata);
         dur__pg_add_text(&columns[CUSTOM], custom != NULL ? custom->value : NULL);
         dur__pg_add_text(&columns[OWNER], turn->owner);
         dur__pg_add_text(&columns[SUSPENDED], turn->suspended);
@@ -459,25 +242,18 @@ static const char remove_work_sql[] = "WITH w AS (DELETE FROM @worker WHERE inst
     " UPDATE @instances i SET ready_at = 0, ready_due = 0 FROM (SELECT DISTINCT instance_id FROM d WHERE queue IS NOT" \
     " NULL) x WHERE i.instance_id = x.instance_id AND i.holder IS NOT NULL AND EXISTS (SELECT 1 FROM @queue q WHERE"   \
     " q.instance_id = x.instance_id AND q.queue IS NOT NULL AND NOT q.given)"
+/* Not the timers that a lane keeps and has not handed out. */
 static const char take_given_sql[] =
-    "WITH d AS (DELETE FROM @queue WHERE instance_id = ANY ($2::text[]) AND given RETURNING instance_id,"
-    " queue)" LOOK_BEHIND_D;
+    "WITH d AS (DELETE FROM @queue WHERE instance_id = ANY ($2::text[]) AND given AND NOT (kind = " DUR__PG_KIND_TIMER
+    " AND due_ms > #now) RETURNING instance_id, queue)" LOOK_BEHIND_D;
 static const char take_listed_sql[] =
     "WITH d AS (DELETE FROM @queue q USING unnest($2::text[], $3::bigint[]) AS c(instance, id)"
     " WHERE q.instance_id = c.instance AND q.id = c.id RETURNING q.instance_id, q.queue)" LOOK_BEHIND_D;
 
-/* The start of an instance that is new here: nothing else of it was ever given. */
-static const char take_start_sql[] = "DELETE FROM @queue q USING unnest($2::text[], $3::bigint[]) AS c(instance, id)"
+static const char take_alone_sql[] = "DELETE FROM @queue q USING unnest($2::text[], $3::bigint[]) AS c(instance, id)"
                                      " WHERE q.instance_id = c.instance AND q.id = c.id";
 
-static bool only_starts_taken(dur_turn_commit **turns, size_t count) {
-    for (size_t i = 0; i < count; i++)
-        if (turns[i]->consumed_count > 0 && turns[i]->expected_last > 0) return false;
-    return true;
-}
-
-static void send_consumed(dur__pg *store, dur__pg_batch *batch, const char *sql, dur_turn_commit **turns,
-                          size_t count) {
+void dur__pg_send_consumed(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count, bool alone) {
     dur__pg_args args;
     dur__pg_array instance = dur__pg_array_text(), id = dur__pg_array_i64();
     for (size_t i = 0; i < count; i++) {
@@ -491,7 +267,7 @@ static void send_consumed(dur__pg *store, dur__pg_batch *batch, const char *sql,
     dur__pg_array_arg(&args, &instance);
     dur__pg_array_arg(&args, &id);
     if (any)
-        dur__pg_batch_add(batch, sql, &args);
+        dur__pg_batch_add(batch, alone ? take_alone_sql : take_listed_sql, &args);
     else
         dur__pg_args_free(&args);
 }
@@ -526,9 +302,8 @@ static const char *claim_instance(const dur_turn_commit *turn, const dur_activit
     return ref->instance != NULL ? ref->instance : turn->instance;
 }
 
-/* lane: of its usual turns, whose steps stand in their rows. */
-static void send_work_taken(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, dur_turn_commit **turns,
-                            size_t count) {
+void dur__pg_send_work_taken(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, dur_turn_commit **turns,
+                             size_t count) {
     dur__pg_args args;
     dur__pg_array instance = dur__pg_array_text(), id = dur__pg_array_i64(), token = dur__pg_array_text();
     uint64_t sum = 0;
@@ -602,6 +377,13 @@ static void send_refs(dur__pg *store, dur__pg_batch *batch, const char *sql, dur
         dur__pg_args_free(&args);
 }
 
+void dur__pg_send_cancelled(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count) {
+    send_refs(store, batch, cancel_sql, turns, count, false);
+}
+void dur__pg_send_timers_dropped(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count) {
+    send_refs(store, batch, drop_timers_sql, turns, count, true);
+}
+
 /* ---- a batch of turns -------------------------------------------------------------------------------------------- */
 
 /* A timer, say: a message to the instance that goes on under the same lease. */
@@ -629,43 +411,6 @@ bool dur__pg_turn_seen(const dur_turn_commit *turn) {
             return true;
     }
     return false;
-}
-
-/* Those that are born behind the others. */
-static int by_instance(const void *a, const void *b) {
-    const dur_turn_commit *x = *(dur_turn_commit *const *)a, *y = *(dur_turn_commit *const *)b;
-    return x->writes_start != y->writes_start ? (x->writes_start ? 1 : -1) : strcmp(x->instance, y->instance);
-}
-
-/*
- * Nothing but the instances' own rows, and those of their work: the first statement locks them, in order of their ids.
- * Rows that are made behind it are out of order, but that waits for nobody except one who is just making a row of the
- * same name; should that one wait for a row of ours, the server finds it, and the round is tried again.
- */
-static void send_usual(dur__pg *store, dur__pg_batch *batch, dur__pg_lane *lane, dur_turn_commit **turns, size_t count,
-                       turn_kind kind, dur__pg_turn_plan *plan) {
-    size_t old = 0;
-    if (count == 1 && kind == GOES_ON && !lane->sessions && dur__pg_is_one_step(turns[0])) {
-        plan->work_at = dur__pg_send_one_step(store, batch, lane, turns[0]);
-        return;
-    }
-    qsort(turns, count, sizeof(*turns), by_instance);
-    while (old < count && !turns[old]->writes_start)
-        old++;
-    if (old > 0)
-        send_usual_rows(store, batch, lane, turns, old, kind);
-    else
-        dur__pg_fence_add(store, batch, lane->owner);
-    if (old < count) send_usual_rows(store, batch, lane, turns + old, count - old, IS_BORN);
-    send_consumed(store, batch, only_starts_taken(turns, count) ? take_start_sql : take_listed_sql, turns, count);
-    send_work_taken(store, batch, lane, turns, count);
-    dur__pg_send_history(store, batch, turns, count);
-    dur__pg_send_executions(store, batch, turns, count);
-    dur__pg_send_kv(store, batch, turns, count, false);
-    if (dur__pg_send_sessions(store, batch, turns, count)) lane->sessions = true;
-    plan->work_at = dur__pg_send_work(store, batch, lane, turns, count);
-    send_refs(store, batch, cancel_sql, turns, count, false);
-    send_refs(store, batch, drop_timers_sql, turns, count, true);
 }
 
 /* Their rows are locked: whoever deletes one waits, and then finds the child. */
@@ -705,26 +450,26 @@ static void send_all(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *l
     dur__pg_send_ids(store, batch, lost_sql, turns, count, takes_over);
     dur__pg_send_ids(store, batch, remove_work_sql, turns, count, removes_work);
     dur__pg_send_ids(store, batch, take_given_sql, turns, count, takes_given);
-    send_consumed(store, batch, take_listed_sql, turns, count);
+    dur__pg_send_consumed(store, batch, turns, count, false);
     send_rows(store, batch, lane, turns, count);
-    send_work_taken(store, batch, NULL, turns, count);
+    dur__pg_send_work_taken(store, batch, NULL, turns, count);
     dur__pg_send_history(store, batch, turns, count);
     dur__pg_send_executions(store, batch, turns, count);
     dur__pg_send_kv(store, batch, turns, count, true);
     (void)dur__pg_send_sessions(store, batch, turns, count);
     plan->work_at = dur__pg_send_work(store, batch, NULL, turns, count);
-    send_refs(store, batch, cancel_sql, turns, count, false);
+    dur__pg_send_cancelled(store, batch, turns, count);
     dur__pg_outbox_send(box, batch);
-    send_refs(store, batch, drop_timers_sql, turns, count, true);
+    dur__pg_send_timers_dropped(store, batch, turns, count);
     dur__pg_send_release(store, batch, turns, count);
     dur__pg_send_ids(store, batch, sweep_sql, turns, count, may_leave_nothing);
 }
 
-static void remember(dur__pg_lane *lane, dur_turn_commit **turns, size_t count) {
+static void remember(dur__pg_lane *lane, dur_turn_commit **turns, size_t count, bool usual) {
     for (size_t i = 0; i < count; i++) {
-        if (dur__pg_turn_leaves_more(turns[i]) || !dur__pg_turn_keeps(turns[i]))
+        if (dur__pg_turn_leaves_more(turns[i], usual) || !dur__pg_turn_keeps(turns[i]))
             dur__pg_fresh_forget(lane, turns[i]->instance);
-        for (size_t k = 0; k < turns[i]->orchestrator_item_count; k++)
+        for (size_t k = 0; !usual && k < turns[i]->orchestrator_item_count; k++)
             dur__pg_fresh_forget(lane, turns[i]->orchestrator_items[k].instance);
     }
 }
@@ -734,11 +479,17 @@ void dur__pg_turns_add(dur__pg *store, dur__pg_batch *batch, dur__pg_lane *lane,
     dur__pg_outbox box;
     bool owned = lane != NULL && lane->owner != NULL;
     dur__pg_outbox_begin(&box);
-    *plan = (dur__pg_turn_plan){ .work_at = -1, .due_ms = DUR_NEVER };
+    dur__pg_turn_kind kind =
+        usual && owned && ack_count == 0 && count > 0 ? dur__pg_kind_of_all(turns, count, lane) : DUR__PG_UNUSUAL;
+    *plan =
+        (dur__pg_turn_plan){ .work_at = -1, .timers_at = -1, .due_ms = DUR_NEVER, .usual = kind != DUR__PG_UNUSUAL };
     for (size_t i = 0; i < ack_count; i++)
         if (acks[i].completion != NULL) dur__pg_outbox_add(&box, acks[i].completion, 0);
     plan->sends = plan->for_lanes = box.count > 0;
     for (size_t i = 0; i < count; i++) {
+        plan->for_lanes |= concerns_lanes(turns[i]);
+        plan->for_watches |= dur__pg_turn_seen(turns[i]);
+        if (plan->usual) continue;
         dur__pg_outbox_lock(&box, turns[i]->instance, turns[i]->writes_start ? turns[i]->lock_token : NULL);
         if (needs_parent(turns[i])) dur__pg_outbox_lock(&box, turns[i]->metadata.parent_instance_id, NULL);
         for (size_t k = 0; k < turns[i]->orchestrator_item_count; k++) {
@@ -749,29 +500,26 @@ void dur__pg_turns_add(dur__pg *store, dur__pg_batch *batch, dur__pg_lane *lane,
             else if (item->due_ms < plan->due_ms)
                 plan->due_ms = item->due_ms;
         }
-        plan->for_lanes |= concerns_lanes(turns[i]);
-        plan->for_watches |= dur__pg_turn_seen(turns[i]);
     }
-    turn_kind kind = usual && owned && ack_count == 0 && count > 0 ? kind_of_all(turns, count, lane) : UNUSUAL;
-    if (owned && kind == UNUSUAL) dur__pg_fence_add(store, batch, lane->owner); /* else its first statement takes it */
-    if (kind != UNUSUAL)
-        send_usual(store, batch, lane, turns, count, kind, plan);
+    if (owned && !plan->usual) dur__pg_fence_add(store, batch, lane->owner); /* else its first statement takes it */
+    if (plan->usual)
+        dur__pg_send_usual(store, batch, lane, turns, count, kind, plan);
     else
         dur__pg_outbox_send_locks(&box, batch, lane);
-    plan->usual = kind != UNUSUAL;
     if (!plan->usual) dur__pg_steps_move_of(store, batch, turns, count, acks, ack_count);
     if (ack_count > 0) dur__pg_acks_add(store, batch, acks, ack_count);
-    if (kind == UNUSUAL && count > 0)
+    if (!plan->usual && count > 0)
         send_all(store, batch, lane, turns, count, &box, plan);
     else
         dur__pg_outbox_send(&box, batch);
-    if (lane != NULL) remember(lane, turns, count);
+    if (lane != NULL) remember(lane, turns, count, plan->usual);
     dur__pg_outbox_end(&box);
 }
 
 void dur__pg_turns_read(const dur__pg_batch *batch, const dur__pg_turn_plan *plan, dur__pg_lane *lane,
                         dur_turn_commit **turns, size_t count) {
-    int row = 0;
+    int row = 0, timer = 0;
+    const PGresult *timers = plan->timers_at >= 0 ? batch->results[plan->timers_at] : NULL;
     for (size_t i = 0; i < count; i++) {
         turns[i]->fault = DUR_TURN_FINE;
         dur_error_clear(&turns[i]->error);
@@ -785,6 +533,8 @@ void dur__pg_turns_read(const dur__pg_batch *batch, const dur__pg_turn_plan *pla
                 turns[i]->worker_items[k].locked = dur__pg_get_bool(batch->results[plan->work_at], row, 1);
             }
         }
-        if (lane != NULL) dur__pg_step_note(lane, turns[i], plan->usual);
+        if (lane == NULL) continue;
+        dur__pg_step_note(lane, turns[i], plan->usual);
+        dur__pg_timers_note(lane, turns[i], timers, &timer);
     }
 }

@@ -1,5 +1,5 @@
 /*
- * pg_turn.h: what the two files share that turn a turn into statements.
+ * pg_turn.h: what the files share that turn a turn into statements.
  */
 #ifndef DURITE_PROVIDER_PG_TURN_H
 #define DURITE_PROVIDER_PG_TURN_H
@@ -12,6 +12,32 @@
 /* pg_turn.c: what a turn means */
 bool dur__pg_turn_writes(const dur_turn_commit *turn); /* an execution: events, status, metadata */
 bool dur__pg_turn_ends(const dur_turn_commit *turn);   /* the execution */
+bool dur__pg_turn_gives_row(const dur_turn_commit *turn);
+int64_t dur__pg_turn_flags(const dur_turn_commit *turn);
+uint64_t dur__pg_turn_last_event(const dur_turn_commit *turn);
+const dur_event_row *dur__pg_status_event(const dur_turn_commit *turn); /* NULL: it sets no status */
+void dur__pg_add_pin(dur__pg_array *array, const dur_execution_metadata *metadata);
+
+/* … and what it takes, where it does */
+/* alone: none of them stands in a named queue. */
+void dur__pg_send_consumed(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count, bool alone);
+/* lane: of its usual turns, whose steps stand in their rows. */
+void dur__pg_send_work_taken(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, dur_turn_commit **turns,
+                             size_t count);
+void dur__pg_send_cancelled(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count);
+void dur__pg_send_timers_dropped(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count);
+
+/* pg_usual.c.  In this order: a statement for one of them does for those before it. */
+typedef enum dur__pg_turn_kind {
+    DUR__PG_UNUSUAL,
+    DUR__PG_GOES_ON,
+    DUR__PG_IS_OVER,
+    DUR__PG_BEGINS,
+    DUR__PG_IS_BORN
+} dur__pg_turn_kind;
+dur__pg_turn_kind dur__pg_kind_of_all(dur_turn_commit **turns, size_t count, const dur__pg_lane *lane);
+void dur__pg_send_usual(dur__pg *store, dur__pg_batch *batch, dur__pg_lane *lane, dur_turn_commit **turns, size_t count,
+                        dur__pg_turn_kind kind, dur__pg_turn_plan *plan);
 
 /* A statement that takes nothing but the ids of the instances that pass the test; none: it is not sent. */
 typedef bool dur__pg_turn_test(const dur_turn_commit *turn);
@@ -20,6 +46,9 @@ void dur__pg_send_ids(dur__pg *store, dur__pg_batch *batch, const char *sql, dur
 
 /* pg_history.c: behind the statement that compares the position */
 void dur__pg_send_history(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count);
+/* The first row of each as two arrays, how many events and their text; and the rows behind it. */
+void dur__pg_history_columns(dur__pg_args *args, const dur__pg *store, dur_turn_commit **turns, size_t count);
+void dur__pg_send_more_history(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count);
 /* All of them stand behind what is there, in order, so that no row can have one of them already.  Usual turns are such.
  */
 bool dur__pg_events_are_new(const dur_turn_commit *turn);
@@ -48,6 +77,14 @@ void dur__pg_steps_move_of(dur__pg *store, dur__pg_batch *batch, dur_turn_commit
                            const dur_work_ack *acks, size_t ack_count);
 /* Four arrays: gone, id, token, json. */
 void dur__pg_step_columns(dur__pg_args *args, const dur__pg_lane *lane, dur_turn_commit **turns, size_t count);
+
+/* pg_timer.c: usual turns and the timers that the lane keeps */
+bool dur__pg_sends_only_timers(const dur_turn_commit *turn); /* if anything, to itself */
+bool dur__pg_takes_only_timers(const dur__pg_lane *lane, const dur_turn_commit *turn);
+bool dur__pg_leaves_no_timer(const dur__pg_lane *lane, const dur_turn_commit *turn);
+int dur__pg_send_timers(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count); /* -1: none */
+/* It is committed; ids: of its timers, from *row on, NULL: it did not go the usual way. */
+void dur__pg_timers_note(dur__pg_lane *lane, const dur_turn_commit *turn, const PGresult *ids, int *row);
 
 /* pg_turn_one.c: one usual turn that is a step; where the answer about its work is */
 bool dur__pg_is_one_step(const dur_turn_commit *turn);

@@ -6,21 +6,22 @@
  */
 #include "provider/postgres/pg_turn.h"
 
-#define OR_NOTHING " RETURNING 1) SELECT 1 / count(*) FROM u"
+#define OR_NOTHING " SELECT 1 / count(*) FROM u"
+#define HISTORY "INSERT INTO @history (instance_id, execution_id, event_id, events, json) VALUES"
 
-static const char row_sql[] =
-    "WITH u AS (UPDATE @instances i SET step_id = $11::bigint, step_token = $12::text, step_json = $13::text,"
-    " last_event = $6::bigint, updated_at = #now, acquisitions = 0 WHERE i.step_id IS NOT DISTINCT FROM $10::bigint AND"
-    " i.instance_id = $2::text AND i.current_execution = $4::bigint AND (i.token = $3::text) IS TRUE AND (i.owner = "
-    "$7::text) IS TRUE"
-    " AND (i.holder = $8::bigint) IS TRUE AND i.last_event = $5::bigint AND " DUR__PG_FENCE("$9::bigint") OR_NOTHING;
+/* Both events in one row, or in two. */
+#define UPDATE_ROW                                                                                                     \
+    "WITH u AS (UPDATE @instances i SET step_id = $11::bigint, step_token = $12::text, step_json = $13::text,"         \
+    " last_event = $6::bigint, updated_at = #now, acquisitions = 0 WHERE i.step_id IS NOT DISTINCT FROM $10::bigint"   \
+    " AND i.instance_id = $2::text AND i.current_execution = $4::bigint AND (i.token = $3::text) IS TRUE AND (i.owner" \
+    " = $7::text) IS TRUE AND (i.holder = $8::bigint) IS TRUE AND i.last_event = $5::bigint"                           \
+    " AND " DUR__PG_FENCE("$9::bigint") " RETURNING 1), h AS (" HISTORY
+static const char row_sql[] = UPDATE_ROW " ($2::text, $4::bigint, $14::bigint, 2, $15::text))" OR_NOTHING;
+static const char row_of_two_sql[] = UPDATE_ROW " ($2::text, $4::bigint, $14::bigint, 1, $15::text), ($2::text,"
+                                                " $4::bigint, $16::bigint, 1, $17::text))" OR_NOTHING;
 static const char taken_sql[] =
     "WITH u AS (DELETE FROM @worker w WHERE w.instance_id = $2::text AND w.id = $3::bigint AND w.token = $4::text AND"
-    " w.owner IS NOT NULL AND w.session_id IS NULL" OR_NOTHING;
-static const char history_sql[] = "INSERT INTO @history (instance_id, execution_id, event_id, json) VALUES ($2::text,"
-                                  " $3::bigint, $4::bigint, $5::text), ($2::text, $3::bigint, $6::bigint, $7::text)";
-static const char history_row_sql[] = "INSERT INTO @history (instance_id, execution_id, event_id, events, json) VALUES"
-                                      " ($2::text, $3::bigint, $4::bigint, 2, $5::text)";
+    " w.owner IS NOT NULL AND w.session_id IS NULL RETURNING 1)" OR_NOTHING;
 static const char work_sql[] =
     "INSERT INTO @worker (instance_id, execution_id, activity_id, tag, attempts, token, owner, since_ms, json) VALUES"
     " ($2::text, $3::bigint, $4::bigint, $5::text, 1, $6::text, $8::text, #now, $7::text) RETURNING id, true";
@@ -31,7 +32,8 @@ static bool is_kv(const dur_event_row *event) {
 
 bool dur__pg_is_one_step(const dur_turn_commit *turn) {
     if (turn->event_count != 2 || turn->worker_consumed_count != 1 || turn->worker_item_count != 1 ||
-        turn->consumed_count + turn->cancelled_count + turn->timers_dropped_count > 0 || turn->writes_start)
+        turn->consumed_count + turn->cancelled_count + turn->timers_dropped_count + turn->orchestrator_item_count > 0 ||
+        turn->writes_start)
         return false;
     const dur_turn_work *next = &turn->worker_items[0];
     const dur_worker_claim *done = &turn->worker_consumed[0];
@@ -48,6 +50,8 @@ static void begin(dur__pg *store, dur__pg_args *args, const dur_turn_commit *tur
 static void send_row(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, const dur_turn_commit *turn,
                      int64_t gone, bool made) {
     dur__pg_args args;
+    dur__buf row = { NULL, 0, 0 };
+    bool together = dur__pg_row_of_events(store, turn, 0, &row) == 2;
     uint64_t last =
         turn->events[0].event_id > turn->events[1].event_id ? turn->events[0].event_id : turn->events[1].event_id;
     begin(store, &args, turn);
@@ -72,22 +76,13 @@ static void send_row(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *l
         dur__pg_null(&args);
         dur__pg_null(&args);
     }
-    dur__pg_batch_add(batch, row_sql, &args);
-}
-
-static void send_events(dur__pg *store, dur__pg_batch *batch, const dur_turn_commit *turn) {
-    dur__pg_args args;
-    dur__buf row = { NULL, 0, 0 };
-    bool together = dur__pg_row_of_events(store, turn, 0, &row) == 2;
-    begin(store, &args, turn);
-    dur__pg_i64(&args, (int64_t)turn->execution_id);
     dur__pg_i64(&args, (int64_t)turn->events[0].event_id);
     dur__pg_json(&args, together ? (dur_text){ row.data, row.size } : turn->events[0].json);
     if (!together) {
         dur__pg_i64(&args, (int64_t)turn->events[1].event_id);
         dur__pg_json(&args, turn->events[1].json);
     }
-    dur__pg_batch_add(batch, together ? history_row_sql : history_sql, &args);
+    dur__pg_batch_add(batch, together ? row_sql : row_of_two_sql, &args);
     dur__buf_free(&row);
 }
 
@@ -104,7 +99,6 @@ int dur__pg_send_one_step(dur__pg *store, dur__pg_batch *batch, const dur__pg_la
         dur__pg_text(&args, done->lock_token);
         dur__pg_batch_add(batch, taken_sql, &args);
     }
-    send_events(store, batch, turn);
     if (made) return -1;
     dur__pg_args_begin(store, &args);
     dur__pg_text(&args, next->message.instance);
