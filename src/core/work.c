@@ -103,6 +103,8 @@ static dur_work_kind kind_find(dur_text name) {
 
 /* ---- writing ---- */
 
+#define USUAL_BYTES 400u
+
 void dur__work_encode(dur__buf *out, const dur_work_item *item) {
     DUR_ASSERT((unsigned)item->kind < DUR_WORK_KIND_COUNT);
     dur__buf_add(out, "{\"", 2);
@@ -122,6 +124,7 @@ int dur_work_to_json(dur_text *out, dur_arena *arena, const dur_work_item *item,
         return dur_error_set(err, DUR_EINVAL, false, "codec.write", "work item: %d is no kind", (int)item->kind);
     int code = dur__record_check(&work_record, &work_shapes[item->kind], item, kinds[item->kind].name, err);
     if (code != DUR_OK) return code;
+    dur__buf_grow(&buf, USUAL_BYTES);
     dur__work_encode(&buf, item);
     *out = (dur_text){ dur_arena_memdup(arena, buf.data, buf.size), buf.size };
     dur__buf_free(&buf);

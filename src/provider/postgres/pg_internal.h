@@ -248,6 +248,7 @@ void dur__pg_add_text(dur__pg_array *array, const char *text);
 void dur__pg_add_json(dur__pg_array *array, dur_text text);
 void dur__pg_add_i64(dur__pg_array *array, int64_t value);
 void dur__pg_add_null(dur__pg_array *array);
+void dur__pg_add_all(dur__pg_array *to, const dur__pg_array *from);
 int64_t dur__pg_ms(uint64_t value); /* cut at a quarter of the largest bigint, so that sums do not overflow */
 /* reading */
 const char *dur__pg_get(const PGresult *result, int row, int column); /* NULL: null */

@@ -60,17 +60,11 @@ static const char make_sql[] =
 static const char lock_sql[] = "SELECT count(*) FROM (SELECT 1 FROM @instances WHERE instance_id = ANY ($2::text[])"
                                " ORDER BY instance_id FOR UPDATE) t";
 
-/* A copy of the elements; the arrays are alike. */
-static void array_append(dur__pg_array *to, const dur__pg_array *from) {
-    dur__buf_add(&to->data, from->data.data + 20, from->data.size - 20);
-    to->count += from->count;
-}
-
 static void send_lock(dur__pg_batch *batch, const char *sql, const dur__pg_array *ids, const dur__pg_array *more) {
     dur__pg_args args;
     dur__pg_array all = dur__pg_array_text();
-    array_append(&all, ids);
-    if (more != NULL) array_append(&all, more);
+    dur__pg_add_all(&all, ids);
+    if (more != NULL) dur__pg_add_all(&all, more);
     dur__pg_args_begin(batch->conn->store, &args);
     dur__pg_array_arg(&args, &all);
     dur__pg_batch_add(batch, sql, &args);
@@ -93,9 +87,9 @@ static const char born_and_locks_sql[] =
 static void send_born_and_locks(const dur__pg_outbox *box, dur__pg_batch *batch, const dur__pg_lane *lane) {
     dur__pg_args args;
     dur__pg_array ids = dur__pg_array_text(), tokens = dur__pg_array_text();
-    array_append(&ids, &box->locks);
-    array_append(&tokens, &box->born);
-    array_append(&ids, &box->instance);
+    dur__pg_add_all(&ids, &box->locks);
+    dur__pg_add_all(&tokens, &box->born);
+    dur__pg_add_all(&ids, &box->instance);
     while (tokens.count < ids.count)
         dur__pg_add_null(&tokens);
     dur__pg_args_begin(batch->conn->store, &args);

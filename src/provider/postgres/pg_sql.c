@@ -106,6 +106,7 @@ void dur__pg_null(dur__pg_args *args) {
 /* ---- arrays: the binary form is a header and, for each element, its size and bytes ------------------------------- */
 
 #define ARRAY_HEADER 20
+#define ARRAY_ROOM 1000u
 
 static void put_u32(char *at, uint32_t value) {
     uint32_t wire = htonl(value);
@@ -117,30 +118,43 @@ static void add_u32(dur__buf *buf, uint32_t value) {
     dur__buf_add(buf, &wire, sizeof(wire));
 }
 
-static dur__pg_array array_of(Oid element) {
-    dur__pg_array array = { .element = element };
-    static const char header[ARRAY_HEADER];
-    dur__buf_add(&array.data, header, sizeof(header));
-    return array;
-}
-
 dur__pg_array dur__pg_array_text(void) {
-    return array_of(OID_TEXT);
+    return (dur__pg_array){ .element = OID_TEXT };
 }
 dur__pg_array dur__pg_array_i64(void) {
-    return array_of(OID_I64);
+    return (dur__pg_array){ .element = OID_I64 };
+}
+
+/* Most arrays are made for what a round may have, and stay empty. */
+static void begin_array(dur__pg_array *array) {
+    static const char header[ARRAY_HEADER];
+    if (array->data.size > 0) return;
+    dur__buf_grow(&array->data, ARRAY_ROOM);
+    dur__buf_add(&array->data, header, sizeof(header));
+}
+
+static void add_element(dur__pg_array *array, uint32_t size) {
+    begin_array(array);
+    add_u32(&array->data, size);
+    array->count++;
 }
 
 void dur__pg_add_null(dur__pg_array *array) {
-    add_u32(&array->data, UINT32_MAX);
+    add_element(array, UINT32_MAX);
     array->has_null = true;
-    array->count++;
 }
 
 void dur__pg_add_json(dur__pg_array *array, dur_text text) {
-    add_u32(&array->data, (uint32_t)text.size);
+    add_element(array, (uint32_t)text.size);
     dur__buf_add(&array->data, text.data, text.size);
-    array->count++;
+}
+
+void dur__pg_add_all(dur__pg_array *to, const dur__pg_array *from) {
+    if (from->count == 0) return;
+    begin_array(to);
+    dur__buf_add(&to->data, from->data.data + ARRAY_HEADER, from->data.size - ARRAY_HEADER);
+    to->count += from->count;
+    to->has_null |= from->has_null;
 }
 
 void dur__pg_add_text(dur__pg_array *array, const char *text) {
@@ -151,23 +165,31 @@ void dur__pg_add_text(dur__pg_array *array, const char *text) {
 }
 
 void dur__pg_add_i64(dur__pg_array *array, int64_t value) {
-    add_u32(&array->data, 8);
+    add_element(array, 8);
     add_u32(&array->data, (uint32_t)((uint64_t)value >> 32));
     add_u32(&array->data, (uint32_t)(uint64_t)value);
-    array->count++;
 }
 
+static const char no_texts[12] = { [11] = OID_TEXT }, no_numbers[12] = { [11] = OID_I64 };
+
 void dur__pg_array_arg(dur__pg_args *args, dur__pg_array *array) {
-    int at = next(args, array->element == OID_TEXT ? 1009 : 1016, 1);
+    bool texts = array->element == OID_TEXT;
+    int at = next(args, texts ? 1009 : 1016, 1);
+    if (array->count == 0) {
+        dur__buf_free(&array->data);
+        args->values[at] = texts ? no_texts : no_numbers;
+        args->lengths[at] = sizeof(no_texts);
+        return;
+    }
     char *head = array->data.data;
-    put_u32(head, array->count > 0 ? 1 : 0); /* dimensions */
+    put_u32(head, 1); /* dimensions */
     put_u32(head + 4, array->has_null ? 1 : 0);
     put_u32(head + 8, array->element);
     put_u32(head + 12, array->count);
     put_u32(head + 16, 1); /* the first index */
     args->owned[at] = array->data;
     args->values[at] = array->data.data;
-    args->lengths[at] = array->count > 0 ? (int)array->data.size : 12;
+    args->lengths[at] = (int)array->data.size;
     memset(array, 0, sizeof(*array));
 }
 
