@@ -334,6 +334,8 @@ static int run_batch(dur__pg_lane *lane, dur_arena *arena, dur_round *round, dur
 static bool only_timers(dur__pg_lane *lane, const dur_round *round) {
     uint64_t now_us = dur__monotonic_us();
     if (round->turn_count + round->ack_count > 0 || lane->unknown || lane->store->caller_clock) return false;
+    if (round->fetch != NULL && round->fetch->kind == DUR_FETCH_SUSPECT) return false; /* "none" is an answer, too */
+    if (round->work != NULL && round->work->kind == DUR_FETCH_SUSPECT) return false;
     if (dur__pg_timers_next(lane) == DUR_NEVER || dur__pg_timers_next(lane) > lane_now_ms(lane)) return false;
     if (lane->conn->pg != NULL && dur__pg_drain_notifications(lane->conn, lane->owner)) atomic_store(&lane->news, true);
     return !atomic_load(&lane->news) && !lane->more && !lane->unseen && !lane->free_instances && !lane->free_work &&
