@@ -63,6 +63,12 @@ static dur_outcome travel(dur_ctx *ctx, const char *last) {
     return dur_failf(ctx, "%s; %zu could not be undone", dur_reason(car), dur_saga_compensate(saga));
 }
 
+/* Its child fails, whatever else is lucky enough to. */
+static dur_outcome agency(dur_ctx *ctx, const char *last) {
+    dur_future *trip = dur_orchestration(ctx, "Travel", last);
+    return dur_complete(ctx, dur_try(trip, NULL) == DUR_OK ? "gone" : dur_reason(trip));
+}
+
 static dur_outcome fan_out(dur_ctx *ctx, const char *input) {
     dur_future *all[100];
     for (size_t i = 0; i < 100; i++)
@@ -91,6 +97,7 @@ static const dur_handler handlers[] = {
     DUR_ORCHESTRATION("D", "1.0.0", detached),
     DUR_ORCHESTRATION("Holder", "1.0.0", holder),
     DUR_ORCHESTRATION("Travel", "1.0.0", travel),
+    DUR_ORCHESTRATION("Agency", "1.0.0", agency),
     DUR_ORCHESTRATION("FanOut", "1.0.0", fan_out),
     DUR_ORCHESTRATION("Child", "1.0.0", work_child),
     DUR_ORCHESTRATION("All", "1.0.0", work_all),
@@ -187,6 +194,10 @@ static void record(const char *folder) {
                 &r->runtime,
                 DUR_RUNTIME(.store = r->store, .handlers = handlers, .worker_concurrency = 16, .tags = DUR_TAG_ANY),
                 &r->err));
+    char *reason = NULL;
+    start_instance(r, "Agency", "Refuse", "agency");
+    MUST(r, dur_client_result(&reason, r->client, "agency", DUR_SECONDS(60), &r->err));
+    dur_free(reason);
     start_instance(r, "Holder", "held", "other");
     start_instance(r, "Unordered", "", "control");
     start_instance(r, "Travel", "Echo", "travel-well");
