@@ -161,6 +161,23 @@ static void dropped(void **state) {
     rig_close(&r);
 }
 
+static void set_and_dropped_at_once(void **state) {
+    rig r = rig_open(*state);
+    dur_orchestration_item item = begun(&r, "x");
+    dur_message timer = timer_of("x", 2, 1);
+    dur_event_row event = event_of(2);
+    dur_turn_commit turn = turn_of(&item, &event, 1);
+    dur_activity_ref same = { .execution_id = 1, .activity_id = 2 };
+    turn.orchestrator_items = &timer;
+    turn.orchestrator_item_count = 1;
+    turn.timers_dropped = &same;
+    turn.timers_dropped_count = 1;
+    assert_int_equal(run(&r, &turn, 1, NULL).held_count, 0);
+    assert_int_equal(count(&r, "queue", "true"), 0);
+    assert_int_equal(kept(&r), 0);
+    rig_close(&r);
+}
+
 /* Whichever of them go, the others come in their order. */
 static void dropped_from_the_middle(void **state) {
     rig r = rig_open(*state);
@@ -346,6 +363,7 @@ int main(void) {
         PG_TEST(many_instances),
         PG_TEST(taken),
         PG_TEST(dropped),
+        PG_TEST(set_and_dropped_at_once),
         PG_TEST(dropped_from_the_middle),
         PG_TEST(over_with_its_timers),
         PG_TEST(over_before_its_timer),

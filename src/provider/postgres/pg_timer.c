@@ -240,13 +240,14 @@ static void forget_taken(dur__pg_lane *lane, const dur_turn_commit *turn) {
     if (of->count == 0) dur__pg_timers_forget(lane, turn->instance);
 }
 
+/* What it has set and dropped at once is gone. */
 void dur__pg_timers_note(dur__pg_lane *lane, const dur_turn_commit *turn, const PGresult *ids, int *row) {
+    for (size_t i = 0; ids != NULL && i < turn->orchestrator_item_count; i++)
+        remember(lane, turn, &turn->orchestrator_items[i], dur__pg_get_u64(ids, (*row)++, 0));
     if (dur__pg_turn_keeps(turn))
         forget_taken(lane, turn);
     else
         dur__pg_timers_forget(lane, turn->instance);
-    for (size_t i = 0; ids != NULL && i < turn->orchestrator_item_count; i++)
-        remember(lane, turn, &turn->orchestrator_items[i], dur__pg_get_u64(ids, (*row)++, 0));
 }
 
 /* ---- handing out ------------------------------------------------------------------------------------------------- */

@@ -98,19 +98,18 @@ static const char beginning_rows_sql[] =
  * than his fence: the fence is taken by a statement before this one.
  */
 #define OWNER_LIVES "(SELECT EXISTS (SELECT 1 FROM @owners WHERE owner = $7::text))"
+#define BORN TURNS(STATE NAMES)
+#define BORN_HISTORY TURNS("")
 static const char born_sql[] =
     "WITH u AS (INSERT INTO @instances (instance_id, has_row, has_history, known, name, version, current_execution,"
     " last_event, pin, custom_status, custom_status_version, created_at, updated_at, token, owner, holder, step_id,"
     " step_token, step_json) SELECT t.id, true, true, true, t.name, t.version, t.execution, t.last, t.pin::bigint[],"
     " t.custom, t.flags >> 3 & 1, n.now, n.now, t.token, $7::text, $8::bigint, t.step, t.step_token, t.step_json FROM"
-    " (SELECT #now AS now) n, " TURNS(
-        STATE NAMES) " WHERE " OWNER_LIVES " RETURNING instance_id, current_execution, created_at),"
-                     " h AS (INSERT INTO @history (instance_id, execution_id, event_id, events, json) SELECT id, "
-                     "execution, expected + 1,"
-                     " events, json FROM " TURNS("") "),"
-                                                     " x AS (INSERT INTO @executions (instance_id, execution_id, "
-                                                     "status, started_at) SELECT instance_id,"
-                                                     " current_execution, 1, created_at FROM u)" ALL_OR_NOTHING;
+    " (SELECT #now AS now) n, " BORN " WHERE " OWNER_LIVES " RETURNING instance_id, current_execution, created_at),"
+    " h AS (INSERT INTO @history (instance_id, execution_id, event_id, events, json) SELECT id, execution,"
+    " expected + 1, events, json FROM " BORN_HISTORY "),"
+    " x AS (INSERT INTO @executions (instance_id, execution_id, status, started_at) SELECT instance_id,"
+    " current_execution, 1, created_at FROM u)" ALL_OR_NOTHING;
 
 /* ---- which turns are usual --------------------------------------------------------------------------------------- */
 
