@@ -80,7 +80,8 @@ static void assume_done(dur__inst *inst) {
         int code = dur_store_check_works(inst->loop->runtime->store, &claim, 1, 0, &lost, NULL);
         commit->worker_items[i].locked = code == DUR_OK && !lost;
     }
-    dur__commit_done(inst);
+    dur__commit_effects(inst);
+    dur__commit_put_away(inst);
 }
 
 void dur__commit_learn(dur__inst *inst) {
@@ -163,16 +164,21 @@ static void store_failed(dur__inst *inst, const dur_turn_commit *answer) {
     }
 }
 
-void dur__commit_answer(dur__inst *inst, const dur_turn_commit *answer) {
-    if (inst->unborn && answer->fault != DUR_TURN_FINE) {
+bool dur__commit_confirmed(dur__inst *inst, const dur_turn_commit *answer) {
+    if (answer->fault != DUR_TURN_FINE) return false;
+    if (inst->unborn) dur__unborn_born(inst, answer);
+    inst->commit->lease_kept = answer->lease_kept;
+    dur__commit_effects(inst);
+    return true;
+}
+
+void dur__commit_refused(dur__inst *inst, const dur_turn_commit *answer) {
+    if (inst->unborn) {
         dur__unborn_failed(inst, &answer->error);
         return;
     }
-    if (inst->unborn) dur__unborn_born(inst, answer);
     switch (answer->fault) {
     case DUR_TURN_FINE:
-        inst->commit->lease_kept = answer->lease_kept;
-        dur__commit_done(inst);
         break;
     case DUR_TURN_LEASE_LOST:
         dur__inst_lost(inst, answer->error.message);

@@ -201,10 +201,17 @@ static void add_work(dur__loop *loop, round *r) {
 
 /* ---- answers ---- */
 
+/* Activities first: while a worker wakes up for them, the rest is put away. */
 static void answer_turns(dur__loop *loop, const round *r) {
-    (void)loop;
     for (size_t i = 0; i < r->ask.turn_count; i++)
-        dur__commit_answer(r->insts[i], &r->ask.turns[i]);
+        (void)dur__commit_confirmed(r->insts[i], &r->ask.turns[i]);
+    dur__route_hand_out(loop);
+    for (size_t i = 0; i < r->ask.turn_count; i++) {
+        if (r->ask.turns[i].fault == DUR_TURN_FINE)
+            dur__commit_put_away(r->insts[i]);
+        else
+            dur__commit_refused(r->insts[i], &r->ask.turns[i]);
+    }
 }
 
 static void answer_lost(dur__loop *loop, const round *r) {
@@ -350,6 +357,7 @@ void dur__round(dur__loop *loop) {
     uint64_t now_us = dur__monotonic_us();
     dur_arena_reset(loop->arena);
     loop->told = 0;
+    loop->handed_out = 0;
     dur__lookouts_offer(loop);
     add_turns(loop, &r, now_us);
     add_acks(loop, &r, now_us);

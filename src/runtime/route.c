@@ -165,10 +165,11 @@ void dur__route_work(dur__loop *loop, const dur_leased_work *work) {
     loop->hand_out_count++;
 }
 
-/* Everything that this round has locked, with one wake. */
+/* What this round has locked so far, with one wake. */
 void dur__route_hand_out(dur__loop *loop) {
     if (loop->hand_out_count == 0) return;
-    loop->expected = loop->hand_out_count;
+    loop->handed_out += loop->hand_out_count;
+    loop->expected = loop->handed_out;
     loop->handed_at_us = dur__monotonic_us();
     dur__work_push(loop->runtime, &loop->hand_out, loop->hand_out_count);
     loop->hand_out_count = 0;

@@ -216,11 +216,11 @@ struct dur__loop {
     uint64_t starving_until_us;
     uint64_t parked_bytes;
     dur__link acks;
-    dur__link hand_out; /* tasks locked by this round, pushed together */
-    size_t hand_out_count;
-    _Atomic(dur__task *) done; /* workers push here, newest first */
-    atomic_bool asleep;        /* or about to: a finished task must wake it */
-    size_t expected;           /* handed out by the last commit and not yet back: the gather rule */
+    dur__link hand_out;                /* tasks locked by this round, pushed together */
+    size_t hand_out_count, handed_out; /* waiting; given to workers by this round */
+    _Atomic(dur__task *) done;         /* workers push here, newest first */
+    atomic_bool asleep;                /* or about to: a finished task must wake it */
+    size_t expected;                   /* handed out by the last commit and not yet back: the gather rule */
     dur__link free_tasks, free_letters;
     size_t free_task_count, free_letter_count;
     dur_arena **free_arenas;
@@ -398,7 +398,9 @@ void dur__release_counted(dur__inst *inst, uint64_t delay_ms);
 void dur__suspend(dur__inst *inst, const char *reason);
 dur_turn_commit *dur__commit_begin(dur__inst *inst); /* an empty commit with token, position and listed messages */
 void dur__commit_end(dur__inst *inst);               /* frees it; locked work that was not handed out is forgotten */
-void dur__commit_done(dur__inst *inst);              /* it happened: effects go out */
+/* It happened: effects go out; then, when those of all others of the round are out, the rest is put away. */
+void dur__commit_effects(dur__inst *inst);
+void dur__commit_put_away(dur__inst *inst);
 
 /* ending.c: ending an instance without its handler */
 typedef struct dur__ending {
@@ -412,7 +414,9 @@ int dur__ending_build(dur__inst *inst, const dur__ending *ending, dur_error *err
 void dur__ending_refuse_start(dur_work_item *out, dur_arena *arena, const dur_work_item *start);
 
 /* retry_commit.c */
-void dur__commit_answer(dur__inst *inst, const dur_turn_commit *answer); /* of one turn */
+/* The answer to one turn: false, and nothing was done, where it was refused. */
+bool dur__commit_confirmed(dur__inst *inst, const dur_turn_commit *answer);
+void dur__commit_refused(dur__inst *inst, const dur_turn_commit *answer);
 void dur__commit_retry(dur__inst *inst, const dur_error *why, bool unknown);
 void dur__commit_learn(dur__inst *inst); /* L7: did it happen? */
 void dur__commit_abandon(dur__inst *inst);

@@ -440,22 +440,27 @@ static void free_letters(dur__loop *loop, dur__link *list) {
         dur__pool_letter_back(loop, DUR__CONTAINER(link, dur__letter, arrival.link));
 }
 
-void dur__commit_done(dur__inst *inst) {
+void dur__commit_effects(dur__inst *inst) {
     dur__loop *loop = inst->loop;
     dur__inst_committed_once(inst);
     inst->restarts = 0;
     if (inst->commit->keep_lease && !inst->commit->lease_kept) inst->leaves = true;
     if (inst->commit->metadata.status == DUR_STATUS_COMPLETED)
         loop->told += dur__live_completed(loop->runtime->store, inst->id, inst, inst->commit->metadata.output);
+    if (inst->exec == NULL) return;
+    const dur__turn *turn = dur__exec_turn(inst->exec);
+    count_turn(inst, turn);
+    write_logs(inst, turn);
+    dur__narrate_turn(inst, turn);
+    cancel_dropped(inst, turn);
+    if (loop->runtime->options.double_run) dur__rerun_keep(inst);
+    hand_out(inst);
+}
+
+void dur__commit_put_away(dur__inst *inst) {
+    dur__loop *loop = inst->loop;
     if (inst->exec != NULL) {
-        const dur__turn *turn = dur__exec_turn(inst->exec);
-        count_turn(inst, turn);
-        write_logs(inst, turn);
-        dur__narrate_turn(inst, turn);
-        cancel_dropped(inst, turn);
-        if (loop->runtime->options.double_run) dur__rerun_keep(inst);
-        hand_out(inst);
-        free_letters(loop, turn->consumed);
+        free_letters(loop, dur__exec_turn(inst->exec)->consumed);
         dur__exec_turn_done(inst->exec);
     }
     free_letters(loop, &inst->drained);
