@@ -259,10 +259,22 @@ static void put_timers_back(const rig *r) {
                                      schema, schema, schema));
 }
 
+/* An execution in its instance's row (pg_usual.c), as the row that it would be. */
+static void put_executions_back(const rig *r) {
+    const char *schema = r->p->schema;
+    pg_do(r->p->db, dur_arena_format(r->p->b.arena,
+                                     "INSERT INTO %s.dur_executions SELECT instance_id, current_execution, status,"
+                                     " output, created_at, CASE WHEN status > 1 THEN updated_at ELSE 0 END FROM"
+                                     " %s.dur_instances WHERE status IS NOT NULL;"
+                                     "UPDATE %s.dur_instances SET status = NULL, output = NULL",
+                                     schema, schema, schema));
+}
+
 /* Every row of every table, but for what is drawn: tokens, holders and ids.  Of history every event: how many are put
    into a row is another matter.  In the arena. */
 static const char *rows(rig *r) {
     put_timers_back(r);
+    put_executions_back(r);
     static const char *const tables[] = { "instances", "executions", "history", "queue", "worker", "kv", "kv_delta" };
     const char *out = "";
     for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++) {

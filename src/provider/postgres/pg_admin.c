@@ -4,13 +4,16 @@
 #include "provider/postgres/pg_internal.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+#define STATUS "coalesce(i.status, e.status, 1)"
 #define ROW                                                                                                            \
-    "i.instance_id, i.name, i.version, greatest(i.current_execution, 1), coalesce(e.status, 1), e.output, "            \
+    "i.instance_id, i.name, i.version, greatest(i.current_execution, 1), " STATUS                                      \
+    ", CASE WHEN i.status IS NULL THEN e.output ELSE i.output END, "                                                   \
     "i.created_at, "                                                                                                   \
     "i.updated_at, i.parent, i.suspended, i.custom_status, i.custom_status_version, i.owner, NOT (i.has_row OR "       \
     "i.has_history)"
 #define WITH_EXECUTION                                                                                                 \
-    "@instances i LEFT JOIN @executions e ON e.instance_id = i.instance_id AND e.execution_id = i.current_execution"
+    "@instances i LEFT JOIN @executions e ON i.status IS NULL AND e.instance_id = i.instance_id AND e.execution_id = " \
+    "i.current_execution"
 
 static void read_instance(const PGresult *rows, int row, dur_arena *arena, void *into) {
     dur_instance_row *out = into;
@@ -31,7 +34,7 @@ static void read_instance(const PGresult *rows, int row, dur_arena *arena, void 
 }
 
 static const char list_sql[] =
-    "SELECT " ROW " FROM " WITH_EXECUTION " WHERE i.has_row AND ($2::bigint = 0 OR coalesce(e.status, 1) = $2::bigint)"
+    "SELECT " ROW " FROM " WITH_EXECUTION " WHERE i.has_row AND ($2::bigint = 0 OR " STATUS " = $2::bigint)"
     " AND (NOT $3::boolean OR i.suspended IS NOT NULL) AND ($4::text IS NULL OR i.name = $4::text)"
     " AND ($5::text IS NULL OR (i.instance_id >= $5::text AND starts_with(i.instance_id, $5::text)))"
     " AND ($6::text IS NULL OR i.parent = $6::text) AND (NOT $7::boolean OR i.parent IS NULL)"
@@ -88,10 +91,8 @@ int dur__pg_get_instance(dur_provider *self, dur_arena *arena, const char *insta
 
 static const char executions_sql[] =
     "SELECT e.execution_id, e.status, e.output, e.started_at, e.completed_at, (SELECT coalesce(sum(h.events), 0) FROM"
-    " @history h WHERE h.instance_id = e.instance_id AND h.execution_id = e.execution_id) FROM @executions e WHERE "
-    "e.instance_id ="
-    " $2::text"
-    " ORDER BY e.execution_id";
+    " @history h WHERE h.instance_id = e.instance_id AND h.execution_id = e.execution_id) FROM " DUR__PG_EXECUTIONS
+    " e WHERE e.instance_id = $2::text ORDER BY e.execution_id";
 
 static void read_execution(const PGresult *rows, int row, dur_arena *arena, void *into) {
     dur_execution_row *out = into;
@@ -117,9 +118,9 @@ int dur__pg_list_executions(dur_provider *self, dur_arena *arena, const char *in
 }
 
 static const char metrics_sql[] =
-    "SELECT count(*), (SELECT count(*) FROM @executions), count(*) FILTER (WHERE coalesce(e.status, 1) IN (1, 4)),"
-    " count(*) FILTER (WHERE e.status = 2), count(*) FILTER (WHERE e.status = 3), (SELECT coalesce(sum(events), 0) FROM"
-    " @history),"
+    "SELECT count(*), (SELECT count(*) FROM " DUR__PG_EXECUTIONS " e), count(*) FILTER (WHERE " STATUS " IN (1, 4)),"
+    " count(*) FILTER (WHERE " STATUS " = 2), count(*) FILTER (WHERE " STATUS " = 3), (SELECT coalesce(sum(events), 0)"
+    " FROM @history),"
     " count(*) FILTER (WHERE i.suspended IS NOT NULL) FROM " WITH_EXECUTION " WHERE i.has_row";
 
 int dur__pg_get_system_metrics(dur_provider *self, dur_system_metrics *out, dur_error *err) {

@@ -75,7 +75,7 @@ int dur__pg_erase(dur__pg_conn *conn, dur__pg_array *ids, dur_delete_result *out
 #define STARTS_WAIT                                                                                                    \
     "EXISTS (SELECT 1 FROM @queue q WHERE q.instance_id = i.instance_id AND q.kind IN " DUR__PG_STARTS ")"
 #define STATUS                                                                                                         \
-    "coalesce((SELECT e.status FROM @executions e WHERE e.instance_id = i.instance_id AND e.execution_id = "           \
+    "coalesce(i.status, (SELECT e.status FROM @executions e WHERE e.instance_id = i.instance_id AND e.execution_id = " \
     "i.current_execution), 1)"
 
 static const char rows_sql[] =
@@ -153,9 +153,8 @@ int dur__pg_delete_instances(dur_provider *self, const char *const *ids, size_t 
 
 #define FINISHED "(" STATUS " IN (2, 3) AND NOT " STARTS_WAIT ")"
 #define ENDED_BEFORE                                                                                                   \
-    "($3::bigint = 0 OR EXISTS (SELECT 1 FROM @executions b WHERE b.instance_id = i.instance_id AND "                  \
-    "b.execution_id = "                                                                                                \
-    "i.current_execution AND b.completed_at <> 0 AND b.completed_at < $3::bigint))"
+    "($3::bigint = 0 OR EXISTS (SELECT 1 FROM " DUR__PG_EXECUTIONS " b WHERE b.instance_id = i.instance_id AND "       \
+    "b.execution_id = i.current_execution AND b.completed_at <> 0 AND b.completed_at < $3::bigint))"
 
 /*
  * Finished roots that match, with all below them, where all of those have finished too.  Each tree is walked by the
@@ -234,8 +233,9 @@ static const char prune_sql[] =
     " ELSE i.instance_id = ANY"
     " ($2::text[]) AND (i.has_row OR i.has_history) END ORDER BY i.created_at, i.instance_id LIMIT $4::bigint),"
     " x AS MATERIALIZED (SELECT r.instance_id, r.execution_id FROM (SELECT e.*, t.current_execution, row_number() OVER"
-    " (PARTITION BY e.instance_id ORDER BY e.execution_id DESC) AS at FROM t JOIN @executions e ON e.instance_id ="
-    " t.instance_id) r WHERE r.execution_id <> r.current_execution AND r.status <> 1 AND ($5::boolean OR $7::bigint"
+    " (PARTITION BY e.instance_id ORDER BY e.execution_id DESC) AS at FROM t JOIN " DUR__PG_EXECUTIONS
+    " e ON e.instance_id = t.instance_id) r WHERE r.execution_id <> r.current_execution AND r.status <> 1 AND "
+    "($5::boolean OR $7::bigint"
     " <> 0)"
     " AND (NOT $5::boolean OR r.at > greatest($6::bigint, 1)) AND ($7::bigint = 0 OR (r.completed_at <> 0 AND"
     " r.completed_at < $7::bigint))),"

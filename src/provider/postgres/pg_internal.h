@@ -213,7 +213,7 @@ struct dur__pg {
     dur__map backends;            /* sessions of this process: their notifications are no news */
     dur__cond changed;            /* for long polls */
     _Atomic uint64_t beaten_us;   /* an owner's beat has looked for its lanes */
-    atomic_bool steps_in_rows;    /* every owner knows what that is (pg_step.c) */
+    atomic_bool steps_in_rows;    /* every owner knows what that is (pg_step.c), and executions in rows */
     _Atomic uint64_t notified_us; /* the last notification of a lane */
     /* estimate of the server's time */
     atomic_ullong offset_known;
@@ -309,7 +309,7 @@ int dur__pg_write(dur__pg *store, const char *op, const char *sql, dur__pg_args 
                   dur_error *err);
 
 /* pg_schema.c */
-#define DUR__PG_SCHEMA_VERSION 3
+#define DUR__PG_SCHEMA_VERSION 4
 typedef struct dur__pg_migration {
     const char *const *parts; /* SQL texts, ended by NULL */
     int min_program;          /* the lowest program version that may use the schema from here on */
@@ -379,7 +379,9 @@ void dur__pg_turns_read(const dur__pg_batch *batch, const dur__pg_turn_plan *pla
                         dur_turn_commit **turns, size_t count);
 
 /* pg_step.c: work that stands in its instance's row */
-#define DUR__PG_PROGRAM_STEPS 2 /* the first program that knows of it */
+/* The first program that knows all that may stand there: steps since 2, executions (pg_usual.c) since 3. */
+#define DUR__PG_PROGRAM 3
+#define DUR__PG_PROGRAM_TEXT "3"
 void dur__pg_steps_move_add(dur__pg *store, dur__pg_batch *batch, dur__pg_array *instances); /* takes the array */
 int dur__pg_step_move_by_token(dur__pg *store, const char *op, const char *token, bool *moved, dur_error *err);
 void dur__pg_step_forget(dur__pg_lane *lane, const char *instance);
@@ -578,6 +580,13 @@ int dur__pg_erase(dur__pg_conn *conn, dur__pg_array *ids, dur_delete_result *out
     " i.step_token, i.owner, i.updated_at, i.step_json FROM i0 JOIN @instances i ON i.instance_id = i0.instance_id"    \
     " WHERE i.step_id IS NOT NULL)"
 #define DUR__PG_NO_STEP "step_id = NULL, step_token = NULL, step_json = NULL"
+/* The execution that began with its instance's row stands in it, as long as nothing else is done than to end it. */
+#define DUR__PG_EXECUTIONS_IN_ROWS                                                                                     \
+    "SELECT instance_id, current_execution AS execution_id, status, output, created_at AS started_at, CASE WHEN"       \
+    " status > 1 THEN updated_at ELSE 0 END AS completed_at FROM @instances WHERE status IS NOT NULL"
+#define DUR__PG_EXECUTIONS                                                                                             \
+    "(SELECT instance_id, execution_id, status, output, started_at, completed_at FROM @executions UNION ALL"           \
+    " " DUR__PG_EXECUTIONS_IN_ROWS ")"
 /* All of it, and the rows: they are free at once. */
 #define DUR__PG_END_LEASES                                                                                             \
     DUR__PG_TAKE_BACK ", " DUR__PG_MOVE_STEPS ", " DUR__PG_WAITING                                                     \

@@ -114,8 +114,8 @@ void dur__pg_outbox_send_locks(dur__pg_outbox *box, dur__pg_batch *batch, const 
  * ($11) was not accepted before, and which, for a queue message, has not ended.
  */
 #define FINISHED                                                                                                       \
-    "(EXISTS (SELECT 1 FROM @executions e WHERE e.instance_id = i.instance_id AND e.execution_id = "                   \
-    "i.current_execution AND e.status IN (2, 3)) AND NOT EXISTS (SELECT 1 FROM @queue s WHERE s.instance_id = "        \
+    "(coalesce(i.status, (SELECT e.status FROM @executions e WHERE e.instance_id = i.instance_id AND e.execution_id"   \
+    " = i.current_execution), 1) IN (2, 3) AND NOT EXISTS (SELECT 1 FROM @queue s WHERE s.instance_id = "              \
     "i.instance_id AND s.kind IN " DUR__PG_STARTS "))"
 #define MAY_SEND                                                                                                       \
     "($10::bigint = 0 OR ($10::bigint = 1 AND NOT EXISTS (SELECT 1 FROM @instances i WHERE i.instance_id = "           \

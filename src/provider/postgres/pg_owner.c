@@ -24,7 +24,7 @@ static const char insert_sql[] =
     "INSERT INTO @owners (owner, timeout_ms, beat_ms, lock_key, server_start, session_lock, program) VALUES ($2::text,"
     " $3::bigint, #now, $4::bigint, " SERVER_START ", $5::boolean, $6::bigint)";
 /* Every owner knows what a step in a row is (pg_step.c). */
-#define ALL_KNOW_STEPS "NOT EXISTS (SELECT 1 FROM @owners WHERE program < 2)"
+#define ALL_KNOW_STEPS "NOT EXISTS (SELECT 1 FROM @owners WHERE program < " DUR__PG_PROGRAM_TEXT ")"
 static const char steps_sql[] = "SELECT " ALL_KNOW_STEPS;
 /* What was to be told to lanes that are gone, and to nobody else, would stay for ever. */
 static const char forget_lost_sql[] = "DELETE FROM @lost WHERE at_ms < #now - 86400000";
@@ -107,7 +107,7 @@ int dur__pg_owner_register(dur_provider *self, const dur_owner_options *options,
         dur__pg_u64(&args, options->timeout_ms > 0 ? options->timeout_ms : OWNER_TIMEOUT_MS);
         dur__pg_i64(&args, keeper->conn->owner_key);
         dur__pg_bool(&args, !store->pooler);
-        dur__pg_i64(&args, DUR__PG_PROGRAM_STEPS);
+        dur__pg_i64(&args, DUR__PG_PROGRAM);
         dur__pg_batch_add(&batch, insert_sql, &args);
         dur__pg_args_begin(store, &args);
         dur__pg_batch_add(&batch, forget_lost_sql, &args);

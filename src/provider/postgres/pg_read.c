@@ -60,7 +60,7 @@ static int append_on(dur__pg *store, dur__pg_conn *conn, const char *instance, u
     dur__pg_args args;
     dur__pg_batch batch;
     uint64_t last = 0;
-    dur__pg_array id = dur__pg_array_i64(), json = dur__pg_array_text();
+    dur__pg_array id = dur__pg_array_i64(), json = dur__pg_array_text(), one = dur__pg_array_text();
     for (size_t i = 0; i < count; i++) {
         dur__pg_add_i64(&id, (int64_t)events[i].event_id);
         dur__pg_add_json(&json, events[i].json);
@@ -69,6 +69,8 @@ static int append_on(dur__pg *store, dur__pg_conn *conn, const char *instance, u
     dur__pg_batch_begin(&batch, conn, true);
     begin(store, &args, instance, execution_id);
     dur__pg_batch_add(&batch, make_sql, &args);
+    dur__pg_add_text(&one, instance);
+    dur__pg_steps_move_add(store, &batch, &one);
     begin(store, &args, instance, execution_id);
     dur__pg_batch_add(&batch, execution_sql, &args);
     begin(store, &args, instance, execution_id);

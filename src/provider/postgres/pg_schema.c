@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-#define PROGRAM_VERSION DUR__PG_PROGRAM_STEPS /* of this code, compared with dur_meta.min_program */
+#define PROGRAM_VERSION DUR__PG_PROGRAM /* of this code, compared with dur_meta.min_program */
 
 /*
  * Why the tables look like this:
@@ -137,9 +137,20 @@ static const char *const migration_3[] = {
     NULL,
 };
 
-static const dur__pg_migration migrations[DUR__PG_SCHEMA_VERSION] = { { migration_1, 1 },
-                                                                      { migration_2, 1 },
-                                                                      { migration_3, DUR__PG_PROGRAM_STEPS } };
+/*
+ * The execution that began with its instance's row stands in it, where programs before this one would not see it.  And
+ * a page has room for a second version of each of its rows: those of a round are updated together, and before it has
+ * ended no old one can go.
+ */
+static const char *const migration_4[] = {
+    "ALTER TABLE @instances ADD COLUMN status smallint, ADD COLUMN output text;"
+    "ALTER TABLE @instances SET (fillfactor = 45);",
+    NULL,
+};
+
+static const dur__pg_migration migrations[DUR__PG_SCHEMA_VERSION] = {
+    { migration_1, 1 }, { migration_2, 1 }, { migration_3, 2 }, { migration_4, DUR__PG_PROGRAM }
+};
 
 static const char meta_sql[] = "SELECT to_regclass($2) IS NOT NULL";
 static const char version_sql[] = "SELECT schema_version, min_program FROM @meta";
@@ -303,6 +314,9 @@ static const char check_sql[] =
     " WHERE i.last_event <> coalesce(h.last, 0)"
     " UNION ALL SELECT 'history of ' || h.instance_id || ' has no instance' FROM (SELECT DISTINCT instance_id FROM"
     " @history) h WHERE NOT EXISTS (SELECT 1 FROM @instances i WHERE i.instance_id = h.instance_id)"
+    " UNION ALL SELECT 'execution ' || e.execution_id || ' of ' || e.instance_id || ' is there twice' FROM @instances"
+    " i JOIN @executions e ON e.instance_id = i.instance_id AND e.execution_id = i.current_execution WHERE i.status IS"
+    " NOT NULL"
     " UNION ALL SELECT 'messages of ' || q.instance_id || ' have no instance' FROM (SELECT DISTINCT instance_id FROM"
     " @queue) q WHERE NOT EXISTS (SELECT 1 FROM @instances i WHERE i.instance_id = q.instance_id)"
     " UNION ALL SELECT 'instance ' || i.instance_id || ' has a message that nobody would look at' FROM @instances i"

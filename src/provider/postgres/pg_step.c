@@ -29,10 +29,11 @@ typedef struct step {
 
 /* In order of the ids, as everybody locks them. */
 static const char move_sql[] =
-    "WITH i0 AS MATERIALIZED (SELECT instance_id FROM @instances WHERE instance_id = ANY ($2::text[]) AND step_id IS "
-    "NOT"
-    " NULL ORDER BY instance_id FOR UPDATE), " DUR__PG_MOVE_STEPS " UPDATE @instances i SET " DUR__PG_NO_STEP
-    " FROM i0 WHERE i.instance_id = i0.instance_id";
+    "WITH i0 AS MATERIALIZED (SELECT instance_id FROM @instances WHERE instance_id = ANY ($2::text[]) AND (step_id IS"
+    " NOT NULL OR status IS NOT NULL) ORDER BY instance_id FOR UPDATE), " DUR__PG_MOVE_STEPS ", e0 AS (INSERT INTO"
+    " @executions (instance_id, execution_id, status, output, started_at, completed_at) SELECT e.* FROM"
+    " i0 JOIN (" DUR__PG_EXECUTIONS_IN_ROWS ") e ON e.instance_id = i0.instance_id) UPDATE @instances i"
+    " SET " DUR__PG_NO_STEP ", status = NULL, output = NULL FROM i0 WHERE i.instance_id = i0.instance_id";
 /* By a token alone: only who runs it knows that, so it is one of the few that somebody here holds. */
 static const char find_sql[] = "SELECT instance_id FROM @instances WHERE owner IS NOT NULL AND step_token = $2::text";
 

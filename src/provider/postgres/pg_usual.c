@@ -19,8 +19,7 @@
 #define TURNS(more)                                                                                                    \
     "(SELECT unnest($2::text[]) AS id, unnest($3::text[]) AS token, unnest($4::bigint[]) AS execution,"                \
     " unnest($5::bigint[]) AS expected, unnest($6::bigint[]) AS last, unnest($11::bigint[]) AS gone,"                  \
-    " unnest($12::bigint[]) AS step, unnest($13::text[]) AS step_token, unnest($14::text[]) AS step_json,"             \
-    " unnest($15::bigint[]) AS events, unnest($16::text[]) AS json" more ") t"
+    " unnest($12::bigint[]) AS step, unnest($13::text[]) AS step_token, unnest($14::text[]) AS step_json" more ") t"
 #define STATE ", unnest($17::bigint[]) AS flags, unnest($18::text[]) AS custom"
 #define RESULT ", unnest($19::bigint[]) AS status, unnest($20::text[]) AS output"
 #define NAMES                                                                                                          \
@@ -44,24 +43,25 @@
     " step_token = CASE WHEN t.gone IS NULL AND t.step IS NULL THEN i.step_token ELSE t.step_token END,"               \
     " step_json = CASE WHEN t.gone IS NULL AND t.step IS NULL THEN i.step_json ELSE t.step_json END,"
 
-/* Their first row of history; further ones come with a statement of their own (pg_history.c). */
-#define WRITTEN " RETURNING t.id, t.execution, t.expected + 1 AS first, t.events, t.json"
-#define HISTORY_OF_U                                                                                                   \
-    ", h AS (INSERT INTO @history (instance_id, execution_id, event_id, events, json) SELECT id, execution, first,"    \
-    " events, json FROM u)"
-/* Behind an event that was there before, the row of the execution is there too. */
-#define EXECUTIONS_OF_U                                                                                                \
+/* Their first row of history; further ones come with a statement of their own (pg_history.c).  The texts do not go
+   through the update, which would copy them. */
+#define HISTORY                                                                                                        \
+    "h AS (INSERT INTO @history (instance_id, execution_id, event_id, events, json) SELECT id, execution, expected +"  \
+    " 1, events, json FROM (SELECT unnest($2::text[]) AS id, unnest($4::bigint[]) AS execution, unnest($5::bigint[])"  \
+    " AS expected, unnest($15::bigint[]) AS events, unnest($16::text[]) AS json) t)"
+/* The executions that do not stand in their rows.  Behind an event that was there before, theirs is there too. */
+#define EXECUTIONS_APART                                                                                               \
     ", x AS (INSERT INTO @executions (instance_id, execution_id, status, output, started_at, completed_at) SELECT id," \
     " execution, greatest(status, 1)::smallint, output, now, CASE WHEN status > 1 THEN now ELSE 0 END FROM u WHERE"    \
-    " status > 1 OR first = 1 ON CONFLICT (instance_id, execution_id) DO UPDATE SET status = excluded.status, output"  \
-    " = excluded.output, completed_at = excluded.completed_at WHERE excluded.status > 1)"
+    " apart AND (status > 1 OR expected = 0) ON CONFLICT (instance_id, execution_id) DO UPDATE SET status ="           \
+    " excluded.status, output = excluded.output, completed_at = excluded.completed_at WHERE excluded.status > 1)"
 #define ALL_OR_NOTHING " SELECT 1 / (CASE WHEN count(*) = $10::bigint THEN 1 ELSE 0 END) FROM u"
 
 /* All of them go on: no indexed column is touched. */
 static const char plain_rows_sql[] =
     "WITH u AS (UPDATE @instances i SET" NEXT_STEP " last_event = t.last, updated_at = #now, acquisitions = 0 FROM"
-    " " TURNS("") " WHERE i.current_execution = t.execution AND " HELD_HERE SAME_STEP WRITTEN
-                  ")" HISTORY_OF_U ALL_OR_NOTHING;
+    " " TURNS("") " WHERE i.current_execution = t.execution AND " HELD_HERE SAME_STEP
+                  " RETURNING 1), " HISTORY ALL_OR_NOTHING;
 
 /* Of those that are over the lease goes.  Behind an end there can only be messages that nobody was given: they wait for
    anybody. */
@@ -71,14 +71,18 @@ static const char plain_rows_sql[] =
     " token = CASE WHEN t.flags & 16 <> 0 THEN i.token END, owner = CASE WHEN t.flags & 16 <> 0 THEN i.owner END,"     \
     " holder = CASE WHEN t.flags & 16 <> 0 THEN i.holder END,"                                                         \
     " ready_at = CASE WHEN t.flags & 16 = 0 AND i.ready_due = 0 AND i.ready_at IS NOT NULL THEN #now ELSE i.ready_at"  \
-    " END"
-#define WITH_RESULT WRITTEN ", t.status, t.output, i.updated_at AS now"
+    " END,"                                                                                                            \
+    " status = CASE WHEN i.status IS NOT NULL AND t.status > 1 THEN t.status ELSE i.status END,"                       \
+    " output = CASE WHEN i.status IS NOT NULL AND t.status > 1 THEN t.output ELSE i.output END"
+#define WITH_RESULT                                                                                                    \
+    " RETURNING t.id, t.execution, t.expected, t.status, t.output, i.updated_at AS now, i.status IS NULL AS "          \
+    "apart), " HISTORY
 
 /* Some are over, or say how far they are. */
 static const char ending_rows_sql[] =
     "WITH u AS (UPDATE @instances i SET" NEXT_STEP " last_event = t.last, updated_at = #now," STATUS_AND_LEASE
     " FROM " TURNS(STATE RESULT) " WHERE i.current_execution = t.execution AND " HELD_HERE NO_STEP_LEFT WITH_RESULT
-                                 ")" HISTORY_OF_U EXECUTIONS_OF_U ALL_OR_NOTHING;
+        EXECUTIONS_APART ALL_OR_NOTHING;
 
 /* Some begin, under a lease that they were acquired with. */
 static const char beginning_rows_sql[] =
@@ -90,7 +94,7 @@ static const char beginning_rows_sql[] =
     " current_execution = t.execution, last_event = t.last, pin = coalesce(t.pin::bigint[], i.pin)," STATUS_AND_LEASE
     " FROM " TURNS(STATE RESULT NAMES) " WHERE (i.current_execution = t.execution OR (t.expected = 0 AND"
                                        " i.current_execution < t.execution)) AND " HELD_HERE NO_STEP_LEFT WITH_RESULT
-                                       ")" HISTORY_OF_U EXECUTIONS_OF_U ALL_OR_NOTHING;
+                                           EXECUTIONS_APART ALL_OR_NOTHING;
 
 /*
  * Those that begin with this turn, whose start was never written.  Somebody has made the instance: refused, by its key.
@@ -98,18 +102,18 @@ static const char beginning_rows_sql[] =
  * than his fence: the fence is taken by a statement before this one.
  */
 #define OWNER_LIVES "(SELECT EXISTS (SELECT 1 FROM @owners WHERE owner = $7::text))"
-#define BORN TURNS(STATE NAMES)
-#define BORN_HISTORY TURNS("")
-static const char born_sql[] =
-    "WITH u AS (INSERT INTO @instances (instance_id, has_row, has_history, known, name, version, current_execution,"
-    " last_event, pin, custom_status, custom_status_version, created_at, updated_at, token, owner, holder, step_id,"
-    " step_token, step_json) SELECT t.id, true, true, true, t.name, t.version, t.execution, t.last, t.pin::bigint[],"
-    " t.custom, t.flags >> 3 & 1, n.now, n.now, t.token, $7::text, $8::bigint, t.step, t.step_token, t.step_json FROM"
-    " (SELECT #now AS now) n, " BORN " WHERE " OWNER_LIVES " RETURNING instance_id, current_execution, created_at),"
-    " h AS (INSERT INTO @history (instance_id, execution_id, event_id, events, json) SELECT id, execution,"
-    " expected + 1, events, json FROM " BORN_HISTORY "),"
-    " x AS (INSERT INTO @executions (instance_id, execution_id, status, started_at) SELECT instance_id,"
-    " current_execution, 1, created_at FROM u)" ALL_OR_NOTHING;
+#define BORN(status)                                                                                                   \
+    "WITH u AS (INSERT INTO @instances (instance_id, has_row, has_history, known, name, version, current_execution,"   \
+    " last_event, pin, custom_status, custom_status_version, created_at, updated_at, token, owner, holder, step_id,"   \
+    " step_token, step_json, status) SELECT t.id, true, true, true, t.name, t.version, t.execution, t.last,"           \
+    " t.pin::bigint[], t.custom, t.flags >> 3 & 1, n.now, n.now, t.token, $7::text, $8::bigint, t.step, t.step_token," \
+    " t.step_json, " status " FROM (SELECT #now AS now) n, " TURNS(                                                    \
+        STATE NAMES) " WHERE " OWNER_LIVES " RETURNING instance_id, current_execution, created_at), " HISTORY
+static const char born_sql[] = BORN("1") ALL_OR_NOTHING;
+/* Where a node is alive that would not see the execution there. */
+static const char born_apart_sql[] =
+    BORN("NULL") ", x AS (INSERT INTO @executions (instance_id, execution_id, status, started_at) SELECT instance_id,"
+                 " current_execution, 1, created_at FROM u)" ALL_OR_NOTHING;
 
 /* ---- which turns are usual --------------------------------------------------------------------------------------- */
 
@@ -267,10 +271,11 @@ static void name_columns(dur__pg_args *args, dur_turn_commit **turns, size_t cou
 static void send_rows(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, dur_turn_commit **turns,
                       size_t count, dur__pg_turn_kind kind) {
     dur__pg_args args;
-    const char *sql = kind == DUR__PG_GOES_ON   ? plain_rows_sql
-                      : kind == DUR__PG_IS_OVER ? ending_rows_sql
-                      : kind == DUR__PG_BEGINS  ? beginning_rows_sql
-                                                : born_sql;
+    const char *sql = kind == DUR__PG_GOES_ON              ? plain_rows_sql
+                      : kind == DUR__PG_IS_OVER            ? ending_rows_sql
+                      : kind == DUR__PG_BEGINS             ? beginning_rows_sql
+                      : atomic_load(&store->steps_in_rows) ? born_sql
+                                                           : born_apart_sql;
     usual_args(store, &args, lane, turns, count);
     if (kind > DUR__PG_GOES_ON) state_columns(&args, turns, count);
     if (kind > DUR__PG_IS_OVER) name_columns(&args, turns, count);
