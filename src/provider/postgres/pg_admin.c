@@ -9,7 +9,8 @@
     "i.instance_id, i.name, i.version, greatest(i.current_execution, 1), " STATUS                                      \
     ", CASE WHEN i.status IS NULL THEN e.output ELSE i.output END, "                                                   \
     "i.created_at, "                                                                                                   \
-    "i.updated_at, i.parent, i.suspended, i.custom_status, i.custom_status_version, i.owner, NOT (i.has_row OR "       \
+    "CASE WHEN i.owner IS NULL THEN i.updated_at ELSE " DUR__PG_UPDATED_AHEAD                                          \
+    " END, i.parent, i.suspended, i.custom_status, i.custom_status_version, i.owner, NOT (i.has_row OR "               \
     "i.has_history)"
 #define WITH_EXECUTION                                                                                                 \
     "@instances i LEFT JOIN @executions e ON i.status IS NULL AND e.instance_id = i.instance_id AND e.execution_id = " \
@@ -274,6 +275,8 @@ static const char suspend_sql[] =
     " expires_at = CASE WHEN s.ends THEN NULL ELSE i.expires_at END,"
     " step_id = CASE WHEN s.ends THEN NULL ELSE i.step_id END, step_token = CASE WHEN s.ends THEN NULL ELSE"
     " i.step_token END, step_json = CASE WHEN s.ends THEN NULL ELSE i.step_json END,"
+    " last_event = CASE WHEN s.ends THEN " DUR__PG_LAST_AHEAD " ELSE i.last_event END,"
+    " updated_at = CASE WHEN s.ends THEN " DUR__PG_UPDATED_AHEAD " ELSE i.updated_at END,"
     " ready_at = CASE WHEN NOT s.ends THEN i.ready_at WHEN i.not_before > #now THEN m.at + greatest(i.not_before - "
     "m.at, 0)"
     " ELSE m.at"

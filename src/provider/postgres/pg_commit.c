@@ -28,8 +28,9 @@ static const char why_sql[] =
                                                                          "@instances i WHERE i.instance_id = $2::text";
 static const char why_work_sql[] =
     "SELECT EXISTS (SELECT 1 FROM @worker w WHERE w.token = c.token AND w.instance_id = $2::text AND (c.id = 0 OR"
-    " w.id = c.id) AND (w.owner IS NOT NULL OR w.until_ms > #now)) OR EXISTS (SELECT 1 FROM @instances i WHERE"
-    " i.instance_id = $2::text AND i.step_token = c.token AND c.id IN (0, i.step_id)) FROM unnest($3::bigint[],"
+    " w.id = c.id) AND (w.owner IS NOT NULL OR w.until_ms > #now)) OR EXISTS (SELECT 1 FROM @instances i CROSS JOIN"
+    " " DUR__PG_STEP
+    " s WHERE i.instance_id = $2::text AND s.token = c.token AND c.id IN (0, s.id)) FROM unnest($3::bigint[],"
     " $4::text[]) WITH ORDINALITY AS c(id, token, at) ORDER BY c.at";
 
 static void read_lost_work(const PGresult *rows, dur_arena *arena, dur_turn_commit *turn) {

@@ -363,6 +363,7 @@ typedef struct dur__pg_turn_plan {
     int work_at;      /* statement whose rows are the new worker rows; -1: none */
     int timers_at;    /* … the new timers that the lane keeps */
     bool usual;       /* in the shorter way */
+    bool ahead;       /* … and without a change of the instances' rows */
     bool sends;       /* messages that are visible at once, perhaps to instances of this very lane */
     uint64_t due_ms;  /* the first of the others that it sends to its own instances */
     bool for_lanes;   /* other lanes have something to do afterwards */
@@ -382,7 +383,10 @@ void dur__pg_turns_read(const dur__pg_batch *batch, const dur__pg_turn_plan *pla
 /* The first program that knows all that may stand there: steps since 2, executions (pg_usual.c) since 3. */
 #define DUR__PG_PROGRAM 3
 #define DUR__PG_PROGRAM_TEXT "3"
-void dur__pg_steps_move_add(dur__pg *store, dur__pg_batch *batch, dur__pg_array *instances); /* takes the array */
+/* First lock them, if that was not done before; then they are what dur_worker and dur_executions have: takes the array.
+ */
+void dur__pg_steps_lock_add(dur__pg *store, dur__pg_batch *batch, const dur__pg_array *instances);
+void dur__pg_steps_move_add(dur__pg *store, dur__pg_batch *batch, dur__pg_array *instances);
 int dur__pg_step_move_by_token(dur__pg *store, const char *op, const char *token, bool *moved, dur_error *err);
 void dur__pg_step_forget(dur__pg_lane *lane, const char *instance);
 void dur__pg_steps_forget_all(dur__pg_lane *lane);
@@ -573,13 +577,30 @@ int dur__pg_erase(dur__pg_conn *conn, dur__pg_array *ids, dur_delete_result *out
 #define DUR__PG_WAITING                                                                                                \
     "m AS (SELECT i0.*, (SELECT min(q.order_ms) FROM @queue q WHERE q.instance_id = i0.instance_id) AS at,"            \
     " (SELECT min(q.due_ms) FROM @queue q WHERE q.instance_id = i0.instance_id) AS due FROM i0)"
-/* The work in their rows is a row of its own (pg_step.c). */
+/*
+ * Of the rows of history that are ahead of the instance's row i (pg_usual.c) the last one that the condition names.
+ * Who reads it to write behind it has locked row i before, by another statement: such rows come without an update of i.
+ */
+#define DUR__PG_AHEAD(columns, condition)                                                                              \
+    "(SELECT " columns " FROM @history h WHERE h.instance_id = i.instance_id AND h.execution_id = i.current_execution" \
+    " AND h.event_id > i.last_event" condition " ORDER BY h.event_id DESC LIMIT 1)"
+/* The step of i (pg_step.c), wherever it stands; its id is 0 or NULL where there is none. */
+#define DUR__PG_STEP                                                                                                   \
+    "LATERAL (SELECT coalesce(a.step_id, i.step_id) AS id, CASE WHEN a.step_id IS NULL THEN i.step_token ELSE "        \
+    "a.step_token END AS token, CASE WHEN a.step_id IS NULL THEN i.step_json ELSE a.step_json END AS json, "           \
+    "coalesce(a.at_ms, i.updated_at) AS at FROM (SELECT 1) one LEFT JOIN " DUR__PG_AHEAD(                              \
+        "h.step_id, h.step_token, h.step_json, h.at_ms", " AND h.step_id IS NOT NULL") " a ON true)"
+#define DUR__PG_LAST_AHEAD "coalesce(" DUR__PG_AHEAD("h.event_id + h.events - 1", "") ", i.last_event)"
+#define DUR__PG_UPDATED_AHEAD "coalesce(" DUR__PG_AHEAD("h.at_ms", " AND h.at_ms IS NOT NULL") ", i.updated_at)"
+/* The work in their rows is a row of its own (pg_step.c), and they say what history says. */
 #define DUR__PG_MOVE_STEPS                                                                                             \
     "s0 AS (INSERT INTO @worker (instance_id, id, execution_id, activity_id, attempts, token, owner, since_ms, json)"  \
-    " OVERRIDING SYSTEM VALUE SELECT i.instance_id, i.step_id, i.current_execution, -i.step_id & 1099511627775, 1,"    \
-    " i.step_token, i.owner, i.updated_at, i.step_json FROM i0 JOIN @instances i ON i.instance_id = i0.instance_id"    \
-    " WHERE i.step_id IS NOT NULL)"
-#define DUR__PG_NO_STEP "step_id = NULL, step_token = NULL, step_json = NULL"
+    " OVERRIDING SYSTEM VALUE SELECT i.instance_id, s.id, i.current_execution, -s.id & 1099511627775, 1, s.token,"     \
+    " i.owner, s.at, s.json FROM i0 JOIN @instances i ON i.instance_id = i0.instance_id CROSS JOIN " DUR__PG_STEP      \
+    " s WHERE s.id < 0)"
+#define DUR__PG_NO_STEP                                                                                                \
+    "step_id = NULL, step_token = NULL, step_json = NULL, last_event = " DUR__PG_LAST_AHEAD                            \
+    ", updated_at = " DUR__PG_UPDATED_AHEAD
 /* The execution that began with its instance's row stands in it, as long as nothing else is done than to end it. */
 #define DUR__PG_EXECUTIONS_IN_ROWS                                                                                     \
     "SELECT instance_id, current_execution AS execution_id, status, output, created_at AS started_at, CASE WHEN"       \

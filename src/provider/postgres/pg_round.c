@@ -203,6 +203,7 @@ static void note_fresh(dur__pg_lane *lane, const dur_round *round) {
             dur__pg_fresh_add(lane, item->instance);
         else
             dur__pg_fresh_forget(lane, item->instance);
+        dur__pg_step_forget(lane, item->instance);
     }
     for (size_t i = 0; i < round->held_count; i++)
         dur__pg_fresh_forget(lane, round->held[i].instance);

@@ -138,13 +138,15 @@ static const char *const migration_3[] = {
 };
 
 /*
- * The execution that began with its instance's row stands in it, where programs before this one would not see it.  And
- * a page has room for a second version of each of its rows: those of a round are updated together, and before it has
- * ended no old one can go.
+ * The execution that began with its instance's row stands in it, where programs before this one would not see it; and
+ * rows of history can be ahead of it (pg_usual.c).  A page has room for a second version of each of its rows: those of
+ * a round are updated together, and before it has ended no old one can go.
  */
 static const char *const migration_4[] = {
     "ALTER TABLE @instances ADD COLUMN status smallint, ADD COLUMN output text;"
-    "ALTER TABLE @instances SET (fillfactor = 45);",
+    "ALTER TABLE @instances SET (fillfactor = 45);"
+    "ALTER TABLE @history ADD COLUMN at_ms bigint, ADD COLUMN step_id bigint, ADD COLUMN step_token text COLLATE"
+    " \"C\", ADD COLUMN step_json text;",
     NULL,
 };
 
@@ -311,7 +313,7 @@ static const char check_sql[] =
     "SELECT 'instance ' || i.instance_id || ': the row says last event ' || i.last_event || ', history says ' ||"
     " coalesce(h.last, 0) FROM @instances i LEFT JOIN LATERAL (SELECT max(h.event_id + h.events - 1) AS last"
     " FROM @history h WHERE h.instance_id = i.instance_id AND h.execution_id = i.current_execution) h ON true"
-    " WHERE i.last_event <> coalesce(h.last, 0)"
+    " WHERE i.last_event > coalesce(h.last, 0) OR (i.owner IS NULL AND i.last_event < h.last)"
     " UNION ALL SELECT 'history of ' || h.instance_id || ' has no instance' FROM (SELECT DISTINCT instance_id FROM"
     " @history) h WHERE NOT EXISTS (SELECT 1 FROM @instances i WHERE i.instance_id = h.instance_id)"
     " UNION ALL SELECT 'execution ' || e.execution_id || ' of ' || e.instance_id || ' is there twice' FROM @instances"

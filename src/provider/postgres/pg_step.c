@@ -19,23 +19,40 @@
 #define ACTIVITY_BITS 40 /* and what is left for the execution: enough to keep those apart that still run */
 #define EXECUTION_MASK 0x3fffffu
 
-typedef struct step {
-    int64_t id;
-    char *token;
+/* What a lane knows of the row of an instance that it has written under the lease that it has. */
+typedef struct row {
+    uint64_t last; /* the position in it … */
+    uint64_t head; /* … and that of history, which may be ahead */
+    int64_t step;  /* 0: none */
+    char *token;   /* of the step */
     char instance[];
-} step;
+} row;
 
 /* ---- moving it --------------------------------------------------------------------------------------------------- */
 
 /* In order of the ids, as everybody locks them. */
+static const char lock_sql[] =
+    "SELECT 1 FROM @instances WHERE instance_id = ANY ($2::text[]) ORDER BY instance_id FOR UPDATE";
 static const char move_sql[] =
-    "WITH i0 AS MATERIALIZED (SELECT instance_id FROM @instances WHERE instance_id = ANY ($2::text[]) AND (step_id IS"
-    " NOT NULL OR status IS NOT NULL) ORDER BY instance_id FOR UPDATE), " DUR__PG_MOVE_STEPS ", e0 AS (INSERT INTO"
-    " @executions (instance_id, execution_id, status, output, started_at, completed_at) SELECT e.* FROM"
-    " i0 JOIN (" DUR__PG_EXECUTIONS_IN_ROWS ") e ON e.instance_id = i0.instance_id) UPDATE @instances i"
-    " SET " DUR__PG_NO_STEP ", status = NULL, output = NULL FROM i0 WHERE i.instance_id = i0.instance_id";
+    "WITH i0 AS MATERIALIZED (SELECT i.instance_id FROM @instances i WHERE i.instance_id = ANY ($2::text[]) AND"
+    " (i.step_id IS NOT NULL OR i.status IS NOT NULL OR " DUR__PG_AHEAD(
+        "1", "") " IS NOT NULL)), " DUR__PG_MOVE_STEPS ", e0 AS (INSERT INTO @executions (instance_id,"
+                 " execution_id, status, output, started_at, completed_at) SELECT e.* FROM i0 JOIN"
+                 " (" DUR__PG_EXECUTIONS_IN_ROWS ") e ON e.instance_id = i0.instance_id) UPDATE @instances i"
+                 " SET " DUR__PG_NO_STEP ", status = NULL, output = NULL FROM i0 WHERE i.instance_id = i0.instance_id";
 /* By a token alone: only who runs it knows that, so it is one of the few that somebody here holds. */
-static const char find_sql[] = "SELECT instance_id FROM @instances WHERE owner IS NOT NULL AND step_token = $2::text";
+static const char find_sql[] = "SELECT i.instance_id FROM @instances i CROSS JOIN " DUR__PG_STEP
+                               " s WHERE i.owner IS NOT NULL AND s.token = $2::text";
+
+void dur__pg_steps_lock_add(dur__pg *store, dur__pg_batch *batch, const dur__pg_array *instances) {
+    dur__pg_args args;
+    dur__pg_array copy = { .element = instances->element };
+    if (instances->count == 0) return;
+    dur__pg_add_all(&copy, instances);
+    dur__pg_args_begin(store, &args);
+    dur__pg_array_arg(&args, &copy);
+    dur__pg_batch_add(batch, lock_sql, &args);
+}
 
 void dur__pg_steps_move_add(dur__pg *store, dur__pg_batch *batch, dur__pg_array *instances) {
     dur__pg_args args;
@@ -48,69 +65,98 @@ void dur__pg_steps_move_add(dur__pg *store, dur__pg_batch *batch, dur__pg_array 
         dur__pg_args_free(&args);
 }
 
+/* An end without a message has no row locked yet; it is out of order, and as rare as what it is for. */
 void dur__pg_steps_move_of(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count,
                            const dur_work_ack *acks, size_t ack_count) {
-    dur__pg_array ids = dur__pg_array_text();
+    dur__pg_array ids = dur__pg_array_text(), bare = dur__pg_array_text();
     for (size_t i = 0; i < count; i++)
         dur__pg_add_text(&ids, turns[i]->instance);
-    for (size_t i = 0; i < ack_count; i++)
-        if ((int64_t)acks[i].ref.row_id <= 0 && acks[i].ref.instance != NULL)
-            dur__pg_add_text(&ids, acks[i].ref.instance);
+    for (size_t i = 0; i < ack_count; i++) {
+        if ((int64_t)acks[i].ref.row_id > 0 || acks[i].ref.instance == NULL) continue;
+        dur__pg_add_text(&ids, acks[i].ref.instance);
+        if (acks[i].completion == NULL) dur__pg_add_text(&bare, acks[i].ref.instance);
+    }
+    dur__pg_steps_lock_add(store, batch, &bare);
+    dur__buf_free(&bare.data);
     dur__pg_steps_move_add(store, batch, &ids);
+}
+
+static int move_one(dur__pg *store, const char *op, const char *instance, dur_error *err) {
+    dur__pg_conn *conn;
+    dur__pg_batch batch;
+    dur__pg_array one = dur__pg_array_text();
+    int code = dur__pg_borrow(store, &conn, err);
+    if (code != DUR_OK) return code;
+    dur__pg_add_text(&one, instance);
+    dur__pg_batch_begin(&batch, conn, true);
+    dur__pg_steps_lock_add(store, &batch, &one);
+    dur__pg_steps_move_add(store, &batch, &one);
+    code = dur__pg_batch_run(&batch, op, err);
+    dur__pg_batch_end(&batch);
+    dur__pg_return(conn);
+    return code;
 }
 
 int dur__pg_step_move_by_token(dur__pg *store, const char *op, const char *token, bool *moved, dur_error *err) {
     dur__pg_args args;
     dur_arena *arena = dur_arena_new();
     const char *instance = NULL;
-    uint64_t count = 0;
     dur__pg_args_begin(store, &args);
     dur__pg_text(&args, token);
     int code = dur__pg_first_text(store, op, find_sql, &args, arena, &instance, err);
-    if (code == DUR_OK && instance != NULL) {
-        dur__pg_array one = dur__pg_array_text();
-        dur__pg_add_text(&one, instance);
-        dur__pg_args_begin(store, &args);
-        dur__pg_array_arg(&args, &one);
-        code = dur__pg_write(store, op, move_sql, &args, &count, err);
-    }
-    *moved = count > 0;
+    *moved = code == DUR_OK && instance != NULL;
+    if (*moved) code = move_one(store, op, instance, err);
     dur_arena_free(arena);
     return code;
 }
 
 /* ---- what a lane remembers --------------------------------------------------------------------------------------- */
 
-static void step_free(step *self) {
+static void row_free(row *self) {
     if (self == NULL) return;
     free(self->token);
     free(self);
 }
 
 void dur__pg_step_forget(dur__pg_lane *lane, const char *instance) {
-    if (lane->steps.count > 0) step_free(dur__map_remove(&lane->steps, instance));
+    if (lane->steps.count > 0) row_free(dur__map_remove(&lane->steps, instance));
 }
 
 void dur__pg_steps_forget_all(dur__pg_lane *lane) {
     dur__map_entry *entry;
     for (size_t i = 0; (entry = dur__map_next(&lane->steps, &i)) != NULL;)
-        step_free(entry->value);
+        row_free(entry->value);
     dur__map_free(&lane->steps);
     memset(&lane->steps, 0, sizeof(lane->steps));
 }
 
-static void remember(dur__pg_lane *lane, const dur_turn_commit *turn) {
-    size_t size = strlen(turn->instance) + 1;
-    dur__pg_step_forget(lane, turn->instance);
-    step *made = dur__xmalloc(sizeof(*made) + size);
-    memcpy(made->instance, turn->instance, size);
-    made->id = dur__pg_step_id(&turn->worker_items[0].message);
-    made->token = dur__xstrdup(turn->worker_items[0].lock_token);
-    dur__map_put(&lane->steps, made->instance, made);
+static row *row_of(const dur__pg_lane *lane, const char *instance) {
+    return lane->steps.count > 0 ? dur__map_get(&lane->steps, instance) : NULL;
 }
 
-static const step *step_of(const dur__pg_lane *lane, const char *instance) {
-    return lane->steps.count > 0 ? dur__map_get(&lane->steps, instance) : NULL;
+static row *remember(dur__pg_lane *lane, const char *instance) {
+    row *known = row_of(lane, instance);
+    if (known != NULL) return known;
+    size_t size = strlen(instance) + 1;
+    known = dur__xcalloc(1, sizeof(*known) + size);
+    memcpy(known->instance, instance, size);
+    dur__map_put(&lane->steps, known->instance, known);
+    return known;
+}
+
+/* NULL: it has no step. */
+static const row *step_of(const dur__pg_lane *lane, const char *instance) {
+    const row *known = row_of(lane, instance);
+    return known != NULL && known->step != 0 ? known : NULL;
+}
+
+bool dur__pg_row_known(const dur__pg_lane *lane, const dur_turn_commit *turn) {
+    const row *known = row_of(lane, turn->instance);
+    return known != NULL && known->head == turn->expected_last;
+}
+
+uint64_t dur__pg_row_last(const dur__pg_lane *lane, const dur_turn_commit *turn) {
+    return dur__pg_row_known(lane, turn) ? row_of(lane, turn->instance)->last : turn->expected_last;
 }
 
 /* ---- what a turn does with it ------------------------------------------------------------------------------------ */
@@ -120,8 +166,8 @@ int64_t dur__pg_step_id(const dur_message *item) {
 }
 
 /* Where the answer to its turn was lost, its id is not known. */
-static bool is_step(const step *self, const dur_worker_claim *claim) {
-    return self != NULL && (claim->ref.row_id == 0 || (int64_t)claim->ref.row_id == self->id) &&
+static bool is_step(const row *self, const dur_worker_claim *claim) {
+    return self != NULL && (claim->ref.row_id == 0 || (int64_t)claim->ref.row_id == self->step) &&
            dur__str_eq(claim->lock_token, self->token);
 }
 
@@ -129,22 +175,22 @@ bool dur__pg_claim_is_step(const dur__pg_lane *lane, const dur_turn_commit *turn
     return is_step(step_of(lane, turn->instance), claim);
 }
 
-static bool cancels(const dur_turn_commit *turn, const step *self) {
+static bool cancels(const dur_turn_commit *turn, const row *self) {
     for (size_t i = 0; i < turn->cancelled_count; i++) {
         const dur_activity_ref *ref = &turn->cancelled[i];
         dur_message item = { .execution_id = ref->execution_id, .activity_id = ref->activity_id };
         if ((ref->instance == NULL || strcmp(ref->instance, turn->instance) == 0) &&
-            (ref->row_id != 0 ? (int64_t)ref->row_id : dur__pg_step_id(&item)) == self->id)
+            (ref->row_id != 0 ? (int64_t)ref->row_id : dur__pg_step_id(&item)) == self->step)
             return true;
     }
     return false;
 }
 
 int64_t dur__pg_step_gone(const dur__pg_lane *lane, const dur_turn_commit *turn) {
-    const step *self = step_of(lane, turn->instance);
+    const row *self = step_of(lane, turn->instance);
     for (size_t i = 0; self != NULL && i < turn->worker_consumed_count; i++)
-        if (is_step(self, &turn->worker_consumed[i])) return self->id;
-    return self != NULL && cancels(turn, self) ? self->id : 0;
+        if (is_step(self, &turn->worker_consumed[i])) return self->step;
+    return self != NULL && cancels(turn, self) ? self->step : 0;
 }
 
 bool dur__pg_step_stays(const dur__pg_lane *lane, const dur_turn_commit *turn) {
@@ -163,11 +209,21 @@ bool dur__pg_step_made(const dur__pg_lane *lane, const dur_turn_commit *turn) {
            strcmp(item->instance, turn->instance) == 0;
 }
 
-void dur__pg_step_note(dur__pg_lane *lane, const dur_turn_commit *turn, bool usual) {
-    if (usual && dur__pg_step_made(lane, turn))
-        remember(lane, turn);
-    else if (!usual || dur__pg_step_gone(lane, turn) != 0)
-        dur__pg_step_forget(lane, turn->instance); /* the long way has moved it */
+/* What went the long way has moved it, and its next turn writes the row. */
+void dur__pg_step_note(dur__pg_lane *lane, const dur_turn_commit *turn, bool usual, bool ahead) {
+    if (!usual || !dur__pg_turn_keeps(turn)) {
+        dur__pg_step_forget(lane, turn->instance);
+        return;
+    }
+    if (turn->writes_start) dur__pg_step_forget(lane, turn->instance); /* of another that had its id */
+    bool made = dur__pg_step_made(lane, turn), gone = dur__pg_step_gone(lane, turn) != 0;
+    row *known = remember(lane, turn->instance);
+    known->head = dur__pg_turn_last_event(turn);
+    if (!ahead) known->last = known->head;
+    if (!made && !gone) return;
+    free(known->token);
+    known->token = made ? dur__xstrdup(turn->worker_items[0].lock_token) : NULL;
+    known->step = made ? dur__pg_step_id(&turn->worker_items[0].message) : 0;
 }
 
 /* ---- its columns ------------------------------------------------------------------------------------------------- */

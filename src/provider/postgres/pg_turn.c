@@ -483,6 +483,7 @@ void dur__pg_turns_add(dur__pg *store, dur__pg_batch *batch, dur__pg_lane *lane,
         usual && owned && ack_count == 0 && count > 0 ? dur__pg_kind_of_all(turns, count, lane) : DUR__PG_UNUSUAL;
     *plan =
         (dur__pg_turn_plan){ .work_at = -1, .timers_at = -1, .due_ms = DUR_NEVER, .usual = kind != DUR__PG_UNUSUAL };
+    plan->ahead = kind == DUR__PG_GOES_AHEAD;
     for (size_t i = 0; i < ack_count; i++)
         if (acks[i].completion != NULL) dur__pg_outbox_add(&box, acks[i].completion, 0);
     plan->sends = plan->for_lanes = box.count > 0;
@@ -534,7 +535,7 @@ void dur__pg_turns_read(const dur__pg_batch *batch, const dur__pg_turn_plan *pla
             }
         }
         if (lane == NULL) continue;
-        dur__pg_step_note(lane, turns[i], plan->usual);
+        dur__pg_step_note(lane, turns[i], plan->usual, plan->ahead && !turns[i]->writes_start);
         dur__pg_timers_note(lane, turns[i], timers, &timer);
     }
 }

@@ -30,6 +30,7 @@ void dur__pg_send_timers_dropped(dur__pg *store, dur__pg_batch *batch, dur_turn_
 /* pg_usual.c.  In this order: a statement for one of them does for those before it. */
 typedef enum dur__pg_turn_kind {
     DUR__PG_UNUSUAL,
+    DUR__PG_GOES_AHEAD,
     DUR__PG_GOES_ON,
     DUR__PG_IS_OVER,
     DUR__PG_BEGINS,
@@ -68,11 +69,16 @@ void dur__pg_send_release(dur__pg *store, dur__pg_batch *batch, dur_turn_commit 
 /* pg_step.c: usual turns and the step in their instance's row */
 int64_t dur__pg_step_id(const dur_message *item);
 bool dur__pg_claim_is_step(const dur__pg_lane *lane, const dur_turn_commit *turn, const dur_worker_claim *claim);
-int64_t dur__pg_step_gone(const dur__pg_lane *lane, const dur_turn_commit *turn);    /* the one that it ends; 0: none */
-bool dur__pg_step_stays(const dur__pg_lane *lane, const dur_turn_commit *turn);      /* there is one, and it does not */
-bool dur__pg_step_made(const dur__pg_lane *lane, const dur_turn_commit *turn);       /* its work is the new one */
-void dur__pg_step_note(dur__pg_lane *lane, const dur_turn_commit *turn, bool usual); /* it is committed */
-/* What is not done in the usual way knows of rows of dur_worker only. */
+int64_t dur__pg_step_gone(const dur__pg_lane *lane, const dur_turn_commit *turn); /* the one that it ends; 0: none */
+bool dur__pg_step_stays(const dur__pg_lane *lane, const dur_turn_commit *turn);   /* there is one, and it does not */
+bool dur__pg_step_made(const dur__pg_lane *lane, const dur_turn_commit *turn);    /* its work is the new one */
+/* It is committed; ahead: without a change of the row. */
+void dur__pg_step_note(dur__pg_lane *lane, const dur_turn_commit *turn, bool usual, bool ahead);
+/* The lane has written the instance's row under the lease that it has, and the turn stands behind the last that it
+   knows of; and the position that the row has then. */
+bool dur__pg_row_known(const dur__pg_lane *lane, const dur_turn_commit *turn);
+uint64_t dur__pg_row_last(const dur__pg_lane *lane, const dur_turn_commit *turn);
+/* What is not done in the usual way knows of rows of dur_worker only.  Their rows are locked. */
 void dur__pg_steps_move_of(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count,
                            const dur_work_ack *acks, size_t ack_count);
 /* Four arrays: gone, id, token, json. */

@@ -19,12 +19,14 @@
 #define TURNS(more)                                                                                                    \
     "(SELECT unnest($2::text[]) AS id, unnest($3::text[]) AS token, unnest($4::bigint[]) AS execution,"                \
     " unnest($5::bigint[]) AS expected, unnest($6::bigint[]) AS last, unnest($11::bigint[]) AS gone,"                  \
-    " unnest($12::bigint[]) AS step, unnest($13::text[]) AS step_token, unnest($14::text[]) AS step_json" more ") t"
-#define STATE ", unnest($17::bigint[]) AS flags, unnest($18::text[]) AS custom"
-#define RESULT ", unnest($19::bigint[]) AS status, unnest($20::text[]) AS output"
+    " unnest($12::bigint[]) AS step, unnest($13::text[]) AS step_token, unnest($14::text[]) AS step_json, "            \
+    "unnest($17::bigint[])"                                                                                            \
+    " AS row_last" more ") t"
+#define STATE ", unnest($18::bigint[]) AS flags, unnest($19::text[]) AS custom"
+#define RESULT ", unnest($20::bigint[]) AS status, unnest($21::text[]) AS output"
 #define NAMES                                                                                                          \
-    ", unnest($21::text[]) AS name, unnest($22::text[]) AS version, unnest($23::text[]) AS parent,"                    \
-    " unnest($24::text[]) AS pin"
+    ", unnest($22::text[]) AS name, unnest($23::text[]) AS version, unnest($24::text[]) AS parent,"                    \
+    " unnest($25::text[]) AS pin"
 
 /*
  * A lease that this lane holds; where the holder is another, it was taken outside of the lane.  IS TRUE keeps the
@@ -32,16 +34,21 @@
  */
 #define HELD_HERE                                                                                                      \
     "i.instance_id = t.id AND (i.token = t.token) IS TRUE AND (i.owner = $7::text) IS TRUE AND (i.holder = "           \
-    "$8::bigint) IS TRUE AND i.last_event = t.expected AND " DUR__PG_FENCE("$9::bigint")
-/* The step in the row (pg_step.c) is the one that ends, where one ends or begins; of those that are over none is left.
+    "$8::bigint) IS TRUE AND i.last_event = t.row_last AND " DUR__PG_FENCE("$9::bigint")
+/*
+ * The step in the row (pg_step.c) is the one that ends, where one ends or begins; of those that are over none is left.
+ * Where history is ahead the step stands there, and that nobody has touched it is what the position says.
  */
-#define SAME_STEP " AND (t.gone IS NULL AND t.step IS NULL OR i.step_id IS NOT DISTINCT FROM t.gone)"
+#define BEHIND "t.row_last < t.expected"
+#define SAME_STEP " AND (" BEHIND " OR t.gone IS NULL AND t.step IS NULL OR i.step_id IS NOT DISTINCT FROM t.gone)"
 #define NO_STEP_LEFT                                                                                                   \
-    " AND (t.gone IS NULL AND t.step IS NULL AND t.flags & 16 <> 0 OR i.step_id IS NOT DISTINCT FROM t.gone)"
+    " AND (" BEHIND " OR t.gone IS NULL AND t.step IS NULL AND t.flags & 16 <> 0 OR i.step_id IS NOT DISTINCT FROM"    \
+    " t.gone)"
+#define STEP_STAYS "t.gone IS NULL AND t.step IS NULL AND NOT " BEHIND
 #define NEXT_STEP                                                                                                      \
-    " step_id = CASE WHEN t.gone IS NULL AND t.step IS NULL THEN i.step_id ELSE t.step END,"                           \
-    " step_token = CASE WHEN t.gone IS NULL AND t.step IS NULL THEN i.step_token ELSE t.step_token END,"               \
-    " step_json = CASE WHEN t.gone IS NULL AND t.step IS NULL THEN i.step_json ELSE t.step_json END,"
+    " step_id = CASE WHEN " STEP_STAYS " THEN i.step_id ELSE t.step END,"                                              \
+    " step_token = CASE WHEN " STEP_STAYS " THEN i.step_token ELSE t.step_token END,"                                  \
+    " step_json = CASE WHEN " STEP_STAYS " THEN i.step_json ELSE t.step_json END,"
 
 /* Their first row of history; further ones come with a statement of their own (pg_history.c).  The texts do not go
    through the update, which would copy them. */
@@ -56,6 +63,24 @@
     " apart AND (status > 1 OR expected = 0) ON CONFLICT (instance_id, execution_id) DO UPDATE SET status ="           \
     " excluded.status, output = excluded.output, completed_at = excluded.completed_at WHERE excluded.status > 1)"
 #define ALL_OR_NOTHING " SELECT 1 / (CASE WHEN count(*) = $10::bigint THEN 1 ELSE 0 END) FROM u"
+
+/*
+ * All of them go on, and the lane has written their rows before: those are compared and stay as they are, and history
+ * goes ahead of them.  What else a turn would change there stands in its row of history: when it was, and the step, if
+ * it ends one or begins one.  The row is locked, so that nobody takes the lease away meanwhile; whoever does so later,
+ * or writes the row in another way, has it say first what history says (DUR__PG_NO_STEP).
+ */
+static const char ahead_sql[] =
+    "WITH u AS MATERIALIZED (SELECT 1 FROM (SELECT unnest($2::text[]) AS id, unnest($3::text[]) AS token,"
+    " unnest($4::bigint[]) AS execution, unnest($5::bigint[]) AS expected, unnest($11::bigint[]) AS gone,"
+    " unnest($12::bigint[]) AS step, unnest($17::bigint[]) AS row_last) t JOIN @instances i ON i.current_execution ="
+    " t.execution AND " HELD_HERE SAME_STEP " FOR NO KEY UPDATE OF i), h AS (INSERT INTO @history (instance_id,"
+    " execution_id, event_id, events, json, at_ms, step_id, step_token, step_json) SELECT id, execution, expected + 1,"
+    " events, json, #now, CASE WHEN gone IS NULL THEN step ELSE coalesce(step, 0) END, step_token, step_json FROM"
+    " (SELECT unnest($2::text[]) AS id, unnest($4::bigint[]) AS execution, unnest($5::bigint[]) AS expected,"
+    " unnest($11::bigint[]) AS gone, unnest($12::bigint[]) AS step, unnest($13::text[]) AS step_token,"
+    " unnest($14::text[]) AS step_json, unnest($15::bigint[]) AS events, unnest($16::text[]) AS json)"
+    " t)" ALL_OR_NOTHING;
 
 /* All of them go on: no indexed column is touched. */
 static const char plain_rows_sql[] =
@@ -191,17 +216,35 @@ static dur__pg_turn_kind kind_of(const dur_turn_commit *turn, const dur__pg_lane
                : DUR__PG_UNUSUAL;
 }
 
-/* The rarest kind among them, apart from those that are born. */
+static bool is_behind(const dur__pg_lane *lane, const dur_turn_commit *turn) {
+    return !turn->writes_start && dur__pg_row_last(lane, turn) < turn->expected_last;
+}
+
+/* One that goes on by itself is as well off with its row. */
+static bool goes_ahead(const dur__pg_lane *lane, const dur_turn_commit *turn, size_t count) {
+    return atomic_load(&lane->store->steps_in_rows) && dur__pg_row_known(lane, turn) &&
+           (count > 1 || is_behind(lane, turn));
+}
+
+/*
+ * The rarest kind among them, apart from those that are born.  A statement that changes a row that is behind does not
+ * know what step stands in history.
+ */
 dur__pg_turn_kind dur__pg_kind_of_all(dur_turn_commit **turns, size_t count, const dur__pg_lane *lane) {
-    dur__pg_turn_kind all = DUR__PG_GOES_ON;
+    dur__pg_turn_kind all = DUR__PG_GOES_AHEAD;
+    bool step_is_ahead = false;
     for (size_t i = 0; i < count; i++) {
         dur__pg_turn_kind kind = kind_of(turns[i], lane);
         if (kind == DUR__PG_UNUSUAL) return DUR__PG_UNUSUAL;
         if (kind == DUR__PG_IS_BORN) continue;
-        if (kind == DUR__PG_GOES_ON && dur__pg_status_event(turns[i]) != NULL) kind = DUR__PG_IS_OVER;
+        if (kind == DUR__PG_GOES_ON && dur__pg_status_event(turns[i]) != NULL)
+            kind = DUR__PG_IS_OVER;
+        else if (kind == DUR__PG_GOES_ON && goes_ahead(lane, turns[i], count))
+            kind = DUR__PG_GOES_AHEAD;
         if (kind > all) all = kind;
+        step_is_ahead |= is_behind(lane, turns[i]) && dur__pg_step_stays(lane, turns[i]);
     }
-    return all;
+    return all > DUR__PG_GOES_AHEAD && step_is_ahead ? DUR__PG_UNUSUAL : all;
 }
 
 /* ---- sending them ------------------------------------------------------------------------------------------------ */
@@ -210,13 +253,14 @@ dur__pg_turn_kind dur__pg_kind_of_all(dur_turn_commit **turns, size_t count, con
 static void usual_args(dur__pg *store, dur__pg_args *args, const dur__pg_lane *lane, dur_turn_commit **turns,
                        size_t count) {
     dur__pg_array id = dur__pg_array_text(), token = dur__pg_array_text(), execution = dur__pg_array_i64();
-    dur__pg_array expected = dur__pg_array_i64(), last = dur__pg_array_i64();
+    dur__pg_array expected = dur__pg_array_i64(), last = dur__pg_array_i64(), row_last = dur__pg_array_i64();
     for (size_t i = 0; i < count; i++) {
         dur__pg_add_text(&id, turns[i]->instance);
         dur__pg_add_text(&token, turns[i]->lock_token);
         dur__pg_add_i64(&execution, (int64_t)turns[i]->execution_id);
         dur__pg_add_i64(&expected, (int64_t)turns[i]->expected_last);
         dur__pg_add_i64(&last, (int64_t)dur__pg_turn_last_event(turns[i]));
+        dur__pg_add_i64(&row_last, (int64_t)dur__pg_row_last(lane, turns[i]));
     }
     dur__pg_args_begin(store, args);
     dur__pg_array_arg(args, &id);
@@ -230,6 +274,7 @@ static void usual_args(dur__pg *store, dur__pg_args *args, const dur__pg_lane *l
     dur__pg_i64(args, (int64_t)count);
     dur__pg_step_columns(args, lane, turns, count);
     dur__pg_history_columns(args, store, turns, count);
+    dur__pg_array_arg(args, &row_last);
 }
 
 static void add_columns(dur__pg_args *args, dur__pg_array *columns, int count) {
@@ -271,7 +316,8 @@ static void name_columns(dur__pg_args *args, dur_turn_commit **turns, size_t cou
 static void send_rows(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, dur_turn_commit **turns,
                       size_t count, dur__pg_turn_kind kind) {
     dur__pg_args args;
-    const char *sql = kind == DUR__PG_GOES_ON              ? plain_rows_sql
+    const char *sql = kind == DUR__PG_GOES_AHEAD           ? ahead_sql
+                      : kind == DUR__PG_GOES_ON            ? plain_rows_sql
                       : kind == DUR__PG_IS_OVER            ? ending_rows_sql
                       : kind == DUR__PG_BEGINS             ? beginning_rows_sql
                       : atomic_load(&store->steps_in_rows) ? born_sql

@@ -336,10 +336,11 @@ static const char check_sql[] =
     " WHERE $5::bigint > 0 AND " CLAIM_MATCHES
     " RETURNING w.session_id), s AS (UPDATE @sessions SET active_ms = (SELECT now FROM n) WHERE session_id IN (SELECT"
     " session_id FROM u WHERE session_id IS NOT NULL))"
-    " SELECT EXISTS (SELECT 1 FROM @worker w, n WHERE " CLAIM_MATCHES ") OR EXISTS (SELECT 1 FROM @instances i WHERE"
-    " i.instance_id = c.instance AND c.id IN (0, i.step_id) AND i.step_token = c.token) OR (c.instance IS NULL AND"
-    " EXISTS (SELECT 1 FROM @instances i WHERE i.owner IS NOT NULL AND i.step_token = c.token)) FROM " CLAIMS
-    " ORDER BY c.at";
+    " SELECT EXISTS (SELECT 1 FROM @worker w, n WHERE " CLAIM_MATCHES
+    ") OR EXISTS (SELECT 1 FROM @instances i CROSS JOIN"
+    " " DUR__PG_STEP " s WHERE i.instance_id = c.instance AND c.id IN (0, s.id) AND s.token = c.token) OR (c.instance"
+    " IS NULL AND EXISTS (SELECT 1 FROM @instances i CROSS JOIN " DUR__PG_STEP
+    " s WHERE i.owner IS NOT NULL AND s.token = c.token)) FROM " CLAIMS " ORDER BY c.at";
 static const char return_sql[] =
     "UPDATE @worker w SET token = NULL, owner = NULL, until_ms = 0, since_ms = n.now, attempts = greatest(w.attempts"
     " - 1,"
@@ -388,6 +389,7 @@ int dur__pg_return_works(dur_provider *self, const dur_worker_claim *claims, siz
     }
     claims_args(store, &args, claims, count);
     dur__pg_batch_begin(&batch, conn, true);
+    dur__pg_steps_lock_add(store, &batch, &steps);
     dur__pg_steps_move_add(store, &batch, &steps);
     dur__pg_batch_add(&batch, return_sql, &args);
     code = dur__pg_batch_run(&batch, "postgres.return_works", err);
