@@ -31,6 +31,15 @@ static bool fits(const dur_event_row *event) {
            memchr(event->json.data, '\n', event->json.size) == NULL;
 }
 
+bool dur__pg_in_first_row(const dur_turn_commit *turn, size_t at) {
+    size_t size = at;
+    for (size_t i = 0; i <= at; i++) {
+        if (!fits(&turn->events[i]) || turn->events[i].event_id != turn->events[0].event_id + i) return false;
+        size += turn->events[i].json.size;
+    }
+    return size <= ROW_BYTES_MAX;
+}
+
 size_t dur__pg_row_of_events(const dur__pg *store, const dur_turn_commit *turn, size_t from, dur__buf *json) {
     const dur_event_row *events = turn->events;
     size_t count = 1;

@@ -584,12 +584,21 @@ int dur__pg_erase(dur__pg_conn *conn, dur__pg_array *ids, dur_delete_result *out
 #define DUR__PG_AHEAD(columns, condition)                                                                              \
     "(SELECT " columns " FROM @history h WHERE h.instance_id = i.instance_id AND h.execution_id = i.current_execution" \
     " AND h.event_id > i.last_event" condition " ORDER BY h.event_id DESC LIMIT 1)"
-/* The step of i (pg_step.c), wherever it stands; its id is 0 or NULL where there is none. */
+/* A step that a row h of history has in short (pg_step.c): between a beginning that the keys say, and the end that is
+   stored, stands what the event says that scheduled it, behind its type. */
+#define DUR__PG_SCHEDULED "\"type\":\"ActivityScheduled\","
+#define DUR__PG_SCHEDULED_EVENT "split_part(h.json, E'\\n', ((-h.step_id & 1099511627775) - h.event_id + 1)::integer)"
+#define DUR__PG_STEP_IN_FULL                                                                                           \
+    "CASE WHEN h.step_json NOT LIKE ',%' THEN h.step_json ELSE '{\"ActivityExecute\":{\"instance\":\"' || "            \
+    "i.instance_id || '\",\"execution_id\":' || i.current_execution || ',\"id\":' || (-h.step_id & 1099511627775) || " \
+    "',' || left(substr(" DUR__PG_SCHEDULED_EVENT ", strpos(" DUR__PG_SCHEDULED_EVENT ", '" DUR__PG_SCHEDULED          \
+    "') + length('" DUR__PG_SCHEDULED "')), -1) || h.step_json END AS step_json"
+/* The step of i, wherever it stands; its id is 0 or NULL where there is none. */
 #define DUR__PG_STEP                                                                                                   \
     "LATERAL (SELECT coalesce(a.step_id, i.step_id) AS id, CASE WHEN a.step_id IS NULL THEN i.step_token ELSE "        \
     "a.step_token END AS token, CASE WHEN a.step_id IS NULL THEN i.step_json ELSE a.step_json END AS json, "           \
     "coalesce(a.at_ms, i.updated_at) AS at FROM (SELECT 1) one LEFT JOIN " DUR__PG_AHEAD(                              \
-        "h.step_id, h.step_token, h.step_json, h.at_ms", " AND h.step_id IS NOT NULL") " a ON true)"
+        "h.step_id, h.step_token, " DUR__PG_STEP_IN_FULL ", h.at_ms", " AND h.step_id IS NOT NULL") " a ON true)"
 #define DUR__PG_LAST_AHEAD "coalesce(" DUR__PG_AHEAD("h.event_id + h.events - 1", "") ", i.last_event)"
 #define DUR__PG_UPDATED_AHEAD "coalesce(" DUR__PG_AHEAD("h.at_ms", " AND h.at_ms IS NOT NULL") ", i.updated_at)"
 /* The work in their rows is a row of its own (pg_step.c), and they say what history says. */

@@ -228,7 +228,40 @@ void dur__pg_step_note(dur__pg_lane *lane, const dur_turn_commit *turn, bool usu
 
 /* ---- its columns ------------------------------------------------------------------------------------------------- */
 
-void dur__pg_step_columns(dur__pg_args *args, const dur__pg_lane *lane, dur_turn_commit **turns, size_t count) {
+static bool takes(dur_text *text, const char *start, size_t size) {
+    if (text->size < size || memcmp(text->data, start, size) != 0) return false;
+    *text = (dur_text){ text->data + size, text->size - size };
+    return true;
+}
+
+/*
+ * Beside the event that has scheduled it most of a step says the same again: then only the end is stored, from a comma
+ * on (DUR__PG_STEP_IN_FULL puts it together).  It is compared byte by byte, so whatever looks otherwise is stored as it
+ * is; no JSON begins with a comma.
+ */
+static dur_text beside_event(const dur_turn_commit *turn, const dur_message *item) {
+    const size_t type_size = sizeof(DUR__PG_SCHEDULED) - 1;
+    uint64_t first = turn->events[0].event_id;
+    if (item->activity_id < first || item->activity_id - first >= turn->event_count) return item->json;
+    size_t at = (size_t)(item->activity_id - first);
+    if (!dur__pg_in_first_row(turn, at)) return item->json;
+    dur_text event = turn->events[at].json, rest = item->json;
+    const char *type = memmem(event.data, event.size, DUR__PG_SCHEDULED, type_size);
+    if (type == NULL) return item->json;
+    const char *said = type + type_size, *end = event.data + event.size - 1;
+    char number[64];
+    int size = snprintf(number, sizeof(number), "\",\"execution_id\":%llu,\"id\":%llu,",
+                        (unsigned long long)item->execution_id, (unsigned long long)item->activity_id);
+    static const char begin[] = "{\"ActivityExecute\":{\"instance\":\"";
+    if (end <= said || *end != '}' || !takes(&rest, begin, sizeof(begin) - 1) ||
+        !takes(&rest, turn->instance, strlen(turn->instance)) || !takes(&rest, number, (size_t)size) ||
+        !takes(&rest, said, (size_t)(end - said)) || rest.size == 0 || rest.data[0] != ',')
+        return item->json;
+    return rest;
+}
+
+void dur__pg_step_columns(dur__pg_args *args, const dur__pg_lane *lane, dur_turn_commit **turns, size_t count,
+                          bool ahead) {
     dur__pg_array gone = dur__pg_array_i64(), id = dur__pg_array_i64();
     dur__pg_array token = dur__pg_array_text(), json = dur__pg_array_text();
     for (size_t i = 0; i < count; i++) {
@@ -241,7 +274,7 @@ void dur__pg_step_columns(dur__pg_args *args, const dur__pg_lane *lane, dur_turn
             const dur_turn_work *work = &turns[i]->worker_items[0];
             dur__pg_add_i64(&id, dur__pg_step_id(&work->message));
             dur__pg_add_text(&token, work->lock_token);
-            dur__pg_add_json(&json, work->message.json);
+            dur__pg_add_json(&json, ahead ? beside_event(turns[i], &work->message) : work->message.json);
         } else {
             dur__pg_add_null(&id);
             dur__pg_add_null(&token);

@@ -53,6 +53,7 @@ void dur__pg_send_more_history(dur__pg *store, dur__pg_batch *batch, dur_turn_co
 /* All of them stand behind what is there, in order, so that no row can have one of them already.  Usual turns are such.
  */
 bool dur__pg_events_are_new(const dur_turn_commit *turn);
+bool dur__pg_in_first_row(const dur_turn_commit *turn, size_t at); /* where nothing forbids to put several into one */
 /* The text of a row that begins with this event; how many there are in it. */
 size_t dur__pg_row_of_events(const dur__pg *store, const dur_turn_commit *turn, size_t from, dur__buf *json);
 
@@ -81,8 +82,9 @@ uint64_t dur__pg_row_last(const dur__pg_lane *lane, const dur_turn_commit *turn)
 /* What is not done in the usual way knows of rows of dur_worker only.  Their rows are locked. */
 void dur__pg_steps_move_of(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count,
                            const dur_work_ack *acks, size_t ack_count);
-/* Four arrays: gone, id, token, json. */
-void dur__pg_step_columns(dur__pg_args *args, const dur__pg_lane *lane, dur_turn_commit **turns, size_t count);
+/* Four arrays: gone, id, token, json; ahead: beside their events. */
+void dur__pg_step_columns(dur__pg_args *args, const dur__pg_lane *lane, dur_turn_commit **turns, size_t count,
+                          bool ahead);
 
 /* pg_timer.c: usual turns and the timers that the lane keeps */
 bool dur__pg_sends_only_timers(const dur_turn_commit *turn); /* if anything, to itself */

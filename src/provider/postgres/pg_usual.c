@@ -251,7 +251,7 @@ dur__pg_turn_kind dur__pg_kind_of_all(dur_turn_commit **turns, size_t count, con
 
 /* As HELD_HERE wants them. */
 static void usual_args(dur__pg *store, dur__pg_args *args, const dur__pg_lane *lane, dur_turn_commit **turns,
-                       size_t count) {
+                       size_t count, bool ahead) {
     dur__pg_array id = dur__pg_array_text(), token = dur__pg_array_text(), execution = dur__pg_array_i64();
     dur__pg_array expected = dur__pg_array_i64(), last = dur__pg_array_i64(), row_last = dur__pg_array_i64();
     for (size_t i = 0; i < count; i++) {
@@ -272,7 +272,7 @@ static void usual_args(dur__pg *store, dur__pg_args *args, const dur__pg_lane *l
     dur__pg_i64(args, lane->holder);
     dur__pg_i64(args, dur__pg_fence_key(store, lane->owner));
     dur__pg_i64(args, (int64_t)count);
-    dur__pg_step_columns(args, lane, turns, count);
+    dur__pg_step_columns(args, lane, turns, count, ahead);
     dur__pg_history_columns(args, store, turns, count);
     dur__pg_array_arg(args, &row_last);
 }
@@ -322,7 +322,7 @@ static void send_rows(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *
                       : kind == DUR__PG_BEGINS             ? beginning_rows_sql
                       : atomic_load(&store->steps_in_rows) ? born_sql
                                                            : born_apart_sql;
-    usual_args(store, &args, lane, turns, count);
+    usual_args(store, &args, lane, turns, count, kind == DUR__PG_GOES_AHEAD);
     if (kind > DUR__PG_GOES_ON) state_columns(&args, turns, count);
     if (kind > DUR__PG_IS_OVER) name_columns(&args, turns, count);
     dur__pg_batch_add(batch, sql, &args);
