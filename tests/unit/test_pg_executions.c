@@ -597,10 +597,11 @@ static void is_asked_like_any_other(void **state) {
 static void begins_apart_beside_an_older_node(void **state) {
     pg_bench *p = *state;
     dur_owner_report report;
-    pg_do(p->db, dur_arena_format(p->b.arena,
-                                  "INSERT INTO %s.dur_owners (owner, timeout_ms, beat_ms, lock_key, server_start,"
-                                  " session_lock, program) VALUES ('old', 60000, 9000000000000, 1, 0, false, 2)",
-                                  p->schema));
+    pg_do(p->db, dur_arena_format(
+                     p->b.arena,
+                     "INSERT INTO %s.dur_owners (owner, timeout_ms, beat_ms, lock_key, server_start,"
+                     " session_lock, program, reads_ahead) VALUES ('old', 60000, 9000000000000, 1, 0, false, 2, false)",
+                     p->schema));
     stage s = stage_open(p);
     dur_turn_commit born = parked(&s.r, "x"), other = parked(&s.r, "y");
     assert_int_equal(apart(&s), 2);
@@ -642,8 +643,22 @@ static void as_version_3(pg_bench *p) {
     pg_do(p->db, dur_arena_format(p->b.arena,
                                   "ALTER TABLE %s.dur_instances DROP COLUMN status, DROP COLUMN output;"
                                   "ALTER TABLE %s.dur_instances SET (fillfactor = 70);"
+                                  "ALTER TABLE %s.dur_history DROP COLUMN at_ms, DROP COLUMN step_id, DROP COLUMN"
+                                  " step_token, DROP COLUMN step_json;"
+                                  "ALTER TABLE %s.dur_owners DROP COLUMN reads_ahead;"
                                   "UPDATE %s.dur_meta SET schema_version = 3, min_program = 2",
-                                  p->schema, p->schema, p->schema));
+                                  p->schema, p->schema, p->schema, p->schema, p->schema));
+}
+
+/* As a node of the version before does it that was opened before this one migrated. */
+static void no_older_node_registers(const pg_bench *p) {
+    PGresult *result = PQexec(p->db, dur_arena_format(p->b.arena,
+                                                      "INSERT INTO %s.dur_owners (owner, timeout_ms, beat_ms, lock_key,"
+                                                      " server_start, session_lock, program) VALUES ('old', 60000,"
+                                                      " 9000000000000, 1, 0, false, 2)",
+                                                      p->schema));
+    assert_string_equal(PQresultErrorField(result, PG_DIAG_SQLSTATE), "23502"); /* not null */
+    PQclear(result);
 }
 
 static long of_the_schema(const pg_bench *p, const char *what) {
@@ -674,6 +689,7 @@ static void is_told_of_in_a_store_of_the_version_before(void **state) {
     assert_int_equal(of_the_schema(p, "schema_version"), DUR__PG_SCHEMA_VERSION);
     assert_int_equal(of_the_schema(p, "min_program"), DUR__PG_PROGRAM);
     assert_int_equal(room_left(p), 55);
+    no_older_node_registers(p);
     s = stage_open(p);
     assert_int_equal(apart(&s), 2);
     assert_int_equal(in_rows(&s), 0);

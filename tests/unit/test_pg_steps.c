@@ -334,10 +334,11 @@ static void without_its_id(void **state) {
 static void not_while_an_older_node_lives(void **state) {
     pg_bench *p = *state;
     dur_owner_report report;
-    pg_do(p->db, dur_arena_format(p->b.arena,
-                                  "INSERT INTO %s.dur_owners (owner, timeout_ms, beat_ms, lock_key, server_start,"
-                                  " session_lock, program) VALUES ('old', 60000, 9000000000000, 1, 0, false, 1)",
-                                  p->schema));
+    pg_do(p->db, dur_arena_format(
+                     p->b.arena,
+                     "INSERT INTO %s.dur_owners (owner, timeout_ms, beat_ms, lock_key, server_start,"
+                     " session_lock, program, reads_ahead) VALUES ('old', 60000, 9000000000000, 1, 0, false, 1, false)",
+                     p->schema));
     rig r = rig_open(p);
     dur_orchestration_item item = begun(&r, "x");
     dur_turn_work first = work_of("x", 2, "w"), second = work_of("x", 3, "v");

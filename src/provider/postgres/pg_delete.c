@@ -233,8 +233,8 @@ static const char prune_sql[] =
     " ELSE i.instance_id = ANY"
     " ($2::text[]) AND (i.has_row OR i.has_history) END ORDER BY i.created_at, i.instance_id LIMIT $4::bigint),"
     " x AS MATERIALIZED (SELECT r.instance_id, r.execution_id FROM (SELECT e.*, t.current_execution, row_number() OVER"
-    " (PARTITION BY e.instance_id ORDER BY e.execution_id DESC) AS at FROM t JOIN " DUR__PG_EXECUTIONS
-    " e ON e.instance_id = t.instance_id) r WHERE r.execution_id <> r.current_execution AND r.status <> 1 AND "
+    " (PARTITION BY e.instance_id ORDER BY e.execution_id DESC) AS at FROM t JOIN @executions e ON e.instance_id ="
+    " t.instance_id) r WHERE r.execution_id <> r.current_execution AND r.status <> 1 AND "
     "($5::boolean OR $7::bigint"
     " <> 0)"
     " AND (NOT $5::boolean OR r.at > greatest($6::bigint, 1)) AND ($7::bigint = 0 OR (r.completed_at <> 0 AND"

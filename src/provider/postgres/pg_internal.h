@@ -382,7 +382,6 @@ void dur__pg_turns_read(const dur__pg_batch *batch, const dur__pg_turn_plan *pla
 /* pg_step.c: work that stands in its instance's row */
 /* The first program that knows all that may stand there: steps since 2, executions (pg_usual.c) since 3. */
 #define DUR__PG_PROGRAM 3
-#define DUR__PG_PROGRAM_TEXT "3"
 /* First lock them, if that was not done before; then they are what dur_worker and dur_executions have: takes the array.
  */
 void dur__pg_steps_lock_add(dur__pg *store, dur__pg_batch *batch, const dur__pg_array *instances);

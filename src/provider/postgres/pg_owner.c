@@ -21,10 +21,10 @@
 #define SERVER_START "(SELECT (extract(epoch FROM pg_postmaster_start_time()) * 1000)::bigint)"
 
 static const char insert_sql[] =
-    "INSERT INTO @owners (owner, timeout_ms, beat_ms, lock_key, server_start, session_lock, program) VALUES ($2::text,"
-    " $3::bigint, #now, $4::bigint, " SERVER_START ", $5::boolean, $6::bigint)";
-/* Every owner knows what a step in a row is (pg_step.c). */
-#define ALL_KNOW_STEPS "NOT EXISTS (SELECT 1 FROM @owners WHERE program < " DUR__PG_PROGRAM_TEXT ")"
+    "INSERT INTO @owners (owner, timeout_ms, beat_ms, lock_key, server_start, session_lock, program,"
+    " reads_ahead) VALUES ($2::text, $3::bigint, #now, $4::bigint, " SERVER_START ", $5::boolean, $6::bigint, true)";
+/* Every owner knows what may stand in a row, and ahead of it (pg_step.c, pg_usual.c). */
+#define ALL_KNOW_STEPS "NOT EXISTS (SELECT 1 FROM @owners WHERE NOT reads_ahead)"
 static const char steps_sql[] = "SELECT " ALL_KNOW_STEPS;
 /* What was to be told to lanes that are gone, and to nobody else, would stay for ever. */
 static const char forget_lost_sql[] = "DELETE FROM @lost WHERE at_ms < #now - 86400000";

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 #define PROBE_APART_US 5000u
-#define PROBE_APART_TOLD_US 20000u /* where notifications come, a probe is only there for those that were lost */
+#define PROBE_APART_TOLD_US 50000u /* where notifications come, a probe is only there for those that were lost */
 #define WHOLE_LOOK_APART_US 250000u
 #define HELD_LOOKS_MAX 9u    /* then they are 128 ms apart */
 #define SLOW_COMMIT_MS 2000u /* a message whose commit took longer waits for the next whole look */

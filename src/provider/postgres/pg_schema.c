@@ -139,14 +139,17 @@ static const char *const migration_3[] = {
 
 /*
  * The execution that began with its instance's row stands in it, where programs before this one would not see it; and
- * rows of history can be ahead of it (pg_usual.c).  A page has room for a second version of each of its rows: those of
+ * rows of history can be ahead of it (pg_usual.c).  As before neither is written while one of them is registered, and
+ * no more of them can be.  A page has room for a second version of each of its rows: those of
  * a round are updated together, and before it has ended no old one can go.
  */
 static const char *const migration_4[] = {
     "ALTER TABLE @instances ADD COLUMN status smallint, ADD COLUMN output text;"
     "ALTER TABLE @instances SET (fillfactor = 45);"
     "ALTER TABLE @history ADD COLUMN at_ms bigint, ADD COLUMN step_id bigint, ADD COLUMN step_token text COLLATE"
-    " \"C\", ADD COLUMN step_json text;",
+    " \"C\", ADD COLUMN step_json text;"
+    "ALTER TABLE @owners ADD COLUMN reads_ahead boolean NOT NULL DEFAULT false;"
+    "ALTER TABLE @owners ALTER COLUMN reads_ahead DROP DEFAULT;",
     NULL,
 };
 
