@@ -38,6 +38,15 @@ static inline long pg_number(PGconn *db, const char *sql) {
     return number;
 }
 
+/* A node of the version before, which is registered and lives. */
+static inline void pg_older_node(pg_bench *p) {
+    pg_do(p->db, dur_arena_format(p->b.arena,
+                                  "INSERT INTO %s.dur_owners (owner, timeout_ms, beat_ms, lock_key, server_start,"
+                                  " session_lock, program, reads_ahead) VALUES ('old', 60000, 9000000000000, 1, 0,"
+                                  " false, 2, false)",
+                                  p->schema));
+}
+
 static inline void pg_pause_ms(long ms) {
     nanosleep(&(struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 }, NULL);
 }

@@ -597,11 +597,7 @@ static void is_asked_like_any_other(void **state) {
 static void begins_apart_beside_an_older_node(void **state) {
     pg_bench *p = *state;
     dur_owner_report report;
-    pg_do(p->db, dur_arena_format(
-                     p->b.arena,
-                     "INSERT INTO %s.dur_owners (owner, timeout_ms, beat_ms, lock_key, server_start,"
-                     " session_lock, program, reads_ahead) VALUES ('old', 60000, 9000000000000, 1, 0, false, 2, false)",
-                     p->schema));
+    pg_older_node(p);
     stage s = stage_open(p);
     dur_turn_commit born = parked(&s.r, "x"), other = parked(&s.r, "y");
     assert_int_equal(apart(&s), 2);

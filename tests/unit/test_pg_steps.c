@@ -1,23 +1,7 @@
 /*
  * test_pg_steps.c: work that stands in its instance's row, and what becomes of it when it is needed elsewhere.
  */
-#include "pg_rig.h"
-
-static dur_turn_work work_of(const char *instance, uint64_t activity, const char *token) {
-    dur_turn_work work = { .message = message_of(DUR_WORK_ACTIVITY_EXECUTE, instance), .lock_token = token };
-    work.message.execution_id = 1;
-    work.message.activity_id = activity;
-    work.message.json = (dur_text){ "{\"work\":1}", 10 };
-    return work;
-}
-
-static dur_worker_claim claim_of(const char *instance, const dur_turn_work *work) {
-    return (dur_worker_claim){ .ref = { .instance = instance,
-                                        .execution_id = 1,
-                                        .activity_id = work->message.activity_id,
-                                        .row_id = work->row_id },
-                               .lock_token = work->lock_token };
-}
+#include "pg_steps.h"
 
 /* The turn behind event `last`: it takes what was done (NULL: nothing) and makes what is next (NULL: nothing). */
 static void turn(rig *r, const dur_orchestration_item *item, uint64_t last, const dur_turn_work *done,
@@ -334,11 +318,7 @@ static void without_its_id(void **state) {
 static void not_while_an_older_node_lives(void **state) {
     pg_bench *p = *state;
     dur_owner_report report;
-    pg_do(p->db, dur_arena_format(
-                     p->b.arena,
-                     "INSERT INTO %s.dur_owners (owner, timeout_ms, beat_ms, lock_key, server_start,"
-                     " session_lock, program, reads_ahead) VALUES ('old', 60000, 9000000000000, 1, 0, false, 1, false)",
-                     p->schema));
+    pg_older_node(p);
     rig r = rig_open(p);
     dur_orchestration_item item = begun(&r, "x");
     dur_turn_work first = work_of("x", 2, "w"), second = work_of("x", 3, "v");

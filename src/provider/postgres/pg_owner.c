@@ -156,7 +156,8 @@ static const char lock_leases_sql[] =
 /*
  * $3: it stopped cleanly, so what it had taken and not used is not counted.  Where somebody holds one of the rows,
  * those that are not held are free all the same (some_leases); the owner stays, with the others, until a further try.
- * Should it live after all its beats do not tell it, so its lanes are told what they have lost.
+ * Should it live after all its beats do not tell it, so its lanes are told what they have lost.  Rows are locked and
+ * history read by one statement: no turn of its lanes is under way, each would have its fence, which is ours.
  */
 static const char some_leases_sql[] =
     "WITH i0 AS MATERIALIZED (SELECT instance_id, acquisitions, $3::boolean::integer AS less, holder FROM @instances"
