@@ -88,7 +88,7 @@ typedef struct all {
     atomic_bool done;
     atomic_size_t started;
     size_t kills, terminated;
-    bool restarted;
+    atomic_bool restarted;
     long waits_ms[KILLS_MAX]; /* of the work of those that were killed */
     long worst_ms;
     char slowest[24]; /* of them the one that waited longest */
@@ -199,7 +199,7 @@ static void restart_server(all *a, PGconn **db) {
            number(*db, "SELECT count(*) FROM dur_owners WHERE server_start <> (extract(epoch FROM"
                        " pg_postmaster_start_time()) * 1000)::bigint") > 0)
         pause_ms(20);
-    a->restarted = true;
+    atomic_store(&a->restarted, true);
 }
 
 static void *breaker_main(void *data) {
@@ -209,7 +209,7 @@ static void *breaker_main(void *data) {
     while (!atomic_load(&a->done)) {
         pause_ms(300);
         terminate_some(a, db);
-        if (!a->restarted && atomic_load(&a->started) >= a->count / 2) restart_server(a, &db);
+        if (!atomic_load(&a->restarted) && atomic_load(&a->started) >= a->count / 2) restart_server(a, &db);
         if (monotonic_ms() < next_kill) continue;
         kill_one(a, db);
         next_kill = monotonic_ms() + (a->full ? 1500 : 500);
@@ -369,7 +369,7 @@ static void nodes_and_sessions_die(void **state) {
     assert_int_equal(pthread_create(&breaker, NULL, breaker_main, a), 0);
     start_all(a);
     uint64_t began = monotonic_ms();
-    while (finished(a) < 2 * a->count || !a->restarted) {
+    while (finished(a) < 2 * a->count || !atomic_load(&a->restarted)) {
         if (monotonic_ms() - began > patience_ms()) fail_msg("%zu of %zu have ended", finished(a), 2 * a->count);
         pause_ms(100);
     }
