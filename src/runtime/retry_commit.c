@@ -164,12 +164,10 @@ static void store_failed(dur__inst *inst, const dur_turn_commit *answer) {
     }
 }
 
-bool dur__commit_confirmed(dur__inst *inst, const dur_turn_commit *answer) {
-    if (answer->fault != DUR_TURN_FINE) return false;
+void dur__commit_confirmed(dur__inst *inst, const dur_turn_commit *answer) {
     if (inst->unborn) dur__unborn_born(inst, answer);
     inst->commit->lease_kept = answer->lease_kept;
     dur__commit_effects(inst);
-    return true;
 }
 
 void dur__commit_refused(dur__inst *inst, const dur_turn_commit *answer) {

@@ -204,7 +204,7 @@ static void add_work(dur__loop *loop, round *r) {
 /* Activities first: while a worker wakes up for them, the rest is put away. */
 static void answer_turns(dur__loop *loop, const round *r) {
     for (size_t i = 0; i < r->ask.turn_count; i++)
-        (void)dur__commit_confirmed(r->insts[i], &r->ask.turns[i]);
+        if (r->ask.turns[i].fault == DUR_TURN_FINE) dur__commit_confirmed(r->insts[i], &r->ask.turns[i]);
     dur__route_hand_out(loop);
     for (size_t i = 0; i < r->ask.turn_count; i++) {
         if (r->ask.turns[i].fault == DUR_TURN_FINE)

@@ -414,8 +414,8 @@ int dur__ending_build(dur__inst *inst, const dur__ending *ending, dur_error *err
 void dur__ending_refuse_start(dur_work_item *out, dur_arena *arena, const dur_work_item *start);
 
 /* retry_commit.c */
-/* The answer to one turn: false, and nothing was done, where it was refused. */
-bool dur__commit_confirmed(dur__inst *inst, const dur_turn_commit *answer);
+/* The answer to one turn: it is fine, and its effects go out; or it is not. */
+void dur__commit_confirmed(dur__inst *inst, const dur_turn_commit *answer);
 void dur__commit_refused(dur__inst *inst, const dur_turn_commit *answer);
 void dur__commit_retry(dur__inst *inst, const dur_error *why, bool unknown);
 void dur__commit_learn(dur__inst *inst); /* L7: did it happen? */

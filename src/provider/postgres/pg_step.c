@@ -1,5 +1,5 @@
 /*
- * pg_step.c: the step that an instance's own node runs, kept in the instance's row.
+ * pg_step.c: the step that an instance's own node runs, kept in the instance's row; what a lane knows of such rows.
  *
  * Most work is run by the node that holds its instance, and its end is the next thing that happens to the instance.  A
  * row of dur_worker for it would be written and deleted between two updates of the instance's row; so it stands in that
@@ -8,8 +8,11 @@
  * is a row like any other.  Its id there is below 0, so that no number of the table's own is taken, and says which
  * activity it is.
  *
- * The lane remembers the steps of its instances.  The statements compare that with the row: a memory that is wrong
- * costs a refusal, and the long way that follows moves the step.
+ * Where history is ahead of the row (pg_usual.c) the step stands there, beside the event that has scheduled it.
+ *
+ * The lane remembers what it has written to the rows of its instances: their positions and steps.  The statements
+ * compare that with the row: a memory that is wrong costs a refusal, and the long way that follows moves the step, with
+ * all else that stands in the row instead of a table of its own.
  */
 #include "provider/postgres/pg_turn.h"
 
