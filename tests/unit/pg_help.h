@@ -42,8 +42,8 @@ static inline long pg_number(PGconn *db, const char *sql) {
 static inline void pg_older_node(pg_bench *p) {
     pg_do(p->db, dur_arena_format(p->b.arena,
                                   "INSERT INTO %s.dur_owners (owner, timeout_ms, beat_ms, lock_key, server_start,"
-                                  " session_lock, program, reads_ahead) VALUES ('old', 60000, 9000000000000, 1, 0,"
-                                  " false, 2, false)",
+                                  " session_lock, program, reads_ahead, reads_short) VALUES ('old', 60000,"
+                                  " 9000000000000, 1, 0, false, 3, true, false)",
                                   p->schema));
 }
 

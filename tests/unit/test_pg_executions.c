@@ -640,19 +640,20 @@ static void as_version_3(pg_bench *p) {
                                   "ALTER TABLE %s.dur_instances DROP COLUMN status, DROP COLUMN output;"
                                   "ALTER TABLE %s.dur_instances SET (fillfactor = 70);"
                                   "ALTER TABLE %s.dur_history DROP COLUMN at_ms, DROP COLUMN step_id, DROP COLUMN"
-                                  " step_token, DROP COLUMN step_json;"
-                                  "ALTER TABLE %s.dur_owners DROP COLUMN reads_ahead;"
+                                  " step_token, DROP COLUMN step_json, DROP COLUMN written;"
+                                  "ALTER TABLE %s.dur_owners DROP COLUMN reads_ahead, DROP COLUMN reads_short;"
                                   "UPDATE %s.dur_meta SET schema_version = 3, min_program = 2",
                                   p->schema, p->schema, p->schema, p->schema, p->schema));
 }
 
 /* As a node of the version before does it that was opened before this one migrated. */
 static void no_older_node_registers(const pg_bench *p) {
-    PGresult *result = PQexec(p->db, dur_arena_format(p->b.arena,
-                                                      "INSERT INTO %s.dur_owners (owner, timeout_ms, beat_ms, lock_key,"
-                                                      " server_start, session_lock, program) VALUES ('old', 60000,"
-                                                      " 9000000000000, 1, 0, false, 2)",
-                                                      p->schema));
+    PGresult *result =
+        PQexec(p->db, dur_arena_format(p->b.arena,
+                                       "INSERT INTO %s.dur_owners (owner, timeout_ms, beat_ms, lock_key,"
+                                       " server_start, session_lock, program, reads_ahead) VALUES ('old',"
+                                       " 60000, 9000000000000, 1, 0, false, 3, true)",
+                                       p->schema));
     assert_string_equal(PQresultErrorField(result, PG_DIAG_SQLSTATE), "23502"); /* not null */
     PQclear(result);
 }

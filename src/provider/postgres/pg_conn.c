@@ -127,7 +127,7 @@ static const char session_settings[] =
     "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 3; SET tcp_keepalives_count = 3; "
     "SET default_transaction_isolation = 'read committed'";
 
-/* In one round trip: the settings, the sign of life, and LISTEN. */
+/* In one round trip: the settings, the sign of life, and LISTEN (pg_notify.c). */
 static int prepare_session(dur__pg_conn *conn, dur_error *err) {
     dur__buf sql = { NULL, 0, 0 };
     if (conn->store->pooler) return DUR_OK;
@@ -135,7 +135,10 @@ static int prepare_session(dur__pg_conn *conn, dur_error *err) {
     dur__buf_format(&sql, "; SET lock_timeout = %s", conn->hurries ? DUR__PG_LOCK_WAIT_HURRIED : DUR__PG_LOCK_WAIT);
     if (conn->owner_key != 0)
         dur__buf_format(&sql, "; SELECT pg_advisory_lock_shared(%lld)", (long long)conn->owner_key);
-    if (conn->want_listen) dur__buf_format(&sql, "; LISTEN %s", conn->store->channel);
+    if (conn->want_listen) /* and let it be known */
+        dur__buf_format(&sql, "; LISTEN %s; SELECT pg_advisory_lock_shared(%lld); NOTIFY %s, '%s'",
+                        conn->store->channel, (long long)dur__pg_hearing_key(conn->store), conn->store->channel,
+                        DUR__PG_GREETING);
     int code = dur__pg_simple(conn, sql.data, err);
     dur__buf_free(&sql);
     return code;

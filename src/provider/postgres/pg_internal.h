@@ -148,6 +148,7 @@ typedef struct dur__pg_lane {
     bool sessions;                           /* what is finished may be the work of a session (pg_turn.c) */
     bool notify_pending;                     /* others are to be told of a round … */
     bool notify_urgent;                      /* … and have something to do, not only to see */
+    unsigned greetings;                      /* those that it has answered */
     /* what the last probe or look has said (pg_round.c) */
     uint64_t next_due_ms, now_ms, answered_us;
     uint64_t seen_id, seen_ms; /* of the last look */
@@ -215,6 +216,8 @@ struct dur__pg {
     _Atomic uint64_t beaten_us;   /* an owner's beat has looked for its lanes */
     atomic_bool steps_in_rows;    /* every owner knows what that is (pg_step.c), and executions in rows */
     _Atomic uint64_t notified_us; /* the last notification of a lane */
+    atomic_bool unheard;          /* nobody in another process listens (pg_notify.c) */
+    atomic_uint greetings;        /* of others who began to */
     /* estimate of the server's time */
     atomic_ullong offset_known;
     _Atomic int64_t clock_offset_ms;
@@ -309,7 +312,7 @@ int dur__pg_write(dur__pg *store, const char *op, const char *sql, dur__pg_args 
                   dur_error *err);
 
 /* pg_schema.c */
-#define DUR__PG_SCHEMA_VERSION 4
+#define DUR__PG_SCHEMA_VERSION 5
 typedef struct dur__pg_migration {
     const char *const *parts; /* SQL texts, ended by NULL */
     int min_program;          /* the lowest program version that may use the schema from here on */
@@ -381,7 +384,7 @@ void dur__pg_turns_read(const dur__pg_batch *batch, const dur__pg_turn_plan *pla
 
 /* pg_step.c: work that stands in its instance's row */
 /* The first program that knows all that may stand there: steps since 2, executions (pg_usual.c) since 3. */
-#define DUR__PG_PROGRAM 3
+#define DUR__PG_PROGRAM 4
 /* First lock them, if that was not done before; then they are what dur_worker and dur_executions have: takes the array.
  */
 void dur__pg_steps_lock_add(dur__pg *store, dur__pg_batch *batch, const dur__pg_array *instances);
@@ -491,6 +494,11 @@ int dur__pg_lane_history(dur_lane *lane, dur_arena *arena, const char *instance,
 void dur__pg_wake_local(dur__pg *store, const dur__pg_lane *but); /* lanes and watches */
 void dur__pg_wake_lanes(dur__pg *store, const dur__pg_lane *but);
 void dur__pg_wake_watches(dur__pg *store, const char *instance);
+#define DUR__PG_GREETING "+" /* of a session that has begun to listen */
+int64_t dur__pg_hearing_key(const dur__pg *store);
+unsigned dur__pg_sessions_of_ours(dur__pg *store, dur__pg_array *out);    /* the greetings until now */
+void dur__pg_saw_hearing(dur__pg *store, bool heard, unsigned greetings); /* a look after those greetings */
+bool dur__pg_owes_notification(dur__pg_lane *lane);
 bool dur__pg_may_notify(dur__pg *store, bool urgent);
 void dur__pg_session_known(dur__pg *store, int backend, bool ours);
 int dur__pg_watch_open(dur_provider *self, const char *instance, dur_watch **out, dur_error *err);
@@ -585,13 +593,17 @@ int dur__pg_erase(dur__pg_conn *conn, dur__pg_array *ids, dur_delete_result *out
     " AND h.event_id > i.last_event" condition " ORDER BY h.event_id DESC LIMIT 1)"
 /* A step that a row h of history has in short (pg_step.c): between a beginning that the keys say, and the end that is
    stored, stands what the event says that scheduled it, behind its type. */
-#define DUR__PG_SCHEDULED "\"type\":\"ActivityScheduled\","
+#define DUR__PG_SCHEDULED "ActivityScheduled\","
+#define DUR__PG_TYPE "\"type\":\""
 #define DUR__PG_SCHEDULED_EVENT "split_part(h.json, E'\\n', ((-h.step_id & 1099511627775) - h.event_id + 1)::integer)"
 #define DUR__PG_STEP_IN_FULL                                                                                           \
     "CASE WHEN h.step_json NOT LIKE ',%' THEN h.step_json ELSE '{\"ActivityExecute\":{\"instance\":\"' || "            \
     "i.instance_id || '\",\"execution_id\":' || i.current_execution || ',\"id\":' || (-h.step_id & 1099511627775) || " \
-    "',' || left(substr(" DUR__PG_SCHEDULED_EVENT ", strpos(" DUR__PG_SCHEDULED_EVENT ", '" DUR__PG_SCHEDULED          \
-    "') + length('" DUR__PG_SCHEDULED "')), -1) || h.step_json END AS step_json"
+    "',' || left(substr(" DUR__PG_SCHEDULED_EVENT ", length('" DUR__PG_SCHEDULED "') + CASE WHEN h.written IS NULL"    \
+    " THEN strpos(" DUR__PG_SCHEDULED_EVENT ", '" DUR__PG_TYPE DUR__PG_SCHEDULED "') + length('" DUR__PG_TYPE          \
+    "') ELSE"                                                                                                          \
+    " 1 END), -1) || CASE WHEN h.step_json = ',' THEN ',\"orchestration_name\":\"' || i.name ||"                       \
+    " '\",\"orchestration_version\":\"' || i.version || '\"}}' ELSE h.step_json END END AS step_json"
 /* The step of i, wherever it stands; its id is 0 or NULL where there is none. */
 #define DUR__PG_STEP                                                                                                   \
     "LATERAL (SELECT coalesce(a.step_id, i.step_id) AS id, CASE WHEN a.step_id IS NULL THEN i.step_token ELSE "        \
@@ -622,10 +634,19 @@ int dur__pg_erase(dur__pg_conn *conn, dur__pg_array *ids, dur_delete_result *out
                       " UPDATE @instances i SET token = NULL, owner = NULL, holder = NULL," DUR__PG_NO_STEP            \
                       ", expires_at = NULL, acquisitions = greatest(i.acquisitions - m.less, 0), ready_at = m.at,"     \
                       " ready_due = coalesce(m.due, 0) FROM m WHERE i.instance_id = m.instance_id"
+/* The text of an event of which row h has line l in short (pg_short.c). */
+#define DUR__PG_HAS_SOURCE "l.line COLLATE \"C\" < ':'"
+#define DUR__PG_EVENT_IN_FULL                                                                                          \
+    "'{\"event_id\":' || h.event_id + l.at - 1 || CASE WHEN " DUR__PG_HAS_SOURCE                                       \
+    " THEN ',\"source_event_id\":' || split_part(l.line, ':', 1) ELSE '' END || ',\"instance_id\":\"' ||"              \
+    " h.instance_id || '\",\"execution_id\":' || h.execution_id || ',\"timestamp_ms\":' || split_part(h.written,"      \
+    " ' ', 1) || ',\"duroxide_version\":\"' || split_part(h.written, ' ', 2) || '\",\"type\":\"' || CASE WHEN"         \
+    " " DUR__PG_HAS_SOURCE " THEN substr(l.line, strpos(l.line, ':') + 1) ELSE l.line END"
 /* The events of a row h of history, as x, and the id of one of them (pg_history.c). */
 #define DUR__PG_SPLIT                                                                                                  \
-    "LATERAL unnest(CASE WHEN h.events = 1 THEN ARRAY[h.json] ELSE string_to_array(h.json, E'\\n') END) WITH"          \
-    " ORDINALITY AS x(json, at)"
+    "LATERAL (SELECT CASE WHEN h.written IS NULL THEN l.line ELSE " DUR__PG_EVENT_IN_FULL " END AS json, l.at FROM"    \
+    " unnest(CASE WHEN h.events = 1 THEN ARRAY[h.json] ELSE string_to_array(h.json, E'\\n') END) WITH ORDINALITY AS"   \
+    " l(line, at)) x"
 #define DUR__PG_EVENT_ID "h.event_id + x.at - 1"
 /* The last one of the rows h that the condition names; NULL: there is none. */
 #define DUR__PG_LAST(condition)                                                                                        \

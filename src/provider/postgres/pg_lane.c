@@ -184,7 +184,8 @@ int dur__pg_lane_wait(dur_lane *base, uint64_t timeout_ms, dur_error *err) {
     dur__pg_lane *lane = lane_of(base);
     uint64_t deadline = dur__pg_deadline(timeout_ms);
     (void)err;
-    if (lane->notify_urgent && dur__pg_may_notify(lane->store, true)) flush_notification(lane);
+    if (dur__pg_owes_notification(lane) && lane->notify_urgent && dur__pg_may_notify(lane->store, true))
+        flush_notification(lane);
     if (lane->conn->pg != NULL && dur__pg_drain_notifications(lane->conn, lane->owner)) atomic_store(&lane->news, true);
     if (lane->more || lane->unseen) { /* told once; the round must not forget it */
         atomic_store(&lane->news, true);

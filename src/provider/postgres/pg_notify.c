@@ -31,13 +31,60 @@ static bool is_ours(dur__pg *store, int backend) {
     return ours;
 }
 
+unsigned dur__pg_sessions_of_ours(dur__pg *store, dur__pg_array *out) {
+    dur__map_entry *entry;
+    dur__mutex_lock(&store->mutex);
+    for (size_t i = 0; (entry = dur__map_next(&store->backends, &i)) != NULL;)
+        dur__pg_add_i64(out, (int64_t)entry->number);
+    unsigned greetings = atomic_load(&store->greetings);
+    dur__mutex_unlock(&store->mutex);
+    return greetings;
+}
+
+/* ---- whether anybody else listens -------------------------------------------------------------------------------- */
+
+/*
+ * A notification costs its sender, and every session that listens, about as much as a round.  So lanes send none where
+ * all of those are of their own process.  Whoever listens holds a shared lock under this key, which an owner's beat
+ * looks for; and greets, so that those who have found nobody know better at once.  They answer with a notification:
+ * what they have not told of since the newcomer's first look it looks for then.
+ */
+int64_t dur__pg_hearing_key(const dur__pg *store) {
+    return store->schema_key ^ 0x68656172;
+}
+
+static void greeted(dur__pg *store) {
+    dur__mutex_lock(&store->mutex);
+    atomic_store(&store->unheard, false);
+    atomic_fetch_add(&store->greetings, 1);
+    dur__mutex_unlock(&store->mutex);
+}
+
+/* Nodes of a version that would not say that they listen have been there until all know steps. */
+void dur__pg_saw_hearing(dur__pg *store, bool heard, unsigned greetings) {
+    dur__mutex_lock(&store->mutex);
+    bool before_a_greeting = atomic_load(&store->greetings) != greetings;
+    atomic_store(&store->unheard, !heard && !before_a_greeting && atomic_load(&store->steps_in_rows));
+    dur__mutex_unlock(&store->mutex);
+}
+
+/* Is anybody to be told of a round of this lane? */
+bool dur__pg_owes_notification(dur__pg_lane *lane) {
+    unsigned greetings = atomic_load(&lane->store->greetings);
+    if (lane->greetings != greetings) lane->notify_pending = lane->notify_urgent = true;
+    lane->greetings = greetings;
+    if (atomic_load(&lane->store->unheard)) lane->notify_pending = lane->notify_urgent = false;
+    return lane->notify_pending;
+}
+
 bool dur__pg_drain_notifications(dur__pg_conn *conn, const char *owner) {
     bool news = false;
     PGnotify *note;
     while ((note = PQnotifies(conn->pg)) != NULL) {
+        bool ours = is_ours(conn->store, note->be_pid), greets = strcmp(note->extra, DUR__PG_GREETING) == 0;
+        if (greets && !ours) greeted(conn->store);
         /* an empty payload is for everybody; else it names the owner whose lease got a message */
-        if ((note->extra[0] == '\0' || owner == NULL || strcmp(note->extra, owner) == 0) &&
-            !is_ours(conn->store, note->be_pid))
+        if (!ours && (greets || note->extra[0] == '\0' || owner == NULL || strcmp(note->extra, owner) == 0))
             news = true;
         PQfreemem(note);
     }

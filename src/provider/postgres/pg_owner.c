@@ -22,20 +22,22 @@
 
 static const char insert_sql[] =
     "INSERT INTO @owners (owner, timeout_ms, beat_ms, lock_key, server_start, session_lock, program,"
-    " reads_ahead) VALUES ($2::text, $3::bigint, #now, $4::bigint, " SERVER_START ", $5::boolean, $6::bigint, true)";
-/* Every owner knows what may stand in a row, and ahead of it (pg_step.c, pg_usual.c). */
-#define ALL_KNOW_STEPS "NOT EXISTS (SELECT 1 FROM @owners WHERE NOT reads_ahead)"
+    " reads_ahead, reads_short) VALUES ($2::text, $3::bigint, #now, $4::bigint, " SERVER_START ", $5::boolean,"
+    " $6::bigint, true, true)";
+/* Every owner knows what may stand in a row, and ahead of it (pg_step.c, pg_usual.c), and in short (pg_short.c). */
+#define ALL_KNOW_STEPS "NOT EXISTS (SELECT 1 FROM @owners WHERE NOT reads_short)"
 static const char steps_sql[] = "SELECT " ALL_KNOW_STEPS;
 /* What was to be told to lanes that are gone, and to nobody else, would stay for ever. */
 static const char forget_lost_sql[] = "DELETE FROM @lost WHERE at_ms < #now - 86400000";
 /*
  * One statement a second: the beat, what there is to do for the lanes of this owner (every notification may be lost),
- * and the peers; pg_locks is read once for all of them.  Each beat differs from the one before, whatever the clock
- * says.
+ * the peers, and whether anybody else listens (pg_notify.c); pg_locks is read once for all of them.  Each beat differs
+ * from the one before, whatever the clock says.
  */
 static const char beat_sql[] =
-    "WITH n AS MATERIALIZED (SELECT #now AS now, " SERVER_START " AS start), l AS MATERIALIZED (SELECT DISTINCT"
-    " l.classid::bigint << 32 | l.objid::bigint AS key FROM pg_catalog.pg_locks l WHERE l.locktype = 'advisory' AND"
+    "WITH n AS MATERIALIZED (SELECT #now AS now, " SERVER_START " AS start), l AS MATERIALIZED (SELECT"
+    " l.classid::bigint << 32 | l.objid::bigint AS key, l.pid FROM pg_catalog.pg_locks l WHERE l.locktype = 'advisory' "
+    "AND"
     " l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database()) AND l.objsubid = 1"
     " AND l.granted),"
     " b AS (UPDATE @owners SET beat_ms = CASE WHEN $1::bigint IS NULL THEN greatest((SELECT now FROM n), beat_ms + 1)"
@@ -47,7 +49,8 @@ static const char beat_sql[] =
     " OR EXISTS (SELECT 1 FROM @worker WHERE owner IS NULL AND until_ms <= (SELECT now FROM n))"
     " OR EXISTS (SELECT 1 FROM @lost WHERE holder = ANY ($4::bigint[])), o.owner, o.beat_ms,"
     " o.timeout_ms, o.session_lock AND o.server_start = n.start AND o.lock_key NOT IN (SELECT l.key FROM l), "
-    "n.start, " ALL_KNOW_STEPS " FROM n CROSS JOIN b LEFT JOIN @owners o ON o.owner <> $2::text";
+    "n.start, " ALL_KNOW_STEPS ", EXISTS (SELECT 1 FROM l WHERE l.key = $5::bigint AND l.pid <> ALL ($6::bigint[]))"
+    " FROM n CROSS JOIN b LEFT JOIN @owners o ON o.owner <> $2::text";
 
 /* ---- keepers ----------------------------------------------------------------------------------------------------- */
 
@@ -343,7 +346,8 @@ int dur__pg_owner_beat(dur_provider *self, const char *owner, dur_owner_report *
     if (keeper == NULL) return DUR_OK; /* not registered here: not ours */
     int code = dur__pg_connect(keeper->conn, err);
     if (code != DUR_OK) return code;
-    dur__pg_array holders = dur__pg_array_i64();
+    dur__pg_array holders = dur__pg_array_i64(), sessions = dur__pg_array_i64();
+    unsigned greetings = dur__pg_sessions_of_ours(store, &sessions);
     dur__mutex_lock(&store->mutex);
     DUR__LIST_EACH(&store->lanes, at) {
         const dur__pg_lane *lane = DUR__CONTAINER(at, dur__pg_lane, link);
@@ -356,6 +360,8 @@ int dur__pg_owner_beat(dur_provider *self, const char *owner, dur_owner_report *
     dur__pg_text(&args, owner);
     dur__pg_bool(&args, !store->pooler);
     dur__pg_array_arg(&args, &holders);
+    dur__pg_i64(&args, dur__pg_hearing_key(store));
+    dur__pg_array_arg(&args, &sessions);
     int beat = dur__pg_batch_add(&batch, beat_sql, &args);
     code = dur__pg_batch_run(&batch, "postgres.beat", err);
     out->still_ours = code == DUR_OK && PQntuples(batch.results[beat]) > 0;
@@ -367,6 +373,7 @@ int dur__pg_owner_beat(dur_provider *self, const char *owner, dur_owner_report *
         if (out->freed > 0) dur__pg_wake_local(store, NULL);
         if (dur__pg_get_bool(batch.results[beat], 0, 1)) dur__pg_wake_lanes(store, NULL);
         if (dur__pg_get_bool(batch.results[beat], 0, 7)) atomic_store(&store->steps_in_rows, true); /* for good */
+        dur__pg_saw_hearing(store, dur__pg_get_bool(batch.results[beat], 0, 8), greetings);
     }
     dur__pg_batch_end(&batch);
     return code;

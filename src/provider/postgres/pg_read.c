@@ -174,9 +174,9 @@ int dur__pg_get_kv_all_values(dur_provider *self, dur_arena *arena, const char *
 
 static const char stats_sql[] =
     "SELECT h.n, h.bytes, (SELECT count(*) FROM @queue q WHERE q.instance_id = i.instance_id AND q.queue IS NOT NULL),"
-    " v.n, v.bytes FROM @instances i, LATERAL (SELECT coalesce(sum(h.events), 0) AS n, "
-    "coalesce(sum(octet_length(h.json) - h.events + 1), 0)"
-    " AS bytes FROM @history h WHERE h.instance_id = i.instance_id AND h.execution_id = i.current_execution) h,"
+    " v.n, v.bytes FROM @instances i, LATERAL (SELECT count(*) AS n, coalesce(sum(octet_length(x.json)), 0)"
+    " AS bytes FROM @history h CROSS JOIN " DUR__PG_SPLIT
+    " WHERE h.instance_id = i.instance_id AND h.execution_id = i.current_execution) h,"
     " LATERAL (SELECT count(*) AS n, coalesce(sum(octet_length(x.value)), 0) AS bytes FROM (SELECT value FROM"
     " @kv_delta d"
     " WHERE d.instance_id = i.instance_id AND d.value IS NOT NULL UNION ALL SELECT k.value FROM @kv k WHERE"

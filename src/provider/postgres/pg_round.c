@@ -253,7 +253,7 @@ static void read_reads(dur__pg_lane *lane, const dur__pg_batch *batch, const rou
  * one notification per 2 ms and process; those who only watch are told every 10 ms while there is other work.
  */
 static void notify_of_earlier(dur__pg_lane *lane, dur__pg_batch *batch) {
-    if (!lane->notify_pending || !dur__pg_may_notify(lane->store, lane->notify_urgent)) return;
+    if (!dur__pg_owes_notification(lane) || !dur__pg_may_notify(lane->store, lane->notify_urgent)) return;
     dur__pg_batch_notify_first(batch);
     lane->notify_pending = lane->notify_urgent = false;
 }

@@ -153,8 +153,17 @@ static const char *const migration_4[] = {
     NULL,
 };
 
+/* Events are stored without what the columns of their row say (pg_short.c).  Again not while somebody is registered who
+   could not read that. */
+static const char *const migration_5[] = {
+    "ALTER TABLE @history ADD COLUMN written text;"
+    "ALTER TABLE @owners ADD COLUMN reads_short boolean NOT NULL DEFAULT false;"
+    "ALTER TABLE @owners ALTER COLUMN reads_short DROP DEFAULT;",
+    NULL,
+};
+
 static const dur__pg_migration migrations[DUR__PG_SCHEMA_VERSION] = {
-    { migration_1, 1 }, { migration_2, 1 }, { migration_3, 2 }, { migration_4, DUR__PG_PROGRAM }
+    { migration_1, 1 }, { migration_2, 1 }, { migration_3, 2 }, { migration_4, 3 }, { migration_5, DUR__PG_PROGRAM }
 };
 
 static const char meta_sql[] = "SELECT to_regclass($2) IS NOT NULL";

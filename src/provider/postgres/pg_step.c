@@ -28,6 +28,7 @@ typedef struct row {
     uint64_t head; /* … and that of history, which may be ahead */
     int64_t step;  /* 0: none */
     char *token;   /* of the step */
+    char *end;     /* of the texts of its steps, as the names in the row say it; NULL: those are not known */
     char instance[];
 } row;
 
@@ -118,6 +119,7 @@ int dur__pg_step_move_by_token(dur__pg *store, const char *op, const char *token
 static void row_free(row *self) {
     if (self == NULL) return;
     free(self->token);
+    free(self->end);
     free(self);
 }
 
@@ -159,7 +161,8 @@ bool dur__pg_row_known(const dur__pg_lane *lane, const dur_turn_commit *turn) {
 }
 
 uint64_t dur__pg_row_last(const dur__pg_lane *lane, const dur_turn_commit *turn) {
-    return dur__pg_row_known(lane, turn) ? row_of(lane, turn->instance)->last : turn->expected_last;
+    const row *known = row_of(lane, turn->instance);
+    return known != NULL && known->head == turn->expected_last ? known->last : turn->expected_last;
 }
 
 /* ---- what a turn does with it ------------------------------------------------------------------------------------ */
@@ -189,20 +192,27 @@ static bool cancels(const dur_turn_commit *turn, const row *self) {
     return false;
 }
 
+static int64_t gone(const row *step, const dur_turn_commit *turn) {
+    for (size_t i = 0; step != NULL && i < turn->worker_consumed_count; i++)
+        if (is_step(step, &turn->worker_consumed[i])) return step->step;
+    return step != NULL && cancels(turn, step) ? step->step : 0;
+}
+
 int64_t dur__pg_step_gone(const dur__pg_lane *lane, const dur_turn_commit *turn) {
-    const row *self = step_of(lane, turn->instance);
-    for (size_t i = 0; self != NULL && i < turn->worker_consumed_count; i++)
-        if (is_step(self, &turn->worker_consumed[i])) return self->step;
-    return self != NULL && cancels(turn, self) ? self->step : 0;
+    return gone(step_of(lane, turn->instance), turn);
+}
+
+static bool stays(const row *step, const dur_turn_commit *turn) {
+    return step != NULL && gone(step, turn) == 0;
 }
 
 bool dur__pg_step_stays(const dur__pg_lane *lane, const dur_turn_commit *turn) {
-    return step_of(lane, turn->instance) != NULL && dur__pg_step_gone(lane, turn) == 0;
+    return stays(step_of(lane, turn->instance), turn);
 }
 
-bool dur__pg_step_made(const dur__pg_lane *lane, const dur_turn_commit *turn) {
+static bool made(const dur__pg_lane *lane, const row *step, const dur_turn_commit *turn) {
     if (!atomic_load(&lane->store->steps_in_rows) || turn->worker_item_count != 1 || !dur__pg_turn_keeps(turn) ||
-        dur__pg_step_stays(lane, turn))
+        stays(step, turn))
         return false;
     const dur_turn_work *work = &turn->worker_items[0];
     const dur_message *item = &work->message;
@@ -212,6 +222,22 @@ bool dur__pg_step_made(const dur__pg_lane *lane, const dur_turn_commit *turn) {
            strcmp(item->instance, turn->instance) == 0;
 }
 
+bool dur__pg_step_made(const dur__pg_lane *lane, const dur_turn_commit *turn) {
+    return made(lane, step_of(lane, turn->instance), turn);
+}
+
+/* The turn has given the row its names. */
+static void note_names(row *known, const dur_execution_metadata *metadata) {
+    dur__buf end = { NULL, 0, 0 };
+    free(known->end);
+    dur__buf_text(&end, ",\"orchestration_name\":\"");
+    dur__buf_text(&end, metadata->orchestration_name);
+    dur__buf_text(&end, "\",\"orchestration_version\":\"");
+    dur__buf_text(&end, metadata->orchestration_version);
+    dur__buf_text(&end, "\"}}");
+    known->end = dur__buf_take(&end);
+}
+
 /* What went the long way has moved it, and its next turn writes the row. */
 void dur__pg_step_note(dur__pg_lane *lane, const dur_turn_commit *turn, bool usual, bool ahead) {
     if (!usual || !dur__pg_turn_keeps(turn)) {
@@ -219,72 +245,49 @@ void dur__pg_step_note(dur__pg_lane *lane, const dur_turn_commit *turn, bool usu
         return;
     }
     if (turn->writes_start) dur__pg_step_forget(lane, turn->instance); /* of another that had its id */
-    bool made = dur__pg_step_made(lane, turn), gone = dur__pg_step_gone(lane, turn) != 0;
     row *known = remember(lane, turn->instance);
+    const row *step = known->step != 0 ? known : NULL;
+    bool is_made = made(lane, step, turn), is_gone = gone(step, turn) != 0;
     known->head = dur__pg_turn_last_event(turn);
+    if (dur__pg_turn_gives_row(turn)) note_names(known, &turn->metadata);
     if (!ahead) known->last = known->head;
-    if (!made && !gone) return;
+    if (!is_made && !is_gone) return;
     free(known->token);
-    known->token = made ? dur__xstrdup(turn->worker_items[0].lock_token) : NULL;
-    known->step = made ? dur__pg_step_id(&turn->worker_items[0].message) : 0;
+    known->token = is_made ? dur__xstrdup(turn->worker_items[0].lock_token) : NULL;
+    known->step = is_made ? dur__pg_step_id(&turn->worker_items[0].message) : 0;
 }
 
 /* ---- its columns ------------------------------------------------------------------------------------------------- */
 
-static bool takes(dur_text *text, const char *start, size_t size) {
-    if (text->size < size || memcmp(text->data, start, size) != 0) return false;
-    *text = (dur_text){ text->data + size, text->size - size };
-    return true;
-}
-
-/*
- * Beside the event that has scheduled it most of a step says the same again: then only the end is stored, from a comma
- * on (DUR__PG_STEP_IN_FULL puts it together).  It is compared byte by byte, so whatever looks otherwise is stored as it
- * is; no JSON begins with a comma.
- */
-static dur_text beside_event(const dur_turn_commit *turn, const dur_message *item) {
-    const size_t type_size = sizeof(DUR__PG_SCHEDULED) - 1;
-    uint64_t first = turn->events[0].event_id;
-    if (item->activity_id < first || item->activity_id - first >= turn->event_count) return item->json;
-    size_t at = (size_t)(item->activity_id - first);
-    if (!dur__pg_in_first_row(turn, at)) return item->json;
-    dur_text event = turn->events[at].json, rest = item->json;
-    const char *type = memmem(event.data, event.size, DUR__PG_SCHEDULED, type_size);
-    if (type == NULL) return item->json;
-    const char *said = type + type_size, *end = event.data + event.size - 1;
-    char number[64];
-    int size = snprintf(number, sizeof(number), "\",\"execution_id\":%llu,\"id\":%llu,",
-                        (unsigned long long)item->execution_id, (unsigned long long)item->activity_id);
-    static const char begin[] = "{\"ActivityExecute\":{\"instance\":\"";
-    if (end <= said || *end != '}' || !takes(&rest, begin, sizeof(begin) - 1) ||
-        !takes(&rest, turn->instance, strlen(turn->instance)) || !takes(&rest, number, (size_t)size) ||
-        !takes(&rest, said, (size_t)(end - said)) || rest.size == 0 || rest.data[0] != ',')
-        return item->json;
-    return rest;
+static const char *end_of(const dur__pg_lane *lane, const dur_turn_commit *turn) {
+    const row *known = row_of(lane, turn->instance);
+    return known != NULL ? known->end : NULL;
 }
 
 void dur__pg_step_columns(dur__pg_args *args, const dur__pg_lane *lane, dur_turn_commit **turns, size_t count,
                           bool ahead) {
-    dur__pg_array gone = dur__pg_array_i64(), id = dur__pg_array_i64();
+    dur__pg_array ends = dur__pg_array_i64(), id = dur__pg_array_i64();
     dur__pg_array token = dur__pg_array_text(), json = dur__pg_array_text();
     for (size_t i = 0; i < count; i++) {
-        int64_t old = dur__pg_step_gone(lane, turns[i]);
+        const row *step = step_of(lane, turns[i]->instance);
+        int64_t old = gone(step, turns[i]);
         if (old != 0)
-            dur__pg_add_i64(&gone, old);
+            dur__pg_add_i64(&ends, old);
         else
-            dur__pg_add_null(&gone);
-        if (dur__pg_step_made(lane, turns[i])) {
+            dur__pg_add_null(&ends);
+        if (made(lane, step, turns[i])) {
             const dur_turn_work *work = &turns[i]->worker_items[0];
             dur__pg_add_i64(&id, dur__pg_step_id(&work->message));
             dur__pg_add_text(&token, work->lock_token);
-            dur__pg_add_json(&json, ahead ? beside_event(turns[i], &work->message) : work->message.json);
+            dur__pg_add_json(&json, ahead ? dur__pg_step_short(turns[i], &work->message, end_of(lane, turns[i]))
+                                          : work->message.json);
         } else {
             dur__pg_add_null(&id);
             dur__pg_add_null(&token);
             dur__pg_add_null(&json);
         }
     }
-    dur__pg_array_arg(args, &gone);
+    dur__pg_array_arg(args, &ends);
     dur__pg_array_arg(args, &id);
     dur__pg_array_arg(args, &token);
     dur__pg_array_arg(args, &json);

@@ -47,7 +47,7 @@ void dur__pg_send_ids(dur__pg *store, dur__pg_batch *batch, const char *sql, dur
 
 /* pg_history.c: behind the statement that compares the position */
 void dur__pg_send_history(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count);
-/* The first row of each as two arrays, how many events and their text; and the rows behind it. */
+/* The first row of each as three arrays: how many events, their text, and by whom; and the rows behind it. */
 void dur__pg_history_columns(dur__pg_args *args, const dur__pg *store, dur_turn_commit **turns, size_t count);
 void dur__pg_send_more_history(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count);
 /* All of them stand behind what is there, in order, so that no row can have one of them already.  Usual turns are such.
@@ -55,7 +55,30 @@ void dur__pg_send_more_history(dur__pg *store, dur__pg_batch *batch, dur_turn_co
 bool dur__pg_events_are_new(const dur_turn_commit *turn);
 bool dur__pg_in_first_row(const dur_turn_commit *turn, size_t at); /* where nothing forbids to put several into one */
 /* The text of a row that begins with this event; how many there are in it. */
-size_t dur__pg_row_of_events(const dur__pg *store, const dur_turn_commit *turn, size_t from, dur__buf *json);
+#define DUR__PG_VERSION_MAX 40u
+typedef struct dur__pg_row_text {
+    dur__buf json;
+    char written[24 + DUR__PG_VERSION_MAX]; /* when, a space, by which version; "": the events are there in full */
+} dur__pg_row_text;
+#define DUR__PG_ROW_TEXT_INIT                                                                                          \
+    {                                                                                                                  \
+        .json = { NULL, 0, 0 }                                                                                         \
+    }
+size_t dur__pg_row_of_events(const dur__pg *store, const dur_turn_commit *turn, size_t from, dur__pg_row_text *row);
+dur_text dur__pg_row_json(const dur__pg_row_text *row);
+const char *dur__pg_row_written(const dur__pg_row_text *row); /* NULL: in full */
+
+/* pg_short.c */
+typedef struct dur__pg_event_text {
+    uint64_t source; /* 0: none */
+    uint64_t written_ms;
+    dur_text version, rest; /* of the event's own text */
+} dur__pg_event_text;
+/* False: it cannot be put together again from the columns of its row. */
+bool dur__pg_event_short(const dur_turn_commit *turn, const dur_event_row *event, dur__pg_event_text *out);
+/* Beside the event that has scheduled it: from a comma on; else its whole text.  end: what the names in the instance's
+   row say; NULL: they are not known. */
+dur_text dur__pg_step_short(const dur_turn_commit *turn, const dur_message *item, const char *end);
 
 /* pg_turn_write.c: each sends nothing where there is nothing to write */
 void dur__pg_send_executions(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count);

@@ -7,7 +7,7 @@
 #include "provider/postgres/pg_turn.h"
 
 #define OR_NOTHING " SELECT 1 / count(*) FROM u"
-#define HISTORY "INSERT INTO @history (instance_id, execution_id, event_id, events, json) VALUES"
+#define HISTORY "INSERT INTO @history (instance_id, execution_id, event_id, events, json, written) VALUES"
 
 /* Both events in one row, or in two. */
 #define UPDATE_ROW                                                                                                     \
@@ -16,9 +16,9 @@
     " AND i.instance_id = $2::text AND i.current_execution = $4::bigint AND (i.token = $3::text) IS TRUE AND (i.owner" \
     " = $7::text) IS TRUE AND (i.holder = $8::bigint) IS TRUE AND i.last_event = $5::bigint"                           \
     " AND " DUR__PG_FENCE("$9::bigint") " RETURNING 1), h AS (" HISTORY
-static const char row_sql[] = UPDATE_ROW " ($2::text, $4::bigint, $14::bigint, 2, $15::text))" OR_NOTHING;
-static const char row_of_two_sql[] = UPDATE_ROW " ($2::text, $4::bigint, $14::bigint, 1, $15::text), ($2::text,"
-                                                " $4::bigint, $16::bigint, 1, $17::text))" OR_NOTHING;
+static const char row_sql[] = UPDATE_ROW " ($2::text, $4::bigint, $14::bigint, 2, $15::text, $16::text))" OR_NOTHING;
+static const char row_of_two_sql[] = UPDATE_ROW " ($2::text, $4::bigint, $14::bigint, 1, $15::text, NULL), ($2::text,"
+                                                " $4::bigint, $16::bigint, 1, $17::text, NULL))" OR_NOTHING;
 static const char taken_sql[] =
     "WITH u AS (DELETE FROM @worker w WHERE w.instance_id = $2::text AND w.id = $3::bigint AND w.token = $4::text AND"
     " w.owner IS NOT NULL AND w.session_id IS NULL RETURNING 1)" OR_NOTHING;
@@ -50,7 +50,7 @@ static void begin(dur__pg *store, dur__pg_args *args, const dur_turn_commit *tur
 static void send_row(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, const dur_turn_commit *turn,
                      int64_t gone, bool made) {
     dur__pg_args args;
-    dur__buf row = { NULL, 0, 0 };
+    dur__pg_row_text row = DUR__PG_ROW_TEXT_INIT;
     bool together = dur__pg_row_of_events(store, turn, 0, &row) == 2;
     uint64_t last =
         turn->events[0].event_id > turn->events[1].event_id ? turn->events[0].event_id : turn->events[1].event_id;
@@ -77,13 +77,15 @@ static void send_row(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *l
         dur__pg_null(&args);
     }
     dur__pg_i64(&args, (int64_t)turn->events[0].event_id);
-    dur__pg_json(&args, together ? (dur_text){ row.data, row.size } : turn->events[0].json);
-    if (!together) {
+    dur__pg_json(&args, together ? dur__pg_row_json(&row) : turn->events[0].json);
+    if (together) {
+        dur__pg_text(&args, dur__pg_row_written(&row));
+    } else {
         dur__pg_i64(&args, (int64_t)turn->events[1].event_id);
         dur__pg_json(&args, turn->events[1].json);
     }
     dur__pg_batch_add(batch, together ? row_sql : row_of_two_sql, &args);
-    dur__buf_free(&row);
+    dur__buf_free(&row.json);
 }
 
 int dur__pg_send_one_step(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, const dur_turn_commit *turn) {

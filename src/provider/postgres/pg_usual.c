@@ -20,13 +20,13 @@
     "(SELECT unnest($2::text[]) AS id, unnest($3::text[]) AS token, unnest($4::bigint[]) AS execution,"                \
     " unnest($5::bigint[]) AS expected, unnest($6::bigint[]) AS last, unnest($11::bigint[]) AS gone,"                  \
     " unnest($12::bigint[]) AS step, unnest($13::text[]) AS step_token, unnest($14::text[]) AS step_json, "            \
-    "unnest($17::bigint[])"                                                                                            \
+    "unnest($18::bigint[])"                                                                                            \
     " AS row_last" more ") t"
-#define STATE ", unnest($18::bigint[]) AS flags, unnest($19::text[]) AS custom"
-#define RESULT ", unnest($20::bigint[]) AS status, unnest($21::text[]) AS output"
+#define STATE ", unnest($19::bigint[]) AS flags, unnest($20::text[]) AS custom"
+#define RESULT ", unnest($21::bigint[]) AS status, unnest($22::text[]) AS output"
 #define NAMES                                                                                                          \
-    ", unnest($22::text[]) AS name, unnest($23::text[]) AS version, unnest($24::text[]) AS parent,"                    \
-    " unnest($25::text[]) AS pin"
+    ", unnest($23::text[]) AS name, unnest($24::text[]) AS version, unnest($25::text[]) AS parent,"                    \
+    " unnest($26::text[]) AS pin"
 
 /*
  * A lease that this lane holds; where the holder is another, it was taken outside of the lane.  IS TRUE keeps the
@@ -50,12 +50,13 @@
     " step_token = CASE WHEN " STEP_STAYS " THEN i.step_token ELSE t.step_token END,"                                  \
     " step_json = CASE WHEN " STEP_STAYS " THEN i.step_json ELSE t.step_json END,"
 
+#define EVENTS "unnest($15::bigint[]) AS events, unnest($16::text[]) AS json, unnest($17::text[]) AS written"
 /* Their first row of history; further ones come with a statement of their own (pg_history.c).  The texts do not go
    through the update, which would copy them. */
 #define HISTORY                                                                                                        \
-    "h AS (INSERT INTO @history (instance_id, execution_id, event_id, events, json) SELECT id, execution, expected +"  \
-    " 1, events, json FROM (SELECT unnest($2::text[]) AS id, unnest($4::bigint[]) AS execution, unnest($5::bigint[])"  \
-    " AS expected, unnest($15::bigint[]) AS events, unnest($16::text[]) AS json) t)"
+    "h AS (INSERT INTO @history (instance_id, execution_id, event_id, events, json, written) SELECT id, execution,"    \
+    " expected + 1, events, json, written FROM (SELECT unnest($2::text[]) AS id, unnest($4::bigint[]) AS execution,"   \
+    " unnest($5::bigint[]) AS expected, " EVENTS ") t)"
 /* The executions that do not stand in their rows.  Behind an event that was there before, theirs is there too. */
 #define EXECUTIONS_APART                                                                                               \
     ", x AS (INSERT INTO @executions (instance_id, execution_id, status, output, started_at, completed_at) SELECT id," \
@@ -68,19 +69,17 @@
  * All of them go on, and the lane has written their rows before: those are compared and stay as they are, and history
  * goes ahead of them.  What else a turn would change there stands in its row of history: when it was, and the step, if
  * it ends one or begins one.  The row is locked, so that nobody takes the lease away meanwhile; whoever does so later,
- * or writes the row in another way, has it say first what history says (DUR__PG_NO_STEP).
+ * or writes the row in another way, has it say first what history says (DUR__PG_NO_STEP).  Where a row is not as it was
+ * none is found, and a row of history without an instance is refused with all the others.
  */
 static const char ahead_sql[] =
-    "WITH u AS MATERIALIZED (SELECT 1 FROM (SELECT unnest($2::text[]) AS id, unnest($3::text[]) AS token,"
-    " unnest($4::bigint[]) AS execution, unnest($5::bigint[]) AS expected, unnest($11::bigint[]) AS gone,"
-    " unnest($12::bigint[]) AS step, unnest($17::bigint[]) AS row_last) t JOIN @instances i ON i.current_execution ="
-    " t.execution AND " HELD_HERE SAME_STEP " FOR NO KEY UPDATE OF i), h AS (INSERT INTO @history (instance_id,"
-    " execution_id, event_id, events, json, at_ms, step_id, step_token, step_json) SELECT id, execution, expected + 1,"
-    " events, json, #now, CASE WHEN gone IS NULL THEN step ELSE coalesce(step, 0) END, step_token, step_json FROM"
-    " (SELECT unnest($2::text[]) AS id, unnest($4::bigint[]) AS execution, unnest($5::bigint[]) AS expected,"
+    "INSERT INTO @history (instance_id, execution_id, event_id, events, json, written, at_ms, step_id, step_token,"
+    " step_json) SELECT (SELECT i.instance_id FROM @instances i WHERE i.current_execution = t.execution AND " HELD_HERE
+        SAME_STEP " FOR NO KEY UPDATE), execution, expected + 1, events, json, written, #now, CASE WHEN gone IS NULL"
+    " THEN step ELSE coalesce(step, 0) END, step_token, step_json FROM (SELECT unnest($2::text[]) AS id,"
+    " unnest($3::text[]) AS token, unnest($4::bigint[]) AS execution, unnest($5::bigint[]) AS expected,"
     " unnest($11::bigint[]) AS gone, unnest($12::bigint[]) AS step, unnest($13::text[]) AS step_token,"
-    " unnest($14::text[]) AS step_json, unnest($15::bigint[]) AS events, unnest($16::text[]) AS json)"
-    " t)" ALL_OR_NOTHING;
+    " unnest($14::text[]) AS step_json, unnest($18::bigint[]) AS row_last, " EVENTS ") t";
 
 /* All of them go on: no indexed column is touched. */
 static const char plain_rows_sql[] =
@@ -222,8 +221,8 @@ static bool is_behind(const dur__pg_lane *lane, const dur_turn_commit *turn) {
 
 /* One that goes on by itself is as well off with its row. */
 static bool goes_ahead(const dur__pg_lane *lane, const dur_turn_commit *turn, size_t count) {
-    return atomic_load(&lane->store->steps_in_rows) && dur__pg_row_known(lane, turn) &&
-           (count > 1 || is_behind(lane, turn));
+    return atomic_load(&lane->store->steps_in_rows) && (count > 1 || is_behind(lane, turn)) &&
+           dur__pg_row_known(lane, turn);
 }
 
 /*
