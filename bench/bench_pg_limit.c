@@ -3,8 +3,10 @@
  *
  * The ruler (limit) never changes: Duroxide's schema and indexes, text keys; per step two history rows, one worker row
  * deleted by its token and one inserted; 20 steps a commit, one pipeline and one Sync each; the better of one and two
- * connections.  own_limit writes the same rows into tables that the library has made.  commit is one step per commit
- * there.  All sessions have the settings that the library's have, so that both sides get the same plans.
+ * connections.  own_limit writes what the library writes into tables that it has made: a row of history per step, ahead
+ * of the instance's row, which is written when it begins and when it ends.  commit is one step per commit there, with
+ * the step in the instance's row.  All sessions have the settings that the library's have, so that both sides get the
+ * same plans.
  */
 #include "bench.h"
 #ifdef BENCH_POSTGRES
@@ -13,7 +15,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { STEPS_PER_INSTANCE = 5, STATEMENTS = 3 };
+enum { STEPS_PER_INSTANCE = 5 };
+enum { HISTORY, TAKEN, ADDED, ENDED, STATEMENTS };
+
+/* What a probe writes. */
+typedef enum probe_kind { RULER, OWN, OWN_ALONE } probe_kind;
 
 static const char ruler_schema[] =
     "CREATE TABLE history(instance_id TEXT NOT NULL, execution_id BIGINT NOT NULL, event_id BIGINT NOT NULL,"
@@ -36,24 +42,38 @@ static const char *const ruler_sql[STATEMENTS] = {
     " execution_id, activity_id, created_at) SELECT t.j, 0, t.t, 1, 1, t.i, 1, t.a, 1700000000000"
     " FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[]) AS t(i, a, t, j)",
 };
-/* The step that is done and the one that is next stand in the instance's row, which begins with the first; both events
-   in one row. */
+#define WRITTEN "'1700000000000 0.1.0'"
+#define OWN_ROWS                                                                                                       \
+    "INSERT INTO dur_instances AS i (instance_id, has_row, has_history, known, name, version, current_execution,"      \
+    " last_event, created_at, updated_at, token, owner, holder, status, step_id, step_token, step_json) SELECT t.i,"   \
+    " true, true, true, 'Steps', '1.0.0', 1, t.a, 1700000000000, 1700000000000, t.i,"                                  \
+    " 'durite-32698a579b08f1f9e8912571', 1, 1, -t.a, t.t, t.j FROM unnest($1::text[], $2::bigint[], $3::text[],"       \
+    " $4::text[]) AS t(i, a, t, j)"
+/* The same, and $4 activities, $5 tokens of what is next; $1 instances that end.  Both events in one row, in short. */
 static const char *const own_sql[STATEMENTS] = {
-    "INSERT INTO dur_history(instance_id, execution_id, event_id, events, json) SELECT t.i, 1, t.e, 2, t.j"
-    " FROM unnest($1::text[], $2::bigint[], $3::text[]) AS t(i, e, j)",
+    "INSERT INTO dur_history(instance_id, execution_id, event_id, events, json, written, at_ms, step_id, step_token,"
+    " step_json) SELECT t.i, 1, t.e, 2, t.j, " WRITTEN ", 1700000000000, -t.a, t.t, ',' FROM unnest($1::text[],"
+    " $2::bigint[], $3::text[], $4::bigint[], $5::text[]) AS t(i, e, j, a, t)",
     NULL,
-    "INSERT INTO dur_instances AS i (instance_id, has_row, has_history, known, name, version, current_execution,"
-    " last_event, created_at, updated_at, token, owner, holder, step_id, step_token, step_json) SELECT t.i, true, true,"
-    " true, 'Steps', '1.0.0', 1, t.a, 1700000000000, 1700000000000, t.i, 'durite-32698a579b08f1f9e8912571', 1, -t.a,"
-    " t.t, t.j FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[]) AS t(i, a, t, j) ON CONFLICT"
-    " (instance_id) DO UPDATE SET last_event = excluded.last_event, updated_at = excluded.updated_at, acquisitions = 0,"
-    " step_id = excluded.step_id, step_token = excluded.step_token, step_json = excluded.step_json",
+    OWN_ROWS,
+    "UPDATE dur_instances i SET last_event = 12, updated_at = 1700000000000, token = NULL, owner = NULL, holder = NULL,"
+    " status = 2, output = '', step_id = NULL, step_token = NULL, step_json = NULL FROM unnest($1::text[]) AS t(i)"
+    " WHERE i.instance_id = t.i",
+};
+/* The row begins with the first step and is updated with each. */
+static const char *const own_alone_sql[STATEMENTS] = {
+    "INSERT INTO dur_history(instance_id, execution_id, event_id, events, json, written) SELECT t.i, 1, t.e, 2,"
+    " t.j, " WRITTEN " FROM unnest($1::text[], $2::bigint[], $3::text[]) AS t(i, e, j)",
+    NULL,
+    OWN_ROWS " ON CONFLICT (instance_id) DO UPDATE SET last_event = excluded.last_event, updated_at ="
+             " excluded.updated_at, acquisitions = 0, step_id = excluded.step_id, step_token = excluded.step_token,"
+             " step_json = excluded.step_json",
+    NULL,
 };
 
 typedef struct prober {
     PGconn *pg;
-    const char *const *sql; /* NULL among them: not sent */
-    bool together;          /* two events are one text */
+    probe_kind kind;
     pthread_t thread;
     unsigned index, steps_per_commit;
     double seconds;
@@ -101,20 +121,26 @@ static void fill(text_array *columns, const prober *p, uint64_t generation, unsi
         char prefix[16];
         snprintf(prefix, sizeof(prefix), "o%u", p->index);
         bench_id(&ids, id, prefix, generation * p->steps_per_commit + i);
-        for (unsigned k = 0; k < 2; k++) {
-            bool alone = !p->together;
-            if (alone || k == 0) element(&columns[INSTANCES], id);
+        for (unsigned k = 0; k < 2 && p->kind == RULER; k++) {
+            element(&columns[INSTANCES], id);
             snprintf(number, sizeof(number), "%llu", event + k);
-            if (alone || k == 0) element(&columns[EVENTS], number);
-            size_t before = k == 1 && !alone ? strlen(text) : 0;
-            if (before > 0) text[before++] = '\n';
-            snprintf(text + before, sizeof(text) - before,
+            element(&columns[EVENTS], number);
+            snprintf(text, sizeof(text),
                      "{\"event_id\":%llu,\"source_event_id\":%llu,\"instance_id\":\"%s\",\"execution_id\":1,"
                      "\"timestamp_ms\":1700000000000,\"duroxide_version\":\"0.1.0\",\"type\":%s}",
                      event + k, event + k - 1, id,
                      k == 0 ? "\"ActivityCompleted\",\"result\":\"\""
                             : "\"ActivityScheduled\",\"name\":\"Noop\",\"input\":\"\"");
-            if (alone || k == 1) element(&columns[TEXTS], text);
+            element(&columns[TEXTS], text);
+        }
+        if (p->kind != RULER) {
+            element(&columns[INSTANCES], id);
+            snprintf(number, sizeof(number), "%llu", event);
+            element(&columns[EVENTS], number);
+            snprintf(text, sizeof(text),
+                     "%llu:ActivityCompleted\",\"result\":\"\"}\nActivityScheduled\",\"name\":\"Noop\",\"input\":\"\"}",
+                     event - 1);
+            element(&columns[TEXTS], text);
         }
         snprintf(token, sizeof(token), "lock-%s-%llu", id, event - 1);
         element(&columns[BEFORE], token);
@@ -123,10 +149,13 @@ static void fill(text_array *columns, const prober *p, uint64_t generation, unsi
         element(&columns[ACTIVITIES], number);
         snprintf(token, sizeof(token), "lock-%s-%llu", id, event + 1);
         element(&columns[TOKENS], token);
-        snprintf(text, sizeof(text),
-                 "{\"ActivityExecute\":{\"instance\":\"%s\",\"execution_id\":1,\"id\":%llu,\"name\":\"Noop\","
-                 "\"input\":\"\",\"orchestration_name\":\"Steps\",\"orchestration_version\":\"1.0.0\"}}",
-                 id, event + 1);
+        if (p->kind == RULER)
+            snprintf(text, sizeof(text),
+                     "{\"ActivityExecute\":{\"instance\":\"%s\",\"execution_id\":1,\"id\":%llu,\"name\":\"Noop\","
+                     "\"input\":\"\",\"orchestration_name\":\"Steps\",\"orchestration_version\":\"1.0.0\"}}",
+                     id, event + 1);
+        else
+            snprintf(text, sizeof(text), ",\"name\":\"Noop\",\"input\":\"\"");
         element(&columns[ITEMS], text);
     }
     for (int i = 0; i < COLUMNS; i++)
@@ -139,20 +168,32 @@ static void send(const prober *p, int number, int count, const char *const *valu
     if (PQsendQueryPrepared(p->pg, name, count, values, NULL, NULL, 0) != 1) bench_pg_die(p->pg, "probe");
 }
 
-static void commit_steps(const prober *p, text_array *columns) {
-    const char *history[] = { columns[INSTANCES].data, columns[EVENTS].data, columns[TEXTS].data };
+static bool writes(const prober *p, int statement, unsigned step) {
+    if (p->kind != OWN) return p->kind == RULER ? statement != ENDED : statement == HISTORY || statement == ADDED;
+    return statement == HISTORY || (statement == ADDED && step == 0) ||
+           (statement == ENDED && step == STEPS_PER_INSTANCE - 1);
+}
+
+static void commit_steps(const prober *p, text_array *columns, unsigned step) {
+    const char *history[] = { columns[INSTANCES].data, columns[EVENTS].data, columns[TEXTS].data,
+                              columns[ACTIVITIES].data, columns[TOKENS].data };
     const char *taken[] = { columns[BEFORE].data };
     const char *added[] = { columns[OWNERS].data, columns[ACTIVITIES].data, columns[TOKENS].data, columns[ITEMS].data };
-    send(p, 0, 3, history);
-    if (p->sql[1] != NULL) send(p, 1, 1, taken);
-    send(p, 2, 4, added);
+    const char *const *values[STATEMENTS] = { history, taken, added, added };
+    const int counts[STATEMENTS] = { p->kind == OWN ? 5 : 3, 1, 4, 1 };
+    int waiting = 1; /* for the Sync */
+    for (int i = 0; i < STATEMENTS; i++) {
+        if (!writes(p, i, step)) continue;
+        send(p, i, counts[i], values[i]);
+        waiting++;
+    }
     if (PQpipelineSync(p->pg) != 1) bench_pg_die(p->pg, "probe");
-    for (int done = p->sql[1] != NULL ? 0 : 1; done < STATEMENTS + 1;) {
+    while (waiting > 0) {
         PGresult *result = PQgetResult(p->pg);
         ExecStatusType status = PQresultStatus(result);
         if (result != NULL && status != PGRES_COMMAND_OK && status != PGRES_PIPELINE_SYNC)
             bench_pg_die(p->pg, PQresultErrorMessage(result));
-        if (result == NULL || status == PGRES_PIPELINE_SYNC) done++;
+        if (result == NULL || status == PGRES_PIPELINE_SYNC) waiting--;
         PQclear(result);
     }
 }
@@ -168,7 +209,7 @@ static void *probe(void *arg) {
                 columns[i].size = 0;
             fill(columns, p, generation, step);
             double before = bench_now();
-            commit_steps(p, columns);
+            commit_steps(p, columns, step);
             now = bench_now();
             if (p->duration_count < p->duration_room) p->durations_us[p->duration_count++] = (now - before) * 1e6;
             p->steps += p->steps_per_commit;
@@ -225,17 +266,17 @@ static void make(bench *b, const char *schema, bool own) {
     PQfinish(pg);
 }
 
-static double rate(bench *b, bool own, unsigned connections, unsigned steps_per_commit, double seconds,
+static double rate(bench *b, probe_kind kind, unsigned connections, unsigned steps_per_commit, double seconds,
                    double *durations, size_t *duration_count) {
     prober probers[2];
     char schema[64];
     double all = 0;
     snprintf(schema, sizeof(schema), "bench_probe_%d", bench_pg_pid());
-    make(b, schema, own);
+    const char *const *const sql[] = { [RULER] = ruler_sql, [OWN] = own_sql, [OWN_ALONE] = own_alone_sql };
+    make(b, schema, kind != RULER);
     for (unsigned i = 0; i < connections; i++)
-        probers[i] = (prober){ .pg = session(b, schema, own ? own_sql : ruler_sql),
-                               .sql = own ? own_sql : ruler_sql,
-                               .together = own,
+        probers[i] = (prober){ .pg = session(b, schema, sql[kind]),
+                               .kind = kind,
                                .index = i,
                                .steps_per_commit = steps_per_commit,
                                .seconds = seconds,
@@ -262,12 +303,12 @@ void bench_pg_probes(bench *b) {
     if (durations == NULL) exit(EXIT_FAILURE);
     bench_progress("limit probes");
     bench_result *r = bench_result_add(b, "limit", "{}");
-    double one = rate(b, false, 1, 20, seconds, NULL, NULL);
-    double two = rate(b, false, 2, 20, seconds, NULL, NULL);
+    double one = rate(b, RULER, 1, 20, seconds, NULL, NULL);
+    double two = rate(b, RULER, 2, 20, seconds, NULL, NULL);
     b->limit = one > two ? one : two;
-    double own_one = rate(b, true, 1, 20, seconds, NULL, NULL), own_two = rate(b, true, 2, 20, seconds, NULL, NULL);
+    double own_one = rate(b, OWN, 1, 20, seconds, NULL, NULL), own_two = rate(b, OWN, 2, 20, seconds, NULL, NULL);
     b->own_limit = own_one > own_two ? own_one : own_two;
-    rate(b, true, 1, 1, seconds, durations, &count);
+    rate(b, OWN_ALONE, 1, 1, seconds, durations, &count);
     b->commit_us = bench_percentile(durations, count, 50);
     free(durations);
     bench_metric(r, "steps_per_s", b->limit);

@@ -164,6 +164,8 @@ int dur__pg_connect(dur__pg_conn *conn, dur_error *err) {
         code = prepare_session(conn, err);
     }
     if (code == DUR_OK) {
+        if (conn->want_listen && conn->backend != 0)
+            dur__pg_greeted(store); /* while it was lost perhaps somebody did */
         conn->backend = PQbackendPID(conn->pg);
         if (!store->pooler) dur__pg_session_known(store, conn->backend, true);
     }

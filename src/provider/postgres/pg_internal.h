@@ -496,6 +496,7 @@ void dur__pg_wake_lanes(dur__pg *store, const dur__pg_lane *but);
 void dur__pg_wake_watches(dur__pg *store, const char *instance);
 #define DUR__PG_GREETING "+" /* of a session that has begun to listen */
 int64_t dur__pg_hearing_key(const dur__pg *store);
+void dur__pg_greeted(dur__pg *store);
 unsigned dur__pg_sessions_of_ours(dur__pg *store, dur__pg_array *out);    /* the greetings until now */
 void dur__pg_saw_hearing(dur__pg *store, bool heard, unsigned greetings); /* a look after those greetings */
 bool dur__pg_owes_notification(dur__pg_lane *lane);
@@ -596,27 +597,42 @@ int dur__pg_erase(dur__pg_conn *conn, dur__pg_array *ids, dur_delete_result *out
 #define DUR__PG_SCHEDULED "ActivityScheduled\","
 #define DUR__PG_TYPE "\"type\":\""
 #define DUR__PG_SCHEDULED_EVENT "split_part(h.json, E'\\n', ((-h.step_id & 1099511627775) - h.event_id + 1)::integer)"
+#define DUR__PG_STEP_BEGIN(id)                                                                                         \
+    "'{\"ActivityExecute\":{\"instance\":\"' || i.instance_id || '\",\"execution_id\":' || i.current_execution || "    \
+    "',\"id\":' || (-" id " & 1099511627775)"
+#define DUR__PG_STEP_END                                                                                               \
+    "',\"orchestration_name\":\"' || i.name || '\",\"orchestration_version\":\"' || i.version || '\"}}'"
 #define DUR__PG_STEP_IN_FULL                                                                                           \
-    "CASE WHEN h.step_json NOT LIKE ',%' THEN h.step_json ELSE '{\"ActivityExecute\":{\"instance\":\"' || "            \
-    "i.instance_id || '\",\"execution_id\":' || i.current_execution || ',\"id\":' || (-h.step_id & 1099511627775) || " \
-    "',' || left(substr(" DUR__PG_SCHEDULED_EVENT ", length('" DUR__PG_SCHEDULED "') + CASE WHEN h.written IS NULL"    \
-    " THEN strpos(" DUR__PG_SCHEDULED_EVENT ", '" DUR__PG_TYPE DUR__PG_SCHEDULED "') + length('" DUR__PG_TYPE          \
-    "') ELSE"                                                                                                          \
-    " 1 END), -1) || CASE WHEN h.step_json = ',' THEN ',\"orchestration_name\":\"' || i.name ||"                       \
-    " '\",\"orchestration_version\":\"' || i.version || '\"}}' ELSE h.step_json END END AS step_json"
+    "CASE WHEN h.step_json NOT LIKE ',%' THEN h.step_json ELSE " DUR__PG_STEP_BEGIN(                                   \
+        "h.step_id") " || ',' || left(substr(" DUR__PG_SCHEDULED_EVENT ", length('" DUR__PG_SCHEDULED                  \
+                     "') + CASE WHEN h.written IS"                                                                     \
+                     " NULL THEN strpos(" DUR__PG_SCHEDULED_EVENT ", '" DUR__PG_TYPE DUR__PG_SCHEDULED                 \
+                     "') + length('" DUR__PG_TYPE                                                                      \
+                     "') ELSE 1 END), -1) || CASE WHEN h.step_json = ',' THEN " DUR__PG_STEP_END                       \
+                     " ELSE h.step_json END END AS"                                                                    \
+                     " step_json"
+/* And one that stands in row i itself. */
+#define DUR__PG_ROW_STEP_IN_FULL                                                                                       \
+    "CASE WHEN i.step_json NOT LIKE ',%' THEN i.step_json ELSE " DUR__PG_STEP_BEGIN(                                   \
+        "i.step_id") " || i.step_json || " DUR__PG_STEP_END " END"
 /* The step of i, wherever it stands; its id is 0 or NULL where there is none. */
-#define DUR__PG_STEP                                                                                                   \
-    "LATERAL (SELECT coalesce(a.step_id, i.step_id) AS id, CASE WHEN a.step_id IS NULL THEN i.step_token ELSE "        \
-    "a.step_token END AS token, CASE WHEN a.step_id IS NULL THEN i.step_json ELSE a.step_json END AS json, "           \
-    "coalesce(a.at_ms, i.updated_at) AS at FROM (SELECT 1) one LEFT JOIN " DUR__PG_AHEAD(                              \
-        "h.step_id, h.step_token, " DUR__PG_STEP_IN_FULL ", h.at_ms", " AND h.step_id IS NOT NULL") " a ON true)"
+#define DUR__PG_STEP_OF(columns, ahead)                                                                                \
+    "LATERAL (SELECT coalesce(a.step_id, i.step_id) AS id, CASE WHEN a.step_id IS NULL THEN i.step_token ELSE"         \
+    " a.step_token END AS token" columns " FROM (SELECT 1) one LEFT JOIN " DUR__PG_AHEAD(                              \
+        "h.step_id, h.step_token" ahead, " AND h.step_id IS NOT NULL") " a ON true)"
+#define DUR__PG_STEP DUR__PG_STEP_OF("", "")
+/* And what it is, since when. */
+#define DUR__PG_STEP_TEXT                                                                                              \
+    DUR__PG_STEP_OF(", CASE WHEN a.step_id IS NULL THEN " DUR__PG_ROW_STEP_IN_FULL " ELSE a.step_json END AS json,"    \
+                    " coalesce(a.at_ms, i.updated_at) AS at",                                                          \
+                    ", " DUR__PG_STEP_IN_FULL ", h.at_ms")
 #define DUR__PG_LAST_AHEAD "coalesce(" DUR__PG_AHEAD("h.event_id + h.events - 1", "") ", i.last_event)"
 #define DUR__PG_UPDATED_AHEAD "coalesce(" DUR__PG_AHEAD("h.at_ms", " AND h.at_ms IS NOT NULL") ", i.updated_at)"
 /* The work in their rows is a row of its own (pg_step.c), and they say what history says. */
 #define DUR__PG_MOVE_STEPS                                                                                             \
     "s0 AS (INSERT INTO @worker (instance_id, id, execution_id, activity_id, attempts, token, owner, since_ms, json)"  \
     " OVERRIDING SYSTEM VALUE SELECT i.instance_id, s.id, i.current_execution, -s.id & 1099511627775, 1, s.token,"     \
-    " i.owner, s.at, s.json FROM i0 JOIN @instances i ON i.instance_id = i0.instance_id CROSS JOIN " DUR__PG_STEP      \
+    " i.owner, s.at, s.json FROM i0 JOIN @instances i ON i.instance_id = i0.instance_id CROSS JOIN " DUR__PG_STEP_TEXT \
     " s WHERE s.id < 0)"
 #define DUR__PG_NO_STEP                                                                                                \
     "step_id = NULL, step_token = NULL, step_json = NULL, last_event = " DUR__PG_LAST_AHEAD                            \

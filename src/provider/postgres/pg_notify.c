@@ -53,18 +53,26 @@ int64_t dur__pg_hearing_key(const dur__pg *store) {
     return store->schema_key ^ 0x68656172;
 }
 
-static void greeted(dur__pg *store) {
-    dur__mutex_lock(&store->mutex);
+static void note_greeting(dur__pg *store) {
     atomic_store(&store->unheard, false);
     atomic_fetch_add(&store->greetings, 1);
+}
+
+void dur__pg_greeted(dur__pg *store) {
+    dur__mutex_lock(&store->mutex);
+    note_greeting(store);
     dur__mutex_unlock(&store->mutex);
 }
 
-/* Nodes of a version that would not say that they listen have been there until all know steps. */
+/* Nodes of a version that would not say that they listen have been there until all know steps.  Who is there and was
+   not may have greeted while no session of ours heard it. */
 void dur__pg_saw_hearing(dur__pg *store, bool heard, unsigned greetings) {
     dur__mutex_lock(&store->mutex);
     bool before_a_greeting = atomic_load(&store->greetings) != greetings;
-    atomic_store(&store->unheard, !heard && !before_a_greeting && atomic_load(&store->steps_in_rows));
+    if (heard && atomic_load(&store->unheard))
+        note_greeting(store);
+    else
+        atomic_store(&store->unheard, !heard && !before_a_greeting && atomic_load(&store->steps_in_rows));
     dur__mutex_unlock(&store->mutex);
 }
 
@@ -82,7 +90,7 @@ bool dur__pg_drain_notifications(dur__pg_conn *conn, const char *owner) {
     PGnotify *note;
     while ((note = PQnotifies(conn->pg)) != NULL) {
         bool ours = is_ours(conn->store, note->be_pid), greets = strcmp(note->extra, DUR__PG_GREETING) == 0;
-        if (greets && !ours) greeted(conn->store);
+        if (greets && !ours) dur__pg_greeted(conn->store);
         /* an empty payload is for everybody; else it names the owner whose lease got a message */
         if (!ours && (greets || note->extra[0] == '\0' || owner == NULL || strcmp(note->extra, owner) == 0))
             news = true;

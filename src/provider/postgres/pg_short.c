@@ -11,10 +11,11 @@
  *
  *     2:ActivityCompleted","result":"7"}
  *
- * and without the number where there is no source.  A step beside the event that has scheduled it is stored likewise:
- * only what comes behind what the event says, from a comma on; and that alone, where the instance's row says the rest.
+ * and without the number where there is no source.  A step is stored from a comma on, where the columns say what comes
+ * before it: in its instance's row without the names that stand there; beside the event that has scheduled it without
+ * what that says, which leaves the names, or the comma alone, where the instance's row has them.
  * Everything is compared byte by byte with what the statements that read it put together (DUR__PG_EVENT_IN_FULL,
- * DUR__PG_STEP_IN_FULL), so a text that looks otherwise in any way is stored as it is.
+ * DUR__PG_STEP_IN_FULL, DUR__PG_ROW_STEP_IN_FULL), so a text that looks otherwise in any way is stored as it is.
  */
 #include "provider/postgres/pg_turn.h"
 
@@ -90,18 +91,34 @@ static bool scheduled_by(const dur_turn_commit *turn, const dur_event_row *event
     return true;
 }
 
+/* As far as the keys of its instance say it. */
+static bool takes_step(dur_text *text, const dur_turn_commit *turn, const dur_message *item) {
+    return TAKES(text, "{\"ActivityExecute\":{\"instance\":\"") &&
+           takes(text, turn->instance, strlen(turn->instance)) && TAKES(text, "\",\"execution_id\":") &&
+           takes_this_number(text, item->execution_id) && TAKES(text, ",\"id\":") &&
+           takes_this_number(text, item->activity_id) && text->size > 0 && text->data[0] == ',';
+}
+
+/* The end that the names of its instance say; 0: it is another one. */
+static size_t end_size(dur_text text, const char *end) {
+    size_t size = end != NULL ? strlen(end) : 0;
+    return size <= text.size && memcmp(text.data + text.size - size, end != NULL ? end : "", size) == 0 ? size : 0;
+}
+
 dur_text dur__pg_step_short(const dur_turn_commit *turn, const dur_message *item, const char *end) {
     uint64_t first = turn->events[0].event_id;
     if (item->activity_id < first || item->activity_id - first >= turn->event_count) return item->json;
     size_t at = (size_t)(item->activity_id - first);
     dur_text said, rest = item->json;
     if (!dur__pg_in_first_row(turn, at) || !scheduled_by(turn, &turn->events[at], &said) || said.size < 2 ||
-        said.data[said.size - 1] != '}' || !TAKES(&rest, "{\"ActivityExecute\":{\"instance\":\"") ||
-        !takes(&rest, turn->instance, strlen(turn->instance)) || !TAKES(&rest, "\",\"execution_id\":") ||
-        !takes_this_number(&rest, item->execution_id) || !TAKES(&rest, ",\"id\":") ||
-        !takes_this_number(&rest, item->activity_id) || !TAKES(&rest, ",") || !takes(&rest, said.data, said.size - 1) ||
-        rest.size == 0 || rest.data[0] != ',')
+        said.data[said.size - 1] != '}' || !takes_step(&rest, turn, item) || !TAKES(&rest, ",") ||
+        !takes(&rest, said.data, said.size - 1) || rest.size == 0 || rest.data[0] != ',')
         return item->json;
-    bool named = end != NULL && rest.size == strlen(end) && memcmp(rest.data, end, rest.size) == 0;
-    return named ? (dur_text){ rest.data, 1 } : rest;
+    return end_size(rest, end) == rest.size ? (dur_text){ rest.data, 1 } : rest;
+}
+
+dur_text dur__pg_step_in_row(const dur_turn_commit *turn, const dur_message *item, const char *end) {
+    dur_text rest = item->json;
+    size_t size = takes_step(&rest, turn, item) ? end_size(rest, end) : 0;
+    return size > 0 && size < rest.size ? (dur_text){ rest.data, rest.size - size } : item->json;
 }

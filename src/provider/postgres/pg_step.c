@@ -150,9 +150,12 @@ static row *remember(dur__pg_lane *lane, const char *instance) {
 }
 
 /* NULL: it has no step. */
-static const row *step_of(const dur__pg_lane *lane, const char *instance) {
-    const row *known = row_of(lane, instance);
+static const row *has_step(const row *known) {
     return known != NULL && known->step != 0 ? known : NULL;
+}
+
+static const row *step_of(const dur__pg_lane *lane, const char *instance) {
+    return has_step(row_of(lane, instance));
 }
 
 bool dur__pg_row_known(const dur__pg_lane *lane, const dur_turn_commit *turn) {
@@ -226,16 +229,15 @@ bool dur__pg_step_made(const dur__pg_lane *lane, const dur_turn_commit *turn) {
     return made(lane, step_of(lane, turn->instance), turn);
 }
 
-/* The turn has given the row its names. */
-static void note_names(row *known, const dur_execution_metadata *metadata) {
+/* How the texts of steps end, as the names say it that a turn gives its instance's row. */
+static char *end_of_names(const dur_execution_metadata *metadata) {
     dur__buf end = { NULL, 0, 0 };
-    free(known->end);
     dur__buf_text(&end, ",\"orchestration_name\":\"");
     dur__buf_text(&end, metadata->orchestration_name);
     dur__buf_text(&end, "\",\"orchestration_version\":\"");
     dur__buf_text(&end, metadata->orchestration_version);
     dur__buf_text(&end, "\"}}");
-    known->end = dur__buf_take(&end);
+    return dur__buf_take(&end);
 }
 
 /* What went the long way has moved it, and its next turn writes the row. */
@@ -246,10 +248,13 @@ void dur__pg_step_note(dur__pg_lane *lane, const dur_turn_commit *turn, bool usu
     }
     if (turn->writes_start) dur__pg_step_forget(lane, turn->instance); /* of another that had its id */
     row *known = remember(lane, turn->instance);
-    const row *step = known->step != 0 ? known : NULL;
+    const row *step = has_step(known);
     bool is_made = made(lane, step, turn), is_gone = gone(step, turn) != 0;
     known->head = dur__pg_turn_last_event(turn);
-    if (dur__pg_turn_gives_row(turn)) note_names(known, &turn->metadata);
+    if (dur__pg_turn_gives_row(turn)) {
+        free(known->end);
+        known->end = end_of_names(&turn->metadata);
+    }
     if (!ahead) known->last = known->head;
     if (!is_made && !is_gone) return;
     free(known->token);
@@ -259,9 +264,17 @@ void dur__pg_step_note(dur__pg_lane *lane, const dur_turn_commit *turn, bool usu
 
 /* ---- its columns ------------------------------------------------------------------------------------------------- */
 
-static const char *end_of(const dur__pg_lane *lane, const dur_turn_commit *turn) {
-    const row *known = row_of(lane, turn->instance);
-    return known != NULL ? known->end : NULL;
+static dur_text text_in_row(const row *known, const dur_turn_commit *turn) {
+    const dur_message *item = &turn->worker_items[0].message;
+    if (!dur__pg_turn_gives_row(turn)) return dur__pg_step_in_row(turn, item, known != NULL ? known->end : NULL);
+    char *end = end_of_names(&turn->metadata);
+    dur_text text = dur__pg_step_in_row(turn, item, end);
+    free(end);
+    return text;
+}
+
+dur_text dur__pg_step_text(const dur__pg_lane *lane, const dur_turn_commit *turn) {
+    return text_in_row(row_of(lane, turn->instance), turn);
 }
 
 void dur__pg_step_columns(dur__pg_args *args, const dur__pg_lane *lane, dur_turn_commit **turns, size_t count,
@@ -269,7 +282,7 @@ void dur__pg_step_columns(dur__pg_args *args, const dur__pg_lane *lane, dur_turn
     dur__pg_array ends = dur__pg_array_i64(), id = dur__pg_array_i64();
     dur__pg_array token = dur__pg_array_text(), json = dur__pg_array_text();
     for (size_t i = 0; i < count; i++) {
-        const row *step = step_of(lane, turns[i]->instance);
+        const row *known = row_of(lane, turns[i]->instance), *step = has_step(known);
         int64_t old = gone(step, turns[i]);
         if (old != 0)
             dur__pg_add_i64(&ends, old);
@@ -279,8 +292,9 @@ void dur__pg_step_columns(dur__pg_args *args, const dur__pg_lane *lane, dur_turn
             const dur_turn_work *work = &turns[i]->worker_items[0];
             dur__pg_add_i64(&id, dur__pg_step_id(&work->message));
             dur__pg_add_text(&token, work->lock_token);
-            dur__pg_add_json(&json, ahead ? dur__pg_step_short(turns[i], &work->message, end_of(lane, turns[i]))
-                                          : work->message.json);
+            const char *end = known != NULL ? known->end : NULL;
+            dur__pg_add_json(&json,
+                             ahead ? dur__pg_step_short(turns[i], &work->message, end) : text_in_row(known, turns[i]));
         } else {
             dur__pg_add_null(&id);
             dur__pg_add_null(&token);

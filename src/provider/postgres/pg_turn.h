@@ -79,6 +79,8 @@ bool dur__pg_event_short(const dur_turn_commit *turn, const dur_event_row *event
 /* Beside the event that has scheduled it: from a comma on; else its whole text.  end: what the names in the instance's
    row say; NULL: they are not known. */
 dur_text dur__pg_step_short(const dur_turn_commit *turn, const dur_message *item, const char *end);
+dur_text dur__pg_step_in_row(const dur_turn_commit *turn, const dur_message *item,
+                             const char *end); /* likewise there */
 
 /* pg_turn_write.c: each sends nothing where there is nothing to write */
 void dur__pg_send_executions(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count);
@@ -93,9 +95,10 @@ void dur__pg_send_release(dur__pg *store, dur__pg_batch *batch, dur_turn_commit 
 /* pg_step.c: usual turns and the step in their instance's row */
 int64_t dur__pg_step_id(const dur_message *item);
 bool dur__pg_claim_is_step(const dur__pg_lane *lane, const dur_turn_commit *turn, const dur_worker_claim *claim);
-int64_t dur__pg_step_gone(const dur__pg_lane *lane, const dur_turn_commit *turn); /* the one that it ends; 0: none */
-bool dur__pg_step_stays(const dur__pg_lane *lane, const dur_turn_commit *turn);   /* there is one, and it does not */
-bool dur__pg_step_made(const dur__pg_lane *lane, const dur_turn_commit *turn);    /* its work is the new one */
+int64_t dur__pg_step_gone(const dur__pg_lane *lane, const dur_turn_commit *turn);  /* the one that it ends; 0: none */
+bool dur__pg_step_stays(const dur__pg_lane *lane, const dur_turn_commit *turn);    /* there is one, and it does not */
+bool dur__pg_step_made(const dur__pg_lane *lane, const dur_turn_commit *turn);     /* its work is the new one */
+dur_text dur__pg_step_text(const dur__pg_lane *lane, const dur_turn_commit *turn); /* of the new one, in its row */
 /* It is committed; ahead: without a change of the row. */
 void dur__pg_step_note(dur__pg_lane *lane, const dur_turn_commit *turn, bool usual, bool ahead);
 /* The lane has written the instance's row under the lease that it has, and the turn stands behind the last that it

@@ -70,7 +70,7 @@ static void send_row(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *l
         const dur_turn_work *next = &turn->worker_items[0];
         dur__pg_i64(&args, dur__pg_step_id(&next->message));
         dur__pg_text(&args, next->lock_token);
-        dur__pg_json(&args, next->message.json);
+        dur__pg_json(&args, dur__pg_step_text(lane, turn));
     } else {
         dur__pg_null(&args);
         dur__pg_null(&args);

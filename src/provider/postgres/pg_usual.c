@@ -258,7 +258,7 @@ static void usual_args(dur__pg *store, dur__pg_args *args, const dur__pg_lane *l
         dur__pg_add_text(&token, turns[i]->lock_token);
         dur__pg_add_i64(&execution, (int64_t)turns[i]->execution_id);
         dur__pg_add_i64(&expected, (int64_t)turns[i]->expected_last);
-        dur__pg_add_i64(&last, (int64_t)dur__pg_turn_last_event(turns[i]));
+        if (!ahead) dur__pg_add_i64(&last, (int64_t)dur__pg_turn_last_event(turns[i]));
         dur__pg_add_i64(&row_last, (int64_t)dur__pg_row_last(lane, turns[i]));
     }
     dur__pg_args_begin(store, args);
