@@ -146,6 +146,7 @@ typedef struct dur__pg_lane {
     bool unknown;                            /* the outcome of a round was not learned: what it took is unknown too */
     int lost_backend;                        /* the session of that round */
     bool sessions;                           /* what is finished may be the work of a session (pg_turn.c) */
+    bool steps_in_rows;                      /* as the store had it when the round began: all of it goes by the same */
     bool notify_pending;                     /* others are to be told of a round … */
     bool notify_urgent;                      /* … and have something to do, not only to see */
     unsigned greetings;                      /* those that it has answered */
@@ -603,7 +604,7 @@ int dur__pg_erase(dur__pg_conn *conn, dur__pg_array *ids, dur_delete_result *out
 #define DUR__PG_STEP_END                                                                                               \
     "',\"orchestration_name\":\"' || i.name || '\",\"orchestration_version\":\"' || i.version || '\"}}'"
 #define DUR__PG_STEP_IN_FULL                                                                                           \
-    "CASE WHEN h.step_json NOT LIKE ',%' THEN h.step_json ELSE " DUR__PG_STEP_BEGIN(                                   \
+    "CASE WHEN h.step_json LIKE ',%' IS NOT TRUE THEN h.step_json ELSE " DUR__PG_STEP_BEGIN(                           \
         "h.step_id") " || ',' || left(substr(" DUR__PG_SCHEDULED_EVENT ", length('" DUR__PG_SCHEDULED                  \
                      "') + CASE WHEN h.written IS"                                                                     \
                      " NULL THEN strpos(" DUR__PG_SCHEDULED_EVENT ", '" DUR__PG_TYPE DUR__PG_SCHEDULED                 \
@@ -613,7 +614,7 @@ int dur__pg_erase(dur__pg_conn *conn, dur__pg_array *ids, dur_delete_result *out
                      " step_json"
 /* And one that stands in row i itself. */
 #define DUR__PG_ROW_STEP_IN_FULL                                                                                       \
-    "CASE WHEN i.step_json NOT LIKE ',%' THEN i.step_json ELSE " DUR__PG_STEP_BEGIN(                                   \
+    "CASE WHEN i.step_json LIKE ',%' IS NOT TRUE THEN i.step_json ELSE " DUR__PG_STEP_BEGIN(                           \
         "i.step_id") " || i.step_json || " DUR__PG_STEP_END " END"
 /* The step of i, wherever it stands; its id is 0 or NULL where there is none. */
 #define DUR__PG_STEP_OF(columns, ahead)                                                                                \

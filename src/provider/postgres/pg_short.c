@@ -64,6 +64,8 @@ static bool is_letter(char c) {
 bool dur__pg_event_short(const dur_turn_commit *turn, const dur_event_row *event, dur__pg_event_text *out) {
     dur_text rest = event->json;
     out->source = 0;
+    if (strchr(turn->instance, '"') != NULL)
+        return false; /* the type is looked for behind the first quotes around it */
     if (!TAKES(&rest, "{\"event_id\":") || !takes_this_number(&rest, event->event_id)) return false;
     if (TAKES(&rest, ",\"source_event_id\":") && (!takes_number(&rest, &out->source) || out->source == 0)) return false;
     if (!TAKES(&rest, ",\"instance_id\":\"") || !takes(&rest, turn->instance, strlen(turn->instance)) ||

@@ -213,16 +213,20 @@ bool dur__pg_step_stays(const dur__pg_lane *lane, const dur_turn_commit *turn) {
     return stays(step_of(lane, turn->instance), turn);
 }
 
+/* As no JSON does: in a row that would be a text in short. */
+static bool begins_with_comma(dur_text text) {
+    return text.size > 0 && text.data[0] == ',';
+}
+
 static bool made(const dur__pg_lane *lane, const row *step, const dur_turn_commit *turn) {
-    if (!atomic_load(&lane->store->steps_in_rows) || turn->worker_item_count != 1 || !dur__pg_turn_keeps(turn) ||
-        stays(step, turn))
+    if (!lane->steps_in_rows || turn->worker_item_count != 1 || !dur__pg_turn_keeps(turn) || stays(step, turn))
         return false;
     const dur_turn_work *work = &turn->worker_items[0];
     const dur_message *item = &work->message;
     return work->lock_token != NULL && work->lock_token[0] != '\0' && item->session_id == NULL && item->tag == NULL &&
-           item->json.size <= JSON_MAX && item->activity_id != 0 && item->activity_id >> ACTIVITY_BITS == 0 &&
-           item->execution_id == turn->execution_id && item->instance != NULL &&
-           strcmp(item->instance, turn->instance) == 0;
+           item->json.size <= JSON_MAX && !begins_with_comma(item->json) && item->activity_id != 0 &&
+           item->activity_id >> ACTIVITY_BITS == 0 && item->execution_id == turn->execution_id &&
+           item->instance != NULL && strcmp(item->instance, turn->instance) == 0;
 }
 
 bool dur__pg_step_made(const dur__pg_lane *lane, const dur_turn_commit *turn) {

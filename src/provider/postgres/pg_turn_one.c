@@ -51,7 +51,7 @@ static void send_row(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *l
                      int64_t gone, bool made) {
     dur__pg_args args;
     dur__pg_row_text row = DUR__PG_ROW_TEXT_INIT;
-    bool together = dur__pg_row_of_events(store, turn, 0, &row) == 2;
+    bool together = dur__pg_row_of_events(lane->steps_in_rows, turn, 0, &row) == 2;
     uint64_t last =
         turn->events[0].event_id > turn->events[1].event_id ? turn->events[0].event_id : turn->events[1].event_id;
     begin(store, &args, turn);

@@ -221,8 +221,7 @@ static bool is_behind(const dur__pg_lane *lane, const dur_turn_commit *turn) {
 
 /* One that goes on by itself is as well off with its row. */
 static bool goes_ahead(const dur__pg_lane *lane, const dur_turn_commit *turn, size_t count) {
-    return atomic_load(&lane->store->steps_in_rows) && (count > 1 || is_behind(lane, turn)) &&
-           dur__pg_row_known(lane, turn);
+    return lane->steps_in_rows && (count > 1 || is_behind(lane, turn)) && dur__pg_row_known(lane, turn);
 }
 
 /*
@@ -272,7 +271,7 @@ static void usual_args(dur__pg *store, dur__pg_args *args, const dur__pg_lane *l
     dur__pg_i64(args, dur__pg_fence_key(store, lane->owner));
     dur__pg_i64(args, (int64_t)count);
     dur__pg_step_columns(args, lane, turns, count, ahead);
-    dur__pg_history_columns(args, store, turns, count);
+    dur__pg_history_columns(args, lane->steps_in_rows, turns, count);
     dur__pg_array_arg(args, &row_last);
 }
 
@@ -315,12 +314,12 @@ static void name_columns(dur__pg_args *args, dur_turn_commit **turns, size_t cou
 static void send_rows(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, dur_turn_commit **turns,
                       size_t count, dur__pg_turn_kind kind) {
     dur__pg_args args;
-    const char *sql = kind == DUR__PG_GOES_AHEAD           ? ahead_sql
-                      : kind == DUR__PG_GOES_ON            ? plain_rows_sql
-                      : kind == DUR__PG_IS_OVER            ? ending_rows_sql
-                      : kind == DUR__PG_BEGINS             ? beginning_rows_sql
-                      : atomic_load(&store->steps_in_rows) ? born_sql
-                                                           : born_apart_sql;
+    const char *sql = kind == DUR__PG_GOES_AHEAD ? ahead_sql
+                      : kind == DUR__PG_GOES_ON  ? plain_rows_sql
+                      : kind == DUR__PG_IS_OVER  ? ending_rows_sql
+                      : kind == DUR__PG_BEGINS   ? beginning_rows_sql
+                      : lane->steps_in_rows      ? born_sql
+                                                 : born_apart_sql;
     usual_args(store, &args, lane, turns, count, kind == DUR__PG_GOES_AHEAD);
     if (kind > DUR__PG_GOES_ON) state_columns(&args, turns, count);
     if (kind > DUR__PG_IS_OVER) name_columns(&args, turns, count);
@@ -362,7 +361,7 @@ void dur__pg_send_usual(dur__pg *store, dur__pg_batch *batch, dur__pg_lane *lane
     if (old < count) send_rows(store, batch, lane, turns + old, count - old, DUR__PG_IS_BORN);
     dur__pg_send_consumed(store, batch, turns, count, takes_nothing_queued(lane, turns, count));
     dur__pg_send_work_taken(store, batch, lane, turns, count);
-    dur__pg_send_more_history(store, batch, turns, count);
+    dur__pg_send_more_history(store, batch, lane->steps_in_rows, turns, count);
     dur__pg_send_kv(store, batch, turns, count, false);
     if (dur__pg_send_sessions(store, batch, turns, count)) lane->sessions = true;
     plan->work_at = dur__pg_send_work(store, batch, lane, turns, count);
