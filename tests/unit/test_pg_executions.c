@@ -640,7 +640,7 @@ static void as_version_3(pg_bench *p) {
                                   "ALTER TABLE %s.dur_instances DROP COLUMN status, DROP COLUMN output;"
                                   "ALTER TABLE %s.dur_instances SET (fillfactor = 70);"
                                   "ALTER TABLE %s.dur_history DROP COLUMN at_ms, DROP COLUMN step_id, DROP COLUMN"
-                                  " step_token, DROP COLUMN step_json, DROP COLUMN written;"
+                                  " step_token, DROP COLUMN step_json, DROP COLUMN written CASCADE;"
                                   "ALTER TABLE %s.dur_owners DROP COLUMN reads_ahead, DROP COLUMN reads_short;"
                                   "UPDATE %s.dur_meta SET schema_version = 3, min_program = 2",
                                   p->schema, p->schema, p->schema, p->schema, p->schema));

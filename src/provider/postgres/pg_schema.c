@@ -154,9 +154,11 @@ static const char *const migration_4[] = {
 };
 
 /* Events are stored without what the columns of their row say (pg_short.c).  Again not while somebody is registered who
-   could not read that. */
+   could not read that.  People who look at them have a view. */
 static const char *const migration_5[] = {
     "ALTER TABLE @history ADD COLUMN written text;"
+    "CREATE VIEW @events AS SELECT h.instance_id, h.execution_id, " DUR__PG_EVENT_ID
+    " AS event_id, x.json FROM @history h CROSS JOIN " DUR__PG_SPLIT ";"
     "ALTER TABLE @owners ADD COLUMN reads_short boolean NOT NULL DEFAULT false;"
     "ALTER TABLE @owners ALTER COLUMN reads_short DROP DEFAULT;",
     NULL,
