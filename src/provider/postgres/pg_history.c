@@ -58,7 +58,7 @@ static bool written_alike(const dur__pg_event_text *a, const dur__pg_event_text 
 }
 
 static bool in_short(const dur_turn_commit *turn, const dur_event_row *events, size_t count, dur__pg_row_text *row) {
-    dur__pg_event_text first, text;
+    dur__pg_event_text first = { .source = 0 }, text;
     for (size_t i = 0; i < count; i++) {
         if (!fits(&events[i]) || !dur__pg_event_short(turn, &events[i], i == 0 ? &first : &text)) return false;
         if (i == 0) text = first;
