@@ -57,18 +57,23 @@ static bool written_alike(const dur__pg_event_text *a, const dur__pg_event_text 
            memcmp(a->version.data, b->version.data, a->version.size) == 0;
 }
 
+static void add_line(dur__buf *json, const dur__pg_event_text *text) {
+    if (text->source != 0) {
+        dur__buf_u64(json, text->source);
+        dur__buf_char(json, ':');
+    }
+    dur__buf_add(json, text->rest.data, text->rest.size);
+}
+
 static bool in_short(const dur_turn_commit *turn, const dur_event_row *events, size_t count, dur__pg_row_text *row) {
-    dur__pg_event_text first = { .source = 0 }, text;
-    for (size_t i = 0; i < count; i++) {
-        if (!fits(&events[i]) || !dur__pg_event_short(turn, &events[i], i == 0 ? &first : &text)) return false;
-        if (i == 0) text = first;
-        if (!written_alike(&first, &text)) return false;
-        if (i > 0) dur__buf_char(&row->json, '\n');
-        if (text.source != 0) {
-            dur__buf_u64(&row->json, text.source);
-            dur__buf_char(&row->json, ':');
-        }
-        dur__buf_add(&row->json, text.rest.data, text.rest.size);
+    dur__pg_event_text first, next;
+    if (!fits(&events[0]) || !dur__pg_event_short(turn, &events[0], &first)) return false;
+    add_line(&row->json, &first);
+    for (size_t i = 1; i < count; i++) {
+        if (!fits(&events[i]) || !dur__pg_event_short(turn, &events[i], &next) || !written_alike(&first, &next))
+            return false;
+        dur__buf_char(&row->json, '\n');
+        add_line(&row->json, &next);
     }
     size_t size = dur__u64_text(row->written, first.written_ms);
     row->written[size++] = ' ';
