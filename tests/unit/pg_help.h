@@ -47,6 +47,23 @@ static inline void pg_older_node(pg_bench *p) {
                                   p->schema));
 }
 
+/* As such a node does it that was opened before this one migrated. */
+static inline void pg_no_older_node_registers(const pg_bench *p) {
+    PGresult *result =
+        PQexec(p->db, dur_arena_format(p->b.arena,
+                                       "INSERT INTO %s.dur_owners (owner, timeout_ms, beat_ms, lock_key, server_start,"
+                                       " session_lock, program, reads_ahead) VALUES ('old', 60000, 9000000000000, 1, 0,"
+                                       " false, 3, true)",
+                                       p->schema));
+    const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+    assert_string_equal(state != NULL ? state : "none", "23502"); /* not null */
+    PQclear(result);
+}
+
+static inline long pg_of_the_schema(const pg_bench *p, const char *what) {
+    return pg_number(p->db, dur_arena_format(p->b.arena, "SELECT %s FROM %s.dur_meta", what, p->schema));
+}
+
 static inline void pg_pause_ms(long ms) {
     nanosleep(&(struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 }, NULL);
 }

@@ -646,22 +646,6 @@ static void as_version_3(pg_bench *p) {
                                   p->schema, p->schema, p->schema, p->schema, p->schema));
 }
 
-/* As a node of the version before does it that was opened before this one migrated. */
-static void no_older_node_registers(const pg_bench *p) {
-    PGresult *result =
-        PQexec(p->db, dur_arena_format(p->b.arena,
-                                       "INSERT INTO %s.dur_owners (owner, timeout_ms, beat_ms, lock_key,"
-                                       " server_start, session_lock, program, reads_ahead) VALUES ('old',"
-                                       " 60000, 9000000000000, 1, 0, false, 3, true)",
-                                       p->schema));
-    assert_string_equal(PQresultErrorField(result, PG_DIAG_SQLSTATE), "23502"); /* not null */
-    PQclear(result);
-}
-
-static long of_the_schema(const pg_bench *p, const char *what) {
-    return pg_number(p->db, dur_arena_format(p->b.arena, "SELECT %s FROM %s.dur_meta", what, p->schema));
-}
-
 /* In a page of instances, in percent. */
 static long room_left(const pg_bench *p) {
     return pg_number(p->db, dur_arena_format(p->b.arena,
@@ -683,10 +667,10 @@ static void is_told_of_in_a_store_of_the_version_before(void **state) {
     dur_provider_close(p->b.store);
     as_version_3(p);
     ASSERT_OK(&p->b, dur_open(&p->b.store, p->url, &p->b.err));
-    assert_int_equal(of_the_schema(p, "schema_version"), DUR__PG_SCHEMA_VERSION);
-    assert_int_equal(of_the_schema(p, "min_program"), DUR__PG_PROGRAM);
+    assert_int_equal(pg_of_the_schema(p, "schema_version"), DUR__PG_SCHEMA_VERSION);
+    assert_int_equal(pg_of_the_schema(p, "min_program"), DUR__PG_PROGRAM);
     assert_int_equal(room_left(p), 55);
-    no_older_node_registers(p);
+    pg_no_older_node_registers(p);
     s = stage_open(p);
     assert_int_equal(apart(&s), 2);
     assert_int_equal(in_rows(&s), 0);

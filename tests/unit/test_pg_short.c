@@ -672,22 +672,6 @@ static void as_version_4(const pg_bench *p) {
                                   p->schema, p->schema, p->schema));
 }
 
-/* As a node of the version before does it that was opened before this one migrated. */
-static void no_older_node_registers(const pg_bench *p) {
-    PGresult *result =
-        PQexec(p->db, dur_arena_format(p->b.arena,
-                                       "INSERT INTO %s.dur_owners (owner, timeout_ms, beat_ms, lock_key, server_start,"
-                                       " session_lock, program, reads_ahead) VALUES ('old', 60000, 9000000000000, 1, 0,"
-                                       " false, 3, true)",
-                                       p->schema));
-    assert_string_equal(or_else(PQresultErrorField(result, PG_DIAG_SQLSTATE), "none"), "23502"); /* not null */
-    PQclear(result);
-}
-
-static long of_the_schema(const pg_bench *p, const char *what) {
-    return pg_number(p->db, dur_arena_format(p->b.arena, "SELECT %s FROM %s.dur_meta", what, p->schema));
-}
-
 static uint64_t beat_until_taken_over(bench *b) {
     dur_owner_report report = { 0 };
     for (uint64_t end_ms = pg_monotonic_ms() + PATIENCE_MS; report.taken_over == 0 && pg_monotonic_ms() < end_ms;) {
@@ -728,9 +712,9 @@ static void a_store_of_the_version_before(void **state) {
     b->store = NULL;
     as_version_4(p);
     ASSERT_OK(b, dur_open(&b->store, p->url, &b->err));
-    assert_int_equal(of_the_schema(p, "schema_version"), DUR__PG_SCHEMA_VERSION);
-    assert_int_equal(of_the_schema(p, "min_program"), DUR__PG_PROGRAM);
-    no_older_node_registers(p);
+    assert_int_equal(pg_of_the_schema(p, "schema_version"), DUR__PG_SCHEMA_VERSION);
+    assert_int_equal(pg_of_the_schema(p, "min_program"), DUR__PG_PROGRAM);
+    pg_no_older_node_registers(p);
     story s = { item, events, 2 };
     read_by_anybody(&r, &s);
     ASSERT_OK(b, dur_store_owner_register(b->store, &(dur_owner_options){ .owner = "peer" }, &b->err));

@@ -2,7 +2,7 @@
  * pg_short.c: texts in short: what the columns of a row of history say is not stored again in its texts.
  *
  * An event says first whose it is, when it was written and by which version.  The columns of its row say the same, and
- * what is left is a third: half the table, half of what a step writes to the log.  Of all events of a row or of none:
+ * what is left is a third of the text.  Of all events of a row or of none:
  *
  *     {"event_id":3,"source_event_id":2,"instance_id":"o-1","execution_id":1,"timestamp_ms":1700000000000,
  *      "duroxide_version":"0.1.0","type":"ActivityCompleted","result":"7"}
