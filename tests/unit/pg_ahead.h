@@ -112,6 +112,11 @@ static inline void go_ahead(rig *r, flow *x, flow *y) {
     go_both(r, x, y, BEGINS);
 }
 
+/* As after a look that tells what it has lost: it learns at once how often it was disturbed. */
+static inline void has_noticed(const rig *r) {
+    dur__pg_calm_doubt((dur__pg_lane *)(void *)r->lane);
+}
+
 /* ---- starts that their first turn writes ------------------------------------------------------------------------- */
 
 typedef struct caller {

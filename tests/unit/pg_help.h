@@ -42,8 +42,8 @@ static inline long pg_number(PGconn *db, const char *sql) {
 static inline void pg_older_node(pg_bench *p) {
     pg_do(p->db, dur_arena_format(p->b.arena,
                                   "INSERT INTO %s.dur_owners (owner, timeout_ms, beat_ms, lock_key, server_start,"
-                                  " session_lock, program, reads_ahead, reads_short) VALUES ('old', 60000,"
-                                  " 9000000000000, 1, 0, false, 3, true, false)",
+                                  " session_lock, program, reads_ahead, reads_short, disturbs) VALUES ('old', 60000,"
+                                  " 9000000000000, 1, 0, false, 4, true, true, false)",
                                   p->schema));
 }
 
@@ -52,8 +52,8 @@ static inline void pg_no_older_node_registers(const pg_bench *p) {
     PGresult *result =
         PQexec(p->db, dur_arena_format(p->b.arena,
                                        "INSERT INTO %s.dur_owners (owner, timeout_ms, beat_ms, lock_key, server_start,"
-                                       " session_lock, program, reads_ahead) VALUES ('old', 60000, 9000000000000, 1, 0,"
-                                       " false, 3, true)",
+                                       " session_lock, program, reads_ahead, reads_short) VALUES ('old', 60000,"
+                                       " 9000000000000, 1, 0, false, 4, true, true)",
                                        p->schema));
     const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
     assert_string_equal(state != NULL ? state : "none", "23502"); /* not null */

@@ -65,6 +65,7 @@ static void the_first_turn_after_an_acquisition_writes_the_row(void **state) {
     bench *b = &r.p->b;
     flow x = begun_flow(&r, "x"), y = begun_flow(&r, "y");
     ASSERT_OK(b, dur_store_abandon_orchestration_item(b->store, x.item.lock_token, 0, false, &b->err));
+    has_noticed(&r);
     send_event(&r, &x);
     dur_round round = run(&r, NULL, 0, &fresh);
     assert_int_equal(round.item_count, 1);

@@ -641,9 +641,10 @@ static void as_version_3(pg_bench *p) {
                                   "ALTER TABLE %s.dur_instances SET (fillfactor = 70);"
                                   "ALTER TABLE %s.dur_history DROP COLUMN at_ms, DROP COLUMN step_id, DROP COLUMN"
                                   " step_token, DROP COLUMN step_json, DROP COLUMN written CASCADE;"
-                                  "ALTER TABLE %s.dur_owners DROP COLUMN reads_ahead, DROP COLUMN reads_short;"
+                                  "ALTER TABLE %s.dur_owners DROP COLUMN reads_ahead, DROP COLUMN reads_short, DROP"
+                                  " COLUMN disturbs; DROP TABLE %s.dur_lanes;"
                                   "UPDATE %s.dur_meta SET schema_version = 3, min_program = 2",
-                                  p->schema, p->schema, p->schema, p->schema, p->schema));
+                                  p->schema, p->schema, p->schema, p->schema, p->schema, p->schema));
 }
 
 /* In a page of instances, in percent. */

@@ -667,9 +667,10 @@ static void not_while_an_older_node_lives(void **state) {
 static void as_version_4(const pg_bench *p) {
     pg_do(p->db, dur_arena_format(p->b.arena,
                                   "ALTER TABLE %s.dur_history DROP COLUMN written CASCADE;"
-                                  "ALTER TABLE %s.dur_owners DROP COLUMN reads_short;"
+                                  "ALTER TABLE %s.dur_owners DROP COLUMN reads_short, DROP COLUMN disturbs;"
+                                  "DROP TABLE %s.dur_lanes;"
                                   "UPDATE %s.dur_meta SET schema_version = 4, min_program = 3",
-                                  p->schema, p->schema, p->schema));
+                                  p->schema, p->schema, p->schema, p->schema));
 }
 
 static uint64_t beat_until_taken_over(bench *b) {

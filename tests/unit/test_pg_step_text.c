@@ -496,6 +496,7 @@ static void not_under_another_lease(void **state) {
     bench *b = &r.p->b;
     dur_orchestration_item item = begun(&r, "x"), other = begun(&r, "y");
     ASSERT_OK(b, dur_store_abandon_orchestration_item(b->store, item.lock_token, 0, false, &b->err));
+    has_noticed(&r);
     item = taken(&r, "x", message_of(DUR_WORK_EXTERNAL_RAISED, "x"));
     dur_event_row event = event_of(2);
     dur_turn_commit turns[] = { turn_of(&item, &event, 1), turn_of(&other, &event, 1) };

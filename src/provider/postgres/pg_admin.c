@@ -261,6 +261,7 @@ int dur__pg_delete_dead_letters(dur_provider *self, const uint64_t *ids, size_t 
 
 /* ---- suspending -------------------------------------------------------------------------------------------------- */
 
+static const char disturb_sql[] = DUR__PG_DISTURB("instance_id = $2::text AND $3::text IS NOT NULL");
 static const char lost_sql[] =
     "INSERT INTO @lost (holder, instance_id, at_ms) SELECT holder, instance_id, #now FROM @instances WHERE"
     " instance_id ="
@@ -285,7 +286,7 @@ static const char suspend_sql[] =
     " FROM s LEFT JOIN m ON m.instance_id = s.instance_id WHERE i.instance_id = s.instance_id RETURNING 1";
 
 int dur__pg_set_suspended(dur_provider *self, const char *instance, const char *reason, dur_error *err) {
-    static const char *const all[] = { lost_sql, suspend_sql };
+    static const char *const all[] = { disturb_sql, lost_sql, suspend_sql };
     dur__pg *store = dur__pg_of(self);
     dur__pg_args args;
     dur__pg_conn *conn;

@@ -167,6 +167,7 @@ int dur__pg_connect(dur__pg_conn *conn, dur_error *err) {
         if (conn->want_listen && conn->backend != 0)
             dur__pg_greeted(store); /* while it was lost perhaps somebody did */
         conn->backend = PQbackendPID(conn->pg);
+        conn->sessions++;
         if (!store->pooler) dur__pg_session_known(store, conn->backend, true);
     }
     if (code != DUR_OK) dur__pg_disconnect(conn);

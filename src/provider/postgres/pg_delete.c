@@ -51,7 +51,7 @@ int dur__pg_erase(dur__pg_conn *conn, dur__pg_array *ids, dur_delete_result *out
     int at[STATEMENTS];
     dur__pg_array steps = copy_of(ids);
     dur__pg_batch_begin(&batch, conn, true);
-    dur__pg_steps_move_add(conn->store, &batch, &steps); /* they count as what they are */
+    dur__pg_steps_move_add(conn->store, &batch, NULL, &steps); /* they count as what they are */
     for (size_t i = 0; i < STATEMENTS; i++) {
         dur__pg_args_begin(conn->store, &args);
         ids_arg(&args, ids);

@@ -374,6 +374,7 @@ int dur__pg_fetch_turns(dur_provider *self, dur_arena *arena, const dur_fetch *h
 
 #define BY_TOKEN "token = $2::text AND (owner IS NOT NULL OR expires_at > #now)"
 static const char lock_token_sql[] = "SELECT 1 FROM @instances WHERE " BY_TOKEN " FOR UPDATE";
+static const char disturb_token_sql[] = DUR__PG_DISTURB(BY_TOKEN);
 static const char abandon_sql[] =
     "WITH i0 AS (SELECT instance_id, acquisitions, $4::boolean::integer AS less, CASE WHEN $3::bigint > 0 THEN #now +"
     " $3::bigint ELSE 0 END AS not_before FROM @instances WHERE " BY_TOKEN "), " DUR__PG_TAKE_BACK
@@ -399,6 +400,9 @@ int dur__pg_abandon_orchestration_item(dur_provider *self, const char *lock_toke
     dur__pg_args_begin(store, &args);
     dur__pg_text(&args, lock_token);
     dur__pg_batch_add(&batch, lock_token_sql, &args);
+    dur__pg_args_begin(store, &args);
+    dur__pg_text(&args, lock_token);
+    dur__pg_batch_add(&batch, disturb_token_sql, &args);
     dur__pg_args_begin(store, &args);
     dur__pg_text(&args, lock_token);
     int swept = dur__pg_batch_add(&batch, sweep_sql, &args);
@@ -439,18 +443,17 @@ int dur__pg_renew_orchestration_item_lock(dur_provider *self, const char *lock_t
 /* ---- a batch whose outcome was not learned ----------------------------------------------------------------------- */
 
 /* Tokens of one batch share their prefix: '-' < '.' bounds the range. */
-static const char undo_lock_sql[] =
-    "SELECT 1 FROM @instances WHERE token > $2::text || '-' AND token < $2::text || '.' ORDER BY instance_id FOR"
-    " UPDATE";
+#define BY_PREFIX "token > $2::text || '-' AND token < $2::text || '.'"
+static const char undo_lock_sql[] = "SELECT 1 FROM @instances WHERE " BY_PREFIX " ORDER BY instance_id FOR UPDATE";
+static const char undo_disturb_sql[] = DUR__PG_DISTURB(BY_PREFIX);
 static const char undo_instances_sql[] =
-    "WITH i0 AS (SELECT instance_id, acquisitions, 1 AS less FROM @instances WHERE token > $2::text || '-' AND token <"
-    " $2::text || '.'), " DUR__PG_END_LEASES;
+    "WITH i0 AS (SELECT instance_id, acquisitions, 1 AS less FROM @instances WHERE " BY_PREFIX "), " DUR__PG_END_LEASES;
 static const char undo_works_sql[] =
     "UPDATE @worker SET token = NULL, owner = NULL, until_ms = 0, attempts = greatest(attempts - 1, 0)"
-    " WHERE token > $2::text || '-' AND token < $2::text || '.'";
+    " WHERE " BY_PREFIX;
 
 int dur__pg_undo_claims(dur__pg_conn *conn, const char *token_prefix, dur_error *err) {
-    static const char *const all[] = { undo_lock_sql, undo_instances_sql, undo_works_sql };
+    static const char *const all[] = { undo_lock_sql, undo_disturb_sql, undo_instances_sql, undo_works_sql };
     dur__pg_args args;
     dur__pg_batch batch;
     dur__pg_batch_begin(&batch, conn, true);

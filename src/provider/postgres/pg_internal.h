@@ -41,6 +41,7 @@ typedef struct dur__pg_conn {
     PGconn *pg;        /* NULL: not connected */
     dur__map prepared; /* by address of the SQL text */
     unsigned next_name;
+    uint64_t sessions;               /* so many there were */
     uint64_t batches, plan_again_at; /* of this session */
     int backend;                     /* process id of the last session, also after it was lost */
     bool want_listen;                /* LISTEN again after a reconnect */
@@ -170,8 +171,15 @@ typedef struct dur__pg_lane {
     dur__map fresh;           /* instances that it acquired new, see pg_usual.c */
     dur__map held_up;         /* instances whose rows somebody else held, see pg_held_up.c */
     dur__map steps;           /* what stands in its instances' rows, see pg_step.c */
-    dur__pg_timers timers;    /* what its instances wait for, see pg_timer.c */
-    dur__link starts;         /* taken from the inbox, not written yet */
+    /* whether anybody else has written those (pg_disturb.c) */
+    bool calm;             /* nobody had, at the count … */
+    int64_t disturbed;     /* … which is this … */
+    uint64_t calms;        /* … and was learned so often */
+    unsigned disturbances; /* refusals in a row … */
+    unsigned calm_pause;   /* … and the rounds before it is learned again */
+    uint64_t session;      /* the one that it was learned in: another may find another database */
+    dur__pg_timers timers; /* what its instances wait for, see pg_timer.c */
+    dur__link starts;      /* taken from the inbox, not written yet */
     uint64_t start_serial;
     char start_prefix[DUR__PG_TOKEN_SIZE]; /* of their tokens */
     dur__link link;                        /* in store->lanes */
@@ -313,7 +321,7 @@ int dur__pg_write(dur__pg *store, const char *op, const char *sql, dur__pg_args 
                   dur_error *err);
 
 /* pg_schema.c */
-#define DUR__PG_SCHEMA_VERSION 5
+#define DUR__PG_SCHEMA_VERSION 6
 typedef struct dur__pg_migration {
     const char *const *parts; /* SQL texts, ended by NULL */
     int min_program;          /* the lowest program version that may use the schema from here on */
@@ -368,6 +376,7 @@ typedef struct dur__pg_turn_plan {
     int timers_at;    /* … the new timers that the lane keeps */
     bool usual;       /* in the shorter way */
     bool ahead;       /* … and without a change of the instances' rows */
+    int calm_at;      /* statement that says how often the lane was disturbed; -1: none */
     bool sends;       /* messages that are visible at once, perhaps to instances of this very lane */
     uint64_t due_ms;  /* the first of the others that it sends to its own instances */
     bool for_lanes;   /* other lanes have something to do afterwards */
@@ -384,15 +393,26 @@ void dur__pg_turns_read(const dur__pg_batch *batch, const dur__pg_turn_plan *pla
                         dur_turn_commit **turns, size_t count);
 
 /* pg_step.c: work that stands in its instance's row */
-/* The first program that knows all that may stand there: steps since 2, executions (pg_usual.c) since 3. */
-#define DUR__PG_PROGRAM 4
+/* The first program that knows all that may stand there, and how others do: steps since 2, executions (pg_usual.c)
+   since 3, texts in short since 4, that lanes are to be told since 5. */
+#define DUR__PG_PROGRAM 5
 /* First lock them, if that was not done before; then they are what dur_worker and dur_executions have: takes the array.
- */
+   The lanes that hold them are told, by: but not this one. */
 void dur__pg_steps_lock_add(dur__pg *store, dur__pg_batch *batch, const dur__pg_array *instances);
-void dur__pg_steps_move_add(dur__pg *store, dur__pg_batch *batch, dur__pg_array *instances);
+void dur__pg_steps_move_add(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *by, dur__pg_array *instances);
 int dur__pg_step_move_by_token(dur__pg *store, const char *op, const char *token, bool *moved, dur_error *err);
 void dur__pg_step_forget(dur__pg_lane *lane, const char *instance);
 void dur__pg_steps_forget_all(dur__pg_lane *lane);
+
+/* pg_disturb.c.  Behind the locks of these rows, before what is ahead of them is read: the lanes that hold them learn
+   that they were written by another; by: not this one, which knows.  NULL: whoever holds them. */
+void dur__pg_disturb_add(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *by, const dur__pg_array *instances);
+/* Ask for the count, unless it is known; where the answer will be, -1: nowhere.  Behind the fence. */
+int dur__pg_calm_learn(dur__pg_lane *lane, dur__pg_batch *batch);
+void dur__pg_calm_read(dur__pg_lane *lane, const dur__pg_batch *batch, int at);
+void dur__pg_calm_lost(dur__pg_lane *lane);  /* a turn that went ahead was refused … */
+void dur__pg_calm_held(dur__pg_lane *lane);  /* … or was not */
+void dur__pg_calm_doubt(dur__pg_lane *lane); /* it would be */
 
 /* pg_timer.c */
 uint64_t dur__pg_timers_next(const dur__pg_lane *lane); /* when the first of them is due; DUR_NEVER: there is none */
@@ -587,8 +607,17 @@ int dur__pg_erase(dur__pg_conn *conn, dur__pg_array *ids, dur_delete_result *out
     "m AS (SELECT i0.*, (SELECT min(q.order_ms) FROM @queue q WHERE q.instance_id = i0.instance_id) AS at,"            \
     " (SELECT min(q.due_ms) FROM @queue q WHERE q.instance_id = i0.instance_id) AS due FROM i0)"
 /*
+ * Somebody else writes rows of @instances, those of the condition, which he has locked: who holds them is told
+ * (pg_disturb.c).  In order of their numbers, for there may be several.
+ */
+#define DUR__PG_DISTURB(condition)                                                                                     \
+    "WITH d AS MATERIALIZED (SELECT holder FROM @lanes WHERE holder IN (SELECT holder FROM @instances WHERE "          \
+    "" condition ") ORDER BY holder FOR NO KEY UPDATE) UPDATE @lanes l SET disturbed = l.disturbed + 1 FROM d WHERE"   \
+    " l.holder = d.holder"
+/*
  * Of the rows of history that are ahead of the instance's row i (pg_usual.c) the last one that the condition names.
- * Who reads it to write behind it has locked row i before, by another statement: such rows come without an update of i.
+ * Who reads it to write behind it has locked row i and disturbed its lane before, by other statements: such rows come
+ * without an update of i.
  */
 #define DUR__PG_AHEAD(columns, condition)                                                                              \
     "(SELECT " columns " FROM @history h WHERE h.instance_id = i.instance_id AND h.execution_id = i.current_execution" \

@@ -71,6 +71,7 @@ void dur__pg_lane_close(dur_lane *base) {
 static const char give_up_lock_sql[] =
     "SELECT count(*) FROM (SELECT 1 FROM @instances WHERE owner = $2::text AND holder = $3::bigint ORDER BY instance_id"
     " FOR UPDATE) t";
+static const char give_up_disturb_sql[] = DUR__PG_DISTURB("owner = $2::text AND holder = $3::bigint");
 static const char give_up_sql[] =
     "WITH i0 AS (SELECT instance_id, acquisitions, 1 AS less FROM @instances WHERE owner = $2::text AND holder ="
     " $3::bigint), l AS (INSERT INTO @lost (holder, instance_id, at_ms) SELECT $3::bigint, instance_id, #now FROM"
@@ -82,6 +83,7 @@ static const char give_up_sql[] =
  * behind it may fail, and so may the answer to this.  Worker rows of the round are found by the prefix of its tokens.
  */
 int dur__pg_lane_recover(dur__pg_lane *lane, dur_error *err) {
+    static const char *const all[] = { give_up_lock_sql, give_up_disturb_sql, give_up_sql };
     dur__pg *store = lane->store;
     dur__pg_args args;
     dur__pg_batch batch;
@@ -89,11 +91,11 @@ int dur__pg_lane_recover(dur__pg_lane *lane, dur_error *err) {
     if (code == DUR_OK) code = dur__pg_undo_claims(lane->conn, lane->unknown_prefix, err);
     if (code != DUR_OK) return code;
     dur__pg_batch_begin(&batch, lane->conn, false); /* may be repeated */
-    for (int i = 0; i < 2; i++) {
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         dur__pg_args_begin(store, &args);
         dur__pg_text(&args, lane->owner);
         dur__pg_i64(&args, lane->holder);
-        dur__pg_batch_add(&batch, i == 0 ? give_up_lock_sql : give_up_sql, &args);
+        dur__pg_batch_add(&batch, all[i], &args);
     }
     code = dur__pg_batch_run(&batch, "postgres.recover", err);
     if (code == DUR_OK) {
@@ -102,6 +104,7 @@ int dur__pg_lane_recover(dur__pg_lane *lane, dur_error *err) {
         dur__pg_fresh_forget_all(lane);
         dur__pg_steps_forget_all(lane);
         dur__pg_timers_forget_all(lane);
+        dur__pg_calm_doubt(lane);
     }
     dur__pg_batch_end(&batch);
     return code;

@@ -22,10 +22,11 @@
 
 static const char insert_sql[] =
     "INSERT INTO @owners (owner, timeout_ms, beat_ms, lock_key, server_start, session_lock, program,"
-    " reads_ahead, reads_short) VALUES ($2::text, $3::bigint, #now, $4::bigint, " SERVER_START ", $5::boolean,"
-    " $6::bigint, true, true)";
-/* Every owner knows what may stand in a row, and ahead of it (pg_step.c, pg_usual.c), and in short (pg_short.c). */
-#define ALL_KNOW_STEPS "NOT EXISTS (SELECT 1 FROM @owners WHERE NOT reads_short)"
+    " reads_ahead, reads_short, disturbs) VALUES ($2::text, $3::bigint, #now, $4::bigint, " SERVER_START
+    ", $5::boolean, $6::bigint, true, true, true)";
+/* Every owner knows what may stand in a row, and ahead of it (pg_step.c, pg_usual.c), and in short (pg_short.c), and
+   tells the lanes whose rows it writes (pg_disturb.c). */
+#define ALL_KNOW_STEPS "NOT EXISTS (SELECT 1 FROM @owners WHERE NOT disturbs)"
 static const char steps_sql[] = "SELECT " ALL_KNOW_STEPS;
 /* What was to be told to lanes that are gone, and to nobody else, would stay for ever. */
 static const char forget_lost_sql[] = "DELETE FROM @lost WHERE at_ms < #now - 86400000";
@@ -158,15 +159,18 @@ static const char lock_leases_sql[] =
     "SELECT count(*) FROM (SELECT 1 FROM @instances WHERE owner = $2::text ORDER BY instance_id FOR UPDATE) t";
 /*
  * $3: it stopped cleanly, so what it had taken and not used is not counted.  Where somebody holds one of the rows,
- * those that are not held are free all the same (some_leases); the owner stays, with the others, until a further try.
- * Should it live after all its beats do not tell it, so its lanes are told what they have lost.  Rows are locked and
- * history read by one statement: no turn of its lanes is under way, each would have its fence, which is ours.
+ * those that are not held are free all the same (some_leases), unless he has disturbed the lane of theirs and may undo
+ * that; the owner stays, with the others, until a further try.  Should it live after all its beats do not tell it, so
+ * its lanes are told what they have lost.  Rows are locked and history read by one statement: no turn of its lanes is
+ * under way, each would have its fence, which is ours.
  */
 static const char some_leases_sql[] =
-    "WITH i0 AS MATERIALIZED (SELECT instance_id, acquisitions, $3::boolean::integer AS less, holder FROM @instances"
-    " WHERE owner = $2::text ORDER BY instance_id FOR UPDATE SKIP LOCKED), l AS (INSERT INTO @lost (holder,"
-    " instance_id, at_ms) SELECT holder, instance_id, #now FROM i0 WHERE holder IS NOT NULL AND NOT $3::boolean),"
-    " " DUR__PG_END_LEASES;
+    "WITH d AS MATERIALIZED (SELECT holder FROM @lanes WHERE owner = $2::text FOR NO KEY UPDATE SKIP LOCKED), c AS"
+    " (UPDATE @lanes l SET disturbed = l.disturbed + 1 FROM d WHERE l.holder = d.holder), i0 AS MATERIALIZED (SELECT"
+    " instance_id, acquisitions, $3::boolean::integer AS less, holder FROM @instances i WHERE owner = $2::text AND"
+    " (EXISTS (SELECT 1 FROM d WHERE d.holder = i.holder) OR NOT EXISTS (SELECT 1 FROM @lanes a WHERE a.holder ="
+    " i.holder)) ORDER BY instance_id FOR UPDATE SKIP LOCKED), l AS (INSERT INTO @lost (holder, instance_id, at_ms)"
+    " SELECT holder, instance_id, #now FROM i0 WHERE holder IS NOT NULL AND NOT $3::boolean), " DUR__PG_END_LEASES;
 static const char unbeaten_sql[] = "SELECT 1 / (CASE WHEN count(*) = 1 OR $3::bigint IS NULL THEN 1 ELSE 0 END) FROM "
                                    "@owners WHERE owner = $2::text AND"
                                    " ($3::bigint IS NULL OR beat_ms = $3::bigint)";
@@ -198,6 +202,7 @@ static int owner_end_of(dur__pg *store, dur__pg_conn *conn, const char *owner, c
     dur__pg_args_begin(store, &args);
     dur__pg_i64(&args, dur__pg_fence_key(store, owner));
     dur__pg_batch_add(&batch, fence_sql, &args);
+    if (all) send(store, &batch, lock_leases_sql, owner, clean); /* before its lanes, which go with it */
     dur__pg_args_begin(store, &args);
     dur__pg_text(&args, owner);
     if (beat_ms != NULL)
@@ -205,7 +210,6 @@ static int owner_end_of(dur__pg *store, dur__pg_conn *conn, const char *owner, c
     else
         dur__pg_null(&args);
     dur__pg_batch_add(&batch, all ? forget_sql : unbeaten_sql, &args);
-    if (all) send(store, &batch, lock_leases_sql, owner, clean);
     int leases = send(store, &batch, all ? leases_sql : some_leases_sql, owner, clean);
     int works = send(store, &batch, works_sql, owner, clean);
     send(store, &batch, sessions_sql, owner, clean);

@@ -70,7 +70,7 @@ static int append_on(dur__pg *store, dur__pg_conn *conn, const char *instance, u
     begin(store, &args, instance, execution_id);
     dur__pg_batch_add(&batch, make_sql, &args);
     dur__pg_add_text(&one, instance);
-    dur__pg_steps_move_add(store, &batch, &one);
+    dur__pg_steps_move_add(store, &batch, NULL, &one);
     begin(store, &args, instance, execution_id);
     dur__pg_batch_add(&batch, execution_sql, &args);
     begin(store, &args, instance, execution_id);

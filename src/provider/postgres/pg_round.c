@@ -207,6 +207,7 @@ static void note_fresh(dur__pg_lane *lane, const dur_round *round) {
     }
     for (size_t i = 0; i < round->held_count; i++)
         dur__pg_fresh_forget(lane, round->held[i].instance);
+    if (round->lost_count > 0) dur__pg_calm_doubt(lane);
     for (size_t i = 0; i < round->lost_count; i++) {
         dur__pg_fresh_forget(lane, round->lost[i]);
         dur__pg_step_forget(lane, round->lost[i]);
@@ -293,7 +294,7 @@ static int run_batch(dur__pg_lane *lane, dur_arena *arena, dur_round *round, dur
                      bool writes, bool *refused, dur_error *err) {
     dur__pg *store = lane->store;
     dur__pg_batch batch;
-    round_plan plan = { .turns = { .work_at = -1, .timers_at = -1, .due_ms = DUR_NEVER } };
+    round_plan plan = { .turns = { .work_at = -1, .timers_at = -1, .calm_at = -1, .due_ms = DUR_NEVER } };
     uint64_t now_us = dur__monotonic_us();
     int backend = lane->conn->backend;
     dur__pg_token(store, lane->unknown_prefix);
@@ -320,6 +321,7 @@ static int run_batch(dur__pg_lane *lane, dur_arena *arena, dur_round *round, dur
         if (writes) tell_others(lane, turns, count, &plan.turns);
     } else {
         atomic_store(&lane->news, true); /* what was to be read was not */
+        if (*refused && plan.turns.ahead) dur__pg_calm_lost(lane);
     }
     if (code == DUR_EUNKNOWN) {
         lane->unknown = true;
@@ -357,12 +359,20 @@ int dur__pg_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_e
     atomic_store(&lane->in_round, true);
     lane->steps_in_rows = atomic_load(&lane->store->steps_in_rows);
     int code = dur__pg_connect(lane->conn, &mine);
+    if (lane->session != lane->conn->sessions) dur__pg_calm_doubt(lane);
+    lane->session = lane->conn->sessions;
     if (code == DUR_OK && lane->unknown) code = dur__pg_lane_recover(lane, &mine);
     if (round->turn_count > 0)
         atomic_store(&lane->load, (atomic_load(&lane->load) + (unsigned)round->turn_count + 1) / 2);
     if (code == DUR_OK && lane->held_up.count > 0) count = dur__pg_leave_held_up(lane, turns, count, false);
     bool writes = count + round->ack_count > 0;
+    bool calm = lane->calm;
     if (code == DUR_OK) code = run_batch(lane, arena, round, turns, count, writes, &refused, &mine);
+    if (refused && calm && !lane->calm && mine.code != DUR_EBUSY) { /* then the rows themselves are compared */
+        dur_error_clear(&mine);
+        code = dur__pg_connect(lane->conn, &mine);
+        if (code == DUR_OK) code = run_batch(lane, arena, round, turns, count, writes, &refused, &mine);
+    }
     atomic_store(&lane->in_round, false);
     if (refused && writes) { /* each gets its own answer; then look without writing */
         if (mine.code == DUR_EBUSY)

@@ -28,7 +28,11 @@ typedef struct row {
     uint64_t head; /* … and that of history, which may be ahead */
     int64_t step;  /* 0: none */
     char *token;   /* of the step */
-    char *end;     /* of the texts of its steps, as the names in the row say it; NULL: those are not known */
+    uint64_t execution;
+    char *lease;      /* its token */
+    uint64_t calms;   /* the lane's, when it was compared: since then nobody else has written it (pg_disturb.c) */
+    uint64_t session; /* the lane's, when it was written */
+    char *end;        /* of the texts of its steps, as the names in the row say it; NULL: those are not known */
     char instance[];
 } row;
 
@@ -58,9 +62,10 @@ void dur__pg_steps_lock_add(dur__pg *store, dur__pg_batch *batch, const dur__pg_
     dur__pg_batch_add(batch, lock_sql, &args);
 }
 
-void dur__pg_steps_move_add(dur__pg *store, dur__pg_batch *batch, dur__pg_array *instances) {
+void dur__pg_steps_move_add(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *by, dur__pg_array *instances) {
     dur__pg_args args;
     bool any = instances->count > 0;
+    dur__pg_disturb_add(store, batch, by, instances);
     dur__pg_args_begin(store, &args);
     dur__pg_array_arg(&args, instances);
     if (any)
@@ -69,20 +74,26 @@ void dur__pg_steps_move_add(dur__pg *store, dur__pg_batch *batch, dur__pg_array 
         dur__pg_args_free(&args);
 }
 
-/* An end without a message has no row locked yet; it is out of order, and as rare as what it is for. */
-void dur__pg_steps_move_of(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count,
-                           const dur_work_ack *acks, size_t ack_count) {
-    dur__pg_array ids = dur__pg_array_text(), bare = dur__pg_array_text();
+/*
+ * An end without a message has no row locked yet; it is out of order, and as rare as what it is for.  What a turn does
+ * to its instance the lane remembers; of work that ends beside turns it does not know whose row it is.
+ */
+void dur__pg_steps_move_of(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, dur_turn_commit **turns,
+                           size_t count, const dur_work_ack *acks, size_t ack_count) {
+    dur__pg_array ids = dur__pg_array_text(), acked = dur__pg_array_text(), bare = dur__pg_array_text();
     for (size_t i = 0; i < count; i++)
         dur__pg_add_text(&ids, turns[i]->instance);
     for (size_t i = 0; i < ack_count; i++) {
         if ((int64_t)acks[i].ref.row_id > 0 || acks[i].ref.instance == NULL) continue;
-        dur__pg_add_text(&ids, acks[i].ref.instance);
+        dur__pg_add_text(&acked, acks[i].ref.instance);
         if (acks[i].completion == NULL) dur__pg_add_text(&bare, acks[i].ref.instance);
     }
     dur__pg_steps_lock_add(store, batch, &bare);
     dur__buf_free(&bare.data);
-    dur__pg_steps_move_add(store, batch, &ids);
+    dur__pg_disturb_add(store, batch, NULL, &acked);
+    dur__pg_add_all(&ids, &acked);
+    dur__buf_free(&acked.data);
+    dur__pg_steps_move_add(store, batch, lane, &ids);
 }
 
 static int move_one(dur__pg *store, const char *op, const char *instance, dur_error *err) {
@@ -94,7 +105,7 @@ static int move_one(dur__pg *store, const char *op, const char *instance, dur_er
     dur__pg_add_text(&one, instance);
     dur__pg_batch_begin(&batch, conn, true);
     dur__pg_steps_lock_add(store, &batch, &one);
-    dur__pg_steps_move_add(store, &batch, &one);
+    dur__pg_steps_move_add(store, &batch, NULL, &one);
     code = dur__pg_batch_run(&batch, op, err);
     dur__pg_batch_end(&batch);
     dur__pg_return(conn);
@@ -119,6 +130,7 @@ int dur__pg_step_move_by_token(dur__pg *store, const char *op, const char *token
 static void row_free(row *self) {
     if (self == NULL) return;
     free(self->token);
+    free(self->lease);
     free(self->end);
     free(self);
 }
@@ -160,7 +172,17 @@ static const row *step_of(const dur__pg_lane *lane, const char *instance) {
 
 bool dur__pg_row_known(const dur__pg_lane *lane, const dur_turn_commit *turn) {
     const row *known = row_of(lane, turn->instance);
-    return known != NULL && known->head == turn->expected_last;
+    return known != NULL && known->head == turn->expected_last && lane->calm && known->calms == lane->calms &&
+           known->execution == turn->execution_id && dur__str_eq(known->lease, turn->lock_token);
+}
+
+/*
+ * The session that wrote history ahead of the row is gone, and perhaps with it the server: one that has taken its
+ * place, or was restored, may have less of history, and the row would not tell.
+ */
+bool dur__pg_row_in_doubt(const dur__pg_lane *lane, const dur_turn_commit *turn) {
+    const row *known = lane->session > 1 ? row_of(lane, turn->instance) : NULL;
+    return known != NULL && known->last < known->head && known->session != lane->session;
 }
 
 uint64_t dur__pg_row_last(const dur__pg_lane *lane, const dur_turn_commit *turn) {
@@ -244,6 +266,16 @@ static char *end_of_names(const dur_execution_metadata *metadata) {
     return dur__buf_take(&end);
 }
 
+/* Its row was compared, and is as the turn has left it. */
+static void note_compared(const dur__pg_lane *lane, row *known, const dur_turn_commit *turn) {
+    known->last = known->head;
+    known->calms = lane->calm ? lane->calms : 0;
+    known->execution = turn->execution_id;
+    if (dur__str_eq(known->lease, turn->lock_token)) return;
+    free(known->lease);
+    known->lease = dur__xstrdup(turn->lock_token);
+}
+
 /* What went the long way has moved it, and its next turn writes the row. */
 void dur__pg_step_note(dur__pg_lane *lane, const dur_turn_commit *turn, bool usual, bool ahead) {
     if (!usual || !dur__pg_turn_keeps(turn)) {
@@ -255,11 +287,12 @@ void dur__pg_step_note(dur__pg_lane *lane, const dur_turn_commit *turn, bool usu
     const row *step = has_step(known);
     bool is_made = made(lane, step, turn), is_gone = gone(step, turn) != 0;
     known->head = dur__pg_turn_last_event(turn);
+    known->session = lane->session;
     if (dur__pg_turn_gives_row(turn)) {
         free(known->end);
         known->end = end_of_names(&turn->metadata);
     }
-    if (!ahead) known->last = known->head;
+    if (!ahead) note_compared(lane, known, turn);
     if (!is_made && !is_gone) return;
     free(known->token);
     known->token = is_made ? dur__xstrdup(turn->worker_items[0].lock_token) : NULL;
@@ -281,6 +314,13 @@ dur_text dur__pg_step_text(const dur__pg_lane *lane, const dur_turn_commit *turn
     return text_in_row(row_of(lane, turn->instance), turn);
 }
 
+static void add_i64_or_null(dur__pg_array *array, int64_t value) {
+    if (value != 0)
+        dur__pg_add_i64(array, value);
+    else
+        dur__pg_add_null(array);
+}
+
 void dur__pg_step_columns(dur__pg_args *args, const dur__pg_lane *lane, dur_turn_commit **turns, size_t count,
                           bool ahead) {
     dur__pg_array ends = dur__pg_array_i64(), id = dur__pg_array_i64();
@@ -288,10 +328,7 @@ void dur__pg_step_columns(dur__pg_args *args, const dur__pg_lane *lane, dur_turn
     for (size_t i = 0; i < count; i++) {
         const row *known = row_of(lane, turns[i]->instance), *step = has_step(known);
         int64_t old = gone(step, turns[i]);
-        if (old != 0)
-            dur__pg_add_i64(&ends, old);
-        else
-            dur__pg_add_null(&ends);
+        if (!ahead) add_i64_or_null(&ends, old);
         if (made(lane, step, turns[i])) {
             const dur_turn_work *work = &turns[i]->worker_items[0];
             dur__pg_add_i64(&id, dur__pg_step_id(&work->message));
@@ -300,12 +337,15 @@ void dur__pg_step_columns(dur__pg_args *args, const dur__pg_lane *lane, dur_turn
             dur__pg_add_json(&json,
                              ahead ? dur__pg_step_short(turns[i], &work->message, end) : text_in_row(known, turns[i]));
         } else {
-            dur__pg_add_null(&id);
+            if (ahead && old != 0)
+                dur__pg_add_i64(&id, 0);
+            else
+                dur__pg_add_null(&id);
             dur__pg_add_null(&token);
             dur__pg_add_null(&json);
         }
     }
-    dur__pg_array_arg(args, &ends);
+    if (!ahead) dur__pg_array_arg(args, &ends);
     dur__pg_array_arg(args, &id);
     dur__pg_array_arg(args, &token);
     dur__pg_array_arg(args, &json);

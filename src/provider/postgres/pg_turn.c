@@ -481,8 +481,9 @@ void dur__pg_turns_add(dur__pg *store, dur__pg_batch *batch, dur__pg_lane *lane,
     dur__pg_outbox_begin(&box);
     dur__pg_turn_kind kind =
         usual && owned && ack_count == 0 && count > 0 ? dur__pg_kind_of_all(turns, count, lane) : DUR__PG_UNUSUAL;
-    *plan =
-        (dur__pg_turn_plan){ .work_at = -1, .timers_at = -1, .due_ms = DUR_NEVER, .usual = kind != DUR__PG_UNUSUAL };
+    *plan = (dur__pg_turn_plan){
+        .work_at = -1, .timers_at = -1, .calm_at = -1, .due_ms = DUR_NEVER, .usual = kind != DUR__PG_UNUSUAL
+    };
     plan->ahead = kind == DUR__PG_GOES_AHEAD;
     for (size_t i = 0; i < ack_count; i++)
         if (acks[i].completion != NULL) dur__pg_outbox_add(&box, acks[i].completion, 0);
@@ -503,11 +504,12 @@ void dur__pg_turns_add(dur__pg *store, dur__pg_batch *batch, dur__pg_lane *lane,
         }
     }
     if (owned && !plan->usual) dur__pg_fence_add(store, batch, lane->owner); /* else its first statement takes it */
-    if (plan->usual)
+    if (plan->usual) {
         dur__pg_send_usual(store, batch, lane, turns, count, kind, plan);
-    else
+        plan->calm_at = dur__pg_calm_learn(lane, batch);
+    } else
         dur__pg_outbox_send_locks(&box, batch, lane);
-    if (!plan->usual) dur__pg_steps_move_of(store, batch, turns, count, acks, ack_count);
+    if (!plan->usual) dur__pg_steps_move_of(store, batch, lane, turns, count, acks, ack_count);
     if (ack_count > 0) dur__pg_acks_add(store, batch, acks, ack_count);
     if (!plan->usual && count > 0)
         send_all(store, batch, lane, turns, count, &box, plan);
@@ -520,6 +522,8 @@ void dur__pg_turns_add(dur__pg *store, dur__pg_batch *batch, dur__pg_lane *lane,
 void dur__pg_turns_read(const dur__pg_batch *batch, const dur__pg_turn_plan *plan, dur__pg_lane *lane,
                         dur_turn_commit **turns, size_t count) {
     int row = 0, timer = 0;
+    if (lane != NULL) dur__pg_calm_read(lane, batch, plan->calm_at);
+    if (plan->ahead) dur__pg_calm_held(lane);
     const PGresult *timers = plan->timers_at >= 0 ? batch->results[plan->timers_at] : NULL;
     for (size_t i = 0; i < count; i++) {
         turns[i]->fault = DUR_TURN_FINE;

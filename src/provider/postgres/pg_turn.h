@@ -103,14 +103,17 @@ bool dur__pg_step_made(const dur__pg_lane *lane, const dur_turn_commit *turn);  
 dur_text dur__pg_step_text(const dur__pg_lane *lane, const dur_turn_commit *turn); /* of the new one, in its row */
 /* It is committed; ahead: without a change of the row. */
 void dur__pg_step_note(dur__pg_lane *lane, const dur_turn_commit *turn, bool usual, bool ahead);
-/* The lane has written the instance's row under the lease that it has, and the turn stands behind the last that it
-   knows of; and the position that the row has then. */
+/* The lane has written the instance's row under the lease that it has, and nobody else has since, if the lane was not
+   disturbed; and the turn stands behind the last that it knows of; and the position that the row has then. */
 bool dur__pg_row_known(const dur__pg_lane *lane, const dur_turn_commit *turn);
+/* History may not be where the lane knows it: it is to be looked at. */
+bool dur__pg_row_in_doubt(const dur__pg_lane *lane, const dur_turn_commit *turn);
 uint64_t dur__pg_row_last(const dur__pg_lane *lane, const dur_turn_commit *turn);
 /* What is not done in the usual way knows of rows of dur_worker only.  Their rows are locked. */
-void dur__pg_steps_move_of(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count,
-                           const dur_work_ack *acks, size_t ack_count);
-/* Four arrays: gone, id, token, json; ahead: beside their events. */
+void dur__pg_steps_move_of(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, dur_turn_commit **turns,
+                           size_t count, const dur_work_ack *acks, size_t ack_count);
+/* Four arrays: gone, id, token, json; ahead, beside their events, three: an id of 0 says that one is gone, and none is
+   there. */
 void dur__pg_step_columns(dur__pg_args *args, const dur__pg_lane *lane, dur_turn_commit **turns, size_t count,
                           bool ahead);
 

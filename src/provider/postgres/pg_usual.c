@@ -66,20 +66,23 @@
 #define ALL_OR_NOTHING " SELECT 1 / (CASE WHEN count(*) = $10::bigint THEN 1 ELSE 0 END) FROM u"
 
 /*
- * All of them go on, and the lane has written their rows before: those are compared and stay as they are, and history
- * goes ahead of them.  What else a turn would change there stands in its row of history: when it was, and the step, if
- * it ends one or begins one.  The row is locked, so that nobody takes the lease away meanwhile; whoever does so later,
- * or writes the row in another way, has it say first what history says (DUR__PG_NO_STEP).  Where a row is not as it was
- * none is found, and a row of history without an instance is refused with all the others.
+ * All of them go on, and the lane has written their rows before, and was not disturbed since (pg_disturb.c): those are
+ * not looked at and stay as they are, and history goes ahead of them.  What else a turn would change there stands in
+ * its row of history: when it was, and the step, if it ends one or begins one.  The lane's own row is locked, so that
+ * nobody takes a lease away meanwhile; whoever does so later, or writes the row in another way, has it say first what
+ * history says (DUR__PG_NO_STEP).  Where the lane's row is not as it was, or somebody has it, a row of history without
+ * an instance is refused, with all the others.
  */
 static const char ahead_sql[] =
     "INSERT INTO @history (instance_id, execution_id, event_id, events, json, written, at_ms, step_id, step_token,"
-    " step_json) SELECT (SELECT i.instance_id FROM @instances i WHERE i.current_execution = t.execution AND " HELD_HERE
-        SAME_STEP " FOR NO KEY UPDATE), execution, expected + 1, events, json, written, #now, CASE WHEN gone IS NULL"
-    " THEN step ELSE coalesce(step, 0) END, step_token, step_json FROM (SELECT unnest($2::text[]) AS id,"
-    " unnest($3::text[]) AS token, unnest($4::bigint[]) AS execution, unnest($5::bigint[]) AS expected,"
-    " unnest($11::bigint[]) AS gone, unnest($12::bigint[]) AS step, unnest($13::text[]) AS step_token,"
-    " unnest($14::text[]) AS step_json, unnest($18::bigint[]) AS row_last, " EVENTS ") t";
+    " step_json) SELECT CASE WHEN (SELECT 1 FROM @lanes WHERE holder = $5::bigint AND disturbed = $6::bigint"
+    " AND " DUR__PG_FENCE("$7::bigint") " FOR NO KEY UPDATE SKIP LOCKED) = 1 THEN id END, execution, event, events,"
+                                        " json, written, #now, step, step_token, step_json FROM (SELECT"
+                                        " unnest($2::text[]) AS id, unnest($3::bigint[]) AS execution,"
+                                        " unnest($4::bigint[]) AS event, unnest($8::bigint[]) AS step,"
+                                        " unnest($9::text[]) AS step_token, unnest($10::text[]) AS step_json,"
+                                        " unnest($11::bigint[]) AS events, unnest($12::text[]) AS json,"
+                                        " unnest($13::text[]) AS written) t";
 
 /* All of them go on: no indexed column is touched. */
 static const char plain_rows_sql[] =
@@ -233,7 +236,7 @@ dur__pg_turn_kind dur__pg_kind_of_all(dur_turn_commit **turns, size_t count, con
     bool step_is_ahead = false;
     for (size_t i = 0; i < count; i++) {
         dur__pg_turn_kind kind = kind_of(turns[i], lane);
-        if (kind == DUR__PG_UNUSUAL) return DUR__PG_UNUSUAL;
+        if (kind == DUR__PG_UNUSUAL || dur__pg_row_in_doubt(lane, turns[i])) return DUR__PG_UNUSUAL;
         if (kind == DUR__PG_IS_BORN) continue;
         if (kind == DUR__PG_GOES_ON && dur__pg_status_event(turns[i]) != NULL)
             kind = DUR__PG_IS_OVER;
@@ -247,9 +250,28 @@ dur__pg_turn_kind dur__pg_kind_of_all(dur_turn_commit **turns, size_t count, con
 
 /* ---- sending them ------------------------------------------------------------------------------------------------ */
 
+static void ahead_args(dur__pg *store, dur__pg_args *args, const dur__pg_lane *lane, dur_turn_commit **turns,
+                       size_t count) {
+    dur__pg_array id = dur__pg_array_text(), execution = dur__pg_array_i64(), event = dur__pg_array_i64();
+    for (size_t i = 0; i < count; i++) {
+        dur__pg_add_text(&id, turns[i]->instance);
+        dur__pg_add_i64(&execution, (int64_t)turns[i]->execution_id);
+        dur__pg_add_i64(&event, (int64_t)turns[i]->expected_last + 1);
+    }
+    dur__pg_args_begin(store, args);
+    dur__pg_array_arg(args, &id);
+    dur__pg_array_arg(args, &execution);
+    dur__pg_array_arg(args, &event);
+    dur__pg_i64(args, lane->holder);
+    dur__pg_i64(args, lane->disturbed);
+    dur__pg_i64(args, dur__pg_fence_key(store, lane->owner));
+    dur__pg_step_columns(args, lane, turns, count, true);
+    dur__pg_history_columns(args, lane->steps_in_rows, turns, count);
+}
+
 /* As HELD_HERE wants them. */
 static void usual_args(dur__pg *store, dur__pg_args *args, const dur__pg_lane *lane, dur_turn_commit **turns,
-                       size_t count, bool ahead) {
+                       size_t count) {
     dur__pg_array id = dur__pg_array_text(), token = dur__pg_array_text(), execution = dur__pg_array_i64();
     dur__pg_array expected = dur__pg_array_i64(), last = dur__pg_array_i64(), row_last = dur__pg_array_i64();
     for (size_t i = 0; i < count; i++) {
@@ -257,7 +279,7 @@ static void usual_args(dur__pg *store, dur__pg_args *args, const dur__pg_lane *l
         dur__pg_add_text(&token, turns[i]->lock_token);
         dur__pg_add_i64(&execution, (int64_t)turns[i]->execution_id);
         dur__pg_add_i64(&expected, (int64_t)turns[i]->expected_last);
-        if (!ahead) dur__pg_add_i64(&last, (int64_t)dur__pg_turn_last_event(turns[i]));
+        dur__pg_add_i64(&last, (int64_t)dur__pg_turn_last_event(turns[i]));
         dur__pg_add_i64(&row_last, (int64_t)dur__pg_row_last(lane, turns[i]));
     }
     dur__pg_args_begin(store, args);
@@ -270,7 +292,7 @@ static void usual_args(dur__pg *store, dur__pg_args *args, const dur__pg_lane *l
     dur__pg_i64(args, lane->holder);
     dur__pg_i64(args, dur__pg_fence_key(store, lane->owner));
     dur__pg_i64(args, (int64_t)count);
-    dur__pg_step_columns(args, lane, turns, count, ahead);
+    dur__pg_step_columns(args, lane, turns, count, false);
     dur__pg_history_columns(args, lane->steps_in_rows, turns, count);
     dur__pg_array_arg(args, &row_last);
 }
@@ -320,7 +342,10 @@ static void send_rows(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *
                       : kind == DUR__PG_BEGINS   ? beginning_rows_sql
                       : lane->steps_in_rows      ? born_sql
                                                  : born_apart_sql;
-    usual_args(store, &args, lane, turns, count, kind == DUR__PG_GOES_AHEAD);
+    if (kind == DUR__PG_GOES_AHEAD)
+        ahead_args(store, &args, lane, turns, count);
+    else
+        usual_args(store, &args, lane, turns, count);
     if (kind > DUR__PG_GOES_ON) state_columns(&args, turns, count);
     if (kind > DUR__PG_IS_OVER) name_columns(&args, turns, count);
     dur__pg_batch_add(batch, sql, &args);

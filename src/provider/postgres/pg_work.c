@@ -390,7 +390,7 @@ int dur__pg_return_works(dur_provider *self, const dur_worker_claim *claims, siz
     claims_args(store, &args, claims, count);
     dur__pg_batch_begin(&batch, conn, true);
     dur__pg_steps_lock_add(store, &batch, &steps);
-    dur__pg_steps_move_add(store, &batch, &steps);
+    dur__pg_steps_move_add(store, &batch, NULL, &steps);
     dur__pg_batch_add(&batch, return_sql, &args);
     code = dur__pg_batch_run(&batch, "postgres.return_works", err);
     dur__pg_batch_end(&batch);
