@@ -375,7 +375,7 @@ typedef struct dur__pg_turn_plan {
     int work_at;      /* statement whose rows are the new worker rows; -1: none */
     int timers_at;    /* … the new timers that the lane keeps */
     bool usual;       /* in the shorter way */
-    bool ahead;       /* … and without a change of the instances' rows */
+    bool calm;        /* … without a look at their rows, and history of those that go on is ahead of them */
     int calm_at;      /* statement that says how often the lane was disturbed; -1: none */
     bool sends;       /* messages that are visible at once, perhaps to instances of this very lane */
     uint64_t due_ms;  /* the first of the others that it sends to its own instances */

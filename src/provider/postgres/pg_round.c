@@ -321,7 +321,7 @@ static int run_batch(dur__pg_lane *lane, dur_arena *arena, dur_round *round, dur
         if (writes) tell_others(lane, turns, count, &plan.turns);
     } else {
         atomic_store(&lane->news, true); /* what was to be read was not */
-        if (*refused && plan.turns.ahead) dur__pg_calm_lost(lane);
+        if (plan.turns.calm && strcmp(batch.sqlstate, "23502") == 0) dur__pg_calm_lost(lane);
     }
     if (code == DUR_EUNKNOWN) {
         lane->unknown = true;

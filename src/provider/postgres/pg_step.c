@@ -29,10 +29,11 @@ typedef struct row {
     int64_t step;  /* 0: none */
     char *token;   /* of the step */
     uint64_t execution;
-    char *lease;      /* its token */
-    uint64_t calms;   /* the lane's, when it was compared: since then nobody else has written it (pg_disturb.c) */
-    uint64_t session; /* the lane's, when it was written */
-    char *end;        /* of the texts of its steps, as the names in the row say it; NULL: those are not known */
+    bool has_execution; /* with its status and output */
+    char *lease;        /* its token */
+    uint64_t calms;     /* the lane's, when it was compared: since then nobody else has written it (pg_disturb.c) */
+    uint64_t session;   /* the lane's, when it was written */
+    char *end;          /* of the texts of its steps, as the names in the row say it; NULL: those are not known */
     char instance[];
 } row;
 
@@ -176,6 +177,11 @@ bool dur__pg_row_known(const dur__pg_lane *lane, const dur_turn_commit *turn) {
            known->execution == turn->execution_id && dur__str_eq(known->lease, turn->lock_token);
 }
 
+bool dur__pg_execution_in_row(const dur__pg_lane *lane, const dur_turn_commit *turn) {
+    const row *known = row_of(lane, turn->instance);
+    return known != NULL && known->has_execution;
+}
+
 /*
  * The session that wrote history ahead of the row is gone, and perhaps with it the server: one that has taken its
  * place, or was restored, may have less of history, and the row would not tell.
@@ -269,6 +275,10 @@ static char *end_of_names(const dur_execution_metadata *metadata) {
 /* Its row was compared, and is as the turn has left it. */
 static void note_compared(const dur__pg_lane *lane, row *known, const dur_turn_commit *turn) {
     known->last = known->head;
+    if (turn->writes_start)
+        known->has_execution = lane->steps_in_rows;
+    else if (!lane->calm || known->calms != lane->calms)
+        known->has_execution = false; /* who has written the row may have moved it */
     known->calms = lane->calm ? lane->calms : 0;
     known->execution = turn->execution_id;
     if (dur__str_eq(known->lease, turn->lock_token)) return;
@@ -321,31 +331,42 @@ static void add_i64_or_null(dur__pg_array *array, int64_t value) {
         dur__pg_add_null(array);
 }
 
+static bool is_told_beside_events(const dur_turn_commit *turn) {
+    return !turn->writes_start && dur__pg_turn_keeps(turn);
+}
+
+static void add_step(dur__pg_array *id, dur__pg_array *token, dur__pg_array *json, const dur_turn_work *work,
+                     dur_text text) {
+    dur__pg_add_i64(id, dur__pg_step_id(&work->message));
+    dur__pg_add_text(token, work->lock_token);
+    dur__pg_add_json(json, text);
+}
+
 void dur__pg_step_columns(dur__pg_args *args, const dur__pg_lane *lane, dur_turn_commit **turns, size_t count,
-                          bool ahead) {
+                          dur__pg_step_place place) {
+    bool beside = place == DUR__PG_STEP_BESIDE_EVENTS;
     dur__pg_array ends = dur__pg_array_i64(), id = dur__pg_array_i64();
     dur__pg_array token = dur__pg_array_text(), json = dur__pg_array_text();
     for (size_t i = 0; i < count; i++) {
         const row *known = row_of(lane, turns[i]->instance), *step = has_step(known);
-        int64_t old = gone(step, turns[i]);
-        if (!ahead) add_i64_or_null(&ends, old);
-        if (made(lane, step, turns[i])) {
+        bool told = !beside || is_told_beside_events(turns[i]);
+        int64_t old = told ? gone(step, turns[i]) : 0;
+        if (place == DUR__PG_STEP_IN_ROW) add_i64_or_null(&ends, old);
+        if (told && made(lane, step, turns[i])) {
             const dur_turn_work *work = &turns[i]->worker_items[0];
-            dur__pg_add_i64(&id, dur__pg_step_id(&work->message));
-            dur__pg_add_text(&token, work->lock_token);
             const char *end = known != NULL ? known->end : NULL;
-            dur__pg_add_json(&json,
-                             ahead ? dur__pg_step_short(turns[i], &work->message, end) : text_in_row(known, turns[i]));
-        } else {
-            if (ahead && old != 0)
-                dur__pg_add_i64(&id, 0);
-            else
-                dur__pg_add_null(&id);
-            dur__pg_add_null(&token);
-            dur__pg_add_null(&json);
+            add_step(&id, &token, &json, work,
+                     beside ? dur__pg_step_short(turns[i], &work->message, end) : text_in_row(known, turns[i]));
+            continue;
         }
+        if (beside && old != 0)
+            dur__pg_add_i64(&id, 0);
+        else
+            dur__pg_add_null(&id);
+        dur__pg_add_null(&token);
+        dur__pg_add_null(&json);
     }
-    if (!ahead) dur__pg_array_arg(args, &ends);
+    if (place == DUR__PG_STEP_IN_ROW) dur__pg_array_arg(args, &ends);
     dur__pg_array_arg(args, &id);
     dur__pg_array_arg(args, &token);
     dur__pg_array_arg(args, &json);

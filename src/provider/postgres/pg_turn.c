@@ -484,7 +484,7 @@ void dur__pg_turns_add(dur__pg *store, dur__pg_batch *batch, dur__pg_lane *lane,
     *plan = (dur__pg_turn_plan){
         .work_at = -1, .timers_at = -1, .calm_at = -1, .due_ms = DUR_NEVER, .usual = kind != DUR__PG_UNUSUAL
     };
-    plan->ahead = kind == DUR__PG_GOES_AHEAD;
+    plan->calm = kind == DUR__PG_IS_CALM;
     for (size_t i = 0; i < ack_count; i++)
         if (acks[i].completion != NULL) dur__pg_outbox_add(&box, acks[i].completion, 0);
     plan->sends = plan->for_lanes = box.count > 0;
@@ -523,7 +523,7 @@ void dur__pg_turns_read(const dur__pg_batch *batch, const dur__pg_turn_plan *pla
                         dur_turn_commit **turns, size_t count) {
     int row = 0, timer = 0;
     if (lane != NULL) dur__pg_calm_read(lane, batch, plan->calm_at);
-    if (plan->ahead) dur__pg_calm_held(lane);
+    if (plan->calm) dur__pg_calm_held(lane);
     const PGresult *timers = plan->timers_at >= 0 ? batch->results[plan->timers_at] : NULL;
     for (size_t i = 0; i < count; i++) {
         turns[i]->fault = DUR_TURN_FINE;
@@ -539,7 +539,7 @@ void dur__pg_turns_read(const dur__pg_batch *batch, const dur__pg_turn_plan *pla
             }
         }
         if (lane == NULL) continue;
-        dur__pg_step_note(lane, turns[i], plan->usual, plan->ahead && !turns[i]->writes_start);
+        dur__pg_step_note(lane, turns[i], plan->usual, plan->calm && !turns[i]->writes_start);
         dur__pg_timers_note(lane, turns[i], timers, &timer);
     }
 }

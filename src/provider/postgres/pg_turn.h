@@ -30,7 +30,7 @@ void dur__pg_send_timers_dropped(dur__pg *store, dur__pg_batch *batch, dur_turn_
 /* pg_usual.c.  In this order: a statement for one of them does for those before it. */
 typedef enum dur__pg_turn_kind {
     DUR__PG_UNUSUAL,
-    DUR__PG_GOES_AHEAD,
+    DUR__PG_IS_CALM, /* of all of them: pg_calm.c */
     DUR__PG_GOES_ON,
     DUR__PG_IS_OVER,
     DUR__PG_BEGINS,
@@ -39,6 +39,13 @@ typedef enum dur__pg_turn_kind {
 dur__pg_turn_kind dur__pg_kind_of_all(dur_turn_commit **turns, size_t count, const dur__pg_lane *lane);
 void dur__pg_send_usual(dur__pg *store, dur__pg_batch *batch, dur__pg_lane *lane, dur_turn_commit **turns, size_t count,
                         dur__pg_turn_kind kind, dur__pg_turn_plan *plan);
+
+/* pg_calm.c: of turns in order, first those of old instances.  It has its own memory of all rows, and nobody else has
+   written any since; an end needs nothing but its row. */
+bool dur__pg_lane_is_calm(const dur__pg_lane *lane);
+bool dur__pg_ends_calmly(const dur__pg_lane *lane, const dur_turn_commit *turn);
+void dur__pg_send_calm(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, dur_turn_commit **turns,
+                       size_t old, size_t count);
 
 /* A statement that takes nothing but the ids of the instances that pass the test; none: it is not sent. */
 typedef bool dur__pg_turn_test(const dur_turn_commit *turn);
@@ -106,16 +113,22 @@ void dur__pg_step_note(dur__pg_lane *lane, const dur_turn_commit *turn, bool usu
 /* The lane has written the instance's row under the lease that it has, and nobody else has since, if the lane was not
    disturbed; and the turn stands behind the last that it knows of; and the position that the row has then. */
 bool dur__pg_row_known(const dur__pg_lane *lane, const dur_turn_commit *turn);
+bool dur__pg_execution_in_row(const dur__pg_lane *lane, const dur_turn_commit *turn); /* of a row that is known */
 /* History may not be where the lane knows it: it is to be looked at. */
 bool dur__pg_row_in_doubt(const dur__pg_lane *lane, const dur_turn_commit *turn);
 uint64_t dur__pg_row_last(const dur__pg_lane *lane, const dur_turn_commit *turn);
 /* What is not done in the usual way knows of rows of dur_worker only.  Their rows are locked. */
 void dur__pg_steps_move_of(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, dur_turn_commit **turns,
                            size_t count, const dur_work_ack *acks, size_t ack_count);
-/* Four arrays: gone, id, token, json; ahead, beside their events, three: an id of 0 says that one is gone, and none is
-   there. */
+/* Three arrays: id, token, json; in a row that is there, one before them: the id of the step that is gone.  Beside
+   events an id of 0 says that one is gone, and none is there; ends and births say nothing there. */
+typedef enum dur__pg_step_place {
+    DUR__PG_STEP_IN_ROW,
+    DUR__PG_STEP_IN_NEW_ROW,
+    DUR__PG_STEP_BESIDE_EVENTS
+} dur__pg_step_place;
 void dur__pg_step_columns(dur__pg_args *args, const dur__pg_lane *lane, dur_turn_commit **turns, size_t count,
-                          bool ahead);
+                          dur__pg_step_place place);
 
 /* pg_timer.c: usual turns and the timers that the lane keeps */
 bool dur__pg_sends_only_timers(const dur_turn_commit *turn); /* if anything, to itself */

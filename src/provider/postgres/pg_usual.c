@@ -65,25 +65,6 @@
     " excluded.status, output = excluded.output, completed_at = excluded.completed_at WHERE excluded.status > 1)"
 #define ALL_OR_NOTHING " SELECT 1 / (CASE WHEN count(*) = $10::bigint THEN 1 ELSE 0 END) FROM u"
 
-/*
- * All of them go on, and the lane has written their rows before, and was not disturbed since (pg_disturb.c): those are
- * not looked at and stay as they are, and history goes ahead of them.  What else a turn would change there stands in
- * its row of history: when it was, and the step, if it ends one or begins one.  The lane's own row is locked, so that
- * nobody takes a lease away meanwhile; whoever does so later, or writes the row in another way, has it say first what
- * history says (DUR__PG_NO_STEP).  Where the lane's row is not as it was, or somebody has it, a row of history without
- * an instance is refused, with all the others.
- */
-static const char ahead_sql[] =
-    "INSERT INTO @history (instance_id, execution_id, event_id, events, json, written, at_ms, step_id, step_token,"
-    " step_json) SELECT CASE WHEN (SELECT 1 FROM @lanes WHERE holder = $5::bigint AND disturbed = $6::bigint"
-    " AND " DUR__PG_FENCE("$7::bigint") " FOR NO KEY UPDATE SKIP LOCKED) = 1 THEN id END, execution, event, events,"
-                                        " json, written, #now, step, step_token, step_json FROM (SELECT"
-                                        " unnest($2::text[]) AS id, unnest($3::bigint[]) AS execution,"
-                                        " unnest($4::bigint[]) AS event, unnest($8::bigint[]) AS step,"
-                                        " unnest($9::text[]) AS step_token, unnest($10::text[]) AS step_json,"
-                                        " unnest($11::bigint[]) AS events, unnest($12::text[]) AS json,"
-                                        " unnest($13::text[]) AS written) t";
-
 /* All of them go on: no indexed column is touched. */
 static const char plain_rows_sql[] =
     "WITH u AS (UPDATE @instances i SET" NEXT_STEP " last_event = t.last, updated_at = #now, acquisitions = 0 FROM"
@@ -224,7 +205,13 @@ static bool is_behind(const dur__pg_lane *lane, const dur_turn_commit *turn) {
 
 /* One that goes on by itself is as well off with its row. */
 static bool goes_ahead(const dur__pg_lane *lane, const dur_turn_commit *turn, size_t count) {
-    return lane->steps_in_rows && (count > 1 || is_behind(lane, turn)) && dur__pg_row_known(lane, turn);
+    return dur__pg_lane_is_calm(lane) && (count > 1 || is_behind(lane, turn)) && dur__pg_row_known(lane, turn);
+}
+
+static bool is_calm(const dur__pg_lane *lane, const dur_turn_commit *turn, dur__pg_turn_kind kind, size_t count) {
+    if (kind == DUR__PG_IS_BORN) return dur__pg_lane_is_calm(lane);
+    if (kind == DUR__PG_GOES_ON) return goes_ahead(lane, turn, count);
+    return kind == DUR__PG_IS_OVER && dur__pg_ends_calmly(lane, turn);
 }
 
 /*
@@ -232,42 +219,21 @@ static bool goes_ahead(const dur__pg_lane *lane, const dur_turn_commit *turn, si
  * know what step stands in history.
  */
 dur__pg_turn_kind dur__pg_kind_of_all(dur_turn_commit **turns, size_t count, const dur__pg_lane *lane) {
-    dur__pg_turn_kind all = DUR__PG_GOES_AHEAD;
-    bool step_is_ahead = false;
+    dur__pg_turn_kind all = DUR__PG_GOES_ON;
+    bool calm = true, step_is_ahead = false;
     for (size_t i = 0; i < count; i++) {
         dur__pg_turn_kind kind = kind_of(turns[i], lane);
         if (kind == DUR__PG_UNUSUAL || dur__pg_row_in_doubt(lane, turns[i])) return DUR__PG_UNUSUAL;
+        if (kind == DUR__PG_GOES_ON && dur__pg_status_event(turns[i]) != NULL) kind = DUR__PG_IS_OVER;
+        calm = calm && is_calm(lane, turns[i], kind, count);
         if (kind == DUR__PG_IS_BORN) continue;
-        if (kind == DUR__PG_GOES_ON && dur__pg_status_event(turns[i]) != NULL)
-            kind = DUR__PG_IS_OVER;
-        else if (kind == DUR__PG_GOES_ON && goes_ahead(lane, turns[i], count))
-            kind = DUR__PG_GOES_AHEAD;
         if (kind > all) all = kind;
         step_is_ahead |= is_behind(lane, turns[i]) && dur__pg_step_stays(lane, turns[i]);
     }
-    return all > DUR__PG_GOES_AHEAD && step_is_ahead ? DUR__PG_UNUSUAL : all;
+    return calm ? DUR__PG_IS_CALM : step_is_ahead ? DUR__PG_UNUSUAL : all;
 }
 
 /* ---- sending them ------------------------------------------------------------------------------------------------ */
-
-static void ahead_args(dur__pg *store, dur__pg_args *args, const dur__pg_lane *lane, dur_turn_commit **turns,
-                       size_t count) {
-    dur__pg_array id = dur__pg_array_text(), execution = dur__pg_array_i64(), event = dur__pg_array_i64();
-    for (size_t i = 0; i < count; i++) {
-        dur__pg_add_text(&id, turns[i]->instance);
-        dur__pg_add_i64(&execution, (int64_t)turns[i]->execution_id);
-        dur__pg_add_i64(&event, (int64_t)turns[i]->expected_last + 1);
-    }
-    dur__pg_args_begin(store, args);
-    dur__pg_array_arg(args, &id);
-    dur__pg_array_arg(args, &execution);
-    dur__pg_array_arg(args, &event);
-    dur__pg_i64(args, lane->holder);
-    dur__pg_i64(args, lane->disturbed);
-    dur__pg_i64(args, dur__pg_fence_key(store, lane->owner));
-    dur__pg_step_columns(args, lane, turns, count, true);
-    dur__pg_history_columns(args, lane->steps_in_rows, turns, count);
-}
 
 /* As HELD_HERE wants them. */
 static void usual_args(dur__pg *store, dur__pg_args *args, const dur__pg_lane *lane, dur_turn_commit **turns,
@@ -292,7 +258,7 @@ static void usual_args(dur__pg *store, dur__pg_args *args, const dur__pg_lane *l
     dur__pg_i64(args, lane->holder);
     dur__pg_i64(args, dur__pg_fence_key(store, lane->owner));
     dur__pg_i64(args, (int64_t)count);
-    dur__pg_step_columns(args, lane, turns, count, false);
+    dur__pg_step_columns(args, lane, turns, count, DUR__PG_STEP_IN_ROW);
     dur__pg_history_columns(args, lane->steps_in_rows, turns, count);
     dur__pg_array_arg(args, &row_last);
 }
@@ -336,16 +302,12 @@ static void name_columns(dur__pg_args *args, dur_turn_commit **turns, size_t cou
 static void send_rows(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, dur_turn_commit **turns,
                       size_t count, dur__pg_turn_kind kind) {
     dur__pg_args args;
-    const char *sql = kind == DUR__PG_GOES_AHEAD ? ahead_sql
-                      : kind == DUR__PG_GOES_ON  ? plain_rows_sql
-                      : kind == DUR__PG_IS_OVER  ? ending_rows_sql
-                      : kind == DUR__PG_BEGINS   ? beginning_rows_sql
-                      : lane->steps_in_rows      ? born_sql
-                                                 : born_apart_sql;
-    if (kind == DUR__PG_GOES_AHEAD)
-        ahead_args(store, &args, lane, turns, count);
-    else
-        usual_args(store, &args, lane, turns, count);
+    const char *sql = kind == DUR__PG_GOES_ON   ? plain_rows_sql
+                      : kind == DUR__PG_IS_OVER ? ending_rows_sql
+                      : kind == DUR__PG_BEGINS  ? beginning_rows_sql
+                      : lane->steps_in_rows     ? born_sql
+                                                : born_apart_sql;
+    usual_args(store, &args, lane, turns, count);
     if (kind > DUR__PG_GOES_ON) state_columns(&args, turns, count);
     if (kind > DUR__PG_IS_OVER) name_columns(&args, turns, count);
     dur__pg_batch_add(batch, sql, &args);
@@ -379,11 +341,15 @@ void dur__pg_send_usual(dur__pg *store, dur__pg_batch *batch, dur__pg_lane *lane
     qsort(turns, count, sizeof(*turns), by_instance);
     while (old < count && !turns[old]->writes_start)
         old++;
-    if (old > 0)
-        send_rows(store, batch, lane, turns, old, kind);
-    else
-        dur__pg_fence_add(store, batch, lane->owner);
-    if (old < count) send_rows(store, batch, lane, turns + old, count - old, DUR__PG_IS_BORN);
+    if (kind == DUR__PG_IS_CALM) {
+        dur__pg_send_calm(store, batch, lane, turns, old, count);
+    } else {
+        if (old > 0)
+            send_rows(store, batch, lane, turns, old, kind);
+        else
+            dur__pg_fence_add(store, batch, lane->owner);
+        if (old < count) send_rows(store, batch, lane, turns + old, count - old, DUR__PG_IS_BORN);
+    }
     dur__pg_send_consumed(store, batch, turns, count, takes_nothing_queued(lane, turns, count));
     dur__pg_send_work_taken(store, batch, lane, turns, count);
     dur__pg_send_more_history(store, batch, lane->steps_in_rows, turns, count);
