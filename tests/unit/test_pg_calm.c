@@ -143,15 +143,15 @@ static void an_end_whose_execution_is_apart(void **state) {
     rig r = rig_open(*state);
     bench *b = &r.p->b;
     flow acquired = begun_flow(&r, "x"), moved = born_flow(&r, "y");
-    go(&r, &moved, BEGINS);
-    dur_worker_claim claim = claim_of("y", &moved.step);
+    dur_turn_work none = step_at(&r, "y", 7);
+    dur_worker_claim claim = claim_of("y", &none);
     ASSERT_OK(b, dur_store_return_works(b->store, &claim, 1, &b->err));
     assert_int_equal(count_of(&r, &moved, "instances", "status IS NULL"), 1);
     has_noticed(&r);
     go(&r, &moved, NOTHING_TO_STEPS); /* both are compared, and the lane is calm again */
     go(&r, &acquired, NOTHING_TO_STEPS);
     go_both(&r, &acquired, &moved, NOTHING_TO_STEPS);
-    assert_int_equal(count(&r, "history", "at_ms IS NOT NULL AND event_id > 2"), 2);
+    assert_int_equal(count(&r, "history", "at_ms IS NOT NULL AND event_id = 3"), 2);
     for (int i = 0; i < 2; i++) {
         flow *f = i == 0 ? &acquired : &moved;
         dur_turn_commit turn = ending(next_turn(&r, f, NOTHING_TO_STEPS));
@@ -178,6 +178,25 @@ static void a_status_is_compared(void **state) {
     assert_int_equal(count(&r, "instances", "custom_status = 'half' AND custom_status_version = 1 AND last_event = 2"),
                      2);
     assert_int_equal(count_of(&r, &y, "instances", FREED " AND status = 2"), 1);
+    rig_close(&r);
+}
+
+/* The rows are not looked at, so the lane does: what is elsewhere, or under another lease, is refused. */
+static void an_end_that_stands_elsewhere(void **state) {
+    rig r = rig_open(*state);
+    flow x = born_flow(&r, "x"), y = born_flow(&r, "y");
+    go_both(&r, &x, &y, NOTHING_TO_STEPS);
+    for (int i = 0; i < 4; i++) {
+        flow other = x;
+        if (i < 2) other.last += i == 0 ? 1 : -1u;
+        if (i == 2) other.item.lock_token = "another";
+        dur_turn_commit turn = ending(next_turn(&r, &other, NOTHING_TO_STEPS));
+        if (i == 3) turn.execution_id = 2;
+        assert_int_not_equal(kind_of(&r, &turn), DUR__PG_IS_CALM);
+        assert_int_equal(fault_of(&r, turn), i == 2 ? DUR_TURN_LEASE_LOST : DUR_TURN_POSITION);
+        assert_sound(&r, &x);
+    }
+    assert_int_equal(count(&r, "instances", "status = 2"), 0);
     rig_close(&r);
 }
 
@@ -242,6 +261,7 @@ static void somebody_is_about_to_disturb(void **state) {
     assert_int_equal(row_last(&r, &c.goes), c.goes.last);
     assert_settled(&r, &c.ends);
     assert_int_equal(disturbed(&r), 0);
+    assert_false(((dur__pg_lane *)(void *)r.lane)->calm); /* the calm round was refused, and did not wait */
     for (const flow *f = &c.goes; f <= &c.born; f++)
         assert_sound(&r, f);
     rig_close(&r);
@@ -305,6 +325,7 @@ static void the_fence_is_held(void **state) {
     PQfinish(db);
     for (int i = 0; i < PARTS; i++)
         assert_int_not_equal(turns[i].fault, DUR_TURN_FINE);
+    assert_false(((dur__pg_lane *)(void *)r.lane)->calm); /* the calm round was refused, and did not wait */
     assert_int_equal(count(&r, "instances", "instance_id = 'new' OR status = 2"), 0);
     assert_sound(&r, &c.goes);
     assert_sound(&r, &c.ends);
@@ -322,6 +343,7 @@ int main(void) {
         PG_TEST(an_end_that_is_a_failure),
         PG_TEST(an_end_whose_execution_is_apart),
         PG_TEST(a_status_is_compared),
+        PG_TEST(an_end_that_stands_elsewhere),
         PG_TEST(before_the_count_is_learned),
         PG_TEST(disturbed_about_one),
         PG_TEST(somebody_is_about_to_disturb),

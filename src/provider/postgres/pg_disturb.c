@@ -21,8 +21,10 @@
 static const char disturb_sql[] =
     DUR__PG_DISTURB("instance_id = ANY ($2::text[]) AND ($3::bigint IS NULL OR holder <> $3::bigint)");
 
-static const char enter_sql[] = "INSERT INTO @lanes (holder, owner) SELECT $2::bigint, $3::text WHERE EXISTS (SELECT 1"
-                                " FROM @owners WHERE owner = $3::text) ON CONFLICT DO NOTHING";
+/* ON CONFLICT would wait for who has the row: the lane itself enters it, and nobody else. */
+static const char enter_sql[] =
+    "INSERT INTO @lanes (holder, owner) SELECT $2::bigint, $3::text WHERE EXISTS (SELECT 1 FROM @owners WHERE owner ="
+    " $3::text) AND NOT EXISTS (SELECT 1 FROM @lanes WHERE holder = $2::bigint) ON CONFLICT DO NOTHING";
 static const char count_sql[] = "SELECT disturbed FROM @lanes WHERE holder = $2::bigint";
 
 void dur__pg_disturb_add(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *by, const dur__pg_array *instances) {
@@ -68,6 +70,13 @@ void dur__pg_calm_lost(dur__pg_lane *lane) {
     lane->calm = false;
     lane->calm_pause = (1u << lane->disturbances) - 1;
     if (lane->disturbances < PAUSE_DOUBLED_MAX) lane->disturbances++;
+}
+
+int dur__pg_lane_connect(dur__pg_lane *lane, dur_error *err) {
+    int code = dur__pg_connect(lane->conn, err);
+    if (lane->session != lane->conn->sessions) dur__pg_calm_doubt(lane);
+    lane->session = lane->conn->sessions;
+    return code;
 }
 
 /* It has lost leases, so the count has changed: to go ahead now would be refused. */

@@ -69,7 +69,7 @@ static int send_ids(dur__pg *store, dur__pg_batch *batch, const char *sql, dur_t
 /* From now on the rows of these turns that are held are remembered, and no others of theirs. */
 static int ask(dur__pg_lane *lane, dur_turn_commit **turns, size_t count, dur_error *err) {
     dur__pg_batch batch;
-    int code = dur__pg_connect(lane->conn, err);
+    int code = dur__pg_lane_connect(lane, err);
     if (code != DUR_OK) return code;
     dur__pg_batch_begin(&batch, lane->conn, false);
     int there = send_ids(lane->store, &batch, there_sql, turns, count);

@@ -407,6 +407,8 @@ void dur__pg_steps_forget_all(dur__pg_lane *lane);
 /* pg_disturb.c.  Behind the locks of these rows, before what is ahead of them is read: the lanes that hold them learn
    that they were written by another; by: not this one, which knows.  NULL: whoever holds them. */
 void dur__pg_disturb_add(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *by, const dur__pg_array *instances);
+/* Before anything of a round: a new session may find another database, also in the middle of one. */
+int dur__pg_lane_connect(dur__pg_lane *lane, dur_error *err);
 /* Ask for the count, unless it is known; where the answer will be, -1: nowhere.  Behind the fence. */
 int dur__pg_calm_learn(dur__pg_lane *lane, dur__pg_batch *batch);
 void dur__pg_calm_read(dur__pg_lane *lane, const dur__pg_batch *batch, int at);

@@ -358,9 +358,7 @@ int dur__pg_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_e
     size_t count = valid_turns(lane, round, arena, &turns);
     atomic_store(&lane->in_round, true);
     lane->steps_in_rows = atomic_load(&lane->store->steps_in_rows);
-    int code = dur__pg_connect(lane->conn, &mine);
-    if (lane->session != lane->conn->sessions) dur__pg_calm_doubt(lane);
-    lane->session = lane->conn->sessions;
+    int code = dur__pg_lane_connect(lane, &mine);
     if (code == DUR_OK && lane->unknown) code = dur__pg_lane_recover(lane, &mine);
     if (round->turn_count > 0)
         atomic_store(&lane->load, (atomic_load(&lane->load) + (unsigned)round->turn_count + 1) / 2);
@@ -370,7 +368,7 @@ int dur__pg_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_e
     if (code == DUR_OK) code = run_batch(lane, arena, round, turns, count, writes, &refused, &mine);
     if (refused && calm && !lane->calm && mine.code != DUR_EBUSY) { /* then the rows themselves are compared */
         dur_error_clear(&mine);
-        code = dur__pg_connect(lane->conn, &mine);
+        code = dur__pg_lane_connect(lane, &mine);
         if (code == DUR_OK) code = run_batch(lane, arena, round, turns, count, writes, &refused, &mine);
     }
     atomic_store(&lane->in_round, false);
