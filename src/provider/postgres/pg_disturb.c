@@ -3,10 +3,10 @@
  *
  * Nearly always nobody has.  So a lane has one row in dur_lanes, which counts how often somebody did.  Who ends a
  * lease, or writes what a lane goes by (its position, its step), locks the instance's row, then counts here, and reads
- * history in a statement behind that.  A turn that goes ahead of its instance's row (pg_usual.c) locks this one row and
- * compares the count.  So either it comes first, and the other one waits for it and reads what it wrote; or it finds
- * that it was disturbed, or somebody about to, and is refused.  It never waits: who stands still with the row holds up
- * nobody, the rows are compared then as they used to be.
+ * history in a statement behind that.  A calm round (pg_calm.c) locks this one row and compares the count.  So either
+ * it comes first, and the other one waits for it and reads what it wrote; or it finds that it was disturbed, or
+ * somebody about to, and is refused.  It never waits: who stands still with the row holds up nobody, the rows
+ * themselves are compared then.
  *
  * What was compared before the count was learned says nothing: each row is compared again, in the usual way, before
  * history goes ahead of it again.  A count that was read in the same transaction as the rows will do, in whatever
