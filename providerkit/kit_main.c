@@ -33,6 +33,8 @@ static const char help[] =
     "  --repeat N        run each N times\n"
     "  --jobs N          N at a time (default 1)\n"
     "  --seed S          seed of everything random (default 1)\n"
+    "  --lock MS         how long locks last that validations take, and some wait out (default: 1000, 15000 with\n"
+    "                    --shared; 5000 where no time is waited for); longer for a slow store or a busy machine\n"
     "  --shared          all of them on one store, by ten threads, each in a part of its own; then workloads on one\n"
     "                    store and its invariants.  Those that tell of a whole store are skipped and say so\n"
     "  --against URL     instead: the same random operations on two stores, answers compared\n"
@@ -50,6 +52,7 @@ typedef struct arguments {
     bool list;
     bool explain;
     uint32_t seeds, steps;
+    uint64_t lock_ms; /* 0: as the kit has it */
     dur_kit_options options;
 } arguments;
 
@@ -89,8 +92,8 @@ static int parse(arguments *out, int argc, char **argv) {
             out->url = name;
             continue;
         }
-        static const char *const known[] = { "--only", "--poll", "--against", "--repeat",
-                                             "--jobs", "--seed", "--seeds",   "--steps" };
+        static const char *const known[] = { "--only", "--poll",  "--against", "--repeat", "--jobs",
+                                             "--seed", "--seeds", "--steps",   "--lock" };
         size_t which = 0;
         while (which < sizeof(known) / sizeof(known[0]) && strcmp(name, known[which]) != 0)
             which++;
@@ -112,6 +115,7 @@ static int parse(arguments *out, int argc, char **argv) {
         if (which == 5) out->options.seed = value;
         if (which == 6) out->seeds = (uint32_t)value;
         if (which == 7) out->steps = (uint32_t)value;
+        if (which == 8) out->lock_ms = value;
     }
     if (out->url == NULL && !out->list && !out->explain) return wrong("%s", "a URL is needed, for example memory:");
     return 0;
@@ -202,6 +206,7 @@ int main(int argc, char **argv) {
         fprintf(stderr, "durite-kit: cannot open %s: %s\n", args.url, err.message);
         return 2;
     }
+    if (args.lock_ms > 0) factory.lock_timeout_ms = args.lock_ms;
     code = args.against != NULL ? compare(&args, &factory, &err) : judge(&args, &factory, &err);
     kit_urls_free(&factory);
     return code;
