@@ -54,11 +54,6 @@ bool dur__pg_ends_calmly(const dur__pg_lane *lane, const dur_turn_commit *turn) 
            dur__pg_row_known(lane, turn) && dur__pg_execution_in_row(lane, turn);
 }
 
-static void add_columns(dur__pg_args *args, dur__pg_array *columns, int count) {
-    for (int i = 0; i < count; i++)
-        dur__pg_array_arg(args, &columns[i]);
-}
-
 static void send_ends(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count) {
     enum { ID, LAST, STATUS, OUTPUT, COLUMNS };
     dur__pg_args args;
@@ -73,7 +68,7 @@ static void send_ends(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **tu
     }
     bool any = columns[ID].count > 0;
     dur__pg_args_begin(store, &args);
-    add_columns(&args, columns, COLUMNS);
+    dur__pg_array_args(&args, columns, COLUMNS);
     if (any)
         dur__pg_batch_add(batch, ends_sql, &args);
     else
@@ -105,7 +100,7 @@ static void send_births(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane
     dur__pg_array_arg(&args, &id);
     dur__pg_text(&args, lane->owner);
     dur__pg_i64(&args, lane->holder);
-    add_columns(&args, columns, COLUMNS);
+    dur__pg_array_args(&args, columns, COLUMNS);
     dur__pg_step_columns(&args, lane, turns, count, DUR__PG_STEP_IN_NEW_ROW);
     dur__pg_batch_add(batch, births_sql, &args);
 }

@@ -36,11 +36,6 @@ static dur__pg_array copy_of(const dur__pg_array *ids) {
     return copy;
 }
 
-static void ids_arg(dur__pg_args *args, const dur__pg_array *ids) {
-    dur__pg_array copy = copy_of(ids);
-    dur__pg_array_arg(args, &copy);
-}
-
 static uint64_t touched(const PGresult *result) {
     return strtoull(PQcmdTuples((PGresult *)(uintptr_t)result), NULL, 10);
 }
@@ -54,7 +49,7 @@ int dur__pg_erase(dur__pg_conn *conn, dur__pg_array *ids, dur_delete_result *out
     dur__pg_steps_move_add(conn->store, &batch, NULL, &steps); /* they count as what they are */
     for (size_t i = 0; i < STATEMENTS; i++) {
         dur__pg_args_begin(conn->store, &args);
-        ids_arg(&args, ids);
+        dur__pg_array_copy_arg(&args, ids);
         at[i] = dur__pg_batch_add(&batch, erase_sql[i], &args);
     }
     dur__pg_batch_notify(&batch);
@@ -115,10 +110,10 @@ static int delete_listed(dur__pg_conn *conn, const char *const *ids, size_t coun
         dur__pg_add_text(&array, ids[i]);
     dur__pg_batch_begin(&batch, conn, false);
     dur__pg_args_begin(conn->store, &args);
-    ids_arg(&args, &array);
+    dur__pg_array_copy_arg(&args, &array);
     int rows = dur__pg_batch_add(&batch, rows_sql, &args);
     dur__pg_args_begin(conn->store, &args);
-    ids_arg(&args, &array);
+    dur__pg_array_copy_arg(&args, &array);
     int child = dur__pg_batch_add(&batch, child_sql, &args);
     int code = dur__pg_batch_run(&batch, "postgres.delete", err);
     if (code == DUR_OK) code = check_rows(batch.results[rows], batch.results[child], ids, count, force, err);

@@ -29,11 +29,9 @@ static const char count_sql[] = "SELECT disturbed FROM @lanes WHERE holder = $2:
 
 void dur__pg_disturb_add(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *by, const dur__pg_array *instances) {
     dur__pg_args args;
-    dur__pg_array copy = { .element = instances->element };
     if (instances->count == 0) return;
-    dur__pg_add_all(&copy, instances);
     dur__pg_args_begin(store, &args);
-    dur__pg_array_arg(&args, &copy);
+    dur__pg_array_copy_arg(&args, instances);
     if (by != NULL)
         dur__pg_i64(&args, by->holder);
     else

@@ -254,6 +254,8 @@ void dur__pg_id(dur__pg_args *args, uint64_t value);  /* an id: 2^63 and above w
 void dur__pg_bool(dur__pg_args *args, bool value);
 void dur__pg_null(dur__pg_args *args);
 void dur__pg_array_arg(dur__pg_args *args, dur__pg_array *array); /* takes the array */
+void dur__pg_array_args(dur__pg_args *args, dur__pg_array *arrays, int count);
+void dur__pg_array_copy_arg(dur__pg_args *args, const dur__pg_array *array); /* leaves it */
 dur__pg_array dur__pg_array_text(void);
 dur__pg_array dur__pg_array_i64(void);
 void dur__pg_add_text(dur__pg_array *array, const char *text);

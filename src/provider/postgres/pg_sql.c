@@ -193,6 +193,17 @@ void dur__pg_array_arg(dur__pg_args *args, dur__pg_array *array) {
     memset(array, 0, sizeof(*array));
 }
 
+void dur__pg_array_args(dur__pg_args *args, dur__pg_array *arrays, int count) {
+    for (int i = 0; i < count; i++)
+        dur__pg_array_arg(args, &arrays[i]);
+}
+
+void dur__pg_array_copy_arg(dur__pg_args *args, const dur__pg_array *array) {
+    dur__pg_array copy = { .element = array->element };
+    dur__pg_add_all(&copy, array);
+    dur__pg_array_arg(args, &copy);
+}
+
 /* ---- answers ----------------------------------------------------------------------------------------------------- */
 
 const char *dur__pg_get(const PGresult *result, int row, int column) {

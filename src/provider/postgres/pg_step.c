@@ -55,11 +55,9 @@ static const char find_sql[] = "SELECT i.instance_id FROM @instances i CROSS JOI
 
 void dur__pg_steps_lock_add(dur__pg *store, dur__pg_batch *batch, const dur__pg_array *instances) {
     dur__pg_args args;
-    dur__pg_array copy = { .element = instances->element };
     if (instances->count == 0) return;
-    dur__pg_add_all(&copy, instances);
     dur__pg_args_begin(store, &args);
-    dur__pg_array_arg(&args, &copy);
+    dur__pg_array_copy_arg(&args, instances);
     dur__pg_batch_add(batch, lock_sql, &args);
 }
 

@@ -193,8 +193,7 @@ static void send_rows(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *
         dur__pg_add_text(&columns[SUSPENDED], turn->suspended);
     }
     dur__pg_args_begin(store, &args);
-    for (int i = 0; i < COLUMNS; i++)
-        dur__pg_array_arg(&args, &columns[i]);
+    dur__pg_array_args(&args, columns, COLUMNS);
     if (lane != NULL)
         dur__pg_i64(&args, lane->holder);
     else

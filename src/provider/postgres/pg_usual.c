@@ -263,11 +263,6 @@ static void usual_args(dur__pg *store, dur__pg_args *args, const dur__pg_lane *l
     dur__pg_array_arg(args, &row_last);
 }
 
-static void add_columns(dur__pg_args *args, dur__pg_array *columns, int count) {
-    for (int i = 0; i < count; i++)
-        dur__pg_array_arg(args, &columns[i]);
-}
-
 static void state_columns(dur__pg_args *args, dur_turn_commit **turns, size_t count) {
     enum { FLAGS, CUSTOM, STATUS, OUTPUT, COLUMNS };
     dur__pg_array columns[COLUMNS] = { dur__pg_array_i64(), dur__pg_array_text(), dur__pg_array_i64(),
@@ -280,7 +275,7 @@ static void state_columns(dur__pg_args *args, dur_turn_commit **turns, size_t co
         dur__pg_add_i64(&columns[STATUS], (int64_t)turn->metadata.status);
         dur__pg_add_text(&columns[OUTPUT], turn->metadata.status != DUR_STATUS_NONE ? turn->metadata.output : NULL);
     }
-    add_columns(args, columns, COLUMNS);
+    dur__pg_array_args(args, columns, COLUMNS);
 }
 
 static void name_columns(dur__pg_args *args, dur_turn_commit **turns, size_t count) {
@@ -296,7 +291,7 @@ static void name_columns(dur__pg_args *args, dur_turn_commit **turns, size_t cou
         dur__pg_add_text(&columns[PARENT], metadata->parent_instance_id);
         dur__pg_add_pin(&columns[PIN], metadata);
     }
-    add_columns(args, columns, COLUMNS);
+    dur__pg_array_args(args, columns, COLUMNS);
 }
 
 static void send_rows(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, dur_turn_commit **turns,
