@@ -38,30 +38,12 @@ static inline long pg_number(PGconn *db, const char *sql) {
     return number;
 }
 
-/* A node of the version before, which is registered and lives. */
-static inline void pg_older_node(pg_bench *p) {
+/* Another node, which is registered and lives. */
+static inline void pg_foreign_owner(pg_bench *p) {
     pg_do(p->db, dur_arena_format(p->b.arena,
                                   "INSERT INTO %s.dur_owners (owner, timeout_ms, beat_ms, lock_key, server_start,"
-                                  " session_lock, program, reads_ahead, reads_short, disturbs) VALUES ('old', 60000,"
-                                  " 9000000000000, 1, 0, false, 4, true, true, false)",
+                                  " session_lock) VALUES ('old', 60000, 9000000000000, 1, 0, false)",
                                   p->schema));
-}
-
-/* As such a node does it that was opened before this one migrated. */
-static inline void pg_no_older_node_registers(const pg_bench *p) {
-    PGresult *result =
-        PQexec(p->db, dur_arena_format(p->b.arena,
-                                       "INSERT INTO %s.dur_owners (owner, timeout_ms, beat_ms, lock_key, server_start,"
-                                       " session_lock, program, reads_ahead, reads_short) VALUES ('old', 60000,"
-                                       " 9000000000000, 1, 0, false, 4, true, true)",
-                                       p->schema));
-    const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
-    assert_string_equal(state != NULL ? state : "none", "23502"); /* not null */
-    PQclear(result);
-}
-
-static inline long pg_of_the_schema(const pg_bench *p, const char *what) {
-    return pg_number(p->db, dur_arena_format(p->b.arena, "SELECT %s FROM %s.dur_meta", what, p->schema));
 }
 
 static inline void pg_pause_ms(long ms) {

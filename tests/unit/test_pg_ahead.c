@@ -187,22 +187,6 @@ static void messages_come_beside_it(void **state) {
     rig_close(&r);
 }
 
-static void not_while_an_older_node_lives(void **state) {
-    pg_bench *p = *state;
-    pg_older_node(p);
-    rig r = rig_open(p);
-    flow x = begun_flow(&r, "x"), y = begun_flow(&r, "y");
-    for (int i = 0; i < 3; i++) {
-        go_both(&r, &x, &y, BEGINS);
-        assert_int_equal(row_last(&r, &x), x.last);
-        assert_int_equal(row_last(&r, &y), y.last);
-    }
-    assert_int_equal(count(&r, "history", "at_ms IS NOT NULL"), 0);
-    assert_int_equal(count_of(&r, &x, "worker", SQL(&r, "token = '%s'", x.step.lock_token)), 1);
-    assert_sound(&r, &x);
-    rig_close(&r);
-}
-
 /* ---- the end of the lease ---------------------------------------------------------------------------------------- */
 
 static void suspended(void **state) {
@@ -526,7 +510,6 @@ int main(void) {
         PG_TEST(a_turn_of_several_rows),
         PG_TEST(a_turn_of_several_events),
         PG_TEST(messages_come_beside_it),
-        PG_TEST(not_while_an_older_node_lives),
         PG_TEST(suspended),
         PG_TEST(resumed_while_it_is_held),
         PG_TEST(given_up_by_its_lease_token),

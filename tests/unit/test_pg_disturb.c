@@ -777,7 +777,7 @@ static void its_owner_is_taken_over_but_for_a_row(void **state) {
     dur_message start = start_of(&r.p->b, "z");
     ASSERT_DONE(&r, dur_store_enqueue_for_orchestrator(STORE(&r), &start, 0, ERROR(&r)));
     assert_int_equal(run(&other, NULL, 0, &fresh).item_count, 1);
-    pg_older_node(r.p);
+    pg_foreign_owner(r.p);
     pg_do(r.p->db, SQL(&r, "INSERT INTO %s.dur_lanes (holder, owner) VALUES (1, 'old')", r.p->schema));
     PGconn *db = half_done(SQL(&r, "SELECT 1 FROM %s.dur_instances WHERE instance_id = 'y' FOR UPDATE", r.p->schema));
     take_over(r.p, "peer");
@@ -793,56 +793,6 @@ static void its_owner_is_taken_over_but_for_a_row(void **state) {
     assert_int_equal(fault_of(&r, next_turn(&r, &y, NOTHING_TO_STEPS)), DUR_TURN_LEASE_LOST);
     assert_settled(&r, &y);
     rig_close(&other);
-    rig_close(&r);
-}
-
-/* ---- other versions ---------------------------------------------------------------------------------------------- */
-
-static void not_while_somebody_would_not_tell(void **state) {
-    pg_bench *p = *state;
-    dur_owner_report report;
-    pg_older_node(p);
-    rig r = rig_open(p);
-    flow x = begun_flow(&r, "x"), y = begun_flow(&r, "y");
-    for (int i = 0; i < 3; i++)
-        go_both(&r, &x, &y, NOTHING_TO_STEPS);
-    assert_int_equal(row_last(&r, &x), x.last);
-    assert_int_equal(count(&r, "lanes", "true"), 0);
-    pg_do(p->db, SQL(&r, "DELETE FROM %s.dur_owners WHERE owner = 'old'", p->schema));
-    ASSERT_OK(&p->b, dur_store_owner_beat(p->b.store, "o", &report, &p->b.err));
-    go_by_rows(&r, &x, &y);
-    assert_int_equal(disturbed(&r), 0);
-    go_both_ahead(&r, &x, &y);
-    pg_no_older_node_registers(p);
-    rig_close(&r);
-}
-
-/* A node of the version before has left history ahead of rows, and is dead. */
-static void a_store_of_the_version_before(void **state) {
-    pg_bench *p = *state;
-    bench *b = &p->b;
-    rig r = rig_open(p);
-    flow x, y;
-    go_ahead(&r, &x, &y);
-    rig_close(&r);
-    dur_provider_close(b->store);
-    pg_do(p->db, SQL(&r,
-                     "DROP TABLE %s.dur_lanes; ALTER TABLE %s.dur_owners DROP COLUMN disturbs;"
-                     "UPDATE %s.dur_meta SET schema_version = 5, min_program = 4",
-                     p->schema, p->schema, p->schema));
-    ASSERT_OK(b, dur_open(&b->store, p->url, &b->err));
-    assert_int_equal(pg_of_the_schema(p, "schema_version"), 6);
-    assert_int_equal(pg_of_the_schema(p, "min_program"), DUR__PG_PROGRAM);
-    pg_no_older_node_registers(p);
-    assert_int_equal(count(&r, "owners", "NOT disturbs"), 1); /* while that one lives nothing goes ahead */
-    take_over(p, "peer");
-    assert_settled(&r, &x);
-    assert_settled(&r, &y);
-    assert_work(&r, &x, FREED " AND suspect");
-    r = rig_open(p);
-    flow v = begun_flow(&r, "v"), w = begun_flow(&r, "w");
-    assert_int_equal(disturbed(&r), 0);
-    go_both_ahead(&r, &v, &w);
     rig_close(&r);
 }
 
@@ -893,8 +843,6 @@ int main(void) {
         PG_TEST(not_while_its_owner_is_taken_over),
         PG_TEST(its_owner_is_taken_over_in_part),
         PG_TEST(its_owner_is_taken_over_but_for_a_row),
-        PG_TEST(not_while_somebody_would_not_tell),
-        PG_TEST(a_store_of_the_version_before),
     };
     PG_MAIN(tests);
 }

@@ -592,33 +592,6 @@ static void is_asked_like_any_other(void **state) {
     stage_close(&s);
 }
 
-/* ---- beside older nodes ------------------------------------------------------------------------------------------ */
-
-static void begins_apart_beside_an_older_node(void **state) {
-    pg_bench *p = *state;
-    dur_owner_report report;
-    pg_older_node(p);
-    stage s = stage_open(p);
-    dur_turn_commit born = parked(&s.r, "x"), other = parked(&s.r, "y");
-    assert_int_equal(apart(&s), 2);
-    assert_int_equal(in_rows(&s), 0);
-    goes_on(&s, &other, 2);
-    same_execution(listed(&s, "y", 1), &running_from_start);
-    ends(&s, &born, 2, DUR_STATUS_COMPLETED);
-    dur_execution_row expected = over_a_step_later;
-    expected.completed_at_ms += STEP_MS;
-    assert_int_equal(in_rows(&s), 0);
-    same_execution(listed(&s, "x", 1), &expected);
-    is_seen(&s, "x", DUR_STATUS_COMPLETED, "what came of it");
-    are_counted(&s, 2, 1, 1, 0);
-    pg_do(p->db, dur_arena_format(p->b.arena, "DELETE FROM %s.dur_owners WHERE owner = 'old'", p->schema));
-    ASSERT_OK(&p->b, dur_store_owner_beat(s.r.store, "o", &report, &p->b.err));
-    (void)parked(&s.r, "z"); /* when it is gone */
-    assert_int_equal(apart(&s), 2);
-    assert_int_equal(in_rows(&s), 1);
-    stage_close(&s);
-}
-
 /* ---- the tables -------------------------------------------------------------------------------------------------- */
 
 static void is_found_where_it_is_twice(void **state) {
@@ -631,62 +604,6 @@ static void is_found_where_it_is_twice(void **state) {
     assert_int_equal(dur_store_check(s.r.store, &b->err), DUR_ECORRUPT);
     assert_string_equal(b->err.message, "execution 1 of y is there twice");
     pg_do(s.r.p->db, dur_arena_format(b->arena, "DELETE FROM %s.dur_executions", s.r.p->schema));
-    stage_close(&s);
-}
-
-/* A store as the version before has left it: with no such columns, and all executions apart. */
-static void as_version_3(pg_bench *p) {
-    pg_do(p->db, dur_arena_format(p->b.arena,
-                                  "ALTER TABLE %s.dur_instances DROP COLUMN status, DROP COLUMN output;"
-                                  "ALTER TABLE %s.dur_instances SET (fillfactor = 70);"
-                                  "ALTER TABLE %s.dur_history DROP COLUMN at_ms, DROP COLUMN step_id, DROP COLUMN"
-                                  " step_token, DROP COLUMN step_json, DROP COLUMN written CASCADE;"
-                                  "ALTER TABLE %s.dur_owners DROP COLUMN reads_ahead, DROP COLUMN reads_short, DROP"
-                                  " COLUMN disturbs; DROP TABLE %s.dur_lanes;"
-                                  "UPDATE %s.dur_meta SET schema_version = 3, min_program = 2",
-                                  p->schema, p->schema, p->schema, p->schema, p->schema, p->schema));
-}
-
-/* In a page of instances, in percent. */
-static long room_left(const pg_bench *p) {
-    return pg_number(p->db, dur_arena_format(p->b.arena,
-                                             "SELECT 100 - substring(array_to_string(reloptions, ' ') FROM"
-                                             " 'fillfactor=([0-9]+)')::int FROM pg_class WHERE oid ="
-                                             " '%s.dur_instances'::regclass",
-                                             p->schema));
-}
-
-static void is_told_of_in_a_store_of_the_version_before(void **state) {
-    pg_bench *p = *state;
-    stage s = stage_open(p);
-    for (size_t i = 0; i < 2; i++) {
-        dur_turn_commit born = parked(&s.r, i == 0 ? "x" : "y");
-        is_moved(&s, &born, 2);
-        if (i == 1) ends(&s, &born, 3, DUR_STATUS_COMPLETED);
-    }
-    stage_close(&s);
-    dur_provider_close(p->b.store);
-    as_version_3(p);
-    ASSERT_OK(&p->b, dur_open(&p->b.store, p->url, &p->b.err));
-    assert_int_equal(pg_of_the_schema(p, "schema_version"), DUR__PG_SCHEMA_VERSION);
-    assert_int_equal(pg_of_the_schema(p, "min_program"), DUR__PG_PROGRAM);
-    assert_int_equal(room_left(p), 55);
-    pg_no_older_node_registers(p);
-    s = stage_open(p);
-    assert_int_equal(apart(&s), 2);
-    assert_int_equal(in_rows(&s), 0);
-    same_execution(listed(&s, "x", 1), &running_from_start);
-    dur_execution_row expected = over_a_step_later;
-    expected.started_at_ms += STEP_MS;
-    expected.completed_at_ms += 2u * STEP_MS;
-    expected.event_count = 3;
-    same_execution(listed(&s, "y", 1), &expected);
-    is_seen(&s, "x", DUR_STATUS_RUNNING, NULL);
-    is_seen(&s, "y", DUR_STATUS_COMPLETED, "what came of it");
-    over(&s, "z", DUR_STATUS_COMPLETED);
-    assert_int_equal(apart(&s), 2);
-    same_execution(listed(&s, "z", 1), &over_a_step_later);
-    are_counted(&s, 3, 1, 2, 0);
     stage_close(&s);
 }
 
@@ -706,9 +623,7 @@ int main(void) {
         PG_TEST(is_deleted_by_its_end),
         PG_TEST(is_left_when_others_are_pruned),
         PG_TEST(is_asked_like_any_other),
-        PG_TEST(begins_apart_beside_an_older_node),
         PG_TEST(is_found_where_it_is_twice),
-        PG_TEST(is_told_of_in_a_store_of_the_version_before),
     };
     PG_MAIN(tests);
 }

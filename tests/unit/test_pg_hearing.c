@@ -341,24 +341,6 @@ static void another_schema_is_another_world(void **state) {
     rig_close(&r);
 }
 
-/* Nodes of the version before listen without a lock. */
-static void beside_an_older_node_all_is_told(void **state) {
-    pg_bench *p = *state;
-    pg_older_node(p);
-    rig r = rig_open(p);
-    PGconn *ear = ear_open(p);
-    beat(p, p->b.store, "o");
-    assert_false(unheard(p->b.store));
-    assert_int_equal(listeners(p, 0), 1);
-    expect_told(&r, ear, true);
-    pg_do(p->db, dur_arena_format(p->b.arena, "DELETE FROM %s.dur_owners WHERE owner = 'old'", p->schema));
-    beat(p, p->b.store, "o");
-    assert_true(unheard(p->b.store));
-    expect_told(&r, ear, false);
-    PQfinish(ear);
-    rig_close(&r);
-}
-
 /* ---- somebody comes ---------------------------------------------------------------------------------------------- */
 
 static void a_watch_elsewhere_is_heard_of_at_once(void **state) {
@@ -559,9 +541,6 @@ static void looks_are_compared_with_greetings(void **state) {
     dur__pg_saw_hearing(store, false, before + 1);
     assert_true(unheard(p->b.store));
     dur__pg_saw_hearing(store, true, before + 1);
-    assert_false(unheard(p->b.store));
-    atomic_store(&store->steps_in_rows, false);
-    dur__pg_saw_hearing(store, false, before + 1);
     assert_false(unheard(p->b.store));
     dur_store_watch_close(watch);
     dur_provider_close(other);
@@ -837,7 +816,6 @@ int main(void) {
         PG_TEST(what_nobody_was_to_hear_is_forgotten),
         PG_TEST(sessions_of_ones_own_do_not_count),
         PG_TEST(another_schema_is_another_world),
-        PG_TEST(beside_an_older_node_all_is_told),
         PG_TEST(a_watch_elsewhere_is_heard_of_at_once),
         PG_TEST(a_lane_elsewhere_is_heard_of_at_once),
         PG_TEST(who_comes_during_a_commit_is_told),

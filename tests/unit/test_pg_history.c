@@ -184,20 +184,6 @@ static void counted_when_deleted(void **state) {
     rig_close(&r);
 }
 
-static void not_while_an_older_node_lives(void **state) {
-    rig r = rig_open(*state);
-    dur_orchestration_item item = begun(&r, "x");
-    atomic_store(&dur__pg_of(r.p->b.store)->steps_in_rows, false);
-    add(&r, &item, 1, 3, 10);
-    assert_int_equal(count(&r, "history", "events = 1"), 4);
-    expect_history(&r, &item, 4);
-    atomic_store(&dur__pg_of(r.p->b.store)->steps_in_rows, true);
-    add(&r, &item, 4, 3, 10);
-    assert_int_equal(count(&r, "history", "true"), 5);
-    expect_history(&r, &item, 7);
-    rig_close(&r);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         PG_TEST(a_turn_is_a_row),
@@ -206,7 +192,6 @@ int main(void) {
         PG_TEST(taken_by_another),
         PG_TEST(duplicates),
         PG_TEST(counted_when_deleted),
-        PG_TEST(not_while_an_older_node_lives),
     };
     PG_MAIN(tests);
 }

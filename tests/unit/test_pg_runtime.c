@@ -86,7 +86,7 @@ static void migrated_below_a_runtime(void **state) {
                                           "CREATE INDEX dur_instances_later ON @instances (later)",
                                           "ALTER TABLE @history ADD COLUMN later bigint NOT NULL DEFAULT 7", NULL };
     static const char *const third[] = { "CREATE TABLE @later (x int)", NULL };
-    const dur__pg_migration more[] = { { second, DUR__PG_PROGRAM }, { third, DUR__PG_PROGRAM + 1 } };
+    const dur__pg_migration more[] = { { second, DUR__PG_SCHEMA_VERSION }, { third, DUR__PG_SCHEMA_VERSION + 2 } };
     dur_client *client;
     dur_provider *store = NULL;
     ASSERT_OK(&p->b, dur_client_new(&client, p->b.store, &p->b.err));
@@ -99,8 +99,8 @@ static void migrated_below_a_runtime(void **state) {
     dur_provider_close(store);
     ASSERT_OK(&p->b, dur__pg_migrate_further(dur__pg_of(p->b.store), more, 2, &p->b.err));
     char sql[128];
-    snprintf(sql, sizeof(sql), "SELECT schema_version * 100 + min_program FROM %s.dur_meta", p->schema);
-    assert_int_equal(pg_number(p->db, sql), (DUR__PG_SCHEMA_VERSION + 2) * 100 + DUR__PG_PROGRAM + 1);
+    snprintf(sql, sizeof(sql), "SELECT schema_version * 100 + min_known FROM %s.dur_meta", p->schema);
+    assert_int_equal(pg_number(p->db, sql), (DUR__PG_SCHEMA_VERSION + 2) * 101);
     assert_int_equal(dur_open(&store, p->url, &p->b.err), DUR_ESCHEMA); /* that one was the last for us */
     flow_start(client, 20, 25);
     flow_expect(client, p->b.store, 20, 25); /* who runs already is not thrown out */

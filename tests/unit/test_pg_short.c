@@ -566,7 +566,7 @@ static void as_one_step(void **state) {
         events[0] = good_event(b, instance, 2);
         events[1] = good_event(b, instance, 3);
         events[2] = event_from(b, instance, 4, (parts){ .at = i == 1 ? "1" : NULL });
-        if (i == 2) events[2] = filled(b, events[2], 1900); /* two rows */
+        if (i == 2) events[2] = filled(b, events[2], 1900); /* two rows: like any other turn */
         dur_turn_commit turn = turn_of(&item, events, 1);
         turn.worker_items = &first;
         turn.worker_item_count = 1;
@@ -578,11 +578,11 @@ static void as_one_step(void **state) {
         turn.worker_item_count = 1;
         turn.worker_consumed = &done;
         turn.worker_consumed_count = 1;
-        assert_true(dur__pg_is_one_step(&turn));
+        assert_int_equal(dur__pg_is_one_step(&turn), i < 2); /* one row */
         (void)run(&r, &turn, 1, NULL);
         if (i == 0) expect_rows(&r, instance, 2, 0);
         if (i == 1) expect_rows(&r, instance, 1, 1);
-        if (i == 2) expect_rows(&r, instance, 1, 2);
+        if (i == 2) expect_rows(&r, instance, 3, 0);
         read_by_both(&r, &(story){ item, events, 3 });
     }
     rig_close(&r);
@@ -632,114 +632,6 @@ static void by_a_timed_lock(void **state) {
     assert_int_equal(turn.fault, DUR_TURN_FINE);
     expect_rows(&r, "x", 1, 1);
     read_by_anybody(&r, &(story){ item, events, 3 });
-    rig_close(&r);
-}
-
-/* ---- beside other versions --------------------------------------------------------------------------------------- */
-
-static void not_while_an_older_node_lives(void **state) {
-    pg_bench *p = *state;
-    bench *b = &p->b;
-    dur_owner_report report;
-    pg_older_node(p);
-    rig r = rig_open(p);
-    dur_orchestration_item item = begun(&r, "x");
-    dur_event_row events[] = { good_event(b, "x", 2), good_event(b, "x", 3), good_event(b, "x", 4),
-                               good_event(b, "x", 5), good_event(b, "x", 6), good_event(b, "x", 7) };
-    story s = commit(&r, &item, events, 2);
-    ASSERT_OK(b, dur_store_owner_beat(b->store, "o", &report, &b->err));
-    dur_turn_commit turn = turn_of(&item, &events[2], 3);
-    turn.event_count = 2;
-    (void)run(&r, &turn, 1, NULL);
-    expect_rows(&r, "x", 0, 4);
-    pg_do(p->db, dur_arena_format(b->arena, "DELETE FROM %s.dur_owners WHERE owner = 'old'", p->schema));
-    ASSERT_OK(b, dur_store_owner_beat(b->store, "o", &report, &b->err));
-    turn = turn_of(&item, &events[4], 5);
-    turn.event_count = 2;
-    (void)run(&r, &turn, 1, NULL);
-    expect_rows(&r, "x", 1, 4);
-    s.event_count = 6;
-    read_by_both(&r, &s);
-    read_by_who_comes_next(&r, &s, 1);
-}
-
-/* A store as the version before has left it. */
-static void as_version_4(const pg_bench *p) {
-    pg_do(p->db, dur_arena_format(p->b.arena,
-                                  "ALTER TABLE %s.dur_history DROP COLUMN written CASCADE;"
-                                  "ALTER TABLE %s.dur_owners DROP COLUMN reads_short, DROP COLUMN disturbs;"
-                                  "DROP TABLE %s.dur_lanes;"
-                                  "UPDATE %s.dur_meta SET schema_version = 4, min_program = 3",
-                                  p->schema, p->schema, p->schema, p->schema));
-}
-
-static uint64_t beat_until_taken_over(bench *b) {
-    dur_owner_report report = { 0 };
-    for (uint64_t end_ms = pg_monotonic_ms() + PATIENCE_MS; report.taken_over == 0 && pg_monotonic_ms() < end_ms;) {
-        ASSERT_OK(b, dur_store_owner_beat(b->store, "peer", &report, &b->err));
-        pg_pause_ms(50);
-    }
-    return report.taken_over;
-}
-
-/*
- * The node that wrote the rows has died, with a step in one that is ahead.  It counts as one that cannot read what is
- * in short until it is taken over.
- */
-static void a_store_of_the_version_before(void **state) {
-    pg_bench *p = *state;
-    bench *b = &p->b;
-    rig r = rig_open(p);
-    dur_orchestration_item item = begun(&r, "x"), beside = begun(&r, "y");
-    dur_event_row events[] = {
-        event_from(b, "x", 2, (parts){ .at = "1" }),
-        event_from(b, "x", 3, (parts){ .type = "ActivityScheduled\",\"name\":\"Pay\",\"input\":\"7\"}" }),
-        good_event(b, "x", 4),
-        good_event(b, "x", 5),
-    };
-    dur_event_row other = event_from(b, "y", 2, (parts){ .at = "-1" });
-    dur_turn_work step = work_of("x", 3, "w");
-    step.message.json = text_of("{\"ActivityExecute\":{\"instance\":\"x\",\"execution_id\":1,\"id\":3,\"name\":\"Pay\","
-                                "\"input\":\"7\",\"orchestration_name\":\"Flow\",\"orchestration_version\":\"0\"}}");
-    dur_turn_commit turns[] = { turn_of(&item, events, 1), turn_of(&beside, &other, 1) };
-    turns[0].event_count = 2;
-    turns[0].worker_items = &step;
-    turns[0].worker_item_count = 1;
-    (void)run(&r, turns, 2, NULL);
-    assert_int_equal(count(&r, "history", "step_json LIKE ',_%' AND events = 2"), 1);
-    assert_int_equal(count(&r, "history", "written IS NOT NULL"), 0); /* it could not write such */
-    rig_close(&r);
-    dur_provider_close(b->store);
-    b->store = NULL;
-    as_version_4(p);
-    ASSERT_OK(b, dur_open(&b->store, p->url, &b->err));
-    assert_int_equal(pg_of_the_schema(p, "schema_version"), DUR__PG_SCHEMA_VERSION);
-    assert_int_equal(pg_of_the_schema(p, "min_program"), DUR__PG_PROGRAM);
-    pg_no_older_node_registers(p);
-    story s = { item, events, 2 };
-    read_by_anybody(&r, &s);
-    ASSERT_OK(b, dur_store_owner_register(b->store, &(dur_owner_options){ .owner = "peer" }, &b->err));
-    assert_false(atomic_load(&dur__pg_of(b->store)->steps_in_rows));
-    assert_int_equal(beat_until_taken_over(b), 1);
-    assert_int_equal(count(&r, "worker", SQL(&r, "json = '%s'", step.message.json.data)), 1);
-    dur_owner_report report;
-    ASSERT_OK(b, dur_store_owner_beat(b->store, "peer", &report, &b->err));
-    r = rig_open(p);
-    dur_message event = message_of(DUR_WORK_EXTERNAL_RAISED, "x");
-    ASSERT_OK(b, dur_store_enqueue_for_orchestrator(b->store, &event, 0, &b->err));
-    dur_fetch suspects = fresh;
-    suspects.kind = DUR_FETCH_SUSPECT;
-    dur_round round = run(&r, NULL, 0, &fresh);
-    if (round.item_count == 0) round = run(&r, NULL, 0, &suspects);
-    assert_int_equal(round.item_count, 1);
-    same_events("taken over", round.items[0].history, round.items[0].history_count, &s);
-    s.item = round.items[0];
-    dur_turn_commit turn = turn_of(&s.item, &events[2], 3);
-    turn.event_count = 2;
-    (void)run(&r, &turn, 1, NULL);
-    expect_rows(&r, "x", 1, 1);
-    s.event_count = 4;
-    read_by_both(&r, &s);
     rig_close(&r);
 }
 
@@ -833,8 +725,6 @@ int main(void) {
         PG_TEST(as_one_step),
         PG_TEST(with_their_birth_and_to_the_end),
         PG_TEST(by_a_timed_lock),
-        PG_TEST(not_while_an_older_node_lives),
-        PG_TEST(a_store_of_the_version_before),
         PG_TEST(changed_at_random),
     };
     PG_MAIN(tests);

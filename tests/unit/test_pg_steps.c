@@ -313,33 +313,6 @@ static void without_its_id(void **state) {
     rig_close(&r);
 }
 
-/* ---- with nodes of the version before ---------------------------------------------------------------------------- */
-
-static void not_while_an_older_node_lives(void **state) {
-    pg_bench *p = *state;
-    dur_owner_report report;
-    pg_older_node(p);
-    rig r = rig_open(p);
-    dur_orchestration_item item = begun(&r, "x");
-    dur_turn_work first = work_of("x", 2, "w"), second = work_of("x", 3, "v");
-    turn(&r, &item, 1, NULL, &first);
-    assert_int_equal(steps(&r), 0);
-    assert_int_equal(count(&r, "worker", "token = 'w'"), 1);
-    pg_do(p->db, dur_arena_format(p->b.arena, "DELETE FROM %s.dur_owners WHERE owner = 'old'", p->schema));
-    ASSERT_OK(&p->b, dur_store_owner_beat(p->b.store, "o", &report, &p->b.err));
-    turn(&r, &item, 2, &first, &second);
-    assert_int_equal(steps(&r), 1);
-    assert_int_equal(count(&r, "worker", "true"), 0);
-    /* and no more of them can come */
-    PGresult *late = PQexec(p->db, dur_arena_format(p->b.arena,
-                                                    "INSERT INTO %s.dur_owners (owner, timeout_ms, beat_ms, lock_key,"
-                                                    " server_start, session_lock) VALUES ('old', 1, 1, 1, 0, false)",
-                                                    p->schema));
-    assert_int_equal(PQresultStatus(late), PGRES_FATAL_ERROR);
-    PQclear(late);
-    rig_close(&r);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         PG_TEST(one_after_the_other),
@@ -355,7 +328,6 @@ int main(void) {
         PG_TEST(by_its_token),
         PG_TEST(returned_from_elsewhere),
         PG_TEST(without_its_id),
-        PG_TEST(not_while_an_older_node_lives),
     };
     PG_MAIN(tests);
 }

@@ -116,9 +116,10 @@ static void newer_schema_is_refused(void **state) {
     ASSERT_OK(&p->b, dur_open(&store, p->url, &p->b.err));
     full_cycle(p, store, "a");
     dur_provider_close(store);
-    snprintf(sql, sizeof(sql), "UPDATE %s.dur_meta SET min_program = 99", p->schema);
+    snprintf(sql, sizeof(sql), "UPDATE %s.dur_meta SET min_known = 99", p->schema);
     pg_do(p->db, sql);
     assert_int_equal(dur_open(&store, p->url, &p->b.err), DUR_ESCHEMA);
+    assert_non_null(strstr(p->b.err.message, "has version 99, this library knows up to 1: use a newer library"));
 }
 
 static void schema_dropped_and_made_again(void **state) {

@@ -45,7 +45,7 @@ static const char history_sql[] =
     " unnest($12::text[]) AS json, unnest($13::text[]) AS written) t";
 
 bool dur__pg_lane_is_calm(const dur__pg_lane *lane) {
-    return lane->calm && lane->steps_in_rows;
+    return lane->calm;
 }
 
 /* Its execution stands in its row; else there is another row to write. */
@@ -122,7 +122,7 @@ static void send_history(dur__pg *store, dur__pg_batch *batch, const dur__pg_lan
     dur__pg_i64(&args, lane->disturbed);
     dur__pg_i64(&args, dur__pg_fence_key(store, lane->owner));
     dur__pg_step_columns(&args, lane, turns, count, DUR__PG_STEP_BESIDE_EVENTS);
-    dur__pg_history_columns(&args, lane->steps_in_rows, turns, count);
+    dur__pg_history_columns(&args, turns, count);
     dur__pg_batch_add(batch, history_sql, &args);
 }
 

@@ -43,7 +43,7 @@ void dur__pg_disturb_add(dur__pg *store, dur__pg_batch *batch, const dur__pg_lan
 
 int dur__pg_calm_learn(dur__pg_lane *lane, dur__pg_batch *batch) {
     dur__pg_args args;
-    if (lane->calm || !lane->steps_in_rows) return -1;
+    if (lane->calm) return -1;
     if (lane->calm_pause > 0) {
         lane->calm_pause--;
         return -1;

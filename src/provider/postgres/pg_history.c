@@ -4,8 +4,7 @@
  * A row costs more than the few hundred bytes that it holds, so what a turn adds is put together: texts with a line
  * break between them, which is in none of them, under the id of the first; the ids of the others follow it.  A row
  * stays below the size at which the server would compress it and move it out of the table.  What the columns say as
- * well is left out of the texts (pg_short.c).  While nodes are there that cannot read such rows every event is one, in
- * full.
+ * well is left out of the texts (pg_short.c).
  */
 #include "provider/postgres/pg_turn.h"
 
@@ -41,10 +40,10 @@ bool dur__pg_in_first_row(const dur_turn_commit *turn, size_t at) {
     return size <= ROW_BYTES_MAX;
 }
 
-static size_t together(bool several, const dur_turn_commit *turn, size_t from) {
+static size_t together(const dur_turn_commit *turn, size_t from) {
     const dur_event_row *events = turn->events;
     size_t count = 1, size = events[from].json.size;
-    if (!several || !fits(&events[from])) return 1;
+    if (!fits(&events[from])) return 1;
     for (size_t i = from + 1; i < turn->event_count && events[i].event_id == events[i - 1].event_id + 1; i++, count++) {
         size += 1 + events[i].json.size;
         if (!fits(&events[i]) || size > ROW_BYTES_MAX) break;
@@ -82,11 +81,11 @@ static bool in_short(const dur_turn_commit *turn, const dur_event_row *events, s
     return true;
 }
 
-size_t dur__pg_row_of_events(bool several, const dur_turn_commit *turn, size_t from, dur__pg_row_text *row) {
+size_t dur__pg_row_of_events(const dur_turn_commit *turn, size_t from, dur__pg_row_text *row) {
     const dur_event_row *events = &turn->events[from];
-    size_t count = together(several, turn, from);
+    size_t count = together(turn, from);
     dur__buf_clear(&row->json);
-    if (several && in_short(turn, events, count, row)) return count;
+    if (in_short(turn, events, count, row)) return count;
     dur__buf_clear(&row->json);
     row->written[0] = '\0';
     for (size_t i = 0; i < count; i++) {
@@ -104,11 +103,11 @@ const char *dur__pg_row_written(const dur__pg_row_text *row) {
     return row->written[0] != '\0' ? row->written : NULL;
 }
 
-void dur__pg_history_columns(dur__pg_args *args, bool several, dur_turn_commit **turns, size_t count) {
+void dur__pg_history_columns(dur__pg_args *args, dur_turn_commit **turns, size_t count) {
     dur__pg_array events = dur__pg_array_i64(), json = dur__pg_array_text(), written = dur__pg_array_text();
     dur__pg_row_text row = DUR__PG_ROW_TEXT_INIT;
     for (size_t i = 0; i < count; i++) {
-        dur__pg_add_i64(&events, (int64_t)dur__pg_row_of_events(several, turns[i], 0, &row));
+        dur__pg_add_i64(&events, (int64_t)dur__pg_row_of_events(turns[i], 0, &row));
         dur__pg_add_json(&json, dur__pg_row_json(&row));
         dur__pg_add_text(&written, dur__pg_row_written(&row));
     }
@@ -119,8 +118,7 @@ void dur__pg_history_columns(dur__pg_args *args, bool several, dur_turn_commit *
 }
 
 /* Behind a comparison that says that they are new; without the first row of each, where that is written already. */
-static void send_rows(dur__pg *store, dur__pg_batch *batch, bool several, dur_turn_commit **turns, size_t count,
-                      bool without_first) {
+static void send_rows(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count, bool without_first) {
     dur__pg_args args;
     dur__pg_array instance = dur__pg_array_text(), execution = dur__pg_array_i64(), id = dur__pg_array_i64();
     dur__pg_array events = dur__pg_array_i64(), json = dur__pg_array_text(), written = dur__pg_array_text();
@@ -130,10 +128,10 @@ static void send_rows(dur__pg *store, dur__pg_batch *batch, bool several, dur_tu
         if (!dur__pg_turn_writes(turn) || !dur__pg_events_are_new(turn)) continue;
         for (size_t k = 0, some; k < turn->event_count; k += some) {
             if (k == 0 && without_first) {
-                some = together(several, turn, 0);
+                some = together(turn, 0);
                 continue;
             }
-            some = dur__pg_row_of_events(several, turn, k, &row);
+            some = dur__pg_row_of_events(turn, k, &row);
             dur__pg_add_text(&instance, turn->instance);
             dur__pg_add_i64(&execution, (int64_t)turn->execution_id);
             dur__pg_add_i64(&id, (int64_t)turn->events[k].event_id);
@@ -184,11 +182,10 @@ static void send_events(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **
 }
 
 void dur__pg_send_history(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count) {
-    send_rows(store, batch, atomic_load(&store->steps_in_rows), turns, count, false);
+    send_rows(store, batch, turns, count, false);
     send_events(store, batch, turns, count);
 }
 
-void dur__pg_send_more_history(dur__pg *store, dur__pg_batch *batch, bool several, dur_turn_commit **turns,
-                               size_t count) {
-    send_rows(store, batch, several, turns, count, true);
+void dur__pg_send_more_history(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count) {
+    send_rows(store, batch, turns, count, true);
 }

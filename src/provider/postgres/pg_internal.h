@@ -147,7 +147,6 @@ typedef struct dur__pg_lane {
     bool unknown;                            /* the outcome of a round was not learned: what it took is unknown too */
     int lost_backend;                        /* the session of that round */
     bool sessions;                           /* what is finished may be the work of a session (pg_turn.c) */
-    bool steps_in_rows;                      /* as the store had it when the round began: all of it goes by the same */
     bool notify_pending;                     /* others are to be told of a round … */
     bool notify_urgent;                      /* … and have something to do, not only to see */
     unsigned greetings;                      /* those that it has answered */
@@ -223,7 +222,6 @@ struct dur__pg {
     dur__map backends;            /* sessions of this process: their notifications are no news */
     dur__cond changed;            /* for long polls */
     _Atomic uint64_t beaten_us;   /* an owner's beat has looked for its lanes */
-    atomic_bool steps_in_rows;    /* every owner knows what that is (pg_step.c), and executions in rows */
     _Atomic uint64_t notified_us; /* the last notification of a lane */
     atomic_bool unheard;          /* nobody in another process listens (pg_notify.c) */
     atomic_uint greetings;        /* of others who began to */
@@ -323,10 +321,10 @@ int dur__pg_write(dur__pg *store, const char *op, const char *sql, dur__pg_args 
                   dur_error *err);
 
 /* pg_schema.c */
-#define DUR__PG_SCHEMA_VERSION 6
+#define DUR__PG_SCHEMA_VERSION 1
 typedef struct dur__pg_migration {
     const char *const *parts; /* SQL texts, ended by NULL */
-    int min_program;          /* the lowest program version that may use the schema from here on */
+    int min_known;            /* from here on only libraries that know this schema version may use the schema */
 } dur__pg_migration;
 int dur__pg_migrate(dur__pg *store, dur_error *err);
 int dur__pg_drop_schema(dur__pg *store, dur_error *err);
@@ -395,9 +393,6 @@ void dur__pg_turns_read(const dur__pg_batch *batch, const dur__pg_turn_plan *pla
                         dur_turn_commit **turns, size_t count);
 
 /* pg_step.c: work that stands in its instance's row */
-/* The first program that knows all that may stand there, and how others do: steps since 2, executions (pg_usual.c)
-   since 3, texts in short since 4, that lanes are to be told since 5. */
-#define DUR__PG_PROGRAM 5
 /* First lock them, if that was not done before; then they are what dur_worker and dur_executions have: takes the array.
    The lanes that hold them are told, by: but not this one. */
 void dur__pg_steps_lock_add(dur__pg *store, dur__pg_batch *batch, const dur__pg_array *instances);

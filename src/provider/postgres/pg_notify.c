@@ -64,15 +64,14 @@ void dur__pg_greeted(dur__pg *store) {
     dur__mutex_unlock(&store->mutex);
 }
 
-/* Nodes of a version that would not say that they listen have been there until all know steps.  Who is there and was
-   not may have greeted while no session of ours heard it. */
+/* A listener that was not there before may have greeted while no session of ours heard it. */
 void dur__pg_saw_hearing(dur__pg *store, bool heard, unsigned greetings) {
     dur__mutex_lock(&store->mutex);
     bool before_a_greeting = atomic_load(&store->greetings) != greetings;
     if (heard && atomic_load(&store->unheard))
         note_greeting(store);
     else
-        atomic_store(&store->unheard, !heard && !before_a_greeting && atomic_load(&store->steps_in_rows));
+        atomic_store(&store->unheard, !heard && !before_a_greeting);
     dur__mutex_unlock(&store->mutex);
 }
 

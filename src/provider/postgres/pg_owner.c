@@ -21,13 +21,8 @@
 #define SERVER_START "(SELECT (extract(epoch FROM pg_postmaster_start_time()) * 1000)::bigint)"
 
 static const char insert_sql[] =
-    "INSERT INTO @owners (owner, timeout_ms, beat_ms, lock_key, server_start, session_lock, program,"
-    " reads_ahead, reads_short, disturbs) VALUES ($2::text, $3::bigint, #now, $4::bigint, " SERVER_START
-    ", $5::boolean, $6::bigint, true, true, true)";
-/* Every owner knows what may stand in a row, and ahead of it (pg_step.c, pg_usual.c), and in short (pg_short.c), and
-   tells the lanes whose rows it writes (pg_disturb.c). */
-#define ALL_KNOW_STEPS "NOT EXISTS (SELECT 1 FROM @owners WHERE NOT disturbs)"
-static const char steps_sql[] = "SELECT " ALL_KNOW_STEPS;
+    "INSERT INTO @owners (owner, timeout_ms, beat_ms, lock_key, server_start, session_lock) VALUES"
+    " ($2::text, $3::bigint, #now, $4::bigint, " SERVER_START ", $5::boolean)";
 /* What was to be told to lanes that are gone, and to nobody else, would stay for ever. */
 static const char forget_lost_sql[] = "DELETE FROM @lost WHERE at_ms < #now - 86400000";
 /*
@@ -50,7 +45,7 @@ static const char beat_sql[] =
     " OR EXISTS (SELECT 1 FROM @worker WHERE owner IS NULL AND until_ms <= (SELECT now FROM n))"
     " OR EXISTS (SELECT 1 FROM @lost WHERE holder = ANY ($4::bigint[])), o.owner, o.beat_ms,"
     " o.timeout_ms, o.session_lock AND o.server_start = n.start AND o.lock_key NOT IN (SELECT l.key FROM l), "
-    "n.start, " ALL_KNOW_STEPS ", EXISTS (SELECT 1 FROM l WHERE l.key = $5::bigint AND l.pid <> ALL ($6::bigint[]))"
+    "n.start, EXISTS (SELECT 1 FROM l WHERE l.key = $5::bigint AND l.pid <> ALL ($6::bigint[]))"
     " FROM n CROSS JOIN b LEFT JOIN @owners o ON o.owner <> $2::text";
 
 /* ---- keepers ----------------------------------------------------------------------------------------------------- */
@@ -111,14 +106,10 @@ int dur__pg_owner_register(dur_provider *self, const dur_owner_options *options,
         dur__pg_u64(&args, options->timeout_ms > 0 ? options->timeout_ms : OWNER_TIMEOUT_MS);
         dur__pg_i64(&args, keeper->conn->owner_key);
         dur__pg_bool(&args, !store->pooler);
-        dur__pg_i64(&args, DUR__PG_PROGRAM);
         dur__pg_batch_add(&batch, insert_sql, &args);
         dur__pg_args_begin(store, &args);
         dur__pg_batch_add(&batch, forget_lost_sql, &args);
-        dur__pg_args_begin(store, &args);
-        int steps = dur__pg_batch_add(&batch, steps_sql, &args);
         code = dur__pg_batch_run(&batch, "postgres.owner", err);
-        if (code == DUR_OK && dur__pg_get_bool(batch.results[steps], 0, 0)) atomic_store(&store->steps_in_rows, true);
         if (code == DUR_ECONFLICT)
             code = dur_error_set(err, DUR_EEXISTS, false, "postgres.owner", "owner %s is registered", options->owner);
         dur__pg_batch_end(&batch);
@@ -376,8 +367,7 @@ int dur__pg_owner_beat(dur_provider *self, const char *owner, dur_owner_report *
         look_at_peers(store, keeper, batch.results[beat], asked_us, out);
         if (out->freed > 0) dur__pg_wake_local(store, NULL);
         if (dur__pg_get_bool(batch.results[beat], 0, 1)) dur__pg_wake_lanes(store, NULL);
-        if (dur__pg_get_bool(batch.results[beat], 0, 7)) atomic_store(&store->steps_in_rows, true); /* for good */
-        dur__pg_saw_hearing(store, dur__pg_get_bool(batch.results[beat], 0, 8), greetings);
+        dur__pg_saw_hearing(store, dur__pg_get_bool(batch.results[beat], 0, 7), greetings);
     }
     dur__pg_batch_end(&batch);
     return code;

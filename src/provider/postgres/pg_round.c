@@ -357,7 +357,6 @@ int dur__pg_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_e
     dur_error mine = DUR_ERROR_INIT;
     size_t count = valid_turns(lane, round, arena, &turns);
     atomic_store(&lane->in_round, true);
-    lane->steps_in_rows = atomic_load(&lane->store->steps_in_rows);
     int code = dur__pg_lane_connect(lane, &mine);
     if (code == DUR_OK && lane->unknown) code = dur__pg_lane_recover(lane, &mine);
     if (round->turn_count > 0)

@@ -1,15 +1,14 @@
 /*
  * pg_schema.c: tables, their migrations, and the check of a database by its users' eyes.
  *
- * A migration is a text that runs in one transaction and must leave nodes of the version before working.  The table
- * dur_meta holds the schema's version and the lowest program version that may use it.  An advisory lock keyed by
- * database and schema makes nodes that start together wait for the one that migrates.
+ * A migration is a list of texts that run in one transaction; the first makes the tables.  The table dur_meta holds
+ * the schema's version, and the version that a library must know to use it (min_known): a migration that leaves nodes
+ * of the version before working does not raise that one.  An advisory lock keyed by database and schema makes nodes that
+ * start together wait for the one that migrates.
  */
 #include "provider/postgres/pg_internal.h"
 
 #include <stdlib.h>
-
-#define PROGRAM_VERSION DUR__PG_PROGRAM /* of this code, compared with dur_meta.min_program */
 
 /*
  * Why the tables look like this:
@@ -19,7 +18,14 @@
  * - ready_at: when the instance is worth a look, by the owner of its lease or, if there is none, by anybody; NULL: no
  *   reason.  ready_due = 0: whatever the clock says.
  * - known: the instance exists in the sense of provider_methods.h.
- * - fillfactor leaves room in the page for updates that touch no index (HOT): most commits.
+ * - step_*: the activity that the instance's own node runs (pg_step.c).  status, output: the execution that began with
+ *   the row (pg_usual.c); others are in dur_executions.
+ * - dur_history: the events of a turn are one row (pg_history.c), without what the columns say (pg_short.c); at_ms and
+ *   step_*: what the instance's row does not say yet (pg_calm.c).  The view dur_events shows every event in full.
+ * - dur_lanes counts how often others have written rows that a lane holds (pg_disturb.c).
+ * - fillfactor leaves room in the page for updates that touch no index (HOT): most commits.  A page of dur_instances has
+ *   room for a second version of each of its rows: those of a round are updated together, and before it has ended no
+ *   old version can go.
  * - The queues live by inserting and deleting: vacuum them early and cheaply, and never let a threshold grow with size.
  */
 static const char *const migration_1[] = {
@@ -37,8 +43,10 @@ static const char *const migration_1[] = {
     " token text COLLATE \"C\", owner text COLLATE \"C\", holder bigint, expires_at bigint,"
     " acquisitions integer NOT NULL DEFAULT 0,"
     " not_before bigint NOT NULL DEFAULT 0,"
-    " ready_at bigint, ready_due bigint NOT NULL DEFAULT 0"
-    ") WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 2000);"
+    " ready_at bigint, ready_due bigint NOT NULL DEFAULT 0,"
+    " step_id bigint, step_token text COLLATE \"C\", step_json text,"
+    " status smallint, output text"
+    ") WITH (fillfactor = 45, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 2000);"
     "CREATE INDEX dur_instances_free ON @instances (ready_at)"
     " WHERE owner IS NULL AND suspended IS NULL AND known AND ready_at IS NOT NULL;"
     "CREATE INDEX dur_instances_undelayed ON @instances (ready_at)"
@@ -50,6 +58,7 @@ static const char *const migration_1[] = {
     " WHERE holder IS NOT NULL AND ready_at IS NOT NULL;"
     "CREATE INDEX dur_instances_owner ON @instances (owner) WHERE owner IS NOT NULL;"
     "CREATE INDEX dur_instances_token ON @instances (token) WHERE token IS NOT NULL;"
+    "CREATE INDEX dur_instances_expires ON @instances (expires_at) WHERE owner IS NULL AND token IS NOT NULL;"
     "CREATE INDEX dur_instances_parent ON @instances (parent) WHERE parent IS NOT NULL;",
     "CREATE TABLE @executions ("
     " instance_id text COLLATE \"C\" NOT NULL, execution_id bigint NOT NULL,"
@@ -59,9 +68,12 @@ static const char *const migration_1[] = {
     ") WITH (fillfactor = 80);",
     "CREATE TABLE @history ("
     " instance_id text COLLATE \"C\" NOT NULL, execution_id bigint NOT NULL, event_id bigint NOT NULL,"
-    " json text NOT NULL,"
+    " json text NOT NULL, events integer NOT NULL DEFAULT 1, at_ms bigint,"
+    " step_id bigint, step_token text COLLATE \"C\", step_json text, written text,"
     " PRIMARY KEY (instance_id, execution_id, event_id)"
-    ") WITH (autovacuum_vacuum_insert_scale_factor = 0.05);",
+    ") WITH (autovacuum_vacuum_insert_scale_factor = 0.05);"
+    "CREATE VIEW @events AS SELECT h.instance_id, h.execution_id, " DUR__PG_EVENT_ID
+    " AS event_id, x.json FROM @history h CROSS JOIN " DUR__PG_SPLIT ";",
     "CREATE TABLE @queue ("
     " instance_id text COLLATE \"C\" NOT NULL, id bigint GENERATED ALWAYS AS IDENTITY (CACHE 1),"
     " due_ms bigint NOT NULL, order_ms bigint NOT NULL,"
@@ -72,6 +84,7 @@ static const char *const migration_1[] = {
     ") WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,"
     " autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 20000);"
     "CREATE INDEX dur_queue_named ON @queue (instance_id, queue, order_ms, id) WHERE queue IS NOT NULL;"
+    "CREATE INDEX dur_queue_plain ON @queue (instance_id, due_ms) WHERE queue IS NULL;"
     "CREATE INDEX dur_queue_timers ON @queue (instance_id, activity_id) WHERE kind = 5;",
     "CREATE TABLE @worker ("
     " instance_id text COLLATE \"C\" NOT NULL, id bigint GENERATED ALWAYS AS IDENTITY (CACHE 1),"
@@ -111,78 +124,19 @@ static const char *const migration_1[] = {
     " owner text COLLATE \"C\" PRIMARY KEY, timeout_ms bigint NOT NULL, beat_ms bigint NOT NULL,"
     " lock_key bigint NOT NULL, server_start bigint NOT NULL, session_lock boolean NOT NULL"
     ") WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);",
+    "CREATE TABLE @lanes (holder bigint PRIMARY KEY, owner text COLLATE \"C\" NOT NULL REFERENCES @owners ON DELETE"
+    " CASCADE, disturbed bigint NOT NULL DEFAULT 0) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0,"
+    " autovacuum_vacuum_threshold = 500);"
+    "CREATE INDEX dur_lanes_owner ON @lanes (owner);",
     "CREATE TABLE @lost (holder bigint NOT NULL, instance_id text COLLATE \"C\" NOT NULL, at_ms bigint NOT NULL);"
     "CREATE INDEX dur_lost_holder ON @lost (holder);",
     NULL,
 };
 
-/* What is visible among an instance's plain messages, and when the next will be, without reading the others. */
-static const char *const migration_2[] = {
-    "CREATE INDEX dur_queue_plain ON @queue (instance_id, due_ms) WHERE queue IS NULL;"
-    "CREATE INDEX dur_instances_expires ON @instances (expires_at) WHERE owner IS NULL AND token IS NOT NULL;",
-    NULL,
-};
-
-/*
- * The step that an instance's own node runs (pg_step.c), and several events in a row (pg_history.c).  Nodes of the
- * version before would end a lease and leave the step behind, and could not read the rows, so neither is written before
- * the last of them is gone: those that are registered have program 1, and no more of them can be opened, or registered.
- */
-static const char *const migration_3[] = {
-    "ALTER TABLE @instances ADD COLUMN step_id bigint, ADD COLUMN step_token text COLLATE \"C\","
-    " ADD COLUMN step_json text;"
-    "ALTER TABLE @history ADD COLUMN events integer NOT NULL DEFAULT 1;"
-    "ALTER TABLE @owners ADD COLUMN program integer NOT NULL DEFAULT 1;"
-    "ALTER TABLE @owners ALTER COLUMN program DROP DEFAULT;",
-    NULL,
-};
-
-/*
- * The execution that began with its instance's row stands in it, where programs before this one would not see it; and
- * rows of history can be ahead of it (pg_usual.c).  As before neither is written while one of them is registered, and
- * no more of them can be.  A page has room for a second version of each of its rows: those of
- * a round are updated together, and before it has ended no old one can go.
- */
-static const char *const migration_4[] = {
-    "ALTER TABLE @instances ADD COLUMN status smallint, ADD COLUMN output text;"
-    "ALTER TABLE @instances SET (fillfactor = 45);"
-    "ALTER TABLE @history ADD COLUMN at_ms bigint, ADD COLUMN step_id bigint, ADD COLUMN step_token text COLLATE"
-    " \"C\", ADD COLUMN step_json text;"
-    "ALTER TABLE @owners ADD COLUMN reads_ahead boolean NOT NULL DEFAULT false;"
-    "ALTER TABLE @owners ALTER COLUMN reads_ahead DROP DEFAULT;",
-    NULL,
-};
-
-/* Events are stored without what the columns of their row say (pg_short.c).  Again not while somebody is registered who
-   could not read that.  People who look at them have a view. */
-static const char *const migration_5[] = {
-    "ALTER TABLE @history ADD COLUMN written text;"
-    "CREATE VIEW @events AS SELECT h.instance_id, h.execution_id, " DUR__PG_EVENT_ID
-    " AS event_id, x.json FROM @history h CROSS JOIN " DUR__PG_SPLIT ";"
-    "ALTER TABLE @owners ADD COLUMN reads_short boolean NOT NULL DEFAULT false;"
-    "ALTER TABLE @owners ALTER COLUMN reads_short DROP DEFAULT;",
-    NULL,
-};
-
-/* Lanes that do not look at the rows that they hold before they write history ahead of them, and are told by others who
-   write those (pg_disturb.c): again not while somebody is registered who would not. */
-static const char *const migration_6[] = {
-    "CREATE TABLE @lanes (holder bigint PRIMARY KEY, owner text COLLATE \"C\" NOT NULL REFERENCES @owners ON DELETE"
-    " CASCADE, disturbed bigint NOT NULL DEFAULT 0) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0,"
-    " autovacuum_vacuum_threshold = 500);"
-    "CREATE INDEX dur_lanes_owner ON @lanes (owner);"
-    "ALTER TABLE @owners ADD COLUMN disturbs boolean NOT NULL DEFAULT false;"
-    "ALTER TABLE @owners ALTER COLUMN disturbs DROP DEFAULT;",
-    NULL,
-};
-
-static const dur__pg_migration migrations[DUR__PG_SCHEMA_VERSION] = {
-    { migration_1, 1 }, { migration_2, 1 }, { migration_3, 2 },
-    { migration_4, 3 }, { migration_5, 4 }, { migration_6, DUR__PG_PROGRAM }
-};
+static const dur__pg_migration migrations[DUR__PG_SCHEMA_VERSION] = { { migration_1, 1 } };
 
 static const char meta_sql[] = "SELECT to_regclass($2) IS NOT NULL";
-static const char version_sql[] = "SELECT schema_version, min_program FROM @meta";
+static const char version_sql[] = "SELECT schema_version, min_known FROM @meta";
 
 /* Version of the schema that is there: 0 when there is none. */
 static int read_version(dur__pg_conn *conn, int64_t *version, dur_error *err) {
@@ -209,10 +163,10 @@ static int read_version(dur__pg_conn *conn, int64_t *version, dur_error *err) {
     if (code == DUR_OK && PQntuples(batch.results[at]) == 1) {
         *version = dur__pg_get_i64(batch.results[at], 0, 0);
         int64_t least = dur__pg_get_i64(batch.results[at], 0, 1);
-        if (least > PROGRAM_VERSION)
+        if (least > DUR__PG_SCHEMA_VERSION)
             code = dur_error_set(err, DUR_ESCHEMA, false, "postgres.open",
-                                 "schema %s has version %lld and needs a newer libdurite-postgres", store->schema,
-                                 (long long)*version);
+                                 "schema %s has version %lld, this library knows up to %d: use a newer library",
+                                 store->schema, (long long)*version, DUR__PG_SCHEMA_VERSION);
     }
     dur__pg_batch_end(&batch);
     return code;
@@ -263,8 +217,8 @@ static int apply_one(dur__pg_conn *conn, const dur__pg_migration *migration, int
     int code = DUR_OK;
     for (const char *const *part = migration->parts; code == DUR_OK && *part != NULL; part++)
         code = run_text(conn, *part, err);
-    dur__buf_format(&sql, "UPDATE %sdur_meta SET schema_version = %lld, min_program = %d",
-                    dur__buf_str(&conn->store->prefix), (long long)version, migration->min_program);
+    dur__buf_format(&sql, "UPDATE %sdur_meta SET schema_version = %lld, min_known = %d",
+                    dur__buf_str(&conn->store->prefix), (long long)version, migration->min_known);
     if (code == DUR_OK) code = dur__pg_simple(conn, sql.data, err);
     dur__buf_free(&sql);
     return code;
@@ -282,8 +236,8 @@ static int apply(dur__pg_conn *conn, const dur__pg_migration *more, int more_cou
         code = run_text(conn,
                         "CREATE TABLE IF NOT EXISTS @meta ("
                         " singleton boolean PRIMARY KEY DEFAULT true CHECK (singleton),"
-                        " schema_version integer NOT NULL, min_program integer NOT NULL);"
-                        "INSERT INTO @meta (schema_version, min_program) VALUES (0, 1) ON CONFLICT DO NOTHING",
+                        " schema_version integer NOT NULL, min_known integer NOT NULL);"
+                        "INSERT INTO @meta (schema_version, min_known) VALUES (0, 1) ON CONFLICT DO NOTHING",
                         err);
     if (code == DUR_OK) {
         PGresult *row = PQexec(conn->pg, dur__pg_sql(conn->store, "SELECT schema_version FROM @meta FOR UPDATE"));

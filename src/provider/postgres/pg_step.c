@@ -244,8 +244,8 @@ static bool begins_with_comma(dur_text text) {
     return text.size > 0 && text.data[0] == ',';
 }
 
-static bool made(const dur__pg_lane *lane, const row *step, const dur_turn_commit *turn) {
-    if (!lane->steps_in_rows || turn->worker_item_count != 1 || !dur__pg_turn_keeps(turn) || stays(step, turn))
+static bool made(const row *step, const dur_turn_commit *turn) {
+    if (turn->worker_item_count != 1 || !dur__pg_turn_keeps(turn) || stays(step, turn))
         return false;
     const dur_turn_work *work = &turn->worker_items[0];
     const dur_message *item = &work->message;
@@ -256,7 +256,7 @@ static bool made(const dur__pg_lane *lane, const row *step, const dur_turn_commi
 }
 
 bool dur__pg_step_made(const dur__pg_lane *lane, const dur_turn_commit *turn) {
-    return made(lane, step_of(lane, turn->instance), turn);
+    return made(step_of(lane, turn->instance), turn);
 }
 
 /* How the texts of steps end, as the names say it that a turn gives its instance's row. */
@@ -274,7 +274,7 @@ static char *end_of_names(const dur_execution_metadata *metadata) {
 static void note_compared(const dur__pg_lane *lane, row *known, const dur_turn_commit *turn) {
     known->last = known->head;
     if (turn->writes_start)
-        known->has_execution = lane->steps_in_rows;
+        known->has_execution = true;
     else if (!lane->calm || known->calms != lane->calms)
         known->has_execution = false; /* who has written the row may have moved it */
     known->calms = lane->calm ? lane->calms : 0;
@@ -293,7 +293,7 @@ void dur__pg_step_note(dur__pg_lane *lane, const dur_turn_commit *turn, bool usu
     if (turn->writes_start) dur__pg_step_forget(lane, turn->instance); /* of another that had its id */
     row *known = remember(lane, turn->instance);
     const row *step = has_step(known);
-    bool is_made = made(lane, step, turn), is_gone = gone(step, turn) != 0;
+    bool is_made = made(step, turn), is_gone = gone(step, turn) != 0;
     known->head = dur__pg_turn_last_event(turn);
     known->session = lane->session;
     if (dur__pg_turn_gives_row(turn)) {
@@ -350,7 +350,7 @@ void dur__pg_step_columns(dur__pg_args *args, const dur__pg_lane *lane, dur_turn
         bool told = !beside || is_told_beside_events(turns[i]);
         int64_t old = told ? gone(step, turns[i]) : 0;
         if (place == DUR__PG_STEP_IN_ROW) add_i64_or_null(&ends, old);
-        if (told && made(lane, step, turns[i])) {
+        if (told && made(step, turns[i])) {
             const dur_turn_work *work = &turns[i]->worker_items[0];
             const char *end = known != NULL ? known->end : NULL;
             add_step(&id, &token, &json, work,

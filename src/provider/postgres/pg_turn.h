@@ -54,11 +54,9 @@ void dur__pg_send_ids(dur__pg *store, dur__pg_batch *batch, const char *sql, dur
 
 /* pg_history.c: behind the statement that compares the position */
 void dur__pg_send_history(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count);
-/* The first row of each as three arrays: how many events, their text, and by whom; and the rows behind it.  several:
-   into a row, and in short, which all nodes that are there can read. */
-void dur__pg_history_columns(dur__pg_args *args, bool several, dur_turn_commit **turns, size_t count);
-void dur__pg_send_more_history(dur__pg *store, dur__pg_batch *batch, bool several, dur_turn_commit **turns,
-                               size_t count);
+/* The first row of each as three arrays: how many events, their text, and by whom; and the rows behind it. */
+void dur__pg_history_columns(dur__pg_args *args, dur_turn_commit **turns, size_t count);
+void dur__pg_send_more_history(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count);
 /* All of them stand behind what is there, in order, so that no row can have one of them already.  Usual turns are such.
  */
 bool dur__pg_events_are_new(const dur_turn_commit *turn);
@@ -73,7 +71,7 @@ typedef struct dur__pg_row_text {
     {                                                                                                                  \
         .json = { NULL, 0, 0 }                                                                                         \
     }
-size_t dur__pg_row_of_events(bool several, const dur_turn_commit *turn, size_t from, dur__pg_row_text *row);
+size_t dur__pg_row_of_events(const dur_turn_commit *turn, size_t from, dur__pg_row_text *row);
 dur_text dur__pg_row_json(const dur__pg_row_text *row);
 const char *dur__pg_row_written(const dur__pg_row_text *row); /* NULL: in full */
 

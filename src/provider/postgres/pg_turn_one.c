@@ -7,18 +7,13 @@
 #include "provider/postgres/pg_turn.h"
 
 #define OR_NOTHING " SELECT 1 / count(*) FROM u"
-#define HISTORY "INSERT INTO @history (instance_id, execution_id, event_id, events, json, written) VALUES"
-
-/* Both events in one row, or in two. */
-#define UPDATE_ROW                                                                                                     \
-    "WITH u AS (UPDATE @instances i SET step_id = $11::bigint, step_token = $12::text, step_json = $13::text,"         \
-    " last_event = $6::bigint, updated_at = #now, acquisitions = 0 WHERE i.step_id IS NOT DISTINCT FROM $10::bigint"   \
-    " AND i.instance_id = $2::text AND i.current_execution = $4::bigint AND (i.token = $3::text) IS TRUE AND (i.owner" \
-    " = $7::text) IS TRUE AND (i.holder = $8::bigint) IS TRUE AND i.last_event = $5::bigint"                           \
-    " AND " DUR__PG_FENCE("$9::bigint") " RETURNING 1), h AS (" HISTORY
-static const char row_sql[] = UPDATE_ROW " ($2::text, $4::bigint, $14::bigint, 2, $15::text, $16::text))" OR_NOTHING;
-static const char row_of_two_sql[] = UPDATE_ROW " ($2::text, $4::bigint, $14::bigint, 1, $15::text, NULL), ($2::text,"
-                                                " $4::bigint, $16::bigint, 1, $17::text, NULL))" OR_NOTHING;
+static const char row_sql[] =
+    "WITH u AS (UPDATE @instances i SET step_id = $11::bigint, step_token = $12::text, step_json = $13::text,"
+    " last_event = $6::bigint, updated_at = #now, acquisitions = 0 WHERE i.step_id IS NOT DISTINCT FROM $10::bigint"
+    " AND i.instance_id = $2::text AND i.current_execution = $4::bigint AND (i.token = $3::text) IS TRUE AND (i.owner"
+    " = $7::text) IS TRUE AND (i.holder = $8::bigint) IS TRUE AND i.last_event = $5::bigint"
+    " AND " DUR__PG_FENCE("$9::bigint") " RETURNING 1), h AS (INSERT INTO @history (instance_id, execution_id,"
+    " event_id, events, json, written) VALUES ($2::text, $4::bigint, $14::bigint, 2, $15::text, $16::text))" OR_NOTHING;
 static const char taken_sql[] =
     "WITH u AS (DELETE FROM @worker w WHERE w.instance_id = $2::text AND w.id = $3::bigint AND w.token = $4::text AND"
     " w.owner IS NOT NULL AND w.session_id IS NULL RETURNING 1)" OR_NOTHING;
@@ -33,7 +28,7 @@ static bool is_kv(const dur_event_row *event) {
 bool dur__pg_is_one_step(const dur_turn_commit *turn) {
     if (turn->event_count != 2 || turn->worker_consumed_count != 1 || turn->worker_item_count != 1 ||
         turn->consumed_count + turn->cancelled_count + turn->timers_dropped_count + turn->orchestrator_item_count > 0 ||
-        turn->writes_start)
+        turn->writes_start || !dur__pg_in_first_row(turn, 1))
         return false;
     const dur_turn_work *next = &turn->worker_items[0];
     const dur_worker_claim *done = &turn->worker_consumed[0];
@@ -51,14 +46,12 @@ static void send_row(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *l
                      int64_t gone, bool made) {
     dur__pg_args args;
     dur__pg_row_text row = DUR__PG_ROW_TEXT_INIT;
-    bool together = dur__pg_row_of_events(lane->steps_in_rows, turn, 0, &row) == 2;
-    uint64_t last =
-        turn->events[0].event_id > turn->events[1].event_id ? turn->events[0].event_id : turn->events[1].event_id;
+    (void)dur__pg_row_of_events(turn, 0, &row); /* both of them */
     begin(store, &args, turn);
     dur__pg_text(&args, turn->lock_token);
     dur__pg_i64(&args, (int64_t)turn->execution_id);
     dur__pg_i64(&args, (int64_t)turn->expected_last);
-    dur__pg_i64(&args, (int64_t)last);
+    dur__pg_i64(&args, (int64_t)turn->events[1].event_id);
     dur__pg_text(&args, lane->owner);
     dur__pg_i64(&args, lane->holder);
     dur__pg_i64(&args, dur__pg_fence_key(store, lane->owner));
@@ -77,14 +70,9 @@ static void send_row(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *l
         dur__pg_null(&args);
     }
     dur__pg_i64(&args, (int64_t)turn->events[0].event_id);
-    dur__pg_json(&args, together ? dur__pg_row_json(&row) : turn->events[0].json);
-    if (together) {
-        dur__pg_text(&args, dur__pg_row_written(&row));
-    } else {
-        dur__pg_i64(&args, (int64_t)turn->events[1].event_id);
-        dur__pg_json(&args, turn->events[1].json);
-    }
-    dur__pg_batch_add(batch, together ? row_sql : row_of_two_sql, &args);
+    dur__pg_json(&args, dur__pg_row_json(&row));
+    dur__pg_text(&args, dur__pg_row_written(&row));
+    dur__pg_batch_add(batch, row_sql, &args);
     dur__buf_free(&row.json);
 }
 

@@ -110,18 +110,13 @@ static const char beginning_rows_sql[] =
  * than his fence: the fence is taken by a statement before this one.
  */
 #define OWNER_LIVES "(SELECT EXISTS (SELECT 1 FROM @owners WHERE owner = $7::text))"
-#define BORN(status)                                                                                                   \
-    "WITH u AS (INSERT INTO @instances (instance_id, has_row, has_history, known, name, version, current_execution,"   \
-    " last_event, pin, custom_status, custom_status_version, created_at, updated_at, token, owner, holder, step_id,"   \
-    " step_token, step_json, status) SELECT t.id, true, true, true, t.name, t.version, t.execution, t.last,"           \
-    " t.pin::bigint[], t.custom, t.flags >> 3 & 1, n.now, n.now, t.token, $7::text, $8::bigint, t.step, t.step_token," \
-    " t.step_json, " status " FROM (SELECT #now AS now) n, " TURNS(                                                    \
-        STATE NAMES) " WHERE " OWNER_LIVES " RETURNING instance_id, current_execution, created_at), " HISTORY
-static const char born_sql[] = BORN("1") ALL_OR_NOTHING;
-/* Where a node is alive that would not see the execution there. */
-static const char born_apart_sql[] =
-    BORN("NULL") ", x AS (INSERT INTO @executions (instance_id, execution_id, status, started_at) SELECT instance_id,"
-                 " current_execution, 1, created_at FROM u)" ALL_OR_NOTHING;
+static const char born_sql[] =
+    "WITH u AS (INSERT INTO @instances (instance_id, has_row, has_history, known, name, version, current_execution,"
+    " last_event, pin, custom_status, custom_status_version, created_at, updated_at, token, owner, holder, step_id,"
+    " step_token, step_json, status) SELECT t.id, true, true, true, t.name, t.version, t.execution, t.last,"
+    " t.pin::bigint[], t.custom, t.flags >> 3 & 1, n.now, n.now, t.token, $7::text, $8::bigint, t.step, t.step_token,"
+    " t.step_json, 1 FROM (SELECT #now AS now) n, " TURNS(STATE NAMES) " WHERE " OWNER_LIVES
+    " RETURNING instance_id, current_execution, created_at), " HISTORY ALL_OR_NOTHING;
 
 /* ---- which turns are usual --------------------------------------------------------------------------------------- */
 
@@ -259,7 +254,7 @@ static void usual_args(dur__pg *store, dur__pg_args *args, const dur__pg_lane *l
     dur__pg_i64(args, dur__pg_fence_key(store, lane->owner));
     dur__pg_i64(args, (int64_t)count);
     dur__pg_step_columns(args, lane, turns, count, DUR__PG_STEP_IN_ROW);
-    dur__pg_history_columns(args, lane->steps_in_rows, turns, count);
+    dur__pg_history_columns(args, turns, count);
     dur__pg_array_arg(args, &row_last);
 }
 
@@ -300,8 +295,7 @@ static void send_rows(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *
     const char *sql = kind == DUR__PG_GOES_ON   ? plain_rows_sql
                       : kind == DUR__PG_IS_OVER ? ending_rows_sql
                       : kind == DUR__PG_BEGINS  ? beginning_rows_sql
-                      : lane->steps_in_rows     ? born_sql
-                                                : born_apart_sql;
+                                                : born_sql;
     usual_args(store, &args, lane, turns, count);
     if (kind > DUR__PG_GOES_ON) state_columns(&args, turns, count);
     if (kind > DUR__PG_IS_OVER) name_columns(&args, turns, count);
@@ -347,7 +341,7 @@ void dur__pg_send_usual(dur__pg *store, dur__pg_batch *batch, dur__pg_lane *lane
     }
     dur__pg_send_consumed(store, batch, turns, count, takes_nothing_queued(lane, turns, count));
     dur__pg_send_work_taken(store, batch, lane, turns, count);
-    dur__pg_send_more_history(store, batch, lane->steps_in_rows, turns, count);
+    dur__pg_send_more_history(store, batch, turns, count);
     dur__pg_send_kv(store, batch, turns, count, false);
     if (dur__pg_send_sessions(store, batch, turns, count)) lane->sessions = true;
     plan->work_at = dur__pg_send_work(store, batch, lane, turns, count);
