@@ -500,6 +500,12 @@ void dur__sq_owners_close(dur__sq_file *file);
 void dur__sq_owners_forked(dur__sq_file *file);
 
 int dur__sq_schema_open(dur__sq_file *file, dur_error *err);
+typedef struct dur__sq_migration {
+    uint64_t version; /* applied to files whose version is below it */
+    const char *sql;
+} dur__sq_migration;
+/* Apply what the file lacks.  more: the migrations of a later version of this library, for tests. */
+int dur__sq_migrate(sqlite3 *db, const dur__sq_migration *more, size_t more_count, dur_error *err);
 void dur__sq_checkpoint(dur__sq_file *file);
 int dur__sq_connect(sqlite3 **out, const dur__sq_file *file, bool writer, dur_error *err);
 int dur__sq_reader(dur__sq_file *file, dur__sq_conn **out, dur_error *err);

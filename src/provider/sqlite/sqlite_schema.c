@@ -1,8 +1,8 @@
 /*
  * sqlite_schema.c: the tables, and how an older file becomes a newer one.
  *
- * Migrations are an ordered list and are applied in one transaction; a file that a newer library has written is
- * refused.  The version is kept in dur_meta, because user_version may belong to the application whose file it is.
+ * Migrations are an ordered list, of which the first makes the tables; those that a file lacks are applied in one
+ * transaction.  A file that a newer library has written is refused.  The version is kept in dur_meta, because user_version may belong to the application whose file it is.
  * What each column means: docs/format/schema.md.
  */
 #include "provider/sqlite/sqlite_internal.h"
@@ -17,7 +17,8 @@ static const char tables_1[] =
     " created INTEGER NOT NULL DEFAULT 0, updated INTEGER NOT NULL DEFAULT 0,"
     " token TEXT, owner TEXT, locked_until INTEGER, acquisitions INTEGER NOT NULL DEFAULT 0,"
     " ready_at INTEGER, ready_seq INTEGER, not_before INTEGER NOT NULL DEFAULT 0, suspended TEXT,"
-    " custom_status TEXT, custom_status_version INTEGER NOT NULL DEFAULT 0);"
+    " custom_status TEXT, custom_status_version INTEGER NOT NULL DEFAULT 0,"
+    " started INTEGER, completed INTEGER NOT NULL DEFAULT 0, output TEXT);"
     "CREATE INDEX dur_instance_ready ON dur_instance(ready_seq) WHERE ready_at = 0 AND suspended IS NULL;"
     "CREATE INDEX dur_instance_suspect ON dur_instance(ready_seq)"
     " WHERE ready_at = 0 AND suspended IS NULL AND acquisitions > 0;"
@@ -25,7 +26,7 @@ static const char tables_1[] =
     "CREATE INDEX dur_instance_owner ON dur_instance(owner) WHERE owner IS NOT NULL;"
     "CREATE INDEX dur_instance_lock ON dur_instance(locked_until) WHERE locked_until IS NOT NULL;"
     "CREATE INDEX dur_instance_parent ON dur_instance(parent) WHERE parent IS NOT NULL;"
-    "CREATE TABLE dur_execution("
+    "CREATE TABLE dur_past_execution("
     " key INTEGER NOT NULL, execution INTEGER NOT NULL, status INTEGER NOT NULL, output TEXT,"
     " started INTEGER NOT NULL, completed INTEGER NOT NULL DEFAULT 0, pinned INTEGER,"
     " PRIMARY KEY(key, execution)) WITHOUT ROWID;"
@@ -75,10 +76,12 @@ static const char views_1[] =
     " CASE status WHEN 1 THEN 'Running' WHEN 2 THEN 'Completed' WHEN 3 THEN 'Failed' WHEN 4 THEN 'ContinuedAsNew' END"
     " AS status, created AS created_at, updated AS updated_at, parent AS parent_instance_id, custom_status,"
     " custom_status_version, suspended, owner, token AS lock_token FROM dur_instance WHERE name IS NOT NULL;"
-    "CREATE VIEW durite_executions AS SELECT i.id AS instance_id, x.execution AS execution_id,"
-    " CASE x.status WHEN 1 THEN 'Running' WHEN 2 THEN 'Completed' WHEN 3 THEN 'Failed' WHEN 4 THEN 'ContinuedAsNew' END"
-    " AS status, x.output, x.started AS started_at, nullif(x.completed, 0) AS completed_at"
-    " FROM dur_execution x JOIN dur_instance i USING(key);"
+    "CREATE VIEW durite_executions AS SELECT id AS instance_id, execution AS execution_id,"
+    " CASE status WHEN 1 THEN 'Running' WHEN 2 THEN 'Completed' WHEN 3 THEN 'Failed' WHEN 4 THEN 'ContinuedAsNew' END"
+    " AS status, output, started AS started_at, nullif(completed, 0) AS completed_at FROM"
+    " (SELECT i.id, x.execution, x.status, x.output, x.started, x.completed"
+    " FROM dur_past_execution x JOIN dur_instance i USING(key) UNION ALL"
+    " SELECT id, execution, max(status, 1), output, started, completed FROM dur_instance WHERE started IS NOT NULL);"
     "CREATE VIEW durite_history AS SELECT i.id AS instance_id, e.execution AS execution_id, e.event_id,"
     " json_extract(e.json, '$.type') AS event_type, e.json AS event_data, e.at AS created_at"
     " FROM dur_event e JOIN dur_instance i USING(key);"
@@ -89,40 +92,8 @@ static const char views_1[] =
     " w.activity AS activity_id, w.json AS work_item, w.visible_at, w.token AS lock_token, w.owner,"
     " w.attempts AS attempt_count, w.session AS session_id, w.tag FROM dur_worker w JOIN dur_instance i USING(key);";
 
-/*
- * The current execution moves into its instance's row: an orchestration that begins and ends writes a row and a page
- * less each time.  The others get a table with another name: a process of the version before that has the file open
- * fails where it would write an execution, instead of writing what nobody reads.
- */
-static const char tables_2[] =
-    "DROP VIEW durite_executions;"
-    "ALTER TABLE dur_instance ADD COLUMN started INTEGER;"
-    "ALTER TABLE dur_instance ADD COLUMN completed INTEGER NOT NULL DEFAULT 0;"
-    "ALTER TABLE dur_instance ADD COLUMN output TEXT;"
-    "CREATE TABLE dur_past_execution("
-    " key INTEGER NOT NULL, execution INTEGER NOT NULL, status INTEGER NOT NULL, output TEXT,"
-    " started INTEGER NOT NULL, completed INTEGER NOT NULL DEFAULT 0, pinned INTEGER,"
-    " PRIMARY KEY(key, execution)) WITHOUT ROWID;"
-    "INSERT INTO dur_past_execution SELECT x.* FROM dur_execution x JOIN dur_instance i USING(key)"
-    " WHERE x.execution <> i.execution;"
-    "UPDATE dur_instance SET started=x.started, completed=x.completed, output=x.output, status=x.status"
-    " FROM dur_execution x WHERE x.key=dur_instance.key AND x.execution=dur_instance.execution;"
-    "DROP TABLE dur_execution;";
-
-static const char views_2[] =
-    "CREATE VIEW durite_executions AS SELECT id AS instance_id, execution AS execution_id,"
-    " CASE status WHEN 1 THEN 'Running' WHEN 2 THEN 'Completed' WHEN 3 THEN 'Failed' WHEN 4 THEN 'ContinuedAsNew' END"
-    " AS status, output, started AS started_at, nullif(completed, 0) AS completed_at FROM"
-    " (SELECT i.id, x.execution, x.status, x.output, x.started, x.completed"
-    " FROM dur_past_execution x JOIN dur_instance i USING(key) UNION ALL"
-    " SELECT id, execution, max(status, 1), output, started, completed FROM dur_instance WHERE started IS NOT NULL);";
-
-/* In order; a step is applied to files whose version is below its own. */
-static const struct {
-    uint64_t version;
-    const char *sql;
-} migrations[] = { { 1, tables_1 }, { 1, views_1 }, { 2, tables_2 }, { 2, views_2 } };
-enum { MIGRATION_COUNT = sizeof(migrations) / sizeof(migrations[0]), SCHEMA_VERSION = 2 };
+static const dur__sq_migration migrations[] = { { 1, tables_1 }, { 1, views_1 } };
+enum { MIGRATION_COUNT = sizeof(migrations) / sizeof(migrations[0]), SCHEMA_VERSION = 1 };
 
 static int schema_version(sqlite3 *db, uint64_t *version, dur_error *err) {
     uint64_t tables = 0;
@@ -139,12 +110,19 @@ static int too_new(uint64_t version, dur_error *err) {
                          (unsigned long long)version, (int)SCHEMA_VERSION);
 }
 
-static int migrate(sqlite3 *db, dur_error *err) {
-    uint64_t version = 0, tables = 0;
+static int apply_missing(sqlite3 *db, const dur__sq_migration *steps, size_t count, uint64_t version, dur_error *err) {
+    int code = DUR_OK;
+    for (size_t i = 0; code == DUR_OK && i < count; i++)
+        if (steps[i].version > version) code = dur__sq_exec(db, steps[i].sql, err);
+    return code;
+}
+
+int dur__sq_migrate(sqlite3 *db, const dur__sq_migration *more, size_t more_count, dur_error *err) {
+    uint64_t version = 0, tables = 0, newest = more_count > 0 ? more[more_count - 1].version : SCHEMA_VERSION;
     int code = dur__sq_exec(db, "BEGIN IMMEDIATE", err);
     if (code != DUR_OK) return code;
     code = schema_version(db, &version, err); /* again: another process may have been faster */
-    if (code == DUR_OK && version > SCHEMA_VERSION) code = too_new(version, err);
+    if (code == DUR_OK && version > newest) code = too_new(version, err);
     if (code == DUR_OK && version == 0)
         code = dur__sq_pragma_u64(db, "SELECT count(*) FROM sqlite_master", &tables, err);
     char text[96];
@@ -152,14 +130,14 @@ static int migrate(sqlite3 *db, dur_error *err) {
         snprintf(text, sizeof text, "PRAGMA application_id=%d", APPLICATION_ID);
         code = dur__sq_exec(db, text, err);
     }
-    for (size_t i = 0; code == DUR_OK && i < MIGRATION_COUNT; i++)
-        if (migrations[i].version > version) code = dur__sq_exec(db, migrations[i].sql, err);
-    snprintf(text, sizeof text, "INSERT OR REPLACE INTO dur_meta(name, value) VALUES('schema', %d)",
-             (int)SCHEMA_VERSION);
-    if (code == DUR_OK && version < SCHEMA_VERSION) code = dur__sq_exec(db, text, err);
+    if (code == DUR_OK) code = apply_missing(db, migrations, MIGRATION_COUNT, version, err);
+    if (code == DUR_OK) code = apply_missing(db, more, more_count, version, err);
+    snprintf(text, sizeof text, "INSERT OR REPLACE INTO dur_meta(name, value) VALUES('schema', %llu)",
+             (unsigned long long)newest);
+    if (code == DUR_OK && version < newest) code = dur__sq_exec(db, text, err);
     uint64_t application = 0;
     if (code == DUR_OK) code = dur__sq_pragma_u64(db, "PRAGMA application_id", &application, err);
-    snprintf(text, sizeof text, "PRAGMA user_version=%d", (int)SCHEMA_VERSION);
+    snprintf(text, sizeof text, "PRAGMA user_version=%llu", (unsigned long long)newest);
     if (code == DUR_OK && application == APPLICATION_ID) code = dur__sq_exec(db, text, err);
     if (code == DUR_OK) return dur__sq_exec(db, "COMMIT", err);
     dur__sq_vfs_drop(db);
@@ -198,7 +176,7 @@ int dur__sq_schema_open(dur__sq_file *file, dur_error *err) {
     if (code == DUR_OK) code = dur__sq_pragma_u64(db, "PRAGMA user_version", &user, err);
     if (code == DUR_OK && application == APPLICATION_ID && user > version) version = user;
     if (code == DUR_OK && version > SCHEMA_VERSION) code = too_new(version, err);
-    if (code == DUR_OK && version < SCHEMA_VERSION) code = migrate(db, err);
+    if (code == DUR_OK && version < SCHEMA_VERSION) code = dur__sq_migrate(db, NULL, 0, err);
     if (code == DUR_OK) code = boot_changed(file, err);
     return code;
 }
