@@ -3,8 +3,8 @@
  *
  * A migration is a list of texts that run in one transaction; the first makes the tables.  The table dur_meta holds
  * the schema's version, and the version that a library must know to use it (min_known): a migration that leaves nodes
- * of the version before working does not raise that one.  An advisory lock keyed by database and schema makes nodes that
- * start together wait for the one that migrates.
+ * of the version before working does not raise that one.  An advisory lock keyed by database and schema makes nodes
+ * that start together wait for the one that migrates.
  */
 #include "provider/postgres/pg_internal.h"
 
@@ -23,9 +23,9 @@
  * - dur_history: the events of a turn are one row (pg_history.c), without what the columns say (pg_short.c); at_ms and
  *   step_*: what the instance's row does not say yet (pg_calm.c).  The view dur_events shows every event in full.
  * - dur_lanes counts how often others have written rows that a lane holds (pg_disturb.c).
- * - fillfactor leaves room in the page for updates that touch no index (HOT): most commits.  A page of dur_instances has
- *   room for a second version of each of its rows: those of a round are updated together, and before it has ended no
- *   old version can go.
+ * - fillfactor leaves room in the page for updates that touch no index (HOT): most commits.  A page of dur_instances
+ *   has room for a second version of each of its rows: those of a round are updated together, and before it has ended
+ *   no old version can go.
  * - The queues live by inserting and deleting: vacuum them early and cheaply, and never let a threshold grow with size.
  */
 static const char *const migration_1[] = {

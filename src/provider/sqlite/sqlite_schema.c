@@ -2,7 +2,8 @@
  * sqlite_schema.c: the tables, and how an older file becomes a newer one.
  *
  * Migrations are an ordered list, of which the first makes the tables; those that a file lacks are applied in one
- * transaction.  A file that a newer library has written is refused.  The version is kept in dur_meta, because user_version may belong to the application whose file it is.
+ * transaction.  A file that a newer library has written is refused.  The version is kept in dur_meta, because
+ * user_version may belong to the application whose file it is.
  * What each column means: docs/format/schema.md.
  */
 #include "provider/sqlite/sqlite_internal.h"
