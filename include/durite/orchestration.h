@@ -110,7 +110,8 @@ typedef struct dur_activity_args {
 DUR_API dur_future *dur_activity_ex(dur_ctx *ctx, const dur_activity_args *args);
 
 /* dur_orchestration(ctx, "Name", input, .version = "2.0.0", .instance = "id"): a child that answers to us.  Dropping it
-   cancels it.  Without .instance the id is made from ours; an id that exists fails the call. */
+   cancels it.  Without .instance the id is made from ours; an id that exists fails the call, whose instance is left
+   alone however the call is given up. */
 typedef struct dur_orchestration_args {
     size_t size;
     const char *name;

@@ -14,6 +14,7 @@
 #include "base/map.h"
 #include "core/check.h"
 #include "core/limits.h"
+#include "core/parent.h"
 #include "core/semver.h"
 #include "provider/live.h"
 #include <durite/version.h>
@@ -124,22 +125,16 @@ static void make_start(ending *self) {
     start.input = self->last != NULL && self->last->input != NULL ? self->last->input : "";
     if (before != NULL) {
         start.name = before->name;
-        start.parent_instance = before->parent_instance;
-        start.has_parent_id = before->has_parent_id;
-        start.parent_id = before->parent_id;
-        start.has_parent_execution_id = before->has_parent_execution_id;
-        start.parent_execution_id = before->parent_execution_id;
+        dur__parent parent = DUR__PARENT_OF(before);
+        DUR__PARENT_SET(&start, &parent);
     }
     if (waiting) {
         start.name = item.orchestration;
         start.input = item.input;
         if (item.version != NULL) start.version = item.version;
         if (item.parent_instance != NULL) {
-            start.parent_instance = item.parent_instance;
-            start.has_parent_id = item.has_parent_id;
-            start.parent_id = item.parent_id;
-            start.has_parent_execution_id = item.has_parent_execution_id;
-            start.parent_execution_id = item.parent_execution_id;
+            dur__parent parent = DUR__PARENT_OF(&item);
+            DUR__PARENT_SET(&start, &parent);
         }
     }
     if (start.name == NULL) start.name = "";
@@ -194,17 +189,17 @@ static int make_messages(ending *self, dur_error *err) {
             .instance = dur__client_child_id(self->arena, self->instance, scheduled->instance),
             .reason = dur_arena_format(self->arena, "parent terminated: %s", self->reason),
         };
+        dur__parent call = DUR__CALL(self->instance, scheduled->execution_id, scheduled->event_id);
+        DUR__PARENT_SET(&cancel, &call);
         code = dur_message_from_work(&self->messages[self->message_count++], self->arena, &cancel, err);
     }
     if (code == DUR_OK && self->started != NULL && self->started->parent_instance != NULL &&
         self->started->has_parent_id) {
-        dur_work_item tell = {
-            .kind = DUR_WORK_SUB_ORCH_FAILED,
-            .instance = self->started->parent_instance,
-            .execution_id = parent_execution(self),
-            .id = self->started->parent_id,
-            .details = &self->failure,
-        };
+        dur__parent parent = DUR__PARENT_OF(self->started);
+        parent.execution_id = parent_execution(self);
+        parent.has_execution_id = true;
+        dur_work_item tell = { .kind = DUR_WORK_SUB_ORCH_FAILED, .details = &self->failure };
+        dur__answer_to(&tell, &parent);
         code = dur_message_from_work(&self->messages[self->message_count++], self->arena, &tell, err);
     }
     return code;

@@ -10,11 +10,8 @@
 void dur__apply_started(dur__exec *exec, const dur_event *event) {
     exec->began_ms = event->timestamp_ms;
     exec->input = dur_arena_strdup(exec->arena, event->input != NULL ? event->input : "");
-    exec->parent_instance = dur_arena_strdup(exec->arena, event->parent_instance);
-    exec->has_parent_id = event->has_parent_id;
-    exec->parent_id = event->parent_id;
-    exec->has_parent_execution_id = event->has_parent_execution_id;
-    exec->parent_execution_id = event->parent_execution_id;
+    exec->parent = DUR__PARENT_OF(event);
+    exec->parent.instance = dur_arena_strdup(exec->arena, event->parent_instance);
     exec->status = dur__xstrdup(event->initial_custom_status);
     for (size_t i = 0; !exec->original && i < event->carry_forward_count; i++) {
         const dur_carried *carried = &event->carry_forward_events[i]; /* in original histories only a copy for audit */
@@ -151,12 +148,18 @@ static bool answer_event(dur__exec *exec, const dur_work_item *item, dur_event_k
     return true;
 }
 
+/* A parent that gives up its call cancels that call's instance, not whoever has its id. */
+static bool ours_to_obey(const dur__exec *exec, const dur_work_item *cancel) {
+    dur__parent from = DUR__PARENT_OF(cancel);
+    return from.instance == NULL || dur__same_parent(&from, &exec->parent);
+}
+
 static bool cancel_event(dur__exec *exec, const dur_work_item *item, dur_event *out) {
     if (item->cancel_seq != 0) { /* the grace of a request is over: ours, and still running? */
         if (exec->cancel_id == item->cancel_seq) dur__finish_failed(exec, dur__cancelled_failure(exec));
         return false;
     }
-    if (exec->cancel_reason != NULL) return false;
+    if (exec->cancel_reason != NULL || !ours_to_obey(exec, item)) return false;
     *out = (dur_event){ .kind = DUR_EVENT_ORCHESTRATION_CANCEL_REQUESTED,
                         .reason = item->reason != NULL ? item->reason : "" };
     return true;

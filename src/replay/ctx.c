@@ -83,7 +83,7 @@ const char *dur_orchestration_version(const dur_ctx *ctx) {
     return ctx == NULL ? NULL : ctx->exec->options.version;
 }
 const char *dur_parent_instance(const dur_ctx *ctx) {
-    return ctx == NULL ? NULL : ctx->exec->parent_instance;
+    return ctx == NULL ? NULL : ctx->exec->parent.instance;
 }
 bool dur_is_replaying(const dur_ctx *ctx) {
     return ctx != NULL && ctx->exec->replaying;

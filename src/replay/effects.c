@@ -38,6 +38,12 @@ static void push_activity(dur__exec *exec, const dur__leaf *leaf, const dur_even
     item->attempt = leaf->attempt;
 }
 
+/* Which call of ours an item belongs to. */
+static void name_call(const dur__exec *exec, dur_work_item *item, uint64_t id) {
+    dur__parent call = DUR__CALL(exec->options.instance, exec->options.execution_id, id);
+    DUR__PARENT_SET(item, &call);
+}
+
 static void push_start(dur__exec *exec, const dur_event *event, bool child) {
     dur_work_item *item = effect_push(exec, false, DUR_WORK_START_ORCHESTRATION, 0);
     item->instance = own_text(exec, event->instance);
@@ -46,10 +52,7 @@ static void push_start(dur__exec *exec, const dur_event *event, bool child) {
     item->version = own_text(exec, event->version);
     item->execution_id = 1;
     if (!child) return;
-    item->parent_instance = exec->options.instance;
-    item->has_parent_id = item->has_parent_execution_id = true;
-    item->parent_id = event->event_id;
-    item->parent_execution_id = exec->options.execution_id;
+    name_call(exec, item, event->event_id);
 }
 
 void dur__effect_scheduled(dur__exec *exec, dur__leaf *leaf, const dur_event *event) {
@@ -103,6 +106,7 @@ void dur__effect_dropped(dur__exec *exec, dur__leaf *leaf) {
         } else {
             dur_work_item *item = effect_push(exec, false, DUR_WORK_CANCEL_INSTANCE, 0);
             item->instance = own_text(exec, leaf->instance);
+            name_call(exec, item, leaf->id);
             item->reason = exec->cancel_reason != NULL ? "parent canceled" : "parent dropped sub-orchestration future";
         }
         break;
@@ -161,24 +165,18 @@ static void push_continue(dur__exec *exec, const char *version) {
     item->input = exec->output;
     item->version = own_text(exec, version);
     item->initial_custom_status = own_text(exec, exec->status);
-    item->parent_instance = exec->parent_instance;
-    item->has_parent_id = exec->has_parent_id;
-    item->parent_id = exec->parent_id;
-    item->has_parent_execution_id = exec->has_parent_execution_id;
-    item->parent_execution_id = exec->parent_execution_id;
+    DUR__PARENT_SET(item, &exec->parent);
     carry_over(exec, item);
 }
 
 void dur__effect_ended(dur__exec *exec, const char *version) {
     if (exec->end == DUR__END_CONTINUED) {
         push_continue(exec, version);
-    } else if (exec->parent_instance != NULL && exec->has_parent_id) {
+    } else if (exec->parent.instance != NULL && exec->parent.has_id) {
         bool completed = exec->end == DUR__END_COMPLETED;
         dur_work_item *item =
             effect_push(exec, false, completed ? DUR_WORK_SUB_ORCH_COMPLETED : DUR_WORK_SUB_ORCH_FAILED, 0);
-        item->instance = exec->parent_instance;
-        item->execution_id = exec->has_parent_execution_id ? exec->parent_execution_id : 1;
-        item->id = exec->parent_id;
+        dur__answer_to(item, &exec->parent);
         if (completed)
             item->result = exec->output;
         else

@@ -391,9 +391,8 @@ struct dur__exec {
     dur__group group;
 
     /* what Started said */
-    const char *input, *parent_instance;
-    bool has_parent_id, has_parent_execution_id;
-    uint64_t parent_id, parent_execution_id;
+    const char *input;
+    dur__parent parent;
     const char *cancel_reason;
     uint64_t cancel_id; /* event of the request */
 

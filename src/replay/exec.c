@@ -151,15 +151,11 @@ int dur__exec_start(dur__exec *exec, const dur__exec_begin *begin, uint64_t now_
                           .name = exec->options.name,
                           .version = exec->options.version,
                           .input = begin->input != NULL ? begin->input : "",
-                          .parent_instance = begin->parent_instance,
-                          .has_parent_id = begin->has_parent_id,
-                          .parent_id = begin->parent_id,
-                          .has_parent_execution_id = begin->has_parent_execution_id,
-                          .parent_execution_id = begin->parent_execution_id,
                           .carry_forward_events = begin->carried,
                           .carry_forward_count = begin->carried_count,
                           .initial_custom_status = begin->initial_custom_status,
                           .trace = 1 };
+    DUR__PARENT_SET(&started, &begin->parent);
     dur__emit(exec, &started);
     dur__apply_started(exec, &started);
     run_root(exec);

@@ -12,6 +12,7 @@
 #define DURITE_REPLAY_ENGINE_H
 
 #include "base/list.h"
+#include "core/parent.h"
 #include "coro/coro.h"
 #include <durite/orchestration.h>
 #include <durite/sys/arena.h>
@@ -58,9 +59,7 @@ void dur__exec_free(dur__exec *exec); /* drops a parked handler; NULL allowed.  
 
 typedef struct dur__exec_begin {
     const char *input;
-    const char *parent_instance; /* NULL: none */
-    bool has_parent_id, has_parent_execution_id;
-    uint64_t parent_id, parent_execution_id;
+    dur__parent parent;
     const dur_carried *carried;
     size_t carried_count;
     const char *initial_custom_status;

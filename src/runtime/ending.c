@@ -78,11 +78,8 @@ static void synthetic_start(const dur__inst *inst, const dur_work_item *start, d
     event->name = start->orchestration;
     event->version = start->version != NULL ? start->version : "0.0.0";
     event->input = start->input != NULL ? start->input : "";
-    event->parent_instance = start->parent_instance;
-    event->has_parent_id = start->has_parent_id;
-    event->parent_id = start->parent_id;
-    event->has_parent_execution_id = start->has_parent_execution_id;
-    event->parent_execution_id = start->parent_execution_id;
+    dur__parent parent = DUR__PARENT_OF(start);
+    DUR__PARENT_SET(event, &parent);
     event->initial_custom_status = start->initial_custom_status;
     event->trace = 1;
 }
@@ -149,19 +146,18 @@ static void add_effects(dur__inst *inst, const dur__ending *ending, const story 
         else if (event->kind == DUR_EVENT_TIMER_CREATED)
             timers[timer_count++] = ref;
         else {
+            dur__parent call = DUR__CALL(inst->id, inst->execution_id, event->event_id);
             dur_work_item cancel = { .kind = DUR_WORK_CANCEL_INSTANCE,
                                      .instance = child_id(inst, event->instance),
                                      .reason = "parent failed" };
+            DUR__PARENT_SET(&cancel, &call);
             push_message(inst, messages, &message_count, &cancel);
         }
     }
     if (known->has_started && known->started.parent_instance != NULL && known->started.has_parent_id) {
-        dur_work_item tell = { .kind = DUR_WORK_SUB_ORCH_FAILED,
-                               .instance = known->started.parent_instance,
-                               .execution_id =
-                                   known->started.has_parent_execution_id ? known->started.parent_execution_id : 1,
-                               .id = known->started.parent_id,
-                               .details = ending->failure };
+        dur__parent parent = DUR__PARENT_OF(&known->started);
+        dur_work_item tell = { .kind = DUR_WORK_SUB_ORCH_FAILED, .details = ending->failure };
+        dur__answer_to(&tell, &parent);
         push_message(inst, messages, &message_count, &tell);
     }
     commit->cancelled = activities;
@@ -219,9 +215,7 @@ void dur__ending_refuse_start(dur_work_item *out, dur_arena *arena, const dur_wo
     failure->category = DUR_FAILURE_APPLICATION;
     failure->kind = DUR_FAILURE_ORCHESTRATION_FAILED;
     failure->message = dur_arena_format(arena, "instance \"%s\" already exists", start->instance);
-    *out = (dur_work_item){ .kind = DUR_WORK_SUB_ORCH_FAILED,
-                            .instance = start->parent_instance,
-                            .execution_id = start->has_parent_execution_id ? start->parent_execution_id : 1,
-                            .id = start->parent_id,
-                            .details = failure };
+    dur__parent parent = DUR__PARENT_OF(start);
+    *out = (dur_work_item){ .kind = DUR_WORK_SUB_ORCH_FAILED, .details = failure };
+    dur__answer_to(out, &parent);
 }

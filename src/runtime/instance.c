@@ -199,6 +199,11 @@ void dur__inst_committed_once(dur__inst *inst) {
         dur__gate_unreserve_fresh(1);
 }
 
+void dur__inst_forget_parent(dur__inst *inst) {
+    free((void *)(uintptr_t)inst->parent.instance);
+    inst->parent = (dur__parent){ .instance = NULL };
+}
+
 void dur__inst_free(dur__inst *inst) {
     dur__loop *loop = inst->loop;
     dur__inst_move(inst, DUR__INST_GONE);
@@ -210,7 +215,7 @@ void dur__inst_free(dur__inst *inst) {
     dur__live_remove(loop->runtime->store, inst->id, inst);
     if (inst->unborn && loop->lane != NULL) dur_store_lane_start_back(loop->lane, inst->token);
     if (dur__map_get(&loop->instances, inst->id) == inst) dur__map_remove(&loop->instances, inst->id);
-    free(inst->parent_instance);
+    dur__inst_forget_parent(inst);
     free(inst->token);
     free(inst->id);
     free(inst);

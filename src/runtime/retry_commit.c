@@ -130,7 +130,7 @@ static void orphaned(dur__inst *inst) {
     int code = dur_store_delete_instances(inst->loop->runtime->store, &id, 1, true, NULL, &err);
     if (code == DUR_OK || code == DUR_ENOTFOUND) {
         dur__log(DUR_LOG_INFO, DUR__LOG_RUNTIME,
-                 DUR__FIELDS(DUR__TEXT("instance_id", inst->id), DUR__TEXT("parent", inst->parent_instance)),
+                 DUR__FIELDS(DUR__TEXT("instance_id", inst->id), DUR__TEXT("parent", inst->parent.instance)),
                  "its parent is gone: the child is not started");
         dur__inst_free(inst);
     } else {

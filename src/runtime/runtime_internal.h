@@ -18,6 +18,7 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "base/thread.h"
+#include "core/parent.h"
 #include "obs/log_internal.h"
 #include "obs/metrics_internal.h"
 #include "replay/replay.h"
@@ -140,9 +141,7 @@ struct dur__inst {
     const dur__handler *handler;
     dur__exec *exec;
     size_t bytes; /* as counted in loop->parked_bytes */
-    char *parent_instance;
-    uint64_t parent_id, parent_execution_id;
-    bool has_parent_id, has_parent_execution_id;
+    dur__parent parent; /* its text is ours */
     bool first_turn;   /* its commit makes the instance's row */
     bool uncommitted;  /* acquired, nothing committed since: counted by the gate (L6) */
     bool unborn;       /* its start is not in the store: the first turn writes it (unborn.c) */
@@ -364,6 +363,7 @@ void dur__inst_move(dur__inst *inst, dur__inst_state to);
 void dur__inst_receive(dur__inst *inst, dur__letter *letter); /* an arrival or stray for a live instance */
 void dur__inst_drop_exec(dur__inst *inst);                    /* end the handler; completions go through the queue */
 void dur__inst_free(dur__inst *inst);                         /* and forget it */
+void dur__inst_forget_parent(dur__inst *inst);
 void dur__inst_return_letter(dur__loop *loop,
                              dur__letter *letter);            /* not consumed: a completion goes through the queue */
 void dur__inst_step(dur__inst *inst);                         /* READY: run, then commit, park or break */
@@ -391,6 +391,8 @@ dur__letter *dur__letter_from_message(dur__loop *loop, const char *instance, con
 
 /* turn_commit.c */
 bool dur__turn_build(dur__inst *inst); /* false: nothing to commit */
+/* A start for an instance that exists: false where it is the very call that made it, delivered once more. */
+bool dur__start_refused(const dur__inst *inst, const dur_work_item *start);
 /* The lease goes back and nothing else happens.  seen: what is left in the queue is no reason to come back at once. */
 void dur__release(dur__inst *inst, uint64_t delay_ms, bool give_back, bool seen);
 /* The same, and the acquisition stays counted (L6): on the way to poison. */

@@ -109,20 +109,14 @@ static bool read_ends(triage *t, dur_error *err) {
     return fine;
 }
 
-static void remember_parent(dur__inst *inst, const char *parent, bool has_id, uint64_t id, bool has_execution,
-                            uint64_t execution) {
-    free(inst->parent_instance);
-    inst->parent_instance = dur__xstrdup(parent);
-    inst->has_parent_id = has_id;
-    inst->parent_id = id;
-    inst->has_parent_execution_id = has_execution;
-    inst->parent_execution_id = execution;
+static void remember_parent(dur__inst *inst, dur__parent parent) {
+    dur__inst_forget_parent(inst);
+    inst->parent = parent;
+    inst->parent.instance = dur__xstrdup(parent.instance);
 }
 
 static void parent_from_history(triage *t) {
-    if (t->item->history_count == 0) return;
-    remember_parent(t->inst, t->first.parent_instance, t->first.has_parent_id, t->first.parent_id,
-                    t->first.has_parent_execution_id, t->first.parent_execution_id);
+    if (t->item->history_count > 0) remember_parent(t->inst, DUR__PARENT_OF(&t->first));
 }
 
 /* ---- where nothing runs ---- */
@@ -160,9 +154,7 @@ static void bury(triage *t) {
             continue;
         }
         ids[commit->consumed_count++] = t->letters[i]->message_id;
-        bool same =
-            dur__str_eq(item->parent_instance, t->inst->parent_instance) && item->parent_id == t->inst->parent_id;
-        if (item->kind != DUR_WORK_START_ORCHESTRATION || item->parent_instance == NULL || same) continue;
+        if (!dur__start_refused(t->inst, item)) continue;
         dur_work_item answer;
         dur__ending_refuse_start(&answer, t->inst->commit_arena, item);
         if (dur_message_from_work(&answers[message_count], t->inst->commit_arena, &answer, NULL) == DUR_OK)
@@ -297,15 +289,10 @@ static void offer_letters(triage *t) {
 static int begin(triage *t, dur_error *err) {
     dur__inst *inst = t->inst;
     const dur_work_item *start = &t->start->arrival.item;
-    remember_parent(inst, start->parent_instance, start->has_parent_id, start->parent_id,
-                    start->has_parent_execution_id, start->parent_execution_id);
+    remember_parent(inst, DUR__PARENT_OF(start));
     inst->first_turn = true;
     dur__exec_begin how = { .input = start->input,
-                            .parent_instance = start->parent_instance,
-                            .has_parent_id = start->has_parent_id,
-                            .has_parent_execution_id = start->has_parent_execution_id,
-                            .parent_id = start->parent_id,
-                            .parent_execution_id = start->parent_execution_id,
+                            .parent = DUR__PARENT_OF(start),
                             .carried = start->carry_forward_events,
                             .carried_count = start->carry_forward_count,
                             .initial_custom_status = start->initial_custom_status };

@@ -193,16 +193,10 @@ static void add_consumed(dur__inst *inst, const dur__link *taken) {
 
 /* ---- messages ---- */
 
-/* The very call that started this instance, delivered once more? */
-static bool same_parent(const dur__inst *inst, const dur_work_item *start) {
-    return dur__str_eq(inst->parent_instance, start->parent_instance) && inst->has_parent_id == start->has_parent_id &&
-           inst->parent_id == start->parent_id &&
-           (!inst->has_parent_execution_id || !start->has_parent_execution_id ||
-            inst->parent_execution_id == start->parent_execution_id);
-}
-
-static bool to_refuse(const dur__inst *inst, const dur_work_item *start) {
-    return start->kind == DUR_WORK_START_ORCHESTRATION && start->parent_instance != NULL && !same_parent(inst, start);
+bool dur__start_refused(const dur__inst *inst, const dur_work_item *start) {
+    dur__parent caller = DUR__PARENT_OF(start);
+    return start->kind == DUR_WORK_START_ORCHESTRATION && caller.instance != NULL &&
+           !dur__same_parent(&caller, &inst->parent);
 }
 
 static void add_messages(dur__inst *inst, const dur__turn *turn) {
@@ -217,7 +211,7 @@ static void add_messages(dur__inst *inst, const dur__turn *turn) {
     size_t count = own;
     DUR__LIST_EACH(&inst->drained, at) {
         const dur_work_item *start = &DUR__CONTAINER(at, dur__letter, arrival.link)->arrival.item;
-        if (!to_refuse(inst, start)) continue;
+        if (!dur__start_refused(inst, start)) continue;
         dur_work_item answer;
         dur__ending_refuse_start(&answer, arena, start);
         encode(&messages[count++], arena, &answer, 0);
@@ -233,7 +227,7 @@ static void take_strays(dur__inst *inst) {
                  DUR__FIELDS(DUR__TEXT("instance_id", inst->id),
                              DUR__TEXT("orchestration_name", start->orchestration != NULL ? start->orchestration : "")),
                  "a start for an instance that exists already is %s",
-                 to_refuse(inst, start) ? "refused: the parent is told" : "ignored");
+                 dur__start_refused(inst, start) ? "refused: the parent is told" : "ignored");
         dur__list_push(&inst->drained, link);
     }
 }
@@ -243,9 +237,9 @@ static void take_strays(dur__inst *inst) {
 static void metadata_first(dur__inst *inst, dur_execution_metadata *metadata) {
     metadata->orchestration_name = inst->handler->name;
     metadata->orchestration_version = inst->handler->version;
-    metadata->parent_instance_id = inst->parent_instance;
+    metadata->parent_instance_id = inst->parent.instance;
     metadata->has_pinned_version = dur__semver_parse(DUR_VERSION, &metadata->pinned_version);
-    inst->commit->needs_parent = inst->parent_instance != NULL && inst->execution_id == 1;
+    inst->commit->needs_parent = inst->parent.instance != NULL && inst->execution_id == 1;
 }
 
 static void metadata_last(const dur__turn *turn, dur_execution_metadata *metadata) {

@@ -128,6 +128,16 @@ static const struct golden {
       "{\"CancelInstance\":{\"instance\":\"i\",\"reason\":\"r\"}}" },
     { { .kind = DUR_WORK_CANCEL_INSTANCE, .instance = "i", .reason = "r", .cancel_seq = 9 },
       "{\"CancelInstance\":{\"instance\":\"i\",\"reason\":\"r\",\"cancel_seq\":9}}" },
+    { { .kind = DUR_WORK_CANCEL_INSTANCE,
+        .instance = "i",
+        .reason = "r",
+        .parent_instance = "p",
+        .has_parent_id = true,
+        .parent_id = 4,
+        .has_parent_execution_id = true,
+        .parent_execution_id = 2 },
+      "{\"CancelInstance\":{\"instance\":\"i\",\"parent_instance\":\"p\",\"parent_id\":4,\"parent_execution_id\":2,"
+      "\"reason\":\"r\"}}" },
 };
 enum { GOLDENS = sizeof(goldens) / sizeof(goldens[0]) };
 

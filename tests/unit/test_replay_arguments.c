@@ -72,7 +72,7 @@ static void expect_reason(const char *what, const char *reason) {
                                            .kv_keys_max = 2,
                                            .kv_value_bytes_max = is("long value") ? 10 : 100,
                                            .tag_bytes_max = 10 };
-    driver_start_ex(&d, &(dur__exec_begin){ .parent_instance = "dad", .has_parent_id = true, .parent_id = 2 });
+    driver_start_ex(&d, &(dur__exec_begin){ .parent = { .instance = "dad", .has_id = true, .id = 2 } });
     if (d.end != DUR__END_FAILED || strcmp(d.output, reason) != 0)
         fail_msg("%s: \"%s\", expected \"%s\"", what, d.output != NULL ? d.output : "", reason);
     assert_true(driver_sent(&d, "o@0 {\"SubOrchFailed\"", "dad"));

@@ -22,11 +22,11 @@ static void test_cancel(void **state) {
     driver d;
     driver_init(&d, cleans_up);
     driver_start_ex(&d, &(dur__exec_begin){ .input = "",
-                                            .parent_instance = "dad",
-                                            .has_parent_id = true,
-                                            .parent_id = 9,
-                                            .has_parent_execution_id = true,
-                                            .parent_execution_id = 3 });
+                                            .parent = { .instance = "dad",
+                                            .has_id = true,
+                                            .id = 9,
+                                            .has_execution_id = true,
+                                            .execution_id = 3 } });
     driver_cancel(&d, "enough");
     assert_string_equal(driver_kinds(&d), "OrchestrationStarted ActivityScheduled TimerCreated ExternalSubscribed "
                                           "SubOrchestrationScheduled ActivityScheduled OrchestrationCancelRequested "

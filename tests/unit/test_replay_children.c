@@ -59,11 +59,11 @@ static void answer_of(const char *input, bool has_execution, const char *begin, 
     driver d;
     driver_init(&d, is_child);
     driver_start_ex(&d, &(dur__exec_begin){ .input = input,
-                                            .parent_instance = "dad",
-                                            .has_parent_id = true,
-                                            .parent_id = 5,
-                                            .has_parent_execution_id = has_execution,
-                                            .parent_execution_id = 4 });
+                                            .parent = { .instance = "dad",
+                                            .has_id = true,
+                                            .id = 5,
+                                            .has_execution_id = has_execution,
+                                            .execution_id = 4 } });
     if (!driver_sent(&d, begin, part)) fail_msg("sent: %s", d.item_count > 0 ? d.items[0] : "nothing");
     assert_int_equal(driver_replay(&d), DUR_OK);
     driver_free(&d);

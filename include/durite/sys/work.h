@@ -45,6 +45,8 @@ typedef struct dur_work_item {
     const char *name;          /* activity, event or queue */
     const char *input;
     const char *version; /* NULL: the registry's policy decides */
+    /* The call that an instance answers to: StartOrchestration, ContinueAsNew; on CancelInstance (ours, optional) the
+       call that is given up: whoever answers to another one ignores it. */
     const char *parent_instance;
     uint64_t parent_id;
     uint64_t parent_execution_id; /* ours, optional */
