@@ -102,10 +102,13 @@ DUR_API int dur_runtime_start(dur_runtime **out, const dur_runtime_options *opti
 
 /*
  * Stop: no new work is taken, running activities may end within the grace, leases are given back; returns as soon as
- * nothing is left.  DUR_EBUSY: activities that never returned are named in the message; their threads are left behind,
- * the rest has stopped and the runtime is gone.  DUR_EDEADLK from inside a handler, activity or callback: nothing
- * happened.  DUR_EFORKED in a forked child: descriptors are closed, the parent's threads and leases are not touched.
- * NULL is allowed.  Since 0.1.
+ * nothing is left, and at the latest ten seconds after the grace if no store call hangs.  DUR_EBUSY: activities and
+ * handlers that never returned are named in the message, handlers with their instance and their last call; their
+ * threads are left behind with the memory, handlers and store that they need, nothing that they still do is recorded;
+ * the rest has stopped, the runtime is gone and its leases are free for others.  Code and data that such a thread may
+ * touch must stay: do not unload its library or free what it works with.  DUR_EDEADLK from inside a handler, activity
+ * or callback: nothing happened.  DUR_EFORKED in a forked child: descriptors are closed, the parent's threads and
+ * leases are not touched. NULL is allowed.  Since 0.1.
  */
 DUR_API int dur_runtime_stop(dur_runtime *runtime, uint64_t grace_ms, dur_error *err);
 

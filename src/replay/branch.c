@@ -234,7 +234,7 @@ dur_future *dur_spawn_ex(dur_ctx *ctx, dur_branch_fn *fn, void *arg, const char 
     dur__exec *exec = dur__enter(ctx, "dur_spawn");
     if (exec == NULL) return NULL;
     if (fn == NULL) dur__branch_failf(exec, "dur_spawn: fn is NULL");
-    if (site != NULL) exec->where = site;
+    dur__exec_at(exec, site);
     dur_future *future = dur__future_new(exec, DUR__FUTURE_BRANCH);
     dur__branch *branch = dur__branch_new(exec, fn, arg, exec->running->scope);
     if (branch == NULL) {

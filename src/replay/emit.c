@@ -52,7 +52,7 @@ void dur__emit(dur__exec *exec, dur_event *event) {
 
 bool dur__command(dur__exec *exec, dur_event *event, const char *site) {
     if (exec->broken != DUR_OK) return false;
-    if (site != NULL) exec->where = site;
+    dur__exec_at(exec, site);
     if (exec->original) return dur__original_command(exec, event, NULL, NULL, NULL, site);
     if (exec->replaying) return dur__match(exec, event, site);
     dur__emit(exec, event);
@@ -61,7 +61,7 @@ bool dur__command(dur__exec *exec, dur_event *event, const char *site) {
 
 bool dur__command_pair(dur__exec *exec, dur_event *event, const char *made, const char **result, const char *site) {
     if (exec->broken != DUR_OK) return false;
-    if (site != NULL) exec->where = site;
+    dur__exec_at(exec, site);
     if (exec->replaying) return dur__match_pair(exec, event, result, site);
     dur__emit(exec, event);
     dur_event answer = { .kind = DUR_EVENT_ACTIVITY_COMPLETED,

@@ -220,6 +220,12 @@ dur__arrival *dur__mailbox_take_older(dur__exec *exec, dur__topic *topic, uint64
 
 dur_future *dur__dequeue(dur__exec *exec, const char *queue, bool is_try, const char *site);
 void dur__activity_args(dur__exec *exec, const char *call, const dur_activity_args *args, dur_activity_args *own);
+/* Replay has no threads; a runtime's keeper asks where a handler is while it runs (dur__exec_where). */
+#define dur__exec_at(exec_, site_)                                                                                     \
+    do {                                                                                                               \
+        if ((site_) != NULL) __atomic_store_n(&(exec_)->where, (site_), __ATOMIC_RELAXED);                             \
+    } while (0)
+
 static inline uint64_t dur__after(uint64_t now_ms, uint64_t delay_ms) {
     return delay_ms > UINT64_MAX - now_ms ? UINT64_MAX : now_ms + delay_ms;
 }
@@ -387,7 +393,7 @@ struct dur__exec {
     uint64_t began_ms; /* stamp of the first */
     uint64_t settlements, held_seq;
     uint64_t group_ms, group_id; /* order of the group's arrival */
-    const char *where;
+    const char *where;           /* site of the last call; others look at it while the handler runs */
     dur__group group;
 
     /* what Started said */

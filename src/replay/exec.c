@@ -310,7 +310,8 @@ uint64_t dur__exec_age_ms(const dur__exec *exec) {
     return exec->now_ms > exec->began_ms ? exec->now_ms - exec->began_ms : 0; /* the clock may have been set back */
 }
 const char *dur__exec_where(const dur__exec *exec) {
-    return exec->where != NULL ? exec->where : "";
+    const char *where = __atomic_load_n(&exec->where, __ATOMIC_RELAXED);
+    return where != NULL ? where : "";
 }
 
 size_t dur__exec_bytes(const dur__exec *exec) {

@@ -65,7 +65,7 @@ void dur__original_free(dur__exec *exec) {
 bool dur__original_command(dur__exec *exec, dur_event *event, dur__leaf *leaf, dur_future *answer, const char *made,
                            const char *site) {
     if (exec->broken != DUR_OK) return false;
-    if (site != NULL) exec->where = site;
+    dur__exec_at(exec, site);
     dur__pending *pending = pending_push(exec, event, site);
     pending->leaf = leaf;
     pending->answer = answer;

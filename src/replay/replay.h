@@ -149,7 +149,7 @@ bool dur__exec_finished(const dur__exec *exec);
 size_t dur__exec_bytes(const dur__exec *exec); /* arena and touched stack, roughly */
 size_t dur__exec_stack_high_water(const dur__exec *exec);
 uint64_t dur__exec_age_ms(const dur__exec *exec);   /* from the first event to the last one recorded */
-const char *dur__exec_where(const dur__exec *exec); /* site of the last scheduling call, for "turn took long" */
+const char *dur__exec_where(const dur__exec *exec); /* site of the last scheduling call; any thread */
 /* "what does it wait for": the i-th open leaf as text ("activity Ship #7 (order.c:31)"); false: no more. */
 bool dur__exec_waiting(const dur__exec *exec, size_t i, char *out, size_t out_size);
 

@@ -53,12 +53,14 @@ int dur__rerun_check(dur__inst *inst, dur_error *err) {
     dur_arena *arena = dur__pool_arena(inst->loop);
     dur_error found = DUR_ERROR_INIT;
     int code = DUR_OK;
+    dur__user_enter(inst);
     for (size_t i = 0; code == DUR_OK && i < rerun->count; i++)
         code = replay_row(fresh, arena, rerun->rows[i], &found);
     for (size_t i = 0; code == DUR_OK && i < turn->event_count; i++)
         code = replay_row(fresh, arena, turn->events[i].json, &found);
     if (code == DUR_OK) code = dur__exec_replay_end(fresh, &found);
     dur__exec_free(fresh);
+    dur__user_leave(inst);
     dur__pool_arena_back(inst->loop, arena);
     if (code == DUR_OK) return DUR_OK;
     return dur_error_set(err, DUR_ENONDETERMINISM, false, "double_run",

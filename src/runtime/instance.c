@@ -78,7 +78,11 @@ static int more(void *data, const char *queue, uint64_t after_ms, uint64_t after
     dur__inst *inst = data;
     bool offered;
     if (inst->unborn) return DUR_OK; /* whom nobody knows nobody has sent anything */
-    int code = read_queue(inst, inst->exec, queue, after_ms, after_id, &offered, err);
+    dur__user_leave(inst);
+    int code = inst->loop->inside.left_behind
+                   ? dur_error_set(err, DUR_EUNAVAILABLE, true, "runtime.turn", "the runtime has stopped")
+                   : read_queue(inst, inst->exec, queue, after_ms, after_id, &offered, err);
+    dur__user_enter(inst);
     /* Busy, full, cut off: whatever passes is the store's trouble, and no attempt of the instance (dur__inst_broken).
      */
     return code != DUR_OK && err->retryable ? DUR_EUNAVAILABLE : code;
@@ -179,7 +183,9 @@ void dur__inst_drop_exec(dur__inst *inst) {
         for (dur__arrival *left; (left = dur__exec_drain(inst->exec, &verdict)) != NULL;)
             dur__inst_return_letter(loop, left->cookie);
         dur__count_max(&loop->runtime->counters.stack_high_water_bytes, dur__exec_stack_high_water(inst->exec));
+        dur__user_enter(inst); /* what dur_on_drop was given */
         dur__exec_free(inst->exec);
+        dur__user_leave(inst);
         inst->exec = NULL;
     }
     return_list(loop, &inst->drained);
@@ -227,7 +233,7 @@ void dur__inst_free(dur__inst *inst) {
  */
 static bool feed(dur__inst *inst) {
     dur__loop *loop = inst->loop;
-    if (!inst->queue_gap || loop->fallback || dur__exec_finished(inst->exec)) return false;
+    if (!inst->queue_gap || loop->fallback || loop->inside.left_behind || dur__exec_finished(inst->exec)) return false;
     bool offered = false;
     uint64_t after_ms, after_id;
     size_t i = 0;
@@ -260,7 +266,9 @@ static int run(dur__inst *inst, dur_error *err) {
     int code = DUR_OK;
     inst->again = false;
     for (bool took = true; took;) {
+        dur__user_enter(inst);
         code = dur__exec_step(inst->exec, loop->now_ms, &took, err);
+        dur__user_leave(inst);
         if (code != DUR_OK) break;
         if (!took)
             took = feed(inst);

@@ -377,6 +377,7 @@ static void tick(dur_runtime *runtime, schedule *next, dur_arena *arena, bool ki
         runtime->has_owners ? TICK_MS : renewal_period_ms(o->worker_lock_timeout_ms, o->worker_lock_renewal_buffer_ms);
     if (due(&next->rows, now_us, rows_ms)) check_rows(runtime, arena);
     abandon_overdue(runtime);
+    dur__stuck_warn(runtime);
     bool sessions = sessions_used(runtime);
     next->sessions_seen |= sessions;
     if (!runtime->has_owners) {

@@ -42,6 +42,7 @@ static int lane_open(dur__loop *loop, dur_error *err) {
 int dur__loop_open(dur__loop *loop, dur_runtime *runtime, unsigned index, dur_error *err) {
     loop->runtime = runtime;
     loop->index = index;
+    dur__mutex_init(&loop->inside.mutex);
     dur__live_loop(runtime->store, true);
     dur__list_init(&loop->ready);
     dur__list_init(&loop->commits);
@@ -100,7 +101,7 @@ static void drop_done(dur__loop *loop) {
 
 void dur__loop_close(dur__loop *loop) {
     if (loop->runtime == NULL) return;
-    dur__live_loop(loop->runtime->store, false);
+    if (!loop->inside.left_behind) dur__live_loop(loop->runtime->store, false);
     if (loop->lane != NULL) dur_store_lane_close(loop->lane); /* a loop that lost its owner may have none */
     loop->lane = NULL;
     drop_all(loop);
@@ -114,6 +115,24 @@ void dur__loop_close(dur__loop *loop) {
     if (loop->stacks != NULL) dur__stacks_free(loop->stacks);
     dur_arena_free(loop->arena);
     dur_waker_free(loop->waker);
+}
+
+/* Whoever waits for an instance of this loop asks the store from now on, which gives it to others with the owner. */
+void dur__loop_disown(dur__loop *loop) {
+    dur__map_entry *entry;
+    for (size_t i = 0; (entry = dur__map_next(&loop->instances, &i)) != NULL;) {
+        dur__inst *inst = entry->value;
+        dur__inst_committed_once(inst);
+        dur__live_remove(loop->runtime->store, inst->id, inst);
+    }
+    dur__gate_unreserve_fresh(loop->untriaged);
+    loop->untriaged = 0;
+    dur__round_forget_claim(loop);
+    drop_waiting(loop);
+    if (loop->lane != NULL) dur_store_lane_close(loop->lane); /* starts that it had taken go back */
+    loop->lane = NULL;
+    dur__live_loop(loop->runtime->store, false);
+    dur__live_tell(loop->runtime->store);
 }
 
 /* ---- lists ---- */
@@ -169,8 +188,10 @@ void dur__loop_take_done(dur__loop *loop) {
 void dur__loop_run_ready(dur__loop *loop) {
     if (dur__list_empty(&loop->ready)) return;
     loop->now_ms = dur_store_now_ms(loop->runtime->store);
-    for (dur__link *link; (link = dur__list_first(&loop->ready)) != NULL;)
+    for (dur__link *link; (link = dur__list_first(&loop->ready)) != NULL;) {
+        if (dur__runtime_phase(loop->runtime) == DUR__PHASE_RELEASE) break;
         dur__inst_step(DUR__CONTAINER(link, dur__inst, link));
+    }
 }
 
 static void feed_starving(dur__loop *loop, uint64_t now_us) {
@@ -435,8 +456,10 @@ static void pass(dur__loop *loop, dur__phase phase) {
         release_idle(loop);
     } else {
         dur__loop_run_ready(loop);
+        if (loop->inside.left_behind) return;
         gather(loop);
         if (phase == DUR__PHASE_RUN) gather_starts(loop);
+        if (loop->inside.left_behind) return;
     }
     if (dur__round_due(loop, dur__monotonic_us()))
         dur__round(loop);
@@ -448,6 +471,32 @@ static void pass(dur__loop *loop, dur__phase phase) {
     }
 }
 
+/* Its handler has returned after all, and the runtime has stopped without it. */
+static void end_left_behind(dur__loop *loop) {
+    dur_runtime *runtime = loop->runtime;
+    dur__log(DUR_LOG_WARN, DUR__LOG_RUNTIME, NULL, 0,
+             "a handler that was left behind has returned; its turn is forgotten");
+    dur__mutex_lock(&runtime->mutex);
+    while (!runtime->stopped)
+        dur__cond_wait(&runtime->changed, &runtime->mutex);
+    dur__mutex_unlock(&runtime->mutex);
+    dur__lookouts_close(loop);
+    dur__loop_close(loop);
+    dur__runtime_release(runtime);
+}
+
+static void end(dur__loop *loop) {
+    dur__work *work = &loop->runtime->work;
+    if (loop->inside.left_behind) {
+        end_left_behind(loop);
+        return;
+    }
+    dur__mutex_lock(&work->mutex);
+    loop->ended = true;
+    dur__cond_broadcast(&work->idle_changed);
+    dur__mutex_unlock(&work->mutex);
+}
+
 void dur__loop_main(void *data) {
     dur__loop *loop = data;
     dur_runtime *runtime = loop->runtime;
@@ -455,7 +504,7 @@ void dur__loop_main(void *data) {
     dur__crash_report_thread_begin();
     for (;;) {
         dur__phase phase = dur__runtime_phase(runtime);
-        if (phase == DUR__PHASE_RELEASE && released(loop)) break;
+        if (loop->inside.left_behind || (phase == DUR__PHASE_RELEASE && released(loop))) break;
         if (!follow_owner(loop)) continue;
         dur__loop_take_done(loop);
         if (dur__keeper_fenced(runtime) && phase == DUR__PHASE_RUN)
@@ -465,6 +514,7 @@ void dur__loop_main(void *data) {
     }
     drop_all(loop); /* what could not be released: a handler's stack is left on the thread that ran it */
     dur__round_forget_claim(loop);
+    end(loop);
     dur__crash_report_thread_end();
     dur__runtime_inside = NULL;
 }

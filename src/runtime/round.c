@@ -232,6 +232,7 @@ static void answer_items(dur__loop *loop, round *r) {
     }
     DUR_ASSERT(!r->suspect_instance || got <= 1);
     if (!r->suspect_instance && got < r->fresh_reserved) dur__gate_unreserve_fresh(r->fresh_reserved - got);
+    loop->untriaged = r->suspect_instance ? 0 : got;
     for (size_t i = 0; i < got; i++)
         dur__triage(loop, &r->ask.items[i]);
     /* After a suspect the others, and after the others a suspect. */

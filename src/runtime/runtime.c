@@ -4,14 +4,17 @@
  * A runtime is: one or several loops (loop.c), worker threads (worker.c) and the keeper (keeper.c); on a store without
  * wake-ups two lookouts beside each loop (lookout.c).  Stopping drains:
  *   DRAIN    nothing new is taken, waiting work goes back, running activities may end and their completions are
- * committed RELEASE  leases are given back, the loops end and then the owner says goodbye.  Activities that do not end
- * are left behind with a reference to the runtime.
+ *            committed
+ *   RELEASE  leases are given back, the loops end and then the owner says goodbye
+ * Activities that do not end, and loops whose handler does not return (stuck.c), are left behind with a reference to
+ * the runtime.
  */
 #include "runtime/runtime_internal.h"
 
 #include <stdlib.h>
 
 #define OP "runtime.start"
+#define LOOK_US 20000u   /* a stop looks so often whether the loops have ended */
 #define CANCELLED_MS 200 /* what an activity gets after its flag was raised at the end of the grace */
 
 _Thread_local dur_runtime *dur__runtime_inside;
@@ -46,6 +49,8 @@ static void runtime_free(dur_runtime *runtime) {
     dur__mutex_destroy(&runtime->mutex);
     dur__options_free(runtime);
     if (runtime->store != NULL) dur_provider_close(runtime->store);
+    for (size_t i = 0; i < runtime->loop_count; i++)
+        if (runtime->loops[i].runtime != NULL) dur__mutex_destroy(&runtime->loops[i].inside.mutex);
     free(runtime->loops);
     free(runtime);
 }
@@ -180,13 +185,31 @@ static void cancel_running(dur_runtime *runtime) {
     dur__mutex_unlock(&runtime->work.mutex);
 }
 
-static void stop_loops(dur_runtime *runtime, uint64_t until_us) {
+/* False: when the time was over it was inside a handler, and is left behind. */
+static bool stop_loop(dur__loop *loop, uint64_t until_us, dur__buf *handlers) {
+    dur__work *work = &loop->runtime->work;
+    dur__mutex_lock(&work->mutex);
+    while (loop->started && !loop->ended) {
+        (void)dur__cond_wait_us(&work->idle_changed, &work->mutex, LOOK_US);
+        if (loop->ended || dur__monotonic_us() < until_us) continue;
+        dur__mutex_unlock(&work->mutex);
+        if (dur__stuck_leave_behind(loop, handlers)) return false;
+        dur__mutex_lock(&work->mutex);
+    }
+    dur__mutex_unlock(&work->mutex);
+    if (loop->started) dur__thread_join(&loop->thread);
+    dur__lookouts_close(loop);
+    return true;
+}
+
+/* Returns how many were left behind. */
+static size_t stop_loops(dur_runtime *runtime, uint64_t until_us, dur__buf *handlers) {
+    size_t left = 0;
     atomic_store(&runtime->release_until_us, until_us);
     set_phase(runtime, DUR__PHASE_RELEASE);
-    for (size_t i = 0; i < runtime->loop_count; i++) {
-        if (runtime->loops[i].started) dur__thread_join(&runtime->loops[i].thread);
-        dur__lookouts_close(&runtime->loops[i]);
-    }
+    for (size_t i = 0; i < runtime->loop_count; i++)
+        left += !stop_loop(&runtime->loops[i], until_us, handlers);
+    return left;
 }
 
 static void stop_keeper(dur_runtime *runtime) {
@@ -198,25 +221,37 @@ static void stop_keeper(dur_runtime *runtime) {
     dur__thread_join(&runtime->keeper);
 }
 
-/* Returns how many activities were left behind. */
-static size_t shut_down(dur_runtime *runtime, uint64_t grace_ms, dur__buf *names) {
+/* What did not return in time, and its names. */
+typedef struct left_behind {
+    size_t activities, handlers;
+    dur__buf activity_names, handler_names;
+} left_behind;
+
+static void left_behind_free(left_behind *left) {
+    dur__buf_free(&left->activity_names);
+    dur__buf_free(&left->handler_names);
+}
+
+static void shut_down(dur_runtime *runtime, uint64_t grace_ms, left_behind *left) {
     uint64_t until_us = dur__monotonic_us() + (grace_ms > UINT64_MAX / 4000 ? UINT64_MAX / 4 : grace_ms * 1000);
     set_phase(runtime, DUR__PHASE_DRAIN);
-    size_t left = 0;
     if (!wait_drained(runtime, until_us, false)) {
         cancel_running(runtime);
         if (!wait_drained(runtime, dur__monotonic_us() + CANCELLED_MS * 1000, true))
-            left = dur__keeper_abandon_all(runtime, names);
+            left->activities = dur__keeper_abandon_all(runtime, &left->activity_names);
     }
     uint64_t release_ms = grace_ms < 1000 ? 1000 : grace_ms > 10000 ? 10000 : grace_ms;
-    stop_loops(runtime, dur__monotonic_us() + release_ms * 1000);
+    left->handlers = stop_loops(runtime, dur__monotonic_us() + release_ms * 1000, &left->handler_names);
     stop_keeper(runtime); /* first: it may be about to replace a worker that it has abandoned */
     dur__workers_stop(runtime);
     for (size_t i = 0; i < runtime->loop_count; i++)
-        dur__loop_close(&runtime->loops[i]);
+        if (!runtime->loops[i].inside.left_behind) dur__loop_close(&runtime->loops[i]);
     if (runtime->has_owners && runtime->owner_id_count > 0)
         (void)dur_store_owner_release(runtime->store, dur_runtime_owner(runtime), NULL);
-    return left;
+    dur__mutex_lock(&runtime->mutex);
+    runtime->stopped = true;
+    dur__cond_broadcast(&runtime->changed);
+    dur__mutex_unlock(&runtime->mutex);
 }
 
 int dur_runtime_start(dur_runtime **out, const dur_runtime_options *options, dur_error *err) {
@@ -236,9 +271,9 @@ int dur_runtime_start(dur_runtime **out, const dur_runtime_options *options, dur
     if (code == DUR_OK) code = open_loops(runtime, err);
     if (code == DUR_OK) code = start_threads(runtime, err);
     if (code != DUR_OK) {
-        dur__buf names = { 0 };
-        if (runtime->store != NULL) (void)shut_down(runtime, 0, &names);
-        dur__buf_free(&names);
+        left_behind left = { 0 };
+        if (runtime->store != NULL) shut_down(runtime, 0, &left);
+        left_behind_free(&left);
         dur__runtime_release(runtime);
         return code;
     }
@@ -260,6 +295,20 @@ static int stop_forked(dur_runtime *runtime, dur_error *err) {
     return dur_error_set(err, DUR_EFORKED, false, "runtime.stop", "the runtime belongs to the parent process");
 }
 
+static int busy(const left_behind *left, dur_error *err) {
+    dur__buf text = { 0 };
+    if (left->handlers > 0)
+        dur__buf_format(&text, "%zu handler%s did not return: %s", left->handlers, left->handlers == 1 ? "" : "s",
+                        dur__buf_str(&left->handler_names));
+    if (left->activities > 0)
+        dur__buf_format(&text, "%s%zu activit%s did not end: %s", text.size > 0 ? "; " : "", left->activities,
+                        left->activities == 1 ? "y" : "ies", dur__buf_str(&left->activity_names));
+    int code = DUR_OK;
+    if (text.size > 0) code = dur_error_set(err, DUR_EBUSY, false, "runtime.stop", "%s", dur__buf_str(&text));
+    dur__buf_free(&text);
+    return code;
+}
+
 int dur_runtime_stop(dur_runtime *runtime, uint64_t grace_ms, dur_error *err) {
     dur_error_clear(err);
     if (runtime == NULL) return DUR_OK;
@@ -267,13 +316,10 @@ int dur_runtime_stop(dur_runtime *runtime, uint64_t grace_ms, dur_error *err) {
     if (dur__runtime_inside == runtime)
         return dur_error_set(err, DUR_EDEADLK, false, "runtime.stop",
                              "called from inside a handler, activity or callback of this runtime");
-    dur__buf names = { 0 };
-    size_t left = shut_down(runtime, grace_ms, &names);
-    int code = DUR_OK;
-    if (left > 0)
-        code = dur_error_set(err, DUR_EBUSY, false, "runtime.stop", "%zu activit%s did not end: %s", left,
-                             left == 1 ? "y" : "ies", dur__buf_str(&names));
-    dur__buf_free(&names);
+    left_behind left = { 0 };
+    shut_down(runtime, grace_ms, &left);
+    int code = busy(&left, err);
+    left_behind_free(&left);
     dur__runtime_release(runtime);
     return code;
 }

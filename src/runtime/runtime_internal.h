@@ -4,6 +4,7 @@
  * Who touches what:
  *   - a dur__loop, its instances and its pools: only the loop's own thread, except `done` (any worker pushes).
  *   - a dur__lookout: see its states; its mutex is taken alone.
+ *   - a dur__inside: under its mutex, which is taken before the two below and held over lane_start_back and lane_close.
  *   - dur__work (local queue, running activities, sessions): under its mutex.
  *   - a dur__task belongs to one place at a time: a loop's pool or commit, the local queue, a worker, a loop's `done`
  *     list, a loop's acks.  Flags that others raise (cancelled) are atomic.
@@ -194,11 +195,21 @@ struct dur__lookout {
     dur_leased_work work;
 };
 
+/* The user code that a loop is inside of: stuck.c. */
+typedef struct dur__inside {
+    dur__mutex mutex;
+    dur__inst *inst; /* NULL: none */
+    uint64_t since_us, warn_at_us;
+    bool left_behind; /* a stop did not wait for it: the loop has no lane, nothing of it is committed any more */
+} dur__inside;
+
 struct dur__loop {
     dur_runtime *runtime;
     unsigned index;
     dur__thread thread;
     bool started;
+    bool ended; /* its thread has; under work.mutex */
+    dur__inside inside;
     dur_waker *waker;
     dur_lane *lane;
     bool fallback; /* a store without lanes */
@@ -208,6 +219,7 @@ struct dur__loop {
     dur__stacks *stacks;
     dur_arena *arena;               /* of one round */
     dur_orchestration_item *unborn; /* room for starts that it takes */
+    size_t untriaged; /* acquired by the round at hand, not looked at, and counted by the gate (L6) */
     dur__map instances;
     dur__link ready, commits, parked, starving;
     dur__link restarts; /* leased, and their handlers are to be replayed: until the end of the round */
@@ -288,6 +300,7 @@ struct dur_runtime {
     atomic_bool suspect_hint;        /* a dead owner's work was set free */
     atomic_bool owner_stale;         /* the store may hold leases of ours that we do not know of */
     bool keeper_kicked, keeper_exit; /* under mutex */
+    bool stopped;                    /* under mutex: threads that were left behind may put their loops away */
     atomic_uint_fast64_t release_until_us;
 
     dur__loop *loops;
@@ -325,6 +338,15 @@ void dur__loop_take_done(dur__loop *loop);
 void dur__loop_run_ready(dur__loop *loop);
 void dur__loop_make_ready(dur__loop *loop, dur__inst *inst);
 void dur__loop_queue_commit(dur__inst *inst); /* COMMITTING with a handler, LEAVING without */
+
+/* With inside.mutex, its thread inside user code for good: what others wait for is given back, the lane is closed. */
+void dur__loop_disown(dur__loop *loop);
+
+/* stuck.c: around everything that runs user code on a loop's thread, and around nothing that asks the store */
+void dur__user_enter(dur__inst *inst);
+void dur__user_leave(dur__inst *inst);
+void dur__stuck_warn(dur_runtime *runtime);                     /* the keeper: of those that are slow */
+bool dur__stuck_leave_behind(dur__loop *loop, dur__buf *names); /* false: it is not inside user code */
 
 /* lookout.c: nothing of it does anything on a store with lanes */
 int dur__lookouts_start(dur__loop *loop); /* before the loop's own thread; 0, or an errno */

@@ -297,7 +297,9 @@ static int begin(triage *t, dur_error *err) {
                             .carried_count = start->carry_forward_count,
                             .initial_custom_status = start->initial_custom_status };
     uint64_t begin_us = dur__monotonic_us();
+    dur__user_enter(inst);
     int code = dur__exec_start(inst->exec, &how, t->loop->now_ms, err);
+    dur__user_leave(inst);
     dur__inst_ran(inst, begin_us);
     dur__list_push(&inst->drained, &t->start->arrival.link);
     t->start = NULL;
@@ -310,6 +312,8 @@ static int replay(triage *t, dur_error *err) {
     parent_from_history(t);
     DUR__COUNT(t->loop->runtime, replays);
     DUR__COUNT_N(t->loop->runtime, replayed_events, t->item->history_count);
+    uint64_t begin_us = dur__monotonic_us();
+    dur__user_enter(t->inst);
     for (size_t i = 0; code == DUR_OK && i < t->item->history_count; i++) {
         dur_event event;
         if (i % 64 == 0) dur_arena_reset(arena);
@@ -317,6 +321,8 @@ static int replay(triage *t, dur_error *err) {
         if (code == DUR_OK) code = dur__exec_replay_event(t->inst->exec, &event, err);
     }
     if (code == DUR_OK) code = dur__exec_replay_end(t->inst->exec, err);
+    dur__user_leave(t->inst);
+    dur__inst_ran(t->inst, begin_us);
     dur__pool_arena_back(t->loop, arena);
     return code;
 }
@@ -398,12 +404,15 @@ static void acquired(dur__loop *loop, const dur_orchestration_item *item, bool s
 }
 
 void dur__triage(dur__loop *loop, const dur_orchestration_item *item) {
+    if (loop->inside.left_behind) return; /* it goes with the owner */
     dur__inst *stale = dur__map_get(&loop->instances, item->instance);
     if (stale != NULL) dur__inst_lost(stale, "the store has given it out again");
+    if (!loop->suspect_turn) loop->untriaged--;
     acquired(loop, item, loop->suspect_turn, false);
 }
 
 void dur__triage_unborn(dur__loop *loop, const dur_orchestration_item *item) {
+    loop->untriaged--;
     acquired(loop, item, false, true);
 }
 
@@ -442,6 +451,6 @@ static void restart(dur__inst *inst) {
 }
 
 void dur__triage_restarts(dur__loop *loop) {
-    for (dur__link *link; (link = dur__list_first(&loop->restarts)) != NULL;)
+    for (dur__link *link; !loop->inside.left_behind && (link = dur__list_first(&loop->restarts)) != NULL;)
         restart(DUR__CONTAINER(link, dur__inst, link));
 }

@@ -26,17 +26,16 @@ size_t dur__unborn_take(dur__loop *loop) {
     if (loop->unborn == NULL) loop->unborn = dur__xcalloc(TAKE_MAX, sizeof(*loop->unborn));
     dur_orchestration_item *items = loop->unborn;
     if (dur_store_lane_starts(loop->lane, arena, TAKE_MAX, items, &count, NULL) != DUR_OK) count = 0;
-    size_t room = count > 0 ? dur__gate_reserve_fresh(count) : 0;
+    loop->untriaged = count > 0 ? dur__gate_reserve_fresh(count) : 0;
     if (count > 0) loop->now_ms = dur_store_now_ms(loop->runtime->store);
-    for (size_t i = 0; i < count; i++) {
-        if (room > 0 && !known(loop, items[i].instance)) {
-            room--;
+    for (size_t i = 0; i < count && !loop->inside.left_behind; i++) {
+        if (loop->untriaged > 0 && !known(loop, items[i].instance))
             dur__triage_unborn(loop, &items[i]);
-        } else {
+        else
             dur_store_lane_start_back(loop->lane, items[i].lock_token);
-        }
     }
-    dur__gate_unreserve_fresh(room);
+    dur__gate_unreserve_fresh(loop->untriaged);
+    loop->untriaged = 0;
     dur__pool_arena_back(loop, arena);
     return count;
 }
