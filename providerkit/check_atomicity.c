@@ -34,7 +34,8 @@ static void multi_operation_atomic_ack(kit *t) {
     dur_orchestration_item item = TAKE("a");
     MUST(ACK(&item, EVENTS(ev_started(1), ev_scheduled(2), ev_scheduled(3), ev_scheduled(4), ev_set(5, "k", "v")),
              WORK(kit_activity(t, "a", 2), kit_activity(t, "a", 3), kit_activity(t, "a", 4)),
-             MESSAGES(kit_raised(t, "a", "one", ""), kit_raised(t, "a", "two", "")), NAMED));
+             MESSAGES(kit_timer(t, "a", 1, 4, 1234567890), kit_raised(t, "a", "one", ""), kit_raised(t, "a", "two", "")),
+             NAMED));
     dur_event_row *rows;
     SAME(kit_history(t, "a", 1, &rows), 5);
     for (uint64_t i = 0; i < 5; i++)
@@ -44,10 +45,11 @@ static void multi_operation_atomic_ack(kit *t) {
     TAKE_WORK(4);
     NO_WORK();
     item = TAKE("a");
-    SAME(item.message_count, 2);
+    SAME(item.message_count, 3);
     SAME(item.history_count, 5);
     SAME(item.last_event_id, 5);
-    THAT(kit_says(item.messages[0].json, "one") && kit_says(item.messages[1].json, "two"));
+    THAT(kit_says(item.messages[0].json, "TimerFired")); /* due long ago */
+    THAT(kit_says(item.messages[1].json, "one") && kit_says(item.messages[2].json, "two"));
     TEXT(kit_value(t, "a", "k"), "v");
 }
 

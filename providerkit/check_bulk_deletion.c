@@ -48,6 +48,9 @@ static void delete_instance_bulk_safety_and_limits(kit *t) {
     for (int i = 0; i < 5; i++)
         kit_create_ended(t, kit_format(t, "done-%d", i), NULL, DUR_STATUS_COMPLETED, "out");
     SAME(BULK(IDS("running")).instances, 0);
+    kit_create_ended(t, "ended", NULL, DUR_STATUS_COMPLETED, "out");
+    SAME(BULK(IDS("running", "ended")).instances, 1); /* the one is left, the other goes */
+    THAT(kit_exists(t, "running") && !kit_exists(t, "ended"));
     SAME(BULK(.limit = 2).instances, 2);
     SAME(BULK(.limit = 2).instances, 2);
     SAME(BULK(.limit = 2).instances, 1);

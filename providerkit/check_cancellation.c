@@ -13,6 +13,19 @@ static void with_activity(kit *t, dur_status end) {
     if (end == DUR_STATUS_CONTINUED_AS_NEW) STEP_END("a", 1, CONTINUED_AS_NEW, "next", ev_continued(3, "next"));
 }
 
+/* Work that comes with the very turn that ends its execution is there like any other. */
+static void with_last_turn(kit *t, kit_turn turn) {
+    MUST(kit_put(t, kit_start(t, "b")));
+    dur_orchestration_item item = TAKE("b");
+    turn.item = &item;
+    turn.work = (const dur_message[]){ kit_activity(t, "b", 7) };
+    turn.work_count = 1;
+    MUST(kit_ack(t, &turn));
+    TAKE_WORK(7);
+    NO_WORK();
+}
+#define LAST_TURN(...) with_last_turn(t, (kit_turn){ __VA_ARGS__ })
+
 static void fetch_returns_running_state_for_active_orchestration(kit *t) {
     with_activity(t, DUR_STATUS_RUNNING);
     dur_leased_work work = TAKE_WORK(2);
@@ -24,16 +37,19 @@ static void fetch_returns_running_state_for_active_orchestration(kit *t) {
 static void fetch_returns_terminal_state_when_orchestration_completed(kit *t) {
     with_activity(t, DUR_STATUS_COMPLETED);
     TAKE_WORK(2);
+    LAST_TURN(EVENTS(ev_started(1), ev_done(2, "out")), ENDS(COMPLETED, "out"));
 }
 
 static void fetch_returns_terminal_state_when_orchestration_failed(kit *t) {
     with_activity(t, DUR_STATUS_FAILED);
     TAKE_WORK(2);
+    LAST_TURN(EVENTS(ev_started(1), ev_failed(2, "why")), ENDS(FAILED, "why"));
 }
 
 static void fetch_returns_terminal_state_when_orchestration_continued_as_new(kit *t) {
     with_activity(t, DUR_STATUS_CONTINUED_AS_NEW);
     TAKE_WORK(2);
+    LAST_TURN(EVENTS(ev_started(1), ev_continued(2, "next")), ENDS(CONTINUED_AS_NEW, "next"));
 }
 
 static void fetch_returns_missing_state_when_instance_deleted(kit *t) {
@@ -108,6 +124,10 @@ static void ack_work_item_fails_when_entry_deleted(kit *t) {
 static void renew_fails_when_entry_deleted(kit *t) {
     dur_leased_work work = cancelled_under_lock(t);
     REFUSED(DUR_ELEASE, NULL, dur_store_renew_work_item_lock(t->p, work.lock_token, t->lock_ms, ERR));
+    MUST(kit_put_work(t, kit_activity(t, "a", 3)));
+    work = TAKE_WORK(3);
+    MUST(dur_store_ack_work_item(t->p, work.lock_token, NULL, ERR)); /* deleted by its own ack */
+    REFUSED(DUR_ELEASE, NULL, dur_store_renew_work_item_lock(t->p, work.lock_token, t->lock_ms, ERR));
 }
 
 static void cancelling_nonexistent_activities_is_idempotent(kit *t) {
@@ -151,7 +171,7 @@ static void orphan_activity_after_instance_force_deletion(kit *t) {
     dur_leased_work work = kit_fetch_work(t, HOW(.max = 1)); /* may or may not be there */
     if (work.json.data != NULL) {
         dur_message done = kit_finished(t, "a", 1, 2, "late");
-        (void)dur_store_ack_work_item(t->p, work.lock_token, &done, ERR);
+        MUST(dur_store_ack_work_item(t->p, work.lock_token, &done, ERR));
     }
     THAT(!kit_exists(t, "a"));
     NO_WORK();

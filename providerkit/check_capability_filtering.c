@@ -199,6 +199,7 @@ static void fetch_filter_applied_before_history_deserialization(kit *t) {
     pinned(t, "a", 99, 0, 0);
     kit_corrupt(t, "a");
     NOTHING_FOR(ONE_X);
+    THAT(TAKE("a").history_error != NULL); /* who may have it is told */
 }
 
 static void fetch_single_range_only_uses_first_range(kit *t) {

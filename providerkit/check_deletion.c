@@ -67,12 +67,15 @@ static void delete_cleans_queues_and_locks(kit *t) {
     NOTHING();
     NO_WORK();
     REFUSED(DUR_ELEASE, NULL, dur_store_renew_orchestration_item_lock(t->p, item.lock_token, t->lock_ms, ERR));
-    MUST(kit_put(t, kit_start(t, "a"))); /* the id is free, and nothing old comes with it */
+    MUST(kit_put(t, kit_start_as(t, "a", "Reused", "2.0.0"))); /* the id is free, and nothing old comes with it */
     item = TAKE("a");
+    TEXT(item.orchestration_name, "Reused");
     SAME(item.message_count, 1);
     SAME(item.history_count, 0);
     SAME(item.execution_id, 1);
-    MUST(ACK(&item, EVENTS(ev_started(1)), NAMED));
+    MUST(ACK(&item, EVENTS(ev_started(1)),
+             .meta = { .orchestration_name = "Reused", .orchestration_version = "2.0.0" }));
+    TEXT(kit_instance(t, "a").orchestration_name, "Reused");
     kit_advance(t, 61000);
     NOTHING();
 }

@@ -20,6 +20,12 @@ static void duplicate_event_id_rejection(kit *t) {
     SAME(kit_history(t, "a", 1, &rows), 1);
     THAT(kit_equal_text(rows[0].json, first.json));
     MUST(dur_store_append(t->p, "a", 2, &same, 1, ERR)); /* another execution has its own ids */
+    kit_create(t, "b");
+    MUST(kit_put(t, kit_raised(t, "b", "go", "")));
+    dur_orchestration_item item = TAKE("b");
+    REFUSED(DUR_ECONFLICT, NULL, ACK(&item, EVENTS(ev_scheduled(1)))); /* the same by a turn */
+    SAME(kit_history(t, "b", 1, &rows), 1);
+    THAT(kit_says(rows[0].json, "OrchestrationStarted"));
 }
 
 static void missing_instance_metadata(kit *t) {

@@ -20,6 +20,11 @@ static void instance_creation_via_metadata(kit *t) {
     SAME(row.status, DUR_STATUS_RUNNING);
     SAME(row.current_execution_id, 1);
     THAT(!row.start_pending);
+    MUST(kit_put(t, kit_start_as(t, "a", KIT_NAME, "9.9.9")));
+    item = TAKE("a"); /* the row says what it is, not the message */
+    TEXT(item.version, KIT_VERSION);
+    SAME(item.execution_id, 1);
+    SAME(item.history_count, 1);
 }
 
 static void no_instance_creation_on_enqueue(kit *t) {
@@ -65,6 +70,8 @@ static void sub_orchestration_instance_creation(kit *t) {
     THAT(!kit_exists(t, "child"));
     MUST(ACK(&item, EVENTS(ev_started(1)), NAMED_CHILD_OF("parent")));
     TEXT(kit_instance(t, "child").parent_instance_id, "parent");
+    MUST(kit_put(t, kit_start_as(t, "child", KIT_NAME, NULL)));
+    TEXT(TAKE("child").version, KIT_VERSION);
 }
 
 const kit_check kit_instance_creation[] = {

@@ -5,10 +5,12 @@
 
 static void exclusive_instance_lock(kit *t) {
     MUST(kit_put(t, kit_start(t, "a")));
-    TAKE("a");
+    dur_orchestration_item first = TAKE("a");
     NOTHING();
     MUST(kit_put(t, kit_raised(t, "a", "go", "")));
     NOTHING();
+    kit_expire(t);
+    THAT(strcmp(TAKE("a").lock_token, first.lock_token) != 0);
 }
 
 static void lock_token_uniqueness(kit *t) {
@@ -33,6 +35,7 @@ static void invalid_lock_token_rejection(kit *t) {
     REFUSED(DUR_ELEASE, "Invalid lock token", ACK(&item, .token = "no-such-token", EVENTS(ev_started(1)), NAMED));
     REFUSED(DUR_ELEASE, NULL, dur_store_abandon_orchestration_item(t->p, "no-such-token", 0, false, ERR));
     REFUSED(DUR_ELEASE, NULL, dur_store_renew_orchestration_item_lock(t->p, "no-such-token", t->lock_ms, ERR));
+    NOTHING(); /* still locked */
     MUST(ACK(&item, EVENTS(ev_started(1)), NAMED));
     REFUSED(DUR_ELEASE, "Invalid lock token", ACK(&item, EVENTS(ev_scheduled(2)))); /* used up */
     REFUSED(DUR_ELEASE, NULL, dur_store_abandon_orchestration_item(t->p, item.lock_token, 0, false, ERR));
@@ -98,13 +101,17 @@ static void cross_instance_lock_isolation(kit *t) {
     dur_orchestration_item b = TAKE("b");
     MUST(ACK(&b, EVENTS(ev_started(1)), NAMED));
     NOTHING();
+    MUST(kit_put(t, kit_finished(t, "b", 1, 2, "r")));
+    TAKE("b"); /* b goes on while a is locked */
     MUST(ACK(&a, EVENTS(ev_started(1)), NAMED));
     SAME(TAKE("a").message_count, 1);
 }
 
 static void message_tagging_during_lock(kit *t) {
     MUST(kit_put(t, kit_start(t, "a")));
+    MUST(kit_put(t, kit_raised(t, "a", "early", "")));
     dur_orchestration_item item = TAKE("a");
+    SAME(item.message_count, 2);
     MUST(kit_put(t, kit_raised(t, "a", "later", "")));
     MUST(ACK(&item, EVENTS(ev_started(1)), NAMED));
     item = TAKE("a");
@@ -134,6 +141,7 @@ static void multi_threaded_lock_contention(kit *t) {
     size_t most = 1;
     MUST(kit_put(t, kit_start(t, "a")));
     each_once(t, kit_threads(t, 8, fetch_some, &most), 8, 1);
+    NOTHING();
 }
 
 static void multi_threaded_no_duplicate_processing(kit *t) {

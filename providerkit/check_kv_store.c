@@ -155,6 +155,7 @@ static void kv_snapshot_after_clear_single(kit *t) {
     STEP("a", 1, ev_clear(4, "k"));
     kit_continue(t, "a", 1);
     dur_orchestration_item item = snapshot(t, "a");
+    SAME(item.kv_count, 1);
     TEXT(kit_snapshot(&item, "k"), NULL);
     TEXT(kit_snapshot(&item, "l"), "w");
 }
@@ -180,8 +181,11 @@ static void kv_snapshot_cross_execution(kit *t) {
     STEP("a", 1, ev_set(2, "one", "1"));
     kit_continue(t, "a", 1);
     STEP("a", 2, ev_set(2, "two", "2"));
-    kit_continue(t, "a", 2);
     dur_orchestration_item item = snapshot(t, "a");
+    SAME(item.kv_count, 1); /* of executions before, not of this one */
+    TEXT(kit_snapshot(&item, "one"), "1");
+    kit_continue(t, "a", 2);
+    item = snapshot(t, "a");
     SAME(item.kv_count, 2);
     TEXT(kit_snapshot(&item, "one"), "1");
     TEXT(kit_snapshot(&item, "two"), "2");
@@ -236,8 +240,10 @@ static void kv_prune_preserves_overwritten(kit *t) {
 static void kv_prune_preserves_all_keys(kit *t) {
     NEEDS("prune_executions");
     two_executions(t, NULL);
+    STEP("a", 2, ev_set(2, "only-second", "alive"));
     prune_to(t, "a", 1, 1);
     TEXT(kit_value(t, "a", "only-first"), "kept");
+    TEXT(kit_value(t, "a", "only-second"), "alive");
     dur_orchestration_item item = snapshot(t, "a");
     TEXT(kit_snapshot(&item, "only-first"), "kept");
 }
@@ -326,6 +332,9 @@ static void kv_delta_clear_all_tombstones_store(kit *t) {
     STEP("a", 2, ev_set(2, "m", "x"), ev_clear_all(3));
     SAME(all_values(t, "a", &all), 0);
     SAME(snapshot(t, "a").kv_count, 2);
+    STEP("a", 2, ev_clear_all(4), ev_set(5, "n", "y"));
+    SAME(all_values(t, "a", &all), 1);
+    TEXT(kit_value(t, "a", "n"), "y");
 }
 
 static void kv_delta_merged_on_completion(kit *t) {
@@ -342,7 +351,8 @@ static void kv_delta_merged_on_completion(kit *t) {
 
 static void kv_delta_merged_on_can(kit *t) {
     kit_create(t, "a");
-    STEP("a", 1, ev_set(2, "k", "v"));
+    STEP("a", 1, ev_set(2, "k", "old"));
+    STEP("a", 1, ev_set(3, "k", "v"));
     kit_continue(t, "a", 1);
     dur_orchestration_item item = snapshot(t, "a");
     SAME(item.execution_id, 2);

@@ -53,6 +53,12 @@ static void list_executions(kit *t) {
         SAME(rows[i].execution_id, i + 1);
     SAME(rows[0].status, DUR_STATUS_CONTINUED_AS_NEW);
     SAME(rows[2].status, DUR_STATUS_RUNNING);
+    MUST(kit_put(t, kit_start(t, "nameless"))); /* a turn that names nothing: no row of the instance, an execution */
+    dur_orchestration_item item = TAKE("nameless");
+    MUST(ACK(&item, EVENTS(ev_started(1))));
+    MUST(dur_store_list_executions(t->p, t->arena, "nameless", &rows, &count, ERR));
+    SAME(count, 1);
+    SAME(rows[0].execution_id, 1);
 }
 
 static void get_instance_info(kit *t) {
@@ -91,6 +97,12 @@ static void get_execution_info(kit *t) {
     TEXT(row.output, "out");
     SAME(row.event_count, 3);
     THAT(row.completed_at_ms > row.started_at_ms);
+    MUST(kit_put(t, kit_start(t, "nameless")));
+    dur_orchestration_item item = TAKE("nameless");
+    MUST(ACK(&item, EVENTS(ev_started(1)), .meta = { .status = DUR_STATUS_COMPLETED, .output = "result" }));
+    row = kit_execution(t, "nameless", 1);
+    SAME(row.status, DUR_STATUS_COMPLETED);
+    TEXT(row.output, "result");
 }
 
 static void get_system_metrics(kit *t) {

@@ -25,6 +25,15 @@ static void latest_execution_detection(kit *t) {
     MUST(dur_store_append(t->p, "a", 2, &second, 1, ERR));
     SAME(kit_history(t, "a", 0, &rows), 1); /* found without an instance row */
     THAT(kit_equal_text(rows[0].json, second.json));
+    for (uint64_t execution = 1; execution <= 2; execution++) { /* the same by turns that name nothing */
+        MUST(kit_put(t, kit_start(t, "b")));
+        dur_orchestration_item item = TAKE("b");
+        MUST(ACK(&item, .execution = execution, EVENTS(execution == 1 ? ev_started(1) : ev_scheduled(1))));
+    }
+    SAME(kit_history(t, "b", 0, &rows), 1);
+    THAT(kit_says(rows[0].json, "ActivityScheduled"));
+    SAME(kit_history(t, "b", 1, &rows), 1);
+    THAT(kit_says(rows[0].json, "OrchestrationStarted"));
 }
 
 static void execution_id_sequencing(kit *t) {
@@ -40,6 +49,13 @@ static void execution_id_sequencing(kit *t) {
     SAME(item.execution_id, 2);
     SAME(item.history_count, 1);
     SAME(item.last_event_id, 1);
+    /* by starts, as a store sees it: the turn says which execution it was */
+    kit_create(t, "b");
+    MUST(kit_put(t, kit_start(t, "b")));
+    item = TAKE("b");
+    MUST(ACK(&item, .execution = 2, EVENTS(ev_started(1)), NAMED));
+    MUST(kit_put(t, kit_start(t, "b")));
+    SAME(TAKE("b").execution_id, 2);
 }
 
 static void continue_as_new_creates_new_execution(kit *t) {

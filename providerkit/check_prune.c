@@ -22,11 +22,20 @@ static dur_prune_result prune(kit *t, const char *instance, const dur_prune_opti
 #define PRUNE(instance, ...) prune(t, (instance), &(dur_prune_options){ __VA_ARGS__ })
 #define KEEP(n) .has_keep_last = true, .keep_last = (n)
 
+static void only_current(kit *t, const char *instance, uint64_t execution) {
+    dur_execution_row *rows = NULL;
+    size_t count = 0;
+    if (!dur_store_has(t->p, "list_executions") || !dur_store_has(t->p, "get_instance")) return;
+    MUST(dur_store_list_executions(t->p, t->arena, instance, &rows, &count, ERR));
+    SAME(count, 1);
+    SAME(rows[0].execution_id, execution);
+    SAME(kit_instance(t, instance).current_execution_id, execution);
+}
+
 static void prune_options_combinations(kit *t) {
     NEEDS("prune_executions");
     uint64_t ends[8] = { 0 };
     long_life(t, "a", 6, ends); /* 1 to 5 have ended, 6 runs */
-    SAME(PRUNE("a", .has_keep_last = false).executions_deleted, 0);
     SAME(PRUNE("a", KEEP(10)).executions_deleted, 0);
     dur_prune_result result = PRUNE("a", KEEP(5));
     SAME(result.executions_deleted, 1);
@@ -41,6 +50,10 @@ static void prune_options_combinations(kit *t) {
     SAME(PRUNE("a", KEEP(4), .completed_before_ms = ends[5]).executions_deleted, 0); /* both: keep_last holds */
     SAME(kit_history(t, "a", 4, NULL), 2);
     SAME(kit_history(t, "a", 6, NULL), 1);
+    result = PRUNE("a", .has_keep_last = false); /* no rule: the current one stays */
+    SAME(result.executions_deleted, 2);
+    SAME(result.instances_processed, 1);
+    only_current(t, "a", 6);
 }
 
 static void prune_safety(kit *t) {
@@ -52,6 +65,7 @@ static void prune_safety(kit *t) {
     SAME(PRUNE("a", KEEP(1)).executions_deleted, 0);
     SAME(PRUNE("a", KEEP(0)).executions_deleted, 0);
     SAME(PRUNE("a", .completed_before_ms = later).executions_deleted, 0);
+    SAME(PRUNE("a", .has_keep_last = false).executions_deleted, 0);
     STEP_END("a", 1, COMPLETED, "out", ev_done(2, "out")); /* ended, but the current one */
     SAME(PRUNE("a", KEEP(0), .completed_before_ms = later).executions_deleted, 0);
     SAME(PRUNE("a", .completed_before_ms = later).executions_deleted, 0);
@@ -59,6 +73,15 @@ static void prune_safety(kit *t) {
     long_life(t, "b", 3, NULL);
     SAME(PRUNE("b", KEEP(0)).executions_deleted, 2);
     SAME(kit_history(t, "b", 3, NULL), 1);
+    static const dur_prune_options rules[] = { { .has_keep_last = false }, { KEEP(0) }, { KEEP(1) } };
+    for (size_t i = 0; i < COUNT(rules); i++) { /* none, 0 and 1 are the same */
+        const char *ended = kit_format(t, "ended-%zu", i);
+        long_life(t, ended, 4, NULL);
+        STEP_END(ended, 4, COMPLETED, "out", ev_done(2, "out"));
+        SAME(prune(t, ended, &rules[i]).executions_deleted, 3);
+        SAME(kit_history(t, ended, 4, NULL), 2);
+        only_current(t, ended, 4);
+    }
     REFUSED(DUR_ENOTFOUND, "not found", dur_store_prune_executions(t->p, "nobody", &keep_one, &result, ERR));
 }
 
@@ -94,6 +117,7 @@ static void prune_bulk_includes_running_instances(kit *t) {
     SAME(result.executions_deleted, 3);
     SAME(kit_history(t, "a", 3, NULL), 0);
     SAME(kit_history(t, "a", 4, NULL), 1);
+    only_current(t, "a", 4);
     STEP("a", 4, ev_scheduled(2)); /* and it runs on */
     SAME(kit_history(t, "a", 0, NULL), 2);
 }

@@ -55,7 +55,14 @@ static void timer_delayed_visibility(kit *t) {
     MUST(ACK(&item, EVENTS(ev_external(2, "x")), MESSAGES(kit_timer(t, "a", 1, 3, dur_store_now_ms(t->p) + 400))));
     NOTHING();
     kit_advance(t, 450);
-    TAKE("a");
+    item = TAKE("a");
+    MUST(ACK(&item, EVENTS(ev_external(3, "x"))));
+    /* and by a delay, whatever the timer's own time is */
+    dur_message late = kit_timer(t, "a", 1, 4, 0);
+    MUST(dur_store_enqueue_for_orchestrator(t->p, &late, 400, ERR));
+    NOTHING();
+    kit_advance(t, 450);
+    SAME(TAKE("a").message_count, 1);
 }
 
 static void lost_lock_token_handling(kit *t) {

@@ -17,9 +17,11 @@ static const char *tag_of(kit *t, dur_leased_work work) {
 #define NO_TAG .tags = { .mode = DUR_TAGS_NONE }
 
 static void default_only_fetches_untagged(kit *t) {
-    put(t, 1, "gpu");
-    put(t, 2, NULL);
-    TAKE_WORK(2);
+    put(t, 1, NULL);
+    put(t, 2, "gpu");
+    put(t, 3, NULL);
+    TEXT(tag_of(t, TAKE_WORK(1)), NULL);
+    TEXT(tag_of(t, TAKE_WORK(3)), NULL);
     NO_WORK();
 }
 
@@ -27,7 +29,9 @@ static void tags_fetches_only_matching(kit *t) {
     put(t, 1, NULL);
     put(t, 2, "cpu");
     put(t, 3, "gpu");
+    put(t, 4, "gpu");
     TAKE_WORK_AS(3, TAGS(ONLY, "gpu"));
+    TAKE_WORK_AS(4, TAGS(ONLY, "gpu"));
     NO_WORK_AS(TAGS(ONLY, "gpu"));
     NO_WORK_AS(TAGS(ONLY, "GPU"));
     NO_WORK_AS(TAGS(ONLY, "cp"));
@@ -71,15 +75,20 @@ static void any_filter_fetches_everything(kit *t) {
     put(t, 3, "y");
     for (uint64_t id = 1; id <= 3; id++)
         TAKE_WORK_AS(id, ANY_TAG);
+    NO_WORK_AS(ANY_TAG);
 }
 
 static void tag_survives_abandon_and_refetch(kit *t) {
     put(t, 1, "gpu");
+    put(t, 2, NULL);
     dur_leased_work work = TAKE_WORK_AS(1, TAGS(ONLY, "gpu"));
     MUST(dur_store_abandon_work_item(t->p, work.lock_token, 0, false, ERR));
-    NO_WORK();
-    work = TAKE_WORK_AS(1, TAGS(ONLY, "gpu"));
-    TEXT(tag_of(t, work), "gpu");
+    dur_leased_work again = TAKE_WORK_AS(1, TAGS(ONLY, "gpu"));
+    TEXT(tag_of(t, again), "gpu");
+    SAME(again.attempt_count, 2);
+    THAT(strcmp(again.lock_token, work.lock_token) != 0);
+    work = TAKE_WORK(2);
+    MUST(dur_store_ack_work_item(t->p, work.lock_token, NULL, ERR));
     kit_expire(t);
     NO_WORK();
     TAKE_WORK_AS(1, TAGS(AND_DEFAULT, "gpu"));

@@ -295,7 +295,8 @@ const char *kit_format(kit *t, const char *format, ...) DUR_PRINTF(2, 3);
     X(kv_store)                                                                                                        \
     X(lock_expiration)                                                                                                 \
     X(long_polling)                                                                                                    \
-    X(management) X(multi_execution) X(poison_message) X(prune) X(queue_semantics) X(sessions) X(tag_filtering) X(stats)
+    X(management) X(multi_execution) X(poison_message) X(prune) X(queue_semantics) X(race_replay) X(sessions)          \
+    X(tag_filtering) X(stats)
 #define KIT_OURS(X)                                                                                                    \
     X(ours_contract)                                                                                                   \
     X(ours_turns)                                                                                                      \

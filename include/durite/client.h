@@ -275,14 +275,16 @@ DUR_API int dur_client_delete_bulk(dur_deleted *out, dur_client *client, const d
 typedef struct dur_prune_rules {
     size_t size;
     uint64_t keep_last;           /* executions to keep, the current one included; 0: not asked */
-    uint64_t completed_before_ms; /* 0: not asked; both: both must hold; none: nothing is pruned */
+    uint64_t completed_before_ms; /* 0: not asked; both: both must hold */
 } dur_prune_rules;
 #define DUR_PRUNE(...) (&(dur_prune_rules){ .size = sizeof(dur_prune_rules), __VA_ARGS__ })
 typedef struct dur_pruned {
     size_t size;
     uint64_t instances, executions, events;
 } dur_pruned;
-/* Old executions of one instance, or of many (running ones included); never the current execution. */
+/* Old executions of one instance, or of many (running ones included); never the current execution.  At least one rule
+   is asked for: a call that names none would throw away every old execution, and is DUR_EINVAL (keep_last = 1 says that
+   this is meant). */
 DUR_API int dur_client_prune(dur_pruned *out, dur_client *client, const char *instance, const dur_prune_rules *rules,
                              dur_error *err);
 DUR_API int dur_client_prune_bulk(dur_pruned *out, dur_client *client, const dur_bulk_options *which,

@@ -21,6 +21,8 @@ struct dur_world;
  *   sqlite:PATH             a SQLite file, created with mode 0600 when missing; sqlite::memory: (one connection, tests)
  *   postgres://…?schema=s   a schema of a PostgreSQL database (package libdurite-postgres); also postgresql://
  * Parameters behind "?" of a sqlite URL: durability=full|relaxed (default full), create=0 (must exist).
+ * Of a memory and a sqlite URL: poll=short|long (default short): whether a fetch of sys/store.h that finds nothing
+ * answers at once or waits for its poll_ms.  Runtimes and clients do not care: they are woken.
  * *out is yours: dur_provider_close.  Codes: DUR_EINVAL (bad URL), DUR_ENOTFOUND (no such file, or the library for
  * postgres is not installed: the message names the package), DUR_EIO, DUR_ECORRUPT (not a database), DUR_ESCHEMA (newer
  * than this library), DUR_EPERM, DUR_EFULL.  Any thread.  Since 0.1.

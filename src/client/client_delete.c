@@ -113,8 +113,12 @@ int dur_client_delete_bulk(dur_deleted *out, dur_client *client, const dur_bulk_
 static int prune_options(dur_prune_options *out, const dur_prune_rules *given, const char *op, dur_error *err) {
     dur_prune_rules rules;
     int code = dur__client_options(&rules, sizeof(rules), given, op, err);
-    if (code == DUR_OK) *out = (dur_prune_options){ rules.keep_last > 0, rules.keep_last, rules.completed_before_ms };
-    return code;
+    if (code != DUR_OK) return code;
+    if (rules.keep_last == 0 && rules.completed_before_ms == 0) /* to a store that means: all but the current one */
+        return dur_error_set(err, DUR_EINVAL, false, op,
+                             "no rule: give keep_last (1 keeps the current execution alone) or completed_before_ms");
+    *out = (dur_prune_options){ rules.keep_last > 0, rules.keep_last, rules.completed_before_ms };
+    return DUR_OK;
 }
 
 int dur_client_prune(dur_pruned *out, dur_client *client, const char *instance, const dur_prune_rules *rules,

@@ -22,8 +22,8 @@ static bool field_present(const dur__field *field, const void *base) {
         return *AT_CONST(uint64_t, base, field->at) != 0;
     case DUR__FIELD_U32:
         return *AT_CONST(uint32_t, base, field->at) != 0;
-    case DUR__FIELD_CARRIED:
-        return *AT_CONST(size_t, base, field->beside) != 0;
+    case DUR__FIELD_CARRIED: /* a list that is empty is not a list that is absent */
+        return *AT_CONST(dur_carried *, base, field->at) != NULL || *AT_CONST(size_t, base, field->beside) != 0;
     case DUR__FIELD_FAILURE:
         return *AT_CONST(dur_failure *, base, field->at) != NULL;
     default:
@@ -190,7 +190,8 @@ static bool carried_read(dur__json *json, const dur_carried **out, size_t *out_c
         if (!good) return dur__json_fail(json, DUR_ECORRUPT, NULL, "expected a pair of name and data");
         if (dur__json_more(json, ']', &in_pair)) return dur__json_fail(json, DUR_ECORRUPT, NULL, "a pair of three");
     }
-    *out = items;
+    static const dur_carried empty = { "", "" };
+    *out = count > 0 ? items : &empty; /* given, with nothing in it: written again as it was read */
     *out_count = count;
     return json->code == DUR_OK;
 }

@@ -28,6 +28,7 @@ int dur__store_enter(const dur_provider *store, const char *op, dur_error *err);
 int dur__store_missing(dur_error *err, const dur_provider *store, const char *method); /* DUR_EUNSUPPORTED */
 int dur__store_null(dur_error *err, const char *op, const char *what);                 /* DUR_EINVAL */
 int dur__store_check_instance(dur_error *err, const char *op, const char *instance);
+int dur__store_check_json(dur_error *err, const char *op, dur_text json); /* U+0000 is refused */
 int dur__store_check_message(dur_error *err, const char *op, const dur_message *item);
 int dur__store_check_turn(dur_turn_commit *turn); /* fills its answers when it is refused */
 /* Name and version of an item whose instance has no row: from its history, else from the start among its messages. */

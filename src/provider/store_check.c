@@ -17,13 +17,30 @@ int dur__store_check_instance(dur_error *err, const char *op, const char *instan
     return dur__check_text(err, op, "instance", instance, DUR__INSTANCE_BYTES_MAX, DUR__NOT_EMPTY);
 }
 
+/* The escape of U+0000, or the byte itself; NULL: none. */
+static const char *find_zero(dur_text json) {
+    const char *end = json.data + json.size, *at = memchr(json.data, '\0', json.size);
+    if (at != NULL) return at;
+    for (at = json.data; at < end && (at = memchr(at, '\\', (size_t)(end - at))) != NULL; at += 2) /* an escape is two */
+        if (end - at >= 6 && memcmp(at + 1, "u0000", 5) == 0) return at;
+    return NULL;
+}
+
+int dur__store_check_json(dur_error *err, const char *op, dur_text json) {
+    const char *zero = find_zero(json);
+    if (zero == NULL) return DUR_OK;
+    return dur_error_set(err, DUR_EINVAL, false, op, "U+0000 in a text at byte %zu: nobody could read it back",
+                         (size_t)(zero - json.data));
+}
+
 int dur__store_check_message(dur_error *err, const char *op, const dur_message *item) {
     if (item == NULL) return dur__store_null(err, op, "item");
     int code = dur__store_check_instance(err, op, item->instance);
     if (code != DUR_OK) return code;
     if (item->json.data == NULL) return dur__store_null(err, op, "json");
     if (item->kind == DUR_WORK_QUEUE_MESSAGE && item->queue == NULL) return dur__store_null(err, op, "queue");
-    if (item->message_id != NULL)
+    code = dur__store_check_json(err, op, item->json);
+    if (code == DUR_OK && item->message_id != NULL)
         code = dur__check_text(err, op, "message_id", item->message_id, DUR__MESSAGE_ID_BYTES_MAX, DUR__OPTIONAL);
     return code;
 }
@@ -46,11 +63,22 @@ static const char *turn_fault(const dur_turn_commit *turn) {
     return NULL;
 }
 
+static int check_texts(const dur_turn_commit *turn, dur_error *err) {
+    int code = DUR_OK;
+    for (size_t i = 0; i < turn->event_count && code == DUR_OK; i++)
+        code = dur__store_check_json(err, "commit", turn->events[i].json);
+    for (size_t i = 0; i < turn->worker_item_count && code == DUR_OK; i++)
+        code = dur__store_check_json(err, "commit", turn->worker_items[i].message.json);
+    for (size_t i = 0; i < turn->orchestrator_item_count && code == DUR_OK; i++)
+        code = dur__store_check_json(err, "commit", turn->orchestrator_items[i].json);
+    return code;
+}
+
 int dur__store_check_turn(dur_turn_commit *turn) {
     const char *missing = turn_fault(turn);
-    if (missing == NULL) return DUR_OK;
-    turn->fault = DUR_TURN_STORE;
-    return dur__store_null(&turn->error, "commit", missing);
+    int code = missing != NULL ? dur__store_null(&turn->error, "commit", missing) : check_texts(turn, &turn->error);
+    if (code != DUR_OK) turn->fault = DUR_TURN_STORE;
+    return code;
 }
 
 bool dur_store_has(const dur_provider *store, const char *method) {

@@ -151,7 +151,7 @@ int dur__exec_start(dur__exec *exec, const dur__exec_begin *begin, uint64_t now_
                           .name = exec->options.name,
                           .version = exec->options.version,
                           .input = begin->input != NULL ? begin->input : "",
-                          .carry_forward_events = begin->carried,
+                          .carry_forward_events = begin->carried_count > 0 ? begin->carried : NULL,
                           .carry_forward_count = begin->carried_count,
                           .initial_custom_status = begin->initial_custom_status,
                           .trace = 1 };

@@ -118,7 +118,9 @@ static bool child_instance_fits(const dur__exec *exec, const dur_event *record, 
     snprintf(made, sizeof(made), "sub::%" PRIu64, record->event_id); /* also the short form of the original */
     if (strcmp(recorded, made) == 0) return true;
     snprintf(made, sizeof(made), "sub::%" PRIu64 ".%" PRIu64, exec->options.execution_id, record->event_id);
-    return strcmp(recorded, made) == 0;
+    if (strcmp(recorded, made) == 0) return true;
+    snprintf(made, sizeof(made), "sub::%" PRIu64 "_%" PRIu64, exec->options.execution_id, record->event_id);
+    return strcmp(recorded, made) == 0; /* the original since 0.1.30 */
 }
 
 /* Which field differs: NULL none, "" the thing itself. */

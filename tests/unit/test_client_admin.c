@@ -369,8 +369,10 @@ static void old_generations_are_pruned(void **state) {
         turn_end(f, &t, (dur_execution_metadata){ ROW, .status = DUR_STATUS_RUNNING });
     }
     dur_pruned pruned = { .size = sizeof(pruned) };
-    OK(f, dur_client_prune(&pruned, f->client, "o", NULL, &f->err));
-    assert_int_equal(pruned.executions, 0);
+    /* no rule would be every old execution: it must be asked for */
+    assert_int_equal(dur_client_prune(&pruned, f->client, "o", NULL, &f->err), DUR_EINVAL);
+    assert_int_equal(dur_client_prune(&pruned, f->client, "o", DUR_PRUNE(), &f->err), DUR_EINVAL);
+    assert_int_equal(dur_client_prune_bulk(&pruned, f->client, DUR_BULK(), DUR_PRUNE(), &f->err), DUR_EINVAL);
     OK(f, dur_client_prune(&pruned, f->client, "o", DUR_PRUNE(.keep_last = 3), &f->err));
     assert_int_equal(pruned.executions, 1);
     OK(f, dur_client_prune_bulk(&pruned, f->client, DUR_BULK(), DUR_PRUNE(.keep_last = 1), &f->err));

@@ -105,7 +105,7 @@ DUR_API char *dur_failure_display(dur_arena *arena, const dur_failure *failure);
 /* "infrastructure", "configuration", "application" or "poison". */
 DUR_API const char *dur_failure_category_name(dur_failure_category category);
 
-/* One message carried over continue-as-new. */
+/* One message carried over continue-as-new.  Of a list, NULL is absent, a pointer with count 0 an empty list. */
 typedef struct dur_carried {
     const char *name;
     const char *data;
@@ -147,7 +147,7 @@ typedef struct dur_event {
     /* Started */
     const char *parent_instance;
     uint64_t parent_id;
-    uint64_t parent_execution_id; /* ours, optional */
+    uint64_t parent_execution_id; /* optional */
     const dur_carried *carry_forward_events;
     size_t carry_forward_count;
     const char *initial_custom_status;

@@ -20,6 +20,8 @@
  *   - a failed method changed nothing; DUR_EUNKNOWN is the one exception (the outcome of a commit was not learned).
  *   - times are wall-clock milliseconds of the store (its `now`); lock times never depend on a jumping clock where the
  *     store can avoid it.  A due time of 0 means visible at once whatever the clock says.
+ *   - texts (json) are kept byte for byte and never looked into; sys/store.h refuses U+0000 in them (DUR_EINVAL), as
+ *     byte or as escape, because no text of C can hold it.
  *   - messages of an instance are ordered by (due time, id); abandoning does not change the order.
  *   - an instance EXISTS when it has a row written by a commit, or history, or a start or continue-as-new waiting (due
  *     or not).  Enqueueing never makes an instance visible to admin methods.
@@ -451,7 +453,7 @@ typedef struct dur_bulk_filter {
 typedef struct dur_prune_options {
     bool has_keep_last;
     uint64_t keep_last;           /* counts the current execution; none, 0 and 1 keep it alone */
-    uint64_t completed_before_ms; /* 0: not asked; both given: both must hold; none given: nothing is pruned */
+    uint64_t completed_before_ms; /* 0: not asked; both given: both must hold; none given: the current one stays */
 } dur_prune_options;
 
 typedef struct dur_delete_result {

@@ -49,7 +49,7 @@ typedef struct dur_work_item {
        call that is given up: whoever answers to another one ignores it. */
     const char *parent_instance;
     uint64_t parent_id;
-    uint64_t parent_execution_id; /* ours, optional */
+    uint64_t parent_execution_id; /* optional */
     const char *result;
     const char *data;
     const char *reason;

@@ -174,7 +174,6 @@ static bool prunable(const dur__mem_instance *instance, size_t at, const dur_pru
     const dur__mem_execution *execution = instance->executions[at];
     uint64_t keep = options->keep_last > 1 ? options->keep_last : 1;
     if (execution->execution_id == instance->current_execution || execution->status == DUR_STATUS_RUNNING) return false;
-    if (!options->has_keep_last && options->completed_before_ms == 0) return false;
     if (options->has_keep_last && instance->execution_count - at <= keep) return false;
     return options->completed_before_ms == 0 ||
            (execution->completed_at_ms != 0 && execution->completed_at_ms < options->completed_before_ms);

@@ -315,7 +315,6 @@ static int prune_key(prune_op *self, dur__sq_txn *txn, uint64_t key) {
     size_t count = 0, room = 0;
     uint64_t *old = NULL;
     self->result.instances_processed++;
-    if (!options->has_keep_last && options->completed_before_ms == 0) return DUR_OK;
     int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_BY_KEY, &row, err, "i", key);
     if (code == DUR_OK && row != NULL) current = dur__sq_u64(row, 4);
     dur__sq_end(&row);
