@@ -26,6 +26,7 @@
  * - fillfactor leaves room in the page for updates that touch no index (HOT): most commits.  A page of dur_instances
  *   has room for a second version of each of its rows: those of a round are updated together, and before it has ended
  *   no old version can go.
+ * - Every table has a primary key: without one the server refuses changes while the table is published (replication).
  * - The queues live by inserting and deleting: vacuum them early and cheaply, and never let a threshold grow with size.
  */
 static const char *const migration_1[] = {
@@ -128,8 +129,8 @@ static const char *const migration_1[] = {
     " CASCADE, disturbed bigint NOT NULL DEFAULT 0) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0,"
     " autovacuum_vacuum_threshold = 500);"
     "CREATE INDEX dur_lanes_owner ON @lanes (owner);",
-    "CREATE TABLE @lost (holder bigint NOT NULL, instance_id text COLLATE \"C\" NOT NULL, at_ms bigint NOT NULL);"
-    "CREATE INDEX dur_lost_holder ON @lost (holder);",
+    "CREATE TABLE @lost (holder bigint NOT NULL, id bigint GENERATED ALWAYS AS IDENTITY,"
+    " instance_id text COLLATE \"C\" NOT NULL, at_ms bigint NOT NULL, PRIMARY KEY (holder, id));",
     NULL,
 };
 
