@@ -13,13 +13,25 @@ DUR_BEGIN_DECLS
 
 struct pg_conn; /* PGconn of libpq-fe.h */
 
+/*
+ * What stands between us and the server.  NONE: nothing; our settings go with the request for a session, which poolers
+ * refuse: then opening fails and says so.  SESSION: a pooler that lends a session until we leave; we set what we need,
+ * and DISCARD ALL at the end.  TRANSACTION: one that lends a session for a transaction: no session locks, no LISTEN, no
+ * named statements, and nothing is left in its sessions.
+ */
+typedef enum dur_postgres_pooler {
+    DUR_POSTGRES_POOLER_NONE,
+    DUR_POSTGRES_POOLER_SESSION,
+    DUR_POSTGRES_POOLER_TRANSACTION
+} dur_postgres_pooler;
+
 typedef struct dur_postgres_options {
     size_t size;
-    const char *conninfo;    /* URL or keyword=value text of libpq; multi-host, TLS and the rest are libpq's */
-    const char *schema;      /* NULL: "public"; created when missing (and permitted) */
-    uint32_t pool;           /* connections for calls outside lanes and owners; 0: 4 */
-    bool transaction_pooler; /* behind a pooler in transaction mode: no session locks, no LISTEN, no named statements */
-    bool must_exist;         /* do not create or migrate: DUR_ESCHEMA when the schema is not there or older */
+    const char *conninfo; /* URL or keyword=value text of libpq; multi-host, TLS and the rest are libpq's */
+    const char *schema;   /* NULL: "public"; created when missing (and permitted) */
+    uint32_t pool;        /* connections for calls outside lanes and owners; 0: 4 */
+    dur_postgres_pooler pooler;
+    bool must_exist; /* do not create or migrate: DUR_ESCHEMA when the schema is not there or older */
     const struct dur_world *world; /* for tokens; and, with caller_clock, for time: tests */
     bool caller_clock;
     bool long_poll; /* poll_ms of a fetch is honoured (the runtime does not need it) */
@@ -37,7 +49,7 @@ DUR_API int dur_postgres_open(dur_provider **out, const dur_postgres_options *op
 
 /*
  * The same by URL, as dur_open calls it.  Parameters of ours, removed before libpq sees the URL:
- *   schema=NAME  pool=N  pooler=transaction|session  poll=short|long  migrate=0  clock=server|caller  temporary=1
+ *   schema=NAME  pool=N  pooler=none|session|transaction  poll=short|long  migrate=0  clock=server|caller  temporary=1
  */
 DUR_API int dur_postgres_open_url(dur_provider **out, const char *url, const dur_open_options *options, dur_error *err);
 

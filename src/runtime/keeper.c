@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #define TICK_MS 1000
+#define REFUSAL_APART_MS 10000u
 #define BEAT_AGAIN_MS 100 /* after one that failed; then twice as long, up to the usual time */
 #define LONG_RUNNING_US 500000u
 
@@ -123,6 +124,15 @@ static uint64_t beat_period_ms(const dur_runtime *runtime) {
     return quarter_ms < TICK_MS ? quarter_ms : TICK_MS;
 }
 
+/* Its instances wait until it succeeds.  Not at each try. */
+static void say_refused(dur_runtime *runtime, const dur_owner_report *report) {
+    uint64_t now_ms = runtime->world->boot_ms(runtime->world->data);
+    if (runtime->refusal_told_ms != 0 && now_ms - runtime->refusal_told_ms < REFUSAL_APART_MS) return;
+    runtime->refusal_told_ms = now_ms;
+    dur__log(DUR_LOG_WARN, DUR__LOG_RUNTIME, DUR__FIELDS(DUR__TEXT("owner", report->last_refused)),
+             "%u dead owner(s) cannot be taken over yet: %s", report->refused, report->refused_why);
+}
+
 /* Milliseconds until the next one.  failed: how many in a row were not answered. */
 static uint64_t beat(dur_runtime *runtime, uint32_t *failed) {
     uint64_t period_ms = beat_period_ms(runtime);
@@ -160,6 +170,7 @@ static uint64_t beat(dur_runtime *runtime, uint32_t *failed) {
         atomic_store(&runtime->suspect_hint, true);
         wake_loops(runtime);
     }
+    if (report.refused > 0) say_refused(runtime, &report);
     return report.look_again_ms > 0 && report.look_again_ms < period_ms ? report.look_again_ms : period_ms;
 }
 

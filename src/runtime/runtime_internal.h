@@ -296,6 +296,7 @@ struct dur_runtime {
     atomic_uint epoch; /* grows when the owner id changes */
     atomic_int phase;
     atomic_uint_fast64_t beat_boot_ms; /* last beat that got through */
+    uint64_t refusal_told_ms;          /* boot time of the last line about a take-over that is refused; keeper only */
     atomic_uint peers;
     atomic_bool suspect_hint;        /* a dead owner's work was set free */
     atomic_bool owner_stale;         /* the store may hold leases of ours that we do not know of */

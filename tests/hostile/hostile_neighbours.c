@@ -3,6 +3,8 @@
  */
 #include "neighbour.h"
 
+#include <durite/sys/store.h>
+
 #ifdef HAVE_LIBPQ
 
 /* ---- a workflow that uses everything a store has ----------------------------------------------------------------- */
@@ -183,6 +185,205 @@ static void fault_h26_all_rows_are_replicated(void **state) {
     assert_int_equal(system(command), 0);
 }
 
+/* ---- settings of the role ---------------------------------------------------------------------------------------- */
+
+/* A role of this test, with what an administrator has thought up for applications. */
+static void make_strict_role(PGconn *db, const char *role) {
+    static const char *const settings[] = {
+        "statement_timeout = 1",
+        "lock_timeout = 1",
+        "idle_in_transaction_session_timeout = 1",
+        "default_transaction_read_only = on",
+        "default_transaction_isolation = serializable",
+        "enable_indexscan = off",
+        "enable_nestloop = off",
+    };
+    pg_do(db, "CREATE ROLE %s SUPERUSER LOGIN", role);
+    for (size_t i = 0; i < sizeof(settings) / sizeof(settings[0]); i++)
+        pg_do(db, "ALTER ROLE %s SET %s", role, settings[i]);
+    if (PQserverVersion(db) >= 140000) pg_do(db, "ALTER ROLE %s SET idle_session_timeout = 1", role);
+    if (PQserverVersion(db) >= 170000) pg_do(db, "ALTER ROLE %s SET transaction_timeout = 1", role);
+}
+
+static void drop_role(PGconn *db, const char *role) {
+    pg_do(db, "REASSIGN OWNED BY %s TO CURRENT_USER; DROP OWNED BY %s; DROP ROLE %s", role, role, role);
+}
+
+/* A store of another URL than the test's, in its schema. */
+static world elsewhere(const world *w, const char *url) {
+    world other = { 0 };
+    char schema[80];
+    schema_of(w, schema);
+    snprintf(other.url, sizeof(other.url), "%s&schema=%s", url, schema);
+    world_open_store(&other);
+    OK(&other, dur_client_new(&other.client, other.store, &other.err));
+    return other;
+}
+
+static void leave(world *other) {
+    world_stop(other);
+    dur_client_free(other->client);
+    dur_provider_close(other->store);
+}
+
+static void fault_h23_timeouts_of_the_role_are_not_ours(void **state) {
+    world *w = *state;
+    char role[40], url[1100];
+    if (!on_provider("postgres")) skip();
+    snprintf(role, sizeof(role), "strict_%d", (int)getpid());
+    PGconn *db = pg_beside();
+    make_strict_role(db, role);
+    snprintf(url, sizeof(url), "%s&user=%s", getenv("DURITE_TEST_URL"), role); /* the last one counts */
+    world other = elsewhere(w, url);
+    RUN(&other, handlers);
+    do_everything(&other, "x");
+    leave(&other);
+    drop_role(db, role);
+    PQfinish(db);
+}
+
+static void fault_h23_timeouts_of_the_role_are_not_ours_behind_a_pooler(void **state) {
+    world *w = *state;
+    char role[40], url[1100];
+    bouncer b;
+    snprintf(role, sizeof(role), "pooled_%d", (int)getpid());
+    if (!on_provider("postgres")) skip();
+    if (!bouncer_start(&b, role, "pool_mode = transaction\ndefault_pool_size = 3")) skip();
+    PGconn *db = pg_beside();
+    pg_do(db, "CREATE ROLE %s SUPERUSER LOGIN; ALTER ROLE %s SET statement_timeout = 1; ALTER ROLE %s SET lock_timeout"
+              " = 1",
+          role, role, role);
+    PQfinish(bouncer_connect(&b));
+    snprintf(url, sizeof(url), "postgres:///postgres?host=%s&user=durite&pooler=transaction", b.dir);
+    world other = elsewhere(w, url);
+    RUN(&other, handlers);
+    do_everything(&other, "x");
+    leave(&other);
+    bouncer_stop(&b);
+    drop_role(db, role);
+    PQfinish(db);
+}
+
+/* ---- a take-over that is refused --------------------------------------------------------------------------------- */
+
+static atomic_uint refusals_told;
+
+static void hear_refusals(void *data, const dur_log_record *record) {
+    (void)data;
+    if (strstr(record->message, "cannot be taken over yet") == NULL) return;
+    for (size_t i = 0; i < record->field_count; i++)
+        if (strcmp(record->fields[i].key, "owner") == 0) atomic_fetch_add(&refusals_told, 1);
+}
+
+/* Another process that holds a lease. */
+static int holds_a_lease(const char *url, long number) {
+    world mine = { 0 }, *w = &mine;
+    (void)number;
+    snprintf(w->url, sizeof(w->url), "%s", url);
+    world_open_store(w);
+    OK(w, dur_client_new(&w->client, w->store, &w->err));
+    RUN(w, handlers);
+    start(w, "Everything", "x", "x");
+    pause();
+    return 0;
+}
+
+static void fault_h23_a_refused_take_over_is_told(void **state) {
+    world *w = *state;
+    char schema[80];
+    if (!on_provider("postgres")) skip();
+    schema_of(w, schema);
+    pid_t node = node_spawn("holds_a_lease", w->url, 0, -1);
+    until_history(w, "x", "ExternalSubscribedPersistent", 1);
+    PGconn *db = pg_beside();
+    pg_do(db, "BEGIN; SELECT 1 FROM %s.dur_instances WHERE instance_id = 'x' FOR UPDATE", schema);
+    atomic_store(&refusals_told, 0);
+    OK(w, dur_log_set_sink(hear_refusals, NULL, DUR_LOG_WARN));
+    node_kill(node);
+    RUN(w, handlers);
+    for (uint64_t end_ms = now_ms() + patience_ms(); atomic_load(&refusals_told) == 0; pause_ms(10))
+        if (now_ms() > end_ms) fail_msg("nothing was said");
+    pg_do(db, "COMMIT");
+    OK(w, dur_client_enqueue(w->client, &w->err, "x", "box", "done"));
+    expect(w, "x", "done");
+    OK(w, dur_log_set_sink(NULL, NULL, DUR_LOG_WARN));
+    PQfinish(db);
+}
+
+/* ---- poolers ----------------------------------------------------------------------------------------------------- */
+
+/* All settings of the session that the pooler lends. */
+static char *settings_of(PGconn *db) {
+    return pg_text(db, "SELECT string_agg(name || '=' || setting, ',' ORDER BY name) FROM pg_settings");
+}
+
+static void leaves_no_setting(world *w, const char *bouncer_settings, const char *parameters, int expected) {
+    char url[200], schema[80];
+    bouncer b;
+    dur_provider *store = NULL;
+    if (!bouncer_start(&b, "durite", bouncer_settings)) skip();
+    PGconn *application = bouncer_connect(&b);
+    char *before = settings_of(application);
+    PQfinish(application);
+    schema_of(w, schema);
+    snprintf(url, sizeof(url), "postgres:///postgres?host=%s&user=durite&schema=%s%s", b.dir, schema, parameters);
+    int code = dur_open(&store, url, &w->err);
+    assert_int_equal(code, expected);
+    if (expected == DUR_OK) {
+        dur_client *client;
+        OK(w, dur_client_new(&client, store, &w->err));
+        OK(w, dur_client_start(client, &w->err, "Everything", "x", .instance = parameters));
+        dur_client_free(client);
+        dur_provider_close(store);
+    } else {
+        assert_non_null(strstr(w->err.message, "pooler=transaction"));
+    }
+    application = bouncer_connect(&b);
+    char *after = settings_of(application);
+    assert_string_equal(after, before);
+    free(before);
+    free(after);
+    PQfinish(application);
+    bouncer_stop(&b);
+}
+
+#define ONE_SESSION "\ndefault_pool_size = 1"
+
+static void fault_h27_a_pooled_session_keeps_nothing_of_ours(void **state) {
+    world *w = *state;
+    if (!on_provider("postgres")) skip();
+    leaves_no_setting(w, "pool_mode = transaction" ONE_SESSION, "", DUR_EINVAL);
+    leaves_no_setting(w, "pool_mode = transaction\nignore_startup_parameters = options" ONE_SESSION, "", DUR_EINVAL);
+    leaves_no_setting(w, "pool_mode = transaction" ONE_SESSION, "&pooler=transaction", DUR_OK);
+    leaves_no_setting(w, "pool_mode = session\nserver_reset_query =" ONE_SESSION, "&pooler=session&pool=1", DUR_OK);
+}
+
+/* A watch of a store that listens says so before it looks by itself only if it was told; what it was told is not lost
+   while it is not asked. */
+static void fault_h28_who_listens_is_told_by_nodes_behind_a_pooler(void **state) {
+    world *w = *state;
+    bouncer b;
+    char url[200];
+    dur_watch *watch;
+    if (!on_provider("postgres")) skip();
+    if (!bouncer_start(&b, "durite", "pool_mode = transaction\ndefault_pool_size = 3")) skip();
+    PQfinish(bouncer_connect(&b));
+    snprintf(url, sizeof(url), "postgres:///postgres?host=%s&user=durite&pooler=transaction", b.dir);
+    world node = elsewhere(w, url);
+    RUN(&node, handlers);
+    do_everything(&node, "beats and finds nobody");
+    OK(w, dur_store_watch_open(w->store, "x", &watch, &w->err));
+    start(&node, "Child", "x", "x");
+    expect(&node, "x", "x");
+    int told = DUR_ETIMEOUT;
+    for (int i = 0; i < 50 && told == DUR_ETIMEOUT; i++)
+        told = dur_store_watch_wait(watch, 100, &w->err);
+    assert_int_equal(told, DUR_OK);
+    dur_store_watch_close(watch);
+    leave(&node);
+    bouncer_stop(&b);
+}
+
 #else
 
 static void nothing_without_libpq(void **state) {
@@ -195,6 +396,7 @@ static void nothing_without_libpq(void **state) {
 static const hostile_role roles[] = {
 #ifdef HAVE_LIBPQ
     { "replicated", replicated },
+    { "holds_a_lease", holds_a_lease },
 #else
     { "none", NULL },
 #endif
@@ -205,6 +407,11 @@ static const struct CMUnitTest tests[] = {
     TEST(fault_h26_every_table_has_a_primary_key),
     TEST(fault_h26_nodes_work_while_all_tables_are_published),
     TEST(fault_h26_all_rows_are_replicated),
+    TEST(fault_h23_timeouts_of_the_role_are_not_ours),
+    TEST(fault_h23_timeouts_of_the_role_are_not_ours_behind_a_pooler),
+    TEST(fault_h23_a_refused_take_over_is_told),
+    TEST(fault_h27_a_pooled_session_keeps_nothing_of_ours),
+    TEST(fault_h28_who_listens_is_told_by_nodes_behind_a_pooler),
 #else
     TEST(nothing_without_libpq),
 #endif

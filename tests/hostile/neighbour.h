@@ -64,6 +64,58 @@ static inline bool url_of_database(char *out, size_t room, const char *database)
     snprintf(out, room, "%.*s/%s%s", (int)(at - url), url, database, at + strlen("/postgres"));
     return true;
 }
+
+/* ---- pgbouncer --------------------------------------------------------------------------------------------------- */
+
+typedef struct bouncer {
+    char dir[40];
+    pid_t pid;
+} bouncer;
+
+/* In front of the tests' server, with one session to lend; false: there is none on this machine. */
+static inline bool bouncer_start(bouncer *b, const char *user, const char *settings) {
+    const char *host = strstr(getenv("DURITE_TEST_URL"), "host=/");
+    char path[80];
+    if (access("/usr/sbin/pgbouncer", X_OK) != 0 || host == NULL) return false;
+    snprintf(b->dir, sizeof(b->dir), "/tmp/durite-bouncer-XXXXXX");
+    if (mkdtemp(b->dir) == NULL) return false;
+    snprintf(path, sizeof(path), "%s/pgbouncer.ini", b->dir);
+    FILE *file = fopen(path, "w");
+    fprintf(file,
+            "[databases]\npostgres = host=%.*s user=%s\n[pgbouncer]\nlisten_addr =\nunix_socket_dir = %s\n"
+            "listen_port = 5432\nauth_type = any\nmax_client_conn = 100\nlogfile = %s/log\npidfile = %s/pid\n%s\n",
+            (int)strcspn(host + 5, "&"), host + 5, user, b->dir, b->dir, b->dir, settings);
+    fclose(file);
+    chmod(b->dir, 0777);
+    chmod(path, 0666);
+    b->pid = fork();
+    if (b->pid != 0) return true;
+    if (getuid() == 0)
+        execl("/usr/bin/setpriv", "setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", "--pdeathsig=TERM",
+              "/usr/sbin/pgbouncer", "-q", path, (char *)NULL);
+    else if (prctl(PR_SET_PDEATHSIG, SIGTERM) == 0)
+        execl("/usr/sbin/pgbouncer", "pgbouncer", "-q", path, (char *)NULL);
+    _exit(127);
+}
+
+static inline PGconn *bouncer_connect(const bouncer *b) {
+    char url[200];
+    snprintf(url, sizeof(url), "postgres:///postgres?host=%s&user=durite&application_name=app&client_encoding=UTF8", b->dir);
+    for (uint64_t end_ms = now_ms() + patience_ms();; pause_ms(10)) { /* it takes a moment to come up */
+        PGconn *db = PQconnectdb(url);
+        if (PQstatus(db) == CONNECTION_OK) return db;
+        if (now_ms() > end_ms) fail_msg("%s", PQerrorMessage(db));
+        PQfinish(db);
+    }
+}
+
+static inline void bouncer_stop(bouncer *b) {
+    char command[80];
+    kill(b->pid, SIGTERM);
+    (void)node_wait(b->pid);
+    snprintf(command, sizeof(command), "rm -rf '%s'", b->dir);
+    assert_int_equal(system(command), 0);
+}
 #endif
 
 #endif

@@ -476,7 +476,7 @@ static void what_nobody_was_told_is_forgotten(void **state) {
     dur_owner_options options = { .owner = "one" };
     char sql[300];
     snprintf(sql, sizeof(sql),
-             "INSERT INTO %s.dur_lost SELECT 7, 'i', (extract(epoch FROM clock_timestamp()) * 1000)::bigint - age FROM"
+             "INSERT INTO %s.dur_lost (holder, instance_id, at_ms) SELECT 7, 'i', (extract(epoch FROM clock_timestamp()) * 1000)::bigint - age FROM"
              " unnest(ARRAY[0, 86000000, 87000000]) age",
              p->schema);
     pg_do(p->db, sql);

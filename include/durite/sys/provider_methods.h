@@ -362,6 +362,8 @@ typedef struct dur_owner_report {
     uint32_t taken_over; /* dead owners whose leases this beat set free */
     uint32_t freed;      /* leases and worker rows set free by it */
     char last_dead[64];  /* id of the last of them */
+    uint32_t refused;    /* dead owners that the store would not let this beat take over, again and again */
+    char last_refused[64], refused_why[160]; /* id of the last of them, and the store's words */
     uint64_t now_ms;
     uint64_t look_again_ms; /* the next beat is wanted this soon: a peer seems dead, and it can be told then; 0: at its
                                time */

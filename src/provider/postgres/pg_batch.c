@@ -23,8 +23,11 @@ static void plan_again(dur__pg_conn *conn) {
 
 /* Claims need a snapshot per statement; behind a pooler the session's default is not ours to set. */
 static const char isolation_sql[] = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED";
-static const char lock_wait_sql[] = "SET LOCAL lock_timeout = " DUR__PG_LOCK_WAIT;
-static const char lock_wait_hurried_sql[] = "SET LOCAL lock_timeout = " DUR__PG_LOCK_WAIT_HURRIED;
+#define WAITS(lock_wait)                                                                                               \
+    "SELECT pg_catalog.set_config('lock_timeout', '" lock_wait "', true),"                                             \
+    " pg_catalog.set_config('statement_timeout', '0', true)"
+static const char waits_sql[] = WAITS(DUR__PG_LOCK_WAIT);
+static const char waits_hurried_sql[] = WAITS(DUR__PG_LOCK_WAIT_HURRIED);
 
 void dur__pg_batch_begin(dur__pg_batch *batch, dur__pg_conn *conn, bool writes) {
     memset(batch, 0, sizeof(*batch));
@@ -39,7 +42,7 @@ void dur__pg_batch_begin(dur__pg_batch *batch, dur__pg_conn *conn, bool writes) 
         dur__pg_args none = { .count = 0 }; /* a parameter would need a snapshot, and then it were too late */
         dur__pg_batch_add(batch, isolation_sql, &none);
         none = (dur__pg_args){ .count = 0 };
-        dur__pg_batch_add(batch, conn->hurries ? lock_wait_hurried_sql : lock_wait_sql, &none);
+        dur__pg_batch_add(batch, conn->hurries ? waits_hurried_sql : waits_sql, &none);
     }
 }
 
@@ -179,7 +182,10 @@ static void send_notify(dur__pg_batch *batch) {
 }
 
 void dur__pg_batch_notify_first(dur__pg_batch *batch) {
-    if (batch->conn->store->pooler) return;
+    if (batch->conn->store->pooler) { /* its transaction has begun: behind it, then */
+        batch->notify = true;
+        return;
+    }
     DUR_ASSERT(batch->count == 0);
     send_notify(batch);
     batch->notified = true;
@@ -230,7 +236,7 @@ int dur__pg_batch_run(dur__pg_batch *batch, const char *op, dur_error *err) {
     int statements = batch->count;
     bool sent = batch->code == DUR_OK && PQpipelineSync(pg) == 1;
     if (!sent) send_failed(batch);
-    bool notify = sent && batch->notify && !batch->conn->store->pooler && batch->count < DUR__PG_BATCH;
+    bool notify = sent && batch->notify && batch->count < DUR__PG_BATCH;
     if (notify) send_notify(batch);
     if (sent) {
         bool good = read_answers(batch, statements, op) == DUR_OK;

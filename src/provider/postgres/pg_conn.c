@@ -65,10 +65,19 @@ dur__pg_conn *dur__pg_conn_new(dur__pg *store) {
     return conn;
 }
 
+/* In session mode a pooler lends it to somebody else when we have gone. */
+static void leave_pooled_session(const dur__pg_conn *conn) {
+    if (!conn->store->session_pooler || PQstatus(conn->pg) != CONNECTION_OK ||
+        PQtransactionStatus(conn->pg) != PQTRANS_IDLE || PQpipelineStatus(conn->pg) != PQ_PIPELINE_OFF)
+        return; /* the pooler sees that it is broken, and ends it */
+    PQclear(PQexec(conn->pg, "DISCARD ALL"));
+}
+
 void dur__pg_disconnect(dur__pg_conn *conn) {
     if (conn->foreign) return; /* its owner sees that it is broken */
     if (conn->pg != NULL) {
         dur__pg_session_known(conn->store, conn->backend, false);
+        leave_pooled_session(conn);
         PQfinish(conn->pg);
     }
     conn->pg = NULL;
@@ -113,55 +122,164 @@ int dur__pg_simple(dur__pg_conn *conn, const char *sql, dur_error *err) {
 }
 
 /*
- * Settings of our sessions.  Generic plans save planning in every call, and are made while the tables are small: then a
- * scan of everything looks cheap, alone or as one side of a hash or merge join, and later walks over all that has
- * become dead.  So every statement goes by an index, row by row (which also marks dead entries, as a bitmap does not).
- * A lock that is not to be had is an error after a while.
+ * Settings of our sessions, whatever the role or the database says.  Generic plans save planning in every call, and are
+ * made while the tables are small: then a scan of everything looks cheap, alone or as one side of a hash or merge join,
+ * and later walks over all that has become dead.  So every statement goes by an index, row by row (which also marks
+ * dead entries, as a bitmap does not).  A lock that is not to be had is an error after a while (lock_timeout); how long a
+ * statement takes is no error, or what must be done at once, a take-over say, would never be done.
  * A transaction that its client left open must not keep the others waiting, nor one whose machine is gone: then the
  * server waits for the rest of it until it notices, by default for two hours.
  */
-static const char session_settings[] =
-    "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_bitmapscan = off; "
-    "SET plan_cache_mode = force_generic_plan; SET search_path = ''; "
-    "SET idle_in_transaction_session_timeout = '10s'; SET client_min_messages = warning; SET jit = off; "
-    "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 3; SET tcp_keepalives_count = 3; "
-    "SET default_transaction_isolation = 'read committed'";
+typedef struct setting {
+    const char *name, *value;
+} setting;
 
-/* In one round trip: the settings, the sign of life, and LISTEN (pg_notify.c). */
-static int prepare_session(dur__pg_conn *conn, dur_error *err) {
+static const setting settings[] = {
+    { "enable_seqscan", "off" },
+    { "enable_hashjoin", "off" },
+    { "enable_mergejoin", "off" },
+    { "enable_bitmapscan", "off" },
+    { "enable_indexscan", "on" },
+    { "enable_nestloop", "on" },
+    { "plan_cache_mode", "force_generic_plan" },
+    { "jit", "off" },
+    { "search_path", "" },
+    { "client_min_messages", "warning" },
+    { "statement_timeout", "0" },
+    { "idle_in_transaction_session_timeout", "10s" },
+    { "tcp_keepalives_idle", "10" },
+    { "tcp_keepalives_interval", "3" },
+    { "tcp_keepalives_count", "3" },
+    { "default_transaction_isolation", "read committed" },
+    { "default_transaction_read_only", "off" },
+    { "default_transaction_deferrable", "off" },
+};
+enum { SETTINGS = sizeof(settings) / sizeof(settings[0]) };
+
+static const char *lock_wait(const dur__pg_conn *conn) {
+    return conn->hurries ? DUR__PG_LOCK_WAIT_HURRIED : DUR__PG_LOCK_WAIT;
+}
+
+static void add_option(dur__buf *out, const char *name, const char *value) {
+    dur__buf_format(out, " -c %s=", name);
+    for (; *value != '\0'; value++) {
+        if (*value == ' ' || *value == '\\') dur__buf_char(out, '\\');
+        dur__buf_char(out, *value);
+    }
+}
+
+/*
+ * They go with the request for a session, so they are those of a session that is made for us, or there is none: what
+ * is SET in a session that a pooler lends would stay there for other applications.  The mark tells whether the session
+ * that we get is the one that we asked for: poolers can be told to ignore options.  Behind those of the caller, so that
+ * ours count.
+ */
+static void startup_options(const dur__pg_conn *conn, const char *mark, dur__buf *out) {
+    if (conn->store->given_options != NULL) dur__buf_text(out, conn->store->given_options);
+    for (size_t i = 0; i < SETTINGS; i++)
+        add_option(out, settings[i].name, settings[i].value);
+    add_option(out, "lock_timeout", lock_wait(conn));
+    int version = atomic_load(&conn->store->server_version);
+    if (version >= 140000) add_option(out, "idle_session_timeout", "0");
+    if (version >= 170000) add_option(out, "transaction_timeout", "0");
+    add_option(out, "durite.session", mark);
+}
+
+/* Behind a pooler in session mode the session is ours until we leave. */
+static void add_settings(const dur__pg_conn *conn, dur__buf *sql) {
+    for (size_t i = 0; i < SETTINGS; i++)
+        dur__buf_format(sql, "SET %s = '%s'; ", settings[i].name, settings[i].value);
+    dur__buf_format(sql, "SET lock_timeout = %s; ", lock_wait(conn));
+}
+
+#define MARK_SIZE 24
+
+/* In one round trip: the settings that depend on the server's version, the sign of life, and LISTEN (pg_notify.c). */
+static int prepare_session(dur__pg_conn *conn, const char *mark, dur_error *err) {
     dur__buf sql = { NULL, 0, 0 };
     if (conn->store->pooler) return DUR_OK;
-    dur__buf_text(&sql, session_settings);
-    dur__buf_format(&sql, "; SET lock_timeout = %s", conn->hurries ? DUR__PG_LOCK_WAIT_HURRIED : DUR__PG_LOCK_WAIT);
+    if (conn->store->session_pooler)
+        add_settings(conn, &sql);
+    else /* what follows it is not done in a session of somebody else */
+        dur__buf_format(&sql, "SELECT 1 / (current_setting('durite.session', true) IS NOT DISTINCT FROM '%s')::int; ",
+                        mark);
+    if (PQserverVersion(conn->pg) >= 140000) dur__buf_text(&sql, "SET idle_session_timeout = 0; ");
+    if (PQserverVersion(conn->pg) >= 170000) dur__buf_text(&sql, "SET transaction_timeout = 0; ");
     if (conn->owner_key != 0)
-        dur__buf_format(&sql, "; SELECT pg_advisory_lock_shared(%lld)", (long long)conn->owner_key);
+        dur__buf_format(&sql, "SELECT pg_advisory_lock_shared(%lld); ", (long long)conn->owner_key);
     if (conn->want_listen) /* and let it be known */
-        dur__buf_format(&sql, "; LISTEN %s; SELECT pg_advisory_lock_shared(%lld); NOTIFY %s, '%s'",
-                        conn->store->channel, (long long)dur__pg_hearing_key(conn->store), conn->store->channel,
-                        DUR__PG_GREETING);
-    int code = dur__pg_simple(conn, sql.data, err);
+        dur__buf_format(&sql, "LISTEN %s; SELECT pg_advisory_lock_shared(%lld); NOTIFY %s, '%s'", conn->store->channel,
+                        (long long)dur__pg_hearing_key(conn->store), conn->store->channel, DUR__PG_GREETING);
+    PGresult *result = PQexec(conn->pg, sql.data);
+    const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+    ExecStatusType status = PQresultStatus(result);
+    int code = DUR_OK;
+    if (state != NULL && strcmp(state, "22012") == 0)
+        code = dur_error_set(err, DUR_EINVAL, false, "postgres.connect",
+                             "startup options do not reach the server: behind a pooler say pooler=transaction or "
+                             "pooler=session");
+    else if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK)
+        code = dur__pg_error(err, "postgres.session", state,
+                             result != NULL ? PQresultErrorMessage(result) : PQerrorMessage(conn->pg));
+    PQclear(result);
     dur__buf_free(&sql);
     return code;
 }
 
-int dur__pg_connect(dur__pg_conn *conn, dur_error *err) {
+static PGconn *open_session(const dur__pg_conn *conn, const char *mark) {
+    const dur__pg *store = conn->store;
+    dur__buf options = { NULL, 0, 0 };
+    size_t count = 0;
+    while (store->keywords[count] != NULL)
+        count++;
+    const char **keywords = dur__xcalloc(count + 2, sizeof(*keywords));
+    const char **values = dur__xcalloc(count + 2, sizeof(*values));
+    for (size_t i = 0; i < count; i++) {
+        keywords[i] = store->keywords[i];
+        values[i] = store->values[i];
+    }
+    if (!store->pooler && !store->session_pooler)
+        startup_options(conn, mark, &options);
+    else if (store->given_options != NULL)
+        dur__buf_text(&options, store->given_options);
+    if (options.size > 0) {
+        keywords[count] = "options";
+        values[count] = options.data;
+    }
+    PGconn *pg = PQconnectdbParams(keywords, values, 0);
+    dur__buf_free(&options);
+    free(keywords);
+    free(values);
+    return pg;
+}
+
+/* libpq gives no SQLSTATE for a refused connection: a wrong password is not worth a second try. */
+static int refused_session(const PGconn *pg, dur_error *err) {
+    const char *why = PQerrorMessage(pg);
+    if (strstr(why, "startup parameter") != NULL)
+        return dur_error_set(err, DUR_EINVAL, false, "postgres.connect",
+                             "a pooler refuses startup options: say pooler=transaction or pooler=session");
+    bool refused = PQconnectionNeedsPassword(pg) || strstr(why, "password authentication failed") != NULL ||
+                   (strstr(why, "role \"") != NULL && strstr(why, "does not exist") != NULL) ||
+                   strstr(why, "no pg_hba.conf entry") != NULL;
+    bool missing = strstr(why, "database \"") != NULL && strstr(why, "does not exist") != NULL;
+    return dur__pg_error(err, "postgres.connect", refused ? "28000" : missing ? "3D000" : "08001", why);
+}
+
+static int try_connect(dur__pg_conn *conn, dur_error *err) {
     dur__pg *store = conn->store;
-    if (alive(conn)) return DUR_OK;
+    char mark[MARK_SIZE];
     dur__pg_disconnect(conn);
-    conn->pg = PQconnectdbParams((const char *const *)store->keywords, (const char *const *)store->values, 0);
+    snprintf(mark, sizeof(mark), "%016llx", (unsigned long long)dur__pg_random_holder(store));
+    conn->pg = open_session(conn, mark);
     if (conn->pg == NULL) return dur_error_set(err, DUR_ENOMEM, true, "postgres.connect", "no memory for a connection");
     int code = DUR_OK;
     if (PQstatus(conn->pg) != CONNECTION_OK) {
-        const char *why = PQerrorMessage(conn->pg);
-        /* libpq gives no SQLSTATE for a refused connection: a wrong password is not worth a second try. */
-        bool refused = PQconnectionNeedsPassword(conn->pg) || strstr(why, "password authentication failed") != NULL ||
-                       (strstr(why, "role \"") != NULL && strstr(why, "does not exist") != NULL) ||
-                       strstr(why, "no pg_hba.conf entry") != NULL;
-        bool missing = strstr(why, "database \"") != NULL && strstr(why, "does not exist") != NULL;
-        code = dur__pg_error(err, "postgres.connect", refused ? "28000" : missing ? "3D000" : "08001", why);
+        code = refused_session(conn->pg, err);
     } else {
         PQsetNoticeReceiver(conn->pg, ignore_notice, NULL);
-        code = prepare_session(conn, err);
+        atomic_store(&store->server_version, PQserverVersion(conn->pg));
+        code = prepare_session(conn, mark, err);
     }
     if (code == DUR_OK) {
         if (conn->want_listen && conn->backend != 0)
@@ -174,9 +292,22 @@ int dur__pg_connect(dur__pg_conn *conn, dur_error *err) {
     return code;
 }
 
+/* Settings that only later versions have go with the second request: the first says which version it is, and may have
+   been ended for being idle. */
+int dur__pg_connect(dur__pg_conn *conn, dur_error *err) {
+    if (alive(conn)) return DUR_OK;
+    bool first = atomic_load(&conn->store->server_version) == 0;
+    int code = try_connect(conn, err);
+    if (code == DUR_EUNAVAILABLE && first && atomic_load(&conn->store->server_version) != 0)
+        code = try_connect(conn, err);
+    return code;
+}
+
 /* Behind a pooler the session's settings are not ours, and its batches do not say them again. */
 int dur__pg_begin(dur__pg_conn *conn, dur_error *err) {
-    return dur__pg_simple(conn, "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = " DUR__PG_LOCK_WAIT,
+    return dur__pg_simple(conn,
+                          "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = 0; SET LOCAL"
+                          " lock_timeout = " DUR__PG_LOCK_WAIT,
                           err);
 }
 

@@ -194,7 +194,9 @@ struct dur__pg {
     dur__buf prefix;    /* quoted and with a dot */
     char channel[64];   /* of LISTEN */
     int64_t schema_key; /* for advisory locks */
-    bool pooler;        /* transaction mode: no session state */
+    char *given_options; /* the caller's startup options; NULL: none */
+    bool pooler;         /* transaction mode: no session state */
+    bool session_pooler; /* session mode: what we set is undone when we leave */
     bool long_poll;
     bool must_exist;
     bool temporary; /* its schema goes with it */
@@ -202,6 +204,7 @@ struct dur__pg {
     const dur_world *world;
     size_t pool_max;
     uint64_t serial;
+    atomic_int server_version; /* 0: not known yet */
 
     dur__mutex mutex;
     dur__cond freed; /* a pooled connection came back */

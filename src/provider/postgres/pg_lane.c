@@ -119,7 +119,7 @@ static void flush_notification(dur__pg_lane *lane) {
     dur__pg_args args;
     dur__pg_batch batch;
     lane->notify_pending = lane->notify_urgent = false;
-    if (lane->store->pooler || dur__pg_connect(lane->conn, NULL) != DUR_OK) return;
+    if (dur__pg_connect(lane->conn, NULL) != DUR_OK) return;
     dur__pg_batch_begin(&batch, lane->conn, false);
     dur__pg_args_begin(lane->store, &args);
     dur__pg_text(&args, lane->store->channel);

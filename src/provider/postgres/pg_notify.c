@@ -64,14 +64,15 @@ void dur__pg_greeted(dur__pg *store) {
     dur__mutex_unlock(&store->mutex);
 }
 
-/* A listener that was not there before may have greeted while no session of ours heard it. */
+/* A listener that was not there before may have greeted while no session of ours heard it.  Behind a pooler none does,
+   so somebody may always be there. */
 void dur__pg_saw_hearing(dur__pg *store, bool heard, unsigned greetings) {
     dur__mutex_lock(&store->mutex);
     bool before_a_greeting = atomic_load(&store->greetings) != greetings;
     if (heard && atomic_load(&store->unheard))
         note_greeting(store);
     else
-        atomic_store(&store->unheard, !heard && !before_a_greeting);
+        atomic_store(&store->unheard, !heard && !before_a_greeting && !store->pooler);
     dur__mutex_unlock(&store->mutex);
 }
 

@@ -53,8 +53,11 @@ static int take_parameter(dur_postgres_options *options, dur__buf *schema, const
             return bad(err, "pool= is a number from 1 to 1000"), -1;
         options->pool = (uint32_t)number;
     } else if (IS("pooler")) {
-        if (!SAYS("transaction") && !SAYS("session")) return bad(err, "pooler= is transaction or session"), -1;
-        options->transaction_pooler = SAYS("transaction");
+        if (!SAYS("transaction") && !SAYS("session") && !SAYS("none"))
+            return bad(err, "pooler= is none, session or transaction"), -1;
+        options->pooler = SAYS("transaction") ? DUR_POSTGRES_POOLER_TRANSACTION
+                          : SAYS("session")   ? DUR_POSTGRES_POOLER_SESSION
+                                              : DUR_POSTGRES_POOLER_NONE;
     } else if (IS("poll")) {
         if (!SAYS("long") && !SAYS("short")) return bad(err, "poll= is short or long"), -1;
         options->long_poll = SAYS("long");
@@ -140,10 +143,19 @@ static void name_schema(dur__pg *store, const char *schema) {
     snprintf(store->channel, sizeof(store->channel), "durite_%016llx", (unsigned long long)store->schema_key);
 }
 
-static bool given(const PQconninfoOption *all, const char *keyword) {
+static const char *value_of(const PQconninfoOption *all, const char *keyword) {
     for (const PQconninfoOption *at = all; at->keyword != NULL; at++)
-        if (strcmp(at->keyword, keyword) == 0) return at->val != NULL;
-    return false;
+        if (strcmp(at->keyword, keyword) == 0) return at->val;
+    return NULL;
+}
+
+/* Of the URL, or where libpq would take them from: PGOPTIONS, a service file. */
+static void keep_options(dur__pg *store, const PQconninfoOption *all) {
+    PQconninfoOption *defaults = PQconndefaults();
+    const char *given = value_of(all, "options");
+    if (given == NULL && defaults != NULL) given = value_of(defaults, "options");
+    if (given != NULL && given[0] != '\0') store->given_options = dur__xstrdup(given);
+    if (defaults != NULL) PQconninfoFree(defaults);
 }
 
 /* What the caller gave, and what we want where the caller said nothing: a dead peer is to be noticed. */
@@ -160,12 +172,12 @@ static void name_connection(dur__pg *store, const PQconninfoOption *all) {
     store->keywords = dur__xcalloc(room, sizeof(char *));
     store->values = dur__xcalloc(room, sizeof(char *));
     for (const PQconninfoOption *at = all; at->keyword != NULL; at++) {
-        if (at->val == NULL) continue;
+        if (at->val == NULL || strcmp(at->keyword, "options") == 0) continue;
         store->keywords[count] = dur__xstrdup(at->keyword);
         store->values[count++] = dur__xstrdup(at->val);
     }
     for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]); i++) {
-        if (given(all, ours[i][0])) continue;
+        if (value_of(all, ours[i][0]) != NULL) continue;
         store->keywords[count] = dur__xstrdup(ours[i][0]);
         store->values[count++] = dur__xstrdup(ours[i][1]);
     }
@@ -180,6 +192,7 @@ static int read_conninfo(dur__pg *store, const char *conninfo, dur_error *err) {
         return bad(err, "libpq does not understand the URL or its parameters");
     }
     name_connection(store, all);
+    keep_options(store, all);
     PQconninfoFree(all);
     return DUR_OK;
 }
@@ -222,6 +235,7 @@ static void store_close(dur_provider *self) {
     dur__buf_free(&store->prefix);
     free_texts(store->keywords);
     free_texts(store->values);
+    free(store->given_options);
     free(store->schema);
     dur__cond_destroy(&store->freed);
     dur__cond_destroy(&store->changed);
@@ -232,7 +246,8 @@ static void store_close(dur_provider *self) {
 static dur__pg *store_new(const dur_postgres_options *options) {
     dur__pg *store = dur__xcalloc(1, sizeof(*store));
     store->base.methods = options->caller_clock ? &dur__pg_caller_methods : &dur__pg_methods;
-    store->pooler = options->transaction_pooler;
+    store->pooler = options->pooler == DUR_POSTGRES_POOLER_TRANSACTION;
+    store->session_pooler = options->pooler == DUR_POSTGRES_POOLER_SESSION;
     store->long_poll = options->long_poll;
     store->must_exist = options->must_exist;
     store->caller_clock = options->caller_clock;
@@ -258,6 +273,7 @@ int dur_postgres_open(dur_provider **out, const dur_postgres_options *options, d
     size_t size = options->size != 0 && options->size < sizeof(all) ? options->size : sizeof(all);
     memcpy(&all, options, size); /* an older caller's options are shorter */
     const char *schema = all.schema != NULL ? all.schema : "public";
+    if ((unsigned)all.pooler > DUR_POSTGRES_POOLER_TRANSACTION) return bad(err, "pooler is not one that there is");
     int code = check_schema(schema, err);
     if (code != DUR_OK) return code;
     if (all.temporary && strcmp(schema, "public") == 0)

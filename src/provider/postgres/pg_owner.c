@@ -319,10 +319,15 @@ static void look_at_peers(dur__pg *store, dur__pg_keeper *keeper, const PGresult
     for (int row = 0; row < PQntuples(peers); row++) {
         const char *peer = dur__pg_get(peers, row, 2);
         int64_t beat_ms = dur__pg_get_i64(peers, row, 3);
+        dur_error why = DUR_ERROR_INIT;
         if (!dead[row]) continue;
-        if (dur__pg_connect(keeper->conn, NULL) != DUR_OK ||
-            owner_end(store, keeper->conn, peer, &beat_ms, false, &out->freed, NULL) != DUR_OK) {
-            if (refused(store, peer, out)) end_batches(store, keeper->conn, peer, beat_ms);
+        if (dur__pg_connect(keeper->conn, &why) != DUR_OK ||
+            owner_end(store, keeper->conn, peer, &beat_ms, false, &out->freed, &why) != DUR_OK) {
+            if (!refused(store, peer, out)) continue;
+            end_batches(store, keeper->conn, peer, beat_ms);
+            out->refused++;
+            snprintf(out->last_refused, sizeof(out->last_refused), "%s", peer);
+            snprintf(out->refused_why, sizeof(out->refused_why), "%.*s", (int)sizeof(out->refused_why) - 1, why.message);
             continue;
         }
         out->taken_over++;
