@@ -233,9 +233,12 @@ typedef struct dur_turn_commit {
     const char *session_owner; /* with session items among worker_items: who claims, for how long */
     uint64_t session_lock_ms;
     bool keep_lease;      /* the token stays valid; messages that come later are handed to the owner */
-    uint64_t seen_id;     /* without keep_lease: messages left up to this id (delayed ones: due up to this time) */
-    uint64_t seen_now_ms; /*   were seen and are no reason to fetch the instance again; 0, 0: all count.  Both as of the
-                               time when the store handed messages out last: it may know what it never handed out */
+    uint64_t seen_id;     /* without keep_lease: messages that were handed out under this lease and left, up to this */
+    uint64_t seen_now_ms; /*   id (delayed ones: due up to this time), were seen and are no reason to fetch the instance
+                               again, nor is what waits in a queue behind one of them.  What was never handed out is a
+                               reason, whatever its id: ids need not be in order of commit.  0, 0: all count.  Both as
+                               of the last round before the turn was made; where the lease is handed more before the
+                               turn is committed they are 0, 0 again: nobody has seen that */
     uint64_t delay_ms;    /* without keep_lease: not fetched again before now + delay (0: at once) */
     bool give_back;       /* the acquisition was not used (shutdown, unregistered): do not count it */
     /* A turn with execution_id 0 is a release: nothing is written, the lease goes.  It clears the counts of attempts
@@ -336,7 +339,7 @@ typedef struct dur_round {
     const char **lost; /* instances whose lease this lane no longer holds (delete, terminate, take-over) */
     size_t lost_count;
     uint64_t now_ms;        /* the store's time */
-    uint64_t seen_id;       /* highest message id that this round's reads have seen */
+    uint64_t seen_id;       /* highest message id that this round's reads may have seen */
     uint64_t next_due_ms;   /* when something may become visible by itself, never later: a message falls due, a delay
                                ends, a timed lock of an instance, a worker row or a session ends; DUR_NEVER */
     bool more;              /* there may be more to fetch at once */

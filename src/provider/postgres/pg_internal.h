@@ -348,6 +348,7 @@ typedef struct dur__pg_outbox {
     dur__pg_array instance, kind, execution, activity, queue, due, delay, json, locks;
     dur__pg_array born; /* of locks: the token of one that begins here, else NULL */
     size_t count, born_count;
+    bool disturbs; /* leases of others may end: their rows are locked FOR UPDATE */
 } dur__pg_outbox;
 void dur__pg_outbox_begin(dur__pg_outbox *box);
 void dur__pg_outbox_add(dur__pg_outbox *box, const dur_message *item, uint64_t delay_ms);

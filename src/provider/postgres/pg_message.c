@@ -2,7 +2,10 @@
  * pg_message.c: messages to instances: how they are put into the queue and how the instance's row learns of them.
  *
  * Every sender first locks the rows of all instances that its transaction touches, in order of their ids: so two
- * batches that cross (parents and children of two nodes) wait for each other and never deadlock.
+ * batches that cross (parents and children of two nodes) wait for each other and never deadlock.  A row that is missing
+ * cannot be locked: it is made, or the message refused.  What stands in a row, and in the queue behind it, is read by
+ * later statements only, and of rows that were locked only: whoever goes by a snapshot that is older than the lock
+ * takes a reason to look for one that is still there, when its holder has looked.
  */
 #include "provider/postgres/pg_internal.h"
 
@@ -51,14 +54,21 @@ void dur__pg_outbox_lock(dur__pg_outbox *box, const char *instance, const char *
 
 /*
  * Make the rows that are missing and lock all of them, in one pass in order of ids.  The condition that is never true
- * changes nothing but locks the row, and waits for somebody who is just deleting it.
+ * changes nothing but locks the row, and waits for somebody who is just deleting it.  Who only sends, or writes rows of
+ * his own leases, locks them as an update does that leaves the key alone (FOR NO KEY UPDATE); who ends the leases of
+ * others as a deletion does (FOR UPDATE): the column that is named decides.
  */
-static const char make_sql[] =
-    "INSERT INTO @instances (instance_id) SELECT DISTINCT x.id COLLATE \"C\" FROM unnest($2::text[]) AS x(id) ORDER"
-    " BY 1"
-    " ON CONFLICT (instance_id) DO UPDATE SET instance_id = excluded.instance_id WHERE false";
-static const char lock_sql[] = "SELECT count(*) FROM (SELECT 1 FROM @instances WHERE instance_id = ANY ($2::text[])"
-                               " ORDER BY instance_id FOR UPDATE) t";
+#define OR_LOCK(column) " ON CONFLICT (instance_id) DO UPDATE SET " column " = excluded." column " WHERE false"
+#define MAKE(column)                                                                                                   \
+    "INSERT INTO @instances (instance_id) SELECT DISTINCT x.id COLLATE \"C\" FROM unnest($2::text[]) AS x(id) ORDER"   \
+    " BY 1" OR_LOCK(column)
+static const char make_sql[] = MAKE("known");
+static const char make_and_disturb_sql[] = MAKE("instance_id");
+#define LOCK(strength)                                                                                                 \
+    "SELECT count(*) FROM (SELECT 1 FROM @instances WHERE instance_id = ANY ($2::text[]) ORDER BY instance_id FOR"      \
+    " " strength ") t"
+static const char lock_sql[] = LOCK("NO KEY UPDATE");
+static const char lock_and_disturb_sql[] = LOCK("UPDATE");
 
 static void send_lock(dur__pg_batch *batch, const char *sql, const dur__pg_array *ids, const dur__pg_array *more) {
     dur__pg_args args;
@@ -82,7 +92,7 @@ static const char born_and_locks_sql[] =
     " u.token FROM unnest($2::text[], $3::text[]) AS u(id, token) WHERE u.token IS NULL OR (SELECT EXISTS (SELECT 1 "
     "FROM"
     " @owners WHERE owner = $4::text)) ORDER BY u.id COLLATE \"C\", u.token) x ORDER BY 1"
-    " ON CONFLICT (instance_id) DO UPDATE SET instance_id = excluded.instance_id WHERE false";
+    OR_LOCK("known");
 
 static void send_born_and_locks(const dur__pg_outbox *box, dur__pg_batch *batch, const dur__pg_lane *lane) {
     dur__pg_args args;
@@ -104,24 +114,26 @@ void dur__pg_outbox_send_locks(dur__pg_outbox *box, dur__pg_batch *batch, const 
     if (lane != NULL && box->born_count > 0)
         send_born_and_locks(box, batch, lane);
     else if (box->count > 0)
-        send_lock(batch, make_sql, &box->instance, &box->locks);
+        send_lock(batch, box->disturbs ? make_and_disturb_sql : make_sql, &box->instance, &box->locks);
     else if (box->locks.count > 0)
-        send_lock(batch, lock_sql, &box->locks, NULL);
+        send_lock(batch, box->disturbs ? lock_and_disturb_sql : lock_sql, &box->locks, NULL);
 }
 
 /*
- * $10 is the condition: 0 none; 1 only for an instance that does not exist; 2 only for one that does, whose message id
- * ($11) was not accepted before, and which, for a queue message, has not ended.
+ * $10 is the condition: 0 none; 1 only for an instance that does not exist; 2 only for one that does and whose row is
+ * locked (lock_existing_sql), whose message id ($11) was not accepted before, and which, for a queue message, has not
+ * ended.
  */
 #define FINISHED                                                                                                       \
     "(coalesce(i.status, (SELECT e.status FROM @executions e WHERE e.instance_id = i.instance_id AND e.execution_id"   \
     " = i.current_execution), 1) IN (2, 3) AND NOT EXISTS (SELECT 1 FROM @queue s WHERE s.instance_id = "              \
     "i.instance_id AND s.kind IN " DUR__PG_STARTS "))"
+#define IS_LOCKED "current_setting('durite.locked', true) = '1'"
 #define MAY_SEND                                                                                                       \
     "($10::bigint = 0 OR ($10::bigint = 1 AND NOT EXISTS (SELECT 1 FROM @instances i WHERE i.instance_id = "           \
     "x.instance"                                                                                                       \
-    " AND i.known)) OR ($10::bigint = 2 AND EXISTS (SELECT 1 FROM @instances i WHERE i.instance_id = x.instance AND "  \
-    "i.known AND NOT (x.kind = " DUR__PG_KIND_QUEUE " AND " FINISHED ") AND NOT EXISTS (SELECT 1 FROM @accepted a "    \
+    " AND i.known)) OR ($10::bigint = 2 AND " IS_LOCKED " AND EXISTS (SELECT 1 FROM @instances i WHERE i.instance_id "  \
+    "= x.instance AND i.known AND NOT (x.kind = " DUR__PG_KIND_QUEUE " AND " FINISHED ") AND NOT EXISTS (SELECT 1 FROM @accepted a "    \
     "WHERE a.instance_id = i.instance_id AND a.message_id = $11::text))))"
 
 /*
@@ -391,19 +403,37 @@ int dur__pg_enqueue_starts(dur_provider *self, dur_start *starts, size_t count, 
     return DUR_OK;
 }
 
+/*
+ * A row that is there is locked, one that is missing is not made: a refusal leaves nothing behind, and holds up nobody
+ * who begins the instance in that moment.  The row may come between this statement and the next, which would see it
+ * without the lock; so what was locked is handed on in a setting of the transaction.
+ */
+static const char lock_existing_sql[] = "SELECT set_config('durite.locked', count(*)::text, true) FROM (SELECT 1 FROM"
+                                        " @instances WHERE instance_id = $2::text FOR NO KEY UPDATE) t";
 static const char look_sql[] =
     "SELECT i.known, EXISTS (SELECT 1 FROM @accepted a WHERE a.instance_id = i.instance_id AND a.message_id ="
     " $3::text),"
     " " FINISHED " FROM @instances i WHERE i.instance_id = $2::text";
 
-int dur__pg_existing_on(dur__pg_conn *conn, const dur_message *item, uint64_t delay_ms, dur_error *err) {
+static int say_why_not(const PGresult *row, const dur_message *item, dur_error *err) {
+    const char *op = "postgres.enqueue";
+    if (PQntuples(row) == 0 || !dur__pg_get_bool(row, 0, 0))
+        return dur_error_set(err, DUR_ENOTFOUND, false, op, "instance %s not found", item->instance);
+    if (dur__pg_get_bool(row, 0, 1))
+        return dur_error_set(err, DUR_EDUPLICATE, false, op, "message %s was accepted before", item->message_id);
+    return dur_error_set(err, DUR_ESTATE, false, op, "instance %s has ended", item->instance);
+}
+
+/* *came: its row has come between the lock and the look, and nothing was sent. */
+static int existing_once(dur__pg_conn *conn, const dur_message *item, uint64_t delay_ms, bool *came, dur_error *err) {
     dur__pg_args args;
     dur__pg_batch batch;
     dur__pg_outbox box;
     dur__pg_batch_begin(&batch, conn, true);
     dur__pg_outbox_begin(&box);
-    dur__pg_outbox_lock(&box, item->instance, NULL);
-    dur__pg_outbox_send_locks(&box, &batch, NULL); /* locks, does not make */
+    dur__pg_args_begin(conn->store, &args);
+    dur__pg_text(&args, item->instance);
+    int lock = dur__pg_batch_add(&batch, lock_existing_sql, &args);
     dur__pg_args_begin(conn->store, &args);
     dur__pg_text(&args, item->instance);
     dur__pg_text(&args, item->message_id);
@@ -413,19 +443,22 @@ int dur__pg_existing_on(dur__pg_conn *conn, const dur_message *item, uint64_t de
     int sent = batch.count - 1;
     dur__pg_batch_notify(&batch);
     int code = dur__pg_batch_run(&batch, "postgres.enqueue", err);
+    *came = false;
     if (code == DUR_OK && dur__pg_get_i64(batch.results[sent], 0, 0) == 0) {
-        const PGresult *row = batch.results[look];
-        if (PQntuples(row) == 0 || !dur__pg_get_bool(row, 0, 0))
-            code =
-                dur_error_set(err, DUR_ENOTFOUND, false, "postgres.enqueue", "instance %s not found", item->instance);
-        else if (dur__pg_get_bool(row, 0, 1))
-            code = dur_error_set(err, DUR_EDUPLICATE, false, "postgres.enqueue", "message %s was accepted before",
-                                 item->message_id);
-        else
-            code = dur_error_set(err, DUR_ESTATE, false, "postgres.enqueue", "instance %s has ended", item->instance);
+        *came = dur__pg_get_i64(batch.results[lock], 0, 0) == 0 && PQntuples(batch.results[look]) > 0;
+        code = *came ? DUR_OK : say_why_not(batch.results[look], item, err);
     }
     dur__pg_batch_end(&batch);
     dur__pg_outbox_end(&box);
+    return code;
+}
+
+int dur__pg_existing_on(dur__pg_conn *conn, const dur_message *item, uint64_t delay_ms, dur_error *err) {
+    bool came;
+    int code;
+    do {
+        code = existing_once(conn, item, delay_ms, &came, err);
+    } while (came);
     return code;
 }
 

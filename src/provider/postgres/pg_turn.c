@@ -491,6 +491,7 @@ void dur__pg_turns_add(dur__pg *store, dur__pg_batch *batch, dur__pg_lane *lane,
         plan->for_lanes |= concerns_lanes(turns[i]);
         plan->for_watches |= dur__pg_turn_seen(turns[i]);
         if (plan->usual) continue;
+        box.disturbs |= turns[i]->take_over;
         dur__pg_outbox_lock(&box, turns[i]->instance, turns[i]->writes_start ? turns[i]->lock_token : NULL);
         if (needs_parent(turns[i])) dur__pg_outbox_lock(&box, turns[i]->metadata.parent_instance_id, NULL);
         for (size_t k = 0; k < turns[i]->orchestrator_item_count; k++) {

@@ -288,8 +288,10 @@ void dur__pg_send_kv(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **tur
 
 /*
  * When to look at an instance that is given back; most have nothing left, and nothing is to be done.  What the holder
- * has seen is no reason, except plain messages that it was never given: the highest id that a round has seen says
- * nothing about messages that were committed after it.
+ * was given and has left is no reason, and what stands in the same queue is none either: a handler that leaves the
+ * first of a queue does not wait for the others.  Whatever else is there is a reason: ids are not in order of commit,
+ * so a message with a lower one than the highest that was seen may have come after the last look.  The row was locked
+ * by a statement before this one, so all that was committed before is seen here, and who comes later sets ready_at.
  */
 static const char release_sql[] =
     "WITH n AS MATERIALIZED (SELECT #now AS now), t AS MATERIALIZED (SELECT t.* FROM unnest($2::text[], $3::bigint[],"
@@ -301,9 +303,11 @@ static const char release_sql[] =
     " FROM n, t JOIN @instances i ON i.instance_id = t.id,"
     " LATERAL (SELECT i.has_row OR i.has_history OR EXISTS (SELECT 1 FROM @queue s WHERE s.instance_id = i.instance_id"
     " AND s.kind IN " DUR__PG_STARTS ") AS known) k,"
+    " LATERAL (SELECT array_agg(DISTINCT g.queue) AS queues FROM @queue g WHERE g.instance_id = t.id AND g.given AND"
+    " g.queue IS NOT NULL) l,"
     " LATERAL (SELECT min(q.order_ms) AS at, min(q.due_ms) AS due FROM @queue q WHERE q.instance_id = t.id AND"
-    " (k.known OR q.queue IS NOT NULL) AND NOT (q.id <= t.seen_id AND (q.due_ms = 0 OR q.due_ms <= t.seen_now) AND"
-    " (q.given OR q.queue IS NOT NULL))) m),"
+    " (k.known OR q.queue IS NOT NULL) AND NOT coalesce(q.id <= t.seen_id AND (q.due_ms = 0 OR q.due_ms <= t.seen_now)"
+    " AND (q.given OR q.queue = ANY (l.queues)), false)) m),"
     " i0 AS (SELECT i.instance_id, i.acquisitions + t.back AS acquisitions," /* as they were */
     " t.back AS less FROM t JOIN @instances i ON i.instance_id = t.id),"
     " " DUR__PG_TAKE_BACK " UPDATE @instances i SET known = r.known, not_before = r.not_before,"
