@@ -3,6 +3,8 @@
  */
 #include "kit_internal.h"
 
+#include <stdio.h>
+
 static void ours_event_id_zero_refused(kit *t) {
     dur_event_row zero = kit_row(t, "a", 1, ev_started(1));
     zero.event_id = 0;
@@ -263,6 +265,41 @@ static void ours_jumping_wall_clock(kit *t) {
     TAKE("a"); /* and what is not delayed is visible whatever the clock says */
 }
 
+static void ours_first_in_first_out_when_the_clock_jumps(kit *t) {
+    static const int64_t jumps[] = { -3600000, 7200000, -1, -7200000, 3600001 };
+    if (t->factory->jump == NULL) kit_skip(t, "the factory cannot make the clock jump");
+    enum { COUNT = 10 };
+    uint64_t id = 0;
+    kit_create(t, "a");
+    for (int i = 0; i < COUNT; i++) {
+        char number[8];
+        snprintf(number, sizeof(number), "%d", i);
+        MUST(kit_put(t, kit_queued(t, "a", "q", number)));
+        t->factory->jump(t->factory->data, &t->store, jumps[i % 5]);
+    }
+    dur_orchestration_item item = TAKE("a");
+    SAME(item.message_count, COUNT);
+    for (size_t i = 0; i < COUNT; i++) {
+        THAT(item.messages[i].id > id); /* ids grow in order of enqueueing */
+        id = item.messages[i].id;
+    }
+}
+
+static void ours_delays_follow_the_stores_time(kit *t) {
+    if (t->factory->jump == NULL || t->p->methods->own_clock) kit_skip(t, "the factory cannot make its clock jump");
+    MUST(kit_put(t, kit_start(t, "a")));
+    dur_orchestration_item item = TAKE("a");
+    MUST(dur_store_abandon_orchestration_item(t->p, item.lock_token, 3600000, false, ERR));
+    MUST(kit_put_work(t, kit_activity(t, "b", 1)));
+    dur_leased_work work = TAKE_WORK(1);
+    MUST(dur_store_abandon_work_item(t->p, work.lock_token, 3600000, false, ERR));
+    NOTHING();
+    NO_WORK();
+    t->factory->jump(t->factory->data, &t->store, 3600000);
+    TAKE("a");
+    TAKE_WORK(1);
+}
+
 static void ours_custom_status_over_executions(kit *t) {
     bool changed = false;
     const char *status = NULL;
@@ -316,6 +353,8 @@ const kit_check kit_ours_contract[] = {
     CHECK(ours_strange_ids),
     CHECK(ours_time_of_the_store),
     CHECK(ours_jumping_wall_clock),
+    CHECK(ours_first_in_first_out_when_the_clock_jumps),
+    CHECK(ours_delays_follow_the_stores_time),
     CHECK(ours_custom_status_over_executions),
     CHECK(ours_bad_arguments),
     CHECKS_END,

@@ -152,6 +152,9 @@ static void renew_session_lock_skips_idle(kit *t) {
     kit_advance(t, t->lock_ms / 2);
     SAME(renew(t, "A", t->lock_ms, t->lock_ms / 5), 0);
     SAME(renew(t, "A", t->lock_ms, LONG_IDLE), 1);
+    put(t, 2, "s");
+    TAKE_WORK_AS(2, SESSION("A"));
+    SAME(renew(t, "A", t->lock_ms, 0), 0); /* active this very millisecond: less than 0 ms ago is never */
 }
 
 static void renew_session_lock_no_sessions(kit *t) {

@@ -77,6 +77,7 @@ typedef struct minimal {
     pthread_mutex_t mutex;
     const dur_world *world;
     uint64_t last_id;
+    uint64_t came_ms; /* when the last message came */
     message *messages; /* in order of id */
     work *works;
     instance *instances;
@@ -94,7 +95,7 @@ static int leave(minimal *me, int code) {
     return code;
 }
 
-/* Locks follow the clock that never jumps; only due times are wall time. */
+/* Locks follow the clock that never jumps; due times and delays are wall time. */
 static uint64_t boot(minimal *me) {
     return me->world->boot_ms(me->world->data);
 }
@@ -153,7 +154,8 @@ static void put_message(minimal *me, const dur_message *item, uint64_t delay_ms)
     row->id = ++me->last_id;
     row->due_ms = item->due_ms;
     if (delay_ms > 0 && now + delay_ms > row->due_ms) row->due_ms = now + delay_ms;
-    row->order_ms = row->due_ms != 0 ? row->due_ms : now; /* undelayed: when it came only orders it */
+    if (now > me->came_ms) me->came_ms = now; /* undelayed: when it came only orders it, and never turns back */
+    row->order_ms = row->due_ms != 0 ? row->due_ms : me->came_ms;
     row->instance = copy(item->instance);
     row->queue = copy(item->queue);
     row->kind = item->kind;
@@ -216,7 +218,7 @@ static instance *choose(minimal *me, const dur_capability_filter *filter) {
             continue;
         }
         const instance *row = find(me, (*at)->instance, false);
-        bool free_now = row == NULL || (!locked(me, row) && boot(me) >= row->not_before);
+        bool free_now = row == NULL || (!locked(me, row) && wall(me) >= row->not_before);
         if ((*at)->due_ms <= now && free_now && admits(filter, row)) return find(me, (*at)->instance, true);
         at = &(*at)->next;
     }
@@ -496,7 +498,7 @@ static int abandon_orchestration_item(dur_provider *self, const char *lock_token
             if (ignore_attempt && at->attempts > 0) at->attempts--;
         }
     row->lock[0] = '\0';
-    row->not_before = boot(me) + delay_ms; /* the whole instance waits */
+    row->not_before = delay_ms > 0 ? wall(me) + delay_ms : 0; /* the whole instance waits */
     return leave(me, DUR_OK);
 }
 
@@ -593,7 +595,7 @@ static int fetch_work_item(dur_provider *self, dur_arena *arena, const dur_work_
     minimal *me = enter(self);
     work *row = me->works; /* first in, first out */
     (void)err;
-    while (row != NULL && !(boot(me) >= row->visible_at && (row->lock[0] == '\0' || boot(me) >= row->locked_until) &&
+    while (row != NULL && !(wall(me) >= row->visible_at && (row->lock[0] == '\0' || boot(me) >= row->locked_until) &&
                             tag_admits(&how->tags, row->tag) && session_admits(me, row, how->session_owner)))
         row = row->next;
     if (row == NULL) return leave(me, DUR_OK);
@@ -641,7 +643,7 @@ static int abandon_work_item(dur_provider *self, const char *lock_token, uint64_
     work **row = find_work(me, lock_token);
     if (row == NULL) return lost(me, err, "minimal.abandon_work");
     (*row)->lock[0] = '\0';
-    (*row)->visible_at = boot(me) + delay_ms;
+    (*row)->visible_at = delay_ms > 0 ? wall(me) + delay_ms : 0;
     if (ignore_attempt && (*row)->attempts > 0) (*row)->attempts--;
     return leave(me, DUR_OK);
 }
@@ -654,7 +656,7 @@ static int renew_session_lock(dur_provider *self, const char *const *owners, siz
     *renewed = 0;
     for (session *at = me->sessions; at != NULL; at = at->next)
         for (size_t i = 0; i < owner_count; i++)
-            if (strcmp(at->owner, owners[i]) == 0 && now < at->locked_until && now - at->active <= idle_ms) {
+            if (strcmp(at->owner, owners[i]) == 0 && now < at->locked_until && now - at->active < idle_ms) {
                 at->locked_until = now + extend_ms;
                 ++*renewed;
             }

@@ -246,14 +246,6 @@ static void answer_held(dur__loop *loop, const round *r) {
         if (inst == NULL || strcmp(inst->token, held->lock_token) != 0) continue;
         /* A turn that gives the lease up and is to be submitted again was made before this came: nobody has seen it. */
         if (inst->commit != NULL && !inst->commit->keep_lease) inst->commit->seen_id = inst->commit->seen_now_ms = 0;
-        if (held->message.queue != NULL && inst->queue_gap) {
-            /* Older ones of the queue may be in the store only: they are read in order when a dequeue waits. */
-            if (inst->state == DUR__INST_PARKED || inst->state == DUR__INST_READY)
-                dur__loop_make_ready(loop, inst);
-            else
-                inst->again = true;
-            continue;
-        }
         dur__letter *letter = dur__letter_from_message(loop, held->instance, &held->message, NULL);
         if (letter != NULL) dur__inst_receive(inst, letter);
     }

@@ -49,13 +49,13 @@ static inline bool node_gone(pid_t pid, int *status) {
 }
 
 static inline bool file_exists(const char *dir, const char *name) {
-    char path[128];
+    char path[192];
     snprintf(path, sizeof(path), "%s/%s", dir, name);
     return access(path, F_OK) == 0;
 }
 
 static inline void file_touch(const char *dir, const char *name) {
-    char path[128];
+    char path[192];
     snprintf(path, sizeof(path), "%s/%s", dir, name);
     int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (fd >= 0) close(fd);

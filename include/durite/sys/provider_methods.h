@@ -18,11 +18,16 @@
  *   - results are put into the given arena, or borrowed from arguments; nothing is to be freed.
  *   - any thread may call any method at any time, except lane methods: one thread per lane.
  *   - a failed method changed nothing; DUR_EUNKNOWN is the one exception (the outcome of a commit was not learned).
- *   - times are wall-clock milliseconds of the store (its `now`); lock times never depend on a jumping clock where the
+ *   - times are wall-clock milliseconds of the store (its `now`), and so are all delays (of messages, of abandon, of a
+ *     turn): they end when `now` says so, also when that was set.  Lock times never depend on a jumping clock where the
  *     store can avoid it.  A due time of 0 means visible at once whatever the clock says.
  *   - texts (json) are kept byte for byte and never looked into; sys/store.h refuses U+0000 in them (DUR_EINVAL), as
  *     byte or as escape, because no text of C can hold it.
- *   - messages of an instance are ordered by (due time, id); abandoning does not change the order.
+ *   - messages of an instance are ordered by (due time, id); abandoning does not change the order.  A message without a
+ *     due time has that of its coming: the store's time under the lock that also gives the id, and never less than the
+ *     one before it that waits had.  So undelayed messages are first in, first out, whatever clocks do, however long a
+ *     sender stood still.  A due time that has passed when the message comes is its place all the same: a timer that
+ *     was due before a message came is before it, and who puts a message back (a fallback) puts it where it was.
  *   - an instance EXISTS when it has a row written by a commit, or history, or a start or continue-as-new waiting (due
  *     or not).  Enqueueing never makes an instance visible to admin methods.
  */
@@ -334,7 +339,8 @@ typedef struct dur_round {
     size_t item_count;
     dur_leased_work *works;
     size_t work_count;
-    dur_held_message *held; /* messages for leases of this lane that it was not given before, by (due, id) */
+    dur_held_message *held; /* messages for leases of this lane that it was not given before, by (due, id); of a queue
+                               never one whose elder is visible and was not given */
     size_t held_count;
     const char **lost; /* instances whose lease this lane no longer holds (delete, terminate, take-over) */
     size_t lost_count;
@@ -509,8 +515,9 @@ struct dur_provider_methods {
      * and err too.
      */
     int (*ack_orchestration_item)(dur_provider *self, dur_turn_commit *turn, dur_error *err);
-    /* Give an instance back.  Tagged messages (no others) become visible after delay_ms; the instance waits, later
-       messages behind it.  ignore_attempt: attempt counts go down by one, not below 0. */
+    /* Give an instance back.  It is not fetched again before delay_ms have passed, and what came meanwhile waits with
+       it; then all its messages are there in their order.  ignore_attempt: attempt counts go down by one, not below
+       0. */
     int (*abandon_orchestration_item)(dur_provider *self, const char *lock_token, uint64_t delay_ms,
                                       bool ignore_attempt, dur_error *err);
     int (*renew_orchestration_item_lock)(dur_provider *self, const char *lock_token, uint64_t extend_ms,
@@ -534,10 +541,12 @@ struct dur_provider_methods {
     int (*abandon_work_item)(dur_provider *self, const char *lock_token, uint64_t delay_ms, bool ignore_attempt,
                              dur_error *err);
 
-    /* Extend the sessions that one of the owners still holds and that were active within idle_ms; how many. */
+    /* Extend the sessions that one of the owners still holds and that were active less than idle_ms ago (0: none); how
+       many. */
     int (*renew_session_lock)(dur_provider *self, const char *const *owners, size_t owner_count, uint64_t extend_ms,
                               uint64_t idle_ms, uint64_t *renewed, dur_error *err);
-    /* Delete sessions whose lock has ended and that have no items; how many. */
+    /* Delete sessions that have no items and whose lock has ended, under an owner those that were not active for
+       idle_ms; how many. */
     int (*cleanup_orphaned_sessions)(dur_provider *self, uint64_t idle_ms, uint64_t *removed, dur_error *err);
 
     /* Put a message into the orchestrator queue; visible at max(item->due_ms, now + delay_ms). */
@@ -564,7 +573,9 @@ struct dur_provider_methods {
        whatever others wait for.  Spurious returns are allowed. */
     int (*lane_wait)(dur_lane *lane, uint64_t timeout_ms, dur_error *err);
     void (*lane_close)(dur_lane *lane);
-    /* Messages of a leased instance behind `after` (a message's id and due time), of one queue or (NULL) all. */
+    /* Messages of a leased instance behind `after` (a message's id and due time), of one queue or (NULL) all that were
+       handed out and all of its queues.  Those of a queue count as handed out; what lies before `after` and was not
+       comes with a round. */
     int (*lane_messages)(dur_lane *lane, dur_arena *arena, const char *instance, const char *lock_token,
                          const char *queue, uint64_t after_due_ms, uint64_t after_id, size_t max,
                          dur_fetched_message **out, size_t *count, dur_error *err);

@@ -86,7 +86,7 @@ static finding check_place(dur__mem *mem, const dur__mem_instance *instance) {
     }
     if (instance->suspended != NULL) return tree == NULL ? NULL : "a suspended instance can be fetched";
     if (instance->message_count == 0) return tree == NULL ? NULL : "an instance without messages can be fetched";
-    if (instance->not_before_boot_ms > mem->boot_ms) return tree == &mem->boot ? NULL : "a delay would never end";
+    if (instance->not_before_ms > mem->now_ms) return tree == &mem->wall ? NULL : "a delay would never end";
     const dur__mem_message *first =
         dur__mem_exists(instance) ? dur__mem_first_reason(mem, instance) : dur__mem_first_orphan(mem, instance);
     if (first != NULL) return tree != NULL && !timed ? NULL : "an instance with a visible message cannot be fetched";
@@ -139,14 +139,14 @@ static finding check_instances(dur__mem *mem) {
 
 static finding check_work(const dur__mem *mem, const dur__mem_work *work) {
     bool shelved = work->shelf != NULL;
-    bool timed = work->place.tree == &mem->work_times;
+    bool timed = work->place.tree == &mem->work_times, delayed = work->place.tree == &mem->work_delays;
     if (work->by_ref.tree != &work->instance->works) return "a worker row is not with its instance";
     if (work->token != NULL && dur__map_get(&mem->claims, work->token) != work)
         return "a worker lock is not in the map";
-    if (work->token != NULL && work->owner != NULL) return shelved || timed ? "a locked row can be fetched" : NULL;
+    if (work->token != NULL && work->owner != NULL) return work->place.tree != NULL ? "a locked row can be fetched" : NULL;
     if (work->owner != NULL) return "a row has an owner but no lock";
     if (work->token != NULL) return timed ? NULL : "a timed worker lock would never end";
-    if (timed) return work->until_boot_ms > mem->boot_ms ? NULL : "a row waits for a time that is over";
+    if (delayed) return work->not_before_ms > mem->now_ms ? NULL : "a row waits for a time that is over";
     if (!shelved || work->place.tree != &work->shelf->rows[work->suspect]) return "a free row is not on its shelf";
     dur__mem_shelf_kind kind = work->session == NULL ? DUR__MEM_PLAIN
                                : work->session->held ? DUR__MEM_SESSION_HELD
@@ -161,6 +161,7 @@ static finding check_works(dur__mem *mem) {
     size_t locked = 0, rows = 0;
     dur__map_entry *entry;
     finding wrong = check_tree(&mem->work_times);
+    if (wrong == NULL) wrong = check_tree(&mem->work_delays);
     for (size_t i = 0; wrong == NULL && (entry = dur__map_next(&mem->works, &i)) != NULL;) {
         const dur__mem_work *work = entry->value;
         locked += work->token != NULL;

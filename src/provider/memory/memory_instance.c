@@ -169,10 +169,11 @@ void dur__mem_place(dur__mem *mem, dur__mem_instance *instance) {
         return;
     }
     if (instance->suspended != NULL || instance->message_count == 0) return;
-    if (instance->not_before_boot_ms > mem->boot_ms) {
-        dur__mem_tree_add(&mem->boot, &instance->place, instance->not_before_boot_ms, ++mem->last_place);
+    if (instance->not_before_ms > mem->now_ms) {
+        dur__mem_tree_add(&mem->wall, &instance->place, instance->not_before_ms, ++mem->last_place);
         return;
     }
+    instance->not_before_ms = 0; /* over, also if the clock goes back */
     const dur__mem_message *first =
         dur__mem_exists(instance) ? dur__mem_first_reason(mem, instance) : dur__mem_first_orphan(mem, instance);
     if (first != NULL) {

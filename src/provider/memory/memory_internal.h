@@ -11,8 +11,8 @@
  *   - an instance that nobody leases is in a bucket's ready tree, in `wall` or in `boot` exactly when it will be worth
  *     fetching now, at that wall time, or at that boot time; a leased one is in `wall` or `boot` when time will
  *     bring it a message or take its lock;
- *   - a worker row is on a shelf when it can be fetched, in `work_times` when time will make it so, in neither while
- *     it is locked under an owner.
+ *   - a worker row is on a shelf when it can be fetched, in `work_times` or `work_delays` when time will make it so, in
+ *     none of them while it is locked under an owner.
  */
 #ifndef DURITE_PROVIDER_MEMORY_INTERNAL_H
 #define DURITE_PROVIDER_MEMORY_INTERNAL_H
@@ -44,7 +44,7 @@ typedef struct dur__mem_channel {
 typedef struct dur__mem_message {
     uint64_t id;
     uint64_t due_ms;   /* 0: visible whatever the clock says */
-    uint64_t order_ms; /* due time, or the time of enqueueing */
+    uint64_t order_ms; /* due time, or when it came (came_ms) */
     uint32_t attempts; /* fetches */
     bool counted;      /* the holder of the lease got it by a fetch, which counted */
     dur_work_kind kind;
@@ -133,7 +133,7 @@ struct dur__mem_instance {
     dur__mem_lane *lane;      /* who is told of messages; NULL: nobody */
     uint64_t expires_boot_ms; /* of a timed lock */
     uint32_t acquisitions;    /* in a row without a commit */
-    uint64_t not_before_boot_ms;
+    uint64_t not_before_ms; /* given back with a delay that lasts; 0: none */
 
     dur__mem_node place; /* in bucket->ready[], wall or boot */
     dur__link by_owner;  /* in owner->leases */
@@ -183,10 +183,11 @@ typedef struct dur__mem_work {
     bool suspect;
     char *token;            /* NULL: not locked */
     dur__mem_owner *owner;  /* NULL: the lock is timed */
-    uint64_t until_boot_ms; /* end of the timed lock, or of a delay */
+    uint64_t until_boot_ms; /* end of the timed lock */
+    uint64_t not_before_ms; /* given back with a delay that lasts; 0: none */
     uint64_t since_boot_ms; /* when it was put on its shelf */
     dur__mem_shelf *shelf;
-    dur__mem_node place; /* on a shelf or in mem->work_times */
+    dur__mem_node place; /* on a shelf, in mem->work_times or in mem->work_delays */
     dur__mem_node by_ref;
     dur__link by_owner;
     dur__link by_session;
@@ -239,6 +240,7 @@ struct dur__mem {
     uint64_t serial; /* of the process that made it */
 
     uint64_t now_ms, boot_ms; /* read when entering */
+    uint64_t came_ms;         /* order of undelayed messages: the time, and never less than it was */
     uint64_t stamp;           /* grows when something becomes fetchable */
     uint64_t stamp_told;      /* up to here sleepers have been woken */
     dur__mem_lane *self;      /* the lane inside a round: not to be woken */
@@ -261,7 +263,8 @@ struct dur__mem {
     dur__map claims; /* dur__mem_work by token */
     uint64_t last_work_id;
     dur__map shelves;
-    dur__mem_tree work_times; /* by (until_boot_ms, id) */
+    dur__mem_tree work_times;  /* by (until_boot_ms, id) */
+    dur__mem_tree work_delays; /* by (not_before_ms, id) */
     dur__map sessions;
     dur__mem_tree session_times;
     uint64_t last_session;
@@ -284,9 +287,15 @@ static inline uint64_t dur__mem_poll_ms(dur_provider *self, uint64_t poll_ms) {
     return ((dur__mem_handle *)(void *)self)->long_poll ? poll_ms : 0;
 }
 
-/* The boot time at which a lock or delay of ms ends. */
+/* The boot time at which a lock of ms ends. */
 static inline uint64_t dur__mem_boot_after(const dur__mem *mem, uint64_t ms) {
     return ms > UINT64_MAX - 1 - mem->boot_ms ? UINT64_MAX - 1 : mem->boot_ms + ms;
+}
+
+/* The wall time at which a delay of ms ends; 0: there is none. */
+static inline uint64_t dur__mem_wall_after(const dur__mem *mem, uint64_t ms) {
+    if (ms == 0) return 0;
+    return ms > UINT64_MAX - 1 - mem->now_ms ? UINT64_MAX - 1 : mem->now_ms + ms;
 }
 
 /* memory_store.c */

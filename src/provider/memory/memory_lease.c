@@ -137,7 +137,7 @@ bool dur__mem_fetch_one(dur__mem *mem, dur__mem_lane *lane, const dur_fetch *how
     dur__map_put(&mem->leases, instance->token, instance);
     instance->expires_boot_ms = dur__mem_boot_after(mem, how->lock_ms);
     instance->acquisitions++;
-    instance->not_before_boot_ms = 0;
+    instance->not_before_ms = 0;
     dur__mem_lease_hold(mem, instance, owner, lane);
     out->more_messages = dur__mem_give(mem, instance, true, how->queue_messages_max, &batch);
     dur__list_unlink(&instance->told);
@@ -203,7 +203,7 @@ int dur__mem_abandon_orchestration_item(dur_provider *self, const char *lock_tok
             if (instance->acquisitions > 0) instance->acquisitions--;
         }
         dur__mem_lease_end(mem, instance, 0, 0);
-        instance->not_before_boot_ms = delay_ms > 0 ? dur__mem_boot_after(mem, delay_ms) : 0;
+        instance->not_before_ms = dur__mem_wall_after(mem, delay_ms);
         dur__mem_settle(mem, instance);
     }
     dur__mem_leave(mem);

@@ -79,11 +79,12 @@ dur__mem_message *dur__mem_enqueue(dur__mem *mem, const dur_message *item, uint6
     dur__mem_message *message = dur__xcalloc(1, sizeof(*message) + item->json.size + 1);
     if (starts(item->kind) && !dur__mem_exists(instance) && !dur__mem_leased(instance)) { /* it begins anew */
         instance->acquisitions = 0;
-        instance->not_before_boot_ms = 0;
+        instance->not_before_ms = 0;
     }
     message->id = ++mem->last_message_id;
     message->due_ms = due_of(mem, item, delay_ms);
-    message->order_ms = message->due_ms != 0 ? message->due_ms : mem->now_ms;
+    if (mem->now_ms > mem->came_ms) mem->came_ms = mem->now_ms;
+    message->order_ms = message->due_ms != 0 ? message->due_ms : mem->came_ms;
     message->kind = item->kind;
     message->execution_id = item->execution_id;
     message->activity_id = item->activity_id;

@@ -99,7 +99,7 @@ void dur__mem_sessions_due(dur__mem *mem) {
 }
 
 static bool active_within(const dur__mem *mem, const dur__mem_session *session, uint64_t idle_ms) {
-    return mem->boot_ms - session->active_boot_ms <= idle_ms;
+    return mem->boot_ms - session->active_boot_ms < idle_ms;
 }
 
 int dur__mem_renew_session_lock(dur_provider *self, const char *const *owners, size_t owner_count, uint64_t extend_ms,

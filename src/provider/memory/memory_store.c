@@ -66,8 +66,9 @@ static uint64_t sooner(const dur__mem *mem, const dur__mem_tree *tree, uint64_t 
 }
 
 uint64_t dur__mem_next_due(const dur__mem *mem) {
-    const dur__mem_node *node = dur__mem_tree_first(&mem->wall);
+    const dur__mem_node *node = dur__mem_tree_first(&mem->wall), *delay = dur__mem_tree_first(&mem->work_delays);
     uint64_t due = node != NULL ? node->hi : DUR_NEVER;
+    if (delay != NULL && delay->hi < due) due = delay->hi;
     due = sooner(mem, &mem->boot, due);
     due = sooner(mem, &mem->work_times, due);
     return sooner(mem, &mem->session_times, due);

@@ -217,7 +217,7 @@ static void end_lease(dur__mem *mem, dur__mem_instance *instance, dur__mem_lane 
         if (dur__mem_leased(instance)) dur__mem_lease_lost(mem, instance);
     } else {
         dur__mem_lease_end(mem, instance, turn->seen_id, turn->seen_now_ms);
-        instance->not_before_boot_ms = turn->delay_ms > 0 ? dur__mem_boot_after(mem, turn->delay_ms) : 0;
+        instance->not_before_ms = dur__mem_wall_after(mem, turn->delay_ms);
     }
 }
 

@@ -57,10 +57,15 @@ void dur__mem_work_place(dur__mem *mem, dur__mem_work *work) {
     bool was_shelved = work->shelf != NULL;
     work_unshelve(mem, work);
     if (work->token != NULL && work->owner != NULL) return;
-    if (work->until_boot_ms > mem->boot_ms) {
+    if (work->token != NULL && work->until_boot_ms > mem->boot_ms) {
         dur__mem_tree_add(&mem->work_times, &work->place, work->until_boot_ms, work->id);
         return;
     }
+    if (work->not_before_ms > mem->now_ms) {
+        dur__mem_tree_add(&mem->work_delays, &work->place, work->not_before_ms, work->id);
+        return;
+    }
+    work->not_before_ms = 0;
     if (work->token != NULL) { /* the timed lock has ended */
         dur__map_remove(&mem->claims, work->token);
         dur__mem_set_text(&work->token, NULL);
@@ -74,6 +79,8 @@ void dur__mem_work_place(dur__mem *mem, dur__mem_work *work) {
 void dur__mem_work_due(dur__mem *mem) {
     dur__mem_node *node;
     while ((node = dur__mem_tree_first(&mem->work_times)) != NULL && node->hi <= mem->boot_ms)
+        dur__mem_work_place(mem, work_at(node));
+    while ((node = dur__mem_tree_first(&mem->work_delays)) != NULL && node->hi <= mem->now_ms)
         dur__mem_work_place(mem, work_at(node));
 }
 
@@ -183,7 +190,8 @@ void dur__mem_work_unlock(dur__mem *mem, dur__mem_work *work, uint64_t delay_ms)
     dur__mem_set_text(&work->token, NULL);
     dur__list_unlink(&work->by_owner);
     work->owner = NULL;
-    work->until_boot_ms = delay_ms > 0 ? dur__mem_boot_after(mem, delay_ms) : 0;
+    work->until_boot_ms = 0;
+    work->not_before_ms = dur__mem_wall_after(mem, delay_ms);
     dur__mem_work_place(mem, work);
 }
 

@@ -136,6 +136,14 @@ void dur__pg_outbox_send_locks(dur__pg_outbox *box, dur__pg_batch *batch, const 
     "= x.instance AND i.known AND NOT (x.kind = " DUR__PG_KIND_QUEUE " AND " FINISHED ") AND NOT EXISTS (SELECT 1 FROM @accepted a "    \
     "WHERE a.instance_id = i.instance_id AND a.message_id = $11::text))))"
 
+/* When an undelayed message came, for its place in the order: by the clock, and never before one that still waits. */
+#define CAME_PLAIN                                                                                                     \
+    "greatest(now, (SELECT q.order_ms FROM @queue q WHERE q.instance_id = m.instance AND q.queue IS NULL AND "         \
+    "q.due_ms = 0 ORDER BY q.id DESC LIMIT 1))"
+#define CAME_NAMED                                                                                                     \
+    "greatest(now, (SELECT q.order_ms FROM @queue q WHERE q.instance_id = m.instance AND q.queue = m.queue AND "       \
+    "q.due_ms = 0 ORDER BY q.order_ms DESC LIMIT 1))"
+
 /*
  * The message is inserted and the instance's row says when to look, in one statement.  What begins anew (a start for
  * what does not exist, or the first trace of an instance of which nothing is left) has no counts and delays of what was
@@ -147,8 +155,8 @@ void dur__pg_outbox_send_locks(dur__pg_outbox *box, dur__pg_batch *batch, const 
     " $6::text[], $7::bigint[], $8::bigint[], $9::text[]) WITH ORDINALITY AS"                                          \
     " x(instance, kind, execution, activity, queue, due, delay, json, at) WHERE " MAY_SEND "),"                        \
     " sent AS (INSERT INTO @queue (instance_id, due_ms, order_ms, kind, execution_id, activity_id, queue, json)"       \
-    " SELECT instance, due_ms, CASE WHEN due_ms = 0 THEN now ELSE due_ms END, kind::smallint, execution, activity,"    \
-    " queue, json FROM m ORDER BY at RETURNING 1),"                                                                    \
+    " SELECT instance, due_ms, CASE WHEN due_ms <> 0 THEN due_ms WHEN queue IS NULL THEN " CAME_PLAIN " ELSE "         \
+    CAME_NAMED " END, kind::smallint, execution, activity, queue, json FROM m ORDER BY at RETURNING 1),"               \
     " taken AS (INSERT INTO @accepted (instance_id, message_id, execution_id, at_ms) SELECT m.instance, $11::text,"    \
     " greatest(i.current_execution, 1), m.now FROM m JOIN @instances i ON i.instance_id = m.instance"                  \
     " WHERE $11::text IS NOT NULL LIMIT 1),"                                                                           \

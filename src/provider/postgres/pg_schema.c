@@ -85,7 +85,7 @@ static const char *const migration_1[] = {
     ") WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,"
     " autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 20000);"
     "CREATE INDEX dur_queue_named ON @queue (instance_id, queue, order_ms, id) WHERE queue IS NOT NULL;"
-    "CREATE INDEX dur_queue_plain ON @queue (instance_id, due_ms) WHERE queue IS NULL;"
+    "CREATE INDEX dur_queue_plain ON @queue (instance_id, due_ms, id) WHERE queue IS NULL;"
     "CREATE INDEX dur_queue_timers ON @queue (instance_id, activity_id) WHERE kind = 5;",
     "CREATE TABLE @worker ("
     " instance_id text COLLATE \"C\" NOT NULL, id bigint GENERATED ALWAYS AS IDENTITY (CACHE 1),"

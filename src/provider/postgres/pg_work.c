@@ -403,10 +403,10 @@ int dur__pg_return_works(dur_provider *self, const dur_worker_claim *claims, siz
 
 static const char renew_sessions_sql[] =
     "UPDATE @sessions SET until_ms = CASE WHEN owner IS NULL THEN #now + $3::bigint ELSE until_ms END"
-    " WHERE holder = ANY ($2::text[]) AND (owner IS NOT NULL OR until_ms > #now) AND #now - active_ms <= $4::bigint";
+    " WHERE holder = ANY ($2::text[]) AND (owner IS NOT NULL OR until_ms > #now) AND #now - active_ms < $4::bigint";
 static const char cleanup_sql[] =
     "DELETE FROM @sessions s WHERE NOT EXISTS (SELECT 1 FROM @worker w WHERE w.session_id = s.session_id) AND"
-    " CASE WHEN s.owner IS NULL THEN s.until_ms <= #now ELSE #now - s.active_ms > $2::bigint END";
+    " CASE WHEN s.owner IS NULL THEN s.until_ms <= #now ELSE #now - s.active_ms >= $2::bigint END";
 
 int dur__pg_renew_session_lock(dur_provider *self, const char *const *owners, size_t owner_count, uint64_t extend_ms,
                                uint64_t idle_ms, uint64_t *renewed, dur_error *err) {

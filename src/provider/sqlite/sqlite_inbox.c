@@ -160,10 +160,10 @@ static int txn_begin(dur__sq_file *file, dur__sq_txn *txn, dur_error *err) {
     bool changed;
     txn->file = file;
     txn->conn = &file->writer;
-    txn->now_ms = file->world->wall_ms(file->world->data);
-    txn->boot_ms = file->world->boot_ms(file->world->data);
     txn->pass = ++file->pass;
     int code = dur__sq_run(&file->writer, DUR__SQ_BEGIN, err, "");
+    txn->now_ms = file->world->wall_ms(file->world->data); /* not before the lock is held: that may have taken long */
+    txn->boot_ms = file->world->boot_ms(file->world->data);
     if (code == DUR_OK) code = dur__sq_foreign(file, &changed, err);
     if (code == DUR_OK && file->relook) code = dur__sq_look(txn, err);
     if (code == DUR_OK) code = dur__sq_due(txn, err);

@@ -173,15 +173,12 @@ static dur__sq_file *file_new(char *path, const dur_sqlite_options *options) {
 }
 
 static int file_start(dur__sq_file *file, dur_error *err) {
-    uint64_t last = 0;
     int code = dur__sq_gate_open(file, err);
     if (code == DUR_OK) code = dur__sq_connect(&file->writer.db, file, true, err);
     if (code == DUR_OK) code = dur__sq_exec(file->writer.db, "PRAGMA auto_vacuum=INCREMENTAL", err); /* a new file's */
     if (code == DUR_OK && file->path != NULL) code = wal_mode(file, err);
     if (code == DUR_OK) sqlite3_wal_hook(file->writer.db, on_commit, file);
     if (code == DUR_OK) code = dur__sq_schema_open(file, err);
-    if (code == DUR_OK) code = dur__sq_pragma_u64(file->writer.db, "SELECT max(seq) FROM dur_worker", &last, err);
-    if (code == DUR_OK) file->last_seq = last;
     if (code == DUR_OK) code = dur__sq_wake_open(file, err);
     return code;
 }

@@ -11,7 +11,7 @@ uint64_t dur__sq_after(uint64_t now, uint64_t delay) {
     return delay > (uint64_t)INT64_MAX - now ? (uint64_t)INT64_MAX : now + delay;
 }
 
-/* Grows in this process and follows the clock between processes: order, not identity. */
+/* Grows, by the clock where that goes on: order, not identity.  What others have numbered is seen by dur__sq_look. */
 uint64_t dur__sq_seq(dur__sq_txn *txn) {
     uint64_t by_clock = txn->now_ms > DUR__SQ_SEQ_EPOCH_MS ? (txn->now_ms - DUR__SQ_SEQ_EPOCH_MS) * 64 : 0;
     dur__sq_file *file = txn->file;
@@ -127,13 +127,33 @@ static int instance_make(dur__sq_txn *txn, const char *instance, uint64_t due, u
     return code;
 }
 
+/*
+ * The id of the next message: the clock's time in its upper bits where the clock goes on, one more than the last where
+ * it does not.  So ids only grow, whatever the clock does and whoever writes (the table keeps the highest, AUTOINCREMENT,
+ * and the write lock is held), also in a file that was restored; and an undelayed message's place in the order,
+ * which is the time in its id, never lies before that of one that came before it.
+ */
+enum { ID_TIME_SHIFT = 8 };
+
+static int message_id(dur__sq_txn *txn, uint64_t *out, dur_error *err) {
+    uint64_t last = 0, by_clock = txn->now_ms < (uint64_t)1 << 50 ? txn->now_ms << ID_TIME_SHIFT : 0;
+    int code = dur__sq_max_id(txn, &last, err);
+    *out = by_clock > last ? by_clock : last + 1;
+    return code;
+}
+
 static int message_add(dur__sq_txn *txn, const dur_message *item, uint64_t due, uint64_t key, dur_error *err) {
     bool timer = item->kind == DUR_WORK_TIMER_FIRED;
-    txn->file->max_id_known = false;
-    return dur__sq_run(
-        txn->conn, DUR__SQ_QUEUE_ADD, err, "iiiitiiji", key, due, due > 0 ? due : txn->now_ms, (uint64_t)item->kind,
-        item->kind == DUR_WORK_QUEUE_MESSAGE ? (item->queue != NULL ? item->queue : "") : NULL,
-        timer ? item->execution_id : (uint64_t)0, timer ? item->activity_id : (uint64_t)0, &item->json, txn->now_ms);
+    uint64_t id = 0;
+    int code = message_id(txn, &id, err);
+    if (code != DUR_OK) return code;
+    code = dur__sq_run(
+        txn->conn, DUR__SQ_QUEUE_ADD, err, "iiiitiijii", key, due, due > 0 ? due : id >> ID_TIME_SHIFT,
+        (uint64_t)item->kind, item->kind == DUR_WORK_QUEUE_MESSAGE ? (item->queue != NULL ? item->queue : "") : NULL,
+        timer ? item->execution_id : (uint64_t)0, timer ? item->activity_id : (uint64_t)0, &item->json, txn->now_ms, id);
+    txn->file->max_id = id;
+    txn->file->max_id_known = code == DUR_OK && txn->conn == &txn->file->writer;
+    return code;
 }
 
 static void message_wakes(dur__sq_txn *txn, uint64_t due, bool leased) {
@@ -249,13 +269,13 @@ int dur__sq_dead_letter_row(dur__sq_txn *txn, const char *instance, const char *
 
 int dur__sq_max_id(dur__sq_txn *txn, uint64_t *out, dur_error *err) {
     dur__sq_file *file = txn->file;
-    if (!file->max_id_known) {
+    if (!file->max_id_known || txn->conn != &file->writer) { /* the caller's own: others may have written before it */
         sqlite3_stmt *row = NULL;
         int code = dur__sq_first(txn->conn, DUR__SQ_QUEUE_MAX_ID, &row, err, "");
         if (code != DUR_OK) return code;
         file->max_id = row != NULL ? dur__sq_u64(row, 0) : 0;
         dur__sq_end(&row);
-        file->max_id_known = true;
+        file->max_id_known = txn->conn == &file->writer;
     }
     *out = file->max_id;
     return DUR_OK;
@@ -432,6 +452,16 @@ int dur__sq_next_times(dur__sq_txn *txn, dur_error *err) {
     return code;
 }
 
+/* What waits was numbered by somebody whose clock may have been ahead of ours. */
+static int seq_look(dur__sq_txn *txn, dur_error *err) {
+    sqlite3_stmt *row = NULL;
+    int code = dur__sq_first(txn->conn, DUR__SQ_SEQ_LAST, &row, err, "");
+    if (code == DUR_OK && row != NULL && dur__sq_u64(row, 0) > txn->file->last_seq)
+        txn->file->last_seq = dur__sq_u64(row, 0);
+    dur__sq_end(&row);
+    return code;
+}
+
 int dur__sq_look(dur__sq_txn *txn, dur_error *err) {
     dur__sq_file *file = txn->file;
     sqlite3_stmt *row = NULL;
@@ -444,7 +474,8 @@ int dur__sq_look(dur__sq_txn *txn, dur_error *err) {
     if (code != DUR_OK) return code;
     uint64_t lost_seq = row != NULL ? dur__sq_u64(row, 0) : 0;
     dur__sq_end(&row);
-    if (lost_seq != file->lost_seq) code = leases_compare(txn, err);
+    code = seq_look(txn, err);
+    if (code == DUR_OK && lost_seq != file->lost_seq) code = leases_compare(txn, err);
     if (code == DUR_OK) file->lost_seq = lost_seq;
     if (code == DUR_OK) code = messages_since(txn, err);
     /* The clock went back: what others sent since may be due before the time that was seen.  The next times ask. */

@@ -136,8 +136,11 @@
     SQL(EVENT_SIZE, "SELECT count(*), coalesce(sum(length(CAST(json AS BLOB))), 0) FROM dur_event "                    \
                     "WHERE key=?1 AND execution=?2")                                                                   \
     /* the orchestrator queue */                                                                                       \
-    SQL(QUEUE_ADD, "INSERT INTO dur_queue(key, due, ord, at, kind, qname, execution, activity, json) "                 \
-                   "VALUES(?1, ?2, ?3, ?9, ?4, ?5, ?6, ?7, ?8)")                                                       \
+    SQL(QUEUE_ADD, "INSERT INTO dur_queue(id, key, due, ord, at, kind, qname, execution, activity, json) "             \
+                   "VALUES(?10, ?1, ?2, ?3, ?9, ?4, ?5, ?6, ?7, ?8)")                                                  \
+    SQL(SEQ_LAST, /* of all that waits, by the ends of two indexes */                                                  \
+        "SELECT max(coalesce((SELECT max(seq) FROM dur_worker WHERE token IS NULL AND visible_at = 0), 0), "           \
+        "coalesce((SELECT max(ready_seq) FROM dur_instance WHERE ready_at = 0 AND suspended IS NULL), 0))")            \
     SQL(QUEUE_DELETE, "DELETE FROM dur_queue WHERE id=?1 AND key=?2")                                                  \
     SQL(QUEUE_DELETE_TOKEN, "DELETE FROM dur_queue WHERE key=?1 AND token=?2")                                         \
     SQL(QUEUE_DELETE_SEEN, /* what rounds have handed to the holder, queues apart */                                   \
@@ -228,11 +231,11 @@
         "INSERT INTO dur_session(session, node, owner, locked_until, lock_ms, active) VALUES(?1, ?2, ?3, ?4, ?5, ?6) " \
         "ON CONFLICT(session) DO UPDATE SET node=?2, owner=?3, locked_until=?4, lock_ms=?5, active=?6")                \
     SQL(SESSION_TOUCH, "UPDATE dur_session SET active=?2 WHERE session=?1")                                            \
-    SQL(SESSION_RENEW, "UPDATE dur_session SET locked_until=?2 WHERE node=?1 AND active >= ?4 "                        \
+    SQL(SESSION_RENEW, "UPDATE dur_session SET locked_until=?2 WHERE node=?1 AND ?3 - active < ?4 "                    \
                        "AND (owner IS NOT NULL OR locked_until > ?3)")                                                 \
     SQL(SESSION_ORPHANS, /* under a live owner nothing expires: there it has ended when it is idle for so long */      \
         "DELETE FROM dur_session WHERE ((owner IS NULL AND locked_until <= ?1) OR (owner IS NOT NULL AND "             \
-        "active < ?2)) AND NOT EXISTS "                                                                                \
+        "?1 - active >= ?2)) AND NOT EXISTS "                                                                          \
         "(SELECT 1 FROM dur_worker w WHERE w.session IS NOT NULL AND w.session=dur_session.session)")                  \
     SQL(SESSION_NEXT_EXPIRY, "SELECT min(locked_until) FROM dur_session WHERE owner IS NULL AND locked_until > ?1")    \
     SQL(SESSION_OF_OWNER,                                                                                              \

@@ -55,12 +55,11 @@ typedef struct session_op {
 
 static int sessions_renew_run(dur__sq_op *op, dur__sq_txn *txn) {
     session_op *self = (session_op *)(void *)op;
-    uint64_t active = txn->boot_ms > self->idle_ms ? txn->boot_ms - self->idle_ms : 0;
     self->changed = 0;
     txn->file->times_stale = true;
     for (size_t i = 0; i < self->node_count; i++) {
         int code = dur__sq_run(txn->conn, DUR__SQ_SESSION_RENEW, &op->err, "tiii", self->nodes[i],
-                               dur__sq_after(txn->boot_ms, self->extend_ms), txn->boot_ms, active);
+                               dur__sq_after(txn->boot_ms, self->extend_ms), txn->boot_ms, dur__sq_after(0, self->idle_ms));
         if (code != DUR_OK) return code;
         self->changed += (uint64_t)sqlite3_changes64(txn->conn->db);
     }
@@ -70,7 +69,7 @@ static int sessions_renew_run(dur__sq_op *op, dur__sq_txn *txn) {
 static int sessions_clean_run(dur__sq_op *op, dur__sq_txn *txn) {
     session_op *self = (session_op *)(void *)op;
     int code = dur__sq_run(txn->conn, DUR__SQ_SESSION_ORPHANS, &op->err, "ii", txn->boot_ms,
-                           txn->boot_ms > self->idle_ms ? txn->boot_ms - self->idle_ms : (uint64_t)0);
+                           dur__sq_after(0, self->idle_ms));
     self->changed = (uint64_t)sqlite3_changes64(txn->conn->db);
     txn->file->times_stale = true;
     return code;
