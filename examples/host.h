@@ -61,15 +61,13 @@ static inline void example_expect_failure(example *e, const char *instance, cons
     printf("%s failed as it should: %s\n", instance, e->err.message);
 }
 
-/* An event counts only for a wait that exists: look until the instance's history shows one. */
-static inline void example_await_wait(example *e, const char *instance) {
-    for (bool waiting = false; !waiting;) {
-        char *history = NULL;
-        if (dur_client_history(&history, e->client, instance, 0, &e->err) == DUR_OK)
-            waiting = strstr(history, "\"ExternalSubscribed\"") != NULL;
-        dur_free(history);
-        if (!waiting) nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL);
-    }
+/* Wait until the instance has set its custom status: it has come that far. */
+static inline void example_await_status(example *e, const char *instance) {
+    dur_instance_info *info = NULL;
+    if (dur_client_wait_status(&info, e->client, instance, 0, DUR_SECONDS(30), &e->err) != DUR_OK)
+        example_fail(e, instance);
+    printf("%s: %s\n", instance, info->custom_status);
+    dur_instance_info_free(info);
 }
 
 static inline int example_end(example *e) {

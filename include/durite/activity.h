@@ -2,7 +2,8 @@
  * activity.h: what the author of an activity uses.
  *
  * An activity is an ordinary C function on a worker thread: it may block, use files and sockets, and take long.  It
- * runs at least once; make its effects idempotent with dur_act_key().
+ * runs at least once, and each attempt of a retry policy runs again: make its effects idempotent by a key that names
+ * the step, made of the instance and what is done, or given in the input.
  * Thread class of dur_act: the activity's thread, or one that it started and joins; dur_act_cancelled from any thread.
  * Calls without a dur_act (NULL) do nothing and answer NULL, "", 0, -1 or false.
  */
@@ -37,7 +38,8 @@ DUR_API const char *dur_act_session(const dur_act *act); /* NULL: none */
 DUR_API const char *dur_act_tag(const dur_act *act);     /* NULL: none */
 DUR_API uint32_t dur_act_attempt(const dur_act *act);    /* of the retry policy, from 1 */
 DUR_API uint32_t dur_act_delivery(const dur_act *act);   /* how often this attempt was handed to a worker, from 1 */
-/* The same for every delivery of this attempt: "instance/execution/id".  An idempotency key for the outside world. */
+/* The same for every delivery of this attempt: "instance/execution/id".  Another attempt of the retry policy has
+   another key: a bank that is asked under it may charge twice (docs/guide/activities.md shows a key that stays). */
 DUR_API const char *dur_act_key(const dur_act *act);
 
 /* ---- cancellation: the orchestration gave up; the result will be ignored ---- */

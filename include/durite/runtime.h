@@ -39,7 +39,8 @@ typedef struct dur_runtime_options {
     const char *name;            /* in thread names, worker ids and logs; NULL: "durite" */
 
     uint32_t orchestration_concurrency; /* loops; 0: 2.  A store with one writer (memory, sqlite) uses one */
-    uint32_t worker_concurrency;        /* worker threads, one activity each; 0: 2 */
+    uint32_t worker_concurrency;        /* worker threads, one activity each; 0: 2, which is few for activities that
+                                           wait for somebody else: take as many as may wait at the same time */
     uint32_t prefetch;                  /* activities waiting locally beyond the workers; 0: 64 */
 
     /* Stores without owners or lanes: locks by time, polling.  Others do not need these. */

@@ -361,8 +361,74 @@ static void fault_h59_a_zero_in_a_text_is_refused_at_every_door(void **state) {
     dur_arena_free(arena);
 }
 
+/* ---- what the guide teaches -------------------------------------------------------------------------------------- */
+
+static dur_outcome remind(dur_act *act, const char *input) {
+    return dur_act_complete(act, input);
+}
+
+static dur_outcome reminder(dur_ctx *ctx, const char *input) {
+    const char *decision;
+    while (dur_try_for(dur_dequeue(ctx, "decisions"), 1, &decision) == DUR_ETIMEOUT)
+        dur_await(dur_activity(ctx, "Remind", input));
+    return dur_complete(ctx, decision);
+}
+
+static void fault_h40_a_reminder_loop_misses_no_decision(void **state) {
+    world *w = *state;
+    static const dur_handler handlers[] = { DUR_ACTIVITY("Remind", remind),
+                                            DUR_ORCHESTRATION("Reminder", "1.0.0", reminder), DUR_HANDLERS_END };
+    RUN(w, handlers);
+    char id[16];
+    for (int i = 0; i < 20; i++) {
+        snprintf(id, sizeof(id), "r-%d", i);
+        start(w, "Reminder", "", id);
+        if (i % 2 == 0) pause_ms(i % 7); /* at any moment of its loop */
+        OK(w, dur_client_enqueue(w->client, &w->err, id, "decisions", id));
+    }
+    for (int i = 0; i < 20; i++) {
+        snprintf(id, sizeof(id), "r-%d", i);
+        expect(w, id, id);
+    }
+}
+
+static char charged[8][64]; /* the bank's book: a key is charged once */
+static atomic_int charges;
+
+static dur_outcome pay(dur_act *act, const char *input) {
+    const char *key = dur_act_format(act, "%s/charge", dur_act_instance_id(act));
+    int count = atomic_load(&charges), at = 0;
+    (void)input;
+    while (at < count && strcmp(charged[at], key) != 0)
+        at++;
+    if (at == count && count < 8) {
+        snprintf(charged[at], sizeof(charged[at]), "%s", key);
+        atomic_fetch_add(&charges, 1);
+    }
+    if (dur_act_attempt(act) < 3) return dur_act_fail(act, "the answer of the bank was lost");
+    return dur_act_complete(act, key);
+}
+
+static dur_outcome purchase(dur_ctx *ctx, const char *input) {
+    return dur_complete(
+        ctx, dur_await(dur_activity(ctx, "Pay", input, .retry = DUR_RETRY(.attempts_max = 5, .delay_ms = 1))));
+}
+
+static void fault_h41_the_taught_key_charges_once_over_retries(void **state) {
+    world *w = *state;
+    static const dur_handler handlers[] = { DUR_ACTIVITY("Pay", pay),
+                                            DUR_ORCHESTRATION("Purchase", "1.0.0", purchase), DUR_HANDLERS_END };
+    atomic_store(&charges, 0);
+    RUN(w, handlers);
+    start(w, "Purchase", "", "order-7");
+    expect(w, "order-7", "order-7/charge");
+    assert_int_equal(atomic_load(&charges), 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        TEST(fault_h40_a_reminder_loop_misses_no_decision),
+        TEST(fault_h41_the_taught_key_charges_once_over_retries),
         TEST(fault_h45_prune_without_a_rule_keeps_the_current_execution),
         TEST(fault_h57_a_duplicate_start_keeps_the_pinned_handler),
         TEST(fault_h57_a_start_does_not_stand_before_the_next_execution),
