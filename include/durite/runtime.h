@@ -43,7 +43,8 @@ typedef struct dur_runtime_options {
                                            wait for somebody else: take as many as may wait at the same time */
     uint32_t prefetch;                  /* activities waiting locally beyond the workers; 0: 64 */
 
-    /* Stores without owners or lanes: locks by time, polling.  Others do not need these. */
+    /* Stores without owners or lanes: locks by time, polling.  Others do not need these.  A lock lasts at least 100 ms;
+       it is renewed a buffer before its end, and at least three times while it lasts. */
     uint64_t orchestrator_lock_timeout_ms;        /* 0: 5 s */
     uint64_t orchestrator_lock_renewal_buffer_ms; /* 0: 2 s */
     uint64_t worker_lock_timeout_ms;              /* 0: 30 s */

@@ -5,6 +5,7 @@
 #include "provider/provider_internal.h"
 
 #define CHECK_EXTEND_MS 30000u
+#define SEEN_MS 1000u /* what was seen and left is no reason to fetch again; without a way to say so: not before this */
 
 /* ---- turns ------------------------------------------------------------------------------------------------------- */
 
@@ -22,9 +23,10 @@ static void refuse(dur_turn_commit *turn, int code) {
 
 static int commit_plain(dur_provider *store, dur_turn_commit *turn) {
     /* A handler that has run and waits says what it has seen: that attempt is over, and did not fail. */
-    bool ignore_attempt = turn->give_back || turn->seen_id != 0 || turn->seen_now_ms != 0;
+    bool seen = turn->seen_id != 0 || turn->seen_now_ms != 0;
+    uint64_t delay_ms = turn->delay_ms == 0 && seen ? SEEN_MS : turn->delay_ms;
     if (dur__fallback_only_releases(turn))
-        return store->methods->abandon_orchestration_item(store, turn->lock_token, turn->delay_ms, ignore_attempt,
+        return store->methods->abandon_orchestration_item(store, turn->lock_token, delay_ms, turn->give_back || seen,
                                                           &turn->error);
     for (size_t i = 0; i < turn->worker_item_count; i++) {
         turn->worker_items[i].locked = false;

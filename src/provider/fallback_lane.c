@@ -14,6 +14,7 @@
 #include <stdlib.h>
 
 #define POLL_MS 100u
+#define UNKNOWN_MS 1000u /* a message of an unknown kind is left for a newer node, and not fetched at once by us */
 
 typedef struct fallback_lane {
     dur_lane base;
@@ -75,15 +76,19 @@ void dur__lane_offer(dur_lane *lane, dur_orchestration_item *item, dur_leased_wo
 /* ---- what a turn leaves ------------------------------------------------------------------------------------------ */
 
 /* The message as it was.  One millisecond earlier than it came: before whatever came meanwhile, behind its elders. */
-static dur_message message_again(dur_arena *arena, const char *instance, const dur_fetched_message *from) {
+static dur_message message_again(fallback_lane *lane, dur_arena *arena, const char *instance,
+                                 const dur_fetched_message *from) {
+    dur_provider *store = lane->base.store;
     dur_work_item item;
     dur_text json = { dur_arena_memdup(arena, from->json.data, from->json.size), from->json.size };
     dur_message again = { .kind = from->queue != NULL ? DUR_WORK_QUEUE_MESSAGE : DUR_WORK_EXTERNAL_RAISED };
-    if (dur_work_from_json(&item, arena, json, NULL) == DUR_OK) (void)dur_message_from_work(&again, arena, &item, NULL);
+    int code = dur_work_from_json(&item, arena, json, NULL);
+    if (code == DUR_OK) (void)dur_message_from_work(&again, arena, &item, NULL);
     again.instance = instance;
     again.queue = dur_arena_strdup(arena, from->queue);
     again.message_id = NULL; /* it was accepted already */
     again.due_ms = from->due_ms > 1 ? from->due_ms - 1 : 1;
+    if (code == DUR_EUNSUPPORTED) again.due_ms = store->methods->now_ms(store) + UNKNOWN_MS;
     again.json = json;
     return again;
 }
@@ -96,7 +101,7 @@ static void remember(fallback_lane *lane, const dur_orchestration_item *item) {
     all->ids = dur_arena_zalloc(all->arena, (item->message_count + 1) * sizeof(*all->ids));
     const char *instance = dur_arena_strdup(all->arena, item->instance);
     for (size_t i = 0; i < item->message_count; i++) {
-        all->messages[i] = message_again(all->arena, instance, &item->messages[i]);
+        all->messages[i] = message_again(lane, all->arena, instance, &item->messages[i]);
         all->ids[i] = item->messages[i].id;
     }
     all->count = item->message_count;

@@ -45,24 +45,36 @@ static unknown_name *find_name(dur_runtime *runtime, const char *key, uint64_t n
     return found;
 }
 
-uint64_t dur__backoff_unregistered(dur_runtime *runtime, const char *what, const char *name, const char *version) {
-    dur__buf key = { 0 };
-    dur__buf_format(&key, "%s %s@%s", what, name, version != NULL ? version : "");
+/* How long it is to wait; *log: it is to be said. */
+static uint64_t next_delay(dur_runtime *runtime, const char *key, bool *log) {
     uint64_t now_ms = runtime->world->boot_ms(runtime->world->data);
     uint64_t delay = runtime->options.unregistered_backoff_ms;
-    bool log;
     dur__mutex_lock(&runtime->mutex);
-    unknown_name *known = find_name(runtime, dur__buf_str(&key), now_ms, &log);
+    unknown_name *known = find_name(runtime, key, now_ms, log);
     if (known != NULL) {
-        if (!log && now_ms - known->grown_at_ms >= known->delay_ms) {
+        if (!*log && now_ms - known->grown_at_ms >= known->delay_ms) {
             known->delay_ms = dur__backoff_ms(known->delay_ms, 1, runtime->options.unregistered_backoff_max_ms);
             known->grown_at_ms = now_ms;
         }
         delay = known->delay_ms;
-        if (now_ms - known->logged_at_ms >= LOG_EVERY_MS) log = true;
-        if (log) known->logged_at_ms = now_ms;
+        if (now_ms - known->logged_at_ms >= LOG_EVERY_MS) *log = true;
+        if (*log) known->logged_at_ms = now_ms;
     }
     dur__mutex_unlock(&runtime->mutex);
+    return delay;
+}
+
+bool dur__backoff_say(dur_runtime *runtime, const char *what) {
+    bool log;
+    (void)next_delay(runtime, what, &log);
+    return log;
+}
+
+uint64_t dur__backoff_unregistered(dur_runtime *runtime, const char *what, const char *name, const char *version) {
+    dur__buf key = { 0 };
+    bool log;
+    dur__buf_format(&key, "%s %s@%s", what, name, version != NULL ? version : "");
+    uint64_t delay = next_delay(runtime, dur__buf_str(&key), &log);
     dur__buf_free(&key);
     if (log)
         dur__log(DUR_LOG_WARN, DUR__LOG_RUNTIME,

@@ -13,6 +13,7 @@
 typedef struct story {
     dur_event started;
     bool has_started;
+    bool corrupted; /* some of it cannot be read */
     uint64_t last_id;
     const dur_event **open; /* schedules without an answer */
     size_t open_count;
@@ -23,44 +24,38 @@ static bool is_schedule(dur_event_kind kind) {
            kind == DUR_EVENT_SUB_ORCHESTRATION_SCHEDULED;
 }
 
-static int read_story(dur__inst *inst, dur_arena *arena, story *out, dur_error *err) {
-    dur_event *events = NULL;
-    size_t count = 0;
-    int code =
-        dur_store_read_events(inst->loop->runtime->store, arena, inst->id, inst->execution_id, &events, &count, err);
-    if (code != DUR_OK) return code;
-    dur__map open = { 0 };
-    for (size_t i = 0; i < count; i++) {
-        if (is_schedule(events[i].kind))
-            dur__map_put_u64(&open, events[i].event_id, &events[i]);
-        else if (events[i].has_source_event_id)
-            (void)dur__map_remove_u64(&open, events[i].source_event_id);
+static void note(story *known, dur__map *open, dur_event *event) {
+    if (event->kind == DUR_EVENT_ORCHESTRATION_STARTED) {
+        known->started = *event;
+        known->has_started = true;
+    } else if (is_schedule(event->kind)) {
+        dur__map_put_u64(open, event->event_id, event);
+    } else if (event->has_source_event_id) {
+        (void)dur__map_remove_u64(open, event->source_event_id);
     }
-    if (count > 0) {
-        out->started = events[0];
-        out->has_started = events[0].kind == DUR_EVENT_ORCHESTRATION_STARTED;
-        out->last_id = events[count - 1].event_id;
+}
+
+/* Event by event: one that cannot be read must not keep the others from being used. */
+static int read_story(dur__inst *inst, dur_arena *arena, story *out, dur_error *err) {
+    dur_event_row *rows = NULL;
+    size_t count = 0;
+    dur__map open = { 0 };
+    int code = dur_store_read(inst->loop->runtime->store, arena, inst->id, inst->execution_id, &rows, &count, err);
+    if (code == DUR_ECORRUPT) out->corrupted = true; /* a store that reads them itself */
+    if (code != DUR_OK && code != DUR_ECORRUPT) return code;
+    for (size_t i = 0; i < count; i++) {
+        dur_event *event = dur_arena_alloc(arena, sizeof(*event));
+        if (rows[i].event_id > out->last_id) out->last_id = rows[i].event_id;
+        if (dur_event_from_json(event, arena, rows[i].json, NULL) == DUR_OK)
+            note(out, &open, event);
+        else
+            out->corrupted = true;
     }
     out->open = dur_arena_alloc(arena, (open.count + 1) * sizeof(dur_event *));
     dur__map_entry *entry;
     for (size_t i = 0; (entry = dur__map_next(&open, &i)) != NULL;)
         out->open[out->open_count++] = entry->value;
     dur__map_free(&open);
-    return DUR_OK;
-}
-
-/* The rest cannot be read, but perhaps the first event can: it names the parent. */
-static int read_corrupted(dur__inst *inst, dur_arena *arena, story *out, dur_error *err) {
-    dur_event_row *rows = NULL;
-    size_t count = 0;
-    int code = dur_store_read(inst->loop->runtime->store, arena, inst->id, inst->execution_id, &rows, &count, err);
-    if (code == DUR_ECORRUPT) return DUR_OK;
-    if (code != DUR_OK) return code;
-    for (size_t i = 0; i < count; i++) {
-        if (rows[i].event_id > out->last_id) out->last_id = rows[i].event_id;
-    }
-    out->has_started = count > 0 && dur_event_from_json(&out->started, arena, rows[0].json, NULL) == DUR_OK &&
-                       out->started.kind == DUR_EVENT_ORCHESTRATION_STARTED;
     return DUR_OK;
 }
 
@@ -90,7 +85,7 @@ static int add_events(dur__inst *inst, const dur__ending *ending, story *known, 
     dur_event_row *rows = dur_arena_zalloc(arena, 2 * sizeof(*rows));
     size_t count = 0;
     int code = DUR_OK;
-    if (!known->has_started && !ending->corrupted && ending->start != NULL) {
+    if (!known->has_started && !known->corrupted && ending->start != NULL) {
         synthetic_start(inst, ending->start, &known->started);
         known->has_started = true;
         known->last_id = 1;
@@ -101,11 +96,11 @@ static int add_events(dur__inst *inst, const dur__ending *ending, story *known, 
         commit->needs_parent = ending->start->parent_instance != NULL && inst->execution_id == 1;
         commit->metadata.has_pinned_version = dur__semver_parse(DUR_VERSION, &commit->metadata.pinned_version);
         commit->expected_last = 0;
-    } else if (!ending->corrupted) {
+    } else if (!known->corrupted) {
         commit->expected_last = known->last_id;
     }
     uint64_t id = known->last_id + 1;
-    if (ending->corrupted && id < DUR__CORRUPTED_EVENT_ID) id = DUR__CORRUPTED_EVENT_ID;
+    if (known->corrupted && id < DUR__CORRUPTED_EVENT_ID) id = DUR__CORRUPTED_EVENT_ID;
     dur_event failed;
     envelope(inst, &failed, DUR_EVENT_ORCHESTRATION_FAILED, id);
     failed.details = ending->failure;
@@ -116,9 +111,32 @@ static int add_events(dur__inst *inst, const dur__ending *ending, story *known, 
 }
 
 /* Histories keep a child's id as it was made: "sub::N" stands for PARENT::sub::N. */
-static const char *child_id(dur__inst *inst, const char *short_id) {
+static const char *child_id(dur_arena *arena, const char *parent, const char *short_id) {
     if (short_id == NULL || strncmp(short_id, "sub::", 5) != 0) return short_id;
-    return dur_arena_format(inst->commit_arena, "%s::%s", inst->id, short_id);
+    return dur_arena_format(arena, "%s::%s", parent, short_id);
+}
+
+/* The event that names the parent cannot be read: the store may know who it is, and its history the call. */
+static void ask_parent(dur__inst *inst, dur_arena *arena, story *known) {
+    dur_provider *store = inst->loop->runtime->store;
+    dur_instance_row row = { .instance_id = NULL }, parent = { .instance_id = NULL };
+    dur_event_row *rows = NULL;
+    size_t count = 0;
+    if (known->has_started || !known->corrupted) return;
+    if (dur_store_get_instance(store, arena, inst->id, &row, NULL) != DUR_OK || row.parent_instance_id == NULL) return;
+    if (dur_store_get_instance(store, arena, row.parent_instance_id, &parent, NULL) != DUR_OK) return;
+    uint64_t execution = parent.current_execution_id;
+    if (dur_store_read(store, arena, row.parent_instance_id, execution, &rows, &count, NULL) != DUR_OK) return;
+    for (size_t i = 0; i < count; i++) {
+        dur_event event;
+        if (dur_event_from_json(&event, arena, rows[i].json, NULL) != DUR_OK) continue;
+        if (event.kind != DUR_EVENT_SUB_ORCHESTRATION_SCHEDULED) continue;
+        if (!dur__str_eq(child_id(arena, row.parent_instance_id, event.instance), inst->id)) continue;
+        dur__parent call = DUR__CALL(row.parent_instance_id, execution, event.event_id); /* the last such call is meant */
+        known->started = (dur_event){ .kind = DUR_EVENT_ORCHESTRATION_STARTED };
+        DUR__PARENT_SET(&known->started, &call);
+        known->has_started = true;
+    }
 }
 
 static void push_message(dur__inst *inst, dur_message *messages, size_t *count, const dur_work_item *item) {
@@ -148,7 +166,7 @@ static void add_effects(dur__inst *inst, const dur__ending *ending, const story 
         else {
             dur__parent call = DUR__CALL(inst->id, inst->execution_id, event->event_id);
             dur_work_item cancel = { .kind = DUR_WORK_CANCEL_INSTANCE,
-                                     .instance = child_id(inst, event->instance),
+                                     .instance = child_id(arena, inst->id, event->instance),
                                      .reason = "parent failed" };
             DUR__PARENT_SET(&cancel, &call);
             push_message(inst, messages, &message_count, &cancel);
@@ -196,8 +214,9 @@ int dur__ending_build(dur__inst *inst, const dur__ending *given, dur_error *err)
     ending.failure = keep_failure(inst->commit_arena, given->failure);
     story known = { .has_started = false };
     if (given->item != NULL) known.last_id = given->item->last_event_id;
-    int code = ending.corrupted ? read_corrupted(inst, inst->commit_arena, &known, err)
-                                : read_story(inst, inst->commit_arena, &known, err);
+    int code = read_story(inst, inst->commit_arena, &known, err);
+    known.corrupted |= given->corrupted;
+    if (code == DUR_OK) ask_parent(inst, inst->commit_arena, &known);
     if (code == DUR_OK) code = add_events(inst, &ending, &known, err);
     if (code == DUR_OK) {
         add_effects(inst, &ending, &known);

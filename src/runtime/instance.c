@@ -65,7 +65,7 @@ static int read_queue(dur__inst *inst, dur__exec *exec, const char *queue, uint6
                                        &messages, &count, err);
     if (code != DUR_OK) DUR__COUNT(loop->runtime, provider_errors);
     for (size_t i = 0; code == DUR_OK && i < count; i++) {
-        dur__letter *letter = dur__letter_from_message(loop, inst->id, &messages[i], NULL);
+        dur__letter *letter = dur__letter_from_message(inst, &messages[i]);
         if (letter == NULL) continue;
         dur__exec_offer(exec, &letter->arrival);
         *offered = true;
@@ -330,6 +330,8 @@ static void fail_by_policy(dur__inst *inst, const dur_error *why) {
         DUR__COUNT(inst->loop->runtime, orchestration_configuration_errors);
         dur__loop_queue_commit(inst);
     } else {
+        dur__log(DUR_LOG_WARN, DUR__LOG_ORCHESTRATION, DUR__FIELDS(DUR__TEXT("instance_id", inst->id)),
+                 "an instance that must end could not be ended yet: %s", err.message);
         dur__release(inst, 1000, true, false);
     }
 }

@@ -320,11 +320,10 @@ void dur__keeper_renew_remove(dur__inst *inst) {
     inst->renewed = false;
 }
 
-/* reference 6.15: long locks shortly before their end, short ones at half time; never more often than each second. */
+/* By the buffer, and so often that two renewals may fail or come late before the lock is gone. */
 static uint64_t renewal_period_ms(uint64_t timeout_ms, uint64_t buffer_ms) {
-    uint64_t period = timeout_ms >= 15000 ? (timeout_ms > buffer_ms ? timeout_ms - buffer_ms : 1000)
-                                          : (timeout_ms / 2 + 999) / 1000 * 1000;
-    return period < 1000 ? 1000 : period;
+    uint64_t third_ms = timeout_ms / 3, by_buffer_ms = timeout_ms > buffer_ms ? timeout_ms - buffer_ms : third_ms;
+    return by_buffer_ms < third_ms ? by_buffer_ms : third_ms;
 }
 
 static void renew_instances(dur_runtime *runtime, dur_arena *arena) {
@@ -407,6 +406,16 @@ static void tick(dur_runtime *runtime, schedule *next, dur_arena *arena, bool ki
     }
 }
 
+/* When it has to look again, at the latest. */
+static uint64_t next_look_us(const dur_runtime *runtime, const schedule *next, uint64_t now_us) {
+    uint64_t at_us = now_us + (runtime->options.activity_cancel_grace_ms < TICK_MS ? 50 : TICK_MS) * 1000u;
+    if (runtime->has_owners) return next->beat < at_us ? next->beat : at_us;
+    if (next->rows < at_us) at_us = next->rows;
+    if (next->instances < at_us) at_us = next->instances;
+    if (next->sessions_seen && next->sessions < at_us) at_us = next->sessions;
+    return at_us;
+}
+
 void dur__keeper_main(void *data) {
     dur_runtime *runtime = data;
     dur_arena *arena = dur_arena_new();
@@ -424,11 +433,10 @@ void dur__keeper_main(void *data) {
         dur__mutex_unlock(&runtime->mutex);
         tick(runtime, &next, arena, kicked);
         dur__mutex_lock(&runtime->mutex);
-        uint64_t wait_us = (runtime->options.activity_cancel_grace_ms < TICK_MS ? 50 : TICK_MS) * 1000u;
         now_us = dur__monotonic_us();
-        if (runtime->has_owners && next.beat < now_us + wait_us) wait_us = next.beat > now_us ? next.beat - now_us : 0;
-        if (!runtime->keeper_exit && !runtime->keeper_kicked && wait_us > 0)
-            (void)dur__cond_wait_us(&runtime->changed, &runtime->mutex, wait_us);
+        uint64_t until_us = next_look_us(runtime, &next, now_us);
+        if (!runtime->keeper_exit && !runtime->keeper_kicked && until_us > now_us)
+            (void)dur__cond_wait_us(&runtime->changed, &runtime->mutex, until_us - now_us);
     }
     dur__mutex_unlock(&runtime->mutex);
     dur_arena_free(arena);

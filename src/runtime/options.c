@@ -66,6 +66,7 @@ static int check_numbers(const dur_runtime_options *o, dur_error *err) {
     if (o->prefetch > 100000) return bad(err, "prefetch", "more than 100,000");
     if (o->orchestrator_lock_timeout_ms < 100) return bad(err, "orchestrator_lock_timeout_ms", "less than 100 ms");
     if (o->worker_lock_timeout_ms < 100) return bad(err, "worker_lock_timeout_ms", "less than 100 ms");
+    if (o->session_lock_timeout_ms < 100) return bad(err, "session_lock_timeout_ms", "less than 100 ms");
     if (o->dispatcher_long_poll_timeout_ms > 3600000)
         return bad(err, "dispatcher_long_poll_timeout_ms", "more than an hour: stopping waits for it");
     if (o->owner_timeout_ms < 1000) return bad(err, "owner_timeout_ms", "less than a second: owners beat each second");

@@ -122,13 +122,19 @@ void dur__round_forget_claim(dur__loop *loop) {
     loop->claiming = false;
 }
 
+/* Locked one by one for so long: the first must be renewed before the last has come. */
+static size_t locked_at_once(const dur__loop *loop, uint64_t lock_ms, size_t max) {
+    if (!loop->fallback || lock_ms / 20 >= max) return max;
+    return lock_ms >= 20 ? (size_t)(lock_ms / 20) : 1;
+}
+
 static void add_fetch(dur__loop *loop, round *r) {
     dur_runtime *runtime = loop->runtime;
     if (dur__runtime_phase(runtime) != DUR__PHASE_RUN) return;
     r->fetch = (dur_fetch){ .lock_ms = runtime->options.orchestrator_lock_timeout_ms,
                             .filter = &runtime->filter,
                             .owner = loop->owner,
-                            .max = FETCH_MAX,
+                            .max = locked_at_once(loop, runtime->options.orchestrator_lock_timeout_ms, FETCH_MAX),
                             .kind = DUR_FETCH_FRESH,
                             .queue_messages_max = QUEUE_MESSAGES_MAX };
     loop->suspect_turn = false;
@@ -140,7 +146,7 @@ static void add_fetch(dur__loop *loop, round *r) {
         r->fetch.max = 1;
     } else {
         dur__round_forget_claim(loop); /* they are gone meanwhile: nobody else would open it again */
-        r->fresh_reserved = dur__gate_reserve_fresh(FETCH_MAX);
+        r->fresh_reserved = dur__gate_reserve_fresh(r->fetch.max);
         if (r->fresh_reserved == 0) return;
         /* A store that does not count acquisitions knows no suspects. */
         if (loop->fallback) r->fetch.kind = DUR_FETCH_ANY;
@@ -178,6 +184,7 @@ static void add_work(dur__loop *loop, round *r) {
     if (!work_wanted(loop, r)) return;
     r->suspect_work = loop->look_suspect_work && dur__gate_claim_activity(dur__monotonic_us());
     size_t want = r->suspect_work ? 1 : work_want(loop);
+    want = locked_at_once(loop, runtime->options.worker_lock_timeout_ms, want);
     r->work_reserved = dur__work_reserve(runtime, want);
     if (r->work_reserved == 0) {
         if (r->suspect_work) dur__gate_release_activity();
@@ -246,7 +253,7 @@ static void answer_held(dur__loop *loop, const round *r) {
         if (inst == NULL || strcmp(inst->token, held->lock_token) != 0) continue;
         /* A turn that gives the lease up and is to be submitted again was made before this came: nobody has seen it. */
         if (inst->commit != NULL && !inst->commit->keep_lease) inst->commit->seen_id = inst->commit->seen_now_ms = 0;
-        dur__letter *letter = dur__letter_from_message(loop, held->instance, &held->message, NULL);
+        dur__letter *letter = dur__letter_from_message(inst, &held->message);
         if (letter != NULL) dur__inst_receive(inst, letter);
     }
 }

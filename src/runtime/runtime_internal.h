@@ -408,9 +408,9 @@ void dur__unborn_drop(dur__loop *loop); /* all of them: no round will come soon 
 void dur__triage(dur__loop *loop, const dur_orchestration_item *item);
 void dur__triage_unborn(dur__loop *loop, const dur_orchestration_item *item);
 void dur__triage_restarts(dur__loop *loop); /* L4: lease kept, handler dropped: replay what the store has now */
-/* Decode one message; NULL: dead letter or left in place (logged). */
-dur__letter *dur__letter_from_message(dur__loop *loop, const char *instance, const dur_fetched_message *message,
-                                      bool *left);
+/* Decode one message; NULL: dead letter or left in place (logged).  Where the store keeps no dead letters the next commit
+   consumes it. */
+dur__letter *dur__letter_from_message(dur__inst *inst, const dur_fetched_message *message);
 
 /* turn_commit.c */
 bool dur__turn_build(dur__inst *inst); /* false: nothing to commit */
@@ -517,6 +517,7 @@ void dur__gate_release_activity(void);
 uint64_t dur__backoff_ms(uint64_t base_ms, uint32_t tries, uint64_t max_ms); /* base·2^tries, capped, never wraps */
 uint64_t dur__backoff_jitter_us(const dur_world *world, uint64_t ms);        /* in microseconds, ±20 % */
 uint64_t dur__backoff_unregistered(dur_runtime *runtime, const char *what, const char *name, const char *version);
+bool dur__backoff_say(dur_runtime *runtime, const char *what); /* of what comes again and again: is it to be said now? */
 void dur__backoff_free(dur_runtime *runtime);
 
 /* keeper.c */

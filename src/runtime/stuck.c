@@ -67,7 +67,8 @@ static void look_at(dur__loop *loop) {
         describe(inside, &who);
         inside->warn_at_us = now_us + (now_us - inside->since_us); /* again when it has lasted twice as long */
         /* Its client waits no longer: the start goes into the store, this turn is refused and runs again from there. */
-        if (inside->inst->unborn) dur_store_lane_start_back(loop->lane, inside->inst->token);
+        if (inside->inst->unborn && now_us - inside->since_us >= 2 * SLOW_US)
+            dur_store_lane_start_back(loop->lane, inside->inst->token);
     }
     dur__mutex_unlock(&inside->mutex);
     if (slow) log_visit(DUR_LOG_WARN, &who, ": handlers must not block");

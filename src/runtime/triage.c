@@ -1,7 +1,8 @@
 /*
  * triage.c: what to do with an instance that was just acquired.
  *
- *   unreadable history            wait a second, count it; after max_attempts it ends as poison
+ *   unreadable history            wait a second, count it; after max_attempts it ends as poison.  Of a long history only
+ *                                 the ends are read here; replay meets what is between them, with the same consequence
  *   ended                         nothing runs any more: messages are consumed, queue messages become dead letters
  *   continued as new              with its next start at hand: the next execution; otherwise everything waits (C27)
  *   history                       replay, then go on
@@ -21,7 +22,6 @@ typedef struct triage {
     dur_arena *arena;
     dur__letter **letters; /* by (due, id); taken ones are NULL */
     size_t letter_count;
-    bool left_some; /* messages of unknown kinds stay where they are */
     dur__letter *start;
     dur_event first;
     dur_event_kind terminal; /* DUR_EVENT_KIND_COUNT: it has not ended */
@@ -30,18 +30,32 @@ typedef struct triage {
 
 /* ---- messages ---- */
 
-static void dead_letter(dur__loop *loop, const char *instance, const uint64_t *ids, size_t count, const char *reason) {
+typedef enum dead { DEAD_KEPT, DEAD_TO_CONSUME, DEAD_FAILED } dead;
+
+/* DEAD_TO_CONSUME: the store keeps none, so the commit at hand must take them out of the queue. */
+static dead dead_letter(dur__inst *inst, const uint64_t *ids, size_t count, const char *reason) {
+    dur_provider *store = inst->loop->runtime->store;
     dur_error err = DUR_ERROR_INIT;
     dur__log(DUR_LOG_WARN, DUR__LOG_RUNTIME,
-             DUR__FIELDS(DUR__TEXT("instance_id", instance), DUR__NUMBER("messages", count)),
-             "%zu message(s) for \"%s\" are dead letters: %s", count, instance, reason);
-    if (dur_store_dead_letter_messages(loop->runtime->store, instance, ids, count, reason, &err) != DUR_OK)
-        dur__log(DUR_LOG_WARN, DUR__LOG_PROVIDER, DUR__FIELDS(DUR__TEXT("instance_id", instance)),
-                 "dead letters could not be kept: %s", err.message);
+             DUR__FIELDS(DUR__TEXT("instance_id", inst->id), DUR__NUMBER("messages", count)),
+             "%zu message(s) for \"%s\" are dead letters: %s", count, inst->id, reason);
+    if (dur_store_dead_letter_messages(store, inst->id, ids, count, reason, &err) == DUR_OK)
+        return dur_store_has(store, "dead_letter_messages") ? DEAD_KEPT : DEAD_TO_CONSUME;
+    dur__log(DUR_LOG_WARN, DUR__LOG_PROVIDER, DUR__FIELDS(DUR__TEXT("instance_id", inst->id)),
+             "dead letters could not be kept: %s", err.message);
+    return DEAD_FAILED;
 }
 
-dur__letter *dur__letter_from_message(dur__loop *loop, const char *instance, const dur_fetched_message *message,
-                                      bool *left) {
+/* Nobody reads it; whoever commits next consumes it with what else is drained. */
+static void drain_unread(dur__inst *inst, uint64_t id) {
+    dur__letter *letter = dur__pool_letter(inst->loop);
+    letter->message_id = id;
+    letter->arrival.item = (dur_work_item){ .kind = DUR_WORK_QUEUE_MESSAGE, .instance = inst->id };
+    dur__list_push(&inst->drained, &letter->arrival.link);
+}
+
+dur__letter *dur__letter_from_message(dur__inst *inst, const dur_fetched_message *message) {
+    dur__loop *loop = inst->loop;
     dur__letter *letter = dur__pool_letter(loop);
     dur_error err = DUR_ERROR_INIT;
     int code = dur_work_from_json(&letter->arrival.item, letter->arena, message->json, &err);
@@ -52,14 +66,13 @@ dur__letter *dur__letter_from_message(dur__loop *loop, const char *instance, con
         return letter;
     }
     dur__pool_letter_back(loop, letter);
-    if (code == DUR_EUNSUPPORTED) {
-        if (left != NULL) *left = true;
+    if (code != DUR_EUNSUPPORTED) {
+        if (dead_letter(inst, &message->id, 1, err.message) == DEAD_TO_CONSUME) drain_unread(inst, message->id);
+    } else if (dur__backoff_say(loop->runtime, err.message)) { /* it comes again and again */
         dur__log(DUR_LOG_WARN, DUR__LOG_RUNTIME,
-                 DUR__FIELDS(DUR__TEXT("instance_id", instance), DUR__NUMBER("message_id", message->id)),
+                 DUR__FIELDS(DUR__TEXT("instance_id", inst->id), DUR__NUMBER("message_id", message->id)),
                  "a message is of a kind that this version does not know; it is left for a newer node: %s",
                  err.message);
-    } else {
-        dead_letter(loop, instance, &message->id, 1, err.message);
     }
     return NULL;
 }
@@ -69,7 +82,7 @@ static void read_messages(triage *t) {
     t->letters = dur_arena_zalloc(t->arena, (item->message_count + 1) * sizeof(dur__letter *));
     t->attempts = item->acquisitions;
     for (size_t i = 0; i < item->message_count; i++) {
-        dur__letter *letter = dur__letter_from_message(t->loop, item->instance, &item->messages[i], &t->left_some);
+        dur__letter *letter = dur__letter_from_message(t->inst, &item->messages[i]);
         if (letter == NULL) continue;
         dur_work_kind kind = letter->arrival.item.kind;
         t->letters[t->letter_count++] = letter;
@@ -140,17 +153,31 @@ static void wait_counted(triage *t, uint64_t delay_ms) {
     dur__release_counted(t->inst, delay_ms);
 }
 
+#define ENDED "the instance has ended"
+
+static void bury_dead(dur_turn_commit *commit, uint64_t *consumed, const uint64_t *ids, size_t count, dead what) {
+    if (what == DEAD_TO_CONSUME) {
+        memcpy(consumed + commit->consumed_count, ids, count * sizeof(*ids));
+        commit->consumed_count += count;
+    } else if (what == DEAD_FAILED) { /* they are still there: look again */
+        commit->seen_id = commit->seen_now_ms = 0;
+        commit->delay_ms = 1000;
+    }
+}
+
 static void bury(triage *t) {
-    uint64_t *dead = dur_arena_alloc(t->arena, (t->letter_count + 1) * sizeof(uint64_t));
+    uint64_t *dead_ids = dur_arena_alloc(t->arena, (t->letter_count + 1) * sizeof(uint64_t));
     size_t dead_count = 0, message_count = 0;
     parent_from_history(t);
     dur_turn_commit *commit = dur__commit_begin(t->inst);
-    uint64_t *ids = dur_arena_alloc(t->inst->commit_arena, (t->letter_count + 1) * sizeof(uint64_t));
+    uint64_t *ids = dur_arena_alloc(t->inst->commit_arena, (t->item->message_count + 1) * sizeof(uint64_t));
+    DUR__LIST_EACH(&t->inst->drained, at)
+        ids[commit->consumed_count++] = DUR__CONTAINER(at, dur__letter, arrival.link)->message_id;
     dur_message *answers = dur_arena_zalloc(t->inst->commit_arena, (t->letter_count + 1) * sizeof(*answers));
     for (size_t i = 0; i < t->letter_count; i++) {
         const dur_work_item *item = &t->letters[i]->arrival.item;
         if (item->kind == DUR_WORK_QUEUE_MESSAGE) {
-            dead[dead_count++] = t->letters[i]->message_id;
+            dead_ids[dead_count++] = t->letters[i]->message_id;
             continue;
         }
         ids[commit->consumed_count++] = t->letters[i]->message_id;
@@ -167,12 +194,17 @@ static void bury(triage *t) {
         commit->seen_id = t->loop->seen_id;
         commit->seen_now_ms = t->loop->seen_now_ms;
     }
-    if (dead_count > 0) dead_letter(t->loop, t->item->instance, dead, dead_count, "the instance has ended");
+    if (dead_count > 0) bury_dead(commit, ids, dead_ids, dead_count, dead_letter(t->inst, dead_ids, dead_count, ENDED));
     letters_back(t);
     dur__loop_queue_commit(t->inst);
 }
 
 /* ---- poison ---- */
+
+static void log_not_ended(const dur__inst *inst, const dur_error *why) {
+    dur__log(DUR_LOG_WARN, DUR__LOG_ORCHESTRATION, DUR__FIELDS(DUR__TEXT("instance_id", inst->id)),
+             "an instance that must end could not be ended yet: %s", why->message);
+}
 
 static void end_as(triage *t, const dur_failure *failure, bool corrupted) {
     dur_error err = DUR_ERROR_INIT;
@@ -196,6 +228,7 @@ static void end_as(triage *t, const dur_failure *failure, bool corrupted) {
         letters_back(t);
         dur__loop_queue_commit(t->inst);
     } else {
+        log_not_ended(t->inst, &err);
         wait_counted(t, 1000);
     }
 }
@@ -361,6 +394,9 @@ static void run(triage *t) {
     if (code == DUR_OK) {
         if (!fresh) offer_letters(t);
         dur__loop_make_ready(t->loop, inst);
+    } else if (!fresh && (code == DUR_ECORRUPT || code == DUR_EUNSUPPORTED)) {
+        dur__inst_drop_exec(inst);
+        handle_corrupted(t, dur_arena_strdup(t->arena, err.message));
     } else {
         letters_back(t);
         dur__inst_broken(inst, code, &err);
