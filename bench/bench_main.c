@@ -5,6 +5,7 @@
  */
 #include "bench.h"
 #include <getopt.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
@@ -15,7 +16,8 @@ enum { TMPFS = 0x01021994 };
 
 static int usage(FILE *out) {
     fputs("usage: durite-bench [options] [URL] [WORKLOAD...]\n"
-          "  --url URL       store: sqlite: (default; a file in --dir), memory:, postgres://...\n"
+          "  --url URL       store: sqlite: (default; a file in --dir), memory:, postgres://... (a schema per\n"
+          "                  workload, whatever the URL names)\n"
           "  --dir DIR       folder for files (default: a new one below the current folder)\n"
           "  --seconds S     length of timed workloads (default 10)\n"
           "  --repeat N      runs of each workload; median and spread are printed (default 1)\n"
@@ -57,17 +59,28 @@ static void cpu_model(char out[128]) {
     if (file != NULL) fclose(file);
 }
 
+static void write_number(FILE *out, double value) {
+    if (isnan(value))
+        fputs("null", out);
+    else
+        fprintf(out, "%.6g", value);
+}
+
 static void write_result(FILE *out, const bench_result *r) {
     fprintf(out, "\n  {\"workload\":\"%s\",\"store\":\"%s\",\"params\":%s,\"metrics\":{", r->workload, r->store,
             r->params);
-    for (size_t k = 0; k < r->metric_count; k++)
-        fprintf(out, "%s\"%s\":%.6g", k > 0 ? "," : "", r->metrics[k].name,
-                median(r->metrics[k].samples, r->metrics[k].count));
+    for (size_t k = 0; k < r->metric_count; k++) {
+        fprintf(out, "%s\"%s\":", k > 0 ? "," : "", r->metrics[k].name);
+        write_number(out, median(r->metrics[k].samples, r->metrics[k].count));
+    }
     fputs("},\"spread\":{", out);
-    for (size_t k = 0; k < r->metric_count; k++)
-        fprintf(out, "%s\"%s\":[%.6g,%.6g]", k > 0 ? "," : "", r->metrics[k].name,
-                end(r->metrics[k].samples, r->metrics[k].count, 0),
-                end(r->metrics[k].samples, r->metrics[k].count, 100));
+    for (size_t k = 0; k < r->metric_count; k++) {
+        fprintf(out, "%s\"%s\":[", k > 0 ? "," : "", r->metrics[k].name);
+        write_number(out, end(r->metrics[k].samples, r->metrics[k].count, 0));
+        fputc(',', out);
+        write_number(out, end(r->metrics[k].samples, r->metrics[k].count, 100));
+        fputc(']', out);
+    }
     fputs("}}", out);
 }
 
@@ -107,7 +120,12 @@ static void print_results(const bench *b, bool medians) {
         for (size_t k = 0; k < r->metric_count; k++) {
             const double *samples = r->metrics[k].samples;
             size_t count = r->metrics[k].count;
-            printf(" %s=%.4g", r->metrics[k].name, medians ? median(samples, count) : samples[count - 1]);
+            double value = medians ? median(samples, count) : samples[count - 1];
+            if (isnan(value)) {
+                printf(" %s=\"not counted\"", r->metrics[k].name);
+                continue;
+            }
+            printf(" %s=%.4g", r->metrics[k].name, value);
             if (medians) printf("[%.4g..%.4g]", end(samples, count, 0), end(samples, count, 100));
         }
         putchar('\n');

@@ -10,6 +10,7 @@
 #ifdef BENCH_POSTGRES
 #include "bench_pg.h"
 #include <dlfcn.h>
+#include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,8 +42,41 @@ void bench_pg_die(PGconn *pg, const char *what) {
     exit(EXIT_FAILURE);
 }
 
+/* Parameters that are the store's, and that libpq does not know. */
+static bool is_the_stores(const char *parameter) {
+    static const char *const names[] = { "schema=", "pool=", "pooler=", "poll=", "migrate=", "clock=", "temporary=" };
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (strncmp(parameter, names[i], strlen(names[i])) == 0) return true;
+    return false;
+}
+
+static void url_for_libpq(const char *url, char *out, size_t room) {
+    size_t size = strcspn(url, "?");
+    snprintf(out, room, "%.*s", (int)size, url);
+    char separator = '?';
+    for (const char *at = url + size; *at != '\0';) {
+        size_t length = strcspn(++at, "&");
+        size_t used = strlen(out);
+        if (!is_the_stores(at)) {
+            snprintf(out + used, room - used, "%c%.*s", separator, (int)length, at);
+            separator = '&';
+        }
+        at += length;
+    }
+}
+
+/* The last one counts: the one that the workload has, whatever schema the caller's URL names. */
+static const char *schema_of(const bench *b) {
+    const char *found = NULL;
+    for (const char *at = b->store_url; (at = strstr(at, "schema=")) != NULL;)
+        found = at += strlen("schema=");
+    return strncmp(b->url, "postgres", 8) == 0 ? found : NULL;
+}
+
 PGconn *bench_pg_connect(const bench *b) {
-    PGconn *pg = PQconnectdb(b->url);
+    char url[1024];
+    url_for_libpq(b->url, url, sizeof(url));
+    PGconn *pg = PQconnectdb(url);
     if (PQstatus(pg) != CONNECTION_OK) bench_pg_die(pg, "connect");
     return pg;
 }
@@ -58,33 +92,32 @@ int bench_pg_pid(void) {
 }
 
 void bench_pg_drop(bench *b) {
-    const char *schema = strstr(b->store_url, "schema=");
+    const char *schema = schema_of(b);
     char sql[200];
-    if (strncmp(b->url, "postgres", 8) != 0 || schema == NULL) return;
+    if (schema == NULL) return;
     PGconn *pg = bench_pg_connect(b);
-    snprintf(sql, sizeof(sql), "SET client_min_messages = warning; DROP SCHEMA IF EXISTS %.60s CASCADE",
-             schema + strlen("schema="));
+    snprintf(sql, sizeof(sql), "SET client_min_messages = warning; DROP SCHEMA IF EXISTS %.60s CASCADE", schema);
     bench_pg_run(pg, sql);
     PQfinish(pg);
 }
 
-/* The numbers of the whole server: nobody else is to use it meanwhile. */
+/* The numbers of the whole server: nobody else is to use it meanwhile.  NAN: it does not count that. */
 static double number(PGconn *pg, const char *sql) {
     PGresult *result = PQexec(pg, sql);
-    double value = PQresultStatus(result) == PGRES_TUPLES_OK ? strtod(PQgetvalue(result, 0, 0), NULL) : 0;
+    double value = PQresultStatus(result) == PGRES_TUPLES_OK ? strtod(PQgetvalue(result, 0, 0), NULL) : (double)NAN;
     PQclear(result);
     return value;
 }
 
 double bench_pg_bytes(const bench *b) {
-    const char *schema = strstr(b->store_url, "schema=");
+    const char *schema = schema_of(b);
     char sql[300];
-    if (strncmp(b->url, "postgres", 8) != 0 || schema == NULL) return 0;
+    if (schema == NULL) return 0;
     PGconn *pg = bench_pg_connect(b);
     snprintf(sql, sizeof(sql),
              "SELECT sum(pg_total_relation_size(oid)) FROM pg_class WHERE relkind = 'r' AND relnamespace = "
              "'%.60s'::regnamespace",
-             schema + strlen("schema="));
+             schema);
     double bytes = number(pg, sql);
     PQfinish(pg);
     return bytes;
@@ -113,8 +146,7 @@ void bench_server_metrics(const bench *b, bench_result *r, const bench_server *b
     bench_metric(r, "commits_per_step", transactions);
     bench_metric(r, "transactions_per_step", transactions);
     bench_metric(r, "round_trips_per_step", (after.round_trips - before->round_trips) / steps);
-    if (after.statements > before->statements)
-        bench_metric(r, "statements_per_step", (after.statements - before->statements) / steps);
+    bench_metric(r, "statements_per_step", (after.statements - before->statements) / steps);
     bench_metric(r, "wal_bytes_per_step", (after.wal_bytes - before->wal_bytes) / steps);
 }
 

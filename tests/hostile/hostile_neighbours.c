@@ -384,6 +384,60 @@ static void fault_h28_who_listens_is_told_by_nodes_behind_a_pooler(void **state)
     bouncer_stop(&b);
 }
 
+/* ---- URLs -------------------------------------------------------------------------------------------------------- */
+
+static void fault_h38_an_unknown_parameter_is_named(void **state) {
+    world *w = *state;
+    char url[1100];
+    dur_provider *store = NULL;
+    if (!on_provider("postgres")) skip();
+    snprintf(url, sizeof(url), "%s&nonsense=7", w->url);
+    assert_int_equal(dur_open(&store, url, &w->err), DUR_EINVAL);
+    assert_non_null(strstr(w->err.message, "nonsense"));
+}
+
+/* What durite-bench prints for a URL. */
+static void run_bench(const char *url, char *out, size_t room) {
+    char command[1400], self[500];
+    ssize_t size = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    assert_true(size > 0);
+    self[size] = '\0';
+    *strrchr(self, '/') = '\0'; /* BUILD/tests */
+    snprintf(command, sizeof(command), "%s/../bin/durite-bench", self);
+    if (access(command, X_OK) != 0) skip();
+    snprintf(command, sizeof(command), "'%s/../bin/durite-bench' --quick --no-probes --url '%s' idle 2>&1", self, url);
+    FILE *pipe = popen(command, "r");
+    size_t used = 0;
+    for (int c; (c = fgetc(pipe)) != EOF && used + 1 < room;)
+        out[used++] = (char)c;
+    out[used] = '\0';
+    if (pclose(pipe) != 0) fail_msg("%s", out);
+}
+
+static void fault_h38_the_bench_takes_a_schema_and_says_what_it_does_not_count(void **state) {
+    world *w = *state;
+    char name[40], url[900], text[4000], schema[80];
+    snprintf(name, sizeof(name), "uncounted_%d", (int)getpid());
+    if (!on_provider("postgres") || !url_of_database(url, sizeof(url), name)) skip();
+    PGconn *db = pg_beside();
+    schema_of(w, schema);
+    run_bench(w->url, text, sizeof(text));
+    assert_non_null(strstr(text, "statements="));
+    assert_int_equal(pg_number(db, "SELECT count(*) FROM pg_namespace WHERE nspname = '%s'", schema), 1); /* still */
+    pg_do(db, "CREATE DATABASE %s", name);
+    PGconn *there = pg_connect(url);
+    /* A role that may not make the extension, in a database that has none. */
+    pg_do(there, "CREATE ROLE %s LOGIN; GRANT CREATE ON DATABASE %s TO %s", name, name, name);
+    char as_role[1000];
+    snprintf(as_role, sizeof(as_role), "%s&user=%s", url, name);
+    run_bench(as_role, text, sizeof(text));
+    assert_non_null(strstr(text, "statements=\"not counted\""));
+    PQfinish(there);
+    pg_do(db, "DROP DATABASE %s WITH (FORCE)", name);
+    pg_do(db, "DROP ROLE %s", name);
+    PQfinish(db);
+}
+
 #else
 
 static void nothing_without_libpq(void **state) {
@@ -412,6 +466,8 @@ static const struct CMUnitTest tests[] = {
     TEST(fault_h23_a_refused_take_over_is_told),
     TEST(fault_h27_a_pooled_session_keeps_nothing_of_ours),
     TEST(fault_h28_who_listens_is_told_by_nodes_behind_a_pooler),
+    TEST(fault_h38_an_unknown_parameter_is_named),
+    TEST(fault_h38_the_bench_takes_a_schema_and_says_what_it_does_not_count),
 #else
     TEST(nothing_without_libpq),
 #endif

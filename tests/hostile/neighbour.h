@@ -100,7 +100,8 @@ static inline bool bouncer_start(bouncer *b, const char *user, const char *setti
 
 static inline PGconn *bouncer_connect(const bouncer *b) {
     char url[200];
-    snprintf(url, sizeof(url), "postgres:///postgres?host=%s&user=durite&application_name=app&client_encoding=UTF8", b->dir);
+    snprintf(url, sizeof(url), "postgres:///postgres?host=%s&user=durite&application_name=app&client_encoding=UTF8",
+             b->dir);
     for (uint64_t end_ms = now_ms() + patience_ms();; pause_ms(10)) { /* it takes a moment to come up */
         PGconn *db = PQconnectdb(url);
         if (PQstatus(db) == CONNECTION_OK) return db;

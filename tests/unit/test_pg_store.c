@@ -61,6 +61,8 @@ static void parameters_and_secrets(void **state) {
         snprintf(url, sizeof(url), "%s%s", pg_server(), bad[i]);
         assert_int_equal(dur_open(&store, url, &p->b.err), DUR_EINVAL);
     }
+    assert_int_equal(dur_open(&store, "postgres://u:top?secret@127.0.0.1/db?nonsense=1", &p->b.err), DUR_EINVAL);
+    assert_null(strstr(p->b.err.message, "secret"));
     assert_int_equal(dur_open(&store, "postgres://u:topsecret@127.0.0.1:1/db?connect_timeout=2", &p->b.err),
                      DUR_EUNAVAILABLE);
     assert_true(p->b.err.retryable);

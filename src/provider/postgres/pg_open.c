@@ -78,6 +78,18 @@ static int take_parameter(dur_postgres_options *options, dur__buf *schema, const
 #undef SAYS
 }
 
+/* A name that libpq would not take is told, unless the query may be a part of something secret: an unescaped "?" in a
+   password makes one. */
+static int check_known(const char *query, const char *name, size_t size, dur_error *err) {
+    PQconninfoOption *all = PQconndefaults();
+    bool known = all == NULL || (size == 3 && memcmp(name, "ssl", 3) == 0); /* of JDBC; libpq takes it, too */
+    for (const PQconninfoOption *at = all; !known && at->keyword != NULL; at++)
+        known = strlen(at->keyword) == size && memcmp(at->keyword, name, size) == 0;
+    if (all != NULL) PQconninfoFree(all);
+    if (known || strchr(query, '@') != NULL || memchr(name, '%', size) != NULL) return DUR_OK;
+    return dur_error_set(err, DUR_EINVAL, false, "postgres.open", "there is no parameter \"%.*s\"", (int)size, name);
+}
+
 /* Copy the URL without our parameters, which go into options. */
 static int strip_url(const char *url, dur__buf *out, dur_postgres_options *options, dur__buf *schema, dur_error *err) {
     const char *query = strchr(url, '?');
@@ -93,7 +105,7 @@ static int strip_url(const char *url, dur__buf *out, dur_postgres_options *optio
         size_t name_size = equals != NULL ? (size_t)(equals - at) : size;
         const char *value = equals != NULL ? equals + 1 : at + size;
         int taken = take_parameter(options, schema, at, name_size, value, (size_t)(at + size - value), err);
-        if (taken < 0) return DUR_EINVAL;
+        if (taken < 0 || (taken == 0 && size > 0 && check_known(query, at, name_size, err) != DUR_OK)) return DUR_EINVAL;
         if (taken == 0 && size > 0) {
             dur__buf_char(out, separator);
             dur__buf_add(out, at, size);

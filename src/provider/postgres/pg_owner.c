@@ -327,7 +327,7 @@ static void look_at_peers(dur__pg *store, dur__pg_keeper *keeper, const PGresult
             end_batches(store, keeper->conn, peer, beat_ms);
             out->refused++;
             snprintf(out->last_refused, sizeof(out->last_refused), "%s", peer);
-            snprintf(out->refused_why, sizeof(out->refused_why), "%.*s", (int)sizeof(out->refused_why) - 1, why.message);
+            snprintf(out->refused_why, sizeof(out->refused_why), "%.150s", why.message);
             continue;
         }
         out->taken_over++;
