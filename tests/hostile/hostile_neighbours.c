@@ -4,6 +4,7 @@
 #include "neighbour.h"
 
 #include <durite/sys/store.h>
+#include <pthread.h>
 
 #ifdef HAVE_LIBPQ
 
@@ -242,22 +243,52 @@ static void fault_h23_timeouts_of_the_role_are_not_ours(void **state) {
     PQfinish(db);
 }
 
+/* A message to an instance whose row somebody holds: sending waits. */
+typedef struct sender {
+    world *w;
+    int code;
+    atomic_bool done;
+} sender;
+
+static void *send_to_held(void *arg) {
+    sender *s = arg;
+    s->code = dur_client_enqueue(s->w->client, &s->w->err, "held", "box", "done");
+    atomic_store(&s->done, true);
+    return NULL;
+}
+
+enum { ROLE_TIMEOUT_MS = 1000 };
+
+/* Behind a pooler each transaction says its timeouts: a statement takes longer than the role would allow. */
 static void fault_h23_timeouts_of_the_role_are_not_ours_behind_a_pooler(void **state) {
     world *w = *state;
-    char role[40], url[1100];
+    char role[40], url[1100], schema[80];
     bouncer b;
+    pthread_t thread;
     snprintf(role, sizeof(role), "pooled_%d", (int)getpid());
     if (!on_provider("postgres")) skip();
     if (!bouncer_start(&b, role, "pool_mode = transaction\ndefault_pool_size = 3")) skip();
+    schema_of(w, schema);
     PGconn *db = pg_beside();
-    pg_do(db, "CREATE ROLE %s SUPERUSER LOGIN; ALTER ROLE %s SET statement_timeout = 1; ALTER ROLE %s SET lock_timeout"
-              " = 1",
-          role, role, role);
+    pg_do(db, "CREATE ROLE %s SUPERUSER LOGIN; ALTER ROLE %s SET statement_timeout = %d; ALTER ROLE %s SET lock_timeout"
+              " = %d",
+          role, role, ROLE_TIMEOUT_MS, role, ROLE_TIMEOUT_MS);
     PQfinish(bouncer_connect(&b));
     snprintf(url, sizeof(url), "postgres:///postgres?host=%s&user=durite&pooler=transaction", b.dir);
     world other = elsewhere(w, url);
-    RUN(&other, handlers);
-    do_everything(&other, "x");
+    start(&other, "Everything", "held", "held");
+    pg_do(db, "BEGIN; SELECT 1 FROM %s.dur_instances WHERE instance_id = 'held' FOR UPDATE", schema);
+    sender s = { .w = &other };
+    assert_int_equal(pthread_create(&thread, NULL, send_to_held, &s), 0);
+    while (!atomic_load(&s.done) &&
+           pg_number(db,
+                     "SELECT count(*) FROM pg_stat_activity WHERE usename = '%s' AND wait_event_type = 'Lock' AND"
+                     " clock_timestamp() - query_start > interval '%d ms'",
+                     role, ROLE_TIMEOUT_MS * 3 / 2) == 0)
+        pause_ms(10);
+    pg_do(db, "COMMIT");
+    pthread_join(thread, NULL);
+    OK(&other, s.code);
     leave(&other);
     bouncer_stop(&b);
     drop_role(db, role);
@@ -384,6 +415,91 @@ static void fault_h28_who_listens_is_told_by_nodes_behind_a_pooler(void **state)
     bouncer_stop(&b);
 }
 
+/* ---- lists ------------------------------------------------------------------------------------------------------- */
+
+/* Rows of our tables that sessions have read, as far as they have ended. */
+static long rows_visited(PGconn *db, const char *schema) {
+    return pg_number(db,
+                     "SELECT sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0)) FROM pg_stat_user_tables WHERE"
+                     " schemaname = '%s'",
+                     schema);
+}
+
+/* Until no session of that name is there: then all that it has read is counted. */
+static void until_gone(PGconn *db, const char *application) {
+    for (uint64_t end_ms = now_ms() + patience_ms();
+         pg_number(db, "SELECT count(*) FROM pg_stat_activity WHERE application_name = '%s'", application) > 0;
+         pause_ms(5))
+        if (now_ms() > end_ms) fail_msg("sessions do not end");
+}
+
+static size_t listed(world *w, dur_instance_status status, size_t limit) {
+    dur_instance_list *list = NULL;
+    OK(w, dur_client_list(&list, w->client, DUR_LIST(.status = status, .limit = limit), &w->err));
+    size_t count = list->count;
+    dur_instance_list_free(list);
+    return count;
+}
+
+/* 1 in 50 fails, 1 in 50 waits; one half by way of messages, the other alone. */
+static dur_outcome ends_somehow(dur_ctx *ctx, const char *input) {
+    long number = strtol(input, NULL, 10);
+    if (number % 2 == 0) dur_await(dur_orchestration(ctx, "Child", input));
+    if (number % 50 == 1 || number % 50 == 2) return dur_fail(ctx, "as it should");
+    if (number % 50 == 3 || number % 50 == 4) dur_await(dur_event(ctx, "Never"));
+    return dur_complete(ctx, input);
+}
+
+static const dur_handler list_handlers[] = {
+    DUR_ACTIVITY("Echo", echo),
+    DUR_ORCHESTRATION("Child", "1.0.0", child),
+    DUR_ORCHESTRATION("EndsSomehow", "1.0.0", ends_somehow),
+    DUR_HANDLERS_END,
+};
+
+static void make_instances(world *w, size_t count) {
+    dur_runs *runs = NULL;
+    const dur_run *run = NULL;
+    OK(w, dur_runs_new(&runs, w->client, &w->err));
+    for (size_t i = 0; i < count; i++) {
+        char id[24];
+        snprintf(id, sizeof(id), "%zu", i);
+        OK(w, dur_runs_start(runs, &w->err, "EndsSomehow", id, .instance = id));
+    }
+    for (size_t ended = count / 50 * 48; ended > 0; ended--)
+        OK(w, dur_runs_next(&run, runs, patience_ms(), &w->err));
+    dur_runs_free(runs);
+}
+
+static void fault_h39_a_list_by_status_reads_what_it_lists(void **state) {
+    world *w = *state;
+    static const dur_instance_status all[] = { DUR_INSTANCE_RUNNING, DUR_INSTANCE_FAILED };
+    size_t count = scaled(1000, 200) / 50 * 50;
+    char schema[80], url[1200];
+    if (!on_provider("postgres")) skip();
+    PGconn *db = pg_beside();
+    schema_of(w, schema);
+    snprintf(url, sizeof(url), "%s&application_name=lists_%d", getenv("DURITE_TEST_URL"), (int)getpid());
+    world maker = elsewhere(w, url);
+    RUN(&maker, list_handlers);
+    make_instances(&maker, count);
+    leave(&maker);
+    pg_do(db, "ANALYZE"); /* as autovacuum does */
+    until_gone(db, strrchr(url, '=') + 1);
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        long before = rows_visited(db, schema);
+        world looker = elsewhere(w, url);
+        assert_int_equal(listed(&looker, all[i], 0), count / 25);
+        assert_int_equal(listed(&looker, all[i], 3), 3);
+        leave(&looker);
+        until_gone(db, strrchr(url, '=') + 1);
+        long visited = rows_visited(db, schema) - before;
+        printf("# status %d: %ld rows read of %zu instances\n", (int)all[i], visited, count);
+        assert_true(visited < (long)(count / 2));
+    }
+    PQfinish(db);
+}
+
 /* ---- URLs -------------------------------------------------------------------------------------------------------- */
 
 static void fault_h38_an_unknown_parameter_is_named(void **state) {
@@ -466,6 +582,7 @@ static const struct CMUnitTest tests[] = {
     TEST(fault_h23_a_refused_take_over_is_told),
     TEST(fault_h27_a_pooled_session_keeps_nothing_of_ours),
     TEST(fault_h28_who_listens_is_told_by_nodes_behind_a_pooler),
+    TEST(fault_h39_a_list_by_status_reads_what_it_lists),
     TEST(fault_h38_an_unknown_parameter_is_named),
     TEST(fault_h38_the_bench_takes_a_schema_and_says_what_it_does_not_count),
 #else

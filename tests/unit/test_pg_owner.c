@@ -476,8 +476,8 @@ static void what_nobody_was_told_is_forgotten(void **state) {
     dur_owner_options options = { .owner = "one" };
     char sql[300];
     snprintf(sql, sizeof(sql),
-             "INSERT INTO %s.dur_lost (holder, instance_id, at_ms) SELECT 7, 'i', (extract(epoch FROM clock_timestamp())"
-             " * 1000)::bigint - age FROM unnest(ARRAY[0, 86000000, 87000000]) age",
+             "INSERT INTO %s.dur_lost (holder, instance_id, at_ms) SELECT 7, 'i', (extract(epoch FROM"
+             " clock_timestamp()) * 1000)::bigint - age FROM unnest(ARRAY[0, 86000000, 87000000]) age",
              p->schema);
     pg_do(p->db, sql);
     ASSERT_OK(b, dur_store_owner_register(b->store, &options, &b->err));

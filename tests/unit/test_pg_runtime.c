@@ -58,7 +58,7 @@ static void whatever_fails_is_tried_again(void **state) {
 
 /* ---- the schema -------------------------------------------------------------------------------------------------- */
 
-/* It locks table by table, in another order than statements do that run meanwhile: the server may end either of them. */
+/* It locks table by table, in another order than statements that run meanwhile: the server may end either of them. */
 static void drop_below(pg_bench *p) {
     char sql[200];
     snprintf(sql, sizeof(sql), "SET client_min_messages = error; DROP SCHEMA %s CASCADE", p->schema);

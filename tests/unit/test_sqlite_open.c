@@ -114,6 +114,40 @@ static void an_older_file_becomes_a_newer_one(void **state) {
     assert_non_null(strstr(f->err.message, "schema version 2, this library knows up to 1"));
 }
 
+/* Steps of the virtual machine that all statements of the readers have taken; counted anew from here on. */
+static uint64_t steps_of_readers(fixture *f) {
+    uint64_t steps = 0;
+    DUR__LIST_EACH(&file_of(f)->readers, at) {
+        sqlite3 *db = DUR__CONTAINER(at, dur__sq_conn, link)->db;
+        for (sqlite3_stmt *stmt = sqlite3_next_stmt(db, NULL); stmt != NULL; stmt = sqlite3_next_stmt(db, stmt))
+            steps += (uint64_t)sqlite3_stmt_status(stmt, SQLITE_STMTSTATUS_VM_STEP, 1);
+    }
+    return steps;
+}
+
+/* fault H39, as far as it can be seen from inside only: what a list costs goes by what it lists. */
+static void a_list_by_status_reads_what_it_lists(void **state) {
+    fixture *f = *state;
+    const dur_instance_query queries[] = { { .status = DUR_STATUS_RUNNING },
+                                           { .status = DUR_STATUS_FAILED },
+                                           { .status = DUR_STATUS_COMPLETED, .limit = 10 },
+                                           { .suspended_only = true } };
+    enum { MANY = 5000 };
+    exec(f->path, "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000)"
+                  " INSERT INTO dur_instance(id, name, version, execution, status, started, suspended)"
+                  " SELECT printf('%05d', i), 'N', '1.0.0', 1, CASE WHEN i > 4990 THEN 1 WHEN i > 4980 THEN 3 ELSE 2"
+                  " END, 1, CASE WHEN i > 4990 THEN 'why' END FROM n");
+    for (size_t i = 0; i < sizeof queries / sizeof queries[0]; i++) {
+        dur_instance_row *rows = NULL;
+        size_t count = 0;
+        (void)steps_of_readers(f);
+        OK(f, dur_store_list_instances(f->store, f->arena, &queries[i], &rows, &count, &f->err));
+        uint64_t steps = steps_of_readers(f);
+        assert_int_equal(count, 10);
+        assert_true(steps > 0 && steps < MANY); /* a walk takes several for each row */
+    }
+}
+
 static void an_application_keeps_its_own_file(void **state) {
     fixture *f = *state;
     char path[400], url[440];
@@ -247,6 +281,7 @@ int main(void) {
         TEST(what_cannot_be_opened_says_why),
         TEST(a_newer_schema_is_refused),
         TEST(an_older_file_becomes_a_newer_one),
+        TEST(a_list_by_status_reads_what_it_lists),
         TEST(an_application_keeps_its_own_file),
         TEST(two_handles_share_one_writer),
         TEST(memory_is_one_store_per_open),

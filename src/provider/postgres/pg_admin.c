@@ -12,9 +12,11 @@
     "CASE WHEN i.owner IS NULL THEN i.updated_at ELSE " DUR__PG_UPDATED_AHEAD                                          \
     " END, i.parent, i.suspended, i.custom_status, i.custom_status_version, i.owner, NOT (i.has_row OR "               \
     "i.has_history)"
-#define WITH_EXECUTION                                                                                                 \
-    "@instances i LEFT JOIN @executions e ON i.status IS NULL AND e.instance_id = i.instance_id AND e.execution_id = " \
+#define ITS_EXECUTION                                                                                                  \
+    " LEFT JOIN @executions e ON i.status IS NULL AND e.instance_id = i.instance_id AND e.execution_id = "             \
     "i.current_execution"
+#define WITH_EXECUTION "@instances i" ITS_EXECUTION
+#define WITH_EXECUTION_OF(list) "@instances i ON i.instance_id = " list ".instance_id" ITS_EXECUTION
 
 static void read_instance(const PGresult *rows, int row, dur_arena *arena, void *into) {
     dur_instance_row *out = into;
@@ -34,13 +36,42 @@ static void read_instance(const PGresult *rows, int row, dur_arena *arena, void 
     out->start_pending = dur__pg_get_bool(rows, row, 13);
 }
 
+#define FILTERS                                                                                                        \
+    "i.has_row AND ($4::text IS NULL OR i.name = $4::text)"                                                            \
+    " AND ($5::text IS NULL OR (i.instance_id >= $5::text AND starts_with(i.instance_id, $5::text)))"                  \
+    " AND ($6::text IS NULL OR i.parent = $6::text) AND (NOT $7::boolean OR i.parent IS NULL)"                         \
+    " AND ($8::bigint = 0 OR i.created_at > $8::bigint) AND ($9::bigint = 0 OR i.created_at < $9::bigint)"             \
+    " AND i.instance_id > coalesce($10::text, '')"
+#define PAGE " ORDER BY i.instance_id LIMIT nullif($11::bigint, 0)"
+#define OF_STATUS "($2::bigint = 0 OR " STATUS " = $2::bigint)"
+#define SUSPENDED "(NOT $3::boolean OR i.suspended IS NOT NULL)"
+
 static const char list_sql[] =
-    "SELECT " ROW " FROM " WITH_EXECUTION " WHERE i.has_row AND ($2::bigint = 0 OR " STATUS " = $2::bigint)"
-    " AND (NOT $3::boolean OR i.suspended IS NOT NULL) AND ($4::text IS NULL OR i.name = $4::text)"
-    " AND ($5::text IS NULL OR (i.instance_id >= $5::text AND starts_with(i.instance_id, $5::text)))"
-    " AND ($6::text IS NULL OR i.parent = $6::text) AND (NOT $7::boolean OR i.parent IS NULL)"
-    " AND ($8::bigint = 0 OR i.created_at > $8::bigint) AND ($9::bigint = 0 OR i.created_at < $9::bigint)"
-    " AND ($10::text IS NULL OR i.instance_id > $10::text) ORDER BY i.instance_id LIMIT nullif($11::bigint, 0)";
+    "SELECT " ROW " FROM " WITH_EXECUTION " WHERE " OF_STATUS " AND " SUSPENDED " AND " FILTERS PAGE;
+static const char list_suspended_sql[] = "SELECT " ROW " FROM " WITH_EXECUTION
+                                         " WHERE i.suspended IS NOT NULL AND $3::boolean AND " OF_STATUS " AND " FILTERS
+                                             PAGE;
+/* A status stands in its instance's row or with its execution, and each has an index: a page of both.  OFFSET 0 keeps
+   the server from beginning with all instances. */
+static const char list_status_sql[] =
+    "SELECT " ROW " FROM ((SELECT i.instance_id FROM @instances i WHERE i.status = $2::bigint AND " SUSPENDED
+    " AND " FILTERS PAGE ") UNION ALL (SELECT e.instance_id FROM (SELECT instance_id, execution_id FROM @executions"
+    " WHERE status = $2::bigint AND status <> 4 AND instance_id > coalesce($10::text, '') ORDER BY instance_id OFFSET 0) e"
+    " CROSS JOIN LATERAL (SELECT 1 FROM @instances i WHERE i.instance_id = e.instance_id AND i.current_execution ="
+    " e.execution_id AND i.status IS NULL AND " SUSPENDED " AND " FILTERS " OFFSET 0) i ORDER BY e.instance_id LIMIT"
+    " nullif($11::bigint, 0))) l JOIN " WITH_EXECUTION_OF("l") PAGE;
+
+/* Executions that were continued are many; the next one of an instance that is between two waits to be started. */
+static const char list_continued_sql[] =
+    "SELECT " ROW " FROM (SELECT DISTINCT q.instance_id FROM @queue q WHERE q.kind = " DUR__PG_CONTINUE_AS_NEW
+    " AND q.instance_id > coalesce($10::text, '')) l JOIN " WITH_EXECUTION_OF("l") " WHERE " STATUS
+    " = $2::bigint AND " SUSPENDED " AND " FILTERS PAGE;
+
+static const char *list_of(const dur_instance_query *query) {
+    if (query->suspended_only) return list_suspended_sql;
+    if (query->status == DUR_STATUS_NONE || query->parent != NULL) return list_sql;
+    return query->status == DUR_STATUS_CONTINUED_AS_NEW ? list_continued_sql : list_status_sql;
+}
 
 int dur__pg_list_instances(dur_provider *self, dur_arena *arena, const dur_instance_query *query,
                            dur_instance_row **out, size_t *count, dur_error *err) {
@@ -58,7 +89,7 @@ int dur__pg_list_instances(dur_provider *self, dur_arena *arena, const dur_insta
     dur__pg_u64(&args, query->created_before_ms);
     dur__pg_text(&args, query->after);
     dur__pg_u64(&args, query->limit);
-    int code = dur__pg_list(store, "postgres.list", list_sql, &args, &rows, err);
+    int code = dur__pg_list(store, "postgres.list", list_of(query), &args, &rows, err);
     *out = rows.rows;
     *count = rows.count;
     return code;

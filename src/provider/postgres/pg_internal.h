@@ -590,7 +590,9 @@ int dur__pg_vacuum(dur_provider *self, uint64_t pages_max, uint64_t *pages_left,
 int dur__pg_erase(dur__pg_conn *conn, dur__pg_array *ids, dur_delete_result *out, dur_error *err);
 
 /* Shared pieces of SQL. */
-#define DUR__PG_STARTS "(0, 1)" /* kinds of messages that start: START_ORCHESTRATION, CONTINUE_AS_NEW */
+#define DUR__PG_CONTINUE_AS_NEW "1"
+/* Kinds of messages that start: START_ORCHESTRATION, CONTINUE_AS_NEW. */
+#define DUR__PG_STARTS "(0, " DUR__PG_CONTINUE_AS_NEW ")"
 /* An instance's row i that stands for nothing any more. */
 #define DUR__PG_EMPTY                                                                                                  \
     "NOT i.known AND NOT EXISTS (SELECT 1 FROM @queue q WHERE q.instance_id = i.instance_id) AND NOT EXISTS (SELECT 1" \

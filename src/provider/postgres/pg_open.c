@@ -105,7 +105,8 @@ static int strip_url(const char *url, dur__buf *out, dur_postgres_options *optio
         size_t name_size = equals != NULL ? (size_t)(equals - at) : size;
         const char *value = equals != NULL ? equals + 1 : at + size;
         int taken = take_parameter(options, schema, at, name_size, value, (size_t)(at + size - value), err);
-        if (taken < 0 || (taken == 0 && size > 0 && check_known(query, at, name_size, err) != DUR_OK)) return DUR_EINVAL;
+        if (taken == 0 && size > 0 && check_known(query, at, name_size, err) != DUR_OK) taken = -1;
+        if (taken < 0) return DUR_EINVAL;
         if (taken == 0 && size > 0) {
             dur__buf_char(out, separator);
             dur__buf_add(out, at, size);

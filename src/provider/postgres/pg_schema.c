@@ -59,6 +59,8 @@ static const char *const migration_1[] = {
     " WHERE holder IS NOT NULL AND ready_at IS NOT NULL;"
     "CREATE INDEX dur_instances_owner ON @instances (owner) WHERE owner IS NOT NULL;"
     "CREATE INDEX dur_instances_token ON @instances (token) WHERE token IS NOT NULL;"
+    "CREATE INDEX dur_instances_status ON @instances (status, instance_id) WHERE status IS NOT NULL;"
+    "CREATE INDEX dur_instances_suspended ON @instances (instance_id) WHERE suspended IS NOT NULL;"
     "CREATE INDEX dur_instances_expires ON @instances (expires_at) WHERE owner IS NULL AND token IS NOT NULL;"
     "CREATE INDEX dur_instances_parent ON @instances (parent) WHERE parent IS NOT NULL;",
     "CREATE TABLE @executions ("
@@ -66,7 +68,8 @@ static const char *const migration_1[] = {
     " status smallint NOT NULL DEFAULT 1, output text,"
     " started_at bigint NOT NULL DEFAULT 0, completed_at bigint NOT NULL DEFAULT 0,"
     " PRIMARY KEY (instance_id, execution_id)"
-    ") WITH (fillfactor = 80);",
+    ") WITH (fillfactor = 80);"
+    "CREATE INDEX dur_executions_status ON @executions (status, instance_id) WHERE status <> 4;",
     "CREATE TABLE @history ("
     " instance_id text COLLATE \"C\" NOT NULL, execution_id bigint NOT NULL, event_id bigint NOT NULL,"
     " json text NOT NULL, events integer NOT NULL DEFAULT 1, at_ms bigint,"
@@ -86,6 +89,7 @@ static const char *const migration_1[] = {
     " autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 20000);"
     "CREATE INDEX dur_queue_named ON @queue (instance_id, queue, order_ms, id) WHERE queue IS NOT NULL;"
     "CREATE INDEX dur_queue_plain ON @queue (instance_id, due_ms, id) WHERE queue IS NULL;"
+    "CREATE INDEX dur_queue_continued ON @queue (instance_id) WHERE kind = " DUR__PG_CONTINUE_AS_NEW ";"
     "CREATE INDEX dur_queue_timers ON @queue (instance_id, activity_id) WHERE kind = 5;",
     "CREATE TABLE @worker ("
     " instance_id text COLLATE \"C\" NOT NULL, id bigint GENERATED ALWAYS AS IDENTITY (CACHE 1),"

@@ -70,6 +70,12 @@ int dur__sq_get_instance(dur_provider *self, dur_arena *arena, const char *insta
     return code;
 }
 
+static dur__sq_sql list_of(const dur_instance_query *query) {
+    if (query->parent != NULL) return DUR__SQ_LIST_CHILDREN;
+    if (query->suspended_only) return DUR__SQ_LIST_SUSPENDED;
+    return query->status != DUR_STATUS_NONE ? DUR__SQ_LIST_STATUS : DUR__SQ_LIST;
+}
+
 int dur__sq_list_instances(dur_provider *self, dur_arena *arena, const dur_instance_query *query,
                            dur_instance_row **out, size_t *count, dur_error *err) {
     dur__sq_file *file = dur__sq_file_of(self);
@@ -82,7 +88,7 @@ int dur__sq_list_instances(dur_provider *self, dur_arena *arena, const dur_insta
     int code = dur__sq_reader(file, &conn, err);
     if (code == DUR_OK) code = dur__sq_run(conn, DUR__SQ_READ_BEGIN, err, "");
     if (code == DUR_OK)
-        code = dur__sq_first(conn, query->parent != NULL ? DUR__SQ_LIST_CHILDREN : DUR__SQ_LIST, &row, err,
+        code = dur__sq_first(conn, list_of(query), &row, err,
                              "tiittiiiti", query->after != NULL ? query->after : "", (uint64_t)query->status,
                              (uint64_t)query->suspended_only, query->name, query->id_prefix,
                              (uint64_t)query->roots_only, query->created_after_ms, query->created_before_ms,

@@ -10,6 +10,12 @@
     "key, id, name, version, execution, status, parent, created, updated, suspended, custom_status, "                  \
     "custom_status_version, owner, token, locked_until, acquisitions, pinned"
 
+/* By id, from ?1 on; the index that leads there is chosen by what else is said. */
+#define DUR__SQ_LIST_WHERE(which)                                                                                      \
+    "SELECT " DUR__SQ_INSTANCE_COLUMNS " FROM dur_instance WHERE " which " AND id > ?1 AND name IS NOT NULL AND "      \
+    "(?4 IS NULL OR name = ?4) AND (?5 IS NULL OR substr(id, 1, length(?5)) = ?5) AND (?6 = 0 OR parent IS NULL) "     \
+    "AND (?7 = 0 OR created > ?7) AND (?8 = 0 OR created < ?8) ORDER BY id LIMIT ?10"
+
 #define DUR__SQ_CANDIDATE_COLUMNS "key, id, name, version, execution, status, acquisitions"
 
 #define DUR__SQ_MESSAGE_COLUMNS "id, ord, attempts, qname, json, kind"
@@ -71,7 +77,7 @@
     SQL(INSTANCE_TURN_END, /* the same, and the lease goes */                                                          \
         "UPDATE dur_instance SET " DUR__SQ_TURN_COLUMNS ", token=NULL, owner=NULL, locked_until=NULL, "                \
         "ready_at=NULL, ready_seq=NULL, not_before=0 WHERE key=?1")                                                    \
-    SQL(INSTANCE_END, /* the same where all the rest is known to be right: one index is looked at, not six */          \
+    SQL(INSTANCE_END, /* the same where all the rest is known to be right: two indexes are changed, not seven */       \
         "UPDATE dur_instance SET status=?2, output=?3, completed=?4, updated=?4, token=NULL, owner=NULL "              \
         "WHERE key=?1")                                                                                                \
     SQL(INSTANCE_STATUS_TEXT,                                                                                          \
@@ -271,16 +277,11 @@
     SQL(DEAD_LIST, "SELECT id, instance, reason, at, json FROM dur_dead_letter WHERE id > ?1 ORDER BY id LIMIT ?2")    \
     SQL(DEAD_DELETE, "DELETE FROM dur_dead_letter WHERE id=?1")                                                        \
     /* administration */                                                                                               \
-    SQL(LIST, "SELECT " DUR__SQ_INSTANCE_COLUMNS " FROM dur_instance WHERE id > ?1 AND name IS NOT NULL "              \
-              "AND (?2 = 0 OR status = ?2) AND (?3 = 0 OR suspended IS NOT NULL) AND (?4 IS NULL OR name = ?4) "       \
-              "AND (?5 IS NULL OR substr(id, 1, length(?5)) = ?5) AND (?6 = 0 OR parent IS NULL) "                     \
-              "AND (?7 = 0 OR created > ?7) AND (?8 = 0 OR created < ?8) AND ?9 IS NULL ORDER BY id LIMIT ?10")        \
-    SQL(LIST_CHILDREN,                                                                                                 \
-        "SELECT " DUR__SQ_INSTANCE_COLUMNS " FROM dur_instance WHERE parent IS NOT NULL AND parent = ?9 AND id > ?1 "  \
-        "AND name IS NOT NULL AND (?2 = 0 OR status = ?2) AND (?3 = 0 OR suspended IS NOT NULL) "                      \
-        "AND (?4 IS NULL OR name = ?4) AND (?5 IS NULL OR substr(id, 1, length(?5)) = ?5) "                            \
-        "AND (?6 = 0 OR parent IS NULL) AND (?7 = 0 OR created > ?7) AND (?8 = 0 OR created < ?8) "                    \
-        "ORDER BY id LIMIT ?10")                                                                                       \
+    SQL(LIST, DUR__SQ_LIST_WHERE("(?2 = 0 OR status = ?2) AND (?3 = 0 OR suspended IS NOT NULL) AND ?9 IS NULL"))      \
+    SQL(LIST_STATUS, DUR__SQ_LIST_WHERE("status = ?2 AND (?3 = 0 OR suspended IS NOT NULL) AND ?9 IS NULL"))           \
+    SQL(LIST_SUSPENDED, DUR__SQ_LIST_WHERE("suspended IS NOT NULL AND (?2 = 0 OR status = ?2) AND ?3 AND ?9 IS NULL")) \
+    SQL(LIST_CHILDREN, DUR__SQ_LIST_WHERE("parent IS NOT NULL AND parent = ?9 AND (?2 = 0 OR status = ?2) AND "        \
+                                          "(?3 = 0 OR suspended IS NOT NULL)"))                                        \
     SQL(COUNT_INSTANCES,                                                                                               \
         "SELECT count(*), sum(status IN (0, 1, 4)), sum(status=2), sum(status=3), sum(suspended IS NOT NULL) "         \
         "FROM dur_instance WHERE name IS NOT NULL")                                                                    \
