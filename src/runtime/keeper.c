@@ -98,7 +98,8 @@ void dur__keeper_renew_owner(dur_runtime *runtime) {
     dur__keeper_kick(runtime);
 }
 
-/* A round that may have acquired something was not answered: what it locked is ours and nobody's.  False: not yet. */
+/* A round that may have acquired something was not answered, or the store went back: what is locked under our id is ours
+   and nobody's.  False: not yet. */
 static bool let_go(dur_runtime *runtime) {
     const char *old = dur_runtime_owner(runtime);
     atomic_store(&runtime->owner_stale, false); /* first: a loop that has the new id may ask for the next one at once */
@@ -107,7 +108,8 @@ static bool let_go(dur_runtime *runtime) {
         return false;
     }
     dur__log(DUR_LOG_WARN, DUR__LOG_RUNTIME, DUR__FIELDS(DUR__TEXT("owner", old)),
-             "the outcome of a round was not learned: all leases are given up and taken again under a new owner id");
+             "what the store holds under this id is not known here: all leases are given up and taken again under a "
+             "new owner id");
     dur_error err = DUR_ERROR_INIT;
     for (uint32_t tries = 0; dur_store_owner_release(runtime->store, old, &err) != DUR_OK && err.retryable; tries++) {
         /* If it never succeeds the old id is silent and dies by its timeout. */
@@ -153,6 +155,12 @@ static uint64_t beat(dur_runtime *runtime, uint32_t *failed) {
         return period_ms;
     }
     atomic_store(&runtime->beat_boot_ms, begin_ms);
+    if (report.went_back) {
+        dur__log(DUR_LOG_ERROR, DUR__LOG_PROVIDER, DUR__FIELDS(DUR__TEXT("owner", dur_runtime_owner(runtime))),
+                 "the store is in an earlier state than one that it has told: was it restored, or a standby promoted "
+                 "that was behind?  What is lost is done again");
+        dur__keeper_renew_owner(runtime);
+    }
     bool first_peer = atomic_exchange(&runtime->peers, report.peers) == 0 && report.peers > 0;
     if (first_peer)
         wake_loops(runtime); /* work that waits here may be somebody else's now: they sleep by what was so */

@@ -2,12 +2,11 @@
  * hostile_waiting.c: a message that was accepted is looked at: whatever its sender raced with, however late it was
  * committed, and whichever server has taken the place of the one that the node knew.
  */
-#include "hostile.h"
+#include "neighbour.h"
 
 #include <pthread.h>
 #ifdef HAVE_LIBPQ
 #include <durite/postgres.h>
-#include <libpq-fe.h>
 #endif
 
 /* ---- handlers ---- */
@@ -22,9 +21,32 @@ static dur_outcome one_event(dur_ctx *ctx, const char *input) {
     return dur_complete(ctx, dur_await(dur_event(ctx, "q")));
 }
 
+static dur_outcome two_messages(dur_ctx *ctx, const char *input) {
+    (void)input;
+    dur_await(dur_dequeue(ctx, "q"));
+    return dur_complete(ctx, dur_await(dur_dequeue(ctx, "q")));
+}
+
+static atomic_uint gates_reached;
+static atomic_bool gate_open;
+
+static dur_outcome gate(dur_act *act, const char *input) {
+    atomic_fetch_add(&gates_reached, 1);
+    while (!atomic_load(&gate_open) && !dur_act_cancelled(act))
+        pause_ms(1);
+    return dur_act_complete(act, input);
+}
+
+static dur_outcome through_gate(dur_ctx *ctx, const char *input) {
+    return dur_complete(ctx, dur_await(dur_activity(ctx, "Gate", input)));
+}
+
 static const dur_handler handlers[] = {
     DUR_ORCHESTRATION("Message", "1.0.0", one_message),
     DUR_ORCHESTRATION("Event", "1.0.0", one_event),
+    DUR_ORCHESTRATION("Two", "1.0.0", two_messages),
+    DUR_ORCHESTRATION("Through", "1.0.0", through_gate),
+    DUR_ACTIVITY("Gate", gate),
     DUR_HANDLERS_END,
 };
 
@@ -195,12 +217,175 @@ static void fault_h02_what_is_committed_while_its_node_stops_is_delivered(void *
 static void fault_h02_what_is_committed_while_its_instance_is_evicted_is_delivered(void **state) {
     send_all_late(*state, true);
 }
+
+/* ---- H4: a server takes the place of another, and knows less ---- */
+
+/* A server of the test's own: two data folders, of which one is served at a time, at the same place. */
+typedef struct server {
+    char base[128];
+} server;
+static server own;
+
+static int server_teardown(void **state) {
+    (void)state;
+    char command[1024];
+    const char *as = getenv("DURITE_TEST_POSTGRES_AS"), *bin = getenv("DURITE_TEST_POSTGRES_BIN");
+    if (own.base[0] == '\0') return 0;
+    snprintf(command, sizeof(command),
+             "cd '%s'; for folder in a b; do [ ! -f $folder/postmaster.pid ] || %s '%s/pg_ctl' -D '%s'/$folder -m"
+             " immediate -w stop; done >/dev/null 2>&1; rm -rf '%s'",
+             own.base, as != NULL ? as : "", bin, own.base, own.base);
+    return system(command);
+}
+
+__attribute__((format(printf, 1, 2))) static void shell(const char *format, ...) {
+    char command[2048];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(command, sizeof(command), format, args);
+    va_end(args);
+    if (system(command) != 0) fail_msg("%s", command);
+}
+
+static void server_do(const server *s, char folder, const char *what) {
+    const char *as = getenv("DURITE_TEST_POSTGRES_AS");
+    shell("cd '%s' && %s '%s/pg_ctl' -D '%s/%c' -l '%s/log' -w %s >/dev/null 2>&1", s->base, as != NULL ? as : "",
+          getenv("DURITE_TEST_POSTGRES_BIN"), s->base, folder, s->base, what);
+}
+
+static void server_new(server *s) {
+    const char *under = getenv("DURITE_POSTGRES_UNDER"), *as = getenv("DURITE_TEST_POSTGRES_AS");
+    snprintf(s->base, sizeof(s->base), "%s/durite-h4.XXXXXX", under != NULL ? under : "/tmp");
+    if (mkdtemp(s->base) == NULL) fail_msg("%s", s->base);
+    shell("chown --reference=\"$DURITE_TEST_POSTGRES_DATA\" '%s' && chmod 755 '%s' && cd '%s' && %s"
+          " \"$DURITE_TEST_POSTGRES_BIN/initdb\" -D '%s/a' -U durite --auth=trust --no-sync -E UTF8 --locale=C >/dev/null && printf \"listen_addresses = "
+          "''\\nunix_socket_directories = '%s'\\nfsync = off\\nshared_buffers = 16MB\\n\" >>'%s/a/postgresql.conf'",
+          s->base, s->base, s->base, as != NULL ? as : "", s->base, s->base, s->base);
+    server_do(s, 'a', "start");
+}
+
+
+/* While the server is away a call may fail for a passing reason. */
+#define IN_THE_END(w, call)                                                                                            \
+    do {                                                                                                               \
+        int code_;                                                                                                     \
+        uint64_t until_ = now_ms() + patience_ms();                                                                    \
+        while ((code_ = (call)) != DUR_OK && (w)->err.retryable && now_ms() < until_)                                  \
+            pause_ms(5);                                                                                               \
+        if (code_ != DUR_OK) fail_msg("%s: %s: %s", #call, dur_code_name(code_), (w)->err.message);                    \
+    } while (0)
+
+static void send_to(world *w, const char *id, const char *text) {
+    IN_THE_END(w, dur_client_enqueue(w->client, &w->err, id, "q", text));
+}
+
+static void expect_in_the_end(world *w, const char *id, const char *expected) {
+    char *result = NULL;
+    IN_THE_END(w, dur_client_result(&result, w->client, id, patience_ms(), &w->err));
+    assert_string_equal(result, expected);
+    dur_free(result);
+}
+
+static void begin_four(world *w) {
+    start(w, "Message", "", "ended");
+    start(w, "Two", "", "ahead");
+    start(w, "Message", "", "same");
+    start(w, "Through", "through", "works");
+    until_history(w, "ended", "Subscribed", 1);
+    until_history(w, "ahead", "Subscribed", 1);
+    until_history(w, "same", "Subscribed", 1);
+    while (atomic_load(&gates_reached) == 0)
+        pause_ms(1);
+}
+
+/* What the other server will know nothing of.  Behind it the node is idle. */
+static void go_on(world *w) {
+    send_to(w, "ended", "first");
+    expect_in_the_end(w, "ended", "first");
+    send_to(w, "ahead", "first");
+    until_history(w, "ahead", "Subscribed", 2);
+    atomic_store(&gate_open, true);
+    expect_in_the_end(w, "works", "through");
+    IN_THE_END(w, dur_client_start(w->client, &w->err, "Message", "", .instance = "born"));
+    until_history(w, "born", "Subscribed", 1);
+}
+
+static void as_if_nothing_had_been(world *w) {
+    send_to(w, "ended", "again");
+    expect_in_the_end(w, "ended", "again");
+    send_to(w, "ahead", "again");
+    send_to(w, "ahead", "and on");
+    expect_in_the_end(w, "ahead", "and on");
+    send_to(w, "same", "same");
+    expect_in_the_end(w, "same", "same");
+    expect_in_the_end(w, "works", "through");
+    IN_THE_END(w, dur_client_start(w->client, &w->err, "Message", "", .instance = "born"));
+    send_to(w, "born", "anew");
+    expect_in_the_end(w, "born", "anew");
+}
+
+/* url: what the node knows of the server. */
+static void lose_and_go_on(const char *url) {
+    world w = { .store = NULL };
+    atomic_store(&gates_reached, 0);
+    atomic_store(&gate_open, false);
+    snprintf(w.url, sizeof(w.url), "%s", url);
+    IN_THE_END(&w, dur_open(&w.store, w.url, &w.err));
+    OK(&w, dur_client_new(&w.client, w.store, &w.err));
+    RUN(&w, handlers, .worker_concurrency = 2);
+    begin_four(&w);
+    server_do(&own, 'a', "-m fast stop");
+    shell("cp -a '%s/a' '%s/b'", own.base, own.base);
+    server_do(&own, 'a', "start");
+    go_on(&w);
+    server_do(&own, 'a', "-m fast stop");
+    server_do(&own, 'b', "start");
+    as_if_nothing_had_been(&w);
+    world_stop(&w);
+    dur_client_free(w.client);
+    dur_provider_close(w.store);
+}
+
+static void fault_h04_what_a_node_had_done_on_a_server_that_is_lost_is_done_again(void **state) {
+    char url[256];
+    (void)state;
+    if (!on_provider("postgres") || getenv("DURITE_TEST_POSTGRES_BIN") == NULL) skip();
+    server_new(&own);
+    snprintf(url, sizeof(url), "postgres:///postgres?host=%s&user=durite&schema=h4", own.base);
+    lose_and_go_on(url);
+}
+
+/* There the node's connections outlive the server. */
+static void fault_h04_what_was_done_on_a_server_that_is_lost_is_done_again_behind_a_pooler(void **state) {
+    static bouncer b;
+    char url[256];
+    (void)state;
+    if (!on_provider("postgres") || getenv("DURITE_TEST_POSTGRES_BIN") == NULL) skip();
+    server_new(&own);
+    snprintf(url, sizeof(url), "host=%s", own.base);
+    if (!bouncer_start_at(&b, url, "durite", "pool_mode = transaction\nserver_login_retry = 1")) skip();
+    snprintf(url, sizeof(url), "postgres:///postgres?host=%s&user=durite&schema=h4&pooler=transaction", b.dir);
+    lose_and_go_on(url);
+    bouncer_stop(&b);
+}
 #else
+static int server_teardown(void **state) {
+    (void)state;
+    return 0;
+}
 static void fault_h02_what_is_committed_while_its_node_stops_is_delivered(void **state) {
     (void)state;
     skip();
 }
 static void fault_h02_what_is_committed_while_its_instance_is_evicted_is_delivered(void **state) {
+    (void)state;
+    skip();
+}
+static void fault_h04_what_a_node_had_done_on_a_server_that_is_lost_is_done_again(void **state) {
+    (void)state;
+    skip();
+}
+static void fault_h04_what_was_done_on_a_server_that_is_lost_is_done_again_behind_a_pooler(void **state) {
     (void)state;
     skip();
 }
@@ -211,6 +396,10 @@ static const struct CMUnitTest tests[] = {
     TEST(fault_h01_a_send_that_races_with_a_start_is_delivered),
     TEST(fault_h02_what_is_committed_while_its_node_stops_is_delivered),
     TEST(fault_h02_what_is_committed_while_its_instance_is_evicted_is_delivered),
+    cmocka_unit_test_setup_teardown(fault_h04_what_a_node_had_done_on_a_server_that_is_lost_is_done_again, NULL,
+                                    server_teardown),
+    cmocka_unit_test_setup_teardown(fault_h04_what_was_done_on_a_server_that_is_lost_is_done_again_behind_a_pooler,
+                                    NULL, server_teardown),
 };
 
 HOSTILE_MAIN(roles, tests)

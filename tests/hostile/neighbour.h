@@ -72,9 +72,9 @@ typedef struct bouncer {
     pid_t pid;
 } bouncer;
 
-/* In front of the tests' server, with one session to lend; false: there is none on this machine. */
-static inline bool bouncer_start(bouncer *b, const char *user, const char *settings) {
-    const char *host = strstr(getenv("DURITE_TEST_URL"), "host=/");
+/* In front of the server of this URL; false: there is none on this machine. */
+static inline bool bouncer_start_at(bouncer *b, const char *url, const char *user, const char *settings) {
+    const char *host = strstr(url, "host=/");
     char path[80];
     if (access("/usr/sbin/pgbouncer", X_OK) != 0 || host == NULL) return false;
     snprintf(b->dir, sizeof(b->dir), "/tmp/durite-bouncer-XXXXXX");
@@ -96,6 +96,11 @@ static inline bool bouncer_start(bouncer *b, const char *user, const char *setti
     else if (prctl(PR_SET_PDEATHSIG, SIGTERM) == 0)
         execl("/usr/sbin/pgbouncer", "pgbouncer", "-q", path, (char *)NULL);
     _exit(127);
+}
+
+/* In front of the tests' server. */
+static inline bool bouncer_start(bouncer *b, const char *user, const char *settings) {
+    return bouncer_start_at(b, getenv("DURITE_TEST_URL"), user, settings);
 }
 
 static inline PGconn *bouncer_connect(const bouncer *b) {

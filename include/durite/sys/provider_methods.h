@@ -367,6 +367,9 @@ typedef struct dur_owner_options {
 
 typedef struct dur_owner_report {
     bool still_ours;     /* false: taken for dead; everything under this id is lost */
+    bool went_back;      /* the store is in an earlier state than one that it has told (a failover to a standby that was
+                            behind, a restore): what it holds under this id is not what this process knows, leases,
+                            worker rows and sessions alike.  Give the id up (owner_release) and begin again */
     uint32_t peers;      /* other live owners */
     uint32_t taken_over; /* dead owners whose leases this beat set free */
     uint32_t freed;      /* leases and worker rows set free by it */

@@ -32,13 +32,15 @@ static const char births_sql[] =
  * The lane's row is locked, so that nobody takes a lease away meanwhile, nor the owner for dead, with whom it would go.
  * Whoever does so later, or writes a row in another way, has it say first what history says (DUR__PG_NO_STEP): beside
  * the events of one that goes on stands what else would change there, when it was, and the step, if it ends one or
- * begins one.  Where the lane's row is not as it was, or somebody has it, a row of history without an instance is
- * refused, with all else.  Last of the three, and waits for nobody: who holds a row of an instance may want the lane's.
+ * begins one.  Where the lane's row is not as it was, or somebody has it, or the server is another one, which may have
+ * less of history, a row of history without an instance is refused, with all else.  Last of the three, and waits for
+ * nobody: who holds a row of an instance may want the lane's.
  */
 static const char history_sql[] =
     "INSERT INTO @history (instance_id, execution_id, event_id, events, json, written, at_ms, step_id, step_token,"
     " step_json) SELECT CASE WHEN (SELECT 1 FROM @lanes WHERE holder = $5::bigint AND disturbed = $6::bigint AND"
-    " pg_try_advisory_xact_lock_shared($7::bigint) FOR NO KEY UPDATE SKIP LOCKED) = 1 THEN id END, execution, event,"
+    " $14::bigint = " DUR__PG_SERVER_START " AND pg_try_advisory_xact_lock_shared($7::bigint) FOR NO KEY UPDATE SKIP"
+    " LOCKED) = 1 THEN id END, execution, event,"
     " events, json, written, #now, step, step_token, step_json FROM (SELECT unnest($2::text[]) AS id,"
     " unnest($3::bigint[]) AS execution, unnest($4::bigint[]) AS event, unnest($8::bigint[]) AS step,"
     " unnest($9::text[]) AS step_token, unnest($10::text[]) AS step_json, unnest($11::bigint[]) AS events,"
@@ -123,6 +125,7 @@ static void send_history(dur__pg *store, dur__pg_batch *batch, const dur__pg_lan
     dur__pg_i64(&args, dur__pg_fence_key(store, lane->owner));
     dur__pg_step_columns(&args, lane, turns, count, DUR__PG_STEP_BESIDE_EVENTS);
     dur__pg_history_columns(&args, turns, count);
+    dur__pg_i64(&args, lane->server_start);
     dur__pg_batch_add(batch, history_sql, &args);
 }
 

@@ -25,7 +25,7 @@ static const char disturb_sql[] =
 static const char enter_sql[] =
     "INSERT INTO @lanes (holder, owner) SELECT $2::bigint, $3::text WHERE EXISTS (SELECT 1 FROM @owners WHERE owner ="
     " $3::text) AND NOT EXISTS (SELECT 1 FROM @lanes WHERE holder = $2::bigint) ON CONFLICT DO NOTHING";
-static const char count_sql[] = "SELECT disturbed FROM @lanes WHERE holder = $2::bigint";
+static const char count_sql[] = "SELECT disturbed, " DUR__PG_SERVER_START " FROM @lanes WHERE holder = $2::bigint";
 
 void dur__pg_disturb_add(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *by, const dur__pg_array *instances) {
     dur__pg_args args;
@@ -60,6 +60,7 @@ int dur__pg_calm_learn(dur__pg_lane *lane, dur__pg_batch *batch) {
 void dur__pg_calm_read(dur__pg_lane *lane, const dur__pg_batch *batch, int at) {
     if (at < 0 || PQntuples(batch->results[at]) == 0) return;
     lane->disturbed = dur__pg_get_i64(batch->results[at], 0, 0);
+    lane->server_start = dur__pg_get_i64(batch->results[at], 0, 1);
     lane->calm = true;
     lane->calms++;
 }
@@ -72,7 +73,10 @@ void dur__pg_calm_lost(dur__pg_lane *lane) {
 
 int dur__pg_lane_connect(dur__pg_lane *lane, dur_error *err) {
     int code = dur__pg_connect(lane->conn, err);
-    if (lane->session != lane->conn->sessions) dur__pg_calm_doubt(lane);
+    if (lane->session != lane->conn->sessions) {
+        dur__pg_calm_doubt(lane);
+        if (lane->session != 0) atomic_store(&lane->doubts, true);
+    }
     lane->session = lane->conn->sessions;
     return code;
 }

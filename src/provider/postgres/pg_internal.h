@@ -126,6 +126,9 @@ typedef struct dur__pg_look {
 typedef struct dur__pg_keeper {
     char *owner;
     dur__pg_conn *conn;
+    int64_t beat_ms; /* the last one that was answered; 0: none; … */
+    int64_t server_start; /* … and by which server */
+    bool went_back;  /* the store is not in the state that it had told */
     dur__link link;
 } dur__pg_keeper;
 
@@ -161,6 +164,7 @@ typedef struct dur__pg_lane {
     bool passed_over; /* the last whole look saw free instances and was not there to take any */
     uint64_t whole_look_us, whole_look_ms;
     atomic_bool news;         /* something was sent or set free since the last look */
+    atomic_bool doubts;       /* the server may know less than the lane (pg_leases.c) */
     atomic_bool in_round;     /* in lane_round */
     atomic_bool takes_starts; /* somebody runs it who takes starts */
     atomic_uint starts_wait;  /* in its inbox */
@@ -169,10 +173,12 @@ typedef struct dur__pg_lane {
     dur__link inbox;          /* starts that wait for it */
     dur__map fresh;           /* instances that it acquired new, see pg_usual.c */
     dur__map held_up;         /* instances whose rows somebody else held, see pg_held_up.c */
+    dur__map leases;          /* what it holds, see pg_leases.c */
     dur__map steps;           /* what stands in its instances' rows, see pg_step.c */
     /* whether anybody else has written those (pg_disturb.c) */
     bool calm;             /* nobody had, at the count … */
     int64_t disturbed;     /* … which is this … */
+    int64_t server_start;  /* … on this server … */
     uint64_t calms;        /* … and was learned so often */
     unsigned disturbances; /* refusals in a row … */
     unsigned calm_pause;   /* … and the rounds before it is learned again */
@@ -539,7 +545,15 @@ int dur__pg_owner_release(dur_provider *self, const char *owner, dur_error *err)
 /* `missing`: the owner is not registered. */
 int dur__pg_owner_check(dur__pg *store, const char *op, const char *owner, dur_code missing, dur_error *err);
 void dur__pg_keepers_close(dur__pg *store);
+void dur__pg_owner_doubt(dur__pg *store, const char *owner); /* its next beat tells that the store went back */
 int64_t dur__pg_owner_key(const dur__pg *store, const char *owner);
+
+/* pg_leases.c: what a lane holds */
+void dur__pg_lease_note(dur__pg_lane *lane, const dur_orchestration_item *item);
+void dur__pg_lease_commit(dur__pg_lane *lane, const dur_turn_commit *turn); /* it is committed */
+void dur__pg_lease_forget(dur__pg_lane *lane, const char *instance);
+void dur__pg_leases_forget_all(dur__pg_lane *lane);
+int dur__pg_leases_compare(dur__pg_lane *lane, dur_error *err); /* where there is a doubt */
 
 /* pg_look.c */
 /* before: the last look of this process, which may have been before this peer came. */
@@ -590,6 +604,7 @@ int dur__pg_vacuum(dur_provider *self, uint64_t pages_max, uint64_t *pages_left,
 int dur__pg_erase(dur__pg_conn *conn, dur__pg_array *ids, dur_delete_result *out, dur_error *err);
 
 /* Shared pieces of SQL. */
+#define DUR__PG_SERVER_START "(SELECT (extract(epoch FROM pg_postmaster_start_time()) * 1000)::bigint)"
 #define DUR__PG_CONTINUE_AS_NEW "1"
 /* Kinds of messages that start: START_ORCHESTRATION, CONTINUE_AS_NEW. */
 #define DUR__PG_STARTS "(0, " DUR__PG_CONTINUE_AS_NEW ")"

@@ -61,6 +61,7 @@ void dur__pg_lane_close(dur_lane *base) {
     dur__pg_steps_forget_all(lane);
     dur__pg_timers_forget_all(lane);
     dur__pg_held_up_forget(lane);
+    dur__pg_leases_forget_all(lane);
     dur__pg_conn_free(lane->conn); /* the leases stay with their owner */
     free(lane->owner);
     free(lane);
@@ -104,6 +105,7 @@ int dur__pg_lane_recover(dur__pg_lane *lane, dur_error *err) {
         dur__pg_fresh_forget_all(lane);
         dur__pg_steps_forget_all(lane);
         dur__pg_timers_forget_all(lane);
+        dur__pg_leases_forget_all(lane);
         dur__pg_calm_doubt(lane);
     }
     dur__pg_batch_end(&batch);
@@ -328,6 +330,7 @@ int dur__pg_lane_history(dur_lane *base, dur_arena *arena, const char *instance,
         out->lock_token = dur_arena_strdup(arena, lock_token);
         if (execution_id != 0) out->execution_id = execution_id;
         if (out->execution_id == 0) out->execution_id = 1;
+        if (execution_id == 0) dur__pg_lease_note(lane, out);
     }
     dur__pg_batch_end(&batch);
     return code;

@@ -18,45 +18,50 @@
 #define AGAIN_DOUBLED_MAX 3u
 #define FORGET_US 5000000u /* what no look has shown for so long is not there any more */
 
-#define SERVER_START "(SELECT (extract(epoch FROM pg_postmaster_start_time()) * 1000)::bigint)"
-
 static const char insert_sql[] =
     "INSERT INTO @owners (owner, timeout_ms, beat_ms, lock_key, server_start, session_lock) VALUES"
-    " ($2::text, $3::bigint, #now, $4::bigint, " SERVER_START ", $5::boolean)";
+    " ($2::text, $3::bigint, #now, $4::bigint, " DUR__PG_SERVER_START ", $5::boolean)";
 /* What was to be told to lanes that are gone, and to nobody else, would stay for ever. */
 static const char forget_lost_sql[] = "DELETE FROM @lost WHERE at_ms < #now - 86400000";
 /*
  * One statement a second: the beat, what there is to do for the lanes of this owner (every notification may be lost),
  * the peers, and whether anybody else listens (pg_notify.c); pg_locks is read once for all of them.  Each beat differs
- * from the one before, whatever the clock says.
+ * from the one before, whatever the clock says, and tells it: where the store has forgotten a beat it has forgotten more
+ * (pg_leases.c).
  */
 static const char beat_sql[] =
-    "WITH n AS MATERIALIZED (SELECT #now AS now, " SERVER_START " AS start), l AS MATERIALIZED (SELECT"
+    "WITH n AS MATERIALIZED (SELECT #now AS now, " DUR__PG_SERVER_START " AS start), l AS MATERIALIZED (SELECT"
     " l.classid::bigint << 32 | l.objid::bigint AS key, l.pid FROM pg_catalog.pg_locks l WHERE l.locktype = 'advisory' "
     "AND"
     " l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = current_database()) AND l.objsubid = 1"
     " AND l.granted),"
     " b AS (UPDATE @owners SET beat_ms = CASE WHEN $1::bigint IS NULL THEN greatest((SELECT now FROM n), beat_ms + 1)"
     " ELSE $1::bigint END, server_start = CASE WHEN $3::boolean THEN (SELECT start"
-    " FROM n) ELSE server_start END, session_lock = $3::boolean WHERE owner = $2::text RETURNING 1)"
+    " FROM n) ELSE server_start END, session_lock = $3::boolean WHERE owner = $2::text RETURNING beat_ms)"
     " SELECT n.now, EXISTS (SELECT 1 FROM @instances WHERE owner IS NULL AND suspended IS NULL AND known AND"
     " ready_at IS NOT NULL AND ready_at <= (SELECT now FROM n) AND (token IS NULL OR expires_at <= (SELECT now FROM"
     " n))) OR EXISTS (SELECT 1 FROM @instances WHERE holder = ANY ($4::bigint[]) AND ready_at <= (SELECT now FROM n))"
     " OR EXISTS (SELECT 1 FROM @worker WHERE owner IS NULL AND until_ms <= (SELECT now FROM n))"
     " OR EXISTS (SELECT 1 FROM @lost WHERE holder = ANY ($4::bigint[])), o.owner, o.beat_ms,"
     " o.timeout_ms, o.session_lock AND o.server_start = n.start AND o.lock_key NOT IN (SELECT l.key FROM l), "
-    "n.start, EXISTS (SELECT 1 FROM l WHERE l.key = $5::bigint AND l.pid <> ALL ($6::bigint[]))"
+    "n.start, EXISTS (SELECT 1 FROM l WHERE l.key = $5::bigint AND l.pid <> ALL ($6::bigint[])),"
+    " (SELECT beat_ms FROM @owners WHERE owner = $2::text), b.beat_ms"
     " FROM n CROSS JOIN b LEFT JOIN @owners o ON o.owner <> $2::text";
 
 /* ---- keepers ----------------------------------------------------------------------------------------------------- */
 
-static dur__pg_keeper *keeper_find(dur__pg *store, const char *owner, bool take) {
-    dur__pg_keeper *found = NULL;
-    dur__mutex_lock(&store->mutex);
+/* With the mutex. */
+static dur__pg_keeper *keeper_of(dur__pg *store, const char *owner) {
     DUR__LIST_EACH(&store->keepers, at) {
         dur__pg_keeper *keeper = DUR__CONTAINER(at, dur__pg_keeper, link);
-        if (strcmp(keeper->owner, owner) == 0) found = keeper;
+        if (strcmp(keeper->owner, owner) == 0) return keeper;
     }
+    return NULL;
+}
+
+static dur__pg_keeper *keeper_find(dur__pg *store, const char *owner, bool take) {
+    dur__mutex_lock(&store->mutex);
+    dur__pg_keeper *found = keeper_of(store, owner);
     if (found != NULL && take) dur__list_unlink(&found->link);
     dur__mutex_unlock(&store->mutex);
     return found;
@@ -336,6 +341,32 @@ static void look_at_peers(dur__pg *store, dur__pg_keeper *keeper, const PGresult
     free(dead);
 }
 
+void dur__pg_owner_doubt(dur__pg *store, const char *owner) {
+    dur__mutex_lock(&store->mutex);
+    dur__pg_keeper *keeper = keeper_of(store, owner);
+    if (keeper != NULL) keeper->went_back = true;
+    dur__mutex_unlock(&store->mutex);
+}
+
+/* Behind a pooler their sessions do not end with the server. */
+static void doubt_lanes(dur__pg *store) {
+    DUR__LIST_EACH(&store->lanes, at) atomic_store(&DUR__CONTAINER(at, dur__pg_lane, link)->doubts, true);
+}
+
+/* What the beat says of the store itself: whether it is the one that it was. */
+static void look_at_store(dur__pg *store, dur__pg_keeper *keeper, const PGresult *beat, dur_owner_report *out) {
+    int64_t before_ms = dur__pg_get_i64(beat, 0, 8), server_start = dur__pg_get_i64(beat, 0, 6);
+    dur__mutex_lock(&store->mutex);
+    bool other = keeper->server_start != 0 && keeper->server_start != server_start;
+    if (before_ms < keeper->beat_ms) keeper->went_back = true;
+    if (other) doubt_lanes(store);
+    keeper->beat_ms = dur__pg_get_i64(beat, 0, 9);
+    keeper->server_start = server_start;
+    out->went_back = keeper->went_back;
+    dur__mutex_unlock(&store->mutex);
+    if (other) dur__pg_wake_lanes(store, NULL);
+}
+
 int dur__pg_owner_beat(dur_provider *self, const char *owner, dur_owner_report *out, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
     dur__pg_args args;
@@ -369,6 +400,7 @@ int dur__pg_owner_beat(dur_provider *self, const char *owner, dur_owner_report *
         out->now_ms = dur__pg_get_u64(batch.results[beat], 0, 0);
         dur__pg_saw_now(store, out->now_ms);
         atomic_store(&store->beaten_us, dur__monotonic_us());
+        look_at_store(store, keeper, batch.results[beat], out);
         look_at_peers(store, keeper, batch.results[beat], asked_us, out);
         if (out->freed > 0) dur__pg_wake_local(store, NULL);
         if (dur__pg_get_bool(batch.results[beat], 0, 1)) dur__pg_wake_lanes(store, NULL);

@@ -204,6 +204,7 @@ static void note_fresh(dur__pg_lane *lane, const dur_round *round) {
         else
             dur__pg_fresh_forget(lane, item->instance);
         dur__pg_step_forget(lane, item->instance);
+        dur__pg_lease_note(lane, item);
     }
     for (size_t i = 0; i < round->held_count; i++)
         dur__pg_fresh_forget(lane, round->held[i].instance);
@@ -212,6 +213,7 @@ static void note_fresh(dur__pg_lane *lane, const dur_round *round) {
         dur__pg_fresh_forget(lane, round->lost[i]);
         dur__pg_step_forget(lane, round->lost[i]);
         dur__pg_timers_forget(lane, round->lost[i]);
+        dur__pg_lease_forget(lane, round->lost[i]);
     }
 }
 
@@ -337,6 +339,7 @@ static int run_batch(dur__pg_lane *lane, dur_arena *arena, dur_round *round, dur
 static bool only_timers(dur__pg_lane *lane, const dur_round *round) {
     uint64_t now_us = dur__monotonic_us();
     if (round->turn_count + round->ack_count > 0 || lane->unknown || lane->store->caller_clock) return false;
+    if (atomic_load(&lane->doubts)) return false;
     if (round->fetch != NULL && round->fetch->kind == DUR_FETCH_SUSPECT) return false; /* "none" is an answer, too */
     if (round->work != NULL && round->work->kind == DUR_FETCH_SUSPECT) return false;
     if (dur__pg_timers_next(lane) == DUR_NEVER || dur__pg_timers_next(lane) > lane_now_ms(lane)) return false;
@@ -359,6 +362,7 @@ int dur__pg_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_e
     atomic_store(&lane->in_round, true);
     int code = dur__pg_lane_connect(lane, &mine);
     if (code == DUR_OK && lane->unknown) code = dur__pg_lane_recover(lane, &mine);
+    if (code == DUR_OK) code = dur__pg_leases_compare(lane, &mine);
     if (round->turn_count > 0)
         atomic_store(&lane->load, (atomic_load(&lane->load) + (unsigned)round->turn_count + 1) / 2);
     if (code == DUR_OK && lane->held_up.count > 0) count = dur__pg_leave_held_up(lane, turns, count, false);

@@ -541,5 +541,6 @@ void dur__pg_turns_read(const dur__pg_batch *batch, const dur__pg_turn_plan *pla
         if (lane == NULL) continue;
         dur__pg_step_note(lane, turns[i], plan->usual, plan->calm && !turns[i]->writes_start);
         dur__pg_timers_note(lane, turns[i], timers, &timer);
+        dur__pg_lease_commit(lane, turns[i]);
     }
 }

@@ -215,7 +215,7 @@ static bool is_calm(const dur__pg_lane *lane, const dur_turn_commit *turn, dur__
  */
 dur__pg_turn_kind dur__pg_kind_of_all(dur_turn_commit **turns, size_t count, const dur__pg_lane *lane) {
     dur__pg_turn_kind all = DUR__PG_GOES_ON;
-    bool calm = true, step_is_ahead = false;
+    bool calm = true, step_is_ahead = false, doubtful = false;
     for (size_t i = 0; i < count; i++) {
         dur__pg_turn_kind kind = kind_of(turns[i], lane);
         if (kind == DUR__PG_UNUSUAL || dur__pg_row_in_doubt(lane, turns[i])) return DUR__PG_UNUSUAL;
@@ -224,8 +224,9 @@ dur__pg_turn_kind dur__pg_kind_of_all(dur_turn_commit **turns, size_t count, con
         if (kind == DUR__PG_IS_BORN) continue;
         if (kind > all) all = kind;
         step_is_ahead |= is_behind(lane, turns[i]) && dur__pg_step_stays(lane, turns[i]);
+        doubtful |= is_behind(lane, turns[i]) && lane->store->pooler; /* which may have changed the server unseen */
     }
-    return calm ? DUR__PG_IS_CALM : step_is_ahead ? DUR__PG_UNUSUAL : all;
+    return calm ? DUR__PG_IS_CALM : step_is_ahead || doubtful ? DUR__PG_UNUSUAL : all;
 }
 
 /* ---- sending them ------------------------------------------------------------------------------------------------ */
