@@ -83,7 +83,9 @@ int kit_view_kv_all(dur_provider *self, dur_arena *arena, const char *instance, 
 
 int kit_view_owner_register(dur_provider *self, const dur_owner_options *options, dur_error *err) {
     kit_view *view = view_of(self);
-    dur_owner_options to = { kit_in(self, options->owner), kit_held_ms(self, options->timeout_ms) };
+    dur_owner_options to = *options;
+    to.owner = kit_in(self, options->owner);
+    to.timeout_ms = kit_held_ms(self, options->timeout_ms);
     if (view->owner_count == KIT_OWNERS_MAX) return kit_alone(self, "it has too many owners", err);
     view->owners[view->owner_count++] = to.owner;
     TOGETHER(INNER->methods->owner_register(INNER, &to, err));

@@ -106,6 +106,8 @@ typedef struct dur_instance_info {
     const char *failure_category; /* failed: "application", "infrastructure", "configuration", "poison"; else NULL */
     bool cancelled;               /* failed because it was cancelled or terminated */
     const char *owner;            /* runtime that holds it now; NULL: none */
+    const char *no_handler;       /* dur_client_info, dur_client_wait: no running node has the handler that it waits
+                                     for: "Name@1.2.3", or "Name@" where no version was asked for; NULL: one has */
 } dur_instance_info;
 DUR_API void dur_instance_info_free(dur_instance_info *info);
 

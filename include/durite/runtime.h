@@ -36,6 +36,9 @@ typedef struct dur_runtime_options {
     dur_provider *store;         /* required */
     const dur_handler *handlers; /* a table; or */
     dur_registry *registry;      /* a registry (frozen by this start); one of the two, or both */
+    bool activities_only;        /* a worker: it acquires no orchestration, whatever is registered.  One without any
+                                    orchestration in its tables is such a worker by itself; for one without activities
+                                    see tags, DUR_TAG_NONE */
     const char *name;            /* in thread names, worker ids and logs; NULL: "durite" */
 
     uint32_t orchestration_concurrency; /* loops; 0: 2.  A store with one writer (memory, sqlite) uses one */

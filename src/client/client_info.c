@@ -114,6 +114,7 @@ void dur__client_info_fill(dur_instance_info *info, const dur_instance_row *row)
         .created_at_ms = row->created_at_ms,
         .updated_at_ms = row->updated_at_ms,
         .owner = row->owner,
+        .no_handler = row->unserved ? row->handler : NULL,
     };
 }
 

@@ -61,6 +61,9 @@ int dur__client_tree(dur_client *client, dur_arena *arena, const dur_instance_ro
 
 /* ---- client_terminate.c ---- */
 
+/* End it with this failure, without its handler; if_unleased: DUR_ELEASE when a runtime holds it by then. */
+int dur__client_end(dur_client *client, const char *instance, const dur_failure *failure, bool if_unleased,
+                    dur_error *err);
 /* Histories of the original keep a child's id without its parent's. */
 const char *dur__client_child_id(dur_arena *arena, const char *parent, const char *stored);
 

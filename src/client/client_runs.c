@@ -36,7 +36,7 @@ typedef struct run {
     dur__link link;          /* in one of the lists of runs */
     dur_run end;
     dur_message message; /* until it is sent */
-    char *json;          /* … of the message */
+    char *json;          /* … of the message, and behind it its handler */
     dur_exists_policy policy;
     uint64_t delay_ms;
     uint64_t pass; /* of looks: it was looked at */
@@ -174,9 +174,12 @@ int dur_runs_start_ex(dur_runs *runs, const dur_start_args *given, dur_error *er
     code = dur__client_start_message(&message, runs->arena, &args, err);
     if (code != DUR_OK) return code;
     run *made = run_new(runs, args.instance, args.data);
-    made->json = dur__xmalloc(message.json.size + 1);
+    size_t handler_size = strlen(message.handler) + 1;
+    made->json = dur__xmalloc(message.json.size + handler_size);
     memcpy(made->json, message.json.data, message.json.size);
+    memcpy(made->json + message.json.size, message.handler, handler_size);
     made->message = message;
+    made->message.handler = made->json + message.json.size;
     made->message.instance = made->id;
     made->message.json.data = made->json;
     made->policy = dur__client_policy(args.exists);

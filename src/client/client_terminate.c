@@ -27,7 +27,9 @@ typedef struct ending {
     dur_client *client;
     dur_arena *arena; /* of one try */
     const char *instance;
-    const char *reason;
+    const char *reason;         /* for children that are cancelled with it */
+    const dur_failure *why;     /* its end */
+    bool if_unleased;
     dur_instance_row row;
 
     /* the newest execution, as far as it can be read */
@@ -40,7 +42,6 @@ typedef struct ending {
 
     /* what is written */
     bool fresh; /* the first events of an execution */
-    dur_failure failure;
     dur_event made_start;
     dur_event_row events[2];
     size_t event_count;
@@ -147,12 +148,6 @@ static void make_start(ending *self) {
 static int make_events(ending *self, dur_error *err) {
     uint64_t id = self->last_id + 1;
     int code = DUR_OK;
-    self->failure = (dur_failure){
-        .category = DUR_FAILURE_APPLICATION,
-        .kind = DUR_FAILURE_CANCELLED,
-        .message = self->reason,
-        .reason = self->reason,
-    };
     if (self->fresh) {
         code = dur_event_row_from(&self->events[self->event_count++], self->arena, self->started, err);
         id = 2;
@@ -160,7 +155,7 @@ static int make_events(ending *self, dur_error *err) {
         id = DUR__CORRUPTED_EVENT_ID;
     }
     dur_event failed = envelope(self, DUR_EVENT_ORCHESTRATION_FAILED, id);
-    failed.details = &self->failure;
+    failed.details = self->why;
     if (code == DUR_OK) code = dur_event_row_from(&self->events[self->event_count++], self->arena, &failed, err);
     return code;
 }
@@ -198,7 +193,7 @@ static int make_messages(ending *self, dur_error *err) {
         dur__parent parent = DUR__PARENT_OF(self->started);
         parent.execution_id = parent_execution(self);
         parent.has_execution_id = true;
-        dur_work_item tell = { .kind = DUR_WORK_SUB_ORCH_FAILED, .details = &self->failure };
+        dur_work_item tell = { .kind = DUR_WORK_SUB_ORCH_FAILED, .details = self->why };
         dur__answer_to(&tell, &parent);
         code = dur_message_from_work(&self->messages[self->message_count++], self->arena, &tell, err);
     }
@@ -207,7 +202,7 @@ static int make_messages(ending *self, dur_error *err) {
 
 static void fill_metadata(ending *self, dur_execution_metadata *metadata) {
     metadata->status = DUR_STATUS_FAILED;
-    metadata->output = dur_failure_display(self->arena, &self->failure);
+    metadata->output = dur_failure_display(self->arena, self->why);
     if (!self->fresh) return;
     metadata->orchestration_name = self->made_start.name;
     metadata->orchestration_version = self->made_start.version;
@@ -228,6 +223,7 @@ static int commit(ending *self, bool *again, dur_error *err) {
         .expected_last = self->last_id,
         .consume_listed = true,
         .take_over = true,
+        .if_unleased = self->if_unleased,
         .remove_work = true,
         .set_suspended = true, /* to nothing */
     };
@@ -254,19 +250,21 @@ static int try_terminate(ending *self, bool *again, dur_error *err) {
     return code;
 }
 
-int dur_client_terminate(dur_client *client, const char *instance, const char *reason, dur_error *err) {
-    const char *op = "client.terminate";
-    int code = dur__client_enter_instance(client, instance, op, err);
-    if (code == DUR_OK) code = dur__check_text(err, op, "reason", reason, DUR__REASON_BYTES_MAX, DUR__OPTIONAL);
-    if (code != DUR_OK) return code;
-    if (reason == NULL) reason = "terminated by a client";
+int dur__client_end(dur_client *client, const char *instance, const dur_failure *failure, bool if_unleased,
+                    dur_error *err) {
     dur_arena *arena = dur_arena_new();
     bool again = true, held = false;
+    int code = DUR_OK;
     for (int i = 0; again && i < TRIES_MAX; i++) {
         /* One that never stands still is made to: the end that follows takes the flag away again. */
-        if (i == TRIES_FREE)
+        if (i == TRIES_FREE && !if_unleased)
             held = dur_store_set_suspended(client->store, instance, "it is being terminated", NULL) == DUR_OK;
-        ending self = { .client = client, .arena = arena, .instance = instance, .reason = reason };
+        ending self = { .client = client,
+                        .arena = arena,
+                        .instance = instance,
+                        .reason = failure->message,
+                        .why = failure,
+                        .if_unleased = if_unleased };
         code = try_terminate(&self, &again, err);
         dur__map_free(&self.children);
         dur_arena_reset(arena);
@@ -274,7 +272,7 @@ int dur_client_terminate(dur_client *client, const char *instance, const char *r
     dur_arena_free(arena);
     if (held && code != DUR_OK) (void)dur_store_set_suspended(client->store, instance, NULL, NULL);
     if (again)
-        return dur_error_set(err, DUR_EBUSY, true, op,
+        return dur_error_set(err, DUR_EBUSY, true, "client.terminate",
                              "instance \"%.200s\" is too busy: its history grew at each of %d tries", instance,
                              TRIES_MAX);
     if (code == DUR_OK) {
@@ -282,6 +280,19 @@ int dur_client_terminate(dur_client *client, const char *instance, const char *r
         dur_error_clear(err);
     }
     return code;
+}
+
+int dur_client_terminate(dur_client *client, const char *instance, const char *reason, dur_error *err) {
+    const char *op = "client.terminate";
+    int code = dur__client_enter_instance(client, instance, op, err);
+    if (code == DUR_OK) code = dur__check_text(err, op, "reason", reason, DUR__REASON_BYTES_MAX, DUR__OPTIONAL);
+    if (code != DUR_OK) return code;
+    if (reason == NULL) reason = "terminated by a client";
+    dur_failure failure = { .category = DUR_FAILURE_APPLICATION,
+                            .kind = DUR_FAILURE_CANCELLED,
+                            .message = reason,
+                            .reason = reason };
+    return dur__client_end(client, instance, &failure, false, err);
 }
 
 /* ---- suspend and resume ---- */

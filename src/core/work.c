@@ -131,6 +131,12 @@ int dur_work_to_json(dur_text *out, dur_arena *arena, const dur_work_item *item,
     return DUR_OK;
 }
 
+static const char *handler_of(dur_arena *arena, const dur_work_item *item) {
+    if (item->kind == DUR_WORK_ACTIVITY_EXECUTE) return dur_arena_strdup(arena, item->name);
+    if (item->kind != DUR_WORK_START_ORCHESTRATION && item->kind != DUR_WORK_CONTINUE_AS_NEW) return NULL;
+    return dur_handler_key(arena, item->orchestration, item->version);
+}
+
 int dur_message_from_work(dur_message *out, dur_arena *arena, const dur_work_item *item, dur_error *err) {
     dur_text json;
     if (out == NULL) return dur_error_set(err, DUR_EINVAL, false, "codec.write", "out is required");
@@ -149,6 +155,7 @@ int dur_message_from_work(dur_message *out, dur_arena *arena, const dur_work_ite
         .tag = is_activity ? dur_arena_strdup(arena, item->tag) : NULL,
         .queue = is_queue ? dur_arena_strdup(arena, item->name) : NULL,
         .message_id = has_message_id ? dur_arena_strdup(arena, item->message_id) : NULL,
+        .handler = handler_of(arena, item),
         .due_ms = is_timer ? item->fire_at_ms : 0,
         .json = json,
     };

@@ -189,6 +189,9 @@ FORWARD(enqueue_starts, (dur_provider * self, dur_start *starts, size_t count, d
         (inner_, starts, count, err))
 FORWARD(enqueue_existing, (dur_provider * self, const dur_message *item, uint64_t delay_ms, dur_error *err),
         (inner_, item, delay_ms, err))
+FORWARD(list_unserved,
+        (dur_provider * self, dur_arena *arena, size_t each, dur_unserved **out, size_t *count, dur_error *err),
+        (inner_, arena, each, out, count, err))
 FORWARD(get_instance_stats,
         (dur_provider * self, dur_arena *arena, const char *instance, bool *found, dur_instance_stats *out,
          dur_error *err),
@@ -574,7 +577,8 @@ static void faulty_close(dur_provider *self) {
     X(dead_letter_messages)                                                                                            \
     X(dead_letter_work)                                                                                                \
     X(list_dead_letters)                                                                                               \
-    X(delete_dead_letters) X(set_suspended) X(backup) X(check) X(vacuum) X(enqueue_starts) X(watch_wake)
+    X(delete_dead_letters) X(set_suspended) X(backup) X(check) X(vacuum) X(enqueue_starts) X(watch_wake)            \
+    X(list_unserved)
 
 int dur__faulty_wrap(dur_provider **out, dur_provider *inner, uint64_t seed, dur_error *err) {
     if (out == NULL || inner == NULL)

@@ -487,6 +487,9 @@ PASS(enqueue_starts, DUR_OP_ENQUEUE, count == 1 ? starts[0].item->instance : NUL
      (dur_provider * self, dur_start *starts, size_t count, dur_error *err), (inner, starts, count, err))
 PASS(enqueue_existing, DUR_OP_ENQUEUE, item->instance,
      (dur_provider * self, const dur_message *item, uint64_t delay_ms, dur_error *err), (inner, item, delay_ms, err))
+PASS(list_unserved, NO_OP, NULL,
+     (dur_provider * self, dur_arena *arena, size_t each, dur_unserved **out, size_t *count, dur_error *err),
+     (inner, arena, each, out, count, err))
 PASS(get_instance_stats, NO_OP, instance,
      (dur_provider * self, dur_arena *arena, const char *instance, bool *found, dur_instance_stats *out,
       dur_error *err),
@@ -613,7 +616,8 @@ dur_provider *dur__store_innermost(dur_provider *store) {
     METHOD(dead_letter_work)                                                                                           \
     METHOD(list_dead_letters)                                                                                          \
     METHOD(delete_dead_letters)                                                                                        \
-    METHOD(set_suspended) METHOD(backup) METHOD(check) METHOD(vacuum) METHOD(enqueue_starts) METHOD(watch_wake)
+    METHOD(set_suspended) METHOD(backup) METHOD(check) METHOD(vacuum) METHOD(enqueue_starts) METHOD(watch_wake)  \
+    METHOD(list_unserved)
 
 #define ONE(method) +1
 _Static_assert(sizeof(dur_provider_methods) ==

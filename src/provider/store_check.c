@@ -147,6 +147,7 @@ bool dur_store_has(const dur_provider *store, const char *method) {
     HAS(vacuum)
     HAS(enqueue_starts)
     HAS(watch_wake)
+    HAS(list_unserved)
 #undef HAS
     return false;
 }

@@ -61,6 +61,8 @@ static int check_fetch(const dur_arena *arena, const dur_fetch *how, const void 
     if (arena == NULL || how == NULL || out == NULL) return dur__store_null(err, op, "arena, how and out");
     if (how->filter != NULL && how->filter->count > 0 && how->filter->ranges == NULL)
         return dur__store_null(err, op, "filter->ranges");
+    if (how->handlers != NULL && how->handlers->count > 0 && how->handlers->keys == NULL)
+        return dur__store_null(err, op, "handlers->keys");
     return DUR_OK;
 }
 

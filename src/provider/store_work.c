@@ -14,6 +14,8 @@ static int check_fetch(const dur_arena *arena, const dur_work_fetch *how, const 
                        dur_error *err) {
     if (arena == NULL || how == NULL || out == NULL) return dur__store_null(err, op, "arena, how and out");
     if (how->tags.tag_count > 0 && how->tags.tags == NULL) return dur__store_null(err, op, "tags");
+    if (how->handlers != NULL && how->handlers->count > 0 && how->handlers->keys == NULL)
+        return dur__store_null(err, op, "handlers->keys");
     return DUR_OK;
 }
 
@@ -147,4 +149,16 @@ int dur_store_owner_release(dur_provider *store, const char *owner, dur_error *e
     if (owner == NULL) return dur__store_null(err, "owner_release", "owner");
     if (!DUR_HAS_METHOD(store->methods, owner_release)) return dur__store_missing(err, store, "owner_release");
     return store->methods->owner_release(store, owner, err);
+}
+
+int dur_store_list_unserved(dur_provider *store, dur_arena *arena, size_t each, dur_unserved **out, size_t *count,
+                            dur_error *err) {
+    int code = dur__store_enter(store, "list_unserved", err);
+    if (code != DUR_OK) return code;
+    if (arena == NULL || out == NULL || count == NULL)
+        return dur__store_null(err, "list_unserved", "arena, out and count");
+    *out = NULL;
+    *count = 0;
+    if (!DUR_HAS_METHOD(store->methods, list_unserved)) return DUR_OK;
+    return store->methods->list_unserved(store, arena, each, out, count, err);
 }

@@ -27,7 +27,10 @@ static void new_owner_id(dur_runtime *runtime, char out[64]) {
 int dur__keeper_register(dur_runtime *runtime, dur_error *err) {
     char id[64];
     new_owner_id(runtime, id);
-    dur_owner_options options = { .owner = id, .timeout_ms = runtime->options.owner_timeout_ms };
+    dur_owner_options options = { .owner = id,
+                                  .timeout_ms = runtime->options.owner_timeout_ms,
+                                  .handlers = &runtime->handlers,
+                                  .activities = &runtime->activities };
     uint64_t begin_ms = runtime->world->boot_ms(runtime->world->data);
     int code = dur_store_owner_register(runtime->store, &options, err);
     if (code != DUR_OK) return code;
@@ -364,7 +367,7 @@ static bool sessions_used(dur_runtime *runtime) {
 /* ---- the thread ---- */
 
 typedef struct schedule {
-    uint64_t beat, let_go, rows, instances, sessions, cleanup; /* next, monotonic µs */
+    uint64_t beat, let_go, rows, instances, sessions, cleanup, unserved; /* next, monotonic µs */
     uint32_t beats_failed, let_goes_failed;
     bool sessions_seen;
 } schedule;
@@ -394,6 +397,10 @@ static void tick(dur_runtime *runtime, schedule *next, dur_arena *arena, bool ki
     uint64_t rows_ms =
         runtime->has_owners ? TICK_MS : renewal_period_ms(o->worker_lock_timeout_ms, o->worker_lock_renewal_buffer_ms);
     if (due(&next->rows, now_us, rows_ms)) check_rows(runtime, arena);
+    if (runtime->has_owners && due(&next->unserved, now_us, o->unregistered_backoff_ms)) {
+        dur_arena_reset(arena);
+        dur__fleet_look(runtime, arena);
+    }
     abandon_overdue(runtime);
     dur__stuck_warn(runtime);
     bool sessions = sessions_used(runtime);
@@ -417,7 +424,10 @@ static void tick(dur_runtime *runtime, schedule *next, dur_arena *arena, bool ki
 /* When it has to look again, at the latest. */
 static uint64_t next_look_us(const dur_runtime *runtime, const schedule *next, uint64_t now_us) {
     uint64_t at_us = now_us + (runtime->options.activity_cancel_grace_ms < TICK_MS ? 50 : TICK_MS) * 1000u;
-    if (runtime->has_owners) return next->beat < at_us ? next->beat : at_us;
+    if (runtime->has_owners) {
+        uint64_t soon_us = next->beat < next->unserved ? next->beat : next->unserved;
+        return soon_us < at_us ? soon_us : at_us;
+    }
     if (next->rows < at_us) at_us = next->rows;
     if (next->instances < at_us) at_us = next->instances;
     if (next->sessions_seen && next->sessions < at_us) at_us = next->sessions;
@@ -432,6 +442,7 @@ void dur__keeper_main(void *data) {
                       .rows = now_us,
                       .instances = now_us,
                       .sessions = now_us,
+                      .unserved = now_us + runtime->options.unregistered_backoff_ms * 1000,
                       .cleanup = now_us + runtime->options.session_cleanup_interval_ms * 1000 };
     dur__runtime_inside = runtime;
     dur__mutex_lock(&runtime->mutex);

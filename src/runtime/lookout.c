@@ -20,6 +20,7 @@ static const dur_fetch *fetch_how(const dur__lookout *self, dur_fetch *out) {
     *out = (dur_fetch){ .lock_ms = runtime->options.orchestrator_lock_timeout_ms,
                         .poll_ms = runtime->options.dispatcher_long_poll_timeout_ms,
                         .filter = &runtime->filter,
+                        .handlers = &runtime->handlers,
                         .max = 1 };
     return out;
 }
@@ -34,6 +35,7 @@ static const dur_work_fetch *work_how(const dur__lookout *self, dur_work_fetch *
                              .session_owner = closed ? NULL : dur__runtime_session_owner(runtime),
                              .session_lock_ms = runtime->options.session_lock_timeout_ms,
                              .tags = runtime->tag_filter,
+                             .handlers = &runtime->activities,
                              .max = 1 };
     return out;
 }
@@ -138,7 +140,8 @@ static void lookout_main(void *data) {
 static bool wanted(dur__lookout *self) {
     dur_runtime *runtime = self->loop->runtime;
     if (dur__runtime_phase(runtime) != DUR__PHASE_RUN) return false;
-    return !self->for_work || (runtime->tag_filter.mode != DUR_TAGS_NONE && dur__work_room(runtime) > 0);
+    if (!self->for_work) return dur__fleet_runs(runtime);
+    return runtime->tag_filter.mode != DUR_TAGS_NONE && dur__work_room(runtime) > 0;
 }
 
 /* With the mutex: what the last round was handed is read no more. */

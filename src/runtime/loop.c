@@ -30,7 +30,7 @@ static int lane_open(dur__loop *loop, dur_error *err) {
     dur_runtime *runtime = loop->runtime;
     loop->epoch = atomic_load(&runtime->epoch);
     loop->owner = runtime->has_owners ? atomic_load(&runtime->owner) : NULL;
-    dur_lane_options options = { .owner = loop->owner, .waker = loop->waker };
+    dur_lane_options options = { .owner = loop->owner, .waker = loop->waker, .handlers = &runtime->handlers };
     int code = dur_store_lane_open(runtime->store, &options, &loop->lane, err);
     if (code == DUR_OK) {
         loop->fallback = dur__lane_is_fallback(loop->lane);

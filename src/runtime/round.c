@@ -40,11 +40,14 @@ static bool takes_work(const dur__loop *loop) {
     return dur__runtime_phase(loop->runtime) == DUR__PHASE_RUN && loop->runtime->tag_filter.mode != DUR_TAGS_NONE;
 }
 
+static bool takes_instances(const dur__loop *loop) {
+    return dur__runtime_phase(loop->runtime) == DUR__PHASE_RUN && dur__fleet_runs(loop->runtime);
+}
+
 bool dur__round_due(dur__loop *loop, uint64_t now_us) {
     if (loop->retry_at_us > now_us) return false;
     if (commits_due(loop, now_us) || acks_due(loop, now_us)) return true;
-    if (dur__runtime_phase(loop->runtime) != DUR__PHASE_RUN) return false;
-    if (loop->look_instances) return true;
+    if (loop->look_instances && takes_instances(loop)) return true;
     return takes_work(loop) && (loop->look_work || loop->look_suspect_work) && dur__work_room(loop->runtime) > 0;
 }
 
@@ -130,9 +133,10 @@ static size_t locked_at_once(const dur__loop *loop, uint64_t lock_ms, size_t max
 
 static void add_fetch(dur__loop *loop, round *r) {
     dur_runtime *runtime = loop->runtime;
-    if (dur__runtime_phase(runtime) != DUR__PHASE_RUN) return;
+    if (!takes_instances(loop)) return;
     r->fetch = (dur_fetch){ .lock_ms = runtime->options.orchestrator_lock_timeout_ms,
                             .filter = &runtime->filter,
+                            .handlers = &runtime->handlers,
                             .owner = loop->owner,
                             .max = locked_at_once(loop, runtime->options.orchestrator_lock_timeout_ms, FETCH_MAX),
                             .kind = DUR_FETCH_FRESH,
@@ -198,6 +202,7 @@ static void add_work(dur__loop *loop, round *r) {
                                 .session_owner = closed ? NULL : dur__runtime_session_owner(runtime),
                                 .session_lock_ms = runtime->options.session_lock_timeout_ms,
                                 .tags = runtime->tag_filter,
+                                .handlers = &runtime->activities,
                                 .owner = loop->owner,
                                 .max = r->work_reserved,
                                 .kind = r->suspect_work  ? DUR_FETCH_SUSPECT
@@ -312,7 +317,8 @@ static void answered(dur__loop *loop, round *r) {
     /* Woken, and nothing was there for us: perhaps a dead owner's activities. */
     if (nothing && loop->news && !loop->suspect_work_none && takes_work(loop)) loop->look_suspect_work = true;
     loop->news = false;
-    loop->owed_look = loop->owed_look && (a->fetch == NULL || (a->work == NULL && takes_work(loop)));
+    loop->owed_look = loop->owed_look &&
+                      ((a->fetch == NULL && takes_instances(loop)) || (a->work == NULL && takes_work(loop)));
 }
 
 static void failed(dur__loop *loop, round *r, const dur_error *err) {

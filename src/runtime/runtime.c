@@ -42,6 +42,7 @@ static void runtime_free(dur_runtime *runtime) {
     free(runtime->owner_ids);
     dur__session_free(runtime);
     dur__backoff_free(runtime);
+    dur__fleet_free(runtime);
     dur__map_free(&runtime->directory);
     dur__map_free(&runtime->renewals);
     dur__work_destroy(&runtime->work);
@@ -267,6 +268,7 @@ int dur_runtime_start(dur_runtime **out, const dur_runtime_options *options, dur
     dur__work_init(&runtime->work);
     int code = dur__options_take(runtime, options, err);
     if (code == DUR_OK) code = take_registries(runtime, err);
+    if (code == DUR_OK) dur__fleet_take(runtime);
     if (code == DUR_OK) code = take_store(runtime, err);
     if (code == DUR_OK) code = open_loops(runtime, err);
     if (code == DUR_OK) code = start_threads(runtime, err);

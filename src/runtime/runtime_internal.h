@@ -285,6 +285,10 @@ struct dur_runtime {
     dur_version_range versions;
     dur_capability_filter filter;
     dur_tag_filter tag_filter;
+    dur_handler_filter handlers;   /* orchestrations that it runs; none: it acquires no instance (fleet.c) */
+    dur_handler_filter activities; /* and activities, the built-in ones among them */
+    dur_arena *fleet_arena;        /* their keys */
+    dur__map unserved;             /* what no node had at the last look; the keeper's alone */
     size_t tag_count;
 
     dur__mutex mutex;
@@ -324,6 +328,14 @@ void dur__runtime_release(dur_runtime *runtime);       /* one reference */
 extern _Thread_local dur_runtime *dur__runtime_inside; /* the runtime whose thread this is */
 static inline dur__phase dur__runtime_phase(dur_runtime *runtime) {
     return (dur__phase)atomic_load(&runtime->phase);
+}
+
+/* fleet.c */
+void dur__fleet_take(dur_runtime *runtime); /* after the registries: what this runtime has */
+void dur__fleet_free(dur_runtime *runtime);
+void dur__fleet_look(dur_runtime *runtime, dur_arena *arena); /* keeper: what no node has */
+static inline bool dur__fleet_runs(const dur_runtime *runtime) {
+    return runtime->handlers.count > 0;
 }
 
 /* options.c */
@@ -487,6 +499,7 @@ void dur__activity_cleanup(dur__task *task);
 void dur__activity_sqlite_close(dur__task *task);
 
 /* syscalls.c */
+const char *dur__syscall_name(size_t index); /* of the built-in activities; NULL: no more */
 bool dur__syscall_known(const char *name);
 void dur__syscall_run(dur__task *task);
 

@@ -12,9 +12,16 @@
 
 #define PREFIX "__duroxide_syscall:"
 
+static const char *const names[] = { PREFIX "get_kv_value", PREFIX "new_guid", PREFIX "utc_now_ms" };
+
+const char *dur__syscall_name(size_t index) {
+    return index < sizeof(names) / sizeof(names[0]) ? names[index] : NULL;
+}
+
 bool dur__syscall_known(const char *name) {
-    return strcmp(name, PREFIX "new_guid") == 0 || strcmp(name, PREFIX "utc_now_ms") == 0 ||
-           strcmp(name, PREFIX "get_kv_value") == 0;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (strcmp(name, names[i]) == 0) return true;
+    return false;
 }
 
 static void run_guid(dur__task *task) {

@@ -21,6 +21,7 @@ static bool known(dur__loop *loop, const char *instance) {
 size_t dur__unborn_take(dur__loop *loop) {
     size_t count = 0;
     if (loop->fallback || loop->claiming || loop->failures > 0) return 0;
+    if (!dur__fleet_runs(loop->runtime)) return 0;
     if (!loop->runtime->has_owners) return 0; /* locks by time are renewed, under the token that they have now */
     dur_arena *arena = dur__pool_arena(loop);
     if (loop->unborn == NULL) loop->unborn = dur__xcalloc(TAKE_MAX, sizeof(*loop->unborn));

@@ -194,12 +194,12 @@ static void unknown_names_are_warned_of(void **state) {
     start(w, "Nobody", "", "n");
     for (bool said = false; !said; pause_ms(1)) {
         pthread_mutex_lock(&heard.lock);
-        said = strstr(heard.text, "is not registered here") != NULL;
+        said = strstr(heard.text, "no node has the handler") != NULL;
         pthread_mutex_unlock(&heard.lock);
     }
     world_stop(w);
     dur_log_set_sink(NULL, NULL, DUR_LOG_ERROR);
-    expect_lines("warn durite::runtime orchestration \"Nobody\" is not registered here", "name=Nobody", 1);
+    expect_lines("warn durite::runtime no node has the handler of orchestration \"Nobody\"", "name=Nobody", 1);
 }
 
 static void a_long_history_is_warned_of_once(void **state) {

@@ -64,6 +64,7 @@ static void up(size_t loops, uint32_t max_sessions) {
     OK(dur_registry_new(&runtime->registries[0], &err));
     runtime->registry_count = 1;
     OK(dur_registry_add(runtime->registries[0], handlers, &err));
+    dur__fleet_take(runtime);
     runtime->world = dur_world_real();
     runtime->has_owners = true;
     OK(dur__keeper_register(runtime, &err));
@@ -353,6 +354,7 @@ static void of_the_dead(const char *name) {
     dur_leased_work work = { 0 };
     dur_owner_report report = { 0 };
     size_t count = 0;
+    dur_handler_filter only = { &name, 1 };
     static uint64_t id = 1000;
     dur_work_item item = {
         .kind = DUR_WORK_ACTIVITY_EXECUTE, .instance = "gone", .execution_id = 1, .id = ++id, .name = name, .input = ""
@@ -360,7 +362,7 @@ static void of_the_dead(const char *name) {
     OK(dur_message_from_work(&message, arena, &item, &err));
     OK(dur_store_owner_register(runtime->store, &(dur_owner_options){ .owner = "dead", .timeout_ms = 1 }, &err));
     OK(dur_store_enqueue_for_worker(runtime->store, &message, &err));
-    OK(dur_store_fetch_works(runtime->store, arena, &(dur_work_fetch){ .owner = "dead", .max = 1 }, &work, &count,
+    OK(dur_store_fetch_works(runtime->store, arena, &(dur_work_fetch){ .handlers = &only, .owner = "dead", .max = 1 }, &work, &count,
                              &err));
     assert_int_equal(count, 1);
     while (report.taken_over == 0)
@@ -381,9 +383,11 @@ static void a_suspect_that_is_not_registered_here_lets_the_next_one_run(void **s
     up(1, 0);
     of_the_dead("Nobody's");
     pass(&runtime->loops[0]);
+    assert_int_equal(runtime->counters.work_items_fetched, 0); /* it is not even taken */
     assert_int_equal(runtime->work.queued, 0);
     assert_true(suspects_may_run());
     of_the_dead("Echo");
+    runtime->loops[0].look_suspect_work = true;
     pass(&runtime->loops[0]);
     dur__task *task = worker_takes();
     assert_true(task->suspect);

@@ -81,6 +81,23 @@ typedef struct dur_capability_filter {
     size_t count;
 } dur_capability_filter;
 
+/*
+ * Which handlers a node has.  Stores keep one text per instance, its handler: that of the start that made it (a start
+ * for an instance that exists changes nothing), then of each turn that names orchestration and version (dur_handler_key
+ * of both), then of each continue-as-new; none where nobody has said, and none once it has ended (metadata.status
+ * COMPLETED or FAILED), for then nothing runs any more and any node may clear up.  A worker row keeps that of its
+ * message.  A fetch with a filter sees only rows whose handler is among the keys, and those without one: applied before
+ * anything is locked or counted, and by an index that begins with the handler, so that any number of rows of other
+ * services in front cost nothing.  A store that cannot do that ignores filters: who asks copes with what comes.
+ */
+typedef struct dur_handler_filter {
+    const char *const *keys; /* in order of strcmp, none twice */
+    size_t count;            /* 0: nothing passes, not even what needs no handler */
+} dur_handler_filter;
+
+/* Whether a row with this handler (NULL or "": none) passes; a filter that is NULL lets everything pass. */
+DUR_API bool dur_handler_passes(const dur_handler_filter *filter, const char *handler);
+
 typedef enum dur_status {
     DUR_STATUS_NONE, /* in metadata: unchanged; for clients: not found */
     DUR_STATUS_RUNNING,
@@ -134,6 +151,7 @@ typedef struct dur_fetch {
     uint64_t poll_ms;                    /* may block so long for something to come; 0: answer at once.  Other calls
                                             are answered meanwhile */
     const dur_capability_filter *filter; /* NULL: every version */
+    const dur_handler_filter *handlers;  /* NULL: every handler */
     /* The fields below are used only with fetch_turns and lane_round. */
     const char *owner; /* NULL: a timed lock; else a lease that holds while the owner lives */
     size_t max;        /* instances at most; 0: 1 */
@@ -250,6 +268,7 @@ typedef struct dur_turn_commit {
        only if it says what it has seen (the handler ran and waits); otherwise it leaves them, or with give_back takes
        one off. */
     bool take_over;     /* no token is compared; any lease on the instance ends (terminate) */
+    bool if_unleased;   /* with take_over: DUR_TURN_LEASE_LOST when somebody holds the instance */
     bool remove_work;   /* delete all messages, worker rows and timers of the instance (terminate) */
     bool set_suspended; /* mark suspended with this reason (NULL: resume) */
     const char *suspended;
@@ -290,6 +309,7 @@ typedef struct dur_work_fetch {
     const char *session_owner; /* NULL: only items without a session */
     uint64_t session_lock_ms;
     dur_tag_filter tags;
+    const dur_handler_filter *handlers; /* names of activities; NULL: all */
     /* fetch_works and lane_round only */
     const char *owner;   /* NULL: a timed lock */
     size_t max;          /* 0: 1 */
@@ -356,6 +376,7 @@ typedef struct dur_round {
 typedef struct dur_lane_options {
     const char *owner; /* registered before; NULL where the store has no owners */
     dur_waker *waker;  /* the sleeper to wake; lives longer than the lane */
+    const dur_handler_filter *handlers; /* what lane_starts may hand out; lives longer than the lane; NULL: all */
 } dur_lane_options;
 
 /* ---- owners ------------------------------------------------------------------------------------------------------ */
@@ -363,6 +384,9 @@ typedef struct dur_lane_options {
 typedef struct dur_owner_options {
     const char *owner;   /* id, new at each process start */
     uint64_t timeout_ms; /* dead when silent for so long (default 10 s) */
+    /* What it has, kept while it is registered, for list_unserved; NULL: everything. */
+    const dur_handler_filter *handlers;
+    const dur_handler_filter *activities;
 } dur_owner_options;
 
 typedef struct dur_owner_report {
@@ -380,6 +404,21 @@ typedef struct dur_owner_report {
     uint64_t look_again_ms; /* the next beat is wanted this soon: a peer seems dead, and it can be told then; 0: at its
                                time */
 } dur_owner_report;
+
+/* Something that waits for a handler which no registered owner has. */
+typedef enum dur_unserved_kind {
+    DUR_UNSERVED_INSTANCE, /* it could be fetched now */
+    DUR_UNSERVED_ACTIVITY, /* a worker row, the same */
+    DUR_UNSERVED_CANCEL    /* such an instance, and a cancel request waits for it */
+} dur_unserved_kind;
+
+typedef struct dur_unserved {
+    dur_unserved_kind kind;
+    const char *handler;
+    const char *instance;
+    uint64_t since_ms; /* CANCEL: when the request was enqueued */
+    dur_text json;     /* CANCEL: the request */
+} dur_unserved;
 
 /* ---- start policies ---------------------------------------------------------------------------------------------- */
 
@@ -415,6 +454,8 @@ typedef struct dur_instance_row {
     const char *custom_status;      /* NULL: none */
     uint64_t custom_status_version;
     const char *owner;      /* who leases it now; NULL: nobody */
+    const char *handler;    /* get_instance only: what a node must have to run it; NULL: nothing, or not known */
+    bool unserved;          /* get_instance only: no registered owner has that */
     bool start_pending;     /* known only by a start that no turn has consumed yet */
     dur_text pending_start; /* get_instance only: text of the start or continue-as-new that waits, as it is
                                stored, so that clients can show and terminate what has not run; size 0: none */
@@ -502,7 +543,7 @@ struct dur_provider_methods {
     uint64_t (*now_ms)(dur_provider *self);
 
     /*
-     * Lock one instance that has a visible message, no valid lock, is not suspended and passes the filter (applied
+     * Lock one instance that has a visible message, no valid lock, is not suspended and passes both filters (applied
      * before any lock and before history is touched; an instance without a pinned version passes).  All its visible
      * messages are tagged with the token and their attempt_count grows by one.  Nothing to do: DUR_OK with
      * out->instance NULL.  A message for an instance that does not exist never hides another instance's work;
@@ -534,8 +575,8 @@ struct dur_provider_methods {
                   size_t count, dur_error *err);
 
     int (*enqueue_for_worker)(dur_provider *self, const dur_message *item, dur_error *err);
-    /* Lock one item: visible, unlocked or lock expired, tag and session admit it, first in first out.  None: json.data
-       is NULL.  Claims the session in the same step; losing the race is "none", or better, the next item. */
+    /* Lock one item: visible, unlocked or lock expired, tag, session and handlers admit it, first in first out.  None:
+       json.data is NULL.  Claims the session in the same step; losing the race is "none", or better, the next item. */
     int (*fetch_work_item)(dur_provider *self, dur_arena *arena, const dur_work_fetch *how, dur_leased_work *out,
                            dur_error *err);
     /* Delete the row and enqueue the completion, atomically.  Row gone or lock expired: DUR_ELEASE. */
@@ -691,6 +732,14 @@ struct dur_provider_methods {
     /* Make watch_wait of this watch, or the next one, return DUR_OK.  Any thread.  Fallback: who may have to be woken
        waits in short pieces. */
     void (*watch_wake)(dur_watch *watch);
+
+    /* ======== optional: fleets ======== */
+
+    /* What waits for a handler that no registered owner has: of each such handler the first `each` instances and worker
+       rows, and instances with a cancel request; of everything the first few hundred.  A read that costs as much as
+       there are different handlers among what waits.  Fallback: nothing is known. */
+    int (*list_unserved)(dur_provider *self, dur_arena *arena, size_t each, dur_unserved **out, size_t *count,
+                         dur_error *err);
 };
 
 /* True when the table has the method: DUR_HAS_METHOD(store->methods, lane_open). */

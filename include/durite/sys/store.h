@@ -93,6 +93,8 @@ DUR_API int dur_store_watch_wait(dur_watch *watch, uint64_t timeout_ms, dur_erro
 DUR_API void dur_store_watch_close(dur_watch *watch);
 /* False: the store cannot, and the fallback of watches is not in use. */
 DUR_API bool dur_store_watch_wake(dur_watch *watch);
+DUR_API int dur_store_list_unserved(dur_provider *store, dur_arena *arena, size_t each, dur_unserved **out,
+                                    size_t *count, dur_error *err);
 DUR_API int dur_store_get_instance_stats(dur_provider *store, dur_arena *arena, const char *instance, bool *found,
                                          dur_instance_stats *out, dur_error *err);
 DUR_API int dur_store_list_instances(dur_provider *store, dur_arena *arena, const dur_instance_query *query,

@@ -83,9 +83,17 @@ typedef struct dur_message {
     const char *tag;        /* ActivityExecute, NULL: none */
     const char *queue;      /* QueueMessage: the queue's name; else NULL */
     const char *message_id; /* ExternalRaised, QueueMessage: idempotency key or NULL */
+    const char *handler;    /* what a node must have to take it: StartOrchestration, ContinueAsNew: dur_handler_key;
+                               ActivityExecute: the activity's name; NULL: says nothing */
     uint64_t due_ms;        /* not visible before this wall time; 0: at once, whatever the clock says */
     dur_text json;          /* the work item, kept verbatim */
 } dur_message;
+
+/*
+ * The text by which nodes and instances find each other: "Name@1.2.3", or "Name@" where no version is asked for (NULL,
+ * "" or "0.0.0": the registry's policy decides).  In arena.
+ */
+DUR_API const char *dur_handler_key(dur_arena *arena, const char *orchestration, const char *version);
 
 /*
  * Make the message of a work item: encodes it and fills the columns (due_ms of TimerFired is its fire_at_ms, else 0).

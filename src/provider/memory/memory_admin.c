@@ -89,6 +89,8 @@ int dur__mem_get_instance(dur_provider *self, dur_arena *arena, const char *inst
     bool exists = dur__mem_exists(row);
     if (exists) {
         row_fill(row, arena, out);
+        out->handler = dur_arena_strdup(arena, row->handler);
+        out->unserved = dur__mem_unserved(mem, row);
         const dur__mem_message *start = dur__mem_first_start(row);
         out->pending_start = (dur_text){ NULL, 0 };
         if (start != NULL)

@@ -79,6 +79,17 @@ void dur__mem_row(dur__mem *mem, dur__mem_instance *instance, const dur_executio
     dur__mem_set_text(&instance->version, metadata->orchestration_version);
 }
 
+void dur__mem_handler(dur__mem_instance *instance, const dur_execution_metadata *metadata) {
+    if (metadata->status == DUR_STATUS_COMPLETED || metadata->status == DUR_STATUS_FAILED) {
+        dur__mem_set_text(&instance->handler, NULL);
+    } else if (metadata->orchestration_name != NULL && metadata->orchestration_version != NULL) {
+        dur_arena *arena = dur_arena_new();
+        dur__mem_set_text(&instance->handler,
+                          dur_handler_key(arena, metadata->orchestration_name, metadata->orchestration_version));
+        dur_arena_free(arena);
+    }
+}
+
 void dur__mem_changed(dur__mem *mem, const dur__mem_instance *instance) {
     dur__mem_point *point = mem->points.count > 0 ? dur__map_get(&mem->points, instance->id) : NULL;
     if (point == NULL) return;
@@ -101,6 +112,7 @@ static void instance_free(dur__mem *mem, dur__mem_instance *instance) {
     free(instance->name);
     free(instance->version);
     free(instance->parent);
+    free(instance->handler);
     free(instance->suspended);
     free(instance->custom_status);
     free(instance->id);
@@ -136,12 +148,15 @@ static dur__mem_bucket *bucket_of(dur__mem *mem, const dur__mem_instance *instan
     const dur__mem_execution *execution = dur__mem_execution_find(instance, instance->current_execution);
     bool has_pin = execution != NULL && execution->has_pin;
     dur_semver pin = has_pin ? execution->pin : (dur_semver){ 0, 0, 0 };
+    /* One that does not exist has messages that a fetch buries, whoever fetches. */
+    const char *handler = instance->handler != NULL && dur__mem_exists(instance) ? instance->handler : "";
     dur__mem_bucket *bucket = mem->buckets;
     for (; bucket != NULL; bucket = bucket->next)
         if (bucket->has_pin == has_pin && bucket->pin.major == pin.major && bucket->pin.minor == pin.minor &&
-            bucket->pin.patch == pin.patch)
+            bucket->pin.patch == pin.patch && strcmp(bucket->handler, handler) == 0)
             return bucket;
     bucket = dur__xcalloc(1, sizeof(*bucket));
+    bucket->handler = dur__xstrdup(handler);
     bucket->has_pin = has_pin;
     bucket->pin = pin;
     bucket->next = mem->buckets;

@@ -97,9 +97,10 @@ typedef struct dur__mem_accepted {
     char text[];
 } dur__mem_accepted;
 
-/* Instances with the same pinned version, so that a fetch looks only at those that it may take. */
+/* Instances with the same handler and pinned version, so that a fetch looks only at those that it may take. */
 typedef struct dur__mem_bucket {
     struct dur__mem_bucket *next;
+    char *handler; /* "": none is needed */
     bool has_pin;
     dur_semver pin;
     dur__mem_tree ready[2]; /* by (order_ms, id) of the first reason; [1]: with acquisitions that no commit followed */
@@ -109,6 +110,7 @@ struct dur__mem_instance {
     char *id;
     bool has_row;
     char *name, *version, *parent, *suspended, *custom_status;
+    char *handler; /* what a node must have to run it; NULL: nothing */
     uint64_t custom_status_version;
     uint64_t current_execution; /* highest that was committed or appended; 0: none */
     uint64_t created_at_ms, updated_at_ms;
@@ -125,7 +127,7 @@ struct dur__mem_instance {
     dur__mem_tree reason_now, reason_later;
     dur__mem_tree timers;
     dur__mem_tree works; /* by (activity_id, row id) */
-    size_t message_count, queue_message_count, start_count;
+    size_t message_count, queue_message_count, start_count, cancel_count;
 
     /* the lease; token is empty when there is none */
     char token[DUR__MEM_TOKEN_SIZE];
@@ -169,6 +171,7 @@ typedef struct dur__mem_shelf {
     char *key;
     dur__mem_shelf_kind kind;
     char *tag;             /* NULL: untagged */
+    char *handler;         /* the activity's name; NULL: not known */
     char *holder;          /* SESSION_HELD */
     dur__mem_tree rows[2]; /* by (id, 0); [1]: suspects */
 } dur__mem_shelf;
@@ -177,7 +180,7 @@ typedef struct dur__mem_work {
     uint64_t id;
     dur__mem_instance *instance;
     uint64_t execution_id, activity_id;
-    char *tag;
+    char *tag, *handler;
     dur__mem_session *session;
     uint32_t attempts;
     bool suspect;
@@ -195,8 +198,15 @@ typedef struct dur__mem_work {
     char json[];
 } dur__mem_work;
 
+/* The handlers that an owner has; count SIZE_MAX: all. */
+typedef struct dur__mem_has {
+    char **keys;
+    size_t count;
+} dur__mem_has;
+
 struct dur__mem_owner {
     char *id;
+    dur__mem_has handlers, activities;
     uint64_t timeout_ms;
     uint64_t beat_boot_ms;
     dur__link leases, works, sessions;
@@ -223,6 +233,7 @@ struct dur__mem_lane {
     dur__mem *mem;
     char *owner;
     dur_waker *waker;
+    const dur_handler_filter *handlers;
     dur__link link; /* in mem->lanes */
     dur__link leases, told;
     char **lost;
@@ -329,6 +340,7 @@ void dur__mem_events_add(dur__mem_instance *instance, dur__mem_execution *execut
                          size_t count);
 dur_event_row *dur__mem_events_copy(const dur__mem_execution *execution, dur_arena *arena, size_t *count);
 void dur__mem_row(dur__mem *mem, dur__mem_instance *instance, const dur_execution_metadata *metadata);
+void dur__mem_handler(dur__mem_instance *instance, const dur_execution_metadata *metadata); /* as a turn says */
 dur__mem_family *dur__mem_family_of(dur__mem *mem, const char *parent);
 void dur__mem_set_text(char **at, const char *text);
 void dur__mem_changed(dur__mem *mem, const dur__mem_instance *instance); /* tells the watchers */
@@ -438,6 +450,9 @@ int dur__mem_cleanup_orphaned_sessions(dur_provider *self, uint64_t idle_ms, uin
 /* memory_owner.c */
 dur__mem_owner *dur__mem_owner_find(dur__mem *mem, const char *id); /* NULL gives NULL */
 void dur__mem_owner_free(dur__mem_owner *owner);
+bool dur__mem_unserved(dur__mem *mem, const dur__mem_instance *instance); /* it waits, and no owner has its handler */
+int dur__mem_list_unserved(dur_provider *self, dur_arena *arena, size_t each, dur_unserved **out, size_t *count,
+                           dur_error *err);
 int dur__mem_owner_register(dur_provider *self, const dur_owner_options *options, dur_error *err);
 int dur__mem_owner_beat(dur_provider *self, const char *owner, dur_owner_report *out, dur_error *err);
 int dur__mem_owner_release(dur_provider *self, const char *owner, dur_error *err);

@@ -38,6 +38,7 @@ int dur__mem_lane_open(dur_provider *self, const dur_lane_options *options, dur_
         lane->mem = mem;
         lane->owner = dur__xstrdup(options->owner);
         lane->waker = options->waker;
+        lane->handlers = options->handlers;
         dur__list_init(&lane->leases);
         dur__list_init(&lane->told);
         dur__list_push(&mem->lanes, &lane->link);
@@ -70,7 +71,7 @@ void dur__mem_lane_close(dur_lane *base) {
 /* ---- a round ----------------------------------------------------------------------------------------------------- */
 
 static void round_fetch(dur__mem *mem, dur__mem_lane *lane, dur_arena *arena, dur_round *round) {
-    static const dur_fetch any = { .kind = DUR_FETCH_ANY };
+    const dur_fetch any = { .kind = DUR_FETCH_ANY, .handlers = lane->handlers };
     const dur_fetch *how = round->fetch;
     if (how == NULL) {
         round->more = dur__mem_fetchable(mem, &any);
@@ -105,9 +106,12 @@ static void round_work(dur__mem *mem, dur_arena *arena, dur_round *round) {
     if (round->work_count == max && dur__mem_work_first(mem, how, how->kind) != NULL) round->more = true;
 }
 
-static void round_suspects(dur__mem *mem, dur_round *round) {
-    dur_fetch suspects = { .kind = DUR_FETCH_SUSPECT };
-    if (round->fetch != NULL) suspects.filter = round->fetch->filter;
+static void round_suspects(dur__mem *mem, const dur__mem_lane *lane, dur_round *round) {
+    dur_fetch suspects = { .kind = DUR_FETCH_SUSPECT, .handlers = lane->handlers };
+    if (round->fetch != NULL) {
+        suspects.filter = round->fetch->filter;
+        suspects.handlers = round->fetch->handlers;
+    }
     round->suspects_waiting = dur__mem_fetchable(mem, &suspects) ||
                               (round->work != NULL && dur__mem_work_first(mem, round->work, DUR_FETCH_SUSPECT) != NULL);
 }
@@ -154,7 +158,7 @@ int dur__mem_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_
         dur__mem_work_ack(mem, &round->acks[i]);
     round_fetch(mem, lane, arena, round);
     round_work(mem, arena, round);
-    round_suspects(mem, round);
+    round_suspects(mem, lane, round);
     round_held(mem, lane, arena, round);
     round_lost(lane, arena, round);
     round->now_ms = mem->now_ms;

@@ -55,7 +55,9 @@ static int version_compare(dur_semver a, dur_semver b) {
     return a.patch < b.patch ? -1 : a.patch > b.patch;
 }
 
-static bool bucket_passes(const dur__mem_bucket *bucket, const dur_capability_filter *filter) {
+static bool bucket_passes(const dur__mem_bucket *bucket, const dur_fetch *how) {
+    const dur_capability_filter *filter = how->filter;
+    if (!dur_handler_passes(how->handlers, bucket->handler)) return false;
     if (filter == NULL) return true;
     if (filter->count == 0) return false;
     if (!bucket->has_pin) return true;
@@ -71,7 +73,7 @@ static bool kind_wants(dur_fetch_kind kind, int suspects) {
 static dur__mem_instance *ready_first(dur__mem *mem, const dur_fetch *how) {
     dur__mem_node *first = NULL;
     for (dur__mem_bucket *bucket = mem->buckets; bucket != NULL; bucket = bucket->next) {
-        if (!bucket_passes(bucket, how->filter)) continue;
+        if (!bucket_passes(bucket, how)) continue;
         for (int suspects = 0; suspects <= 1; suspects++) {
             dur__mem_node *node =
                 kind_wants(how->kind, suspects) ? dur__mem_tree_first(&bucket->ready[suspects]) : NULL;
@@ -151,7 +153,9 @@ bool dur__mem_fetch_one(dur__mem *mem, dur__mem_lane *lane, const dur_fetch *how
 int dur__mem_fetch_orchestration_item(dur_provider *self, dur_arena *arena, const dur_fetch *how,
                                       dur_orchestration_item *out, dur_error *err) {
     dur__mem *mem = dur__mem_of(self);
-    dur_fetch seeds = { .lock_ms = how->lock_ms, .poll_ms = how->poll_ms, .filter = how->filter };
+    dur_fetch seeds = {
+        .lock_ms = how->lock_ms, .poll_ms = how->poll_ms, .filter = how->filter, .handlers = how->handlers
+    };
     uint64_t deadline = dur__mem_deadline(dur__mem_poll_ms(self, how->poll_ms));
     (void)err;
     dur__mem_enter(mem);

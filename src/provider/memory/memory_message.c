@@ -92,12 +92,17 @@ dur__mem_message *dur__mem_enqueue(dur__mem *mem, const dur_message *item, uint6
     message->channel = channel_make(instance, item->kind == DUR_WORK_QUEUE_MESSAGE ? item->queue : NULL);
     message->json_size = item->json.size;
     if (item->json.size > 0) memcpy(message->json, item->json.data, item->json.size);
+    /* The first start makes the instance; those for one that exists are answered by whoever has its handler. */
+    if (item->kind == DUR_WORK_CONTINUE_AS_NEW ||
+        (item->kind == DUR_WORK_START_ORCHESTRATION && !dur__mem_exists(instance)))
+        dur__mem_set_text(&instance->handler, item->handler);
     message_unknown(message);
     message_counts(message);
     if (item->kind == DUR_WORK_TIMER_FIRED)
         dur__mem_tree_add(&instance->timers, &message->timer, message->activity_id, message->id);
     instance->message_count++;
     instance->queue_message_count += item->kind == DUR_WORK_QUEUE_MESSAGE;
+    instance->cancel_count += item->kind == DUR_WORK_CANCEL_INSTANCE;
     if (starts(item->kind) && instance->start_count++ == 0) instance->start_at_ms = mem->now_ms;
     dur__map_put_u64(&mem->messages, message->id, message);
     if (instance->lane != NULL && dur__mem_visible(mem, message)) dur__mem_lane_tell(instance->lane, instance);
@@ -117,6 +122,7 @@ void dur__mem_message_free(dur__mem *mem, dur__mem_message *message) {
     dur__mem_tree_remove(&message->timer);
     instance->message_count--;
     instance->queue_message_count -= message->kind == DUR_WORK_QUEUE_MESSAGE;
+    instance->cancel_count -= message->kind == DUR_WORK_CANCEL_INSTANCE;
     instance->start_count -= starts(message->kind);
     dur__map_remove_u64(&mem->messages, message->id);
     channel_tidy(instance, channel);

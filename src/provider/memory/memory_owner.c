@@ -12,7 +12,42 @@ dur__mem_owner *dur__mem_owner_find(dur__mem *mem, const char *id) {
     return id != NULL ? dur__map_get(&mem->owners, id) : NULL;
 }
 
+static void has_fill(dur__mem_has *has, const dur_handler_filter *filter) {
+    has->count = filter != NULL ? filter->count : SIZE_MAX;
+    if (filter == NULL || filter->count == 0) return;
+    has->keys = dur__xcalloc(filter->count, sizeof(*has->keys));
+    for (size_t i = 0; i < filter->count; i++)
+        has->keys[i] = dur__xstrdup(filter->keys[i]);
+}
+
+static void has_free(dur__mem_has *has) {
+    for (size_t i = 0; has->keys != NULL && i < has->count; i++)
+        free(has->keys[i]);
+    free(has->keys);
+}
+
+static bool has_it(const dur__mem_has *has, const char *key) {
+    dur_handler_filter filter = { (const char *const *)has->keys, has->count };
+    return has->count == SIZE_MAX || dur_handler_passes(&filter, key);
+}
+
+/* Has a registered owner this orchestration, or this activity? */
+static bool served(dur__mem *mem, const char *key, bool activity) {
+    dur__map_entry *entry;
+    for (size_t i = 0; (entry = dur__map_next(&mem->owners, &i)) != NULL;) {
+        const dur__mem_owner *owner = entry->value;
+        if (has_it(activity ? &owner->activities : &owner->handlers, key)) return true;
+    }
+    return false;
+}
+
+bool dur__mem_unserved(dur__mem *mem, const dur__mem_instance *instance) {
+    return instance->handler != NULL && !dur__mem_leased(instance) && !served(mem, instance->handler, false);
+}
+
 void dur__mem_owner_free(dur__mem_owner *owner) {
+    has_free(&owner->handlers);
+    has_free(&owner->activities);
     free(owner->id);
     free(owner);
 }
@@ -28,6 +63,8 @@ int dur__mem_owner_register(dur_provider *self, const dur_owner_options *options
         owner->id = dur__xstrdup(options->owner);
         owner->timeout_ms = options->timeout_ms > 0 ? options->timeout_ms : OWNER_TIMEOUT_MS;
         owner->beat_boot_ms = mem->boot_ms;
+        has_fill(&owner->handlers, options->handlers);
+        has_fill(&owner->activities, options->activities);
         dur__list_init(&owner->leases);
         dur__list_init(&owner->works);
         dur__list_init(&owner->sessions);
@@ -118,4 +155,85 @@ int dur__mem_owner_release(dur_provider *self, const char *owner, dur_error *err
     if (row != NULL) owner_end(mem, row, true);
     dur__mem_leave(mem);
     return DUR_OK; /* an owner that was taken for dead has nothing left to release */
+}
+
+/* ---- what waits for a handler that nobody has -------------------------------------------------------------------- */
+
+#define UNSERVED_MAX 256
+
+typedef struct unserved_list {
+    dur_arena *arena;
+    dur_unserved *rows;
+    size_t count;
+} unserved_list;
+
+static void unserved_add(unserved_list *list, dur_unserved_kind kind, const char *handler, const char *instance,
+                         const dur__mem_message *cancel) {
+    if (list->count == UNSERVED_MAX) return;
+    dur_unserved *row = &list->rows[list->count++];
+    *row = (dur_unserved){ .kind = kind,
+                           .handler = dur_arena_strdup(list->arena, handler),
+                           .instance = dur_arena_strdup(list->arena, instance) };
+    if (cancel == NULL) return;
+    row->since_ms = cancel->order_ms;
+    row->json = (dur_text){ dur_arena_memdup(list->arena, cancel->json, cancel->json_size), cancel->json_size };
+}
+
+static const dur__mem_message *first_cancel(const dur__mem *mem, const dur__mem_instance *instance) {
+    const dur__mem_tree *const trees[] = { &instance->plain.now, &instance->plain.later };
+    for (size_t i = 0; i < 2; i++) {
+        for (dur__mem_node *node = dur__mem_tree_first(trees[i]); node != NULL; node = dur__mem_tree_next(node)) {
+            const dur__mem_message *message = DUR__CONTAINER(node, dur__mem_message, place);
+            if (message->kind == DUR_WORK_CANCEL_INSTANCE && dur__mem_visible(mem, message)) return message;
+        }
+    }
+    return NULL;
+}
+
+static void unserved_instances(dur__mem *mem, size_t each, unserved_list *list) {
+    for (dur__mem_bucket *bucket = mem->buckets; bucket != NULL; bucket = bucket->next) {
+        if (bucket->handler[0] == '\0' || bucket->ready[0].count + bucket->ready[1].count == 0) continue;
+        if (served(mem, bucket->handler, false)) continue;
+        size_t told = 0;
+        for (int suspects = 0; suspects <= 1; suspects++) {
+            dur__mem_node *node = dur__mem_tree_first(&bucket->ready[suspects]);
+            for (; node != NULL; node = dur__mem_tree_next(node)) {
+                const dur__mem_instance *instance = DUR__CONTAINER(node, dur__mem_instance, place);
+                if (told++ < each) unserved_add(list, DUR_UNSERVED_INSTANCE, bucket->handler, instance->id, NULL);
+                const dur__mem_message *cancel = instance->cancel_count > 0 ? first_cancel(mem, instance) : NULL;
+                if (cancel != NULL)
+                    unserved_add(list, DUR_UNSERVED_CANCEL, bucket->handler, instance->id, cancel);
+            }
+        }
+    }
+}
+
+static void unserved_works(dur__mem *mem, size_t each, unserved_list *list) {
+    dur__map_entry *entry;
+    for (size_t i = 0; (entry = dur__map_next(&mem->shelves, &i)) != NULL;) {
+        const dur__mem_shelf *shelf = entry->value;
+        if (shelf->handler == NULL || shelf->rows[0].count + shelf->rows[1].count == 0) continue;
+        if (served(mem, shelf->handler, true)) continue;
+        size_t told = 0;
+        for (int suspects = 0; suspects <= 1; suspects++) {
+            dur__mem_node *node = dur__mem_tree_first(&shelf->rows[suspects]);
+            for (; node != NULL && told < each; node = dur__mem_tree_next(node), told++)
+                unserved_add(list, DUR_UNSERVED_ACTIVITY, shelf->handler,
+                             DUR__CONTAINER(node, dur__mem_work, place)->instance->id, NULL);
+        }
+    }
+}
+
+int dur__mem_list_unserved(dur_provider *self, dur_arena *arena, size_t each, dur_unserved **out, size_t *count,
+                           dur_error *err) {
+    dur__mem *mem = dur__mem_of(self);
+    unserved_list list = { .arena = arena, .rows = dur_arena_zalloc(arena, UNSERVED_MAX * sizeof(dur_unserved)) };
+    (void)err;
+    dur__mem_enter(mem);
+    unserved_instances(mem, each, &list);
+    unserved_works(mem, each, &list);
+    dur__mem_leave(mem);
+    *out = list.rows;
+    *count = list.count;
+    return DUR_OK;
 }

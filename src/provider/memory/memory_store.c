@@ -174,6 +174,7 @@ static void erase_everything(dur__mem *mem) {
     }
     while (mem->buckets != NULL) {
         dur__mem_bucket *next = mem->buckets->next;
+        free(mem->buckets->handler);
         free(mem->buckets);
         mem->buckets = next;
     }
@@ -250,6 +251,7 @@ static const dur_provider_methods memory_methods = {
     .watch_close = dur__mem_watch_close,
     .enqueue_starts = dur__mem_enqueue_starts,
     .watch_wake = dur__mem_watch_wake,
+    .list_unserved = dur__mem_list_unserved,
     .get_instance_stats = dur__mem_get_instance_stats,
     .list_instances = dur__mem_list_instances,
     .get_instance = dur__mem_get_instance,

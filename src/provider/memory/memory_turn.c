@@ -19,8 +19,10 @@ static bool refuse(dur_turn_commit *turn, dur_turn_fault fault) {
 static dur__mem_instance *turn_instance(dur__mem *mem, dur_turn_commit *turn) {
     if (turn->take_over) {
         dur__mem_instance *instance = dur__mem_find(mem, turn->instance);
-        if (dur__mem_exists(instance)) return instance;
-        dur_error_set(&turn->error, DUR_ENOTFOUND, false, "memory.commit", "instance not found");
+        bool exists = dur__mem_exists(instance);
+        if (exists && !(turn->if_unleased && dur__mem_leased(instance))) return instance;
+        dur_error_set(&turn->error, exists ? DUR_ELEASE : DUR_ENOTFOUND, false, "memory.commit", "instance %s",
+                      exists ? "is leased" : "not found");
         refuse(turn, DUR_TURN_LEASE_LOST);
         return NULL;
     }
@@ -149,6 +151,7 @@ static void write_events(dur__mem_instance *instance, dur__mem_execution *execut
 static void write_execution(dur__mem *mem, dur__mem_instance *instance, const dur_turn_commit *turn) {
     const dur_execution_metadata *metadata = &turn->metadata;
     dur__mem_row(mem, instance, metadata);
+    if (!turn->give_back) dur__mem_handler(instance, metadata);
     if (turn->execution_id == 0 || turn->give_back || !writes_execution(turn)) return;
     dur__mem_execution *execution = dur__mem_execution_make(mem, instance, turn->execution_id);
     execution->has_row = true;

@@ -29,12 +29,15 @@ static dur__mem_shelf *shelf_of(dur__mem *mem, const dur__mem_work *work) {
     dur__buf_text(&mem->scratch, work->tag != NULL ? work->tag : "");
     dur__buf_char(&mem->scratch, '\n');
     dur__buf_text(&mem->scratch, holder != NULL ? holder : "");
+    dur__buf_char(&mem->scratch, '\n');
+    dur__buf_text(&mem->scratch, work->handler != NULL ? work->handler : "");
     dur__mem_shelf *shelf = dur__map_get(&mem->shelves, mem->scratch.data);
     if (shelf != NULL) return shelf;
     shelf = dur__xcalloc(1, sizeof(*shelf));
     shelf->key = dur__xstrdup(mem->scratch.data);
     shelf->kind = kind;
     shelf->tag = dur__xstrdup(work->tag);
+    shelf->handler = dur__xstrdup(work->handler);
     shelf->holder = dur__xstrdup(holder);
     dur__map_put(&mem->shelves, shelf->key, shelf);
     return shelf;
@@ -44,11 +47,12 @@ static void work_unshelve(dur__mem *mem, dur__mem_work *work) {
     dur__mem_shelf *shelf = work->shelf;
     dur__mem_tree_remove(&work->place);
     work->shelf = NULL;
-    /* Tags are few and come again; holders come and go. */
+    /* Tags and names are few and come again; holders come and go. */
     if (shelf == NULL || shelf->kind == DUR__MEM_PLAIN || shelf->rows[0].count + shelf->rows[1].count > 0) return;
     dur__map_remove(&mem->shelves, shelf->key);
     free(shelf->key);
     free(shelf->tag);
+    free(shelf->handler);
     free(shelf->holder);
     free(shelf);
 }
@@ -95,7 +99,7 @@ static bool tag_admitted(const dur_tag_filter *filter, const char *tag) {
 }
 
 static bool shelf_admitted(const dur__mem_shelf *shelf, const dur_work_fetch *how) {
-    if (!tag_admitted(&how->tags, shelf->tag)) return false;
+    if (!tag_admitted(&how->tags, shelf->tag) || !dur_handler_passes(how->handlers, shelf->handler)) return false;
     if (shelf->kind == DUR__MEM_PLAIN) return true;
     if (how->session_owner == NULL) return false;
     return shelf->kind == DUR__MEM_SESSION_FREE || strcmp(shelf->holder, how->session_owner) == 0;
@@ -126,6 +130,7 @@ dur__mem_work *dur__mem_work_add(dur__mem *mem, const dur_message *item) {
     work->execution_id = item->execution_id;
     work->activity_id = item->activity_id;
     work->tag = dur__xstrdup(item->tag);
+    work->handler = dur__xstrdup(item->handler);
     work->json_size = item->json.size;
     if (item->json.size > 0) memcpy(work->json, item->json.data, item->json.size);
     if (item->session_id != NULL) {
@@ -148,6 +153,7 @@ void dur__mem_work_remove(dur__mem *mem, dur__mem_work *work) {
     dur__map_remove_u64(&mem->works, work->id);
     free(work->token);
     free(work->tag);
+    free(work->handler);
     free(work);
     if (session == NULL) return;
     session->row_count--;

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 typedef struct candidate {
-    uint64_t key, execution, status, acquisitions;
+    uint64_t key, execution, status, acquisitions, seq;
     char *instance, *name, *version;
     dur_text start; /* the start that waits, when it was looked for */
     size_t queued;  /* rows of its in the queue; DUR__SQ_NOT_COUNTED */
@@ -23,6 +23,7 @@ static void candidate_fill(dur_arena *arena, sqlite3_stmt *row, candidate *out) 
                         .execution = dur__sq_u64(row, 4),
                         .status = dur__sq_u64(row, 5),
                         .acquisitions = dur__sq_u64(row, 6),
+                        .seq = dur__sq_u64(row, 7),
                         .queued = DUR__SQ_NOT_COUNTED };
 }
 
@@ -201,23 +202,30 @@ static int acquire(dur__sq_fetch_op *self, dur__sq_txn *txn, candidate *it) {
 
 /* ---- instances that wait ---- */
 
-static int candidates(dur__sq_fetch_op *self, dur__sq_txn *txn, candidate *out, size_t max, size_t *count) {
+static int compare_candidates(const void *a, const void *b) {
+    const candidate *x = a, *y = b;
+    if (x->seq != y->seq) return x->seq < y->seq ? -1 : 1;
+    return x->key < y->key ? -1 : x->key > y->key;
+}
+
+/* The first `max` of one handler, behind those of others. */
+static int candidates_of(dur__sq_fetch_op *self, dur__sq_txn *txn, dur_fetch_kind kind, const char *handler,
+                         candidate *out, size_t max, size_t *count) {
     const dur_fetch *how = self->how;
     sqlite3_stmt *row = NULL;
     uint64_t any = how->filter == NULL, low = 0, high = 0;
-    *count = 0;
     if (!any) {
         low = dur__sq_packed(how->filter->ranges[0].min);
         high = dur__sq_packed(how->filter->ranges[0].max);
     }
     int code;
-    if (how->kind == DUR_FETCH_SUSPECT)
-        code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_SUSPECTS, &row, &self->op.err, "iiii", any, low, high,
-                             (uint64_t)max);
+    if (kind == DUR_FETCH_SUSPECT)
+        code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_SUSPECTS, &row, &self->op.err, "iiiit", any, low, high,
+                             (uint64_t)max, handler);
     else
-        code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_CANDIDATES, &row, &self->op.err, "iiiii", any, low, high,
-                             (uint64_t)(how->kind == DUR_FETCH_ANY), (uint64_t)max);
-    while (code == DUR_OK && row != NULL && *count < max) {
+        code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_CANDIDATES, &row, &self->op.err, "iiiiit", any, low, high,
+                             (uint64_t)(kind == DUR_FETCH_ANY), (uint64_t)max, handler);
+    while (code == DUR_OK && row != NULL) {
         candidate_fill(self->arena, row, &out[(*count)++]);
         code = dur__sq_next(&row, &self->op.err);
     }
@@ -225,14 +233,31 @@ static int candidates(dur__sq_fetch_op *self, dur__sq_txn *txn, candidate *out, 
     return code;
 }
 
+/* The first `max` of all handlers that have something there and that the caller has; out has room for twice as many. */
+static int candidates(dur__sq_fetch_op *self, dur__sq_txn *txn, dur_fetch_kind kind, candidate *out, size_t max,
+                      size_t *count) {
+    dur__sq_sql sql = kind == DUR_FETCH_SUSPECT ? DUR__SQ_INSTANCE_SUSPECT_HANDLERS : DUR__SQ_INSTANCE_HANDLERS;
+    const dur_handler_filter *filter = self->how->handlers;
+    const char *handler = NULL;
+    *count = 0;
+    int code = dur__sq_handler_next(txn->conn, sql, filter, self->arena, "", &handler, &self->op.err);
+    while (code == DUR_OK && handler != NULL) {
+        size_t before = *count;
+        code = candidates_of(self, txn, kind, handler, out, max, count);
+        if (before > 0) qsort(out, *count, sizeof(*out), compare_candidates);
+        if (*count > max) *count = max;
+        const char *from = dur__sq_handler_after(filter, self->arena, handler);
+        if (code == DUR_OK)
+            code = dur__sq_handler_next(txn->conn, sql, filter, self->arena, from, &handler, &self->op.err);
+    }
+    return code;
+}
+
 static int suspects_look(dur__sq_fetch_op *self, dur__sq_txn *txn) {
-    sqlite3_stmt *row = NULL;
-    uint64_t any = self->how->filter == NULL;
-    int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_SUSPECTS, &row, &self->op.err, "iiii", any,
-                             any ? 0 : dur__sq_packed(self->how->filter->ranges[0].min),
-                             any ? 0 : dur__sq_packed(self->how->filter->ranges[0].max), (uint64_t)1);
-    self->suspects = row != NULL;
-    dur__sq_end(&row);
+    candidate list[2];
+    size_t count = 0;
+    int code = candidates(self, txn, DUR_FETCH_SUSPECT, list, 1, &count);
+    self->suspects = count > 0;
     return code;
 }
 
@@ -250,14 +275,15 @@ static int fetch_run(dur__sq_op *op, dur__sq_txn *txn) {
     dur__sq_fetch_op_drop(self);
     self->more = self->suspects = false;
     if (self->how->filter != NULL && self->how->filter->count == 0) return DUR_OK;
+    if (self->how->handlers != NULL && self->how->handlers->count == 0) return DUR_OK;
     int code = dur__sq_owner_lives(txn, self->how->owner, &self->op.err);
     if (code != DUR_OK) return code;
     if (!txn->file->ready_maybe) return DUR_OK;
-    candidate list[64];
+    candidate list[128];
     size_t count = 0, want = 0;
     while (self->count < self->max) { /* all of one query first: acquiring changes the index that it walks */
         want = self->max - self->count < 64 ? self->max - self->count : 64;
-        code = candidates(self, txn, list, want, &count);
+        code = candidates(self, txn, self->how->kind, list, want, &count);
         for (size_t i = 0; i < count && code == DUR_OK; i++)
             code = acquire(self, txn, &list[i]);
         if (code != DUR_OK || count < want) break;
@@ -340,7 +366,9 @@ static int fetch_many(dur__sq_store *store, dur_arena *arena, const dur_fetch *h
 int dur__sq_fetch_orchestration_item(dur_provider *self, dur_arena *arena, const dur_fetch *how,
                                      dur_orchestration_item *out, dur_error *err) {
     size_t count = 0;
-    dur_fetch plain = { .lock_ms = how->lock_ms, .poll_ms = how->poll_ms, .filter = how->filter };
+    dur_fetch plain = {
+        .lock_ms = how->lock_ms, .poll_ms = how->poll_ms, .filter = how->filter, .handlers = how->handlers
+    };
     memset(out, 0, sizeof *out);
     int code = fetch_many((dur__sq_store *)(void *)self, arena, &plain, out, 1, &count, err);
     if (code != DUR_OK || count == 0) memset(out, 0, sizeof *out);

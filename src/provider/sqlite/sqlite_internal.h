@@ -113,6 +113,7 @@ struct dur__sq_lane {
     dur__sq_file *file;
     dur_waker *waker;
     char *owner;
+    const dur_handler_filter *handlers; /* NULL: all */
     pthread_t thread; /* that calls it, when has_thread */
     bool has_thread;
     enum { DUR__SQ_LANE_OUT, DUR__SQ_LANE_ROUND, DUR__SQ_LANE_WAIT } state; /* file->lock */
@@ -306,6 +307,16 @@ void dur__sq_set_own_txn(dur__sq_file *file);
 static inline uint64_t dur__sq_packed(dur_semver v) {
     return ((uint64_t)(v.major & 0x1fffff) << 42) | ((uint64_t)(v.minor & 0x1fffff) << 21) | (v.patch & 0x1fffff);
 }
+
+/* ---- handlers (sqlite_handler.c) --------------------------------------------------------------------------------- */
+
+/* The first handler, from `from` (NULL: none) on, for which the statement has rows and that passes; NULL: no more. */
+int dur__sq_handler_next(dur__sq_conn *conn, dur__sq_sql sql, const dur_handler_filter *filter, dur_arena *arena,
+                         const char *from, const char **out, dur_error *err);
+/* Where to go on behind it. */
+const char *dur__sq_handler_after(const dur_handler_filter *filter, dur_arena *arena, const char *handler);
+/* The handler after a turn, "" for none; NULL: as before.  free */
+char *dur__sq_turn_handler(const dur_execution_metadata *meta, bool named, bool status);
 
 /* ---- starts that their first turn writes (sqlite_unborn.c) ------------------------------------------------------- */
 

@@ -19,6 +19,7 @@ int dur__sq_lane_open(dur_provider *self, const dur_lane_options *options, dur_l
     lane->base.store = self;
     lane->file = file;
     lane->waker = options->waker;
+    lane->handlers = options->handlers;
     lane->owner = dur__xstrdup(options->owner);
     lane->signalled = true; /* the first round looks at what is there already */
     dur__list_init(&lane->leases);

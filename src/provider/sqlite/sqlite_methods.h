@@ -64,6 +64,8 @@ int dur__sq_enqueue_existing(dur_provider *self, const dur_message *item, uint64
 int dur__sq_watch_open(dur_provider *self, const char *instance, dur_watch **out, dur_error *err);
 int dur__sq_watch_wait(dur_watch *watch, uint64_t timeout_ms, dur_error *err);
 void dur__sq_watch_wake(dur_watch *watch);
+int dur__sq_list_unserved(dur_provider *self, dur_arena *arena, size_t each, dur_unserved **out, size_t *count,
+                          dur_error *err);
 void dur__sq_watch_close(dur_watch *watch);
 int dur__sq_enqueue_starts(dur_provider *self, dur_start *starts, size_t count, dur_error *err);
 int dur__sq_get_instance_stats(dur_provider *self, dur_arena *arena, const char *instance, bool *found,

@@ -325,6 +325,7 @@ const dur_provider_methods dur__sq_methods = {
     METHOD(watch_close),
     METHOD(enqueue_starts),
     METHOD(watch_wake),
+    METHOD(list_unserved),
     METHOD(get_instance_stats),
     METHOD(list_instances),
     METHOD(get_instance),

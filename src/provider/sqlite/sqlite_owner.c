@@ -120,6 +120,7 @@ static int free_run(dur__sq_op *op, dur__sq_txn *txn) {
     /* What stays reserved for its node is free in the end: at once, or later, the next look finds out. */
     if (code == DUR_OK && sqlite3_changes64(txn->conn->db) > 0) dur__sq_expires_at(txn->file, txn->boot_ms + 1);
     if (code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_OWNER_DELETE, &op->err, "t", self->id);
+    if (code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_SERVED_DELETE, &op->err, "t", self->id);
     if (code == DUR_OK && self->key_count > 0) code = dur__sq_count_lost(txn, &op->err);
     txn->file->wake_work = true;
     return code;
@@ -266,10 +267,24 @@ typedef struct register_op {
     char *stale; /* an owner of the table whose file is gone; free */
 } register_op;
 
+static int serve(dur__sq_txn *txn, const char *owner, uint64_t activity, const dur_handler_filter *filter,
+                 dur_error *err) {
+    int code = DUR_OK;
+    if (filter == NULL) return dur__sq_run(txn->conn, DUR__SQ_SERVED_ADD, err, "itt", activity, "", owner);
+    for (size_t i = 0; i < filter->count && code == DUR_OK; i++)
+        code = dur__sq_run(txn->conn, DUR__SQ_SERVED_ADD, err, "itt", activity, filter->keys[i], owner);
+    return code;
+}
+
 static int register_run(dur__sq_op *op, dur__sq_txn *txn) {
     register_op *self = (register_op *)(void *)op;
-    return dur__sq_run(txn->conn, DUR__SQ_OWNER_ADD, &op->err, "ttii", self->options->owner, txn->file->boot,
-                       self->options->timeout_ms, txn->now_ms);
+    const dur_owner_options *options = self->options;
+    int code = dur__sq_run(txn->conn, DUR__SQ_OWNER_ADD, &op->err, "ttii", options->owner, txn->file->boot,
+                           options->timeout_ms, txn->now_ms);
+    if (code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_SERVED_DELETE, &op->err, "t", options->owner);
+    if (code == DUR_OK) code = serve(txn, options->owner, 0, options->handlers, &op->err);
+    if (code == DUR_OK) code = serve(txn, options->owner, 1, options->activities, &op->err);
+    return code;
 }
 
 /* Rows of owners that have no file any more (a copied database, a cleaned folder): nobody else will find them. */

@@ -118,10 +118,11 @@ static uint64_t due_of(dur__sq_txn *txn, const dur_message *item, uint64_t delay
 }
 
 /* The row of an instance that nobody has heard of; *key stays 0 when there is one. */
-static int instance_make(dur__sq_txn *txn, const char *instance, uint64_t due, uint64_t *key, dur_error *err) {
+static int instance_make(dur__sq_txn *txn, const dur_message *item, uint64_t due, uint64_t *key, dur_error *err) {
     uint64_t ready = due <= txn->now_ms ? 0 : due;
     txn->file->next_key = 0;
-    int code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_START, err, "tii", instance, ready, ready_seq(txn, ready));
+    int code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_START, err, "tiit", item->instance, ready, ready_seq(txn, ready),
+                           item->handler);
     if (code == DUR_OK && sqlite3_changes64(txn->conn->db) > 0)
         *key = (uint64_t)sqlite3_last_insert_rowid(txn->conn->db);
     return code;
@@ -166,7 +167,7 @@ static void message_wakes(dur__sq_txn *txn, uint64_t due, bool leased) {
 
 int dur__sq_enqueue_new(dur__sq_txn *txn, const dur_message *item, uint64_t delay_ms, bool *made, dur_error *err) {
     uint64_t due = due_of(txn, item, delay_ms), key = 0;
-    int code = instance_make(txn, item->instance, due, &key, err);
+    int code = instance_make(txn, item, due, &key, err);
     *made = key != 0;
     if (code != DUR_OK || key == 0) return code;
     code = message_add(txn, item, due, key, err);
@@ -189,7 +190,12 @@ int dur__sq_enqueue(dur__sq_txn *txn, const dur_message *item, uint64_t delay_ms
     bool leased = lease != NULL && lease->epoch == txn->file->epoch; /* else the statement looks at the token itself */
     if (lease != NULL) dur__sq_lease_dirty(txn->file, key);
     if (txn->file->born_from != 0 && key >= txn->file->born_from) txn->file->born_mail = true;
-    bool starts = item->kind == DUR_WORK_START_ORCHESTRATION || item->kind == DUR_WORK_CONTINUE_AS_NEW;
+    bool continues = item->kind == DUR_WORK_CONTINUE_AS_NEW;
+    bool starts = item->kind == DUR_WORK_START_ORCHESTRATION || continues;
+    if (starts && (continues || !leased))
+        code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_HANDLER, err, "iti", key,
+                           item->handler != NULL ? item->handler : "", (uint64_t)continues);
+    if (code != DUR_OK) return code;
     if (starts && !leased) { /* now it exists: what came before and waited is a reason, too */
         bool any;
         uint64_t first;

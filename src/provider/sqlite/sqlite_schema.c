@@ -19,9 +19,9 @@ static const char tables_1[] =
     " token TEXT, owner TEXT, locked_until INTEGER, acquisitions INTEGER NOT NULL DEFAULT 0,"
     " ready_at INTEGER, ready_seq INTEGER, not_before INTEGER NOT NULL DEFAULT 0, suspended TEXT,"
     " custom_status TEXT, custom_status_version INTEGER NOT NULL DEFAULT 0,"
-    " started INTEGER, completed INTEGER NOT NULL DEFAULT 0, output TEXT);"
-    "CREATE INDEX dur_instance_ready ON dur_instance(ready_seq) WHERE ready_at = 0 AND suspended IS NULL;"
-    "CREATE INDEX dur_instance_suspect ON dur_instance(ready_seq)"
+    " started INTEGER, completed INTEGER NOT NULL DEFAULT 0, output TEXT, handler TEXT NOT NULL DEFAULT '');"
+    "CREATE INDEX dur_instance_ready ON dur_instance(handler, ready_seq) WHERE ready_at = 0 AND suspended IS NULL;"
+    "CREATE INDEX dur_instance_suspect ON dur_instance(handler, ready_seq)"
     " WHERE ready_at = 0 AND suspended IS NULL AND acquisitions > 0;"
     "CREATE INDEX dur_instance_later ON dur_instance(ready_at) WHERE ready_at > 0;"
     "CREATE INDEX dur_instance_owner ON dur_instance(owner) WHERE owner IS NOT NULL;"
@@ -44,16 +44,21 @@ static const char tables_1[] =
     " execution INTEGER NOT NULL DEFAULT 0, activity INTEGER NOT NULL DEFAULT 0, json TEXT NOT NULL);"
     "CREATE INDEX dur_queue_key ON dur_queue(key, qname, ord);"
     "CREATE INDEX dur_queue_due ON dur_queue(due) WHERE due > 0;"
+    "CREATE INDEX dur_queue_cancel ON dur_queue(key) WHERE kind = 10;"
     "CREATE INDEX dur_queue_timer ON dur_queue(key, execution, activity) WHERE activity > 0;"
     "CREATE TABLE dur_worker("
     " key INTEGER NOT NULL, execution INTEGER NOT NULL, activity INTEGER NOT NULL, seq INTEGER NOT NULL,"
     " token TEXT, owner TEXT, locked_until INTEGER, attempts INTEGER NOT NULL DEFAULT 0,"
     " suspect INTEGER NOT NULL DEFAULT 0, session TEXT, tag TEXT, visible_at INTEGER NOT NULL DEFAULT 0,"
-    " json TEXT NOT NULL, PRIMARY KEY(key, execution, activity, seq)) WITHOUT ROWID;"
-    "CREATE INDEX dur_worker_free ON dur_worker(seq, session, tag, suspect) WHERE token IS NULL AND visible_at = 0;"
+    " handler TEXT NOT NULL DEFAULT '', json TEXT NOT NULL,"
+    " PRIMARY KEY(key, execution, activity, seq)) WITHOUT ROWID;"
+    "CREATE INDEX dur_worker_free ON dur_worker(handler, seq, session, tag, suspect)"
+    " WHERE token IS NULL AND visible_at = 0;"
     "CREATE INDEX dur_worker_later ON dur_worker(visible_at) WHERE visible_at > 0;"
     "CREATE INDEX dur_worker_lock ON dur_worker(locked_until) WHERE locked_until IS NOT NULL;"
-    "CREATE INDEX dur_worker_session ON dur_worker(session) WHERE session IS NOT NULL;"
+    "CREATE INDEX dur_worker_session ON dur_worker(session) WHERE session IS NOT NULL;";
+
+static const char more_tables_1[] =
     "CREATE TABLE dur_session("
     " session TEXT PRIMARY KEY, node TEXT NOT NULL, owner TEXT, locked_until INTEGER NOT NULL,"
     " lock_ms INTEGER NOT NULL, active INTEGER NOT NULL) WITHOUT ROWID;"
@@ -70,7 +75,10 @@ static const char tables_1[] =
     " id INTEGER PRIMARY KEY AUTOINCREMENT, instance TEXT, reason TEXT NOT NULL, at INTEGER NOT NULL, json TEXT NOT "
     "NULL);"
     "CREATE TABLE dur_owner("
-    " id TEXT PRIMARY KEY, boot TEXT NOT NULL, timeout_ms INTEGER NOT NULL, at INTEGER NOT NULL) WITHOUT ROWID;";
+    " id TEXT PRIMARY KEY, boot TEXT NOT NULL, timeout_ms INTEGER NOT NULL, at INTEGER NOT NULL) WITHOUT ROWID;"
+    "CREATE TABLE dur_served(" /* activity: 0 orchestrations, 1 activities; handler '': all */
+    " activity INTEGER NOT NULL, handler TEXT NOT NULL, owner TEXT NOT NULL,"
+    " PRIMARY KEY(activity, handler, owner)) WITHOUT ROWID;";
 
 /* What people look at, in the words of the documentation. */
 static const char views_1[] =
@@ -95,7 +103,7 @@ static const char views_1[] =
     " w.activity AS activity_id, w.json AS work_item, w.visible_at, w.token AS lock_token, w.owner,"
     " w.attempts AS attempt_count, w.session AS session_id, w.tag FROM dur_worker w JOIN dur_instance i USING(key);";
 
-static const dur__sq_migration migrations[] = { { 1, tables_1 }, { 1, views_1 } };
+static const dur__sq_migration migrations[] = { { 1, tables_1 }, { 1, more_tables_1 }, { 1, views_1 } };
 enum { MIGRATION_COUNT = sizeof(migrations) / sizeof(migrations[0]), SCHEMA_VERSION = 1 };
 
 static int schema_version(sqlite3 *db, uint64_t *version, dur_error *err) {

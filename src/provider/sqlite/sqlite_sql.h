@@ -16,11 +16,16 @@
     "(?4 IS NULL OR name = ?4) AND (?5 IS NULL OR substr(id, 1, length(?5)) = ?5) AND (?6 = 0 OR parent IS NULL) "     \
     "AND (?7 = 0 OR created > ?7) AND (?8 = 0 OR created < ?8) ORDER BY id LIMIT ?10"
 
-#define DUR__SQ_CANDIDATE_COLUMNS "key, id, name, version, execution, status, acquisitions"
+#define DUR__SQ_CANDIDATE_COLUMNS "key, id, name, version, execution, status, acquisitions, ready_seq"
+
+#define DUR__SQ_IS_READY "ready_at = 0 AND suspended IS NULL"
+
+/* Nothing runs any more: any node may clear up. */
+#define DUR__SQ_HANDLER_NOW "handler=CASE WHEN status IN (2, 3) THEN '' ELSE handler END"
 
 #define DUR__SQ_MESSAGE_COLUMNS "id, ord, attempts, qname, json, kind"
 
-/* What a turn changes.  ?8: an execution begins with it; ?12: it is one of the current execution. */
+/* What a turn changes.  ?8: an execution begins with it; ?12: it is one of the current execution; ?13: its handler. */
 #define DUR__SQ_TURN_COLUMNS                                                                                           \
     "name=coalesce(?2, name), version=coalesce(?3, version), "                                                         \
     "parent=CASE WHEN name IS NULL THEN ?4 ELSE parent END, execution=?5, "                                            \
@@ -29,7 +34,8 @@
     "created=CASE WHEN name IS NULL AND ?2 IS NOT NULL THEN ?9 ELSE created END, updated=?9, acquisitions=0, "         \
     "started=CASE WHEN ?8 THEN ?9 WHEN ?12 THEN coalesce(started, ?9) ELSE started END, "                              \
     "completed=CASE WHEN ?8 OR ?6 IS NOT NULL THEN ?11 ELSE completed END, "                                           \
-    "output=CASE WHEN ?8 OR ?6 IS NOT NULL THEN ?10 ELSE output END"
+    "output=CASE WHEN ?8 OR ?6 IS NOT NULL THEN ?10 ELSE output END, "                                                 \
+    "handler=coalesce(?13, handler)"
 
 /* The executions of one instance: the current one is in its row, once it has begun. */
 #define DUR__SQ_EXECUTIONS                                                                                             \
@@ -59,19 +65,28 @@
         "(SELECT at FROM dur_queue q WHERE q.key=i.key AND qname IS NULL AND kind IN (0, 1) ORDER BY ord, q.id LIMIT " \
         "1), "                                                                                                         \
         "(SELECT json FROM dur_queue q WHERE q.key=i.key AND qname IS NULL AND kind IN (0, 1) ORDER BY ord, q.id "     \
-        "LIMIT 1) "                                                                                                    \
+        "LIMIT 1), "                                                                                                   \
+        "CASE WHEN status IN (2, 3) THEN '' ELSE handler END, token IS NULL AND NOT EXISTS "                           \
+        "(SELECT 1 FROM dur_served s WHERE s.activity = 0 AND s.handler IN (i.handler, '')) "                          \
         "FROM dur_instance i WHERE id=?1")                                                                             \
     SQL(INSTANCE_MAKE, "INSERT INTO dur_instance(id) VALUES(?1)")                                                      \
     SQL(INSTANCE_START,                                                                                                \
-        "INSERT INTO dur_instance(id, ready_at, ready_seq) VALUES(?1, ?2, ?3) ON CONFLICT(id) DO NOTHING")             \
+        "INSERT INTO dur_instance(id, ready_at, ready_seq, handler) VALUES(?1, ?2, ?3, coalesce(?4, '')) "             \
+        "ON CONFLICT(id) DO NOTHING")                                                                                  \
+    SQL(INSTANCE_HANDLER, /* ?3: a continue-as-new; else a start, which says it only of what did not exist */          \
+        "UPDATE dur_instance SET handler=?2 WHERE key=?1 AND handler <> ?2 AND (?3 OR (name IS NULL "                  \
+        "AND NOT EXISTS (SELECT 1 FROM dur_event WHERE key=?1) "                                                       \
+        "AND 1 = (SELECT count(*) FROM dur_queue WHERE key=?1 AND qname IS NULL AND kind IN (0, 1))))")                \
     SQL(INSTANCE_NEXT_KEY, "SELECT coalesce(max(key), 0) + 1 FROM dur_instance")                                       \
     SQL(INSTANCE_BORN,                                                                                                 \
         "INSERT INTO dur_instance(key, id, name, version, execution, status, created, updated, started, token, owner," \
-        " pinned, completed, output) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7, ?7, ?8, ?9, ?10, ?11, ?12) "               \
+        " pinned, completed, output, handler)"                                                                         \
+        " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7, ?7, ?8, ?9, ?10, ?11, ?12, ?13) "                                     \
         "ON CONFLICT(id) DO NOTHING")                                                                                  \
     SQL(INSTANCE_READY,                                                                                                \
         "UPDATE dur_instance SET ready_at=CASE WHEN max(?2, not_before) <= ?4 THEN 0 ELSE max(?2, not_before) END, "   \
-        "ready_seq=?3 WHERE key=?1 AND token IS NULL AND (ready_at IS NULL OR (ready_at > 0 AND "                      \
+        "ready_seq=?3, " DUR__SQ_HANDLER_NOW                                                                           \
+        " WHERE key=?1 AND token IS NULL AND (ready_at IS NULL OR (ready_at > 0 AND "                                  \
         "ready_at > max(?2, not_before))) RETURNING ready_at")                                                         \
     SQL(INSTANCE_TURN, "UPDATE dur_instance SET " DUR__SQ_TURN_COLUMNS " WHERE key=?1")                                \
     SQL(INSTANCE_TURN_END, /* the same, and the lease goes */                                                          \
@@ -85,24 +100,30 @@
         "WHERE key=?1")                                                                                                \
     SQL(INSTANCE_RELEASE,                                                                                              \
         "UPDATE dur_instance SET token=NULL, owner=NULL, locked_until=NULL, ready_at=?2, ready_seq=?3, "               \
-        "not_before=?4, acquisitions=max(acquisitions-?5, 0) WHERE key=?1")                                            \
+        "not_before=?4, acquisitions=max(acquisitions-?5, 0), " DUR__SQ_HANDLER_NOW " WHERE key=?1")                   \
     SQL(INSTANCE_BEGIN, /* a start for what did not exist: nothing was ever acquired in vain */                        \
         "UPDATE dur_instance SET acquisitions=0, not_before=0 WHERE key=?1 AND acquisitions + not_before > 0 AND "     \
         "token IS NULL AND name IS NULL "                                                                              \
         "AND NOT EXISTS (SELECT 1 FROM dur_event WHERE key=?1) "                                                       \
         "AND 1 = (SELECT count(*) FROM dur_queue WHERE key=?1 AND qname IS NULL AND kind IN (0, 1))")                  \
-    SQL(INSTANCE_SET_READY, "UPDATE dur_instance SET ready_at=?2, ready_seq=?3 WHERE key=?1")                          \
+    SQL(INSTANCE_SET_READY, "UPDATE dur_instance SET ready_at=?2, ready_seq=?3, " DUR__SQ_HANDLER_NOW " WHERE key=?1") \
     SQL(INSTANCE_SUSPEND, "UPDATE dur_instance SET suspended=?2, updated=?3 WHERE key=?1")                             \
     SQL(INSTANCE_LOCK, "UPDATE dur_instance SET token=?2, owner=?3, locked_until=?4, ready_at=NULL, not_before=0, "    \
                        "acquisitions=acquisitions+1 WHERE key=?1")                                                     \
     SQL(INSTANCE_RENEW, "UPDATE dur_instance SET locked_until=?2 WHERE key=?1")                                        \
     SQL(INSTANCE_CANDIDATES,                                                                                           \
-        "SELECT " DUR__SQ_CANDIDATE_COLUMNS " FROM dur_instance WHERE ready_at = 0 AND suspended IS NULL "             \
+        "SELECT " DUR__SQ_CANDIDATE_COLUMNS " FROM dur_instance WHERE " DUR__SQ_IS_READY " AND handler = ?6 "          \
         "AND (?1 OR pinned IS NULL OR pinned BETWEEN ?2 AND ?3) AND (?4 OR acquisitions = 0) "                         \
         "ORDER BY ready_seq LIMIT ?5")                                                                                 \
     SQL(INSTANCE_SUSPECTS,                                                                                             \
-        "SELECT " DUR__SQ_CANDIDATE_COLUMNS " FROM dur_instance WHERE ready_at = 0 AND suspended IS NULL "             \
-        "AND acquisitions > 0 AND (?1 OR pinned IS NULL OR pinned BETWEEN ?2 AND ?3) ORDER BY ready_seq LIMIT ?4")     \
+        "SELECT " DUR__SQ_CANDIDATE_COLUMNS " FROM dur_instance WHERE " DUR__SQ_IS_READY " AND acquisitions > 0 "      \
+        "AND handler = ?5 AND (?1 OR pinned IS NULL OR pinned BETWEEN ?2 AND ?3) ORDER BY ready_seq LIMIT ?4")         \
+    SQL(INSTANCE_HANDLERS, /* the first one from ?1 on that has something ready */                                     \
+        "SELECT handler FROM dur_instance WHERE " DUR__SQ_IS_READY " AND handler >= ?1 ORDER BY handler LIMIT 1")      \
+    SQL(INSTANCE_SUSPECT_HANDLERS, "SELECT handler FROM dur_instance WHERE " DUR__SQ_IS_READY " AND acquisitions > 0 " \
+                                   "AND handler >= ?1 ORDER BY handler LIMIT 1")                                       \
+    SQL(INSTANCE_OF_HANDLER, "SELECT id FROM dur_instance WHERE " DUR__SQ_IS_READY " AND handler = ?1 "                \
+                             "ORDER BY ready_seq LIMIT ?2")                                                            \
     SQL(INSTANCE_ANY_READY, "SELECT 1 FROM dur_instance WHERE ready_at = 0 AND suspended IS NULL LIMIT 1")             \
     SQL(INSTANCE_PROMOTE, "UPDATE dur_instance SET ready_at=0 WHERE ready_at > 0 AND ready_at <= ?1")                  \
     SQL(INSTANCE_EXPIRED, "SELECT key FROM dur_instance WHERE locked_until IS NOT NULL AND locked_until <= ?1")        \
@@ -196,8 +217,8 @@
     SQL(MESSAGE_IDS_OLD, "DELETE FROM dur_message_id WHERE key=?1 AND execution < ?2 AND at < ?3")                     \
     SQL(MESSAGE_IDS_DELETE, "DELETE FROM dur_message_id WHERE key=?1")                                                 \
     /* the worker queue */                                                                                             \
-    SQL(WORK_ADD, "INSERT INTO dur_worker(key, execution, activity, seq, token, owner, attempts, session, tag, json) " \
-                  "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)")                                                   \
+    SQL(WORK_ADD, "INSERT INTO dur_worker(key, execution, activity, seq, token, owner, attempts, session, tag, json, " \
+                  "handler) VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, coalesce(?11, ''))")                       \
     SQL(WORK_CONSUME, "DELETE FROM dur_worker WHERE key=?1 AND execution=?2 AND activity=?3 AND seq=?4 AND token=?5 "  \
                       "AND (locked_until IS NULL OR locked_until > ?6)")                                               \
     SQL(WORK_CONSUME_ANY, "DELETE FROM dur_worker WHERE key=?1 AND execution=?2 AND activity=?3 AND token=?4 "         \
@@ -223,7 +244,11 @@
                      "WHERE locked_until IS NOT NULL AND locked_until <= ?1")                                          \
     SQL(WORK_APPEAR, "UPDATE dur_worker SET visible_at=0 WHERE visible_at > 0 AND visible_at <= ?1")                   \
     SQL(WORK_CANDIDATES, "SELECT key, execution, activity, seq, session, tag, suspect FROM dur_worker "                \
-                         "WHERE token IS NULL AND visible_at = 0 ORDER BY seq")                                        \
+                         "WHERE token IS NULL AND visible_at = 0 AND handler = ?1 ORDER BY seq")                       \
+    SQL(WORK_HANDLERS, "SELECT handler FROM dur_worker WHERE token IS NULL AND visible_at = 0 AND handler >= ?1 "      \
+                       "ORDER BY handler LIMIT 1")                                                                     \
+    SQL(WORK_OF_HANDLER, "SELECT i.id FROM dur_worker w JOIN dur_instance i USING(key) WHERE w.token IS NULL "         \
+                         "AND w.visible_at = 0 AND w.handler = ?1 ORDER BY w.seq LIMIT ?2")                            \
     SQL(WORK_NEXT_VISIBLE, "SELECT min(visible_at) FROM dur_worker WHERE visible_at > 0")                              \
     SQL(WORK_NEXT_EXPIRY, "SELECT min(locked_until) FROM dur_worker WHERE locked_until IS NOT NULL")                   \
     SQL(WORK_OF_OWNER, "UPDATE dur_worker SET token=NULL, owner=NULL, locked_until=NULL, suspect=suspect OR ?2, "      \
@@ -272,6 +297,13 @@
     SQL(OWNER_GET, "SELECT boot, timeout_ms FROM dur_owner WHERE id=?1")                                               \
     SQL(OWNER_LIST, "SELECT id, boot, timeout_ms FROM dur_owner")                                                      \
     SQL(OWNER_DELETE, "DELETE FROM dur_owner WHERE id=?1")                                                             \
+    SQL(SERVED_ADD, "INSERT OR IGNORE INTO dur_served(activity, handler, owner) VALUES(?1, ?2, ?3)")                   \
+    SQL(SERVED_DELETE, "DELETE FROM dur_served WHERE owner=?1")                                                        \
+    SQL(SERVED, "SELECT 1 FROM dur_served WHERE activity=?1 AND handler IN (?2, '') LIMIT 1")                          \
+    SQL(UNSERVED_CANCELS,                                                                                              \
+        "SELECT i.handler, i.id, q.ord, q.json FROM dur_queue q CROSS JOIN dur_instance i ON i.key = q.key "           \
+        "WHERE q.kind = 10 AND q.due <= ?1 AND i.ready_at = 0 AND i.suspended IS NULL AND i.handler <> '' "            \
+        "AND NOT EXISTS (SELECT 1 FROM dur_served s WHERE s.activity = 0 AND s.handler IN (i.handler, '')) LIMIT 64")  \
     /* dead letters */                                                                                                 \
     SQL(DEAD_ADD, "INSERT INTO dur_dead_letter(instance, reason, at, json) VALUES(?1, ?2, ?3, ?4)")                    \
     SQL(DEAD_LIST, "SELECT id, instance, reason, at, json FROM dur_dead_letter WHERE id > ?1 ORDER BY id LIMIT ?2")    \

@@ -75,6 +75,8 @@ static int lease_compare(dur__sq_turn_op *self, dur__sq_txn *txn) {
     dur__sq_lease *lease = dur__map_get_u64(&file->leases, self->key);
     if (lease == NULL || take_over || lease->epoch != file->epoch) {
         int code = lease_read(self, txn, !take_over);
+        if (code == DUR_OK && take_over && turn->if_unleased && self->was_leased)
+            code = turn_fault(self, DUR_TURN_LEASE_LOST, DUR_ELEASE, "the instance is leased");
         if (code != DUR_OK || take_over) return code;
         if (lease == NULL || !dur__str_eq(lease->token, turn->lock_token)) return DUR_OK;
         lease->epoch = file->epoch; /* still ours: the store says so */
@@ -284,6 +286,15 @@ static bool talks_to_itself(const dur__sq_turn_op *self) {
     return false;
 }
 
+char *dur__sq_turn_handler(const dur_execution_metadata *meta, bool named, bool status) {
+    dur__buf key = { NULL, 0, 0 };
+    if (status && (meta->status == DUR_STATUS_COMPLETED || meta->status == DUR_STATUS_FAILED)) return dur__xstrdup("");
+    if (!named) return NULL;
+    dur__buf_format(&key, "%s@%s", meta->orchestration_name,
+                    strcmp(meta->orchestration_version, "0.0.0") == 0 ? "" : meta->orchestration_version);
+    return dur__buf_take(&key);
+}
+
 static int instance_write(dur__sq_turn_op *self, dur__sq_txn *txn) {
     const dur_turn_commit *turn = self->turn;
     const dur_execution_metadata *meta = &turn->metadata;
@@ -326,11 +337,15 @@ static int instance_write(dur__sq_turn_op *self, dur__sq_txn *txn) {
         if (code != DUR_OK) return code;
     }
     dur__sq_sql sql = self->released ? DUR__SQ_INSTANCE_TURN_END : DUR__SQ_INSTANCE_TURN;
-    return dur__sq_run(txn->conn, sql, &self->op.err, "itttiooiitii", self->key,
+    char *handler = dur__sq_turn_handler(meta, named, status);
+    int code = dur__sq_run(txn->conn, sql, &self->op.err, "itttiooiitiit", self->key,
                        named ? meta->orchestration_name : NULL, named ? meta->orchestration_version : NULL,
                        named ? meta->parent_instance_id : NULL, execution, status ? &status_now : NULL,
                        pin ? &pinned : NULL, (uint64_t)newer, txn->now_ms, meta->output,
-                       ends(meta->status) ? txn->now_ms : (uint64_t)0, (uint64_t)(current && turn->execution_id != 0));
+                       ends(meta->status) ? txn->now_ms : (uint64_t)0, (uint64_t)(current && turn->execution_id != 0),
+                       handler);
+    free(handler);
+    return code;
 }
 
 static int kv_write(dur__sq_txn *txn, uint64_t key, const dur_event_row *event, dur_error *err) {

@@ -13,9 +13,10 @@
 
 /* ---- taking and giving back ---- */
 
-static bool takeable(const dur__sq_op *op) {
+static bool takeable(const dur__sq_lane *lane, const dur__sq_op *op) {
     const dur__sq_start_op *start = (const dur__sq_start_op *)(const void *)op;
-    return op->starts && !start->was_taken && start->delay_ms == 0 && start->item->due_ms == 0;
+    return op->starts && !start->was_taken && start->delay_ms == 0 && start->item->due_ms == 0 &&
+           dur_handler_passes(lane->handlers, start->item->handler);
 }
 
 static void take(dur__sq_lane *lane, dur__sq_start_op *start) {
@@ -39,7 +40,7 @@ int dur__sq_lane_starts(dur_lane *base, dur_arena *arena, size_t max, dur_orches
     dur__mutex_lock(&file->lock);
     DUR__LIST_EACH_SAFE(&file->inbox, at, after) {
         dur__sq_op *op = DUR__CONTAINER(at, dur__sq_op, link);
-        if (*count == max || !takeable(op)) continue;
+        if (*count == max || !takeable(lane, op)) continue;
         dur__sq_start_op *start = (dur__sq_start_op *)(void *)op;
         take(lane, start);
         out[(*count)++] = dur__start_item(arena, start->item, start->token, now_ms);
@@ -50,7 +51,7 @@ int dur__sq_lane_starts(dur_lane *base, dur_arena *arena, size_t max, dur_orches
 
 bool dur__sq_unborn_leave(const dur__sq_lane *lane, dur__sq_op *op) {
     dur__sq_start_op *start = (dur__sq_start_op *)(void *)op;
-    if (lane == NULL || !lane->takes_starts || !takeable(op) || start->was_left) return false;
+    if (lane == NULL || !lane->takes_starts || !takeable(lane, op) || start->was_left) return false;
     start->was_left = true;
     return true;
 }
@@ -141,12 +142,14 @@ int dur__sq_born(dur__sq_turn_op *self, dur__sq_txn *txn) {
     free(self->instance);
     self->instance = dur__xstrdup(turn->instance);
     uint64_t pinned = dur__sq_packed(meta->pinned_version);
-    code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_BORN, err, "itttiiittoit", self->key, turn->instance,
+    char *handler = dur__sq_turn_handler(meta, true, true);
+    code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_BORN, err, "itttiiittoitt", self->key, turn->instance,
                        meta->orchestration_name, meta->orchestration_version, turn->execution_id,
                        (uint64_t)(meta->status != DUR_STATUS_NONE ? meta->status : DUR_STATUS_RUNNING), txn->now_ms,
                        self->released ? NULL : self->token, self->released ? NULL : owner,
                        meta->has_pinned_version ? &pinned : NULL,
-                       meta->status >= DUR_STATUS_COMPLETED ? txn->now_ms : (uint64_t)0, meta->output);
+                       meta->status >= DUR_STATUS_COMPLETED ? txn->now_ms : (uint64_t)0, meta->output, handler);
+    free(handler);
     if (code == DUR_OK && sqlite3_changes64(txn->conn->db) == 0)
         return refused(self, "Invalid lock token: the instance exists already");
     if (code != DUR_OK) return code;

@@ -132,9 +132,14 @@ static bool waiter_meant(const dur__sq_file *file, const dur__sq_waiter *waiter)
     return false;
 }
 
+/* A lane that takes no instances is not told of them. */
+static bool wakes_ready(const dur__sq_file *file, const dur__sq_lane *lane) {
+    return file->wake_ready && (lane->handlers == NULL || lane->handlers->count > 0);
+}
+
 /* To the lane that leads it is no news what its own round has looked for: the rest is, whoever wrote it. */
 static bool round_missed(const dur__sq_file *file, const dur__sq_lane *self) {
-    return (file->wake_ready && !self->asks_instances) || (file->wake_work && !self->asks_work);
+    return (wakes_ready(file, self) && !self->asks_instances) || (file->wake_work && !self->asks_work);
 }
 
 void dur__sq_wake_flush(dur__sq_file *file, dur__sq_lane *self) {
@@ -143,7 +148,8 @@ void dur__sq_wake_flush(dur__sq_file *file, dur__sq_lane *self) {
     DUR__LIST_EACH(&file->lanes, at) {
         dur__sq_lane *lane = DUR__CONTAINER(at, dur__sq_lane, link);
         bool mine = !dur__list_empty(&lane->dirty) || lane->lost_count > 0;
-        if (!mine && !(lane == self ? round_missed(file, self) : all)) continue;
+        bool news = wakes_ready(file, lane) || file->wake_work || file->wake_due;
+        if (!mine && !(lane == self ? round_missed(file, self) : news)) continue;
         atomic_store(&lane->signalled, true);
         if (lane != self) dur_waker_wake(lane->waker);
     }

@@ -20,8 +20,9 @@ int dur__sq_insert_work(dur__sq_txn *txn, uint64_t key, const dur_message *item,
     uint64_t seq = dur__sq_seq(txn), attempts = token != NULL ? 1 : 0;
     *row_id = seq;
     if (token == NULL) txn->file->wake_work = true;
-    return dur__sq_run(txn->conn, DUR__SQ_WORK_ADD, err, "iiiittittj", key, item->execution_id, item->activity_id, seq,
-                       token, token != NULL ? owner : NULL, attempts, item->session_id, item->tag, &item->json);
+    return dur__sq_run(txn->conn, DUR__SQ_WORK_ADD, err, "iiiittittjt", key, item->execution_id, item->activity_id, seq,
+                       token, token != NULL ? owner : NULL, attempts, item->session_id, item->tag, &item->json,
+                       item->handler);
 }
 
 /* ---- sessions ---- */
@@ -105,11 +106,17 @@ static bool tag_admits(const dur_tag_filter *filter, const char *tag) {
     return false;
 }
 
+/* Whether the session is, or could be, the caller's.  It is claimed when a row of it is locked. */
 static int session_admits(dur__sq_txn *txn, const dur_work_fetch *how, const char *session, bool *admits,
                           dur_error *err) {
+    sqlite3_stmt *row = NULL;
     *admits = session == NULL;
     if (session == NULL || how->session_owner == NULL) return DUR_OK;
-    return dur__sq_claim_session(txn, session, how->session_owner, how->owner, how->session_lock_ms, admits, err);
+    int code = dur__sq_first(txn->conn, DUR__SQ_SESSION_GET, &row, err, "t", session);
+    *admits = code == DUR_OK && (row == NULL || dur__str_eq(dur__sq_text(row, 0), how->session_owner) ||
+                                 (dur__sq_is_null(row, 1) && dur__sq_u64(row, 2) <= txn->boot_ms));
+    dur__sq_end(&row);
+    return code;
 }
 
 static int lock_row(dur__sq_work_op *self, dur__sq_txn *txn, const work_id *id, bool suspect) {
@@ -144,18 +151,29 @@ static int lock_row(dur__sq_work_op *self, dur__sq_txn *txn, const work_id *id, 
     return DUR_OK;
 }
 
-/* The head of the shared queue, in order; sessions are claimed on the way. */
-static int work_select(dur__sq_work_op *self, dur__sq_txn *txn, work_id *ids, bool *suspects, size_t *count) {
+typedef struct work_choice {
+    work_id id;
+    bool suspect;
+    char *session;
+} work_choice;
+
+static int compare_choices(const void *a, const void *b) {
+    uint64_t x = ((const work_choice *)a)->id.seq, y = ((const work_choice *)b)->id.seq;
+    return x < y ? -1 : x > y;
+}
+
+/* The first rows of one handler that the caller may have, behind those of others. */
+static int work_select(dur__sq_work_op *self, dur__sq_txn *txn, const char *handler, work_choice *out, size_t *count) {
     const dur_work_fetch *how = self->how;
     sqlite3_stmt *row = NULL;
-    int code = dur__sq_first(txn->conn, DUR__SQ_WORK_CANDIDATES, &row, &self->op.err, "");
+    int code = dur__sq_first(txn->conn, DUR__SQ_WORK_CANDIDATES, &row, &self->op.err, "t", handler);
     bool head = true;
-    *count = 0;
+    size_t most = *count + self->max;
     while (code == DUR_OK && row != NULL) {
         bool suspect = dur__sq_u64(row, 6) != 0, admits = false;
         if (head) {
             uint64_t at = dur__sq_u64(row, 3) / 64 + DUR__SQ_SEQ_EPOCH_MS;
-            self->waiting_long = txn->now_ms > at + WAITING_LONG_MS;
+            self->waiting_long = self->waiting_long || txn->now_ms > at + WAITING_LONG_MS;
             head = false;
         }
         self->suspects = self->suspects || suspect;
@@ -163,10 +181,12 @@ static int work_select(dur__sq_work_op *self, dur__sq_txn *txn, work_id *ids, bo
         if (kind && tag_admits(&how->tags, dur__sq_text(row, 5)))
             code = session_admits(txn, how, dur__sq_text(row, 4), &admits, &self->op.err);
         if (code == DUR_OK && admits) {
-            ids[*count] =
-                (work_id){ dur__sq_u64(row, 0), dur__sq_u64(row, 1), dur__sq_u64(row, 2), dur__sq_u64(row, 3) };
-            suspects[(*count)++] = suspect;
-            if (*count == self->max) break;
+            out[(*count)++] = (work_choice){
+                { dur__sq_u64(row, 0), dur__sq_u64(row, 1), dur__sq_u64(row, 2), dur__sq_u64(row, 3) },
+                suspect,
+                dur__sq_dup(self->arena, row, 4)
+            };
+            if (*count == most) break;
         }
         if (code == DUR_OK) code = dur__sq_next(&row, &self->op.err);
     }
@@ -174,22 +194,48 @@ static int work_select(dur__sq_work_op *self, dur__sq_txn *txn, work_id *ids, bo
     return code;
 }
 
+/* The head of the shared queue, in order, over all handlers that have something there. */
+static int work_choose(dur__sq_work_op *self, dur__sq_txn *txn, work_choice *out, size_t *count) {
+    const dur_handler_filter *filter = self->how->handlers;
+    const char *handler = NULL;
+    int code = dur__sq_handler_next(txn->conn, DUR__SQ_WORK_HANDLERS, filter, self->arena, "", &handler, &self->op.err);
+    while (code == DUR_OK && handler != NULL) {
+        code = work_select(self, txn, handler, out, count);
+        qsort(out, *count, sizeof(*out), compare_choices);
+        if (*count > self->max) *count = self->max;
+        const char *from = dur__sq_handler_after(filter, self->arena, handler);
+        if (code == DUR_OK)
+            code = dur__sq_handler_next(txn->conn, DUR__SQ_WORK_HANDLERS, filter, self->arena, from, &handler,
+                                        &self->op.err);
+    }
+    return code;
+}
+
+static int work_claim(dur__sq_work_op *self, dur__sq_txn *txn, const work_choice *choice) {
+    const dur_work_fetch *how = self->how;
+    bool claimed = true;
+    int code = DUR_OK;
+    if (choice->session != NULL)
+        code = dur__sq_claim_session(txn, choice->session, how->session_owner, how->owner, how->session_lock_ms,
+                                     &claimed, &self->op.err);
+    return code == DUR_OK && claimed ? lock_row(self, txn, &choice->id, choice->suspect) : code;
+}
+
 static int work_run(dur__sq_op *op, dur__sq_txn *txn) {
     dur__sq_work_op *self = (dur__sq_work_op *)(void *)op;
     self->count = 0;
     self->more = self->suspects = self->waiting_long = false;
     if (self->how->tags.mode == DUR_TAGS_NONE || self->max == 0) return DUR_OK;
+    if (self->how->handlers != NULL && self->how->handlers->count == 0) return DUR_OK;
     int code = dur__sq_owner_lives(txn, self->how->owner, &op->err);
     if (code != DUR_OK) return code;
-    work_id *ids = dur__xcalloc(self->max, sizeof(*ids));
-    bool *suspects = dur__xcalloc(self->max, sizeof(*suspects));
+    work_choice *choices = dur__xcalloc(2 * self->max, sizeof(*choices));
     size_t count = 0;
-    code = work_select(self, txn, ids, suspects, &count);
+    code = work_choose(self, txn, choices, &count);
     for (size_t i = 0; i < count && code == DUR_OK; i++)
-        code = lock_row(self, txn, &ids[i], suspects[i]);
+        code = work_claim(self, txn, &choices[i]);
     self->more = self->count == self->max;
-    free(ids);
-    free(suspects);
+    free(choices);
     return code;
 }
 

@@ -1,0 +1,123 @@
+/*
+ * sqlite_handler.c: which handlers have something that waits, and which nobody has.
+ *
+ * Ready instances and free worker rows are indexed by their handler first.  A fetch jumps from one handler that has
+ * something to the next one that the caller has: rows of other services are not looked at, however many there are.
+ */
+#include "provider/sqlite/sqlite_internal.h"
+#include "provider/sqlite/sqlite_methods.h"
+
+enum { UNSERVED_MAX = 256 };
+
+/* The first key of the filter that is not below `handler`; NULL: none. */
+static const char *key_from(const dur_handler_filter *filter, const char *handler) {
+    size_t low = 0, high = filter->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (strcmp(filter->keys[middle], handler) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < filter->count ? filter->keys[low] : NULL;
+}
+
+int dur__sq_handler_next(dur__sq_conn *conn, dur__sq_sql sql, const dur_handler_filter *filter, dur_arena *arena,
+                         const char *from, const char **out, dur_error *err) {
+    *out = NULL;
+    for (const char *at = from; at != NULL;) {
+        sqlite3_stmt *row = NULL;
+        int code = dur__sq_first(conn, sql, &row, err, "t", at);
+        if (code != DUR_OK || row == NULL) return code;
+        const char *found = dur__sq_dup(arena, row, 0);
+        dur__sq_end(&row);
+        if (dur_handler_passes(filter, found)) {
+            *out = found;
+            return DUR_OK;
+        }
+        at = key_from(filter, found);
+    }
+    return DUR_OK;
+}
+
+/* No text that is greater is less than this: a byte is never 0. */
+const char *dur__sq_handler_after(const dur_handler_filter *filter, dur_arena *arena, const char *handler) {
+    const char *next = dur_arena_format(arena, "%s\x01", handler);
+    return filter == NULL ? next : key_from(filter, next);
+}
+
+/* ---- what nobody has ---- */
+
+typedef struct unserved_list {
+    dur__sq_conn *conn;
+    dur_arena *arena;
+    dur_unserved *rows;
+    size_t count;
+} unserved_list;
+
+static int served(unserved_list *list, bool activity, const char *handler, bool *out, dur_error *err) {
+    sqlite3_stmt *row = NULL;
+    int code = dur__sq_first(list->conn, DUR__SQ_SERVED, &row, err, "it", (uint64_t)activity, handler);
+    *out = row != NULL;
+    dur__sq_end(&row);
+    return code;
+}
+
+static int unserved_rows(unserved_list *list, bool activity, const char *handler, size_t each, dur_error *err) {
+    sqlite3_stmt *row = NULL;
+    int code = dur__sq_first(list->conn, activity ? DUR__SQ_WORK_OF_HANDLER : DUR__SQ_INSTANCE_OF_HANDLER, &row, err,
+                             "ti", handler, (uint64_t)each);
+    while (code == DUR_OK && row != NULL && list->count < UNSERVED_MAX) {
+        list->rows[list->count++] = (dur_unserved){ .kind = activity ? DUR_UNSERVED_ACTIVITY : DUR_UNSERVED_INSTANCE,
+                                                    .handler = handler,
+                                                    .instance = dur__sq_dup(list->arena, row, 0) };
+        code = dur__sq_next(&row, err);
+    }
+    dur__sq_end(&row);
+    return code;
+}
+
+static int unserved_kind(unserved_list *list, bool activity, size_t each, dur_error *err) {
+    dur__sq_sql sql = activity ? DUR__SQ_WORK_HANDLERS : DUR__SQ_INSTANCE_HANDLERS;
+    const char *from = "\x01", *handler = NULL; /* what needs no handler is everybody's */
+    int code;
+    while ((code = dur__sq_handler_next(list->conn, sql, NULL, list->arena, from, &handler, err)) == DUR_OK &&
+           handler != NULL) {
+        bool is_served = false;
+        code = served(list, activity, handler, &is_served, err);
+        if (code == DUR_OK && !is_served) code = unserved_rows(list, activity, handler, each, err);
+        if (code != DUR_OK) break;
+        from = dur__sq_handler_after(NULL, list->arena, handler);
+    }
+    return code;
+}
+
+static int unserved_cancels(unserved_list *list, uint64_t now_ms, dur_error *err) {
+    sqlite3_stmt *row = NULL;
+    int code = dur__sq_first(list->conn, DUR__SQ_UNSERVED_CANCELS, &row, err, "i", now_ms);
+    while (code == DUR_OK && row != NULL && list->count < UNSERVED_MAX) {
+        list->rows[list->count++] = (dur_unserved){ .kind = DUR_UNSERVED_CANCEL,
+                                                    .handler = dur__sq_dup(list->arena, row, 0),
+                                                    .instance = dur__sq_dup(list->arena, row, 1),
+                                                    .since_ms = dur__sq_u64(row, 2),
+                                                    .json = dur__sq_json(list->arena, row, 3) };
+        code = dur__sq_next(&row, err);
+    }
+    dur__sq_end(&row);
+    return code;
+}
+
+int dur__sq_list_unserved(dur_provider *self, dur_arena *arena, size_t each, dur_unserved **out, size_t *count,
+                          dur_error *err) {
+    dur__sq_file *file = dur__sq_file_of(self);
+    unserved_list list = { .arena = arena, .rows = dur_arena_zalloc(arena, UNSERVED_MAX * sizeof(dur_unserved)) };
+    int code = dur__sq_reader(file, &list.conn, err);
+    if (code != DUR_OK) return code;
+    code = unserved_kind(&list, false, each, err);
+    if (code == DUR_OK) code = unserved_kind(&list, true, each, err);
+    if (code == DUR_OK) code = unserved_cancels(&list, file->world->wall_ms(file->world->data), err);
+    dur__sq_reader_done(file, list.conn);
+    *out = list.rows;
+    *count = code == DUR_OK ? list.count : 0;
+    return code;
+}

@@ -1,0 +1,263 @@
+/*
+ * fleet.c: nodes that differ: what this one has, and what nobody has.
+ *
+ * The names and versions of the registries become the filter of every fetch, and are published with the owner id.  What
+ * no registered owner has waits in the store as it is; the keeper looks for it now and then, says it once, ends what
+ * somebody has cancelled, and, where unregistered_attempts_max asks for that, what has waited too long.  Nothing of
+ * that is acquired: an instance is ended by a commit that is refused as soon as somebody holds it.
+ */
+#include "runtime/runtime_internal.h"
+
+#include "client/client_internal.h"
+#include <stdlib.h>
+
+#define LOG_EVERY_MS (10 * 60000) /* what nobody has is mentioned again after this */
+#define END_AT_ONCE 64            /* of each handler, in one look */
+
+/* ---- what we have ---- */
+
+static void key_add(dur_runtime *runtime, dur_handler_filter *filter, const char *text) {
+    const char **keys = dur__xrealloc((void *)(uintptr_t)filter->keys, (filter->count + 1) * sizeof(char *));
+    keys[filter->count++] = dur_arena_strdup(runtime->fleet_arena, text);
+    filter->keys = keys;
+}
+
+static int compare_keys(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Two registries may have versions of one name. */
+static void keys_sort(dur_handler_filter *filter) {
+    const char **keys = (const char **)(uintptr_t)filter->keys;
+    size_t kept = 0;
+    if (filter->count > 1) qsort(keys, filter->count, sizeof(*keys), compare_keys);
+    for (size_t i = 0; i < filter->count; i++)
+        if (kept == 0 || strcmp(keys[kept - 1], keys[i]) != 0) keys[kept++] = keys[i];
+    filter->count = kept;
+}
+
+/* "1.0.0,1.1.0": each of them, and the name alone for starts that leave the version to the registry's policy. */
+static void add_versions(dur_runtime *runtime, const char *name, const char *versions) {
+    dur_arena *arena = runtime->fleet_arena;
+    key_add(runtime, &runtime->handlers, dur_handler_key(arena, name, NULL));
+    for (const char *at = versions; *at != '\0';) {
+        size_t size = strcspn(at, ",");
+        const char *version = dur_arena_format(arena, "%.*s", (int)size, at);
+        key_add(runtime, &runtime->handlers, dur_handler_key(arena, name, version));
+        at += size + (at[size] == ',');
+    }
+}
+
+void dur__fleet_take(dur_runtime *runtime) {
+    runtime->fleet_arena = dur_arena_new();
+    for (size_t i = 0; i < runtime->registry_count; i++) {
+        const dur_registry *registry = runtime->registries[i];
+        for (size_t k = 0; k < dur_registry_count(registry); k++) {
+            dur_handler_kind kind;
+            const char *name = dur_registry_name(registry, k, &kind);
+            if (kind == DUR_HANDLER_ACTIVITY)
+                key_add(runtime, &runtime->activities, name);
+            else if (!runtime->options.activities_only)
+                add_versions(runtime, name, dur_registry_versions(registry, kind, name));
+        }
+    }
+    if (runtime->tag_filter.mode == DUR_TAGS_NONE)
+        runtime->activities.count = 0;
+    else
+        for (size_t i = 0; dur__syscall_name(i) != NULL; i++)
+            key_add(runtime, &runtime->activities, dur__syscall_name(i));
+    keys_sort(&runtime->handlers);
+    keys_sort(&runtime->activities);
+}
+
+/* ---- what nobody has ---- */
+
+typedef struct unserved {
+    char *key;
+    uint32_t looks;                                /* that found it, as far apart as unregistered_backoff says */
+    uint64_t counted_at_ms, delay_ms, logged_at_ms; /* boot time */
+    bool seen;                                     /* by this look */
+} unserved;
+
+static void unserved_free(unserved *known) {
+    free(known->key);
+    free(known);
+}
+
+void dur__fleet_free(dur_runtime *runtime) {
+    dur__map_entry *entry;
+    for (size_t i = 0; (entry = dur__map_next(&runtime->unserved, &i)) != NULL;)
+        unserved_free(entry->value);
+    dur__map_free(&runtime->unserved);
+    free((void *)(uintptr_t)runtime->handlers.keys);
+    free((void *)(uintptr_t)runtime->activities.keys);
+    dur_arena_free(runtime->fleet_arena);
+}
+
+static const char *kind_word(const dur_unserved *row) {
+    return row->kind == DUR_UNSERVED_ACTIVITY ? "activity" : "orchestration";
+}
+
+static void split_key(const dur_unserved *row, dur_arena *arena, const char **name, const char **version) {
+    const char *at = row->kind == DUR_UNSERVED_ACTIVITY ? NULL : strrchr(row->handler, '@');
+    *name = at == NULL ? row->handler : dur_arena_format(arena, "%.*s", (int)(at - row->handler), row->handler);
+    *version = at == NULL ? "" : at + 1;
+}
+
+static void tell(const dur_unserved *row, dur_arena *arena) {
+    const char *name, *version;
+    split_key(row, arena, &name, &version);
+    dur__log(DUR_LOG_WARN, DUR__LOG_RUNTIME,
+             DUR__FIELDS(DUR__TEXT("name", name), DUR__TEXT("version", version),
+                         DUR__TEXT("instance_id", row->instance)),
+             "no node has the handler of %s \"%s\"%s%s: what needs it waits until one comes", kind_word(row), name,
+             version[0] != '\0' ? " version " : "", version);
+}
+
+/* True: it has been there at more looks than are allowed. */
+static bool note(dur_runtime *runtime, const dur_unserved *row, dur_arena *arena) {
+    const dur_runtime_options *o = &runtime->options;
+    uint64_t now_ms = runtime->world->boot_ms(runtime->world->data);
+    const char *key = dur_arena_format(arena, "%s %s", kind_word(row), row->handler);
+    unserved *known = dur__map_get(&runtime->unserved, key);
+    if (known == NULL) {
+        known = dur__xcalloc(1, sizeof(*known));
+        known->key = dur__xstrdup(key);
+        known->delay_ms = o->unregistered_backoff_ms;
+        known->counted_at_ms = known->logged_at_ms = now_ms;
+        known->looks = 1;
+        dur__map_put(&runtime->unserved, known->key, known);
+        tell(row, arena);
+    } else if (!known->seen && now_ms - known->counted_at_ms >= known->delay_ms) {
+        known->looks++;
+        known->counted_at_ms = now_ms;
+        known->delay_ms = dur__backoff_ms(known->delay_ms, 1, o->unregistered_backoff_max_ms);
+    }
+    known->seen = true;
+    if (now_ms - known->logged_at_ms >= LOG_EVERY_MS) {
+        known->logged_at_ms = now_ms;
+        tell(row, arena);
+    }
+    return o->unregistered_attempts_max != 0 && known->looks >= o->unregistered_attempts_max;
+}
+
+/* Somebody has it now, or nothing needs it any more: another time it is news again. */
+static void forget_unseen(dur_runtime *runtime) {
+    dur__map_entry *entry;
+    for (size_t i = 0; (entry = dur__map_next(&runtime->unserved, &i)) != NULL;) {
+        unserved *known = entry->value;
+        if (known->seen) {
+            known->seen = false;
+            continue;
+        }
+        (void)dur__map_remove(&runtime->unserved, known->key);
+        unserved_free(known);
+    }
+}
+
+/* ---- ending it ---- */
+
+static dur_failure not_registered(const dur_unserved *row, dur_arena *arena) {
+    const char *name, *version;
+    split_key(row, arena, &name, &version);
+    return (dur_failure){ .category = DUR_FAILURE_CONFIGURATION,
+                          .resource = name,
+                          .message = dur_arena_format(arena, "%s \"%s\"%s%s is not registered", kind_word(row), name,
+                                                      version[0] != '\0' ? " version " : "", version) };
+}
+
+static void end_instance(dur_runtime *runtime, dur_client *client, const char *instance, const dur_failure *failure) {
+    dur_error err = DUR_ERROR_INIT;
+    int code = dur__client_end(client, instance, failure, true, &err);
+    if (code == DUR_OK) {
+        DUR__COUNT(runtime, orchestration_failures);
+        dur__log(DUR_LOG_WARN, DUR__LOG_ORCHESTRATION, DUR__FIELDS(DUR__TEXT("instance_id", instance)),
+                 "ended without its handler, which no node has");
+    } else if (code != DUR_ELEASE && code != DUR_ENOTFOUND) {
+        DUR__COUNT(runtime, provider_errors);
+    }
+}
+
+/*
+ * A cancel request is for the handler, which may come back: a service that is just being deployed is one that nobody
+ * has.  It gets its grace, counted from the request; what has not begun has nothing to clean up.
+ */
+static void end_cancelled(dur_runtime *runtime, dur_client *client, const dur_unserved *row, dur_arena *arena) {
+    dur_work_item request = { 0 };
+    dur_instance_row instance;
+    if (dur__client_row(client, arena, row->instance, &instance, NULL) != DUR_OK) return;
+    uint64_t now_ms = dur_store_now_ms(runtime->store);
+    bool patience = now_ms < row->since_ms || now_ms - row->since_ms < runtime->options.cancel_grace_ms;
+    if (!instance.start_pending && patience) return;
+    if (dur_work_from_json(&request, arena, row->json, NULL) != DUR_OK) return;
+    dur_failure failure = { .category = DUR_FAILURE_APPLICATION,
+                            .kind = DUR_FAILURE_CANCELLED,
+                            .message = request.reason,
+                            .reason = request.reason };
+    end_instance(runtime, client, row->instance, &failure);
+}
+
+static void end_activities(dur_runtime *runtime, const dur_unserved *row, dur_arena *arena) {
+    dur_leased_work works[END_AT_ONCE];
+    dur_work_ack acks[END_AT_ONCE];
+    dur_message messages[END_AT_ONCE];
+    dur_handler_filter one = { &row->handler, 1 };
+    dur_work_fetch how = { .lock_ms = runtime->options.worker_lock_timeout_ms,
+                           .session_owner = dur__runtime_session_owner(runtime),
+                           .session_lock_ms = runtime->options.session_lock_timeout_ms,
+                           .tags = { .mode = DUR_TAGS_ANY },
+                           .handlers = &one,
+                           .max = END_AT_ONCE };
+    size_t count = 0, used = 0;
+    dur_failure failure = not_registered(row, arena);
+    if (dur_store_fetch_works(runtime->store, arena, &how, works, &count, NULL) != DUR_OK) return;
+    for (size_t i = 0; i < count; i++) {
+        dur_work_item item;
+        bool fits = dur_work_from_json(&item, arena, works[i].json, NULL) == DUR_OK && item.name != NULL &&
+                    strcmp(item.name, row->handler) == 0;
+        dur_work_item failed = { .kind = DUR_WORK_ACTIVITY_FAILED,
+                                 .instance = works[i].ref.instance,
+                                 .execution_id = works[i].ref.execution_id,
+                                 .id = works[i].ref.activity_id,
+                                 .details = &failure };
+        if (!fits || dur_message_from_work(&messages[used], arena, &failed, NULL) != DUR_OK) {
+            (void)dur_store_abandon_work_item(runtime->store, works[i].lock_token, 0, true, NULL);
+            continue;
+        }
+        acks[used] = (dur_work_ack){
+            .lock_token = works[i].lock_token, .ref = works[i].ref, .completion = &messages[used]
+        };
+        used++;
+    }
+    if (used > 0) (void)dur_store_ack_works(runtime->store, acks, used, NULL); /* else their locks end by time */
+}
+
+void dur__fleet_look(dur_runtime *runtime, dur_arena *arena) {
+    dur_unserved *rows = NULL;
+    size_t count = 0;
+    dur_client *client = NULL;
+    dur_error err = DUR_ERROR_INIT;
+    if (dur__runtime_phase(runtime) != DUR__PHASE_RUN || dur__keeper_fenced(runtime)) return;
+    size_t each = runtime->options.unregistered_attempts_max != 0 ? END_AT_ONCE : 1;
+    if (dur_store_list_unserved(runtime->store, arena, each, &rows, &count, &err) != DUR_OK) {
+        DUR__COUNT(runtime, provider_errors);
+        return;
+    }
+    if (count > 0 && dur_client_new(&client, runtime->store, &err) != DUR_OK) return;
+    const char *last = "";
+    for (size_t i = 0; i < count; i++) {
+        const dur_unserved *row = &rows[i];
+        bool over = row->kind != DUR_UNSERVED_CANCEL && note(runtime, row, arena);
+        if (row->kind == DUR_UNSERVED_CANCEL) {
+            end_cancelled(runtime, client, row, arena);
+        } else if (over && row->kind == DUR_UNSERVED_INSTANCE) {
+            dur_failure failure = not_registered(row, arena);
+            end_instance(runtime, client, row->instance, &failure);
+        } else if (over && strcmp(last, row->handler) != 0) { /* all of them at once */
+            end_activities(runtime, row, arena);
+            last = row->handler;
+        }
+    }
+    forget_unseen(runtime);
+    dur_client_free(client);
+}
