@@ -494,6 +494,29 @@ int dur__pg_return_works(dur_provider *self, const dur_worker_claim *claims, siz
 int dur__pg_dead_letter_work(dur_provider *self, const char *lock_token, const char *reason, dur_error *err);
 int dur__pg_renew_session_lock(dur_provider *self, const char *const *owners, size_t owner_count, uint64_t extend_ms,
                                uint64_t idle_ms, uint64_t *renewed, dur_error *err);
+/* The sessions of work that somebody holds, in order: waits, and is therefore the first that a transaction locks. */
+#define DUR__PG_LOCK_SESSIONS(which)                                                                                   \
+    "SELECT s.session_id FROM @sessions s WHERE s.session_id IN (SELECT w.session_id FROM @worker w WHERE " which      \
+    " AND w.session_id IS NOT NULL) ORDER BY s.session_id FOR UPDATE"
+void dur__pg_sessions_lock_add(dur__pg *store, dur__pg_batch *batch, dur__pg_array *tokens); /* takes the array */
+/* They were locked so; one that was made since may be somebody else's just now, who says himself that it is used. */
+#define DUR__PG_TOUCH_SESSIONS(now, from)                                                                              \
+    "UPDATE @sessions SET active_ms = " now " WHERE session_id IN (SELECT t.session_id FROM @sessions t WHERE"         \
+    " t.session_id IN (SELECT session_id FROM " from " WHERE session_id IS NOT NULL) FOR UPDATE SKIP LOCKED)"
+/*
+ * Of want (session, node, owner, lock_ms, until_ms) those that are free, or that node's, and that nobody has locked:
+ * claimed (session_id).  n (now) is there.  Who makes one has a lock of its name, so that nobody waits for the maker.
+ */
+#define DUR__PG_CLAIM_SESSIONS(seed)                                                                                   \
+    "there AS MATERIALIZED (SELECT s.session_id FROM @sessions s WHERE s.session_id IN (SELECT session FROM want) FOR" \
+    " UPDATE SKIP LOCKED), changed AS (UPDATE @sessions s SET holder = w.node, owner = w.owner, lock_ms = w.lock_ms,"  \
+    " until_ms = w.until_ms, active_ms = n.now FROM want w, there t, n WHERE s.session_id = t.session_id AND"          \
+    " w.session = t.session_id AND (s.holder = w.node OR (s.owner IS NULL AND s.until_ms <= n.now)) RETURNING"         \
+    " s.session_id), missing AS MATERIALIZED (SELECT w.* FROM want w WHERE NOT EXISTS (SELECT 1 FROM @sessions s"      \
+    " WHERE s.session_id = w.session) AND pg_catalog.pg_try_advisory_xact_lock(pg_catalog.hashtextextended(w.session," \
+    " " seed "))), made AS (INSERT INTO @sessions (session_id, holder, owner, lock_ms, until_ms, active_ms) SELECT"    \
+    " w.session, w.node, w.owner, w.lock_ms, w.until_ms, n.now FROM missing w, n ON CONFLICT (session_id) DO NOTHING"  \
+    " RETURNING session_id), claimed AS (SELECT session_id FROM changed UNION ALL SELECT session_id FROM made)"
 int dur__pg_cleanup_orphaned_sessions(dur_provider *self, uint64_t idle_ms, uint64_t *removed, dur_error *err);
 
 /* pg_inbox.c: starts that their first turn writes */

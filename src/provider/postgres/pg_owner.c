@@ -177,9 +177,13 @@ static const char works_sql[] =
     "UPDATE @worker SET token = NULL, owner = NULL, until_ms = 0, since_ms = #now, suspect = suspect OR NOT"
     " $3::boolean,"
     " attempts = CASE WHEN $3::boolean THEN greatest(attempts - 1, 0) ELSE attempts END WHERE owner = $2::text";
-static const char sessions_sql[] =
-    "UPDATE @sessions SET owner = NULL, until_ms = CASE WHEN ($3::boolean AND holder = $2::text) OR lock_ms = 0 THEN 0"
-    " ELSE #now + lock_ms END WHERE owner = $2::text";
+/* Sessions before all else, in order (pg_work.c). */
+#define END_SESSIONS(locking)                                                                                          \
+    "UPDATE @sessions SET owner = NULL, until_ms = CASE WHEN ($3::boolean AND holder = $2::text) OR lock_ms = 0 THEN"  \
+    " 0 ELSE #now + lock_ms END WHERE session_id IN (SELECT session_id FROM @sessions WHERE owner = $2::text ORDER BY" \
+    " session_id " locking ") AND owner = $2::text"
+static const char sessions_sql[] = END_SESSIONS("FOR UPDATE");
+static const char some_sessions_sql[] = END_SESSIONS("FOR UPDATE SKIP LOCKED");
 
 static int send(dur__pg *store, dur__pg_batch *batch, const char *sql, const char *owner, bool clean) {
     dur__pg_args args;
@@ -198,6 +202,7 @@ static int owner_end_of(dur__pg *store, dur__pg_conn *conn, const char *owner, c
     dur__pg_args_begin(store, &args);
     dur__pg_i64(&args, dur__pg_fence_key(store, owner));
     dur__pg_batch_add(&batch, fence_sql, &args);
+    send(store, &batch, all ? sessions_sql : some_sessions_sql, owner, clean);
     if (all) send(store, &batch, lock_leases_sql, owner, clean); /* before its lanes, which go with it */
     dur__pg_args_begin(store, &args);
     dur__pg_text(&args, owner);
@@ -208,7 +213,6 @@ static int owner_end_of(dur__pg *store, dur__pg_conn *conn, const char *owner, c
     dur__pg_batch_add(&batch, all ? forget_sql : unbeaten_sql, &args);
     int leases = send(store, &batch, all ? leases_sql : some_leases_sql, owner, clean);
     int works = send(store, &batch, works_sql, owner, clean);
-    send(store, &batch, sessions_sql, owner, clean);
     dur__pg_batch_notify(&batch);
     int code = dur__pg_batch_run(&batch, "postgres.owner", err);
     if (code == DUR_OK)

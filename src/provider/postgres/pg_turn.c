@@ -275,8 +275,7 @@ static const char take_work_sql[] =
     "WITH d AS (DELETE FROM @worker w USING (SELECT #now AS now) n,"
     " unnest($2::text[], $3::bigint[], $4::text[]) AS c(instance, id, token) WHERE w.token = c.token AND"
     " w.instance_id = c.instance AND (c.id = 0 OR w.id = c.id) AND (w.owner IS NOT NULL OR w.until_ms > n.now)"
-    " RETURNING w.session_id), s AS (UPDATE @sessions SET active_ms = #now WHERE session_id IN"
-    " (SELECT session_id FROM d WHERE session_id IS NOT NULL))"
+    " RETURNING w.session_id), s AS (" DUR__PG_TOUCH_SESSIONS("#now", "d") ")"
     " SELECT 1 / (CASE WHEN count(*) = $5::bigint THEN 1 ELSE 0 END) FROM d";
 
 /* The same by the primary key, where every row's id is known. */
@@ -284,8 +283,7 @@ static const char take_rows_sql[] =
     "WITH d AS (DELETE FROM @worker w USING (SELECT #now AS now) n,"
     " unnest($2::text[], $3::bigint[], $4::text[]) AS c(instance, id, token) WHERE w.instance_id = c.instance AND"
     " w.id = c.id AND w.token = c.token AND (w.owner IS NOT NULL OR w.until_ms > n.now)"
-    " RETURNING w.session_id), s AS (UPDATE @sessions SET active_ms = #now WHERE session_id IN"
-    " (SELECT session_id FROM d WHERE session_id IS NOT NULL))"
+    " RETURNING w.session_id), s AS (" DUR__PG_TOUCH_SESSIONS("#now", "d") ")"
     " SELECT 1 / (CASE WHEN count(*) = $5::bigint THEN 1 ELSE 0 END) FROM d";
 
 /*
@@ -473,6 +471,24 @@ static void remember(dur__pg_lane *lane, dur_turn_commit **turns, size_t count, 
     }
 }
 
+/* Sessions of the work that it finishes, before anything else is waited for (pg_work.c).  A lane whose work had none so
+   far finishes it by a statement that knows of none. */
+static void lock_sessions(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, dur_turn_commit **turns,
+                          size_t count, const dur_work_ack *acks, size_t ack_count, bool usual) {
+    dur__pg_array tokens = dur__pg_array_text();
+    for (size_t i = 0; i < ack_count; i++)
+        dur__pg_add_text(&tokens, acks[i].lock_token);
+    for (size_t i = 0; i < count && (!usual || lane->sessions); i++)
+        for (size_t k = 0; k < turns[i]->worker_consumed_count; k++)
+            dur__pg_add_text(&tokens, turns[i]->worker_consumed[k].lock_token);
+    if (tokens.count == 0) {
+        dur__buf_free(&tokens.data);
+        return;
+    }
+    if (usual) dur__pg_fence_add(store, batch, lane->owner); /* who takes it over has that first, too */
+    dur__pg_sessions_lock_add(store, batch, &tokens);
+}
+
 void dur__pg_turns_add(dur__pg *store, dur__pg_batch *batch, dur__pg_lane *lane, dur_turn_commit **turns, size_t count,
                        dur_work_ack *acks, size_t ack_count, bool usual, dur__pg_turn_plan *plan) {
     dur__pg_outbox box;
@@ -504,6 +520,7 @@ void dur__pg_turns_add(dur__pg *store, dur__pg_batch *batch, dur__pg_lane *lane,
         }
     }
     if (owned && !plan->usual) dur__pg_fence_add(store, batch, lane->owner); /* else its first statement takes it */
+    lock_sessions(store, batch, lane, turns, count, acks, ack_count, plan->usual);
     if (plan->usual) {
         dur__pg_send_usual(store, batch, lane, turns, count, kind, plan);
         plan->calm_at = dur__pg_calm_learn(lane, batch);

@@ -53,14 +53,11 @@ void dur__pg_send_executions(dur__pg *store, dur__pg_batch *batch, dur_turn_comm
 }
 
 static const char claim_sessions_sql[] =
-    "INSERT INTO @sessions AS s (session_id, holder, owner, lock_ms, until_ms, active_ms) SELECT DISTINCT ON"
-    " (t.session COLLATE \"C\") t.session COLLATE \"C\", t.node, t.owner, t.lock_ms, 0, n.now FROM (SELECT #now AS"
-    " now) n,"
-    " unnest($2::text[], $3::text[], $4::text[], $5::bigint[]) AS t(session, node, owner, lock_ms)"
-    " WHERE EXISTS (SELECT 1 FROM @owners o WHERE o.owner = t.owner) ORDER BY t.session COLLATE \"C\""
-    " ON CONFLICT (session_id) DO UPDATE SET holder = excluded.holder, owner = excluded.owner, lock_ms ="
-    " excluded.lock_ms, until_ms = 0, active_ms = excluded.active_ms WHERE s.holder = excluded.holder OR"
-    " (s.owner IS NULL AND s.until_ms <= excluded.active_ms)";
+    "WITH n AS MATERIALIZED (SELECT #now AS now), want AS MATERIALIZED (SELECT DISTINCT ON (t.session COLLATE \"C\")"
+    " t.session COLLATE \"C\" AS session, t.node, t.owner, t.lock_ms, 0::bigint AS until_ms FROM unnest($2::text[],"
+    " $3::text[], $4::text[], $5::bigint[]) AS t(session, node, owner, lock_ms) WHERE EXISTS (SELECT 1 FROM @owners o"
+    " WHERE o.owner = t.owner) ORDER BY t.session COLLATE \"C\"), " DUR__PG_CLAIM_SESSIONS("$6::bigint")
+    " SELECT count(*) FROM claimed";
 
 bool dur__pg_send_sessions(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count) {
     dur__pg_args args;
@@ -84,6 +81,7 @@ bool dur__pg_send_sessions(dur__pg *store, dur__pg_batch *batch, dur_turn_commit
     dur__pg_array_arg(&args, &node);
     dur__pg_array_arg(&args, &owner);
     dur__pg_array_arg(&args, &lock_ms);
+    dur__pg_i64(&args, store->schema_key);
     if (any)
         dur__pg_batch_add(batch, claim_sessions_sql, &args);
     else

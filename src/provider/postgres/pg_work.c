@@ -1,5 +1,10 @@
 /*
  * pg_work.c: the worker queue and its sessions.
+ *
+ * Rows of sessions are locked in one order, so that nobody waits in a circle: those of work that a transaction holds
+ * are locked first of all, behind its owner's fence, in order of their ids (DUR__PG_LOCK_SESSIONS).  From then on
+ * nobody waits for one: a session that is locked, or just being made, by somebody else is not claimed this time
+ * (DUR__PG_CLAIM_SESSIONS), and its work waits with it.
  */
 #include "provider/postgres/pg_internal.h"
 
@@ -15,15 +20,11 @@ static const char fetch_sql[] =
     " w.session_id AND s.holder <> $8::text AND (s.owner IS NOT NULL OR s.until_ms > (SELECT now FROM n)))))"
     " AND ($2::text IS NULL OR EXISTS (SELECT 1 FROM @owners o WHERE o.owner = $2::text))"
     " ORDER BY w.id LIMIT $4::bigint FOR UPDATE OF w SKIP LOCKED),"
-    " s AS (INSERT INTO @sessions AS s (session_id, holder, owner, lock_ms, until_ms, active_ms) SELECT DISTINCT"
-    " c.session_id, $8::text, $2::text, $9::bigint, CASE WHEN $2::text IS NULL THEN n.now + $9::bigint ELSE 0 END,"
-    " n.now"
-    " FROM c, n WHERE c.session_id IS NOT NULL ORDER BY 1 ON CONFLICT (session_id) DO UPDATE SET holder ="
-    " excluded.holder,"
-    " owner = excluded.owner, lock_ms = excluded.lock_ms, until_ms = excluded.until_ms, active_ms = excluded.active_ms"
-    " WHERE s.holder = excluded.holder OR (s.owner IS NULL AND s.until_ms <= excluded.active_ms) RETURNING session_id),"
+    " want AS MATERIALIZED (SELECT DISTINCT c.session_id AS session, $8::text AS node, $2::text AS owner, $9::bigint AS"
+    " lock_ms, CASE WHEN $2::text IS NULL THEN n.now + $9::bigint ELSE 0 END AS until_ms FROM c, n WHERE c.session_id"
+    " IS NOT NULL), " DUR__PG_CLAIM_SESSIONS("$11::bigint") ","
     " k AS (SELECT c.*, row_number() OVER (ORDER BY c.id) AS at FROM c WHERE c.session_id IS NULL OR c.session_id IN"
-    " (SELECT session_id FROM s)),"
+    " (SELECT session_id FROM claimed)),"
     " u AS (UPDATE @worker w SET token = $10::text || '-w' || k.at, owner = $2::text, attempts = w.attempts + 1,"
     " until_ms = CASE WHEN $2::text IS NULL THEN n.now + $3::bigint ELSE 0 END FROM k, n"
     " WHERE w.instance_id = k.instance_id AND w.id = k.id RETURNING w.id, w.instance_id, w.execution_id, w.activity_id,"
@@ -46,6 +47,7 @@ void dur__pg_work_fetch_add(dur__pg *store, dur__pg_batch *batch, const dur_work
     dur__pg_text(&args, how->session_owner);
     dur__pg_u64(&args, how->session_lock_ms);
     dur__pg_text(&args, token_prefix);
+    dur__pg_i64(&args, store->schema_key);
     *at = dur__pg_batch_add(batch, fetch_sql, &args);
 }
 
@@ -126,8 +128,7 @@ static const char ack_sql[] =
     "WITH n AS MATERIALIZED (SELECT #now AS now), d AS (DELETE FROM @worker w USING n,"
     " unnest($2::text[], $3::bigint[], $4::text[]) AS c(instance, id, token) WHERE w.token = c.token AND"
     " (c.instance IS NULL OR w.instance_id = c.instance) AND (c.id = 0 OR w.id = c.id) AND (w.owner IS NOT NULL OR"
-    " w.until_ms > n.now) RETURNING w.session_id), s AS (UPDATE @sessions SET active_ms = (SELECT now FROM n) WHERE"
-    " session_id IN (SELECT session_id FROM d WHERE session_id IS NOT NULL))"
+    " w.until_ms > n.now) RETURNING w.session_id), s AS (" DUR__PG_TOUCH_SESSIONS("(SELECT now FROM n)", "d") ")"
     " SELECT 1 / (CASE WHEN count(*) = $5::bigint THEN 1 ELSE 0 END) FROM d";
 
 void dur__pg_acks_add(dur__pg *store, dur__pg_batch *batch, const dur_work_ack *acks, size_t count) {
@@ -208,6 +209,16 @@ int dur__pg_ack_work_item(dur_provider *self, const char *lock_token, const dur_
     return code;
 }
 
+static const char lock_sessions_sql[] =
+    "SELECT count(*) FROM (" DUR__PG_LOCK_SESSIONS("w.token = ANY ($2::text[])") ") t";
+
+void dur__pg_sessions_lock_add(dur__pg *store, dur__pg_batch *batch, dur__pg_array *tokens) {
+    dur__pg_args args;
+    dur__pg_args_begin(store, &args);
+    dur__pg_array_arg(&args, tokens);
+    dur__pg_batch_add(batch, lock_sessions_sql, &args);
+}
+
 /* ---- one row ----------------------------------------------------------------------------------------------------- */
 
 static const char enqueue_sql[] =
@@ -272,9 +283,9 @@ static int do_claimed(dur__pg *store, const on_claimed *what, dur_error *err) {
 }
 
 static const char renew_sql[] =
-    "WITH u AS (UPDATE @worker w SET until_ms = CASE WHEN w.owner IS NULL THEN #now + $3::bigint ELSE w.until_ms END"
-    " WHERE " CLAIMED " RETURNING w.session_id), s AS (UPDATE @sessions SET active_ms = #now WHERE session_id IN"
-    " (SELECT session_id FROM u WHERE session_id IS NOT NULL)) SELECT 1 FROM u";
+    "WITH l AS MATERIALIZED (" DUR__PG_LOCK_SESSIONS("w.token = $2::text") "), u AS (UPDATE @worker w SET until_ms ="
+    " CASE WHEN w.owner IS NULL THEN #now + $3::bigint ELSE w.until_ms END WHERE (SELECT count(*) FROM l) >= 0 AND"
+    " " CLAIMED " RETURNING w.session_id), s AS (" DUR__PG_TOUCH_SESSIONS("#now", "u") ") SELECT 1 FROM u";
 
 static void renew_args(dur__pg_args *args, const void *data) {
     dur__pg_u64(args, *(const uint64_t *)data);
@@ -331,11 +342,11 @@ int dur__pg_dead_letter_work(dur_provider *self, const char *lock_token, const c
     "w.token = c.token AND (c.instance IS NULL OR w.instance_id = c.instance) AND (c.id = 0 OR w.id = c.id) AND "      \
     "(w.owner IS NOT NULL OR w.until_ms > n.now)"
 static const char check_sql[] =
-    "WITH n AS MATERIALIZED (SELECT #now AS now), u AS (UPDATE @worker w SET until_ms = CASE WHEN w.owner IS NULL AND"
-    " $5::bigint > 0 THEN n.now + $5::bigint ELSE w.until_ms END FROM n, " CLAIMS
-    " WHERE $5::bigint > 0 AND " CLAIM_MATCHES
-    " RETURNING w.session_id), s AS (UPDATE @sessions SET active_ms = (SELECT now FROM n) WHERE session_id IN (SELECT"
-    " session_id FROM u WHERE session_id IS NOT NULL))"
+    "WITH n AS MATERIALIZED (SELECT #now AS now), l AS MATERIALIZED (" DUR__PG_LOCK_SESSIONS(
+        "$5::bigint > 0 AND w.token = ANY ($4::text[])") "), u AS (UPDATE @worker w SET until_ms = CASE WHEN w.owner IS"
+    " NULL AND $5::bigint > 0 THEN n.now + $5::bigint ELSE w.until_ms END FROM n, " CLAIMS
+    " WHERE $5::bigint > 0 AND (SELECT count(*) FROM l) >= 0 AND " CLAIM_MATCHES
+    " RETURNING w.session_id), s AS (" DUR__PG_TOUCH_SESSIONS("(SELECT now FROM n)", "u") ")"
     " SELECT EXISTS (SELECT 1 FROM @worker w, n WHERE " CLAIM_MATCHES
     ") OR EXISTS (SELECT 1 FROM @instances i CROSS JOIN"
     " " DUR__PG_STEP " s WHERE i.instance_id = c.instance AND c.id IN (0, s.id) AND s.token = c.token) OR (c.instance"
@@ -402,11 +413,14 @@ int dur__pg_return_works(dur_provider *self, const dur_worker_claim *claims, siz
 /* ---- sessions ---------------------------------------------------------------------------------------------------- */
 
 static const char renew_sessions_sql[] =
-    "UPDATE @sessions SET until_ms = CASE WHEN owner IS NULL THEN #now + $3::bigint ELSE until_ms END"
-    " WHERE holder = ANY ($2::text[]) AND (owner IS NOT NULL OR until_ms > #now) AND #now - active_ms < $4::bigint";
+    "WITH l AS MATERIALIZED (SELECT session_id FROM @sessions WHERE holder = ANY ($2::text[]) ORDER BY session_id FOR"
+    " UPDATE) UPDATE @sessions SET until_ms = CASE WHEN owner IS NULL THEN #now + $3::bigint ELSE until_ms END"
+    " WHERE session_id IN (SELECT session_id FROM l) AND holder = ANY ($2::text[]) AND (owner IS NOT NULL OR"
+    " until_ms > #now) AND #now - active_ms < $4::bigint";
 static const char cleanup_sql[] =
-    "DELETE FROM @sessions s WHERE NOT EXISTS (SELECT 1 FROM @worker w WHERE w.session_id = s.session_id) AND"
-    " CASE WHEN s.owner IS NULL THEN s.until_ms <= #now ELSE #now - s.active_ms >= $2::bigint END";
+    "DELETE FROM @sessions WHERE session_id IN (SELECT s.session_id FROM @sessions s WHERE NOT EXISTS (SELECT 1 FROM"
+    " @worker w WHERE w.session_id = s.session_id) AND CASE WHEN s.owner IS NULL THEN s.until_ms <= #now ELSE #now -"
+    " s.active_ms >= $2::bigint END FOR UPDATE SKIP LOCKED)"; /* what is locked is in use */
 
 int dur__pg_renew_session_lock(dur_provider *self, const char *const *owners, size_t owner_count, uint64_t extend_ms,
                                uint64_t idle_ms, uint64_t *renewed, dur_error *err) {
