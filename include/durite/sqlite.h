@@ -29,7 +29,10 @@ DUR_API int dur_sqlite_open(dur_provider **out, const dur_sqlite_options *option
  * IMMEDIATE; commit and rollback end it and let the others go on.  Inside, on the same thread, calls of a client or
  * another begin on this store return DUR_EDEADLK; start, raise and enqueue below take part in the transaction: they
  * happen if and only if you commit.  Bracket every write with them: a bare BEGIN works, but may wait long beside a busy
- * runtime.  Codes: DUR_EINVAL (another file), DUR_ESTATE (no transaction begun here), DUR_EDEADLK, DUR_EBUSY, DUR_EIO.
+ * runtime, and a call of a client while one of this process is open fails with DUR_EBUSY, which says so, when it has
+ * waited 5 s (or busy_ms).  Other stores may be opened and closed inside.  A COMMIT or ROLLBACK of your own inside ends
+ * the transaction: what follows is DUR_ESTATE, and says which of the two it was.
+ * Codes: DUR_EINVAL (another file), DUR_ESTATE (no transaction begun here), DUR_EDEADLK, DUR_EBUSY, DUR_EIO.
  */
 DUR_API int dur_sqlite_begin(dur_provider *store, struct sqlite3 *db, dur_error *err);
 DUR_API int dur_sqlite_commit(dur_provider *store, struct sqlite3 *db, dur_error *err);

@@ -23,6 +23,8 @@ void dur__mutex_unlock(dur__mutex *mutex);
 typedef struct dur__cond {
     pthread_cond_t cond; /* on CLOCK_MONOTONIC */
 } dur__cond;
+#define DUR__COND_INIT /* only for waits without a time */                                                             \
+    { PTHREAD_COND_INITIALIZER }
 
 void dur__cond_init(dur__cond *cond);
 void dur__cond_destroy(dur__cond *cond);

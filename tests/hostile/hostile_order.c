@@ -136,8 +136,12 @@ static void fault_h61_a_delay_follows_the_stores_time(void **state) {
     OK(w,
        dur_message_from_work(
            &message, t.arena,
-           &(dur_work_item){
-               .kind = DUR_WORK_ACTIVITY_EXECUTE, .instance = "a", .execution_id = 1, .id = 2, .name = "A", .input = "" },
+           &(dur_work_item){ .kind = DUR_WORK_ACTIVITY_EXECUTE,
+                             .instance = "a",
+                             .execution_id = 1,
+                             .id = 2,
+                             .name = "A",
+                             .input = "" },
            &w->err));
     OK(w, dur_store_enqueue_for_worker(t.store, &message, &w->err));
     OK(w, dur_store_fetch_work_item(t.store, t.arena, &how, &work, &w->err));

@@ -161,7 +161,8 @@ static int txn_begin(dur__sq_file *file, dur__sq_txn *txn, dur_error *err) {
     txn->file = file;
     txn->conn = &file->writer;
     txn->pass = ++file->pass;
-    int code = dur__sq_run(&file->writer, DUR__SQ_BEGIN, err, "");
+    int code = dur__sq_present(file, err);
+    if (code == DUR_OK) code = dur__sq_busy_explain(file, dur__sq_run(&file->writer, DUR__SQ_BEGIN, err, ""), err);
     txn->now_ms = file->world->wall_ms(file->world->data); /* not before the lock is held: that may have taken long */
     txn->boot_ms = file->world->boot_ms(file->world->data);
     if (code == DUR_OK) code = dur__sq_foreign(file, &changed, err);
@@ -215,6 +216,7 @@ static void run_all(dur__sq_file *file, dur__sq_op **ops, size_t count) {
             err.retryable = true;
             break;
         }
+        if (file->max_id_known && file->max_id > file->top_id) file->top_id = file->max_id;
         for (size_t i = 0; i < count; i++)
             if (!ops[i]->failed && ops[i]->done != NULL) ops[i]->done(ops[i], file);
         return;

@@ -38,6 +38,9 @@ typedef struct dur__sq_conn {
 void dur__sq_conn_close(dur__sq_conn *conn);
 /* Fill err from the connection's last error and return its code. */
 int dur__sq_fail(dur_error *err, sqlite3 *db, const char *op);
+/* How the writer's connection waits for a lock (sqlite_busy.c).  After a failure: say who it was. */
+void dur__sq_busy_install(dur__sq_file *file);
+int dur__sq_busy_explain(const dur__sq_file *file, int code, dur_error *err);
 /*
  * Bind by format and run: i uint64_t, o const uint64_t * (NULL: null), t const char * (NULL: null), j const dur_text *,
  * n (nothing): null.
@@ -104,7 +107,10 @@ typedef struct dur__sq_owner { /* an owner registered by this process (sqlite_ow
     int fd; /* flock held; -1: a database in memory */
     uint64_t timeout_ms;
     uint64_t heartbeat_ms; /* boot clock */
-    bool gone;             /* taken for dead by another owner of this process */
+    bool gone;             /* taken for dead; where it has a file, that one's name says so */
+    uint32_t taken_over;   /* by it, and not reported yet … */
+    uint32_t freed;        /* … and what was set free by that */
+    char last_dead[64];
     dur__link link;
 } dur__sq_owner;
 
@@ -142,10 +148,12 @@ typedef struct dur__sq_waiter {
 struct dur__sq_file {
     dev_t dev;
     ino_t ino;
-    char *path; /* NULL: in memory */
-    uint32_t refs;
+    char *path;        /* NULL: in memory */
+    _Atomic bool gone; /* its name is somebody else's, or nobody's: nothing is read or written any more */
+    uint32_t refs;     /* files_lock */
+    bool busy;         /* files_lock: being opened or closed, without that lock */
     const dur_world *world;
-    bool relaxed;
+    _Atomic bool relaxed;
     uint64_t wal_pages_size; /* checkpoint after so many */
     uint64_t wal_pages_max;  /* the next one then; leader */
     uint64_t busy_ms;
@@ -169,11 +177,17 @@ struct dur__sq_file {
 
     /* leader */
     dur__sq_conn writer;
-    dur__sq_conn own; /* the caller's connection, between dur_sqlite_begin and commit */
+    dur__sq_conn own;     /* the caller's connection, between dur_sqlite_begin and commit … */
+    uint64_t own_version; /* … and data_version at its begin */
+    uint64_t waits_from_us;  /* since when the writer's connection waits for a lock … */
+    uint64_t wait_looked_us; /* … when it was last looked who has it … */
+    bool wait_is_ours;       /* … and that is somebody of this process */
     uint64_t data_version;
     uint64_t epoch;         /* grows whenever somebody else has written */
     uint64_t lost_seq;      /* dur_meta: grows whenever leases were taken away */
     uint64_t last_seq;      /* order of worker rows and ready instances */
+    uint64_t top_id;        /* highest message id of any transaction that was committed or seen */
+    uint64_t schema;        /* SQLite's number of the schema; 0: not read yet */
     uint64_t queue_seen_id; /* messages up to this id were looked at for the leases of this process */
     uint64_t due_seen_ms;   /* … and those due up to this time */
     uint64_t wal_pages;
@@ -223,8 +237,6 @@ struct dur__sq_file {
     bool watching;             /* file->lock: somebody polls inotify */
     dur__mutex owners_lock;    /* guards owners; taken before lock */
     dur__link owners;
-    uint32_t taken_over, freed; /* not reported yet */
-    char last_dead[64];
 };
 
 /* A handle: what dur_open gave out. */
@@ -503,7 +515,8 @@ void dur__sq_gate_leave(dur__sq_file *file);
 int dur__sq_gate_open(dur__sq_file *file, dur_error *err);
 void dur__sq_gate_close(dur__sq_file *file);
 
-int dur__sq_owners_look(dur__sq_file *file, dur_error *err); /* find dead peers, free their leases; any thread */
+/* Find dead peers of an owner (NULL: nobody's) and free their leases; any thread. */
+int dur__sq_owners_look(dur__sq_file *file, const char *self_id, dur_error *err);
 /* DUR_ELEASE when the owner was never registered or was taken for dead: it may acquire nothing.  NULL is fine. */
 int dur__sq_owner_lives(dur__sq_txn *txn, const char *id, dur_error *err);
 bool dur__sq_owner_known(dur__sq_file *file, const char *id);
@@ -518,6 +531,17 @@ typedef struct dur__sq_migration {
 /* Apply what the file lacks.  more: the migrations of a later version of this library, for tests. */
 int dur__sq_migrate(sqlite3 *db, const dur__sq_migration *more, size_t more_count, dur_error *err);
 void dur__sq_checkpoint(dur__sq_file *file);
+
+/* ---- is it still what it was? (sqlite_intact.c) ------------------------------------------------------------------ */
+
+/* The file has its name; else DUR_EIO, from then on.  Costs a stat; any thread. */
+int dur__sq_present(dur__sq_file *file, dur_error *err);
+/* Leader, when somebody else has written: was an older copy written over it?  Then all leases of this process end. */
+int dur__sq_restored_look(dur__sq_txn *txn, dur_error *err);
+/* Leader: everything under the owners of this process is free, and they are gone: their beats say so. */
+int dur__sq_owners_resign(dur__sq_txn *txn, dur_error *err);
+/* Does an owner with a lane here hold an instance by the file that no lane knows of? */
+int dur__sq_owners_hold_unknown(dur__sq_txn *txn, bool *any, dur_error *err);
 int dur__sq_connect(sqlite3 **out, const dur__sq_file *file, bool writer, dur_error *err);
 int dur__sq_reader(dur__sq_file *file, dur__sq_conn **out, dur_error *err);
 void dur__sq_reader_done(dur__sq_file *file, dur__sq_conn *conn);

@@ -320,7 +320,8 @@ int dur__sq_lane_wait(dur_lane *base, uint64_t timeout_ms, dur_error *err) {
     for (;;) {
         dur__sq_wake_drain(file);
         if (atomic_exchange(&file->wal_moved, false)) code = moved_look(lane, err);
-        if (code == DUR_OK && atomic_exchange(&file->owners_moved, false)) code = dur__sq_owners_look(file, err);
+        if (code == DUR_OK && atomic_exchange(&file->owners_moved, false))
+            code = dur__sq_owners_look(file, lane->owner, err);
         if (code != DUR_OK || atomic_exchange(&lane->signalled, false)) break;
         if (dur__sq_inbox_waits(file)) {
             if (!lane->left_inbox) { /* the round that follows serves it, together with its own fetch */

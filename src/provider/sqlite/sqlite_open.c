@@ -17,21 +17,25 @@
 
 enum { WAL_PAGES = 4000, BUSY_MS = 60000, RESTART_WAIT_MS = 100 };
 
+/* Guards the list, the counts and who is busy, and is never held over anything that waits: a file that is being opened
+   or closed is in the list as busy, and only who wants that very file waits for it. */
 static dur__mutex files_lock = DUR__MUTEX_INIT;
+static dur__cond files_turn = DUR__COND_INIT; /* a file is no longer busy */
 static dur__link files = { &files, &files };
 
 /* ---- connections ---- */
 
 static int pragmas(sqlite3 *db, const dur__sq_file *file, dur_error *err) {
     uint64_t level = 0;
+    bool relaxed = atomic_load(&file->relaxed); /* once: it may become stricter meanwhile, for the writer */
     int code = dur__sq_exec(db,
                             "PRAGMA temp_store=MEMORY; PRAGMA mmap_size=0; PRAGMA wal_autocheckpoint=0;"
                             "PRAGMA trusted_schema=0; PRAGMA cache_size=-32768; PRAGMA secure_delete=FAST",
                             err);
     if (code == DUR_OK)
-        code = dur__sq_exec(db, file->relaxed ? "PRAGMA synchronous=NORMAL" : "PRAGMA synchronous=FULL", err);
+        code = dur__sq_exec(db, relaxed ? "PRAGMA synchronous=NORMAL" : "PRAGMA synchronous=FULL", err);
     if (code == DUR_OK) code = dur__sq_pragma_u64(db, "PRAGMA synchronous", &level, err);
-    if (code == DUR_OK && level != (file->relaxed ? 1u : 2u)) /* an unknown word would silently mean NORMAL */
+    if (code == DUR_OK && level != (relaxed ? 1u : 2u)) /* an unknown word would silently mean NORMAL */
         code = dur_error_set(err, DUR_EIO, false, "sqlite.open", "synchronous is %llu, not what was asked for",
                              (unsigned long long)level);
     return code;
@@ -40,7 +44,7 @@ static int pragmas(sqlite3 *db, const dur__sq_file *file, dur_error *err) {
 int dur__sq_connect(sqlite3 **out, const dur__sq_file *file, bool writer, dur_error *err) {
     const char *path = file->path != NULL ? file->path : ":memory:";
     int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | (file->path == NULL ? SQLITE_OPEN_CREATE : 0);
-    const char *vfs = writer && file->path != NULL ? dur__sq_vfs_name(!file->relaxed) : NULL;
+    const char *vfs = writer && file->path != NULL ? dur__sq_vfs_name(!atomic_load(&file->relaxed)) : NULL;
     int result = sqlite3_open_v2(path, out, flags, vfs);
     if (*out == NULL) return dur_error_set(err, DUR_ENOMEM, true, "sqlite.open", "out of memory");
     sqlite3_extended_result_codes(*out, 1);
@@ -70,7 +74,7 @@ void dur__sq_checkpoint(dur__sq_file *file) {
     if (result == SQLITE_OK && done < log && (uint64_t)log > 4u * file->wal_pages_size) {
         sqlite3_busy_timeout(db, RESTART_WAIT_MS); /* readers are short: wait for them a moment */
         result = sqlite3_wal_checkpoint_v2(db, NULL, SQLITE_CHECKPOINT_RESTART, &log, &done);
-        sqlite3_busy_timeout(db, (int)(file->busy_ms > INT_MAX ? INT_MAX : file->busy_ms));
+        dur__sq_busy_install(file);
     }
     bool all = result == SQLITE_OK && done >= log;
     file->wal_pages = 0;
@@ -116,7 +120,8 @@ static void forked(void *data) {
     dur__sq_owners_forked(file);
 }
 
-static void file_free(dur__sq_file *file) {
+/* Everything that is open; may take long (a checkpoint, somebody who holds the file). */
+static void file_shut(dur__sq_file *file) {
     bool child = file->serial != dur__process_serial();
     dur__at_fork_remove(forked, file);
     dur__sq_owners_close(file);
@@ -128,6 +133,9 @@ static void file_free(dur__sq_file *file) {
     }
     if (!child) dur__sq_conn_close(&file->writer); /* in a child the parent's connections are left alone */
     dur__sq_gate_close(file);
+}
+
+static void file_free(dur__sq_file *file) {
     dur__map_free(&file->leases);
     dur__mutex_destroy(&file->lock);
     dur__mutex_destroy(&file->readers_lock);
@@ -146,7 +154,7 @@ static dur__sq_file *file_new(char *path, const dur_sqlite_options *options) {
     file->refs = 1;
     file->path = path;
     file->world = options->world != NULL ? options->world : dur_world_real();
-    file->relaxed = options->relaxed_durability;
+    atomic_store(&file->relaxed, options->relaxed_durability);
     file->wal_pages_size = file->wal_pages_max = options->wal_pages > 0 ? options->wal_pages : WAL_PAGES;
     file->busy_ms = options->busy_ms > 0 ? options->busy_ms : BUSY_MS;
     file->serial = dur__process_serial();
@@ -180,6 +188,7 @@ static int file_start(dur__sq_file *file, dur_error *err) {
     if (code == DUR_OK) sqlite3_wal_hook(file->writer.db, on_commit, file);
     if (code == DUR_OK) code = dur__sq_schema_open(file, err);
     if (code == DUR_OK) code = dur__sq_wake_open(file, err);
+    if (code == DUR_OK) dur__sq_busy_install(file);
     return code;
 }
 
@@ -210,64 +219,97 @@ static int path_resolve(const dur_sqlite_options *options, char **out, struct st
     return *out != NULL ? DUR_OK : os_fail(err, options->path);
 }
 
+/* The stricter of two wishes: the writer's connection must change, and somebody may be using it. */
+static int file_harden(dur__sq_file *file, dur_error *err) {
+    if (!atomic_load(&file->relaxed)) return DUR_OK;
+    int code = dur__sq_lead(file, err);
+    if (code != DUR_OK) return code;
+    code = dur__sq_exec(file->writer.db, "PRAGMA synchronous=FULL", err);
+    if (code == DUR_OK) atomic_store(&file->relaxed, false);
+    dur__sq_unlead(file);
+    return code;
+}
+
+static void file_release(dur__sq_file *file) {
+    dur__mutex_lock(&files_lock);
+    bool last = --file->refs == 0;
+    file->busy = file->busy || last;
+    dur__mutex_unlock(&files_lock);
+    if (!last) return;
+    file_shut(file); /* a second open finds it busy, and waits: all of it or nothing */
+    dur__mutex_lock(&files_lock);
+    dur__list_unlink(&file->link);
+    dur__cond_broadcast(&files_turn);
+    dur__mutex_unlock(&files_lock);
+    file_free(file);
+}
+
 /* With files_lock held. */
-static int file_share(dur__sq_file *file, const dur_sqlite_options *options, dur_error *err) {
-    const dur_world *world = options->world != NULL ? options->world : dur_world_real();
-    if (world != file->world)
-        return dur_error_set(err, DUR_EINVAL, false, "sqlite.open",
-                             "the file is open in this process with another clock (dur_world)");
-    if (file->relaxed && !options->relaxed_durability) { /* the stricter of two wishes */
-        int code = dur__sq_lead(file, err);
-        if (code != DUR_OK) return code;
-        code = dur__sq_exec(file->writer.db, "PRAGMA synchronous=FULL", err);
-        file->relaxed = code != DUR_OK;
-        dur__sq_unlead(file);
-        if (code != DUR_OK) return code;
+static dur__sq_file *file_find(const struct stat *state) {
+    DUR__LIST_EACH(&files, at) {
+        dur__sq_file *known = DUR__CONTAINER(at, dur__sq_file, link);
+        if (known->dev == state->st_dev && known->ino == state->st_ino && known->serial == dur__process_serial())
+            return known;
     }
-    file->refs++;
-    return DUR_OK;
+    return NULL;
+}
+
+/* One that is open already, with one more reference; or a new one in the list, busy. */
+static int file_enter(dur__sq_file **out, bool *made, const dur_sqlite_options *options, dur_error *err) {
+    struct stat state;
+    char *path = NULL;
+    dur__mutex_lock(&files_lock); /* before the file is made: see path_resolve */
+    int code = path_resolve(options, &path, &state, err);
+    while (code == DUR_OK && (*out = file_find(&state)) != NULL && (*out)->busy) {
+        dur__cond_wait(&files_turn, &files_lock);
+        free(path); /* what has that name now? */
+        path = NULL;
+        code = path_resolve(options, &path, &state, err);
+    }
+    *made = code == DUR_OK && *out == NULL;
+    if (*made) {
+        *out = file_new(path, options);
+        (*out)->dev = state.st_dev;
+        (*out)->ino = state.st_ino;
+        (*out)->busy = true;
+        dur__list_push(&files, &(*out)->link);
+    } else if (code == DUR_OK) {
+        const dur_world *world = options->world != NULL ? options->world : dur_world_real();
+        if (world != (*out)->world)
+            code = dur_error_set(err, DUR_EINVAL, false, "sqlite.open",
+                                 "the file is open in this process with another clock (dur_world)");
+        else
+            (*out)->refs++;
+        free(path);
+    }
+    dur__mutex_unlock(&files_lock);
+    return code;
 }
 
 static int file_open(dur__sq_file **out, const dur_sqlite_options *options, dur_error *err) {
-    struct stat state;
-    char *path = NULL;
-    dur__sq_file *file = NULL;
-    dur__mutex_lock(&files_lock); /* before the file is made: see path_resolve */
-    int code = path_resolve(options, &path, &state, err);
-    if (code != DUR_OK) {
-        dur__mutex_unlock(&files_lock);
+    bool made = false;
+    int code = file_enter(out, &made, options, err);
+    if (code != DUR_OK) return code;
+    if (!made) {
+        if (!options->relaxed_durability) code = file_harden(*out, err);
+        if (code != DUR_OK) file_release(*out);
         return code;
     }
-    DUR__LIST_EACH(&files, at) {
-        dur__sq_file *known = DUR__CONTAINER(at, dur__sq_file, link);
-        if (known->dev == state.st_dev && known->ino == state.st_ino && known->serial == dur__process_serial())
-            file = known;
+    code = file_start(*out, err);
+    if (code != DUR_OK) {
+        file_release(*out);
+        return code;
     }
-    if (file != NULL) {
-        free(path);
-        code = file_share(file, options, err);
-    } else {
-        file = file_new(path, options);
-        file->dev = state.st_dev;
-        file->ino = state.st_ino;
-        code = file_start(file, err);
-        if (code == DUR_OK)
-            dur__list_push(&files, &file->link);
-        else
-            file_free(file);
-    }
+    dur__mutex_lock(&files_lock);
+    (*out)->busy = false;
+    dur__cond_broadcast(&files_turn);
     dur__mutex_unlock(&files_lock);
-    if (code == DUR_OK) *out = file;
-    return code;
+    return DUR_OK;
 }
 
 static void store_close(dur_provider *base) {
     dur__sq_store *self = (dur__sq_store *)(void *)base;
-    dur__mutex_lock(&files_lock);
-    bool last = --self->file->refs == 0;
-    if (last) dur__list_unlink(&self->file->link);
-    if (last) file_free(self->file); /* inside the lock: a second open must find either all or nothing */
-    dur__mutex_unlock(&files_lock);
+    file_release(self->file);
     free(self);
 }
 
@@ -352,9 +394,9 @@ static int store_open(dur_provider **out, const dur_sqlite_options *options, boo
     int code = DUR_OK;
     if (strcmp(options->path, ":memory:") == 0) {
         file = file_new(NULL, options);
-        file->relaxed = false;
+        atomic_store(&file->relaxed, false);
         code = file_start(file, err);
-        if (code != DUR_OK) file_free(file);
+        if (code != DUR_OK) file_release(file);
     } else
         code = file_open(&file, options, err);
     if (code != DUR_OK) return code;

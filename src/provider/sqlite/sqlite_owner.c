@@ -3,8 +3,12 @@
  *
  * An owner has a file beside the database, "<file>.owner-<id>": locked by flock while it lives, with a heartbeat in its
  * first 8 bytes.  A free lock means dead at once (a live process never loses it); a silent heartbeat means dead after
- * the owner's timeout; another boot id means dead.  Taking over deletes the file, which tells a stopped owner that
- * comes back.  None of this costs a statement while everybody lives.
+ * the owner's timeout; another boot id means dead.  None of this costs a statement while everybody lives.
+ *
+ * Who is dead is decided under the write lock in the transaction that frees, by a mark: the file is renamed (".dead")
+ * and looked at once more.  A beat writes its heartbeat and then looks whether the file still has its name.  So either
+ * the taker sees the beat, and gives the name back, or the beat sees the mark, and is answered "not ours".  A mark whose
+ * maker died before its COMMIT is carried on by whoever looks next; the file goes after the COMMIT.
  */
 #include "provider/sqlite/sqlite_internal.h"
 #include "provider/sqlite/sqlite_methods.h"
@@ -53,6 +57,24 @@ static void id_of_name(const char *name, char *out, size_t size) {
     out[at] = '\0';
 }
 
+/* What it is called when it was taken for dead. */
+static char *grave_path(const char *path) {
+    dur__buf grave = { NULL, 0, 0 };
+    dur__buf_format(&grave, "%s.dead", path);
+    return dur__buf_take(&grave);
+}
+
+/* Does the file still have its name? */
+static bool file_is_ours(const dur__sq_owner *owner) {
+    struct stat now, named;
+    return fstat(owner->fd, &now) == 0 && stat(owner->path, &named) == 0 && now.st_ino == named.st_ino &&
+           now.st_dev == named.st_dev;
+}
+
+static bool was_taken(const dur__sq_owner *owner) {
+    return owner->gone || (owner->fd >= 0 && !file_is_ours(owner));
+}
+
 static dur__sq_owner *owner_find(dur__sq_file *file, const char *id) {
     DUR__LIST_EACH(&file->owners, at) {
         dur__sq_owner *owner = DUR__CONTAINER(at, dur__sq_owner, link);
@@ -64,14 +86,86 @@ static dur__sq_owner *owner_find(dur__sq_file *file, const char *id) {
 static void owner_free(dur__sq_owner *owner, bool keep_file) {
     dur__list_unlink(&owner->link);
     if (owner->fd >= 0) {
-        struct stat now, named;
-        bool ours = fstat(owner->fd, &now) == 0 && stat(owner->path, &named) == 0 && now.st_ino == named.st_ino;
-        if (ours && !keep_file) unlink(owner->path);
+        if (!keep_file && file_is_ours(owner)) unlink(owner->path);
         close(owner->fd);
     }
     free(owner->id);
     free(owner->path);
     free(owner);
+}
+
+/* ---- who is dead ---- */
+
+static bool silent(const dur__sq_file *file, uint64_t heartbeat_ms, uint64_t timeout_ms) {
+    uint64_t now = file->world->boot_ms(file->world->data);
+    return now > heartbeat_ms && now - heartbeat_ms >= timeout_ms;
+}
+
+/*
+ * Is the owner of this file dead?  Opening and closing it does not touch its flock.  After a loss of power there may be
+ * a name and nothing behind it: nobody has it locked, and the name says whose it was.
+ */
+static bool file_says_dead(const dur__sq_file *file, const char *path, const char *name, owner_block *block) {
+    memset(block, 0, sizeof *block);
+    int fd = open(path, O_RDONLY | O_CLOEXEC); /* for writing, its closing would look like a death */
+    if (fd < 0) return false;                  /* gone meanwhile */
+    bool whole = pread(fd, block, sizeof *block, 0) == (ssize_t)sizeof *block;
+    bool dead = flock(fd, LOCK_SH | LOCK_NB) == 0;
+    block->id[sizeof block->id - 1] = block->boot[sizeof block->boot - 1] = '\0';
+    if (whole) {
+        bool other_boot = strcmp(block->boot, file->boot) != 0;
+        dead = dead || other_boot || silent(file, block->heartbeat_ms, block->timeout_ms);
+    }
+    if (!whole || block->id[0] == '\0') id_of_name(name, block->id, sizeof block->id);
+    close(fd);
+    return dead;
+}
+
+typedef enum verdict { LIVES, IS_DEAD, IS_GONE /* somebody else has taken it over, or it has ended */ } verdict;
+
+/* Under the write lock: mark it as dead, unless it lives.  A database in memory has owners of this process only. */
+static verdict mark_in_memory(dur__sq_file *file, const char *id) {
+    dur__mutex_lock(&file->owners_lock);
+    dur__sq_owner *owner = owner_find(file, id);
+    verdict found = owner == NULL                                                              ? IS_GONE
+                    : owner->gone || silent(file, owner->heartbeat_ms, owner->timeout_ms) ? IS_DEAD
+                                                                                               : LIVES;
+    if (found == IS_DEAD) owner->gone = true;
+    dur__mutex_unlock(&file->owners_lock);
+    return found;
+}
+
+static verdict mark(dur__sq_file *file, const char *id) {
+    if (file->path == NULL) return mark_in_memory(file, id);
+    char *path = owner_path(file, id), *grave = grave_path(path);
+    owner_block block;
+    verdict found = IS_DEAD; /* somebody has marked it, and did not come to the end */
+    if (access(grave, F_OK) != 0) {
+        if (rename(path, grave) != 0)
+            found = IS_GONE;
+        else if (!file_says_dead(file, grave, "", &block))
+            found = rename(grave, path) == 0 ? LIVES : IS_DEAD;
+    }
+    free(path);
+    free(grave);
+    return found;
+}
+
+/* Under the write lock, under which names change: a row whose owner has no file any more. */
+static verdict is_nowhere(const dur__sq_file *file, const char *id) {
+    char *path = owner_path(file, id), *grave = grave_path(path);
+    bool nowhere = access(path, F_OK) != 0 && errno == ENOENT && access(grave, F_OK) != 0 && errno == ENOENT;
+    free(path);
+    free(grave);
+    return nowhere ? IS_DEAD : LIVES;
+}
+
+static void grave_remove(const dur__sq_file *file, const char *id) {
+    if (file->path == NULL) return;
+    char *path = owner_path(file, id), *grave = grave_path(path);
+    unlink(grave);
+    free(path);
+    free(grave);
 }
 
 /* ---- setting free what an owner holds ---- */
@@ -80,7 +174,9 @@ typedef struct free_op {
     dur__sq_op op;
     const char *id;
     bool clean;
-    uint32_t freed;
+    enum { WHATEVER, IF_DEAD, IF_NOWHERE /* it has no file */ } when;
+    verdict found; /* answers */
+    uint32_t freed, owners;
     uint64_t *keys;
     size_t key_count, key_room;
 } free_op;
@@ -100,8 +196,8 @@ static int leases_of(free_op *self, dur__sq_txn *txn) {
     return code;
 }
 
-static int free_run(dur__sq_op *op, dur__sq_txn *txn) {
-    free_op *self = (free_op *)(void *)op;
+static int free_rows(free_op *self, dur__sq_txn *txn) {
+    dur__sq_op *op = &self->op;
     dur__sq_release_how how = { .uncount = self->clean };
     txn->file->alive_epoch = 0;
     int code = leases_of(self, txn);
@@ -120,10 +216,21 @@ static int free_run(dur__sq_op *op, dur__sq_txn *txn) {
     /* What stays reserved for its node is free in the end: at once, or later, the next look finds out. */
     if (code == DUR_OK && sqlite3_changes64(txn->conn->db) > 0) dur__sq_expires_at(txn->file, txn->boot_ms + 1);
     if (code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_OWNER_DELETE, &op->err, "t", self->id);
+    self->owners = (uint32_t)sqlite3_changes64(txn->conn->db);
     if (code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_SERVED_DELETE, &op->err, "t", self->id);
     if (code == DUR_OK && self->key_count > 0) code = dur__sq_count_lost(txn, &op->err);
     txn->file->wake_work = true;
     return code;
+}
+
+static int free_run(dur__sq_op *op, dur__sq_txn *txn) {
+    free_op *self = (free_op *)(void *)op;
+    self->key_count = 0;
+    self->freed = self->owners = 0;
+    self->found = self->when == IF_DEAD      ? mark(txn->file, self->id)
+                  : self->when == IF_NOWHERE ? is_nowhere(txn->file, self->id)
+                                             : IS_DEAD;
+    return self->found == IS_DEAD ? free_rows(self, txn) : DUR_OK;
 }
 
 static void free_done(dur__sq_op *op, dur__sq_file *file) {
@@ -132,52 +239,49 @@ static void free_done(dur__sq_op *op, dur__sq_file *file) {
         dur__sq_lease_drop(file, self->keys[i], true);
 }
 
-static int owner_free_rows(dur__sq_file *file, const char *id, bool clean, uint32_t *freed, dur_error *err) {
-    free_op op = { .op = { .run = free_run, .done = free_done }, .id = id, .clean = clean };
+static int owner_free_rows(dur__sq_file *file, const char *id, bool clean, bool only_nowhere, dur_error *err) {
+    free_op op = { .op = { .run = free_run, .done = free_done },
+                   .id = id,
+                   .clean = clean,
+                   .when = only_nowhere ? IF_NOWHERE : WHATEVER };
     int code = dur__sq_submit(file, &op.op, err);
-    *freed = op.freed;
     free(op.keys);
     return code;
 }
 
 /* ---- looking at others ---- */
 
-/*
- * Is the owner of this file dead?  Opening and closing it does not touch its flock.  After a loss of power there may be
- * a name and nothing behind it: nobody has it locked, and the name says whose it was.
- */
-static bool file_says_dead(dur__sq_file *file, const char *path, const char *name, owner_block *block) {
-    memset(block, 0, sizeof *block);
-    int fd = open(path, O_RDONLY | O_CLOEXEC); /* for writing, its closing would look like a death */
-    if (fd < 0) return false;                  /* gone meanwhile */
-    bool whole = pread(fd, block, sizeof *block, 0) == (ssize_t)sizeof *block;
-    bool dead = flock(fd, LOCK_SH | LOCK_NB) == 0;
-    block->id[sizeof block->id - 1] = block->boot[sizeof block->boot - 1] = '\0';
-    if (whole) {
-        uint64_t now = file->world->boot_ms(file->world->data);
-        bool other_boot = strcmp(block->boot, file->boot) != 0;
-        bool silent = !other_boot && now > block->heartbeat_ms && now - block->heartbeat_ms >= block->timeout_ms;
-        dead = dead || other_boot || silent;
-    }
-    if (!whole || block->id[0] == '\0') id_of_name(name, block->id, sizeof block->id);
-    close(fd);
-    return dead;
-}
-
 typedef struct look {
     dur__sq_file *file;
-    const char *except; /* its own id */
+    const char *self; /* the owner that looks; NULL: nobody */
     uint32_t peers;
-    char **dead; /* ids */
-    char **paths;
+    char **seem_dead; /* ids */
     size_t count;
 } look;
 
-static void look_dead(look *self, const char *id, const char *path) {
-    self->dead = dur__xrealloc(self->dead, (self->count + 1) * sizeof(*self->dead));
-    self->paths = dur__xrealloc(self->paths, (self->count + 1) * sizeof(*self->paths));
-    self->dead[self->count] = dur__xstrdup(id);
-    self->paths[self->count++] = dur__xstrdup(path);
+static void look_seems_dead(look *self, const char *id) {
+    self->seem_dead = dur__xrealloc(self->seem_dead, (self->count + 1) * sizeof(*self->seem_dead));
+    self->seem_dead[self->count++] = dur__xstrdup(id);
+}
+
+static void look_at_file(look *self, const char *path, const char *name) {
+    static const char marked[] = ".dead";
+    owner_block block;
+    size_t size = strlen(name), tail = sizeof(marked) - 1;
+    if (size > tail && strcmp(name + size - tail, marked) == 0) { /* whoever marked it may be dead as well */
+        char *whose = dur__xstrdup(name);
+        whose[size - tail] = '\0';
+        id_of_name(whose, block.id, sizeof block.id);
+        free(whose);
+        look_seems_dead(self, block.id);
+        return;
+    }
+    bool dead = file_says_dead(self->file, path, name, &block);
+    if (dur__str_eq(block.id, self->self)) return; /* one that is late itself does not bury itself */
+    if (dead && block.id[0] != '\0')
+        look_seems_dead(self, block.id);
+    else if (!dead)
+        self->peers++;
 }
 
 static void look_at_folder(look *self) {
@@ -193,70 +297,110 @@ static void look_at_folder(look *self) {
         if (strstr(entry->d_name + size, ".new") != NULL) continue; /* not locked yet */
         dur__buf path = { NULL, 0, 0 };
         dur__buf_format(&path, "%.*s%s", (int)(base - file->path), file->path, entry->d_name);
-        owner_block block;
-        bool dead = file_says_dead(file, dur__buf_str(&path), entry->d_name + size + 7, &block);
-        if (dead && block.id[0] != '\0')
-            look_dead(self, block.id, dur__buf_str(&path));
-        else if (!dead && !dur__str_eq(block.id, self->except))
-            self->peers++;
+        look_at_file(self, dur__buf_str(&path), entry->d_name + size + 7);
         dur__buf_free(&path);
     }
     if (dir != NULL) closedir(dir);
     free(folder);
 }
 
-/* A database in memory: owners of this process, by their heartbeat alone.  With owners_lock held. */
+/* A database in memory: owners of this process, by their heartbeat alone. */
 static void look_at_memory(look *self) {
-    uint64_t now = self->file->world->boot_ms(self->file->world->data);
+    dur__mutex_lock(&self->file->owners_lock);
     DUR__LIST_EACH(&self->file->owners, at) {
         dur__sq_owner *owner = DUR__CONTAINER(at, dur__sq_owner, link);
-        if (dur__str_eq(owner->id, self->except) || owner->gone) continue;
-        if (now > owner->heartbeat_ms && now - owner->heartbeat_ms >= owner->timeout_ms)
-            look_dead(self, owner->id, NULL);
+        if (dur__str_eq(owner->id, self->self)) continue;
+        if (owner->gone || silent(self->file, owner->heartbeat_ms, owner->timeout_ms))
+            look_seems_dead(self, owner->id);
         else
             self->peers++;
     }
+    dur__mutex_unlock(&self->file->owners_lock);
 }
 
-static int take_over(dur__sq_file *file, look *found, dur_error *err) {
-    int code = DUR_OK;
-    for (size_t i = 0; i < found->count; i++) {
-        uint32_t freed = 0;
-        if (code == DUR_OK) code = owner_free_rows(file, found->dead[i], false, &freed, err);
-        if (code == DUR_OK) {
-            if (found->paths[i] != NULL) unlink(found->paths[i]);
-            dur__mutex_lock(&file->owners_lock);
-            dur__sq_owner *ours = owner_find(file, found->dead[i]);
-            if (ours != NULL) ours->gone = true;
-            file->taken_over++;
-            file->freed += freed;
-            snprintf(file->last_dead, sizeof file->last_dead, "%s", found->dead[i]);
-            dur__mutex_unlock(&file->owners_lock);
-        }
-        free(found->dead[i]);
-        free(found->paths[i]);
+/* Who deleted the owner's row has taken it over, and its next beat says so. */
+static void took_over(const look *self, const free_op *op) {
+    dur__sq_file *file = self->file;
+    dur__mutex_lock(&file->owners_lock);
+    dur__sq_owner *ours = self->self != NULL ? owner_find(file, self->self) : NULL;
+    if (ours != NULL && op->owners > 0) {
+        ours->taken_over++;
+        ours->freed += op->freed;
+        snprintf(ours->last_dead, sizeof ours->last_dead, "%s", op->id);
     }
-    free(found->dead);
-    free(found->paths);
+    dur__sq_owner *dead = file->path == NULL ? owner_find(file, op->id) : NULL;
+    if (dead != NULL) owner_free(dead, true); /* its next beat finds nobody of its name */
+    dur__mutex_unlock(&file->owners_lock);
+}
+
+static int take_over(look *self, const char *id, dur_error *err) {
+    dur__sq_file *file = self->file;
+    free_op op = { .op = { .run = free_run, .done = free_done }, .id = id, .when = IF_DEAD };
+    int code = dur__sq_submit(file, &op.op, err);
+    if (code == DUR_OK && op.found == LIVES) self->peers++;
+    if (code == DUR_OK && op.found == IS_DEAD) {
+        took_over(self, &op);
+        grave_remove(file, id);
+    }
+    free(op.keys);
     return code;
 }
 
 static int owners_look(dur__sq_file *file, const char *self_id, uint32_t *peers, dur_error *err) {
-    look found = { .file = file, .except = self_id };
+    look found = { .file = file, .self = self_id };
+    int code = DUR_OK;
     if (file->path != NULL)
         look_at_folder(&found);
-    else {
-        dur__mutex_lock(&file->owners_lock);
+    else
         look_at_memory(&found);
-        dur__mutex_unlock(&file->owners_lock);
+    for (size_t i = 0; i < found.count; i++) {
+        if (code == DUR_OK) code = take_over(&found, found.seem_dead[i], err);
+        free(found.seem_dead[i]);
     }
+    free(found.seem_dead);
     *peers = found.peers;
-    return take_over(file, &found, err);
+    return code;
 }
 
-int dur__sq_owners_look(dur__sq_file *file, dur_error *err) {
+int dur__sq_owners_look(dur__sq_file *file, const char *self_id, dur_error *err) {
     uint32_t peers;
-    return owners_look(file, NULL, &peers, err);
+    return owners_look(file, self_id, &peers, err);
+}
+
+/* ---- a file that was restored ---- */
+
+int dur__sq_owners_hold_unknown(dur__sq_txn *txn, bool *any, dur_error *err) {
+    dur__sq_file *file = txn->file;
+    int code = DUR_OK;
+    *any = false;
+    dur__mutex_lock(&file->lock);
+    DUR__LIST_EACH(&file->lanes, at) {
+        const dur__sq_lane *lane = DUR__CONTAINER(at, dur__sq_lane, link);
+        sqlite3_stmt *row = NULL;
+        if (lane->owner == NULL || code != DUR_OK) continue;
+        code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_OF_OWNER, &row, err, "t", lane->owner);
+        for (; code == DUR_OK && row != NULL && !*any; code = dur__sq_next(&row, err))
+            *any = dur__map_get_u64(&file->leases, dur__sq_u64(row, 0)) == NULL;
+        dur__sq_end(&row);
+    }
+    dur__mutex_unlock(&file->lock);
+    return code;
+}
+
+int dur__sq_owners_resign(dur__sq_txn *txn, dur_error *err) {
+    dur__sq_file *file = txn->file;
+    int code = DUR_OK;
+    dur__mutex_lock(&file->owners_lock);
+    DUR__LIST_EACH(&file->owners, at) {
+        dur__sq_owner *owner = DUR__CONTAINER(at, dur__sq_owner, link);
+        free_op op = { .id = owner->id, .clean = true };
+        if (code == DUR_OK) code = free_rows(&op, txn);
+        if (code != DUR_OK && err != NULL && op.op.err.code != DUR_OK) *err = op.op.err;
+        owner->gone = true;
+        free(op.keys);
+    }
+    dur__mutex_unlock(&file->owners_lock);
+    return code;
 }
 
 /* ---- methods ---- */
@@ -296,16 +440,13 @@ static int stale_rows(dur__sq_file *file, dur_error *err) {
         int code = dur__sq_reader(file, &conn, err);
         if (code == DUR_OK) code = dur__sq_first(conn, DUR__SQ_OWNER_LIST, &row, err, "");
         while (code == DUR_OK && row != NULL && stale == NULL) {
-            char *path = owner_path(file, dur__sq_text(row, 0));
-            if (access(path, F_OK) != 0 && errno == ENOENT) stale = dur__xstrdup(dur__sq_text(row, 0));
-            free(path);
+            if (is_nowhere(file, dur__sq_text(row, 0)) == IS_DEAD) stale = dur__xstrdup(dur__sq_text(row, 0));
             code = dur__sq_next(&row, err);
         }
         dur__sq_end(&row);
         dur__sq_reader_done(file, conn);
         if (code != DUR_OK || stale == NULL) return code;
-        uint32_t freed;
-        code = owner_free_rows(file, stale, false, &freed, err);
+        code = owner_free_rows(file, stale, false, true, err);
         free(stale);
         if (code != DUR_OK) return code;
     }
@@ -330,13 +471,20 @@ static int owner_file_make(dur__sq_file *file, dur__sq_owner *owner, dur_error *
     return code;
 }
 
+/* One of the same id was marked as dead, and nobody came to the end of it: that must not happen to the new one. */
+static int namesake_bury(dur__sq_file *file, const dur__sq_owner *owner, dur_error *err) {
+    char *grave = grave_path(owner->path);
+    int code = access(grave, F_OK) == 0 ? owner_free_rows(file, owner->id, false, false, err) : DUR_OK;
+    free(grave);
+    if (code == DUR_OK) grave_remove(file, owner->id);
+    return code;
+}
+
 /* Known and not taken for dead; one that was is forgotten. */
 static bool owner_alive(dur__sq_file *file, const char *id) {
-    struct stat state;
     dur__mutex_lock(&file->owners_lock);
     dur__sq_owner *owner = owner_find(file, id);
-    bool dead =
-        owner != NULL && (owner->gone || (owner->fd >= 0 && fstat(owner->fd, &state) == 0 && state.st_nlink == 0));
+    bool dead = owner != NULL && was_taken(owner);
     if (dead) owner_free(owner, true);
     dur__mutex_unlock(&file->owners_lock);
     return owner != NULL && !dead;
@@ -358,7 +506,8 @@ int dur__sq_owner_register(dur_provider *self, const dur_owner_options *options,
     int code = DUR_OK;
     if (file->path != NULL) {
         owner->path = owner_path(file, owner->id);
-        code = owner_file_make(file, owner, err);
+        code = namesake_bury(file, owner, err);
+        if (code == DUR_OK) code = owner_file_make(file, owner, err);
     }
     register_op op = { .op = { .run = register_run }, .options = &filled };
     if (code == DUR_OK) code = dur__sq_submit(file, &op.op, err);
@@ -367,45 +516,43 @@ int dur__sq_owner_register(dur_provider *self, const dur_owner_options *options,
     if (code != DUR_OK) owner_free(owner, false);
     dur__mutex_unlock(&file->owners_lock);
     if (code == DUR_OK && file->path != NULL) code = stale_rows(file, err);
-    uint32_t peers;
-    if (code == DUR_OK) code = owners_look(file, filled.owner, &peers, err);
-    return code;
+    return code == DUR_OK ? dur__sq_owners_look(file, filled.owner, err) : code;
 }
 
 int dur__sq_owner_beat(dur_provider *self, const char *id, dur_owner_report *out, dur_error *err) {
     dur__sq_file *file = dur__sq_file_of(self);
     memset(out, 0, sizeof *out);
     out->now_ms = file->world->wall_ms(file->world->data);
+    int code = dur__sq_present(file, err);
+    if (code != DUR_OK) return code;
     dur__mutex_lock(&file->owners_lock);
     dur__sq_owner *owner = owner_find(file, id);
     bool known = owner != NULL;
-    if (known) {
-        struct stat state;
+    if (known) { /* first the sign of life, then the look for a mark: see above */
         owner->heartbeat_ms = file->world->boot_ms(file->world->data);
-        out->still_ours = !owner->gone;
-        if (owner->fd >= 0) {
-            (void)!pwrite(owner->fd, &owner->heartbeat_ms, sizeof owner->heartbeat_ms, 0);
-            if (fstat(owner->fd, &state) == 0 && state.st_nlink == 0) out->still_ours = false;
-        }
+        if (owner->fd >= 0) (void)!pwrite(owner->fd, &owner->heartbeat_ms, sizeof owner->heartbeat_ms, 0);
+        out->still_ours = !was_taken(owner);
         if (!out->still_ours) owner_free(owner, true);
     }
     dur__mutex_unlock(&file->owners_lock);
     if (!known || !out->still_ours) return DUR_OK;
     atomic_store(&file->owners_moved, false);
-    int code = owners_look(file, id, &out->peers, err);
+    code = owners_look(file, id, &out->peers, err);
     dur__mutex_lock(&file->owners_lock);
-    out->taken_over = file->taken_over;
-    out->freed = file->freed;
-    snprintf(out->last_dead, sizeof out->last_dead, "%s", file->last_dead);
-    file->taken_over = file->freed = 0;
+    owner = owner_find(file, id);
+    if (owner != NULL) { /* what it, and its lanes, have freed since the last one */
+        out->taken_over = owner->taken_over;
+        out->freed = owner->freed;
+        snprintf(out->last_dead, sizeof out->last_dead, "%s", owner->last_dead);
+        owner->taken_over = owner->freed = 0;
+    }
     dur__mutex_unlock(&file->owners_lock);
     return code;
 }
 
 int dur__sq_owner_release(dur_provider *self, const char *id, dur_error *err) {
     dur__sq_file *file = dur__sq_file_of(self);
-    uint32_t freed;
-    int code = owner_free_rows(file, id, true, &freed, err);
+    int code = owner_free_rows(file, id, true, false, err);
     if (code != DUR_OK) return code;
     dur__mutex_lock(&file->owners_lock);
     dur__sq_owner *owner = owner_find(file, id);

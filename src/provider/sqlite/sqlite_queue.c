@@ -11,10 +11,14 @@ uint64_t dur__sq_after(uint64_t now, uint64_t delay) {
     return delay > (uint64_t)INT64_MAX - now ? (uint64_t)INT64_MAX : now + delay;
 }
 
-/* Grows, by the clock where that goes on: order, not identity.  What others have numbered is seen by dur__sq_look. */
+/* The time in the upper bits of a message's id: see message_id. */
+enum { ID_TIME_SHIFT = 8 };
+
+/* Grows: in this process always, between processes by the clock or, where that was turned back, by the last message. */
 uint64_t dur__sq_seq(dur__sq_txn *txn) {
-    uint64_t by_clock = txn->now_ms > DUR__SQ_SEQ_EPOCH_MS ? (txn->now_ms - DUR__SQ_SEQ_EPOCH_MS) * 64 : 0;
     dur__sq_file *file = txn->file;
+    uint64_t came = file->top_id >> ID_TIME_SHIFT, now = txn->now_ms > came ? txn->now_ms : came;
+    uint64_t by_clock = now > DUR__SQ_SEQ_EPOCH_MS ? (now - DUR__SQ_SEQ_EPOCH_MS) * 64 : 0;
     file->last_seq = by_clock > file->last_seq ? by_clock : file->last_seq + 1;
     return file->last_seq;
 }
@@ -130,12 +134,10 @@ static int instance_make(dur__sq_txn *txn, const dur_message *item, uint64_t due
 
 /*
  * The id of the next message: the clock's time in its upper bits where the clock goes on, one more than the last where
- * it does not.  So ids only grow, whatever the clock does and whoever writes (the table keeps the highest, AUTOINCREMENT,
- * and the write lock is held), also in a file that was restored; and an undelayed message's place in the order,
- * which is the time in its id, never lies before that of one that came before it.
+ * it does not.  So ids only grow, whatever the clock does and whoever writes (the table keeps the highest,
+ * AUTOINCREMENT, and the write lock is held), also in a file that was restored; and an undelayed message's place in the
+ * order, which is the time in its id, never lies before that of one that came before it.
  */
-enum { ID_TIME_SHIFT = 8 };
-
 static int message_id(dur__sq_txn *txn, uint64_t *out, dur_error *err) {
     uint64_t last = 0, by_clock = txn->now_ms < (uint64_t)1 << 50 ? txn->now_ms << ID_TIME_SHIFT : 0;
     int code = dur__sq_max_id(txn, &last, err);
@@ -151,7 +153,8 @@ static int message_add(dur__sq_txn *txn, const dur_message *item, uint64_t due, 
     code = dur__sq_run(
         txn->conn, DUR__SQ_QUEUE_ADD, err, "iiiitiijii", key, due, due > 0 ? due : id >> ID_TIME_SHIFT,
         (uint64_t)item->kind, item->kind == DUR_WORK_QUEUE_MESSAGE ? (item->queue != NULL ? item->queue : "") : NULL,
-        timer ? item->execution_id : (uint64_t)0, timer ? item->activity_id : (uint64_t)0, &item->json, txn->now_ms, id);
+        timer ? item->execution_id : (uint64_t)0, timer ? item->activity_id : (uint64_t)0, &item->json, txn->now_ms,
+        id);
     txn->file->max_id = id;
     txn->file->max_id_known = code == DUR_OK && txn->conn == &txn->file->writer;
     return code;
@@ -458,21 +461,13 @@ int dur__sq_next_times(dur__sq_txn *txn, dur_error *err) {
     return code;
 }
 
-/* What waits was numbered by somebody whose clock may have been ahead of ours. */
-static int seq_look(dur__sq_txn *txn, dur_error *err) {
-    sqlite3_stmt *row = NULL;
-    int code = dur__sq_first(txn->conn, DUR__SQ_SEQ_LAST, &row, err, "");
-    if (code == DUR_OK && row != NULL && dur__sq_u64(row, 0) > txn->file->last_seq)
-        txn->file->last_seq = dur__sq_u64(row, 0);
-    dur__sq_end(&row);
-    return code;
-}
-
 int dur__sq_look(dur__sq_txn *txn, dur_error *err) {
     dur__sq_file *file = txn->file;
     sqlite3_stmt *row = NULL;
     file->max_id_known = false;
-    int code = dur__sq_first(txn->conn, DUR__SQ_SESSION_ANY, &row, err, "");
+    int code = dur__sq_restored_look(txn, err);
+    if (code != DUR_OK) return code;
+    code = dur__sq_first(txn->conn, DUR__SQ_SESSION_ANY, &row, err, "");
     if (code != DUR_OK) return code;
     file->sessions_used = row != NULL;
     dur__sq_end(&row);
@@ -480,7 +475,9 @@ int dur__sq_look(dur__sq_txn *txn, dur_error *err) {
     if (code != DUR_OK) return code;
     uint64_t lost_seq = row != NULL ? dur__sq_u64(row, 0) : 0;
     dur__sq_end(&row);
-    code = seq_look(txn, err);
+    uint64_t top = 0;
+    code = dur__sq_max_id(txn, &top, err);
+    if (code == DUR_OK && top > file->top_id) file->top_id = top;
     if (code == DUR_OK && lost_seq != file->lost_seq) code = leases_compare(txn, err);
     if (code == DUR_OK) file->lost_seq = lost_seq;
     if (code == DUR_OK) code = messages_since(txn, err);

@@ -17,6 +17,8 @@ int dur__sq_reader(dur__sq_file *file, dur__sq_conn **out, dur_error *err) {
         if (code == DUR_OK) *out = &file->writer;
         return code;
     }
+    int code = dur__sq_present(file, err);
+    if (code != DUR_OK) return code;
     dur__mutex_lock(&file->readers_lock);
     dur__link *link = dur__list_pop(&file->readers);
     if (link != NULL) file->reader_count--;
@@ -26,7 +28,7 @@ int dur__sq_reader(dur__sq_file *file, dur__sq_conn **out, dur_error *err) {
         return DUR_OK;
     }
     dur__sq_conn *conn = dur__xcalloc(1, sizeof(*conn));
-    int code = dur__sq_connect(&conn->db, file, false, err);
+    code = dur__sq_connect(&conn->db, file, false, err);
     if (code == DUR_OK) code = dur__sq_exec(conn->db, "PRAGMA query_only=1", err);
     if (code != DUR_OK) {
         dur__sq_conn_close(conn);

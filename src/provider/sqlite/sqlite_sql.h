@@ -51,6 +51,7 @@
     SQL(READ_BEGIN, "BEGIN")                                                                                           \
     SQL(READ_END, "COMMIT")                                                                                            \
     SQL(DATA_VERSION, "PRAGMA data_version")                                                                           \
+    SQL(SCHEMA_VERSION, "PRAGMA schema_version")                                                                       \
     SQL(META_GET, "SELECT value FROM dur_meta WHERE name=?1")                                                          \
     SQL(META_SET, "INSERT OR REPLACE INTO dur_meta(name, value) VALUES(?1, ?2)")                                       \
     SQL(META_COUNT, "INSERT INTO dur_meta(name, value) VALUES(?1, 1) ON CONFLICT(name) DO UPDATE SET value=value+1")   \
@@ -165,9 +166,6 @@
     /* the orchestrator queue */                                                                                       \
     SQL(QUEUE_ADD, "INSERT INTO dur_queue(id, key, due, ord, at, kind, qname, execution, activity, json) "             \
                    "VALUES(?10, ?1, ?2, ?3, ?9, ?4, ?5, ?6, ?7, ?8)")                                                  \
-    SQL(SEQ_LAST, /* of all that waits, by the ends of two indexes */                                                  \
-        "SELECT max(coalesce((SELECT max(seq) FROM dur_worker WHERE token IS NULL AND visible_at = 0), 0), "           \
-        "coalesce((SELECT max(ready_seq) FROM dur_instance WHERE ready_at = 0 AND suspended IS NULL), 0))")            \
     SQL(QUEUE_DELETE, "DELETE FROM dur_queue WHERE id=?1 AND key=?2")                                                  \
     SQL(QUEUE_DELETE_TOKEN, "DELETE FROM dur_queue WHERE key=?1 AND token=?2")                                         \
     SQL(QUEUE_DELETE_SEEN, /* what rounds have handed to the holder, queues apart */                                   \

@@ -19,6 +19,42 @@ void dur__sq_conn_close(dur__sq_conn *conn) {
     conn->db = NULL;
 }
 
+/* The name of an extended code, where people would look it up. */
+static const char *extended_name(int code) {
+#define NAME_(code) { code, #code }
+    static const struct {
+        int code;
+        const char *name;
+    } names[] = { NAME_(SQLITE_IOERR_READ),          NAME_(SQLITE_IOERR_SHORT_READ),
+                  NAME_(SQLITE_IOERR_WRITE),         NAME_(SQLITE_IOERR_FSYNC),
+                  NAME_(SQLITE_IOERR_DIR_FSYNC),     NAME_(SQLITE_IOERR_TRUNCATE),
+                  NAME_(SQLITE_IOERR_FSTAT),         NAME_(SQLITE_IOERR_UNLOCK),
+                  NAME_(SQLITE_IOERR_RDLOCK),        NAME_(SQLITE_IOERR_DELETE),
+                  NAME_(SQLITE_IOERR_NOMEM),         NAME_(SQLITE_IOERR_ACCESS),
+                  NAME_(SQLITE_IOERR_LOCK),          NAME_(SQLITE_IOERR_CLOSE),
+                  NAME_(SQLITE_IOERR_SHMOPEN),       NAME_(SQLITE_IOERR_SHMSIZE),
+                  NAME_(SQLITE_IOERR_SHMLOCK),       NAME_(SQLITE_IOERR_SHMMAP),
+                  NAME_(SQLITE_IOERR_SEEK),          NAME_(SQLITE_IOERR_DELETE_NOENT),
+                  NAME_(SQLITE_IOERR_MMAP),          NAME_(SQLITE_IOERR_VNODE),
+                  NAME_(SQLITE_IOERR_CORRUPTFS),     NAME_(SQLITE_IOERR_DATA),
+                  NAME_(SQLITE_CORRUPT_VTAB),        NAME_(SQLITE_CORRUPT_SEQUENCE),
+                  NAME_(SQLITE_CORRUPT_INDEX),       NAME_(SQLITE_READONLY_RECOVERY),
+                  NAME_(SQLITE_READONLY_CANTLOCK),   NAME_(SQLITE_READONLY_ROLLBACK),
+                  NAME_(SQLITE_READONLY_DBMOVED),    NAME_(SQLITE_READONLY_CANTINIT),
+                  NAME_(SQLITE_READONLY_DIRECTORY),  NAME_(SQLITE_CANTOPEN_ISDIR),
+                  NAME_(SQLITE_CANTOPEN_FULLPATH),   NAME_(SQLITE_CANTOPEN_SYMLINK),
+                  NAME_(SQLITE_IOERR),               NAME_(SQLITE_CORRUPT),
+                  NAME_(SQLITE_READONLY),            NAME_(SQLITE_CANTOPEN),
+                  NAME_(SQLITE_PERM),                NAME_(SQLITE_AUTH),
+                  NAME_(SQLITE_INTERRUPT),           NAME_(SQLITE_PROTOCOL),
+                  NAME_(SQLITE_SCHEMA),              NAME_(SQLITE_MISUSE),
+                  NAME_(SQLITE_ERROR),               NAME_(SQLITE_INTERNAL) };
+#undef NAME_
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (names[i].code == code) return names[i].name;
+    return "an extended code of SQLite";
+}
+
 int dur__sq_fail(dur_error *err, sqlite3 *db, const char *op) {
     int extended = sqlite3_extended_errcode(db);
     const char *text = sqlite3_errmsg(db);
@@ -31,24 +67,24 @@ int dur__sq_fail(dur_error *err, sqlite3 *db, const char *op) {
     case SQLITE_NOMEM:
         return dur_error_set(err, DUR_ENOMEM, true, op, "%s", text);
     case SQLITE_CORRUPT:
-        return dur_error_set(err, DUR_ECORRUPT, false, op, "%s (%d)", text, extended);
+        return dur_error_set(err, DUR_ECORRUPT, false, op, "%s (%s, %d)", text, extended_name(extended), extended);
     case SQLITE_NOTADB:
         return dur_error_set(err, DUR_ECORRUPT, false, op, "not a SQLite database: %s", text);
     case SQLITE_READONLY:
     case SQLITE_PERM:
     case SQLITE_AUTH:
-        return dur_error_set(err, DUR_EPERM, false, op, "%s (%d)", text, extended);
+        return dur_error_set(err, DUR_EPERM, false, op, "%s (%s, %d)", text, extended_name(extended), extended);
     case SQLITE_CONSTRAINT:
         return dur_error_set(err, DUR_ECONFLICT, false, op, "%s", text);
     case SQLITE_IOERR:
     case SQLITE_INTERRUPT:
     case SQLITE_PROTOCOL:
     case SQLITE_SCHEMA:
-        return dur_error_set(err, DUR_EIO, true, op, "%s (%d)", text, extended);
+        return dur_error_set(err, DUR_EIO, true, op, "%s (%s, %d)", text, extended_name(extended), extended);
     case SQLITE_TOOBIG:
         return dur_error_set(err, DUR_ELIMIT, false, op, "%s", text);
     default:
-        return dur_error_set(err, DUR_EIO, false, op, "%s (%d)", text, extended);
+        return dur_error_set(err, DUR_EIO, false, op, "%s (%s, %d)", text, extended_name(extended), extended);
     }
 }
 

@@ -49,7 +49,8 @@ int dur_sqlite_begin(dur_provider *store, struct sqlite3 *db, dur_error *err) {
     dur__sq_file *file = NULL;
     int code = file_of(store, db, &file, "sqlite.begin", err);
     if (code != DUR_OK || file == NULL) return code;
-    code = same_file(file, db, "sqlite.begin", err);
+    code = dur__sq_present(file, err);
+    if (code == DUR_OK) code = same_file(file, db, "sqlite.begin", err);
     if (code == DUR_OK && !dur__sq_in_own_txn(file) && sqlite3_get_autocommit(db) == 0)
         code = dur_error_set(err, DUR_ESTATE, false, "sqlite.begin", "the connection has a transaction already");
     if (code == DUR_OK) code = dur__sq_lead(file, err);
@@ -62,6 +63,8 @@ int dur_sqlite_begin(dur_provider *store, struct sqlite3 *db, dur_error *err) {
         return code;
     }
     file->own.db = db;
+    file->own_version = 0;
+    (void)dur__sq_pragma_u64(file->writer.db, "PRAGMA data_version", &file->own_version, NULL);
     dur__sq_set_own_txn(file);
     return DUR_OK;
 }
@@ -75,11 +78,24 @@ static int inside(dur_provider *store, struct sqlite3 *db, dur__sq_file **out, c
     return DUR_OK;
 }
 
+/*
+ * The transaction is over, and not by us: SQLite has rolled back by itself, or the caller has sent COMMIT or ROLLBACK.
+ * What the writer's connection sees of the file tells: in this process nobody else has written meanwhile.
+ */
+static int is_over(dur__sq_file *file, const char *op, dur_error *err) {
+    uint64_t version = 0;
+    if (dur__sq_pragma_u64(file->writer.db, "PRAGMA data_version", &version, NULL) == DUR_OK &&
+        version != file->own_version)
+        return dur_error_set(err, DUR_ESTATE, false, op,
+                             "the transaction is over: it was ended by a COMMIT that was not dur_sqlite_commit, and "
+                             "what was written before that stays");
+    return dur_error_set(err, DUR_ESTATE, false, op, "the transaction is over: it was rolled back");
+}
+
 /* To write.  Once SQLite has rolled back by itself, each row would be a transaction of its own. */
 static int taking_part(dur_provider *store, struct sqlite3 *db, dur__sq_file **out, const char *op, dur_error *err) {
     int code = inside(store, db, out, op, err);
-    if (code == DUR_OK && sqlite3_get_autocommit(db) != 0)
-        code = dur_error_set(err, DUR_ESTATE, false, op, "the transaction is over: it was rolled back");
+    if (code == DUR_OK && sqlite3_get_autocommit(db) != 0) code = is_over(*out, op, err);
     return code;
 }
 
@@ -98,7 +114,7 @@ int dur_sqlite_commit(dur_provider *store, struct sqlite3 *db, dur_error *err) {
     int code = inside(store, db, &file, "sqlite.commit", err);
     if (code != DUR_OK || file == NULL) return code;
     if (sqlite3_get_autocommit(db) != 0)
-        code = dur_error_set(err, DUR_ESTATE, false, "sqlite.commit", "the transaction is over: it was rolled back");
+        code = is_over(file, "sqlite.commit", err);
     else if (sqlite3_exec(db, "COMMIT", NULL, NULL, NULL) != SQLITE_OK) {
         code = dur__sq_fail(err, db, "sqlite.commit");
         if (sqlite3_get_autocommit(db) == 0) sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);

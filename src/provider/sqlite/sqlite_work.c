@@ -60,7 +60,8 @@ static int sessions_renew_run(dur__sq_op *op, dur__sq_txn *txn) {
     txn->file->times_stale = true;
     for (size_t i = 0; i < self->node_count; i++) {
         int code = dur__sq_run(txn->conn, DUR__SQ_SESSION_RENEW, &op->err, "tiii", self->nodes[i],
-                               dur__sq_after(txn->boot_ms, self->extend_ms), txn->boot_ms, dur__sq_after(0, self->idle_ms));
+                               dur__sq_after(txn->boot_ms, self->extend_ms), txn->boot_ms,
+                               dur__sq_after(0, self->idle_ms));
         if (code != DUR_OK) return code;
         self->changed += (uint64_t)sqlite3_changes64(txn->conn->db);
     }
