@@ -479,6 +479,101 @@ static void ours_turn_of_an_orphan_refused(kit *t) {
     TEXT(kit_instance(t, "late").parent_instance_id, parent);
 }
 
+/* An instance with that birth, after its first turn. */
+static void with_birth(kit *t, const char *instance, uint64_t birth) {
+    MUST(kit_put(t, kit_start(t, instance)));
+    dur_orchestration_item item = TAKE(instance);
+    dur_turn_commit commit = COMMIT_OF(&item, EVENTS(ev_started(1)), NAMED);
+    commit.metadata.birth = birth;
+    MUST(kit_commit(t, &commit));
+}
+
+/* The first turn of a child whose parent has that birth: what becomes of it. */
+static dur_turn_fault child_of(kit *t, const char *instance, const char *parent, uint64_t birth) {
+    MUST(kit_put(t, kit_child(t, instance, parent, 2)));
+    dur_orchestration_item item = TAKE(instance);
+    dur_turn_commit commit = COMMIT_OF(&item, EVENTS(ev_started(1)), NAMED_CHILD_OF(parent));
+    commit.needs_parent = true;
+    commit.metadata.parent_birth = birth;
+    (void)kit_commit(t, &commit);
+    return commit.fault;
+}
+
+static void ours_turn_parent_known_by_birth(kit *t) {
+    NEEDS("commit_turns", "delete_instances", "get_instance");
+    const uint64_t old = 1, new = (UINT64_C(1) << 53) - 1;
+    const char *const parent = "parent";
+    dur_delete_result gone;
+    with_birth(t, parent, old);
+    SAME(kit_instance(t, parent).birth, old);
+    SAME(child_of(t, "any", parent, 0), DUR_TURN_FINE);
+    SAME(child_of(t, "own", parent, old), DUR_TURN_FINE);
+    SAME(child_of(t, "foreign", parent, new), DUR_TURN_ORPHAN);
+    const char *const tree[] = { parent, "any", "own" };
+    MUST(dur_store_delete_instances(t->p, tree, 3, true, &gone, ERR));
+    /* a start that waits has not begun, and is nobody's parent yet */
+    MUST(kit_put(t, kit_start(t, parent)));
+    dur_orchestration_item item = TAKE(parent);
+    SAME(child_of(t, "early", parent, old), DUR_TURN_ORPHAN);
+    dur_turn_commit begins = COMMIT_OF(&item, EVENTS(ev_started(1)), NAMED);
+    begins.metadata.birth = new;
+    MUST(kit_commit(t, &begins));
+    SAME(child_of(t, "late", parent, old), DUR_TURN_ORPHAN);
+    SAME(child_of(t, "new", parent, new), DUR_TURN_FINE);
+}
+
+static void ours_birth_is_written_once(kit *t) {
+    NEEDS("commit_turns", "get_instance", "list_instances");
+    with_birth(t, "a", 7);
+    with_birth(t, "none", 0);
+    SAME(kit_instance(t, "none").birth, 0);
+    MUST(kit_put(t, kit_raised(t, "a", "go", "")));
+    dur_orchestration_item item = TAKE("a");
+    dur_turn_commit again = COMMIT_OF(&item, EVENTS(ev_external(2, "go")), NAMED);
+    again.metadata.birth = 8;
+    MUST(kit_commit(t, &again));
+    SAME(kit_instance(t, "a").birth, 7);
+    dur_instance_row *rows = NULL;
+    size_t count = 0;
+    MUST(dur_store_list_instances(t->p, t->arena, &(dur_instance_query){ .id_prefix = "a" }, &rows, &count, ERR));
+    SAME(count, 1);
+    SAME(rows[0].birth, 7);
+    /* what came with its history and without a birth may be any */
+    dur_event_row event = kit_row(t, "brought", 1, ev_started(1));
+    MUST(dur_store_append(t->p, "brought", 1, &event, 1, ERR));
+    SAME(child_of(t, "child", "brought", 9), DUR_TURN_FINE);
+}
+
+static void ours_release_takes_its_start_away(kit *t) {
+    NEEDS("commit_turns", "get_instance");
+    MUST(kit_put(t, kit_child(t, "a", "gone", 2)));
+    MUST(kit_put(t, kit_raised(t, "a", "go", "")));
+    dur_orchestration_item item = TAKE("a");
+    SAME(item.message_count, 2);
+    MUST(kit_put(t, kit_child(t, "a", "alive", 2))); /* behind what was fetched */
+    dur_turn_commit release = COMMIT_OF(&item, .event_count = 0);
+    uint64_t ids[2] = { item.messages[0].id, item.messages[1].id };
+    release.execution_id = 0;
+    release.give_back = release.consume_listed = true;
+    release.consumed = ids;
+    release.consumed_count = 2;
+    MUST(kit_commit(t, &release));
+    item = TAKE("a"); /* the other start is a reason to look, and nothing has happened before it */
+    SAME(item.message_count, 1);
+    SAME(item.last_event_id, 0);
+    SAME(item.attempt_count, 1);
+    release = COMMIT_OF(&item, .event_count = 0);
+    release.execution_id = 0;
+    release.give_back = release.consume_listed = true;
+    ids[0] = item.messages[0].id;
+    release.consumed = ids;
+    release.consumed_count = 1;
+    MUST(kit_commit(t, &release));
+    NOTHING();
+    dur_instance_row row;
+    REFUSED(DUR_ENOTFOUND, "not found", dur_store_get_instance(t->p, t->arena, "a", &row, ERR));
+}
+
 const kit_check kit_ours_turns[] = {
     CHECK(ours_turn_without_options_is_an_ack),
     CHECK(ours_turn_lease_compared),
@@ -486,6 +581,9 @@ const kit_check kit_ours_turns[] = {
     CHECK(ours_turn_position_compared),
     CHECK(ours_turn_position_of_a_new_execution),
     CHECK(ours_turn_of_an_orphan_refused),
+    CHECK(ours_turn_parent_known_by_birth),
+    CHECK(ours_birth_is_written_once),
+    CHECK(ours_release_takes_its_start_away),
     CHECK(ours_turn_consumes_listed_messages_only),
     CHECK(ours_turn_consumes_no_foreign_messages),
     CHECK(ours_turn_finishes_worker_rows),

@@ -318,6 +318,8 @@ static void do_commit(side *at, const op *o, text *out) {
     }
     if (n % 8 == 1) commit.delay_ms = 200;
     commit.needs_parent = o->a % 3 == 0;
+    commit.metadata.birth = 1 + n % 2;
+    commit.metadata.parent_birth = o->c % 3;
     if (n % 9 == 1) { /* a release */
         dur_turn_commit release = { .lock_token = who->token,
                                     .instance = who->instance,

@@ -16,6 +16,21 @@ static void orphans_are_born(broken *self, dur_turn_commit *turn) {
     turn->needs_parent = false;
 }
 
+static void any_parent_will_do(broken *self, dur_turn_commit *turn) {
+    (void)self;
+    turn->metadata.parent_birth = 0;
+}
+
+static void births_forgotten(broken *self, dur_turn_commit *turn) {
+    (void)self;
+    turn->metadata.birth = 0;
+}
+
+static void releases_consume_nothing(broken *self, dur_turn_commit *turn) {
+    (void)self;
+    if (turn->execution_id == 0) turn->consumed_count = 0;
+}
+
 static void consumed_by_token(broken *self, dur_turn_commit *turn) {
     (void)self;
     turn->consume_listed = false;
@@ -315,6 +330,11 @@ static void patch_suspend_a_little(dur_provider_methods *table) {
 
 const mutant mutants_ours[] = {
     { .name = "position_not_compared", .mistake = "a turn is committed at any position", .turn = position_ignored },
+    { .name = "any_parent_will_do", .mistake = "a parent is known by its id alone", .turn = any_parent_will_do },
+    { .name = "births_forgotten", .mistake = "an instance's birth is not kept", .turn = births_forgotten },
+    { .name = "releases_consume_nothing",
+      .mistake = "a release leaves what it lists",
+      .turn = releases_consume_nothing },
     { .name = "orphans_are_born", .mistake = "a child of nobody is committed", .turn = orphans_are_born },
     { .name = "messages_consumed_by_token",
       .mistake = "a turn deletes messages that it did not list",

@@ -159,6 +159,7 @@ int dur_client_start_ex(dur_client *client, const dur_start_args *given, dur_err
     dur_arena *arena = dur_arena_new();
     code = dur__client_start_message(&message, arena, &args, err);
     if (code == DUR_OK) {
+        dur__live_starting(client->store, args.instance);
         if (args.delay_ms == 0) dur__live_expect(client->store, args.instance);
         code = dur_store_enqueue_start(client->store, &message, dur__client_policy(args.exists), args.delay_ms,
                                        &existed, err);

@@ -227,6 +227,7 @@ static void send_some(dur_runs *runs) {
         starts[i].item = &self->message;
         starts[i].policy = self->policy;
         starts[i].delay_ms = self->delay_ms;
+        dur__live_starting(runs->client.store, self->id);
         if (self->policy != DUR_EXISTS_REPLACE_FINISHED) dur__live_join(runs->set, &self->member, self->id);
     }
     int code = dur_store_enqueue_starts(runs->client.store, starts, count, &err);

@@ -126,6 +126,7 @@ static void make_start(ending *self) {
     start.input = self->last != NULL && self->last->input != NULL ? self->last->input : "";
     if (before != NULL) {
         start.name = before->name;
+        start.birth = before->birth;
         dur__parent parent = DUR__PARENT_OF(before);
         DUR__PARENT_SET(&start, &parent);
     }
@@ -184,7 +185,8 @@ static int make_messages(ending *self, dur_error *err) {
             .instance = dur__client_child_id(self->arena, self->instance, scheduled->instance),
             .reason = dur_arena_format(self->arena, "parent terminated: %s", self->reason),
         };
-        dur__parent call = DUR__CALL(self->instance, scheduled->execution_id, scheduled->event_id);
+        dur__parent call = DUR__CALL(self->instance, self->started != NULL ? self->started->birth : 0,
+                                     scheduled->execution_id, scheduled->event_id);
         DUR__PARENT_SET(&cancel, &call);
         code = dur_message_from_work(&self->messages[self->message_count++], self->arena, &cancel, err);
     }
@@ -207,6 +209,7 @@ static void fill_metadata(ending *self, dur_execution_metadata *metadata) {
     metadata->orchestration_name = self->made_start.name;
     metadata->orchestration_version = self->made_start.version;
     metadata->parent_instance_id = self->made_start.parent_instance;
+    metadata->birth = self->made_start.birth;
     metadata->has_pinned_version = dur__semver_parse_lenient(DUR_VERSION, &metadata->pinned_version);
 }
 

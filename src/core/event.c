@@ -15,7 +15,7 @@ enum {
     EVENT_ID, SOURCE_EVENT_ID, INSTANCE_ID, EXECUTION_ID, TIMESTAMP_MS, DUROXIDE_VERSION, TYPE, /* the envelope */
     NAME, VERSION, INSTANCE, INPUT, OUTPUT, RESULT, DATA, REASON, SESSION_ID, TAG, FIRE_AT_MS, STATUS, KEY, VALUE,
     LAST_UPDATED_AT_MS, DETAILS, PARENT_INSTANCE, PARENT_ID, CARRY_FORWARD_EVENTS, INITIAL_CUSTOM_STATUS,
-    PARENT_EXECUTION_ID, TRACE, FIELD_COUNT
+    PARENT_EXECUTION_ID, PARENT_BIRTH, BIRTH, TRACE, FIELD_COUNT
 };
 /* clang-format on */
 
@@ -55,6 +55,8 @@ static const dur__field event_fields[FIELD_COUNT] = {
         DUR__FIELD("carry_forward_events", DUR__FIELD_CARRIED, OF(carry_forward_events), OF(carry_forward_count)),
     [INITIAL_CUSTOM_STATUS] = TEXT(initial_custom_status),
     [PARENT_EXECUTION_ID] = U64_FLAG(parent_execution_id),
+    [PARENT_BIRTH] = U64(parent_birth),
+    [BIRTH] = U64(birth),
     [TRACE] = DUR__FIELD("trace", DUR__FIELD_U32, OF(trace), 0),
 };
 static const dur__record event_record = { event_fields, FIELD_COUNT };
@@ -67,7 +69,8 @@ static const dur__shape envelope = { BIT(EVENT_ID) | BIT(INSTANCE_ID) | BIT(EXEC
 static const dur__shape kind_shapes[DUR_EVENT_KIND_COUNT] = {
     [DUR_EVENT_ORCHESTRATION_STARTED] = { BIT(NAME) | BIT(VERSION) | BIT(INPUT), 0,
                                           BIT(PARENT_INSTANCE) | BIT(PARENT_ID) | BIT(CARRY_FORWARD_EVENTS) |
-                                              BIT(INITIAL_CUSTOM_STATUS) | BIT(PARENT_EXECUTION_ID) | BIT(TRACE) },
+                                              BIT(INITIAL_CUSTOM_STATUS) | BIT(PARENT_EXECUTION_ID) |
+                                              BIT(PARENT_BIRTH) | BIT(BIRTH) | BIT(TRACE) },
     [DUR_EVENT_ORCHESTRATION_COMPLETED] = { BIT(OUTPUT), 0, 0 },
     [DUR_EVENT_ORCHESTRATION_FAILED] = { BIT(DETAILS), 0, 0 },
     [DUR_EVENT_ORCHESTRATION_CONTINUED_AS_NEW] = { BIT(INPUT), 0, 0 },

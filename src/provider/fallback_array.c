@@ -11,10 +11,10 @@
 
 /* Nothing but the lease is given up: messages that were fetched must not be deleted. */
 bool dur__fallback_only_releases(const dur_turn_commit *turn) {
+    if (turn->consume_listed && turn->consumed_count > 0) return false;
     if (turn->give_back || (turn->execution_id == 0 && !turn->set_suspended)) return true;
     return turn->event_count == 0 && turn->worker_item_count == 0 && turn->orchestrator_item_count == 0 &&
-           turn->cancelled_count == 0 && turn->metadata.status == DUR_STATUS_NONE && turn->consume_listed &&
-           turn->consumed_count == 0;
+           turn->cancelled_count == 0 && turn->metadata.status == DUR_STATUS_NONE && turn->consume_listed;
 }
 
 static void refuse(dur_turn_commit *turn, int code) {
@@ -40,7 +40,7 @@ static bool has_parent(dur_provider *store, dur_turn_commit *turn) {
     bool exists = true;
     const char *parent = turn->metadata.parent_instance_id;
     if (!turn->needs_parent || parent == NULL || !DUR_HAS_METHOD(store->methods, delete_instances)) return true;
-    int code = dur__fallback_exists(store, parent, &exists, &turn->error);
+    int code = dur__fallback_is_meant(store, parent, turn->metadata.parent_birth, &exists, &turn->error);
     if (code != DUR_OK)
         refuse(turn, code);
     else if (!exists) {

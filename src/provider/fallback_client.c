@@ -64,6 +64,30 @@ int dur__fallback_exists(dur_provider *store, const char *instance, bool *exists
     return code;
 }
 
+/* The birth stands in the first event, which the store does not look into and we may. */
+static int birth_of(dur_provider *store, const char *instance, uint64_t *birth, bool *has_history, dur_error *err) {
+    dur_event_row *rows = NULL;
+    dur_event first;
+    size_t count = 0;
+    dur_arena *arena = dur_arena_new();
+    if (arena == NULL) return dur_error_set(err, DUR_ENOMEM, false, "look", "no memory");
+    int code = store->methods->read(store, arena, instance, 0, &rows, &count, err);
+    *has_history = code == DUR_OK && count > 0;
+    *birth = *has_history && dur_event_from_json(&first, arena, rows[0].json, NULL) == DUR_OK ? first.birth : 0;
+    dur_arena_free(arena);
+    return code;
+}
+
+int dur__fallback_is_meant(dur_provider *store, const char *parent, uint64_t birth, bool *yes, dur_error *err) {
+    uint64_t stored = 0;
+    bool has_history = false;
+    int code = dur__fallback_exists(store, parent, yes, err);
+    if (code != DUR_OK || !*yes || birth == 0) return code;
+    code = birth_of(store, parent, &stored, &has_history, err);
+    *yes = has_history && (stored == 0 || stored == birth);
+    return code;
+}
+
 int dur__fallback_enqueue_start(dur_provider *store, const dur_message *item, dur_exists_policy policy,
                                 uint64_t delay_ms, bool *existed, dur_error *err) {
     sight seen;

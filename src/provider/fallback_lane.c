@@ -137,6 +137,7 @@ static void commit(fallback_lane *lane, dur_arena *arena, dur_turn_commit *turn)
     dur__fallback_commit(lane->base.store, turn);
     turn->orchestrator_items = own;
     turn->orchestrator_item_count = own_count;
+    if (turn->fault == DUR_TURN_ORPHAN) return; /* another turn follows, which takes its start away */
     if (all != NULL && (turn->error.code == DUR_OK || !turn->error.retryable)) fetched_free(all);
 }
 

@@ -4,6 +4,9 @@
  * Waiters of one commit are woken one by one: the loop wakes the first when it has done all else (dur__live_tell), and
  * each wakes the next.  Waking a thread costs the waker more than all else it does for it, and the loop has commits to
  * make.  A set is woken once for all its members that were told since.
+ *
+ * An id may be deleted and started again while the loop that committed the end of the one before has not come to say
+ * so: whoever waits since a start was on its way is not told by the loop that had the id then, but asks the store.
  */
 #include "provider/live.h"
 
@@ -24,6 +27,7 @@
 
 typedef struct entry {
     const void *owner; /* NULL: expected only */
+    uint64_t until;    /* of those who wait behind this number, the owner's end is none of their business */
     uint64_t since_us;
     dur__link expected; /* in dur__live.expected, while it is */
     dur__link waiters;
@@ -34,6 +38,7 @@ typedef struct entry {
 typedef struct waiter {
     dur__link link; /* in its entry, then in dur__live.told */
     dur__cond woken;
+    uint64_t number;
     bool told;
     char *output; /* NULL: ask the store */
 } waiter;
@@ -44,6 +49,7 @@ struct dur__live {
     dur__link expected; /* oldest first */
     size_t expected_count;
     size_t loops;
+    uint64_t waits;     /* how many have waited: everybody who does has a number */
     dur__link told;     /* waiters that may go, not all of them awake */
     dur__link sets;     /* whose members were told */
     atomic_bool asleep; /* somebody was told, and perhaps nobody is awake */
@@ -87,6 +93,7 @@ static entry *entry_new(dur__live *live, const char *instance) {
     memcpy(made->instance, instance, size);
     dur__list_init(&made->waiters);
     dur__list_init(&made->members);
+    made->until = UINT64_MAX;
     dur__map_put(&live->entries, made->instance, made);
     return made;
 }
@@ -120,12 +127,14 @@ static size_t entry_end(dur__live *live, entry *e, const char *output) {
     for (dur__link *at; (at = dur__list_pop(&e->waiters)) != NULL;) {
         waiter *w = DUR__CONTAINER(at, waiter, link);
         w->told = true;
-        w->output = output != NULL ? dur__xstrdup(output) : NULL;
+        w->output = output != NULL && w->number <= e->until ? dur__xstrdup(output) : NULL;
         dur__list_push(&live->told, at);
         told++;
     }
-    for (dur__link *at; (at = dur__list_pop(&e->members)) != NULL; told++)
-        member_told(live, DUR__CONTAINER(at, dur__live_member, link), output);
+    for (dur__link *at; (at = dur__list_pop(&e->members)) != NULL; told++) {
+        dur__live_member *m = DUR__CONTAINER(at, dur__live_member, link);
+        member_told(live, m, m->number <= e->until ? output : NULL);
+    }
     no_longer_expected(live, e);
     dur__map_remove(&live->entries, e->instance);
     free(e);
@@ -152,6 +161,7 @@ void dur__live_add(dur_provider *store, const char *instance, const void *owner)
         if (!atomic_exchange(&m->here, true)) m->set->elsewhere--;
     }
     e->owner = owner; /* another runtime of this process may have lost it, without knowing yet */
+    e->until = UINT64_MAX;
     dur__mutex_unlock(&live->mutex);
 }
 
@@ -195,6 +205,14 @@ size_t dur__live_completed(dur_provider *store, const char *instance, const void
 
 /* ---- clients ---- */
 
+void dur__live_starting(dur_provider *store, const char *instance) {
+    dur__live *live = dur__store_live(store);
+    dur__mutex_lock(&live->mutex);
+    entry *e = dur__map_get(&live->entries, instance);
+    if (e != NULL && e->owner != NULL && e->until == UINT64_MAX) e->until = live->waits;
+    dur__mutex_unlock(&live->mutex);
+}
+
 void dur__live_expect(dur_provider *store, const char *instance) {
     dur__live *live = dur__store_live(store);
     dur__mutex_lock(&live->mutex);
@@ -236,6 +254,7 @@ char *dur__live_await(dur_provider *store, const char *instance, uint64_t until_
     entry *e = dur__map_get(&live->entries, instance);
     if (e != NULL) {
         dur__cond_init(&self.woken);
+        self.number = ++live->waits;
         dur__list_push(&e->waiters, &self.link);
         while (!self.told) { /* the entry stays as long as its waiters have not been told */
             uint64_t now_us = dur__monotonic_us(), end_us = patience(e, until_us);
@@ -281,7 +300,7 @@ void dur__live_join(dur__live_set *set, dur__live_member *member, const char *in
     dur__mutex_lock(&live->mutex);
     entry *e = dur__map_get(&live->entries, instance);
     if (e == NULL) e = entry_new(live, instance);
-    *member = (dur__live_member){ .set = set, .entry = e };
+    *member = (dur__live_member){ .set = set, .entry = e, .number = ++live->waits };
     atomic_store(&member->here, e->owner != NULL);
     set->elsewhere += e->owner == NULL;
     dur__list_push(&e->members, &member->link);

@@ -32,6 +32,8 @@ size_t dur__live_completed(dur_provider *store, const char *instance, const void
 /* Wake those whom the calls above have told something: after a round, and before sleeping. */
 void dur__live_tell(dur_provider *store);
 
+/* A start of this id is about to be sent: if it is accepted, whoever has run under the id here is another instance. */
+void dur__live_starting(dur_provider *store, const char *instance);
 /* An instance is being started, so a loop of this process may acquire it at any moment; it was, so one has done so or
    is about to; and: it was not. */
 void dur__live_expect(dur_provider *store, const char *instance);
@@ -52,6 +54,7 @@ typedef struct dur__live_member {
     struct entry *entry; /* NULL: it was told */
     dur__link link;      /* in the entry, then among those that were told */
     atomic_bool here;    /* a loop of this process has the instance */
+    uint64_t number;     /* in order of joining */
     char *output;        /* told: of one that has completed, to be freed; NULL: ask the store */
 } dur__live_member;
 

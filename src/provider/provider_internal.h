@@ -70,6 +70,8 @@ int dur__fallback_return_works(dur_provider *store, const dur_worker_claim *clai
 
 /* fallback_client.c */
 int dur__fallback_exists(dur_provider *store, const char *instance, bool *exists, dur_error *err);
+/* The parent that a child's first turn needs (dur_turn_commit.needs_parent). */
+int dur__fallback_is_meant(dur_provider *store, const char *parent, uint64_t birth, bool *yes, dur_error *err);
 int dur__fallback_enqueue_start(dur_provider *store, const dur_message *item, dur_exists_policy policy,
                                 uint64_t delay_ms, bool *existed, dur_error *err);
 int dur__fallback_enqueue_existing(dur_provider *store, const dur_message *item, uint64_t delay_ms, dur_error *err);

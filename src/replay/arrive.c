@@ -10,6 +10,7 @@
 void dur__apply_started(dur__exec *exec, const dur_event *event) {
     exec->began_ms = event->timestamp_ms;
     exec->input = dur_arena_strdup(exec->arena, event->input != NULL ? event->input : "");
+    exec->birth = event->birth;
     exec->parent = DUR__PARENT_OF(event);
     exec->parent.instance = dur_arena_strdup(exec->arena, event->parent_instance);
     exec->status = dur__xstrdup(event->initial_custom_status);
@@ -131,6 +132,8 @@ void dur__apply_arrival(dur__exec *exec, const dur_event *event) {
 
 static bool answer_event(dur__exec *exec, const dur_work_item *item, dur_event_kind kind, dur_event *out) {
     if (item->execution_id != exec->options.execution_id) return false;
+    /* A child's end, meant for the instance that had our id before us? */
+    if (!dur__same_birth(item->parent_birth, exec->birth)) return false;
     dur__leaf *leaf = dur__open_find(exec, item->id);
     if (leaf == NULL) return false;
     if (!kind_fits(leaf, kind)) {

@@ -40,7 +40,7 @@ static void push_activity(dur__exec *exec, const dur__leaf *leaf, const dur_even
 
 /* Which call of ours an item belongs to. */
 static void name_call(const dur__exec *exec, dur_work_item *item, uint64_t id) {
-    dur__parent call = DUR__CALL(exec->options.instance, exec->options.execution_id, id);
+    dur__parent call = DUR__CALL(exec->options.instance, exec->birth, exec->options.execution_id, id);
     DUR__PARENT_SET(item, &call);
 }
 
@@ -166,6 +166,7 @@ static void push_continue(dur__exec *exec, const char *version) {
     item->version = own_text(exec, version);
     item->initial_custom_status = own_text(exec, exec->status);
     DUR__PARENT_SET(item, &exec->parent);
+    item->birth = exec->birth;
     carry_over(exec, item);
 }
 

@@ -399,6 +399,7 @@ struct dur__exec {
     /* what Started said */
     const char *input;
     dur__parent parent;
+    uint64_t birth;
     const char *cancel_reason;
     uint64_t cancel_id; /* event of the request */
 

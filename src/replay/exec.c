@@ -154,6 +154,7 @@ int dur__exec_start(dur__exec *exec, const dur__exec_begin *begin, uint64_t now_
                           .carry_forward_events = begin->carried_count > 0 ? begin->carried : NULL,
                           .carry_forward_count = begin->carried_count,
                           .initial_custom_status = begin->initial_custom_status,
+                          .birth = begin->birth,
                           .trace = 1 };
     DUR__PARENT_SET(&started, &begin->parent);
     dur__emit(exec, &started);

@@ -60,6 +60,7 @@ void dur__exec_free(dur__exec *exec); /* drops a parked handler; NULL allowed.  
 typedef struct dur__exec_begin {
     const char *input;
     dur__parent parent;
+    uint64_t birth; /* of the instance; 0: none */
     const dur_carried *carried;
     size_t carried_count;
     const char *initial_custom_status;

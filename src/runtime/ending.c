@@ -75,6 +75,7 @@ static void synthetic_start(const dur__inst *inst, const dur_work_item *start, d
     event->input = start->input != NULL ? start->input : "";
     dur__parent parent = DUR__PARENT_OF(start);
     DUR__PARENT_SET(event, &parent);
+    event->birth = start->birth;
     event->initial_custom_status = start->initial_custom_status;
     event->trace = 1;
 }
@@ -93,6 +94,8 @@ static int add_events(dur__inst *inst, const dur__ending *ending, story *known, 
         commit->metadata.orchestration_name = ending->start->orchestration;
         commit->metadata.orchestration_version = known->started.version;
         commit->metadata.parent_instance_id = ending->start->parent_instance;
+        commit->metadata.parent_birth = ending->start->parent_birth;
+        commit->metadata.birth = known->started.birth;
         commit->needs_parent = ending->start->parent_instance != NULL && inst->execution_id == 1;
         commit->metadata.has_pinned_version = dur__semver_parse(DUR_VERSION, &commit->metadata.pinned_version);
         commit->expected_last = 0;
@@ -132,8 +135,9 @@ static void ask_parent(dur__inst *inst, dur_arena *arena, story *known) {
         if (dur_event_from_json(&event, arena, rows[i].json, NULL) != DUR_OK) continue;
         if (event.kind != DUR_EVENT_SUB_ORCHESTRATION_SCHEDULED) continue;
         if (!dur__str_eq(child_id(arena, row.parent_instance_id, event.instance), inst->id)) continue;
-        dur__parent call = DUR__CALL(row.parent_instance_id, execution, event.event_id); /* the last such call is meant */
-        known->started = (dur_event){ .kind = DUR_EVENT_ORCHESTRATION_STARTED };
+        /* the last such call is meant */
+        dur__parent call = DUR__CALL(row.parent_instance_id, parent.birth, execution, event.event_id);
+        known->started = (dur_event){ .kind = DUR_EVENT_ORCHESTRATION_STARTED, .birth = row.birth };
         DUR__PARENT_SET(&known->started, &call);
         known->has_started = true;
     }
@@ -164,7 +168,7 @@ static void add_effects(dur__inst *inst, const dur__ending *ending, const story 
         else if (event->kind == DUR_EVENT_TIMER_CREATED)
             timers[timer_count++] = ref;
         else {
-            dur__parent call = DUR__CALL(inst->id, inst->execution_id, event->event_id);
+            dur__parent call = DUR__CALL(inst->id, known->started.birth, inst->execution_id, event->event_id);
             dur_work_item cancel = { .kind = DUR_WORK_CANCEL_INSTANCE,
                                      .instance = child_id(arena, inst->id, event->instance),
                                      .reason = "parent failed" };

@@ -7,6 +7,8 @@
  */
 #include "runtime/runtime_internal.h"
 
+#include <stdlib.h>
+
 #define RETRY_BASE_MS 10
 #define RETRY_MAX_MS 3000
 #define RESTARTS_MAX 3 /* in a row; then the instance waits a second */
@@ -123,21 +125,64 @@ void dur__commit_abandon(dur__inst *inst) {
         dur__inst_free(inst);
 }
 
-/* Its parent was deleted before it was born: it goes without a trace. */
-static void orphaned(dur__inst *inst) {
-    dur_error err = DUR_ERROR_INIT;
-    const char *id = inst->id;
-    int code = dur_store_delete_instances(inst->loop->runtime->store, &id, 1, true, NULL, &err);
-    if (code == DUR_OK || code == DUR_ENOTFOUND) {
-        dur__log(DUR_LOG_INFO, DUR__LOG_RUNTIME,
-                 DUR__FIELDS(DUR__TEXT("instance_id", inst->id), DUR__TEXT("parent", inst->parent.instance)),
-                 "its parent is gone: the child is not started");
-        dur__inst_free(inst);
-    } else {
-        DUR__COUNT(inst->loop->runtime, provider_errors);
-        log_conflict(inst, "its parent is gone, and it could not be removed", err.message);
-        dur__release(inst, 1000, true, false);
+/* ---- a child without a parent ---- */
+
+typedef struct inheritance {
+    const dur__inst *inst;
+    const dur__letter *next; /* the start of whoever has the id after it; NULL: none was seen */
+    uint64_t *ids;
+    size_t count, room;
+} inheritance;
+
+static bool is_earlier(const dur__letter *a, const dur__letter *b) {
+    const dur__arrival *x = &a->arrival, *y = &b->arrival;
+    return x->order_ms < y->order_ms || (x->order_ms == y->order_ms && x->order_id < y->order_id);
+}
+
+static void find_next(inheritance *self, const dur__link *list) {
+    if (list == NULL) return;
+    DUR__LIST_EACH(list, at) {
+        const dur__letter *letter = DUR__CONTAINER(at, dur__letter, arrival.link);
+        dur__parent parent = DUR__PARENT_OF(&letter->arrival.item);
+        bool is_start = letter->arrival.item.kind == DUR_WORK_START_ORCHESTRATION;
+        if (!is_start || dur__same_parent(&parent, &self->inst->parent)) continue;
+        if (self->next == NULL || is_earlier(letter, self->next)) self->next = letter;
     }
+}
+
+static void take_along(inheritance *self, const dur__link *list) {
+    if (list == NULL) return;
+    DUR__LIST_EACH(list, at) {
+        const dur__letter *letter = DUR__CONTAINER(at, dur__letter, arrival.link);
+        if (self->next != NULL && !is_earlier(letter, self->next)) continue;
+        if (self->count == self->room) {
+            self->room = self->room * 2 + 16;
+            self->ids = dur__xrealloc(self->ids, self->room * sizeof(*self->ids));
+        }
+        self->ids[self->count++] = letter->message_id;
+    }
+}
+
+/*
+ * Its parent was deleted before it was born: it goes without a trace, and what was sent to it, too.  Not by its id:
+ * what stands behind the next start belongs to whoever has the id then, perhaps the child of a new parent.
+ */
+static void orphaned(dur__inst *inst) {
+    inheritance left = { .inst = inst };
+    dur__left verdict;
+    for (dur__arrival *at; inst->exec != NULL && (at = dur__exec_drain(inst->exec, &verdict)) != NULL;)
+        dur__list_push(&inst->inbox, &at->link);
+    const dur__link *lists[] = { inst->exec != NULL ? dur__exec_turn(inst->exec)->consumed : NULL, &inst->drained,
+                                 &inst->inbox, &inst->strays };
+    for (size_t i = 0; i < 4; i++)
+        find_next(&left, lists[i]);
+    for (size_t i = 0; i < 4; i++)
+        take_along(&left, lists[i]);
+    dur__log(DUR_LOG_INFO, DUR__LOG_RUNTIME,
+             DUR__FIELDS(DUR__TEXT("instance_id", inst->id), DUR__TEXT("parent", inst->parent.instance)),
+             "its parent is gone: the child is not started");
+    dur__forget(inst, left.ids, left.count);
+    free(left.ids);
 }
 
 static void store_failed(dur__inst *inst, const dur_turn_commit *answer) {

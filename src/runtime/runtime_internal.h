@@ -143,6 +143,7 @@ struct dur__inst {
     dur__exec *exec;
     size_t bytes; /* as counted in loop->parked_bytes */
     dur__parent parent; /* its text is ours */
+    uint64_t birth;
     bool first_turn;   /* its commit makes the instance's row */
     bool uncommitted;  /* acquired, nothing committed since: counted by the gate (L6) */
     bool unborn;       /* its start is not in the store: the first turn writes it (unborn.c) */
@@ -430,6 +431,8 @@ bool dur__turn_build(dur__inst *inst); /* false: nothing to commit */
 bool dur__start_refused(const dur__inst *inst, const dur_work_item *start);
 /* The lease goes back and nothing else happens.  seen: what is left in the queue is no reason to come back at once. */
 void dur__release(dur__inst *inst, uint64_t delay_ms, bool give_back, bool seen);
+/* Give the lease back, and take these messages away: nothing of them happens. */
+void dur__forget(dur__inst *inst, const uint64_t *ids, size_t count);
 /* The same, and the acquisition stays counted (L6): on the way to poison. */
 void dur__release_counted(dur__inst *inst, uint64_t delay_ms);
 void dur__suspend(dur__inst *inst, const char *reason);

@@ -323,9 +323,12 @@ static int begin(triage *t, dur_error *err) {
     dur__inst *inst = t->inst;
     const dur_work_item *start = &t->start->arrival.item;
     remember_parent(inst, DUR__PARENT_OF(start));
+    inst->birth = start->birth;
+    if (start->kind == DUR_WORK_START_ORCHESTRATION) inst->birth = dur__birth_new(t->loop->runtime->world);
     inst->first_turn = true;
     dur__exec_begin how = { .input = start->input,
                             .parent = DUR__PARENT_OF(start),
+                            .birth = inst->birth,
                             .carried = start->carry_forward_events,
                             .carried_count = start->carry_forward_count,
                             .initial_custom_status = start->initial_custom_status };

@@ -238,6 +238,8 @@ static void metadata_first(dur__inst *inst, dur_execution_metadata *metadata) {
     metadata->orchestration_name = inst->handler->name;
     metadata->orchestration_version = inst->handler->version;
     metadata->parent_instance_id = inst->parent.instance;
+    metadata->parent_birth = inst->parent.birth;
+    metadata->birth = inst->birth;
     metadata->has_pinned_version = dur__semver_parse(DUR_VERSION, &metadata->pinned_version);
     inst->commit->needs_parent = inst->parent.instance != NULL && inst->execution_id == 1;
 }
@@ -323,6 +325,15 @@ void dur__release(dur__inst *inst, uint64_t delay_ms, bool give_back, bool seen)
         commit->seen_now_ms = inst->loop->seen_now_ms;
     }
     dur__loop_queue_commit(inst);
+}
+
+void dur__forget(dur__inst *inst, const uint64_t *ids, size_t count) {
+    dur__release(inst, 0, true, false);
+    dur_turn_commit *commit = inst->commit;
+    uint64_t *consumed = dur_arena_alloc(inst->commit_arena, (count + 1) * sizeof(*consumed));
+    if (count > 0) memcpy(consumed, ids, count * sizeof(*consumed));
+    commit->consumed = consumed;
+    commit->consumed_count = count;
 }
 
 void dur__release_counted(dur__inst *inst, uint64_t delay_ms) {

@@ -127,6 +127,12 @@ static const struct golden {
         .has_parent_execution_id = true, .parent_execution_id = 0, .trace = 1 },
       HEAD "\"OrchestrationStarted\",\"name\":\"Order\",\"version\":\"1.2.3\",\"input\":\"\",\"parent_execution_id\":0,"
            "\"trace\":1}" },
+    { { ENVELOPE, .kind = DUR_EVENT_ORCHESTRATION_STARTED, .name = "Order", .version = "1.2.3", .input = "",
+        .parent_instance = "root", .has_parent_id = true, .parent_id = 4, .has_parent_execution_id = true,
+        .parent_execution_id = 2, .parent_birth = 9007199254740991, .birth = 1, .trace = 1 },
+      HEAD "\"OrchestrationStarted\",\"name\":\"Order\",\"version\":\"1.2.3\",\"input\":\"\","
+           "\"parent_instance\":\"root\",\"parent_id\":4,\"parent_execution_id\":2,"
+           "\"parent_birth\":9007199254740991,\"birth\":1,\"trace\":1}" },
     { { ENVELOPE, .kind = DUR_EVENT_ORCHESTRATION_COMPLETED, .output = "done" },
       HEAD "\"OrchestrationCompleted\",\"output\":\"done\"}" },
     { { ENVELOPE, .kind = DUR_EVENT_ORCHESTRATION_FAILED, .details = &cancelled },
@@ -232,6 +238,7 @@ static void same_event(const dur_event *a, const dur_event *b) {
     assert_true(a->has_parent_id == b->has_parent_id && a->parent_id == b->parent_id);
     assert_true(a->has_parent_execution_id == b->has_parent_execution_id);
     assert_true(a->parent_execution_id == b->parent_execution_id && a->trace == b->trace);
+    assert_true(a->parent_birth == b->parent_birth && a->birth == b->birth);
     assert_true(a->event_id == b->event_id && a->execution_id == b->execution_id && a->timestamp_ms == b->timestamp_ms);
     assert_true(a->fire_at_ms == b->fire_at_ms && a->last_updated_at_ms == b->last_updated_at_ms);
     const char *const ours[] = { a->instance_id,
@@ -623,9 +630,9 @@ static void histories_both_ways(void **state) {
     char *text = dur_arena_format(arena, "[%s,%s\"Nope\"}]", goldens[0].text, HEAD);
     assert_int_equal(dur_history_from_json(&back, &count, arena, text_of(text), &err), DUR_EUNSUPPORTED);
     assert_non_null(strstr(err.message, "history: event 2: unknown kind \"Nope\""));
-    events[3].output = NULL;
+    events[4].output = NULL;
     assert_int_equal(dur_history_to_json(&json, arena, events, GOLDENS, &err), DUR_EINVAL);
-    assert_non_null(strstr(err.message, "event 4 of"));
+    assert_non_null(strstr(err.message, "event 5 of"));
 }
 
 /* A history whose types come last is read in linear time: it is 2 MB here. */

@@ -138,6 +138,22 @@ static const struct golden {
         .parent_execution_id = 2 },
       "{\"CancelInstance\":{\"instance\":\"i\",\"parent_instance\":\"p\",\"parent_id\":4,\"parent_execution_id\":2,"
       "\"reason\":\"r\"}}" },
+    { { .kind = DUR_WORK_CONTINUE_AS_NEW,
+        .instance = "i",
+        .orchestration = "Order",
+        .input = "x",
+        .parent_birth = 9007199254740991,
+        .birth = 1 },
+      "{\"ContinueAsNew\":{\"instance\":\"i\",\"orchestration\":\"Order\",\"input\":\"x\","
+      "\"parent_birth\":9007199254740991,\"birth\":1,\"carry_forward_events\":[]}}" },
+    { { .kind = DUR_WORK_SUB_ORCH_COMPLETED, CALL, .parent_birth = 3, .result = "r" },
+      "{\"SubOrchCompleted\":{\"parent_instance\":\"i\",\"parent_execution_id\":3,\"parent_id\":5,"
+      "\"parent_birth\":3,\"result\":\"r\"}}" },
+    { { .kind = DUR_WORK_SUB_ORCH_FAILED, CALL, .parent_birth = 3, .details = &failure },
+      "{\"SubOrchFailed\":{\"parent_instance\":\"i\",\"parent_execution_id\":3,\"parent_id\":5,\"parent_birth\":3,"
+      DETAILS_JSON "}}" },
+    { { .kind = DUR_WORK_CANCEL_INSTANCE, .instance = "i", .reason = "r", .parent_instance = "p", .parent_birth = 3 },
+      "{\"CancelInstance\":{\"instance\":\"i\",\"parent_instance\":\"p\",\"parent_birth\":3,\"reason\":\"r\"}}" },
 };
 enum { GOLDENS = sizeof(goldens) / sizeof(goldens[0]) };
 
@@ -155,6 +171,7 @@ static void same_item(const dur_work_item *a, const dur_work_item *b) {
     assert_true(a->has_parent_id == b->has_parent_id && a->parent_id == b->parent_id);
     assert_true(a->has_parent_execution_id == b->has_parent_execution_id);
     assert_true(a->parent_execution_id == b->parent_execution_id);
+    assert_true(a->parent_birth == b->parent_birth && a->birth == b->birth);
     assert_true(a->attempt == b->attempt && a->cancel_seq == b->cancel_seq);
     const char *const ours[] = { a->instance,
                                  a->orchestration,

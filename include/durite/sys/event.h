@@ -148,6 +148,8 @@ typedef struct dur_event {
     const char *parent_instance;
     uint64_t parent_id;
     uint64_t parent_execution_id; /* optional */
+    uint64_t parent_birth;        /* ours, optional: which of the instances that had the parent's id; 0: not known */
+    uint64_t birth;               /* ours, optional: the same of this instance; its executions share it; 0: none */
     const dur_carried *carry_forward_events;
     size_t carry_forward_count;
     const char *initial_custom_status;

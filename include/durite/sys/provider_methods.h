@@ -84,11 +84,12 @@ typedef struct dur_capability_filter {
 /*
  * Which handlers a node has.  Stores keep one text per instance, its handler: that of the start that made it (a start
  * for an instance that exists changes nothing), then of each turn that names orchestration and version (dur_handler_key
- * of both), then of each continue-as-new; none where nobody has said, and none once it has ended (metadata.status
- * COMPLETED or FAILED), for then nothing runs any more and any node may clear up.  A worker row keeps that of its
- * message.  A fetch with a filter sees only rows whose handler is among the keys, and those without one: applied before
- * anything is locked or counted, and by an index that begins with the handler, so that any number of rows of other
- * services in front cost nothing.  A store that cannot do that ignores filters: who asks copes with what comes.
+ * of both), then of each continue-as-new; none where nobody has said or a release has taken its start away, and none
+ * once it has ended (metadata.status COMPLETED or FAILED), for then nothing runs any more and any node may clear up.  A
+ * worker row keeps that of its message.  A fetch with a filter sees only rows whose handler is among the keys, and
+ * those without one: applied before anything is locked or counted, and by an index that begins with the handler, so
+ * that any number of rows of other services in front cost nothing.  A store that cannot do that ignores filters: who
+ * asks copes with what comes.
  */
 typedef struct dur_handler_filter {
     const char *const *keys; /* in order of strcmp, none twice */
@@ -187,6 +188,9 @@ typedef struct dur_execution_metadata {
     const char *orchestration_name; /* name and version given: create or update the instance row */
     const char *orchestration_version;
     const char *parent_instance_id;
+    uint64_t parent_birth;          /* not stored: for needs_parent; 0: not known */
+    uint64_t birth;                 /* kept in the row that name and version make, unchanged from then on; 0: none.
+                                       A number that tells this instance from others that had its id */
     bool has_pinned_version;
     dur_semver pinned_version;
 } dur_execution_metadata;
@@ -220,7 +224,7 @@ typedef enum dur_turn_fault {
     DUR_TURN_POSITION,   /* event expected_last is missing or has a successor */
     DUR_TURN_WORK_LOST,  /* a consumed worker row is gone or locked by somebody else: see lost_work */
     DUR_TURN_STORE,      /* the store failed; error says whether trying again makes sense */
-    DUR_TURN_ORPHAN      /* needs_parent, and the parent does not exist; DUR_ENOTFOUND */
+    DUR_TURN_ORPHAN      /* needs_parent, and that parent does not exist; DUR_ENOTFOUND */
 } dur_turn_fault;
 
 /*
@@ -264,16 +268,19 @@ typedef struct dur_turn_commit {
                                turn is committed they are 0, 0 again: nobody has seen that */
     uint64_t delay_ms;    /* without keep_lease: not fetched again before now + delay (0: at once) */
     bool give_back;       /* the acquisition was not used (shutdown, unregistered): do not count it */
-    /* A turn with execution_id 0 is a release: nothing is written, the lease goes.  It clears the counts of attempts
-       only if it says what it has seen (the handler ran and waits); otherwise it leaves them, or with give_back takes
-       one off. */
+    /* A turn with execution_id 0 is a release: nothing is written, the lease goes, and what it lists as consumed; if
+       that was its start, the instance no longer exists.  It clears the counts of attempts only if it says what it has
+       seen (the handler ran and waits); otherwise it leaves them, or with give_back takes one off. */
     bool take_over;     /* no token is compared; any lease on the instance ends (terminate) */
     bool if_unleased;   /* with take_over: DUR_TURN_LEASE_LOST when somebody holds the instance */
     bool remove_work;   /* delete all messages, worker rows and timers of the instance (terminate) */
     bool set_suspended; /* mark suspended with this reason (NULL: resume) */
     const char *suspended;
-    bool needs_parent; /* compared too: metadata.parent_instance_id exists.  With the refusal of delete_instances to
-                          leave a child's row behind, no child outlives its parent, whenever it was scheduled */
+    bool needs_parent; /* compared too: metadata.parent_instance_id exists and, if metadata.parent_birth is given, is
+                          the instance that is meant: that birth is in its row, or it has history and no birth (it was
+                          brought here by other means).  One that is no more than a start that waits has not begun and
+                          is nobody's parent.  With the refusal of delete_instances to leave a child's row behind, no
+                          child outlives its parent, whenever it was scheduled, nor finds another under the same id */
 
     bool writes_start; /* the first turn of what lane_starts has handed out: the instance is made by it.  Somebody else
                           has made it meanwhile: DUR_TURN_LEASE_LOST.  Committed, lock_token and store_key are answers:
@@ -450,6 +457,7 @@ typedef struct dur_instance_row {
     uint64_t created_at_ms;
     uint64_t updated_at_ms;
     const char *parent_instance_id; /* NULL: a root */
+    uint64_t birth;                 /* as it was given with the first turn; 0: none */
     const char *suspended;          /* reason; NULL: not suspended */
     const char *custom_status;      /* NULL: none */
     uint64_t custom_status_version;

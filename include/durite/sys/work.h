@@ -46,10 +46,12 @@ typedef struct dur_work_item {
     const char *input;
     const char *version; /* NULL: the registry's policy decides */
     /* The call that an instance answers to: StartOrchestration, ContinueAsNew; on CancelInstance (ours, optional) the
-       call that is given up: whoever answers to another one ignores it. */
+       call that is given up: whoever answers to another one ignores it.  SubOrch* have parent_birth only. */
     const char *parent_instance;
     uint64_t parent_id;
     uint64_t parent_execution_id; /* optional */
+    uint64_t parent_birth;        /* ours, optional: which of the instances that had the parent's id; 0: not known */
+    uint64_t birth;               /* ours, optional, ContinueAsNew: the instance's own, which it keeps */
     const char *result;
     const char *data;
     const char *reason;

@@ -17,6 +17,7 @@ static void row_fill(const dur__mem_instance *instance, dur_arena *arena, dur_in
     out->created_at_ms = instance->created_at_ms;
     out->updated_at_ms = instance->updated_at_ms;
     out->parent_instance_id = dur_arena_strdup(arena, instance->parent);
+    out->birth = instance->birth;
     out->suspended = dur_arena_strdup(arena, instance->suspended);
     out->custom_status = dur_arena_strdup(arena, instance->custom_status);
     out->custom_status_version = instance->custom_status_version;

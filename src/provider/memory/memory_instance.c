@@ -73,6 +73,7 @@ void dur__mem_row(dur__mem *mem, dur__mem_instance *instance, const dur_executio
         instance->has_row = true;
         instance->created_at_ms = mem->now_ms;
         dur__mem_set_text(&instance->parent, metadata->parent_instance_id); /* immutable from here on */
+        instance->birth = metadata->birth;
         family_join(mem, instance);
     }
     dur__mem_set_text(&instance->name, metadata->orchestration_name);

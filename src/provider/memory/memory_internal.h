@@ -111,6 +111,7 @@ struct dur__mem_instance {
     bool has_row;
     char *name, *version, *parent, *suspended, *custom_status;
     char *handler; /* what a node must have to run it; NULL: nothing */
+    uint64_t birth; /* 0: none */
     uint64_t custom_status_version;
     uint64_t current_execution; /* highest that was committed or appended; 0: none */
     uint64_t created_at_ms, updated_at_ms;

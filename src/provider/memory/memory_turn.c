@@ -64,9 +64,15 @@ static bool check_events(const dur__mem_execution *execution, dur_turn_commit *t
     return refuse(turn, turn->error.code == DUR_EINVAL ? DUR_TURN_STORE : DUR_TURN_POSITION);
 }
 
+static bool is_meant(const dur__mem_instance *parent, uint64_t birth) {
+    if (!dur__mem_exists(parent)) return false;
+    return birth == 0 || parent->birth == birth || (parent->birth == 0 && parent->event_count > 0);
+}
+
 static bool check_parent(dur__mem *mem, dur_turn_commit *turn) {
     const char *parent = turn->metadata.parent_instance_id;
-    if (!turn->needs_parent || parent == NULL || dur__mem_exists(dur__mem_find(mem, parent))) return true;
+    if (!turn->needs_parent || parent == NULL) return true;
+    if (is_meant(dur__mem_find(mem, parent), turn->metadata.parent_birth)) return true;
     dur_error_set(&turn->error, DUR_ENOTFOUND, false, "memory.commit", "the parent %s not found", parent);
     return refuse(turn, DUR_TURN_ORPHAN);
 }
@@ -249,6 +255,8 @@ void dur__mem_commit(dur__mem *mem, dur__mem_lane *lane, dur_arena *arena, dur_t
     /* Nothing below can refuse.  The instance outlives the calls: a lease or its own row holds it. */
     if (turn->remove_work) remove_work(mem, instance);
     consume(mem, instance, turn);
+    if (is_release(turn) && turn->consumed_count > 0 && !instance->has_row && instance->event_count == 0)
+        dur__mem_set_text(&instance->handler, NULL); /* its start is gone, and another one may need another */
     write_execution(mem, instance, turn);
     write_work(mem, instance, turn);
     drop_timers(mem, instance, turn);

@@ -11,7 +11,7 @@
     "i.created_at, "                                                                                                   \
     "CASE WHEN i.owner IS NULL THEN i.updated_at ELSE " DUR__PG_UPDATED_AHEAD                                          \
     " END, i.parent, i.suspended, i.custom_status, i.custom_status_version, i.owner, NOT (i.has_row OR "               \
-    "i.has_history)"
+    "i.has_history), i.birth"
 #define ITS_EXECUTION                                                                                                  \
     " LEFT JOIN @executions e ON i.status IS NULL AND e.instance_id = i.instance_id AND e.execution_id = "             \
     "i.current_execution"
@@ -34,6 +34,7 @@ static void read_instance(const PGresult *rows, int row, dur_arena *arena, void 
     out->custom_status_version = dur__pg_get_u64(rows, row, 11);
     out->owner = dur__pg_get_text(rows, row, 12, arena);
     out->start_pending = dur__pg_get_bool(rows, row, 13);
+    out->birth = dur__pg_get_u64(rows, row, 14);
 }
 
 #define FILTERS                                                                                                        \
@@ -115,7 +116,7 @@ int dur__pg_get_instance(dur_provider *self, dur_arena *arena, const char *insta
     if (code == DUR_OK) {
         memset(out, 0, sizeof(*out));
         read_instance(result, 0, arena, out);
-        if (dur__pg_get(result, 0, 14) != NULL) out->pending_start = dur__pg_get_json(result, 0, 14, arena);
+        if (dur__pg_get(result, 0, 15) != NULL) out->pending_start = dur__pg_get_json(result, 0, 15, arena);
     }
     PQclear(result);
     return code;

@@ -21,12 +21,13 @@ static const char ends_sql[] =
 static const char births_sql[] =
     "INSERT INTO @instances (instance_id, has_row, has_history, known, created_at, updated_at, owner, holder, status,"
     " token, current_execution, last_event, name, version, pin, custom_status, custom_status_version, step_id,"
-    " step_token, step_json) SELECT id, true, true, true, #now, #now, $3::text, $4::bigint, 1, token, execution, last,"
-    " name, version, pin::bigint[], custom, custom_version, step, step_token, step_json FROM (SELECT unnest($2::text[])"
+    " step_token, step_json, birth) SELECT id, true, true, true, #now, #now, $3::text, $4::bigint, 1, token, execution,"
+    " last, name, version, pin::bigint[], custom, custom_version, step, step_token, step_json, nullif(birth, 0) FROM"
+    " (SELECT unnest($2::text[])"
     " AS id, unnest($5::text[]) AS token, unnest($6::bigint[]) AS execution, unnest($7::bigint[]) AS last,"
     " unnest($8::text[]) AS name, unnest($9::text[]) AS version, unnest($10::text[]) AS pin, unnest($11::text[]) AS"
-    " custom, unnest($12::bigint[]) AS custom_version, unnest($13::bigint[]) AS step, unnest($14::text[]) AS"
-    " step_token, unnest($15::text[]) AS step_json) t";
+    " custom, unnest($12::bigint[]) AS custom_version, unnest($13::bigint[]) AS birth, unnest($14::bigint[]) AS"
+    " step, unnest($15::text[]) AS step_token, unnest($16::text[]) AS step_json) t";
 
 /*
  * The lane's row is locked, so that nobody takes a lease away meanwhile, nor the owner for dead, with whom it would go.
@@ -79,12 +80,12 @@ static void send_ends(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **tu
 
 static void send_births(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, dur_turn_commit **turns,
                         size_t count) {
-    enum { TOKEN, EXECUTION, LAST, NAME, VERSION, PIN, CUSTOM, CUSTOM_VERSION, COLUMNS };
+    enum { TOKEN, EXECUTION, LAST, NAME, VERSION, PIN, CUSTOM, CUSTOM_VERSION, BIRTH, COLUMNS };
     dur__pg_args args;
     dur__pg_array id = dur__pg_array_text(), columns[COLUMNS];
     if (count == 0) return;
     for (int i = 0; i < COLUMNS; i++)
-        columns[i] = i == EXECUTION || i == LAST || i == CUSTOM_VERSION ? dur__pg_array_i64() : dur__pg_array_text();
+        columns[i] = i == EXECUTION || i == LAST || i >= CUSTOM_VERSION ? dur__pg_array_i64() : dur__pg_array_text();
     for (size_t i = 0; i < count; i++) {
         const dur_turn_commit *turn = turns[i];
         const dur_event_row *custom = dur__pg_status_event(turn);
@@ -97,6 +98,7 @@ static void send_births(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane
         dur__pg_add_pin(&columns[PIN], &turn->metadata);
         dur__pg_add_text(&columns[CUSTOM], custom != NULL ? custom->value : NULL);
         dur__pg_add_i64(&columns[CUSTOM_VERSION], custom != NULL);
+        dur__pg_add_i64(&columns[BIRTH], (int64_t)turn->metadata.birth);
     }
     dur__pg_args_begin(store, &args);
     dur__pg_array_arg(&args, &id);

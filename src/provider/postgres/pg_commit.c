@@ -24,7 +24,8 @@ static const char why_sql[] =
     " i.expires_at > #now), false) END, coalesce(" DUR__PG_LAST(
         "h.instance_id = i.instance_id AND h.execution_id = $4::bigint") ", 0), $5::text IS NULL OR EXISTS (SELECT 1 "
                                                                          "FROM @instances p WHERE"
-                                                                         " p.instance_id = $5::text AND p.known) FROM "
+                                                                         " p.instance_id = $5::text AND "
+                                                                         DUR__PG_IS_MEANT("p", "$6::bigint") ") FROM "
                                                                          "@instances i WHERE i.instance_id = $2::text";
 static const char why_work_sql[] =
     "SELECT EXISTS (SELECT 1 FROM @worker w WHERE w.token = c.token AND w.instance_id = $2::text AND (c.id = 0 OR"
@@ -101,6 +102,7 @@ static void find_why(dur__pg *store, dur__pg_conn *conn, dur_arena *arena, dur_t
     dur__pg_text(&args, turn->take_over ? NULL : turn->lock_token);
     dur__pg_id(&args, turn->execution_id);
     dur__pg_text(&args, turn->needs_parent ? turn->metadata.parent_instance_id : NULL);
+    dur__pg_i64(&args, (int64_t)turn->metadata.parent_birth);
     int row = dur__pg_batch_add(&batch, why_sql, &args);
     dur__pg_args_begin(store, &args);
     dur__pg_text(&args, turn->instance);

@@ -631,6 +631,9 @@ int dur__pg_erase(dur__pg_conn *conn, dur__pg_array *ids, dur_delete_result *out
 #define DUR__PG_CONTINUE_AS_NEW "1"
 /* Kinds of messages that start: START_ORCHESTRATION, CONTINUE_AS_NEW. */
 #define DUR__PG_STARTS "(0, " DUR__PG_CONTINUE_AS_NEW ")"
+/* The parent that a child's first turn needs: of that birth (0: of any), or brought here with history and without. */
+#define DUR__PG_IS_MEANT(row, birth)                                                                                   \
+    "(" row ".known AND (" birth " = 0 OR " row ".birth = " birth " OR " row ".birth IS NULL AND " row ".has_history))"
 /* An instance's row i that stands for nothing any more. */
 #define DUR__PG_EMPTY                                                                                                  \
     "NOT i.known AND NOT EXISTS (SELECT 1 FROM @queue q WHERE q.instance_id = i.instance_id) AND NOT EXISTS (SELECT 1" \

@@ -35,7 +35,7 @@ static const char *const migration_1[] = {
     " has_row boolean NOT NULL DEFAULT false,"
     " has_history boolean NOT NULL DEFAULT false,"
     " known boolean NOT NULL DEFAULT false,"
-    " name text, version text, parent text COLLATE \"C\", suspended text,"
+    " name text, version text, parent text COLLATE \"C\", birth bigint, suspended text,"
     " custom_status text, custom_status_version bigint NOT NULL DEFAULT 0,"
     " current_execution bigint NOT NULL DEFAULT 0,"
     " last_event bigint NOT NULL DEFAULT 0,"

@@ -113,6 +113,7 @@ static const char rows_sql[] =
     " name = CASE WHEN t.flags & 4 <> 0 THEN t.name ELSE i.name END,"
     " version = CASE WHEN t.flags & 4 <> 0 THEN t.version ELSE i.version END,"
     " parent = CASE WHEN t.flags & 4 <> 0 AND NOT i.has_row THEN t.parent ELSE i.parent END,"
+    " birth = CASE WHEN t.flags & 4 <> 0 AND NOT i.has_row THEN nullif(t.birth, 0) ELSE i.birth END,"
     " created_at = CASE WHEN t.flags & 4 <> 0 AND NOT i.has_row THEN n.now ELSE i.created_at END,"
     " updated_at = n.now,"
     " current_execution = CASE WHEN t.flags & 1 <> 0 THEN greatest(i.current_execution, t.execution)"
@@ -131,21 +132,21 @@ static const char rows_sql[] =
     " owner = CASE WHEN t.flags & 16 = 0 THEN NULL WHEN i.owner = t.owner OR t.owner IS NULL THEN i.owner"
     " ELSE coalesce((SELECT o.owner FROM @owners o WHERE o.owner = t.owner), i.owner) END,"
     " expires_at = CASE WHEN t.flags & 16 <> 0 THEN i.expires_at END,"
-    " holder = CASE WHEN t.flags & 16 <> 0 THEN coalesce($15::bigint, i.holder) END,"
-    " ready_at = CASE WHEN t.flags & 16 <> 0 AND $15::bigint IS NOT NULL AND i.holder IS DISTINCT FROM $15::bigint"
+    " holder = CASE WHEN t.flags & 16 <> 0 THEN coalesce($16::bigint, i.holder) END,"
+    " ready_at = CASE WHEN t.flags & 16 <> 0 AND $16::bigint IS NOT NULL AND i.holder IS DISTINCT FROM $16::bigint"
     " THEN 0 ELSE i.ready_at END,"
-    " ready_due = CASE WHEN t.flags & 16 <> 0 AND $15::bigint IS NOT NULL AND i.holder IS DISTINCT FROM $15::bigint"
+    " ready_due = CASE WHEN t.flags & 16 <> 0 AND $16::bigint IS NOT NULL AND i.holder IS DISTINCT FROM $16::bigint"
     " THEN 0 ELSE i.ready_due END"
     " FROM n, unnest($2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::text[],"
-    " $9::text[], $10::text[], $11::text[], $12::text[], $13::text[], $14::text[]) AS t(id, token, execution, expected,"
-    " last, flags, name, version, parent, pin, custom, owner, suspended)"
+    " $9::text[], $10::text[], $11::text[], $12::text[], $13::text[], $14::text[], $15::bigint[]) AS t(id, token,"
+    " execution, expected, last, flags, name, version, parent, pin, custom, owner, suspended, birth)"
     " WHERE i.instance_id = t.id AND CASE WHEN t.flags & 64 <> 0 THEN i.known ELSE i.token = t.token AND"
     " (i.owner IS NOT NULL OR i.expires_at > n.now) END"
     " AND (t.expected IS NULL OR t.expected = CASE WHEN t.execution = i.current_execution THEN i.last_event"
     " WHEN t.execution > i.current_execution THEN 0 ELSE coalesce(" DUR__PG_LAST(
         "h.instance_id = i.instance_id AND h.execution_id = t.execution") ", 0) END) RETURNING 1)"
                                                                           " SELECT 1 / (CASE WHEN count(*) = "
-                                                                          "$16::bigint THEN 1 ELSE 0 END) FROM u";
+                                                                          "$17::bigint THEN 1 ELSE 0 END) FROM u";
 
 void dur__pg_add_pin(dur__pg_array *array, const dur_execution_metadata *metadata) {
     char text[64];
@@ -168,10 +169,14 @@ uint64_t dur__pg_turn_last_event(const dur_turn_commit *turn) {
 static void send_rows(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, dur_turn_commit **turns,
                       size_t count) {
     dur__pg_args args;
-    enum { ID, TOKEN, EXECUTION, EXPECTED, LAST, FLAGS, NAME, VERSION, PARENT, PIN, CUSTOM, OWNER, SUSPENDED, COLUMNS };
+    /* clang-format off */
+    enum {
+        ID, TOKEN, EXECUTION, EXPECTED, LAST, FLAGS, NAME, VERSION, PARENT, PIN, CUSTOM, OWNER, SUSPENDED, BIRTH, COLUMNS
+    };
+    /* clang-format on */
     dur__pg_array columns[COLUMNS];
     for (int i = 0; i < COLUMNS; i++)
-        columns[i] = i >= EXECUTION && i <= FLAGS ? dur__pg_array_i64() : dur__pg_array_text();
+        columns[i] = (i >= EXECUTION && i <= FLAGS) || i == BIRTH ? dur__pg_array_i64() : dur__pg_array_text();
     for (size_t i = 0; i < count; i++) {
         const dur_turn_commit *turn = turns[i];
         const dur_event_row *custom = dur__pg_status_event(turn);
@@ -191,6 +196,7 @@ static void send_rows(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *
         dur__pg_add_text(&columns[CUSTOM], custom != NULL ? custom->value : NULL);
         dur__pg_add_text(&columns[OWNER], turn->owner);
         dur__pg_add_text(&columns[SUSPENDED], turn->suspended);
+        dur__pg_add_i64(&columns[BIRTH], (int64_t)turn->metadata.birth);
     }
     dur__pg_args_begin(store, &args);
     dur__pg_array_args(&args, columns, COLUMNS);
@@ -412,8 +418,8 @@ bool dur__pg_turn_seen(const dur_turn_commit *turn) {
 
 /* Their rows are locked: whoever deletes one waits, and then finds the child. */
 static const char parents_sql[] = "SELECT 1 / (CASE WHEN bool_and(EXISTS (SELECT 1 FROM @instances i WHERE"
-                                  " i.instance_id = p.id AND i.known)) THEN 1 ELSE 0 END) FROM unnest($2::text[]) AS"
-                                  " p(id)";
+                                  " i.instance_id = p.id AND " DUR__PG_IS_MEANT("i", "p.birth") ")) THEN 1 ELSE 0 END)"
+                                  " FROM unnest($2::text[], $3::bigint[]) AS p(id, birth)";
 
 static bool needs_parent(const dur_turn_commit *turn) {
     return turn->needs_parent && turn->metadata.parent_instance_id != NULL;
@@ -421,12 +427,16 @@ static bool needs_parent(const dur_turn_commit *turn) {
 
 static void send_parents(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count) {
     dur__pg_args args;
-    dur__pg_array parents = dur__pg_array_text();
-    for (size_t i = 0; i < count; i++)
-        if (needs_parent(turns[i])) dur__pg_add_text(&parents, turns[i]->metadata.parent_instance_id);
+    dur__pg_array parents = dur__pg_array_text(), births = dur__pg_array_i64();
+    for (size_t i = 0; i < count; i++) {
+        if (!needs_parent(turns[i])) continue;
+        dur__pg_add_text(&parents, turns[i]->metadata.parent_instance_id);
+        dur__pg_add_i64(&births, (int64_t)turns[i]->metadata.parent_birth);
+    }
     bool any = parents.count > 0;
     dur__pg_args_begin(store, &args);
     dur__pg_array_arg(&args, &parents);
+    dur__pg_array_arg(&args, &births);
     if (any)
         dur__pg_batch_add(batch, parents_sql, &args);
     else

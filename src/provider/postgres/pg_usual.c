@@ -26,7 +26,7 @@
 #define RESULT ", unnest($21::bigint[]) AS status, unnest($22::text[]) AS output"
 #define NAMES                                                                                                          \
     ", unnest($23::text[]) AS name, unnest($24::text[]) AS version, unnest($25::text[]) AS parent,"                    \
-    " unnest($26::text[]) AS pin"
+    " unnest($26::text[]) AS pin, unnest($27::bigint[]) AS birth"
 
 /*
  * A lease that this lane holds; where the holder is another, it was taken outside of the lane.  IS TRUE keeps the
@@ -98,6 +98,7 @@ static const char beginning_rows_sql[] =
     " known = true,"
     " name = coalesce(t.name, i.name), version = coalesce(t.version, i.version),"
     " parent = CASE WHEN t.name IS NULL OR i.has_row THEN i.parent ELSE t.parent END,"
+    " birth = CASE WHEN t.name IS NULL OR i.has_row THEN i.birth ELSE nullif(t.birth, 0) END,"
     " created_at = CASE WHEN t.name IS NULL OR i.has_row THEN i.created_at ELSE #now END, updated_at = #now,"
     " current_execution = t.execution, last_event = t.last, pin = coalesce(t.pin::bigint[], i.pin)," STATUS_AND_LEASE
     " FROM " TURNS(STATE RESULT NAMES) " WHERE (i.current_execution = t.execution OR (t.expected = 0 AND"
@@ -113,9 +114,9 @@ static const char beginning_rows_sql[] =
 static const char born_sql[] =
     "WITH u AS (INSERT INTO @instances (instance_id, has_row, has_history, known, name, version, current_execution,"
     " last_event, pin, custom_status, custom_status_version, created_at, updated_at, token, owner, holder, step_id,"
-    " step_token, step_json, status) SELECT t.id, true, true, true, t.name, t.version, t.execution, t.last,"
+    " step_token, step_json, status, birth) SELECT t.id, true, true, true, t.name, t.version, t.execution, t.last,"
     " t.pin::bigint[], t.custom, t.flags >> 3 & 1, n.now, n.now, t.token, $7::text, $8::bigint, t.step, t.step_token,"
-    " t.step_json, 1 FROM (SELECT #now AS now) n, " TURNS(STATE NAMES) " WHERE " OWNER_LIVES
+    " t.step_json, 1, nullif(t.birth, 0) FROM (SELECT #now AS now) n, " TURNS(STATE NAMES) " WHERE " OWNER_LIVES
     " RETURNING instance_id, current_execution, created_at), " HISTORY ALL_OR_NOTHING;
 
 /* ---- which turns are usual --------------------------------------------------------------------------------------- */
@@ -275,10 +276,10 @@ static void state_columns(dur__pg_args *args, dur_turn_commit **turns, size_t co
 }
 
 static void name_columns(dur__pg_args *args, dur_turn_commit **turns, size_t count) {
-    enum { NAME, VERSION, PARENT, PIN, COLUMNS };
+    enum { NAME, VERSION, PARENT, PIN, BIRTH, COLUMNS };
     dur__pg_array columns[COLUMNS];
     for (int i = 0; i < COLUMNS; i++)
-        columns[i] = dur__pg_array_text();
+        columns[i] = i == BIRTH ? dur__pg_array_i64() : dur__pg_array_text();
     for (size_t i = 0; i < count; i++) {
         const dur_execution_metadata *metadata = &turns[i]->metadata;
         bool named = dur__pg_turn_gives_row(turns[i]);
@@ -286,6 +287,7 @@ static void name_columns(dur__pg_args *args, dur_turn_commit **turns, size_t cou
         dur__pg_add_text(&columns[VERSION], named ? metadata->orchestration_version : NULL);
         dur__pg_add_text(&columns[PARENT], metadata->parent_instance_id);
         dur__pg_add_pin(&columns[PIN], metadata);
+        dur__pg_add_i64(&columns[BIRTH], (int64_t)metadata->birth);
     }
     dur__pg_array_args(args, columns, COLUMNS);
 }

@@ -20,6 +20,7 @@ static void row_fill(dur_arena *arena, sqlite3_stmt *row, dur_instance_row *out)
     out->custom_status = dur__sq_dup(arena, row, 10);
     out->custom_status_version = dur__sq_u64(row, 11);
     out->owner = dur__sq_dup(arena, row, 12);
+    out->birth = dur__sq_u64(row, 17);
 }
 
 /* What the row itself does not know: a step of a parked instance does not touch it, its last event knows when it was.
@@ -40,7 +41,7 @@ static int row_complete(dur__sq_conn *conn, dur_arena *arena, sqlite3_stmt *row,
 
 /* The same from one statement: whoever waits for an instance asks it twice, and nothing else. */
 static bool whole_fill(dur_arena *arena, sqlite3_stmt *row, dur_instance_row *out) {
-    enum { NAME = 2, OUTPUT = 17, LAST_AT, HISTORY, START_AT, START, HANDLER, UNSERVED };
+    enum { NAME = 2, OUTPUT = 18, LAST_AT, HISTORY, START_AT, START, HANDLER, UNSERVED };
     bool named = !dur__sq_is_null(row, NAME), history = dur__sq_u64(row, HISTORY) != 0;
     bool starts = !dur__sq_is_null(row, START);
     row_fill(arena, row, out);

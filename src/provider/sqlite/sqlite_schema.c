@@ -13,7 +13,7 @@
 static const char tables_1[] =
     "CREATE TABLE dur_meta(name TEXT PRIMARY KEY, value) WITHOUT ROWID;"
     "CREATE TABLE dur_instance("
-    " key INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, name TEXT, version TEXT, parent TEXT,"
+    " key INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, name TEXT, version TEXT, parent TEXT, birth INTEGER,"
     " execution INTEGER NOT NULL DEFAULT 0, status INTEGER NOT NULL DEFAULT 0, pinned INTEGER,"
     " created INTEGER NOT NULL DEFAULT 0, updated INTEGER NOT NULL DEFAULT 0,"
     " token TEXT, owner TEXT, locked_until INTEGER, acquisitions INTEGER NOT NULL DEFAULT 0,"

@@ -8,7 +8,7 @@
 
 #define DUR__SQ_INSTANCE_COLUMNS                                                                                       \
     "key, id, name, version, execution, status, parent, created, updated, suspended, custom_status, "                  \
-    "custom_status_version, owner, token, locked_until, acquisitions, pinned"
+    "custom_status_version, owner, token, locked_until, acquisitions, pinned, birth"
 
 /* By id, from ?1 on; the index that leads there is chosen by what else is said. */
 #define DUR__SQ_LIST_WHERE(which)                                                                                      \
@@ -28,7 +28,8 @@
 /* What a turn changes.  ?8: an execution begins with it; ?12: it is one of the current execution; ?13: its handler. */
 #define DUR__SQ_TURN_COLUMNS                                                                                           \
     "name=coalesce(?2, name), version=coalesce(?3, version), "                                                         \
-    "parent=CASE WHEN name IS NULL THEN ?4 ELSE parent END, execution=?5, "                                            \
+    "parent=CASE WHEN name IS NULL THEN ?4 ELSE parent END, "                                                          \
+    "birth=CASE WHEN name IS NULL THEN ?14 ELSE birth END, execution=?5, "                                             \
     "status=CASE WHEN ?8 THEN coalesce(?6, 1) ELSE coalesce(?6, status) END, "                                         \
     "pinned=CASE WHEN ?8 THEN ?7 ELSE coalesce(?7, pinned) END, "                                                      \
     "created=CASE WHEN name IS NULL AND ?2 IS NOT NULL THEN ?9 ELSE created END, updated=?9, acquisitions=0, "         \
@@ -70,10 +71,14 @@
         "CASE WHEN status IN (2, 3) THEN '' ELSE handler END, token IS NULL AND NOT EXISTS "                           \
         "(SELECT 1 FROM dur_served s WHERE s.activity = 0 AND s.handler IN (i.handler, '')) "                          \
         "FROM dur_instance i WHERE id=?1")                                                                             \
+    SQL(INSTANCE_BIRTH, "SELECT birth FROM dur_instance WHERE key=?1")                                                 \
     SQL(INSTANCE_MAKE, "INSERT INTO dur_instance(id) VALUES(?1)")                                                      \
     SQL(INSTANCE_START,                                                                                                \
         "INSERT INTO dur_instance(id, ready_at, ready_seq, handler) VALUES(?1, ?2, ?3, coalesce(?4, '')) "             \
         "ON CONFLICT(id) DO NOTHING")                                                                                  \
+    SQL(INSTANCE_NO_HANDLER, /* its start was taken away, and another one may need another */                           \
+        "UPDATE dur_instance SET handler='' WHERE key=?1 AND name IS NULL "                                            \
+        "AND NOT EXISTS (SELECT 1 FROM dur_event WHERE key=?1)")                                                       \
     SQL(INSTANCE_HANDLER, /* ?3: a continue-as-new; else a start, which says it only of what did not exist */          \
         "UPDATE dur_instance SET handler=?2 WHERE key=?1 AND handler <> ?2 AND (?3 OR (name IS NULL "                  \
         "AND NOT EXISTS (SELECT 1 FROM dur_event WHERE key=?1) "                                                       \
@@ -81,8 +86,8 @@
     SQL(INSTANCE_NEXT_KEY, "SELECT coalesce(max(key), 0) + 1 FROM dur_instance")                                       \
     SQL(INSTANCE_BORN,                                                                                                 \
         "INSERT INTO dur_instance(key, id, name, version, execution, status, created, updated, started, token, owner," \
-        " pinned, completed, output, handler)"                                                                         \
-        " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7, ?7, ?8, ?9, ?10, ?11, ?12, ?13) "                                     \
+        " pinned, completed, output, handler, birth)"                                                                  \
+        " VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14) "                                \
         "ON CONFLICT(id) DO NOTHING")                                                                                  \
     SQL(INSTANCE_READY,                                                                                                \
         "UPDATE dur_instance SET ready_at=CASE WHEN max(?2, not_before) <= ?4 THEN 0 ELSE max(?2, not_before) END, "   \

@@ -119,6 +119,20 @@ static int position_compare(dur__sq_turn_op *self, dur__sq_txn *txn) {
                          (unsigned long long)turn->expected_last);
 }
 
+/* The instance of that birth, or one that came here with its history and without a birth. */
+static int is_meant(dur__sq_txn *txn, uint64_t key, uint64_t birth, bool *yes, dur_error *err) {
+    sqlite3_stmt *row = NULL;
+    int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_BIRTH, &row, err, "i", key);
+    uint64_t stored = code == DUR_OK && row != NULL ? dur__sq_u64(row, 0) : 0;
+    dur__sq_end(&row);
+    *yes = stored == birth;
+    if (code != DUR_OK || stored != 0) return code;
+    code = dur__sq_first(txn->conn, DUR__SQ_EVENT_ANY, &row, err, "i", key);
+    *yes = code == DUR_OK && row != NULL;
+    dur__sq_end(&row);
+    return code;
+}
+
 /* A child is born only while its parent is there: deleting that finds the child's row, or the child finds nobody. */
 static int parent_compare(dur__sq_turn_op *self, dur__sq_txn *txn) {
     const char *parent = self->turn->metadata.parent_instance_id;
@@ -127,6 +141,8 @@ static int parent_compare(dur__sq_turn_op *self, dur__sq_txn *txn) {
     if (self->plain || !self->turn->needs_parent || parent == NULL) return DUR_OK;
     int code = dur__sq_key(txn, parent, false, &key, &self->op.err);
     if (code == DUR_OK && key != 0) code = dur__sq_exists(txn, key, &exists, &ended, NULL, &self->op.err);
+    if (code == DUR_OK && exists && self->turn->metadata.parent_birth != 0)
+        code = is_meant(txn, key, self->turn->metadata.parent_birth, &exists, &self->op.err);
     if (code != DUR_OK || exists) return code;
     self->fault = DUR_TURN_ORPHAN;
     return dur_error_set(&self->op.err, DUR_ENOTFOUND, false, "sqlite.commit", "the parent \"%s\" not found", parent);
@@ -244,6 +260,8 @@ static int messages_consume(dur__sq_turn_op *self, dur__sq_txn *txn) {
             if (gone && self->lease != NULL && turn->keep_lease)
                 dur__sq_lease_take(txn, self->lease, turn->consumed[i]);
         }
+        if (code == DUR_OK && turn->execution_id == 0 && turn->consumed_count > 0)
+            code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_NO_HANDLER, &self->op.err, "i", self->key);
     }
     if (code == DUR_OK && !self->plain && turn->consume_listed && turn->lock_token != NULL && !turn->take_over &&
         (self->counted || !turn->keep_lease) && !is_failed_release(self) &&
@@ -338,12 +356,12 @@ static int instance_write(dur__sq_turn_op *self, dur__sq_txn *txn) {
     }
     dur__sq_sql sql = self->released ? DUR__SQ_INSTANCE_TURN_END : DUR__SQ_INSTANCE_TURN;
     char *handler = dur__sq_turn_handler(meta, named, status);
-    int code = dur__sq_run(txn->conn, sql, &self->op.err, "itttiooiitiit", self->key,
+    int code = dur__sq_run(txn->conn, sql, &self->op.err, "itttiooiitiito", self->key,
                        named ? meta->orchestration_name : NULL, named ? meta->orchestration_version : NULL,
                        named ? meta->parent_instance_id : NULL, execution, status ? &status_now : NULL,
                        pin ? &pinned : NULL, (uint64_t)newer, txn->now_ms, meta->output,
                        ends(meta->status) ? txn->now_ms : (uint64_t)0, (uint64_t)(current && turn->execution_id != 0),
-                       handler);
+                       handler, named && meta->birth != 0 ? &meta->birth : NULL);
     free(handler);
     return code;
 }

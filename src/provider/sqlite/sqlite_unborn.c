@@ -143,12 +143,13 @@ int dur__sq_born(dur__sq_turn_op *self, dur__sq_txn *txn) {
     self->instance = dur__xstrdup(turn->instance);
     uint64_t pinned = dur__sq_packed(meta->pinned_version);
     char *handler = dur__sq_turn_handler(meta, true, true);
-    code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_BORN, err, "itttiiittoitt", self->key, turn->instance,
+    code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_BORN, err, "itttiiittoitto", self->key, turn->instance,
                        meta->orchestration_name, meta->orchestration_version, turn->execution_id,
                        (uint64_t)(meta->status != DUR_STATUS_NONE ? meta->status : DUR_STATUS_RUNNING), txn->now_ms,
                        self->released ? NULL : self->token, self->released ? NULL : owner,
                        meta->has_pinned_version ? &pinned : NULL,
-                       meta->status >= DUR_STATUS_COMPLETED ? txn->now_ms : (uint64_t)0, meta->output, handler);
+                       meta->status >= DUR_STATUS_COMPLETED ? txn->now_ms : (uint64_t)0, meta->output, handler,
+                       meta->birth != 0 ? &meta->birth : NULL);
     free(handler);
     if (code == DUR_OK && sqlite3_changes64(txn->conn->db) == 0)
         return refused(self, "Invalid lock token: the instance exists already");
