@@ -1,5 +1,5 @@
 /*
- * check_ours_arrays.c: our own: methods that take and give arrays, and fetches of the fresh and of the suspect.
+ * check_ours_arrays.c: our own: methods that take and give arrays.
  */
 #include "kit_internal.h"
 
@@ -70,23 +70,6 @@ static void ours_fetch_without_history(kit *t) {
     TEXT(item.orchestration_name, KIT_NAME);
     TEXT(item.version, KIT_VERSION);
     SAME(item.execution_id, 1);
-}
-
-static void ours_fetch_fresh_and_suspect_instances(kit *t) {
-    NEEDS("fetch_turns");
-    dur_orchestration_item got[4], *item = got;
-    MUST(kit_put(t, kit_start(t, "bad")));
-    SAME(FETCH(got, .max = 1), 1);
-    if (item->acquisitions == 0) kit_skip(t, "the store does not count acquisitions");
-    kit_expire(t); /* its holder never came back */
-    MUST(kit_put(t, kit_start(t, "good")));
-    SAME(FETCH(got, .max = 4, .kind = DUR_FETCH_FRESH), 1);
-    TEXT(item->instance, "good");
-    SAME(FETCH(got, .max = 4, .kind = DUR_FETCH_FRESH), 0);
-    SAME(FETCH(got, .max = 4, .kind = DUR_FETCH_SUSPECT), 1);
-    TEXT(item->instance, "bad");
-    SAME(item->acquisitions, 2);
-    SAME(FETCH(got, .max = 4, .kind = DUR_FETCH_SUSPECT), 0);
 }
 
 static void ours_fetch_many_works(kit *t) {
@@ -201,7 +184,6 @@ const kit_check kit_ours_arrays[] = {
     CHECK(ours_fetch_many_turns),
     CHECK(ours_fetch_first_of_each_queue),
     CHECK(ours_fetch_without_history),
-    CHECK(ours_fetch_fresh_and_suspect_instances),
     CHECK(ours_fetch_many_works),
     CHECK(ours_fetch_works_one_session_one_worker),
     CHECK(ours_ack_many_works),

@@ -83,7 +83,7 @@ static void ours_dead_owner_loses_everything(kit *t) {
     REFUSED(DUR_ELEASE, NULL, dur_store_ack_work_item(t->p, work.lock_token, NULL, ERR));
     SAME(ACQUIRE("alive", "a").message_count, 1);
     dur_leased_work again = work_of(t, "alive", 1);
-    THAT(again.suspect); /* it was running at an owner that did not stop cleanly */
+    SAME(again.crashes, 1); /* it was running at an owner that did not stop cleanly */
     THAT(!beat(t, "dead").still_ours);
     dur_turn_commit commit = COMMIT_OF(&mine, EVENTS(ev_external(2, "go"))); /* a live one loses nothing */
     commit.owner = "alive";
@@ -103,55 +103,221 @@ static void ours_timed_locks_are_not_freed_by_liveness(kit *t) {
     NOTHING();
 }
 
-static void ours_fresh_and_suspect_works(kit *t) {
-    NEEDS_OWNERS();
-    kit_owner(t, "dead");
-    kit_owner(t, "alive");
-    MUST(kit_put_work(t, kit_activity(t, "a", 1)));
-    work_of(t, "dead", 1);
-    LIVE(t->lock_ms * 4, "alive");
-    MUST(kit_put_work(t, kit_activity(t, "a", 2)));
-    dur_leased_work got[4];
-    dur_work_fetch how = { .lock_ms = t->lock_ms, .owner = "alive", .max = 4, .kind = DUR_FETCH_FRESH };
+/* ---- crashes and suspects ---- */
+
+static size_t works_of(kit *t, const char *owner, dur_fetch_kind kind, dur_leased_work got[4]) {
+    dur_work_fetch how = { .lock_ms = t->lock_ms, .owner = owner, .max = 4, .kind = kind };
     size_t count = 0;
+    MUST(dur_store_fetch_works(t->p, t->arena, &how, got, &count, ERR));
+    return count;
+}
+
+/* An owner takes all work of that kind, which it must be, and dies with it; what it had. */
+static dur_leased_work dies_with_work(kit *t, const char *owner, dur_fetch_kind kind) {
+    dur_leased_work got[4];
+    kit_owner(t, owner);
+    SAME(works_of(t, owner, kind, got), 1);
+    LIVE(t->lock_ms * 4, "alive");
+    return got[0];
+}
+
+static void ours_two_crashes_make_a_suspect_of_work(kit *t) {
+    NEEDS_OWNERS();
+    kit_owner(t, "alive");
+    dur_leased_work got[4];
+    MUST(kit_put_work(t, kit_activity(t, "a", 1)));
+    SAME(dies_with_work(t, "d1", DUR_FETCH_FRESH).crashes, 0);
+    SAME(works_of(t, "alive", DUR_FETCH_SUSPECT, got), 0); /* the first redelivery is free */
+    SAME(dies_with_work(t, "d2", DUR_FETCH_FRESH).crashes, 1);
+    MUST(kit_put_work(t, kit_activity(t, "a", 2)));
+    SAME(works_of(t, "alive", DUR_FETCH_FRESH, got), 1);
+    SAME(got[0].ref.activity_id, 2);
+    dur_leased_work alone = dies_with_work(t, "d3", DUR_FETCH_SUSPECT);
+    SAME(alone.ref.activity_id, 1);
+    SAME(alone.attempt_count, 3);
+    SAME(alone.crashes, 2);
+    SAME(alone.crashes_alone, 0);
+    SAME(works_of(t, "alive", DUR_FETCH_SUSPECT, got), 1);
+    SAME(got[0].crashes, 3);
+    SAME(got[0].crashes_alone, 1);
+}
+
+static void ours_work_that_is_not_alone_any_more(kit *t) {
+    NEEDS_OWNERS();
+    NEEDS("alone_ended");
+    kit_owner(t, "alive");
+    dur_leased_work got[4];
+    MUST(kit_put_work(t, kit_activity(t, "a", 1)));
+    dies_with_work(t, "d1", DUR_FETCH_FRESH);
+    dies_with_work(t, "d2", DUR_FETCH_FRESH);
+    kit_owner(t, "d3");
+    SAME(works_of(t, "d3", DUR_FETCH_SUSPECT, got), 1);
+    MUST(dur_store_alone_ended(t->p, got[0].lock_token, ERR));
+    MUST(dur_store_alone_ended(t->p, "nobody's", ERR));
+    LIVE(t->lock_ms * 4, "alive");
+    SAME(dies_with_work(t, "d4", DUR_FETCH_ANY).crashes_alone, 0); /* and this one was never told to be alone */
+    SAME(works_of(t, "alive", DUR_FETCH_SUSPECT, got), 1);
+    SAME(got[0].crashes, 4);
+    SAME(got[0].crashes_alone, 0);
+}
+
+static void ours_suspect_with_the_fewest_crashes_alone_first(kit *t) {
+    NEEDS_OWNERS();
+    kit_owner(t, "alive");
+    dur_leased_work got[4];
+    for (uint64_t id = 1; id <= 2; id++)
+        MUST(kit_put_work(t, kit_activity(t, "a", id)));
+    for (int i = 0; i < 2; i++) {
+        kit_owner(t, i == 0 ? "d1" : "d2");
+        SAME(works_of(t, i == 0 ? "d1" : "d2", DUR_FETCH_FRESH, got), 2);
+        LIVE(t->lock_ms * 4, "alive");
+    }
+    dur_work_fetch how = { .lock_ms = t->lock_ms, .owner = "d3", .max = 1, .kind = DUR_FETCH_SUSPECT };
+    size_t count = 0;
+    kit_owner(t, "d3");
+    MUST(dur_store_fetch_works(t->p, t->arena, &how, got, &count, ERR));
+    SAME(got[0].ref.activity_id, 1);
+    LIVE(t->lock_ms * 4, "alive");
+    how.owner = "alive";
     MUST(dur_store_fetch_works(t->p, t->arena, &how, got, &count, ERR));
     SAME(count, 1);
     SAME(got[0].ref.activity_id, 2);
-    how.kind = DUR_FETCH_SUSPECT;
-    MUST(dur_store_fetch_works(t->p, t->arena, &how, got, &count, ERR));
-    SAME(count, 1);
-    SAME(got[0].ref.activity_id, 1);
-    SAME(got[0].attempt_count, 2);
-    THAT(got[0].suspect);
 }
 
-static void ours_suspect_stays_one_until_it_ran(kit *t) {
+static void ours_crashes_of_work_stay_until_it_ran(kit *t) {
     NEEDS_OWNERS();
     NEEDS("return_works");
-    kit_owner(t, "dead");
     kit_owner(t, "alive");
     kit_owner(t, "leaves");
     MUST(kit_put_work(t, kit_activity(t, "a", 1)));
+    kit_owner(t, "dead");
     work_of(t, "dead", 1);
     LIVE(t->lock_ms * 4, "alive", "leaves");
     dur_leased_work work = work_of(t, "alive", 1);
-    THAT(work.suspect);
+    SAME(work.crashes, 1);
     SAME(work.attempt_count, 2);
     dur_worker_claim claim = { .ref = work.ref, .lock_token = work.lock_token };
     MUST(dur_store_return_works(t->p, &claim, 1, ERR)); /* not started */
     work = work_of(t, "alive", 1);
-    THAT(work.suspect);
+    SAME(work.crashes, 1);
     MUST(dur_store_abandon_work_item(t->p, work.lock_token, 0, true, ERR)); /* not started either */
     work = work_of(t, "leaves", 1);
-    THAT(work.suspect);
+    SAME(work.crashes, 1);
     MUST(dur_store_owner_release(t->p, "leaves", ERR));
     work = work_of(t, "alive", 1);
-    THAT(work.suspect);
+    SAME(work.crashes, 1);
     SAME(work.attempt_count, 2);
     MUST(dur_store_abandon_work_item(t->p, work.lock_token, 0, false, ERR)); /* it ran and came back */
     work = work_of(t, "alive", 1);
-    THAT(!work.suspect);
+    SAME(work.crashes, 0);
     SAME(work.attempt_count, 3);
+}
+
+static size_t turns_of(kit *t, const char *owner, dur_fetch_kind kind, dur_orchestration_item got[4]) {
+    dur_fetch how = { .owner = owner, .max = 4, .kind = kind };
+    size_t count = 0;
+    MUST(dur_store_fetch_turns(t->p, t->arena, &how, got, &count, ERR));
+    return count;
+}
+
+static dur_orchestration_item dies_with_turn(kit *t, const char *owner, dur_fetch_kind kind) {
+    dur_orchestration_item got[4];
+    kit_owner(t, owner);
+    SAME(turns_of(t, owner, kind, got), 1);
+    LIVE(t->lock_ms * 4, "alive");
+    return got[0];
+}
+
+static void ours_two_crashes_make_a_suspect_of_an_instance(kit *t) {
+    NEEDS_OWNERS();
+    kit_owner(t, "alive");
+    dur_orchestration_item got[4];
+    MUST(kit_put(t, kit_start(t, "bad")));
+    dur_orchestration_item first = dies_with_turn(t, "d1", DUR_FETCH_FRESH);
+    if (first.acquisitions == 0) kit_skip(t, "the store does not count acquisitions");
+    SAME(turns_of(t, "alive", DUR_FETCH_SUSPECT, got), 0);
+    SAME(dies_with_turn(t, "d2", DUR_FETCH_FRESH).crashes, 1);
+    MUST(kit_put(t, kit_start(t, "good")));
+    SAME(turns_of(t, "alive", DUR_FETCH_FRESH, got), 1);
+    TEXT(got[0].instance, "good");
+    dur_orchestration_item alone = dies_with_turn(t, "d3", DUR_FETCH_SUSPECT);
+    TEXT(alone.instance, "bad");
+    SAME(alone.acquisitions, 3);
+    SAME(alone.crashes, 2);
+    SAME(alone.crashes_alone, 0);
+    SAME(turns_of(t, "alive", DUR_FETCH_SUSPECT, got), 1);
+    SAME(got[0].crashes_alone, 1);
+    dur_turn_commit commit = COMMIT_OF(&got[0], EVENTS(ev_started(1)), NAMED); /* it has shown that it can */
+    commit.owner = "alive";
+    MUST(kit_commit(t, &commit));
+    MUST(kit_put(t, kit_raised(t, "bad", "go", "")));
+    SAME(turns_of(t, "alive", DUR_FETCH_FRESH, got), 1);
+    SAME(got[0].acquisitions, 1);
+    SAME(got[0].crashes, 0);
+    SAME(got[0].crashes_alone, 0);
+}
+
+static void ours_instance_that_is_not_alone_any_more(kit *t) {
+    NEEDS_OWNERS();
+    NEEDS("alone_ended");
+    kit_owner(t, "alive");
+    dur_orchestration_item got[4];
+    MUST(kit_put(t, kit_start(t, "a")));
+    dur_orchestration_item first = dies_with_turn(t, "d1", DUR_FETCH_FRESH);
+    if (first.acquisitions == 0) kit_skip(t, "the store does not count acquisitions");
+    dies_with_turn(t, "d2", DUR_FETCH_FRESH);
+    kit_owner(t, "d3");
+    SAME(turns_of(t, "d3", DUR_FETCH_SUSPECT, got), 1);
+    MUST(dur_store_alone_ended(t->p, got[0].lock_token, ERR));
+    LIVE(t->lock_ms * 4, "alive");
+    kit_owner(t, "leaves");
+    SAME(turns_of(t, "leaves", DUR_FETCH_SUSPECT, got), 1);
+    MUST(dur_store_owner_release(t->p, "leaves", ERR)); /* a clean end is no crash */
+    SAME(turns_of(t, "alive", DUR_FETCH_SUSPECT, got), 1);
+    SAME(got[0].crashes, 3);
+    SAME(got[0].crashes_alone, 0);
+}
+
+/* What has committed under its lease, and waits, has killed nobody. */
+static void ours_parked_instance_is_no_suspect(kit *t) {
+    NEEDS_OWNERS();
+    kit_owner(t, "alive");
+    MUST(kit_put(t, kit_start(t, "a")));
+    for (uint64_t i = 0; i < 3; i++) {
+        const char *owner = i == 0 ? "d1" : i == 1 ? "d2" : "d3";
+        kit_owner(t, owner);
+        dur_orchestration_item item = ACQUIRE(owner, "a");
+        SAME(item.crashes, 0);
+        dur_turn_commit commit = COMMIT_OF(&item, EVENTS(ev_external(i + 1, "go")), NAMED);
+        commit.owner = owner;
+        commit.keep_lease = true;
+        MUST(kit_commit(t, &commit));
+        LIVE(t->lock_ms * 4, "alive");
+        MUST(kit_put(t, kit_raised(t, "a", "go", "")));
+    }
+    dur_orchestration_item got[4];
+    SAME(turns_of(t, "alive", DUR_FETCH_FRESH, got), 1);
+}
+
+/* A timed lock that ran out says nothing: its holder may only have been slow. */
+static void ours_timed_locks_know_no_crashes(kit *t) {
+    NEEDS("fetch_turns", "fetch_works");
+    dur_orchestration_item item;
+    MUST(kit_put(t, kit_start(t, "a")));
+    MUST(kit_put_work(t, kit_activity(t, "a", 1)));
+    for (int i = 0; i < 3; i++) {
+        dur_fetch how = { .lock_ms = t->lock_ms, .max = 1, .kind = DUR_FETCH_FRESH };
+        dur_work_fetch how_work = { .lock_ms = t->lock_ms, .max = 1, .kind = DUR_FETCH_FRESH };
+        dur_leased_work work;
+        size_t count = 0;
+        MUST(dur_store_fetch_turns(t->p, t->arena, &how, &item, &count, ERR));
+        SAME(count, 1);
+        SAME(item.crashes, 0);
+        MUST(dur_store_fetch_works(t->p, t->arena, &how_work, &work, &count, ERR));
+        SAME(count, 1);
+        SAME(work.crashes, 0);
+        kit_expire(t);
+    }
 }
 
 static void ours_owner_release_is_clean(kit *t) {
@@ -165,7 +331,7 @@ static void ours_owner_release_is_clean(kit *t) {
     work_of(t, "me", 1);
     MUST(dur_store_owner_release(t->p, "me", ERR));
     dur_leased_work work = work_of(t, "next", 1); /* at once */
-    THAT(!work.suspect);
+    SAME(work.crashes, 0);
     SAME(work.attempt_count, 1);
     dur_orchestration_item again = ACQUIRE("next", "a");
     if (again.acquisitions != 0) SAME(again.acquisitions, 1);
@@ -223,7 +389,7 @@ static void ours_eager_rows_of_a_dead_owner(kit *t) {
     if (!commit.worker_items[0].locked) kit_skip(t, "the store does not lock eagerly");
     NO_WORK();
     LIVE(t->lock_ms * 4, "alive");
-    THAT(work_of(t, "alive", 2).suspect);
+    SAME(work_of(t, "alive", 2).crashes, 1);
     MUST(kit_put(t, kit_raised(t, "a", "go", "")));
     ACQUIRE("alive", "a"); /* the kept lease ended with it */
 }
@@ -259,8 +425,14 @@ const kit_check kit_ours_owners[] = {
     CHECK(ours_lease_holds_while_its_owner_lives),
     CHECK(ours_dead_owner_loses_everything),
     CHECK(ours_timed_locks_are_not_freed_by_liveness),
-    CHECK(ours_fresh_and_suspect_works),
-    CHECK(ours_suspect_stays_one_until_it_ran),
+    CHECK(ours_two_crashes_make_a_suspect_of_work),
+    CHECK(ours_work_that_is_not_alone_any_more),
+    CHECK(ours_suspect_with_the_fewest_crashes_alone_first),
+    CHECK(ours_crashes_of_work_stay_until_it_ran),
+    CHECK(ours_two_crashes_make_a_suspect_of_an_instance),
+    CHECK(ours_instance_that_is_not_alone_any_more),
+    CHECK(ours_parked_instance_is_no_suspect),
+    CHECK(ours_timed_locks_know_no_crashes),
     CHECK(ours_owner_release_is_clean),
     CHECK(ours_session_of_a_dead_owner_waits_for_its_node),
     CHECK(ours_session_of_a_dead_owner_is_free_in_the_end),

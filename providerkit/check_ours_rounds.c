@@ -477,20 +477,23 @@ static void ours_closed_lane_gives_its_leases_up(kit *t) {
 static void ours_round_tells_of_suspects_and_old_work(kit *t) {
     NEEDS_LANES();
     NEEDS("owner_register", "owner_beat", "fetch_turns");
-    kit_owner(t, "dead");
     desk me = open_desk(t, "me");
     MUST(kit_put(t, kit_start(t, "a")));
-    ACQUIRE("dead", "a");
-    MUST(kit_put_work(t, kit_activity(t, "x", 1)));
     dur_fetch fresh = me.fetch;
     fresh.kind = DUR_FETCH_FRESH;
-    dur_round round = ROUND(&me, .fetch = &fresh);
-    THAT(!round.suspects_waiting);
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 16; i++) {
         dur_owner_report report;
+        if (i % 8 == 0) {
+            kit_owner(t, i == 0 ? "d1" : "d2");
+            ACQUIRE(i == 0 ? "d1" : "d2", "a");
+            THAT(!ROUND(&me, .fetch = &fresh).suspects_waiting);
+        }
         kit_advance(t, t->lock_ms / 2);
         MUST(dur_store_owner_beat(t->p, "me", &report, ERR));
     }
+    MUST(kit_put_work(t, kit_activity(t, "x", 1)));
+    kit_advance(t, 200);
+    dur_round round;
     round = ROUND(&me, .fetch = &fresh, .work = &me.work);
     SAME(round.item_count, 0);
     THAT(round.suspects_waiting);
@@ -499,7 +502,7 @@ static void ours_round_tells_of_suspects_and_old_work(kit *t) {
     fresh.kind = DUR_FETCH_SUSPECT;
     round = ROUND(&me, .fetch = &fresh, .work = &me.work);
     SAME(round.item_count, 1);
-    SAME(round.items[0].acquisitions, 2);
+    SAME(round.items[0].acquisitions, 3);
     round = ROUND(&me, .fetch = &fresh, .work = &me.work);
     THAT(!round.suspects_waiting);
     THAT(!round.work_waiting_long);

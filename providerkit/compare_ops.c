@@ -92,9 +92,10 @@ static void do_put_work(side *at, const op *o, text *out) {
 /* ---- taking out -------------------------------------------------------------------------------------------------- */
 
 static void tell_item(const dur_orchestration_item *item, text *out) {
-    text_add(out, "  item %s execution %llu last %llu attempts %u acquired %u name %s version %s history %zu %s\n",
-             item->instance, (unsigned long long)item->execution_id, (unsigned long long)item->last_event_id,
-             item->attempt_count, item->acquisitions, item->orchestration_name ? item->orchestration_name : "-",
+    text_add(out, "  item %s execution %llu last %llu attempts %u acquired %u crashes %u/%u ", item->instance,
+             (unsigned long long)item->execution_id, (unsigned long long)item->last_event_id, item->attempt_count,
+             item->acquisitions, item->crashes_alone, item->crashes);
+    text_add(out, "name %s version %s history %zu %s\n", item->orchestration_name ? item->orchestration_name : "-",
              item->version ? item->version : "-", item->history_count, item->more_messages ? "more" : "");
     for (size_t i = 0; i < item->history_count; i++)
         text_add(out, "    event %llu %.*s\n", (unsigned long long)item->history[i].event_id,
@@ -197,9 +198,9 @@ static void do_fetch_work(side *at, const op *o, text *out) {
     if (code == DUR_ELEASE) code = DUR_OK, count = 0;
     text_add(out, "fetch work %s %zu\n", dur_code_name(code), code == DUR_OK ? count : 0);
     for (size_t i = 0; code == DUR_OK && i < count; i++) {
-        text_add(out, "  work %s/%llu/%llu attempts %u%s %.*s\n", got[i].ref.instance,
+        text_add(out, "  work %s/%llu/%llu attempts %u crashes %u/%u %.*s\n", got[i].ref.instance,
                  (unsigned long long)got[i].ref.execution_id, (unsigned long long)got[i].ref.activity_id,
-                 got[i].attempt_count, got[i].suspect ? " suspect" : "", (int)got[i].json.size, got[i].json.data);
+                 got[i].attempt_count, got[i].crashes_alone, got[i].crashes, (int)got[i].json.size, got[i].json.data);
         if (at->work_count == SIDE_TOKENS) at->work_count--;
         at->works[at->work_count++] = got[i];
     }

@@ -427,6 +427,10 @@ static int view_return_works(dur_provider *self, const dur_worker_claim *claims,
     return code;
 }
 
+static int view_alone_ended(dur_provider *self, const char *lock_token, dur_error *err) {
+    TOGETHER(INNER->methods->alone_ended(INNER, token_in(self, lock_token), err));
+}
+
 static int view_renew_work(dur_provider *self, const char *lock_token, uint64_t extend_ms, dur_error *err) {
     TOGETHER(
         INNER->methods->renew_work_item_lock(INNER, token_in(self, lock_token), kit_held_ms(self, extend_ms), err));
@@ -497,6 +501,7 @@ static const dur_provider_methods every_method = {
     .ack_works = view_ack_works,
     .check_works = view_check_works,
     .return_works = view_return_works,
+    .alone_ended = view_alone_ended,
     .owner_register = kit_view_owner_register,
     .owner_beat = kit_view_owner_beat,
     .owner_release = kit_view_owner_release,
@@ -539,6 +544,7 @@ static void copy_methods(dur_provider_methods *to, const dur_provider_methods *f
     AS_THE_STORE(ack_works);
     AS_THE_STORE(check_works);
     AS_THE_STORE(return_works);
+    AS_THE_STORE(alone_ended);
     AS_THE_STORE(owner_register);
     AS_THE_STORE(owner_beat);
     AS_THE_STORE(owner_release);

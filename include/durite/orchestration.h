@@ -155,7 +155,8 @@ DUR_API dur_future *dur_first_of(dur_ctx *ctx, dur_future *const *futures, size_
 
 /* The value; or, if it failed, this branch ends failed with the same reason (the handler, if it is the first one). */
 DUR_API const char *dur_await(dur_future *future);
-/* DUR_OK and the value, or DUR_EFAILED, DUR_ECANCELLED, DUR_ETIMEOUT.  out may be NULL. */
+/* DUR_OK and the value, or DUR_EFAILED, DUR_ECANCELLED, DUR_ETIMEOUT, DUR_EPOISON (an activity or child that crashed
+   its process each time; final).  out may be NULL. */
 DUR_API dur_code dur_try(dur_future *future, const char **out);
 /* The same within a time; then DUR_ETIMEOUT, and the future is dropped. */
 DUR_API dur_code dur_try_for_ex(dur_future *future, uint64_t timeout_ms, const char **out, const char *site);

@@ -58,7 +58,10 @@ typedef struct dur_runtime_options {
                                                      waits for its end.  A store that answers at once ignores it */
     uint64_t owner_timeout_ms;                    /* 0: 10 s; a node silent for so long is dead */
 
-    uint32_t max_attempts;                /* 0: 10.  Acquisitions or deliveries without success before poison */
+    uint32_t max_attempts;                /* 0: 10.  Crashes of the process while it ran alone (or acquisitions or
+                                             deliveries without an end, for other reasons) before poison */
+    uint64_t suspect_alone_ms;            /* 0: 5 s, at most an hour.  How long what ran in two crashes runs alone among
+                                             such; doubles with each further crash (docs/guide/after-a-crash.md) */
     uint64_t unregistered_backoff_ms;     /* 0: 1 s, doubled up to … */
     uint64_t unregistered_backoff_max_ms; /* 0: 60 s */
     uint32_t unregistered_attempts_max;   /* 0: wait without end */

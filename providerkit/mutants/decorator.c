@@ -89,6 +89,10 @@ static int pass_return_works(dur_provider *self, const dur_worker_claim *claims,
     return NEXT(self)->return_works(INNER(self), claims, count, err);
 }
 
+static int pass_alone_ended(dur_provider *self, const char *lock_token, dur_error *err) {
+    return NEXT(self)->alone_ended(INNER(self), lock_token, err);
+}
+
 static int pass_owner_register(dur_provider *self, const dur_owner_options *options, dur_error *err) {
     return NEXT(self)->owner_register(INNER(self), options, err);
 }
@@ -415,6 +419,7 @@ static const dur_provider_methods passing = {
     .ack_works = pass_ack_works,
     .check_works = pass_check_works,
     .return_works = pass_return_works,
+    .alone_ended = pass_alone_ended,
     .owner_register = pass_owner_register,
     .owner_beat = pass_owner_beat,
     .owner_release = pass_owner_release,

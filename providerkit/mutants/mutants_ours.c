@@ -232,7 +232,21 @@ static void lease_is_timed(broken *self, dur_fetch *how) {
 
 static void nobody_is_suspect(broken *self, dur_leased_work *work) {
     (void)self;
-    work->suspect = false;
+    work->crashes = work->crashes_alone = 0;
+}
+
+static int always_alone(dur_provider *self, const char *lock_token, dur_error *err) {
+    (void)self, (void)lock_token, (void)err;
+    return DUR_OK;
+}
+
+static void patch_always_alone(dur_provider_methods *table) {
+    table->alone_ended = always_alone;
+}
+
+static void suspects_in_company(broken *self, dur_work_fetch *how) {
+    (void)self;
+    if (how->kind == DUR_FETCH_SUSPECT) how->kind = DUR_FETCH_ANY;
 }
 
 static int register_for_ever(dur_provider *self, const dur_owner_options *options, dur_error *err) {
@@ -378,7 +392,11 @@ const mutant mutants_ours[] = {
     { .name = "losses_untold", .mistake = "lost leases are not reported", .round = losses_untold },
     { .name = "never_due", .mistake = "the next due time is not told", .round = never_due },
     { .name = "lease_is_timed", .mistake = "a lease ends by time although its owner lives", .fetch = lease_is_timed },
-    { .name = "nobody_is_suspect", .mistake = "work of a dead owner is not marked", .worked = nobody_is_suspect },
+    { .name = "nobody_is_suspect",
+      .mistake = "crashes of a dead owner's work are not counted",
+      .worked = nobody_is_suspect },
+    { .name = "always_alone", .mistake = "what runs alone does so until it ends", .patch = patch_always_alone },
+    { .name = "suspects_in_company", .mistake = "crashes alone are not counted", .work = suspects_in_company },
     { .name = "owners_never_die", .mistake = "a silent owner keeps its leases", .patch = patch_register_for_ever },
     { .name = "release_does_nothing",
       .mistake = "an owner that ends keeps its leases",

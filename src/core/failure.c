@@ -218,8 +218,14 @@ static const char *or_empty(const char *text) {
     return text != NULL ? text : "";
 }
 
+/* Ours says what happened so often; the original's counts one more than there were. */
 static char *poison_display(dur_arena *arena, const dur_failure *f) {
     const char *instance = or_empty(f->instance);
+    if (f->attempt_count <= f->max_attempts && f->message != NULL && f->poison == DUR_POISON_ACTIVITY)
+        return dur_arena_format(arena, "poison: activity %s#%" PRIu64 " %s", or_empty(f->activity_name), f->activity_id,
+                                f->message);
+    if (f->attempt_count <= f->max_attempts && f->message != NULL && f->poison == DUR_POISON_ORCHESTRATION)
+        return dur_arena_format(arena, "poison: orchestration %s %s", instance, f->message);
     switch (f->poison) {
     case DUR_POISON_ACTIVITY:
         return dur_arena_format(arena,

@@ -100,6 +100,14 @@ int dur_store_return_works(dur_provider *store, const dur_worker_claim *claims, 
     return dur__fallback_return_works(store, claims, count, err);
 }
 
+int dur_store_alone_ended(dur_provider *store, const char *lock_token, dur_error *err) {
+    int code = dur__store_enter(store, "alone_ended", err);
+    if (code != DUR_OK) return code;
+    if (lock_token == NULL) return dur__store_null(err, "alone_ended", "lock_token");
+    if (DUR_HAS_METHOD(store->methods, alone_ended)) return store->methods->alone_ended(store, lock_token, err);
+    return DUR_OK; /* a store without owners knows of no crash, and has no suspects */
+}
+
 /* ---- sessions ---------------------------------------------------------------------------------------------------- */
 
 int dur_store_renew_session_lock(dur_provider *store, const char *const *owners, size_t owner_count, uint64_t extend_ms,

@@ -35,12 +35,26 @@ static bool kind_fits(const dur__leaf *leaf, dur_event_kind kind) {
     }
 }
 
+static void answer_displayed(dur__exec *exec, dur__leaf *leaf, dur_code code, const dur_failure *details,
+                             bool is_final) {
+    dur_arena *scratch = dur_arena_new();
+    DUR_ASSERT(scratch != NULL);
+    dur__leaf_answer(exec, leaf, code, dur_failure_display(scratch, details), is_final);
+    dur_arena_free(scratch);
+}
+
 static void apply_failure(dur__exec *exec, dur__leaf *leaf, const dur_failure *details) {
     if (details == NULL) {
         dur__leaf_answer(exec, leaf, DUR_EFAILED, "failed without details", false);
         return;
     }
-    if (details->category != DUR_FAILURE_APPLICATION) { /* handlers see application failures only */
+    /* What crashes the process each time is for the handler to judge: it knows what has to be undone.  The original
+       ends the orchestration over its head, and so it does when its histories are replayed. */
+    if (details->category == DUR_FAILURE_POISON && !exec->original) {
+        answer_displayed(exec, leaf, DUR_EPOISON, details, true);
+        return;
+    }
+    if (details->category != DUR_FAILURE_APPLICATION) { /* of the rest handlers see application failures only */
         dur__finish_failed(exec, details);
         return;
     }
@@ -52,10 +66,7 @@ static void apply_failure(dur__exec *exec, dur__leaf *leaf, const dur_failure *d
         dur__leaf_answer(exec, leaf, code, details->message, is_final);
         return;
     }
-    dur_arena *scratch = dur_arena_new();
-    DUR_ASSERT(scratch != NULL);
-    dur__leaf_answer(exec, leaf, code, dur_failure_display(scratch, details), is_final);
-    dur_arena_free(scratch);
+    answer_displayed(exec, leaf, code, details, is_final);
 }
 
 static void apply_answer(dur__exec *exec, const dur_event *event) {

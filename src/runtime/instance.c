@@ -199,10 +199,7 @@ void dur__inst_drop_exec(dur__inst *inst) {
 void dur__inst_committed_once(dur__inst *inst) {
     if (!inst->uncommitted) return;
     inst->uncommitted = false;
-    if (inst->suspect)
-        dur__gate_release_suspect();
-    else
-        dur__gate_unreserve_fresh(1);
+    dur__gate_release(&inst->alone);
 }
 
 void dur__inst_forget_parent(dur__inst *inst) {

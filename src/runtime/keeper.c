@@ -13,6 +13,8 @@
 #define TICK_MS 1000
 #define REFUSAL_APART_MS 10000u
 #define BEAT_AGAIN_MS 100 /* after one that failed; then twice as long, up to the usual time */
+#define GATE_AGAIN_US 50000u /* the store could not be told that a suspect's time is over */
+#define CAREFUL_US 60000000u  /* after the end of an owner that did not say goodbye */
 #define LONG_RUNNING_US 500000u
 
 /* ---- owner ---- */
@@ -56,6 +58,12 @@ bool dur__keeper_fenced(dur_runtime *runtime) {
 void dur__keeper_kick(dur_runtime *runtime) {
     dur__mutex_lock(&runtime->mutex);
     runtime->keeper_kicked = true;
+    dur__cond_broadcast(&runtime->changed);
+    dur__mutex_unlock(&runtime->mutex);
+}
+
+void dur__keeper_look(dur_runtime *runtime) {
+    dur__mutex_lock(&runtime->mutex);
     dur__cond_broadcast(&runtime->changed);
     dur__mutex_unlock(&runtime->mutex);
 }
@@ -173,16 +181,25 @@ static uint64_t beat(dur_runtime *runtime, uint32_t *failed) {
                  "this runtime was silent for too long and had fenced itself; its leases still hold, it goes on");
         wake_loops(runtime);
     }
+    /* A first turn that is written with its start leaves no trace when it crashes: not while something may do so. */
+    if (report.taken_over > 0 || report.look_again_ms > 0)
+        atomic_store(&runtime->careful_until_us, dur__monotonic_us() + CAREFUL_US);
     if (report.taken_over > 0) {
         DUR__COUNT_N(runtime, take_overs, report.taken_over);
         dur__log(DUR_LOG_WARN, DUR__LOG_RUNTIME,
                  DUR__FIELDS(DUR__TEXT("owner", report.last_dead), DUR__NUMBER("freed", report.freed)),
                  "%u dead owner(s), %u leases and rows set free", report.taken_over, report.freed);
-        atomic_store(&runtime->suspect_hint, true);
+        atomic_store(&runtime->crash_hint, true);
         wake_loops(runtime);
     }
     if (report.refused > 0) say_refused(runtime, &report);
     return report.look_again_ms > 0 && report.look_again_ms < period_ms ? report.look_again_ms : period_ms;
+}
+
+/* Before anything runs: has somebody died? */
+void dur__keeper_begin(dur_runtime *runtime) {
+    uint32_t failed = 0;
+    runtime->first_beat_us = dur__monotonic_us() + beat(runtime, &failed) * 1000;
 }
 
 /* ---- rows of running activities ---- */
@@ -268,7 +285,7 @@ static void abandon_locked(dur_runtime *runtime, dur__worker *worker) {
     dur__list_unlink(&worker->link);
     atomic_fetch_add(&runtime->references, 1);
     dur__thread_detach(&worker->thread);
-    if (task->suspect) dur__gate_release_activity();
+    dur__gate_release(&task->alone);
     DUR__COUNT(runtime, activity_abandoned);
 }
 
@@ -403,6 +420,7 @@ static void tick(dur_runtime *runtime, schedule *next, dur_arena *arena, bool ki
     }
     abandon_overdue(runtime);
     dur__stuck_warn(runtime);
+    dur__gate_expire(runtime, arena, now_us);
     bool sessions = sessions_used(runtime);
     next->sessions_seen |= sessions;
     if (!runtime->has_owners) {
@@ -426,6 +444,9 @@ static uint64_t next_look_us(const dur_runtime *runtime, const schedule *next, u
     uint64_t at_us = now_us + (runtime->options.activity_cancel_grace_ms < TICK_MS ? 50 : TICK_MS) * 1000u;
     if (runtime->has_owners) {
         uint64_t soon_us = next->beat < next->unserved ? next->beat : next->unserved;
+        uint64_t alone_us = dur__gate_due_us(runtime);
+        if (alone_us <= now_us) alone_us = now_us + GATE_AGAIN_US;
+        if (alone_us < soon_us) soon_us = alone_us;
         return soon_us < at_us ? soon_us : at_us;
     }
     if (next->rows < at_us) at_us = next->rows;
@@ -438,7 +459,7 @@ void dur__keeper_main(void *data) {
     dur_runtime *runtime = data;
     dur_arena *arena = dur_arena_new();
     uint64_t now_us = dur__monotonic_us();
-    schedule next = { .beat = now_us,
+    schedule next = { .beat = runtime->first_beat_us,
                       .rows = now_us,
                       .instances = now_us,
                       .sessions = now_us,

@@ -22,6 +22,7 @@
 #define STARTS_US 200     /* and starts come within this */
 #define WAIT_MAX_MS 3600000u
 #define STOPPING_US 5000u       /* a loop that stops, or may not go on, looks so often whether it may */
+#define SUSPECTS_MS 500         /* who waits to run a suspect alone asks so often whether it may */
 #define RETURN_AFTER_US 100000u /* unstarted work goes back to the others after this (L9) */
 
 /* ---- birth and death ---- */
@@ -83,11 +84,8 @@ static void drop_waiting(dur__loop *loop) {
     dur__link tasks;
     dur__list_init(&tasks);
     while (dur__work_take_waiting(loop->runtime, loop, &tasks, 0) > 0) {
-        for (dur__link *link; (link = dur__list_pop(&tasks)) != NULL;) {
-            dur__task *task = DUR__CONTAINER(link, dur__task, link);
-            if (task->suspect) dur__gate_release_activity();
-            dur__pool_task_back(loop, task);
-        }
+        for (dur__link *link; (link = dur__list_pop(&tasks)) != NULL;)
+            dur__pool_task_back(loop, DUR__CONTAINER(link, dur__task, link));
     }
 }
 
@@ -125,9 +123,6 @@ void dur__loop_disown(dur__loop *loop) {
         dur__inst_committed_once(inst);
         dur__live_remove(loop->runtime->store, inst->id, inst);
     }
-    dur__gate_unreserve_fresh(loop->untriaged);
-    loop->untriaged = 0;
-    dur__round_forget_claim(loop);
     drop_waiting(loop);
     if (loop->lane != NULL) dur_store_lane_close(loop->lane); /* starts that it had taken go back */
     loop->lane = NULL;
@@ -302,7 +297,7 @@ static uint64_t wait_ms(dur__loop *loop) {
     if (next_us != UINT64_MAX) ms = smaller(ms, next_us / 1000 + 1);
     if (!dur__list_empty(&loop->starving)) ms = smaller(ms, 20);
     if (loop->owed_look) ms = smaller(ms, 20);
-    if (loop->look_suspect_work) ms = smaller(ms, 500);
+    if (loop->look_suspect_work || loop->suspects_waiting) ms = smaller(ms, SUSPECTS_MS);
     if (atomic_load(&runtime->peers) > 0 &&
         dur__work_room(runtime) < (size_t)runtime->options.worker_concurrency + runtime->options.prefetch)
         ms = smaller(ms, 50);
@@ -426,7 +421,6 @@ static void note_quiet(dur__loop *loop) {
 /* The lane is asleep, not the inbox: others may wait for this loop to serve them. */
 static void stay_fenced(dur__loop *loop) {
     dur__keeper_kick(loop->runtime);
-    dur__round_forget_claim(loop);
     dur__unborn_drop(loop);
     dur__live_tell(loop->runtime->store); /* what was lost is asked of the store */
     uint64_t begin_us = dur__monotonic_us();
@@ -444,12 +438,12 @@ static void give_back_stale(dur__loop *loop, uint64_t now_us) {
 
 static void pass(dur__loop *loop, dur__phase phase) {
     uint64_t now_us = dur__monotonic_us();
-    if (atomic_exchange(&loop->runtime->suspect_hint, false)) loop->look_suspect_work = loop->look_instances = true;
+    if (atomic_exchange(&loop->runtime->crash_hint, false))
+        loop->look_work = loop->look_suspect_work = loop->look_instances = true;
     feed_starving(loop, now_us);
     if (phase == DUR__PHASE_RUN) {
         give_back_stale(loop, now_us);
     } else {
-        dur__round_forget_claim(loop);
         dur__route_give_back(loop, 0);
     }
     if (phase == DUR__PHASE_RELEASE) {
@@ -513,7 +507,6 @@ void dur__loop_main(void *data) {
             pass(loop, phase);
     }
     drop_all(loop); /* what could not be released: a handler's stack is left on the thread that ran it */
-    dur__round_forget_claim(loop);
     end(loop);
     dur__crash_report_thread_end();
     dur__runtime_inside = NULL;

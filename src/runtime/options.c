@@ -39,6 +39,7 @@ static void fill_defaults(dur_runtime_options *o) {
     fill_u64(&o->dispatcher_long_poll_timeout_ms, 30000);
     fill_u64(&o->owner_timeout_ms, 10000);
     fill_u32(&o->max_attempts, 10);
+    fill_u64(&o->suspect_alone_ms, 5000);
     fill_u64(&o->unregistered_backoff_ms, 1000);
     fill_u64(&o->unregistered_backoff_max_ms, 60000);
     fill_u64(&o->cancel_grace_ms, 300000);
@@ -70,6 +71,7 @@ static int check_numbers(const dur_runtime_options *o, dur_error *err) {
     if (o->dispatcher_long_poll_timeout_ms > 3600000)
         return bad(err, "dispatcher_long_poll_timeout_ms", "more than an hour: stopping waits for it");
     if (o->owner_timeout_ms < 1000) return bad(err, "owner_timeout_ms", "less than a second: owners beat each second");
+    if (o->suspect_alone_ms > 3600000) return bad(err, "suspect_alone_ms", "more than an hour: others wait for it");
     if (o->unregistered_backoff_max_ms < o->unregistered_backoff_ms)
         return bad(err, "unregistered_backoff_max_ms", "less than unregistered_backoff_ms");
     if (o->stack_bytes < 16 * 1024 || o->stack_bytes > (size_t)1 << 30)

@@ -1,76 +1,129 @@
 /*
- * poison.c: who may be acquired together (L6).
+ * poison.c: who runs alone after crashes, and who is given up (L6).
  *
- * A handler that crashes takes the process with it, and everything that the process has acquired and not committed is
- * counted one more attempt.  So instances that were acquired before without a commit are acquired alone: nothing else
- * acquired and uncommitted in the whole process, over all runtimes.  Activities of an owner that did not stop cleanly
- * are run one at a time, until they have returned or run five seconds.
+ * A handler or an activity that crashes takes the process with it, and everything beside it looks as guilty as the one
+ * that did it.  So evidence is collected.  After one crash whatever ran runs again at once.  After two
+ * (DUR_SUSPECT_CRASHES) it is a suspect: of suspects, instances and activities of all runtimes of this process, one
+ * runs at a time until what it did is recorded, and whoever is no suspect runs beside it as ever.  The time alone
+ * doubles with each crash (5, 10, 20 s …); a suspect that still runs then goes on in company, which the store is told:
+ * a crash from then on is no evidence against it.  After max_attempts crashes alone it is poison.
+ *
+ * Whoever has claimed the gate holds a ticket; a ticket opens the gate for others only while it is the one that closed
+ * it, so that nobody can end a claim that is not his.
  */
 #include "runtime/runtime_internal.h"
 
-#define ACTIVITY_ALONE_US 5000000u
+#include <stdlib.h>
+
+#define DOUBLINGS_MAX 10 /* 5 s become an hour and a half */
 
 static struct {
     dur__mutex mutex;
-    size_t fresh;            /* acquired (or being acquired) and uncommitted */
-    bool suspect;            /* an instance is out alone */
-    bool wanted;             /* a loop waits to acquire one: nothing new is acquired until it could */
-    uint64_t activity_until; /* a suspect activity is out: until then (monotonic), 0: none */
+    uint64_t ticket; /* of who runs alone, or is about to be fetched; 0: nobody */
+    uint64_t last_ticket;
+    dur_runtime *runtime; /* whose it is */
+    uint64_t until_us;    /* monotonic */
+    uint64_t alone_us;
+    char *token;
+    char what[256]; /* for people */
+    bool told;      /* that others wait for it */
 } gate = { .mutex = DUR__MUTEX_INIT };
 
-size_t dur__gate_reserve_fresh(size_t want) {
+uint64_t dur__gate_claim(dur_runtime *runtime) {
     dur__mutex_lock(&gate.mutex);
-    size_t granted = gate.suspect || gate.wanted ? 0 : want;
-    gate.fresh += granted;
+    bool claimed = gate.ticket == 0;
+    if (claimed) {
+        gate.ticket = ++gate.last_ticket;
+        gate.runtime = runtime;
+        gate.until_us = UINT64_MAX; /* until it is known what it is */
+        gate.what[0] = '\0';
+        gate.told = false;
+    }
+    uint64_t ticket = claimed ? gate.ticket : 0;
     dur__mutex_unlock(&gate.mutex);
-    return granted;
+    return ticket;
 }
 
-void dur__gate_unreserve_fresh(size_t count) {
+bool dur__gate_open(void) {
+    char what[sizeof(gate.what)] = "";
     dur__mutex_lock(&gate.mutex);
-    DUR_ASSERT(gate.fresh >= count);
-    gate.fresh -= count;
+    bool open = gate.ticket == 0;
+    if (!open && gate.what[0] != '\0' && !gate.told) {
+        gate.told = true;
+        memcpy(what, gate.what, sizeof(what));
+    }
+    dur__mutex_unlock(&gate.mutex);
+    if (what[0] != '\0')
+        dur__log(DUR_LOG_INFO, DUR__LOG_RUNTIME, NULL, 0, "others that ran when processes died wait for %s", what);
+    return open;
+}
+
+static uint64_t alone_us(const dur_runtime *runtime, uint32_t crashes) {
+    uint32_t doublings = crashes > DUR_SUSPECT_CRASHES ? crashes - DUR_SUSPECT_CRASHES : 0;
+    return runtime->options.suspect_alone_ms * 1000u << (doublings < DOUBLINGS_MAX ? doublings : DOUBLINGS_MAX);
+}
+
+void dur__gate_enter(uint64_t ticket, const char *token, uint32_t crashes, const char *what) {
+    dur__mutex_lock(&gate.mutex);
+    DUR_ASSERT(gate.ticket == ticket);
+    dur_runtime *runtime = gate.runtime;
+    free(gate.token);
+    gate.token = dur__xstrdup(token);
+    gate.alone_us = alone_us(runtime, crashes);
+    gate.until_us = dur__monotonic_us() + gate.alone_us;
+    snprintf(gate.what, sizeof(gate.what), "%s", what);
+    uint64_t seconds = gate.alone_us / 1000000;
+    dur__mutex_unlock(&gate.mutex);
+    dur__log(DUR_LOG_WARN, DUR__LOG_RUNTIME, DUR__FIELDS(DUR__NUMBER("crashes", crashes)),
+             "%s ran when %u processes died: of all such it runs alone now, until it has ended or run %llu s", what,
+             (unsigned)crashes, (unsigned long long)seconds);
+    dur__keeper_look(runtime);
+}
+
+void dur__gate_started(uint64_t ticket) {
+    dur__mutex_lock(&gate.mutex);
+    if (gate.ticket == ticket) gate.until_us = dur__monotonic_us() + gate.alone_us;
     dur__mutex_unlock(&gate.mutex);
 }
 
-bool dur__gate_claim_suspect(void) {
+/* Loops of other runtimes, whose stores may be others, look by themselves from time to time. */
+void dur__gate_release(uint64_t *ticket) {
+    if (*ticket == 0) return;
+    dur_runtime *runtime = NULL;
     dur__mutex_lock(&gate.mutex);
-    bool claimed = !gate.suspect && gate.fresh == 0;
-    if (claimed) gate.suspect = true;
-    gate.wanted = !claimed && !gate.suspect;
+    if (gate.ticket == *ticket) {
+        if (gate.told) runtime = gate.runtime;
+        gate.ticket = 0;
+        gate.runtime = NULL;
+    }
     dur__mutex_unlock(&gate.mutex);
-    return claimed;
+    *ticket = 0;
+    if (runtime == NULL || dur__runtime_phase(runtime) != DUR__PHASE_RUN) return;
+    for (size_t i = 0; i < runtime->loop_count; i++)
+        dur_waker_wake(runtime->loops[i].waker);
 }
 
-void dur__gate_forget_claim(void) {
+uint64_t dur__gate_due_us(const dur_runtime *runtime) {
     dur__mutex_lock(&gate.mutex);
-    gate.wanted = false;
+    uint64_t until_us = gate.ticket != 0 && gate.runtime == runtime ? gate.until_us : UINT64_MAX;
     dur__mutex_unlock(&gate.mutex);
+    return until_us;
 }
 
-void dur__gate_release_suspect(void) {
+/* The store first: as long as it counts what happens as alone, nobody else may begin. */
+void dur__gate_expire(dur_runtime *runtime, dur_arena *arena, uint64_t now_us) {
+    dur_error err = DUR_ERROR_INIT;
     dur__mutex_lock(&gate.mutex);
-    DUR_ASSERT(gate.suspect);
-    gate.suspect = false;
+    bool over = gate.ticket != 0 && gate.runtime == runtime && gate.until_us <= now_us;
+    uint64_t ticket = gate.ticket;
+    const char *token = over ? dur_arena_strdup(arena, gate.token) : NULL;
+    const char *what = over ? dur_arena_strdup(arena, gate.what) : NULL;
     dur__mutex_unlock(&gate.mutex);
-}
-
-bool dur__gate_claim_activity(uint64_t now_us) {
-    dur__mutex_lock(&gate.mutex);
-    bool claimed = gate.activity_until <= now_us;
-    if (claimed) gate.activity_until = UINT64_MAX; /* until it starts, then five seconds */
-    dur__mutex_unlock(&gate.mutex);
-    return claimed;
-}
-
-void dur__gate_activity_started(uint64_t now_us) {
-    dur__mutex_lock(&gate.mutex);
-    gate.activity_until = now_us + ACTIVITY_ALONE_US;
-    dur__mutex_unlock(&gate.mutex);
-}
-
-void dur__gate_release_activity(void) {
-    dur__mutex_lock(&gate.mutex);
-    gate.activity_until = 0;
-    dur__mutex_unlock(&gate.mutex);
+    if (!over) return;
+    if (dur_store_alone_ended(runtime->store, token, &err) != DUR_OK) {
+        DUR__COUNT(runtime, provider_errors);
+        return; /* with the next tick */
+    }
+    dur__gate_release(&ticket);
+    dur__log(DUR_LOG_INFO, DUR__LOG_RUNTIME, NULL, 0, "%s has run alone long enough and goes on beside others", what);
 }

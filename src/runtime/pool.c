@@ -89,6 +89,7 @@ dur__task *dur__pool_task(dur__loop *loop) {
 }
 
 void dur__pool_task_back(dur__loop *loop, dur__task *task) {
+    dur__gate_release(&task->alone); /* never started, or its end is recorded: a crash does not touch it any more */
     dur__inst_detach(task);
     dur__pool_arena_back(loop, task->arena);
     task->arena = NULL;

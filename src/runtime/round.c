@@ -16,8 +16,8 @@ typedef struct round {
     dur__task **tasks;
     dur_fetch fetch;
     dur_work_fetch work;
-    size_t fresh_reserved, work_reserved;
-    bool suspect_instance, suspect_work;
+    size_t work_reserved;
+    uint64_t alone_instance, alone_work; /* tickets for the suspect that it asks for; 0: others */
 } round;
 
 /* ---- what is due ---- */
@@ -44,11 +44,16 @@ static bool takes_instances(const dur__loop *loop) {
     return dur__runtime_phase(loop->runtime) == DUR__PHASE_RUN && dur__fleet_runs(loop->runtime);
 }
 
+static bool takes_suspect_work(dur__loop *loop) {
+    return loop->look_suspect_work && !loop->fallback && takes_work(loop) && dur__work_idle(loop->runtime);
+}
+
 bool dur__round_due(dur__loop *loop, uint64_t now_us) {
     if (loop->retry_at_us > now_us) return false;
     if (commits_due(loop, now_us) || acks_due(loop, now_us)) return true;
-    if (loop->look_instances && takes_instances(loop)) return true;
-    return takes_work(loop) && (loop->look_work || loop->look_suspect_work) && dur__work_room(loop->runtime) > 0;
+    if (takes_instances(loop) && (loop->look_instances || (loop->suspects_waiting && dur__gate_open()))) return true;
+    if (takes_suspect_work(loop) && dur__gate_open()) return true;
+    return takes_work(loop) && loop->look_work && dur__work_room(loop->runtime) > 0;
 }
 
 uint64_t dur__round_next_us(dur__loop *loop, uint64_t now_us) {
@@ -120,11 +125,6 @@ static void add_acks(dur__loop *loop, round *r, uint64_t now_us) {
     }
 }
 
-void dur__round_forget_claim(dur__loop *loop) {
-    if (loop->claiming) dur__gate_forget_claim();
-    loop->claiming = false;
-}
-
 /* Locked one by one for so long: the first must be renewed before the last has come. */
 static size_t locked_at_once(const dur__loop *loop, uint64_t lock_ms, size_t max) {
     if (!loop->fallback || lock_ms / 20 >= max) return max;
@@ -141,19 +141,12 @@ static void add_fetch(dur__loop *loop, round *r) {
                             .max = locked_at_once(loop, runtime->options.orchestrator_lock_timeout_ms, FETCH_MAX),
                             .kind = DUR_FETCH_FRESH,
                             .queue_messages_max = QUEUE_MESSAGES_MAX };
-    loop->suspect_turn = false;
-    if (loop->suspects_waiting && !loop->suspect_last) {
-        loop->claiming = !dur__gate_claim_suspect();
-        if (loop->claiming) return; /* what is out must be committed first */
-        r->suspect_instance = loop->suspect_turn = true;
+    if (loop->suspects_waiting && !loop->suspect_last) r->alone_instance = dur__gate_claim(runtime);
+    if (r->alone_instance != 0) {
         r->fetch.kind = DUR_FETCH_SUSPECT;
         r->fetch.max = 1;
-    } else {
-        dur__round_forget_claim(loop); /* they are gone meanwhile: nobody else would open it again */
-        r->fresh_reserved = dur__gate_reserve_fresh(r->fetch.max);
-        if (r->fresh_reserved == 0) return;
-        /* A store that does not count acquisitions knows no suspects. */
-        if (loop->fallback) r->fetch.kind = DUR_FETCH_ANY;
+    } else if (loop->fallback) {
+        r->fetch.kind = DUR_FETCH_ANY; /* a store that does not count crashes knows no suspects */
     }
     r->ask.fetch = &r->fetch;
 }
@@ -163,9 +156,7 @@ static bool work_wanted(dur__loop *loop, const round *r) {
     bool eager = false;
     for (size_t i = 0; i < r->ask.turn_count && !eager; i++)
         eager = r->ask.turns[i].worker_item_count > 0;
-    if (loop->look_work || loop->look_suspect_work) {
-        if (!eager) return true;
-    }
+    if (!eager && (loop->look_work || takes_suspect_work(loop))) return true;
     if (!eager) return false;
     return ++loop->local_takes % LOCAL_TAKES == 0;
 }
@@ -186,13 +177,12 @@ static size_t work_want(const dur__loop *loop) {
 static void add_work(dur__loop *loop, round *r) {
     dur_runtime *runtime = loop->runtime;
     if (!work_wanted(loop, r)) return;
-    r->suspect_work = loop->look_suspect_work && dur__gate_claim_activity(dur__monotonic_us());
-    size_t want = r->suspect_work ? 1 : work_want(loop);
+    if (r->alone_instance == 0 && takes_suspect_work(loop)) r->alone_work = dur__gate_claim(runtime);
+    size_t want = r->alone_work != 0 ? 1 : work_want(loop);
     want = locked_at_once(loop, runtime->options.worker_lock_timeout_ms, want);
     r->work_reserved = dur__work_reserve(runtime, want);
     if (r->work_reserved == 0) {
-        if (r->suspect_work) dur__gate_release_activity();
-        r->suspect_work = false;
+        dur__gate_release(&r->alone_work);
         return;
     }
     dur__mutex_lock(&runtime->work.mutex);
@@ -205,9 +195,9 @@ static void add_work(dur__loop *loop, round *r) {
                                 .handlers = &runtime->activities,
                                 .owner = loop->owner,
                                 .max = r->work_reserved,
-                                .kind = r->suspect_work  ? DUR_FETCH_SUSPECT
-                                        : loop->fallback ? DUR_FETCH_ANY
-                                                         : DUR_FETCH_FRESH };
+                                .kind = r->alone_work != 0 ? DUR_FETCH_SUSPECT
+                                        : loop->fallback   ? DUR_FETCH_ANY
+                                                           : DUR_FETCH_FRESH };
     r->ask.work = &r->work;
 }
 
@@ -236,19 +226,17 @@ static void answer_lost(dur__loop *loop, const round *r) {
 static void answer_items(dur__loop *loop, round *r) {
     size_t got = r->ask.item_count;
     if (r->ask.fetch == NULL) return;
-    loop->suspect_last = r->suspect_instance;
-    if (r->suspect_instance && got == 0) {
-        dur__gate_release_suspect();
+    loop->suspect_last = r->alone_instance != 0;
+    if (r->alone_instance != 0 && got == 0) {
+        dur__gate_release(&r->alone_instance);
         loop->suspect_instances_none = true;
         loop->suspects_waiting = false;
     }
-    DUR_ASSERT(!r->suspect_instance || got <= 1);
-    if (!r->suspect_instance && got < r->fresh_reserved) dur__gate_unreserve_fresh(r->fresh_reserved - got);
-    loop->untriaged = r->suspect_instance ? 0 : got;
+    DUR_ASSERT(r->alone_instance == 0 || got <= 1);
+    /* After a suspect the others, and after the others a suspect.  Before user code runs: it may take the process. */
+    loop->look_instances = (got > 0 && r->ask.more) || loop->suspect_last;
     for (size_t i = 0; i < got; i++)
-        dur__triage(loop, &r->ask.items[i]);
-    /* After a suspect the others, and after the others a suspect. */
-    loop->look_instances = (got > 0 && r->ask.more) || r->suspect_instance || loop->suspects_waiting;
+        dur__triage(loop, &r->ask.items[i], r->alone_instance);
 }
 
 static void answer_held(dur__loop *loop, const round *r) {
@@ -263,14 +251,14 @@ static void answer_held(dur__loop *loop, const round *r) {
     }
 }
 
-static void answer_works(dur__loop *loop, const round *r) {
+static void answer_works(dur__loop *loop, round *r) {
     if (r->ask.work == NULL) return;
     size_t got = r->ask.work_count;
     DUR_ASSERT(got <= r->work_reserved);
     dur__work_unreserve(loop->runtime, r->work_reserved - got);
-    if (r->suspect_work) {
+    if (r->alone_work != 0) {
         if (got == 0) {
-            dur__gate_release_activity();
+            dur__gate_release(&r->alone_work);
             loop->look_suspect_work = false;
             loop->suspect_work_none = true;
         }
@@ -281,11 +269,8 @@ static void answer_works(dur__loop *loop, const round *r) {
             r->work.session_owner == NULL; /* theirs is still there: look when one has ended here */
         if (got > 0) loop->news = false;
     }
-    size_t handed_out = loop->hand_out_count;
     for (size_t i = 0; i < got; i++)
-        dur__route_work(loop, &r->ask.works[i]);
-    /* Not registered, poison, unreadable: no worker will say that it has ended. */
-    if (r->suspect_work && got > 0 && loop->hand_out_count == handed_out) dur__gate_release_activity();
+        dur__route_work(loop, &r->ask.works[i], r->alone_work);
 }
 
 static void answered(dur__loop *loop, round *r) {
@@ -324,7 +309,6 @@ static void answered(dur__loop *loop, round *r) {
 static void failed(dur__loop *loop, round *r, const dur_error *err) {
     dur_runtime *runtime = loop->runtime;
     DUR__COUNT(runtime, provider_errors);
-    dur__round_forget_claim(loop); /* other stores of this process need not wait for ours */
     uint64_t delay_ms = dur__backoff_ms(10, loop->failures++, 3000);
     loop->retry_at_us = dur__monotonic_us() + dur__backoff_jitter_us(runtime->world, delay_ms);
     if (loop->failures == 1 || loop->failures % 16 == 0)
@@ -345,18 +329,12 @@ static void failed(dur__loop *loop, round *r, const dur_error *err) {
         loop->stale = true;
         dur__keeper_renew_owner(runtime);
     }
-    if (r->ask.fetch != NULL) {
-        if (r->suspect_instance)
-            dur__gate_release_suspect();
-        else
-            dur__gate_unreserve_fresh(r->fresh_reserved);
-        loop->look_instances = true;
-    }
-    if (r->ask.work != NULL) {
-        dur__work_unreserve(runtime, r->work_reserved);
-        if (r->suspect_work) dur__gate_release_activity();
-        loop->look_work = true;
-    }
+    dur__gate_release(&r->alone_instance);
+    dur__gate_release(&r->alone_work);
+    if (r->ask.fetch != NULL) loop->look_instances = true;
+    if (r->ask.work == NULL) return;
+    dur__work_unreserve(runtime, r->work_reserved);
+    loop->look_work = true;
 }
 
 void dur__round(dur__loop *loop) {
@@ -370,11 +348,8 @@ void dur__round(dur__loop *loop) {
     add_turns(loop, &r, now_us);
     add_acks(loop, &r, now_us);
     add_fetch(loop, &r);
-    if (r.ask.fetch == NULL && r.fresh_reserved > 0) dur__gate_unreserve_fresh(r.fresh_reserved);
     add_work(loop, &r);
-    if (r.ask.turn_count == 0 && r.ask.ack_count == 0 && r.ask.fetch == NULL && r.ask.work == NULL) {
-        loop->retry_at_us = now_us + 1000; /* the gate is closed: another loop's suspect is out */
-    } else {
+    if (r.ask.turn_count > 0 || r.ask.ack_count > 0 || r.ask.fetch != NULL || r.ask.work != NULL) {
         DUR__COUNT(loop->runtime, rounds);
         if (dur_store_lane_round(loop->lane, loop->arena, &r.ask, &err) == DUR_OK)
             answered(loop, &r);

@@ -23,7 +23,6 @@ void dur__route_completion(dur__loop *loop, dur__task *task) {
     }
     if (loop->expected > 0) loop->expected--;
     loop->gathered = true;
-    if (task->suspect) loop->look_suspect_work = true;
     if (loop->sessions_skipped) {
         loop->sessions_skipped = false;
         loop->look_work = true;
@@ -70,23 +69,28 @@ void dur__route_acked(dur__loop *loop, dur__task *task, const dur_error *answer)
 
 /* ---- work ---- */
 
-static void poison_activity(dur__loop *loop, dur__task *task) {
+/* crashes: so often it ran alone and the process died; 0: it was handed out too often for other reasons. */
+static void poison_activity(dur__loop *loop, dur__task *task, uint32_t crashes) {
+    uint32_t count = crashes > 0 ? crashes : task->delivery - 1;
+    const char *why = dur_arena_format(
+        task->arena, crashes > 0 ? "ran %u times and the process died each time" : "was taken %u times and never ended",
+        (unsigned)count);
     dur_failure failure = { .category = DUR_FAILURE_POISON,
                             .poison = DUR_POISON_ACTIVITY,
-                            .attempt_count = task->delivery,
+                            .attempt_count = count,
                             .max_attempts = loop->runtime->options.max_attempts,
                             .instance = task->item.instance,
                             .execution_id = task->item.execution_id,
                             .activity_name = task->item.name,
                             .activity_id = task->item.id,
-                            .message = "taken too often without an end" };
+                            .message = why };
     dur__task_fail(task, &failure);
+    dur__gate_release(&task->alone);
     DUR__COUNT(loop->runtime, activity_poison);
     dur__log(DUR_LOG_ERROR, DUR__LOG_ACTIVITY,
              DUR__FIELDS(DUR__TEXT("instance_id", task->item.instance), DUR__TEXT("activity_name", task->item.name),
-                         DUR__NUMBER("attempt", task->delivery)),
-             "activity \"%s\" was taken %u times without an end: it is failed as poison", task->item.name,
-             (unsigned)task->delivery);
+                         DUR__NUMBER("attempt", count)),
+             "activity \"%s\" %s: it is failed as poison", task->item.name, why);
 }
 
 static void unregistered_activity(dur__loop *loop, dur__task *task) {
@@ -130,10 +134,11 @@ static bool decode(dur__loop *loop, const dur_leased_work *work, dur_work_item *
 }
 
 /* The caller has reserved room for it; what is not handed out gives it back. */
-void dur__route_work(dur__loop *loop, const dur_leased_work *work) {
+void dur__route_work(dur__loop *loop, const dur_leased_work *work, uint64_t alone) {
     dur_runtime *runtime = loop->runtime;
     dur__task *task = dur__pool_task(loop);
     dur_work_item item;
+    task->alone = alone;
     DUR__COUNT(runtime, work_items_fetched);
     if (!decode(loop, work, &item, task->arena)) {
         dur__work_unreserve(runtime, 1);
@@ -144,7 +149,6 @@ void dur__route_work(dur__loop *loop, const dur_leased_work *work) {
     task->ref.row_id = work->ref.row_id;
     task->token = dur_arena_strdup(task->arena, work->lock_token);
     task->delivery = work->attempt_count != 0 ? work->attempt_count : 1;
-    task->suspect = work->suspect;
     if (!dur__syscall_known(item.name)) {
         task->handler = dur__runtime_find(runtime, DUR_HANDLER_ACTIVITY, item.name, NULL);
         if (task->handler == NULL) {
@@ -153,12 +157,18 @@ void dur__route_work(dur__loop *loop, const dur_leased_work *work) {
             return;
         }
     }
-    if (task->delivery > runtime->options.max_attempts) {
+    uint32_t max = runtime->options.max_attempts;
+    bool crashed = work->crashes_alone >= max;
+    if (crashed || task->delivery > max + work->crashes) {
         dur__work_unreserve(runtime, 1);
-        poison_activity(loop, task);
+        poison_activity(loop, task, crashed ? work->crashes_alone : 0);
         dur__route_completion(loop, task);
         return;
     }
+    if (alone != 0)
+        dur__gate_enter(alone, task->token, work->crashes,
+                        dur_arena_format(task->arena, "activity \"%s\" of \"%s\"", task->item.name,
+                                         task->item.instance));
     dur__inst *inst = dur__map_get(&loop->instances, task->item.instance);
     if (inst != NULL && inst->execution_id == task->ref.execution_id) dur__inst_attach(inst, task);
     dur__list_push(&loop->hand_out, &task->link);
@@ -192,10 +202,8 @@ void dur__route_give_back(dur__loop *loop, uint64_t waited_us) {
     dur_arena *arena = dur__pool_arena(loop);
     dur_worker_claim *claims = dur_arena_zalloc(arena, count * sizeof(*claims));
     size_t used = 0;
-    bool suspect = false;
     DUR__LIST_EACH(&tasks, at) {
         const dur__task *task = DUR__CONTAINER(at, dur__task, link);
-        suspect |= task->suspect; /* also where nothing is given back: it does not run here */
         if (task->epoch != loop->epoch) continue;
         claims[used++] = (dur_worker_claim){ .ref = task->ref, .lock_token = task->token };
     }
@@ -206,7 +214,6 @@ void dur__route_give_back(dur__loop *loop, uint64_t waited_us) {
         push_again(loop, &tasks, count);
         return;
     }
-    if (suspect) dur__gate_release_activity();
     for (dur__link *link; (link = dur__list_pop(&tasks)) != NULL;)
         dur__pool_task_back(loop, DUR__CONTAINER(link, dur__task, link));
 }

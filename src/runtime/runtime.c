@@ -95,6 +95,7 @@ static int take_store(dur_runtime *runtime, dur_error *err) {
              (unsigned long long)random);
     if (!runtime->has_owners) return DUR_OK;
     int code = dur__keeper_register(runtime, err);
+    if (code == DUR_OK) dur__keeper_begin(runtime);
     if (code == DUR_OK)
         snprintf(runtime->session_owner_own, sizeof(runtime->session_owner_own), "%s", dur_runtime_owner(runtime));
     return code;

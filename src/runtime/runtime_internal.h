@@ -70,7 +70,7 @@ struct dur__task {
     const char *token;
     dur_work_item item; /* ActivityExecute */
     uint32_t delivery;
-    bool suspect;
+    uint64_t alone;              /* its ticket at the gate; 0: it never had one, or it is back */
     bool has_session;            /* counted in work.sessions */
     bool row_gone;               /* loop: cancelled or lost; the completion is dropped */
     bool dropping;               /* loop, while a commit is built: the same turn deletes the row */
@@ -145,9 +145,9 @@ struct dur__inst {
     dur__parent parent; /* its text is ours */
     uint64_t birth;
     bool first_turn;   /* its commit makes the instance's row */
-    bool uncommitted;  /* acquired, nothing committed since: counted by the gate (L6) */
+    bool uncommitted;  /* acquired, nothing committed since (L6) */
     bool unborn;       /* its start is not in the store: the first turn writes it (unborn.c) */
-    bool suspect;      /* acquired alone */
+    uint64_t alone;    /* its ticket at the gate, until it has committed; 0: none */
     bool queue_gap;    /* the store has queue messages that it was not given: read them when a dequeue waits */
     bool again;        /* more can be taken as soon as the turn is committed */
     bool abandons;     /* LEAVING by abandon_orchestration_item: a commit would clear the count */
@@ -220,7 +220,6 @@ struct dur__loop {
     dur__stacks *stacks;
     dur_arena *arena;               /* of one round */
     dur_orchestration_item *unborn; /* room for starts that it takes */
-    size_t untriaged; /* acquired by the round at hand, not looked at, and counted by the gate (L6) */
     dur__map instances;
     dur__link ready, commits, parked, starving;
     dur__link restarts; /* leased, and their handlers are to be replayed: until the end of the round */
@@ -244,12 +243,13 @@ struct dur__loop {
     uint64_t retry_at_us;
     bool look_instances;    /* something may be there to acquire */
     bool look_work;         /* … to take from the shared queue */
-    bool look_suspect_work; /* … of a dead owner */
+    bool look_suspect_work; /* … of suspects */
     bool sessions_skipped;  /* the last look at the shared queue left sessions out: too many are in use here */
     bool owed_look;         /* woken by a completion, perhaps by something else too: look soon */
     bool news;              /* the last wait ended for a reason that is not known */
-    bool suspects_waiting, suspect_turn, suspect_last, work_waiting_long;
-    bool claiming;                                  /* it keeps the gate closed until it gets its suspect */
+    bool suspects_waiting;  /* suspect instances may be there to acquire */
+    bool suspect_last;      /* the last fetch was for one: the others first */
+    bool work_waiting_long;
     bool suspect_instances_none, suspect_work_none; /* looked, and there was none; until the next news */
     bool stale;                                     /* waits for a new owner id */
     bool gathered;                                  /* a completion has come since the last commit */
@@ -302,8 +302,10 @@ struct dur_runtime {
     atomic_int phase;
     atomic_uint_fast64_t beat_boot_ms; /* last beat that got through */
     uint64_t refusal_told_ms;          /* boot time of the last line about a take-over that is refused; keeper only */
+    uint64_t first_beat_us;            /* when the keeper is to begin with them, monotonic */
     atomic_uint peers;
-    atomic_bool suspect_hint;        /* a dead owner's work was set free */
+    atomic_bool crash_hint;          /* a dead owner's work was set free */
+    atomic_uint_fast64_t careful_until_us; /* an owner died not long ago: starts are written before they run */
     atomic_bool owner_stale;         /* the store may hold leases of ours that we do not know of */
     bool keeper_kicked, keeper_exit; /* under mutex */
     bool stopped;                    /* under mutex: threads that were left behind may put their loops away */
@@ -373,12 +375,11 @@ void dur__lookouts_close(dur__loop *loop); /* the loop has ended: wait for the l
 /* round.c */
 bool dur__round_due(dur__loop *loop, uint64_t now_us);
 void dur__round(dur__loop *loop);
-void dur__round_forget_claim(dur__loop *loop);                 /* it acquires nothing for now: others may */
 uint64_t dur__round_next_us(dur__loop *loop, uint64_t now_us); /* how long nothing has to be submitted again */
 
 /* route.c: where completions and taken work go */
 void dur__route_completion(dur__loop *loop, dur__task *task);
-void dur__route_work(dur__loop *loop, const dur_leased_work *work);
+void dur__route_work(dur__loop *loop, const dur_leased_work *work, uint64_t alone); /* alone: its ticket, or 0 */
 void dur__route_hand_out(dur__loop *loop);
 void dur__route_give_back(dur__loop *loop, uint64_t waited_us); /* tasks that waited so long unstarted */
 void dur__route_acked(dur__loop *loop, dur__task *task, const dur_error *answer);
@@ -418,7 +419,7 @@ void dur__unborn_failed(dur__inst *inst, const dur_error *err);
 void dur__unborn_drop(dur__loop *loop); /* all of them: no round will come soon */
 
 /* triage.c */
-void dur__triage(dur__loop *loop, const dur_orchestration_item *item);
+void dur__triage(dur__loop *loop, const dur_orchestration_item *item, uint64_t alone);
 void dur__triage_unborn(dur__loop *loop, const dur_orchestration_item *item);
 void dur__triage_restarts(dur__loop *loop); /* L4: lease kept, handler dropped: replay what the store has now */
 /* Decode one message; NULL: dead letter or left in place (logged).  Where the store keeps no dead letters the next commit
@@ -471,6 +472,7 @@ void dur__park_trim(dur__loop *loop);
 void dur__work_init(dur__work *work);
 void dur__work_destroy(dur__work *work);
 size_t dur__work_room(dur_runtime *runtime);
+bool dur__work_idle(dur_runtime *runtime); /* one more could be started at once */
 size_t dur__work_reserve(dur_runtime *runtime, size_t want);
 void dur__work_unreserve(dur_runtime *runtime, size_t count);
 void dur__work_push(dur_runtime *runtime, dur__link *tasks, size_t count);
@@ -519,15 +521,15 @@ void dur__cancel_task(dur_runtime *runtime, dur__task *task); /* a running one: 
 void dur__cancel_locked(dur__task *task);                     /* the same, under work.mutex */
 int dur__cancel_fd(dur__task *task);
 
-/* poison.c: L6, for the whole process */
-size_t dur__gate_reserve_fresh(size_t want);  /* how many instances may be acquired; 0: a suspect is out */
-void dur__gate_unreserve_fresh(size_t count); /* committed, or not acquired after all */
-bool dur__gate_claim_suspect(void);           /* nothing else is acquired and uncommitted; else nothing new is */
-void dur__gate_forget_claim(void);            /* the loop that asked has ended */
-void dur__gate_release_suspect(void);
-bool dur__gate_claim_activity(uint64_t now_us); /* one suspect activity until it has returned or run 5 s */
-void dur__gate_activity_started(uint64_t now_us);
-void dur__gate_release_activity(void);
+/* poison.c: L6, for the whole process: one suspect at a time */
+uint64_t dur__gate_claim(dur_runtime *runtime); /* a ticket, for one suspect; 0: somebody has it */
+bool dur__gate_open(void);                      /* somebody has it: others wait, which is logged once */
+/* What the ticket is for: from now on it runs alone.  The time begins again when an activity starts. */
+void dur__gate_enter(uint64_t ticket, const char *token, uint32_t crashes, const char *what);
+void dur__gate_started(uint64_t ticket);
+void dur__gate_release(uint64_t *ticket); /* any thread; also one that has expired, or 0 */
+uint64_t dur__gate_due_us(const dur_runtime *runtime);
+void dur__gate_expire(dur_runtime *runtime, dur_arena *arena, uint64_t now_us); /* the keeper */
 
 /* backoff.c */
 uint64_t dur__backoff_ms(uint64_t base_ms, uint32_t tries, uint64_t max_ms); /* base·2^tries, capped, never wraps */
@@ -537,8 +539,10 @@ bool dur__backoff_say(dur_runtime *runtime, const char *what); /* of what comes 
 void dur__backoff_free(dur_runtime *runtime);
 
 /* keeper.c */
+void dur__keeper_begin(dur_runtime *runtime); /* after a registration, before the threads: look for dead owners */
 void dur__keeper_main(void *runtime);
 void dur__keeper_kick(dur_runtime *runtime);
+void dur__keeper_look(dur_runtime *runtime); /* what it has to do next may have changed */
 bool dur__keeper_fenced(dur_runtime *runtime);
 void dur__keeper_renew_owner(dur_runtime *runtime); /* let go of everything and begin again under a new id */
 size_t dur__keeper_abandon_all(dur_runtime *runtime, dur__buf *names); /* stop: who still runs is left behind */

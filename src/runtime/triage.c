@@ -25,7 +25,7 @@ typedef struct triage {
     dur__letter *start;
     dur_event first;
     dur_event_kind terminal; /* DUR_EVENT_KIND_COUNT: it has not ended */
-    uint32_t attempts;
+    uint32_t attempts; /* this one included; those that ended with a crash are judged apart */
 } triage;
 
 /* ---- messages ---- */
@@ -80,16 +80,17 @@ dur__letter *dur__letter_from_message(dur__inst *inst, const dur_fetched_message
 static void read_messages(triage *t) {
     const dur_orchestration_item *item = t->item;
     t->letters = dur_arena_zalloc(t->arena, (item->message_count + 1) * sizeof(dur__letter *));
-    t->attempts = item->acquisitions;
+    uint32_t attempts = item->acquisitions;
     for (size_t i = 0; i < item->message_count; i++) {
         dur__letter *letter = dur__letter_from_message(t->inst, &item->messages[i]);
         if (letter == NULL) continue;
         dur_work_kind kind = letter->arrival.item.kind;
         t->letters[t->letter_count++] = letter;
         /* A queue message may lie through any number of acquisitions until a dequeue waits for it: it says nothing. */
-        if (kind != DUR_WORK_QUEUE_MESSAGE && item->messages[i].attempt_count > t->attempts)
-            t->attempts = item->messages[i].attempt_count;
+        if (kind != DUR_WORK_QUEUE_MESSAGE && item->messages[i].attempt_count > attempts)
+            attempts = item->messages[i].attempt_count;
     }
+    t->attempts = attempts > item->crashes ? attempts - item->crashes : 0;
 }
 
 /* The start that belongs to this state: a continue-as-new for an execution that ended so, else the first start. */
@@ -233,14 +234,25 @@ static void end_as(triage *t, const dur_failure *failure, bool corrupted) {
     }
 }
 
+static bool is_poison(const triage *t) {
+    uint32_t max = t->loop->runtime->options.max_attempts;
+    return t->item->crashes_alone >= max || t->attempts > max;
+}
+
 static void end_as_poison(triage *t) {
+    uint32_t max = t->loop->runtime->options.max_attempts;
+    bool crashed = t->item->crashes_alone >= max;
+    uint32_t count = crashed ? t->item->crashes_alone : t->attempts - 1;
     dur_failure failure = { .category = DUR_FAILURE_POISON,
                             .poison = DUR_POISON_ORCHESTRATION,
-                            .attempt_count = t->attempts,
-                            .max_attempts = t->loop->runtime->options.max_attempts,
+                            .attempt_count = count,
+                            .max_attempts = max,
                             .instance = t->inst->id,
                             .execution_id = t->inst->execution_id,
-                            .message = "acquired too often without a commit" };
+                            .message = dur_arena_format(t->arena,
+                                                        crashed ? "ran %u times and the process died each time"
+                                                                : "was acquired %u times and never committed",
+                                                        (unsigned)count) };
     end_as(t, &failure, false);
 }
 
@@ -365,7 +377,7 @@ static int replay(triage *t, dur_error *err) {
 
 /* What is more than to run the handler is for what the store has. */
 static bool begins_here(const triage *t, const dur_work_item *start) {
-    return start != NULL && t->attempts <= t->loop->runtime->options.max_attempts && start->parent_instance == NULL &&
+    return start != NULL && !is_poison(t) && start->parent_instance == NULL &&
            dur__runtime_find(t->loop->runtime, DUR_HANDLER_ORCHESTRATION, start->orchestration, start->version) != NULL;
 }
 
@@ -379,7 +391,7 @@ static void run(triage *t) {
         wait_here(t, 0, false);
         return;
     }
-    if (t->attempts > t->loop->runtime->options.max_attempts) {
+    if (is_poison(t)) {
         end_as_poison(t);
         return;
     }
@@ -430,29 +442,40 @@ static void decide(triage *t) {
     }
 }
 
-static void acquired(dur__loop *loop, const dur_orchestration_item *item, bool suspect, bool unborn) {
+/* Before any of its code runs. */
+static void enter_alone(const triage *t, uint64_t ticket) {
+    if (ticket == 0) return;
+    const char *name = t->item->orchestration_name;
+    t->inst->alone = ticket;
+    dur__gate_enter(ticket, t->item->lock_token, t->item->crashes,
+                    dur_arena_format(t->arena, "orchestration \"%s\" (\"%s\")", t->item->instance,
+                                     name != NULL ? name : "not begun"));
+}
+
+static void acquired(dur__loop *loop, const dur_orchestration_item *item, uint64_t alone, bool unborn) {
     triage t = { .loop = loop, .item = item, .arena = dur__pool_arena(loop) };
     t.inst = dur__inst_new(loop, item);
     t.inst->uncommitted = true;
-    t.inst->suspect = suspect;
     t.inst->unborn = unborn;
     DUR__COUNT(loop->runtime, orchestration_items_fetched);
+    enter_alone(&t, alone);
     read_messages(&t);
     decide(&t);
     dur__pool_arena_back(loop, t.arena);
 }
 
-void dur__triage(dur__loop *loop, const dur_orchestration_item *item) {
-    if (loop->inside.left_behind) return; /* it goes with the owner */
+void dur__triage(dur__loop *loop, const dur_orchestration_item *item, uint64_t alone) {
+    if (loop->inside.left_behind) { /* it goes with the owner */
+        dur__gate_release(&alone);
+        return;
+    }
     dur__inst *stale = dur__map_get(&loop->instances, item->instance);
     if (stale != NULL) dur__inst_lost(stale, "the store has given it out again");
-    if (!loop->suspect_turn) loop->untriaged--;
-    acquired(loop, item, loop->suspect_turn, false);
+    acquired(loop, item, alone, false);
 }
 
 void dur__triage_unborn(dur__loop *loop, const dur_orchestration_item *item) {
-    loop->untriaged--;
-    acquired(loop, item, false, true);
+    acquired(loop, item, 0, true);
 }
 
 static int read_again(dur__inst *inst, dur_arena *arena, dur_orchestration_item *item, dur_error *err) {

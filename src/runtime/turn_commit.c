@@ -413,7 +413,6 @@ static void cancel_dropped(dur__inst *inst, const dur__turn *turn) {
         if (task == NULL) continue;
         task->row_gone = true;
         if (dur__work_withdraw(loop->runtime, task)) {
-            if (task->suspect) dur__gate_release_activity(); /* it never starts */
             dur__pool_task_back(loop, task);
         } else {
             dur__cancel_task(loop->runtime, task);

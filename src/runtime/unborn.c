@@ -5,6 +5,10 @@
  * written and runs the handler; start, acquisition and first turn become that commit, and the answer to it answers the
  * client.  Until then the store knows nothing: whatever else than a first turn happens to an unborn instance, it is
  * forgotten (dur__inst_free), and its start goes into the store as any other does.
+ *
+ * A first turn that kills the process leaves no trace then, and a program that begins with the same start each time
+ * would crash for ever.  So for a minute after a runtime has found an owner that did not stop cleanly, starts are
+ * written first and run as any other: their crashes are counted, and they end as poison (poison.c).
  */
 #include "runtime/runtime_internal.h"
 
@@ -20,23 +24,21 @@ static bool known(dur__loop *loop, const char *instance) {
 /* Not from a store that fails: whoever waits must hear of it. */
 size_t dur__unborn_take(dur__loop *loop) {
     size_t count = 0;
-    if (loop->fallback || loop->claiming || loop->failures > 0) return 0;
+    if (loop->fallback || loop->failures > 0) return 0;
+    if (dur__monotonic_us() < atomic_load_explicit(&loop->runtime->careful_until_us, memory_order_relaxed)) return 0;
     if (!dur__fleet_runs(loop->runtime)) return 0;
     if (!loop->runtime->has_owners) return 0; /* locks by time are renewed, under the token that they have now */
     dur_arena *arena = dur__pool_arena(loop);
     if (loop->unborn == NULL) loop->unborn = dur__xcalloc(TAKE_MAX, sizeof(*loop->unborn));
     dur_orchestration_item *items = loop->unborn;
     if (dur_store_lane_starts(loop->lane, arena, TAKE_MAX, items, &count, NULL) != DUR_OK) count = 0;
-    loop->untriaged = count > 0 ? dur__gate_reserve_fresh(count) : 0;
     if (count > 0) loop->now_ms = dur_store_now_ms(loop->runtime->store);
     for (size_t i = 0; i < count && !loop->inside.left_behind; i++) {
-        if (loop->untriaged > 0 && !known(loop, items[i].instance))
+        if (!known(loop, items[i].instance))
             dur__triage_unborn(loop, &items[i]);
         else
             dur_store_lane_start_back(loop->lane, items[i].lock_token);
     }
-    dur__gate_unreserve_fresh(loop->untriaged);
-    loop->untriaged = 0;
     dur__pool_arena_back(loop, arena);
     return count;
 }

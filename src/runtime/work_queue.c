@@ -40,6 +40,14 @@ size_t dur__work_room(dur_runtime *runtime) {
     return room;
 }
 
+bool dur__work_idle(dur_runtime *runtime) {
+    const dur__work *work = &runtime->work;
+    dur__mutex_lock(&runtime->work.mutex);
+    bool idle = work->running_count + work->queued + work->reserved < runtime->options.worker_concurrency;
+    dur__mutex_unlock(&runtime->work.mutex);
+    return idle;
+}
+
 size_t dur__work_reserve(dur_runtime *runtime, size_t want) {
     dur__mutex_lock(&runtime->work.mutex);
     size_t room = room_locked(runtime);

@@ -98,7 +98,6 @@ static void count_result(dur_runtime *runtime, const dur__task *task) {
 static bool finish(dur__worker *worker, dur__task *task) {
     dur_runtime *runtime = worker->runtime;
     dur__work *work = &runtime->work;
-    bool suspect = task->suspect;
     dur__loop *loop = task->loop;
     dur__mutex_lock(&work->mutex);
     bool abandoned = atomic_load(&task->state) == DUR__TASK_ABANDONED;
@@ -109,7 +108,6 @@ static bool finish(dur__worker *worker, dur__task *task) {
     }
     dur__mutex_unlock(&work->mutex);
     if (abandoned) return false;
-    if (suspect) dur__gate_release_activity();
     bool cancelled = atomic_load(&task->cancelled);
     if (cancelled)
         DUR__COUNT(runtime, activity_cancelled);
@@ -142,7 +140,7 @@ static void worker_main(void *data) {
     for (dur__task *task; (task = take_locked(worker)) != NULL;) {
         dur__mutex_unlock(&work->mutex);
         task->worker_id = worker->id;
-        if (task->suspect) dur__gate_activity_started(task->started_at_us);
+        dur__gate_started(task->alone);
         dur__narrate_activity_start(task);
         dur__activity_run(task);
         if (!finish(worker, task)) {

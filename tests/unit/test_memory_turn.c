@@ -278,11 +278,11 @@ static void acquisitions_are_counted_until_a_commit(void **state) {
     dur_orchestration_item items[4];
     ASSERT_OK(b, dur_store_fetch_turns(b->store, b->arena, &fresh, items, &count, &b->err));
     assert_int_equal(count, 1);
-    for (uint32_t i = 2; i <= 4; i++) { /* its holder dies again and again */
+    for (uint32_t i = 2; i <= 4; i++) { /* its lock runs out again and again, which is no crash */
         dur_fake_world_advance(b->fake, 100);
-        ASSERT_OK(b, dur_store_fetch_turns(b->store, b->arena, &fresh, items, &count, &b->err));
-        assert_int_equal(count, 0);
         ASSERT_OK(b, dur_store_fetch_turns(b->store, b->arena, &suspect, &item, &count, &b->err));
+        assert_int_equal(count, 0);
+        ASSERT_OK(b, dur_store_fetch_turns(b->store, b->arena, &fresh, &item, &count, &b->err));
         assert_int_equal(count, 1);
         assert_int_equal(item.acquisitions, i);
     }
@@ -292,7 +292,7 @@ static void acquisitions_are_counted_until_a_commit(void **state) {
                              .consume_listed = true,
                              .give_back = true };
     ASSERT_OK(b, dur_store_commit_turns(b->store, &back, 1, &b->err));
-    ASSERT_OK(b, dur_store_fetch_turns(b->store, b->arena, &suspect, &item, &count, &b->err));
+    ASSERT_OK(b, dur_store_fetch_turns(b->store, b->arena, &fresh, &item, &count, &b->err));
     assert_int_equal(item.acquisitions, 4); /* the one given back did not count */
     dur_execution_row *executions;
     ASSERT_OK(b, dur_store_list_executions(b->store, b->arena, "a", &executions, &count, &b->err));

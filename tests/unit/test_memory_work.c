@@ -135,7 +135,7 @@ static void sessions_belong_to_a_node(void **state) {
     bench_close(b);
 }
 
-static void dead_owners_leave_suspects(void **state) {
+static void dead_owners_leave_crashes(void **state) {
     (void)state;
     bench *b = bench_open("memory:");
     dur_leased_work works[8];
@@ -164,18 +164,19 @@ static void dead_owners_leave_suspects(void **state) {
     assert_string_equal(report.last_dead, "dies");
     assert_false(beat(b, "dies").still_ours);
 
-    assert_int_equal(take_many(b, "lives", DUR_FETCH_FRESH, "other", works), 0);
-    assert_int_equal(take_many(b, "lives", DUR_FETCH_SUSPECT, "other", works), 1); /* the session is reserved */
-    assert_true(works[0].suspect);
+    assert_int_equal(take_many(b, "lives", DUR_FETCH_SUSPECT, "other", works), 0); /* after one crash nobody is */
+    assert_int_equal(take_many(b, "lives", DUR_FETCH_FRESH, "other", works), 1);   /* the session is reserved */
+    assert_int_equal(works[0].crashes, 1);
     assert_int_equal(works[0].attempt_count, 2);
-    assert_int_equal(take_many(b, "lives", DUR_FETCH_SUSPECT, "node", works), 1); /* for the same node */
+    assert_int_equal(take_many(b, "lives", DUR_FETCH_FRESH, "node", works), 1); /* for the same node */
     assert_int_equal(works[0].ref.activity_id, 2);
     how = (dur_fetch){ .owner = "dies", .max = 1 };
     assert_int_equal(dur_store_fetch_turns(b->store, b->arena, &how, &item, &count, &b->err), DUR_ELEASE);
-    how = (dur_fetch){ .owner = "lives", .max = 1, .kind = DUR_FETCH_SUSPECT };
+    how = (dur_fetch){ .owner = "lives", .max = 1, .kind = DUR_FETCH_FRESH };
     ASSERT_OK(b, dur_store_fetch_turns(b->store, b->arena, &how, &item, &count, &b->err));
     assert_int_equal(count, 1);
     assert_int_equal(item.acquisitions, 2);
+    assert_int_equal(item.crashes, 1);
     bench_close(b);
 }
 
@@ -213,7 +214,7 @@ static void a_clean_release_leaves_no_suspects(void **state) {
     ASSERT_OK(b, dur_store_owner_release(b->store, "first", &b->err));
     assert_int_equal(take_many(b, "second", DUR_FETCH_FRESH, "n2", works), 2); /* the session too, at once */
     assert_int_equal(works[0].attempt_count, 1);
-    assert_false(works[0].suspect);
+    assert_int_equal(works[0].crashes, 0);
     how.owner = "second";
     how.kind = DUR_FETCH_FRESH;
     ASSERT_OK(b, dur_store_fetch_turns(b->store, b->arena, &how, &item, &count, &b->err));
@@ -281,7 +282,7 @@ int main(void) {
         cmocka_unit_test(locks_end_and_tokens_with_them),
         cmocka_unit_test(a_completion_goes_with_the_row),
         cmocka_unit_test(sessions_belong_to_a_node),
-        cmocka_unit_test(dead_owners_leave_suspects),
+        cmocka_unit_test(dead_owners_leave_crashes),
         cmocka_unit_test(a_dead_owners_session_is_free_after_its_time),
         cmocka_unit_test(a_clean_release_leaves_no_suspects),
         cmocka_unit_test(a_named_node_keeps_its_sessions_over_a_clean_release),

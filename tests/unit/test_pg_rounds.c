@@ -273,7 +273,8 @@ static void a_busy_round_finds_suspects(void **state) {
     char sql[256]; /* as if by another process whose notification was lost */
     (void)run(&r, NULL, 0, &fresh);
     snprintf(sql, sizeof(sql),
-             "UPDATE %s.dur_instances SET token = NULL, holder = NULL, expires_at = NULL WHERE instance_id = 's'",
+             "UPDATE %s.dur_instances SET token = NULL, holder = NULL, expires_at = NULL, crashes = 2 WHERE"
+             " instance_id = 's'",
              r.p->schema);
     pg_do(r.p->db, sql);
     dur_fetch how = { .owner = "o", .max = 1, .kind = DUR_FETCH_SUSPECT };

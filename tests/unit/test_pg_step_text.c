@@ -578,7 +578,7 @@ static void after_its_owner_has_died(void **state) {
         pg_pause_ms(50);
     }
     assert_int_equal(report.taken_over, 1);
-    is_done_by_another(&r, &step, DUR_FETCH_SUSPECT);
+    is_done_by_another(&r, &step, DUR_FETCH_FRESH);
 }
 
 /* By the token alone, without the end of the lease: the step is moved, and its text is there for the next attempt. */

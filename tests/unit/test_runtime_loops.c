@@ -315,13 +315,12 @@ static void a_loop_whose_store_fails_does_not_keep_the_gate_closed(void **state)
     (void)state;
     up(1, 0);
     dur__loop *loop = &runtime->loops[0];
-    assert_int_equal(dur__gate_reserve_fresh(1), 1); /* another runtime, on another store, has acquired something */
-    loop->suspect_last = false;                      /* and this loop waits to acquire a suspect alone */
+    loop->suspects_waiting = true; /* it asks for a suspect */
+    loop->suspect_last = false;
     dur__faulty_add(runtime->store, &(dur__fault_plan){ .method = "lane_round" });
     dur__round(loop);
     assert_int_equal(dur__faulty_faults(runtime->store), 1);
-    assert_int_equal(dur__gate_reserve_fresh(1), 1); /* it may acquire more */
-    dur__gate_unreserve_fresh(2);
+    assert_true(dur__gate_open());
     down();
 }
 
@@ -340,42 +339,47 @@ static void an_end_that_the_store_refuses_does_not_keep_suspects_out(void **stat
     dur_error_set(&refused.error, DUR_ECORRUPT, false, "test", "a page of it cannot be read");
     dur__commit_refused(inst, &refused);
     assert_ptr_equal(dur__map_get(&loop->instances, "a"), inst);
-    assert_true(dur__gate_claim_suspect());
-    dur__gate_release_suspect();
+    assert_true(dur__gate_open());
     down();
 }
 
 /* ---- suspects: one at a time in the whole process ---- */
 
-/* An activity that a dead owner had, and that is a suspect now. */
-static void of_the_dead(const char *name) {
+/* So many owners have died with it. */
+static void dies(const char *name, dur_fetch_kind kind) {
     dur_arena *arena = dur_arena_new();
-    dur_message message;
     dur_leased_work work = { 0 };
     dur_owner_report report = { 0 };
     size_t count = 0;
     dur_handler_filter only = { &name, 1 };
+    OK(dur_store_owner_register(runtime->store, &(dur_owner_options){ .owner = "dead", .timeout_ms = 1 }, &err));
+    OK(dur_store_fetch_works(runtime->store, arena, &(dur_work_fetch){ .owner = "dead", .handlers = &only, .max = 1, .kind = kind },
+                             &work, &count, &err));
+    assert_int_equal(count, 1);
+    while (report.taken_over == 0)
+        OK(dur_store_owner_beat(runtime->store, dur_runtime_owner(runtime), &report, &err));
+    dur_arena_free(arena);
+}
+
+/* An activity that dead owners had, and that is a suspect now. */
+static void of_the_dead(const char *name) {
+    dur_arena *arena = dur_arena_new();
+    dur_message message;
     static uint64_t id = 1000;
     dur_work_item item = {
         .kind = DUR_WORK_ACTIVITY_EXECUTE, .instance = "gone", .execution_id = 1, .id = ++id, .name = name, .input = ""
     };
     OK(dur_message_from_work(&message, arena, &item, &err));
-    OK(dur_store_owner_register(runtime->store, &(dur_owner_options){ .owner = "dead", .timeout_ms = 1 }, &err));
     OK(dur_store_enqueue_for_worker(runtime->store, &message, &err));
-    OK(dur_store_fetch_works(runtime->store, arena, &(dur_work_fetch){ .handlers = &only, .owner = "dead", .max = 1 }, &work, &count,
-                             &err));
-    assert_int_equal(count, 1);
-    while (report.taken_over == 0)
-        OK(dur_store_owner_beat(runtime->store, dur_runtime_owner(runtime), &report, &err));
+    for (int i = 0; i < DUR_SUSPECT_CRASHES; i++)
+        dies(name, DUR_FETCH_FRESH);
     for (size_t i = 0; i < runtime->loop_count; i++)
         runtime->loops[i].look_suspect_work = true;
     dur_arena_free(arena);
 }
 
 static bool suspects_may_run(void) {
-    if (!dur__gate_claim_activity(dur__monotonic_us())) return false;
-    dur__gate_release_activity();
-    return true;
+    return dur__gate_open();
 }
 
 static void a_suspect_that_is_not_registered_here_lets_the_next_one_run(void **state) {
@@ -390,10 +394,9 @@ static void a_suspect_that_is_not_registered_here_lets_the_next_one_run(void **s
     runtime->loops[0].look_suspect_work = true;
     pass(&runtime->loops[0]);
     dur__task *task = worker_takes();
-    assert_true(task->suspect);
+    assert_int_not_equal(task->alone, 0);
     assert_false(suspects_may_run());
     worker_ends(task);
-    dur__gate_release_activity();
     dur__loop_done(&runtime->loops[0], task);
     down();
 }
@@ -402,6 +405,7 @@ static void a_suspect_that_is_poison_lets_the_next_one_run(void **state) {
     (void)state;
     up(1, 0);
     of_the_dead("Echo");
+    dies("Echo", DUR_FETCH_SUSPECT); /* alone */
     runtime->options.max_attempts = 1;
     pass(&runtime->loops[0]);
     assert_int_equal(runtime->work.queued, 0);

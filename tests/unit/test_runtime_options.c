@@ -106,22 +106,34 @@ static void waiting_times_grow_and_never_wrap(void **state) {
 
 static void one_suspect_at_a_time_in_the_whole_process(void **state) {
     (void)state;
-    assert_int_equal(dur__gate_reserve_fresh(3), 3);
-    assert_false(dur__gate_claim_suspect());         /* three are out */
-    assert_int_equal(dur__gate_reserve_fresh(5), 0); /* and until it could be claimed nothing new is acquired */
-    dur__gate_unreserve_fresh(3);
-    assert_true(dur__gate_claim_suspect());
-    assert_int_equal(dur__gate_reserve_fresh(1), 0);
-    assert_false(dur__gate_claim_suspect());
-    dur__gate_release_suspect();
-    assert_int_equal(dur__gate_reserve_fresh(1), 1);
-    dur__gate_unreserve_fresh(1);
-    assert_true(dur__gate_claim_activity(1000));
-    assert_false(dur__gate_claim_activity(2000));
-    dur__gate_activity_started(2000);
-    assert_false(dur__gate_claim_activity(5001999));
-    assert_true(dur__gate_claim_activity(5002000)); /* it has run five seconds */
-    dur__gate_release_activity();
+    dur_runtime one = { .options = { .suspect_alone_ms = 1000 }, .phase = DUR__PHASE_DRAIN };
+    dur_runtime two = { .options = { .suspect_alone_ms = 1000 }, .phase = DUR__PHASE_DRAIN };
+    dur__mutex_init(&one.mutex);
+    dur__cond_init(&one.changed);
+    assert_true(dur__gate_open());
+    uint64_t first = dur__gate_claim(&one), nobodys = 0;
+    assert_int_not_equal(first, 0);
+    assert_int_equal(dur__gate_claim(&two), 0);
+    assert_false(dur__gate_open());
+    assert_int_equal(dur__gate_due_us(&one), UINT64_MAX); /* it is being fetched */
+    uint64_t begin_us = dur__monotonic_us();
+    dur__gate_enter(first, "token", 4, "activity \"A\" of \"a\"");
+    assert_in_range(dur__gate_due_us(&one) - begin_us, 4000000, 4000000 + 500000000); /* doubled twice */
+    assert_int_equal(dur__gate_due_us(&two), UINT64_MAX);
+    dur__gate_release(&nobodys);
+    assert_false(dur__gate_open());
+    uint64_t copy = first;
+    dur__gate_release(&first);
+    assert_true(dur__gate_open());
+    uint64_t second = dur__gate_claim(&two);
+    assert_int_not_equal(second, 0);
+    dur__gate_release(&copy); /* who had it before opens it for nobody */
+    assert_false(dur__gate_open());
+    assert_int_equal(dur__gate_claim(&one), 0);
+    dur__gate_release(&second);
+    assert_true(dur__gate_open());
+    dur__cond_destroy(&one.changed);
+    dur__mutex_destroy(&one.mutex);
 }
 
 int main(void) {

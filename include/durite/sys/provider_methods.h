@@ -141,10 +141,20 @@ typedef struct dur_fetched_message {
 
 /* ---- orchestrations --------------------------------------------------------------------------------------------- */
 
+/*
+ * Suspects.  An owner that dies without a goodbye may have been killed by something that ran there.  Whatever it had
+ * locked gets one crash more: worker rows, and instances that were acquired and have not committed since.  A store
+ * keeps three things beside each: how many crashes, how many of them while it ran alone, and whether it runs alone now.
+ * The first redelivery is free; with DUR_SUSPECT_CRASHES crashes it is a suspect.  Suspects are fetched by kind SUSPECT
+ * only, which marks what it takes as running alone; other fetches take the mark away, and so does alone_ended.  A
+ * commit of an instance, and an activity that returned, end the suspicion.  Timed locks know no crashes.
+ */
+enum { DUR_SUSPECT_CRASHES = 2 };
+
 typedef enum dur_fetch_kind {
     DUR_FETCH_ANY,
-    DUR_FETCH_FRESH,  /* only instances whose count of acquisitions without a commit is 0 */
-    DUR_FETCH_SUSPECT /* only the others */
+    DUR_FETCH_FRESH,  /* only what is no suspect */
+    DUR_FETCH_SUSPECT /* only suspects, those with the fewest crashes alone first; they run alone from now on */
 } dur_fetch_kind;
 
 typedef struct dur_fetch {
@@ -171,6 +181,8 @@ typedef struct dur_orchestration_item {
     uint64_t last_event_id;         /* of that execution; 0: no history */
     uint32_t attempt_count;         /* largest of the messages */
     uint32_t acquisitions;          /* in a row without a commit, this one included; 0: the store does not count */
+    uint32_t crashes;               /* among those acquisitions: their owner died */
+    uint32_t crashes_alone;         /* … while the instance ran alone */
     const dur_event_row *history;   /* of the current execution, by event id */
     size_t history_count;
     const dur_fetched_message *messages; /* all visible ones, by (due, id) */
@@ -320,16 +332,17 @@ typedef struct dur_work_fetch {
     /* fetch_works and lane_round only */
     const char *owner;   /* NULL: a timed lock */
     size_t max;          /* 0: 1 */
-    dur_fetch_kind kind; /* FRESH: not rows of an owner that died; SUSPECT: only those, their attempt is counted now */
+    dur_fetch_kind kind;
 } dur_work_fetch;
 
 typedef struct dur_leased_work {
     dur_activity_ref ref;
     const char *lock_token;
     uint32_t attempt_count; /* this fetch included */
-    bool suspect;           /* was running or waiting at an owner that did not stop cleanly.  The mark stays when the
-                               row is given back unstarted (return_works, abandon with ignore_attempt,
-                               owner_release); an attempt that returned (abandon that counts) takes it away */
+    uint32_t crashes;       /* owners that died while they had the row locked.  They stay when the row is given back
+                               unstarted (return_works, abandon with ignore_attempt, owner_release); an attempt that
+                               returned (abandon that counts) clears them */
+    uint32_t crashes_alone; /* … while it ran alone */
     dur_text json;
 } dur_leased_work;
 
@@ -662,6 +675,9 @@ struct dur_provider_methods {
                        dur_error *err);
     /* Give worker rows back unstarted, attempt not counted.  Fallback: abandon_work_item one by one. */
     int (*return_works)(dur_provider *self, const dur_worker_claim *claims, size_t count, dur_error *err);
+    /* What is locked with this token, a worker row or an instance, does not run alone any more: a crash from now on
+       says nothing about it.  A token that is gone does no harm.  Fallback: nothing; there are no suspects. */
+    int (*alone_ended)(dur_provider *self, const char *lock_token, dur_error *err);
 
     /* ======== optional: owners.  Fallback: timed locks that the runtime renews ======== */
 

@@ -147,7 +147,8 @@ static finding check_work(const dur__mem *mem, const dur__mem_work *work) {
     if (work->owner != NULL) return "a row has an owner but no lock";
     if (work->token != NULL) return timed ? NULL : "a timed worker lock would never end";
     if (delayed) return work->not_before_ms > mem->now_ms ? NULL : "a row waits for a time that is over";
-    if (!shelved || work->place.tree != &work->shelf->rows[work->suspect]) return "a free row is not on its shelf";
+    if (!shelved || work->place.tree != &work->shelf->rows[dur__mem_work_suspect(work)])
+        return "a free row is not on its shelf";
     dur__mem_shelf_kind kind = work->session == NULL ? DUR__MEM_PLAIN
                                : work->session->held ? DUR__MEM_SESSION_HELD
                                                      : DUR__MEM_SESSION_FREE;

@@ -193,7 +193,7 @@ void dur__mem_place(dur__mem *mem, dur__mem_instance *instance) {
     const dur__mem_message *first =
         dur__mem_exists(instance) ? dur__mem_first_reason(mem, instance) : dur__mem_first_orphan(mem, instance);
     if (first != NULL) {
-        dur__mem_tree *ready = &bucket_of(mem, instance)->ready[instance->acquisitions > 0];
+        dur__mem_tree *ready = &bucket_of(mem, instance)->ready[dur__mem_suspect(instance)];
         dur__mem_tree_add(ready, &instance->place, first->order_ms, first->id);
         if (was != ready) mem->stamp++;
         return;

@@ -103,7 +103,7 @@ typedef struct dur__mem_bucket {
     char *handler; /* "": none is needed */
     bool has_pin;
     dur_semver pin;
-    dur__mem_tree ready[2]; /* by (order_ms, id) of the first reason; [1]: with acquisitions that no commit followed */
+    dur__mem_tree ready[2]; /* by (order_ms, id) of the first reason; [1]: suspects */
 } dur__mem_bucket;
 
 struct dur__mem_instance {
@@ -136,6 +136,9 @@ struct dur__mem_instance {
     dur__mem_lane *lane;      /* who is told of messages; NULL: nobody */
     uint64_t expires_boot_ms; /* of a timed lock */
     uint32_t acquisitions;    /* in a row without a commit */
+    uint32_t crashes;         /* of those acquisitions (with 0 of them: old, and nothing) … */
+    uint32_t crashes_alone;   /* … and while it ran alone */
+    bool runs_alone;
     uint64_t not_before_ms; /* given back with a delay that lasts; 0: none */
 
     dur__mem_node place; /* in bucket->ready[], wall or boot */
@@ -145,6 +148,10 @@ struct dur__mem_instance {
     dur__link sibling;   /* in the family of its parent */
     bool marked;         /* scratch of delete */
 };
+
+static inline bool dur__mem_suspect(const dur__mem_instance *instance) {
+    return instance->acquisitions > 0 && instance->crashes >= DUR_SUSPECT_CRASHES;
+}
 
 typedef struct dur__mem_family {
     char *parent;
@@ -184,7 +191,8 @@ typedef struct dur__mem_work {
     char *tag, *handler;
     dur__mem_session *session;
     uint32_t attempts;
-    bool suspect;
+    uint32_t crashes, crashes_alone;
+    bool runs_alone;
     char *token;            /* NULL: not locked */
     dur__mem_owner *owner;  /* NULL: the lock is timed */
     uint64_t until_boot_ms; /* end of the timed lock */
@@ -198,6 +206,10 @@ typedef struct dur__mem_work {
     size_t json_size;
     char json[];
 } dur__mem_work;
+
+static inline bool dur__mem_work_suspect(const dur__mem_work *work) {
+    return work->crashes >= DUR_SUSPECT_CRASHES;
+}
 
 /* The handlers that an owner has; count SIZE_MAX: all. */
 typedef struct dur__mem_has {
@@ -433,6 +445,7 @@ int dur__mem_ack_works(dur_provider *self, dur_work_ack *acks, size_t count, dur
 int dur__mem_check_works(dur_provider *self, const dur_worker_claim *claims, size_t count, uint64_t extend_ms,
                          bool *lost, dur_error *err);
 int dur__mem_return_works(dur_provider *self, const dur_worker_claim *claims, size_t count, dur_error *err);
+int dur__mem_alone_ended(dur_provider *self, const char *lock_token, dur_error *err);
 int dur__mem_dead_letter_work(dur_provider *self, const char *lock_token, const char *reason, dur_error *err);
 
 /* memory_session.c */

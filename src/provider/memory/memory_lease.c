@@ -65,6 +65,24 @@ static bool bucket_passes(const dur__mem_bucket *bucket, const dur_fetch *how) {
            version_compare(bucket->pin, filter->ranges[0].max) <= 0;
 }
 
+/* Suspects are few: the first of those that have crashed alone least often. */
+static dur__mem_node *suspect_first(const dur__mem_tree *suspects) {
+    dur__mem_node *first = NULL;
+    for (dur__mem_node *node = dur__mem_tree_first(suspects); node != NULL; node = dur__mem_tree_next(node)) {
+        if (first == NULL || DUR__CONTAINER(node, dur__mem_instance, place)->crashes_alone <
+                                 DUR__CONTAINER(first, dur__mem_instance, place)->crashes_alone)
+            first = node;
+    }
+    return first;
+}
+
+static bool node_before(const dur__mem_node *a, const dur__mem_node *b, dur_fetch_kind kind) {
+    uint32_t a_alone = DUR__CONTAINER(a, const dur__mem_instance, place)->crashes_alone;
+    uint32_t b_alone = DUR__CONTAINER(b, const dur__mem_instance, place)->crashes_alone;
+    if (kind == DUR_FETCH_SUSPECT && a_alone != b_alone) return a_alone < b_alone;
+    return dur__mem_before(a->hi, a->lo, b->hi, b->lo);
+}
+
 static bool kind_wants(dur_fetch_kind kind, int suspects) {
     return kind == DUR_FETCH_ANY || (kind == DUR_FETCH_SUSPECT) == (suspects != 0);
 }
@@ -75,10 +93,10 @@ static dur__mem_instance *ready_first(dur__mem *mem, const dur_fetch *how) {
     for (dur__mem_bucket *bucket = mem->buckets; bucket != NULL; bucket = bucket->next) {
         if (!bucket_passes(bucket, how)) continue;
         for (int suspects = 0; suspects <= 1; suspects++) {
-            dur__mem_node *node =
-                kind_wants(how->kind, suspects) ? dur__mem_tree_first(&bucket->ready[suspects]) : NULL;
-            if (node != NULL && (first == NULL || dur__mem_before(node->hi, node->lo, first->hi, first->lo)))
-                first = node;
+            if (!kind_wants(how->kind, suspects)) continue;
+            dur__mem_node *node = how->kind == DUR_FETCH_SUSPECT ? suspect_first(&bucket->ready[1])
+                                                                 : dur__mem_tree_first(&bucket->ready[suspects]);
+            if (node != NULL && (first == NULL || node_before(node, first, how->kind))) first = node;
         }
     }
     return first != NULL ? DUR__CONTAINER(first, dur__mem_instance, place) : NULL;
@@ -114,6 +132,8 @@ static void item_fill(dur__mem_instance *instance, const dur_fetch *how, const d
     out->execution_id = instance->current_execution > 0 ? instance->current_execution : 1;
     out->last_event_id = dur__mem_last_event(execution);
     out->acquisitions = instance->acquisitions;
+    out->crashes = instance->crashes;
+    out->crashes_alone = instance->crashes_alone;
     if (!how->without_history) {
         out->history = dur__mem_events_copy(execution, arena, &out->history_count);
         out->kv = dur__mem_kv_snapshot(instance, arena, &out->kv_count);
@@ -138,7 +158,8 @@ bool dur__mem_fetch_one(dur__mem *mem, dur__mem_lane *lane, const dur_fetch *how
     dur__mem_token(mem, instance->token);
     dur__map_put(&mem->leases, instance->token, instance);
     instance->expires_boot_ms = dur__mem_boot_after(mem, how->lock_ms);
-    instance->acquisitions++;
+    if (instance->acquisitions++ == 0) instance->crashes = instance->crashes_alone = 0;
+    instance->runs_alone = how->kind == DUR_FETCH_SUSPECT;
     instance->not_before_ms = 0;
     dur__mem_lease_hold(mem, instance, owner, lane);
     out->more_messages = dur__mem_give(mem, instance, true, how->queue_messages_max, &batch);

@@ -85,15 +85,21 @@ static void lease_end(dur__mem *mem, dur__mem_instance *instance, bool clean) {
         dur__mem_each_given(mem, instance, give_back, NULL);
         instance->acquisitions--;
     }
+    if (!clean && instance->acquisitions > 0) {
+        instance->crashes++;
+        instance->crashes_alone += instance->runs_alone;
+    }
     dur__mem_lease_lost(mem, instance);
     dur__mem_settle(mem, instance);
 }
 
 static void work_end(dur__mem *mem, dur__mem_work *work, bool clean) {
-    if (!clean)
-        work->suspect = true;
-    else if (work->attempts > 0)
+    if (!clean) {
+        work->crashes++;
+        work->crashes_alone += work->runs_alone;
+    } else if (work->attempts > 0) {
         work->attempts--;
+    }
     dur__mem_work_unlock(mem, work, 0);
 }
 

@@ -241,6 +241,7 @@ static const dur_provider_methods memory_methods = {
     .ack_works = dur__mem_ack_works,
     .check_works = dur__mem_check_works,
     .return_works = dur__mem_return_works,
+    .alone_ended = dur__mem_alone_ended,
     .owner_register = dur__mem_owner_register,
     .owner_beat = dur__mem_owner_beat,
     .owner_release = dur__mem_owner_release,

@@ -75,7 +75,7 @@ void dur__mem_work_place(dur__mem *mem, dur__mem_work *work) {
         dur__mem_set_text(&work->token, NULL);
     }
     work->shelf = shelf_of(mem, work);
-    dur__mem_tree_add(&work->shelf->rows[work->suspect], &work->place, work->id, 0);
+    dur__mem_tree_add(&work->shelf->rows[dur__mem_work_suspect(work)], &work->place, work->id, 0);
     if (!was_shelved) work->since_boot_ms = mem->boot_ms;
     mem->stamp++;
 }
@@ -105,6 +105,21 @@ static bool shelf_admitted(const dur__mem_shelf *shelf, const dur_work_fetch *ho
     return shelf->kind == DUR__MEM_SESSION_FREE || strcmp(shelf->holder, how->session_owner) == 0;
 }
 
+/* Suspects are few: the first of those that have crashed alone least often. */
+static dur__mem_work *suspect_first(const dur__mem_shelf *shelf) {
+    dur__mem_work *first = NULL;
+    for (dur__mem_node *node = dur__mem_tree_first(&shelf->rows[1]); node != NULL; node = dur__mem_tree_next(node)) {
+        dur__mem_work *work = work_at(node);
+        if (first == NULL || work->crashes_alone < first->crashes_alone) first = work;
+    }
+    return first;
+}
+
+static bool work_before(const dur__mem_work *a, const dur__mem_work *b, dur_fetch_kind kind) {
+    if (kind == DUR_FETCH_SUSPECT && a->crashes_alone != b->crashes_alone) return a->crashes_alone < b->crashes_alone;
+    return a->id < b->id;
+}
+
 dur__mem_work *dur__mem_work_first(dur__mem *mem, const dur_work_fetch *how, dur_fetch_kind kind) {
     dur__mem_work *first = NULL;
     dur__map_entry *entry;
@@ -113,8 +128,9 @@ dur__mem_work *dur__mem_work_first(dur__mem *mem, const dur_work_fetch *how, dur
         if (!shelf_admitted(shelf, how)) continue;
         for (int suspects = 0; suspects <= 1; suspects++) {
             if (kind != DUR_FETCH_ANY && (kind == DUR_FETCH_SUSPECT) != (suspects != 0)) continue;
-            dur__mem_work *head = work_at(dur__mem_tree_first(&shelf->rows[suspects]));
-            if (head != NULL && (first == NULL || head->id < first->id)) first = head;
+            dur__mem_work *head = kind == DUR_FETCH_SUSPECT ? suspect_first(shelf)
+                                                            : work_at(dur__mem_tree_first(&shelf->rows[suspects]));
+            if (head != NULL && (first == NULL || work_before(head, first, kind))) first = head;
         }
     }
     return first;
@@ -236,13 +252,15 @@ bool dur__mem_work_fetch(dur__mem *mem, const dur_work_fetch *how, dur_arena *ar
     if (work->session != NULL)
         dur__mem_session_claim(mem, work->session, how->session_owner, owner, how->session_lock_ms);
     work_lock(mem, work, token, owner, how->lock_ms);
+    work->runs_alone = how->kind == DUR_FETCH_SUSPECT;
     out->ref.instance = dur_arena_strdup(arena, work->instance->id);
     out->ref.execution_id = work->execution_id;
     out->ref.activity_id = work->activity_id;
     out->ref.row_id = work->id;
     out->lock_token = dur_arena_strdup(arena, token);
     out->attempt_count = work->attempts;
-    out->suspect = work->suspect;
+    out->crashes = work->crashes;
+    out->crashes_alone = work->crashes_alone;
     out->json = (dur_text){ dur_arena_memdup(arena, work->json, work->json_size), work->json_size };
     return true;
 }
@@ -358,7 +376,7 @@ int dur__mem_abandon_work_item(dur_provider *self, const char *lock_token, uint6
     dur__mem_work *work = dur__mem_work_claimed(mem, &claim, NULL);
     if (work != NULL) {
         if (!ignore_attempt)
-            work->suspect = false; /* it ran, and its process lives */
+            work->crashes = work->crashes_alone = 0; /* it ran, and its process lives */
         else if (work->attempts > 0)
             work->attempts--;
         dur__mem_work_unlock(mem, work, delay_ms);
@@ -391,6 +409,18 @@ int dur__mem_return_works(dur_provider *self, const dur_worker_claim *claims, si
         if (work->attempts > 0) work->attempts--;
         dur__mem_work_unlock(mem, work, 0);
     }
+    dur__mem_leave(mem);
+    return DUR_OK;
+}
+
+int dur__mem_alone_ended(dur_provider *self, const char *lock_token, dur_error *err) {
+    dur__mem *mem = dur__mem_of(self);
+    (void)err;
+    dur__mem_enter(mem);
+    dur__mem_work *work = dur__mem_work_claimed(mem, &(dur_worker_claim){ .lock_token = lock_token }, NULL);
+    dur__mem_instance *instance = dur__mem_lease_find(mem, lock_token);
+    if (work != NULL) work->runs_alone = false;
+    if (instance != NULL) instance->runs_alone = false;
     dur__mem_leave(mem);
     return DUR_OK;
 }

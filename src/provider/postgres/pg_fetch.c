@@ -17,6 +17,10 @@
 
 /* ---- statements -------------------------------------------------------------------------------------------------- */
 
+/* Crashes are those of the acquisitions that count: with 0 of them they are old. */
+#define KIND                                                                                                           \
+    "CASE $3::bigint WHEN 1 THEN acquisitions = 0 OR crashes < 2 WHEN 2 THEN acquisitions > 0 AND crashes >= 2 ELSE"   \
+    " true END"
 #define FREE "owner IS NULL AND suspended IS NULL AND known AND ready_at IS NOT NULL"
 /* $2 how many at most, $3 kind, $4 and $5 the range of versions: who would be claimed. */
 #define CLAIMABLE                                                                                                      \
@@ -25,16 +29,15 @@
         " AND ready_due = 0))) AND (ready_due = 0 OR ready_at <= (SELECT now FROM n))"                                 \
         " AND (token IS NULL OR (expires_at <= (SELECT now FROM n) AND EXISTS (SELECT 1 FROM @queue q WHERE "          \
         "q.instance_id = @instances.instance_id AND q.due_ms <= (SELECT now FROM n))))"                                \
-        " AND CASE $3::bigint WHEN 1 THEN acquisitions = 0 WHEN 2 THEN acquisitions > 0 ELSE true END"                 \
+        " AND " KIND                                                                                                   \
         " AND ($4::text IS NULL OR pin IS NULL OR (pin >= $4::text::bigint[] AND pin <= $5::text::bigint[]))"
 
 /* Queue messages of instances that do not exist, where they stand before what is claimed. */
 static const char bury_sql[] =
     "WITH n AS MATERIALIZED (SELECT #now AS now), o AS (SELECT instance_id FROM @instances WHERE NOT known AND ready_at"
     " IS NOT NULL AND ready_at <= (SELECT now FROM n) AND suspended IS NULL AND (token IS NULL OR (owner IS NULL AND"
-    " expires_at <= (SELECT now FROM n))) AND CASE $3::bigint WHEN 1 THEN acquisitions = 0 WHEN 2 THEN acquisitions > 0"
-    " ELSE true END AND ready_at <= coalesce((SELECT ready_at FROM @instances WHERE " CLAIMABLE
-    " ORDER BY ready_at OFFSET"
+    " expires_at <= (SELECT now FROM n))) AND " KIND
+    " AND ready_at <= coalesce((SELECT ready_at FROM @instances WHERE " CLAIMABLE " ORDER BY ready_at OFFSET"
     " $2::bigint - 1 LIMIT 1), 9223372036854775807) ORDER BY ready_at LIMIT 100 FOR UPDATE SKIP LOCKED),"
     " d AS (DELETE FROM @queue q USING o, n WHERE q.instance_id = o.instance_id AND q.queue IS NOT NULL AND"
     " q.due_ms <= n.now RETURNING q.instance_id, q.order_ms, q.id, q.json),"
@@ -47,18 +50,24 @@ static const char bury_sql[] =
     " UPDATE @instances i SET ready_at = m.at, ready_due = coalesce(m.at, 0) FROM m WHERE i.instance_id = m.instance_id"
     " AND m.rest > 0";
 
-static const char claim_sql[] =
-    "WITH n AS MATERIALIZED (SELECT #now AS now), c AS (SELECT instance_id, token, acquisitions FROM @instances "
-    "WHERE " CLAIMABLE
-    " AND ready_at >= $10::bigint AND ($6::text IS NULL OR EXISTS (SELECT 1 FROM @owners o WHERE o.owner = $6::text))"
-    " ORDER BY ready_at LIMIT $2::bigint FOR UPDATE SKIP LOCKED),"
-    " k AS (SELECT instance_id, row_number() OVER () AS at FROM c)," /* behind a lock that ended by itself: */
-    " i0 AS (SELECT instance_id, acquisitions, 0 AS less FROM c WHERE token IS NOT NULL), " DUR__PG_TAKE_BACK ","
-    " u AS (UPDATE @instances i SET token = $9::text || '-' || k.at, owner = $6::text, holder = $7::bigint,"
-    " expires_at = CASE WHEN $6::text IS NULL THEN n.now + $8::bigint END, acquisitions = i.acquisitions + 1,"
-    " not_before = 0, ready_at = -1, ready_due = 0 FROM k, n WHERE i.instance_id = k.instance_id"
-    " RETURNING k.at, i.instance_id, i.token, i.name, i.version, i.current_execution, i.last_event, i.acquisitions)"
-    " SELECT * FROM u ORDER BY at";
+#define CLAIM(which, order)                                                                                            \
+    "WITH n AS MATERIALIZED (SELECT #now AS now), c AS (SELECT instance_id, token, acquisitions FROM @instances "      \
+    "WHERE " CLAIMABLE which                                                                                           \
+    " AND ready_at >= $10::bigint AND ($6::text IS NULL OR EXISTS (SELECT 1 FROM @owners o WHERE o.owner = $6::text))" \
+    " ORDER BY " order " LIMIT $2::bigint FOR UPDATE SKIP LOCKED),"                                                    \
+    " k AS (SELECT instance_id, row_number() OVER () AS at FROM c)," /* behind a lock that ended by itself: */         \
+    " i0 AS (SELECT instance_id, acquisitions, 0 AS less FROM c WHERE token IS NOT NULL), " DUR__PG_TAKE_BACK ","      \
+    " u AS (UPDATE @instances i SET token = $9::text || '-' || k.at, owner = $6::text, holder = $7::bigint,"           \
+    " expires_at = CASE WHEN $6::text IS NULL THEN n.now + $8::bigint END, acquisitions = i.acquisitions + 1,"         \
+    " crashes = CASE WHEN i.acquisitions > 0 THEN i.crashes ELSE 0 END, crashes_alone = CASE WHEN i.acquisitions > 0"  \
+    " THEN i.crashes_alone ELSE 0 END, runs_alone = $3::bigint = 2,"                                                   \
+    " not_before = 0, ready_at = -1, ready_due = 0 FROM k, n WHERE i.instance_id = k.instance_id"                      \
+    " RETURNING k.at, i.instance_id, i.token, i.name, i.version, i.current_execution, i.last_event, i.acquisitions,"   \
+    " i.crashes, i.crashes_alone)"                                                                                     \
+    " SELECT * FROM u ORDER BY at"
+
+static const char claim_sql[] = CLAIM("", "ready_at");
+static const char claim_suspects_sql[] = CLAIM(" AND crashes >= 2", "crashes_alone, ready_at"); /* by their index */
 
 static const char history_sql[] =
     "SELECT h.instance_id, " DUR__PG_EVENT_ID ", x.json FROM @instances i JOIN @history h ON h.instance_id ="
@@ -172,7 +181,7 @@ static int send_claim(dur__pg *store, dur__pg_batch *batch, const dur_fetch *how
     dur__pg_u64(&args, how->lock_ms);
     dur__pg_text(&args, prefix);
     dur__pg_i64(&args, (int64_t)low_ms);
-    return dur__pg_batch_add(batch, claim_sql, &args);
+    return dur__pg_batch_add(batch, how->kind == DUR_FETCH_SUSPECT ? claim_suspects_sql : claim_sql, &args);
 }
 
 static int send_for_holder(dur__pg *store, dur__pg_batch *batch, const char *sql, int64_t holder) {
@@ -302,6 +311,8 @@ static void read_item(const dur__pg_batch *batch, const dur__pg_fetch_plan *plan
     if (item->execution_id == 0) item->execution_id = 1;
     item->last_event_id = dur__pg_get_u64(claims, row, 6);
     item->acquisitions = (uint32_t)dur__pg_get_u64(claims, row, 7);
+    item->crashes = (uint32_t)dur__pg_get_u64(claims, row, 8);
+    item->crashes_alone = (uint32_t)dur__pg_get_u64(claims, row, 9);
     if (plan->history_at < 0) return;
     read_history(batch->results[plan->history_at], arena, item);
     read_kv(batch->results[plan->kv_at], arena, item);

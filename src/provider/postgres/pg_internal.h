@@ -491,6 +491,7 @@ int dur__pg_ack_works(dur_provider *self, dur_work_ack *acks, size_t count, dur_
 int dur__pg_check_works(dur_provider *self, const dur_worker_claim *claims, size_t count, uint64_t extend_ms,
                         bool *lost, dur_error *err);
 int dur__pg_return_works(dur_provider *self, const dur_worker_claim *claims, size_t count, dur_error *err);
+int dur__pg_alone_ended(dur_provider *self, const char *lock_token, dur_error *err);
 int dur__pg_dead_letter_work(dur_provider *self, const char *lock_token, const char *reason, dur_error *err);
 int dur__pg_renew_session_lock(dur_provider *self, const char *const *owners, size_t owner_count, uint64_t extend_ms,
                                uint64_t idle_ms, uint64_t *renewed, dur_error *err);
@@ -721,11 +722,12 @@ int dur__pg_erase(dur__pg_conn *conn, dur__pg_array *ids, dur_delete_result *out
     "(SELECT instance_id, execution_id, status, output, started_at, completed_at FROM @executions UNION ALL"           \
     " " DUR__PG_EXECUTIONS_IN_ROWS ")"
 /* All of it, and the rows: they are free at once. */
-#define DUR__PG_END_LEASES                                                                                             \
+#define DUR__PG_END_LEASES_AND(columns)                                                                                \
     DUR__PG_TAKE_BACK ", " DUR__PG_MOVE_STEPS ", " DUR__PG_WAITING                                                     \
                       " UPDATE @instances i SET token = NULL, owner = NULL, holder = NULL," DUR__PG_NO_STEP            \
                       ", expires_at = NULL, acquisitions = greatest(i.acquisitions - m.less, 0), ready_at = m.at,"     \
-                      " ready_due = coalesce(m.due, 0) FROM m WHERE i.instance_id = m.instance_id"
+                      columns " ready_due = coalesce(m.due, 0) FROM m WHERE i.instance_id = m.instance_id"
+#define DUR__PG_END_LEASES DUR__PG_END_LEASES_AND("")
 /* The text of an event of which row h has line l in short (pg_short.c). */
 #define DUR__PG_HAS_SOURCE "l.line COLLATE \"C\" < ':'"
 #define DUR__PG_EVENT_IN_FULL                                                                                          \

@@ -153,6 +153,10 @@ static const char forget_sql[] =
     " SELECT 1 / (CASE WHEN count(*) = 1 OR $3::bigint IS NULL THEN 1 ELSE 0 END) FROM d";
 static const char lock_leases_sql[] =
     "SELECT count(*) FROM (SELECT 1 FROM @instances WHERE owner = $2::text ORDER BY instance_id FOR UPDATE) t";
+/* $3: it stopped cleanly; otherwise what was acquired and not committed may be what killed it. */
+#define CRASHED                                                                                                        \
+    " crashes = i.crashes + CASE WHEN NOT $3::boolean AND i.acquisitions > 0 THEN 1 ELSE 0 END, crashes_alone ="       \
+    " i.crashes_alone + CASE WHEN NOT $3::boolean AND i.acquisitions > 0 AND i.runs_alone THEN 1 ELSE 0 END,"
 /*
  * $3: it stopped cleanly, so what it had taken and not used is not counted.  Where somebody holds one of the rows,
  * those that are not held are free all the same (some_leases), unless he has disturbed the lane of theirs and may undo
@@ -166,16 +170,18 @@ static const char some_leases_sql[] =
     " instance_id, acquisitions, $3::boolean::integer AS less, holder FROM @instances i WHERE owner = $2::text AND"
     " (EXISTS (SELECT 1 FROM d WHERE d.holder = i.holder) OR NOT EXISTS (SELECT 1 FROM @lanes a WHERE a.holder ="
     " i.holder)) ORDER BY instance_id FOR UPDATE SKIP LOCKED), l AS (INSERT INTO @lost (holder, instance_id, at_ms)"
-    " SELECT holder, instance_id, #now FROM i0 WHERE holder IS NOT NULL AND NOT $3::boolean), " DUR__PG_END_LEASES;
+    " SELECT holder, instance_id, #now FROM i0 WHERE holder IS NOT NULL AND NOT $3::boolean), "
+    DUR__PG_END_LEASES_AND(CRASHED);
 static const char unbeaten_sql[] = "SELECT 1 / (CASE WHEN count(*) = 1 OR $3::bigint IS NULL THEN 1 ELSE 0 END) FROM "
                                    "@owners WHERE owner = $2::text AND"
                                    " ($3::bigint IS NULL OR beat_ms = $3::bigint)";
 static const char leases_sql[] =
     "WITH i0 AS (SELECT instance_id, acquisitions, $3::boolean::integer AS less FROM @instances WHERE owner ="
-    " $2::text), " DUR__PG_END_LEASES;
+    " $2::text), " DUR__PG_END_LEASES_AND(CRASHED);
 static const char works_sql[] =
-    "UPDATE @worker SET token = NULL, owner = NULL, until_ms = 0, since_ms = #now, suspect = suspect OR NOT"
-    " $3::boolean,"
+    "UPDATE @worker SET token = NULL, owner = NULL, until_ms = 0, since_ms = #now, crashes = crashes + CASE WHEN"
+    " $3::boolean THEN 0 ELSE 1 END, crashes_alone = crashes_alone + CASE WHEN runs_alone AND NOT $3::boolean THEN 1"
+    " ELSE 0 END,"
     " attempts = CASE WHEN $3::boolean THEN greatest(attempts - 1, 0) ELSE attempts END WHERE owner = $2::text";
 /* Sessions before all else, in order (pg_work.c). */
 #define END_SESSIONS(locking)                                                                                          \

@@ -32,11 +32,11 @@ static const char info_sql[] =
     " (SELECT now FROM n)),"
     " (SELECT min(until_ms) FROM @worker WHERE owner IS NULL AND until_ms > 0 AND until_ms > (SELECT now FROM n)),"
     " (SELECT min(until_ms) FROM @sessions WHERE owner IS NULL AND until_ms > (SELECT now FROM n))),"
-    " EXISTS (SELECT 1 FROM @instances WHERE " FREE " AND acquisitions > 0 AND " VISIBLE
+    " EXISTS (SELECT 1 FROM @instances WHERE " FREE " AND crashes >= 2 AND acquisitions > 0 AND " VISIBLE
     " AND ($5::text IS NULL OR pin IS NULL OR (pin >= $5::text::bigint[] AND pin <= $6::text::bigint[]))),"
-    " $3::bigint >= 0 AND EXISTS (SELECT 1 FROM @worker WHERE owner IS NULL AND suspect AND until_ms <= (SELECT now"
-    " FROM"
-    " n)), $3::bigint >= 0 AND coalesce((SELECT n.now - w.since_ms > 100 FROM @worker w WHERE w.owner IS NULL AND"
+    " $3::bigint >= 0 AND EXISTS (SELECT 1 FROM @worker WHERE owner IS NULL AND crashes >= 2 AND until_ms <= (SELECT"
+    " now FROM n)),"
+    " $3::bigint >= 0 AND coalesce((SELECT n.now - w.since_ms > 100 FROM @worker w WHERE w.owner IS NULL AND"
     " w.until_ms <= (SELECT now FROM n) AND CASE $3::bigint WHEN 0 THEN w.tag IS NULL WHEN 1 THEN w.tag = ANY"
     " ($4::text[]) WHEN 2 THEN w.tag IS NULL OR w.tag = ANY ($4::text[]) WHEN 3 THEN true ELSE false END ORDER BY w.id"
     " LIMIT 1), false),"

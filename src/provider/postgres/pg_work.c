@@ -10,25 +10,29 @@
 
 /* ---- fetch ------------------------------------------------------------------------------------------------------- */
 
-static const char fetch_sql[] =
-    "WITH n AS MATERIALIZED (SELECT #now AS now), c AS MATERIALIZED (SELECT w.id, w.instance_id, w.session_id FROM"
-    " @worker w WHERE w.owner IS NULL AND w.until_ms <= (SELECT now FROM n)"
-    " AND CASE $5::bigint WHEN 1 THEN NOT w.suspect WHEN 2 THEN w.suspect ELSE true END"
-    " AND CASE $6::bigint WHEN 0 THEN w.tag IS NULL WHEN 1 THEN w.tag = ANY ($7::text[]) WHEN 2 THEN w.tag IS NULL OR"
-    " w.tag = ANY ($7::text[]) WHEN 3 THEN true ELSE false END"
-    " AND (w.session_id IS NULL OR ($8::text IS NOT NULL AND NOT EXISTS (SELECT 1 FROM @sessions s WHERE s.session_id ="
-    " w.session_id AND s.holder <> $8::text AND (s.owner IS NOT NULL OR s.until_ms > (SELECT now FROM n)))))"
-    " AND ($2::text IS NULL OR EXISTS (SELECT 1 FROM @owners o WHERE o.owner = $2::text))"
-    " ORDER BY w.id LIMIT $4::bigint FOR UPDATE OF w SKIP LOCKED),"
-    " want AS MATERIALIZED (SELECT DISTINCT c.session_id AS session, $8::text AS node, $2::text AS owner, $9::bigint AS"
-    " lock_ms, CASE WHEN $2::text IS NULL THEN n.now + $9::bigint ELSE 0 END AS until_ms FROM c, n WHERE c.session_id"
-    " IS NOT NULL), " DUR__PG_CLAIM_SESSIONS("$11::bigint") ","
-    " k AS (SELECT c.*, row_number() OVER (ORDER BY c.id) AS at FROM c WHERE c.session_id IS NULL OR c.session_id IN"
-    " (SELECT session_id FROM claimed)),"
-    " u AS (UPDATE @worker w SET token = $10::text || '-w' || k.at, owner = $2::text, attempts = w.attempts + 1,"
-    " until_ms = CASE WHEN $2::text IS NULL THEN n.now + $3::bigint ELSE 0 END FROM k, n"
-    " WHERE w.instance_id = k.instance_id AND w.id = k.id RETURNING w.id, w.instance_id, w.execution_id, w.activity_id,"
-    " w.token, w.attempts, w.suspect, w.json) SELECT * FROM u ORDER BY id";
+#define FETCH(which, order)                                                                                            \
+    "WITH n AS MATERIALIZED (SELECT #now AS now), c AS MATERIALIZED (SELECT w.id, w.instance_id, w.session_id FROM"    \
+    " @worker w WHERE w.owner IS NULL AND w.until_ms <= (SELECT now FROM n)"                                           \
+    " AND " which                                                                                                      \
+    " AND CASE $6::bigint WHEN 0 THEN w.tag IS NULL WHEN 1 THEN w.tag = ANY ($7::text[]) WHEN 2 THEN w.tag IS NULL OR" \
+    " w.tag = ANY ($7::text[]) WHEN 3 THEN true ELSE false END"                                                        \
+    " AND (w.session_id IS NULL OR ($8::text IS NOT NULL AND NOT EXISTS (SELECT 1 FROM @sessions s WHERE s.session_id" \
+    " = w.session_id AND s.holder <> $8::text AND (s.owner IS NOT NULL OR s.until_ms > (SELECT now FROM n)))))"        \
+    " AND ($2::text IS NULL OR EXISTS (SELECT 1 FROM @owners o WHERE o.owner = $2::text))"                             \
+    " ORDER BY " order " LIMIT $4::bigint FOR UPDATE OF w SKIP LOCKED),"                                               \
+    " want AS MATERIALIZED (SELECT DISTINCT c.session_id AS session, $8::text AS node, $2::text AS owner, $9::bigint"  \
+    " AS lock_ms, CASE WHEN $2::text IS NULL THEN n.now + $9::bigint ELSE 0 END AS until_ms FROM c, n WHERE"           \
+    " c.session_id IS NOT NULL), " DUR__PG_CLAIM_SESSIONS("$11::bigint") ","                                           \
+    " k AS (SELECT c.*, row_number() OVER (ORDER BY c.id) AS at FROM c WHERE c.session_id IS NULL OR c.session_id"     \
+    " IN (SELECT session_id FROM claimed)),"                                                                           \
+    " u AS (UPDATE @worker w SET token = $10::text || '-w' || k.at, owner = $2::text, attempts = w.attempts + 1,"      \
+    " runs_alone = $5::bigint = 2,"                                                                                    \
+    " until_ms = CASE WHEN $2::text IS NULL THEN n.now + $3::bigint ELSE 0 END FROM k, n"                              \
+    " WHERE w.instance_id = k.instance_id AND w.id = k.id RETURNING w.id, w.instance_id, w.execution_id,"              \
+    " w.activity_id, w.token, w.attempts, w.crashes, w.crashes_alone, w.json) SELECT * FROM u ORDER BY id"
+
+static const char fetch_sql[] = FETCH("($5::bigint = 0 OR w.crashes < 2)", "w.id");
+static const char fetch_suspects_sql[] = FETCH("w.crashes >= 2", "w.crashes_alone, w.id");
 
 void dur__pg_work_fetch_add(dur__pg *store, dur__pg_batch *batch, const dur_work_fetch *how, const char *token_prefix,
                             int *at) {
@@ -48,7 +52,7 @@ void dur__pg_work_fetch_add(dur__pg *store, dur__pg_batch *batch, const dur_work
     dur__pg_u64(&args, how->session_lock_ms);
     dur__pg_text(&args, token_prefix);
     dur__pg_i64(&args, store->schema_key);
-    *at = dur__pg_batch_add(batch, fetch_sql, &args);
+    *at = dur__pg_batch_add(batch, how->kind == DUR_FETCH_SUSPECT ? fetch_suspects_sql : fetch_sql, &args);
 }
 
 size_t dur__pg_work_fetch_read(const dur__pg_batch *batch, int at, dur_arena *arena, dur_leased_work *out, size_t max) {
@@ -63,8 +67,9 @@ size_t dur__pg_work_fetch_read(const dur__pg_batch *batch, int at, dur_arena *ar
         work->ref.activity_id = dur__pg_get_u64(rows, row, 3);
         work->lock_token = dur__pg_get_text(rows, row, 4, arena);
         work->attempt_count = (uint32_t)dur__pg_get_u64(rows, row, 5);
-        work->suspect = dur__pg_get_bool(rows, row, 6);
-        work->json = dur__pg_get_json(rows, row, 7, arena);
+        work->crashes = (uint32_t)dur__pg_get_u64(rows, row, 6);
+        work->crashes_alone = (uint32_t)dur__pg_get_u64(rows, row, 7);
+        work->json = dur__pg_get_json(rows, row, 8, arena);
     }
     return count;
 }
@@ -299,7 +304,8 @@ int dur__pg_renew_work_item_lock(dur_provider *self, const char *lock_token, uin
 static const char abandon_sql[] =
     "UPDATE @worker w SET token = NULL, owner = NULL, since_ms = #now, until_ms = CASE WHEN $3::bigint > 0 THEN #now +"
     " $3::bigint ELSE 0 END, attempts = CASE WHEN $4::boolean THEN greatest(w.attempts - 1, 0) ELSE w.attempts END,"
-    " suspect = w.suspect AND $4::boolean WHERE " CLAIMED " RETURNING 1";
+    " crashes = CASE WHEN $4::boolean THEN w.crashes ELSE 0 END,"
+    " crashes_alone = CASE WHEN $4::boolean THEN w.crashes_alone ELSE 0 END WHERE " CLAIMED " RETURNING 1";
 
 typedef struct abandoning {
     uint64_t delay_ms;
@@ -318,6 +324,22 @@ int dur__pg_abandon_work_item(dur_provider *self, const char *lock_token, uint64
     const on_claimed abandon = { "postgres.abandon_work", abandon_sql, lock_token, abandon_args, &how };
     int code = do_claimed(dur__pg_of(self), &abandon, err);
     dur__pg_wake_local(dur__pg_of(self), NULL);
+    return code;
+}
+
+/* A token is an instance's or a worker row's. */
+static const char alone_sql[] =
+    "WITH i AS (UPDATE @instances SET runs_alone = false WHERE token = $2::text) UPDATE @worker SET runs_alone = false"
+    " WHERE token = $2::text";
+
+int dur__pg_alone_ended(dur_provider *self, const char *lock_token, dur_error *err) {
+    dur__pg *store = dur__pg_of(self);
+    dur__pg_args args;
+    PGresult *result;
+    dur__pg_args_begin(store, &args);
+    dur__pg_text(&args, lock_token);
+    int code = dur__pg_one(store, "postgres.alone_ended", alone_sql, &args, true, &result, err);
+    PQclear(result);
     return code;
 }
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 typedef struct candidate {
-    uint64_t key, execution, status, acquisitions, seq;
+    uint64_t key, execution, status, acquisitions, seq, crashes, crashes_alone;
     char *instance, *name, *version;
     dur_text start; /* the start that waits, when it was looked for */
     size_t queued;  /* rows of its in the queue; DUR__SQ_NOT_COUNTED */
@@ -24,6 +24,8 @@ static void candidate_fill(dur_arena *arena, sqlite3_stmt *row, candidate *out) 
                         .status = dur__sq_u64(row, 5),
                         .acquisitions = dur__sq_u64(row, 6),
                         .seq = dur__sq_u64(row, 7),
+                        .crashes = dur__sq_u64(row, 8),
+                        .crashes_alone = dur__sq_u64(row, 9),
                         .queued = DUR__SQ_NOT_COUNTED };
 }
 
@@ -185,11 +187,15 @@ static int acquire(dur__sq_fetch_op *self, dur__sq_txn *txn, candidate *it) {
     item->lock_token = dur_arena_strdup(self->arena, token);
     item->store_key = key;
     item->acquisitions = (uint32_t)it->acquisitions + 1;
+    item->crashes = (uint32_t)it->crashes;
+    item->crashes_alone = (uint32_t)it->crashes_alone;
+    uint64_t alone = how->kind == DUR_FETCH_SUSPECT;
     if (how->owner != NULL)
-        code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_LOCK, err, "ittn", key, token, how->owner);
+        code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_LOCK, err, "ittni", key, token, how->owner, alone);
     else {
         uint64_t until = dur__sq_after(txn->boot_ms, how->lock_ms);
-        code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_LOCK, err, "itti", key, token, (const char *)NULL, until);
+        code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_LOCK, err, "ittii", key, token, (const char *)NULL, until,
+                           alone);
         dur__sq_expires_at(txn->file, until);
     }
     if (code == DUR_OK) code = name_find(txn, self->arena, it, item, err);
@@ -208,23 +214,22 @@ static int compare_candidates(const void *a, const void *b) {
     return x->key < y->key ? -1 : x->key > y->key;
 }
 
+typedef struct versions {
+    uint64_t any, low, high;
+} versions;
+
+static versions versions_of(const dur_fetch *how) {
+    if (how->filter == NULL) return (versions){ .any = 1 };
+    return (versions){ 0, dur__sq_packed(how->filter->ranges[0].min), dur__sq_packed(how->filter->ranges[0].max) };
+}
+
 /* The first `max` of one handler, behind those of others. */
-static int candidates_of(dur__sq_fetch_op *self, dur__sq_txn *txn, dur_fetch_kind kind, const char *handler,
-                         candidate *out, size_t max, size_t *count) {
-    const dur_fetch *how = self->how;
+static int candidates_of(dur__sq_fetch_op *self, dur__sq_txn *txn, const char *handler, candidate *out, size_t max,
+                         size_t *count) {
     sqlite3_stmt *row = NULL;
-    uint64_t any = how->filter == NULL, low = 0, high = 0;
-    if (!any) {
-        low = dur__sq_packed(how->filter->ranges[0].min);
-        high = dur__sq_packed(how->filter->ranges[0].max);
-    }
-    int code;
-    if (kind == DUR_FETCH_SUSPECT)
-        code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_SUSPECTS, &row, &self->op.err, "iiiit", any, low, high,
-                             (uint64_t)max, handler);
-    else
-        code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_CANDIDATES, &row, &self->op.err, "iiiiit", any, low, high,
-                             (uint64_t)(kind == DUR_FETCH_ANY), (uint64_t)max, handler);
+    versions v = versions_of(self->how);
+    int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_CANDIDATES, &row, &self->op.err, "iiiiit", v.any, v.low, v.high,
+                             (uint64_t)(self->how->kind == DUR_FETCH_ANY), (uint64_t)max, handler);
     while (code == DUR_OK && row != NULL) {
         candidate_fill(self->arena, row, &out[(*count)++]);
         code = dur__sq_next(&row, &self->op.err);
@@ -233,17 +238,33 @@ static int candidates_of(dur__sq_fetch_op *self, dur__sq_txn *txn, dur_fetch_kin
     return code;
 }
 
+/* Suspects are few: all handlers together, in their own order. */
+static int suspects(dur__sq_fetch_op *self, dur__sq_txn *txn, candidate *out, size_t max, size_t *count) {
+    sqlite3_stmt *row = NULL;
+    versions v = versions_of(self->how);
+    *count = 0;
+    int code =
+        dur__sq_first(txn->conn, DUR__SQ_INSTANCE_SUSPECTS, &row, &self->op.err, "iii", v.any, v.low, v.high);
+    while (code == DUR_OK && row != NULL && *count < max) {
+        if (dur_handler_passes(self->how->handlers, dur__sq_text(row, 10)))
+            candidate_fill(self->arena, row, &out[(*count)++]);
+        code = dur__sq_next(&row, &self->op.err);
+    }
+    dur__sq_end(&row);
+    return code;
+}
+
 /* The first `max` of all handlers that have something there and that the caller has; out has room for twice as many. */
-static int candidates(dur__sq_fetch_op *self, dur__sq_txn *txn, dur_fetch_kind kind, candidate *out, size_t max,
-                      size_t *count) {
-    dur__sq_sql sql = kind == DUR_FETCH_SUSPECT ? DUR__SQ_INSTANCE_SUSPECT_HANDLERS : DUR__SQ_INSTANCE_HANDLERS;
+static int candidates(dur__sq_fetch_op *self, dur__sq_txn *txn, candidate *out, size_t max, size_t *count) {
+    dur__sq_sql sql = DUR__SQ_INSTANCE_HANDLERS;
+    if (self->how->kind == DUR_FETCH_SUSPECT) return suspects(self, txn, out, max, count);
     const dur_handler_filter *filter = self->how->handlers;
     const char *handler = NULL;
     *count = 0;
     int code = dur__sq_handler_next(txn->conn, sql, filter, self->arena, "", &handler, &self->op.err);
     while (code == DUR_OK && handler != NULL) {
         size_t before = *count;
-        code = candidates_of(self, txn, kind, handler, out, max, count);
+        code = candidates_of(self, txn, handler, out, max, count);
         if (before > 0) qsort(out, *count, sizeof(*out), compare_candidates);
         if (*count > max) *count = max;
         const char *from = dur__sq_handler_after(filter, self->arena, handler);
@@ -254,9 +275,9 @@ static int candidates(dur__sq_fetch_op *self, dur__sq_txn *txn, dur_fetch_kind k
 }
 
 static int suspects_look(dur__sq_fetch_op *self, dur__sq_txn *txn) {
-    candidate list[2];
+    candidate one;
     size_t count = 0;
-    int code = candidates(self, txn, DUR_FETCH_SUSPECT, list, 1, &count);
+    int code = suspects(self, txn, &one, 1, &count);
     self->suspects = count > 0;
     return code;
 }
@@ -283,7 +304,7 @@ static int fetch_run(dur__sq_op *op, dur__sq_txn *txn) {
     size_t count = 0, want = 0;
     while (self->count < self->max) { /* all of one query first: acquiring changes the index that it walks */
         want = self->max - self->count < 64 ? self->max - self->count : 64;
-        code = candidates(self, txn, self->how->kind, list, want, &count);
+        code = candidates(self, txn, list, want, &count);
         for (size_t i = 0; i < count && code == DUR_OK; i++)
             code = acquire(self, txn, &list[i]);
         if (code != DUR_OK || count < want) break;

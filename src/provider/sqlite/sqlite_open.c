@@ -357,6 +357,7 @@ const dur_provider_methods dur__sq_methods = {
     METHOD(ack_works),
     METHOD(check_works),
     METHOD(return_works),
+    METHOD(alone_ended),
     METHOD(owner_register),
     METHOD(owner_beat),
     METHOD(owner_release),

@@ -203,6 +203,8 @@ static int free_rows(free_op *self, dur__sq_txn *txn) {
     int code = leases_of(self, txn);
     for (size_t i = 0; i < self->key_count && code == DUR_OK && self->clean; i++)
         code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_UNCOUNT, &op->err, "i", self->keys[i]);
+    for (size_t i = 0; i < self->key_count && code == DUR_OK && !self->clean; i++)
+        code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_CRASHED, &op->err, "i", self->keys[i]);
     for (size_t i = 0; i < self->key_count && code == DUR_OK; i++)
         code = dur__sq_release(txn, self->keys[i], &how, &op->err);
     self->freed = (uint32_t)self->key_count;

@@ -16,7 +16,10 @@
     "(?4 IS NULL OR name = ?4) AND (?5 IS NULL OR substr(id, 1, length(?5)) = ?5) AND (?6 = 0 OR parent IS NULL) "     \
     "AND (?7 = 0 OR created > ?7) AND (?8 = 0 OR created < ?8) ORDER BY id LIMIT ?10"
 
-#define DUR__SQ_CANDIDATE_COLUMNS "key, id, name, version, execution, status, acquisitions, ready_seq"
+/* Crashes are those of the acquisitions that count: with 0 of them they are old. */
+#define DUR__SQ_CANDIDATE_COLUMNS                                                                                      \
+    "key, id, name, version, execution, status, acquisitions, ready_seq, crashes*(acquisitions>0), "                   \
+    "crashes_alone*(acquisitions>0), handler"
 
 #define DUR__SQ_IS_READY "ready_at = 0 AND suspended IS NULL"
 
@@ -115,19 +118,22 @@
     SQL(INSTANCE_SET_READY, "UPDATE dur_instance SET ready_at=?2, ready_seq=?3, " DUR__SQ_HANDLER_NOW " WHERE key=?1") \
     SQL(INSTANCE_SUSPEND, "UPDATE dur_instance SET suspended=?2, updated=?3 WHERE key=?1")                             \
     SQL(INSTANCE_LOCK, "UPDATE dur_instance SET token=?2, owner=?3, locked_until=?4, ready_at=NULL, not_before=0, "    \
-                       "acquisitions=acquisitions+1 WHERE key=?1")                                                     \
+                       "crashes=crashes*(acquisitions>0), crashes_alone=crashes_alone*(acquisitions>0), "              \
+                       "runs_alone=?5, acquisitions=acquisitions+1 WHERE key=?1")                                      \
+    SQL(INSTANCE_CRASHED, "UPDATE dur_instance SET crashes=crashes+1, crashes_alone=crashes_alone+runs_alone "         \
+                          "WHERE key=?1 AND acquisitions > 0")                                                         \
+    SQL(INSTANCE_NOT_ALONE, "UPDATE dur_instance SET runs_alone=0 WHERE key=?1 AND token=?2")                          \
     SQL(INSTANCE_RENEW, "UPDATE dur_instance SET locked_until=?2 WHERE key=?1")                                        \
     SQL(INSTANCE_CANDIDATES,                                                                                           \
         "SELECT " DUR__SQ_CANDIDATE_COLUMNS " FROM dur_instance WHERE " DUR__SQ_IS_READY " AND handler = ?6 "          \
-        "AND (?1 OR pinned IS NULL OR pinned BETWEEN ?2 AND ?3) AND (?4 OR acquisitions = 0) "                         \
+        "AND (?1 OR pinned IS NULL OR pinned BETWEEN ?2 AND ?3) AND (?4 OR crashes < 2 OR acquisitions = 0) "          \
         "ORDER BY ready_seq LIMIT ?5")                                                                                 \
     SQL(INSTANCE_SUSPECTS,                                                                                             \
-        "SELECT " DUR__SQ_CANDIDATE_COLUMNS " FROM dur_instance WHERE " DUR__SQ_IS_READY " AND acquisitions > 0 "      \
-        "AND handler = ?5 AND (?1 OR pinned IS NULL OR pinned BETWEEN ?2 AND ?3) ORDER BY ready_seq LIMIT ?4")         \
+        "SELECT " DUR__SQ_CANDIDATE_COLUMNS " FROM dur_instance WHERE " DUR__SQ_IS_READY " AND crashes >= 2 "          \
+        "AND acquisitions > 0 AND (?1 OR pinned IS NULL OR pinned BETWEEN ?2 AND ?3) "                                 \
+        "ORDER BY crashes_alone, ready_seq")                                                                           \
     SQL(INSTANCE_HANDLERS, /* the first one from ?1 on that has something ready */                                     \
         "SELECT handler FROM dur_instance WHERE " DUR__SQ_IS_READY " AND handler >= ?1 ORDER BY handler LIMIT 1")      \
-    SQL(INSTANCE_SUSPECT_HANDLERS, "SELECT handler FROM dur_instance WHERE " DUR__SQ_IS_READY " AND acquisitions > 0 " \
-                                   "AND handler >= ?1 ORDER BY handler LIMIT 1")                                       \
     SQL(INSTANCE_OF_HANDLER, "SELECT id FROM dur_instance WHERE " DUR__SQ_IS_READY " AND handler = ?1 "                \
                              "ORDER BY ready_seq LIMIT ?2")                                                            \
     SQL(INSTANCE_ANY_READY, "SELECT 1 FROM dur_instance WHERE ready_at = 0 AND suspended IS NULL LIMIT 1")             \
@@ -235,27 +241,31 @@
     SQL(WORK_SESSION_OF, "SELECT session FROM dur_worker WHERE key=?1 AND execution=?2 AND activity=?3 AND token=?4")  \
     SQL(WORK_BY_TOKEN, "SELECT key, execution, activity, seq FROM dur_worker WHERE token=?1")                          \
     SQL(WORK_BY_REF, "SELECT seq FROM dur_worker WHERE key=?1 AND execution=?2 AND activity=?3 AND token=?4")          \
-    SQL(WORK_READ, "SELECT w.attempts, w.json, i.id FROM dur_worker w LEFT JOIN dur_instance i ON i.key=w.key "        \
+    SQL(WORK_READ, "SELECT w.attempts, w.json, i.id, w.crashes, w.crashes_alone FROM dur_worker w "                    \
+                   "LEFT JOIN dur_instance i ON i.key=w.key "                                                          \
                    "WHERE w.key=?1 AND w.execution=?2 AND w.activity=?3 AND w.seq=?4")                                 \
-    SQL(WORK_LOCK, "UPDATE dur_worker SET token=?5, owner=?6, locked_until=?7, attempts=attempts+1 "                   \
+    SQL(WORK_LOCK, "UPDATE dur_worker SET token=?5, owner=?6, locked_until=?7, runs_alone=?8, attempts=attempts+1 "    \
                    "WHERE key=?1 AND execution=?2 AND activity=?3 AND seq=?4")                                         \
+    SQL(WORK_NOT_ALONE, "UPDATE dur_worker SET runs_alone=0 WHERE key=?1 AND execution=?2 AND activity=?3 AND seq=?4") \
     SQL(WORK_RENEW, "UPDATE dur_worker SET locked_until=?5 WHERE key=?1 AND execution=?2 AND activity=?3 AND seq=?4")  \
     SQL(WORK_FREE, "UPDATE dur_worker SET token=NULL, owner=NULL, locked_until=NULL, visible_at=?5, "                  \
-                   "attempts=max(attempts-?6, 0), suspect=suspect AND ?6 WHERE key=?1 AND execution=?2 AND "           \
-                   "activity=?3 AND seq=?4")                                                                           \
+                   "attempts=max(attempts-?6, 0), crashes=crashes*?6, crashes_alone=crashes_alone*?6 "                 \
+                   "WHERE key=?1 AND execution=?2 AND activity=?3 AND seq=?4")                                         \
     SQL(WORK_EXPIRE, "UPDATE dur_worker SET token=NULL, owner=NULL, locked_until=NULL "                                \
                      "WHERE locked_until IS NOT NULL AND locked_until <= ?1")                                          \
     SQL(WORK_APPEAR, "UPDATE dur_worker SET visible_at=0 WHERE visible_at > 0 AND visible_at <= ?1")                   \
-    SQL(WORK_CANDIDATES, "SELECT key, execution, activity, seq, session, tag, suspect FROM dur_worker "                \
-                         "WHERE token IS NULL AND visible_at = 0 AND handler = ?1 ORDER BY seq")                       \
+    SQL(WORK_CANDIDATES, "SELECT key, execution, activity, seq, session, tag FROM dur_worker WHERE token IS NULL "     \
+                         "AND visible_at = 0 AND handler = ?1 AND (?2 OR crashes < 2) ORDER BY seq")                   \
+    SQL(WORK_SUSPECTS, "SELECT key, execution, activity, seq, session, tag, handler FROM dur_worker "                  \
+                       "WHERE token IS NULL AND crashes >= 2 AND visible_at = 0 ORDER BY crashes_alone, seq")          \
     SQL(WORK_HANDLERS, "SELECT handler FROM dur_worker WHERE token IS NULL AND visible_at = 0 AND handler >= ?1 "      \
                        "ORDER BY handler LIMIT 1")                                                                     \
     SQL(WORK_OF_HANDLER, "SELECT i.id FROM dur_worker w JOIN dur_instance i USING(key) WHERE w.token IS NULL "         \
                          "AND w.visible_at = 0 AND w.handler = ?1 ORDER BY w.seq LIMIT ?2")                            \
     SQL(WORK_NEXT_VISIBLE, "SELECT min(visible_at) FROM dur_worker WHERE visible_at > 0")                              \
     SQL(WORK_NEXT_EXPIRY, "SELECT min(locked_until) FROM dur_worker WHERE locked_until IS NOT NULL")                   \
-    SQL(WORK_OF_OWNER, "UPDATE dur_worker SET token=NULL, owner=NULL, locked_until=NULL, suspect=suspect OR ?2, "      \
-                       "attempts=max(attempts-?3, 0) "                                                                 \
+    SQL(WORK_OF_OWNER, "UPDATE dur_worker SET token=NULL, owner=NULL, locked_until=NULL, crashes=crashes+?2, "         \
+                       "crashes_alone=crashes_alone+(?2 AND runs_alone), attempts=max(attempts-?3, 0) "                \
                        "WHERE token IS NOT NULL AND owner=?1")                                                         \
     SQL(WORK_ID_OF, "SELECT id FROM dur_instance WHERE key=?1")                                                        \
     /* sessions */                                                                                                     \

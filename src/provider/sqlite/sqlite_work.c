@@ -120,7 +120,7 @@ static int session_admits(dur__sq_txn *txn, const dur_work_fetch *how, const cha
     return code;
 }
 
-static int lock_row(dur__sq_work_op *self, dur__sq_txn *txn, const work_id *id, bool suspect) {
+static int lock_row(dur__sq_work_op *self, dur__sq_txn *txn, const work_id *id) {
     dur_error *err = &self->op.err;
     const dur_work_fetch *how = self->how;
     char token[160], random[80];
@@ -137,24 +137,25 @@ static int lock_row(dur__sq_work_op *self, dur__sq_txn *txn, const work_id *id, 
     work->attempt_count = (uint32_t)dur__sq_u64(row, 0) + 1;
     work->json = dur__sq_json(self->arena, row, 1);
     work->ref.instance = dur__sq_is_null(row, 2) ? "" : dur__sq_dup(self->arena, row, 2);
+    work->crashes = (uint32_t)dur__sq_u64(row, 3);
+    work->crashes_alone = (uint32_t)dur__sq_u64(row, 4);
     dur__sq_end(&row);
     uint64_t until = dur__sq_after(txn->boot_ms, how->lock_ms);
-    code = dur__sq_run(txn->conn, DUR__SQ_WORK_LOCK, err, how->owner != NULL ? "iiiittn" : "iiiitti", id->key,
-                       id->execution, id->activity, id->seq, token, how->owner, until);
+    code = dur__sq_run(txn->conn, DUR__SQ_WORK_LOCK, err, "iiiittoi", id->key, id->execution, id->activity,
+                       id->seq, token, how->owner, how->owner == NULL ? &until : NULL,
+                       (uint64_t)(how->kind == DUR_FETCH_SUSPECT));
     if (code != DUR_OK) return code;
     if (how->owner == NULL) dur__sq_expires_at(txn->file, until);
     work->ref.execution_id = id->execution;
     work->ref.activity_id = id->activity;
     work->ref.row_id = id->seq;
     work->lock_token = dur_arena_strdup(self->arena, token);
-    work->suspect = suspect;
     self->count++;
     return DUR_OK;
 }
 
 typedef struct work_choice {
     work_id id;
-    bool suspect;
     char *session;
 } work_choice;
 
@@ -163,35 +164,47 @@ static int compare_choices(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
+/* What this row is, if the caller may have it. */
+static int work_consider(dur__sq_work_op *self, dur__sq_txn *txn, sqlite3_stmt *row, work_choice *out, size_t *count) {
+    const dur_work_fetch *how = self->how;
+    bool admits = false;
+    int code = DUR_OK;
+    if (tag_admits(&how->tags, dur__sq_text(row, 5)))
+        code = session_admits(txn, how, dur__sq_text(row, 4), &admits, &self->op.err);
+    if (code == DUR_OK && admits)
+        out[(*count)++] =
+            (work_choice){ { dur__sq_u64(row, 0), dur__sq_u64(row, 1), dur__sq_u64(row, 2), dur__sq_u64(row, 3) },
+                           dur__sq_dup(self->arena, row, 4) };
+    return code;
+}
+
 /* The first rows of one handler that the caller may have, behind those of others. */
 static int work_select(dur__sq_work_op *self, dur__sq_txn *txn, const char *handler, work_choice *out, size_t *count) {
-    const dur_work_fetch *how = self->how;
     sqlite3_stmt *row = NULL;
-    int code = dur__sq_first(txn->conn, DUR__SQ_WORK_CANDIDATES, &row, &self->op.err, "t", handler);
-    bool head = true;
+    int code = dur__sq_first(txn->conn, DUR__SQ_WORK_CANDIDATES, &row, &self->op.err, "ti", handler,
+                             (uint64_t)(self->how->kind == DUR_FETCH_ANY));
     size_t most = *count + self->max;
-    while (code == DUR_OK && row != NULL) {
-        bool suspect = dur__sq_u64(row, 6) != 0, admits = false;
-        if (head) {
-            uint64_t at = dur__sq_u64(row, 3) / 64 + DUR__SQ_SEQ_EPOCH_MS;
-            self->waiting_long = self->waiting_long || txn->now_ms > at + WAITING_LONG_MS;
-            head = false;
-        }
-        self->suspects = self->suspects || suspect;
-        bool kind = how->kind == DUR_FETCH_ANY || (how->kind == DUR_FETCH_SUSPECT) == suspect;
-        if (kind && tag_admits(&how->tags, dur__sq_text(row, 5)))
-            code = session_admits(txn, how, dur__sq_text(row, 4), &admits, &self->op.err);
-        if (code == DUR_OK && admits) {
-            out[(*count)++] = (work_choice){
-                { dur__sq_u64(row, 0), dur__sq_u64(row, 1), dur__sq_u64(row, 2), dur__sq_u64(row, 3) },
-                suspect,
-                dur__sq_dup(self->arena, row, 4)
-            };
-            if (*count == most) break;
-        }
+    if (row != NULL && txn->now_ms > dur__sq_u64(row, 3) / 64 + DUR__SQ_SEQ_EPOCH_MS + WAITING_LONG_MS)
+        self->waiting_long = true;
+    while (code == DUR_OK && row != NULL && *count < most) {
+        code = work_consider(self, txn, row, out, count);
         if (code == DUR_OK) code = dur__sq_next(&row, &self->op.err);
     }
     dur__sq_end(&row);
+    return code;
+}
+
+/* Suspects are few: all handlers together, in their own order. */
+static int work_suspects(dur__sq_work_op *self, dur__sq_txn *txn, work_choice *out, size_t max, size_t *count) {
+    sqlite3_stmt *row = NULL;
+    int code = dur__sq_first(txn->conn, DUR__SQ_WORK_SUSPECTS, &row, &self->op.err, "");
+    while (code == DUR_OK && row != NULL && *count < max) {
+        if (dur_handler_passes(self->how->handlers, dur__sq_text(row, 6)))
+            code = work_consider(self, txn, row, out, count);
+        if (code == DUR_OK) code = dur__sq_next(&row, &self->op.err);
+    }
+    dur__sq_end(&row);
+    self->suspects = *count > 0;
     return code;
 }
 
@@ -219,7 +232,7 @@ static int work_claim(dur__sq_work_op *self, dur__sq_txn *txn, const work_choice
     if (choice->session != NULL)
         code = dur__sq_claim_session(txn, choice->session, how->session_owner, how->owner, how->session_lock_ms,
                                      &claimed, &self->op.err);
-    return code == DUR_OK && claimed ? lock_row(self, txn, &choice->id, choice->suspect) : code;
+    return code == DUR_OK && claimed ? lock_row(self, txn, &choice->id) : code;
 }
 
 static int work_run(dur__sq_op *op, dur__sq_txn *txn) {
@@ -231,8 +244,11 @@ static int work_run(dur__sq_op *op, dur__sq_txn *txn) {
     int code = dur__sq_owner_lives(txn, self->how->owner, &op->err);
     if (code != DUR_OK) return code;
     work_choice *choices = dur__xcalloc(2 * self->max, sizeof(*choices));
+    bool alone = self->how->kind == DUR_FETCH_SUSPECT;
     size_t count = 0;
-    code = work_choose(self, txn, choices, &count);
+    code = work_suspects(self, txn, choices, alone ? self->max : 1, &count);
+    if (!alone) count = 0;
+    if (code == DUR_OK && !alone) code = work_choose(self, txn, choices, &count);
     for (size_t i = 0; i < count && code == DUR_OK; i++)
         code = work_claim(self, txn, &choices[i]);
     self->more = self->count == self->max;
@@ -546,6 +562,27 @@ int dur__sq_check_works(dur_provider *self, const dur_worker_claim *claims, size
 
 int dur__sq_return_works(dur_provider *self, const dur_worker_claim *claims, size_t count, dur_error *err) {
     work_op op = { .op = { .run = return_run }, .claims = claims, .count = count };
+    return dur__sq_submit(dur__sq_file_of(self), &op.op, err);
+}
+
+static int alone_run(dur__sq_op *op, dur__sq_txn *txn) {
+    work_op *self = (work_op *)(void *)op;
+    uint64_t key = dur__sq_token_key(self->token, 'k');
+    work_row row;
+    if (key != 0) return dur__sq_run(txn->conn, DUR__SQ_INSTANCE_NOT_ALONE, &op->err, "it", key, self->token);
+    int code = work_find(txn, self->token, NULL, false, &row, &op->err);
+    free(row.session);
+    if (code == DUR_ELEASE) {
+        dur_error_clear(&op->err);
+        return DUR_OK;
+    }
+    return code != DUR_OK ? code
+                          : dur__sq_run(txn->conn, DUR__SQ_WORK_NOT_ALONE, &op->err, "iiii", row.id.key,
+                                        row.id.execution, row.id.activity, row.id.seq);
+}
+
+int dur__sq_alone_ended(dur_provider *self, const char *lock_token, dur_error *err) {
+    work_op op = { .op = { .run = alone_run }, .token = lock_token };
     return dur__sq_submit(dur__sq_file_of(self), &op.op, err);
 }
 
