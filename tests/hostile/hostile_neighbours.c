@@ -1,52 +1,9 @@
 /*
- * hostile_neighbours.c: what administrators, poolers and other applications do with the server that a store is on.
+ * hostile_neighbours.c: what administrators and other applications do with the server that a store is on.
  */
 #include "neighbour.h"
 
-#include <durite/sys/store.h>
-#include <pthread.h>
-
 #ifdef HAVE_LIBPQ
-
-/* ---- a workflow that uses everything a store has ----------------------------------------------------------------- */
-
-static dur_outcome echo(dur_act *act, const char *input) {
-    return dur_act_complete(act, input);
-}
-
-static dur_outcome child(dur_ctx *ctx, const char *input) {
-    return dur_complete(ctx, dur_await(dur_activity(ctx, "Echo", input)));
-}
-
-/* Twice: the first execution continues as new. */
-static dur_outcome everything(dur_ctx *ctx, const char *input) {
-    dur_status_set(ctx, "begun");
-    dur_kv_set(ctx, "key", input);
-    dur_future *both[] = { dur_activity(ctx, "Echo", input), dur_activity(ctx, "Echo", input, .session = input) };
-    dur_join_n(both, 2);
-    dur_await(dur_activity(ctx, "Echo", input));
-    dur_await(dur_orchestration(ctx, "Child", input));
-    dur_await(dur_timer(ctx, 1));
-    const char *late = NULL;
-    dur_try_for(dur_event(ctx, "Never"), 1, &late);
-    const char *message = dur_await(dur_dequeue(ctx, "box"));
-    if (strcmp(message, "again") == 0) return dur_continue_as_new(ctx, input);
-    return dur_complete(ctx, message);
-}
-
-static const dur_handler handlers[] = {
-    DUR_ACTIVITY("Echo", echo),
-    DUR_ORCHESTRATION("Child", "1.0.0", child),
-    DUR_ORCHESTRATION("Everything", "1.0.0", everything),
-    DUR_HANDLERS_END,
-};
-
-static void do_everything(world *w, const char *instance) {
-    start(w, "Everything", instance, instance);
-    OK(w, dur_client_enqueue(w->client, &w->err, instance, "box", "again", .message_id = "1"));
-    OK(w, dur_client_enqueue(w->client, &w->err, instance, "box", "done", .message_id = "2"));
-    expect(w, instance, "done");
-}
 
 /* ---- replication ------------------------------------------------------------------------------------------------- */
 
@@ -81,7 +38,7 @@ static void fault_h26_nodes_work_while_all_tables_are_published(void **state) {
     snprintf(w->url, sizeof(w->url), "%s&schema=mine", url);
     world_open_store(w);
     OK(w, dur_client_new(&w->client, w->store, &w->err));
-    RUN(w, handlers);
+    RUN(w, everything_handlers);
     do_everything(w, "before");
     start(w, "Everything", "taken", "taken"); /* its lease is taken away, of which the node is told */
     until_history(w, "taken", "ExternalSubscribedPersistent", 1);
@@ -91,7 +48,7 @@ static void fault_h26_nodes_work_while_all_tables_are_published(void **state) {
     expect(w, "taken", "done");
     OK(w, dur_client_delete(NULL, w->client, "before", false, &w->err));
     world_stop(w);
-    RUN(w, handlers);
+    RUN(w, everything_handlers);
     do_everything(w, "after");
     world_stop(w);
     dur_client_free(w->client);
@@ -155,7 +112,7 @@ static int replicated(const char *url, long number) {
     free(folder);
     OK(w, dur_client_new(&w->client, w->store, &w->err));
     for (int i = 0; i < 2; i++) {
-        RUN(w, handlers);
+        RUN(w, everything_handlers);
         do_everything(w, i == 0 ? "first" : "second");
         world_stop(w);
     }
@@ -206,91 +163,18 @@ static void make_strict_role(PGconn *db, const char *role) {
     if (PQserverVersion(db) >= 170000) pg_do(db, "ALTER ROLE %s SET transaction_timeout = 1", role);
 }
 
-static void drop_role(PGconn *db, const char *role) {
-    pg_do(db, "REASSIGN OWNED BY %s TO CURRENT_USER; DROP OWNED BY %s; DROP ROLE %s", role, role, role);
-}
-
-/* A store of another URL than the test's, in its schema. */
-static world elsewhere(const world *w, const char *url) {
-    world other = { 0 };
-    char schema[80];
-    schema_of(w, schema);
-    snprintf(other.url, sizeof(other.url), "%s&schema=%s", url, schema);
-    world_open_store(&other);
-    OK(&other, dur_client_new(&other.client, other.store, &other.err));
-    return other;
-}
-
-static void leave(world *other) {
-    world_stop(other);
-    dur_client_free(other->client);
-    dur_provider_close(other->store);
-}
-
 static void fault_h23_timeouts_of_the_role_are_not_ours(void **state) {
     world *w = *state;
-    char role[40], url[1100];
+    char role[40], url[900];
     if (!on_provider("postgres")) skip();
     snprintf(role, sizeof(role), "strict_%d", (int)getpid());
     PGconn *db = pg_beside();
     make_strict_role(db, role);
     snprintf(url, sizeof(url), "%s&user=%s", getenv("DURITE_TEST_URL"), role); /* the last one counts */
     world other = elsewhere(w, url);
-    RUN(&other, handlers);
+    RUN(&other, everything_handlers);
     do_everything(&other, "x");
     leave(&other);
-    drop_role(db, role);
-    PQfinish(db);
-}
-
-/* A message to an instance whose row somebody holds: sending waits. */
-typedef struct sender {
-    world *w;
-    int code;
-    atomic_bool done;
-} sender;
-
-static void *send_to_held(void *arg) {
-    sender *s = arg;
-    s->code = dur_client_enqueue(s->w->client, &s->w->err, "held", "box", "done");
-    atomic_store(&s->done, true);
-    return NULL;
-}
-
-enum { ROLE_TIMEOUT_MS = 1000 };
-
-/* Behind a pooler each transaction says its timeouts: a statement takes longer than the role would allow. */
-static void fault_h23_timeouts_of_the_role_are_not_ours_behind_a_pooler(void **state) {
-    world *w = *state;
-    char role[40], url[1100], schema[80];
-    bouncer b;
-    pthread_t thread;
-    snprintf(role, sizeof(role), "pooled_%d", (int)getpid());
-    if (!on_provider("postgres")) skip();
-    if (!bouncer_start(&b, role, "pool_mode = transaction\ndefault_pool_size = 3")) skip();
-    schema_of(w, schema);
-    PGconn *db = pg_beside();
-    pg_do(db, "CREATE ROLE %s SUPERUSER LOGIN; ALTER ROLE %s SET statement_timeout = %d; ALTER ROLE %s SET lock_timeout"
-              " = %d",
-          role, role, ROLE_TIMEOUT_MS, role, ROLE_TIMEOUT_MS);
-    PQfinish(bouncer_connect(&b));
-    snprintf(url, sizeof(url), "postgres:///postgres?host=%s&user=durite&pooler=transaction", b.dir);
-    world other = elsewhere(w, url);
-    start(&other, "Everything", "held", "held");
-    pg_do(db, "BEGIN; SELECT 1 FROM %s.dur_instances WHERE instance_id = 'held' FOR UPDATE", schema);
-    sender s = { .w = &other };
-    assert_int_equal(pthread_create(&thread, NULL, send_to_held, &s), 0);
-    while (!atomic_load(&s.done) &&
-           pg_number(db,
-                     "SELECT count(*) FROM pg_stat_activity WHERE usename = '%s' AND wait_event_type = 'Lock' AND"
-                     " clock_timestamp() - query_start > interval '%d ms'",
-                     role, ROLE_TIMEOUT_MS * 3 / 2) == 0)
-        pause_ms(10);
-    pg_do(db, "COMMIT");
-    pthread_join(thread, NULL);
-    OK(&other, s.code);
-    leave(&other);
-    bouncer_stop(&b);
     drop_role(db, role);
     PQfinish(db);
 }
@@ -313,7 +197,7 @@ static int holds_a_lease(const char *url, long number) {
     snprintf(w->url, sizeof(w->url), "%s", url);
     world_open_store(w);
     OK(w, dur_client_new(&w->client, w->store, &w->err));
-    RUN(w, handlers);
+    RUN(w, everything_handlers);
     start(w, "Everything", "x", "x");
     pause();
     return 0;
@@ -331,7 +215,7 @@ static void fault_h23_a_refused_take_over_is_told(void **state) {
     atomic_store(&refusals_told, 0);
     OK(w, dur_log_set_sink(hear_refusals, NULL, DUR_LOG_WARN));
     node_kill(node);
-    RUN(w, handlers);
+    RUN(w, everything_handlers);
     for (uint64_t end_ms = now_ms() + patience_ms(); atomic_load(&refusals_told) == 0; pause_ms(10))
         if (now_ms() > end_ms) fail_msg("nothing was said");
     pg_do(db, "COMMIT");
@@ -339,80 +223,6 @@ static void fault_h23_a_refused_take_over_is_told(void **state) {
     expect(w, "x", "done");
     OK(w, dur_log_set_sink(NULL, NULL, DUR_LOG_WARN));
     PQfinish(db);
-}
-
-/* ---- poolers ----------------------------------------------------------------------------------------------------- */
-
-/* All settings of the session that the pooler lends. */
-static char *settings_of(PGconn *db) {
-    return pg_text(db, "SELECT string_agg(name || '=' || setting, ',' ORDER BY name) FROM pg_settings");
-}
-
-static void leaves_no_setting(world *w, const char *bouncer_settings, const char *parameters, int expected) {
-    char url[200], schema[80];
-    bouncer b;
-    dur_provider *store = NULL;
-    if (!bouncer_start(&b, "durite", bouncer_settings)) skip();
-    PGconn *application = bouncer_connect(&b);
-    char *before = settings_of(application);
-    PQfinish(application);
-    schema_of(w, schema);
-    snprintf(url, sizeof(url), "postgres:///postgres?host=%s&user=durite&schema=%s%s", b.dir, schema, parameters);
-    int code = dur_open(&store, url, &w->err);
-    assert_int_equal(code, expected);
-    if (expected == DUR_OK) {
-        dur_client *client;
-        OK(w, dur_client_new(&client, store, &w->err));
-        OK(w, dur_client_start(client, &w->err, "Everything", "x", .instance = parameters));
-        dur_client_free(client);
-        dur_provider_close(store);
-    } else {
-        assert_non_null(strstr(w->err.message, "pooler=transaction"));
-    }
-    application = bouncer_connect(&b);
-    char *after = settings_of(application);
-    assert_string_equal(after, before);
-    free(before);
-    free(after);
-    PQfinish(application);
-    bouncer_stop(&b);
-}
-
-#define ONE_SESSION "\ndefault_pool_size = 1"
-
-static void fault_h27_a_pooled_session_keeps_nothing_of_ours(void **state) {
-    world *w = *state;
-    if (!on_provider("postgres")) skip();
-    leaves_no_setting(w, "pool_mode = transaction" ONE_SESSION, "", DUR_EINVAL);
-    leaves_no_setting(w, "pool_mode = transaction\nignore_startup_parameters = options" ONE_SESSION, "", DUR_EINVAL);
-    leaves_no_setting(w, "pool_mode = transaction" ONE_SESSION, "&pooler=transaction", DUR_OK);
-    leaves_no_setting(w, "pool_mode = session\nserver_reset_query =" ONE_SESSION, "&pooler=session&pool=1", DUR_OK);
-}
-
-/* A watch of a store that listens says so before it looks by itself only if it was told; what it was told is not lost
-   while it is not asked. */
-static void fault_h28_who_listens_is_told_by_nodes_behind_a_pooler(void **state) {
-    world *w = *state;
-    bouncer b;
-    char url[200];
-    dur_watch *watch;
-    if (!on_provider("postgres")) skip();
-    if (!bouncer_start(&b, "durite", "pool_mode = transaction\ndefault_pool_size = 3")) skip();
-    PQfinish(bouncer_connect(&b));
-    snprintf(url, sizeof(url), "postgres:///postgres?host=%s&user=durite&pooler=transaction", b.dir);
-    world node = elsewhere(w, url);
-    RUN(&node, handlers);
-    do_everything(&node, "beats and finds nobody");
-    OK(w, dur_store_watch_open(w->store, "x", &watch, &w->err));
-    start(&node, "Child", "x", "x");
-    expect(&node, "x", "x");
-    int told = DUR_ETIMEOUT;
-    for (int i = 0; i < 50 && told == DUR_ETIMEOUT; i++)
-        told = dur_store_watch_wait(watch, 100, &w->err);
-    assert_int_equal(told, DUR_OK);
-    dur_store_watch_close(watch);
-    leave(&node);
-    bouncer_stop(&b);
 }
 
 /* ---- lists ------------------------------------------------------------------------------------------------------- */
@@ -475,7 +285,7 @@ static void fault_h39_a_list_by_status_reads_what_it_lists(void **state) {
     world *w = *state;
     static const dur_instance_status all[] = { DUR_INSTANCE_RUNNING, DUR_INSTANCE_FAILED };
     size_t count = scaled(1000, 200) / 50 * 50;
-    char schema[80], url[1200];
+    char schema[80], url[900];
     if (!on_provider("postgres")) skip();
     PGconn *db = pg_beside();
     schema_of(w, schema);
@@ -578,10 +388,7 @@ static const struct CMUnitTest tests[] = {
     TEST(fault_h26_nodes_work_while_all_tables_are_published),
     TEST(fault_h26_all_rows_are_replicated),
     TEST(fault_h23_timeouts_of_the_role_are_not_ours),
-    TEST(fault_h23_timeouts_of_the_role_are_not_ours_behind_a_pooler),
     TEST(fault_h23_a_refused_take_over_is_told),
-    TEST(fault_h27_a_pooled_session_keeps_nothing_of_ours),
-    TEST(fault_h28_who_listens_is_told_by_nodes_behind_a_pooler),
     TEST(fault_h39_a_list_by_status_reads_what_it_lists),
     TEST(fault_h38_an_unknown_parameter_is_named),
     TEST(fault_h38_the_bench_takes_a_schema_and_says_what_it_does_not_count),

@@ -133,10 +133,6 @@ static void fault_h30_sessions_never_deadlock(void **state) {
 
 /* ---- the same by runtimes: turns that claim and finish work of sessions ------------------------------------------ */
 
-static dur_outcome echo(dur_act *act, const char *input) {
-    return dur_act_complete(act, input);
-}
-
 static dur_outcome fan(dur_ctx *ctx, const char *input) {
     dur_future *futures[SESSIONS];
     unsigned long from = strtoul(input, NULL, 10);

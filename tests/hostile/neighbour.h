@@ -65,6 +65,67 @@ static inline bool url_of_database(char *out, size_t room, const char *database)
     return true;
 }
 
+static inline void drop_role(PGconn *db, const char *role) {
+    pg_do(db, "REASSIGN OWNED BY %s TO CURRENT_USER; DROP OWNED BY %s; DROP ROLE %s", role, role, role);
+}
+
+/* A store of another URL than the test's, in its schema. */
+static inline world elsewhere(const world *w, const char *url) {
+    world other = { 0 };
+    char schema[80];
+    schema_of(w, schema);
+    snprintf(other.url, sizeof(other.url), "%s&schema=%s", url, schema);
+    world_open_store(&other);
+    OK(&other, dur_client_new(&other.client, other.store, &other.err));
+    return other;
+}
+
+static inline void leave(world *other) {
+    world_stop(other);
+    dur_client_free(other->client);
+    dur_provider_close(other->store);
+}
+
+/* ---- a workflow that uses everything a store has ----------------------------------------------------------------- */
+
+static inline dur_outcome echo(dur_act *act, const char *input) {
+    return dur_act_complete(act, input);
+}
+
+static inline dur_outcome child(dur_ctx *ctx, const char *input) {
+    return dur_complete(ctx, dur_await(dur_activity(ctx, "Echo", input)));
+}
+
+/* Twice: the first execution continues as new. */
+static inline dur_outcome everything(dur_ctx *ctx, const char *input) {
+    dur_status_set(ctx, "begun");
+    dur_kv_set(ctx, "key", input);
+    dur_future *both[] = { dur_activity(ctx, "Echo", input), dur_activity(ctx, "Echo", input, .session = input) };
+    dur_join_n(both, 2);
+    dur_await(dur_activity(ctx, "Echo", input));
+    dur_await(dur_orchestration(ctx, "Child", input));
+    dur_await(dur_timer(ctx, 1));
+    const char *late = NULL;
+    dur_try_for(dur_event(ctx, "Never"), 1, &late);
+    const char *message = dur_await(dur_dequeue(ctx, "box"));
+    if (strcmp(message, "again") == 0) return dur_continue_as_new(ctx, input);
+    return dur_complete(ctx, message);
+}
+
+static const dur_handler everything_handlers[] = {
+    DUR_ACTIVITY("Echo", echo),
+    DUR_ORCHESTRATION("Child", "1.0.0", child),
+    DUR_ORCHESTRATION("Everything", "1.0.0", everything),
+    DUR_HANDLERS_END,
+};
+
+static inline void do_everything(world *w, const char *instance) {
+    start(w, "Everything", instance, instance);
+    OK(w, dur_client_enqueue(w->client, &w->err, instance, "box", "again", .message_id = "1"));
+    OK(w, dur_client_enqueue(w->client, &w->err, instance, "box", "done", .message_id = "2"));
+    expect(w, instance, "done");
+}
+
 /* ---- pgbouncer --------------------------------------------------------------------------------------------------- */
 
 typedef struct bouncer {

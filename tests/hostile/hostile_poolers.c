@@ -1,0 +1,177 @@
+/*
+ * hostile_poolers.c: stores behind a pooler that other applications use, too.
+ */
+#include "neighbour.h"
+
+#ifdef HAVE_LIBPQ
+
+#include <durite/sys/store.h>
+#include <pthread.h>
+
+/* ---- settings of the role ---------------------------------------------------------------------------------------- */
+
+/* A message to an instance whose row somebody holds: sending waits. */
+typedef struct sender {
+    world *w;
+    int code;
+    atomic_bool done;
+} sender;
+
+static void *send_to_held(void *arg) {
+    sender *s = arg;
+    s->code = dur_client_enqueue(s->w->client, &s->w->err, "held", "box", "done");
+    atomic_store(&s->done, true);
+    return NULL;
+}
+
+enum { ROLE_TIMEOUT_MS = 1000 };
+
+/* Behind a pooler each transaction says its timeouts: a statement takes longer than the role would allow. */
+static void fault_h23_timeouts_of_the_role_are_not_ours_behind_a_pooler(void **state) {
+    world *w = *state;
+    char role[40], url[900], schema[80];
+    bouncer b;
+    pthread_t thread;
+    snprintf(role, sizeof(role), "pooled_%d", (int)getpid());
+    if (!on_provider("postgres")) skip();
+    if (!bouncer_start(&b, role, "pool_mode = transaction\ndefault_pool_size = 3")) skip();
+    schema_of(w, schema);
+    PGconn *db = pg_beside();
+    pg_do(db, "CREATE ROLE %s SUPERUSER LOGIN; ALTER ROLE %s SET statement_timeout = %d; ALTER ROLE %s SET lock_timeout"
+              " = %d",
+          role, role, ROLE_TIMEOUT_MS, role, ROLE_TIMEOUT_MS);
+    PQfinish(bouncer_connect(&b));
+    snprintf(url, sizeof(url), "postgres:///postgres?host=%s&user=durite&pooler=transaction", b.dir);
+    world other = elsewhere(w, url);
+    start(&other, "Everything", "held", "held");
+    pg_do(db, "BEGIN; SELECT 1 FROM %s.dur_instances WHERE instance_id = 'held' FOR UPDATE", schema);
+    sender s = { .w = &other };
+    assert_int_equal(pthread_create(&thread, NULL, send_to_held, &s), 0);
+    while (!atomic_load(&s.done) &&
+           pg_number(db,
+                     "SELECT count(*) FROM pg_stat_activity WHERE usename = '%s' AND wait_event_type = 'Lock' AND"
+                     " clock_timestamp() - query_start > interval '%d ms'",
+                     role, ROLE_TIMEOUT_MS * 3 / 2) == 0)
+        pause_ms(10);
+    pg_do(db, "COMMIT");
+    pthread_join(thread, NULL);
+    OK(&other, s.code);
+    leave(&other);
+    bouncer_stop(&b);
+    drop_role(db, role);
+    PQfinish(db);
+}
+
+/* ---- settings of ours -------------------------------------------------------------------------------------------- */
+
+/* All settings of the session that the pooler lends. */
+static char *settings_of(PGconn *db) {
+    return pg_text(db, "SELECT string_agg(name || '=' || setting, ',' ORDER BY name) FROM pg_settings");
+}
+
+static void leaves_no_setting(world *w, const char *bouncer_settings, const char *parameters, int expected) {
+    char url[200], schema[80];
+    bouncer b;
+    dur_provider *store = NULL;
+    if (!bouncer_start(&b, "durite", bouncer_settings)) skip();
+    PGconn *application = bouncer_connect(&b);
+    char *before = settings_of(application);
+    PQfinish(application);
+    schema_of(w, schema);
+    snprintf(url, sizeof(url), "postgres:///postgres?host=%s&user=durite&schema=%s%s", b.dir, schema, parameters);
+    int code = dur_open(&store, url, &w->err);
+    assert_int_equal(code, expected);
+    if (expected == DUR_OK) {
+        dur_client *client;
+        OK(w, dur_client_new(&client, store, &w->err));
+        OK(w, dur_client_start(client, &w->err, "Everything", "x", .instance = parameters));
+        dur_client_free(client);
+        dur_provider_close(store);
+    } else {
+        assert_non_null(strstr(w->err.message, "pooler=transaction"));
+    }
+    application = bouncer_connect(&b);
+    char *after = settings_of(application);
+    assert_string_equal(after, before);
+    free(before);
+    free(after);
+    PQfinish(application);
+    bouncer_stop(&b);
+}
+
+#define ONE_SESSION "\ndefault_pool_size = 1"
+
+static void fault_h27_a_pooled_session_keeps_nothing_of_ours(void **state) {
+    world *w = *state;
+    if (!on_provider("postgres")) skip();
+    leaves_no_setting(w, "pool_mode = transaction" ONE_SESSION, "", DUR_EINVAL);
+    leaves_no_setting(w, "pool_mode = transaction\nignore_startup_parameters = options" ONE_SESSION, "", DUR_EINVAL);
+    leaves_no_setting(w, "pool_mode = transaction" ONE_SESSION, "&pooler=transaction", DUR_OK);
+    leaves_no_setting(w, "pool_mode = session\nserver_reset_query =" ONE_SESSION, "&pooler=session&pool=1", DUR_OK);
+}
+
+/* A watch of a store that listens says so before it looks by itself only if it was told; what it was told is not lost
+   while it is not asked. */
+static void fault_h28_who_listens_is_told_by_nodes_behind_a_pooler(void **state) {
+    world *w = *state;
+    bouncer b;
+    char url[200];
+    dur_watch *watch;
+    if (!on_provider("postgres")) skip();
+    if (!bouncer_start(&b, "durite", "pool_mode = transaction\ndefault_pool_size = 3")) skip();
+    PQfinish(bouncer_connect(&b));
+    snprintf(url, sizeof(url), "postgres:///postgres?host=%s&user=durite&pooler=transaction", b.dir);
+    world node = elsewhere(w, url);
+    RUN(&node, everything_handlers);
+    do_everything(&node, "beats and finds nobody");
+    OK(w, dur_store_watch_open(w->store, "x", &watch, &w->err));
+    start(&node, "Child", "x", "x");
+    expect(&node, "x", "x");
+    int told = DUR_ETIMEOUT;
+    for (int i = 0; i < 50 && told == DUR_ETIMEOUT; i++)
+        told = dur_store_watch_wait(watch, 100, &w->err);
+    assert_int_equal(told, DUR_OK);
+    dur_store_watch_close(watch);
+    leave(&node);
+    bouncer_stop(&b);
+}
+
+/* In session mode nodes listen and hold their locks as without a pooler. */
+static void fault_h27_nodes_work_behind_a_pooler_in_session_mode(void **state) {
+    world *w = *state;
+    bouncer b;
+    char url[200];
+    if (!on_provider("postgres")) skip();
+    if (!bouncer_start(&b, "durite", "pool_mode = session\ndefault_pool_size = 40")) skip();
+    PQfinish(bouncer_connect(&b));
+    snprintf(url, sizeof(url), "postgres:///postgres?host=%s&user=durite&pooler=session", b.dir);
+    world node = elsewhere(w, url);
+    RUN(&node, everything_handlers);
+    do_everything(&node, "x");
+    leave(&node);
+    bouncer_stop(&b);
+}
+
+#else
+
+static void nothing_without_libpq(void **state) {
+    (void)state;
+    skip();
+}
+
+#endif
+
+static const hostile_role roles[] = { { "none", NULL } };
+
+static const struct CMUnitTest tests[] = {
+#ifdef HAVE_LIBPQ
+    TEST(fault_h23_timeouts_of_the_role_are_not_ours_behind_a_pooler),
+    TEST(fault_h27_a_pooled_session_keeps_nothing_of_ours),
+    TEST(fault_h27_nodes_work_behind_a_pooler_in_session_mode),
+    TEST(fault_h28_who_listens_is_told_by_nodes_behind_a_pooler),
+#else
+    TEST(nothing_without_libpq),
+#endif
+};
+
+HOSTILE_MAIN(roles, tests)
