@@ -482,6 +482,43 @@ static void fault_h38_a_bare_begin_of_this_process_is_named(void **state) {
     sqlite3_close(db);
 }
 
+static int fill(const char *url, long number) { /* until the file may not grow any more; says what the error says */
+    char dir[128], path[192], id[32];
+    dur_provider *store = NULL;
+    dur_client *client = NULL;
+    dur_error err = DUR_ERROR_INIT;
+    (void)number;
+    folder_of(dir, url);
+    snprintf(path, sizeof(path), "%s/says", dir);
+    FILE *says = fopen(path, "w");
+    if (says == NULL || dur_open(&store, url, &err) != DUR_OK) return 1;
+    if (dur_client_new(&client, store, &err) != DUR_OK) return 1;
+    signal(SIGXFSZ, SIG_IGN); /* a write beyond the limit is an error then (EFBIG), which is not a full disk */
+    setrlimit(RLIMIT_FSIZE, &(struct rlimit){ 1 << 20, 1 << 20 });
+    static char input[65536];
+    memset(input, 'x', sizeof(input) - 1);
+    int code = DUR_OK;
+    for (int i = 0; code == DUR_OK && i < 1000; i++) {
+        snprintf(id, sizeof(id), "n-%d", i);
+        code = dur_client_start(client, &err, "WaitGo", input, .instance = id);
+    }
+    fprintf(says, "%s: %s", dur_code_name(code), err.message);
+    return fclose(says) == 0 ? 0 : 2;
+}
+
+static void fault_h38_extended_codes_have_names(void **state) {
+    world *w = *state;
+    if (!on_provider("sqlite")) skip();
+    assert_int_equal(node_wait(node_spawn("fill", w->url, 0, -1)), 0);
+    char path[192], text[512] = "";
+    snprintf(path, sizeof(path), "%s/says", w->dir);
+    FILE *says = fopen(path, "r");
+    assert_non_null(says);
+    assert_true(fread(text, 1, sizeof(text) - 1, says) > 0);
+    fclose(says);
+    if (strstr(text, "DUR_EIO") == NULL || strstr(text, "SQLITE_IOERR_WRITE") == NULL) fail_msg("it says \"%s\"", text);
+}
+
 static int count_row(void *data, int columns, char **values, char **names) {
     (void)columns, (void)values, (void)names;
     ++*(int *)data;
@@ -515,7 +552,7 @@ static void fault_h38_the_history_view_shows_unreadable_rows(void **state) {
     sqlite3_close(db);
 }
 
-static const hostile_role roles[] = { { "restore", restore }, { "hold", hold } };
+static const hostile_role roles[] = { { "restore", restore }, { "hold", hold }, { "fill", fill } };
 
 static const struct CMUnitTest tests[] = {
     TEST(fault_h60_an_answered_beat_is_not_taken_over),
@@ -530,6 +567,7 @@ static const struct CMUnitTest tests[] = {
     TEST(fault_h33_an_idle_runtime_says_so),
     TEST(fault_h38_a_commit_of_the_callers_own_is_called_one),
     TEST(fault_h38_a_bare_begin_of_this_process_is_named),
+    TEST(fault_h38_extended_codes_have_names),
     TEST(fault_h38_the_history_view_shows_unreadable_rows),
 };
 

@@ -273,6 +273,53 @@ static void an_owner_whose_file_is_empty_is_dead(void **state) {
     dur_waker_free(waker);
 }
 
+/* Somebody has marked an owner as dead, and died before the transaction that was to free what it held. */
+static void a_mark_of_the_dead_is_carried_on(void **state) {
+    fixture *f = *state;
+    dur_waker *waker = dur_waker_new();
+    dur_lane *lane = lane_make(f, "marked", waker);
+    dur_instance_row row;
+    dur_owner_report report;
+    char path[600], grave[620];
+    park(f, lane, "marked", "a");
+    snprintf(path, sizeof path, "%s.owner-marked", f->path);
+    snprintf(grave, sizeof grave, "%s.dead", path);
+    assert_int_equal(rename(path, grave), 0);
+    dur_owner_options other = { .owner = "other" };
+    OK(f, dur_store_owner_register(f->store, &other, &f->err));
+    OK(f, dur_store_owner_beat(f->store, "other", &report, &f->err));
+    assert_int_equal(report.taken_over, 1);
+    assert_int_equal(report.freed, 1);
+    assert_int_equal(report.peers, 0);
+    OK(f, dur_store_get_instance(f->store, f->arena, "a", &row, &f->err));
+    assert_null(row.owner);
+    assert_int_not_equal(access(grave, F_OK), 0);
+    OK(f, dur_store_owner_beat(f->store, "marked", &report, &f->err));
+    assert_false(report.still_ours);
+    dur_store_lane_close(lane);
+    dur_waker_free(waker);
+}
+
+/* The application's own tables change the schema, and nobody loses anything by that. */
+static void tables_of_the_application_end_no_lease(void **state) {
+    fixture *f = *state;
+    dur_waker *waker = dur_waker_new();
+    dur_lane *lane = lane_make(f, "node", waker);
+    dur_instance_row row;
+    dur_owner_report report;
+    park(f, lane, "node", "a");
+    exec(f->path, "CREATE TABLE mine(x)");
+    dur_round round = { .turn_count = 0 };
+    OK(f, dur_store_lane_round(lane, f->arena, &round, &f->err));
+    assert_int_equal(round.lost_count, 0);
+    OK(f, dur_store_owner_beat(f->store, "node", &report, &f->err));
+    assert_true(report.still_ours);
+    OK(f, dur_store_get_instance(f->store, f->arena, "a", &row, &f->err));
+    assert_string_equal(row.owner, "node");
+    dur_store_lane_close(lane);
+    dur_waker_free(waker);
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_open, fixture_close)
     const struct CMUnitTest tests[] = {
@@ -289,6 +336,8 @@ int main(void) {
         TEST(a_copy_made_while_writing_can_be_used),
         TEST(check_finds_what_is_wrong_and_vacuum_shrinks),
         TEST(an_owner_whose_file_is_empty_is_dead),
+        TEST(a_mark_of_the_dead_is_carried_on),
+        TEST(tables_of_the_application_end_no_lease),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

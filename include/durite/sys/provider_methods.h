@@ -415,8 +415,8 @@ typedef struct dur_owner_report {
                             behind, a restore): what it holds under this id is not what this process knows, leases,
                             worker rows and sessions alike.  Give the id up (owner_release) and begin again */
     uint32_t peers;      /* other live owners */
-    uint32_t taken_over; /* dead owners whose leases this beat set free */
-    uint32_t freed;      /* leases and worker rows set free by it */
+    uint32_t taken_over; /* dead owners whose leases this owner, by its beats or its lanes, set free since its last */
+    uint32_t freed;      /* leases and worker rows set free by that */
     char last_dead[64];  /* id of the last of them */
     uint32_t refused;    /* dead owners that the store would not let this beat take over, again and again */
     char last_refused[64], refused_why[160]; /* id of the last of them, and the store's words */
@@ -682,7 +682,8 @@ struct dur_provider_methods {
     /* ======== optional: owners.  Fallback: timed locks that the runtime renews ======== */
 
     int (*owner_register)(dur_provider *self, const dur_owner_options *options, dur_error *err);
-    /* Show life; look for dead peers and set their leases free. */
+    /* Show life; look for dead peers and set their leases free.  Who is dead is decided under the lock that frees: one
+       whose beat was answered "still ours" is not taken over before it has been silent for its timeout again. */
     int (*owner_beat)(dur_provider *self, const char *owner, dur_owner_report *out, dur_error *err);
     /* A clean end: everything locked under the id is free at once, attempts not counted, no suspects.  Sessions claimed
        by a session_owner that is not the id stay reserved for it, for their lock time: that node may come back. */

@@ -542,7 +542,7 @@ int dur__sq_restored_look(dur__sq_txn *txn, dur_error *err);
 int dur__sq_owners_resign(dur__sq_txn *txn, dur_error *err);
 /* Does an owner with a lane here hold an instance by the file that no lane knows of? */
 int dur__sq_owners_hold_unknown(dur__sq_txn *txn, bool *any, dur_error *err);
-int dur__sq_connect(sqlite3 **out, const dur__sq_file *file, bool writer, dur_error *err);
+int dur__sq_connect(sqlite3 **out, dur__sq_file *file, bool writer, dur_error *err);
 int dur__sq_reader(dur__sq_file *file, dur__sq_conn **out, dur_error *err);
 void dur__sq_reader_done(dur__sq_file *file, dur__sq_conn *conn);
 

@@ -41,7 +41,7 @@ static int pragmas(sqlite3 *db, const dur__sq_file *file, dur_error *err) {
     return code;
 }
 
-int dur__sq_connect(sqlite3 **out, const dur__sq_file *file, bool writer, dur_error *err) {
+int dur__sq_connect(sqlite3 **out, dur__sq_file *file, bool writer, dur_error *err) {
     const char *path = file->path != NULL ? file->path : ":memory:";
     int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | (file->path == NULL ? SQLITE_OPEN_CREATE : 0);
     const char *vfs = writer && file->path != NULL ? dur__sq_vfs_name(!atomic_load(&file->relaxed)) : NULL;
@@ -51,7 +51,7 @@ int dur__sq_connect(sqlite3 **out, const dur__sq_file *file, bool writer, dur_er
     int code = DUR_OK;
     if (result != SQLITE_OK)
         code = dur__sq_fail(err, *out, "sqlite.open");
-    else {
+    else if ((code = dur__sq_present(file, err)) == DUR_OK) { /* it was opened by its name */
         sqlite3_busy_timeout(*out, (int)(file->busy_ms > INT_MAX ? INT_MAX : file->busy_ms));
         code = pragmas(*out, file, err);
         if (code == DUR_OK && vfs != NULL) code = dur__sq_exec(*out, "PRAGMA cache_spill=0", err);
