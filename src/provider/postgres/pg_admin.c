@@ -194,7 +194,7 @@ static dur__pg_array ids_array(const uint64_t *ids, size_t count) {
     return array;
 }
 
-static const char lock_sql[] = "SELECT 1 FROM @instances WHERE instance_id = $2::text FOR UPDATE";
+static const char lock_sql[] = DUR__PG_LOCK_ONE("UPDATE");
 
 /* For both users of a prepared text the list of parameters must be the same: instance alone. */
 static void send_lock(dur__pg_batch *batch, const char *instance) {
@@ -293,15 +293,17 @@ int dur__pg_delete_dead_letters(dur_provider *self, const uint64_t *ids, size_t 
 
 /* ---- suspending -------------------------------------------------------------------------------------------------- */
 
-static const char disturb_sql[] = DUR__PG_DISTURB("instance_id = $2::text AND $3::text IS NOT NULL");
+static const char disturb_sql[] =
+    DUR__PG_DISTURB("instance_id = $2::text AND $3::text IS NOT NULL AND " DUR__PG_IS_LOCKED);
 static const char lost_sql[] =
     "INSERT INTO @lost (holder, instance_id, at_ms) SELECT holder, instance_id, #now FROM @instances WHERE"
     " instance_id ="
-    " $2::text AND $3::text IS NOT NULL AND token IS NOT NULL AND holder IS NOT NULL";
+    " $2::text AND $3::text IS NOT NULL AND token IS NOT NULL AND holder IS NOT NULL AND " DUR__PG_IS_LOCKED;
 /* Its lease ends; when it is resumed everything that waits is a reason again, also what was seen before. */
 static const char suspend_sql[] =
     "WITH s AS (SELECT instance_id, acquisitions, 0 AS less, $3::text IS NOT NULL OR token IS NULL AS ends FROM"
-    " @instances WHERE instance_id = $2::text AND known), i0 AS (SELECT * FROM s WHERE ends), " DUR__PG_TAKE_BACK ","
+    " @instances WHERE instance_id = $2::text AND known AND " DUR__PG_IS_LOCKED
+    "), i0 AS (SELECT * FROM s WHERE ends), " DUR__PG_TAKE_BACK ","
     " " DUR__PG_MOVE_STEPS ", " DUR__PG_WAITING
     " UPDATE @instances i SET suspended = $3::text, token = CASE WHEN s.ends THEN NULL ELSE i.token END,"
     " owner = CASE WHEN s.ends THEN NULL ELSE i.owner END, holder = CASE WHEN s.ends THEN NULL ELSE i.holder END,"

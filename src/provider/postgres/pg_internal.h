@@ -635,6 +635,14 @@ int dur__pg_erase(dur__pg_conn *conn, dur__pg_array *ids, dur_delete_result *out
 /* The parent that a child's first turn needs: of that birth (0: of any), or brought here with history and without. */
 #define DUR__PG_IS_MEANT(row, birth)                                                                                   \
     "(" row ".known AND (" birth " = 0 OR " row ".birth = " birth " OR " row ".birth IS NULL AND " row ".has_history))"
+/*
+ * Lock the row of one instance, if it is there.  It may come between this statement and the next, which would see it
+ * without the lock; so whether it was locked is handed on in a setting of the transaction.
+ */
+#define DUR__PG_LOCK_ONE(strength)                                                                                     \
+    "SELECT set_config('durite.locked', count(*)::text, true) FROM (SELECT 1 FROM @instances WHERE instance_id ="      \
+    " $2::text FOR " strength ") t"
+#define DUR__PG_IS_LOCKED "current_setting('durite.locked', true) = '1'"
 /* An instance's row i that stands for nothing any more. */
 #define DUR__PG_EMPTY                                                                                                  \
     "NOT i.known AND NOT EXISTS (SELECT 1 FROM @queue q WHERE q.instance_id = i.instance_id) AND NOT EXISTS (SELECT 1" \

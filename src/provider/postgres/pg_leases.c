@@ -18,6 +18,7 @@
 typedef struct lease {
     char *token;
     uint64_t execution, last;
+    bool accounted; /* while both sides are compared: the store says the same, or has told where it went */
     char instance[];
 } lease;
 
@@ -78,34 +79,56 @@ void dur__pg_lease_commit(dur__pg_lane *lane, const dur_turn_commit *turn) {
 
 static const char held_sql[] = "SELECT i.instance_id, i.token, greatest(i.current_execution, 1), " DUR__PG_LAST_AHEAD
                                " FROM @instances i WHERE i.owner = $2::text AND i.holder = $3::bigint";
+/* Read behind the rows: who ends a lease does both in one transaction. */
+static const char lost_sql[] = "SELECT instance_id FROM @lost WHERE holder = $3::bigint AND $2::text IS NOT NULL";
 
-static bool is_equal(const dur__pg_lane *lane, const PGresult *rows, int row) {
-    const lease *self = lease_of(lane, dur__pg_get(rows, row, 0));
-    return self != NULL && dur__str_eq(self->token, dur__pg_get(rows, row, 1)) &&
+static bool is_equal(const lease *self, const PGresult *rows, int row) {
+    return dur__str_eq(self->token, dur__pg_get(rows, row, 1)) &&
            (self->last == POSITION_UNKNOWN ||
             (self->execution == dur__pg_get_u64(rows, row, 2) && self->last == dur__pg_get_u64(rows, row, 3)));
 }
 
+/* held: as the store says; lost: what others have ended, and the lane was not told yet. */
+static bool both_sides_agree(dur__pg_lane *lane, const PGresult *held, const PGresult *lost) {
+    bool agree = true;
+    dur__map_entry *entry;
+    for (int row = 0; row < PQntuples(held); row++) {
+        lease *self = lease_of(lane, dur__pg_get(held, row, 0));
+        if (self != NULL && is_equal(self, held, row))
+            self->accounted = true;
+        else
+            agree = false;
+    }
+    for (int row = 0; row < PQntuples(lost); row++) {
+        lease *self = lease_of(lane, dur__pg_get(lost, row, 0));
+        if (self != NULL) self->accounted = true;
+    }
+    for (size_t i = 0; (entry = dur__map_next(&lane->leases, &i)) != NULL;) {
+        lease *self = entry->value;
+        agree = agree && self->accounted;
+        self->accounted = false;
+    }
+    return agree;
+}
+
 int dur__pg_leases_compare(dur__pg_lane *lane, dur_error *err) {
+    static const char *const both[] = { held_sql, lost_sql };
     dur__pg_args args;
     dur__pg_batch batch;
+    int at[2];
     if (!atomic_exchange(&lane->doubts, false) || lane->owner == NULL) return DUR_OK;
     dur__pg_batch_begin(&batch, lane->conn, false);
-    dur__pg_args_begin(lane->store, &args);
-    dur__pg_text(&args, lane->owner);
-    dur__pg_i64(&args, lane->holder);
-    int at = dur__pg_batch_add(&batch, held_sql, &args);
-    int code = dur__pg_batch_run(&batch, "postgres.leases", err);
-    if (code == DUR_OK) {
-        const PGresult *rows = batch.results[at];
-        size_t equal = 0;
-        for (int row = 0; row < PQntuples(rows); row++)
-            equal += is_equal(lane, rows, row);
-        if (equal != (size_t)PQntuples(rows) || equal != lane->leases.count)
-            dur__pg_owner_doubt(lane->store, lane->owner);
-    } else {
-        atomic_store(&lane->doubts, true);
+    for (int i = 0; i < 2; i++) {
+        dur__pg_args_begin(lane->store, &args);
+        dur__pg_text(&args, lane->owner);
+        dur__pg_i64(&args, lane->holder);
+        at[i] = dur__pg_batch_add(&batch, both[i], &args);
     }
+    int code = dur__pg_batch_run(&batch, "postgres.leases", err);
+    if (code != DUR_OK)
+        atomic_store(&lane->doubts, true);
+    else if (!both_sides_agree(lane, batch.results[at[0]], batch.results[at[1]]))
+        dur__pg_owner_doubt(lane->store, lane->owner);
     dur__pg_batch_end(&batch);
     return code;
 }

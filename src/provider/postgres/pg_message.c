@@ -64,11 +64,8 @@ void dur__pg_outbox_lock(dur__pg_outbox *box, const char *instance, const char *
     " BY 1" OR_LOCK(column)
 static const char make_sql[] = MAKE("known");
 static const char make_and_disturb_sql[] = MAKE("instance_id");
-#define LOCK(strength)                                                                                                 \
-    "SELECT count(*) FROM (SELECT 1 FROM @instances WHERE instance_id = ANY ($2::text[]) ORDER BY instance_id FOR"      \
-    " " strength ") t"
-static const char lock_sql[] = LOCK("NO KEY UPDATE");
-static const char lock_and_disturb_sql[] = LOCK("UPDATE");
+static const char lock_sql[] = "SELECT count(*) FROM (SELECT 1 FROM @instances WHERE instance_id = ANY ($2::text[])"
+                               " ORDER BY instance_id FOR NO KEY UPDATE) t";
 
 static void send_lock(dur__pg_batch *batch, const char *sql, const dur__pg_array *ids, const dur__pg_array *more) {
     dur__pg_args args;
@@ -113,10 +110,12 @@ static void send_born_and_locks(const dur__pg_outbox *box, dur__pg_batch *batch,
 void dur__pg_outbox_send_locks(dur__pg_outbox *box, dur__pg_batch *batch, const dur__pg_lane *lane) {
     if (lane != NULL && box->born_count > 0)
         send_born_and_locks(box, batch, lane);
+    else if (box->disturbs) /* a row that is missing is made: one that comes meanwhile would be written unlocked */
+        send_lock(batch, make_and_disturb_sql, &box->instance, &box->locks);
     else if (box->count > 0)
-        send_lock(batch, box->disturbs ? make_and_disturb_sql : make_sql, &box->instance, &box->locks);
+        send_lock(batch, make_sql, &box->instance, &box->locks);
     else if (box->locks.count > 0)
-        send_lock(batch, box->disturbs ? lock_and_disturb_sql : lock_sql, &box->locks, NULL);
+        send_lock(batch, lock_sql, &box->locks, NULL);
 }
 
 /*
@@ -128,11 +127,10 @@ void dur__pg_outbox_send_locks(dur__pg_outbox *box, dur__pg_batch *batch, const 
     "(coalesce(i.status, (SELECT e.status FROM @executions e WHERE e.instance_id = i.instance_id AND e.execution_id"   \
     " = i.current_execution), 1) IN (2, 3) AND NOT EXISTS (SELECT 1 FROM @queue s WHERE s.instance_id = "              \
     "i.instance_id AND s.kind IN " DUR__PG_STARTS "))"
-#define IS_LOCKED "current_setting('durite.locked', true) = '1'"
 #define MAY_SEND                                                                                                       \
     "($10::bigint = 0 OR ($10::bigint = 1 AND NOT EXISTS (SELECT 1 FROM @instances i WHERE i.instance_id = "           \
     "x.instance"                                                                                                       \
-    " AND i.known)) OR ($10::bigint = 2 AND " IS_LOCKED " AND EXISTS (SELECT 1 FROM @instances i WHERE i.instance_id "  \
+    " AND i.known)) OR ($10::bigint = 2 AND " DUR__PG_IS_LOCKED " AND EXISTS (SELECT 1 FROM @instances i WHERE i.instance_id "  \
     "= x.instance AND i.known AND NOT (x.kind = " DUR__PG_KIND_QUEUE " AND " FINISHED ") AND NOT EXISTS (SELECT 1 FROM @accepted a "    \
     "WHERE a.instance_id = i.instance_id AND a.message_id = $11::text))))"
 
@@ -411,13 +409,9 @@ int dur__pg_enqueue_starts(dur_provider *self, dur_start *starts, size_t count, 
     return DUR_OK;
 }
 
-/*
- * A row that is there is locked, one that is missing is not made: a refusal leaves nothing behind, and holds up nobody
- * who begins the instance in that moment.  The row may come between this statement and the next, which would see it
- * without the lock; so what was locked is handed on in a setting of the transaction.
- */
-static const char lock_existing_sql[] = "SELECT set_config('durite.locked', count(*)::text, true) FROM (SELECT 1 FROM"
-                                        " @instances WHERE instance_id = $2::text FOR NO KEY UPDATE) t";
+/* A row that is there is locked, one that is missing is not made: a refusal leaves nothing behind, and holds up nobody
+   who begins the instance in that moment. */
+static const char lock_existing_sql[] = DUR__PG_LOCK_ONE("NO KEY UPDATE");
 static const char look_sql[] =
     "SELECT i.known, EXISTS (SELECT 1 FROM @accepted a WHERE a.instance_id = i.instance_id AND a.message_id ="
     " $3::text),"
