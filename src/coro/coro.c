@@ -95,6 +95,7 @@ dur__coro *dur__coro_new(dur__stacks *stacks, size_t stack_bytes, const char *na
     coro->arg = arg;
     coro->caller = NULL;
     coro->thread = NULL;
+    coro->cxx = (dur__cxx){ .caught = NULL };
     coro->state = DUR__CORO_NEW;
     coro->sp = dur__coro_prepare(coro->low, coro->low + coro->size, coro_entry, coro);
 #ifdef DUR__CORO_ASAN
@@ -117,9 +118,11 @@ static void coro_visit(dur__coro *coro) {
     void *fake = NULL;
     coro->caller = current;
     current = coro;
+    dur__cxx_swap(&coro->cxx);
     left_for_coro(coro, &fake);
     dur__coro_switch(&coro->caller_sp, coro->sp);
     back_from_coro(fake);
+    dur__cxx_swap(&coro->cxx);
     current = coro->caller;
     errno = errno_kept;
 }
@@ -159,6 +162,7 @@ void dur__coro_discard(dur__coro *coro) {
     if (coro == NULL) return;
     DUR_ASSERT(coro->state != DUR__CORO_RUNS && coro->state != DUR__CORO_IDLE);
     if (!dur__stack_canary_whole(coro)) canary_broken(coro);
+    dur__cxx_drop(&coro->cxx);
 #ifdef DUR__CORO_ASAN
     /* ASan keeps a fake stack for it, which only the coroutine itself can give back, by leaving for good.  And frames
        that never return leave their red zones behind, for the next user of the stack to run into. */

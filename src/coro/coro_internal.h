@@ -8,6 +8,7 @@
 
 #include "base/list.h"
 #include "coro/coro.h"
+#include "coro/cxx.h"
 
 #include <stdint.h>
 
@@ -58,6 +59,7 @@ struct dur__coro {
     unsigned runs, looked; /* how often anything ran on the stack, and had run when the kernel was last asked */
     size_t touched;        /* what it said; both outlive the user: so do the pages */
     dur__link link;        /* idle: in the pool's list */
+    dur__cxx cxx;          /* its exceptions while it waits; those of its caller while it runs */
     const void *thread;    /* who resumed it first, for the check that nobody else does */
 #ifdef DUR__CORO_ASAN
     void *fake_stack;

@@ -235,6 +235,7 @@ void dur__stack_give(dur__coro *coro) {
 dur__stacks *dur__stacks_new(void) {
     dur__stacks *stacks = dur__xcalloc(1, sizeof(*stacks));
     stacks->guarded_max = STACKS_GUARDED_MAX;
+    dur__cxx_find(); /* handlers are known by now, and so is what they are written in */
     return stacks;
 }
 
