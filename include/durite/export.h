@@ -10,10 +10,12 @@
 #define DUR_API __attribute__((visibility("default")))
 #define DUR_PRINTF(at, first) __attribute__((format(printf, at, first)))
 #define DUR_MUST_USE __attribute__((warn_unused_result))
+#define DUR_NORETURN __attribute__((noreturn))
 #else
 #define DUR_API
 #define DUR_PRINTF(at, first)
 #define DUR_MUST_USE
+#define DUR_NORETURN
 #endif
 
 #ifdef __cplusplus

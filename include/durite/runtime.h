@@ -126,9 +126,9 @@ DUR_API int dur_runtime_metrics(dur_metrics *out, dur_runtime *runtime, dur_erro
 DUR_API const char *dur_runtime_owner(const dur_runtime *runtime);
 
 /*
- * The host's choice, once, from main: report a crash in a handler (stack overflow with the handler's name and stack
- * size, or another fatal signal) on standard error before the process dies.  Installs handlers for SEGV and BUS on an
- * alternate stack and chains to what was there.
+ * The host's choice, once, from main: report a crash in a handler or an activity (its name and instance; a handler's
+ * stack overflow with the stack's size) on standard error before the process dies.  Installs handlers for SEGV and BUS
+ * on an alternate stack and chains to what was there.
  */
 DUR_API int dur_crash_report_install(dur_error *err);
 

@@ -17,8 +17,10 @@ void dur_assert_hook(void (*hook)(const char *file, int line, const char *what))
     atomic_store(&hook_now, hook);
 }
 
-_Noreturn void dur__assert_failed(const char *file, int line, const char *what) {
+void dur_assert_failed(const char *file, int line, const char *what) {
     assert_hook *hook = atomic_load(&hook_now);
+    if (file == NULL) file = "?";
+    if (what == NULL) what = "?";
     if (hook != NULL) {
         hook(file, line, what);
     } else {

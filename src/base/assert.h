@@ -4,8 +4,9 @@
 #ifndef DURITE_BASE_ASSERT_H
 #define DURITE_BASE_ASSERT_H
 
-/* Calls the host's hook (dur_assert_hook), then abort(). */
-_Noreturn void dur__assert_failed(const char *file, int line, const char *what);
+#include <durite/sys/process.h>
+
+#define dur__assert_failed dur_assert_failed /* the process's: one hook, whichever library breaks */
 
 /* Always on, in release too. */
 #define DUR_ASSERT(x) ((x) ? (void)0 : dur__assert_failed(__FILE__, __LINE__, #x))

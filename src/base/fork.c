@@ -1,7 +1,7 @@
 /*
  * fork.c: knowing that this is a forked child, and what must be done there at once.
  *
- * One pthread_atfork for the whole library, registered at first use.  The registry's lock is held over the fork, so
+ * One pthread_atfork for the whole process, registered at first use.  The registry's lock is held over the fork, so
  * that the child never sees half an entry; the calls in the child run without it and may remove themselves.
  */
 #include "base/assert.h"
@@ -44,15 +44,16 @@ static void fork_register(void) {
     atomic_store(&serial, 1);
 }
 
-uint64_t dur__process_serial(void) {
+uint64_t dur_process_serial(void) {
     uint64_t now = atomic_load_explicit(&serial, memory_order_relaxed);
     if (now != 0) return now;
     pthread_once(&once, fork_register);
     return atomic_load(&serial);
 }
 
-void dur__at_fork_child(void (*fn)(void *), void *arg) {
+void dur_at_fork_child(void (*fn)(void *), void *arg) {
     dur__process_serial();
+    if (fn == NULL) return;
     fork_call *call = dur__xmalloc(sizeof(*call));
     *call = (fork_call){ .fn = fn, .arg = arg };
     dur__mutex_lock(&lock);
@@ -60,7 +61,7 @@ void dur__at_fork_child(void (*fn)(void *), void *arg) {
     dur__mutex_unlock(&lock);
 }
 
-void dur__at_fork_remove(void (*fn)(void *), void *arg) {
+void dur_at_fork_remove(void (*fn)(void *), void *arg) {
     fork_call *found = NULL;
     dur__mutex_lock(&lock);
     DUR__LIST_EACH(&calls, at) {

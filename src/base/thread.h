@@ -4,6 +4,7 @@
 #ifndef DURITE_BASE_THREAD_H
 #define DURITE_BASE_THREAD_H
 
+#include <durite/sys/process.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -55,10 +56,9 @@ static inline void dur__relax(void) {
 
 uint64_t dur__monotonic_us(void); /* for durations in the real world: statistics, spinning */
 
-/* A number that changes in a forked child: objects remember it at birth and compare.  Uses pthread_atfork. */
-uint64_t dur__process_serial(void);
-/* Run fn(arg) in every forked child, right after the fork (close descriptors there).  Remove before arg dies. */
-void dur__at_fork_child(void (*fn)(void *), void *arg);
-void dur__at_fork_remove(void (*fn)(void *), void *arg);
+/* Of the process, not of the library that this is linked into: sys/process.h. */
+#define dur__process_serial dur_process_serial
+#define dur__at_fork_child dur_at_fork_child
+#define dur__at_fork_remove dur_at_fork_remove
 
 #endif

@@ -54,16 +54,30 @@ static void line_write(line *out) {
 
 /* ---- the signal ---- */
 
+static _Thread_local const char *volatile inside_activity, *volatile inside_instance;
+
+void dur__crash_report_inside(const char *activity, const char *instance) {
+    inside_activity = activity;
+    inside_instance = instance;
+}
+
+static void line_quoted(line *out, const char *what, const char *text) {
+    line_text(out, what);
+    line_text(out, " \"");
+    line_text(out, text);
+    line_text(out, "\"");
+}
+
 static void report(int sig, const siginfo_t *info) {
     const dur__coro *coro = dur__coro_current();
-    if (coro == NULL) return; /* not in a handler: not our story */
-    const char *name = coro->name != NULL ? coro->name : "";
-    size_t bytes = coro->size;
+    const char *activity = inside_activity, *instance = inside_instance;
+    if (coro == NULL && activity == NULL) return; /* not in user code that we run: not our story */
+    const char *name = coro != NULL && coro->name != NULL ? coro->name : "";
+    size_t bytes = coro != NULL ? coro->size : 0;
     line out = { .size = 0 };
-    if (info->si_code > 0 && dur__coro_guard_owner(info->si_addr, &name, &bytes)) {
-        line_text(&out, "durite: stack overflow in handler \"");
-        line_text(&out, name);
-        line_text(&out, "\" (stack ");
+    if (coro != NULL && info->si_code > 0 && dur__coro_guard_owner(info->si_addr, &name, &bytes)) {
+        line_quoted(&out, "durite: stack overflow in handler", name);
+        line_text(&out, " (stack ");
         line_number(&out, bytes, 10);
         line_text(&out, " bytes)");
     } else {
@@ -72,10 +86,12 @@ static void report(int sig, const siginfo_t *info) {
             line_text(&out, " at address 0x");
             line_number(&out, (uintptr_t)info->si_addr, 16);
         }
-        line_text(&out, " in handler \"");
-        line_text(&out, name);
-        line_text(&out, "\"");
+        if (coro != NULL)
+            line_quoted(&out, " in handler", name);
+        else
+            line_quoted(&out, " in activity", activity);
     }
+    if (instance != NULL) line_quoted(&out, " of instance", instance);
     line_write(&out);
 }
 

@@ -13,6 +13,7 @@
 #include <dlfcn.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #define POSTGRES_LIBRARY "libdurite-postgres.so.0"
 #define POSTGRES_PACKAGE "libdurite-postgres"
@@ -156,12 +157,38 @@ static size_t scheme_size(const char *url) {
     return url[size] == ':' ? size : 0;
 }
 
+/* It is installed where we are; a program with an rpath finds us, and by the plain name alone would not find it. */
+static void *load_beside(const char *name, dur__buf *why) {
+    Dl_info info;
+    void *library = NULL;
+    dur__buf path = { NULL, 0, 0 };
+    if (dladdr(&schemes, &info) == 0 || info.dli_fname == NULL || strrchr(info.dli_fname, '/') == NULL) return NULL;
+    dur__buf_add(&path, info.dli_fname, (size_t)(strrchr(info.dli_fname, '/') - info.dli_fname) + 1);
+    dur__buf_text(&path, name);
+    if (access(dur__buf_str(&path), R_OK) == 0) {
+        library = dlopen(dur__buf_str(&path), RTLD_NOW | RTLD_LOCAL);
+        if (library == NULL) dur__buf_format(why, "%s; ", dlerror());
+    }
+    dur__buf_free(&path);
+    return library;
+}
+
+static void *load(const char *name, dur__buf *why) {
+    void *library = load_beside(name, why);
+    if (library == NULL) library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    if (library == NULL) dur__buf_text(why, dlerror());
+    return library;
+}
+
 static int open_postgres(dur_provider **out, const char *url, const dur_open_options *options, dur_error *err) {
-    void *library = dlopen(POSTGRES_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    dur__buf why = { NULL, 0, 0 };
+    void *library = load(POSTGRES_LIBRARY, &why);
     if (library == NULL)
-        return dur_error_set(err, DUR_ENOTFOUND, false, "open",
-                             "postgres stores need the package " POSTGRES_PACKAGE ", which is not installed (%s)",
-                             dlerror());
+        dur_error_set(err, DUR_ENOTFOUND, false, "open",
+                      "postgres stores need the package " POSTGRES_PACKAGE ", which is not installed (%s)",
+                      dur__buf_str(&why));
+    dur__buf_free(&why);
+    if (library == NULL) return DUR_ENOTFOUND;
     dur_open_fn *open = NULL;
     *(void **)&open = dlsym(library, POSTGRES_OPENER);
     if (open == NULL) {

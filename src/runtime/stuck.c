@@ -9,6 +9,8 @@
  */
 #include "runtime/runtime_internal.h"
 
+#include "coro/crash_report.h"
+
 #define SLOW_US 1000000u
 
 void dur__user_enter(dur__inst *inst) {
@@ -20,10 +22,12 @@ void dur__user_enter(dur__inst *inst) {
     inside->since_us = now_us;
     inside->warn_at_us = now_us + SLOW_US;
     dur__mutex_unlock(&inside->mutex);
+    dur__crash_report_inside(NULL, inst->id);
 }
 
 void dur__user_leave(dur__inst *inst) {
     dur__inside *inside = &inst->loop->inside;
+    dur__crash_report_inside(NULL, NULL);
     dur__mutex_lock(&inside->mutex);
     DUR_ASSERT(inside->inst == inst);
     inside->inst = NULL;

@@ -142,7 +142,9 @@ static void worker_main(void *data) {
         task->worker_id = worker->id;
         dur__gate_started(task->alone);
         dur__narrate_activity_start(task);
+        dur__crash_report_inside(task->item.name, task->item.instance);
         dur__activity_run(task);
+        dur__crash_report_inside(NULL, NULL);
         if (!finish(worker, task)) {
             task_end_left_behind(worker, task);
             dur__crash_report_thread_end();

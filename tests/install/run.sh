@@ -19,7 +19,7 @@ check() { # NAME COMMAND...
         failed=1
     fi
 }
-echo 1..8
+echo 1..9
 
 check installs cmake --install "$build" --prefix "$prefix"
 pc=$(find "$prefix" -name durite.pc | head -n 1)
@@ -36,6 +36,13 @@ shared() {
     "$cc" -std=c11 "$here/tiny.c" -o tiny-shared $(pkg-config --cflags --libs durite) && LD_LIBRARY_PATH=$lib ./tiny-shared
 }
 check pkg_config_finds_the_shared_library shared
+postgres() { # found beside libdurite, whatever the way in which that was found
+    [ -e "$lib/libdurite-postgres.so.0" ] || return 0
+    # shellcheck disable=SC2046 # words
+    "$cc" -std=c11 "$here/tiny_postgres.c" -o tiny-postgres $(pkg-config --cflags --libs durite) -Wl,-rpath,"$lib" &&
+        env -u LD_LIBRARY_PATH ./tiny-postgres
+}
+check fault_h36_postgres_is_found_through_an_rpath postgres
 static() {
     # shellcheck disable=SC2046 # words
     "$cc" -std=c11 "$here/tiny.c" -o tiny-static $(pkg-config --cflags durite) "$lib/libdurite.a" \

@@ -1,0 +1,27 @@
+/*
+ * process.h: what there is once in a process, for stores that live in libraries of their own.
+ *
+ * A store may be linked with parts of Durite a second time; state that belongs to the process must not be there twice:
+ * the host's assert hook, and who is told of a fork.
+ */
+#ifndef DURITE_SYS_PROCESS_H
+#define DURITE_SYS_PROCESS_H
+
+#include <durite/export.h>
+#include <stdint.h>
+
+DUR_BEGIN_DECLS
+
+/* A broken invariant: the host's hook (dur_assert_hook), or a line on standard error; then abort().  Any thread. */
+DUR_API DUR_NORETURN void dur_assert_failed(const char *file, int line, const char *what);
+
+/* A number that changes in a forked child: objects remember it at birth and compare.  Uses pthread_atfork. */
+DUR_API uint64_t dur_process_serial(void);
+/* Run fn(arg) in every forked child, right after the fork (close descriptors there, take no locks).  Remove it, from
+   any thread, before arg dies.  fn NULL: nothing. */
+DUR_API void dur_at_fork_child(void (*fn)(void *), void *arg);
+DUR_API void dur_at_fork_remove(void (*fn)(void *), void *arg);
+
+DUR_END_DECLS
+
+#endif
