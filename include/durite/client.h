@@ -32,13 +32,13 @@ typedef struct dur_start_args {
     const char *name;
     const char *input;    /* NULL: "" */
     const char *instance; /* required, at most 1024 bytes */
-    const char *version;  /* NULL: the runtime's policy */
+    const char *version;  /* NULL: the policy of the runtime that takes it, which in a mixed fleet is any of them */
     uint64_t delay_ms;
     dur_start_policy exists;
     void *data; /* dur_runs_start: comes back with its end; else ignored */
 } dur_start_args;
 /* Returns when the start is durable.  Where a runtime of this process has the handler, that may be with its first turn:
-   so a handler that blocks before its first wait holds the caller up, too. */
+   so a handler that blocks before its first wait holds the caller up, too, for about two seconds. */
 DUR_API int dur_client_start_ex(dur_client *client, const dur_start_args *args, dur_error *err);
 #define dur_client_start(client, err, ...)                                                                             \
     dur_client_start_ex((client), &(dur_start_args){ .size = sizeof(dur_start_args), .name = __VA_ARGS__ }, (err))
@@ -108,6 +108,7 @@ typedef struct dur_instance_info {
     const char *owner;            /* runtime that holds it now; NULL: none */
     const char *no_handler;       /* dur_client_info, dur_client_wait: no running node has the handler that it waits
                                      for: "Name@1.2.3", or "Name@" where no version was asked for; NULL: one has */
+    const char *said;             /* cancelled: what its handler returned then ("refunded 2 of 3"); NULL: nothing */
 } dur_instance_info;
 DUR_API void dur_instance_info_free(dur_instance_info *info);
 
@@ -118,7 +119,8 @@ DUR_API int dur_client_info(dur_instance_info **out, dur_client *client, const c
 DUR_API int dur_client_wait(dur_instance_info **out, dur_client *client, const char *instance, uint64_t timeout_ms,
                             dur_error *err);
 /* Wait for the result: DUR_OK and the output (free with dur_free), DUR_EFAILED or DUR_ECANCELLED with the reason in
-   err, DUR_ESUSPENDED at once with the reason, DUR_ETIMEOUT, DUR_ENOTFOUND. */
+   err (of a cancelled one "cancelled: REASON; SAID", see dur_instance_info.said), DUR_ESUSPENDED at once with the
+   reason, DUR_ETIMEOUT, DUR_ENOTFOUND. */
 DUR_API int dur_client_result(char **out, dur_client *client, const char *instance, uint64_t timeout_ms,
                               dur_error *err);
 /* Until the custom status is newer than last_version, or it has ended (then info->status says so). */

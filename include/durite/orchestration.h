@@ -130,8 +130,9 @@ DUR_API dur_future *dur_dequeue_ex(dur_ctx *ctx, const char *queue, const char *
 DUR_API dur_future *dur_kv_remote_ex(dur_ctx *ctx, const char *instance, const char *key, const char *site);
 /* A concurrent branch of this handler, with a stack of its own.  It settles as the branch ends. */
 DUR_API dur_future *dur_spawn_ex(dur_ctx *ctx, dur_branch_fn *fn, void *arg, const char *site);
-/* One future for many: all settles when each has (failed if one did: the first by order of settling); first settles as
-   the first that does, and drops the others.  They own nothing: the members stay usable. */
+/* One future for many.  All settles when each has, failed if one did (the first by order of settling); its members are
+   left alone and stay usable.  First settles as the first that does; then the others are dropped, as by dur_drop, and
+   only the winner stays usable.  Neither owns its members: to drop the one future drops none of them. */
 DUR_API dur_future *dur_all_of(dur_ctx *ctx, dur_future *const *futures, size_t count);
 DUR_API dur_future *dur_first_of(dur_ctx *ctx, dur_future *const *futures, size_t count);
 

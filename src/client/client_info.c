@@ -128,7 +128,8 @@ static bool failure_from_text(dur_instance_info *info) {
         const char *prefix;
         dur_failure_category category;
         bool cancelled;
-    } known[] = { { "canceled: ", DUR_FAILURE_APPLICATION, true },
+    } known[] = { { "cancelled: ", DUR_FAILURE_APPLICATION, true },
+                  { "canceled: ", DUR_FAILURE_APPLICATION, true }, /* as the original spells it */
                   { "infrastructure:", DUR_FAILURE_INFRASTRUCTURE, false },
                   { "nondeterministic: ", DUR_FAILURE_CONFIGURATION, false },
                   { "poison: ", DUR_FAILURE_POISON, false } };
@@ -154,6 +155,7 @@ void dur__client_info_failure(dur_client *client, dur_arena *arena, dur_instance
     if (last.kind != DUR_EVENT_ORCHESTRATION_FAILED) return;
     info->failure_category = dur_failure_category_name(last.details->category);
     info->cancelled = last.details->category == DUR_FAILURE_APPLICATION && last.details->kind == DUR_FAILURE_CANCELLED;
+    info->said = info->cancelled ? last.details->said : NULL;
     if (info->output == NULL) info->output = dur_failure_display(arena, last.details);
 }
 

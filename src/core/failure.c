@@ -49,9 +49,10 @@ static const dur__shape category_shapes[] = {
 };
 
 static const char *const kind_variants[] = { "ActivityFailed", "OrchestrationFailed", "Panicked", "Cancelled" };
-static const dur__field cancelled_fields[] = { DUR__FIELD("reason", DUR__FIELD_TEXT, OF(reason), 0) };
-static const dur__record cancelled = { cancelled_fields, 1 };
-static const dur__shape cancelled_shape = { 1, 0, 0 };
+static const dur__field cancelled_fields[] = { DUR__FIELD("reason", DUR__FIELD_TEXT, OF(reason), 0),
+                                               DUR__FIELD("said", DUR__FIELD_TEXT, OF(said), 0) };
+static const dur__record cancelled = { cancelled_fields, 2 };
+static const dur__shape cancelled_shape = { BIT(0), 0, BIT(1) };
 
 static const dur__field poison_fields[] = {
     DUR__FIELD("instance", DUR__FIELD_TEXT, OF(instance), 0),
@@ -253,7 +254,10 @@ char *dur_failure_display(dur_arena *arena, const dur_failure *f) {
     case DUR_FAILURE_APPLICATION:
         break;
     }
-    if (f->kind == DUR_FAILURE_CANCELLED) return dur_arena_format(arena, "canceled: %s", or_empty(f->reason));
+    if (f->kind == DUR_FAILURE_CANCELLED) {
+        const char *between = f->said != NULL ? "; " : "";
+        return dur_arena_format(arena, "cancelled: %s%s%s", or_empty(f->reason), between, or_empty(f->said));
+    }
     if (f->kind == DUR_FAILURE_PANICKED)
         return dur_arena_format(arena, "orchestration panicked: %s", or_empty(f->message));
     return dur_arena_strdup(arena, or_empty(f->message));

@@ -100,11 +100,11 @@ static void apply_cancel(dur__exec *exec, const dur_event *event) {
     exec->cancel_reason = dur_arena_strdup(exec->arena, event->reason != NULL ? event->reason : "");
     exec->cancel_id = event->event_id;
     if (exec->original) { /* there a request is the end */
-        dur__finish_failed(exec, dur__cancelled_failure(exec));
+        dur__finish_failed(exec, dur__cancelled_failure(exec, NULL));
         return;
     }
     if (!exec->replaying) dur__effect_grace(exec, event->event_id);
-    char *text = dur_arena_format(exec->arena, "canceled: %s", exec->cancel_reason);
+    char *text = dur_arena_format(exec->arena, "cancelled: %s", exec->cancel_reason);
     for (uint64_t id = 0; exec->broken == DUR_OK;) {
         dur__leaf *leaf = dur__open_after(exec, id);
         if (leaf == NULL) break;
@@ -170,7 +170,7 @@ static bool ours_to_obey(const dur__exec *exec, const dur_work_item *cancel) {
 
 static bool cancel_event(dur__exec *exec, const dur_work_item *item, dur_event *out) {
     if (item->cancel_seq != 0) { /* the grace of a request is over: ours, and still running? */
-        if (exec->cancel_id == item->cancel_seq) dur__finish_failed(exec, dur__cancelled_failure(exec));
+        if (exec->cancel_id == item->cancel_seq) dur__finish_failed(exec, dur__cancelled_failure(exec, NULL));
         return false;
     }
     if (exec->cancel_reason != NULL || !ours_to_obey(exec, item)) return false;

@@ -107,7 +107,7 @@ void dur__effect_dropped(dur__exec *exec, dur__leaf *leaf) {
             dur_work_item *item = effect_push(exec, false, DUR_WORK_CANCEL_INSTANCE, 0);
             item->instance = own_text(exec, leaf->instance);
             name_call(exec, item, leaf->id);
-            item->reason = exec->cancel_reason != NULL ? "parent canceled" : "parent dropped sub-orchestration future";
+            item->reason = exec->cancel_reason != NULL ? "parent cancelled" : "parent dropped sub-orchestration future";
         }
         break;
     case DUR__LEAF_EVENT:

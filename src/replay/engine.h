@@ -332,7 +332,7 @@ void dur__finish_returned(dur__exec *exec); /* the first branch has ended */
 void dur__finish_returned_now(dur__exec *exec);
 void dur__finish_failed(dur__exec *exec, const dur_failure *failure);
 bool dur__finish_forced(dur__exec *exec, const dur_event *terminal); /* ended from outside: only take note */
-const dur_failure *dur__cancelled_failure(dur__exec *exec);
+const dur_failure *dur__cancelled_failure(dur__exec *exec, const char *said);
 bool dur__terminal_command(dur__exec *exec, dur_event *event, const char *site);
 void dur__markers_free(dur__exec *exec);
 void dur__quiesce(dur__exec *exec); /* run all branches, decide try-dequeues */

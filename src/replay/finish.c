@@ -89,12 +89,20 @@ static void finish_application(dur__exec *exec, dur_failure_kind kind, const cha
     dur__finish_failed(exec, &failure);
 }
 
-const dur_failure *dur__cancelled_failure(dur__exec *exec) {
+const dur_failure *dur__cancelled_failure(dur__exec *exec, const char *said) {
     dur_failure failure = { .category = DUR_FAILURE_APPLICATION,
                             .kind = DUR_FAILURE_CANCELLED,
                             .reason = exec->cancel_reason,
+                            .said = said,
                             .message = "orchestration cancelled" };
     return dur__failure_copy(exec->arena, &failure);
+}
+
+/* What a handler has to tell after it was cancelled ("refunded 2 of 3"); NULL: nothing but that. */
+static const char *last_words(dur__exec *exec, dur_outcome outcome, const char *text) {
+    if (outcome.kind_ != DUR__OUTCOME_COMPLETE && outcome.kind_ != DUR__OUTCOME_FAIL) return NULL;
+    const char *told = dur_failure_display(exec->arena, dur__cancelled_failure(exec, NULL));
+    return text[0] == '\0' || strcmp(text, told) == 0 ? NULL : text;
 }
 
 void dur__finish_returned(dur__exec *exec) {
@@ -109,7 +117,7 @@ void dur__finish_returned_now(dur__exec *exec) {
     const char *text = dur_arena_strdup(exec->arena, outcome.text_ != NULL ? outcome.text_ : "");
     const char *version = dur_arena_strdup(exec->arena, outcome.version_);
     if (exec->cancel_reason != NULL) { /* whatever it returned (R5) */
-        dur__finish_failed(exec, dur__cancelled_failure(exec));
+        dur__finish_failed(exec, dur__cancelled_failure(exec, last_words(exec, outcome, text)));
         return;
     }
     switch (outcome.kind_) {

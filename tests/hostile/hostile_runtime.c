@@ -528,6 +528,65 @@ static void fault_h16_locks_that_cannot_be_kept_are_refused(void **state) {
     }
 }
 
+/* ---- H56: what a handler says after it was cancelled ---- */
+
+static dur_outcome cleans_up(dur_ctx *ctx, const char *input) {
+    const char *got;
+    if (dur_try(dur_event(ctx, "Never"), &got) == DUR_OK) return dur_complete(ctx, got);
+    if (strcmp(input, "silent") == 0) return dur_complete(ctx, "");
+    (void)dur_await(dur_activity(ctx, "Echo", "refund"));
+    if (strcmp(input, "fails") == 0) return dur_fail(ctx, "cleaned up: 1 of 2");
+    return dur_complete(ctx, "cleaned up: 2 of 2");
+}
+
+static dur_outcome fails_fast(dur_ctx *ctx, const char *input) {
+    (void)input;
+    return dur_complete(ctx, dur_await(dur_event(ctx, "Never")));
+}
+
+static dur_outcome hears(dur_ctx *ctx, const char *input) {
+    (void)input;
+    const char *got = NULL;
+    dur_future *kid = dur_orchestration(ctx, "CleansUp", "", .instance = "heard");
+    return dur_try(kid, &got) == DUR_OK ? dur_complete(ctx, got) : dur_completef(ctx, "kid: %s", dur_reason(kid));
+}
+
+static const dur_handler cleaners[] = { DUR_ORCHESTRATION("CleansUp", NULL, cleans_up),
+                                        DUR_ORCHESTRATION("FailsFast", NULL, fails_fast),
+                                        DUR_ORCHESTRATION("Hears", NULL, hears), DUR_ACTIVITY("Echo", echo),
+                                        DUR_HANDLERS_END };
+
+static void expect_said(world *w, const char *instance, const char *error, const char *said) {
+    dur_instance_info *info = NULL;
+    until_history(w, instance, "\"ExternalSubscribed\"", 1);
+    OK(w, dur_client_cancel(w->client, instance, "bored", &w->err));
+    expect_failure(w, instance, DUR_ECANCELLED, "");
+    assert_string_equal(w->err.message, error);
+    OK(w, dur_client_info(&info, w->client, instance, &w->err));
+    assert_true(info->cancelled);
+    if (said == NULL)
+        assert_null(info->said);
+    else
+        assert_string_equal(info->said, said);
+    dur_instance_info_free(info);
+}
+
+static void fault_h56_what_a_cancelled_handler_says_is_kept(void **state) {
+    world *w = *state;
+    RUN(w, cleaners, .double_run = true);
+    start(w, "CleansUp", "", "completes");
+    start(w, "CleansUp", "fails", "fails");
+    start(w, "CleansUp", "silent", "silent");
+    start(w, "FailsFast", "", "fast");
+    start(w, "Hears", "", "parent");
+    expect_said(w, "completes", "cancelled: bored; cleaned up: 2 of 2", "cleaned up: 2 of 2");
+    expect_said(w, "fails", "cancelled: bored; cleaned up: 1 of 2", "cleaned up: 1 of 2");
+    expect_said(w, "silent", "cancelled: bored", NULL);
+    expect_said(w, "fast", "cancelled: bored", NULL);
+    expect_said(w, "heard", "cancelled: bored; cleaned up: 2 of 2", "cleaned up: 2 of 2");
+    expect(w, "parent", "kid: cancelled: bored; cleaned up: 2 of 2");
+}
+
 static const hostile_role roles[] = { { "none", NULL } };
 
 static const struct CMUnitTest tests[] = {
@@ -542,6 +601,7 @@ static const struct CMUnitTest tests[] = {
     TEST(fault_h15_an_early_event_waits_calmly_for_its_start),
     TEST(fault_h16_short_locks_are_renewed_in_time),
     TEST(fault_h16_locks_that_cannot_be_kept_are_refused),
+    TEST(fault_h56_what_a_cancelled_handler_says_is_kept),
 };
 
 HOSTILE_MAIN(roles, tests)

@@ -114,12 +114,12 @@ static void failures_are_told_apart(void **state) {
           false },
         { { .category = DUR_FAILURE_APPLICATION, .kind = DUR_FAILURE_CANCELLED, .message = "", .reason = "bored" },
           DUR_ECANCELLED,
-          "canceled: bored",
+          "cancelled: bored",
           "application",
           true },
-        { { .category = DUR_FAILURE_APPLICATION, .message = "canceled: says the shop" },
+        { { .category = DUR_FAILURE_APPLICATION, .message = "cancelled: says the shop" },
           DUR_EFAILED,
-          "canceled: says the shop",
+          "cancelled: says the shop",
           "application",
           false },
         { { .category = DUR_FAILURE_APPLICATION, .message = "poison: in the soup" },
@@ -297,7 +297,7 @@ static void a_bare_store_serves_clients_too(void **state) {
         .category = DUR_FAILURE_APPLICATION, .kind = DUR_FAILURE_CANCELLED, .message = "", .reason = "r"
     };
     fail_with(f, "p", &failure);
-    REFUSED(f, DUR_ECANCELLED, "canceled: r", dur_client_result(&text, f->client, "p", 1000, &f->err));
+    REFUSED(f, DUR_ECANCELLED, "cancelled: r", dur_client_result(&text, f->client, "p", 1000, &f->err));
     f->bench->store->methods = whole;
 }
 

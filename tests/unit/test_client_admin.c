@@ -8,7 +8,7 @@
 static void ended_by_force(fixture *f, const char *instance, const char *reason) {
     char *out = NULL;
     char expected[64];
-    snprintf(expected, sizeof(expected), "canceled: %s", reason);
+    snprintf(expected, sizeof(expected), "cancelled: %s", reason);
     assert_int_equal(dur_client_result(&out, f->client, instance, 0, &f->err), DUR_ECANCELLED);
     assert_string_equal(f->err.message, expected);
     dur_instance_info *info = info_of(f, instance);

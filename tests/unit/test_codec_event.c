@@ -311,7 +311,7 @@ static void failures_both_ways(void **state) {
         { &cancelled,
           "{\"Application\":{\"kind\":{\"Cancelled\":{\"reason\":\"user "
           "asked\"}},\"message\":\"\",\"retryable\":false}}",
-          "canceled: user asked" },
+          "cancelled: user asked" },
         { &infrastructure, "{\"Infrastructure\":{\"operation\":\"ack\",\"message\":\"disk\",\"retryable\":true}}",
           "infrastructure:ack: disk" },
         { &configuration,

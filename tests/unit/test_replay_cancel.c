@@ -33,9 +33,9 @@ static void test_cancel(void **state) {
                                           "ActivityCancelRequested(2) ExternalSubscribedCancelled(4) "
                                           "SubOrchestrationCancelRequested(5) CustomStatusUpdated ActivityScheduled");
     assert_string_equal(driver_event(&d, 11).status,
-                        "DUR_ECANCELLED canceled: enough DUR_ECANCELLED DUR_ECANCELLED DUR_ERUNNING");
+                        "DUR_ECANCELLED cancelled: enough DUR_ECANCELLED DUR_ECANCELLED DUR_ERUNNING");
     assert_true(driver_sent(&d, "o@6010 {\"CancelInstance\"", "\"cancel_seq\":7")); /* the grace: now 1010 + 5000 */
-    assert_true(driver_sent(&d, "o@0 {\"CancelInstance\"", "parent canceled"));
+    assert_true(driver_sent(&d, "o@0 {\"CancelInstance\"", "parent cancelled"));
     assert_true(driver_sent(&d, "c 2", ""));
     assert_true(driver_sent(&d, "t 3", ""));
     assert_false(driver_sent(&d, "c 6", ""));
@@ -45,7 +45,7 @@ static void test_cancel(void **state) {
     assert_int_equal(driver_replay(&d), DUR_OK);
     driver_done(&d, 12, "");
     assert_int_equal(d.end, DUR__END_FAILED); /* whatever it returned */
-    assert_string_equal(d.output, "canceled: enough");
+    assert_string_equal(d.output, "cancelled: enough");
     assert_true(driver_sent(&d, "o@0 {\"SubOrchFailed\"", "\"parent_execution_id\":3"));
     assert_int_equal(driver_replay(&d), DUR_OK);
     driver_free(&d);
@@ -74,7 +74,7 @@ static void test_grace(void **state) {
     driver_offer(&d, &(dur_work_item){ .kind = DUR_WORK_CANCEL_INSTANCE, .reason = "x", .cancel_seq = 3 });
     driver_run(&d);
     assert_int_equal(d.end, DUR__END_FAILED);
-    assert_string_equal(d.output, "canceled: stop");
+    assert_string_equal(d.output, "cancelled: stop");
     assert_string_equal(driver_kinds(&d),
                         "OrchestrationStarted ActivityScheduled OrchestrationCancelRequested "
                         "ActivityCancelRequested(2) ExternalSubscribed ExternalSubscribedCancelled(5) "
@@ -95,7 +95,7 @@ static void test_cancel_ends_a_handler_that_awaits(void **state) {
     driver_init(&d, never_looks);
     driver_start(&d, "");
     driver_cancel(&d, "why not");
-    assert_string_equal(d.output, "canceled: why not");
+    assert_string_equal(d.output, "cancelled: why not");
     assert_string_equal(driver_kinds(&d), "OrchestrationStarted ExternalSubscribed OrchestrationCancelRequested "
                                           "ExternalSubscribedCancelled(2) OrchestrationFailed");
     driver_free(&d);

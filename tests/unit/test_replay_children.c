@@ -95,7 +95,7 @@ static void test_cancelled_child(void **state) {
     driver_offer(&d,
                  &(dur_work_item){ .kind = DUR_WORK_SUB_ORCH_FAILED, .execution_id = 1, .id = 2, .details = &failure });
     driver_run(&d);
-    assert_string_equal(d.output, "DUR_ECANCELLED canceled: by hand");
+    assert_string_equal(d.output, "DUR_ECANCELLED cancelled: by hand");
     driver_free(&d);
 }
 

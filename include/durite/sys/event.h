@@ -91,6 +91,7 @@ typedef struct dur_failure {
     const char *message;
     const char *resource;
     const char *reason; /* Cancelled */
+    const char *said;   /* Cancelled (ours, optional): what the handler returned afterwards; NULL: nothing */
     uint32_t attempt_count;
     uint32_t max_attempts;
     const char *instance;
@@ -100,7 +101,7 @@ typedef struct dur_failure {
     const char *error;
 } dur_failure;
 
-/* "nondeterministic: …", "canceled: …", "poison: …" or the plain message; lives in arena. */
+/* "nondeterministic: …", "cancelled: REASON[; SAID]", "poison: …" or the plain message; lives in arena. */
 DUR_API char *dur_failure_display(dur_arena *arena, const dur_failure *failure);
 /* "infrastructure", "configuration", "application" or "poison". */
 DUR_API const char *dur_failure_category_name(dur_failure_category category);
