@@ -366,6 +366,7 @@ static void ours_terminate(kit *t) {
     dur_orchestration_item held = TAKE("a");
     MUST(kit_put(t, kit_timer(t, "a", 1, 9, dur_store_now_ms(t->p) + 60000)));
     MUST(kit_put(t, kit_queued(t, "a", "q", "x")));
+    MUST(kit_put(t, kit_next(t, "a", "")));
     dur_orchestration_item nobody = { .instance = "a", .execution_id = 1 };
     dur_turn_commit end =
         COMMIT_OF(&nobody, EVENTS(ev_failed(4, "terminated")), MESSAGES(kit_raised(t, "parent", "told", "")),
@@ -387,6 +388,25 @@ static void ours_terminate(kit *t) {
     NO_WORK();
     TAKE("parent"); /* its lock has ended; of a there is nothing */
     NOTHING();
+}
+
+static void ours_terminate_leaves_calls(kit *t) {
+    NEEDS("commit_turns", "get_instance");
+    MUST(kit_put(t, kit_child(t, "a", "one", 2)));
+    MUST(kit_put(t, kit_raised(t, "a", "go", "")));
+    MUST(kit_put(t, kit_child(t, "a", "two", 3)));
+    dur_instance_row row = kit_instance(t, "a");
+    THAT(row.pending_start_id != 0 && strstr(row.pending_start.data, "one") != NULL);
+    dur_orchestration_item nobody = { .instance = "a", .execution_id = 1 };
+    dur_turn_commit end = COMMIT_OF(&nobody, EVENTS(ev_started(1), ev_failed(2, "terminated")), ENDS(FAILED, "x"));
+    end.take_over = end.remove_work = end.consume_listed = true;
+    end.expected_last = 0;
+    end.consumed = &row.pending_start_id;
+    end.consumed_count = 1;
+    MUST(kit_commit(t, &end));
+    dur_orchestration_item item = TAKE("a"); /* to be answered */
+    SAME(item.message_count, 1);
+    THAT(strstr(item.messages[0].json.data, "two") != NULL);
 }
 
 static void ours_turn_suspends(kit *t) {
@@ -597,6 +617,7 @@ const kit_check kit_ours_turns[] = {
     CHECK(ours_release_and_counts),
     CHECK(ours_turn_creates_and_drops_a_timer),
     CHECK(ours_terminate),
+    CHECK(ours_terminate_leaves_calls),
     CHECK(ours_turn_suspends),
     CHECK(ours_turns_answered_one_by_one),
     CHECK(ours_duplicate_event_in_an_array_of_turns),

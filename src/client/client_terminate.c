@@ -2,7 +2,8 @@
  * client_terminate.c: ending an instance from outside, and keeping one from running.
  *
  * Terminating is one commit that asks nobody: it takes the lease away, appends the terminal event behind the last one,
- * removes all work of the instance, cancels its open children and tells its parent.  The position is compared, so a
+ * removes all work of the instance, cancels its open children and tells its parent.  Calls of other parents that wait
+ * in its queue stay there, and are answered by whoever fetches them.  The position is compared, so a
  * turn that gets in between makes us look again, and a terminal event is never followed by another.
  *
  * An instance that has not run yet (or whose next generation has not) has no history to end.  It gets one of two
@@ -41,7 +42,8 @@ typedef struct ending {
     dur__map children; /* schedule id to event, of those without an answer */
 
     /* what is written */
-    bool fresh; /* the first events of an execution */
+    bool fresh;        /* the first events of an execution */
+    uint64_t start_id; /* the message that is ended with it; 0: none */
     dur_event made_start;
     dur_event_row events[2];
     size_t event_count;
@@ -116,6 +118,9 @@ static void make_start(ending *self) {
     const dur_event *before = self->started;
     bool waiting = self->row.pending_start.size > 0 &&
                    dur_work_from_json(&item, self->arena, self->row.pending_start, NULL) == DUR_OK;
+    bool own = waiting && item.kind == DUR_WORK_START_ORCHESTRATION && self->last_id == 0;
+    if (own) self->start_id = self->row.pending_start_id;
+    waiting = own || (waiting && item.kind == DUR_WORK_CONTINUE_AS_NEW); /* else it is a call that comes too late */
     if (self->last_id > 0) self->execution_id++;
     self->last_id = 0;
     self->corrupted = false;
@@ -225,6 +230,8 @@ static int commit(ending *self, bool *again, dur_error *err) {
         .orchestrator_item_count = self->message_count,
         .expected_last = self->last_id,
         .consume_listed = true,
+        .consumed = &self->start_id,
+        .consumed_count = self->start_id != 0,
         .take_over = true,
         .if_unleased = self->if_unleased,
         .remove_work = true,

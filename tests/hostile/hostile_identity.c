@@ -72,6 +72,55 @@ static void fault_h05_also_while_the_child_runs(void **state) {
     expect(w, "running-kid", "running on");
 }
 
+static dur_outcome calls_waits(dur_ctx *ctx, const char *input) {
+    return dur_complete(ctx, outcome(ctx, dur_orchestration(ctx, "Waits", "", .instance = input)));
+}
+
+static const dur_handler callers_only[] = {
+    DUR_ORCHESTRATION("CallsWaits", "1.0.0", calls_waits),
+    DUR_HANDLERS_END,
+};
+static const dur_handler callers_and_called[] = {
+    DUR_ORCHESTRATION("CallsWaits", "1.0.0", calls_waits),
+    DUR_ORCHESTRATION("Waits", "1.0.0", waits),
+    DUR_HANDLERS_END,
+};
+
+static void waits_for(world *w, const char *instance, const char *child) {
+    char call[64];
+    snprintf(call, sizeof(call), "\"instance\":\"%s\"", child);
+    until_history(w, instance, call, 1);
+}
+
+/* Calls that wait in the queue of an instance are not its own: it is ended, and they are answered. */
+static void fault_h05_a_call_that_waits_is_answered_when_its_instance_is_terminated(void **state) {
+    world *w = *state;
+    RUN(w, callers_and_called);
+    start(w, "Waits", "mine", "busy");
+    until_history(w, "busy", "ExternalSubscribed", 1);
+    OK(w, dur_client_suspend(w->client, "busy", "so that nobody is answered", &w->err));
+    start(w, "CallsWaits", "busy", "one");
+    start(w, "CallsWaits", "busy", "two");
+    waits_for(w, "one", "busy");
+    waits_for(w, "two", "busy");
+    OK(w, dur_client_terminate(w->client, "busy", "enough", &w->err));
+    expect(w, "one", "DUR_EFAILED: instance \"busy\" already exists");
+    expect(w, "two", "DUR_EFAILED: instance \"busy\" already exists");
+}
+
+/* The same where it has not begun: one of the calls is its own, and ends with it. */
+static void fault_h05_also_when_it_has_not_begun(void **state) {
+    world *w = *state;
+    RUN(w, callers_only);
+    start(w, "CallsWaits", "unborn", "one");
+    waits_for(w, "one", "unborn");
+    start(w, "CallsWaits", "unborn", "two");
+    waits_for(w, "two", "unborn");
+    OK(w, dur_client_terminate(w->client, "unborn", "enough", &w->err));
+    expect(w, "one", "DUR_ECANCELLED: canceled: enough");
+    expect(w, "two", "DUR_EFAILED: instance \"unborn\" already exists");
+}
+
 /* ---- H7: giving up a call never touches somebody else's instance ---- */
 
 static dur_outcome tries_for(dur_ctx *ctx, const char *input) {
@@ -455,6 +504,8 @@ static const hostile_role roles[] = {
 static const struct CMUnitTest tests[] = {
     TEST(fault_h05_a_later_execution_is_told_that_its_child_exists),
     TEST(fault_h05_also_while_the_child_runs),
+    TEST(fault_h05_a_call_that_waits_is_answered_when_its_instance_is_terminated),
+    TEST(fault_h05_also_when_it_has_not_begun),
     TEST(fault_h06_a_new_parent_gets_the_answer_of_its_own_child),
     TEST(fault_h06_so_does_one_that_replaces_it),
     TEST(fault_h06_a_start_that_waits_is_nobodys_parent),

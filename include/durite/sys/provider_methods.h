@@ -285,7 +285,8 @@ typedef struct dur_turn_commit {
        seen (the handler ran and waits); otherwise it leaves them, or with give_back takes one off. */
     bool take_over;     /* no token is compared; any lease on the instance ends (terminate) */
     bool if_unleased;   /* with take_over: DUR_TURN_LEASE_LOST when somebody holds the instance */
-    bool remove_work;   /* delete all messages, worker rows and timers of the instance (terminate) */
+    bool remove_work;   /* delete messages, worker rows and timers of the instance (terminate), but not starts, unless
+                           they are listed as consumed: each is somebody's call, and is answered when it is fetched */
     bool set_suspended; /* mark suspended with this reason (NULL: resume) */
     const char *suspended;
     bool needs_parent; /* compared too: metadata.parent_instance_id exists and, if metadata.parent_birth is given, is
@@ -480,6 +481,7 @@ typedef struct dur_instance_row {
     bool start_pending;     /* known only by a start that no turn has consumed yet */
     dur_text pending_start; /* get_instance only: text of the start or continue-as-new that waits, as it is
                                stored, so that clients can show and terminate what has not run; size 0: none */
+    uint64_t pending_start_id; /* … and its message id */
 } dur_instance_row;
 
 typedef struct dur_execution_row {

@@ -94,8 +94,10 @@ int dur__mem_get_instance(dur_provider *self, dur_arena *arena, const char *inst
         out->unserved = dur__mem_unserved(mem, row);
         const dur__mem_message *start = dur__mem_first_start(row);
         out->pending_start = (dur_text){ NULL, 0 };
-        if (start != NULL)
+        if (start != NULL) {
             out->pending_start = (dur_text){ dur_arena_memdup(arena, start->json, start->json_size), start->json_size };
+            out->pending_start_id = start->id;
+        }
     }
     dur__mem_leave(mem);
     return exists ? DUR_OK : not_found(err, "memory.get_instance", instance);

@@ -84,9 +84,14 @@ static void message_drop(dur__mem *mem, dur__mem_message *message, void *arg) {
     dur__mem_message_free(mem, message);
 }
 
+static void message_drop_unless_start(dur__mem *mem, dur__mem_message *message, void *arg) {
+    (void)arg;
+    if (message->kind != DUR_WORK_START_ORCHESTRATION) dur__mem_message_free(mem, message);
+}
+
 static void remove_work(dur__mem *mem, dur__mem_instance *instance) {
     dur__mem_node *node;
-    dur__mem_each_message(mem, instance, message_drop, NULL);
+    dur__mem_each_message(mem, instance, message_drop_unless_start, NULL);
     while ((node = dur__mem_tree_first(&instance->works)) != NULL)
         dur__mem_work_remove(mem, DUR__CONTAINER(node, dur__mem_work, by_ref));
 }

@@ -102,7 +102,9 @@ static int not_found(dur_error *err, const char *op, const char *instance) {
 
 static const char get_sql[] =
     "SELECT " ROW ", (SELECT q.json FROM @queue q WHERE q.instance_id = i.instance_id AND q.kind IN " DUR__PG_STARTS
-    " ORDER BY q.order_ms, q.id LIMIT 1) FROM " WITH_EXECUTION " WHERE i.instance_id = $2::text AND i.known";
+    " ORDER BY q.order_ms, q.id LIMIT 1), (SELECT q.id FROM @queue q WHERE q.instance_id = i.instance_id AND q.kind"
+    " IN " DUR__PG_STARTS " ORDER BY q.order_ms, q.id LIMIT 1) FROM " WITH_EXECUTION " WHERE i.instance_id = $2::text"
+    " AND i.known";
 
 int dur__pg_get_instance(dur_provider *self, dur_arena *arena, const char *instance, dur_instance_row *out,
                          dur_error *err) {
@@ -117,6 +119,7 @@ int dur__pg_get_instance(dur_provider *self, dur_arena *arena, const char *insta
         memset(out, 0, sizeof(*out));
         read_instance(result, 0, arena, out);
         if (dur__pg_get(result, 0, 15) != NULL) out->pending_start = dur__pg_get_json(result, 0, 15, arena);
+        out->pending_start_id = dur__pg_get_u64(result, 0, 16);
     }
     PQclear(result);
     return code;

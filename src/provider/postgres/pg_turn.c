@@ -241,7 +241,7 @@ bool dur__pg_turn_ends(const dur_turn_commit *turn) {
 /* ---- messages and worker rows that it takes ---------------------------------------------------------------------- */
 
 static const char remove_work_sql[] = "WITH w AS (DELETE FROM @worker WHERE instance_id = ANY ($2::text[]))"
-                                      " DELETE FROM @queue WHERE instance_id = ANY ($2::text[])";
+                                      " DELETE FROM @queue WHERE instance_id = ANY ($2::text[]) AND kind <> 0";
 /* A place among the first few of a queue is free again: the holder is to look. */
 #define LOOK_BEHIND_D                                                                                                  \
     " UPDATE @instances i SET ready_at = 0, ready_due = 0 FROM (SELECT DISTINCT instance_id FROM d WHERE queue IS NOT" \

@@ -41,7 +41,7 @@ static int row_complete(dur__sq_conn *conn, dur_arena *arena, sqlite3_stmt *row,
 
 /* The same from one statement: whoever waits for an instance asks it twice, and nothing else. */
 static bool whole_fill(dur_arena *arena, sqlite3_stmt *row, dur_instance_row *out) {
-    enum { NAME = 2, OUTPUT = 18, LAST_AT, HISTORY, START_AT, START, HANDLER, UNSERVED };
+    enum { NAME = 2, OUTPUT = 18, LAST_AT, HISTORY, START_AT, START, HANDLER, UNSERVED, START_ID };
     bool named = !dur__sq_is_null(row, NAME), history = dur__sq_u64(row, HISTORY) != 0;
     bool starts = !dur__sq_is_null(row, START);
     row_fill(arena, row, out);
@@ -49,6 +49,7 @@ static bool whole_fill(dur_arena *arena, sqlite3_stmt *row, dur_instance_row *ou
     if (dur__sq_u64(row, LAST_AT) > out->updated_at_ms) out->updated_at_ms = dur__sq_u64(row, LAST_AT);
     if (starts) {
         out->pending_start = dur__sq_json(arena, row, START);
+        out->pending_start_id = dur__sq_u64(row, START_ID);
         out->start_pending = !named && !history;
         if (out->start_pending) out->created_at_ms = out->updated_at_ms = dur__sq_u64(row, START_AT);
     }

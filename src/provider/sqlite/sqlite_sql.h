@@ -72,14 +72,15 @@
         "(SELECT json FROM dur_queue q WHERE q.key=i.key AND qname IS NULL AND kind IN (0, 1) ORDER BY ord, q.id "     \
         "LIMIT 1), "                                                                                                   \
         "CASE WHEN status IN (2, 3) THEN '' ELSE handler END, token IS NULL AND NOT EXISTS "                           \
-        "(SELECT 1 FROM dur_served s WHERE s.activity = 0 AND s.handler IN (i.handler, '')) "                          \
-        "FROM dur_instance i WHERE id=?1")                                                                             \
+        "(SELECT 1 FROM dur_served s WHERE s.activity = 0 AND s.handler IN (i.handler, '')), "                         \
+        "(SELECT q.id FROM dur_queue q WHERE q.key=i.key AND qname IS NULL AND kind IN (0, 1) ORDER BY ord, q.id "     \
+        "LIMIT 1) FROM dur_instance i WHERE id=?1")                                                                             \
     SQL(INSTANCE_BIRTH, "SELECT birth FROM dur_instance WHERE key=?1")                                                 \
     SQL(INSTANCE_MAKE, "INSERT INTO dur_instance(id) VALUES(?1)")                                                      \
     SQL(INSTANCE_START,                                                                                                \
         "INSERT INTO dur_instance(id, ready_at, ready_seq, handler) VALUES(?1, ?2, ?3, coalesce(?4, '')) "             \
         "ON CONFLICT(id) DO NOTHING")                                                                                  \
-    SQL(INSTANCE_NO_HANDLER, /* its start was taken away, and another one may need another */                           \
+    SQL(INSTANCE_NO_HANDLER, /* its start was taken away, and another one may need another */                          \
         "UPDATE dur_instance SET handler='' WHERE key=?1 AND name IS NULL "                                            \
         "AND NOT EXISTS (SELECT 1 FROM dur_event WHERE key=?1)")                                                       \
     SQL(INSTANCE_HANDLER, /* ?3: a continue-as-new; else a start, which says it only of what did not exist */          \
@@ -182,6 +183,7 @@
     SQL(QUEUE_DELETE_SEEN, /* what rounds have handed to the holder, queues apart */                                   \
         "DELETE FROM dur_queue WHERE key=?1 AND qname IS NULL AND id <= ?2 AND due <= ?3")                             \
     SQL(QUEUE_DELETE_KEY, "DELETE FROM dur_queue WHERE key=?1")                                                        \
+    SQL(QUEUE_DELETE_BUT_STARTS, "DELETE FROM dur_queue WHERE key=?1 AND kind <> 0")                                   \
     SQL(QUEUE_DELETE_TIMER, "DELETE FROM dur_queue WHERE activity > 0 AND key=?1 AND execution=?2 AND activity=?3")    \
     SQL(QUEUE_TAG, "UPDATE dur_queue SET token=?2, attempts=attempts+1 WHERE key=?1 AND due <= ?3")                    \
     SQL(QUEUE_TAG_ONE, "UPDATE dur_queue SET token=?2, attempts=attempts+1 WHERE id=?1")                               \
