@@ -48,7 +48,10 @@ DUR_API const char *dur_provider_name(const dur_provider *store);
 
 /*
  * Maintenance of a store that has it; DUR_EUNSUPPORTED names the method otherwise.
- * check reads everything and says what is wrong first (DUR_ECORRUPT); backup writes a copy to a new file while the
+ * check reads everything and says what is wrong first (DUR_ECORRUPT; the message names table, instance and finding):
+ * not only what is damaged, but also what nobody would ever come back to, such as a message that gives nobody a reason
+ * to look, a row locked by an owner that is not registered, or events that are missing.  A store in use may be checked;
+ * it costs a walk over all rows.  backup writes a copy to a new file while the
  * store is used; vacuum gives at most pages_max freed pages back and says how many are left.
  */
 DUR_API int dur_provider_check(dur_provider *store, dur_error *err);

@@ -29,6 +29,7 @@ typedef struct world {
     dur_runtime *runtime;
     dur_client *client;
     dur_error err;
+    bool broken; /* the test has broken its store, or left it as no user could: it is not checked at the end */
 } world;
 
 static inline void pause_ms(long ms) {
@@ -114,9 +115,20 @@ static inline void world_stop(world *w) {
     w->runtime = NULL;
 }
 
+/* Whatever a test was about: nothing is left that nobody would come back to. */
+static inline int world_check(world *w, const char *when) {
+    if (w->broken || w->store == NULL) return 0;
+    int code = dur_provider_check(w->store, &w->err);
+    if (code == DUR_OK || code == DUR_EUNSUPPORTED) return 0;
+    print_error("%s: %s: %s\n", when, dur_code_name(code), w->err.message);
+    return -1;
+}
+
 static inline int world_teardown(void **state) {
     world *w = *state;
+    int wrong = world_check(w, "before the end");
     if (w->runtime != NULL) dur_runtime_stop(w->runtime, patience_ms(), NULL);
+    if (wrong == 0) wrong = world_check(w, "at the end");
     dur_client_free(w->client);
     dur_provider_close(w->store);
     if (w->dir[0] != '\0') {
@@ -125,7 +137,7 @@ static inline int world_teardown(void **state) {
         if (system(command) != 0) return -1;
     }
     free(w);
-    return 0;
+    return wrong;
 }
 
 static inline void start(world *w, const char *name, const char *input, const char *instance) {

@@ -393,6 +393,7 @@ static void fault_h46_idle_zero_renews_nothing(void **state) {
     dur_message message;
     dur_leased_work work;
     const char *owner = "node";
+    w->broken = true; /* work of no instance: only another engine puts it there */
     uint64_t changed = 7;
     OK(w, dur_message_from_work(&message, t.arena,
                                 &(dur_work_item){ .kind = DUR_WORK_ACTIVITY_EXECUTE,

@@ -33,7 +33,8 @@ typedef struct shake {
     bench *b;
     uint64_t random, serial;
     shaken_lane lanes[LANES];
-    char plain[16][40]; /* tokens of timed locks */
+    char plain[16][40];          /* tokens of timed locks */
+    char plain_instance[16][40]; /* on these */
     size_t plain_count;
     char work[32][40];
     size_t work_count;
@@ -240,14 +241,20 @@ static void step_plain(shake *s) {
         if (item.instance == NULL) return;
         for (size_t i = 0; i < item.message_count; i++)
             given(s, item.lock_token, item.messages[i].id);
+        snprintf(s->plain_instance[s->plain_count], 40, "%s", item.instance);
         snprintf(s->plain[s->plain_count++], 40, "%s", item.lock_token);
         return;
     }
     if (s->plain_count == 0) return;
     const char *token = s->plain[--s->plain_count];
-    dur_event_row event = event_of(1 + dice(s, 30));
+    dur_event_row *rows = NULL;
+    size_t count = 0;
+    uint64_t execution = 1 + dice(s, 2);
+    ASSERT_OK(s->b, dur_store_read(s->b->store, s->b->arena, s->plain_instance[s->plain_count], execution, &rows,
+                                   &count, &s->b->err));
+    dur_event_row event = event_of(dice(s, 8) > 0 ? count + 1 : 1 + dice(s, count + 1)); /* the next, or one again */
     dur_turn_commit turn = {
-        .lock_token = token, .execution_id = 1 + dice(s, 2), .events = &event, .event_count = dice(s, 2)
+        .lock_token = token, .execution_id = execution, .events = &event, .event_count = dice(s, 2)
     };
     if (dice(s, 2)) turn.metadata = named();
     switch (dice(s, 3)) {

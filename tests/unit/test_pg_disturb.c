@@ -113,7 +113,9 @@ static void not_without_an_owner(void **state) {
         go_by_rows(&r, &x, &y);
         assert_int_equal(disturbed(&r), -1);
     }
-    assert_sound(&r, &x);
+    assert_history(&r, &x);
+    assert_int_equal(dur_provider_check(r.p->b.store, &r.p->b.err), DUR_ECORRUPT); /* nobody would free the leases */
+    assert_non_null(strstr(r.p->b.err.message, "who is not registered"));
     rig_close(&r);
 }
 

@@ -602,7 +602,7 @@ static void is_found_where_it_is_twice(void **state) {
     ASSERT_OK(b, dur_store_check(s.r.store, &b->err));
     pg_do(s.r.p->db, dur_arena_format(b->arena, "INSERT INTO %s.dur_executions VALUES ('y', 1)", s.r.p->schema));
     assert_int_equal(dur_store_check(s.r.store, &b->err), DUR_ECORRUPT);
-    assert_string_equal(b->err.message, "execution 1 of y is there twice");
+    assert_string_equal(b->err.message, "dur_executions: y: execution 1 is there twice");
     pg_do(s.r.p->db, dur_arena_format(b->arena, "DELETE FROM %s.dur_executions", s.r.p->schema));
     stage_close(&s);
 }

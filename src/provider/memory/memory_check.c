@@ -2,6 +2,7 @@
  * memory_check.c: are the invariants of memory_internal.h true?  For dur_provider_check, and for tests that shake the
  * store at random.
  */
+#include "core/awaits.h"
 #include "provider/memory/memory_internal.h"
 
 /* The first finding, or NULL. */
@@ -95,14 +96,49 @@ static finding check_place(dur__mem *mem, const dur__mem_instance *instance) {
     return !later || tree != NULL ? NULL : "an instance would never see its delayed message";
 }
 
+/* Rows that no lock or event leads to are found by a walk over all of them: the owner is in the map of owners. */
+static bool registered(dur__mem *mem, const dur__mem_owner *owner) {
+    dur__map_entry *entry;
+    for (size_t i = 0; (entry = dur__map_next(&mem->owners, &i)) != NULL;)
+        if (entry->value == owner) return true;
+    return false;
+}
+
+/* Nobody has it and nobody would look at it: it must not wait for a queue that has a message. */
+static finding check_waits(dur__mem *mem, const dur__mem_instance *instance) {
+    dur__map_entry *entry;
+    finding wrong = NULL;
+    const dur__mem_execution *current = NULL;
+    if (dur__mem_leased(instance) || instance->suspended != NULL || instance->place.tree != NULL) return NULL;
+    for (size_t i = 0; i < instance->execution_count; i++)
+        if (instance->executions[i]->execution_id == instance->current_execution) current = instance->executions[i];
+    if (current == NULL || instance->queue_message_count == 0) return NULL;
+    dur_arena *arena = dur_arena_new();
+    dur_text *events = dur_arena_alloc(arena, (current->event_count + 1) * sizeof(*events));
+    for (size_t i = 0; i < current->event_count; i++)
+        events[i] = (dur_text){ current->events[i].json, current->events[i].json_size };
+    for (size_t i = 0; wrong == NULL && (entry = dur__map_next(&instance->queues, &i)) != NULL;) {
+        const dur__mem_channel *channel = entry->value;
+        const dur__mem_node *later = dur__mem_tree_first(&channel->later);
+        if (channel->now.count == 0 && (later == NULL || later->hi > mem->now_ms)) continue;
+        if (dur__awaits_queue(arena, events, current->event_count, channel->queue))
+            wrong = "it waits for a queue that has a message, and nobody would look";
+    }
+    dur_arena_free(arena);
+    return wrong;
+}
+
 static finding check_history(const dur__mem_instance *instance) {
     size_t events = 0;
     for (size_t i = 0; i < instance->execution_count; i++) {
         const dur__mem_execution *execution = instance->executions[i];
         if (i > 0 && instance->executions[i - 1]->execution_id >= execution->execution_id)
             return "executions are not in order";
-        for (size_t k = 1; k < execution->event_count; k++)
-            if (execution->events[k - 1].event_id >= execution->events[k].event_id) return "events are not in order";
+        for (size_t k = 0; k < execution->event_count; k++) {
+            uint64_t before = k > 0 ? execution->events[k - 1].event_id : 0, id = execution->events[k].event_id;
+            if (before >= id) return "events are not in order";
+            if (before + 1 != id && id != 99999) return "what is before an event is missing";
+        }
         events += execution->event_count;
     }
     return events == instance->event_count ? NULL : "an instance counts its events wrongly";
@@ -113,18 +149,28 @@ static finding check_instance(dur__mem *mem, dur__mem_instance *instance, size_t
     if (wrong == NULL) wrong = check_messages(mem, instance, messages);
     if (wrong == NULL) wrong = check_tree(&instance->works);
     if (wrong == NULL) wrong = check_place(mem, instance);
+    if (wrong == NULL) wrong = check_waits(mem, instance);
+    if (wrong == NULL && instance->owner != NULL && !registered(mem, instance->owner))
+        wrong = "leased by an owner that is not registered";
+    if (wrong == NULL && instance->parent != NULL && dur__map_get(&mem->instances, instance->parent) == NULL)
+        wrong = "its parent does not exist";
     if (wrong != NULL || !dur__mem_leased(instance)) return wrong;
     (*leases)++;
     if (dur__map_get(&mem->leases, instance->token) != instance) return "a lease is not in the map";
     return NULL;
 }
 
-static finding check_instances(dur__mem *mem) {
+/* *who: whose finding it is; NULL: of the whole store. */
+static finding check_instances(dur__mem *mem, const char **who) {
     size_t messages = 0, leases = 0;
     dur__map_entry *entry;
     finding wrong = NULL;
-    for (size_t i = 0; wrong == NULL && (entry = dur__map_next(&mem->instances, &i)) != NULL;)
+    for (size_t i = 0; wrong == NULL && (entry = dur__map_next(&mem->instances, &i)) != NULL;) {
+        const dur__mem_instance *instance = entry->value;
+        *who = instance->id;
         wrong = check_instance(mem, entry->value, &messages, &leases);
+    }
+    if (wrong == NULL) *who = NULL;
     if (wrong == NULL && messages != mem->messages.count) wrong = "a message has no instance";
     if (wrong == NULL && leases != mem->leases.count) wrong = "a token has no lease";
     for (const dur__mem_bucket *bucket = mem->buckets; wrong == NULL && bucket != NULL; bucket = bucket->next) {
@@ -137,12 +183,15 @@ static finding check_instances(dur__mem *mem) {
 
 /* ---- worker rows ------------------------------------------------------------------------------------------------- */
 
-static finding check_work(const dur__mem *mem, const dur__mem_work *work) {
+static finding check_work(dur__mem *mem, const dur__mem_work *work) {
     bool shelved = work->shelf != NULL;
     bool timed = work->place.tree == &mem->work_times, delayed = work->place.tree == &mem->work_delays;
     if (work->by_ref.tree != &work->instance->works) return "a worker row is not with its instance";
     if (work->token != NULL && dur__map_get(&mem->claims, work->token) != work)
         return "a worker lock is not in the map";
+    if (work->owner != NULL && !registered(mem, work->owner)) return "a row is locked by an owner that is not registered";
+    if (work->instance->has_row && work->execution_id > work->instance->current_execution)
+        return "a worker row of an execution that has not begun";
     if (work->token != NULL && work->owner != NULL) return work->place.tree != NULL ? "a locked row can be fetched" : NULL;
     if (work->owner != NULL) return "a row has an owner but no lock";
     if (work->token != NULL) return timed ? NULL : "a timed worker lock would never end";
@@ -158,7 +207,7 @@ static finding check_work(const dur__mem *mem, const dur__mem_work *work) {
     return NULL;
 }
 
-static finding check_works(dur__mem *mem) {
+static finding check_works(dur__mem *mem, const char **who) {
     size_t locked = 0, rows = 0;
     dur__map_entry *entry;
     finding wrong = check_tree(&mem->work_times);
@@ -167,13 +216,18 @@ static finding check_works(dur__mem *mem) {
         const dur__mem_work *work = entry->value;
         locked += work->token != NULL;
         rows += work->session != NULL;
+        *who = work->instance->id;
         wrong = check_work(mem, work);
     }
+    if (wrong == NULL) *who = NULL;
     for (size_t i = 0; wrong == NULL && (entry = dur__map_next(&mem->sessions, &i)) != NULL;) {
         const dur__mem_session *session = entry->value;
         rows -= session->row_count;
         bool timed = session->expiry.tree == &mem->session_times;
         if (timed != (session->held && session->owner == NULL)) wrong = "a session's claim would never end";
+        if (session->owner != NULL && !registered(mem, session->owner))
+            wrong = "a session is held by an owner that is not registered";
+        if (wrong != NULL) *who = session->name;
     }
     if (wrong == NULL && locked != mem->claims.count) wrong = "a worker token has no row";
     return wrong == NULL && rows != 0 ? "a session counts its rows wrongly" : wrong;
@@ -181,9 +235,13 @@ static finding check_works(dur__mem *mem) {
 
 int dur__mem_check(dur_provider *self, dur_error *err) {
     dur__mem *mem = dur__mem_of(self);
+    const char *who = NULL;
     dur__mem_enter(mem);
-    finding wrong = check_instances(mem);
-    if (wrong == NULL) wrong = check_works(mem);
+    finding wrong = check_instances(mem, &who);
+    if (wrong == NULL) wrong = check_works(mem, &who);
+    int code = wrong == NULL ? DUR_OK
+                             : dur_error_set(err, DUR_ECORRUPT, false, "memory.check", "%s%s%s", who != NULL ? who : "",
+                                             who != NULL ? ": " : "", wrong);
     dur__mem_leave(mem);
-    return wrong == NULL ? DUR_OK : dur_error_set(err, DUR_ECORRUPT, false, "memory.check", "%s", wrong);
+    return code;
 }

@@ -1,5 +1,5 @@
 /*
- * pg_schema.c: tables, their migrations, and the check of a database by its users' eyes.
+ * pg_schema.c: tables and their migrations.
  *
  * A migration is a list of texts that run in one transaction; the first makes the tables.  The table dur_meta holds
  * the schema's version, and the version that a library must know to use it (min_known): a migration that leaves nodes
@@ -293,37 +293,5 @@ int dur__pg_migrate_further(dur__pg *store, const dur__pg_migration *more, int c
     if (code != DUR_OK) return code;
     code = apply(conn, more, count, err);
     dur__pg_return(conn);
-    return code;
-}
-
-/* ---- check ------------------------------------------------------------------------------------------------------- */
-
-/* Each row of the answer is a finding. */
-static const char check_sql[] =
-    "SELECT 'instance ' || i.instance_id || ': the row says last event ' || i.last_event || ', history says ' ||"
-    " coalesce(h.last, 0) FROM @instances i LEFT JOIN LATERAL (SELECT max(h.event_id + h.events - 1) AS last"
-    " FROM @history h WHERE h.instance_id = i.instance_id AND h.execution_id = i.current_execution) h ON true"
-    " WHERE i.last_event > coalesce(h.last, 0) OR (i.owner IS NULL AND i.last_event < h.last)"
-    " UNION ALL SELECT 'history of ' || h.instance_id || ' has no instance' FROM (SELECT DISTINCT instance_id FROM"
-    " @history) h WHERE NOT EXISTS (SELECT 1 FROM @instances i WHERE i.instance_id = h.instance_id)"
-    " UNION ALL SELECT 'execution ' || e.execution_id || ' of ' || e.instance_id || ' is there twice' FROM @instances"
-    " i JOIN @executions e ON e.instance_id = i.instance_id AND e.execution_id = i.current_execution WHERE i.status IS"
-    " NOT NULL"
-    " UNION ALL SELECT 'messages of ' || q.instance_id || ' have no instance' FROM (SELECT DISTINCT instance_id FROM"
-    " @queue) q WHERE NOT EXISTS (SELECT 1 FROM @instances i WHERE i.instance_id = q.instance_id)"
-    " UNION ALL SELECT 'instance ' || i.instance_id || ' has a message that nobody would look at' FROM @instances i"
-    " WHERE i.ready_at IS NULL AND i.known AND i.token IS NULL AND EXISTS (SELECT 1 FROM @queue q WHERE"
-    " q.instance_id = i.instance_id AND q.given)"
-    " LIMIT 1";
-
-int dur__pg_check(dur_provider *self, dur_error *err) {
-    dur__pg *store = dur__pg_of(self);
-    dur__pg_args args;
-    PGresult *result;
-    dur__pg_args_begin(store, &args);
-    int code = dur__pg_one(store, "postgres.check", check_sql, &args, false, &result, err);
-    if (code == DUR_OK && PQntuples(result) > 0)
-        code = dur_error_set(err, DUR_ECORRUPT, false, "postgres.check", "%s", PQgetvalue(result, 0, 0));
-    PQclear(result);
     return code;
 }

@@ -1,5 +1,5 @@
 /*
- * sqlite_backup.c: copying, checking and shrinking a store while it is used.
+ * sqlite_backup.c: copying and shrinking a store while it is used.
  */
 #include "provider/sqlite/sqlite_internal.h"
 #include "provider/sqlite/sqlite_methods.h"
@@ -49,56 +49,6 @@ int dur__sq_backup(dur_provider *self, const char *target, dur_error *err) {
     if (to != NULL && sqlite3_close_v2(to) != SQLITE_OK && code == DUR_OK)
         code = dur_error_set(err, DUR_EIO, true, "sqlite.backup", "cannot close the copy");
     if (code != DUR_OK) unlink(target);
-    return code;
-}
-
-/* ---- check ---- */
-
-static const struct {
-    const char *sql, *what;
-} invariants[] = {
-    { "SELECT e.key FROM dur_event e WHERE NOT EXISTS (SELECT 1 FROM dur_instance i WHERE i.key=e.key) LIMIT 1",
-      "an event belongs to no instance" },
-    { "SELECT q.key FROM dur_queue q WHERE NOT EXISTS (SELECT 1 FROM dur_instance i WHERE i.key=q.key) LIMIT 1",
-      "a message belongs to no instance" },
-    { "SELECT w.key FROM dur_worker w WHERE NOT EXISTS (SELECT 1 FROM dur_instance i WHERE i.key=w.key) LIMIT 1",
-      "a worker row belongs to no instance" },
-    { "SELECT x.key FROM dur_past_execution x WHERE NOT EXISTS (SELECT 1 FROM dur_instance i WHERE i.key=x.key AND "
-      "i.execution > x.execution) LIMIT 1",
-      "an execution is not in the past of an instance" },
-    { "SELECT key FROM dur_instance WHERE token IS NOT NULL AND ready_at IS NOT NULL LIMIT 1",
-      "an instance is leased and ready at once" },
-    { "SELECT key FROM dur_instance WHERE token IS NULL AND (owner IS NOT NULL OR locked_until IS NOT NULL) LIMIT 1",
-      "an instance has an owner or a lock without a token" },
-    { "SELECT key FROM dur_worker WHERE token IS NULL AND (owner IS NOT NULL OR locked_until IS NOT NULL) LIMIT 1",
-      "a worker row has an owner or a lock without a token" },
-    { "SELECT i.key FROM dur_instance i WHERE i.token IS NULL AND i.ready_at IS NULL AND i.suspended IS NULL AND "
-      "i.name IS NOT NULL AND EXISTS (SELECT 1 FROM dur_queue q WHERE q.key=i.key AND q.qname IS NULL) LIMIT 1",
-      "an instance has messages that nothing will wake it for" },
-    { "SELECT d.key FROM dur_kv_delta d WHERE NOT EXISTS (SELECT 1 FROM dur_instance i WHERE i.key=d.key) LIMIT 1",
-      "a value belongs to no instance" },
-};
-
-int dur__sq_check(dur_provider *self, dur_error *err) {
-    dur__sq_file *file = dur__sq_file_of(self);
-    dur__sq_conn *conn = NULL;
-    sqlite3_stmt *stmt = NULL;
-    int code = dur__sq_reader(file, &conn, err);
-    if (code != DUR_OK) return code;
-    if (sqlite3_prepare_v2(conn->db, "PRAGMA integrity_check(1)", -1, &stmt, NULL) != SQLITE_OK ||
-        sqlite3_step(stmt) != SQLITE_ROW)
-        code = dur__sq_fail(err, conn->db, "sqlite.check");
-    else if (strcmp(dur__sq_text(stmt, 0), "ok") != 0)
-        code = dur_error_set(err, DUR_ECORRUPT, false, "sqlite.check", "%s", dur__sq_text(stmt, 0));
-    sqlite3_finalize(stmt);
-    for (size_t i = 0; i < sizeof invariants / sizeof invariants[0] && code == DUR_OK; i++) {
-        uint64_t key = 0;
-        code = dur__sq_pragma_u64(conn->db, invariants[i].sql, &key, err);
-        if (code == DUR_OK && key != 0)
-            code = dur_error_set(err, DUR_ECORRUPT, false, "sqlite.check", "%s (key %llu)", invariants[i].what,
-                                 (unsigned long long)key);
-    }
-    dur__sq_reader_done(file, conn);
     return code;
 }
 

@@ -1,0 +1,131 @@
+/*
+ * pg_check.c: rows against rows: is there something that nobody would ever come back to?
+ *
+ * A table that agrees with itself may still hold an instance that waits for ever: no lease, no reason to look, and a
+ * message; or a lock of an owner that nobody will take over.  Each finding names the table, the instance and what is
+ * wrong, and is seen by one statement, hence in one snapshot: a store in use may be asked.
+ */
+#include "core/awaits.h"
+#include "provider/postgres/pg_internal.h"
+
+#define LOOK "WITH n AS MATERIALIZED (SELECT #now AS now)"
+#define FINDING(text) " UNION ALL SELECT " text
+
+/* Of nobody, not suspended: whoever finds a reason may take it. */
+#define UNHELD "i.known AND i.token IS NULL AND i.suspended IS NULL"
+#define VISIBLE "q.due_ms <= (SELECT now FROM n)"
+/* How long an owner may be silent, and another live beside it, before somebody should have finished what it left. */
+#define FORGOTTEN "3 * o.timeout_ms + 60000"
+
+/* Each row of an answer is a finding.  Rows that belong together: */
+static const char rows_sql[] = LOOK
+    " SELECT 'dur_instances: ' || i.instance_id || ': the row says last event ' || i.last_event || ', history says ' ||"
+    " coalesce(h.last, 0) FROM @instances i LEFT JOIN LATERAL (SELECT max(h.event_id + h.events - 1) AS last"
+    " FROM @history h WHERE h.instance_id = i.instance_id AND h.execution_id = i.current_execution) h ON true"
+    " WHERE i.last_event > coalesce(h.last, 0) OR (i.owner IS NULL AND i.last_event < h.last)"
+    FINDING("'dur_history: ' || h.instance_id || ': events without an instance' FROM (SELECT DISTINCT instance_id FROM"
+            " @history) h WHERE NOT EXISTS (SELECT 1 FROM @instances i WHERE i.instance_id = h.instance_id)")
+    FINDING("'dur_executions: ' || e.instance_id || ': execution ' || e.execution_id || ' is there twice' FROM"
+            " @instances i JOIN @executions e ON e.instance_id = i.instance_id AND e.execution_id ="
+            " i.current_execution WHERE i.status IS NOT NULL")
+    FINDING("'dur_queue: ' || q.instance_id || ': messages without an instance' FROM (SELECT DISTINCT instance_id FROM"
+            " @queue) q WHERE NOT EXISTS (SELECT 1 FROM @instances i WHERE i.instance_id = q.instance_id)")
+    FINDING("'dur_worker: ' || w.instance_id || ': activity ' || w.activity_id || ' without an instance' FROM @worker"
+            " w WHERE NOT EXISTS (SELECT 1 FROM @instances i WHERE i.instance_id = w.instance_id)")
+    FINDING("'dur_worker: ' || w.instance_id || ': activity ' || w.activity_id || ' of execution ' || w.execution_id"
+            " || ', which has not begun' FROM @worker w JOIN @instances i USING (instance_id) WHERE i.has_row AND"
+            " w.execution_id > i.current_execution")
+    FINDING("'dur_history: ' || h.instance_id || ': execution ' || h.execution_id || ' lacks what is before event ' ||"
+            " h.event_id FROM (SELECT instance_id, execution_id, event_id, coalesce(lag(event_id + events) OVER"
+            " (PARTITION BY instance_id, execution_id ORDER BY event_id), 1) AS next FROM @history) h WHERE h.event_id"
+            " <> h.next AND h.event_id <> 99999") /* the end over a history that could not be read */
+    FINDING("'dur_instances: ' || i.instance_id || ': its parent ' || i.parent || ' does not exist' FROM @instances i"
+            " WHERE i.parent IS NOT NULL AND NOT EXISTS (SELECT 1 FROM @instances p WHERE p.instance_id = i.parent)")
+    " LIMIT 1";
+
+/* Messages that nobody would look at: */
+static const char messages_sql[] = LOOK
+    " SELECT 'dur_queue: ' || q.instance_id || ': message ' || q.id || ' is visible, and nobody has a reason to look'"
+    " FROM n, @instances i JOIN @queue q USING (instance_id) WHERE " UNHELD " AND q.queue IS NULL AND " VISIBLE
+    " AND (i.ready_at IS NULL OR (least(i.ready_at, i.ready_due) > n.now AND i.not_before <= n.now))"
+    FINDING("'dur_queue: ' || q.instance_id || ': message ' || q.id || ' is visible, and its holder has no reason to"
+            " look' FROM @instances i JOIN @queue q USING (instance_id) WHERE i.owner IS NOT NULL AND q.queue IS NULL"
+            " AND NOT q.given AND " VISIBLE " AND i.ready_at IS NULL AND i.suspended IS NULL")
+    FINDING("'dur_queue: ' || q.instance_id || ': message ' || q.id || ' was given to somebody who has no lease' FROM"
+            " @instances i JOIN @queue q USING (instance_id) WHERE i.token IS NULL AND q.given")
+    FINDING("'dur_queue: ' || q.instance_id || ': message ' || q.id || ' of queue ' || q.queue || ' was passed over'"
+            " FROM @instances i JOIN @queue q USING (instance_id) WHERE i.owner IS NOT NULL AND q.queue IS NOT NULL AND"
+            " NOT q.given AND q.due_ms = 0 AND EXISTS (SELECT 1 FROM @queue g WHERE g.instance_id = q.instance_id AND"
+            " g.queue = q.queue AND g.given AND g.due_ms = 0 AND (g.order_ms, g.id) > (q.order_ms, q.id)) AND"
+            " i.ready_at IS NULL")
+    " LIMIT 1";
+
+/* Locks of nobody: */
+static const char locks_sql[] = LOOK
+    " SELECT 'dur_instances: ' || i.instance_id || ': leased by ' || i.owner || ', who is not registered' FROM"
+    " @instances i WHERE i.owner IS NOT NULL AND NOT EXISTS (SELECT 1 FROM @owners o WHERE o.owner = i.owner)"
+    FINDING("'dur_instances: ' || i.instance_id || ': an owner or a time without a token' FROM @instances i WHERE"
+            " i.token IS NULL AND (i.owner IS NOT NULL OR i.expires_at IS NOT NULL)")
+    FINDING("'dur_worker: ' || w.instance_id || ': activity ' || w.activity_id || ' locked by ' || w.owner || ', who is"
+            " not registered' FROM @worker w WHERE w.owner IS NOT NULL AND NOT EXISTS (SELECT 1 FROM @owners o WHERE"
+            " o.owner = w.owner)")
+    FINDING("'dur_sessions: ' || s.session_id || ': held by ' || s.owner || ', who is not registered' FROM @sessions s"
+            " WHERE s.owner IS NOT NULL AND NOT EXISTS (SELECT 1 FROM @owners o WHERE o.owner = s.owner)")
+    FINDING("'dur_owners: ' || o.owner || ': silent for ' || n.now - o.beat_ms || ' ms, and nobody has finished what it"
+            " left' FROM n, @owners o WHERE o.beat_ms < n.now - (" FORGOTTEN ") AND EXISTS (SELECT 1 FROM @owners l"
+            " WHERE l.beat_ms > n.now - l.timeout_ms) AND (EXISTS (SELECT 1 FROM @instances i WHERE i.owner = o.owner)"
+            " OR EXISTS (SELECT 1 FROM @worker w WHERE w.owner = o.owner))")
+    " LIMIT 1";
+
+/* Of instances that nobody has and nobody would look at, and that have messages in queues: what they wait for. */
+static const char waiting_sql[] =
+    "WITH n AS MATERIALIZED (SELECT #now AS now), c AS MATERIALIZED (SELECT DISTINCT i.instance_id,"
+    " i.current_execution, q.queue FROM @instances i JOIN @queue q USING (instance_id) WHERE " UNHELD
+    " AND i.ready_at IS NULL AND q.queue IS NOT NULL AND " VISIBLE ")"
+    " SELECT c.instance_id, c.queue, x.json FROM c JOIN @history h ON h.instance_id = c.instance_id AND h.execution_id"
+    " = c.current_execution CROSS JOIN " DUR__PG_SPLIT " ORDER BY c.instance_id, c.queue, h.event_id, x.at";
+
+static bool same_wait(const PGresult *rows, int a, int b) {
+    return strcmp(PQgetvalue(rows, a, 0), PQgetvalue(rows, b, 0)) == 0 &&
+           strcmp(PQgetvalue(rows, a, 1), PQgetvalue(rows, b, 1)) == 0;
+}
+
+static int judge_waits(const PGresult *rows, dur_arena *arena, dur_error *err) {
+    int code = DUR_OK;
+    for (int from = 0, to; from < PQntuples(rows) && code == DUR_OK; from = to) {
+        for (to = from + 1; to < PQntuples(rows) && same_wait(rows, from, to); to++) {
+        }
+        dur_text *events = dur_arena_alloc(arena, (size_t)(to - from) * sizeof(*events));
+        for (int i = from; i < to; i++)
+            events[i - from] = dur__pg_get_json(rows, i, 2, arena);
+        if (dur__awaits_queue(arena, events, (size_t)(to - from), PQgetvalue(rows, from, 1)))
+            code = dur_error_set(err, DUR_ECORRUPT, false, "postgres.check",
+                                 "dur_queue: %s: it waits for queue %s, which has a message, and nobody has a reason"
+                                 " to look",
+                                 PQgetvalue(rows, from, 0), PQgetvalue(rows, from, 1));
+    }
+    return code;
+}
+
+int dur__pg_check(dur_provider *self, dur_error *err) {
+    static const char *const looks[] = { rows_sql, messages_sql, locks_sql };
+    dur__pg *store = dur__pg_of(self);
+    dur__pg_args args;
+    PGresult *result;
+    int code = DUR_OK;
+    for (size_t i = 0; i < sizeof(looks) / sizeof(looks[0]) && code == DUR_OK; i++) {
+        dur__pg_args_begin(store, &args);
+        code = dur__pg_one(store, "postgres.check", looks[i], &args, false, &result, err);
+        if (code == DUR_OK && PQntuples(result) > 0)
+            code = dur_error_set(err, DUR_ECORRUPT, false, "postgres.check", "%s", PQgetvalue(result, 0, 0));
+        PQclear(result);
+    }
+    if (code != DUR_OK) return code;
+    dur__pg_args_begin(store, &args);
+    code = dur__pg_one(store, "postgres.check", waiting_sql, &args, false, &result, err);
+    dur_arena *arena = dur_arena_new();
+    if (code == DUR_OK) code = judge_waits(result, arena, err);
+    dur_arena_free(arena);
+    PQclear(result);
+    return code;
+}

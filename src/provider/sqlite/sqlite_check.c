@@ -1,0 +1,139 @@
+/*
+ * sqlite_check.c: rows against rows: is there something that nobody would ever come back to?
+ *
+ * Beside SQLite's own look at its pages: each finding names the table, the instance and what is wrong.  All of it is one
+ * snapshot, so that it may be asked of a store in use.
+ */
+#include "core/awaits.h"
+#include "provider/sqlite/sqlite_internal.h"
+#include "provider/sqlite/sqlite_methods.h"
+#include <durite/sys/store.h>
+
+/* Of nobody, not suspended: whoever finds a reason may take it.  ?1 is the time. */
+#define UNHELD "i.token IS NULL AND i.suspended IS NULL AND i.name IS NOT NULL"
+#define VISIBLE "q.due <= ?1"
+#define NO_INSTANCE(table, what)                                                                                       \
+    { "SELECT 'key ' || t.key FROM " table " t WHERE NOT EXISTS (SELECT 1 FROM dur_instance i WHERE i.key=t.key)",     \
+      table, what " belongs to no instance" }
+#define NO_OWNER(table, id)                                                                                            \
+    { "SELECT " id " || ', owner ' || t.owner FROM " table " t LEFT JOIN dur_instance i USING(key) WHERE t.owner IS "  \
+      "NOT NULL AND NOT EXISTS (SELECT 1 FROM dur_owner o WHERE o.id=t.owner)",                                        \
+      table, "locked by an owner that is not registered" }
+
+static const struct {
+    const char *sql, *table, *what;
+} invariants[] = {
+    NO_INSTANCE("dur_event", "an event"),
+    NO_INSTANCE("dur_queue", "a message"),
+    NO_INSTANCE("dur_worker", "a worker row"),
+    NO_INSTANCE("dur_kv_delta", "a value"),
+    { "SELECT 'key ' || x.key FROM dur_past_execution x WHERE NOT EXISTS (SELECT 1 FROM dur_instance i WHERE "
+      "i.key=x.key AND i.execution > x.execution)",
+      "dur_past_execution", "an execution is not in the past of an instance" },
+    { "SELECT i.id || ', execution ' || e.execution || ', event ' || e.event_id FROM (SELECT key, execution, event_id, "
+      "coalesce(lag(event_id) OVER (PARTITION BY key, execution ORDER BY event_id), 0) + 1 AS next FROM dur_event) e "
+      "JOIN dur_instance i USING(key) WHERE e.event_id <> e.next AND e.event_id <> 99999",
+      "dur_event", "what is before an event is missing" },
+    { "SELECT i.id || ', activity ' || w.activity FROM dur_worker w JOIN dur_instance i USING(key) WHERE i.name IS NOT "
+      "NULL AND w.execution > i.execution",
+      "dur_worker", "a worker row of an execution that has not begun" },
+    { "SELECT i.id || ', parent ' || i.parent FROM dur_instance i WHERE i.parent IS NOT NULL AND NOT EXISTS (SELECT 1 "
+      "FROM dur_instance p WHERE p.id=i.parent)",
+      "dur_instance", "its parent does not exist" },
+    { "SELECT id FROM dur_instance WHERE token IS NOT NULL AND ready_at IS NOT NULL", "dur_instance",
+      "an instance is leased and ready at once" },
+    { "SELECT id FROM dur_instance WHERE token IS NULL AND (owner IS NOT NULL OR locked_until IS NOT NULL)",
+      "dur_instance", "an instance has an owner or a lock without a token" },
+    { "SELECT i.id || ', activity ' || w.activity FROM dur_worker w JOIN dur_instance i USING(key) WHERE w.token IS "
+      "NULL AND (w.owner IS NOT NULL OR w.locked_until IS NOT NULL)",
+      "dur_worker", "a worker row has an owner or a lock without a token" },
+    NO_OWNER("dur_instance", "i.id"),
+    NO_OWNER("dur_worker", "i.id || ', activity ' || t.activity"),
+    { "SELECT s.session || ', owner ' || s.owner FROM dur_session s WHERE s.owner IS NOT NULL AND NOT EXISTS (SELECT 1 "
+      "FROM dur_owner o WHERE o.id=s.owner)",
+      "dur_session", "held by an owner that is not registered" },
+    { "SELECT i.id FROM dur_instance i WHERE " UNHELD " AND i.ready_at IS NULL AND EXISTS (SELECT 1 FROM dur_queue q "
+      "WHERE q.key=i.key AND q.qname IS NULL)",
+      "dur_queue", "an instance has messages that nothing will wake it for" },
+    { "SELECT i.id FROM dur_instance i WHERE " UNHELD " AND i.ready_at > ?1 AND i.not_before <= ?1 AND EXISTS (SELECT 1 "
+      "FROM dur_queue q WHERE q.key=i.key AND q.qname IS NULL AND " VISIBLE ")",
+      "dur_queue", "an instance has a visible message and is looked at later" },
+};
+
+static int found(dur_error *err, const char *table, const char *who, const char *what) {
+    return dur_error_set(err, DUR_ECORRUPT, false, "sqlite.check", "%s: %s: %s", table, who, what);
+}
+
+static int prepare(sqlite3 *db, const char *sql, uint64_t now_ms, sqlite3_stmt **out, dur_error *err) {
+    if (sqlite3_prepare_v2(db, sql, -1, out, NULL) != SQLITE_OK) return dur__sq_fail(err, db, "sqlite.check");
+    if (sqlite3_bind_parameter_count(*out) > 0) sqlite3_bind_int64(*out, 1, (sqlite3_int64)now_ms);
+    return DUR_OK;
+}
+
+static int check_rows(sqlite3 *db, uint64_t now_ms, dur_error *err) {
+    int code = DUR_OK;
+    for (size_t i = 0; i < sizeof(invariants) / sizeof(invariants[0]) && code == DUR_OK; i++) {
+        sqlite3_stmt *stmt = NULL;
+        code = prepare(db, invariants[i].sql, now_ms, &stmt, err);
+        int row = code == DUR_OK ? sqlite3_step(stmt) : SQLITE_DONE;
+        if (row == SQLITE_ROW)
+            code = found(err, invariants[i].table, dur__sq_text(stmt, 0), invariants[i].what);
+        else if (row != SQLITE_DONE)
+            code = dur__sq_fail(err, db, "sqlite.check");
+        sqlite3_finalize(stmt);
+    }
+    return code;
+}
+
+static int check_pages(sqlite3 *db, dur_error *err) {
+    sqlite3_stmt *stmt = NULL;
+    int code = prepare(db, "PRAGMA integrity_check(1)", 0, &stmt, err);
+    if (code == DUR_OK && sqlite3_step(stmt) != SQLITE_ROW)
+        code = dur__sq_fail(err, db, "sqlite.check");
+    else if (code == DUR_OK && strcmp(dur__sq_text(stmt, 0), "ok") != 0)
+        code = dur_error_set(err, DUR_ECORRUPT, false, "sqlite.check", "%s", dur__sq_text(stmt, 0));
+    sqlite3_finalize(stmt);
+    return code;
+}
+
+/* Does an instance that nobody has and nobody would look at wait for a queue that has a message? */
+static const char waiting_sql[] =
+    "SELECT DISTINCT i.id, i.key, i.execution, q.qname FROM dur_instance i JOIN dur_queue q USING(key) WHERE " UNHELD
+    " AND i.ready_at IS NULL AND q.qname IS NOT NULL AND " VISIBLE;
+
+static int check_waits(dur__sq_conn *conn, uint64_t now_ms, dur_error *err) {
+    sqlite3_stmt *stmt = NULL;
+    dur_arena *arena = dur_arena_new();
+    int code = prepare(conn->db, waiting_sql, now_ms, &stmt, err), row = SQLITE_DONE;
+    while (code == DUR_OK && (row = sqlite3_step(stmt)) == SQLITE_ROW) {
+        dur_event_row *rows = NULL;
+        size_t count = 0;
+        code = dur__sq_read_history(conn, arena, dur__sq_u64(stmt, 1), dur__sq_u64(stmt, 2), &rows, &count, err);
+        dur_text *events = dur_arena_alloc(arena, (count + 1) * sizeof(*events));
+        for (size_t i = 0; i < count; i++)
+            events[i] = rows[i].json;
+        if (code == DUR_OK && dur__awaits_queue(arena, events, count, dur__sq_text(stmt, 3)))
+            code = found(err, "dur_queue", dur__sq_text(stmt, 0),
+                         "it waits for a queue that has a message, and nothing will wake it");
+    }
+    if (code == DUR_OK && row != SQLITE_DONE) code = dur__sq_fail(err, conn->db, "sqlite.check");
+    sqlite3_finalize(stmt);
+    dur_arena_free(arena);
+    return code;
+}
+
+int dur__sq_check(dur_provider *self, dur_error *err) {
+    dur__sq_file *file = dur__sq_file_of(self);
+    dur__sq_conn *conn = NULL;
+    int code = dur__sq_reader(file, &conn, err);
+    if (code != DUR_OK) return code;
+    code = check_pages(conn->db, err);
+    bool snapshot = code == DUR_OK && conn != &file->writer;
+    if (snapshot) code = dur__sq_run(conn, DUR__SQ_READ_BEGIN, err, "");
+    uint64_t now_ms = dur_store_now_ms(self);
+    if (code == DUR_OK) code = check_rows(conn->db, now_ms, err);
+    if (code == DUR_OK) code = check_waits(conn, now_ms, err);
+    if (snapshot) dur__sq_run(conn, DUR__SQ_READ_END, NULL, "");
+    dur__sq_reader_done(file, conn);
+    return code;
+}

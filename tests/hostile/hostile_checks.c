@@ -1,0 +1,207 @@
+/*
+ * hostile_checks.c: a store in which somebody waits for ever is found by dur_provider_check, and what a runtime does not
+ * know of is found by dur_runtime_check.  The rows are planted: this file, and no other here, knows the tables.
+ */
+#include "hostile.h"
+
+#include <sqlite3.h>
+#ifdef HAVE_LIBPQ
+#include <libpq-fe.h>
+#endif
+
+/* ---- planting ---------------------------------------------------------------------------------------------------- */
+
+#ifdef HAVE_LIBPQ
+/* Tables of PostgreSQL are in the schema that the URL names. */
+static void plant_postgres(world *w, const char *sql) {
+    char url[sizeof(w->url)], path[128], *schema;
+    snprintf(url, sizeof(url), "%s", w->url);
+    schema = strstr(url, "schema=");
+    assert_non_null(schema);
+    snprintf(path, sizeof(path), "SET search_path TO %s", schema + strlen("schema="));
+    schema[-1] = '\0';
+    PGconn *db = PQconnectdb(url);
+    if (PQstatus(db) != CONNECTION_OK) fail_msg("%s", PQerrorMessage(db));
+    PQclear(PQexec(db, path));
+    PGresult *result = PQexec(db, sql);
+    if (PQresultStatus(result) != PGRES_COMMAND_OK) fail_msg("%s: %s", sql, PQerrorMessage(db));
+    if (atoi(PQcmdTuples(result)) == 0) fail_msg("%s: no row", sql);
+    PQclear(result);
+    PQfinish(db);
+}
+#endif
+
+static void plant_sqlite(world *w, const char *sql) {
+    sqlite3 *db = NULL;
+    assert_int_equal(sqlite3_open(w->url + strlen("sqlite:"), &db), SQLITE_OK);
+    sqlite3_busy_timeout(db, 60000);
+    char *why = NULL;
+    if (sqlite3_exec(db, sql, NULL, NULL, &why) != SQLITE_OK) fail_msg("%s: %s", sql, why);
+    if (sqlite3_changes(db) == 0) fail_msg("%s: no row", sql);
+    sqlite3_close(db);
+}
+
+static void plant(world *w, const char *sqlite, const char *postgres) {
+    w->broken = true;
+    if (on_provider("sqlite:")) plant_sqlite(w, sqlite);
+#ifdef HAVE_LIBPQ
+    if (on_provider("postgres")) plant_postgres(w, postgres);
+#endif
+}
+
+/* Memory has no tables: tests/unit/test_memory_check.c breaks it from inside. */
+static void needs_tables(void) {
+    if (!on_provider("sqlite:") && !on_provider("postgres")) skip();
+}
+
+static void fine(world *w) {
+    OK(w, dur_provider_check(w->store, &w->err));
+}
+
+/* The check names the table, who, and what. */
+static void found(world *w, const char *who, const char *what) {
+    assert_int_equal(dur_provider_check(w->store, &w->err), DUR_ECORRUPT);
+    if (strstr(w->err.message, "dur_") == NULL || strstr(w->err.message, who) == NULL ||
+        strstr(w->err.message, what) == NULL)
+        fail_msg("\"%s\" lacks a table, \"%s\" or \"%s\"", w->err.message, who, what);
+}
+
+/* ---- handlers ---------------------------------------------------------------------------------------------------- */
+
+static dur_outcome echo(dur_act *act, const char *input) {
+    return dur_act_complete(act, input);
+}
+
+static dur_outcome patient(dur_act *act, const char *input) {
+    while (!dur_act_sleep(act, 1000)) {
+    }
+    return dur_act_complete(act, input);
+}
+
+static dur_outcome wait_event(dur_ctx *ctx, const char *input) {
+    dur_await(dur_activity(ctx, "Echo", input));
+    return dur_complete(ctx, dur_await(dur_event(ctx, "E")));
+}
+
+static dur_outcome wait_queue(dur_ctx *ctx, const char *input) {
+    dur_await(dur_activity(ctx, "Echo", input));
+    return dur_complete(ctx, dur_await(dur_dequeue(ctx, "q")));
+}
+
+static dur_outcome wait_work(dur_ctx *ctx, const char *input) {
+    return dur_complete(ctx, dur_await(dur_activity(ctx, "Patient", input)));
+}
+
+static dur_outcome wait_session(dur_ctx *ctx, const char *input) {
+    return dur_complete(ctx, dur_await(dur_activity(ctx, "Patient", input, .session = "s")));
+}
+
+static const dur_handler handlers[] = {
+    DUR_ACTIVITY("Echo", echo),
+    DUR_ACTIVITY("Patient", patient),
+    DUR_ORCHESTRATION("Event", "1.0.0", wait_event),
+    DUR_ORCHESTRATION("Queue", "1.0.0", wait_queue),
+    DUR_ORCHESTRATION("Work", "1.0.0", wait_work),
+    DUR_ORCHESTRATION("Session", "1.0.0", wait_session),
+    DUR_HANDLERS_END,
+};
+
+/* An instance that waits; the node has stopped. */
+static void left_waiting(world *w, const char *name, const char *instance, const char *event) {
+    RUN(w, handlers);
+    start(w, name, "", instance);
+    until_history(w, instance, event, 1);
+    fine(w);
+    world_stop(w);
+    fine(w);
+}
+
+/* ---- rows against rows ------------------------------------------------------------------------------------------- */
+
+static void fault_h02_a_message_that_nobody_would_look_at_is_found(void **state) {
+    world *w = *state;
+    needs_tables();
+    left_waiting(w, "Event", "a", "\"ExternalSubscribed\"");
+    OK(w, dur_client_raise(w->client, &w->err, "a", "E", "x"));
+    fine(w);
+    plant(w, "UPDATE dur_instance SET ready_at=NULL WHERE id='a'",
+          "UPDATE dur_instances SET ready_at = NULL WHERE instance_id = 'a'");
+    found(w, "a", "message");
+}
+
+static void fault_h02_a_queue_that_nobody_would_look_at_is_found(void **state) {
+    world *w = *state;
+    needs_tables();
+    left_waiting(w, "Queue", "a", "\"ExternalSubscribedPersistent\"");
+    OK(w, dur_client_enqueue(w->client, &w->err, "a", "other", "x")); /* it does not wait for this one */
+    OK(w, dur_client_enqueue(w->client, &w->err, "a", "q", "x"));
+    fine(w);
+    plant(w, "UPDATE dur_instance SET ready_at=NULL WHERE id='a'",
+          "UPDATE dur_instances SET ready_at = NULL WHERE instance_id = 'a'");
+    found(w, "a", "waits for");
+}
+
+static void fault_h02_a_message_that_is_looked_at_much_later_is_found(void **state) {
+    world *w = *state;
+    needs_tables();
+    left_waiting(w, "Event", "a", "\"ExternalSubscribed\"");
+    OK(w, dur_client_raise(w->client, &w->err, "a", "E", "x"));
+    plant(w, "UPDATE dur_instance SET ready_at=99999999999999 WHERE id='a'",
+          "UPDATE dur_instances SET ready_at = 99999999999999, ready_due = 99999999999999 WHERE instance_id = 'a'");
+    found(w, "a", "visible");
+}
+
+static void fault_h48_rows_of_owners_that_are_gone_are_found(void **state) {
+    world *w = *state;
+    needs_tables();
+    left_waiting(w, "Event", "a", "\"ExternalSubscribed\"");
+    plant(w, "UPDATE dur_instance SET token='t', owner='nobody', ready_at=NULL WHERE id='a'",
+          "UPDATE dur_instances SET token = 't', owner = 'nobody', ready_at = NULL WHERE instance_id = 'a'");
+    found(w, "a", "not registered");
+    plant(w, "UPDATE dur_instance SET token=NULL, owner=NULL WHERE id='a'",
+          "UPDATE dur_instances SET token = NULL, owner = NULL WHERE instance_id = 'a'");
+    fine(w);
+    plant(w,
+          "INSERT INTO dur_worker(key, execution, activity, seq, token, owner, json) SELECT key, 1, 2, 1, 't', "
+          "'nobody', '{}' FROM dur_instance WHERE id='a'",
+          "INSERT INTO dur_worker(instance_id, execution_id, activity_id, token, owner, json) VALUES ('a', 1, 2, 't',"
+          " 'nobody', '{}')");
+    found(w, "a", "not registered");
+    plant(w, "DELETE FROM dur_worker", "DELETE FROM dur_worker");
+    fine(w);
+    plant(w, "INSERT INTO dur_session VALUES('ses', 'n', 'nobody', 0, 0, 0)",
+          "INSERT INTO dur_sessions(session_id, holder, owner) VALUES ('ses', 'n', 'nobody')");
+    found(w, "ses", "not registered");
+}
+
+static void fault_h48_rows_that_belong_to_nothing_are_found(void **state) {
+    world *w = *state;
+    needs_tables();
+    left_waiting(w, "Event", "a", "\"ExternalSubscribed\"");
+    plant(w,
+          "INSERT INTO dur_worker(key, execution, activity, seq, json) SELECT key, 7, 2, 1, '{}' FROM dur_instance "
+          "WHERE id='a'",
+          "INSERT INTO dur_worker(instance_id, execution_id, activity_id, json) VALUES ('a', 7, 2, '{}')");
+    found(w, "a", "has not begun");
+    plant(w, "DELETE FROM dur_worker", "DELETE FROM dur_worker");
+    plant(w, "UPDATE dur_instance SET parent='nobody' WHERE id='a'",
+          "UPDATE dur_instances SET parent = 'nobody' WHERE instance_id = 'a'");
+    found(w, "a", "does not exist");
+    plant(w, "UPDATE dur_instance SET parent=NULL WHERE id='a'",
+          "UPDATE dur_instances SET parent = NULL WHERE instance_id = 'a'");
+    fine(w);
+    plant(w, "DELETE FROM dur_event WHERE event_id=2",
+          "DELETE FROM dur_history WHERE event_id = (SELECT min(event_id) FROM dur_history)");
+    found(w, "a", "before");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        TEST(fault_h02_a_message_that_nobody_would_look_at_is_found),
+        TEST(fault_h02_a_queue_that_nobody_would_look_at_is_found),
+        TEST(fault_h02_a_message_that_is_looked_at_much_later_is_found),
+        TEST(fault_h48_rows_of_owners_that_are_gone_are_found),
+        TEST(fault_h48_rows_that_belong_to_nothing_are_found),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
