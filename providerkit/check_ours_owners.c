@@ -361,6 +361,26 @@ static void ours_session_of_a_dead_owner_waits_for_its_node(kit *t) {
     SAME(count, 1);
 }
 
+/* Nobody will come back under that name. */
+static void ours_session_of_a_dead_owner_without_a_node_is_free(kit *t) {
+    NEEDS_OWNERS();
+    kit_owner(t, "dead");
+    kit_owner(t, "alive");
+    for (uint64_t id = 1; id <= 2; id++)
+        MUST(kit_put_work(t, kit_activity_in(t, "a", 1, id, "s", NULL)));
+    dur_leased_work work;
+    size_t count = 0;
+    dur_work_fetch how = {
+        .lock_ms = t->lock_ms, .owner = "dead", .max = 1, .session_owner = "dead", .session_lock_ms = t->lock_ms * 100
+    };
+    MUST(dur_store_fetch_works(t->p, t->arena, &how, &work, &count, ERR));
+    SAME(count, 1);
+    LIVE(t->lock_ms * 4, "alive");
+    how.owner = how.session_owner = "alive";
+    MUST(dur_store_fetch_works(t->p, t->arena, &how, &work, &count, ERR));
+    SAME(count, 1);
+}
+
 static void ours_session_of_a_dead_owner_is_free_in_the_end(kit *t) {
     NEEDS_OWNERS();
     kit_owner(t, "dead");
@@ -436,6 +456,7 @@ const kit_check kit_ours_owners[] = {
     CHECK(ours_owner_release_is_clean),
     CHECK(ours_session_of_a_dead_owner_waits_for_its_node),
     CHECK(ours_session_of_a_dead_owner_is_free_in_the_end),
+    CHECK(ours_session_of_a_dead_owner_without_a_node_is_free),
     CHECK(ours_eager_rows_of_a_dead_owner),
     CHECK(ours_dead_owner_acquires_nothing),
     CHECKS_END,

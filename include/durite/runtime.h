@@ -77,7 +77,8 @@ typedef struct dur_runtime_options {
     uint64_t session_idle_timeout_ms;        /* 0: 300 s */
     uint64_t session_cleanup_interval_ms;    /* 0: 300 s */
     uint32_t max_sessions;                   /* 0: 10 */
-    const char *worker_node_id;              /* stable session owner over restarts; NULL: a new one each start */
+    const char *worker_node_id;              /* stable session owner over restarts, for which sessions of a node that
+                                                ended stay reserved for session_lock_timeout_ms; NULL: for none */
     dur_tag_choice tags;
     const char *const *worker_tags; /* ended by NULL */
 

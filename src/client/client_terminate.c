@@ -21,6 +21,7 @@
 #include <durite/version.h>
 
 #include <inttypes.h>
+#include <time.h>
 
 enum { TRIES_MAX = 100, TRIES_FREE = 8 }; /* each is lost to a turn that was committed in between */
 
@@ -260,6 +261,16 @@ static int try_terminate(ending *self, bool *again, dur_error *err) {
     return code;
 }
 
+/* It was made to stand still and has not ended: who did that lets it go on, also where the store fails for a while. */
+static void resume(dur_client *client, const char *instance) {
+    dur_error err = DUR_ERROR_INIT;
+    for (int tries = 0; tries < 8; tries++) {
+        int code = dur_store_set_suspended(client->store, instance, NULL, &err);
+        if (code == DUR_OK || !(err.retryable || err.code == DUR_EUNKNOWN)) return;
+        nanosleep(&(struct timespec){ .tv_nsec = 5000000L << tries }, NULL);
+    }
+}
+
 int dur__client_end(dur_client *client, const char *instance, const dur_failure *failure, bool if_unleased,
                     dur_error *err) {
     dur_arena *arena = dur_arena_new();
@@ -280,7 +291,7 @@ int dur__client_end(dur_client *client, const char *instance, const dur_failure 
         dur_arena_reset(arena);
     }
     dur_arena_free(arena);
-    if (held && code != DUR_OK) (void)dur_store_set_suspended(client->store, instance, NULL, NULL);
+    if (held && code != DUR_OK) resume(client, instance);
     if (again)
         return dur_error_set(err, DUR_EBUSY, true, "client.terminate",
                              "instance \"%.200s\" is too busy: its history grew at each of %d tries", instance,

@@ -202,8 +202,9 @@ static void end_activities(dur_runtime *runtime, const dur_unserved *row, dur_ar
     dur_work_ack acks[END_AT_ONCE];
     dur_message messages[END_AT_ONCE];
     dur_handler_filter one = { &row->handler, 1 };
+    const char *owner = runtime->has_owners ? dur_runtime_owner(runtime) : NULL;
     dur_work_fetch how = { .lock_ms = runtime->options.worker_lock_timeout_ms,
-                           .session_owner = dur__runtime_session_owner(runtime),
+                           .session_owner = dur__runtime_session_owner(runtime, owner),
                            .session_lock_ms = runtime->options.session_lock_timeout_ms,
                            .tags = { .mode = DUR_TAGS_ANY },
                            .handlers = &one,

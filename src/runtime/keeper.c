@@ -70,8 +70,22 @@ void dur__keeper_look(dur_runtime *runtime) {
 
 static void pause_ms(dur_runtime *runtime, uint64_t ms) {
     dur__mutex_lock(&runtime->mutex);
-    if (!runtime->keeper_exit) (void)dur__cond_wait_ms(&runtime->changed, &runtime->mutex, ms);
+    (void)dur__cond_wait_ms(&runtime->changed, &runtime->mutex, ms);
     dur__mutex_unlock(&runtime->mutex);
+}
+
+/* If it never succeeds the id is silent and dies by its timeout: what it had is counted as in a crash. */
+void dur__keeper_release(dur_runtime *runtime, const char *owner) {
+    dur_error err = DUR_ERROR_INIT;
+    for (uint32_t tries = 0; dur_store_owner_release(runtime->store, owner, &err) != DUR_OK; tries++) {
+        DUR__COUNT(runtime, provider_errors);
+        if (tries >= 8 || !(err.retryable || err.code == DUR_EUNKNOWN)) {
+            dur__log(DUR_LOG_WARN, DUR__LOG_PROVIDER, DUR__FIELDS(DUR__TEXT("owner", owner)),
+                     "the store does not take the goodbye of an owner: others wait for its timeout: %s", err.message);
+            return;
+        }
+        pause_ms(runtime, dur__backoff_ms(10, tries, 1000));
+    }
 }
 
 static void wake_loops(dur_runtime *runtime) {
@@ -121,12 +135,7 @@ static bool let_go(dur_runtime *runtime) {
     dur__log(DUR_LOG_WARN, DUR__LOG_RUNTIME, DUR__FIELDS(DUR__TEXT("owner", old)),
              "what the store holds under this id is not known here: all leases are given up and taken again under a "
              "new owner id");
-    dur_error err = DUR_ERROR_INIT;
-    for (uint32_t tries = 0; dur_store_owner_release(runtime->store, old, &err) != DUR_OK && err.retryable; tries++) {
-        /* If it never succeeds the old id is silent and dies by its timeout. */
-        if (tries >= 8) break;
-        pause_ms(runtime, dur__backoff_ms(10, tries, 1000));
-    }
+    dur__keeper_release(runtime, old);
     wake_loops(runtime);
     return true;
 }
@@ -368,7 +377,7 @@ static void renew_instances(dur_runtime *runtime, dur_arena *arena) {
 }
 
 static void renew_sessions(dur_runtime *runtime) {
-    const char *owner = dur__runtime_session_owner(runtime);
+    const char *owner = dur__runtime_session_owner(runtime, NULL);
     uint64_t renewed = 0;
     (void)dur_store_renew_session_lock(runtime->store, &owner, 1, runtime->options.session_lock_timeout_ms,
                                        runtime->options.session_idle_timeout_ms, &renewed, NULL);

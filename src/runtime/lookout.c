@@ -32,7 +32,7 @@ static const dur_work_fetch *work_how(const dur__lookout *self, dur_work_fetch *
     dur__mutex_unlock(&runtime->work.mutex);
     *out = (dur_work_fetch){ .lock_ms = runtime->options.worker_lock_timeout_ms,
                              .poll_ms = runtime->options.dispatcher_long_poll_timeout_ms,
-                             .session_owner = closed ? NULL : dur__runtime_session_owner(runtime),
+                             .session_owner = closed ? NULL : dur__runtime_session_owner(runtime, self->loop->owner),
                              .session_lock_ms = runtime->options.session_lock_timeout_ms,
                              .tags = runtime->tag_filter,
                              .handlers = &runtime->activities,

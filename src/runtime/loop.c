@@ -51,6 +51,7 @@ int dur__loop_open(dur__loop *loop, dur_runtime *runtime, unsigned index, dur_er
     dur__list_init(&loop->starving);
     dur__list_init(&loop->restarts);
     dur__list_init(&loop->acks);
+    dur__list_init(&loop->backs);
     dur__list_init(&loop->hand_out);
     dur__list_init(&loop->free_tasks);
     dur__list_init(&loop->free_letters);
@@ -75,8 +76,10 @@ static void drop_all(dur__loop *loop) {
 }
 
 static void drop_acks(dur__loop *loop) {
-    for (dur__link *link; (link = dur__list_pop(&loop->acks)) != NULL;)
-        dur__pool_task_back(loop, DUR__CONTAINER(link, dur__task, link));
+    dur__link *lists[2] = { &loop->acks, &loop->backs };
+    for (int i = 0; i < 2; i++)
+        for (dur__link *link; (link = dur__list_pop(lists[i])) != NULL;)
+            dur__pool_task_back(loop, DUR__CONTAINER(link, dur__task, link));
 }
 
 /* Their rows go with the owner.  To take one may let another in that waits for its session. */
@@ -297,6 +300,8 @@ static uint64_t wait_ms(dur__loop *loop) {
     if (next_us != UINT64_MAX) ms = smaller(ms, next_us / 1000 + 1);
     if (!dur__list_empty(&loop->starving)) ms = smaller(ms, 20);
     if (loop->owed_look) ms = smaller(ms, 20);
+    uint64_t back_us = dur__route_backs(loop, now_us);
+    if (back_us != UINT64_MAX) ms = smaller(ms, back_us > now_us ? (back_us - now_us) / 1000 + 1 : 1);
     if (loop->look_suspect_work || loop->suspects_waiting) ms = smaller(ms, SUSPECTS_MS);
     if (atomic_load(&runtime->peers) > 0 &&
         dur__work_room(runtime) < (size_t)runtime->options.worker_concurrency + runtime->options.prefetch)
@@ -441,6 +446,7 @@ static void pass(dur__loop *loop, dur__phase phase) {
     if (atomic_exchange(&loop->runtime->crash_hint, false))
         loop->look_work = loop->look_suspect_work = loop->look_instances = true;
     feed_starving(loop, now_us);
+    (void)dur__route_backs(loop, now_us);
     if (phase == DUR__PHASE_RUN) {
         give_back_stale(loop, now_us);
     } else {

@@ -189,7 +189,7 @@ static void add_work(dur__loop *loop, round *r) {
     bool closed = dur__session_closed(runtime);
     dur__mutex_unlock(&runtime->work.mutex);
     r->work = (dur_work_fetch){ .lock_ms = runtime->options.worker_lock_timeout_ms,
-                                .session_owner = closed ? NULL : dur__runtime_session_owner(runtime),
+                                .session_owner = closed ? NULL : dur__runtime_session_owner(runtime, loop->owner),
                                 .session_lock_ms = runtime->options.session_lock_timeout_ms,
                                 .tags = runtime->tag_filter,
                                 .handlers = &runtime->activities,

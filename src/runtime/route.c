@@ -93,6 +93,57 @@ static void poison_activity(dur__loop *loop, dur__task *task, uint32_t crashes) 
              "activity \"%s\" %s: it is failed as poison", task->item.name, why);
 }
 
+/* ---- what this node cannot keep ---- */
+
+/* A row that stays locked under a living owner is nobody's: it is given back until the store has taken it. */
+static void try_back(dur__loop *loop, dur__task *task) {
+    dur_provider *store = loop->runtime->store;
+    dur_error err = DUR_ERROR_INIT;
+    int code = DUR_OK;
+    if (task->epoch == loop->epoch) /* else it has gone with the old owner id */
+        code = task->back.reason != NULL ? dur_store_dead_letter_work(store, task->token, task->back.reason, &err)
+                                         : dur_store_abandon_work_item(store, task->token, task->back.delay_ms,
+                                                                       task->back.ignore_attempt, &err);
+    if (code == DUR_OK || code == DUR_ELEASE) {
+        dur__pool_task_back(loop, task);
+        return;
+    }
+    DUR__COUNT(loop->runtime, provider_errors);
+    if (task->ack_tries == 0)
+        dur__log(DUR_LOG_WARN, DUR__LOG_PROVIDER, NULL, 0,
+                 "a worker item could not be given back; it is tried until it succeeds: %s", err.message);
+    uint64_t delay_ms = dur__backoff_ms(10, task->ack_tries++, 3000);
+    task->ack_retry_at_us = dur__monotonic_us() + dur__backoff_jitter_us(loop->runtime->world, delay_ms);
+    dur__list_push(&loop->backs, &task->link);
+}
+
+static void give_up(dur__loop *loop, dur__task *task, uint64_t delay_ms, bool ignore_attempt, const char *reason) {
+    dur__gate_release(&task->alone); /* it does not run here */
+    task->back.delay_ms = delay_ms;
+    task->back.ignore_attempt = ignore_attempt;
+    task->back.reason = dur_arena_strdup(task->arena, reason);
+    task->ack_tries = 0;
+    try_back(loop, task);
+}
+
+uint64_t dur__route_backs(dur__loop *loop, uint64_t now_us) {
+    uint64_t next_us = UINT64_MAX;
+    dur__link due;
+    dur__list_init(&due);
+    DUR__LIST_EACH_SAFE(&loop->backs, at, after) {
+        if (DUR__CONTAINER(at, dur__task, link)->ack_retry_at_us > now_us) continue;
+        dur__list_unlink(at);
+        dur__list_push(&due, at);
+    }
+    for (dur__link *link; (link = dur__list_pop(&due)) != NULL;)
+        try_back(loop, DUR__CONTAINER(link, dur__task, link));
+    DUR__LIST_EACH(&loop->backs, left) {
+        uint64_t at_us = DUR__CONTAINER(left, dur__task, link)->ack_retry_at_us;
+        if (at_us < next_us) next_us = at_us;
+    }
+    return next_us;
+}
+
 static void unregistered_activity(dur__loop *loop, dur__task *task) {
     dur_runtime *runtime = loop->runtime;
     uint32_t max = runtime->options.unregistered_attempts_max;
@@ -106,20 +157,19 @@ static void unregistered_activity(dur__loop *loop, dur__task *task) {
         dur__route_completion(loop, task);
         return;
     }
-    (void)dur_store_abandon_work_item(runtime->store, task->token, delay, max == 0, NULL);
-    dur__pool_task_back(loop, task);
+    give_up(loop, task, delay, max == 0, NULL);
 }
 
 /* False: it is out of the way. */
-static bool decode(dur__loop *loop, const dur_leased_work *work, dur_work_item *item, dur_arena *arena) {
+static bool decode(dur__loop *loop, const dur_leased_work *work, dur_work_item *item, dur__task *task) {
     dur_error err = DUR_ERROR_INIT;
-    int code = dur_work_from_json(item, arena, work->json, &err);
+    int code = dur_work_from_json(item, task->arena, work->json, &err);
     if (code == DUR_OK && item->kind == DUR_WORK_ACTIVITY_EXECUTE) return true;
     if (code == DUR_EUNSUPPORTED) {
         dur__log(DUR_LOG_WARN, DUR__LOG_RUNTIME, NULL, 0,
                  "a worker item is of a kind that this version does not know; it is left for a newer node: %s",
                  err.message);
-        (void)dur_store_abandon_work_item(loop->runtime->store, work->lock_token, 60000, true, NULL);
+        give_up(loop, task, 60000, true, NULL);
         return false;
     }
     char reason[512];
@@ -128,8 +178,7 @@ static bool decode(dur__loop *loop, const dur_leased_work *work, dur_work_item *
     else
         snprintf(reason, sizeof(reason), "%.500s", err.message);
     dur__log(DUR_LOG_ERROR, DUR__LOG_RUNTIME, NULL, 0, "a worker item is a dead letter: %s", reason);
-    if (dur_store_dead_letter_work(loop->runtime->store, work->lock_token, reason, &err) != DUR_OK)
-        dur__log(DUR_LOG_WARN, DUR__LOG_PROVIDER, NULL, 0, "a dead letter could not be kept: %s", err.message);
+    give_up(loop, task, 0, false, reason);
     return false;
 }
 
@@ -139,15 +188,14 @@ void dur__route_work(dur__loop *loop, const dur_leased_work *work, uint64_t alon
     dur__task *task = dur__pool_task(loop);
     dur_work_item item;
     task->alone = alone;
+    task->token = dur_arena_strdup(task->arena, work->lock_token);
     DUR__COUNT(runtime, work_items_fetched);
-    if (!decode(loop, work, &item, task->arena)) {
+    if (!decode(loop, work, &item, task)) {
         dur__work_unreserve(runtime, 1);
-        dur__pool_task_back(loop, task);
         return;
     }
     dur__task_fill(task, &item);
     task->ref.row_id = work->ref.row_id;
-    task->token = dur_arena_strdup(task->arena, work->lock_token);
     task->delivery = work->attempt_count != 0 ? work->attempt_count : 1;
     if (!dur__syscall_known(item.name)) {
         task->handler = dur__runtime_find(runtime, DUR_HANDLER_ACTIVITY, item.name, NULL);

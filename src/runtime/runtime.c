@@ -19,8 +19,10 @@
 
 _Thread_local dur_runtime *dur__runtime_inside;
 
-const char *dur__runtime_session_owner(dur_runtime *runtime) {
-    return runtime->options.worker_node_id != NULL ? runtime->options.worker_node_id : runtime->session_owner_own;
+/* A name that outlives the process only if the host gave one; else sessions end with the owner that claimed them. */
+const char *dur__runtime_session_owner(dur_runtime *runtime, const char *owner) {
+    if (runtime->options.worker_node_id != NULL) return runtime->options.worker_node_id;
+    return owner != NULL ? owner : runtime->session_owner_own;
 }
 
 const dur__handler *dur__runtime_find(dur_runtime *runtime, dur_handler_kind kind, const char *name,
@@ -96,8 +98,6 @@ static int take_store(dur_runtime *runtime, dur_error *err) {
     if (!runtime->has_owners) return DUR_OK;
     int code = dur__keeper_register(runtime, err);
     if (code == DUR_OK) dur__keeper_begin(runtime);
-    if (code == DUR_OK)
-        snprintf(runtime->session_owner_own, sizeof(runtime->session_owner_own), "%s", dur_runtime_owner(runtime));
     return code;
 }
 
@@ -249,7 +249,7 @@ static void shut_down(dur_runtime *runtime, uint64_t grace_ms, left_behind *left
     for (size_t i = 0; i < runtime->loop_count; i++)
         if (!runtime->loops[i].inside.left_behind) dur__loop_close(&runtime->loops[i]);
     if (runtime->has_owners && runtime->owner_id_count > 0)
-        (void)dur_store_owner_release(runtime->store, dur_runtime_owner(runtime), NULL);
+        dur__keeper_release(runtime, dur_runtime_owner(runtime));
     dur__mutex_lock(&runtime->mutex);
     runtime->stopped = true;
     dur__cond_broadcast(&runtime->changed);

@@ -85,8 +85,13 @@ struct dur__task {
     struct sqlite3 *sqlite;
     const char *worker_id;
     char *key;
-    uint64_t ack_retry_at_us;
+    uint64_t ack_retry_at_us; /* of an ack, or of giving it back */
     uint32_t ack_tries;
+    struct {
+        uint64_t delay_ms;
+        bool ignore_attempt;
+        const char *reason; /* it becomes a dead letter; NULL: it is abandoned */
+    } back;                 /* in loop->backs */
 };
 
 typedef struct dur__worker {
@@ -227,6 +232,7 @@ struct dur__loop {
     uint64_t starving_until_us;
     uint64_t parked_bytes;
     dur__link acks;
+    dur__link backs; /* tasks that this node cannot keep, until the store has taken them back */
     dur__link hand_out;                /* tasks locked by this round, pushed together */
     size_t hand_out_count, handed_out; /* waiting; given to workers by this round */
     _Atomic(dur__task *) done;         /* workers push here, newest first */
@@ -297,7 +303,7 @@ struct dur_runtime {
     char **owner_ids;  /* all that this runtime had; the last is current.  Under mutex */
     size_t owner_id_count;
     _Atomic(const char *) owner;
-    char session_owner_own[64];
+    char session_owner_own[64]; /* stores without owners */
     atomic_uint epoch; /* grows when the owner id changes */
     atomic_int phase;
     atomic_uint_fast64_t beat_boot_ms; /* last beat that got through */
@@ -324,7 +330,7 @@ struct dur_runtime {
 };
 
 /* runtime.c */
-const char *dur__runtime_session_owner(dur_runtime *runtime);
+const char *dur__runtime_session_owner(dur_runtime *runtime, const char *owner); /* owner: the lane's, or NULL */
 const dur__handler *dur__runtime_find(dur_runtime *runtime, dur_handler_kind kind, const char *name,
                                       const char *version);
 void dur__runtime_release(dur_runtime *runtime);       /* one reference */
@@ -381,6 +387,7 @@ uint64_t dur__round_next_us(dur__loop *loop, uint64_t now_us); /* how long nothi
 void dur__route_completion(dur__loop *loop, dur__task *task);
 void dur__route_work(dur__loop *loop, const dur_leased_work *work, uint64_t alone); /* alone: its ticket, or 0 */
 void dur__route_hand_out(dur__loop *loop);
+uint64_t dur__route_backs(dur__loop *loop, uint64_t now_us); /* those that are due; when the next is, UINT64_MAX */
 void dur__route_give_back(dur__loop *loop, uint64_t waited_us); /* tasks that waited so long unstarted */
 void dur__route_acked(dur__loop *loop, dur__task *task, const dur_error *answer);
 
@@ -546,6 +553,7 @@ void dur__keeper_look(dur_runtime *runtime); /* what it has to do next may have 
 bool dur__keeper_fenced(dur_runtime *runtime);
 void dur__keeper_renew_owner(dur_runtime *runtime); /* let go of everything and begin again under a new id */
 size_t dur__keeper_abandon_all(dur_runtime *runtime, dur__buf *names); /* stop: who still runs is left behind */
+void dur__keeper_release(dur_runtime *runtime, const char *owner); /* goodbye */
 int dur__keeper_register(dur_runtime *runtime, dur_error *err);        /* a new owner id */
 void dur__keeper_renew_add(dur__inst *inst);                           /* timed locks only */
 void dur__keeper_renew_remove(dur__inst *inst);

@@ -34,7 +34,7 @@ dur_turn_commit *dur__commit_begin(dur__inst *inst) {
                                        .consume_listed = true,
                                        .writes_start = inst->unborn,
                                        .owner = loop->owner,
-                                       .session_owner = dur__runtime_session_owner(loop->runtime),
+                                       .session_owner = dur__runtime_session_owner(loop->runtime, loop->owner),
                                        .session_lock_ms = loop->runtime->options.session_lock_timeout_ms };
     return inst->commit;
 }

@@ -687,8 +687,9 @@ struct dur_provider_methods {
     /* Show life; look for dead peers and set their leases free.  Who is dead is decided under the lock that frees: one
        whose beat was answered "still ours" is not taken over before it has been silent for its timeout again. */
     int (*owner_beat)(dur_provider *self, const char *owner, dur_owner_report *out, dur_error *err);
-    /* A clean end: everything locked under the id is free at once, attempts not counted, no suspects.  Sessions claimed
-       by a session_owner that is not the id stay reserved for it, for their lock time: that node may come back. */
+    /* A clean end: everything locked under the id is free at once, attempts not counted, no crashes.  Sessions claimed
+       by a session_owner that is not the id stay reserved for it, for their lock time: that node may come back.  So
+       they do when the owner dies; those claimed by the id itself are free at once, however it ends. */
     int (*owner_release)(dur_provider *self, const char *owner, dur_error *err);
 
     /* ======== optional: clients ======== */

@@ -454,7 +454,7 @@ bool dur__mem_session_admits(const dur__mem_session *session, const char *holder
 void dur__mem_session_claim(dur__mem *mem, dur__mem_session *session, const char *holder, dur__mem_owner *owner,
                             uint64_t lock_ms);
 void dur__mem_session_tidy(dur__mem *mem, dur__mem_session *session);               /* frees it when nothing needs it */
-void dur__mem_session_orphan(dur__mem *mem, dur__mem_session *session, bool clean); /* its owner is gone */
+void dur__mem_session_orphan(dur__mem *mem, dur__mem_session *session); /* its owner is gone */
 void dur__mem_sessions_due(dur__mem *mem);
 void dur__mem_session_free(dur__mem_session *session);
 int dur__mem_renew_session_lock(dur_provider *self, const char *const *owners, size_t owner_count, uint64_t extend_ms,

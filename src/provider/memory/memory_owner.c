@@ -116,7 +116,7 @@ static uint32_t owner_end(dur__mem *mem, dur__mem_owner *owner, bool clean) {
         freed++;
     }
     while ((link = dur__list_first(&owner->sessions)) != NULL)
-        dur__mem_session_orphan(mem, DUR__CONTAINER(link, dur__mem_session, by_owner), clean);
+        dur__mem_session_orphan(mem, DUR__CONTAINER(link, dur__mem_session, by_owner));
     dur__map_remove(&mem->owners, owner->id);
     dur__mem_owner_free(owner);
     return freed;

@@ -81,9 +81,9 @@ static void session_release(dur__mem *mem, dur__mem_session *session) {
     session_reshelve(mem, session);
 }
 
-void dur__mem_session_orphan(dur__mem *mem, dur__mem_session *session, bool clean) {
+void dur__mem_session_orphan(dur__mem *mem, dur__mem_session *session) {
     bool named = strcmp(session->holder, session->owner->id) != 0; /* by a name that outlives the owner */
-    if ((clean && !named) || session->lock_ms == 0) {
+    if (!named || session->lock_ms == 0) {
         session_release(mem, session);
         return;
     }

@@ -185,7 +185,7 @@ static const char works_sql[] =
     " attempts = CASE WHEN $3::boolean THEN greatest(attempts - 1, 0) ELSE attempts END WHERE owner = $2::text";
 /* Sessions before all else, in order (pg_work.c). */
 #define END_SESSIONS(locking)                                                                                          \
-    "UPDATE @sessions SET owner = NULL, until_ms = CASE WHEN ($3::boolean AND holder = $2::text) OR lock_ms = 0 THEN"  \
+    "UPDATE @sessions SET owner = NULL, until_ms = CASE WHEN holder = $2::text OR lock_ms = 0 THEN"                    \
     " 0 ELSE #now + lock_ms END WHERE session_id IN (SELECT session_id FROM @sessions WHERE owner = $2::text ORDER BY" \
     " session_id " locking ") AND owner = $2::text"
 static const char sessions_sql[] = END_SESSIONS("FOR UPDATE");
@@ -195,7 +195,7 @@ static int send(dur__pg *store, dur__pg_batch *batch, const char *sql, const cha
     dur__pg_args args;
     dur__pg_args_begin(store, &args);
     dur__pg_text(&args, owner);
-    if (sql != lock_leases_sql) dur__pg_bool(&args, clean);
+    if (sql != lock_leases_sql && sql != sessions_sql && sql != some_sessions_sql) dur__pg_bool(&args, clean);
     return dur__pg_batch_add(batch, sql, &args);
 }
 

@@ -213,8 +213,7 @@ static int free_rows(free_op *self, dur__sq_txn *txn) {
                            (uint64_t)(self->clean ? 1 : 0));
     self->freed += (uint32_t)sqlite3_changes64(txn->conn->db);
     if (code == DUR_OK)
-        code = dur__sq_run(txn->conn, DUR__SQ_SESSION_OF_OWNER, &op->err, "tii", self->id, txn->boot_ms,
-                           (uint64_t)(self->clean ? 0 : 1));
+        code = dur__sq_run(txn->conn, DUR__SQ_SESSION_OF_OWNER, &op->err, "ti", self->id, txn->boot_ms);
     /* What stays reserved for its node is free in the end: at once, or later, the next look finds out. */
     if (code == DUR_OK && sqlite3_changes64(txn->conn->db) > 0) dur__sq_expires_at(txn->file, txn->boot_ms + 1);
     if (code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_OWNER_DELETE, &op->err, "t", self->id);

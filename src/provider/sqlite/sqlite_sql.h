@@ -285,7 +285,7 @@
         "(SELECT 1 FROM dur_worker w WHERE w.session IS NOT NULL AND w.session=dur_session.session)")                  \
     SQL(SESSION_NEXT_EXPIRY, "SELECT min(locked_until) FROM dur_session WHERE owner IS NULL AND locked_until > ?1")    \
     SQL(SESSION_OF_OWNER,                                                                                              \
-        "UPDATE dur_session SET owner=NULL, locked_until=?2+lock_ms*(?3 OR node!=?1) WHERE owner=?1")                  \
+        "UPDATE dur_session SET owner=NULL, locked_until=?2+lock_ms*(node!=?1) WHERE owner=?1")                        \
     /* keys and values */                                                                                              \
     SQL(KV_SET, "INSERT INTO dur_kv_delta(key, name, value, at) VALUES(?1, ?2, ?3, ?4) "                               \
                 "ON CONFLICT(key, name) DO UPDATE SET value=?3, at=?4")                                                \

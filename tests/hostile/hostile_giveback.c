@@ -1,0 +1,219 @@
+/*
+ * hostile_giveback.c: who takes something and cannot keep it gives it back until that succeeds; sessions of nodes that
+ * die or leave.
+ */
+#include "hostile.h"
+#include <durite/sys/store.h>
+#include <durite/sys/work.h>
+
+#define AN_HOUR DUR_SECONDS(3600)
+
+static dur_outcome note(dur_act *act, const char *input) {
+    return dur_act_complete(act, input);
+}
+
+/* Never ends by itself. */
+static dur_outcome stands(dur_act *act, const char *input) {
+    const char *path = getenv("HOSTILE_STANDS");
+    int fd = path != NULL ? open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600) : -1;
+    if (fd >= 0) close(fd);
+    while (path != NULL && !dur_act_cancelled(act))
+        pause_ms(5);
+    return dur_act_complete(act, input);
+}
+
+static dur_outcome in_session(dur_ctx *ctx, const char *input) {
+    return dur_complete(ctx, dur_await(dur_activity(ctx, input, "done", .session = "s")));
+}
+
+static const dur_handler handlers[] = {
+    DUR_ACTIVITY("Note", note),
+    DUR_ACTIVITY("Stands", stands),
+    DUR_ORCHESTRATION("InSession", "1.0.0", in_session),
+    DUR_HANDLERS_END,
+};
+
+/* ---- a store that fails when something is given back ---- */
+
+static struct {
+    const dur_provider_methods *inner;
+    dur_provider_methods table;
+    atomic_uint fail, failed, done;
+} failing;
+
+static bool fails_now(dur_error *err) {
+    unsigned left = atomic_load(&failing.fail);
+    if (left == 0) return false;
+    atomic_store(&failing.fail, left - 1);
+    atomic_fetch_add(&failing.failed, 1);
+    dur_error_set(err, DUR_EFULL, true, "test", "no space left on device");
+    return true;
+}
+
+static int abandon_work(dur_provider *self, const char *token, uint64_t delay_ms, bool ignore, dur_error *err) {
+    if (fails_now(err)) return DUR_EFULL;
+    int code = failing.inner->abandon_work_item(self, token, delay_ms, ignore, err);
+    if (code == DUR_OK) atomic_fetch_add(&failing.done, 1);
+    return code;
+}
+
+static int bury_work(dur_provider *self, const char *token, const char *reason, dur_error *err) {
+    if (fails_now(err)) return DUR_EFULL;
+    int code = failing.inner->dead_letter_work(self, token, reason, err);
+    if (code == DUR_OK) atomic_fetch_add(&failing.done, 1);
+    return code;
+}
+
+static int owner_release(dur_provider *self, const char *owner, dur_error *err) {
+    if (fails_now(err)) return DUR_EFULL;
+    return failing.inner->owner_release(self, owner, err);
+}
+
+/* The next `count` times that something is given back the disk is full. */
+static void let_fail(world *w, unsigned count) {
+    if (w->store->methods != &failing.table) {
+        failing.inner = w->store->methods;
+        memset(&failing.table, 0, sizeof(failing.table));
+        memcpy(&failing.table, failing.inner, failing.inner->size);
+        failing.table.abandon_work_item = abandon_work;
+        failing.table.dead_letter_work = bury_work;
+        failing.table.owner_release = owner_release;
+        w->store->methods = &failing.table;
+    }
+    atomic_store(&failing.fail, count);
+    atomic_store(&failing.failed, 0);
+    atomic_store(&failing.done, 0);
+}
+
+static void until(atomic_uint *counter, unsigned value) {
+    for (uint64_t waited_ms = 0; atomic_load(counter) < value; waited_ms++) {
+        if (waited_ms > patience_ms()) fail_msg("%u of %u", atomic_load(counter), value);
+        pause_ms(1);
+    }
+}
+
+static void put_work(world *w, const char *json) {
+    dur_message item = { .kind = DUR_WORK_ACTIVITY_EXECUTE,
+                         .instance = "nobody",
+                         .execution_id = 1,
+                         .activity_id = 1,
+                         .json = { json, strlen(json) } };
+    OK(w, dur_store_enqueue_for_worker(w->store, &item, &w->err));
+}
+
+static void fault_h48_work_that_cannot_be_kept_is_given_back_until_that_succeeds(void **state) {
+    static const char *const texts[] = { "{ not json", "{\"SomethingOfNextYear\":{}}" };
+    world *w = *state;
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        for (unsigned times = 1; times <= 4; times++) {
+            let_fail(w, times);
+            RUN(w, handlers);
+            put_work(w, texts[i]);
+            until(&failing.done, 1);
+            assert_int_equal(atomic_load(&failing.failed), times);
+            world_stop(w);
+        }
+    }
+}
+
+/* A goodbye that the store does not take at first is said again: nobody waits for a timeout, nothing seems to crash. */
+static void fault_h48_a_goodbye_is_said_until_it_is_heard(void **state) {
+    world *w = *state;
+    for (unsigned times = 1; times <= 3; times++) {
+        let_fail(w, 0);
+        RUN(w, handlers);
+        let_fail(w, times);
+        world_stop(w);
+        assert_int_equal(atomic_load(&failing.failed), times);
+        dur_owner_report report = { 0 };
+        OK(w, dur_store_owner_register(w->store, &(dur_owner_options){ .owner = "looks" }, &w->err));
+        OK(w, dur_store_owner_beat(w->store, "looks", &report, &w->err));
+        assert_int_equal(report.peers, 0);
+        let_fail(w, 0);
+        OK(w, dur_store_owner_release(w->store, "looks", &w->err));
+    }
+}
+
+/* ---- sessions ---- */
+
+static int role_run(const char *url, long number) {
+    dur_provider *store = NULL;
+    dur_runtime *runtime = NULL;
+    dur_error err = DUR_ERROR_INIT;
+    const char *stop = getenv("HOSTILE_STOP");
+    (void)number;
+    if (dur_open(&store, url, &err) != DUR_OK) return 2;
+    if (dur_runtime_start(&runtime,
+                          DUR_RUNTIME(.store = store, .handlers = handlers, .owner_timeout_ms = 1000,
+                                      .session_lock_timeout_ms = AN_HOUR),
+                          &err) != DUR_OK)
+        return 3;
+    while (stop == NULL || access(stop, F_OK) != 0)
+        pause_ms(5);
+    return dur_runtime_stop(runtime, 1000, &err) == DUR_OK ? 0 : 4;
+}
+
+static const hostile_role roles[] = { { "run", role_run } };
+
+static char stands_path[64], stop_path[64];
+
+static void paths(void) {
+    snprintf(stands_path, sizeof(stands_path), "/tmp/durite-stands-%d", (int)getpid());
+    snprintf(stop_path, sizeof(stop_path), "/tmp/durite-stop-%d", (int)getpid());
+    unlink(stands_path);
+    unlink(stop_path);
+}
+
+/* No worker_node_id was given: nobody comes back under that name, and nobody waits for it. */
+static void fault_h22_a_dead_nodes_session_is_free_with_it(void **state) {
+    world *w = *state;
+    if (on_provider("memory:")) skip(); /* it dies with its process */
+    paths();
+    setenv("HOSTILE_STANDS", stands_path, 1);
+    pid_t node = node_spawn("run", w->url, 0, -1);
+    unsetenv("HOSTILE_STANDS");
+    start(w, "InSession", "Stands", "a");
+    while (access(stands_path, F_OK) != 0)
+        pause_ms(5);
+    node_kill(node);
+    RUN(w, handlers, .session_lock_timeout_ms = AN_HOUR);
+    expect(w, "a", "done");
+    unlink(stands_path);
+}
+
+static void fault_h51_a_session_is_given_back_by_who_was_taken_over(void **state) {
+    world *w = *state;
+    if (on_provider("memory:")) skip();
+    paths();
+    setenv("HOSTILE_STOP", stop_path, 1);
+    pid_t node = node_spawn("run", w->url, 0, -1);
+    start(w, "InSession", "Note", "a");
+    expect(w, "a", "done");
+    kill(node, SIGSTOP);
+    RUN(w, handlers, .owner_timeout_ms = 1000);
+    dur_metrics metrics = { .size = sizeof(metrics) };
+    while (metrics.take_overs == 0) {
+        OK(w, dur_runtime_metrics(&metrics, w->runtime, &w->err));
+        pause_ms(5);
+    }
+    world_stop(w);
+    kill(node, SIGCONT);
+    start(w, "InSession", "Note", "b"); /* under its new id */
+    expect(w, "b", "done");
+    file_touch("/tmp", stop_path + strlen("/tmp/"));
+    int status = node_wait(node);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    RUN(w, handlers);
+    start(w, "InSession", "Note", "c");
+    expect(w, "c", "done");
+    unlink(stop_path);
+}
+
+static const struct CMUnitTest tests[] = {
+    TEST(fault_h48_work_that_cannot_be_kept_is_given_back_until_that_succeeds),
+    TEST(fault_h48_a_goodbye_is_said_until_it_is_heard),
+    TEST(fault_h22_a_dead_nodes_session_is_free_with_it),
+    TEST(fault_h51_a_session_is_given_back_by_who_was_taken_over),
+};
+
+HOSTILE_MAIN(roles, tests)
