@@ -9,12 +9,17 @@
 
 #include <pthread.h>
 
-enum { PRODUCERS = 8, RECEIVERS = 100 };
+enum { PRODUCERS = 8, MESSAGES = 4 };
 
 static size_t sends_each(void) {
     const char *percent = getenv("DURITE_TEST_SCALE");
     bool whole = percent != NULL && strtoul(percent, NULL, 10) >= 100;
     return (whole ? 10000 : scaled(400, 240)) / PRODUCERS;
+}
+
+/* So many that each gets a few messages only: one that is passed over would be found with the next. */
+static size_t receiver_count(void) {
+    return sends_each() * PRODUCERS / MESSAGES;
 }
 
 /* ---- handlers ---- */
@@ -107,7 +112,7 @@ static int racer(dur_client *client, long number) {
 }
 
 static size_t receiver_of(long producer, size_t number) {
-    return ((size_t)producer * 37 + number * 7) % RECEIVERS;
+    return ((size_t)producer * 37 + number * 7) % receiver_count();
 }
 
 static void receiver_name(char out[32], size_t receiver) {
@@ -244,26 +249,27 @@ static unsigned new_seed(void) {
 }
 
 static void receivers_start(world *w) {
-    static size_t quota[RECEIVERS];
-    memset(quota, 0, sizeof(quota));
+    size_t *quota = calloc(receiver_count(), sizeof(*quota));
+    assert_non_null(quota);
     for (long p = 0; p < PRODUCERS; p++)
         for (size_t i = 0; i < sends_each(); i++)
             quota[receiver_of(p, i)]++;
-    for (size_t r = 0; r < RECEIVERS; r++) {
+    for (size_t r = 0; r < receiver_count(); r++) {
         char id[32], input[32];
         receiver_name(id, r);
         snprintf(input, sizeof(input), "%c%zu", receives_queue(r) ? 'q' : 'e', quota[r]);
         start(w, "Receive", input, id);
     }
-    for (size_t r = 0; r < RECEIVERS; r++) {
+    for (size_t r = 0; r < receiver_count(); r++) {
         char id[32];
         receiver_name(id, r);
         if (quota[r] > 0) until_history(w, id, "Subscribed", 1);
     }
+    free(quota);
 }
 
 static void expect_all(world *w) {
-    for (size_t r = 0; r < RECEIVERS; r++) {
+    for (size_t r = 0; r < receiver_count(); r++) {
         char id[32], sum_text[32];
         size_t sum = 0;
         receiver_name(id, r);
@@ -294,7 +300,7 @@ static void fault_h02_all_sends_beside_evictions_are_delivered(void **state) {
     world *w = *state;
     producers all;
     unsigned seed = new_seed();
-    RUN(w, handlers, .parked_max = RECEIVERS / 10);
+    RUN(w, handlers, .parked_max = (uint32_t)receiver_count() / 20);
     receivers_start(w);
     producers_start(w, &all, "producer", producer);
     while (!producers_disturbed(&all, &seed)) {
@@ -324,7 +330,7 @@ static void fault_h02_all_sends_to_several_nodes_that_stop_are_delivered(void **
     producers all;
     if (on_provider("memory:")) skip();
     unsigned seed = new_seed();
-    RUN(w, handlers, .parked_max = RECEIVERS / 4);
+    RUN(w, handlers, .parked_max = (uint32_t)receiver_count() / 4);
     receivers_start(w);
     pid_t nodes[2] = { node_spawn("node", w->url, (long)seed, -1), node_spawn("node", w->url, (long)seed + 1, -1) };
     producers_start(w, &all, "producer", producer);
