@@ -180,6 +180,16 @@ static void pass_by(world *w, int round) {
     expect(w, id, "passed");
 }
 
+/* So many others wait that the node gives up the one that has waited longest. */
+static void crowd(world *w, int round) {
+    for (int i = 0; i < 2; i++) {
+        char id[32];
+        snprintf(id, sizeof(id), "crowd-%d-%d", round, i);
+        start(w, "Message", "", id);
+        until_history(w, id, "Subscribed", 1);
+    }
+}
+
 /* Sends to an instance that waits, and commits only when the node is about to give the instance up. */
 static void send_late(world *w, PGconn *db, int round, bool evicts) {
     static const long pauses_ms[] = { 0, 60, 500 }; /* the last is longer than a node waits for a row */
@@ -187,16 +197,19 @@ static void send_late(world *w, PGconn *db, int round, bool evicts) {
     pthread_t thread;
     late l = { .db = db, .pause_ms = pauses_ms[round / 2 % 3] };
     snprintf(id, sizeof(id), "late-%d", round);
-    RUN(w, handlers, .parked_max = evicts ? 1 : 0);
+    RUN(w, handlers, .parked_max = evicts ? 2 : 0);
     start(w, round % 2 == 0 ? "Message" : "Event", "", id);
     until_history(w, id, "Subscribed", 1);
     dur_message_args args = { .size = sizeof(args), .instance = id, .name = "q", .data = "late" };
     sql(db, "BEGIN");
     OK(w, round % 2 == 0 ? dur_postgres_enqueue(w->store, db, &args, &w->err)
                          : dur_postgres_raise(w->store, db, &args, &w->err));
-    pass_by(w, round); /* of two that wait, one is evicted */
+    pass_by(w, round);
     assert_int_equal(pthread_create(&thread, NULL, commit_late, &l), 0);
-    if (!evicts) world_stop(w); /* gives the instance up, and waits for whoever has its row */
+    if (evicts)
+        crowd(w, round);
+    else
+        world_stop(w); /* gives the instance up, and waits for whoever has its row */
     (void)pthread_join(thread, NULL);
     if (!evicts) RUN(w, handlers);
     expect(w, id, "late");
