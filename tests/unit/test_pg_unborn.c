@@ -127,7 +127,8 @@ static const char *rows(rig *r) {
         bool events = strcmp(tables[i], "history") == 0;
         snprintf(from, sizeof(from), events ? EVENTS : "%s.dur_%s", r->p->schema, tables[i]);
         snprintf(sql, sizeof(sql),
-                 "SELECT coalesce(string_agg(x, E'\\n' ORDER BY x), '') FROM (SELECT ((to_jsonb(t) - 'id') ||"
+                 "SELECT coalesce(string_agg(x, E'\\n' ORDER BY x), '') FROM (SELECT ((to_jsonb(t) - 'id' -"
+                 " 'next' - 'next_execution') ||" /* what a start said, until its execution began */
                  " jsonb_strip_nulls(jsonb_build_object('token', CASE WHEN to_jsonb(t)->>'token' IS NOT NULL THEN '*'"
                  " END, 'holder', CASE WHEN to_jsonb(t)->>'holder' IS NOT NULL THEN '*' END)))::text AS x FROM"
                  " %s t) y",

@@ -103,8 +103,9 @@ static int not_found(dur_error *err, const char *op, const char *instance) {
 static const char get_sql[] =
     "SELECT " ROW ", (SELECT q.json FROM @queue q WHERE q.instance_id = i.instance_id AND q.kind IN " DUR__PG_STARTS
     " ORDER BY q.order_ms, q.id LIMIT 1), (SELECT q.id FROM @queue q WHERE q.instance_id = i.instance_id AND q.kind"
-    " IN " DUR__PG_STARTS " ORDER BY q.order_ms, q.id LIMIT 1) FROM " WITH_EXECUTION " WHERE i.instance_id = $2::text"
-    " AND i.known";
+    " IN " DUR__PG_STARTS " ORDER BY q.order_ms, q.id LIMIT 1), nullif(i.handler, ''), i.token IS NULL AND i.handler <>"
+    " '' AND NOT EXISTS (SELECT 1 FROM @served s WHERE NOT s.activity AND s.handler IN (i.handler, '')) AND " STATUS
+    " NOT IN (2, 3) FROM " WITH_EXECUTION " WHERE i.instance_id = $2::text AND i.known";
 
 int dur__pg_get_instance(dur_provider *self, dur_arena *arena, const char *instance, dur_instance_row *out,
                          dur_error *err) {
@@ -120,6 +121,8 @@ int dur__pg_get_instance(dur_provider *self, dur_arena *arena, const char *insta
         read_instance(result, 0, arena, out);
         if (dur__pg_get(result, 0, 15) != NULL) out->pending_start = dur__pg_get_json(result, 0, 15, arena);
         out->pending_start_id = dur__pg_get_u64(result, 0, 16);
+        out->handler = dur__pg_get_text(result, 0, 17, arena);
+        out->unserved = dur__pg_get_bool(result, 0, 18);
     }
     PQclear(result);
     return code;

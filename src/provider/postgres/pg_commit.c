@@ -78,6 +78,9 @@ static void say_why(dur_turn_commit *turn, const dur__pg_batch *refused, const P
     } else if (strcmp(refused->sqlstate, "23505") == 0) {
         dur_error_set(&turn->error, DUR_ECONFLICT, false, "postgres.commit", "duplicate event");
         refuse(turn, DUR_TURN_POSITION);
+    } else if (strcmp(refused->sqlstate, "22012") == 0 && turn->take_over && turn->if_unleased) {
+        dur_error_set(&turn->error, DUR_ELEASE, false, "postgres.commit", "the instance is leased");
+        refuse(turn, DUR_TURN_LEASE_LOST);
     } else if (strcmp(refused->sqlstate, "22012") == 0) { /* it changed between the two looks */
         dur_error_set(&turn->error, DUR_EBUSY, true, "postgres.commit", "the instance changed while it was committed");
         refuse(turn, DUR_TURN_STORE);

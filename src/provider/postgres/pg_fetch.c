@@ -34,11 +34,13 @@
 
 /* Queue messages of instances that do not exist, where they stand before what is claimed. */
 static const char bury_sql[] =
-    "WITH n AS MATERIALIZED (SELECT #now AS now), o AS (SELECT instance_id FROM @instances WHERE NOT known AND ready_at"
+    "WITH RECURSIVE " DUR__PG_HANDLERS("ha", "@instances", FREE, "$6::text[]") ","
+    " n AS MATERIALIZED (SELECT #now AS now), o AS (SELECT instance_id FROM @instances WHERE NOT known AND ready_at"
     " IS NOT NULL AND ready_at <= (SELECT now FROM n) AND suspended IS NULL AND (token IS NULL OR (owner IS NULL AND"
     " expires_at <= (SELECT now FROM n))) AND " KIND
-    " AND ready_at <= coalesce((SELECT ready_at FROM @instances WHERE " CLAIMABLE " ORDER BY ready_at OFFSET"
-    " $2::bigint - 1 LIMIT 1), 9223372036854775807) ORDER BY ready_at LIMIT 100 FOR UPDATE SKIP LOCKED),"
+    " AND ready_at + 0 <= coalesce((SELECT y.ready_at FROM ha CROSS JOIN LATERAL (SELECT ready_at FROM"
+    " @instances WHERE handler = ha.h AND " CLAIMABLE " ORDER BY ready_at LIMIT $2::bigint) y ORDER BY y.ready_at"
+    " OFFSET $2::bigint - 1 LIMIT 1), 9223372036854775807) ORDER BY ready_at LIMIT 100 FOR UPDATE SKIP LOCKED),"
     " d AS (DELETE FROM @queue q USING o, n WHERE q.instance_id = o.instance_id AND q.queue IS NOT NULL AND"
     " q.due_ms <= n.now RETURNING q.instance_id, q.order_ms, q.id, q.json),"
     " b AS (INSERT INTO @dead_letters (instance_id, reason, at_ms, json) SELECT d.instance_id,"
@@ -50,11 +52,15 @@ static const char bury_sql[] =
     " UPDATE @instances i SET ready_at = m.at, ready_due = coalesce(m.at, 0) FROM m WHERE i.instance_id = m.instance_id"
     " AND m.rest > 0";
 
+/* $11: the handlers.  Of each the first, and of those the first: no other row is looked at. */
 #define CLAIM(which, order)                                                                                            \
-    "WITH n AS MATERIALIZED (SELECT #now AS now), c AS (SELECT instance_id, token, acquisitions FROM @instances "      \
-    "WHERE " CLAIMABLE which                                                                                           \
+    "WITH RECURSIVE " DUR__PG_HANDLERS("ha", "@instances", FREE, "$11::text[]") ","                                    \
+    " n AS MATERIALIZED (SELECT #now AS now), f AS MATERIALIZED (SELECT x.* FROM ha CROSS JOIN LATERAL (SELECT"        \
+    " instance_id, token, acquisitions, ready_at, crashes_alone FROM @instances WHERE handler = ha.h AND " CLAIMABLE   \
+    which                                                                                                              \
     " AND ready_at >= $10::bigint AND ($6::text IS NULL OR EXISTS (SELECT 1 FROM @owners o WHERE o.owner = $6::text))" \
-    " ORDER BY " order " LIMIT $2::bigint FOR UPDATE SKIP LOCKED),"                                                    \
+    " ORDER BY " order " LIMIT $2::bigint FOR UPDATE SKIP LOCKED) x), c AS (SELECT instance_id, token, acquisitions"   \
+    " FROM f ORDER BY " order " LIMIT $2::bigint),"                                                                    \
     " k AS (SELECT instance_id, row_number() OVER () AS at FROM c)," /* behind a lock that ended by itself: */         \
     " i0 AS (SELECT instance_id, acquisitions, 0 AS less FROM c WHERE token IS NOT NULL), " DUR__PG_TAKE_BACK ","      \
     " u AS (UPDATE @instances i SET token = $9::text || '-' || k.at, owner = $6::text, holder = $7::bigint,"           \
@@ -174,6 +180,7 @@ static int send_claim(dur__pg *store, dur__pg_batch *batch, const dur_fetch *how
     dur__pg_args args;
     char least[64], most[64];
     claim_args(store, &args, how, least, most);
+    dur__pg_handlers(&args, how->handlers);
     dur__pg_batch_add(batch, bury_sql, &args);
     claim_args(store, &args, how, least, most);
     dur__pg_text(&args, how->owner);
@@ -181,6 +188,7 @@ static int send_claim(dur__pg *store, dur__pg_batch *batch, const dur_fetch *how
     dur__pg_u64(&args, how->lock_ms);
     dur__pg_text(&args, prefix);
     dur__pg_i64(&args, (int64_t)low_ms);
+    dur__pg_handlers(&args, how->handlers);
     return dur__pg_batch_add(batch, how->kind == DUR_FETCH_SUSPECT ? claim_suspects_sql : claim_sql, &args);
 }
 
@@ -195,7 +203,9 @@ void dur__pg_fetch_add(dur__pg *store, dur__pg_batch *batch, const dur_fetch *ho
                        uint32_t held_queue_max, const char *token_prefix, uint64_t low_ms, dur__pg_fetch_plan *plan) {
     dur__pg_args args;
     *plan = (dur__pg_fetch_plan){ -1, -1, -1, -1 };
-    if (how != NULL && (how->filter == NULL || how->filter->count > 0)) {
+    bool none = how == NULL || (how->filter != NULL && how->filter->count == 0) ||
+                (how->handlers != NULL && how->handlers->count == 0);
+    if (!none) {
         plan->claim_at = send_claim(store, batch, how, holder, token_prefix, low_ms);
         if (!how->without_history) {
             plan->history_at = send_for_holder(store, batch, history_sql, holder);
@@ -367,7 +377,9 @@ static int fetch_some(dur__pg *store, dur_arena *arena, const dur_fetch *how, du
 
 int dur__pg_fetch_orchestration_item(dur_provider *self, dur_arena *arena, const dur_fetch *how,
                                      dur_orchestration_item *out, dur_error *err) {
-    dur_fetch seeds = { .lock_ms = how->lock_ms, .poll_ms = how->poll_ms, .filter = how->filter };
+    dur_fetch seeds = {
+        .lock_ms = how->lock_ms, .poll_ms = how->poll_ms, .filter = how->filter, .handlers = how->handlers
+    };
     size_t count = 0;
     memset(out, 0, sizeof(*out));
     return fetch_some(dur__pg_of(self), arena, &seeds, out, &count, err);

@@ -37,12 +37,13 @@ struct dur__pg_request {
  * belong together.  When all are full, the one that has least to do.  Of several that come at once those before count.
  * With the mutex.
  */
-static dur__pg_lane *choose_lane(dur__pg *store, bool several) {
+static dur__pg_lane *choose_lane(dur__pg *store, bool several, const char *handler) {
     dur__pg_lane *best = NULL;
     unsigned least = UINT_MAX;
     DUR__LIST_EACH(&store->lanes, at) {
         dur__pg_lane *lane = DUR__CONTAINER(at, dur__pg_lane, link);
         if (lane->waker == NULL || lane->owner == NULL || !atomic_load(&lane->takes_starts)) continue;
+        if (!dur_handler_passes(lane->handlers, handler)) continue;
         unsigned load = atomic_load(&lane->load);
         if (several) load += atomic_load(&lane->starts_wait);
         if (load < FULL_ROUND) return lane;
@@ -71,15 +72,18 @@ static void answer_locked(dur__pg_request *request, bool done, const dur_error *
 
 static size_t hand_in(dur__pg *store, dur__pg_request *requests, size_t count) {
     size_t handed = 0;
-    dur__pg_lane *lane = choose_lane(store, count > 1);
-    for (size_t i = 0; i < count && lane != NULL; i++) {
+    dur__pg_lane *lane = NULL;
+    for (size_t i = 0; i < count; i++) {
         if (requests[i].state != WAITING) continue;
+        const char *handler = requests[i].start->item->handler;
+        if (lane == NULL || !dur_handler_passes(lane->handlers, handler)) lane = choose_lane(store, count > 1, handler);
+        if (lane == NULL) continue; /* its caller writes it */
         requests[i].lane = lane;
         dur__list_push(&lane->inbox, &requests[i].link);
         atomic_fetch_add(&lane->starts_wait, 1);
         /* A wake that nobody needs would end its next sleep, for nothing but a look around. */
         if (atomic_load(&lane->asleep)) dur_waker_wake(lane->waker);
-        if (++handed % FULL_ROUND == 0) lane = choose_lane(store, true);
+        if (++handed % FULL_ROUND == 0) lane = NULL;
     }
     return handed;
 }

@@ -146,6 +146,7 @@ typedef struct dur__pg_lane {
     int64_t holder; /* this lane in the instances' rows */
     char *owner;
     dur_waker *waker;
+    const dur_handler_filter *handlers; /* NULL: all */
     char unknown_prefix[DUR__PG_TOKEN_SIZE]; /* of the tokens of the last round */
     bool unknown;                            /* the outcome of a round was not learned: what it took is unknown too */
     int lost_backend;                        /* the session of that round */
@@ -351,7 +352,7 @@ bool dur__pg_poll_pause(dur__pg *store, uint64_t deadline_us); /* false: the dea
 
 /* pg_message.c: sending to instances */
 typedef struct dur__pg_outbox {
-    dur__pg_array instance, kind, execution, activity, queue, due, delay, json, locks;
+    dur__pg_array instance, kind, execution, activity, queue, due, delay, json, handler, locks;
     dur__pg_array born; /* of locks: the token of one that begins here, else NULL */
     size_t count, born_count;
     bool disturbs; /* leases of others may end: their rows are locked FOR UPDATE */
@@ -629,6 +630,8 @@ int dur__pg_erase(dur__pg_conn *conn, dur__pg_array *ids, dur_delete_result *out
 
 /* Shared pieces of SQL. */
 #define DUR__PG_SERVER_START "(SELECT (extract(epoch FROM pg_postmaster_start_time()) * 1000)::bigint)"
+#define DUR__PG_CANCEL "10"
+#define DUR__PG_NEVER_BEGINS "9223372036854775807" /* next_execution of what has ended: nothing is needed */
 #define DUR__PG_CONTINUE_AS_NEW "1"
 /* Kinds of messages that start: START_ORCHESTRATION, CONTINUE_AS_NEW. */
 #define DUR__PG_STARTS "(0, " DUR__PG_CONTINUE_AS_NEW ")"
@@ -714,6 +717,19 @@ int dur__pg_erase(dur__pg_conn *conn, dur__pg_array *ids, dur_delete_result *out
 #define DUR__PG_LAST_AHEAD "coalesce(" DUR__PG_AHEAD("h.event_id + h.events - 1", "") ", i.last_event)"
 #define DUR__PG_UPDATED_AHEAD "coalesce(" DUR__PG_AHEAD("h.at_ms", " AND h.at_ms IS NOT NULL") ", i.updated_at)"
 /* The work in their rows is a row of its own (pg_step.c), and they say what history says. */
+/*
+ * The handlers of a parameter, as ha(h); where that is NULL, all that rows of the table have for which `free` holds, one
+ * probe of an index each.  Begins a WITH RECURSIVE.
+ */
+#define DUR__PG_HANDLERS(ha, table, free, parameter)                                                                   \
+    ha "_all(h) AS ((SELECT handler FROM " table " WHERE " free " AND " parameter " IS NULL ORDER BY handler LIMIT 1)" \
+       " UNION ALL SELECT (SELECT handler FROM " table " WHERE " free " AND handler > " ha "_all.h ORDER BY handler"   \
+       " LIMIT 1) FROM " ha "_all WHERE h IS NOT NULL), " ha "(h) AS MATERIALIZED (SELECT h FROM " ha "_all WHERE h"   \
+       " IS NOT NULL UNION ALL SELECT unnest(" parameter "))"
+/* That parameter. */
+void dur__pg_handlers(dur__pg_args *args, const dur_handler_filter *filter);
+int dur__pg_list_unserved(dur_provider *self, dur_arena *arena, size_t each, dur_unserved **out, size_t *count,
+                          dur_error *err);
 #define DUR__PG_MOVE_STEPS                                                                                             \
     "s0 AS (INSERT INTO @worker (instance_id, id, execution_id, activity_id, attempts, token, owner, since_ms, json)"  \
     " OVERRIDING SYSTEM VALUE SELECT i.instance_id, s.id, i.current_execution, -s.id & 1099511627775, 1, s.token,"     \

@@ -34,6 +34,7 @@ int dur__pg_lane_open(dur_provider *self, const dur_lane_options *options, dur_l
     lane->owner = dur__xstrdup(options->owner);
     lane->waker = options->waker;
     lane->next_due_ms = DUR_NEVER;
+    lane->handlers = options->handlers;
     lane->more = true; /* the first look sees everything */
     dur__list_init(&lane->starts);
     dur__list_init(&lane->inbox);

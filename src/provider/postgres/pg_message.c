@@ -23,13 +23,15 @@ void dur__pg_outbox_begin(dur__pg_outbox *box) {
     box->due = dur__pg_array_i64();
     box->delay = dur__pg_array_i64();
     box->json = dur__pg_array_text();
+    box->handler = dur__pg_array_text();
     box->locks = dur__pg_array_text();
     box->born = dur__pg_array_text();
 }
 
 void dur__pg_outbox_end(dur__pg_outbox *box) {
     dur__pg_array *all[] = { &box->instance, &box->kind,  &box->execution, &box->activity, &box->queue,
-                             &box->due,      &box->delay, &box->json,      &box->locks,    &box->born };
+                             &box->due,      &box->delay, &box->json,      &box->locks,    &box->born,
+                             &box->handler };
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         dur__buf_free(&all[i]->data);
 }
@@ -43,6 +45,7 @@ void dur__pg_outbox_add(dur__pg_outbox *box, const dur_message *item, uint64_t d
     dur__pg_add_i64(&box->due, dur__pg_ms(item->due_ms));
     dur__pg_add_i64(&box->delay, dur__pg_ms(delay_ms));
     dur__pg_add_json(&box->json, item->json);
+    dur__pg_add_text(&box->handler, item->handler);
     box->count++;
 }
 
@@ -150,8 +153,8 @@ void dur__pg_outbox_send_locks(dur__pg_outbox *box, dur__pg_batch *batch, const 
 #define SEND_SQL                                                                                                       \
     "WITH m AS MATERIALIZED (SELECT x.*, CASE WHEN x.delay > 0 THEN greatest(x.due, n.now + x.delay) ELSE x.due END"   \
     " AS due_ms, n.now FROM (SELECT #now AS now) n, unnest($2::text[], $3::bigint[], $4::bigint[], $5::bigint[],"      \
-    " $6::text[], $7::bigint[], $8::bigint[], $9::text[]) WITH ORDINALITY AS"                                          \
-    " x(instance, kind, execution, activity, queue, due, delay, json, at) WHERE " MAY_SEND "),"                        \
+    " $6::text[], $7::bigint[], $8::bigint[], $9::text[], $12::text[]) WITH ORDINALITY AS"                             \
+    " x(instance, kind, execution, activity, queue, due, delay, json, handler, at) WHERE " MAY_SEND "),"                        \
     " sent AS (INSERT INTO @queue (instance_id, due_ms, order_ms, kind, execution_id, activity_id, queue, json)"       \
     " SELECT instance, due_ms, CASE WHEN due_ms <> 0 THEN due_ms WHEN queue IS NULL THEN " CAME_PLAIN " ELSE "         \
     CAME_NAMED " END, kind::smallint, execution, activity, queue, json FROM m ORDER BY at RETURNING 1),"               \
@@ -159,6 +162,7 @@ void dur__pg_outbox_send_locks(dur__pg_outbox *box, dur__pg_batch *batch, const 
     " greatest(i.current_execution, 1), m.now FROM m JOIN @instances i ON i.instance_id = m.instance"                  \
     " WHERE $11::text IS NOT NULL LIMIT 1),"                                                                           \
     " g AS (SELECT instance, max(now) AS now, bool_or(kind IN " DUR__PG_STARTS ") AS starts,"                          \
+    " max(handler) AS handler, bool_or(kind = " DUR__PG_CONTINUE_AS_NEW ") AS continues,"                              \
     " min(CASE WHEN due_ms = 0 THEN now ELSE due_ms END) AS at, min(due_ms) AS due,"                                   \
     " min(CASE WHEN due_ms = 0 THEN now ELSE due_ms END) FILTER (WHERE kind = " DUR__PG_KIND_QUEUE ") AS queue_at,"    \
     " min(due_ms) FILTER (WHERE kind = " DUR__PG_KIND_QUEUE ") AS queue_due FROM m GROUP BY instance),"                \
@@ -170,15 +174,17 @@ void dur__pg_outbox_send_locks(dur__pg_outbox *box, dur__pg_batch *batch, const 
     " WHEN g.starts THEN least(g.due, (SELECT min(q.due_ms) FROM @queue q WHERE q.instance_id = i.instance_id))"       \
     " ELSE CASE WHEN i.ready_at IS NULL THEN coalesce(g.queue_due, 0) ELSE least(i.ready_due, g.queue_due) END END"    \
     " AS due, NOT i.known AND i.owner IS NULL AND coalesce(i.expires_at, 0) <= g.now AND (g.starts OR (" DUR__PG_EMPTY \
-    ")) AS anew FROM g JOIN @instances i ON i.instance_id = g.instance),"                                              \
+    ")) AS anew, CASE WHEN g.continues OR NOT i.known THEN g.handler END AS next FROM g JOIN @instances i ON i.instance_id = g.instance),"                                              \
     " u AS (UPDATE @instances i SET known = r.known,"                                                                  \
     " acquisitions = CASE WHEN r.anew THEN 0 ELSE i.acquisitions END,"                                                 \
     " not_before = CASE WHEN r.anew THEN 0 ELSE i.not_before END,"                                                     \
+    " next = coalesce(r.next, i.next), next_execution = CASE WHEN r.next IS NULL THEN i.next_execution ELSE"           \
+    " i.current_execution + 1 END,"                                                                                    \
     " ready_at = CASE WHEN NOT r.anew AND r.not_before > r.now THEN r.at + greatest(r.not_before - r.at, 0) ELSE r.at" \
     " END,"                                                                                                            \
     " ready_due = CASE WHEN NOT r.anew AND r.not_before > r.now THEN greatest(r.due, r.not_before) ELSE r.due END"     \
     " FROM r WHERE i.instance_id = r.instance_id AND (i.known <> r.known OR i.ready_at IS DISTINCT FROM r.at OR"       \
-    " i.ready_due <> r.due OR (r.anew AND i.acquisitions + i.not_before > 0)) RETURNING 1)"
+    " i.ready_due <> r.due OR r.next IS NOT NULL OR (r.anew AND i.acquisitions + i.not_before > 0)) RETURNING 1)"
 static const char send_sql[] = SEND_SQL " SELECT count(*) FROM sent";
 static const char send_which_sql[] = SEND_SQL " SELECT at FROM m"; /* counted from 1 */
 
@@ -207,6 +213,7 @@ static void outbox_send_if(dur__pg_outbox *box, dur__pg_batch *batch, const char
     dur__pg_array_arg(&args, &box->json);
     dur__pg_i64(&args, condition);
     dur__pg_text(&args, message_id);
+    dur__pg_array_arg(&args, &box->handler);
     dur__pg_batch_add(batch, sql, &args);
     box->count = 0;
 }

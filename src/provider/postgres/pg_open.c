@@ -357,6 +357,7 @@ int dur_postgres_register(dur_error *err) {
         .enqueue_existing = dur__pg_enqueue_existing, .watch_open = dur__pg_watch_open,                                \
         .watch_wait = dur__pg_watch_wait, .watch_close = dur__pg_watch_close,                                          \
         .enqueue_starts = dur__pg_enqueue_starts, .watch_wake = dur__pg_watch_wake,                                    \
+        .list_unserved = dur__pg_list_unserved,                                                                        \
         .get_instance_stats = dur__pg_get_instance_stats, .list_instances = dur__pg_list_instances,                    \
         .get_instance = dur__pg_get_instance, .list_executions = dur__pg_list_executions,                              \
         .get_system_metrics = dur__pg_get_system_metrics, .get_queue_depths = dur__pg_get_queue_depths,                \

@@ -21,6 +21,9 @@
 static const char insert_sql[] =
     "INSERT INTO @owners (owner, timeout_ms, beat_ms, lock_key, server_start, session_lock) VALUES"
     " ($2::text, $3::bigint, #now, $4::bigint, " DUR__PG_SERVER_START ", $5::boolean)";
+static const char serve_sql[] =
+    "INSERT INTO @served (activity, handler, owner) SELECT $4::boolean, h, $2::text FROM unnest($3::text[]) AS x(h) ON"
+    " CONFLICT DO NOTHING";
 /* What was to be told to lanes that are gone, and to nobody else, would stay for ever. */
 static const char forget_lost_sql[] = "DELETE FROM @lost WHERE at_ms < #now - 86400000";
 /*
@@ -94,6 +97,20 @@ void dur__pg_keepers_close(dur__pg *store) {
     dur__map_free(&store->looks);
 }
 
+/* What it has; '': everything. */
+static void serve(dur__pg_batch *batch, const char *owner, bool activity, const dur_handler_filter *filter) {
+    dur__pg_args args;
+    dur__pg_array keys = dur__pg_array_text();
+    for (size_t i = 0; filter != NULL && i < filter->count; i++)
+        dur__pg_add_text(&keys, filter->keys[i]);
+    if (filter == NULL) dur__pg_add_text(&keys, "");
+    dur__pg_args_begin(batch->conn->store, &args);
+    dur__pg_text(&args, owner);
+    dur__pg_array_arg(&args, &keys);
+    dur__pg_bool(&args, activity);
+    dur__pg_batch_add(batch, serve_sql, &args);
+}
+
 int dur__pg_owner_register(dur_provider *self, const dur_owner_options *options, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
     dur__pg_args args;
@@ -112,6 +129,8 @@ int dur__pg_owner_register(dur_provider *self, const dur_owner_options *options,
         dur__pg_i64(&args, keeper->conn->owner_key);
         dur__pg_bool(&args, !store->pooler);
         dur__pg_batch_add(&batch, insert_sql, &args);
+        serve(&batch, options->owner, false, options->handlers);
+        serve(&batch, options->owner, true, options->activities);
         dur__pg_args_begin(store, &args);
         dur__pg_batch_add(&batch, forget_lost_sql, &args);
         code = dur__pg_batch_run(&batch, "postgres.owner", err);

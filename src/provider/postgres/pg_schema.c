@@ -18,6 +18,10 @@
  * - ready_at: when the instance is worth a look, by the owner of its lease or, if there is none, by anybody; NULL: no
  *   reason.  ready_due = 0: whatever the clock says.
  * - known: the instance exists in the sense of provider_methods.h.
+ * - handler: what a node must have to run the instance, first column of the indexes by which it is claimed.  next: that
+ *   of a start or continue-as-new that waits, until its execution begins.  Of a worker row it is the activity's name,
+ *   which its text has before anything that an application says; a name that has to be escaped there is left out, and
+ *   the row is for every node.  dur_served: which handlers the owners have; '': all.
  * - step_*: the activity that the instance's own node runs (pg_step.c).  status, output: the execution that began with
  *   the row (pg_usual.c); others are in dur_executions.
  * - dur_history: the events of a turn are one row (pg_history.c), without what the columns say (pg_short.c); at_ms and
@@ -48,13 +52,16 @@ static const char *const migration_1[] = {
     " not_before bigint NOT NULL DEFAULT 0,"
     " ready_at bigint, ready_due bigint NOT NULL DEFAULT 0,"
     " step_id bigint, step_token text COLLATE \"C\", step_json text,"
-    " status smallint, output text"
+    " status smallint, output text, next text COLLATE \"C\", next_execution bigint NOT NULL DEFAULT 0,"
+    " handler text COLLATE \"C\" GENERATED ALWAYS AS (CASE WHEN status IN (2, 3) THEN '' WHEN next_execution >"
+    " current_execution THEN coalesce(next, '') WHEN name IS NULL OR version IS NULL THEN '' ELSE name || chr(64) ||"
+    " CASE version WHEN '0.0.0' THEN '' ELSE version END END) STORED"
     ") WITH (fillfactor = 45, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 2000);"
-    "CREATE INDEX dur_instances_free ON @instances (ready_at)"
+    "CREATE INDEX dur_instances_free ON @instances (handler, ready_at)"
     " WHERE owner IS NULL AND suspended IS NULL AND known AND ready_at IS NOT NULL;"
     "CREATE INDEX dur_instances_undelayed ON @instances (ready_at)"
     " WHERE owner IS NULL AND suspended IS NULL AND known AND ready_at IS NOT NULL AND ready_due = 0;"
-    "CREATE INDEX dur_instances_suspects ON @instances (crashes_alone, ready_at)"
+    "CREATE INDEX dur_instances_suspects ON @instances (handler, crashes_alone, ready_at)"
     " WHERE owner IS NULL AND suspended IS NULL AND known AND ready_at IS NOT NULL AND crashes >= 2;"
     "CREATE INDEX dur_instances_orphans ON @instances (ready_at) WHERE NOT known AND ready_at IS NOT NULL;"
     "CREATE INDEX dur_instances_held ON @instances (holder, ready_at)"
@@ -92,6 +99,7 @@ static const char *const migration_1[] = {
     "CREATE INDEX dur_queue_named ON @queue (instance_id, queue, order_ms, id) WHERE queue IS NOT NULL;"
     "CREATE INDEX dur_queue_plain ON @queue (instance_id, due_ms, id) WHERE queue IS NULL;"
     "CREATE INDEX dur_queue_continued ON @queue (instance_id) WHERE kind = " DUR__PG_CONTINUE_AS_NEW ";"
+    "CREATE INDEX dur_queue_cancels ON @queue (instance_id) WHERE kind = " DUR__PG_CANCEL ";"
     "CREATE INDEX dur_queue_timers ON @queue (instance_id, activity_id) WHERE kind = 5;",
     "CREATE TABLE @worker ("
     " instance_id text COLLATE \"C\" NOT NULL, id bigint GENERATED ALWAYS AS IDENTITY (CACHE 1),"
@@ -102,12 +110,14 @@ static const char *const migration_1[] = {
     " token text COLLATE \"C\", owner text COLLATE \"C\","
     " until_ms bigint NOT NULL DEFAULT 0, since_ms bigint NOT NULL DEFAULT 0,"
     " json text NOT NULL,"
+    " handler text COLLATE \"C\" GENERATED ALWAYS AS (coalesce(substring(json from"
+    " ',\"name\":\"([^\"\\\\]*)\"'), '')) STORED,"
     " PRIMARY KEY (instance_id, id)"
     ") WITH (fillfactor = 90, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,"
     " autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 20000);"
-    "CREATE INDEX dur_worker_free ON @worker (id) WHERE owner IS NULL;"
+    "CREATE INDEX dur_worker_free ON @worker (handler, id) WHERE owner IS NULL;"
     "CREATE INDEX dur_worker_delayed ON @worker (until_ms) WHERE owner IS NULL AND until_ms > 0;"
-    "CREATE INDEX dur_worker_suspects ON @worker (crashes_alone, id) WHERE owner IS NULL AND crashes >= 2;"
+    "CREATE INDEX dur_worker_suspects ON @worker (handler, crashes_alone, id) WHERE owner IS NULL AND crashes >= 2;"
     "CREATE INDEX dur_worker_token ON @worker (token) WHERE token IS NOT NULL;"
     "CREATE INDEX dur_worker_owner ON @worker (owner) WHERE owner IS NOT NULL;"
     "CREATE INDEX dur_worker_session ON @worker (session_id) WHERE session_id IS NOT NULL;",
@@ -132,6 +142,9 @@ static const char *const migration_1[] = {
     " owner text COLLATE \"C\" PRIMARY KEY, timeout_ms bigint NOT NULL, beat_ms bigint NOT NULL,"
     " lock_key bigint NOT NULL, server_start bigint NOT NULL, session_lock boolean NOT NULL"
     ") WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);",
+    "CREATE TABLE @served (activity boolean NOT NULL, handler text COLLATE \"C\" NOT NULL, owner text COLLATE \"C\""
+    " NOT NULL REFERENCES @owners ON DELETE CASCADE, PRIMARY KEY (activity, handler, owner));"
+    "CREATE INDEX dur_served_owner ON @served (owner);",
     "CREATE TABLE @lanes (holder bigint PRIMARY KEY, owner text COLLATE \"C\" NOT NULL REFERENCES @owners ON DELETE"
     " CASCADE, disturbed bigint NOT NULL DEFAULT 0) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0,"
     " autovacuum_vacuum_threshold = 500);"

@@ -19,6 +19,8 @@ enum {
     KEEPS = 16,
     GIVES_BACK = 32,
     TAKES_OVER = 64,
+    IF_UNLEASED = 512,
+    ENDS = 1024, /* for good */
     SUSPENDS = 128,
     FAILED = 256
 };
@@ -54,12 +56,17 @@ static bool failed_release(const dur_turn_commit *turn) {
            turn->seen_id == 0 && turn->seen_now_ms == 0;
 }
 
+static bool ends_for_good(const dur_turn_commit *turn) {
+    return turn->metadata.status == DUR_STATUS_COMPLETED || turn->metadata.status == DUR_STATUS_FAILED;
+}
+
 int64_t dur__pg_turn_flags(const dur_turn_commit *turn) {
     bool writes = dur__pg_turn_writes(turn);
     return (writes ? WRITES : 0) | (writes && turn->event_count > 0 ? HAS_EVENTS : 0) |
            (dur__pg_turn_gives_row(turn) ? GIVES_ROW : 0) |
            (writes && dur__pg_status_event(turn) != NULL ? SETS_STATUS : 0) | (dur__pg_turn_keeps(turn) ? KEEPS : 0) |
            (turn->give_back ? GIVES_BACK : 0) | (turn->take_over ? TAKES_OVER : 0) |
+           (turn->if_unleased ? IF_UNLEASED : 0) | (ends_for_good(turn) ? ENDS : 0) |
            (turn->set_suspended ? SUSPENDS : 0) | (failed_release(turn) ? FAILED : 0);
 }
 
@@ -123,6 +130,8 @@ static const char rows_sql[] =
     " END,"
     " pin = CASE WHEN t.flags & 1 = 0 OR t.execution < i.current_execution THEN i.pin"
     " WHEN t.execution > i.current_execution THEN t.pin::bigint[] ELSE coalesce(t.pin::bigint[], i.pin) END,"
+    " next = CASE WHEN t.flags & 1024 <> 0 THEN '' ELSE i.next END,"
+    " next_execution = CASE WHEN t.flags & 1024 <> 0 THEN " DUR__PG_NEVER_BEGINS " ELSE i.next_execution END,"
     " custom_status = CASE WHEN t.flags & 8 <> 0 THEN t.custom ELSE i.custom_status END,"
     " custom_status_version = i.custom_status_version + CASE WHEN t.flags & 8 <> 0 THEN 1 ELSE 0 END,"
     " acquisitions = CASE WHEN t.flags & 256 <> 0 THEN i.acquisitions WHEN t.flags & 32 <> 0 THEN"
@@ -140,7 +149,8 @@ static const char rows_sql[] =
     " FROM n, unnest($2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::text[],"
     " $9::text[], $10::text[], $11::text[], $12::text[], $13::text[], $14::text[], $15::bigint[]) AS t(id, token,"
     " execution, expected, last, flags, name, version, parent, pin, custom, owner, suspended, birth)"
-    " WHERE i.instance_id = t.id AND CASE WHEN t.flags & 64 <> 0 THEN i.known ELSE i.token = t.token AND"
+    " WHERE i.instance_id = t.id AND CASE WHEN t.flags & 64 <> 0 THEN i.known AND (t.flags & 512 = 0 OR"
+    " i.token IS NULL OR (i.owner IS NULL AND i.expires_at <= n.now)) ELSE i.token = t.token AND"
     " (i.owner IS NOT NULL OR i.expires_at > n.now) END"
     " AND (t.expected IS NULL OR t.expected = CASE WHEN t.execution = i.current_execution THEN i.last_event"
     " WHEN t.execution > i.current_execution THEN 0 ELSE coalesce(" DUR__PG_LAST(

@@ -74,6 +74,8 @@ static const char plain_rows_sql[] =
 /* Of those that are over the lease goes.  Behind an end there can only be messages that nobody was given: they wait for
    anybody. */
 #define STATUS_AND_LEASE                                                                                               \
+    " next = CASE WHEN t.status IN (2, 3) THEN '' ELSE i.next END,"                                                    \
+    " next_execution = CASE WHEN t.status IN (2, 3) THEN " DUR__PG_NEVER_BEGINS " ELSE i.next_execution END,"          \
     " custom_status = CASE WHEN t.flags & 8 <> 0 THEN t.custom ELSE i.custom_status END,"                              \
     " custom_status_version = i.custom_status_version + (t.flags >> 3 & 1), acquisitions = 0,"                         \
     " token = CASE WHEN t.flags & 16 <> 0 THEN i.token END, owner = CASE WHEN t.flags & 16 <> 0 THEN i.owner END,"     \

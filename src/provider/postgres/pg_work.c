@@ -11,15 +11,17 @@
 /* ---- fetch ------------------------------------------------------------------------------------------------------- */
 
 #define FETCH(which, order)                                                                                            \
-    "WITH n AS MATERIALIZED (SELECT #now AS now), c AS MATERIALIZED (SELECT w.id, w.instance_id, w.session_id FROM"    \
-    " @worker w WHERE w.owner IS NULL AND w.until_ms <= (SELECT now FROM n)"                                           \
+    "WITH RECURSIVE " DUR__PG_HANDLERS("ha", "@worker", "owner IS NULL", "$12::text[]") ","                            \
+    " n AS MATERIALIZED (SELECT #now AS now), c AS MATERIALIZED (SELECT x.* FROM ha CROSS JOIN LATERAL (SELECT w.id,"  \
+    " w.instance_id, w.session_id, w.crashes_alone FROM @worker w WHERE w.handler = ha.h AND w.owner IS NULL AND"      \
+    " w.until_ms <= (SELECT now FROM n)"                                                                               \
     " AND " which                                                                                                      \
     " AND CASE $6::bigint WHEN 0 THEN w.tag IS NULL WHEN 1 THEN w.tag = ANY ($7::text[]) WHEN 2 THEN w.tag IS NULL OR" \
     " w.tag = ANY ($7::text[]) WHEN 3 THEN true ELSE false END"                                                        \
     " AND (w.session_id IS NULL OR ($8::text IS NOT NULL AND NOT EXISTS (SELECT 1 FROM @sessions s WHERE s.session_id" \
     " = w.session_id AND s.holder <> $8::text AND (s.owner IS NOT NULL OR s.until_ms > (SELECT now FROM n)))))"        \
     " AND ($2::text IS NULL OR EXISTS (SELECT 1 FROM @owners o WHERE o.owner = $2::text))"                             \
-    " ORDER BY " order " LIMIT $4::bigint FOR UPDATE OF w SKIP LOCKED),"                                               \
+    " ORDER BY " order " LIMIT $4::bigint FOR UPDATE OF w SKIP LOCKED) x ORDER BY " order " LIMIT $4::bigint),"        \
     " want AS MATERIALIZED (SELECT DISTINCT c.session_id AS session, $8::text AS node, $2::text AS owner, $9::bigint"  \
     " AS lock_ms, CASE WHEN $2::text IS NULL THEN n.now + $9::bigint ELSE 0 END AS until_ms FROM c, n WHERE"           \
     " c.session_id IS NOT NULL), " DUR__PG_CLAIM_SESSIONS("$11::bigint") ","                                           \
@@ -31,8 +33,8 @@
     " WHERE w.instance_id = k.instance_id AND w.id = k.id RETURNING w.id, w.instance_id, w.execution_id,"              \
     " w.activity_id, w.token, w.attempts, w.crashes, w.crashes_alone, w.json) SELECT * FROM u ORDER BY id"
 
-static const char fetch_sql[] = FETCH("($5::bigint = 0 OR w.crashes < 2)", "w.id");
-static const char fetch_suspects_sql[] = FETCH("w.crashes >= 2", "w.crashes_alone, w.id");
+static const char fetch_sql[] = FETCH("($5::bigint = 0 OR w.crashes < 2)", "id");
+static const char fetch_suspects_sql[] = FETCH("w.crashes >= 2", "crashes_alone, id");
 
 void dur__pg_work_fetch_add(dur__pg *store, dur__pg_batch *batch, const dur_work_fetch *how, const char *token_prefix,
                             int *at) {
@@ -52,6 +54,7 @@ void dur__pg_work_fetch_add(dur__pg *store, dur__pg_batch *batch, const dur_work
     dur__pg_u64(&args, how->session_lock_ms);
     dur__pg_text(&args, token_prefix);
     dur__pg_i64(&args, store->schema_key);
+    dur__pg_handlers(&args, how->handlers);
     *at = dur__pg_batch_add(batch, how->kind == DUR_FETCH_SUSPECT ? fetch_suspects_sql : fetch_sql, &args);
 }
 
@@ -101,7 +104,7 @@ static int fetch_some(dur__pg *store, dur_arena *arena, const dur_work_fetch *ho
     uint64_t deadline = dur__pg_deadline(store->long_poll ? how->poll_ms : 0);
     int code = DUR_OK;
     *count = 0;
-    if (how->tags.mode == DUR_TAGS_NONE) return DUR_OK;
+    if (how->tags.mode == DUR_TAGS_NONE || (how->handlers != NULL && how->handlers->count == 0)) return DUR_OK;
     do {
         code = fetch_once(store, arena, how, out, count, err);
     } while (code == DUR_OK && *count == 0 && dur__pg_poll_pause(store, deadline));

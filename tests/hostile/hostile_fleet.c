@@ -1,0 +1,132 @@
+/*
+ * hostile_fleet.c: nodes that differ share a store (H9): what one has no handler for is not its business.
+ */
+#include "hostile.h"
+
+#include <durite/sys/store.h>
+
+static dur_outcome nod(dur_act *act, const char *input) {
+    return dur_act_complete(act, input);
+}
+
+static dur_outcome red(dur_ctx *ctx, const char *input) {
+    return dur_complete(ctx, dur_await(dur_activity(ctx, "RedStep", input)));
+}
+
+static dur_outcome red_waits(dur_ctx *ctx, const char *input) {
+    (void)input;
+    return dur_complete(ctx, dur_await(dur_event(ctx, "Go")));
+}
+
+static dur_outcome blue(dur_ctx *ctx, const char *input) {
+    return dur_complete(ctx, dur_await(dur_activity(ctx, "BlueStep", input)));
+}
+
+static const dur_handler red_handlers[] = { DUR_ACTIVITY("RedStep", nod), DUR_ORCHESTRATION("Red", "1.0.0", red),
+                                            DUR_ORCHESTRATION("RedWaits", "1.0.0", red_waits), DUR_HANDLERS_END };
+static const dur_handler blue_handlers[] = { DUR_ACTIVITY("BlueStep", nod), DUR_ORCHESTRATION("Blue", "1.0.0", blue),
+                                             DUR_HANDLERS_END };
+
+/* The other service, until the pipe is closed.  0: it acquired what it ran, and nothing else. */
+static int blue_node(const char *url, long until) {
+    dur_provider *store = NULL;
+    dur_runtime *runtime = NULL;
+    dur_metrics m = { .size = sizeof(m) };
+    char byte;
+    if (dur_open(&store, url, NULL) != DUR_OK) return 10;
+    if (dur_runtime_start(&runtime, DUR_RUNTIME(.store = store, .handlers = blue_handlers), NULL) != DUR_OK) return 11;
+    while (read((int)until, &byte, 1) > 0)
+        continue;
+    if (dur_runtime_metrics(&m, runtime, NULL) != DUR_OK) return 12;
+    if (dur_runtime_stop(runtime, patience_ms(), NULL) != DUR_OK) return 13;
+    dur_provider_close(store);
+    return m.orchestration_items_fetched == m.orchestration_starts ? 0 : 1;
+}
+
+static void start_many(world *w, const char *name, const char *kind, size_t count) {
+    char id[32];
+    for (size_t i = 0; i < count; i++) {
+        snprintf(id, sizeof(id), "%s-%zu", kind, i);
+        start(w, name, "x", id);
+    }
+}
+
+static void expect_many(world *w, const char *kind, size_t count) {
+    char id[32];
+    for (size_t i = 0; i < count; i++) {
+        snprintf(id, sizeof(id), "%s-%zu", kind, i);
+        expect(w, id, "x");
+    }
+}
+
+/* Whoever has the handler could take it now, and nobody has taken it before. */
+static void expect_untouched(world *w, const char *instance) {
+    static const char *const red_only[] = { "Red@" };
+    dur_handler_filter handlers = { red_only, 1 };
+    dur_arena *arena = dur_arena_new();
+    dur_orchestration_item item;
+    OK(w, dur_store_fetch_orchestration_item(w->store, arena, &(dur_fetch){ .lock_ms = 60000, .handlers = &handlers },
+                                             &item, &w->err));
+    assert_non_null(item.instance);
+    assert_string_equal(item.instance, instance);
+    assert_int_equal(item.attempt_count, 1);
+    assert_true(item.acquisitions <= 1);
+    OK(w, dur_store_abandon_orchestration_item(w->store, item.lock_token, 0, true, &w->err));
+    dur_arena_free(arena);
+}
+
+static void fault_h09_a_node_without_the_handler_delays_nobody(void **state) {
+    world *w = *state;
+    size_t count = scaled(20, 5);
+    int ends[2], status = -1;
+    if (on_provider("memory:")) skip(); /* one process */
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    pid_t other = node_spawn("blue", w->url, ends[0], ends[0]);
+    start(w, "Blue", "x", "first");
+    expect(w, "first", "x"); /* it runs */
+    start_many(w, "Red", "red", count);
+    start_many(w, "Blue", "blue", count);
+    expect_many(w, "blue", count); /* it has looked, with all of the red ones in front */
+    expect_untouched(w, "red-0");
+    dur_instance_info *info = NULL;
+    OK(w, dur_client_info(&info, w->client, "red-0", &w->err));
+    assert_non_null(info->no_handler);
+    assert_string_equal(info->no_handler, "Red@");
+    dur_instance_info_free(info);
+    RUN(w, red_handlers);
+    expect_many(w, "red", count);
+    start_many(w, "Red", "more", count);
+    expect_many(w, "more", count);
+    close(ends[0]);
+    close(ends[1]);
+    status = node_wait(other);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+/* A cancel reaches what no node has the handler of: at once before it has begun, after its grace later. */
+static void fault_h09_what_nobody_serves_can_be_cancelled(void **state) {
+    world *w = *state;
+    RUN(w, red_handlers);
+    start(w, "RedWaits", "x", "begun");
+    until_history(w, "begun", "\"ExternalSubscribed\"", 1);
+    world_stop(w);
+    RUN(w, blue_handlers, .unregistered_backoff_ms = 20, .cancel_grace_ms = 50);
+    OK(w, dur_client_cancel(w->client, "begun", "enough", &w->err));
+    start(w, "Red", "x", "unborn");
+    OK(w, dur_client_cancel(w->client, "unborn", "not wanted", &w->err));
+    expect_failure(w, "unborn", DUR_ECANCELLED, "not wanted");
+    expect_failure(w, "begun", DUR_ECANCELLED, "enough");
+    dur_metrics m = { .size = sizeof(m) };
+    OK(w, dur_runtime_metrics(&m, w->runtime, &w->err));
+    assert_int_equal(m.orchestration_items_fetched, 0);
+}
+
+static const hostile_role roles[] = { { "blue", blue_node } };
+
+static const struct CMUnitTest tests[] = {
+    TEST(fault_h09_a_node_without_the_handler_delays_nobody),
+    TEST(fault_h09_what_nobody_serves_can_be_cancelled),
+};
+
+HOSTILE_MAIN(roles, tests)
