@@ -300,7 +300,8 @@ const char *kit_format(kit *t, const char *format, ...) DUR_PRINTF(2, 3);
 #define KIT_OURS(X)                                                                                                    \
     X(ours_contract)                                                                                                   \
     X(ours_turns)                                                                                                      \
-    X(ours_eager) X(ours_arrays) X(ours_rounds) X(ours_starts) X(ours_owners) X(ours_clients) X(ours_admin)
+    X(ours_eager) X(ours_arrays) X(ours_handlers) X(ours_rounds) X(ours_starts) X(ours_owners) X(ours_clients)         \
+    X(ours_admin)
 #define KIT_DECLARE_(name) extern const kit_check kit_##name[];
 KIT_REFERENCE(KIT_DECLARE_)
 KIT_OURS(KIT_DECLARE_)

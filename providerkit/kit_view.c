@@ -528,6 +528,7 @@ static const dur_provider_methods every_method = {
     .check = kit_view_check,
     .enqueue_starts = kit_view_enqueue_starts,
     .watch_wake = kit_view_watch_wake,
+    .list_unserved = kit_view_list_unserved,
 };
 
 /* What the store lacks the view lacks, so that fallbacks are used and checks skipped as without a view. */
@@ -551,6 +552,7 @@ static void copy_methods(dur_provider_methods *to, const dur_provider_methods *f
     AS_THE_STORE(enqueue_start);
     AS_THE_STORE(enqueue_starts);
     AS_THE_STORE(watch_wake);
+    AS_THE_STORE(list_unserved);
     AS_THE_STORE(enqueue_existing);
     AS_THE_STORE(watch_open);
     AS_THE_STORE(watch_wait);

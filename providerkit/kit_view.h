@@ -97,6 +97,8 @@ int kit_view_owner_release(dur_provider *self, const char *owner, dur_error *err
 int kit_view_watch_open(dur_provider *self, const char *instance, dur_watch **out, dur_error *err);
 int kit_view_watch_wait(dur_watch *watch, uint64_t timeout_ms, dur_error *err);
 void kit_view_watch_wake(dur_watch *watch);
+int kit_view_list_unserved(dur_provider *self, dur_arena *arena, size_t each, dur_unserved **out, size_t *count,
+                           dur_error *err);
 int kit_view_enqueue_starts(dur_provider *self, dur_start *starts, size_t count, dur_error *err);
 void kit_view_watch_close(dur_watch *watch);
 int kit_view_stats(dur_provider *self, dur_arena *arena, const char *instance, bool *found, dur_instance_stats *out,

@@ -125,6 +125,15 @@ int kit_view_watch_wait(dur_watch *watch, uint64_t timeout_ms, dur_error *err) {
     return inner->store->methods->watch_wait(inner, timeout_ms, err);
 }
 
+int kit_view_list_unserved(dur_provider *self, dur_arena *arena, size_t each, dur_unserved **out, size_t *count,
+                           dur_error *err) {
+    (void)arena;
+    (void)each;
+    *out = NULL;
+    *count = 0;
+    return kit_alone(self, "list_unserved goes by everybody's owners", err);
+}
+
 void kit_view_watch_wake(dur_watch *watch) {
     dur_watch *inner = ((view_watch *)(void *)watch)->inner;
     inner->store->methods->watch_wake(inner);

@@ -171,6 +171,11 @@ static int pass_dead_letter_work(dur_provider *self, const char *lock_token, con
     return NEXT(self)->dead_letter_work(INNER(self), lock_token, reason, err);
 }
 
+static int pass_list_unserved(dur_provider *self, dur_arena *arena, size_t each, dur_unserved **out, size_t *count,
+                              dur_error *err) {
+    return NEXT(self)->list_unserved(INNER(self), arena, each, out, count, err);
+}
+
 static int pass_list_dead_letters(dur_provider *self, dur_arena *arena, uint64_t after_id, size_t limit,
                                   dur_dead_letter **out, size_t *count, dur_error *err) {
     return NEXT(self)->list_dead_letters(INNER(self), arena, after_id, limit, out, count, err);
@@ -444,6 +449,7 @@ static const dur_provider_methods passing = {
     .delete_dead_letters = pass_delete_dead_letters,
     .set_suspended = pass_set_suspended,
     .check = pass_check,
+    .list_unserved = pass_list_unserved,
 };
 
 /* ---- common ----------------------------------------------------------------------------------------------------- */

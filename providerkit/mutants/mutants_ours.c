@@ -342,6 +342,21 @@ static void patch_suspend_a_little(dur_provider_methods *table) {
     table->set_suspended = suspend_a_little;
 }
 
+static void any_handler(broken *self, dur_fetch *how) {
+    (void)self;
+    how->handlers = NULL;
+}
+
+static void any_activity(broken *self, dur_work_fetch *how) {
+    (void)self;
+    how->handlers = NULL;
+}
+
+static void leased_or_not(broken *self, dur_turn_commit *turn) {
+    (void)self;
+    turn->if_unleased = false;
+}
+
 const mutant mutants_ours[] = {
     { .name = "position_not_compared", .mistake = "a turn is committed at any position", .turn = position_ignored },
     { .name = "any_parent_will_do", .mistake = "a parent is known by its id alone", .turn = any_parent_will_do },
@@ -413,5 +428,8 @@ const mutant mutants_ours[] = {
       .mistake = "a message to an unknown instance is accepted",
       .patch = patch_send_to_nobody },
     { .name = "suspend_nobody", .mistake = "suspending an unknown instance succeeds", .patch = patch_suspend_a_little },
+    { .name = "any_handler", .mistake = "instances are fetched whatever handler they need", .fetch = any_handler },
+    { .name = "any_activity", .mistake = "work is fetched whatever its name", .work = any_activity },
+    { .name = "takes_leased", .mistake = "if_unleased takes over what is leased", .turn = leased_or_not },
     { .name = NULL },
 };
