@@ -62,9 +62,14 @@ typedef struct dur_runtime_options {
                                              deliveries without an end, for other reasons) before poison */
     uint64_t suspect_alone_ms;            /* 0: 5 s, at most an hour.  How long what ran in two crashes runs alone among
                                              such; doubles with each further crash (docs/guide/after-a-crash.md) */
-    uint64_t unregistered_backoff_ms;     /* 0: 1 s, doubled up to … */
-    uint64_t unregistered_backoff_max_ms; /* 0: 60 s */
-    uint32_t unregistered_attempts_max;   /* 0: wait without end */
+    /* Handlers that no live node has (docs/guide/fleets.md).  A node looks for what waits for one every
+       unregistered_backoff_ms (0: 1 s) and says so in the log.  Stores that cannot choose by handler: what has none
+       here is given back for so long, doubled up to unregistered_backoff_max_ms (0: 60 s). */
+    uint64_t unregistered_backoff_ms;
+    uint64_t unregistered_backoff_max_ms;
+    uint32_t unregistered_attempts_max; /* 0: it waits without end.  Else it fails, as a configuration error, when so
+                                           many looks of one node in a row, 1, 2, 4 … 60 s apart, found nobody that has
+                                           the handler */
     dur_nondeterminism_policy nondeterminism;
 
     uint64_t cancel_grace_ms;          /* 0: 5 min.  A cancelled orchestration not ended by then is terminated: by a
