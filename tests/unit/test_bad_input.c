@@ -66,6 +66,7 @@ static const uint64_t numbers[] = { 1 };
 static const char *text_out;
 static uint64_t number_out;
 static size_t count_out;
+static dur_unserved *unserved_out;
 static bool flag_out;
 
 STORE(fetch_orchestration_item, store, arena, &fetch_one, &item_out, &err)
@@ -93,6 +94,8 @@ STORE(fetch_works, store, arena, &work_one, &work_out, &count_out, &err)
 STORE(ack_works, store, &ack, 1, &err)
 STORE(check_works, store, &claim, 1, 0, &flag_out, &err)
 STORE(return_works, store, &claim, 1, &err)
+STORE(alone_ended, store, "t", &err)
+STORE(list_unserved, store, arena, 1, &unserved_out, &count_out, &err)
 STORE(owner_register, store, &(dur_owner_options){ .owner = "o" }, &err)
 STORE(owner_beat, store, "o", &report_out, &err)
 STORE(owner_release, store, "o", &err)
@@ -161,6 +164,8 @@ static const call of_stores[] = {
     OF_STORE(ack_works),
     OF_STORE(check_works),
     OF_STORE(return_works),
+    OF_STORE(alone_ended),
+    OF_STORE(list_unserved),
     OF_STORE(owner_register),
     OF_STORE(owner_beat),
     OF_STORE(owner_release),
@@ -238,6 +243,8 @@ static void with_nothing_else(void **state) {
     REFUSED(dur_store_ack_works(store, NULL, 1, &err));
     REFUSED(dur_store_check_works(store, NULL, 1, 0, NULL, &err));
     REFUSED(dur_store_return_works(store, NULL, 1, &err));
+    REFUSED(dur_store_alone_ended(store, NULL, &err));
+    REFUSED(dur_store_list_unserved(store, NULL, 1, NULL, NULL, &err));
     REFUSED(dur_store_owner_register(store, NULL, &err));
     REFUSED(dur_store_owner_beat(store, NULL, NULL, &err));
     REFUSED(dur_store_owner_release(store, NULL, &err));
@@ -694,7 +701,7 @@ static const struct {
     { "tests/unit/test_codec_event.c",
       " dur_event_from_json dur_event_row_from dur_event_to_json dur_failure_display dur_failure_from_json"
       " dur_failure_to_json dur_history_from_json dur_history_to_json dur_status_from_name" },
-    { "tests/unit/test_codec_work.c", " dur_message_from_work dur_work_from_json dur_work_to_json" },
+    { "tests/unit/test_codec_work.c", " dur_handler_key dur_handler_passes dur_message_from_work dur_work_from_json dur_work_to_json" },
     { "tests/unit/test_registry.c",
       " dur_registry_add dur_registry_has dur_registry_merge dur_registry_name dur_registry_new"
       " dur_registry_policy dur_registry_resolve" },

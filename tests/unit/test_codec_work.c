@@ -1,6 +1,7 @@
 /*
  * test_codec_work.c: work items as JSON and as messages.
  */
+#include <durite/sys/provider_methods.h>
 #include <durite/sys/work.h>
 
 #include <inttypes.h>
@@ -347,6 +348,22 @@ static void messages_carry_the_columns(void **state) {
     assert_string_equal(dur_work_kind_name(DUR_WORK_UNKNOWN), "?");
 }
 
+static void handlers_are_known_by_name_and_version(void **state) {
+    (void)state;
+    assert_string_equal(dur_handler_key(arena, "Order", "1.2.3"), "Order@1.2.3");
+    assert_string_equal(dur_handler_key(arena, "Order", NULL), "Order@");
+    assert_string_equal(dur_handler_key(arena, "Order", ""), "Order@");
+    assert_string_equal(dur_handler_key(arena, "Order", "0.0.0"), "Order@");
+    assert_string_equal(dur_handler_key(arena, NULL, NULL), "@");
+    static const char *const keys[] = { "A@", "B@1.0.0", "C@" };
+    const dur_handler_filter some = { keys, 3 }, none = { NULL, 0 };
+    assert_true(dur_handler_passes(NULL, "X@"));
+    assert_true(dur_handler_passes(&some, "A@") && dur_handler_passes(&some, "B@1.0.0"));
+    assert_true(dur_handler_passes(&some, "C@") && dur_handler_passes(&some, NULL) && dur_handler_passes(&some, ""));
+    assert_false(dur_handler_passes(&some, "B@") || dur_handler_passes(&some, "B@1.0.01"));
+    assert_false(dur_handler_passes(&none, NULL) || dur_handler_passes(&none, "A@"));
+}
+
 static void truncations_and_mutations(void **state) {
     (void)state;
     uint64_t seed = 42;
@@ -382,6 +399,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(broken_items_say_what_and_where, setup, teardown),
         cmocka_unit_test_setup_teardown(incomplete_items_are_not_written, setup, teardown),
         cmocka_unit_test_setup_teardown(messages_carry_the_columns, setup, teardown),
+        cmocka_unit_test_setup_teardown(handlers_are_known_by_name_and_version, setup, teardown),
         cmocka_unit_test_setup_teardown(truncations_and_mutations, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

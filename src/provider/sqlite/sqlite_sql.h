@@ -184,6 +184,9 @@
         "DELETE FROM dur_queue WHERE key=?1 AND qname IS NULL AND id <= ?2 AND due <= ?3")                             \
     SQL(QUEUE_DELETE_KEY, "DELETE FROM dur_queue WHERE key=?1")                                                        \
     SQL(QUEUE_DELETE_BUT_STARTS, "DELETE FROM dur_queue WHERE key=?1 AND kind <> 0")                                   \
+    SQL(QUEUE_ANEW, /* what a commit leaves that ends the lease: its attempts begin anew */                            \
+        "UPDATE dur_queue SET token=NULL, attempts=0 WHERE key=?1 AND token IS NOT NULL AND "                          \
+        "token=(SELECT token FROM dur_instance WHERE key=?1)")                                                         \
     SQL(QUEUE_DELETE_TIMER, "DELETE FROM dur_queue WHERE activity > 0 AND key=?1 AND execution=?2 AND activity=?3")    \
     SQL(QUEUE_TAG, "UPDATE dur_queue SET token=?2, attempts=attempts+1 WHERE key=?1 AND due <= ?3")                    \
     SQL(QUEUE_TAG_ONE, "UPDATE dur_queue SET token=?2, attempts=attempts+1 WHERE id=?1")                               \

@@ -269,6 +269,7 @@ static int messages_consume(dur__sq_turn_op *self, dur__sq_txn *txn) {
         code = messages_clear(self, txn);
     if (code == DUR_OK && !self->plain && turn->remove_work) {
         code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_DELETE_BUT_STARTS, &self->op.err, "i", self->key);
+        if (code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_ANEW, &self->op.err, "i", self->key);
         if (code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_WORK_DELETE_KEY, &self->op.err, "i", self->key);
     }
     return code;
