@@ -527,6 +527,7 @@ static int count_row(void *data, int columns, char **values, char **names) {
 
 static void fault_h38_the_history_view_shows_unreadable_rows(void **state) {
     world *w = *state;
+    w->broken = true; /* a row with a number of its own */
     if (!on_provider("sqlite")) skip();
     RUN(w, handlers);
     start(w, "WaitGo", "", "w");
