@@ -272,7 +272,7 @@ static void ours_first_in_first_out_when_the_clock_jumps(kit *t) {
     uint64_t id = 0;
     kit_create(t, "a");
     for (int i = 0; i < COUNT; i++) {
-        char number[8];
+        char number[16];
         snprintf(number, sizeof(number), "%d", i);
         MUST(kit_put(t, kit_queued(t, "a", "q", number)));
         t->factory->jump(t->factory->data, &t->store, jumps[i % 5]);

@@ -173,6 +173,12 @@ static void live_arrival(dur__exec *exec, dur__arrival *arrival) {
     dur__apply_arrival(exec, &event);
 }
 
+/* The caller's clock may be an estimate of the store's, and behind: whose timer has fired sees its time at least. */
+static uint64_t group_time(const dur__arrival *arrival, uint64_t now_ms) {
+    bool behind = arrival->item.kind == DUR_WORK_TIMER_FIRED && arrival->item.fire_at_ms > now_ms;
+    return behind ? arrival->item.fire_at_ms : now_ms;
+}
+
 int dur__exec_step(dur__exec *exec, uint64_t now_ms, bool *took, dur_error *err) {
     *took = false;
     if (exec->broken != DUR_OK) return exec_result(exec, err);
@@ -181,7 +187,7 @@ int dur__exec_step(dur__exec *exec, uint64_t now_ms, bool *took, dur_error *err)
     dur__arrival *arrival = dur__mailbox_take(exec);
     if (arrival == NULL) return DUR_OK;
     *took = true;
-    exec->now_ms = now_ms;
+    exec->now_ms = group_time(arrival, now_ms);
     exec->group_ms = arrival->order_ms;
     exec->group_id = arrival->order_id;
     live_arrival(exec, arrival);

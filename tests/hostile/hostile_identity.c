@@ -415,7 +415,7 @@ static void old_activity_ends(world *w, bool evict) {
     until_running(2);
     atomic_store(&old_may_end, true);
     for (int i = 0; i < 3; i++) { /* the loop goes round */
-        char id[16];
+        char id[24];
         snprintf(id, sizeof(id), "plain-%d", i);
         start(w, "RunsPlain", "x", id);
         expect(w, id, "x");

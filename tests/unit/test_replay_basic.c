@@ -48,6 +48,31 @@ static void test_never_paid(void **state) {
     driver_free(&d);
 }
 
+static dur_outcome waits_a_minute(dur_ctx *ctx, const char *input) {
+    (void)input;
+    uint64_t before = dur_now_ms(ctx);
+    dur_await(dur_timer(ctx, DUR_MINUTES(1)));
+    return dur_complete(ctx, dur_now_ms(ctx) - before >= DUR_MINUTES(1) ? "waited" : "early");
+}
+
+/* The runtime's clock is an estimate of the store's, by which timers are due. */
+static void a_fired_timer_is_never_in_the_future(void **state) {
+    (void)state;
+    driver d;
+    driver_init(&d, waits_a_minute);
+    driver_start(&d, "x");
+    dur_work_item fired = { .kind = DUR_WORK_TIMER_FIRED,
+                            .execution_id = d.options.execution_id,
+                            .id = 4,
+                            .fire_at_ms = d.now + DUR_MINUTES(1) };
+    driver_offer(&d, &fired);
+    assert_int_equal(driver_run(&d), DUR_OK);
+    assert_int_equal(d.end, DUR__END_COMPLETED);
+    assert_string_equal(d.output, "waited");
+    assert_int_equal(driver_replay(&d), DUR_OK);
+    driver_free(&d);
+}
+
 static dur_outcome fan(dur_ctx *ctx, const char *input) {
     (void)input;
     dur_future *parts[3];
@@ -89,6 +114,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_order),
         cmocka_unit_test(test_never_paid),
+        cmocka_unit_test(a_fired_timer_is_never_in_the_future),
         cmocka_unit_test(test_join),
         cmocka_unit_test(test_failed_await_ends_the_handler),
     };

@@ -423,6 +423,7 @@ int dur__mem_read(dur_provider *self, dur_arena *arena, const char *instance, ui
 dur__mem_work *dur__mem_work_add(dur__mem *mem, const dur_message *item);
 void dur__mem_work_remove(dur__mem *mem, dur__mem_work *work); /* the caller settles its instance */
 void dur__mem_work_unlock(dur__mem *mem, dur__mem_work *work, uint64_t delay_ms);
+void dur__mem_shelf_free(dur__mem_shelf *shelf);
 void dur__mem_work_place(dur__mem *mem, dur__mem_work *work);
 bool dur__mem_work_lock_eagerly(dur__mem *mem, dur__mem_work *work, const dur_turn_commit *turn, const char *token);
 dur__mem_work *dur__mem_work_find(dur__mem *mem, const dur_activity_ref *ref, const char *instance);

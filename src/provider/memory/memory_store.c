@@ -166,11 +166,7 @@ static void erase_everything(dur__mem *mem) {
     for (size_t i = 0; (entry = dur__map_next(&mem->letters, &i)) != NULL;)
         dur__mem_letter_free(entry->value);
     for (size_t i = 0; (entry = dur__map_next(&mem->shelves, &i)) != NULL;) {
-        dur__mem_shelf *shelf = entry->value;
-        free(shelf->key);
-        free(shelf->tag);
-        free(shelf->holder);
-        free(shelf);
+        dur__mem_shelf_free(entry->value);
     }
     while (mem->buckets != NULL) {
         dur__mem_bucket *next = mem->buckets->next;

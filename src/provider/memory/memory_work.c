@@ -43,6 +43,14 @@ static dur__mem_shelf *shelf_of(dur__mem *mem, const dur__mem_work *work) {
     return shelf;
 }
 
+void dur__mem_shelf_free(dur__mem_shelf *shelf) {
+    free(shelf->key);
+    free(shelf->tag);
+    free(shelf->handler);
+    free(shelf->holder);
+    free(shelf);
+}
+
 static void work_unshelve(dur__mem *mem, dur__mem_work *work) {
     dur__mem_shelf *shelf = work->shelf;
     dur__mem_tree_remove(&work->place);
@@ -50,11 +58,7 @@ static void work_unshelve(dur__mem *mem, dur__mem_work *work) {
     /* Tags and names are few and come again; holders come and go. */
     if (shelf == NULL || shelf->kind == DUR__MEM_PLAIN || shelf->rows[0].count + shelf->rows[1].count > 0) return;
     dur__map_remove(&mem->shelves, shelf->key);
-    free(shelf->key);
-    free(shelf->tag);
-    free(shelf->handler);
-    free(shelf->holder);
-    free(shelf);
+    dur__mem_shelf_free(shelf);
 }
 
 void dur__mem_work_place(dur__mem *mem, dur__mem_work *work) {
