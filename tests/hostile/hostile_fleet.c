@@ -122,11 +122,129 @@ static void fault_h09_what_nobody_serves_can_be_cancelled(void **state) {
     assert_int_equal(m.orchestration_items_fetched, 0);
 }
 
-static const hostile_role roles[] = { { "blue", blue_node } };
+/* ---- names that are not plain words: stores keep them as they are, and never take one for another ---- */
+
+static const char *const odd_names[] = {
+    "say \"hi\"", "back\\slash\\", "\\\"", "\\u0042lueStep", "\xe5\x90\x8d\xe5\x89\x8d \xf0\x9f\xa6\x8a",
+    "next\xc2\x85line", "\xe2\x80\xa8", "x\",\"name\":\"BlueStep", "BlueStep\"", "'; --", "%", "{\"BlueStep\"}",
+};
+enum { ODD_NAMES = sizeof(odd_names) / sizeof(odd_names[0]) };
+static bool odd_hangs;
+
+static dur_outcome odd_step(dur_act *act, const char *input) {
+    while (odd_hangs && strcmp(input, "last") == 0)
+        pause();
+    return dur_act_complete(act, input);
+}
+
+/* A step that ends, then one that hangs, or two. */
+static dur_outcome odd(dur_ctx *ctx, const char *input) {
+    const char *name = odd_names[strtoul(input, NULL, 10)];
+    dur_await(dur_activity(ctx, name, "first"));
+    dur_future *one = dur_activity(ctx, name, "last");
+    if (strchr(input, '+') != NULL) dur_await(dur_activity(ctx, name, "last"));
+    return dur_complete(ctx, dur_await(one));
+}
+
+static void odd_handlers(dur_handler out[ODD_NAMES + 2]) {
+    for (size_t i = 0; i < ODD_NAMES; i++)
+        out[i] = (dur_handler)DUR_ACTIVITY(odd_names[i], odd_step);
+    out[ODD_NAMES] = (dur_handler)DUR_ORCHESTRATION("Odd", "1.0.0", odd);
+    out[ODD_NAMES + 1] = (dur_handler)DUR_HANDLERS_END;
+}
+
+static int odd_node(const char *url, long hangs) {
+    dur_provider *store = NULL;
+    dur_runtime *runtime = NULL;
+    dur_handler handlers[ODD_NAMES + 2];
+    odd_hangs = hangs != 0;
+    odd_handlers(handlers);
+    if (dur_open(&store, url, NULL) != DUR_OK) return 10;
+    if (dur_runtime_start(&runtime,
+                          DUR_RUNTIME(.store = store, .handlers = handlers, .worker_concurrency = 3 * ODD_NAMES),
+                          NULL) != DUR_OK)
+        return 11;
+    for (;;)
+        pause();
+}
+
+static void odd_each(world *w, void (*what)(world *, const char *instance, const char *input)) {
+    char id[32], input[16];
+    for (size_t i = 0; i < 2 * ODD_NAMES; i++) {
+        snprintf(id, sizeof(id), "odd-%zu", i);
+        snprintf(input, sizeof(input), "%zu%s", i % ODD_NAMES, i < ODD_NAMES ? "" : "+");
+        what(w, id, input);
+    }
+}
+
+static void odd_start(world *w, const char *instance, const char *input) {
+    start(w, "Odd", input, instance);
+}
+
+static void odd_hung(world *w, const char *instance, const char *input) {
+    until_history(w, instance, "\"ActivityScheduled\"", strchr(input, '+') != NULL ? 3 : 2);
+}
+
+static void odd_ends(world *w, const char *instance, const char *input) {
+    (void)input;
+    expect(w, instance, "last");
+}
+
+/* Work of that name waits, and no node has it. */
+static bool waits_for_nobody(world *w, const char *name) {
+    dur_arena *arena = dur_arena_new();
+    dur_unserved *rows = NULL;
+    size_t count = 0;
+    bool found = false;
+    OK(w, dur_store_list_unserved(w->store, arena, 1, &rows, &count, &w->err));
+    for (size_t i = 0; i < count; i++)
+        found |= rows[i].kind == DUR_UNSERVED_ACTIVITY && strcmp(rows[i].handler, name) == 0;
+    dur_arena_free(arena);
+    return found;
+}
+
+/* One that has this handler and no other can take it. */
+static bool can_take(world *w, const char *name) {
+    dur_handler_filter handlers = { &name, 1 };
+    dur_arena *arena = dur_arena_new();
+    dur_leased_work work = { .lock_token = NULL };
+    OK(w, dur_store_fetch_work_item(w->store, arena, &(dur_work_fetch){ .lock_ms = 60000, .handlers = &handlers },
+                                    &work, &w->err));
+    bool some = work.lock_token != NULL;
+    if (some) OK(w, dur_store_abandon_work_item(w->store, work.lock_token, 0, true, &w->err));
+    dur_arena_free(arena);
+    return some;
+}
+
+static void fault_h09_an_odd_name_is_taken_only_by_a_node_that_has_it(void **state) {
+    world *w = *state;
+    dur_handler handlers[ODD_NAMES + 2];
+    if (on_provider("memory:")) skip(); /* one process */
+    RUN(w, blue_handlers);
+    pid_t other = node_spawn("odd", w->url, 1, -1);
+    odd_each(w, odd_start);
+    odd_each(w, odd_hung);
+    node_kill(other);
+    for (size_t i = 0; i < ODD_NAMES; i++)
+        for (uint64_t until = now_ms() + patience_ms(); !waits_for_nobody(w, odd_names[i]); pause_ms(10))
+            assert_true(now_ms() < until);
+    start_many(w, "Blue", "blue", 5);
+    expect_many(w, "blue", 5); /* it has looked, with all of the odd ones in front */
+    assert_false(can_take(w, "BlueStep"));
+    for (size_t i = 0; i < ODD_NAMES; i++)
+        assert_true(can_take(w, odd_names[i]));
+    world_stop(w);
+    odd_handlers(handlers);
+    RUN(w, handlers);
+    odd_each(w, odd_ends);
+}
+
+static const hostile_role roles[] = { { "blue", blue_node }, { "odd", odd_node } };
 
 static const struct CMUnitTest tests[] = {
     TEST(fault_h09_a_node_without_the_handler_delays_nobody),
     TEST(fault_h09_what_nobody_serves_can_be_cancelled),
+    TEST(fault_h09_an_odd_name_is_taken_only_by_a_node_that_has_it),
 };
 
 HOSTILE_MAIN(roles, tests)

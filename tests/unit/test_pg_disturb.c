@@ -398,17 +398,17 @@ static bool is_waited_for(PGconn *db, const beside *b) {
 
 /* What a lane writes for the next turn of x, which begins a step: ahead of its row, or not. */
 static const char *turn_sql(const rig *r, const flow *x, bool ahead) {
-    const char *step = SQL(r, "%ld, '%s', '%s'", step_id(&x->step), x->step.lock_token, x->step.message.json.data);
+    const char *step = SQL(r, "%ld, '%s', '%s', ''", step_id(&x->step), x->step.lock_token, x->step.message.json.data);
     const char *row =
         SQL(r,
-            "UPDATE %s.dur_instances SET (step_id, step_token, step_json, last_event, updated_at) = (SELECT %s, %d, 1)"
-            " WHERE instance_id = 'x'",
+            "UPDATE %s.dur_instances SET (step_id, step_token, step_json, step_handler, last_event, updated_at) ="
+            " (SELECT %s, %d, 1) WHERE instance_id = 'x'",
             r->p->schema, step, (int)x->last);
     return SQL(r,
                "%s; INSERT INTO %s.dur_history (instance_id, execution_id, event_id, json, at_ms, step_id, step_token,"
-               " step_json) VALUES ('x', 1, %d, '%s', %s)",
+               " step_json, step_handler) VALUES ('x', 1, %d, '%s', %s)",
                ahead ? SQL(r, "SELECT 1 FROM %s.dur_lanes FOR NO KEY UPDATE", r->p->schema) : row, r->p->schema,
-               (int)x->last, event_json(r, x->last), ahead ? SQL(r, "1, %s", step) : "NULL, NULL, NULL, NULL");
+               (int)x->last, event_json(r, x->last), ahead ? SQL(r, "1, %s", step) : "NULL, NULL, NULL, NULL, NULL");
 }
 
 /* While that is under way, who disturbs x waits for it, and finds what it wrote. */

@@ -316,6 +316,7 @@ static const char suspend_sql[] =
     " expires_at = CASE WHEN s.ends THEN NULL ELSE i.expires_at END,"
     " step_id = CASE WHEN s.ends THEN NULL ELSE i.step_id END, step_token = CASE WHEN s.ends THEN NULL ELSE"
     " i.step_token END, step_json = CASE WHEN s.ends THEN NULL ELSE i.step_json END,"
+    " step_handler = CASE WHEN s.ends THEN NULL ELSE i.step_handler END,"
     " last_event = CASE WHEN s.ends THEN " DUR__PG_LAST_AHEAD " ELSE i.last_event END,"
     " updated_at = CASE WHEN s.ends THEN " DUR__PG_UPDATED_AHEAD " ELSE i.updated_at END,"
     " ready_at = CASE WHEN NOT s.ends THEN i.ready_at WHEN i.not_before > #now THEN m.at + greatest(i.not_before - "

@@ -3,6 +3,10 @@
  */
 #include "provider/postgres/pg_internal.h"
 
+const char *dur__pg_handler_of(const dur_message *item) {
+    return item->handler != NULL ? item->handler : "";
+}
+
 /* What needs no handler passes every filter but an empty one. */
 void dur__pg_handlers(dur__pg_args *args, const dur_handler_filter *filter) {
     dur__pg_array keys = dur__pg_array_text();

@@ -712,11 +712,11 @@ int dur__pg_erase(dur__pg_conn *conn, dur__pg_array *ids, dur_delete_result *out
 /* And what it is, since when. */
 #define DUR__PG_STEP_TEXT                                                                                              \
     DUR__PG_STEP_OF(", CASE WHEN a.step_id IS NULL THEN " DUR__PG_ROW_STEP_IN_FULL " ELSE a.step_json END AS json,"    \
+                    " CASE WHEN a.step_id IS NULL THEN i.step_handler ELSE a.step_handler END AS handler,"             \
                     " coalesce(a.at_ms, i.updated_at) AS at",                                                          \
-                    ", " DUR__PG_STEP_IN_FULL ", h.at_ms")
+                    ", " DUR__PG_STEP_IN_FULL ", h.step_handler, h.at_ms")
 #define DUR__PG_LAST_AHEAD "coalesce(" DUR__PG_AHEAD("h.event_id + h.events - 1", "") ", i.last_event)"
 #define DUR__PG_UPDATED_AHEAD "coalesce(" DUR__PG_AHEAD("h.at_ms", " AND h.at_ms IS NOT NULL") ", i.updated_at)"
-/* The work in their rows is a row of its own (pg_step.c), and they say what history says. */
 /*
  * The handlers of a parameter, as ha(h); where that is NULL, all that rows of the table have for which `free` holds, one
  * probe of an index each.  Begins a WITH RECURSIVE.
@@ -730,13 +730,16 @@ int dur__pg_erase(dur__pg_conn *conn, dur__pg_array *ids, dur_delete_result *out
 void dur__pg_handlers(dur__pg_args *args, const dur_handler_filter *filter);
 int dur__pg_list_unserved(dur_provider *self, dur_arena *arena, size_t each, dur_unserved **out, size_t *count,
                           dur_error *err);
+/* What a worker row says of it. */
+const char *dur__pg_handler_of(const dur_message *item);
+/* The work in their rows is a row of its own (pg_step.c), and they say what history says. */
 #define DUR__PG_MOVE_STEPS                                                                                             \
-    "s0 AS (INSERT INTO @worker (instance_id, id, execution_id, activity_id, attempts, token, owner, since_ms, json)"  \
-    " OVERRIDING SYSTEM VALUE SELECT i.instance_id, s.id, i.current_execution, -s.id & 1099511627775, 1, s.token,"     \
-    " i.owner, s.at, s.json FROM i0 JOIN @instances i ON i.instance_id = i0.instance_id CROSS JOIN " DUR__PG_STEP_TEXT \
-    " s WHERE s.id < 0)"
+    "s0 AS (INSERT INTO @worker (instance_id, id, execution_id, activity_id, attempts, token, owner, since_ms, json,"  \
+    " handler) OVERRIDING SYSTEM VALUE SELECT i.instance_id, s.id, i.current_execution, -s.id & 1099511627775, 1,"     \
+    " s.token, i.owner, s.at, s.json, s.handler FROM i0 JOIN @instances i ON i.instance_id = i0.instance_id CROSS"     \
+    " JOIN " DUR__PG_STEP_TEXT " s WHERE s.id < 0)"
 #define DUR__PG_NO_STEP                                                                                                \
-    "step_id = NULL, step_token = NULL, step_json = NULL, last_event = " DUR__PG_LAST_AHEAD                            \
+    "step_id = NULL, step_token = NULL, step_json = NULL, step_handler = NULL, last_event = " DUR__PG_LAST_AHEAD       \
     ", updated_at = " DUR__PG_UPDATED_AHEAD
 /* The execution that began with its instance's row stands in it, as long as nothing else is done than to end it. */
 #define DUR__PG_EXECUTIONS_IN_ROWS                                                                                     \

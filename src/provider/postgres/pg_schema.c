@@ -19,9 +19,8 @@
  *   reason.  ready_due = 0: whatever the clock says.
  * - known: the instance exists in the sense of provider_methods.h.
  * - handler: what a node must have to run the instance, first column of the indexes by which it is claimed.  next: that
- *   of a start or continue-as-new that waits, until its execution begins.  Of a worker row it is the activity's name,
- *   which its text has before anything that an application says; a name that has to be escaped there is left out, and
- *   the row is for every node.  dur_served: which handlers the owners have; '': all.
+ *   of a start or continue-as-new that waits, until its execution begins.  Of a worker row it is the activity's name.
+ *   '': the row is for every node.  dur_served: which handlers the owners have; '': all.
  * - step_*: the activity that the instance's own node runs (pg_step.c).  status, output: the execution that began with
  *   the row (pg_usual.c); others are in dur_executions.
  * - dur_history: the events of a turn are one row (pg_history.c), without what the columns say (pg_short.c); at_ms and
@@ -51,7 +50,7 @@ static const char *const migration_1[] = {
     " runs_alone boolean NOT NULL DEFAULT false,"
     " not_before bigint NOT NULL DEFAULT 0,"
     " ready_at bigint, ready_due bigint NOT NULL DEFAULT 0,"
-    " step_id bigint, step_token text COLLATE \"C\", step_json text,"
+    " step_id bigint, step_token text COLLATE \"C\", step_json text, step_handler text COLLATE \"C\","
     " status smallint, output text, next text COLLATE \"C\", next_execution bigint NOT NULL DEFAULT 0,"
     " handler text COLLATE \"C\" GENERATED ALWAYS AS (CASE WHEN status IN (2, 3) THEN '' WHEN next_execution >"
     " current_execution THEN coalesce(next, '') WHEN name IS NULL OR version IS NULL THEN '' ELSE name || chr(64) ||"
@@ -82,7 +81,8 @@ static const char *const migration_1[] = {
     "CREATE TABLE @history ("
     " instance_id text COLLATE \"C\" NOT NULL, execution_id bigint NOT NULL, event_id bigint NOT NULL,"
     " json text NOT NULL, events integer NOT NULL DEFAULT 1, at_ms bigint,"
-    " step_id bigint, step_token text COLLATE \"C\", step_json text, written text,"
+    " step_id bigint, step_token text COLLATE \"C\", step_json text, step_handler text COLLATE \"C\","
+    " written text,"
     " PRIMARY KEY (instance_id, execution_id, event_id)"
     ") WITH (autovacuum_vacuum_insert_scale_factor = 0.05);"
     "CREATE VIEW @events AS SELECT h.instance_id, h.execution_id, " DUR__PG_EVENT_ID
@@ -110,8 +110,7 @@ static const char *const migration_1[] = {
     " token text COLLATE \"C\", owner text COLLATE \"C\","
     " until_ms bigint NOT NULL DEFAULT 0, since_ms bigint NOT NULL DEFAULT 0,"
     " json text NOT NULL,"
-    " handler text COLLATE \"C\" GENERATED ALWAYS AS (coalesce(substring(json from"
-    " ',\"name\":\"([^\"\\\\]*)\"'), '')) STORED,"
+    " handler text COLLATE \"C\" NOT NULL DEFAULT '',"
     " PRIMARY KEY (instance_id, id)"
     ") WITH (fillfactor = 90, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,"
     " autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 20000);"

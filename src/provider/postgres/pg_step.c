@@ -333,18 +333,32 @@ static bool is_told_beside_events(const dur_turn_commit *turn) {
     return !turn->writes_start && dur__pg_turn_keeps(turn);
 }
 
-static void add_step(dur__pg_array *id, dur__pg_array *token, dur__pg_array *json, const dur_turn_work *work,
-                     dur_text text) {
-    dur__pg_add_i64(id, dur__pg_step_id(&work->message));
-    dur__pg_add_text(token, work->lock_token);
-    dur__pg_add_json(json, text);
+typedef struct step_columns {
+    dur__pg_array id, token, json, handler;
+} step_columns;
+
+static void add_step(step_columns *out, const dur_turn_work *work, dur_text text) {
+    dur__pg_add_i64(&out->id, dur__pg_step_id(&work->message));
+    dur__pg_add_text(&out->token, work->lock_token);
+    dur__pg_add_json(&out->json, text);
+    dur__pg_add_text(&out->handler, dur__pg_handler_of(&work->message));
+}
+
+static void add_none(step_columns *out, bool ended) {
+    if (ended)
+        dur__pg_add_i64(&out->id, 0);
+    else
+        dur__pg_add_null(&out->id);
+    dur__pg_add_null(&out->token);
+    dur__pg_add_null(&out->json);
+    dur__pg_add_null(&out->handler);
 }
 
 void dur__pg_step_columns(dur__pg_args *args, const dur__pg_lane *lane, dur_turn_commit **turns, size_t count,
                           dur__pg_step_place place) {
     bool beside = place == DUR__PG_STEP_BESIDE_EVENTS;
-    dur__pg_array ends = dur__pg_array_i64(), id = dur__pg_array_i64();
-    dur__pg_array token = dur__pg_array_text(), json = dur__pg_array_text();
+    dur__pg_array ends = dur__pg_array_i64();
+    step_columns out = { dur__pg_array_i64(), dur__pg_array_text(), dur__pg_array_text(), dur__pg_array_text() };
     for (size_t i = 0; i < count; i++) {
         const row *known = row_of(lane, turns[i]->instance), *step = has_step(known);
         bool told = !beside || is_told_beside_events(turns[i]);
@@ -353,19 +367,15 @@ void dur__pg_step_columns(dur__pg_args *args, const dur__pg_lane *lane, dur_turn
         if (told && made(step, turns[i])) {
             const dur_turn_work *work = &turns[i]->worker_items[0];
             const char *end = known != NULL ? known->end : NULL;
-            add_step(&id, &token, &json, work,
+            add_step(&out, work,
                      beside ? dur__pg_step_short(turns[i], &work->message, end) : text_in_row(known, turns[i]));
-            continue;
+        } else {
+            add_none(&out, beside && old != 0);
         }
-        if (beside && old != 0)
-            dur__pg_add_i64(&id, 0);
-        else
-            dur__pg_add_null(&id);
-        dur__pg_add_null(&token);
-        dur__pg_add_null(&json);
     }
     if (place == DUR__PG_STEP_IN_ROW) dur__pg_array_arg(args, &ends);
-    dur__pg_array_arg(args, &id);
-    dur__pg_array_arg(args, &token);
-    dur__pg_array_arg(args, &json);
+    dur__pg_array_arg(args, &out.id);
+    dur__pg_array_arg(args, &out.token);
+    dur__pg_array_arg(args, &out.json);
+    dur__pg_array_arg(args, &out.handler);
 }

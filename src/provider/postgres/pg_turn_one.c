@@ -9,17 +9,18 @@
 #define OR_NOTHING " SELECT 1 / count(*) FROM u"
 static const char row_sql[] =
     "WITH u AS (UPDATE @instances i SET step_id = $11::bigint, step_token = $12::text, step_json = $13::text,"
-    " last_event = $6::bigint, updated_at = #now, acquisitions = 0 WHERE i.step_id IS NOT DISTINCT FROM $10::bigint"
+    " step_handler = $14::text, last_event = $6::bigint, updated_at = #now, acquisitions = 0 WHERE i.step_id IS NOT DISTINCT FROM $10::bigint"
     " AND i.instance_id = $2::text AND i.current_execution = $4::bigint AND (i.token = $3::text) IS TRUE AND (i.owner"
     " = $7::text) IS TRUE AND (i.holder = $8::bigint) IS TRUE AND i.last_event = $5::bigint"
     " AND " DUR__PG_FENCE("$9::bigint") " RETURNING 1), h AS (INSERT INTO @history (instance_id, execution_id,"
-    " event_id, events, json, written) VALUES ($2::text, $4::bigint, $14::bigint, 2, $15::text, $16::text))" OR_NOTHING;
+    " event_id, events, json, written) VALUES ($2::text, $4::bigint, $15::bigint, 2, $16::text, $17::text))" OR_NOTHING;
 static const char taken_sql[] =
     "WITH u AS (DELETE FROM @worker w WHERE w.instance_id = $2::text AND w.id = $3::bigint AND w.token = $4::text AND"
     " w.owner IS NOT NULL AND w.session_id IS NULL RETURNING 1)" OR_NOTHING;
 static const char work_sql[] =
-    "INSERT INTO @worker (instance_id, execution_id, activity_id, tag, attempts, token, owner, since_ms, json) VALUES"
-    " ($2::text, $3::bigint, $4::bigint, $5::text, 1, $6::text, $8::text, #now, $7::text) RETURNING id, true";
+    "INSERT INTO @worker (instance_id, execution_id, activity_id, tag, attempts, token, owner, since_ms, json,"
+    " handler) VALUES"
+    " ($2::text, $3::bigint, $4::bigint, $5::text, 1, $6::text, $8::text, #now, $7::text, $9::text) RETURNING id, true";
 
 static bool is_kv(const dur_event_row *event) {
     return event->kind >= DUR_EVENT_KEY_VALUE_SET && event->kind <= DUR_EVENT_KEY_VALUES_CLEARED;
@@ -64,7 +65,9 @@ static void send_row(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *l
         dur__pg_i64(&args, dur__pg_step_id(&next->message));
         dur__pg_text(&args, next->lock_token);
         dur__pg_json(&args, dur__pg_step_text(lane, turn));
+        dur__pg_text(&args, dur__pg_handler_of(&next->message));
     } else {
+        dur__pg_null(&args);
         dur__pg_null(&args);
         dur__pg_null(&args);
         dur__pg_null(&args);
@@ -98,5 +101,6 @@ int dur__pg_send_one_step(dur__pg *store, dur__pg_batch *batch, const dur__pg_la
     dur__pg_text(&args, next->lock_token);
     dur__pg_json(&args, next->message.json);
     dur__pg_text(&args, lane->owner);
+    dur__pg_text(&args, dur__pg_handler_of(&next->message));
     return dur__pg_batch_add(batch, work_sql, &args);
 }

@@ -91,21 +91,23 @@ bool dur__pg_send_sessions(dur__pg *store, dur__pg_batch *batch, dur_turn_commit
 
 static const char work_sql[] =
     "INSERT INTO @worker (instance_id, execution_id, activity_id, tag, session_id, attempts, token, owner, since_ms,"
-    " json) SELECT x.instance, x.execution, x.activity, x.tag, x.session, CASE WHEN x.locks THEN 1 ELSE 0 END,"
-    " CASE WHEN x.locks THEN x.token END, CASE WHEN x.locks THEN x.owner END, x.now, x.json FROM (SELECT t.*, n.now,"
+    " json, handler) SELECT x.instance, x.execution, x.activity, x.tag, x.session, CASE WHEN x.locks THEN 1 ELSE 0 END,"
+    " CASE WHEN x.locks THEN x.token END, CASE WHEN x.locks THEN x.owner END, x.now, x.json, x.handler FROM (SELECT t.*, n.now,"
     " t.token IS NOT NULL AND EXISTS (SELECT 1 FROM @owners o WHERE o.owner = t.owner) AND (t.session IS NULL OR EXISTS"
     " (SELECT 1 FROM @sessions s WHERE s.session_id = t.session AND s.holder = t.node AND s.owner = t.owner)) AS locks"
     " FROM (SELECT #now AS now) n, unnest($2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[],"
-    " $8::text[], $9::text[], $10::text[]) WITH ORDINALITY AS t(instance, execution, activity, tag, session, token,"
-    " owner, node, json, at)) x ORDER BY x.at RETURNING id, token IS NOT NULL";
+    " $8::text[], $9::text[], $10::text[], $11::text[]) WITH ORDINALITY AS t(instance, execution, activity, tag,"
+    " session, token, owner, node, json, handler, at)) x ORDER BY x.at RETURNING id, token IS NOT NULL";
 
 /* Where all of it is locked for one owner and nothing has a session. */
 static const char locked_work_sql[] =
-    "INSERT INTO @worker (instance_id, execution_id, activity_id, tag, attempts, token, owner, since_ms, json)"
+    "INSERT INTO @worker (instance_id, execution_id, activity_id, tag, attempts, token, owner, since_ms, json,"
+    " handler)"
     " SELECT t.instance, t.execution, t.activity, t.tag, CASE WHEN n.lives THEN 1 ELSE 0 END, CASE WHEN n.lives THEN"
-    " t.token END, CASE WHEN n.lives THEN $8::text END, n.now, t.json FROM (SELECT #now AS now, EXISTS (SELECT 1 FROM"
+    " t.token END, CASE WHEN n.lives THEN $8::text END, n.now, t.json, t.handler FROM (SELECT #now AS now, EXISTS (SELECT 1 FROM"
     " @owners o WHERE o.owner = $8::text) AS lives OFFSET 0) n, unnest($2::text[], $3::bigint[], $4::bigint[],"
-    " $5::text[], $6::text[], $7::text[]) WITH ORDINALITY AS t(instance, execution, activity, tag, token, json, at)"
+    " $5::text[], $6::text[], $7::text[], $9::text[]) WITH ORDINALITY AS t(instance, execution, activity, tag, token,"
+    " json, handler, at)"
     " ORDER BY t.at RETURNING id, token IS NOT NULL";
 
 /*
@@ -113,10 +115,11 @@ static const char locked_work_sql[] =
  * dead needs the fence and ends his leases in the same transaction.
  */
 static const char held_work_sql[] =
-    "INSERT INTO @worker (instance_id, execution_id, activity_id, tag, attempts, token, owner, since_ms, json)"
-    " SELECT t.instance, t.execution, t.activity, t.tag, 1, t.token, $8::text, #now, t.json FROM unnest($2::text[],"
-    " $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[]) WITH ORDINALITY AS t(instance, execution,"
-    " activity, tag, token, json, at) ORDER BY t.at RETURNING id, true";
+    "INSERT INTO @worker (instance_id, execution_id, activity_id, tag, attempts, token, owner, since_ms, json,"
+    " handler)"
+    " SELECT t.instance, t.execution, t.activity, t.tag, 1, t.token, $8::text, #now, t.json, t.handler FROM unnest($2::text[],"
+    " $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[], $9::text[]) WITH ORDINALITY AS t(instance,"
+    " execution, activity, tag, token, json, handler, at) ORDER BY t.at RETURNING id, true";
 
 /* Of a turn that goes into the table; lane: of its usual turns. */
 static size_t rows_of(const dur__pg_lane *lane, const dur_turn_commit *turn) {
@@ -142,6 +145,7 @@ static int send_locked_work(dur__pg *store, dur__pg_batch *batch, const dur__pg_
     dur__pg_args args;
     dur__pg_array instance = dur__pg_array_text(), execution = dur__pg_array_i64(), activity = dur__pg_array_i64();
     dur__pg_array tag = dur__pg_array_text(), token = dur__pg_array_text(), json = dur__pg_array_text();
+    dur__pg_array handler = dur__pg_array_text();
     for (size_t i = 0; i < count; i++) {
         for (size_t k = 0; k < rows_of(lane, turns[i]); k++) {
             const dur_turn_work *item = &turns[i]->worker_items[k];
@@ -151,6 +155,7 @@ static int send_locked_work(dur__pg *store, dur__pg_batch *batch, const dur__pg_
             dur__pg_add_text(&tag, item->message.tag);
             dur__pg_add_text(&token, item->lock_token);
             dur__pg_add_json(&json, item->message.json);
+            dur__pg_add_text(&handler, dur__pg_handler_of(&item->message));
         }
     }
     dur__pg_args_begin(store, &args);
@@ -161,6 +166,7 @@ static int send_locked_work(dur__pg *store, dur__pg_batch *batch, const dur__pg_
     dur__pg_array_arg(&args, &token);
     dur__pg_array_arg(&args, &json);
     dur__pg_text(&args, owner);
+    dur__pg_array_arg(&args, &handler);
     return dur__pg_batch_add(batch, lane != NULL ? held_work_sql : locked_work_sql, &args);
 }
 
@@ -169,7 +175,7 @@ int dur__pg_send_work(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *
     const char *owner = sole_owner(lane, turns, count);
     if (owner != NULL) return send_locked_work(store, batch, lane, turns, count, owner);
     dur__pg_args args;
-    enum { INSTANCE, EXECUTION, ACTIVITY, TAG, SESSION, TOKEN, OWNER, NODE, JSON, COLUMNS };
+    enum { INSTANCE, EXECUTION, ACTIVITY, TAG, SESSION, TOKEN, OWNER, NODE, JSON, HANDLER, COLUMNS };
     dur__pg_array columns[COLUMNS];
     for (int i = 0; i < COLUMNS; i++)
         columns[i] = i == EXECUTION || i == ACTIVITY ? dur__pg_array_i64() : dur__pg_array_text();
@@ -186,6 +192,7 @@ int dur__pg_send_work(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *
             dur__pg_add_text(&columns[OWNER], turns[i]->owner);
             dur__pg_add_text(&columns[NODE], turns[i]->session_owner);
             dur__pg_add_json(&columns[JSON], item->message.json);
+            dur__pg_add_text(&columns[HANDLER], dur__pg_handler_of(&item->message));
         }
     }
     bool any = columns[INSTANCE].count > 0;

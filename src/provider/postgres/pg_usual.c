@@ -19,14 +19,13 @@
 #define TURNS(more)                                                                                                    \
     "(SELECT unnest($2::text[]) AS id, unnest($3::text[]) AS token, unnest($4::bigint[]) AS execution,"                \
     " unnest($5::bigint[]) AS expected, unnest($6::bigint[]) AS last, unnest($11::bigint[]) AS gone,"                  \
-    " unnest($12::bigint[]) AS step, unnest($13::text[]) AS step_token, unnest($14::text[]) AS step_json, "            \
-    "unnest($18::bigint[])"                                                                                            \
-    " AS row_last" more ") t"
-#define STATE ", unnest($19::bigint[]) AS flags, unnest($20::text[]) AS custom"
-#define RESULT ", unnest($21::bigint[]) AS status, unnest($22::text[]) AS output"
+    " unnest($12::bigint[]) AS step, unnest($13::text[]) AS step_token, unnest($14::text[]) AS step_json,"             \
+    " unnest($15::text[]) AS step_handler, unnest($19::bigint[]) AS row_last" more ") t"
+#define STATE ", unnest($20::bigint[]) AS flags, unnest($21::text[]) AS custom"
+#define RESULT ", unnest($22::bigint[]) AS status, unnest($23::text[]) AS output"
 #define NAMES                                                                                                          \
-    ", unnest($23::text[]) AS name, unnest($24::text[]) AS version, unnest($25::text[]) AS parent,"                    \
-    " unnest($26::text[]) AS pin, unnest($27::bigint[]) AS birth"
+    ", unnest($24::text[]) AS name, unnest($25::text[]) AS version, unnest($26::text[]) AS parent,"                    \
+    " unnest($27::text[]) AS pin, unnest($28::bigint[]) AS birth"
 
 /*
  * A lease that this lane holds; where the holder is another, it was taken outside of the lane.  IS TRUE keeps the
@@ -48,9 +47,10 @@
 #define NEXT_STEP                                                                                                      \
     " step_id = CASE WHEN " STEP_STAYS " THEN i.step_id ELSE t.step END,"                                              \
     " step_token = CASE WHEN " STEP_STAYS " THEN i.step_token ELSE t.step_token END,"                                  \
-    " step_json = CASE WHEN " STEP_STAYS " THEN i.step_json ELSE t.step_json END,"
+    " step_json = CASE WHEN " STEP_STAYS " THEN i.step_json ELSE t.step_json END,"                                     \
+    " step_handler = CASE WHEN " STEP_STAYS " THEN i.step_handler ELSE t.step_handler END,"
 
-#define EVENTS "unnest($15::bigint[]) AS events, unnest($16::text[]) AS json, unnest($17::text[]) AS written"
+#define EVENTS "unnest($16::bigint[]) AS events, unnest($17::text[]) AS json, unnest($18::text[]) AS written"
 /* Their first row of history; further ones come with a statement of their own (pg_history.c).  The texts do not go
    through the update, which would copy them. */
 #define HISTORY                                                                                                        \
@@ -116,9 +116,9 @@ static const char beginning_rows_sql[] =
 static const char born_sql[] =
     "WITH u AS (INSERT INTO @instances (instance_id, has_row, has_history, known, name, version, current_execution,"
     " last_event, pin, custom_status, custom_status_version, created_at, updated_at, token, owner, holder, step_id,"
-    " step_token, step_json, status, birth) SELECT t.id, true, true, true, t.name, t.version, t.execution, t.last,"
+    " step_token, step_json, step_handler, status, birth) SELECT t.id, true, true, true, t.name, t.version, t.execution, t.last,"
     " t.pin::bigint[], t.custom, t.flags >> 3 & 1, n.now, n.now, t.token, $7::text, $8::bigint, t.step, t.step_token,"
-    " t.step_json, 1, nullif(t.birth, 0) FROM (SELECT #now AS now) n, " TURNS(STATE NAMES) " WHERE " OWNER_LIVES
+    " t.step_json, t.step_handler, 1, nullif(t.birth, 0) FROM (SELECT #now AS now) n, " TURNS(STATE NAMES) " WHERE " OWNER_LIVES
     " RETURNING instance_id, current_execution, created_at), " HISTORY ALL_OR_NOTHING;
 
 /* ---- which turns are usual --------------------------------------------------------------------------------------- */

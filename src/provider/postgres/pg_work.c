@@ -230,8 +230,8 @@ void dur__pg_sessions_lock_add(dur__pg *store, dur__pg_batch *batch, dur__pg_arr
 /* ---- one row ----------------------------------------------------------------------------------------------------- */
 
 static const char enqueue_sql[] =
-    "INSERT INTO @worker (instance_id, execution_id, activity_id, tag, session_id, since_ms, json)"
-    " VALUES ($2::text, $3::bigint, $4::bigint, $5::text, $6::text, #now, $7::text)";
+    "INSERT INTO @worker (instance_id, execution_id, activity_id, tag, session_id, since_ms, json, handler)"
+    " VALUES ($2::text, $3::bigint, $4::bigint, $5::text, $6::text, #now, $7::text, $8::text)";
 
 int dur__pg_enqueue_for_worker(dur_provider *self, const dur_message *item, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
@@ -247,6 +247,7 @@ int dur__pg_enqueue_for_worker(dur_provider *self, const dur_message *item, dur_
     dur__pg_text(&args, item->tag);
     dur__pg_text(&args, item->session_id);
     dur__pg_json(&args, item->json);
+    dur__pg_text(&args, dur__pg_handler_of(item));
     dur__pg_batch_begin(&batch, conn, true);
     dur__pg_batch_add(&batch, enqueue_sql, &args);
     dur__pg_batch_notify(&batch);
