@@ -21,11 +21,18 @@ static bool known(dur__loop *loop, const char *instance) {
     return dur__map_get(&loop->instances, instance) != NULL || dur__directory_get(loop->runtime, instance) != NULL;
 }
 
-/* Not from a store that fails: whoever waits must hear of it. */
+static bool is_careful(const dur__loop *loop) {
+    return dur__monotonic_us() < atomic_load_explicit(&loop->runtime->careful_until_us, memory_order_relaxed);
+}
+
+/*
+ * Not from a store that fails: whoever waits must hear of it.  While the keeper wants care, all are given back, and
+ * their callers write them: what is only left waiting keeps the lane awake, and its caller waiting for the lane.
+ */
 size_t dur__unborn_take(dur__loop *loop) {
     size_t count = 0;
+    bool careful = is_careful(loop);
     if (loop->fallback || loop->failures > 0) return 0;
-    if (dur__monotonic_us() < atomic_load_explicit(&loop->runtime->careful_until_us, memory_order_relaxed)) return 0;
     if (!dur__fleet_runs(loop->runtime)) return 0;
     if (!loop->runtime->has_owners) return 0; /* locks by time are renewed, under the token that they have now */
     dur_arena *arena = dur__pool_arena(loop);
@@ -34,7 +41,7 @@ size_t dur__unborn_take(dur__loop *loop) {
     if (dur_store_lane_starts(loop->lane, arena, TAKE_MAX, items, &count, NULL) != DUR_OK) count = 0;
     if (count > 0) loop->now_ms = dur_store_now_ms(loop->runtime->store);
     for (size_t i = 0; i < count && !loop->inside.left_behind; i++) {
-        if (!known(loop, items[i].instance))
+        if (!careful && !known(loop, items[i].instance))
             dur__triage_unborn(loop, &items[i]);
         else
             dur_store_lane_start_back(loop->lane, items[i].lock_token);
