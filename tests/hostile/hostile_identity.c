@@ -124,6 +124,38 @@ static void fault_h05_also_when_it_has_not_begun(void **state) {
     expect(w, "two", "DUR_EFAILED: instance \"unborn\" already exists");
 }
 
+/* Deleting it is no reason to forget them either: one makes the next instance, and the others are told that it exists. */
+static void fault_h06_deleting_an_instance_leaves_the_calls_of_others(void **state) {
+    world *w = *state;
+    RUN(w, callers_and_called);
+    start(w, "Waits", "mine", "busy");
+    until_history(w, "busy", "ExternalSubscribed", 1);
+    OK(w, dur_client_suspend(w->client, "busy", "so that nobody is answered", &w->err));
+    start(w, "CallsWaits", "busy", "one");
+    waits_for(w, "one", "busy");
+    start(w, "CallsWaits", "busy", "two");
+    waits_for(w, "two", "busy");
+    OK(w, dur_client_delete(NULL, w->client, "busy", true, &w->err));
+    expect(w, "two", "DUR_EFAILED: instance \"busy\" already exists");
+    OK(w, dur_client_raise(w->client, &w->err, "busy", "Go", "on"));
+    expect(w, "one", " on");
+}
+
+/* Of the starts of one that has not begun the first is the instance, and goes. */
+static void fault_h06_also_one_that_has_not_begun(void **state) {
+    world *w = *state;
+    RUN(w, callers_only);
+    start(w, "Waits", "mine", "unborn");
+    start(w, "CallsWaits", "unborn", "two");
+    waits_for(w, "two", "unborn");
+    OK(w, dur_client_delete(NULL, w->client, "unborn", true, &w->err));
+    world_stop(w);
+    RUN(w, callers_and_called);
+    until_history(w, "unborn", "ExternalSubscribed", 1);
+    OK(w, dur_client_raise(w->client, &w->err, "unborn", "Go", "on"));
+    expect(w, "two", " on");
+}
+
 /* ---- H7: giving up a call never touches somebody else's instance ---- */
 
 static dur_outcome tries_for(dur_ctx *ctx, const char *input) {
@@ -509,6 +541,8 @@ static const struct CMUnitTest tests[] = {
     TEST(fault_h05_also_while_the_child_runs),
     TEST(fault_h05_a_call_that_waits_is_answered_when_its_instance_is_terminated),
     TEST(fault_h05_also_when_it_has_not_begun),
+    TEST(fault_h06_deleting_an_instance_leaves_the_calls_of_others),
+    TEST(fault_h06_also_one_that_has_not_begun),
     TEST(fault_h06_a_new_parent_gets_the_answer_of_its_own_child),
     TEST(fault_h06_so_does_one_that_replaces_it),
     TEST(fault_h06_a_start_that_waits_is_nobodys_parent),

@@ -720,7 +720,10 @@ struct dur_provider_methods {
     int (*get_system_metrics)(dur_provider *self, dur_system_metrics *out, dur_error *err);
     int (*get_queue_depths)(dur_provider *self, dur_queue_depths *out, dur_error *err);
     /* All or nothing.  Refused: a running member without force (DUR_ERUNNING, "running"), a child of a listed one that
-       is not listed (DUR_ECHILD, "child"), an unknown id (DUR_ENOTFOUND, "not found").  Leases end with it. */
+       is not listed (DUR_ECHILD, "child"), an unknown id (DUR_ENOTFOUND, "not found").  Leases end with it.  Starts
+       that wait behind an instance are calls of others, who wait for an answer: they stay, with attempts of 0, and the
+       first of them makes a new instance under the id.  An instance without history is its first start, and that goes
+       with it; a ContinueAsNew always does. */
     int (*delete_instances)(dur_provider *self, const char *const *ids, size_t count, bool force,
                             dur_delete_result *out, dur_error *err);
     /* Finished roots that match, with their trees. */

@@ -49,9 +49,47 @@ static void unmark(instance_list *list) {
         list->items[i]->marked = false;
 }
 
+static void start_found(dur__mem *mem, dur__mem_message *message, void *arg) {
+    (void)mem;
+    if (message->kind == DUR_WORK_START_ORCHESTRATION) dur__mem_batch_add(arg, message);
+}
+
+static int by_place(const void *a, const void *b) {
+    const dur__mem_message *x = *(dur__mem_message *const *)a, *y = *(dur__mem_message *const *)b;
+    if (x->order_ms != y->order_ms) return x->order_ms < y->order_ms ? -1 : 1;
+    return x->id < y->id ? -1 : 1;
+}
+
+/*
+ * Starts that wait behind it are calls of others, and make an instance of their own.  Without history the first one is
+ * the instance itself.
+ */
+static void erase(dur__mem *mem, dur__mem_instance *instance, dur_delete_result *out) {
+    dur_arena *arena = dur_arena_new();
+    dur__mem_batch found = { NULL, 0, 0 };
+    dur__mem_each_message(mem, instance, start_found, &found);
+    if (found.count > 1) qsort(found.items, found.count, sizeof(*found.items), by_place);
+    size_t own = found.count > 0 && instance->event_count == 0, count = found.count - own;
+    dur_message *kept = dur_arena_zalloc(arena, (count + 1) * sizeof(*kept));
+    for (size_t i = 0; i < count; i++) {
+        const dur__mem_message *message = found.items[own + i];
+        kept[i] = (dur_message){ .kind = message->kind,
+                                 .instance = dur_arena_strdup(arena, instance->id),
+                                 .due_ms = message->due_ms,
+                                 .json = { dur_arena_memdup(arena, message->json, message->json_size),
+                                           message->json_size } };
+    }
+    free(found.items);
+    dur__mem_erase(mem, instance, out);
+    out->queue_messages -= count;
+    for (size_t i = 0; i < count; i++)
+        dur__mem_enqueue(mem, &kept[i], 0);
+    dur_arena_free(arena);
+}
+
 static void erase_all(dur__mem *mem, instance_list *list, dur_delete_result *out) {
     for (size_t i = 0; i < list->count; i++)
-        dur__mem_erase(mem, list->items[i], out);
+        erase(mem, list->items[i], out);
 }
 
 bool dur__mem_tree_finished(dur__mem *mem, dur__mem_instance *root, const char **running) {

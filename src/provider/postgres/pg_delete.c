@@ -16,18 +16,27 @@ static const char erase_history_sql[] =
     "WITH d AS (DELETE FROM @history WHERE instance_id = ANY ($2::text[]) RETURNING events) SELECT "
     "coalesce(sum(events),"
     " 0) FROM d";
+/* Starts that wait behind an instance are calls of others.  Without history the first one is the instance itself. */
+static const char erase_queue_sql[] =
+    "DELETE FROM @queue q USING @instances i WHERE i.instance_id = ANY ($2::text[]) AND q.instance_id = i.instance_id"
+    " AND (q.kind <> 0 OR NOT i.has_history AND q.id = (SELECT f.id FROM @queue f WHERE f.instance_id = i.instance_id"
+    " AND f.kind = 0 ORDER BY f.order_ms, f.id LIMIT 1))";
+/* The calls that are left make instances of their own. */
 static const char *const erase_sql[] = {
     lost_sql,
     "DELETE FROM @executions WHERE instance_id = ANY ($2::text[])",
     erase_history_sql,
-    "DELETE FROM @queue WHERE instance_id = ANY ($2::text[])",
+    erase_queue_sql,
     "DELETE FROM @worker WHERE instance_id = ANY ($2::text[])",
     "DELETE FROM @kv WHERE instance_id = ANY ($2::text[])",
     "DELETE FROM @kv_delta WHERE instance_id = ANY ($2::text[])",
     "DELETE FROM @accepted WHERE instance_id = ANY ($2::text[])",
     "DELETE FROM @instances WHERE instance_id = ANY ($2::text[])",
+    "UPDATE @queue SET given = false, attempts = 0 WHERE instance_id = ANY ($2::text[])",
+    "INSERT INTO @instances (instance_id, known, ready_at, ready_due) SELECT instance_id, true, min(order_ms),"
+    " min(due_ms) FROM @queue WHERE instance_id = ANY ($2::text[]) GROUP BY instance_id",
 };
-enum { EXECUTIONS = 1, HISTORY, QUEUE, WORKER, INSTANCES = 8, STATEMENTS };
+enum { EXECUTIONS = 1, HISTORY, QUEUE, WORKER, INSTANCES = 8, STATEMENTS = 11 };
 
 static dur__pg_array copy_of(const dur__pg_array *ids) {
     dur__pg_array copy = *ids;

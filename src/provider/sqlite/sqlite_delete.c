@@ -107,7 +107,30 @@ static int delete_rows(dur__sq_txn *txn, dur__sq_sql sql, uint64_t key, uint64_t
     return code;
 }
 
-static int delete_key(dur__sq_txn *txn, uint64_t key, dur__sq_delete_list *deleted, dur_delete_result *out,
+/* Starts that wait behind an instance are calls of others. */
+typedef struct calls {
+    dur_arena *arena;
+    dur_message *items;
+    size_t count, room;
+} calls;
+
+static int calls_read(dur__sq_txn *txn, uint64_t key, calls *out, dur_error *err) {
+    sqlite3_stmt *row = NULL;
+    int code = dur__sq_first(txn->conn, DUR__SQ_QUEUE_CALLS, &row, err, "i", key);
+    for (; code == DUR_OK && row != NULL; code = dur__sq_next(&row, err)) {
+        if (out->count == out->room) {
+            out->room = out->room == 0 ? 4 : out->room * 2;
+            out->items = dur__xrealloc(out->items, out->room * sizeof(*out->items));
+        }
+        out->items[out->count++] = (dur_message){ .kind = DUR_WORK_START_ORCHESTRATION,
+                                                  .instance = dur__sq_dup(out->arena, row, 0),
+                                                  .due_ms = dur__sq_u64(row, 1),
+                                                  .json = dur__sq_json(out->arena, row, 2) };
+    }
+    return code;
+}
+
+static int delete_one(dur__sq_txn *txn, uint64_t key, dur__sq_delete_list *deleted, dur_delete_result *out,
                       dur_error *err) {
     const struct {
         dur__sq_sql sql;
@@ -134,6 +157,20 @@ static int delete_key(dur__sq_txn *txn, uint64_t key, dur__sq_delete_list *delet
         out->executions += dur__sq_u64(row, 0); /* the current one */
     }
     dur__sq_end(&row);
+    return code;
+}
+
+/* The calls that waited behind it make an instance of their own. */
+static int delete_key(dur__sq_txn *txn, uint64_t key, dur__sq_delete_list *deleted, dur_delete_result *out,
+                      dur_error *err) {
+    calls kept = { .arena = dur_arena_new() };
+    int code = calls_read(txn, key, &kept, err);
+    if (code == DUR_OK) code = delete_one(txn, key, deleted, out, err);
+    for (size_t i = 0; i < kept.count && code == DUR_OK; i++)
+        code = dur__sq_enqueue(txn, &kept.items[i], 0, 0, err);
+    if (code == DUR_OK) out->queue_messages -= kept.count;
+    free(kept.items);
+    dur_arena_free(kept.arena);
     return code;
 }
 

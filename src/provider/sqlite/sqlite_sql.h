@@ -211,6 +211,9 @@
     SQL(QUEUE_REASON, "SELECT due FROM dur_queue WHERE key=?1 AND (+id > ?2 OR +due > ?3)")                            \
     SQL(QUEUE_START, "SELECT due, at, json FROM dur_queue WHERE key=?1 AND qname IS NULL AND kind IN (0, 1) "          \
                      "ORDER BY ord, id LIMIT 1")                                                                       \
+    SQL(QUEUE_CALLS, /* starts behind an instance that has begun, or behind the one that it is */                      \
+        "SELECT i.id, q.due, q.json FROM dur_instance i JOIN dur_queue q ON q.key=i.key WHERE i.key=?1 AND q.kind=0 "  \
+        "ORDER BY ord, q.id LIMIT -1 OFFSET NOT EXISTS (SELECT 1 FROM dur_event e WHERE e.key=?1)")                    \
     SQL(QUEUE_ORPHAN,                                                                                                  \
         "SELECT id, json FROM dur_queue WHERE key=?1 AND qname IS NOT NULL AND due <= ?2 ORDER BY ord, id LIMIT 1")    \
     SQL(QUEUE_ORPHAN_NEXT, "SELECT min(due) FROM dur_queue WHERE key=?1 AND qname IS NOT NULL")                        \
