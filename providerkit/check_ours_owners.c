@@ -341,6 +341,74 @@ static void ours_owner_release_is_clean(kit *t) {
     THAT(kit_commit(t, &late) != DUR_OK);
 }
 
+/* The owner has exactly so many, and one of them is this. */
+static void holds(kit *t, const char *owner, size_t want, const dur_holding *one) {
+    dur_holding *all = NULL;
+    size_t count = 0, same = 0;
+    MUST(dur_store_owner_holdings(t->p, t->arena, owner, &all, &count, ERR));
+    SAME(count, want);
+    for (size_t i = 0; one != NULL && i < count; i++)
+        same += all[i].kind == one->kind && strcmp(all[i].instance, one->instance) == 0 &&
+                all[i].execution_id == one->execution_id && all[i].activity_id == one->activity_id &&
+                strcmp(all[i].token, one->token) == 0;
+    if (one != NULL) SAME(same, 1);
+}
+#define HOLDS(owner, want, ...) holds(t, (owner), (want), &(dur_holding){ __VA_ARGS__ })
+#define HOLDS_NOTHING(owner) holds(t, (owner), 0, NULL)
+
+static void ours_owner_holdings_are_what_it_has_locked(kit *t) {
+    NEEDS_OWNERS();
+    NEEDS("owner_holdings", "return_works");
+    kit_owner(t, "me");
+    kit_owner(t, "next");
+    kit_create(t, "a");
+    kit_create(t, "b");
+    MUST(kit_put(t, kit_raised(t, "a", "go", "")));
+    MUST(kit_put_work(t, kit_activity(t, "a", 7)));
+    HOLDS_NOTHING("me"); /* nothing of it is locked */
+    dur_orchestration_item item = ACQUIRE("me", "a");
+    HOLDS("me", 1, DUR_HOLDS_INSTANCE, "a", .token = item.lock_token);
+    dur_leased_work work = work_of(t, "me", 7);
+    HOLDS("me", 2, DUR_HOLDS_INSTANCE, "a", .token = item.lock_token);
+    HOLDS("me", 2, DUR_HOLDS_WORK, "a", 1, 7, work.lock_token);
+    HOLDS_NOTHING("next");
+    HOLDS_NOTHING("nobody");
+
+    dur_turn_commit keeps = COMMIT_OF(&item, EVENTS(ev_external(2, "go")), WORK(kit_activity(t, "a", 3)));
+    keeps.owner = "me";
+    keeps.worker_items[0].lock_token = "eager";
+    keeps.keep_lease = true;
+    MUST(kit_commit(t, &keeps));
+    size_t eager = keeps.worker_items[0].locked;
+    HOLDS("me", 2 + eager, DUR_HOLDS_INSTANCE, "a", .token = item.lock_token);
+    if (eager == 1) HOLDS("me", 3, DUR_HOLDS_WORK, "a", 1, 3, "eager");
+    dur_worker_claim claim = { .ref = work.ref, .lock_token = work.lock_token };
+    MUST(dur_store_return_works(t->p, &claim, 1, ERR));
+    HOLDS("me", 1 + eager, DUR_HOLDS_INSTANCE, "a", .token = item.lock_token);
+    MUST(dur_store_abandon_orchestration_item(t->p, item.lock_token, 0, true, ERR));
+    work = work_of(t, "next", 7);
+    HOLDS("next", 1, DUR_HOLDS_WORK, "a", 1, 7, work.lock_token);
+    MUST(dur_store_owner_release(t->p, "me", ERR));
+    HOLDS_NOTHING("me");
+    HOLDS("next", 1, DUR_HOLDS_WORK, "a", 1, 7, work.lock_token);
+    MUST(dur_store_ack_work_item(t->p, work.lock_token, NULL, ERR));
+    HOLDS_NOTHING("next");
+}
+
+static void ours_owner_holdings_have_its_sessions(kit *t) {
+    NEEDS_OWNERS();
+    NEEDS("owner_holdings");
+    kit_owner(t, "me");
+    MUST(kit_put_work(t, kit_activity_in(t, "a", 1, 1, "s", NULL)));
+    dur_leased_work work;
+    size_t count = 0;
+    dur_work_fetch how = { .lock_ms = t->lock_ms, .owner = "me", .max = 1, SESSION("node") };
+    MUST(dur_store_fetch_works(t->p, t->arena, &how, &work, &count, ERR));
+    SAME(count, 1);
+    HOLDS("me", 2, DUR_HOLDS_WORK, "a", 1, 1, work.lock_token);
+    HOLDS("me", 2, DUR_HOLDS_SESSION, "s", .token = "");
+}
+
 static void ours_session_of_a_dead_owner_waits_for_its_node(kit *t) {
     NEEDS_OWNERS();
     kit_owner(t, "dead");
@@ -454,6 +522,8 @@ const kit_check kit_ours_owners[] = {
     CHECK(ours_parked_instance_is_no_suspect),
     CHECK(ours_timed_locks_know_no_crashes),
     CHECK(ours_owner_release_is_clean),
+    CHECK(ours_owner_holdings_are_what_it_has_locked),
+    CHECK(ours_owner_holdings_have_its_sessions),
     CHECK(ours_session_of_a_dead_owner_waits_for_its_node),
     CHECK(ours_session_of_a_dead_owner_is_free_in_the_end),
     CHECK(ours_session_of_a_dead_owner_without_a_node_is_free),

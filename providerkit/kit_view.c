@@ -505,6 +505,7 @@ static const dur_provider_methods every_method = {
     .owner_register = kit_view_owner_register,
     .owner_beat = kit_view_owner_beat,
     .owner_release = kit_view_owner_release,
+    .owner_holdings = kit_view_owner_holdings,
     .enqueue_start = kit_view_enqueue_start,
     .enqueue_existing = kit_view_enqueue_existing,
     .watch_open = kit_view_watch_open,
@@ -549,6 +550,7 @@ static void copy_methods(dur_provider_methods *to, const dur_provider_methods *f
     AS_THE_STORE(owner_register);
     AS_THE_STORE(owner_beat);
     AS_THE_STORE(owner_release);
+    AS_THE_STORE(owner_holdings);
     AS_THE_STORE(enqueue_start);
     AS_THE_STORE(enqueue_starts);
     AS_THE_STORE(watch_wake);

@@ -94,6 +94,8 @@ int kit_view_kv_all(dur_provider *self, dur_arena *arena, const char *instance, 
 int kit_view_owner_register(dur_provider *self, const dur_owner_options *options, dur_error *err);
 int kit_view_owner_beat(dur_provider *self, const char *owner, dur_owner_report *report, dur_error *err);
 int kit_view_owner_release(dur_provider *self, const char *owner, dur_error *err);
+int kit_view_owner_holdings(dur_provider *self, dur_arena *arena, const char *owner, dur_holding **out, size_t *count,
+                            dur_error *err);
 int kit_view_watch_open(dur_provider *self, const char *instance, dur_watch **out, dur_error *err);
 int kit_view_watch_wait(dur_watch *watch, uint64_t timeout_ms, dur_error *err);
 void kit_view_watch_wake(dur_watch *watch);

@@ -101,6 +101,16 @@ int kit_view_owner_release(dur_provider *self, const char *owner, dur_error *err
     TOGETHER(INNER->methods->owner_release(INNER, kit_in(self, owner), err));
 }
 
+int kit_view_owner_holdings(dur_provider *self, dur_arena *arena, const char *owner, dur_holding **out, size_t *count,
+                            dur_error *err) {
+    int code = INNER->methods->owner_holdings(INNER, arena, kit_in(self, owner), out, count, err);
+    for (size_t i = 0; code == DUR_OK && i < *count; i++) {
+        (*out)[i].instance = kit_out(self, (*out)[i].instance);
+        (*out)[i].token = kit_out(self, (*out)[i].token);
+    }
+    return code;
+}
+
 typedef struct view_watch {
     dur_watch base;
     dur_watch *inner;

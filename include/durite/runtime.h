@@ -126,6 +126,21 @@ DUR_API int dur_runtime_start(dur_runtime **out, const dur_runtime_options *opti
  */
 DUR_API int dur_runtime_stop(dur_runtime *runtime, uint64_t grace_ms, dur_error *err);
 
+/*
+ * For tests and tools: is there anything in the store that is locked for this runtime and unknown to the runtime?
+ * Such a lease or activity would wait for ever, because its owner lives.  DUR_ECORRUPT names it.
+ *
+ * The check needs no quiet point: what is on its way between store, loops and workers is waited for, so a finding is a
+ * lock that stays unknown for a second.  Without findings it reads what the runtime has locked, once or a few times.
+ * Only a store that refuses for all of that second to take something back can make a finding of a healthy runtime.
+ *
+ * DUR_EBUSY: a loop does not answer, because a handler has not come back for ten seconds; DUR_EUNSUPPORTED: the store
+ * has no owners, or does not tell what they hold; DUR_EDEADLK: called by a handler or activity; DUR_EFORKED; errors of
+ * the store.  dur_provider_check is the other half: rows against rows.  Any other thread, and not during
+ * dur_runtime_stop.  Since 0.1.
+ */
+DUR_API int dur_runtime_check(dur_runtime *runtime, dur_error *err);
+
 /* Counters since start. */
 DUR_API int dur_runtime_metrics(dur_metrics *out, dur_runtime *runtime, dur_error *err);
 /* Owner id of this runtime, new at each start; "" where the store has no owners.  Borrowed. */

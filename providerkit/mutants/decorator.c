@@ -105,6 +105,11 @@ static int pass_owner_release(dur_provider *self, const char *owner, dur_error *
     return NEXT(self)->owner_release(INNER(self), owner, err);
 }
 
+static int pass_owner_holdings(dur_provider *self, dur_arena *arena, const char *owner, dur_holding **out,
+                               size_t *count, dur_error *err) {
+    return NEXT(self)->owner_holdings(INNER(self), arena, owner, out, count, err);
+}
+
 static int pass_enqueue_start(dur_provider *self, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms,
                               bool *existed, dur_error *err) {
     return NEXT(self)->enqueue_start(INNER(self), item, policy, delay_ms, existed, err);
@@ -428,6 +433,7 @@ static const dur_provider_methods passing = {
     .owner_register = pass_owner_register,
     .owner_beat = pass_owner_beat,
     .owner_release = pass_owner_release,
+    .owner_holdings = pass_owner_holdings,
     .enqueue_start = pass_enqueue_start,
     .enqueue_existing = pass_enqueue_existing,
     .watch_open = pass_watch_open,

@@ -268,6 +268,20 @@ static void patch_release_does_nothing(dur_provider_methods *table) {
     table->owner_release = release_does_nothing;
 }
 
+static int holds_no_work(dur_provider *self, dur_arena *arena, const char *owner, dur_holding **out, size_t *count,
+                         dur_error *err) {
+    int code = NEXT(self)->owner_holdings(INNER(self), arena, owner, out, count, err);
+    size_t kept = 0;
+    for (size_t i = 0; i < *count; i++)
+        if ((*out)[i].kind != DUR_HOLDS_WORK) (*out)[kept++] = (*out)[i];
+    *count = kept;
+    return code;
+}
+
+static void patch_holds_no_work(dur_provider_methods *table) {
+    table->owner_holdings = holds_no_work;
+}
+
 static int still_alive(dur_provider *self, const char *owner, dur_owner_report *out, dur_error *err) {
     int code = NEXT(self)->owner_beat(INNER(self), owner, out, err);
     out->still_ours = true;
@@ -416,6 +430,7 @@ const mutant mutants_ours[] = {
     { .name = "release_does_nothing",
       .mistake = "an owner that ends keeps its leases",
       .patch = patch_release_does_nothing },
+    { .name = "holds_no_work", .mistake = "work that an owner has is not told", .patch = patch_holds_no_work },
     { .name = "dead_owner_untold", .mistake = "an owner taken for dead is not told", .patch = patch_still_alive },
     { .name = "start_anyway", .mistake = "an existing instance is started again", .patch = patch_start_anyway },
     { .name = "start_forgotten",

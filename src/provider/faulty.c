@@ -182,6 +182,9 @@ FORWARD(owner_register, (dur_provider * self, const dur_owner_options *options, 
 FORWARD(owner_beat, (dur_provider * self, const char *owner, dur_owner_report *out, dur_error *err),
         (inner_, owner, out, err))
 FORWARD(owner_release, (dur_provider * self, const char *owner, dur_error *err), (inner_, owner, err))
+FORWARD(owner_holdings,
+        (dur_provider * self, dur_arena *arena, const char *owner, dur_holding **out, size_t *count, dur_error *err),
+        (inner_, arena, owner, out, count, err))
 FORWARD(enqueue_start,
         (dur_provider * self, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms, bool *existed,
          dur_error *err),
@@ -561,6 +564,7 @@ static void faulty_close(dur_provider *self) {
     X(owner_register)                                                                                                  \
     X(owner_beat)                                                                                                      \
     X(owner_release)                                                                                                   \
+    X(owner_holdings)                                                                                                  \
     X(enqueue_start)                                                                                                   \
     X(enqueue_existing)                                                                                                \
     X(watch_open)                                                                                                      \

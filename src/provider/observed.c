@@ -480,6 +480,9 @@ PASS(owner_register, NO_OP, NULL, (dur_provider * self, const dur_owner_options 
 PASS(owner_beat, NO_OP, NULL, (dur_provider * self, const char *owner, dur_owner_report *out, dur_error *err),
      (inner, owner, out, err))
 PASS(owner_release, NO_OP, NULL, (dur_provider * self, const char *owner, dur_error *err), (inner, owner, err))
+PASS(owner_holdings, NO_OP, NULL,
+     (dur_provider * self, dur_arena *arena, const char *owner, dur_holding **out, size_t *count, dur_error *err),
+     (inner, arena, owner, out, count, err))
 PASS(enqueue_start, DUR_OP_ENQUEUE, item->instance,
      (dur_provider * self, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms, bool *existed,
       dur_error *err),
@@ -599,6 +602,7 @@ dur_provider *dur__store_innermost(dur_provider *store) {
     METHOD(owner_register)                                                                                             \
     METHOD(owner_beat)                                                                                                 \
     METHOD(owner_release)                                                                                              \
+    METHOD(owner_holdings)                                                                                             \
     METHOD(enqueue_start)                                                                                              \
     METHOD(enqueue_existing)                                                                                           \
     METHOD(watch_open)                                                                                                 \

@@ -123,6 +123,7 @@ bool dur_store_has(const dur_provider *store, const char *method) {
     HAS(owner_register)
     HAS(owner_beat)
     HAS(owner_release)
+    HAS(owner_holdings)
     HAS(enqueue_start)
     HAS(enqueue_existing)
     HAS(watch_open)

@@ -159,6 +159,18 @@ int dur_store_owner_release(dur_provider *store, const char *owner, dur_error *e
     return store->methods->owner_release(store, owner, err);
 }
 
+int dur_store_owner_holdings(dur_provider *store, dur_arena *arena, const char *owner, dur_holding **out, size_t *count,
+                             dur_error *err) {
+    int code = dur__store_enter(store, "owner_holdings", err);
+    if (code != DUR_OK) return code;
+    if (arena == NULL || owner == NULL || out == NULL || count == NULL)
+        return dur__store_null(err, "owner_holdings", "arena, owner, out and count");
+    *out = NULL;
+    *count = 0;
+    if (!DUR_HAS_METHOD(store->methods, owner_holdings)) return dur__store_missing(err, store, "owner_holdings");
+    return store->methods->owner_holdings(store, arena, owner, out, count, err);
+}
+
 int dur_store_list_unserved(dur_provider *store, dur_arena *arena, size_t each, dur_unserved **out, size_t *count,
                             dur_error *err) {
     int code = dur__store_enter(store, "list_unserved", err);

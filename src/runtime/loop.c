@@ -505,6 +505,7 @@ void dur__loop_main(void *data) {
     for (;;) {
         dur__phase phase = dur__runtime_phase(runtime);
         if (loop->inside.left_behind || (phase == DUR__PHASE_RELEASE && released(loop))) break;
+        dur__census_answer(loop);
         if (!follow_owner(loop)) continue;
         dur__loop_take_done(loop);
         if (dur__keeper_fenced(runtime) && phase == DUR__PHASE_RUN)

@@ -48,6 +48,7 @@ static void runtime_free(dur_runtime *runtime) {
     dur__map_free(&runtime->directory);
     dur__map_free(&runtime->renewals);
     dur__work_destroy(&runtime->work);
+    dur__census_destroy(&runtime->census);
     dur__cond_destroy(&runtime->changed);
     dur__mutex_destroy(&runtime->mutex);
     dur__options_free(runtime);
@@ -267,6 +268,7 @@ int dur_runtime_start(dur_runtime **out, const dur_runtime_options *options, dur
     dur__mutex_init(&runtime->mutex);
     dur__cond_init(&runtime->changed);
     dur__work_init(&runtime->work);
+    dur__census_init(&runtime->census);
     int code = dur__options_take(runtime, options, err);
     if (code == DUR_OK) code = take_registries(runtime, err);
     if (code == DUR_OK) dur__fleet_take(runtime);

@@ -268,7 +268,17 @@ struct dur__loop {
     uint32_t starts_in_vain;          /* so often in a row none of them has started another */
     uint64_t last_return_us;
     atomic_bool quiet; /* draining: nothing is left to run or commit */
+    atomic_bool asked; /* dur_runtime_check wants to know what it has */
 };
+
+/* What the loops know, for dur_runtime_check.  `one` is held by the one that asks. */
+typedef struct dur__census {
+    dur__mutex one, mutex;
+    dur__cond answered;
+    size_t waiting; /* loops that have not answered */
+    dur__map known;   /* tokens … */
+    dur_arena *arena; /* … and their texts */
+} dur__census;
 
 /* ---- the runtime ---- */
 
@@ -327,6 +337,7 @@ struct dur_runtime {
     dur__map renewals;     /* token → text, stores without owners; under mutex */
     dur__map unregistered; /* name → backoff state; under mutex */
     dur__metrics counters;
+    dur__census census;
 };
 
 /* runtime.c */
@@ -563,6 +574,11 @@ void dur__rerun_begin(dur__inst *inst, const dur_orchestration_item *item, const
 int dur__rerun_check(dur__inst *inst, dur_error *err); /* before a commit: the history with this turn replays */
 void dur__rerun_keep(dur__inst *inst);                 /* after it */
 void dur__rerun_free(dur__rerun *rerun);
+
+/* census.c */
+void dur__census_init(dur__census *census);
+void dur__census_destroy(dur__census *census);
+void dur__census_answer(dur__loop *loop); /* the loop's thread, between two passes */
 
 /* directory.c: which loop has an instance; only with several loops */
 void dur__directory_put(dur_runtime *runtime, const char *instance, dur__loop *loop);

@@ -10,7 +10,7 @@
  * with one process and 100 with two in make test, 1,000 and 1,000 in make crash.  Each seed is printed;
  * DURITE_TEST_SEED=n begins with seed n.
  */
-#include "e2e/harness.h"
+#include "crash/node_end.h"
 #include <durite/sqlite.h>
 #include <durite/sys/store.h>
 #include <signal.h>
@@ -70,6 +70,7 @@ static int worker_main(const char *url) {
     dur_provider *store = NULL;
     dur_runtime *runtime = NULL;
     dur_error err = DUR_ERROR_INIT;
+    node_listen();
     if (dur_open(&store, url, &err) != DUR_OK ||
         /* On a busy machine one instance may be hit many times before it commits; none of it is its own fault. */
         dur_runtime_start(&runtime, DUR_RUNTIME(.store = store, .handlers = handlers, .max_attempts = 1000), &err) !=
@@ -77,8 +78,8 @@ static int worker_main(const char *url) {
         fprintf(stderr, "worker: %s: %s\n", err.op, err.message);
         return 1;
     }
-    for (;;)
-        pause();
+    for (;; pause_ms(10))
+        node_end_if_told(runtime);
 }
 
 static pid_t worker_spawn(const char *url) {
@@ -207,7 +208,7 @@ static void kill_at_random(world *w, unsigned seed, size_t processes, size_t kil
     }
     check_everything(w, instances);
     for (size_t i = 0; i < processes; i++)
-        worker_kill(workers[i]);
+        node_end(workers[i]);
 }
 
 static void kills_over_seeds(void **state, size_t processes) {

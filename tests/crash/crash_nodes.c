@@ -7,7 +7,7 @@
  * lives may be taken for dead.  How long the work of a killed node waited is measured and printed; the long form (`make
  * crash`) insists on 2 seconds.  The seed is printed; DURITE_TEST_SEED repeats the choices.
  */
-#include "e2e/harness.h"
+#include "crash/node_end.h"
 #include "unit/pg_private.h"
 #include <durite/postgres.h>
 #include <durite/sys/store.h>
@@ -52,11 +52,13 @@ static int node_main(const char *url, const char *name) {
     dur_runtime *runtime = NULL;
     dur_error err = DUR_ERROR_INIT;
     int code = DUR_OK;
+    node_listen();
     for (int i = 0; i < 1000; i++) { /* its first sessions may be among those that are terminated */
         code = store == NULL ? dur_open(&store, url, &err) : DUR_OK;
         if (code == DUR_OK)
             code = dur_runtime_start(&runtime, DUR_RUNTIME(.store = store, .handlers = handlers, .name = name), &err);
         if (code == DUR_OK || !err.retryable) break;
+        node_end_if_told(NULL);
         pause_ms(20);
     }
     if (code != DUR_OK) {
@@ -66,6 +68,7 @@ static int node_main(const char *url, const char *name) {
     for (char known[128] = "";; pause_ms(10)) { /* says under which ids it lives, and since when */
         struct timespec now;
         const char *owner = dur_runtime_owner(runtime);
+        node_end_if_told(runtime);
         if (strcmp(owner, known) == 0) continue;
         snprintf(known, sizeof(known), "%s", owner);
         clock_gettime(CLOCK_REALTIME, &now);
@@ -387,6 +390,10 @@ static void nodes_and_sessions_die(void **state) {
     }
     int code = dur_provider_check(a->store, &err);
     if (code != DUR_OK) fail_msg("%s", err.message);
+    for (size_t i = 0; i < NODES; i++) {
+        node_end(a->nodes[i]);
+        a->nodes[i] = 0;
+    }
     report(a);
 }
 
@@ -433,6 +440,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = { cmocka_unit_test_prestate(nodes_and_sessions_die, &a) };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     for (int i = 0; i < NODES; i++) {
+        if (a.nodes[i] == 0) continue;
         kill(a.nodes[i], SIGKILL);
         waitpid(a.nodes[i], NULL, 0);
     }

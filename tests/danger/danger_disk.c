@@ -122,6 +122,7 @@ static char *run_failing(world *w, long at, int code, long *changes) {
     *changes = atomic_load(&knife.ops);
     atomic_store(&knife.fail_at, 0);
     char *histories = work_histories(w, client);
+    OK(w, dur_runtime_check(runtime, &w->err));
     OK(w, dur_runtime_stop(runtime, patience_ms(), &w->err));
     OK(w, dur_provider_check(store, &w->err));
     dur_client_free(client);

@@ -109,12 +109,6 @@ static inline void world_run_with(world *w, dur_runtime_options *options) {
 #define RUN(w, ...)                                                                                                    \
     world_run_with((w), &(dur_runtime_options){ .size = sizeof(dur_runtime_options), .handlers = __VA_ARGS__ })
 
-static inline void world_stop(world *w) {
-    if (w->runtime == NULL) return;
-    OK(w, dur_runtime_stop(w->runtime, patience_ms(), &w->err));
-    w->runtime = NULL;
-}
-
 /* Whatever a test was about: nothing is left that nobody would come back to. */
 static inline int world_check(world *w, const char *when) {
     if (w->broken || w->store == NULL) return 0;
@@ -124,9 +118,26 @@ static inline int world_check(world *w, const char *when) {
     return -1;
 }
 
+/* … and the runtime knows of all that is locked under its name. */
+static inline int runtime_checked(world *w) {
+    if (w->broken || w->runtime == NULL) return 0;
+    int code = dur_runtime_check(w->runtime, &w->err);
+    if (code != DUR_ECORRUPT) return 0; /* a handler that is stuck, a store that is away: the test's own matter */
+    print_error("the runtime before its end: %s: %s\n", dur_code_name(code), w->err.message);
+    return -1;
+}
+
+static inline void world_stop(world *w) {
+    if (w->runtime == NULL) return;
+    assert_int_equal(runtime_checked(w), 0);
+    OK(w, dur_runtime_stop(w->runtime, patience_ms(), &w->err));
+    w->runtime = NULL;
+}
+
 static inline int world_teardown(void **state) {
     world *w = *state;
     int wrong = world_check(w, "before the end");
+    if (wrong == 0) wrong = runtime_checked(w);
     if (w->runtime != NULL) dur_runtime_stop(w->runtime, patience_ms(), NULL);
     if (wrong == 0) wrong = world_check(w, "at the end");
     dur_client_free(w->client);

@@ -79,6 +79,7 @@ static void child_of(world *w) {
     REFUSED(dur_client_delete(NULL, w->client, "f", true, NULL));
     REFUSED(dur_runtime_start(&runtime, DUR_RUNTIME(.store = w->store, .handlers = handlers), NULL));
     REFUSED(dur_runtime_metrics(&metrics, w->runtime, NULL));
+    REFUSED(dur_runtime_check(w->runtime, NULL));
     REFUSED(dur_client_new(&client, w->store, NULL));
     REFUSED(dur_runtime_stop(w->runtime, 0, NULL));
     REFUSED(dur_runtime_stop(w->runtime, 0, NULL)); /* there is nothing left to free twice */

@@ -195,6 +195,57 @@ static void fault_h48_rows_that_belong_to_nothing_are_found(void **state) {
     found(w, "a", "before");
 }
 
+/* ---- what a runtime does not know of ----------------------------------------------------------------------------- */
+
+static void unknown(world *w, const char *who) {
+    assert_int_equal(dur_runtime_check(w->runtime, &w->err), DUR_ECORRUPT);
+    if (strstr(w->err.message, who) == NULL || strstr(w->err.message, "does not know") == NULL)
+        fail_msg("\"%s\" lacks \"%s\"", w->err.message, who);
+}
+
+static void fault_h04_a_lease_that_its_owner_does_not_know_is_found(void **state) {
+    world *w = *state;
+    needs_tables();
+    left_waiting(w, "Event", "lost", "\"ExternalSubscribed\"");
+    RUN(w, handlers, .worker_concurrency = 4); /* two of them wait for ever */
+    start(w, "Event", "", "parked");
+    start(w, "Work", "", "works");
+    start(w, "Session", "", "session");
+    until_history(w, "parked", "\"ExternalSubscribed\"", 1);
+    until_history(w, "works", "\"ActivityScheduled\"", 1);
+    until_history(w, "session", "\"ActivityScheduled\"", 1);
+    OK(w, dur_runtime_check(w->runtime, &w->err)); /* what it has it knows */
+    plant(w, "UPDATE dur_instance SET token='t', owner=(SELECT id FROM dur_owner), ready_at=NULL WHERE id='lost'",
+          "UPDATE dur_instances SET token = 't', owner = (SELECT owner FROM dur_owners), ready_at = NULL WHERE"
+          " instance_id = 'lost'");
+    fine(w); /* rows alone do not show it */
+    unknown(w, "lost");
+    plant(w, "UPDATE dur_instance SET token=NULL, owner=NULL WHERE id='lost'",
+          "UPDATE dur_instances SET token = NULL, owner = NULL WHERE instance_id = 'lost'");
+    OK(w, dur_runtime_check(w->runtime, &w->err));
+    plant(w,
+          "INSERT INTO dur_worker(key, execution, activity, seq, token, owner, json) SELECT key, 1, 2, 1, 't', "
+          "(SELECT id FROM dur_owner), '{}' FROM dur_instance WHERE id='lost'",
+          "INSERT INTO dur_worker(instance_id, execution_id, activity_id, token, owner, json) SELECT 'lost', 1, 2,"
+          " 't', owner, '{}' FROM dur_owners");
+    unknown(w, "lost");
+    plant(w, "DELETE FROM dur_worker WHERE token='t'", "DELETE FROM dur_worker WHERE token = 't'");
+    dur_runtime_stop(w->runtime, 1, NULL); /* the patient ones end when they are told to */
+    w->runtime = NULL;
+}
+
+static void a_busy_runtime_is_not_taken_for_a_broken_one(void **state) {
+    world *w = *state;
+    RUN(w, handlers, .worker_concurrency = 4);
+    char id[32];
+    for (size_t i = 0; i < scaled(200, 40); i++) {
+        snprintf(id, sizeof(id), "e-%zu", i);
+        start(w, "Event", "", id);
+        if (i % 10 == 0) OK(w, dur_runtime_check(w->runtime, &w->err));
+    }
+    OK(w, dur_runtime_check(w->runtime, &w->err));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(fault_h02_a_message_that_nobody_would_look_at_is_found),
@@ -202,6 +253,8 @@ int main(void) {
         TEST(fault_h02_a_message_that_is_looked_at_much_later_is_found),
         TEST(fault_h48_rows_of_owners_that_are_gone_are_found),
         TEST(fault_h48_rows_that_belong_to_nothing_are_found),
+        TEST(fault_h04_a_lease_that_its_owner_does_not_know_is_found),
+        TEST(a_busy_runtime_is_not_taken_for_a_broken_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -67,6 +67,7 @@ static const char *text_out;
 static uint64_t number_out;
 static size_t count_out;
 static dur_unserved *unserved_out;
+static dur_holding *holdings_out;
 static bool flag_out;
 
 STORE(fetch_orchestration_item, store, arena, &fetch_one, &item_out, &err)
@@ -99,6 +100,7 @@ STORE(list_unserved, store, arena, 1, &unserved_out, &count_out, &err)
 STORE(owner_register, store, &(dur_owner_options){ .owner = "o" }, &err)
 STORE(owner_beat, store, "o", &report_out, &err)
 STORE(owner_release, store, "o", &err)
+STORE(owner_holdings, store, arena, "o", &holdings_out, &count_out, &err)
 STORE(enqueue_start, store, &start_message, DUR_EXISTS_FAIL, 0, NULL, &err)
 STORE(enqueue_starts, store, &start_of_many, 1, &err)
 STORE(enqueue_existing, store, &work_message, 0, &err)
@@ -169,6 +171,7 @@ static const call of_stores[] = {
     OF_STORE(owner_register),
     OF_STORE(owner_beat),
     OF_STORE(owner_release),
+    OF_STORE(owner_holdings),
     OF_STORE(enqueue_start),
     OF_STORE(enqueue_starts),
     OF_STORE(enqueue_existing),
@@ -248,6 +251,7 @@ static void with_nothing_else(void **state) {
     REFUSED(dur_store_owner_register(store, NULL, &err));
     REFUSED(dur_store_owner_beat(store, NULL, NULL, &err));
     REFUSED(dur_store_owner_release(store, NULL, &err));
+    REFUSED(dur_store_owner_holdings(store, NULL, NULL, NULL, NULL, &err));
     REFUSED(dur_store_enqueue_start(store, NULL, DUR_EXISTS_FAIL, 0, NULL, &err));
     REFUSED(dur_store_enqueue_starts(store, NULL, 1, &err));
     REFUSED(dur_store_enqueue_starts(store, &(dur_start){ .item = NULL }, 1, &err));
@@ -529,6 +533,7 @@ HARMLESS(registry_versions, dur_registry_versions(NULL, DUR_HANDLER_ORCHESTRATIO
 HARMLESS(runtime_owner, EMPTY(dur_runtime_owner(NULL)))
 HARMLESS(runtime_stop, dur_runtime_stop(NULL, 0, &err) == DUR_OK)
 HARMLESS(runtime_metrics, dur_runtime_metrics(NULL, NULL, &err) == DUR_EINVAL)
+HARMLESS(runtime_check, dur_runtime_check(NULL, &err) == DUR_EINVAL)
 HARMLESS(runtime_start, dur_runtime_start(NULL, NULL, &err) == DUR_EINVAL)
 HARMLESS(open, dur_open(NULL, NULL, &err) == DUR_EINVAL)
 HARMLESS(open_ex, dur_open_ex(NULL, NULL, NULL, &err) == DUR_EINVAL)
@@ -659,6 +664,7 @@ static const call of_nobody[] = {
     NOBODY(runtime_owner),
     NOBODY(runtime_stop),
     NOBODY(runtime_metrics),
+    NOBODY(runtime_check),
     NOBODY(runtime_start),
     NOBODY(open),
     NOBODY(open_ex),

@@ -410,6 +410,15 @@ typedef struct dur_owner_options {
     const dur_handler_filter *activities;
 } dur_owner_options;
 
+/* Something that is locked under an owner. */
+typedef enum dur_holding_kind { DUR_HOLDS_INSTANCE, DUR_HOLDS_WORK, DUR_HOLDS_SESSION } dur_holding_kind;
+typedef struct dur_holding {
+    dur_holding_kind kind;
+    const char *instance;               /* SESSION: the session's name */
+    uint64_t execution_id, activity_id; /* WORK; else 0 */
+    const char *token;                  /* as fetch gave it; SESSION: "" */
+} dur_holding;
+
 typedef struct dur_owner_report {
     bool still_ours;     /* false: taken for dead; everything under this id is lost */
     bool went_back;      /* the store is in an earlier state than one that it has told (a failover to a standby that was
@@ -691,6 +700,13 @@ struct dur_provider_methods {
        by a session_owner that is not the id stay reserved for it, for their lock time: that node may come back.  So
        they do when the owner dies; those claimed by the id itself are free at once, however it ends. */
     int (*owner_release)(dur_provider *self, const char *owner, dur_error *err);
+    /* Everything that is locked under the owner at one moment, for checks: leases, worker rows and the sessions that
+       its fetches have claimed, in no order.  What has been given back, acknowledged, or taken from an owner that is
+       dead is not there; an owner that is not registered has nothing.  Work that a store keeps with the lease, for its
+       lane alone, need not be there.  May read all rows.  Without it dur_runtime_check is DUR_EUNSUPPORTED; there is no
+       fallback. */
+    int (*owner_holdings)(dur_provider *self, dur_arena *arena, const char *owner, dur_holding **out, size_t *count,
+                          dur_error *err);
 
     /* ======== optional: clients ======== */
 

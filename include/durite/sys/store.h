@@ -83,6 +83,8 @@ DUR_API int dur_store_alone_ended(dur_provider *store, const char *lock_token, d
 DUR_API int dur_store_owner_register(dur_provider *store, const dur_owner_options *options, dur_error *err);
 DUR_API int dur_store_owner_beat(dur_provider *store, const char *owner, dur_owner_report *out, dur_error *err);
 DUR_API int dur_store_owner_release(dur_provider *store, const char *owner, dur_error *err);
+DUR_API int dur_store_owner_holdings(dur_provider *store, dur_arena *arena, const char *owner, dur_holding **out,
+                                     size_t *count, dur_error *err);
 DUR_API int dur_store_enqueue_start(dur_provider *store, const dur_message *item, dur_exists_policy policy,
                                     uint64_t delay_ms, bool *existed, dur_error *err);
 /* At most DUR_STARTS_MAX at a time.  A start that cannot be one (no item, no such policy): DUR_EINVAL, nothing done. */

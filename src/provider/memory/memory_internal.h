@@ -471,6 +471,8 @@ int dur__mem_list_unserved(dur_provider *self, dur_arena *arena, size_t each, du
 int dur__mem_owner_register(dur_provider *self, const dur_owner_options *options, dur_error *err);
 int dur__mem_owner_beat(dur_provider *self, const char *owner, dur_owner_report *out, dur_error *err);
 int dur__mem_owner_release(dur_provider *self, const char *owner, dur_error *err);
+int dur__mem_owner_holdings(dur_provider *self, dur_arena *arena, const char *owner, dur_holding **out, size_t *count,
+                            dur_error *err);
 
 /* memory_lane.c */
 void dur__mem_lane_tell(dur__mem_lane *lane, dur__mem_instance *instance);

@@ -243,3 +243,38 @@ int dur__mem_list_unserved(dur_provider *self, dur_arena *arena, size_t each, du
     *count = list.count;
     return DUR_OK;
 }
+
+static dur_holding *holding_add(dur_arena *arena, dur_holding *all, size_t *count, dur_holding_kind kind,
+                                const char *instance, const char *token) {
+    all[*count] = (dur_holding){ .kind = kind,
+                                 .instance = dur_arena_strdup(arena, instance),
+                                 .token = dur_arena_strdup(arena, token) };
+    return &all[(*count)++];
+}
+
+int dur__mem_owner_holdings(dur_provider *self, dur_arena *arena, const char *owner, dur_holding **out, size_t *count,
+                            dur_error *err) {
+    dur__mem *mem = dur__mem_of(self);
+    (void)err;
+    dur__mem_enter(mem);
+    dur__mem_owner *row = dur__mem_owner_find(mem, owner);
+    size_t most = mem->leases.count + mem->claims.count + mem->sessions.count;
+    dur_holding *all = dur_arena_zalloc(arena, (most + 1) * sizeof(*all));
+    if (row != NULL) {
+        DUR__LIST_EACH(&row->leases, at) {
+            const dur__mem_instance *instance = DUR__CONTAINER(at, dur__mem_instance, by_owner);
+            holding_add(arena, all, count, DUR_HOLDS_INSTANCE, instance->id, instance->token);
+        }
+        DUR__LIST_EACH(&row->works, at) {
+            const dur__mem_work *work = DUR__CONTAINER(at, dur__mem_work, by_owner);
+            dur_holding *added = holding_add(arena, all, count, DUR_HOLDS_WORK, work->instance->id, work->token);
+            added->execution_id = work->execution_id;
+            added->activity_id = work->activity_id;
+        }
+        DUR__LIST_EACH(&row->sessions, at)
+            holding_add(arena, all, count, DUR_HOLDS_SESSION, DUR__CONTAINER(at, dur__mem_session, by_owner)->name, "");
+    }
+    dur__mem_leave(mem);
+    *out = all;
+    return DUR_OK;
+}

@@ -241,6 +241,7 @@ static const dur_provider_methods memory_methods = {
     .owner_register = dur__mem_owner_register,
     .owner_beat = dur__mem_owner_beat,
     .owner_release = dur__mem_owner_release,
+    .owner_holdings = dur__mem_owner_holdings,
     .enqueue_start = dur__mem_enqueue_start,
     .enqueue_existing = dur__mem_enqueue_existing,
     .watch_open = dur__mem_watch_open,

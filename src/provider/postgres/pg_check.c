@@ -129,3 +129,33 @@ int dur__pg_check(dur_provider *self, dur_error *err) {
     PQclear(result);
     return code;
 }
+
+/* ---- what an owner has ------------------------------------------------------------------------------------------- */
+
+/* A step in the instance's row goes with the lease (pg_step.c), and history may be ahead of it: it is not told. */
+static const char holdings_sql[] =
+    "SELECT 0, instance_id, 0, 0, coalesce(token, '') FROM @instances WHERE owner = $2::text UNION ALL SELECT 1,"
+    " instance_id, execution_id, activity_id, coalesce(token, '') FROM @worker WHERE owner = $2::text UNION ALL"
+    " SELECT 2, session_id, 0, 0, '' FROM @sessions WHERE owner = $2::text";
+
+int dur__pg_owner_holdings(dur_provider *self, dur_arena *arena, const char *owner, dur_holding **out, size_t *count,
+                           dur_error *err) {
+    dur__pg *store = dur__pg_of(self);
+    dur__pg_args args;
+    PGresult *rows;
+    dur__pg_args_begin(store, &args);
+    dur__pg_text(&args, owner);
+    int code = dur__pg_one(store, "postgres.owner_holdings", holdings_sql, &args, false, &rows, err);
+    if (code == DUR_OK) {
+        *count = (size_t)PQntuples(rows);
+        *out = dur_arena_zalloc(arena, (*count + 1) * sizeof(**out));
+        for (int i = 0; i < PQntuples(rows); i++)
+            (*out)[i] = (dur_holding){ .kind = (dur_holding_kind)dur__pg_get_u64(rows, i, 0),
+                                       .instance = dur__pg_get_text(rows, i, 1, arena),
+                                       .execution_id = dur__pg_get_u64(rows, i, 2),
+                                       .activity_id = dur__pg_get_u64(rows, i, 3),
+                                       .token = dur__pg_get_text(rows, i, 4, arena) };
+    }
+    PQclear(rows);
+    return code;
+}

@@ -567,6 +567,8 @@ bool dur__pg_drain_notifications(dur__pg_conn *conn, const char *owner); /* true
 int dur__pg_owner_register(dur_provider *self, const dur_owner_options *options, dur_error *err);
 int dur__pg_owner_beat(dur_provider *self, const char *owner, dur_owner_report *out, dur_error *err);
 int dur__pg_owner_release(dur_provider *self, const char *owner, dur_error *err);
+int dur__pg_owner_holdings(dur_provider *self, dur_arena *arena, const char *owner, dur_holding **out, size_t *count,
+                           dur_error *err);
 /* `missing`: the owner is not registered. */
 int dur__pg_owner_check(dur__pg *store, const char *op, const char *owner, dur_code missing, dur_error *err);
 void dur__pg_keepers_close(dur__pg *store);

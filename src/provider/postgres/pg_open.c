@@ -353,7 +353,8 @@ int dur_postgres_register(dur_error *err) {
         .check_works = dur__pg_check_works, .return_works = dur__pg_return_works,                                      \
         .alone_ended = dur__pg_alone_ended,                                                                            \
         .owner_register = dur__pg_owner_register, .owner_beat = dur__pg_owner_beat,                                    \
-        .owner_release = dur__pg_owner_release, .enqueue_start = dur__pg_enqueue_start,                                \
+        .owner_release = dur__pg_owner_release, .owner_holdings = dur__pg_owner_holdings,                              \
+        .enqueue_start = dur__pg_enqueue_start,                                                                        \
         .enqueue_existing = dur__pg_enqueue_existing, .watch_open = dur__pg_watch_open,                                \
         .watch_wait = dur__pg_watch_wait, .watch_close = dur__pg_watch_close,                                          \
         .enqueue_starts = dur__pg_enqueue_starts, .watch_wake = dur__pg_watch_wake,                                    \

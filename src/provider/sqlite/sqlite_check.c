@@ -137,3 +137,42 @@ int dur__sq_check(dur_provider *self, dur_error *err) {
     dur__sq_reader_done(file, conn);
     return code;
 }
+
+/* ---- what an owner has ---- */
+
+static const char holdings_sql[] =
+    "SELECT 0, id, 0, 0, coalesce(token, '') FROM dur_instance WHERE owner=?1 UNION ALL SELECT 1, coalesce(i.id, ''), w.execution, "
+    "w.activity, coalesce(w.token, '') FROM dur_worker w LEFT JOIN dur_instance i USING(key) WHERE w.owner=?1 UNION ALL SELECT 2, session, 0, 0, '' "
+    "FROM dur_session WHERE owner=?1";
+
+int dur__sq_owner_holdings(dur_provider *self, dur_arena *arena, const char *owner, dur_holding **out, size_t *count,
+                           dur_error *err) {
+    dur__sq_file *file = dur__sq_file_of(self);
+    dur__sq_conn *conn = NULL;
+    sqlite3_stmt *stmt = NULL;
+    dur_holding *all = NULL;
+    size_t room = 0;
+    int code = dur__sq_reader(file, &conn, err), row = SQLITE_DONE;
+    if (code != DUR_OK) return code;
+    if (sqlite3_prepare_v2(conn->db, holdings_sql, -1, &stmt, NULL) != SQLITE_OK ||
+        sqlite3_bind_text(stmt, 1, owner, -1, SQLITE_STATIC) != SQLITE_OK)
+        code = dur__sq_fail(err, conn->db, "sqlite.owner_holdings");
+    while (code == DUR_OK && (row = sqlite3_step(stmt)) == SQLITE_ROW) {
+        if (*count == room) {
+            dur_holding *larger = dur_arena_zalloc(arena, (room * 2 + 16) * sizeof(*larger));
+            if (*count > 0) memcpy(larger, all, *count * sizeof(*all));
+            all = larger;
+            room = room * 2 + 16;
+        }
+        all[(*count)++] = (dur_holding){ .kind = (dur_holding_kind)dur__sq_u64(stmt, 0),
+                                         .instance = dur_arena_strdup(arena, dur__sq_text(stmt, 1)),
+                                         .execution_id = dur__sq_u64(stmt, 2),
+                                         .activity_id = dur__sq_u64(stmt, 3),
+                                         .token = dur_arena_strdup(arena, dur__sq_text(stmt, 4)) };
+    }
+    if (code == DUR_OK && row != SQLITE_DONE) code = dur__sq_fail(err, conn->db, "sqlite.owner_holdings");
+    sqlite3_finalize(stmt);
+    dur__sq_reader_done(file, conn);
+    *out = all;
+    return code;
+}

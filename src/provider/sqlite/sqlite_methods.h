@@ -59,6 +59,8 @@ int dur__sq_alone_ended(dur_provider *self, const char *lock_token, dur_error *e
 int dur__sq_owner_register(dur_provider *self, const dur_owner_options *options, dur_error *err);
 int dur__sq_owner_beat(dur_provider *self, const char *owner, dur_owner_report *out, dur_error *err);
 int dur__sq_owner_release(dur_provider *self, const char *owner, dur_error *err);
+int dur__sq_owner_holdings(dur_provider *self, dur_arena *arena, const char *owner, dur_holding **out, size_t *count,
+                           dur_error *err);
 int dur__sq_enqueue_start(dur_provider *self, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms,
                           bool *existed, dur_error *err);
 int dur__sq_enqueue_existing(dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err);

@@ -361,6 +361,7 @@ const dur_provider_methods dur__sq_methods = {
     METHOD(owner_register),
     METHOD(owner_beat),
     METHOD(owner_release),
+    METHOD(owner_holdings),
     METHOD(enqueue_start),
     METHOD(enqueue_existing),
     METHOD(watch_open),
