@@ -103,6 +103,27 @@ static void positional_wait_race_replay(kit *t) {
 
 /* ---- order of messages ------------------------------------------------------------------------------------------- */
 
+/* Timers that were due long ago, and a message between them in the same turn: who is first decides the race. */
+static void legacy_queue_race_decision_preserved(kit *t) {
+    static const char *const stamps[] = { "0.1.30", "0.1.31" };
+    for (size_t i = 0; i < COUNT(stamps); i++) {
+        const char *a = stamps[i];
+        dur_message one = kit_timer(t, a, 1, 4, 1), two = kit_timer(t, a, 1, 5, 1);
+        dur_message between = kit_queued(t, a, "q", "first");
+        SEED(a, EVENTS(stamped(ev_started(1), a), SUBSCRIBED(2), SUBSCRIBED(3), TIMER(4), TIMER(5)),
+             MESSAGES(one, between, two), NAMED);
+        dur_orchestration_item item = TAKE(a);
+        EXACTLY(&item, one, between, two);
+        THAT(kit_says(item.history[0].json, a)); /* the stamp of the policy */
+        MUST(ACK(&item, EVENTS(FIRED(6, 4), DELIVERED(7), FIRED(8, 5), ev_scheduled(9)),
+                 MESSAGES(kit_finished(t, a, 1, 9, "ok"))));
+        item = TAKE(a);
+        SAME(item.history_count, 9);
+        THAT(kit_says(item.history[0].json, a));
+        MUST(ACK(&item, EVENTS(ev_activity_done(10, 9))));
+    }
+}
+
 static void continue_as_new_queue_race_replay(kit *t) {
     dur_message fired = kit_timer(t, "a", 1, 3, 1000), m1 = kit_queued(t, "a", "q", "m1");
     dur_message m2 = kit_queued(t, "a", "q", "m2");
@@ -209,5 +230,6 @@ const kit_check kit_race_replay[] = {
     CHECK(continue_as_new_queue_race_replay),
     CHECK(queue_replay_version_stamp_roundtrip),
     CHECK(positional_wait_race_replay),
+    CHECK(legacy_queue_race_decision_preserved),
     CHECKS_END,
 };

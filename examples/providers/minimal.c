@@ -477,8 +477,13 @@ static int ack_orchestration_item(dur_provider *self, dur_turn_commit *turn, dur
         turn->worker_items[i].row_id = 0;
     }
     cancel_works(me, turn); /* after the insert: scheduled and cancelled in one turn is nothing */
-    for (size_t i = 0; i < turn->orchestrator_item_count; i++)
-        put_message(me, &turn->orchestrator_items[i], 0);
+    bool undelayed = false; /* then what is overdue behind it is, too: it stays behind */
+    for (size_t i = 0; i < turn->orchestrator_item_count; i++) {
+        dur_message item = turn->orchestrator_items[i];
+        if (undelayed && item.due_ms <= wall(me)) item.due_ms = 0;
+        undelayed |= item.due_ms == 0;
+        put_message(me, &item, 0);
+    }
     row->lock[0] = '\0';
     return leave(me, DUR_OK);
 }

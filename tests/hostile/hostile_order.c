@@ -171,6 +171,26 @@ static void fault_h47_a_delayed_abandon_puts_the_instance_off(void **state) {
     timed_end(&t);
 }
 
+/* An attempt that is given back is that of its own fetch: those before it stay counted. */
+static void fault_h47_an_attempt_given_back_is_its_own(void **state) {
+    timed t = timed_begin(*state);
+    world *w = t.w;
+    put_start(&t, "a");
+    OK(w, dur_store_abandon_orchestration_item(t.store, fetch(&t).lock_token, 0, false, &w->err));
+    OK(w, dur_store_abandon_orchestration_item(t.store, fetch(&t).lock_token, 1000, false, &w->err));
+    put_number(&t, "a", 0, 0);
+    dur_fake_world_advance(t.fake, 1000);
+    for (int i = 0; i < 3; i++) {
+        dur_orchestration_item item = fetch(&t);
+        assert_int_equal(item.message_count, 2);
+        assert_int_equal(item.messages[0].attempt_count, 3);
+        assert_int_equal(item.messages[1].attempt_count, 1);
+        put_number(&t, "a", 1, 3600000); /* whatever comes meanwhile is not its own */
+        OK(w, dur_store_abandon_orchestration_item(t.store, item.lock_token, 0, true, &w->err));
+    }
+    timed_end(&t);
+}
+
 /* ---- a runtime that reads ---- */
 
 static dur_outcome take(dur_ctx *ctx, const char *input) { /* so many, in order */
@@ -253,6 +273,7 @@ static void fault_h03_a_clock_that_goes_back_hides_no_message(void **state) {
     OK(w, dur_client_result(&result, t.client, "t", patience_ms(), &w->err));
     assert_string_equal(result, "300 in order");
     dur_free(result);
+    OK(w, dur_runtime_check(runtime, &w->err));
     OK(w, dur_runtime_stop(runtime, patience_ms(), &w->err));
     timed_end(&t);
 }
@@ -428,6 +449,7 @@ static const struct CMUnitTest tests[] = {
     TEST(fault_h61_first_in_is_first_out_whatever_the_clock_does),
     TEST(fault_h61_a_delay_follows_the_stores_time),
     TEST(fault_h47_a_delayed_abandon_puts_the_instance_off),
+    TEST(fault_h47_an_attempt_given_back_is_its_own),
     TEST(fault_h47_an_overdue_timer_comes_behind_messages_before_it),
     TEST(fault_h03_a_clock_that_goes_back_hides_no_message),
     TEST(fault_h03_a_producer_that_stood_still_is_heard),

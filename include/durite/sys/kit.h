@@ -53,7 +53,7 @@ typedef enum dur_kit_outcome { DUR_KIT_PASSED, DUR_KIT_FAILED, DUR_KIT_SKIPPED }
 typedef struct dur_kit_result {
     const char *category; /* "atomicity" */
     const char *name;     /* "atomicity_failure_rollback"; our own begin with "ours_" */
-    bool reference;       /* one of the 233 of the reference */
+    bool reference;       /* one of the 231 that are the original's (docs/parity.md: two of its 233 are not) */
     uint32_t round;       /* from 1; with repeat more than one */
     uint64_t seed;        /* gives the same run again */
     dur_kit_outcome outcome;

@@ -28,6 +28,8 @@
  *     one before it that waits had.  So undelayed messages are first in, first out, whatever clocks do, however long a
  *     sender stood still.  A due time that has passed when the message comes is its place all the same: a timer that
  *     was due before a message came is before it, and who puts a message back (a fallback) puts it where it was.
+ *     Among the messages of one turn the turn decides: one whose due time has passed and that stands behind an
+ *     undelayed one of the same turn is undelayed, too.
  *   - an instance EXISTS when it has a row written by a commit, or history, or a start or continue-as-new waiting (due
  *     or not).  Enqueueing never makes an instance visible to admin methods.
  */

@@ -192,8 +192,13 @@ static void write_work(dur__mem *mem, const dur__mem_instance *instance, const d
             if (target != instance) dur__mem_settle(mem, target);
         }
     }
-    for (size_t i = 0; i < turn->orchestrator_item_count; i++)
-        dur__mem_enqueue(mem, &turn->orchestrator_items[i], 0);
+    bool undelayed = false; /* then what is overdue behind it is, too: it stays behind */
+    for (size_t i = 0; i < turn->orchestrator_item_count; i++) {
+        dur_message item = turn->orchestrator_items[i];
+        if (undelayed && item.due_ms <= mem->now_ms) item.due_ms = 0;
+        undelayed |= item.due_ms == 0;
+        dur__mem_enqueue(mem, &item, 0);
+    }
 }
 
 static void attempt_clear(dur__mem *mem, dur__mem_message *message, void *arg) {

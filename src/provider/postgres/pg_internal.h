@@ -359,6 +359,7 @@ typedef struct dur__pg_outbox {
 } dur__pg_outbox;
 void dur__pg_outbox_begin(dur__pg_outbox *box);
 void dur__pg_outbox_add(dur__pg_outbox *box, const dur_message *item, uint64_t delay_ms);
+void dur__pg_outbox_add_behind(dur__pg_outbox *box, const dur_message *item); /* undelayed if its due time has passed */
 /* Lock it with the targets; with a token it is made, as an instance that this lock holds. */
 void dur__pg_outbox_lock(dur__pg_outbox *box, const char *instance, const char *token);
 /* Makes and locks rows, in one pass; lane: whose those are that begin. */

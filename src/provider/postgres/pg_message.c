@@ -36,17 +36,27 @@ void dur__pg_outbox_end(dur__pg_outbox *box) {
         dur__buf_free(&all[i]->data);
 }
 
-void dur__pg_outbox_add(dur__pg_outbox *box, const dur_message *item, uint64_t delay_ms) {
+#define IF_OVERDUE -1 /* as a delay: none, and no due time either if it has passed */
+
+static void add(dur__pg_outbox *box, const dur_message *item, int64_t delay_ms) {
     dur__pg_add_text(&box->instance, item->instance);
     dur__pg_add_i64(&box->kind, (int64_t)item->kind);
     dur__pg_add_i64(&box->execution, (int64_t)item->execution_id);
     dur__pg_add_i64(&box->activity, (int64_t)item->activity_id);
     dur__pg_add_text(&box->queue, item->kind == DUR_WORK_QUEUE_MESSAGE ? item->queue : NULL);
     dur__pg_add_i64(&box->due, dur__pg_ms(item->due_ms));
-    dur__pg_add_i64(&box->delay, dur__pg_ms(delay_ms));
+    dur__pg_add_i64(&box->delay, delay_ms);
     dur__pg_add_json(&box->json, item->json);
     dur__pg_add_text(&box->handler, item->handler);
     box->count++;
+}
+
+void dur__pg_outbox_add(dur__pg_outbox *box, const dur_message *item, uint64_t delay_ms) {
+    add(box, item, dur__pg_ms(delay_ms));
+}
+
+void dur__pg_outbox_add_behind(dur__pg_outbox *box, const dur_message *item) {
+    add(box, item, IF_OVERDUE);
 }
 
 void dur__pg_outbox_lock(dur__pg_outbox *box, const char *instance, const char *token) {
@@ -151,9 +161,10 @@ void dur__pg_outbox_send_locks(dur__pg_outbox *box, dur__pg_batch *batch, const 
  * there before; a lock that still holds is not over.
  */
 #define SEND_SQL                                                                                                       \
-    "WITH m AS MATERIALIZED (SELECT x.*, CASE WHEN x.delay > 0 THEN greatest(x.due, n.now + x.delay) ELSE x.due END"   \
-    " AS due_ms, n.now FROM (SELECT #now AS now) n, unnest($2::text[], $3::bigint[], $4::bigint[], $5::bigint[],"      \
-    " $6::text[], $7::bigint[], $8::bigint[], $9::text[], $12::text[]) WITH ORDINALITY AS"                             \
+    "WITH m AS MATERIALIZED (SELECT x.*, CASE WHEN x.delay > 0 THEN greatest(x.due, n.now + x.delay) WHEN x.delay < 0" \
+    " AND x.due <= n.now THEN 0 ELSE x.due END AS due_ms, n.now FROM (SELECT #now AS now) n,"                          \
+    " unnest($2::text[],$3::bigint[],$4::bigint[],$5::bigint[],$6::text[],$7::bigint[],$8::bigint[],$9::text[],"       \
+    "$12::text[]) WITH ORDINALITY AS"                                                                                  \
     " x(instance, kind, execution, activity, queue, due, delay, json, handler, at) WHERE " MAY_SEND "),"                        \
     " sent AS (INSERT INTO @queue (instance_id, due_ms, order_ms, kind, execution_id, activity_id, queue, json)"       \
     " SELECT instance, due_ms, CASE WHEN due_ms <> 0 THEN due_ms WHEN queue IS NULL THEN " CAME_PLAIN " ELSE "         \

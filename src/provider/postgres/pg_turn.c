@@ -530,9 +530,14 @@ void dur__pg_turns_add(dur__pg *store, dur__pg_batch *batch, dur__pg_lane *lane,
         box.disturbs |= turns[i]->take_over;
         dur__pg_outbox_lock(&box, turns[i]->instance, turns[i]->writes_start ? turns[i]->lock_token : NULL);
         if (needs_parent(turns[i])) dur__pg_outbox_lock(&box, turns[i]->metadata.parent_instance_id, NULL);
+        bool undelayed = false; /* then what is overdue behind it is, too: it stays behind */
         for (size_t k = 0; k < turns[i]->orchestrator_item_count; k++) {
             const dur_message *item = &turns[i]->orchestrator_items[k];
-            dur__pg_outbox_add(&box, item, 0);
+            if (undelayed)
+                dur__pg_outbox_add_behind(&box, item);
+            else
+                dur__pg_outbox_add(&box, item, 0);
+            undelayed |= item->due_ms == 0;
             if (item->due_ms == 0 || !own_business(turns[i], item))
                 plan->sends = true;
             else if (item->due_ms < plan->due_ms)

@@ -465,10 +465,13 @@ static int work_write(dur__sq_turn_op *self, dur__sq_txn *txn) {
             code = dur__sq_run(txn->conn, DUR__SQ_WORK_CANCEL, err, "iii", key, turn->cancelled[i].execution_id,
                                turn->cancelled[i].activity_id);
     }
+    bool undelayed = false; /* then what is overdue behind it is, too: it stays behind */
     for (size_t i = 0; i < turn->orchestrator_item_count && code == DUR_OK; i++) {
-        const dur_message *item = &turn->orchestrator_items[i];
+        dur_message item = turn->orchestrator_items[i];
         const char *own = self->lease != NULL ? self->lease->instance : self->instance;
-        code = dur__sq_enqueue(txn, item, 0, dur__str_eq(item->instance, own) ? self->key : 0, err);
+        if (undelayed && item.due_ms <= txn->now_ms) item.due_ms = 0;
+        undelayed |= item.due_ms == 0;
+        code = dur__sq_enqueue(txn, &item, 0, dur__str_eq(item.instance, own) ? self->key : 0, err);
     }
     for (size_t i = 0; !self->plain && i < turn->timers_dropped_count && code == DUR_OK; i++) {
         code = ref_key(self, txn, turn->timers_dropped[i].instance, false, &key);
