@@ -503,6 +503,8 @@ static int fill(const char *url, long number) { /* until the file may not grow a
         code = dur_client_start(client, &err, "WaitGo", input, .instance = id);
     }
     fprintf(says, "%s: %s", dur_code_name(code), err.message);
+    dur_client_free(client);
+    dur_provider_close(store);
     return fclose(says) == 0 ? 0 : 2;
 }
 

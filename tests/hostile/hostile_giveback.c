@@ -152,7 +152,9 @@ static int role_run(const char *url, long number) {
         return 3;
     while (stop == NULL || access(stop, F_OK) != 0)
         pause_ms(5);
-    return dur_runtime_stop(runtime, 1000, &err) == DUR_OK ? 0 : 4;
+    int code = dur_runtime_stop(runtime, patience_ms(), &err);
+    dur_provider_close(store);
+    return code == DUR_OK ? 0 : 4;
 }
 
 static const hostile_role roles[] = { { "run", role_run } };

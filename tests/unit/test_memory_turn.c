@@ -282,23 +282,23 @@ static void acquisitions_are_counted_until_a_commit(void **state) {
         dur_fake_world_advance(b->fake, 100);
         ASSERT_OK(b, dur_store_fetch_turns(b->store, b->arena, &suspect, &item, &count, &b->err));
         assert_int_equal(count, 0);
-        ASSERT_OK(b, dur_store_fetch_turns(b->store, b->arena, &fresh, &item, &count, &b->err));
+        ASSERT_OK(b, dur_store_fetch_turns(b->store, b->arena, &fresh, items, &count, &b->err));
         assert_int_equal(count, 1);
-        assert_int_equal(item.acquisitions, i);
+        assert_int_equal(items[0].acquisitions, i);
     }
-    dur_turn_commit back = { .lock_token = item.lock_token,
+    dur_turn_commit back = { .lock_token = items[0].lock_token,
                              .execution_id = 1,
                              .expected_last = DUR_NOT_COMPARED,
                              .consume_listed = true,
                              .give_back = true };
     ASSERT_OK(b, dur_store_commit_turns(b->store, &back, 1, &b->err));
-    ASSERT_OK(b, dur_store_fetch_turns(b->store, b->arena, &fresh, &item, &count, &b->err));
-    assert_int_equal(item.acquisitions, 4); /* the one given back did not count */
+    ASSERT_OK(b, dur_store_fetch_turns(b->store, b->arena, &fresh, items, &count, &b->err));
+    assert_int_equal(items[0].acquisitions, 4); /* the one given back did not count */
     dur_execution_row *executions;
     ASSERT_OK(b, dur_store_list_executions(b->store, b->arena, "a", &executions, &count, &b->err));
     assert_int_equal(count, 0); /* and brought no execution into being */
     dur_event_row event = event_of(1);
-    dur_turn_commit turn = { .lock_token = item.lock_token,
+    dur_turn_commit turn = { .lock_token = items[0].lock_token,
                              .execution_id = 1,
                              .expected_last = 0,
                              .events = &event,
