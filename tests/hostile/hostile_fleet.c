@@ -241,10 +241,74 @@ static void fault_h09_an_odd_name_is_taken_only_by_a_node_that_has_it(void **sta
 
 static const hostile_role roles[] = { { "blue", blue_node }, { "odd", odd_node } };
 
+/* ---- versions over a continue-as-new ---- */
+
+static dur_outcome loops_once(dur_ctx *ctx, const char *input) {
+    if (strcmp(input, "again") == 0) return dur_continue_as_new(ctx, "waits");
+    return dur_complete(ctx, dur_await(dur_dequeue(ctx, "q")));
+}
+
+static const dur_handler loop_1[] = { DUR_ORCHESTRATION("Loop", "1.0.0", loops_once), DUR_HANDLERS_END };
+static const dur_handler loop_2[] = { DUR_ORCHESTRATION("Loop", "2.0.0", loops_once), DUR_HANDLERS_END };
+
+static void fault_h09_a_continued_instance_waits_for_its_version(void **state) {
+    world *w = *state;
+    RUN(w, loop_1);
+    start(w, "Loop", "again", "loop");
+    for (uint64_t execution = 0; execution != 2; pause_ms(1)) {
+        dur_instance_info *info = NULL;
+        OK(w, dur_client_info(&info, w->client, "loop", &w->err));
+        execution = info->execution_id;
+        dur_instance_info_free(info);
+    }
+    world_stop(w);
+    RUN(w, loop_2);
+    OK(w, dur_client_enqueue(w->client, &w->err, "loop", "q", "done"));
+    dur_instance_info *info = NULL;
+    OK(w, dur_client_info(&info, w->client, "loop", &w->err));
+    assert_non_null(info->no_handler);
+    assert_string_equal(info->no_handler, "Loop@1.0.0");
+    dur_instance_info_free(info);
+    world_stop(w);
+    RUN(w, loop_1);
+    expect(w, "loop", "done");
+}
+
+/* ---- a statement that was prepared for a round without work ---- */
+
+static dur_outcome busy(dur_ctx *ctx, const char *input) {
+    for (int i = 0; i < 100000; i++) {
+        dur_scope *scope = dur_scope_begin(ctx);
+        dur_await(dur_activity(ctx, "RedStep", input));
+        dur_scope_end(scope);
+    }
+    return dur_complete(ctx, "done");
+}
+
+static const dur_handler busy_handlers[] = { DUR_ACTIVITY("RedStep", nod), DUR_ORCHESTRATION("Busy", "1.0.0", busy),
+                                             DUR_HANDLERS_END };
+
+static void fault_h09_no_round_fails_where_leases_come_and_go(void **state) {
+    world *w = *state;
+    RUN(w, busy_handlers);
+    start(w, "Busy", "x", "busy");
+    for (size_t i = 0; i < scaled(1000, 40); i++) {
+        OK(w, dur_client_suspend(w->client, "busy", "often", &w->err));
+        OK(w, dur_client_resume(w->client, "busy", &w->err));
+        pause_ms(2);
+    }
+    dur_metrics metrics = { .size = sizeof(metrics) };
+    OK(w, dur_runtime_metrics(&metrics, w->runtime, &w->err));
+    assert_int_equal(metrics.provider_errors, 0);
+    OK(w, dur_client_terminate(w->client, "busy", "enough", &w->err));
+}
+
 static const struct CMUnitTest tests[] = {
     TEST(fault_h09_a_node_without_the_handler_delays_nobody),
     TEST(fault_h09_what_nobody_serves_can_be_cancelled),
     TEST(fault_h09_an_odd_name_is_taken_only_by_a_node_that_has_it),
+    TEST(fault_h09_a_continued_instance_waits_for_its_version),
+    TEST(fault_h09_no_round_fails_where_leases_come_and_go),
 };
 
 HOSTILE_MAIN(roles, tests)

@@ -11,7 +11,7 @@ const char *dur__pg_handler_of(const dur_message *item) {
 void dur__pg_handlers(dur__pg_args *args, const dur_handler_filter *filter) {
     dur__pg_array keys = dur__pg_array_text();
     if (filter == NULL) {
-        dur__pg_null(args);
+        dur__pg_null_texts(args);
         return;
     }
     if (filter->count > 0) dur__pg_add_text(&keys, "");

@@ -261,6 +261,7 @@ void dur__pg_u64(dur__pg_args *args, uint64_t value); /* a time or a count: cut 
 void dur__pg_id(dur__pg_args *args, uint64_t value);  /* an id: 2^63 and above wrap and come back */
 void dur__pg_bool(dur__pg_args *args, bool value);
 void dur__pg_null(dur__pg_args *args);
+void dur__pg_null_texts(dur__pg_args *args); /* of an array of texts */
 void dur__pg_array_arg(dur__pg_args *args, dur__pg_array *array); /* takes the array */
 void dur__pg_array_args(dur__pg_args *args, dur__pg_array *arrays, int count);
 void dur__pg_array_copy_arg(dur__pg_args *args, const dur__pg_array *array); /* leaves it */

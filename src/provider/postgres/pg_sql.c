@@ -8,6 +8,8 @@
 
 #define OID_TEXT 25
 #define OID_I64 20
+#define OID_TEXTS 1009
+#define OID_I64S 1016
 #define OID_BOOL 16
 
 /* The server's clock, moved by a setting that tests use; the caller's, where it was opened so.  date_part computes with
@@ -103,6 +105,11 @@ void dur__pg_null(dur__pg_args *args) {
     next(args, OID_TEXT, 0);
 }
 
+/* A statement keeps the types with which it was prepared: an array that is absent is one all the same. */
+void dur__pg_null_texts(dur__pg_args *args) {
+    next(args, OID_TEXTS, 1);
+}
+
 /* ---- arrays: the binary form is a header and, for each element, its size and bytes ------------------------------- */
 
 #define ARRAY_HEADER 20
@@ -174,7 +181,7 @@ static const char no_texts[12] = { [11] = OID_TEXT }, no_numbers[12] = { [11] = 
 
 void dur__pg_array_arg(dur__pg_args *args, dur__pg_array *array) {
     bool texts = array->element == OID_TEXT;
-    int at = next(args, texts ? 1009 : 1016, 1);
+    int at = next(args, texts ? OID_TEXTS : OID_I64S, 1);
     if (array->count == 0) {
         dur__buf_free(&array->data);
         args->values[at] = texts ? no_texts : no_numbers;

@@ -321,6 +321,7 @@ static int instance_write(dur__sq_turn_op *self, dur__sq_txn *txn) {
     bool newer = turn->execution_id > self->current, current = turn->execution_id >= self->current;
     bool uncounted = (turn->give_back && !self->plain) || is_failed_release(self);
     bool counts = self->counted && !uncounted;
+    bool says = named; /* which handler it needs: a continue-as-new may have asked for none in particular */
     self->row_written = false;
     if (named && self->lease != NULL && dur__str_eq(self->lease->name, meta->orchestration_name) &&
         dur__str_eq(self->lease->version, meta->orchestration_version))
@@ -356,7 +357,7 @@ static int instance_write(dur__sq_turn_op *self, dur__sq_txn *txn) {
         if (code != DUR_OK) return code;
     }
     dur__sq_sql sql = self->released ? DUR__SQ_INSTANCE_TURN_END : DUR__SQ_INSTANCE_TURN;
-    char *handler = dur__sq_turn_handler(meta, named, status);
+    char *handler = dur__sq_turn_handler(meta, says, status);
     int code = dur__sq_run(txn->conn, sql, &self->op.err, "itttiooiitiito", self->key,
                        named ? meta->orchestration_name : NULL, named ? meta->orchestration_version : NULL,
                        named ? meta->parent_instance_id : NULL, execution, status ? &status_now : NULL,
