@@ -107,7 +107,8 @@ void bench_recover(bench *b);
 void bench_first(bench *b);
 int bench_first_child(const char *url);
 void bench_nodes(bench *b);
-void bench_soak(bench *b); /* bench_soak.c */
+void bench_soak(bench *b);  /* bench_soak.c */
+void bench_fleet(bench *b); /* bench_fleet.c */
 int bench_node_child(const char *url, const char *seconds);
 /* Clients with so many orchestrations of five steps in flight, for b->seconds; how many steps they completed. */
 double bench_drive(bench *b, unsigned in_flight, uint64_t first_id);

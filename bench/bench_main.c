@@ -29,7 +29,7 @@ static int usage(FILE *out) {
           "  --json FILE     write the results there\n"
           "  --width N       fanout of this width only\n"
           "  --no-probes     no limit probes beside the workloads, so no ratios\n"
-          "  --list          names of the workloads\n"
+          "  --list          names of the workloads, among them fleet (nodes that differ)\n"
           "Without WORKLOAD: all but soak.\n",
           out);
     return out == stdout ? EXIT_SUCCESS : 2;

@@ -563,6 +563,8 @@ const bench_workload bench_workloads[] = {
     { "idle", "what a node with 1,000 waiting orchestrations does in 10 seconds", idle, false, false },
     { "recover", "a process with 1,000 in flight is killed: reopening to all results", bench_recover, false, false },
     { "nodes", "1, 2 and 4 processes on one PostgreSQL, 20 in flight each", bench_nodes, false, false },
+    { "fleet", "two nodes with a service each against two equal ones: start to result of one step", bench_fleet, false,
+      false },
     { "soak", "load for 60 times --seconds, ended ones deleted: memory and size of the store over time", bench_soak,
       false, true },
     { "start", "start of a process to the result of its first orchestration", bench_first, false, false },
