@@ -32,10 +32,11 @@ static void atomicity_failure_rollback(kit *t) {
 static void multi_operation_atomic_ack(kit *t) {
     MUST(kit_put(t, kit_start(t, "a")));
     dur_orchestration_item item = TAKE("a");
-    MUST(ACK(&item, EVENTS(ev_started(1), ev_scheduled(2), ev_scheduled(3), ev_scheduled(4), ev_set(5, "k", "v")),
-             WORK(kit_activity(t, "a", 2), kit_activity(t, "a", 3), kit_activity(t, "a", 4)),
-             MESSAGES(kit_timer(t, "a", 1, 4, 1234567890), kit_raised(t, "a", "one", ""), kit_raised(t, "a", "two", "")),
-             NAMED));
+    MUST(
+        ACK(&item, EVENTS(ev_started(1), ev_scheduled(2), ev_scheduled(3), ev_scheduled(4), ev_set(5, "k", "v")),
+            WORK(kit_activity(t, "a", 2), kit_activity(t, "a", 3), kit_activity(t, "a", 4)),
+            MESSAGES(kit_timer(t, "a", 1, 4, 1234567890), kit_raised(t, "a", "one", ""), kit_raised(t, "a", "two", "")),
+            NAMED));
     dur_event_row *rows;
     SAME(kit_history(t, "a", 1, &rows), 5);
     for (uint64_t i = 0; i < 5; i++)

@@ -36,7 +36,7 @@ static void lock_renewal_on_ack(kit *t) {
     kit_advance(t, t->lock_ms * 3 / 4); /* beyond the first end */
     NOTHING();
     MUST(ACK(&item, EVENTS(ev_external(2, "go")), MESSAGES(kit_raised(t, "a", "go", ""))));
-    item = TAKE("a"); /* at once */
+    item = TAKE("a");                    /* at once */
     MUST(kit_put(t, kit_start(t, "a"))); /* what comes while it is locked waits for the ack */
     NOTHING();
     MUST(ACK(&item, EVENTS(ev_external(3, "go"))));

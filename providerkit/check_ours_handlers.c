@@ -137,8 +137,8 @@ static void ours_take_over_if_unleased(kit *t) {
     kit_create(t, "a");
     MUST(kit_put(t, kit_raised(t, "a", "go", "")));
     dur_orchestration_item held = TAKE("a"), nobody = { .instance = "a", .execution_id = 1 };
-    dur_turn_commit end = COMMIT_OF(&nobody, EVENTS(ev_failed(2, "ended")),
-                                    .meta = { .status = DUR_STATUS_FAILED, .output = "ended" });
+    dur_turn_commit end =
+        COMMIT_OF(&nobody, EVENTS(ev_failed(2, "ended")), .meta = { .status = DUR_STATUS_FAILED, .output = "ended" });
     end.take_over = end.if_unleased = true;
     THAT(kit_commit(t, &end) != DUR_OK);
     SAME(end.fault, DUR_TURN_LEASE_LOST);
@@ -148,10 +148,6 @@ static void ours_take_over_if_unleased(kit *t) {
 }
 
 const kit_check kit_ours_handlers[] = {
-    CHECK(ours_handlers_choose_instances),
-    CHECK(ours_handlers_follow_the_instance),
-    CHECK(ours_handlers_choose_works),
-    CHECK(ours_unserved_is_told),
-    CHECK(ours_take_over_if_unleased),
-    CHECKS_END,
+    CHECK(ours_handlers_choose_instances), CHECK(ours_handlers_follow_the_instance), CHECK(ours_handlers_choose_works),
+    CHECK(ours_unserved_is_told),          CHECK(ours_take_over_if_unleased),        CHECKS_END,
 };

@@ -76,9 +76,9 @@ static dur_outcome hand_over(dur_act *act, const char *order_id) {
     dur_error err = DUR_ERROR_INIT;
     unsigned long n = order_number(order_id);
     if (n % NEVER_SHIPPED_EVERY == 0) return dur_act_complete(act, "lost in the mail");
-    int code = dur_client_raise(dur_act_client(act), &err, order_id, "Shipped", "tracking",
-                                .message_id = step_key(act, "shipped"),
-                                .delay_ms = SHIPPING_MS + n * 37 % SHIPPING_SPREAD_MS);
+    int code =
+        dur_client_raise(dur_act_client(act), &err, order_id, "Shipped", "tracking",
+                         .message_id = step_key(act, "shipped"), .delay_ms = SHIPPING_MS + n * 37 % SHIPPING_SPREAD_MS);
     if (code != DUR_OK && code != DUR_EDUPLICATE) return dur_act_fail(act, err.message);
     return dur_act_complete(act, "handed over");
 }

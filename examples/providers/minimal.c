@@ -77,7 +77,7 @@ typedef struct minimal {
     pthread_mutex_t mutex;
     const dur_world *world;
     uint64_t last_id;
-    uint64_t came_ms; /* when the last message came */
+    uint64_t came_ms;  /* when the last message came */
     message *messages; /* in order of id */
     work *works;
     instance *instances;

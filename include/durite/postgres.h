@@ -31,7 +31,7 @@ typedef struct dur_postgres_options {
     const char *schema;   /* NULL: "public"; created when missing (and permitted) */
     uint32_t pool;        /* connections for calls outside lanes and owners; 0: 4 */
     dur_postgres_pooler pooler;
-    bool must_exist; /* do not create or migrate: DUR_ESCHEMA when the schema is not there or older */
+    bool must_exist;               /* do not create or migrate: DUR_ESCHEMA when the schema is not there or older */
     const struct dur_world *world; /* for tokens; and, with caller_clock, for time: tests */
     bool caller_clock;
     bool long_poll; /* poll_ms of a fetch is honoured (the runtime does not need it) */

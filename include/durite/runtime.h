@@ -58,10 +58,10 @@ typedef struct dur_runtime_options {
                                                      waits for its end.  A store that answers at once ignores it */
     uint64_t owner_timeout_ms;                    /* 0: 10 s; a node silent for so long is dead */
 
-    uint32_t max_attempts;                /* 0: 10.  Crashes of the process while it ran alone (or acquisitions or
-                                             deliveries without an end, for other reasons) before poison */
-    uint64_t suspect_alone_ms;            /* 0: 5 s, at most an hour.  How long what ran in two crashes runs alone among
-                                             such; doubles with each further crash (docs/guide/after-a-crash.md) */
+    uint32_t max_attempts;     /* 0: 10.  Crashes of the process while it ran alone (or acquisitions or
+                                  deliveries without an end, for other reasons) before poison */
+    uint64_t suspect_alone_ms; /* 0: 5 s, at most an hour.  How long what ran in two crashes runs alone among
+                                  such; doubles with each further crash (docs/guide/after-a-crash.md) */
     /* Handlers that no live node has (docs/guide/fleets.md).  A node looks for what waits for one every
        unregistered_backoff_ms (0: 1 s) and says so in the log.  Stores that cannot choose by handler: what has none
        here is given back for so long, doubled up to unregistered_backoff_max_ms (0: 60 s). */

@@ -29,8 +29,8 @@ typedef struct ending {
     dur_client *client;
     dur_arena *arena; /* of one try */
     const char *instance;
-    const char *reason;         /* for children that are cancelled with it */
-    const dur_failure *why;     /* its end */
+    const char *reason;     /* for children that are cancelled with it */
+    const dur_failure *why; /* its end */
     bool if_unleased;
     dur_instance_row row;
 
@@ -309,10 +309,9 @@ int dur_client_terminate(dur_client *client, const char *instance, const char *r
     if (code == DUR_OK) code = dur__check_text(err, op, "reason", reason, DUR__REASON_BYTES_MAX, DUR__OPTIONAL);
     if (code != DUR_OK) return code;
     if (reason == NULL) reason = "terminated by a client";
-    dur_failure failure = { .category = DUR_FAILURE_APPLICATION,
-                            .kind = DUR_FAILURE_CANCELLED,
-                            .message = reason,
-                            .reason = reason };
+    dur_failure failure = {
+        .category = DUR_FAILURE_APPLICATION, .kind = DUR_FAILURE_CANCELLED, .message = reason, .reason = reason
+    };
     return dur__client_end(client, instance, &failure, false, err);
 }
 

@@ -12,8 +12,8 @@
 void dur__crash_report_thread_begin(void);
 void dur__crash_report_thread_end(void);
 
-/* Whose user code this thread runs from now on, for the report; both NULL: nobody's.  Handlers are known by their stack,
-   so activity is NULL for them.  Borrowed until the next call. */
+/* Whose user code this thread runs from now on, for the report; both NULL: nobody's.  Handlers are known by their
+   stack, so activity is NULL for them.  Borrowed until the next call. */
 void dur__crash_report_inside(const char *activity, const char *instance);
 
 #endif

@@ -1,8 +1,8 @@
 /*
  * cxx.c: see cxx.h.
  *
- * We are not linked with a C++ runtime.  A program that is has it in its global scope, where a weak symbol finds it; a C
- * program that loads handlers from a C++ library has it among what is loaded.
+ * We are not linked with a C++ runtime.  A program that is has it in its global scope, where a weak symbol finds it; a
+ * C program that loads handlers from a C++ library has it among what is loaded.
  */
 #include "coro/cxx.h"
 
@@ -57,7 +57,7 @@ void dur__cxx_drop(dur__cxx *kept) {
     if (get == NULL || kept->caught == NULL) return;
     dur__cxx_swap(kept);
     for (const dur__cxx *own = get(); own->caught != NULL;)
-        atomic_load(&end_catch)();
+        atomic_load (&end_catch)();
     dur__cxx_swap(kept);
     *kept = (dur__cxx){ .caught = NULL };
 }

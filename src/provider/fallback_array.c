@@ -5,7 +5,8 @@
 #include "provider/provider_internal.h"
 
 #define CHECK_EXTEND_MS 30000u
-#define SEEN_MS 1000u /* what was seen and left is no reason to fetch again; without a way to say so: not before this */
+#define SEEN_MS 1000u /* what was seen and left is no reason to fetch again; without a way to say so: not before this  \
+                       */
 
 /* ---- turns ------------------------------------------------------------------------------------------------------- */
 

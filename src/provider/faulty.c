@@ -583,8 +583,8 @@ static void faulty_close(dur_provider *self) {
     X(dead_letter_messages)                                                                                            \
     X(dead_letter_work)                                                                                                \
     X(list_dead_letters)                                                                                               \
-    X(delete_dead_letters) X(set_suspended) X(backup) X(check) X(vacuum) X(enqueue_starts) X(watch_wake)            \
-    X(list_unserved)
+    X(delete_dead_letters)                                                                                             \
+    X(set_suspended) X(backup) X(check) X(vacuum) X(enqueue_starts) X(watch_wake) X(list_unserved)
 
 int dur__faulty_wrap(dur_provider **out, dur_provider *inner, uint64_t seed, dur_error *err) {
     if (out == NULL || inner == NULL)

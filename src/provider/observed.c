@@ -622,8 +622,8 @@ dur_provider *dur__store_innermost(dur_provider *store) {
     METHOD(dead_letter_work)                                                                                           \
     METHOD(list_dead_letters)                                                                                          \
     METHOD(delete_dead_letters)                                                                                        \
-    METHOD(set_suspended) METHOD(backup) METHOD(check) METHOD(vacuum) METHOD(enqueue_starts) METHOD(watch_wake)  \
-    METHOD(list_unserved)
+    METHOD(set_suspended)                                                                                              \
+    METHOD(backup) METHOD(check) METHOD(vacuum) METHOD(enqueue_starts) METHOD(watch_wake) METHOD(list_unserved)
 
 #define ONE(method) +1
 _Static_assert(sizeof(dur_provider_methods) ==

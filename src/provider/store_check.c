@@ -21,7 +21,8 @@ int dur__store_check_instance(dur_error *err, const char *op, const char *instan
 static const char *find_zero(dur_text json) {
     const char *end = json.data + json.size, *at = memchr(json.data, '\0', json.size);
     if (at != NULL) return at;
-    for (at = json.data; at < end && (at = memchr(at, '\\', (size_t)(end - at))) != NULL; at += 2) /* an escape is two */
+    for (at = json.data; at < end && (at = memchr(at, '\\', (size_t)(end - at))) != NULL;
+         at += 2) /* an escape is two */
         if (end - at >= 6 && memcmp(at + 1, "u0000", 5) == 0) return at;
     return NULL;
 }

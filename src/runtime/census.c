@@ -27,7 +27,7 @@ static void know(dur__census *census, const char *token) {
 
 static void know_list(dur__census *census, dur__link *tasks) {
     DUR__LIST_EACH(tasks, at)
-        know(census, DUR__CONTAINER(at, dur__task, link)->token);
+    know(census, DUR__CONTAINER(at, dur__task, link)->token);
 }
 
 static void know_lookouts(dur__census *census, dur__loop *loop) {

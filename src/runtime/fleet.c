@@ -74,9 +74,9 @@ void dur__fleet_take(dur_runtime *runtime) {
 
 typedef struct unserved {
     char *key;
-    uint32_t looks;                                /* that found it, as far apart as unregistered_backoff says */
+    uint32_t looks;                                 /* that found it, as far apart as unregistered_backoff says */
     uint64_t counted_at_ms, delay_ms, logged_at_ms; /* boot time */
-    bool seen;                                     /* by this look */
+    bool seen;                                      /* by this look */
 } unserved;
 
 static void unserved_free(unserved *known) {
@@ -107,11 +107,11 @@ static void split_key(const dur_unserved *row, dur_arena *arena, const char **na
 static void tell(const dur_unserved *row, dur_arena *arena) {
     const char *name, *version;
     split_key(row, arena, &name, &version);
-    dur__log(DUR_LOG_WARN, DUR__LOG_RUNTIME,
-             DUR__FIELDS(DUR__TEXT("name", name), DUR__TEXT("version", version),
-                         DUR__TEXT("instance_id", row->instance)),
-             "no node has the handler of %s \"%s\"%s%s: what needs it waits until one comes", kind_word(row), name,
-             version[0] != '\0' ? " version " : "", version);
+    dur__log(
+        DUR_LOG_WARN, DUR__LOG_RUNTIME,
+        DUR__FIELDS(DUR__TEXT("name", name), DUR__TEXT("version", version), DUR__TEXT("instance_id", row->instance)),
+        "no node has the handler of %s \"%s\"%s%s: what needs it waits until one comes", kind_word(row), name,
+        version[0] != '\0' ? " version " : "", version);
 }
 
 /* True: it has been there at more looks than are allowed. */
@@ -225,9 +225,8 @@ static void end_activities(dur_runtime *runtime, const dur_unserved *row, dur_ar
             (void)dur_store_abandon_work_item(runtime->store, works[i].lock_token, 0, true, NULL);
             continue;
         }
-        acks[used] = (dur_work_ack){
-            .lock_token = works[i].lock_token, .ref = works[i].ref, .completion = &messages[used]
-        };
+        acks[used] =
+            (dur_work_ack){ .lock_token = works[i].lock_token, .ref = works[i].ref, .completion = &messages[used] };
         used++;
     }
     if (used > 0) (void)dur_store_ack_works(runtime->store, acks, used, NULL); /* else their locks end by time */

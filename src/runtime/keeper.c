@@ -12,9 +12,9 @@
 
 #define TICK_MS 1000
 #define REFUSAL_APART_MS 10000u
-#define BEAT_AGAIN_MS 100 /* after one that failed; then twice as long, up to the usual time */
+#define BEAT_AGAIN_MS 100    /* after one that failed; then twice as long, up to the usual time */
 #define GATE_AGAIN_US 50000u /* the store could not be told that a suspect's time is over */
-#define CAREFUL_US 60000000u  /* after the end of an owner that did not say goodbye */
+#define CAREFUL_US 60000000u /* after the end of an owner that did not say goodbye */
 #define LONG_RUNNING_US 500000u
 
 /* ---- owner ---- */
@@ -123,8 +123,8 @@ void dur__keeper_renew_owner(dur_runtime *runtime) {
     dur__keeper_kick(runtime);
 }
 
-/* A round that may have acquired something was not answered, or the store went back: what is locked under our id is ours
-   and nobody's.  False: not yet. */
+/* A round that may have acquired something was not answered, or the store went back: what is locked under our id is
+   ours and nobody's.  False: not yet. */
 static bool let_go(dur_runtime *runtime) {
     const char *old = dur_runtime_owner(runtime);
     atomic_store(&runtime->owner_stale, false); /* first: a loop that has the new id may ask for the next one at once */

@@ -302,8 +302,8 @@ static void answered(dur__loop *loop, round *r) {
     /* Woken, and nothing was there for us: perhaps a dead owner's activities. */
     if (nothing && loop->news && !loop->suspect_work_none && takes_work(loop)) loop->look_suspect_work = true;
     loop->news = false;
-    loop->owed_look = loop->owed_look &&
-                      ((a->fetch == NULL && takes_instances(loop)) || (a->work == NULL && takes_work(loop)));
+    loop->owed_look =
+        loop->owed_look && ((a->fetch == NULL && takes_instances(loop)) || (a->work == NULL && takes_work(loop)));
 }
 
 static void failed(dur__loop *loop, round *r, const dur_error *err) {

@@ -214,9 +214,9 @@ void dur__route_work(dur__loop *loop, const dur_leased_work *work, uint64_t alon
         return;
     }
     if (alone != 0)
-        dur__gate_enter(alone, task->token, work->crashes,
-                        dur_arena_format(task->arena, "activity \"%s\" of \"%s\"", task->item.name,
-                                         task->item.instance));
+        dur__gate_enter(
+            alone, task->token, work->crashes,
+            dur_arena_format(task->arena, "activity \"%s\" of \"%s\"", task->item.name, task->item.instance));
     dur__inst *inst = dur__map_get(&loop->instances, task->item.instance);
     if (inst != NULL && inst->execution_id == task->ref.execution_id) dur__inst_attach(inst, task);
     dur__list_push(&loop->hand_out, &task->link);

@@ -249,8 +249,7 @@ static void shut_down(dur_runtime *runtime, uint64_t grace_ms, left_behind *left
     dur__workers_stop(runtime);
     for (size_t i = 0; i < runtime->loop_count; i++)
         if (!runtime->loops[i].inside.left_behind) dur__loop_close(&runtime->loops[i]);
-    if (runtime->has_owners && runtime->owner_id_count > 0)
-        dur__keeper_release(runtime, dur_runtime_owner(runtime));
+    if (runtime->has_owners && runtime->owner_id_count > 0) dur__keeper_release(runtime, dur_runtime_owner(runtime));
     dur__mutex_lock(&runtime->mutex);
     runtime->stopped = true;
     dur__cond_broadcast(&runtime->changed);

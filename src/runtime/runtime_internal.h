@@ -146,7 +146,7 @@ struct dur__inst {
     uint64_t execution_id;
     const dur__handler *handler;
     dur__exec *exec;
-    size_t bytes; /* as counted in loop->parked_bytes */
+    size_t bytes;       /* as counted in loop->parked_bytes */
     dur__parent parent; /* its text is ours */
     uint64_t birth;
     bool first_turn;   /* its commit makes the instance's row */
@@ -232,7 +232,7 @@ struct dur__loop {
     uint64_t starving_until_us;
     uint64_t parked_bytes;
     dur__link acks;
-    dur__link backs; /* tasks that this node cannot keep, until the store has taken them back */
+    dur__link backs;                   /* tasks that this node cannot keep, until the store has taken them back */
     dur__link hand_out;                /* tasks locked by this round, pushed together */
     size_t hand_out_count, handed_out; /* waiting; given to workers by this round */
     _Atomic(dur__task *) done;         /* workers push here, newest first */
@@ -275,7 +275,7 @@ struct dur__loop {
 typedef struct dur__census {
     dur__mutex one, mutex;
     dur__cond answered;
-    size_t waiting; /* loops that have not answered */
+    size_t waiting;   /* loops that have not answered */
     dur__map known;   /* tokens … */
     dur_arena *arena; /* … and their texts */
 } dur__census;
@@ -314,17 +314,17 @@ struct dur_runtime {
     size_t owner_id_count;
     _Atomic(const char *) owner;
     char session_owner_own[64]; /* stores without owners */
-    atomic_uint epoch; /* grows when the owner id changes */
+    atomic_uint epoch;          /* grows when the owner id changes */
     atomic_int phase;
     atomic_uint_fast64_t beat_boot_ms; /* last beat that got through */
     uint64_t refusal_told_ms;          /* boot time of the last line about a take-over that is refused; keeper only */
     uint64_t first_beat_us;            /* when the keeper is to begin with them, monotonic */
     atomic_uint peers;
-    atomic_bool crash_hint;          /* a dead owner's work was set free */
+    atomic_bool crash_hint;                /* a dead owner's work was set free */
     atomic_uint_fast64_t careful_until_us; /* an owner died not long ago: starts are written before they run */
-    atomic_bool owner_stale;         /* the store may hold leases of ours that we do not know of */
-    bool keeper_kicked, keeper_exit; /* under mutex */
-    bool stopped;                    /* under mutex: threads that were left behind may put their loops away */
+    atomic_bool owner_stale;               /* the store may hold leases of ours that we do not know of */
+    bool keeper_kicked, keeper_exit;       /* under mutex */
+    bool stopped;                          /* under mutex: threads that were left behind may put their loops away */
     atomic_uint_fast64_t release_until_us;
 
     dur__loop *loops;
@@ -398,7 +398,7 @@ uint64_t dur__round_next_us(dur__loop *loop, uint64_t now_us); /* how long nothi
 void dur__route_completion(dur__loop *loop, dur__task *task);
 void dur__route_work(dur__loop *loop, const dur_leased_work *work, uint64_t alone); /* alone: its ticket, or 0 */
 void dur__route_hand_out(dur__loop *loop);
-uint64_t dur__route_backs(dur__loop *loop, uint64_t now_us); /* those that are due; when the next is, UINT64_MAX */
+uint64_t dur__route_backs(dur__loop *loop, uint64_t now_us);    /* those that are due; when the next is, UINT64_MAX */
 void dur__route_give_back(dur__loop *loop, uint64_t waited_us); /* tasks that waited so long unstarted */
 void dur__route_acked(dur__loop *loop, dur__task *task, const dur_error *answer);
 
@@ -440,8 +440,8 @@ void dur__unborn_drop(dur__loop *loop); /* all of them: no round will come soon 
 void dur__triage(dur__loop *loop, const dur_orchestration_item *item, uint64_t alone);
 void dur__triage_unborn(dur__loop *loop, const dur_orchestration_item *item);
 void dur__triage_restarts(dur__loop *loop); /* L4: lease kept, handler dropped: replay what the store has now */
-/* Decode one message; NULL: dead letter or left in place (logged).  Where the store keeps no dead letters the next commit
-   consumes it. */
+/* Decode one message; NULL: dead letter or left in place (logged).  Where the store keeps no dead letters the next
+   commit consumes it. */
 dur__letter *dur__letter_from_message(dur__inst *inst, const dur_fetched_message *message);
 
 /* turn_commit.c */
@@ -553,7 +553,8 @@ void dur__gate_expire(dur_runtime *runtime, dur_arena *arena, uint64_t now_us); 
 uint64_t dur__backoff_ms(uint64_t base_ms, uint32_t tries, uint64_t max_ms); /* base·2^tries, capped, never wraps */
 uint64_t dur__backoff_jitter_us(const dur_world *world, uint64_t ms);        /* in microseconds, ±20 % */
 uint64_t dur__backoff_unregistered(dur_runtime *runtime, const char *what, const char *name, const char *version);
-bool dur__backoff_say(dur_runtime *runtime, const char *what); /* of what comes again and again: is it to be said now? */
+bool dur__backoff_say(dur_runtime *runtime,
+                      const char *what); /* of what comes again and again: is it to be said now? */
 void dur__backoff_free(dur_runtime *runtime);
 
 /* keeper.c */
@@ -564,7 +565,7 @@ void dur__keeper_look(dur_runtime *runtime); /* what it has to do next may have 
 bool dur__keeper_fenced(dur_runtime *runtime);
 void dur__keeper_renew_owner(dur_runtime *runtime); /* let go of everything and begin again under a new id */
 size_t dur__keeper_abandon_all(dur_runtime *runtime, dur__buf *names); /* stop: who still runs is left behind */
-void dur__keeper_release(dur_runtime *runtime, const char *owner); /* goodbye */
+void dur__keeper_release(dur_runtime *runtime, const char *owner);     /* goodbye */
 int dur__keeper_register(dur_runtime *runtime, dur_error *err);        /* a new owner id */
 void dur__keeper_renew_add(dur__inst *inst);                           /* timed locks only */
 void dur__keeper_renew_remove(dur__inst *inst);

@@ -1,6 +1,6 @@
 /*
- * hostile_checks.c: a store in which somebody waits for ever is found by dur_provider_check, and what a runtime does not
- * know of is found by dur_runtime_check.  The rows are planted: this file, and no other here, knows the tables.
+ * hostile_checks.c: a store in which somebody waits for ever is found by dur_provider_check, and what a runtime does
+ * not know of is found by dur_runtime_check.  The rows are planted: this file, and no other here, knows the tables.
  */
 #include "hostile.h"
 

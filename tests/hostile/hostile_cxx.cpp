@@ -93,8 +93,9 @@ static dur_handler handler(const char *name, dur_orchestration_fn *fn) {
 
 extern "C" DUR_API const dur_handler *hostile_cxx_handlers(void);
 extern "C" const dur_handler *hostile_cxx_handlers(void) {
-    static dur_handler table[4] = { handler("Catches", catches), handler("Unwinds", unwinds),
-                                    handler("SeesNone", sees_none), {} };
+    static dur_handler table[4] = {
+        handler("Catches", catches), handler("Unwinds", unwinds), handler("SeesNone", sees_none), {}
+    };
     table[3].size = sizeof(dur_handler);
     table[3].kind = DUR_HANDLER_END;
     return table;
@@ -141,7 +142,7 @@ static int wrong_ones(int count, bool evict) {
             bool subscribed = false;
             int kind = static_cast<int>(i * 7919L % count) % 3;
             if (turn == 1 && kind != 0) continue; /* these wait once */
-            while (!subscribed) { /* an event before its subscription would be lost */
+            while (!subscribed) {                 /* an event before its subscription would be lost */
                 char *history = nullptr;
                 if (dur_client_history(&history, client, id, 0, nullptr) == DUR_OK) {
                     const char *first = std::strstr(history, "\"ExternalSubscribed\"");

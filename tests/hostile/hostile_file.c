@@ -548,9 +548,9 @@ static void fault_h38_the_history_view_shows_unreadable_rows(void **state) {
     assert_int_equal(sqlite3_exec(db, "SELECT * FROM durite_history ORDER BY event_id", count_row, &rows, NULL),
                      SQLITE_OK);
     assert_int_equal(rows, all + 2);
-    assert_int_equal(sqlite3_exec(db, "SELECT * FROM durite_history WHERE event_type='Later'", count_row, &readable,
-                                  NULL),
-                     SQLITE_OK);
+    assert_int_equal(
+        sqlite3_exec(db, "SELECT * FROM durite_history WHERE event_type='Later'", count_row, &readable, NULL),
+        SQLITE_OK);
     assert_int_equal(readable, 1);
     sqlite3_close(db);
 }

@@ -125,8 +125,18 @@ static void fault_h09_what_nobody_serves_can_be_cancelled(void **state) {
 /* ---- names that are not plain words: stores keep them as they are, and never take one for another ---- */
 
 static const char *const odd_names[] = {
-    "say \"hi\"", "back\\slash\\", "\\\"", "\\u0042lueStep", "\xe5\x90\x8d\xe5\x89\x8d \xf0\x9f\xa6\x8a",
-    "next\xc2\x85line", "\xe2\x80\xa8", "x\",\"name\":\"BlueStep", "BlueStep\"", "'; --", "%", "{\"BlueStep\"}",
+    "say \"hi\"",
+    "back\\slash\\",
+    "\\\"",
+    "\\u0042lueStep",
+    "\xe5\x90\x8d\xe5\x89\x8d \xf0\x9f\xa6\x8a",
+    "next\xc2\x85line",
+    "\xe2\x80\xa8",
+    "x\",\"name\":\"BlueStep",
+    "BlueStep\"",
+    "'; --",
+    "%",
+    "{\"BlueStep\"}",
 };
 enum { ODD_NAMES = sizeof(odd_names) / sizeof(odd_names[0]) };
 static bool odd_hangs;

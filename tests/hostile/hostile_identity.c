@@ -124,7 +124,8 @@ static void fault_h05_also_when_it_has_not_begun(void **state) {
     expect(w, "two", "DUR_EFAILED: instance \"unborn\" already exists");
 }
 
-/* Deleting it is no reason to forget them either: one makes the next instance, and the others are told that it exists. */
+/* Deleting it is no reason to forget them either: one makes the next instance, and the others are told that it exists.
+ */
 static void fault_h06_deleting_an_instance_leaves_the_calls_of_others(void **state) {
     world *w = *state;
     RUN(w, callers_and_called);

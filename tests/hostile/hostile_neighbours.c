@@ -61,8 +61,10 @@ static void fault_h26_nodes_work_while_all_tables_are_published(void **state) {
 /* All rows of a table as one number. */
 static char *content_of(PGconn *db, const char *table) {
     char sql[300];
-    snprintf(sql, sizeof(sql), "SELECT count(*) || ' ' || coalesce(md5(string_agg(t::text, '|' ORDER BY t::text)), '')"
-             " FROM replicated.%s t", table);
+    snprintf(sql, sizeof(sql),
+             "SELECT count(*) || ' ' || coalesce(md5(string_agg(t::text, '|' ORDER BY t::text)), '')"
+             " FROM replicated.%s t",
+             table);
     return pg_text(db, sql);
 }
 

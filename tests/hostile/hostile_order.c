@@ -133,16 +133,14 @@ static void fault_h61_a_delay_follows_the_stores_time(void **state) {
     dur_message message;
     dur_leased_work work;
     dur_work_fetch how = { .lock_ms = 60000 };
-    OK(w,
-       dur_message_from_work(
-           &message, t.arena,
-           &(dur_work_item){ .kind = DUR_WORK_ACTIVITY_EXECUTE,
-                             .instance = "a",
-                             .execution_id = 1,
-                             .id = 2,
-                             .name = "A",
-                             .input = "" },
-           &w->err));
+    OK(w, dur_message_from_work(&message, t.arena,
+                                &(dur_work_item){ .kind = DUR_WORK_ACTIVITY_EXECUTE,
+                                                  .instance = "a",
+                                                  .execution_id = 1,
+                                                  .id = 2,
+                                                  .name = "A",
+                                                  .input = "" },
+                                &w->err));
     OK(w, dur_store_enqueue_for_worker(t.store, &message, &w->err));
     OK(w, dur_store_fetch_work_item(t.store, t.arena, &how, &work, &w->err));
     OK(w, dur_store_abandon_work_item(t.store, work.lock_token, 60000, false, &w->err));
@@ -260,10 +258,9 @@ static void fault_h03_a_clock_that_goes_back_hides_no_message(void **state) {
     OK(w, dur_client_start(t.client, &w->err, "Take", "300", .instance = "t"));
     send_numbers(t.client, w, "t", 0, 100);
     dur_runtime *runtime = NULL;
-    OK(w,
-       dur_runtime_start(&runtime,
-                         DUR_RUNTIME(.store = t.store, .handlers = handlers, .world = dur_fake_world_get(t.fake)),
-                         &w->err));
+    OK(w, dur_runtime_start(&runtime,
+                            DUR_RUNTIME(.store = t.store, .handlers = handlers, .world = dur_fake_world_get(t.fake)),
+                            &w->err));
     until_status(t.client, "t", "100");
     dur_fake_world_jump(t.fake, -60000);
     send_numbers(t.client, w, "t", 100, 200);
@@ -426,10 +423,9 @@ static void fault_h46_idle_zero_renews_nothing(void **state) {
                                                   .session_id = "s" },
                                 &w->err));
     OK(w, dur_store_enqueue_for_worker(t.store, &message, &w->err));
-    OK(w,
-       dur_store_fetch_work_item(
-           t.store, t.arena, &(dur_work_fetch){ .lock_ms = 60000, .session_owner = owner, .session_lock_ms = 60000 },
-           &work, &w->err));
+    OK(w, dur_store_fetch_work_item(
+              t.store, t.arena, &(dur_work_fetch){ .lock_ms = 60000, .session_owner = owner, .session_lock_ms = 60000 },
+              &work, &w->err));
     assert_non_null(work.json.data);
     OK(w, dur_store_renew_session_lock(t.store, &owner, 1, 60000, 0, &changed, &w->err));
     assert_int_equal(changed, 0); /* its last activity is now: idle for 0 ms */

@@ -56,9 +56,8 @@ static void seed(world *w, dur_arena *arena, const char *instance, const char *n
                              .event_count = event_count,
                              .orchestrator_items = messages,
                              .orchestrator_item_count = message_count,
-                             .metadata = { .orchestration_name = name,
-                                           .orchestration_version = "1.0.0",
-                                           .status = status } };
+                             .metadata = {
+                                 .orchestration_name = name, .orchestration_version = "1.0.0", .status = status } };
     OK(w, dur_store_ack_orchestration_item(w->store, &turn, &w->err));
     free(rows);
 }
@@ -81,8 +80,7 @@ static dur_message continued(world *w, dur_arena *arena, const char *instance) {
 
 static dur_message late_of(world *w, dur_arena *arena, const char *instance) {
     return message_of(
-        w, arena,
-        (dur_work_item){ .kind = DUR_WORK_QUEUE_MESSAGE, .instance = instance, .name = "q", .data = "late" });
+        w, arena, (dur_work_item){ .kind = DUR_WORK_QUEUE_MESSAGE, .instance = instance, .name = "q", .data = "late" });
 }
 
 /* ---- pruning ----------------------------------------------------------------------------------------------------- */
@@ -127,7 +125,8 @@ static void fault_h45_prune_without_a_rule_keeps_the_current_execution(void **st
     expect(w, "a", "done");
 }
 
-/* ---- between two executions (race_replay of the original, with our engine) ---------------------------------------- */
+/* ---- between two executions (race_replay of the original, with our engine) ----------------------------------------
+ */
 
 static dur_outcome transition(dur_ctx *ctx, const char *input) {
     (void)input;
@@ -201,13 +200,13 @@ static void fault_h57_a_start_does_not_stand_before_the_next_execution(void **st
 static void fault_h57_what_comes_between_two_executions_waits_for_the_second(void **state) {
     world *w = *state;
     dur_arena *arena = dur_arena_new();
-    const dur_message messages[] = { late_of(w, arena, "a"),
-                                     message_of(w, arena,
-                                                (dur_work_item){ .kind = DUR_WORK_ACTIVITY_COMPLETED,
-                                                                 .instance = "a",
-                                                                 .execution_id = 1,
-                                                                 .id = 99,
-                                                                 .result = "stale" }) };
+    const dur_message messages[] = {
+        late_of(w, arena, "a"),
+        message_of(
+            w, arena,
+            (dur_work_item){
+                .kind = DUR_WORK_ACTIVITY_COMPLETED, .instance = "a", .execution_id = 1, .id = 99, .result = "stale" })
+    };
     seed(w, arena, "a", "Transition", ended, 2, messages, 2, DUR_STATUS_CONTINUED_AS_NEW);
     dur_message next = continued(w, arena, "a");
     OK(w, dur_store_enqueue_for_orchestrator(w->store, &next, 300, &w->err)); /* the start is not due yet */
@@ -321,18 +320,17 @@ static void fault_h59_a_zero_in_a_text_is_refused_at_every_door(void **state) {
     bad.json = text_of(zero_work);
     OK(w, dur_client_enqueue(w->client, &w->err, "a", "q", "wake"));
     dur_orchestration_item item = fetched(w, arena);
-    dur_turn_commit turn = { .lock_token = item.lock_token,
-                             .instance = "a",
-                             .execution_id = 1,
-                             .expected_last = DUR_NOT_COMPARED };
+    dur_turn_commit turn = {
+        .lock_token = item.lock_token, .instance = "a", .execution_id = 1, .expected_last = DUR_NOT_COMPARED
+    };
     dur_turn_commit with_event = turn, with_work = turn, with_message = turn;
     dur_turn_work worker = { .message = message_of(w, arena,
-                                                     (dur_work_item){ .kind = DUR_WORK_ACTIVITY_EXECUTE,
-                                                                      .instance = "a",
-                                                                      .execution_id = 1,
-                                                                      .id = 2,
-                                                                      .name = "A",
-                                                                      .input = "" }) };
+                                                   (dur_work_item){ .kind = DUR_WORK_ACTIVITY_EXECUTE,
+                                                                    .instance = "a",
+                                                                    .execution_id = 1,
+                                                                    .id = 2,
+                                                                    .name = "A",
+                                                                    .input = "" }) };
     worker.message.json = text_of(zero_work);
     with_event.events = &row, with_event.event_count = 1;
     with_work.worker_items = &worker, with_work.worker_item_count = 1;
@@ -416,8 +414,8 @@ static dur_outcome purchase(dur_ctx *ctx, const char *input) {
 
 static void fault_h41_the_taught_key_charges_once_over_retries(void **state) {
     world *w = *state;
-    static const dur_handler handlers[] = { DUR_ACTIVITY("Pay", pay),
-                                            DUR_ORCHESTRATION("Purchase", "1.0.0", purchase), DUR_HANDLERS_END };
+    static const dur_handler handlers[] = { DUR_ACTIVITY("Pay", pay), DUR_ORCHESTRATION("Purchase", "1.0.0", purchase),
+                                            DUR_HANDLERS_END };
     atomic_store(&charges, 0);
     RUN(w, handlers);
     start(w, "Purchase", "", "order-7");

@@ -37,8 +37,9 @@ static void fault_h23_timeouts_of_the_role_are_not_ours_behind_a_pooler(void **s
     if (!bouncer_start(&b, role, "pool_mode = transaction\ndefault_pool_size = 3")) skip();
     schema_of(w, schema);
     PGconn *db = pg_beside();
-    pg_do(db, "CREATE ROLE %s SUPERUSER LOGIN; ALTER ROLE %s SET statement_timeout = %d; ALTER ROLE %s SET lock_timeout"
-              " = %d",
+    pg_do(db,
+          "CREATE ROLE %s SUPERUSER LOGIN; ALTER ROLE %s SET statement_timeout = %d; ALTER ROLE %s SET lock_timeout"
+          " = %d",
           role, role, ROLE_TIMEOUT_MS, role, ROLE_TIMEOUT_MS);
     PQfinish(bouncer_connect(&b));
     snprintf(url, sizeof(url), "postgres:///postgres?host=%s&user=durite&pooler=transaction", b.dir);

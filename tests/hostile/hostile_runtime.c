@@ -367,9 +367,8 @@ static dur_outcome waits(dur_ctx *ctx, const char *input) {
 }
 
 static const dur_handler waiters[] = { DUR_ORCHESTRATION("Sleeps", NULL, sleeps),
-                                       DUR_ORCHESTRATION("Waits", NULL, waits),
-                                       DUR_ORCHESTRATION("Plain", NULL, plain), DUR_ACTIVITY("Echo", echo),
-                                       DUR_HANDLERS_END };
+                                       DUR_ORCHESTRATION("Waits", NULL, waits), DUR_ORCHESTRATION("Plain", NULL, plain),
+                                       DUR_ACTIVITY("Echo", echo), DUR_HANDLERS_END };
 
 static atomic_size_t warnings;
 
@@ -504,8 +503,8 @@ static dur_outcome holds(dur_ctx *ctx, const char *input) {
 
 static const dur_handler holders[] = { DUR_ORCHESTRATION("Holds", NULL, holds),
                                        DUR_ORCHESTRATION("HoldsTurn", NULL, holds_turn),
-                                       DUR_ACTIVITY("HoldsWork", holds_work), DUR_ACTIVITY("HoldsSession", holds_session),
-                                       DUR_HANDLERS_END };
+                                       DUR_ACTIVITY("HoldsWork", holds_work),
+                                       DUR_ACTIVITY("HoldsSession", holds_session), DUR_HANDLERS_END };
 
 static void fault_h16_short_locks_are_renewed_in_time(void **state) {
     world *w = *state;

@@ -2,8 +2,8 @@
  * hostile_sends.c: eight producers on a machine that is too small for them, some of them stopped in the middle, beside
  * starts, evictions and nodes that come and go: at rest every message that was accepted has been delivered, once.
  *
- * 240 to 400 messages per test; 10,000 with DURITE_TEST_SCALE at 100 or more (PostgreSQL: 2000, of which tools/run-tests
- * makes 100).
+ * 240 to 400 messages per test; 10,000 with DURITE_TEST_SCALE at 100 or more (PostgreSQL: 2000, of which
+ * tools/run-tests makes 100).
  */
 #include "hostile.h"
 

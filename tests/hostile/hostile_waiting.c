@@ -271,12 +271,12 @@ static void server_new(server *s) {
     snprintf(s->base, sizeof(s->base), "%s/durite-h4.XXXXXX", under != NULL ? under : "/tmp");
     if (mkdtemp(s->base) == NULL) fail_msg("%s", s->base);
     shell("chown --reference=\"$DURITE_TEST_POSTGRES_DATA\" '%s' && chmod 755 '%s' && cd '%s' && %s"
-          " \"$DURITE_TEST_POSTGRES_BIN/initdb\" -D '%s/a' -U durite --auth=trust --no-sync -E UTF8 --locale=C >/dev/null && printf \"listen_addresses = "
+          " \"$DURITE_TEST_POSTGRES_BIN/initdb\" -D '%s/a' -U durite --auth=trust --no-sync -E UTF8 --locale=C "
+          ">/dev/null && printf \"listen_addresses = "
           "''\\nunix_socket_directories = '%s'\\nfsync = off\\nshared_buffers = 16MB\\n\" >>'%s/a/postgresql.conf'",
           s->base, s->base, s->base, as != NULL ? as : "", s->base, s->base, s->base);
     server_do(s, 'a', "start");
 }
-
 
 /* While the server is away a call may fail for a passing reason. */
 #define IN_THE_END(w, call)                                                                                            \

@@ -1,5 +1,6 @@
 /*
- * neighbour.h: what others do with a PostgreSQL server that Durite uses too: administrators, other applications, poolers.
+ * neighbour.h: what others do with a PostgreSQL server that Durite uses too: administrators, other applications,
+ * poolers.
  */
 #ifndef TESTS_HOSTILE_NEIGHBOUR_H
 #define TESTS_HOSTILE_NEIGHBOUR_H

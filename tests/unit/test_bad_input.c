@@ -707,7 +707,8 @@ static const struct {
     { "tests/unit/test_codec_event.c",
       " dur_event_from_json dur_event_row_from dur_event_to_json dur_failure_display dur_failure_from_json"
       " dur_failure_to_json dur_history_from_json dur_history_to_json dur_status_from_name" },
-    { "tests/unit/test_codec_work.c", " dur_handler_key dur_handler_passes dur_message_from_work dur_work_from_json dur_work_to_json" },
+    { "tests/unit/test_codec_work.c",
+      " dur_handler_key dur_handler_passes dur_message_from_work dur_work_from_json dur_work_to_json" },
     { "tests/unit/test_registry.c",
       " dur_registry_add dur_registry_has dur_registry_merge dur_registry_name dur_registry_new"
       " dur_registry_policy dur_registry_resolve" },

@@ -240,9 +240,7 @@ static void begin(run *w) {
     dur__exec_begin start = { .input = w->input,
                               .order_ms = w->last_key,
                               .order_id = 2,
-                              .parent = { .instance = "dad",
-                              .has_id = true,
-                              .id = 4 },
+                              .parent = { .instance = "dad", .has_id = true, .id = 4 },
                               .carried = w->original ? NULL : w->carried,
                               .carried_count = w->original ? 0 : w->carried_count,
                               .initial_custom_status = w->status };

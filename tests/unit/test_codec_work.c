@@ -151,8 +151,8 @@ static const struct golden {
       "{\"SubOrchCompleted\":{\"parent_instance\":\"i\",\"parent_execution_id\":3,\"parent_id\":5,"
       "\"parent_birth\":3,\"result\":\"r\"}}" },
     { { .kind = DUR_WORK_SUB_ORCH_FAILED, CALL, .parent_birth = 3, .details = &failure },
-      "{\"SubOrchFailed\":{\"parent_instance\":\"i\",\"parent_execution_id\":3,\"parent_id\":5,\"parent_birth\":3,"
-      DETAILS_JSON "}}" },
+      "{\"SubOrchFailed\":{\"parent_instance\":\"i\",\"parent_execution_id\":3,\"parent_id\":5,\"parent_birth\":"
+      "3," DETAILS_JSON "}}" },
     { { .kind = DUR_WORK_CANCEL_INSTANCE, .instance = "i", .reason = "r", .parent_instance = "p", .parent_birth = 3 },
       "{\"CancelInstance\":{\"instance\":\"i\",\"parent_instance\":\"p\",\"parent_birth\":3,\"reason\":\"r\"}}" },
 };

@@ -312,7 +312,7 @@ static void prunes_executions(void **state) {
     }
     dur_prune_options both = { .has_keep_last = true, .keep_last = 2, .completed_before_ms = START_MS + 15 };
     ASSERT_OK(b, dur_store_prune_executions(b->store, "a", &both, &result, &b->err));
-    assert_int_equal(result.executions_deleted, 2); /* 1 and 2: ended at +0 and +10 */
+    assert_int_equal(result.executions_deleted, 2);      /* 1 and 2: ended at +0 and +10 */
     dur_prune_options last = { .has_keep_last = false }; /* no rule: all but the current one, as in the original */
     ASSERT_OK(b, dur_store_prune_executions_bulk(b->store, &(dur_bulk_filter){ .limit = 1 }, &last, &result, &b->err));
     assert_int_equal(result.executions_deleted, 2);

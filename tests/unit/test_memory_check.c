@@ -19,11 +19,9 @@ static void begin(bench *b, const char *json) {
     dur_orchestration_item item = fetch(b, 5000);
     dur_event_row event = event_of(1);
     event.json = (dur_text){ json, strlen(json) };
-    dur_turn_commit commit = { .lock_token = item.lock_token,
-                               .execution_id = 1,
-                               .events = &event,
-                               .event_count = 1,
-                               .metadata = named() };
+    dur_turn_commit commit = {
+        .lock_token = item.lock_token, .execution_id = 1, .events = &event, .event_count = 1, .metadata = named()
+    };
     ASSERT_OK(b, dur_store_ack_orchestration_item(b->store, &commit, &b->err));
     ASSERT_OK(b, dur_store_check(b->store, &b->err));
 }
@@ -64,11 +62,11 @@ static void a_lease_of_nobody(void **state) {
     bench *b = bench_open("memory:");
     begin(b, subscribed);
     dur__mem_instance *a = instance_of(b, "a");
-    dur__mem_owner nobody = { .id = (char *)(uintptr_t)"nobody" };
+    dur__mem_owner nobody = { .id = (char *)(uintptr_t) "nobody" };
     a->owner = &nobody;
     found(b, "not registered");
     a->owner = NULL;
-    a->parent = (char *)(uintptr_t)"gone";
+    a->parent = (char *)(uintptr_t) "gone";
     found(b, "parent does not exist");
     a->parent = NULL;
     a->executions[0]->events[0].event_id = 2;

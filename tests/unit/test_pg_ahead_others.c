@@ -320,12 +320,13 @@ static PGconn *write_next_turn(const rig *r, const flow *f, const dur_turn_work 
                   "BEGIN; SELECT 1 FROM %s.dur_lanes WHERE holder = (SELECT holder FROM %s.dur_instances WHERE"
                   " instance_id = '%s') FOR NO KEY UPDATE",
                   r->p->schema, r->p->schema, f->item.instance));
-    pg_do(db, SQL(r,
-                  "INSERT INTO %s.dur_history (instance_id, execution_id, event_id, events, json, at_ms, step_id,"
-                  " step_token, step_json, step_handler) SELECT '%s', 1, %d, 1, '%s', max(at_ms) + 1000, %ld, '%s', '%s',"
-                  " '' FROM %s.dur_history",
-                  r->p->schema, f->item.instance, (int)f->last + 1, event_json(r, f->last + 1), step_id(step),
-                  step->lock_token, step->message.json.data, r->p->schema));
+    pg_do(db,
+          SQL(r,
+              "INSERT INTO %s.dur_history (instance_id, execution_id, event_id, events, json, at_ms, step_id,"
+              " step_token, step_json, step_handler) SELECT '%s', 1, %d, 1, '%s', max(at_ms) + 1000, %ld, '%s', '%s',"
+              " '' FROM %s.dur_history",
+              r->p->schema, f->item.instance, (int)f->last + 1, event_json(r, f->last + 1), step_id(step),
+              step->lock_token, step->message.json.data, r->p->schema));
     return db;
 }
 

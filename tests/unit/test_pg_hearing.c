@@ -569,7 +569,7 @@ static void who_does_not_listen_does_not_count(void **state) {
     something_arrives(&r);
     rest(&r);
     assert_int_equal(greetings(b->store), 2); /* found by the beat, and heard */
-    assert_true(hear(ear).notes > 0); /* which is answered all the same */
+    assert_true(hear(ear).notes > 0);         /* which is answered all the same */
     rig_close(&there);
     AWAIT(listeners(p, 0) == 1);
     assert_false(unheard(b->store)); /* until the next beat */

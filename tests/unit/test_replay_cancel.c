@@ -21,12 +21,11 @@ static void test_cancel(void **state) {
     (void)state;
     driver d;
     driver_init(&d, cleans_up);
-    driver_start_ex(&d, &(dur__exec_begin){ .input = "",
-                                            .parent = { .instance = "dad",
-                                            .has_id = true,
-                                            .id = 9,
-                                            .has_execution_id = true,
-                                            .execution_id = 3 } });
+    driver_start_ex(
+        &d,
+        &(dur__exec_begin){
+            .input = "",
+            .parent = { .instance = "dad", .has_id = true, .id = 9, .has_execution_id = true, .execution_id = 3 } });
     driver_cancel(&d, "enough");
     assert_string_equal(driver_kinds(&d), "OrchestrationStarted ActivityScheduled TimerCreated ExternalSubscribed "
                                           "SubOrchestrationScheduled ActivityScheduled OrchestrationCancelRequested "
@@ -121,8 +120,8 @@ static void test_poison_reaches_the_handler(void **state) {
     driver d;
     driver_init(&d, judges);
     driver_start(&d, "");
-    driver_offer(&d, &(dur_work_item){
-                         .kind = DUR_WORK_ACTIVITY_FAILED, .execution_id = 1, .id = 2, .details = &poison });
+    driver_offer(&d,
+                 &(dur_work_item){ .kind = DUR_WORK_ACTIVITY_FAILED, .execution_id = 1, .id = 2, .details = &poison });
     driver_run(&d);
     assert_int_equal(d.end, DUR__END_COMPLETED);
     assert_string_equal(d.output, "poison: activity A#2 ran 10 times and the process died each time");

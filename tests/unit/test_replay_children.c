@@ -58,12 +58,12 @@ static dur_outcome is_child(dur_ctx *ctx, const char *input) {
 static void answer_of(const char *input, bool has_execution, const char *begin, const char *part) {
     driver d;
     driver_init(&d, is_child);
-    driver_start_ex(&d, &(dur__exec_begin){ .input = input,
-                                            .parent = { .instance = "dad",
-                                            .has_id = true,
-                                            .id = 5,
-                                            .has_execution_id = has_execution,
-                                            .execution_id = 4 } });
+    driver_start_ex(
+        &d,
+        &(dur__exec_begin){
+            .input = input,
+            .parent = {
+                .instance = "dad", .has_id = true, .id = 5, .has_execution_id = has_execution, .execution_id = 4 } });
     if (!driver_sent(&d, begin, part)) fail_msg("sent: %s", d.item_count > 0 ? d.items[0] : "nothing");
     assert_int_equal(driver_replay(&d), DUR_OK);
     driver_free(&d);

@@ -353,8 +353,9 @@ static void dies(const char *name, dur_fetch_kind kind) {
     size_t count = 0;
     dur_handler_filter only = { &name, 1 };
     OK(dur_store_owner_register(runtime->store, &(dur_owner_options){ .owner = "dead", .timeout_ms = 1 }, &err));
-    OK(dur_store_fetch_works(runtime->store, arena, &(dur_work_fetch){ .owner = "dead", .handlers = &only, .max = 1, .kind = kind },
-                             &work, &count, &err));
+    OK(dur_store_fetch_works(runtime->store, arena,
+                             &(dur_work_fetch){ .owner = "dead", .handlers = &only, .max = 1, .kind = kind }, &work,
+                             &count, &err));
     assert_int_equal(count, 1);
     while (report.taken_over == 0)
         OK(dur_store_owner_beat(runtime->store, dur_runtime_owner(runtime), &report, &err));

@@ -323,20 +323,13 @@ static void tables_of_the_application_end_no_lease(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, fixture_open, fixture_close)
     const struct CMUnitTest tests[] = {
-        TEST(durability_is_what_was_asked_for),
-        TEST(the_file_is_private),
-        TEST(what_cannot_be_opened_says_why),
-        TEST(a_newer_schema_is_refused),
-        TEST(an_older_file_becomes_a_newer_one),
-        TEST(a_list_by_status_reads_what_it_lists),
-        TEST(an_application_keeps_its_own_file),
-        TEST(two_handles_share_one_writer),
-        TEST(memory_is_one_store_per_open),
-        TEST(the_wal_stays_bounded),
-        TEST(a_copy_made_while_writing_can_be_used),
-        TEST(check_finds_what_is_wrong_and_vacuum_shrinks),
-        TEST(an_owner_whose_file_is_empty_is_dead),
-        TEST(a_mark_of_the_dead_is_carried_on),
+        TEST(durability_is_what_was_asked_for),       TEST(the_file_is_private),
+        TEST(what_cannot_be_opened_says_why),         TEST(a_newer_schema_is_refused),
+        TEST(an_older_file_becomes_a_newer_one),      TEST(a_list_by_status_reads_what_it_lists),
+        TEST(an_application_keeps_its_own_file),      TEST(two_handles_share_one_writer),
+        TEST(memory_is_one_store_per_open),           TEST(the_wal_stays_bounded),
+        TEST(a_copy_made_while_writing_can_be_used),  TEST(check_finds_what_is_wrong_and_vacuum_shrinks),
+        TEST(an_owner_whose_file_is_empty_is_dead),   TEST(a_mark_of_the_dead_is_carried_on),
         TEST(tables_of_the_application_end_no_lease),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

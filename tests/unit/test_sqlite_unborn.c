@@ -137,11 +137,12 @@ static char *rows(fixture *f) {
     sqlite3_stmt *tables = NULL, *row = NULL;
     size_t size = 65536, at = 0;
     char *out = calloc(1, size);
-    assert_int_equal(sqlite3_prepare_v2(db,
-                                        "SELECT name FROM sqlite_schema WHERE type='table' AND name LIKE 'dur\\_%' "
-                                        "ESCAPE '\\' AND name NOT IN ('dur_meta', 'dur_owner', 'dur_served') ORDER BY name",
-                                        -1, &tables, NULL),
-                     SQLITE_OK);
+    assert_int_equal(
+        sqlite3_prepare_v2(db,
+                           "SELECT name FROM sqlite_schema WHERE type='table' AND name LIKE 'dur\\_%' "
+                           "ESCAPE '\\' AND name NOT IN ('dur_meta', 'dur_owner', 'dur_served') ORDER BY name",
+                           -1, &tables, NULL),
+        SQLITE_OK);
     while (sqlite3_step(tables) == SQLITE_ROW) {
         char sql[100];
         const char *table = (const char *)sqlite3_column_text(tables, 0);

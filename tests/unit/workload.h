@@ -49,7 +49,7 @@ static const dur_handler work_handlers[] = {
 /* Numbers behind these keys are times: they become 0. */
 static inline void forget_times(char *text) {
     static const char *const keys[] = { "timestamp_ms\":", "fire_at_ms\":", "last_updated_at_ms\":",
-                                       "birth\":" /* random */ };
+                                        "birth\":" /* random */ };
     for (size_t k = 0; k < sizeof(keys) / sizeof(keys[0]); k++) {
         for (char *at = text; (at = strstr(at, keys[k])) != NULL;) {
             char *from = at + strlen(keys[k]), *to = from;

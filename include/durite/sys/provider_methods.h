@@ -202,9 +202,9 @@ typedef struct dur_execution_metadata {
     const char *orchestration_name; /* name and version given: create or update the instance row */
     const char *orchestration_version;
     const char *parent_instance_id;
-    uint64_t parent_birth;          /* not stored: for needs_parent; 0: not known */
-    uint64_t birth;                 /* kept in the row that name and version make, unchanged from then on; 0: none.
-                                       A number that tells this instance from others that had its id */
+    uint64_t parent_birth; /* not stored: for needs_parent; 0: not known */
+    uint64_t birth;        /* kept in the row that name and version make, unchanged from then on; 0: none.
+                              A number that tells this instance from others that had its id */
     bool has_pinned_version;
     dur_semver pinned_version;
 } dur_execution_metadata;
@@ -333,8 +333,8 @@ typedef struct dur_work_fetch {
     dur_tag_filter tags;
     const dur_handler_filter *handlers; /* names of activities; NULL: all */
     /* fetch_works and lane_round only */
-    const char *owner;   /* NULL: a timed lock */
-    size_t max;          /* 0: 1 */
+    const char *owner; /* NULL: a timed lock */
+    size_t max;        /* 0: 1 */
     dur_fetch_kind kind;
 } dur_work_fetch;
 
@@ -397,8 +397,8 @@ typedef struct dur_round {
 } dur_round;
 
 typedef struct dur_lane_options {
-    const char *owner; /* registered before; NULL where the store has no owners */
-    dur_waker *waker;  /* the sleeper to wake; lives longer than the lane */
+    const char *owner;                  /* registered before; NULL where the store has no owners */
+    dur_waker *waker;                   /* the sleeper to wake; lives longer than the lane */
     const dur_handler_filter *handlers; /* what lane_starts may hand out; lives longer than the lane; NULL: all */
 } dur_lane_options;
 
@@ -486,12 +486,12 @@ typedef struct dur_instance_row {
     const char *suspended;          /* reason; NULL: not suspended */
     const char *custom_status;      /* NULL: none */
     uint64_t custom_status_version;
-    const char *owner;      /* who leases it now; NULL: nobody */
-    const char *handler;    /* get_instance only: what a node must have to run it; NULL: nothing, or not known */
-    bool unserved;          /* get_instance only: no registered owner has that */
-    bool start_pending;     /* known only by a start that no turn has consumed yet */
-    dur_text pending_start; /* get_instance only: text of the start or continue-as-new that waits, as it is
-                               stored, so that clients can show and terminate what has not run; size 0: none */
+    const char *owner;         /* who leases it now; NULL: nobody */
+    const char *handler;       /* get_instance only: what a node must have to run it; NULL: nothing, or not known */
+    bool unserved;             /* get_instance only: no registered owner has that */
+    bool start_pending;        /* known only by a start that no turn has consumed yet */
+    dur_text pending_start;    /* get_instance only: text of the start or continue-as-new that waits, as it is
+                                  stored, so that clients can show and terminate what has not run; size 0: none */
     uint64_t pending_start_id; /* … and its message id */
 } dur_instance_row;
 

@@ -189,10 +189,12 @@ static finding check_work(dur__mem *mem, const dur__mem_work *work) {
     if (work->by_ref.tree != &work->instance->works) return "a worker row is not with its instance";
     if (work->token != NULL && dur__map_get(&mem->claims, work->token) != work)
         return "a worker lock is not in the map";
-    if (work->owner != NULL && !registered(mem, work->owner)) return "a row is locked by an owner that is not registered";
+    if (work->owner != NULL && !registered(mem, work->owner))
+        return "a row is locked by an owner that is not registered";
     if (work->instance->has_row && work->execution_id > work->instance->current_execution)
         return "a worker row of an execution that has not begun";
-    if (work->token != NULL && work->owner != NULL) return work->place.tree != NULL ? "a locked row can be fetched" : NULL;
+    if (work->token != NULL && work->owner != NULL)
+        return work->place.tree != NULL ? "a locked row can be fetched" : NULL;
     if (work->owner != NULL) return "a row has an owner but no lock";
     if (work->token != NULL) return timed ? NULL : "a timed worker lock would never end";
     if (delayed) return work->not_before_ms > mem->now_ms ? NULL : "a row waits for a time that is over";

@@ -73,11 +73,11 @@ static void erase(dur__mem *mem, dur__mem_instance *instance, dur_delete_result 
     dur_message *kept = dur_arena_zalloc(arena, (count + 1) * sizeof(*kept));
     for (size_t i = 0; i < count; i++) {
         const dur__mem_message *message = found.items[own + i];
-        kept[i] = (dur_message){ .kind = message->kind,
-                                 .instance = dur_arena_strdup(arena, instance->id),
-                                 .due_ms = message->due_ms,
-                                 .json = { dur_arena_memdup(arena, message->json, message->json_size),
-                                           message->json_size } };
+        kept[i] =
+            (dur_message){ .kind = message->kind,
+                           .instance = dur_arena_strdup(arena, instance->id),
+                           .due_ms = message->due_ms,
+                           .json = { dur_arena_memdup(arena, message->json, message->json_size), message->json_size } };
     }
     free(found.items);
     dur__mem_erase(mem, instance, out);

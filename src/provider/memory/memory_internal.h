@@ -110,7 +110,7 @@ struct dur__mem_instance {
     char *id;
     bool has_row;
     char *name, *version, *parent, *suspended, *custom_status;
-    char *handler; /* what a node must have to run it; NULL: nothing */
+    char *handler;  /* what a node must have to run it; NULL: nothing */
     uint64_t birth; /* 0: none */
     uint64_t custom_status_version;
     uint64_t current_execution; /* highest that was committed or appended; 0: none */
@@ -454,7 +454,7 @@ dur__mem_session *dur__mem_session_make(dur__mem *mem, const char *name);
 bool dur__mem_session_admits(const dur__mem_session *session, const char *holder);
 void dur__mem_session_claim(dur__mem *mem, dur__mem_session *session, const char *holder, dur__mem_owner *owner,
                             uint64_t lock_ms);
-void dur__mem_session_tidy(dur__mem *mem, dur__mem_session *session);               /* frees it when nothing needs it */
+void dur__mem_session_tidy(dur__mem *mem, dur__mem_session *session);   /* frees it when nothing needs it */
 void dur__mem_session_orphan(dur__mem *mem, dur__mem_session *session); /* its owner is gone */
 void dur__mem_sessions_due(dur__mem *mem);
 void dur__mem_session_free(dur__mem_session *session);

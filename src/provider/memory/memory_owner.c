@@ -207,8 +207,7 @@ static void unserved_instances(dur__mem *mem, size_t each, unserved_list *list) 
                 const dur__mem_instance *instance = DUR__CONTAINER(node, dur__mem_instance, place);
                 if (told++ < each) unserved_add(list, DUR_UNSERVED_INSTANCE, bucket->handler, instance->id, NULL);
                 const dur__mem_message *cancel = instance->cancel_count > 0 ? first_cancel(mem, instance) : NULL;
-                if (cancel != NULL)
-                    unserved_add(list, DUR_UNSERVED_CANCEL, bucket->handler, instance->id, cancel);
+                if (cancel != NULL) unserved_add(list, DUR_UNSERVED_CANCEL, bucket->handler, instance->id, cancel);
             }
         }
     }
@@ -272,7 +271,7 @@ int dur__mem_owner_holdings(dur_provider *self, dur_arena *arena, const char *ow
             added->activity_id = work->activity_id;
         }
         DUR__LIST_EACH(&row->sessions, at)
-            holding_add(arena, all, count, DUR_HOLDS_SESSION, DUR__CONTAINER(at, dur__mem_session, by_owner)->name, "");
+        holding_add(arena, all, count, DUR_HOLDS_SESSION, DUR__CONTAINER(at, dur__mem_session, by_owner)->name, "");
     }
     dur__mem_leave(mem);
     *out = all;

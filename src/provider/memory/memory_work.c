@@ -132,8 +132,8 @@ dur__mem_work *dur__mem_work_first(dur__mem *mem, const dur_work_fetch *how, dur
         if (!shelf_admitted(shelf, how)) continue;
         for (int suspects = 0; suspects <= 1; suspects++) {
             if (kind != DUR_FETCH_ANY && (kind == DUR_FETCH_SUSPECT) != (suspects != 0)) continue;
-            dur__mem_work *head = kind == DUR_FETCH_SUSPECT ? suspect_first(shelf)
-                                                            : work_at(dur__mem_tree_first(&shelf->rows[suspects]));
+            dur__mem_work *head =
+                kind == DUR_FETCH_SUSPECT ? suspect_first(shelf) : work_at(dur__mem_tree_first(&shelf->rows[suspects]));
             if (head != NULL && (first == NULL || work_before(head, first, kind))) first = head;
         }
     }

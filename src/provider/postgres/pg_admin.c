@@ -49,15 +49,16 @@ static void read_instance(const PGresult *rows, int row, dur_arena *arena, void 
 
 static const char list_sql[] =
     "SELECT " ROW " FROM " WITH_EXECUTION " WHERE " OF_STATUS " AND " SUSPENDED " AND " FILTERS PAGE;
-static const char list_suspended_sql[] = "SELECT " ROW " FROM " WITH_EXECUTION
-                                         " WHERE i.suspended IS NOT NULL AND $3::boolean AND " OF_STATUS " AND " FILTERS
-                                             PAGE;
+static const char list_suspended_sql[] =
+    "SELECT " ROW " FROM " WITH_EXECUTION " WHERE i.suspended IS NOT NULL AND $3::boolean AND " OF_STATUS
+    " AND " FILTERS PAGE;
 /* A status stands in its instance's row or with its execution, and each has an index: a page of both.  OFFSET 0 keeps
    the server from beginning with all instances. */
 static const char list_status_sql[] =
     "SELECT " ROW " FROM ((SELECT i.instance_id FROM @instances i WHERE i.status = $2::bigint AND " SUSPENDED
     " AND " FILTERS PAGE ") UNION ALL (SELECT e.instance_id FROM (SELECT instance_id, execution_id FROM @executions"
-    " WHERE status = $2::bigint AND status <> 4 AND instance_id > coalesce($10::text, '') ORDER BY instance_id OFFSET 0) e"
+    " WHERE status = $2::bigint AND status <> 4 AND instance_id > coalesce($10::text, '') ORDER BY instance_id OFFSET "
+    "0) e"
     " CROSS JOIN LATERAL (SELECT 1 FROM @instances i WHERE i.instance_id = e.instance_id AND i.current_execution ="
     " e.execution_id AND i.status IS NULL AND " SUSPENDED " AND " FILTERS " OFFSET 0) i ORDER BY e.instance_id LIMIT"
     " nullif($11::bigint, 0))) l JOIN " WITH_EXECUTION_OF("l") PAGE;
@@ -66,7 +67,8 @@ static const char list_status_sql[] =
 static const char list_continued_sql[] =
     "SELECT " ROW " FROM (SELECT DISTINCT q.instance_id FROM @queue q WHERE q.kind = " DUR__PG_CONTINUE_AS_NEW
     " AND q.instance_id > coalesce($10::text, '')) l JOIN " WITH_EXECUTION_OF("l") " WHERE " STATUS
-    " = $2::bigint AND " SUSPENDED " AND " FILTERS PAGE;
+                                                                                   " = $2::bigint AND " SUSPENDED
+                                                                                   " AND " FILTERS PAGE;
 
 static const char *list_of(const dur_instance_query *query) {
     if (query->suspended_only) return list_suspended_sql;

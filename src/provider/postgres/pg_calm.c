@@ -12,7 +12,8 @@
    anybody. */
 static const char ends_sql[] =
     "UPDATE @instances i SET last_event = t.last, updated_at = #now, acquisitions = 0, step_id = NULL, step_token ="
-    " NULL, step_json = NULL, step_handler = NULL, token = NULL, owner = NULL, holder = NULL, ready_at = CASE WHEN i.ready_due = 0 AND"
+    " NULL, step_json = NULL, step_handler = NULL, token = NULL, owner = NULL, holder = NULL, ready_at = CASE WHEN "
+    "i.ready_due = 0 AND"
     " i.ready_at IS NOT NULL THEN #now ELSE i.ready_at END, status = t.status, output = t.output FROM (SELECT"
     " unnest($2::text[]) AS id, unnest($3::bigint[]) AS last, unnest($4::bigint[]) AS status, unnest($5::text[]) AS"
     " output) t WHERE i.instance_id = t.id";
@@ -21,13 +22,16 @@ static const char ends_sql[] =
 static const char births_sql[] =
     "INSERT INTO @instances (instance_id, has_row, has_history, known, created_at, updated_at, owner, holder, status,"
     " token, current_execution, last_event, name, version, pin, custom_status, custom_status_version, step_id,"
-    " step_token, step_json, step_handler, birth) SELECT id, true, true, true, #now, #now, $3::text, $4::bigint, 1, token, execution,"
-    " last, name, version, pin::bigint[], custom, custom_version, step, step_token, step_json, step_handler, nullif(birth, 0) FROM"
+    " step_token, step_json, step_handler, birth) SELECT id, true, true, true, #now, #now, $3::text, $4::bigint, 1, "
+    "token, execution,"
+    " last, name, version, pin::bigint[], custom, custom_version, step, step_token, step_json, step_handler, "
+    "nullif(birth, 0) FROM"
     " (SELECT unnest($2::text[])"
     " AS id, unnest($5::text[]) AS token, unnest($6::bigint[]) AS execution, unnest($7::bigint[]) AS last,"
     " unnest($8::text[]) AS name, unnest($9::text[]) AS version, unnest($10::text[]) AS pin, unnest($11::text[]) AS"
     " custom, unnest($12::bigint[]) AS custom_version, unnest($13::bigint[]) AS birth, unnest($14::bigint[]) AS"
-    " step, unnest($15::text[]) AS step_token, unnest($16::text[]) AS step_json, unnest($17::text[]) AS step_handler) t";
+    " step, unnest($15::text[]) AS step_token, unnest($16::text[]) AS step_json, unnest($17::text[]) AS step_handler) "
+    "t";
 
 /*
  * The lane's row is locked, so that nobody takes a lease away meanwhile, nor the owner for dead, with whom it would go.
@@ -39,12 +43,14 @@ static const char births_sql[] =
  */
 static const char history_sql[] =
     "INSERT INTO @history (instance_id, execution_id, event_id, events, json, written, at_ms, step_id, step_token,"
-    " step_json, step_handler) SELECT CASE WHEN (SELECT 1 FROM @lanes WHERE holder = $5::bigint AND disturbed = $6::bigint AND"
+    " step_json, step_handler) SELECT CASE WHEN (SELECT 1 FROM @lanes WHERE holder = $5::bigint AND disturbed = "
+    "$6::bigint AND"
     " $15::bigint = " DUR__PG_SERVER_START " AND pg_try_advisory_xact_lock_shared($7::bigint) FOR NO KEY UPDATE SKIP"
     " LOCKED) = 1 THEN id END, execution, event,"
     " events, json, written, #now, step, step_token, step_json, step_handler FROM (SELECT unnest($2::text[]) AS id,"
     " unnest($3::bigint[]) AS execution, unnest($4::bigint[]) AS event, unnest($8::bigint[]) AS step,"
-    " unnest($9::text[]) AS step_token, unnest($10::text[]) AS step_json, unnest($11::text[]) AS step_handler, unnest($12::bigint[]) AS events,"
+    " unnest($9::text[]) AS step_token, unnest($10::text[]) AS step_json, unnest($11::text[]) AS step_handler, "
+    "unnest($12::bigint[]) AS events,"
     " unnest($13::text[]) AS json, unnest($14::text[]) AS written) t";
 
 bool dur__pg_lane_is_calm(const dur__pg_lane *lane) {

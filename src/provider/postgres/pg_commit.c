@@ -24,9 +24,12 @@ static const char why_sql[] =
     " i.expires_at > #now), false) END, coalesce(" DUR__PG_LAST(
         "h.instance_id = i.instance_id AND h.execution_id = $4::bigint") ", 0), $5::text IS NULL OR EXISTS (SELECT 1 "
                                                                          "FROM @instances p WHERE"
-                                                                         " p.instance_id = $5::text AND "
-                                                                         DUR__PG_IS_MEANT("p", "$6::bigint") ") FROM "
-                                                                         "@instances i WHERE i.instance_id = $2::text";
+                                                                         " p.instance_id = $5::text "
+                                                                         "AND " DUR__PG_IS_MEANT(
+                                                                             "p",
+                                                                             "$6::bigint") ") FROM "
+                                                                                           "@instances i WHERE "
+                                                                                           "i.instance_id = $2::text";
 static const char why_work_sql[] =
     "SELECT EXISTS (SELECT 1 FROM @worker w WHERE w.token = c.token AND w.instance_id = $2::text AND (c.id = 0 OR"
     " w.id = c.id) AND (w.owner IS NOT NULL OR w.until_ms > #now)) OR EXISTS (SELECT 1 FROM @instances i CROSS JOIN"

@@ -125,10 +125,10 @@ int dur__pg_simple(dur__pg_conn *conn, const char *sql, dur_error *err) {
  * Settings of our sessions, whatever the role or the database says.  Generic plans save planning in every call, and are
  * made while the tables are small: then a scan of everything looks cheap, alone or as one side of a hash or merge join,
  * and later walks over all that has become dead.  So every statement goes by an index, row by row (which also marks
- * dead entries, as a bitmap does not).  A lock that is not to be had is an error after a while (lock_timeout); how long a
- * statement takes is no error, or what must be done at once, a take-over say, would never be done.
- * A transaction that its client left open must not keep the others waiting, nor one whose machine is gone: then the
- * server waits for the rest of it until it notices, by default for two hours.
+ * dead entries, as a bitmap does not).  A lock that is not to be had is an error after a while (lock_timeout); how long
+ * a statement takes is no error, or what must be done at once, a take-over say, would never be done. A transaction that
+ * its client left open must not keep the others waiting, nor one whose machine is gone: then the server waits for the
+ * rest of it until it notices, by default for two hours.
  */
 typedef struct setting {
     const char *name, *value;

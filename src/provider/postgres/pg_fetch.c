@@ -33,44 +33,64 @@
         " AND ($4::text IS NULL OR pin IS NULL OR (pin >= $4::text::bigint[] AND pin <= $5::text::bigint[]))"
 
 /* Queue messages of instances that do not exist, where they stand before what is claimed. */
-static const char bury_sql[] =
-    "WITH RECURSIVE " DUR__PG_HANDLERS("ha", "@instances", FREE, "$6::text[]") ","
-    " n AS MATERIALIZED (SELECT #now AS now), o AS (SELECT instance_id FROM @instances WHERE NOT known AND ready_at"
-    " IS NOT NULL AND ready_at <= (SELECT now FROM n) AND suspended IS NULL AND (token IS NULL OR (owner IS NULL AND"
-    " expires_at <= (SELECT now FROM n))) AND " KIND
-    " AND ready_at + 0 <= coalesce((SELECT y.ready_at FROM ha CROSS JOIN LATERAL (SELECT ready_at FROM"
-    " @instances WHERE handler = ha.h AND " CLAIMABLE " ORDER BY ready_at LIMIT $2::bigint) y ORDER BY y.ready_at"
-    " OFFSET $2::bigint - 1 LIMIT 1), 9223372036854775807) ORDER BY ready_at LIMIT 100 FOR UPDATE SKIP LOCKED),"
-    " d AS (DELETE FROM @queue q USING o, n WHERE q.instance_id = o.instance_id AND q.queue IS NOT NULL AND"
-    " q.due_ms <= n.now RETURNING q.instance_id, q.order_ms, q.id, q.json),"
-    " b AS (INSERT INTO @dead_letters (instance_id, reason, at_ms, json) SELECT d.instance_id,"
-    " 'the instance does not exist', n.now, d.json FROM d, n ORDER BY d.order_ms, d.id),"
-    " m AS (SELECT o.instance_id, min(q.order_ms) FILTER (WHERE q.queue IS NOT NULL) AS at, count(q.id) + (SELECT"
-    " count(*) FROM @worker w WHERE w.instance_id = o.instance_id) AS rest FROM o CROSS JOIN n LEFT JOIN @queue q ON"
-    " q.instance_id = o.instance_id AND NOT (q.queue IS NOT NULL AND q.due_ms <= n.now) GROUP BY o.instance_id),"
-    " x AS (DELETE FROM @instances i USING m WHERE i.instance_id = m.instance_id AND m.rest = 0)"
-    " UPDATE @instances i SET ready_at = m.at, ready_due = coalesce(m.at, 0) FROM m WHERE i.instance_id = m.instance_id"
-    " AND m.rest > 0";
+static const char bury_sql[] = "WITH RECURSIVE " DUR__PG_HANDLERS(
+    "ha", "@instances", FREE,
+    "$6::text[]") ","
+                  " n AS MATERIALIZED (SELECT #now AS now), o AS (SELECT instance_id FROM @instances WHERE NOT known "
+                  "AND ready_at"
+                  " IS NOT NULL AND ready_at <= (SELECT now FROM n) AND suspended IS NULL AND (token IS NULL OR (owner "
+                  "IS NULL AND"
+                  " expires_at <= (SELECT now FROM n))) AND " KIND
+                  " AND ready_at + 0 <= coalesce((SELECT y.ready_at FROM ha CROSS JOIN LATERAL (SELECT ready_at FROM"
+                  " @instances WHERE handler = ha.h AND " CLAIMABLE
+                  " ORDER BY ready_at LIMIT $2::bigint) y ORDER BY y.ready_at"
+                  " OFFSET $2::bigint - 1 LIMIT 1), 9223372036854775807) ORDER BY ready_at LIMIT 100 FOR UPDATE SKIP "
+                  "LOCKED),"
+                  " d AS (DELETE FROM @queue q USING o, n WHERE q.instance_id = o.instance_id AND q.queue IS NOT NULL "
+                  "AND"
+                  " q.due_ms <= n.now RETURNING q.instance_id, q.order_ms, q.id, q.json),"
+                  " b AS (INSERT INTO @dead_letters (instance_id, reason, at_ms, json) SELECT d.instance_id,"
+                  " 'the instance does not exist', n.now, d.json FROM d, n ORDER BY d.order_ms, d.id),"
+                  " m AS (SELECT o.instance_id, min(q.order_ms) FILTER (WHERE q.queue IS NOT NULL) AS at, count(q.id) "
+                  "+ (SELECT"
+                  " count(*) FROM @worker w WHERE w.instance_id = o.instance_id) AS rest FROM o CROSS JOIN n LEFT JOIN "
+                  "@queue q ON"
+                  " q.instance_id = o.instance_id AND NOT (q.queue IS NOT NULL AND q.due_ms <= n.now) GROUP BY "
+                  "o.instance_id),"
+                  " x AS (DELETE FROM @instances i USING m WHERE i.instance_id = m.instance_id AND m.rest = 0)"
+                  " UPDATE @instances i SET ready_at = m.at, ready_due = coalesce(m.at, 0) FROM m WHERE i.instance_id "
+                  "= m.instance_id"
+                  " AND m.rest > 0";
 
 /* $11: the handlers.  Of each the first, and of those the first: no other row is looked at. */
 #define CLAIM(which, order)                                                                                            \
-    "WITH RECURSIVE " DUR__PG_HANDLERS("ha", "@instances", FREE, "$11::text[]") ","                                    \
-    " n AS MATERIALIZED (SELECT #now AS now), f AS MATERIALIZED (SELECT x.* FROM ha CROSS JOIN LATERAL (SELECT"        \
-    " instance_id, token, acquisitions, ready_at, crashes_alone FROM @instances WHERE handler = ha.h AND " CLAIMABLE   \
-    which                                                                                                              \
-    " AND ready_at >= $10::bigint AND ($6::text IS NULL OR EXISTS (SELECT 1 FROM @owners o WHERE o.owner = $6::text))" \
-    " ORDER BY " order " LIMIT $2::bigint FOR UPDATE SKIP LOCKED) x), c AS (SELECT instance_id, token, acquisitions"   \
-    " FROM f ORDER BY " order " LIMIT $2::bigint),"                                                                    \
-    " k AS (SELECT instance_id, row_number() OVER () AS at FROM c)," /* behind a lock that ended by itself: */         \
-    " i0 AS (SELECT instance_id, acquisitions, 0 AS less FROM c WHERE token IS NOT NULL), " DUR__PG_TAKE_BACK ","      \
-    " u AS (UPDATE @instances i SET token = $9::text || '-' || k.at, owner = $6::text, holder = $7::bigint,"           \
-    " expires_at = CASE WHEN $6::text IS NULL THEN n.now + $8::bigint END, acquisitions = i.acquisitions + 1,"         \
-    " crashes = CASE WHEN i.acquisitions > 0 THEN i.crashes ELSE 0 END, crashes_alone = CASE WHEN i.acquisitions > 0"  \
-    " THEN i.crashes_alone ELSE 0 END, runs_alone = $3::bigint = 2,"                                                   \
-    " not_before = 0, ready_at = -1, ready_due = 0 FROM k, n WHERE i.instance_id = k.instance_id"                      \
-    " RETURNING k.at, i.instance_id, i.token, i.name, i.version, i.current_execution, i.last_event, i.acquisitions,"   \
-    " i.crashes, i.crashes_alone)"                                                                                     \
-    " SELECT * FROM u ORDER BY at"
+    "WITH RECURSIVE " DUR__PG_HANDLERS(                                                                                \
+        "ha", "@instances", FREE,                                                                                      \
+        "$11::text[]") ","                                                                                             \
+                       " n AS MATERIALIZED (SELECT #now AS now), f AS MATERIALIZED (SELECT x.* FROM ha CROSS JOIN "    \
+                       "LATERAL (SELECT"                                                                               \
+                       " instance_id, token, acquisitions, ready_at, crashes_alone FROM @instances WHERE handler = "   \
+                       "ha.h AND " CLAIMABLE which " AND ready_at >= $10::bigint AND ($6::text IS NULL OR EXISTS "     \
+                                                   "(SELECT 1 FROM @owners o WHERE o.owner = $6::text))"               \
+                       " ORDER BY " order                                                                              \
+                       " LIMIT $2::bigint FOR UPDATE SKIP LOCKED) x), c AS (SELECT instance_id, token, acquisitions"   \
+                       " FROM f ORDER BY " order " LIMIT $2::bigint),"                                                 \
+                       " k AS (SELECT instance_id, row_number() OVER () AS at FROM c)," /* behind a lock that ended by \
+                                                                                           itself: */                  \
+                       " i0 AS (SELECT instance_id, acquisitions, 0 AS less FROM c WHERE token IS NOT "                \
+                       "NULL), " DUR__PG_TAKE_BACK ","                                                                 \
+                       " u AS (UPDATE @instances i SET token = $9::text || '-' || k.at, owner = $6::text, holder = "   \
+                       "$7::bigint,"                                                                                   \
+                       " expires_at = CASE WHEN $6::text IS NULL THEN n.now + $8::bigint END, acquisitions = "         \
+                       "i.acquisitions + 1,"                                                                           \
+                       " crashes = CASE WHEN i.acquisitions > 0 THEN i.crashes ELSE 0 END, crashes_alone = CASE WHEN " \
+                       "i.acquisitions > 0"                                                                            \
+                       " THEN i.crashes_alone ELSE 0 END, runs_alone = $3::bigint = 2,"                                \
+                       " not_before = 0, ready_at = -1, ready_due = 0 FROM k, n WHERE i.instance_id = k.instance_id"   \
+                       " RETURNING k.at, i.instance_id, i.token, i.name, i.version, i.current_execution, "             \
+                       "i.last_event, i.acquisitions,"                                                                 \
+                       " i.crashes, i.crashes_alone)"                                                                  \
+                       " SELECT * FROM u ORDER BY at"
 
 static const char claim_sql[] = CLAIM("", "ready_at");
 static const char claim_suspects_sql[] = CLAIM(" AND crashes >= 2", "crashes_alone, ready_at"); /* by their index */

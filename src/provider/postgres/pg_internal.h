@@ -126,9 +126,9 @@ typedef struct dur__pg_look {
 typedef struct dur__pg_keeper {
     char *owner;
     dur__pg_conn *conn;
-    int64_t beat_ms; /* the last one that was answered; 0: none; … */
+    int64_t beat_ms;      /* the last one that was answered; 0: none; … */
     int64_t server_start; /* … and by which server */
-    bool went_back;  /* the store is not in the state that it had told */
+    bool went_back;       /* the store is not in the state that it had told */
     dur__link link;
 } dur__pg_keeper;
 
@@ -146,7 +146,7 @@ typedef struct dur__pg_lane {
     int64_t holder; /* this lane in the instances' rows */
     char *owner;
     dur_waker *waker;
-    const dur_handler_filter *handlers; /* NULL: all */
+    const dur_handler_filter *handlers;      /* NULL: all */
     char unknown_prefix[DUR__PG_TOKEN_SIZE]; /* of the tokens of the last round */
     bool unknown;                            /* the outcome of a round was not learned: what it took is unknown too */
     int lost_backend;                        /* the session of that round */
@@ -197,10 +197,10 @@ struct dur__pg {
     dur_provider base;
     char **keywords; /* of PQconnectdbParams, ended by NULL */
     char **values;
-    char *schema;       /* as given */
-    dur__buf prefix;    /* quoted and with a dot */
-    char channel[64];   /* of LISTEN */
-    int64_t schema_key; /* for advisory locks */
+    char *schema;        /* as given */
+    dur__buf prefix;     /* quoted and with a dot */
+    char channel[64];    /* of LISTEN */
+    int64_t schema_key;  /* for advisory locks */
     char *given_options; /* the caller's startup options; NULL: none */
     bool pooler;         /* transaction mode: no session state */
     bool session_pooler; /* session mode: what we set is undone when we leave */
@@ -261,7 +261,7 @@ void dur__pg_u64(dur__pg_args *args, uint64_t value); /* a time or a count: cut 
 void dur__pg_id(dur__pg_args *args, uint64_t value);  /* an id: 2^63 and above wrap and come back */
 void dur__pg_bool(dur__pg_args *args, bool value);
 void dur__pg_null(dur__pg_args *args);
-void dur__pg_null_texts(dur__pg_args *args); /* of an array of texts */
+void dur__pg_null_texts(dur__pg_args *args);                      /* of an array of texts */
 void dur__pg_array_arg(dur__pg_args *args, dur__pg_array *array); /* takes the array */
 void dur__pg_array_args(dur__pg_args *args, dur__pg_array *arrays, int count);
 void dur__pg_array_copy_arg(dur__pg_args *args, const dur__pg_array *array); /* leaves it */
@@ -641,7 +641,8 @@ int dur__pg_erase(dur__pg_conn *conn, dur__pg_array *ids, dur_delete_result *out
 #define DUR__PG_STARTS "(0, " DUR__PG_CONTINUE_AS_NEW ")"
 /* The parent that a child's first turn needs: of that birth (0: of any), or brought here with history and without. */
 #define DUR__PG_IS_MEANT(row, birth)                                                                                   \
-    "(" row ".known AND (" birth " = 0 OR " row ".birth = " birth " OR " row ".birth IS NULL AND " row ".has_history))"
+    "(" row ".known AND (" birth " = 0 OR " row ".birth = " birth " OR " row ".birth IS NULL AND " row ".has_history)" \
+                                                                                                       ")"
 /*
  * Lock the row of one instance, if it is there.  It may come between this statement and the next, which would see it
  * without the lock; so whether it was locked is handed on in a setting of the transaction.
@@ -722,8 +723,8 @@ int dur__pg_erase(dur__pg_conn *conn, dur__pg_array *ids, dur_delete_result *out
 #define DUR__PG_LAST_AHEAD "coalesce(" DUR__PG_AHEAD("h.event_id + h.events - 1", "") ", i.last_event)"
 #define DUR__PG_UPDATED_AHEAD "coalesce(" DUR__PG_AHEAD("h.at_ms", " AND h.at_ms IS NOT NULL") ", i.updated_at)"
 /*
- * The handlers of a parameter, as ha(h); where that is NULL, all that rows of the table have for which `free` holds, one
- * probe of an index each.  Begins a WITH RECURSIVE.
+ * The handlers of a parameter, as ha(h); where that is NULL, all that rows of the table have for which `free` holds,
+ * one probe of an index each.  Begins a WITH RECURSIVE.
  */
 #define DUR__PG_HANDLERS(ha, table, free, parameter)                                                                   \
     ha "_all(h) AS ((SELECT handler FROM " table " WHERE " free " AND " parameter " IS NULL ORDER BY handler LIMIT 1)" \
@@ -754,10 +755,11 @@ const char *dur__pg_handler_of(const dur_message *item);
     " " DUR__PG_EXECUTIONS_IN_ROWS ")"
 /* All of it, and the rows: they are free at once. */
 #define DUR__PG_END_LEASES_AND(columns)                                                                                \
-    DUR__PG_TAKE_BACK ", " DUR__PG_MOVE_STEPS ", " DUR__PG_WAITING                                                     \
-                      " UPDATE @instances i SET token = NULL, owner = NULL, holder = NULL," DUR__PG_NO_STEP            \
-                      ", expires_at = NULL, acquisitions = greatest(i.acquisitions - m.less, 0), ready_at = m.at,"     \
-                      columns " ready_due = coalesce(m.due, 0) FROM m WHERE i.instance_id = m.instance_id"
+    DUR__PG_TAKE_BACK                                                                                                  \
+        ", " DUR__PG_MOVE_STEPS ", " DUR__PG_WAITING                                                                   \
+        " UPDATE @instances i SET token = NULL, owner = NULL, holder = NULL," DUR__PG_NO_STEP                          \
+        ", expires_at = NULL, acquisitions = greatest(i.acquisitions - m.less, 0), ready_at = m.at," columns           \
+        " ready_due = coalesce(m.due, 0) FROM m WHERE i.instance_id = m.instance_id"
 #define DUR__PG_END_LEASES DUR__PG_END_LEASES_AND("")
 /* The text of an event of which row h has line l in short (pg_short.c). */
 #define DUR__PG_HAS_SOURCE "l.line COLLATE \"C\" < ':'"

@@ -74,7 +74,8 @@ void dur__pg_lease_commit(dur__pg_lane *lane, const dur_turn_commit *turn) {
     lease *self = remember(lane, turn->instance, turn->lock_token);
     if (turn->event_count == 0) return;
     self->execution = turn->execution_id;
-    self->last = turn->expected_last != DUR_NOT_COMPARED ? turn->events[turn->event_count - 1].event_id : POSITION_UNKNOWN;
+    self->last =
+        turn->expected_last != DUR_NOT_COMPARED ? turn->events[turn->event_count - 1].event_id : POSITION_UNKNOWN;
 }
 
 static const char held_sql[] = "SELECT i.instance_id, i.token, greatest(i.current_execution, 1), " DUR__PG_LAST_AHEAD

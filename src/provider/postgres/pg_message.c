@@ -29,9 +29,8 @@ void dur__pg_outbox_begin(dur__pg_outbox *box) {
 }
 
 void dur__pg_outbox_end(dur__pg_outbox *box) {
-    dur__pg_array *all[] = { &box->instance, &box->kind,  &box->execution, &box->activity, &box->queue,
-                             &box->due,      &box->delay, &box->json,      &box->locks,    &box->born,
-                             &box->handler };
+    dur__pg_array *all[] = { &box->instance, &box->kind, &box->execution, &box->activity, &box->queue,  &box->due,
+                             &box->delay,    &box->json, &box->locks,     &box->born,     &box->handler };
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         dur__buf_free(&all[i]->data);
 }
@@ -101,8 +100,7 @@ static const char born_and_locks_sql[] =
     "u.id,"
     " u.token FROM unnest($2::text[], $3::text[]) AS u(id, token) WHERE u.token IS NULL OR (SELECT EXISTS (SELECT 1 "
     "FROM"
-    " @owners WHERE owner = $4::text)) ORDER BY u.id COLLATE \"C\", u.token) x ORDER BY 1"
-    OR_LOCK("known");
+    " @owners WHERE owner = $4::text)) ORDER BY u.id COLLATE \"C\", u.token) x ORDER BY 1" OR_LOCK("known");
 
 static void send_born_and_locks(const dur__pg_outbox *box, dur__pg_batch *batch, const dur__pg_lane *lane) {
     dur__pg_args args;
@@ -143,8 +141,10 @@ void dur__pg_outbox_send_locks(dur__pg_outbox *box, dur__pg_batch *batch, const 
 #define MAY_SEND                                                                                                       \
     "($10::bigint = 0 OR ($10::bigint = 1 AND NOT EXISTS (SELECT 1 FROM @instances i WHERE i.instance_id = "           \
     "x.instance"                                                                                                       \
-    " AND i.known)) OR ($10::bigint = 2 AND " DUR__PG_IS_LOCKED " AND EXISTS (SELECT 1 FROM @instances i WHERE i.instance_id "  \
-    "= x.instance AND i.known AND NOT (x.kind = " DUR__PG_KIND_QUEUE " AND " FINISHED ") AND NOT EXISTS (SELECT 1 FROM @accepted a "    \
+    " AND i.known)) OR ($10::bigint = 2 AND " DUR__PG_IS_LOCKED                                                        \
+    " AND EXISTS (SELECT 1 FROM @instances i WHERE i.instance_id "                                                     \
+    "= x.instance AND i.known AND NOT (x.kind = " DUR__PG_KIND_QUEUE " AND " FINISHED                                  \
+    ") AND NOT EXISTS (SELECT 1 FROM @accepted a "                                                                     \
     "WHERE a.instance_id = i.instance_id AND a.message_id = $11::text))))"
 
 /* When an undelayed message came, for its place in the order: by the clock, and never before one that still waits. */
@@ -165,10 +165,10 @@ void dur__pg_outbox_send_locks(dur__pg_outbox *box, dur__pg_batch *batch, const 
     " AND x.due <= n.now THEN 0 ELSE x.due END AS due_ms, n.now FROM (SELECT #now AS now) n,"                          \
     " unnest($2::text[],$3::bigint[],$4::bigint[],$5::bigint[],$6::text[],$7::bigint[],$8::bigint[],$9::text[],"       \
     "$12::text[]) WITH ORDINALITY AS"                                                                                  \
-    " x(instance, kind, execution, activity, queue, due, delay, json, handler, at) WHERE " MAY_SEND "),"                        \
+    " x(instance, kind, execution, activity, queue, due, delay, json, handler, at) WHERE " MAY_SEND "),"               \
     " sent AS (INSERT INTO @queue (instance_id, due_ms, order_ms, kind, execution_id, activity_id, queue, json)"       \
-    " SELECT instance, due_ms, CASE WHEN due_ms <> 0 THEN due_ms WHEN queue IS NULL THEN " CAME_PLAIN " ELSE "         \
-    CAME_NAMED " END, kind::smallint, execution, activity, queue, json FROM m ORDER BY at RETURNING 1),"               \
+    " SELECT instance, due_ms, CASE WHEN due_ms <> 0 THEN due_ms WHEN queue IS NULL THEN " CAME_PLAIN                  \
+    " ELSE " CAME_NAMED " END, kind::smallint, execution, activity, queue, json FROM m ORDER BY at RETURNING 1),"      \
     " taken AS (INSERT INTO @accepted (instance_id, message_id, execution_id, at_ms) SELECT m.instance, $11::text,"    \
     " greatest(i.current_execution, 1), m.now FROM m JOIN @instances i ON i.instance_id = m.instance"                  \
     " WHERE $11::text IS NOT NULL LIMIT 1),"                                                                           \
@@ -185,7 +185,8 @@ void dur__pg_outbox_send_locks(dur__pg_outbox *box, dur__pg_batch *batch, const 
     " WHEN g.starts THEN least(g.due, (SELECT min(q.due_ms) FROM @queue q WHERE q.instance_id = i.instance_id))"       \
     " ELSE CASE WHEN i.ready_at IS NULL THEN coalesce(g.queue_due, 0) ELSE least(i.ready_due, g.queue_due) END END"    \
     " AS due, NOT i.known AND i.owner IS NULL AND coalesce(i.expires_at, 0) <= g.now AND (g.starts OR (" DUR__PG_EMPTY \
-    ")) AS anew, CASE WHEN g.continues OR NOT i.known THEN g.handler END AS next FROM g JOIN @instances i ON i.instance_id = g.instance),"                                              \
+    ")) AS anew, CASE WHEN g.continues OR NOT i.known THEN g.handler END AS next FROM g JOIN @instances i ON "         \
+    "i.instance_id = g.instance),"                                                                                     \
     " u AS (UPDATE @instances i SET known = r.known,"                                                                  \
     " acquisitions = CASE WHEN r.anew THEN 0 ELSE i.acquisitions END,"                                                 \
     " not_before = CASE WHEN r.anew THEN 0 ELSE i.not_before END,"                                                     \

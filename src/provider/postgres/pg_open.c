@@ -350,23 +350,21 @@ int dur_postgres_register(dur_error *err) {
         .lane_history = dur__pg_lane_history, .lane_starts = dur__pg_lane_starts,                                      \
         .lane_start_back = dur__pg_lane_start_back, .fetch_turns = dur__pg_fetch_turns,                                \
         .commit_turns = dur__pg_commit_turns, .fetch_works = dur__pg_fetch_works, .ack_works = dur__pg_ack_works,      \
-        .check_works = dur__pg_check_works, .return_works = dur__pg_return_works,                                      \
-        .alone_ended = dur__pg_alone_ended,                                                                            \
+        .check_works = dur__pg_check_works, .return_works = dur__pg_return_works, .alone_ended = dur__pg_alone_ended,  \
         .owner_register = dur__pg_owner_register, .owner_beat = dur__pg_owner_beat,                                    \
         .owner_release = dur__pg_owner_release, .owner_holdings = dur__pg_owner_holdings,                              \
-        .enqueue_start = dur__pg_enqueue_start,                                                                        \
-        .enqueue_existing = dur__pg_enqueue_existing, .watch_open = dur__pg_watch_open,                                \
-        .watch_wait = dur__pg_watch_wait, .watch_close = dur__pg_watch_close,                                          \
+        .enqueue_start = dur__pg_enqueue_start, .enqueue_existing = dur__pg_enqueue_existing,                          \
+        .watch_open = dur__pg_watch_open, .watch_wait = dur__pg_watch_wait, .watch_close = dur__pg_watch_close,        \
         .enqueue_starts = dur__pg_enqueue_starts, .watch_wake = dur__pg_watch_wake,                                    \
-        .list_unserved = dur__pg_list_unserved,                                                                        \
-        .get_instance_stats = dur__pg_get_instance_stats, .list_instances = dur__pg_list_instances,                    \
-        .get_instance = dur__pg_get_instance, .list_executions = dur__pg_list_executions,                              \
-        .get_system_metrics = dur__pg_get_system_metrics, .get_queue_depths = dur__pg_get_queue_depths,                \
-        .delete_instances = dur__pg_delete_instances, .delete_instances_bulk = dur__pg_delete_instances_bulk,          \
-        .prune_executions = dur__pg_prune_executions, .prune_executions_bulk = dur__pg_prune_executions_bulk,          \
-        .dead_letter_messages = dur__pg_dead_letter_messages, .dead_letter_work = dur__pg_dead_letter_work,            \
-        .list_dead_letters = dur__pg_list_dead_letters, .delete_dead_letters = dur__pg_delete_dead_letters,            \
-        .set_suspended = dur__pg_set_suspended, .check = dur__pg_check,                                                \
+        .list_unserved = dur__pg_list_unserved, .get_instance_stats = dur__pg_get_instance_stats,                      \
+        .list_instances = dur__pg_list_instances, .get_instance = dur__pg_get_instance,                                \
+        .list_executions = dur__pg_list_executions, .get_system_metrics = dur__pg_get_system_metrics,                  \
+        .get_queue_depths = dur__pg_get_queue_depths, .delete_instances = dur__pg_delete_instances,                    \
+        .delete_instances_bulk = dur__pg_delete_instances_bulk, .prune_executions = dur__pg_prune_executions,          \
+        .prune_executions_bulk = dur__pg_prune_executions_bulk, .dead_letter_messages = dur__pg_dead_letter_messages,  \
+        .dead_letter_work = dur__pg_dead_letter_work, .list_dead_letters = dur__pg_list_dead_letters,                  \
+        .delete_dead_letters = dur__pg_delete_dead_letters, .set_suspended = dur__pg_set_suspended,                    \
+        .check = dur__pg_check,                                                                                        \
     }
 
 const dur_provider_methods dur__pg_methods = METHODS(true);

@@ -29,8 +29,8 @@ static const char forget_lost_sql[] = "DELETE FROM @lost WHERE at_ms < #now - 86
 /*
  * One statement a second: the beat, what there is to do for the lanes of this owner (every notification may be lost),
  * the peers, and whether anybody else listens (pg_notify.c); pg_locks is read once for all of them.  Each beat differs
- * from the one before, whatever the clock says, and tells it: where the store has forgotten a beat it has forgotten more
- * (pg_leases.c).
+ * from the one before, whatever the clock says, and tells it: where the store has forgotten a beat it has forgotten
+ * more (pg_leases.c).
  */
 static const char beat_sql[] =
     "WITH n AS MATERIALIZED (SELECT #now AS now, " DUR__PG_SERVER_START " AS start), l AS MATERIALIZED (SELECT"
@@ -189,8 +189,8 @@ static const char some_leases_sql[] =
     " instance_id, acquisitions, $3::boolean::integer AS less, holder FROM @instances i WHERE owner = $2::text AND"
     " (EXISTS (SELECT 1 FROM d WHERE d.holder = i.holder) OR NOT EXISTS (SELECT 1 FROM @lanes a WHERE a.holder ="
     " i.holder)) ORDER BY instance_id FOR UPDATE SKIP LOCKED), l AS (INSERT INTO @lost (holder, instance_id, at_ms)"
-    " SELECT holder, instance_id, #now FROM i0 WHERE holder IS NOT NULL AND NOT $3::boolean), "
-    DUR__PG_END_LEASES_AND(CRASHED);
+    " SELECT holder, instance_id, #now FROM i0 WHERE holder IS NOT NULL AND NOT $3::boolean), " DUR__PG_END_LEASES_AND(
+        CRASHED);
 static const char unbeaten_sql[] = "SELECT 1 / (CASE WHEN count(*) = 1 OR $3::bigint IS NULL THEN 1 ELSE 0 END) FROM "
                                    "@owners WHERE owner = $2::text AND"
                                    " ($3::bigint IS NULL OR beat_ms = $3::bigint)";

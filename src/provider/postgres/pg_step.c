@@ -245,8 +245,7 @@ static bool begins_with_comma(dur_text text) {
 }
 
 static bool made(const row *step, const dur_turn_commit *turn) {
-    if (turn->worker_item_count != 1 || !dur__pg_turn_keeps(turn) || stays(step, turn))
-        return false;
+    if (turn->worker_item_count != 1 || !dur__pg_turn_keeps(turn) || stays(step, turn)) return false;
     const dur_turn_work *work = &turn->worker_items[0];
     const dur_message *item = &work->message;
     return work->lock_token != NULL && work->lock_token[0] != '\0' && item->session_id == NULL && item->tag == NULL &&

@@ -9,11 +9,13 @@
 #define OR_NOTHING " SELECT 1 / count(*) FROM u"
 static const char row_sql[] =
     "WITH u AS (UPDATE @instances i SET step_id = $11::bigint, step_token = $12::text, step_json = $13::text,"
-    " step_handler = $14::text, last_event = $6::bigint, updated_at = #now, acquisitions = 0 WHERE i.step_id IS NOT DISTINCT FROM $10::bigint"
+    " step_handler = $14::text, last_event = $6::bigint, updated_at = #now, acquisitions = 0 WHERE i.step_id IS NOT "
+    "DISTINCT FROM $10::bigint"
     " AND i.instance_id = $2::text AND i.current_execution = $4::bigint AND (i.token = $3::text) IS TRUE AND (i.owner"
     " = $7::text) IS TRUE AND (i.holder = $8::bigint) IS TRUE AND i.last_event = $5::bigint"
     " AND " DUR__PG_FENCE("$9::bigint") " RETURNING 1), h AS (INSERT INTO @history (instance_id, execution_id,"
-    " event_id, events, json, written) VALUES ($2::text, $4::bigint, $15::bigint, 2, $16::text, $17::text))" OR_NOTHING;
+                                        " event_id, events, json, written) VALUES ($2::text, $4::bigint, $15::bigint, "
+                                        "2, $16::text, $17::text))" OR_NOTHING;
 static const char taken_sql[] =
     "WITH u AS (DELETE FROM @worker w WHERE w.instance_id = $2::text AND w.id = $3::bigint AND w.token = $4::text AND"
     " w.owner IS NOT NULL AND w.session_id IS NULL RETURNING 1)" OR_NOTHING;

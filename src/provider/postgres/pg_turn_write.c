@@ -56,8 +56,8 @@ static const char claim_sessions_sql[] =
     "WITH n AS MATERIALIZED (SELECT #now AS now), want AS MATERIALIZED (SELECT DISTINCT ON (t.session COLLATE \"C\")"
     " t.session COLLATE \"C\" AS session, t.node, t.owner, t.lock_ms, 0::bigint AS until_ms FROM unnest($2::text[],"
     " $3::text[], $4::text[], $5::bigint[]) AS t(session, node, owner, lock_ms) WHERE EXISTS (SELECT 1 FROM @owners o"
-    " WHERE o.owner = t.owner) ORDER BY t.session COLLATE \"C\"), " DUR__PG_CLAIM_SESSIONS("$6::bigint")
-    " SELECT count(*) FROM claimed";
+    " WHERE o.owner = t.owner) ORDER BY t.session COLLATE \"C\"), " DUR__PG_CLAIM_SESSIONS(
+        "$6::bigint") " SELECT count(*) FROM claimed";
 
 bool dur__pg_send_sessions(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count) {
     dur__pg_args args;
@@ -92,7 +92,8 @@ bool dur__pg_send_sessions(dur__pg *store, dur__pg_batch *batch, dur_turn_commit
 static const char work_sql[] =
     "INSERT INTO @worker (instance_id, execution_id, activity_id, tag, session_id, attempts, token, owner, since_ms,"
     " json, handler) SELECT x.instance, x.execution, x.activity, x.tag, x.session, CASE WHEN x.locks THEN 1 ELSE 0 END,"
-    " CASE WHEN x.locks THEN x.token END, CASE WHEN x.locks THEN x.owner END, x.now, x.json, x.handler FROM (SELECT t.*, n.now,"
+    " CASE WHEN x.locks THEN x.token END, CASE WHEN x.locks THEN x.owner END, x.now, x.json, x.handler FROM (SELECT "
+    "t.*, n.now,"
     " t.token IS NOT NULL AND EXISTS (SELECT 1 FROM @owners o WHERE o.owner = t.owner) AND (t.session IS NULL OR EXISTS"
     " (SELECT 1 FROM @sessions s WHERE s.session_id = t.session AND s.holder = t.node AND s.owner = t.owner)) AS locks"
     " FROM (SELECT #now AS now) n, unnest($2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[],"
@@ -104,7 +105,8 @@ static const char locked_work_sql[] =
     "INSERT INTO @worker (instance_id, execution_id, activity_id, tag, attempts, token, owner, since_ms, json,"
     " handler)"
     " SELECT t.instance, t.execution, t.activity, t.tag, CASE WHEN n.lives THEN 1 ELSE 0 END, CASE WHEN n.lives THEN"
-    " t.token END, CASE WHEN n.lives THEN $8::text END, n.now, t.json, t.handler FROM (SELECT #now AS now, EXISTS (SELECT 1 FROM"
+    " t.token END, CASE WHEN n.lives THEN $8::text END, n.now, t.json, t.handler FROM (SELECT #now AS now, EXISTS "
+    "(SELECT 1 FROM"
     " @owners o WHERE o.owner = $8::text) AS lives OFFSET 0) n, unnest($2::text[], $3::bigint[], $4::bigint[],"
     " $5::text[], $6::text[], $7::text[], $9::text[]) WITH ORDINALITY AS t(instance, execution, activity, tag, token,"
     " json, handler, at)"
@@ -117,7 +119,8 @@ static const char locked_work_sql[] =
 static const char held_work_sql[] =
     "INSERT INTO @worker (instance_id, execution_id, activity_id, tag, attempts, token, owner, since_ms, json,"
     " handler)"
-    " SELECT t.instance, t.execution, t.activity, t.tag, 1, t.token, $8::text, #now, t.json, t.handler FROM unnest($2::text[],"
+    " SELECT t.instance, t.execution, t.activity, t.tag, 1, t.token, $8::text, #now, t.json, t.handler FROM "
+    "unnest($2::text[],"
     " $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[], $9::text[]) WITH ORDINALITY AS t(instance,"
     " execution, activity, tag, token, json, handler, at) ORDER BY t.at RETURNING id, true";
 

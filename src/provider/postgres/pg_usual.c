@@ -116,10 +116,12 @@ static const char beginning_rows_sql[] =
 static const char born_sql[] =
     "WITH u AS (INSERT INTO @instances (instance_id, has_row, has_history, known, name, version, current_execution,"
     " last_event, pin, custom_status, custom_status_version, created_at, updated_at, token, owner, holder, step_id,"
-    " step_token, step_json, step_handler, status, birth) SELECT t.id, true, true, true, t.name, t.version, t.execution, t.last,"
+    " step_token, step_json, step_handler, status, birth) SELECT t.id, true, true, true, t.name, t.version, "
+    "t.execution, t.last,"
     " t.pin::bigint[], t.custom, t.flags >> 3 & 1, n.now, n.now, t.token, $7::text, $8::bigint, t.step, t.step_token,"
-    " t.step_json, t.step_handler, 1, nullif(t.birth, 0) FROM (SELECT #now AS now) n, " TURNS(STATE NAMES) " WHERE " OWNER_LIVES
-    " RETURNING instance_id, current_execution, created_at), " HISTORY ALL_OR_NOTHING;
+    " t.step_json, t.step_handler, 1, nullif(t.birth, 0) FROM (SELECT #now AS now) n, " TURNS(
+        STATE NAMES) " WHERE " OWNER_LIVES
+                     " RETURNING instance_id, current_execution, created_at), " HISTORY ALL_OR_NOTHING;
 
 /* ---- which turns are usual --------------------------------------------------------------------------------------- */
 

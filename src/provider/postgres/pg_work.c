@@ -11,27 +11,42 @@
 /* ---- fetch ------------------------------------------------------------------------------------------------------- */
 
 #define FETCH(which, order)                                                                                            \
-    "WITH RECURSIVE " DUR__PG_HANDLERS("ha", "@worker", "owner IS NULL", "$12::text[]") ","                            \
-    " n AS MATERIALIZED (SELECT #now AS now), c AS MATERIALIZED (SELECT x.* FROM ha CROSS JOIN LATERAL (SELECT w.id,"  \
-    " w.instance_id, w.session_id, w.crashes_alone FROM @worker w WHERE w.handler = ha.h AND w.owner IS NULL AND"      \
-    " w.until_ms <= (SELECT now FROM n)"                                                                               \
-    " AND " which                                                                                                      \
-    " AND CASE $6::bigint WHEN 0 THEN w.tag IS NULL WHEN 1 THEN w.tag = ANY ($7::text[]) WHEN 2 THEN w.tag IS NULL OR" \
-    " w.tag = ANY ($7::text[]) WHEN 3 THEN true ELSE false END"                                                        \
-    " AND (w.session_id IS NULL OR ($8::text IS NOT NULL AND NOT EXISTS (SELECT 1 FROM @sessions s WHERE s.session_id" \
-    " = w.session_id AND s.holder <> $8::text AND (s.owner IS NOT NULL OR s.until_ms > (SELECT now FROM n)))))"        \
-    " AND ($2::text IS NULL OR EXISTS (SELECT 1 FROM @owners o WHERE o.owner = $2::text))"                             \
-    " ORDER BY " order " LIMIT $4::bigint FOR UPDATE OF w SKIP LOCKED) x ORDER BY " order " LIMIT $4::bigint),"        \
-    " want AS MATERIALIZED (SELECT DISTINCT c.session_id AS session, $8::text AS node, $2::text AS owner, $9::bigint"  \
-    " AS lock_ms, CASE WHEN $2::text IS NULL THEN n.now + $9::bigint ELSE 0 END AS until_ms FROM c, n WHERE"           \
-    " c.session_id IS NOT NULL), " DUR__PG_CLAIM_SESSIONS("$11::bigint") ","                                           \
-    " k AS (SELECT c.*, row_number() OVER (ORDER BY c.id) AS at FROM c WHERE c.session_id IS NULL OR c.session_id"     \
-    " IN (SELECT session_id FROM claimed)),"                                                                           \
-    " u AS (UPDATE @worker w SET token = $10::text || '-w' || k.at, owner = $2::text, attempts = w.attempts + 1,"      \
-    " runs_alone = $5::bigint = 2,"                                                                                    \
-    " until_ms = CASE WHEN $2::text IS NULL THEN n.now + $3::bigint ELSE 0 END FROM k, n"                              \
-    " WHERE w.instance_id = k.instance_id AND w.id = k.id RETURNING w.id, w.instance_id, w.execution_id,"              \
-    " w.activity_id, w.token, w.attempts, w.crashes, w.crashes_alone, w.json) SELECT * FROM u ORDER BY id"
+    "WITH RECURSIVE " DUR__PG_HANDLERS(                                                                                \
+        "ha", "@worker", "owner IS NULL",                                                                              \
+        "$12::text[]") ","                                                                                             \
+                       " n AS MATERIALIZED (SELECT #now AS now), c AS MATERIALIZED (SELECT x.* FROM ha CROSS JOIN "    \
+                       "LATERAL (SELECT w.id,"                                                                         \
+                       " w.instance_id, w.session_id, w.crashes_alone FROM @worker w WHERE w.handler = ha.h AND "      \
+                       "w.owner IS NULL AND"                                                                           \
+                       " w.until_ms <= (SELECT now FROM n)"                                                            \
+                       " AND " which " AND CASE $6::bigint WHEN 0 THEN w.tag IS NULL WHEN 1 THEN w.tag = ANY "         \
+                                     "($7::text[]) WHEN 2 THEN w.tag IS NULL OR"                                       \
+                       " w.tag = ANY ($7::text[]) WHEN 3 THEN true ELSE false END"                                     \
+                       " AND (w.session_id IS NULL OR ($8::text IS NOT NULL AND NOT EXISTS (SELECT 1 FROM @sessions "  \
+                       "s WHERE s.session_id"                                                                          \
+                       " = w.session_id AND s.holder <> $8::text AND (s.owner IS NOT NULL OR s.until_ms > (SELECT "    \
+                       "now FROM n)))))"                                                                               \
+                       " AND ($2::text IS NULL OR EXISTS (SELECT 1 FROM @owners o WHERE o.owner = $2::text))"          \
+                       " ORDER BY " order " LIMIT $4::bigint FOR UPDATE OF w SKIP LOCKED) x ORDER BY " order           \
+                       " LIMIT $4::bigint),"                                                                           \
+                       " want AS MATERIALIZED (SELECT DISTINCT c.session_id AS session, $8::text AS node, $2::text "   \
+                       "AS owner, $9::bigint"                                                                          \
+                       " AS lock_ms, CASE WHEN $2::text IS NULL THEN n.now + $9::bigint ELSE 0 END AS until_ms FROM "  \
+                       "c, n WHERE"                                                                                    \
+                       " c.session_id IS NOT NULL), " DUR__PG_CLAIM_SESSIONS(                                          \
+                           "$11::bigint") ","                                                                          \
+                                          " k AS (SELECT c.*, row_number() OVER (ORDER BY c.id) AS at FROM c WHERE "   \
+                                          "c.session_id IS NULL OR c.session_id"                                       \
+                                          " IN (SELECT session_id FROM claimed)),"                                     \
+                                          " u AS (UPDATE @worker w SET token = $10::text || '-w' || k.at, owner = "    \
+                                          "$2::text, attempts = w.attempts + 1,"                                       \
+                                          " runs_alone = $5::bigint = 2,"                                              \
+                                          " until_ms = CASE WHEN $2::text IS NULL THEN n.now + $3::bigint ELSE 0 END " \
+                                          "FROM k, n"                                                                  \
+                                          " WHERE w.instance_id = k.instance_id AND w.id = k.id RETURNING w.id, "      \
+                                          "w.instance_id, w.execution_id,"                                             \
+                                          " w.activity_id, w.token, w.attempts, w.crashes, w.crashes_alone, w.json) "  \
+                                          "SELECT * FROM u ORDER BY id"
 
 static const char fetch_sql[] = FETCH("($5::bigint = 0 OR w.crashes < 2)", "id");
 static const char fetch_suspects_sql[] = FETCH("w.crashes >= 2", "crashes_alone, id");
@@ -136,8 +151,9 @@ static const char ack_sql[] =
     "WITH n AS MATERIALIZED (SELECT #now AS now), d AS (DELETE FROM @worker w USING n,"
     " unnest($2::text[], $3::bigint[], $4::text[]) AS c(instance, id, token) WHERE w.token = c.token AND"
     " (c.instance IS NULL OR w.instance_id = c.instance) AND (c.id = 0 OR w.id = c.id) AND (w.owner IS NOT NULL OR"
-    " w.until_ms > n.now) RETURNING w.session_id), s AS (" DUR__PG_TOUCH_SESSIONS("(SELECT now FROM n)", "d") ")"
-    " SELECT 1 / (CASE WHEN count(*) = $5::bigint THEN 1 ELSE 0 END) FROM d";
+    " w.until_ms > n.now) RETURNING w.session_id), s AS (" DUR__PG_TOUCH_SESSIONS(
+        "(SELECT now FROM n)", "d") ")"
+                                    " SELECT 1 / (CASE WHEN count(*) = $5::bigint THEN 1 ELSE 0 END) FROM d";
 
 void dur__pg_acks_add(dur__pg *store, dur__pg_batch *batch, const dur_work_ack *acks, size_t count) {
     dur__pg_args args;
@@ -291,10 +307,12 @@ static int do_claimed(dur__pg *store, const on_claimed *what, dur_error *err) {
     return code == DUR_OK && !found ? gone(err, what->op) : code;
 }
 
-static const char renew_sql[] =
-    "WITH l AS MATERIALIZED (" DUR__PG_LOCK_SESSIONS("w.token = $2::text") "), u AS (UPDATE @worker w SET until_ms ="
-    " CASE WHEN w.owner IS NULL THEN #now + $3::bigint ELSE w.until_ms END WHERE (SELECT count(*) FROM l) >= 0 AND"
-    " " CLAIMED " RETURNING w.session_id), s AS (" DUR__PG_TOUCH_SESSIONS("#now", "u") ") SELECT 1 FROM u";
+static const char renew_sql[] = "WITH l AS MATERIALIZED (" DUR__PG_LOCK_SESSIONS(
+    "w.token = $2::text") "), u AS (UPDATE @worker w SET until_ms ="
+                          " CASE WHEN w.owner IS NULL THEN #now + $3::bigint ELSE w.until_ms END WHERE (SELECT "
+                          "count(*) FROM l) >= 0 AND"
+                          " " CLAIMED
+                          " RETURNING w.session_id), s AS (" DUR__PG_TOUCH_SESSIONS("#now", "u") ") SELECT 1 FROM u";
 
 static void renew_args(dur__pg_args *args, const void *data) {
     dur__pg_u64(args, *(const uint64_t *)data);
@@ -370,14 +388,23 @@ int dur__pg_dead_letter_work(dur_provider *self, const char *lock_token, const c
 static const char check_sql[] =
     "WITH n AS MATERIALIZED (SELECT #now AS now), l AS MATERIALIZED (" DUR__PG_LOCK_SESSIONS(
         "$5::bigint > 0 AND w.token = ANY ($4::text[])") "), u AS (UPDATE @worker w SET until_ms = CASE WHEN w.owner IS"
-    " NULL AND $5::bigint > 0 THEN n.now + $5::bigint ELSE w.until_ms END FROM n, " CLAIMS
-    " WHERE $5::bigint > 0 AND (SELECT count(*) FROM l) >= 0 AND " CLAIM_MATCHES
-    " RETURNING w.session_id), s AS (" DUR__PG_TOUCH_SESSIONS("(SELECT now FROM n)", "u") ")"
-    " SELECT EXISTS (SELECT 1 FROM @worker w, n WHERE " CLAIM_MATCHES
-    ") OR EXISTS (SELECT 1 FROM @instances i CROSS JOIN"
-    " " DUR__PG_STEP " s WHERE i.instance_id = c.instance AND c.id IN (0, s.id) AND s.token = c.token) OR (c.instance"
-    " IS NULL AND EXISTS (SELECT 1 FROM @instances i CROSS JOIN " DUR__PG_STEP
-    " s WHERE i.owner IS NOT NULL AND s.token = c.token)) FROM " CLAIMS " ORDER BY c.at";
+                                                         " NULL AND $5::bigint > 0 THEN n.now + $5::bigint ELSE "
+                                                         "w.until_ms END FROM n, " CLAIMS
+                                                         " WHERE $5::bigint > 0 AND (SELECT count(*) FROM l) >= 0 "
+                                                         "AND " CLAIM_MATCHES
+                                                         " RETURNING w.session_id), s AS (" DUR__PG_TOUCH_SESSIONS(
+                                                             "(SELECT now FROM n)",
+                                                             "u") ")"
+                                                                  " SELECT EXISTS (SELECT 1 FROM @worker w, n "
+                                                                  "WHERE " CLAIM_MATCHES
+                                                                  ") OR EXISTS (SELECT 1 FROM @instances i CROSS JOIN"
+                                                                  " " DUR__PG_STEP
+                                                                  " s WHERE i.instance_id = c.instance AND c.id IN (0, "
+                                                                  "s.id) AND s.token = c.token) OR (c.instance"
+                                                                  " IS NULL AND EXISTS (SELECT 1 FROM @instances i "
+                                                                  "CROSS JOIN " DUR__PG_STEP
+                                                                  " s WHERE i.owner IS NOT NULL AND s.token = "
+                                                                  "c.token)) FROM " CLAIMS " ORDER BY c.at";
 static const char return_sql[] =
     "UPDATE @worker w SET token = NULL, owner = NULL, until_ms = 0, since_ms = n.now, attempts = greatest(w.attempts"
     " - 1,"

@@ -93,9 +93,8 @@ int dur__sq_list_instances(dur_provider *self, dur_arena *arena, const dur_insta
     int code = dur__sq_reader(file, &conn, err);
     if (code == DUR_OK) code = dur__sq_run(conn, DUR__SQ_READ_BEGIN, err, "");
     if (code == DUR_OK)
-        code = dur__sq_first(conn, list_of(query), &row, err,
-                             "tiittiiiti", query->after != NULL ? query->after : "", (uint64_t)query->status,
-                             (uint64_t)query->suspended_only, query->name, query->id_prefix,
+        code = dur__sq_first(conn, list_of(query), &row, err, "tiittiiiti", query->after != NULL ? query->after : "",
+                             (uint64_t)query->status, (uint64_t)query->suspended_only, query->name, query->id_prefix,
                              (uint64_t)query->roots_only, query->created_after_ms, query->created_before_ms,
                              query->parent, query->limit > 0 ? (uint64_t)query->limit : (uint64_t)INT64_MAX);
     while (code == DUR_OK && row != NULL) {

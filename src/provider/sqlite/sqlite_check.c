@@ -1,8 +1,8 @@
 /*
  * sqlite_check.c: rows against rows: is there something that nobody would ever come back to?
  *
- * Beside SQLite's own look at its pages: each finding names the table, the instance and what is wrong.  All of it is one
- * snapshot, so that it may be asked of a store in use.
+ * Beside SQLite's own look at its pages: each finding names the table, the instance and what is wrong.  All of it is
+ * one snapshot, so that it may be asked of a store in use.
  */
 #include "core/awaits.h"
 #include "provider/sqlite/sqlite_internal.h"
@@ -13,12 +13,17 @@
 #define UNHELD "i.token IS NULL AND i.suspended IS NULL AND i.name IS NOT NULL"
 #define VISIBLE "q.due <= ?1"
 #define NO_INSTANCE(table, what)                                                                                       \
-    { "SELECT 'key ' || t.key FROM " table " t WHERE NOT EXISTS (SELECT 1 FROM dur_instance i WHERE i.key=t.key)",     \
-      table, what " belongs to no instance" }
+    {                                                                                                                  \
+        "SELECT 'key ' || t.key FROM " table " t WHERE NOT EXISTS (SELECT 1 FROM dur_instance i WHERE i.key=t.key)",   \
+            table, what " belongs to no instance"                                                                      \
+    }
 #define NO_OWNER(table, id)                                                                                            \
-    { "SELECT " id " || ', owner ' || t.owner FROM " table " t LEFT JOIN dur_instance i USING(key) WHERE t.owner IS "  \
-      "NOT NULL AND NOT EXISTS (SELECT 1 FROM dur_owner o WHERE o.id=t.owner)",                                        \
-      table, "locked by an owner that is not registered" }
+    {                                                                                                                  \
+        "SELECT " id " || ', owner ' || t.owner FROM " table                                                           \
+        " t LEFT JOIN dur_instance i USING(key) WHERE t.owner IS "                                                     \
+        "NOT NULL AND NOT EXISTS (SELECT 1 FROM dur_owner o WHERE o.id=t.owner)",                                      \
+            table, "locked by an owner that is not registered"                                                         \
+    }
 
 static const struct {
     const char *sql, *table, *what;
@@ -55,7 +60,8 @@ static const struct {
     { "SELECT i.id FROM dur_instance i WHERE " UNHELD " AND i.ready_at IS NULL AND EXISTS (SELECT 1 FROM dur_queue q "
       "WHERE q.key=i.key AND q.qname IS NULL)",
       "dur_queue", "an instance has messages that nothing will wake it for" },
-    { "SELECT i.id FROM dur_instance i WHERE " UNHELD " AND i.ready_at > ?1 AND i.not_before <= ?1 AND EXISTS (SELECT 1 "
+    { "SELECT i.id FROM dur_instance i WHERE " UNHELD
+      " AND i.ready_at > ?1 AND i.not_before <= ?1 AND EXISTS (SELECT 1 "
       "FROM dur_queue q WHERE q.key=i.key AND q.qname IS NULL AND " VISIBLE ")",
       "dur_queue", "an instance has a visible message and is looked at later" },
 };
@@ -140,10 +146,11 @@ int dur__sq_check(dur_provider *self, dur_error *err) {
 
 /* ---- what an owner has ---- */
 
-static const char holdings_sql[] =
-    "SELECT 0, id, 0, 0, coalesce(token, '') FROM dur_instance WHERE owner=?1 UNION ALL SELECT 1, coalesce(i.id, ''), w.execution, "
-    "w.activity, coalesce(w.token, '') FROM dur_worker w LEFT JOIN dur_instance i USING(key) WHERE w.owner=?1 UNION ALL SELECT 2, session, 0, 0, '' "
-    "FROM dur_session WHERE owner=?1";
+static const char holdings_sql[] = "SELECT 0, id, 0, 0, coalesce(token, '') FROM dur_instance WHERE owner=?1 UNION ALL "
+                                   "SELECT 1, coalesce(i.id, ''), w.execution, "
+                                   "w.activity, coalesce(w.token, '') FROM dur_worker w LEFT JOIN dur_instance i "
+                                   "USING(key) WHERE w.owner=?1 UNION ALL SELECT 2, session, 0, 0, '' "
+                                   "FROM dur_session WHERE owner=?1";
 
 int dur__sq_owner_holdings(dur_provider *self, dur_arena *arena, const char *owner, dur_holding **out, size_t *count,
                            dur_error *err) {

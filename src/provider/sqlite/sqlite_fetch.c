@@ -194,8 +194,8 @@ static int acquire(dur__sq_fetch_op *self, dur__sq_txn *txn, candidate *it) {
         code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_LOCK, err, "ittni", key, token, how->owner, alone);
     else {
         uint64_t until = dur__sq_after(txn->boot_ms, how->lock_ms);
-        code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_LOCK, err, "ittii", key, token, (const char *)NULL, until,
-                           alone);
+        code =
+            dur__sq_run(txn->conn, DUR__SQ_INSTANCE_LOCK, err, "ittii", key, token, (const char *)NULL, until, alone);
         dur__sq_expires_at(txn->file, until);
     }
     if (code == DUR_OK) code = name_find(txn, self->arena, it, item, err);
@@ -228,8 +228,8 @@ static int candidates_of(dur__sq_fetch_op *self, dur__sq_txn *txn, const char *h
                          size_t *count) {
     sqlite3_stmt *row = NULL;
     versions v = versions_of(self->how);
-    int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_CANDIDATES, &row, &self->op.err, "iiiiit", v.any, v.low, v.high,
-                             (uint64_t)(self->how->kind == DUR_FETCH_ANY), (uint64_t)max, handler);
+    int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_CANDIDATES, &row, &self->op.err, "iiiiit", v.any, v.low,
+                             v.high, (uint64_t)(self->how->kind == DUR_FETCH_ANY), (uint64_t)max, handler);
     while (code == DUR_OK && row != NULL) {
         candidate_fill(self->arena, row, &out[(*count)++]);
         code = dur__sq_next(&row, &self->op.err);
@@ -243,8 +243,7 @@ static int suspects(dur__sq_fetch_op *self, dur__sq_txn *txn, candidate *out, si
     sqlite3_stmt *row = NULL;
     versions v = versions_of(self->how);
     *count = 0;
-    int code =
-        dur__sq_first(txn->conn, DUR__SQ_INSTANCE_SUSPECTS, &row, &self->op.err, "iii", v.any, v.low, v.high);
+    int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_SUSPECTS, &row, &self->op.err, "iii", v.any, v.low, v.high);
     while (code == DUR_OK && row != NULL && *count < max) {
         if (dur_handler_passes(self->how->handlers, dur__sq_text(row, 10)))
             candidate_fill(self->arena, row, &out[(*count)++]);

@@ -120,7 +120,7 @@ struct dur__sq_lane {
     dur_waker *waker;
     char *owner;
     const dur_handler_filter *handlers; /* NULL: all */
-    pthread_t thread; /* that calls it, when has_thread */
+    pthread_t thread;                   /* that calls it, when has_thread */
     bool has_thread;
     enum { DUR__SQ_LANE_OUT, DUR__SQ_LANE_ROUND, DUR__SQ_LANE_WAIT } state; /* file->lock */
     _Atomic bool signalled; /* something may have come; consumed by a round */
@@ -177,8 +177,8 @@ struct dur__sq_file {
 
     /* leader */
     dur__sq_conn writer;
-    dur__sq_conn own;     /* the caller's connection, between dur_sqlite_begin and commit … */
-    uint64_t own_version; /* … and data_version at its begin */
+    dur__sq_conn own;        /* the caller's connection, between dur_sqlite_begin and commit … */
+    uint64_t own_version;    /* … and data_version at its begin */
     uint64_t waits_from_us;  /* since when the writer's connection waits for a lock … */
     uint64_t wait_looked_us; /* … when it was last looked who has it … */
     bool wait_is_ours;       /* … and that is somebody of this process */

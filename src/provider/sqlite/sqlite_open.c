@@ -32,8 +32,7 @@ static int pragmas(sqlite3 *db, const dur__sq_file *file, dur_error *err) {
                             "PRAGMA temp_store=MEMORY; PRAGMA mmap_size=0; PRAGMA wal_autocheckpoint=0;"
                             "PRAGMA trusted_schema=0; PRAGMA cache_size=-32768; PRAGMA secure_delete=FAST",
                             err);
-    if (code == DUR_OK)
-        code = dur__sq_exec(db, relaxed ? "PRAGMA synchronous=NORMAL" : "PRAGMA synchronous=FULL", err);
+    if (code == DUR_OK) code = dur__sq_exec(db, relaxed ? "PRAGMA synchronous=NORMAL" : "PRAGMA synchronous=FULL", err);
     if (code == DUR_OK) code = dur__sq_pragma_u64(db, "PRAGMA synchronous", &level, err);
     if (code == DUR_OK && level != (relaxed ? 1u : 2u)) /* an unknown word would silently mean NORMAL */
         code = dur_error_set(err, DUR_EIO, false, "sqlite.open", "synchronous is %llu, not what was asked for",

@@ -7,8 +7,8 @@
  *
  * Who is dead is decided under the write lock in the transaction that frees, by a mark: the file is renamed (".dead")
  * and looked at once more.  A beat writes its heartbeat and then looks whether the file still has its name.  So either
- * the taker sees the beat, and gives the name back, or the beat sees the mark, and is answered "not ours".  A mark whose
- * maker died before its COMMIT is carried on by whoever looks next; the file goes after the COMMIT.
+ * the taker sees the beat, and gives the name back, or the beat sees the mark, and is answered "not ours".  A mark
+ * whose maker died before its COMMIT is carried on by whoever looks next; the file goes after the COMMIT.
  */
 #include "provider/sqlite/sqlite_internal.h"
 #include "provider/sqlite/sqlite_methods.h"
@@ -127,9 +127,9 @@ typedef enum verdict { LIVES, IS_DEAD, IS_GONE /* somebody else has taken it ove
 static verdict mark_in_memory(dur__sq_file *file, const char *id) {
     dur__mutex_lock(&file->owners_lock);
     dur__sq_owner *owner = owner_find(file, id);
-    verdict found = owner == NULL                                                              ? IS_GONE
+    verdict found = owner == NULL                                                         ? IS_GONE
                     : owner->gone || silent(file, owner->heartbeat_ms, owner->timeout_ms) ? IS_DEAD
-                                                                                               : LIVES;
+                                                                                          : LIVES;
     if (found == IS_DEAD) owner->gone = true;
     dur__mutex_unlock(&file->owners_lock);
     return found;
@@ -212,8 +212,7 @@ static int free_rows(free_op *self, dur__sq_txn *txn) {
         code = dur__sq_run(txn->conn, DUR__SQ_WORK_OF_OWNER, &op->err, "tii", self->id, (uint64_t)(self->clean ? 0 : 1),
                            (uint64_t)(self->clean ? 1 : 0));
     self->freed += (uint32_t)sqlite3_changes64(txn->conn->db);
-    if (code == DUR_OK)
-        code = dur__sq_run(txn->conn, DUR__SQ_SESSION_OF_OWNER, &op->err, "ti", self->id, txn->boot_ms);
+    if (code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_SESSION_OF_OWNER, &op->err, "ti", self->id, txn->boot_ms);
     /* What stays reserved for its node is free in the end: at once, or later, the next look finds out. */
     if (code == DUR_OK && sqlite3_changes64(txn->conn->db) > 0) dur__sq_expires_at(txn->file, txn->boot_ms + 1);
     if (code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_OWNER_DELETE, &op->err, "t", self->id);

@@ -74,7 +74,7 @@
         "CASE WHEN status IN (2, 3) THEN '' ELSE handler END, token IS NULL AND NOT EXISTS "                           \
         "(SELECT 1 FROM dur_served s WHERE s.activity = 0 AND s.handler IN (i.handler, '')), "                         \
         "(SELECT q.id FROM dur_queue q WHERE q.key=i.key AND qname IS NULL AND kind IN (0, 1) ORDER BY ord, q.id "     \
-        "LIMIT 1) FROM dur_instance i WHERE id=?1")                                                                             \
+        "LIMIT 1) FROM dur_instance i WHERE id=?1")                                                                    \
     SQL(INSTANCE_BIRTH, "SELECT birth FROM dur_instance WHERE key=?1")                                                 \
     SQL(INSTANCE_MAKE, "INSERT INTO dur_instance(id) VALUES(?1)")                                                      \
     SQL(INSTANCE_START,                                                                                                \
@@ -290,8 +290,7 @@
         "?1 - active >= ?2)) AND NOT EXISTS "                                                                          \
         "(SELECT 1 FROM dur_worker w WHERE w.session IS NOT NULL AND w.session=dur_session.session)")                  \
     SQL(SESSION_NEXT_EXPIRY, "SELECT min(locked_until) FROM dur_session WHERE owner IS NULL AND locked_until > ?1")    \
-    SQL(SESSION_OF_OWNER,                                                                                              \
-        "UPDATE dur_session SET owner=NULL, locked_until=?2+lock_ms*(node!=?1) WHERE owner=?1")                        \
+    SQL(SESSION_OF_OWNER, "UPDATE dur_session SET owner=NULL, locked_until=?2+lock_ms*(node!=?1) WHERE owner=?1")      \
     /* keys and values */                                                                                              \
     SQL(KV_SET, "INSERT INTO dur_kv_delta(key, name, value, at) VALUES(?1, ?2, ?3, ?4) "                               \
                 "ON CONFLICT(key, name) DO UPDATE SET value=?3, at=?4")                                                \

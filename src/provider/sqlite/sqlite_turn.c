@@ -358,12 +358,12 @@ static int instance_write(dur__sq_turn_op *self, dur__sq_txn *txn) {
     }
     dur__sq_sql sql = self->released ? DUR__SQ_INSTANCE_TURN_END : DUR__SQ_INSTANCE_TURN;
     char *handler = dur__sq_turn_handler(meta, says, status);
-    int code = dur__sq_run(txn->conn, sql, &self->op.err, "itttiooiitiito", self->key,
-                       named ? meta->orchestration_name : NULL, named ? meta->orchestration_version : NULL,
-                       named ? meta->parent_instance_id : NULL, execution, status ? &status_now : NULL,
-                       pin ? &pinned : NULL, (uint64_t)newer, txn->now_ms, meta->output,
-                       ends(meta->status) ? txn->now_ms : (uint64_t)0, (uint64_t)(current && turn->execution_id != 0),
-                       handler, named && meta->birth != 0 ? &meta->birth : NULL);
+    int code =
+        dur__sq_run(txn->conn, sql, &self->op.err, "itttiooiitiito", self->key, named ? meta->orchestration_name : NULL,
+                    named ? meta->orchestration_version : NULL, named ? meta->parent_instance_id : NULL, execution,
+                    status ? &status_now : NULL, pin ? &pinned : NULL, (uint64_t)newer, txn->now_ms, meta->output,
+                    ends(meta->status) ? txn->now_ms : (uint64_t)0, (uint64_t)(current && turn->execution_id != 0),
+                    handler, named && meta->birth != 0 ? &meta->birth : NULL);
     free(handler);
     return code;
 }

@@ -59,9 +59,9 @@ static int sessions_renew_run(dur__sq_op *op, dur__sq_txn *txn) {
     self->changed = 0;
     txn->file->times_stale = true;
     for (size_t i = 0; i < self->node_count; i++) {
-        int code = dur__sq_run(txn->conn, DUR__SQ_SESSION_RENEW, &op->err, "tiii", self->nodes[i],
-                               dur__sq_after(txn->boot_ms, self->extend_ms), txn->boot_ms,
-                               dur__sq_after(0, self->idle_ms));
+        int code =
+            dur__sq_run(txn->conn, DUR__SQ_SESSION_RENEW, &op->err, "tiii", self->nodes[i],
+                        dur__sq_after(txn->boot_ms, self->extend_ms), txn->boot_ms, dur__sq_after(0, self->idle_ms));
         if (code != DUR_OK) return code;
         self->changed += (uint64_t)sqlite3_changes64(txn->conn->db);
     }
@@ -70,8 +70,8 @@ static int sessions_renew_run(dur__sq_op *op, dur__sq_txn *txn) {
 
 static int sessions_clean_run(dur__sq_op *op, dur__sq_txn *txn) {
     session_op *self = (session_op *)(void *)op;
-    int code = dur__sq_run(txn->conn, DUR__SQ_SESSION_ORPHANS, &op->err, "ii", txn->boot_ms,
-                           dur__sq_after(0, self->idle_ms));
+    int code =
+        dur__sq_run(txn->conn, DUR__SQ_SESSION_ORPHANS, &op->err, "ii", txn->boot_ms, dur__sq_after(0, self->idle_ms));
     self->changed = (uint64_t)sqlite3_changes64(txn->conn->db);
     txn->file->times_stale = true;
     return code;
@@ -141,9 +141,9 @@ static int lock_row(dur__sq_work_op *self, dur__sq_txn *txn, const work_id *id) 
     work->crashes_alone = (uint32_t)dur__sq_u64(row, 4);
     dur__sq_end(&row);
     uint64_t until = dur__sq_after(txn->boot_ms, how->lock_ms);
-    code = dur__sq_run(txn->conn, DUR__SQ_WORK_LOCK, err, "iiiittoi", id->key, id->execution, id->activity,
-                       id->seq, token, how->owner, how->owner == NULL ? &until : NULL,
-                       (uint64_t)(how->kind == DUR_FETCH_SUSPECT));
+    code =
+        dur__sq_run(txn->conn, DUR__SQ_WORK_LOCK, err, "iiiittoi", id->key, id->execution, id->activity, id->seq, token,
+                    how->owner, how->owner == NULL ? &until : NULL, (uint64_t)(how->kind == DUR_FETCH_SUSPECT));
     if (code != DUR_OK) return code;
     if (how->owner == NULL) dur__sq_expires_at(txn->file, until);
     work->ref.execution_id = id->execution;
