@@ -53,38 +53,6 @@ static void delete_nonexistent_instance(kit *t) {
     REFUSED(DUR_ENOTFOUND, NULL, kit_delete(t, "nobody", true, &result));
 }
 
-/* Starts behind an instance are calls of others: they outlive it, and the first of them is the next instance. */
-static void delete_leaves_the_calls_of_others(kit *t) {
-    NEEDS_DELETION();
-    dur_delete_result result;
-    kit_create(t, "a");
-    MUST(kit_put(t, kit_start_as(t, "a", "First", "1.0.0")));
-    MUST(kit_put(t, kit_raised(t, "a", "go", "")));
-    MUST(kit_put(t, kit_start_as(t, "a", "Second", "1.0.0")));
-    dur_orchestration_item item = TAKE("a"); /* they were handed out, too */
-    SAME(item.message_count, 3);
-    MUST(kit_delete(t, "a", true, &result));
-    SAME(result.instances, 1);
-    SAME(result.queue_messages, 1);
-    REFUSED(DUR_ELEASE, NULL, dur_store_renew_orchestration_item_lock(t->p, item.lock_token, t->lock_ms, ERR));
-    item = TAKE("a");
-    SAME(item.history_count, 0);
-    SAME(item.execution_id, 1);
-    SAME(item.attempt_count, 1);
-    SAME(item.message_count, 2);
-    TEXT(item.orchestration_name, "First");
-    MUST(dur_store_abandon_orchestration_item(t->p, item.lock_token, 0, true, ERR));
-    MUST(kit_delete(t, "a", true, &result)); /* now that one is the instance */
-    SAME(result.queue_messages, 1);
-    item = TAKE("a");
-    SAME(item.message_count, 1);
-    TEXT(item.orchestration_name, "Second");
-    MUST(kit_delete(t, "a", true, &result));
-    SAME(result.queue_messages, 1);
-    THAT(!kit_exists(t, "a"));
-    NOTHING();
-}
-
 static void delete_cleans_queues_and_locks(kit *t) {
     NEEDS_DELETION();
     dur_delete_result result;
@@ -242,7 +210,6 @@ const kit_check kit_deletion[] = {
     CHECK(delete_running_rejected_force_succeeds),
     CHECK(delete_nonexistent_instance),
     CHECK(delete_cleans_queues_and_locks),
-    CHECK(delete_leaves_the_calls_of_others),
     CHECK(cascade_delete_hierarchy),
     CHECK(force_delete_prevents_ack_recreation),
     CHECK(list_children),
