@@ -22,6 +22,10 @@ static const char erase_queue_sql[] =
     " AND (q.kind <> 0 OR NOT i.has_history AND q.id = (SELECT f.id FROM @queue f WHERE f.instance_id = i.instance_id"
     " AND f.kind = 0 ORDER BY f.order_ms, f.id LIMIT 1))";
 /* The calls that are left make instances of their own. */
+static const char instances_of_starts_sql[] =
+    "INSERT INTO @instances (instance_id, known, ready_at, ready_due) SELECT instance_id, true, min(order_ms),"
+    " min(due_ms) FROM @queue WHERE instance_id = ANY ($2::text[]) GROUP BY instance_id";
+
 static const char *const erase_sql[] = {
     lost_sql,
     "DELETE FROM @executions WHERE instance_id = ANY ($2::text[])",
@@ -33,8 +37,7 @@ static const char *const erase_sql[] = {
     "DELETE FROM @accepted WHERE instance_id = ANY ($2::text[])",
     "DELETE FROM @instances WHERE instance_id = ANY ($2::text[])",
     "UPDATE @queue SET given = false, attempts = 0 WHERE instance_id = ANY ($2::text[])",
-    "INSERT INTO @instances (instance_id, known, ready_at, ready_due) SELECT instance_id, true, min(order_ms),"
-    " min(due_ms) FROM @queue WHERE instance_id = ANY ($2::text[]) GROUP BY instance_id",
+    instances_of_starts_sql,
 };
 enum { EXECUTIONS = 1, HISTORY, QUEUE, WORKER, INSTANCES = 8, STATEMENTS = 11 };
 

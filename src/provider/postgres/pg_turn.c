@@ -501,14 +501,15 @@ static void lock_sessions(dur__pg *store, dur__pg_batch *batch, const dur__pg_la
     dur__pg_array tokens = dur__pg_array_text();
     for (size_t i = 0; i < ack_count; i++)
         dur__pg_add_text(&tokens, acks[i].lock_token);
-    for (size_t i = 0; i < count && (!usual || lane->sessions); i++)
+    bool own = usual && lane != NULL;
+    for (size_t i = 0; i < count && (!own || lane->sessions); i++)
         for (size_t k = 0; k < turns[i]->worker_consumed_count; k++)
             dur__pg_add_text(&tokens, turns[i]->worker_consumed[k].lock_token);
     if (tokens.count == 0) {
         dur__buf_free(&tokens.data);
         return;
     }
-    if (usual) dur__pg_fence_add(store, batch, lane->owner); /* who takes it over has that first, too */
+    if (own) dur__pg_fence_add(store, batch, lane->owner); /* who takes it over has that first, too */
     dur__pg_sessions_lock_add(store, batch, &tokens);
 }
 

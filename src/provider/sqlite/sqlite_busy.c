@@ -24,17 +24,19 @@ static bool lock_is_ours(const dur__sq_file *file) {
     dur__buf_free(&path);
     FILE *locks = there ? fopen("/proc/locks", "re") : NULL;
     bool ours = false;
-    char line[256], access[16], from[24], to[24];
+    char line[256], access[16], pid[24], place[64], from[24], to[24];
     while (locks != NULL && !ours && fgets(line, sizeof line, locks) != NULL) {
-        long pid = 0;
-        unsigned long long inode = 0;
-        /* The device is left out: some file systems have one name for it here and another in stat. */
-        if (sscanf(line, "%*s POSIX %*s %15s %ld %*x:%*x:%llu %23s %23s", access, &pid, &inode, from, to) != 5)
+        if (sscanf(line, "%*s POSIX %*s %15s %23s %63s %23s %23s", access, pid, place, from, to) != 5) continue;
+        /* Device and inode; the device is left out: some file systems have one name for it here and another in stat. */
+        const char *number = strrchr(place, ':');
+        uint64_t process = 0, inode = 0;
+        if (number == NULL || !dur__u64_parse(pid, strlen(pid), &process) ||
+            !dur__u64_parse(number + 1, strlen(number + 1), &inode))
             continue;
         uint64_t first = 0, last = UINT64_MAX;
         (void)dur__u64_parse(from, strlen(from), &first);
         if (strcmp(to, "EOF") != 0) (void)dur__u64_parse(to, strlen(to), &last);
-        ours = pid == (long)getpid() && inode == state.st_ino && strcmp(access, "WRITE") == 0 &&
+        ours = process == (uint64_t)getpid() && inode == state.st_ino && strcmp(access, "WRITE") == 0 &&
                first <= WAL_WRITE_LOCK && last >= WAL_WRITE_LOCK;
     }
     if (locks != NULL) fclose(locks);

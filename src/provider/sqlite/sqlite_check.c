@@ -165,9 +165,9 @@ int dur__sq_owner_holdings(dur_provider *self, dur_arena *arena, const char *own
         sqlite3_bind_text(stmt, 1, owner, -1, SQLITE_STATIC) != SQLITE_OK)
         code = dur__sq_fail(err, conn->db, "sqlite.owner_holdings");
     while (code == DUR_OK && (row = sqlite3_step(stmt)) == SQLITE_ROW) {
-        if (*count == room) {
+        if (all == NULL || *count == room) {
             dur_holding *larger = dur_arena_zalloc(arena, (room * 2 + 16) * sizeof(*larger));
-            if (*count > 0) memcpy(larger, all, *count * sizeof(*all));
+            if (all != NULL) memcpy(larger, all, *count * sizeof(*all));
             all = larger;
             room = room * 2 + 16;
         }

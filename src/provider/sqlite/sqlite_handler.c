@@ -35,7 +35,7 @@ int dur__sq_handler_next(dur__sq_conn *conn, dur__sq_sql sql, const dur_handler_
             *out = found;
             return DUR_OK;
         }
-        at = key_from(filter, found);
+        at = filter != NULL ? key_from(filter, found) : NULL;
     }
     return DUR_OK;
 }

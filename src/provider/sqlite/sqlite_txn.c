@@ -95,7 +95,7 @@ static int is_over(dur__sq_file *file, const char *op, dur_error *err) {
 /* To write.  Once SQLite has rolled back by itself, each row would be a transaction of its own. */
 static int taking_part(dur_provider *store, struct sqlite3 *db, dur__sq_file **out, const char *op, dur_error *err) {
     int code = inside(store, db, out, op, err);
-    if (code == DUR_OK && sqlite3_get_autocommit(db) != 0) code = is_over(*out, op, err);
+    if (code == DUR_OK && *out != NULL && sqlite3_get_autocommit(db) != 0) code = is_over(*out, op, err);
     return code;
 }
 
