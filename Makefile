@@ -23,7 +23,7 @@ demo: all ## an order service that is killed half-way and goes on
 	@rm -rf build/demo && mkdir -p build/demo
 	@build/bin/order-demo --db build/demo/orders.db --demo
 
-test: ## every test, full size, under 5 minutes
+test: ## every test, full size, under 8 minutes
 	@tools/deps build test
 	@$(call build,release,-DDURITE_TESTS=ON)
 	@$(run) build
