@@ -109,11 +109,10 @@ static void fault_h60_an_answered_beat_is_not_taken_over(void **state) {
             lost++;
             owner[0] = '\0';
         }
+        /* Nobody reports what it did not free.  An owner that saw its mark in the moment between look and decision
+           gives up by itself: nobody freed that one. */
         assert_true(reported <= lost);
     }
-    dur_owner_report last;
-    OK(w, dur_store_owner_beat(two, "looks", &last, &w->err)); /* an owner may be lost before its rows are freed */
-    assert_int_equal(reported + last.taken_over, lost);        /* each by who freed it, once */
     if (owner[0] != '\0') OK(w, dur_store_owner_release(one, owner, &w->err));
     OK(w, dur_store_owner_release(two, "looks", &w->err));
     pthread_barrier_destroy(&together);
