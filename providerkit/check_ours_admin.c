@@ -155,6 +155,23 @@ static void ours_suspend_and_resume(kit *t) {
     SAME(TAKE("a").message_count, 1);
 }
 
+/* Whoever takes a lease away has learned nothing of the instance. */
+static void ours_suspend_counts_no_attempt(kit *t) {
+    NEEDS("set_suspended");
+    kit_create(t, "a");
+    MUST(kit_put(t, kit_raised(t, "a", "go", "")));
+    MUST(dur_store_abandon_orchestration_item(t->p, TAKE("a").lock_token, 0, false, ERR)); /* this one counts */
+    for (uint32_t i = 0; i < 3; i++) {
+        dur_orchestration_item item = TAKE("a");
+        SAME(item.message_count, 1);
+        SAME(item.messages[0].attempt_count, 2);
+        if (item.acquisitions != 0) SAME(item.acquisitions, 2);
+        MUST(dur_store_set_suspended(t->p, "a", "on purpose", ERR));
+        MUST(dur_store_set_suspended(t->p, "a", "once more", ERR)); /* nothing is held any more */
+        MUST(dur_store_set_suspended(t->p, "a", NULL, ERR));
+    }
+}
+
 static void listed(kit *t, const dur_instance_query *query, const char *want) {
     dur_instance_row *rows = NULL;
     size_t count = 0;
@@ -315,6 +332,7 @@ const kit_check kit_ours_admin[] = {
     CHECK(ours_dead_letter_work),
     CHECK(ours_dead_letters_in_pages),
     CHECK(ours_suspend_and_resume),
+    CHECK(ours_suspend_counts_no_attempt),
     CHECK(ours_queries),
     CHECK(ours_stats_count_waiting_queue_messages),
     CHECK(ours_instance_times),

@@ -761,7 +761,8 @@ struct dur_provider_methods {
                              dur_dead_letter **out, size_t *count, dur_error *err);
     int (*delete_dead_letters)(dur_provider *self, const uint64_t *ids, size_t count, dur_error *err);
 
-    /* Suspend (reason) or resume (NULL): a suspended instance is skipped by fetch; its lease ends.  DUR_ENOTFOUND. */
+    /* Suspend (reason) or resume (NULL): a suspended instance is skipped by fetch; its lease ends, and the
+       acquisition is not counted, nor are the fetches of its messages.  DUR_ENOTFOUND. */
     int (*set_suspended)(dur_provider *self, const char *instance, const char *reason, dur_error *err);
 
     /* A copy of the whole store that can be opened, while it is used. */

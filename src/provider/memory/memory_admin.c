@@ -232,7 +232,10 @@ int dur__mem_set_suspended(dur_provider *self, const char *instance, const char 
     bool exists = dur__mem_exists(row);
     if (exists) {
         dur__mem_set_text(&row->suspended, reason);
-        if (reason != NULL && dur__mem_leased(row)) dur__mem_lease_lost(mem, row);
+        if (reason != NULL && dur__mem_leased(row)) {
+            dur__mem_lease_uncount(mem, row);
+            dur__mem_lease_lost(mem, row);
+        }
         if (reason == NULL && !dur__mem_leased(row)) dur__mem_all_count(row); /* what it saw before is a reason again */
         dur__mem_changed(mem, row);
         dur__mem_settle(mem, row);

@@ -394,6 +394,8 @@ dur__mem_channel *dur__mem_channel_find(dur__mem_instance *instance, const char 
 
 /* memory_lease.c: locks on instances */
 bool dur__mem_leased(const dur__mem_instance *instance);
+/* The acquisition says nothing against the instance: neither its count nor those of its messages keep it. */
+void dur__mem_lease_uncount(dur__mem *mem, dur__mem_instance *instance);
 void dur__mem_lease_end(dur__mem *mem, dur__mem_instance *instance, uint64_t seen_id, uint64_t seen_now_ms);
 void dur__mem_lease_lost(dur__mem *mem, dur__mem_instance *instance); /* ends it behind its holder's back */
 void dur__mem_lease_hold(dur__mem *mem, dur__mem_instance *instance, dur__mem_owner *owner, dur__mem_lane *lane);

@@ -42,6 +42,18 @@ void dur__mem_lease_end(dur__mem *mem, dur__mem_instance *instance, uint64_t see
     dur__mem_take_back(mem, instance, seen_id, seen_now_ms);
 }
 
+static void message_uncount(dur__mem *mem, dur__mem_message *message, void *arg) {
+    (void)mem;
+    (void)arg;
+    dur__mem_uncount(message);
+}
+
+void dur__mem_lease_uncount(dur__mem *mem, dur__mem_instance *instance) {
+    if (instance->acquisitions == 0) return; /* a commit has said it all */
+    instance->acquisitions--;
+    dur__mem_each_given(mem, instance, message_uncount, NULL);
+}
+
 void dur__mem_lease_lost(dur__mem *mem, dur__mem_instance *instance) {
     if (instance->lane != NULL) dur__mem_lane_lost(instance->lane, instance->id);
     dur__mem_lease_end(mem, instance, 0, 0);
@@ -208,12 +220,6 @@ int dur__mem_fetch_turns(dur_provider *self, dur_arena *arena, const dur_fetch *
 
 /* ---- give back and renew ----------------------------------------------------------------------------------------- */
 
-static void attempt_ignore(dur__mem *mem, dur__mem_message *message, void *arg) {
-    (void)mem;
-    (void)arg;
-    dur__mem_uncount(message);
-}
-
 int dur__mem_abandon_orchestration_item(dur_provider *self, const char *lock_token, uint64_t delay_ms,
                                         bool ignore_attempt, dur_error *err) {
     dur__mem *mem = dur__mem_of(self);
@@ -223,10 +229,7 @@ int dur__mem_abandon_orchestration_item(dur_provider *self, const char *lock_tok
     if (instance == NULL) {
         code = dur_error_set(err, DUR_ELEASE, false, "memory.abandon", "Invalid lock token");
     } else {
-        if (ignore_attempt) {
-            dur__mem_each_given(mem, instance, attempt_ignore, NULL);
-            if (instance->acquisitions > 0) instance->acquisitions--;
-        }
+        if (ignore_attempt) dur__mem_lease_uncount(mem, instance);
         dur__mem_lease_end(mem, instance, 0, 0);
         instance->not_before_ms = dur__mem_wall_after(mem, delay_ms);
         dur__mem_settle(mem, instance);

@@ -74,18 +74,10 @@ int dur__mem_owner_register(dur_provider *self, const dur_owner_options *options
     return code;
 }
 
-static void give_back(dur__mem *mem, dur__mem_message *message, void *arg) {
-    (void)mem;
-    (void)arg;
-    dur__mem_uncount(message);
-}
-
 static void lease_end(dur__mem *mem, dur__mem_instance *instance, bool clean) {
-    if (clean && instance->acquisitions > 0) {
-        dur__mem_each_given(mem, instance, give_back, NULL);
-        instance->acquisitions--;
-    }
-    if (!clean && instance->acquisitions > 0) {
+    if (clean) {
+        dur__mem_lease_uncount(mem, instance);
+    } else if (instance->acquisitions > 0) {
         instance->crashes++;
         instance->crashes_alone += instance->runs_alone;
     }

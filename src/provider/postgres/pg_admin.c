@@ -307,26 +307,17 @@ static const char lost_sql[] =
     "INSERT INTO @lost (holder, instance_id, at_ms) SELECT holder, instance_id, #now FROM @instances WHERE"
     " instance_id ="
     " $2::text AND $3::text IS NOT NULL AND token IS NOT NULL AND holder IS NOT NULL AND " DUR__PG_IS_LOCKED;
-/* Its lease ends; when it is resumed everything that waits is a reason again, also what was seen before. */
+/* Its lease ends, and the acquisition does not count; when it is resumed everything that waits is a reason again, also
+   what was seen before.  What is held is not suspended: there a resume finds nothing to do. */
 static const char suspend_sql[] =
-    "WITH s AS (SELECT instance_id, acquisitions, 0 AS less, $3::text IS NOT NULL OR token IS NULL AS ends FROM"
-    " @instances WHERE instance_id = $2::text AND known AND " DUR__PG_IS_LOCKED
-    "), i0 AS (SELECT * FROM s WHERE ends), " DUR__PG_TAKE_BACK ","
-    " " DUR__PG_MOVE_STEPS ", " DUR__PG_WAITING
-    " UPDATE @instances i SET suspended = $3::text, token = CASE WHEN s.ends THEN NULL ELSE i.token END,"
-    " owner = CASE WHEN s.ends THEN NULL ELSE i.owner END, holder = CASE WHEN s.ends THEN NULL ELSE i.holder END,"
-    " expires_at = CASE WHEN s.ends THEN NULL ELSE i.expires_at END,"
-    " step_id = CASE WHEN s.ends THEN NULL ELSE i.step_id END, step_token = CASE WHEN s.ends THEN NULL ELSE"
-    " i.step_token END, step_json = CASE WHEN s.ends THEN NULL ELSE i.step_json END,"
-    " step_handler = CASE WHEN s.ends THEN NULL ELSE i.step_handler END,"
-    " last_event = CASE WHEN s.ends THEN " DUR__PG_LAST_AHEAD " ELSE i.last_event END,"
-    " updated_at = CASE WHEN s.ends THEN " DUR__PG_UPDATED_AHEAD " ELSE i.updated_at END,"
-    " ready_at = CASE WHEN NOT s.ends THEN i.ready_at WHEN i.not_before > #now THEN m.at + greatest(i.not_before - "
-    "m.at, 0)"
-    " ELSE m.at"
-    " END, ready_due = CASE WHEN NOT s.ends THEN i.ready_due WHEN i.not_before > #now THEN greatest(coalesce(m.due, 0),"
-    " i.not_before) ELSE coalesce(m.due, 0) END"
-    " FROM s LEFT JOIN m ON m.instance_id = s.instance_id WHERE i.instance_id = s.instance_id RETURNING 1";
+    "WITH s AS (SELECT instance_id, acquisitions, (token IS NOT NULL)::integer AS less, $3::text IS NOT NULL OR token"
+    " IS NULL AS ends FROM @instances WHERE instance_id = $2::text AND known AND " DUR__PG_IS_LOCKED
+    "), i0 AS (SELECT * FROM s WHERE ends), " DUR__PG_TAKE_BACK ", " DUR__PG_MOVE_STEPS ", " DUR__PG_WAITING
+    ", u AS (UPDATE @instances i SET suspended = $3::text, token = NULL, owner = NULL, holder = NULL, expires_at = NULL,"
+    " acquisitions = greatest(i.acquisitions - m.less, 0)," DUR__PG_NO_STEP
+    ", ready_at = CASE WHEN i.not_before > #now THEN m.at + greatest(i.not_before - m.at, 0) ELSE m.at END, ready_due ="
+    " CASE WHEN i.not_before > #now THEN greatest(coalesce(m.due, 0), i.not_before) ELSE coalesce(m.due, 0) END FROM m"
+    " WHERE i.instance_id = m.instance_id) SELECT 1 FROM s";
 
 int dur__pg_set_suspended(dur_provider *self, const char *instance, const char *reason, dur_error *err) {
     static const char *const all[] = { disturb_sql, lost_sql, suspend_sql };

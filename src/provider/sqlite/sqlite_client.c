@@ -275,7 +275,8 @@ static int suspend_run(dur__sq_op *op, dur__sq_txn *txn) {
     self->existed = leased && self->reason != NULL;
     if (code != DUR_OK || (leased && self->reason == NULL)) return code;
     if (!leased) return self->reason == NULL ? resume(txn, self->key, &op->err) : DUR_OK;
-    code = dur__sq_release(txn, self->key, &(dur__sq_release_how){ .seen_id = 0 }, &op->err);
+    code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_UNCOUNT, &op->err, "i", self->key);
+    if (code == DUR_OK) code = dur__sq_release(txn, self->key, &(dur__sq_release_how){ .uncount = true }, &op->err);
     return code == DUR_OK ? dur__sq_count_lost(txn, &op->err) : code;
 }
 
