@@ -25,7 +25,8 @@ struct dur_world;
  * answers at once or waits for its poll_ms.  Runtimes and clients do not care: they are woken.
  * *out is yours: dur_provider_close.  Codes: DUR_EINVAL (bad URL), DUR_ENOTFOUND (no such file, or the library for
  * postgres is not installed: the message names the package), DUR_EIO, DUR_ECORRUPT (not a database), DUR_ESCHEMA (newer
- * than this library), DUR_EPERM, DUR_EFULL.  Any thread.  Since 0.1.
+ * than this library), DUR_ESTATE (sqlite: beside a -wal whose database is missing or was replaced; the message says
+ * what to do), DUR_EBUSY, DUR_EPERM, DUR_EFULL.  Any thread.  Since 0.1.
  */
 DUR_API int dur_open(dur_provider **out, const char *url, dur_error *err);
 
@@ -51,8 +52,8 @@ DUR_API const char *dur_provider_name(const dur_provider *store);
  * check reads everything and says what is wrong first (DUR_ECORRUPT; the message names table, instance and finding):
  * not only what is damaged, but also what nobody would ever come back to, such as a message that gives nobody a reason
  * to look, a row locked by an owner that is not registered, or events that are missing.  A store in use may be checked;
- * it costs a walk over all rows.  backup writes a copy to a new file while the
- * store is used; vacuum gives at most pages_max freed pages back and says how many are left.
+ * it costs a walk over all rows.  backup writes a copy to a new file while the store is used (how to restore it:
+ * docs/operations.md); vacuum gives at most pages_max freed pages back and says how many are left.
  */
 DUR_API int dur_provider_check(dur_provider *store, dur_error *err);
 DUR_API int dur_provider_backup(dur_provider *store, const char *target, dur_error *err);

@@ -1,16 +1,11 @@
 /*
  * hostile_file.c: a database file that others hold, restore, delete or replace; owners at the edge of their lives.
  */
-#include "hostile.h"
+#include "sqlite_file.h"
 
 #include <durite/sqlite.h>
 #include <durite/sys/store.h>
 #include <pthread.h>
-#include <sqlite3.h>
-
-static const char *path_of(const world *w) {
-    return w->url + strlen("sqlite:");
-}
 
 static dur_outcome wait_go(dur_ctx *ctx, const char *input) {
     (void)input;
@@ -179,23 +174,6 @@ static void fault_h60_a_beat_reports_what_it_freed_itself(void **state) {
 }
 
 /* ---- restored under a running process ---- */
-
-static int copy_into(const char *from, const char *to) {
-    sqlite3 *source = NULL, *target = NULL;
-    int result = sqlite3_open_v2(from, &source, SQLITE_OPEN_READONLY, NULL);
-    if (result == SQLITE_OK) result = sqlite3_open_v2(to, &target, SQLITE_OPEN_READWRITE, NULL);
-    sqlite3_backup *backup = result == SQLITE_OK ? sqlite3_backup_init(target, "main", source, "main") : NULL;
-    result = SQLITE_OK;
-    while (backup != NULL && result != SQLITE_DONE) {
-        result = sqlite3_backup_step(backup, -1);
-        if (result != SQLITE_DONE && result != SQLITE_BUSY && result != SQLITE_LOCKED) break;
-        if (result != SQLITE_DONE) pause_ms(2);
-    }
-    bool fine = backup != NULL && sqlite3_backup_finish(backup) == SQLITE_OK && result == SQLITE_DONE;
-    sqlite3_close(source);
-    sqlite3_close(target);
-    return fine ? 0 : 1;
-}
 
 static int restore(const char *url, long number) { /* as `.restore` of sqlite3 does, in a process of its own */
     char copy[200];
@@ -521,12 +499,6 @@ static void fault_h38_extended_codes_have_names(void **state) {
     assert_true(fread(text, 1, sizeof(text) - 1, says) > 0);
     fclose(says);
     if (strstr(text, "DUR_EIO") == NULL || strstr(text, "SQLITE_IOERR_WRITE") == NULL) fail_msg("it says \"%s\"", text);
-}
-
-static int count_row(void *data, int columns, char **values, char **names) {
-    (void)columns, (void)values, (void)names;
-    ++*(int *)data;
-    return 0;
 }
 
 static void fault_h38_the_history_view_shows_unreadable_rows(void **state) {

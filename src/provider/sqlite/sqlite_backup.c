@@ -24,6 +24,16 @@ static int copy_pages(sqlite3 *from, sqlite3 *to, dur_error *err) {
     return result == SQLITE_DONE && finished == SQLITE_OK ? DUR_OK : dur__sq_fail(err, to, "sqlite.backup");
 }
 
+/* So that the copy is never taken for the file that somebody's -wal belongs to (sqlite_mark.c).  Without a -wal of its
+   own: what is written is in the copy, or an error says that it is not. */
+static int mark_copy(sqlite3 *to, dur_error *err) {
+    char mark[DUR__SQ_MARK_BYTES], text[DUR__SQ_MARK_BYTES + 96];
+    dur__sq_mark_draw(mark, "-");
+    snprintf(text, sizeof text, "UPDATE dur_meta SET value='%s' WHERE name='mark'", mark);
+    int code = dur__sq_exec(to, "PRAGMA journal_mode=DELETE", err);
+    return code == DUR_OK ? dur__sq_exec(to, text, err) : code;
+}
+
 int dur__sq_backup(dur_provider *self, const char *target, dur_error *err) {
     dur__sq_file *file = dur__sq_file_of(self);
     dur__sq_conn *conn = NULL;
@@ -44,6 +54,7 @@ int dur__sq_backup(dur_provider *self, const char *target, dur_error *err) {
     if (code == DUR_OK && conn != &file->writer) code = dur__sq_run(conn, DUR__SQ_READ_BEGIN, err, "");
     if (code == DUR_OK) code = dur__sq_pragma_u64(conn->db, "SELECT count(*) FROM dur_meta", &rows, err);
     if (code == DUR_OK) code = copy_pages(conn->db, to, err);
+    if (code == DUR_OK) code = mark_copy(to, err);
     if (conn != NULL && conn != &file->writer) dur__sq_run(conn, DUR__SQ_READ_END, NULL, "");
     dur__sq_reader_done(file, conn);
     if (to != NULL && sqlite3_close_v2(to) != SQLITE_OK && code == DUR_OK)

@@ -200,6 +200,7 @@ static void run_all(dur__sq_file *file, dur__sq_op **ops, size_t count) {
         bool spoilt = false;
         size_t left = 0;
         if (txn_begin(file, &txn, &err) != DUR_OK) break;
+        sqlite3_int64 before = sqlite3_total_changes64(file->writer.db);
         for (size_t i = 0; i < count && !spoilt; i++) {
             if (!ops[i]->failed) spoilt = op_spoils(&txn, ops[i]);
             left += !ops[i]->failed;
@@ -210,12 +211,15 @@ static void run_all(dur__sq_file *file, dur__sq_op **ops, size_t count) {
         }
         file->commits += left > 0;
         uint64_t begun_us = dur__monotonic_us();
-        int committed = dur__sq_run(&file->writer, DUR__SQ_COMMIT, &err, "");
+        bool wrote = sqlite3_total_changes64(file->writer.db) != before;
+        int committed = wrote ? dur__sq_mark_write(file, &err) : DUR_OK;
+        if (committed == DUR_OK) committed = dur__sq_run(&file->writer, DUR__SQ_COMMIT, &err, "");
         if (committed == DUR_OK) dur__sq_wake_others(file, dur__monotonic_us() - begun_us);
         if (committed != DUR_OK) {
             err.retryable = true;
             break;
         }
+        if (wrote) dur__sq_mark_committed(file);
         if (file->max_id_known && file->max_id > file->top_id) file->top_id = file->max_id;
         for (size_t i = 0; i < count; i++)
             if (!ops[i]->failed && ops[i]->done != NULL) ops[i]->done(ops[i], file);

@@ -91,6 +91,7 @@ int dur__sq_restored_look(dur__sq_txn *txn, dur_error *err) {
              "again with what the file says",
              file->path);
     leases_forget(file);
+    file->mark_was_restored = true;
     file->queue_seen_id = file->top_id = 0;
     file->due_seen_ms = 0;
     return DUR_OK;

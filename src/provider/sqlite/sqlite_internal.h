@@ -21,7 +21,7 @@
 /* Worker rows and ready instances are numbered from here, 64 a millisecond: small integers in six bytes. */
 #define DUR__SQ_SEQ_EPOCH_MS 1704067200000u
 
-enum { DUR__SQ_SPARE_WAKERS = 32 };
+enum { DUR__SQ_SPARE_WAKERS = 32, DUR__SQ_MARK_BYTES = 160 };
 
 typedef struct dur__sq_file dur__sq_file;
 typedef struct dur__sq_lane dur__sq_lane;
@@ -183,13 +183,18 @@ struct dur__sq_file {
     uint64_t wait_looked_us; /* … when it was last looked who has it … */
     bool wait_is_ours;       /* … and that is somebody of this process */
     uint64_t data_version;
-    uint64_t epoch;         /* grows whenever somebody else has written */
-    uint64_t lost_seq;      /* dur_meta: grows whenever leases were taken away */
-    uint64_t last_seq;      /* order of worker rows and ready instances */
-    uint64_t top_id;        /* highest message id of any transaction that was committed or seen */
-    uint64_t schema;        /* SQLite's number of the schema; 0: not read yet */
-    uint64_t queue_seen_id; /* messages up to this id were looked at for the leases of this process */
-    uint64_t due_seen_ms;   /* … and those due up to this time */
+    uint64_t epoch;                     /* grows whenever somebody else has written */
+    uint64_t lost_seq;                  /* dur_meta: grows whenever leases were taken away */
+    uint64_t last_seq;                  /* order of worker rows and ready instances */
+    uint64_t top_id;                    /* highest message id of any transaction that was committed or seen */
+    char mark[DUR__SQ_MARK_BYTES];      /* dur_meta, as last known (sqlite_mark.c) … */
+    char mark_next[DUR__SQ_MARK_BYTES]; /* … and as the transaction under way leaves it; "": unchanged */
+    bool mark_due;                      /* the file is known to have it: the next transaction draws another */
+    bool mark_was_restored;             /* … or a copy was restored */
+    bool mark_used;                     /* something was committed since the last number was drawn */
+    uint64_t schema;                    /* SQLite's number of the schema; 0: not read yet */
+    uint64_t queue_seen_id;             /* messages up to this id were looked at for the leases of this process */
+    uint64_t due_seen_ms;               /* … and those due up to this time */
     uint64_t wal_pages;
     uint64_t max_id; /* highest message id given out, when max_id_known */
     bool max_id_known;
@@ -522,6 +527,21 @@ int dur__sq_owner_lives(dur__sq_txn *txn, const char *id, dur_error *err);
 bool dur__sq_owner_known(dur__sq_file *file, const char *id);
 void dur__sq_owners_close(dur__sq_file *file);
 void dur__sq_owners_forked(dur__sq_file *file);
+
+/* ---- does the -wal belong to the file? (sqlite_mark.c) ----------------------------------------------------------- */
+
+/* DUR_ESTATE: the database is missing or empty, beside a -wal or -journal that is not. */
+int dur__sq_leftover_check(const char *path, dur_error *err);
+/* Before the first connection.  DUR_ESTATE: the -wal is another file's. */
+int dur__sq_mark_check(const dur__sq_file *file, dur_error *err);
+int dur__sq_mark_open(dur__sq_file *file, dur_error *err);
+/* A new number, with a list behind it. */
+void dur__sq_mark_draw(char out[DUR__SQ_MARK_BYTES], const char *behind);
+/* Leader, in a transaction that has written, before its COMMIT; and after it. */
+int dur__sq_mark_write(dur__sq_file *file, dur_error *err);
+void dur__sq_mark_committed(dur__sq_file *file);
+/* Leader, before a checkpoint or the last close: a transaction of its own. */
+void dur__sq_mark_end(dur__sq_file *file);
 
 int dur__sq_schema_open(dur__sq_file *file, dur_error *err);
 typedef struct dur__sq_migration {

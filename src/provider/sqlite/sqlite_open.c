@@ -69,6 +69,7 @@ static int on_commit(void *data, sqlite3 *db, const char *name, int pages) {
 void dur__sq_checkpoint(dur__sq_file *file) {
     int log = 0, done = 0;
     sqlite3 *db = file->writer.db;
+    dur__sq_mark_end(file);
     int result = sqlite3_wal_checkpoint_v2(db, NULL, SQLITE_CHECKPOINT_PASSIVE, &log, &done);
     if (result == SQLITE_OK && done < log && (uint64_t)log > 4u * file->wal_pages_size) {
         sqlite3_busy_timeout(db, RESTART_WAIT_MS); /* readers are short: wait for them a moment */
@@ -77,6 +78,7 @@ void dur__sq_checkpoint(dur__sq_file *file) {
     }
     bool all = result == SQLITE_OK && done >= log;
     file->wal_pages = 0;
+    file->mark_due = file->mark_due || all;
     /* what a reader held back is tried again after another quarter */
     file->wal_pages_max = all ? file->wal_pages_size : (uint64_t)(log > 0 ? log : 0) + file->wal_pages_size / 4 + 1;
 }
@@ -130,6 +132,7 @@ static void file_shut(dur__sq_file *file) {
         dur__sq_conn_close(conn);
         free(conn);
     }
+    if (!child && !dur__sq_gate_others(file)) dur__sq_mark_end(file);
     if (!child) dur__sq_conn_close(&file->writer); /* in a child the parent's connections are left alone */
     dur__sq_gate_close(file);
 }
@@ -179,13 +182,22 @@ static dur__sq_file *file_new(char *path, const dur_sqlite_options *options) {
     return file;
 }
 
+/* Only a file without pages takes it, and asking for it takes the write lock. */
+static int new_file_mode(dur__sq_file *file, dur_error *err) {
+    uint64_t pages = 0;
+    int code = dur__sq_pragma_u64(file->writer.db, "PRAGMA page_count", &pages, err);
+    return code == DUR_OK && pages == 0 ? dur__sq_exec(file->writer.db, "PRAGMA auto_vacuum=INCREMENTAL", err) : code;
+}
+
 static int file_start(dur__sq_file *file, dur_error *err) {
     int code = dur__sq_gate_open(file, err);
+    if (code == DUR_OK) code = dur__sq_mark_check(file, err);
     if (code == DUR_OK) code = dur__sq_connect(&file->writer.db, file, true, err);
-    if (code == DUR_OK) code = dur__sq_exec(file->writer.db, "PRAGMA auto_vacuum=INCREMENTAL", err); /* a new file's */
+    if (code == DUR_OK) code = new_file_mode(file, err);
     if (code == DUR_OK && file->path != NULL) code = wal_mode(file, err);
     if (code == DUR_OK) sqlite3_wal_hook(file->writer.db, on_commit, file);
     if (code == DUR_OK) code = dur__sq_schema_open(file, err);
+    if (code == DUR_OK) code = dur__sq_mark_open(file, err);
     if (code == DUR_OK) code = dur__sq_wake_open(file, err);
     if (code == DUR_OK) dur__sq_busy_install(file);
     return code;
@@ -206,6 +218,8 @@ static int os_fail(dur_error *err, const char *path) {
 static int path_resolve(const dur_sqlite_options *options, char **out, struct stat *state, dur_error *err) {
     if (stat(options->path, state) != 0) {
         if (errno != ENOENT || options->must_exist) return os_fail(err, options->path);
+        int code = dur__sq_leftover_check(options->path, err);
+        if (code != DUR_OK) return code;
         int fd = open(options->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
         if (fd < 0 && errno != EEXIST) return os_fail(err, options->path);
         if (fd >= 0) close(fd); /* nobody here has it open yet: no lock is lost */
@@ -215,7 +229,12 @@ static int path_resolve(const dur_sqlite_options *options, char **out, struct st
         return dur_error_set(err, DUR_EINVAL, false, "sqlite.open", "%s is not a regular file", options->path);
     if (access(options->path, R_OK | W_OK) != 0) return os_fail(err, options->path);
     *out = realpath(options->path, NULL);
-    return *out != NULL ? DUR_OK : os_fail(err, options->path);
+    if (*out == NULL) return os_fail(err, options->path);
+    int code = state->st_size == 0 ? dur__sq_leftover_check(*out, err) : DUR_OK;
+    if (code == DUR_OK) return DUR_OK;
+    free(*out);
+    *out = NULL;
+    return code;
 }
 
 /* The stricter of two wishes: the writer's connection must change, and somebody may be using it. */

@@ -134,6 +134,14 @@ static int apply_missing(sqlite3 *db, const dur__sq_migration *steps, size_t cou
     return code;
 }
 
+/* What the file had before has no number (sqlite_mark.c). */
+static int first_mark(sqlite3 *db, dur_error *err) {
+    char mark[DUR__SQ_MARK_BYTES], text[DUR__SQ_MARK_BYTES + 96];
+    dur__sq_mark_draw(mark, "-");
+    snprintf(text, sizeof text, "INSERT INTO dur_meta(name, value) VALUES('mark', '%s')", mark);
+    return dur__sq_exec(db, text, err);
+}
+
 int dur__sq_migrate(sqlite3 *db, const dur__sq_migration *more, size_t more_count, dur_error *err) {
     uint64_t version = 0, tables = 0, newest = more_count > 0 ? more[more_count - 1].version : SCHEMA_VERSION;
     int code = dur__sq_exec(db, "BEGIN IMMEDIATE", err);
@@ -152,6 +160,7 @@ int dur__sq_migrate(sqlite3 *db, const dur__sq_migration *more, size_t more_coun
     snprintf(text, sizeof text, "INSERT OR REPLACE INTO dur_meta(name, value) VALUES('schema', %llu)",
              (unsigned long long)newest);
     if (code == DUR_OK && version < newest) code = dur__sq_exec(db, text, err);
+    if (code == DUR_OK && version == 0) code = first_mark(db, err);
     uint64_t application = 0;
     if (code == DUR_OK) code = dur__sq_pragma_u64(db, "PRAGMA application_id", &application, err);
     snprintf(text, sizeof text, "PRAGMA user_version=%llu", (unsigned long long)newest);

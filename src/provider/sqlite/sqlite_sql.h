@@ -58,6 +58,7 @@
     SQL(SCHEMA_VERSION, "PRAGMA schema_version")                                                                       \
     SQL(META_GET, "SELECT value FROM dur_meta WHERE name=?1")                                                          \
     SQL(META_SET, "INSERT OR REPLACE INTO dur_meta(name, value) VALUES(?1, ?2)")                                       \
+    SQL(META_SWAP, "UPDATE dur_meta SET value=?2 WHERE name=?1 AND value=?3")                                          \
     SQL(META_COUNT, "INSERT INTO dur_meta(name, value) VALUES(?1, 1) ON CONFLICT(name) DO UPDATE SET value=value+1")   \
     /* instances */                                                                                                    \
     SQL(KEY_OF, "SELECT key FROM dur_instance WHERE id=?1")                                                            \

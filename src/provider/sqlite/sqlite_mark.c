@@ -1,0 +1,216 @@
+/*
+ * sqlite_mark.c: does the -wal belong to the file?
+ *
+ * SQLite knows a -wal by its name alone.  Whoever moves a database away and leaves its -wal, or copies a backup over a
+ * database and leaves it, has the next opener destroy the -wal, or write it into a file that it was not made for.
+ *
+ * A database that is missing or empty beside a -wal that is not: refused, nothing is made.
+ *
+ * A database with a -wal: the row "mark" of dur_meta says which belong together.  It is a list of random numbers: the
+ * row's own, and behind it each that the file may have, read without the -wal, as long as this row is in the -wal.
+ * So the row that the file has alone begins with a number that is in the row that file and -wal have together; a copy
+ * from another time has another.  A new number is drawn
+ *   - with the first transaction after the -wal was written into the file as a whole: what the file has then is
+ *     known, and the list is that one number;
+ *   - before a checkpoint and at the last close: so that what was copied before differs from what the -wal that
+ *     follows is made for;
+ *   - for each copy of ours (sqlite_backup.c).
+ * The row changes by comparison with what was known of it: whoever comes second leaves it alone.
+ */
+#include "provider/sqlite/sqlite_internal.h"
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { NUMBER_CHARS = 16, NUMBERS_MAX = 8, LOOKS_MAX = 100 };
+
+/* ---- a database that is not there ---- */
+
+/* -1: there is none. */
+static int64_t size_of(const char *path, const char *suffix) {
+    struct stat state;
+    dur__buf name = { NULL, 0, 0 };
+    dur__buf_format(&name, "%s%s", path, suffix);
+    int64_t size = stat(dur__buf_str(&name), &state) == 0 ? (int64_t)state.st_size : -1;
+    dur__buf_free(&name);
+    return size;
+}
+
+int dur__sq_leftover_check(const char *path, dur_error *err) {
+    int64_t before, after = size_of(path, ""), wal, journal;
+    do { /* somebody else may just be making it: first the file, then the others */
+        before = after;
+        wal = size_of(path, "-wal");
+        journal = size_of(path, "-journal");
+        after = size_of(path, "");
+    } while (before != after);
+    if (after > 0 || (wal <= 0 && (journal <= 0 || after == 0))) return DUR_OK;
+    const char *suffix = wal > 0 ? "-wal" : "-journal";
+    return dur_error_set(err, DUR_ESTATE, false, "sqlite.open",
+                         "the %s of %s holds %lld bytes, but the database is %s: a new one would destroy them.  Put "
+                         "the database back under its name, or move the %s away",
+                         suffix, path, (long long)(wal > 0 ? wal : journal), after < 0 ? "missing" : "empty", suffix);
+}
+
+/* ---- a database beside the -wal of another ---- */
+
+/* A name for SQLite as a URI: the file as it is, without its -wal. */
+static char *uri_of(const char *path) {
+    dur__buf uri = { NULL, 0, 0 };
+    dur__buf_format(&uri, "file:");
+    for (const char *at = path; *at != '\0'; at++) {
+        if (*at == '?' || *at == '#' || *at == '%')
+            dur__buf_format(&uri, "%%%02x", (unsigned)(unsigned char)*at);
+        else
+            dur__buf_char(&uri, *at);
+    }
+    dur__buf_format(&uri, "?immutable=1");
+    return dur__buf_take(&uri);
+}
+
+/* The row, in a connection of its own that writes nothing, also not at its end; "" where there is none. */
+static int row_read(const dur__sq_file *file, bool alone, char out[DUR__SQ_MARK_BYTES]) {
+    sqlite3 *db = NULL;
+    sqlite3_stmt *stmt = NULL;
+    char *uri = alone ? uri_of(file->path) : NULL;
+    int flags = alone ? SQLITE_OPEN_READONLY | SQLITE_OPEN_URI : SQLITE_OPEN_READWRITE;
+    int result = sqlite3_open_v2(alone ? uri : file->path, &db, flags | SQLITE_OPEN_NOMUTEX, NULL);
+    out[0] = '\0';
+    if (result == SQLITE_OK) result = sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+    if (result == SQLITE_OK) result = sqlite3_busy_timeout(db, 1000);
+    if (result == SQLITE_OK)
+        result = sqlite3_prepare_v2(db, "SELECT value FROM dur_meta WHERE name='mark'", -1, &stmt, NULL);
+    if (result == SQLITE_ERROR) result = SQLITE_OK; /* no such table */
+    if (result == SQLITE_OK && stmt != NULL) {
+        result = sqlite3_step(stmt);
+        if (result == SQLITE_ROW && sqlite3_column_text(stmt, 0) != NULL)
+            snprintf(out, DUR__SQ_MARK_BYTES, "%s", (const char *)sqlite3_column_text(stmt, 0));
+        if (result == SQLITE_ROW || result == SQLITE_DONE) result = SQLITE_OK;
+    }
+    sqlite3_finalize(stmt);
+    sqlite3_close_v2(db);
+    free(uri);
+    return result & 0xff;
+}
+
+/* "-" stands in the list for a file without the row. */
+static bool belongs(const char *alone, const char *together) {
+    char first[NUMBER_CHARS + 1] = "-";
+    if (alone[0] != '\0') snprintf(first, sizeof first, "%.*s", (int)strcspn(alone, " "), alone);
+    return together[0] == '\0' || strstr(together, first) != NULL;
+}
+
+static int not_its_wal(const dur__sq_file *file, dur_error *err) {
+    return dur_error_set(err, DUR_ESTATE, false, "sqlite.open",
+                         "the -wal of %s belongs to another file: a copy was put in its place, and the -wal stayed.  "
+                         "To go on with the copy move -wal and -shm away; to go on with the old database put it back",
+                         file->path);
+}
+
+int dur__sq_mark_check(const dur__sq_file *file, dur_error *err) {
+    char alone[DUR__SQ_MARK_BYTES], together[DUR__SQ_MARK_BYTES], again[DUR__SQ_MARK_BYTES];
+    if (file->path == NULL || size_of(file->path, "-wal") <= 0) return DUR_OK;
+    /* Others may write meanwhile: what the file had before and after was what it had in between. */
+    for (int looks = 0; looks < LOOKS_MAX; looks++) {
+        if (row_read(file, true, alone) != SQLITE_OK) return DUR_OK; /* half a page: the -wal may mend it */
+        int result = row_read(file, false, together);
+        if (result == SQLITE_CORRUPT || result == SQLITE_NOTADB) return not_its_wal(file, err);
+        if (result != SQLITE_OK || belongs(alone, together)) return DUR_OK; /* opening says what is wrong */
+        if (row_read(file, true, again) == SQLITE_OK && strcmp(alone, again) == 0) return not_its_wal(file, err);
+        nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+    }
+    return DUR_OK;
+}
+
+/* ---- drawing numbers ---- */
+
+void dur__sq_mark_draw(char out[DUR__SQ_MARK_BYTES], const char *behind) {
+    static const char digits[] = "0123456789abcdef";
+    unsigned char random[NUMBER_CHARS / 2];
+    sqlite3_randomness(sizeof random, random);
+    for (size_t i = 0; i < sizeof random; i++) {
+        out[2 * i] = digits[random[i] >> 4];
+        out[2 * i + 1] = digits[random[i] & 15];
+    }
+    snprintf(out + NUMBER_CHARS, DUR__SQ_MARK_BYTES - NUMBER_CHARS, " %s", behind);
+}
+
+static size_t numbers_in(const char *list) {
+    size_t count = list[0] != '\0';
+    for (; *list != '\0'; list++)
+        count += *list == ' ';
+    return count;
+}
+
+static int row_get(dur__sq_file *file, char out[DUR__SQ_MARK_BYTES], dur_error *err) {
+    sqlite3_stmt *row = NULL;
+    int code = dur__sq_first(&file->writer, DUR__SQ_META_GET, &row, err, "t", "mark");
+    out[0] = '\0';
+    if (code == DUR_OK && row != NULL && dur__sq_text(row, 0) != NULL)
+        snprintf(out, DUR__SQ_MARK_BYTES, "%s", dur__sq_text(row, 0));
+    dur__sq_end(&row);
+    return code;
+}
+
+int dur__sq_mark_open(dur__sq_file *file, dur_error *err) {
+    int code = file->path != NULL ? row_get(file, file->mark, err) : DUR_OK;
+    /* Read before that look: an empty -wal has nothing that the file has not. */
+    file->mark_due = code == DUR_OK && file->path != NULL && size_of(file->path, "-wal") == 0;
+    return code;
+}
+
+/* In a transaction; whole: the file is known to have file->mark. */
+static int mark_swap(dur__sq_file *file, bool whole, dur_error *err) {
+    char next[DUR__SQ_MARK_BYTES], first[NUMBER_CHARS + 1];
+    file->mark_next[0] = '\0';
+    if (file->mark[0] == '\0' || (!whole && numbers_in(file->mark) >= NUMBERS_MAX)) return DUR_OK;
+    snprintf(first, sizeof first, "%.*s", (int)strcspn(file->mark, " "), file->mark);
+    dur__sq_mark_draw(next, whole ? first : file->mark);
+    int code = dur__sq_run(&file->writer, DUR__SQ_META_SWAP, err, "ttt", "mark", next, file->mark);
+    if (code == DUR_OK && sqlite3_changes64(file->writer.db) == 0) return row_get(file, file->mark_next, err);
+    snprintf(file->mark_next, sizeof file->mark_next, "%s", next);
+    return code;
+}
+
+/* A copy was written over everything, this row too; the file has what it had, until a checkpoint. */
+static int mark_restored(dur__sq_file *file, dur_error *err) {
+    char now[DUR__SQ_MARK_BYTES], both[2 * DUR__SQ_MARK_BYTES];
+    int code = row_get(file, now, err);
+    file->mark_next[0] = '\0';
+    if (code != DUR_OK || numbers_in(now) + numbers_in(file->mark) >= NUMBERS_MAX) return code;
+    snprintf(both, sizeof both, "%s%s%s", file->mark, file->mark[0] != '\0' && now[0] != '\0' ? " " : "", now);
+    dur__sq_mark_draw(file->mark_next, both);
+    return dur__sq_run(&file->writer, DUR__SQ_META_SET, err, "tt", "mark", file->mark_next);
+}
+
+int dur__sq_mark_write(dur__sq_file *file, dur_error *err) {
+    if (file->mark_was_restored) return mark_restored(file, err);
+    return file->mark_due ? mark_swap(file, true, err) : DUR_OK;
+}
+
+void dur__sq_mark_committed(dur__sq_file *file) {
+    if ((file->mark_due || file->mark_was_restored) && file->mark_next[0] != '\0')
+        snprintf(file->mark, sizeof file->mark, "%s", file->mark_next);
+    file->mark_due = file->mark_was_restored = false;
+    file->mark_used = true;
+}
+
+/* Only a kindness to who restores copies: where it cannot be done at once, it is not done. */
+void dur__sq_mark_end(dur__sq_file *file) {
+    sqlite3 *db = file->writer.db;
+    if (file->path == NULL || db == NULL || !file->mark_used || atomic_load(&file->gone)) return;
+    sqlite3_busy_timeout(db, 0);
+    int code = dur__sq_run(&file->writer, DUR__SQ_BEGIN, NULL, "");
+    if (code == DUR_OK) {
+        code = mark_swap(file, false, NULL);
+        if (code == DUR_OK) code = dur__sq_run(&file->writer, DUR__SQ_COMMIT, NULL, "");
+        if (code == DUR_OK && file->mark_next[0] != '\0') {
+            snprintf(file->mark, sizeof file->mark, "%s", file->mark_next);
+            file->mark_used = false;
+        }
+        if (code != DUR_OK) dur__sq_vfs_drop(db);
+        if (sqlite3_get_autocommit(db) == 0) dur__sq_run(&file->writer, DUR__SQ_ROLLBACK, NULL, "");
+    }
+    dur__sq_busy_install(file);
+}

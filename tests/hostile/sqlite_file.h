@@ -1,0 +1,40 @@
+/*
+ * sqlite_file.h: what tests of SQLite files share beside hostile.h.
+ */
+#ifndef TESTS_HOSTILE_SQLITE_FILE_H
+#define TESTS_HOSTILE_SQLITE_FILE_H
+
+#include "hostile.h"
+
+#include <sqlite3.h>
+
+static inline const char *path_of(const world *w) {
+    return w->url + strlen("sqlite:");
+}
+
+/* What sqlite3's .backup and .restore do. */
+static inline int copy_into(const char *from, const char *to) {
+    sqlite3 *source = NULL, *target = NULL;
+    int result = sqlite3_open_v2(from, &source, SQLITE_OPEN_READONLY, NULL);
+    if (result == SQLITE_OK) result = sqlite3_open_v2(to, &target, SQLITE_OPEN_READWRITE, NULL);
+    sqlite3_backup *backup = result == SQLITE_OK ? sqlite3_backup_init(target, "main", source, "main") : NULL;
+    result = SQLITE_OK;
+    while (backup != NULL && result != SQLITE_DONE) {
+        result = sqlite3_backup_step(backup, -1);
+        if (result != SQLITE_DONE && result != SQLITE_BUSY && result != SQLITE_LOCKED) break;
+        if (result != SQLITE_DONE) pause_ms(2);
+    }
+    bool fine = backup != NULL && sqlite3_backup_finish(backup) == SQLITE_OK && result == SQLITE_DONE;
+    sqlite3_close(source);
+    sqlite3_close(target);
+    return fine ? 0 : 1;
+}
+
+/* For sqlite3_exec: data is the int that counts. */
+static inline int count_row(void *data, int columns, char **values, char **names) {
+    (void)columns, (void)values, (void)names;
+    ++*(int *)data;
+    return 0;
+}
+
+#endif
