@@ -217,6 +217,82 @@ static void ours_queries(kit *t) {
     LISTED("order-2", .created_after_ms = times[1], .created_before_ms = times[2], .id_prefix = "order");
 }
 
+/* What a start will make is seen before any turn: as get_instance shows it, and by every filter. */
+static void ours_starts_that_wait_are_listed(kit *t) {
+    NEEDS("list_instances", "get_instance");
+    kit_create(t, "begun");
+    kit_advance(t, 20);
+    uint64_t between = dur_store_now_ms(t->p);
+    kit_advance(t, 20);
+    MUST(kit_put(t, kit_start_as(t, "waits", "Other", NULL)));
+    MUST(kit_put(t, kit_start_as(t, "odd", "Odd@Name", "1.0.0")));
+    MUST(kit_put(t, kit_child(t, "kid", "begun", 2)));
+    MUST(kit_put(t, kit_raised(t, "stray", "go", "")));
+    LISTED("begun kid odd waits", .limit = 0);
+    LISTED("begun kid odd waits", .status = DUR_STATUS_RUNNING);
+    LISTED("", .status = DUR_STATUS_COMPLETED);
+    LISTED("", .status = DUR_STATUS_CONTINUED_AS_NEW);
+    LISTED("waits", .name = "Other");
+    LISTED("odd", .name = "Odd@Name", .status = DUR_STATUS_RUNNING);
+    LISTED("", .name = "Odd");
+    LISTED("begun odd waits", .roots_only = true);
+    LISTED("kid", .parent = "begun");
+    LISTED("kid", .parent = "begun", .status = DUR_STATUS_RUNNING);
+    LISTED("kid odd waits", .created_after_ms = between);
+    LISTED("begun", .created_before_ms = between);
+    LISTED("kid odd", .limit = 2, .after = "begun", .status = DUR_STATUS_RUNNING);
+    dur_instance_row *rows = NULL, row = kit_instance(t, "waits");
+    size_t count = 0;
+    dur_instance_query query = { .id_prefix = "waits" };
+    MUST(dur_store_list_instances(t->p, t->arena, &query, &rows, &count, ERR));
+    SAME(count, 1);
+    THAT(rows[0].start_pending && row.start_pending);
+    SAME(rows[0].status, DUR_STATUS_RUNNING);
+    SAME(rows[0].created_at_ms, row.created_at_ms);
+    SAME(rows[0].pending_start.size, row.pending_start.size);
+    THAT(row.pending_start.size > 0 &&
+         memcmp(rows[0].pending_start.data, row.pending_start.data, row.pending_start.size) == 0);
+    dur_orchestration_item item = TAKE("waits"); /* taken is not begun */
+    LISTED("begun kid odd waits", .status = DUR_STATUS_RUNNING);
+    MUST(ACK(&item, EVENTS(ev_started(1)), NAMED));
+    LISTED("begun kid odd waits", .status = DUR_STATUS_RUNNING);
+    LISTED("", .name = "Other"); /* its row says now what it is */
+}
+
+static void ours_starts_that_wait_are_counted(kit *t) {
+    NEEDS("get_system_metrics", "get_instance", "set_suspended");
+    dur_system_metrics metrics;
+    kit_create(t, "begun");
+    MUST(kit_put(t, kit_start(t, "waits")));
+    MUST(kit_put(t, kit_start(t, "suspended")));
+    MUST(kit_put(t, kit_raised(t, "stray", "go", "")));
+    MUST(dur_store_set_suspended(t->p, "suspended", "why", ERR));
+    MUST(dur_store_get_system_metrics(t->p, &metrics, ERR));
+    SAME(metrics.total_instances, 1);
+    SAME(metrics.running, 1);
+    SAME(metrics.starts_waiting, 2);
+    SAME(metrics.suspended, 1);
+    dur_orchestration_item item = TAKE("waits");
+    MUST(ACK(&item, EVENTS(ev_started(1)), NAMED));
+    MUST(dur_store_get_system_metrics(t->p, &metrics, ERR));
+    SAME(metrics.running, 2);
+    SAME(metrics.starts_waiting, 1);
+}
+
+/* Running is what has not ended, between two executions, too. */
+static void ours_what_continues_is_running(kit *t) {
+    NEEDS("list_instances");
+    kit_create(t, "a");
+    MUST(kit_put(t, kit_raised(t, "a", "go", "")));
+    dur_orchestration_item item = TAKE("a");
+    MUST(ACK(&item, EVENTS(ev_continued(2, "next")), MESSAGES(kit_next(t, "a", "next")),
+             .meta = { .status = DUR_STATUS_CONTINUED_AS_NEW, .output = "next" }));
+    LISTED("a", .status = DUR_STATUS_RUNNING);
+    LISTED("a", .status = DUR_STATUS_CONTINUED_AS_NEW);
+    LISTED("a", .limit = 0);
+    LISTED("", .status = DUR_STATUS_COMPLETED);
+}
+
 static void ours_stats_count_waiting_queue_messages(kit *t) {
     NEEDS("get_instance_stats");
     dur_instance_stats stats;
@@ -334,6 +410,9 @@ const kit_check kit_ours_admin[] = {
     CHECK(ours_suspend_and_resume),
     CHECK(ours_suspend_counts_no_attempt),
     CHECK(ours_queries),
+    CHECK(ours_starts_that_wait_are_listed),
+    CHECK(ours_starts_that_wait_are_counted),
+    CHECK(ours_what_continues_is_running),
     CHECK(ours_stats_count_waiting_queue_messages),
     CHECK(ours_instance_times),
     CHECK(ours_owner_is_shown),

@@ -130,7 +130,7 @@ static void look_instance(side *at, dur_arena *arena, const char *id, text *out)
 void side_look(side *at, text *out) {
     static const char *const ids[] = { "i0", "i1", "i2" };
     dur_arena *arena = dur_arena_new();
-    dur_system_metrics metrics = { 0, 0, 0, 0, 0, 0, 0 };
+    dur_system_metrics metrics = { .total_instances = 0 };
     dur_queue_depths depths = { 0, 0, 0, 0 };
     dur_instance_row *rows = NULL;
     dur_dead_letter *letters = NULL;
@@ -140,10 +140,11 @@ void side_look(side *at, text *out) {
         look_instance(at, arena, ids[i], out);
     dur_store_get_system_metrics(at->t.p, &metrics, NULL);
     dur_store_get_queue_depths(at->t.p, &depths, NULL);
-    text_add(out, "  metrics %llu %llu %llu %llu %llu %llu %llu\n  depths %llu %llu %llu\n",
+    text_add(out, "  metrics %llu %llu %llu %llu %llu %llu %llu %llu\n  depths %llu %llu %llu\n",
              NUMBER(metrics.total_instances), NUMBER(metrics.total_executions), NUMBER(metrics.running),
              NUMBER(metrics.completed), NUMBER(metrics.failed), NUMBER(metrics.total_events), NUMBER(metrics.suspended),
-             NUMBER(depths.worker_queue), NUMBER(depths.timer_queue), NUMBER(depths.dead_letters));
+             NUMBER(metrics.starts_waiting), NUMBER(depths.worker_queue), NUMBER(depths.timer_queue),
+             NUMBER(depths.dead_letters));
     dur_store_list_instances(at->t.p, arena, &query, &rows, &count, NULL);
     for (size_t i = 0; i < count; i++)
         text_add(out, "  listed %s %s\n", rows[i].instance_id, dur_status_name(rows[i].status));

@@ -116,6 +116,7 @@ dur_message kit_message_in(dur_provider *self, const dur_message *item) {
     dur_message message = *item;
     message.instance = kit_in(self, item->instance);
     message.session_id = kit_in(self, item->session_id);
+    message.parent = kit_in(self, item->parent);
     if (item->kind == DUR_WORK_ACTIVITY_EXECUTE) message.tag = tag_in(self, item->tag);
     return message;
 }

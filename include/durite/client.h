@@ -221,6 +221,9 @@ typedef struct dur_instance_list {
     dur_instance_info *items; /* by instance id; owned by the list */
     const char *next;         /* give it as `after` for the next page; NULL: this was the last */
 } dur_instance_list;
+/* Each page is of one moment.  An instance is listed from the moment when its start was accepted, as dur_client_info
+   shows it: one that nobody has begun is running.  Whatever changes between two pages, an instance that is there all the
+   time and matches all the time is listed once. */
 DUR_API int dur_client_list(dur_instance_list **out, dur_client *client, const dur_list_options *options,
                             dur_error *err);
 DUR_API void dur_instance_list_free(dur_instance_list *list);
@@ -255,6 +258,7 @@ typedef struct dur_store_counts {
     uint64_t total_instances, total_executions, running, completed, failed, suspended, total_events;
     uint64_t orchestrator_queue, worker_queue, timer_queue, dead_letters;
 } dur_store_counts;
+/* Instances are counted as dur_client_list shows them; executions and events when they are begun. */
 DUR_API int dur_client_counts(dur_store_counts *out, dur_client *client, dur_error *err);
 
 typedef struct dur_deleted {

@@ -41,39 +41,13 @@ static int check_list(dur_list_options *options, const char *op, dur_error *err)
     return code;
 }
 
-/* Two lists by instance id into one of at most max rows. */
-static dur_instance_row *merge(dur_arena *arena, const dur_instance_row *a, size_t a_count, const dur_instance_row *b,
-                               size_t b_count, size_t max, size_t *count) {
-    dur_instance_row *out = dur_arena_alloc(arena, (a_count + b_count + 1) * sizeof(*out));
-    size_t i = 0, j = 0, n = 0;
-    while (n < max && (i < a_count || j < b_count)) {
-        bool first = j == b_count || (i < a_count && strcmp(a[i].instance_id, b[j].instance_id) <= 0);
-        out[n++] = first ? a[i++] : b[j++];
-    }
-    *count = n;
-    return out;
-}
-
-/* An instance between two generations is stored as continued; for users it is running. */
-static int query_rows(dur_client *client, dur_arena *arena, dur_instance_query *query, dur_instance_status status,
-                      dur_instance_row **rows, size_t *count, dur_error *err) {
-    static const dur_status stored[] = { DUR_STATUS_NONE, DUR_STATUS_RUNNING, DUR_STATUS_COMPLETED, DUR_STATUS_FAILED };
-    dur_instance_row *more = NULL;
-    size_t more_count = 0;
-    query->status = stored[status];
-    int code = dur_store_list_instances(client->store, arena, query, rows, count, err);
-    if (code != DUR_OK || status != DUR_INSTANCE_RUNNING) return code;
-    query->status = DUR_STATUS_CONTINUED_AS_NEW;
-    code = dur_store_list_instances(client->store, arena, query, &more, &more_count, err);
-    if (code == DUR_OK && more_count > 0) *rows = merge(arena, *rows, *count, more, more_count, query->limit, count);
-    return code;
-}
-
 static int list_fill(dur_instance_list *list, dur_client *client, dur_arena *arena, const dur_list_options *options,
                      dur_error *err) {
+    static const dur_status stored[] = { DUR_STATUS_NONE, DUR_STATUS_RUNNING, DUR_STATUS_COMPLETED, DUR_STATUS_FAILED };
     dur_instance_row *rows = NULL;
     size_t count = 0;
     dur_instance_query query = {
+        .status = stored[options->status],
         .suspended_only = options->suspended_only,
         .name = options->name,
         .id_prefix = options->id_prefix,
@@ -84,11 +58,12 @@ static int list_fill(dur_instance_list *list, dur_client *client, dur_arena *are
         .limit = options->limit + 1, /* one more tells whether there is a next page */
         .after = options->after,
     };
-    int code = query_rows(client, arena, &query, options->status, &rows, &count, err);
+    int code = dur_store_list_instances(client->store, arena, &query, &rows, &count, err);
     if (code != DUR_OK) return code;
     list->count = count < options->limit ? count : options->limit;
     list->items = dur_arena_zalloc(arena, (list->count + 1) * sizeof(*list->items));
     for (size_t i = 0; i < list->count; i++) {
+        dur__client_row_complete(&rows[i], arena);
         dur__client_info_fill(&list->items[i], &rows[i]);
         dur__client_info_failure(client, arena, &list->items[i]);
     }
@@ -203,25 +178,32 @@ int dur_client_history(char **out, dur_client *client, const char *instance, uin
 typedef struct tree {
     dur_arena *arena;
     const char **ids; /* in order of finding: a parent before its children */
+    bool *ended;      /* of each: it has ended */
     size_t count, room;
     dur__map seen;
+    bool without_orphans;
 } tree;
 
-static void tree_add(tree *self, const char *id) {
+static void tree_add(tree *self, const char *id, dur_status status) {
     if (dur__map_get(&self->seen, id) != NULL) return; /* a store that tells nonsense must not keep us here */
     if (self->count == self->room) {
         size_t room = self->room * 2 + 16;
-        const char **larger = dur_arena_alloc(self->arena, room * sizeof(*larger));
-        if (self->count > 0) memcpy(larger, self->ids, self->count * sizeof(*larger));
-        self->ids = larger;
+        const char **ids = dur_arena_alloc(self->arena, room * sizeof(*ids));
+        bool *ended = dur_arena_alloc(self->arena, room * sizeof(*ended));
+        if (self->count > 0) memcpy(ids, self->ids, self->count * sizeof(*ids));
+        if (self->count > 0) memcpy(ended, self->ended, self->count * sizeof(*ended));
+        self->ids = ids;
+        self->ended = ended;
         self->room = room;
     }
+    self->ended[self->count] = status == DUR_STATUS_COMPLETED || status == DUR_STATUS_FAILED;
     self->ids[self->count++] = id;
     dur__map_put(&self->seen, id, self);
 }
 
-static int tree_add_children(tree *self, dur_client *client, const char *parent, dur_error *err) {
-    const char *after = NULL;
+static int tree_add_children(tree *self, dur_client *client, size_t at, dur_error *err) {
+    const char *after = NULL, *parent = self->ids[at];
+    bool no_calls = self->without_orphans && self->ended[at];
     for (;;) {
         dur_instance_row *rows = NULL;
         size_t count = 0;
@@ -229,47 +211,19 @@ static int tree_add_children(tree *self, dur_client *client, const char *parent,
         int code = dur_store_list_instances(client->store, self->arena, &query, &rows, &count, err);
         if (code != DUR_OK) return code;
         for (size_t i = 0; i < count; i++)
-            tree_add(self, rows[i].instance_id);
+            if (!rows[i].start_pending || !no_calls) tree_add(self, rows[i].instance_id, rows[i].status);
         if (count < query.limit) return DUR_OK;
         after = rows[count - 1].instance_id;
     }
 }
 
-/* The start that waits for this instance, and nothing else is known of it, is from that parent? */
-static bool waits_below(tree *self, dur_client *client, const char *child, const char *parent) {
-    dur_instance_row row;
-    dur_work_item start;
-    return dur__client_row(client, self->arena, child, &row, NULL) == DUR_OK && row.start_pending &&
-           row.pending_start.size > 0 && dur_work_from_json(&start, self->arena, row.pending_start, NULL) == DUR_OK &&
-           start.parent_instance != NULL && strcmp(start.parent_instance, parent) == 0;
-}
-
-/* Children that have not run have no row yet: the parent's history names them.  One that continued as new has given up
-   what it had open, so that only the newest execution is of interest.  What cannot be read has no such children. */
-static void tree_add_waiting(tree *self, dur_client *client, const char *parent) {
-    dur_event *events = NULL;
-    size_t count = 0;
-    dur_arena *arena = dur_arena_new();
-    if (dur_store_read_events(client->store, arena, parent, 0, &events, &count, NULL) != DUR_OK) count = 0;
-    if (count > 0 && dur_event_kind_role(events[count - 1].kind) == DUR_EVENT_ROLE_TERMINAL) count = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (events[i].kind != DUR_EVENT_SUB_ORCHESTRATION_SCHEDULED || events[i].instance == NULL) continue;
-        const char *child = dur__client_child_id(arena, parent, events[i].instance);
-        if (dur__map_get(&self->seen, child) == NULL && waits_below(self, client, child, parent))
-            tree_add(self, dur_arena_strdup(self->arena, child));
-    }
-    dur_arena_free(arena);
-}
-
-int dur__client_tree(dur_client *client, dur_arena *arena, const dur_instance_row *root, dur_id_list *out,
-                     dur_error *err) {
-    tree self = { .arena = arena };
+int dur__client_tree(dur_client *client, dur_arena *arena, const dur_instance_row *root, bool without_orphans,
+                     dur_id_list *out, dur_error *err) {
+    tree self = { .arena = arena, .without_orphans = without_orphans };
     int code = DUR_OK;
-    tree_add(&self, root->instance_id);
-    for (size_t i = 0; i < self.count && code == DUR_OK; i++) {
-        code = tree_add_children(&self, client, self.ids[i], err);
-        if (code == DUR_OK) tree_add_waiting(&self, client, self.ids[i]);
-    }
+    tree_add(&self, root->instance_id, root->status);
+    for (size_t i = 0; i < self.count && code == DUR_OK; i++)
+        code = tree_add_children(&self, client, i, err);
     dur__map_free(&self.seen);
     *out = (dur_id_list){ self.count, self.ids };
     return code;
@@ -285,7 +239,7 @@ int dur_client_tree(dur_id_list **out, dur_client *client, const char *instance,
     if (code != DUR_OK) return code;
     dur_id_list *list = dur__client_box(sizeof(*list), &arena);
     code = dur__client_row(client, arena, instance, &root, err);
-    if (code == DUR_OK) code = dur__client_tree(client, arena, &root, list, err);
+    if (code == DUR_OK) code = dur__client_tree(client, arena, &root, false, list, err);
     if (code == DUR_OK)
         *out = list;
     else
@@ -310,9 +264,9 @@ int dur_client_counts(dur_store_counts *out, dur_client *client, dur_error *err)
     if (code == DUR_OK) code = dur_store_get_queue_depths(client->store, &depths, err);
     if (code != DUR_OK) return code;
     dur_store_counts counts = {
-        .total_instances = metrics.total_instances,
+        .total_instances = metrics.total_instances + metrics.starts_waiting,
         .total_executions = metrics.total_executions,
-        .running = metrics.running,
+        .running = metrics.running + metrics.starts_waiting,
         .completed = metrics.completed,
         .failed = metrics.failed,
         .suspended = metrics.suspended,

@@ -47,7 +47,7 @@ static int delete_tree(dur_client *client, dur_arena *arena, const char *instanc
         return dur_error_set(err, DUR_ECHILD, false, op,
                              "instance \"%.150s\" is a sub-orchestration; delete its root, above \"%.150s\"", instance,
                              root.parent_instance_id);
-    code = dur__client_tree(client, arena, &root, &tree, err);
+    code = dur__client_tree(client, arena, &root, !force, &tree, err);
     if (code != DUR_OK) return code;
     code = dur_store_delete_instances(client->store, tree.ids, tree.count, force, result, err);
     for (size_t i = 0; code == DUR_OK && i < tree.count; i++)

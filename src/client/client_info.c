@@ -61,7 +61,7 @@ static int row_from_history(dur_client *client, dur_arena *arena, const char *in
 }
 
 /* A start that waits says what the store's columns do not know yet. */
-static void row_from_pending(dur_instance_row *row, dur_arena *arena) {
+void dur__client_row_complete(dur_instance_row *row, dur_arena *arena) {
     dur_work_item item;
     if (!row->start_pending || row->pending_start.size == 0) return;
     if (dur_work_from_json(&item, arena, row->pending_start, NULL) != DUR_OK) return;
@@ -74,7 +74,7 @@ int dur__client_row(dur_client *client, dur_arena *arena, const char *instance, 
     if (!dur__client_sees_starts(client)) return row_from_history(client, arena, instance, out, err);
     memset(out, 0, sizeof(*out));
     int code = dur_store_get_instance(client->store, arena, instance, out, err);
-    if (code == DUR_OK) row_from_pending(out, arena);
+    if (code == DUR_OK) dur__client_row_complete(out, arena);
     return code;
 }
 

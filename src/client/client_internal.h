@@ -42,6 +42,8 @@ dur_exists_policy dur__client_policy(dur_start_policy policy);
 int dur__client_row(dur_client *client, dur_arena *arena, const char *instance, dur_instance_row *out, dur_error *err);
 /* True when DUR_ENOTFOUND of the above is certain: a store without get_instance cannot see a start that waits. */
 bool dur__client_sees_starts(const dur_client *client);
+/* What only the start that waits knows: name, version, parent. */
+void dur__client_row_complete(dur_instance_row *row, dur_arena *arena);
 /* Fill info from a row; texts are shared with the row, so its arena must be the info's. */
 void dur__client_info_fill(dur_instance_info *info, const dur_instance_row *row);
 /* Category and cancelled flag of one that has failed; reads the end of its history where the text is not enough. */
@@ -55,9 +57,11 @@ int dur__client_outcome(const dur_instance_info *info, const char **text);
 
 /* ---- client_admin.c ---- */
 
-/* An instance and all below it, a parent before its children; also those whose start nobody has consumed yet. */
-int dur__client_tree(dur_client *client, dur_arena *arena, const dur_instance_row *root, dur_id_list *out,
-                     dur_error *err);
+/* An instance and all below it, a parent before its children; also those whose start nobody has consumed yet.
+   without_orphans: but not starts below one that has ended: it gave them up, and they find no parent when it is gone.
+ */
+int dur__client_tree(dur_client *client, dur_arena *arena, const dur_instance_row *root, bool without_orphans,
+                     dur_id_list *out, dur_error *err);
 
 /* ---- client_terminate.c ---- */
 

@@ -159,6 +159,7 @@ int dur_message_from_work(dur_message *out, dur_arena *arena, const dur_work_ite
         .queue = is_queue ? dur_arena_strdup(arena, item->name) : NULL,
         .message_id = has_message_id ? dur_arena_strdup(arena, item->message_id) : NULL,
         .handler = handler_of(arena, item),
+        .parent = item->kind == DUR_WORK_START_ORCHESTRATION ? dur_arena_strdup(arena, item->parent_instance) : NULL,
         .due_ms = is_timer ? item->fire_at_ms : 0,
         .json = json,
     };

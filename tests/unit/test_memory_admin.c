@@ -218,25 +218,28 @@ static void lists_by_query(void **state) {
     dur_fake_world_advance(b->fake, 10);
     make(b, "a-done", DUR_STATUS_COMPLETED, NULL);
     make(b, "b-child", DUR_STATUS_FAILED, "b-root");
-    ASSERT_OK(b, start(b, "pending", DUR_EXISTS_FAIL, NULL)); /* enqueueing makes nothing visible */
+    ASSERT_OK(b, start(b, "pending", DUR_EXISTS_FAIL, NULL)); /* it waits, and is seen as that (H70) */
     ASSERT_OK(b, dur_store_list_instances(b->store, b->arena, NULL, &rows, &count, &b->err));
-    assert_int_equal(count, 3);
+    assert_int_equal(count, 4);
     assert_string_equal(rows[0].instance_id, "a-done");
     assert_string_equal(rows[2].parent_instance_id == NULL ? rows[2].instance_id : "", "b-root");
+    assert_true(rows[3].start_pending && rows[3].status == DUR_STATUS_RUNNING && rows[3].pending_start.size > 0);
+    assert_false(rows[2].start_pending);
     struct {
         dur_instance_query query;
         size_t count;
     } cases[] = {
         { { .status = DUR_STATUS_FAILED }, 1 },
-        { { .roots_only = true }, 2 },
+        { { .status = DUR_STATUS_RUNNING }, 2 },
+        { { .roots_only = true }, 3 },
         { { .parent = "b-root" }, 1 },
         { { .parent = "nobody" }, 0 },
         { { .id_prefix = "b-" }, 2 },
         { { .limit = 2 }, 2 },
-        { { .after = "a-done" }, 2 },
-        { { .name = "Flow" }, 3 },
+        { { .after = "a-done" }, 3 },
+        { { .name = "Flow" }, 4 },
         { { .name = "Other" }, 0 },
-        { { .created_after_ms = START_MS }, 2 },
+        { { .created_after_ms = START_MS }, 3 },
         { { .suspended_only = true }, 0 },
         { { .created_before_ms = START_MS + 10 }, 1 },
     };
@@ -248,6 +251,7 @@ static void lists_by_query(void **state) {
     ASSERT_OK(b, dur_store_get_system_metrics(b->store, &metrics, &b->err));
     assert_int_equal(metrics.total_instances, 3);
     assert_int_equal(metrics.running, 1);
+    assert_int_equal(metrics.starts_waiting, 1);
     assert_int_equal(metrics.total_events, 3);
     bench_close(b);
 }

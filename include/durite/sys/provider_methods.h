@@ -31,7 +31,9 @@
  *     Among the messages of one turn the turn decides: one whose due time has passed and that stands behind an
  *     undelayed one of the same turn is undelayed, too.
  *   - an instance EXISTS when it has a row written by a commit, or history, or a start or continue-as-new waiting (due
- *     or not).  Enqueueing never makes an instance visible to admin methods.
+ *     or not).  Enqueueing a start makes no row of an instance, but whoever looks sees it all the same: get_instance
+ *     and list_instances show an instance that is known only by its start as running, with start_pending and the start,
+ *     and get_system_metrics counts it as starts_waiting.  Other messages make nothing visible.
  */
 #ifndef DURITE_SYS_PROVIDER_METHODS_H
 #define DURITE_SYS_PROVIDER_METHODS_H
@@ -490,8 +492,9 @@ typedef struct dur_instance_row {
     const char *handler;       /* get_instance only: what a node must have to run it; NULL: nothing, or not known */
     bool unserved;             /* get_instance only: no registered owner has that */
     bool start_pending;        /* known only by a start that no turn has consumed yet */
-    dur_text pending_start;    /* get_instance only: text of the start or continue-as-new that waits, as it is
-                                  stored, so that clients can show and terminate what has not run; size 0: none */
+    dur_text pending_start;    /* get_instance; list_instances with start_pending: text of the first start or
+                                  continue-as-new that waits, as it is stored, so that clients can show and terminate
+                                  what has not run; size 0: none */
     uint64_t pending_start_id; /* … and its message id */
 } dur_instance_row;
 
@@ -505,7 +508,9 @@ typedef struct dur_execution_row {
 } dur_execution_row;
 
 typedef struct dur_system_metrics {
-    uint64_t total_instances, total_executions, running, completed, failed, total_events, suspended;
+    uint64_t total_instances, total_executions, running, completed, failed, total_events;
+    uint64_t suspended;      /* starts that wait included */
+    uint64_t starts_waiting; /* known only by a start that no turn has consumed yet: in no other number but suspended */
 } dur_system_metrics;
 
 typedef struct dur_queue_depths {
@@ -519,8 +524,10 @@ typedef struct dur_instance_stats {
     uint64_t history_event_count, history_size_bytes, queue_pending_count, kv_user_key_count, kv_total_value_bytes;
 } dur_instance_stats;
 
+/* Of what is known only by a start, the start says what the row of others does: its handler has the name ("Name@…"),
+   its message the parent, and it was created when the start came. */
 typedef struct dur_instance_query {
-    dur_status status; /* NONE: any */
+    dur_status status; /* NONE: any; RUNNING: all that have not ended, between two executions and start_pending, too */
     bool suspended_only;
     const char *name;      /* orchestration name; NULL: any */
     const char *id_prefix; /* NULL: any */
@@ -729,6 +736,8 @@ struct dur_provider_methods {
 
     /* ======== optional: admin.  Without them: DUR_EUNSUPPORTED, naming the method ======== */
 
+    /* In one snapshot, by instance id, and by an index for each single filter but name and times: the cost goes by what
+       is listed. */
     int (*list_instances)(dur_provider *self, dur_arena *arena, const dur_instance_query *query, dur_instance_row **out,
                           size_t *count, dur_error *err);
     int (*get_instance)(dur_provider *self, dur_arena *arena, const char *instance, dur_instance_row *out,

@@ -87,6 +87,7 @@ typedef struct dur_message {
     const char *message_id; /* ExternalRaised, QueueMessage: idempotency key or NULL */
     const char *handler;    /* what a node must have to take it: StartOrchestration, ContinueAsNew: dur_handler_key;
                                ActivityExecute: the activity's name; NULL: says nothing */
+    const char *parent;     /* StartOrchestration: the instance that calls; NULL: a root */
     uint64_t due_ms;        /* not visible before this wall time; 0: at once, whatever the clock says */
     dur_text json;          /* the work item, kept verbatim */
 } dur_message;

@@ -5,6 +5,18 @@
 
 #include <stdlib.h>
 
+/* It is no more than a start that waits. */
+static bool start_pending(const dur__mem_instance *instance) {
+    return !instance->has_row && instance->event_count == 0 && instance->start_count > 0;
+}
+
+static void row_start(const dur__mem_instance *instance, dur_arena *arena, dur_instance_row *out) {
+    const dur__mem_message *start = dur__mem_first_start(instance);
+    if (start == NULL) return;
+    out->pending_start = (dur_text){ dur_arena_memdup(arena, start->json, start->json_size), start->json_size };
+    out->pending_start_id = start->id;
+}
+
 static void row_fill(const dur__mem_instance *instance, dur_arena *arena, dur_instance_row *out) {
     const dur__mem_execution *execution = dur__mem_execution_find(instance, instance->current_execution);
     memset(out, 0, sizeof(*out));
@@ -22,30 +34,53 @@ static void row_fill(const dur__mem_instance *instance, dur_arena *arena, dur_in
     out->custom_status = dur_arena_strdup(arena, instance->custom_status);
     out->custom_status_version = instance->custom_status_version;
     out->owner = instance->owner != NULL ? dur_arena_strdup(arena, instance->owner->id) : NULL;
-    out->start_pending = !instance->has_row && instance->event_count == 0;
-    if (out->start_pending) out->created_at_ms = out->updated_at_ms = instance->start_at_ms;
+    out->start_pending = start_pending(instance);
+    if (!out->start_pending) return;
+    out->created_at_ms = out->updated_at_ms = instance->start_at_ms;
+    row_start(instance, arena, out);
+}
+
+static bool status_matches(const dur__mem_instance *instance, dur_status asked) {
+    dur_status status = dur__mem_status(instance);
+    if (asked == DUR_STATUS_RUNNING && status == DUR_STATUS_CONTINUED_AS_NEW) return true;
+    return asked == DUR_STATUS_NONE || status == asked;
+}
+
+/* "Name@1.2.3" is of that name? */
+static bool handler_has_name(const char *handler, const char *name) {
+    const char *version = handler != NULL ? strrchr(handler, '@') : NULL;
+    return version != NULL && strlen(name) == (size_t)(version - handler) && strncmp(handler, name, strlen(name)) == 0;
+}
+
+/* What a start that waits will make of the instance, and its row else. */
+static bool origin_matches(const dur__mem_instance *instance, const dur_instance_query *query) {
+    const dur__mem_message *start = start_pending(instance) ? dur__mem_first_start(instance) : NULL;
+    const char *parent = start != NULL ? start->parent : instance->parent;
+    uint64_t created_at_ms = start != NULL ? instance->start_at_ms : instance->created_at_ms;
+    if (query->name != NULL && start != NULL && !handler_has_name(start->handler, query->name)) return false;
+    if (query->name != NULL && start == NULL && !dur__str_eq(query->name, instance->name)) return false;
+    if (query->parent != NULL && !dur__str_eq(query->parent, parent)) return false;
+    if (query->roots_only && parent != NULL) return false;
+    if (query->created_after_ms != 0 && created_at_ms <= query->created_after_ms) return false;
+    return query->created_before_ms == 0 || created_at_ms < query->created_before_ms;
 }
 
 static bool row_matches(const dur__mem_instance *instance, const dur_instance_query *query) {
-    if (!instance->has_row) return false;
-    if (query->status != DUR_STATUS_NONE && dur__mem_status(instance) != query->status) return false;
+    if (!instance->has_row && !start_pending(instance)) return false;
+    if (!status_matches(instance, query->status)) return false;
     if (query->suspended_only && instance->suspended == NULL) return false;
-    if (query->name != NULL && !dur__str_eq(query->name, instance->name)) return false;
     if (query->id_prefix != NULL && strncmp(instance->id, query->id_prefix, strlen(query->id_prefix)) != 0)
         return false;
-    if (query->parent != NULL && !dur__str_eq(query->parent, instance->parent)) return false;
-    if (query->roots_only && instance->parent != NULL) return false;
-    if (query->created_after_ms != 0 && instance->created_at_ms <= query->created_after_ms) return false;
-    if (query->created_before_ms != 0 && instance->created_at_ms >= query->created_before_ms) return false;
-    return query->after == NULL || strcmp(instance->id, query->after) > 0;
+    return (query->after == NULL || strcmp(instance->id, query->after) > 0) && origin_matches(instance, query);
 }
 
 static int compare_instances(const void *a, const void *b) {
     return strcmp((*(dur__mem_instance *const *)a)->id, (*(dur__mem_instance *const *)b)->id);
 }
 
-/* The children of one, or everybody: what matches, by id.  Free the result. */
+/* What matches, by id.  Free the result. */
 static dur__mem_instance **instances_matching(dur__mem *mem, const dur_instance_query *query, size_t *count) {
+    /* Of a family each instance is a child or a call that waits; of two calls under one id the first counts. */
     dur__mem_instance **found = dur__xmalloc((mem->instances.count + 1) * sizeof(dur__mem_instance *));
     dur__mem_family *family = dur__mem_family_of(mem, query->parent);
     dur__map_entry *entry;
@@ -54,6 +89,12 @@ static dur__mem_instance **instances_matching(dur__mem *mem, const dur_instance_
         DUR__LIST_EACH(&family->children, at) {
             dur__mem_instance *child = DUR__CONTAINER(at, dur__mem_instance, sibling);
             if (row_matches(child, query)) found[(*count)++] = child;
+        }
+        DUR__LIST_EACH(&family->calls, at) {
+            dur__mem_message *call = DUR__CONTAINER(at, dur__mem_message, call);
+            if (start_pending(call->instance) && dur__mem_first_start(call->instance) == call &&
+                row_matches(call->instance, query))
+                found[(*count)++] = call->instance;
         }
     } else if (query->parent == NULL) {
         for (size_t i = 0; (entry = dur__map_next(&mem->instances, &i)) != NULL;)
@@ -92,12 +133,7 @@ int dur__mem_get_instance(dur_provider *self, dur_arena *arena, const char *inst
         row_fill(row, arena, out);
         out->handler = dur_arena_strdup(arena, row->handler);
         out->unserved = dur__mem_unserved(mem, row);
-        const dur__mem_message *start = dur__mem_first_start(row);
-        out->pending_start = (dur_text){ NULL, 0 };
-        if (start != NULL) {
-            out->pending_start = (dur_text){ dur_arena_memdup(arena, start->json, start->json_size), start->json_size };
-            out->pending_start_id = start->id;
-        }
+        row_start(row, arena, out);
     }
     dur__mem_leave(mem);
     return exists ? DUR_OK : not_found(err, "memory.get_instance", instance);
@@ -138,6 +174,8 @@ int dur__mem_get_system_metrics(dur_provider *self, dur_system_metrics *out, dur
         const dur__mem_instance *row = entry->value;
         out->total_executions += row->execution_count;
         out->total_events += row->event_count;
+        out->starts_waiting += start_pending(row);
+        out->suspended += start_pending(row) && row->suspended != NULL;
         if (!row->has_row) continue;
         dur_status status = dur__mem_status(row);
         out->total_instances++;

@@ -152,7 +152,7 @@ int dur__mem_get_instance_stats(dur_provider *self, dur_arena *arena, const char
     memset(out, 0, sizeof(*out));
     dur__mem_enter(mem);
     const dur__mem_instance *row = dur__mem_find(mem, instance);
-    *found = row != NULL && (row->has_row || row->event_count > 0);
+    *found = dur__mem_exists(row);
     if (*found) {
         const dur__mem_execution *execution = dur__mem_execution_find(row, row->current_execution);
         size_t keys = 0;

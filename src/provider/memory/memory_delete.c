@@ -76,6 +76,8 @@ static void erase(dur__mem *mem, dur__mem_instance *instance, dur_delete_result 
         kept[i] =
             (dur_message){ .kind = message->kind,
                            .instance = dur_arena_strdup(arena, instance->id),
+                           .handler = dur_arena_strdup(arena, message->handler),
+                           .parent = dur_arena_strdup(arena, message->parent),
                            .due_ms = message->due_ms,
                            .json = { dur_arena_memdup(arena, message->json, message->json_size), message->json_size } };
     }

@@ -46,22 +46,26 @@ dur__mem_family *dur__mem_family_of(dur__mem *mem, const char *parent) {
     return parent != NULL ? dur__map_get(&mem->families, parent) : NULL;
 }
 
-static void family_join(dur__mem *mem, dur__mem_instance *instance) {
-    if (instance->parent == NULL) return;
-    dur__mem_family *family = dur__mem_family_of(mem, instance->parent);
-    if (family == NULL) {
-        family = dur__xcalloc(1, sizeof(*family));
-        family->parent = dur__xstrdup(instance->parent);
-        dur__list_init(&family->children);
-        dur__map_put(&mem->families, family->parent, family);
-    }
-    dur__list_push(&family->children, &instance->sibling);
+dur__mem_family *dur__mem_family_make(dur__mem *mem, const char *parent) {
+    dur__mem_family *family = dur__mem_family_of(mem, parent);
+    if (family != NULL) return family;
+    family = dur__xcalloc(1, sizeof(*family));
+    family->parent = dur__xstrdup(parent);
+    dur__list_init(&family->children);
+    dur__list_init(&family->calls);
+    dur__map_put(&mem->families, family->parent, family);
+    return family;
 }
 
-static void family_leave(dur__mem *mem, dur__mem_instance *instance) {
-    dur__mem_family *family = dur__mem_family_of(mem, instance->parent);
-    dur__list_unlink(&instance->sibling);
-    if (family == NULL || !dur__list_empty(&family->children)) return;
+static void family_join(dur__mem *mem, dur__mem_instance *instance) {
+    if (instance->parent == NULL) return;
+    dur__list_push(&dur__mem_family_make(mem, instance->parent)->children, &instance->sibling);
+}
+
+void dur__mem_family_leave(dur__mem *mem, const char *parent, dur__link *member) {
+    dur__mem_family *family = dur__mem_family_of(mem, parent);
+    dur__list_unlink(member);
+    if (family == NULL || !dur__list_empty(&family->children) || !dur__list_empty(&family->calls)) return;
     dur__map_remove(&mem->families, family->parent);
     free(family->parent);
     free(family);
@@ -101,7 +105,7 @@ void dur__mem_changed(dur__mem *mem, const dur__mem_instance *instance) {
 static void instance_free(dur__mem *mem, dur__mem_instance *instance) {
     DUR_ASSERT(instance->message_count == 0 && instance->works.count == 0 && !dur__mem_leased(instance));
     dur__mem_tree_remove(&instance->place);
-    family_leave(mem, instance);
+    dur__mem_family_leave(mem, instance->parent, &instance->sibling);
     for (size_t i = 0; i < instance->execution_count; i++)
         dur__mem_execution_free(instance->executions[i]);
     free(instance->executions);

@@ -54,6 +54,9 @@ typedef struct dur__mem_message {
     dur__mem_node place;  /* in the channel */
     dur__mem_node reason; /* in instance->reason_now or reason_later */
     dur__mem_node timer;  /* TimerFired: in instance->timers by (activity_id, id) */
+    char *handler;        /* a start's or continue-as-new's; NULL: says nothing */
+    char *parent;         /* a start's; NULL: it is nobody's call */
+    dur__link call;       /* in the family of its parent */
     size_t json_size;
     char json[];
 } dur__mem_message;
@@ -155,7 +158,8 @@ static inline bool dur__mem_suspect(const dur__mem_instance *instance) {
 
 typedef struct dur__mem_family {
     char *parent;
-    dur__link children;
+    dur__link children; /* instances */
+    dur__link calls;    /* starts that wait, also behind others */
 } dur__mem_family;
 
 typedef struct dur__mem_session {
@@ -355,6 +359,8 @@ dur_event_row *dur__mem_events_copy(const dur__mem_execution *execution, dur_are
 void dur__mem_row(dur__mem *mem, dur__mem_instance *instance, const dur_execution_metadata *metadata);
 void dur__mem_handler(dur__mem_instance *instance, const dur_execution_metadata *metadata); /* as a turn says */
 dur__mem_family *dur__mem_family_of(dur__mem *mem, const char *parent);
+dur__mem_family *dur__mem_family_make(dur__mem *mem, const char *parent);
+void dur__mem_family_leave(dur__mem *mem, const char *parent, dur__link *member);
 void dur__mem_set_text(char **at, const char *text);
 void dur__mem_changed(dur__mem *mem, const dur__mem_instance *instance); /* tells the watchers */
 

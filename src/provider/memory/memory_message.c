@@ -90,6 +90,9 @@ dur__mem_message *dur__mem_enqueue(dur__mem *mem, const dur_message *item, uint6
     message->activity_id = item->activity_id;
     message->instance = instance;
     message->channel = channel_make(instance, item->kind == DUR_WORK_QUEUE_MESSAGE ? item->queue : NULL);
+    message->handler = dur__xstrdup(item->handler);
+    message->parent = dur__xstrdup(item->parent);
+    if (item->parent != NULL) dur__list_push(&dur__mem_family_make(mem, item->parent)->calls, &message->call);
     message->json_size = item->json.size;
     if (item->json.size > 0) memcpy(message->json, item->json.data, item->json.size);
     /* The first start makes the instance; those for one that exists are answered by whoever has its handler. */
@@ -126,6 +129,9 @@ void dur__mem_message_free(dur__mem *mem, dur__mem_message *message) {
     instance->start_count -= starts(message->kind);
     dur__map_remove_u64(&mem->messages, message->id);
     channel_tidy(instance, channel);
+    dur__mem_family_leave(mem, message->parent, &message->call);
+    free(message->handler);
+    free(message->parent);
     free(message);
 }
 
@@ -232,12 +238,17 @@ static void channel_each(dur__mem *mem, dur__mem_channel *channel, bool given_on
 /* Starts are in no queue, and queues may be long. */
 dur__mem_message *dur__mem_first_start(const dur__mem_instance *instance) {
     const dur__mem_tree *const trees[] = { &instance->plain.now, &instance->plain.later, &instance->plain.given };
+    dur__mem_message *first = NULL;
     if (instance->start_count == 0) return NULL;
     for (size_t i = 0; i < sizeof(trees) / sizeof(trees[0]); i++) {
-        for (dur__mem_node *node = dur__mem_tree_first(trees[i]); node != NULL; node = dur__mem_tree_next(node))
-            if (starts(message_at(node)->kind)) return message_at(node);
+        dur__mem_node *node = dur__mem_tree_first(trees[i]);
+        while (node != NULL && !starts(message_at(node)->kind))
+            node = dur__mem_tree_next(node);
+        dur__mem_message *here = message_at(node);
+        if (here != NULL && (first == NULL || dur__mem_before(here->order_ms, here->id, first->order_ms, first->id)))
+            first = here;
     }
-    return NULL;
+    return first;
 }
 
 void dur__mem_each_given(dur__mem *mem, dur__mem_instance *instance, dur__mem_message_fn *fn, void *arg) {

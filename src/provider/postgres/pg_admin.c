@@ -10,13 +10,23 @@
     ", CASE WHEN i.status IS NULL THEN e.output ELSE i.output END, "                                                   \
     "i.created_at, "                                                                                                   \
     "CASE WHEN i.owner IS NULL THEN i.updated_at ELSE " DUR__PG_UPDATED_AHEAD                                          \
-    " END, i.parent, i.suspended, i.custom_status, i.custom_status_version, i.owner, NOT (i.has_row OR "               \
-    "i.has_history), i.birth"
+    " END, i.parent, i.suspended, i.custom_status, i.custom_status_version, i.owner, " PENDING                         \
+    ", i.birth, s.json, s.id"
+#define PENDING "NOT (i.has_row OR i.has_history)"
+#define WAITS "i.known AND NOT i.has_row AND NOT i.has_history" /* the same, as the index has it */
+/* The first start that waits. */
+#define ITS_START(when)                                                                                                \
+    " LEFT JOIN LATERAL (SELECT q.json, q.id, q.parent, q.handler FROM @queue q WHERE " when                           \
+    " AND q.instance_id = i.instance_id AND q.kind IN " DUR__PG_STARTS " ORDER BY q.order_ms, q.id LIMIT 1) s ON true"
 #define ITS_EXECUTION                                                                                                  \
     " LEFT JOIN @executions e ON i.status IS NULL AND e.instance_id = i.instance_id AND e.execution_id = "             \
     "i.current_execution"
-#define WITH_EXECUTION "@instances i" ITS_EXECUTION
-#define WITH_EXECUTION_OF(list) "@instances i ON i.instance_id = " list ".instance_id" ITS_EXECUTION
+#define WHOLE "@instances i" ITS_EXECUTION ITS_START(PENDING)
+/* OFFSET 0: the row of each that is listed, and never a walk over all. */
+#define WHOLE_OF(list)                                                                                                 \
+    list " CROSS JOIN LATERAL (SELECT i.* FROM @instances i WHERE i.instance_id = " list                               \
+         ".instance_id OFFSET 0) i" ITS_EXECUTION                                                                      \
+         ITS_START(PENDING)
 
 static void read_instance(const PGresult *rows, int row, dur_arena *arena, void *into) {
     dur_instance_row *out = into;
@@ -34,46 +44,77 @@ static void read_instance(const PGresult *rows, int row, dur_arena *arena, void 
     out->custom_status_version = dur__pg_get_u64(rows, row, 11);
     out->owner = dur__pg_get_text(rows, row, 12, arena);
     out->start_pending = dur__pg_get_bool(rows, row, 13);
+    if (out->start_pending) out->updated_at_ms = out->created_at_ms;
     out->birth = dur__pg_get_u64(rows, row, 14);
+    if (dur__pg_get(rows, row, 15) != NULL) out->pending_start = dur__pg_get_json(rows, row, 15, arena);
+    out->pending_start_id = dur__pg_get_u64(rows, row, 16);
 }
 
+/* Of what has a row; of what is known only by a start, that says the name ("Name@1.2.3") and the parent. */
+#define OF_ROW                                                                                                         \
+    "($4 IS NULL OR i.name = $4) AND (NOT $7 OR i.parent IS NULL) AND ($6 IS NULL OR"                                  \
+    " i.parent = $6)"
+#define OF_START                                                                                                       \
+    "($4 IS NULL OR (starts_with(s.handler, $4 || chr(64)) AND strpos(substr(s.handler, length($4)"                    \
+    " + 2), chr(64)) = 0)) AND (NOT $7 OR s.parent IS NULL) AND ($6 IS NULL OR s.parent = $6)"
 #define FILTERS                                                                                                        \
-    "i.has_row AND ($4::text IS NULL OR i.name = $4::text)"                                                            \
-    " AND ($5::text IS NULL OR (i.instance_id >= $5::text AND starts_with(i.instance_id, $5::text)))"                  \
-    " AND ($6::text IS NULL OR i.parent = $6::text) AND (NOT $7::boolean OR i.parent IS NULL)"                         \
-    " AND ($8::bigint = 0 OR i.created_at > $8::bigint) AND ($9::bigint = 0 OR i.created_at < $9::bigint)"             \
-    " AND i.instance_id > coalesce($10::text, '')"
-#define PAGE " ORDER BY i.instance_id LIMIT nullif($11::bigint, 0)"
-#define OF_STATUS "($2::bigint = 0 OR " STATUS " = $2::bigint)"
-#define SUSPENDED "(NOT $3::boolean OR i.suspended IS NOT NULL)"
+    "($5 IS NULL OR (i.instance_id >= $5 AND starts_with(i.instance_id, $5)))"                                         \
+    " AND ($8 = 0 OR i.created_at > $8) AND ($9 = 0 OR i.created_at < $9)"                                             \
+    " AND i.instance_id > coalesce($10, '') AND (NOT $3 OR i.suspended IS NOT NULL)"
+#define PAGE " ORDER BY i.instance_id LIMIT nullif($11, 0)"
+#define OF_STATUS "($2 = 0 OR $2 = " STATUS " OR ($2 = 1 AND " STATUS " = 4))"
+#define IS_WANTED                                                                                                      \
+    FILTERS " AND CASE WHEN i.has_row THEN " OF_ROW " ELSE i.known AND NOT i.has_history AND " OF_START " END"
 
-static const char list_sql[] =
-    "SELECT " ROW " FROM " WITH_EXECUTION " WHERE " OF_STATUS " AND " SUSPENDED " AND " FILTERS PAGE;
+static const char list_sql[] = "SELECT " ROW " FROM " WHOLE " WHERE " OF_STATUS " AND " IS_WANTED PAGE;
 static const char list_suspended_sql[] =
-    "SELECT " ROW " FROM " WITH_EXECUTION " WHERE i.suspended IS NOT NULL AND $3::boolean AND " OF_STATUS
-    " AND " FILTERS PAGE;
-/* A status stands in its instance's row or with its execution, and each has an index: a page of both.  OFFSET 0 keeps
-   the server from beginning with all instances. */
-static const char list_status_sql[] =
-    "SELECT " ROW " FROM ((SELECT i.instance_id FROM @instances i WHERE i.status = $2::bigint AND " SUSPENDED
-    " AND " FILTERS PAGE ") UNION ALL (SELECT e.instance_id FROM (SELECT instance_id, execution_id FROM @executions"
-    " WHERE status = $2::bigint AND status <> 4 AND instance_id > coalesce($10::text, '') ORDER BY instance_id OFFSET "
-    "0) e"
-    " CROSS JOIN LATERAL (SELECT 1 FROM @instances i WHERE i.instance_id = e.instance_id AND i.current_execution ="
-    " e.execution_id AND i.status IS NULL AND " SUSPENDED " AND " FILTERS " OFFSET 0) i ORDER BY e.instance_id LIMIT"
-    " nullif($11::bigint, 0))) l JOIN " WITH_EXECUTION_OF("l") PAGE;
+    "SELECT " ROW " FROM " WHOLE " WHERE i.suspended IS NOT NULL AND " OF_STATUS " AND " IS_WANTED PAGE;
+static const char list_children_sql[] =
+    "SELECT " ROW " FROM (SELECT c.instance_id FROM @instances c WHERE c.parent = $6 UNION SELECT q.instance_id"
+    " FROM @queue q WHERE q.parent = $6) " WHOLE_OF("l") " WHERE " OF_STATUS " AND " IS_WANTED PAGE;
 
-/* Executions that were continued are many; the next one of an instance that is between two waits to be started. */
-static const char list_continued_sql[] =
-    "SELECT " ROW " FROM (SELECT DISTINCT q.instance_id FROM @queue q WHERE q.kind = " DUR__PG_CONTINUE_AS_NEW
-    " AND q.instance_id > coalesce($10::text, '')) l JOIN " WITH_EXECUTION_OF("l") " WHERE " STATUS
-                                                                                   " = $2::bigint AND " SUSPENDED
-                                                                                   " AND " FILTERS PAGE;
+/*
+ * A status stands in its instance's row or with its execution, and each has an index: a page of both.  OFFSET 0 keeps
+ * the server from beginning with all instances.  Executions that were continued are many; the next one of an instance
+ * that is between two waits to be started, and that is in the queue.  What is no more than a start has its index, too.
+ */
+#define ROWS_OF_STATUS                                                                                                 \
+    "(SELECT i.instance_id FROM @instances i WHERE i.status = $2 AND i.has_row AND " OF_ROW " AND " FILTERS PAGE ")"
+#define EXECUTIONS_OF_STATUS                                                                                           \
+    "(SELECT e.instance_id FROM (SELECT instance_id, execution_id FROM @executions WHERE status = $2 AND"              \
+    " status <> 4 AND instance_id > coalesce($10, '') ORDER BY instance_id OFFSET 0) e CROSS JOIN LATERAL"             \
+    " (SELECT 1 FROM @instances i WHERE i.instance_id = e.instance_id AND i.current_execution = e.execution_id AND"    \
+    " i.status IS NULL AND i.has_row AND " OF_ROW " AND " FILTERS " OFFSET 0) i ORDER BY e.instance_id LIMIT"          \
+    " nullif($11, 0))"
+#define BETWEEN_TWO                                                                                                    \
+    "(SELECT i.instance_id FROM (SELECT DISTINCT q.instance_id FROM @queue q WHERE q.kind = " DUR__PG_CONTINUE_AS_NEW  \
+    " AND q.instance_id > coalesce($10, '')) " WHOLE_OF("l") " WHERE " STATUS " = 4 AND i.has_row AND " OF_ROW         \
+                                                             " AND " FILTERS ")"
+#define STARTS                                                                                                         \
+    "(SELECT i.instance_id FROM @instances i" ITS_START("true") " WHERE " WAITS " AND " OF_START " AND " FILTERS PAGE  \
+                                                                ")"
+
+static const char list_status_sql[] =
+    "SELECT " ROW " FROM (" ROWS_OF_STATUS " UNION ALL " EXECUTIONS_OF_STATUS ") " WHOLE_OF("l") PAGE;
+static const char list_continued_sql[] = "SELECT " ROW " FROM " BETWEEN_TWO " " WHOLE_OF("l") PAGE;
+static const char list_running_sql[] = "SELECT " ROW " FROM (" ROWS_OF_STATUS " UNION ALL " EXECUTIONS_OF_STATUS
+                                       " UNION ALL " STARTS " UNION ALL " BETWEEN_TWO ") " WHOLE_OF("l") PAGE;
 
 static const char *list_of(const dur_instance_query *query) {
+    if (query->parent != NULL) return list_children_sql;
     if (query->suspended_only) return list_suspended_sql;
-    if (query->status == DUR_STATUS_NONE || query->parent != NULL) return list_sql;
-    return query->status == DUR_STATUS_CONTINUED_AS_NEW ? list_continued_sql : list_status_sql;
+    switch (query->status) {
+    case DUR_STATUS_NONE:
+        return list_sql;
+    case DUR_STATUS_RUNNING:
+        return list_running_sql;
+    case DUR_STATUS_CONTINUED_AS_NEW:
+        return list_continued_sql;
+    case DUR_STATUS_COMPLETED:
+    case DUR_STATUS_FAILED:
+        break;
+    }
+    return list_status_sql;
 }
 
 int dur__pg_list_instances(dur_provider *self, dur_arena *arena, const dur_instance_query *query,
@@ -103,11 +144,9 @@ static int not_found(dur_error *err, const char *op, const char *instance) {
 }
 
 static const char get_sql[] =
-    "SELECT " ROW ", (SELECT q.json FROM @queue q WHERE q.instance_id = i.instance_id AND q.kind IN " DUR__PG_STARTS
-    " ORDER BY q.order_ms, q.id LIMIT 1), (SELECT q.id FROM @queue q WHERE q.instance_id = i.instance_id AND q.kind"
-    " IN " DUR__PG_STARTS " ORDER BY q.order_ms, q.id LIMIT 1), nullif(i.handler, ''), i.token IS NULL AND i.handler <>"
-    " '' AND NOT EXISTS (SELECT 1 FROM @served s WHERE NOT s.activity AND s.handler IN (i.handler, '')) AND " STATUS
-    " NOT IN (2, 3) FROM " WITH_EXECUTION " WHERE i.instance_id = $2::text AND i.known";
+    "SELECT " ROW ", nullif(i.handler, ''), i.token IS NULL AND i.handler <> '' AND NOT EXISTS (SELECT 1 FROM @served "
+    "s WHERE NOT s.activity AND s.handler IN (i.handler, '')) AND " STATUS
+    " NOT IN (2, 3) FROM @instances i" ITS_EXECUTION ITS_START("true") " WHERE i.instance_id = $2::text AND i.known";
 
 int dur__pg_get_instance(dur_provider *self, dur_arena *arena, const char *instance, dur_instance_row *out,
                          dur_error *err) {
@@ -121,8 +160,6 @@ int dur__pg_get_instance(dur_provider *self, dur_arena *arena, const char *insta
     if (code == DUR_OK) {
         memset(out, 0, sizeof(*out));
         read_instance(result, 0, arena, out);
-        if (dur__pg_get(result, 0, 15) != NULL) out->pending_start = dur__pg_get_json(result, 0, 15, arena);
-        out->pending_start_id = dur__pg_get_u64(result, 0, 16);
         out->handler = dur__pg_get_text(result, 0, 17, arena);
         out->unserved = dur__pg_get_bool(result, 0, 18);
     }
@@ -162,14 +199,18 @@ static const char metrics_sql[] =
     "SELECT count(*), (SELECT count(*) FROM " DUR__PG_EXECUTIONS " e), count(*) FILTER (WHERE " STATUS " IN (1, 4)),"
     " count(*) FILTER (WHERE " STATUS " = 2), count(*) FILTER (WHERE " STATUS " = 3), (SELECT coalesce(sum(events), 0)"
     " FROM @history),"
-    " count(*) FILTER (WHERE i.suspended IS NOT NULL) FROM " WITH_EXECUTION " WHERE i.has_row";
+    " count(*) FILTER (WHERE i.suspended IS NOT NULL) + (SELECT count(*) FROM @instances i WHERE " WAITS
+    " AND i.suspended IS NOT NULL), (SELECT count(*) FROM @instances i WHERE " WAITS ") FROM @instances i" ITS_EXECUTION
+    " WHERE i.has_row";
 
 int dur__pg_get_system_metrics(dur_provider *self, dur_system_metrics *out, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
     dur__pg_args args;
     bool found;
-    uint64_t *const numbers[] = { &out->total_instances, &out->total_executions, &out->running,  &out->completed,
-                                  &out->failed,          &out->total_events,     &out->suspended };
+    uint64_t *const numbers[] = {
+        &out->total_instances, &out->total_executions, &out->running,   &out->completed,
+        &out->failed,          &out->total_events,     &out->suspended, &out->starts_waiting
+    };
     memset(out, 0, sizeof(*out));
     dur__pg_args_begin(store, &args);
     return dur__pg_numbers(store, "postgres.metrics", metrics_sql, &args, numbers, COUNT(numbers), &found, err);

@@ -23,8 +23,9 @@ static const char erase_queue_sql[] =
     " AND f.kind = 0 ORDER BY f.order_ms, f.id LIMIT 1))";
 /* The calls that are left make instances of their own. */
 static const char instances_of_starts_sql[] =
-    "INSERT INTO @instances (instance_id, known, ready_at, ready_due) SELECT instance_id, true, min(order_ms),"
-    " min(due_ms) FROM @queue WHERE instance_id = ANY ($2::text[]) GROUP BY instance_id";
+    "INSERT INTO @instances (instance_id, known, ready_at, ready_due, next, next_execution, created_at)"
+    " SELECT instance_id, true, min(order_ms), min(due_ms), (array_agg(handler ORDER BY order_ms, id))[1], 1, #now"
+    " FROM @queue WHERE instance_id = ANY ($2::text[]) GROUP BY instance_id";
 
 static const char *const erase_sql[] = {
     lost_sql,

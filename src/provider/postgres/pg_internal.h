@@ -353,7 +353,7 @@ bool dur__pg_poll_pause(dur__pg *store, uint64_t deadline_us); /* false: the dea
 
 /* pg_message.c: sending to instances */
 typedef struct dur__pg_outbox {
-    dur__pg_array instance, kind, execution, activity, queue, due, delay, json, handler, locks;
+    dur__pg_array instance, kind, execution, activity, queue, due, delay, json, handler, parent, locks;
     dur__pg_array born; /* of locks: the token of one that begins here, else NULL */
     size_t count, born_count;
     bool disturbs; /* leases of others may end: their rows are locked FOR UPDATE */

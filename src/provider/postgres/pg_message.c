@@ -24,13 +24,14 @@ void dur__pg_outbox_begin(dur__pg_outbox *box) {
     box->delay = dur__pg_array_i64();
     box->json = dur__pg_array_text();
     box->handler = dur__pg_array_text();
+    box->parent = dur__pg_array_text();
     box->locks = dur__pg_array_text();
     box->born = dur__pg_array_text();
 }
 
 void dur__pg_outbox_end(dur__pg_outbox *box) {
-    dur__pg_array *all[] = { &box->instance, &box->kind, &box->execution, &box->activity, &box->queue,  &box->due,
-                             &box->delay,    &box->json, &box->locks,     &box->born,     &box->handler };
+    dur__pg_array *all[] = { &box->instance, &box->kind, &box->execution, &box->activity, &box->queue,   &box->due,
+                             &box->delay,    &box->json, &box->locks,     &box->born,     &box->handler, &box->parent };
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         dur__buf_free(&all[i]->data);
 }
@@ -47,6 +48,7 @@ static void add(dur__pg_outbox *box, const dur_message *item, int64_t delay_ms) 
     dur__pg_add_i64(&box->delay, delay_ms);
     dur__pg_add_json(&box->json, item->json);
     dur__pg_add_text(&box->handler, item->handler);
+    dur__pg_add_text(&box->parent, item->parent);
     box->count++;
 }
 
@@ -139,13 +141,12 @@ void dur__pg_outbox_send_locks(dur__pg_outbox *box, dur__pg_batch *batch, const 
     " = i.current_execution), 1) IN (2, 3) AND NOT EXISTS (SELECT 1 FROM @queue s WHERE s.instance_id = "              \
     "i.instance_id AND s.kind IN " DUR__PG_STARTS "))"
 #define MAY_SEND                                                                                                       \
-    "($10::bigint = 0 OR ($10::bigint = 1 AND NOT EXISTS (SELECT 1 FROM @instances i WHERE i.instance_id = "           \
+    "($10 = 0 OR ($10 = 1 AND NOT EXISTS (SELECT 1 FROM @instances i WHERE i.instance_id = "                           \
     "x.instance"                                                                                                       \
-    " AND i.known)) OR ($10::bigint = 2 AND " DUR__PG_IS_LOCKED                                                        \
-    " AND EXISTS (SELECT 1 FROM @instances i WHERE i.instance_id "                                                     \
+    " AND i.known)) OR ($10 = 2 AND " DUR__PG_IS_LOCKED " AND EXISTS (SELECT 1 FROM @instances i WHERE i.instance_id " \
     "= x.instance AND i.known AND NOT (x.kind = " DUR__PG_KIND_QUEUE " AND " FINISHED                                  \
     ") AND NOT EXISTS (SELECT 1 FROM @accepted a "                                                                     \
-    "WHERE a.instance_id = i.instance_id AND a.message_id = $11::text))))"
+    "WHERE a.instance_id = i.instance_id AND a.message_id = $11))))"
 
 /* When an undelayed message came, for its place in the order: by the clock, and never before one that still waits. */
 #define CAME_PLAIN                                                                                                     \
@@ -164,39 +165,42 @@ void dur__pg_outbox_send_locks(dur__pg_outbox *box, dur__pg_batch *batch, const 
     "WITH m AS MATERIALIZED (SELECT x.*, CASE WHEN x.delay > 0 THEN greatest(x.due, n.now + x.delay) WHEN x.delay < 0" \
     " AND x.due <= n.now THEN 0 ELSE x.due END AS due_ms, n.now FROM (SELECT #now AS now) n,"                          \
     " unnest($2::text[],$3::bigint[],$4::bigint[],$5::bigint[],$6::text[],$7::bigint[],$8::bigint[],$9::text[],"       \
-    "$12::text[]) WITH ORDINALITY AS"                                                                                  \
-    " x(instance, kind, execution, activity, queue, due, delay, json, handler, at) WHERE " MAY_SEND "),"               \
-    " sent AS (INSERT INTO @queue (instance_id, due_ms, order_ms, kind, execution_id, activity_id, queue, json)"       \
+    "$12,$13) WITH ORDINALITY AS"                                                                                      \
+    " x(instance, kind, execution, activity, queue, due, delay, json, handler, parent, at) WHERE " MAY_SEND "),"       \
+    " sent AS (INSERT INTO @queue (instance_id, due_ms, order_ms, kind, execution_id, activity_id, queue, json,"       \
+    " handler, parent)"                                                                                                \
     " SELECT instance, due_ms, CASE WHEN due_ms <> 0 THEN due_ms WHEN queue IS NULL THEN " CAME_PLAIN                  \
-    " ELSE " CAME_NAMED " END, kind::smallint, execution, activity, queue, json FROM m ORDER BY at RETURNING 1),"      \
-    " taken AS (INSERT INTO @accepted (instance_id, message_id, execution_id, at_ms) SELECT m.instance, $11::text,"    \
+    " ELSE " CAME_NAMED " END, kind::smallint, execution, activity, queue, json, handler, parent FROM m ORDER BY at"   \
+    " RETURNING 1),"                                                                                                   \
+    " taken AS (INSERT INTO @accepted (instance_id, message_id, execution_id, at_ms) SELECT m.instance, $11,"          \
     " greatest(i.current_execution, 1), m.now FROM m JOIN @instances i ON i.instance_id = m.instance"                  \
-    " WHERE $11::text IS NOT NULL LIMIT 1),"                                                                           \
+    " WHERE $11 IS NOT NULL LIMIT 1),"                                                                                 \
     " g AS (SELECT instance, max(now) AS now, bool_or(kind IN " DUR__PG_STARTS ") AS starts,"                          \
     " max(handler) AS handler, bool_or(kind = " DUR__PG_CONTINUE_AS_NEW ") AS continues,"                              \
-    " min(CASE WHEN due_ms = 0 THEN now ELSE due_ms END) AS at, min(due_ms) AS due,"                                   \
-    " min(CASE WHEN due_ms = 0 THEN now ELSE due_ms END) FILTER (WHERE kind = " DUR__PG_KIND_QUEUE ") AS queue_at,"    \
-    " min(due_ms) FILTER (WHERE kind = " DUR__PG_KIND_QUEUE ") AS queue_due FROM m GROUP BY instance),"                \
-    " r AS (SELECT i.instance_id, i.known OR g.starts AS known, g.now, i.not_before,"                                  \
+    " min(coalesce(nullif(due_ms, 0), now)) AS at, min(due_ms) AS due,"                                                \
+    " min(coalesce(nullif(due_ms, 0), now)) FILTER (WHERE kind = " DUR__PG_KIND_QUEUE ") AS q_at,"                     \
+    " min(due_ms) FILTER (WHERE kind = " DUR__PG_KIND_QUEUE ") AS q_due FROM m GROUP BY instance),"                    \
+    " r AS (SELECT i.instance_id, i.known OR g.starts AS known, g.now, CASE WHEN i.not_before > g.now THEN "           \
+    "i.not_before ELSE 0 END AS until,"                                                                                \
     " CASE WHEN i.known THEN least(i.ready_at, CASE WHEN g.due = 0 AND i.owner IS NOT NULL THEN 0 ELSE g.at END)"      \
     " WHEN g.starts THEN least(g.at, (SELECT min(q.order_ms) FROM"                                                     \
-    " @queue q WHERE q.instance_id = i.instance_id)) ELSE least(i.ready_at, g.queue_at) END AS at,"                    \
+    " @queue q WHERE q.instance_id = i.instance_id)) ELSE least(i.ready_at, g.q_at) END AS at,"                        \
     " CASE WHEN i.known THEN CASE WHEN i.ready_at IS NULL THEN g.due ELSE least(i.ready_due, g.due) END"               \
     " WHEN g.starts THEN least(g.due, (SELECT min(q.due_ms) FROM @queue q WHERE q.instance_id = i.instance_id))"       \
-    " ELSE CASE WHEN i.ready_at IS NULL THEN coalesce(g.queue_due, 0) ELSE least(i.ready_due, g.queue_due) END END"    \
+    " ELSE CASE WHEN i.ready_at IS NULL THEN coalesce(g.q_due, 0) ELSE least(i.ready_due, g.q_due) END END"            \
     " AS due, NOT i.known AND i.owner IS NULL AND coalesce(i.expires_at, 0) <= g.now AND (g.starts OR (" DUR__PG_EMPTY \
     ")) AS anew, CASE WHEN g.continues OR NOT i.known THEN g.handler END AS next FROM g JOIN @instances i ON "         \
     "i.instance_id = g.instance),"                                                                                     \
     " u AS (UPDATE @instances i SET known = r.known,"                                                                  \
     " acquisitions = CASE WHEN r.anew THEN 0 ELSE i.acquisitions END,"                                                 \
     " not_before = CASE WHEN r.anew THEN 0 ELSE i.not_before END,"                                                     \
+    " created_at = CASE WHEN i.known THEN i.created_at ELSE r.now END,"                                                \
     " next = coalesce(r.next, i.next), next_execution = CASE WHEN r.next IS NULL THEN i.next_execution ELSE"           \
     " i.current_execution + 1 END,"                                                                                    \
-    " ready_at = CASE WHEN NOT r.anew AND r.not_before > r.now THEN r.at + greatest(r.not_before - r.at, 0) ELSE r.at" \
-    " END,"                                                                                                            \
-    " ready_due = CASE WHEN NOT r.anew AND r.not_before > r.now THEN greatest(r.due, r.not_before) ELSE r.due END"     \
+    " ready_at = CASE WHEN r.anew THEN r.at ELSE r.at + greatest(r.until - r.at, 0) END,"                              \
+    " ready_due = CASE WHEN r.anew THEN r.due ELSE greatest(r.due, r.until) END"                                       \
     " FROM r WHERE i.instance_id = r.instance_id AND (i.known <> r.known OR i.ready_at IS DISTINCT FROM r.at OR"       \
-    " i.ready_due <> r.due OR r.next IS NOT NULL OR (r.anew AND i.acquisitions + i.not_before > 0)) RETURNING 1)"
+    " i.ready_due <> r.due OR r.next IS NOT NULL OR (r.anew AND i.acquisitions + i.not_before > 0)))"
 static const char send_sql[] = SEND_SQL " SELECT count(*) FROM sent";
 static const char send_which_sql[] = SEND_SQL " SELECT at FROM m"; /* counted from 1 */
 
@@ -226,6 +230,7 @@ static void outbox_send_if(dur__pg_outbox *box, dur__pg_batch *batch, const char
     dur__pg_i64(&args, condition);
     dur__pg_text(&args, message_id);
     dur__pg_array_arg(&args, &box->handler);
+    dur__pg_array_arg(&args, &box->parent);
     dur__pg_batch_add(batch, sql, &args);
     box->count = 0;
 }

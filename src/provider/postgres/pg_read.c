@@ -183,7 +183,7 @@ static const char stats_sql[] =
     " k.instance_id"
     " = i.instance_id AND NOT EXISTS (SELECT 1 FROM @kv_delta d WHERE d.instance_id = k.instance_id AND d.key ="
     " k.key)) x)"
-    " v WHERE i.instance_id = $2::text AND (i.has_row OR i.has_history)";
+    " v WHERE i.instance_id = $2::text AND i.known";
 
 int dur__pg_get_instance_stats(dur_provider *self, dur_arena *arena, const char *instance, bool *found,
                                dur_instance_stats *out, dur_error *err) {

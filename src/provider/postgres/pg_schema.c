@@ -25,6 +25,7 @@
  *   the row (pg_usual.c); others are in dur_executions.
  * - dur_history: the events of a turn are one row (pg_history.c), without what the columns say (pg_short.c); at_ms and
  *   step_*: what the instance's row does not say yet (pg_calm.c).  The view dur_events shows every event in full.
+ * - dur_queue: handler and parent are those of a start: what the instance will be, and whose call it is.
  * - dur_lanes counts how often others have written rows that a lane holds (pg_disturb.c).
  * - fillfactor leaves room in the page for updates that touch no index (HOT): most commits.  A page of dur_instances
  *   has room for a second version of each of its rows: those of a round are updated together, and before it has ended
@@ -68,6 +69,7 @@ static const char *const migration_1[] = {
     "CREATE INDEX dur_instances_owner ON @instances (owner) WHERE owner IS NOT NULL;"
     "CREATE INDEX dur_instances_token ON @instances (token) WHERE token IS NOT NULL;"
     "CREATE INDEX dur_instances_status ON @instances (status, instance_id) WHERE status IS NOT NULL;"
+    "CREATE INDEX dur_instances_starts ON @instances (instance_id) WHERE known AND NOT has_row AND NOT has_history;"
     "CREATE INDEX dur_instances_suspended ON @instances (instance_id) WHERE suspended IS NOT NULL;"
     "CREATE INDEX dur_instances_expires ON @instances (expires_at) WHERE owner IS NULL AND token IS NOT NULL;"
     "CREATE INDEX dur_instances_parent ON @instances (parent) WHERE parent IS NOT NULL;",
@@ -92,13 +94,14 @@ static const char *const migration_1[] = {
     " due_ms bigint NOT NULL, order_ms bigint NOT NULL,"
     " given boolean NOT NULL DEFAULT false, attempts integer NOT NULL DEFAULT 0,"
     " kind smallint NOT NULL, execution_id bigint NOT NULL DEFAULT 0, activity_id bigint NOT NULL DEFAULT 0,"
-    " queue text COLLATE \"C\", json text NOT NULL,"
+    " queue text COLLATE \"C\", handler text COLLATE \"C\", parent text COLLATE \"C\", json text NOT NULL,"
     " PRIMARY KEY (instance_id, id)"
     ") WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,"
     " autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 20000);"
     "CREATE INDEX dur_queue_named ON @queue (instance_id, queue, order_ms, id) WHERE queue IS NOT NULL;"
     "CREATE INDEX dur_queue_plain ON @queue (instance_id, due_ms, id) WHERE queue IS NULL;"
     "CREATE INDEX dur_queue_continued ON @queue (instance_id) WHERE kind = " DUR__PG_CONTINUE_AS_NEW ";"
+    "CREATE INDEX dur_queue_parent ON @queue (parent) WHERE parent IS NOT NULL;"
     "CREATE INDEX dur_queue_cancels ON @queue (instance_id) WHERE kind = " DUR__PG_CANCEL ";"
     "CREATE INDEX dur_queue_timers ON @queue (instance_id, activity_id) WHERE kind = 5;",
     "CREATE TABLE @worker ("

@@ -29,7 +29,18 @@ static int row_complete(dur__sq_conn *conn, dur_arena *arena, sqlite3_stmt *row,
                         dur_error *err) {
     uint64_t key = dur__sq_u64(row, 0), execution = dur__sq_u64(row, 4);
     sqlite3_stmt *more = NULL;
-    int code = dur__sq_first(conn, DUR__SQ_EXECUTION_OUTPUT, &more, err, "i", key);
+    int code;
+    if (dur__sq_is_null(row, 2)) { /* no name: it is listed for its start */
+        code = dur__sq_first(conn, DUR__SQ_QUEUE_START, &more, err, "i", key);
+        if (code != DUR_OK || more == NULL) return code;
+        out->start_pending = true;
+        out->created_at_ms = out->updated_at_ms = dur__sq_u64(more, 1);
+        out->pending_start = dur__sq_json(arena, more, 2);
+        out->pending_start_id = dur__sq_u64(more, 3);
+        dur__sq_end(&more);
+        return DUR_OK;
+    }
+    code = dur__sq_first(conn, DUR__SQ_EXECUTION_OUTPUT, &more, err, "i", key);
     if (code == DUR_OK && more != NULL) out->output = dur__sq_dup(arena, more, 0);
     dur__sq_end(&more);
     if (code == DUR_OK) code = dur__sq_first(conn, DUR__SQ_EVENT_LAST, &more, err, "ii", key, execution);
@@ -78,6 +89,7 @@ int dur__sq_get_instance(dur_provider *self, dur_arena *arena, const char *insta
 static dur__sq_sql list_of(const dur_instance_query *query) {
     if (query->parent != NULL) return DUR__SQ_LIST_CHILDREN;
     if (query->suspended_only) return DUR__SQ_LIST_SUSPENDED;
+    if (query->status == DUR_STATUS_RUNNING) return DUR__SQ_LIST_RUNNING;
     return query->status != DUR_STATUS_NONE ? DUR__SQ_LIST_STATUS : DUR__SQ_LIST;
 }
 
@@ -173,11 +185,12 @@ static int numbers(dur__sq_conn *conn, dur__sq_sql sql, uint64_t out[5], dur_err
 int dur__sq_get_system_metrics(dur_provider *self, dur_system_metrics *out, dur_error *err) {
     dur__sq_file *file = dur__sq_file_of(self);
     dur__sq_conn *conn = NULL;
-    uint64_t n[5] = { 0 }, executions[5] = { 0 }, events[5] = { 0 };
+    uint64_t n[5] = { 0 }, executions[5] = { 0 }, events[5] = { 0 }, starts[5] = { 0 };
     memset(out, 0, sizeof *out);
     int code = dur__sq_reader(file, &conn, err);
     if (code == DUR_OK) code = dur__sq_run(conn, DUR__SQ_READ_BEGIN, err, "");
     if (code == DUR_OK) code = numbers(conn, DUR__SQ_COUNT_INSTANCES, n, err, "", 0);
+    if (code == DUR_OK) code = numbers(conn, DUR__SQ_COUNT_STARTS, starts, err, "", 0);
     if (code == DUR_OK) code = numbers(conn, DUR__SQ_COUNT_EXECUTIONS, executions, err, "", 0);
     if (code == DUR_OK) code = numbers(conn, DUR__SQ_COUNT_EVENTS, events, err, "", 0);
     if (conn != NULL) dur__sq_run(conn, DUR__SQ_READ_END, NULL, "");
@@ -186,7 +199,8 @@ int dur__sq_get_system_metrics(dur_provider *self, dur_system_metrics *out, dur_
                                  .running = n[1],
                                  .completed = n[2],
                                  .failed = n[3],
-                                 .suspended = n[4],
+                                 .suspended = n[4] + starts[1],
+                                 .starts_waiting = starts[0],
                                  .total_executions = executions[0],
                                  .total_events = events[0] };
     return code;
@@ -231,6 +245,11 @@ int dur__sq_get_instance_stats(dur_provider *self, dur_arena *arena, const char 
         *found = execution != 0;
     }
     dur__sq_end(&row);
+    if (code == DUR_OK && !*found && key != 0) { /* perhaps its start waits */
+        code = dur__sq_first(conn, DUR__SQ_QUEUE_START, &row, err, "i", key);
+        *found = row != NULL;
+        dur__sq_end(&row);
+    }
     if (code == DUR_OK && *found) code = dur__sq_first(conn, DUR__SQ_EVENT_SIZE, &row, err, "ii", key, execution);
     for (int i = 0; i < 2 && row != NULL; i++)
         events[i] = dur__sq_u64(row, i);

@@ -125,7 +125,9 @@ static int calls_read(dur__sq_txn *txn, uint64_t key, calls *out, dur_error *err
         out->items[out->count++] = (dur_message){ .kind = DUR_WORK_START_ORCHESTRATION,
                                                   .instance = dur__sq_dup(out->arena, row, 0),
                                                   .due_ms = dur__sq_u64(row, 1),
-                                                  .json = dur__sq_json(out->arena, row, 2) };
+                                                  .json = dur__sq_json(out->arena, row, 2),
+                                                  .handler = dur__sq_dup(out->arena, row, 3),
+                                                  .parent = dur__sq_dup(out->arena, row, 4) };
     }
     return code;
 }

@@ -150,11 +150,11 @@ static int message_add(dur__sq_txn *txn, const dur_message *item, uint64_t due, 
     uint64_t id = 0;
     int code = message_id(txn, &id, err);
     if (code != DUR_OK) return code;
-    code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_ADD, err, "iiiitiijii", key, due, due > 0 ? due : id >> ID_TIME_SHIFT,
+    code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_ADD, err, "iiiitiijiitt", key, due, due > 0 ? due : id >> ID_TIME_SHIFT,
                        (uint64_t)item->kind,
                        item->kind == DUR_WORK_QUEUE_MESSAGE ? (item->queue != NULL ? item->queue : "") : NULL,
                        timer ? item->execution_id : (uint64_t)0, timer ? item->activity_id : (uint64_t)0, &item->json,
-                       txn->now_ms, id);
+                       txn->now_ms, id, item->handler, item->parent);
     txn->file->max_id = id;
     txn->file->max_id_known = code == DUR_OK && txn->conn == &txn->file->writer;
     return code;

@@ -10,11 +10,23 @@
     "key, id, name, version, execution, status, parent, created, updated, suspended, custom_status, "                  \
     "custom_status_version, owner, token, locked_until, acquisitions, pinned, birth"
 
-/* By id, from ?1 on; the index that leads there is chosen by what else is said. */
-#define DUR__SQ_LIST_WHERE(which)                                                                                      \
-    "SELECT " DUR__SQ_INSTANCE_COLUMNS " FROM dur_instance WHERE " which " AND id > ?1 AND name IS NOT NULL AND "      \
-    "(?4 IS NULL OR name = ?4) AND (?5 IS NULL OR substr(id, 1, length(?5)) = ?5) AND (?6 = 0 OR parent IS NULL) "     \
-    "AND (?7 = 0 OR created > ?7) AND (?8 = 0 OR created < ?8) ORDER BY id LIMIT ?10"
+/* By id, from ?1 on; the index that leads there is chosen by what else is said.  Of the status of what is known only by
+   a start, or only by other messages, nothing has been said: 0. */
+#define DUR__SQ_LIST_FROM(which)                                                                                       \
+    "SELECT " DUR__SQ_INSTANCE_COLUMNS " FROM dur_instance i WHERE " which " AND id > ?1 AND "                         \
+    "(?5 IS NULL OR substr(id, 1, length(?5)) = ?5) AND CASE WHEN name IS NOT NULL THEN "                              \
+    "(?4 IS NULL OR name = ?4) AND (?6 = 0 OR parent IS NULL) AND (?7 = 0 OR created > ?7) AND "                       \
+    "(?8 = 0 OR created < ?8) AND (?9 IS NULL OR parent = ?9) ELSE " DUR__SQ_START_MATCHES " END"
+#define DUR__SQ_OF_STATUS "(?2 = 0 OR status = ?2 OR (?2 = 1 AND status IN (0, 4)))"
+#define DUR__SQ_LIST_WHERE(which) DUR__SQ_LIST_FROM(which) " ORDER BY id LIMIT ?10"
+
+/* It is no more than a start that waits, and that is one of those: the first part of its handler is the name. */
+#define DUR__SQ_START_MATCHES                                                                                          \
+    "NOT EXISTS (SELECT 1 FROM dur_event e WHERE e.key=i.key) AND EXISTS (SELECT 1 FROM (SELECT handler, parent, at "  \
+    "FROM dur_queue q WHERE q.key=i.key AND qname IS NULL AND kind IN (0, 1) ORDER BY ord, q.id LIMIT 1) s WHERE "     \
+    "(?4 IS NULL OR (substr(s.handler, 1, length(?4) + 1) = ?4 || '@' AND "                                            \
+    "instr(substr(s.handler, length(?4) + 2), '@') = 0)) AND (?6 = 0 OR s.parent IS NULL) AND (?7 = 0 OR s.at > ?7) "  \
+    "AND (?8 = 0 OR s.at < ?8) AND (?9 IS NULL OR s.parent = ?9))"
 
 /* Crashes are those of the acquisitions that count: with 0 of them they are old. */
 #define DUR__SQ_CANDIDATE_COLUMNS                                                                                      \
@@ -177,8 +189,8 @@
     SQL(EVENT_SIZE, "SELECT count(*), coalesce(sum(length(CAST(json AS BLOB))), 0) FROM dur_event "                    \
                     "WHERE key=?1 AND execution=?2")                                                                   \
     /* the orchestrator queue */                                                                                       \
-    SQL(QUEUE_ADD, "INSERT INTO dur_queue(id, key, due, ord, at, kind, qname, execution, activity, json) "             \
-                   "VALUES(?10, ?1, ?2, ?3, ?9, ?4, ?5, ?6, ?7, ?8)")                                                  \
+    SQL(QUEUE_ADD, "INSERT INTO dur_queue(id, key, due, ord, at, kind, qname, execution, activity, json, handler, "    \
+                   "parent) VALUES(?10, ?1, ?2, ?3, ?9, ?4, ?5, ?6, ?7, ?8, ?11, ?12)")                                \
     SQL(QUEUE_DELETE, "DELETE FROM dur_queue WHERE id=?1 AND key=?2")                                                  \
     SQL(QUEUE_DELETE_TOKEN, "DELETE FROM dur_queue WHERE key=?1 AND token=?2")                                         \
     SQL(QUEUE_DELETE_SEEN, /* what rounds have handed to the holder, queues apart */                                   \
@@ -210,10 +222,11 @@
         "SELECT " DUR__SQ_MESSAGE_COLUMNS " FROM dur_queue WHERE key=?1 AND qname=?6 AND due <= ?2 "                   \
         "AND (ord, id) > (?3, ?4) ORDER BY ord, id LIMIT ?5")                                                          \
     SQL(QUEUE_REASON, "SELECT due FROM dur_queue WHERE key=?1 AND (+id > ?2 OR +due > ?3)")                            \
-    SQL(QUEUE_START, "SELECT due, at, json FROM dur_queue WHERE key=?1 AND qname IS NULL AND kind IN (0, 1) "          \
+    SQL(QUEUE_START, "SELECT due, at, json, id FROM dur_queue WHERE key=?1 AND qname IS NULL AND kind IN (0, 1) "      \
                      "ORDER BY ord, id LIMIT 1")                                                                       \
     SQL(QUEUE_CALLS, /* starts behind an instance that has begun, or behind the one that it is */                      \
-        "SELECT i.id, q.due, q.json FROM dur_instance i JOIN dur_queue q ON q.key=i.key WHERE i.key=?1 AND q.kind=0 "  \
+        "SELECT i.id, q.due, q.json, q.handler, q.parent FROM dur_instance i JOIN dur_queue q ON q.key=i.key WHERE "   \
+        "i.key=?1 AND q.kind=0 "                                                                                       \
         "ORDER BY ord, q.id LIMIT -1 OFFSET NOT EXISTS (SELECT 1 FROM dur_event e WHERE e.key=?1)")                    \
     SQL(QUEUE_ORPHAN,                                                                                                  \
         "SELECT id, json FROM dur_queue WHERE key=?1 AND qname IS NOT NULL AND due <= ?2 ORDER BY ord, id LIMIT 1")    \
@@ -330,14 +343,23 @@
     SQL(DEAD_LIST, "SELECT id, instance, reason, at, json FROM dur_dead_letter WHERE id > ?1 ORDER BY id LIMIT ?2")    \
     SQL(DEAD_DELETE, "DELETE FROM dur_dead_letter WHERE id=?1")                                                        \
     /* administration */                                                                                               \
-    SQL(LIST, DUR__SQ_LIST_WHERE("(?2 = 0 OR status = ?2) AND (?3 = 0 OR suspended IS NOT NULL) AND ?9 IS NULL"))      \
-    SQL(LIST_STATUS, DUR__SQ_LIST_WHERE("status = ?2 AND (?3 = 0 OR suspended IS NOT NULL) AND ?9 IS NULL"))           \
-    SQL(LIST_SUSPENDED, DUR__SQ_LIST_WHERE("suspended IS NOT NULL AND (?2 = 0 OR status = ?2) AND ?3 AND ?9 IS NULL")) \
-    SQL(LIST_CHILDREN, DUR__SQ_LIST_WHERE("parent IS NOT NULL AND parent = ?9 AND (?2 = 0 OR status = ?2) AND "        \
-                                          "(?3 = 0 OR suspended IS NOT NULL)"))                                        \
+    SQL(LIST, DUR__SQ_LIST_WHERE(DUR__SQ_OF_STATUS " AND (?3 = 0 OR suspended IS NOT NULL)"))                          \
+    SQL(LIST_STATUS, DUR__SQ_LIST_WHERE("status = ?2 AND (?3 = 0 OR suspended IS NOT NULL)"))                          \
+    SQL(LIST_RUNNING, /* three walks by the index, side by side: IN would read them all and sort */                    \
+        DUR__SQ_LIST_FROM("status = 1") " UNION ALL " DUR__SQ_LIST_FROM("status = 0") " UNION ALL " DUR__SQ_LIST_FROM( \
+            "status = 4") " ORDER BY id LIMIT ?10")                                                                    \
+    SQL(LIST_SUSPENDED, DUR__SQ_LIST_WHERE("suspended IS NOT NULL AND ?3 AND " DUR__SQ_OF_STATUS))                     \
+    SQL(LIST_CHILDREN,                                                                                                 \
+        DUR__SQ_LIST_WHERE("key IN (SELECT key FROM dur_instance WHERE parent IS NOT NULL AND "                        \
+                           "parent = ?9 UNION SELECT key FROM dur_queue WHERE parent IS NOT NULL AND "                 \
+                           "parent = ?9) AND " DUR__SQ_OF_STATUS " AND (?3 = 0 OR suspended IS NOT NULL)"))            \
     SQL(COUNT_INSTANCES,                                                                                               \
         "SELECT count(*), sum(status IN (0, 1, 4)), sum(status=2), sum(status=3), sum(suspended IS NOT NULL) "         \
         "FROM dur_instance WHERE name IS NOT NULL")                                                                    \
+    SQL(COUNT_STARTS, /* of those that are no more than that */                                                        \
+        "SELECT count(*), coalesce(sum(suspended IS NOT NULL), 0) FROM dur_instance i WHERE status = 0 AND name IS "   \
+        "NULL AND EXISTS (SELECT 1 FROM dur_queue q WHERE q.key=i.key AND qname IS NULL AND kind IN (0, 1)) AND NOT "  \
+        "EXISTS (SELECT 1 FROM dur_event e WHERE e.key=i.key)")                                                        \
     SQL(COUNT_EXECUTIONS, "SELECT (SELECT count(*) FROM dur_past_execution) + "                                        \
                           "(SELECT count(*) FROM dur_instance WHERE started IS NOT NULL)")                             \
     SQL(COUNT_EVENTS, "SELECT count(*) FROM dur_event")                                                                \
