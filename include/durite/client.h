@@ -222,8 +222,8 @@ typedef struct dur_instance_list {
     const char *next;         /* give it as `after` for the next page; NULL: this was the last */
 } dur_instance_list;
 /* Each page is of one moment.  An instance is listed from the moment when its start was accepted, as dur_client_info
-   shows it: one that nobody has begun is running.  Whatever changes between two pages, an instance that is there all the
-   time and matches all the time is listed once. */
+   shows it: one that nobody has begun is running.  Whatever changes between two pages, an instance that is there and
+   matches all the time is listed once. */
 DUR_API int dur_client_list(dur_instance_list **out, dur_client *client, const dur_list_options *options,
                             dur_error *err);
 DUR_API void dur_instance_list_free(dur_instance_list *list);
