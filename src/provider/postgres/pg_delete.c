@@ -2,6 +2,7 @@
  * pg_delete.c: deleting instances with their trees, and pruning executions.
  */
 #include "provider/postgres/pg_internal.h"
+#include "provider/postgres/pg_works.h"
 
 #include <stdlib.h>
 
@@ -32,7 +33,7 @@ static const char *const erase_sql[] = {
     "DELETE FROM @executions WHERE instance_id = ANY ($2::text[])",
     erase_history_sql,
     erase_queue_sql,
-    "DELETE FROM @worker WHERE instance_id = ANY ($2::text[])",
+    DUR__PG_DELETE_WORKS,
     "DELETE FROM @kv WHERE instance_id = ANY ($2::text[])",
     "DELETE FROM @kv_delta WHERE instance_id = ANY ($2::text[])",
     "DELETE FROM @accepted WHERE instance_id = ANY ($2::text[])",
@@ -86,9 +87,8 @@ int dur__pg_erase(dur__pg_conn *conn, dur__pg_array *ids, dur_delete_result *out
     "coalesce(i.status, (SELECT e.status FROM @executions e WHERE e.instance_id = i.instance_id AND e.execution_id = " \
     "i.current_execution), 1)"
 
-static const char rows_sql[] =
-    "SELECT i.instance_id, i.known, " STATUS " = 1 OR " STARTS_WAIT " FROM @instances i WHERE i.instance_id = ANY"
-    " ($2::text[]) ORDER BY i.instance_id FOR UPDATE OF i";
+static const char rows_sql[] = "SELECT i.instance_id, i.known, " STATUS " = 1 OR " STARTS_WAIT
+                               " FROM @instances i WHERE i.instance_id = ANY ($2::text[])";
 static const char child_sql[] =
     "SELECT c.parent, c.instance_id FROM @instances c WHERE c.parent = ANY ($2::text[]) AND NOT (c.instance_id = ANY"
     " ($2::text[])) LIMIT 1";
@@ -113,7 +113,7 @@ static int check_rows(const PGresult *rows, const PGresult *child, const char *c
                          PQgetvalue(child, 0, 0), PQgetvalue(child, 0, 1));
 }
 
-/* Inside a transaction. */
+/* Inside a transaction.  They are locked first, and looked at by later statements: what came meanwhile counts. */
 static int delete_listed(dur__pg_conn *conn, const char *const *ids, size_t count, bool force, dur_delete_result *out,
                          dur_error *err) {
     dur__pg_args args;
@@ -122,6 +122,7 @@ static int delete_listed(dur__pg_conn *conn, const char *const *ids, size_t coun
     for (size_t i = 0; i < count; i++)
         dur__pg_add_text(&array, ids[i]);
     dur__pg_batch_begin(&batch, conn, false);
+    dur__pg_lock_to_delete_add(&batch, &array);
     dur__pg_args_begin(conn->store, &args);
     dur__pg_array_copy_arg(&args, &array);
     int rows = dur__pg_batch_add(&batch, rows_sql, &args);

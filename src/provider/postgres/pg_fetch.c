@@ -8,6 +8,7 @@
  */
 #include "base/assert.h"
 #include "provider/postgres/pg_internal.h"
+#include "provider/postgres/pg_works.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -71,7 +72,7 @@ static const char bury_sql[] = "WITH RECURSIVE " DUR__PG_HANDLERS(
                        "LATERAL (SELECT"                                                                               \
                        " instance_id, token, acquisitions, ready_at, crashes_alone FROM @instances WHERE handler = "   \
                        "ha.h AND " CLAIMABLE which " AND ready_at >= $10::bigint AND ($6::text IS NULL OR EXISTS "     \
-                                                   "(SELECT 1 FROM @owners o WHERE o.owner = $6::text))"               \
+                       "(SELECT 1 FROM @owners o WHERE o.owner = $6::text))"                                           \
                        " ORDER BY " order                                                                              \
                        " LIMIT $2::bigint FOR UPDATE SKIP LOCKED) x), c AS (SELECT instance_id, token, acquisitions"   \
                        " FROM f ORDER BY " order " LIMIT $2::bigint),"                                                 \
@@ -492,8 +493,8 @@ static const char undo_disturb_sql[] = DUR__PG_DISTURB(BY_PREFIX);
 static const char undo_instances_sql[] =
     "WITH i0 AS (SELECT instance_id, acquisitions, 1 AS less FROM @instances WHERE " BY_PREFIX "), " DUR__PG_END_LEASES;
 static const char undo_works_sql[] =
-    "UPDATE @worker SET token = NULL, owner = NULL, until_ms = 0, attempts = greatest(attempts - 1, 0)"
-    " WHERE " BY_PREFIX;
+    "UPDATE @worker w SET token = NULL, owner = NULL, until_ms = 0, attempts = greatest(w.attempts - 1, 0) "
+    "FROM " DUR__PG_LOCK_WORKS(BY_PREFIX) " WHERE " DUR__PG_IS_L;
 
 int dur__pg_undo_claims(dur__pg_conn *conn, const char *token_prefix, dur_error *err) {
     static const char *const all[] = { undo_lock_sql, undo_disturb_sql, undo_instances_sql, undo_works_sql };

@@ -161,8 +161,9 @@ typedef struct dur__pg_lane {
     unsigned held_looks;       /* in a row that found a message for a row that somebody held */
     bool unseen;               /* something became visible that no round has asked for since */
     bool suspects, works_late, free_instances, free_work;
-    bool crowded;     /* the last look found as many as it may take */
-    bool passed_over; /* the last whole look saw free instances and was not there to take any */
+    bool asks_for_work; /* it has asked before: what a round that does not ask leaves unseen may be for it */
+    bool crowded;       /* the last look found as many as it may take */
+    bool passed_over;   /* the last whole look saw free instances and was not there to take any */
     uint64_t whole_look_us, whole_look_ms;
     atomic_bool news;         /* something was sent or set free since the last look */
     atomic_bool doubts;       /* the server may know less than the lane (pg_leases.c) */
@@ -631,6 +632,9 @@ int dur__pg_prune_executions_bulk(dur_provider *self, const dur_bulk_filter *fil
 int dur__pg_vacuum(dur_provider *self, uint64_t pages_max, uint64_t *pages_left, dur_error *err);
 /* In a transaction on conn: delete these instances and all of theirs, and tell the lanes that held them. */
 int dur__pg_erase(dur__pg_conn *conn, dur__pg_array *ids, dur_delete_result *out, dur_error *err);
+/* Before it, and before anything about them is read: lock their rows, in order, and make those that are missing: one
+   that somebody is just putting in the place of another cannot be locked by a statement that does not see it yet. */
+void dur__pg_lock_to_delete_add(dur__pg_batch *batch, const dur__pg_array *ids);
 
 /* Shared pieces of SQL. */
 #define DUR__PG_SERVER_START "(SELECT (extract(epoch FROM pg_postmaster_start_time()) * 1000)::bigint)"
@@ -642,7 +646,7 @@ int dur__pg_erase(dur__pg_conn *conn, dur__pg_array *ids, dur_delete_result *out
 /* The parent that a child's first turn needs: of that birth (0: of any), or brought here with history and without. */
 #define DUR__PG_IS_MEANT(row, birth)                                                                                   \
     "(" row ".known AND (" birth " = 0 OR " row ".birth = " birth " OR " row ".birth IS NULL AND " row ".has_history)" \
-                                                                                                       ")"
+    ")"
 /*
  * Lock the row of one instance, if it is there.  It may come between this statement and the next, which would see it
  * without the lock; so whether it was locked is handed on in a setting of the transaction.
@@ -756,10 +760,10 @@ const char *dur__pg_handler_of(const dur_message *item);
 /* All of it, and the rows: they are free at once. */
 #define DUR__PG_END_LEASES_AND(columns)                                                                                \
     DUR__PG_TAKE_BACK                                                                                                  \
-        ", " DUR__PG_MOVE_STEPS ", " DUR__PG_WAITING                                                                   \
-        " UPDATE @instances i SET token = NULL, owner = NULL, holder = NULL," DUR__PG_NO_STEP                          \
-        ", expires_at = NULL, acquisitions = greatest(i.acquisitions - m.less, 0), ready_at = m.at," columns           \
-        " ready_due = coalesce(m.due, 0) FROM m WHERE i.instance_id = m.instance_id"
+    ", " DUR__PG_MOVE_STEPS ", " DUR__PG_WAITING                                                                       \
+    " UPDATE @instances i SET token = NULL, owner = NULL, holder = NULL," DUR__PG_NO_STEP                              \
+    ", expires_at = NULL, acquisitions = greatest(i.acquisitions - m.less, 0), ready_at = m.at," columns               \
+    " ready_due = coalesce(m.due, 0) FROM m WHERE i.instance_id = m.instance_id"
 #define DUR__PG_END_LEASES DUR__PG_END_LEASES_AND("")
 /* The text of an event of which row h has line l in short (pg_short.c). */
 #define DUR__PG_HAS_SOURCE "l.line COLLATE \"C\" < ':'"

@@ -91,6 +91,10 @@ static void send_lock(dur__pg_batch *batch, const char *sql, const dur__pg_array
     dur__pg_batch_add(batch, sql, &args);
 }
 
+void dur__pg_lock_to_delete_add(dur__pg_batch *batch, const dur__pg_array *ids) {
+    send_lock(batch, make_and_disturb_sql, ids, NULL);
+}
+
 /*
  * The same pass with instances that begin: the row that it makes for one of them is the lane's own, as if it had been
  * acquired.  One that was there before has no such token, and the turn that comes behind is refused.
@@ -283,30 +287,64 @@ static int start_if_new(dur__pg_conn *conn, const dur_message *item, uint64_t de
     return code;
 }
 
+#define TREE                                                                                                           \
+    "WITH RECURSIVE t(id) AS (SELECT $2::text COLLATE \"C\" UNION SELECT c.instance_id FROM @instances c JOIN t ON"    \
+    " c.parent = t.id) "
+static const char walk_sql[] = TREE "SELECT id FROM t";
 static const char tree_sql[] =
-    "WITH RECURSIVE t(id) AS (SELECT $2::text COLLATE \"C\" UNION SELECT c.instance_id FROM @instances c JOIN t ON"
-    " c.parent = t.id) SELECT i.instance_id, " FINISHED " FROM @instances i WHERE i.instance_id IN (SELECT id FROM t)"
-    " ORDER BY i.instance_id FOR UPDATE OF i";
+    TREE "SELECT i.instance_id, " FINISHED " FROM @instances i WHERE i.instance_id IN (SELECT id FROM t) AND i.known";
 
-/* In a transaction: a finished instance is deleted with its tree. */
-static int remove_finished(dur__pg_conn *conn, const char *instance, dur_error *err) {
+static int send_tree(dur__pg_batch *batch, const char *sql, const char *instance) {
     dur__pg_args args;
-    dur__pg_batch batch;
-    dur_delete_result ignored;
-    dur__pg_array ids = dur__pg_array_text();
-    dur__pg_args_begin(conn->store, &args);
+    dur__pg_args_begin(batch->conn->store, &args);
     dur__pg_text(&args, instance);
+    return dur__pg_batch_add(batch, sql, &args);
+}
+
+static int walk_tree(dur__pg_conn *conn, const char *instance, dur__map *seen, dur__pg_array *ids, dur_error *err) {
+    dur__pg_batch batch;
     dur__pg_batch_begin(&batch, conn, false);
-    int at = dur__pg_batch_add(&batch, tree_sql, &args);
+    int at = send_tree(&batch, walk_sql, instance);
     int code = dur__pg_batch_run(&batch, "postgres.start", err);
     for (int row = 0; code == DUR_OK && row < PQntuples(batch.results[at]); row++) {
-        const char *id = dur__pg_get(batch.results[at], row, 0);
-        if (!dur__pg_get_bool(batch.results[at], row, 1))
-            code = dur_error_set(err, DUR_EEXISTS, false, "postgres.start", "instance %s is running", id);
-        dur__pg_add_text(&ids, id);
+        char *id = dur__xstrdup(dur__pg_get(batch.results[at], row, 0));
+        dur__pg_add_text(ids, id);
+        dur__map_put(seen, id, id);
     }
     dur__pg_batch_end(&batch);
-    if (code == DUR_OK) code = dur__pg_erase(conn, &ids, &ignored, err);
+    return code;
+}
+
+/*
+ * In a transaction: a finished instance is deleted with its tree.  The tree is walked, its rows are locked, and then it
+ * is looked at, by a statement of its own: whoever had one of the rows may have ended it meanwhile, put another in its
+ * place, or begun a child.  One that was not there at first was begun by an instance that still ran then.
+ */
+static int remove_finished(dur__pg_conn *conn, const char *instance, dur_error *err) {
+    dur__pg_batch batch;
+    dur_delete_result ignored;
+    dur__pg_array walked = dur__pg_array_text(), ids = dur__pg_array_text();
+    dur__map seen = { 0 };
+    dur__map_entry *entry;
+    int code = walk_tree(conn, instance, &seen, &walked, err);
+    if (code == DUR_OK) {
+        dur__pg_batch_begin(&batch, conn, false);
+        dur__pg_lock_to_delete_add(&batch, &walked);
+        int at = send_tree(&batch, tree_sql, instance);
+        code = dur__pg_batch_run(&batch, "postgres.start", err);
+        for (int row = 0; code == DUR_OK && row < PQntuples(batch.results[at]); row++) {
+            const char *id = dur__pg_get(batch.results[at], row, 0);
+            if (!dur__pg_get_bool(batch.results[at], row, 1) || dur__map_get(&seen, id) == NULL)
+                code = dur_error_set(err, DUR_EEXISTS, false, "postgres.start", "instance %s is running", id);
+            dur__pg_add_text(&ids, id);
+        }
+        dur__pg_batch_end(&batch);
+    }
+    if (code == DUR_OK && ids.count > 0) code = dur__pg_erase(conn, &ids, &ignored, err);
+    for (size_t i = 0; (entry = dur__map_next(&seen, &i)) != NULL;)
+        free(entry->value);
+    dur__map_free(&seen);
+    dur__buf_free(&walked.data);
     dur__buf_free(&ids.data);
     return code;
 }
@@ -321,6 +359,8 @@ int dur__pg_start_on(dur__pg_conn *conn, const dur_message *item, dur_exists_pol
     if (!conn->foreign) code = dur__pg_begin(conn, err);
     if (code == DUR_OK) code = remove_finished(conn, item->instance, err);
     if (code == DUR_OK) code = start_if_new(conn, item, delay_ms, &again, err);
+    if (code == DUR_OK && again) /* somebody else's, since then */
+        code = dur_error_set(err, DUR_EEXISTS, false, "postgres.start", "instance %s is running", item->instance);
     if (conn->foreign) return code;
     if (code != DUR_OK) {
         if (conn->pg != NULL) (void)dur__pg_simple(conn, "ROLLBACK", NULL);

@@ -9,6 +9,7 @@
  * What an observer concludes from its looks, and how long that takes, is in pg_look.c.
  */
 #include "provider/postgres/pg_internal.h"
+#include "provider/postgres/pg_works.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -197,11 +198,13 @@ static const char unbeaten_sql[] = "SELECT 1 / (CASE WHEN count(*) = 1 OR $3::bi
 static const char leases_sql[] =
     "WITH i0 AS (SELECT instance_id, acquisitions, $3::boolean::integer AS less FROM @instances WHERE owner ="
     " $2::text), " DUR__PG_END_LEASES_AND(CRASHED);
-static const char works_sql[] =
-    "UPDATE @worker SET token = NULL, owner = NULL, until_ms = 0, since_ms = #now, crashes = crashes + CASE WHEN"
-    " $3::boolean THEN 0 ELSE 1 END, crashes_alone = crashes_alone + CASE WHEN runs_alone AND NOT $3::boolean THEN 1"
-    " ELSE 0 END,"
-    " attempts = CASE WHEN $3::boolean THEN greatest(attempts - 1, 0) ELSE attempts END WHERE owner = $2::text";
+#define END_WORKS(locking)                                                                                             \
+    "UPDATE @worker w SET token = NULL, owner = NULL, until_ms = 0, since_ms = #now, crashes = w.crashes + CASE WHEN"  \
+    " $3::boolean THEN 0 ELSE 1 END, crashes_alone = w.crashes_alone + CASE WHEN w.runs_alone AND NOT $3::boolean"     \
+    " THEN 1 ELSE 0 END, attempts = CASE WHEN $3::boolean THEN greatest(w.attempts - 1, 0) ELSE w.attempts END"        \
+    " FROM " DUR__PG_LOCK_WORKS_AS(locking, "", "w.owner = $2::text") " WHERE " DUR__PG_IS_L
+static const char works_sql[] = END_WORKS("");
+static const char some_works_sql[] = END_WORKS(" SKIP LOCKED");
 /* Sessions before all else, in order (pg_work.c). */
 #define END_SESSIONS(locking)                                                                                          \
     "UPDATE @sessions SET owner = NULL, until_ms = CASE WHEN holder = $2::text OR lock_ms = 0 THEN"                    \
@@ -237,7 +240,7 @@ static int owner_end_of(dur__pg *store, dur__pg_conn *conn, const char *owner, c
         dur__pg_null(&args);
     dur__pg_batch_add(&batch, all ? forget_sql : unbeaten_sql, &args);
     int leases = send(store, &batch, all ? leases_sql : some_leases_sql, owner, clean);
-    int works = send(store, &batch, works_sql, owner, clean);
+    int works = send(store, &batch, all ? works_sql : some_works_sql, owner, clean);
     dur__pg_batch_notify(&batch);
     int code = dur__pg_batch_run(&batch, "postgres.owner", err);
     if (code == DUR_OK)

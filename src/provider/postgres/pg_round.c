@@ -89,11 +89,18 @@ typedef struct round_plan {
     uint64_t low_ms; /* entries of the index of free instances before this are not looked at */
 } round_plan;
 
+/* Whether the round asks for work that there can be. */
+static bool asks_for_work(const dur_round *round) {
+    const dur_work_fetch *work = round->work;
+    return work != NULL && work->tags.mode != DUR_TAGS_NONE && (work->handlers == NULL || work->handlers->count > 0);
+}
+
 static int send_info(dur__pg_lane *lane, dur__pg_batch *batch, const dur_round *round, uint64_t low_ms) {
+    static const dur_handler_filter none = { NULL, 0 };
     dur__pg_args args;
     dur__pg_array tags = dur__pg_array_text();
     char least[64] = "", most[64] = "";
-    const dur_work_fetch *work = round->work;
+    const dur_work_fetch *work = asks_for_work(round) ? round->work : NULL;
     const dur_capability_filter *filter = round->fetch != NULL ? round->fetch->filter : NULL;
     bool filtered = filter != NULL && filter->count > 0;
     for (size_t i = 0; work != NULL && i < work->tags.tag_count; i++)
@@ -105,13 +112,13 @@ static int send_info(dur__pg_lane *lane, dur__pg_batch *batch, const dur_round *
     }
     dur__pg_args_begin(lane->store, &args);
     dur__pg_i64(&args, lane->holder);
-    dur__pg_i64(&args, work != NULL && work->tags.mode != DUR_TAGS_NONE ? (int64_t)work->tags.mode : -1);
+    dur__pg_i64(&args, work != NULL ? (int64_t)work->tags.mode : -1);
     dur__pg_array_arg(&args, &tags);
     dur__pg_text(&args, filtered ? least : NULL);
     dur__pg_text(&args, filtered ? most : NULL);
     dur__pg_i64(&args, (int64_t)low_ms);
     dur__pg_handlers(&args, round->fetch != NULL ? round->fetch->handlers : lane->handlers);
-    dur__pg_handlers(&args, work != NULL ? work->handlers : NULL);
+    dur__pg_handlers(&args, work != NULL ? work->handlers : &none);
     return dur__pg_batch_add(batch, info_sql, &args);
 }
 
@@ -161,9 +168,7 @@ static void send_reads(dur__pg_lane *lane, dur__pg_batch *batch, const dur_round
         plan->lost_at = dur__pg_batch_add(batch, lost_sql, &args);
     }
     if (plan->reads != NOTHING) plan->info_at = send_info(lane, batch, round, plan->low_ms);
-    bool works = round->work != NULL && round->work->tags.mode != DUR_TAGS_NONE &&
-                 (round->work->handlers == NULL || round->work->handlers->count > 0);
-    if (works &&
+    if (asks_for_work(round) &&
         (plan->reads == LOOK || lane->free_work || round->turn_count == 0 || round->work->kind == DUR_FETCH_SUSPECT))
         dur__pg_work_fetch_add(lane->store, batch, round->work, prefix, &plan->work_at);
 }
@@ -203,7 +208,8 @@ static void read_info(dur__pg_lane *lane, const PGresult *info, const dur_round 
     lane->works_late = dur__pg_get_bool(info, 0, 5);
     lane->free_instances = waiting;
     if (plan->low_ms == 0) lane->passed_over = waiting && (plan->reads != LOOK || round->fetch == NULL);
-    lane->free_work = dur__pg_get_bool(info, 0, 8);
+    if (asks_for_work(round)) lane->asks_for_work = true;
+    lane->free_work = asks_for_work(round) ? dur__pg_get_bool(info, 0, 8) : lane->asks_for_work; /* not known */
     if (plan->reads == LOOK) {
         lane->seen_id = dur__pg_get_u64(info, 0, 1);
         lane->seen_ms = lane->now_ms;
@@ -379,8 +385,9 @@ static bool only_timers(dur__pg_lane *lane, const dur_round *round) {
     if (round->work != NULL && round->work->kind == DUR_FETCH_SUSPECT) return false;
     if (dur__pg_timers_next(lane) == DUR_NEVER || dur__pg_timers_next(lane) > lane_now_ms(lane)) return false;
     if (lane->conn->pg != NULL && dur__pg_drain_notifications(lane->conn, lane->owner)) atomic_store(&lane->news, true);
-    return !atomic_load(&lane->news) && !lane->more && !lane->unseen && !lane->free_instances && !lane->free_work &&
-           !lane->suspects && !time_has_come(lane, now_us) && now_us - lane->answered_us < PROBE_APART_TOLD_US;
+    return !atomic_load(&lane->news) && !lane->more && !lane->unseen && !lane->free_instances &&
+           !(lane->free_work && asks_for_work(round)) && !lane->suspects && !time_has_come(lane, now_us) &&
+           now_us - lane->answered_us < PROBE_APART_TOLD_US;
 }
 
 int dur__pg_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_error *err) {

@@ -7,6 +7,7 @@
  */
 #include "provider/postgres/pg_turn.h"
 #include "base/assert.h"
+#include "provider/postgres/pg_works.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -250,8 +251,8 @@ bool dur__pg_turn_ends(const dur_turn_commit *turn) {
 
 /* ---- messages and worker rows that it takes ---------------------------------------------------------------------- */
 
-static const char remove_work_sql[] = "WITH w AS (DELETE FROM @worker WHERE instance_id = ANY ($2::text[]))"
-                                      " DELETE FROM @queue WHERE instance_id = ANY ($2::text[]) AND kind <> 0";
+static const char remove_work_sql[] =
+    "WITH d AS (" DUR__PG_DELETE_WORKS ") DELETE FROM @queue WHERE instance_id = ANY ($2::text[]) AND kind <> 0";
 /* A place among the first few of a queue is free again: the holder is to look. */
 #define LOOK_BEHIND_D                                                                                                  \
     " UPDATE @instances i SET ready_at = 0, ready_due = 0 FROM (SELECT DISTINCT instance_id FROM d WHERE queue IS NOT" \
@@ -356,10 +357,10 @@ void dur__pg_send_work_taken(dur__pg *store, dur__pg_batch *batch, const dur__pg
 }
 
 /* Lists of activities: cancelled rows, dropped timers. */
-static const char cancel_sql[] =
-    "DELETE FROM @worker w USING unnest($2::text[], $3::bigint[], $4::bigint[], $5::bigint[]) AS c(instance, execution,"
-    " activity, id) WHERE w.instance_id = c.instance AND CASE WHEN c.id <> 0 THEN w.id = c.id ELSE w.execution_id ="
-    " c.execution AND w.activity_id = c.activity END";
+static const char cancel_sql[] = "DELETE FROM @worker w USING " DUR__PG_LOCK_WORKS_AS(
+    "", ", unnest($2::text[], $3::bigint[], $4::bigint[], $5::bigint[]) AS c(instance, execution, activity, id)",
+    "w.instance_id = c.instance AND CASE WHEN c.id <> 0 THEN w.id = c.id ELSE w.execution_id = c.execution AND"
+    " w.activity_id = c.activity END") " WHERE " DUR__PG_IS_L;
 static const char drop_timers_sql[] =
     "DELETE FROM @queue q USING unnest($2::text[], $3::bigint[], $4::bigint[], $5::bigint[]) AS c(instance, execution,"
     " activity, id) WHERE q.instance_id = c.instance AND q.kind = 5 AND q.activity_id = c.activity AND"

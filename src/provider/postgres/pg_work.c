@@ -7,6 +7,7 @@
  * (DUR__PG_CLAIM_SESSIONS), and its work waits with it.
  */
 #include "provider/postgres/pg_internal.h"
+#include "provider/postgres/pg_works.h"
 
 /* ---- fetch ------------------------------------------------------------------------------------------------------- */
 
@@ -20,7 +21,7 @@
                        "w.owner IS NULL AND"                                                                           \
                        " w.until_ms <= (SELECT now FROM n)"                                                            \
                        " AND " which " AND CASE $6::bigint WHEN 0 THEN w.tag IS NULL WHEN 1 THEN w.tag = ANY "         \
-                                     "($7::text[]) WHEN 2 THEN w.tag IS NULL OR"                                       \
+                       "($7::text[]) WHEN 2 THEN w.tag IS NULL OR"                                                     \
                        " w.tag = ANY ($7::text[]) WHEN 3 THEN true ELSE false END"                                     \
                        " AND (w.session_id IS NULL OR ($8::text IS NOT NULL AND NOT EXISTS (SELECT 1 FROM @sessions "  \
                        "s WHERE s.session_id"                                                                          \
@@ -385,30 +386,33 @@ int dur__pg_dead_letter_work(dur_provider *self, const char *lock_token, const c
 #define CLAIM_MATCHES                                                                                                  \
     "w.token = c.token AND (c.instance IS NULL OR w.instance_id = c.instance) AND (c.id = 0 OR w.id = c.id) AND "      \
     "(w.owner IS NOT NULL OR w.until_ms > n.now)"
+/* Behind their sessions, s0. */
+#define EXTEND_SQL                                                                                                     \
+    "UPDATE @worker w SET until_ms = CASE WHEN w.owner IS NULL THEN n.now + $5::bigint ELSE w.until_ms END FROM "      \
+    "n, " DUR__PG_LOCK_WORKS_AS(                                                                                       \
+        "", ", n, " CLAIMS,                                                                                            \
+        "$5::bigint > 0 AND (SELECT count(*) FROM s0) >= 0 AND " CLAIM_MATCHES) " WHERE " DUR__PG_IS_L                 \
+                                                                                " RETURNING w.session_id"
 static const char check_sql[] =
-    "WITH n AS MATERIALIZED (SELECT #now AS now), l AS MATERIALIZED (" DUR__PG_LOCK_SESSIONS(
-        "$5::bigint > 0 AND w.token = ANY ($4::text[])") "), u AS (UPDATE @worker w SET until_ms = CASE WHEN w.owner IS"
-                                                         " NULL AND $5::bigint > 0 THEN n.now + $5::bigint ELSE "
-                                                         "w.until_ms END FROM n, " CLAIMS
-                                                         " WHERE $5::bigint > 0 AND (SELECT count(*) FROM l) >= 0 "
-                                                         "AND " CLAIM_MATCHES
-                                                         " RETURNING w.session_id), s AS (" DUR__PG_TOUCH_SESSIONS(
+    "WITH n AS MATERIALIZED (SELECT #now AS now), s0 AS MATERIALIZED (" DUR__PG_LOCK_SESSIONS(
+        "$5::bigint > 0 AND w.token = ANY ($4::text[])") "), u AS (" EXTEND_SQL
+                                                         "), s AS (" DUR__PG_TOUCH_SESSIONS(
                                                              "(SELECT now FROM n)",
-                                                             "u") ")"
-                                                                  " SELECT EXISTS (SELECT 1 FROM @worker w, n "
+                                                             "u") ") SELECT EXISTS (SELECT 1 FROM @worker w, n "
                                                                   "WHERE " CLAIM_MATCHES
-                                                                  ") OR EXISTS (SELECT 1 FROM @instances i CROSS JOIN"
-                                                                  " " DUR__PG_STEP
+                                                                  ") OR EXISTS (SELECT 1 FROM @instances i CROSS "
+                                                                  "JOIN " DUR__PG_STEP
                                                                   " s WHERE i.instance_id = c.instance AND c.id IN (0, "
-                                                                  "s.id) AND s.token = c.token) OR (c.instance"
-                                                                  " IS NULL AND EXISTS (SELECT 1 FROM @instances i "
-                                                                  "CROSS JOIN " DUR__PG_STEP
+                                                                  "s.id) AND s.token = c.token) OR (c.instance IS NULL "
+                                                                  "AND"
+                                                                  " EXISTS (SELECT 1 FROM @instances i CROSS "
+                                                                  "JOIN " DUR__PG_STEP
                                                                   " s WHERE i.owner IS NOT NULL AND s.token = "
                                                                   "c.token)) FROM " CLAIMS " ORDER BY c.at";
 static const char return_sql[] =
     "UPDATE @worker w SET token = NULL, owner = NULL, until_ms = 0, since_ms = n.now, attempts = greatest(w.attempts"
-    " - 1,"
-    " 0) FROM (SELECT #now AS now) n, " CLAIMS " WHERE " CLAIM_MATCHES;
+    " - 1, 0) FROM (SELECT #now AS now) n, " DUR__PG_LOCK_WORKS_AS("", ", (SELECT #now AS now) n, " CLAIMS,
+                                                                   CLAIM_MATCHES) " WHERE " DUR__PG_IS_L;
 
 static void claims_args(dur__pg *store, dur__pg_args *args, const dur_worker_claim *claims, size_t count) {
     dur__pg_array instance = dur__pg_array_text(), id = dur__pg_array_i64(), token = dur__pg_array_text();
