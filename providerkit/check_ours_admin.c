@@ -330,6 +330,38 @@ static void ours_owner_is_shown(kit *t) {
     TEXT(kit_instance(t, "a").owner, "me");
 }
 
+/* What was accepted for its queues is kept, in its order; nothing else is. */
+static void ours_delete_keeps_queue_messages(kit *t) {
+    NEEDS("delete_instances", "list_dead_letters", "enqueue_start");
+    dur_dead_letter *rows;
+    dur_delete_result result;
+    bool existed = false;
+    const char *ids[] = { "a" };
+    kit_create(t, "a");
+    dur_message first = kit_queued(t, "a", "q", "first"), second = kit_queued(t, "a", "r", "second");
+    MUST(kit_put(t, first));
+    MUST(kit_put(t, second));
+    MUST(kit_put(t, kit_raised(t, "a", "go", "")));
+    MUST(dur_store_delete_instances(t->p, ids, 1, true, &result, ERR));
+    SAME(result.queue_messages, 3);
+    SAME(letters(t, &rows), 2);
+    TEXT(rows[0].instance, "a");
+    THAT(rows[0].reason != NULL && rows[0].reason[0] != '\0');
+    THAT(kit_equal_text(rows[0].json, first.json) && kit_equal_text(rows[1].json, second.json));
+    kit_create(t, "b");
+    dur_message third = kit_queued(t, "b", "q", "third");
+    MUST(kit_put(t, third));
+    dur_orchestration_item item = TAKE("b");
+    dur_turn_commit end = COMMIT_OF(&item, EVENTS(ev_done(2, "")), ENDS(COMPLETED, ""));
+    end.consume_listed = true;
+    MUST(kit_commit(t, &end));
+    dur_message again = kit_start(t, "b");
+    MUST(dur_store_enqueue_start(t->p, &again, DUR_EXISTS_REPLACE_FINISHED, 0, &existed, ERR));
+    SAME(letters(t, &rows), 3);
+    THAT(kit_equal_text(rows[2].json, third.json));
+    SAME(TAKE("b").message_count, 1);
+}
+
 static void ours_delete_a_waiting_start(kit *t) {
     NEEDS("delete_instances");
     const char *ids[] = { "a" };
@@ -417,6 +449,7 @@ const kit_check kit_ours_admin[] = {
     CHECK(ours_instance_times),
     CHECK(ours_owner_is_shown),
     CHECK(ours_delete_a_waiting_start),
+    CHECK(ours_delete_keeps_queue_messages),
     CHECK(ours_backup_can_be_opened),
     CHECK(ours_check_and_vacuum),
     CHECK(ours_missing_methods_are_named),

@@ -365,7 +365,6 @@ static void ours_terminate(kit *t) {
     dur_leased_work work = TAKE_WORK(2);
     dur_orchestration_item held = TAKE("a");
     MUST(kit_put(t, kit_timer(t, "a", 1, 9, dur_store_now_ms(t->p) + 60000)));
-    MUST(kit_put(t, kit_queued(t, "a", "q", "x")));
     MUST(kit_put(t, kit_next(t, "a", "")));
     dur_orchestration_item nobody = { .instance = "a", .execution_id = 1 };
     dur_turn_commit end =
@@ -407,6 +406,70 @@ static void ours_terminate_leaves_calls(kit *t) {
     dur_orchestration_item item = TAKE("a"); /* to be answered */
     SAME(item.message_count, 1);
     THAT(strstr(item.messages[0].json.data, "two") != NULL);
+}
+
+/* What has not begun is taken away without a trace, and the next start makes an instance of its own. */
+static void ours_take_over_takes_a_start_away(kit *t) {
+    NEEDS("commit_turns", "get_instance", "get_queue_depths");
+    MUST(kit_put(t, kit_child(t, "a", "one", 2)));
+    MUST(kit_put(t, kit_raised(t, "a", "to the first", "")));
+    MUST(kit_put(t, kit_queued(t, "a", "q", "to the first")));
+    MUST(kit_put(t, kit_child(t, "a", "two", 3)));
+    MUST(kit_put(t, kit_raised(t, "a", "to the second", "")));
+    for (int i = 0; i < 2; i++) {
+        dur_instance_row row = kit_instance(t, "a");
+        THAT(row.start_pending && strstr(row.pending_start.data, i == 0 ? "one" : "two") != NULL);
+        dur_turn_commit taken = { .lock_token = "nobody",
+                                  .instance = "a",
+                                  .expected_last = DUR_NOT_COMPARED,
+                                  .consume_listed = true,
+                                  .consumed = &row.pending_start_id,
+                                  .consumed_count = 1,
+                                  .take_over = true,
+                                  .remove_work = true,
+                                  .if_unleased = true };
+        if (i == 1) {
+            dur_orchestration_item held = TAKE("a");
+            SAME(held.message_count, 2);
+            THAT(strstr(held.messages[1].json.data, "to the second") != NULL);
+            FAULT(LEASE_LOST, &taken);
+            MUST(dur_store_abandon_orchestration_item(t->p, held.lock_token, 0, true, ERR));
+        }
+        MUST(kit_commit(t, &taken));
+    }
+    dur_instance_row none;
+    REFUSED(DUR_ENOTFOUND, NULL, dur_store_get_instance(t->p, t->arena, "a", &none, ERR));
+    NOTHING();
+    SAME(kit_depths(t).orchestrator_queue, 0);
+    if (dur_store_has(t->p, "list_dead_letters")) SAME(kit_depths(t).dead_letters, 1);
+}
+
+/* Queue messages that were accepted are for whoever clears up, seen before or not, handed out or not. */
+static void ours_terminate_leaves_queue_messages(kit *t) {
+    NEEDS("commit_turns", "get_instance", "get_queue_depths");
+    living(t, "a");
+    MUST(kit_put(t, kit_queued(t, "a", "q", "held")));
+    TAKE("a");
+    MUST(kit_put(t, kit_queued(t, "a", "q", "late")));
+    dur_message later = kit_queued(t, "a", "q", "later");
+    MUST(dur_store_enqueue_for_orchestrator(t->p, &later, 500, ERR));
+    dur_orchestration_item nobody = { .instance = "a", .execution_id = 1 };
+    dur_turn_commit end = COMMIT_OF(&nobody, EVENTS(ev_failed(4, "terminated")), ENDS(FAILED, "terminated"));
+    end.take_over = end.remove_work = end.consume_listed = true;
+    MUST(kit_commit(t, &end));
+    dur_orchestration_item item = TAKE("a");
+    SAME(item.message_count, 2);
+    THAT(strstr(item.messages[0].json.data, "held") != NULL && strstr(item.messages[1].json.data, "late") != NULL);
+    uint64_t ids[] = { item.messages[0].id, item.messages[1].id };
+    dur_turn_commit taken = COMMIT_OF(&item, .event_count = 0);
+    taken.execution_id = 0;
+    taken.consume_listed = true;
+    taken.consumed = ids;
+    taken.consumed_count = 2;
+    MUST(kit_commit(t, &taken));
+    NOTHING();
+    kit_advance(t, 600);
+    SAME(TAKE("a").message_count, 1);
 }
 
 static void ours_turn_suspends(kit *t) {
@@ -651,6 +714,8 @@ const kit_check kit_ours_turns[] = {
     CHECK(ours_turn_creates_and_drops_a_timer),
     CHECK(ours_terminate),
     CHECK(ours_terminate_leaves_calls),
+    CHECK(ours_terminate_leaves_queue_messages),
+    CHECK(ours_take_over_takes_a_start_away),
     CHECK(ours_turn_suspends),
     CHECK(ours_turns_answered_one_by_one),
     CHECK(ours_duplicate_event_in_an_array_of_turns),

@@ -57,7 +57,9 @@ typedef struct dur_message_args {
 /* To the oldest dur_event() of that name that waits when it arrives; nobody waits: no effect.  For an instance that has
    ended it is accepted and has no effect.  Codes: DUR_ENOTFOUND, DUR_EIO. */
 DUR_API int dur_client_raise_ex(dur_client *client, const dur_message_args *args, dur_error *err);
-/* Into a queue of the instance, kept until a dur_dequeue() takes it.  DUR_ENOTFOUND, DUR_ESTATE (it has ended). */
+/* Into a queue of the instance, kept until a dur_dequeue() takes it.  However the instance ends, and when it is
+   deleted, what nobody has taken is kept as dead letters (dur_client_dead_letters); a node makes them of what an
+   instance leaves that has ended.  DUR_ENOTFOUND, DUR_ESTATE (it has ended). */
 DUR_API int dur_client_enqueue_ex(dur_client *client, const dur_message_args *args, dur_error *err);
 #define dur_client_raise(client, err, ...)                                                                             \
     dur_client_raise_ex((client), &(dur_message_args){ .size = sizeof(dur_message_args), .instance = __VA_ARGS__ },    \
@@ -265,8 +267,9 @@ typedef struct dur_deleted {
     size_t size;
     uint64_t instances, executions, events, queue_messages;
 } dur_deleted;
-/* An instance with everything below it, also children whose start is still waiting; one that is scheduled meanwhile is
-   not started.  Running: DUR_ERUNNING unless force.  A child whose parent is there: DUR_ECHILD.  out may be NULL. */
+/* An instance with everything below it, also children whose start is still waiting, however their parent has ended; one
+   that is scheduled meanwhile is not started.  What dur_start() has started is nobody's child, and stays.  Running:
+   DUR_ERUNNING unless force.  A child whose parent is there: DUR_ECHILD.  out may be NULL. */
 DUR_API int dur_client_delete(dur_deleted *out, dur_client *client, const char *instance, bool force, dur_error *err);
 
 typedef struct dur_bulk_options {
@@ -298,7 +301,8 @@ DUR_API int dur_client_prune(dur_pruned *out, dur_client *client, const char *in
 DUR_API int dur_client_prune_bulk(dur_pruned *out, dur_client *client, const dur_bulk_options *which,
                                   const dur_prune_rules *rules, dur_error *err);
 
-/* Messages that could not be read or delivered. */
+/* Messages that could not be read, and queue messages that nobody took before their instance ended or was deleted. They
+   stay until they are deleted here; docs/operations.md says how to deliver them again. */
 typedef struct dur_dead_letter_info {
     uint64_t id;
     const char *instance; /* NULL: not known */

@@ -177,33 +177,36 @@ int dur_client_history(char **out, dur_client *client, const char *instance, uin
 
 typedef struct tree {
     dur_arena *arena;
-    const char **ids; /* in order of finding: a parent before its children */
-    bool *ended;      /* of each: it has ended */
-    size_t count, room;
+    dur__tree found; /* in order of finding: a parent before its children */
+    size_t room;
     dur__map seen;
-    bool without_orphans;
 } tree;
 
-static void tree_add(tree *self, const char *id, dur_status status) {
-    if (dur__map_get(&self->seen, id) != NULL) return; /* a store that tells nonsense must not keep us here */
-    if (self->count == self->room) {
-        size_t room = self->room * 2 + 16;
-        const char **ids = dur_arena_alloc(self->arena, room * sizeof(*ids));
-        bool *ended = dur_arena_alloc(self->arena, room * sizeof(*ended));
-        if (self->count > 0) memcpy(ids, self->ids, self->count * sizeof(*ids));
-        if (self->count > 0) memcpy(ended, self->ended, self->count * sizeof(*ended));
-        self->ids = ids;
-        self->ended = ended;
-        self->room = room;
+static void tree_grow(tree *self) {
+    dur__tree *found = &self->found;
+    size_t room = self->room * 2 + 16;
+    const char **ids = dur_arena_alloc(self->arena, room * sizeof(*ids));
+    uint64_t *starts = dur_arena_alloc(self->arena, room * sizeof(*starts));
+    if (found->count > 0) {
+        memcpy(ids, found->ids, found->count * sizeof(*ids));
+        memcpy(starts, found->starts, found->count * sizeof(*starts));
     }
-    self->ended[self->count] = status == DUR_STATUS_COMPLETED || status == DUR_STATUS_FAILED;
-    self->ids[self->count++] = id;
+    found->ids = ids;
+    found->starts = starts;
+    self->room = room;
+}
+
+static void tree_add(tree *self, const char *id, uint64_t start_id) {
+    dur__tree *found = &self->found;
+    if (dur__map_get(&self->seen, id) != NULL) return; /* a store that tells nonsense must not keep us here */
+    if (found->count == self->room) tree_grow(self);
+    found->ids[found->count] = id;
+    found->starts[found->count++] = start_id;
     dur__map_put(&self->seen, id, self);
 }
 
-static int tree_add_children(tree *self, dur_client *client, size_t at, dur_error *err) {
-    const char *after = NULL, *parent = self->ids[at];
-    bool no_calls = self->without_orphans && self->ended[at];
+static int tree_add_children(tree *self, dur_client *client, const char *parent, dur_error *err) {
+    const char *after = NULL;
     for (;;) {
         dur_instance_row *rows = NULL;
         size_t count = 0;
@@ -211,21 +214,22 @@ static int tree_add_children(tree *self, dur_client *client, size_t at, dur_erro
         int code = dur_store_list_instances(client->store, self->arena, &query, &rows, &count, err);
         if (code != DUR_OK) return code;
         for (size_t i = 0; i < count; i++)
-            if (!rows[i].start_pending || !no_calls) tree_add(self, rows[i].instance_id, rows[i].status);
+            tree_add(self, rows[i].instance_id, rows[i].start_pending ? rows[i].pending_start_id : 0);
         if (count < query.limit) return DUR_OK;
         after = rows[count - 1].instance_id;
     }
 }
 
-int dur__client_tree(dur_client *client, dur_arena *arena, const dur_instance_row *root, bool without_orphans,
-                     dur_id_list *out, dur_error *err) {
-    tree self = { .arena = arena, .without_orphans = without_orphans };
+int dur__client_tree(dur_client *client, dur_arena *arena, const dur_instance_row *root, dur__tree *out,
+                     dur_error *err) {
+    tree self = { .arena = arena };
     int code = DUR_OK;
-    tree_add(&self, root->instance_id, root->status);
-    for (size_t i = 0; i < self.count && code == DUR_OK; i++)
-        code = tree_add_children(&self, client, i, err);
+    tree_add(&self, root->instance_id, 0);
+    for (size_t i = 0; i < self.found.count && code == DUR_OK; i++) {
+        if (self.found.starts[i] == 0) code = tree_add_children(&self, client, self.found.ids[i], err);
+    }
     dur__map_free(&self.seen);
-    *out = (dur_id_list){ self.count, self.ids };
+    *out = self.found;
     return code;
 }
 
@@ -239,7 +243,9 @@ int dur_client_tree(dur_id_list **out, dur_client *client, const char *instance,
     if (code != DUR_OK) return code;
     dur_id_list *list = dur__client_box(sizeof(*list), &arena);
     code = dur__client_row(client, arena, instance, &root, err);
-    if (code == DUR_OK) code = dur__client_tree(client, arena, &root, false, list, err);
+    dur__tree found = { NULL, NULL, 0 };
+    if (code == DUR_OK) code = dur__client_tree(client, arena, &root, &found, err);
+    *list = (dur_id_list){ found.count, found.ids };
     if (code == DUR_OK)
         *out = list;
     else

@@ -3,7 +3,8 @@
  *
  * A store deletes exactly the ids that it is given, all or nothing, and refuses to leave a child behind.  So the tree
  * is listed first; a child that is born in between makes the store refuse, and the tree is listed again.  One that is
- * not born yet finds no parent when it commits its first turn (needs_parent), and is not started.
+ * not born yet finds no parent when it commits its first turn (needs_parent), and is not started; nor can it be ended
+ * any more, but is taken away (client_terminate.c).
  */
 #include "client/client_internal.h"
 
@@ -32,11 +33,29 @@ static void answer_pruned(dur_pruned *out, const dur_prune_result *result) {
     if (out != NULL) dur__client_answer(out, sizeof(pruned), &pruned);
 }
 
+/*
+ * Without force nothing that runs is deleted.  Children that have not begun do not run, but to a store they do: they
+ * are left out, and are orphans once their parents are gone.  Then each start is taken away; one that stays because we
+ * die here is taken away by whoever finds it.
+ */
+static int delete_begun(dur_client *client, dur_arena *arena, const dur__tree *tree, dur_delete_result *result,
+                        dur_error *err) {
+    const char **begun = dur_arena_alloc(arena, (tree->count + 1) * sizeof(*begun));
+    size_t count = 0;
+    for (size_t i = 0; i < tree->count; i++)
+        if (tree->starts[i] == 0) begun[count++] = tree->ids[i];
+    int code = dur_store_delete_instances(client->store, begun, count, false, result, err);
+    for (size_t i = 0; code == DUR_OK && i < tree->count; i++)
+        if (tree->starts[i] != 0 && dur__client_take_start(client, tree->ids[i], tree->starts[i], true, NULL) == DUR_OK)
+            result->queue_messages++;
+    return code;
+}
+
 /* *is_child: it is not for this call; otherwise DUR_ECHILD means that a new child was not in our list. */
 static int delete_tree(dur_client *client, dur_arena *arena, const char *instance, bool force,
                        dur_delete_result *result, bool *is_child, const char *op, dur_error *err) {
     dur_instance_row root;
-    dur_id_list tree;
+    dur__tree tree;
     int code = dur__client_row(client, arena, instance, &root, err);
     if (code != DUR_OK) return code;
     dur_instance_row parent;
@@ -47,9 +66,10 @@ static int delete_tree(dur_client *client, dur_arena *arena, const char *instanc
         return dur_error_set(err, DUR_ECHILD, false, op,
                              "instance \"%.150s\" is a sub-orchestration; delete its root, above \"%.150s\"", instance,
                              root.parent_instance_id);
-    code = dur__client_tree(client, arena, &root, !force, &tree, err);
+    code = dur__client_tree(client, arena, &root, &tree, err);
     if (code != DUR_OK) return code;
-    code = dur_store_delete_instances(client->store, tree.ids, tree.count, force, result, err);
+    code = force ? dur_store_delete_instances(client->store, tree.ids, tree.count, true, result, err)
+                 : delete_begun(client, arena, &tree, result, err);
     for (size_t i = 0; code == DUR_OK && i < tree.count; i++)
         dur__live_unexpect(client->store, tree.ids[i]); /* whoever waits for it looks */
     return code;

@@ -132,6 +132,7 @@ static bool failure_from_text(dur_instance_info *info) {
                   { "canceled: ", DUR_FAILURE_APPLICATION, true }, /* as the original spells it */
                   { "infrastructure:", DUR_FAILURE_INFRASTRUCTURE, false },
                   { "nondeterministic: ", DUR_FAILURE_CONFIGURATION, false },
+                  { "configuration: ", DUR_FAILURE_CONFIGURATION, false },
                   { "poison: ", DUR_FAILURE_POISON, false } };
     info->failure_category = dur_failure_category_name(DUR_FAILURE_APPLICATION);
     info->cancelled = false;

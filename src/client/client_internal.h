@@ -57,17 +57,23 @@ int dur__client_outcome(const dur_instance_info *info, const char **text);
 
 /* ---- client_admin.c ---- */
 
-/* An instance and all below it, a parent before its children; also those whose start nobody has consumed yet.
-   without_orphans: but not starts below one that has ended: it gave them up, and they find no parent when it is gone.
- */
-int dur__client_tree(dur_client *client, dur_arena *arena, const dur_instance_row *root, bool without_orphans,
-                     dur_id_list *out, dur_error *err);
+typedef struct dur__tree {
+    const char **ids;
+    uint64_t *starts; /* of a child that has not begun: its start; else 0 */
+    size_t count;
+} dur__tree;
+/* An instance and all below it, a parent before its children; also those whose start nobody has consumed yet. */
+int dur__client_tree(dur_client *client, dur_arena *arena, const dur_instance_row *root, dur__tree *out,
+                     dur_error *err);
 
 /* ---- client_terminate.c ---- */
 
 /* End it with this failure, without its handler; if_unleased: DUR_ELEASE when a runtime holds it by then. */
-int dur__client_end(dur_client *client, const char *instance, const dur_failure *failure, bool if_unleased,
-                    dur_error *err);
+int dur__client_end(dur_client *client, const char *instance, const dur_instance_row *only, const dur_failure *failure,
+                    bool if_unleased, dur_error *err);
+/* Take the start of an instance away that has not begun, and that start only: it is not started, and leaves nothing. */
+int dur__client_take_start(dur_client *client, const char *instance, uint64_t start_id, bool if_unleased,
+                           dur_error *err);
 /* Histories of the original keep a child's id without its parent's. */
 const char *dur__client_child_id(dur_arena *arena, const char *parent, const char *stored);
 

@@ -3,8 +3,9 @@
  *
  * Terminating is one commit that asks nobody: it takes the lease away, appends the terminal event behind the last one,
  * removes all work of the instance, cancels its open children and tells its parent.  Calls of other parents that wait
- * in its queue stay there, and are answered by whoever fetches them.  The position is compared, so a
- * turn that gets in between makes us look again, and a terminal event is never followed by another.
+ * in its queue stay there, and are answered by whoever fetches them; so do messages in its queues, which become dead
+ * letters then, as behind every other end (triage.c).  The position is compared, so a turn that gets in between makes
+ * us look again, and a terminal event is never followed by another.
  *
  * An instance that has not run yet (or whose next generation has not) has no history to end.  It gets one of two
  * events: a start made up from the message that waits, and the failure.
@@ -29,8 +30,9 @@ typedef struct ending {
     dur_client *client;
     dur_arena *arena; /* of one try */
     const char *instance;
-    const char *reason;     /* for children that are cancelled with it */
-    const dur_failure *why; /* its end */
+    const dur_instance_row *only; /* not whoever has the id meanwhile; NULL: whoever has it */
+    const char *reason;           /* for children that are cancelled with it */
+    const dur_failure *why;       /* its end */
     bool if_unleased;
     dur_instance_row row;
 
@@ -44,6 +46,7 @@ typedef struct ending {
 
     /* what is written */
     bool fresh;        /* the first events of an execution */
+    bool orphan;       /* it has not begun, and its parent is gone: there is nothing to end */
     uint64_t start_id; /* the message that is ended with it; 0: none */
     dur_event made_start;
     dur_event_row events[2];
@@ -215,6 +218,7 @@ static void fill_metadata(ending *self, dur_execution_metadata *metadata) {
     metadata->orchestration_name = self->made_start.name;
     metadata->orchestration_version = self->made_start.version;
     metadata->parent_instance_id = self->made_start.parent_instance;
+    metadata->parent_birth = self->made_start.parent_birth;
     metadata->birth = self->made_start.birth;
     metadata->has_pinned_version = dur__semver_parse_lenient(DUR_VERSION, &metadata->pinned_version);
 }
@@ -239,18 +243,59 @@ static int commit(ending *self, bool *again, dur_error *err) {
         .set_suspended = true, /* to nothing */
     };
     fill_metadata(self, &turn.metadata);
+    turn.needs_parent = turn.metadata.parent_instance_id != NULL && self->execution_id == 1;
     int code = dur_store_commit_turns(self->client->store, &turn, 1, err);
     *again = code == DUR_EUNKNOWN;
     if (code != DUR_OK) return code;
     if (turn.fault == DUR_TURN_FINE) return DUR_OK;
     *again = turn.fault == DUR_TURN_POSITION || turn.error.code == DUR_EUNKNOWN;
+    self->orphan = turn.fault == DUR_TURN_ORPHAN;
     if (err != NULL) *err = turn.error;
     return turn.error.code != DUR_OK ? (int)turn.error.code : DUR_ECONFLICT;
+}
+
+int dur__client_take_start(dur_client *client, const char *instance, uint64_t start_id, bool if_unleased,
+                           dur_error *err) {
+    dur_turn_commit turn = {
+        .lock_token = "terminate", /* not compared: take_over */
+        .instance = instance,
+        .expected_last = DUR_NOT_COMPARED,
+        .consume_listed = true,
+        .consumed = &start_id,
+        .consumed_count = 1,
+        .take_over = true,
+        .if_unleased = if_unleased,
+        .remove_work = true,
+    };
+    int code = dur_store_commit_turns(client->store, &turn, 1, err);
+    if (code != DUR_OK || turn.fault == DUR_TURN_FINE) return code;
+    if (err != NULL) *err = turn.error;
+    return (int)turn.error.code;
+}
+
+/*
+ * A child whose parent was deleted, or deleted and started again: a row of its own would stand in the way of the next
+ * parent's call under the same id, which may wait behind it.  Its start goes, as it does where a node takes it; then
+ * there may be another one to end.
+ */
+static int take_start_away(ending *self, bool *again, dur_error *err) {
+    int code = dur__client_take_start(self->client, self->instance, self->start_id, self->if_unleased, err);
+    *again = self->only == NULL && (code == DUR_OK || code == DUR_EUNKNOWN);
+    return code;
+}
+
+static bool is_meant(const ending *self) {
+    if (self->only == NULL) return true;
+    return self->row.birth == self->only->birth && self->row.start_pending == self->only->start_pending &&
+           (!self->row.start_pending || self->row.pending_start_id == self->only->pending_start_id);
 }
 
 static int try_terminate(ending *self, bool *again, dur_error *err) {
     *again = false;
     int code = dur__client_row(self->client, self->arena, self->instance, &self->row, err);
+    if (code == DUR_OK && !is_meant(self))
+        code = dur_error_set(err, DUR_ENOTFOUND, false, "client.terminate", "instance \"%.200s\" is another one now",
+                             self->instance);
     if (code == DUR_OK) code = read_history(self, err);
     if (code != DUR_OK || ended(self)) return code;
     if (self->last_id == 0 || (self->last != NULL && self->last->kind == DUR_EVENT_ORCHESTRATION_CONTINUED_AS_NEW))
@@ -258,7 +303,7 @@ static int try_terminate(ending *self, bool *again, dur_error *err) {
     code = make_events(self, err);
     if (code == DUR_OK) code = make_messages(self, err);
     if (code == DUR_OK) code = commit(self, again, err);
-    return code;
+    return self->orphan && self->start_id != 0 ? take_start_away(self, again, err) : code;
 }
 
 /* It was made to stand still and has not ended: who did that lets it go on, also where the store fails for a while. */
@@ -271,10 +316,10 @@ static void resume(dur_client *client, const char *instance) {
     }
 }
 
-int dur__client_end(dur_client *client, const char *instance, const dur_failure *failure, bool if_unleased,
-                    dur_error *err) {
+int dur__client_end(dur_client *client, const char *instance, const dur_instance_row *only, const dur_failure *failure,
+                    bool if_unleased, dur_error *err) {
     dur_arena *arena = dur_arena_new();
-    bool again = true, held = false;
+    bool again = true, held = false, orphan = false;
     int code = DUR_OK;
     for (int i = 0; again && i < TRIES_MAX; i++) {
         /* One that never stands still is made to: the end that follows takes the flag away again. */
@@ -283,10 +328,13 @@ int dur__client_end(dur_client *client, const char *instance, const dur_failure 
         ending self = { .client = client,
                         .arena = arena,
                         .instance = instance,
+                        .only = only,
                         .reason = failure->message,
                         .why = failure,
                         .if_unleased = if_unleased };
         code = try_terminate(&self, &again, err);
+        if (code == DUR_ENOTFOUND && orphan) code = DUR_OK; /* nothing else was there */
+        orphan |= self.orphan;
         dur__map_free(&self.children);
         dur_arena_reset(arena);
     }
@@ -312,7 +360,7 @@ int dur_client_terminate(dur_client *client, const char *instance, const char *r
     dur_failure failure = {
         .category = DUR_FAILURE_APPLICATION, .kind = DUR_FAILURE_CANCELLED, .message = reason, .reason = reason
     };
-    return dur__client_end(client, instance, &failure, false, err);
+    return dur__client_end(client, instance, NULL, &failure, false, err);
 }
 
 /* ---- suspend and resume ---- */

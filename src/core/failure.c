@@ -20,7 +20,8 @@ enum {
     ATTEMPT_COUNT,
     MAX_ATTEMPTS,
     MESSAGE_TYPE,
-    POISON_MESSAGE
+    POISON_MESSAGE,
+    MISSING
 };
 
 #define BIT(i) (UINT64_C(1) << (i))
@@ -37,13 +38,14 @@ static const dur__field detail_fields[] = {
     [MAX_ATTEMPTS] = DUR__FIELD("max_attempts", DUR__FIELD_U32, OF(max_attempts), 0),
     [MESSAGE_TYPE] = DUR__FIELD("message_type", DUR__FIELD_POISON, OF(poison), 0),
     [POISON_MESSAGE] = DUR__FIELD("message", DUR__FIELD_TEXT, OF(message), 0),
+    [MISSING] = DUR__FIELD("missing", DUR__FIELD_TEXT, OF(missing), 0),
 };
 static const dur__record details = { detail_fields, sizeof(detail_fields) / sizeof(detail_fields[0]) };
 
 static const char *const category_variants[] = { "Infrastructure", "Configuration", "Application", "Poison" };
 static const dur__shape category_shapes[] = {
     [DUR_FAILURE_INFRASTRUCTURE] = { BIT(OPERATION) | BIT(MESSAGE) | BIT(RETRYABLE), 0, 0 },
-    [DUR_FAILURE_CONFIGURATION] = { BIT(RESOURCE_KIND) | BIT(RESOURCE), 0, BIT(MESSAGE) },
+    [DUR_FAILURE_CONFIGURATION] = { BIT(RESOURCE_KIND) | BIT(RESOURCE), 0, BIT(MESSAGE) | BIT(MISSING) },
     [DUR_FAILURE_APPLICATION] = { BIT(KIND) | BIT(MESSAGE) | BIT(RETRYABLE), 0, 0 },
     [DUR_FAILURE_POISON] = { BIT(ATTEMPT_COUNT) | BIT(MAX_ATTEMPTS) | BIT(MESSAGE_TYPE) | BIT(POISON_MESSAGE), 0, 0 },
 };
@@ -248,7 +250,8 @@ char *dur_failure_display(dur_arena *arena, const dur_failure *f) {
     case DUR_FAILURE_INFRASTRUCTURE:
         return dur_arena_format(arena, "infrastructure:%s: %s", or_empty(f->operation), or_empty(f->message));
     case DUR_FAILURE_CONFIGURATION:
-        return dur_arena_format(arena, "nondeterministic: %s", f->message != NULL ? f->message : or_empty(f->resource));
+        return dur_arena_format(arena, "%s: %s", f->missing != NULL ? "configuration" : "nondeterministic",
+                                f->message != NULL ? f->message : or_empty(f->resource));
     case DUR_FAILURE_POISON:
         return poison_display(arena, f);
     case DUR_FAILURE_APPLICATION:

@@ -44,6 +44,13 @@ typedef struct dur__parent {
 /* The same call?  What one side does not know is not compared. */
 bool dur__same_parent(const dur__parent *a, const dur__parent *b);
 
+/* Is the cancel request for the instance that answers to this call?  A parent that gives a call up means that call's
+   instance, not whoever has its id; everybody else means the id. */
+static inline bool dur__cancel_is_for(const dur_work_item *cancel, const dur__parent *call) {
+    dur__parent from = DUR__PARENT_OF(cancel);
+    return from.instance == NULL || dur__same_parent(&from, call);
+}
+
 /* The same instance, as far as both are known? */
 static inline bool dur__same_birth(uint64_t a, uint64_t b) {
     return a == 0 || b == 0 || a == b;

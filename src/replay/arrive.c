@@ -162,18 +162,12 @@ static bool answer_event(dur__exec *exec, const dur_work_item *item, dur_event_k
     return true;
 }
 
-/* A parent that gives up its call cancels that call's instance, not whoever has its id. */
-static bool ours_to_obey(const dur__exec *exec, const dur_work_item *cancel) {
-    dur__parent from = DUR__PARENT_OF(cancel);
-    return from.instance == NULL || dur__same_parent(&from, &exec->parent);
-}
-
 static bool cancel_event(dur__exec *exec, const dur_work_item *item, dur_event *out) {
     if (item->cancel_seq != 0) { /* the grace of a request is over: ours, and still running? */
         if (exec->cancel_id == item->cancel_seq) dur__finish_failed(exec, dur__cancelled_failure(exec, NULL));
         return false;
     }
-    if (exec->cancel_reason != NULL || !ours_to_obey(exec, item)) return false;
+    if (exec->cancel_reason != NULL || !dur__cancel_is_for(item, &exec->parent)) return false;
     *out = (dur_event){ .kind = DUR_EVENT_ORCHESTRATION_CANCEL_REQUESTED,
                         .reason = item->reason != NULL ? item->reason : "" };
     return true;

@@ -128,6 +128,7 @@ const dur_failure *dur__failure_copy(dur_arena *arena, const dur_failure *failur
     copy->resource = dur_arena_strdup(arena, failure->resource);
     copy->reason = dur_arena_strdup(arena, failure->reason);
     copy->said = dur_arena_strdup(arena, failure->said);
+    copy->missing = dur_arena_strdup(arena, failure->missing);
     copy->instance = dur_arena_strdup(arena, failure->instance);
     copy->activity_name = dur_arena_strdup(arena, failure->activity_name);
     copy->error = dur_arena_strdup(arena, failure->error);

@@ -206,6 +206,8 @@ static const dur_failure *keep_failure(dur_arena *arena, const dur_failure *fail
     *kept = *failure;
     kept->message = dur_arena_strdup(arena, failure->message != NULL ? failure->message : "");
     kept->resource = dur_arena_strdup(arena, failure->resource);
+    kept->missing = dur_arena_strdup(arena, failure->missing);
+    kept->reason = dur_arena_strdup(arena, failure->reason);
     kept->error = dur_arena_strdup(arena, failure->error);
     kept->instance = dur_arena_strdup(arena, failure->instance);
     return kept;
@@ -231,6 +233,13 @@ int dur__ending_build(dur__inst *inst, const dur__ending *given, dur_error *err)
         dur__commit_end(inst);
     }
     return code;
+}
+
+dur_failure dur__cancelled_by(const dur_work_item *request) {
+    const char *reason = request->reason != NULL ? request->reason : "";
+    return (dur_failure){
+        .category = DUR_FAILURE_APPLICATION, .kind = DUR_FAILURE_CANCELLED, .message = reason, .reason = reason
+    };
 }
 
 void dur__ending_refuse_start(dur_work_item *out, dur_arena *arena, const dur_work_item *start) {

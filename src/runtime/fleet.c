@@ -162,13 +162,16 @@ static dur_failure not_registered(const dur_unserved *row, dur_arena *arena) {
     split_key(row, arena, &name, &version);
     return (dur_failure){ .category = DUR_FAILURE_CONFIGURATION,
                           .resource = name,
+                          .missing = "handler",
                           .message = dur_arena_format(arena, "%s \"%s\"%s%s is not registered", kind_word(row), name,
                                                       version[0] != '\0' ? " version " : "", version) };
 }
 
-static void end_instance(dur_runtime *runtime, dur_client *client, const char *instance, const dur_failure *failure) {
+/* only: as it was looked at; NULL: whoever has the id. */
+static void end_instance(dur_runtime *runtime, dur_client *client, const char *instance, const dur_instance_row *only,
+                         const dur_failure *failure) {
     dur_error err = DUR_ERROR_INIT;
-    int code = dur__client_end(client, instance, failure, true, &err);
+    int code = dur__client_end(client, instance, only, failure, true, &err);
     if (code == DUR_OK) {
         DUR__COUNT(runtime, orchestration_failures);
         dur__log(DUR_LOG_WARN, DUR__LOG_ORCHESTRATION, DUR__FIELDS(DUR__TEXT("instance_id", instance)),
@@ -178,23 +181,76 @@ static void end_instance(dur_runtime *runtime, dur_client *client, const char *i
     }
 }
 
+/* The call that the instance answers to, in its newest execution or, where it has not begun, in the start that waits.
+ */
+static bool call_of(dur_client *client, dur_arena *arena, const dur_instance_row *row, dur__parent *out) {
+    dur_event_row *events = NULL;
+    size_t count = 0;
+    dur_event started;
+    dur_work_item start;
+    if (dur_store_read(client->store, arena, row->instance_id, 0, &events, &count, NULL) != DUR_OK) return false;
+    if (count > 0) {
+        if (dur_event_from_json(&started, arena, events[0].json, NULL) != DUR_OK) return false;
+        *out = DUR__PARENT_OF(&started);
+        return true;
+    }
+    if (row->pending_start.size == 0) return false;
+    if (dur_work_from_json(&start, arena, row->pending_start, NULL) != DUR_OK) return false;
+    *out = DUR__PARENT_OF(&start);
+    return true;
+}
+
+/* What is decided in one look. */
+typedef struct look {
+    dur_runtime *runtime;
+    dur_client *client;
+    dur_arena *arena;
+    dur__map cancelled; /* by instance: requests that nobody has heard yet */
+    dur__map ended;
+} look;
+
+typedef struct request {
+    dur_instance_row instance;
+    dur_work_item cancel;
+} request;
+
+static void end_cancelled(look *self, const request *asked) {
+    dur_failure failure = dur__cancelled_by(&asked->cancel);
+    dur__map_put(&self->ended, asked->instance.instance_id, self);
+    end_instance(self->runtime, self->client, asked->instance.instance_id, &asked->instance, &failure);
+}
+
 /*
  * A cancel request is for the handler, which may come back: a service that is just being deployed is one that nobody
- * has.  It gets its grace, counted from the request; what has not begun has nothing to clean up.
+ * has.  It gets its grace, counted from the request; what has not begun has nothing to clean up.  The request of a
+ * parent that means another instance is left for whoever takes this one.
  */
-static void end_cancelled(dur_runtime *runtime, dur_client *client, const dur_unserved *row, dur_arena *arena) {
-    dur_work_item request = { 0 };
-    dur_instance_row instance;
-    if (dur__client_row(client, arena, row->instance, &instance, NULL) != DUR_OK) return;
-    uint64_t now_ms = dur_store_now_ms(runtime->store);
-    bool patience = now_ms < row->since_ms || now_ms - row->since_ms < runtime->options.cancel_grace_ms;
-    if (!instance.start_pending && patience) return;
-    if (dur_work_from_json(&request, arena, row->json, NULL) != DUR_OK) return;
-    dur_failure failure = { .category = DUR_FAILURE_APPLICATION,
-                            .kind = DUR_FAILURE_CANCELLED,
-                            .message = request.reason,
-                            .reason = request.reason };
-    end_instance(runtime, client, row->instance, &failure);
+static void hear_cancel(look *self, const dur_unserved *row) {
+    request *asked = dur_arena_alloc(self->arena, sizeof(*asked));
+    dur__parent call;
+    if (dur__map_get(&self->ended, row->instance) != NULL) return;
+    if (dur__client_row(self->client, self->arena, row->instance, &asked->instance, NULL) != DUR_OK) return;
+    if (dur_work_from_json(&asked->cancel, self->arena, row->json, NULL) != DUR_OK) return;
+    if (!call_of(self->client, self->arena, &asked->instance, &call)) return;
+    if (!dur__cancel_is_for(&asked->cancel, &call)) return;
+    uint64_t now_ms = dur_store_now_ms(self->runtime->store);
+    bool patience = now_ms < row->since_ms || now_ms - row->since_ms < self->runtime->options.cancel_grace_ms;
+    if (asked->instance.start_pending || !patience)
+        end_cancelled(self, asked);
+    else
+        dur__map_put(&self->cancelled, asked->instance.instance_id, asked);
+}
+
+/* Nobody has come for too long.  Who has asked it to end before is answered first. */
+static void end_unserved(look *self, const dur_unserved *row) {
+    const request *asked = dur__map_get(&self->cancelled, row->instance);
+    if (dur__map_get(&self->ended, row->instance) != NULL) return;
+    if (asked != NULL) {
+        end_cancelled(self, asked);
+    } else {
+        dur_failure failure = not_registered(row, self->arena);
+        end_instance(self->runtime, self->client, row->instance, NULL, &failure);
+    }
 }
 
 static void end_activities(dur_runtime *runtime, const dur_unserved *row, dur_arena *arena) {
@@ -244,20 +300,22 @@ void dur__fleet_look(dur_runtime *runtime, dur_arena *arena) {
         return;
     }
     if (count > 0 && dur_client_new(&client, runtime->store, &err) != DUR_OK) return;
+    look self = { .runtime = runtime, .client = client, .arena = arena };
+    for (size_t i = 0; i < count; i++)
+        if (rows[i].kind == DUR_UNSERVED_CANCEL) hear_cancel(&self, &rows[i]);
     const char *last = "";
     for (size_t i = 0; i < count; i++) {
         const dur_unserved *row = &rows[i];
-        bool over = row->kind != DUR_UNSERVED_CANCEL && note(runtime, row, arena);
-        if (row->kind == DUR_UNSERVED_CANCEL) {
-            end_cancelled(runtime, client, row, arena);
-        } else if (over && row->kind == DUR_UNSERVED_INSTANCE) {
-            dur_failure failure = not_registered(row, arena);
-            end_instance(runtime, client, row->instance, &failure);
-        } else if (over && strcmp(last, row->handler) != 0) { /* all of them at once */
+        if (row->kind == DUR_UNSERVED_CANCEL || !note(runtime, row, arena)) continue;
+        if (row->kind == DUR_UNSERVED_INSTANCE) {
+            end_unserved(&self, row);
+        } else if (strcmp(last, row->handler) != 0) { /* all of them at once */
             end_activities(runtime, row, arena);
             last = row->handler;
         }
     }
     forget_unseen(runtime);
+    dur__map_free(&self.cancelled);
+    dur__map_free(&self.ended);
     dur_client_free(client);
 }

@@ -7,6 +7,8 @@
  */
 #include "runtime/runtime_internal.h"
 
+#include "provider/dead_reason.h"
+
 #include <stdlib.h>
 
 #define RETRY_BASE_MS 10
@@ -127,12 +129,25 @@ void dur__commit_abandon(dur__inst *inst) {
 
 /* ---- a child without a parent ---- */
 
+typedef struct id_list {
+    uint64_t *ids;
+    size_t count, room;
+} id_list;
+
 typedef struct inheritance {
     const dur__inst *inst;
     const dur__letter *next; /* the start of whoever has the id after it; NULL: none was seen */
-    uint64_t *ids;
-    size_t count, room;
+    id_list own;             /* its start, and what else was sent to it */
+    id_list queued;          /* what clients have put into its queues */
 } inheritance;
+
+static void id_add(id_list *list, uint64_t id) {
+    if (list->count == list->room) {
+        list->room = list->room * 2 + 16;
+        list->ids = dur__xrealloc(list->ids, list->room * sizeof(*list->ids));
+    }
+    list->ids[list->count++] = id;
+}
 
 static bool is_earlier(const dur__letter *a, const dur__letter *b) {
     const dur__arrival *x = &a->arrival, *y = &b->arrival;
@@ -155,12 +170,19 @@ static void take_along(inheritance *self, const dur__link *list) {
     DUR__LIST_EACH(list, at) {
         const dur__letter *letter = DUR__CONTAINER(at, dur__letter, arrival.link);
         if (self->next != NULL && !is_earlier(letter, self->next)) continue;
-        if (self->count == self->room) {
-            self->room = self->room * 2 + 16;
-            self->ids = dur__xrealloc(self->ids, self->room * sizeof(*self->ids));
-        }
-        self->ids[self->count++] = letter->message_id;
+        bool is_queued = letter->arrival.item.kind == DUR_WORK_QUEUE_MESSAGE;
+        id_add(is_queued ? &self->queued : &self->own, letter->message_id);
     }
+}
+
+/* What was accepted for its queues is kept.  False: not all of it yet, so that its start must stay, and is taken again.
+ */
+static bool bury_queued(dur__inst *inst, inheritance *left) {
+    if (left->queued.count == 0) return true;
+    dur__dead what = dur__dead_letters(inst, left->queued.ids, left->queued.count, DUR__NEVER_STARTED);
+    for (size_t i = 0; what == DUR__DEAD_TO_CONSUME && i < left->queued.count; i++)
+        id_add(&left->own, left->queued.ids[i]);
+    return what != DUR__DEAD_FAILED && !inst->queue_gap;
 }
 
 /*
@@ -181,8 +203,12 @@ static void orphaned(dur__inst *inst) {
     dur__log(DUR_LOG_INFO, DUR__LOG_RUNTIME,
              DUR__FIELDS(DUR__TEXT("instance_id", inst->id), DUR__TEXT("parent", inst->parent.instance)),
              "its parent is gone: the child is not started");
-    dur__forget(inst, left.ids, left.count);
-    free(left.ids);
+    if (bury_queued(inst, &left))
+        dur__forget(inst, left.own.ids, left.own.count);
+    else
+        dur__release(inst, inst->queue_gap ? 0 : 1000, true, false);
+    free(left.own.ids);
+    free(left.queued.ids);
 }
 
 static void store_failed(dur__inst *inst, const dur_turn_commit *answer) {

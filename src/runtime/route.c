@@ -151,6 +151,7 @@ static void unregistered_activity(dur__loop *loop, dur__task *task) {
     if (max != 0 && task->delivery >= max) {
         dur_failure failure = { .category = DUR_FAILURE_CONFIGURATION,
                                 .resource = task->item.name,
+                                .missing = "handler",
                                 .message = dur_arena_format(task->arena, "activity \"%s\" is not registered",
                                                             task->item.name) };
         dur__task_fail(task, &failure);

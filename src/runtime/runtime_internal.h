@@ -440,6 +440,13 @@ void dur__unborn_drop(dur__loop *loop); /* all of them: no round will come soon 
 void dur__triage(dur__loop *loop, const dur_orchestration_item *item, uint64_t alone);
 void dur__triage_unborn(dur__loop *loop, const dur_orchestration_item *item);
 void dur__triage_restarts(dur__loop *loop); /* L4: lease kept, handler dropped: replay what the store has now */
+/* Keep messages of a leased instance as dead letters, with a line in the log. */
+typedef enum dur__dead {
+    DUR__DEAD_KEPT,
+    DUR__DEAD_TO_CONSUME, /* the store keeps none: the commit at hand must take them out of the queue */
+    DUR__DEAD_FAILED      /* they are still in the queue */
+} dur__dead;
+dur__dead dur__dead_letters(dur__inst *inst, const uint64_t *ids, size_t count, const char *reason);
 /* Decode one message; NULL: dead letter or left in place (logged).  Where the store keeps no dead letters the next
    commit consumes it. */
 dur__letter *dur__letter_from_message(dur__inst *inst, const dur_fetched_message *message);
@@ -470,6 +477,7 @@ typedef struct dur__ending {
 } dur__ending;
 int dur__ending_build(dur__inst *inst, const dur__ending *ending, dur_error *err);
 /* SubOrchFailed for whoever started an instance that exists already. */
+dur_failure dur__cancelled_by(const dur_work_item *request); /* borrows its reason */
 void dur__ending_refuse_start(dur_work_item *out, dur_arena *arena, const dur_work_item *start);
 
 /* retry_commit.c */

@@ -28,20 +28,17 @@ typedef struct triage {
 
 /* ---- messages ---- */
 
-typedef enum dead { DEAD_KEPT, DEAD_TO_CONSUME, DEAD_FAILED } dead;
-
-/* DEAD_TO_CONSUME: the store keeps none, so the commit at hand must take them out of the queue. */
-static dead dead_letter(dur__inst *inst, const uint64_t *ids, size_t count, const char *reason) {
+dur__dead dur__dead_letters(dur__inst *inst, const uint64_t *ids, size_t count, const char *reason) {
     dur_provider *store = inst->loop->runtime->store;
     dur_error err = DUR_ERROR_INIT;
     dur__log(DUR_LOG_WARN, DUR__LOG_RUNTIME,
              DUR__FIELDS(DUR__TEXT("instance_id", inst->id), DUR__NUMBER("messages", count)),
              "%zu message(s) for \"%s\" are dead letters: %s", count, inst->id, reason);
     if (dur_store_dead_letter_messages(store, inst->id, ids, count, reason, &err) == DUR_OK)
-        return dur_store_has(store, "dead_letter_messages") ? DEAD_KEPT : DEAD_TO_CONSUME;
+        return dur_store_has(store, "dead_letter_messages") ? DUR__DEAD_KEPT : DUR__DEAD_TO_CONSUME;
     dur__log(DUR_LOG_WARN, DUR__LOG_PROVIDER, DUR__FIELDS(DUR__TEXT("instance_id", inst->id)),
              "dead letters could not be kept: %s", err.message);
-    return DEAD_FAILED;
+    return DUR__DEAD_FAILED;
 }
 
 /* Nobody reads it; whoever commits next consumes it with what else is drained. */
@@ -65,7 +62,8 @@ dur__letter *dur__letter_from_message(dur__inst *inst, const dur_fetched_message
     }
     dur__pool_letter_back(loop, letter);
     if (code != DUR_EUNSUPPORTED) {
-        if (dead_letter(inst, &message->id, 1, err.message) == DEAD_TO_CONSUME) drain_unread(inst, message->id);
+        if (dur__dead_letters(inst, &message->id, 1, err.message) == DUR__DEAD_TO_CONSUME)
+            drain_unread(inst, message->id);
     } else if (dur__backoff_say(loop->runtime, err.message)) { /* it comes again and again */
         dur__log(DUR_LOG_WARN, DUR__LOG_RUNTIME,
                  DUR__FIELDS(DUR__TEXT("instance_id", inst->id), DUR__NUMBER("message_id", message->id)),
@@ -154,11 +152,11 @@ static void wait_counted(triage *t, uint64_t delay_ms) {
 
 #define ENDED "the instance has ended"
 
-static void bury_dead(dur_turn_commit *commit, uint64_t *consumed, const uint64_t *ids, size_t count, dead what) {
-    if (what == DEAD_TO_CONSUME) {
+static void bury_dead(dur_turn_commit *commit, uint64_t *consumed, const uint64_t *ids, size_t count, dur__dead what) {
+    if (what == DUR__DEAD_TO_CONSUME) {
         memcpy(consumed + commit->consumed_count, ids, count * sizeof(*ids));
         commit->consumed_count += count;
-    } else if (what == DEAD_FAILED) { /* they are still there: look again */
+    } else if (what == DUR__DEAD_FAILED) { /* they are still there: look again */
         commit->seen_id = commit->seen_now_ms = 0;
         commit->delay_ms = 1000;
     }
@@ -193,7 +191,8 @@ static void bury(triage *t) {
         commit->seen_id = t->loop->seen_id;
         commit->seen_now_ms = t->loop->seen_now_ms;
     }
-    if (dead_count > 0) bury_dead(commit, ids, dead_ids, dead_count, dead_letter(t->inst, dead_ids, dead_count, ENDED));
+    if (dead_count > 0)
+        bury_dead(commit, ids, dead_ids, dead_count, dur__dead_letters(t->inst, dead_ids, dead_count, ENDED));
     letters_back(t);
     dur__loop_queue_commit(t->inst);
 }
@@ -291,6 +290,18 @@ static void handle_corrupted(triage *t, const char *why) {
 
 /* ---- handlers that are not here ---- */
 
+/* A request that no handler will hear counts all the same. */
+static const dur_work_item *cancel_of(const triage *t) {
+    dur__parent call = t->start != NULL ? DUR__PARENT_OF(&t->start->arrival.item) : DUR__PARENT_OF(&t->first);
+    for (size_t i = 0; i < t->letter_count; i++) {
+        const dur_work_item *item = t->letters[i] != NULL ? &t->letters[i]->arrival.item : NULL;
+        if (item != NULL && item->kind == DUR_WORK_CANCEL_INSTANCE && item->cancel_seq == 0 &&
+            dur__cancel_is_for(item, &call))
+            return item;
+    }
+    return NULL;
+}
+
 static void handle_unregistered(triage *t, const char *name, const char *version) {
     dur_runtime *runtime = t->loop->runtime;
     uint64_t delay = dur__backoff_unregistered(runtime, "orchestration", name, version);
@@ -302,11 +313,14 @@ static void handle_unregistered(triage *t, const char *name, const char *version
             wait_counted(t, delay);
         return;
     }
+    const dur_work_item *cancel = cancel_of(t);
     dur_failure failure = { .category = DUR_FAILURE_CONFIGURATION,
                             .resource = name,
+                            .missing = "handler",
                             .message =
                                 dur_arena_format(t->arena, "orchestration \"%s\"%s%s is not registered", name,
                                                  version != NULL ? " version " : "", version != NULL ? version : "") };
+    if (cancel != NULL) failure = dur__cancelled_by(cancel);
     end_as(t, &failure, false);
 }
 

@@ -64,7 +64,7 @@ DUR_API dur_event_role dur_event_kind_role(dur_event_kind kind);
 /* Why something failed.  Which fields count depends on category and kind, as in the wire format. */
 typedef enum dur_failure_category {
     DUR_FAILURE_INFRASTRUCTURE, /* operation, message, retryable */
-    DUR_FAILURE_CONFIGURATION,  /* resource, message (may be NULL); kind is always Nondeterminism */
+    DUR_FAILURE_CONFIGURATION,  /* resource, message (may be NULL), missing; kind is always Nondeterminism */
     DUR_FAILURE_APPLICATION,    /* kind, message, retryable */
     DUR_FAILURE_POISON          /* attempt_count, max_attempts, poison, message */
 } dur_failure_category;
@@ -90,8 +90,9 @@ typedef struct dur_failure {
     const char *operation;
     const char *message;
     const char *resource;
-    const char *reason; /* Cancelled */
-    const char *said;   /* Cancelled (ours, optional): what the handler returned afterwards; NULL: nothing */
+    const char *reason;  /* Cancelled */
+    const char *said;    /* Cancelled (ours, optional): what the handler returned afterwards; NULL: nothing */
+    const char *missing; /* Configuration (ours, optional): "handler": no node has it; NULL: code and history differ */
     uint32_t attempt_count;
     uint32_t max_attempts;
     const char *instance;
@@ -101,7 +102,8 @@ typedef struct dur_failure {
     const char *error;
 } dur_failure;
 
-/* "nondeterministic: …", "cancelled: REASON[; SAID]", "poison: …" or the plain message; lives in arena. */
+/* "nondeterministic: …", "configuration: …" (something is missing), "cancelled: REASON[; SAID]", "poison: …" or the
+ * plain message; lives in arena. */
 DUR_API char *dur_failure_display(dur_arena *arena, const dur_failure *failure);
 /* "infrastructure", "configuration", "application" or "poison". */
 DUR_API const char *dur_failure_category_name(dur_failure_category category);

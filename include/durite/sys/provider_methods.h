@@ -285,12 +285,18 @@ typedef struct dur_turn_commit {
     uint64_t delay_ms;    /* without keep_lease: not fetched again before now + delay (0: at once) */
     bool give_back;       /* the acquisition was not used (shutdown, unregistered): do not count it */
     /* A turn with execution_id 0 is a release: nothing is written, the lease goes, and what it lists as consumed; if
-       that was its start, the instance no longer exists.  It clears the counts of attempts only if it says what it has
-       seen (the handler ran and waits); otherwise it leaves them, or with give_back takes one off. */
-    bool take_over;     /* no token is compared; any lease on the instance ends (terminate) */
-    bool if_unleased;   /* with take_over: DUR_TURN_LEASE_LOST when somebody holds the instance */
-    bool remove_work;   /* delete messages, worker rows and timers of the instance (terminate), but not starts, unless
-                           they are listed as consumed: each is somebody's call, and is answered when it is fetched */
+       that was its start, the instance no longer exists, unless another start waits behind it.  It clears the counts of
+       attempts only if it says what it has seen (the handler ran and waits); otherwise it leaves them, or with
+       give_back takes one off. */
+    bool take_over;   /* no token is compared; any lease on the instance ends (terminate) */
+    bool if_unleased; /* with take_over: DUR_TURN_LEASE_LOST when somebody holds the instance */
+    bool remove_work; /* delete worker rows, timers and messages of the instance (terminate), but neither starts, unless
+                         they are listed as consumed, nor QueueMessages: a start is somebody's call and is answered, a
+                         QueueMessage was accepted and becomes a dead letter, when the instance is fetched next, for
+                         which they are a reason again, whoever has seen them.  With execution_id 0 and take_over it
+                         says that an instance which has not begun is none: when its start is consumed, what stands
+                         in front of the next start goes, too, QueueMessages as dead letters (where the store keeps
+                         them) at once; what is behind is for whoever has the id then */
     bool set_suspended; /* mark suspended with this reason (NULL: resume) */
     const char *suspended;
     bool needs_parent; /* compared too: metadata.parent_instance_id exists and, if metadata.parent_birth is given, is
@@ -443,7 +449,7 @@ typedef struct dur_owner_report {
 typedef enum dur_unserved_kind {
     DUR_UNSERVED_INSTANCE, /* it could be fetched now */
     DUR_UNSERVED_ACTIVITY, /* a worker row, the same */
-    DUR_UNSERVED_CANCEL    /* such an instance, and a cancel request waits for it */
+    DUR_UNSERVED_CANCEL    /* such an instance, and this cancel request waits for it */
 } dur_unserved_kind;
 
 typedef struct dur_unserved {
@@ -750,7 +756,9 @@ struct dur_provider_methods {
        is not listed (DUR_ECHILD, "child"), an unknown id (DUR_ENOTFOUND, "not found").  Leases end with it.  Starts
        that wait behind an instance are calls of others, who wait for an answer: they stay, with attempts of 0, and the
        first of them makes a new instance under the id.  An instance without history is its first start, and that goes
-       with it; a ContinueAsNew always does. */
+       with it; a ContinueAsNew always does.  QueueMessages, which somebody was told are accepted, become dead letters
+       (where the store keeps them), and count as deleted; so they do with every other way in which a store deletes an
+       instance. */
     int (*delete_instances)(dur_provider *self, const char *const *ids, size_t count, bool force,
                             dur_delete_result *out, dur_error *err);
     /* Finished roots that match, with their trees. */
@@ -797,7 +805,8 @@ struct dur_provider_methods {
     /* ======== optional: fleets ======== */
 
     /* What waits for a handler that no registered owner has: of each such handler the first `each` instances and worker
-       rows, and instances with a cancel request; of everything the first few hundred.  A read that costs as much as
+       rows, and cancel requests: every one that waits for an instance that is listed, and others; of everything the
+       first few hundred.  A request may come twice.  A read that costs as much as
        there are different handlers among what waits.  Fallback: nothing is known. */
     int (*list_unserved)(dur_provider *self, dur_arena *arena, size_t each, dur_unserved **out, size_t *count,
                          dur_error *err);

@@ -1,6 +1,7 @@
 /*
  * memory_delete.c: deleting instances with their trees, and pruning executions.
  */
+#include "provider/dead_reason.h"
 #include "provider/memory/memory_internal.h"
 
 #include <stdlib.h>
@@ -54,10 +55,19 @@ static void start_found(dur__mem *mem, dur__mem_message *message, void *arg) {
     if (message->kind == DUR_WORK_START_ORCHESTRATION) dur__mem_batch_add(arg, message);
 }
 
-static int by_place(const void *a, const void *b) {
-    const dur__mem_message *x = *(dur__mem_message *const *)a, *y = *(dur__mem_message *const *)b;
-    if (x->order_ms != y->order_ms) return x->order_ms < y->order_ms ? -1 : 1;
-    return x->id < y->id ? -1 : 1;
+static void letter_found(dur__mem *mem, dur__mem_message *message, void *arg) {
+    (void)mem;
+    if (message->kind == DUR_WORK_QUEUE_MESSAGE) dur__mem_batch_add(arg, message);
+}
+
+/* What clients have put into its queues. */
+static void bury_letters(dur__mem *mem, dur__mem_instance *instance) {
+    dur__mem_batch found = { NULL, 0, 0 };
+    dur__mem_each_message(mem, instance, letter_found, &found);
+    dur__mem_batch_sort(&found);
+    for (size_t i = 0; i < found.count; i++)
+        dur__mem_bury(mem, instance->id, DUR__DELETED, found.items[i]->json, found.items[i]->json_size);
+    free(found.items);
 }
 
 /*
@@ -68,7 +78,7 @@ static void erase(dur__mem *mem, dur__mem_instance *instance, dur_delete_result 
     dur_arena *arena = dur_arena_new();
     dur__mem_batch found = { NULL, 0, 0 };
     dur__mem_each_message(mem, instance, start_found, &found);
-    if (found.count > 1) qsort(found.items, found.count, sizeof(*found.items), by_place);
+    dur__mem_batch_sort(&found);
     size_t own = found.count > 0 && instance->event_count == 0, count = found.count - own;
     dur_message *kept = dur_arena_zalloc(arena, (count + 1) * sizeof(*kept));
     for (size_t i = 0; i < count; i++) {
@@ -82,6 +92,7 @@ static void erase(dur__mem *mem, dur__mem_instance *instance, dur_delete_result 
                            .json = { dur_arena_memdup(arena, message->json, message->json_size), message->json_size } };
     }
     free(found.items);
+    bury_letters(mem, instance);
     dur__mem_erase(mem, instance, out);
     out->queue_messages -= count;
     for (size_t i = 0; i < count; i++)

@@ -177,15 +177,16 @@ static void unserved_add(unserved_list *list, dur_unserved_kind kind, const char
     row->json = (dur_text){ dur_arena_memdup(list->arena, cancel->json, cancel->json_size), cancel->json_size };
 }
 
-static const dur__mem_message *first_cancel(const dur__mem *mem, const dur__mem_instance *instance) {
+static void unserved_cancels(const dur__mem *mem, const dur__mem_instance *instance, const char *handler,
+                             unserved_list *list) {
     const dur__mem_tree *const trees[] = { &instance->plain.now, &instance->plain.later };
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; i < 2 && instance->cancel_count > 0; i++) {
         for (dur__mem_node *node = dur__mem_tree_first(trees[i]); node != NULL; node = dur__mem_tree_next(node)) {
             const dur__mem_message *message = DUR__CONTAINER(node, dur__mem_message, place);
-            if (message->kind == DUR_WORK_CANCEL_INSTANCE && dur__mem_visible(mem, message)) return message;
+            if (message->kind == DUR_WORK_CANCEL_INSTANCE && dur__mem_visible(mem, message))
+                unserved_add(list, DUR_UNSERVED_CANCEL, handler, instance->id, message);
         }
     }
-    return NULL;
 }
 
 static void unserved_instances(dur__mem *mem, size_t each, unserved_list *list) {
@@ -198,8 +199,7 @@ static void unserved_instances(dur__mem *mem, size_t each, unserved_list *list) 
             for (; node != NULL; node = dur__mem_tree_next(node)) {
                 const dur__mem_instance *instance = DUR__CONTAINER(node, dur__mem_instance, place);
                 if (told++ < each) unserved_add(list, DUR_UNSERVED_INSTANCE, bucket->handler, instance->id, NULL);
-                const dur__mem_message *cancel = instance->cancel_count > 0 ? first_cancel(mem, instance) : NULL;
-                if (cancel != NULL) unserved_add(list, DUR_UNSERVED_CANCEL, bucket->handler, instance->id, cancel);
+                unserved_cancels(mem, instance, bucket->handler, list);
             }
         }
     }

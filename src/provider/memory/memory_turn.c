@@ -4,6 +4,7 @@
  * Everything that can refuse a turn is checked before anything is changed, so that a refused turn leaves no trace.
  */
 #include "base/assert.h"
+#include "provider/dead_reason.h"
 #include "provider/memory/memory_internal.h"
 #include "provider/plain_turn.h"
 
@@ -84,16 +85,39 @@ static void message_drop(dur__mem *mem, dur__mem_message *message, void *arg) {
     dur__mem_message_free(mem, message);
 }
 
-static void message_drop_unless_start(dur__mem *mem, dur__mem_message *message, void *arg) {
+/* Calls of others, and what clients have put into queues, are not the instance's to take along. */
+static void message_drop_own(dur__mem *mem, dur__mem_message *message, void *arg) {
     (void)arg;
-    if (message->kind != DUR_WORK_START_ORCHESTRATION) dur__mem_message_free(mem, message);
+    if (message->kind != DUR_WORK_START_ORCHESTRATION && message->kind != DUR_WORK_QUEUE_MESSAGE)
+        dur__mem_message_free(mem, message);
 }
 
 static void remove_work(dur__mem *mem, dur__mem_instance *instance) {
     dur__mem_node *node;
-    dur__mem_each_message(mem, instance, message_drop_unless_start, NULL);
+    dur__mem_each_message(mem, instance, message_drop_own, NULL);
+    dur__mem_all_count(instance); /* whoever fetches it clears them up */
     while ((node = dur__mem_tree_first(&instance->works)) != NULL)
         dur__mem_work_remove(mem, DUR__CONTAINER(node, dur__mem_work, by_ref));
+}
+
+static void message_found(dur__mem *mem, dur__mem_message *message, void *arg) {
+    (void)mem;
+    dur__mem_batch_add(arg, message);
+}
+
+/* It never was: what stands in front of the next start was for it alone. */
+static void never_started(dur__mem *mem, dur__mem_instance *instance) {
+    dur__mem_batch found = { NULL, 0, 0 };
+    dur__mem_each_message(mem, instance, message_found, &found);
+    dur__mem_batch_sort(&found);
+    for (size_t i = 0; i < found.count && found.items[i]->kind != DUR_WORK_START_ORCHESTRATION; i++) {
+        dur__mem_message *message = found.items[i];
+        if (message->kind == DUR_WORK_QUEUE_MESSAGE)
+            dur__mem_bury(mem, instance->id, DUR__NEVER_STARTED, message->json, message->json_size);
+        dur__mem_message_free(mem, message);
+    }
+    free(found.items);
+    dur__mem_all_count(instance);
 }
 
 static void consume(dur__mem *mem, dur__mem_instance *instance, const dur_turn_commit *turn) {
@@ -263,9 +287,11 @@ void dur__mem_commit(dur__mem *mem, dur__mem_lane *lane, dur_arena *arena, dur_t
     }
 
     /* Nothing below can refuse.  The instance outlives the calls: a lease or its own row holds it. */
-    if (turn->remove_work) remove_work(mem, instance);
+    bool never = turn->remove_work && turn->execution_id == 0 && turn->take_over;
+    if (turn->remove_work && !never) remove_work(mem, instance);
     consume(mem, instance, turn);
-    if (is_release(turn) && turn->consumed_count > 0 && !instance->has_row && instance->event_count == 0)
+    if (never && !instance->has_row && instance->event_count == 0) never_started(mem, instance);
+    if (turn->execution_id == 0 && turn->consumed_count > 0 && !instance->has_row && instance->event_count == 0)
         dur__mem_set_text(&instance->handler, NULL); /* its start is gone, and another one may need another */
     write_execution(mem, instance, turn);
     write_work(mem, instance, turn);

@@ -1,6 +1,7 @@
 /*
  * pg_delete.c: deleting instances with their trees, and pruning executions.
  */
+#include "provider/dead_reason.h"
 #include "provider/postgres/pg_internal.h"
 #include "provider/postgres/pg_works.h"
 
@@ -17,11 +18,15 @@ static const char erase_history_sql[] =
     "WITH d AS (DELETE FROM @history WHERE instance_id = ANY ($2::text[]) RETURNING events) SELECT "
     "coalesce(sum(events),"
     " 0) FROM d";
-/* Starts that wait behind an instance are calls of others.  Without history the first one is the instance itself. */
+/* Starts that wait behind an instance are calls of others.  Without history the first one is the instance itself.  What
+   clients have put into its queues is kept as dead letters. */
 static const char erase_queue_sql[] =
-    "DELETE FROM @queue q USING @instances i WHERE i.instance_id = ANY ($2::text[]) AND q.instance_id = i.instance_id"
-    " AND (q.kind <> 0 OR NOT i.has_history AND q.id = (SELECT f.id FROM @queue f WHERE f.instance_id = i.instance_id"
-    " AND f.kind = 0 ORDER BY f.order_ms, f.id LIMIT 1))";
+    "WITH d AS (DELETE FROM @queue q USING @instances i WHERE i.instance_id = ANY ($2::text[]) AND q.instance_id ="
+    " i.instance_id AND (q.kind <> 0 OR NOT i.has_history AND q.id = (SELECT f.id FROM @queue f WHERE f.instance_id ="
+    " i.instance_id AND f.kind = 0 ORDER BY f.order_ms, f.id LIMIT 1)) RETURNING q.instance_id, q.queue, q.order_ms,"
+    " q.id, q.json), b AS (INSERT INTO @dead_letters (instance_id, reason, at_ms, json) SELECT d.instance_id,"
+    " '" DUR__DELETED "', #now, d.json FROM d WHERE d.queue IS NOT NULL ORDER BY d.order_ms, d.id)"
+    " SELECT count(*) FROM d";
 /* The calls that are left make instances of their own. */
 static const char instances_of_starts_sql[] =
     "INSERT INTO @instances (instance_id, known, ready_at, ready_due, next, next_execution, created_at)"
@@ -72,7 +77,7 @@ int dur__pg_erase(dur__pg_conn *conn, dur__pg_array *ids, dur_delete_result *out
     if (code == DUR_OK) {
         out->executions = touched(batch.results[at[EXECUTIONS]]);
         out->events = dur__pg_get_u64(batch.results[at[HISTORY]], 0, 0);
-        out->queue_messages = touched(batch.results[at[QUEUE]]) + touched(batch.results[at[WORKER]]);
+        out->queue_messages = dur__pg_get_u64(batch.results[at[QUEUE]], 0, 0) + touched(batch.results[at[WORKER]]);
         out->instances = touched(batch.results[at[INSTANCES]]);
     }
     dur__pg_batch_end(&batch);

@@ -25,30 +25,28 @@ void dur__pg_handlers(dur__pg_args *args, const dur_handler_filter *filter) {
     handler " <> '' AND NOT EXISTS (SELECT 1 FROM @served s WHERE s.activity = " activity                              \
             " AND s.handler IN (" handler ", ''))"
 
-/* $2: how many of each.  Kinds as in dur_unserved_kind. */
+#define CANCEL_WAITS "q.kind = " DUR__PG_CANCEL " AND q.due_ms <= (SELECT now FROM n)"
+
+/* $2: how many of each.  Kinds as in dur_unserved_kind.  Of cancel requests those of the instances that are listed, and
+   the first of all. */
+/* clang-format off */
 static const char unserved_sql[] =
-    "WITH RECURSIVE " DUR__PG_HANDLERS("ha", "@instances", FREE, "NULL::text[]") ", " DUR__PG_HANDLERS(
-        "wa", "@worker", "owner IS NULL",
-        "NULL::text[]") ","
-                        " n AS MATERIALIZED (SELECT #now AS now)"
-                        " (SELECT 0 AS kind, ha.h, x.instance_id, 0::bigint, NULL::text FROM ha CROSS JOIN LATERAL "
-                        "(SELECT instance_id FROM"
-                        " @instances WHERE handler = ha.h AND " FREE
-                        " AND ready_at <= (SELECT now FROM n) AND (token IS NULL OR"
-                        " expires_at <= (SELECT now FROM n)) ORDER BY ready_at LIMIT $2::bigint) x WHERE " NOBODY_HAS(
-                            "false", "ha.h") " LIMIT 128) UNION ALL (SELECT 1, wa.h, x.instance_id, 0, NULL FROM wa "
-                                             "CROSS JOIN LATERAL (SELECT instance_id FROM"
-                                             " @worker w WHERE w.handler = wa.h AND w.owner IS NULL AND w.until_ms <= "
-                                             "(SELECT now FROM n) ORDER BY w.id LIMIT"
-                                             " $2::bigint) x WHERE " NOBODY_HAS(
-                                                 "true",
-                                                 "wa.h") " LIMIT 128)"
-                                                         " UNION ALL (SELECT 2, i.handler, i.instance_id, q.order_ms, "
-                                                         "q.json FROM @queue q JOIN @instances i ON"
-                                                         " i.instance_id = q.instance_id WHERE q.kind = " DUR__PG_CANCEL
-                                                         " AND q.due_ms <= (SELECT now FROM n) AND i.token"
-                                                         " IS NULL AND i.suspended IS NULL AND i.known AND " NOBODY_HAS(
-                                                             "false", "i.handler") " LIMIT 64)";
+    "WITH RECURSIVE " DUR__PG_HANDLERS("ha", "@instances", FREE, "NULL::text[]") ", "
+    DUR__PG_HANDLERS("wa", "@worker", "owner IS NULL", "NULL::text[]") ","
+    " n AS MATERIALIZED (SELECT #now AS now),"
+    " li AS MATERIALIZED (SELECT ha.h, x.instance_id FROM ha CROSS JOIN LATERAL (SELECT instance_id FROM @instances"
+    " WHERE handler = ha.h AND " FREE " AND ready_at <= (SELECT now FROM n) AND (token IS NULL OR expires_at <= (SELECT"
+    " now FROM n)) ORDER BY ready_at LIMIT $2::bigint) x WHERE " NOBODY_HAS("false", "ha.h") " LIMIT 128)"
+    " SELECT 0 AS kind, li.h, li.instance_id, 0::bigint, NULL::text FROM li"
+    " UNION ALL (SELECT 1, wa.h, x.instance_id, 0, NULL FROM wa CROSS JOIN LATERAL (SELECT instance_id FROM @worker w"
+    " WHERE w.handler = wa.h AND w.owner IS NULL AND w.until_ms <= (SELECT now FROM n) ORDER BY w.id LIMIT $2::bigint)"
+    " x WHERE " NOBODY_HAS("true", "wa.h") " LIMIT 128)"
+    " UNION ALL (SELECT 2, li.h, li.instance_id, q.order_ms, q.json FROM li JOIN @queue q ON q.instance_id ="
+    " li.instance_id WHERE " CANCEL_WAITS " LIMIT 256)"
+    " UNION ALL (SELECT 2, i.handler, i.instance_id, q.order_ms, q.json FROM @queue q JOIN @instances i ON"
+    " i.instance_id = q.instance_id WHERE " CANCEL_WAITS " AND i.token IS NULL AND i.suspended IS NULL AND i.known AND "
+    NOBODY_HAS("false", "i.handler") " LIMIT 64)";
+/* clang-format on */
 
 int dur__pg_list_unserved(dur_provider *self, dur_arena *arena, size_t each, dur_unserved **out, size_t *count,
                           dur_error *err) {

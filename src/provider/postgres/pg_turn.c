@@ -7,6 +7,7 @@
  */
 #include "provider/postgres/pg_turn.h"
 #include "base/assert.h"
+#include "provider/dead_reason.h"
 #include "provider/postgres/pg_works.h"
 
 #include <stdio.h>
@@ -239,8 +240,12 @@ void dur__pg_send_ids(dur__pg *store, dur__pg_batch *batch, const char *sql, dur
 static bool takes_over(const dur_turn_commit *turn) {
     return turn->take_over;
 }
+/* It has not begun, and its start is taken away. */
+static bool never_was(const dur_turn_commit *turn) {
+    return turn->remove_work && turn->take_over && turn->execution_id == 0;
+}
 static bool removes_work(const dur_turn_commit *turn) {
-    return turn->remove_work;
+    return turn->remove_work && !never_was(turn);
 }
 static bool takes_given(const dur_turn_commit *turn) {
     return !turn->consume_listed && !turn->take_over;
@@ -251,8 +256,18 @@ bool dur__pg_turn_ends(const dur_turn_commit *turn) {
 
 /* ---- messages and worker rows that it takes ---------------------------------------------------------------------- */
 
+/* Not calls of others, nor what clients have put into queues. */
 static const char remove_work_sql[] =
-    "WITH d AS (" DUR__PG_DELETE_WORKS ") DELETE FROM @queue WHERE instance_id = ANY ($2::text[]) AND kind <> 0";
+    "WITH d AS (" DUR__PG_DELETE_WORKS
+    ") DELETE FROM @queue WHERE instance_id = ANY ($2::text[]) AND kind <> 0 AND queue IS NULL";
+/* What stands in front of the next start was for an instance that never was. */
+static const char never_was_sql[] =
+    "WITH d AS (DELETE FROM @queue q USING @instances i WHERE i.instance_id = ANY ($2::text[]) AND NOT (i.has_row OR"
+    " i.has_history) AND q.instance_id = i.instance_id AND q.kind <> 0 AND NOT EXISTS (SELECT 1 FROM @queue s WHERE"
+    " s.instance_id = q.instance_id AND s.kind = 0 AND (s.order_ms, s.id) < (q.order_ms, q.id)) RETURNING"
+    " q.instance_id, q.queue, q.order_ms, q.id, q.json) INSERT INTO @dead_letters (instance_id, reason, at_ms, json)"
+    " SELECT d.instance_id, '" DUR__NEVER_STARTED "', #now, d.json FROM d WHERE d.queue IS NOT NULL ORDER BY"
+    " d.order_ms, d.id";
 /* A place among the first few of a queue is free again: the holder is to look. */
 #define LOOK_BEHIND_D                                                                                                  \
     " UPDATE @instances i SET ready_at = 0, ready_due = 0 FROM (SELECT DISTINCT instance_id FROM d WHERE queue IS NOT" \
@@ -472,6 +487,7 @@ static void send_all(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *l
     dur__pg_send_ids(store, batch, remove_work_sql, turns, count, removes_work);
     dur__pg_send_ids(store, batch, take_given_sql, turns, count, takes_given);
     dur__pg_send_consumed(store, batch, turns, count, false);
+    dur__pg_send_ids(store, batch, never_was_sql, turns, count, never_was);
     send_rows(store, batch, lane, turns, count);
     dur__pg_send_work_taken(store, batch, NULL, turns, count);
     dur__pg_send_history(store, batch, turns, count);

@@ -4,6 +4,7 @@
  * What can refuse a deletion is read before the first row goes.  The lease goes with the row, so that a turn in
  * progress cannot bring the instance back.
  */
+#include "provider/dead_reason.h"
 #include "provider/sqlite/sqlite_internal.h"
 #include "provider/sqlite/sqlite_methods.h"
 #include <stdlib.h>
@@ -150,7 +151,7 @@ static int delete_one(dur__sq_txn *txn, uint64_t key, dur__sq_delete_list *delet
     dur__sq_lease_recheck(txn->file, key);
     deleted_add(deleted, key);
     txn->file->times_stale = true;
-    int code = DUR_OK;
+    int code = dur__sq_run(txn->conn, DUR__SQ_DEAD_DELETED, err, "iti", key, DUR__DELETED, txn->now_ms);
     for (size_t i = 0; i < sizeof steps / sizeof steps[0] && code == DUR_OK; i++)
         code = delete_rows(txn, steps[i].sql, key, steps[i].count, err);
     if (code == DUR_OK) code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_DELETE, &row, err, "i", key);

@@ -92,9 +92,8 @@ static int unserved_kind(unserved_list *list, bool activity, size_t each, dur_er
     return code;
 }
 
-static int unserved_cancels(unserved_list *list, uint64_t now_ms, dur_error *err) {
-    sqlite3_stmt *row = NULL;
-    int code = dur__sq_first(list->conn, DUR__SQ_UNSERVED_CANCELS, &row, err, "i", now_ms);
+static int cancels_add(unserved_list *list, sqlite3_stmt *row, dur_error *err) {
+    int code = DUR_OK;
     while (code == DUR_OK && row != NULL && list->count < UNSERVED_MAX) {
         list->rows[list->count++] = (dur_unserved){ .kind = DUR_UNSERVED_CANCEL,
                                                     .handler = dur__sq_dup(list->arena, row, 0),
@@ -107,6 +106,19 @@ static int unserved_cancels(unserved_list *list, uint64_t now_ms, dur_error *err
     return code;
 }
 
+/* Those of the instances that are listed, then the first of all. */
+static int unserved_cancels(unserved_list *list, uint64_t now_ms, dur_error *err) {
+    sqlite3_stmt *row = NULL;
+    int code = DUR_OK;
+    for (size_t i = 0, count = list->count; i < count && code == DUR_OK; i++) {
+        if (list->rows[i].kind != DUR_UNSERVED_INSTANCE) continue;
+        code = dur__sq_first(list->conn, DUR__SQ_CANCELS_OF, &row, err, "ti", list->rows[i].instance, now_ms);
+        if (code == DUR_OK) code = cancels_add(list, row, err);
+    }
+    if (code == DUR_OK) code = dur__sq_first(list->conn, DUR__SQ_UNSERVED_CANCELS, &row, err, "i", now_ms);
+    return code == DUR_OK ? cancels_add(list, row, err) : code;
+}
+
 int dur__sq_list_unserved(dur_provider *self, dur_arena *arena, size_t each, dur_unserved **out, size_t *count,
                           dur_error *err) {
     dur__sq_file *file = dur__sq_file_of(self);
@@ -114,8 +126,8 @@ int dur__sq_list_unserved(dur_provider *self, dur_arena *arena, size_t each, dur
     int code = dur__sq_reader(file, &list.conn, err);
     if (code != DUR_OK) return code;
     code = unserved_kind(&list, false, each, err);
-    if (code == DUR_OK) code = unserved_kind(&list, true, each, err);
     if (code == DUR_OK) code = unserved_cancels(&list, file->world->wall_ms(file->world->data), err);
+    if (code == DUR_OK) code = unserved_kind(&list, true, each, err);
     dur__sq_reader_done(file, list.conn);
     *out = list.rows;
     *count = code == DUR_OK ? list.count : 0;

@@ -196,7 +196,11 @@
     SQL(QUEUE_DELETE_SEEN, /* what rounds have handed to the holder, queues apart */                                   \
         "DELETE FROM dur_queue WHERE key=?1 AND qname IS NULL AND id <= ?2 AND due <= ?3")                             \
     SQL(QUEUE_DELETE_KEY, "DELETE FROM dur_queue WHERE key=?1")                                                        \
-    SQL(QUEUE_DELETE_BUT_STARTS, "DELETE FROM dur_queue WHERE key=?1 AND kind <> 0")                                   \
+    SQL(QUEUE_DELETE_OWN, /* not calls of others, nor what clients have put into queues */                             \
+        "DELETE FROM dur_queue WHERE key=?1 AND kind <> 0 AND qname IS NULL")                                          \
+    SQL(QUEUE_DELETE_FRONT, /* of an instance that has not begun: what stands in front of the next start */            \
+        "DELETE FROM dur_queue AS q WHERE key=?1 AND kind <> 0 AND NOT EXISTS (SELECT 1 FROM dur_event WHERE key=?1) " \
+        "AND NOT EXISTS (SELECT 1 FROM dur_queue s WHERE s.key=?1 AND s.kind=0 AND (s.ord, s.id) < (q.ord, q.id))")    \
     SQL(QUEUE_ANEW, /* what a commit leaves that ends the lease: its attempts begin anew */                            \
         "UPDATE dur_queue SET token=NULL, attempts=0 WHERE key=?1 AND token IS NOT NULL AND "                          \
         "token=(SELECT token FROM dur_instance WHERE key=?1)")                                                         \
@@ -334,12 +338,22 @@
     SQL(SERVED_ADD, "INSERT OR IGNORE INTO dur_served(activity, handler, owner) VALUES(?1, ?2, ?3)")                   \
     SQL(SERVED_DELETE, "DELETE FROM dur_served WHERE owner=?1")                                                        \
     SQL(SERVED, "SELECT 1 FROM dur_served WHERE activity=?1 AND handler IN (?2, '') LIMIT 1")                          \
+    SQL(CANCELS_OF, "SELECT i.handler, i.id, q.ord, q.json FROM dur_instance i JOIN dur_queue q ON q.key = i.key "     \
+                    "WHERE i.id = ?1 AND q.kind = 10 AND q.due <= ?2 LIMIT 64")                                        \
     SQL(UNSERVED_CANCELS,                                                                                              \
         "SELECT i.handler, i.id, q.ord, q.json FROM dur_queue q CROSS JOIN dur_instance i ON i.key = q.key "           \
         "WHERE q.kind = 10 AND q.due <= ?1 AND i.ready_at = 0 AND i.suspended IS NULL AND i.handler <> '' "            \
         "AND NOT EXISTS (SELECT 1 FROM dur_served s WHERE s.activity = 0 AND s.handler IN (i.handler, '')) LIMIT 64")  \
     /* dead letters */                                                                                                 \
     SQL(DEAD_ADD, "INSERT INTO dur_dead_letter(instance, reason, at, json) VALUES(?1, ?2, ?3, ?4)")                    \
+    SQL(DEAD_DELETED, /* what waits in the queues of an instance that is being deleted */                              \
+        "INSERT INTO dur_dead_letter(instance, reason, at, json) SELECT i.id, ?2, ?3, q.json FROM dur_instance i "     \
+        "JOIN dur_queue q ON q.key=i.key WHERE i.key=?1 AND q.qname IS NOT NULL ORDER BY q.ord, q.id")                 \
+    SQL(DEAD_FRONT, /* as QUEUE_DELETE_FRONT */                                                                        \
+        "INSERT INTO dur_dead_letter(instance, reason, at, json) SELECT i.id, ?2, ?3, q.json FROM dur_instance i "     \
+        "JOIN dur_queue q ON q.key=i.key WHERE i.key=?1 AND q.qname IS NOT NULL AND NOT EXISTS (SELECT 1 "             \
+        "FROM dur_event WHERE key=?1) AND NOT EXISTS (SELECT 1 FROM dur_queue s WHERE s.key=?1 AND s.kind=0 "          \
+        "AND (s.ord, s.id) < (q.ord, q.id)) ORDER BY q.ord, q.id")                                                     \
     SQL(DEAD_LIST, "SELECT id, instance, reason, at, json FROM dur_dead_letter WHERE id > ?1 ORDER BY id LIMIT ?2")    \
     SQL(DEAD_DELETE, "DELETE FROM dur_dead_letter WHERE id=?1")                                                        \
     /* administration */                                                                                               \

@@ -6,6 +6,7 @@
  * everything that a step needs is remembered, and one sequential step costs two inserts of events, one delete and one
  * insert of a worker row.
  */
+#include "provider/dead_reason.h"
 #include "provider/sqlite/sqlite_internal.h"
 #include "provider/sqlite/sqlite_methods.h"
 #include <stdlib.h>
@@ -232,6 +233,12 @@ static int given_consume(dur__sq_turn_op *self, dur__sq_txn *txn) {
     return code;
 }
 
+/* It has not begun, and its start is taken away. */
+static bool never_was(const dur__sq_turn_op *self) {
+    const dur_turn_commit *turn = self->turn;
+    return !self->plain && turn->remove_work && turn->take_over && turn->execution_id == 0;
+}
+
 /* What it leaves in the queue was not what a crash would be blamed on. */
 static int messages_clear(dur__sq_turn_op *self, dur__sq_txn *txn) {
     const dur_turn_commit *turn = self->turn;
@@ -267,8 +274,12 @@ static int messages_consume(dur__sq_turn_op *self, dur__sq_txn *txn) {
         (self->counted || !turn->keep_lease) && !is_failed_release(self) &&
         (self->lease == NULL || tagged_left(self->lease, turn, false) > 0))
         code = messages_clear(self, txn);
-    if (code == DUR_OK && !self->plain && turn->remove_work) {
-        code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_DELETE_BUT_STARTS, &self->op.err, "i", self->key);
+    if (code == DUR_OK && never_was(self)) {
+        code = dur__sq_run(txn->conn, DUR__SQ_DEAD_FRONT, &self->op.err, "iti", self->key, DUR__NEVER_STARTED,
+                           txn->now_ms);
+        if (code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_DELETE_FRONT, &self->op.err, "i", self->key);
+    } else if (code == DUR_OK && !self->plain && turn->remove_work) {
+        code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_DELETE_OWN, &self->op.err, "i", self->key);
         if (code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_ANEW, &self->op.err, "i", self->key);
         if (code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_WORK_DELETE_KEY, &self->op.err, "i", self->key);
     }
