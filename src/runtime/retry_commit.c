@@ -21,9 +21,14 @@ static void log_conflict(const dur__inst *inst, const char *what, const char *me
              "%s: the handler is dropped%s%s", what, message[0] != '\0' ? ": " : "", message);
 }
 
+/* Mostly the act of a client, who knows what it did; of a take-over the keeper warns, once for all leases. */
 void dur__inst_lost(dur__inst *inst, const char *why) {
     DUR__COUNT(inst->loop->runtime, turn_conflicts);
-    log_conflict(inst, "the lease is gone", why);
+    dur__log(DUR_LOG_INFO, DUR__LOG_RUNTIME,
+             DUR__FIELDS(DUR__TEXT("instance_id", inst->id), DUR__NUMBER("execution_id", inst->execution_id)),
+             "\"%s\" was deleted, terminated or suspended by a client, or taken over by another node: its handler is "
+             "dropped (%s)",
+             inst->id, why);
     dur__inst_free(inst);
 }
 

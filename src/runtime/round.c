@@ -219,7 +219,7 @@ static void answer_turns(dur__loop *loop, const round *r) {
 static void answer_lost(dur__loop *loop, const round *r) {
     for (size_t i = 0; i < r->ask.lost_count; i++) {
         dur__inst *inst = dur__map_get(&loop->instances, r->ask.lost[i]);
-        if (inst != NULL) dur__inst_lost(inst, "deleted, terminated, suspended or taken over");
+        if (inst != NULL) dur__inst_lost(inst, "the store says so");
     }
 }
 
@@ -306,6 +306,20 @@ static void answered(dur__loop *loop, round *r) {
         loop->owed_look && ((a->fetch == NULL && takes_instances(loop)) || (a->work == NULL && takes_work(loop)));
 }
 
+/* A store that refuses has answered. */
+static const char *trouble(dur_code code) {
+    switch (code) {
+    case DUR_EUNAVAILABLE:
+    case DUR_EUNKNOWN:
+    case DUR_ETIMEOUT:
+        return "the store does not answer";
+    case DUR_EBUSY:
+        return "the store is busy";
+    default:
+        return "the store refuses";
+    }
+}
+
 static void failed(dur__loop *loop, round *r, const dur_error *err) {
     dur_runtime *runtime = loop->runtime;
     DUR__COUNT(runtime, provider_errors);
@@ -314,7 +328,7 @@ static void failed(dur__loop *loop, round *r, const dur_error *err) {
     if (loop->failures == 1 || loop->failures % 16 == 0)
         dur__log(DUR_LOG_WARN, DUR__LOG_PROVIDER,
                  DUR__FIELDS(DUR__NUMBER("failures", loop->failures), DUR__TEXT("operation", err->op)),
-                 "the store does not answer; everything is kept and tried again: %s", err->message);
+                 "%s; everything is kept and tried again: %s", trouble(err->code), err->message);
     for (size_t i = 0; i < r->ask.turn_count; i++) {
         if (r->insts[i]->unborn)
             dur__unborn_failed(r->insts[i], err);

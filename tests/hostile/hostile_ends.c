@@ -487,6 +487,64 @@ static void fault_h09_a_cancel_of_another_call_ends_nobody(void **state) {
     expect(w, "kid", "kid of nobody");
 }
 
+/* ---- what the log says of it ---- */
+
+static atomic_int warnings;
+static char warned_of[256];
+
+static void hear(void *unused, const dur_log_record *record) {
+    (void)unused;
+    if (record->level <= DUR_LOG_WARN && atomic_fetch_add(&warnings, 1) == 0)
+        snprintf(warned_of, sizeof(warned_of), "%s", record->message);
+}
+
+static atomic_int working;
+
+static dur_outcome works_on(dur_act *act, const char *input) {
+    atomic_fetch_add(&working, 1);
+    while (!dur_act_cancelled(act))
+        pause_ms(1);
+    atomic_fetch_sub(&working, 1);
+    return dur_act_complete(act, input);
+}
+
+static dur_outcome waits_and_works(dur_ctx *ctx, const char *input) {
+    dur_future *work = dur_activity(ctx, "WorksOn", input);
+    dur_await(dur_event(ctx, "Go"));
+    return dur_complete(ctx, dur_await(work));
+}
+
+static const dur_handler workers[] = { DUR_ACTIVITY("WorksOn", works_on),
+                                       DUR_ORCHESTRATION("WaitsAndWorks", "1.0.0", waits_and_works), DUR_HANDLERS_END };
+
+static void until_working(int count) {
+    for (uint64_t until = now_ms() + patience_ms(); atomic_load(&working) != count; pause_ms(1))
+        assert_true(now_ms() < until);
+}
+
+/* Whoever holds the instance is told, and what an operator does on purpose is nothing to warn of. */
+static void fault_h38_a_clients_act_is_no_warning(void **state) {
+    world *w = *state;
+    atomic_store(&warnings, 0);
+    atomic_store(&working, 0);
+    RUN(w, workers, .worker_concurrency = 3);
+    assert_int_equal(dur_log_set_sink(hear, NULL, DUR_LOG_WARN), DUR_OK);
+    start(w, "WaitsAndWorks", "", "terminated");
+    start(w, "WaitsAndWorks", "", "deleted");
+    start(w, "WaitsAndWorks", "", "suspended");
+    until_working(3);
+    OK(w, dur_client_terminate(w->client, "terminated", "enough", &w->err));
+    OK(w, dur_client_delete(NULL, w->client, "deleted", true, &w->err));
+    OK(w, dur_client_suspend(w->client, "suspended", "for a while", &w->err));
+    until_working(1); /* those of the first two have been told */
+    OK(w, dur_client_resume(w->client, "suspended", &w->err));
+    OK(w, dur_client_terminate(w->client, "suspended", "enough", &w->err));
+    until_working(0);
+    world_stop(w);
+    dur_log_set_sink(NULL, NULL, DUR_LOG_WARN);
+    if (atomic_load(&warnings) > 0) fail_msg("warned: %s", warned_of);
+}
+
 /* ---- any end at any moment ---- */
 
 enum { CROWD_LETTERS = 12 };
@@ -589,6 +647,7 @@ static const struct CMUnitTest tests[] = {
     TEST(fault_h09_a_cancel_counts_before_the_want_of_a_handler),
     TEST(fault_h09_the_want_of_a_handler_is_called_one),
     TEST(fault_h09_a_cancel_of_another_call_ends_nobody),
+    TEST(fault_h38_a_clients_act_is_no_warning),
 };
 
 HOSTILE_MAIN(roles, tests)

@@ -92,6 +92,42 @@ static void a_timer_that_falls_due_in_an_outage_is_waited_for_asleep(void **stat
     if (used_ms > 300) fail_msg("%u ms of a core in a second of waiting", (unsigned)used_ms);
 }
 
+/* ---- what is said ---- */
+
+static char said[160];
+static atomic_bool heard;
+
+static void hear(void *unused, const dur_log_record *record) {
+    (void)unused;
+    if (strstr(record->message, "everything is kept") == NULL || atomic_load(&heard)) return;
+    snprintf(said, sizeof(said), "%s", record->message);
+    atomic_store(&heard, true);
+}
+
+static void expect_said(world *w, dur_code code, const char *text, size_t raised) {
+    atomic_store(&heard, false);
+    dur__faulty_add(faulty, &(dur__fault_plan){ .method = "lane_round", .code = code, .count = UINT64_MAX });
+    OK(w, dur_client_raise(w->client, &w->err, "s", "Wakes", ""));
+    while (!atomic_load(&heard))
+        pause_ms(1);
+    dur__faulty_clear(faulty);
+    if (strncmp(said, text, strlen(text)) != 0) fail_msg("%s: \"%s\"", dur_code_name(code), said);
+    until_history(w, "s", "\"ExternalEvent\"", raised); /* it goes on: the next failure is a first one */
+}
+
+static void a_store_that_refuses_has_answered(void **state) {
+    world *w = *state;
+    break_store(w);
+    RUN(w, handlers);
+    start(w, "Sleeper", "3600000", "s");
+    until_history(w, "s", "TimerCreated", 1);
+    dur_log_set_sink(hear, NULL, DUR_LOG_WARN);
+    expect_said(w, DUR_EUNAVAILABLE, "the store does not answer;", 1);
+    expect_said(w, DUR_EBUSY, "the store is busy;", 2);
+    expect_said(w, DUR_EPERM, "the store refuses;", 3);
+    dur_log_set_sink(NULL, NULL, DUR_LOG_WARN);
+}
+
 /* How often a failing method is called within a second of outage. */
 static uint64_t calls_in_a_second(const char *method) {
     uint64_t before = dur__faulty_calls(faulty, method);
@@ -243,6 +279,7 @@ static void a_loop_that_has_lost_everything_holds_up_no_stop(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(a_timer_that_falls_due_in_an_outage_is_waited_for_asleep),
+        TEST(a_store_that_refuses_has_answered),
         TEST(a_new_owner_id_is_not_asked_for_all_the_time),
         TEST(a_fenced_runtime_does_not_beat_all_the_time),
         TEST(a_queue_that_cannot_be_read_for_a_while_poisons_nobody),
