@@ -18,9 +18,15 @@ typedef struct dur_sqlite_options {
     bool must_exist;
     bool relaxed_durability; /* true: synchronous=NORMAL; a power loss may take the last commits.  Default: FULL */
     uint32_t wal_pages;      /* checkpoint after so many pages; 0: 4000 */
-    uint64_t busy_ms;        /* wait for another process's write lock; 0: 60 s */
+    uint64_t busy_ms;        /* see below; 0: 60 s */
     const struct dur_world *world;
 } dur_sqlite_options;
+/*
+ * While another program holds the file's write lock (BEGIN IMMEDIATE in sqlite3, say), calls that read work as always,
+ * and so does opening a store that exists; calls that write wait, each for busy_ms, and then return DUR_EBUSY
+ * (retryable) having done nothing.  Runtimes try again for ever.  The log says after a second, and then less and less
+ * often, who has the lock.
+ */
 #define DUR_SQLITE(...) (&(dur_sqlite_options){ .size = sizeof(dur_sqlite_options), __VA_ARGS__ })
 DUR_API int dur_sqlite_open(dur_provider **out, const dur_sqlite_options *options, dur_error *err);
 

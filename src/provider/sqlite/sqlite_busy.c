@@ -5,27 +5,37 @@
  * the thread that waits for us (a bare BEGIN, then a call of a client): then nobody ever comes to an end.  Threads
  * cannot be told apart, so such a lock is waited for, for a while, as long as a transaction in an activity may take;
  * then the error says what is wrong.
+ *
+ * Whoever waits for another program says so in the log after a second, and then less and less often, with the process
+ * that has the lock where the system tells.
  */
+#include "obs/log_internal.h"
 #include "provider/sqlite/sqlite_internal.h"
+#include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { OURS_PATIENCE_MS = 5000, LOOK_EVERY_US = 1000000, WAL_WRITE_LOCK = 120 };
+enum {
+    OURS_PATIENCE_MS = 5000,
+    LOOK_EVERY_US = 1000000,
+    WAL_WRITE_LOCK = 120,
+    SAY_AFTER_US = 1000000,
+    SAY_STEP_US = 64000000
+};
 
-/* Has a connection of this process the WAL's write lock?  SQLite's locks are the process's, and the system lists them.
- */
-static bool lock_is_ours(const dur__sq_file *file) {
+/* Which process has the WAL's write lock?  SQLite's locks are a process's, and the system lists them.  0: not known. */
+static uint64_t holder_of(const dur__sq_file *file) {
     struct stat state;
     dur__buf path = { NULL, 0, 0 };
     dur__buf_format(&path, "%s-shm", file->path);
     bool there = stat(dur__buf_str(&path), &state) == 0;
     dur__buf_free(&path);
     FILE *locks = there ? fopen("/proc/locks", "re") : NULL;
-    bool ours = false;
+    uint64_t holder = 0;
     char line[256], access[16], pid[24], place[64], from[24], to[24];
-    while (locks != NULL && !ours && fgets(line, sizeof line, locks) != NULL) {
+    while (locks != NULL && holder == 0 && fgets(line, sizeof line, locks) != NULL) {
         if (sscanf(line, "%*s POSIX %*s %15s %23s %63s %23s %23s", access, pid, place, from, to) != 5) continue;
         /* Device and inode; the device is left out: some file systems have one name for it here and another in stat. */
         const char *number = strrchr(place, ':');
@@ -36,11 +46,50 @@ static bool lock_is_ours(const dur__sq_file *file) {
         uint64_t first = 0, last = UINT64_MAX;
         (void)dur__u64_parse(from, strlen(from), &first);
         if (strcmp(to, "EOF") != 0) (void)dur__u64_parse(to, strlen(to), &last);
-        ours = process == (uint64_t)getpid() && inode == state.st_ino && strcmp(access, "WRITE") == 0 &&
-               first <= WAL_WRITE_LOCK && last >= WAL_WRITE_LOCK;
+        if (inode == state.st_ino && strcmp(access, "WRITE") == 0 && first <= WAL_WRITE_LOCK && last >= WAL_WRITE_LOCK)
+            holder = process;
     }
     if (locks != NULL) fclose(locks);
-    return ours;
+    return holder;
+}
+
+/* " (process 12, sqlite3)" */
+static void holder_name(uint64_t process, char *out, size_t size) {
+    char path[48], name[24] = "";
+    snprintf(path, sizeof path, "/proc/%llu/comm", (unsigned long long)process);
+    int fd = process != 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    ssize_t got = fd >= 0 ? read(fd, name, sizeof name - 1) : 0;
+    if (fd >= 0) close(fd);
+    name[got > 0 ? (size_t)got : 0] = '\0';
+    name[strcspn(name, "\n")] = '\0';
+    out[0] = '\0';
+    if (process != 0)
+        snprintf(out, size, " (process %llu%s%s)", (unsigned long long)process, name[0] != '\0' ? ", " : "", name);
+}
+
+void dur__sq_busy_say(dur__sq_file *file) {
+    uint64_t now = dur__monotonic_us();
+    bool other = now - file->said_us > SAY_STEP_US; /* nobody has waited since: that lock is another one */
+    file->said_us = now;
+    if (file->held_from_us == 0 || other) {
+        dur__mutex_lock(&file->lock);
+        file->held_from_us = now;
+        file->holder[0] = '\0';
+        dur__mutex_unlock(&file->lock);
+        file->say_step_us = SAY_AFTER_US;
+        file->say_at_us = now + SAY_AFTER_US;
+    }
+    if (now < file->say_at_us) return;
+    char holder[sizeof file->holder];
+    holder_name(holder_of(file), holder, sizeof holder);
+    dur__mutex_lock(&file->lock);
+    snprintf(file->holder, sizeof file->holder, "%s", holder);
+    dur__mutex_unlock(&file->lock);
+    dur__log(DUR_LOG_WARN, DUR__LOG_PROVIDER, DUR__FIELDS(DUR__TEXT("file", file->path)),
+             "nothing is written to %s: for %llu s another program has held its write lock%s", file->path,
+             (unsigned long long)((now - file->held_from_us) / 1000000), holder);
+    if (file->say_step_us < SAY_STEP_US) file->say_step_us *= 2;
+    file->say_at_us = now + file->say_step_us;
 }
 
 static int wait_a_moment(void *data, int tries) {
@@ -52,11 +101,13 @@ static int wait_a_moment(void *data, int tries) {
         file->wait_is_ours = false;
     }
     uint64_t waited_ms = (now - file->waits_from_us) / 1000;
-    bool over = waited_ms >= file->busy_ms, patient = waited_ms < OURS_PATIENCE_MS;
+    bool over = file->wait_until_us != 0 ? now >= file->wait_until_us : waited_ms >= file->busy_ms;
+    bool patient = waited_ms < OURS_PATIENCE_MS;
     if (over || (!patient && now - file->wait_looked_us >= LOOK_EVERY_US)) {
         file->wait_looked_us = now;
-        file->wait_is_ours = lock_is_ours(file);
+        file->wait_is_ours = holder_of(file) == (uint64_t)getpid();
     }
+    dur__sq_busy_say(file);
     if (over || file->wait_is_ours) return 0;
     size_t step = tries < (int)sizeof pauses_ms ? (size_t)tries : sizeof pauses_ms - 1;
     nanosleep(&(struct timespec){ .tv_nsec = pauses_ms[step] * 1000000 }, NULL);
@@ -67,10 +118,26 @@ void dur__sq_busy_install(dur__sq_file *file) {
     if (file->path != NULL) sqlite3_busy_handler(file->writer.db, wait_a_moment, file);
 }
 
-int dur__sq_busy_explain(const dur__sq_file *file, int code, dur_error *err) {
-    if (code != DUR_EBUSY || !file->wait_is_ours) return code;
+uint64_t dur__sq_busy_until(const dur__sq_file *file) {
+    return dur__monotonic_us() + file->busy_ms * 1000;
+}
+
+int dur__sq_busy_error(const dur__sq_file *file, dur_error *err) {
     return dur_error_set(err, DUR_EBUSY, true, "sqlite",
-                         "a connection of this process holds the write lock of %s: a transaction that was begun "
-                         "without dur_sqlite_begin, perhaps by the thread that waits for this call",
-                         file->path);
+                         "another program holds the write lock of %s%s: nothing was written for %llu ms", file->path,
+                         file->holder, (unsigned long long)((dur__monotonic_us() - file->held_from_us) / 1000));
+}
+
+int dur__sq_busy_ended(dur__sq_file *file, int code, dur_error *err) {
+    if (code == DUR_EBUSY && file->wait_is_ours)
+        return dur_error_set(err, DUR_EBUSY, true, "sqlite",
+                             "a connection of this process holds the write lock of %s: a transaction that was begun "
+                             "without dur_sqlite_begin, perhaps by the thread that waits for this call",
+                             file->path);
+    if (file->held_from_us == 0) return code;
+    dur__mutex_lock(&file->lock);
+    if (code == DUR_EBUSY) (void)dur__sq_busy_error(file, err);
+    if (code == DUR_OK) file->held_from_us = 0;
+    dur__mutex_unlock(&file->lock);
+    return code;
 }

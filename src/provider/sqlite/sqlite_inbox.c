@@ -85,9 +85,24 @@ static void wake_answered(dur__sq_file *file) {
     if (first != NULL) dur__cond_signal(&DUR__CONTAINER(first, dur__sq_op, link)->call->answered);
 }
 
+/* They have waited long enough for somebody else's lock.  What a transaction has is answered by it; with the lock held.
+ */
+static void withdraw(dur__sq_file *file, dur__sq_op **ops, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        bool waits = dur__link_linked(&ops[i]->link);
+        if (!waits && !(ops[i]->starts && dur__sq_unborn_withdraw(ops[i]))) continue;
+        if (waits && ops[i]->starts) atomic_fetch_sub(&file->starts_wait, 1);
+        dur__list_unlink(&ops[i]->link);
+        ops[i]->failed = ops[i]->undone = true;
+        ops[i]->call->left--;
+        dur__sq_busy_error(file, &ops[i]->err);
+    }
+}
+
 int dur__sq_submit_all(dur__sq_file *file, dur__sq_op **ops, size_t count, dur_error *err) {
     if (dur__sq_in_own_txn(file)) return deadlock(err);
     if (count == 0) return DUR_OK;
+    uint64_t until_us = dur__sq_busy_until(file);
     dur__sq_call call = { .left = count };
     dur__cond_init(&call.answered);
     dur__mutex_lock(&file->lock);
@@ -102,10 +117,12 @@ int dur__sq_submit_all(dur__sq_file *file, dur__sq_op **ops, size_t count, dur_e
     while (call.left > 0) {
         bool free_lead = call.left > call.taken && !file->leading && file->serving == file->next_ticket;
         uint64_t now = dur__monotonic_us();
+        if (now >= until_us && file->held_from_us != 0) withdraw(file, ops, count);
+        if (call.left == 0) break;
         if (free_lead && (give_up != 0 ? now >= give_up : !lane_comes(file))) {
             file->leading = true;
             dur__mutex_unlock(&file->lock);
-            dur__sq_batch(file, NULL, NULL, 0, NULL, 0);
+            dur__sq_batch(file, until_us, NULL, NULL, 0, NULL, 0);
             dur__mutex_lock(&file->lock);
             lead_pass_on(file);
             continue;
@@ -156,16 +173,22 @@ int dur__sq_foreign(dur__sq_file *file, bool *changed, dur_error *err) {
     return DUR_OK;
 }
 
-static int txn_begin(dur__sq_file *file, dur__sq_txn *txn, dur_error *err) {
+static int txn_begin(dur__sq_file *file, dur__sq_txn *txn, uint64_t until_us, dur_error *err) {
     bool changed;
     txn->file = file;
     txn->conn = &file->writer;
     txn->pass = ++file->pass;
     int code = dur__sq_present(file, err);
-    if (code == DUR_OK) code = dur__sq_busy_explain(file, dur__sq_run(&file->writer, DUR__SQ_BEGIN, err, ""), err);
+    if (code == DUR_OK) {
+        file->wait_until_us = until_us;
+        code = dur__sq_busy_ended(file, dur__sq_run(&file->writer, DUR__SQ_BEGIN, err, ""), err);
+        file->wait_until_us = 0;
+    }
+    txn->changes = sqlite3_total_changes64(file->writer.db);
     txn->now_ms = file->world->wall_ms(file->world->data); /* not before the lock is held: that may have taken long */
     txn->boot_ms = file->world->boot_ms(file->world->data);
     if (code == DUR_OK) code = dur__sq_foreign(file, &changed, err);
+    if (code == DUR_OK && !file->boot_known) code = dur__sq_boot_look(txn, err);
     if (code == DUR_OK && file->relook) code = dur__sq_look(txn, err);
     if (code == DUR_OK) code = dur__sq_due(txn, err);
     file->born_from = 0;
@@ -192,15 +215,13 @@ static void fail_all(dur__sq_op **ops, size_t count, const dur_error *why) {
     }
 }
 
-/* Run all ops in one transaction, as often as it takes. */
-static void run_all(dur__sq_file *file, dur__sq_op **ops, size_t count) {
+/* Run all ops in one transaction, which was begun, as often as it takes. */
+static void run_all(dur__sq_file *file, dur__sq_txn txn, dur__sq_op **ops, size_t count) {
     dur_error err = DUR_ERROR_INIT;
-    for (;;) {
-        dur__sq_txn txn;
+    for (bool begun = true;; begun = false) {
         bool spoilt = false;
         size_t left = 0;
-        if (txn_begin(file, &txn, &err) != DUR_OK) break;
-        sqlite3_int64 before = sqlite3_total_changes64(file->writer.db);
+        if (!begun && txn_begin(file, &txn, dur__sq_busy_until(file), &err) != DUR_OK) break;
         for (size_t i = 0; i < count && !spoilt; i++) {
             if (!ops[i]->failed) spoilt = op_spoils(&txn, ops[i]);
             left += !ops[i]->failed;
@@ -211,7 +232,7 @@ static void run_all(dur__sq_file *file, dur__sq_op **ops, size_t count) {
         }
         file->commits += left > 0;
         uint64_t begun_us = dur__monotonic_us();
-        bool wrote = sqlite3_total_changes64(file->writer.db) != before;
+        bool wrote = sqlite3_total_changes64(file->writer.db) != txn.changes;
         int committed = wrote ? dur__sq_mark_write(file, &err) : DUR_OK;
         if (committed == DUR_OK) committed = dur__sq_run(&file->writer, DUR__SQ_COMMIT, &err, "");
         if (committed == DUR_OK) dur__sq_wake_others(file, dur__monotonic_us() - begun_us);
@@ -220,6 +241,7 @@ static void run_all(dur__sq_file *file, dur__sq_op **ops, size_t count) {
             break;
         }
         if (wrote) dur__sq_mark_committed(file);
+        file->boot_known = true;
         if (file->max_id_known && file->max_id > file->top_id) file->top_id = file->max_id;
         for (size_t i = 0; i < count; i++)
             if (!ops[i]->failed && ops[i]->done != NULL) ops[i]->done(ops[i], file);
@@ -259,11 +281,13 @@ static void finish(dur__sq_file *file, dur__sq_op *op) {
 static void answer(dur__sq_file *file, dur__sq_op **own, size_t own_count, dur__sq_op **asked, size_t count) {
     size_t brought = 0;
     for (size_t i = 0; i < own_count; i++)
-        brought += own[i]->brings != NULL && !own[i]->failed;
+        brought += own[i]->brings != NULL;
     if (count + brought == 0) return;
     dur__mutex_lock(&file->lock);
     for (size_t i = 0; brought > 0 && i < own_count; i++) {
-        if (own[i]->brings == NULL || own[i]->failed) continue;
+        if (own[i]->brings == NULL) continue;
+        dur__sq_unborn_unbind(own[i]->brings);
+        if (own[i]->failed) continue;
         dur__sq_unborn_answered(own[i]->brings);
         finish(file, own[i]->brings);
     }
@@ -273,8 +297,10 @@ static void answer(dur__sq_file *file, dur__sq_op **own, size_t own_count, dur__
     dur__mutex_unlock(&file->lock);
 }
 
-void dur__sq_batch(dur__sq_file *file, dur__sq_lane *self, dur__sq_op **ops, size_t count, dur__sq_op **last,
-                   size_t last_count) {
+/* The leader's own, everything in the inbox (unless it is to wait), the reads of a round; *asked: how many are not
+ * last. */
+static size_t collect(dur__sq_file *file, dur__sq_lane *self, bool inbox, dur__sq_op **ops, size_t count,
+                      dur__sq_op **last, size_t last_count, size_t *asked) {
     size_t room = file->batch_room, total = 0;
     dur__sq_op **all = file->batch;
     if (room < count + last_count + 16) {
@@ -283,8 +309,8 @@ void dur__sq_batch(dur__sq_file *file, dur__sq_lane *self, dur__sq_op **ops, siz
     }
     for (size_t i = 0; i < count; i++)
         all[total++] = ops[i];
-    take_inbox(file, self, &all, &total, &room);
-    size_t asked = total;
+    if (inbox) take_inbox(file, self, &all, &total, &room);
+    *asked = total;
     if (room < total + last_count) {
         room = total + last_count;
         all = dur__xrealloc(all, room * sizeof(*all));
@@ -293,11 +319,27 @@ void dur__sq_batch(dur__sq_file *file, dur__sq_lane *self, dur__sq_op **ops, siz
         all[total++] = last[i];
     file->batch = all;
     file->batch_room = room;
-    if (total == 0) return;
+    return total;
+}
+
+void dur__sq_batch(dur__sq_file *file, uint64_t until_us, dur__sq_lane *self, dur__sq_op **ops, size_t count,
+                   dur__sq_op **last, size_t last_count) {
+    dur__sq_txn txn;
+    dur_error err = DUR_ERROR_INIT;
+    if (count + last_count == 0 && !dur__sq_inbox_waits(file)) return;
     dur__sq_gate_enter(file);
-    run_all(file, all, total);
+    bool begun = txn_begin(file, &txn, until_us, &err) == DUR_OK;
+    /* The inbox is taken with the lock in hand: until then each request may go when its time is up. */
+    bool others = begun || err.code != DUR_EBUSY || file->wait_is_ours;
+    size_t asked, total = collect(file, self, others, ops, count, last, last_count, &asked);
+    if (begun)
+        run_all(file, txn, file->batch, total);
+    else {
+        rollback(file);
+        fail_all(file->batch, total, &err);
+    }
     dur__sq_gate_leave(file);
-    answer(file, all, count, all + count, asked - count);
+    answer(file, file->batch, count, file->batch + count, asked - count);
     dur__sq_wake_flush(file, self);
     if (file->wal_pages >= file->wal_pages_max) dur__sq_checkpoint(file);
 }

@@ -40,7 +40,13 @@ void dur__sq_conn_close(dur__sq_conn *conn);
 int dur__sq_fail(dur_error *err, sqlite3 *db, const char *op);
 /* How the writer's connection waits for a lock (sqlite_busy.c).  After a failure: say who it was. */
 void dur__sq_busy_install(dur__sq_file *file);
-int dur__sq_busy_explain(const dur__sq_file *file, int code, dur_error *err);
+/* BEGIN was answered: who had the lock is in the error, or forgotten. */
+int dur__sq_busy_ended(dur__sq_file *file, int code, dur_error *err);
+/* DUR_EBUSY: who has the lock.  file->lock held. */
+int dur__sq_busy_error(const dur__sq_file *file, dur_error *err);
+uint64_t dur__sq_busy_until(const dur__sq_file *file); /* when who begins to wait now has waited busy_ms */
+/* Leader: the log tells, after a second and then less and less often, that a lock is waited for. */
+void dur__sq_busy_say(dur__sq_file *file);
 /*
  * Bind by format and run: i uint64_t, o const uint64_t * (NULL: null), t const char * (NULL: null), j const dur_text *,
  * n (nothing): null.
@@ -171,6 +177,9 @@ struct dur__sq_file {
     dur__link answered; /* requests that are done, whose threads have not gone */
     dur__link lanes;
     dur__link waiters;
+    uint64_t
+        held_from_us; /* since when another program has the write lock, as far as we wait for it; 0: it has not … */
+    char holder[48];  /* … and who that is, when known */
     dur_waker *spare_wakers[DUR__SQ_SPARE_WAKERS]; /* of waiters that have gone: a descriptor costs two system calls */
     uint32_t spare_waker_count;
     _Atomic uint32_t waiter_count; /* also read without the lock, after a commit: see dur__sq_changed */
@@ -181,7 +190,11 @@ struct dur__sq_file {
     uint64_t own_version;    /* … and data_version at its begin */
     uint64_t waits_from_us;  /* since when the writer's connection waits for a lock … */
     uint64_t wait_looked_us; /* … when it was last looked who has it … */
+    uint64_t wait_until_us;  /* … how long it may; 0: busy_ms … */
     bool wait_is_ours;       /* … and that is somebody of this process */
+    uint64_t said_us;        /* when a lock was last waited for */
+    uint64_t say_at_us;      /* when the log is told next … */
+    uint64_t say_step_us;    /* … and how long after that again */
     uint64_t data_version;
     uint64_t epoch;                     /* grows whenever somebody else has written */
     uint64_t lost_seq;                  /* dur_meta: grows whenever leases were taken away */
@@ -220,7 +233,8 @@ struct dur__sq_file {
     char **changed;        /* instances that watchers may wait for */
     size_t changed_count, changed_room;
     _Atomic uint64_t commits;
-    char *alive; /* an owner that is registered, as of alive_epoch */
+    bool boot_known; /* the file has this boot's id */
+    char *alive;     /* an owner that is registered, as of alive_epoch */
     uint64_t alive_epoch;
 
     dur__mutex readers_lock;
@@ -270,7 +284,8 @@ typedef struct dur__sq_txn {
     dur__sq_conn *conn;
     uint64_t now_ms;
     uint64_t boot_ms;
-    uint64_t pass; /* new each time that a transaction begins, also when it is begun again */
+    sqlite3_int64 changes; /* of the connection, at its begin */
+    uint64_t pass;         /* new each time that a transaction begins, also when it is begun again */
 } dur__sq_txn;
 
 /* Requests that one thread has made together and waits for.  file->lock */
@@ -303,9 +318,10 @@ int dur__sq_submit_all(dur__sq_file *file, dur__sq_op **ops, size_t count, dur_e
 /* Take and give up the lead.  lead fails in the thread that has a transaction of its own (DUR_EDEADLK). */
 int dur__sq_lead(dur__sq_file *file, dur_error *err);
 void dur__sq_unlead(dur__sq_file *file);
-/* Leader: run ops and everything in the inbox in one transaction; `last` follow after the inbox (reads of a round). */
-void dur__sq_batch(dur__sq_file *file, dur__sq_lane *self, dur__sq_op **ops, size_t count, dur__sq_op **last,
-                   size_t last_count);
+/* Leader: run ops and everything in the inbox in one transaction; `last` follow after the inbox (reads of a round).
+   Another program's lock is waited for until that time. */
+void dur__sq_batch(dur__sq_file *file, uint64_t until_us, dur__sq_lane *self, dur__sq_op **ops, size_t count,
+                   dur__sq_op **last, size_t last_count);
 /* Leader: what another connection has written may concern our leases. */
 int dur__sq_look(dur__sq_txn *txn, dur_error *err);
 /* Leader: messages whose time has come. */
@@ -352,16 +368,17 @@ typedef struct dur__sq_start_op {
     dur__sq_delete_list deleted;
     bool was_left;   /* by a round, for the lane that leads it: once, too */
     bool was_taken;  /* once is enough: from then on it goes the usual way */
+    bool bound;      /* a transaction under way writes it: its thread must wait */
     char token[24];  /* … while a lane has it */
     dur__link taken; /* lane->unborn */
 } dur__sq_start_op;
 
 struct dur__sq_turn_op;
-/* The start that a turn writes; NULL: it was given back. */
-dur__sq_op *dur__sq_unborn_find(dur__sq_lane *lane, const char *token);
 /* file->lock held: a start that came too late to be taken before this round is left for the next. */
 bool dur__sq_unborn_leave(const dur__sq_lane *lane, dur__sq_op *op);
 void dur__sq_unborn_answered(dur__sq_op *op); /* file->lock held */
+void dur__sq_unborn_unbind(dur__sq_op *op);   /* file->lock held */
+bool dur__sq_unborn_withdraw(dur__sq_op *op); /* file->lock held: take it from the lane that has it, if one has */
 void dur__sq_unborn_back_all(dur__sq_lane *lane);
 /* Of a turn that writes its start: the instance, with its lease; a lease in memory after COMMIT. */
 int dur__sq_born(struct dur__sq_turn_op *turn, dur__sq_txn *txn);
@@ -544,6 +561,8 @@ void dur__sq_mark_committed(dur__sq_file *file);
 void dur__sq_mark_end(dur__sq_file *file);
 
 int dur__sq_schema_open(dur__sq_file *file, dur_error *err);
+/* In the first transaction: after a new boot nothing is locked for a time any more. */
+int dur__sq_boot_look(dur__sq_txn *txn, dur_error *err);
 typedef struct dur__sq_migration {
     uint64_t version; /* applied to files whose version is below it */
     const char *sql;

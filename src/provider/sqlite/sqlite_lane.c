@@ -188,8 +188,6 @@ static void round_prepare(round_ops *ops, dur__sq_lane *lane, dur_arena *arena, 
     for (size_t i = 0; i < round->turn_count; i++) {
         dur__sq_turn_op_init(&ops->turns[i], &round->turns[i], arena, false);
         ops->turns[i].lane = lane;
-        if (round->turns[i].writes_start)
-            ops->turns[i].op.brings = dur__sq_unborn_find(lane, round->turns[i].lock_token);
         ops->list[at++] = &ops->turns[i].op;
     }
     for (size_t i = 0; i < round->ack_count; i++) {
@@ -256,7 +254,8 @@ int dur__sq_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_e
         /* A round that does not look everywhere leaves the signal for the next wait. */
         if (lane->asks_instances && lane->asks_work) atomic_store(&lane->signalled, false);
         lane->left_inbox = false;
-        dur__sq_batch(file, lane, ops.list, round->turn_count + round->ack_count, ops.last, ops.last_count);
+        dur__sq_batch(file, dur__sq_busy_until(file), lane, ops.list, round->turn_count + round->ack_count, ops.last,
+                      ops.last_count);
         bool looked = round->fetch != NULL && !ops.fetch.op.failed;
         lane->others_wait = looked ? ops.fetch.more || ops.fetch.suspects : file->ready_maybe;
         lost_take(lane, arena, round);
@@ -331,7 +330,7 @@ int dur__sq_lane_wait(dur_lane *base, uint64_t timeout_ms, dur_error *err) {
             lane->left_inbox = false;
             code = dur__sq_lead(file, err);
             if (code != DUR_OK) break;
-            dur__sq_batch(file, NULL, NULL, 0, NULL, 0);
+            dur__sq_batch(file, dur__sq_busy_until(file), NULL, NULL, 0, NULL, 0);
             dur__sq_unlead(file);
             continue;
         }

@@ -193,13 +193,14 @@ static int file_start(dur__sq_file *file, dur_error *err) {
     int code = dur__sq_gate_open(file, err);
     if (code == DUR_OK) code = dur__sq_mark_check(file, err);
     if (code == DUR_OK) code = dur__sq_connect(&file->writer.db, file, true, err);
+    if (code == DUR_OK) dur__sq_busy_install(file);
     if (code == DUR_OK) code = new_file_mode(file, err);
     if (code == DUR_OK && file->path != NULL) code = wal_mode(file, err);
     if (code == DUR_OK) sqlite3_wal_hook(file->writer.db, on_commit, file);
     if (code == DUR_OK) code = dur__sq_schema_open(file, err);
     if (code == DUR_OK) code = dur__sq_mark_open(file, err);
     if (code == DUR_OK) code = dur__sq_wake_open(file, err);
-    if (code == DUR_OK) dur__sq_busy_install(file);
+    file->held_from_us = 0; /* nobody else waits yet */
     return code;
 }
 

@@ -178,27 +178,18 @@ int dur__sq_migrate(sqlite3 *db, const dur__sq_migration *more, size_t more_coun
     return code;
 }
 
-/* A new boot: what was locked for a time under the old one is free. */
-static int boot_changed(dur__sq_file *file, dur_error *err) {
+int dur__sq_boot_look(dur__sq_txn *txn, dur_error *err) {
     sqlite3_stmt *row = NULL;
-    int code = dur__sq_first(&file->writer, DUR__SQ_META_GET, &row, err, "t", "boot");
-    if (code != DUR_OK) return code;
-    bool same = row != NULL && dur__str_eq(dur__sq_text(row, 0), file->boot);
+    int code = dur__sq_first(txn->conn, DUR__SQ_META_GET, &row, err, "t", "boot");
+    bool same = code == DUR_OK && row != NULL && dur__str_eq(dur__sq_text(row, 0), txn->file->boot);
     dur__sq_end(&row);
-    if (same) return DUR_OK;
-    dur__sq_conn *writer = &file->writer;
-    code = dur__sq_run(writer, DUR__SQ_BEGIN, err, "");
-    if (code != DUR_OK) return code;
-    code = dur__sq_exec(writer->db,
+    if (code != DUR_OK || same) return code;
+    code = dur__sq_exec(txn->conn->db,
                         "UPDATE dur_instance SET locked_until=0 WHERE locked_until IS NOT NULL;"
                         "UPDATE dur_worker SET locked_until=0 WHERE locked_until IS NOT NULL;"
                         "UPDATE dur_session SET locked_until=0, active=0",
                         err);
-    if (code == DUR_OK) code = dur__sq_run(writer, DUR__SQ_META_SET, err, "tt", "boot", file->boot);
-    if (code == DUR_OK) return dur__sq_run(writer, DUR__SQ_COMMIT, err, "");
-    dur__sq_vfs_drop(writer->db);
-    if (sqlite3_get_autocommit(writer->db) == 0) dur__sq_run(writer, DUR__SQ_ROLLBACK, NULL, "");
-    return code;
+    return code == DUR_OK ? dur__sq_run(txn->conn, DUR__SQ_META_SET, err, "tt", "boot", txn->file->boot) : code;
 }
 
 int dur__sq_schema_open(dur__sq_file *file, dur_error *err) {
@@ -210,6 +201,5 @@ int dur__sq_schema_open(dur__sq_file *file, dur_error *err) {
     if (code == DUR_OK && application == APPLICATION_ID && user > version) version = user;
     if (code == DUR_OK && version > SCHEMA_VERSION) code = too_new(version, err);
     if (code == DUR_OK && version < SCHEMA_VERSION) code = dur__sq_migrate(db, NULL, 0, err);
-    if (code == DUR_OK) code = boot_changed(file, err);
     return code;
 }

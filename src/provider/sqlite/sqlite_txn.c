@@ -34,13 +34,15 @@ static int same_file(const dur__sq_file *file, sqlite3 *db, const char *op, dur_
     return DUR_OK;
 }
 
-static int begin_immediate(const dur__sq_file *file, sqlite3 *db, dur_error *err) {
-    uint64_t until = dur__monotonic_us() + file->busy_ms * 1000;
+static int begin_immediate(dur__sq_file *file, sqlite3 *db, dur_error *err) {
+    uint64_t until = dur__sq_busy_until(file);
+    file->wait_is_ours = false;
     for (;;) {
         int result = sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
-        if (result == SQLITE_OK) return DUR_OK;
-        if ((result & 0xff) != SQLITE_BUSY || dur__monotonic_us() >= until)
-            return dur__sq_fail(err, db, "sqlite.begin");
+        if (result == SQLITE_OK) return dur__sq_busy_ended(file, DUR_OK, err);
+        if ((result & 0xff) != SQLITE_BUSY) return dur__sq_fail(err, db, "sqlite.begin");
+        dur__sq_busy_say(file);
+        if (dur__monotonic_us() >= until) return dur__sq_busy_ended(file, dur__sq_fail(err, db, "sqlite.begin"), err);
         nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL); /* somebody without the gate */
     }
 }

@@ -56,12 +56,33 @@ bool dur__sq_unborn_leave(const dur__sq_lane *lane, dur__sq_op *op) {
     return true;
 }
 
-dur__sq_op *dur__sq_unborn_find(dur__sq_lane *lane, const char *token) {
+/* With the lock held. */
+static dur__sq_op *find(dur__sq_lane *lane, const char *token) {
     DUR__LIST_EACH(&lane->unborn, at) {
         dur__sq_start_op *start = DUR__CONTAINER(at, dur__sq_start_op, taken);
         if (dur__str_eq(start->token, token)) return &start->op;
     }
     return NULL;
+}
+
+/* The start that a turn writes, for the time of its transaction; NULL: it was given back, or its thread has gone. */
+static dur__sq_op *bind(dur__sq_lane *lane, const char *token) {
+    dur__mutex_lock(&lane->file->lock);
+    dur__sq_op *op = find(lane, token);
+    if (op != NULL) ((dur__sq_start_op *)(void *)op)->bound = true;
+    dur__mutex_unlock(&lane->file->lock);
+    return op;
+}
+
+void dur__sq_unborn_unbind(dur__sq_op *op) {
+    ((dur__sq_start_op *)(void *)op)->bound = false;
+}
+
+bool dur__sq_unborn_withdraw(dur__sq_op *op) {
+    dur__sq_start_op *start = (dur__sq_start_op *)(void *)op;
+    if (start->bound || !dur__link_linked(&start->taken)) return false;
+    dur__sq_unborn_answered(op);
+    return true;
 }
 
 void dur__sq_unborn_answered(dur__sq_op *op) {
@@ -80,7 +101,7 @@ static void back(dur__sq_file *file, dur__sq_op *op) {
 void dur__sq_lane_start_back(dur_lane *base, const char *lock_token) {
     dur__sq_lane *lane = (dur__sq_lane *)(void *)base;
     dur__mutex_lock(&lane->file->lock);
-    dur__sq_op *op = dur__sq_unborn_find(lane, lock_token);
+    dur__sq_op *op = find(lane, lock_token);
     if (op != NULL) back(lane->file, op);
     dur__mutex_unlock(&lane->file->lock);
 }
@@ -125,6 +146,7 @@ int dur__sq_born(dur__sq_turn_op *self, dur__sq_txn *txn) {
     const dur_execution_metadata *meta = &turn->metadata;
     dur_error *err = &self->op.err;
     dur__sq_file *file = txn->file;
+    if (self->op.brings == NULL && self->lane != NULL) self->op.brings = bind(self->lane, turn->lock_token);
     const dur__sq_start_op *start = (const dur__sq_start_op *)(const void *)self->op.brings;
     if (start == NULL || !dur__str_eq(start->item->instance, turn->instance) || turn->execution_id == 0 ||
         meta->orchestration_name == NULL || meta->orchestration_version == NULL)
