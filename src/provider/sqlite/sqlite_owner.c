@@ -6,9 +6,10 @@
  * the owner's timeout; another boot id means dead.  None of this costs a statement while everybody lives.
  *
  * Who is dead is decided under the write lock in the transaction that frees, by a mark: the file is renamed (".dead")
- * and looked at once more.  A beat writes its heartbeat and then looks whether the file still has its name.  So either
- * the taker sees the beat, and gives the name back, or the beat sees the mark, and is answered "not ours".  A mark
- * whose maker died before its COMMIT is carried on by whoever looks next; the file goes after the COMMIT.
+ * and looked at once more; one that lives gets its name back.  A beat writes its heartbeat and then looks whether the
+ * file still has its name.  So either the taker sees the beat, or the beat sees the mark, which decides nothing: it
+ * asks under the write lock whether its row is still there, and takes its name back if so.  A mark whose maker died
+ * before its COMMIT is decided anew by whoever looks next; the file goes after the COMMIT.
  */
 #include "provider/sqlite/sqlite_internal.h"
 #include "provider/sqlite/sqlite_methods.h"
@@ -71,10 +72,6 @@ static bool file_is_ours(const dur__sq_owner *owner) {
            now.st_dev == named.st_dev;
 }
 
-static bool was_taken(const dur__sq_owner *owner) {
-    return owner->gone || (owner->fd >= 0 && !file_is_ours(owner));
-}
-
 static dur__sq_owner *owner_find(dur__sq_file *file, const char *id) {
     DUR__LIST_EACH(&file->owners, at) {
         dur__sq_owner *owner = DUR__CONTAINER(at, dur__sq_owner, link);
@@ -135,20 +132,38 @@ static verdict mark_in_memory(dur__sq_file *file, const char *id) {
     return found;
 }
 
-static verdict mark(dur__sq_file *file, const char *id) {
-    if (file->path == NULL) return mark_in_memory(file, id);
+/* Is it registered?  Under the write lock. */
+static int has_row(dur__sq_txn *txn, const char *id, bool *has, dur_error *err) {
+    sqlite3_stmt *row = NULL;
+    int code = dur__sq_first(txn->conn, DUR__SQ_OWNER_GET, &row, err, "t", id);
+    *has = row != NULL;
+    dur__sq_end(&row);
+    return code;
+}
+
+static int mark(dur__sq_txn *txn, const char *id, verdict *found, dur_error *err) {
+    dur__sq_file *file = txn->file;
+    if (file->path == NULL) {
+        *found = mark_in_memory(file, id);
+        return DUR_OK;
+    }
     char *path = owner_path(file, id), *grave = grave_path(path);
     owner_block block;
-    verdict found = IS_DEAD; /* somebody has marked it, and did not come to the end */
-    if (access(grave, F_OK) != 0) {
-        if (rename(path, grave) != 0)
-            found = IS_GONE;
-        else if (!file_says_dead(file, grave, "", &block))
-            found = rename(grave, path) == 0 ? LIVES : IS_DEAD;
+    bool undecided = true;
+    int code = DUR_OK;
+    *found = IS_DEAD;
+    if (access(grave, F_OK) ==
+        0) /* somebody has marked it, and did not come to the end: before or behind the COMMIT? */
+        code = has_row(txn, id, &undecided, err);
+    else if (rename(path, grave) != 0) {
+        *found = IS_GONE;
+        undecided = false;
     }
+    if (code == DUR_OK && undecided && !file_says_dead(file, grave, "", &block) && rename(grave, path) == 0)
+        *found = LIVES;
     free(path);
     free(grave);
-    return found;
+    return code;
 }
 
 /* Under the write lock, under which names change: a row whose owner has no file any more. */
@@ -227,10 +242,9 @@ static int free_run(dur__sq_op *op, dur__sq_txn *txn) {
     free_op *self = (free_op *)(void *)op;
     self->key_count = 0;
     self->freed = self->owners = 0;
-    self->found = self->when == IF_DEAD      ? mark(txn->file, self->id)
-                  : self->when == IF_NOWHERE ? is_nowhere(txn->file, self->id)
-                                             : IS_DEAD;
-    return self->found == IS_DEAD ? free_rows(self, txn) : DUR_OK;
+    self->found = self->when == IF_NOWHERE ? is_nowhere(txn->file, self->id) : IS_DEAD;
+    int code = self->when == IF_DEAD ? mark(txn, self->id, &self->found, &op->err) : DUR_OK;
+    return code == DUR_OK && self->found == IS_DEAD ? free_rows(self, txn) : code;
 }
 
 static void free_done(dur__sq_op *op, dur__sq_file *file) {
@@ -367,6 +381,61 @@ int dur__sq_owners_look(dur__sq_file *file, const char *self_id, dur_error *err)
     return owners_look(file, self_id, &peers, err);
 }
 
+/* ---- somebody looks at us ---- */
+
+typedef struct keep_op {
+    dur__sq_op op;
+    const char *id;
+    char *path; /* of its file; free … */
+    dev_t dev;  /* … which is this one */
+    ino_t ino;
+    bool lives;
+} keep_op;
+
+static bool is_at(const keep_op *self, const char *path) {
+    struct stat state;
+    return stat(path, &state) == 0 && state.st_dev == self->dev && state.st_ino == self->ino;
+}
+
+/* Whoever marked it has come to an end: by taking it over, or not. */
+static int keep_run(dur__sq_op *op, dur__sq_txn *txn) {
+    keep_op *self = (keep_op *)(void *)op;
+    bool registered = false;
+    int code = has_row(txn, self->id, &registered, &op->err);
+    char *grave = grave_path(self->path);
+    self->lives = code == DUR_OK && registered &&
+                  (is_at(self, self->path) || (is_at(self, grave) && rename(grave, self->path) == 0));
+    free(grave);
+    return code;
+}
+
+/* Is the owner of this process still the one that is registered?  Its last sign of life is written.  One whose file has
+   its name is; one whose file has not asks under the write lock.  One that was taken over is forgotten. */
+static int owner_keep(dur__sq_file *file, const char *id, bool *lives, dur_error *err) {
+    keep_op op = { .op = { .run = keep_run }, .id = id };
+    struct stat state;
+    dur__mutex_lock(&file->owners_lock);
+    dur__sq_owner *owner = owner_find(file, id);
+    *lives = owner != NULL && !owner->gone;
+    if (*lives && owner->fd >= 0 && !file_is_ours(owner)) {
+        *lives = false;
+        if (fstat(owner->fd, &state) == 0) {
+            op.path = dur__xstrdup(owner->path);
+            op.dev = state.st_dev;
+            op.ino = state.st_ino;
+        }
+    }
+    dur__mutex_unlock(&file->owners_lock);
+    int code = op.path != NULL ? dur__sq_submit(file, &op.op, err) : DUR_OK;
+    *lives = *lives || (code == DUR_OK && op.lives);
+    free(op.path);
+    if (code != DUR_OK || *lives) return code;
+    dur__mutex_lock(&file->owners_lock);
+    if ((owner = owner_find(file, id)) != NULL) owner_free(owner, true);
+    dur__mutex_unlock(&file->owners_lock);
+    return DUR_OK;
+}
+
 /* ---- a file that was restored ---- */
 
 int dur__sq_owners_hold_unknown(dur__sq_txn *txn, bool *any, dur_error *err) {
@@ -480,22 +549,14 @@ static int namesake_bury(dur__sq_file *file, const dur__sq_owner *owner, dur_err
     return code;
 }
 
-/* Known and not taken for dead; one that was is forgotten. */
-static bool owner_alive(dur__sq_file *file, const char *id) {
-    dur__mutex_lock(&file->owners_lock);
-    dur__sq_owner *owner = owner_find(file, id);
-    bool dead = owner != NULL && was_taken(owner);
-    if (dead) owner_free(owner, true);
-    dur__mutex_unlock(&file->owners_lock);
-    return owner != NULL && !dead;
-}
-
 int dur__sq_owner_register(dur_provider *self, const dur_owner_options *options, dur_error *err) {
     dur__sq_file *file = dur__sq_file_of(self);
     if (options->owner == NULL || options->owner[0] == '\0' || strlen(options->owner) >= sizeof((owner_block *)0)->id)
         return dur_error_set(err, DUR_EINVAL, false, "sqlite.owner", "an owner id has 1 to 191 bytes");
-    if (owner_alive(file, options->owner))
-        return dur_error_set(err, DUR_EEXISTS, false, "sqlite.owner", "owner %s is registered", options->owner);
+    bool lives = false;
+    int code = owner_keep(file, options->owner, &lives, err);
+    if (code != DUR_OK) return code;
+    if (lives) return dur_error_set(err, DUR_EEXISTS, false, "sqlite.owner", "owner %s is registered", options->owner);
     dur_owner_options filled = *options;
     if (filled.timeout_ms == 0) filled.timeout_ms = 10000;
     dur__sq_owner *owner = dur__xcalloc(1, sizeof(*owner));
@@ -503,7 +564,6 @@ int dur__sq_owner_register(dur_provider *self, const dur_owner_options *options,
     owner->fd = -1;
     owner->timeout_ms = filled.timeout_ms;
     owner->heartbeat_ms = file->world->boot_ms(file->world->data);
-    int code = DUR_OK;
     if (file->path != NULL) {
         owner->path = owner_path(file, owner->id);
         code = namesake_bury(file, owner, err);
@@ -527,15 +587,13 @@ int dur__sq_owner_beat(dur_provider *self, const char *id, dur_owner_report *out
     if (code != DUR_OK) return code;
     dur__mutex_lock(&file->owners_lock);
     dur__sq_owner *owner = owner_find(file, id);
-    bool known = owner != NULL;
-    if (known) { /* first the sign of life, then the look for a mark: see above */
+    if (owner != NULL) { /* first the sign of life, then the look for a mark: see above */
         owner->heartbeat_ms = file->world->boot_ms(file->world->data);
         if (owner->fd >= 0) (void)!pwrite(owner->fd, &owner->heartbeat_ms, sizeof owner->heartbeat_ms, 0);
-        out->still_ours = !was_taken(owner);
-        if (!out->still_ours) owner_free(owner, true);
     }
     dur__mutex_unlock(&file->owners_lock);
-    if (!known || !out->still_ours) return DUR_OK;
+    code = owner_keep(file, id, &out->still_ours, err);
+    if (code != DUR_OK || !out->still_ours) return code;
     atomic_store(&file->owners_moved, false);
     code = owners_look(file, id, &out->peers, err);
     dur__mutex_lock(&file->owners_lock);
