@@ -367,6 +367,7 @@ static void fault_h06_an_orphan_leaves_nothing(void **state) {
 /* Whenever it is deleted, the next of its name goes its own way. */
 static void fault_h06_delete_and_start_again_at_once(void **state) {
     world *w = *state;
+    world_relax(w);
     RUN(w, family);
     for (size_t i = 0, rounds = scaled(300, 30); i < rounds; i++) {
         char input[32], wanted[40];

@@ -563,7 +563,9 @@ static int turn_run(dur__sq_op *op, dur__sq_txn *txn) {
     if (code == DUR_OK && ends(turn->metadata.status)) code = execution_end(self, txn);
     if (code == DUR_OK) code = work_write(self, txn);
     if (code == DUR_OK) code = lease_end(self, txn);
-    if (turn->metadata.status != DUR_STATUS_NONE) self->visible_change = true;
+    /* One that lets go with nothing recorded may have taken the start that was all there was of the instance. */
+    bool forgets = turn->event_count == 0 && self->messages_gone > 0 && !self->kept;
+    if (turn->metadata.status != DUR_STATUS_NONE || forgets) self->visible_change = true;
     if (code == DUR_OK && turn->event_count > 0 && turn->execution_id == 0)
         code = dur_error_set(&op->err, DUR_EINVAL, false, "sqlite.commit", "events need an execution id");
     return code;
