@@ -208,6 +208,39 @@ static void fault_h67_blocked_calls_of_clients_end(void **state) {
     blocked_calls_end(*state, false);
 }
 
+/* ---- a reader that stays ---- */
+
+/* While somebody reads from an old snapshot the -wal grows; afterwards it is as small as before, while it is used. */
+static void fault_h84_a_wal_that_has_grown_is_cut_off(void **state) {
+    enum { STARTS_MAX = 20000, GROWN = 8 << 20, SMALL = 3 << 20 };
+    world *w = *state;
+    if (!on_provider("sqlite")) skip();
+    static char input[20000];
+    char wal[1100], id[32];
+    struct stat now = { .st_size = 0 };
+    sqlite3 *db = NULL;
+    int rows = 0, started = 0;
+    memset(input, 'x', sizeof(input) - 1);
+    snprintf(wal, sizeof(wal), "%s-wal", path_of(w));
+    reopen(w, DUR_SQLITE(.path = path_of(w), .wal_pages = 50, .relaxed_durability = true));
+    assert_int_equal(sqlite3_open(path_of(w), &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, "BEGIN; SELECT * FROM dur_meta", count_row, &rows, NULL), SQLITE_OK);
+    for (; started < STARTS_MAX && now.st_size < GROWN; started++) {
+        snprintf(id, sizeof(id), "i-%d", started);
+        start(w, "WaitGo", input, id);
+        assert_int_equal(stat(wal, &now), 0);
+    }
+    if (started == STARTS_MAX) fail_msg("the reader holds nothing up: that should be the test's fault");
+    assert_int_equal(sqlite3_exec(db, "COMMIT", NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+    for (; started < STARTS_MAX && now.st_size > SMALL; started++) {
+        snprintf(id, sizeof(id), "i-%d", started);
+        start(w, "WaitGo", input, id);
+        assert_int_equal(stat(wal, &now), 0);
+    }
+    if (started == STARTS_MAX) fail_msg("the -wal stays at %lld bytes", (long long)now.st_size);
+}
+
 static const hostile_role roles[] = { { "hold", hold } };
 
 static const struct CMUnitTest tests[] = {
@@ -216,6 +249,7 @@ static const struct CMUnitTest tests[] = {
     TEST(fault_h67_a_waiting_client_says_so),
     TEST(fault_h67_blocked_calls_beside_a_runtime_end),
     TEST(fault_h67_blocked_calls_of_clients_end),
+    TEST(fault_h84_a_wal_that_has_grown_is_cut_off),
 };
 
 HOSTILE_MAIN(roles, tests)

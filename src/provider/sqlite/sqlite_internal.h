@@ -21,7 +21,7 @@
 /* Worker rows and ready instances are numbered from here, 64 a millisecond: small integers in six bytes. */
 #define DUR__SQ_SEQ_EPOCH_MS 1704067200000u
 
-enum { DUR__SQ_SPARE_WAKERS = 32, DUR__SQ_MARK_BYTES = 160 };
+enum { DUR__SQ_SPARE_WAKERS = 32, DUR__SQ_MARK_BYTES = 160, DUR__SQ_WAL_GROWS = 1024 * 1024 };
 
 typedef struct dur__sq_file dur__sq_file;
 typedef struct dur__sq_lane dur__sq_lane;
@@ -162,6 +162,7 @@ struct dur__sq_file {
     _Atomic bool relaxed;
     uint64_t wal_pages_size; /* checkpoint after so many */
     uint64_t wal_pages_max;  /* the next one then; leader */
+    uint64_t wal_pages_wait; /* from so many on readers are waited for; leader */
     uint64_t busy_ms;
     uint64_t serial; /* dur__process_serial at birth */
     char boot[64];
@@ -552,6 +553,7 @@ int dur__sq_leftover_check(const char *path, dur_error *err);
 /* Before the first connection.  DUR_ESTATE: the -wal is another file's. */
 int dur__sq_mark_check(const dur__sq_file *file, dur_error *err);
 int dur__sq_mark_open(dur__sq_file *file, dur_error *err);
+uint64_t dur__sq_wal_bytes(const dur__sq_file *file);
 /* A new number, with a list behind it. */
 void dur__sq_mark_draw(char out[DUR__SQ_MARK_BYTES], const char *behind);
 /* Leader, in a transaction that has written, before its COMMIT; and after it. */

@@ -17,7 +17,7 @@
 
 enum {
     KEPT_MAX = 112 * 1024, /* SQLite's unix layer takes a write of a multiple of 128 KiB for a full disk */
-    GROW_BYTES = 1024 * 1024,
+    GROW_BYTES = DUR__SQ_WAL_GROWS,
     ZEROS = 64 * 1024,
     LAYERS_MAX = 8
 };
