@@ -397,6 +397,7 @@ static void ours_backup_can_be_opened(kit *t) {
     (void)unlink(path);
     (void)unlink(kit_format(t, "%s-wal", path));
     (void)unlink(kit_format(t, "%s-shm", path));
+    (void)unlink(kit_format(t, "%s.lock", path));
     kit_must(t, __FILE__, __LINE__, "opening the copy", opened);
     SAME(read, DUR_OK);
     TEXT(value, "v");

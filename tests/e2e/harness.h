@@ -23,7 +23,7 @@
 #include <unistd.h>
 
 typedef struct world {
-    char dir[64];
+    char dir[100];
     char url[1024];
     dur_provider *store;
     dur_runtime *runtime;
@@ -70,6 +70,12 @@ static inline void end_forked(bool good) {
             fail_msg("%s: %s: %s: %s", #call, dur_code_name(ok_code_), (w)->err.op, (w)->err.message);                 \
     } while (0)
 
+/* A path for what the test leaves behind, should it be killed: tools/run-tests removes the folder. */
+static inline void temporary_path(char *out, size_t room, const char *name) {
+    const char *folder = getenv("TMPDIR");
+    snprintf(out, room, "%s/%s", folder != NULL ? folder : "/tmp", name);
+}
+
 static inline bool on_provider(const char *scheme) {
     const char *url = getenv("DURITE_TEST_URL");
     return strncmp(url == NULL ? "memory:" : url, scheme, strlen(scheme)) == 0;
@@ -97,7 +103,7 @@ static inline int world_setup(void **state) {
     if (url == NULL || strncmp(url, "memory:", 7) == 0) {
         snprintf(w->url, sizeof(w->url), "memory:test-%d-%u", (int)getpid(), serial);
     } else if (strncmp(url, "sqlite:", 7) == 0) {
-        snprintf(w->dir, sizeof(w->dir), "/tmp/durite-e2e-XXXXXX");
+        temporary_path(w->dir, sizeof(w->dir), "durite-e2e-XXXXXX");
         if (mkdtemp(w->dir) == NULL) return -1;
         snprintf(w->url, sizeof(w->url), "sqlite:%s/test.db", w->dir);
     } else {

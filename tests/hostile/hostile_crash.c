@@ -10,7 +10,7 @@ enum { ATTEMPTS = 3, WORKERS = 16 };
 
 /* ---- the ledger ---- */
 
-static char folder[64];
+static char folder[100];
 
 static void ledger_path(char out[160], const char *name) {
     const char *dir = getenv("HOSTILE_FOLDER");
@@ -55,7 +55,7 @@ static bool gate_is_open(void) {
 }
 
 static int crash_setup(void **state) {
-    snprintf(folder, sizeof(folder), "/tmp/durite-crash-XXXXXX");
+    temporary_path(folder, sizeof(folder), "durite-crash-XXXXXX");
     if (mkdtemp(folder) == NULL) return -1;
     setenv("HOSTILE_FOLDER", folder, 1);
     return world_setup(state);

@@ -159,11 +159,11 @@ static int role_run(const char *url, long number) {
 
 static const hostile_role roles[] = { { "run", role_run } };
 
-static char stands_path[64], stop_path[64];
+static char stands_path[128], stop_path[128];
 
 static void paths(void) {
-    snprintf(stands_path, sizeof(stands_path), "/tmp/durite-stands-%d", (int)getpid());
-    snprintf(stop_path, sizeof(stop_path), "/tmp/durite-stop-%d", (int)getpid());
+    temporary_path(stands_path, sizeof(stands_path), "durite-stands");
+    temporary_path(stop_path, sizeof(stop_path), "durite-stop");
     unlink(stands_path);
     unlink(stop_path);
 }
@@ -204,7 +204,8 @@ static void fault_h51_a_session_is_given_back_by_who_was_taken_over(void **state
     kill(node, SIGCONT);
     start(w, "InSession", "Note", "b"); /* under its new id */
     expect(w, "b", "done");
-    file_touch("/tmp", stop_path + strlen("/tmp/"));
+    int fd = open(stop_path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    if (fd >= 0) close(fd);
     int status = node_wait(node);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     RUN(w, handlers);

@@ -71,7 +71,7 @@ static char *settings_of(PGconn *db) {
 }
 
 static void leaves_no_setting(world *w, const char *bouncer_settings, const char *parameters, int expected) {
-    char url[200], schema[80];
+    char url[300], schema[80];
     bouncer b;
     dur_provider *store = NULL;
     if (!bouncer_start(&b, "durite", bouncer_settings)) skip();

@@ -267,8 +267,8 @@ static void server_do(const server *s, char folder, const char *what) {
 }
 
 static void server_new(server *s) {
-    const char *under = getenv("DURITE_POSTGRES_UNDER"), *as = getenv("DURITE_TEST_POSTGRES_AS");
-    snprintf(s->base, sizeof(s->base), "%s/durite-h4.XXXXXX", under != NULL ? under : "/tmp");
+    const char *as = getenv("DURITE_TEST_POSTGRES_AS");
+    temporary_path(s->base, sizeof(s->base), "durite-h4.XXXXXX");
     if (mkdtemp(s->base) == NULL) fail_msg("%s", s->base);
     shell("chown --reference=\"$DURITE_TEST_POSTGRES_DATA\" '%s' && chmod 755 '%s' && cd '%s' && %s"
           " \"$DURITE_TEST_POSTGRES_BIN/initdb\" -D '%s/a' -U durite --auth=trust --no-sync -E UTF8 --locale=C "

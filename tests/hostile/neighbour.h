@@ -130,16 +130,16 @@ static inline void do_everything(world *w, const char *instance) {
 /* ---- pgbouncer --------------------------------------------------------------------------------------------------- */
 
 typedef struct bouncer {
-    char dir[40];
+    char dir[80];
     pid_t pid;
 } bouncer;
 
 /* In front of the server of this URL; false: there is none on this machine. */
 static inline bool bouncer_start_at(bouncer *b, const char *url, const char *user, const char *settings) {
     const char *host = strstr(url, "host=/");
-    char path[80];
+    char path[100];
     if (access("/usr/sbin/pgbouncer", X_OK) != 0 || host == NULL) return false;
-    snprintf(b->dir, sizeof(b->dir), "/tmp/durite-bouncer-XXXXXX");
+    temporary_path(b->dir, sizeof(b->dir), "durite-bouncer-XXXXXX");
     if (mkdtemp(b->dir) == NULL) return false;
     snprintf(path, sizeof(path), "%s/pgbouncer.ini", b->dir);
     FILE *file = fopen(path, "w");
@@ -178,7 +178,7 @@ static inline PGconn *bouncer_connect(const bouncer *b) {
 }
 
 static inline void bouncer_stop(bouncer *b) {
-    char command[80];
+    char command[100];
     kill(b->pid, SIGTERM);
     (void)node_wait(b->pid);
     snprintf(command, sizeof(command), "rm -rf '%s'", b->dir);

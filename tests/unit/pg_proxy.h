@@ -130,7 +130,8 @@ static inline bool proxy_open(proxy *x, const char *trigger) {
     memset(x, 0, sizeof(*x));
     x->trigger = trigger;
     snprintf(x->target, sizeof(x->target), "%.*s/.s.PGSQL.5432", (int)strcspn(host + 5, "&"), host + 5);
-    snprintf(x->dir, sizeof(x->dir), "/tmp/durite-proxy-XXXXXX");
+    const char *folder = getenv("TMPDIR");
+    snprintf(x->dir, sizeof(x->dir), "%s/durite-proxy-XXXXXX", folder != NULL ? folder : "/tmp");
     assert_non_null(mkdtemp(x->dir));
     snprintf(here.sun_path, sizeof(here.sun_path), "%s/.s.PGSQL.5432", x->dir);
     x->listener = socket(AF_UNIX, SOCK_STREAM, 0);
