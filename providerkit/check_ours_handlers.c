@@ -132,6 +132,56 @@ static void ours_unserved_is_told(kit *t) {
     SAME(unserved(t, DUR_UNSERVED_INSTANCE, "Wanted@"), 1);
 }
 
+static size_t works_of(kit *t, const char *owner, const char *handler) {
+    dur_leased_work works[4];
+    size_t count = 0;
+    dur_work_fetch how = {
+        .owner = owner, .session_owner = owner, .session_lock_ms = t->lock_ms, .handlers = ONLY(handler), .max = 4
+    };
+    MUST(dur_store_fetch_works(t->p, t->arena, &how, works, &count, ERR));
+    for (size_t i = 0; i < count; i++)
+        MUST(dur_store_ack_work_item(t->p, works[i].lock_token, NULL, ERR));
+    return count;
+}
+
+static void put_in_session(kit *t, uint64_t id, const char *name) {
+    dur_work_item item = { .kind = DUR_WORK_ACTIVITY_EXECUTE,
+                           .instance = "a",
+                           .execution_id = 1,
+                           .id = id,
+                           .name = name,
+                           .session_id = "s",
+                           .input = "" };
+    MUST(kit_put_work(t, kit_message(t, &item)));
+}
+
+/* A session whose owner has no handler for what waits in it is told, and ends when it is idle. */
+static void ours_a_session_moves_to_who_has_the_handler(kit *t) {
+    NEEDS("list_unserved", "owner_register", "fetch_works", "get_instance");
+    uint64_t removed = 9;
+    MUST(dur_store_owner_register(t->p, &(dur_owner_options){ .owner = "one", .activities = ONLY("First") }, ERR));
+    MUST(dur_store_owner_register(t->p, &(dur_owner_options){ .owner = "two", .activities = ONLY("Second") }, ERR));
+    kit_create(t, "a");
+    put_in_session(t, 1, "First");
+    SAME(works_of(t, "one", "First"), 1);
+    put_in_session(t, 2, "Second");
+    SAME(works_of(t, "two", "Second"), 0);
+    SAME(unserved(t, DUR_UNSERVED_SESSION, "Second"), 1);
+    SAME(unserved(t, DUR_UNSERVED_ACTIVITY, "Second"), 0);
+    TEXT(kit_instance(t, "a").stuck_session, "Second in session s of one");
+    MUST(dur_store_cleanup_orphaned_sessions(t->p, 3600000, &removed, ERR)); /* it was active just now */
+    SAME(removed, 0);
+    put_in_session(t, 3, "First"); /* what its owner can run is the session's */
+    MUST(dur_store_cleanup_orphaned_sessions(t->p, 0, &removed, ERR));
+    SAME(removed, 0);
+    SAME(works_of(t, "one", "First"), 1);
+    MUST(dur_store_cleanup_orphaned_sessions(t->p, 0, &removed, ERR));
+    SAME(removed, 1);
+    SAME(unserved(t, DUR_UNSERVED_SESSION, "Second"), 0);
+    TEXT(kit_instance(t, "a").stuck_session, NULL);
+    SAME(works_of(t, "two", "Second"), 1);
+}
+
 static void ours_take_over_if_unleased(kit *t) {
     NEEDS("list_unserved", "commit_turns", "get_instance");
     kit_create(t, "a");
@@ -148,6 +198,11 @@ static void ours_take_over_if_unleased(kit *t) {
 }
 
 const kit_check kit_ours_handlers[] = {
-    CHECK(ours_handlers_choose_instances), CHECK(ours_handlers_follow_the_instance), CHECK(ours_handlers_choose_works),
-    CHECK(ours_unserved_is_told),          CHECK(ours_take_over_if_unleased),        CHECKS_END,
+    CHECK(ours_handlers_choose_instances),
+    CHECK(ours_handlers_follow_the_instance),
+    CHECK(ours_handlers_choose_works),
+    CHECK(ours_unserved_is_told),
+    CHECK(ours_a_session_moves_to_who_has_the_handler),
+    CHECK(ours_take_over_if_unleased),
+    CHECKS_END,
 };

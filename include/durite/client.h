@@ -110,6 +110,8 @@ typedef struct dur_instance_info {
     const char *owner;            /* runtime that holds it now; NULL: none */
     const char *no_handler;       /* dur_client_info, dur_client_wait: no running node has the handler that it waits
                                      for: "Name@1.2.3", or "Name@" where no version was asked for; NULL: one has */
+    const char *stuck_session;    /* the same: an activity of it waits for a session that a node holds which has no
+                                     handler for it: "Render in session S of NODE"; NULL: none does */
     const char *said;             /* cancelled: what its handler returned then ("refunded 2 of 3"); NULL: nothing */
 } dur_instance_info;
 DUR_API void dur_instance_info_free(dur_instance_info *info);

@@ -115,6 +115,7 @@ void dur__client_info_fill(dur_instance_info *info, const dur_instance_row *row)
         .updated_at_ms = row->updated_at_ms,
         .owner = row->owner,
         .no_handler = row->unserved ? row->handler : NULL,
+        .stuck_session = ended ? NULL : row->stuck_session,
     };
 }
 

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #define LOG_EVERY_MS (10 * 60000) /* what nobody has is mentioned again after this */
+#define SESSION_AGAIN_MS 10000    /* … work of a session that its holder cannot run first after this, then doubled */
 #define END_AT_ONCE 64            /* of each handler, in one look */
 
 /* ---- what we have ---- */
@@ -288,24 +289,55 @@ static void end_activities(dur_runtime *runtime, const dur_unserved *row, dur_ar
     if (used > 0) (void)dur_store_ack_works(runtime->store, acks, used, NULL); /* else their locks end by time */
 }
 
-void dur__fleet_look(dur_runtime *runtime, dur_arena *arena) {
+/* It may be for a moment only: another runtime of the same worker_node_id may have it.  So it is said at the second
+   look in a row. */
+static void note_session(dur_runtime *runtime, const dur_unserved *row, dur_arena *arena) {
+    uint64_t now_ms = runtime->world->boot_ms(runtime->world->data);
+    const char *key = dur_arena_format(arena, "session %s %s", row->session, row->handler);
+    unserved *known = dur__map_get(&runtime->unserved, key);
+    if (known == NULL) {
+        known = dur__xcalloc(1, sizeof(*known));
+        known->key = dur__xstrdup(key);
+        dur__map_put(&runtime->unserved, known->key, known);
+    }
+    if (known->seen) return;
+    known->seen = true;
+    known->looks++;
+    if (known->looks < 2 || (known->delay_ms != 0 && now_ms - known->logged_at_ms < known->delay_ms)) return;
+    known->logged_at_ms = now_ms;
+    known->delay_ms = known->delay_ms == 0 ? SESSION_AGAIN_MS : dur__backoff_ms(known->delay_ms, 1, LOG_EVERY_MS);
+    dur__log(DUR_LOG_WARN, DUR__LOG_RUNTIME,
+             DUR__FIELDS(DUR__TEXT("name", row->handler), DUR__TEXT("session_id", row->session),
+                         DUR__TEXT("instance_id", row->instance), DUR__TEXT("owner", row->owner)),
+             "activity \"%s\" of \"%s\" waits: session \"%s\" is held by %s, which has no handler of it; the session"
+             " moves when it has been idle for session_idle_timeout_ms",
+             row->handler, row->instance, row->session, row->owner);
+}
+
+bool dur__fleet_look(dur_runtime *runtime, dur_arena *arena) {
     dur_unserved *rows = NULL;
     size_t count = 0;
     dur_client *client = NULL;
     dur_error err = DUR_ERROR_INIT;
-    if (dur__runtime_phase(runtime) != DUR__PHASE_RUN || dur__keeper_fenced(runtime)) return;
+    bool sessions = false;
+    if (dur__runtime_phase(runtime) != DUR__PHASE_RUN || dur__keeper_fenced(runtime)) return false;
     size_t each = runtime->options.unregistered_attempts_max != 0 ? END_AT_ONCE : 1;
     if (dur_store_list_unserved(runtime->store, arena, each, &rows, &count, &err) != DUR_OK) {
         DUR__COUNT(runtime, provider_errors);
-        return;
+        return false;
     }
-    if (count > 0 && dur_client_new(&client, runtime->store, &err) != DUR_OK) return;
+    if (count > 0 && dur_client_new(&client, runtime->store, &err) != DUR_OK) return false;
     look self = { .runtime = runtime, .client = client, .arena = arena };
     for (size_t i = 0; i < count; i++)
         if (rows[i].kind == DUR_UNSERVED_CANCEL) hear_cancel(&self, &rows[i]);
     const char *last = "";
     for (size_t i = 0; i < count; i++) {
         const dur_unserved *row = &rows[i];
+        if (row->kind == DUR_UNSERVED_SESSION) {
+            note_session(runtime, row, arena);
+            sessions = true;
+            continue;
+        }
         if (row->kind == DUR_UNSERVED_CANCEL || !note(runtime, row, arena)) continue;
         if (row->kind == DUR_UNSERVED_INSTANCE) {
             end_unserved(&self, row);
@@ -318,4 +350,5 @@ void dur__fleet_look(dur_runtime *runtime, dur_arena *arena) {
     dur__map_free(&self.cancelled);
     dur__map_free(&self.ended);
     dur_client_free(client);
+    return sessions;
 }

@@ -425,7 +425,7 @@ static void tick(dur_runtime *runtime, schedule *next, dur_arena *arena, bool ki
     if (due(&next->rows, now_us, rows_ms)) check_rows(runtime, arena);
     if (runtime->has_owners && due(&next->unserved, now_us, o->unregistered_backoff_ms)) {
         dur_arena_reset(arena);
-        dur__fleet_look(runtime, arena);
+        next->sessions_seen |= dur__fleet_look(runtime, arena); /* one of them is to end when it is idle */
     }
     abandon_overdue(runtime);
     dur__stuck_warn(runtime);

@@ -353,7 +353,8 @@ static inline dur__phase dur__runtime_phase(dur_runtime *runtime) {
 /* fleet.c */
 void dur__fleet_take(dur_runtime *runtime); /* after the registries: what this runtime has */
 void dur__fleet_free(dur_runtime *runtime);
-void dur__fleet_look(dur_runtime *runtime, dur_arena *arena); /* keeper: what no node has */
+/* Keeper: what no node has; true: a session is to move. */
+bool dur__fleet_look(dur_runtime *runtime, dur_arena *arena);
 static inline bool dur__fleet_runs(const dur_runtime *runtime) {
     return runtime->handlers.count > 0;
 }

@@ -327,6 +327,79 @@ static void fault_h70_a_list_of_what_waits_reads_what_it_lists(void **state) {
 }
 #endif
 
+/* ---- sessions ---------------------------------------------------------------------------------------------------- */
+
+static dur_outcome two_in_a_session(dur_ctx *ctx, const char *input) {
+    dur_await(dur_activity(ctx, "First", input, .session = "s"));
+    return dur_complete(ctx, dur_await(dur_activity(ctx, "Second", input, .session = "s")));
+}
+
+static const dur_handler has_the_first[] = {
+    DUR_ACTIVITY("First", echo_back),
+    DUR_ORCHESTRATION("Two", "1.0.0", two_in_a_session),
+    DUR_HANDLERS_END,
+};
+static const dur_handler has_the_second[] = {
+    DUR_ACTIVITY("Second", echo_back),
+    DUR_HANDLERS_END,
+};
+
+static atomic_uint said; /* lines about a session whose holder has no handler */
+
+static void listen_for_sessions(void *data, const dur_log_record *record) {
+    (void)data;
+    if (strstr(record->message, "session \"s\"") != NULL && strstr(record->message, "no handler") != NULL)
+        atomic_fetch_add(&said, 1);
+}
+
+/* The one that holds the session lacks the second activity, and the other one has only that. */
+static void two_nodes(world *w, dur_runtime **other, uint64_t idle_ms, uint64_t clean_ms) {
+    RUN(w, has_the_first, .session_idle_timeout_ms = idle_ms, .session_cleanup_interval_ms = clean_ms,
+        .worker_lock_timeout_ms = 1000);
+    dur_runtime_options options = { .size = sizeof(options),
+                                    .store = w->store,
+                                    .handlers = has_the_second,
+                                    .session_idle_timeout_ms = idle_ms,
+                                    .session_cleanup_interval_ms = clean_ms,
+                                    .worker_lock_timeout_ms = 1000 };
+    OK(w, dur_runtime_start(other, &options, &w->err));
+    start(w, "Two", "x", "a");
+    until_history(w, "a", "\"ActivityScheduled\"", 2);
+}
+
+static void fault_h71_work_that_its_sessions_holder_cannot_run_is_told(void **state) {
+    world *w = *state;
+    dur_runtime *other = NULL;
+    dur_instance_info *info = NULL;
+    atomic_store(&said, 0);
+    OK(w, dur_log_set_sink(listen_for_sessions, NULL, DUR_LOG_WARN));
+    two_nodes(w, &other, 0, 0);
+    for (uint64_t end_ms = now_ms() + patience_ms(); atomic_load(&said) == 0; pause_ms(5))
+        if (now_ms() > end_ms) fail_msg("nothing was said");
+    OK(w, dur_client_info(&info, w->client, "a", &w->err));
+    assert_non_null(info->stuck_session);
+    assert_non_null(strstr(info->stuck_session, "Second in session s of "));
+    assert_non_null(strstr(info->stuck_session, dur_runtime_owner(w->runtime)));
+    assert_null(info->no_handler);
+    dur_instance_info_free(info);
+    world_stop(w); /* with its holder the session is free */
+    RUN(w, has_the_first);
+    expect(w, "a", "x");
+    OK(w, dur_client_info(&info, w->client, "a", &w->err));
+    assert_null(info->stuck_session);
+    dur_instance_info_free(info);
+    OK(w, dur_log_set_sink(NULL, NULL, DUR_LOG_WARN));
+    OK(w, dur_runtime_stop(other, patience_ms(), &w->err));
+}
+
+static void fault_h71_an_idle_session_moves_to_who_has_the_handler(void **state) {
+    world *w = *state;
+    dur_runtime *other = NULL;
+    two_nodes(w, &other, 1000, 100);
+    expect(w, "a", "x");
+    OK(w, dur_runtime_stop(other, patience_ms(), &w->err));
+}
+
 static const hostile_role roles[] = { { "none", NULL } };
 
 static const struct CMUnitTest tests[] = {
@@ -336,6 +409,8 @@ static const struct CMUnitTest tests[] = {
     TEST(fault_h70_a_start_that_begins_between_two_pages_is_listed_once),
     TEST(fault_h70_starts_that_begin_while_pages_are_read_are_listed_once),
     TEST(fault_h70_what_continues_as_new_is_in_every_list_of_what_runs),
+    TEST(fault_h71_work_that_its_sessions_holder_cannot_run_is_told),
+    TEST(fault_h71_an_idle_session_moves_to_who_has_the_handler),
 #ifdef HAVE_LIBPQ
     TEST(fault_h70_a_list_of_what_waits_reads_what_it_lists),
 #endif

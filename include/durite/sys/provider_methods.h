@@ -449,15 +449,17 @@ typedef struct dur_owner_report {
 typedef enum dur_unserved_kind {
     DUR_UNSERVED_INSTANCE, /* it could be fetched now */
     DUR_UNSERVED_ACTIVITY, /* a worker row, the same */
-    DUR_UNSERVED_CANCEL    /* such an instance, and this cancel request waits for it */
+    DUR_UNSERVED_CANCEL,   /* such an instance, and this cancel request waits for it */
+    DUR_UNSERVED_SESSION   /* a worker row of a session: the owner that holds the session has not got it, others have */
 } dur_unserved_kind;
 
 typedef struct dur_unserved {
     dur_unserved_kind kind;
     const char *handler;
     const char *instance;
-    uint64_t since_ms; /* CANCEL: when the request was enqueued */
-    dur_text json;     /* CANCEL: the request */
+    uint64_t since_ms;           /* CANCEL: when the request was enqueued */
+    dur_text json;               /* CANCEL: the request */
+    const char *session, *owner; /* SESSION: its name, and who holds it */
 } dur_unserved;
 
 /* ---- start policies ---------------------------------------------------------------------------------------------- */
@@ -497,6 +499,8 @@ typedef struct dur_instance_row {
     const char *owner;         /* who leases it now; NULL: nobody */
     const char *handler;       /* get_instance only: what a node must have to run it; NULL: nothing, or not known */
     bool unserved;             /* get_instance only: no registered owner has that */
+    const char *stuck_session; /* get_instance only: "Activity in session S of OWNER": a worker row of it waits, and the
+                                  session's owner has no handler for it; NULL: none does */
     bool start_pending;        /* known only by a start that no turn has consumed yet */
     dur_text pending_start;    /* get_instance; list_instances with start_pending: text of the first start or
                                   continue-as-new that waits, as it is stored, so that clients can show and terminate
@@ -637,7 +641,8 @@ struct dur_provider_methods {
     int (*renew_session_lock)(dur_provider *self, const char *const *owners, size_t owner_count, uint64_t extend_ms,
                               uint64_t idle_ms, uint64_t *renewed, dur_error *err);
     /* Delete sessions that have no items and whose lock has ended, under an owner those that were not active for
-       idle_ms; how many. */
+       idle_ms; how many.  Items that nobody runs and that the owner has no handler for (owner_register) are none of the
+       session's: another node takes them, and the session with them. */
     int (*cleanup_orphaned_sessions)(dur_provider *self, uint64_t idle_ms, uint64_t *removed, dur_error *err);
 
     /* Put a message into the orchestrator queue; visible at max(item->due_ms, now + delay_ms). */
@@ -806,7 +811,8 @@ struct dur_provider_methods {
 
     /* What waits for a handler that no registered owner has: of each such handler the first `each` instances and worker
        rows, and cancel requests: every one that waits for an instance that is listed, and others; of everything the
-       first few hundred.  A request may come twice.  A read that costs as much as
+       first few hundred.  A request may come twice.  Of the oldest few hundred free worker rows with a session those
+       that the session's owner has no handler for.  A read that costs as much as
        there are different handlers among what waits.  Fallback: nothing is known. */
     int (*list_unserved)(dur_provider *self, dur_arena *arena, size_t each, dur_unserved **out, size_t *count,
                          dur_error *err);

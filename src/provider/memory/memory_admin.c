@@ -123,6 +123,16 @@ static int not_found(dur_error *err, const char *op, const char *instance) {
     return dur_error_set(err, DUR_ENOTFOUND, false, op, "instance %s not found", instance);
 }
 
+static const char *stuck_session(const dur__mem_instance *instance, dur_arena *arena) {
+    for (dur__mem_node *node = dur__mem_tree_first(&instance->works); node != NULL; node = dur__mem_tree_next(node)) {
+        const dur__mem_work *work = DUR__CONTAINER(node, dur__mem_work, by_ref);
+        if (dur__mem_session_stuck(work))
+            return dur_arena_format(arena, "%s in session %s of %s", work->handler, work->session->name,
+                                    work->session->owner->id);
+    }
+    return NULL;
+}
+
 int dur__mem_get_instance(dur_provider *self, dur_arena *arena, const char *instance, dur_instance_row *out,
                           dur_error *err) {
     dur__mem *mem = dur__mem_of(self);
@@ -133,6 +143,7 @@ int dur__mem_get_instance(dur_provider *self, dur_arena *arena, const char *inst
         row_fill(row, arena, out);
         out->handler = dur_arena_strdup(arena, row->handler);
         out->unserved = dur__mem_unserved(mem, row);
+        out->stuck_session = stuck_session(row, arena);
         row_start(row, arena, out);
     }
     dur__mem_leave(mem);

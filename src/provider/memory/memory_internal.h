@@ -473,6 +473,7 @@ int dur__mem_cleanup_orphaned_sessions(dur_provider *self, uint64_t idle_ms, uin
 /* memory_owner.c */
 dur__mem_owner *dur__mem_owner_find(dur__mem *mem, const char *id); /* NULL gives NULL */
 void dur__mem_owner_free(dur__mem_owner *owner);
+bool dur__mem_session_stuck(const dur__mem_work *work); /* it is free, and its session's owner has no handler for it */
 bool dur__mem_unserved(dur__mem *mem, const dur__mem_instance *instance); /* it waits, and no owner has its handler */
 int dur__mem_list_unserved(dur_provider *self, dur_arena *arena, size_t each, dur_unserved **out, size_t *count,
                            dur_error *err);

@@ -41,6 +41,12 @@ static bool served(dur__mem *mem, const char *key, bool activity) {
     return false;
 }
 
+bool dur__mem_session_stuck(const dur__mem_work *work) {
+    const dur__mem_session *session = work->session;
+    return session != NULL && session->owner != NULL && work->handler != NULL && work->token == NULL &&
+           !has_it(&session->owner->activities, work->handler);
+}
+
 bool dur__mem_unserved(dur__mem *mem, const dur__mem_instance *instance) {
     return instance->handler != NULL && !dur__mem_leased(instance) && !served(mem, instance->handler, false);
 }
@@ -205,12 +211,27 @@ static void unserved_instances(dur__mem *mem, size_t each, unserved_list *list) 
     }
 }
 
+/* Rows on one shelf have one handler, and sessions of one holder. */
+static void unserved_session(unserved_list *list, const dur__mem_shelf *shelf) {
+    dur__mem_node *node = dur__mem_tree_first(&shelf->rows[shelf->rows[0].count == 0]);
+    const dur__mem_work *work = DUR__CONTAINER(node, dur__mem_work, place);
+    if (!dur__mem_session_stuck(work)) return;
+    size_t before = list->count;
+    unserved_add(list, DUR_UNSERVED_SESSION, shelf->handler, work->instance->id, NULL);
+    if (list->count == before) return;
+    list->rows[before].session = dur_arena_strdup(list->arena, work->session->name);
+    list->rows[before].owner = dur_arena_strdup(list->arena, work->session->owner->id);
+}
+
 static void unserved_works(dur__mem *mem, size_t each, unserved_list *list) {
     dur__map_entry *entry;
     for (size_t i = 0; (entry = dur__map_next(&mem->shelves, &i)) != NULL;) {
         const dur__mem_shelf *shelf = entry->value;
         if (shelf->handler == NULL || shelf->rows[0].count + shelf->rows[1].count == 0) continue;
-        if (served(mem, shelf->handler, true)) continue;
+        if (served(mem, shelf->handler, true)) {
+            unserved_session(list, shelf);
+            continue;
+        }
         size_t told = 0;
         for (int suspects = 0; suspects <= 1; suspects++) {
             dur__mem_node *node = dur__mem_tree_first(&shelf->rows[suspects]);

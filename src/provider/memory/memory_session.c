@@ -122,6 +122,15 @@ int dur__mem_renew_session_lock(dur_provider *self, const char *const *owners, s
     return DUR_OK;
 }
 
+/* Rows that wait, and that its owner has no handler for, are for another node. */
+static bool owner_needs(const dur__mem_session *session) {
+    DUR__LIST_EACH(&session->rows, at) {
+        const dur__mem_work *work = DUR__CONTAINER(at, dur__mem_work, by_session);
+        if (work->token != NULL || !dur__mem_session_stuck(work)) return true;
+    }
+    return false;
+}
+
 int dur__mem_cleanup_orphaned_sessions(dur_provider *self, uint64_t idle_ms, uint64_t *removed, dur_error *err) {
     dur__mem *mem = dur__mem_of(self);
     dur__map_entry *entry;
@@ -132,8 +141,11 @@ int dur__mem_cleanup_orphaned_sessions(dur_provider *self, uint64_t idle_ms, uin
         dur__mem_session *session = entry->value;
         /* Under a live owner nothing expires: there a session has ended when it has been idle for so long. */
         bool over = !session->held || (session->owner != NULL && !active_within(mem, session, idle_ms));
-        if (session->row_count > 0 || !over) continue;
-        session_drop(mem, session);
+        if (!over || owner_needs(session)) continue;
+        if (session->row_count == 0)
+            session_drop(mem, session);
+        else
+            session_release(mem, session);
         (*removed)++;
     }
     dur__mem_leave(mem);

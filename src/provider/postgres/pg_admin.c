@@ -146,7 +146,10 @@ static int not_found(dur_error *err, const char *op, const char *instance) {
 static const char get_sql[] =
     "SELECT " ROW ", nullif(i.handler, ''), i.token IS NULL AND i.handler <> '' AND NOT EXISTS (SELECT 1 FROM @served "
     "s WHERE NOT s.activity AND s.handler IN (i.handler, '')) AND " STATUS
-    " NOT IN (2, 3) FROM @instances i" ITS_EXECUTION ITS_START("true") " WHERE i.instance_id = $2::text AND i.known";
+    " NOT IN (2, 3), (SELECT w.handler || ' in session ' || w.session_id || ' of ' || s.owner FROM @worker w JOIN"
+    " @sessions s USING (session_id) WHERE w.instance_id = i.instance_id AND w.owner IS NULL AND w.session_id IS NOT"
+    " NULL AND " DUR__PG_HOLDER_HAS_NOT " LIMIT 1) FROM @instances i" ITS_EXECUTION ITS_START("true")
+    " WHERE i.instance_id = $2::text AND i.known";
 
 int dur__pg_get_instance(dur_provider *self, dur_arena *arena, const char *instance, dur_instance_row *out,
                          dur_error *err) {
@@ -162,6 +165,7 @@ int dur__pg_get_instance(dur_provider *self, dur_arena *arena, const char *insta
         read_instance(result, 0, arena, out);
         out->handler = dur__pg_get_text(result, 0, 17, arena);
         out->unserved = dur__pg_get_bool(result, 0, 18);
+        out->stuck_session = dur__pg_get_text(result, 0, 19, arena);
     }
     PQclear(result);
     return code;

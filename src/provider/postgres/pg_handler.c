@@ -48,6 +48,33 @@ static const char unserved_sql[] =
     NOBODY_HAS("false", "i.handler") " LIMIT 64)";
 /* clang-format on */
 
+static const char sessions_sql[] =
+    "SELECT w.handler, w.instance_id, w.session_id, s.owner FROM (SELECT * FROM @worker WHERE owner IS NULL AND"
+    " session_id IS NOT NULL ORDER BY id LIMIT 256) w JOIN @sessions s USING (session_id) WHERE w.until_ms <= #now AND"
+    " " DUR__PG_HOLDER_HAS_NOT " AND EXISTS (SELECT 1 FROM @served v WHERE v.activity AND v.handler IN (w.handler, ''))"
+    " LIMIT 64";
+
+/* Behind those that are there. */
+static int sessions_add(dur__pg *store, dur_arena *arena, dur_unserved **out, size_t *count, dur_error *err) {
+    dur__pg_args args;
+    PGresult *result;
+    dur__pg_args_begin(store, &args);
+    int code = dur__pg_one(store, "postgres.unserved", sessions_sql, &args, false, &result, err);
+    size_t more = code == DUR_OK ? (size_t)PQntuples(result) : 0;
+    dur_unserved *all = dur_arena_zalloc(arena, (*count + more + 1) * sizeof(*all));
+    if (*count > 0) memcpy(all, *out, *count * sizeof(*all));
+    for (size_t i = 0; i < more; i++)
+        all[*count + i] = (dur_unserved){ .kind = DUR_UNSERVED_SESSION,
+                                          .handler = dur__pg_get_text(result, (int)i, 0, arena),
+                                          .instance = dur__pg_get_text(result, (int)i, 1, arena),
+                                          .session = dur__pg_get_text(result, (int)i, 2, arena),
+                                          .owner = dur__pg_get_text(result, (int)i, 3, arena) };
+    PQclear(result);
+    *out = all;
+    *count += more;
+    return code;
+}
+
 int dur__pg_list_unserved(dur_provider *self, dur_arena *arena, size_t each, dur_unserved **out, size_t *count,
                           dur_error *err) {
     dur__pg *store = dur__pg_of(self);
@@ -67,5 +94,5 @@ int dur__pg_list_unserved(dur_provider *self, dur_arena *arena, size_t each, dur
         if (row->kind == DUR_UNSERVED_CANCEL) row->json = dur__pg_get_json(result, (int)i, 4, arena);
     }
     PQclear(result);
-    return code;
+    return code == DUR_OK ? sessions_add(store, arena, out, count, err) : code;
 }

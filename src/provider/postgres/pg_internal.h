@@ -642,6 +642,10 @@ void dur__pg_lock_to_delete_add(dur__pg_batch *batch, const dur__pg_array *ids);
 #define DUR__PG_NEVER_BEGINS "9223372036854775807" /* next_execution of what has ended: nothing is needed */
 #define DUR__PG_CONTINUE_AS_NEW "1"
 /* Kinds of messages that start: START_ORCHESTRATION, CONTINUE_AS_NEW. */
+/* The owner of session s has no handler for worker row w. */
+#define DUR__PG_HOLDER_HAS_NOT                                                                                         \
+    "s.owner IS NOT NULL AND w.handler <> '' AND NOT EXISTS (SELECT 1 FROM @served v WHERE v.activity AND v.handler"   \
+    " IN (w.handler, '') AND v.owner = s.owner)"
 #define DUR__PG_STARTS "(0, " DUR__PG_CONTINUE_AS_NEW ")"
 /* The parent that a child's first turn needs: of that birth (0: of any), or brought here with history and without. */
 #define DUR__PG_IS_MEANT(row, birth)                                                                                   \

@@ -122,6 +122,8 @@ static const char *const migration_1[] = {
     "CREATE INDEX dur_worker_suspects ON @worker (handler, crashes_alone, id) WHERE owner IS NULL AND crashes >= 2;"
     "CREATE INDEX dur_worker_token ON @worker (token) WHERE token IS NOT NULL;"
     "CREATE INDEX dur_worker_owner ON @worker (owner) WHERE owner IS NOT NULL;"
+    "CREATE INDEX dur_worker_session_free ON @worker (id) WHERE owner IS NULL AND session_id IS NOT NULL;"
+    "CREATE INDEX dur_worker_session_key ON @worker (instance_id) WHERE owner IS NULL AND session_id IS NOT NULL;"
     "CREATE INDEX dur_worker_session ON @worker (session_id) WHERE session_id IS NOT NULL;",
     "CREATE TABLE @sessions ("
     " session_id text COLLATE \"C\" PRIMARY KEY, holder text COLLATE \"C\" NOT NULL, owner text COLLATE \"C\","

@@ -476,7 +476,8 @@ static const char renew_sessions_sql[] =
     " until_ms > #now) AND #now - active_ms < $4::bigint";
 static const char cleanup_sql[] =
     "DELETE FROM @sessions WHERE session_id IN (SELECT s.session_id FROM @sessions s WHERE NOT EXISTS (SELECT 1 FROM"
-    " @worker w WHERE w.session_id = s.session_id) AND CASE WHEN s.owner IS NULL THEN s.until_ms <= #now ELSE #now -"
+    " @worker w WHERE w.session_id = s.session_id AND NOT (w.owner IS NULL AND " DUR__PG_HOLDER_HAS_NOT
+    ")) AND CASE WHEN s.owner IS NULL THEN s.until_ms <= #now ELSE #now -"
     " s.active_ms >= $2::bigint END FOR UPDATE SKIP LOCKED)"; /* what is locked is in use */
 
 int dur__pg_renew_session_lock(dur_provider *self, const char *const *owners, size_t owner_count, uint64_t extend_ms,

@@ -52,7 +52,7 @@ static int row_complete(dur__sq_conn *conn, dur_arena *arena, sqlite3_stmt *row,
 
 /* The same from one statement: whoever waits for an instance asks it twice, and nothing else. */
 static bool whole_fill(dur_arena *arena, sqlite3_stmt *row, dur_instance_row *out) {
-    enum { NAME = 2, OUTPUT = 18, LAST_AT, HISTORY, START_AT, START, HANDLER, UNSERVED, START_ID };
+    enum { NAME = 2, OUTPUT = 18, LAST_AT, HISTORY, START_AT, START, HANDLER, UNSERVED, START_ID, STUCK };
     bool named = !dur__sq_is_null(row, NAME), history = dur__sq_u64(row, HISTORY) != 0;
     bool starts = !dur__sq_is_null(row, START);
     row_fill(arena, row, out);
@@ -67,6 +67,7 @@ static bool whole_fill(dur_arena *arena, sqlite3_stmt *row, dur_instance_row *ou
     const char *handler = dur__sq_text(row, HANDLER);
     out->handler = handler[0] != '\0' ? dur_arena_strdup(arena, handler) : NULL;
     out->unserved = out->handler != NULL && dur__sq_u64(row, UNSERVED) != 0;
+    out->stuck_session = dur__sq_dup(arena, row, STUCK);
     return named || history || starts; /* else it is known by messages only */
 }
 

@@ -119,6 +119,21 @@ static int unserved_cancels(unserved_list *list, uint64_t now_ms, dur_error *err
     return code == DUR_OK ? cancels_add(list, row, err) : code;
 }
 
+static int unserved_sessions(unserved_list *list, dur_error *err) {
+    sqlite3_stmt *row = NULL;
+    int code = dur__sq_first(list->conn, DUR__SQ_UNSERVED_SESSIONS, &row, err, "");
+    while (code == DUR_OK && row != NULL && list->count < UNSERVED_MAX) {
+        list->rows[list->count++] = (dur_unserved){ .kind = DUR_UNSERVED_SESSION,
+                                                    .handler = dur__sq_dup(list->arena, row, 0),
+                                                    .instance = dur__sq_dup(list->arena, row, 1),
+                                                    .session = dur__sq_dup(list->arena, row, 2),
+                                                    .owner = dur__sq_dup(list->arena, row, 3) };
+        code = dur__sq_next(&row, err);
+    }
+    dur__sq_end(&row);
+    return code;
+}
+
 int dur__sq_list_unserved(dur_provider *self, dur_arena *arena, size_t each, dur_unserved **out, size_t *count,
                           dur_error *err) {
     dur__sq_file *file = dur__sq_file_of(self);
@@ -128,6 +143,7 @@ int dur__sq_list_unserved(dur_provider *self, dur_arena *arena, size_t each, dur
     code = unserved_kind(&list, false, each, err);
     if (code == DUR_OK) code = unserved_cancels(&list, file->world->wall_ms(file->world->data), err);
     if (code == DUR_OK) code = unserved_kind(&list, true, each, err);
+    if (code == DUR_OK) code = unserved_sessions(&list, err);
     dur__sq_reader_done(file, list.conn);
     *out = list.rows;
     *count = code == DUR_OK ? list.count : 0;

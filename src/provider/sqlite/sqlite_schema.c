@@ -65,6 +65,8 @@ static const char more_tables_1[] = /* C promises no longer strings */
     "CREATE INDEX dur_worker_suspect ON dur_worker(crashes_alone, seq) WHERE token IS NULL AND crashes >= 2;"
     "CREATE INDEX dur_worker_later ON dur_worker(visible_at) WHERE visible_at > 0;"
     "CREATE INDEX dur_worker_lock ON dur_worker(locked_until) WHERE locked_until IS NOT NULL;"
+    "CREATE INDEX dur_worker_session_free ON dur_worker(seq) WHERE token IS NULL AND session IS NOT NULL;"
+    "CREATE INDEX dur_worker_session_key ON dur_worker(key) WHERE token IS NULL AND session IS NOT NULL;"
     "CREATE INDEX dur_worker_session ON dur_worker(session) WHERE session IS NOT NULL;"
     "CREATE TABLE dur_session("
     " session TEXT PRIMARY KEY, node TEXT NOT NULL, owner TEXT, locked_until INTEGER NOT NULL,"

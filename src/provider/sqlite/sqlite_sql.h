@@ -59,6 +59,11 @@
     "SELECT key, execution, max(status, 1), output, started, completed FROM dur_instance WHERE key=?1 "                \
     "AND started IS NOT NULL)"
 
+/* The owner of a session has no handler for worker row w. */
+#define DUR__SQ_HOLDER_HAS_NOT(session)                                                                                \
+    "w.handler <> '' AND NOT EXISTS (SELECT 1 FROM dur_served v WHERE v.activity = 1 AND v.handler IN (w.handler, "    \
+    "'') AND v.owner = " session ".owner)"
+
 /* SQL(name, text) */
 #define DUR__SQ_STATEMENTS(SQL)                                                                                        \
     SQL(BEGIN, "BEGIN IMMEDIATE")                                                                                      \
@@ -87,7 +92,9 @@
         "CASE WHEN status IN (2, 3) THEN '' ELSE handler END, token IS NULL AND NOT EXISTS "                           \
         "(SELECT 1 FROM dur_served s WHERE s.activity = 0 AND s.handler IN (i.handler, '')), "                         \
         "(SELECT q.id FROM dur_queue q WHERE q.key=i.key AND qname IS NULL AND kind IN (0, 1) ORDER BY ord, q.id "     \
-        "LIMIT 1) FROM dur_instance i WHERE id=?1")                                                                    \
+        "LIMIT 1), (SELECT w.handler || ' in session ' || w.session || ' of ' || s.owner FROM dur_worker w JOIN "      \
+        "dur_session s ON s.session=w.session WHERE w.key=i.key AND w.token IS NULL AND w.session IS NOT NULL AND "    \
+        "s.owner IS NOT NULL AND " DUR__SQ_HOLDER_HAS_NOT("s") " LIMIT 1) FROM dur_instance i WHERE id=?1")            \
     SQL(INSTANCE_BIRTH, "SELECT birth FROM dur_instance WHERE key=?1")                                                 \
     SQL(INSTANCE_MAKE, "INSERT INTO dur_instance(id) VALUES(?1)")                                                      \
     SQL(INSTANCE_START,                                                                                                \
@@ -306,7 +313,8 @@
     SQL(SESSION_ORPHANS, /* under a live owner nothing expires: there it has ended when it is idle for so long */      \
         "DELETE FROM dur_session WHERE ((owner IS NULL AND locked_until <= ?1) OR (owner IS NOT NULL AND "             \
         "?1 - active >= ?2)) AND NOT EXISTS "                                                                          \
-        "(SELECT 1 FROM dur_worker w WHERE w.session IS NOT NULL AND w.session=dur_session.session)")                  \
+        "(SELECT 1 FROM dur_worker w WHERE w.session IS NOT NULL AND w.session=dur_session.session AND NOT "           \
+        "(dur_session.owner IS NOT NULL AND w.token IS NULL AND " DUR__SQ_HOLDER_HAS_NOT("dur_session") "))")          \
     SQL(SESSION_NEXT_EXPIRY, "SELECT min(locked_until) FROM dur_session WHERE owner IS NULL AND locked_until > ?1")    \
     SQL(SESSION_OF_OWNER, "UPDATE dur_session SET owner=NULL, locked_until=?2+lock_ms*(node!=?1) WHERE owner=?1")      \
     /* keys and values */                                                                                              \
@@ -344,6 +352,14 @@
         "SELECT i.handler, i.id, q.ord, q.json FROM dur_queue q CROSS JOIN dur_instance i ON i.key = q.key "           \
         "WHERE q.kind = 10 AND q.due <= ?1 AND i.ready_at = 0 AND i.suspended IS NULL AND i.handler <> '' "            \
         "AND NOT EXISTS (SELECT 1 FROM dur_served s WHERE s.activity = 0 AND s.handler IN (i.handler, '')) LIMIT 64")  \
+    SQL(UNSERVED_SESSIONS, /* the holder has it not, somebody has */                                                   \
+        "SELECT w.handler, i.id, w.session, s.owner FROM (SELECT key, handler, session FROM dur_worker WHERE token "   \
+        "IS "                                                                                                          \
+        "NULL AND session IS NOT NULL AND visible_at = 0 ORDER BY seq LIMIT 256) w JOIN dur_session s ON "             \
+        "s.session=w.session JOIN dur_instance i ON i.key=w.key WHERE s.owner IS NOT NULL "                            \
+        "AND " DUR__SQ_HOLDER_HAS_NOT(                                                                                 \
+            "s") " AND EXISTS (SELECT 1 FROM dur_served v WHERE v.activity = 1 AND v.handler IN "                      \
+                 "(w.handler, '')) LIMIT 64")                                                                          \
     /* dead letters */                                                                                                 \
     SQL(DEAD_ADD, "INSERT INTO dur_dead_letter(instance, reason, at, json) VALUES(?1, ?2, ?3, ?4)")                    \
     SQL(DEAD_DELETED, /* what waits in the queues of an instance that is being deleted */                              \
