@@ -163,6 +163,24 @@ static void patch_delete_unknown(dur_provider_methods *table) {
     table->delete_instances = delete_unknown;
 }
 
+static int letters_go_too(dur_provider *self, const char *const *ids, size_t count, bool force, dur_delete_result *out,
+                          dur_error *err) {
+    dur_arena *arena = dur_arena_new();
+    dur_dead_letter *before = NULL, *after = NULL;
+    size_t old = 0, all = 0;
+    NEXT(self)->list_dead_letters(INNER(self), arena, 0, 0, &before, &old, NULL);
+    int code = NEXT(self)->delete_instances(INNER(self), ids, count, force, out, err);
+    NEXT(self)->list_dead_letters(INNER(self), arena, old > 0 ? before[old - 1].id : 0, 0, &after, &all, NULL);
+    for (size_t i = 0; i < all; i++)
+        NEXT(self)->delete_dead_letters(INNER(self), &after[i].id, 1, NULL);
+    dur_arena_free(arena);
+    return code;
+}
+
+static void patch_letters_go_too(dur_provider_methods *table) {
+    table->delete_instances = letters_go_too;
+}
+
 static int delete_with_children(dur_provider *self, const char *const *ids, size_t count, bool force,
                                 dur_delete_result *out, dur_error *err) {
     int code = NEXT(self)->delete_instances(INNER(self), ids, count, force, out, err);
@@ -342,6 +360,9 @@ const mutant mutants_admin[] = {
       .mistake = "deleting a tree forgets the third level",
       .patch = patch_bulk_two_levels },
     { .name = "delete_of_nobody", .mistake = "deleting an unknown instance succeeds", .patch = patch_delete_unknown },
+    { .name = "delete_takes_queue_messages",
+      .mistake = "queue messages that were accepted are deleted with their instance",
+      .patch = patch_letters_go_too },
     { .name = "delete_takes_children",
       .mistake = "children that were not listed are deleted too",
       .patch = patch_delete_with_children },

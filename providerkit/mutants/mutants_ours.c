@@ -75,6 +75,26 @@ static void work_outlives_terminate(broken *self, dur_turn_commit *turn) {
     turn->remove_work = false;
 }
 
+static void letters_go_with_the_end(broken *self, dur_turn_commit *turn) {
+    const dur_provider_methods *inner = self->inner->methods;
+    dur_arena *arena = dur_arena_new();
+    dur_orchestration_item item = { .instance = NULL };
+    bool ends = turn->take_over && turn->remove_work && turn->execution_id != 0 && turn->fault == DUR_TURN_FINE;
+    if (ends) inner->fetch_orchestration_item(self->inner, arena, &(dur_fetch){ .lock_ms = 60000 }, &item, NULL);
+    if (item.instance != NULL && strcmp(item.instance, turn->instance) == 0) {
+        dur_turn_commit taken = { .lock_token = item.lock_token, .execution_id = item.execution_id };
+        inner->ack_orchestration_item(self->inner, &taken, NULL);
+    } else if (item.instance != NULL) {
+        inner->abandon_orchestration_item(self->inner, item.lock_token, 0, true, NULL);
+    }
+    dur_arena_free(arena);
+}
+
+static void orphans_leave_their_messages(broken *self, dur_turn_commit *turn) {
+    (void)self;
+    if (turn->execution_id == 0) turn->remove_work = false;
+}
+
 static void suspension_ignored(broken *self, dur_turn_commit *turn) {
     (void)self;
     if (turn->suspended != NULL) turn->set_suspended = false;
@@ -397,6 +417,12 @@ const mutant mutants_ours[] = {
     { .name = "work_outlives_terminate",
       .mistake = "terminating leaves messages and work",
       .turn = work_outlives_terminate },
+    { .name = "terminate_takes_queue_messages",
+      .mistake = "queue messages that were accepted go with an instance that is terminated",
+      .turned = letters_go_with_the_end },
+    { .name = "orphans_leave_their_messages",
+      .mistake = "what was sent to a child that is never started is left for whoever has its id next",
+      .turn = orphans_leave_their_messages },
     { .name = "suspension_ignored", .mistake = "a turn cannot suspend its instance", .turn = suspension_ignored },
     { .name = "release_without_delay", .mistake = "a released instance does not wait", .turn = release_without_delay },
     { .name = "one_fails_all",
