@@ -182,25 +182,6 @@ static void end_instance(dur_runtime *runtime, dur_client *client, const char *i
     }
 }
 
-/* The call that the instance answers to, in its newest execution or, where it has not begun, in the start that waits.
- */
-static bool call_of(dur_client *client, dur_arena *arena, const dur_instance_row *row, dur__parent *out) {
-    dur_event_row *events = NULL;
-    size_t count = 0;
-    dur_event started;
-    dur_work_item start;
-    if (dur_store_read(client->store, arena, row->instance_id, 0, &events, &count, NULL) != DUR_OK) return false;
-    if (count > 0) {
-        if (dur_event_from_json(&started, arena, events[0].json, NULL) != DUR_OK) return false;
-        *out = DUR__PARENT_OF(&started);
-        return true;
-    }
-    if (row->pending_start.size == 0) return false;
-    if (dur_work_from_json(&start, arena, row->pending_start, NULL) != DUR_OK) return false;
-    *out = DUR__PARENT_OF(&start);
-    return true;
-}
-
 /* What is decided in one look. */
 typedef struct look {
     dur_runtime *runtime;
@@ -221,22 +202,51 @@ static void end_cancelled(look *self, const request *asked) {
     end_instance(self->runtime, self->client, asked->instance.instance_id, &asked->instance, &failure);
 }
 
+/* The call that the instance answers to, in its newest execution or, where it has not begun, in the start that waits.
+ */
+static bool call_of(look *self, const dur_instance_row *row, dur__parent *out) {
+    dur_event_row *events = NULL;
+    size_t count = 0;
+    dur_event started;
+    dur_work_item start;
+    if (row->start_pending) {
+        if (dur_work_from_json(&start, self->arena, row->pending_start, NULL) != DUR_OK) return false;
+        *out = DUR__PARENT_OF(&start);
+        return true;
+    }
+    int code = dur_store_read(self->runtime->store, self->arena, row->instance_id, 0, &events, &count, NULL);
+    if (code != DUR_OK || count == 0) return false;
+    if (dur_event_from_json(&started, self->arena, events[0].json, NULL) != DUR_OK) return false;
+    *out = DUR__PARENT_OF(&started);
+    return true;
+}
+
+/* Histories are read only where it depends on them: a client's request is for whoever has the id. */
+static bool is_meant(look *self, const request *asked) {
+    const dur_instance_row *row = &asked->instance;
+    dur__parent call;
+    if (asked->cancel.parent_instance == NULL) return true;
+    if (!row->start_pending && !dur__str_eq(asked->cancel.parent_instance, row->parent_instance_id)) return false;
+    return call_of(self, row, &call) && dur__cancel_is_for(&asked->cancel, &call);
+}
+
 /*
  * A cancel request is for the handler, which may come back: a service that is just being deployed is one that nobody
  * has.  It gets its grace, counted from the request; what has not begun has nothing to clean up.  The request of a
  * parent that means another instance is left for whoever takes this one.
  */
 static void hear_cancel(look *self, const dur_unserved *row) {
+    const dur_runtime_options *options = &self->runtime->options;
     request *asked = dur_arena_alloc(self->arena, sizeof(*asked));
-    dur__parent call;
     if (dur__map_get(&self->ended, row->instance) != NULL) return;
     if (dur__client_row(self->client, self->arena, row->instance, &asked->instance, NULL) != DUR_OK) return;
     if (dur_work_from_json(&asked->cancel, self->arena, row->json, NULL) != DUR_OK) return;
-    if (!call_of(self->client, self->arena, &asked->instance, &call)) return;
-    if (!dur__cancel_is_for(&asked->cancel, &call)) return;
     uint64_t now_ms = dur_store_now_ms(self->runtime->store);
-    bool patience = now_ms < row->since_ms || now_ms - row->since_ms < self->runtime->options.cancel_grace_ms;
-    if (asked->instance.start_pending || !patience)
+    bool patience = now_ms < row->since_ms || now_ms - row->since_ms < options->cancel_grace_ms;
+    bool due = asked->instance.start_pending || !patience;
+    if (!due && options->unregistered_attempts_max == 0) return; /* nothing else ends it before */
+    if (!is_meant(self, asked)) return;
+    if (due)
         end_cancelled(self, asked);
     else
         dur__map_put(&self->cancelled, asked->instance.instance_id, asked);

@@ -5,6 +5,7 @@
 #include "hostile.h"
 
 #include <durite/sys/store.h>
+#include <pthread.h>
 
 /* ---- what was accepted ---- */
 
@@ -432,6 +433,40 @@ static void fault_h69_a_call_of_a_parent_that_was_replaced_is_in_nobodys_way(voi
     next_parent_calls(*state, false);
 }
 
+typedef struct waiter {
+    dur_provider *store;
+    dur_client *client;
+    int code;
+} waiter;
+
+static void *wait_for_kid(void *arg) {
+    waiter *self = arg;
+    char *result = NULL;
+    self->code = dur_client_result(&result, self->client, "kid", patience_ms(), NULL);
+    dur_free(result);
+    return NULL;
+}
+
+/* Through another handle, which learns of it by the store alone. */
+static void fault_h69_who_waits_for_a_child_that_is_never_started_is_told(void **state) {
+    world *w = *state;
+    pthread_t thread;
+    waiter other = { .code = DUR_OK };
+    RUN(w, callers, NO_LOOKS);
+    start_caller(w, "CallsAndEnds");
+    OK(w, dur_client_raise(w->client, &w->err, "parent", "Go", "done"));
+    expect(w, "parent", "done");
+    OK(w, dur_open(&other.store, w->url, &w->err));
+    OK(w, dur_client_new(&other.client, other.store, &w->err));
+    assert_int_equal(pthread_create(&thread, NULL, wait_for_kid, &other), 0);
+    pause_ms(200); /* most probably it waits by now; if not, it finds nothing */
+    OK(w, dur_client_delete(NULL, w->client, "parent", false, &w->err));
+    pthread_join(thread, NULL);
+    assert_int_equal(other.code, DUR_ENOTFOUND);
+    dur_client_free(other.client);
+    dur_provider_close(other.store);
+}
+
 static void fault_h69_what_does_not_answer_outlives_its_starter(void **state) {
     world *w = *state;
     RUN(w, callers);
@@ -643,6 +678,7 @@ static const struct CMUnitTest tests[] = {
     TEST(fault_h69_a_completed_parent_is_deleted_with_a_child_that_waits),
     TEST(fault_h69_a_call_of_a_parent_that_was_pruned_is_in_nobodys_way),
     TEST(fault_h69_a_call_of_a_parent_that_was_replaced_is_in_nobodys_way),
+    TEST(fault_h69_who_waits_for_a_child_that_is_never_started_is_told),
     TEST(fault_h69_what_does_not_answer_outlives_its_starter),
     TEST(fault_h09_a_cancel_counts_before_the_want_of_a_handler),
     TEST(fault_h09_the_want_of_a_handler_is_called_one),
