@@ -277,11 +277,56 @@ static int write_on(const char *url, long number) {
     return 5;
 }
 
+/* A copy of ours is restored into the live store, as `.restore` does; odd numbers write something behind it. */
+static int restore_and_die(const char *url, long number) {
+    const char *path = url + strlen("sqlite:");
+    char copy[1200], id[32];
+    static char input[3000];
+    dur_provider *store = NULL;
+    dur_client *client = NULL;
+    dur_error err = DUR_ERROR_INIT;
+    memset(input, 'x', sizeof(input) - 1);
+    name_with(copy, path, ".copy");
+    const dur_sqlite_options *how = DUR_SQLITE(.path = path, .wal_pages = 40, .relaxed_durability = true);
+    if (dur_sqlite_open(&store, how, &err) != DUR_OK || dur_client_new(&client, store, &err) != DUR_OK) return 1;
+    for (long i = 0; i < 40 + number; i++) {
+        if (i == 10 && dur_provider_backup(store, copy, &err) != DUR_OK) return 2;
+        snprintf(id, sizeof(id), "i-%ld", i);
+        if (dur_client_start(client, &err, "WaitGo", input, .instance = id) != DUR_OK) return 3;
+    }
+    if (copy_into(copy, path) != 0) return 4;
+    if (number % 2 == 1 && dur_client_start(client, &err, "WaitGo", "", .instance = "after") != DUR_OK) return 5;
+    raise(SIGKILL);
+    return 6;
+}
+
+/* What the -wal holds then is the whole copy: it does not matter what the file is. */
+static void fault_h66_a_live_restore_and_a_crash_are_no_reason_either(void **state) {
+    world *w = *state;
+    if (!on_provider("sqlite")) skip();
+    for (long i = 0; i < 4; i++) {
+        char url[200], path[160];
+        dur_provider *store = NULL;
+        dur_client *client = NULL;
+        dur_instance_info *info = NULL;
+        snprintf(path, sizeof(path), "%s/live-%ld.db", w->dir, i);
+        snprintf(url, sizeof(url), "sqlite:%s", path);
+        expect_killed(node_spawn("restore_and_die", url, i, -1));
+        expect_sound(w, url, path);
+        OK(w, dur_open(&store, url, &w->err));
+        OK(w, dur_client_new(&client, store, &w->err));
+        OK(w, dur_client_info(&info, client, i % 2 == 1 ? "after" : "i-9", &w->err));
+        dur_instance_info_free(info);
+        info = NULL;
+        assert_int_equal(dur_client_info(&info, client, "i-11", &w->err), DUR_ENOTFOUND);
+        dur_client_free(client);
+        dur_provider_close(store);
+    }
+}
+
 static const hostile_role roles[] = {
-    { "start_and_die", start_and_die },
-    { "write_and_die", write_and_die },
-    { "copy_and_die", copy_and_die },
-    { "write_on", write_on },
+    { "restore_and_die", restore_and_die }, { "start_and_die", start_and_die }, { "write_and_die", write_and_die },
+    { "copy_and_die", copy_and_die },       { "write_on", write_on },
 };
 
 static const struct CMUnitTest tests[] = {
@@ -289,6 +334,7 @@ static const struct CMUnitTest tests[] = {
     TEST(fault_h66_no_store_is_made_beside_a_journal),
     TEST(fault_h66_a_copy_is_not_mixed_with_an_old_wal),
     TEST(fault_h66_a_crash_is_no_reason_to_refuse),
+    TEST(fault_h66_a_live_restore_and_a_crash_are_no_reason_either),
 };
 
 HOSTILE_MAIN(roles, tests)

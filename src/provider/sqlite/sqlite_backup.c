@@ -28,7 +28,7 @@ static int copy_pages(sqlite3 *from, sqlite3 *to, dur_error *err) {
    own: what is written is in the copy, or an error says that it is not. */
 static int mark_copy(sqlite3 *to, dur_error *err) {
     char mark[DUR__SQ_MARK_BYTES], text[DUR__SQ_MARK_BYTES + 96];
-    dur__sq_mark_draw(mark, "-");
+    dur__sq_mark_draw(mark, "*");
     snprintf(text, sizeof text, "UPDATE dur_meta SET value='%s' WHERE name='mark'", mark);
     int code = dur__sq_exec(to, "PRAGMA journal_mode=DELETE", err);
     return code == DUR_OK ? dur__sq_exec(to, text, err) : code;

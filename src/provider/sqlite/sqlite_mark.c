@@ -99,9 +99,11 @@ static int row_read(const dur__sq_file *file, bool alone, char out[DUR__SQ_MARK_
     return result & 0xff;
 }
 
-/* "-" stands in the list for a file without the row. */
+/* "-" stands in the list for a file without the row, "*" for any: the row of a copy of ours comes into a -wal only with
+   all of the copy, by a restore into a store in use. */
 static bool belongs(const char *alone, const char *together) {
     char first[NUMBER_CHARS + 1] = "-";
+    if (strchr(together, '*') != NULL) return true;
     if (alone[0] != '\0') snprintf(first, sizeof first, "%.*s", (int)strcspn(alone, " "), alone);
     return together[0] == '\0' || strstr(together, first) != NULL;
 }
