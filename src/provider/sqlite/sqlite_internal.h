@@ -180,7 +180,7 @@ struct dur__sq_file {
     dur__link waiters;
     uint64_t
         held_from_us; /* since when another program has the write lock, as far as we wait for it; 0: it has not … */
-    char holder[48];  /* … and who that is, when known */
+    char holder[64];  /* … and who that is, when known */
     dur_waker *spare_wakers[DUR__SQ_SPARE_WAKERS]; /* of waiters that have gone: a descriptor costs two system calls */
     uint32_t spare_waker_count;
     _Atomic uint32_t waiter_count; /* also read without the lock, after a commit: see dur__sq_changed */
