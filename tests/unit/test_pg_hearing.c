@@ -632,8 +632,11 @@ static void when_the_last_one_goes_nobody_is_told(void **state) {
 
 /* ---- sessions that are lost -------------------------------------------------------------------------------------- */
 
+/* Its server process is gone from the tables a moment before the socket is closed, and until then nobody here knows. */
 static void end_session_of(pg_bench *p, const dur__pg_conn *conn) {
+    struct pollfd closed = { .fd = PQsocket(conn->pg), .events = POLLRDHUP };
     end_sessions(p, dur_arena_format(p->b.arena, "pid = %d", conn->backend));
+    assert_int_equal(poll(&closed, 1, (int)PATIENCE_MS), 1);
 }
 
 static size_t sessions_known(dur_provider *store) {
