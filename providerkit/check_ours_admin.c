@@ -225,6 +225,7 @@ static void ours_starts_that_wait_are_listed(kit *t) {
     uint64_t between = dur_store_now_ms(t->p);
     kit_advance(t, 20);
     MUST(kit_put(t, kit_start_as(t, "waits", "Other", NULL)));
+    kit_advance(t, 20); /* the first is fetched first */
     MUST(kit_put(t, kit_start_as(t, "odd", "Odd@Name", "1.0.0")));
     MUST(kit_put(t, kit_child(t, "kid", "begun", 2)));
     MUST(kit_put(t, kit_raised(t, "stray", "go", "")));
