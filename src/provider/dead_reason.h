@@ -5,6 +5,7 @@
 #define DURITE_PROVIDER_DEAD_REASON_H
 
 #define DUR__DELETED "the instance was deleted"
+#define DUR__NO_INSTANCE "the instance does not exist"
 #define DUR__NEVER_STARTED "the instance was never started: its parent is gone"
 
 #endif

@@ -2,6 +2,7 @@
  * memory_message.c: messages to instances: their order, who knows them, and which are a reason to fetch.
  */
 #include "base/assert.h"
+#include "provider/dead_reason.h"
 #include "provider/memory/memory_internal.h"
 
 #include <stdlib.h>
@@ -166,7 +167,7 @@ dur__mem_message *dur__mem_first_orphan(const dur__mem *mem, const dur__mem_inst
 void dur__mem_bury_orphans(dur__mem *mem, dur__mem_instance *instance) {
     dur__mem_message *message;
     while ((message = dur__mem_first_orphan(mem, instance)) != NULL) {
-        dur__mem_bury(mem, instance->id, "the instance does not exist", message->json, message->json_size);
+        dur__mem_bury(mem, instance->id, DUR__NO_INSTANCE, message->json, message->json_size);
         dur__mem_message_free(mem, message);
     }
 }

@@ -7,6 +7,7 @@
  * Between them ready_at marks the rows: -1 just claimed, -2 held and to be looked at.  No mark survives the batch.
  */
 #include "base/assert.h"
+#include "provider/dead_reason.h"
 #include "provider/postgres/pg_internal.h"
 #include "provider/postgres/pg_works.h"
 
@@ -51,7 +52,7 @@ static const char bury_sql[] = "WITH RECURSIVE " DUR__PG_HANDLERS(
                   "AND"
                   " q.due_ms <= n.now RETURNING q.instance_id, q.order_ms, q.id, q.json),"
                   " b AS (INSERT INTO @dead_letters (instance_id, reason, at_ms, json) SELECT d.instance_id,"
-                  " 'the instance does not exist', n.now, d.json FROM d, n ORDER BY d.order_ms, d.id),"
+                  " '" DUR__NO_INSTANCE "', n.now, d.json FROM d, n ORDER BY d.order_ms, d.id),"
                   " m AS (SELECT o.instance_id, min(q.order_ms) FILTER (WHERE q.queue IS NOT NULL) AS at, count(q.id) "
                   "+ (SELECT"
                   " count(*) FROM @worker w WHERE w.instance_id = o.instance_id) AS rest FROM o CROSS JOIN n LEFT JOIN "

@@ -4,6 +4,7 @@
  * Candidates come from the index on ready_at, oldest first.  Each is looked at once: either it is locked, or its
  * ready_at is corrected, so that nothing can hide the work of others.
  */
+#include "provider/dead_reason.h"
 #include "provider/sqlite/sqlite_internal.h"
 #include "provider/sqlite/sqlite_methods.h"
 #include <stdlib.h>
@@ -40,7 +41,7 @@ static int orphans_bury(dur__sq_txn *txn, const candidate *it, dur_arena *arena,
         uint64_t id = dur__sq_u64(row, 0);
         dur_text json = dur__sq_json(arena, row, 1);
         dur__sq_end(&row);
-        code = dur__sq_dead_letter_row(txn, it->instance, "message for an instance that does not exist", json, err);
+        code = dur__sq_dead_letter_row(txn, it->instance, DUR__NO_INSTANCE, json, err);
         if (code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_DELETE, err, "ii", id, it->key);
         if (code != DUR_OK) return code;
     }
