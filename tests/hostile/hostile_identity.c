@@ -301,15 +301,20 @@ static void leave_a_call(world *w, const char *how) {
     assert_int_equal(ended(w, "parent"), DUR_OK);
 }
 
-static void fault_h06_a_new_parent_gets_the_answer_of_its_own_child(void **state) {
-    world *w = *state;
-    leave_a_call(w, "leaves");
+/* The parent is deleted and started again, calls under the same id, and is answered by the child of that call. */
+static void expect_a_new_parents_own_child(world *w) {
     OK(w, dur_client_delete(NULL, w->client, "parent", false, &w->err));
     start(w, "Parent", "new", "parent");
     until_history(w, "parent", "SubOrchestrationScheduled", 1);
     world_stop(w);
     RUN(w, family);
     expect(w, "parent", "kid new");
+}
+
+static void fault_h06_a_new_parent_gets_the_answer_of_its_own_child(void **state) {
+    world *w = *state;
+    leave_a_call(w, "leaves");
+    expect_a_new_parents_own_child(w);
 }
 
 static void fault_h06_so_does_one_that_replaces_it(void **state) {
@@ -340,12 +345,7 @@ static void fault_h06_a_start_that_waits_is_nobodys_parent(void **state) {
 static void fault_h06_a_child_is_not_cancelled_by_its_parents_predecessor(void **state) {
     world *w = *state;
     leave_a_call(w, "gives up");
-    OK(w, dur_client_delete(NULL, w->client, "parent", false, &w->err));
-    start(w, "Parent", "new", "parent");
-    until_history(w, "parent", "SubOrchestrationScheduled", 1);
-    world_stop(w);
-    RUN(w, family);
-    expect(w, "parent", "kid new");
+    expect_a_new_parents_own_child(w);
 }
 
 /* Nothing is left of an orphan, and whoever waits for it learns so. */

@@ -229,22 +229,6 @@ static void fault_h23_a_refused_take_over_is_told(void **state) {
 
 /* ---- lists ------------------------------------------------------------------------------------------------------- */
 
-/* Rows of our tables that sessions have read, as far as they have ended. */
-static long rows_visited(PGconn *db, const char *schema) {
-    return pg_number(db,
-                     "SELECT sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0)) FROM pg_stat_user_tables WHERE"
-                     " schemaname = '%s'",
-                     schema);
-}
-
-/* Until no session of that name is there: then all that it has read is counted. */
-static void until_gone(PGconn *db, const char *application) {
-    for (uint64_t end_ms = now_ms() + patience_ms();
-         pg_number(db, "SELECT count(*) FROM pg_stat_activity WHERE application_name = '%s'", application) > 0;
-         pause_ms(5))
-        if (now_ms() > end_ms) fail_msg("sessions do not end");
-}
-
 static size_t listed(world *w, dur_instance_status status, size_t limit) {
     dur_instance_list *list = NULL;
     OK(w, dur_client_list(&list, w->client, DUR_LIST(.status = status, .limit = limit), &w->err));

@@ -265,21 +265,6 @@ static void fault_h70_what_continues_as_new_is_in_every_list_of_what_runs(void *
 /* ---- what it costs ----------------------------------------------------------------------------------------------- */
 
 #ifdef HAVE_LIBPQ
-/* Rows of our tables that sessions have read, as far as they have ended. */
-static long rows_visited(PGconn *db, const char *schema) {
-    return pg_number(db,
-                     "SELECT sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0)) FROM pg_stat_user_tables WHERE"
-                     " schemaname = '%s'",
-                     schema);
-}
-
-static void until_gone(PGconn *db, const char *application) {
-    for (uint64_t end_ms = now_ms() + patience_ms();
-         pg_number(db, "SELECT count(*) FROM pg_stat_activity WHERE application_name = '%s'", application) > 0;
-         pause_ms(5))
-        if (now_ms() > end_ms) fail_msg("sessions do not end");
-}
-
 static void lists_cost(world *w, PGconn *db, const char *url, size_t most, const char *expected,
                        const dur_list_options *options) {
     char schema[80];

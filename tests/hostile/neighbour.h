@@ -31,15 +31,6 @@ static inline char *pg_text(PGconn *db, const char *sql) {
     return text;
 }
 
-__attribute__((format(printf, 2, 3))) static inline void pg_do(PGconn *db, const char *format, ...) {
-    char sql[2000];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(sql, sizeof(sql), format, args);
-    va_end(args);
-    free(pg_text(db, sql));
-}
-
 __attribute__((format(printf, 2, 3))) static inline long pg_number(PGconn *db, const char *format, ...) {
     char sql[2000];
     va_list args;
@@ -51,6 +42,7 @@ __attribute__((format(printf, 2, 3))) static inline long pg_number(PGconn *db, c
     free(text);
     return number;
 }
+#define pg_do(...) ((void)pg_number(__VA_ARGS__))
 
 /* Of a URL that world_setup has made. */
 static inline void schema_of(const world *w, char out[80]) {
@@ -68,6 +60,22 @@ static inline bool url_of_database(char *out, size_t room, const char *database)
 
 static inline void drop_role(PGconn *db, const char *role) {
     pg_do(db, "REASSIGN OWNED BY %s TO CURRENT_USER; DROP OWNED BY %s; DROP ROLE %s", role, role, role);
+}
+
+/* Rows of our tables that sessions have read, as far as they have ended. */
+static inline long rows_visited(PGconn *db, const char *schema) {
+    return pg_number(db,
+                     "SELECT sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0)) FROM pg_stat_user_tables WHERE"
+                     " schemaname = '%s'",
+                     schema);
+}
+
+/* Until no session of that name is there: then all that it has read is counted. */
+static inline void until_gone(PGconn *db, const char *application) {
+    for (uint64_t end_ms = now_ms() + patience_ms();
+         pg_number(db, "SELECT count(*) FROM pg_stat_activity WHERE application_name = '%s'", application) > 0;
+         pause_ms(5))
+        if (now_ms() > end_ms) fail_msg("sessions do not end");
 }
 
 /* A store of another URL than the test's, in its schema. */
