@@ -202,7 +202,7 @@ static void expect_sound(world *w, const char *url, const char *path) {
 static void fault_h66_a_copy_is_not_mixed_with_an_old_wal(void **state) {
     world *w = *state;
     if (!on_provider("sqlite")) skip();
-    size_t rounds = scaled(10, 4), refused = 0;
+    size_t rounds = scaled(6, 4), refused = 0;
     unsigned seed = (unsigned)now_ms() & 0xffff;
     for (size_t i = 0; i < rounds; i++) {
         char url[200], path[160], copy[1200];
@@ -241,7 +241,7 @@ static void fault_h66_a_crash_is_no_reason_to_refuse(void **state) {
     name_with(copy, path, ".copy");
     unsigned seed = (unsigned)now_ms() & 0xffff;
     print_message("seed %u\n", seed);
-    for (size_t i = 0; i < scaled(6, 2); i++) {
+    for (size_t i = 0; i < scaled(4, 2); i++) {
         (void)unlink(copy);
         pid_t pid = node_spawn("write_on", url, (long)(seed + i), -1);
         pid_t other = i % 2 == 0 ? node_spawn("write_on", url, (long)(seed + i + 1000), -1) : -1;
