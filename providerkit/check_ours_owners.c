@@ -278,6 +278,146 @@ static void ours_instance_that_is_not_alone_any_more(kit *t) {
     SAME(got[0].crashes_alone, 0);
 }
 
+/* ---- crashes in doubt ---- */
+
+/* Activity 1 of "a" is a suspect, and the last crash happened while it ran alone; beside it ran activity 2. */
+static void crash_in_company(kit *t) {
+    dur_leased_work got[4];
+    kit_owner(t, "alive");
+    kit_create(t, "a");
+    kit_create(t, "b");
+    MUST(kit_put_work(t, kit_activity(t, "a", 1)));
+    dies_with_work(t, "d1", DUR_FETCH_FRESH);
+    dies_with_work(t, "d2", DUR_FETCH_FRESH);
+    MUST(kit_put_work(t, kit_activity(t, "b", 2)));
+    kit_owner(t, "d3");
+    SAME(works_of(t, "d3", DUR_FETCH_SUSPECT, got), 1);
+    SAME(got[0].ref.activity_id, 1);
+    SAME(works_of(t, "d3", DUR_FETCH_FRESH, got), 1);
+    SAME(got[0].ref.activity_id, 2);
+    LIVE(t->lock_ms * 4, "alive");
+}
+
+/* The suspect is looked at, and given back unstarted. */
+static void told(kit *t, uint32_t crashes, uint32_t crashes_alone) {
+    dur_leased_work got[4];
+    SAME(works_of(t, "alive", DUR_FETCH_SUSPECT, got), 1);
+    SAME(got[0].ref.activity_id, 1);
+    SAME(got[0].crashes, crashes);
+    SAME(got[0].crashes_alone, crashes_alone);
+    dur_worker_claim claim = { .ref = got[0].ref, .lock_token = got[0].lock_token };
+    MUST(dur_store_return_works(t->p, &claim, 1, ERR));
+    if (dur_store_has(t->p, "check")) MUST(dur_store_check(t->p, ERR));
+}
+
+#define NEEDS_DOUBTS()                                                                                                 \
+    NEEDS_OWNERS();                                                                                                    \
+    NEEDS("blame", "return_works")
+
+static void ours_crash_in_company_is_told_when_the_company_has_ended(kit *t) {
+    NEEDS_DOUBTS();
+    dur_leased_work got[4];
+    crash_in_company(t);
+    told(t, 3, 0);
+    SAME(works_of(t, "alive", DUR_FETCH_FRESH, got), 1);
+    told(t, 3, 0); /* also while it runs again */
+    MUST(dur_store_ack_work_item(t->p, got[0].lock_token, NULL, ERR));
+    told(t, 3, 1);
+}
+
+static void ours_crash_in_company_is_told_when_the_company_came_back(kit *t) {
+    NEEDS_DOUBTS();
+    dur_leased_work got[4];
+    crash_in_company(t);
+    SAME(works_of(t, "alive", DUR_FETCH_FRESH, got), 1);
+    MUST(dur_store_abandon_work_item(t->p, got[0].lock_token, 0, true, ERR)); /* it did not run */
+    told(t, 3, 0);
+    SAME(works_of(t, "alive", DUR_FETCH_FRESH, got), 1);
+    MUST(dur_store_abandon_work_item(t->p, got[0].lock_token, 0, false, ERR)); /* it ran */
+    told(t, 3, 1);
+    kit_owner(t, "d4"); /* it may crash again: that is another crash */
+    SAME(works_of(t, "d4", DUR_FETCH_FRESH, got), 1);
+    LIVE(t->lock_ms * 4, "alive");
+    told(t, 3, 1);
+}
+
+static void ours_crash_in_company_is_never_told_when_the_company_is_blamed(kit *t) {
+    NEEDS_DOUBTS();
+    dur_leased_work got[4];
+    crash_in_company(t);
+    SAME(works_of(t, "alive", DUR_FETCH_FRESH, got), 1);
+    MUST(dur_store_blame(t->p, got[0].lock_token, ERR));
+    MUST(dur_store_blame(t->p, got[0].lock_token, ERR));
+    MUST(dur_store_blame(t->p, "nobody's", ERR));
+    MUST(dur_store_ack_work_item(t->p, got[0].lock_token, NULL, ERR));
+    told(t, 3, 0);
+    SAME(dies_with_work(t, "d4", DUR_FETCH_SUSPECT).crashes_alone, 0); /* the next one is its own */
+    told(t, 4, 1);
+}
+
+/* Whoever goes before it could be seen has shown nothing. */
+static void company_taken_away(kit *t, bool cancelled, bool removed, bool deleted) {
+    NEEDS_DOUBTS();
+    NEEDS("delete_instances");
+    crash_in_company(t);
+    MUST(kit_put(t, kit_raised(t, "b", "go", "")));
+    dur_orchestration_item item = ACQUIRE("alive", "b");
+    dur_activity_ref ref = { .instance = "b", .execution_id = 1, .activity_id = 2 };
+    dur_turn_commit commit = COMMIT_OF(&item, EVENTS(ev_external(2, "go")));
+    commit.owner = "alive";
+    commit.cancelled = &ref;
+    commit.cancelled_count = cancelled;
+    commit.remove_work = removed;
+    MUST(kit_commit(t, &commit));
+    const char *ids[] = { "b" };
+    dur_delete_result gone;
+    if (deleted) MUST(dur_store_delete_instances(t->p, ids, 1, true, &gone, ERR));
+    told(t, 3, 0);
+}
+
+static void ours_crash_in_company_is_never_told_when_the_company_was_cancelled(kit *t) {
+    company_taken_away(t, true, false, false);
+}
+
+static void ours_crash_in_company_is_never_told_when_the_company_was_removed(kit *t) {
+    company_taken_away(t, false, true, false);
+}
+
+static void ours_crash_in_company_is_never_told_when_the_company_was_deleted(kit *t) {
+    company_taken_away(t, false, false, true);
+}
+
+static void ours_crash_of_an_instance_in_company_is_told_by_a_commit(kit *t) {
+    NEEDS_DOUBTS();
+    dur_orchestration_item got[4];
+    kit_owner(t, "alive");
+    MUST(kit_put(t, kit_start(t, "a")));
+    dur_orchestration_item first = dies_with_turn(t, "d1", DUR_FETCH_FRESH);
+    if (first.acquisitions == 0) kit_skip(t, "the store does not count acquisitions");
+    dies_with_turn(t, "d2", DUR_FETCH_FRESH);
+    for (int i = 0; i < 2; i++) {
+        const char *owner = i == 0 ? "d3" : "d4";
+        kit_owner(t, owner);
+        SAME(turns_of(t, owner, DUR_FETCH_SUSPECT, got), 1);
+        MUST(kit_put(t, i == 0 ? kit_start(t, "b") : kit_raised(t, "b", "go", "")));
+        SAME(turns_of(t, owner, DUR_FETCH_FRESH, got), 1);
+        TEXT(got[0].instance, "b");
+        LIVE(t->lock_ms * 4, "alive");
+        SAME(turns_of(t, "alive", DUR_FETCH_FRESH, got), 1); /* it has not committed yet */
+        dur_orchestration_item company = got[0];
+        kit_owner(t, "looks");
+        SAME(turns_of(t, "looks", DUR_FETCH_SUSPECT, got), 1);
+        SAME(got[0].crashes, (uint64_t)i + 3);
+        SAME(got[0].crashes_alone, (uint64_t)i);
+        MUST(dur_store_owner_release(t->p, "looks", ERR));
+        dur_turn_commit commit = COMMIT_OF(&company, EVENTS(ev_external((uint64_t)i + 1, "go")), NAMED);
+        commit.owner = "alive";
+        MUST(kit_commit(t, &commit));
+    }
+    SAME(turns_of(t, "alive", DUR_FETCH_SUSPECT, got), 1);
+    SAME(got[0].crashes_alone, 2);
+}
+
 /* What has committed under its lease, and waits, has killed nobody. */
 static void ours_parked_instance_is_no_suspect(kit *t) {
     NEEDS_OWNERS();
@@ -520,6 +660,13 @@ const kit_check kit_ours_owners[] = {
     CHECK(ours_two_crashes_make_a_suspect_of_an_instance),
     CHECK(ours_instance_that_is_not_alone_any_more),
     CHECK(ours_parked_instance_is_no_suspect),
+    CHECK(ours_crash_in_company_is_told_when_the_company_has_ended),
+    CHECK(ours_crash_in_company_is_told_when_the_company_came_back),
+    CHECK(ours_crash_in_company_is_never_told_when_the_company_is_blamed),
+    CHECK(ours_crash_in_company_is_never_told_when_the_company_was_cancelled),
+    CHECK(ours_crash_in_company_is_never_told_when_the_company_was_removed),
+    CHECK(ours_crash_in_company_is_never_told_when_the_company_was_deleted),
+    CHECK(ours_crash_of_an_instance_in_company_is_told_by_a_commit),
     CHECK(ours_timed_locks_know_no_crashes),
     CHECK(ours_owner_release_is_clean),
     CHECK(ours_owner_holdings_are_what_it_has_locked),

@@ -432,6 +432,10 @@ static int view_alone_ended(dur_provider *self, const char *lock_token, dur_erro
     TOGETHER(INNER->methods->alone_ended(INNER, token_in(self, lock_token), err));
 }
 
+static int view_blame(dur_provider *self, const char *lock_token, dur_error *err) {
+    TOGETHER(INNER->methods->blame(INNER, token_in(self, lock_token), err));
+}
+
 static int view_renew_work(dur_provider *self, const char *lock_token, uint64_t extend_ms, dur_error *err) {
     TOGETHER(
         INNER->methods->renew_work_item_lock(INNER, token_in(self, lock_token), kit_held_ms(self, extend_ms), err));
@@ -503,6 +507,7 @@ static const dur_provider_methods every_method = {
     .check_works = view_check_works,
     .return_works = view_return_works,
     .alone_ended = view_alone_ended,
+    .blame = view_blame,
     .owner_register = kit_view_owner_register,
     .owner_beat = kit_view_owner_beat,
     .owner_release = kit_view_owner_release,
@@ -548,6 +553,7 @@ static void copy_methods(dur_provider_methods *to, const dur_provider_methods *f
     AS_THE_STORE(check_works);
     AS_THE_STORE(return_works);
     AS_THE_STORE(alone_ended);
+    AS_THE_STORE(blame);
     AS_THE_STORE(owner_register);
     AS_THE_STORE(owner_beat);
     AS_THE_STORE(owner_release);

@@ -93,6 +93,10 @@ static int pass_alone_ended(dur_provider *self, const char *lock_token, dur_erro
     return NEXT(self)->alone_ended(INNER(self), lock_token, err);
 }
 
+static int pass_blame(dur_provider *self, const char *lock_token, dur_error *err) {
+    return NEXT(self)->blame(INNER(self), lock_token, err);
+}
+
 static int pass_owner_register(dur_provider *self, const dur_owner_options *options, dur_error *err) {
     return NEXT(self)->owner_register(INNER(self), options, err);
 }
@@ -430,6 +434,7 @@ static const dur_provider_methods passing = {
     .check_works = pass_check_works,
     .return_works = pass_return_works,
     .alone_ended = pass_alone_ended,
+    .blame = pass_blame,
     .owner_register = pass_owner_register,
     .owner_beat = pass_owner_beat,
     .owner_release = pass_owner_release,

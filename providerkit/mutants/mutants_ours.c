@@ -255,13 +255,17 @@ static void nobody_is_suspect(broken *self, dur_leased_work *work) {
     work->crashes = work->crashes_alone = 0;
 }
 
-static int always_alone(dur_provider *self, const char *lock_token, dur_error *err) {
+static int told_nothing(dur_provider *self, const char *lock_token, dur_error *err) {
     (void)self, (void)lock_token, (void)err;
     return DUR_OK;
 }
 
+static void patch_never_blamed(dur_provider_methods *table) {
+    table->blame = told_nothing;
+}
+
 static void patch_always_alone(dur_provider_methods *table) {
-    table->alone_ended = always_alone;
+    table->alone_ended = told_nothing;
 }
 
 static void suspects_in_company(broken *self, dur_work_fetch *how) {
@@ -450,6 +454,7 @@ const mutant mutants_ours[] = {
     { .name = "nobody_is_suspect",
       .mistake = "crashes of a dead owner's work are not counted",
       .worked = nobody_is_suspect },
+    { .name = "never_blamed", .mistake = "what is given up is to blame for nothing", .patch = patch_never_blamed },
     { .name = "always_alone", .mistake = "what runs alone does so until it ends", .patch = patch_always_alone },
     { .name = "suspects_in_company", .mistake = "crashes alone are not counted", .work = suspects_in_company },
     { .name = "owners_never_die", .mistake = "a silent owner keeps its leases", .patch = patch_register_for_ever },

@@ -178,6 +178,7 @@ FORWARD(check_works,
 FORWARD(return_works, (dur_provider * self, const dur_worker_claim *claims, size_t count, dur_error *err),
         (inner_, claims, count, err))
 FORWARD(alone_ended, (dur_provider * self, const char *lock_token, dur_error *err), (inner_, lock_token, err))
+FORWARD(blame, (dur_provider * self, const char *lock_token, dur_error *err), (inner_, lock_token, err))
 FORWARD(owner_register, (dur_provider * self, const dur_owner_options *options, dur_error *err), (inner_, options, err))
 FORWARD(owner_beat, (dur_provider * self, const char *owner, dur_owner_report *out, dur_error *err),
         (inner_, owner, out, err))
@@ -561,6 +562,7 @@ static void faulty_close(dur_provider *self) {
     X(check_works)                                                                                                     \
     X(return_works)                                                                                                    \
     X(alone_ended)                                                                                                     \
+    X(blame)                                                                                                           \
     X(owner_register)                                                                                                  \
     X(owner_beat)                                                                                                      \
     X(owner_release)                                                                                                   \

@@ -475,6 +475,7 @@ PASS(check_works, NO_OP, NULL,
 PASS(return_works, NO_OP, NULL, (dur_provider * self, const dur_worker_claim *claims, size_t count, dur_error *err),
      (inner, claims, count, err))
 PASS(alone_ended, NO_OP, NULL, (dur_provider * self, const char *lock_token, dur_error *err), (inner, lock_token, err))
+PASS(blame, NO_OP, NULL, (dur_provider * self, const char *lock_token, dur_error *err), (inner, lock_token, err))
 PASS(owner_register, NO_OP, NULL, (dur_provider * self, const dur_owner_options *options, dur_error *err),
      (inner, options, err))
 PASS(owner_beat, NO_OP, NULL, (dur_provider * self, const char *owner, dur_owner_report *out, dur_error *err),
@@ -599,6 +600,7 @@ dur_provider *dur__store_innermost(dur_provider *store) {
     METHOD(check_works)                                                                                                \
     METHOD(return_works)                                                                                               \
     METHOD(alone_ended)                                                                                                \
+    METHOD(blame)                                                                                                      \
     METHOD(owner_register)                                                                                             \
     METHOD(owner_beat)                                                                                                 \
     METHOD(owner_release)                                                                                              \

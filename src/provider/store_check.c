@@ -121,6 +121,7 @@ bool dur_store_has(const dur_provider *store, const char *method) {
     HAS(check_works)
     HAS(return_works)
     HAS(alone_ended)
+    HAS(blame)
     HAS(owner_register)
     HAS(owner_beat)
     HAS(owner_release)

@@ -108,6 +108,14 @@ int dur_store_alone_ended(dur_provider *store, const char *lock_token, dur_error
     return DUR_OK; /* a store without owners knows of no crash, and has no suspects */
 }
 
+int dur_store_blame(dur_provider *store, const char *lock_token, dur_error *err) {
+    int code = dur__store_enter(store, "blame", err);
+    if (code != DUR_OK) return code;
+    if (lock_token == NULL) return dur__store_null(err, "blame", "lock_token");
+    if (DUR_HAS_METHOD(store->methods, blame)) return store->methods->blame(store, lock_token, err);
+    return DUR_OK; /* nor is anybody in doubt */
+}
+
 /* ---- sessions ---------------------------------------------------------------------------------------------------- */
 
 int dur_store_renew_session_lock(dur_provider *store, const char *const *owners, size_t owner_count, uint64_t extend_ms,

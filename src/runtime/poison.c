@@ -8,6 +8,10 @@
  * doubles with each crash (5, 10, 20 s …); a suspect that still runs then goes on in company, which the store is told:
  * a crash from then on is no evidence against it.  After max_attempts crashes alone it is poison.
  *
+ * What is no suspect yet runs beside the one that is alone, and may be the one to blame.  So a crash in which there was
+ * such company stays in doubt, which the store keeps, until all of the company has shown that it can end; when one of
+ * it is given up instead, the crash was its doing (dur_store_blame).
+ *
  * Whoever has claimed the gate holds a ticket; a ticket opens the gate for others only while it is the one that closed
  * it, so that nobody can end a claim that is not his.
  */
@@ -29,11 +33,14 @@ static struct {
     bool told;      /* that others wait for it */
 } gate = { .mutex = DUR__MUTEX_INIT };
 
+static atomic_bool gate_taken; /* gate.ticket != 0, for those who look at every round */
+
 uint64_t dur__gate_claim(dur_runtime *runtime) {
     dur__mutex_lock(&gate.mutex);
     bool claimed = gate.ticket == 0;
     if (claimed) {
         gate.ticket = ++gate.last_ticket;
+        atomic_store_explicit(&gate_taken, true, memory_order_relaxed);
         gate.runtime = runtime;
         gate.until_us = UINT64_MAX; /* until it is known what it is */
         gate.what[0] = '\0';
@@ -56,6 +63,10 @@ bool dur__gate_open(void) {
     if (what[0] != '\0')
         dur__log(DUR_LOG_INFO, DUR__LOG_RUNTIME, NULL, 0, "others that ran when processes died wait for %s", what);
     return open;
+}
+
+bool dur__gate_held(void) {
+    return atomic_load_explicit(&gate_taken, memory_order_relaxed);
 }
 
 static uint64_t alone_us(const dur_runtime *runtime, uint32_t crashes) {
@@ -94,6 +105,7 @@ void dur__gate_release(uint64_t *ticket) {
     if (gate.ticket == *ticket) {
         if (gate.told) runtime = gate.runtime;
         gate.ticket = 0;
+        atomic_store_explicit(&gate_taken, false, memory_order_relaxed);
         gate.runtime = NULL;
     }
     dur__mutex_unlock(&gate.mutex);

@@ -69,11 +69,12 @@ void dur__route_acked(dur__loop *loop, dur__task *task, const dur_error *answer)
 
 /* ---- work ---- */
 
-/* crashes: so often it ran alone and the process died; 0: it was handed out too often for other reasons. */
-static void poison_activity(dur__loop *loop, dur__task *task, uint32_t crashes) {
-    uint32_t count = crashes > 0 ? crashes : task->delivery - 1;
+/* crashed: so often as it may it ran alone, and the process died; else it was handed out too often for other reasons.
+ */
+static void poison_activity(dur__loop *loop, dur__task *task, bool crashed) {
+    uint32_t count = crashed ? loop->runtime->options.max_attempts : task->delivery - 1;
     const char *why = dur_arena_format(
-        task->arena, crashes > 0 ? "ran %u times and the process died each time" : "was taken %u times and never ended",
+        task->arena, crashed ? "ran %u times and the process died each time" : "was taken %u times and never ended",
         (unsigned)count);
     dur_failure failure = { .category = DUR_FAILURE_POISON,
                             .poison = DUR_POISON_ACTIVITY,
@@ -91,6 +92,15 @@ static void poison_activity(dur__loop *loop, dur__task *task, uint32_t crashes) 
              DUR__FIELDS(DUR__TEXT("instance_id", task->item.instance), DUR__TEXT("activity_name", task->item.name),
                          DUR__NUMBER("attempt", count)),
              "activity \"%s\" %s: it is failed as poison", task->item.name, why);
+}
+
+/* Before its end is recorded: from then on nobody knows it.  Others who ran beside it are cleared. */
+static bool blame(dur__loop *loop, const dur__task *task) {
+    dur_error err = DUR_ERROR_INIT;
+    if (dur_store_blame(loop->runtime->store, task->token, &err) == DUR_OK) return true;
+    DUR__COUNT(loop->runtime, provider_errors);
+    dur__log(DUR_LOG_WARN, DUR__LOG_PROVIDER, NULL, 0, "an activity could not be given up yet: %s", err.message);
+    return false;
 }
 
 /* ---- what this node cannot keep ---- */
@@ -210,7 +220,11 @@ void dur__route_work(dur__loop *loop, const dur_leased_work *work, uint64_t alon
     bool crashed = work->crashes_alone >= max;
     if (crashed || task->delivery > max + work->crashes) {
         dur__work_unreserve(runtime, 1);
-        poison_activity(loop, task, crashed ? work->crashes_alone : 0);
+        if (crashed && !blame(loop, task)) {
+            give_up(loop, task, 1000, true, NULL);
+            return;
+        }
+        poison_activity(loop, task, crashed);
         dur__route_completion(loop, task);
         return;
     }

@@ -552,6 +552,7 @@ int dur__cancel_fd(dur__task *task);
 uint64_t dur__gate_claim(dur_runtime *runtime); /* a ticket, for one suspect; 0: somebody has it */
 bool dur__gate_open(void);                      /* somebody has it: others wait, which is logged once */
 /* What the ticket is for: from now on it runs alone.  The time begins again when an activity starts. */
+bool dur__gate_held(void); /* a suspect runs alone, or is about to be fetched */
 void dur__gate_enter(uint64_t ticket, const char *token, uint32_t crashes, const char *what);
 void dur__gate_started(uint64_t ticket);
 void dur__gate_release(uint64_t *ticket); /* any thread; also one that has expired, or 0 */

@@ -237,9 +237,17 @@ static bool is_poison(const triage *t) {
 }
 
 static void end_as_poison(triage *t) {
-    uint32_t max = t->loop->runtime->options.max_attempts;
-    bool crashed = t->item->crashes_alone >= max;
-    uint32_t count = crashed ? t->item->crashes_alone : t->attempts - 1;
+    dur_runtime *runtime = t->loop->runtime;
+    dur_error err = DUR_ERROR_INIT;
+    uint32_t max = runtime->options.max_attempts;
+    bool crashed = t->item->crashes_alone >= max; /* then it is not run once more, so that is how often it ran */
+    uint32_t count = crashed ? max : t->attempts - 1;
+    if (crashed && dur_store_blame(runtime->store, t->inst->token, &err) != DUR_OK) { /* before its end is recorded */
+        DUR__COUNT(runtime, provider_errors);
+        log_not_ended(t->inst, &err);
+        wait_here(t, 1000, false);
+        return;
+    }
     dur_failure failure = { .category = DUR_FAILURE_POISON,
                             .poison = DUR_POISON_ORCHESTRATION,
                             .attempt_count = count,

@@ -8,7 +8,8 @@
  *
  * A first turn that kills the process leaves no trace then, and a program that begins with the same start each time
  * would crash for ever.  So for a minute after a runtime has found an owner that did not stop cleanly, starts are
- * written first and run as any other: their crashes are counted, and they end as poison (poison.c).
+ * written first and run as any other: their crashes are counted, and they end as poison (poison.c).  So they are while
+ * a suspect runs alone: a crash that leaves no trace would be taken for the suspect's.
  */
 #include "runtime/runtime_internal.h"
 
@@ -22,7 +23,8 @@ static bool known(dur__loop *loop, const char *instance) {
 }
 
 static bool is_careful(const dur__loop *loop) {
-    return dur__monotonic_us() < atomic_load_explicit(&loop->runtime->careful_until_us, memory_order_relaxed);
+    return dur__monotonic_us() < atomic_load_explicit(&loop->runtime->careful_until_us, memory_order_relaxed) ||
+           dur__gate_held();
 }
 
 /*

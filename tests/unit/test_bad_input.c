@@ -96,6 +96,7 @@ STORE(ack_works, store, &ack, 1, &err)
 STORE(check_works, store, &claim, 1, 0, &flag_out, &err)
 STORE(return_works, store, &claim, 1, &err)
 STORE(alone_ended, store, "t", &err)
+STORE(blame, store, "t", &err)
 STORE(list_unserved, store, arena, 1, &unserved_out, &count_out, &err)
 STORE(owner_register, store, &(dur_owner_options){ .owner = "o" }, &err)
 STORE(owner_beat, store, "o", &report_out, &err)
@@ -167,6 +168,7 @@ static const call of_stores[] = {
     OF_STORE(check_works),
     OF_STORE(return_works),
     OF_STORE(alone_ended),
+    OF_STORE(blame),
     OF_STORE(list_unserved),
     OF_STORE(owner_register),
     OF_STORE(owner_beat),
@@ -247,6 +249,7 @@ static void with_nothing_else(void **state) {
     REFUSED(dur_store_check_works(store, NULL, 1, 0, NULL, &err));
     REFUSED(dur_store_return_works(store, NULL, 1, &err));
     REFUSED(dur_store_alone_ended(store, NULL, &err));
+    REFUSED(dur_store_blame(store, NULL, &err));
     REFUSED(dur_store_list_unserved(store, NULL, 1, NULL, NULL, &err));
     REFUSED(dur_store_owner_register(store, NULL, &err));
     REFUSED(dur_store_owner_beat(store, NULL, NULL, &err));

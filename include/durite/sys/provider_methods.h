@@ -152,13 +152,21 @@ typedef struct dur_fetched_message {
  * The first redelivery is free; with DUR_SUSPECT_CRASHES crashes it is a suspect.  Suspects are fetched by kind SUSPECT
  * only, which marks what it takes as running alone; other fetches take the mark away, and so does alone_ended.  A
  * commit of an instance, and an activity that returned, end the suspicion.  Timed locks know no crashes.
+ *
+ * Doubt.  What is no suspect runs beside the one that runs alone, and may be what kills the process.  So the store
+ * remembers of such a crash everything else that was counted in it.  As long as one of those has not shown since that
+ * it can end (an instance by a commit, a worker row by being consumed, acknowledged, abandoned with its attempt counted
+ * or buried), the crash is in doubt: fetches do not tell it as a crash alone, though it counts in the order of
+ * suspects. When all have shown it, it is told.  A crash is never told when one of them was blamed for it (method
+ * blame), or went without having shown anything: cancelled, removed by a commit, deleted.
  */
 enum { DUR_SUSPECT_CRASHES = 2 };
 
 typedef enum dur_fetch_kind {
     DUR_FETCH_ANY,
     DUR_FETCH_FRESH,  /* only what is no suspect */
-    DUR_FETCH_SUSPECT /* only suspects, those with the fewest crashes alone first; they run alone from now on */
+    DUR_FETCH_SUSPECT /* only suspects, those with the fewest crashes alone first, those in doubt included; they run
+                         alone from now on */
 } dur_fetch_kind;
 
 typedef struct dur_fetch {
@@ -186,7 +194,7 @@ typedef struct dur_orchestration_item {
     uint32_t attempt_count;         /* largest of the messages */
     uint32_t acquisitions;          /* in a row without a commit, this one included; 0: the store does not count */
     uint32_t crashes;               /* among those acquisitions: their owner died */
-    uint32_t crashes_alone;         /* … while the instance ran alone */
+    uint32_t crashes_alone;         /* … while the instance ran alone, without those in doubt */
     const dur_event_row *history;   /* of the current execution, by event id */
     size_t history_count;
     const dur_fetched_message *messages; /* all visible ones, by (due, id) */
@@ -353,7 +361,7 @@ typedef struct dur_leased_work {
     uint32_t crashes;       /* owners that died while they had the row locked.  They stay when the row is given back
                                unstarted (return_works, abandon with ignore_attempt, owner_release); an attempt that
                                returned (abandon that counts) clears them */
-    uint32_t crashes_alone; /* … while it ran alone */
+    uint32_t crashes_alone; /* … while it ran alone, without those in doubt */
     dur_text json;
 } dur_leased_work;
 
@@ -709,6 +717,10 @@ struct dur_provider_methods {
     /* What is locked with this token, a worker row or an instance, does not run alone any more: a crash from now on
        says nothing about it.  A token that is gone does no harm.  Fallback: nothing; there are no suspects. */
     int (*alone_ended)(dur_provider *self, const char *lock_token, dur_error *err);
+    /* What is locked with this token is given up as poison: the crashes in which it ran beside others are its doing,
+       and are told against nobody else.  It does not run alone any more.  May be repeated; a token that is gone does no
+       harm.  Fallback: nothing; there are no suspects. */
+    int (*blame)(dur_provider *self, const char *lock_token, dur_error *err);
 
     /* ======== optional: owners.  Fallback: timed locks that the runtime renews ======== */
 

@@ -80,6 +80,7 @@ DUR_API int dur_store_check_works(dur_provider *store, const dur_worker_claim *c
                                   bool *lost, dur_error *err);
 DUR_API int dur_store_return_works(dur_provider *store, const dur_worker_claim *claims, size_t count, dur_error *err);
 DUR_API int dur_store_alone_ended(dur_provider *store, const char *lock_token, dur_error *err);
+DUR_API int dur_store_blame(dur_provider *store, const char *lock_token, dur_error *err);
 DUR_API int dur_store_owner_register(dur_provider *store, const dur_owner_options *options, dur_error *err);
 DUR_API int dur_store_owner_beat(dur_provider *store, const char *owner, dur_owner_report *out, dur_error *err);
 DUR_API int dur_store_owner_release(dur_provider *store, const char *owner, dur_error *err);

@@ -241,6 +241,7 @@ int dur__mem_check(dur_provider *self, dur_error *err) {
     dur__mem_enter(mem);
     finding wrong = check_instances(mem, &who);
     if (wrong == NULL) wrong = check_works(mem, &who);
+    if (wrong == NULL) wrong = dur__mem_check_doubts(mem, &who);
     int code = wrong == NULL ? DUR_OK
                              : dur_error_set(err, DUR_ECORRUPT, false, "memory.check", "%s%s%s", who != NULL ? who : "",
                                              who != NULL ? ": " : "", wrong);

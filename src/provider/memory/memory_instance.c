@@ -136,9 +136,10 @@ void dur__mem_erase(dur__mem *mem, dur__mem_instance *instance, dur_delete_resul
     dur__mem_each_message(mem, instance, message_erase, &messages);
     dur__mem_node *node;
     while ((node = dur__mem_tree_first(&instance->works)) != NULL) {
-        dur__mem_work_remove(mem, DUR__CONTAINER(node, dur__mem_work, by_ref));
+        dur__mem_work_drop(mem, DUR__CONTAINER(node, dur__mem_work, by_ref));
         messages++;
     }
+    dur__mem_doubt_for_good(mem, instance->id, 0);
     count->instances++;
     count->executions += instance->execution_count;
     count->events += instance->event_count;

@@ -282,6 +282,8 @@ struct dur__mem {
     dur__mem_tree wall, boot; /* instances by (time, serial of insertion) */
     uint64_t last_place;
     dur__map owners;
+    dur__link members; /* of crashes that are in doubt (memory_doubt.c) */
+    uint64_t last_crash;
     dur__link lanes;
     dur__map points;
     dur__map letters;
@@ -430,6 +432,7 @@ int dur__mem_read(dur_provider *self, dur_arena *arena, const char *instance, ui
 /* memory_work.c: the worker queue */
 dur__mem_work *dur__mem_work_add(dur__mem *mem, const dur_message *item);
 void dur__mem_work_remove(dur__mem *mem, dur__mem_work *work); /* the caller settles its instance */
+void dur__mem_work_drop(dur__mem *mem, dur__mem_work *work);   /* the same for one that nobody has seen end */
 void dur__mem_work_unlock(dur__mem *mem, dur__mem_work *work, uint64_t delay_ms);
 void dur__mem_shelf_free(dur__mem_shelf *shelf);
 void dur__mem_work_place(dur__mem *mem, dur__mem_work *work);
@@ -455,6 +458,16 @@ int dur__mem_check_works(dur_provider *self, const dur_worker_claim *claims, siz
                          bool *lost, dur_error *err);
 int dur__mem_return_works(dur_provider *self, const dur_worker_claim *claims, size_t count, dur_error *err);
 int dur__mem_alone_ended(dur_provider *self, const char *lock_token, dur_error *err);
+
+/* memory_doubt.c; work: a row's id, 0: the instance itself */
+uint32_t dur__mem_doubts(dur__mem *mem, const char *instance,
+                         uint64_t work); /* crashes alone that are not to be told */
+void dur__mem_doubt_for_good(dur__mem *mem, const char *instance, uint64_t work);
+void dur__mem_crash_begin(dur__mem *mem, const dur__mem_owner *owner);
+void dur__mem_crash_end(dur__mem *mem);
+void dur__mem_doubts_free(dur__mem *mem);
+const char *dur__mem_check_doubts(dur__mem *mem, const char **who);
+int dur__mem_blame(dur_provider *self, const char *lock_token, dur_error *err);
 int dur__mem_dead_letter_work(dur_provider *self, const char *lock_token, const char *reason, dur_error *err);
 
 /* memory_session.c */

@@ -290,7 +290,7 @@ int dur__mem_lane_history(dur_lane *base, dur_arena *arena, const char *instance
         out->last_event_id = dur__mem_last_event(execution);
         out->acquisitions = row->acquisitions;
         out->crashes = row->acquisitions > 0 ? row->crashes : 0;
-        out->crashes_alone = row->acquisitions > 0 ? row->crashes_alone : 0;
+        out->crashes_alone = row->acquisitions > 0 ? row->crashes_alone - dur__mem_doubts(mem, row->id, 0) : 0;
         out->history = dur__mem_events_copy(execution, arena, &out->history_count);
         out->kv = dur__mem_kv_snapshot(row, arena, &out->kv_count);
     }

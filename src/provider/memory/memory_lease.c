@@ -134,8 +134,8 @@ bool dur__mem_fetchable(dur__mem *mem, const dur_fetch *how) {
     return ready_first(mem, how) != NULL;
 }
 
-static void item_fill(dur__mem_instance *instance, const dur_fetch *how, const dur__mem_batch *batch, dur_arena *arena,
-                      dur_orchestration_item *out) {
+static void item_fill(dur__mem *mem, dur__mem_instance *instance, const dur_fetch *how, const dur__mem_batch *batch,
+                      dur_arena *arena, dur_orchestration_item *out) {
     const dur__mem_execution *execution = dur__mem_execution_find(instance, instance->current_execution);
     out->instance = dur_arena_strdup(arena, instance->id);
     out->lock_token = dur_arena_strdup(arena, instance->token);
@@ -145,7 +145,7 @@ static void item_fill(dur__mem_instance *instance, const dur_fetch *how, const d
     out->last_event_id = dur__mem_last_event(execution);
     out->acquisitions = instance->acquisitions;
     out->crashes = instance->crashes;
-    out->crashes_alone = instance->crashes_alone;
+    out->crashes_alone = instance->crashes_alone - dur__mem_doubts(mem, instance->id, 0);
     if (!how->without_history) {
         out->history = dur__mem_events_copy(execution, arena, &out->history_count);
         out->kv = dur__mem_kv_snapshot(instance, arena, &out->kv_count);
@@ -177,7 +177,7 @@ bool dur__mem_fetch_one(dur__mem *mem, dur__mem_lane *lane, const dur_fetch *how
     out->more_messages = dur__mem_give(mem, instance, true, how->queue_messages_max, &batch);
     dur__list_unlink(&instance->told);
     dur__mem_batch_sort(&batch);
-    item_fill(instance, how, &batch, arena, out);
+    item_fill(mem, instance, how, &batch, arena, out);
     dur__mem_place(mem, instance);
     free(batch.items);
     return true;

@@ -105,6 +105,7 @@ static void work_end(dur__mem *mem, dur__mem_work *work, bool clean) {
 static uint32_t owner_end(dur__mem *mem, dur__mem_owner *owner, bool clean) {
     uint32_t freed = 0;
     dur__link *link;
+    if (!clean) dur__mem_crash_begin(mem, owner);
     while ((link = dur__list_first(&owner->leases)) != NULL) {
         lease_end(mem, DUR__CONTAINER(link, dur__mem_instance, by_owner), clean);
         freed++;
@@ -113,6 +114,7 @@ static uint32_t owner_end(dur__mem *mem, dur__mem_owner *owner, bool clean) {
         work_end(mem, DUR__CONTAINER(link, dur__mem_work, by_owner), clean);
         freed++;
     }
+    if (!clean) dur__mem_crash_end(mem);
     while ((link = dur__list_first(&owner->sessions)) != NULL)
         dur__mem_session_orphan(mem, DUR__CONTAINER(link, dur__mem_session, by_owner));
     dur__map_remove(&mem->owners, owner->id);

@@ -147,6 +147,7 @@ static dur__mem *store_new(const char *name, const dur_world *world) {
     dur__mutex_init(&mem->mutex);
     dur__cond_init(&mem->changed);
     dur__list_init(&mem->lanes);
+    dur__list_init(&mem->members);
     mem->world = world != NULL ? world : dur_world_real();
     mem->real_time = mem->world == dur_world_real();
     mem->name = dur__xstrdup(name);
@@ -178,6 +179,7 @@ static void erase_everything(dur__mem *mem) {
 
 static void store_free(dur__mem *mem) {
     erase_everything(mem);
+    dur__mem_doubts_free(mem);
     dur__map *maps[] = { &mem->instances, &mem->families, &mem->leases, &mem->messages, &mem->owners,  &mem->points,
                          &mem->letters,   &mem->works,    &mem->claims, &mem->shelves,  &mem->sessions };
     for (size_t i = 0; i < sizeof(maps) / sizeof(maps[0]); i++)
@@ -238,6 +240,7 @@ static const dur_provider_methods memory_methods = {
     .check_works = dur__mem_check_works,
     .return_works = dur__mem_return_works,
     .alone_ended = dur__mem_alone_ended,
+    .blame = dur__mem_blame,
     .owner_register = dur__mem_owner_register,
     .owner_beat = dur__mem_owner_beat,
     .owner_release = dur__mem_owner_release,

@@ -96,8 +96,9 @@ static void remove_work(dur__mem *mem, dur__mem_instance *instance) {
     dur__mem_node *node;
     dur__mem_each_message(mem, instance, message_drop_own, NULL);
     dur__mem_all_count(instance); /* whoever fetches it clears them up */
+    dur__mem_doubt_for_good(mem, instance->id, 0);
     while ((node = dur__mem_tree_first(&instance->works)) != NULL)
-        dur__mem_work_remove(mem, DUR__CONTAINER(node, dur__mem_work, by_ref));
+        dur__mem_work_drop(mem, DUR__CONTAINER(node, dur__mem_work, by_ref));
 }
 
 static void message_found(dur__mem *mem, dur__mem_message *message, void *arg) {
@@ -212,7 +213,7 @@ static void write_work(dur__mem *mem, const dur__mem_instance *instance, const d
         all.row_id = 0; /* every row of that activity */
         while ((work = dur__mem_work_find(mem, &all, instance->id)) != NULL) {
             dur__mem_instance *target = work->instance;
-            dur__mem_work_remove(mem, work);
+            dur__mem_work_drop(mem, work);
             if (target != instance) dur__mem_settle(mem, target);
         }
     }

@@ -180,6 +180,11 @@ void dur__mem_work_remove(dur__mem *mem, dur__mem_work *work) {
     dur__mem_session_tidy(mem, session);
 }
 
+void dur__mem_work_drop(dur__mem *mem, dur__mem_work *work) {
+    dur__mem_doubt_for_good(mem, work->instance->id, work->id);
+    dur__mem_work_remove(mem, work);
+}
+
 dur__mem_work *dur__mem_work_find(dur__mem *mem, const dur_activity_ref *ref, const char *instance) {
     const char *id = ref->instance != NULL ? ref->instance : instance;
     if (ref->row_id != 0) {
@@ -264,7 +269,7 @@ bool dur__mem_work_fetch(dur__mem *mem, const dur_work_fetch *how, dur_arena *ar
     out->lock_token = dur_arena_strdup(arena, token);
     out->attempt_count = work->attempts;
     out->crashes = work->crashes;
-    out->crashes_alone = work->crashes_alone;
+    out->crashes_alone = work->crashes_alone - dur__mem_doubts(mem, work->instance->id, work->id);
     out->json = (dur_text){ dur_arena_memdup(arena, work->json, work->json_size), work->json_size };
     return true;
 }

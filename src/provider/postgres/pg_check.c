@@ -94,6 +94,18 @@ static const char locks_sql[] = LOOK
                         "i.owner = o.owner)"
                         " OR EXISTS (SELECT 1 FROM @worker w WHERE w.owner = o.owner))") " LIMIT 1";
 
+/* Crashes in doubt (pg_doubt.c): */
+static const char doubts_sql[] =
+    "SELECT 'dur_crashed: ' || c.crash || ': a crash in which nothing ran alone' FROM @crashed c WHERE NOT EXISTS"
+    " (SELECT 1 FROM @crashed a WHERE a.crash = c.crash AND a.alone)" FINDING(
+        "'dur_crashed: ' || i.instance_id || ': in doubt of more crashes than it ran alone in' FROM @instances i WHERE"
+        " i.acquisitions > 0 AND i.crashes > 0 AND i.crashes_alone < (SELECT count(*) FROM @doubts d WHERE"
+        " d.instance_id = i.instance_id AND d.work_id = 0 AND d.crash IS DISTINCT FROM i.owner)")
+        FINDING("'dur_crashed: ' || w.instance_id || ': activity ' || w.activity_id || ' is in doubt of more crashes"
+                " than it ran alone in' FROM @worker w WHERE w.crashes > 0 AND w.crashes_alone < (SELECT count(*) FROM"
+                " @doubts d WHERE d.instance_id = w.instance_id AND d.work_id = w.id AND d.crash IS DISTINCT FROM"
+                " w.owner)") " LIMIT 1";
+
 /* Of instances that nobody has and nobody would look at, and that have messages in queues: what they wait for. */
 static const char waiting_sql[] =
     "WITH n AS MATERIALIZED (SELECT #now AS now), c AS MATERIALIZED (SELECT DISTINCT i.instance_id,"
@@ -125,7 +137,7 @@ static int judge_waits(const PGresult *rows, dur_arena *arena, dur_error *err) {
 }
 
 int dur__pg_check(dur_provider *self, dur_error *err) {
-    static const char *const looks[] = { rows_sql, messages_sql, locks_sql };
+    static const char *const looks[] = { rows_sql, messages_sql, locks_sql, doubts_sql };
     dur__pg *store = dur__pg_of(self);
     dur__pg_args args;
     PGresult *result;

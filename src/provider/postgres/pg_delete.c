@@ -45,8 +45,9 @@ static const char *const erase_sql[] = {
     "DELETE FROM @instances WHERE instance_id = ANY ($2::text[])",
     "UPDATE @queue SET given = false, attempts = 0 WHERE instance_id = ANY ($2::text[])",
     instances_of_starts_sql,
+    "UPDATE @crashed SET for_good = true WHERE instance_id = ANY ($2::text[])", /* nobody has seen it end */
 };
-enum { EXECUTIONS = 1, HISTORY, QUEUE, WORKER, INSTANCES = 8, STATEMENTS = 11 };
+enum { EXECUTIONS = 1, HISTORY, QUEUE, WORKER, INSTANCES = 8, STATEMENTS = 12 };
 
 static dur__pg_array copy_of(const dur__pg_array *ids) {
     dur__pg_array copy = *ids;

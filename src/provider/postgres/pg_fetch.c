@@ -8,6 +8,7 @@
  */
 #include "base/assert.h"
 #include "provider/dead_reason.h"
+#include "provider/postgres/pg_doubts.h"
 #include "provider/postgres/pg_internal.h"
 #include "provider/postgres/pg_works.h"
 
@@ -91,8 +92,8 @@ static const char bury_sql[] = "WITH RECURSIVE " DUR__PG_HANDLERS(
                        " not_before = 0, ready_at = -1, ready_due = 0 FROM k, n WHERE i.instance_id = k.instance_id"   \
                        " RETURNING k.at, i.instance_id, i.token, i.name, i.version, i.current_execution, "             \
                        "i.last_event, i.acquisitions,"                                                                 \
-                       " i.crashes, i.crashes_alone)"                                                                  \
-                       " SELECT * FROM u ORDER BY at"
+                       " i.crashes, " DUR__PG_CRASHES_ALONE("i", "0") " AS crashes_alone)"                             \
+                                                                      " SELECT * FROM u ORDER BY at"
 
 static const char claim_sql[] = CLAIM("", "ready_at");
 static const char claim_suspects_sql[] = CLAIM(" AND crashes >= 2", "crashes_alone, ready_at"); /* by their index */

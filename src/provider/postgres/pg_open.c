@@ -1,6 +1,7 @@
 /*
  * pg_open.c: opening a store by URL or options, closing it, and the table of methods.
  */
+#include "provider/postgres/pg_doubts.h"
 #include "provider/postgres/pg_internal.h"
 
 #include <stdio.h>
@@ -351,7 +352,7 @@ int dur_postgres_register(dur_error *err) {
         .lane_start_back = dur__pg_lane_start_back, .fetch_turns = dur__pg_fetch_turns,                                \
         .commit_turns = dur__pg_commit_turns, .fetch_works = dur__pg_fetch_works, .ack_works = dur__pg_ack_works,      \
         .check_works = dur__pg_check_works, .return_works = dur__pg_return_works, .alone_ended = dur__pg_alone_ended,  \
-        .owner_register = dur__pg_owner_register, .owner_beat = dur__pg_owner_beat,                                    \
+        .blame = dur__pg_blame, .owner_register = dur__pg_owner_register, .owner_beat = dur__pg_owner_beat,            \
         .owner_release = dur__pg_owner_release, .owner_holdings = dur__pg_owner_holdings,                              \
         .enqueue_start = dur__pg_enqueue_start, .enqueue_existing = dur__pg_enqueue_existing,                          \
         .watch_open = dur__pg_watch_open, .watch_wait = dur__pg_watch_wait, .watch_close = dur__pg_watch_close,        \

@@ -8,6 +8,7 @@
  *
  * What an observer concludes from its looks, and how long that takes, is in pg_look.c.
  */
+#include "provider/postgres/pg_doubts.h"
 #include "provider/postgres/pg_internal.h"
 #include "provider/postgres/pg_works.h"
 
@@ -239,8 +240,11 @@ static int owner_end_of(dur__pg *store, dur__pg_conn *conn, const char *owner, c
     else
         dur__pg_null(&args);
     dur__pg_batch_add(&batch, all ? forget_sql : unbeaten_sql, &args);
+    if (!clean) dur__pg_crash_instances_add(store, &batch, owner);
     int leases = send(store, &batch, all ? leases_sql : some_leases_sql, owner, clean);
+    if (!clean) dur__pg_crash_works_add(store, &batch, owner, all);
     int works = send(store, &batch, all ? works_sql : some_works_sql, owner, clean);
+    if (!clean) dur__pg_crash_end_add(store, &batch);
     dur__pg_batch_notify(&batch);
     int code = dur__pg_batch_run(&batch, "postgres.owner", err);
     if (code == DUR_OK)

@@ -6,6 +6,7 @@
  * of the version before working does not raise that one.  An advisory lock keyed by database and schema makes nodes
  * that start together wait for the one that migrates.
  */
+#include "provider/postgres/pg_doubts.h"
 #include "provider/postgres/pg_internal.h"
 
 #include <stdlib.h>
@@ -153,6 +154,13 @@ static const char *const migration_1[] = {
     " CASCADE, disturbed bigint NOT NULL DEFAULT 0) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0,"
     " autovacuum_vacuum_threshold = 500);"
     "CREATE INDEX dur_lanes_owner ON @lanes (owner);",
+    "CREATE TABLE @crashed (crash text COLLATE \"C\" NOT NULL, instance_id text COLLATE \"C\" NOT NULL, work_id bigint"
+    " NOT NULL, alone boolean NOT NULL, for_good boolean NOT NULL DEFAULT false, PRIMARY KEY (crash, instance_id,"
+    " work_id));"
+    "CREATE INDEX dur_crashed_row ON @crashed (instance_id, work_id);"
+    "CREATE VIEW @doubts AS SELECT a.instance_id, a.work_id, a.crash FROM @crashed a WHERE a.alone AND EXISTS (SELECT 1"
+    " FROM @crashed o WHERE o.crash = a.crash AND (o.instance_id, o.work_id) <> (a.instance_id, a.work_id) AND"
+    " (o.for_good OR " DUR__PG_UNPROVEN("o") "));",
     "CREATE TABLE @lost (holder bigint NOT NULL, id bigint GENERATED ALWAYS AS IDENTITY,"
     " instance_id text COLLATE \"C\" NOT NULL, at_ms bigint NOT NULL, PRIMARY KEY (holder, id));",
     NULL,

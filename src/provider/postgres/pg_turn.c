@@ -259,7 +259,8 @@ bool dur__pg_turn_ends(const dur_turn_commit *turn) {
 /* Not calls of others, nor what clients have put into queues. */
 static const char remove_work_sql[] =
     "WITH d AS (" DUR__PG_DELETE_WORKS
-    ") DELETE FROM @queue WHERE instance_id = ANY ($2::text[]) AND kind <> 0 AND queue IS NULL";
+    "), c AS (UPDATE @crashed SET for_good = true WHERE instance_id = ANY ($2::text[])) DELETE FROM @queue WHERE "
+    "instance_id = ANY ($2::text[]) AND kind <> 0 AND queue IS NULL";
 /* What stands in front of the next start was for an instance that never was. */
 static const char never_was_sql[] =
     "WITH d AS (DELETE FROM @queue q USING @instances i WHERE i.instance_id = ANY ($2::text[]) AND NOT (i.has_row OR"
@@ -372,10 +373,14 @@ void dur__pg_send_work_taken(dur__pg *store, dur__pg_batch *batch, const dur__pg
 }
 
 /* Lists of activities: cancelled rows, dropped timers. */
-static const char cancel_sql[] = "DELETE FROM @worker w USING " DUR__PG_LOCK_WORKS_AS(
-    "", ", unnest($2::text[], $3::bigint[], $4::bigint[], $5::bigint[]) AS c(instance, execution, activity, id)",
-    "w.instance_id = c.instance AND CASE WHEN c.id <> 0 THEN w.id = c.id ELSE w.execution_id = c.execution AND"
-    " w.activity_id = c.activity END") " WHERE " DUR__PG_IS_L;
+static const char cancel_sql[] = /* nobody has seen them end (pg_doubt.c) */
+    "WITH d AS (DELETE FROM @worker w USING " DUR__PG_LOCK_WORKS_AS(
+        "", ", unnest($2::text[], $3::bigint[], $4::bigint[], $5::bigint[]) AS c(instance, execution, activity, id)",
+        "w.instance_id = c.instance AND CASE WHEN c.id <> 0 THEN w.id = c.id ELSE w.execution_id = c.execution AND"
+        " w.activity_id = c.activity END") " WHERE " DUR__PG_IS_L
+                                           " RETURNING w.instance_id, w.id) UPDATE @crashed c SET for_good = true FROM "
+                                           "d WHERE c.instance_id = d.instance_id"
+                                           " AND c.work_id = d.id";
 static const char drop_timers_sql[] =
     "DELETE FROM @queue q USING unnest($2::text[], $3::bigint[], $4::bigint[], $5::bigint[]) AS c(instance, execution,"
     " activity, id) WHERE q.instance_id = c.instance AND q.kind = 5 AND q.activity_id = c.activity AND"

@@ -6,6 +6,7 @@
  * nobody waits for one: a session that is locked, or just being made, by somebody else is not claimed this time
  * (DUR__PG_CLAIM_SESSIONS), and its work waits with it.
  */
+#include "provider/postgres/pg_doubts.h"
 #include "provider/postgres/pg_internal.h"
 #include "provider/postgres/pg_works.h"
 
@@ -46,8 +47,9 @@
                                           "FROM k, n"                                                                  \
                                           " WHERE w.instance_id = k.instance_id AND w.id = k.id RETURNING w.id, "      \
                                           "w.instance_id, w.execution_id,"                                             \
-                                          " w.activity_id, w.token, w.attempts, w.crashes, w.crashes_alone, w.json) "  \
-                                          "SELECT * FROM u ORDER BY id"
+                                          " w.activity_id, w.token, w.attempts, w.crashes,"                            \
+                                          " " DUR__PG_CRASHES_ALONE("w", "w.id") " AS crashes_alone, w.json) "         \
+                                                                                 "SELECT * FROM u ORDER BY id"
 
 static const char fetch_sql[] = FETCH("($5::bigint = 0 OR w.crashes < 2)", "id");
 static const char fetch_suspects_sql[] = FETCH("w.crashes >= 2", "crashes_alone, id");

@@ -45,6 +45,15 @@ static const struct {
     { "SELECT i.id || ', parent ' || i.parent FROM dur_instance i WHERE i.parent IS NOT NULL AND NOT EXISTS (SELECT 1 "
       "FROM dur_instance p WHERE p.id=i.parent)",
       "dur_instance", "its parent does not exist" },
+    { "SELECT 'owner ' || c.crash FROM dur_crash c WHERE NOT EXISTS (SELECT 1 FROM dur_crash a WHERE a.crash=c.crash "
+      "AND a.alone)",
+      "dur_crash", "a crash in which nothing ran alone" },
+    { "SELECT i.id FROM dur_instance i WHERE i.acquisitions > 0 AND i.crashes > 0 AND "
+      "i.crashes_alone < " DUR__SQ_DOUBTS("i.key", "0", "0", "0"),
+      "dur_crash", "an instance is in doubt of more crashes than it ran alone in" },
+    { "SELECT i.id || ', activity ' || w.activity FROM dur_worker w JOIN dur_instance i USING(key) WHERE w.crashes > 0 "
+      "AND w.crashes_alone < " DUR__SQ_DOUBTS("w.key", "w.execution", "w.activity", "w.seq"),
+      "dur_crash", "a worker row is in doubt of more crashes than it ran alone in" },
     { "SELECT id FROM dur_instance WHERE token IS NOT NULL AND ready_at IS NOT NULL", "dur_instance",
       "an instance is leased and ready at once" },
     { "SELECT id FROM dur_instance WHERE token IS NULL AND (owner IS NOT NULL OR locked_until IS NOT NULL)",

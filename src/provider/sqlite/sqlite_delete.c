@@ -146,6 +146,7 @@ static int delete_one(dur__sq_txn *txn, uint64_t key, dur__sq_delete_list *delet
         { DUR__SQ_KV_DELETE, NULL },
         { DUR__SQ_KV_DELTA_EMPTY, NULL },
         { DUR__SQ_MESSAGE_IDS_DELETE, NULL },
+        { DUR__SQ_CRASH_BY_KEY, NULL },
     };
     sqlite3_stmt *row = NULL;
     dur__sq_lease_recheck(txn->file, key);

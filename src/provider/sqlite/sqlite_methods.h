@@ -56,6 +56,7 @@ int dur__sq_check_works(dur_provider *self, const dur_worker_claim *claims, size
                         bool *lost, dur_error *err);
 int dur__sq_return_works(dur_provider *self, const dur_worker_claim *claims, size_t count, dur_error *err);
 int dur__sq_alone_ended(dur_provider *self, const char *lock_token, dur_error *err);
+int dur__sq_blame(dur_provider *self, const char *lock_token, dur_error *err);
 int dur__sq_owner_register(dur_provider *self, const dur_owner_options *options, dur_error *err);
 int dur__sq_owner_beat(dur_provider *self, const char *owner, dur_owner_report *out, dur_error *err);
 int dur__sq_owner_release(dur_provider *self, const char *owner, dur_error *err);

@@ -397,6 +397,7 @@ const dur_provider_methods dur__sq_methods = {
     METHOD(check_works),
     METHOD(return_works),
     METHOD(alone_ended),
+    METHOD(blame),
     METHOD(owner_register),
     METHOD(owner_beat),
     METHOD(owner_release),

@@ -211,11 +211,18 @@ static int leases_of(free_op *self, dur__sq_txn *txn) {
     return code;
 }
 
+/* Before its rows are counted: what may have killed it, should something have run alone there. */
+static int remember_crash(free_op *self, dur__sq_txn *txn) {
+    int code = dur__sq_run(txn->conn, DUR__SQ_CRASH_ANEW, &self->op.err, "t", self->id);
+    return code == DUR_OK ? dur__sq_run(txn->conn, DUR__SQ_CRASH_ADD, &self->op.err, "t", self->id) : code;
+}
+
 static int free_rows(free_op *self, dur__sq_txn *txn) {
     dur__sq_op *op = &self->op;
     dur__sq_release_how how = { .uncount = self->clean };
     txn->file->alive_epoch = 0;
     int code = leases_of(self, txn);
+    if (code == DUR_OK && !self->clean) code = remember_crash(self, txn);
     for (size_t i = 0; i < self->key_count && code == DUR_OK && self->clean; i++)
         code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_UNCOUNT, &op->err, "i", self->keys[i]);
     for (size_t i = 0; i < self->key_count && code == DUR_OK && !self->clean; i++)
@@ -227,6 +234,7 @@ static int free_rows(free_op *self, dur__sq_txn *txn) {
         code = dur__sq_run(txn->conn, DUR__SQ_WORK_OF_OWNER, &op->err, "tii", self->id, (uint64_t)(self->clean ? 0 : 1),
                            (uint64_t)(self->clean ? 1 : 0));
     self->freed += (uint32_t)sqlite3_changes64(txn->conn->db);
+    if (code == DUR_OK && !self->clean) code = dur__sq_run(txn->conn, DUR__SQ_CRASH_FORGET, &op->err, "");
     if (code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_SESSION_OF_OWNER, &op->err, "ti", self->id, txn->boot_ms);
     /* What stays reserved for its node is free in the end: at once, or later, the next look finds out. */
     if (code == DUR_OK && sqlite3_changes64(txn->conn->db) > 0) dur__sq_expires_at(txn->file, txn->boot_ms + 1);

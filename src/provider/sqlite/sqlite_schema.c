@@ -85,6 +85,10 @@ static const char more_tables_1[] = /* C promises no longer strings */
     "NULL);"
     "CREATE TABLE dur_owner("
     " id TEXT PRIMARY KEY, boot TEXT NOT NULL, timeout_ms INTEGER NOT NULL, at INTEGER NOT NULL) WITHOUT ROWID;"
+    "CREATE TABLE dur_crash("
+    " crash TEXT NOT NULL, key INTEGER NOT NULL, execution INTEGER NOT NULL, activity INTEGER NOT NULL,"
+    " seq INTEGER NOT NULL, alone INTEGER NOT NULL, for_good INTEGER NOT NULL DEFAULT 0,"
+    " PRIMARY KEY(crash, key, execution, activity, seq)) WITHOUT ROWID;"
     "CREATE TABLE dur_served(" /* activity: 0 orchestrations, 1 activities; handler '': all */
     " activity INTEGER NOT NULL, handler TEXT NOT NULL, owner TEXT NOT NULL,"
     " PRIMARY KEY(activity, handler, owner)) WITHOUT ROWID;";

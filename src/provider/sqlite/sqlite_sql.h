@@ -28,10 +28,25 @@
     "instr(substr(s.handler, length(?4) + 2), '@') = 0)) AND (?6 = 0 OR s.parent IS NULL) AND (?7 = 0 OR s.at > ?7) "  \
     "AND (?8 = 0 OR s.at < ?8) AND (?9 IS NULL OR s.parent = ?9))"
 
+/*
+ * Crashes in which something ran alone among suspects, and not alone in its process: dur_crash has all that was counted
+ * in them, worker rows and (0, 0, 0) instances.  What has not shown since that it can end: */
+#define DUR__SQ_UNPROVEN(x)                                                                                            \
+    "CASE WHEN " x ".seq > 0 THEN EXISTS (SELECT 1 FROM dur_worker uw WHERE uw.key=" x ".key AND uw.execution=" x "."  \
+    "execution AND uw.activity=" x ".activity AND uw.seq=" x ".seq AND uw.crashes > 0) ELSE EXISTS (SELECT 1 FROM "    \
+    "dur_instance ui WHERE ui.key=" x ".key AND ui.acquisitions > 0 AND ui.crashes > 0) END"
+/* How many of the crashes in which this one ran alone may be the doing of another. */
+#define DUR__SQ_DOUBTS(key, execution, activity, seq)                                                                  \
+    "(SELECT count(*) FROM dur_crash a WHERE a.alone AND a.key=" key " AND a.execution=" execution                     \
+    " AND a.activity=" activity " AND a.seq=" seq                                                                      \
+    " AND EXISTS (SELECT 1 FROM dur_crash o WHERE o.crash=a.crash AND (o.key, o.execution, "                           \
+    "o.activity, o.seq) <> (a.key, a.execution, a.activity, a.seq) AND (o.for_good OR " DUR__SQ_UNPROVEN("o") ")))"
+
 /* Crashes are those of the acquisitions that count: with 0 of them they are old. */
 #define DUR__SQ_CANDIDATE_COLUMNS                                                                                      \
     "key, id, name, version, execution, status, acquisitions, ready_seq, crashes*(acquisitions>0), "                   \
-    "crashes_alone*(acquisitions>0), handler"
+    "CASE WHEN acquisitions > 0 AND crashes_alone > 0 THEN crashes_alone - "                                           \
+    "" DUR__SQ_DOUBTS("dur_instance.key", "0", "0", "0") " ELSE 0 END, handler"
 
 #define DUR__SQ_IS_READY "ready_at = 0 AND suspended IS NULL"
 
@@ -274,9 +289,11 @@
     SQL(WORK_SESSION_OF, "SELECT session FROM dur_worker WHERE key=?1 AND execution=?2 AND activity=?3 AND token=?4")  \
     SQL(WORK_BY_TOKEN, "SELECT key, execution, activity, seq FROM dur_worker WHERE token=?1")                          \
     SQL(WORK_BY_REF, "SELECT seq FROM dur_worker WHERE key=?1 AND execution=?2 AND activity=?3 AND token=?4")          \
-    SQL(WORK_READ, "SELECT w.attempts, w.json, i.id, w.crashes, w.crashes_alone FROM dur_worker w "                    \
-                   "LEFT JOIN dur_instance i ON i.key=w.key "                                                          \
-                   "WHERE w.key=?1 AND w.execution=?2 AND w.activity=?3 AND w.seq=?4")                                 \
+    SQL(WORK_READ, "SELECT w.attempts, w.json, i.id, w.crashes, CASE WHEN w.crashes_alone > 0 THEN w.crashes_alone - " \
+                   "" DUR__SQ_DOUBTS("w.key", "w.execution", "w.activity",                                             \
+                                     "w.seq") " ELSE 0 END FROM dur_worker w "                                         \
+                                              "LEFT JOIN dur_instance i ON i.key=w.key "                               \
+                                              "WHERE w.key=?1 AND w.execution=?2 AND w.activity=?3 AND w.seq=?4")      \
     SQL(WORK_LOCK, "UPDATE dur_worker SET token=?5, owner=?6, locked_until=?7, runs_alone=?8, attempts=attempts+1 "    \
                    "WHERE key=?1 AND execution=?2 AND activity=?3 AND seq=?4")                                         \
     SQL(WORK_NOT_ALONE, "UPDATE dur_worker SET runs_alone=0 WHERE key=?1 AND execution=?2 AND activity=?3 AND seq=?4") \
@@ -301,6 +318,27 @@
                        "crashes_alone=crashes_alone+(?2 AND runs_alone), attempts=max(attempts-?3, 0) "                \
                        "WHERE token IS NOT NULL AND owner=?1")                                                         \
     SQL(WORK_ID_OF, "SELECT id FROM dur_instance WHERE key=?1")                                                        \
+    /* crashes that may be in doubt; ?1: the owner that died */                                                        \
+    SQL(CRASH_ANEW, /* what is counted for the first time since it has shown that it can end */                        \
+        "DELETE FROM dur_crash WHERE (alone OR NOT for_good) AND CASE WHEN seq > 0 THEN EXISTS (SELECT 1 FROM "        \
+        "dur_worker w WHERE w.key=dur_crash.key AND w.execution=dur_crash.execution AND "                              \
+        "w.activity=dur_crash.activity "                                                                               \
+        "AND w.seq=dur_crash.seq AND w.owner=?1 AND w.crashes=0) ELSE EXISTS (SELECT 1 FROM dur_instance i WHERE "     \
+        "i.key=dur_crash.key AND i.owner=?1 AND i.acquisitions > 0 AND i.crashes=0) END")                              \
+    SQL(CRASH_ADD,                                                                                                     \
+        "INSERT OR IGNORE INTO dur_crash(crash, key, execution, activity, seq, alone) SELECT ?1, * FROM "              \
+        "(SELECT key, 0, 0, 0, runs_alone FROM dur_instance WHERE owner IS NOT NULL AND owner=?1 AND "                 \
+        "acquisitions > 0 UNION ALL SELECT key, execution, activity, seq, runs_alone FROM dur_worker WHERE "           \
+        "token IS NOT NULL AND owner=?1) WHERE EXISTS (SELECT 1 FROM dur_instance WHERE owner IS NOT NULL "            \
+        "AND owner=?1 AND acquisitions > 0 AND runs_alone UNION ALL SELECT 1 FROM dur_worker WHERE token "             \
+        "IS NOT NULL AND owner=?1 AND runs_alone)")                                                                    \
+    SQL(CRASH_FORGET, /* those that nobody could be charged with any more */                                           \
+        "DELETE FROM dur_crash WHERE NOT EXISTS (SELECT 1 FROM dur_crash a WHERE a.crash=dur_crash.crash AND a.alone " \
+        "AND " DUR__SQ_UNPROVEN("a") ")")                                                                              \
+    SQL(CRASH_BY_ROW, "UPDATE dur_crash SET for_good=1 WHERE key=?1 AND execution=?2 AND activity=?3 AND seq=?4")      \
+    SQL(CRASH_BY_ACTIVITY,                                                                                             \
+        "UPDATE dur_crash SET for_good=1 WHERE key=?1 AND execution=?2 AND activity=?3 AND seq > 0")                   \
+    SQL(CRASH_BY_KEY, "UPDATE dur_crash SET for_good=1 WHERE key=?1")                                                  \
     /* sessions */                                                                                                     \
     SQL(SESSION_ANY, "SELECT 1 FROM dur_session LIMIT 1")                                                              \
     SQL(SESSION_GET, "SELECT node, owner, locked_until FROM dur_session WHERE session=?1")                             \

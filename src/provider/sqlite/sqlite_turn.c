@@ -282,6 +282,7 @@ static int messages_consume(dur__sq_turn_op *self, dur__sq_txn *txn) {
         code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_DELETE_OWN, &self->op.err, "i", self->key);
         if (code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_ANEW, &self->op.err, "i", self->key);
         if (code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_WORK_DELETE_KEY, &self->op.err, "i", self->key);
+        if (code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_CRASH_BY_KEY, &self->op.err, "i", self->key);
     }
     return code;
 }
@@ -475,6 +476,9 @@ static int work_write(dur__sq_turn_op *self, dur__sq_txn *txn) {
         code = ref_key(self, txn, turn->cancelled[i].instance, false, &key);
         if (code == DUR_OK)
             code = dur__sq_run(txn->conn, DUR__SQ_WORK_CANCEL, err, "iii", key, turn->cancelled[i].execution_id,
+                               turn->cancelled[i].activity_id);
+        if (code == DUR_OK && sqlite3_changes64(txn->conn->db) > 0) /* nobody has seen it end */
+            code = dur__sq_run(txn->conn, DUR__SQ_CRASH_BY_ACTIVITY, err, "iii", key, turn->cancelled[i].execution_id,
                                turn->cancelled[i].activity_id);
     }
     bool undelayed = false; /* then what is overdue behind it is, too: it stays behind */

@@ -566,24 +566,47 @@ int dur__sq_return_works(dur_provider *self, const dur_worker_claim *claims, siz
     return dur__sq_submit(dur__sq_file_of(self), &op.op, err);
 }
 
-static int alone_run(dur__sq_op *op, dur__sq_txn *txn) {
+/* A token is an instance's or a worker row's; blamed: and it is given up. */
+static int not_alone(dur__sq_op *op, dur__sq_txn *txn, bool blamed) {
     work_op *self = (work_op *)(void *)op;
     uint64_t key = dur__sq_token_key(self->token, 'k');
-    work_row row;
-    if (key != 0) return dur__sq_run(txn->conn, DUR__SQ_INSTANCE_NOT_ALONE, &op->err, "it", key, self->token);
-    int code = work_find(txn, self->token, NULL, false, &row, &op->err);
-    free(row.session);
-    if (code == DUR_ELEASE) {
-        dur_error_clear(&op->err);
-        return DUR_OK;
+    work_row row = { .session = NULL };
+    int code;
+    if (key != 0) {
+        code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_NOT_ALONE, &op->err, "it", key, self->token);
+        if (code != DUR_OK || sqlite3_changes64(txn->conn->db) == 0) return code;
+        row.id = (work_id){ .key = key };
+    } else {
+        code = work_find(txn, self->token, NULL, false, &row, &op->err);
+        free(row.session);
+        if (code == DUR_ELEASE) {
+            dur_error_clear(&op->err);
+            return DUR_OK;
+        }
+        if (code == DUR_OK)
+            code = dur__sq_run(txn->conn, DUR__SQ_WORK_NOT_ALONE, &op->err, "iiii", row.id.key, row.id.execution,
+                               row.id.activity, row.id.seq);
     }
-    return code != DUR_OK ? code
-                          : dur__sq_run(txn->conn, DUR__SQ_WORK_NOT_ALONE, &op->err, "iiii", row.id.key,
-                                        row.id.execution, row.id.activity, row.id.seq);
+    if (code != DUR_OK || !blamed) return code;
+    return dur__sq_run(txn->conn, DUR__SQ_CRASH_BY_ROW, &op->err, "iiii", row.id.key, row.id.execution, row.id.activity,
+                       row.id.seq);
+}
+
+static int alone_run(dur__sq_op *op, dur__sq_txn *txn) {
+    return not_alone(op, txn, false);
+}
+
+static int blame_run(dur__sq_op *op, dur__sq_txn *txn) {
+    return not_alone(op, txn, true);
 }
 
 int dur__sq_alone_ended(dur_provider *self, const char *lock_token, dur_error *err) {
     work_op op = { .op = { .run = alone_run }, .token = lock_token };
+    return dur__sq_submit(dur__sq_file_of(self), &op.op, err);
+}
+
+int dur__sq_blame(dur_provider *self, const char *lock_token, dur_error *err) {
+    work_op op = { .op = { .run = blame_run }, .token = lock_token };
     return dur__sq_submit(dur__sq_file_of(self), &op.op, err);
 }
 

@@ -1,0 +1,74 @@
+/*
+ * pg_doubt.c: crashes in which something ran alone among suspects, but not alone in the process.
+ *
+ * Of each such crash dur_crashed has everything that was counted in it: worker rows, and instances (work_id 0); a crash
+ * is named after the owner that died.  It is in doubt as long as one of the others has not shown that it can end (view
+ * dur_doubts, which fetches ask); what was blamed for it, or went without showing anything, stays for good.  Rows go
+ * when nothing that ran alone in their crash is a suspect any more, with the death of some later owner.
+ */
+#include "provider/postgres/pg_doubts.h"
+#include "provider/postgres/pg_internal.h"
+#include "provider/postgres/pg_works.h"
+
+#define ALONE_THERE                                                                                                    \
+    " EXISTS (SELECT 1 FROM @instances WHERE owner = $2::text AND runs_alone AND acquisitions > 0) OR EXISTS (SELECT " \
+    "1 FROM @worker WHERE owner = $2::text AND runs_alone) OR EXISTS (SELECT 1 FROM @crashed WHERE crash = $2::text)"
+/* What is counted for the first time since it has shown something: what was remembered of it before is over. */
+#define ANEW(table, id, counted)                                                                                       \
+    "WITH a AS (DELETE FROM @crashed c USING " table " x WHERE x.owner = $2::text AND x.crashes = 0" counted           \
+    " AND c.instance_id = x.instance_id AND c.work_id = " id " AND c.crash <> $2::text AND (c.alone OR NOT "           \
+    "c.for_good))"
+#define REMEMBER(table, id, counted)                                                                                   \
+    " INSERT INTO @crashed (crash, instance_id, work_id, alone) SELECT $2::text, x.instance_id, " id ", x.runs_alone"  \
+    " FROM " table " x WHERE x.owner = $2::text" counted " AND (" ALONE_THERE ") ON CONFLICT DO NOTHING"
+
+static const char instances_sql[] =
+    ANEW("@instances", "0", " AND x.acquisitions > 0") REMEMBER("@instances", "0", " AND x.acquisitions > 0");
+/* Behind their locks: who cancels one of them has done so, or waits. */
+#define REMEMBER_WORKS(locking)                                                                                        \
+    ANEW("@worker", "x.id", "")                                                                                        \
+    " INSERT INTO @crashed (crash, instance_id, work_id, alone) SELECT $2::text, x.instance_id, x.id, x.runs_alone"    \
+    " FROM " DUR__PG_LOCK_WORKS_AS(locking, "",                                                                        \
+                                   "w.owner = $2::text") " JOIN @worker x ON x.instance_id ="                          \
+                                                         " l.instance_id AND x.id = l.id WHERE" ALONE_THERE            \
+                                                         " ON CONFLICT DO NOTHING"
+static const char works_sql[] = REMEMBER_WORKS("");
+static const char some_works_sql[] = REMEMBER_WORKS(" SKIP LOCKED");
+static const char forget_sql[] = "DELETE FROM @crashed c WHERE NOT EXISTS (SELECT 1 FROM @crashed a WHERE a.crash ="
+                                 " c.crash AND a.alone AND " DUR__PG_UNPROVEN("a") ")";
+
+static void add(dur__pg *store, dur__pg_batch *batch, const char *sql, const char *owner) {
+    dur__pg_args args;
+    dur__pg_args_begin(store, &args);
+    if (owner != NULL) dur__pg_text(&args, owner);
+    dur__pg_batch_add(batch, sql, &args);
+}
+
+void dur__pg_crash_instances_add(dur__pg *store, dur__pg_batch *batch, const char *owner) {
+    add(store, batch, instances_sql, owner);
+}
+
+void dur__pg_crash_works_add(dur__pg *store, dur__pg_batch *batch, const char *owner, bool all) {
+    add(store, batch, all ? works_sql : some_works_sql, owner);
+}
+
+void dur__pg_crash_end_add(dur__pg *store, dur__pg_batch *batch) {
+    add(store, batch, forget_sql, NULL);
+}
+
+static const char blame_sql[] =
+    "WITH i AS (UPDATE @instances SET runs_alone = false WHERE token = $2::text RETURNING instance_id), w AS (UPDATE"
+    " @worker SET runs_alone = false WHERE token = $2::text RETURNING instance_id, id) UPDATE @crashed c SET for_good ="
+    " true FROM (SELECT instance_id, 0 AS id FROM i UNION ALL SELECT instance_id, id FROM w) x WHERE c.instance_id ="
+    " x.instance_id AND c.work_id = x.id";
+
+int dur__pg_blame(dur_provider *self, const char *lock_token, dur_error *err) {
+    dur__pg *store = dur__pg_of(self);
+    dur__pg_args args;
+    PGresult *result;
+    dur__pg_args_begin(store, &args);
+    dur__pg_text(&args, lock_token);
+    int code = dur__pg_one(store, "postgres.blame", blame_sql, &args, true, &result, err);
+    PQclear(result);
+    return code;
+}
