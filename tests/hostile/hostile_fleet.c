@@ -226,6 +226,12 @@ static bool can_take(world *w, const char *name) {
     return some;
 }
 
+static uint64_t rounds_of(world *w) {
+    dur_metrics m = { .size = sizeof(m) };
+    OK(w, dur_runtime_metrics(&m, w->runtime, &w->err));
+    return m.rounds;
+}
+
 static void fault_h09_an_odd_name_is_taken_only_by_a_node_that_has_it(void **state) {
     world *w = *state;
     dur_handler handlers[ODD_NAMES + 2];
@@ -238,8 +244,12 @@ static void fault_h09_an_odd_name_is_taken_only_by_a_node_that_has_it(void **sta
     for (size_t i = 0; i < ODD_NAMES; i++)
         for (uint64_t until = now_ms() + patience_ms(); !waits_for_nobody(w, odd_names[i]); pause_ms(10))
             assert_true(now_ms() < until);
+    uint64_t rounds = rounds_of(w);
     start_many(w, "Blue", "blue", 5);
     expect_many(w, "blue", 5); /* it has looked, with all of the odd ones in front */
+    rounds = rounds_of(w) - rounds;
+    printf("# %llu rounds for five steps, an owner having died\n", (unsigned long long)rounds);
+    assert_true(rounds < 3000); /* it does not turn without rest */
     assert_false(can_take(w, "BlueStep"));
     for (size_t i = 0; i < ODD_NAMES; i++)
         assert_true(can_take(w, odd_names[i]));
