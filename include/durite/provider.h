@@ -51,7 +51,8 @@ DUR_API const char *dur_provider_name(const dur_provider *store);
  * Maintenance of a store that has it; DUR_EUNSUPPORTED names the method otherwise.
  * check reads everything and says what is wrong first (DUR_ECORRUPT; the message names table, instance and finding):
  * not only what is damaged, but also what nobody would ever come back to, such as a message that gives nobody a reason
- * to look, a row locked by an owner that is not registered, or events that are missing.  A store in use may be checked;
+ * to look, a row locked by an owner that is not registered, events that are missing, or a child whose parent's history
+ * does not have the call that the child answers to.  A store in use may be checked;
  * it costs a walk over all rows.  backup writes a copy to a new file while the store is used (how to restore it:
  * docs/operations.md); vacuum gives at most pages_max freed pages back and says how many are left.
  */

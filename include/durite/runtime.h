@@ -128,10 +128,12 @@ DUR_API int dur_runtime_stop(dur_runtime *runtime, uint64_t grace_ms, dur_error 
 
 /*
  * For tests and tools: is there anything in the store that is locked for this runtime and unknown to the runtime?
- * Such a lease or activity would wait for ever, because its owner lives.  DUR_ECORRUPT names it.
+ * Such a lease or activity would wait for ever, because its owner lives.  Or has the runtime parked an instance whose
+ * lease is not in the store, so that nobody wakes it here?  DUR_ECORRUPT names it.
  *
  * The check needs no quiet point: what is on its way between store, loops and workers is waited for, so a finding is a
- * lock that stays unknown for a second.  Without findings it reads what the runtime has locked, once or a few times.
+ * lock that stays unknown for a second, or a lease that stays away for five.  Without findings it reads what the
+ * runtime has locked, once or a few times.
  * Only a store that refuses for all of that second to take something back can make a finding of a healthy runtime.
  *
  * DUR_EBUSY: a loop does not answer, because a handler has not come back for ten seconds; DUR_EUNSUPPORTED: the store

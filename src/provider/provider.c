@@ -128,7 +128,8 @@ const char *dur_provider_name(const dur_provider *store) {
 }
 
 int dur_provider_check(dur_provider *store, dur_error *err) {
-    return dur_store_check(store, err);
+    int code = dur_store_check(store, err);
+    return code == DUR_OK ? dur__check_calls(store, err) : code;
 }
 
 int dur_provider_backup(dur_provider *store, const char *target, dur_error *err) {

@@ -84,4 +84,7 @@ int dur__fallback_get_instance_stats(dur_provider *store, dur_arena *arena, cons
 int dur__fallback_dead_letter_messages(const char *instance, size_t count, const char *reason);
 int dur__fallback_dead_letter_work(dur_provider *store, const char *lock_token, const char *reason, dur_error *err);
 
+/* check_calls.c: every child answers to a call that its parent has made; DUR_ECORRUPT. */
+int dur__check_calls(dur_provider *store, dur_error *err);
+
 #endif

@@ -9,12 +9,17 @@
  * a finding is a token that is unknown in every look for PATIENCE_MS.  Tokens are never used twice, and what is on its
  * way arrives with the next passes; only a store that refuses a give-back for longer would look like a fault, and the
  * lists of what is to be given back again are looked at too.
+ *
+ * The other way round: a parked handler whose lease the store does not have is woken by nobody, and may run somewhere
+ * else at the same time.  A lane is told of a lease that others have ended, so that is a finding only after
+ * TOLD_MS of looks that all say the same.
  */
 #include "runtime/runtime_internal.h"
 
 #include <time.h>
 
 #define PATIENCE_MS 1000
+#define TOLD_MS 5000
 #define PAUSE_MS 20
 #define LOOKS_MIN 5
 #define ANSWER_MS 10000 /* a loop that is inside user code for so long answers nobody */
@@ -49,6 +54,9 @@ static void know_loop(dur__census *census, dur__loop *loop) {
     for (size_t i = 0; (entry = dur__map_next(&loop->instances, &i)) != NULL;) {
         dur__inst *inst = entry->value;
         know(census, inst->token);
+        if (inst->state == DUR__INST_PARKED && !inst->unborn && inst->token != NULL)
+            dur__map_put(&census->parked, dur_arena_strdup(census->arena, inst->token),
+                         dur_arena_strdup(census->arena, inst->id));
         for (size_t k = 0; (task = dur__map_next(&inst->tasks, &k)) != NULL;)
             know(census, ((const dur__task *)task->value)->token);
         for (size_t k = 0; k < inst->eager_count; k++)
@@ -89,6 +97,7 @@ void dur__census_init(dur__census *census) {
 
 void dur__census_destroy(dur__census *census) {
     dur__map_free(&census->known);
+    dur__map_free(&census->parked);
     dur_arena_free(census->arena);
     dur__cond_destroy(&census->answered);
     dur__mutex_destroy(&census->mutex);
@@ -101,6 +110,7 @@ static bool ask(dur_runtime *runtime) {
     uint64_t until_us = dur__monotonic_us() + ANSWER_MS * 1000u;
     dur__mutex_lock(&census->mutex);
     dur__map_free(&census->known);
+    dur__map_free(&census->parked);
     dur_arena_reset(census->arena);
     census->waiting = runtime->loop_count;
     for (size_t i = 0; i < runtime->loop_count; i++) {
@@ -116,7 +126,27 @@ static bool ask(dur_runtime *runtime) {
     return all;
 }
 
-static int finding(const dur_holding *row, const char *owner, dur_error *err) {
+/* What one side has and the other does not, by token. */
+typedef struct difference {
+    dur__map unknown; /* dur_holding: the store has it */
+    dur__map missing; /* instance: the runtime has it */
+} difference;
+
+static void difference_free(difference *self) {
+    dur__map_free(&self->unknown);
+    dur__map_free(&self->missing);
+}
+
+static int finding(const difference *found, const char *owner, dur_error *err) {
+    size_t at = 0;
+    dur__map_entry *entry = dur__map_next(&found->unknown, &at);
+    if (entry == NULL) {
+        entry = dur__map_next(&found->missing, &at);
+        return dur_error_set(err, DUR_ECORRUPT, false, "runtime.check",
+                             "%s has parked instance %s, and its lease is not in the store", owner,
+                             (const char *)entry->value);
+    }
+    const dur_holding *row = entry->value;
     if (row->kind == DUR_HOLDS_INSTANCE)
         return dur_error_set(err, DUR_ECORRUPT, false, "runtime.check",
                              "instance %s is leased by %s, who does not know of it", row->instance, owner);
@@ -126,33 +156,53 @@ static int finding(const dur_holding *row, const char *owner, dur_error *err) {
                          owner);
 }
 
-/* One look: of what was unknown before (NULL: nothing was looked at), what still is.  A session outlives its last
+/* Of what the runtime has parked, what was missing before (NULL: nothing was looked at) and still is. */
+static void look_for_parked(dur_runtime *runtime, dur_arena *arena, const dur_holding *rows, size_t count,
+                            const difference *before, difference *out) {
+    dur__map held = { 0 };
+    dur__map_entry *entry;
+    for (size_t i = 0; i < count; i++)
+        if (rows[i].kind == DUR_HOLDS_INSTANCE) dur__map_put(&held, rows[i].token, (void *)(uintptr_t)rows[i].token);
+    for (size_t i = 0; (entry = dur__map_next(&runtime->census.parked, &i)) != NULL;) {
+        if (dur__map_get(&held, entry->key) != NULL) continue;
+        if (before != NULL && dur__map_get(&before->missing, entry->key) == NULL) continue;
+        dur__map_put(&out->missing, dur_arena_strdup(arena, entry->key), dur_arena_strdup(arena, entry->value));
+    }
+    dur__map_free(&held);
+}
+
+/* One look: of what did not fit before (NULL: nothing was looked at), what still does not.  A session outlives its last
    activity, and is nobody's to know. */
-static int look(dur_runtime *runtime, dur_arena *arena, const dur__map *before, dur__map *unknown, dur_error *err) {
+static int look(dur_runtime *runtime, dur_arena *arena, const difference *before, difference *out, dur_error *err) {
     dur_holding *rows = NULL;
     size_t count = 0;
-    int code = dur_store_owner_holdings(runtime->store, arena, atomic_load(&runtime->owner), &rows, &count, err);
+    const char *owner = atomic_load(&runtime->owner);
+    int code = dur_store_owner_holdings(runtime->store, arena, owner, &rows, &count, err);
     if (code != DUR_OK) return code;
     if (!ask(runtime)) return dur_error_set(err, DUR_EBUSY, true, "runtime.check", "a loop does not answer");
     for (size_t i = 0; i < count; i++) {
         if (rows[i].kind == DUR_HOLDS_SESSION || dur__map_get(&runtime->census.known, rows[i].token) != NULL) continue;
-        if (before != NULL && dur__map_get(before, rows[i].token) == NULL) continue;
-        dur__map_put(unknown, rows[i].token, &rows[i]);
+        if (before != NULL && dur__map_get(&before->unknown, rows[i].token) == NULL) continue;
+        dur__map_put(&out->unknown, rows[i].token, &rows[i]);
     }
+    /* Under another id it begins again, and one that is fenced gives all up. */
+    if (owner == atomic_load(&runtime->owner) && !dur__keeper_fenced(runtime))
+        look_for_parked(runtime, arena, rows, count, before, out);
     return DUR_OK;
 }
 
-/* Look until nothing is unknown, or it has been for too long; in *unknown what still is. */
-static int look_patiently(dur_runtime *runtime, dur_arena *arena, dur__map *unknown, dur_error *err) {
+/* Look until all fits, or has not for too long; in *out what still does not. */
+static int look_patiently(dur_runtime *runtime, dur_arena *arena, difference *out, dur_error *err) {
     uint64_t begin_us = dur__monotonic_us();
-    int code = look(runtime, arena, NULL, unknown, err);
-    for (size_t looks = 1; code == DUR_OK && unknown->count > 0; looks++) {
-        if (looks >= LOOKS_MIN && dur__monotonic_us() - begin_us >= PATIENCE_MS * 1000u) break;
-        dur__map before = *unknown;
-        *unknown = (dur__map){ 0 };
+    int code = look(runtime, arena, NULL, out, err);
+    for (size_t looks = 1; code == DUR_OK && out->unknown.count + out->missing.count > 0; looks++) {
+        uint64_t patience_ms = out->unknown.count > 0 ? PATIENCE_MS : TOLD_MS;
+        if (looks >= LOOKS_MIN && dur__monotonic_us() - begin_us >= patience_ms * 1000u) break;
+        difference before = *out;
+        *out = (difference){ { 0 }, { 0 } };
         nanosleep(&(struct timespec){ .tv_nsec = PAUSE_MS * 1000000 }, NULL);
-        code = look(runtime, arena, &before, unknown, err);
-        dur__map_free(&before);
+        code = look(runtime, arena, &before, out, err);
+        difference_free(&before);
     }
     return code;
 }
@@ -166,14 +216,13 @@ int dur_runtime_check(dur_runtime *runtime, dur_error *err) {
     if (!runtime->has_owners)
         return dur_error_set(err, DUR_EUNSUPPORTED, false, "runtime.check", "the store has no owners");
     dur_arena *arena = dur_arena_new();
-    dur__map unknown = { 0 };
+    difference found = { { 0 }, { 0 } };
     dur__mutex_lock(&runtime->census.one);
-    int code = look_patiently(runtime, arena, &unknown, err);
-    size_t at = 0;
-    dur__map_entry *first = code == DUR_OK ? dur__map_next(&unknown, &at) : NULL;
-    if (first != NULL) code = finding(first->value, atomic_load(&runtime->owner), err);
+    int code = look_patiently(runtime, arena, &found, err);
+    if (code == DUR_OK && found.unknown.count + found.missing.count > 0)
+        code = finding(&found, atomic_load(&runtime->owner), err);
     dur__mutex_unlock(&runtime->census.one);
-    dur__map_free(&unknown);
+    difference_free(&found);
     dur_arena_free(arena);
     if (code == DUR_OK) dur_error_clear(err);
     return code;

@@ -277,6 +277,7 @@ typedef struct dur__census {
     dur__cond answered;
     size_t waiting;   /* loops that have not answered */
     dur__map known;   /* tokens … */
+    dur__map parked;  /* … of leases of instances that only wait: token → instance … */
     dur_arena *arena; /* … and their texts */
 } dur__census;
 

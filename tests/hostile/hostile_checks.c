@@ -66,6 +66,12 @@ static void found(world *w, const char *who, const char *what) {
         fail_msg("\"%s\" lacks a table, \"%s\" or \"%s\"", w->err.message, who, what);
 }
 
+static void found_in_history(world *w, const char *who) {
+    assert_int_equal(dur_provider_check(w->store, &w->err), DUR_ECORRUPT);
+    if (strstr(w->err.message, who) == NULL || strstr(w->err.message, "its parent") == NULL)
+        fail_msg("\"%s\" lacks \"%s\" or its parent", w->err.message, who);
+}
+
 /* ---- handlers ---------------------------------------------------------------------------------------------------- */
 
 static dur_outcome echo(dur_act *act, const char *input) {
@@ -96,7 +102,12 @@ static dur_outcome wait_session(dur_ctx *ctx, const char *input) {
     return dur_complete(ctx, dur_await(dur_activity(ctx, "Patient", input, .session = "s")));
 }
 
+static dur_outcome calls_a_child(dur_ctx *ctx, const char *input) {
+    return dur_complete(ctx, dur_await(dur_orchestration(ctx, "Event", "", .instance = input)));
+}
+
 static const dur_handler handlers[] = {
+    DUR_ORCHESTRATION("Calls", "1.0.0", calls_a_child),
     DUR_ACTIVITY("Echo", echo),
     DUR_ACTIVITY("Patient", patient),
     DUR_ORCHESTRATION("Event", "1.0.0", wait_event),
@@ -195,6 +206,39 @@ static void fault_h48_rows_that_belong_to_nothing_are_found(void **state) {
     found(w, "a", "before");
 }
 
+/* A child that says of its parent what the parent's history does not say: each field, and the parent's call. */
+static void fault_h06_a_child_of_another_call_is_found(void **state) {
+    static const char *const wrong[][2] = { { "\"parent_id\":2", "\"parent_id\":1" },
+                                            { "\"parent_instance\":\"parent\"", "\"parent_instance\":\"other\"" } };
+    world *w = *state;
+    char sqlite[300], postgres[300];
+    needs_tables();
+    RUN(w, handlers);
+    start(w, "Calls", "a", "parent");
+    start(w, "Calls", "b", "other");
+    until_history(w, "a", "\"ExternalSubscribed\"", 1);
+    until_history(w, "b", "\"ExternalSubscribed\"", 1);
+    world_stop(w);
+    fine(w);
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        for (int back = 0; back <= 1; back++) {
+            const char *sql = "UPDATE %s SET json = replace(json, '%s', '%s') WHERE event_id = 1 AND %s";
+            snprintf(sqlite, sizeof(sqlite), sql, "dur_event", wrong[i][back], wrong[i][!back],
+                     "key = (SELECT key FROM dur_instance WHERE id='a')");
+            snprintf(postgres, sizeof(postgres), sql, "dur_history", wrong[i][back], wrong[i][!back],
+                     "instance_id = 'a'");
+            plant(w, sqlite, postgres);
+            if (back == 0)
+                found_in_history(w, "a");
+            else
+                fine(w);
+        }
+    }
+    plant(w, "UPDATE dur_instance SET birth = 7 WHERE id='parent'",
+          "UPDATE dur_instances SET birth = 7 WHERE instance_id = 'parent'");
+    found_in_history(w, "a");
+}
+
 /* ---- what a runtime does not know of ----------------------------------------------------------------------------- */
 
 static void unknown(world *w, const char *who) {
@@ -234,6 +278,19 @@ static void fault_h04_a_lease_that_its_owner_does_not_know_is_found(void **state
     w->runtime = NULL;
 }
 
+static void fault_h04_a_parked_instance_without_its_lease_is_found(void **state) {
+    world *w = *state;
+    needs_tables();
+    RUN(w, handlers);
+    start(w, "Event", "", "parked");
+    until_history(w, "parked", "\"ExternalSubscribed\"", 1);
+    OK(w, dur_runtime_check(w->runtime, &w->err));
+    plant(w, "UPDATE dur_instance SET token=NULL, owner=NULL WHERE id='parked'",
+          "UPDATE dur_instances SET token = NULL, owner = NULL, holder = NULL WHERE instance_id = 'parked'");
+    assert_int_equal(dur_runtime_check(w->runtime, &w->err), DUR_ECORRUPT);
+    if (strstr(w->err.message, "parked instance parked") == NULL) fail_msg("\"%s\"", w->err.message);
+}
+
 static void a_busy_runtime_is_not_taken_for_a_broken_one(void **state) {
     world *w = *state;
     RUN(w, handlers, .worker_concurrency = 4);
@@ -253,7 +310,9 @@ int main(void) {
         TEST(fault_h02_a_message_that_is_looked_at_much_later_is_found),
         TEST(fault_h48_rows_of_owners_that_are_gone_are_found),
         TEST(fault_h48_rows_that_belong_to_nothing_are_found),
+        TEST(fault_h06_a_child_of_another_call_is_found),
         TEST(fault_h04_a_lease_that_its_owner_does_not_know_is_found),
+        TEST(fault_h04_a_parked_instance_without_its_lease_is_found),
         TEST(a_busy_runtime_is_not_taken_for_a_broken_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -55,12 +55,26 @@ static finding check_channel(const dur__mem_channel *channel) {
     return wrong;
 }
 
+/* The holder of a lease was given a later message of the queue, and will not be told of an earlier one. */
+static finding check_passed_over(const dur__mem_instance *instance, const dur__mem_channel *channel) {
+    const dur__mem_node *first = dur__mem_tree_first(&channel->now);
+    if (first == NULL || instance->lane == NULL || dur__link_linked(&instance->told)) return NULL;
+    for (dur__mem_node *node = dur__mem_tree_first(&channel->given); node != NULL; node = dur__mem_tree_next(node)) {
+        const dur__mem_message *given = DUR__CONTAINER(node, dur__mem_message, place);
+        if (given->due_ms == 0 && dur__mem_before(first->hi, first->lo, node->hi, node->lo))
+            return "a message of a queue was passed over";
+    }
+    return NULL;
+}
+
 static finding check_messages(dur__mem *mem, dur__mem_instance *instance, size_t *total) {
     message_tally tally = { .wrong = NULL };
     dur__map_entry *entry;
     finding wrong = check_channel(&instance->plain);
-    for (size_t i = 0; wrong == NULL && (entry = dur__map_next(&instance->queues, &i)) != NULL;)
+    for (size_t i = 0; wrong == NULL && (entry = dur__map_next(&instance->queues, &i)) != NULL;) {
         wrong = check_channel(entry->value);
+        if (wrong == NULL) wrong = check_passed_over(instance, entry->value);
+    }
     if (wrong == NULL) wrong = check_tree(&instance->reason_now);
     if (wrong == NULL) wrong = check_tree(&instance->reason_later);
     if (wrong == NULL) wrong = check_tree(&instance->timers);
