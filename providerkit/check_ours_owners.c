@@ -90,6 +90,22 @@ static void ours_dead_owner_loses_everything(kit *t) {
     MUST(kit_commit(t, &commit));
 }
 
+/* Whoever has found it: all are careful then (the runtime's, for a minute). */
+static void ours_a_death_is_told_to_every_owner(kit *t) {
+    NEEDS_OWNERS();
+    kit_owner(t, "alive");
+    kit_owner(t, "leaves");
+    MUST(dur_store_owner_release(t->p, "leaves", ERR));
+    SAME(beat(t, "alive").crashed_at_ms, 0);
+    kit_owner(t, "dead");
+    uint64_t before = dur_store_now_ms(t->p);
+    LIVE(t->lock_ms * 4, "alive");
+    kit_owner(t, "later");
+    uint64_t at = beat(t, "later").crashed_at_ms;
+    THAT(at >= before && at <= dur_store_now_ms(t->p));
+    SAME(beat(t, "alive").crashed_at_ms, at);
+}
+
 static void ours_timed_locks_are_not_freed_by_liveness(kit *t) {
     NEEDS_OWNERS();
     kit_owner(t, "dead");
@@ -652,6 +668,7 @@ static void ours_dead_owner_acquires_nothing(kit *t) {
 const kit_check kit_ours_owners[] = {
     CHECK(ours_lease_holds_while_its_owner_lives),
     CHECK(ours_dead_owner_loses_everything),
+    CHECK(ours_a_death_is_told_to_every_owner),
     CHECK(ours_timed_locks_are_not_freed_by_liveness),
     CHECK(ours_two_crashes_make_a_suspect_of_work),
     CHECK(ours_work_that_is_not_alone_any_more),

@@ -191,7 +191,9 @@ static uint64_t beat(dur_runtime *runtime, uint32_t *failed) {
         wake_loops(runtime);
     }
     /* A first turn that is written with its start leaves no trace when it crashes: not while something may do so. */
-    if (report.taken_over > 0 || report.look_again_ms > 0)
+    uint64_t since_ms = report.now_ms > report.crashed_at_ms ? report.now_ms - report.crashed_at_ms : 0;
+    if (report.taken_over > 0 || report.look_again_ms > 0 ||
+        (report.crashed_at_ms != 0 && since_ms < CAREFUL_US / 1000)) /* a peer may have found it */
         atomic_store(&runtime->careful_until_us, dur__monotonic_us() + CAREFUL_US);
     if (report.taken_over > 0) {
         DUR__COUNT_N(runtime, take_overs, report.taken_over);

@@ -7,7 +7,7 @@
  * forgotten (dur__inst_free), and its start goes into the store as any other does.
  *
  * A first turn that kills the process leaves no trace then, and a program that begins with the same start each time
- * would crash for ever.  So for a minute after a runtime has found an owner that did not stop cleanly, starts are
+ * would crash for ever.  So for a minute after any node has found an owner that did not stop cleanly, starts are
  * written first and run as any other: their crashes are counted, and they end as poison (poison.c).  So they are while
  * a suspect runs alone: a crash that leaves no trace would be taken for the suspect's.
  */

@@ -528,6 +528,31 @@ static void fault_h12_a_handler_that_crashes_in_its_first_turn_is_stopped(void *
     expect_failure(w, "boot", DUR_EFAILED, "ran 3 times and the process died each time");
 }
 
+/* Also where a peer has found the death first, and the node that begins finds nobody dead. */
+static void fault_h72_so_it_is_where_a_peer_found_the_death(void **state) {
+    static const dur_handler others[] = { DUR_ACTIVITY("Other", takes), DUR_HANDLERS_END };
+    world *w = *state;
+    size_t died = 0;
+    processes_or_skip();
+    RUN(w, others, .owner_timeout_ms = 3000);
+    for (; !ended(w, "boot"); died++) {
+        if (died > 2 * ATTEMPTS + 2) fail_msg("%zu crashes and no end", died);
+        pid_t node = node_spawn("starter", w->url, 0, -1);
+        for (int status = 0; !node_gone(node, &status); pause_ms(5)) {
+            if (!ended(w, "boot")) continue;
+            node_kill(node);
+            break;
+        }
+        dur_metrics metrics = { .size = sizeof(metrics) };
+        for (uint64_t waited_ms = 0; metrics.take_overs <= died; waited_ms += 5) {
+            if (waited_ms > patience_ms()) fail_msg("a death that nobody finds");
+            OK(w, dur_runtime_metrics(&metrics, w->runtime, &w->err));
+            pause_ms(5);
+        }
+    }
+    expect_failure(w, "boot", DUR_EFAILED, "ran 3 times and the process died each time");
+}
+
 /* ---- the handler decides ---- */
 
 static void fault_h13_a_poisoned_activity_is_its_handlers_to_judge(void **state) {
@@ -571,6 +596,7 @@ static const struct CMUnitTest tests[] = {
     CRASH_TEST(fault_h11_a_crashing_activity_takes_no_other_with_it),
     CRASH_TEST(fault_h11_crashers_of_both_kinds_take_nobody_with_them),
     CRASH_TEST(fault_h11_crashers_on_two_nodes_take_nobody_with_them),
+    CRASH_TEST(fault_h72_so_it_is_where_a_peer_found_the_death),
     CRASH_TEST(fault_h12_a_handler_that_crashes_in_its_first_turn_is_stopped),
     CRASH_TEST(fault_h13_a_poisoned_activity_is_its_handlers_to_judge),
     CRASH_TEST(fault_h13_a_poisoned_child_is_its_parents_to_judge),

@@ -449,6 +449,7 @@ typedef struct dur_owner_report {
     uint32_t refused;    /* dead owners that the store would not let this beat take over, again and again */
     char last_refused[64], refused_why[160]; /* id of the last of them, and the store's words */
     uint64_t now_ms;
+    uint64_t crashed_at_ms; /* when an owner that did not stop cleanly was last taken over, by whomever; 0: never */
     uint64_t look_again_ms; /* the next beat is wanted this soon: a peer seems dead, and it can be told then; 0: at its
                                time */
 } dur_owner_report;

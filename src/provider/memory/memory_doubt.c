@@ -84,6 +84,7 @@ static void add(dur__mem *mem, const char *instance, uint64_t work, bool alone) 
 void dur__mem_crash_begin(dur__mem *mem, const dur__mem_owner *owner) {
     bool alone = false;
     mem->last_crash++;
+    mem->crashed_at_ms = mem->now_ms;
     DUR__LIST_EACH(&owner->leases, at) {
         const dur__mem_instance *instance = DUR__CONTAINER(at, dur__mem_instance, by_owner);
         if (instance->acquisitions == 0) continue;

@@ -284,6 +284,7 @@ struct dur__mem {
     dur__map owners;
     dur__link members; /* of crashes that are in doubt (memory_doubt.c) */
     uint64_t last_crash;
+    uint64_t crashed_at_ms; /* wall */
     dur__link lanes;
     dur__map points;
     dur__map letters;

@@ -148,6 +148,7 @@ int dur__mem_owner_beat(dur_provider *self, const char *owner, dur_owner_report 
         out->still_ours = true;
         row->beat_boot_ms = mem->boot_ms;
         look_for_dead(mem, row, out);
+        out->crashed_at_ms = mem->crashed_at_ms;
     }
     dur__mem_leave(mem);
     return DUR_OK;

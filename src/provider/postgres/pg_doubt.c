@@ -36,6 +36,7 @@ static const char works_sql[] = REMEMBER_WORKS("");
 static const char some_works_sql[] = REMEMBER_WORKS(" SKIP LOCKED");
 static const char forget_sql[] = "DELETE FROM @crashed c WHERE NOT EXISTS (SELECT 1 FROM @crashed a WHERE a.crash ="
                                  " c.crash AND a.alone AND " DUR__PG_UNPROVEN("a") ")";
+static const char told_sql[] = "UPDATE @meta SET crashed_ms = #now";
 
 static void add(dur__pg *store, dur__pg_batch *batch, const char *sql, const char *owner) {
     dur__pg_args args;
@@ -54,6 +55,7 @@ void dur__pg_crash_works_add(dur__pg *store, dur__pg_batch *batch, const char *o
 
 void dur__pg_crash_end_add(dur__pg *store, dur__pg_batch *batch) {
     add(store, batch, forget_sql, NULL);
+    add(store, batch, told_sql, NULL);
 }
 
 static const char blame_sql[] =

@@ -50,7 +50,7 @@ static const char beat_sql[] =
     " OR EXISTS (SELECT 1 FROM @lost WHERE holder = ANY ($4::bigint[])), o.owner, o.beat_ms,"
     " o.timeout_ms, o.session_lock AND o.server_start = n.start AND o.lock_key NOT IN (SELECT l.key FROM l), "
     "n.start, EXISTS (SELECT 1 FROM l WHERE l.key = $5::bigint AND l.pid <> ALL ($6::bigint[])),"
-    " (SELECT beat_ms FROM @owners WHERE owner = $2::text), b.beat_ms"
+    " (SELECT beat_ms FROM @owners WHERE owner = $2::text), b.beat_ms, (SELECT crashed_ms FROM @meta)"
     " FROM n CROSS JOIN b LEFT JOIN @owners o ON o.owner <> $2::text";
 
 /* ---- keepers ----------------------------------------------------------------------------------------------------- */
@@ -438,6 +438,7 @@ int dur__pg_owner_beat(dur_provider *self, const char *owner, dur_owner_report *
         atomic_store(&store->beaten_us, dur__monotonic_us());
         look_at_store(store, keeper, batch.results[beat], out);
         look_at_peers(store, keeper, batch.results[beat], asked_us, out);
+        out->crashed_at_ms = dur__pg_get_u64(batch.results[beat], 0, 10); /* those of this look come with the next */
         if (out->freed > 0) dur__pg_wake_local(store, NULL);
         if (dur__pg_get_bool(batch.results[beat], 0, 1)) dur__pg_wake_lanes(store, NULL);
         dur__pg_saw_hearing(store, dur__pg_get_bool(batch.results[beat], 0, 7), greetings);

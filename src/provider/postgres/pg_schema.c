@@ -270,7 +270,8 @@ static int apply(dur__pg_conn *conn, const dur__pg_migration *more, int more_cou
         code = run_text(conn,
                         "CREATE TABLE IF NOT EXISTS @meta ("
                         " singleton boolean PRIMARY KEY DEFAULT true CHECK (singleton),"
-                        " schema_version integer NOT NULL, min_known integer NOT NULL);"
+                        " schema_version integer NOT NULL, min_known integer NOT NULL, crashed_ms bigint NOT"
+                        " NULL DEFAULT 0);"
                         "INSERT INTO @meta (schema_version, min_known) VALUES (0, 1) ON CONFLICT DO NOTHING",
                         err);
     if (code == DUR_OK) {

@@ -213,7 +213,8 @@ static int leases_of(free_op *self, dur__sq_txn *txn) {
 
 /* Before its rows are counted: what may have killed it, should something have run alone there. */
 static int remember_crash(free_op *self, dur__sq_txn *txn) {
-    int code = dur__sq_run(txn->conn, DUR__SQ_CRASH_ANEW, &self->op.err, "t", self->id);
+    int code = dur__sq_run(txn->conn, DUR__SQ_META_SET, &self->op.err, "ti", "crashed", txn->now_ms);
+    if (code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_CRASH_ANEW, &self->op.err, "t", self->id);
     return code == DUR_OK ? dur__sq_run(txn->conn, DUR__SQ_CRASH_ADD, &self->op.err, "t", self->id) : code;
 }
 
@@ -587,6 +588,19 @@ int dur__sq_owner_register(dur_provider *self, const dur_owner_options *options,
     return code == DUR_OK ? dur__sq_owners_look(file, filled.owner, err) : code;
 }
 
+/* When somebody's death was found last, by whomever. */
+static int crashed_at(dur__sq_file *file, uint64_t *at_ms, dur_error *err) {
+    dur__sq_conn *conn = NULL;
+    sqlite3_stmt *row = NULL;
+    int code = dur__sq_reader(file, &conn, err);
+    if (code != DUR_OK) return code;
+    code = dur__sq_first(conn, DUR__SQ_META_GET, &row, err, "t", "crashed");
+    if (row != NULL) *at_ms = dur__sq_u64(row, 0);
+    dur__sq_end(&row);
+    dur__sq_reader_done(file, conn);
+    return code;
+}
+
 int dur__sq_owner_beat(dur_provider *self, const char *id, dur_owner_report *out, dur_error *err) {
     dur__sq_file *file = dur__sq_file_of(self);
     memset(out, 0, sizeof *out);
@@ -604,6 +618,7 @@ int dur__sq_owner_beat(dur_provider *self, const char *id, dur_owner_report *out
     if (code != DUR_OK || !out->still_ours) return code;
     atomic_store(&file->owners_moved, false);
     code = owners_look(file, id, &out->peers, err);
+    if (code == DUR_OK) code = crashed_at(file, &out->crashed_at_ms, err);
     dur__mutex_lock(&file->owners_lock);
     owner = owner_find(file, id);
     if (owner != NULL) { /* what it, and its lanes, have freed since the last one */
