@@ -115,8 +115,12 @@ static void ours_handlers_choose_works(kit *t) {
 
 static void ours_unserved_is_told(kit *t) {
     NEEDS("list_unserved", "owner_register", "owner_release", "get_instance");
-    dur_owner_options one = { .owner = "one", .handlers = ONLY("Other@"), .activities = ONLY("Other") };
-    dur_owner_options two = { .owner = "two", .handlers = ONLY("Wanted@"), .activities = ONLY("Act") };
+    dur_owner_options one = {
+        .timeout_ms = 2 * t->lock_ms, .owner = "one", .handlers = ONLY("Other@"), .activities = ONLY("Other")
+    };
+    dur_owner_options two = {
+        .timeout_ms = 2 * t->lock_ms, .owner = "two", .handlers = ONLY("Wanted@"), .activities = ONLY("Act")
+    };
     MUST(dur_store_owner_register(t->p, &one, ERR));
     MUST(kit_put(t, kit_start_as(t, "a", "Wanted", NULL)));
     MUST(kit_put(t, kit_start_as(t, "b", "Wanted", NULL)));
@@ -159,8 +163,10 @@ static void put_in_session(kit *t, uint64_t id, const char *name) {
 static void ours_a_session_moves_to_who_has_the_handler(kit *t) {
     NEEDS("list_unserved", "owner_register", "fetch_works", "get_instance");
     uint64_t removed = 9;
-    MUST(dur_store_owner_register(t->p, &(dur_owner_options){ .owner = "one", .activities = ONLY("First") }, ERR));
-    MUST(dur_store_owner_register(t->p, &(dur_owner_options){ .owner = "two", .activities = ONLY("Second") }, ERR));
+    MUST(dur_store_owner_register(
+        t->p, &(dur_owner_options){ .owner = "one", .timeout_ms = 2 * t->lock_ms, .activities = ONLY("First") }, ERR));
+    MUST(dur_store_owner_register(
+        t->p, &(dur_owner_options){ .owner = "two", .timeout_ms = 2 * t->lock_ms, .activities = ONLY("Second") }, ERR));
     kit_create(t, "a");
     put_in_session(t, 1, "First");
     SAME(works_of(t, "one", "First"), 1);
