@@ -4,10 +4,11 @@
 #   name TAB kind TAB timeout in seconds TAB threads (0 or 1) TAB url TAB command TAB arguments
 # url is "-", "memory:", or "sqlite:" (the runner makes a file of its own for the run).  ctest gets the same list.
 
-# durite_test_run(NAME n KIND k COMMAND program... [TIMEOUT s] [URLS u...] [THREADS])
-# With URLS it is run once for each: as the first argument and in DURITE_TEST_URL.
+# durite_test_run(NAME n KIND k COMMAND program... [TIMEOUT s] [URLS u...] [THREADS] [STEPPED])
+# With URLS it is run once for each: as the first argument and in DURITE_TEST_URL.  STEPPED: and once more for each, as
+# NAME@scheme-step, with DURITE_TEST_THREADS=none.
 function(durite_test_run)
-    cmake_parse_arguments(run "THREADS" "NAME;KIND;TIMEOUT" "COMMAND;URLS" ${ARGN})
+    cmake_parse_arguments(run "THREADS;STEPPED" "NAME;KIND;TIMEOUT" "COMMAND;URLS" ${ARGN})
     if(NOT DURITE_TESTS)
         return()
     endif()
@@ -26,17 +27,26 @@ function(durite_test_run)
         set(program $<TARGET_FILE:${program}>)
     endif()
     string(JOIN " " arguments ${run_COMMAND})
-    foreach(url ${run_URLS})
-        set(name ${run_NAME})
-        if(NOT url STREQUAL "-")
-            string(REGEX REPLACE ":.*" "" scheme ${url})
-            set(name ${run_NAME}@${scheme})
-        endif()
-        set_property(GLOBAL APPEND PROPERTY durite_manifest
-            "${name}\t${run_KIND}\t${run_TIMEOUT}\t${threads}\t${url}\t${program}\t${arguments}\n")
-        # The runner judges ctest's runs too: one rule for what has passed.
-        add_test(NAME ${name} COMMAND ${CMAKE_SOURCE_DIR}/tools/run-tests --only ${name} ${CMAKE_BINARY_DIR})
-        set_tests_properties(${name} PROPERTIES TIMEOUT 600)
+    set(variants "plain")
+    if(run_STEPPED)
+        list(APPEND variants "-step")
+    endif()
+    foreach(variant ${variants})
+        foreach(url ${run_URLS})
+            set(name ${run_NAME})
+            if(NOT url STREQUAL "-")
+                string(REGEX REPLACE ":.*" "" scheme ${url})
+                set(name ${run_NAME}@${scheme})
+            endif()
+            if(NOT variant STREQUAL "plain")
+                string(APPEND name ${variant})
+            endif()
+            set_property(GLOBAL APPEND PROPERTY durite_manifest
+                "${name}\t${run_KIND}\t${run_TIMEOUT}\t${threads}\t${url}\t${program}\t${arguments}\n")
+            # The runner judges ctest's runs too: one rule for what has passed.
+            add_test(NAME ${name} COMMAND ${CMAKE_SOURCE_DIR}/tools/run-tests --only ${name} ${CMAKE_BINARY_DIR})
+            set_tests_properties(${name} PROPERTIES TIMEOUT 600)
+        endforeach()
     endforeach()
 endfunction()
 

@@ -428,7 +428,7 @@ static void put_soon(kit_thread *self) {
 
 static void ours_lane_wakes_up(kit *t) {
     NEEDS_LANES();
-    NEEDS("lane_wait");
+    NEEDS("lane_rest");
     desk me = open_desk(t, "me");
     parked(t, &me, "a");
     ROUND(&me, .fetch = &me.fetch);

@@ -32,6 +32,7 @@ DUR_API uint64_t dur_act_execution_id(const dur_act *act);
 DUR_API const char *dur_act_orchestration_name(const dur_act *act);
 DUR_API const char *dur_act_orchestration_version(const dur_act *act);
 DUR_API const char *dur_act_name(const dur_act *act);
+DUR_API const char *dur_act_input(const dur_act *act);
 DUR_API uint64_t dur_act_id(const dur_act *act); /* the schedule event's id */
 DUR_API const char *dur_act_worker_id(const dur_act *act);
 DUR_API const char *dur_act_session(const dur_act *act); /* NULL: none */
@@ -46,8 +47,13 @@ DUR_API const char *dur_act_key(const dur_act *act);
 DUR_API bool dur_act_cancelled(const dur_act *act);
 /* A descriptor that becomes readable at that moment, for poll(); -1 when none is to be had.  Not yours to close. */
 DUR_API int dur_act_cancel_fd(dur_act *act);
-/* Sleep for ms, or until cancelled: true when cancelled. */
+/* Sleep for ms, or until cancelled: true when cancelled.  Inside dur_runtime_step the node goes on meanwhile; an
+   activity that begins then ends before this one goes on. */
 DUR_API bool dur_act_sleep(dur_act *act, uint64_t ms);
+
+/* An activity that takes long and runs inside dur_runtime_step calls this now and then, at least every second or so:
+   the node shows that it lives.  True when cancelled.  Elsewhere it only looks at that. */
+DUR_API bool dur_act_beat(dur_act *act);
 
 /* A client on the same store; lives as long as the activity. */
 DUR_API struct dur_client *dur_act_client(dur_act *act);

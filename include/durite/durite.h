@@ -14,6 +14,7 @@
 #include <durite/registry.h>
 #include <durite/replay.h>
 #include <durite/runtime.h>
+#include <durite/step.h>
 #include <durite/version.h>
 
 #endif

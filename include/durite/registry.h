@@ -27,6 +27,7 @@ typedef struct dur_handler {
     dur_activity_fn *activity;
     dur_orchestration_fn *orchestration;
     size_t stack_bytes; /* 0: 256 KiB */
+    bool taken;         /* an activity that the host takes and ends by itself: no function (durite/step.h) */
 } dur_handler;
 
 #define DUR_ACTIVITY(name_, fn_)                                                                                       \
@@ -36,6 +37,9 @@ typedef struct dur_handler {
         .size = sizeof(dur_handler), .kind = DUR_HANDLER_ORCHESTRATION, .name = (name_), .version = (version_),        \
         .orchestration = __VA_ARGS__                                                                                   \
     }
+/* Taken by the host of a runtime without threads: dur_runtime_take, dur_act_end. */
+#define DUR_ACTIVITY_TAKEN(name_)                                                                                      \
+    { .size = sizeof(dur_handler), .kind = DUR_HANDLER_ACTIVITY, .name = (name_), .taken = true }
 #define DUR_HANDLERS_END                                                                                               \
     { .size = sizeof(dur_handler), .kind = DUR_HANDLER_END }
 

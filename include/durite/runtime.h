@@ -30,6 +30,12 @@ typedef enum dur_tag_choice {
     DUR_TAG_NONE /* none: orchestrations only */
 } dur_tag_choice;
 
+/* Whose threads run it. */
+typedef enum dur_threads {
+    DUR_THREADS_OWN, /* its own: loops, workers and a keeper */
+    DUR_THREADS_NONE /* the host's: everything happens inside dur_runtime_step (durite/step.h) */
+} dur_threads;
+
 /* Zero means default everywhere. */
 typedef struct dur_runtime_options {
     size_t size;                 /* sizeof(dur_runtime_options) as the caller compiled it */
@@ -40,6 +46,7 @@ typedef struct dur_runtime_options {
                                     orchestration in its tables is such a worker by itself; for one without activities
                                     see tags, DUR_TAG_NONE */
     const char *name;            /* in thread names, worker ids and logs; NULL: "durite" */
+    dur_threads threads;
 
     uint32_t orchestration_concurrency; /* loops; 0: 2.  A store with one writer (memory, sqlite) uses one */
     uint32_t worker_concurrency;        /* worker threads, one activity each; 0: 2, which is few for activities that

@@ -358,8 +358,11 @@ static int pass_lane_round(dur_lane *at, dur_arena *arena, dur_round *round, dur
     return code;
 }
 
-static int pass_lane_wait(dur_lane *at, uint64_t timeout_ms, dur_error *err) {
-    return INNER(at->store)->methods->lane_wait(LANE(at)->inner, timeout_ms, err);
+static int pass_lane_rest(dur_lane *at, dur_rest *out, dur_error *err) {
+    return INNER(at->store)->methods->lane_rest(LANE(at)->inner, out, err);
+}
+static int pass_lane_rise(dur_lane *at, const dur_rest *slept, bool *news, dur_error *err) {
+    return INNER(at->store)->methods->lane_rise(LANE(at)->inner, slept, news, err);
 }
 
 static void pass_lane_close(dur_lane *at) {
@@ -423,7 +426,8 @@ static const dur_provider_methods passing = {
     .get_kv_all_values = pass_get_kv_all_values,
     .lane_open = pass_lane_open,
     .lane_round = pass_lane_round,
-    .lane_wait = pass_lane_wait,
+    .lane_rest = pass_lane_rest,
+    .lane_rise = pass_lane_rise,
     .lane_close = pass_lane_close,
     .lane_messages = pass_lane_messages,
     .lane_history = pass_lane_history,

@@ -6,6 +6,7 @@
 #include "base/buf.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <time.h>
@@ -112,6 +113,10 @@ void dur__thread_detach(dur__thread *thread) {
     DUR_ASSERT(pthread_detach(thread->thread) == 0);
 }
 
+dur__thread dur__thread_self(void) {
+    return (dur__thread){ pthread_self() };
+}
+
 bool dur__thread_is_self(const dur__thread *thread) {
     return pthread_equal(thread->thread, pthread_self()) != 0;
 }
@@ -120,4 +125,9 @@ uint64_t dur__monotonic_us(void) {
     struct timespec now;
     DUR_ASSERT(clock_gettime(CLOCK_MONOTONIC, &now) == 0);
     return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}
+
+int dur__poll(struct pollfd *fds, size_t count, uint64_t timeout_us) {
+    struct timespec left = { .tv_sec = (time_t)(timeout_us / 1000000), .tv_nsec = (long)(timeout_us % 1000000 * 1000) };
+    return ppoll(fds, (nfds_t)count, timeout_us == UINT64_MAX ? NULL : &left, NULL);
 }

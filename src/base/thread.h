@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 typedef struct dur__mutex {
@@ -44,6 +45,7 @@ int dur__thread_start(dur__thread *out, const char *name, void (*fn)(void *), vo
 void dur__thread_join(dur__thread *thread);
 void dur__thread_detach(dur__thread *thread);
 bool dur__thread_is_self(const dur__thread *thread);
+dur__thread dur__thread_self(void);
 
 /* Between two looks of a thread that spins. */
 static inline void dur__relax(void) {
@@ -55,6 +57,10 @@ static inline void dur__relax(void) {
 }
 
 uint64_t dur__monotonic_us(void); /* for durations in the real world: statistics, spinning */
+
+/* poll(), in microseconds (UINT64_MAX: without end): every sleep of the library that is not a condition. */
+struct pollfd;
+int dur__poll(struct pollfd *fds, size_t count, uint64_t timeout_us);
 
 /* Of the process, not of the library that this is linked into: sys/process.h. */
 #define dur__process_serial dur_process_serial

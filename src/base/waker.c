@@ -19,7 +19,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { AWAKE, NOTIFIED, ASLEEP };
@@ -113,10 +112,9 @@ bool dur_waker_sleep(dur_waker *waker, uint64_t timeout_us) {
         uint64_t passed_us = dur__monotonic_us() - began_us;
         if (passed_us > timeout_us) passed_us = timeout_us;
         uint64_t left_us = timeout_us - passed_us;
-        struct timespec left = { .tv_sec = (time_t)(left_us / 1000000), .tv_nsec = (long)(left_us % 1000000 * 1000) };
         struct pollfd readable = { .fd = waker->fd, .events = POLLIN };
         /* An old write may make it readable; the state says whether this is a wake.  Signals are no wakes. */
-        int ready = ppoll(&readable, 1, timeout_us == UINT64_MAX ? NULL : &left, NULL);
+        int ready = dur__poll(&readable, 1, timeout_us == UINT64_MAX ? UINT64_MAX : left_us);
         if (ready >= 0 && atomic_load_explicit(&waker->state, memory_order_acquire) == NOTIFIED) break;
         if (ready > 0)
             waker_collect(waker);

@@ -145,7 +145,7 @@ static int round_fetch(fallback_lane *lane, dur_arena *arena, dur_round *round, 
     dur_provider *store = lane->base.store;
     if (round->fetch == NULL) return DUR_OK;
     dur_fetch how = *round->fetch;
-    how.poll_ms = 0; /* a loop sleeps in lane_wait, and others wait in the store for it (dur__lane_offer) */
+    how.poll_ms = 0; /* a loop sleeps between its rounds, and others wait in the store for it (dur__lane_offer) */
     how.owner = NULL;
     if (how.max == 0) how.max = 1;
     size_t max = how.max, offered = 0, count = 0;
@@ -199,15 +199,24 @@ int dur__fallback_lane_round(dur_lane *base, dur_arena *arena, dur_round *round,
     return done > 0 ? DUR_OK : code;
 }
 
-int dur__fallback_lane_wait(dur_lane *base, uint64_t timeout_ms, dur_error *err) {
+int dur__fallback_lane_rest(dur_lane *base, dur_rest *out, dur_error *err) {
     fallback_lane *lane = lane_of(base);
-    uint64_t ms = timeout_ms < lane->poll_ms ? timeout_ms : lane->poll_ms;
     (void)err;
     /* What this round wrote may be fetched by the next: a chain of turns does not wait for the poll at each link. */
     if (lane->worked) {
         lane->worked = false;
         return DUR_OK;
     }
-    dur_waker_sleep(lane->waker, ms * 1000u);
+    if (!dur_waker_sleep_begin(lane->waker)) return DUR_OK;
+    out->fds[out->fd_count++] = (struct pollfd){ .fd = dur_waker_fd(lane->waker), .events = POLLIN };
+    out->us = lane->poll_ms < UINT64_MAX / 1000 ? lane->poll_ms * 1000 : UINT64_MAX;
+    return DUR_OK;
+}
+
+/* Time is news: nobody tells such a store's fetches. */
+int dur__fallback_lane_rise(dur_lane *base, const dur_rest *slept, bool *news, dur_error *err) {
+    (void)slept, (void)err;
+    (void)dur_waker_sleep_end(lane_of(base)->waker);
+    *news = true;
     return DUR_OK;
 }

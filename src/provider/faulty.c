@@ -443,7 +443,12 @@ static int faulty_lane_round(dur_lane *lane, dur_arena *arena, dur_round *round,
         return (int)fault_.code;                                                                                       \
     }
 
-FORWARD_LANE(lane_wait, (dur_lane * lane, uint64_t timeout_ms, dur_error *err), (inner_lane(lane), timeout_ms, err))
+FORWARD_LANE(lane_rest, (dur_lane * lane, dur_rest *out, dur_error *err), (inner_lane(lane), out, err))
+
+/* Its own, and never a fault: who rests rises. */
+static int faulty_lane_rise(dur_lane *lane, const dur_rest *slept, bool *news, dur_error *err) {
+    return faulty_of(lane->store)->inner->methods->lane_rise(inner_lane(lane), slept, news, err);
+}
 FORWARD_LANE(lane_messages,
              (dur_lane * lane, dur_arena *arena, const char *instance, const char *token, const char *queue,
               uint64_t after_due_ms, uint64_t after_id, size_t max, dur_fetched_message **out, size_t *count,
@@ -549,7 +554,8 @@ static void faulty_close(dur_provider *self) {
     X(get_kv_all_values)                                                                                               \
     X(lane_open)                                                                                                       \
     X(lane_round)                                                                                                      \
-    X(lane_wait)                                                                                                       \
+    X(lane_rest)                                                                                                       \
+    X(lane_rise)                                                                                                       \
     X(lane_close)                                                                                                      \
     X(lane_messages)                                                                                                   \
     X(lane_history)                                                                                                    \

@@ -12,6 +12,7 @@
 
 #include "base/assert.h"
 #include "base/buf.h"
+#include "base/drive.h"
 #include "base/list.h"
 #include "base/map.h"
 #include "base/thread.h"
@@ -247,6 +248,19 @@ static uint64_t patience(const entry *e, uint64_t until_us) {
     return e->owner == NULL && acquired_us < until_us ? acquired_us : until_us;
 }
 
+/* With the mutex, until woken or end_us; a thread that drives the very loop that it waits for does that instead. */
+static void wait_until(dur__live *live, dur__cond *woken, uint64_t now_us, uint64_t end_us) {
+    if (dur__drives()) {
+        dur__mutex_unlock(&live->mutex);
+        (void)dur__drive(end_us - now_us);
+        dur__mutex_lock(&live->mutex);
+    } else if (end_us == UINT64_MAX) {
+        dur__cond_wait(woken, &live->mutex);
+    } else {
+        (void)dur__cond_wait_us(woken, &live->mutex, end_us - now_us);
+    }
+}
+
 char *dur__live_await(dur_provider *store, const char *instance, uint64_t until_us) {
     dur__live *live = dur__store_live(store);
     waiter self = { .told = false };
@@ -259,10 +273,7 @@ char *dur__live_await(dur_provider *store, const char *instance, uint64_t until_
         while (!self.told) { /* the entry stays as long as its waiters have not been told */
             uint64_t now_us = dur__monotonic_us(), end_us = patience(e, until_us);
             if (now_us >= end_us) break;
-            if (end_us == UINT64_MAX)
-                dur__cond_wait(&self.woken, &live->mutex);
-            else
-                (void)dur__cond_wait_us(&self.woken, &live->mutex, end_us - now_us);
+            wait_until(live, &self.woken, now_us, end_us);
         }
         dur__list_unlink(&self.link);
         if (self.told) wake_told(live);
@@ -351,10 +362,7 @@ void dur__live_set_wait(dur__live_set *set, uint64_t until_us) {
     while (dur__list_empty(&set->told)) {
         uint64_t now_us = dur__monotonic_us();
         if (now_us >= until_us) break;
-        if (until_us == UINT64_MAX)
-            dur__cond_wait(&set->woken, &live->mutex);
-        else
-            (void)dur__cond_wait_us(&set->woken, &live->mutex, until_us - now_us);
+        wait_until(live, &set->woken, now_us, until_us);
     }
     dur__mutex_unlock(&live->mutex);
 }

@@ -325,10 +325,16 @@ static int observed_lane_round(dur_lane *base, dur_arena *arena, dur_round *roun
     return code;
 }
 
-static int observed_lane_wait(dur_lane *base, uint64_t timeout_ms, dur_error *err) {
+static int observed_lane_rest(dur_lane *base, dur_rest *out, dur_error *err) {
     call c;
-    call_begin(&c, base->store, "lane_wait", NO_OP, NULL, err);
-    return call_end(&c, c.store->inner->methods->lane_wait(((observed_lane *)base)->inner, timeout_ms, c.err));
+    call_begin(&c, base->store, "lane_rest", NO_OP, NULL, err);
+    return call_end(&c, c.store->inner->methods->lane_rest(((observed_lane *)base)->inner, out, c.err));
+}
+
+static int observed_lane_rise(dur_lane *base, const dur_rest *slept, bool *news, dur_error *err) {
+    call c;
+    call_begin(&c, base->store, "lane_rise", NO_OP, NULL, err);
+    return call_end(&c, c.store->inner->methods->lane_rise(((observed_lane *)base)->inner, slept, news, c.err));
 }
 
 static void observed_lane_close(dur_lane *base) {
@@ -587,7 +593,8 @@ dur_provider *dur__store_innermost(dur_provider *store) {
 #define OPTIONAL(METHOD)                                                                                               \
     METHOD(lane_open)                                                                                                  \
     METHOD(lane_round)                                                                                                 \
-    METHOD(lane_wait)                                                                                                  \
+    METHOD(lane_rest)                                                                                                  \
+    METHOD(lane_rise)                                                                                                  \
     METHOD(lane_close)                                                                                                 \
     METHOD(lane_messages)                                                                                              \
     METHOD(lane_history)                                                                                               \

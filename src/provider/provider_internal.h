@@ -53,7 +53,8 @@ struct dur__live *dur__store_live(dur_provider *store);
 /* fallback_lane.c */
 int dur__fallback_lane_open(dur_provider *store, const dur_lane_options *options, dur_lane **out, dur_error *err);
 int dur__fallback_lane_round(dur_lane *lane, dur_arena *arena, dur_round *round, dur_error *err);
-int dur__fallback_lane_wait(dur_lane *lane, uint64_t timeout_ms, dur_error *err);
+int dur__fallback_lane_rest(dur_lane *lane, dur_rest *out, dur_error *err);
+int dur__fallback_lane_rise(dur_lane *lane, const dur_rest *slept, bool *news, dur_error *err);
 void dur__fallback_lane_close(dur_lane *lane);
 
 /* fallback_array.c */

@@ -2,6 +2,8 @@
  * store_client.c: dur_store_ functions for clients: starts, messages, status, KV, watching, statistics.
  */
 #include "base/buf.h"
+#include "base/drive.h"
+#include "base/thread.h"
 #include "provider/provider_internal.h"
 
 int dur_store_enqueue_for_orchestrator(dur_provider *store, const dur_message *item, uint64_t delay_ms,
@@ -149,12 +151,27 @@ int dur_store_watch_open(dur_provider *store, const char *instance, dur_watch **
     return code;
 }
 
+static int watch_wait(dur_watch *watch, uint64_t timeout_ms, dur_error *err) {
+    if (watch_is_native(watch->store)) return watch->store->methods->watch_wait(watch, timeout_ms, err);
+    return dur__fallback_watch_wait(watch, timeout_ms, err);
+}
+
+/* What it waits for may need this very thread: it looks, and drives in between. */
+static int watch_driving(dur_watch *watch, uint64_t timeout_ms, dur_error *err) {
+    uint64_t now_us = dur__monotonic_us();
+    uint64_t end_us = timeout_ms > (UINT64_MAX - now_us) / 1000 ? UINT64_MAX : now_us + timeout_ms * 1000;
+    for (;; now_us = dur__monotonic_us()) {
+        int code = watch_wait(watch, 0, err);
+        if (code != DUR_ETIMEOUT || now_us >= end_us) return code;
+        (void)dur__drive(end_us - now_us);
+    }
+}
+
 int dur_store_watch_wait(dur_watch *watch, uint64_t timeout_ms, dur_error *err) {
     if (watch == NULL) return dur__store_null(err, "watch_wait", "watch");
     int code = dur__store_enter(watch->store, "watch_wait", err);
     if (code != DUR_OK) return code;
-    if (watch_is_native(watch->store)) return watch->store->methods->watch_wait(watch, timeout_ms, err);
-    return dur__fallback_watch_wait(watch, timeout_ms, err);
+    return dur__drives() ? watch_driving(watch, timeout_ms, err) : watch_wait(watch, timeout_ms, err);
 }
 
 bool dur_store_watch_wake(dur_watch *watch) {

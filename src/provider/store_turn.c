@@ -2,6 +2,7 @@
  * store_turn.c: dur_store_ functions for instances: fetch, commit, give back, history, lanes.
  */
 #include "base/buf.h"
+#include "base/thread.h"
 #include "provider/provider_internal.h"
 
 /* ---- reading what a store returns -------------------------------------------------------------------------------- */
@@ -250,11 +251,37 @@ int dur_store_lane_round(dur_lane *lane, dur_arena *arena, dur_round *round, dur
     return code;
 }
 
-int dur_store_lane_wait(dur_lane *lane, uint64_t timeout_ms, dur_error *err) {
-    int code = lane_enter(lane, "lane_wait", err);
+int dur_store_lane_rest(dur_lane *lane, dur_rest *out, dur_error *err) {
+    int code = lane_enter(lane, "lane_rest", err);
     if (code != DUR_OK) return code;
-    if (dur__lane_is_fallback(lane)) return dur__fallback_lane_wait(lane, timeout_ms, err);
-    return lane->store->methods->lane_wait(lane, timeout_ms, err);
+    if (out == NULL) return dur__store_null(err, "lane_rest", "out");
+    *out = (dur_rest){ .us = 0 };
+    if (dur__lane_is_fallback(lane)) return dur__fallback_lane_rest(lane, out, err);
+    return lane->store->methods->lane_rest(lane, out, err);
+}
+
+int dur_store_lane_rise(dur_lane *lane, const dur_rest *slept, bool *news, dur_error *err) {
+    int code = lane_enter(lane, "lane_rise", err);
+    if (code != DUR_OK) return code;
+    if (slept == NULL || news == NULL) return dur__store_null(err, "lane_rise", "slept and news");
+    *news = true;
+    if (dur__lane_is_fallback(lane)) return dur__fallback_lane_rise(lane, slept, news, err);
+    return lane->store->methods->lane_rise(lane, slept, news, err);
+}
+
+int dur_store_lane_wait(dur_lane *lane, uint64_t timeout_ms, dur_error *err) {
+    uint64_t now_us = dur__monotonic_us();
+    uint64_t end_us = timeout_ms > (UINT64_MAX - now_us) / 1000 ? UINT64_MAX : now_us + timeout_ms * 1000;
+    for (bool news = false;;) {
+        dur_rest rest;
+        int code = dur_store_lane_rest(lane, &rest, err);
+        if (code != DUR_OK || rest.us == 0) return code;
+        now_us = dur__monotonic_us();
+        uint64_t left_us = end_us > now_us ? end_us - now_us : 0;
+        dur__poll(rest.fds, rest.fd_count, end_us != UINT64_MAX && left_us < rest.us ? left_us : rest.us);
+        code = dur_store_lane_rise(lane, &rest, &news, err);
+        if (code != DUR_OK || news || dur__monotonic_us() >= end_us) return code;
+    }
 }
 
 void dur_store_lane_close(dur_lane *lane) {

@@ -78,6 +78,9 @@ const char *dur_act_session(const dur_act *act) {
 const char *dur_act_tag(const dur_act *act) {
     return task_of(act)->item.tag;
 }
+const char *dur_act_input(const dur_act *act) {
+    return act != NULL ? act->task->item.input : NULL;
+}
 uint32_t dur_act_delivery(const dur_act *act) {
     return task_of(act)->delivery;
 }
@@ -128,6 +131,11 @@ const char *dur_act_key(const dur_act *act) {
 bool dur_act_cancelled(const dur_act *act) {
     return act != NULL && atomic_load(&act->task->cancelled);
 }
+bool dur_act_beat(dur_act *act) {
+    if (act == NULL) return false;
+    dur__step_beat(act->task->runtime);
+    return dur_act_cancelled(act);
+}
 int dur_act_cancel_fd(dur_act *act) {
     return act != NULL ? dur__cancel_fd(act->task) : -1;
 }
@@ -139,6 +147,7 @@ bool dur_act_sleep(dur_act *act, uint64_t ms) {
     while (!dur_act_cancelled(act)) {
         uint64_t now_us = dur__monotonic_us();
         if (now_us >= end_us) return false;
+        if (dur__drive(end_us - now_us)) continue; /* inside a step: others go on meanwhile, and may cancel this one */
         uint64_t left_ms = (end_us - now_us + 999) / 1000;
         uint64_t slice = fd < 0 ? 20 : 60000; /* without a descriptor the flag is looked at often */
         struct pollfd wait = { .fd = fd, .events = POLLIN };
@@ -235,6 +244,11 @@ void dur__activity_cleanup(dur__task *task) {
     dur__mutex_unlock(&task->runtime->work.mutex);
     if (fd >= 0) close(fd);
     dur__activity_sqlite_close(task);
+}
+
+void dur__activity_ended(dur__task *task, const dur_outcome *given) {
+    take_outcome(task, given);
+    dur__activity_cleanup(task);
 }
 
 void dur__activity_run(dur__task *task) {

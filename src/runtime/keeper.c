@@ -295,7 +295,7 @@ static void abandon_locked(dur_runtime *runtime, dur__worker *worker) {
     worker->left_behind = true;
     dur__list_unlink(&worker->link);
     atomic_fetch_add(&runtime->references, 1);
-    dur__thread_detach(&worker->thread);
+    if (!worker->hosts) dur__thread_detach(&worker->thread);
     dur__gate_release(&task->alone);
     DUR__COUNT(runtime, activity_abandoned);
 }
@@ -303,7 +303,7 @@ static void abandon_locked(dur_runtime *runtime, dur__worker *worker) {
 static void abandon_overdue(dur_runtime *runtime) {
     dur__work *work = &runtime->work;
     uint64_t grace_us = runtime->options.activity_cancel_grace_ms * 1000;
-    size_t replace = 0;
+    size_t count = 0, replace = 0;
     dur__buf names = { 0 };
     dur__mutex_lock(&work->mutex);
     uint64_t now_us = dur__monotonic_us();
@@ -313,11 +313,12 @@ static void abandon_overdue(dur_runtime *runtime) {
         if (task == NULL || !atomic_load(&task->cancelled) || now_us - task->cancelled_at_us < grace_us) continue;
         if (work->abandoned >= runtime->options.abandoned_max) break; /* its slot stays taken */
         add_name(&names, task);
+        count++;
+        replace += !worker->hosts;
         abandon_locked(runtime, worker);
-        replace++;
     }
     dur__mutex_unlock(&work->mutex);
-    log_abandoned(replace, &names);
+    log_abandoned(count, &names);
     dur__buf_free(&names);
     for (; replace > 0; replace--)
         (void)dur__worker_add(runtime);
@@ -394,19 +395,13 @@ static bool sessions_used(dur_runtime *runtime) {
 
 /* ---- the thread ---- */
 
-typedef struct schedule {
-    uint64_t beat, let_go, rows, instances, sessions, cleanup, unserved; /* next, monotonic µs */
-    uint32_t beats_failed, let_goes_failed;
-    bool sessions_seen;
-} schedule;
-
 static bool due(uint64_t *next_us, uint64_t now_us, uint64_t period_ms) {
     if (now_us < *next_us) return false;
     *next_us = now_us + period_ms * 1000;
     return true;
 }
 
-static void tick(dur_runtime *runtime, schedule *next, dur_arena *arena, bool kicked) {
+static void tick(dur_runtime *runtime, dur__keeper_times *next, dur_arena *arena, bool kicked) {
     const dur_runtime_options *o = &runtime->options;
     uint64_t now_us = dur__monotonic_us();
     dur_arena_reset(arena);
@@ -451,7 +446,7 @@ static void tick(dur_runtime *runtime, schedule *next, dur_arena *arena, bool ki
 }
 
 /* When it has to look again, at the latest. */
-static uint64_t next_look_us(const dur_runtime *runtime, const schedule *next, uint64_t now_us) {
+static uint64_t next_look_us(const dur_runtime *runtime, const dur__keeper_times *next, uint64_t now_us) {
     uint64_t at_us = now_us + (runtime->options.activity_cancel_grace_ms < TICK_MS ? 50 : TICK_MS) * 1000u;
     if (runtime->has_owners) {
         uint64_t soon_us = next->beat < next->unserved ? next->beat : next->unserved;
@@ -466,30 +461,47 @@ static uint64_t next_look_us(const dur_runtime *runtime, const schedule *next, u
     return at_us;
 }
 
+void dur__keeper_open(dur_runtime *runtime) {
+    uint64_t now_us = dur__monotonic_us();
+    runtime->keeper_next =
+        (dur__keeper_times){ .beat = runtime->first_beat_us,
+                             .rows = now_us,
+                             .instances = now_us,
+                             .sessions = now_us,
+                             .unserved = now_us + runtime->options.unregistered_backoff_ms * 1000,
+                             .cleanup = now_us + runtime->options.session_cleanup_interval_ms * 1000 };
+    runtime->keeper_arena = dur_arena_new();
+}
+
+/* With the mutex, which is not held meanwhile. */
+static void pass_locked(dur_runtime *runtime) {
+    bool kicked = runtime->keeper_kicked;
+    runtime->keeper_kicked = false;
+    dur__mutex_unlock(&runtime->mutex);
+    tick(runtime, &runtime->keeper_next, runtime->keeper_arena, kicked);
+    dur__mutex_lock(&runtime->mutex);
+}
+
+uint64_t dur__keeper_pass(dur_runtime *runtime) {
+    dur__mutex_lock(&runtime->mutex);
+    pass_locked(runtime);
+    uint64_t now_us = dur__monotonic_us();
+    uint64_t next_us = runtime->keeper_kicked ? now_us : next_look_us(runtime, &runtime->keeper_next, now_us);
+    dur__mutex_unlock(&runtime->mutex);
+    return next_us;
+}
+
 void dur__keeper_main(void *data) {
     dur_runtime *runtime = data;
-    dur_arena *arena = dur_arena_new();
-    uint64_t now_us = dur__monotonic_us();
-    schedule next = { .beat = runtime->first_beat_us,
-                      .rows = now_us,
-                      .instances = now_us,
-                      .sessions = now_us,
-                      .unserved = now_us + runtime->options.unregistered_backoff_ms * 1000,
-                      .cleanup = now_us + runtime->options.session_cleanup_interval_ms * 1000 };
     dur__runtime_inside = runtime;
     dur__mutex_lock(&runtime->mutex);
     while (!runtime->keeper_exit) {
-        bool kicked = runtime->keeper_kicked;
-        runtime->keeper_kicked = false;
-        dur__mutex_unlock(&runtime->mutex);
-        tick(runtime, &next, arena, kicked);
-        dur__mutex_lock(&runtime->mutex);
-        now_us = dur__monotonic_us();
-        uint64_t until_us = next_look_us(runtime, &next, now_us);
+        pass_locked(runtime);
+        uint64_t now_us = dur__monotonic_us();
+        uint64_t until_us = next_look_us(runtime, &runtime->keeper_next, now_us);
         if (!runtime->keeper_exit && !runtime->keeper_kicked && until_us > now_us)
             (void)dur__cond_wait_us(&runtime->changed, &runtime->mutex, until_us - now_us);
     }
     dur__mutex_unlock(&runtime->mutex);
-    dur_arena_free(arena);
     dur__runtime_inside = NULL;
 }

@@ -21,7 +21,8 @@
 #define GATHERS_IN_VAIN 3 /* in a row */
 #define STARTS_US 200     /* and starts come within this */
 #define WAIT_MAX_MS 3600000u
-#define STOPPING_US 5000u       /* a loop that stops, or may not go on, looks so often whether it may */
+#define STOPPING_US 5000u /* a loop that stops, or may not go on, looks so often whether it may */
+#define FENCED_US 20000u
 #define SUSPECTS_MS 500         /* who waits to run a suspect alone asks so often whether it may */
 #define RETURN_AFTER_US 100000u /* unstarted work goes back to the others after this (L9) */
 
@@ -31,11 +32,14 @@ static int lane_open(dur__loop *loop, dur_error *err) {
     dur_runtime *runtime = loop->runtime;
     loop->epoch = atomic_load(&runtime->epoch);
     loop->owner = runtime->has_owners ? atomic_load(&runtime->owner) : NULL;
-    dur_lane_options options = { .owner = loop->owner, .waker = loop->waker, .handlers = &runtime->handlers };
+    dur_lane_options options = {
+        .owner = loop->owner, .waker = loop->waker, .handlers = &runtime->handlers, .stepped = runtime->stepped.on
+    };
     int code = dur_store_lane_open(runtime->store, &options, &loop->lane, err);
     if (code == DUR_OK) {
         loop->fallback = dur__lane_is_fallback(loop->lane);
-        dur__lane_set_poll(loop->lane, WAIT_MAX_MS); /* its lookouts poll */
+        dur__lane_set_poll(loop->lane, runtime->stepped.on ? runtime->options.dispatcher_min_poll_interval_ms
+                                                           : WAIT_MAX_MS); /* its lookouts poll */
     }
     return code;
 }
@@ -98,6 +102,11 @@ static void drop_done(dur__loop *loop) {
         next = task->next_done;
         dur__pool_task_back(loop, task);
     }
+}
+
+/* What could not be released: a handler's stack is left on the thread that ran it. */
+void dur__loop_drop(dur__loop *loop) {
+    drop_all(loop);
 }
 
 void dur__loop_close(dur__loop *loop) {
@@ -229,6 +238,7 @@ static uint64_t spin_us(const dur__loop *loop) {
  */
 static void gather(dur__loop *loop) {
     if (loop->expected == 0 || dur__list_empty(&loop->commits)) return;
+    if (loop->runtime->stepped.on) return; /* who waits for itself waits in vain */
     if (!loop->gathered && loop->gathers_in_vain >= GATHERS_IN_VAIN) return;
     uint64_t begin_us = dur__monotonic_us(), quiet_us = begin_us, now_us = begin_us;
     bool nudged = false;
@@ -259,7 +269,7 @@ static void gather_starts(dur__loop *loop) {
     size_t came = dur__unborn_take(loop);
     uint64_t now_us = dur__monotonic_us();
     if (came > 0) dur__loop_run_ready(loop);
-    if (loop->told_at_us == 0 || dur__list_empty(&loop->commits)) return;
+    if (loop->told_at_us == 0 || dur__list_empty(&loop->commits) || loop->runtime->stepped.on) return;
     if (came > 0) loop->starts_in_vain = 0;
     while (loop->starts_in_vain < GATHERS_IN_VAIN && came < loop->told && now_us - loop->told_at_us < STARTS_US) {
         for (int i = 0; i < 16 && spin_us(loop) > 0; i++)
@@ -327,6 +337,16 @@ static bool spin_for_completion(dur__loop *loop) {
     return false;
 }
 
+/* Behind a sleep that began then: what to look at. */
+static void woke(dur__loop *loop, bool was_owed, uint64_t begin_us) {
+    if (done_waiting(loop) && !(was_owed && dur__monotonic_us() - begin_us >= 20000)) {
+        loop->owed_look = true;
+        return;
+    }
+    loop->look_instances = loop->look_work = loop->news = true;
+    loop->suspect_instances_none = loop->suspect_work_none = false;
+}
+
 static void wait(dur__loop *loop) {
     if (spin_for_completion(loop)) return;
     dur__work_nudge(loop->runtime, 0);
@@ -348,18 +368,47 @@ static void wait(dur__loop *loop) {
                 doze(loop, smaller(ms * 1000, STOPPING_US)); /* there is something to look at, and we do not look */
         }
     }
-    if (done_waiting(loop) && !(was_owed && dur__monotonic_us() - begin_us >= 20000)) {
-        loop->owed_look = true;
-        return;
+    woke(loop, was_owed, begin_us);
+}
+
+/* ---- the same for one without a thread: the host sleeps ---- */
+
+bool dur__loop_rest(dur__loop *loop, dur_rest *out) {
+    uint64_t ms = wait_ms(loop);
+    *out = (dur_rest){ .us = 0 };
+    loop->rest_at_us = dur__monotonic_us();
+    if (ms == 0 || !fall_asleep(loop)) {
+        woke(loop, loop->owed_look, loop->rest_at_us);
+        return false;
     }
-    loop->look_instances = loop->look_work = loop->news = true;
-    loop->suspect_instances_none = loop->suspect_work_none = false;
+    if (dur_store_lane_rest(loop->lane, out, NULL) != DUR_OK) {
+        DUR__COUNT(loop->runtime, provider_errors);
+        out->us = 0;
+        loop->pause_us = 20000;
+    } else if (out->us > ms * 1000) {
+        out->us = ms * 1000;
+    }
+    if (out->us > 0) return true;
+    atomic_store(&loop->asleep, false);
+    woke(loop, loop->owed_look, loop->rest_at_us);
+    return false;
+}
+
+bool dur__loop_rise(dur__loop *loop, const dur_rest *slept) {
+    bool news = true;
+    uint64_t now_us = dur__monotonic_us();
+    atomic_store(&loop->asleep, false);
+    if (dur_store_lane_rise(loop->lane, slept, &news, NULL) != DUR_OK) DUR__COUNT(loop->runtime, provider_errors);
+    if (!news && !done_waiting(loop) && now_us - loop->rest_at_us < slept->us) return false;
+    woke(loop, loop->owed_look, loop->rest_at_us);
+    return true;
 }
 
 /* ---- owner and phases ---- */
 
 /* It has no owner id that holds, and what it has is lost with the old one: a stop need not wait for any of it. */
 static void wait_for_owner(dur__loop *loop, uint64_t us) {
+    loop->pause_us = us;
     if (dur__runtime_phase(loop->runtime) != DUR__PHASE_RUN) {
         drop_all(loop);
         drop_acks(loop);
@@ -368,7 +417,6 @@ static void wait_for_owner(dur__loop *loop, uint64_t us) {
         atomic_store(&loop->quiet, true);
     }
     dur__live_tell(loop->runtime->store);
-    (void)dur_waker_sleep(loop->waker, us);
 }
 
 /* Taken for dead: everything under the old id is lost; begin again under the new one. */
@@ -423,14 +471,18 @@ static void note_quiet(dur__loop *loop) {
     atomic_store(&loop->quiet, quiet);
 }
 
-/* The lane is asleep, not the inbox: others may wait for this loop to serve them. */
 static void stay_fenced(dur__loop *loop) {
     dur__keeper_kick(loop->runtime);
     dur__unborn_drop(loop);
     dur__live_tell(loop->runtime->store); /* what was lost is asked of the store */
+    loop->pause_us = FENCED_US;
+}
+
+/* The lane is asleep, not the inbox: others may wait for this loop to serve them. */
+static void wait_fenced(dur__loop *loop) {
     uint64_t begin_us = dur__monotonic_us();
-    if (dur_store_lane_wait(loop->lane, 20, NULL) != DUR_OK)
-        (void)dur_waker_sleep(loop->waker, 20000);
+    if (dur_store_lane_wait(loop->lane, FENCED_US / 1000, NULL) != DUR_OK)
+        (void)dur_waker_sleep(loop->waker, FENCED_US);
     else if (dur__monotonic_us() - begin_us < 1000)
         doze(loop, STOPPING_US); /* there is something to look at, and we may not */
 }
@@ -441,7 +493,8 @@ static void give_back_stale(dur__loop *loop, uint64_t now_us) {
     dur__route_give_back(loop, RETURN_AFTER_US);
 }
 
-static void pass(dur__loop *loop, dur__phase phase) {
+/* False: nothing is left to do. */
+static bool pass(dur__loop *loop, dur__phase phase) {
     uint64_t now_us = dur__monotonic_us();
     if (atomic_exchange(&loop->runtime->crash_hint, false))
         loop->look_work = loop->look_suspect_work = loop->look_instances = true;
@@ -456,19 +509,33 @@ static void pass(dur__loop *loop, dur__phase phase) {
         release_idle(loop);
     } else {
         dur__loop_run_ready(loop);
-        if (loop->inside.left_behind) return;
+        if (loop->inside.left_behind) return true;
         gather(loop);
         if (phase == DUR__PHASE_RUN) gather_starts(loop);
-        if (loop->inside.left_behind) return;
+        if (loop->inside.left_behind) return true;
     }
-    if (dur__round_due(loop, dur__monotonic_us()))
+    if (dur__round_due(loop, dur__monotonic_us())) {
         dur__round(loop);
-    else if (dur__list_empty(&loop->ready) && !done_waiting(loop)) {
-        note_quiet(loop);
-        dur__live_tell(loop->runtime->store);
-        wait(loop);
-        atomic_store(&loop->quiet, false);
+        return true;
     }
+    if (!dur__list_empty(&loop->ready) || done_waiting(loop)) return true;
+    note_quiet(loop);
+    dur__live_tell(loop->runtime->store);
+    return false;
+}
+
+dur__pass dur__loop_pass(dur__loop *loop) {
+    dur_runtime *runtime = loop->runtime;
+    dur__phase phase = dur__runtime_phase(runtime);
+    if (loop->inside.left_behind || (phase == DUR__PHASE_RELEASE && released(loop))) return DUR__PASS_ENDED;
+    atomic_store(&loop->quiet, false); /* before it takes what has ended: dur_runtime_stop looks at both */
+    dur__census_answer(loop);
+    if (!follow_owner(loop)) return DUR__PASS_NO_OWNER;
+    dur__loop_take_done(loop);
+    if (!dur__keeper_fenced(runtime) || phase != DUR__PHASE_RUN)
+        return pass(loop, phase) ? DUR__PASS_MORE : DUR__PASS_IDLE;
+    stay_fenced(loop);
+    return DUR__PASS_FENCED;
 }
 
 /* Its handler has returned after all, and the runtime has stopped without it. */
@@ -497,23 +564,23 @@ static void end(dur__loop *loop) {
     dur__mutex_unlock(&work->mutex);
 }
 
+/* A thread that has nothing to do. */
+static void sleep_after(dur__loop *loop, dur__pass pass) {
+    if (pass == DUR__PASS_IDLE)
+        wait(loop);
+    else if (pass == DUR__PASS_FENCED)
+        wait_fenced(loop);
+    else if (pass == DUR__PASS_NO_OWNER)
+        (void)dur_waker_sleep(loop->waker, loop->pause_us);
+}
+
 void dur__loop_main(void *data) {
     dur__loop *loop = data;
-    dur_runtime *runtime = loop->runtime;
-    dur__runtime_inside = runtime;
+    dur__runtime_inside = loop->runtime;
     dur__crash_report_thread_begin();
-    for (;;) {
-        dur__phase phase = dur__runtime_phase(runtime);
-        if (loop->inside.left_behind || (phase == DUR__PHASE_RELEASE && released(loop))) break;
-        dur__census_answer(loop);
-        if (!follow_owner(loop)) continue;
-        dur__loop_take_done(loop);
-        if (dur__keeper_fenced(runtime) && phase == DUR__PHASE_RUN)
-            stay_fenced(loop);
-        else
-            pass(loop, phase);
-    }
-    drop_all(loop); /* what could not be released: a handler's stack is left on the thread that ran it */
+    for (dur__pass pass; (pass = dur__loop_pass(loop)) != DUR__PASS_ENDED;)
+        sleep_after(loop, pass);
+    dur__loop_drop(loop);
     end(loop);
     dur__crash_report_thread_end();
     dur__runtime_inside = NULL;

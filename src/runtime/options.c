@@ -76,6 +76,7 @@ static int check_numbers(const dur_runtime_options *o, dur_error *err) {
         return bad(err, "unregistered_backoff_max_ms", "less than unregistered_backoff_ms");
     if (o->stack_bytes < 16 * 1024 || o->stack_bytes > (size_t)1 << 30)
         return bad(err, "stack_bytes", "not between 16 KiB and 1 GiB");
+    if (o->threads != DUR_THREADS_OWN && o->threads != DUR_THREADS_NONE) return bad(err, "threads", "no such choice");
     if (o->nondeterminism != DUR_NONDETERMINISM_SUSPEND && o->nondeterminism != DUR_NONDETERMINISM_FAIL)
         return bad(err, "nondeterminism", "no such policy");
     uint64_t held = o->worker_lock_timeout_ms > o->worker_lock_renewal_buffer_ms
@@ -162,6 +163,7 @@ int dur__options_take(dur_runtime *runtime, const dur_runtime_options *given, du
         o->worker_tags = NULL;
         return code;
     }
+    runtime->stepped.on = o->threads == DUR_THREADS_NONE;
     o->double_run |= env_on("DURITE_DOUBLE_RUN");
     o->evict_every_turn |= env_on("DURITE_EVICT");
     return DUR_OK;

@@ -181,7 +181,11 @@ static int element_check(const dur_handler *handler, dur_error *err) {
                              handler->name, handler->version);
     bool has_function =
         handler->kind == DUR_HANDLER_ACTIVITY ? handler->activity != NULL : handler->orchestration != NULL;
-    if (!has_function)
+    if (handler->taken && (handler->kind != DUR_HANDLER_ACTIVITY || has_function))
+        return dur_error_set(err, DUR_EINVAL, false, op,
+                             "%s \"%s\": only an activity without a function can be taken by the host", word,
+                             handler->name);
+    if (!has_function && !handler->taken)
         return dur_error_set(err, DUR_EINVAL, false, op, "%s \"%s\" has no function", word, handler->name);
     return DUR_OK;
 }
@@ -243,6 +247,7 @@ int dur_registry_add(dur_registry *registry, const dur_handler *handlers, dur_er
         dur__handler added = { .kind = handler.kind,
                                .version = handler.version != NULL ? handler.version : "1.0.0",
                                .activity = handler.activity,
+                               .taken = handler.taken,
                                .orchestration = handler.orchestration,
                                .stack_bytes = handler.stack_bytes };
         version_insert(entry_make(registry, handler.kind, handler.name), &added);

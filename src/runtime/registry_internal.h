@@ -12,6 +12,7 @@ typedef struct dur__handler {
     const char *name;
     const char *version;
     dur_activity_fn *activity;
+    bool taken; /* an activity that the host takes: no function */
     dur_orchestration_fn *orchestration;
     size_t stack_bytes;
 } dur__handler;

@@ -48,6 +48,7 @@ static void runtime_free(dur_runtime *runtime) {
     dur__map_free(&runtime->directory);
     dur__map_free(&runtime->renewals);
     dur__work_destroy(&runtime->work);
+    dur_arena_free(runtime->keeper_arena);
     dur__census_destroy(&runtime->census);
     dur__cond_destroy(&runtime->changed);
     dur__mutex_destroy(&runtime->mutex);
@@ -87,6 +88,23 @@ static int take_registries(dur_runtime *runtime, dur_error *err) {
     return DUR_OK;
 }
 
+/* Who would take them? */
+static int check_taken(const dur_runtime *runtime, dur_error *err) {
+    for (size_t r = 0; r < runtime->registry_count && !runtime->stepped.on; r++) {
+        const dur_registry *registry = runtime->registries[r];
+        for (size_t i = 0; i < dur_registry_count(registry); i++) {
+            dur_handler_kind kind;
+            const char *name = dur_registry_name(registry, i, &kind);
+            if (kind != DUR_HANDLER_ACTIVITY) continue;
+            const dur__handler *handler = dur__registry_find(runtime->registries[r], kind, name, NULL);
+            if (handler != NULL && handler->taken)
+                return dur_error_set(err, DUR_EINVAL, false, OP,
+                                     "activity \"%s\" is taken by the host: that needs DUR_THREADS_NONE", name);
+        }
+    }
+    return DUR_OK;
+}
+
 static int take_store(dur_runtime *runtime, dur_error *err) {
     runtime->store = dur_store_retain(runtime->options.store);
     runtime->world = runtime->options.world != NULL ? runtime->options.world : dur_world_real();
@@ -104,7 +122,8 @@ static int take_store(dur_runtime *runtime, dur_error *err) {
 
 static int open_loops(dur_runtime *runtime, dur_error *err) {
     /* One writer: one loop.  A server, or a store that we know nothing about, serves several at once. */
-    bool several = runtime->store->methods->own_clock || !dur_store_has(runtime->store, "lane_open");
+    bool several =
+        (runtime->store->methods->own_clock || !dur_store_has(runtime->store, "lane_open")) && !runtime->stepped.on;
     size_t count = several ? runtime->options.orchestration_concurrency : 1;
     runtime->loops = dur__xcalloc(count, sizeof(dur__loop));
     runtime->loop_count = count;
@@ -121,8 +140,13 @@ static int thread_error(dur_error *err, const char *what, int failed) {
 
 static int start_threads(dur_runtime *runtime, dur_error *err) {
     char name[16];
+    if (runtime->stepped.on) {
+        dur__step_open(runtime);
+        return DUR_OK;
+    }
     int code = dur__workers_start(runtime, err);
     if (code != DUR_OK) return code;
+    dur__keeper_open(runtime);
     snprintf(name, sizeof(name), "%.9s-keep", runtime->options.name);
     int failed = dur__thread_start(&runtime->keeper, name, dur__keeper_main, runtime);
     if (failed != 0) return thread_error(err, "the keeper thread", failed);
@@ -156,7 +180,7 @@ static void set_phase(dur_runtime *runtime, dur__phase phase) {
 static bool loops_quiet(dur_runtime *runtime) {
     for (size_t i = 0; i < runtime->loop_count; i++) {
         dur__loop *loop = &runtime->loops[i];
-        if (!loop->started) continue;
+        if (!loop->started && !runtime->stepped.on) continue;
         if (atomic_load(&loop->done) != NULL || !atomic_load(&loop->quiet)) return false;
     }
     return true;
@@ -169,9 +193,16 @@ static bool wait_drained(dur_runtime *runtime, uint64_t until_us, bool activitie
     dur__mutex_lock(&work->mutex);
     for (;;) {
         bool idle = atomic_load(&work->in_hand) == 0;
-        drained = idle && (activities_only || (work->queued + work->blocked_count == 0 && loops_quiet(runtime)));
+        drained = idle && (activities_only ||
+                           (work->queued + work->taken_count + work->blocked_count == 0 && loops_quiet(runtime)));
         uint64_t now_us = dur__monotonic_us();
         if (drained || now_us >= until_us) break;
+        if (runtime->stepped.driving) {
+            dur__mutex_unlock(&work->mutex);
+            (void)dur__step_wait(runtime, until_us);
+            dur__mutex_lock(&work->mutex);
+            continue;
+        }
         uint64_t left_us = until_us - now_us;
         (void)dur__cond_wait_us(&work->idle_changed, &work->mutex, left_us < 2000 ? left_us : 2000);
     }
@@ -212,6 +243,11 @@ static size_t stop_loops(dur_runtime *runtime, uint64_t until_us, dur__buf *hand
     set_phase(runtime, DUR__PHASE_RELEASE);
     for (size_t i = 0; i < runtime->loop_count; i++)
         left += !stop_loop(&runtime->loops[i], until_us, handlers);
+    if (runtime->stepped.driving) {
+        while (!runtime->loops[0].ended && dur__step_wait(runtime, until_us)) {
+        }
+        dur__loop_drop(&runtime->loops[0]);
+    }
     return left;
 }
 
@@ -245,6 +281,7 @@ static void shut_down(dur_runtime *runtime, uint64_t grace_ms, left_behind *left
     }
     uint64_t release_ms = grace_ms < 1000 ? 1000 : grace_ms > 10000 ? 10000 : grace_ms;
     left->handlers = stop_loops(runtime, dur__monotonic_us() + release_ms * 1000, &left->handler_names);
+    dur__step_close(runtime);
     stop_keeper(runtime); /* first: it may be about to replace a worker that it has abandoned */
     dur__workers_stop(runtime);
     for (size_t i = 0; i < runtime->loop_count; i++)
@@ -270,6 +307,7 @@ int dur_runtime_start(dur_runtime **out, const dur_runtime_options *options, dur
     dur__census_init(&runtime->census);
     int code = dur__options_take(runtime, options, err);
     if (code == DUR_OK) code = take_registries(runtime, err);
+    if (code == DUR_OK) code = check_taken(runtime, err);
     if (code == DUR_OK) dur__fleet_take(runtime);
     if (code == DUR_OK) code = take_store(runtime, err);
     if (code == DUR_OK) code = open_loops(runtime, err);
@@ -320,6 +358,9 @@ int dur_runtime_stop(dur_runtime *runtime, uint64_t grace_ms, dur_error *err) {
     if (dur__runtime_inside == runtime)
         return dur_error_set(err, DUR_EDEADLK, false, "runtime.stop",
                              "called from inside a handler, activity or callback of this runtime");
+    if (runtime->stepped.on && !dur__thread_is_self(&runtime->stepped.home))
+        return dur_error_set(err, DUR_ESTATE, false, "runtime.stop",
+                             "called by another thread than the one that has started it");
     left_behind left = { 0 };
     shut_down(runtime, grace_ms, &left);
     int code = busy(&left, err);

@@ -16,6 +16,7 @@
 
 #include "base/assert.h"
 #include "base/buf.h"
+#include "base/drive.h"
 #include "base/list.h"
 #include "base/map.h"
 #include "base/thread.h"
@@ -35,6 +36,7 @@ typedef struct dur__loop dur__loop;
 typedef struct dur__inst dur__inst;
 typedef struct dur__task dur__task;
 typedef struct dur__lookout dur__lookout;
+typedef struct dur__worker dur__worker;
 
 /* ---- letters: arrivals on their way to a handler ---- */
 
@@ -81,6 +83,8 @@ struct dur__task {
     atomic_bool cancelled;
     uint64_t queued_at_us, started_at_us, cancelled_at_us; /* monotonic */
     int cancel_fd;                                         /* -1: none yet; under work.mutex */
+    struct dur_act *act;                                   /* taken by the host: what it has in hand, and … */
+    dur__worker *host;                                     /* … on whose account */
     struct dur_client *client;
     struct sqlite3 *sqlite;
     const char *worker_id;
@@ -94,24 +98,26 @@ struct dur__task {
     } back;                 /* in loop->backs */
 };
 
-typedef struct dur__worker {
+struct dur__worker {
     dur__link link; /* work.workers */
     dur__thread thread;
+    bool hosts; /* it has no thread: the host has taken the task, or the step runs it */
     dur_runtime *runtime;
     dur__task *task; /* running; under work.mutex */
     bool exited, left_behind;
     unsigned index;
     char id[96];
-} dur__worker;
+};
 
 typedef struct dur__work {
     dur__mutex mutex;
     dur__cond changed; /* tasks to take, or the end */
     dur__link queue;   /* to be started, oldest first */
+    dur__link taken;   /* the same, for the host to take */
     dur__link blocked; /* their session is busy, or too many are: they wait for an activity of one to end here */
     dur__link running;
     dur__link workers;
-    size_t queued, blocked_count, running_count, reserved, idle, abandoned, waking;
+    size_t queued, taken_count, blocked_count, running_count, reserved, idle, abandoned, waking;
     size_t worker_serial;
     atomic_size_t in_hand; /* taken by a worker and not yet with a loop */
     dur__map sessions;     /* names */
@@ -247,6 +253,8 @@ struct dur__loop {
     uint64_t arrival_serial, token_serial, token_prefix;
     uint32_t failures; /* rounds in a row */
     uint64_t retry_at_us;
+    uint64_t pause_us;      /* FENCED, NO_OWNER: before the next pass */
+    uint64_t rest_at_us;    /* when dur__loop_rest began */
     bool look_instances;    /* something may be there to acquire */
     bool look_work;         /* … to take from the shared queue */
     bool look_suspect_work; /* … of suspects */
@@ -280,6 +288,31 @@ typedef struct dur__census {
     dur__map parked;  /* … of leases of instances that only wait: token → instance … */
     dur_arena *arena; /* … and their texts */
 } dur__census;
+
+/* ---- the keeper ---- */
+
+typedef struct dur__keeper_times {
+    uint64_t beat, let_go, rows, instances, sessions, cleanup, unserved; /* next, monotonic µs */
+    uint32_t beats_failed, let_goes_failed;
+    bool sessions_seen;
+} dur__keeper_times;
+
+/* ---- a runtime without threads: step.c; its thread's alone, except `on` ---- */
+
+typedef struct dur__stepped {
+    bool on;
+    dur__thread home;
+    dur__driver driver;
+    bool driving;          /* in the driver's list */
+    bool in_pass;          /* user code of a handler is no moment for another pass */
+    bool resting;          /* the lane rests: */
+    dur_rest rest;         /* what the host may sleep on … */
+    uint64_t due_us;       /* … and until when; not resting: not before */
+    uint64_t keeper_us;    /* the keeper's next */
+    int epoll;             /* 0: nobody has asked for a descriptor */
+    uint32_t idle_in_vain; /* rests in a row that could not begin, although nothing was done */
+    dur__worker worker;    /* activities that run inside a step */
+} dur__stepped;
 
 /* ---- the runtime ---- */
 
@@ -334,6 +367,9 @@ struct dur_runtime {
     dur__work work;
     dur__thread keeper;
     bool keeper_started;
+    dur__keeper_times keeper_next; /* the keeper's alone, as is … */
+    dur_arena *keeper_arena;
+    dur__stepped stepped;
     atomic_uint_fast64_t task_serial;
     dur__map renewals;     /* token → text, stores without owners; under mutex */
     dur__map unregistered; /* name → backoff state; under mutex */
@@ -365,6 +401,20 @@ int dur__options_take(dur_runtime *runtime, const dur_runtime_options *given, du
 void dur__options_free(dur_runtime *runtime);
 
 /* loop.c */
+/* One pass does what there is to do, and never sleeps: a thread that calls it does so in between (dur__loop_main), a
+   host by itself (step.c). */
+typedef enum dur__pass {
+    DUR__PASS_MORE,     /* call it again */
+    DUR__PASS_IDLE,     /* nothing to do until something comes */
+    DUR__PASS_FENCED,   /* not until it has beaten: pause_us */
+    DUR__PASS_NO_OWNER, /* not until there is a new owner id: pause_us */
+    DUR__PASS_ENDED     /* released, or left behind */
+} dur__pass;
+dur__pass dur__loop_pass(dur__loop *loop);
+/* Behind IDLE: what the host may sleep on.  False: something has come, call pass.  Then, behind the sleep: has it? */
+bool dur__loop_rest(dur__loop *loop, dur_rest *out);
+bool dur__loop_rise(dur__loop *loop, const dur_rest *slept);
+void dur__loop_drop(dur__loop *loop);
 int dur__loop_open(dur__loop *loop, dur_runtime *runtime, unsigned index, dur_error *err);
 void dur__loop_main(void *loop);
 void dur__loop_close(dur__loop *loop);
@@ -515,7 +565,20 @@ void dur__narrate_turn(const dur__inst *inst, const dur__turn *turn);
 void dur__narrate_activity_start(const dur__task *task);
 void dur__narrate_activity_end(const dur__task *task, bool cancelled);
 
+/* step.c */
+void dur__step_open(dur_runtime *runtime); /* on the thread that will step */
+void dur__step_close(dur_runtime *runtime);
+void dur__step_beat(dur_runtime *runtime); /* from inside an activity: the keeper's, if something is due */
+bool dur__step_wait(dur_runtime *runtime,
+                    uint64_t until_us); /* stop: one more step, or sleep; false: the time is over */
+
 /* worker.c */
+bool dur__worker_run_one(dur__worker *worker); /* on this thread, without waiting; false: nothing to run */
+void dur__worker_name(dur__worker *worker, dur_runtime *runtime);
+void dur__worker_begin(dur__worker *worker, dur__task *task); /* under work.mutex */
+/* False: the task was abandoned meanwhile; then only left_behind may follow, which frees the worker. */
+bool dur__worker_finish(dur__worker *worker, dur__task *task);
+void dur__worker_left_behind(dur__worker *worker, dur__task *task);
 int dur__workers_start(dur_runtime *runtime, dur_error *err);
 int dur__worker_add(dur_runtime *runtime);
 void dur__workers_stop(dur_runtime *runtime);
@@ -528,6 +591,7 @@ struct dur_act {
     dur__task *task;
 };
 void dur__activity_run(dur__task *task);
+void dur__activity_ended(dur__task *task, const dur_outcome *given);
 void dur__activity_cleanup(dur__task *task);
 void dur__activity_sqlite_close(dur__task *task);
 
@@ -570,7 +634,9 @@ void dur__backoff_free(dur_runtime *runtime);
 
 /* keeper.c */
 void dur__keeper_begin(dur_runtime *runtime); /* after a registration, before the threads: look for dead owners */
+void dur__keeper_open(dur_runtime *runtime);
 void dur__keeper_main(void *runtime);
+uint64_t dur__keeper_pass(dur_runtime *runtime); /* without a thread: what is due; when the next is, monotonic µs */
 void dur__keeper_kick(dur_runtime *runtime);
 void dur__keeper_look(dur_runtime *runtime); /* what it has to do next may have changed */
 bool dur__keeper_fenced(dur_runtime *runtime);

@@ -14,6 +14,7 @@ void dur__work_init(dur__work *work) {
     dur__cond_init(&work->changed);
     dur__cond_init(&work->idle_changed);
     dur__list_init(&work->queue);
+    dur__list_init(&work->taken);
     dur__list_init(&work->blocked);
     dur__list_init(&work->running);
     dur__list_init(&work->workers);
@@ -29,7 +30,7 @@ static size_t room_locked(const dur_runtime *runtime) {
     const dur__work *work = &runtime->work;
     size_t limit = (size_t)runtime->options.worker_concurrency + runtime->options.prefetch;
     /* Those that wait for their session stand in nobody's way; how many of them are taken has its own limit. */
-    size_t used = work->queued + work->running_count + work->reserved;
+    size_t used = work->queued + work->taken_count + work->running_count + work->reserved;
     return used < limit ? limit - used : 0;
 }
 
@@ -43,7 +44,8 @@ size_t dur__work_room(dur_runtime *runtime) {
 bool dur__work_idle(dur_runtime *runtime) {
     const dur__work *work = &runtime->work;
     dur__mutex_lock(&runtime->work.mutex);
-    bool idle = work->running_count + work->queued + work->reserved < runtime->options.worker_concurrency;
+    bool idle =
+        work->running_count + work->queued + work->taken_count + work->reserved < runtime->options.worker_concurrency;
     dur__mutex_unlock(&runtime->work.mutex);
     return idle;
 }
@@ -79,6 +81,21 @@ static void signal_workers(dur__work *work, size_t count) {
         dur__cond_signal(&work->changed);
 }
 
+static bool for_host(const dur__task *task) {
+    return task->handler != NULL && task->handler->taken;
+}
+
+/* Ready to begin: a worker's, or the host's. */
+static void queue_locked(dur__work *work, dur__task *task) {
+    if (for_host(task)) {
+        dur__list_push(&work->taken, &task->link);
+        work->taken_count++;
+    } else {
+        dur__list_push(&work->queue, &task->link);
+        work->queued++;
+    }
+}
+
 /* The tasks were reserved; now they wait for a worker.  A session beyond the limit waits for one to end. */
 void dur__work_push(dur_runtime *runtime, dur__link *tasks, size_t count) {
     if (count == 0) return;
@@ -98,8 +115,7 @@ void dur__work_push(dur_runtime *runtime, dur__link *tasks, size_t count) {
             continue;
         }
         task->has_session = task->item.session_id != NULL;
-        dur__list_push(&work->queue, link);
-        work->queued++;
+        queue_locked(work, task);
     }
     work->batch_at_us = now_us;
     size_t woken = work->queued > 0 ? claim_idle_locked(work, 1) : 0;
@@ -128,8 +144,7 @@ static void leave_session_locked(dur_runtime *runtime, dur__task *task) {
         waiting->has_session = true;
         dur__list_unlink(at);
         work->blocked_count--;
-        dur__list_push(&work->queue, at);
-        work->queued++;
+        queue_locked(work, waiting);
         signal_workers(work, claim_idle_locked(work, 1)); /* rare: the lock is the caller's */
     }
 }
@@ -140,6 +155,8 @@ static void unlink_waiting_locked(dur_runtime *runtime, dur__task *task) {
     dur__list_unlink(&task->link);
     if (blocked)
         work->blocked_count--;
+    else if (for_host(task))
+        work->taken_count--;
     else
         work->queued--;
     leave_session_locked(runtime, task);
@@ -160,8 +177,8 @@ size_t dur__work_take_waiting(dur_runtime *runtime, dur__loop *loop, dur__link *
     size_t count = 0;
     uint64_t now_us = dur__monotonic_us();
     dur__mutex_lock(&work->mutex);
-    dur__link *lists[2] = { &work->queue, &work->blocked };
-    for (int i = 0; i < 2; i++) {
+    dur__link *lists[3] = { &work->queue, &work->blocked, &work->taken };
+    for (int i = 0; i < 3; i++) {
         DUR__LIST_EACH_SAFE(lists[i], at, after) {
             dur__task *task = DUR__CONTAINER(at, dur__task, link);
             if (task->loop != loop || now_us - task->queued_at_us < waited_us) continue;

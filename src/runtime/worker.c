@@ -49,23 +49,36 @@ void dur__task_fail(dur__task *task, const dur_failure *failure) {
     completion_begin(task, DUR_WORK_ACTIVITY_FAILED)->details = kept;
 }
 
-/* Under the mutex: the next task, or NULL at the end. */
+/* Under the mutex: it runs from now on. */
+void dur__worker_begin(dur__worker *worker, dur__task *task) {
+    dur__work *work = &worker->runtime->work;
+    dur__list_unlink(&task->link);
+    dur__list_push(&work->running, &task->link);
+    work->running_count++;
+    worker->task = task;
+    atomic_fetch_add(&work->in_hand, 1);
+    task->started_at_us = dur__monotonic_us();
+    atomic_store(&task->state, DUR__TASK_RUNNING);
+}
+
+/* Under the mutex: the next task, if it may begin; NULL: none. */
 static dur__task *take_locked(dur__worker *worker) {
+    dur__work *work = &worker->runtime->work;
+    dur__link *link = dur__keeper_fenced(worker->runtime) || work->closed ? NULL : dur__list_first(&work->queue);
+    if (link == NULL) return NULL;
+    dur__task *task = DUR__CONTAINER(link, dur__task, link);
+    work->queued--;
+    dur__worker_begin(worker, task);
+    return task;
+}
+
+/* Under the mutex: the next task, or NULL at the end. */
+static dur__task *wait_locked(dur__worker *worker) {
     dur_runtime *runtime = worker->runtime;
     dur__work *work = &runtime->work;
     for (;;) {
-        bool fenced = dur__keeper_fenced(runtime);
-        dur__link *link = fenced || work->closed ? NULL : dur__list_first(&work->queue);
-        if (link != NULL) {
-            dur__task *task = DUR__CONTAINER(link, dur__task, link);
-            dur__list_unlink(link);
-            dur__list_push(&work->running, link);
-            work->queued--;
-            work->running_count++;
-            worker->task = task;
-            atomic_fetch_add(&work->in_hand, 1);
-            task->started_at_us = dur__monotonic_us();
-            atomic_store(&task->state, DUR__TASK_RUNNING);
+        dur__task *task = take_locked(worker);
+        if (task != NULL) {
             if (work->queued > work->waking && work->idle > work->waking &&
                 task->started_at_us - work->batch_at_us >= LAZY_US) {
                 work->waking++;
@@ -75,7 +88,7 @@ static dur__task *take_locked(dur__worker *worker) {
         }
         if (work->exit) return NULL;
         work->idle++;
-        if (fenced)
+        if (dur__keeper_fenced(runtime))
             (void)dur__cond_wait_ms(&work->changed, &work->mutex, 50);
         else
             dur__cond_wait(&work->changed, &work->mutex);
@@ -95,7 +108,7 @@ static void count_result(dur_runtime *runtime, const dur__task *task) {
 }
 
 /* False: the task was abandoned meanwhile, this thread's slot has a successor and the runtime may be gone soon. */
-static bool finish(dur__worker *worker, dur__task *task) {
+bool dur__worker_finish(dur__worker *worker, dur__task *task) {
     dur_runtime *runtime = worker->runtime;
     dur__work *work = &runtime->work;
     dur__loop *loop = task->loop;
@@ -119,7 +132,7 @@ static bool finish(dur__worker *worker, dur__task *task) {
     return true;
 }
 
-static void task_end_left_behind(dur__worker *worker, dur__task *task) {
+void dur__worker_left_behind(dur__worker *worker, dur__task *task) {
     dur_runtime *runtime = worker->runtime;
     dur__log(DUR_LOG_WARN, DUR__LOG_ACTIVITY,
              DUR__FIELDS(DUR__TEXT("activity_name", task->item.name), DUR__TEXT("instance_id", task->item.instance)),
@@ -130,6 +143,15 @@ static void task_end_left_behind(dur__worker *worker, dur__task *task) {
     dur__runtime_release(runtime);
 }
 
+static void run(dur__worker *worker, dur__task *task) {
+    task->worker_id = worker->id;
+    dur__gate_started(task->alone);
+    dur__narrate_activity_start(task);
+    dur__crash_report_inside(task->item.name, task->item.instance);
+    dur__activity_run(task);
+    dur__crash_report_inside(NULL, NULL);
+}
+
 static void worker_main(void *data) {
     dur__worker *worker = data;
     dur_runtime *runtime = worker->runtime;
@@ -137,16 +159,11 @@ static void worker_main(void *data) {
     dur__runtime_inside = runtime;
     dur__crash_report_thread_begin();
     dur__mutex_lock(&work->mutex);
-    for (dur__task *task; (task = take_locked(worker)) != NULL;) {
+    for (dur__task *task; (task = wait_locked(worker)) != NULL;) {
         dur__mutex_unlock(&work->mutex);
-        task->worker_id = worker->id;
-        dur__gate_started(task->alone);
-        dur__narrate_activity_start(task);
-        dur__crash_report_inside(task->item.name, task->item.instance);
-        dur__activity_run(task);
-        dur__crash_report_inside(NULL, NULL);
-        if (!finish(worker, task)) {
-            task_end_left_behind(worker, task);
+        run(worker, task);
+        if (!dur__worker_finish(worker, task)) {
+            dur__worker_left_behind(worker, task);
             dur__crash_report_thread_end();
             return;
         }
@@ -158,6 +175,29 @@ static void worker_main(void *data) {
     dur__mutex_unlock(&work->mutex);
 }
 
+/* ---- without a thread ---- */
+
+/* It may be called again from inside the activity, by a client's wait that drives: each call has its own task. */
+bool dur__worker_run_one(dur__worker *worker) {
+    dur__work *work = &worker->runtime->work;
+    dur__mutex_lock(&work->mutex);
+    dur__task *outer = worker->task, *task = take_locked(worker);
+    dur__mutex_unlock(&work->mutex);
+    if (task == NULL) return false;
+    run(worker, task);
+    bool finished = dur__worker_finish(worker, task);
+    DUR_ASSERT(finished); /* nobody is there to abandon it */
+    worker->task = outer;
+    return true;
+}
+
+void dur__worker_name(dur__worker *worker, dur_runtime *runtime) {
+    worker->runtime = runtime;
+    const char *node = runtime->options.worker_node_id;
+    snprintf(worker->id, sizeof(worker->id), "work-%u-%.64s", worker->index,
+             node != NULL ? node : runtime->session_owner_own);
+}
+
 /* One more worker thread.  0, or an errno. */
 int dur__worker_add(dur_runtime *runtime) {
     dur__worker *worker = dur__xcalloc(1, sizeof(*worker));
@@ -166,9 +206,7 @@ int dur__worker_add(dur_runtime *runtime) {
     dur__mutex_lock(&work->mutex);
     worker->index = (unsigned)work->worker_serial++;
     dur__mutex_unlock(&work->mutex);
-    const char *node = runtime->options.worker_node_id;
-    snprintf(worker->id, sizeof(worker->id), "work-%u-%.64s", worker->index,
-             node != NULL ? node : runtime->session_owner_own);
+    dur__worker_name(worker, runtime);
     char name[16];
     snprintf(name, sizeof(name), "%.9s-w%u", runtime->options.name, worker->index % 1000);
     dur__mutex_lock(&work->mutex);

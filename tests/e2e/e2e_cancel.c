@@ -86,6 +86,7 @@ static void cancel_before_the_first_turn(void **state) {
 }
 
 static void cancel_reaches_children_and_activities(void **state) {
+    NEEDS_THREADS("its activity waits for the test");
     world *w = *state;
     atomic_store(&noticed, 0);
     RUN(w, handlers);

@@ -151,6 +151,7 @@ static void a_level_that_nobody_asked_for_is_not_written(void **state) {
 }
 
 static void lives_are_told(void **state) {
+    NEEDS_THREADS("its activity waits for the test");
     world *w = *state;
     listen(DUR_LOG_DEBUG);
     RUN(w, handlers, .name = "teller");
@@ -216,6 +217,7 @@ static void a_long_history_is_warned_of_once(void **state) {
 /* ---- counters ---- */
 
 static void counters_count_what_happened(void **state) {
+    NEEDS_THREADS("its activity waits for the test");
     world *w = *state;
     RUN(w, handlers, .worker_concurrency = 2);
     start(w, "Parent", "", "p");

@@ -227,6 +227,7 @@ static void every_attempt_keeps_tag_and_session(void **state) {
 /* ---- cancellation, as an activity sees it ---- */
 
 static void cancellation_reaches_descriptor_and_flag(void **state) {
+    NEEDS_THREADS("its activity waits for the test");
     world *w = *state;
     atomic_store(&noticed, 0);
     RUN(w, handlers);

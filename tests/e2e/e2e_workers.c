@@ -194,6 +194,7 @@ static void unregistered_work_waits_for_a_runtime_that_knows_it(void **state) {
 }
 
 static void stopping_lets_running_activities_end(void **state) {
+    NEEDS_THREADS("its activity waits for the test");
     world *w = *state;
     RUN(w, handlers);
     start(w, "BriefFan", "", "b");

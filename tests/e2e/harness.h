@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include <durite/durite.h>
+#include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +33,29 @@ typedef struct world {
     bool broken; /* the test has broken its store, or left it as no user could: it is not checked at the end */
 } world;
 
+/* DURITE_TEST_THREADS=none: the world's runtime has no threads, and runs on the test's: in clients' waits, and in
+   pauses.  A test whose activities wait for the test itself cannot run so, and says it (NEEDS_THREADS). */
+static inline bool without_threads(void) {
+    const char *threads = getenv("DURITE_TEST_THREADS");
+    return threads != NULL && strcmp(threads, "none") == 0;
+}
+#define NEEDS_THREADS(why)                                                                                             \
+    if (without_threads()) skip()
+
+static dur_runtime *stepped_runtime; /* of the world that runs */
+
 static inline void pause_ms(long ms) {
+    struct timespec begin, now;
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    while (stepped_runtime != NULL) {
+        (void)dur_runtime_step(stepped_runtime, 1, NULL); /* called inside an activity, it does nothing */
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        long passed = (now.tv_sec - begin.tv_sec) * 1000 + (now.tv_nsec - begin.tv_nsec) / 1000000;
+        if (passed >= ms) return;
+        uint64_t next = dur_runtime_next_ms(stepped_runtime), left = (uint64_t)(ms - passed);
+        struct pollfd fd = { .fd = dur_runtime_fd(stepped_runtime), .events = POLLIN };
+        (void)poll(&fd, 1, (int)(next < left ? next : left));
+    }
     nanosleep(&(struct timespec){ .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 }, NULL);
 }
 
@@ -119,7 +142,9 @@ static inline int world_setup(void **state) {
 
 static inline void world_run_with(world *w, dur_runtime_options *options) {
     options->store = w->store;
+    if (without_threads()) options->threads = DUR_THREADS_NONE;
     OK(w, dur_runtime_start(&w->runtime, options, &w->err));
+    if (without_threads()) stepped_runtime = w->runtime;
 }
 /* RUN(w, handlers, .worker_concurrency = 4) */
 #define RUN(w, ...)                                                                                                    \
@@ -146,6 +171,7 @@ static inline int runtime_checked(world *w) {
 static inline void world_stop(world *w) {
     if (w->runtime == NULL) return;
     assert_int_equal(runtime_checked(w), 0);
+    stepped_runtime = NULL;
     OK(w, dur_runtime_stop(w->runtime, patience_ms(), &w->err));
     w->runtime = NULL;
 }
@@ -154,6 +180,7 @@ static inline int world_teardown(void **state) {
     world *w = *state;
     int wrong = world_check(w, "before the end");
     if (wrong == 0) wrong = runtime_checked(w);
+    stepped_runtime = NULL;
     if (w->runtime != NULL) dur_runtime_stop(w->runtime, patience_ms(), NULL);
     if (wrong == 0) wrong = world_check(w, "at the end");
     dur_client_free(w->client);

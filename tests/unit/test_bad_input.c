@@ -239,6 +239,8 @@ static void with_nothing_else(void **state) {
     REFUSED(dur_store_lane_open(store, NULL, NULL, &err));
     REFUSED(dur_store_lane_round(NULL, arena, NULL, &err));
     REFUSED(dur_store_lane_wait(NULL, 0, &err));
+    REFUSED(dur_store_lane_rest(NULL, NULL, &err));
+    REFUSED(dur_store_lane_rise(NULL, NULL, NULL, &err));
     REFUSED(dur_store_lane_messages(NULL, arena, "i", "t", NULL, 0, 0, 1, NULL, &count_out, &err));
     REFUSED(dur_store_lane_history(NULL, arena, "i", "t", 0, &item_out, &err));
     REFUSED(dur_store_lane_starts(NULL, arena, 1, &item_out, &count_out, &err));
@@ -715,6 +717,9 @@ static const struct {
     { "tests/unit/test_registry.c",
       " dur_registry_add dur_registry_has dur_registry_merge dur_registry_name dur_registry_new"
       " dur_registry_policy dur_registry_resolve" },
+    { "tests/e2e/e2e_step.c",
+      " dur_act_beat dur_act_end dur_act_input dur_runtime_fd dur_runtime_next_ms dur_runtime_run_until_idle"
+      " dur_runtime_step dur_runtime_take" },
     { "tests/unit/test_goldens.c", " dur_replay_history dur_replay_histories" },
     { "tests/unit/test_log.c", " dur_log_json dur_log_text" },
     { "tests/unit/test_observed.c", " dur_observe dur_observe_snapshot" },
@@ -722,7 +727,8 @@ static const struct {
     { "tests/unit/test_bad_input.c",
       " dur_sqlite_begin dur_sqlite_commit dur_sqlite_enqueue dur_sqlite_open dur_sqlite_raise"
       " dur_sqlite_rollback dur_sqlite_start dur_store_lane_history dur_store_lane_messages"
-      " dur_store_lane_round dur_store_lane_starts dur_store_lane_wait dur_store_watch_wait"
+      " dur_store_lane_rest dur_store_lane_rise dur_store_lane_round dur_store_lane_starts"
+      " dur_store_lane_wait dur_store_watch_wait"
       " dur_store_watch_wake" },
 };
 

@@ -44,6 +44,7 @@
 #include <durite/sys/event.h>
 #include <durite/sys/waker.h>
 #include <durite/sys/work.h>
+#include <poll.h>
 
 DUR_BEGIN_DECLS
 
@@ -416,6 +417,7 @@ typedef struct dur_lane_options {
     const char *owner;                  /* registered before; NULL where the store has no owners */
     dur_waker *waker;                   /* the sleeper to wake; lives longer than the lane */
     const dur_handler_filter *handlers; /* what lane_starts may hand out; lives longer than the lane; NULL: all */
+    bool stepped; /* the thread that uses it comes by when it likes: nothing of others is left to it to write */
 } dur_lane_options;
 
 /* ---- owners ------------------------------------------------------------------------------------------------------ */
@@ -587,6 +589,14 @@ typedef struct dur_dead_letter {
     dur_text json;
 } dur_dead_letter;
 
+/* Until when a lane has nothing to do, and which descriptors may end that sooner (lane_rest). */
+#define DUR_REST_FDS 4
+typedef struct dur_rest {
+    uint64_t us; /* 0: do not sleep; UINT64_MAX: only the descriptors end it */
+    struct pollfd fds[DUR_REST_FDS];
+    size_t fd_count;
+} dur_rest;
+
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
 struct dur_provider_methods {
@@ -674,9 +684,15 @@ struct dur_provider_methods {
     /* One transaction (or as few as possible).  The result is an error only if nothing was done; else each turn and
        ack has its own answer. */
     int (*lane_round)(dur_lane *lane, dur_arena *arena, dur_round *round, dur_error *err);
-    /* Sleep until something may have come for this lane, its waker was woken, or timeout_ms have passed.  Serves
-       whatever others wait for.  Spurious returns are allowed. */
-    int (*lane_wait)(dur_lane *lane, uint64_t timeout_ms, dur_error *err);
+    /*
+     * Waiting, in two halves, so that the sleep between them may be the host's own poll().  lane_rest serves whatever
+     * others wait for and says how long nothing can come by itself, and what to poll for reading, the lane's waker
+     * among it.  out->us is 0: something may have come; do not sleep, no lane_rise follows.  Otherwise the waker counts
+     * as asleep from here until lane_rise, which is told what the poll found.  *news: something may have come, or the
+     * waker was woken; false: rest again.  Both may be wrong in the direction of looking once too often.
+     */
+    int (*lane_rest)(dur_lane *lane, dur_rest *out, dur_error *err);
+    int (*lane_rise)(dur_lane *lane, const dur_rest *slept, bool *news, dur_error *err);
     void (*lane_close)(dur_lane *lane);
     /* Messages of a leased instance behind `after` (a message's id and due time), of one queue or (NULL) all that were
        handed out and all of its queues.  Those of a queue count as handed out; what lies before `after` and was not

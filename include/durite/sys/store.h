@@ -59,7 +59,10 @@ DUR_API int dur_store_get_kv_all_values(dur_provider *store, dur_arena *arena, c
                                         dur_key_value **out, size_t *count, dur_error *err);
 DUR_API int dur_store_lane_open(dur_provider *store, const dur_lane_options *options, dur_lane **out, dur_error *err);
 DUR_API int dur_store_lane_round(dur_lane *lane, dur_arena *arena, dur_round *round, dur_error *err);
+/* lane_rest, a poll, lane_rise; until there is something to look at or timeout_ms have passed. */
 DUR_API int dur_store_lane_wait(dur_lane *lane, uint64_t timeout_ms, dur_error *err);
+DUR_API int dur_store_lane_rest(dur_lane *lane, dur_rest *out, dur_error *err);
+DUR_API int dur_store_lane_rise(dur_lane *lane, const dur_rest *slept, bool *news, dur_error *err);
 DUR_API void dur_store_lane_close(dur_lane *lane);
 DUR_API int dur_store_lane_messages(dur_lane *lane, dur_arena *arena, const char *instance, const char *lock_token,
                                     const char *queue, uint64_t after_due_ms, uint64_t after_id, size_t max,

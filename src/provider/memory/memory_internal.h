@@ -502,7 +502,8 @@ void dur__mem_lane_tell(dur__mem_lane *lane, dur__mem_instance *instance);
 void dur__mem_lane_lost(dur__mem_lane *lane, const char *instance);
 int dur__mem_lane_open(dur_provider *self, const dur_lane_options *options, dur_lane **out, dur_error *err);
 int dur__mem_lane_round(dur_lane *lane, dur_arena *arena, dur_round *round, dur_error *err);
-int dur__mem_lane_wait(dur_lane *lane, uint64_t timeout_ms, dur_error *err);
+int dur__mem_lane_rest(dur_lane *lane, dur_rest *out, dur_error *err);
+int dur__mem_lane_rise(dur_lane *lane, const dur_rest *slept, bool *news, dur_error *err);
 void dur__mem_lane_close(dur_lane *lane);
 int dur__mem_lane_messages(dur_lane *lane, dur_arena *arena, const char *instance, const char *lock_token,
                            const char *queue, uint64_t after_due_ms, uint64_t after_id, size_t max,

@@ -185,19 +185,20 @@ static uint64_t quiet_us(dur__mem *mem, dur__mem_lane *lane) {
     return us;
 }
 
-int dur__mem_lane_wait(dur_lane *base, uint64_t timeout_ms, dur_error *err) {
+int dur__mem_lane_rest(dur_lane *base, dur_rest *out, dur_error *err) {
     dur__mem_lane *lane = lane_of(base);
-    dur__mem *mem = lane->mem;
-    uint64_t deadline = dur__mem_deadline(timeout_ms);
+    uint64_t us = quiet_us(lane->mem, lane);
     (void)err;
-    for (;;) {
-        uint64_t us = quiet_us(mem, lane);
-        uint64_t now = dur__monotonic_us();
-        if (us == 0 || now >= deadline) return DUR_OK;
-        if (deadline != UINT64_MAX && deadline - now < us) us = deadline - now;
-        if (!mem->real_time && us > FAKE_TIME_SLICE_US) us = FAKE_TIME_SLICE_US;
-        if (dur_waker_sleep(lane->waker, us) || mem->real_time) return DUR_OK;
-    }
+    if (us == 0 || !dur_waker_sleep_begin(lane->waker)) return DUR_OK;
+    out->fds[out->fd_count++] = (struct pollfd){ .fd = dur_waker_fd(lane->waker), .events = POLLIN };
+    out->us = !lane->mem->real_time && us > FAKE_TIME_SLICE_US ? FAKE_TIME_SLICE_US : us;
+    return DUR_OK;
+}
+
+int dur__mem_lane_rise(dur_lane *base, const dur_rest *slept, bool *news, dur_error *err) {
+    (void)slept, (void)err;
+    *news = dur_waker_sleep_end(lane_of(base)->waker);
+    return DUR_OK;
 }
 
 /* ---- reads of a leased instance ---------------------------------------------------------------------------------- */

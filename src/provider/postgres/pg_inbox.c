@@ -127,7 +127,7 @@ int dur__pg_lane_starts(dur_lane *base, dur_arena *arena, size_t max, dur_orches
     dur__pg *store = lane->store;
     (void)err;
     *count = 0;
-    bool takes = lane->owner != NULL && !lane->unknown;
+    bool takes = lane->owner != NULL && !lane->unknown && !lane->stepped;
     if (atomic_load(&lane->takes_starts) != takes) atomic_store(&lane->takes_starts, takes);
     if (!takes || atomic_load(&lane->starts_wait) == 0) return DUR_OK;
     if (lane->start_serial == 0) dur__pg_token(store, lane->start_prefix);

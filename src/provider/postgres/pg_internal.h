@@ -15,6 +15,7 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "base/thread.h"
+#include "provider/postgres/pg_methods.h"
 
 #include <durite/postgres.h>
 #include <durite/sys/provider_methods.h>
@@ -168,9 +169,11 @@ typedef struct dur__pg_lane {
     atomic_bool news;         /* something was sent or set free since the last look */
     atomic_bool doubts;       /* the server may know less than the lane (pg_leases.c) */
     atomic_bool in_round;     /* in lane_round */
+    bool stepped;             /* dur_lane_options */
     atomic_bool takes_starts; /* somebody runs it who takes starts */
     atomic_uint starts_wait;  /* in its inbox */
     atomic_bool asleep;       /* … whoever puts one there must wake it */
+    uint64_t rest_at_us;      /* since when it has had nothing to do; 0: it has */
     atomic_uint load;         /* turns of its rounds, the last ones counting most */
     dur__link inbox;          /* starts that wait for it */
     dur__map fresh;           /* instances that it acquired new, see pg_usual.c */
@@ -342,10 +345,8 @@ int dur__pg_migrate(dur__pg *store, dur_error *err);
 int dur__pg_drop_schema(dur__pg *store, dur_error *err);
 /* As a later version of this library would: further migrations behind ours.  For tests. */
 int dur__pg_migrate_further(dur__pg *store, const dur__pg_migration *more, int count, dur_error *err);
-int dur__pg_check(dur_provider *self, dur_error *err);
 
 /* pg_time.c */
-uint64_t dur__pg_now_ms(dur_provider *self);
 void dur__pg_saw_now(dur__pg *store, uint64_t now_ms);
 uint64_t dur__pg_deadline(uint64_t timeout_ms);
 void dur__pg_token(dur__pg *store, char out[DUR__PG_TOKEN_SIZE]);
@@ -368,11 +369,6 @@ void dur__pg_outbox_lock(dur__pg_outbox *box, const char *instance, const char *
 void dur__pg_outbox_send_locks(dur__pg_outbox *box, dur__pg_batch *batch, const dur__pg_lane *lane);
 void dur__pg_outbox_send(dur__pg_outbox *box, dur__pg_batch *batch);
 void dur__pg_outbox_end(dur__pg_outbox *box);
-int dur__pg_enqueue_for_orchestrator(dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err);
-int dur__pg_enqueue_starts(dur_provider *self, dur_start *starts, size_t count, dur_error *err);
-int dur__pg_enqueue_start(dur_provider *self, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms,
-                          bool *existed, dur_error *err);
-int dur__pg_enqueue_existing(dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err);
 int dur__pg_start_on(dur__pg_conn *conn, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms,
                      bool *existed, dur_error *err); /* inside the caller's transaction */
 int dur__pg_existing_on(dur__pg_conn *conn, const dur_message *item, uint64_t delay_ms, dur_error *err);
@@ -447,8 +443,6 @@ void dur__pg_turns_commit(dur__pg *store, dur__pg_conn *conn, dur__pg_lane *lane
 bool dur__pg_turn_valid(const dur__pg_lane *lane, dur_turn_commit *turn);
 void dur__pg_turn_failed(dur_turn_commit *turn, const dur_error *err);
 bool dur__pg_refused(const dur__pg_batch *batch, int code); /* a comparison or a unique key, not the store */
-int dur__pg_ack_orchestration_item(dur_provider *self, dur_turn_commit *turn, dur_error *err);
-int dur__pg_commit_turns(dur_provider *self, dur_turn_commit *turns, size_t count, dur_error *err);
 
 /* pg_fetch.c */
 typedef struct dur__pg_fetch_plan {
@@ -465,14 +459,6 @@ int dur__pg_undo_claims(dur__pg_conn *conn, const char *token_prefix, dur_error 
 int dur__pg_undo_unknown(dur__pg_conn *conn, int backend, const char *token_prefix, int code, dur_error *err);
 void dur__pg_fence_add(dur__pg *store, dur__pg_batch *batch, const char *owner);
 int64_t dur__pg_fence_key(const dur__pg *store, const char *owner);
-int dur__pg_fetch_orchestration_item(dur_provider *self, dur_arena *arena, const dur_fetch *how,
-                                     dur_orchestration_item *out, dur_error *err);
-int dur__pg_fetch_turns(dur_provider *self, dur_arena *arena, const dur_fetch *how, dur_orchestration_item *out,
-                        size_t *count, dur_error *err);
-int dur__pg_abandon_orchestration_item(dur_provider *self, const char *lock_token, uint64_t delay_ms,
-                                       bool ignore_attempt, dur_error *err);
-int dur__pg_renew_orchestration_item_lock(dur_provider *self, const char *lock_token, uint64_t extend_ms,
-                                          dur_error *err);
 
 /* pg_work.c */
 void dur__pg_work_fetch_add(dur__pg *store, dur__pg_batch *batch, const dur_work_fetch *how, const char *token_prefix,
@@ -482,23 +468,6 @@ size_t dur__pg_work_fetch_read(const dur__pg_batch *batch, int at, dur_arena *ar
 void dur__pg_acks_add(dur__pg *store, dur__pg_batch *batch, const dur_work_ack *acks, size_t count);
 void dur__pg_acks_commit(dur__pg *store, dur__pg_conn *conn, dur_work_ack *acks, size_t count);
 void dur__pg_ack_lost(dur_work_ack *ack);
-int dur__pg_enqueue_for_worker(dur_provider *self, const dur_message *item, dur_error *err);
-int dur__pg_fetch_work_item(dur_provider *self, dur_arena *arena, const dur_work_fetch *how, dur_leased_work *out,
-                            dur_error *err);
-int dur__pg_ack_work_item(dur_provider *self, const char *lock_token, const dur_message *completion, dur_error *err);
-int dur__pg_renew_work_item_lock(dur_provider *self, const char *lock_token, uint64_t extend_ms, dur_error *err);
-int dur__pg_abandon_work_item(dur_provider *self, const char *lock_token, uint64_t delay_ms, bool ignore_attempt,
-                              dur_error *err);
-int dur__pg_fetch_works(dur_provider *self, dur_arena *arena, const dur_work_fetch *how, dur_leased_work *out,
-                        size_t *count, dur_error *err);
-int dur__pg_ack_works(dur_provider *self, dur_work_ack *acks, size_t count, dur_error *err);
-int dur__pg_check_works(dur_provider *self, const dur_worker_claim *claims, size_t count, uint64_t extend_ms,
-                        bool *lost, dur_error *err);
-int dur__pg_return_works(dur_provider *self, const dur_worker_claim *claims, size_t count, dur_error *err);
-int dur__pg_alone_ended(dur_provider *self, const char *lock_token, dur_error *err);
-int dur__pg_dead_letter_work(dur_provider *self, const char *lock_token, const char *reason, dur_error *err);
-int dur__pg_renew_session_lock(dur_provider *self, const char *const *owners, size_t owner_count, uint64_t extend_ms,
-                               uint64_t idle_ms, uint64_t *renewed, dur_error *err);
 /* The sessions of work that somebody holds, in order: waits, and is therefore the first that a transaction locks. */
 #define DUR__PG_LOCK_SESSIONS(which)                                                                                   \
     "SELECT s.session_id FROM @sessions s WHERE s.session_id IN (SELECT w.session_id FROM @worker w WHERE " which      \
@@ -522,14 +491,10 @@ void dur__pg_sessions_lock_add(dur__pg *store, dur__pg_batch *batch, dur__pg_arr
     " " seed "))), made AS (INSERT INTO @sessions (session_id, holder, owner, lock_ms, until_ms, active_ms) SELECT"    \
     " w.session, w.node, w.owner, w.lock_ms, w.until_ms, n.now FROM missing w, n ON CONFLICT (session_id) DO NOTHING"  \
     " RETURNING session_id), claimed AS (SELECT session_id FROM changed UNION ALL SELECT session_id FROM made)"
-int dur__pg_cleanup_orphaned_sessions(dur_provider *self, uint64_t idle_ms, uint64_t *removed, dur_error *err);
 
 /* pg_inbox.c: starts that their first turn writes */
 /* Hands starts to lanes and waits; done[i]: it was written or refused, its answer is there.  Else: do it yourself. */
 void dur__pg_inbox_starts(dur__pg *store, dur_start *starts, size_t count, bool *done);
-int dur__pg_lane_starts(dur_lane *lane, dur_arena *arena, size_t max, dur_orchestration_item *out, size_t *count,
-                        dur_error *err);
-void dur__pg_lane_start_back(dur_lane *lane, const char *lock_token);
 /* After a round: whoever waits for the starts that these turns were to write is told what was learned. */
 bool dur__pg_start_valid(const dur__pg_lane *lane, dur_turn_commit *turn); /* false: error and fault are set */
 void dur__pg_inbox_answer(dur__pg_lane *lane, dur_turn_commit **turns, size_t count);
@@ -538,15 +503,6 @@ void dur__pg_inbox_close(dur__pg_lane *lane); /* nobody will take what waits the
 /* pg_lane.c, pg_round.c */
 /* After a round whose outcome was not learned: give up every lease; the next look says so in round->lost. */
 int dur__pg_lane_recover(dur__pg_lane *lane, dur_error *err);
-int dur__pg_lane_open(dur_provider *self, const dur_lane_options *options, dur_lane **out, dur_error *err);
-int dur__pg_lane_round(dur_lane *lane, dur_arena *arena, dur_round *round, dur_error *err);
-int dur__pg_lane_wait(dur_lane *lane, uint64_t timeout_ms, dur_error *err);
-void dur__pg_lane_close(dur_lane *lane);
-int dur__pg_lane_messages(dur_lane *lane, dur_arena *arena, const char *instance, const char *lock_token,
-                          const char *queue, uint64_t after_due_ms, uint64_t after_id, size_t max,
-                          dur_fetched_message **out, size_t *count, dur_error *err);
-int dur__pg_lane_history(dur_lane *lane, dur_arena *arena, const char *instance, const char *lock_token,
-                         uint64_t execution_id, dur_orchestration_item *out, dur_error *err);
 
 /* pg_notify.c */
 void dur__pg_wake_local(dur__pg *store, const dur__pg_lane *but); /* lanes and watches */
@@ -560,18 +516,9 @@ void dur__pg_saw_hearing(dur__pg *store, bool heard, unsigned greetings); /* a l
 bool dur__pg_owes_notification(dur__pg_lane *lane);
 bool dur__pg_may_notify(dur__pg *store, bool urgent);
 void dur__pg_session_known(dur__pg *store, int backend, bool ours);
-int dur__pg_watch_open(dur_provider *self, const char *instance, dur_watch **out, dur_error *err);
-int dur__pg_watch_wait(dur_watch *watch, uint64_t timeout_ms, dur_error *err);
-void dur__pg_watch_wake(dur_watch *watch);
-void dur__pg_watch_close(dur_watch *watch);
 bool dur__pg_drain_notifications(dur__pg_conn *conn, const char *owner); /* true: something for us */
 
 /* pg_owner.c */
-int dur__pg_owner_register(dur_provider *self, const dur_owner_options *options, dur_error *err);
-int dur__pg_owner_beat(dur_provider *self, const char *owner, dur_owner_report *out, dur_error *err);
-int dur__pg_owner_release(dur_provider *self, const char *owner, dur_error *err);
-int dur__pg_owner_holdings(dur_provider *self, dur_arena *arena, const char *owner, dur_holding **out, size_t *count,
-                           dur_error *err);
 /* `missing`: the owner is not registered. */
 int dur__pg_owner_check(dur__pg *store, const char *op, const char *owner, dur_code missing, dur_error *err);
 void dur__pg_keepers_close(dur__pg *store);
@@ -592,44 +539,7 @@ void dur__pg_look_add(dur__pg_look *look, const dur__pg_glance *before, const du
 bool dur__pg_look_silent(const dur__pg_look *look);      /* for its whole timeout */
 uint64_t dur__pg_look_left_us(const dur__pg_look *look); /* until it is dead if it stays so; UINT64_MAX: locked */
 
-/* pg_read.c */
-int dur__pg_read(dur_provider *self, dur_arena *arena, const char *instance, uint64_t execution_id, dur_event_row **out,
-                 size_t *count, dur_error *err);
-int dur__pg_append(dur_provider *self, const char *instance, uint64_t execution_id, const dur_event_row *events,
-                   size_t count, dur_error *err);
-int dur__pg_get_custom_status(dur_provider *self, dur_arena *arena, const char *instance, uint64_t last_seen,
-                              bool *changed, const char **status, uint64_t *version, dur_error *err);
-int dur__pg_get_kv_value(dur_provider *self, dur_arena *arena, const char *instance, const char *key,
-                         const char **value, dur_error *err);
-int dur__pg_get_kv_all_values(dur_provider *self, dur_arena *arena, const char *instance, dur_key_value **out,
-                              size_t *count, dur_error *err);
-int dur__pg_get_instance_stats(dur_provider *self, dur_arena *arena, const char *instance, bool *found,
-                               dur_instance_stats *out, dur_error *err);
-
 /* pg_admin.c and pg_delete.c */
-int dur__pg_list_instances(dur_provider *self, dur_arena *arena, const dur_instance_query *query,
-                           dur_instance_row **out, size_t *count, dur_error *err);
-int dur__pg_get_instance(dur_provider *self, dur_arena *arena, const char *instance, dur_instance_row *out,
-                         dur_error *err);
-int dur__pg_list_executions(dur_provider *self, dur_arena *arena, const char *instance, dur_execution_row **out,
-                            size_t *count, dur_error *err);
-int dur__pg_get_system_metrics(dur_provider *self, dur_system_metrics *out, dur_error *err);
-int dur__pg_get_queue_depths(dur_provider *self, dur_queue_depths *out, dur_error *err);
-int dur__pg_dead_letter_messages(dur_provider *self, const char *instance, const uint64_t *ids, size_t count,
-                                 const char *reason, dur_error *err);
-int dur__pg_list_dead_letters(dur_provider *self, dur_arena *arena, uint64_t after_id, size_t limit,
-                              dur_dead_letter **out, size_t *count, dur_error *err);
-int dur__pg_delete_dead_letters(dur_provider *self, const uint64_t *ids, size_t count, dur_error *err);
-int dur__pg_set_suspended(dur_provider *self, const char *instance, const char *reason, dur_error *err);
-int dur__pg_delete_instances(dur_provider *self, const char *const *ids, size_t count, bool force,
-                             dur_delete_result *out, dur_error *err);
-int dur__pg_delete_instances_bulk(dur_provider *self, const dur_bulk_filter *filter, dur_delete_result *out,
-                                  dur_error *err);
-int dur__pg_prune_executions(dur_provider *self, const char *instance, const dur_prune_options *options,
-                             dur_prune_result *out, dur_error *err);
-int dur__pg_prune_executions_bulk(dur_provider *self, const dur_bulk_filter *filter, const dur_prune_options *options,
-                                  dur_prune_result *out, dur_error *err);
-int dur__pg_vacuum(dur_provider *self, uint64_t pages_max, uint64_t *pages_left, dur_error *err);
 /* In a transaction on conn: delete these instances and all of theirs, and tell the lanes that held them. */
 int dur__pg_erase(dur__pg_conn *conn, dur__pg_array *ids, dur_delete_result *out, dur_error *err);
 /* Before it, and before anything about them is read: lock their rows, in order, and make those that are missing: one
@@ -741,8 +651,6 @@ void dur__pg_lock_to_delete_add(dur__pg_batch *batch, const dur__pg_array *ids);
        " IS NOT NULL UNION ALL SELECT unnest(" parameter "))"
 /* That parameter. */
 void dur__pg_handlers(dur__pg_args *args, const dur_handler_filter *filter);
-int dur__pg_list_unserved(dur_provider *self, dur_arena *arena, size_t each, dur_unserved **out, size_t *count,
-                          dur_error *err);
 /* What a worker row says of it. */
 const char *dur__pg_handler_of(const dur_message *item);
 /* The work in their rows is a row of its own (pg_step.c), and they say what history says. */

@@ -33,6 +33,7 @@ int dur__pg_lane_open(dur_provider *self, const dur_lane_options *options, dur_l
     lane->holder = dur__pg_random_holder(store);
     lane->owner = dur__xstrdup(options->owner);
     lane->waker = options->waker;
+    lane->stepped = options->stepped;
     lane->next_due_ms = DUR_NEVER;
     lane->handlers = options->handlers;
     lane->more = true; /* the first look sees everything */
@@ -154,41 +155,21 @@ static bool fall_asleep(dur__pg_lane *lane) {
     return false;
 }
 
-/* True when there is something to do. */
-static bool sleep_once(dur__pg_lane *lane, int timeout_ms) {
-    struct pollfd watched[2] = { { .fd = dur_waker_fd(lane->waker), .events = POLLIN },
-                                 { .fd = lane->conn->pg != NULL ? PQsocket(lane->conn->pg) : -1, .events = POLLIN } };
-    if (!fall_asleep(lane)) return true;
-    int ready = poll(watched, 2, timeout_ms);
-    atomic_store(&lane->asleep, false);
-    bool woken = dur_waker_sleep_end(lane->waker);
-    if (ready > 0 && watched[1].revents != 0) {
-        bool lost = PQconsumeInput(lane->conn->pg) != 1; /* the next round reconnects and looks */
-        if (lost || dur__pg_drain_notifications(lane->conn, lane->owner)) {
-            atomic_store(&lane->news, true);
-            return true;
-        }
-    }
-    return woken;
+/* In pieces: when the beats stop, the long sleep ends too. */
+static uint64_t rest_ms(dur__pg_lane *lane) {
+    uint64_t now = dur__monotonic_us();
+    if (lane->rest_at_us == 0) lane->rest_at_us = now;
+    uint64_t slept_ms = (now - lane->rest_at_us) / 1000u;
+    if (lane->notify_pending && slept_ms >= NOTIFY_WAIT_MS) flush_notification(lane);
+    uint64_t ms = quiet_ms(lane, slept_ms);
+    if (ms > SAFETY_MS) ms = SAFETY_MS;
+    /* too early for another notification, or not worth a round trip of its own if work comes */
+    if (lane->notify_pending && NOTIFY_WAIT_MS - slept_ms < ms) ms = NOTIFY_WAIT_MS - slept_ms;
+    return lane->store->caller_clock && ms > FAKE_TIME_SLICE_MS ? FAKE_TIME_SLICE_MS : ms;
 }
 
-/* False: the deadline has come.  In pieces: when the beats stop, the long sleep ends too. */
-static bool sleep_until(dur__pg_lane *lane, uint64_t deadline) {
-    uint64_t began = dur__monotonic_us();
-    for (uint64_t now = began;; now = dur__monotonic_us()) {
-        uint64_t ms = quiet_ms(lane, (now - began) / 1000u);
-        if (now >= deadline) return false;
-        if (ms == 0) return true;
-        if (ms > SAFETY_MS) ms = SAFETY_MS;
-        if (deadline != UINT64_MAX && (deadline - now) / 1000u < ms) ms = (deadline - now) / 1000u + 1;
-        if (lane->store->caller_clock && ms > FAKE_TIME_SLICE_MS) ms = FAKE_TIME_SLICE_MS;
-        if (sleep_once(lane, (int)ms)) return true;
-    }
-}
-
-int dur__pg_lane_wait(dur_lane *base, uint64_t timeout_ms, dur_error *err) {
+int dur__pg_lane_rest(dur_lane *base, dur_rest *out, dur_error *err) {
     dur__pg_lane *lane = lane_of(base);
-    uint64_t deadline = dur__pg_deadline(timeout_ms);
     (void)err;
     if (dur__pg_owes_notification(lane) && lane->notify_urgent && dur__pg_may_notify(lane->store, true))
         flush_notification(lane);
@@ -197,16 +178,31 @@ int dur__pg_lane_wait(dur_lane *base, uint64_t timeout_ms, dur_error *err) {
         atomic_store(&lane->news, true);
         lane->more = lane->unseen = false;
     }
-    if (atomic_load(&lane->news)) return DUR_OK;
-    if (lane->notify_pending) { /* too early for another one, or not worth a round trip of its own if work comes */
-        uint64_t soon = dur__pg_deadline(NOTIFY_WAIT_MS);
-        if (!sleep_until(lane, soon < deadline ? soon : deadline)) {
-            flush_notification(lane);
-            (void)sleep_until(lane, deadline);
-        }
-    } else {
-        (void)sleep_until(lane, deadline);
+    uint64_t ms = atomic_load(&lane->news) ? 0 : rest_ms(lane);
+    if (ms == 0 || !fall_asleep(lane)) {
+        lane->rest_at_us = 0;
+        return DUR_OK;
     }
+    out->us = ms * 1000u;
+    out->fds[out->fd_count++] = (struct pollfd){ .fd = dur_waker_fd(lane->waker), .events = POLLIN };
+    if (lane->conn->pg != NULL)
+        out->fds[out->fd_count++] = (struct pollfd){ .fd = PQsocket(lane->conn->pg), .events = POLLIN };
+    return DUR_OK;
+}
+
+int dur__pg_lane_rise(dur_lane *base, const dur_rest *slept, bool *news, dur_error *err) {
+    dur__pg_lane *lane = lane_of(base);
+    (void)err;
+    atomic_store(&lane->asleep, false);
+    *news = dur_waker_sleep_end(lane->waker);
+    if (slept->fd_count > 1 && slept->fds[1].revents != 0) {
+        bool lost = PQconsumeInput(lane->conn->pg) != 1; /* the next round reconnects and looks */
+        if (lost || dur__pg_drain_notifications(lane->conn, lane->owner)) {
+            atomic_store(&lane->news, true);
+            *news = true;
+        }
+    }
+    if (*news) lane->rest_at_us = 0;
     return DUR_OK;
 }
 

@@ -346,8 +346,8 @@ int dur_postgres_register(dur_error *err) {
         .cleanup_orphaned_sessions = dur__pg_cleanup_orphaned_sessions,                                                \
         .enqueue_for_orchestrator = dur__pg_enqueue_for_orchestrator, .get_custom_status = dur__pg_get_custom_status,  \
         .get_kv_value = dur__pg_get_kv_value, .get_kv_all_values = dur__pg_get_kv_all_values,                          \
-        .lane_open = dur__pg_lane_open, .lane_round = dur__pg_lane_round, .lane_wait = dur__pg_lane_wait,              \
-        .lane_close = dur__pg_lane_close, .lane_messages = dur__pg_lane_messages,                                      \
+        .lane_open = dur__pg_lane_open, .lane_round = dur__pg_lane_round, .lane_rest = dur__pg_lane_rest,              \
+        .lane_rise = dur__pg_lane_rise, .lane_close = dur__pg_lane_close, .lane_messages = dur__pg_lane_messages,      \
         .lane_history = dur__pg_lane_history, .lane_starts = dur__pg_lane_starts,                                      \
         .lane_start_back = dur__pg_lane_start_back, .fetch_turns = dur__pg_fetch_turns,                                \
         .commit_turns = dur__pg_commit_turns, .fetch_works = dur__pg_fetch_works, .ack_works = dur__pg_ack_works,      \

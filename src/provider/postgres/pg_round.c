@@ -393,6 +393,7 @@ static bool only_timers(dur__pg_lane *lane, const dur_round *round) {
 int dur__pg_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_error *err) {
     dur__pg_lane *lane = lane_of(base);
     dur_turn_commit **turns;
+    lane->rest_at_us = 0;
     if (only_timers(lane, round)) {
         hand_out_timers(lane, arena, round);
         tell_state(lane, &(round_plan){ .reads = NOTHING }, round);

@@ -378,7 +378,7 @@ static int fetch_many(dur__sq_store *store, dur_arena *arena, const dur_fetch *h
         *count = code == DUR_OK ? op.count : 0;
         uint64_t now = dur__monotonic_us() / 1000;
         if (code != DUR_OK || *count > 0 || !waits || now >= until) break;
-        dur__sq_sleep(store->file, waiter.waker, false, dur__sq_time_left(store->file, until - now));
+        dur__sq_sleep(store->file, waiter.waker, dur__sq_time_left(store->file, until - now));
     }
     if (waits) dur__sq_waiter_close(store->file, &waiter);
     return code;

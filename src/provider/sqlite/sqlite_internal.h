@@ -131,6 +131,7 @@ struct dur__sq_lane {
     enum { DUR__SQ_LANE_OUT, DUR__SQ_LANE_ROUND, DUR__SQ_LANE_WAIT } state; /* file->lock */
     _Atomic bool signalled; /* something may have come; consumed by a round */
     uint64_t rest_us;       /* how long its sleeps were lately */
+    uint64_t rest_at_us;    /* when the last began */
     bool asks_instances;    /* its round would find what has become ready … */
     bool asks_work;         /* … and what has come to the worker queue */
     bool left_inbox;        /* the last wait returned because of the inbox; nobody served it since */
@@ -527,7 +528,10 @@ int dur__sq_foreign(dur__sq_file *file, bool *changed, dur_error *err);
 /* Milliseconds until something becomes visible by itself, or `most`. */
 uint64_t dur__sq_time_left(dur__sq_file *file, uint64_t most);
 /* Sleep on the waker, and on inotify when it is on this sleeper to watch.  True: the waker was woken. */
-bool dur__sq_sleep(dur__sq_file *file, dur_waker *waker, bool lane, uint64_t timeout_ms);
+bool dur__sq_sleep(dur__sq_file *file, dur_waker *waker, uint64_t timeout_ms);
+/* The two halves of a lane's sleep.  rest: false when its waker was woken already; rise: was it? */
+bool dur__sq_rest(dur__sq_file *file, dur_waker *waker, uint64_t ms, dur_rest *out);
+bool dur__sq_rise(dur__sq_file *file, dur_waker *waker);
 void dur__sq_watch_pass_on(dur__sq_file *file, const dur_waker *self); /* file->lock held; self: who goes, or NULL */
 void dur__sq_signal_all(dur__sq_file *file);
 

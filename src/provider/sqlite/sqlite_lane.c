@@ -296,52 +296,52 @@ static int moved_look(dur__sq_lane *lane, dur_error *err) {
     return code;
 }
 
+/* What came from other processes, and what others of this one wait for.  True: there is something to look at. */
+static bool look_around(dur__sq_lane *lane, int *code, dur_error *err) {
+    dur__sq_file *file = lane->file;
+    for (;;) {
+        dur__sq_wake_drain(file);
+        if (atomic_exchange(&file->wal_moved, false)) *code = moved_look(lane, err);
+        if (*code == DUR_OK && atomic_exchange(&file->owners_moved, false))
+            *code = dur__sq_owners_look(file, lane->owner, err);
+        if (*code != DUR_OK || atomic_exchange(&lane->signalled, false)) return true;
+        if (!dur__sq_inbox_waits(file)) return false;
+        lane->left_inbox = !lane->left_inbox;
+        if (lane->left_inbox) return true; /* the round that follows serves it, together with its own fetch */
+        *code = dur__sq_lead(file, err);
+        if (*code != DUR_OK) return true;
+        dur__sq_batch(file, dur__sq_busy_until(file), NULL, NULL, 0, NULL, 0);
+        dur__sq_unlead(file);
+    }
+}
+
 /*
  * A lane whose sleeps have been short lately spins instead: waking a sleeper takes as long as a quarter of a commit.
  * One long sleep ends that, a few short ones begin it again.
  */
-static bool rest(dur__sq_lane *lane, uint64_t most_ms) {
-    uint64_t begun_us = dur__monotonic_us();
-    bool short_ones = lane->rest_us <= SPIN_WORTH_US;
-    if (short_ones) (void)dur__waker_spin(lane->waker, SPIN_US);
-    bool woken = dur__sq_sleep(lane->file, lane->waker, true, most_ms); /* at once, when a wake has come */
-    uint64_t took_us = dur__monotonic_us() - begun_us;
-    lane->rest_us = (3 * lane->rest_us + (took_us < REST_MOST_US ? took_us : REST_MOST_US)) / 4;
-    return woken;
-}
-
-int dur__sq_lane_wait(dur_lane *base, uint64_t timeout_ms, dur_error *err) {
+int dur__sq_lane_rest(dur_lane *base, dur_rest *out, dur_error *err) {
     dur__sq_lane *lane = (dur__sq_lane *)(void *)base;
     dur__sq_file *file = lane->file;
-    uint64_t end = timeout_ms == DUR_NEVER ? DUR_NEVER : dur__monotonic_us() / 1000 + timeout_ms;
     int code = DUR_OK;
     lane_state(lane, 2);
-    for (;;) {
-        dur__sq_wake_drain(file);
-        if (atomic_exchange(&file->wal_moved, false)) code = moved_look(lane, err);
-        if (code == DUR_OK && atomic_exchange(&file->owners_moved, false))
-            code = dur__sq_owners_look(file, lane->owner, err);
-        if (code != DUR_OK || atomic_exchange(&lane->signalled, false)) break;
-        if (dur__sq_inbox_waits(file)) {
-            if (!lane->left_inbox) { /* the round that follows serves it, together with its own fetch */
-                lane->left_inbox = true;
-                break;
-            }
-            lane->left_inbox = false;
-            code = dur__sq_lead(file, err);
-            if (code != DUR_OK) break;
-            dur__sq_batch(file, dur__sq_busy_until(file), NULL, NULL, 0, NULL, 0);
-            dur__sq_unlead(file);
-            continue;
-        }
-        uint64_t now = dur__monotonic_us() / 1000;
-        uint64_t most = end == DUR_NEVER ? DUR_NEVER : end > now ? end - now : 0;
-        uint64_t left = dur__sq_time_left(file, most);
-        if (left == 0) break;
-        if (rest(lane, left)) break; /* woken: by the loop's own, or for the inbox */
+    uint64_t left_ms = look_around(lane, &code, err) ? 0 : dur__sq_time_left(file, DUR_NEVER);
+    if (left_ms > 0) {
+        lane->rest_at_us = dur__monotonic_us();
+        if (lane->rest_us <= SPIN_WORTH_US) (void)dur__waker_spin(lane->waker, SPIN_US);
+        if (dur__sq_rest(file, lane->waker, left_ms, out)) return DUR_OK;
     }
     lane_state(lane, 0);
     return code;
+}
+
+int dur__sq_lane_rise(dur_lane *base, const dur_rest *slept, bool *news, dur_error *err) {
+    dur__sq_lane *lane = (dur__sq_lane *)(void *)base;
+    (void)slept, (void)err;
+    *news = dur__sq_rise(lane->file, lane->waker);
+    uint64_t took_us = dur__monotonic_us() - lane->rest_at_us;
+    lane->rest_us = (3 * lane->rest_us + (took_us < REST_MOST_US ? took_us : REST_MOST_US)) / 4;
+    lane_state(lane, 0);
+    return DUR_OK;
 }
 
 /* ---- reads of a leased instance ---- */

@@ -36,7 +36,8 @@ int dur__sq_get_kv_all_values(dur_provider *self, dur_arena *arena, const char *
                               size_t *count, dur_error *err);
 int dur__sq_lane_open(dur_provider *self, const dur_lane_options *options, dur_lane **out, dur_error *err);
 int dur__sq_lane_round(dur_lane *lane, dur_arena *arena, dur_round *round, dur_error *err);
-int dur__sq_lane_wait(dur_lane *lane, uint64_t timeout_ms, dur_error *err);
+int dur__sq_lane_rest(dur_lane *lane, dur_rest *out, dur_error *err);
+int dur__sq_lane_rise(dur_lane *lane, const dur_rest *slept, bool *news, dur_error *err);
 void dur__sq_lane_close(dur_lane *lane);
 int dur__sq_lane_messages(dur_lane *lane, dur_arena *arena, const char *instance, const char *lock_token,
                           const char *queue, uint64_t after_due_ms, uint64_t after_id, size_t max,

@@ -178,11 +178,9 @@ void dur__sq_signal_all(dur__sq_file *file) {
 
 /* ---- sleeping ---- */
 
-/* With the lock held: is it on this sleeper to watch for other processes? */
-static bool watches(dur__sq_file *file, bool lane) {
-    if (file->inotify < 0) return false;
-    if (lane) return true;
-    if (file->watching || !dur__list_empty(&file->lanes)) return false;
+/* With the lock held: is it on this waiter to watch for other processes?  Lanes always do. */
+static bool watches(dur__sq_file *file) {
+    if (file->inotify < 0 || file->watching || !dur__list_empty(&file->lanes)) return false;
     file->watching = true;
     return true;
 }
@@ -198,16 +196,26 @@ void dur__sq_watch_pass_on(dur__sq_file *file, const dur_waker *self) {
     }
 }
 
-static bool sleep_on(dur__sq_file *file, dur_waker *waker, bool watch, uint64_t timeout_ms) {
-    if (!dur_waker_sleep_begin(waker)) {
-        dur_waker_sleep_end(waker);
-        return true;
+static bool rest_on(dur__sq_file *file, dur_waker *waker, bool watch, uint64_t ms, dur_rest *out) {
+    if (!dur_waker_sleep_begin(waker)) return false;
+    out->fds[out->fd_count++] = (struct pollfd){ .fd = dur_waker_fd(waker), .events = POLLIN };
+    if (watch) {
+        out->fds[out->fd_count++] = (struct pollfd){ .fd = file->inotify, .events = POLLIN };
+        ms = echo_left_ms(file, ms);
     }
-    struct pollfd fds[2] = { { .fd = dur_waker_fd(waker), .events = POLLIN },
-                             { .fd = watch ? file->inotify : -1, .events = POLLIN } };
-    int timeout = timeout_ms > 3600000 ? 3600000 : (int)timeout_ms;
-    (void)poll(fds, watch ? 2 : 1, timeout);
-    return dur_waker_sleep_end(waker);
+    out->us = ms < UINT64_MAX / 1000 ? ms * 1000 : UINT64_MAX;
+    if (out->us == 0) out->us = 1; /* an echo: it is taken behind the sleep */
+    return true;
+}
+
+bool dur__sq_rest(dur__sq_file *file, dur_waker *waker, uint64_t ms, dur_rest *out) {
+    return rest_on(file, waker, file->inotify >= 0, ms, out);
+}
+
+bool dur__sq_rise(dur__sq_file *file, dur_waker *waker) {
+    bool woken = dur_waker_sleep_end(waker);
+    if (file->inotify >= 0) echo_pass(file);
+    return woken;
 }
 
 uint64_t dur__sq_time_left(dur__sq_file *file, uint64_t most) {
@@ -218,13 +226,18 @@ uint64_t dur__sq_time_left(dur__sq_file *file, uint64_t most) {
     return most;
 }
 
-bool dur__sq_sleep(dur__sq_file *file, dur_waker *waker, bool lane, uint64_t timeout_ms) {
+bool dur__sq_sleep(dur__sq_file *file, dur_waker *waker, uint64_t timeout_ms) {
     dur__mutex_lock(&file->lock);
-    bool watch = watches(file, lane);
+    bool watch = watches(file);
     dur__mutex_unlock(&file->lock);
-    bool woken = sleep_on(file, waker, watch, watch ? echo_left_ms(file, timeout_ms) : timeout_ms);
-    if (watch) echo_pass(file);
-    if (lane || !watch) return woken;
+    dur_rest rest = { .us = 0 };
+    bool woken = !rest_on(file, waker, watch, timeout_ms, &rest);
+    if (!woken) {
+        dur__poll(rest.fds, rest.fd_count, rest.us);
+        woken = dur_waker_sleep_end(waker);
+    }
+    if (!watch) return woken;
+    echo_pass(file);
     dur__sq_wake_drain(file);
     if (atomic_exchange(&file->wal_moved, false)) dur__sq_signal_all(file);
     dur__mutex_lock(&file->lock);
@@ -287,7 +300,7 @@ int dur__sq_watch_wait(dur_watch *base, uint64_t timeout_ms, dur_error *err) {
     uint64_t now = dur__monotonic_us() / 1000;
     uint64_t end = timeout_ms > DUR_NEVER - now ? DUR_NEVER : now + timeout_ms;
     while (now < end || timeout_ms == 0) {
-        if (dur__sq_sleep(watch->file, watch->waiter.waker, false, end - now)) return DUR_OK;
+        if (dur__sq_sleep(watch->file, watch->waiter.waker, end - now)) return DUR_OK;
         now = dur__monotonic_us() / 1000;
         if (timeout_ms == 0) break;
     }

@@ -1,0 +1,58 @@
+/*
+ * drive.c: the drivers of this thread: each steps, and when none has anything to do the thread sleeps for all of them.
+ */
+#include "base/drive.h"
+
+#include "base/assert.h"
+#include "base/thread.h"
+
+#define TOGETHER_MAX 8 /* of more runtimes on one thread the others are looked at by time */
+#define SLICE_US 10000 /* what the caller waits for may come without any of them */
+
+static _Thread_local dur__link drivers;
+
+static dur__link *list(void) {
+    if (drivers.next == NULL) dur__list_init(&drivers);
+    return &drivers;
+}
+
+void dur__driver_add(dur__driver *driver) {
+    dur__list_push(list(), &driver->link);
+}
+
+void dur__driver_remove(dur__driver *driver) {
+    if (driver->link.next != NULL) dur__list_unlink(&driver->link);
+}
+
+bool dur__drives(void) {
+    return !dur__list_empty(list());
+}
+
+static void sleep_for_all(uint64_t most_us) {
+    struct pollfd fds[TOGETHER_MAX * DUR__DRIVE_FDS];
+    size_t count = 0;
+    if (most_us > SLICE_US) most_us = SLICE_US;
+    DUR__LIST_EACH(list(), at) {
+        dur__driver *driver = DUR__CONTAINER(at, dur__driver, link);
+        if (count + DUR__DRIVE_FDS > TOGETHER_MAX * DUR__DRIVE_FDS) break;
+        uint64_t us = UINT64_MAX;
+        count += driver->rest(driver->data, fds + count, &us);
+        if (us < most_us) most_us = us;
+    }
+    if (most_us > 0) (void)dur__poll(fds, count, most_us);
+}
+
+/* Each in turn.  A step may end drivers, its own among them: after one that did something nothing here is looked at. */
+bool dur__drive(uint64_t most_us) {
+    size_t count = 0;
+    DUR__LIST_EACH(list(), at) count++;
+    if (count == 0) return false;
+    for (; count > 0 && dur__drives(); count--) {
+        dur__link *first = dur__list_pop(list());
+        dur__list_push(list(), first);
+        dur__driver *driver = DUR__CONTAINER(first, dur__driver, link);
+        if (driver->step(driver->data)) return true;
+    }
+    sleep_for_all(most_us);
+    return true;
+}

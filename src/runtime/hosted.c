@@ -1,0 +1,70 @@
+/*
+ * hosted.c: activities that the host takes, runs wherever it likes and ends by itself.
+ *
+ * A task that was taken has a worker of its own, without a thread: cancellation, the keeper's look at long activities
+ * and a stop treat it as any other that runs.
+ */
+#include "runtime/runtime_internal.h"
+
+#include <durite/step.h>
+#include <stdlib.h>
+
+static dur__task *find_taken(const dur__work *work, const char *name) {
+    DUR__LIST_EACH(&work->taken, at) {
+        dur__task *task = DUR__CONTAINER(at, dur__task, link);
+        if (name == NULL || strcmp(task->item.name, name) == 0) return task;
+    }
+    return NULL;
+}
+
+int dur_runtime_take(dur_act **out, dur_runtime *runtime, const char *name, dur_error *err) {
+    if (out == NULL || runtime == NULL)
+        return dur_error_set(err, DUR_EINVAL, false, "runtime.take", "out and runtime are required");
+    *out = NULL;
+    if (runtime->process != dur__process_serial())
+        return dur_error_set(err, DUR_EFORKED, false, "runtime.take", "the runtime belongs to the parent process");
+    dur__work *work = &runtime->work;
+    dur__worker *worker = dur__xcalloc(1, sizeof(*worker));
+    worker->hosts = true;
+    dur__mutex_lock(&work->mutex);
+    dur__task *task = dur__keeper_fenced(runtime) || work->closed ? NULL : find_taken(work, name);
+    if (task != NULL) {
+        work->taken_count--;
+        worker->index = (unsigned)work->worker_serial++;
+        worker->runtime = runtime;
+        dur__worker_begin(worker, task);
+        dur__list_push(&work->workers, &worker->link);
+    }
+    dur__mutex_unlock(&work->mutex);
+    dur_error_clear(err);
+    if (task == NULL) {
+        free(worker);
+        return DUR_OK;
+    }
+    dur__worker_name(worker, runtime);
+    task->worker_id = worker->id;
+    task->host = worker;
+    task->act = dur_arena_alloc(task->arena, sizeof(*task->act));
+    task->act->task = task;
+    DUR__COUNT(runtime, activities_running);
+    dur__gate_started(task->alone);
+    dur__narrate_activity_start(task);
+    *out = task->act;
+    return DUR_OK;
+}
+
+void dur_act_end(dur_act *act, dur_outcome given) {
+    if (act == NULL || act->task->host == NULL) return; /* one that runs in a function ends with it */
+    dur__task *task = act->task;
+    dur__worker *worker = task->host;
+    dur__uncount(&worker->runtime->counters.activities_running, 1);
+    if (atomic_load(&task->state) != DUR__TASK_ABANDONED) dur__activity_ended(task, &given);
+    task->host = NULL;
+    dur__mutex_lock(&worker->runtime->work.mutex);
+    if (!worker->left_behind) dur__list_unlink(&worker->link);
+    dur__mutex_unlock(&worker->runtime->work.mutex);
+    if (!dur__worker_finish(worker, task))
+        dur__worker_left_behind(worker, task);
+    else
+        free(worker);
+}

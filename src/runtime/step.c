@@ -1,0 +1,250 @@
+/*
+ * step.c: a runtime without threads: its host calls what threads would.
+ *
+ * One step is a piece of what each thread does, in this order: the keeper's, if something is due; every activity that
+ * waits to be started; one pass of the loop.  Before the host sleeps the lane rests, so that its waker and descriptors
+ * are armed, and the next step rises first.
+ */
+#include "runtime/runtime_internal.h"
+
+#include "coro/crash_report.h"
+#include <durite/step.h>
+#include <errno.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#define IN_VAIN_MAX 3   /* rests that could not begin in a row … */
+#define IN_VAIN_US 5000 /* … before it waits all the same: what is there is not for us */
+#define NEXT_MS_MAX 3600000u
+
+static bool is_home(const dur_runtime *runtime) {
+    return dur__thread_is_self(&runtime->stepped.home);
+}
+
+static dur__loop *loop_of(dur_runtime *runtime) {
+    return &runtime->loops[0];
+}
+
+static bool work_waits(dur_runtime *runtime) {
+    dur__work *work = &runtime->work;
+    dur__mutex_lock(&work->mutex);
+    bool waits = work->queued > 0 && !work->closed;
+    dur__mutex_unlock(&work->mutex);
+    return waits && !dur__keeper_fenced(runtime);
+}
+
+/* ---- resting ---- */
+
+static void begin_rest(dur_runtime *runtime) {
+    dur__stepped *self = &runtime->stepped;
+    uint64_t now_us = dur__monotonic_us();
+    self->resting = dur__loop_rest(loop_of(runtime), &self->rest);
+    if (self->resting) {
+        self->due_us = self->rest.us < UINT64_MAX - now_us ? now_us + self->rest.us : UINT64_MAX;
+        self->idle_in_vain = 0;
+    } else {
+        self->due_us = ++self->idle_in_vain > IN_VAIN_MAX ? now_us + IN_VAIN_US : 0;
+    }
+    if (self->epoll > 0 && self->resting)
+        for (size_t i = 0; i < self->rest.fd_count; i++) {
+            struct epoll_event event = { .events = EPOLLIN };
+            (void)epoll_ctl(self->epoll, EPOLL_CTL_ADD, self->rest.fds[i].fd, &event); /* most are there already */
+        }
+}
+
+/* False: it rests on, because nothing has come. */
+static bool end_rest(dur_runtime *runtime) {
+    dur__stepped *self = &runtime->stepped;
+    if (!self->resting) return dur__monotonic_us() >= self->due_us;
+    (void)dur__poll(self->rest.fds, self->rest.fd_count, 0);
+    self->resting = false;
+    self->due_us = 0;
+    if (dur__loop_rise(loop_of(runtime), &self->rest)) return true;
+    begin_rest(runtime);
+    return !self->resting && self->due_us == 0;
+}
+
+/* ---- one step ---- */
+
+static void look_after(dur_runtime *runtime) {
+    dur__stepped *self = &runtime->stepped;
+    bool kicked = false;
+    dur__mutex_lock(&runtime->mutex);
+    kicked = runtime->keeper_kicked;
+    dur__mutex_unlock(&runtime->mutex);
+    if (!kicked && dur__monotonic_us() < self->keeper_us) return;
+    self->keeper_us = dur__keeper_pass(runtime);
+}
+
+/* False: there is nothing to do. */
+static bool pass(dur_runtime *runtime) {
+    dur__stepped *self = &runtime->stepped;
+    dur__loop *loop = loop_of(runtime);
+    self->in_pass = true;
+    dur__pass pass = dur__loop_pass(loop);
+    self->in_pass = false;
+    switch (pass) {
+    case DUR__PASS_MORE:
+        return true;
+    case DUR__PASS_ENDED:
+        loop->ended = true;
+        return false;
+    case DUR__PASS_IDLE:
+        begin_rest(runtime);
+        return !self->resting && self->due_us == 0;
+    case DUR__PASS_FENCED:
+    case DUR__PASS_NO_OWNER:
+        self->due_us = dur__monotonic_us() + loop->pause_us;
+        return false;
+    }
+    return false;
+}
+
+/* Activities first: their ends are committed together.  False: there was nothing to do. */
+static bool step(dur_runtime *runtime, uint64_t until_us) {
+    bool ran = false;
+    look_after(runtime);
+    while (dur__worker_run_one(&runtime->stepped.worker)) {
+        ran = true;
+        if (dur__monotonic_us() >= until_us) return true;
+        look_after(runtime);
+    }
+    if (!end_rest(runtime)) return ran;
+    return pass(runtime) || ran;
+}
+
+/* Everything inside it is ours, whoever calls. */
+static bool step_inside(dur_runtime *runtime, uint64_t until_us) {
+    dur_runtime *outside = dur__runtime_inside;
+    dur__runtime_inside = runtime;
+    bool did = step(runtime, until_us);
+    dur__runtime_inside = outside;
+    return did;
+}
+
+/* ---- for the host ---- */
+
+static int enter(const dur_runtime *runtime, const char *op, dur_error *err) {
+    if (runtime == NULL) return dur_error_set(err, DUR_EINVAL, false, op, "runtime is required");
+    if (runtime->process != dur__process_serial())
+        return dur_error_set(err, DUR_EFORKED, false, op, "the runtime belongs to the parent process");
+    if (!runtime->stepped.on)
+        return dur_error_set(err, DUR_EINVAL, false, op,
+                             "the runtime has threads of its own: start it with DUR_THREADS_NONE");
+    if (!is_home(runtime))
+        return dur_error_set(err, DUR_ESTATE, false, op, "called by another thread than the one that has started it");
+    if (runtime->stepped.in_pass)
+        return dur_error_set(err, DUR_EDEADLK, false, op, "called by a handler of this runtime");
+    dur_error_clear(err);
+    return DUR_OK;
+}
+
+static uint64_t end_of(uint64_t budget_ms) {
+    uint64_t now_us = dur__monotonic_us();
+    return budget_ms < (UINT64_MAX - now_us) / 1000 ? now_us + budget_ms * 1000 : UINT64_MAX;
+}
+
+int dur_runtime_step(dur_runtime *runtime, uint64_t budget_ms, dur_error *err) {
+    int code = enter(runtime, "runtime.step", err);
+    if (code != DUR_OK) return code;
+    uint64_t until_us = end_of(budget_ms);
+    while (step_inside(runtime, until_us) && dur__monotonic_us() < until_us) {
+    }
+    return DUR_OK;
+}
+
+int dur_runtime_run_until_idle(dur_runtime *runtime, uint64_t budget_ms, dur_error *err) {
+    int code = enter(runtime, "runtime.run_until_idle", err);
+    if (code != DUR_OK) return code;
+    uint64_t until_us = end_of(budget_ms);
+    while (step_inside(runtime, until_us))
+        if (dur__monotonic_us() >= until_us)
+            return dur_error_set(err, DUR_ETIMEOUT, true, "runtime.run_until_idle",
+                                 "there was more to do than %llu ms allow", (unsigned long long)budget_ms);
+    return DUR_OK;
+}
+
+static uint64_t next_us(dur_runtime *runtime) {
+    const dur__stepped *self = &runtime->stepped;
+    uint64_t now_us = dur__monotonic_us();
+    if (work_waits(runtime)) return 0;
+    uint64_t at_us = self->due_us < self->keeper_us ? self->due_us : self->keeper_us;
+    return at_us > now_us ? at_us - now_us : 0;
+}
+
+uint64_t dur_runtime_next_ms(dur_runtime *runtime) {
+    if (enter(runtime, "runtime.next_ms", NULL) != DUR_OK) return NEXT_MS_MAX;
+    uint64_t us = next_us(runtime);
+    uint64_t ms = us / 1000 + (us % 1000 != 0);
+    return ms < NEXT_MS_MAX ? ms : NEXT_MS_MAX;
+}
+
+int dur_runtime_fd(dur_runtime *runtime) {
+    if (enter(runtime, "runtime.fd", NULL) != DUR_OK) return -1;
+    dur__stepped *self = &runtime->stepped;
+    if (self->epoll == 0) {
+        self->epoll = epoll_create1(EPOLL_CLOEXEC);
+        for (size_t i = 0; self->resting && self->epoll > 0 && i < self->rest.fd_count; i++) {
+            struct epoll_event event = { .events = EPOLLIN };
+            (void)epoll_ctl(self->epoll, EPOLL_CTL_ADD, self->rest.fds[i].fd, &event);
+        }
+    }
+    return self->epoll;
+}
+
+/* ---- for clients that wait on this thread ---- */
+
+static bool drive_step(void *data) {
+    dur_runtime *runtime = data;
+    return !runtime->stepped.in_pass && step_inside(runtime, end_of(1));
+}
+
+static size_t drive_rest(void *data, struct pollfd *fds, uint64_t *us) {
+    dur_runtime *runtime = data;
+    const dur__stepped *self = &runtime->stepped;
+    *us = self->in_pass ? UINT64_MAX : next_us(runtime);
+    if (!self->resting || self->in_pass) return 0;
+    memcpy(fds, self->rest.fds, self->rest.fd_count * sizeof(*fds));
+    return self->rest.fd_count;
+}
+
+void dur__step_beat(dur_runtime *runtime) {
+    if (runtime->stepped.on && is_home(runtime)) look_after(runtime);
+}
+
+/* ---- birth and death ---- */
+
+_Static_assert((int)DUR__DRIVE_FDS == (int)DUR_REST_FDS, "a driver sleeps on what a lane rests on");
+
+void dur__step_open(dur_runtime *runtime) {
+    dur__stepped *self = &runtime->stepped;
+    self->home = dur__thread_self();
+    self->driver = (dur__driver){ .step = drive_step, .rest = drive_rest, .data = runtime };
+    self->keeper_us = runtime->first_beat_us;
+    self->worker.hosts = true;
+    dur__worker_name(&self->worker, runtime);
+    dur__keeper_open(runtime);
+    dur__crash_report_thread_begin();
+    dur__driver_add(&self->driver);
+    self->driving = true;
+}
+
+bool dur__step_wait(dur_runtime *runtime, uint64_t until_us) {
+    dur__stepped *self = &runtime->stepped;
+    uint64_t now_us = dur__monotonic_us();
+    if (now_us >= until_us) return false;
+    if (step_inside(runtime, until_us)) return true;
+    uint64_t us = next_us(runtime);
+    if (us > until_us - now_us) us = until_us - now_us;
+    (void)dur__poll(self->rest.fds, self->resting ? self->rest.fd_count : 0, us);
+    return true;
+}
+
+void dur__step_close(dur_runtime *runtime) {
+    dur__stepped *self = &runtime->stepped;
+    if (!self->driving) return;
+    if (self->resting) (void)dur__loop_rise(loop_of(runtime), &self->rest);
+    dur__driver_remove(&self->driver);
+    dur__crash_report_thread_end();
+    if (self->epoll > 0) close(self->epoll);
+}
