@@ -42,7 +42,7 @@ static inline bool without_threads(void) {
 #define NEEDS_THREADS(why)                                                                                             \
     if (without_threads()) skip()
 
-static dur_runtime *stepped_runtime; /* of the world that runs */
+static _Thread_local dur_runtime *stepped_runtime; /* of the world that runs; the test's thread steps it */
 
 static inline void pause_ms(long ms) {
     struct timespec begin, now;
