@@ -221,6 +221,7 @@ static void cancel_running(dur_runtime *runtime) {
 
 /* False: when the time was over it was inside a handler, and is left behind. */
 static bool stop_loop(dur__loop *loop, uint64_t until_us, dur__buf *handlers) {
+    if (loop->runtime == NULL) return true; /* a start that failed did not come to it */
     dur__work *work = &loop->runtime->work;
     dur__mutex_lock(&work->mutex);
     while (loop->started && !loop->ended) {

@@ -4,6 +4,7 @@
  */
 #include "pg_flow.h"
 
+#include "provider/faulty.h"
 #include "provider/postgres/pg_internal.h"
 
 #include <signal.h>
@@ -334,6 +335,26 @@ static pid_t bouncer_start(const char *dir, const char *target, const char *user
 }
 
 /* One node by the pooler, one directly; sessions of the pooler's user are serializable unless we say otherwise. */
+/* The first lane, or a later one, cannot be had: the loops behind it were never opened. */
+static void a_start_without_its_lanes_is_refused(void **state) {
+    pg_bench *p = *state;
+    bench *b = &p->b;
+    dur_provider *store = NULL;
+    dur_runtime *runtime = NULL;
+    ASSERT_OK(b, dur__faulty_wrap(&store, dur_store_retain(b->store), 1, &b->err));
+    for (uint64_t first = 1; first <= 4; first++) {
+        dur__faulty_add(store, &(dur__fault_plan){ .method = "lane_open", .first = first });
+        int code = dur_runtime_start(
+            &runtime, DUR_RUNTIME(.store = store, .handlers = flow_handlers, .orchestration_concurrency = 4), &b->err);
+        assert_int_equal(code, DUR_EUNAVAILABLE);
+        assert_null(runtime);
+        dur__faulty_clear(store);
+    }
+    ASSERT_OK(b, dur_runtime_start(&runtime, DUR_RUNTIME(.store = store, .handlers = flow_handlers), &b->err));
+    ASSERT_OK(b, dur_runtime_stop(runtime, 0, &b->err));
+    dur_provider_close(store);
+}
+
 static void behind_a_pooler(void **state) {
     pg_bench *p = *state;
     bench *b = &p->b;
@@ -380,10 +401,15 @@ int main(int argc, char **argv) {
         return node_main(argv[2]);
     }
     const struct CMUnitTest tests[] = {
-        PG_TEST(whatever_fails_is_tried_again),   PG_TEST(schema_made_again_below_a_runtime),
-        PG_TEST(migrated_below_a_runtime),        PG_TEST(clocks_an_hour_apart),
-        PG_TEST(stopped_and_continued),           PG_TEST(a_locked_row_stops_nobody_else),
-        PG_TEST(a_locked_row_stops_no_take_over), PG_TEST(behind_a_pooler),
+        PG_TEST(whatever_fails_is_tried_again),
+        PG_TEST(schema_made_again_below_a_runtime),
+        PG_TEST(migrated_below_a_runtime),
+        PG_TEST(clocks_an_hour_apart),
+        PG_TEST(stopped_and_continued),
+        PG_TEST(a_locked_row_stops_nobody_else),
+        PG_TEST(a_locked_row_stops_no_take_over),
+        PG_TEST(behind_a_pooler),
+        PG_TEST(a_start_without_its_lanes_is_refused),
     };
     PG_MAIN(tests);
 }
