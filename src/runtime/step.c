@@ -214,7 +214,8 @@ void dur__step_beat(dur_runtime *runtime) {
 
 /* ---- birth and death ---- */
 
-_Static_assert((int)DUR__DRIVE_FDS == (int)DUR_REST_FDS, "a driver sleeps on what a lane rests on");
+_Static_assert(sizeof(((dur_rest *)NULL)->fds) <= DUR__DRIVE_FDS * sizeof(struct pollfd),
+               "a driver sleeps on what a lane rests on");
 
 void dur__step_open(dur_runtime *runtime) {
     dur__stepped *self = &runtime->stepped;
