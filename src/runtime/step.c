@@ -38,6 +38,7 @@ static bool work_waits(dur_runtime *runtime) {
 static void begin_rest(dur_runtime *runtime) {
     dur__stepped *self = &runtime->stepped;
     uint64_t now_us = dur__monotonic_us();
+    if (loop_of(runtime)->empty_looks == 0) self->idle_in_vain = 0; /* the last round did something */
     self->resting = dur__loop_rest(loop_of(runtime), &self->rest);
     if (self->resting) {
         self->due_us = self->rest.us < UINT64_MAX - now_us ? now_us + self->rest.us : UINT64_MAX;

@@ -130,6 +130,7 @@ struct dur__sq_lane {
     bool has_thread;
     enum { DUR__SQ_LANE_OUT, DUR__SQ_LANE_ROUND, DUR__SQ_LANE_WAIT } state; /* file->lock */
     _Atomic bool signalled; /* something may have come; consumed by a round */
+    bool stepped;           /* dur_lane_options: whoever rests it has other things to do than to spin */
     uint64_t rest_us;       /* how long its sleeps were lately */
     uint64_t rest_at_us;    /* when the last began */
     bool asks_instances;    /* its round would find what has become ready … */

@@ -19,6 +19,7 @@ int dur__sq_lane_open(dur_provider *self, const dur_lane_options *options, dur_l
     lane->base.store = self;
     lane->file = file;
     lane->waker = options->waker;
+    lane->stepped = options->stepped;
     lane->handlers = options->handlers;
     lane->owner = dur__xstrdup(options->owner);
     lane->signalled = true; /* the first round looks at what is there already */
@@ -327,7 +328,7 @@ int dur__sq_lane_rest(dur_lane *base, dur_rest *out, dur_error *err) {
     uint64_t left_ms = look_around(lane, &code, err) ? 0 : dur__sq_time_left(file, DUR_NEVER);
     if (left_ms > 0) {
         lane->rest_at_us = dur__monotonic_us();
-        if (lane->rest_us <= SPIN_WORTH_US) (void)dur__waker_spin(lane->waker, SPIN_US);
+        if (lane->rest_us <= SPIN_WORTH_US && !lane->stepped) (void)dur__waker_spin(lane->waker, SPIN_US);
         if (dur__sq_rest(file, lane->waker, left_ms, out)) return DUR_OK;
     }
     lane_state(lane, 0);
