@@ -2,10 +2,13 @@
  * triage.c: what to do with an instance that was just acquired.
  *
  *   unreadable history            wait a second, count it; after max_attempts it ends as poison.  Of a long history
- * only the ends are read here; replay meets what is between them, with the same consequence ended nothing runs any
- * more: messages are consumed, queue messages become dead letters continued as new              with its next start at
- * hand: the next execution; otherwise everything waits (C27) history                       replay, then go on no
- * history, a start at hand   start neither                       messages for an instance that has not begun: they wait
+ *                                 only the ends are read here; replay meets what is between them, with the same
+ *                                 consequence
+ *   ended                         nothing runs any more: messages are consumed, queue messages become dead letters
+ *   continued as new              with its next start at hand: the next execution; otherwise everything waits (C27)
+ *   history                       replay, then go on
+ *   no history, a start at hand   start
+ *   neither                       messages for an instance that has not begun: they wait
  * Before user code runs: attempts (poison), the engine's version range, and whether the handler is registered here.
  */
 #include "runtime/runtime_internal.h"
@@ -168,8 +171,9 @@ static void bury(triage *t) {
     parent_from_history(t);
     dur_turn_commit *commit = dur__commit_begin(t->inst);
     uint64_t *ids = dur_arena_alloc(t->inst->commit_arena, (t->item->message_count + 1) * sizeof(uint64_t));
-    DUR__LIST_EACH(&t->inst->drained, at)
-    ids[commit->consumed_count++] = DUR__CONTAINER(at, dur__letter, arrival.link)->message_id;
+    DUR__LIST_EACH(&t->inst->drained, at) {
+        ids[commit->consumed_count++] = DUR__CONTAINER(at, dur__letter, arrival.link)->message_id;
+    }
     dur_message *answers = dur_arena_zalloc(t->inst->commit_arena, (t->letter_count + 1) * sizeof(*answers));
     for (size_t i = 0; i < t->letter_count; i++) {
         const dur_work_item *item = &t->letters[i]->arrival.item;

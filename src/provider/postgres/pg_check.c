@@ -18,81 +18,70 @@
 #define FORGOTTEN "3 * o.timeout_ms + 60000"
 
 /* Each row of an answer is a finding.  Rows that belong together: */
+/* clang-format off */
 static const char rows_sql[] = LOOK
     " SELECT 'dur_instances: ' || i.instance_id || ': the row says last event ' || i.last_event || ', history says ' ||"
     " coalesce(h.last, 0) FROM @instances i LEFT JOIN LATERAL (SELECT max(h.event_id + h.events - 1) AS last"
     " FROM @history h WHERE h.instance_id = i.instance_id AND h.execution_id = i.current_execution) h ON true"
-    " WHERE i.last_event > coalesce(h.last, 0) OR (i.owner IS NULL AND i.last_event < h.last)" FINDING(
-        "'dur_history: ' || h.instance_id || ': events without an instance' FROM (SELECT DISTINCT instance_id FROM"
-        " @history) h WHERE NOT EXISTS (SELECT 1 FROM @instances i WHERE i.instance_id = h.instance_id)")
-        FINDING("'dur_executions: ' || e.instance_id || ': execution ' || e.execution_id || ' is there twice' FROM"
-                " @instances i JOIN @executions e ON e.instance_id = i.instance_id AND e.execution_id ="
-                " i.current_execution WHERE i.status IS NOT NULL")
-            FINDING("'dur_queue: ' || q.instance_id || ': messages without an instance' FROM (SELECT DISTINCT "
-                    "instance_id FROM"
-                    " @queue) q WHERE NOT EXISTS (SELECT 1 FROM @instances i WHERE i.instance_id = q.instance_id)")
-                FINDING("'dur_worker: ' || w.instance_id || ': activity ' || w.activity_id || ' without an instance' "
-                        "FROM @worker"
-                        " w WHERE NOT EXISTS (SELECT 1 FROM @instances i WHERE i.instance_id = w.instance_id)")
-                    FINDING("'dur_worker: ' || w.instance_id || ': activity ' || w.activity_id || ' of execution ' || "
-                            "w.execution_id"
-                            " || ', which has not begun' FROM @worker w JOIN @instances i USING (instance_id) WHERE "
-                            "i.has_row AND"
-                            " w.execution_id > i.current_execution")
-                        FINDING(
-                            "'dur_history: ' || h.instance_id || ': execution ' || h.execution_id || ' lacks what is "
-                            "before event ' ||"
-                            " h.event_id FROM (SELECT instance_id, execution_id, event_id, coalesce(lag(event_id + "
-                            "events) OVER"
-                            " (PARTITION BY instance_id, execution_id ORDER BY event_id), 1) AS next FROM @history) h "
-                            "WHERE h.event_id"
-                            " <> h.next AND h.event_id <> 99999") /* the end over a history that could not be read */
-    FINDING(
-        "'dur_instances: ' || i.instance_id || ': its parent ' || i.parent || ' does not exist' FROM @instances i"
-        " WHERE i.parent IS NOT NULL AND NOT EXISTS (SELECT 1 FROM @instances p WHERE p.instance_id = i.parent)") " LIM"
-                                                                                                                  "IT "
-                                                                                                                  "1";
+    " WHERE i.last_event > coalesce(h.last, 0) OR (i.owner IS NULL AND i.last_event < h.last)"
+    FINDING("'dur_history: ' || h.instance_id || ': events without an instance' FROM (SELECT DISTINCT instance_id FROM"
+            " @history) h WHERE NOT EXISTS (SELECT 1 FROM @instances i WHERE i.instance_id = h.instance_id)")
+    FINDING("'dur_executions: ' || e.instance_id || ': execution ' || e.execution_id || ' is there twice' FROM"
+            " @instances i JOIN @executions e ON e.instance_id = i.instance_id AND e.execution_id ="
+            " i.current_execution WHERE i.status IS NOT NULL")
+    FINDING("'dur_queue: ' || q.instance_id || ': messages without an instance' FROM (SELECT DISTINCT instance_id FROM"
+            " @queue) q WHERE NOT EXISTS (SELECT 1 FROM @instances i WHERE i.instance_id = q.instance_id)")
+    FINDING("'dur_worker: ' || w.instance_id || ': activity ' || w.activity_id || ' without an instance' FROM @worker"
+            " w WHERE NOT EXISTS (SELECT 1 FROM @instances i WHERE i.instance_id = w.instance_id)")
+    FINDING("'dur_worker: ' || w.instance_id || ': activity ' || w.activity_id || ' of execution ' || w.execution_id"
+            " || ', which has not begun' FROM @worker w JOIN @instances i USING (instance_id) WHERE i.has_row AND"
+            " w.execution_id > i.current_execution")
+    FINDING("'dur_history: ' || h.instance_id || ': execution ' || h.execution_id || ' lacks what is before event ' ||"
+            " h.event_id FROM (SELECT instance_id, execution_id, event_id, coalesce(lag(event_id + events) OVER"
+            " (PARTITION BY instance_id, execution_id ORDER BY event_id), 1) AS next FROM @history) h WHERE h.event_id"
+            " <> h.next AND h.event_id <> 99999") /* the end over a history that could not be read */
+    FINDING("'dur_instances: ' || i.instance_id || ': its parent ' || i.parent || ' does not exist' FROM @instances i"
+            " WHERE i.parent IS NOT NULL AND NOT EXISTS (SELECT 1 FROM @instances p WHERE p.instance_id = i.parent)")
+    " LIMIT 1";
+/* clang-format on */
 
 /* Messages that nobody would look at: */
+/* clang-format off */
 static const char messages_sql[] = LOOK
     " SELECT 'dur_queue: ' || q.instance_id || ': message ' || q.id || ' is visible, and nobody has a reason to look'"
     " FROM n, @instances i JOIN @queue q USING (instance_id) WHERE " UNHELD " AND q.queue IS NULL AND " VISIBLE
-    " AND (i.ready_at IS NULL OR (least(i.ready_at, i.ready_due) > n.now AND i.not_before <= n.now))" FINDING(
-        "'dur_queue: ' || q.instance_id || ': message ' || q.id || ' is visible, and its holder has no reason to"
-        " look' FROM @instances i JOIN @queue q USING (instance_id) WHERE i.owner IS NOT NULL AND q.queue IS NULL"
-        " AND NOT q.given AND " VISIBLE " AND i.ready_at IS NULL AND i.suspended IS NULL")
-        FINDING(
-            "'dur_queue: ' || q.instance_id || ': message ' || q.id || ' was given to somebody who has no lease' FROM"
+    " AND (i.ready_at IS NULL OR (least(i.ready_at, i.ready_due) > n.now AND i.not_before <= n.now))"
+    FINDING("'dur_queue: ' || q.instance_id || ': message ' || q.id || ' is visible, and its holder has no reason to"
+            " look' FROM @instances i JOIN @queue q USING (instance_id) WHERE i.owner IS NOT NULL AND q.queue IS NULL"
+            " AND NOT q.given AND " VISIBLE " AND i.ready_at IS NULL AND i.suspended IS NULL")
+    FINDING("'dur_queue: ' || q.instance_id || ': message ' || q.id || ' was given to somebody who has no lease' FROM"
             " @instances i JOIN @queue q USING (instance_id) WHERE i.token IS NULL AND q.given")
-            FINDING("'dur_queue: ' || q.instance_id || ': message ' || q.id || ' of queue ' || q.queue || ' was passed "
-                    "over'"
-                    " FROM @instances i JOIN @queue q USING (instance_id) WHERE i.owner IS NOT NULL AND q.queue IS NOT "
-                    "NULL AND"
-                    " NOT q.given AND q.due_ms = 0 AND EXISTS (SELECT 1 FROM @queue g WHERE g.instance_id = "
-                    "q.instance_id AND"
-                    " g.queue = q.queue AND g.given AND g.due_ms = 0 AND (g.order_ms, g.id) > (q.order_ms, q.id)) AND"
-                    " i.ready_at IS NULL") " LIMIT 1";
+    FINDING("'dur_queue: ' || q.instance_id || ': message ' || q.id || ' of queue ' || q.queue || ' was passed over'"
+            " FROM @instances i JOIN @queue q USING (instance_id) WHERE i.owner IS NOT NULL AND q.queue IS NOT NULL AND"
+            " NOT q.given AND q.due_ms = 0 AND EXISTS (SELECT 1 FROM @queue g WHERE g.instance_id = q.instance_id AND"
+            " g.queue = q.queue AND g.given AND g.due_ms = 0 AND (g.order_ms, g.id) > (q.order_ms, q.id)) AND"
+            " i.ready_at IS NULL")
+    " LIMIT 1";
+/* clang-format on */
 
 /* Locks of nobody: */
+/* clang-format off */
 static const char locks_sql[] = LOOK
     " SELECT 'dur_instances: ' || i.instance_id || ': leased by ' || i.owner || ', who is not registered' FROM"
-    " @instances i WHERE i.owner IS NOT NULL AND NOT EXISTS (SELECT 1 FROM @owners o WHERE o.owner = i.owner)" FINDING(
-        "'dur_instances: ' || i.instance_id || ': an owner or a time without a token' FROM @instances i WHERE"
-        " i.token IS NULL AND (i.owner IS NOT NULL OR i.expires_at IS NOT NULL)")
-        FINDING(
-            "'dur_worker: ' || w.instance_id || ': activity ' || w.activity_id || ' locked by ' || w.owner || ', who is"
+    " @instances i WHERE i.owner IS NOT NULL AND NOT EXISTS (SELECT 1 FROM @owners o WHERE o.owner = i.owner)"
+    FINDING("'dur_instances: ' || i.instance_id || ': an owner or a time without a token' FROM @instances i WHERE"
+            " i.token IS NULL AND (i.owner IS NOT NULL OR i.expires_at IS NOT NULL)")
+    FINDING("'dur_worker: ' || w.instance_id || ': activity ' || w.activity_id || ' locked by ' || w.owner || ', who is"
             " not registered' FROM @worker w WHERE w.owner IS NOT NULL AND NOT EXISTS (SELECT 1 FROM @owners o WHERE"
             " o.owner = w.owner)")
-            FINDING("'dur_sessions: ' || s.session_id || ': held by ' || s.owner || ', who is not registered' FROM "
-                    "@sessions s"
-                    " WHERE s.owner IS NOT NULL AND NOT EXISTS (SELECT 1 FROM @owners o WHERE o.owner = s.owner)")
-                FINDING("'dur_owners: ' || o.owner || ': silent for ' || n.now - o.beat_ms || ' ms, and nobody has "
-                        "finished what it"
-                        " left' FROM n, @owners o WHERE o.beat_ms < n.now - (" FORGOTTEN
-                        ") AND EXISTS (SELECT 1 FROM @owners l"
-                        " WHERE l.beat_ms > n.now - l.timeout_ms) AND (EXISTS (SELECT 1 FROM @instances i WHERE "
-                        "i.owner = o.owner)"
-                        " OR EXISTS (SELECT 1 FROM @worker w WHERE w.owner = o.owner))") " LIMIT 1";
+    FINDING("'dur_sessions: ' || s.session_id || ': held by ' || s.owner || ', who is not registered' FROM @sessions s"
+            " WHERE s.owner IS NOT NULL AND NOT EXISTS (SELECT 1 FROM @owners o WHERE o.owner = s.owner)")
+    FINDING("'dur_owners: ' || o.owner || ': silent for ' || n.now - o.beat_ms || ' ms, and nobody has finished what it"
+            " left' FROM n, @owners o WHERE o.beat_ms < n.now - (" FORGOTTEN ") AND EXISTS (SELECT 1 FROM @owners l"
+            " WHERE l.beat_ms > n.now - l.timeout_ms) AND (EXISTS (SELECT 1 FROM @instances i WHERE i.owner = o.owner)"
+            " OR EXISTS (SELECT 1 FROM @worker w WHERE w.owner = o.owner))")
+    " LIMIT 1";
+/* clang-format on */
 
 /* Crashes in doubt (pg_doubt.c): */
 static const char doubts_sql[] =

@@ -19,17 +19,14 @@ bool dur__pg_refused(const dur__pg_batch *batch, int code) {
 
 /* ---- why a turn was refused -------------------------------------------------------------------------------------- */
 
+/* clang-format off */
 static const char why_sql[] =
     "SELECT CASE WHEN $3::text IS NULL THEN i.known ELSE coalesce(i.token = $3::text AND (i.owner IS NOT NULL OR"
-    " i.expires_at > #now), false) END, coalesce(" DUR__PG_LAST(
-        "h.instance_id = i.instance_id AND h.execution_id = $4::bigint") ", 0), $5::text IS NULL OR EXISTS (SELECT 1 "
-                                                                         "FROM @instances p WHERE"
-                                                                         " p.instance_id = $5::text "
-                                                                         "AND " DUR__PG_IS_MEANT(
-                                                                             "p",
-                                                                             "$6::bigint") ") FROM "
-                                                                                           "@instances i WHERE "
-                                                                                           "i.instance_id = $2::text";
+    " i.expires_at > #now), false) END,"
+    " coalesce(" DUR__PG_LAST("h.instance_id = i.instance_id AND h.execution_id = $4::bigint") ", 0),"
+    " $5::text IS NULL OR EXISTS (SELECT 1 FROM @instances p WHERE p.instance_id = $5::text"
+    " AND " DUR__PG_IS_MEANT("p", "$6::bigint") ") FROM @instances i WHERE i.instance_id = $2::text";
+/* clang-format on */
 static const char why_work_sql[] =
     "SELECT EXISTS (SELECT 1 FROM @worker w WHERE w.token = c.token AND w.instance_id = $2::text AND (c.id = 0 OR"
     " w.id = c.id) AND (w.owner IS NOT NULL OR w.until_ms > #now)) OR EXISTS (SELECT 1 FROM @instances i CROSS JOIN"

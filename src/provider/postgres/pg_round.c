@@ -26,57 +26,34 @@ static dur__pg_lane *lane_of(dur_lane *lane) {
 #define VISIBLE "ready_at <= (SELECT now FROM n) AND (token IS NULL OR expires_at <= (SELECT now FROM n))"
 /* $8 and $9: handlers of instances and of work.  What others wait for is no reason to look. */
 #define OF_HANDLERS(what) "FROM ha, LATERAL (SELECT " what " FROM @instances WHERE handler = ha.h AND " FREE
-#define OF_ACTIVITIES(what)                                                                                            \
-    "FROM wa, LATERAL (SELECT " what " FROM @worker w WHERE w.handler = wa.h AND w.owner IS NULL"
+/* Macros among the texts: clang-format would give each an indentation of its own. */
+/* clang-format off */
+#define OF_ACTIVITIES(what) "FROM wa, LATERAL (SELECT " what " FROM @worker w WHERE w.handler = wa.h AND w.owner IS NULL"
 static const char info_sql[] =
-    "WITH RECURSIVE " DUR__PG_HANDLERS("ha", "@instances", FREE, "$8::text[]") ", " DUR__PG_HANDLERS(
-        "wa", "@worker", "owner IS NULL",
-        "$9::text[]") ","
-                      " n AS MATERIALIZED (SELECT #now AS now) SELECT n.now, (SELECT last_value FROM @queue_id_seq),"
-                      " least((SELECT min(x.ready_at) " OF_HANDLERS(
-                          "ready_at") " AND ready_at > (SELECT now FROM n) ORDER BY ready_at"
-                                      " LIMIT 1) x),"
-                                      " (SELECT min(ready_at) FROM @instances WHERE holder = $2::bigint AND ready_at > "
-                                      "(SELECT now FROM n)),"
-                                      " (SELECT min(expires_at) FROM @instances WHERE owner IS NULL AND token IS NOT "
-                                      "NULL AND expires_at >"
-                                      " (SELECT now FROM n)),"
-                                      " (SELECT min(until_ms) FROM @worker WHERE owner IS NULL AND until_ms > 0 AND "
-                                      "until_ms > (SELECT now FROM n)),"
-                                      " (SELECT min(until_ms) FROM @sessions WHERE owner IS NULL AND until_ms > "
-                                      "(SELECT now FROM n))),"
-                                      " EXISTS (SELECT 1 " OF_HANDLERS(
-                                          "1") " AND crashes >= 2 AND acquisitions > 0 AND " VISIBLE
-                                               " AND ($5::text IS NULL OR pin IS NULL OR (pin >= $5::text::bigint[] "
-                                               "AND pin <= $6::text::bigint[])) LIMIT 1) x),"
-                                               " $3::bigint >= 0 AND EXISTS (SELECT 1 " OF_ACTIVITIES(
-                                                   "1") " AND w.crashes >= 2 AND w.until_ms <= (SELECT now FROM n)"
-                                                        " LIMIT 1) x), $3::bigint >= 0 AND coalesce((SELECT "
-                                                        "bool_or(n.now - x.since_ms > 100) " OF_ACTIVITIES(
-                                                            "w.since_ms") " AND w.until_ms <= (SELECT now FROM n) AND "
-                                                                          "CASE $3::bigint WHEN 0 THEN w.tag IS NULL"
-                                                                          " WHEN 1 THEN w.tag = ANY ($4::text[]) WHEN "
-                                                                          "2 THEN w.tag IS NULL OR w.tag = ANY "
-                                                                          "($4::text[]) WHEN 3 THEN true ELSE"
-                                                                          " false END ORDER BY w.id LIMIT 1) x), "
-                                                                          "false),"
-                                                                          " EXISTS (SELECT 1 " OF_HANDLERS(
-                                                                              "1") " AND ready_at >= $7::bigint "
-                                                                                   "AND " VISIBLE " LIMIT 1) x),"
-                                                                                   " EXISTS (SELECT 1 FROM @instances "
-                                                                                   "WHERE holder = $2::bigint AND "
-                                                                                   "ready_at <= (SELECT now FROM n) "
-                                                                                   "AND (owner IS NOT"
-                                                                                   " NULL OR EXISTS (SELECT 1 FROM "
-                                                                                   "@queue q WHERE q.instance_id = "
-                                                                                   "@instances.instance_id AND NOT "
-                                                                                   "q.given AND q.due_ms"
-                                                                                   " <= (SELECT now FROM n)))),"
-                                                                                   " EXISTS (SELECT 1 " OF_ACTIVITIES(
-                                                                                       "1") " LIMIT 1) x), EXISTS "
-                                                                                            "(SELECT 1 FROM @lost "
-                                                                                            "WHERE holder = $2::bigint)"
-                                                                                            " FROM n";
+    "WITH RECURSIVE " DUR__PG_HANDLERS("ha", "@instances", FREE, "$8::text[]") ", "
+    DUR__PG_HANDLERS("wa", "@worker", "owner IS NULL", "$9::text[]") ","
+    " n AS MATERIALIZED (SELECT #now AS now) SELECT n.now, (SELECT last_value FROM @queue_id_seq),"
+    " least((SELECT min(x.ready_at) " OF_HANDLERS("ready_at") " AND ready_at > (SELECT now FROM n) ORDER BY ready_at"
+    " LIMIT 1) x),"
+    " (SELECT min(ready_at) FROM @instances WHERE holder = $2::bigint AND ready_at > (SELECT now FROM n)),"
+    " (SELECT min(expires_at) FROM @instances WHERE owner IS NULL AND token IS NOT NULL AND expires_at >"
+    " (SELECT now FROM n)),"
+    " (SELECT min(until_ms) FROM @worker WHERE owner IS NULL AND until_ms > 0 AND until_ms > (SELECT now FROM n)),"
+    " (SELECT min(until_ms) FROM @sessions WHERE owner IS NULL AND until_ms > (SELECT now FROM n))),"
+    " EXISTS (SELECT 1 " OF_HANDLERS("1") " AND crashes >= 2 AND acquisitions > 0 AND " VISIBLE
+    " AND ($5::text IS NULL OR pin IS NULL OR (pin >= $5::text::bigint[] AND pin <= $6::text::bigint[])) LIMIT 1) x),"
+    " $3::bigint >= 0 AND EXISTS (SELECT 1 " OF_ACTIVITIES("1") " AND w.crashes >= 2 AND w.until_ms <= (SELECT now FROM n)"
+    " LIMIT 1) x), $3::bigint >= 0 AND coalesce((SELECT bool_or(n.now - x.since_ms > 100) "
+    OF_ACTIVITIES("w.since_ms") " AND w.until_ms <= (SELECT now FROM n) AND CASE $3::bigint WHEN 0 THEN w.tag IS NULL"
+    " WHEN 1 THEN w.tag = ANY ($4::text[]) WHEN 2 THEN w.tag IS NULL OR w.tag = ANY ($4::text[]) WHEN 3 THEN true ELSE"
+    " false END ORDER BY w.id LIMIT 1) x), false),"
+    " EXISTS (SELECT 1 " OF_HANDLERS("1") " AND ready_at >= $7::bigint AND " VISIBLE " LIMIT 1) x),"
+    " EXISTS (SELECT 1 FROM @instances WHERE holder = $2::bigint AND ready_at <= (SELECT now FROM n) AND (owner IS NOT"
+    " NULL OR EXISTS (SELECT 1 FROM @queue q WHERE q.instance_id = @instances.instance_id AND NOT q.given AND q.due_ms"
+    " <= (SELECT now FROM n)))),"
+    " EXISTS (SELECT 1 " OF_ACTIVITIES("1") " LIMIT 1) x), EXISTS (SELECT 1 FROM @lost WHERE holder = $2::bigint)"
+    " FROM n";
+/* clang-format on */
 static const char lost_sql[] = "DELETE FROM @lost WHERE holder = $2::bigint RETURNING instance_id";
 
 typedef enum reading { NOTHING, PROBE, LOOK } reading;

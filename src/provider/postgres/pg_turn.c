@@ -304,22 +304,24 @@ void dur__pg_send_consumed(dur__pg *store, dur__pg_batch *batch, dur_turn_commit
         dur__pg_args_free(&args);
 }
 
+/* clang-format off */
 static const char take_work_sql[] =
     "WITH d AS (DELETE FROM @worker w USING (SELECT #now AS now) n,"
     " unnest($2::text[], $3::bigint[], $4::text[]) AS c(instance, id, token) WHERE w.token = c.token AND"
     " w.instance_id = c.instance AND (c.id = 0 OR w.id = c.id) AND (w.owner IS NOT NULL OR w.until_ms > n.now)"
-    " RETURNING w.session_id), s AS (" DUR__PG_TOUCH_SESSIONS(
-        "#now", "d") ")"
-                     " SELECT 1 / (CASE WHEN count(*) = $5::bigint THEN 1 ELSE 0 END) FROM d";
+    " RETURNING w.session_id), s AS (" DUR__PG_TOUCH_SESSIONS("#now", "d") ")"
+    " SELECT 1 / (CASE WHEN count(*) = $5::bigint THEN 1 ELSE 0 END) FROM d";
+/* clang-format on */
 
 /* The same by the primary key, where every row's id is known. */
+/* clang-format off */
 static const char take_rows_sql[] =
     "WITH d AS (DELETE FROM @worker w USING (SELECT #now AS now) n,"
     " unnest($2::text[], $3::bigint[], $4::text[]) AS c(instance, id, token) WHERE w.instance_id = c.instance AND"
     " w.id = c.id AND w.token = c.token AND (w.owner IS NOT NULL OR w.until_ms > n.now)"
-    " RETURNING w.session_id), s AS (" DUR__PG_TOUCH_SESSIONS(
-        "#now", "d") ")"
-                     " SELECT 1 / (CASE WHEN count(*) = $5::bigint THEN 1 ELSE 0 END) FROM d";
+    " RETURNING w.session_id), s AS (" DUR__PG_TOUCH_SESSIONS("#now", "d") ")"
+    " SELECT 1 / (CASE WHEN count(*) = $5::bigint THEN 1 ELSE 0 END) FROM d";
+/* clang-format on */
 
 /*
  * The usual work: locked for an owner, of no session.  That of a session is refused; from then on, or from the first
@@ -450,10 +452,11 @@ bool dur__pg_turn_seen(const dur_turn_commit *turn) {
 }
 
 /* Their rows are locked: whoever deletes one waits, and then finds the child. */
+/* clang-format off */
 static const char parents_sql[] = "SELECT 1 / (CASE WHEN bool_and(EXISTS (SELECT 1 FROM @instances i WHERE"
-                                  " i.instance_id = p.id AND " DUR__PG_IS_MEANT(
-                                      "i", "p.birth") ")) THEN 1 ELSE 0 END)"
-                                                      " FROM unnest($2::text[], $3::bigint[]) AS p(id, birth)";
+                                  " i.instance_id = p.id AND " DUR__PG_IS_MEANT("i", "p.birth") ")) THEN 1 ELSE 0 END)"
+                                  " FROM unnest($2::text[], $3::bigint[]) AS p(id, birth)";
+/* clang-format on */
 
 static bool needs_parent(const dur_turn_commit *turn) {
     return turn->needs_parent && turn->metadata.parent_instance_id != NULL;

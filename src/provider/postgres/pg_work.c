@@ -12,44 +12,32 @@
 
 /* ---- fetch ------------------------------------------------------------------------------------------------------- */
 
+/* Macros among the texts: clang-format would give each an indentation of its own. */
+/* clang-format off */
 #define FETCH(which, order)                                                                                            \
-    "WITH RECURSIVE " DUR__PG_HANDLERS(                                                                                \
-        "ha", "@worker", "owner IS NULL",                                                                              \
-        "$12::text[]") ","                                                                                             \
-                       " n AS MATERIALIZED (SELECT #now AS now), c AS MATERIALIZED (SELECT x.* FROM ha CROSS JOIN "    \
-                       "LATERAL (SELECT w.id,"                                                                         \
-                       " w.instance_id, w.session_id, w.crashes_alone FROM @worker w WHERE w.handler = ha.h AND "      \
-                       "w.owner IS NULL AND"                                                                           \
-                       " w.until_ms <= (SELECT now FROM n)"                                                            \
-                       " AND " which " AND CASE $6::bigint WHEN 0 THEN w.tag IS NULL WHEN 1 THEN w.tag = ANY "         \
-                       "($7::text[]) WHEN 2 THEN w.tag IS NULL OR"                                                     \
-                       " w.tag = ANY ($7::text[]) WHEN 3 THEN true ELSE false END"                                     \
-                       " AND (w.session_id IS NULL OR ($8::text IS NOT NULL AND NOT EXISTS (SELECT 1 FROM @sessions "  \
-                       "s WHERE s.session_id"                                                                          \
-                       " = w.session_id AND s.holder <> $8::text AND (s.owner IS NOT NULL OR s.until_ms > (SELECT "    \
-                       "now FROM n)))))"                                                                               \
-                       " AND ($2::text IS NULL OR EXISTS (SELECT 1 FROM @owners o WHERE o.owner = $2::text))"          \
-                       " ORDER BY " order " LIMIT $4::bigint FOR UPDATE OF w SKIP LOCKED) x ORDER BY " order           \
-                       " LIMIT $4::bigint),"                                                                           \
-                       " want AS MATERIALIZED (SELECT DISTINCT c.session_id AS session, $8::text AS node, $2::text "   \
-                       "AS owner, $9::bigint"                                                                          \
-                       " AS lock_ms, CASE WHEN $2::text IS NULL THEN n.now + $9::bigint ELSE 0 END AS until_ms FROM "  \
-                       "c, n WHERE"                                                                                    \
-                       " c.session_id IS NOT NULL), " DUR__PG_CLAIM_SESSIONS(                                          \
-                           "$11::bigint") ","                                                                          \
-                                          " k AS (SELECT c.*, row_number() OVER (ORDER BY c.id) AS at FROM c WHERE "   \
-                                          "c.session_id IS NULL OR c.session_id"                                       \
-                                          " IN (SELECT session_id FROM claimed)),"                                     \
-                                          " u AS (UPDATE @worker w SET token = $10::text || '-w' || k.at, owner = "    \
-                                          "$2::text, attempts = w.attempts + 1,"                                       \
-                                          " runs_alone = $5::bigint = 2,"                                              \
-                                          " until_ms = CASE WHEN $2::text IS NULL THEN n.now + $3::bigint ELSE 0 END " \
-                                          "FROM k, n"                                                                  \
-                                          " WHERE w.instance_id = k.instance_id AND w.id = k.id RETURNING w.id, "      \
-                                          "w.instance_id, w.execution_id,"                                             \
-                                          " w.activity_id, w.token, w.attempts, w.crashes,"                            \
-                                          " " DUR__PG_CRASHES_ALONE("w", "w.id") " AS crashes_alone, w.json) "         \
-                                                                                 "SELECT * FROM u ORDER BY id"
+    "WITH RECURSIVE " DUR__PG_HANDLERS("ha", "@worker", "owner IS NULL", "$12::text[]") ","                            \
+    " n AS MATERIALIZED (SELECT #now AS now), c AS MATERIALIZED (SELECT x.* FROM ha CROSS JOIN LATERAL (SELECT w.id,"  \
+    " w.instance_id, w.session_id, w.crashes_alone FROM @worker w WHERE w.handler = ha.h AND w.owner IS NULL AND"      \
+    " w.until_ms <= (SELECT now FROM n)"                                                                               \
+    " AND " which                                                                                                      \
+    " AND CASE $6::bigint WHEN 0 THEN w.tag IS NULL WHEN 1 THEN w.tag = ANY ($7::text[]) WHEN 2 THEN w.tag IS NULL OR" \
+    " w.tag = ANY ($7::text[]) WHEN 3 THEN true ELSE false END"                                                        \
+    " AND (w.session_id IS NULL OR ($8::text IS NOT NULL AND NOT EXISTS (SELECT 1 FROM @sessions s WHERE s.session_id" \
+    " = w.session_id AND s.holder <> $8::text AND (s.owner IS NOT NULL OR s.until_ms > (SELECT now FROM n)))))"        \
+    " AND ($2::text IS NULL OR EXISTS (SELECT 1 FROM @owners o WHERE o.owner = $2::text))"                             \
+    " ORDER BY " order " LIMIT $4::bigint FOR UPDATE OF w SKIP LOCKED) x ORDER BY " order " LIMIT $4::bigint),"        \
+    " want AS MATERIALIZED (SELECT DISTINCT c.session_id AS session, $8::text AS node, $2::text AS owner, $9::bigint"  \
+    " AS lock_ms, CASE WHEN $2::text IS NULL THEN n.now + $9::bigint ELSE 0 END AS until_ms FROM c, n WHERE"           \
+    " c.session_id IS NOT NULL), " DUR__PG_CLAIM_SESSIONS("$11::bigint") ","                                           \
+    " k AS (SELECT c.*, row_number() OVER (ORDER BY c.id) AS at FROM c WHERE c.session_id IS NULL OR c.session_id"     \
+    " IN (SELECT session_id FROM claimed)),"                                                                           \
+    " u AS (UPDATE @worker w SET token = $10::text || '-w' || k.at, owner = $2::text, attempts = w.attempts + 1,"      \
+    " runs_alone = $5::bigint = 2,"                                                                                    \
+    " until_ms = CASE WHEN $2::text IS NULL THEN n.now + $3::bigint ELSE 0 END FROM k, n"                              \
+    " WHERE w.instance_id = k.instance_id AND w.id = k.id RETURNING w.id, w.instance_id, w.execution_id,"              \
+    " w.activity_id, w.token, w.attempts, w.crashes, " DUR__PG_CRASHES_ALONE("w", "w.id") " AS crashes_alone, w.json)"   \
+    " SELECT * FROM u ORDER BY id"
+/* clang-format on */
 
 static const char fetch_sql[] = FETCH("($5::bigint = 0 OR w.crashes < 2)", "id");
 static const char fetch_suspects_sql[] = FETCH("w.crashes >= 2", "crashes_alone, id");
@@ -150,13 +138,14 @@ int dur__pg_fetch_works(dur_provider *self, dur_arena *arena, const dur_work_fet
 
 /* ---- ack --------------------------------------------------------------------------------------------------------- */
 
+/* clang-format off */
 static const char ack_sql[] =
     "WITH n AS MATERIALIZED (SELECT #now AS now), d AS (DELETE FROM @worker w USING n,"
     " unnest($2::text[], $3::bigint[], $4::text[]) AS c(instance, id, token) WHERE w.token = c.token AND"
     " (c.instance IS NULL OR w.instance_id = c.instance) AND (c.id = 0 OR w.id = c.id) AND (w.owner IS NOT NULL OR"
-    " w.until_ms > n.now) RETURNING w.session_id), s AS (" DUR__PG_TOUCH_SESSIONS(
-        "(SELECT now FROM n)", "d") ")"
-                                    " SELECT 1 / (CASE WHEN count(*) = $5::bigint THEN 1 ELSE 0 END) FROM d";
+    " w.until_ms > n.now) RETURNING w.session_id), s AS (" DUR__PG_TOUCH_SESSIONS("(SELECT now FROM n)", "d") ")"
+    " SELECT 1 / (CASE WHEN count(*) = $5::bigint THEN 1 ELSE 0 END) FROM d";
+/* clang-format on */
 
 void dur__pg_acks_add(dur__pg *store, dur__pg_batch *batch, const dur_work_ack *acks, size_t count) {
     dur__pg_args args;
@@ -310,12 +299,12 @@ static int do_claimed(dur__pg *store, const on_claimed *what, dur_error *err) {
     return code == DUR_OK && !found ? gone(err, what->op) : code;
 }
 
-static const char renew_sql[] = "WITH l AS MATERIALIZED (" DUR__PG_LOCK_SESSIONS(
-    "w.token = $2::text") "), u AS (UPDATE @worker w SET until_ms ="
-                          " CASE WHEN w.owner IS NULL THEN #now + $3::bigint ELSE w.until_ms END WHERE (SELECT "
-                          "count(*) FROM l) >= 0 AND"
-                          " " CLAIMED
-                          " RETURNING w.session_id), s AS (" DUR__PG_TOUCH_SESSIONS("#now", "u") ") SELECT 1 FROM u";
+/* clang-format off */
+static const char renew_sql[] =
+    "WITH l AS MATERIALIZED (" DUR__PG_LOCK_SESSIONS("w.token = $2::text") "), u AS (UPDATE @worker w SET until_ms ="
+    " CASE WHEN w.owner IS NULL THEN #now + $3::bigint ELSE w.until_ms END WHERE (SELECT count(*) FROM l) >= 0 AND"
+    " " CLAIMED " RETURNING w.session_id), s AS (" DUR__PG_TOUCH_SESSIONS("#now", "u") ") SELECT 1 FROM u";
+/* clang-format on */
 
 static void renew_args(dur__pg_args *args, const void *data) {
     dur__pg_u64(args, *(const uint64_t *)data);
