@@ -1,10 +1,12 @@
 /*
  * step.h: a runtime without threads, inside the host's own loop.
  *
- *     dur_runtime_start(&runtime, DUR_RUNTIME(.store = store, .handlers = handlers, .threads = DUR_THREADS_NONE),
- * &err); for (;;) { dur_runtime_step(runtime, 2, &err);                       // at most about 2 ms struct pollfd fd =
- * { .fd = dur_runtime_fd(runtime), .events = POLLIN }; poll(&fd, 1, (int)dur_runtime_next_ms(runtime));          // or
- * whatever the host waits for
+ *     dur_runtime_start(&runtime, DUR_RUNTIME(.store = store, .handlers = handlers,
+ *                                             .threads = DUR_THREADS_NONE), &err);
+ *     for (;;) {
+ *         struct pollfd fd = { .fd = dur_runtime_fd(runtime), .events = POLLIN };
+ *         poll(&fd, 1, (int)dur_runtime_next_ms(runtime));
+ *         dur_runtime_step(runtime, 2, &err);
  *     }
  *
  * Nothing happens but inside these calls: handlers, activities, commits and signs of life.  A step may block for one

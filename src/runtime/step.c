@@ -9,12 +9,13 @@
 
 #include "coro/crash_report.h"
 #include <durite/step.h>
-#include <errno.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#define IN_VAIN_MAX 3   /* rests that could not begin in a row … */
-#define IN_VAIN_US 5000 /* … before it waits all the same: what is there is not for us */
+/* A store that says again and again that there is something, and rounds that find nothing: after so many the node
+   sleeps all the same. */
+#define IN_VAIN_MAX 3
+#define IN_VAIN_US 5000
 #define NEXT_MS_MAX 3600000u
 
 static bool is_home(const dur_runtime *runtime) {
@@ -35,6 +36,14 @@ static bool work_waits(dur_runtime *runtime) {
 
 /* ---- resting ---- */
 
+/* A lane may name other descriptors at each rest (a new connection); those that are watched already do no harm. */
+static void watch_descriptors(const dur__stepped *self) {
+    for (size_t i = 0; self->epoll > 0 && self->resting && i < self->rest.fd_count; i++) {
+        struct epoll_event event = { .events = EPOLLIN };
+        (void)epoll_ctl(self->epoll, EPOLL_CTL_ADD, self->rest.fds[i].fd, &event);
+    }
+}
+
 static void begin_rest(dur_runtime *runtime) {
     dur__stepped *self = &runtime->stepped;
     uint64_t now_us = dur__monotonic_us();
@@ -46,11 +55,7 @@ static void begin_rest(dur_runtime *runtime) {
     } else {
         self->due_us = ++self->idle_in_vain > IN_VAIN_MAX ? now_us + IN_VAIN_US : 0;
     }
-    if (self->epoll > 0 && self->resting)
-        for (size_t i = 0; i < self->rest.fd_count; i++) {
-            struct epoll_event event = { .events = EPOLLIN };
-            (void)epoll_ctl(self->epoll, EPOLL_CTL_ADD, self->rest.fds[i].fd, &event); /* most are there already */
-        }
+    watch_descriptors(self);
 }
 
 /* False: it rests on, because nothing has come. */
@@ -185,10 +190,7 @@ int dur_runtime_fd(dur_runtime *runtime) {
     dur__stepped *self = &runtime->stepped;
     if (self->epoll == 0) {
         self->epoll = epoll_create1(EPOLL_CLOEXEC);
-        for (size_t i = 0; self->resting && self->epoll > 0 && i < self->rest.fd_count; i++) {
-            struct epoll_event event = { .events = EPOLLIN };
-            (void)epoll_ctl(self->epoll, EPOLL_CTL_ADD, self->rest.fds[i].fd, &event);
-        }
+        watch_descriptors(self);
     }
     return self->epoll;
 }
