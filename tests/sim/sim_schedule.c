@@ -1,0 +1,425 @@
+/*
+ * sim_schedule.c: one run: who goes on next, when time passes, and what goes wrong.
+ *
+ * A decision is one actor and how many points it may pass.  When nobody can go on, time moves to the next deadline.  The
+ * first part of a run has faults; in the finale everybody is there, and all that can end must end.
+ */
+#include "sim_machine.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define DECISIONS_MAX 20000        /* with faults */
+#define FINALE_DECISIONS_MAX 200000 /* without */
+#define FINALE_NS (900u * 1000000000ull)
+#define MS 1000000u
+#define SLOW_MAX 1000 /* looks at a server that does not answer, a few milliseconds each */
+
+typedef struct actor {
+    sim_part part;
+    sim_seat seat;
+    bool begun;          /* has ever been spawned */
+    bool finished;       /* a client that is done */
+    uint64_t frozen_ns;  /* not scheduled until then; 0: is */
+    uint64_t back_ns;    /* absent: comes back then */
+    uint64_t priority;   /* who goes first, where that is how this run chooses */
+    void *self;          /* memory: the actor itself */
+    sim_rest rest;       /* memory: what it wanted last */
+    uint64_t deadline_ns;
+} actor;
+
+/* How this run behaves; percentages are per thousand decisions. */
+typedef struct manner {
+    bool by_priority;
+    uint32_t burst_max; /* points in one turn, at most */
+    unsigned kill, freeze, stop, error, jump;
+} manner;
+
+typedef struct schedule {
+    sim_run *run;
+    sim_common *all;
+    actor actors[SIM_ACTORS_MAX];
+    size_t count;
+    sim_rng rng;
+    manner manner;
+    bool finale;
+    uint64_t settled;     /* changes when notifications were last waited for */
+    uint64_t quiet_heard; /* changes at the last quiet point: nothing new has happened since */
+} schedule;
+
+static sim_slot *slot_of(schedule *self, size_t i) {
+    return &self->all->slots[i];
+}
+
+static bool in_memory(const schedule *self) {
+    return self->run->store == SIM_MEMORY;
+}
+
+static bool present(schedule *self, size_t i) {
+    return in_memory(self) ? self->actors[i].self != NULL : slot_of(self, i)->state != SIM_ABSENT;
+}
+
+/* ---- coming and going ---- */
+
+static void begin(schedule *self, size_t i) {
+    actor *at = &self->actors[i];
+    if (at->begun) at->seat.life++;
+    at->begun = true;
+    at->seat.finale = self->finale;
+    at->back_ns = at->frozen_ns = 0;
+    if (!in_memory(self)) {
+        sim_actor_spawn(&at->seat, &at->part);
+        return;
+    }
+    sim_trace("machine", "open %s life %u", at->part.name, at->seat.life);
+    at->self = sim_open(&at->seat);
+    at->rest = (sim_rest){ .want = SIM_MORE };
+    if (at->self == NULL) at->back_ns = self->all->mono_ns + 100 * MS;
+}
+
+static void gone(schedule *self, size_t i, uint64_t back_ms) {
+    actor *at = &self->actors[i];
+    at->back_ns = self->all->mono_ns + back_ms * MS;
+    at->frozen_ns = 0;
+    if (in_memory(self)) at->self = NULL;
+}
+
+static void settle(schedule *self, size_t i) {
+    const sim_slot *slot = slot_of(self, i);
+    if (self->run->store == SIM_POSTGRES) sim_server_settle(slot->backends, slot->backend_count);
+}
+
+/* ---- a turn ---- */
+
+static void step_in_memory(schedule *self, actor *at) {
+    at->rest = sim_step(at->self);
+    uint64_t now = self->all->mono_ns;
+    self->all->points++;
+    self->all->changes++;
+    self->all->mono_ns += 1000u * sim_between(&self->rng, 1, 200);
+    at->deadline_ns = at->rest.ms > (SIM_NEVER - now) / MS ? SIM_NEVER : now + at->rest.ms * MS;
+    sim_trace(at->part.name, "step %d", (int)at->rest.want);
+    if (at->rest.want != SIM_DONE) return;
+    sim_close(at->self);
+    at->self = NULL;
+    at->finished = true;
+}
+
+static bool resume(schedule *self, size_t i) {
+    actor *at = &self->actors[i];
+    if (in_memory(self)) {
+        step_in_memory(self, at);
+        return true;
+    }
+    sim_slot *slot = slot_of(self, i);
+    uint32_t quantum = (uint32_t)sim_between(&self->rng, 1, self->manner.burst_max);
+    if (!sim_actor_resume(i, quantum)) return false;
+    /* A server that is slow is waited for; one whose session waits for somebody's lock is not. */
+    for (int n = 0; n < SLOW_MAX && slot->state == SIM_BLOCKED && slot->backend != 0; n++) {
+        if (sim_server_blocked(slot->backend)) break;
+        if (!sim_actor_resume(i, quantum)) return false;
+    }
+    if (slot->state != SIM_ABSENT) return true;
+    settle(self, i);
+    sim_trace("machine", "%s has ended%s%s", at->part.name, slot->done ? ", done" : "",
+              slot->refused ? ", refused" : "");
+    if (slot->done)
+        at->finished = true;
+    else
+        gone(self, i, sim_between(&self->rng, 1, 2000));
+    return true;
+}
+
+static bool memory_can_go(schedule *self, actor *at) {
+    if (at->rest.want != SIM_SLEEP || self->all->mono_ns >= at->deadline_ns) return true;
+    struct pollfd fd = { .fd = at->rest.fd, .events = POLLIN };
+    return at->rest.fd >= 0 && sim_real_poll(&fd, 1, 0) > 0;
+}
+
+static bool can_go(schedule *self, size_t i) {
+    actor *at = &self->actors[i];
+    if (!present(self, i) || at->frozen_ns != 0) return false;
+    if (in_memory(self)) return memory_can_go(self, at);
+    sim_slot *slot = slot_of(self, i);
+    switch (slot->state) {
+    case SIM_AT_POINT:
+        return true;
+    case SIM_ASLEEP:
+        return slot->heard != self->all->changes || self->all->mono_ns >= slot->deadline_ns ||
+               (slot->top && slot->order != SIM_GO);
+    case SIM_BLOCKED:
+        return slot->heard != self->all->changes || self->all->mono_ns >= slot->deadline_ns;
+    default:
+        return false;
+    }
+}
+
+static size_t choose(schedule *self) {
+    size_t able[SIM_ACTORS_MAX], count = 0, best = SIM_ACTORS_MAX;
+    for (size_t i = 0; i < self->count; i++)
+        if (can_go(self, i)) able[count++] = i;
+    if (count == 0) return SIM_ACTORS_MAX;
+    if (!self->manner.by_priority) return able[sim_below(&self->rng, count)];
+    for (size_t k = 0; k < count; k++)
+        if (best == SIM_ACTORS_MAX || self->actors[able[k]].priority > self->actors[best].priority) best = able[k];
+    /* Now and then the first becomes the last: few such moments find most orders that matter. */
+    if (sim_below(&self->rng, 40) == 0) self->actors[best].priority = sim_next(&self->rng) >> 1;
+    return best;
+}
+
+/* ---- time ---- */
+
+/* What comes next by itself; SIM_NEVER: nothing. */
+static uint64_t next_deadline(schedule *self) {
+    uint64_t first = SIM_NEVER;
+    for (size_t i = 0; i < self->count; i++) {
+        actor *at = &self->actors[i];
+        uint64_t ns = SIM_NEVER;
+        if (!present(self, i))
+            ns = at->finished ? SIM_NEVER : at->back_ns;
+        else if (at->frozen_ns != 0)
+            ns = at->frozen_ns;
+        else if (in_memory(self))
+            ns = at->deadline_ns;
+        else if (slot_of(self, i)->state == SIM_ASLEEP || slot_of(self, i)->state == SIM_BLOCKED)
+            ns = slot_of(self, i)->deadline_ns;
+        if (ns < first) first = ns;
+    }
+    return first;
+}
+
+static void bring_back(schedule *self) {
+    for (size_t i = 0; i < self->count; i++) {
+        actor *at = &self->actors[i];
+        if (at->frozen_ns != 0 && self->all->mono_ns >= at->frozen_ns) {
+            at->frozen_ns = 0;
+            sim_trace("machine", "thaw %s", at->part.name);
+        }
+        if (!present(self, i) && !at->finished && self->all->mono_ns >= at->back_ns) begin(self, i);
+    }
+}
+
+/* ---- what goes wrong ---- */
+
+static bool happens(schedule *self, unsigned per_thousand) {
+    return per_thousand > 0 && sim_below(&self->rng, 1000) < per_thousand;
+}
+
+static size_t victim(schedule *self) {
+    size_t i = sim_below(&self->rng, self->count);
+    return present(self, i) && self->actors[i].frozen_ns == 0 ? i : SIM_ACTORS_MAX;
+}
+
+static void die(schedule *self, size_t i) {
+    if (i == SIM_ACTORS_MAX || in_memory(self)) return; /* its store would die with it */
+    bool late = self->run->store == SIM_POSTGRES && sim_chance(&self->rng, 50);
+    sim_trace("machine", "kill %s%s", self->actors[i].part.name, late ? ", what it has sent arrives" : "");
+    if (late)
+        sim_actor_kill_late(i);
+    else
+        sim_actor_kill(i);
+    settle(self, i);
+    gone(self, i, sim_between(&self->rng, 0, 5000));
+}
+
+static void freeze(schedule *self, size_t i) {
+    if (i == SIM_ACTORS_MAX) return;
+    uint64_t ms = sim_chance(&self->rng, 50) ? sim_between(&self->rng, 1, 2000) : sim_between(&self->rng, 2000, 30000);
+    sim_trace("machine", "freeze %s for %llu ms", self->actors[i].part.name, (unsigned long long)ms);
+    self->actors[i].frozen_ns = self->all->mono_ns + ms * MS;
+}
+
+static void stop(schedule *self, size_t i) {
+    if (i == SIM_ACTORS_MAX || self->actors[i].part.role != SIM_NODE) return;
+    sim_trace("machine", "stop %s", self->actors[i].part.name);
+    if (in_memory(self)) {
+        sim_close(self->actors[i].self);
+        gone(self, i, sim_between(&self->rng, 1, 2000));
+    } else {
+        slot_of(self, i)->order = SIM_STOP;
+    }
+}
+
+static void spoil_write(schedule *self, size_t i) {
+    static const int errors[] = { 5 /* EIO */, 28 /* ENOSPC */ };
+    if (i == SIM_ACTORS_MAX || in_memory(self)) return;
+    sim_slot *slot = slot_of(self, i);
+    slot->fault_errno = errors[sim_below(&self->rng, 2)];
+    slot->fault_in = (uint32_t)sim_between(&self->rng, 1, 30);
+    slot->fault_count = (uint32_t)sim_below(&self->rng, 4);
+}
+
+static void jump(schedule *self) {
+    int64_t ms = (int64_t)sim_between(&self->rng, 1, 90000) * (sim_chance(&self->rng, 50) ? 1 : -1);
+    sim_trace("machine", "the wall clock jumps by %lld ms", (long long)ms);
+    self->all->wall_ns += ms * (int64_t)MS;
+}
+
+static void misfortune(schedule *self) {
+    const manner *m = &self->manner;
+    if (self->finale || self->run->calm) return;
+    if (happens(self, m->kill)) die(self, victim(self));
+    if (happens(self, m->freeze)) freeze(self, victim(self));
+    if (happens(self, m->stop)) stop(self, victim(self));
+    if (happens(self, m->error)) spoil_write(self, victim(self));
+    if (happens(self, m->jump)) jump(self);
+}
+
+static void choose_manner(schedule *self) {
+    sim_rng rng = sim_stream(self->run->seed, "manner", 0);
+    static const uint32_t bursts[] = { 1, 3, 10, 40, 200 };
+    self->manner.by_priority = sim_chance(&rng, 40);
+    self->manner.burst_max = bursts[sim_below(&rng, 5)];
+    if (sim_chance(&rng, 60)) self->manner.kill = (unsigned)sim_below(&rng, 8);
+    if (sim_chance(&rng, 40)) self->manner.freeze = (unsigned)sim_below(&rng, 6);
+    if (sim_chance(&rng, 50)) self->manner.stop = (unsigned)sim_below(&rng, 10);
+    if (sim_chance(&rng, 20)) self->manner.error = (unsigned)sim_below(&rng, 8);
+    if (sim_chance(&rng, 15)) self->manner.jump = (unsigned)sim_below(&rng, 5);
+    self->run->calm = sim_chance(&rng, 25);
+}
+
+/* ---- quiet points ---- */
+
+static bool is_quiet(schedule *self) {
+    for (size_t i = 0; i < self->count; i++) {
+        if (!present(self, i)) continue;
+        if (self->actors[i].frozen_ns != 0 || can_go(self, i)) return false;
+        if (!in_memory(self) && !(slot_of(self, i)->state == SIM_ASLEEP && slot_of(self, i)->top)) return false;
+    }
+    return true;
+}
+
+static bool check_nodes(schedule *self) {
+    for (size_t i = 0; i < self->count; i++) {
+        if (!present(self, i) || self->actors[i].part.role != SIM_NODE) continue;
+        if (in_memory(self)) {
+            sim_check(self->actors[i].self);
+            continue;
+        }
+        if (slot_of(self, i)->order != SIM_GO) continue;
+        slot_of(self, i)->order = SIM_CHECK;
+        if (!sim_actor_resume(i, 1)) return false;
+    }
+    return true;
+}
+
+static bool look(schedule *self) {
+    bool living[SIM_ACTORS_MAX] = { false }, ignored = false;
+    for (size_t i = 0; i < self->count; i++) living[i] = present(self, i) && self->actors[i].frozen_ns == 0;
+    bool served = sim_all_served(self->run, living);
+    sim_trace("machine", "quiet%s", served ? "" : ", not all served");
+    self->quiet_heard = self->all->changes;
+    return sim_judge_run(self->run, served ? SIM_JUDGE_SERVED : SIM_JUDGE_QUIET, &ignored) && check_nodes(self);
+}
+
+/* Nobody can go on: look, perhaps, and let time pass. */
+static bool pass_time(schedule *self) {
+    if (self->run->store == SIM_POSTGRES && self->settled != self->all->changes) {
+        (void)sim_real_poll(NULL, 0, 1); /* notifications come when they come: everybody looks once more */
+        self->settled = ++self->all->changes;
+        return true;
+    }
+    uint64_t next = next_deadline(self);
+    if (next == SIM_NEVER) {
+        snprintf(self->all->failure, sizeof(self->all->failure), "nobody will ever go on");
+        return false;
+    }
+    if (next > self->all->mono_ns + 20 * MS && self->quiet_heard != self->all->changes && is_quiet(self)) {
+        if (sim_chance(&self->rng, 30) && !look(self)) return false;
+    }
+    if (next > self->all->mono_ns) self->all->mono_ns = next;
+    return true;
+}
+
+static bool decide(schedule *self) {
+    bring_back(self);
+    misfortune(self);
+    size_t i = choose(self);
+    return i == SIM_ACTORS_MAX ? pass_time(self) : resume(self, i);
+}
+
+/* ---- a run ---- */
+
+static bool clients_finished(const schedule *self) {
+    for (size_t i = 0; i < self->count; i++)
+        if (self->actors[i].part.role == SIM_CLIENT && !self->actors[i].finished) return false;
+    return true;
+}
+
+/* Nodes are stopped and come back with every handler; who is away comes back now. */
+static void begin_finale(schedule *self) {
+    sim_trace("machine", "finale");
+    self->finale = true;
+    for (size_t i = 0; i < self->count; i++) {
+        actor *at = &self->actors[i];
+        at->frozen_ns = 0;
+        at->back_ns = self->all->mono_ns;
+        if (!present(self, i)) continue;
+        if (!in_memory(self)) slot_of(self, i)->fault_in = 0;
+        stop(self, i);
+    }
+}
+
+static bool run_finale(schedule *self) {
+    begin_finale(self);
+    uint64_t end_ns = self->all->mono_ns + FINALE_NS, asked_ns = 0;
+    for (size_t n = 0; n < FINALE_DECISIONS_MAX && self->all->mono_ns < end_ns; n++) {
+        if (!decide(self)) return false;
+        if (!clients_finished(self) || self->all->mono_ns < asked_ns || !is_quiet(self)) continue;
+        bool done = false;
+        if (!sim_judge_run(self->run, SIM_JUDGE_DONE, &done)) return false;
+        if (done) return true;
+        asked_ns = self->all->mono_ns + 1000 * MS;
+    }
+    bool done = false;
+    if (!sim_judge_run(self->run, SIM_JUDGE_DONE, &done)) return false;
+    if (done && clients_finished(self)) return true;
+    snprintf(self->all->failure, sizeof(self->all->failure), "stuck: not everything has ended (%s)",
+             clients_finished(self) ? "see the ledger" : "a client is not done");
+    return false;
+}
+
+static bool stop_all(schedule *self) {
+    for (size_t i = 0; i < self->count; i++) stop(self, present(self, i) ? i : SIM_ACTORS_MAX);
+    for (size_t n = 0; n < FINALE_DECISIONS_MAX; n++) {
+        bool left = false;
+        for (size_t i = 0; i < self->count; i++) {
+            if (!present(self, i)) self->actors[i].finished = true; /* stays away */
+            left = left || present(self, i);
+        }
+        if (!left) return true;
+        if (!decide(self)) return false;
+    }
+    snprintf(self->all->failure, sizeof(self->all->failure), "a node does not stop");
+    return false;
+}
+
+static bool play(schedule *self) {
+    for (size_t n = 0; n < DECISIONS_MAX && !clients_finished(self); n++)
+        if (!decide(self)) return false;
+    if (!run_finale(self)) return false;
+    bool ignored = false;
+    return look(self) && stop_all(self) && sim_judge_run(self->run, SIM_JUDGE_END, &ignored);
+}
+
+bool sim_schedule(sim_run *run) {
+    static schedule self;
+    memset(&self, 0, sizeof(self));
+    self.run = run;
+    self.all = sim_shared_memory;
+    self.rng = sim_stream(run->seed, "schedule", 0);
+    choose_manner(&self);
+    sim_part parts[SIM_ACTORS_MAX];
+    self.count = sim_plan(run, parts);
+    for (size_t i = 0; i < self.count; i++) {
+        self.actors[i].part = parts[i];
+        self.actors[i].seat = (sim_seat){ .run = run, .number = i };
+        self.actors[i].priority = sim_next(&self.rng);
+        self.actors[i].back_ns = sim_chance(&self.rng, 70) ? 0 : self.all->mono_ns + sim_between(&self.rng, 1, 500) * MS;
+    }
+    bool fine = play(&self);
+    if (!fine) self.all->failed = true;
+    for (size_t i = 0; i < self.count && !in_memory(&self); i++)
+        if (slot_of(&self, i)->pid != 0) sim_actor_kill(i);
+    return fine;
+}
