@@ -4,13 +4,16 @@ JOBS ?= 2
 SCALE ?= 1000
 FUZZ_SECONDS ?= 300
 TIMES ?= 1
+SEEDS ?= 1000
+FROM ?= 1
+STORES ?= memory,sqlite,postgres
 
 # $(call build,PRESET,more options): configure, files may be new, and build.
 build = cmake --preset $(1) $(2) >/dev/null && cmake --build --preset $(1) -j $(JOBS)
 run = tools/run-tests -j $(JOBS)
 
 .NOTPARALLEL:
-.PHONY: all help demo test check parity cross-replay crash soak bench mutants mutants-engine fuzz install format lint clean
+.PHONY: all help demo test check parity cross-replay crash soak sim bench mutants mutants-engine fuzz install format lint clean
 
 all: ## the libraries, tools and examples, into build/
 	@tools/deps build
@@ -56,6 +59,11 @@ soak: ## properties, faults, dangers and end-to-end at SCALE= percent, then the 
 
 bench: all ## throughput and latency, as ratios to a limit probe
 	@build/bin/durite-bench
+
+sim: ## nodes, clients and faults under SEEDS= seeds from FROM= on, one thing at a time; STORES=memory,sqlite,postgres
+	@tools/deps build test
+	@$(call build,release,-DDURITE_TESTS=ON)
+	@tools/sim -j $(JOBS) build $(STORES) --from $(FROM) --seeds $(SEEDS) --keep-going
 
 mutants: ## deliberately broken stores: the kit must catch each
 	@tools/deps build test

@@ -6,10 +6,10 @@
  * The workload (sim_plan.c, sim_flow.c, sim_node.c, sim_client.c, sim_ledger.c, sim_judge.c) says what actors do and
  * what must hold.  It knows nothing of scheduling, and uses public headers only.
  *
- * On SQLite and PostgreSQL each actor is a process without threads.  It stops wherever it calls libc for a wait, a lock,
- * a write or a statement (sim_libc.c stands in front of libc), and goes on when the machine says so.  On memory all
- * actors live in one process, and a step is never interrupted.  In both cases clocks and randomness are the machine's:
- * clock_gettime, time and getrandom answer by the seed, in the library, in SQLite and in libpq alike.
+ * On SQLite and PostgreSQL each actor is a process without threads.  It stops wherever it calls libc for a wait, a
+ * lock, a write or a statement (sim_libc.c stands in front of libc), and goes on when the machine says so.  On memory
+ * all actors live in one process, and a step is never interrupted.  In both cases clocks and randomness are the
+ * machine's: clock_gettime, time and getrandom answer by the seed, in the library, in SQLite and in libpq alike.
  */
 #ifndef TESTS_SIM_SIM_H
 #define TESTS_SIM_SIM_H
@@ -29,8 +29,8 @@ typedef struct sim_rng {
 /* A stream of its own for each purpose, so that a new choice in one place moves none in another. */
 sim_rng sim_stream(uint64_t seed, const char *purpose, uint64_t number);
 uint64_t sim_next(sim_rng *rng);
-uint64_t sim_below(sim_rng *rng, uint64_t bound);                 /* 0 … bound - 1; bound > 0 */
-uint64_t sim_between(sim_rng *rng, uint64_t low, uint64_t high);  /* both included */
+uint64_t sim_below(sim_rng *rng, uint64_t bound);                /* 0 … bound - 1; bound > 0 */
+uint64_t sim_between(sim_rng *rng, uint64_t low, uint64_t high); /* both included */
 bool sim_chance(sim_rng *rng, unsigned percent);
 
 /* ---- one run ----------------------------------------------------------------------------------------------------- */

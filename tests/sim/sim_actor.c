@@ -63,7 +63,8 @@ static void begin_process(sim_slot *slot, pid_t parent) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if ((pid_t)syscall(SYS_getppid) != parent) _exit(127);
     sim_me = slot;
-    while (atomic_load(&slot->turn) == 0) syscall(SYS_futex, &slot->turn, FUTEX_WAIT, 0, NULL, NULL, 0);
+    while (atomic_load(&slot->turn) == 0)
+        syscall(SYS_futex, &slot->turn, FUTEX_WAIT, 0, NULL, NULL, 0);
     if (slot->order == SIM_DIE_LATE) syscall(SYS_kill, syscall(SYS_getpid), SIGKILL);
 }
 
@@ -90,7 +91,8 @@ void sim_actor_spawn(const sim_seat *seat, const sim_part *part) {
     if (pid == 0) {
         begin_process(slot, parent);
         live(seat);
-        for (;;) sim_hand_over(SIM_ENDED);
+        for (;;)
+            sim_hand_over(SIM_ENDED);
     }
     slot->pid = pid;
     sim_trace("machine", "spawn %s life %u%s", part->name, seat->life, seat->finale ? " finale" : "");
@@ -194,7 +196,8 @@ bool sim_judge_run(const sim_run *run, sim_verdict what, bool *answer) {
     if (pid == 0) {
         begin_process(slot, parent);
         slot->done = judge(run, what);
-        for (;;) sim_hand_over(SIM_ENDED);
+        for (;;)
+            sim_hand_over(SIM_ENDED);
     }
     slot->pid = pid;
     bool fine = sim_actor_resume(SIM_JUDGE, 0);

@@ -36,7 +36,8 @@ static bool running(void) {
 
 static void trace_bytes(const char *text, size_t size) {
     sim_common *all = sim_shared_memory;
-    for (size_t i = 0; i < size; i++) all->trace_hash = (all->trace_hash ^ (unsigned char)text[i]) * 0x100000001b3u;
+    for (size_t i = 0; i < size; i++)
+        all->trace_hash = (all->trace_hash ^ (unsigned char)text[i]) * 0x100000001b3u;
     if (!all->tracing || all->trace_bytes + size >= SIM_TRACE_BYTES) return;
     memcpy(all->trace + all->trace_bytes, text, size);
     all->trace_bytes += size;
@@ -78,7 +79,8 @@ void sim_hand_over(sim_state state) {
     me->state = state;
     atomic_store(&me->turn, 0);
     syscall(SYS_futex, &me->turn, FUTEX_WAKE, 1, NULL, NULL, 0);
-    while (atomic_load(&me->turn) == 0) syscall(SYS_futex, &me->turn, FUTEX_WAIT, 0, NULL, NULL, 0);
+    while (atomic_load(&me->turn) == 0)
+        syscall(SYS_futex, &me->turn, FUTEX_WAIT, 0, NULL, NULL, 0);
     if (me->order != SIM_DIE_LATE) return;
     sim_wire_flush_all(); /* what was on its way arrives */
     syscall(SYS_kill, syscall(SYS_getpid), SIGKILL);

@@ -38,18 +38,18 @@ typedef struct sim_slot {
     _Atomic uint32_t turn; /* a futex: whose turn it is */
     pid_t pid;
     sim_state state;
-    sim_order order; /* obeyed between two steps */
-    bool top;        /* stands between two steps */
-    bool alone;      /* nothing interrupts it, and its sleeps move the clock */
-    bool refused;    /* sim_open has returned NULL */
-    bool done;       /* SIM_DONE, or what the judge has answered */
-    uint32_t quantum;     /* points that it passes before it stops */
-    uint64_t deadline_ns; /* asleep: until then */
-    uint64_t heard;       /* the count of changes when it last looked */
-    int fault_errno;      /* of the write that fails */
-    uint32_t fault_in;    /* which: the n-th from now; 0: none */
-    uint32_t fault_count; /* and how many behind it */
-    int backend;          /* SIM_BLOCKED: the server process that it waits for; 0: another lock */
+    sim_order order;                /* obeyed between two steps */
+    bool top;                       /* stands between two steps */
+    bool alone;                     /* nothing interrupts it, and its sleeps move the clock */
+    bool refused;                   /* sim_open has returned NULL */
+    bool done;                      /* SIM_DONE, or what the judge has answered */
+    uint32_t quantum;               /* points that it passes before it stops */
+    uint64_t deadline_ns;           /* asleep: until then */
+    uint64_t heard;                 /* the count of changes when it last looked */
+    int fault_errno;                /* of the write that fails */
+    uint32_t fault_in;              /* which: the n-th from now; 0: none */
+    uint32_t fault_count;           /* and how many behind it */
+    int backend;                    /* SIM_BLOCKED: the server process that it waits for; 0: another lock */
     int backends[SIM_BACKENDS_MAX]; /* server processes of its connections, newest last */
     size_t backend_count;
     char name[24];

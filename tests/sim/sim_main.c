@@ -30,6 +30,7 @@ typedef struct sim_options {
     sim_store store;
     const char *url; /* PostgreSQL */
     uint64_t from, seeds;
+    uint64_t every, part; /* of those: each whose number leaves this rest */
     int jobs;
     bool trace, twice, keep_going, log, tell;
 } sim_options;
@@ -41,17 +42,17 @@ typedef struct result {
     char failure[2048];
 } result;
 
-static const char usage_text[] =
-    "usage: sim [memory:|sqlite:|postgres://…] [options]\n"
-    "  --from N       the first seed (default 1)\n"
-    "  --seeds N      how many (default 100)\n"
-    "  --jobs N       runs at a time (default 2; postgres: 1)\n"
-    "  --trace        print what happened, line by line, on standard error\n"
-    "  --log          the library's own log lines, too\n"
-    "  --tell         what the ledger says at the end of each run\n"
-    "  --twice        run each seed twice and compare the traces (memory, sqlite)\n"
-    "  --keep-going   do not stop at the first seed that fails\n"
-    "Prints \"ok N\" for TAP and a last line \"N seeds, N failed\".\n";
+static const char usage_text[] = "usage: sim [memory:|sqlite:|postgres://…] [options]\n"
+                                 "  --from N       the first seed (default 1)\n"
+                                 "  --seeds N      how many (default 100)\n"
+                                 "  --every N --part K  only seeds that leave the rest K\n"
+                                 "  --jobs N       runs at a time (default 2; postgres: 1)\n"
+                                 "  --trace        print what happened, line by line, on standard error\n"
+                                 "  --log          the library's own log lines, too\n"
+                                 "  --tell         what the ledger says at the end of each run\n"
+                                 "  --twice        run each seed twice and compare the traces (memory, sqlite)\n"
+                                 "  --keep-going   do not stop at the first seed that fails\n"
+                                 "Prints \"ok N\" for TAP and a last line \"N seeds, N failed\".\n";
 
 static int remove_one(const char *path, const struct stat *about, int kind, struct FTW *walk) {
     (void)about;
@@ -138,10 +139,10 @@ static void log_line(void *data, const dur_log_record *line) {
     size_t size = (size_t)snprintf(text, sizeof(text), "%s", line->message);
     for (size_t i = 0; i < line->field_count && size < sizeof(text); i++) {
         const dur_log_field *field = &line->fields[i];
-        size += (size_t)(field->text != NULL
-                             ? snprintf(text + size, sizeof(text) - size, " %s=%s", field->key, field->text)
-                             : snprintf(text + size, sizeof(text) - size, " %s=%lld", field->key,
-                                        (long long)field->number));
+        size +=
+            (size_t)(field->text != NULL ? snprintf(text + size, sizeof(text) - size, " %s=%s", field->key, field->text)
+                                         : snprintf(text + size, sizeof(text) - size, " %s=%lld", field->key,
+                                                    (long long)field->number));
     }
     sim_note("log %s %s", dur_log_level_name(line->level), text);
 }
@@ -197,6 +198,7 @@ static void work(const sim_options *options, sim_board *board, result *mine) {
     for (;;) {
         uint64_t seed = atomic_fetch_add(&board->next, 1);
         if (seed >= options->from + options->seeds) return;
+        if (seed % options->every != options->part) continue;
         if (!options->keep_going && atomic_load(&board->failed) > 0) return;
         run_apart(options, seed, mine);
         (void)same_twice(options, mine);
@@ -218,21 +220,37 @@ static bool option_number(uint64_t *out, char **argv, int argc, int *i) {
 
 static bool parse(sim_options *out, int argc, char **argv) {
     uint64_t jobs = 2;
-    *out = (sim_options){ .store = SIM_MEMORY, .url = "memory:", .from = 1, .seeds = 100 };
+    *out = (sim_options){ .store = SIM_MEMORY, .url = "memory:", .from = 1, .seeds = 100, .every = 1 };
     for (int i = 1; i < argc; i++) {
         bool fine = true;
-        if (strcmp(argv[i], "--from") == 0) fine = option_number(&out->from, argv, argc, &i);
-        else if (strcmp(argv[i], "--seeds") == 0) fine = option_number(&out->seeds, argv, argc, &i);
-        else if (strcmp(argv[i], "--jobs") == 0) fine = option_number(&jobs, argv, argc, &i);
-        else if (strcmp(argv[i], "--trace") == 0) out->trace = true;
-        else if (strcmp(argv[i], "--log") == 0) out->log = true;
-        else if (strcmp(argv[i], "--tell") == 0) out->tell = true;
-        else if (strcmp(argv[i], "--twice") == 0) out->twice = true;
-        else if (strcmp(argv[i], "--keep-going") == 0) out->keep_going = true;
-        else if (strncmp(argv[i], "memory:", 7) == 0) out->store = SIM_MEMORY, out->url = "memory:";
-        else if (strncmp(argv[i], "sqlite:", 7) == 0) out->store = SIM_SQLITE, out->url = "sqlite:";
-        else if (strncmp(argv[i], "postgres", 8) == 0) out->store = SIM_POSTGRES, out->url = argv[i];
-        else fine = false;
+        if (strcmp(argv[i], "--from") == 0)
+            fine = option_number(&out->from, argv, argc, &i);
+        else if (strcmp(argv[i], "--seeds") == 0)
+            fine = option_number(&out->seeds, argv, argc, &i);
+        else if (strcmp(argv[i], "--jobs") == 0)
+            fine = option_number(&jobs, argv, argc, &i);
+        else if (strcmp(argv[i], "--every") == 0)
+            fine = option_number(&out->every, argv, argc, &i) && out->every > 0;
+        else if (strcmp(argv[i], "--part") == 0)
+            fine = option_number(&out->part, argv, argc, &i);
+        else if (strcmp(argv[i], "--trace") == 0)
+            out->trace = true;
+        else if (strcmp(argv[i], "--log") == 0)
+            out->log = true;
+        else if (strcmp(argv[i], "--tell") == 0)
+            out->tell = true;
+        else if (strcmp(argv[i], "--twice") == 0)
+            out->twice = true;
+        else if (strcmp(argv[i], "--keep-going") == 0)
+            out->keep_going = true;
+        else if (strncmp(argv[i], "memory:", 7) == 0)
+            out->store = SIM_MEMORY, out->url = "memory:";
+        else if (strncmp(argv[i], "sqlite:", 7) == 0)
+            out->store = SIM_SQLITE, out->url = "sqlite:";
+        else if (strncmp(argv[i], "postgres", 8) == 0)
+            out->store = SIM_POSTGRES, out->url = argv[i];
+        else
+            fine = false;
         if (!fine) {
             fprintf(stderr, "sim: what is %s?\n%s", argv[i], usage_text);
             return false;

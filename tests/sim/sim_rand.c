@@ -11,7 +11,8 @@ static uint64_t mix(uint64_t x) {
 
 sim_rng sim_stream(uint64_t seed, const char *purpose, uint64_t number) {
     uint64_t state = mix(seed + 0x9e3779b97f4a7c15u);
-    for (const char *at = purpose; *at != '\0'; at++) state = mix(state ^ (unsigned char)*at);
+    for (const char *at = purpose; *at != '\0'; at++)
+        state = mix(state ^ (unsigned char)*at);
     return (sim_rng){ mix(state ^ mix(number + 1)) };
 }
 

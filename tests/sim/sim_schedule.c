@@ -1,7 +1,7 @@
 /*
  * sim_schedule.c: one run: who goes on next, when time passes, and what goes wrong.
  *
- * A decision is one actor and how many points it may pass.  When nobody can go on, time moves to the next deadline.  The
+ * A decision is one actor and how many points it may pass.  When nobody can go on, time moves to the next deadline. The
  * first part of a run has faults; in the finale everybody is there, and all that can end must end.
  */
 #include "sim_machine.h"
@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define DECISIONS_MAX 20000        /* with faults */
+#define DECISIONS_MAX 20000         /* with faults */
 #define FINALE_DECISIONS_MAX 200000 /* without */
 #define FINALE_NS (900u * 1000000000ull)
 #define MS 1000000u
@@ -18,13 +18,13 @@
 typedef struct actor {
     sim_part part;
     sim_seat seat;
-    bool begun;          /* has ever been spawned */
-    bool finished;       /* a client that is done */
-    uint64_t frozen_ns;  /* not scheduled until then; 0: is */
-    uint64_t back_ns;    /* absent: comes back then */
-    uint64_t priority;   /* who goes first, where that is how this run chooses */
-    void *self;          /* memory: the actor itself */
-    sim_rest rest;       /* memory: what it wanted last */
+    bool begun;         /* has ever been spawned */
+    bool finished;      /* a client that is done */
+    uint64_t frozen_ns; /* not scheduled until then; 0: is */
+    uint64_t back_ns;   /* absent: comes back then */
+    uint64_t priority;  /* who goes first, where that is how this run chooses */
+    void *self;         /* memory: the actor itself */
+    sim_rest rest;      /* memory: what it wanted last */
     uint64_t deadline_ns;
 } actor;
 
@@ -305,7 +305,8 @@ static bool check_nodes(schedule *self) {
 
 static bool look(schedule *self) {
     bool living[SIM_ACTORS_MAX] = { false }, ignored = false;
-    for (size_t i = 0; i < self->count; i++) living[i] = present(self, i) && self->actors[i].frozen_ns == 0;
+    for (size_t i = 0; i < self->count; i++)
+        living[i] = present(self, i) && self->actors[i].frozen_ns == 0;
     bool served = sim_all_served(self->run, living);
     sim_trace("machine", "quiet%s", served ? "" : ", not all served");
     self->quiet_heard = self->all->changes;
@@ -380,7 +381,8 @@ static bool run_finale(schedule *self) {
 }
 
 static bool stop_all(schedule *self) {
-    for (size_t i = 0; i < self->count; i++) stop(self, present(self, i) ? i : SIM_ACTORS_MAX);
+    for (size_t i = 0; i < self->count; i++)
+        stop(self, present(self, i) ? i : SIM_ACTORS_MAX);
     for (size_t n = 0; n < FINALE_DECISIONS_MAX; n++) {
         bool left = false;
         for (size_t i = 0; i < self->count; i++) {
@@ -415,7 +417,8 @@ bool sim_schedule(sim_run *run) {
         self.actors[i].part = parts[i];
         self.actors[i].seat = (sim_seat){ .run = run, .number = i };
         self.actors[i].priority = sim_next(&self.rng);
-        self.actors[i].back_ns = sim_chance(&self.rng, 70) ? 0 : self.all->mono_ns + sim_between(&self.rng, 1, 500) * MS;
+        self.actors[i].back_ns =
+            sim_chance(&self.rng, 70) ? 0 : self.all->mono_ns + sim_between(&self.rng, 1, 500) * MS;
     }
     bool fine = play(&self);
     if (!fine) self.all->failed = true;

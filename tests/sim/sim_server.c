@@ -43,7 +43,8 @@ bool sim_server_blocked(int backend) {
 void sim_server_settle(const int *backends, size_t count) {
     char text[768], answer[8] = "0";
     int size = snprintf(text, sizeof(text), "SELECT count(*) FROM pg_stat_activity WHERE pid IN (0");
-    for (size_t i = 0; i < count; i++) size += snprintf(text + size, sizeof(text) - (size_t)size, ",%d", backends[i]);
+    for (size_t i = 0; i < count; i++)
+        size += snprintf(text + size, sizeof(text) - (size_t)size, ",%d", backends[i]);
     snprintf(text + size, sizeof(text) - (size_t)size, ") AND wait_event_type IS DISTINCT FROM 'Lock'");
     for (int i = 0; i < 500; i++) {
         if (!ask(text, answer, sizeof(answer)) || strcmp(answer, "0") == 0) return;

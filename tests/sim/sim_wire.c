@@ -29,15 +29,15 @@ typedef struct bytes {
 } bytes;
 
 typedef struct wire {
-    int fd; /* 0: free */
-    bytes out;      /* from the client, not sent yet */
-    bytes in;       /* from the server, not taken yet */
-    bool started;   /* the first message is through */
-    bool pending;   /* a unit is with the server */
-    bool skipping;  /* the server ignores everything up to the next Sync */
-    bool ended;     /* no more will come */
-    char awaits;    /* pending: 'C' the end of a statement, 'Z' ready */
-    int backend;    /* the server's process */
+    int fd;        /* 0: free */
+    bytes out;     /* from the client, not sent yet */
+    bytes in;      /* from the server, not taken yet */
+    bool started;  /* the first message is through */
+    bool pending;  /* a unit is with the server */
+    bool skipping; /* the server ignores everything up to the next Sync */
+    bool ended;    /* no more will come */
+    char awaits;   /* pending: 'C' the end of a statement, 'Z' ready */
+    int backend;   /* the server's process */
     unsigned statements;
     unsigned char head[9]; /* the message that is being received: kind, length, and what of its body is wanted */
     size_t head_size, body_left;
