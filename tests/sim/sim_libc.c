@@ -98,7 +98,7 @@ _Noreturn void sim_fail(const char *format, ...) {
         if (sim_me != NULL)
             sim_hand_over(SIM_BROKEN);
         else
-            _exit(9);
+            sim_run_ended(false); /* memory: the run is this process */
     }
 }
 

@@ -121,6 +121,11 @@ typedef enum sim_verdict { SIM_JUDGE_QUIET, SIM_JUDGE_SERVED, SIM_JUDGE_DONE, SI
 /* The judge, from its begin to its end; *answer is what sim_judge_done says. */
 bool sim_judge_run(const sim_run *run, sim_verdict what, bool *answer);
 
+/* ---- sim_main.c ---- */
+
+/* The run is over: what it leaves for whoever began it, and the end of its process. */
+_Noreturn void sim_run_ended(bool fine);
+
 /* ---- sim_schedule.c ---- */
 
 /* A run from its begin to its end; false: it failed, and the reason is in failure. */

@@ -101,36 +101,53 @@ static bool open_memory(sim_run *run) {
     return false;
 }
 
-static void run_seed(const sim_options *options, uint64_t seed, result *out) {
-    char folder[] = "/tmp/simXXXXXX", url[256];
-    const char *tmp = getenv("DURITE_SIM_TMP");
-    char place[128];
-    snprintf(place, sizeof(place), "%s%s", tmp != NULL ? tmp : "/dev/shm", folder + 4);
-    if (options->store == SIM_SQLITE && mkdtemp(place) == NULL) {
-        perror(place);
+/* Of the one run of this process. */
+static struct {
+    const sim_options *options;
+    sim_run run;
+    result *result;
+    char url[256], folder[128], schema[48];
+} now;
+
+static void make_folder(void) {
+    const char *under = getenv("DURITE_SIM_TMP"); /* in memory: a sync costs nothing, and nothing is worn out */
+    snprintf(now.folder, sizeof(now.folder), "%s/simXXXXXX", under != NULL ? under : "/dev/shm");
+    if (mkdtemp(now.folder) == NULL) {
+        perror(now.folder);
         _exit(2);
     }
+    snprintf(now.url, sizeof(now.url), "sqlite:%s/sim.db", now.folder);
+}
+
+static void run_seed(const sim_options *options, uint64_t seed, result *out) {
+    now.options = options;
+    now.result = out;
+    if (options->store == SIM_SQLITE) make_folder();
     make_shared(seed, options->trace);
     if (options->log) dur_log_set_sink(log_line, NULL, DUR_LOG_DEBUG);
-    snprintf(url, sizeof(url), "sqlite:%s/sim.db", place);
-    sim_run run = { .seed = seed, .store = options->store, .url = url, .shared = sim_shared_memory->ledger };
-    char schema[48];
-    snprintf(schema, sizeof(schema), "sim_%llu_%ld", (unsigned long long)seed, (long)getpid());
+    now.run = (sim_run){ .seed = seed, .store = options->store, .url = now.url, .shared = sim_shared_memory->ledger };
+    snprintf(now.schema, sizeof(now.schema), "sim_%llu_%ld", (unsigned long long)seed, (long)getpid());
     bool fine = true;
-    if (options->store == SIM_MEMORY) fine = open_memory(&run);
-    if (options->store == SIM_POSTGRES) fine = sim_server_open(options->url, schema, url, sizeof(url));
-    fine = fine && sim_schedule(&run);
-    if (options->tell || !fine) sim_judge_tell(&run);
-    sim_common *all = sim_shared_memory;
-    if (options->trace) (void)!write(2, all->trace, all->trace_bytes);
-    out->ran = true;
+    if (options->store == SIM_MEMORY) fine = open_memory(&now.run);
+    if (options->store == SIM_POSTGRES) fine = sim_server_open(options->url, now.schema, now.url, sizeof(now.url));
+    sim_run_ended(fine && sim_schedule(&now.run));
+}
+
+_Noreturn void sim_run_ended(bool fine) {
+    const sim_common *all = sim_shared_memory;
+    result *out = now.result;
+    if (now.options->tell || !fine) sim_judge_tell(&now.run);
+    fflush(stdout);
+    if (now.options->trace) (void)!write(2, all->trace, all->trace_bytes);
     out->failed = !fine;
     out->hash = all->trace_hash;
     out->points = all->points;
     out->virtual_ms = (all->mono_ns - all->begin_ns) / 1000000u;
     snprintf(out->failure, sizeof(out->failure), "%s", all->failure);
-    if (options->store == SIM_POSTGRES) sim_server_close(schema);
-    if (options->store == SIM_SQLITE) nftw(place, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    out->ran = true;
+    if (now.options->store == SIM_POSTGRES) sim_server_close(now.schema);
+    if (now.options->store == SIM_SQLITE) nftw(now.folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    _exit(0);
 }
 
 static void log_line(void *data, const dur_log_record *line) {
@@ -156,8 +173,6 @@ static void run_apart(const sim_options *options, uint64_t seed, result *out) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (getppid() != parent) _exit(127);
         run_seed(options, seed, out);
-        fflush(stdout);
-        _exit(0);
     }
     int status = 0;
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
