@@ -13,6 +13,8 @@
 #define FINALE_DECISIONS_MAX 200000 /* without */
 #define FINALE_NS (900u * 1000000000ull)
 #define MS 1000000u
+#define LOOKS_MAX 8
+#define LOOK_APART_NS (300u * 1000000ull)
 #define SLOW_MAX 1000 /* looks at a server that does not answer, a few milliseconds each */
 
 typedef struct actor {
@@ -44,7 +46,8 @@ typedef struct schedule {
     manner manner;
     bool finale;
     uint64_t settled;     /* changes when notifications were last waited for */
-    uint64_t quiet_heard; /* changes at the last quiet point: nothing new has happened since */
+    unsigned looks;       /* at quiet points so far: the judge itself wakes everybody */
+    uint64_t look_ns;     /* not before */
 } schedule;
 
 static sim_slot *slot_of(schedule *self, size_t i) {
@@ -309,7 +312,8 @@ static bool look(schedule *self) {
         living[i] = present(self, i) && self->actors[i].frozen_ns == 0;
     bool served = sim_all_served(self->run, living);
     sim_trace("machine", "quiet%s", served ? "" : ", not all served");
-    self->quiet_heard = self->all->changes;
+    self->looks++;
+    self->look_ns = self->all->mono_ns + LOOK_APART_NS;
     return sim_judge_run(self->run, served ? SIM_JUDGE_SERVED : SIM_JUDGE_QUIET, &ignored) && check_nodes(self);
 }
 
@@ -325,9 +329,8 @@ static bool pass_time(schedule *self) {
         snprintf(self->all->failure, sizeof(self->all->failure), "nobody will ever go on");
         return false;
     }
-    if (next > self->all->mono_ns + 20 * MS && self->quiet_heard != self->all->changes && is_quiet(self)) {
-        if (sim_chance(&self->rng, 30) && !look(self)) return false;
-    }
+    bool worth = self->looks < LOOKS_MAX && self->all->mono_ns >= self->look_ns && next > self->all->mono_ns + 20 * MS;
+    if (worth && is_quiet(self) && sim_chance(&self->rng, 30) && !look(self)) return false;
     if (next > self->all->mono_ns) self->all->mono_ns = next;
     return true;
 }
@@ -363,14 +366,15 @@ static void begin_finale(schedule *self) {
 
 static bool run_finale(schedule *self) {
     begin_finale(self);
-    uint64_t end_ns = self->all->mono_ns + FINALE_NS, asked_ns = 0;
+    uint64_t end_ns = self->all->mono_ns + FINALE_NS, ask_ns = 0, pause_ns = 500 * MS;
     for (size_t n = 0; n < FINALE_DECISIONS_MAX && self->all->mono_ns < end_ns; n++) {
         if (!decide(self)) return false;
-        if (!clients_finished(self) || self->all->mono_ns < asked_ns || !is_quiet(self)) continue;
+        if (!clients_finished(self) || self->all->mono_ns < ask_ns || !is_quiet(self)) continue;
         bool done = false;
         if (!sim_judge_run(self->run, SIM_JUDGE_DONE, &done)) return false;
         if (done) return true;
-        asked_ns = self->all->mono_ns + 1000 * MS;
+        ask_ns = self->all->mono_ns + pause_ns;
+        pause_ns += pause_ns / 2;
     }
     bool done = false;
     if (!sim_judge_run(self->run, SIM_JUDGE_DONE, &done)) return false;
