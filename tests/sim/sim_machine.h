@@ -16,6 +16,7 @@
 #define SIM_NEVER UINT64_MAX
 #define SIM_TRACE_BYTES (8u << 20)
 #define SIM_BACKENDS_MAX 32
+#define SIM_BACKEND_UNKNOWN (-1) /* a connection that is being made */
 #define SIM_JUDGE SIM_ACTORS_MAX /* its slot */
 
 typedef enum sim_state {

@@ -119,7 +119,7 @@ static bool resume(schedule *self, size_t i) {
     if (!sim_actor_resume(i, quantum)) return false;
     /* A server that is slow is waited for; one whose session waits for somebody's lock is not. */
     for (int n = 0; n < SLOW_MAX && slot->state == SIM_BLOCKED && slot->backend != 0; n++) {
-        if (sim_server_blocked(slot->backend)) break;
+        if (slot->backend != SIM_BACKEND_UNKNOWN && sim_server_blocked(slot->backend)) break;
         if (!sim_actor_resume(i, quantum)) return false;
     }
     if (slot->state != SIM_ABSENT) return true;

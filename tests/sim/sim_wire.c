@@ -225,7 +225,8 @@ bool sim_wire_ready(int fd) {
 
 int sim_wire_backend(int fd) {
     const wire *self = find(fd);
-    return self != NULL && self->pending ? self->backend : 0;
+    if (self == NULL || !self->pending) return 0;
+    return self->backend != 0 ? self->backend : SIM_BACKEND_UNKNOWN;
 }
 
 void sim_wire_flush_all(void) {
