@@ -1,7 +1,6 @@
 /*
  * sim_actor.c: actors as processes: their life, their turns, their death; and the judge.
  */
-#define _GNU_SOURCE
 #include "sim_machine.h"
 
 #include <errno.h>

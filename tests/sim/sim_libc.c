@@ -5,7 +5,6 @@
  * Clocks and randomness are answered from the run; locks, writes and truncates are points at which an actor may stop;
  * waits are where it sleeps.  Outside of a run everything goes to the kernel as it is.
  */
-#define _GNU_SOURCE
 #include "sim_machine.h"
 
 #include <errno.h>

@@ -2,7 +2,6 @@
  * sim_main.c: which seeds, on which store; each run in a process of its own; what failed, and how to see it again.
  * sim --help tells the rest.
  */
-#define _GNU_SOURCE
 #include "sim_machine.h"
 
 #ifdef HAVE_LIBPQ

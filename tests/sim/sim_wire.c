@@ -9,7 +9,6 @@
  *
  * Messages: a byte of kind and four of length, which counts itself.  The first one of a connection has no kind.
  */
-#define _GNU_SOURCE
 #include "sim_machine.h"
 
 #include <errno.h>
@@ -245,7 +244,7 @@ void sim_wire_closed(int fd) {
 
 /* ---- libc ---- */
 
-int connect(int fd, const struct sockaddr *address, socklen_t size) {
+int connect(int fd, __CONST_SOCKADDR_ARG address, socklen_t size) {
     if (sim_me != NULL && !sim_outside) {
         sim_point("connect", 0);
         for (size_t i = 0; i < WIRES_MAX; i++) {
@@ -256,7 +255,7 @@ int connect(int fd, const struct sockaddr *address, socklen_t size) {
     }
     int result = 0;
     do {
-        result = (int)syscall(SYS_connect, fd, address, size);
+        result = (int)syscall(SYS_connect, fd, address.__sockaddr__, size);
     } while (result < 0 && errno == EINTR);
     return result;
 }

@@ -4,7 +4,6 @@
  * The server's time is then the run's, as for every other process: timestamps, and lock and statement timeouts, which
  * the server compares with its clock before it believes its timer.  Between runs, and without one, time is real.
  */
-#define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdlib.h>
