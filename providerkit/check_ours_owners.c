@@ -294,6 +294,62 @@ static void ours_instance_that_is_not_alone_any_more(kit *t) {
     SAME(got[0].crashes_alone, 0);
 }
 
+/* Of both kinds, so that who asks can take the one with the fewest first. */
+static void ours_round_tells_how_often_suspects_crashed_alone(kit *t) {
+    NEEDS_OWNERS();
+    NEEDS("lane_open", "lane_round");
+    dur_leased_work got[4];
+    kit_owner(t, "alive");
+    MUST(kit_put(t, kit_start(t, "bad")));
+    MUST(kit_put_work(t, kit_activity(t, "a", 1)));
+    for (int i = 0; i < 2; i++) {
+        const char *owner = i == 0 ? "d1" : "d2";
+        kit_owner(t, owner);
+        SAME(works_of(t, owner, DUR_FETCH_FRESH, got), 1);
+        dur_orchestration_item items[4];
+        SAME(turns_of(t, owner, DUR_FETCH_FRESH, items), 1);
+        if (items[0].acquisitions == 0) kit_skip(t, "the store does not count acquisitions");
+        LIVE(t->lock_ms * 4, "alive");
+    }
+    dies_with_turn(t, "d3", DUR_FETCH_SUSPECT);
+    dur_fetch fetch = { .owner = "alive", .max = 4, .kind = DUR_FETCH_FRESH };
+    dur_work_fetch work = { .owner = "alive", .max = 4, .kind = DUR_FETCH_FRESH };
+    dur_lane *lane = kit_lane(t, "alive");
+    dur_round round = { .fetch = &fetch, .work = &work };
+    kit_round(t, lane, &round);
+    SAME(round.item_count + round.work_count, 0);
+    SAME(round.suspect_instance, 2);
+    SAME(round.suspect_work, 1);
+    work.kind = DUR_FETCH_SUSPECT;
+    round = (dur_round){ .work = &work };
+    kit_round(t, lane, &round);
+    SAME(round.work_count, 1);
+    SAME(round.suspect_instance, 0); /* nobody asked */
+    work.kind = DUR_FETCH_FRESH;
+    round = (dur_round){ .fetch = &fetch, .work = &work };
+    kit_round(t, lane, &round);
+    SAME(round.suspect_instance, 2);
+    SAME(round.suspect_work, 0);
+}
+
+/* Behind all that came meanwhile it would not show for long that it can commit. */
+static void ours_what_a_crash_has_hit_keeps_its_place(kit *t) {
+    NEEDS_OWNERS();
+    dur_orchestration_item got[4];
+    size_t count = 0;
+    kit_owner(t, "alive");
+    kit_owner(t, "dead");
+    MUST(kit_put(t, kit_start(t, "first")));
+    SAME(turns_of(t, "dead", DUR_FETCH_FRESH, got), 1);
+    kit_advance(t, 5);
+    MUST(kit_put(t, kit_start(t, "later")));
+    LIVE(t->lock_ms * 4, "alive");
+    dur_fetch how = { .owner = "alive", .max = 1, .kind = DUR_FETCH_FRESH };
+    MUST(dur_store_fetch_turns(t->p, t->arena, &how, got, &count, ERR));
+    SAME(count, 1);
+    TEXT(got[0].instance, "first");
+}
+
 /* ---- crashes in doubt ---- */
 
 /* Activity 1 of "a" is a suspect, and the last crash happened while it ran alone; beside it ran activity 2. */
@@ -676,6 +732,8 @@ const kit_check kit_ours_owners[] = {
     CHECK(ours_crashes_of_work_stay_until_it_ran),
     CHECK(ours_two_crashes_make_a_suspect_of_an_instance),
     CHECK(ours_instance_that_is_not_alone_any_more),
+    CHECK(ours_round_tells_how_often_suspects_crashed_alone),
+    CHECK(ours_what_a_crash_has_hit_keeps_its_place),
     CHECK(ours_parked_instance_is_no_suspect),
     CHECK(ours_crash_in_company_is_told_when_the_company_has_ended),
     CHECK(ours_crash_in_company_is_told_when_the_company_came_back),

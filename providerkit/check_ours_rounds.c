@@ -486,7 +486,7 @@ static void ours_round_tells_of_suspects_and_old_work(kit *t) {
         if (i % 8 == 0) {
             kit_owner(t, i == 0 ? "d1" : "d2");
             ACQUIRE(i == 0 ? "d1" : "d2", "a");
-            THAT(!ROUND(&me, .fetch = &fresh).suspects_waiting);
+            SAME(ROUND(&me, .fetch = &fresh).suspect_instance, 0);
         }
         kit_advance(t, t->lock_ms / 2);
         MUST(dur_store_owner_beat(t->p, "me", &report, ERR));
@@ -496,7 +496,8 @@ static void ours_round_tells_of_suspects_and_old_work(kit *t) {
     dur_round round;
     round = ROUND(&me, .fetch = &fresh, .work = &me.work);
     SAME(round.item_count, 0);
-    THAT(round.suspects_waiting);
+    SAME(round.suspect_instance, 1);
+    SAME(round.suspect_work, 0);
     SAME(round.work_count, 1);
     THAT(round.work_waiting_long);
     fresh.kind = DUR_FETCH_SUSPECT;
@@ -504,7 +505,7 @@ static void ours_round_tells_of_suspects_and_old_work(kit *t) {
     SAME(round.item_count, 1);
     SAME(round.items[0].acquisitions, 3);
     round = ROUND(&me, .fetch = &fresh, .work = &me.work);
-    THAT(!round.suspects_waiting);
+    SAME(round.suspect_instance, 0);
     THAT(!round.work_waiting_long);
 }
 

@@ -26,6 +26,9 @@ static inline void dur__list_push(dur__link *head, dur__link *link) { /* at the 
     head->prev->next = link;
     head->prev = link;
 }
+static inline void dur__list_push_front(dur__link *head, dur__link *link) {
+    dur__list_push(head->next, link);
+}
 static inline void dur__list_unlink(dur__link *link) { /* harmless when not linked */
     if (link->next == NULL) return;
     link->next->prev = link->prev;

@@ -224,7 +224,8 @@ static void round_reset(dur_round *round) {
     round->item_count = round->work_count = round->held_count = round->lost_count = 0;
     round->now_ms = round->seen_id = 0;
     round->next_due_ms = DUR_NEVER;
-    round->more = round->suspects_waiting = round->work_waiting_long = false;
+    round->more = round->work_waiting_long = false;
+    round->suspect_instance = round->suspect_work = 0;
 }
 
 int dur_store_lane_round(dur_lane *lane, dur_arena *arena, dur_round *round, dur_error *err) {

@@ -59,9 +59,8 @@ int dur__loop_open(dur__loop *loop, dur_runtime *runtime, unsigned index, dur_er
     dur__list_init(&loop->hand_out);
     dur__list_init(&loop->free_tasks);
     dur__list_init(&loop->free_letters);
-    loop->look_instances = loop->look_work = loop->look_suspect_work = true;
-    loop->suspects_waiting = true; /* not known yet: ask once */
-    loop->suspect_last = true;     /* the others first */
+    loop->look_instances = loop->look_work = true;
+    loop->suspect_last = true; /* the others first */
     loop->next_due_ms = DUR_NEVER;
     loop->now_ms = dur_store_now_ms(runtime->store);
     runtime->world->random(runtime->world->data, &loop->token_prefix, sizeof(loop->token_prefix));
@@ -312,7 +311,7 @@ static uint64_t wait_ms(dur__loop *loop) {
     if (loop->owed_look) ms = smaller(ms, 20);
     uint64_t back_us = dur__route_backs(loop, now_us);
     if (back_us != UINT64_MAX) ms = smaller(ms, back_us > now_us ? (back_us - now_us) / 1000 + 1 : 1);
-    if (loop->look_suspect_work || loop->suspects_waiting) ms = smaller(ms, SUSPECTS_MS);
+    if (loop->suspect_instance != 0 || loop->suspect_work != 0) ms = smaller(ms, SUSPECTS_MS);
     if (atomic_load(&runtime->peers) > 0 &&
         dur__work_room(runtime) < (size_t)runtime->options.worker_concurrency + runtime->options.prefetch)
         ms = smaller(ms, 50);
@@ -445,7 +444,7 @@ static bool follow_owner(dur__loop *loop) {
         return false;
     }
     atomic_store(&loop->quiet, false);
-    loop->look_instances = loop->look_work = loop->suspects_waiting = true;
+    loop->look_instances = loop->look_work = true;
     return true;
 }
 
@@ -496,8 +495,10 @@ static void give_back_stale(dur__loop *loop, uint64_t now_us) {
 /* False: nothing is left to do. */
 static bool pass(dur__loop *loop, dur__phase phase) {
     uint64_t now_us = dur__monotonic_us();
-    if (atomic_exchange(&loop->runtime->crash_hint, false))
-        loop->look_work = loop->look_suspect_work = loop->look_instances = true;
+    if (atomic_exchange(&loop->runtime->crash_hint, false)) {
+        loop->look_work = loop->look_instances = true;
+        loop->suspect_instances_none = loop->suspect_work_none = false;
+    }
     feed_starving(loop, now_us);
     (void)dur__route_backs(loop, now_us);
     if (phase == DUR__PHASE_RUN) {

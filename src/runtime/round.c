@@ -44,15 +44,25 @@ static bool takes_instances(const dur__loop *loop) {
     return dur__runtime_phase(loop->runtime) == DUR__PHASE_RUN && dur__fleet_runs(loop->runtime);
 }
 
-static bool takes_suspect_work(dur__loop *loop) {
-    return loop->look_suspect_work && !loop->fallback && takes_work(loop) && dur__work_idle(loop->runtime);
+/*
+ * Of both kinds the suspect with the fewest crashes alone goes first: so whoever crashes goes behind all that it has
+ * taken along, whose ends are the evidence against it, and each of those ends between two crashes.
+ */
+static bool takes_suspect_work(const dur__loop *loop) {
+    if (loop->suspect_work == 0 || !takes_work(loop)) return false;
+    bool instance = loop->suspect_instance != 0 && takes_instances(loop);
+    return !(instance && loop->suspect_instance < loop->suspect_work) && dur__work_flows(loop->runtime);
+}
+
+static bool takes_suspect_instance(const dur__loop *loop) {
+    return loop->suspect_instance != 0 && takes_instances(loop) && !takes_suspect_work(loop);
 }
 
 bool dur__round_due(dur__loop *loop, uint64_t now_us) {
     if (loop->retry_at_us > now_us) return false;
     if (commits_due(loop, now_us) || acks_due(loop, now_us)) return true;
-    if (takes_instances(loop) && (loop->look_instances || (loop->suspects_waiting && dur__gate_open()))) return true;
-    if (takes_suspect_work(loop) && dur__gate_open()) return true;
+    if (takes_instances(loop) && loop->look_instances) return true;
+    if ((takes_suspect_instance(loop) || takes_suspect_work(loop)) && dur__gate_open()) return true;
     return takes_work(loop) && loop->look_work && dur__work_room(loop->runtime) > 0;
 }
 
@@ -141,7 +151,7 @@ static void add_fetch(dur__loop *loop, round *r) {
                             .max = locked_at_once(loop, runtime->options.orchestrator_lock_timeout_ms, FETCH_MAX),
                             .kind = DUR_FETCH_FRESH,
                             .queue_messages_max = QUEUE_MESSAGES_MAX };
-    if (loop->suspects_waiting && !loop->suspect_last) r->alone_instance = dur__gate_claim(runtime);
+    if (takes_suspect_instance(loop) && !loop->suspect_last) r->alone_instance = dur__gate_claim(runtime);
     if (r->alone_instance != 0) {
         r->fetch.kind = DUR_FETCH_SUSPECT;
         r->fetch.max = 1;
@@ -180,11 +190,8 @@ static void add_work(dur__loop *loop, round *r) {
     if (r->alone_instance == 0 && takes_suspect_work(loop)) r->alone_work = dur__gate_claim(runtime);
     size_t want = r->alone_work != 0 ? 1 : work_want(loop);
     want = locked_at_once(loop, runtime->options.worker_lock_timeout_ms, want);
-    r->work_reserved = dur__work_reserve(runtime, want);
-    if (r->work_reserved == 0) {
-        dur__gate_release(&r->alone_work);
-        return;
-    }
+    r->work_reserved = dur__work_reserve(runtime, want, r->alone_work != 0);
+    if (r->work_reserved == 0) return;
     dur__mutex_lock(&runtime->work.mutex);
     bool closed = dur__session_closed(runtime);
     dur__mutex_unlock(&runtime->work.mutex);
@@ -230,7 +237,7 @@ static void answer_items(dur__loop *loop, round *r) {
     if (r->alone_instance != 0 && got == 0) {
         dur__gate_release(&r->alone_instance);
         loop->suspect_instances_none = true;
-        loop->suspects_waiting = false;
+        loop->suspect_instance = 0;
     }
     DUR_ASSERT(r->alone_instance == 0 || got <= 1);
     /* After a suspect the others, and after the others a suspect.  Before user code runs: it may take the process. */
@@ -259,8 +266,8 @@ static void answer_works(dur__loop *loop, round *r) {
     if (r->alone_work != 0) {
         if (got == 0) {
             dur__gate_release(&r->alone_work);
-            loop->look_suspect_work = false;
             loop->suspect_work_none = true;
+            loop->suspect_work = 0;
         }
     } else {
         loop->look_work = got == r->work_reserved;
@@ -271,6 +278,19 @@ static void answer_works(dur__loop *loop, round *r) {
     }
     for (size_t i = 0; i < got; i++)
         dur__route_work(loop, &r->ask.works[i], r->alone_work);
+}
+
+/* A round that did not look for the one kind says nothing about it.  What was told and was not there for us, because
+   its session is somebody else's, say, is forgotten until there is news. */
+static void note_suspects(dur__loop *loop, const dur_round *a) {
+    if (a->fetch != NULL) {
+        loop->suspect_instances_none = loop->suspect_instances_none && a->suspect_instance != 0;
+        loop->suspect_instance = loop->suspect_instances_none ? 0 : a->suspect_instance;
+    }
+    if (a->work != NULL) {
+        loop->suspect_work_none = loop->suspect_work_none && a->suspect_work != 0;
+        loop->suspect_work = loop->suspect_work_none ? 0 : a->suspect_work;
+    }
 }
 
 static void answered(dur__loop *loop, round *r) {
@@ -290,17 +310,13 @@ static void answered(dur__loop *loop, round *r) {
     loop->seen_id = a->seen_id;
     loop->seen_now_ms = a->now_ms;
     loop->next_due_ms = a->next_due_ms;
-    if (a->fetch != NULL || a->suspects_waiting) /* a round that did not look for instances says nothing about them */
-        loop->suspects_waiting = a->suspects_waiting && !loop->suspect_instances_none;
-    if (a->suspects_waiting && !loop->suspect_work_none && takes_work(loop)) loop->look_suspect_work = true;
+    note_suspects(loop, a);
     loop->work_waiting_long = a->work_waiting_long;
     bool nothing = a->item_count == 0 && a->work_count == 0 && a->held_count == 0 && a->turn_count == 0;
     loop->empty_looks = nothing ? loop->empty_looks + 1 : 0;
     answer_held(loop, r);
     answer_items(loop, r);
     answer_works(loop, r);
-    /* Woken, and nothing was there for us: perhaps a dead owner's activities. */
-    if (nothing && loop->news && !loop->suspect_work_none && takes_work(loop)) loop->look_suspect_work = true;
     loop->news = false;
     loop->owed_look =
         loop->owed_look && ((a->fetch == NULL && takes_instances(loop)) || (a->work == NULL && takes_work(loop)));

@@ -119,8 +119,9 @@ typedef struct dur__work {
     dur__link workers;
     size_t queued, taken_count, blocked_count, running_count, reserved, idle, abandoned, waking;
     size_t worker_serial;
-    atomic_size_t in_hand; /* taken by a worker and not yet with a loop */
-    dur__map sessions;     /* names */
+    uint64_t finished_at_us; /* when an activity has last ended here */
+    atomic_size_t in_hand;   /* taken by a worker and not yet with a loop */
+    dur__map sessions;       /* names */
     size_t session_count;
     uint64_t batch_at_us;
     bool closed;            /* no worker begins another activity … */
@@ -253,18 +254,17 @@ struct dur__loop {
     uint64_t arrival_serial, token_serial, token_prefix;
     uint32_t failures; /* rounds in a row */
     uint64_t retry_at_us;
-    uint64_t pause_us;      /* FENCED, NO_OWNER: before the next pass */
-    uint64_t rest_at_us;    /* when dur__loop_rest began */
-    bool look_instances;    /* something may be there to acquire */
-    bool look_work;         /* … to take from the shared queue */
-    bool look_suspect_work; /* … of suspects */
-    bool sessions_skipped;  /* the last look at the shared queue left sessions out: too many are in use here */
-    bool owed_look;         /* woken by a completion, perhaps by something else too: look soon */
-    bool news;              /* the last wait ended for a reason that is not known */
-    bool suspects_waiting;  /* suspect instances may be there to acquire */
-    bool suspect_last;      /* the last fetch was for one: the others first */
+    uint64_t pause_us;     /* FENCED, NO_OWNER: before the next pass */
+    uint64_t rest_at_us;   /* when dur__loop_rest began */
+    bool look_instances;   /* something may be there to acquire */
+    bool look_work;        /* … to take from the shared queue */
+    bool sessions_skipped; /* the last look at the shared queue left sessions out: too many are in use here */
+    bool owed_look;        /* woken by a completion, perhaps by something else too: look soon */
+    bool news;             /* the last wait ended for a reason that is not known */
+    uint32_t suspect_instance, suspect_work; /* may be there to take, as the last look has told (dur_round); 0: none */
+    bool suspect_last;                       /* the last fetch was for one: the others first */
     bool work_waiting_long;
-    bool suspect_instances_none, suspect_work_none; /* looked, and there was none; until the next news */
+    bool suspect_instances_none, suspect_work_none; /* asked, and there was none for us; until the next news */
     bool stale;                                     /* waits for a new owner id */
     bool gathered;                                  /* a completion has come since the last commit */
     uint32_t local_takes, empty_looks;
@@ -550,8 +550,8 @@ void dur__park_trim(dur__loop *loop);
 void dur__work_init(dur__work *work);
 void dur__work_destroy(dur__work *work);
 size_t dur__work_room(dur_runtime *runtime);
-bool dur__work_idle(dur_runtime *runtime); /* one more could be started at once */
-size_t dur__work_reserve(dur_runtime *runtime, size_t want);
+bool dur__work_flows(dur_runtime *runtime); /* what is put in front begins at once, or soon */
+size_t dur__work_reserve(dur_runtime *runtime, size_t want, bool alone); /* alone: beyond the room, too */
 void dur__work_unreserve(dur_runtime *runtime, size_t count);
 void dur__work_push(dur_runtime *runtime, dur__link *tasks, size_t count);
 void dur__work_nudge(dur_runtime *runtime, uint64_t after_us);  /* wake another worker when the queue is not drained */

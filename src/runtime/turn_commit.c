@@ -118,7 +118,7 @@ static void add_work(dur__inst *inst, const dur__turn *turn) {
     commit->worker_item_count = count;
     inst->eager = dur_arena_zalloc(arena, count * sizeof(dur__task *));
     inst->eager_count = count;
-    size_t granted = eager_wanted(loop) ? dur__work_reserve(loop->runtime, count) : 0;
+    size_t granted = eager_wanted(loop) ? dur__work_reserve(loop->runtime, count, false) : 0;
     for (size_t i = 0; i < count; i++) {
         const dur__turn_item *item = &turn->worker_items[i];
         const dur__handler *handler;

@@ -8,6 +8,7 @@
 #include "runtime/runtime_internal.h"
 
 #define LAZY_US 25
+#define FLOWS_US 100000u
 
 void dur__work_init(dur__work *work) {
     dur__mutex_init(&work->mutex);
@@ -41,18 +42,19 @@ size_t dur__work_room(dur_runtime *runtime) {
     return room;
 }
 
-bool dur__work_idle(dur_runtime *runtime) {
+/* Whoever is put in front begins soon: a worker has nothing to do, or one has just ended something. */
+bool dur__work_flows(dur_runtime *runtime) {
     const dur__work *work = &runtime->work;
     dur__mutex_lock(&runtime->work.mutex);
-    bool idle =
-        work->running_count + work->queued + work->taken_count + work->reserved < runtime->options.worker_concurrency;
+    bool flows = work->running_count < runtime->options.worker_concurrency ||
+                 dur__monotonic_us() - work->finished_at_us < FLOWS_US;
     dur__mutex_unlock(&runtime->work.mutex);
-    return idle;
+    return flows;
 }
 
-size_t dur__work_reserve(dur_runtime *runtime, size_t want) {
+size_t dur__work_reserve(dur_runtime *runtime, size_t want, bool alone) {
     dur__mutex_lock(&runtime->work.mutex);
-    size_t room = room_locked(runtime);
+    size_t room = alone ? want : room_locked(runtime); /* there is one at a time, and others are always more */
     size_t granted = want < room ? want : room;
     runtime->work.reserved += granted;
     dur__mutex_unlock(&runtime->work.mutex);
@@ -85,15 +87,17 @@ static bool for_host(const dur__task *task) {
     return task->handler != NULL && task->handler->taken;
 }
 
-/* Ready to begin: a worker's, or the host's. */
+/* Ready to begin: a worker's, or the host's.  Who runs alone keeps other suspects waiting: before all others. */
 static void queue_locked(dur__work *work, dur__task *task) {
-    if (for_host(task)) {
-        dur__list_push(&work->taken, &task->link);
+    dur__link *queue = for_host(task) ? &work->taken : &work->queue;
+    if (task->alone != 0)
+        dur__list_push_front(queue, &task->link);
+    else
+        dur__list_push(queue, &task->link);
+    if (for_host(task))
         work->taken_count++;
-    } else {
-        dur__list_push(&work->queue, &task->link);
+    else
         work->queued++;
-    }
 }
 
 /* The tasks were reserved; now they wait for a worker.  A session beyond the limit waits for one to end. */
@@ -198,6 +202,7 @@ void dur__work_finished(dur_runtime *runtime, dur__task *task) {
     dur__list_unlink(&task->link);
     DUR_ASSERT(work->running_count > 0);
     work->running_count--;
+    work->finished_at_us = dur__monotonic_us();
     leave_session_locked(runtime, task);
     dur__cond_broadcast(&work->idle_changed);
 }

@@ -111,6 +111,16 @@ static dur_outcome calls(dur_ctx *ctx, const char *input) {
     return dur_complete(ctx, dur_await(dur_activity(ctx, name, colon + 1)));
 }
 
+/* More than all workers have room for. */
+enum { OTHERS = 12 * WORKERS };
+static dur_outcome fans(dur_ctx *ctx, const char *input) {
+    dur_future *all[OTHERS];
+    for (size_t i = 0; i < OTHERS; i++)
+        all[i] = dur_activity(ctx, "Takes", input);
+    dur_join_n(all, OTHERS);
+    return dur_complete(ctx, "all");
+}
+
 static dur_outcome handler_crashes(dur_ctx *ctx, const char *input) {
     (void)ctx;
     note("begin", input);
@@ -158,6 +168,7 @@ static const dur_handler handlers[] = {
     DUR_ACTIVITY("CrashesLate", crashes_late),
     DUR_ACTIVITY("Refund", refund),
     DUR_ORCHESTRATION("Calls", "1.0.0", calls),
+    DUR_ORCHESTRATION("Fans", "1.0.0", fans),
     DUR_ORCHESTRATION("HandlerCrashes", "1.0.0", handler_crashes),
     DUR_ORCHESTRATION("HandlerCrashesLater", "1.0.0", handler_crashes_later),
     DUR_ORCHESTRATION("Saga", "1.0.0", saga),
@@ -495,8 +506,7 @@ static void fault_h65_company_that_is_taken_away_leaves_a_suspect_in_doubt(void 
     node_kill(node.pid);
 }
 
-/* Whatever runs beside it all the time: who crashes is given up.  The others come as fast as they can end; where more
-   come than that their ends are late, and evidence with them (docs/faults.md, H86). */
+/* Whatever runs beside it all the time: who crashes is given up.  The others come as fast as they can end. */
 static void fault_h65_a_crasher_is_stopped_under_load(void **state) {
     enum { BESIDE = 8 };
     world *w = *state;
@@ -520,6 +530,85 @@ static void fault_h65_a_crasher_is_stopped_under_load(void **state) {
         expect(w, id, "load 5");
     }
     node_kill(node.pid);
+}
+
+/* In each crash something ran beside the crasher that had never run before: what ran there ends all the same, between
+   two crashes, and so it is found out who it was. */
+static void fault_h86_a_crasher_is_stopped_under_more_load_than_ends(void **state) {
+    enum { BESIDE = 6, CRASHES_MAX = 2 + 4 * ATTEMPTS };
+    world *w = *state;
+    kept_node node = { 0 };
+    size_t load = 0, running = 0, lives = 0;
+    char id[32];
+    processes_or_skip();
+    start(w, "HandlerCrashes", "crasher", "c");
+    while (!ended(w, "c")) {
+        if (node.died > CRASHES_MAX) fail_msg("%zu crashes and no end", node.died);
+        snprintf(id, sizeof(id), "load-%zu", running);
+        if (node.died + 1 != lives)
+            running = load; /* from here on none has been in a crash */
+        else if (running < load && ended(w, id))
+            running++;
+        lives = node.died + 1;
+        for (; load < running + BESIDE; load++) {
+            snprintf(id, sizeof(id), "load-%zu", load);
+            start(w, "Calls", "Takes:load 40", id);
+        }
+        keep_up(w, &node);
+        pause_ms(2);
+    }
+    print_message("%zu crashes, %zu others\n", node.died, load);
+    expect_failure(w, "c", DUR_EFAILED, "ran 3 times and the process died each time");
+    for (size_t i = 0; i < load; i++) {
+        snprintf(id, sizeof(id), "load-%zu", i);
+        expect(w, id, "load 40");
+    }
+    node_kill(node.pid);
+}
+
+/* How many lines that begin with the one stand in front of the last that begins with the other. */
+static size_t lines_before(const char *begin, const char *last) {
+    char line[256], path[160];
+    size_t found = 0, before = 0;
+    ledger_path(path, "ledger");
+    FILE *file = fopen(path, "r");
+    while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
+        found += strncmp(line, begin, strlen(begin)) == 0;
+        if (strncmp(line, last, strlen(last)) == 0) before = found;
+    }
+    if (file != NULL) fclose(file);
+    return before;
+}
+
+/* Whatever else waits: suspects are not behind all of that. */
+static void fault_h87_suspects_get_their_turn_beside_more_work_than_workers(void **state) {
+    enum { SUSPECTS = 3 };
+    world *w = *state;
+    processes_or_skip();
+    for (size_t i = 0; i < SUSPECTS; i++) {
+        char id[32];
+        snprintf(id, sizeof(id), "innocent-%zu", i);
+        start(w, "Calls", "Gated:innocent", id);
+    }
+    for (size_t crash = 1; crash <= 2; crash++) {
+        pid_t node = node_spawn("run", w->url, 3600000, -1);
+        until_lines("begin innocent", crash * SUSPECTS);
+        if (crash == 2) {
+            /* Still there when the death is known. */
+            start(w, "Fans", on_provider("postgres") ? "other 400" : "other 40", "others");
+            until_history(w, "others", "\"ActivityScheduled\"", OTHERS);
+        }
+        node_kill(node);
+    }
+    size_t done = lines_of("begin other");
+    file_touch(folder, "open");
+    pid_t node = node_spawn("run", w->url, 3600000, -1);
+    expect(w, "others", "all");
+    until_lines("begin innocent", 3 * SUSPECTS);
+    size_t before = lines_before("begin other", "begin innocent") - done;
+    print_message("%zu of %zu before the last of them\n", before, lines_of("begin other") - done);
+    assert_true(before + 2 * WORKERS <= OTHERS);
+    node_kill(node);
 }
 
 /* ---- no trace ---- */
@@ -592,7 +681,9 @@ static const struct CMUnitTest tests[] = {
     CRASH_TEST(fault_h52_a_late_crasher_is_caught),
     CRASH_TEST(fault_h65_new_crashers_do_not_poison_a_suspect),
     CRASH_TEST(fault_h65_company_that_is_taken_away_leaves_a_suspect_in_doubt),
+    CRASH_TEST(fault_h86_a_crasher_is_stopped_under_more_load_than_ends),
     CRASH_TEST(fault_h65_a_crasher_is_stopped_under_load),
+    CRASH_TEST(fault_h87_suspects_get_their_turn_beside_more_work_than_workers),
     CRASH_TEST(fault_h10_twelve_activities_run_again_at_once_after_kill_9),
     CRASH_TEST(fault_h10_suspects_hold_up_nobody_else),
     CRASH_TEST(fault_h11_a_crashing_handler_takes_no_activity_with_it),

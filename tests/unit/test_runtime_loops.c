@@ -71,10 +71,8 @@ static void up(size_t loops, uint32_t max_sessions) {
     snprintf(runtime->session_owner_own, sizeof(runtime->session_owner_own), "node");
     runtime->loop_count = loops;
     runtime->loops = calloc(loops, sizeof(dur__loop));
-    for (size_t i = 0; i < loops; i++) {
+    for (size_t i = 0; i < loops; i++)
         OK(dur__loop_open(&runtime->loops[i], runtime, (unsigned)i, &err));
-        runtime->loops[i].look_suspect_work = false; /* nobody has died */
-    }
     OK(dur_client_new(&client, runtime->store, &err));
 }
 
@@ -315,7 +313,7 @@ static void a_loop_whose_store_fails_does_not_keep_the_gate_closed(void **state)
     (void)state;
     up(1, 0);
     dur__loop *loop = &runtime->loops[0];
-    loop->suspects_waiting = true; /* it asks for a suspect */
+    loop->suspect_instance = 1; /* it asks for a suspect */
     loop->suspect_last = false;
     dur__faulty_add(runtime->store, &(dur__fault_plan){ .method = "lane_round" });
     dur__round(loop);
@@ -375,7 +373,7 @@ static void of_the_dead(const char *name) {
     for (int i = 0; i < DUR_SUSPECT_CRASHES; i++)
         dies(name, DUR_FETCH_FRESH);
     for (size_t i = 0; i < runtime->loop_count; i++)
-        runtime->loops[i].look_suspect_work = true;
+        runtime->loops[i].suspect_work = 1;
     dur_arena_free(arena);
 }
 
@@ -392,7 +390,7 @@ static void a_suspect_that_is_not_registered_here_lets_the_next_one_run(void **s
     assert_int_equal(runtime->work.queued, 0);
     assert_true(suspects_may_run());
     of_the_dead("Echo");
-    runtime->loops[0].look_suspect_work = true;
+    runtime->loops[0].suspect_work = 1;
     pass(&runtime->loops[0]);
     dur__task *task = worker_takes();
     assert_int_not_equal(task->alone, 0);

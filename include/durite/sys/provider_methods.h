@@ -404,12 +404,15 @@ typedef struct dur_round {
     size_t held_count;
     const char **lost; /* instances whose lease this lane no longer holds (delete, terminate, take-over) */
     size_t lost_count;
-    uint64_t now_ms;        /* the store's time */
-    uint64_t seen_id;       /* highest message id that this round's reads may have seen */
-    uint64_t next_due_ms;   /* when something may become visible by itself, never later: a message falls due, a delay
-                               ends, a timed lock of an instance, a worker row or a session ends; DUR_NEVER */
-    bool more;              /* there may be more to fetch at once */
-    bool suspects_waiting;  /* a fetch of kind SUSPECT would find something */
+    uint64_t now_ms;      /* the store's time */
+    uint64_t seen_id;     /* highest message id that this round's reads may have seen */
+    uint64_t next_due_ms; /* when something may become visible by itself, never later: a message falls due, a delay
+                             ends, a timed lock of an instance, a worker row or a session ends; DUR_NEVER */
+    bool more;            /* there may be more to fetch at once */
+    /* What a fetch of kind SUSPECT would find, of instances with `fetch`, of work with `work`: 0: nothing, or nothing
+       was asked; else 1 more than the first one's crashes alone, those in doubt included.  So of both kinds whoever has
+       the fewest goes first. */
+    uint32_t suspect_instance, suspect_work;
     bool work_waiting_long; /* the head of the shared worker queue is older than 100 ms */
 } dur_round;
 

@@ -412,6 +412,7 @@ dur__mem_instance *dur__mem_lease_find(dur__mem *mem, const char *token);
 bool dur__mem_fetch_one(dur__mem *mem, dur__mem_lane *lane, const dur_fetch *how, dur_arena *arena,
                         dur_orchestration_item *out);
 bool dur__mem_fetchable(dur__mem *mem, const dur_fetch *how);
+uint32_t dur__mem_suspect_first(dur__mem *mem, const dur_fetch *how);
 int dur__mem_fetch_orchestration_item(dur_provider *self, dur_arena *arena, const dur_fetch *how,
                                       dur_orchestration_item *out, dur_error *err);
 int dur__mem_abandon_orchestration_item(dur_provider *self, const char *lock_token, uint64_t delay_ms,

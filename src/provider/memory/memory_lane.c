@@ -106,14 +106,15 @@ static void round_work(dur__mem *mem, dur_arena *arena, dur_round *round) {
     if (round->work_count == max && dur__mem_work_first(mem, how, how->kind) != NULL) round->more = true;
 }
 
-static void round_suspects(dur__mem *mem, const dur__mem_lane *lane, dur_round *round) {
-    dur_fetch suspects = { .kind = DUR_FETCH_SUSPECT, .handlers = lane->handlers };
+static void round_suspects(dur__mem *mem, dur_round *round) {
     if (round->fetch != NULL) {
-        suspects.filter = round->fetch->filter;
-        suspects.handlers = round->fetch->handlers;
+        dur_fetch suspects = *round->fetch;
+        suspects.kind = DUR_FETCH_SUSPECT;
+        round->suspect_instance = dur__mem_suspect_first(mem, &suspects);
     }
-    round->suspects_waiting = dur__mem_fetchable(mem, &suspects) ||
-                              (round->work != NULL && dur__mem_work_first(mem, round->work, DUR_FETCH_SUSPECT) != NULL);
+    if (round->work == NULL) return;
+    const dur__mem_work *work = dur__mem_work_first(mem, round->work, DUR_FETCH_SUSPECT);
+    round->suspect_work = work != NULL ? work->crashes_alone + 1 : 0;
 }
 
 static void round_held(dur__mem *mem, dur__mem_lane *lane, dur_arena *arena, dur_round *round) {
@@ -158,7 +159,7 @@ int dur__mem_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_
         dur__mem_work_ack(mem, &round->acks[i]);
     round_fetch(mem, lane, arena, round);
     round_work(mem, arena, round);
-    round_suspects(mem, lane, round);
+    round_suspects(mem, round);
     round_held(mem, lane, arena, round);
     round_lost(lane, arena, round);
     round->now_ms = mem->now_ms;

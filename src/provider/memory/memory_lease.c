@@ -134,6 +134,12 @@ bool dur__mem_fetchable(dur__mem *mem, const dur_fetch *how) {
     return ready_first(mem, how) != NULL;
 }
 
+/* 1 more than the crashes alone of the suspect that a fetch would find; 0: none. */
+uint32_t dur__mem_suspect_first(dur__mem *mem, const dur_fetch *how) {
+    const dur__mem_instance *first = ready_first(mem, how);
+    return first != NULL ? first->crashes_alone + 1 : 0;
+}
+
 static void item_fill(dur__mem *mem, dur__mem_instance *instance, const dur_fetch *how, const dur__mem_batch *batch,
                       dur_arena *arena, dur_orchestration_item *out) {
     const dur__mem_execution *execution = dur__mem_execution_find(instance, instance->current_execution);

@@ -161,7 +161,8 @@ typedef struct dur__pg_lane {
     bool more;                 /* a look would find something */
     unsigned held_looks;       /* in a row that found a message for a row that somebody held */
     bool unseen;               /* something became visible that no round has asked for since */
-    bool suspects, works_late, free_instances, free_work;
+    bool works_late, free_instances, free_work;
+    uint32_t suspect_instance, suspect_work; /* as in dur_round */
     bool asks_for_work; /* it has asked before: what a round that does not ask leaves unseen may be for it */
     bool crowded;       /* the last look found as many as it may take */
     bool passed_over;   /* the last whole look saw free instances and was not there to take any */

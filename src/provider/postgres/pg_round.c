@@ -29,6 +29,9 @@ static dur__pg_lane *lane_of(dur_lane *lane) {
 /* Macros among the texts: clang-format would give each an indentation of its own. */
 /* clang-format off */
 #define OF_ACTIVITIES(what) "FROM wa, LATERAL (SELECT " what " FROM @worker w WHERE w.handler = wa.h AND w.owner IS NULL"
+#define TAGGED                                                                                                         \
+    "CASE $3::bigint WHEN 0 THEN w.tag IS NULL WHEN 1 THEN w.tag = ANY ($4::text[]) WHEN 2 THEN w.tag IS NULL OR"      \
+    " w.tag = ANY ($4::text[]) WHEN 3 THEN true ELSE false END"
 static const char info_sql[] =
     "WITH RECURSIVE " DUR__PG_HANDLERS("ha", "@instances", FREE, "$8::text[]") ", "
     DUR__PG_HANDLERS("wa", "@worker", "owner IS NULL", "$9::text[]") ","
@@ -40,13 +43,13 @@ static const char info_sql[] =
     " (SELECT now FROM n)),"
     " (SELECT min(until_ms) FROM @worker WHERE owner IS NULL AND until_ms > 0 AND until_ms > (SELECT now FROM n)),"
     " (SELECT min(until_ms) FROM @sessions WHERE owner IS NULL AND until_ms > (SELECT now FROM n))),"
-    " EXISTS (SELECT 1 " OF_HANDLERS("1") " AND crashes >= 2 AND acquisitions > 0 AND " VISIBLE
-    " AND ($5::text IS NULL OR pin IS NULL OR (pin >= $5::text::bigint[] AND pin <= $6::text::bigint[])) LIMIT 1) x),"
-    " $3::bigint >= 0 AND EXISTS (SELECT 1 " OF_ACTIVITIES("1") " AND w.crashes >= 2 AND w.until_ms <= (SELECT now FROM n)"
-    " LIMIT 1) x), $3::bigint >= 0 AND coalesce((SELECT bool_or(n.now - x.since_ms > 100) "
-    OF_ACTIVITIES("w.since_ms") " AND w.until_ms <= (SELECT now FROM n) AND CASE $3::bigint WHEN 0 THEN w.tag IS NULL"
-    " WHEN 1 THEN w.tag = ANY ($4::text[]) WHEN 2 THEN w.tag IS NULL OR w.tag = ANY ($4::text[]) WHEN 3 THEN true ELSE"
-    " false END ORDER BY w.id LIMIT 1) x), false),"
+    " coalesce((SELECT min(x.crashes_alone)::bigint + 1 " OF_HANDLERS("crashes_alone") " AND crashes >= 2 AND"
+    " acquisitions > 0 AND " VISIBLE " AND ($5::text IS NULL OR pin IS NULL OR (pin >= $5::text::bigint[] AND pin <="
+    " $6::text::bigint[])) ORDER BY crashes_alone LIMIT 1) x), 0),"
+    " coalesce((SELECT min(x.crashes_alone)::bigint + 1 " OF_ACTIVITIES("w.crashes_alone") " AND w.crashes >= 2 AND"
+    " w.until_ms <= (SELECT now FROM n) AND " TAGGED " ORDER BY w.crashes_alone LIMIT 1) x), 0),"
+    " $3::bigint >= 0 AND coalesce((SELECT bool_or(n.now - x.since_ms > 100) "
+    OF_ACTIVITIES("w.since_ms") " AND w.until_ms <= (SELECT now FROM n) AND " TAGGED " ORDER BY w.id LIMIT 1) x), false),"
     " EXISTS (SELECT 1 " OF_HANDLERS("1") " AND ready_at >= $7::bigint AND " VISIBLE " LIMIT 1) x),"
     " EXISTS (SELECT 1 FROM @instances WHERE holder = $2::bigint AND ready_at <= (SELECT now FROM n) AND (owner IS NOT"
     " NULL OR EXISTS (SELECT 1 FROM @queue q WHERE q.instance_id = @instances.instance_id AND NOT q.given AND q.due_ms"
@@ -65,6 +68,11 @@ typedef struct round_plan {
     reading reads;
     uint64_t low_ms; /* entries of the index of free instances before this are not looked at */
 } round_plan;
+
+static bool asks_for_suspect(const dur_round *round) {
+    return (round->fetch != NULL && round->fetch->kind == DUR_FETCH_SUSPECT) ||
+           (round->work != NULL && round->work->kind == DUR_FETCH_SUSPECT);
+}
 
 /* Whether the round asks for work that there can be. */
 static bool asks_for_work(const dur_round *round) {
@@ -111,7 +119,7 @@ static reading choose_reading(dur__pg_lane *lane, const dur_round *round, bool w
     if (lane->conn->pg != NULL && dur__pg_drain_notifications(lane->conn, lane->owner)) news = true;
     if (round->turn_count + round->ack_count == 0 || lane->store->caller_clock) return LOOK;
     if (news || writes_for_others || lane->more || time_has_come(lane, now_us)) return LOOK;
-    if (round->fetch != NULL && round->fetch->kind == DUR_FETCH_SUSPECT) return LOOK; /* "none" is an answer too */
+    if (asks_for_suspect(round)) return LOOK; /* "none" is an answer, too */
     return now_us - lane->answered_us >= (lane->store->pooler ? PROBE_APART_US : PROBE_APART_TOLD_US) ? PROBE : NOTHING;
 }
 
@@ -145,8 +153,7 @@ static void send_reads(dur__pg_lane *lane, dur__pg_batch *batch, const dur_round
         plan->lost_at = dur__pg_batch_add(batch, lost_sql, &args);
     }
     if (plan->reads != NOTHING) plan->info_at = send_info(lane, batch, round, plan->low_ms);
-    if (asks_for_work(round) &&
-        (plan->reads == LOOK || lane->free_work || round->turn_count == 0 || round->work->kind == DUR_FETCH_SUSPECT))
+    if (asks_for_work(round) && (plan->reads == LOOK || lane->free_work || round->turn_count == 0))
         dur__pg_work_fetch_add(lane->store, batch, round->work, prefix, &plan->work_at);
 }
 
@@ -181,7 +188,8 @@ static void read_info(dur__pg_lane *lane, const PGresult *info, const dur_round 
     lane->unseen = !everywhere && (lane->unseen || lane->next_due_ms <= lane->now_ms);
     lane->next_due_ms = dur__pg_get(info, 0, 2) != NULL ? dur__pg_get_u64(info, 0, 2) : DUR_NEVER;
     if (lane->next_due_ms >= DUR__PG_DELAY_FOREVER) lane->next_due_ms = DUR_NEVER;
-    lane->suspects = dur__pg_get_bool(info, 0, 3) || dur__pg_get_bool(info, 0, 4);
+    lane->suspect_instance = round->fetch != NULL ? (uint32_t)dur__pg_get_u64(info, 0, 3) : 0;
+    lane->suspect_work = (uint32_t)dur__pg_get_u64(info, 0, 4);
     lane->works_late = dur__pg_get_bool(info, 0, 5);
     lane->free_instances = waiting;
     if (plan->low_ms == 0) lane->passed_over = waiting && (plan->reads != LOOK || round->fetch == NULL);
@@ -206,7 +214,8 @@ static void tell_state(const dur__pg_lane *lane, const round_plan *plan, dur_rou
     round->seen_id = lane->seen_id;
     uint64_t timer_ms = dur__pg_timers_next(lane);
     round->next_due_ms = timer_ms < lane->next_due_ms ? timer_ms : lane->next_due_ms;
-    round->suspects_waiting = lane->suspects;
+    if (round->fetch != NULL) round->suspect_instance = lane->suspect_instance;
+    if (round->work != NULL) round->suspect_work = lane->suspect_work;
     round->work_waiting_long = lane->works_late;
     if (round->fetch == NULL) round->more = lane->free_instances;
     if (plan->reads != LOOK && lane->more) round->more = true;
@@ -358,13 +367,12 @@ static bool only_timers(dur__pg_lane *lane, const dur_round *round) {
     uint64_t now_us = dur__monotonic_us();
     if (round->turn_count + round->ack_count > 0 || lane->unknown || lane->store->caller_clock) return false;
     if (atomic_load(&lane->doubts)) return false;
-    if (round->fetch != NULL && round->fetch->kind == DUR_FETCH_SUSPECT) return false; /* "none" is an answer, too */
-    if (round->work != NULL && round->work->kind == DUR_FETCH_SUSPECT) return false;
+    if (asks_for_suspect(round)) return false; /* "none" is an answer, too */
     if (dur__pg_timers_next(lane) == DUR_NEVER || dur__pg_timers_next(lane) > lane_now_ms(lane)) return false;
     if (lane->conn->pg != NULL && dur__pg_drain_notifications(lane->conn, lane->owner)) atomic_store(&lane->news, true);
     return !atomic_load(&lane->news) && !lane->more && !lane->unseen && !lane->free_instances &&
-           !(lane->free_work && asks_for_work(round)) && !lane->suspects && !time_has_come(lane, now_us) &&
-           now_us - lane->answered_us < PROBE_APART_TOLD_US;
+           !(lane->free_work && asks_for_work(round)) && lane->suspect_instance + lane->suspect_work == 0 &&
+           !time_has_come(lane, now_us) && now_us - lane->answered_us < PROBE_APART_TOLD_US;
 }
 
 int dur__pg_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_error *err) {

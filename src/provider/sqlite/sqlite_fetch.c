@@ -11,6 +11,7 @@
 
 typedef struct candidate {
     uint64_t key, execution, status, acquisitions, seq, crashes, crashes_alone;
+    uint32_t suspect; /* 1 more than its crashes alone, those in doubt included */
     char *instance, *name, *version;
     dur_text start; /* the start that waits, when it was looked for */
     size_t queued;  /* rows of its in the queue; DUR__SQ_NOT_COUNTED */
@@ -27,6 +28,7 @@ static void candidate_fill(dur_arena *arena, sqlite3_stmt *row, candidate *out) 
                         .seq = dur__sq_u64(row, 7),
                         .crashes = dur__sq_u64(row, 8),
                         .crashes_alone = dur__sq_u64(row, 9),
+                        .suspect = (uint32_t)dur__sq_u64(row, 11) + 1,
                         .queued = DUR__SQ_NOT_COUNTED };
 }
 
@@ -278,7 +280,7 @@ static int suspects_look(dur__sq_fetch_op *self, dur__sq_txn *txn) {
     candidate one;
     size_t count = 0;
     int code = suspects(self, txn, &one, 1, &count);
-    self->suspects = count > 0;
+    self->suspect = count > 0 ? one.suspect : 0;
     return code;
 }
 
@@ -294,7 +296,8 @@ static int none_is_ready(dur__sq_fetch_op *self, dur__sq_txn *txn) {
 static int fetch_run(dur__sq_op *op, dur__sq_txn *txn) {
     dur__sq_fetch_op *self = (dur__sq_fetch_op *)(void *)op;
     dur__sq_fetch_op_drop(self);
-    self->more = self->suspects = false;
+    self->more = false;
+    self->suspect = 0;
     if (self->how->filter != NULL && self->how->filter->count == 0) return DUR_OK;
     if (self->how->handlers != NULL && self->how->handlers->count == 0) return DUR_OK;
     int code = dur__sq_owner_lives(txn, self->how->owner, &self->op.err);
@@ -311,7 +314,7 @@ static int fetch_run(dur__sq_op *op, dur__sq_txn *txn) {
     }
     self->more = self->count == self->max;
     if (code == DUR_OK && self->how->kind != DUR_FETCH_ANY) code = suspects_look(self, txn);
-    if (code == DUR_OK && count == 0 && !self->suspects) code = none_is_ready(self, txn);
+    if (code == DUR_OK && count == 0 && self->suspect == 0) code = none_is_ready(self, txn);
     return code;
 }
 

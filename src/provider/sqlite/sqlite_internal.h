@@ -400,6 +400,7 @@ typedef struct dur__sq_release_how {
     uint64_t seen_id, seen_now; /* messages that are no reason; 0, 0: all are */
     uint64_t not_before;        /* wall; 0: at once */
     bool uncount;               /* the acquisition does not count */
+    bool in_its_place;          /* it stands where it stood when it was acquired, if that was never used */
 } dur__sq_release_how;
 int dur__sq_release(dur__sq_txn *txn, uint64_t key, const dur__sq_release_how *how, dur_error *err);
 int dur__sq_reason(dur__sq_txn *txn, uint64_t key, uint64_t seen_id, uint64_t seen_now, bool *any, uint64_t *due,
@@ -459,7 +460,8 @@ typedef struct dur__sq_fetch_op {
     size_t max, count;
     dur__sq_lease **leases; /* made, not yet in the map; NULL where none */
     uint64_t now_ms, max_id;
-    bool more, suspects;
+    bool more;
+    uint32_t suspect; /* as in dur_round */
 } dur__sq_fetch_op;
 void dur__sq_fetch_op_init(dur__sq_fetch_op *self, const dur_fetch *how, dur_arena *arena, dur__sq_lane *lane,
                            dur_orchestration_item *items, size_t max);
@@ -493,7 +495,8 @@ typedef struct dur__sq_work_op {
     dur_arena *arena;
     dur_leased_work *works;
     size_t max, count;
-    bool more, suspects, waiting_long;
+    bool more, waiting_long;
+    uint32_t suspect; /* as in dur_round */
 } dur__sq_work_op;
 void dur__sq_work_op_init(dur__sq_work_op *self, const dur_work_fetch *how, dur_arena *arena, dur_leased_work *works,
                           size_t max);

@@ -222,7 +222,7 @@ static void round_answer(round_ops *ops, dur_round *round) {
         if (!ops->fetch.op.failed) {
             round->item_count = ops->fetch.count;
             round->more = ops->fetch.more;
-            round->suspects_waiting = ops->fetch.suspects;
+            round->suspect_instance = ops->fetch.suspect;
         } else
             dur__sq_fetch_op_drop(&ops->fetch);
         free(ops->fetch.leases);
@@ -230,7 +230,7 @@ static void round_answer(round_ops *ops, dur_round *round) {
     if (round->work != NULL && !ops->work.op.failed) {
         round->work_count = ops->work.count;
         round->more = round->more || ops->work.more;
-        round->suspects_waiting = round->suspects_waiting || ops->work.suspects;
+        round->suspect_work = ops->work.suspect;
         round->work_waiting_long = ops->work.waiting_long;
     }
 }
@@ -245,7 +245,8 @@ int dur__sq_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_e
     round->works = NULL;
     round->held = NULL;
     round->lost = NULL;
-    round->more = round->suspects_waiting = round->work_waiting_long = false;
+    round->more = round->work_waiting_long = false;
+    round->suspect_instance = round->suspect_work = 0;
     round_prepare(&ops, lane, arena, round);
     lane_state(lane, 1);
     int code = dur__sq_lead(file, err);
@@ -258,7 +259,7 @@ int dur__sq_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_e
         dur__sq_batch(file, dur__sq_busy_until(file), lane, ops.list, round->turn_count + round->ack_count, ops.last,
                       ops.last_count);
         bool looked = round->fetch != NULL && !ops.fetch.op.failed;
-        lane->others_wait = looked ? ops.fetch.more || ops.fetch.suspects : file->ready_maybe;
+        lane->others_wait = looked ? ops.fetch.more || ops.fetch.suspect != 0 : file->ready_maybe;
         lost_take(lane, arena, round);
         if (ops.held.op.failed && ops.held.op.undone) { /* nothing was done */
             code = ops.held.op.err.code;

@@ -218,6 +218,14 @@ int dur__sq_enqueue(dur__sq_txn *txn, const dur_message *item, uint64_t delay_ms
     return code;
 }
 
+static int old_place(dur__sq_txn *txn, uint64_t key, uint64_t *place, dur_error *err) {
+    sqlite3_stmt *row = NULL;
+    int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_PLACE, &row, err, "i", key);
+    if (code == DUR_OK && row != NULL) *place = dur__sq_u64(row, 0);
+    dur__sq_end(&row);
+    return code;
+}
+
 int dur__sq_release(dur__sq_txn *txn, uint64_t key, const dur__sq_release_how *how, dur_error *err) {
     bool any;
     uint64_t due;
@@ -225,10 +233,12 @@ int dur__sq_release(dur__sq_txn *txn, uint64_t key, const dur__sq_release_how *h
     if (code != DUR_OK) return code;
     if (due < how->not_before) due = how->not_before;
     if (due <= txn->now_ms) due = 0;
-    uint64_t uncount = how->uncount ? 1 : 0;
+    uint64_t uncount = how->uncount ? 1 : 0, place = ready_seq(txn, due);
+    if (any && due == 0 && how->in_its_place) code = old_place(txn, key, &place, err);
+    if (code != DUR_OK) return code;
     if (any)
-        code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_RELEASE, err, "iiiii", key, due, ready_seq(txn, due),
-                           how->not_before, uncount);
+        code =
+            dur__sq_run(txn->conn, DUR__SQ_INSTANCE_RELEASE, err, "iiiii", key, due, place, how->not_before, uncount);
     else
         code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_RELEASE, err, "innii", key, how->not_before, uncount);
     txn->file->times_stale = true;

@@ -46,7 +46,7 @@
 #define DUR__SQ_CANDIDATE_COLUMNS                                                                                      \
     "key, id, name, version, execution, status, acquisitions, ready_seq, crashes*(acquisitions>0), "                   \
     "CASE WHEN acquisitions > 0 AND crashes_alone > 0 THEN crashes_alone - "                                           \
-    "" DUR__SQ_DOUBTS("dur_instance.key", "0", "0", "0") " ELSE 0 END, handler"
+    "" DUR__SQ_DOUBTS("dur_instance.key", "0", "0", "0") " ELSE 0 END, handler, crashes_alone"
 
 #define DUR__SQ_IS_READY "ready_at = 0 AND suspended IS NULL"
 
@@ -146,6 +146,7 @@
     SQL(INSTANCE_RELEASE,                                                                                              \
         "UPDATE dur_instance SET token=NULL, owner=NULL, locked_until=NULL, ready_at=?2, ready_seq=?3, "               \
         "not_before=?4, acquisitions=max(acquisitions-?5, 0), " DUR__SQ_HANDLER_NOW " WHERE key=?1")                   \
+    SQL(INSTANCE_PLACE, "SELECT ready_seq FROM dur_instance WHERE key=?1 AND acquisitions > 0 AND ready_seq NOTNULL")  \
     SQL(INSTANCE_BEGIN, /* a start for what did not exist: nothing was ever acquired in vain */                        \
         "UPDATE dur_instance SET acquisitions=0, not_before=0 WHERE key=?1 AND acquisitions + not_before > 0 AND "     \
         "token IS NULL AND name IS NULL "                                                                              \
@@ -306,7 +307,7 @@
     SQL(WORK_APPEAR, "UPDATE dur_worker SET visible_at=0 WHERE visible_at > 0 AND visible_at <= ?1")                   \
     SQL(WORK_CANDIDATES, "SELECT key, execution, activity, seq, session, tag FROM dur_worker WHERE token IS NULL "     \
                          "AND visible_at = 0 AND handler = ?1 AND (?2 OR crashes < 2) ORDER BY seq")                   \
-    SQL(WORK_SUSPECTS, "SELECT key, execution, activity, seq, session, tag, handler FROM dur_worker "                  \
+    SQL(WORK_SUSPECTS, "SELECT key, execution, activity, seq, session, tag, handler, crashes_alone FROM dur_worker "   \
                        "WHERE token IS NULL AND crashes >= 2 AND visible_at = 0 ORDER BY crashes_alone, seq")          \
     SQL(WORK_HANDLERS, "SELECT handler FROM dur_worker WHERE token IS NULL AND visible_at = 0 AND handler >= ?1 "      \
                        "ORDER BY handler LIMIT 1")                                                                     \

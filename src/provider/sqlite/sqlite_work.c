@@ -199,13 +199,15 @@ static int work_select(dur__sq_work_op *self, dur__sq_txn *txn, const char *hand
 static int work_suspects(dur__sq_work_op *self, dur__sq_txn *txn, work_choice *out, size_t max, size_t *count) {
     sqlite3_stmt *row = NULL;
     int code = dur__sq_first(txn->conn, DUR__SQ_WORK_SUSPECTS, &row, &self->op.err, "");
+    self->suspect = 0;
+    *count = 0;
     while (code == DUR_OK && row != NULL && *count < max) {
         if (dur_handler_passes(self->how->handlers, dur__sq_text(row, 6)))
             code = work_consider(self, txn, row, out, count);
+        if (*count == 1 && self->suspect == 0) self->suspect = (uint32_t)dur__sq_u64(row, 7) + 1;
         if (code == DUR_OK) code = dur__sq_next(&row, &self->op.err);
     }
     dur__sq_end(&row);
-    self->suspects = *count > 0;
     return code;
 }
 
@@ -239,7 +241,8 @@ static int work_claim(dur__sq_work_op *self, dur__sq_txn *txn, const work_choice
 static int work_run(dur__sq_op *op, dur__sq_txn *txn) {
     dur__sq_work_op *self = (dur__sq_work_op *)(void *)op;
     self->count = 0;
-    self->more = self->suspects = self->waiting_long = false;
+    self->more = self->waiting_long = false;
+    self->suspect = 0;
     if (self->how->tags.mode == DUR_TAGS_NONE || self->max == 0) return DUR_OK;
     if (self->how->handlers != NULL && self->how->handlers->count == 0) return DUR_OK;
     int code = dur__sq_owner_lives(txn, self->how->owner, &op->err);
@@ -247,12 +250,11 @@ static int work_run(dur__sq_op *op, dur__sq_txn *txn) {
     work_choice *choices = dur__xcalloc(2 * self->max, sizeof(*choices));
     bool alone = self->how->kind == DUR_FETCH_SUSPECT;
     size_t count = 0;
-    code = work_suspects(self, txn, choices, alone ? self->max : 1, &count);
-    if (!alone) count = 0;
-    if (code == DUR_OK && !alone) code = work_choose(self, txn, choices, &count);
+    code = alone ? work_suspects(self, txn, choices, self->max, &count) : work_choose(self, txn, choices, &count);
     for (size_t i = 0; i < count && code == DUR_OK; i++)
         code = work_claim(self, txn, &choices[i]);
     self->more = self->count == self->max;
+    if (code == DUR_OK) code = work_suspects(self, txn, choices, 1, &count); /* what is left */
     free(choices);
     return code;
 }
