@@ -236,7 +236,7 @@ static void answer_items(dur__loop *loop, round *r) {
     loop->suspect_last = r->alone_instance != 0;
     if (r->alone_instance != 0 && got == 0) {
         dur__gate_release(&r->alone_instance);
-        loop->suspect_instances_none = true;
+        loop->suspect_instances_none = r->ask.suspect_instance != 0;
         loop->suspect_instance = 0;
     }
     DUR_ASSERT(r->alone_instance == 0 || got <= 1);
@@ -266,7 +266,7 @@ static void answer_works(dur__loop *loop, round *r) {
     if (r->alone_work != 0) {
         if (got == 0) {
             dur__gate_release(&r->alone_work);
-            loop->suspect_work_none = true;
+            loop->suspect_work_none = r->ask.suspect_work != 0;
             loop->suspect_work = 0;
         }
     } else {
@@ -280,8 +280,8 @@ static void answer_works(dur__loop *loop, round *r) {
         dur__route_work(loop, &r->ask.works[i], r->alone_work);
 }
 
-/* A round that did not look for the one kind says nothing about it.  What was told and was not there for us, because
-   its session is somebody else's, say, is forgotten until there is news. */
+/* A round that did not look for the one kind says nothing about it.  What is told and was not there when it was asked
+   for, because somebody has it locked, is no reason to ask again and again: not until there is news. */
 static void note_suspects(dur__loop *loop, const dur_round *a) {
     if (a->fetch != NULL) {
         loop->suspect_instances_none = loop->suspect_instances_none && a->suspect_instance != 0;

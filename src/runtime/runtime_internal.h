@@ -264,7 +264,7 @@ struct dur__loop {
     uint32_t suspect_instance, suspect_work; /* may be there to take, as the last look has told (dur_round); 0: none */
     bool suspect_last;                       /* the last fetch was for one: the others first */
     bool work_waiting_long;
-    bool suspect_instances_none, suspect_work_none; /* asked, and there was none for us; until the next news */
+    bool suspect_instances_none, suspect_work_none; /* what was told was not there; until the next news */
     bool stale;                                     /* waits for a new owner id */
     bool gathered;                                  /* a completion has come since the last commit */
     uint32_t local_takes, empty_looks;

@@ -24,7 +24,7 @@ static dur__pg_lane *lane_of(dur_lane *lane) {
 
 #define FREE "owner IS NULL AND suspended IS NULL AND known AND ready_at IS NOT NULL"
 #define VISIBLE "ready_at <= (SELECT now FROM n) AND (token IS NULL OR expires_at <= (SELECT now FROM n))"
-/* $8 and $9: handlers of instances and of work.  What others wait for is no reason to look. */
+/* $8 and $9: handlers of instances and of work; $10: who claims sessions.  What others wait for is not looked at. */
 #define OF_HANDLERS(what) "FROM ha, LATERAL (SELECT " what " FROM @instances WHERE handler = ha.h AND " FREE
 /* Macros among the texts: clang-format would give each an indentation of its own. */
 /* clang-format off */
@@ -47,7 +47,9 @@ static const char info_sql[] =
     " acquisitions > 0 AND " VISIBLE " AND ($5::text IS NULL OR pin IS NULL OR (pin >= $5::text::bigint[] AND pin <="
     " $6::text::bigint[])) ORDER BY crashes_alone LIMIT 1) x), 0),"
     " coalesce((SELECT min(x.crashes_alone)::bigint + 1 " OF_ACTIVITIES("w.crashes_alone") " AND w.crashes >= 2 AND"
-    " w.until_ms <= (SELECT now FROM n) AND " TAGGED " ORDER BY w.crashes_alone LIMIT 1) x), 0),"
+    " w.until_ms <= (SELECT now FROM n) AND " TAGGED " AND (w.session_id IS NULL OR ($10::text IS NOT NULL AND NOT"
+    " EXISTS (SELECT 1 FROM @sessions s WHERE s.session_id = w.session_id AND s.holder <> $10::text AND (s.owner IS NOT"
+    " NULL OR s.until_ms > (SELECT now FROM n))))) ORDER BY w.crashes_alone LIMIT 1) x), 0),"
     " $3::bigint >= 0 AND coalesce((SELECT bool_or(n.now - x.since_ms > 100) "
     OF_ACTIVITIES("w.since_ms") " AND w.until_ms <= (SELECT now FROM n) AND " TAGGED " ORDER BY w.id LIMIT 1) x), false),"
     " EXISTS (SELECT 1 " OF_HANDLERS("1") " AND ready_at >= $7::bigint AND " VISIBLE " LIMIT 1) x),"
@@ -104,6 +106,7 @@ static int send_info(dur__pg_lane *lane, dur__pg_batch *batch, const dur_round *
     dur__pg_i64(&args, (int64_t)low_ms);
     dur__pg_handlers(&args, round->fetch != NULL ? round->fetch->handlers : lane->handlers);
     dur__pg_handlers(&args, work != NULL ? work->handlers : &none);
+    dur__pg_text(&args, work != NULL ? work->session_owner : NULL);
     return dur__pg_batch_add(batch, info_sql, &args);
 }
 
@@ -188,8 +191,8 @@ static void read_info(dur__pg_lane *lane, const PGresult *info, const dur_round 
     lane->unseen = !everywhere && (lane->unseen || lane->next_due_ms <= lane->now_ms);
     lane->next_due_ms = dur__pg_get(info, 0, 2) != NULL ? dur__pg_get_u64(info, 0, 2) : DUR_NEVER;
     if (lane->next_due_ms >= DUR__PG_DELAY_FOREVER) lane->next_due_ms = DUR_NEVER;
-    lane->suspect_instance = round->fetch != NULL ? (uint32_t)dur__pg_get_u64(info, 0, 3) : 0;
-    lane->suspect_work = (uint32_t)dur__pg_get_u64(info, 0, 4);
+    if (round->fetch != NULL) lane->suspect_instance = (uint32_t)dur__pg_get_u64(info, 0, 3);
+    if (asks_for_work(round)) lane->suspect_work = (uint32_t)dur__pg_get_u64(info, 0, 4);
     lane->works_late = dur__pg_get_bool(info, 0, 5);
     lane->free_instances = waiting;
     if (plan->low_ms == 0) lane->passed_over = waiting && (plan->reads != LOOK || round->fetch == NULL);
