@@ -155,6 +155,17 @@ static void ours_suspend_and_resume(kit *t) {
     SAME(TAKE("a").message_count, 1);
 }
 
+/* What is left of one that has ended is to be fetched: nobody would resume it. */
+static void ours_suspend_refuses_what_has_ended(kit *t) {
+    NEEDS("set_suspended", "get_instance");
+    kit_create_ended(t, "a", NULL, DUR_STATUS_COMPLETED, "out");
+    REFUSED(DUR_ESTATE, "ended", dur_store_set_suspended(t->p, "a", "too late", ERR));
+    TEXT(kit_instance(t, "a").suspended, NULL);
+    MUST(kit_put(t, kit_raised(t, "a", "late", "")));
+    SAME(TAKE("a").message_count, 1);
+    MUST(dur_store_set_suspended(t->p, "a", NULL, ERR));
+}
+
 /* Whoever takes a lease away has learned nothing of the instance. */
 static void ours_suspend_counts_no_attempt(kit *t) {
     NEEDS("set_suspended");
@@ -442,6 +453,7 @@ const kit_check kit_ours_admin[] = {
     CHECK(ours_dead_letter_work),
     CHECK(ours_dead_letters_in_pages),
     CHECK(ours_suspend_and_resume),
+    CHECK(ours_suspend_refuses_what_has_ended),
     CHECK(ours_suspend_counts_no_attempt),
     CHECK(ours_queries),
     CHECK(ours_starts_that_wait_are_listed),

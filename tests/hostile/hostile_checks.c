@@ -206,6 +206,24 @@ static void fault_h48_rows_that_belong_to_nothing_are_found(void **state) {
     found(w, "a", "before");
 }
 
+/* Nobody would fetch it, nor make dead letters of what it left. */
+static void fault_h77_one_that_has_ended_and_cannot_be_fetched_is_found(void **state) {
+    world *w = *state;
+    needs_tables();
+    left_waiting(w, "Event", "a", "\"ExternalSubscribed\"");
+    OK(w, dur_client_enqueue(w->client, &w->err, "a", "other", "x"));
+    OK(w, dur_client_terminate(w->client, "a", NULL, &w->err)); /* no node is there that would fetch it */
+    fine(w);
+    plant(w, "UPDATE dur_instance SET suspended='too late' WHERE id='a'",
+          "UPDATE dur_instances SET suspended = 'too late' WHERE instance_id = 'a'");
+    found(w, "a", "has ended and is suspended");
+    OK(w, dur_client_resume(w->client, "a", &w->err)); /* this is what helps */
+    fine(w);
+    plant(w, "UPDATE dur_instance SET ready_at=NULL WHERE id='a'",
+          "UPDATE dur_instances SET ready_at = NULL WHERE instance_id = 'a'");
+    found(w, "a", "has ended, and nobody would look");
+}
+
 /* A child that says of its parent what the parent's history does not say: each field, and the parent's call. */
 static void fault_h06_a_child_of_another_call_is_found(void **state) {
     static const char *const wrong[][2] = { { "\"parent_id\":2", "\"parent_id\":1" },
@@ -310,6 +328,7 @@ int main(void) {
         TEST(fault_h02_a_message_that_is_looked_at_much_later_is_found),
         TEST(fault_h48_rows_of_owners_that_are_gone_are_found),
         TEST(fault_h48_rows_that_belong_to_nothing_are_found),
+        TEST(fault_h77_one_that_has_ended_and_cannot_be_fetched_is_found),
         TEST(fault_h06_a_child_of_another_call_is_found),
         TEST(fault_h04_a_lease_that_its_owner_does_not_know_is_found),
         TEST(fault_h04_a_parked_instance_without_its_lease_is_found),

@@ -76,6 +76,31 @@ static void a_lease_of_nobody(void **state) {
     bench_close(b);
 }
 
+static void one_that_has_ended_and_cannot_be_fetched(void **state) {
+    (void)state;
+    bench *b = bench_open("memory:");
+    begin(b, subscribed);
+    dur_message m = message_of(DUR_WORK_QUEUE_MESSAGE, "a");
+    m.queue = "other";
+    ASSERT_OK(b, dur_store_enqueue_for_orchestrator(b->store, &m, 0, &b->err));
+    dur_orchestration_item item = fetch(b, 5000);
+    dur_turn_commit seen = { .lock_token = item.lock_token,
+                             .instance = "a",
+                             .consume_listed = true,
+                             .expected_last = DUR_NOT_COMPARED,
+                             .seen_id = item.messages[0].id,
+                             .seen_now_ms = dur_store_now_ms(b->store) };
+    ASSERT_OK(b, dur_store_commit_turns(b->store, &seen, 1, &b->err));
+    ASSERT_OK(b, dur_store_check(b->store, &b->err));
+    dur__mem_instance *a = instance_of(b, "a");
+    a->executions[0]->status = DUR_STATUS_COMPLETED;
+    found(b, "has ended, and nobody would look");
+    a->suspended = (char *)(uintptr_t) "too late";
+    found(b, "has ended and is suspended");
+    a->suspended = NULL;
+    bench_close(b);
+}
+
 static void a_message_that_was_passed_over(void **state) {
     (void)state;
     bench *b = bench_open("memory:");
@@ -106,6 +131,7 @@ int main(void) {
         cmocka_unit_test(a_queue_that_nobody_would_look_at),
         cmocka_unit_test(a_lease_of_nobody),
         cmocka_unit_test(a_message_that_was_passed_over),
+        cmocka_unit_test(one_that_has_ended_and_cannot_be_fetched),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -125,6 +125,12 @@ static void round_note(shake *s, shaken_lane *lane, const dur_round *round) {
     lane->seen_now_ms = round->now_ms;
 }
 
+static bool has_ended(shake *s, const char *instance) {
+    dur_instance_row row;
+    return dur_store_get_instance(s->b->store, s->b->arena, instance, &row, NULL) == DUR_OK &&
+           (row.status == DUR_STATUS_COMPLETED || row.status == DUR_STATUS_FAILED);
+}
+
 /* A turn on a lease that the lane believes in, with a bit of everything. */
 static void step_turn(shake *s, shaken_lane *lane) {
     dur_fetch how = { .owner = lane->owner,
@@ -187,6 +193,10 @@ static void step_turn(shake *s, shaken_lane *lane) {
                                   .suspended = "shaken" };
         if (turn.give_back) turn.event_count = turn.worker_item_count = turn.orchestrator_item_count = 0;
         if (ends) turn.metadata.status = dice(s, 2) ? DUR_STATUS_COMPLETED : DUR_STATUS_CONTINUED_AS_NEW;
+        if (ends || has_ended(s, copy.instance)) { /* nobody suspends it, or leaves what it has seen there */
+            turn.set_suspended = false;
+            turn.seen_id = turn.seen_now_ms = 0;
+        }
         round.turns = &turn;
         round.turn_count = 1;
         ASSERT_OK(s->b, dur_store_lane_round(lane->lane, s->b->arena, &round, &s->b->err));
@@ -312,6 +322,7 @@ static void step_operator(shake *s) {
                             .expected_last = DUR_NOT_COMPARED,
                             .take_over = true,
                             .remove_work = true,
+                            .set_suspended = true, /* to nothing */
                             .metadata = { .status = DUR_STATUS_FAILED } };
     dur_bulk_filter all = { .limit = dice(s, 3) };
     dur_prune_options prune = { .has_keep_last = true, .keep_last = dice(s, 3) };

@@ -306,7 +306,8 @@ typedef struct dur_turn_commit {
                          says that an instance which has not begun is none: when its start is consumed, what stands
                          in front of the next start goes, too, QueueMessages as dead letters (where the store keeps
                          them) at once; what is behind is for whoever has the id then */
-    bool set_suspended; /* mark suspended with this reason (NULL: resume) */
+    bool set_suspended; /* mark suspended with this reason (NULL: resume); a turn that ends has none, nor has one of
+                           an instance that has ended */
     const char *suspended;
     bool needs_parent; /* compared too: metadata.parent_instance_id exists and, if metadata.parent_birth is given, is
                           the instance that is meant: that birth is in its row, or it has history and no birth (it was
@@ -816,7 +817,9 @@ struct dur_provider_methods {
     int (*delete_dead_letters)(dur_provider *self, const uint64_t *ids, size_t count, dur_error *err);
 
     /* Suspend (reason) or resume (NULL): a suspended instance is skipped by fetch; its lease ends, and the
-       acquisition is not counted, nor are the fetches of its messages.  DUR_ENOTFOUND. */
+       acquisition is not counted, nor are the fetches of its messages.  DUR_ENOTFOUND; DUR_ESTATE to suspend one
+       that has ended (COMPLETED, FAILED), as is found under the lock that writes: what it left would never be fetched.
+       */
     int (*set_suspended)(dur_provider *self, const char *instance, const char *reason, dur_error *err);
 
     /* A copy of the whole store that can be opened, while it is used. */

@@ -278,8 +278,8 @@ int dur__mem_set_suspended(dur_provider *self, const char *instance, const char 
     dur__mem *mem = dur__mem_of(self);
     dur__mem_enter(mem);
     dur__mem_instance *row = dur__mem_find(mem, instance);
-    bool exists = dur__mem_exists(row);
-    if (exists) {
+    bool exists = dur__mem_exists(row), ended = exists && reason != NULL && dur__mem_ended(row);
+    if (exists && !ended) {
         dur__mem_set_text(&row->suspended, reason);
         if (reason != NULL && dur__mem_leased(row)) {
             dur__mem_lease_uncount(mem, row);
@@ -290,5 +290,6 @@ int dur__mem_set_suspended(dur_provider *self, const char *instance, const char 
         dur__mem_settle(mem, row);
     }
     dur__mem_leave(mem);
+    if (ended) return dur_error_set(err, DUR_ESTATE, false, "memory.suspend", "instance %s has ended", instance);
     return exists ? DUR_OK : not_found(err, "memory.suspend", instance);
 }

@@ -100,6 +100,8 @@ static finding check_place(dur__mem *mem, const dur__mem_instance *instance) {
         return instance->owner != NULL || tree == &mem->boot ? NULL : "a timed lock would never end";
     }
     if (instance->suspended != NULL) return tree == NULL ? NULL : "a suspended instance can be fetched";
+    if (dur__mem_ended(instance) && instance->message_count > 0 && tree == NULL)
+        return "it has ended, and nobody would look at its messages";
     if (instance->message_count == 0) return tree == NULL ? NULL : "an instance without messages can be fetched";
     if (instance->not_before_ms > mem->now_ms) return tree == &mem->wall ? NULL : "a delay would never end";
     const dur__mem_message *first =
@@ -160,6 +162,8 @@ static finding check_history(const dur__mem_instance *instance) {
 
 static finding check_instance(dur__mem *mem, dur__mem_instance *instance, size_t *messages, size_t *leases) {
     finding wrong = check_history(instance);
+    if (wrong == NULL && instance->suspended != NULL && dur__mem_ended(instance))
+        wrong = "it has ended and is suspended";
     if (wrong == NULL) wrong = check_messages(mem, instance, messages);
     if (wrong == NULL) wrong = check_tree(&instance->works);
     if (wrong == NULL) wrong = check_place(mem, instance);

@@ -37,9 +37,13 @@ dur_status dur__mem_status(const dur__mem_instance *instance) {
     return execution == NULL || execution->status == DUR_STATUS_NONE ? DUR_STATUS_RUNNING : execution->status;
 }
 
-bool dur__mem_finished(const dur__mem_instance *instance) {
+bool dur__mem_ended(const dur__mem_instance *instance) {
     dur_status status = dur__mem_status(instance);
-    return (status == DUR_STATUS_COMPLETED || status == DUR_STATUS_FAILED) && instance->start_count == 0;
+    return status == DUR_STATUS_COMPLETED || status == DUR_STATUS_FAILED;
+}
+
+bool dur__mem_finished(const dur__mem_instance *instance) {
+    return dur__mem_ended(instance) && instance->start_count == 0;
 }
 
 dur__mem_family *dur__mem_family_of(dur__mem *mem, const char *parent) {

@@ -349,6 +349,7 @@ void dur__mem_place(dur__mem *mem, dur__mem_instance *instance);
 void dur__mem_erase(dur__mem *mem, dur__mem_instance *instance, dur_delete_result *count); /* all of it */
 bool dur__mem_exists(const dur__mem_instance *instance);
 dur_status dur__mem_status(const dur__mem_instance *instance); /* RUNNING where nothing is known */
+bool dur__mem_ended(const dur__mem_instance *instance);        /* for good: COMPLETED or FAILED */
 bool dur__mem_finished(const dur__mem_instance *instance);     /* completed or failed, nothing waiting to start it */
 dur__mem_execution *dur__mem_execution_find(const dur__mem_instance *instance, uint64_t execution_id);
 dur__mem_execution *dur__mem_execution_make(dur__mem *mem, dur__mem_instance *instance, uint64_t execution_id);

@@ -346,23 +346,28 @@ int dur__pg_delete_dead_letters(dur_provider *self, const uint64_t *ids, size_t 
 
 /* ---- suspending -------------------------------------------------------------------------------------------------- */
 
-static const char disturb_sql[] =
-    DUR__PG_DISTURB("instance_id = $2::text AND $3::text IS NOT NULL AND " DUR__PG_IS_LOCKED);
+/* Of the row that is locked: whoever asked before may have seen it run. */
+#define HAS_ENDED                                                                                                      \
+    "coalesce(status, (SELECT e.status FROM @executions e WHERE e.instance_id = $2::text AND e.execution_id ="         \
+    " current_execution), 1) IN (2, 3)"
+#define SUSPENDS "instance_id = $2::text AND $3::text IS NOT NULL AND NOT " HAS_ENDED " AND " DUR__PG_IS_LOCKED
+
+static const char disturb_sql[] = DUR__PG_DISTURB(SUSPENDS);
 static const char lost_sql[] =
-    "INSERT INTO @lost (holder, instance_id, at_ms) SELECT holder, instance_id, #now FROM @instances WHERE"
-    " instance_id ="
-    " $2::text AND $3::text IS NOT NULL AND token IS NOT NULL AND holder IS NOT NULL AND " DUR__PG_IS_LOCKED;
+    "INSERT INTO @lost (holder, instance_id, at_ms) SELECT holder, instance_id, #now FROM @instances WHERE " SUSPENDS
+    " AND token IS NOT NULL AND holder IS NOT NULL";
 /* Its lease ends, and the acquisition does not count; when it is resumed everything that waits is a reason again, also
-   what was seen before.  What is held is not suspended: there a resume finds nothing to do. */
+   what was seen before.  What is held is not suspended: there a resume finds nothing to do.  What has ended stays as it
+   is, and whoever would suspend it is told. */
 static const char suspend_sql[] =
-    "WITH s AS (SELECT instance_id, acquisitions, (token IS NOT NULL)::integer AS less, $3::text IS NOT NULL OR token"
-    " IS NULL AS ends FROM @instances WHERE instance_id = $2::text AND known AND " DUR__PG_IS_LOCKED
+    "WITH s AS (SELECT instance_id, acquisitions, (token IS NOT NULL)::integer AS less, CASE WHEN $3::text IS NULL THEN"
+    " token IS NULL ELSE NOT " HAS_ENDED " END AS ends, $3::text IS NOT NULL AND " HAS_ENDED " AS late FROM @instances WHERE instance_id = $2::text AND known AND " DUR__PG_IS_LOCKED
     "), i0 AS (SELECT * FROM s WHERE ends), " DUR__PG_TAKE_BACK ", " DUR__PG_MOVE_STEPS ", " DUR__PG_WAITING
     ", u AS (UPDATE @instances i SET suspended = $3::text, token = NULL, owner = NULL, holder = NULL, expires_at = NULL,"
     " acquisitions = greatest(i.acquisitions - m.less, 0)," DUR__PG_NO_STEP
     ", ready_at = CASE WHEN i.not_before > #now THEN m.at + greatest(i.not_before - m.at, 0) ELSE m.at END, ready_due ="
     " CASE WHEN i.not_before > #now THEN greatest(coalesce(m.due, 0), i.not_before) ELSE coalesce(m.due, 0) END FROM m"
-    " WHERE i.instance_id = m.instance_id) SELECT 1 FROM s";
+    " WHERE i.instance_id = m.instance_id) SELECT late FROM s";
 
 int dur__pg_set_suspended(dur_provider *self, const char *instance, const char *reason, dur_error *err) {
     static const char *const all[] = { disturb_sql, lost_sql, suspend_sql };
@@ -384,6 +389,8 @@ int dur__pg_set_suspended(dur_provider *self, const char *instance, const char *
     dur__pg_batch_notify(&batch);
     code = dur__pg_batch_run(&batch, "postgres.suspend", err);
     if (code == DUR_OK && PQntuples(batch.results[at]) == 0) code = not_found(err, "postgres.suspend", instance);
+    if (code == DUR_OK && dur__pg_get_bool(batch.results[at], 0, 0))
+        code = dur_error_set(err, DUR_ESTATE, false, "postgres.suspend", "instance %s has ended", instance);
     dur__pg_batch_end(&batch);
     dur__pg_return(conn);
     dur__pg_wake_local(store, NULL);

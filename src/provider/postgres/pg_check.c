@@ -14,6 +14,9 @@
 /* Of nobody, not suspended: whoever finds a reason may take it. */
 #define UNHELD "i.known AND i.token IS NULL AND i.suspended IS NULL"
 #define VISIBLE "q.due_ms <= (SELECT now FROM n)"
+#define ENDED                                                                                                          \
+    "coalesce(i.status, (SELECT e.status FROM @executions e WHERE e.instance_id = i.instance_id AND e.execution_id ="  \
+    " i.current_execution), 1) IN (2, 3)"
 /* How long an owner may be silent, and another live beside it, before somebody should have finished what it left. */
 #define FORGOTTEN "3 * o.timeout_ms + 60000"
 
@@ -42,6 +45,8 @@ static const char rows_sql[] = LOOK
             " <> h.next AND h.event_id <> 99999") /* the end over a history that could not be read */
     FINDING("'dur_instances: ' || i.instance_id || ': its parent ' || i.parent || ' does not exist' FROM @instances i"
             " WHERE i.parent IS NOT NULL AND NOT EXISTS (SELECT 1 FROM @instances p WHERE p.instance_id = i.parent)")
+    FINDING("'dur_instances: ' || i.instance_id || ': it has ended and is suspended' FROM @instances i WHERE"
+            " i.suspended IS NOT NULL AND " ENDED)
     " LIMIT 1";
 /* clang-format on */
 
@@ -61,6 +66,8 @@ static const char messages_sql[] = LOOK
             " NOT q.given AND q.due_ms = 0 AND EXISTS (SELECT 1 FROM @queue g WHERE g.instance_id = q.instance_id AND"
             " g.queue = q.queue AND g.given AND g.due_ms = 0 AND (g.order_ms, g.id) > (q.order_ms, q.id)) AND"
             " i.ready_at IS NULL")
+    FINDING("'dur_queue: ' || q.instance_id || ': it has ended, and nobody would look at message ' || q.id FROM"
+            " @instances i JOIN @queue q USING (instance_id) WHERE " UNHELD " AND i.ready_at IS NULL AND " ENDED)
     " LIMIT 1";
 /* clang-format on */
 

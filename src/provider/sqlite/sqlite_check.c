@@ -12,6 +12,7 @@
 /* Of nobody, not suspended: whoever finds a reason may take it.  ?1 is the time. */
 #define UNHELD "i.token IS NULL AND i.suspended IS NULL AND i.name IS NOT NULL"
 #define VISIBLE "q.due <= ?1"
+#define ENDED "i.status IN (2, 3)"
 #define NO_INSTANCE(table, what)                                                                                       \
     {                                                                                                                  \
         "SELECT 'key ' || t.key FROM " table " t WHERE NOT EXISTS (SELECT 1 FROM dur_instance i WHERE i.key=t.key)",   \
@@ -69,6 +70,11 @@ static const struct {
     { "SELECT i.id FROM dur_instance i WHERE " UNHELD " AND i.ready_at IS NULL AND EXISTS (SELECT 1 FROM dur_queue q "
       "WHERE q.key=i.key AND q.qname IS NULL)",
       "dur_queue", "an instance has messages that nothing will wake it for" },
+    { "SELECT id FROM dur_instance i WHERE " ENDED " AND i.suspended IS NOT NULL", "dur_instance",
+      "an instance has ended and is suspended" },
+    { "SELECT i.id FROM dur_instance i WHERE " UNHELD " AND " ENDED " AND i.ready_at IS NULL AND EXISTS (SELECT 1 FROM "
+      "dur_queue q WHERE q.key=i.key)",
+      "dur_queue", "an instance has ended, and nobody would look at its messages" },
     { "SELECT i.id FROM dur_instance i WHERE " UNHELD
       " AND i.ready_at > ?1 AND i.not_before <= ?1 AND EXISTS (SELECT 1 "
       "FROM dur_queue q WHERE q.key=i.key AND q.qname IS NULL AND " VISIBLE ")",

@@ -261,17 +261,20 @@ static int resume(dur__sq_txn *txn, uint64_t key, dur_error *err) {
 
 static int suspend_run(dur__sq_op *op, dur__sq_txn *txn) {
     client_op *self = (client_op *)(void *)op;
-    bool exists = false, ended = false;
+    bool exists = false, finished = false;
     sqlite3_stmt *row = NULL;
     int code = dur__sq_key(txn, self->instance, false, &self->key, &op->err);
-    if (code == DUR_OK && self->key != 0) code = dur__sq_exists(txn, self->key, &exists, &ended, NULL, &op->err);
+    if (code == DUR_OK && self->key != 0) code = dur__sq_exists(txn, self->key, &exists, &finished, NULL, &op->err);
     if (code == DUR_OK && !exists) return not_found(&op->err, self->instance);
+    if (code == DUR_OK) code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_BY_KEY, &row, &op->err, "i", self->key);
+    uint64_t status = row != NULL ? dur__sq_u64(row, 5) : DUR_STATUS_NONE;
+    bool leased = row != NULL && !dur__sq_is_null(row, 13);
+    dur__sq_end(&row);
+    if (self->reason != NULL && (status == DUR_STATUS_COMPLETED || status == DUR_STATUS_FAILED))
+        return dur_error_set(&op->err, DUR_ESTATE, false, "sqlite.suspend", "instance %s has ended", self->instance);
     txn->file->ready_maybe = true;
     if (code == DUR_OK)
         code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_SUSPEND, &op->err, "iti", self->key, self->reason, txn->now_ms);
-    if (code == DUR_OK) code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_BY_KEY, &row, &op->err, "i", self->key);
-    bool leased = row != NULL && !dur__sq_is_null(row, 13);
-    dur__sq_end(&row);
     self->existed = leased && self->reason != NULL;
     if (code != DUR_OK || (leased && self->reason == NULL)) return code;
     if (!leased) return self->reason == NULL ? resume(txn, self->key, &op->err) : DUR_OK;
