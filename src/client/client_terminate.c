@@ -130,6 +130,8 @@ static void make_start(ending *self) {
     self->corrupted = false;
     dur_event start = envelope(self, DUR_EVENT_ORCHESTRATION_STARTED, 1);
     start.trace = 1;
+    /* Also one that never ran is somebody: without a birth it would pass for the parent of whoever names its id. */
+    start.birth = self->row.birth != 0 ? self->row.birth : dur__birth_new(dur_world_real());
     start.name = self->row.orchestration_name;
     start.version = self->row.orchestration_version;
     start.input = self->last != NULL && self->last->input != NULL ? self->last->input : "";

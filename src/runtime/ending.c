@@ -75,7 +75,9 @@ static void synthetic_start(const dur__inst *inst, const dur_work_item *start, d
     event->input = start->input != NULL ? start->input : "";
     dur__parent parent = DUR__PARENT_OF(start);
     DUR__PARENT_SET(event, &parent);
-    event->birth = start->birth;
+    /* also one that never ran is somebody: without a birth it would pass for the parent of whoever names its id */
+    event->birth =
+        start->kind == DUR_WORK_START_ORCHESTRATION ? dur__birth_new(inst->loop->runtime->world) : start->birth;
     event->initial_custom_status = start->initial_custom_status;
     event->trace = 1;
 }

@@ -28,6 +28,8 @@ static void go_away(world *w) {
     w->store->methods = between.real;
 }
 
+enum { ATTEMPTS = 3 };
+
 /* ---- handlers ---------------------------------------------------------------------------------------------------- */
 
 static dur_outcome waits(dur_ctx *ctx, const char *input) {
@@ -35,7 +37,16 @@ static dur_outcome waits(dur_ctx *ctx, const char *input) {
     return dur_complete(ctx, dur_await(dur_event(ctx, "go")));
 }
 
-static const dur_handler handlers[] = { DUR_ORCHESTRATION("Waits", "1.0.0", waits), DUR_HANDLERS_END };
+static dur_outcome calls(dur_ctx *ctx, const char *input) {
+    return dur_complete(ctx, dur_await(dur_orchestration(ctx, "Waits", "", .instance = input)));
+}
+
+static const dur_handler handlers[] = {
+    DUR_ORCHESTRATION("Waits", "1.0.0", waits),
+    DUR_ORCHESTRATION("Calls", "1.0.0", calls),
+    DUR_HANDLERS_END,
+};
+static const dur_handler callers[] = { DUR_ORCHESTRATION("Calls", "1.0.0", calls), DUR_HANDLERS_END };
 
 /* ---- H77: suspending what ends ----------------------------------------------------------------------------------- */
 
@@ -79,9 +90,72 @@ static void fault_h77_what_has_ended_meanwhile_is_not_suspended(void **state) {
     dur_error_clear(&w->err);
 }
 
+/* ---- H78: a child whose parent is deleted before the child begins ------------------------------------------------ */
+
+/* Somebody has listed what is below p before p called its child, and deletes p then: the child's start waits. */
+static void leave_an_orphan(world *w) {
+    static const char *const p[] = { "p" };
+    RUN(w, callers);
+    start(w, "Calls", "c", "p");
+    until_history(w, "p", "SubOrchestrationScheduled", 1);
+    world_stop(w);
+    OK(w, dur_store_delete_instances(w->store, p, 1, true, NULL, &w->err));
+}
+
+/* Whoever has the parent's id now has not called the child. */
+static void the_orphan_is_not_started(world *w) {
+    dur_instance_info *info = NULL;
+    RUN(w, handlers);
+    start(w, "Waits", "", "last"); /* the orphan came first */
+    until_history(w, "last", "ExternalSubscribed", 1);
+    for (uint64_t end_ms = now_ms() + patience_ms();; pause_ms(1)) {
+        int code = dur_client_info(&info, w->client, "c", &w->err);
+        if (code == DUR_ENOTFOUND) break;
+        OK(w, code);
+        bool begun = info->execution_id > 0 && !info->start_pending;
+        dur_instance_info_free(info);
+        if (begun || now_ms() > end_ms) fail_msg("the child of a parent that is gone %s", begun ? "runs" : "stays");
+    }
+    dur_error_clear(&w->err);
+}
+
+static void fault_h78_one_terminated_before_it_began_is_nobodys_parent(void **state) {
+    world *w = *state;
+    leave_an_orphan(w);
+    start(w, "Calls", "c", "p");
+    OK(w, dur_client_terminate(w->client, "p", "before it began", &w->err));
+    the_orphan_is_not_started(w);
+}
+
+static dur_orchestration_item take(world *w, dur_arena *arena, const char *instance) {
+    dur_orchestration_item item = { .instance = "" };
+    OK(w, dur_store_fetch_orchestration_item(w->store, arena, &(dur_fetch){ .lock_ms = 60000 }, &item, &w->err));
+    assert_string_equal(item.instance, instance);
+    return item;
+}
+
+static void fault_h78_one_given_up_before_it_began_is_nobodys_parent(void **state) {
+    world *w = *state;
+    dur_arena *arena = dur_arena_new();
+    leave_an_orphan(w);
+    start(w, "Calls", "c", "p");
+    dur_orchestration_item child = take(w, arena, "c"); /* out of the way */
+    for (size_t i = 0; i < ATTEMPTS; i++)               /* it was begun so often, and never came to a commit */
+        OK(w, dur_store_abandon_orchestration_item(w->store, take(w, arena, "p").lock_token, 0, false, &w->err));
+    OK(w, dur_store_abandon_orchestration_item(w->store, child.lock_token, 0, true, &w->err));
+    dur_arena_free(arena);
+    RUN(w, callers, .max_attempts = ATTEMPTS);
+    expect_failure(w, "p", DUR_EFAILED, "poison");
+    world_stop(w);
+    the_orphan_is_not_started(w);
+}
+
+static const struct CMUnitTest tests[] = {
+    TEST(fault_h77_what_has_ended_meanwhile_is_not_suspended),
+    TEST(fault_h78_one_terminated_before_it_began_is_nobodys_parent),
+    TEST(fault_h78_one_given_up_before_it_began_is_nobodys_parent),
+};
+
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST(fault_h77_what_has_ended_meanwhile_is_not_suspended),
-    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

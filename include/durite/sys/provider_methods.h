@@ -311,9 +311,10 @@ typedef struct dur_turn_commit {
     const char *suspended;
     bool needs_parent; /* compared too: metadata.parent_instance_id exists and, if metadata.parent_birth is given, is
                           the instance that is meant: that birth is in its row, or it has history and no birth (it was
-                          brought here by other means).  One that is no more than a start that waits has not begun and
-                          is nobody's parent.  With the refusal of delete_instances to leave a child's row behind, no
-                          child outlives its parent, whenever it was scheduled, nor finds another under the same id */
+                          brought here by other means; what Durite ends before its first turn has one, too).  One that
+                          is no more than a start that waits has not begun and is nobody's parent.  With the refusal of
+                          delete_instances to leave a child's row behind, no child outlives its parent, whenever it was
+                          scheduled, nor finds another under the same id */
 
     bool writes_start; /* the first turn of what lane_starts has handed out: the instance is made by it.  Somebody else
                           has made it meanwhile: DUR_TURN_LEASE_LOST.  Committed, lock_token and store_key are answers:

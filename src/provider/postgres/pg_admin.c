@@ -148,8 +148,8 @@ static const char get_sql[] =
     "s WHERE NOT s.activity AND s.handler IN (i.handler, '')) AND " STATUS
     " NOT IN (2, 3), (SELECT w.handler || ' in session ' || w.session_id || ' of ' || s.owner FROM @worker w JOIN"
     " @sessions s USING (session_id) WHERE w.instance_id = i.instance_id AND w.owner IS NULL AND w.session_id IS NOT"
-    " NULL AND " DUR__PG_HOLDER_HAS_NOT " LIMIT 1) FROM @instances i" ITS_EXECUTION ITS_START("true")
-    " WHERE i.instance_id = $2::text AND i.known";
+    " NULL AND " DUR__PG_HOLDER_HAS_NOT
+    " LIMIT 1) FROM @instances i" ITS_EXECUTION ITS_START("true") " WHERE i.instance_id = $2::text AND i.known";
 
 int dur__pg_get_instance(dur_provider *self, dur_arena *arena, const char *instance, dur_instance_row *out,
                          dur_error *err) {
@@ -361,9 +361,11 @@ static const char lost_sql[] =
    is, and whoever would suspend it is told. */
 static const char suspend_sql[] =
     "WITH s AS (SELECT instance_id, acquisitions, (token IS NOT NULL)::integer AS less, CASE WHEN $3::text IS NULL THEN"
-    " token IS NULL ELSE NOT " HAS_ENDED " END AS ends, $3::text IS NOT NULL AND " HAS_ENDED " AS late FROM @instances WHERE instance_id = $2::text AND known AND " DUR__PG_IS_LOCKED
+    " token IS NULL ELSE NOT " HAS_ENDED " END AS ends, $3::text IS NOT NULL AND " HAS_ENDED
+    " AS late FROM @instances WHERE instance_id = $2::text AND known AND " DUR__PG_IS_LOCKED
     "), i0 AS (SELECT * FROM s WHERE ends), " DUR__PG_TAKE_BACK ", " DUR__PG_MOVE_STEPS ", " DUR__PG_WAITING
-    ", u AS (UPDATE @instances i SET suspended = $3::text, token = NULL, owner = NULL, holder = NULL, expires_at = NULL,"
+    ", u AS (UPDATE @instances i SET suspended = $3::text, token = NULL, owner = NULL, holder = NULL, expires_at = "
+    "NULL,"
     " acquisitions = greatest(i.acquisitions - m.less, 0)," DUR__PG_NO_STEP
     ", ready_at = CASE WHEN i.not_before > #now THEN m.at + greatest(i.not_before - m.at, 0) ELSE m.at END, ready_due ="
     " CASE WHEN i.not_before > #now THEN greatest(coalesce(m.due, 0), i.not_before) ELSE coalesce(m.due, 0) END FROM m"
