@@ -206,6 +206,25 @@ static void fault_h48_rows_that_belong_to_nothing_are_found(void **state) {
     found(w, "a", "before");
 }
 
+/* A message that came before a start which is not due waits for that: a node has seen it, and nothing is wrong. */
+static void fault_h79_what_waits_for_a_delayed_start_is_in_its_place(void **state) {
+    world *w = *state;
+    OK(w, dur_client_start(w->client, &w->err, "Event", "", .instance = "a", .delay_ms = DUR_HOURS(1)));
+    OK(w, dur_client_raise(w->client, &w->err, "a", "E", "x"));
+    OK(w, dur_client_enqueue(w->client, &w->err, "a", "q", "x"));
+    fine(w);
+    RUN(w, handlers);
+    start(w, "Event", "", "b"); /* behind it in the order of fetching */
+    until_history(w, "b", "\"ExternalSubscribed\"", 1);
+    fine(w);
+    world_stop(w);
+    fine(w);
+    if (!on_provider("sqlite:") && !on_provider("postgres")) return;
+    plant(w, "UPDATE dur_queue SET due=0 WHERE handler IS NOT NULL",
+          "UPDATE dur_queue SET due_ms = 0 WHERE handler IS NOT NULL");
+    found(w, "a", "visible"); /* the start itself is no such message */
+}
+
 /* Nobody would fetch it, nor make dead letters of what it left. */
 static void fault_h77_one_that_has_ended_and_cannot_be_fetched_is_found(void **state) {
     world *w = *state;
@@ -328,6 +347,7 @@ int main(void) {
         TEST(fault_h02_a_message_that_is_looked_at_much_later_is_found),
         TEST(fault_h48_rows_of_owners_that_are_gone_are_found),
         TEST(fault_h48_rows_that_belong_to_nothing_are_found),
+        TEST(fault_h79_what_waits_for_a_delayed_start_is_in_its_place),
         TEST(fault_h77_one_that_has_ended_and_cannot_be_fetched_is_found),
         TEST(fault_h06_a_child_of_another_call_is_found),
         TEST(fault_h04_a_lease_that_its_owner_does_not_know_is_found),

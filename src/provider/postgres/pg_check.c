@@ -14,6 +14,10 @@
 /* Of nobody, not suspended: whoever finds a reason may take it. */
 #define UNHELD "i.known AND i.token IS NULL AND i.suspended IS NULL"
 #define VISIBLE "q.due_ms <= (SELECT now FROM n)"
+/* Before it has begun messages wait for its start: until that is due they are no reason to look. */
+#define MAY_RUN                                                                                                        \
+    "(i.has_row OR i.has_history OR EXISTS (SELECT 1 FROM @queue s WHERE s.instance_id = i.instance_id AND s.kind IN"  \
+    " " DUR__PG_STARTS " AND s.due_ms <= (SELECT now FROM n)))"
 #define ENDED                                                                                                          \
     "coalesce(i.status, (SELECT e.status FROM @executions e WHERE e.instance_id = i.instance_id AND e.execution_id ="  \
     " i.current_execution), 1) IN (2, 3)"
@@ -54,7 +58,8 @@ static const char rows_sql[] = LOOK
 /* clang-format off */
 static const char messages_sql[] = LOOK
     " SELECT 'dur_queue: ' || q.instance_id || ': message ' || q.id || ' is visible, and nobody has a reason to look'"
-    " FROM n, @instances i JOIN @queue q USING (instance_id) WHERE " UNHELD " AND q.queue IS NULL AND " VISIBLE
+    " FROM n, @instances i JOIN @queue q USING (instance_id) WHERE " UNHELD " AND " MAY_RUN " AND q.queue IS NULL AND "
+    VISIBLE
     " AND (i.ready_at IS NULL OR (least(i.ready_at, i.ready_due) > n.now AND i.not_before <= n.now))"
     FINDING("'dur_queue: ' || q.instance_id || ': message ' || q.id || ' is visible, and its holder has no reason to"
             " look' FROM @instances i JOIN @queue q USING (instance_id) WHERE i.owner IS NOT NULL AND q.queue IS NULL"

@@ -12,6 +12,8 @@
 /* Of nobody, not suspended: whoever finds a reason may take it.  ?1 is the time. */
 #define UNHELD "i.token IS NULL AND i.suspended IS NULL AND i.name IS NOT NULL"
 #define VISIBLE "q.due <= ?1"
+/* Before it has begun messages wait for its start: until that is due they are no reason to look. */
+#define STARTS "i.token IS NULL AND i.suspended IS NULL AND i.name IS NULL AND q.kind IN (0, 1)"
 #define ENDED "i.status IN (2, 3)"
 #define NO_INSTANCE(table, what)                                                                                       \
     {                                                                                                                  \
@@ -79,6 +81,9 @@ static const struct {
       " AND i.ready_at > ?1 AND i.not_before <= ?1 AND EXISTS (SELECT 1 "
       "FROM dur_queue q WHERE q.key=i.key AND q.qname IS NULL AND " VISIBLE ")",
       "dur_queue", "an instance has a visible message and is looked at later" },
+    { "SELECT i.id FROM dur_instance i JOIN dur_queue q USING(key) WHERE " STARTS
+      " AND (i.ready_at IS NULL OR (" VISIBLE " AND i.ready_at > ?1 AND i.not_before <= ?1))",
+      "dur_queue", "a start is visible or will be, and nothing wakes its instance then" },
 };
 
 static int found(dur_error *err, const char *table, const char *who, const char *what) {
