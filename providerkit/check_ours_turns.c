@@ -605,6 +605,37 @@ static void ours_turn_parent_known_by_birth(kit *t) {
     SAME(child_of(t, "new", parent, new), DUR_TURN_FINE);
 }
 
+/* Whoever takes an instance over has looked at it before: meanwhile another may have its id. */
+static void ours_take_over_knows_who_is_meant(kit *t) {
+    NEEDS("commit_turns", "get_instance");
+    dur_orchestration_item begun = { .instance = "begun", .execution_id = 1 }, waits = { .instance = "waits" };
+    with_birth(t, "begun", 7);
+    dur_turn_commit end = COMMIT_OF(&begun, EVENTS(ev_failed(2, "ended")), ENDS(FAILED, "ended"));
+    end.take_over = end.remove_work = end.consume_listed = true;
+    end.expected_last = 1;
+    end.metadata.birth = 8;
+    FAULT(POSITION, &end);
+    end.metadata.birth = 7;
+    MUST(kit_commit(t, &end));
+    MUST(kit_put(t, kit_start(t, "waits")));
+    uint64_t start = kit_instance(t, "waits").pending_start_id, other = start + 1000;
+    waits.execution_id = 1;
+    end = COMMIT_OF(&waits, EVENTS(ev_started(1), ev_failed(2, "ended")), ENDS(FAILED, "ended"));
+    end.take_over = end.remove_work = end.consume_listed = true;
+    end.expected_last = 0;
+    end.metadata.birth = 9;
+    end.consumed = &other;
+    end.consumed_count = 1;
+    FAULT(POSITION, &end);
+    end.consumed = &start;
+    MUST(kit_put(t, kit_cancel(t, "waits", "why")));
+    end.if_unleased = end.if_uncancelled = true;
+    FAULT(LEASE_LOST, &end);
+    end.if_uncancelled = false;
+    MUST(kit_commit(t, &end));
+    SAME(kit_instance(t, "waits").birth, 9);
+}
+
 static void ours_birth_is_written_once(kit *t) {
     NEEDS("commit_turns", "get_instance", "list_instances");
     with_birth(t, "a", 7);
@@ -698,6 +729,7 @@ const kit_check kit_ours_turns[] = {
     CHECK(ours_turn_position_of_a_new_execution),
     CHECK(ours_turn_of_an_orphan_refused),
     CHECK(ours_turn_parent_known_by_birth),
+    CHECK(ours_take_over_knows_who_is_meant),
     CHECK(ours_birth_is_written_once),
     CHECK(ours_release_takes_its_start_away),
     CHECK(ours_turn_consumes_listed_messages_only),

@@ -72,8 +72,9 @@ DUR_API int dur_client_enqueue_ex(dur_client *client, const dur_message_args *ar
    reason (NULL: a default) is what the handler, the history and dur_client_result show. */
 DUR_API int dur_client_cancel(dur_client *client, const char *instance, const char *reason, dur_error *err);
 /* End it now, whatever its handler does or whether one exists; children are cancelled, the parent is told.  An instance
-   that has not run yet, and one whose history cannot be read, are ended too.  DUR_ENOTFOUND; one that has ended:
-   DUR_OK, no effect; DUR_EBUSY (its history grew at each of many tries). */
+   that has not run yet, and one whose history cannot be read, are ended too.  DUR_ENOTFOUND (also one that is deleted
+   meanwhile and started again under its id: the new one goes on); one that has ended: DUR_OK, no effect; DUR_EBUSY
+   (its history grew at each of many tries). */
 DUR_API int dur_client_terminate(dur_client *client, const char *instance, const char *reason, dur_error *err);
 /* Keep it from running until resumed.  Messages wait.  DUR_ENOTFOUND, DUR_ESTATE (it has ended). */
 DUR_API int dur_client_suspend(dur_client *client, const char *instance, const char *reason, dur_error *err);

@@ -68,9 +68,15 @@ int dur__client_tree(dur_client *client, dur_arena *arena, const dur_instance_ro
 
 /* ---- client_terminate.c ---- */
 
-/* End it with this failure, without its handler; if_unleased: DUR_ELEASE when a runtime holds it by then. */
+typedef enum dur__client_end_if {
+    DUR__END_ALWAYS,
+    DUR__END_IF_UNLEASED,   /* DUR_ELEASE when a runtime holds it by then */
+    DUR__END_IF_UNCANCELLED /* … or a cancel request waits for it */
+} dur__client_end_if;
+
+/* End it with this failure, without its handler.  DUR_ENOTFOUND also where another one has its id by then. */
 int dur__client_end(dur_client *client, const char *instance, const dur_instance_row *only, const dur_failure *failure,
-                    bool if_unleased, dur_error *err);
+                    dur__client_end_if when, dur_error *err);
 /* Take the start of an instance away that has not begun, and that start only: it is not started, and leaves nothing. */
 int dur__client_take_start(dur_client *client, const char *instance, uint64_t start_id, bool if_unleased,
                            dur_error *err);

@@ -30,10 +30,12 @@ typedef struct ending {
     dur_client *client;
     dur_arena *arena; /* of one try */
     const char *instance;
-    const dur_instance_row *only; /* not whoever has the id meanwhile; NULL: whoever has it */
-    const char *reason;           /* for children that are cancelled with it */
-    const dur_failure *why;       /* its end */
-    bool if_unleased;
+    const dur_instance_row
+        *only;               /* as the caller has seen it: not whoever has the id meanwhile; NULL: whoever has it */
+    dur_instance_row *first; /* … as the first try has found it; birth and start alone */
+    const char *reason;      /* for children that are cancelled with it */
+    const dur_failure *why;  /* its end */
+    bool if_unleased, if_uncancelled;
     dur_instance_row row;
 
     /* the newest execution, as far as it can be read */
@@ -216,6 +218,7 @@ static int make_messages(ending *self, dur_error *err) {
 static void fill_metadata(ending *self, dur_execution_metadata *metadata) {
     metadata->status = DUR_STATUS_FAILED;
     metadata->output = dur_failure_display(self->arena, self->why);
+    metadata->birth = self->row.birth; /* who is meant */
     if (!self->fresh) return;
     metadata->orchestration_name = self->made_start.name;
     metadata->orchestration_version = self->made_start.version;
@@ -241,6 +244,7 @@ static int commit(ending *self, bool *again, dur_error *err) {
         .consumed_count = self->start_id != 0,
         .take_over = true,
         .if_unleased = self->if_unleased,
+        .if_uncancelled = self->if_uncancelled,
         .remove_work = true,
         .set_suspended = true, /* to nothing */
     };
@@ -282,11 +286,25 @@ int dur__client_take_start(dur_client *client, const char *instance, uint64_t st
  */
 static int take_start_away(ending *self, bool *again, dur_error *err) {
     int code = dur__client_take_start(self->client, self->instance, self->start_id, self->if_unleased, err);
-    *again = self->only == NULL && (code == DUR_OK || code == DUR_EUNKNOWN);
+    *again = self->only == NULL && (code == DUR_OK || code == DUR_EUNKNOWN || code == DUR_ECONFLICT);
+    self->first->instance_id = NULL;
     return code;
 }
 
-static bool is_meant(const ending *self) {
+/*
+ * At each try it is the same one, for whose history or start we look.  One that had not begun at first may have begun
+ * since; what has been deleted and started again has another birth, or another start waits.
+ */
+static bool is_meant(ending *self) {
+    dur_instance_row *first = self->first;
+    if (first->instance_id == NULL)
+        *first = (dur_instance_row){ .instance_id = self->instance,
+                                     .birth = self->row.birth,
+                                     .start_pending = self->row.start_pending,
+                                     .pending_start_id = self->row.pending_start_id };
+    if (self->row.start_pending && (!first->start_pending || first->pending_start_id != self->row.pending_start_id))
+        return false;
+    if (!first->start_pending && first->birth != self->row.birth) return false;
     if (self->only == NULL) return true;
     return self->row.birth == self->only->birth && self->row.start_pending == self->only->start_pending &&
            (!self->row.start_pending || self->row.pending_start_id == self->only->pending_start_id);
@@ -319,8 +337,10 @@ static void resume(dur_client *client, const char *instance) {
 }
 
 int dur__client_end(dur_client *client, const char *instance, const dur_instance_row *only, const dur_failure *failure,
-                    bool if_unleased, dur_error *err) {
+                    dur__client_end_if when, dur_error *err) {
     dur_arena *arena = dur_arena_new();
+    dur_instance_row first = { .instance_id = NULL };
+    bool if_unleased = when != DUR__END_ALWAYS;
     bool again = true, held = false, orphan = false;
     int code = DUR_OK;
     for (int i = 0; again && i < TRIES_MAX; i++) {
@@ -331,9 +351,11 @@ int dur__client_end(dur_client *client, const char *instance, const dur_instance
                         .arena = arena,
                         .instance = instance,
                         .only = only,
+                        .first = &first,
                         .reason = failure->message,
                         .why = failure,
-                        .if_unleased = if_unleased };
+                        .if_unleased = if_unleased,
+                        .if_uncancelled = when == DUR__END_IF_UNCANCELLED };
         code = try_terminate(&self, &again, err);
         if (code == DUR_ENOTFOUND && orphan) code = DUR_OK; /* nothing else was there */
         orphan |= self.orphan;
@@ -362,7 +384,7 @@ int dur_client_terminate(dur_client *client, const char *instance, const char *r
     dur_failure failure = {
         .category = DUR_FAILURE_APPLICATION, .kind = DUR_FAILURE_CANCELLED, .message = reason, .reason = reason
     };
-    return dur__client_end(client, instance, NULL, &failure, false, err);
+    return dur__client_end(client, instance, NULL, &failure, DUR__END_ALWAYS, err);
 }
 
 /* ---- suspend and resume ---- */

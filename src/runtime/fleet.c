@@ -170,9 +170,9 @@ static dur_failure not_registered(const dur_unserved *row, dur_arena *arena) {
 
 /* only: as it was looked at; NULL: whoever has the id. */
 static void end_instance(dur_runtime *runtime, dur_client *client, const char *instance, const dur_instance_row *only,
-                         const dur_failure *failure) {
+                         const dur_failure *failure, dur__client_end_if when) {
     dur_error err = DUR_ERROR_INIT;
-    int code = dur__client_end(client, instance, only, failure, true, &err);
+    int code = dur__client_end(client, instance, only, failure, when, &err);
     if (code == DUR_OK) {
         DUR__COUNT(runtime, orchestration_failures);
         dur__log(DUR_LOG_WARN, DUR__LOG_ORCHESTRATION, DUR__FIELDS(DUR__TEXT("instance_id", instance)),
@@ -189,6 +189,7 @@ typedef struct look {
     dur_arena *arena;
     dur__map cancelled; /* by instance: requests that nobody has heard yet */
     dur__map ended;
+    dur__map asked; /* somebody's request waits, whomever it means */
 } look;
 
 typedef struct request {
@@ -199,7 +200,8 @@ typedef struct request {
 static void end_cancelled(look *self, const request *asked) {
     dur_failure failure = dur__cancelled_by(&asked->cancel);
     dur__map_put(&self->ended, asked->instance.instance_id, self);
-    end_instance(self->runtime, self->client, asked->instance.instance_id, &asked->instance, &failure);
+    end_instance(self->runtime, self->client, asked->instance.instance_id, &asked->instance, &failure,
+                 DUR__END_IF_UNLEASED);
 }
 
 /* The call that the instance answers to, in its newest execution or, where it has not begun, in the start that waits.
@@ -239,6 +241,7 @@ static void hear_cancel(look *self, const dur_unserved *row) {
     const dur_runtime_options *options = &self->runtime->options;
     request *asked = dur_arena_alloc(self->arena, sizeof(*asked));
     if (dur__map_get(&self->ended, row->instance) != NULL) return;
+    dur__map_put(&self->asked, row->instance, self);
     if (dur__client_row(self->client, self->arena, row->instance, &asked->instance, NULL) != DUR_OK) return;
     if (dur_work_from_json(&asked->cancel, self->arena, row->json, NULL) != DUR_OK) return;
     uint64_t now_ms = dur_store_now_ms(self->runtime->store);
@@ -252,7 +255,10 @@ static void hear_cancel(look *self, const dur_unserved *row) {
         dur__map_put(&self->cancelled, asked->instance.instance_id, asked);
 }
 
-/* Nobody has come for too long.  Who has asked it to end before is answered first. */
+/*
+ * Nobody has come for too long.  Who has asked it to end before is answered first, and so is who asks before the end is
+ * written: the next look hears him.
+ */
 static void end_unserved(look *self, const dur_unserved *row) {
     const request *asked = dur__map_get(&self->cancelled, row->instance);
     if (dur__map_get(&self->ended, row->instance) != NULL) return;
@@ -260,7 +266,9 @@ static void end_unserved(look *self, const dur_unserved *row) {
         end_cancelled(self, asked);
     } else {
         dur_failure failure = not_registered(row, self->arena);
-        end_instance(self->runtime, self->client, row->instance, NULL, &failure);
+        bool heard = dur__map_get(&self->asked, row->instance) != NULL; /* it means another one, and stays there */
+        end_instance(self->runtime, self->client, row->instance, NULL, &failure,
+                     heard ? DUR__END_IF_UNLEASED : DUR__END_IF_UNCANCELLED);
     }
 }
 
@@ -359,6 +367,7 @@ bool dur__fleet_look(dur_runtime *runtime, dur_arena *arena) {
     forget_unseen(runtime);
     dur__map_free(&self.cancelled);
     dur__map_free(&self.ended);
+    dur__map_free(&self.asked);
     dur_client_free(client);
     return sessions;
 }

@@ -150,10 +150,103 @@ static void fault_h78_one_given_up_before_it_began_is_nobodys_parent(void **stat
     the_orphan_is_not_started(w);
 }
 
+/* ---- H75: ending one, while another takes its id ----------------------------------------------------------------- */
+
+/* Before the end is written it is deleted, and started again. */
+static int start_again_and_commit(dur_provider *self, dur_turn_commit *turns, size_t count, dur_error *err) {
+    world *w = between.w;
+    if (between.times++ == 0) {
+        OK(w, dur_client_delete(NULL, w->client, "i", true, &w->err));
+        start(w, "Waits", "", "i");
+        if (w->runtime != NULL) until_history(w, "i", "ExternalSubscribed", 1);
+    }
+    return between.real->commit_turns(self, turns, count, err);
+}
+
+static void end_the_first(world *w) {
+    come_between(w);
+    between.mine.commit_turns = start_again_and_commit;
+    w->store->methods = &between.mine;
+    int code = dur_client_terminate(w->client, "i", "the first", &w->err);
+    go_away(w);
+    assert_int_equal(between.times, 1);
+    if (code != DUR_ENOTFOUND) fail_msg("%s instead of DUR_ENOTFOUND", dur_code_name(code));
+    dur_error_clear(&w->err);
+}
+
+static void the_second_runs(world *w) {
+    until_history(w, "i", "ExternalSubscribed", 1);
+    OK(w, dur_client_raise(w->client, &w->err, "i", "go", "the second"));
+    expect(w, "i", "the second");
+}
+
+static void fault_h75_a_terminate_of_what_has_not_begun_ends_no_other(void **state) {
+    world *w = *state;
+    start(w, "Calls", "c", "i"); /* there is nobody to run it */
+    end_the_first(w);
+    RUN(w, handlers);
+    the_second_runs(w);
+}
+
+/* Both have come to the same event. */
+static void fault_h75_a_terminate_of_what_runs_ends_no_other(void **state) {
+    world *w = *state;
+    RUN(w, handlers);
+    start(w, "Waits", "", "i");
+    until_history(w, "i", "ExternalSubscribed", 1);
+    end_the_first(w);
+    the_second_runs(w);
+}
+
+/* It begins between the look and the end: it is the same one, and is ended. */
+static int begin_and_commit(dur_provider *self, dur_turn_commit *turns, size_t count, dur_error *err) {
+    if (between.times++ == 0) {
+        RUN(between.w, handlers);
+        until_history(between.w, "i", "ExternalSubscribed", 1);
+    }
+    return between.real->commit_turns(self, turns, count, err);
+}
+
+static void fault_h75_what_begins_meanwhile_is_terminated(void **state) {
+    world *w = *state;
+    start(w, "Waits", "", "i");
+    come_between(w);
+    between.mine.commit_turns = begin_and_commit;
+    w->store->methods = &between.mine;
+    OK(w, dur_client_terminate(w->client, "i", "whoever it is", &w->err));
+    go_away(w);
+    expect_failure(w, "i", DUR_ECANCELLED, "whoever it is");
+}
+
+/* A client asks it to end when a node that found no handler is about to write that. */
+static int cancel_and_commit(dur_provider *self, dur_turn_commit *turns, size_t count, dur_error *err) {
+    if (between.times++ == 0 && dur_client_cancel(between.w->client, turns[0].instance, "in time", NULL) != DUR_OK)
+        between.times = 1000;
+    return between.real->commit_turns(self, turns, count, err);
+}
+
+static void fault_h75_a_cancel_counts_before_the_end_for_want_of_a_handler(void **state) {
+    world *w = *state;
+    start(w, "Nobody", "", "i");
+    come_between(w);
+    between.mine.commit_turns = cancel_and_commit;
+    w->store->methods = &between.mine;
+    RUN(w, handlers, .unregistered_attempts_max = 1, .unregistered_backoff_ms = 1);
+    int code = result_of(w, "i", &(char *){ NULL });
+    world_stop(w); /* behind this nobody calls what was put in between */
+    go_away(w);
+    assert_true(between.times > 0 && between.times < 1000);
+    if (code != DUR_ECANCELLED) fail_msg("%s: %s", dur_code_name(code), w->err.message);
+}
+
 static const struct CMUnitTest tests[] = {
     TEST(fault_h77_what_has_ended_meanwhile_is_not_suspended),
     TEST(fault_h78_one_terminated_before_it_began_is_nobodys_parent),
     TEST(fault_h78_one_given_up_before_it_began_is_nobodys_parent),
+    TEST(fault_h75_a_terminate_of_what_has_not_begun_ends_no_other),
+    TEST(fault_h75_a_terminate_of_what_runs_ends_no_other),
+    TEST(fault_h75_what_begins_meanwhile_is_terminated),
+    TEST(fault_h75_a_cancel_counts_before_the_end_for_want_of_a_handler),
 };
 
 int main(void) {

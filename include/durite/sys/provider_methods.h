@@ -297,7 +297,10 @@ typedef struct dur_turn_commit {
        that was its start, the instance no longer exists, unless another start waits behind it.  It clears the counts of
        attempts only if it says what it has seen (the handler ran and waits); otherwise it leaves them, or with
        give_back takes one off. */
-    bool take_over;   /* no token is compared; any lease on the instance ends (terminate) */
+    bool take_over;   /* no token is compared; any lease on the instance ends (terminate).  Who is meant is compared:
+                         metadata.birth, where it and the row's are given, and every message that is listed as
+                         consumed is there.  Otherwise another instance has the id, or it has begun:
+                         DUR_TURN_POSITION */
     bool if_unleased; /* with take_over: DUR_TURN_LEASE_LOST when somebody holds the instance */
     bool remove_work; /* delete worker rows, timers and messages of the instance (terminate), but neither starts, unless
                          they are listed as consumed, nor QueueMessages: a start is somebody's call and is answered, a
@@ -319,6 +322,7 @@ typedef struct dur_turn_commit {
     bool writes_start; /* the first turn of what lane_starts has handed out: the instance is made by it.  Somebody else
                           has made it meanwhile: DUR_TURN_LEASE_LOST.  Committed, lock_token and store_key are answers:
                           those of the lease, as a fetch would have told them */
+    bool if_uncancelled; /* with if_unleased: DUR_TURN_LEASE_LOST also when a CancelInstance waits for the instance */
 
     /* ---- answers ---- */
     dur_turn_fault fault;

@@ -70,6 +70,30 @@ static bool is_meant(const dur__mem_instance *parent, uint64_t birth) {
     return birth == 0 || parent->birth == birth || (parent->birth == 0 && parent->event_count > 0);
 }
 
+static void note_cancel(dur__mem *mem, dur__mem_message *message, void *arg) {
+    (void)mem;
+    *(bool *)arg |= message->kind == DUR_WORK_CANCEL_INSTANCE;
+}
+
+/* Whoever takes an instance over has looked at it before. */
+static bool check_meant(dur__mem *mem, dur__mem_instance *instance, dur_turn_commit *turn) {
+    bool cancelled = false, same = true;
+    if (!turn->take_over) return true;
+    if (turn->if_uncancelled) dur__mem_each_message(mem, instance, note_cancel, &cancelled);
+    if (cancelled) {
+        dur_error_set(&turn->error, DUR_ELEASE, false, "memory.commit", "somebody has asked the instance to end");
+        return refuse(turn, DUR_TURN_LEASE_LOST);
+    }
+    if (turn->metadata.birth != 0 && instance->birth != 0) same = turn->metadata.birth == instance->birth;
+    for (size_t i = 0; same && turn->consume_listed && i < turn->consumed_count; i++) {
+        const dur__mem_message *message = dur__map_get_u64(&mem->messages, turn->consumed[i]);
+        same = message != NULL && message->instance == instance;
+    }
+    if (same) return true;
+    dur_error_set(&turn->error, DUR_ECONFLICT, false, "memory.commit", "the instance is another one, or has begun");
+    return refuse(turn, DUR_TURN_POSITION);
+}
+
 static bool check_parent(dur__mem *mem, dur_turn_commit *turn) {
     const char *parent = turn->metadata.parent_instance_id;
     if (!turn->needs_parent || parent == NULL) return true;
@@ -278,8 +302,8 @@ void dur__mem_commit(dur__mem *mem, dur__mem_lane *lane, dur_arena *arena, dur_t
     dur__mem_instance *instance = turn_instance(mem, turn);
     if (instance == NULL) return;
     const dur__mem_execution *execution = dur__mem_execution_find(instance, turn->execution_id);
-    if (!check_position(execution, turn) || !check_parent(mem, turn) || !check_work(mem, instance, arena, turn) ||
-        !check_events(execution, turn))
+    if (!check_position(execution, turn) || !check_meant(mem, instance, turn) || !check_parent(mem, turn) ||
+        !check_work(mem, instance, arena, turn) || !check_events(execution, turn))
         return;
     if (turn->event_count > 0 && turn->execution_id == 0) {
         dur_error_set(&turn->error, DUR_EINVAL, false, "memory.commit", "events need an execution id");

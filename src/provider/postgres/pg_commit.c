@@ -25,7 +25,9 @@ static const char why_sql[] =
     " i.expires_at > #now), false) END,"
     " coalesce(" DUR__PG_LAST("h.instance_id = i.instance_id AND h.execution_id = $4::bigint") ", 0),"
     " $5::text IS NULL OR EXISTS (SELECT 1 FROM @instances p WHERE p.instance_id = $5::text"
-    " AND " DUR__PG_IS_MEANT("p", "$6::bigint") ") FROM @instances i WHERE i.instance_id = $2::text";
+    " AND " DUR__PG_IS_MEANT("p", "$6::bigint") "), coalesce(i.birth = nullif($7::bigint, 0), true) AND NOT EXISTS"
+    " (SELECT 1 FROM unnest($8::bigint[]) AS c(id) WHERE NOT EXISTS (SELECT 1 FROM @queue q WHERE q.instance_id ="
+    " i.instance_id AND q.id = c.id)) FROM @instances i WHERE i.instance_id = $2::text";
 /* clang-format on */
 static const char why_work_sql[] =
     "SELECT EXISTS (SELECT 1 FROM @worker w WHERE w.token = c.token AND w.instance_id = $2::text AND (c.id = 0 OR"
@@ -64,6 +66,12 @@ static void say_why(dur_turn_commit *turn, const dur__pg_batch *refused, const P
         refuse(turn, DUR_TURN_POSITION);
         return;
     }
+    if (!dur__pg_get_bool(row, 0, 3)) {
+        dur_error_set(&turn->error, DUR_ECONFLICT, false, "postgres.commit",
+                      "the instance is another one, or has begun");
+        refuse(turn, DUR_TURN_POSITION);
+        return;
+    }
     if (!dur__pg_get_bool(row, 0, 2)) {
         dur_error_set(&turn->error, DUR_ENOTFOUND, false, "postgres.commit", "the parent %s not found",
                       turn->metadata.parent_instance_id);
@@ -94,7 +102,9 @@ static void find_why(dur__pg *store, dur__pg_conn *conn, dur_arena *arena, dur_t
     dur__pg_args args;
     dur__pg_batch batch;
     dur_error err = DUR_ERROR_INIT;
-    dur__pg_array id = dur__pg_array_i64(), token = dur__pg_array_text();
+    dur__pg_array id = dur__pg_array_i64(), token = dur__pg_array_text(), taken = dur__pg_array_i64();
+    for (size_t i = 0; turn->take_over && turn->consume_listed && i < turn->consumed_count; i++)
+        dur__pg_add_i64(&taken, (int64_t)turn->consumed[i]);
     for (size_t i = 0; i < turn->worker_consumed_count; i++) {
         dur__pg_add_i64(&id, (int64_t)turn->worker_consumed[i].ref.row_id);
         dur__pg_add_text(&token, turn->worker_consumed[i].lock_token);
@@ -106,6 +116,8 @@ static void find_why(dur__pg *store, dur__pg_conn *conn, dur_arena *arena, dur_t
     dur__pg_id(&args, turn->execution_id);
     dur__pg_text(&args, turn->needs_parent ? turn->metadata.parent_instance_id : NULL);
     dur__pg_i64(&args, (int64_t)turn->metadata.parent_birth);
+    dur__pg_i64(&args, turn->take_over ? (int64_t)turn->metadata.birth : 0);
+    dur__pg_array_arg(&args, &taken);
     int row = dur__pg_batch_add(&batch, why_sql, &args);
     dur__pg_args_begin(store, &args);
     dur__pg_text(&args, turn->instance);

@@ -458,6 +458,40 @@ static const char parents_sql[] = "SELECT 1 / (CASE WHEN bool_and(EXISTS (SELECT
                                   " FROM unnest($2::text[], $3::bigint[]) AS p(id, birth)";
 /* clang-format on */
 
+/* Whoever takes an instance over has looked at it before: one row for each, and for each message that it takes. */
+static const char meant_sql[] =
+    "SELECT 1 / (CASE WHEN count(*) = 0 THEN 1 ELSE 0 END) FROM unnest($2::text[], $3::bigint[], $4::bigint[],"
+    " $5::bigint[]) AS m(id, birth, message, uncancelled) JOIN @instances i ON i.instance_id = m.id WHERE i.birth <>"
+    " nullif(m.birth, 0) OR (m.message <> 0 AND NOT EXISTS (SELECT 1 FROM @queue q WHERE q.instance_id = m.id AND q.id "
+    "="
+    " m.message)) OR (m.uncancelled <> 0 AND EXISTS (SELECT 1 FROM @queue q WHERE q.instance_id = m.id AND q.kind ="
+    " " DUR__PG_CANCEL "))";
+
+static void send_meant(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count) {
+    enum { ID, BIRTH, MESSAGE, UNCANCELLED, COLUMNS };
+    dur__pg_args args;
+    dur__pg_array columns[COLUMNS] = { dur__pg_array_text(), dur__pg_array_i64(), dur__pg_array_i64(),
+                                       dur__pg_array_i64() };
+    for (size_t i = 0; i < count; i++) {
+        const dur_turn_commit *turn = turns[i];
+        if (!turn->take_over) continue;
+        size_t messages = turn->consume_listed ? turn->consumed_count : 0;
+        for (size_t k = 0; k == 0 || k < messages; k++) {
+            dur__pg_add_text(&columns[ID], turn->instance);
+            dur__pg_add_i64(&columns[BIRTH], (int64_t)turn->metadata.birth);
+            dur__pg_add_i64(&columns[MESSAGE], messages > 0 ? (int64_t)turn->consumed[k] : 0);
+            dur__pg_add_i64(&columns[UNCANCELLED], turn->if_uncancelled);
+        }
+    }
+    bool any = columns[ID].count > 0;
+    dur__pg_args_begin(store, &args);
+    dur__pg_array_args(&args, columns, COLUMNS);
+    if (any)
+        dur__pg_batch_add(batch, meant_sql, &args);
+    else
+        dur__pg_args_free(&args);
+}
+
 static bool needs_parent(const dur_turn_commit *turn) {
     return turn->needs_parent && turn->metadata.parent_instance_id != NULL;
 }
@@ -491,6 +525,7 @@ static bool may_leave_nothing(const dur_turn_commit *turn) {
 static void send_all(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, dur_turn_commit **turns,
                      size_t count, dur__pg_outbox *box, dur__pg_turn_plan *plan) {
     send_parents(store, batch, turns, count);
+    send_meant(store, batch, turns, count);
     dur__pg_send_ids(store, batch, lost_sql, turns, count, takes_over);
     dur__pg_send_ids(store, batch, remove_work_sql, turns, count, removes_work);
     dur__pg_send_ids(store, batch, take_given_sql, turns, count, takes_given);

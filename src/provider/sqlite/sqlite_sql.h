@@ -259,6 +259,7 @@
         "SELECT id, json FROM dur_queue WHERE key=?1 AND qname IS NOT NULL AND due <= ?2 ORDER BY ord, id LIMIT 1")    \
     SQL(QUEUE_ORPHAN_NEXT, "SELECT min(due) FROM dur_queue WHERE key=?1 AND qname IS NOT NULL")                        \
     SQL(QUEUE_GET, "SELECT json FROM dur_queue WHERE id=?1 AND key=?2")                                                \
+    SQL(QUEUE_CANCEL, "SELECT 1 FROM dur_queue WHERE key=?1 AND qname IS NULL AND kind=10 LIMIT 1")                    \
     SQL(QUEUE_SINCE, "SELECT id, key FROM dur_queue WHERE id > ?1 ORDER BY id")                                        \
     SQL(QUEUE_BECAME_DUE, "SELECT key FROM dur_queue WHERE due > 0 AND due > ?1 AND due <= ?2")                        \
     SQL(QUEUE_NEXT_DUE, "SELECT min(due) FROM dur_queue WHERE due > 0 AND due > ?1")                                   \

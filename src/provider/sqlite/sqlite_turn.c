@@ -120,6 +120,30 @@ static int position_compare(dur__sq_turn_op *self, dur__sq_txn *txn) {
                          (unsigned long long)turn->expected_last);
 }
 
+/* Whoever takes an instance over has looked at it before. */
+static int meant_compare(dur__sq_turn_op *self, dur__sq_txn *txn) {
+    const dur_turn_commit *turn = self->turn;
+    sqlite3_stmt *row = NULL;
+    int code = DUR_OK;
+    if (self->plain || !turn->take_over) return DUR_OK;
+    if (turn->if_uncancelled)
+        code = dur__sq_first(txn->conn, DUR__SQ_QUEUE_CANCEL, &row, &self->op.err, "i", self->key);
+    bool cancelled = row != NULL;
+    dur__sq_end(&row);
+    if (cancelled) return turn_fault(self, DUR_TURN_LEASE_LOST, DUR_ELEASE, "somebody has asked the instance to end");
+    if (code == DUR_OK) code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_BIRTH, &row, &self->op.err, "i", self->key);
+    uint64_t birth = row != NULL ? dur__sq_u64(row, 0) : 0;
+    dur__sq_end(&row);
+    bool same = birth == 0 || turn->metadata.birth == 0 || birth == turn->metadata.birth;
+    for (size_t i = 0; code == DUR_OK && same && turn->consume_listed && i < turn->consumed_count; i++) {
+        code = dur__sq_first(txn->conn, DUR__SQ_QUEUE_GET, &row, &self->op.err, "ii", turn->consumed[i], self->key);
+        same = row != NULL;
+        dur__sq_end(&row);
+    }
+    if (code != DUR_OK || same) return code;
+    return turn_fault(self, DUR_TURN_POSITION, DUR_ECONFLICT, "the instance is another one, or has begun");
+}
+
 /* The instance of that birth, or one that came here with its history and without a birth. */
 static int is_meant(dur__sq_txn *txn, uint64_t key, uint64_t birth, bool *yes, dur_error *err) {
     sqlite3_stmt *row = NULL;
@@ -546,6 +570,7 @@ static int lease_write(dur__sq_turn_op *self, dur__sq_txn *txn) {
     int code = key_find(self, txn);
     if (code == DUR_OK) code = lease_compare(self, txn);
     if (code == DUR_OK) code = position_compare(self, txn);
+    if (code == DUR_OK) code = meant_compare(self, txn);
     if (code == DUR_OK) code = parent_compare(self, txn);
     if (code == DUR_OK && !self->plain) code = works_consume(self, txn);
     if (code == DUR_OK) code = messages_consume(self, txn);
