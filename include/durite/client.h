@@ -68,8 +68,9 @@ DUR_API int dur_client_enqueue_ex(dur_client *client, const dur_message_args *ar
     dur_client_enqueue_ex((client), &(dur_message_args){ .size = sizeof(dur_message_args), .instance = __VA_ARGS__ },  \
                           (err))
 
-/* Ask an instance to end; its handler may clean up first.  DUR_ENOTFOUND; one that has ended: DUR_OK, no effect.  The
-   reason (NULL: a default) is what the handler, the history and dur_client_result show. */
+/* Ask an instance to end; its handler may clean up first.  One whose start is delayed ends at once, without having
+   begun.  DUR_ENOTFOUND; one that has ended: DUR_OK, no effect.  The reason (NULL: a default) is what the handler, the
+   history and dur_client_result show. */
 DUR_API int dur_client_cancel(dur_client *client, const char *instance, const char *reason, dur_error *err);
 /* End it now, whatever its handler does or whether one exists; children are cancelled, the parent is told.  An instance
    that has not run yet, and one whose history cannot be read, are ended too.  DUR_ENOTFOUND (also one that is deleted

@@ -8,7 +8,8 @@
  *   continued as new              with its next start at hand: the next execution; otherwise everything waits (C27)
  *   history                       replay, then go on
  *   no history, a start at hand   start
- *   neither                       messages for an instance that has not begun: they wait
+ *   neither                       messages for an instance that has not begun: they wait for its start, unless one of
+ *                                 them asks it to end: it ends before it has begun
  * Before user code runs: attempts (poison), the engine's version range, and whether the handler is registered here.
  */
 #include "runtime/runtime_internal.h"
@@ -219,14 +220,16 @@ static void end_as(triage *t, const dur_failure *failure, bool corrupted) {
     dur__ending ending = { .failure = failure, .corrupted = corrupted, .item = t->item };
     if (t->start != NULL) {
         ending.start = &t->start->arrival.item;
+        remember_parent(t->inst, DUR__PARENT_OF(ending.start)); /* an orphan takes its own start along, by that */
         dur__list_push(&t->inst->drained, &t->start->arrival.link);
         t->start = NULL;
     }
     if (dur__ending_build(t->inst, &ending, &err) == DUR_OK) {
-        DUR__COUNT(t->loop->runtime, orchestration_poison);
+        bool asked = failure->category == DUR_FAILURE_APPLICATION; /* it was cancelled */
+        if (!asked) DUR__COUNT(t->loop->runtime, orchestration_poison);
         DUR__COUNT(t->loop->runtime, orchestration_failures);
-        dur__log(DUR_LOG_ERROR, DUR__LOG_ORCHESTRATION, DUR__FIELDS(DUR__TEXT("instance_id", t->inst->id)), "%s",
-                 t->inst->commit->metadata.output);
+        dur__log(asked ? DUR_LOG_INFO : DUR_LOG_ERROR, DUR__LOG_ORCHESTRATION,
+                 DUR__FIELDS(DUR__TEXT("instance_id", t->inst->id)), "%s", t->inst->commit->metadata.output);
         letters_back(t);
         dur__loop_queue_commit(t->inst);
     } else {
@@ -333,6 +336,38 @@ static void handle_unregistered(triage *t, const char *name, const char *version
                                 dur_arena_format(t->arena, "orchestration \"%s\"%s%s is not registered", name,
                                                  version != NULL ? " version " : "", version != NULL ? version : "") };
     if (cancel != NULL) failure = dur__cancelled_by(cancel);
+    end_as(t, &failure, false);
+}
+
+/*
+ * No start is at hand: it is not due.  The lease is ours, so nobody else consumes the start or begins; somebody who has
+ * asked the instance to end need not wait for the start, because what has not begun has nothing to clean up.
+ */
+static void wait_for_start(triage *t) {
+    dur_provider *store = t->loop->runtime->store;
+    dur_instance_row row = { .instance_id = NULL };
+    dur_error err = DUR_ERROR_INIT;
+    bool asked = false;
+    for (size_t i = 0; i < t->letter_count; i++)
+        asked |= t->letters[i] != NULL && t->letters[i]->arrival.item.kind == DUR_WORK_CANCEL_INSTANCE;
+    int code = asked && t->item->history_count == 0 && dur_store_has(store, "get_instance")
+                   ? dur_store_get_instance(store, t->arena, t->inst->id, &row, &err)
+                   : DUR_ENOTFOUND;
+    if (code != DUR_OK && code != DUR_ENOTFOUND) {
+        log_not_ended(t->inst, &err);
+        wait_here(t, 1000, false);
+        return;
+    }
+    if (row.start_pending && row.pending_start.size > 0) {
+        dur_fetched_message start = { .id = row.pending_start_id, .json = row.pending_start };
+        t->start = dur__letter_from_message(t->inst, &start);
+    }
+    const dur_work_item *cancel = t->start != NULL ? cancel_of(t) : NULL;
+    if (cancel == NULL) {
+        wait_here(t, 0, true);
+        return;
+    }
+    dur_failure failure = dur__cancelled_by(cancel);
     end_as(t, &failure, false);
 }
 
@@ -462,7 +497,7 @@ static void decide(triage *t) {
         if (t->start != NULL)
             run(t);
         else
-            wait_here(t, 0, true);
+            wait_for_start(t);
     }
 }
 

@@ -239,6 +239,98 @@ static void fault_h75_a_cancel_counts_before_the_end_for_want_of_a_handler(void 
     if (code != DUR_ECANCELLED) fail_msg("%s: %s", dur_code_name(code), w->err.message);
 }
 
+/* ---- H81: a cancel before a start that is not due ---------------------------------------------------------------- */
+
+static void fault_h81_a_delayed_start_is_cancelled_at_once(void **state) {
+    world *w = *state;
+    dur_instance_info *info = NULL;
+    RUN(w, handlers);
+    OK(w, dur_client_start(w->client, &w->err, "Waits", "", .instance = "i", .delay_ms = DUR_HOURS(1)));
+    OK(w, dur_client_enqueue(w->client, &w->err, "i", "box", "nobody takes it"));
+    OK(w, dur_client_cancel(w->client, "i", "not wanted any more", &w->err));
+    expect_failure(w, "i", DUR_ECANCELLED, "not wanted any more");
+    OK(w, dur_client_info(&info, w->client, "i", &w->err));
+    assert_true(info->cancelled && !info->start_pending);
+    assert_int_equal(info->status, DUR_INSTANCE_FAILED);
+    dur_instance_info_free(info);
+    for (uint64_t end_ms = now_ms() + patience_ms(); dead_letters(w) < 1; pause_ms(1))
+        if (now_ms() > end_ms) fail_msg("what nobody took is no dead letter");
+}
+
+/* The call that waits for c is put off for an hour. */
+static void delay_the_call(world *w) {
+    dur_arena *arena = dur_arena_new();
+    dur_orchestration_item item = take(w, arena, "c");
+    dur_work_item call;
+    dur_message later;
+    OK(w, dur_work_from_json(&call, arena, item.messages[0].json, &w->err));
+    OK(w, dur_message_from_work(&later, arena, &call, &w->err));
+    dur_turn_commit gone = { .lock_token = item.lock_token,
+                             .instance = "c",
+                             .expected_last = DUR_NOT_COMPARED,
+                             .consume_listed = true,
+                             .consumed = &item.messages[0].id,
+                             .consumed_count = 1 };
+    OK(w, dur_store_commit_turns(w->store, &gone, 1, &w->err));
+    OK(w, (int)gone.error.code);
+    OK(w, dur_store_enqueue_for_orchestrator(w->store, &later, DUR_HOURS(1), &w->err));
+    dur_arena_free(arena);
+}
+
+static void fault_h81_the_parent_of_a_delayed_start_is_told(void **state) {
+    world *w = *state;
+    RUN(w, callers);
+    start(w, "Calls", "c", "p");
+    until_history(w, "p", "SubOrchestrationScheduled", 1);
+    world_stop(w);
+    delay_the_call(w);
+    RUN(w, handlers);
+    OK(w, dur_client_cancel(w->client, "c", "not wanted any more", &w->err));
+    expect_failure(w, "p", DUR_EFAILED, "not wanted any more");
+    expect_failure(w, "c", DUR_ECANCELLED, "not wanted any more");
+}
+
+/* Its parent is gone: there is nobody to tell, and nothing stays. */
+static void fault_h81_an_orphan_with_a_delayed_start_leaves_nothing(void **state) {
+    world *w = *state;
+    dur_instance_info *info = NULL;
+    leave_an_orphan(w);
+    delay_the_call(w);
+    OK(w, dur_client_cancel(w->client, "c", "not wanted any more", &w->err));
+    RUN(w, handlers);
+    for (uint64_t end_ms = now_ms() + patience_ms(); dur_client_info(&info, w->client, "c", NULL) == DUR_OK;
+         pause_ms(1)) {
+        bool begun = !info->start_pending;
+        dur_instance_info_free(info);
+        if (begun || now_ms() > end_ms) fail_msg("the start of an orphan %s", begun ? "was ended" : "stays");
+    }
+}
+
+/* A request that means the instance of another call leaves the start where it is. */
+static void fault_h81_a_cancel_of_another_call_leaves_it(void **state) {
+    world *w = *state;
+    dur_arena *arena = dur_arena_new();
+    dur_instance_info *info = NULL;
+    dur_work_item cancel = { .kind = DUR_WORK_CANCEL_INSTANCE,
+                             .instance = "i",
+                             .reason = "of another",
+                             .parent_instance = "p",
+                             .has_parent_id = true,
+                             .parent_id = 2 };
+    dur_message message;
+    OK(w, dur_message_from_work(&message, arena, &cancel, &w->err));
+    OK(w, dur_client_start(w->client, &w->err, "Waits", "", .instance = "i", .delay_ms = DUR_HOURS(1)));
+    OK(w, dur_store_enqueue_for_orchestrator(w->store, &message, 0, &w->err));
+    dur_arena_free(arena);
+    RUN(w, handlers);
+    start(w, "Waits", "", "last"); /* behind it in the order of fetching */
+    until_history(w, "last", "ExternalSubscribed", 1);
+    world_stop(w);
+    OK(w, dur_client_info(&info, w->client, "i", &w->err));
+    assert_true(info->start_pending);
+    dur_instance_info_free(info);
+}
+
 static const struct CMUnitTest tests[] = {
     TEST(fault_h77_what_has_ended_meanwhile_is_not_suspended),
     TEST(fault_h78_one_terminated_before_it_began_is_nobodys_parent),
@@ -247,6 +339,10 @@ static const struct CMUnitTest tests[] = {
     TEST(fault_h75_a_terminate_of_what_runs_ends_no_other),
     TEST(fault_h75_what_begins_meanwhile_is_terminated),
     TEST(fault_h75_a_cancel_counts_before_the_end_for_want_of_a_handler),
+    TEST(fault_h81_a_delayed_start_is_cancelled_at_once),
+    TEST(fault_h81_the_parent_of_a_delayed_start_is_told),
+    TEST(fault_h81_an_orphan_with_a_delayed_start_leaves_nothing),
+    TEST(fault_h81_a_cancel_of_another_call_leaves_it),
 };
 
 int main(void) {
