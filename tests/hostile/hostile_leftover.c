@@ -324,6 +324,97 @@ static void fault_h66_a_live_restore_and_a_crash_are_no_reason_either(void **sta
     }
 }
 
+/* ---- a loss of power in the middle of a checkpoint ---- */
+
+enum { PAGE = 4096, FRAME = PAGE + 24, WAL_HEADER = 32 };
+
+static unsigned char *bytes_of(const char *path, const char *suffix, size_t *size) {
+    char name[1200];
+    name_with(name, path, suffix);
+    FILE *file = fopen(name, "r");
+    assert_non_null(file);
+    *size = (size_t)size_of(path, suffix);
+    unsigned char *bytes = malloc(*size);
+    assert_non_null(bytes);
+    assert_int_equal(fread(bytes, 1, *size, file), *size);
+    fclose(file);
+    return bytes;
+}
+
+static void write_anew(const char *path, const char *suffix, const unsigned char *bytes, size_t size) {
+    char name[1200];
+    name_with(name, path, suffix);
+    (void)unlink(name);
+    FILE *file = fopen(name, "w");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, size, file), size);
+    assert_int_equal(fclose(file), 0);
+}
+
+static uint32_t big_endian(const unsigned char *at) {
+    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
+}
+
+/* The last page of the -wal that has the text; its number. */
+static const unsigned char *page_with(const unsigned char *wal, size_t size, const char *text, uint32_t *number) {
+    const unsigned char *found = NULL;
+    for (size_t at = WAL_HEADER; at + FRAME <= size && memcmp(wal + at + 8, wal + 16, 8) == 0; at += FRAME) {
+        if (memmem(wal + at + 24, PAGE, text, strlen(text)) == NULL) continue;
+        found = wal + at + 24;
+        *number = big_endian(wal + at);
+    }
+    return found;
+}
+
+static void expect_kept(world *w, const char *url, size_t cut, bool head) {
+    dur_provider *store = NULL;
+    dur_client *client = NULL;
+    dur_instance_info *info = NULL;
+    if (dur_open(&store, url, &w->err) != DUR_OK)
+        fail_msg("a page of which %zu bytes are %s: %s", cut, head ? "new" : "old", w->err.message);
+    OK(w, dur_client_new(&client, store, &w->err));
+    OK(w, dur_client_info(&info, client, "kept-2", &w->err));
+    dur_instance_info_free(info);
+    dur_client_free(client);
+    dur_provider_close(store);
+}
+
+/* The page that says which -wal belongs to the file, as a checkpoint leaves it that is cut off at any byte of it. */
+static void fault_h95_a_page_that_is_half_written_is_no_reason_either(void **state) {
+    world *w = *state;
+    if (!on_provider("sqlite")) skip();
+    char url[200], path[160];
+    dur_provider *store = NULL;
+    snprintf(path, sizeof(path), "%s/torn.db", w->dir);
+    snprintf(url, sizeof(url), "sqlite:%s", path);
+    OK(w, dur_open(&store, url, &w->err));
+    dur_provider_close(store);
+    expect_killed(node_spawn("start_and_die", url, 3, -1));
+    size_t file_size, wal_size, tried = 0;
+    unsigned char *file = bytes_of(path, "", &file_size), *wal = bytes_of(path, "-wal", &wal_size), old[PAGE];
+    uint32_t number = 0;
+    const unsigned char *page = page_with(wal, wal_size, "mark", &number);
+    assert_non_null(page);
+    assert_true((size_t)number * PAGE <= file_size);
+    unsigned char *torn = file + (size_t)(number - 1) * PAGE;
+    memcpy(old, torn, PAGE);
+    for (size_t cut = 0; cut < PAGE; cut++) {
+        if (old[cut] == page[cut]) continue;
+        for (int head = 0; head < 2; head++) {
+            memcpy(torn, head ? page : old, cut);
+            memcpy(torn + cut, (head ? old : page) + cut, PAGE - cut);
+            write_anew(path, "", file, file_size);
+            write_anew(path, "-wal", wal, wal_size);
+            remove_one(path, "-shm");
+            expect_kept(w, url, cut, head);
+            tried++;
+        }
+    }
+    assert_true(tried > 10);
+    free(file);
+    free(wal);
+}
+
 static const hostile_role roles[] = {
     { "restore_and_die", restore_and_die }, { "start_and_die", start_and_die }, { "write_and_die", write_and_die },
     { "copy_and_die", copy_and_die },       { "write_on", write_on },
@@ -335,6 +426,7 @@ static const struct CMUnitTest tests[] = {
     TEST(fault_h66_a_copy_is_not_mixed_with_an_old_wal),
     TEST(fault_h66_a_crash_is_no_reason_to_refuse),
     TEST(fault_h66_a_live_restore_and_a_crash_are_no_reason_either),
+    TEST(fault_h95_a_page_that_is_half_written_is_no_reason_either),
 };
 
 HOSTILE_MAIN(roles, tests)

@@ -16,6 +16,10 @@
  *     follows is made for;
  *   - for each copy of ours (sqlite_backup.c).
  * The row changes by comparison with what was known of it: whoever comes second leaves it alone.
+ *
+ * A loss of power in the middle of a checkpoint leaves pages in the file that are half old and half new, the row's
+ * among them; the -wal has all of them and mends the file.  So each number ends with check digits, and what is not a
+ * whole number, or not a whole file, says nothing: it is not refused.
  */
 #include "provider/sqlite/sqlite_internal.h"
 #include <stdlib.h>
@@ -23,7 +27,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { NUMBER_CHARS = 16, NUMBERS_MAX = 8, LOOKS_MAX = 100 };
+enum { NUMBER_CHARS = 16, CHECK_CHARS = 4, NUMBERS_MAX = 8, LOOKS_MAX = 100 };
 
 /* ---- a database that is not there ---- */
 
@@ -74,7 +78,32 @@ static char *uri_of(const char *path) {
     return dur__buf_take(&uri);
 }
 
-/* The row, in a connection of its own that writes nothing, also not at its end; "" where there is none. */
+static void check_digits(const char *number, char out[CHECK_CHARS + 1]) {
+    uint32_t sum = 2166136261u;
+    for (int i = 0; i < NUMBER_CHARS - CHECK_CHARS; i++)
+        sum = (sum ^ (unsigned char)number[i]) * 16777619u;
+    snprintf(out, CHECK_CHARS + 1, "%04x", (sum ^ sum >> 16) & 0xffff);
+}
+
+/* Is what a row begins with a number as it was drawn?  Otherwise half of its page is from another time. */
+static bool is_whole(const char *row) {
+    char check[CHECK_CHARS + 1];
+    if (strcspn(row, " ") != NUMBER_CHARS) return false;
+    check_digits(row, check);
+    return memcmp(row + NUMBER_CHARS - CHECK_CHARS, check, CHECK_CHARS) == 0;
+}
+
+/* A database without our tables: another one, or the first page of a checkpoint that was cut off? */
+static int is_intact(sqlite3 *db) {
+    sqlite3_stmt *stmt = NULL;
+    int result = sqlite3_prepare_v2(db, "PRAGMA integrity_check(1)", -1, &stmt, NULL);
+    bool intact = result == SQLITE_OK && sqlite3_step(stmt) == SQLITE_ROW && dur__str_eq(dur__sq_text(stmt, 0), "ok");
+    sqlite3_finalize(stmt);
+    return intact ? SQLITE_OK : SQLITE_CORRUPT;
+}
+
+/* The row, in a connection of its own that writes nothing, also not at its end; "" where there is none.  Alone:
+   SQLITE_CORRUPT where the file may be half of a checkpoint. */
 static int row_read(const dur__sq_file *file, bool alone, char out[DUR__SQ_MARK_BYTES]) {
     sqlite3 *db = NULL;
     sqlite3_stmt *stmt = NULL;
@@ -86,12 +115,13 @@ static int row_read(const dur__sq_file *file, bool alone, char out[DUR__SQ_MARK_
     if (result == SQLITE_OK) result = sqlite3_busy_timeout(db, 1000);
     if (result == SQLITE_OK)
         result = sqlite3_prepare_v2(db, "SELECT value FROM dur_meta WHERE name='mark'", -1, &stmt, NULL);
-    if (result == SQLITE_ERROR) result = SQLITE_OK; /* no such table */
+    if (result == SQLITE_ERROR) result = alone ? is_intact(db) : SQLITE_OK; /* no such table */
     if (result == SQLITE_OK && stmt != NULL) {
         result = sqlite3_step(stmt);
         if (result == SQLITE_ROW && sqlite3_column_text(stmt, 0) != NULL)
             snprintf(out, DUR__SQ_MARK_BYTES, "%s", (const char *)sqlite3_column_text(stmt, 0));
         if (result == SQLITE_ROW || result == SQLITE_DONE) result = SQLITE_OK;
+        if (result == SQLITE_OK && alone && !is_whole(out)) result = SQLITE_CORRUPT;
     }
     sqlite3_finalize(stmt);
     sqlite3_close_v2(db);
@@ -134,13 +164,15 @@ int dur__sq_mark_check(const dur__sq_file *file, dur_error *err) {
 
 void dur__sq_mark_draw(char out[DUR__SQ_MARK_BYTES], const char *behind) {
     static const char digits[] = "0123456789abcdef";
-    unsigned char random[NUMBER_CHARS / 2];
+    unsigned char random[(NUMBER_CHARS - CHECK_CHARS) / 2];
+    char check[CHECK_CHARS + 1];
     sqlite3_randomness(sizeof random, random);
     for (size_t i = 0; i < sizeof random; i++) {
         out[2 * i] = digits[random[i] >> 4];
         out[2 * i + 1] = digits[random[i] & 15];
     }
-    snprintf(out + NUMBER_CHARS, DUR__SQ_MARK_BYTES - NUMBER_CHARS, " %s", behind);
+    check_digits(out, check);
+    snprintf(out + NUMBER_CHARS - CHECK_CHARS, DUR__SQ_MARK_BYTES - NUMBER_CHARS + CHECK_CHARS, "%s %s", check, behind);
 }
 
 static size_t numbers_in(const char *list) {
