@@ -5,15 +5,16 @@ SCALE ?= 1000
 FUZZ_SECONDS ?= 300
 TIMES ?= 1
 SEEDS ?= 1000
-FROM ?= 1
 STORES ?= memory,sqlite,postgres
+POINTS ?= 5000
+FROM ?= 0
 
 # $(call build,PRESET,more options): configure, files may be new, and build.
 build = cmake --preset $(1) $(2) >/dev/null && cmake --build --preset $(1) -j $(JOBS)
 run = tools/run-tests -j $(JOBS)
 
 .NOTPARALLEL:
-.PHONY: all help demo test check parity cross-replay crash soak sim bench mutants mutants-engine fuzz install format lint clean
+.PHONY: all help demo test check parity cross-replay crash crash-disk soak sim bench mutants mutants-engine fuzz install format lint clean
 
 all: ## the libraries, tools and examples, into build/
 	@tools/deps build
@@ -51,6 +52,11 @@ crash: ## kill -9 at 1,000 random moments, one process and two, on SQLite; nodes
 	@$(call build,release,-DDURITE_TESTS=ON)
 	@DURITE_TEST_SCALE=$(SCALE) DURITE_TEST_SLOWER=30 build/tests/crash_kill
 	@DURITE_TEST_SCALE=$(SCALE) DURITE_TEST_SLOWER=30 $(run) --only crash_nodes build
+
+crash-disk: ## SQLite on a disk that loses power, is full or fails: POINTS= of each kind, beginning with FROM=
+	@tools/deps build test
+	@$(call build,release,-DDURITE_TESTS=ON)
+	@build/tests/crash_disk --jobs $(JOBS) --points $(POINTS) --from $(FROM)
 
 soak: ## properties, faults, dangers and end-to-end at SCALE= percent, then the unit tests under valgrind; TIMES=0 on a busy machine
 	@tools/deps build test valgrind

@@ -366,16 +366,23 @@ int main(int argc, char **argv) {
     if (!parse(argc, argv)) return usage();
     signal(SIGPIPE, SIG_IGN);
     shared = disk_shared_memory(sizeof(*shared));
+    bool tap = getenv("CMOCKA_MESSAGE_OUTPUT") != NULL; /* as one of the tests */
+    if (tap && getenv("DURITE_TEST_SCALE") != NULL && strtoull(getenv("DURITE_TEST_SCALE"), NULL, 10) < 100)
+        opts.points = opts.points * strtoull(getenv("DURITE_TEST_SCALE"), NULL, 10) / 100 + 1;
     kind first = opts.all_kinds ? POWER : opts.kind, last = opts.all_kinds ? KINDS - 1 : opts.kind;
+    if (tap) printf("1..%d\n", (int)last - (int)first + 1);
     for (opts.kind = first; opts.kind <= last; opts.kind++) {
         if (!all_points(&done, &lost)) return 2;
-        if (first != last)
+        if (tap)
+            printf("%s %d - nothing_is_lost_by_%s\n", lost == 0 ? "ok" : "not ok", (int)opts.kind - (int)first + 1,
+                   kind_names[opts.kind]);
+        else if (first != last)
             printf("%s: %llu points, %llu lost\n", kind_names[opts.kind], (unsigned long long)done,
                    (unsigned long long)lost);
         all_done += done;
         all_lost += lost;
     }
-    printf("%llu points, %llu lost (seed %llu)\n", (unsigned long long)all_done, (unsigned long long)all_lost,
-           (unsigned long long)opts.seed);
+    printf("%s%llu points, %llu lost (seed %llu)\n", tap ? "# " : "", (unsigned long long)all_done,
+           (unsigned long long)all_lost, (unsigned long long)opts.seed);
     return all_lost > 0;
 }
