@@ -7,6 +7,7 @@
 #include "disk/machine.h"
 
 #include <durite/log.h>
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,7 +47,8 @@ typedef struct recorded {
     int scene_count, scene_first[SCENES_MAX];
     disk_image scene[SCENES_MAX];    /* the disk when it begins */
     size_t scene_at[SCENES_MAX];     /* the same in the log */
-    uint64_t countable[SCENES_MAX];  /* what a fault may fall on, of opts.kind */
+    uint64_t countable[SCENES_MAX]; /* what a fault may fall on, of opts.kind */
+    size_t operations[SCENES_MAX];
 } recorded;
 static recorded rec;
 
@@ -103,10 +105,9 @@ static bool go_on(const ledger *first, size_t first_at, const ledger *then, size
                                       .before = { { first, first_at }, { then, then_at } } });
 }
 
-/* The machine that has just run on `image` loses power somewhere on its way; behind its first `least` operations. */
-static bool and_again(const disk_image *image, const ledger *first, size_t first_at, int from, size_t least,
-                      uint64_t seed) {
-    size_t span = disk->op_count - least + 1, at = least + (size_t)(disk_mix(seed, 3) % span);
+/* The machine that has just run on `image` loses power somewhere on its way. */
+static bool and_again(const disk_image *image, const ledger *first, size_t first_at, int from, uint64_t seed) {
+    size_t at = (size_t)(disk_mix(seed, 3) % (disk->op_count + 1));
     disk_image found;
     ledger then = ledger_copy();
     disk_state *state = disk_state_new(image, disk->ops, disk->seed);
@@ -136,7 +137,7 @@ static bool point_power(uint64_t n, bool again, bool second) {
     switch_on(&found, disk_mix(seed, 1), ledger_world(&rec.told, at));
     ledger_owners(&rec.told, at, disk_mix(seed, 2), folder);
     bool good = go_on(&rec.told, at, NULL, 0, from, second, again);
-    if (good && again) good = and_again(&found, &rec.told, at, from, 0, seed);
+    if (good && again) good = and_again(&found, &rec.told, at, from, seed);
     disk_image_free(&found);
     return good;
 }
@@ -145,14 +146,23 @@ static disk_fault fault_of(kind which) {
     return which == FULL ? FAULT_FULL : which == EIO_READ ? FAULT_READ : FAULT_WRITE;
 }
 
-static bool run_scene(int scene, uint64_t seed, disk_fault fault, uint64_t at, uint64_t count, bool second) {
+typedef struct trouble {
+    disk_fault fault;
+    uint64_t at, count;
+    size_t kill_at; /* of the second node; 0: it lives */
+} trouble;
+
+/* With a second node the trouble is its own. */
+static bool run_scene(int scene, uint64_t seed, trouble what, bool second) {
     int from = rec.scene_first[scene];
     switch_on(&rec.scene[scene], seed, ledger_world(&rec.told, rec.scene_at[scene]));
     ledger_owners(&rec.told, rec.scene_at[scene], seed, folder);
-    disk->fault = fault;
-    disk->fault_at = at;
-    disk->fault_count = count;
-    if (second) disk->fault_node = 1;
+    disk->fault = what.fault;
+    disk->fault_at = what.at;
+    disk->fault_count = what.count;
+    disk->fault_node = second ? 1 : -1;
+    disk->kill_node = what.kill_at > 0 ? 1 : -1;
+    disk->kill_at = what.kill_at;
     return machine_go(&(machine_run){ .from = from,
                                       .end = scene_end(from),
                                       .patient = true,
@@ -163,12 +173,18 @@ static bool run_scene(int scene, uint64_t seed, disk_fault fault, uint64_t at, u
 
 static void count_scenes(void) {
     for (int i = 0; i < rec.scene_count; i++) {
-        if (!run_scene(i, opts.seed, fault_of(opts.kind), UINT64_MAX, 0, false)) {
+        if (!run_scene(i, opts.seed, (trouble){ fault_of(opts.kind), UINT64_MAX, 0, 0 }, opts.kind == SECOND)) {
             fprintf(stderr, "crash_disk: scene %d fails on a disk that does nothing wrong: %s\n", i, machine_why());
             _exit(2);
         }
         rec.countable[i] = disk->counted;
+        rec.operations[i] = disk->op_count;
     }
+}
+
+static bool scene_and_again(int scene, uint64_t seed, trouble what, bool second) {
+    return run_scene(scene, seed, what, second) &&
+           and_again(&rec.scene[scene], &rec.told, rec.scene_at[scene], rec.scene_first[scene], seed);
 }
 
 /* Each write (or read) of each scene fails, for once or for a while; later power is lost. */
@@ -185,8 +201,24 @@ static bool point_fault(uint64_t n) {
     if (machine_trace)
         fprintf(stderr, "---- scene %d: %s at %llu, %llu times\n", scene, kind_names[opts.kind], (unsigned long long)at,
                 (unsigned long long)count);
-    if (!run_scene(scene, seed, fault_of(opts.kind), at, count, false)) return false;
-    return and_again(&rec.scene[scene], &rec.told, rec.scene_at[scene], rec.scene_first[scene], 0, seed);
+    return scene_and_again(scene, seed, (trouble){ fault_of(opts.kind), at, count, 0 }, false);
+}
+
+/* Power, with one node or two behind it; or the second node alone is killed, or cannot write. */
+static bool point_second(uint64_t n) {
+    uint64_t round = n / (rec.log.count + 1), seed = disk_mix(opts.seed, n);
+    int scene = (int)(disk_mix(seed, 8) % (uint64_t)rec.scene_count);
+    if (round % 4 < 2) return point_power(n, false, round % 4 == 1);
+    trouble what = { FAULT_NONE, 0, 0, 0 };
+    if (round % 4 == 2)
+        what.kill_at = 1 + (size_t)(disk_mix(seed, 9) % rec.operations[scene]);
+    else
+        what = (trouble){ FAULT_WRITE, disk_mix(seed, 9) % (rec.countable[scene] + 1), 1 + disk_mix(seed, 10) % 3, 0 };
+    if (machine_trace)
+        fprintf(stderr, "---- scene %d: the second node %s %llu\n", scene,
+                what.kill_at > 0 ? "is killed at operation" : "cannot do its write",
+                (unsigned long long)(what.kill_at > 0 ? what.kill_at : what.at));
+    return scene_and_again(scene, seed, what, true);
 }
 
 static bool point(uint64_t n) {
@@ -196,7 +228,7 @@ static bool point(uint64_t n) {
     case AGAIN:
         return point_power(n, true, false);
     case SECOND:
-        return point_power(n, false, n / (rec.log.count + 1) % 2 == 1);
+        return point_second(n);
     case FULL:
     case EIO_READ:
     case EIO_WRITE:
@@ -221,10 +253,24 @@ static void say_lost(uint64_t n, const char *why) {
     fflush(stdout);
 }
 
+/* In memory, if there is such a place; named after the parent, who removes it, also when a worker has crashed. */
+static pid_t parent;
+static void folder_of(int job) {
+    snprintf(folder, sizeof(folder), "%s/crash_disk.%d.%d", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp",
+             (int)parent, job);
+}
+
+static void folder_remove(int job) {
+    disk_image nothing = { { NULL }, { 0 }, { 0 } };
+    folder_of(job);
+    if (access(folder, F_OK) != 0) return;
+    disk_image_write(&nothing, folder);
+    rmdir(folder);
+}
+
 static void work(int job, uint64_t from, uint64_t end) {
-    snprintf(folder, sizeof(folder), "%s/crash_disk.%d", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp",
-             (int)getpid());
-    if (mkdir(folder, 0700) != 0) {
+    folder_of(job);
+    if (mkdir(folder, 0700) != 0 && errno != EEXIST) {
         perror(folder);
         _exit(2);
     }
@@ -233,7 +279,7 @@ static void work(int job, uint64_t from, uint64_t end) {
     dur_log_set_sink(nothing_said, NULL, DUR_LOG_ERROR);
     record(opts.kind == SECOND);
     record_scenes();
-    if (opts.kind == FULL || opts.kind == EIO_READ || opts.kind == EIO_WRITE) count_scenes();
+    if (opts.kind != POWER && opts.kind != AGAIN) count_scenes();
     if (opts.one) {
         machine_trace = true;
         dur_log_set_sink(dur_log_text, stderr, DUR_LOG_DEBUG);
@@ -247,9 +293,6 @@ static void work(int job, uint64_t from, uint64_t end) {
         }
         shared->done[job]++;
     }
-    disk_image nothing = { { NULL }, { 0 }, { 0 } };
-    disk_image_write(&nothing, folder);
-    rmdir(folder);
     _exit(0);
 }
 
@@ -311,10 +354,15 @@ static bool all_points(uint64_t *done, uint64_t *lost) {
         } else if (WEXITSTATUS(status) != 0) {
             good = false;
         }
-        if (left == 0 && !good) return false;
+        if (left == 0 && !good) {
+            folder_remove(job);
+            return false;
+        }
     }
     show(true);
     sum(done, lost);
+    for (int job = 0; job < opts.jobs; job++)
+        folder_remove(job);
     return true;
 }
 
@@ -363,6 +411,7 @@ static bool parse(int argc, char **argv) {
 int main(int argc, char **argv) {
     uint64_t done = 0, lost = 0, all_done = 0, all_lost = 0;
     opts.program = argv[0];
+    parent = getpid();
     if (!parse(argc, argv)) return usage();
     signal(SIGPIPE, SIG_IGN);
     shared = disk_shared_memory(sizeof(*shared));
