@@ -45,8 +45,8 @@ typedef struct recorded {
     ledger told;
     disk_state *state; /* rolls on with the points */
     int scene_count, scene_first[SCENES_MAX];
-    disk_image scene[SCENES_MAX];    /* the disk when it begins */
-    size_t scene_at[SCENES_MAX];     /* the same in the log */
+    disk_image scene[SCENES_MAX];   /* the disk when it begins */
+    size_t scene_at[SCENES_MAX];    /* the same in the log */
     uint64_t countable[SCENES_MAX]; /* what a fault may fall on, of opts.kind */
     size_t operations[SCENES_MAX];
 } recorded;

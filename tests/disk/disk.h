@@ -30,7 +30,7 @@ typedef struct disk_op {
     bool folder; /* a sync that reaches the folder, too */
     int32_t inode;
     uint32_t size;
-    uint64_t offset; /* truncate: the new size */
+    uint64_t offset;   /* truncate: the new size */
     const char *bytes; /* NULL: zeros */
 } disk_op;
 

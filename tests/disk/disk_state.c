@@ -179,7 +179,9 @@ size_t disk_state_at(const disk_state *state) {
 /* ---- a loss of power ---- */
 
 typedef enum fate { KEPT, LOST, SECTORS, SHORTENED, TAIL, RUBBISH, FATES } fate;
-static const char *const fate_names[] = { "kept", "lost", "torn at sectors", "shortened", "without its head", "rubbish" };
+static const char *const fate_names[] = {
+    "kept", "lost", "torn at sectors", "shortened", "without its head", "rubbish"
+};
 
 static void write_some(content *to, const disk_op *op, size_t from, size_t end) {
     if (end > from) content_write(to, op->offset + from, op->bytes != NULL ? op->bytes + from : NULL, end - from);
@@ -242,7 +244,8 @@ static fate choose(int mode, size_t i, size_t cut, uint64_t *random) {
     }
 }
 
-static void file_compose(const disk_state *state, const inode *file, uint64_t *random, content *out, const char *name, bool trace) {
+static void file_compose(const disk_state *state, const inode *file, uint64_t *random, content *out, const char *name,
+                         bool trace) {
     content_copy(out, &file->synced);
     int mode = (int)(disk_random(random) % 8);
     size_t cut = file->since_count > 0 ? (size_t)(disk_random(random) % file->since_count) : 0;

@@ -66,7 +66,8 @@ static void log_op(disk_kind kind, int slot, int32_t inode, uint64_t offset, con
         abort();
     }
     const char *kept = NULL;
-    bool zeros = bytes == NULL || (((const char *)bytes)[0] == 0 && memcmp(bytes, (const char *)bytes + 1, size - 1) == 0);
+    bool zeros =
+        bytes == NULL || (((const char *)bytes)[0] == 0 && memcmp(bytes, (const char *)bytes + 1, size - 1) == 0);
     if (!zeros) {
         kept = memcpy(log_bytes + disk->bytes_used, bytes, size);
         disk->bytes_used += size;
@@ -82,7 +83,8 @@ static void log_op(disk_kind kind, int slot, int32_t inode, uint64_t offset, con
 }
 
 static bool falls_on(disk_fault a, disk_fault b) {
-    if ((disk->fault != a && disk->fault != b) || (disk->fault_node >= 0 && disk->fault_node != disk_node)) return false;
+    if ((disk->fault != a && disk->fault != b) || (disk->fault_node >= 0 && disk->fault_node != disk_node))
+        return false;
     uint64_t now = disk->counted++;
     if (now < disk->fault_at || now - disk->fault_at >= disk->fault_count) return false;
     disk->faults_made++;

@@ -82,7 +82,8 @@ static fact *note(fact_kind kind, const char *instance, const char *text, size_t
         abort();
     }
     fact *made = &shared->facts[shared->count++];
-    *made = (fact){ .kind = kind, .step = shared->step, .at = disk->op_count, .world_ms = disk->world_ms, .size = size };
+    *made =
+        (fact){ .kind = kind, .step = shared->step, .at = disk->op_count, .world_ms = disk->world_ms, .size = size };
     made->instance = instance != NULL ? keep(instance, strlen(instance)) : "";
     made->text = text != NULL ? keep(text, size) : "";
     return made;
@@ -401,8 +402,8 @@ static int node_step(int number, bool again) {
 static int see_prefix(const fact *known) {
     char *now = NULL;
     int code = dur_client_history(&now, self.client, known->instance, known->execution, &self.err);
-    if (code == DUR_ENOTFOUND) return wrong("lost: the history of %s, execution %llu", known->instance,
-                                            (unsigned long long)known->execution);
+    if (code == DUR_ENOTFOUND)
+        return wrong("lost: the history of %s, execution %llu", known->instance, (unsigned long long)known->execution);
     if (code == DUR_OK && strncmp(now, known->text, known->size) != 0)
         code = wrong("lost: the history of %s was\n%s\nand is\n%s", known->instance, known->text, now);
     dur_free(now);
@@ -412,11 +413,12 @@ static int see_prefix(const fact *known) {
 static int see_scheduled(const fact *ran) {
     char *now = NULL, wanted[64];
     int code = dur_client_history(&now, self.client, ran->instance, ran->execution, &self.err);
-    if (code == DUR_ENOTFOUND) return wrong("lost: an activity of %s has run, and the instance is not there", ran->instance);
+    if (code == DUR_ENOTFOUND)
+        return wrong("lost: an activity of %s has run, and the instance is not there", ran->instance);
     snprintf(wanted, sizeof(wanted), "\"event_id\":%llu,", (unsigned long long)ran->number);
     if (code == DUR_OK && strstr(now, wanted) == NULL)
-        code = wrong("lost: activity %llu of %s has run, and is not in its history\n%s", (unsigned long long)ran->number,
-                     ran->instance, now);
+        code = wrong("lost: activity %llu of %s has run, and is not in its history\n%s",
+                     (unsigned long long)ran->number, ran->instance, now);
     dur_free(now);
     return code;
 }
@@ -624,7 +626,8 @@ static bool play(const machine_run *run, int number) {
         if (code == DUR_OK) code = one_step(number, again);
         if (machine_trace)
             fprintf(stderr, "step %d, operation %zu, %llu ms (clock %llu us): %s %s\n", number, disk->op_count,
-                    (unsigned long long)disk->world_ms, (unsigned long long)disk->clock_us, dur_code_name(code), code > 0 ? self.err.message : "");
+                    (unsigned long long)disk->world_ms, (unsigned long long)disk->clock_us, dur_code_name(code),
+                    code > 0 ? self.err.message : "");
         if (!may_pass(run, code)) break;
         again = again || code != DUR_ERUNNING;
         disk_advance_ms(tries < 20 ? 100 : 700);

@@ -38,10 +38,10 @@ extern bool machine_trace;
 typedef struct machine_run {
     int from, end;
     bool in_doubt;
-    bool histories;        /* take them down after each step */
-    bool patient;          /* calls may fail, and are tried again */
-    bool second;           /* with a second node, which does every other step */
-    struct { /* what must be there now: facts up to a place in the log of that time */
+    bool histories; /* take them down after each step */
+    bool patient;   /* calls may fail, and are tried again */
+    bool second;    /* with a second node, which does every other step */
+    struct {        /* what must be there now: facts up to a place in the log of that time */
         const ledger *ledger;
         size_t at;
     } before[2];

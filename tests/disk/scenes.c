@@ -124,7 +124,8 @@ static const dur_handler handlers_two[] = { COMMON, DUR_ORCHESTRATION("Ver", "2.
 
 /* ---- the script ---- */
 
-#define DO(verb_, ...) { .verb = (verb_), .a = __VA_ARGS__ }
+#define DO(verb_, ...)                                                                                                 \
+    { .verb = (verb_), .a = __VA_ARGS__ }
 const step steps[] = {
     /* a new file; an order that is charged once */
     DO(START, "Order", "s0-a", "shoes"),
