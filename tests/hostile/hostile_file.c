@@ -186,18 +186,6 @@ static void backup_world(world *w) {
     OK(w, dur_provider_backup(w->store, copy, &w->err));
 }
 
-static void until_status(world *w, const char *instance, const char *text) {
-    for (uint64_t waited = 0;; waited++) {
-        if (waited > patience_ms()) fail_msg("%s: no status %s", instance, text);
-        dur_instance_info *info = NULL;
-        bool there = dur_client_info(&info, w->client, instance, NULL) == DUR_OK && info->custom_status != NULL &&
-                     strcmp(info->custom_status, text) == 0;
-        dur_instance_info_free(info);
-        if (there) return;
-        pause_ms(1);
-    }
-}
-
 static void fault_h08_a_restored_file_hides_no_event(void **state) {
     world *w = *state;
     if (!on_provider("sqlite")) skip();

@@ -37,4 +37,16 @@ static inline int count_row(void *data, int columns, char **values, char **names
     return 0;
 }
 
+static inline void until_status(world *w, const char *instance, const char *text) {
+    for (uint64_t waited = 0;; waited++) {
+        if (waited > patience_ms()) fail_msg("%s: no status %s", instance, text);
+        dur_instance_info *info = NULL;
+        bool there = dur_client_info(&info, w->client, instance, NULL) == DUR_OK && info->custom_status != NULL &&
+                     strcmp(info->custom_status, text) == 0;
+        dur_instance_info_free(info);
+        if (there) return;
+        pause_ms(1);
+    }
+}
+
 #endif

@@ -73,6 +73,7 @@ int dur__sq_vacuum(dur_provider *self, uint64_t pages_max, uint64_t *pages_left,
     snprintf(text, sizeof text, "PRAGMA incremental_vacuum(%llu)", (unsigned long long)pages_max);
     if (pages_max > 0) code = dur__sq_exec(file->writer.db, text, err);
     if (code == DUR_OK) code = dur__sq_pragma_u64(file->writer.db, "PRAGMA freelist_count", pages_left, err);
+    if (code == DUR_OK) code = dur__sq_intact(file, &file->writer, err);
     dur__sq_gate_leave(file);
     dur__sq_unlead(file);
     return code;

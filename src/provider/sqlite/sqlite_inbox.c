@@ -178,7 +178,7 @@ static int txn_begin(dur__sq_file *file, dur__sq_txn *txn, uint64_t until_us, du
     txn->file = file;
     txn->conn = &file->writer;
     txn->pass = ++file->pass;
-    int code = dur__sq_present(file, err);
+    int code = dur__sq_found_gone(file, err);
     if (code == DUR_OK) {
         file->wait_until_us = until_us;
         code = dur__sq_busy_ended(file, dur__sq_run(&file->writer, DUR__SQ_BEGIN, err, ""), err);
@@ -240,6 +240,7 @@ static void run_all(dur__sq_file *file, dur__sq_txn txn, dur__sq_op **ops, size_
             err.retryable = true;
             break;
         }
+        if (dur__sq_intact(file, &file->writer, &err) != DUR_OK) break; /* it may be where nobody will find it */
         if (wrote) dur__sq_mark_committed(file);
         file->boot_known = true;
         if (file->max_id_known && file->max_id > file->top_id) file->top_id = file->max_id;

@@ -1,8 +1,15 @@
 /*
  * sqlite_intact.c: what happens to a database file behind the back of a process that uses it.
  *
- * Deleted, renamed, replaced: what we have open has no name any more, and whoever opens the name works elsewhere.  Seen
- * by stat() alone: opening the file and closing it would drop the locks that SQLite holds for the whole process.
+ * Deleted, renamed, replaced, and so its -wal and -shm: what we have open has no name any more, and whoever opens the
+ * name works elsewhere.  Seen by stat() alone: opening a file and closing it would drop the locks that SQLite holds for
+ * the whole process.  While the folder's time stands, no name in it has changed; SQLite itself removes -wal and -shm
+ * only when nobody has the file open.
+ *
+ * Written over, by cp, which leaves the name and the inode: the file's time tells that something was written, by whom
+ * the mark does (sqlite_mark.c).  A checkpoint is nothing strange.
+ *
+ * A commit is looked at after it, before it is answered: what was answered was where the next one will look for it.
  *
  * Restored: an older copy was written over it (".restore", sqlite3_backup_step into it), which for everybody else is a
  * transaction like any other.  It changes SQLite's number of the schema, as statements like CREATE TABLE do; then what
@@ -11,27 +18,176 @@
 #include "obs/log_internal.h"
 #include "provider/sqlite/sqlite_internal.h"
 #include <errno.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 
-static int is_gone(const dur__sq_file *file, dur_error *err) {
-    return dur_error_set(err, DUR_EIO, false, "sqlite",
-                         "%s was deleted, renamed or replaced while it was open: nothing is read or written any more",
-                         file->path);
+/* Longer than the times of any file system stand still. */
+enum { SETTLED_MS = 100 };
+
+/* ---- words ---- */
+
+static void what_happened(const dur__sq_file *file, int gone, dur__buf *out) {
+    if (gone == DUR__SQ_OVER)
+        dur__buf_format(out, "another file was written over %s", file->path);
+    else
+        dur__buf_format(out, "%s%s was deleted, renamed or replaced",
+                        gone == DUR__SQ_GONE ? "" : "the -wal or -shm of ", file->path);
+    dur__buf_format(out, " while it was open: nothing is read or written any more");
+}
+
+static const char *what_to_do(int gone) {
+    if (gone == DUR__SQ_GONE)
+        return "put it back under its name with its -wal file before this process ends, and start again";
+    if (gone == DUR__SQ_OVER)
+        return "stop every process that has it open; then move -wal and -shm away to go on with what was written over "
+               "it, or put the old database back";
+    return gone == DUR__SQ_LACKS ? "what was committed is written into the database by this process; stop every "
+                                   "process that has it open, and start again"
+                                 : "stop every process that has it open, and put back what belongs there";
+}
+
+static int gone_error(const dur__sq_file *file, dur_error *err) {
+    dur__buf text = { NULL, 0, 0 };
+    what_happened(file, atomic_load(&file->gone), &text);
+    int code = dur_error_set(err, DUR_EIO, false, "sqlite", "%s", dur__buf_str(&text));
+    dur__buf_free(&text);
+    return code;
+}
+
+/* The first that finds it says so. */
+static int gone_now(dur__sq_file *file, dur__sq_gone how, dur_error *err) {
+    int here = DUR__SQ_HERE;
+    if (atomic_compare_exchange_strong(&file->gone, &here, (int)how)) {
+        dur__buf text = { NULL, 0, 0 };
+        what_happened(file, (int)how, &text);
+        dur__log(DUR_LOG_ERROR, DUR__LOG_PROVIDER, DUR__FIELDS(DUR__TEXT("file", file->path)), "%s; %s",
+                 dur__buf_str(&text), what_to_do((int)how));
+        dur__buf_free(&text);
+    }
+    return gone_error(file, err);
+}
+
+/* ---- times ---- */
+
+/* Could something that is done from now on get the same time?  The file system's clock is no injected one. */
+static bool is_young(const struct timespec *at) {
+    uint64_t now_ms = dur_world_real()->wall_ms(dur_world_real()->data);
+    return now_ms < (uint64_t)at->tv_sec * 1000 + (uint64_t)at->tv_nsec / 1000000 + SETTLED_MS;
+}
+
+static bool is_seen(dur__sq_file *file, const dur__sq_stamp *seen, const struct timespec *at, off_t size,
+                    bool *settled) {
+    dur__mutex_lock(&file->intact_lock);
+    bool same = seen->at.tv_sec == at->tv_sec && seen->at.tv_nsec == at->tv_nsec && seen->size == size;
+    *settled = seen->settled;
+    dur__mutex_unlock(&file->intact_lock);
+    return same;
+}
+
+static void set_seen(dur__sq_file *file, dur__sq_stamp *seen, const struct timespec *at, off_t size, bool settled) {
+    dur__mutex_lock(&file->intact_lock);
+    *seen = (dur__sq_stamp){ .at = *at, .size = size, .settled = settled };
+    dur__mutex_unlock(&file->intact_lock);
+}
+
+/* ---- names ---- */
+
+static dur__sq_gone name_lost(const dur__sq_name *name) {
+    struct stat state;
+    if (name->ino == 0) return DUR__SQ_HERE;
+    if (stat(name->path, &state) == 0)
+        return state.st_dev == name->dev && state.st_ino == name->ino ? DUR__SQ_HERE : DUR__SQ_PARTED;
+    return errno == ENOENT || errno == ENOTDIR ? DUR__SQ_LACKS : DUR__SQ_HERE;
+}
+
+static dur__sq_gone names_lost(dur__sq_file *file) {
+    struct stat folder = { 0 };
+    bool settled, there = stat(file->folder.path, &folder) == 0;
+    if (there && folder.st_dev == file->folder.dev && folder.st_ino == file->folder.ino &&
+        is_seen(file, &file->names_seen, &folder.st_mtim, 0, &settled) && settled)
+        return DUR__SQ_HERE;
+    bool young = !there || is_young(&folder.st_mtim);
+    dur__sq_gone wal = name_lost(&file->wal), shm = name_lost(&file->shm);
+    if (wal != DUR__SQ_HERE || shm != DUR__SQ_HERE) return wal > shm ? wal : shm;
+    set_seen(file, &file->names_seen, &folder.st_mtim, 0, !young);
+    return DUR__SQ_HERE;
+}
+
+static int look(dur__sq_file *file, struct stat *state, dur_error *err) {
+    if (atomic_load_explicit(&file->gone, memory_order_relaxed) != DUR__SQ_HERE) return gone_error(file, err);
+    bool there = stat(file->path, state) == 0;
+    if (there ? state->st_dev != file->dev || state->st_ino != file->ino : errno == ENOENT || errno == ENOTDIR)
+        return gone_now(file, DUR__SQ_GONE, err);
+    if (!there) state->st_ino = 0;
+    dur__sq_gone lost = file->folder.path != NULL ? names_lost(file) : DUR__SQ_HERE;
+    return lost != DUR__SQ_HERE ? gone_now(file, lost, err) : DUR_OK;
 }
 
 int dur__sq_present(dur__sq_file *file, dur_error *err) {
     struct stat state;
+    return file->path != NULL ? look(file, &state, err) : DUR_OK;
+}
+
+/* ---- written over ---- */
+
+int dur__sq_intact(dur__sq_file *file, dur__sq_conn *conn, dur_error *err) {
+    struct stat state;
+    bool settled, leads = conn == &file->writer;
     if (file->path == NULL) return DUR_OK;
-    if (atomic_load_explicit(&file->gone, memory_order_relaxed)) return is_gone(file, err);
-    bool there = stat(file->path, &state) == 0;
-    if (there ? state.st_dev == file->dev && state.st_ino == file->ino : errno != ENOENT && errno != ENOTDIR)
-        return DUR_OK;
-    if (!atomic_exchange(&file->gone, true))
-        dur__log(DUR_LOG_ERROR, DUR__LOG_PROVIDER, DUR__FIELDS(DUR__TEXT("file", file->path)),
-                 "%s was deleted, renamed or replaced while it was open: nothing is read or written any more; put it "
-                 "back under its name with its -wal file before this process ends, and start again",
-                 file->path);
-    return is_gone(file, err);
+    int code = look(file, &state, err);
+    if (code == DUR_OK && state.st_ino != 0 && file->folder.path != NULL) {
+        dur__sq_stamp *seen = leads ? &file->text_seen : &file->text_read;
+        bool same = is_seen(file, seen, &state.st_ctim, state.st_size, &settled);
+        if (same && settled) return DUR_OK;
+        bool young = is_young(&state.st_ctim);
+        if (same && young) return DUR_OK; /* once more, when it is old */
+        if (state.st_size == 0 || dur__sq_mark_is_strange(file, conn))
+            code = gone_now(file, DUR__SQ_OVER, err);
+        else
+            set_seen(file, seen, &state.st_ctim, state.st_size, !young);
+    }
+    return code != DUR_OK && leads ? dur__sq_found_gone(file, err) : code;
+}
+
+/* A -wal without a name ends with the processes that have it open: what it holds is saved before. */
+int dur__sq_found_gone(dur__sq_file *file, dur_error *err) {
+    int gone = atomic_load_explicit(&file->gone, memory_order_relaxed);
+    if (gone == DUR__SQ_HERE) return DUR_OK;
+    if (gone == DUR__SQ_LACKS && !file->saved)
+        (void)sqlite3_wal_checkpoint_v2(file->writer.db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+    file->saved = true;
+    return gone_error(file, err);
+}
+
+static void name_init(dur__sq_name *name, const char *path, const char *suffix) {
+    struct stat state;
+    dur__buf text = { NULL, 0, 0 };
+    dur__buf_format(&text, "%s%s", path, suffix);
+    name->path = dur__buf_take(&text);
+    if (stat(name->path, &state) != 0) return;
+    name->dev = state.st_dev;
+    name->ino = state.st_ino;
+}
+
+int dur__sq_intact_open(dur__sq_file *file, dur_error *err) {
+    if (file->path == NULL) return DUR_OK;
+    char *folder = dur__xstrdup(file->path); /* absolute */
+    char *slash = strrchr(folder, '/');
+    slash[slash == folder] = '\0';
+    name_init(&file->wal, file->path, "-wal");
+    name_init(&file->shm, file->path, "-shm");
+    name_init(&file->folder, folder, "");
+    free(folder);
+    return dur__sq_intact(file, &file->writer, err);
+}
+
+/* SQLite would write the -wal into whatever is there now. */
+void dur__sq_intact_close(dur__sq_file *file) {
+    if (file->path == NULL || file->writer.db == NULL || file->folder.path == NULL) return;
+    (void)dur__sq_intact(file, &file->writer, NULL);
+    int gone = atomic_load(&file->gone);
+    if (gone == DUR__SQ_OVER || gone == DUR__SQ_PARTED)
+        (void)sqlite3_db_config(file->writer.db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
 }
 
 /* ---- restored ---- */

@@ -17,6 +17,7 @@
 #include <durite/sys/provider_methods.h>
 #include <sqlite3.h>
 #include <sys/types.h>
+#include <time.h>
 
 /* Worker rows and ready instances are numbered from here, 64 a millisecond: small integers in six bytes. */
 #define DUR__SQ_SEQ_EPOCH_MS 1704067200000u
@@ -153,13 +154,41 @@ typedef struct dur__sq_waiter {
     dur__link link; /* file->lock */
 } dur__sq_waiter;
 
+/* Names in the file's folder, and the folder itself (sqlite_intact.c). */
+typedef struct dur__sq_name {
+    char *path;
+    dev_t dev;
+    ino_t ino; /* 0: not there, or not known yet */
+} dur__sq_name;
+
+/* A time that a file system gave, which may stand still for some milliseconds. */
+typedef struct dur__sq_stamp {
+    struct timespec at;
+    off_t size;
+    bool settled; /* it was old when it was read: whatever comes later changes it */
+} dur__sq_stamp;
+
+typedef enum dur__sq_gone {
+    DUR__SQ_HERE,
+    DUR__SQ_GONE,   /* the file's name is somebody else's, or nobody's */
+    DUR__SQ_OVER,   /* something was written over it */
+    DUR__SQ_LACKS,  /* its -wal or -shm has no name any more … */
+    DUR__SQ_PARTED, /* … or that name is another file's */
+} dur__sq_gone;
+
 struct dur__sq_file {
     dev_t dev;
     ino_t ino;
-    char *path;        /* NULL: in memory */
-    _Atomic bool gone; /* its name is somebody else's, or nobody's: nothing is read or written any more */
-    uint32_t refs;     /* files_lock */
-    bool busy;         /* files_lock: being opened or closed, without that lock */
+    char *path;       /* NULL: in memory */
+    _Atomic int gone; /* dur__sq_gone.  But for HERE nothing is read or written any more */
+    dur__sq_name folder, wal, shm;
+    dur__mutex intact_lock;   /* guards the stamps */
+    dur__sq_stamp names_seen; /* of the folder: its names were right */
+    dur__sq_stamp text_seen;  /* of the file: nothing strange was written over it, as the leader can tell … */
+    dur__sq_stamp text_read;  /* … and as readers can */
+    bool saved;               /* leader: a -wal that has lost its name was written into the file */
+    uint32_t refs;            /* files_lock */
+    bool busy;                /* files_lock: being opened or closed, without that lock */
     const dur_world *world;
     _Atomic bool relaxed;
     uint64_t wal_pages_size; /* checkpoint after so many */
@@ -208,6 +237,8 @@ struct dur__sq_file {
     bool mark_due;                      /* the file is known to have it: the next transaction draws another */
     bool mark_was_restored;             /* … or a copy was restored */
     bool mark_used;                     /* something was committed since the last number was drawn */
+    char mark_row[DUR__SQ_MARK_BYTES];  /* what the row is, when nobody else has written since … */
+    uint64_t mark_epoch;                /* … this epoch; 0: read it */
     uint64_t schema;                    /* SQLite's number of the schema; 0: not read yet */
     uint64_t queue_seen_id;             /* messages up to this id were looked at for the leases of this process */
     uint64_t due_seen_ms;               /* … and those due up to this time */
@@ -567,6 +598,8 @@ void dur__sq_mark_draw(char out[DUR__SQ_MARK_BYTES], const char *behind);
 /* Leader, in a transaction that has written, before its COMMIT; and after it. */
 int dur__sq_mark_write(dur__sq_file *file, dur_error *err);
 void dur__sq_mark_committed(dur__sq_file *file);
+/* Has the file a number that it cannot have?  conn as for dur__sq_intact. */
+bool dur__sq_mark_is_strange(dur__sq_file *file, dur__sq_conn *conn);
 /* Leader, before a checkpoint or the last close: a transaction of its own. */
 void dur__sq_mark_end(dur__sq_file *file);
 
@@ -583,8 +616,17 @@ void dur__sq_checkpoint(dur__sq_file *file);
 
 /* ---- is it still what it was? (sqlite_intact.c) ------------------------------------------------------------------ */
 
-/* The file has its name; else DUR_EIO, from then on.  Costs a stat; any thread. */
+/* Once -wal and -shm are there: remember which files they are. */
+int dur__sq_intact_open(dur__sq_file *file, dur_error *err);
+/* Was it found gone?  Then DUR_EIO.  Costs nothing; leader. */
+int dur__sq_found_gone(dur__sq_file *file, dur_error *err);
+/* The file, its -wal and its -shm have their names; else DUR_EIO, from then on.  Costs two stats; any thread. */
 int dur__sq_present(dur__sq_file *file, dur_error *err);
+/* … and nothing was written over it but by SQLite.  conn: the writer's, of the leader, which can tell for certain, or
+   that of a reader.  Before a write is answered, and before anything is read. */
+int dur__sq_intact(dur__sq_file *file, dur__sq_conn *conn, dur_error *err);
+/* Leader, before the writer's connection is closed. */
+void dur__sq_intact_close(dur__sq_file *file);
 /* Leader, when somebody else has written: was an older copy written over it?  Then all leases of this process end. */
 int dur__sq_restored_look(dur__sq_txn *txn, dur_error *err);
 /* Leader: everything under the owners of this process is free, and they are gone: their beats say so. */

@@ -20,6 +20,8 @@
  * A loss of power in the middle of a checkpoint leaves pages in the file that are half old and half new, the row's
  * among them; the -wal has all of them and mends the file.  So each number ends with check digits, and what is not a
  * whole number, or not a whole file, says nothing: it is not refused.
+ *
+ * The same list tells a process that has the store open whether what was written into the file was a checkpoint.
  */
 #include "provider/sqlite/sqlite_internal.h"
 #include <stdlib.h>
@@ -27,7 +29,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { NUMBER_CHARS = 16, CHECK_CHARS = 4, NUMBERS_MAX = 8, LOOKS_MAX = 100 };
+enum { NUMBER_CHARS = 16, CHECK_CHARS = 4, NUMBERS_MAX = 8, LOOKS_MAX = 100, STEADY_NS = 20000000 };
 
 /* ---- a database that is not there ---- */
 
@@ -182,9 +184,9 @@ static size_t numbers_in(const char *list) {
     return count;
 }
 
-static int row_get(dur__sq_file *file, char out[DUR__SQ_MARK_BYTES], dur_error *err) {
+static int row_get(dur__sq_conn *conn, char out[DUR__SQ_MARK_BYTES], dur_error *err) {
     sqlite3_stmt *row = NULL;
-    int code = dur__sq_first(&file->writer, DUR__SQ_META_GET, &row, err, "t", "mark");
+    int code = dur__sq_first(conn, DUR__SQ_META_GET, &row, err, "t", "mark");
     out[0] = '\0';
     if (code == DUR_OK && row != NULL && dur__sq_text(row, 0) != NULL)
         snprintf(out, DUR__SQ_MARK_BYTES, "%s", dur__sq_text(row, 0));
@@ -193,10 +195,17 @@ static int row_get(dur__sq_file *file, char out[DUR__SQ_MARK_BYTES], dur_error *
 }
 
 int dur__sq_mark_open(dur__sq_file *file, dur_error *err) {
-    int code = file->path != NULL ? row_get(file, file->mark, err) : DUR_OK;
+    int code = file->path != NULL ? row_get(&file->writer, file->mark, err) : DUR_OK;
     /* Read before that look: an empty -wal has nothing that the file has not. */
     file->mark_due = code == DUR_OK && file->path != NULL && size_of(file->path, "-wal") == 0;
     return code;
+}
+
+/* A transaction of ours has left it so. */
+static void mark_known(dur__sq_file *file) {
+    snprintf(file->mark, sizeof file->mark, "%s", file->mark_next);
+    snprintf(file->mark_row, sizeof file->mark_row, "%s", file->mark_next);
+    file->mark_epoch = file->epoch;
 }
 
 /* In a transaction; whole: the file is known to have file->mark. */
@@ -207,7 +216,7 @@ static int mark_swap(dur__sq_file *file, bool whole, dur_error *err) {
     snprintf(first, sizeof first, "%.*s", (int)strcspn(file->mark, " "), file->mark);
     dur__sq_mark_draw(next, whole ? first : file->mark);
     int code = dur__sq_run(&file->writer, DUR__SQ_META_SWAP, err, "ttt", "mark", next, file->mark);
-    if (code == DUR_OK && sqlite3_changes64(file->writer.db) == 0) return row_get(file, file->mark_next, err);
+    if (code == DUR_OK && sqlite3_changes64(file->writer.db) == 0) return row_get(&file->writer, file->mark_next, err);
     snprintf(file->mark_next, sizeof file->mark_next, "%s", next);
     return code;
 }
@@ -215,7 +224,7 @@ static int mark_swap(dur__sq_file *file, bool whole, dur_error *err) {
 /* A copy was written over everything, this row too; the file has what it had, until a checkpoint. */
 static int mark_restored(dur__sq_file *file, dur_error *err) {
     char now[DUR__SQ_MARK_BYTES], both[2 * DUR__SQ_MARK_BYTES];
-    int code = row_get(file, now, err);
+    int code = row_get(&file->writer, now, err);
     file->mark_next[0] = '\0';
     if (code != DUR_OK || numbers_in(now) + numbers_in(file->mark) >= NUMBERS_MAX) return code;
     snprintf(both, sizeof both, "%s%s%s", file->mark, file->mark[0] != '\0' && now[0] != '\0' ? " " : "", now);
@@ -229,8 +238,7 @@ int dur__sq_mark_write(dur__sq_file *file, dur_error *err) {
 }
 
 void dur__sq_mark_committed(dur__sq_file *file) {
-    if ((file->mark_due || file->mark_was_restored) && file->mark_next[0] != '\0')
-        snprintf(file->mark, sizeof file->mark, "%s", file->mark_next);
+    if ((file->mark_due || file->mark_was_restored) && file->mark_next[0] != '\0') mark_known(file);
     file->mark_due = file->mark_was_restored = false;
     file->mark_used = true;
 }
@@ -245,11 +253,52 @@ void dur__sq_mark_end(dur__sq_file *file) {
         code = mark_swap(file, false, NULL);
         if (code == DUR_OK) code = dur__sq_run(&file->writer, DUR__SQ_COMMIT, NULL, "");
         if (code == DUR_OK && file->mark_next[0] != '\0') {
-            snprintf(file->mark, sizeof file->mark, "%s", file->mark_next);
+            mark_known(file);
             file->mark_used = false;
         }
         if (code != DUR_OK) dur__sq_vfs_drop(db);
         if (sqlite3_get_autocommit(db) == 0) dur__sq_run(&file->writer, DUR__SQ_ROLLBACK, NULL, "");
     }
     dur__sq_busy_install(file);
+}
+
+/* ---- a file that something was written over ---- */
+
+/*
+ * What file and -wal have together.  As long as nobody else has written, the leader knows, and need not ask: where the
+ * -wal is empty, SQLite would answer with what was written over the file.
+ */
+static int row_now(dur__sq_file *file, dur__sq_conn *conn, char out[DUR__SQ_MARK_BYTES]) {
+    bool changed;
+    if (conn != &file->writer) return row_get(conn, out, NULL);
+    int code = dur__sq_foreign(file, &changed, NULL);
+    if (code == DUR_OK && file->mark_epoch != file->epoch) code = row_get(conn, file->mark_row, NULL);
+    if (code != DUR_OK) return code;
+    file->mark_epoch = file->epoch;
+    memcpy(out, file->mark_row, DUR__SQ_MARK_BYTES);
+    return DUR_OK;
+}
+
+/* The row that the file has alone; false: it cannot be told. */
+static bool row_alone(const dur__sq_file *file, char out[DUR__SQ_MARK_BYTES]) {
+    int result = row_read(file, true, out);
+    if (result == SQLITE_NOTADB) snprintf(out, DUR__SQ_MARK_BYTES, "not a database");
+    return result == SQLITE_OK || result == SQLITE_NOTADB;
+}
+
+/*
+ * Others may write and checkpoint meanwhile.  But no number is drawn twice: a row that is the same before and after was
+ * the same in between, and with it the list of what the file could have had.
+ */
+bool dur__sq_mark_is_strange(dur__sq_file *file, dur__sq_conn *conn) {
+    char alone[DUR__SQ_MARK_BYTES], together[DUR__SQ_MARK_BYTES], alone_then[DUR__SQ_MARK_BYTES],
+        together_then[DUR__SQ_MARK_BYTES];
+    for (int looks = 0; looks < LOOKS_MAX; looks++) {
+        if (row_now(file, conn, together) != DUR_OK || !row_alone(file, alone) || belongs(alone, together))
+            return false; /* what cannot be read is an error of whoever reads next */
+        nanosleep(&(struct timespec){ .tv_nsec = STEADY_NS }, NULL); /* a checkpoint under way goes on */
+        if (row_now(file, conn, together_then) != DUR_OK || !row_alone(file, alone_then)) return false;
+        if (strcmp(alone, alone_then) == 0 && strcmp(together, together_then) == 0) return true;
+    }
+    return false;
 }

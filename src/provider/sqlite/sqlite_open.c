@@ -88,6 +88,7 @@ static bool checkpoint_waiting(dur__sq_file *file, int mode, int *log, int *done
 void dur__sq_checkpoint(dur__sq_file *file) {
     int log = 0, done = 0;
     dur__sq_mark_end(file);
+    if (dur__sq_present(file, NULL) != DUR_OK) return;
     int result = sqlite3_wal_checkpoint_v2(file->writer.db, NULL, SQLITE_CHECKPOINT_PASSIVE, &log, &done);
     bool all = result == SQLITE_OK && done >= log;
     if (result == SQLITE_OK && !all && (uint64_t)log > file->wal_pages_wait) {
@@ -151,6 +152,7 @@ static void file_shut(dur__sq_file *file) {
         dur__sq_conn_close(conn);
         free(conn);
     }
+    if (!child) dur__sq_intact_close(file);
     if (!child && !dur__sq_gate_others(file)) dur__sq_mark_end(file);
     if (!child) dur__sq_conn_close(&file->writer); /* in a child the parent's connections are left alone */
     dur__sq_gate_close(file);
@@ -162,10 +164,14 @@ static void file_free(dur__sq_file *file) {
     dur__mutex_destroy(&file->readers_lock);
     dur__mutex_destroy(&file->wake_lock);
     dur__mutex_destroy(&file->owners_lock);
+    dur__mutex_destroy(&file->intact_lock);
     dur__cond_destroy(&file->turn);
     free(file->batch);
     free(file->changed);
     free(file->alive);
+    free(file->folder.path);
+    free(file->wal.path);
+    free(file->shm.path);
     free(file->path);
     free(file);
 }
@@ -190,6 +196,7 @@ static dur__sq_file *file_new(char *path, const dur_sqlite_options *options) {
     dur__mutex_init(&file->readers_lock);
     dur__mutex_init(&file->wake_lock);
     dur__mutex_init(&file->owners_lock);
+    dur__mutex_init(&file->intact_lock);
     dur__cond_init(&file->turn);
     dur__list_init(&file->inbox);
     dur__list_init(&file->answered);
@@ -219,6 +226,7 @@ static int file_start(dur__sq_file *file, dur_error *err) {
     if (code == DUR_OK) sqlite3_wal_hook(file->writer.db, on_commit, file);
     if (code == DUR_OK) code = dur__sq_schema_open(file, err);
     if (code == DUR_OK) code = dur__sq_mark_open(file, err);
+    if (code == DUR_OK) code = dur__sq_intact_open(file, err);
     if (code == DUR_OK) code = dur__sq_wake_open(file, err);
     file->held_from_us = 0; /* nobody else waits yet */
     return code;

@@ -17,19 +17,15 @@ int dur__sq_reader(dur__sq_file *file, dur__sq_conn **out, dur_error *err) {
         if (code == DUR_OK) *out = &file->writer;
         return code;
     }
-    int code = dur__sq_present(file, err);
-    if (code != DUR_OK) return code;
+    int code = DUR_OK;
     dur__mutex_lock(&file->readers_lock);
     dur__link *link = dur__list_pop(&file->readers);
     if (link != NULL) file->reader_count--;
     dur__mutex_unlock(&file->readers_lock);
-    if (link != NULL) {
-        *out = DUR__CONTAINER(link, dur__sq_conn, link);
-        return DUR_OK;
-    }
-    dur__sq_conn *conn = dur__xcalloc(1, sizeof(*conn));
-    code = dur__sq_connect(&conn->db, file, false, err);
-    if (code == DUR_OK) code = dur__sq_exec(conn->db, "PRAGMA query_only=1", err);
+    dur__sq_conn *conn = link != NULL ? DUR__CONTAINER(link, dur__sq_conn, link) : dur__xcalloc(1, sizeof(*conn));
+    if (link == NULL) code = dur__sq_connect(&conn->db, file, false, err);
+    if (link == NULL && code == DUR_OK) code = dur__sq_exec(conn->db, "PRAGMA query_only=1", err);
+    if (code == DUR_OK) code = dur__sq_intact(file, conn, err);
     if (code != DUR_OK) {
         dur__sq_conn_close(conn);
         free(conn);

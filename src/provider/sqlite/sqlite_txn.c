@@ -122,6 +122,7 @@ int dur_sqlite_commit(dur_provider *store, struct sqlite3 *db, dur_error *err) {
         if (sqlite3_get_autocommit(db) == 0) sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
     }
     own_end(file);
+    if (code == DUR_OK) code = dur__sq_intact(file, &file->writer, err);
     file->relook = true; /* another connection has written: look at it as if another process had */
     file->wake_work = file->wake_changed_all = true;
     dur__sq_ready(file);
