@@ -8,6 +8,9 @@
 #define NAMES_MAX 4096            /* kinds of unregistered things remembered; beyond that they share the base delay */
 #define LOG_EVERY_MS (10 * 60000) /* a name that stays unregistered is mentioned again after this */
 
+/* Trouble is said again after so long, and then less and less often; where none came for as long, the next is new. */
+enum { SAY_FIRST_US = 1000000, SAY_STEP_US = 64000000 };
+
 uint64_t dur__backoff_ms(uint64_t base_ms, uint32_t tries, uint64_t max_ms) {
     uint64_t delay = base_ms;
     /* Doubling stops at the cap, so that no number of tries can wrap it. */
@@ -83,6 +86,25 @@ uint64_t dur__backoff_unregistered(dur_runtime *runtime, const char *what, const
                  "%s \"%s\"%s%s is not registered here: its work waits until a node has it", what, name,
                  version != NULL ? " version " : "", version != NULL ? version : "");
     return delay;
+}
+
+bool dur__trouble_say(dur_runtime *runtime, dur__said *said, int code, char times[DUR__TIMES_BYTES]) {
+    uint64_t now = dur__monotonic_us();
+    dur__mutex_lock(&runtime->mutex);
+    bool other = said->last_us == 0 || said->code != code || now - said->last_us > SAY_STEP_US;
+    if (other) *said = (dur__said){ .code = code, .next_us = now, .step_us = SAY_FIRST_US };
+    said->last_us = now;
+    bool say = now >= said->next_us;
+    times[0] = '\0';
+    if (say && said->unsaid > 0)
+        snprintf(times, DUR__TIMES_BYTES, " (%llu more since this was last said)", (unsigned long long)said->unsaid);
+    said->unsaid = say ? 0 : said->unsaid + 1;
+    if (say) {
+        said->next_us = now + said->step_us;
+        if (said->step_us < SAY_STEP_US) said->step_us *= 2;
+    }
+    dur__mutex_unlock(&runtime->mutex);
+    return say;
 }
 
 void dur__backoff_free(dur_runtime *runtime) {

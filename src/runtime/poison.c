@@ -83,11 +83,11 @@ void dur__gate_enter(uint64_t ticket, const char *token, uint32_t crashes, const
     gate.alone_us = alone_us(runtime, crashes);
     gate.until_us = dur__monotonic_us() + gate.alone_us;
     snprintf(gate.what, sizeof(gate.what), "%s", what);
-    uint64_t seconds = gate.alone_us / 1000000;
+    double seconds = (double)gate.alone_us / 1e6;
     dur__mutex_unlock(&gate.mutex);
     dur__log(DUR_LOG_WARN, DUR__LOG_RUNTIME, DUR__FIELDS(DUR__NUMBER("crashes", crashes)),
-             "%s ran when %u processes died: of all such it runs alone now, until it has ended or run %llu s", what,
-             (unsigned)crashes, (unsigned long long)seconds);
+             "%s ran when %u processes died: of all such it runs alone now, until it has ended or run %g s", what,
+             (unsigned)crashes, seconds);
     dur__keeper_look(runtime);
 }
 

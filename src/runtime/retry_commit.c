@@ -70,11 +70,12 @@ void dur__commit_retry(dur__inst *inst, const dur_error *why, bool unknown) {
     inst->retry_at_us = dur__monotonic_us() + dur__backoff_jitter_us(runtime->world, delay_ms);
     inst->unknown |= unknown;
     DUR__COUNT(runtime, turn_retries);
-    if (inst->tries == 1 || inst->tries % 16 == 0)
+    char times[DUR__TIMES_BYTES];
+    if (dur__trouble_say(runtime, &runtime->said_turn, why->code, times))
         dur__log(DUR_LOG_WARN, DUR__LOG_PROVIDER,
                  DUR__FIELDS(DUR__TEXT("instance_id", inst->id), DUR__NUMBER("tries", inst->tries),
                              DUR__TEXT("operation", why->op)),
-                 "a turn could not be committed and is kept: %s", why->message);
+                 "a turn could not be committed and is kept: %s%s", why->message, times);
 }
 
 /* A commit whose outcome is known now to be "done", without the store's answers. */

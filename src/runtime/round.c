@@ -341,10 +341,11 @@ static void failed(dur__loop *loop, round *r, const dur_error *err) {
     DUR__COUNT(runtime, provider_errors);
     uint64_t delay_ms = dur__backoff_ms(10, loop->failures++, 3000);
     loop->retry_at_us = dur__monotonic_us() + dur__backoff_jitter_us(runtime->world, delay_ms);
-    if (loop->failures == 1 || loop->failures % 16 == 0)
+    char times[DUR__TIMES_BYTES];
+    if (dur__trouble_say(runtime, &runtime->said_round, err->code, times))
         dur__log(DUR_LOG_WARN, DUR__LOG_PROVIDER,
                  DUR__FIELDS(DUR__NUMBER("failures", loop->failures), DUR__TEXT("operation", err->op)),
-                 "%s; everything is kept and tried again: %s", trouble(err->code), err->message);
+                 "%s; everything is kept and tried again: %s%s", trouble(err->code), err->message, times);
     for (size_t i = 0; i < r->ask.turn_count; i++) {
         if (r->insts[i]->unborn)
             dur__unborn_failed(r->insts[i], err);

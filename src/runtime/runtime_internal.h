@@ -321,6 +321,17 @@ typedef enum dur__phase { DUR__PHASE_RUN, DUR__PHASE_DRAIN, DUR__PHASE_RELEASE }
 #define DUR__COUNT(runtime_, name_) dur__count(&(runtime_)->counters.name_, 1)
 #define DUR__COUNT_N(runtime_, name_, n_) dur__count(&(runtime_)->counters.name_, (n_))
 
+enum { DUR__TIMES_BYTES = 64 };
+
+/* Trouble that comes again and again, with whatever is asked of the store meanwhile (backoff.c). */
+typedef struct dur__said {
+    int code;
+    uint64_t last_us; /* when it came last; 0: never */
+    uint64_t next_us; /* when it is said next … */
+    uint64_t step_us; /* … and how long after that again */
+    uint64_t unsaid;  /* how often it came since it was said */
+} dur__said;
+
 struct dur_runtime {
     atomic_uint references; /* the host's, one per thread that may be left behind */
     uint64_t process;
@@ -373,6 +384,8 @@ struct dur_runtime {
     atomic_uint_fast64_t task_serial;
     dur__map renewals;     /* token → text, stores without owners; under mutex */
     dur__map unregistered; /* name → backoff state; under mutex */
+    dur__said said_round;  /* trouble with the store; under mutex … */
+    dur__said said_turn;   /* … and what it means for turns */
     dur__metrics counters;
     dur__census census;
 };
@@ -630,6 +643,8 @@ uint64_t dur__backoff_jitter_us(const dur_world *world, uint64_t ms);        /* 
 uint64_t dur__backoff_unregistered(dur_runtime *runtime, const char *what, const char *name, const char *version);
 bool dur__backoff_say(dur_runtime *runtime,
                       const char *what); /* of what comes again and again: is it to be said now? */
+/* Is this to be said?  At first, then after a second, two, four, … a minute; times: how often it was not said. */
+bool dur__trouble_say(dur_runtime *runtime, dur__said *said, int code, char times[DUR__TIMES_BYTES]);
 void dur__backoff_free(dur_runtime *runtime);
 
 /* keeper.c */

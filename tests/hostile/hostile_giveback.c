@@ -214,11 +214,61 @@ static void fault_h51_a_session_is_given_back_by_who_was_taken_over(void **state
     unlink(stop_path);
 }
 
+/* ---- trouble that lasts is said once, then less and less often ---- */
+
+static atomic_uint warned, counted;
+
+static void count_trouble(void *data, const dur_log_record *record) {
+    (void)data;
+    if (record->level != DUR_LOG_WARN || strstr(record->message, "no space left") == NULL) return;
+    atomic_fetch_add(&warned, 1);
+    if (strstr(record->message, "more since this was last said") != NULL) atomic_fetch_add(&counted, 1);
+}
+
+/* Each round that commits fails once, and succeeds when it is tried again: every time it is news to the loop. */
+static int full_round(dur_lane *lane, dur_arena *arena, dur_round *round, dur_error *err) {
+    static atomic_uint rounds;
+    if (round->turn_count > 0 && atomic_fetch_add(&rounds, 1) % 2 == 0 && fails_now(err)) return DUR_EFULL;
+    return failing.inner->lane_round(lane, arena, round, err);
+}
+
+static void fault_h88_a_full_disk_is_said_once_and_counted(void **state) {
+    world *w = *state;
+    enum { STARTS = 20 };
+    let_fail(w, 0);
+    failing.table.lane_round = full_round;
+    atomic_store(&warned, 0);
+    atomic_store(&counted, 0);
+    dur_log_set_sink(count_trouble, NULL, DUR_LOG_WARN);
+    RUN(w, handlers);
+    uint64_t begun_ms = now_ms();
+    atomic_store(&failing.fail, 1000000);
+    for (unsigned i = 0; i < STARTS || atomic_load(&counted) == 0; i++) { /* what was not said is counted */
+        char id[32], *result = NULL;
+        if (now_ms() - begun_ms > patience_ms()) fail_msg("nothing was counted");
+        snprintf(id, sizeof(id), "full-%u", i);
+        start(w, "InSession", "Note", id);
+        OK(w, result_of(w, id, &result));
+        dur_free(result);
+    }
+    /* Of both kinds, of rounds and of turns: at once, then after 1, 3, 7, … s. */
+    unsigned said = atomic_load(&warned), most = 2;
+    for (uint64_t ms = now_ms() - begun_ms, step = 1000; ms >= step; ms -= step, step *= 2)
+        most += 2;
+    atomic_store(&failing.fail, 0);
+    print_message("%u of %u failures were said\n", said, atomic_load(&failing.failed));
+    world_stop(w);
+    dur_log_set_sink(NULL, NULL, DUR_LOG_WARN);
+    failing.table.lane_round = failing.inner->lane_round;
+    if (said > most) fail_msg("%u lines where %u are enough", said, most);
+}
+
 static const struct CMUnitTest tests[] = {
     TEST(fault_h48_work_that_cannot_be_kept_is_given_back_until_that_succeeds),
     TEST(fault_h48_a_goodbye_is_said_until_it_is_heard),
     TEST(fault_h22_a_dead_nodes_session_is_free_with_it),
     TEST(fault_h51_a_session_is_given_back_by_who_was_taken_over),
+    TEST(fault_h88_a_full_disk_is_said_once_and_counted),
 };
 
 HOSTILE_MAIN(roles, tests)
