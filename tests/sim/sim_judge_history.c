@@ -1,0 +1,160 @@
+/*
+ * sim_judge_history.c: histories replay; and at a quiet point nobody waits for something that is there.
+ */
+#include "sim_load.h"
+
+#include <durite/replay.h>
+#include <durite/sys/event.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EXECUTIONS_MAX 32
+/* What is due may wait for so long: where nothing went wrong, and where a dead node must be found out first. */
+#define SLACK_CALM_MS 2000
+#define SLACK_MS 60000
+
+static uint64_t slack(const sim_case *self) {
+    return self->run->calm ? SLACK_CALM_MS : SLACK_MS;
+}
+
+/* ---- replay ------------------------------------------------------------------------------------------------------ */
+
+/* Was it ended over its handler's head?  Then its last event is nobody's answer. */
+static bool was_terminated(const dur_instance_info *info) {
+    const char *mark = info->cancelled && info->output != NULL ? strstr(info->output, "call-") : NULL;
+    const sim_call *call = mark == NULL ? NULL : sim_call_at((uint32_t)strtoul(mark + 5, NULL, 10));
+    return call != NULL && call->kind == SIM_CALL_TERMINATE;
+}
+
+static void replay(const sim_case *self, const char *instance) {
+    dur_error err = DUR_ERROR_INIT;
+    dur_execution_list *list = NULL;
+    char *histories[EXECUTIONS_MAX] = { NULL };
+    size_t count = 0;
+    if (dur_client_executions(&list, self->client, instance, &err) != DUR_OK)
+        return;
+    bool whole = list->count > 0 && list->items[0].execution_id == 1 && list->count <= EXECUTIONS_MAX; /* not pruned */
+    for (size_t i = 0; whole && i < list->count; i++) {
+        if (dur_client_history(&histories[i], self->client, instance, list->items[i].execution_id, &err) != DUR_OK)
+            sim_fail("history of %s: %s", instance, err.message);
+        whole = strcmp(histories[i], "[]") != 0; /* ended before its first turn */
+        count++;
+    }
+    if (whole) {
+        sim_book_close(true);
+        int code = dur_replay_histories(NULL, sim_handlers(SIM_H_ALL, false), (const char *const *)histories, count,
+                                        &err);
+        sim_book_close(false);
+        if (code != DUR_OK)
+            sim_fail("the history of %s does not replay: %s: %s", instance, dur_code_name(code), err.message);
+    }
+    for (size_t i = 0; i < count; i++)
+        dur_free(histories[i]);
+    dur_execution_list_free(list);
+}
+
+/* ---- what waits -------------------------------------------------------------------------------------------------- */
+
+static bool answered(const dur_event *events, size_t count, const dur_event *command) {
+    for (size_t i = 0; i < count; i++) {
+        if (events[i].has_source_event_id && events[i].source_event_id == command->event_id)
+            return true;
+    }
+    return false;
+}
+
+static bool is_dead(const sim_case *self, const sim_call *call) {
+    for (size_t i = 0; i < self->letters->count; i++) {
+        const char *mark = strstr(self->letters->items[i].message, "\"m");
+        for (; mark != NULL; mark = strstr(mark + 1, "\"m")) {
+            if (strtoul(mark + 2, NULL, 10) == sim_call_number(call))
+                return true;
+        }
+    }
+    return false;
+}
+
+/* A message that was accepted for this instance since it was started, is due, and was seen by nobody. */
+static const sim_call *waiting(const sim_case *self, const dur_instance_info *info, const char *queue,
+                               const char *input) {
+    const sim_ledger *book = sim_book();
+    char *rest;
+    const sim_call *start = sim_call_at((uint32_t)strtoul(input, &rest, 10));
+    if (*rest != '|' || start == NULL || atomic_load(&start->ended) == 0)
+        return NULL;
+    for (uint32_t i = 0; i < atomic_load(&book->call_count) && i < SIM_CALLS_MAX; i++) {
+        const sim_call *call = sim_call_at(i);
+        if (call != NULL && call->kind == SIM_CALL_SEND && sim_call_faith(call) == SIM_YES &&
+            strcmp(call->instance, info->instance) == 0 && strcmp(call->name, queue) == 0 &&
+            call->begun > start->ended && call->message_id[0] == '\0' && !sim_hint_has(NULL, i) &&
+            call->ended_ms + call->delay_ms + slack(self) < sim_now_ms() && !is_dead(self, call))
+            return call;
+    }
+    return NULL;
+}
+
+static void judge_waits(const sim_case *self, const dur_instance_info *info, const dur_event *events, size_t count) {
+    uint64_t now = sim_now_ms();
+    for (size_t i = 0; i < count; i++) {
+        const dur_event *event = &events[i];
+        if ((event->kind != DUR_EVENT_ACTIVITY_SCHEDULED && event->kind != DUR_EVENT_QUEUE_SUBSCRIBED) ||
+            answered(events, count, event))
+            continue;
+        if (event->kind == DUR_EVENT_ACTIVITY_SCHEDULED && strcmp(event->name, "Taken") != 0 &&
+            event->session_id == NULL && event->timestamp_ms + slack(self) < now)
+            sim_fail("activity %llu (%s) of %s waits for %llu ms, and everybody sleeps",
+                     (unsigned long long)event->event_id, event->name, info->instance,
+                     (unsigned long long)(now - event->timestamp_ms));
+        const sim_call *call = event->kind != DUR_EVENT_QUEUE_SUBSCRIBED || events[0].input == NULL
+                                   ? NULL
+                                   : waiting(self, info, event->name, events[0].input);
+        if (call != NULL)
+            sim_fail("%s waits for %s, message m%u waits for it, and everybody sleeps", info->instance, event->name,
+                     sim_call_number(call));
+    }
+}
+
+static bool may_be_delayed(const char *instance) {
+    const sim_ledger *book = sim_book();
+    for (uint32_t i = 0; i < atomic_load(&book->call_count) && i < SIM_CALLS_MAX; i++) {
+        const sim_call *call = sim_call_at(i);
+        if (call != NULL && call->kind == SIM_CALL_START && call->delay_ms > 0 &&
+            strcmp(call->instance, instance) == 0 && call->begun_ms + call->delay_ms + SLACK_CALM_MS > sim_now_ms())
+            return true;
+    }
+    return false;
+}
+
+static void judge_waiting(const sim_case *self, const dur_instance_info *info) {
+    dur_error err = DUR_ERROR_INIT;
+    dur_event *events = NULL;
+    size_t count = 0;
+    char *json = NULL;
+    if (info->status != DUR_INSTANCE_RUNNING || info->suspended)
+        return;
+    if (info->start_pending) {
+        if (info->created_at_ms + slack(self) < sim_now_ms() && !may_be_delayed(info->instance))
+            sim_fail("%s waits to begin, and everybody sleeps", info->instance);
+        return;
+    }
+    int code = dur_client_history(&json, self->client, info->instance, 0, &err);
+    if (code != DUR_OK)
+        return;
+    dur_arena *arena = dur_arena_new();
+    dur_text text = { .data = json, .size = strlen(json) };
+    code = dur_history_from_json(&events, &count, arena, text, &err);
+    if (code != DUR_OK)
+        sim_fail("history of %s: %s", info->instance, err.message);
+    judge_waits(self, info, events, count);
+    dur_arena_free(arena);
+    dur_free(json);
+}
+
+void sim_judge_histories(sim_case *self, bool end, bool all_served) {
+    for (size_t i = 0; i < self->instances->count; i++) {
+        if (end && !was_terminated(&self->instances->items[i]))
+            replay(self, self->instances->items[i].instance);
+        else if (!end && all_served)
+            judge_waiting(self, &self->instances->items[i]);
+    }
+}
