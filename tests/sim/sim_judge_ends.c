@@ -55,7 +55,8 @@ static void judge_birth(const sim_end *end, const char *instance, uint32_t when)
 }
 
 static void judge_failure(sim_case *self, const dur_instance_info *info) {
-    const char *output = info->output == NULL ? "" : info->output;
+    static const char none[16];
+    const char *output = info->output == NULL ? none : info->output;
     const char *mark = strstr(output, "call-");
     if (info->cancelled) {
         const sim_call *call = mark == NULL ? NULL : sim_call_at((uint32_t)strtoul(mark + 5, NULL, 10));
