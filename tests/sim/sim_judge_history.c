@@ -19,11 +19,17 @@ static uint64_t slack(const sim_case *self) {
 
 /* ---- replay ------------------------------------------------------------------------------------------------------ */
 
-/* Was it ended over its handler's head?  Then its last event is nobody's answer. */
-static bool was_terminated(const dur_instance_info *info) {
-    const char *mark = info->cancelled && info->output != NULL ? strstr(info->output, "call-") : NULL;
-    const sim_call *call = mark == NULL ? NULL : sim_call_at((uint32_t)strtoul(mark + 5, NULL, 10));
-    return call != NULL && call->kind == SIM_CALL_TERMINATE;
+/* Was it ended over its handler's head, by terminate or before it began?  Then the last event is not the handler's. */
+static bool was_unheard(const sim_case *self, const dur_instance_info *listed) {
+    dur_error err = DUR_ERROR_INIT;
+    dur_instance_info *info = NULL;
+    if (!listed->cancelled)
+        return false;
+    if (dur_client_info(&info, self->client, listed->instance, &err) != DUR_OK)
+        sim_fail("info of %s: %s", listed->instance, err.message);
+    bool unheard = info->said == NULL;
+    dur_instance_info_free(info);
+    return unheard;
 }
 
 static void replay(const sim_case *self, const char *instance) {
@@ -152,7 +158,7 @@ static void judge_waiting(const sim_case *self, const dur_instance_info *info) {
 
 void sim_judge_histories(sim_case *self, bool end, bool all_served) {
     for (size_t i = 0; i < self->instances->count; i++) {
-        if (end && !was_terminated(&self->instances->items[i]))
+        if (end && !was_unheard(self, &self->instances->items[i]))
             replay(self, self->instances->items[i].instance);
         else if (!end && all_served)
             judge_waiting(self, &self->instances->items[i]);
