@@ -35,18 +35,25 @@ void sim_client_close(sim_client *self) {
     free(self);
 }
 
+/* How long a script is.  A node's is short, and most have none. */
+static uint32_t script_length(const sim_client *self) {
+    sim_rng rng = sim_stream(self->run->seed, "script", self->number);
+    if (self->inside)
+        return (uint32_t)(sim_chance(&rng, 40) ? sim_between(&rng, 1, 8) : 0);
+    return (uint32_t)(self->admin ? sim_between(&rng, 4, 14) : sim_between(&rng, 6, 24));
+}
+
 sim_rest sim_client_step(sim_client *self) {
     sim_ledger *book = sim_book();
     uint64_t now = sim_now_ms();
-    sim_rng rng = sim_stream(self->run->seed, "script", self->number);
-    uint32_t count = (uint32_t)(self->admin ? sim_between(&rng, 4, 14) : sim_between(&rng, 6, 24));
+    uint32_t count = script_length(self);
     if (self->wake_ms > now)
         return (sim_rest){ .want = SIM_SLEEP, .ms = self->wake_ms - now, .fd = -1 };
     uint32_t step = atomic_load(&book->next[self->number]);
     if (step >= count)
         return (sim_rest){ .want = SIM_DONE, .fd = -1 };
     atomic_store(&book->next[self->number], step + 1);
-    rng = sim_stream(self->run->seed, "step", self->number * 1000 + step);
+    sim_rng rng = sim_stream(self->run->seed, "step", self->number * 1000 + step);
     uint64_t pause = sim_chance(&rng, 50) ? 0 : sim_chance(&rng, 80) ? sim_below(&rng, 100) : sim_below(&rng, 2500);
     self->wake_ms = now + pause;
     if (self->admin)
@@ -66,7 +73,26 @@ void sim_answered(const char *call, const char *instance, int code, const dur_er
         sim_fail("%s of %s: %s: %s", call, instance, dur_code_name(code), err->message);
 }
 
+/* Mostly one that was started lately: what does not exist refuses everything. */
+static bool pick_started(char *out, size_t size, sim_rng *rng) {
+    uint32_t count = atomic_load(&sim_book()->call_count), back = (uint32_t)sim_between(rng, 1, 12);
+    for (uint32_t i = count; i > 0; i--) {
+        const sim_call *call = sim_call_at(i - 1);
+        if (call == NULL || call->kind != SIM_CALL_START || call->code != DUR_OK || --back > 0)
+            continue;
+        sim_copy(out, size, call->instance);
+        return true;
+    }
+    return false;
+}
+
 void sim_pick_id(char *out, size_t size, sim_rng *rng) {
+    if (sim_chance(rng, 70) && pick_started(out, size, rng))
+        return;
+    sim_pick_any(out, size, rng);
+}
+
+void sim_pick_any(char *out, size_t size, sim_rng *rng) {
     bool shared = sim_chance(rng, 15);
     snprintf(out, size, "%c%u", shared ? 's' : 'r', (unsigned)sim_below(rng, shared ? SIM_SHARED : SIM_ROOTS));
 }
@@ -92,7 +118,7 @@ static void prepare_start(sim_call *call, sim_rng *rng) {
 static void do_start(sim_client *self, sim_rng *rng) {
     dur_error err = DUR_ERROR_INIT;
     char id[SIM_ID_MAX], input[SIM_TEXT_MAX + 32];
-    sim_pick_id(id, sizeof(id), rng);
+    sim_pick_any(id, sizeof(id), rng);
     sim_call *call = sim_call_new(SIM_CALL_START, id);
     if (call == NULL)
         return;
@@ -191,7 +217,7 @@ static void do_runs(sim_client *self, sim_rng *rng) {
         return;
     for (size_t i = 0; i < count; i++) {
         char id[SIM_ID_MAX], input[SIM_TEXT_MAX + 32];
-        sim_pick_id(id, sizeof(id), rng);
+        sim_pick_any(id, sizeof(id), rng);
         calls[i] = sim_call_new(SIM_CALL_START, id);
         if (calls[i] == NULL)
             continue;

@@ -95,7 +95,8 @@ typedef struct sim_client {
     const sim_run *run;
     size_t number; /* in the plan */
     bool admin;
-    dur_provider *store; /* ours; NULL: the run's */
+    bool inside;         /* of a node: its store is that node's */
+    dur_provider *store; /* ours; NULL: the run's, or the node's */
     dur_client *client;
     uint64_t wake_ms; /* virtual: no step before */
 } sim_client;
@@ -104,8 +105,9 @@ sim_rest sim_client_step(sim_client *self);
 void sim_client_close(sim_client *self);
 void sim_client_do(sim_client *self, sim_rng *rng);
 void sim_admin_do(sim_client *self, sim_rng *rng);
-/* An id that a client may mean. */
+/* An id that a client may mean: one that was started lately, or any. */
 void sim_pick_id(char *out, size_t size, sim_rng *rng);
+void sim_pick_any(char *out, size_t size, sim_rng *rng);
 /* An answer that no call may give. */
 void sim_answered(const char *call, const char *instance, int code, const dur_error *err);
 

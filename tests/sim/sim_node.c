@@ -12,6 +12,8 @@ struct sim_node {
     const sim_run *run;
     dur_provider *store; /* ours; NULL: the run's */
     dur_runtime *runtime;
+    sim_client inside; /* a client in the same process: what it starts may begin with its first turn */
+    bool inside_done;
     sim_rng rng; /* how long taken activities take */
     struct {
         dur_act *act;
@@ -76,8 +78,14 @@ sim_node *sim_node_open(const sim_seat *seat) {
         dur_runtime_options options = options_of(seat, store, name);
         code = dur_runtime_start(&self->runtime, &options, &err);
     }
-    if (code == DUR_OK)
-        return self;
+    self->inside = (sim_client){ .run = seat->run, .number = seat->number, .inside = true };
+    self->inside_done = seat->finale;
+    if (code == DUR_OK) {
+        code = dur_client_new(&self->inside.client, store, &err);
+        if (code == DUR_OK)
+            return self;
+        dur_runtime_stop(self->runtime, 0, NULL);
+    }
     sim_note("%s does not open: %s: %s", name, dur_code_name(code), err.message);
     if (code == DUR_EINVAL || code == DUR_ECORRUPT || code == DUR_ESCHEMA)
         sim_fail("%s does not open: %s: %s", name, dur_code_name(code), err.message);
@@ -112,13 +120,21 @@ static uint64_t serve_taken(sim_node *self) {
 
 sim_rest sim_node_step(sim_node *self) {
     dur_error err = DUR_ERROR_INIT;
+    uint64_t inside = UINT64_MAX;
     int code = dur_runtime_step(self->runtime, 0, &err);
     if (code != DUR_OK)
         sim_fail("dur_runtime_step: %s: %s", dur_code_name(code), err.message);
+    if (!self->inside_done) {
+        sim_rest rest = sim_client_step(&self->inside);
+        self->inside_done = rest.want == SIM_DONE;
+        inside = rest.want == SIM_SLEEP ? rest.ms : rest.want == SIM_MORE ? 0 : UINT64_MAX;
+    }
     uint64_t taken = serve_taken(self);
     uint64_t next = dur_runtime_next_ms(self->runtime);
     if (taken < next)
         next = taken;
+    if (inside < next)
+        next = inside;
     if (next == 0)
         return (sim_rest){ .want = SIM_MORE, .fd = -1 };
     return (sim_rest){ .want = SIM_SLEEP, .ms = next, .fd = dur_runtime_fd(self->runtime) };
@@ -130,6 +146,7 @@ void sim_node_close(sim_node *self) {
         if (self->taken[i].act != NULL)
             dur_act_end(self->taken[i].act, sim_act_taken(self->taken[i].act, dur_act_input(self->taken[i].act)));
     }
+    dur_client_free(self->inside.client);
     int code = dur_runtime_stop(self->runtime, 100, &err);
     if (code != DUR_OK)
         sim_note("dur_runtime_stop: %s: %s", dur_code_name(code), err.message);
