@@ -165,11 +165,16 @@ static void do_send(sim_client *self, sim_rng *rng, sim_call_kind kind) {
 
 /* ---- looking ----------------------------------------------------------------------------------------------------- */
 
+/* On memory nobody else would go on meanwhile. */
+static uint64_t draw_timeout(const sim_client *self, sim_rng *rng) {
+    return self->run->store == SIM_MEMORY || sim_chance(rng, 40) ? 0 : sim_between(rng, 1, 1500);
+}
+
 static void do_result(sim_client *self, sim_rng *rng) {
     dur_error err = DUR_ERROR_INIT;
     char id[SIM_ID_MAX], *out = NULL;
     sim_pick_id(id, sizeof(id), rng);
-    uint64_t timeout = self->run->store == SIM_MEMORY || sim_chance(rng, 40) ? 0 : sim_between(rng, 1, 1500);
+    uint64_t timeout = draw_timeout(self, rng);
     uint32_t begun = sim_order();
     int code = dur_client_result(&out, self->client, id, timeout, &err);
     if (code == DUR_OK || code == DUR_EFAILED || code == DUR_ECANCELLED)
@@ -177,6 +182,31 @@ static void do_result(sim_client *self, sim_rng *rng) {
     sim_note("result of %s: %s: %s", id, dur_code_name(code), code == DUR_OK ? out : err.message);
     sim_answered("result", id, code, &err);
     dur_free(out);
+}
+
+static void do_wait(sim_client *self, sim_rng *rng) {
+    dur_error err = DUR_ERROR_INIT;
+    dur_instance_info *info = NULL;
+    char id[SIM_ID_MAX], *value = NULL;
+    sim_pick_id(id, sizeof(id), rng);
+    uint64_t timeout = draw_timeout(self, rng);
+    int code = DUR_OK;
+    switch (sim_below(rng, 3)) {
+    case 0:
+        code = dur_client_wait(&info, self->client, id, timeout, &err);
+        if (code == DUR_OK && info->status == DUR_INSTANCE_RUNNING && !info->suspended)
+            sim_fail("wait for %s has ended, and it runs", id);
+        break;
+    case 1:
+        code = dur_client_kv_wait(&value, self->client, id, "k1", timeout, &err);
+        break;
+    default:
+        code = dur_client_wait_status(&info, self->client, id, 0, timeout, &err);
+    }
+    sim_note("wait for %s: %s", id, dur_code_name(code));
+    sim_answered("wait", id, code, &err);
+    dur_instance_info_free(info);
+    dur_free(value);
 }
 
 static void do_info(sim_client *self, sim_rng *rng) {
@@ -199,10 +229,6 @@ static void do_info(sim_client *self, sim_rng *rng) {
     if (code == DUR_OK)
         dur_kv_list_free(keys);
     sim_answered("stats", id, dur_client_stats_get(&stats, self->client, id, &err), &err);
-    info = NULL;
-    code = dur_client_wait_status(&info, self->client, id, 0, 0, &err);
-    sim_answered("wait_status", id, code, &err);
-    dur_instance_info_free(info);
 }
 
 /* ---- many -------------------------------------------------------------------------------------------------------- */
@@ -224,25 +250,34 @@ static void do_runs(sim_client *self, sim_rng *rng) {
         prepare_start(calls[i], rng);
         snprintf(input, sizeof(input), "%u|0|1||%s", sim_call_number(calls[i]), calls[i]->text);
         sim_call_begin(calls[i]); /* perhaps, from here on */
-        int code = dur_runs_start(runs, &err, calls[i]->name, input, .instance = id, .data = calls[i],
-                                  .version = calls[i]->version[0] == '\0' ? NULL : calls[i]->version,
-                                  .delay_ms = calls[i]->delay_ms, .exists = (dur_start_policy)calls[i]->policy);
-        sim_answered("runs_start", id, code, &err);
+        int taken = dur_runs_start(runs, &err, calls[i]->name, input, .instance = id, .data = calls[i],
+                                   .version = calls[i]->version[0] == '\0' ? NULL : calls[i]->version,
+                                   .delay_ms = calls[i]->delay_ms, .exists = (dur_start_policy)calls[i]->policy);
+        sim_answered("runs_start", id, taken, &err);
         sim_note("runs: start %u of %s policy %u delay %llu: %s", sim_call_number(calls[i]), id, calls[i]->policy,
                  (unsigned long long)calls[i]->delay_ms, calls[i]->text);
     }
-    sim_answered("runs_flush", "runs", dur_runs_flush(runs, &err), &err);
+    bool flushed = dur_runs_flush(runs, &err) == DUR_OK;
     uint32_t begun = sim_order();
-    while (dur_runs_next(&run, runs, 0, &err) == DUR_OK) {
+    int code;
+    while ((code = dur_runs_next(&run, runs, draw_timeout(self, rng), &err)) == DUR_OK) {
         sim_call *call = run->data;
-        bool started = run->code == DUR_OK || run->code == DUR_EFAILED || run->code == DUR_ECANCELLED ||
-                       run->code == DUR_ESUSPENDED;
-        sim_note("runs: %s: %s: %s", run->instance, dur_code_name(run->code),
-                 run->code == DUR_OK ? run->output : run->error);
-        if (run->code == DUR_EEXISTS)
-            sim_call_end(call, run->code);
-        if (started && run->code != DUR_ESUSPENDED)
-            sim_told_add(begun, run->instance, run->code, run->code == DUR_OK ? run->output : run->error);
+        const char *text = run->code == DUR_OK ? run->output : run->error;
+        sim_note("runs: start %u of %s: %s: %s", sim_call_number(call), run->instance, dur_code_name(run->code), text);
+        sim_call_end(call, run->code == DUR_EFAILED || run->code == DUR_ECANCELLED || run->code == DUR_ESUSPENDED ||
+                                   run->code == DUR_ENOTFOUND
+                               ? DUR_OK
+                               : run->code);
+        if (run->code == DUR_OK || run->code == DUR_EFAILED || run->code == DUR_ECANCELLED)
+            sim_told_add(begun, run->instance, run->code, text);
+        if (run->code == DUR_OK && call->policy != DUR_START_RETURN_EXISTING &&
+            strtoul(text, NULL, 10) != sim_call_number(call))
+            sim_fail("start %u of %s was told another's end: %s", sim_call_number(call), run->instance, text);
+    }
+    /* Behind a flush every start is durable or refused, and refusals have been told now. */
+    for (size_t i = 0; i < count && flushed && (code == DUR_ETIMEOUT || code == DUR_ESTATE); i++) {
+        if (calls[i] != NULL && atomic_load(&calls[i]->ended) == 0)
+            sim_call_end(calls[i], DUR_OK);
     }
     dur_runs_free(runs);
 }
@@ -257,8 +292,10 @@ void sim_client_do(sim_client *self, sim_rng *rng) {
         do_send(self, rng, SIM_CALL_RAISE);
     else if (choice < 85)
         do_result(self, rng);
-    else if (choice < 90)
+    else if (choice < 88)
         do_info(self, rng);
+    else if (choice < 90)
+        do_wait(self, rng);
     else if (choice < 94)
         do_runs(self, rng);
     else

@@ -180,5 +180,9 @@ void sim_judge_tell(const sim_run *run) {
             printf("%s: %u accepted, %u perhaps, %u refused\n", names[i], counts[i][SIM_YES], counts[i][SIM_PERHAPS],
                    counts[i][SIM_NO]);
     }
-    printf("activities run: %u; ends told: %u\n", atomic_load(&book->work_count), atomic_load(&book->told_count));
+    unsigned received = 0;
+    for (uint32_t i = 0; i < atomic_load(&book->hint_count) && i < SIM_HINTS_MAX; i++)
+        received += book->hints[i].message != SIM_NO_MESSAGE;
+    printf("flows: %u; received: %u; activities run: %u; ends told: %u\n", atomic_load(&book->hint_count) - received,
+           received, atomic_load(&book->work_count), atomic_load(&book->told_count));
 }

@@ -139,7 +139,7 @@ typedef struct maker {
 } maker;
 
 /* What may stand where: top: a flow; inner: a branch, which does not continue as new and has no keys. */
-static const char top_ops[] = "aaaArrxgssotttTSSDeqqqqQyybbcccCHdwwkkkKuummGnnnz";
+static const char top_ops[] = "aaaArrxgssotttTSSDeeqqqqqqqQQyybbcccCHHdwwkkkKuummGnnnz";
 static const char leaf_ops[] = "aaaArrxgssotttTSSDeqqQywkkkumGnz";
 static const char inner_ops[] = "aaArgsttTSqqqQec";
 static const char innermost_ops[] = "aaArgsttTSqqqQe";
