@@ -209,6 +209,16 @@ static void do_wait(sim_client *self, sim_rng *rng) {
     dur_free(value);
 }
 
+/* Keys and status begin with the ticket of whoever wrote them: it must be of this id. */
+static void expect_own(const char *what, const char *id, const char *text) {
+    char *rest;
+    if (text == NULL)
+        return;
+    const sim_call *call = sim_call_at((uint32_t)strtoul(text, &rest, 10));
+    if (*rest != '.' && (call == NULL || call->kind != SIM_CALL_START || strcmp(call->instance, id) != 0))
+        sim_fail("%s of %s is \"%s\"", what, id, text);
+}
+
 static void do_info(sim_client *self, sim_rng *rng) {
     dur_error err = DUR_ERROR_INIT;
     dur_instance_info *info = NULL;
@@ -220,12 +230,17 @@ static void do_info(sim_client *self, sim_rng *rng) {
     if (code == DUR_OK && (strcmp(info->instance, id) != 0 || info->status == DUR_INSTANCE_NOT_FOUND))
         sim_fail("info of %s is of %s, %s", id, info->instance, dur_instance_status_name(info->status));
     sim_answered("info", id, code, &err);
+    if (code == DUR_OK)
+        expect_own("the status", id, info->custom_status);
     dur_instance_info_free(info);
     code = dur_client_kv_get(&value, self->client, id, "k0", &err);
     sim_answered("kv_get", id, code, &err);
+    expect_own("a key", id, code == DUR_OK ? value : NULL);
     dur_free(value);
     code = dur_client_kv_all(&keys, self->client, id, &err);
     sim_answered("kv_all", id, code, &err);
+    for (size_t i = 0; code == DUR_OK && i < keys->count; i++)
+        expect_own("a key", id, keys->values[i]);
     if (code == DUR_OK)
         dur_kv_list_free(keys);
     sim_answered("stats", id, dur_client_stats_get(&stats, self->client, id, &err), &err);

@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ASKED(kind) (1u << SIM_CALL_##kind)
-
 /* Is "m12," in a list? */
 static bool lists(const char *list, char letter, uint32_t number) {
     char item[24];
@@ -55,11 +53,6 @@ static bool seen_by_the_unknown(const sim_case *self, uint32_t number) {
     return false;
 }
 
-/* Nobody runs a handler of what is terminated: a message may have been on its way to it. */
-static bool may_be_unseen(const sim_call *call) {
-    return sim_asked(call->instance, ASKED(TERMINATE)) && sim_hint_has(NULL, SIM_NO_MESSAGE);
-}
-
 /* Calls with the same message id are one message, as long as nobody deletes its instance. */
 static bool group_arrived(const sim_case *self, const sim_call *call) {
     const sim_ledger *book = sim_book();
@@ -83,8 +76,6 @@ static void judge_message(sim_case *self, uint32_t number, const sim_call *call)
     if (faith != SIM_YES || received + dead == 1 || seen_by_the_unknown(self, number))
         return;
     if (call->message_id[0] != '\0' && group_arrived(self, call))
-        return;
-    if (may_be_unseen(call))
         return;
     sim_fail("message m%u to %s %s was accepted, and is lost", number, call->instance, call->name);
 }
