@@ -29,14 +29,22 @@ static void do_list(sim_client *self, sim_rng *rng) {
     dur_store_counts counts = { .size = sizeof(counts) };
     char last[SIM_ID_MAX] = "", id[SIM_ID_MAX];
     size_t limit = (size_t)sim_between(rng, 1, 5);
+    dur_instance_status status = (dur_instance_status)sim_below(rng, 4);
+    bool roots = sim_chance(rng, 30);
+    const char *prefix = sim_chance(rng, 30) ? "r" : NULL;
     for (size_t page = 0; page < 20; page++) {
-        int code = dur_client_list(&list, self->client, DUR_LIST(.limit = limit, .after = page == 0 ? NULL : last), &err);
+        dur_list_options options = *DUR_LIST(.limit = limit, .after = page == 0 ? NULL : last, .status = status,
+                                             .roots_only = roots, .id_prefix = prefix);
+        int code = dur_client_list(&list, self->client, &options, &err);
         sim_answered("list", last, code, &err);
         if (code != DUR_OK)
             return;
         for (size_t i = 0; i < list->count; i++) {
-            if (strcmp(list->items[i].instance, last) <= 0)
-                sim_fail("a list has %s behind %s", list->items[i].instance, last);
+            const dur_instance_info *item = &list->items[i];
+            if (strcmp(item->instance, last) <= 0 || (status != DUR_INSTANCE_NOT_FOUND && item->status != status) ||
+                (roots && item->parent != NULL) || (prefix != NULL && item->instance[0] != 'r'))
+                sim_fail("a list has %s behind %s: %s, parent %s", item->instance, last,
+                         dur_instance_status_name(item->status), item->parent == NULL ? "none" : item->parent);
             sim_copy(last, sizeof(last), list->items[i].instance);
         }
         bool more = list->next != NULL;
@@ -55,6 +63,10 @@ static void do_list(sim_client *self, sim_rng *rng) {
     sim_answered("executions", id, code, &err);
     if (code == DUR_OK)
         dur_execution_list_free(executions);
+    char *history = NULL;
+    code = dur_client_history(&history, self->client, id, 0, &err);
+    sim_answered("history", id, code, &err);
+    dur_free(history);
     sim_answered("counts", "all", dur_client_counts(&counts, self->client, &err), &err);
 }
 

@@ -100,6 +100,11 @@ static void do_key(sim_lane *lane, const sim_op *op) {
         expect_key(lane, lane->next, i);
         count += sim_program_key(lane->flow->program, lane->next, i) != 0;
     }
+    for (size_t i = 1; i < dur_kv_count(ctx); i++) {
+        const char *before = dur_strdup(ctx, dur_kv_key(ctx, i - 1));
+        if (strcmp(before, dur_kv_key(ctx, i)) >= 0)
+            sim_fail("flow %s@%zu: key %s stands before %s", lane->flow->ticket, op->at, before, dur_kv_key(ctx, i));
+    }
     if (dur_kv_count(ctx) != count || dur_kv_prune(ctx, 1) != 0 || dur_kv_count(ctx) != count)
         sim_fail("flow %s@%zu: %zu keys instead of %zu", lane->flow->ticket, op->at, dur_kv_count(ctx), count);
 }
@@ -148,7 +153,12 @@ static void do_recorded(sim_lane *lane, const sim_op *op) {
     uint64_t number = dur_random(ctx);
     uint64_t other = dur_random(ctx);
     uint64_t now = dur_now_ms(ctx);
-    const char *version = dur_orchestration_version(ctx);
+    const char *version = dur_orchestration_version(ctx), *name = dur_orchestration_name(ctx);
+    const char *parent = dur_parent_instance(ctx);
+    bool child = strchr(lane->flow->ticket, '.') != NULL; /* or started by another flow, which is nobody's child */
+    if ((strcmp(name, "Flow") != 0 && strcmp(name, "Leaf") != 0) || (parent != NULL && !child) ||
+        dur_execution_id(ctx) < 1 || dur_history_events(ctx) < 1)
+        sim_fail("flow %s@%zu: is %s below %s", lane->flow->ticket, op->at, name, parent == NULL ? "nobody" : parent);
     if (strlen(first) != 36 || strcmp(first, second) == 0 || number == other || now == 0 ||
         !dur_patched(ctx, "sim-patch") || (strcmp(version, "1.0.0") != 0 && strcmp(version, "2.0.0") != 0))
         sim_fail("flow %s@%zu: %s %s %" PRIu64 " %" PRIu64 " %" PRIu64 " %s", lane->flow->ticket, op->at, first, second,
@@ -166,9 +176,16 @@ static void do_status(sim_lane *lane, const sim_op *op) {
         dur_status_clear(ctx);
 }
 
+/* Something that nobody waits for: it goes on, or it is given up at once. */
 static void do_detached(sim_lane *lane, const sim_op *op) {
     dur_ctx *ctx = lane->flow->ctx;
-    dur_detach(dur_activity(ctx, "Echo", dur_format(ctx, "%s#%u", sim_path(lane, op), op->n[0])));
+    dur_future *future = dur_activity(ctx, "Echo", dur_format(ctx, "%s#%u", sim_path(lane, op), op->n[0]));
+    if (op->n[0] % 3 > 0)
+        dur_detach(future);
+    else
+        dur_drop(future);
+    if (op->n[0] % 3 == 0 && dur_try(future, NULL) != DUR_ECANCELLED)
+        sim_fail("flow %s@%zu: what was dropped is %s", lane->flow->ticket, op->at, dur_code_name(dur_code_of(future)));
 }
 
 void sim_do_family(sim_lane *lane, const sim_op *op) {

@@ -78,6 +78,7 @@ static void do_retry(sim_lane *lane, const sim_op *op) {
     uint32_t attempts = op->kind == 'x' ? 3 : op->n[2];
     const dur_retry *retry = DUR_RETRY(.attempts_max = attempts, .delay_ms = 20 + op->n[0],
                                        .backoff = (dur_backoff)op->n[3], .jitter = op->n[0] % 3 == 0 ? 0.5 : 0,
+                                       .total_timeout_ms = op->n[0] % 7 == 0 ? 3600000 : 0,
                                        .predicate = op->n[0] % 5 == 0 ? worth_it : NULL);
     dur_future *future = dur_activity(ctx, "Flaky", input, .retry = retry);
     dur_code code = dur_try(future, &value);
