@@ -23,8 +23,8 @@ static job begin(dur_act *act, const char *input) {
     *mark = '\0';
     self.number = strtoul(mark + 1, &mark, 10);
     self.more = *mark == ':' ? strtoul(mark + 1, NULL, 10) : 0;
-    self.work = sim_work_begin(dur_act_name(act), self.path, dur_act_attempt(act), dur_act_delivery(act),
-                               dur_act_session(act));
+    self.work =
+        sim_work_begin(dur_act_name(act), self.path, dur_act_attempt(act), dur_act_delivery(act), dur_act_session(act));
     return self;
 }
 
@@ -35,8 +35,7 @@ static dur_outcome end(dur_act *act, const job *self) {
 
 dur_outcome sim_act_echo(dur_act *act, const char *input) {
     job self = begin(act, input);
-    if (self.number % 7 == 0 && dur_act_beat(act))
-        dur_act_trace(act, DUR_LOG_DEBUG, "%s is cancelled", self.path);
+    if (self.number % 7 == 0 && dur_act_beat(act)) dur_act_trace(act, DUR_LOG_DEBUG, "%s is cancelled", self.path);
     if (strcmp(dur_act_name(act), "Gpu") == 0 && (dur_act_tag(act) == NULL || strcmp(dur_act_tag(act), "gpu") != 0))
         sim_fail("activity %s has the tag %s", self.path, dur_act_tag(act) == NULL ? "none" : dur_act_tag(act));
     return end(act, &self);
@@ -46,18 +45,15 @@ dur_outcome sim_act_echo(dur_act *act, const char *input) {
 dur_outcome sim_act_flaky(dur_act *act, const char *input) {
     job self = begin(act, input);
     uint32_t attempt = dur_act_attempt(act);
-    if (self.more < 100 && attempt > self.more)
-        return end(act, &self);
+    if (self.more < 100 && attempt > self.more) return end(act, &self);
     sim_work_end(self.work);
-    if (self.more >= 100)
-        return dur_act_fail_final(act, dur_act_format(act, "planned %s", self.path));
+    if (self.more >= 100) return dur_act_fail_final(act, dur_act_format(act, "planned %s", self.path));
     return dur_act_failf(act, "planned %s attempt %u", self.path, attempt);
 }
 
 dur_outcome sim_act_sess(dur_act *act, const char *input) {
     job self = begin(act, input);
-    if (dur_act_session(act) == NULL)
-        sim_fail("activity %s has no session", self.path);
+    if (dur_act_session(act) == NULL) sim_fail("activity %s has no session", self.path);
     if (self.number % 4 == 0 && sim_run_of()->store != SIM_MEMORY) /* the node goes on meanwhile */
         dur_act_sleep(act, self.number);
     return end(act, &self);
@@ -105,8 +101,7 @@ const dur_handler *sim_handlers(unsigned mask, bool taken) {
     static dur_handler table[sizeof(all) / sizeof(all[0]) + 1];
     size_t count = 0;
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
-        if ((mask & all[i].bit) == 0)
-            continue;
+        if ((mask & all[i].bit) == 0) continue;
         table[count] = all[i].handler;
         if (all[i].handler.taken && !taken) {
             table[count].taken = false;

@@ -11,14 +11,11 @@ static void pick(sim_client *self, char *out, size_t size, sim_rng *rng) {
     dur_error err = DUR_ERROR_INIT;
     dur_instance_list *list = NULL;
     sim_pick_id(out, size, rng);
-    if (!sim_chance(rng, 40))
-        return;
+    if (!sim_chance(rng, 40)) return;
     int code = dur_client_list(&list, self->client, DUR_LIST(.limit = 64), &err);
     sim_answered("list", "all", code, &err);
-    if (code == DUR_OK && list->count > 0)
-        sim_copy(out, size, list->items[sim_below(rng, list->count)].instance);
-    if (code == DUR_OK)
-        dur_instance_list_free(list);
+    if (code == DUR_OK && list->count > 0) sim_copy(out, size, list->items[sim_below(rng, list->count)].instance);
+    if (code == DUR_OK) dur_instance_list_free(list);
 }
 
 static void do_list(sim_client *self, sim_rng *rng) {
@@ -37,8 +34,7 @@ static void do_list(sim_client *self, sim_rng *rng) {
                                              .roots_only = roots, .id_prefix = prefix);
         int code = dur_client_list(&list, self->client, &options, &err);
         sim_answered("list", last, code, &err);
-        if (code != DUR_OK)
-            return;
+        if (code != DUR_OK) return;
         for (size_t i = 0; i < list->count; i++) {
             const dur_instance_info *item = &list->items[i];
             if (strcmp(item->instance, last) <= 0 || (status != DUR_INSTANCE_NOT_FOUND && item->status != status) ||
@@ -48,21 +44,17 @@ static void do_list(sim_client *self, sim_rng *rng) {
             sim_copy(last, sizeof(last), list->items[i].instance);
         }
         bool more = list->next != NULL;
-        if (more)
-            sim_copy(last, sizeof(last), list->next);
+        if (more) sim_copy(last, sizeof(last), list->next);
         dur_instance_list_free(list);
-        if (!more)
-            break;
+        if (!more) break;
     }
     pick(self, id, sizeof(id), rng);
     int code = dur_client_tree(&tree, self->client, id, &err);
     sim_answered("tree", id, code, &err);
-    if (code == DUR_OK)
-        dur_id_list_free(tree);
+    if (code == DUR_OK) dur_id_list_free(tree);
     code = dur_client_executions(&executions, self->client, id, &err);
     sim_answered("executions", id, code, &err);
-    if (code == DUR_OK)
-        dur_execution_list_free(executions);
+    if (code == DUR_OK) dur_execution_list_free(executions);
     char *history = NULL;
     code = dur_client_history(&history, self->client, id, 0, &err);
     sim_answered("history", id, code, &err);
@@ -78,8 +70,7 @@ static void do_letters(sim_client *self, sim_rng *rng) {
     size_t count = 0;
     int code = dur_client_dead_letters(&list, self->client, 0, 8, &err);
     sim_answered("dead_letters", "all", code, &err);
-    if (code != DUR_OK)
-        return;
+    if (code != DUR_OK) return;
     sim_call *call = sim_chance(rng, 50) ? sim_call_new(SIM_CALL_LETTERS, "") : NULL;
     for (size_t i = 0; call != NULL && i < list->count && i < 8; i++) {
         unsigned number;
@@ -87,8 +78,7 @@ static void do_letters(sim_client *self, sim_rng *rng) {
         size_t used = strlen(call->text);
         while (mark != NULL && sscanf(mark, "\"m%u\"", &number) != 1)
             mark = strstr(mark + 1, "\"m");
-        if (mark == NULL || used + 16 > sizeof(call->text))
-            continue;
+        if (mark == NULL || used + 16 > sizeof(call->text)) continue;
         snprintf(call->text + used, sizeof(call->text) - used, "m%u,", number);
         ids[count++] = list->items[i].id;
     }
@@ -107,13 +97,12 @@ static void do_change(sim_client *self, sim_rng *rng, sim_call_kind kind) {
     dur_deleted deleted = { .size = sizeof(deleted) };
     dur_pruned pruned = { .size = sizeof(pruned) };
     char id[SIM_ID_MAX], reason[24];
-    static const char *const names[] = { "start",  "enqueue", "raise",  "cancel",      "terminate", "suspend",
-                                         "resume", "delete",  "delete_bulk", "prune", "letters" };
+    static const char *const names[] = { "start",  "enqueue", "raise",       "cancel", "terminate", "suspend",
+                                         "resume", "delete",  "delete_bulk", "prune",  "letters" };
     pick(self, id, sizeof(id), rng);
     bool force = sim_chance(rng, 60);
     sim_call *call = sim_call_new(kind, kind == SIM_CALL_DELETE_BULK ? "" : id);
-    if (call == NULL)
-        return;
+    if (call == NULL) return;
     snprintf(reason, sizeof(reason), "call-%u", sim_call_number(call));
     sim_call_begin(call);
     int code = DUR_OK;

@@ -11,18 +11,15 @@
 sim_client *sim_client_open(const sim_seat *seat, bool admin) {
     dur_error err = DUR_ERROR_INIT;
     sim_client *self = calloc(1, sizeof(*self));
-    if (self == NULL)
-        sim_fail("out of memory");
+    if (self == NULL) sim_fail("out of memory");
     self->run = seat->run;
     self->number = seat->number;
     self->admin = admin;
     int code = DUR_OK;
-    if (seat->run->provider == NULL)
-        code = dur_open(&self->store, seat->run->url, &err);
+    if (seat->run->provider == NULL) code = dur_open(&self->store, seat->run->url, &err);
     if (code == DUR_OK)
         code = dur_client_new(&self->client, self->store != NULL ? self->store : seat->run->provider, &err);
-    if (code == DUR_OK)
-        return self;
+    if (code == DUR_OK) return self;
     sim_note("a client does not open: %s: %s", dur_code_name(code), err.message);
     dur_provider_close(self->store);
     free(self);
@@ -38,8 +35,7 @@ void sim_client_close(sim_client *self) {
 /* How long a script is.  A node's is short, and most have none. */
 static uint32_t script_length(const sim_client *self) {
     sim_rng rng = sim_stream(self->run->seed, "script", self->number);
-    if (self->inside)
-        return (uint32_t)(sim_chance(&rng, 40) ? sim_between(&rng, 1, 8) : 0);
+    if (self->inside) return (uint32_t)(sim_chance(&rng, 40) ? sim_between(&rng, 1, 8) : 0);
     return (uint32_t)(self->admin ? sim_between(&rng, 4, 14) : sim_between(&rng, 6, 24));
 }
 
@@ -47,11 +43,9 @@ sim_rest sim_client_step(sim_client *self) {
     sim_ledger *book = sim_book();
     uint64_t now = sim_now_ms();
     uint32_t count = script_length(self);
-    if (self->wake_ms > now)
-        return (sim_rest){ .want = SIM_SLEEP, .ms = self->wake_ms - now, .fd = -1 };
+    if (self->wake_ms > now) return (sim_rest){ .want = SIM_SLEEP, .ms = self->wake_ms - now, .fd = -1 };
     uint32_t step = atomic_load(&book->next[self->number]);
-    if (step >= count)
-        return (sim_rest){ .want = SIM_DONE, .fd = -1 };
+    if (step >= count) return (sim_rest){ .want = SIM_DONE, .fd = -1 };
     atomic_store(&book->next[self->number], step + 1);
     sim_rng rng = sim_stream(self->run->seed, "step", self->number * 1000 + step);
     uint64_t pause = sim_chance(&rng, 50) ? 0 : sim_chance(&rng, 80) ? sim_below(&rng, 100) : sim_below(&rng, 2500);
@@ -60,8 +54,7 @@ sim_rest sim_client_step(sim_client *self) {
         sim_admin_do(self, &rng);
     else
         sim_client_do(self, &rng);
-    if (pause == 0)
-        return (sim_rest){ .want = SIM_MORE, .fd = -1 };
+    if (pause == 0) return (sim_rest){ .want = SIM_MORE, .fd = -1 };
     return (sim_rest){ .want = SIM_SLEEP, .ms = pause, .fd = -1 };
 }
 
@@ -69,8 +62,7 @@ void sim_answered(const char *call, const char *instance, int code, const dur_er
     bool broken = code == DUR_EINVAL || code == DUR_ECORRUPT || code == DUR_ESCHEMA || code == DUR_EUNSUPPORTED ||
                   code == DUR_EPERM || code == DUR_ENONDETERMINISM || code == DUR_EDEADLK || code == DUR_EFORKED ||
                   (sim_run_of()->calm && (code == DUR_EIO || code == DUR_EUNKNOWN || code == DUR_EUNAVAILABLE));
-    if (broken)
-        sim_fail("%s of %s: %s: %s", call, instance, dur_code_name(code), err->message);
+    if (broken) sim_fail("%s of %s: %s: %s", call, instance, dur_code_name(code), err->message);
 }
 
 /* Mostly one that was started lately: what does not exist refuses everything. */
@@ -78,8 +70,7 @@ static bool pick_started(char *out, size_t size, sim_rng *rng) {
     uint32_t count = atomic_load(&sim_book()->call_count), back = (uint32_t)sim_between(rng, 1, 12);
     for (uint32_t i = count; i > 0; i--) {
         const sim_call *call = sim_call_at(i - 1);
-        if (call == NULL || call->kind != SIM_CALL_START || call->code != DUR_OK || --back > 0)
-            continue;
+        if (call == NULL || call->kind != SIM_CALL_START || call->code != DUR_OK || --back > 0) continue;
         sim_copy(out, size, call->instance);
         return true;
     }
@@ -87,8 +78,7 @@ static bool pick_started(char *out, size_t size, sim_rng *rng) {
 }
 
 void sim_pick_id(char *out, size_t size, sim_rng *rng) {
-    if (sim_chance(rng, 70) && pick_started(out, size, rng))
-        return;
+    if (sim_chance(rng, 70) && pick_started(out, size, rng)) return;
     sim_pick_any(out, size, rng);
 }
 
@@ -120,8 +110,7 @@ static void do_start(sim_client *self, sim_rng *rng) {
     char id[SIM_ID_MAX], input[SIM_TEXT_MAX + 32];
     sim_pick_any(id, sizeof(id), rng);
     sim_call *call = sim_call_new(SIM_CALL_START, id);
-    if (call == NULL)
-        return;
+    if (call == NULL) return;
     prepare_start(call, rng);
     snprintf(input, sizeof(input), "%u|0|1||%s", sim_call_number(call), call->text);
     sim_call_begin(call);
@@ -141,8 +130,7 @@ static void do_send(sim_client *self, sim_rng *rng, sim_call_kind kind) {
     char id[SIM_ID_MAX], data[24];
     sim_pick_id(id, sizeof(id), rng);
     sim_call *call = sim_call_new(kind, id);
-    if (call == NULL)
-        return;
+    if (call == NULL) return;
     bool queue = kind == SIM_CALL_SEND;
     snprintf(call->name, sizeof(call->name), "%c%u", queue ? 'q' : 'e', (unsigned)sim_below(rng, 2));
     if (queue && sim_chance(rng, 25))
@@ -157,7 +145,8 @@ static void do_send(sim_client *self, sim_rng *rng, sim_call_kind kind) {
                               .data = data,
                               .message_id = call->message_id[0] == '\0' ? NULL : call->message_id,
                               .delay_ms = call->delay_ms };
-    int code = queue ? dur_client_enqueue_ex(self->client, &args, &err) : dur_client_raise_ex(self->client, &args, &err);
+    int code =
+        queue ? dur_client_enqueue_ex(self->client, &args, &err) : dur_client_raise_ex(self->client, &args, &err);
     sim_call_end(call, code);
     sim_note("%s to %s %s %s: %s", data, id, call->name, call->message_id, dur_code_name(code));
     sim_answered(queue ? "enqueue" : "raise", id, code, &err);
@@ -212,8 +201,7 @@ static void do_wait(sim_client *self, sim_rng *rng) {
 /* Keys and status begin with the ticket of whoever wrote them: it must be of this id. */
 static void expect_own(const char *what, const char *id, const char *text) {
     char *rest;
-    if (text == NULL)
-        return;
+    if (text == NULL) return;
     const sim_call *call = sim_call_at((uint32_t)strtoul(text, &rest, 10));
     if (*rest != '.' && (call == NULL || call->kind != SIM_CALL_START || strcmp(call->instance, id) != 0))
         sim_fail("%s of %s is \"%s\"", what, id, text);
@@ -230,8 +218,7 @@ static void do_info(sim_client *self, sim_rng *rng) {
     if (code == DUR_OK && (strcmp(info->instance, id) != 0 || info->status == DUR_INSTANCE_NOT_FOUND))
         sim_fail("info of %s is of %s, %s", id, info->instance, dur_instance_status_name(info->status));
     sim_answered("info", id, code, &err);
-    if (code == DUR_OK)
-        expect_own("the status", id, info->custom_status);
+    if (code == DUR_OK) expect_own("the status", id, info->custom_status);
     dur_instance_info_free(info);
     code = dur_client_kv_get(&value, self->client, id, "k0", &err);
     sim_answered("kv_get", id, code, &err);
@@ -241,8 +228,7 @@ static void do_info(sim_client *self, sim_rng *rng) {
     sim_answered("kv_all", id, code, &err);
     for (size_t i = 0; code == DUR_OK && i < keys->count; i++)
         expect_own("a key", id, keys->values[i]);
-    if (code == DUR_OK)
-        dur_kv_list_free(keys);
+    if (code == DUR_OK) dur_kv_list_free(keys);
     sim_answered("stats", id, dur_client_stats_get(&stats, self->client, id, &err), &err);
 }
 
@@ -254,14 +240,12 @@ static void do_runs(sim_client *self, sim_rng *rng) {
     const dur_run *run = NULL;
     sim_call *calls[3] = { NULL };
     size_t count = (size_t)sim_between(rng, 1, 3);
-    if (dur_runs_new(&runs, self->client, &err) != DUR_OK)
-        return;
+    if (dur_runs_new(&runs, self->client, &err) != DUR_OK) return;
     for (size_t i = 0; i < count; i++) {
         char id[SIM_ID_MAX], input[SIM_TEXT_MAX + 32];
         sim_pick_any(id, sizeof(id), rng);
         calls[i] = sim_call_new(SIM_CALL_START, id);
-        if (calls[i] == NULL)
-            continue;
+        if (calls[i] == NULL) continue;
         prepare_start(calls[i], rng);
         snprintf(input, sizeof(input), "%u|0|1||%s", sim_call_number(calls[i]), calls[i]->text);
         sim_call_begin(calls[i]); /* perhaps, from here on */
@@ -291,8 +275,7 @@ static void do_runs(sim_client *self, sim_rng *rng) {
     }
     /* Behind a flush every start is durable or refused, and refusals have been told now. */
     for (size_t i = 0; i < count && flushed && (code == DUR_ETIMEOUT || code == DUR_ESTATE); i++) {
-        if (calls[i] != NULL && atomic_load(&calls[i]->ended) == 0)
-            sim_call_end(calls[i], DUR_OK);
+        if (calls[i] != NULL && atomic_load(&calls[i]->ended) == 0) sim_call_end(calls[i], DUR_OK);
     }
     dur_runs_free(runs);
 }

@@ -18,8 +18,7 @@ const char *sim_child_ticket(const sim_lane *lane, const sim_op *op) {
 }
 
 bool sim_stopped(sim_lane *lane, dur_code code) {
-    if (code != DUR_ECANCELLED || dur_cancel_reason(lane->flow->ctx) == NULL)
-        return false;
+    if (code != DUR_ECANCELLED || dur_cancel_reason(lane->flow->ctx) == NULL) return false;
     lane->stopped = true;
     return true;
 }
@@ -50,8 +49,7 @@ bool sim_lane_run(sim_lane *lane, size_t at, size_t end) {
     for (sim_op op; sim_op_read(flow->program, end, &next, &op);) {
         lane->next = next;
         sim_do(lane, &op);
-        if (lane->stopped || op.kind == 'n' || op.kind == 'f')
-            return false;
+        if (lane->stopped || op.kind == 'n' || op.kind == 'f') return false;
     }
     return true;
 }
@@ -76,8 +74,7 @@ dur_outcome sim_flow(dur_ctx *ctx, const char *input) {
     char *field[5] = { dur_strdup(ctx, input) };
     for (size_t i = 1; i < 5; i++) {
         char *bar = strchr(field[i - 1], '|');
-        if (bar == NULL)
-            sim_fail("instance %s has the input \"%s\"", dur_instance_id(ctx), input);
+        if (bar == NULL) sim_fail("instance %s has the input \"%s\"", dur_instance_id(ctx), input);
         *bar = '\0';
         field[i] = bar + 1;
     }
@@ -92,15 +89,13 @@ dur_outcome sim_flow(dur_ctx *ctx, const char *input) {
 
     size_t size = strlen(flow->program);
     bool whole = sim_lane_run(lane, strtoul(field[1], NULL, 10), size);
-    if (lane->stopped || (!whole && dur_cancel_reason(ctx) != NULL))
-        return give_up(flow, lane);
+    if (lane->stopped || (!whole && dur_cancel_reason(ctx) != NULL)) return give_up(flow, lane);
     const char *text = dur_format(ctx, "%s|%" PRIu64 "|%s", flow->ticket, lane->fold, flow->received);
-    if (whole)
-        return dur_complete(ctx, text);
-    if (flow->program[lane->next - 2] == 'f')
-        return dur_failf(ctx, "planned %s", text);
+    if (whole) return dur_complete(ctx, text);
+    if (flow->program[lane->next - 2] == 'f') return dur_failf(ctx, "planned %s", text);
     const char *again = dur_format(ctx, "%s|%zu|%" PRIu64 "|%s|%s", flow->ticket, lane->next, lane->fold,
                                    flow->received, flow->program);
     const char *version = lane->fold % 3 == 0 ? "2.0.0" : lane->fold % 3 == 1 ? "1.0.0" : NULL;
-    return dur_continue_as_new(ctx, again, .version = strcmp(dur_orchestration_name(ctx), "Flow") == 0 ? version : NULL);
+    return dur_continue_as_new(ctx, again,
+                               .version = strcmp(dur_orchestration_name(ctx), "Flow") == 0 ? version : NULL);
 }

@@ -17,7 +17,7 @@ typedef struct sim_lane {
     sim_flow_state *flow;
     const char *mark; /* "" for the handler, "x" and "y" for two branches */
     uint64_t fold;
-    bool stopped; /* cancelled */
+    bool stopped;   /* cancelled */
     size_t at, end; /* of a branch */
     size_t next;    /* behind the operation that is done */
 } sim_lane;

@@ -23,21 +23,17 @@ static const char *child_input(sim_lane *lane, const sim_op *op) {
 /* What a child answered must be its own program's. */
 static void judge_child(sim_lane *lane, const sim_op *op, dur_future *child, dur_code code, const char *value) {
     dur_ctx *ctx = lane->flow->ctx;
-    const char *text = dur_format(ctx, "%s|%" PRIu64 "|", sim_child_ticket(lane, op),
-                                  sim_program_fold(op->body, op->body_size));
+    const char *text =
+        dur_format(ctx, "%s|%" PRIu64 "|", sim_child_ticket(lane, op), sim_program_fold(op->body, op->body_size));
     bool fails = sim_program_fails(op->body, op->body_size);
     const char *reason = dur_reason(child);
-    if (code == DUR_OK && !fails && strncmp(value, text, strlen(text)) == 0)
-        return;
+    if (code == DUR_OK && !fails && strncmp(value, text, strlen(text)) == 0) return;
     if (code == DUR_EFAILED && fails && strncmp(reason, "planned ", 8) == 0 &&
         strncmp(reason + 8, text, strlen(text)) == 0)
         return;
-    if (code == DUR_ECANCELLED && somebody_asked(reason))
-        return;
-    if (code == DUR_ETIMEOUT && op->kind == 'C')
-        return;
-    if (code == DUR_EFAILED && op->kind == 'H' && strstr(reason, "exist") != NULL)
-        return;
+    if (code == DUR_ECANCELLED && somebody_asked(reason)) return;
+    if (code == DUR_ETIMEOUT && op->kind == 'C') return;
+    if (code == DUR_EFAILED && op->kind == 'H' && strstr(reason, "exist") != NULL) return;
     sim_fail("flow %s: child %s answered %s \"%s\" instead of %s\"%s\"", lane->flow->ticket, sim_child_ticket(lane, op),
              dur_code_name(code), code == DUR_OK ? value : reason, fails ? "planned " : "", text);
 }
@@ -60,8 +56,7 @@ static void do_child(sim_lane *lane, const sim_op *op) {
         child = dur_orchestration(ctx, name, input, .version = version, .instance = op->n[0] == 3 ? own : NULL);
         code = dur_try(child, &value);
     }
-    if (sim_stopped(lane, code))
-        return;
+    if (sim_stopped(lane, code)) return;
     judge_child(lane, op, child, code, value);
     lane->fold = sim_fold(lane->fold, op->kind == 'c' ? sim_program_fold(op->body, op->body_size) : (uint64_t)op->kind);
 }
@@ -114,12 +109,10 @@ static void do_remote_key(sim_lane *lane, const sim_op *op) {
     const char *value = NULL, *other = dur_format(ctx, "r%u", op->n[0]);
     dur_future *future = dur_kv_remote(ctx, other, "k0");
     dur_code code = dur_try(future, &value);
-    if (sim_stopped(lane, code) || code == DUR_EFAILED)
-        return;
+    if (sim_stopped(lane, code) || code == DUR_EFAILED) return;
     if (code != DUR_OK)
         sim_fail("flow %s@%zu: a key of %s: %s", lane->flow->ticket, op->at, other, dur_code_name(code));
-    if (dur_is_none(future))
-        return;
+    if (dur_is_none(future)) return;
     const sim_call *call = sim_call_at((uint32_t)strtoul(value, NULL, 10));
     if (call == NULL || call->kind != SIM_CALL_START || strcmp(call->instance, other) != 0)
         sim_fail("flow %s@%zu: key k0 of %s is \"%s\"", lane->flow->ticket, op->at, other, value);
@@ -135,8 +128,7 @@ static void do_saga(sim_lane *lane, const sim_op *op) {
         dur_saga_undo(saga, "Echo", dur_format(ctx, "%s/u%u#1", path, i));
         const char *step = dur_format(ctx, "%s/%u", path, i);
         dur_code code = dur_try(dur_activity(ctx, "Echo", dur_format(ctx, "%s#%u", step, op->n[0])), &value);
-        if (sim_stopped(lane, code))
-            break;
+        if (sim_stopped(lane, code)) break;
         sim_expect_echo(lane, step, op->n[0], code, value);
     }
     bool cancelled = lane->stopped;
@@ -172,8 +164,7 @@ static void do_status(sim_lane *lane, const sim_op *op) {
     const char *status = dur_status_get(ctx);
     if (status == NULL || strcmp(status, text) != 0)
         sim_fail("flow %s@%zu: status is %s", lane->flow->ticket, op->at, status == NULL ? "none" : status);
-    if (op->n[0] % 4 == 0)
-        dur_status_clear(ctx);
+    if (op->n[0] % 4 == 0) dur_status_clear(ctx);
 }
 
 /* Something that nobody waits for: it goes on, or it is given up at once. */
@@ -222,6 +213,5 @@ void sim_do_family(sim_lane *lane, const sim_op *op) {
     default:
         sim_fail("flow %s@%zu: no such operation: %c", lane->flow->ticket, op->at, op->kind);
     }
-    if (!lane->stopped)
-        lane->fold = sim_fold(lane->fold, (uint64_t)op->kind);
+    if (!lane->stopped) lane->fold = sim_fold(lane->fold, (uint64_t)op->kind);
 }

@@ -6,10 +6,8 @@
 #include <string.h>
 
 static bool is_settled_ok(sim_lane *lane, const sim_op *op, dur_code code, const char *what) {
-    if (sim_stopped(lane, code))
-        return false;
-    if (code != DUR_OK)
-        sim_fail("flow %s@%zu: %s: %s", lane->flow->ticket, op->at, what, dur_code_name(code));
+    if (sim_stopped(lane, code)) return false;
+    if (code != DUR_OK) sim_fail("flow %s@%zu: %s: %s", lane->flow->ticket, op->at, what, dur_code_name(code));
     return true;
 }
 
@@ -31,8 +29,7 @@ static void do_one(sim_lane *lane, const sim_op *op) {
     else
         future = dur_activity(ctx, "Echo", input);
     dur_code code = dur_try(future, &value);
-    if (sim_stopped(lane, code))
-        return;
+    if (sim_stopped(lane, code)) return;
     sim_expect_echo(lane, path, op->n[0], code, value);
     lane->fold = sim_fold(lane->fold, op->kind == 'w' ? 'w' : sim_echo(op->n[0]));
 }
@@ -55,13 +52,11 @@ static void do_many(sim_lane *lane, const sim_op *op) {
     for (uint32_t i = 0; i < op->n[1] && !lane->stopped; i++) {
         const char *value = NULL;
         dur_code code = dur_try(futures[i], &value);
-        if (sim_stopped(lane, code))
-            break;
+        if (sim_stopped(lane, code)) break;
         sim_expect_echo(lane, paths[i], op->n[0] + i, code, value);
         lane->fold = sim_fold(lane->fold, sim_echo(op->n[0] + i));
     }
-    if (scope != NULL)
-        dur_scope_end(scope);
+    if (scope != NULL) dur_scope_end(scope);
 }
 
 static bool worth_it(const char *reason, uint32_t attempt, void *data) {
@@ -76,14 +71,13 @@ static void do_retry(sim_lane *lane, const sim_op *op) {
     uint32_t fails = op->kind == 'x' ? 100 : op->n[1];
     const char *input = dur_format(ctx, "%s#%u:%u", path, op->n[0], fails);
     uint32_t attempts = op->kind == 'x' ? 3 : op->n[2];
-    const dur_retry *retry = DUR_RETRY(.attempts_max = attempts, .delay_ms = 20 + op->n[0],
-                                       .backoff = (dur_backoff)op->n[3], .jitter = op->n[0] % 3 == 0 ? 0.5 : 0,
-                                       .total_timeout_ms = op->n[0] % 7 == 0 ? 3600000 : 0,
-                                       .predicate = op->n[0] % 5 == 0 ? worth_it : NULL);
+    const dur_retry *retry =
+        DUR_RETRY(.attempts_max = attempts, .delay_ms = 20 + op->n[0], .backoff = (dur_backoff)op->n[3],
+                  .jitter = op->n[0] % 3 == 0 ? 0.5 : 0, .total_timeout_ms = op->n[0] % 7 == 0 ? 3600000 : 0,
+                  .predicate = op->n[0] % 5 == 0 ? worth_it : NULL);
     dur_future *future = dur_activity(ctx, "Flaky", input, .retry = retry);
     dur_code code = dur_try(future, &value);
-    if (sim_stopped(lane, code))
-        return;
+    if (sim_stopped(lane, code)) return;
     if (fails < attempts) {
         sim_expect_echo(lane, path, op->n[0], code, value);
         lane->fold = sim_fold(lane->fold, sim_echo(op->n[0]));
@@ -108,13 +102,10 @@ static void do_race(sim_lane *lane, const sim_op *op) {
         dur_future *timer = dur_timer(ctx, op->n[1]);
         dur_future *first = dur_select(work, timer);
         code = dur_try(first, &value);
-        if (first == timer && code == DUR_OK)
-            code = DUR_ETIMEOUT;
+        if (first == timer && code == DUR_OK) code = DUR_ETIMEOUT;
     }
-    if (sim_stopped(lane, code))
-        return;
-    if (code != DUR_ETIMEOUT)
-        sim_expect_echo(lane, path, op->n[0], code, value);
+    if (sim_stopped(lane, code)) return;
+    if (code != DUR_ETIMEOUT) sim_expect_echo(lane, path, op->n[0], code, value);
     lane->fold = sim_fold(lane->fold, (uint64_t)op->kind);
 }
 
@@ -126,8 +117,7 @@ static void do_timers(sim_lane *lane, const sim_op *op) {
         timers[i] = dur_timer(ctx, op->n[0] + (uint64_t)i * 10);
     dur_join_n(timers, count);
     for (uint32_t i = 0; i < count; i++) {
-        if (!is_settled_ok(lane, op, dur_try(timers[i], NULL), "a timer"))
-            return;
+        if (!is_settled_ok(lane, op, dur_try(timers[i], NULL), "a timer")) return;
     }
     lane->fold = sim_fold(lane->fold, (uint64_t)op->kind);
 }
@@ -135,16 +125,14 @@ static void do_timers(sim_lane *lane, const sim_op *op) {
 static dur_code one_message(sim_lane *lane, const sim_op *op, const char *queue, const char **value) {
     dur_ctx *ctx = lane->flow->ctx;
     dur_future *message = dur_dequeue(ctx, queue);
-    if (op->n[3] == 0)
-        return dur_try_for(message, op->n[2], value);
+    if (op->n[3] == 0) return dur_try_for(message, op->n[2], value);
     dur_future *timer = dur_timer(ctx, op->n[2]);
     dur_future *first = NULL;
     if (op->n[3] == 1) {
         first = dur_select(message, timer);
     } else {
         dur_code code = dur_try(dur_first_of(ctx, (dur_future *const[]){ message, timer }, 2), value);
-        if (code == DUR_OK && dur_is_settled(timer) && dur_code_of(timer) == DUR_OK)
-            return DUR_ETIMEOUT;
+        if (code == DUR_OK && dur_is_settled(timer) && dur_code_of(timer) == DUR_OK) return DUR_ETIMEOUT;
         return code;
     }
     dur_code code = dur_try(first, value);
@@ -160,12 +148,9 @@ static void do_messages(sim_lane *lane, const sim_op *op) {
     }
     for (uint32_t i = 0; op->kind == 'q' && i < op->n[1]; i++) {
         dur_code code = one_message(lane, op, queue, &value);
-        if (sim_stopped(lane, code))
-            return;
-        if (code == DUR_ETIMEOUT)
-            break;
-        if (!is_settled_ok(lane, op, code, "a message"))
-            return;
+        if (sim_stopped(lane, code)) return;
+        if (code == DUR_ETIMEOUT) break;
+        if (!is_settled_ok(lane, op, code, "a message")) return;
         sim_receive(flow, 'm', value);
     }
     lane->fold = sim_fold(lane->fold, (uint64_t)op->kind);
@@ -175,11 +160,9 @@ static void do_event(sim_lane *lane, const sim_op *op) {
     sim_flow_state *flow = lane->flow;
     const char *value = NULL;
     dur_code code = dur_try_for(dur_event(flow->ctx, op->n[0] == 0 ? "e0" : "e1"), op->n[1], &value);
-    if (sim_stopped(lane, code))
-        return;
+    if (sim_stopped(lane, code)) return;
     if (code != DUR_ETIMEOUT) {
-        if (!is_settled_ok(lane, op, code, "an event"))
-            return;
+        if (!is_settled_ok(lane, op, code, "an event")) return;
         sim_receive(flow, 'e', value);
     }
     lane->fold = sim_fold(lane->fold, (uint64_t)op->kind);
@@ -221,8 +204,7 @@ static void do_branches(sim_lane *lane, const sim_op *op) {
     for (size_t i = 0; i < 2; i++) {
         dur_code code = dur_try(futures[i], NULL);
         lane->stopped = lane->stopped || lanes[i]->stopped;
-        if (lane->stopped || !is_settled_ok(lane, op, code, "a branch"))
-            return;
+        if (lane->stopped || !is_settled_ok(lane, op, code, "a branch")) return;
         lane->fold = sim_fold(lane->fold, lanes[i]->fold);
     }
 }
@@ -230,13 +212,11 @@ static void do_branches(sim_lane *lane, const sim_op *op) {
 static void do_branch_race(sim_lane *lane, const sim_op *op) {
     sim_flow_state *flow = lane->flow;
     const char *value = NULL;
-    dur_future *branch = op->kind == 'y' ? dur_spawn(flow->ctx, branch_message, flow)
-                                         : dur_spawn(flow->ctx, branch_slow, NULL);
+    dur_future *branch =
+        op->kind == 'y' ? dur_spawn(flow->ctx, branch_message, flow) : dur_spawn(flow->ctx, branch_slow, NULL);
     dur_code code = dur_try_for(branch, op->n[1], &value);
-    if (sim_stopped(lane, code))
-        return;
-    if (code != DUR_ETIMEOUT && !is_settled_ok(lane, op, code, "a branch"))
-        return;
+    if (sim_stopped(lane, code)) return;
+    if (code != DUR_ETIMEOUT && !is_settled_ok(lane, op, code, "a branch")) return;
     lane->fold = sim_fold(lane->fold, (uint64_t)op->kind);
 }
 

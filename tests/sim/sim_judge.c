@@ -19,8 +19,7 @@ void sim_case_open(sim_case *self, const sim_run *run) {
         dur_client_dead_letters(&self->letters, self->client, 0, 1000, &err) != DUR_OK)
         sim_fail("the judge cannot look: %s: %s", err.op, err.message);
     self->ends = calloc(ENDS_MAX, sizeof(*self->ends));
-    if (self->ends == NULL)
-        sim_fail("out of memory");
+    if (self->ends == NULL) sim_fail("out of memory");
 }
 
 void sim_case_close(sim_case *self) {
@@ -28,15 +27,13 @@ void sim_case_close(sim_case *self) {
     dur_instance_list_free(self->instances);
     dur_dead_letter_list_free(self->letters);
     dur_client_free(self->client);
-    if (self->run->provider == NULL)
-        dur_provider_close(self->store);
+    if (self->run->provider == NULL) dur_provider_close(self->store);
 }
 
 /* "… TICKET|FOLD|RECEIVED": where the ticket begins; NULL: there is none. */
 static const char *ticket_in(const char *text, size_t *length) {
     const char *bar = strchr(text, '|');
-    if (bar == NULL)
-        return NULL;
+    if (bar == NULL) return NULL;
     const char *start = bar;
     while (start > text && strchr("0123456789.xy", start[-1]) != NULL)
         start--;
@@ -46,8 +43,7 @@ static const char *ticket_in(const char *text, size_t *length) {
 
 const sim_end *sim_case_find(const sim_case *self, const char *ticket) {
     for (size_t i = 0; i < self->end_count; i++) {
-        if (strcmp(self->ends[i].ticket, ticket) == 0)
-            return &self->ends[i];
+        if (strcmp(self->ends[i].ticket, ticket) == 0) return &self->ends[i];
     }
     return NULL;
 }
@@ -56,13 +52,11 @@ const sim_end *sim_case_end(sim_case *self, const char *instance, const char *te
     size_t length;
     const char *start = ticket_in(text, &length);
     char ticket[SIM_TICKET_MAX];
-    if (start == NULL)
-        return NULL;
+    if (start == NULL) return NULL;
     snprintf(ticket, sizeof(ticket), "%.*s", (int)length, start);
     sim_end *known = (sim_end *)sim_case_find(self, ticket);
     if (known == NULL) {
-        if (self->end_count == self->end_max)
-            return NULL;
+        if (self->end_count == self->end_max) return NULL;
         known = &self->ends[self->end_count++];
         sim_copy(known->ticket, sizeof(known->ticket), ticket);
         sim_copy(known->instance, sizeof(known->instance), instance);
@@ -90,11 +84,9 @@ static bool is_known(const sim_case *self, const char *message) {
     for (uint32_t i = 0; i < atomic_load(&book->call_count) && i < SIM_CALLS_MAX; i++) {
         const sim_call *call = sim_call_at(i);
         char id[SIM_ID_MAX + 4];
-        if (call == NULL || call->kind != SIM_CALL_START || call->delay_ms == 0)
-            continue;
+        if (call == NULL || call->kind != SIM_CALL_START || call->delay_ms == 0) continue;
         snprintf(id, sizeof(id), " %s:", call->instance);
-        if (strstr(message, id) != NULL && call->begun_ms + call->delay_ms + 2000 > sim_now_ms())
-            return true;
+        if (strstr(message, id) != NULL && call->begun_ms + call->delay_ms + 2000 > sim_now_ms()) return true;
     }
     return false;
 }
@@ -131,31 +123,27 @@ static bool is_over(const sim_case *self) {
             code = dur_client_resume(self->client, info->instance, &err);
             sim_note("the judge resumes %s: %s", info->instance, dur_code_name(code));
         }
-        if (info->status != DUR_INSTANCE_RUNNING)
-            continue;
+        if (info->status != DUR_INSTANCE_RUNNING) continue;
         sim_note("%s has not ended%s; owner %s", info->instance, info->start_pending ? ", nor begun" : "",
                  info->owner == NULL ? "none" : info->owner);
         over = false;
     }
-    if (dur_client_counts(&counts, self->client, &err) != DUR_OK)
-        sim_fail("the judge cannot count: %s", err.message);
+    if (dur_client_counts(&counts, self->client, &err) != DUR_OK) sim_fail("the judge cannot count: %s", err.message);
     if (counts.orchestrator_queue > 0 || counts.worker_queue > 0) {
         sim_note("%llu messages and %llu activities wait", (unsigned long long)counts.orchestrator_queue,
                  (unsigned long long)counts.worker_queue);
-        /* Messages alone: in a while they go, or the judge says whose they are.  The exception is the answer to a parent
-           that was deleted while its call waited behind somebody else's instance: nobody takes it away, and it stays in
-           the queue of an instance that does not exist.  A fault of the library, not mended yet. */
+        /* Messages alone: in a while they go, or the judge says whose they are.  The exception is the answer to a
+           parent that was deleted while its call waited behind somebody else's instance: nobody takes it away, and it
+           stays in the queue of an instance that does not exist.  A fault of the library, not mended yet. */
         uint64_t since = atomic_load(&sim_book()->messages_alone_since_ms);
         if (!over || counts.worker_queue > 0 || since == 0)
             atomic_store(&sim_book()->messages_alone_since_ms, over && counts.worker_queue == 0 ? sim_now_ms() : 0);
-        if (!over || counts.worker_queue > 0 || since == 0 || since + MESSAGES_ALONE_MS > sim_now_ms())
-            return false;
+        if (!over || counts.worker_queue > 0 || since == 0 || since + MESSAGES_ALONE_MS > sim_now_ms()) return false;
     }
     const sim_ledger *book = sim_book();
     for (uint32_t i = 0; i < atomic_load(&book->call_count) && i < SIM_CALLS_MAX; i++) {
         const sim_call *call = sim_call_at(i);
-        if (call != NULL && call->delay_ms > 0 && call->begun_ms + call->delay_ms + 3000 > sim_now_ms())
-            return false;
+        if (call != NULL && call->delay_ms > 0 && call->begun_ms + call->delay_ms + 3000 > sim_now_ms()) return false;
     }
     return over;
 }
@@ -181,15 +169,14 @@ void sim_judge_end(const sim_run *run) {
 }
 
 void sim_judge_tell(const sim_run *run) {
-    static const char *const names[] = { "starts",    "messages", "events",  "cancels", "terminates",  "suspends",
-                                         "resumes",   "deletes",  "deletes of many", "prunes",  "dead letters" };
+    static const char *const names[] = { "starts",  "messages", "events",          "cancels", "terminates",  "suspends",
+                                         "resumes", "deletes",  "deletes of many", "prunes",  "dead letters" };
     unsigned counts[11][3] = { { 0 } };
     sim_enter(run, SIM_ACTORS_MAX);
     const sim_ledger *book = sim_book();
     for (uint32_t i = 0; i < atomic_load(&book->call_count) && i < SIM_CALLS_MAX; i++) {
         const sim_call *call = sim_call_at(i);
-        if (call != NULL)
-            counts[call->kind][sim_call_faith(call)]++;
+        if (call != NULL) counts[call->kind][sim_call_faith(call)]++;
     }
     for (size_t i = 0; i < 11; i++) {
         if (counts[i][0] + counts[i][1] + counts[i][2] > 0)

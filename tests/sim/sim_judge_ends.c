@@ -14,12 +14,12 @@
 static const sim_call *replaced_before(uint32_t number, uint32_t when) {
     const sim_ledger *book = sim_book();
     const sim_call *mine = sim_call_at(number);
-    if (mine == NULL || sim_call_faith(mine) != SIM_YES)
-        return NULL;
+    if (mine == NULL || sim_call_faith(mine) != SIM_YES) return NULL;
     for (uint32_t i = 0; i < atomic_load(&book->call_count) && i < SIM_CALLS_MAX; i++) {
         const sim_call *call = sim_call_at(i);
-        if (call != NULL && call != mine && call->kind == SIM_CALL_START && strcmp(call->instance, mine->instance) == 0 &&
-            call->policy != DUR_START_RETURN_EXISTING && sim_call_before(call, when) && call->begun > mine->ended)
+        if (call != NULL && call != mine && call->kind == SIM_CALL_START &&
+            strcmp(call->instance, mine->instance) == 0 && call->policy != DUR_START_RETURN_EXISTING &&
+            sim_call_before(call, when) && call->begun > mine->ended)
             return call;
     }
     return NULL;
@@ -42,10 +42,8 @@ static void judge_birth(const sim_end *end, const char *instance, uint32_t when)
     char *rest;
     uint32_t number = (uint32_t)strtoul(end->ticket, &rest, 10);
     const sim_call *call = sim_call_at(number);
-    if (call == NULL || call->kind != SIM_CALL_START)
-        sim_fail("%s: no start has the ticket %s", instance, end->ticket);
-    if (*rest != '\0')
-        return;
+    if (call == NULL || call->kind != SIM_CALL_START) sim_fail("%s: no start has the ticket %s", instance, end->ticket);
+    if (*rest != '\0') return;
     if (strcmp(call->instance, instance) != 0)
         sim_fail("%s has the end of %s, \"%s\"", instance, call->instance, end->text);
     const sim_call *later = replaced_before(number, when);
@@ -61,12 +59,10 @@ static void judge_failure(sim_case *self, const dur_instance_info *info) {
     if (info->cancelled) {
         const sim_call *call = mark == NULL ? NULL : sim_call_at((uint32_t)strtoul(mark + 5, NULL, 10));
         bool asked = call != NULL && (call->kind == SIM_CALL_CANCEL || call->kind == SIM_CALL_TERMINATE);
-        if (!asked && info->parent == NULL)
-            sim_fail("%s was cancelled by nobody: \"%s\"", info->instance, output);
+        if (!asked && info->parent == NULL) sim_fail("%s was cancelled by nobody: \"%s\"", info->instance, output);
         if (asked && info->parent == NULL && strcmp(call->instance, info->instance) != 0)
             sim_fail("%s was cancelled by a call for %s", info->instance, call->instance);
-        if (info->said != NULL)
-            sim_case_end(self, info->instance, info->said);
+        if (info->said != NULL) sim_case_end(self, info->instance, info->said);
         return;
     }
     const sim_end *end = sim_case_end(self, info->instance, output);
@@ -82,8 +78,7 @@ void sim_judge_ends(sim_case *self) {
     const sim_ledger *book = sim_book();
     for (size_t i = 0; i < self->instances->count; i++) {
         const dur_instance_info *info = &self->instances->items[i];
-        if (info->status == DUR_INSTANCE_RUNNING)
-            sim_fail("%s has not ended", info->instance);
+        if (info->status == DUR_INSTANCE_RUNNING) sim_fail("%s has not ended", info->instance);
         if (info->status == DUR_INSTANCE_FAILED) {
             dur_error err = DUR_ERROR_INIT;
             dur_instance_info *more = NULL;
@@ -94,22 +89,18 @@ void sim_judge_ends(sim_case *self) {
             continue;
         }
         const sim_end *end = sim_case_end(self, info->instance, info->output == NULL ? "" : info->output);
-        if (end == NULL)
-            sim_fail("%s has the output \"%s\"", info->instance, info->output == NULL ? "" : info->output);
+        if (end == NULL) sim_fail("%s has the output \"%s\"", info->instance, info->output == NULL ? "" : info->output);
         judge_text(end, false);
         judge_birth(end, info->instance, UINT32_MAX);
     }
     for (uint32_t i = 0; i < atomic_load(&book->told_count) && i < SIM_TOLD_MAX; i++) {
         const sim_told *told = &book->told[i];
-        if (atomic_load(&told->begun) == 0)
-            continue;
+        if (atomic_load(&told->begun) == 0) continue;
         const sim_end *end = sim_case_end(self, told->instance, told->text);
-        if (end == NULL && told->code == DUR_ECANCELLED && strstr(told->text, "cancelled") != NULL)
-            continue;
+        if (end == NULL && told->code == DUR_ECANCELLED && strstr(told->text, "cancelled") != NULL) continue;
         if (end == NULL)
             sim_fail("a client was told %s of %s: \"%s\"", dur_code_name(told->code), told->instance, told->text);
-        if (told->code != DUR_ECANCELLED)
-            judge_text(end, told->code == DUR_EFAILED);
+        if (told->code != DUR_ECANCELLED) judge_text(end, told->code == DUR_EFAILED);
         judge_birth(end, told->instance, told->begun);
     }
 }
@@ -118,8 +109,7 @@ void sim_judge_ends(sim_case *self) {
 
 static bool exists(const sim_case *self, const char *id) {
     for (size_t i = 0; i < self->instances->count; i++) {
-        if (strcmp(self->instances->items[i].instance, id) == 0)
-            return true;
+        if (strcmp(self->instances->items[i].instance, id) == 0) return true;
     }
     return false;
 }
@@ -128,8 +118,7 @@ static bool exists(const sim_case *self, const char *id) {
 static void judge_detached(const sim_end *end) {
     const char *program;
     size_t size, next = 0;
-    if (!sim_ticket_program(end->ticket, &program, &size))
-        return;
+    if (!sim_ticket_program(end->ticket, &program, &size)) return;
     for (sim_op op; sim_op_read(program, size, &next, &op);) {
         char ticket[SIM_TICKET_MAX + 24];
         snprintf(ticket, sizeof(ticket), "%s.%zu", end->ticket, op.at);
@@ -158,8 +147,7 @@ void sim_judge_starts(sim_case *self) {
         const char *program;
         size_t size;
         char text[SIM_TICKET_MAX + 32];
-        if (!sim_ticket_program(self->ends[i].ticket, &program, &size))
-            continue;
+        if (!sim_ticket_program(self->ends[i].ticket, &program, &size)) continue;
         snprintf(text, sizeof(text), "%s|%" PRIu64 "|", self->ends[i].ticket, sim_program_fold(program, size));
         if (strncmp(self->ends[i].text, text, strlen(text)) == 0) /* not one that was cancelled */
             judge_detached(&self->ends[i]);

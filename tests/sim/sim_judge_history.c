@@ -23,8 +23,7 @@ static uint64_t slack(const sim_case *self) {
 static bool was_unheard(const sim_case *self, const dur_instance_info *listed) {
     dur_error err = DUR_ERROR_INIT;
     dur_instance_info *info = NULL;
-    if (!listed->cancelled)
-        return false;
+    if (!listed->cancelled) return false;
     if (dur_client_info(&info, self->client, listed->instance, &err) != DUR_OK)
         sim_fail("info of %s: %s", listed->instance, err.message);
     bool unheard = info->said == NULL;
@@ -37,8 +36,7 @@ static void replay(const sim_case *self, const char *instance) {
     dur_execution_list *list = NULL;
     char *histories[EXECUTIONS_MAX] = { NULL };
     size_t count = 0;
-    if (dur_client_executions(&list, self->client, instance, &err) != DUR_OK)
-        return;
+    if (dur_client_executions(&list, self->client, instance, &err) != DUR_OK) return;
     bool whole = list->count > 0 && list->items[0].execution_id == 1 && list->count <= EXECUTIONS_MAX; /* not pruned */
     for (size_t i = 0; whole && i < list->count; i++) {
         if (dur_client_history(&histories[i], self->client, instance, list->items[i].execution_id, &err) != DUR_OK)
@@ -48,8 +46,8 @@ static void replay(const sim_case *self, const char *instance) {
     }
     if (whole) {
         sim_book_close(true);
-        int code = dur_replay_histories(NULL, sim_handlers(SIM_H_ALL, false), (const char *const *)histories, count,
-                                        &err);
+        int code =
+            dur_replay_histories(NULL, sim_handlers(SIM_H_ALL, false), (const char *const *)histories, count, &err);
         sim_book_close(false);
         if (code != DUR_OK)
             sim_fail("the history of %s does not replay: %s: %s", instance, dur_code_name(code), err.message);
@@ -63,8 +61,7 @@ static void replay(const sim_case *self, const char *instance) {
 
 static bool answered(const dur_event *events, size_t count, const dur_event *command) {
     for (size_t i = 0; i < count; i++) {
-        if (events[i].has_source_event_id && events[i].source_event_id == command->event_id)
-            return true;
+        if (events[i].has_source_event_id && events[i].source_event_id == command->event_id) return true;
     }
     return false;
 }
@@ -73,8 +70,7 @@ static bool is_dead(const sim_case *self, const sim_call *call) {
     for (size_t i = 0; i < self->letters->count; i++) {
         const char *mark = strstr(self->letters->items[i].message, "\"m");
         for (; mark != NULL; mark = strstr(mark + 1, "\"m")) {
-            if (strtoul(mark + 2, NULL, 10) == sim_call_number(call))
-                return true;
+            if (strtoul(mark + 2, NULL, 10) == sim_call_number(call)) return true;
         }
     }
     return false;
@@ -86,8 +82,7 @@ static const sim_call *waiting(const sim_case *self, const dur_instance_info *in
     const sim_ledger *book = sim_book();
     char *rest;
     const sim_call *start = sim_call_at((uint32_t)strtoul(input, &rest, 10));
-    if (*rest != '|' || start == NULL || atomic_load(&start->ended) == 0)
-        return NULL;
+    if (*rest != '|' || start == NULL || atomic_load(&start->ended) == 0) return NULL;
     for (uint32_t i = 0; i < atomic_load(&book->call_count) && i < SIM_CALLS_MAX; i++) {
         const sim_call *call = sim_call_at(i);
         if (call != NULL && call->kind == SIM_CALL_SEND && sim_call_faith(call) == SIM_YES &&
@@ -105,9 +100,8 @@ static void judge_timers(const sim_case *self, const dur_instance_info *info, co
     for (size_t i = count; i > 0 && dur_event_kind_role(events[i - 1].kind) == DUR_EVENT_ROLE_COMMAND; i--) {
         const dur_event *event = &events[i - 1];
         if (event->kind == DUR_EVENT_TIMER_CREATED && event->fire_at_ms + slack(self) < now)
-            sim_fail("timer %llu of %s is due since %llu ms, and everybody sleeps",
-                     (unsigned long long)event->event_id, info->instance,
-                     (unsigned long long)(now - event->fire_at_ms));
+            sim_fail("timer %llu of %s is due since %llu ms, and everybody sleeps", (unsigned long long)event->event_id,
+                     info->instance, (unsigned long long)(now - event->fire_at_ms));
     }
 }
 
@@ -115,8 +109,7 @@ static void judge_timers(const sim_case *self, const dur_instance_info *info, co
 static bool asks_for(const dur_event *events, size_t count, const char *queue) {
     size_t open = 0, delivered = 0;
     for (size_t i = 0; i < count; i++) {
-        if (events[i].name == NULL || strcmp(events[i].name, queue) != 0)
-            continue;
+        if (events[i].name == NULL || strcmp(events[i].name, queue) != 0) continue;
         open += events[i].kind == DUR_EVENT_QUEUE_SUBSCRIBED && !answered(events, count, &events[i]);
         delivered += events[i].kind == DUR_EVENT_QUEUE_EVENT_DELIVERED;
     }
@@ -158,21 +151,18 @@ static void judge_waiting(const sim_case *self, const dur_instance_info *info) {
     dur_event *events = NULL;
     size_t count = 0;
     char *json = NULL;
-    if (info->status != DUR_INSTANCE_RUNNING || info->suspended)
-        return;
+    if (info->status != DUR_INSTANCE_RUNNING || info->suspended) return;
     if (info->start_pending) {
         if (info->created_at_ms + slack(self) < sim_now_ms() && !may_be_delayed(info->instance))
             sim_fail("%s waits to begin, and everybody sleeps", info->instance);
         return;
     }
     int code = dur_client_history(&json, self->client, info->instance, 0, &err);
-    if (code != DUR_OK)
-        return;
+    if (code != DUR_OK) return;
     dur_arena *arena = dur_arena_new();
     dur_text text = { .data = json, .size = strlen(json) };
     code = dur_history_from_json(&events, &count, arena, text, &err);
-    if (code != DUR_OK)
-        sim_fail("history of %s: %s", info->instance, err.message);
+    if (code != DUR_OK) sim_fail("history of %s: %s", info->instance, err.message);
     judge_waits(self, info, events, count);
     judge_timers(self, info, events, count);
     dur_arena_free(arena);

@@ -12,8 +12,7 @@ static bool lists(const char *list, char letter, uint32_t number) {
     char item[24];
     size_t length = (size_t)snprintf(item, sizeof(item), "%c%u,", letter, number);
     for (const char *at = strstr(list, item); at != NULL; at = strstr(at + length, item)) {
-        if (at == list || at[-1] == ',' || at[-1] == '|')
-            return true;
+        if (at == list || at[-1] == ',' || at[-1] == '|') return true;
     }
     return false;
 }
@@ -44,11 +43,9 @@ static bool seen_by_the_unknown(const sim_case *self, uint32_t number) {
     const sim_ledger *book = sim_book();
     for (uint32_t i = 0; i < atomic_load(&book->hint_count) && i < SIM_HINTS_MAX; i++) {
         const sim_hint *hint = &book->hints[i];
-        if (atomic_load(&hint->begun) == 0 || hint->message != number)
-            continue;
+        if (atomic_load(&hint->begun) == 0 || hint->message != number) continue;
         const sim_end *end = sim_case_find(self, hint->ticket);
-        if (end == NULL || strlen(end->text) > 400)
-            return true;
+        if (end == NULL || strlen(end->text) > 400) return true;
     }
     return false;
 }
@@ -73,10 +70,8 @@ static void judge_message(sim_case *self, uint32_t number, const sim_call *call)
                  received, dead);
     if (received + dead > 0 && faith == SIM_NO)
         sim_fail("message m%u to %s was refused (%s), and arrived", number, call->instance, dur_code_name(call->code));
-    if (faith != SIM_YES || received + dead == 1 || seen_by_the_unknown(self, number))
-        return;
-    if (call->message_id[0] != '\0' && group_arrived(self, call))
-        return;
+    if (faith != SIM_YES || received + dead == 1 || seen_by_the_unknown(self, number)) return;
+    if (call->message_id[0] != '\0' && group_arrived(self, call)) return;
     sim_fail("message m%u to %s %s was accepted, and is lost", number, call->instance, call->name);
 }
 
@@ -86,11 +81,9 @@ static void judge_order(const sim_end *end) {
     size_t count = 0;
     const char *at = strrchr(end->text, '|');
     for (at = at == NULL ? "" : at + 1; *at != '\0'; at++) {
-        if (*at == 'm')
-            numbers[count++] = (uint32_t)strtoul(at + 1, NULL, 10);
+        if (*at == 'm') numbers[count++] = (uint32_t)strtoul(at + 1, NULL, 10);
         at += strcspn(at, ",");
-        if (*at == '\0')
-            break;
+        if (*at == '\0') break;
     }
     for (size_t i = 0; i < count; i++) {
         const sim_call *first = sim_call_at(numbers[i]);
@@ -111,12 +104,10 @@ static void judge_birth(const sim_end *end) {
     char *rest;
     const sim_call *start = sim_call_at((uint32_t)strtoul(end->ticket, &rest, 10));
     const sim_ledger *book = sim_book();
-    if (*rest != '\0' || start == NULL)
-        return;
+    if (*rest != '\0' || start == NULL) return;
     for (uint32_t i = 0; i < atomic_load(&book->call_count) && i < SIM_CALLS_MAX; i++) {
         const sim_call *call = sim_call_at(i);
-        if (call == NULL || call->kind != SIM_CALL_SEND || !lists(end->text, 'm', i))
-            continue;
+        if (call == NULL || call->kind != SIM_CALL_SEND || !lists(end->text, 'm', i)) continue;
         if (sim_call_before(call, start->begun))
             sim_fail("%s of start %s received m%u, which was accepted before that start", end->instance, end->ticket,
                      i);
@@ -127,8 +118,7 @@ void sim_judge_messages(sim_case *self) {
     const sim_ledger *book = sim_book();
     for (uint32_t i = 0; i < atomic_load(&book->call_count) && i < SIM_CALLS_MAX; i++) {
         const sim_call *call = sim_call_at(i);
-        if (call != NULL && call->kind == SIM_CALL_SEND)
-            judge_message(self, i, call);
+        if (call != NULL && call->kind == SIM_CALL_SEND) judge_message(self, i, call);
         if (call != NULL && call->kind == SIM_CALL_RAISE && times_received(self, 'e', i) > 1)
             sim_fail("event e%u was received %u times", i, times_received(self, 'e', i));
     }

@@ -42,8 +42,7 @@ uint32_t sim_order(void) {
 /* The next free entry of an array; max: it is full. */
 static uint32_t claim(_Atomic uint32_t *count, uint32_t max) {
     uint32_t at = atomic_load(count);
-    if (at >= max)
-        return max;
+    if (at >= max) return max;
     return atomic_fetch_add(count, 1);
 }
 
@@ -52,8 +51,7 @@ static uint32_t claim(_Atomic uint32_t *count, uint32_t max) {
 sim_call *sim_call_new(sim_call_kind kind, const char *instance) {
     sim_ledger *book = sim_book();
     uint32_t at = claim(&book->call_count, SIM_CALLS_MAX);
-    if (at >= SIM_CALLS_MAX)
-        return NULL;
+    if (at >= SIM_CALLS_MAX) return NULL;
     sim_call *call = &book->calls[at];
     call->kind = (uint8_t)kind;
     call->who = (uint8_t)the_actor;
@@ -78,16 +76,13 @@ void sim_call_end(sim_call *call, int code) {
 
 const sim_call *sim_call_at(uint32_t number) {
     const sim_ledger *book = sim_book();
-    if (number >= SIM_CALLS_MAX || atomic_load(&book->calls[number].begun) == 0)
-        return NULL;
+    if (number >= SIM_CALLS_MAX || atomic_load(&book->calls[number].begun) == 0) return NULL;
     return &book->calls[number];
 }
 
 sim_faith sim_call_faith(const sim_call *call) {
-    if (atomic_load(&call->begun) == 0)
-        return SIM_NO;
-    if (atomic_load(&call->ended) == 0)
-        return SIM_PERHAPS;
+    if (atomic_load(&call->begun) == 0) return SIM_NO;
+    if (atomic_load(&call->ended) == 0) return SIM_PERHAPS;
     switch (call->code) {
     case DUR_OK:
         return SIM_YES;
@@ -124,11 +119,9 @@ bool sim_asked(const char *instance, unsigned kinds) {
 
 sim_work *sim_work_begin(const char *name, const char *path, uint32_t attempt, uint32_t delivery, const char *session) {
     sim_ledger *book = sim_book();
-    if (the_book_closed)
-        return NULL;
+    if (the_book_closed) return NULL;
     uint32_t at = claim(&book->work_count, SIM_WORKS_MAX);
-    if (at >= SIM_WORKS_MAX)
-        return NULL;
+    if (at >= SIM_WORKS_MAX) return NULL;
     sim_work *work = &book->works[at];
     work->begun_ms = sim_now_ms();
     work->attempt = attempt;
@@ -142,17 +135,14 @@ sim_work *sim_work_begin(const char *name, const char *path, uint32_t attempt, u
 }
 
 void sim_work_end(sim_work *work) {
-    if (work != NULL)
-        atomic_store(&work->ended, sim_order());
+    if (work != NULL) atomic_store(&work->ended, sim_order());
 }
 
 void sim_hint_add(const char *ticket, uint32_t message) {
     sim_ledger *book = sim_book();
-    if (the_book_closed || sim_hint_has(ticket, message))
-        return;
+    if (the_book_closed || sim_hint_has(ticket, message)) return;
     uint32_t at = claim(&book->hint_count, SIM_HINTS_MAX);
-    if (at >= SIM_HINTS_MAX)
-        return;
+    if (at >= SIM_HINTS_MAX) return;
     sim_hint *hint = &book->hints[at];
     hint->message = message;
     sim_copy(hint->ticket, sizeof(hint->ticket), ticket);
@@ -173,8 +163,7 @@ bool sim_hint_has(const char *ticket, uint32_t message) {
 void sim_told_add(uint32_t begun, const char *instance, int code, const char *text) {
     sim_ledger *book = sim_book();
     uint32_t at = claim(&book->told_count, SIM_TOLD_MAX);
-    if (at >= SIM_TOLD_MAX)
-        return;
+    if (at >= SIM_TOLD_MAX) return;
     sim_told *told = &book->told[at];
     told->code = code;
     sim_copy(told->instance, sizeof(told->instance), instance);

@@ -23,6 +23,8 @@
 
 #define LOOK_NS 1000u /* each look at a clock takes so long: whoever spins until a time comes to it */
 
+#pragma GCC visibility push(default) /* or nobody outside would call what stands in front of libc */
+
 sim_common *sim_shared_memory;
 sim_slot *sim_me;
 bool sim_outside;

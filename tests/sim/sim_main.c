@@ -46,6 +46,7 @@ static const char usage_text[] = "usage: sim [memory:|sqlite:|postgres://…] [o
                                  "  --seeds N      how many (default 100)\n"
                                  "  --every N --part K  only seeds that leave the rest K\n"
                                  "  --jobs N       runs at a time (default 2; postgres: 1)\n"
+                                 "  --scaled       so many percent of that as DURITE_TEST_SCALE says\n"
                                  "  --trace        print what happened, line by line, on standard error\n"
                                  "  --log          the library's own log lines, too\n"
                                  "  --tell         what the ledger says at the end of each run\n"
@@ -235,6 +236,7 @@ static bool option_number(uint64_t *out, char **argv, int argc, int *i) {
 
 static bool parse(sim_options *out, int argc, char **argv) {
     uint64_t jobs = 2;
+    bool scaled = false;
     *out = (sim_options){ .store = SIM_MEMORY, .url = "memory:", .from = 1, .seeds = 100, .every = 1 };
     for (int i = 1; i < argc; i++) {
         bool fine = true;
@@ -248,6 +250,8 @@ static bool parse(sim_options *out, int argc, char **argv) {
             fine = option_number(&out->every, argv, argc, &i) && out->every > 0;
         else if (strcmp(argv[i], "--part") == 0)
             fine = option_number(&out->part, argv, argc, &i);
+        else if (strcmp(argv[i], "--scaled") == 0)
+            scaled = true;
         else if (strcmp(argv[i], "--trace") == 0)
             out->trace = true;
         else if (strcmp(argv[i], "--log") == 0)
@@ -271,6 +275,8 @@ static bool parse(sim_options *out, int argc, char **argv) {
             return false;
         }
     }
+    const char *scale = scaled ? getenv("DURITE_TEST_SCALE") : NULL;
+    if (scale != NULL) out->seeds = out->seeds * strtoull(scale, NULL, 10) / 100 + 1;
     if (out->store == SIM_POSTGRES) jobs = 1; /* a server has one clock */
     out->jobs = jobs < 1 ? 1 : jobs > JOBS_MAX ? JOBS_MAX : (int)jobs;
     return true;

@@ -37,8 +37,7 @@ static dur_runtime_options options_of(const sim_seat *seat, dur_provider *store,
     }
     const sim_node_plan *plan = &world.node[seat->number];
     options.handlers = sim_handlers(plan->handlers, true);
-    if ((plan->handlers & SIM_H_GPU) == 0)
-        options.worker_tags = NULL, options.tags = DUR_TAG_DEFAULT_ONLY;
+    if ((plan->handlers & SIM_H_GPU) == 0) options.worker_tags = NULL, options.tags = DUR_TAG_DEFAULT_ONLY;
     options.activities_only = plan->activities_only;
     options.parked_max = plan->parked_max;
     options.max_sessions = plan->max_sessions;
@@ -63,8 +62,7 @@ sim_node *sim_node_open(const sim_seat *seat) {
     dur_error err = DUR_ERROR_INIT;
     char name[24];
     sim_node *self = calloc(1, sizeof(*self));
-    if (self == NULL)
-        sim_fail("out of memory");
+    if (self == NULL) sim_fail("out of memory");
     self->run = seat->run;
     self->rng = sim_stream(seat->run->seed, "taken", seat->number * 1000 + seat->life);
     snprintf(name, sizeof(name), "node%zu", seat->number + 1);
@@ -82,8 +80,7 @@ sim_node *sim_node_open(const sim_seat *seat) {
     self->inside_done = seat->finale;
     if (code == DUR_OK) {
         code = dur_client_new(&self->inside.client, store, &err);
-        if (code == DUR_OK)
-            return self;
+        if (code == DUR_OK) return self;
         dur_runtime_stop(self->runtime, 0, NULL);
     }
     sim_note("%s does not open: %s: %s", name, dur_code_name(code), err.message);
@@ -105,8 +102,7 @@ static uint64_t serve_taken(sim_node *self) {
             self->taken[i].end_ms = now + sim_below(&self->rng, 120);
         }
         dur_act *act = self->taken[i].act;
-        if (act == NULL)
-            continue;
+        if (act == NULL) continue;
         if (self->taken[i].end_ms <= now || dur_act_cancelled(act)) {
             self->taken[i].act = NULL;
             dur_act_end(act, sim_act_taken(act, dur_act_input(act)));
@@ -122,8 +118,7 @@ sim_rest sim_node_step(sim_node *self) {
     dur_error err = DUR_ERROR_INIT;
     uint64_t inside = UINT64_MAX;
     int code = dur_runtime_step(self->runtime, 0, &err);
-    if (code != DUR_OK)
-        sim_fail("dur_runtime_step: %s: %s", dur_code_name(code), err.message);
+    if (code != DUR_OK) sim_fail("dur_runtime_step: %s: %s", dur_code_name(code), err.message);
     if (!self->inside_done) {
         sim_rest rest = sim_client_step(&self->inside);
         self->inside_done = rest.want == SIM_DONE;
@@ -131,12 +126,9 @@ sim_rest sim_node_step(sim_node *self) {
     }
     uint64_t taken = serve_taken(self);
     uint64_t next = dur_runtime_next_ms(self->runtime);
-    if (taken < next)
-        next = taken;
-    if (inside < next)
-        next = inside;
-    if (next == 0)
-        return (sim_rest){ .want = SIM_MORE, .fd = -1 };
+    if (taken < next) next = taken;
+    if (inside < next) next = inside;
+    if (next == 0) return (sim_rest){ .want = SIM_MORE, .fd = -1 };
     return (sim_rest){ .want = SIM_SLEEP, .ms = next, .fd = dur_runtime_fd(self->runtime) };
 }
 
@@ -148,8 +140,7 @@ void sim_node_close(sim_node *self) {
     }
     dur_client_free(self->inside.client);
     int code = dur_runtime_stop(self->runtime, 100, &err);
-    if (code != DUR_OK)
-        sim_note("dur_runtime_stop: %s: %s", dur_code_name(code), err.message);
+    if (code != DUR_OK) sim_note("dur_runtime_stop: %s: %s", dur_code_name(code), err.message);
     dur_provider_close(self->store);
     free(self);
 }
@@ -157,6 +148,5 @@ void sim_node_close(sim_node *self) {
 void sim_node_check(sim_node *self) {
     dur_error err = DUR_ERROR_INIT;
     int code = dur_runtime_check(self->runtime, &err);
-    if (code == DUR_ECORRUPT)
-        sim_fail("dur_runtime_check: %s", err.message);
+    if (code == DUR_ECORRUPT) sim_fail("dur_runtime_check: %s", err.message);
 }

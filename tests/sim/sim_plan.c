@@ -86,22 +86,19 @@ typedef struct actor {
     sim_client *client;
 } actor;
 
-
 void *sim_open(const sim_seat *seat) {
     sim_world world;
     sim_enter(seat->run, seat->number);
     sim_world_make(&world, seat->run);
     actor *self = calloc(1, sizeof(*self));
-    if (self == NULL)
-        sim_fail("out of memory");
+    if (self == NULL) sim_fail("out of memory");
     self->run = seat->run;
     self->number = seat->number;
     if (seat->number < world.nodes)
         self->node = sim_node_open(seat);
     else
         self->client = sim_client_open(seat, seat->number >= world.nodes + world.clients);
-    if (self->node != NULL || self->client != NULL)
-        return self;
+    if (self->node != NULL || self->client != NULL) return self;
     free(self);
     return NULL;
 }
@@ -125,6 +122,5 @@ void sim_close(void *actor_) {
 void sim_check(void *actor_) {
     actor *self = actor_;
     sim_enter(self->run, self->number);
-    if (self->node != NULL)
-        sim_node_check(self->node);
+    if (self->node != NULL) sim_node_check(self->node);
 }

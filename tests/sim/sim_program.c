@@ -33,29 +33,25 @@ uint64_t sim_echo(uint64_t number) {
 
 bool sim_op_read(const char *program, size_t size, size_t *next, sim_op *out) {
     size_t at = *next;
-    if (at >= size || program[at] == '\0')
-        return false;
+    if (at >= size || program[at] == '\0') return false;
     *out = (sim_op){ .kind = program[at], .at = at };
     at++;
     for (size_t i = 0; i < 4 && at < size && program[at] >= '0' && program[at] <= '9'; i++) {
         while (at < size && program[at] >= '0' && program[at] <= '9')
             out->n[i] = out->n[i] * 10 + (uint32_t)(program[at++] - '0');
-        if (at < size && program[at] == ':')
-            at++;
+        if (at < size && program[at] == ':') at++;
     }
     if (at < size && program[at] == '{') {
         out->body = program + ++at;
         for (unsigned depth = 1; at < size; at++) {
             depth += program[at] == '{';
             depth -= program[at] == '}';
-            if (depth == 0)
-                break;
+            if (depth == 0) break;
             out->body_size++;
         }
         at++;
     }
-    if (at < size && program[at] == ';')
-        at++;
+    if (at < size && program[at] == ';') at++;
     *next = at;
     return true;
 }
@@ -103,8 +99,7 @@ uint32_t sim_program_key(const char *program, size_t at, uint32_t key) {
     size_t next = 0;
     uint32_t value = 0;
     for (sim_op op; sim_op_read(program, at, &next, &op);) {
-        if (op.kind == 'k' && op.n[0] == key)
-            value = op.n[1] % 5 == 0 ? 0 : op.n[1]; /* it is cleared then */
+        if (op.kind == 'k' && op.n[0] == key) value = op.n[1] % 5 == 0 ? 0 : op.n[1]; /* it is cleared then */
     }
     return value;
 }
@@ -112,16 +107,14 @@ uint32_t sim_program_key(const char *program, size_t at, uint32_t key) {
 bool sim_ticket_program(const char *ticket, const char **program, size_t *size) {
     char *rest;
     const sim_call *call = sim_call_at((uint32_t)strtoul(ticket, &rest, 10));
-    if (rest == ticket || call == NULL || call->kind != SIM_CALL_START)
-        return false;
+    if (rest == ticket || call == NULL || call->kind != SIM_CALL_START) return false;
     *program = call->text;
     *size = strlen(call->text);
     while (*rest == '.') {
         const char *digits = rest + 1;
         size_t at = strtoul(digits, &rest, 10);
         sim_op op;
-        if (rest == digits || !sim_op_read(*program, *size, &at, &op) || op.body == NULL)
-            return false;
+        if (rest == digits || !sim_op_read(*program, *size, &at, &op) || op.body == NULL) return false;
         *program = op.body;
         *size = op.body_size;
         while (*rest == 'x' || *rest == 'y') /* which of two branches */
@@ -146,8 +139,7 @@ static const char innermost_ops[] = "aaArgsttTSqqqQe";
 
 static void put(maker *self, const char *text) {
     size_t length = strlen(text);
-    if (self->used + length + 1 > self->size)
-        return;
+    if (self->used + length + 1 > self->size) return;
     memcpy(self->out + self->used, text, length + 1);
     self->used += length;
 }
@@ -248,8 +240,7 @@ static void make_op(maker *self, char kind, unsigned depth) {
                                : draw(self, 0, 3));
         put(self, text);
         make_body(self, depth > 1 ? top_ops : leaf_ops, draw(self, 1, 4), depth > 1 ? depth - 1 : 0);
-        if (sim_chance(self->rng, 15))
-            put(self, "f;");
+        if (sim_chance(self->rng, 15)) put(self, "f;");
         put(self, "};");
         return;
     default: /* m, n */
@@ -268,6 +259,5 @@ void sim_program_make(char *out, size_t size, sim_rng *rng, unsigned depth) {
     maker self = { .out = out, .size = size, .rng = rng };
     out[0] = '\0';
     make_body(&self, depth > 0 ? top_ops : leaf_ops, (unsigned)sim_between(rng, 1, 7), depth);
-    if (sim_chance(rng, 8))
-        put(&self, "f;");
+    if (sim_chance(rng, 8)) put(&self, "f;");
 }

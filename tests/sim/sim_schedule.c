@@ -45,9 +45,9 @@ typedef struct schedule {
     sim_rng rng;
     manner manner;
     bool finale;
-    uint64_t settled;     /* changes when notifications were last waited for */
-    unsigned looks;       /* at quiet points so far: the judge itself wakes everybody */
-    uint64_t look_ns;     /* not before */
+    uint64_t settled; /* changes when notifications were last waited for */
+    unsigned looks;   /* at quiet points so far: the judge itself wakes everybody */
+    uint64_t look_ns; /* not before */
 } schedule;
 
 static sim_slot *slot_of(schedule *self, size_t i) {
