@@ -156,6 +156,16 @@ static void do_messages(sim_lane *lane, const sim_op *op) {
     lane->fold = sim_fold(lane->fold, (uint64_t)op->kind);
 }
 
+/* What nobody has looked at is in its place again. */
+static void do_give_up(sim_lane *lane, const sim_op *op) {
+    dur_ctx *ctx = lane->flow->ctx;
+    dur_future *message = dur_dequeue(ctx, op->n[0] == 0 ? "q0" : "q1");
+    dur_code code = dur_try(dur_timer(ctx, op->n[1]), NULL);
+    dur_drop(message);
+    if (is_settled_ok(lane, op, code, "a timer"))
+        lane->fold = sim_fold(lane->fold, (uint64_t)op->kind);
+}
+
 static void do_event(sim_lane *lane, const sim_op *op) {
     sim_flow_state *flow = lane->flow;
     const char *value = NULL;
@@ -247,6 +257,9 @@ void sim_do(sim_lane *lane, const sim_op *op) {
     case 'q':
     case 'Q':
         do_messages(lane, op);
+        break;
+    case 'O':
+        do_give_up(lane, op);
         break;
     case 'e':
         do_event(lane, op);

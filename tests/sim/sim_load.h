@@ -43,6 +43,7 @@ uint32_t sim_program_key(const char *program, size_t at, uint32_t key);
 #define SIM_SHARED 3 /* ids that clients and parents use beside each other: "s0" … */
 #define SIM_QUEUES 2
 #define SIM_SESSIONS 2
+#define SIM_DROPPED 77 /* of an activity: it is given up in the turn that asks for it, and never leaves */
 #define SIM_NO_MESSAGE UINT32_MAX
 
 /* The program that a ticket runs; false: no such start.  *program is cut at *size. */
