@@ -35,10 +35,8 @@ static dur_outcome end(dur_act *act, const job *self) {
 
 dur_outcome sim_act_echo(dur_act *act, const char *input) {
     job self = begin(act, input);
-    if (self.more == SIM_DROPPED)
-        sim_fail("activity %s runs, which was given up before it was sent", self.path);
-    if (self.number % 7 == 0 && dur_act_beat(act))
-        dur_act_trace(act, DUR_LOG_DEBUG, "%s is cancelled", self.path);
+    if (self.more == SIM_DROPPED) sim_fail("activity %s runs, which was given up before it was sent", self.path);
+    if (self.number % 7 == 0 && dur_act_beat(act)) dur_act_trace(act, DUR_LOG_DEBUG, "%s is cancelled", self.path);
     if (strcmp(dur_act_name(act), "Gpu") == 0 && (dur_act_tag(act) == NULL || strcmp(dur_act_tag(act), "gpu") != 0))
         sim_fail("activity %s has the tag %s", self.path, dur_act_tag(act) == NULL ? "none" : dur_act_tag(act));
     return end(act, &self);

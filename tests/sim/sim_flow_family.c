@@ -170,8 +170,8 @@ static void do_status(sim_lane *lane, const sim_op *op) {
 /* Something that nobody waits for: it goes on, or it is given up at once. */
 static void do_detached(sim_lane *lane, const sim_op *op) {
     dur_ctx *ctx = lane->flow->ctx;
-    dur_future *future = dur_activity(ctx, "Echo", dur_format(ctx, "%s#%u:%u", sim_path(lane, op), op->n[0],
-                                                                op->n[0] % 3 == 0 ? SIM_DROPPED : 0));
+    dur_future *future = dur_activity(
+        ctx, "Echo", dur_format(ctx, "%s#%u:%u", sim_path(lane, op), op->n[0], op->n[0] % 3 == 0 ? SIM_DROPPED : 0));
     if (op->n[0] % 3 > 0)
         dur_detach(future);
     else

@@ -162,8 +162,7 @@ static void do_give_up(sim_lane *lane, const sim_op *op) {
     dur_future *message = dur_dequeue(ctx, op->n[0] == 0 ? "q0" : "q1");
     dur_code code = dur_try(dur_timer(ctx, op->n[1]), NULL);
     dur_drop(message);
-    if (is_settled_ok(lane, op, code, "a timer"))
-        lane->fold = sim_fold(lane->fold, (uint64_t)op->kind);
+    if (is_settled_ok(lane, op, code, "a timer")) lane->fold = sim_fold(lane->fold, (uint64_t)op->kind);
 }
 
 static void do_event(sim_lane *lane, const sim_op *op) {

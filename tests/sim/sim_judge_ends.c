@@ -117,8 +117,7 @@ static bool exists(const sim_case *self, const char *id) {
 static bool has_run(const char *path) {
     const sim_ledger *book = sim_book();
     for (uint32_t i = 0; i < atomic_load(&book->work_count) && i < SIM_WORKS_MAX; i++) {
-        if (strcmp(book->works[i].path, path) == 0)
-            return true;
+        if (strcmp(book->works[i].path, path) == 0) return true;
     }
     return false;
 }

@@ -16,8 +16,7 @@
 #define SLACK_MS 60000
 
 static uint64_t slack(const sim_case *self) {
-    if (!self->run->calm)
-        return SLACK_MS;
+    if (!self->run->calm) return SLACK_MS;
     return self->run->store == SIM_POSTGRES ? SLACK_WIRE_MS : SLACK_CALM_MS;
 }
 
@@ -95,8 +94,7 @@ static const sim_call *waiting(const sim_case *self, const dur_instance_info *in
     const sim_ledger *book = sim_book();
     char *rest;
     const sim_call *start = sim_call_at((uint32_t)strtoul(events[0].input, &rest, 10));
-    if (*rest != '|' || start == NULL || atomic_load(&start->ended) == 0)
-        return NULL;
+    if (*rest != '|' || start == NULL || atomic_load(&start->ended) == 0) return NULL;
     for (uint32_t i = 0; i < atomic_load(&book->call_count) && i < SIM_CALLS_MAX; i++) {
         const sim_call *call = sim_call_at(i);
         if (call != NULL && call->kind == SIM_CALL_SEND && sim_call_faith(call) == SIM_YES &&
