@@ -105,22 +105,51 @@ static void prepare_start(sim_call *call, sim_rng *rng) {
     sim_program_make(call->text, SIM_PROGRAM_MAX, rng, 2);
 }
 
-static void do_start(sim_client *self, sim_rng *rng) {
+static void start(sim_client *self, sim_call *call) {
     dur_error err = DUR_ERROR_INIT;
-    char id[SIM_ID_MAX], input[SIM_TEXT_MAX + 32];
+    char input[SIM_TEXT_MAX + 32];
+    snprintf(input, sizeof(input), "%u|0|1||%s", sim_call_number(call), call->text);
+    sim_call_begin(call);
+    int code = dur_client_start(self->client, &err, call->name, input, .instance = call->instance,
+                                .version = call->version[0] == '\0' ? NULL : call->version, .delay_ms = call->delay_ms,
+                                .exists = (dur_start_policy)call->policy);
+    sim_call_end(call, code);
+    sim_note("start %u of %s policy %u delay %llu: %s: %s", sim_call_number(call), call->instance, call->policy,
+             (unsigned long long)call->delay_ms, call->text, dur_code_name(code));
+    sim_answered("start", call->instance, code, &err);
+}
+
+static void do_start(sim_client *self, sim_rng *rng) {
+    char id[SIM_ID_MAX];
     sim_pick_any(id, sizeof(id), rng);
     sim_call *call = sim_call_new(SIM_CALL_START, id);
     if (call == NULL) return;
     prepare_start(call, rng);
-    snprintf(input, sizeof(input), "%u|0|1||%s", sim_call_number(call), call->text);
-    sim_call_begin(call);
-    int code = dur_client_start(self->client, &err, call->name, input, .instance = id,
-                                .version = call->version[0] == '\0' ? NULL : call->version, .delay_ms = call->delay_ms,
-                                .exists = (dur_start_policy)call->policy);
-    sim_call_end(call, code);
-    sim_note("start %u of %s policy %u delay %llu: %s: %s", sim_call_number(call), id, call->policy,
-             (unsigned long long)call->delay_ms, call->text, dur_code_name(code));
-    sim_answered("start", id, code, &err);
+    start(self, call);
+}
+
+/* Delete what runs, and start the same again under its id: what is on its way to the one must not reach the other. */
+static void do_again(sim_client *self, sim_rng *rng) {
+    dur_error err = DUR_ERROR_INIT;
+    char id[SIM_ID_MAX];
+    const sim_call *before = NULL;
+    sim_pick_id(id, sizeof(id), rng);
+    for (uint32_t i = atomic_load(&sim_book()->call_count); i > 0 && before == NULL; i--) {
+        const sim_call *call = sim_call_at(i - 1);
+        if (call != NULL && call->kind == SIM_CALL_START && strcmp(call->instance, id) == 0) before = call;
+    }
+    sim_call *delete = before == NULL ? NULL : sim_call_new(SIM_CALL_DELETE, id);
+    sim_call *again = delete == NULL ? NULL : sim_call_new(SIM_CALL_START, id);
+    if (again == NULL) return;
+    sim_call_begin(delete);
+    int code = dur_client_delete(NULL, self->client, id, true, &err);
+    sim_call_end(delete, code);
+    sim_note("delete %s to start it again: %s", id, dur_code_name(code));
+    sim_answered("delete", id, code, &err);
+    prepare_start(again, rng);
+    sim_copy(again->text, sizeof(again->text), before->text);
+    again->delay_ms = 0;
+    start(self, again);
 }
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
@@ -282,8 +311,10 @@ static void do_runs(sim_client *self, sim_rng *rng) {
 
 void sim_client_do(sim_client *self, sim_rng *rng) {
     uint64_t choice = sim_below(rng, 100);
-    if (choice < 30)
+    if (choice < 26)
         do_start(self, rng);
+    else if (choice < 30)
+        do_again(self, rng);
     else if (choice < 65)
         do_send(self, rng, SIM_CALL_SEND);
     else if (choice < 73)
