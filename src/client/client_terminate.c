@@ -310,6 +310,11 @@ static bool is_meant(ending *self) {
            (!self->row.start_pending || self->row.pending_start_id == self->only->pending_start_id);
 }
 
+/* Row and history are two reads: what has a birth has history, and what is known by its start alone has none. */
+static bool fit(const ending *self) {
+    return self->last_id > 0 ? !self->row.start_pending : self->row.birth == 0;
+}
+
 static int try_terminate(ending *self, bool *again, dur_error *err) {
     *again = false;
     int code = dur__client_row(self->client, self->arena, self->instance, &self->row, err);
@@ -317,6 +322,11 @@ static int try_terminate(ending *self, bool *again, dur_error *err) {
         code = dur_error_set(err, DUR_ENOTFOUND, false, "client.terminate", "instance \"%.200s\" is another one now",
                              self->instance);
     if (code == DUR_OK) code = read_history(self, err);
+    if (code == DUR_OK && !fit(self)) {
+        *again = true;
+        return dur_error_set(err, DUR_EBUSY, true, "client.terminate", "instance \"%.200s\" changed meanwhile",
+                             self->instance);
+    }
     if (code != DUR_OK || ended(self)) return code;
     if (self->last_id == 0 || (self->last != NULL && self->last->kind == DUR_EVENT_ORCHESTRATION_CONTINUED_AS_NEW))
         make_start(self);

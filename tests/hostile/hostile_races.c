@@ -198,6 +198,34 @@ static void fault_h75_a_terminate_of_what_runs_ends_no_other(void **state) {
     the_second_runs(w);
 }
 
+/* The row is the first one's, and the history that of the second, which has none yet. */
+static int start_again_and_read(dur_provider *self, dur_arena *arena, const char *instance, uint64_t execution_id,
+                                dur_event_row **out, size_t *count, dur_error *err) {
+    world *w = between.w;
+    if (between.times++ == 0) {
+        OK(w, dur_client_delete(NULL, w->client, "i", true, &w->err));
+        start(w, "Waits", "", "i");
+    }
+    return between.real->read(self, arena, instance, execution_id, out, count, err);
+}
+
+static void fault_h75_a_row_and_another_ones_history_end_nobody(void **state) {
+    world *w = *state;
+    RUN(w, handlers);
+    start(w, "Waits", "", "i");
+    until_history(w, "i", "ExternalSubscribed", 1);
+    world_stop(w);
+    come_between(w);
+    between.mine.read = start_again_and_read;
+    w->store->methods = &between.mine;
+    int code = dur_client_terminate(w->client, "i", "the first", &w->err);
+    go_away(w);
+    if (code != DUR_ENOTFOUND) fail_msg("%s instead of DUR_ENOTFOUND", dur_code_name(code));
+    dur_error_clear(&w->err);
+    RUN(w, handlers);
+    the_second_runs(w);
+}
+
 /* It begins between the look and the end: it is the same one, and is ended. */
 static int begin_and_commit(dur_provider *self, dur_turn_commit *turns, size_t count, dur_error *err) {
     if (between.times++ == 0) {
@@ -337,6 +365,7 @@ static const struct CMUnitTest tests[] = {
     TEST(fault_h78_one_given_up_before_it_began_is_nobodys_parent),
     TEST(fault_h75_a_terminate_of_what_has_not_begun_ends_no_other),
     TEST(fault_h75_a_terminate_of_what_runs_ends_no_other),
+    TEST(fault_h75_a_row_and_another_ones_history_end_nobody),
     TEST(fault_h75_what_begins_meanwhile_is_terminated),
     TEST(fault_h75_a_cancel_counts_before_the_end_for_want_of_a_handler),
     TEST(fault_h81_a_delayed_start_is_cancelled_at_once),
