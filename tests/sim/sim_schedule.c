@@ -14,6 +14,7 @@
 #define FINALE_NS (900u * 1000000000ull)
 #define MS 1000000u
 #define LOOKS_MAX 8
+#define JUMP_HEARD_NS (3000u * 1000000ull)
 #define LOOK_APART_NS (300u * 1000000ull)
 #define SLOW_MAX 1000 /* looks at a server that does not answer, a few milliseconds each */
 
@@ -256,6 +257,7 @@ static void jump(schedule *self) {
     int64_t ms = (int64_t)sim_between(&self->rng, 1, 90000) * (sim_chance(&self->rng, 50) ? 1 : -1);
     sim_trace("machine", "the wall clock jumps by %lld ms", (long long)ms);
     self->all->wall_ns += ms * (int64_t)MS;
+    self->look_ns = self->all->mono_ns + JUMP_HEARD_NS; /* who sleeps hears of it at its next beat */
 }
 
 static void misfortune(schedule *self) {
