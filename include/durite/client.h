@@ -58,8 +58,9 @@ typedef struct dur_message_args {
    ended it is accepted and has no effect.  Codes: DUR_ENOTFOUND, DUR_EIO. */
 DUR_API int dur_client_raise_ex(dur_client *client, const dur_message_args *args, dur_error *err);
 /* Into a queue of the instance, kept until a dur_dequeue() takes it.  However the instance ends, and when it is
-   deleted, what nobody has taken is kept as dead letters (dur_client_dead_letters); a node makes them of what an
-   instance leaves that has ended.  DUR_ENOTFOUND, DUR_ESTATE (it has ended). */
+   deleted, what no waiting call (await, try, select, …) has reported to the handler is kept as dead letters
+   (dur_client_dead_letters); a node makes them of what an instance leaves that has ended.  DUR_ENOTFOUND, DUR_ESTATE
+   (it has ended). */
 DUR_API int dur_client_enqueue_ex(dur_client *client, const dur_message_args *args, dur_error *err);
 #define dur_client_raise(client, err, ...)                                                                             \
     dur_client_raise_ex((client), &(dur_message_args){ .size = sizeof(dur_message_args), .instance = __VA_ARGS__ },    \
@@ -273,7 +274,9 @@ typedef struct dur_deleted {
 } dur_deleted;
 /* An instance with everything below it, also children whose start is still waiting, however their parent has ended; one
    that is scheduled meanwhile is not started.  What dur_start() has started is nobody's child, and stays.  Running:
-   DUR_ERUNNING unless force.  A child whose parent is there: DUR_ECHILD.  out may be NULL. */
+   DUR_ERUNNING unless force; then it is suspended for the moment that the deletion takes, and one that has queue
+   messages which no call has reported is ended first, so that they become dead letters.  A child whose parent is there:
+   DUR_ECHILD.  out may be NULL. */
 DUR_API int dur_client_delete(dur_deleted *out, dur_client *client, const char *instance, bool force, dur_error *err);
 
 typedef struct dur_bulk_options {

@@ -186,7 +186,8 @@ DUR_API bool dur_is_final(const dur_future *future);
 
 /* Give it up: what is open is cancelled.  Awaiting it later is DUR_ECANCELLED.  NULL allowed. */
 DUR_API void dur_drop(dur_future *future);
-/* Let it go on when its branch or the handler ends.  It is then nobody's and cannot be awaited after that. */
+/* Let it go on when its branch or the handler ends.  It is then nobody's and cannot be awaited after that.  A message
+   that a dequeue gets which is nobody's counts as unreported. */
 DUR_API void dur_detach(dur_future *future);
 
 /* ---- the deterministic world ------------------------------------------------------------------------------------- */

@@ -5,6 +5,11 @@
  * is listed first; a child that is born in between makes the store refuse, and the tree is listed again.  One that is
  * not born yet finds no parent when it commits its first turn (needs_parent), and is not started; nor can it be ended
  * any more, but is taken away (client_terminate.c).
+ *
+ * The history of what is deleted by force may hold queue messages that no call has reported, and a store does not look
+ * into histories.  So it is suspended first, that no more arrive between the look and the deletion; one that holds
+ * such messages is ended, which puts them back into its queue, where the deletion makes dead letters of them as of all
+ * that waits there.  Whoever dies in between leaves an instance that is suspended, or was terminated.
  */
 #include "client/client_internal.h"
 
@@ -51,25 +56,57 @@ static int delete_begun(dur_client *client, dur_arena *arena, const dur__tree *t
     return code;
 }
 
-/* *is_child: it is not for this call; otherwise DUR_ECHILD means that a new child was not in our list. */
+/* It stands still (*held: by our doing), and what no call has reported is in its queue again. */
+static int settle_letters(dur_client *client, dur_arena *arena, const char *instance, bool *held, dur_error *err) {
+    static const dur_failure deleted = {
+        .category = DUR_FAILURE_APPLICATION, .kind = DUR_FAILURE_CANCELLED, .message = "deleted", .reason = "deleted"
+    };
+    dur_instance_row row;
+    bool holds = false;
+    int code = dur__client_row(client, arena, instance, &row, err);
+    if (code != DUR_OK || row.status == DUR_STATUS_COMPLETED || row.status == DUR_STATUS_FAILED) return code;
+    if (row.suspended == NULL) {
+        code = dur_store_set_suspended(client->store, instance, DUR__GOING, err);
+        if (code == DUR_ESTATE) return DUR_OK; /* it has ended meanwhile, and so have its messages been seen to */
+        *held = code == DUR_OK;
+    }
+    if (code == DUR_OK) code = dur__client_holds_letters(client, arena, instance, &holds, err);
+    return code == DUR_OK && holds ? dur__client_end(client, instance, NULL, &deleted, DUR__END_ALWAYS, err) : code;
+}
+
+/* A parent before its children, so that none is told of the end of one and goes on. */
+static int delete_forced(dur_client *client, dur_arena *arena, const dur__tree *tree, dur_delete_result *result,
+                         dur_error *err) {
+    bool *held = dur_arena_zalloc(arena, (tree->count + 1) * sizeof(*held));
+    int code = DUR_OK;
+    for (size_t i = 0; i < tree->count && code == DUR_OK; i++)
+        if (tree->starts[i] == 0) code = settle_letters(client, arena, tree->ids[i], &held[i], err);
+    if (code == DUR_OK || code == DUR_EUNSUPPORTED) /* a store that can do neither deletes all the same */
+        code = dur_store_delete_instances(client->store, tree->ids, tree->count, true, result, err);
+    for (size_t i = 0; i < tree->count && code != DUR_OK; i++)
+        if (held[i]) dur__client_resume(client, tree->ids[i]);
+    return code;
+}
+
+/* *again: it is another tree than the one that was listed. */
 static int delete_tree(dur_client *client, dur_arena *arena, const char *instance, bool force,
-                       dur_delete_result *result, bool *is_child, const char *op, dur_error *err) {
+                       dur_delete_result *result, bool *again, const char *op, dur_error *err) {
     dur_instance_row root;
     dur__tree tree;
     int code = dur__client_row(client, arena, instance, &root, err);
     if (code != DUR_OK) return code;
     dur_instance_row parent;
     /* One that outlived its parent (deleted by a version that did not compare) is a root. */
-    *is_child = root.parent_instance_id != NULL &&
-                dur__client_row(client, arena, root.parent_instance_id, &parent, NULL) != DUR_ENOTFOUND;
-    if (*is_child)
+    if (root.parent_instance_id != NULL &&
+        dur__client_row(client, arena, root.parent_instance_id, &parent, NULL) != DUR_ENOTFOUND)
         return dur_error_set(err, DUR_ECHILD, false, op,
                              "instance \"%.150s\" is a sub-orchestration; delete its root, above \"%.150s\"", instance,
                              root.parent_instance_id);
     code = dur__client_tree(client, arena, &root, &tree, err);
     if (code != DUR_OK) return code;
-    code = force ? dur_store_delete_instances(client->store, tree.ids, tree.count, true, result, err)
+    code = force ? delete_forced(client, arena, &tree, result, err)
                  : delete_begun(client, arena, &tree, result, err);
+    *again = code == DUR_ECHILD; /* a new child was not in our list */
     for (size_t i = 0; code == DUR_OK && i < tree.count; i++)
         dur__live_unexpect(client->store, tree.ids[i]); /* whoever waits for it looks */
     return code;
@@ -82,11 +119,11 @@ int dur_client_delete(dur_deleted *out, dur_client *client, const char *instance
     if (code == DUR_OK) code = dur__client_answer_check(out, sizeof(*out), op, err);
     if (code != DUR_OK) return code;
     dur_arena *arena = dur_arena_new();
-    for (int i = 0; i < TRIES_MAX; i++) {
-        bool is_child = false;
+    bool again = true;
+    for (int i = 0; again && i < TRIES_MAX; i++) {
+        again = false;
         dur_arena_reset(arena);
-        code = delete_tree(client, arena, instance, force, &result, &is_child, op, err);
-        if (code != DUR_ECHILD || is_child) break;
+        code = delete_tree(client, arena, instance, force, &result, &again, op, err);
     }
     dur_arena_free(arena);
     if (code != DUR_OK) return code;

@@ -4,6 +4,7 @@
 #ifndef DURITE_CLIENT_INTERNAL_H
 #define DURITE_CLIENT_INTERNAL_H
 
+#include "base/buf.h"
 #include <durite/client.h>
 #include <durite/sys/store.h>
 
@@ -77,6 +78,15 @@ typedef enum dur__client_end_if {
 /* End it with this failure, without its handler.  DUR_ENOTFOUND also where another one has its id by then. */
 int dur__client_end(dur_client *client, const char *instance, const dur_instance_row *only, const dur_failure *failure,
                     dur__client_end_if when, dur_error *err);
+/* Does its history hold queue messages that no call has reported? */
+int dur__client_holds_letters(dur_client *client, dur_arena *arena, const char *instance, bool *out, dur_error *err);
+/* Why an instance stands still for the moment that its end, or its deletion, takes: nothing to tell to who waits. */
+#define DUR__GOING "a client is about to end or to delete it"
+static inline bool dur__client_halted(const dur_instance_info *info) {
+    return info->suspended && !dur__str_eq(info->suspend_reason, DUR__GOING);
+}
+/* Who has made it stand still lets it go on. */
+void dur__client_resume(dur_client *client, const char *instance);
 /* Take the start of an instance away that has not begun, and that start only: it is not started, and leaves nothing. */
 int dur__client_take_start(dur_client *client, const char *instance, uint64_t start_id, bool if_unleased,
                            dur_error *err);

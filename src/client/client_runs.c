@@ -260,7 +260,7 @@ static void look_at(dur_runs *runs, run *self) {
     bool waits = why.retryable || (code == DUR_ENOTFOUND && !dur__client_sees_starts(&runs->client));
     if (code == DUR_OK) {
         dur__client_info_fill(&info, &row);
-        waits = !dur__client_ended(&info) && !info.suspended;
+        waits = !dur__client_ended(&info) && !dur__client_halted(&info);
         if (!waits) dur__client_info_failure(&runs->client, runs->arena, &info);
         if (!waits) code = dur__client_outcome(&info, &text);
     } else if (waits) {

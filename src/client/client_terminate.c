@@ -18,6 +18,7 @@
 #include "core/limits.h"
 #include "core/parent.h"
 #include "core/semver.h"
+#include "core/unreported.h"
 #include "provider/live.h"
 #include <durite/version.h>
 
@@ -45,6 +46,7 @@ typedef struct ending {
     const dur_event *started;
     const dur_event *last;
     dur__map children; /* schedule id to event, of those without an answer */
+    dur__unreported letters;
 
     /* what is written */
     bool fresh;        /* the first events of an execution */
@@ -62,6 +64,7 @@ typedef struct ending {
 static void note_event(ending *self, const dur_event *event) {
     self->last = event;
     self->execution_id = event->execution_id;
+    dur__unreported_note(&self->letters, event);
     switch (event->kind) {
     case DUR_EVENT_ORCHESTRATION_STARTED:
         if (self->started == NULL) self->started = event;
@@ -190,7 +193,15 @@ static uint64_t parent_execution(ending *self) {
 static int make_messages(ending *self, dur_error *err) {
     dur__map_entry *entry;
     int code = DUR_OK;
-    self->messages = dur_arena_alloc(self->arena, (self->children.count + 1) * sizeof(*self->messages));
+    size_t letter_count = 0;
+    const dur_carried *letters = dur__unreported_list(&self->letters, &letter_count);
+    self->messages =
+        dur_arena_alloc(self->arena, (self->children.count + letter_count + 1) * sizeof(*self->messages));
+    for (size_t i = 0; code == DUR_OK && i < letter_count; i++) {
+        dur_work_item back = dur__unreported_back(self->instance, &letters[i]);
+        code = dur_message_from_work(&self->messages[self->message_count], self->arena, &back, err);
+        self->messages[self->message_count++].due_ms = DUR__DUE_FIRST;
+    }
     for (size_t i = 0; code == DUR_OK && (entry = dur__map_next(&self->children, &i)) != NULL;) {
         const dur_event *scheduled = entry->value;
         dur_work_item cancel = {
@@ -336,8 +347,19 @@ static int try_terminate(ending *self, bool *again, dur_error *err) {
     return self->orphan && self->start_id != 0 ? take_start_away(self, again, err) : code;
 }
 
+int dur__client_holds_letters(dur_client *client, dur_arena *arena, const char *instance, bool *out, dur_error *err) {
+    ending self = { .client = client, .arena = arena, .instance = instance, .letters = { .arena = arena } };
+    size_t count = 0;
+    int code = read_history(&self, err);
+    if (code == DUR_OK) (void)dur__unreported_list(&self.letters, &count);
+    dur__map_free(&self.children);
+    dur__unreported_free(&self.letters);
+    *out = count > 0;
+    return code == DUR_ECORRUPT ? DUR_OK : code; /* what cannot be read can be no message */
+}
+
 /* It was made to stand still and has not ended: who did that lets it go on, also where the store fails for a while. */
-static void resume(dur_client *client, const char *instance) {
+void dur__client_resume(dur_client *client, const char *instance) {
     dur_error err = DUR_ERROR_INIT;
     for (int tries = 0; tries < 8; tries++) {
         int code = dur_store_set_suspended(client->store, instance, NULL, &err);
@@ -356,7 +378,7 @@ int dur__client_end(dur_client *client, const char *instance, const dur_instance
     for (int i = 0; again && i < TRIES_MAX; i++) {
         /* One that never stands still is made to: the end that follows takes the flag away again. */
         if (i == TRIES_FREE && !if_unleased)
-            held = dur_store_set_suspended(client->store, instance, "it is being terminated", NULL) == DUR_OK;
+            held = dur_store_set_suspended(client->store, instance, DUR__GOING, NULL) == DUR_OK;
         ending self = { .client = client,
                         .arena = arena,
                         .instance = instance,
@@ -365,15 +387,17 @@ int dur__client_end(dur_client *client, const char *instance, const dur_instance
                         .reason = failure->message,
                         .why = failure,
                         .if_unleased = if_unleased,
-                        .if_uncancelled = when == DUR__END_IF_UNCANCELLED };
+                        .if_uncancelled = when == DUR__END_IF_UNCANCELLED,
+                        .letters = { .arena = arena } };
         code = try_terminate(&self, &again, err);
         if (code == DUR_ENOTFOUND && orphan) code = DUR_OK; /* nothing else was there */
         orphan |= self.orphan;
         dur__map_free(&self.children);
+        dur__unreported_free(&self.letters);
         dur_arena_reset(arena);
     }
     dur_arena_free(arena);
-    if (held && code != DUR_OK) resume(client, instance);
+    if (held && code != DUR_OK) dur__client_resume(client, instance);
     if (again)
         return dur_error_set(err, DUR_EBUSY, true, "client.terminate",
                              "instance \"%.200s\" is too busy: its history grew at each of %d tries", instance,

@@ -85,7 +85,7 @@ typedef struct goal {
 
 static bool reached(const goal *wanted, const dur_instance_info *info) {
     if (dur__client_ended(info)) return true;
-    return wanted->status ? info->custom_status_version > wanted->last_version : info->suspended;
+    return wanted->status ? info->custom_status_version > wanted->last_version : dur__client_halted(info);
 }
 
 static int wait_info(dur_instance_info **out, waiter *wait, const goal *wanted, dur_error *err) {

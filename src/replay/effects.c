@@ -4,6 +4,7 @@
  * Only new groups have effects; those of stored groups left with their turns.  What is scheduled and dropped within one
  * turn is not sent at all.
  */
+#include "core/unreported.h"
 #include "replay/engine.h"
 #include <stdlib.h>
 
@@ -135,8 +136,8 @@ static int held_order(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-/* Messages that this execution took and nobody saw, in order of arrival. */
-static void carry_over(dur__exec *exec, dur_work_item *item) {
+/* Messages that this execution took and nobody saw, in order of arrival; to be freed. */
+static dur__held **unreported(dur__exec *exec, size_t *out_count) {
     dur__held **all = NULL;
     size_t count = 0, room = 0;
     dur__map_entry *entry;
@@ -147,13 +148,33 @@ static void carry_over(dur__exec *exec, dur_work_item *item) {
             all[count++] = DUR__CONTAINER(link, dur__held, link);
         }
     }
+    if (count > 0) qsort(all, count, sizeof(*all), held_order);
+    *out_count = count;
+    return all;
+}
+
+/* They are the next execution's. */
+static void carry_over(dur__exec *exec, dur_work_item *item) {
+    size_t count;
+    dur__held **all = unreported(exec, &count);
     if (count > 0) {
-        qsort(all, count, sizeof(*all), held_order);
         dur_carried *carried = dur_arena_alloc(exec->turn_arena, count * sizeof(*carried));
         for (size_t i = 0; i < count; i++)
             carried[i] = (dur_carried){ own_text(exec, all[i]->queue), own_text(exec, all[i]->data) };
         item->carry_forward_events = carried;
         item->carry_forward_count = count;
+    }
+    free(all);
+}
+
+/* There is no next one: they stand in front of what waits in the instance's queues, and become dead letters with it. */
+static void give_back(dur__exec *exec) {
+    size_t count;
+    dur__held **all = unreported(exec, &count);
+    for (size_t i = 0; i < count; i++) {
+        dur_carried letter = { own_text(exec, all[i]->queue), own_text(exec, all[i]->data) };
+        *effect_push(exec, false, DUR_WORK_QUEUE_MESSAGE, DUR__DUE_FIRST) =
+            dur__unreported_back(exec->options.instance, &letter);
     }
     free(all);
 }
@@ -173,7 +194,10 @@ static void push_continue(dur__exec *exec, const char *version) {
 void dur__effect_ended(dur__exec *exec, const char *version) {
     if (exec->end == DUR__END_CONTINUED) {
         push_continue(exec, version);
-    } else if (exec->parent.instance != NULL && exec->parent.has_id) {
+        return;
+    }
+    give_back(exec);
+    if (exec->parent.instance != NULL && exec->parent.has_id) {
         bool completed = exec->end == DUR__END_COMPLETED;
         dur_work_item *item =
             effect_push(exec, false, completed ? DUR_WORK_SUB_ORCH_COMPLETED : DUR_WORK_SUB_ORCH_FAILED, 0);

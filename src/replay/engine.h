@@ -136,6 +136,7 @@ struct dur__leaf {
     bool detached;
     bool dropped; /* original histories: given up, its record is still to come */
     bool is_try;
+    bool marked;          /* history says that its message has not been reported */
     bool is_system;       /* original: a system call, answered by the engine */
     dur_future *future;   /* NULL: nobody listens */
     dur__retrying *retry; /* of the other roles */
@@ -144,7 +145,7 @@ struct dur__leaf {
     char *instance;       /* child's id; owned */
     const char *site;
     dur__link wait;              /* in topic->waits; in the free list */
-    dur__link trying;            /* in exec->tries */
+    dur__link trying;            /* in exec->tries; once it has a message, in exec->unmarked */
     dur__held *held;             /* dequeue: the message given to it, not yet reported */
     dur_future *holders;         /* … whose value it is: the dequeue's future, or first-of futures that it won */
     uint64_t turn;               /* in which its work item was made; 0: an earlier one */
@@ -335,6 +336,7 @@ bool dur__finish_forced(dur__exec *exec, const dur_event *terminal); /* ended fr
 const dur_failure *dur__cancelled_failure(dur__exec *exec, const char *said);
 bool dur__terminal_command(dur__exec *exec, dur_event *event, const char *site);
 void dur__markers_free(dur__exec *exec);
+bool dur__mark(dur__exec *exec, const char *what, const dur__leaf *leaf); /* false: history holds no such marker here */
 void dur__quiesce(dur__exec *exec); /* run all branches, decide try-dequeues */
 
 /* ---- histories of the original (original.c) ---- */
@@ -407,6 +409,7 @@ struct dur__exec {
     dur__open open;
     dur__link free_leaves; /* through leaf->wait */
     dur__link tries;
+    dur__link unmarked; /* dequeues with a message that no call has reported, of which history does not say so yet */
     dur__link retries;
     dur__mailbox mailbox;
     dur_future *settled_first, *settled_last;

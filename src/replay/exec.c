@@ -1,6 +1,7 @@
 /*
  * exec.c: the life of an execution: new, started or replayed, stepped, freed.  One arrival at a time (R1).
  */
+#include "core/unreported.h"
 #include "replay/engine.h"
 #include <durite/version.h>
 #include <inttypes.h>
@@ -25,6 +26,7 @@ dur__exec *dur__exec_new(const dur__exec_options *options) {
     exec->turn = 1;
     dur__list_init(&exec->free_leaves);
     dur__list_init(&exec->tries);
+    dur__list_init(&exec->unmarked);
     dur__list_init(&exec->retries);
     dur__list_init(&exec->branches);
     dur__list_init(&exec->consumed);
@@ -134,6 +136,17 @@ void dur__quiesce(dur__exec *exec) {
     } while (exec->broken == DUR_OK && !exec->finished && decide_try(exec));
 }
 
+/* All branches wait: what has been given to a dequeue and not reported by now is so in every state that is stored. */
+static void group_end(dur__exec *exec) {
+    DUR__LIST_EACH_SAFE(&exec->unmarked, at, after) {
+        dur__leaf *leaf = DUR__CONTAINER(at, dur__leaf, trying);
+        if (!dur__mark(exec, DUR__MARK_HELD, leaf)) continue; /* written by a version that did not: the next group's */
+        leaf->marked = true;
+        dur__list_unlink(&leaf->trying);
+    }
+    dur__graveyard_clear(exec);
+}
+
 static void run_root(dur__exec *exec) {
     exec->root = dur__branch_new(exec, NULL, NULL, NULL);
 }
@@ -161,7 +174,7 @@ int dur__exec_start(dur__exec *exec, const dur__exec_begin *begin, uint64_t now_
     dur__apply_started(exec, &started);
     run_root(exec);
     dur__quiesce(exec);
-    dur__graveyard_clear(exec);
+    group_end(exec);
     return exec_result(exec, err);
 }
 
@@ -192,7 +205,7 @@ int dur__exec_step(dur__exec *exec, uint64_t now_ms, bool *took, dur_error *err)
     exec->group_id = arrival->order_id;
     live_arrival(exec, arrival);
     dur__quiesce(exec);
-    dur__graveyard_clear(exec);
+    group_end(exec);
     return exec_result(exec, err);
 }
 
@@ -222,8 +235,8 @@ static void group_run(dur__exec *exec) {
             dur__apply_arrival(exec, &group->arrival);
     }
     dur__quiesce(exec);
+    group_end(exec);
     if (exec->broken == DUR_OK) dur__match_end(exec);
-    dur__graveyard_clear(exec);
 }
 
 static void group_begin(dur__exec *exec, const dur_event *event) {

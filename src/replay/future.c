@@ -5,6 +5,7 @@
  * a drop may be given on a handler's own small stack.
  */
 #include "core/json.h"
+#include "core/unreported.h"
 #include "replay/engine.h"
 #include <stdlib.h>
 
@@ -99,6 +100,7 @@ void dur__future_reported(dur_future *future) {
         holder->holds = NULL;
         dur__list_unlink(&holder->owned);
     }
+    if (leaf->marked) (void)dur__mark(future->exec, DUR__MARK_REPORTED, leaf);
     dur__leaf_close(future->exec, leaf);
 }
 

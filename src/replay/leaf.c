@@ -106,10 +106,8 @@ static void leaf_satisfy(dur__exec *exec, dur__leaf *leaf, dur__held *held) {
     leaf->held = held;
     dur_future *future = leaf->future;
     leaf->future = NULL;
-    if (future == NULL) { /* nobody will ever report it; where its drop is still to be recorded, that gives it back */
-        if (!leaf->dropped) dur__leaf_close(exec, leaf);
-        return;
-    }
+    if (!exec->original) dur__list_push(&exec->unmarked, &leaf->trying);
+    if (future == NULL) return; /* nobody will ever report it: its drop, at the end if not before, gives it back */
     dur__future_hold(future, leaf);
     dur__settle(future, DUR_OK, held->data);
 }

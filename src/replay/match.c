@@ -5,6 +5,7 @@
  * the event, what history holds, what the code asked for and where, and a later record of the group that would have
  * matched. Payloads never appear in a report: of a text that differs it tells the sizes and the first byte that does.
  */
+#include "core/unreported.h"
 #include "replay/engine.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,7 +19,7 @@ bool dur__is_pair_name(const char *name) {
 }
 
 bool dur__is_marker(const dur_event *event) {
-    return event->kind == DUR_EVENT_ACTIVITY_SCHEDULED && dur__str_eq(event->name, DUR__SYSCALL "patched");
+    return event->kind == DUR_EVENT_ACTIVITY_SCHEDULED && dur__str_eq(event->name, DUR__MARKER);
 }
 
 /* ---- in words ---- */

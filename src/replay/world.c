@@ -2,6 +2,7 @@
  * world.c: time, ids, randomness and markers, each recorded as a system call: two events, one command, no round trip.
  */
 #include "core/limits.h"
+#include "core/unreported.h"
 #include "replay/engine.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -65,7 +66,7 @@ static bool marker_ask(dur__exec *exec, const char *id, const char *site) {
     if (exec->original)
         return strcmp(dur__original_system(exec, DUR__SYSCALL "patched", id, "true", site), "true") == 0;
     if (exec->replaying) return dur__match_marker(exec, id);
-    dur_event event = { .kind = DUR_EVENT_ACTIVITY_SCHEDULED, .name = DUR__SYSCALL "patched", .input = id };
+    dur_event event = { .kind = DUR_EVENT_ACTIVITY_SCHEDULED, .name = DUR__MARKER, .input = id };
     const char *result;
     return dur__command_pair(exec, &event, "true", &result, site);
 }
@@ -79,6 +80,13 @@ bool dur_patched_ex(dur_ctx *ctx, const char *id, const char *site) {
     bool answer = marker_ask(exec, id, site);
     dur__map_put(&exec->markers, dur__intern(exec, id), answer ? &answer_yes : &answer_no);
     return answer;
+}
+
+/* For whoever ends the execution without its handler (core/unreported.h); handlers see nothing of it. */
+bool dur__mark(dur__exec *exec, const char *what, const dur__leaf *leaf) {
+    char id[64];
+    snprintf(id, sizeof(id), "%s%" PRIu64, what, leaf->id);
+    return exec->broken == DUR_OK && marker_ask(exec, id, leaf->site);
 }
 
 void dur__markers_free(dur__exec *exec) {

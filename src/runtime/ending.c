@@ -7,6 +7,7 @@
 
 #include "core/limits.h"
 #include "core/semver.h"
+#include "core/unreported.h"
 #include <durite/version.h>
 
 /* What a history says about the instance as a whole. */
@@ -17,6 +18,7 @@ typedef struct story {
     uint64_t last_id;
     const dur_event **open; /* schedules without an answer */
     size_t open_count;
+    dur__unreported letters;
 } story;
 
 static bool is_schedule(dur_event_kind kind) {
@@ -25,6 +27,7 @@ static bool is_schedule(dur_event_kind kind) {
 }
 
 static void note(story *known, dur__map *open, dur_event *event) {
+    dur__unreported_note(&known->letters, event);
     if (event->kind == DUR_EVENT_ORCHESTRATION_STARTED) {
         known->started = *event;
         known->has_started = true;
@@ -79,6 +82,8 @@ static void synthetic_start(const dur__inst *inst, const dur_work_item *start, d
     event->birth =
         start->kind == DUR_WORK_START_ORCHESTRATION ? dur__birth_new(inst->loop->runtime->world) : start->birth;
     event->initial_custom_status = start->initial_custom_status;
+    event->carry_forward_events = start->carry_forward_events;
+    event->carry_forward_count = start->carry_forward_count;
     event->trace = 1;
 }
 
@@ -90,6 +95,7 @@ static int add_events(dur__inst *inst, const dur__ending *ending, story *known, 
     int code = DUR_OK;
     if (!known->has_started && !known->corrupted && ending->start != NULL) {
         synthetic_start(inst, ending->start, &known->started);
+        dur__unreported_note(&known->letters, &known->started);
         known->has_started = true;
         known->last_id = 1;
         code = dur_event_row_from(&rows[count++], arena, &known->started, err);
@@ -145,10 +151,11 @@ static void ask_parent(dur__inst *inst, dur_arena *arena, story *known) {
     }
 }
 
-static void push_message(dur__inst *inst, dur_message *messages, size_t *count, const dur_work_item *item) {
+static void push_message(dur__inst *inst, dur_message *messages, size_t *count, const dur_work_item *item,
+                         uint64_t due_ms) {
     dur_error err = DUR_ERROR_INIT;
     if (dur_message_from_work(&messages[*count], inst->commit_arena, item, &err) == DUR_OK)
-        (*count)++;
+        messages[(*count)++].due_ms = due_ms;
     else
         dur__log(DUR_LOG_ERROR, DUR__LOG_RUNTIME, DUR__FIELDS(DUR__TEXT("instance_id", inst->id)), "%s", err.message);
 }
@@ -158,8 +165,9 @@ static void add_effects(dur__inst *inst, const dur__ending *ending, const story 
     dur_turn_commit *commit = inst->commit;
     dur_activity_ref *activities = dur_arena_zalloc(arena, (known->open_count + 1) * sizeof(*activities));
     dur_activity_ref *timers = dur_arena_zalloc(arena, (known->open_count + 1) * sizeof(*timers));
-    dur_message *messages = dur_arena_zalloc(arena, (known->open_count + 1) * sizeof(*messages));
-    size_t activity_count = 0, timer_count = 0, message_count = 0;
+    size_t activity_count = 0, timer_count = 0, message_count = 0, letter_count = 0;
+    const dur_carried *letters = dur__unreported_list(&known->letters, &letter_count);
+    dur_message *messages = dur_arena_zalloc(arena, (known->open_count + letter_count + 1) * sizeof(*messages));
     for (size_t i = 0; i < known->open_count; i++) {
         const dur_event *event = known->open[i];
         dur_activity_ref ref = { .instance = inst->id,
@@ -175,14 +183,18 @@ static void add_effects(dur__inst *inst, const dur__ending *ending, const story 
                                      .instance = child_id(arena, inst->id, event->instance),
                                      .reason = "parent failed" };
             DUR__PARENT_SET(&cancel, &call);
-            push_message(inst, messages, &message_count, &cancel);
+            push_message(inst, messages, &message_count, &cancel, 0);
         }
     }
     if (known->has_started && known->started.parent_instance != NULL && known->started.has_parent_id) {
         dur__parent parent = DUR__PARENT_OF(&known->started);
         dur_work_item tell = { .kind = DUR_WORK_SUB_ORCH_FAILED, .details = ending->failure };
         dur__answer_to(&tell, &parent);
-        push_message(inst, messages, &message_count, &tell);
+        push_message(inst, messages, &message_count, &tell, 0);
+    }
+    for (size_t i = 0; i < letter_count; i++) {
+        dur_work_item back = dur__unreported_back(inst->id, &letters[i]);
+        push_message(inst, messages, &message_count, &back, DUR__DUE_FIRST);
     }
     commit->cancelled = activities;
     commit->cancelled_count = activity_count;
@@ -220,7 +232,7 @@ int dur__ending_build(dur__inst *inst, const dur__ending *given, dur_error *err)
     dur_turn_commit *commit = dur__commit_begin(inst);
     dur__ending ending = *given;
     ending.failure = keep_failure(inst->commit_arena, given->failure);
-    story known = { .has_started = false };
+    story known = { .letters = { .arena = inst->commit_arena } };
     if (given->item != NULL) known.last_id = given->item->last_event_id;
     int code = read_story(inst, inst->commit_arena, &known, err);
     known.corrupted |= given->corrupted;
@@ -234,6 +246,7 @@ int dur__ending_build(dur__inst *inst, const dur__ending *given, dur_error *err)
     } else {
         dur__commit_end(inst);
     }
+    dur__unreported_free(&known.letters);
     return code;
 }
 

@@ -801,7 +801,7 @@ struct dur_provider_methods {
        first of them makes a new instance under the id.  An instance without history is its first start, and that goes
        with it; a ContinueAsNew always does.  QueueMessages, which somebody was told are accepted, become dead letters
        (where the store keeps them), and count as deleted; so they do with every other way in which a store deletes an
-       instance. */
+       instance.  Those that only history holds are the caller's matter: dur_client_delete puts them back first. */
     int (*delete_instances)(dur_provider *self, const char *const *ids, size_t count, bool force,
                             dur_delete_result *out, dur_error *err);
     /* Finished roots that match, with their trees. */
