@@ -54,8 +54,8 @@ static recorded rec;
 
 static void switch_on(const disk_image *image, uint64_t seed, uint64_t world_ms) {
     disk_image_write(image, folder);
-    disk_reset(folder, seed);
     disk->world_ms = world_ms;
+    disk_reset(folder, seed);
     ledger_reset();
 }
 

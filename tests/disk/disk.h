@@ -50,8 +50,10 @@ typedef struct disk_shared {
     uint64_t seed, random; /* what the VFS calls random */
     int kill_node;         /* dies by SIGKILL before the operation kill_at of the log; -1: nobody */
     size_t kill_at;
-    /* time */
+    /* time, and the machine's own randomness */
     uint64_t clock_us, world_ms;
+    uint64_t boot, boot_at_ms; /* each loss of power is followed by another boot, whose clock begins anew */
+    uint64_t noise;
 } disk_shared;
 
 extern disk_shared *disk; /* made by disk_install */

@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <sqlite3.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -295,6 +296,9 @@ void disk_reset(const char *folder, uint64_t seed) {
     disk->counted = disk->faults_made = 0;
     disk->kill_node = -1;
     disk->seed = disk->random = seed;
+    disk->noise = disk_mix(seed, 11);
+    disk->boot++;
+    disk->boot_at_ms = disk->world_ms;
     disk->clock_us = 1000000; /* behind the real clock, so that no wait by it is long */
     sqlite3_randomness(0, NULL);
 }
@@ -310,12 +314,47 @@ static void pass(const struct timespec *by) {
     disk->clock_us += (uint64_t)by->tv_sec * 1000000 + (uint64_t)by->tv_nsec / 1000;
 }
 
+static uint64_t clock_now_us(clockid_t clock) {
+    switch (clock) {
+    case CLOCK_REALTIME:
+        return (1700000000000u + disk->world_ms) * 1000;
+    case CLOCK_BOOTTIME:
+        return (5000 + disk->world_ms - disk->boot_at_ms) * 1000;
+    default:
+        return disk->clock_us++;
+    }
+}
+
 INSTEAD int clock_gettime(clockid_t clock, struct timespec *out) {
-    if (disk == NULL || clock == CLOCK_REALTIME || clock == CLOCK_PROCESS_CPUTIME_ID)
-        return (int)syscall(SYS_clock_gettime, clock, out);
-    uint64_t us = disk->clock_us++;
+    if (disk == NULL || clock == CLOCK_PROCESS_CPUTIME_ID) return (int)syscall(SYS_clock_gettime, clock, out);
+    uint64_t us = clock_now_us(clock);
     *out = (struct timespec){ .tv_sec = (time_t)(us / 1000000), .tv_nsec = (long)(us % 1000000) * 1000 };
     return 0;
+}
+
+INSTEAD ssize_t getrandom(void *out, size_t size, unsigned flags) {
+    if (disk == NULL) return (ssize_t)syscall(SYS_getrandom, out, size, flags);
+    for (size_t i = 0; i < size; i++)
+        ((char *)out)[i] = (char)disk_random(&disk->noise);
+    return (ssize_t)size;
+}
+
+/* The kernel's name for this boot. */
+static int boot_open(void) {
+    char text[64];
+    int fd = memfd_create("boot_id", MFD_CLOEXEC);
+    int size = snprintf(text, sizeof(text), "00000000-0000-0000-0000-%012llu\n", (unsigned long long)disk->boot);
+    if (fd >= 0 && pwrite(fd, text, (size_t)size, 0) != size) perror("disk: boot");
+    return fd;
+}
+
+INSTEAD int open(const char *path, int flags, ...) {
+    va_list args;
+    va_start(args, flags);
+    int mode = (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(args, int) : 0;
+    va_end(args);
+    if (disk != NULL && strcmp(path, "/proc/sys/kernel/random/boot_id") == 0) return boot_open();
+    return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
 }
 
 INSTEAD int nanosleep(const struct timespec *by, struct timespec *left) {

@@ -9,7 +9,6 @@
 #include <dirent.h>
 #include <durite/sqlite.h>
 #include <durite/step.h>
-#include <durite/sys/clock.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sqlite3.h>
@@ -28,7 +27,6 @@ typedef struct told {
     fact facts[FACTS_MAX];
     unsigned long tokens; /* never the same twice, whatever happens to the disk */
     int step;             /* under way */
-    uint64_t world_random;
     char why[1000];
 } told;
 
@@ -44,23 +42,6 @@ typedef struct node {
     dur_error err;
 } node;
 static node self;
-
-/* ---- the world ---- */
-
-static uint64_t wall_ms(void *data) {
-    (void)data;
-    return 1700000000000u + disk->world_ms;
-}
-static uint64_t boot_ms(void *data) {
-    (void)data;
-    return disk->world_ms;
-}
-static void world_random(void *data, void *out, size_t size) {
-    (void)data;
-    for (size_t i = 0; i < size; i++)
-        ((char *)out)[i] = (char)disk_random(&shared->world_random);
-}
-static const dur_world world = { NULL, wall_ms, boot_ms, world_random };
 
 /* ---- the ledger ---- */
 
@@ -117,7 +98,6 @@ void ledger_free(ledger *book) {
 void ledger_reset(void) {
     shared->count = shared->used = 0;
     shared->why[0] = '\0';
-    shared->world_random = disk->seed;
 }
 
 int ledger_doubt(const ledger *book, size_t at, int from) {
@@ -190,8 +170,7 @@ static void note_owners(void) {
 static int node_open(void) {
     int code = DUR_OK;
     if (self.store == NULL)
-        code = dur_sqlite_open(&self.store, DUR_SQLITE(.path = db_path, .wal_pages = WAL_PAGES, .world = &world),
-                               &self.err);
+        code = dur_sqlite_open(&self.store, DUR_SQLITE(.path = db_path, .wal_pages = WAL_PAGES), &self.err);
     if (code == DUR_OK && self.client == NULL) code = dur_client_new(&self.client, self.store, &self.err);
     return code;
 }
@@ -199,11 +178,11 @@ static int node_open(void) {
 static int node_run(void) {
     static const char *const tags[] = { "gpu", NULL };
     if (self.runtime != NULL) return DUR_OK;
-    int code = dur_runtime_start(&self.runtime,
-                                 DUR_RUNTIME(.store = self.store, .handlers = handlers_at(shared->step),
-                                             .threads = DUR_THREADS_NONE, .tags = DUR_TAG_AND_DEFAULT,
-                                             .worker_tags = tags, .world = &world),
-                                 &self.err);
+    int code =
+        dur_runtime_start(&self.runtime,
+                          DUR_RUNTIME(.store = self.store, .handlers = handlers_at(shared->step),
+                                      .threads = DUR_THREADS_NONE, .tags = DUR_TAG_AND_DEFAULT, .worker_tags = tags),
+                          &self.err);
     if (code == DUR_OK) note_owners();
     return code;
 }
