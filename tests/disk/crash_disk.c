@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -296,6 +297,11 @@ static void work(int job, uint64_t from, uint64_t end) {
     _exit(0);
 }
 
+static volatile sig_atomic_t cut_off;
+static void on_signal(int number) {
+    cut_off = number;
+}
+
 static pid_t begin_worker(int job, uint64_t from, uint64_t end) {
     fflush(stdout);
     pid_t pid = fork();
@@ -303,8 +309,26 @@ static pid_t begin_worker(int job, uint64_t from, uint64_t end) {
         perror("fork");
         exit(2);
     }
-    if (pid == 0) work(job, from, end);
+    if (pid == 0) {
+        signal(SIGINT, SIG_IGN); /* its parent ends it */
+        signal(SIGTERM, SIG_DFL);
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        work(job, from, end);
+    }
     return pid;
+}
+
+static void say_cut_off(const pid_t *pids) {
+    uint64_t done = opts.points;
+    for (int job = 0; job < opts.jobs; job++) {
+        kill(pids[job], SIGKILL);
+        waitpid(pids[job], NULL, 0);
+        folder_remove(job);
+        if (shared->now[job] < done) done = shared->now[job];
+    }
+    printf("cut off; go on with --kind %s --seed %llu --every %llu --from %llu\n", kind_names[opts.kind],
+           (unsigned long long)opts.seed, (unsigned long long)opts.every,
+           (unsigned long long)(opts.from + done * opts.every));
 }
 
 static void sum(uint64_t *done, uint64_t *lost) {
@@ -334,6 +358,10 @@ static bool all_points(uint64_t *done, uint64_t *lost) {
     for (bool good = true; left > 0;) {
         int status = 0, job = 0;
         pid_t pid = waitpid(-1, &status, WNOHANG);
+        if (cut_off != 0) {
+            say_cut_off(pids);
+            return false;
+        }
         if (pid == 0) {
             show(false);
             nanosleep(&(struct timespec){ .tv_nsec = 50000000 }, NULL);
@@ -414,6 +442,8 @@ int main(int argc, char **argv) {
     parent = getpid();
     if (!parse(argc, argv)) return usage();
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGINT, on_signal);
+    signal(SIGTERM, on_signal);
     shared = disk_shared_memory(sizeof(*shared));
     bool tap = getenv("CMOCKA_MESSAGE_OUTPUT") != NULL; /* as one of the tests */
     if (tap && getenv("DURITE_TEST_SCALE") != NULL && strtoull(getenv("DURITE_TEST_SCALE"), NULL, 10) < 100)
