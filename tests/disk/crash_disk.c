@@ -282,7 +282,7 @@ static void work(int job, uint64_t from, uint64_t end) {
     record_scenes();
     if (opts.kind != POWER && opts.kind != AGAIN) count_scenes();
     if (opts.one) {
-        machine_trace = true;
+        machine_trace = disk_trace = true;
         dur_log_set_sink(dur_log_text, stderr, DUR_LOG_DEBUG);
     }
     for (uint64_t i = from; i < end; i += (uint64_t)opts.jobs) {

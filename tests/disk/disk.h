@@ -58,6 +58,7 @@ typedef struct disk_shared {
 
 extern disk_shared *disk; /* made by disk_install */
 extern int disk_node;     /* which node this process is */
+extern bool disk_trace;   /* say what is written */
 
 void disk_install(void);
 /* An empty log for a machine that is switched on with this folder; names: what is in it. */

@@ -27,6 +27,7 @@
 
 disk_shared *disk;
 int disk_node;
+bool disk_trace;
 static char *log_bytes;
 static sqlite3_vfs *real;
 static sqlite3_vfs shim;
@@ -65,6 +66,12 @@ static void log_op(disk_kind kind, int slot, int32_t inode, uint64_t offset, con
     if (disk->op_count == DISK_OPS_MAX || disk->bytes_used + size > BYTES_MAX) {
         fprintf(stderr, "disk: the log is full\n");
         abort();
+    }
+    if (disk_trace) {
+        static const char *const kinds[] = { "write", "truncate", "sync", "sync that fails", "new name", "deleted name" };
+        static const char *const files[] = { "database", "wal", "journal" };
+        fprintf(stderr, "  operation %zu: %s: %s", disk->op_count, files[slot], kinds[kind]);
+        fprintf(stderr, kind <= DISK_TRUNCATE ? " of %zu bytes at %llu\n" : "\n", size, (unsigned long long)offset);
     }
     const char *kept = NULL;
     bool zeros =

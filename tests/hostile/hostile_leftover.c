@@ -2,6 +2,7 @@
  * hostile_leftover.c: files of a SQLite store that were parted: a -wal without its database, a copy beside the -wal of
  * the file that it replaces.
  */
+#include "danger/knife_vfs.h"
 #include "sqlite_file.h"
 
 #include <durite/sqlite.h>
@@ -415,6 +416,46 @@ static void fault_h95_a_page_that_is_half_written_is_no_reason_either(void **sta
     free(wal);
 }
 
+/* ---- a new file on a disk that fails once ---- */
+
+static void expect_wal_mode(const char *path, long at) {
+    sqlite3 *db = NULL;
+    sqlite3_stmt *stmt = NULL;
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_prepare_v2(db, "PRAGMA journal_mode", -1, &stmt, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_step(stmt), SQLITE_ROW);
+    const char *mode = (const char *)sqlite3_column_text(stmt, 0);
+    if (strcmp(mode, "wal") != 0) fail_msg("change %ld has failed, and the store is open in mode %s", at, mode);
+    sqlite3_finalize(stmt);
+    sqlite3_close(db);
+}
+
+/* Whichever of its first writes fails: the store is refused, or is as it must be. */
+static void fault_h96_a_new_store_is_in_wal_mode_or_refused(void **state) {
+    world *w = *state;
+    if (!on_provider("sqlite")) skip();
+    long at = 1, opened = 0;
+    knife_install();
+    atomic_store(&knife.fail_code, SQLITE_IOERR_WRITE);
+    atomic_store(&knife.fail_count, 1);
+    for (bool reached = true; reached && at < 500; at++) {
+        char url[200], path[160];
+        dur_provider *store = NULL;
+        snprintf(path, sizeof(path), "%s/new-%ld.db", w->dir, at);
+        snprintf(url, sizeof(url), "sqlite:%s", path);
+        atomic_store(&knife.ops, 0);
+        atomic_store(&knife.fail_at, at);
+        int code = dur_open(&store, url, &w->err);
+        reached = atomic_load(&knife.ops) >= at;
+        atomic_store(&knife.fail_at, 0);
+        if (code != DUR_OK) OK(w, dur_open(&store, url, &w->err)); /* it can be opened when the disk is well again */
+        opened += code == DUR_OK;
+        expect_wal_mode(path, at);
+        dur_provider_close(store);
+    }
+    assert_true(at > 10 && at < 500 && opened > 0);
+}
+
 static const hostile_role roles[] = {
     { "restore_and_die", restore_and_die }, { "start_and_die", start_and_die }, { "write_and_die", write_and_die },
     { "copy_and_die", copy_and_die },       { "write_on", write_on },
@@ -427,6 +468,7 @@ static const struct CMUnitTest tests[] = {
     TEST(fault_h66_a_crash_is_no_reason_to_refuse),
     TEST(fault_h66_a_live_restore_and_a_crash_are_no_reason_either),
     TEST(fault_h95_a_page_that_is_half_written_is_no_reason_either),
+    TEST(fault_h96_a_new_store_is_in_wal_mode_or_refused),
 };
 
 HOSTILE_MAIN(roles, tests)

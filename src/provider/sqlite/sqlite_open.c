@@ -114,6 +114,8 @@ static int wal_mode(dur__sq_file *file, dur_error *err) {
     else if (strcmp(dur__sq_text(stmt, 0), "wal") != 0)
         code = dur_error_set(err, DUR_EUNSUPPORTED, false, "sqlite.open",
                              "the file system does not allow WAL mode (journal mode is %s)", dur__sq_text(stmt, 0));
+    else if (sqlite3_step(stmt) != SQLITE_DONE) /* it says "wal" first, and writes so into the file then */
+        code = dur__sq_fail(err, db, "sqlite.open");
     sqlite3_finalize(stmt);
     return code;
 }
