@@ -188,6 +188,29 @@ static void ours_message_ids_accepted_once(kit *t) {
     NOTHING();
 }
 
+/* An id belongs to a queue: which one stands in the key that the message has, and stores keep the whole key. */
+static void ours_message_ids_belong_to_a_queue(kit *t) {
+    NEEDS("enqueue_existing");
+    static const char *const queues[] = { "q", "r", "q/r" };
+    kit_create(t, "a");
+    for (int again = 0; again < 2; again++) {
+        for (size_t i = 0; i < 3; i++) {
+            dur_message message = { 0 };
+            dur_work_item item = { .kind = DUR_WORK_QUEUE_MESSAGE,
+                                   .instance = "a",
+                                   .name = queues[i],
+                                   .data = "1",
+                                   .message_id = "payment-7" };
+            MUST(dur_message_from_work(&message, t->arena, &item, ERR));
+            if (again)
+                REFUSED(DUR_EDUPLICATE, NULL, dur_store_enqueue_existing(t->p, &message, 0, ERR));
+            else
+                MUST(dur_store_enqueue_existing(t->p, &message, 0, ERR));
+        }
+    }
+    SAME(TAKE("a").message_count, 3);
+}
+
 static void ours_message_ids_go_with_their_instance(kit *t) {
     NEEDS("enqueue_existing", "delete_instances", "get_instance", "list_instances");
     kit_create(t, "a");
@@ -257,6 +280,7 @@ const kit_check kit_ours_clients[] = {
     CHECK(ours_messages_to_unknown_instances_refused),
     CHECK(ours_messages_to_ended_instances),
     CHECK(ours_message_ids_accepted_once),
+    CHECK(ours_message_ids_belong_to_a_queue),
     CHECK(ours_message_ids_go_with_their_instance),
     CHECK(ours_delayed_message_to_existing),
     CHECK(ours_watch_sees_commits),

@@ -51,7 +51,9 @@ typedef struct dur_message_args {
     const char *instance;
     const char *name;       /* of the event or queue */
     const char *data;       /* NULL: "" */
-    const char *message_id; /* the same id twice is accepted once; remembered for at least a day */
+    const char *message_id; /* the same id twice is accepted once: an id belongs to the queue, and all events of the
+                               instance share theirs.  Remembered for at least a day, and no longer than the instance:
+                               one that is deleted or replaced takes its ids along */
     uint64_t delay_ms;
 } dur_message_args;
 /* To the oldest dur_event() of that name that waits when it arrives; nobody waits: no effect.  For an instance that has

@@ -140,6 +140,14 @@ static const char *handler_of(dur_arena *arena, const dur_work_item *item) {
     return dur_handler_key(arena, item->orchestration, item->version);
 }
 
+/* An id belongs to a queue, and stores know ids of instances: the size keeps two queues' names and ids apart. */
+static const char *message_key(dur_arena *arena, const dur_work_item *item) {
+    if (item->kind == DUR_WORK_EXTERNAL_RAISED) return dur_arena_strdup(arena, item->message_id);
+    if (item->kind != DUR_WORK_QUEUE_MESSAGE || item->message_id == NULL) return NULL;
+    const char *queue = item->name != NULL ? item->name : "";
+    return dur_arena_format(arena, "%zu:%s/%s", strlen(queue), queue, item->message_id);
+}
+
 int dur_message_from_work(dur_message *out, dur_arena *arena, const dur_work_item *item, dur_error *err) {
     dur_text json;
     if (out == NULL) return dur_error_set(err, DUR_EINVAL, false, "codec.write", "out is required");
@@ -148,7 +156,6 @@ int dur_message_from_work(dur_message *out, dur_arena *arena, const dur_work_ite
     bool is_activity = item->kind == DUR_WORK_ACTIVITY_EXECUTE;
     bool is_timer = item->kind == DUR_WORK_TIMER_FIRED;
     bool is_queue = item->kind == DUR_WORK_QUEUE_MESSAGE;
-    bool has_message_id = is_queue || item->kind == DUR_WORK_EXTERNAL_RAISED;
     *out = (dur_message){
         .kind = item->kind,
         .instance = dur_arena_strdup(arena, item->instance),
@@ -157,7 +164,7 @@ int dur_message_from_work(dur_message *out, dur_arena *arena, const dur_work_ite
         .session_id = is_activity ? dur_arena_strdup(arena, item->session_id) : NULL,
         .tag = is_activity ? dur_arena_strdup(arena, item->tag) : NULL,
         .queue = is_queue ? dur_arena_strdup(arena, item->name) : NULL,
-        .message_id = has_message_id ? dur_arena_strdup(arena, item->message_id) : NULL,
+        .message_id = message_key(arena, item),
         .handler = handler_of(arena, item),
         .parent = item->kind == DUR_WORK_START_ORCHESTRATION ? dur_arena_strdup(arena, item->parent_instance) : NULL,
         .due_ms = is_timer ? item->fire_at_ms : 0,

@@ -42,7 +42,7 @@ int dur__store_check_message(dur_error *err, const char *op, const dur_message *
     if (item->kind == DUR_WORK_QUEUE_MESSAGE && item->queue == NULL) return dur__store_null(err, op, "queue");
     code = dur__store_check_json(err, op, item->json);
     if (code == DUR_OK && item->message_id != NULL)
-        code = dur__check_text(err, op, "message_id", item->message_id, DUR__MESSAGE_ID_BYTES_MAX, DUR__OPTIONAL);
+        code = dur__check_text(err, op, "message_id", item->message_id, DUR__MESSAGE_KEY_BYTES_MAX, DUR__OPTIONAL);
     return code;
 }
 

@@ -362,6 +362,32 @@ static void fault_h76_every_letter_is_reported_or_dead(void **state) {
     }
 }
 
+/* ---- H82: ids of messages ---- */
+
+static dur_outcome takes_of_two(dur_ctx *ctx, const char *input) {
+    const char *more = "none";
+    (void)input;
+    const char *first = dur_await(dur_dequeue(ctx, "first")), *second = dur_await(dur_dequeue(ctx, "second"));
+    dur_await(dur_event(ctx, "Go"));
+    (void)dur_try_dequeue(ctx, "first", &more);
+    return dur_completef(ctx, "%s %s %s", first, second, more);
+}
+
+static const dur_handler two_queues[] = { DUR_ORCHESTRATION("TakesOfTwo", "1.0.0", takes_of_two), DUR_HANDLERS_END };
+
+static void fault_h82_an_id_belongs_to_a_queue(void **state) {
+    world *w = *state;
+    start(w, "TakesOfTwo", "", "two");
+    OK(w, dur_client_enqueue(w->client, &w->err, "two", "first", "a", .message_id = "once"));
+    OK(w, dur_client_enqueue(w->client, &w->err, "two", "first", "again", .message_id = "once"));
+    OK(w, dur_client_enqueue(w->client, &w->err, "two", "second", "b", .message_id = "once"));
+    OK(w, dur_client_raise(w->client, &w->err, "two", "Early", "", .message_id = "once"));
+    RUN(w, two_queues);
+    until_history(w, "two", "\"ExternalSubscribed\"", 1);
+    OK(w, dur_client_raise(w->client, &w->err, "two", "Go", "", .message_id = "go"));
+    expect(w, "two", "a b none");
+}
+
 static const hostile_role roles[] = { { "none", NULL } };
 
 static const struct CMUnitTest tests[] = {
@@ -371,6 +397,7 @@ static const struct CMUnitTest tests[] = {
     TEST(fault_h76_what_was_carried_over_is_left_as_well),
     TEST(fault_h76_a_detached_dequeue_keeps_nothing),
     TEST(fault_h76_every_letter_is_reported_or_dead),
+    TEST(fault_h82_an_id_belongs_to_a_queue),
 };
 
 HOSTILE_MAIN(roles, tests)

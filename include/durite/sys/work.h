@@ -84,7 +84,8 @@ typedef struct dur_message {
     const char *session_id; /* ActivityExecute, NULL: none */
     const char *tag;        /* ActivityExecute, NULL: none */
     const char *queue;      /* QueueMessage: the queue's name; else NULL */
-    const char *message_id; /* ExternalRaised, QueueMessage: idempotency key or NULL */
+    const char *message_id; /* ExternalRaised, QueueMessage: idempotency key among all messages of the instance, or
+                               NULL.  A QueueMessage's has its queue in it: an id belongs to a queue */
     const char *handler;    /* what a node must have to take it: StartOrchestration, ContinueAsNew: dur_handler_key;
                                ActivityExecute: the activity's name; NULL: says nothing */
     const char *parent;     /* StartOrchestration: the instance that calls; NULL: a root */
