@@ -74,7 +74,7 @@ static int sessions_clean_run(dur__sq_op *op, dur__sq_txn *txn) {
         dur__sq_run(txn->conn, DUR__SQ_SESSION_ORPHANS, &op->err, "ii", txn->boot_ms, dur__sq_after(0, self->idle_ms));
     self->changed = (uint64_t)sqlite3_changes64(txn->conn->db);
     txn->file->times_stale = true;
-    if (self->changed > 0) dur__sq_ready(txn->file); /* rows that waited for another node may be there */
+    if (self->changed > 0) txn->file->wake_work = true; /* rows that waited for another node are free */
     return code;
 }
 
