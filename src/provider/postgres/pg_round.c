@@ -126,16 +126,26 @@ static reading choose_reading(dur__pg_lane *lane, const dur_round *round, bool w
     return now_us - lane->answered_us >= (lane->store->pooler ? PROBE_APART_US : PROBE_APART_TOLD_US) ? PROBE : NOTHING;
 }
 
+/* An execution that ends for good leaves its instance to nobody; all others that let go of theirs may leave a reason. */
+static bool gives_back(const dur_round *round) {
+    for (size_t i = 0; i < round->turn_count; i++) {
+        dur_status status = round->turns[i].metadata.status;
+        if (!round->turns[i].keep_lease && status != DUR_STATUS_COMPLETED && status != DUR_STATUS_FAILED) return true;
+    }
+    return false;
+}
+
 /*
  * Dead entries pile up at the front of the index of free instances until vacuum comes.  What is sent now stands behind
- * the time of the last look; only what was given back, or was long in committing, stands before it, and for that a
- * whole look comes often enough, and always when the lane has nothing else to do.  Where that was a probe, or a look of
- * a lane that had no room, what it saw is still there: then the next one that takes something looks at all of it.
+ * the time of the last look; only what was given back, or was long in committing, stands before it: by the age of the
+ * oldest message that waits.  For what others give back a whole look comes often enough, and always when the lane has
+ * nothing else to do; a round that gives something back itself looks at all of it at once.  Where that was a probe, or
+ * a look of a lane that had no room, what it saw is still there: then the next one that takes something looks at all.
  */
 static uint64_t choose_low(dur__pg_lane *lane, const dur_round *round, reading reads, uint64_t now_us) {
     bool idle = round->turn_count + round->ack_count == 0;
     bool owed = lane->passed_over && reads == LOOK && round->fetch != NULL;
-    if (idle || owed || lane->store->caller_clock || lane->crowded ||
+    if (idle || owed || gives_back(round) || lane->store->caller_clock || lane->crowded ||
         now_us - lane->whole_look_us >= WHOLE_LOOK_APART_US) {
         lane->whole_look_us = now_us;
         return 0;
