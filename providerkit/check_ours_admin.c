@@ -291,6 +291,43 @@ static void ours_starts_that_wait_are_counted(kit *t) {
     SAME(metrics.starts_waiting, 1);
 }
 
+/* An id is taken from the moment when a start was accepted: a call that comes behind it is one of an id that is taken,
+   though it is due before. */
+static void ours_a_start_that_is_not_due_has_the_id(kit *t) {
+    NEEDS("enqueue_start", "commit_turns", "get_instance");
+    bool existed = false;
+    dur_instance_row row;
+    dur_message first = kit_start(t, "a");
+    MUST(dur_store_enqueue_start(t->p, &first, DUR_EXISTS_FAIL, DUR_HOURS(1), &existed, ERR));
+    MUST(dur_store_get_instance(t->p, t->arena, "a", &row, ERR));
+    uint64_t id = row.pending_start_id;
+    MUST(kit_put(t, kit_start(t, "a")));
+    MUST(dur_store_get_instance(t->p, t->arena, "a", &row, ERR));
+    SAME(row.pending_start_id, id);
+    dur_orchestration_item item = TAKE("a");
+    THAT(item.start_later);
+    SAME(item.message_count, 1);
+    dur_message answer = kit_raised(t, "b", "refused", "");
+    dur_turn_commit refusal = { .lock_token = item.lock_token,
+                                .instance = "a",
+                                .expected_last = DUR_NOT_COMPARED,
+                                .consume_listed = true,
+                                .consumed = &item.messages[0].id,
+                                .consumed_count = 1,
+                                .orchestrator_items = &answer,
+                                .orchestrator_item_count = 1 };
+    MUST(dur_store_commit_turns(t->p, &refusal, 1, ERR));
+    SAME(refusal.error.code, DUR_OK);
+    MUST(dur_store_get_instance(t->p, t->arena, "a", &row, ERR));
+    THAT(row.start_pending);
+    SAME(row.pending_start_id, id);
+    NOTHING();
+    MUST(kit_put(t, kit_start(t, "b")));
+    item = TAKE("b");
+    SAME(item.message_count, 2);
+    THAT(!item.start_later);
+}
+
 /* Running is what has not ended, between two executions, too. */
 static void ours_what_continues_is_running(kit *t) {
     NEEDS("list_instances");
@@ -458,6 +495,7 @@ const kit_check kit_ours_admin[] = {
     CHECK(ours_queries),
     CHECK(ours_starts_that_wait_are_listed),
     CHECK(ours_starts_that_wait_are_counted),
+    CHECK(ours_a_start_that_is_not_due_has_the_id),
     CHECK(ours_what_continues_is_running),
     CHECK(ours_stats_count_waiting_queue_messages),
     CHECK(ours_instance_times),

@@ -525,6 +525,8 @@ void dur__release(dur__inst *inst, uint64_t delay_ms, bool give_back, bool seen)
 /* Give the lease back, and take these messages away: nothing of them happens. */
 void dur__forget(dur__inst *inst, const uint64_t *ids, size_t count);
 /* The same, and the acquisition stays counted (L6): on the way to poison. */
+/* Of one that has not begun: these starts, letters, are refused, and their parents told. */
+void dur__release_refusing(dur__inst *inst, dur__link *calls);
 void dur__release_counted(dur__inst *inst, uint64_t delay_ms);
 void dur__suspend(dur__inst *inst, const char *reason);
 dur_turn_commit *dur__commit_begin(dur__inst *inst); /* an empty commit with token, position and listed messages */

@@ -9,7 +9,7 @@
  *   history                       replay, then go on
  *   no history, a start at hand   start
  *   neither                       messages for an instance that has not begun: they wait for its start, unless one of
- *                                 them asks it to end: it ends before it has begun
+ *                                 them asks it to end: it ends before it has begun.  Calls of its id are refused
  * Before user code runs: attempts (poison), the engine's version range, and whether the handler is registered here.
  */
 #include "runtime/runtime_internal.h"
@@ -93,13 +93,17 @@ static void read_messages(triage *t) {
     t->attempts = attempts > item->crashes ? attempts - item->crashes : 0;
 }
 
-/* The start that belongs to this state: a continue-as-new for an execution that ended so, else the first start. */
+/* The start that belongs to this state: a continue-as-new for an execution that ended so, else the start that came
+   first: whoever asked for that was told that the id is taken by it, though it was due later than others. */
 static void choose_start(triage *t, dur_work_kind kind) {
-    for (size_t i = 0; i < t->letter_count && t->start == NULL; i++) {
+    size_t first = t->letter_count;
+    for (size_t i = 0; i < t->letter_count; i++) {
         if (t->letters[i] == NULL || t->letters[i]->arrival.item.kind != kind) continue;
-        t->start = t->letters[i];
-        t->letters[i] = NULL;
+        if (first == t->letter_count || t->letters[i]->message_id < t->letters[first]->message_id) first = i;
     }
+    if (first == t->letter_count) return;
+    t->start = t->letters[first];
+    t->letters[first] = NULL;
 }
 
 /* ---- history ---- */
@@ -211,9 +215,10 @@ static void log_not_ended(const dur__inst *inst, const dur_error *why) {
 
 static void end_as(triage *t, const dur_failure *failure, bool corrupted) {
     dur_error err = DUR_ERROR_INIT;
-    for (size_t i = 0; i < t->letter_count; i++) {
+    for (size_t i = 0; i < t->letter_count; i++) { /* calls of others are answered by who buries it */
         dur__letter *letter = t->letters[i];
         if (letter == NULL || letter->arrival.item.kind == DUR_WORK_QUEUE_MESSAGE) continue;
+        if (letter->arrival.item.kind == DUR_WORK_START_ORCHESTRATION) continue;
         dur__list_push(&t->inst->drained, &letter->arrival.link);
         t->letters[i] = NULL;
     }
@@ -339,9 +344,22 @@ static void handle_unregistered(triage *t, const char *name, const char *version
     end_as(t, &failure, false);
 }
 
+/* The id is taken by a start that is not due: whoever has called it meanwhile is told so. */
+static void refuse_calls(triage *t) {
+    dur__link calls;
+    dur__list_init(&calls);
+    for (size_t i = 0; i < t->letter_count; i++) {
+        if (t->letters[i] == NULL || t->letters[i]->arrival.item.kind != DUR_WORK_START_ORCHESTRATION) continue;
+        dur__list_push(&calls, &t->letters[i]->arrival.link);
+        t->letters[i] = NULL;
+    }
+    letters_back(t);
+    dur__release_refusing(t->inst, &calls);
+}
+
 /*
- * No start is at hand: it is not due.  The lease is ours, so nobody else consumes the start or begins; somebody who has
- * asked the instance to end need not wait for the start, because what has not begun has nothing to clean up.
+ * The start is not due.  The lease is ours, so nobody else consumes the start or begins; somebody who has asked the
+ * instance to end need not wait for the start, because what has not begun has nothing to clean up.
  */
 static void wait_for_start(triage *t) {
     dur_provider *store = t->loop->runtime->store;
@@ -364,7 +382,9 @@ static void wait_for_start(triage *t) {
     }
     const dur_work_item *cancel = t->start != NULL ? cancel_of(t) : NULL;
     if (cancel == NULL) {
-        wait_here(t, 0, true);
+        if (t->start != NULL) dur__pool_letter_back(t->loop, t->start);
+        t->start = NULL;
+        refuse_calls(t);
         return;
     }
     dur_failure failure = dur__cancelled_by(cancel);
@@ -492,7 +512,7 @@ static void decide(triage *t) {
     } else {
         bool continued = t->terminal == DUR_EVENT_ORCHESTRATION_CONTINUED_AS_NEW;
         choose_start(t, DUR_WORK_CONTINUE_AS_NEW);
-        if (t->start == NULL && !continued) choose_start(t, DUR_WORK_START_ORCHESTRATION);
+        if (t->start == NULL && !continued && !t->item->start_later) choose_start(t, DUR_WORK_START_ORCHESTRATION);
         if (continued) t->inst->execution_id++;
         if (t->start != NULL)
             run(t);

@@ -336,6 +336,15 @@ void dur__forget(dur__inst *inst, const uint64_t *ids, size_t count) {
     commit->consumed_count = count;
 }
 
+void dur__release_refusing(dur__inst *inst, dur__link *calls) {
+    dur__release(inst, 0, true, true);
+    for (dur__link *link; (link = dur__list_pop(calls)) != NULL;)
+        dur__list_push(&inst->strays, link);
+    take_strays(inst);
+    add_messages(inst, NULL);
+    add_consumed(inst, NULL);
+}
+
 void dur__release_counted(dur__inst *inst, uint64_t delay_ms) {
     bool unborn = inst->unborn;
     dur__release(inst, delay_ms, false, false);

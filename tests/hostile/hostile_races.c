@@ -359,6 +359,83 @@ static void fault_h81_a_cancel_of_another_call_leaves_it(void **state) {
     dur_instance_info_free(info);
 }
 
+/* ---- H90: a call of an id whose start is not due ----------------------------------------------------------------- */
+
+static void starts_later(world *w, uint64_t delay_ms) {
+    OK(w, dur_client_start(w->client, &w->err, "Waits", "", .instance = "c", .delay_ms = delay_ms));
+}
+
+static void call_without_a_node_for_it(world *w, const char *parent) {
+    RUN(w, callers);
+    start(w, "Calls", "c", parent);
+    until_history(w, parent, "SubOrchestrationScheduled", 1);
+    world_stop(w);
+}
+
+static void fault_h90_an_id_is_taken_before_its_start_is_due(void **state) {
+    world *w = *state;
+    dur_instance_info *info = NULL;
+    RUN(w, handlers);
+    starts_later(w, DUR_HOURS(1));
+    start(w, "Calls", "c", "p");
+    expect_failure(w, "p", DUR_EFAILED, "already exists");
+    OK(w, dur_client_info(&info, w->client, "c", &w->err));
+    assert_true(info->start_pending && info->parent == NULL);
+    dur_instance_info_free(info);
+    OK(w, dur_provider_check(w->store, &w->err));
+}
+
+/* The call stands in front of the start, by their due times, but came behind it. */
+static void fault_h90_who_came_first_begins_though_due_later(void **state) {
+    enum { DELAY_MS = 250 };
+    world *w = *state;
+    uint64_t due_ms = now_ms() + DELAY_MS;
+    starts_later(w, DELAY_MS);
+    call_without_a_node_for_it(w, "p");
+    while (now_ms() <= due_ms + 1)
+        pause_ms(5);
+    RUN(w, handlers);
+    expect_failure(w, "p", DUR_EFAILED, "already exists");
+    until_history(w, "c", "ExternalSubscribed", 1);
+    OK(w, dur_client_raise(w->client, &w->err, "c", "go", "the first"));
+    expect(w, "c", "the first");
+}
+
+/* … and is deleted before: then the call has the id. */
+static void fault_h90_a_call_behind_a_start_that_is_deleted_is_the_next(void **state) {
+    world *w = *state;
+    starts_later(w, DUR_HOURS(1));
+    call_without_a_node_for_it(w, "p");
+    OK(w, dur_client_delete(NULL, w->client, "c", true, &w->err));
+    RUN(w, handlers);
+    until_history(w, "c", "ExternalSubscribed", 1);
+    OK(w, dur_client_raise(w->client, &w->err, "c", "go", "the call's"));
+    expect(w, "p", "the call's");
+}
+
+static void fault_h90_calls_of_a_start_that_is_cancelled_are_answered(void **state) {
+    world *w = *state;
+    starts_later(w, DUR_HOURS(1));
+    call_without_a_node_for_it(w, "p");
+    OK(w, dur_client_cancel(w->client, "c", "not wanted any more", &w->err));
+    RUN(w, handlers);
+    expect_failure(w, "c", DUR_ECANCELLED, "not wanted any more");
+    expect_failure(w, "p", DUR_EFAILED, "already exists");
+}
+
+static void fault_h90_calls_of_what_is_given_up_before_it_began_are_answered(void **state) {
+    world *w = *state;
+    dur_arena *arena = dur_arena_new();
+    call_without_a_node_for_it(w, "p");
+    call_without_a_node_for_it(w, "q");
+    for (size_t i = 0; i < ATTEMPTS; i++)
+        OK(w, dur_store_abandon_orchestration_item(w->store, take(w, arena, "c").lock_token, 0, false, &w->err));
+    dur_arena_free(arena);
+    RUN(w, handlers, .max_attempts = ATTEMPTS);
+    expect_failure(w, "p", DUR_EFAILED, "never committed");
+    expect_failure(w, "q", DUR_EFAILED, "already exists");
+}
+
 static const struct CMUnitTest tests[] = {
     TEST(fault_h77_what_has_ended_meanwhile_is_not_suspended),
     TEST(fault_h78_one_terminated_before_it_began_is_nobodys_parent),
@@ -372,6 +449,11 @@ static const struct CMUnitTest tests[] = {
     TEST(fault_h81_the_parent_of_a_delayed_start_is_told),
     TEST(fault_h81_an_orphan_with_a_delayed_start_leaves_nothing),
     TEST(fault_h81_a_cancel_of_another_call_leaves_it),
+    TEST(fault_h90_an_id_is_taken_before_its_start_is_due),
+    TEST(fault_h90_who_came_first_begins_though_due_later),
+    TEST(fault_h90_a_call_behind_a_start_that_is_deleted_is_the_next),
+    TEST(fault_h90_calls_of_a_start_that_is_cancelled_are_answered),
+    TEST(fault_h90_calls_of_what_is_given_up_before_it_began_are_answered),
 };
 
 int main(void) {

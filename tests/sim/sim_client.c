@@ -89,19 +89,14 @@ void sim_pick_any(char *out, size_t size, sim_rng *rng) {
 
 /* ---- start ------------------------------------------------------------------------------------------------------- */
 
-/* Percent of the starts that are delayed, of ids that only clients use, and of ids that parents call, too.  The second
-   is 0 for now: a child call under the id of a start that waits for its time takes the id, and that start, accepted,
-   never runs. */
-#define DELAYED 15
-#define DELAYED_SHARED 0
+#define DELAYED 15 /* percent of the starts, also of ids that parents call */
 
 static void prepare_start(sim_call *call, sim_rng *rng) {
     static const char *const versions[] = { "", "", "", "1.0.0", "2.0.0" };
     sim_copy(call->name, sizeof(call->name), "Flow");
     sim_copy(call->version, sizeof(call->version), versions[sim_below(rng, 5)]);
     call->policy = (uint8_t)sim_below(rng, 3);
-    unsigned delayed = call->instance[0] == 's' ? DELAYED_SHARED : DELAYED;
-    call->delay_ms = sim_chance(rng, delayed) ? sim_between(rng, 1, 2000) : 0;
+    call->delay_ms = sim_chance(rng, DELAYED) ? sim_between(rng, 1, 2000) : 0;
     sim_program_make(call->text, SIM_PROGRAM_MAX, rng, 2);
 }
 

@@ -31,9 +31,10 @@
  *     Among the messages of one turn the turn decides: one whose due time has passed and that stands behind an
  *     undelayed one of the same turn is undelayed, too.
  *   - an instance EXISTS when it has a row written by a commit, or history, or a start or continue-as-new waiting (due
- *     or not).  Enqueueing a start makes no row of an instance, but whoever looks sees it all the same: get_instance
- *     and list_instances show an instance that is known only by its start as running, with start_pending and the start,
- *     and get_system_metrics counts it as starts_waiting.  Other messages make nothing visible.
+ *     or not).  Of several starts the one that came first, by id, makes the instance, also where it is due later.
+ * Enqueueing a start makes no row of an instance, but whoever looks sees it all the same: get_instance and
+ * list_instances show an instance that is known only by its start as running, with start_pending and the start, and
+ * get_system_metrics counts it as starts_waiting.  Other messages make nothing visible.
  */
 #ifndef DURITE_SYS_PROVIDER_METHODS_H
 #define DURITE_SYS_PROVIDER_METHODS_H
@@ -201,6 +202,9 @@ typedef struct dur_orchestration_item {
     const dur_fetched_message *messages; /* all visible ones, by (due, id) */
     size_t message_count;
     bool more_messages;      /* queue_messages_max left some out */
+    bool start_later;        /* it has not begun, starts are among the messages, and the one that came first is not due:
+                                those are calls of an id that is taken.  A store that does not say so lets the first
+                                that is due have the id */
     const dur_key_value *kv; /* state at the end of the previous execution */
     size_t kv_count;
     const char *history_error; /* a stored event cannot be read: why ("… deserialization failed …"); history is
@@ -294,7 +298,8 @@ typedef struct dur_turn_commit {
     uint64_t delay_ms;    /* without keep_lease: not fetched again before now + delay (0: at once) */
     bool give_back;       /* the acquisition was not used (shutdown, unregistered): do not count it */
     /* A turn with execution_id 0 is a release: nothing is written, the lease goes, and what it lists as consumed; if
-       that was its start, the instance no longer exists, unless another start waits behind it.  It clears the counts of
+       that was its start, the instance no longer exists, unless another start waits behind it.  Messages that it lists
+       are sent.  It clears the counts of
        attempts only if it says what it has seen (the handler ran and waits); otherwise it leaves them, or with
        give_back takes one off. */
     bool take_over;   /* no token is compared; any lease on the instance ends (terminate).  Who is meant is compared:

@@ -70,6 +70,11 @@ static void bury_letters(dur__mem *mem, dur__mem_instance *instance) {
     free(found.items);
 }
 
+static int in_order_of_coming(const void *a, const void *b) {
+    const dur__mem_message *x = *(dur__mem_message *const *)a, *y = *(dur__mem_message *const *)b;
+    return x->id < y->id ? -1 : x->id > y->id;
+}
+
 /*
  * Starts that wait behind it are calls of others, and make an instance of their own.  Without history the first one is
  * the instance itself.
@@ -78,7 +83,7 @@ static void erase(dur__mem *mem, dur__mem_instance *instance, dur_delete_result 
     dur_arena *arena = dur_arena_new();
     dur__mem_batch found = { NULL, 0, 0 };
     dur__mem_each_message(mem, instance, start_found, &found);
-    dur__mem_batch_sort(&found);
+    if (found.count > 1) qsort(found.items, found.count, sizeof(dur__mem_message *), in_order_of_coming);
     size_t own = found.count > 0 && instance->event_count == 0, count = found.count - own;
     dur_message *kept = dur_arena_zalloc(arena, (count + 1) * sizeof(*kept));
     for (size_t i = 0; i < count; i++) {

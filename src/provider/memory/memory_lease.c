@@ -163,6 +163,9 @@ static void item_fill(dur__mem *mem, dur__mem_instance *instance, const dur_fetc
     }
     out->messages = messages;
     out->message_count = batch->count;
+    const dur__mem_message *start =
+        instance->has_row || instance->event_count > 0 ? NULL : dur__mem_first_start(instance);
+    out->start_later = start != NULL && start->place.tree != &start->channel->given;
 }
 
 bool dur__mem_fetch_one(dur__mem *mem, dur__mem_lane *lane, const dur_fetch *how, dur_arena *arena,

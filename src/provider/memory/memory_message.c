@@ -236,18 +236,17 @@ static void channel_each(dur__mem *mem, dur__mem_channel *channel, bool given_on
     if (now + later + given > 0) tree_each(mem, last, fn, arg);
 }
 
-/* Starts are in no queue, and queues may be long. */
+/* The one that came first, whenever it is due.  Starts are in no queue, and queues may be long. */
 dur__mem_message *dur__mem_first_start(const dur__mem_instance *instance) {
     const dur__mem_tree *const trees[] = { &instance->plain.now, &instance->plain.later, &instance->plain.given };
     dur__mem_message *first = NULL;
     if (instance->start_count == 0) return NULL;
     for (size_t i = 0; i < sizeof(trees) / sizeof(trees[0]); i++) {
         dur__mem_node *node = dur__mem_tree_first(trees[i]);
-        while (node != NULL && !starts(message_at(node)->kind))
-            node = dur__mem_tree_next(node);
-        dur__mem_message *here = message_at(node);
-        if (here != NULL && (first == NULL || dur__mem_before(here->order_ms, here->id, first->order_ms, first->id)))
-            first = here;
+        for (; node != NULL; node = dur__mem_tree_next(node)) {
+            dur__mem_message *here = message_at(node);
+            if (starts(here->kind) && (first == NULL || here->id < first->id)) first = here;
+        }
     }
     return first;
 }

@@ -162,6 +162,12 @@ static void consume(dur__mem *mem, dur__mem_instance *instance, const dur_turn_c
     }
 }
 
+/* A start is gone, and the one that is first now may need another handler. */
+static void next_start_says(dur__mem_instance *instance) {
+    const dur__mem_message *first = dur__mem_first_start(instance);
+    dur__mem_set_text(&instance->handler, first != NULL ? first->handler : NULL);
+}
+
 static void drop_timers(dur__mem *mem, dur__mem_instance *instance, const dur_turn_commit *turn) {
     for (size_t i = 0; i < turn->timers_dropped_count; i++) {
         const dur_activity_ref *ref = &turn->timers_dropped[i];
@@ -317,7 +323,7 @@ void dur__mem_commit(dur__mem *mem, dur__mem_lane *lane, dur_arena *arena, dur_t
     consume(mem, instance, turn);
     if (never && !instance->has_row && instance->event_count == 0) never_started(mem, instance);
     if (turn->execution_id == 0 && turn->consumed_count > 0 && !instance->has_row && instance->event_count == 0)
-        dur__mem_set_text(&instance->handler, NULL); /* its start is gone, and another one may need another */
+        next_start_says(instance);
     write_execution(mem, instance, turn);
     write_work(mem, instance, turn);
     drop_timers(mem, instance, turn);

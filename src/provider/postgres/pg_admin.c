@@ -17,7 +17,7 @@
 /* The first start that waits. */
 #define ITS_START(when)                                                                                                \
     " LEFT JOIN LATERAL (SELECT q.json, q.id, q.parent, q.handler FROM @queue q WHERE " when                           \
-    " AND q.instance_id = i.instance_id AND q.kind IN " DUR__PG_STARTS " ORDER BY q.order_ms, q.id LIMIT 1) s ON true"
+    " AND q.instance_id = i.instance_id AND q.kind IN " DUR__PG_STARTS " ORDER BY q.id LIMIT 1) s ON true"
 #define ITS_EXECUTION                                                                                                  \
     " LEFT JOIN @executions e ON i.status IS NULL AND e.instance_id = i.instance_id AND e.execution_id = "             \
     "i.current_execution"

@@ -23,14 +23,14 @@ static const char erase_history_sql[] =
 static const char erase_queue_sql[] =
     "WITH d AS (DELETE FROM @queue q USING @instances i WHERE i.instance_id = ANY ($2::text[]) AND q.instance_id ="
     " i.instance_id AND (q.kind <> 0 OR NOT i.has_history AND q.id = (SELECT f.id FROM @queue f WHERE f.instance_id ="
-    " i.instance_id AND f.kind = 0 ORDER BY f.order_ms, f.id LIMIT 1)) RETURNING q.instance_id, q.queue, q.order_ms,"
+    " i.instance_id AND f.kind = 0 ORDER BY f.id LIMIT 1)) RETURNING q.instance_id, q.queue, q.order_ms,"
     " q.id, q.json), b AS (INSERT INTO @dead_letters (instance_id, reason, at_ms, json) SELECT d.instance_id,"
     " '" DUR__DELETED "', #now, d.json FROM d WHERE d.queue IS NOT NULL ORDER BY d.order_ms, d.id)"
     " SELECT count(*) FROM d";
 /* The calls that are left make instances of their own. */
 static const char instances_of_starts_sql[] =
     "INSERT INTO @instances (instance_id, known, ready_at, ready_due, next, next_execution, created_at)"
-    " SELECT instance_id, true, min(order_ms), min(due_ms), (array_agg(handler ORDER BY order_ms, id))[1], 1, #now"
+    " SELECT instance_id, true, min(order_ms), min(due_ms), (array_agg(handler ORDER BY id))[1], 1, #now"
     " FROM @queue WHERE instance_id = ANY ($2::text[]) GROUP BY instance_id";
 
 static const char *const erase_sql[] = {

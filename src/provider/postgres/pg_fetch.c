@@ -153,7 +153,7 @@ static const char give_sql[] =
     " FROM c WHERE (c.fresh OR NOT c.given) AND"
     " (c.most = 0 OR c.at <= c.most) AND q.instance_id = c.instance_id AND q.id = c.id RETURNING q.instance_id,"
     " c.token, c.fresh, q.id, q.order_ms, CASE WHEN c.fresh THEN q.attempts ELSE 1 - q.attempts END, q.queue, q.json, "
-    "c.more),"
+    "c.more, q.kind),"
     " m AS (SELECT y.instance_id, min(y.at) AS at, min(y.due) AS due, bool_or(y.timed) AS timed FROM (SELECT"
     " d.instance_id, CASE WHEN d.owner IS NULL THEN (SELECT min(q.order_ms) FROM @queue q WHERE q.instance_id ="
     " d.instance_id) ELSE (SELECT min(q.due_ms) FROM @queue q WHERE q.instance_id = d.instance_id AND q.queue IS NULL"
@@ -164,7 +164,10 @@ static const char give_sql[] =
     " r AS (UPDATE @instances i SET ready_at = m.at, ready_due = coalesce(CASE WHEN m.timed THEN m.due ELSE m.at END, "
     "0)"
     " FROM m WHERE i.instance_id = m.instance_id)"
-    " SELECT u.* FROM u ORDER BY u.order_ms, u.id";
+    " SELECT u.*, CASE WHEN u.fresh AND u.kind = 0 THEN coalesce((SELECT s.due_ms > (SELECT now FROM n) FROM @queue s"
+    " JOIN @instances i ON i.instance_id = s.instance_id AND NOT (i.has_row OR i.has_history) WHERE s.instance_id ="
+    " u.instance_id AND s.queue IS NULL AND s.kind IN " DUR__PG_STARTS " ORDER BY s.id LIMIT 1), false) ELSE false END"
+    " FROM u ORDER BY u.order_ms, u.id";
 
 /* While a batch takes things under an owner's name nobody may take that owner for dead. */
 static const char fence_sql[] = "SELECT pg_advisory_xact_lock_shared($2::bigint)";
@@ -310,6 +313,7 @@ static void read_messages(const PGresult *rows, dur_arena *arena, dur_orchestrat
                 *message = read_message(rows, row, arena);
                 if (message->attempt_count > item->attempt_count) item->attempt_count = message->attempt_count;
                 if (dur__pg_get_bool(rows, row, 8)) item->more_messages = true;
+                if (dur__pg_get_bool(rows, row, 10)) item->start_later = true;
             }
             item->message_count++;
         }

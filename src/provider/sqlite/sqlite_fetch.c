@@ -13,8 +13,8 @@ typedef struct candidate {
     uint64_t key, execution, status, acquisitions, seq, crashes, crashes_alone;
     uint32_t suspect; /* 1 more than its crashes alone, those in doubt included */
     char *instance, *name, *version;
-    dur_text start; /* the start that waits, when it was looked for */
-    size_t queued;  /* rows of its in the queue; DUR__SQ_NOT_COUNTED */
+    dur__sq_first_start start; /* when it was looked for */
+    size_t queued;             /* rows of its in the queue; DUR__SQ_NOT_COUNTED */
 } candidate;
 
 static void candidate_fill(dur_arena *arena, sqlite3_stmt *row, candidate *out) {
@@ -57,11 +57,14 @@ static int orphans_bury(dur__sq_txn *txn, const candidate *it, dur_arena *arena,
 /* Does it exist?  One that is known only by messages has nobody to run: queue messages are buried, others wait. */
 static int candidate_judge(dur__sq_txn *txn, dur_arena *arena, candidate *it, bool *runs, dur_error *err) {
     *runs = true;
-    if (it->name != NULL || it->start.data != NULL) return DUR_OK;
+    if (it->name != NULL || it->start.id != 0) return DUR_OK;
     sqlite3_stmt *row = NULL;
     int code = dur__sq_first(txn->conn, DUR__SQ_QUEUE_START, &row, err, "i", it->key);
     if (code != DUR_OK) return code;
     bool exists = row != NULL;
+    if (exists)
+        it->start = (dur__sq_first_start){ dur__sq_json(arena, row, 2), dur__sq_u64(row, 3),
+                                           dur__sq_u64(row, 0) > txn->now_ms };
     dur__sq_end(&row);
     if (!exists && it->execution != 0) {
         code = dur__sq_first(txn->conn, DUR__SQ_EVENT_ANY, &row, err, "i", it->key);
@@ -116,7 +119,7 @@ static int name_find(dur__sq_txn *txn, dur_arena *arena, const candidate *it, du
             item->orchestration_name = event.name;
             item->version = event.version;
         }
-    } else if (it->start.data != NULL && dur_work_from_json(&work, arena, it->start, NULL) == DUR_OK) {
+    } else if (it->start.id != 0 && dur_work_from_json(&work, arena, it->start.json, NULL) == DUR_OK) {
         item->orchestration_name = work.orchestration;
         item->version = work.version;
     }
@@ -189,6 +192,7 @@ static int acquire(dur__sq_fetch_op *self, dur__sq_txn *txn, candidate *it) {
     item->instance = it->instance;
     item->lock_token = dur_arena_strdup(self->arena, token);
     item->store_key = key;
+    item->start_later = it->name == NULL && it->execution == 0 && it->start.later;
     item->acquisitions = (uint32_t)it->acquisitions + 1;
     item->crashes = (uint32_t)it->crashes;
     item->crashes_alone = (uint32_t)it->crashes_alone;

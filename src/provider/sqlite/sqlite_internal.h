@@ -497,12 +497,18 @@ typedef struct dur__sq_fetch_op {
 void dur__sq_fetch_op_init(dur__sq_fetch_op *self, const dur_fetch *how, dur_arena *arena, dur__sq_lane *lane,
                            dur_orchestration_item *items, size_t max);
 void dur__sq_fetch_op_drop(dur__sq_fetch_op *self); /* leases that were not handed over */
+/* The start that came first, whenever it is due; id 0: none was found. */
+typedef struct dur__sq_first_start {
+    dur_text json;
+    uint64_t id;
+    bool later; /* it is not due */
+} dur__sq_first_start;
 /* Which messages: visible at now_ms, and not (id up to `id` and due up to seen_now). */
 typedef struct dur__sq_seen {
     uint64_t key, now_ms, id, seen_now;
     const dur__sq_lease *lease; /* NULL: nothing was handed out yet; else not what it was given of queues */
     uint64_t pass;              /* the transaction, with a lease */
-    dur_text *start;            /* where the first start among them goes; NULL: not asked */
+    dur__sq_first_start *start; /* where its first start goes, when it was learned; NULL: not asked */
     size_t *queued;             /* where the number of all its rows goes, when it was learned; NULL: not asked */
 } dur__sq_seen;
 int dur__sq_read_messages(dur__sq_conn *conn, dur_arena *arena, const dur__sq_seen *seen, uint32_t queue_max,

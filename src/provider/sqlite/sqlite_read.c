@@ -93,15 +93,18 @@ static void message_add(rows *list, dur_arena *arena, sqlite3_stmt *row) {
     message->json = dur__sq_json(arena, row, 4);
 }
 
-static int messages_add(rows *list, dur_arena *arena, sqlite3_stmt *row, dur_text *start, dur_error *err) {
+static int messages_add(rows *list, dur_arena *arena, sqlite3_stmt *row, dur_error *err) {
     int code = DUR_OK;
-    for (; code == DUR_OK && row != NULL; code = dur__sq_next(&row, err)) {
+    for (; code == DUR_OK && row != NULL; code = dur__sq_next(&row, err))
         message_add(list, arena, row);
-        bool starts = starts_kind(dur__sq_u64(row, KIND));
-        if (starts && start != NULL && start->data == NULL)
-            *start = ((dur_fetched_message *)(void *)list->data)[list->count - 1].json;
-    }
     return code;
+}
+
+static void note_start(const dur__sq_seen *seen, dur_arena *arena, sqlite3_stmt *row) {
+    if (seen->start == NULL || !starts_kind(dur__sq_u64(row, KIND))) return;
+    uint64_t id = dur__sq_u64(row, 0);
+    if (seen->start->id != 0 && seen->start->id < id) return;
+    *seen->start = (dur__sq_first_start){ dur__sq_json(arena, row, 4), id, dur__sq_u64(row, DUE) > seen->now_ms };
 }
 
 static int message_order(const void *a, const void *b) {
@@ -172,18 +175,17 @@ static int messages_few(dur__sq_conn *conn, dur_arena *arena, rows *list, const 
     int code = dur__sq_first(conn, DUR__SQ_QUEUE_READ_FEW, &row, err, "ii", seen->key, (uint64_t)FEW + 1);
     for (; code == DUR_OK && row != NULL; code = dur__sq_next(&row, err)) {
         count++;
+        note_start(seen, arena, row);
         if (dur__sq_u64(row, DUE) > seen->now_ms) continue;
         message_add(list, arena, row);
         const dur_fetched_message *message = (dur_fetched_message *)(void *)list->data + list->count - 1;
-        bool starts = starts_kind(dur__sq_u64(row, KIND));
-        if (starts && seen->start != NULL && seen->start->data == NULL) *seen->start = message->json;
         named += message->queue != NULL;
     }
     *done = code == DUR_OK && count <= FEW && (queue_max == 0 || named <= queue_max);
     if (*done && seen->queued != NULL) *seen->queued = count;
     if (code != DUR_OK || *done) return code;
     list->count = 0;
-    if (seen->start != NULL) *seen->start = (dur_text){ NULL, 0 };
+    if (seen->start != NULL) *seen->start = (dur__sq_first_start){ .id = 0 };
     return DUR_OK;
 }
 
@@ -197,7 +199,7 @@ int dur__sq_read_messages(dur__sq_conn *conn, dur_arena *arena, const dur__sq_se
     if (code == DUR_OK && !done)
         code = dur__sq_first(conn, all ? DUR__SQ_QUEUE_READ_ALL : DUR__SQ_QUEUE_READ_PLAIN, &row, err, "iiii",
                              seen->key, seen->now_ms, seen->id, seen->seen_now);
-    if (code == DUR_OK && !done) code = messages_add(&list, arena, row, seen->start, err);
+    if (code == DUR_OK && !done) code = messages_add(&list, arena, row, err);
     if (code == DUR_OK && !done && !all) code = messages_by_queue(conn, arena, &list, seen, queue_max, more, err);
     if (list.count > 1) qsort(list.data, list.count, sizeof(dur_fetched_message), message_order);
     *out = rows_take(&list, arena, sizeof(dur_fetched_message), count);
@@ -213,7 +215,7 @@ int dur__sq_read_behind(dur__sq_conn *conn, dur_arena *arena, const dur__sq_behi
         dur__sq_first(conn, named ? DUR__SQ_QUEUE_BEHIND_NAMED : DUR__SQ_QUEUE_BEHIND, &row, err,
                       named ? "iiiiit" : "iiiii", which->key, which->now_ms, which->after_due_ms, which->after_id,
                       which->max > 0 ? (uint64_t)which->max : (uint64_t)INT64_MAX, which->queue);
-    if (code == DUR_OK) code = messages_add(&list, arena, row, NULL, err);
+    if (code == DUR_OK) code = messages_add(&list, arena, row, err);
     *out = rows_take(&list, arena, sizeof(dur_fetched_message), count);
     return code;
 }

@@ -103,7 +103,7 @@ static const char views_1[] =
     /* and those that are no more than a start that waits: its handler is "Name@1.2.3" */
     " UNION ALL SELECT i.id, rtrim(rtrim(q.handler, replace(q.handler, '@', '')), '@'), NULL, 1, 'Running', q.at, q.at,"
     " q.parent, NULL, 0, i.suspended, i.owner, i.token FROM dur_instance i JOIN dur_queue q ON q.id = (SELECT s.id"
-    " FROM dur_queue s WHERE s.key = i.key AND s.qname IS NULL AND s.kind IN (0, 1) ORDER BY s.ord, s.id LIMIT 1)"
+    " FROM dur_queue s WHERE s.key = i.key AND s.qname IS NULL AND s.kind IN (0, 1) ORDER BY +s.id LIMIT 1)"
     " WHERE i.status = 0 AND i.name IS NULL AND NOT EXISTS (SELECT 1 FROM dur_event e WHERE e.key = i.key);"
     "CREATE VIEW durite_executions AS SELECT id AS instance_id, execution AS execution_id,"
     " CASE status WHEN 1 THEN 'Running' WHEN 2 THEN 'Completed' WHEN 3 THEN 'Failed' WHEN 4 THEN 'ContinuedAsNew' END"

@@ -23,7 +23,7 @@
 /* It is no more than a start that waits, and that is one of those: the first part of its handler is the name. */
 #define DUR__SQ_START_MATCHES                                                                                          \
     "NOT EXISTS (SELECT 1 FROM dur_event e WHERE e.key=i.key) AND EXISTS (SELECT 1 FROM (SELECT handler, parent, at "  \
-    "FROM dur_queue q WHERE q.key=i.key AND qname IS NULL AND kind IN (0, 1) ORDER BY ord, q.id LIMIT 1) s WHERE "     \
+    "FROM dur_queue q WHERE q.key=i.key AND qname IS NULL AND kind IN (0, 1) ORDER BY +q.id LIMIT 1) s WHERE "         \
     "(?4 IS NULL OR (substr(s.handler, 1, length(?4) + 1) = ?4 || '@' AND "                                            \
     "instr(substr(s.handler, length(?4) + 2), '@') = 0)) AND (?6 = 0 OR s.parent IS NULL) AND (?7 = 0 OR s.at > ?7) "  \
     "AND (?8 = 0 OR s.at < ?8) AND (?9 IS NULL OR s.parent = ?9))"
@@ -100,13 +100,13 @@
         "SELECT " DUR__SQ_INSTANCE_COLUMNS ", output, "                                                                \
         "(SELECT at FROM dur_event e WHERE e.key=i.key AND e.execution=i.execution ORDER BY event_id DESC LIMIT 1), "  \
         "CASE WHEN name IS NULL THEN EXISTS(SELECT 1 FROM dur_event e WHERE e.key=i.key) ELSE 0 END, "                 \
-        "(SELECT at FROM dur_queue q WHERE q.key=i.key AND qname IS NULL AND kind IN (0, 1) ORDER BY ord, q.id LIMIT " \
+        "(SELECT at FROM dur_queue q WHERE q.key=i.key AND qname IS NULL AND kind IN (0, 1) ORDER BY +q.id LIMIT "     \
         "1), "                                                                                                         \
-        "(SELECT json FROM dur_queue q WHERE q.key=i.key AND qname IS NULL AND kind IN (0, 1) ORDER BY ord, q.id "     \
+        "(SELECT json FROM dur_queue q WHERE q.key=i.key AND qname IS NULL AND kind IN (0, 1) ORDER BY +q.id "         \
         "LIMIT 1), "                                                                                                   \
         "CASE WHEN status IN (2, 3) THEN '' ELSE handler END, token IS NULL AND NOT EXISTS "                           \
         "(SELECT 1 FROM dur_served s WHERE s.activity = 0 AND s.handler IN (i.handler, '')), "                         \
-        "(SELECT q.id FROM dur_queue q WHERE q.key=i.key AND qname IS NULL AND kind IN (0, 1) ORDER BY ord, q.id "     \
+        "(SELECT q.id FROM dur_queue q WHERE q.key=i.key AND qname IS NULL AND kind IN (0, 1) ORDER BY +q.id "         \
         "LIMIT 1), (SELECT w.handler || ' in session ' || w.session || ' of ' || s.owner FROM dur_worker w JOIN "      \
         "dur_session s ON s.session=w.session WHERE w.key=i.key AND w.token IS NULL AND w.session IS NOT NULL AND "    \
         "s.owner IS NOT NULL AND " DUR__SQ_HOLDER_HAS_NOT("s") " LIMIT 1) FROM dur_instance i WHERE id=?1")            \
@@ -115,8 +115,9 @@
     SQL(INSTANCE_START,                                                                                                \
         "INSERT INTO dur_instance(id, ready_at, ready_seq, handler) VALUES(?1, ?2, ?3, coalesce(?4, '')) "             \
         "ON CONFLICT(id) DO NOTHING")                                                                                  \
-    SQL(INSTANCE_NO_HANDLER, /* its start was taken away, and another one may need another */                          \
-        "UPDATE dur_instance SET handler='' WHERE key=?1 AND name IS NULL "                                            \
+    SQL(INSTANCE_NO_HANDLER, /* a start was taken away, and the one that is first now may need another */              \
+        "UPDATE dur_instance SET handler=coalesce((SELECT handler FROM dur_queue WHERE key=?1 AND qname IS NULL "      \
+        "AND kind IN (0, 1) ORDER BY +id LIMIT 1), '') WHERE key=?1 AND name IS NULL "                                 \
         "AND NOT EXISTS (SELECT 1 FROM dur_event WHERE key=?1)")                                                       \
     SQL(INSTANCE_HANDLER, /* ?3: a continue-as-new; else a start, which says it only of what did not exist */          \
         "UPDATE dur_instance SET handler=?2 WHERE key=?1 AND handler <> ?2 AND (?3 OR (name IS NULL "                  \
@@ -249,12 +250,13 @@
         "SELECT " DUR__SQ_MESSAGE_COLUMNS " FROM dur_queue WHERE key=?1 AND qname=?6 AND due <= ?2 "                   \
         "AND (ord, id) > (?3, ?4) ORDER BY ord, id LIMIT ?5")                                                          \
     SQL(QUEUE_REASON, "SELECT due FROM dur_queue WHERE key=?1 AND (+id > ?2 OR +due > ?3)")                            \
-    SQL(QUEUE_START, "SELECT due, at, json, id FROM dur_queue WHERE key=?1 AND qname IS NULL AND kind IN (0, 1) "      \
-                     "ORDER BY ord, id LIMIT 1")                                                                       \
+    SQL(QUEUE_START, /* the one that came first; + keeps SQLite from a walk over all ids */                            \
+        "SELECT due, at, json, id FROM dur_queue WHERE key=?1 AND qname IS NULL AND kind IN (0, 1) "                   \
+        "ORDER BY +id LIMIT 1")                                                                                        \
     SQL(QUEUE_CALLS, /* starts behind an instance that has begun, or behind the one that it is */                      \
         "SELECT i.id, q.due, q.json, q.handler, q.parent FROM dur_instance i JOIN dur_queue q ON q.key=i.key WHERE "   \
         "i.key=?1 AND q.kind=0 "                                                                                       \
-        "ORDER BY ord, q.id LIMIT -1 OFFSET NOT EXISTS (SELECT 1 FROM dur_event e WHERE e.key=?1)")                    \
+        "ORDER BY +q.id LIMIT -1 OFFSET NOT EXISTS (SELECT 1 FROM dur_event e WHERE e.key=?1)")                        \
     SQL(QUEUE_ORPHAN,                                                                                                  \
         "SELECT id, json FROM dur_queue WHERE key=?1 AND qname IS NOT NULL AND due <= ?2 ORDER BY ord, id LIMIT 1")    \
     SQL(QUEUE_ORPHAN_NEXT, "SELECT min(due) FROM dur_queue WHERE key=?1 AND qname IS NOT NULL")                        \
