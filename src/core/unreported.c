@@ -113,6 +113,11 @@ void dur__unreported_note(dur__unreported *self, const dur_event *event) {
     }
 }
 
+bool dur__unreported_awaits(const dur__unreported *self, const char *name) {
+    const queue *found = dur__map_get(&self->queues, name);
+    return found != NULL && !dur__list_empty(&found->waits);
+}
+
 static int by_number(const void *a, const void *b) {
     uint64_t x = (*(letter *const *)a)->number, y = (*(letter *const *)b)->number;
     return x < y ? -1 : x > y;
@@ -138,9 +143,8 @@ const dur_carried *dur__unreported_list(const dur__unreported *self, size_t *cou
 }
 
 dur_work_item dur__unreported_back(const char *instance, const dur_carried *what) {
-    return (dur_work_item){
-        .kind = DUR_WORK_QUEUE_MESSAGE, .instance = instance, .name = what->name, .data = what->data
-    };
+    return (
+        dur_work_item){ .kind = DUR_WORK_QUEUE_MESSAGE, .instance = instance, .name = what->name, .data = what->data };
 }
 
 void dur__unreported_free(dur__unreported *self) {

@@ -31,6 +31,8 @@ typedef struct dur__unreported {
 
 /* The next event of the history; it lives as long as the arena. */
 void dur__unreported_note(dur__unreported *self, const dur_event *event);
+/* Is a dequeue of this queue without a message? */
+bool dur__unreported_awaits(const dur__unreported *self, const char *name);
 /* What no call has reported, in order of arrival, in the arena. */
 const dur_carried *dur__unreported_list(const dur__unreported *self, size_t *count);
 /* The message that puts one back into its queue; with DUR__DUE_FIRST.  Without an id: its sender's was accepted. */

@@ -340,6 +340,38 @@ static void a_busy_runtime_is_not_taken_for_a_broken_one(void **state) {
     OK(w, dur_runtime_check(w->runtime, &w->err));
 }
 
+/* ---- H76: a message that a dequeue gives back ---------------------------------------------------------------------
+ */
+
+static dur_outcome gives_back(dur_ctx *ctx, const char *input) {
+    (void)input;
+    dur_future *unread = dur_dequeue(ctx, "box");
+    dur_await(dur_event(ctx, "go"));
+    dur_drop(unread);
+    (void)dur_dequeue(ctx, "box"); /* has what the other one had */
+    dur_await(dur_event(ctx, "go"));
+    return dur_complete(ctx, dur_await(dur_event(ctx, "end")));
+}
+
+static const dur_handler giving_back[] = { DUR_ORCHESTRATION("GivesBack", "1.0.0", gives_back), DUR_HANDLERS_END };
+
+/* The second message lies there with nobody to wait for it: the second dequeue has the first message. */
+static void fault_h76_the_check_knows_what_was_given_back(void **state) {
+    world *w = *state;
+    RUN(w, giving_back);
+    start(w, "GivesBack", "", "i");
+    until_history(w, "i", "\"ExternalSubscribedPersistent\"", 1);
+    OK(w, dur_client_enqueue(w->client, &w->err, "i", "box", "first"));
+    until_history(w, "i", "\"ExternalEventPersistent\"", 1);
+    OK(w, dur_client_raise(w->client, &w->err, "i", "go", ""));
+    until_history(w, "i", "\"ExternalSubscribedPersistent\"", 2);
+    OK(w, dur_client_enqueue(w->client, &w->err, "i", "box", "second"));
+    OK(w, dur_client_raise(w->client, &w->err, "i", "go", "")); /* behind it: then the second was seen */
+    until_history(w, "i", "\"ExternalEvent\"", 2);
+    world_stop(w);
+    OK(w, dur_provider_check(w->store, &w->err));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(fault_h02_a_message_that_nobody_would_look_at_is_found),
@@ -347,6 +379,7 @@ int main(void) {
         TEST(fault_h02_a_message_that_is_looked_at_much_later_is_found),
         TEST(fault_h48_rows_of_owners_that_are_gone_are_found),
         TEST(fault_h48_rows_that_belong_to_nothing_are_found),
+        TEST(fault_h76_the_check_knows_what_was_given_back),
         TEST(fault_h79_what_waits_for_a_delayed_start_is_in_its_place),
         TEST(fault_h77_one_that_has_ended_and_cannot_be_fetched_is_found),
         TEST(fault_h06_a_child_of_another_call_is_found),

@@ -74,28 +74,10 @@ const sim_end *sim_case_end(sim_case *self, const char *instance, const char *te
 
 /* ---- the three moments ------------------------------------------------------------------------------------------- */
 
-/* H79 of docs/faults.md, until it is mended: PostgreSQL takes a message that waits for a delayed start for lost. */
-#define KNOWN_H79 1
-
-static bool is_known(const sim_case *self, const char *message) {
-    if (!KNOWN_H79 || self->run->store != SIM_POSTGRES || strstr(message, "nobody has a reason to look") == NULL)
-        return false;
-    const sim_ledger *book = sim_book();
-    for (uint32_t i = 0; i < atomic_load(&book->call_count) && i < SIM_CALLS_MAX; i++) {
-        const sim_call *call = sim_call_at(i);
-        char id[SIM_ID_MAX + 4];
-        if (call == NULL || call->kind != SIM_CALL_START || call->delay_ms == 0) continue;
-        snprintf(id, sizeof(id), " %s:", call->instance);
-        if (strstr(message, id) != NULL && call->begun_ms + call->delay_ms + 2000 > sim_now_ms()) return true;
-    }
-    return false;
-}
-
 static void check_store(const sim_case *self) {
     dur_error err = DUR_ERROR_INIT;
     int code = dur_provider_check(self->store, &err);
-    if (code != DUR_OK && !is_known(self, err.message))
-        sim_fail("dur_provider_check: %s: %s", dur_code_name(code), err.message);
+    if (code != DUR_OK) sim_fail("dur_provider_check: %s: %s", dur_code_name(code), err.message);
 }
 
 void sim_judge_quiet(const sim_run *run, bool all_served) {
