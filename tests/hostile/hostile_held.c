@@ -241,6 +241,36 @@ static void fault_h84_a_wal_that_has_grown_is_cut_off(void **state) {
     if (started == STARTS_MAX) fail_msg("the -wal stays at %lld bytes", (long long)now.st_size);
 }
 
+/* ---- H97: leases that were taken away, and a round that fails ---- */
+
+static void fault_h97_a_lost_lease_is_told_behind_a_round_that_fails(void **state) {
+    world *w = *state;
+    dur_lane *lane = NULL;
+    if (!on_provider("sqlite")) skip();
+    reopen(w, DUR_SQLITE(.path = path_of(w), .busy_ms = 20));
+    dur_arena *arena = dur_arena_new();
+    dur_waker *waker = dur_waker_new();
+    OK(w, dur_store_owner_register(w->store, &(dur_owner_options){ .owner = "me", .timeout_ms = 60000 }, &w->err));
+    OK(w, dur_store_lane_open(w->store, &(dur_lane_options){ .owner = "me", .waker = waker }, &lane, &w->err));
+    start(w, "WaitGo", "", "w");
+    dur_round round = { .fetch = &(dur_fetch){ .owner = "me", .max = 1 } };
+    OK(w, dur_store_lane_round(lane, arena, &round, &w->err));
+    assert_int_equal(round.item_count, 1);
+    OK(w, dur_client_suspend(w->client, "w", "why not", &w->err));
+    pid_t holder = hold_begins(w);
+    round = (dur_round){ .turns = NULL };
+    assert_int_equal(dur_store_lane_round(lane, arena, &round, &w->err), DUR_EBUSY);
+    hold_ends(w, holder);
+    round = (dur_round){ .turns = NULL };
+    OK(w, dur_store_lane_round(lane, arena, &round, &w->err));
+    assert_int_equal(round.lost_count, 1);
+    assert_string_equal(round.lost[0], "w");
+    dur_store_lane_close(lane);
+    OK(w, dur_store_owner_release(w->store, "me", &w->err));
+    dur_waker_free(waker);
+    dur_arena_free(arena);
+}
+
 static const hostile_role roles[] = { { "hold", hold } };
 
 static const struct CMUnitTest tests[] = {
@@ -250,6 +280,7 @@ static const struct CMUnitTest tests[] = {
     TEST(fault_h67_blocked_calls_beside_a_runtime_end),
     TEST(fault_h67_blocked_calls_of_clients_end),
     TEST(fault_h84_a_wal_that_has_grown_is_cut_off),
+    TEST(fault_h97_a_lost_lease_is_told_behind_a_round_that_fails),
 };
 
 HOSTILE_MAIN(roles, tests)

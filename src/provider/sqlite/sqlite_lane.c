@@ -260,11 +260,11 @@ int dur__sq_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_e
                       ops.last_count);
         bool looked = round->fetch != NULL && !ops.fetch.op.failed;
         lane->others_wait = looked ? ops.fetch.more || ops.fetch.suspect != 0 : file->ready_maybe;
-        lost_take(lane, arena, round);
         if (ops.held.op.failed && ops.held.op.undone) { /* nothing was done */
             code = ops.held.op.err.code;
             if (err != NULL) *err = ops.held.op.err;
         }
+        if (code == DUR_OK) lost_take(lane, arena, round); /* else nobody reads the answers: the next round tells */
         dur__sq_unlead(file);
     } else {
         for (size_t i = 0; i < round->turn_count; i++) {
