@@ -17,9 +17,11 @@ typedef struct sim_lane {
     sim_flow_state *flow;
     const char *mark; /* "" for the handler, "x" and "y" for two branches */
     uint64_t fold;
-    bool stopped;   /* cancelled */
-    size_t at, end; /* of a branch */
-    size_t next;    /* behind the operation that is done */
+    bool stopped;                  /* cancelled */
+    size_t at, end;                /* of a branch */
+    size_t next;                   /* behind the operation that is done */
+    const struct sim_lane *before; /* the branch that was spawned before this one; NULL: none */
+    bool begun;
 } sim_lane;
 
 /* Run program[at … end - 1].  False: not to its end. */

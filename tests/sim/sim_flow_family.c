@@ -44,7 +44,9 @@ static void do_child(sim_lane *lane, const sim_op *op) {
     dur_future *child = NULL;
     dur_code code = DUR_OK;
     if (op->kind == 'H') {
-        child = dur_orchestration(ctx, "Flow", input, .instance = dur_format(ctx, "s%u", op->n[0]));
+        const char *id = op->n[0] < SIM_SHARED ? dur_format(ctx, "s%u", op->n[0])
+                                               : dur_format(ctx, "%s-%u", dur_instance_id(ctx), op->n[0] - SIM_SHARED);
+        child = dur_orchestration(ctx, "Flow", input, .instance = id);
         code = dur_try(child, &value);
     } else if (op->kind == 'C') {
         child = dur_orchestration(ctx, "Leaf", input);

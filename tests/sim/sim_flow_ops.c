@@ -119,6 +119,8 @@ static void do_timers(sim_lane *lane, const sim_op *op) {
     for (uint32_t i = 0; i < count; i++) {
         if (!is_settled_ok(lane, op, dur_try(timers[i], NULL), "a timer")) return;
     }
+    if (count > 1 && dur_any(timers[1], timers[0]) != timers[0])
+        sim_fail("flow %s@%zu: of two timers the second came first", lane->flow->ticket, op->at);
     lane->fold = sim_fold(lane->fold, (uint64_t)op->kind);
 }
 
@@ -181,6 +183,9 @@ static void do_event(sim_lane *lane, const sim_op *op) {
 
 static dur_outcome branch_run(dur_ctx *ctx, void *arg) {
     sim_lane *lane = arg;
+    if (lane->before != NULL && !lane->before->begun)
+        sim_fail("flow %s: branch %s begins before %s", lane->flow->ticket, lane->mark, lane->before->mark);
+    lane->begun = true;
     sim_lane_run(lane, lane->at, lane->end);
     return dur_completef(ctx, "%s", lane->mark);
 }
@@ -206,7 +211,12 @@ static void do_branches(sim_lane *lane, const sim_op *op) {
         lanes[i] = dur_alloc(flow->ctx, sizeof(*lanes[i]));
         size_t at = (size_t)(op->body - flow->program);
         const char *mark = dur_format(flow->ctx, "%s%c", lane->mark, "xy"[i]);
-        *lanes[i] = (sim_lane){ .flow = flow, .mark = mark, .fold = 1, .at = at, .end = at + op->body_size };
+        *lanes[i] = (sim_lane){ .flow = flow,
+                                .mark = mark,
+                                .fold = 1,
+                                .at = at,
+                                .end = at + op->body_size,
+                                .before = i > 0 ? lanes[i - 1] : NULL };
         futures[i] = dur_spawn(flow->ctx, branch_run, lanes[i]);
     }
     dur_join_n(futures, 2);

@@ -90,6 +90,18 @@ void sim_judge_quiet(const sim_run *run, bool all_served) {
 
 #define MESSAGES_ALONE_MS 30000
 
+/* Whoever was asked to end keeps a timer for it, and a parent that gives a child up asks. */
+static bool somebody_may_be_cancelled(void) {
+    const sim_ledger *book = sim_book();
+    for (uint32_t i = 0; i < atomic_load(&book->call_count) && i < SIM_CALLS_MAX; i++) {
+        const sim_call *call = sim_call_at(i);
+        if (call != NULL && (call->kind == SIM_CALL_CANCEL || call->kind == SIM_CALL_TERMINATE ||
+                             (call->kind == SIM_CALL_START && strchr(call->text, 'C') != NULL)))
+            return true;
+    }
+    return false;
+}
+
 static bool is_over(const sim_case *self) {
     dur_error err = DUR_ERROR_INIT;
     dur_store_counts counts = { .size = sizeof(counts) };
@@ -127,6 +139,8 @@ static bool is_over(const sim_case *self) {
         const sim_call *call = sim_call_at(i);
         if (call != NULL && call->delay_ms > 0 && call->begun_ms + call->delay_ms + 3000 > sim_now_ms()) return false;
     }
+    if (over && counts.timer_queue > 0 && !somebody_may_be_cancelled())
+        sim_fail("all have ended, and %llu timers wait", (unsigned long long)counts.timer_queue);
     return over;
 }
 

@@ -114,7 +114,7 @@ static bool exists(const sim_case *self, const char *id) {
     return false;
 }
 
-static bool has_run(const char *path) {
+bool sim_has_run(const char *path) {
     const sim_ledger *book = sim_book();
     for (uint32_t i = 0; i < atomic_load(&book->work_count) && i < SIM_WORKS_MAX; i++) {
         if (strcmp(book->works[i].path, path) == 0) return true;
@@ -133,7 +133,7 @@ static void judge_detached(const sim_end *end) {
         char ticket[SIM_TICKET_MAX + 24];
         snprintf(ticket, sizeof(ticket), "%s%c%zu", end->ticket, op.kind == 'D' ? '@' : '.', op.at);
         if ((op.kind == 'd' && !sim_hint_has(ticket, SIM_NO_MESSAGE)) ||
-            (op.kind == 'D' && op.n[0] % 3 > 0 && !has_run(ticket)))
+            (op.kind == 'D' && op.n[0] % 3 > 0 && !sim_has_run(ticket)))
             sim_fail("%s has started %s, which never began", end->instance, ticket);
     }
 }
@@ -169,14 +169,15 @@ void sim_judge_starts(sim_case *self) {
 void sim_judge_works(sim_case *self) {
     const sim_ledger *book = sim_book();
     uint32_t count = atomic_load(&book->work_count);
-    if (!self->run->calm) /* what was taken over may run twice, and at the same time */
-        return;
     for (uint32_t i = 0; i < count && i < SIM_WORKS_MAX; i++) {
         const sim_work *first = &book->works[i];
         for (uint32_t k = i + 1; k < count && k < SIM_WORKS_MAX; k++) {
             const sim_work *second = &book->works[k];
-            if (strcmp(first->path, second->path) == 0 && first->attempt == second->attempt)
-                sim_fail("activity %s ran twice, in attempt %u", first->path, first->attempt);
+            bool again = strcmp(first->path, second->path) == 0 && first->attempt == second->attempt;
+            if (again && first->delivery == second->delivery) /* counted before it runs */
+                sim_fail("activity %s ran twice as delivery %u", first->path, first->delivery);
+            if (!self->run->calm) continue; /* what was taken over may run twice, and at the same time */
+            if (again) sim_fail("activity %s ran twice, in attempt %u", first->path, first->attempt);
             if (first->session[0] != '\0' && strcmp(first->session, second->session) == 0 &&
                 first->begun < second->begun && second->begun < first->ended)
                 sim_fail("activities %s and %s of session %s ran at the same time", first->path, second->path,

@@ -34,6 +34,27 @@ static bool was_unheard(const sim_case *self, const dur_instance_info *listed) {
     return unheard;
 }
 
+/* What was detached runs, however its flow has ended: its input ends with ":0" (sim_flow_family.c). */
+static void judge_detached(const char *instance, const char *json) {
+    dur_error err = DUR_ERROR_INIT;
+    dur_event *events = NULL;
+    size_t count = 0;
+    dur_arena *arena = dur_arena_new();
+    if (dur_history_from_json(&events, &count, arena, (dur_text){ json, strlen(json) }, &err) != DUR_OK)
+        sim_fail("history of %s: %s", instance, err.message);
+    for (size_t i = 0; i < count; i++) {
+        const char *input = events[i].kind == DUR_EVENT_ACTIVITY_SCHEDULED && strcmp(events[i].name, "Echo") == 0
+                                ? events[i].input
+                                : "";
+        char path[SIM_TICKET_MAX + 24];
+        sim_copy(path, sizeof(path), input);
+        path[strcspn(path, "#")] = '\0';
+        if (strlen(input) > 2 && strcmp(input + strlen(input) - 2, ":0") == 0 && !sim_has_run(path))
+            sim_fail("%s has detached activity %s, which never ran", instance, path);
+    }
+    dur_arena_free(arena);
+}
+
 static void replay(const sim_case *self, const char *instance) {
     dur_error err = DUR_ERROR_INIT;
     dur_execution_list *list = NULL;
@@ -45,6 +66,7 @@ static void replay(const sim_case *self, const char *instance) {
         if (dur_client_history(&histories[i], self->client, instance, list->items[i].execution_id, &err) != DUR_OK)
             sim_fail("history of %s: %s", instance, err.message);
         whole = strcmp(histories[i], "[]") != 0; /* ended before its first turn */
+        judge_detached(instance, histories[i]);
         count++;
     }
     if (whole) {
@@ -148,6 +170,31 @@ static void judge_waits(const sim_case *self, const dur_instance_info *info, con
     }
 }
 
+/* A request to end that was accepted since it was started, and is not in its history. */
+static void judge_cancels(const sim_case *self, const dur_instance_info *info, const dur_event *events, size_t count) {
+    const sim_ledger *book = sim_book();
+    char *rest;
+    for (size_t i = 0; i < count; i++) {
+        if (events[i].kind == DUR_EVENT_ORCHESTRATION_CANCEL_REQUESTED) return;
+    }
+    if (count == 0 || events[0].input == NULL) return;
+    const sim_call *start = sim_call_at((uint32_t)strtoul(events[0].input, &rest, 10));
+    for (uint32_t i = 0; i < atomic_load(&book->call_count) && i < SIM_CALLS_MAX && start != NULL && *rest == '|';
+         i++) {
+        const sim_call *call = sim_call_at(i);
+        if (call != NULL && call->kind == SIM_CALL_CANCEL && sim_call_before(start, call->begun) &&
+            sim_call_faith(call) == SIM_YES && strcmp(call->instance, info->instance) == 0 &&
+            call->ended_ms + slack(self) < sim_now_ms())
+            sim_fail("%s was asked to end by call %u, has not heard, and everybody sleeps", info->instance, i);
+    }
+    for (size_t i = 0; i < self->instances->count && info->parent != NULL; i++) {
+        const dur_instance_info *parent = &self->instances->items[i];
+        if (strcmp(parent->instance, info->parent) == 0 && parent->status != DUR_INSTANCE_RUNNING &&
+            parent->updated_at_ms + slack(self) < sim_now_ms())
+            sim_fail("%s goes on, its parent %s has ended, and everybody sleeps", info->instance, info->parent);
+    }
+}
+
 static bool may_be_delayed(const char *instance) {
     const sim_ledger *book = sim_book();
     for (uint32_t i = 0; i < atomic_load(&book->call_count) && i < SIM_CALLS_MAX; i++) {
@@ -178,6 +225,7 @@ static void judge_waiting(const sim_case *self, const dur_instance_info *info) {
     if (code != DUR_OK) sim_fail("history of %s: %s", info->instance, err.message);
     judge_waits(self, info, events, count);
     judge_timers(self, info, events, count);
+    judge_cancels(self, info, events, count);
     dur_arena_free(arena);
     dur_free(json);
 }

@@ -62,6 +62,38 @@ static bool group_arrived(const sim_case *self, const sim_call *call) {
     return false;
 }
 
+/* May the instance have been another one at some moment between these two?  Then message ids were forgotten. */
+static bool may_be_another(const sim_call *first, const sim_call *second) {
+    const sim_ledger *book = sim_book();
+    uint32_t from = first->begun < second->begun ? first->begun : second->begun;
+    uint32_t to = first->ended > second->ended ? first->ended : second->ended;
+    if (first->ended == 0 || second->ended == 0) return true;
+    for (uint32_t i = 0; i < atomic_load(&book->call_count) && i < SIM_CALLS_MAX; i++) {
+        const sim_call *call = sim_call_at(i);
+        if (call == NULL || sim_call_faith(call) == SIM_NO || call->begun > to ||
+            (sim_call_faith(call) == SIM_YES && call->ended < from))
+            continue;
+        if ((call->kind == SIM_CALL_START || call->kind == SIM_CALL_DELETE || call->kind == SIM_CALL_DELETE_BULK) &&
+            (call->instance[0] == '\0' || strcmp(call->instance, first->instance) == 0))
+            return true;
+    }
+    return false;
+}
+
+/* The same message id twice is one message.  (Ids that parents use, too, may be another's without a client's call.) */
+static void judge_twins(const sim_case *self, uint32_t number, const sim_call *call) {
+    if (call->message_id[0] == '\0' || call->instance[0] == 's' ||
+        times_received(self, 'm', number) + times_dead(self, number) == 0)
+        return;
+    for (uint32_t i = 0; i < number; i++) {
+        const sim_call *other = sim_call_at(i);
+        if (other != NULL && other->kind == SIM_CALL_SEND && strcmp(other->message_id, call->message_id) == 0 &&
+            times_received(self, 'm', i) + times_dead(self, i) > 0 && !may_be_another(other, call))
+            sim_fail("messages m%u and m%u to %s have the id %s, and both arrived", i, number, call->instance,
+                     call->message_id);
+    }
+}
+
 static void judge_message(sim_case *self, uint32_t number, const sim_call *call) {
     unsigned received = times_received(self, 'm', number), dead = times_dead(self, number);
     sim_faith faith = sim_call_faith(call);
@@ -119,6 +151,7 @@ void sim_judge_messages(sim_case *self) {
     for (uint32_t i = 0; i < atomic_load(&book->call_count) && i < SIM_CALLS_MAX; i++) {
         const sim_call *call = sim_call_at(i);
         if (call != NULL && call->kind == SIM_CALL_SEND) judge_message(self, i, call);
+        if (call != NULL && call->kind == SIM_CALL_SEND) judge_twins(self, i, call);
         if (call != NULL && call->kind == SIM_CALL_RAISE && times_received(self, 'e', i) > 1)
             sim_fail("event e%u was received %u times", i, times_received(self, 'e', i));
     }

@@ -41,6 +41,7 @@ uint32_t sim_program_key(const char *program, size_t at, uint32_t key);
 
 #define SIM_ROOTS 6  /* ids of clients: "r0" … */
 #define SIM_SHARED 3 /* ids that clients and parents use beside each other: "s0" … */
+#define SIM_OWN 2    /* ids of children that a parent uses again, in its next execution and its next life: "r0-0" … */
 #define SIM_QUEUES 2
 #define SIM_SESSIONS 2
 #define SIM_DROPPED 77 /* of an activity: it is given up in the turn that asks for it, and never leaves */
@@ -141,6 +142,7 @@ void sim_judge_messages(sim_case *self);
 void sim_judge_starts(sim_case *self);
 void sim_judge_ends(sim_case *self);
 void sim_judge_works(sim_case *self);
+bool sim_has_run(const char *path); /* an activity */
 void sim_judge_histories(sim_case *self, bool end, bool all_served);
 
 #endif

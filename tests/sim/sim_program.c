@@ -10,7 +10,7 @@
  *   e E ms       an event, or a deadline              q Q k ms     up to k messages of a queue, a deadline for each
  *   Q Q          whatever the queue has now           y Q ms       a message in a branch against a timer
  *   b {…}        two branches with the same body      c v {…}      a child
- *   C ms {…}     a child with a timeout               H s {…}      a child under an id that others use
+ *   C ms {…}     a child with a timeout               H s {…}      a child under an id that was used
  *   d {…}        a start that does not answer         w Q          an activity that sends a message to us
  *   k K V        a key of ours                        K r          a key of another instance
  *   u V          the status                           m            guid, random, now, patched, version
@@ -133,7 +133,7 @@ typedef struct maker {
 } maker;
 
 /* What may stand where: top: a flow; inner: a branch, which does not continue as new and has no keys. */
-static const char top_ops[] = "aaaArrxgssotttTSSDeeqqqqqqqQQOOyybbcccCHHdwwkkkKuummGnnnz";
+static const char top_ops[] = "aaaArrxgssotttTSSDeeqqqqqqqQQOOyybbcccCHHHHdwwkkkKuummGnnnz";
 static const char leaf_ops[] = "aaaArrxgssotttTSSDeqqQOywkkkumGnz";
 static const char inner_ops[] = "aaArgsttTSqqqQOec";
 static const char innermost_ops[] = "aaArgsttTSqqqQOe";
@@ -238,7 +238,7 @@ static void make_op(maker *self, char kind, unsigned depth) {
     case 'd':
         snprintf(rest, room, "%u{",
                  kind == 'C'   ? draw_ms(self)
-                 : kind == 'H' ? draw(self, 0, SIM_SHARED - 1)
+                 : kind == 'H' ? draw(self, 0, SIM_SHARED + SIM_OWN - 1)
                                : draw(self, 0, 3));
         put(self, text);
         make_body(self, depth > 1 ? top_ops : leaf_ops, draw(self, 1, 4), depth > 1 ? depth - 1 : 0);
