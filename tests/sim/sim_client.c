@@ -313,7 +313,7 @@ void sim_client_do(sim_client *self, sim_rng *rng) {
     uint64_t choice = sim_below(rng, 100);
     if (choice < 26)
         do_start(self, rng);
-    else if (choice < 30)
+    else if (choice < 34)
         do_again(self, rng);
     else if (choice < 65)
         do_send(self, rng, SIM_CALL_SEND);

@@ -105,11 +105,12 @@ void sim_wire_closed(int fd);
 
 /* ---- sim_server.c: the machine's own session with that server ---- */
 
-bool sim_server_open(const char *url, const char *schema, char *out, size_t room);
+/* A database of that name; empty, or with a schema that was made before.  *out: its address. */
+bool sim_server_open(const char *url, const char *name, bool empty, char *out, size_t room);
 bool sim_server_blocked(int backend);
 /* A process has ended: until its sessions are gone, or wait for a lock. */
 void sim_server_settle(const int *backends, size_t count);
-void sim_server_close(const char *schema);
+void sim_server_close(const char *name);
 
 /* ---- sim_actor.c: processes ---- */
 

@@ -106,7 +106,7 @@ static struct {
     const sim_options *options;
     sim_run run;
     result *result;
-    char url[256], folder[128], schema[48];
+    char url[256], folder[128], database[48];
 } now;
 
 static void make_folder(void) {
@@ -126,10 +126,11 @@ static void run_seed(const sim_options *options, uint64_t seed, result *out) {
     make_shared(seed, options->trace);
     dur_log_set_sink(log_line, NULL, DUR_LOG_DEBUG); /* always: a line takes time */
     now.run = (sim_run){ .seed = seed, .store = options->store, .url = now.url, .shared = sim_shared_memory->ledger };
-    snprintf(now.schema, sizeof(now.schema), "sim_%llu_%ld", (unsigned long long)seed, (long)getpid());
+    snprintf(now.database, sizeof(now.database), "sim_%llu_%ld", (unsigned long long)seed, (long)getpid());
     bool fine = true;
     if (options->store == SIM_MEMORY) fine = open_memory(&now.run);
-    if (options->store == SIM_POSTGRES) fine = sim_server_open(options->url, now.schema, now.url, sizeof(now.url));
+    if (options->store == SIM_POSTGRES) /* now and then whoever opens it first makes the schema */
+        fine = sim_server_open(options->url, now.database, seed % 8 == 0, now.url, sizeof(now.url));
     sim_run_ended(fine && sim_schedule(&now.run));
 }
 
@@ -145,7 +146,7 @@ _Noreturn void sim_run_ended(bool fine) {
     out->virtual_ms = (all->mono_ns - all->begin_ns) / 1000000u;
     snprintf(out->failure, sizeof(out->failure), "%s", all->failure);
     out->ran = true;
-    if (now.options->store == SIM_POSTGRES) sim_server_close(now.schema);
+    if (now.options->store == SIM_POSTGRES) sim_server_close(now.database);
     if (now.options->store == SIM_SQLITE) nftw(now.folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
     _exit(0);
 }

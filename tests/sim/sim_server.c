@@ -4,9 +4,12 @@
 #include "sim_machine.h"
 
 #ifdef HAVE_LIBPQ
+#include <errno.h>
 #include <libpq-fe.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static PGconn *session;
 
@@ -22,16 +25,47 @@ static bool ask(const char *text, char *out, size_t room) {
     return fine;
 }
 
-bool sim_server_open(const char *url, const char *schema, char *out, size_t room) {
+/* The address of another database of the same server, and our schema in it. */
+static void address(const char *url, const char *database, char *out, size_t room) {
+    const char *host = strstr(url, "://"), *path = host != NULL ? strchr(host + 3, '/') : NULL;
+    const char *rest = path != NULL ? strchr(path, '?') : NULL;
+    snprintf(out, room, "%.*s/%s%s%sschema=sim", (int)(path != NULL ? path - url : (long)strlen(url)), url, database,
+             rest != NULL ? rest : "?", rest != NULL ? "&" : "");
+}
+
+/* To make a schema takes longer than most runs: it is made once for a server, by a process that leaves no trace here,
+   and copied. */
+static bool make_template(const char *url) {
+    char text[256], answer[8] = "";
+    if (!ask("SELECT 1 FROM pg_database WHERE datname = 'sim_template'", answer, sizeof(answer))) return false;
+    if (answer[0] == '1') return true;
+    if (!ask("CREATE DATABASE sim_template", NULL, 0)) return false;
+    address(url, "sim_template", text, sizeof(text));
+    pid_t pid = fork();
+    if (pid == 0) {
+        dur_provider *store = NULL;
+        dur_error err = DUR_ERROR_INIT;
+        sim_outside = true;
+        if (dur_open(&store, text, &err) != DUR_OK) fprintf(stderr, "# sim: %s: %s\n", text, err.message);
+        dur_provider_close(store);
+        _exit(store == NULL);
+    }
+    int status = 1;
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+    }
+    return status == 0;
+}
+
+bool sim_server_open(const char *url, const char *name, bool empty, char *out, size_t room) {
     char text[256];
     sim_outside = true;
     session = PQconnectdb(url);
     bool fine = PQstatus(session) == CONNECTION_OK;
     if (!fine) fprintf(stderr, "# sim: %s", PQerrorMessage(session));
     sim_outside = false;
-    snprintf(out, room, "%s%sschema=%s", url, strchr(url, '?') != NULL ? "&" : "?", schema);
-    snprintf(text, sizeof(text), "SET client_min_messages = error; DROP SCHEMA IF EXISTS %s CASCADE", schema);
-    return fine && ask(text, NULL, 0);
+    address(url, name, out, room);
+    snprintf(text, sizeof(text), "CREATE DATABASE %s%s", name, empty ? "" : " TEMPLATE sim_template");
+    return fine && (empty || make_template(url)) && ask(text, NULL, 0);
 }
 
 bool sim_server_blocked(int backend) {
@@ -52,9 +86,9 @@ void sim_server_settle(const int *backends, size_t count) {
     }
 }
 
-void sim_server_close(const char *schema) {
+void sim_server_close(const char *name) {
     char text[128];
-    snprintf(text, sizeof(text), "DROP SCHEMA IF EXISTS %s CASCADE", schema);
+    snprintf(text, sizeof(text), "DROP DATABASE IF EXISTS %s WITH (FORCE)", name);
     (void)ask(text, NULL, 0);
     sim_outside = true;
     PQfinish(session);
@@ -63,8 +97,8 @@ void sim_server_close(const char *schema) {
 
 #else
 
-bool sim_server_open(const char *url, const char *schema, char *out, size_t room) {
-    (void)url, (void)schema, (void)out, (void)room;
+bool sim_server_open(const char *url, const char *name, bool empty, char *out, size_t room) {
+    (void)url, (void)name, (void)empty, (void)out, (void)room;
     return false;
 }
 bool sim_server_blocked(int backend) {
@@ -74,7 +108,7 @@ bool sim_server_blocked(int backend) {
 void sim_server_settle(const int *backends, size_t count) {
     (void)backends, (void)count;
 }
-void sim_server_close(const char *schema) {
-    (void)schema;
+void sim_server_close(const char *name) {
+    (void)name;
 }
 #endif
