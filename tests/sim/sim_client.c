@@ -149,14 +149,26 @@ static void do_again(sim_client *self, sim_rng *rng) {
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
+/* The last that was sent: the next one stands behind it, if it still waits. */
+static const sim_call *last_sent(sim_call_kind kind) {
+    for (uint32_t i = atomic_load(&sim_book()->call_count); i > 0; i--) {
+        const sim_call *call = sim_call_at(i - 1);
+        if (call != NULL && call->kind == kind) return call;
+    }
+    return NULL;
+}
+
 static void do_send(sim_client *self, sim_rng *rng, sim_call_kind kind) {
     dur_error err = DUR_ERROR_INIT;
     char id[SIM_ID_MAX], data[24];
     sim_pick_id(id, sizeof(id), rng);
-    sim_call *call = sim_call_new(kind, id);
+    const sim_call *before = sim_chance(rng, 40) ? last_sent(kind) : NULL;
+    sim_call *call = sim_call_new(kind, before != NULL ? before->instance : id);
     if (call == NULL) return;
     bool queue = kind == SIM_CALL_SEND;
+    sim_copy(id, sizeof(id), call->instance);
     snprintf(call->name, sizeof(call->name), "%c%u", queue ? 'q' : 'e', (unsigned)sim_below(rng, 2));
+    if (before != NULL) sim_copy(call->name, sizeof(call->name), before->name);
     if (queue && sim_chance(rng, 25))
         snprintf(call->message_id, sizeof(call->message_id), "id-%.20s-%s-%u", id, call->name,
                  (unsigned)sim_below(rng, 2));
