@@ -279,7 +279,8 @@ static void choose_manner(schedule *self) {
     if (sim_chance(&rng, 40)) self->manner.freeze = (unsigned)sim_below(&rng, 6);
     if (sim_chance(&rng, 50)) self->manner.stop = (unsigned)sim_below(&rng, 10);
     if (sim_chance(&rng, 20)) self->manner.error = (unsigned)sim_below(&rng, 8);
-    if (sim_chance(&rng, 30)) self->manner.jump = (unsigned)sim_below(&rng, 5);
+    /* On memory there are a tenth of the decisions. */
+    if (sim_chance(&rng, 30)) self->manner.jump = (unsigned)sim_below(&rng, 5) * (in_memory(self) ? 10 : 1);
     self->run->calm = sim_chance(&rng, 25);
 }
 
