@@ -39,16 +39,22 @@ static uint32_t script_length(const sim_client *self) {
     return (uint32_t)(self->admin ? sim_between(&rng, 4, 14) : sim_between(&rng, 6, 24));
 }
 
+#define PAUSE_MAX_MS 2500
+
 sim_rest sim_client_step(sim_client *self) {
     sim_ledger *book = sim_book();
     uint64_t now = sim_now_ms();
     uint32_t count = script_length(self);
-    if (self->wake_ms > now) return (sim_rest){ .want = SIM_SLEEP, .ms = self->wake_ms - now, .fd = -1 };
+    /* More than any pause: the clock has gone back meanwhile. */
+    if (self->wake_ms > now && self->wake_ms - now <= PAUSE_MAX_MS)
+        return (sim_rest){ .want = SIM_SLEEP, .ms = self->wake_ms - now, .fd = -1 };
     uint32_t step = atomic_load(&book->next[self->number]);
     if (step >= count) return (sim_rest){ .want = SIM_DONE, .fd = -1 };
     atomic_store(&book->next[self->number], step + 1);
     sim_rng rng = sim_stream(self->run->seed, "step", self->number * 1000 + step);
-    uint64_t pause = sim_chance(&rng, 50) ? 0 : sim_chance(&rng, 80) ? sim_below(&rng, 100) : sim_below(&rng, 2500);
+    uint64_t pause = sim_chance(&rng, 50)   ? 0
+                     : sim_chance(&rng, 80) ? sim_below(&rng, 100)
+                                            : sim_below(&rng, PAUSE_MAX_MS);
     self->wake_ms = now + pause;
     if (self->admin)
         sim_admin_do(self, &rng);
