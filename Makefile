@@ -14,7 +14,7 @@ build = cmake --preset $(1) $(2) >/dev/null && cmake --build --preset $(1) -j $(
 run = tools/run-tests -j $(JOBS)
 
 .NOTPARALLEL:
-.PHONY: all help demo test check parity cross-replay crash crash-disk soak sim bench mutants mutants-engine fuzz install format lint clean
+.PHONY: all help demo test check parity cross-replay crash crash-disk soak sim bench mutants mutants-engine mutants-sim fuzz install format lint clean
 
 all: ## the libraries, tools and examples, into build/
 	@tools/deps build
@@ -79,6 +79,10 @@ mutants: ## deliberately broken stores: the kit must catch each
 mutants-engine: ## deliberately broken engines: the tests must catch each
 	@tools/deps build test
 	@tools/mutants-engine
+
+mutants-sim: ## bugs planted in stores and engine: the simulator must find each
+	@tools/deps build test
+	@tools/mutants-engine --list tests/mutants/sim.txt
 
 fuzz: ## libFuzzer on everything that parses, FUZZ_SECONDS= each
 	@tools/deps build test fuzz
