@@ -243,7 +243,7 @@ static void fault_h84_a_wal_that_has_grown_is_cut_off(void **state) {
 
 /* ---- H97: leases that were taken away, and a round that fails ---- */
 
-static void fault_h97_a_lost_lease_is_told_behind_a_round_that_fails(void **state) {
+static void fault_h99_a_lost_lease_is_told_behind_a_round_that_fails(void **state) {
     world *w = *state;
     dur_lane *lane = NULL;
     if (!on_provider("sqlite")) skip();
@@ -280,7 +280,7 @@ static const struct CMUnitTest tests[] = {
     TEST(fault_h67_blocked_calls_beside_a_runtime_end),
     TEST(fault_h67_blocked_calls_of_clients_end),
     TEST(fault_h84_a_wal_that_has_grown_is_cut_off),
-    TEST(fault_h97_a_lost_lease_is_told_behind_a_round_that_fails),
+    TEST(fault_h99_a_lost_lease_is_told_behind_a_round_that_fails),
 };
 
 HOSTILE_MAIN(roles, tests)
