@@ -15,6 +15,11 @@ static void ack(dur__loop *loop, dur__task *task, bool bare) {
     dur__list_push(&loop->acks, &task->link);
 }
 
+/* Deleted and started again under its id, an instance asks for the same activities: each gets the ends of its own. */
+static bool asked_for(const dur__inst *inst, const dur__task *task) {
+    return inst->execution_id == task->ref.execution_id && dur__same_birth(inst->birth, task->birth);
+}
+
 void dur__route_completion(dur__loop *loop, dur__task *task) {
     dur__inst *inst = dur__map_get(&loop->instances, task->item.instance);
     if (task->epoch > loop->epoch) { /* another loop has the new owner id already: not before we have it, too */
@@ -32,7 +37,7 @@ void dur__route_completion(dur__loop *loop, dur__task *task) {
         return;
     }
     bool live = inst != NULL && inst->exec != NULL && !loop->fallback;
-    if (live && inst->execution_id == task->ref.execution_id) {
+    if (live && asked_for(inst, task)) {
         dur__arrival *arrival = &task->letter.arrival;
         arrival->order_ms = loop->now_ms;
         arrival->order_id = (UINT64_MAX >> 1) + ++loop->arrival_serial; /* behind what the store had by then */

@@ -93,7 +93,7 @@ static void set_seen(dur__sq_file *file, dur__sq_stamp *seen, const struct times
 /* ---- names ---- */
 
 static dur__sq_gone name_lost(const dur__sq_name *name) {
-    struct stat state;
+    struct stat state = { 0 };
     if (name->ino == 0) return DUR__SQ_HERE;
     if (stat(name->path, &state) == 0)
         return state.st_dev == name->dev && state.st_ino == name->ino ? DUR__SQ_HERE : DUR__SQ_PARTED;
@@ -124,14 +124,14 @@ static int look(dur__sq_file *file, struct stat *state, dur_error *err) {
 }
 
 int dur__sq_present(dur__sq_file *file, dur_error *err) {
-    struct stat state;
+    struct stat state = { 0 };
     return file->path != NULL ? look(file, &state, err) : DUR_OK;
 }
 
 /* ---- written over ---- */
 
 int dur__sq_intact(dur__sq_file *file, dur__sq_conn *conn, dur_error *err) {
-    struct stat state;
+    struct stat state = { 0 };
     bool settled, leads = conn == &file->writer;
     if (file->path == NULL) return DUR_OK;
     int code = look(file, &state, err);
@@ -160,7 +160,7 @@ int dur__sq_found_gone(dur__sq_file *file, dur_error *err) {
 }
 
 static void name_init(dur__sq_name *name, const char *path, const char *suffix) {
-    struct stat state;
+    struct stat state = { 0 };
     dur__buf text = { NULL, 0, 0 };
     dur__buf_format(&text, "%s%s", path, suffix);
     name->path = dur__buf_take(&text);

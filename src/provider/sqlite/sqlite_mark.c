@@ -169,6 +169,7 @@ void dur__sq_mark_draw(char out[DUR__SQ_MARK_BYTES], const char *behind) {
     unsigned char random[(NUMBER_CHARS - CHECK_CHARS) / 2];
     char check[CHECK_CHARS + 1];
     sqlite3_randomness(sizeof random, random);
+    memset(out, 0, DUR__SQ_MARK_BYTES);
     for (size_t i = 0; i < sizeof random; i++) {
         out[2 * i] = digits[random[i] >> 4];
         out[2 * i + 1] = digits[random[i] & 15];
