@@ -104,8 +104,7 @@ static int delete_tree(dur_client *client, dur_arena *arena, const char *instanc
                              root.parent_instance_id);
     code = dur__client_tree(client, arena, &root, &tree, err);
     if (code != DUR_OK) return code;
-    code = force ? delete_forced(client, arena, &tree, result, err)
-                 : delete_begun(client, arena, &tree, result, err);
+    code = force ? delete_forced(client, arena, &tree, result, err) : delete_begun(client, arena, &tree, result, err);
     *again = code == DUR_ECHILD; /* a new child was not in our list */
     for (size_t i = 0; code == DUR_OK && i < tree.count; i++)
         dur__live_unexpect(client->store, tree.ids[i]); /* whoever waits for it looks */

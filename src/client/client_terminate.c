@@ -195,8 +195,7 @@ static int make_messages(ending *self, dur_error *err) {
     int code = DUR_OK;
     size_t letter_count = 0;
     const dur_carried *letters = dur__unreported_list(&self->letters, &letter_count);
-    self->messages =
-        dur_arena_alloc(self->arena, (self->children.count + letter_count + 1) * sizeof(*self->messages));
+    self->messages = dur_arena_alloc(self->arena, (self->children.count + letter_count + 1) * sizeof(*self->messages));
     for (size_t i = 0; code == DUR_OK && i < letter_count; i++) {
         dur_work_item back = dur__unreported_back(self->instance, &letters[i]);
         code = dur_message_from_work(&self->messages[self->message_count], self->arena, &back, err);

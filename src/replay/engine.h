@@ -337,7 +337,7 @@ const dur_failure *dur__cancelled_failure(dur__exec *exec, const char *said);
 bool dur__terminal_command(dur__exec *exec, dur_event *event, const char *site);
 void dur__markers_free(dur__exec *exec);
 bool dur__mark(dur__exec *exec, const char *what, const dur__leaf *leaf); /* false: history holds no such marker here */
-void dur__quiesce(dur__exec *exec); /* run all branches, decide try-dequeues */
+void dur__quiesce(dur__exec *exec);                                       /* run all branches, decide try-dequeues */
 
 /* ---- histories of the original (original.c) ---- */
 

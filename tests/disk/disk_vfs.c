@@ -68,7 +68,9 @@ static void log_op(disk_kind kind, int slot, int32_t inode, uint64_t offset, con
         abort();
     }
     if (disk_trace) {
-        static const char *const kinds[] = { "write", "truncate", "sync", "sync that fails", "new name", "deleted name" };
+        static const char *const kinds[] = {
+            "write", "truncate", "sync", "sync that fails", "new name", "deleted name"
+        };
         static const char *const files[] = { "database", "wal", "journal" };
         fprintf(stderr, "  operation %zu: %s: %s", disk->op_count, files[slot], kinds[kind]);
         fprintf(stderr, kind <= DISK_TRUNCATE ? " of %zu bytes at %llu\n" : "\n", size, (unsigned long long)offset);

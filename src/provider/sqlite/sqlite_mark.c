@@ -112,7 +112,7 @@ static int row_read(const dur__sq_file *file, bool alone, char out[DUR__SQ_MARK_
     char *uri = alone ? uri_of(file->path) : NULL;
     int flags = alone ? SQLITE_OPEN_READONLY | SQLITE_OPEN_URI : SQLITE_OPEN_READWRITE;
     int result = sqlite3_open_v2(alone ? uri : file->path, &db, flags | SQLITE_OPEN_NOMUTEX, NULL);
-    out[0] = '\0';
+    memset(out, 0, DUR__SQ_MARK_BYTES);
     if (result == SQLITE_OK) result = sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
     if (result == SQLITE_OK) result = sqlite3_busy_timeout(db, 1000);
     if (result == SQLITE_OK)
@@ -169,7 +169,6 @@ void dur__sq_mark_draw(char out[DUR__SQ_MARK_BYTES], const char *behind) {
     unsigned char random[(NUMBER_CHARS - CHECK_CHARS) / 2];
     char check[CHECK_CHARS + 1];
     sqlite3_randomness(sizeof random, random);
-    memset(out, 0, DUR__SQ_MARK_BYTES);
     for (size_t i = 0; i < sizeof random; i++) {
         out[2 * i] = digits[random[i] >> 4];
         out[2 * i + 1] = digits[random[i] & 15];
