@@ -167,6 +167,9 @@ int dur_client_start_ex(dur_client *client, const dur_start_args *given, dur_err
             dur__live_unexpect(client->store, args.instance);
         else
             dur__live_started(client->store, args.instance);
+        /* Whoever was replaced may have come here while the start was on its way, and its end not be told yet. */
+        if (code == DUR_OK && args.exists == DUR_START_REPLACE_FINISHED)
+            dur__live_starting(client->store, args.instance);
     }
     dur_arena_free(arena);
     return code;

@@ -97,8 +97,10 @@ static void wake_loops(dur_runtime *runtime) {
  */
 static bool begin_again(dur_runtime *runtime) {
     dur_error err = DUR_ERROR_INIT;
+    char times[DUR__TIMES_BYTES];
     if (dur__keeper_register(runtime, &err) != DUR_OK) {
-        dur__log(DUR_LOG_WARN, DUR__LOG_PROVIDER, NULL, 0, "no new owner id: %s", err.message);
+        if (dur__trouble_say(runtime, &runtime->said_owner, err.code, times))
+            dur__log(DUR_LOG_WARN, DUR__LOG_PROVIDER, NULL, 0, "no new owner id: %s%s", err.message, times);
         return false;
     }
     dur__mutex_lock(&runtime->work.mutex);
@@ -164,9 +166,10 @@ static uint64_t beat(dur_runtime *runtime, uint32_t *failed) {
     uint64_t begin_ms = runtime->world->boot_ms(runtime->world->data);
     if (dur_store_owner_beat(runtime->store, dur_runtime_owner(runtime), &report, &err) != DUR_OK) {
         DUR__COUNT(runtime, provider_errors);
-        if (was_fenced)
+        char times[DUR__TIMES_BYTES];
+        if (was_fenced && dur__trouble_say(runtime, &runtime->said_beat, err.code, times))
             dur__log(DUR_LOG_WARN, DUR__LOG_RUNTIME, NULL, 0,
-                     "no beat gets through: nothing new is started until one does: %s", err.message);
+                     "no beat gets through: nothing new is started until one does: %s%s", err.message, times);
         return dur__backoff_ms(BEAT_AGAIN_MS, (*failed)++, period_ms);
     }
     *failed = 0;

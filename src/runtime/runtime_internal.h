@@ -386,7 +386,9 @@ struct dur_runtime {
     dur__map renewals;     /* token → text, stores without owners; under mutex */
     dur__map unregistered; /* name → backoff state; under mutex */
     dur__said said_round;  /* trouble with the store; under mutex … */
-    dur__said said_turn;   /* … and what it means for turns */
+    dur__said said_turn;   /* … what it means for turns … */
+    dur__said said_owner;  /* … for the owner's id … */
+    dur__said said_beat;   /* … and for its signs of life */
     dur__metrics counters;
     dur__census census;
 };

@@ -534,6 +534,61 @@ static void fault_h06_a_waiter_is_answered(void **state) {
     if (process > 0) assert_int_equal(node_wait(process), 0);
 }
 
+/* ---- H102: two replace what has ended, at once ---- */
+
+typedef struct rival {
+    world *w;
+    pthread_t thread;
+    pthread_barrier_t *together;
+    unsigned index, round;
+    bool accepted;
+    char told[32];
+} rival;
+
+static void *replaces(void *data) {
+    rival *self = data;
+    dur_error err = DUR_ERROR_INIT;
+    char input[32], *output = NULL;
+    snprintf(input, sizeof(input), "%u.%u", self->round, self->index);
+    pthread_barrier_wait(self->together);
+    self->accepted = dur_client_start(self->w->client, &err, "Kid", input, .instance = "rivals",
+                                      .exists = DUR_START_REPLACE_FINISHED) == DUR_OK;
+    if (self->accepted && dur_client_result(&output, self->w->client, "rivals", patience_ms(), &err) == DUR_OK)
+        snprintf(self->told, sizeof(self->told), "%s", output);
+    dur_free(output);
+    return NULL;
+}
+
+/* Whoever replaced the other was told the end of the one that it had replaced, by the loop that still had it. */
+static void fault_h102_who_replaces_is_not_told_the_end_of_the_replaced(void **state) {
+    world *w = *state;
+    if (without_threads()) skip(); /* the rivals have threads of their own */
+    RUN(w, generations);
+    start(w, "Kid", "first", "rivals");
+    expect(w, "rivals", "kid first");
+    pthread_barrier_t together;
+    assert_int_equal(pthread_barrier_init(&together, NULL, 2), 0);
+    for (unsigned round = 0; round < scaled(100, 10); round++) {
+        rival both[2];
+        char *last = NULL;
+        for (unsigned i = 0; i < 2; i++) {
+            both[i] = (rival){ .w = w, .together = &together, .index = i, .round = round };
+            assert_int_equal(pthread_create(&both[i].thread, NULL, replaces, &both[i]), 0);
+        }
+        for (unsigned i = 0; i < 2; i++)
+            pthread_join(both[i].thread, NULL);
+        OK(w, dur_client_result(&last, w->client, "rivals", patience_ms(), &w->err));
+        for (unsigned i = 0; i < 2; i++) {
+            char own[32];
+            snprintf(own, sizeof(own), "kid %u.%u", round, i);
+            if (both[i].accepted && strcmp(last, own) == 0 && strcmp(both[i].told, own) != 0)
+                fail_msg("round %u: \"%s\" was told \"%s\"", round, own, both[i].told);
+        }
+        dur_free(last);
+    }
+    pthread_barrier_destroy(&together);
+}
+
 static const hostile_role roles[] = {
     { "waiter", waiter },
 };
@@ -556,6 +611,7 @@ static const struct CMUnitTest tests[] = {
     TEST(fault_h06_a_timer_of_the_deleted_one_is_gone),
     TEST(fault_h06_values_and_message_ids_go_with_the_deleted_one),
     TEST(fault_h06_a_waiter_is_answered),
+    TEST(fault_h102_who_replaces_is_not_told_the_end_of_the_replaced),
     TEST(fault_h07_giving_up_a_call_leaves_a_foreign_instance_alone),
     TEST(fault_h07_giving_up_a_call_cancels_its_own_child),
 };

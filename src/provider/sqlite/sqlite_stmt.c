@@ -2,6 +2,7 @@
  * sqlite_stmt.c: prepared statements, binding by format, and SQLite's errors as ours.
  */
 #include "provider/sqlite/sqlite_internal.h"
+#include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
 
@@ -83,7 +84,8 @@ static const char *extended_name(int code) {
 int dur__sq_fail(dur_error *err, sqlite3 *db, const char *op) {
     int extended = sqlite3_extended_errcode(db);
     const char *text = sqlite3_errmsg(db);
-    switch (extended & 0xff) {
+    bool full = extended == SQLITE_IOERR_SHMSIZE && sqlite3_system_errno(db) == ENOSPC; /* the -shm has to grow, too */
+    switch (full ? SQLITE_FULL : extended & 0xff) {
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
         return dur_error_set(err, DUR_EBUSY, true, op, "another process writes: %s", text);
