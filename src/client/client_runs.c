@@ -209,7 +209,8 @@ static void run_answered(dur_runs *runs, run *self, const dur_start *answer) {
         return;
     }
     bool late = self->member.set == NULL;
-    if (late) dur__live_starting(runs->client.store, self->id); /* … also what is told from now on by a loop that has it */
+    if (late)
+        dur__live_starting(runs->client.store, self->id); /* … also what is told from now on by a loop that has it */
     if (late) dur__live_join(runs->set, &self->member, self->id);
     run_moves(self, late || answer->existed ? &runs->asked : &runs->flying);
 }

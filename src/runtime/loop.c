@@ -445,6 +445,7 @@ static bool follow_owner(dur__loop *loop) {
     }
     atomic_store(&loop->quiet, false);
     loop->look_instances = loop->look_work = true;
+    loop->suspect_work_known = false;
     return true;
 }
 

@@ -7,6 +7,7 @@
 
 #define FETCH_MAX 128 /* instances acquired at a time: a crash costs each of them one attempt */
 #define TURNS_MAX 1024
+#define FLOWS_US 100000u      /* a worker that has just ended something will end the next soon */
 #define QUEUE_MESSAGES_MAX 64 /* of each queue with a fetch; the rest is read when a dequeue waits */
 #define LOCAL_TAKES 4         /* every so many rounds with local work the shared queue is asked first (L9) */
 
@@ -48,14 +49,22 @@ static bool takes_instances(const dur__loop *loop) {
  * Of both kinds the suspect with the fewest crashes alone goes first: so whoever crashes goes behind all that it has
  * taken along, whose ends are the evidence against it, and each of those ends between two crashes.
  */
-static bool takes_suspect_work(const dur__loop *loop) {
+static bool work_goes_first(const dur__loop *loop) {
     if (loop->suspect_work == 0 || !takes_work(loop)) return false;
     bool instance = loop->suspect_instance != 0 && takes_instances(loop);
-    return !(instance && loop->suspect_instance < loop->suspect_work) && dur__work_flows(loop->runtime);
+    return !(instance && loop->suspect_instance < loop->suspect_work);
 }
 
+static bool takes_suspect_work(const dur__loop *loop) {
+    return work_goes_first(loop) && dur__work_flows(loop->runtime, FLOWS_US);
+}
+
+/* Workers that are busy for a moment are waited for; behind activities that take hours nobody waits. */
 static bool takes_suspect_instance(const dur__loop *loop) {
-    return loop->suspect_instance != 0 && takes_instances(loop) && !takes_suspect_work(loop);
+    if (loop->suspect_instance == 0 || !takes_instances(loop)) return false;
+    if (takes_work(loop) && !loop->suspect_work_known) return false; /* the order is not known yet */
+    uint64_t patience_us = loop->runtime->options.suspect_alone_ms * 1000;
+    return !(work_goes_first(loop) && dur__work_flows(loop->runtime, patience_us));
 }
 
 bool dur__round_due(dur__loop *loop, uint64_t now_us) {
@@ -168,6 +177,7 @@ static bool work_wanted(dur__loop *loop, const round *r) {
         eager = r->ask.turns[i].worker_item_count > 0;
     if (!eager && (loop->look_work || takes_suspect_work(loop))) return true;
     if (!eager) return false;
+    if (loop->suspect_instance != 0 && !loop->suspect_work_known) return true;
     return ++loop->local_takes % LOCAL_TAKES == 0;
 }
 
@@ -191,7 +201,10 @@ static void add_work(dur__loop *loop, round *r) {
     size_t want = r->alone_work != 0 ? 1 : work_want(loop);
     want = locked_at_once(loop, runtime->options.worker_lock_timeout_ms, want);
     r->work_reserved = dur__work_reserve(runtime, want, r->alone_work != 0);
-    if (r->work_reserved == 0) return;
+    if (r->work_reserved == 0) {
+        loop->suspect_work_known = true; /* there is no room to look: who waits for the answer waits for nothing */
+        return;
+    }
     dur__mutex_lock(&runtime->work.mutex);
     bool closed = dur__session_closed(runtime);
     dur__mutex_unlock(&runtime->work.mutex);
@@ -288,6 +301,7 @@ static void note_suspects(dur__loop *loop, const dur_round *a) {
         loop->suspect_instance = loop->suspect_instances_none ? 0 : a->suspect_instance;
     }
     if (a->work != NULL) {
+        loop->suspect_work_known = true;
         loop->suspect_work_none = loop->suspect_work_none && a->suspect_work != 0;
         loop->suspect_work = loop->suspect_work_none ? 0 : a->suspect_work;
     }

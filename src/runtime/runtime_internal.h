@@ -263,6 +263,7 @@ struct dur__loop {
     bool owed_look;        /* woken by a completion, perhaps by something else too: look soon */
     bool news;             /* the last wait ended for a reason that is not known */
     uint32_t suspect_instance, suspect_work; /* may be there to take, as the last look has told (dur_round); 0: none */
+    bool suspect_work_known;                 /* a look at the shared queue has told: until then no order is known */
     bool suspect_last;                       /* the last fetch was for one: the others first */
     bool work_waiting_long;
     bool suspect_instances_none, suspect_work_none; /* what was told was not there; until the next news */
@@ -568,7 +569,7 @@ void dur__park_trim(dur__loop *loop);
 void dur__work_init(dur__work *work);
 void dur__work_destroy(dur__work *work);
 size_t dur__work_room(dur_runtime *runtime);
-bool dur__work_flows(dur_runtime *runtime); /* what is put in front begins at once, or soon */
+bool dur__work_flows(dur_runtime *runtime, uint64_t within_us); /* what is put in front begins at once, or soon */
 size_t dur__work_reserve(dur_runtime *runtime, size_t want, bool alone); /* alone: beyond the room, too */
 void dur__work_unreserve(dur_runtime *runtime, size_t count);
 void dur__work_push(dur_runtime *runtime, dur__link *tasks, size_t count);

@@ -8,9 +8,9 @@
 #include "runtime/runtime_internal.h"
 
 #define LAZY_US 25
-#define FLOWS_US 100000u
 
 void dur__work_init(dur__work *work) {
+    work->finished_at_us = dur__monotonic_us();
     dur__mutex_init(&work->mutex);
     dur__cond_init(&work->changed);
     dur__cond_init(&work->idle_changed);
@@ -42,12 +42,12 @@ size_t dur__work_room(dur_runtime *runtime) {
     return room;
 }
 
-/* Whoever is put in front begins soon: a worker has nothing to do, or one has just ended something. */
-bool dur__work_flows(dur_runtime *runtime) {
+/* Whoever is put in front begins soon: a worker has nothing to do, or has ended something within that time. */
+bool dur__work_flows(dur_runtime *runtime, uint64_t within_us) {
     const dur__work *work = &runtime->work;
     dur__mutex_lock(&runtime->work.mutex);
     bool flows = work->running_count < runtime->options.worker_concurrency ||
-                 dur__monotonic_us() - work->finished_at_us < FLOWS_US;
+                 dur__monotonic_us() - work->finished_at_us < within_us;
     dur__mutex_unlock(&runtime->work.mutex);
     return flows;
 }
