@@ -129,12 +129,13 @@ static const sim_call *waiting(const sim_case *self, const dur_instance_info *in
     return NULL;
 }
 
-/* A timer is open as long as nothing has arrived behind it that could have made the handler drop it. */
+/* A timer is open as long as nothing stands behind it: an arrival, or a command, which may show that the handler has
+   got what it waited for without one (a message that was given back) and has dropped the timer. */
 static void judge_timers(const sim_case *self, const dur_instance_info *info, const dur_event *events, size_t count) {
     uint64_t now = sim_now_ms();
-    for (size_t i = count; i > 0 && dur_event_kind_role(events[i - 1].kind) == DUR_EVENT_ROLE_COMMAND; i--) {
+    for (size_t i = count; i > 0 && events[i - 1].kind == DUR_EVENT_TIMER_CREATED; i--) {
         const dur_event *event = &events[i - 1];
-        if (event->kind == DUR_EVENT_TIMER_CREATED && event->fire_at_ms + slack(self) < now)
+        if (event->fire_at_ms + slack(self) < now)
             sim_fail("timer %llu of %s is due since %llu ms, and everybody sleeps", (unsigned long long)event->event_id,
                      info->instance, (unsigned long long)(now - event->fire_at_ms));
     }
