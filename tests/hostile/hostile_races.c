@@ -7,6 +7,8 @@
 #include "neighbour.h"
 
 #include <durite/sys/store.h>
+#include <pthread.h>
+#include <stdatomic.h>
 
 /* ---- the store, with somebody in between ------------------------------------------------------------------------- */
 
@@ -15,6 +17,12 @@ static struct {
     dur_provider_methods mine; /* the store's table, but for what a test puts there */
     world *w;
     unsigned times; /* that somebody came in between */
+
+    /* where a runtime is at work meanwhile: the table stays as it is, and only the test's own calls are met */
+    atomic_bool here;
+    pthread_t home;
+    int (*on_suspend)(dur_provider *, const char *, const char *, dur_error *);
+    int (*on_commit)(dur_provider *, dur_turn_commit *, size_t, dur_error *);
 } between;
 
 static void come_between(world *w) {
@@ -26,6 +34,29 @@ static void come_between(world *w) {
 
 static void go_away(world *w) {
     w->store->methods = between.real;
+}
+
+static bool is_met(void) {
+    return atomic_load(&between.here) && pthread_equal(pthread_self(), between.home);
+}
+
+static int meet_suspend(dur_provider *self, const char *instance, const char *reason, dur_error *err) {
+    return (is_met() && between.on_suspend != NULL ? between.on_suspend : between.real->set_suspended)(self, instance,
+                                                                                                       reason, err);
+}
+
+static int meet_commit(dur_provider *self, dur_turn_commit *turns, size_t count, dur_error *err) {
+    return (is_met() && between.on_commit != NULL ? between.on_commit : between.real->commit_turns)(self, turns, count,
+                                                                                                    err);
+}
+
+/* Before anything runs. */
+static void stand_by(world *w) {
+    come_between(w);
+    between.home = pthread_self();
+    between.mine.set_suspended = meet_suspend;
+    between.mine.commit_turns = meet_commit;
+    w->store->methods = &between.mine;
 }
 
 enum { ATTEMPTS = 3 };
@@ -69,15 +100,15 @@ static size_t dead_letters(world *w) {
 static void fault_h77_what_has_ended_meanwhile_is_not_suspended(void **state) {
     world *w = *state;
     dur_instance_info *info;
+    stand_by(w);
+    between.on_suspend = end_it_and_suspend;
     RUN(w, handlers);
     start(w, "Waits", "", "i");
     until_history(w, "i", "ExternalSubscribed", 1);
     OK(w, dur_client_enqueue(w->client, &w->err, "i", "box", "nobody takes it"));
-    come_between(w);
-    between.mine.set_suspended = end_it_and_suspend;
-    w->store->methods = &between.mine;
+    atomic_store(&between.here, true);
     int code = dur_client_suspend(w->client, "i", "too late", &w->err);
-    go_away(w);
+    atomic_store(&between.here, false);
     assert_int_equal(between.times, 1);
     if (code != DUR_ESTATE) fail_msg("%s instead of DUR_ESTATE", dur_code_name(code));
     OK(w, dur_client_info(&info, w->client, "i", &w->err));
@@ -164,11 +195,10 @@ static int start_again_and_commit(dur_provider *self, dur_turn_commit *turns, si
 }
 
 static void end_the_first(world *w) {
-    come_between(w);
-    between.mine.commit_turns = start_again_and_commit;
-    w->store->methods = &between.mine;
+    between.on_commit = start_again_and_commit;
+    atomic_store(&between.here, true);
     int code = dur_client_terminate(w->client, "i", "the first", &w->err);
-    go_away(w);
+    atomic_store(&between.here, false);
     assert_int_equal(between.times, 1);
     if (code != DUR_ENOTFOUND) fail_msg("%s instead of DUR_ENOTFOUND", dur_code_name(code));
     dur_error_clear(&w->err);
@@ -182,6 +212,7 @@ static void the_second_runs(world *w) {
 
 static void fault_h75_a_terminate_of_what_has_not_begun_ends_no_other(void **state) {
     world *w = *state;
+    stand_by(w);
     start(w, "Calls", "c", "i"); /* there is nobody to run it */
     end_the_first(w);
     RUN(w, handlers);
@@ -191,6 +222,7 @@ static void fault_h75_a_terminate_of_what_has_not_begun_ends_no_other(void **sta
 /* Both have come to the same event. */
 static void fault_h75_a_terminate_of_what_runs_ends_no_other(void **state) {
     world *w = *state;
+    stand_by(w);
     RUN(w, handlers);
     start(w, "Waits", "", "i");
     until_history(w, "i", "ExternalSubscribed", 1);
@@ -237,12 +269,12 @@ static int begin_and_commit(dur_provider *self, dur_turn_commit *turns, size_t c
 
 static void fault_h75_what_begins_meanwhile_is_terminated(void **state) {
     world *w = *state;
+    stand_by(w);
     start(w, "Waits", "", "i");
-    come_between(w);
-    between.mine.commit_turns = begin_and_commit;
-    w->store->methods = &between.mine;
+    between.on_commit = begin_and_commit;
+    atomic_store(&between.here, true);
     OK(w, dur_client_terminate(w->client, "i", "whoever it is", &w->err));
-    go_away(w);
+    atomic_store(&between.here, false);
     expect_failure(w, "i", DUR_ECANCELLED, "whoever it is");
 }
 
