@@ -48,16 +48,6 @@ static void hold_ends(const world *w, pid_t holder) {
     assert_int_equal(node_wait(holder), 0);
 }
 
-static void reopen(world *w, const dur_sqlite_options *how) { /* NULL: not yet */
-    dur_client_free(w->client);
-    dur_provider_close(w->store);
-    w->client = NULL;
-    w->store = NULL;
-    if (how == NULL) return;
-    OK(w, dur_sqlite_open(&w->store, how, &w->err));
-    OK(w, dur_client_new(&w->client, w->store, &w->err));
-}
-
 /* ---- looking ---- */
 
 static void look_at_everything(world *w, const char *url, const dur_open_options *how) {

@@ -6,6 +6,7 @@
 
 #include "hostile.h"
 
+#include <durite/sqlite.h>
 #include <sqlite3.h>
 
 static inline const char *path_of(const world *w) {
@@ -28,6 +29,25 @@ static inline int copy_into(const char *from, const char *to) {
     sqlite3_close(source);
     sqlite3_close(target);
     return fine ? 0 : 1;
+}
+
+/* The store and the client of the world, anew; NULL: not yet. */
+static inline void reopen(world *w, const dur_sqlite_options *how) {
+    dur_client_free(w->client);
+    dur_provider_close(w->store);
+    w->client = NULL;
+    w->store = NULL;
+    if (how == NULL) return;
+    OK(w, dur_sqlite_open(&w->store, how, &w->err));
+    OK(w, dur_client_new(&w->client, w->store, &w->err));
+}
+
+static inline bool is_known(world *w, const char *id) {
+    dur_instance_info *info = NULL;
+    int code = dur_client_info(&info, w->client, id, &w->err);
+    if (code != DUR_OK && code != DUR_ENOTFOUND) fail_msg("%s: %s %s", id, dur_code_name(code), w->err.message);
+    dur_instance_info_free(info);
+    return code == DUR_OK;
 }
 
 /* For sqlite3_exec: data is the int that counts. */

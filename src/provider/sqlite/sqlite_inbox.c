@@ -342,5 +342,5 @@ void dur__sq_batch(dur__sq_file *file, uint64_t until_us, dur__sq_lane *self, du
     dur__sq_gate_leave(file);
     answer(file, file->batch, count, file->batch + count, asked - count);
     dur__sq_wake_flush(file, self);
-    if (file->wal_pages >= file->wal_pages_max) dur__sq_checkpoint(file);
+    dur__sq_checkpoint(file);
 }

@@ -153,7 +153,8 @@ int dur__sq_intact(dur__sq_file *file, dur__sq_conn *conn, dur_error *err) {
 int dur__sq_found_gone(dur__sq_file *file, dur_error *err) {
     int gone = atomic_load_explicit(&file->gone, memory_order_relaxed);
     if (gone == DUR__SQ_HERE) return DUR_OK;
-    if (gone == DUR__SQ_LACKS && !file->saved)
+    if (gone == DUR__SQ_LACKS &&
+        !file->saved) /* nobody's commits are answered any more: no anchor, no new connection */
         (void)sqlite3_wal_checkpoint_v2(file->writer.db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
     file->saved = true;
     return gone_error(file, err);

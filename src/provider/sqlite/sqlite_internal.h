@@ -218,15 +218,16 @@ struct dur__sq_file {
 
     /* leader */
     dur__sq_conn writer;
-    dur__sq_conn own;        /* the caller's connection, between dur_sqlite_begin and commit … */
-    uint64_t own_version;    /* … and data_version at its begin */
-    uint64_t waits_from_us;  /* since when the writer's connection waits for a lock … */
-    uint64_t wait_looked_us; /* … when it was last looked who has it … */
-    uint64_t wait_until_us;  /* … how long it may; 0: busy_ms … */
-    bool wait_is_ours;       /* … and that is somebody of this process */
-    uint64_t said_us;        /* when a lock was last waited for */
-    uint64_t say_at_us;      /* when the log is told next … */
-    uint64_t say_step_us;    /* … and how long after that again */
+    dur__sq_conn own;         /* the caller's connection, between dur_sqlite_begin and commit … */
+    uint64_t own_version;     /* … and data_version at its begin, */
+    uint64_t own_checkpoints; /* … and after how many pages it makes its own */
+    uint64_t waits_from_us;   /* since when the writer's connection waits for a lock … */
+    uint64_t wait_looked_us;  /* … when it was last looked who has it … */
+    uint64_t wait_until_us;   /* … how long it may; 0: busy_ms … */
+    bool wait_is_ours;        /* … and that is somebody of this process */
+    uint64_t said_us;         /* when a lock was last waited for */
+    uint64_t say_at_us;       /* when the log is told next … */
+    uint64_t say_step_us;     /* … and how long after that again */
     uint64_t data_version;
     uint64_t epoch;                     /* grows whenever somebody else has written */
     uint64_t lost_seq;                  /* dur_meta: grows whenever leases were taken away */
@@ -598,7 +599,6 @@ int dur__sq_leftover_check(const char *path, dur_error *err);
 /* Before the first connection.  DUR_ESTATE: the -wal is another file's. */
 int dur__sq_mark_check(const dur__sq_file *file, dur_error *err);
 int dur__sq_mark_open(dur__sq_file *file, dur_error *err);
-uint64_t dur__sq_wal_bytes(const dur__sq_file *file);
 /* A new number, with a list behind it. */
 void dur__sq_mark_draw(char out[DUR__SQ_MARK_BYTES], const char *behind);
 /* Leader, in a transaction that has written, before its COMMIT; and after it. */
@@ -618,7 +618,15 @@ typedef struct dur__sq_migration {
 } dur__sq_migration;
 /* Apply what the file lacks.  more: the migrations of a later version of this library, for tests. */
 int dur__sq_migrate(sqlite3 *db, const dur__sq_migration *more, size_t more_count, dur_error *err);
+
+/* ---- the -wal, written into the database (sqlite_checkpoint.c) --------------------------------------------------- */
+
+int dur__sq_checkpoint_open(dur__sq_file *file, dur_error *err);
+/* Leader, between two transactions: if it is time. */
 void dur__sq_checkpoint(dur__sq_file *file);
+/* Leader: a connection of the caller's makes none of its own from borrow to return. */
+void dur__sq_checkpoint_borrow(dur__sq_file *file, sqlite3 *db);
+void dur__sq_checkpoint_return(const dur__sq_file *file, sqlite3 *db);
 
 /* ---- is it still what it was? (sqlite_intact.c) ------------------------------------------------------------------ */
 

@@ -43,11 +43,6 @@ static int64_t size_of(const char *path, const char *suffix) {
     return size;
 }
 
-uint64_t dur__sq_wal_bytes(const dur__sq_file *file) {
-    int64_t size = file->path != NULL ? size_of(file->path, "-wal") : 0;
-    return size > 0 ? (uint64_t)size : 0;
-}
-
 int dur__sq_leftover_check(const char *path, dur_error *err) {
     int64_t before, after = size_of(path, ""), wal, journal;
     do { /* somebody else may just be making it: first the file, then the others */

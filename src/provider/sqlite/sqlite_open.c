@@ -15,8 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { WAL_PAGES = 4000, BUSY_MS = 60000, READERS_WAIT_MS = 100 };
-enum { WAL_FRAME_BYTES = 4096 + 24, GROWN_TIMES = 4 };
+enum { WAL_PAGES = 4000, BUSY_MS = 60000 };
 
 /* Guards the list, the counts and who is busy, and is never held over anything that waits: a file that is being opened
    or closed is in the list as busy, and only who wants that very file waits for it. */
@@ -57,50 +56,6 @@ int dur__sq_connect(sqlite3 **out, dur__sq_file *file, bool writer, dur_error *e
         if (code == DUR_OK && vfs != NULL) code = dur__sq_exec(*out, "PRAGMA cache_spill=0", err);
     }
     return code;
-}
-
-static int on_commit(void *data, sqlite3 *db, const char *name, int pages) {
-    (void)db;
-    (void)name;
-    ((dur__sq_file *)data)->wal_pages = (uint64_t)pages;
-    return SQLITE_OK;
-}
-
-/* How many bytes the WAL has where nobody holds it up. */
-static uint64_t wal_usual(const dur__sq_file *file) {
-    return GROWN_TIMES * file->wal_pages_size * WAL_FRAME_BYTES + DUR__SQ_WAL_GROWS;
-}
-
-/* A checkpoint that waits for readers, which are short, a moment. */
-static bool checkpoint_waiting(dur__sq_file *file, int mode, int *log, int *done) {
-    sqlite3 *db = file->writer.db;
-    sqlite3_busy_timeout(db, READERS_WAIT_MS);
-    int result = sqlite3_wal_checkpoint_v2(db, NULL, mode, log, done);
-    dur__sq_busy_install(file);
-    return result == SQLITE_OK && *done >= *log;
-}
-
-/*
- * Between two transactions, by the leader: a WAL that is used again is twice as fast to sync as one that grows.  While
- * a reader holds it up it is looked at after each quarter more, and waited for only when it has doubled: everybody
- * waits meanwhile.  Once it has come into the file as a whole, one that had grown is cut off.
- */
-void dur__sq_checkpoint(dur__sq_file *file) {
-    int log = 0, done = 0;
-    dur__sq_mark_end(file);
-    if (dur__sq_present(file, NULL) != DUR_OK) return;
-    int result = sqlite3_wal_checkpoint_v2(file->writer.db, NULL, SQLITE_CHECKPOINT_PASSIVE, &log, &done);
-    bool all = result == SQLITE_OK && done >= log;
-    if (result == SQLITE_OK && !all && (uint64_t)log > file->wal_pages_wait) {
-        all = checkpoint_waiting(file, SQLITE_CHECKPOINT_RESTART, &log, &done);
-        file->wal_pages_wait = 2 * (uint64_t)log;
-    }
-    if (all && dur__sq_wal_bytes(file) > wal_usual(file))
-        (void)checkpoint_waiting(file, SQLITE_CHECKPOINT_TRUNCATE, &log, &done);
-    if (all) file->wal_pages_wait = GROWN_TIMES * file->wal_pages_size;
-    file->wal_pages = 0;
-    file->mark_due = file->mark_due || all;
-    file->wal_pages_max = all ? file->wal_pages_size : (uint64_t)(log > 0 ? log : 0) + file->wal_pages_size / 4 + 1;
 }
 
 static int wal_mode(dur__sq_file *file, dur_error *err) {
@@ -185,7 +140,6 @@ static dur__sq_file *file_new(char *path, const dur_sqlite_options *options) {
     file->world = options->world != NULL ? options->world : dur_world_real();
     atomic_store(&file->relaxed, options->relaxed_durability);
     file->wal_pages_size = file->wal_pages_max = options->wal_pages > 0 ? options->wal_pages : WAL_PAGES;
-    file->wal_pages_wait = GROWN_TIMES * file->wal_pages_size;
     file->busy_ms = options->busy_ms > 0 ? options->busy_ms : BUSY_MS;
     file->serial = dur__process_serial();
     file->lock_fd = file->inotify = -1;
@@ -225,7 +179,7 @@ static int file_start(dur__sq_file *file, dur_error *err) {
     if (code == DUR_OK) dur__sq_busy_install(file);
     if (code == DUR_OK) code = new_file_mode(file, err);
     if (code == DUR_OK && file->path != NULL) code = wal_mode(file, err);
-    if (code == DUR_OK) sqlite3_wal_hook(file->writer.db, on_commit, file);
+    if (code == DUR_OK) code = dur__sq_checkpoint_open(file, err);
     if (code == DUR_OK) code = dur__sq_schema_open(file, err);
     if (code == DUR_OK) code = dur__sq_mark_open(file, err);
     if (code == DUR_OK) code = dur__sq_intact_open(file, err);

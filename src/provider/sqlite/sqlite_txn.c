@@ -67,6 +67,7 @@ int dur_sqlite_begin(dur_provider *store, struct sqlite3 *db, dur_error *err) {
     file->own.db = db;
     file->own_version = 0;
     (void)dur__sq_pragma_u64(file->writer.db, "PRAGMA data_version", &file->own_version, NULL);
+    dur__sq_checkpoint_borrow(file, db);
     dur__sq_set_own_txn(file);
     return DUR_OK;
 }
@@ -106,6 +107,7 @@ static void own_end(dur__sq_file *file) {
         sqlite3_finalize(file->own.stmts[i]);
         file->own.stmts[i] = NULL;
     }
+    dur__sq_checkpoint_return(file, file->own.db);
     file->own.db = NULL;
     dur__sq_set_own_txn(NULL);
     dur__sq_gate_leave(file);
@@ -127,6 +129,7 @@ int dur_sqlite_commit(dur_provider *store, struct sqlite3 *db, dur_error *err) {
     file->wake_work = file->wake_changed_all = true;
     dur__sq_ready(file);
     dur__sq_wake_flush(file, NULL);
+    dur__sq_checkpoint(file);
     dur__sq_unlead(file);
     return code;
 }
