@@ -4,6 +4,7 @@
  */
 #include "neighbour.h"
 
+#include <durite/sys/store.h>
 #include <pthread.h>
 #ifdef HAVE_LIBPQ
 #include <durite/postgres.h>
@@ -404,11 +405,46 @@ static void fault_h04_what_was_done_on_a_server_that_is_lost_is_done_again_behin
 }
 #endif
 
-static const hostile_role roles[] = { { "racer", racer } };
+/* ---- H111: a watch of a thread that must not sleep in it ---- */
+
+static int role_end_it(const char *url, long number) {
+    dur_provider *store = NULL;
+    dur_client *client = NULL;
+    dur_runtime *runtime = NULL;
+    char *result = NULL;
+    (void)number;
+    if (dur_open(&store, url, NULL) != DUR_OK || dur_client_new(&client, store, NULL) != DUR_OK) return 1;
+    if (dur_runtime_start(&runtime, DUR_RUNTIME(.store = store, .handlers = handlers), NULL) != DUR_OK) return 2;
+    if (dur_client_enqueue(client, NULL, "i", "q", "x") != DUR_OK) return 3;
+    if (dur_client_result(&result, client, "i", patience_ms(), NULL) != DUR_OK) return 4;
+    dur_free(result);
+    dur_runtime_stop(runtime, 1000, NULL);
+    dur_client_free(client);
+    dur_provider_close(store);
+    return 0;
+}
+
+/* It only asks whether something has happened: so waits who drives a runtime without threads. */
+static void fault_h111_a_watch_that_is_only_asked_sees_what_another_process_did(void **state) {
+    world *w = *state;
+    dur_watch *watch = NULL;
+    if (on_provider("memory:")) skip(); /* a store of this process alone */
+    start(w, "Message", "", "i");
+    OK(w, dur_store_watch_open(w->store, "i", &watch, &w->err));
+    assert_int_equal(node_wait(node_spawn("end_it", w->url, 0, -1)), 0);
+    for (uint64_t waited = 0; dur_store_watch_wait(watch, 0, &w->err) != DUR_OK; waited++) {
+        if (waited > patience_ms()) fail_msg("it has ended, and the watch does not say so");
+        pause_ms(1);
+    }
+    dur_store_watch_close(watch);
+}
+
+static const hostile_role roles[] = { { "racer", racer }, { "end_it", role_end_it } };
 static const struct CMUnitTest tests[] = {
     TEST(fault_h01_a_send_that_races_with_a_start_is_delivered),
     TEST(fault_h02_what_is_committed_while_its_node_stops_is_delivered),
     TEST(fault_h02_what_is_committed_while_its_instance_is_evicted_is_delivered),
+    TEST(fault_h111_a_watch_that_is_only_asked_sees_what_another_process_did),
     cmocka_unit_test_setup_teardown(fault_h04_what_a_node_had_done_on_a_server_that_is_lost_is_done_again, NULL,
                                     server_teardown),
     cmocka_unit_test_setup_teardown(fault_h04_what_was_done_on_a_server_that_is_lost_is_done_again_behind_a_pooler,

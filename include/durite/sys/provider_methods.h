@@ -781,7 +781,8 @@ struct dur_provider_methods {
        Fallback: look, then enqueue; message ids are not remembered. */
     int (*enqueue_existing)(dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err);
     /* Learn of changes of an instance (status, custom status, KV).  A commit after watch_open makes the next
-       watch_wait return DUR_OK; DUR_ETIMEOUT otherwise.  Spurious returns are allowed.  Fallback: polling. */
+       watch_wait return DUR_OK; DUR_ETIMEOUT otherwise, with timeout 0 at once, having looked all the same.  Spurious
+       returns are allowed.  Fallback: polling. */
     int (*watch_open)(dur_provider *self, const char *instance, dur_watch **out, dur_error *err);
     int (*watch_wait)(dur_watch *watch, uint64_t timeout_ms, dur_error *err);
     void (*watch_close)(dur_watch *watch);

@@ -95,6 +95,7 @@ typedef struct dur__pg_watch {
     char *instance;
     dur__cond cond;
     bool changed, waiting;
+    uint64_t look_us;           /* then it reports a change at the latest */
     struct dur__pg_watch *same; /* of the same instance */
     dur__link link;
 } dur__pg_watch;

@@ -156,6 +156,7 @@ int dur__pg_watch_open(dur_provider *self, const char *instance, dur_watch **out
     watch->base.store = self;
     watch->store = store;
     watch->instance = dur__xstrdup(instance);
+    watch->look_us = dur__pg_deadline(LOOK_MS);
     dur__cond_init(&watch->cond);
     dur__mutex_lock(&store->mutex);
     if (store->listener == NULL && !store->pooler) {
@@ -207,7 +208,7 @@ static void wait_once(dur__pg_watch *watch, uint64_t us) {
     store->listener_busy = true;
     store->reader = watch;
     dur__mutex_unlock(&store->mutex);
-    bool news = read_listener(store, (int)(slice / 1000u) + 1);
+    bool news = read_listener(store, (int)((slice + 999u) / 1000u));
     dur__mutex_lock(&store->mutex);
     store->listener_busy = false;
     store->reader = NULL;
@@ -225,21 +226,21 @@ static void pass_reading_on(dur__pg *store, const dur__pg_watch *but) {
     }
 }
 
+/* Also who has no time to wait reads what the socket has: a thread that drives a runtime waits in no other way. */
 int dur__pg_watch_wait(dur_watch *base, uint64_t timeout_ms, dur_error *err) {
     dur__pg_watch *watch = (dur__pg_watch *)(void *)base;
     dur__pg *store = watch->store;
-    uint64_t deadline = dur__pg_deadline(timeout_ms);
-    uint64_t look = dur__pg_deadline(LOOK_MS);
-    bool changed;
+    uint64_t now = dur__monotonic_us(), deadline = dur__pg_deadline(timeout_ms);
     dur__mutex_lock(&store->mutex);
     watch->waiting = true;
-    for (;;) {
-        uint64_t now = dur__monotonic_us();
-        changed = watch->changed || (now >= look && now < deadline); /* a look too many does no harm */
-        if (changed || now >= deadline) break;
-        wait_once(watch, deadline - now);
-    }
+    do {
+        if (!watch->changed) wait_once(watch, deadline > now ? deadline - now : 0);
+        now = dur__monotonic_us();
+        watch->changed = watch->changed || now >= watch->look_us; /* a look too many does no harm */
+    } while (!watch->changed && now < deadline);
+    bool changed = watch->changed;
     watch->changed = watch->waiting = false;
+    if (changed) watch->look_us = dur__pg_deadline(LOOK_MS);
     pass_reading_on(store, watch);
     dur__mutex_unlock(&store->mutex);
     return changed ? DUR_OK : dur_error_set(err, DUR_ETIMEOUT, false, "postgres.watch", "nothing changed");
