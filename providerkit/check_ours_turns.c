@@ -689,6 +689,31 @@ static void ours_release_takes_its_start_away(kit *t) {
 }
 
 /* Starts behind an instance are calls of others: they outlive it, and the first of them is the next instance. */
+/* Answers, and that a call is given up, are for whoever began before: if nobody is there, they go nowhere. */
+static void ours_answers_to_nobody_go_nowhere(kit *t) {
+    NEEDS("commit_turns", "delete_instances", "get_queue_depths");
+    const char *const parent = "parent";
+    dur_delete_result gone;
+    dur_queue_depths depths;
+    for (int deleted = 0; deleted <= 1; deleted++) {
+        kit_create(t, parent);
+        const char *child = deleted ? "b" : "a";
+        MUST(kit_put(t, kit_start(t, child)));
+        dur_orchestration_item item = TAKE(child);
+        if (deleted) MUST(dur_store_delete_instances(t->p, &parent, 1, true, &gone, ERR));
+        dur_work_item answer = { .kind = DUR_WORK_SUB_ORCH_COMPLETED, .instance = parent, .execution_id = 1, .id = 2 };
+        answer.result = "done";
+        dur_turn_commit end = COMMIT_OF(&item, EVENTS(ev_started(1), ev_done(2, "done")), ENDS(COMPLETED, "done"),
+                                        MESSAGES(kit_message(t, &answer), kit_cancel(t, parent, "given up")));
+        MUST(kit_commit(t, &end));
+        MUST(dur_store_get_queue_depths(t->p, &depths, ERR));
+        SAME(depths.orchestrator_queue, deleted ? 0 : 2);
+        if (!deleted) MUST(dur_store_delete_instances(t->p, &parent, 1, true, &gone, ERR));
+    }
+    kit_create(t, parent); /* nothing waits for the next of that name */
+    NOTHING();
+}
+
 static void ours_delete_leaves_the_calls_of_others(kit *t) {
     NEEDS("delete_instances", "get_instance");
     dur_delete_result result;
@@ -721,6 +746,7 @@ static void ours_delete_leaves_the_calls_of_others(kit *t) {
 }
 
 const kit_check kit_ours_turns[] = {
+    CHECK(ours_answers_to_nobody_go_nowhere),
     CHECK(ours_delete_leaves_the_calls_of_others),
     CHECK(ours_turn_without_options_is_an_ack),
     CHECK(ours_turn_lease_compared),

@@ -88,8 +88,6 @@ void sim_judge_quiet(const sim_run *run, bool all_served) {
     sim_case_close(&self);
 }
 
-#define MESSAGES_ALONE_MS 30000
-
 /* Whoever was asked to end keeps a timer for it, and a parent that gives a child up asks. */
 static bool somebody_may_be_cancelled(void) {
     const sim_ledger *book = sim_book();
@@ -141,13 +139,7 @@ static bool is_over(const sim_case *self) {
     if (counts.orchestrator_queue > 0 || counts.worker_queue > 0) {
         sim_note("%llu messages and %llu activities wait", (unsigned long long)counts.orchestrator_queue,
                  (unsigned long long)counts.worker_queue);
-        /* Messages alone: in a while they go, or the judge says whose they are.  The exception is the answer to a
-           parent that was deleted while its call waited behind somebody else's instance: nobody takes it away, and it
-           stays in the queue of an instance that does not exist.  A fault of the library, not mended yet. */
-        uint64_t since = atomic_load(&sim_book()->messages_alone_since_ms);
-        if (!over || counts.worker_queue > 0 || since == 0)
-            atomic_store(&sim_book()->messages_alone_since_ms, over && counts.worker_queue == 0 ? sim_now_ms() : 0);
-        if (!over || counts.worker_queue > 0 || since == 0 || since + MESSAGES_ALONE_MS > sim_now_ms()) return false;
+        return false;
     }
     const sim_ledger *book = sim_book();
     for (uint32_t i = 0; i < atomic_load(&book->call_count) && i < SIM_CALLS_MAX; i++) {

@@ -82,7 +82,6 @@ typedef struct sim_ledger {
     _Atomic uint32_t order;
     _Atomic uint32_t call_count, work_count, hint_count, told_count;
     _Atomic uint32_t next[SIM_ACTORS_MAX];    /* of each client: the next step of its script */
-    _Atomic uint64_t messages_alone_since_ms; /* the judge's: since when nothing but messages was left */
     sim_call calls[SIM_CALLS_MAX];
     sim_work works[SIM_WORKS_MAX];
     sim_hint hints[SIM_HINTS_MAX];

@@ -229,7 +229,7 @@ static void step_client(shake *s) {
                                 NULL);
         break;
     case 1:
-        m = message_of(DUR_WORK_EXTERNAL_RAISED, id);
+        m = message_of(dice(s, 2) ? DUR_WORK_EXTERNAL_RAISED : DUR_WORK_CANCEL_INSTANCE, id);
         m.message_id = dice(s, 2) ? "once" : NULL;
         dur_store_enqueue_existing(s->b->store, &m, dice(s, 2) ? 0 : dice(s, 400), NULL);
         break;
@@ -238,7 +238,7 @@ static void step_client(shake *s) {
         dur_store_enqueue_existing(s->b->store, &m, dice(s, 3) ? 0 : dice(s, 400), NULL);
         break;
     default: /* the seeds' way: nobody looks whether it exists */
-        m = dice(s, 2) ? queue_of(id, "q", NULL) : message_of(DUR_WORK_CANCEL_INSTANCE, id);
+        m = dice(s, 2) ? queue_of(id, "q", NULL) : message_of(DUR_WORK_EXTERNAL_RAISED, id);
         ASSERT_OK(s->b, dur_store_enqueue_for_orchestrator(s->b->store, &m, dice(s, 100), &s->b->err));
     }
 }
@@ -266,7 +266,7 @@ static void step_plain(shake *s) {
     dur_turn_commit turn = {
         .lock_token = token, .execution_id = execution, .events = &event, .event_count = dice(s, 2)
     };
-    if (dice(s, 2)) turn.metadata = named();
+    turn.metadata = named(); /* whoever consumes a start makes the instance */
     switch (dice(s, 3)) {
     case 0:
         dur_store_ack_orchestration_item(s->b->store, &turn, NULL);
@@ -293,7 +293,7 @@ static void step_work(shake *s) {
     }
     if (s->work_count == 0) return;
     const char *token = s->work[--s->work_count];
-    dur_message done = message_of(DUR_WORK_ACTIVITY_COMPLETED, any_instance(s));
+    dur_message done = message_of(DUR_WORK_EXTERNAL_RAISED, any_instance(s)); /* one that may wait for a start */
     dur_worker_claim claim = { .lock_token = token };
     switch (dice(s, 5)) {
     case 0:

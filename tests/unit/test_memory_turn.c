@@ -335,6 +335,7 @@ static void terminates_whoever_holds_it(void **state) {
     (void)state;
     bench *b = bench_open("memory:");
     make_running(b, "a");
+    make_running(b, "parent");
     dur_message m = activity_of(b, "a", 2, NULL, NULL);
     ASSERT_OK(b, dur_store_enqueue_for_worker(b->store, &m, &b->err));
     enqueue(b, message_of(DUR_WORK_EXTERNAL_RAISED, "a"), 0);

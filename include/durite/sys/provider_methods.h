@@ -270,6 +270,8 @@ typedef struct dur_turn_commit {
     size_t event_count;
     dur_turn_work *worker_items; /* inserted before cancelled ones are deleted */
     size_t worker_item_count;
+    /* Sent in this order.  SubOrchCompleted, SubOrchFailed and CancelInstance to an instance that does not exist go
+       nowhere, as is found under the lock that sends: whom they mean had begun, and was deleted since */
     const dur_message *orchestrator_items;
     size_t orchestrator_item_count;
     dur_execution_metadata metadata;
@@ -836,8 +838,9 @@ struct dur_provider_methods {
     /* A copy of the whole store that can be opened, while it is used. */
     int (*backup)(dur_provider *self, const char *target, dur_error *err);
     /* A full check of the store: DUR_ECORRUPT with the first finding, which names table, instance and what is wrong.
-       Rows against rows too: no visible message without somebody who has a reason to look, no lock of an owner that is
-       not registered, no row that belongs to nothing, no gap in a history.  A finding is seen in one snapshot. */
+       Rows against rows too: no visible message without somebody who has a reason to look, none that nobody will ever
+       look at (an answer, a cancel, a timer or an activity's end for an instance that does not exist), no lock of an
+       owner that is not registered, no row that belongs to nothing, no gap in a history.  A finding is seen in one snapshot. */
     int (*check)(dur_provider *self, dur_error *err);
     /* Bring what was deleted back to the system, a bounded piece at a time; pages left. */
     int (*vacuum)(dur_provider *self, uint64_t pages_max, uint64_t *pages_left, dur_error *err);

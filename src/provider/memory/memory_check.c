@@ -4,6 +4,7 @@
  */
 #include "core/awaits.h"
 #include "provider/memory/memory_internal.h"
+#include "provider/to_nobody.h"
 
 /* The first finding, or NULL. */
 typedef const char *finding;
@@ -46,6 +47,8 @@ static void tally_message(dur__mem *mem, dur__mem_message *message, void *arg) {
     if (given && !dur__mem_leased(message->instance)) tally->wrong = "nobody holds a lease, but a message was given";
     if (given && message->reason.tree != NULL) tally->wrong = "a message that was given is a reason to fetch";
     if (dur__map_get_u64(&mem->messages, message->id) != message) tally->wrong = "a message is not in the map";
+    if (dur__lost_without(message->kind) && !dur__mem_exists(message->instance))
+        tally->wrong = "it does not exist, and nobody will ever look at its messages";
 }
 
 static finding check_channel(const dur__mem_channel *channel) {

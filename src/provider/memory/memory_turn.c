@@ -7,6 +7,7 @@
 #include "provider/dead_reason.h"
 #include "provider/memory/memory_internal.h"
 #include "provider/plain_turn.h"
+#include "provider/to_nobody.h"
 
 #include <stdlib.h>
 
@@ -250,6 +251,7 @@ static void write_work(dur__mem *mem, const dur__mem_instance *instance, const d
     bool undelayed = false; /* then what is overdue behind it is, too: it stays behind */
     for (size_t i = 0; i < turn->orchestrator_item_count; i++) {
         dur_message item = turn->orchestrator_items[i];
+        if (dur__needs_receiver(item.kind) && !dur__mem_exists(dur__mem_find(mem, item.instance))) continue;
         if (undelayed && item.due_ms <= mem->now_ms) item.due_ms = 0;
         undelayed |= item.due_ms == 0;
         dur__mem_enqueue(mem, &item, 0);

@@ -21,6 +21,7 @@
 #define ENDED                                                                                                          \
     "coalesce(i.status, (SELECT e.status FROM @executions e WHERE e.instance_id = i.instance_id AND e.execution_id ="  \
     " i.current_execution), 1) IN (2, 3)"
+#define LOST_WITHOUT "(3, 4, 5, 8, 9, 10)" /* dur__lost_without */
 /* How long an owner may be silent, and another live beside it, before somebody should have finished what it left. */
 #define FORGOTTEN "3 * o.timeout_ms + 60000"
 
@@ -73,6 +74,8 @@ static const char messages_sql[] = LOOK
             " i.ready_at IS NULL")
     FINDING("'dur_queue: ' || q.instance_id || ': it has ended, and nobody would look at message ' || q.id FROM"
             " @instances i JOIN @queue q USING (instance_id) WHERE " UNHELD " AND i.ready_at IS NULL AND " ENDED)
+    FINDING("'dur_queue: ' || q.instance_id || ': it does not exist, and nobody will ever look at message ' || q.id"
+            " FROM @instances i JOIN @queue q USING (instance_id) WHERE NOT i.known AND q.kind IN " LOST_WITHOUT)
     " LIMIT 1";
 /* clang-format on */
 

@@ -358,7 +358,8 @@ bool dur__pg_poll_pause(dur__pg *store, uint64_t deadline_us); /* false: the dea
 /* pg_message.c: sending to instances */
 typedef struct dur__pg_outbox {
     dur__pg_array instance, kind, execution, activity, queue, due, delay, json, handler, parent, locks;
-    dur__pg_array born; /* of locks: the token of one that begins here, else NULL */
+    dur__pg_array receivers; /* who must exist, or the message goes nowhere */
+    dur__pg_array born;      /* of locks: the token of one that begins here, else NULL */
     size_t count, born_count;
     bool disturbs; /* leases of others may end: their rows are locked FOR UPDATE */
 } dur__pg_outbox;
@@ -369,7 +370,7 @@ void dur__pg_outbox_add_behind(dur__pg_outbox *box, const dur_message *item); /*
 void dur__pg_outbox_lock(dur__pg_outbox *box, const char *instance, const char *token);
 /* Makes and locks rows, in one pass; lane: whose those are that begin. */
 void dur__pg_outbox_send_locks(dur__pg_outbox *box, dur__pg_batch *batch, const dur__pg_lane *lane);
-void dur__pg_outbox_send(dur__pg_outbox *box, dur__pg_batch *batch);
+void dur__pg_outbox_send(dur__pg_outbox *box, dur__pg_batch *batch); /* as messages of turns */
 void dur__pg_outbox_end(dur__pg_outbox *box);
 int dur__pg_start_on(dur__pg_conn *conn, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms,
                      bool *existed, dur_error *err); /* inside the caller's transaction */
@@ -575,6 +576,8 @@ void dur__pg_lock_to_delete_add(dur__pg_batch *batch, const dur__pg_array *ids);
 #define DUR__PG_EMPTY                                                                                                  \
     "NOT i.known AND NOT EXISTS (SELECT 1 FROM @queue q WHERE q.instance_id = i.instance_id) AND NOT EXISTS (SELECT 1" \
     " FROM @worker w WHERE w.instance_id = i.instance_id)"
+#define DUR__PG_SWEEP                                                                                                  \
+    "DELETE FROM @instances i WHERE i.instance_id = ANY ($2::text[]) AND i.token IS NULL AND " DUR__PG_EMPTY
 /*
  * Parts of a statement that ends the leases of i0 (instance_id, acquisitions, less).  Its holder no longer has its
  * messages.  Attempts were counted at the acquisition; `less` takes one back.  A commit since then (acquisitions 0) has

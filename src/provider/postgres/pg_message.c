@@ -8,6 +8,7 @@
  * takes a reason to look for one that is still there, when its holder has looked.
  */
 #include "provider/postgres/pg_internal.h"
+#include "provider/to_nobody.h"
 
 #include <stdlib.h>
 
@@ -27,11 +28,13 @@ void dur__pg_outbox_begin(dur__pg_outbox *box) {
     box->parent = dur__pg_array_text();
     box->locks = dur__pg_array_text();
     box->born = dur__pg_array_text();
+    box->receivers = dur__pg_array_text();
 }
 
 void dur__pg_outbox_end(dur__pg_outbox *box) {
-    dur__pg_array *all[] = { &box->instance, &box->kind, &box->execution, &box->activity, &box->queue,   &box->due,
-                             &box->delay,    &box->json, &box->locks,     &box->born,     &box->handler, &box->parent };
+    dur__pg_array *all[] = { &box->instance, &box->kind, &box->execution, &box->activity, &box->queue,
+                             &box->due,      &box->delay, &box->json,     &box->locks,    &box->born,
+                             &box->handler,  &box->parent, &box->receivers };
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         dur__buf_free(&all[i]->data);
 }
@@ -49,6 +52,7 @@ static void add(dur__pg_outbox *box, const dur_message *item, int64_t delay_ms) 
     dur__pg_add_json(&box->json, item->json);
     dur__pg_add_text(&box->handler, item->handler);
     dur__pg_add_text(&box->parent, item->parent);
+    if (dur__needs_receiver(item->kind)) dur__pg_add_text(&box->receivers, item->instance);
     box->count++;
 }
 
@@ -151,6 +155,10 @@ void dur__pg_outbox_send_locks(dur__pg_outbox *box, dur__pg_batch *batch, const 
     "= x.instance AND i.known AND NOT (x.kind = " DUR__PG_KIND_QUEUE " AND " FINISHED                                  \
     ") AND NOT EXISTS (SELECT 1 FROM @accepted a "                                                                     \
     "WHERE a.instance_id = i.instance_id AND a.message_id = $11))))"
+/* Of the messages of turns ($10 is 0) some need somebody whom they are for: dur__needs_receiver. */
+#define MAY_SEND_OF_TURN                                                                                               \
+    "($10 = 0 AND (x.kind NOT IN (8, 9, " DUR__PG_CANCEL ") OR EXISTS (SELECT 1 FROM @instances i WHERE"               \
+    " i.instance_id = x.instance AND i.known)))"
 
 /* When an undelayed message came, for its place in the order: by the clock, and never before one that still waits. */
 #define CAME_PLAIN                                                                                                     \
@@ -165,12 +173,12 @@ void dur__pg_outbox_send_locks(dur__pg_outbox *box, dur__pg_batch *batch, const 
  * what does not exist, or the first trace of an instance of which nothing is left) has no counts and delays of what was
  * there before; a lock that still holds is not over.
  */
-#define SEND_SQL                                                                                                       \
+#define SEND_SQL(may)                                                                                                  \
     "WITH m AS MATERIALIZED (SELECT x.*, CASE WHEN x.delay > 0 THEN greatest(x.due, n.now + x.delay) WHEN x.delay < 0" \
     " AND x.due <= n.now THEN 0 ELSE x.due END AS due_ms, n.now FROM (SELECT #now AS now) n,"                          \
     " unnest($2::text[],$3::bigint[],$4::bigint[],$5::bigint[],$6::text[],$7::bigint[],$8::bigint[],$9::text[],"       \
     "$12,$13) WITH ORDINALITY AS"                                                                                      \
-    " x(instance, kind, execution, activity, queue, due, delay, json, handler, parent, at) WHERE " MAY_SEND "),"       \
+    " x(instance, kind, execution, activity, queue, due, delay, json, handler, parent, at) WHERE " may "),"            \
     " sent AS (INSERT INTO @queue (instance_id, due_ms, order_ms, kind, execution_id, activity_id, queue, json,"       \
     " handler, parent)"                                                                                                \
     " SELECT instance, due_ms, CASE WHEN due_ms <> 0 THEN due_ms WHEN queue IS NULL THEN " CAME_PLAIN                  \
@@ -205,8 +213,9 @@ void dur__pg_outbox_send_locks(dur__pg_outbox *box, dur__pg_batch *batch, const 
     " ready_due = CASE WHEN r.anew THEN r.due ELSE greatest(r.due, r.until) END"                                       \
     " FROM r WHERE i.instance_id = r.instance_id AND (i.known <> r.known OR i.ready_at IS DISTINCT FROM r.at OR"       \
     " i.ready_due <> r.due OR r.next IS NOT NULL OR (r.anew AND i.acquisitions + i.not_before > 0)))"
-static const char send_sql[] = SEND_SQL " SELECT count(*) FROM sent";
-static const char send_which_sql[] = SEND_SQL " SELECT at FROM m"; /* counted from 1 */
+static const char send_sql[] = SEND_SQL(MAY_SEND) " SELECT count(*) FROM sent";
+static const char send_which_sql[] = SEND_SQL(MAY_SEND) " SELECT at FROM m"; /* counted from 1 */
+static const char send_of_turn_sql[] = SEND_SQL(MAY_SEND_OF_TURN) " SELECT count(*) FROM sent";
 
 static void outbox_send_if(dur__pg_outbox *box, dur__pg_batch *batch, const char *sql, int condition,
                            const char *message_id) {
@@ -239,8 +248,16 @@ static void outbox_send_if(dur__pg_outbox *box, dur__pg_batch *batch, const char
     box->count = 0;
 }
 
+/* A row that was made to be locked for a message that went nowhere stands for nothing. */
+static const char sweep_sql[] = DUR__PG_SWEEP;
+
 void dur__pg_outbox_send(dur__pg_outbox *box, dur__pg_batch *batch) {
-    outbox_send_if(box, batch, send_sql, 0, NULL);
+    dur__pg_args args;
+    outbox_send_if(box, batch, send_of_turn_sql, 0, NULL);
+    if (box->receivers.count == 0) return;
+    dur__pg_args_begin(batch->conn->store, &args);
+    dur__pg_array_arg(&args, &box->receivers);
+    dur__pg_batch_add(batch, sweep_sql, &args);
 }
 
 /* ---- methods ----------------------------------------------------------------------------------------------------- */
@@ -256,7 +273,7 @@ int dur__pg_enqueue_for_orchestrator(dur_provider *self, const dur_message *item
     dur__pg_outbox_begin(&box);
     dur__pg_outbox_add(&box, item, delay_ms);
     dur__pg_outbox_send_locks(&box, &batch, NULL);
-    dur__pg_outbox_send(&box, &batch);
+    outbox_send_if(&box, &batch, send_sql, 0, NULL);
     dur__pg_batch_notify(&batch);
     code = dur__pg_batch_run(&batch, "postgres.enqueue", err);
     dur__pg_batch_end(&batch);

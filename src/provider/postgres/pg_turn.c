@@ -515,8 +515,7 @@ static void send_parents(dur__pg *store, dur__pg_batch *batch, dur_turn_commit *
 }
 
 /* What was claimed never came into being. */
-static const char sweep_sql[] =
-    "DELETE FROM @instances i WHERE i.instance_id = ANY ($2::text[]) AND i.token IS NULL AND " DUR__PG_EMPTY;
+static const char sweep_sql[] = DUR__PG_SWEEP;
 
 static bool may_leave_nothing(const dur_turn_commit *turn) {
     return !dur__pg_turn_keeps(turn) && !dur__pg_turn_writes(turn);

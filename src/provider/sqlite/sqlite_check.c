@@ -15,6 +15,7 @@
 /* Before it has begun messages wait for its start: until that is due they are no reason to look. */
 #define STARTS "i.token IS NULL AND i.suspended IS NULL AND i.name IS NULL AND q.kind IN (0, 1)"
 #define ENDED "i.status IN (2, 3)"
+#define LOST_WITHOUT "(3, 4, 5, 8, 9, 10)" /* dur__lost_without */
 #define NO_INSTANCE(table, what)                                                                                       \
     {                                                                                                                  \
         "SELECT 'key ' || t.key FROM " table " t WHERE NOT EXISTS (SELECT 1 FROM dur_instance i WHERE i.key=t.key)",   \
@@ -81,6 +82,10 @@ static const struct {
       " AND i.ready_at > ?1 AND i.not_before <= ?1 AND EXISTS (SELECT 1 "
       "FROM dur_queue q WHERE q.key=i.key AND q.qname IS NULL AND " VISIBLE ")",
       "dur_queue", "an instance has a visible message and is looked at later" },
+    { "SELECT i.id FROM dur_instance i JOIN dur_queue q USING(key) WHERE i.name IS NULL AND q.kind IN " LOST_WITHOUT
+      " AND NOT EXISTS (SELECT 1 FROM dur_event e WHERE e.key=i.key) AND NOT EXISTS (SELECT 1 FROM dur_queue s WHERE "
+      "s.key=i.key AND s.qname IS NULL AND s.kind IN (0, 1))",
+      "dur_queue", "an instance does not exist, and nobody will ever look at its messages" },
     { "SELECT i.id FROM dur_instance i JOIN dur_queue q USING(key) WHERE " STARTS
       " AND (i.ready_at IS NULL OR (" VISIBLE " AND i.ready_at > ?1 AND i.not_before <= ?1))",
       "dur_queue", "a start is visible or will be, and nothing wakes its instance then" },

@@ -9,6 +9,7 @@
 #include "provider/dead_reason.h"
 #include "provider/sqlite/sqlite_internal.h"
 #include "provider/sqlite/sqlite_methods.h"
+#include "provider/to_nobody.h"
 #include <stdlib.h>
 
 static int turn_fault(dur__sq_turn_op *self, dur_turn_fault fault, dur_code code, const char *text) {
@@ -489,6 +490,18 @@ static int work_insert(dur__sq_turn_op *self, dur__sq_txn *txn, dur_turn_work *w
     return dur__sq_insert_work(txn, key, &work->message, token, turn->owner, &work->row_id, &self->op.err);
 }
 
+static int message_write(dur__sq_turn_op *self, dur__sq_txn *txn, const dur_message *item) {
+    const char *own = self->lease != NULL ? self->lease->instance : self->instance;
+    uint64_t key = dur__str_eq(item->instance, own) ? self->key : 0;
+    if (key == 0 && dur__needs_receiver(item->kind)) {
+        bool exists = false, ended;
+        int code = dur__sq_key(txn, item->instance, false, &key, &self->op.err);
+        if (code == DUR_OK && key != 0) code = dur__sq_exists(txn, key, &exists, &ended, NULL, &self->op.err);
+        if (code != DUR_OK || !exists) return code;
+    }
+    return dur__sq_enqueue(txn, item, 0, key, &self->op.err);
+}
+
 static int work_write(dur__sq_turn_op *self, dur__sq_txn *txn) {
     dur_turn_commit *turn = self->turn;
     dur_error *err = &self->op.err;
@@ -508,10 +521,9 @@ static int work_write(dur__sq_turn_op *self, dur__sq_txn *txn) {
     bool undelayed = false; /* then what is overdue behind it is, too: it stays behind */
     for (size_t i = 0; i < turn->orchestrator_item_count && code == DUR_OK; i++) {
         dur_message item = turn->orchestrator_items[i];
-        const char *own = self->lease != NULL ? self->lease->instance : self->instance;
         if (undelayed && item.due_ms <= txn->now_ms) item.due_ms = 0;
         undelayed |= item.due_ms == 0;
-        code = dur__sq_enqueue(txn, &item, 0, dur__str_eq(item.instance, own) ? self->key : 0, err);
+        code = message_write(self, txn, &item);
     }
     for (size_t i = 0; !self->plain && i < turn->timers_dropped_count && code == DUR_OK; i++) {
         code = ref_key(self, txn, turn->timers_dropped[i].instance, false, &key);
