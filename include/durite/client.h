@@ -124,7 +124,9 @@ DUR_API void dur_instance_info_free(dur_instance_info *info);
 /* DUR_ENOTFOUND when there is none. */
 DUR_API int dur_client_info(dur_instance_info **out, dur_client *client, const char *instance, dur_error *err);
 /* Until it has ended (continue-as-new is not an end) or is suspended.  timeout 0: look once.  Codes: DUR_ETIMEOUT,
-   DUR_ENOTFOUND.  No polling inside one process. */
+   DUR_ENOTFOUND.  No polling inside one process.  An id is an address: all waits by id (wait, wait_status,
+   result, kv_wait, dur_runs_watch) mean whoever has it, also one that was started under it, or replaced another, meanwhile.
+   Who must not take another's end for that of the instance that he has started waits by dur_runs. */
 DUR_API int dur_client_wait(dur_instance_info **out, dur_client *client, const char *instance, uint64_t timeout_ms,
                             dur_error *err);
 /* Wait for the result: DUR_OK and the output (free with dur_free), DUR_EFAILED or DUR_ECANCELLED with the reason in
@@ -147,7 +149,9 @@ DUR_API int dur_client_wait_status(dur_instance_info **out, dur_client *client, 
  *         printf("%s: %s\n", run->instance, run->code == DUR_OK ? run->output : run->error);
  *
  * Starts are taken down and sent together, so that many share one commit.  Instances may run in this process, in
- * another or nowhere yet.  Thread class of dur_runs: one thread at a time; any number of them on one client.
+ * another or nowhere yet.  A run is the instance that it has started, and no other: if that is deleted the run is told
+ * DUR_ENOTFOUND, though another one has its id by then.  (With DUR_START_RETURN_EXISTING one that existed is known by
+ * its id alone.)  Thread class of dur_runs: one thread at a time; any number of them on one client.
  */
 typedef struct dur_runs dur_runs;
 

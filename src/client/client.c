@@ -136,7 +136,8 @@ dur_exists_policy dur__client_policy(dur_start_policy policy) {
     return DUR_EXISTS_FAIL;
 }
 
-int dur__client_start_message(dur_message *out, dur_arena *arena, const dur_start_args *args, dur_error *err) {
+int dur__client_start_message(dur_message *out, dur_arena *arena, const dur_start_args *args, uint64_t birth,
+                              dur_error *err) {
     dur_work_item item = {
         .kind = DUR_WORK_START_ORCHESTRATION,
         .instance = args->instance,
@@ -144,6 +145,7 @@ int dur__client_start_message(dur_message *out, dur_arena *arena, const dur_star
         .input = args->input != NULL ? args->input : "",
         .version = args->version,
         .execution_id = 1,
+        .birth = birth,
     };
     return dur_message_from_work(out, arena, &item, err);
 }
@@ -157,7 +159,7 @@ int dur_client_start_ex(dur_client *client, const dur_start_args *given, dur_err
     if (code == DUR_OK) code = dur__client_start_args(&args, given, op, err);
     if (code != DUR_OK) return code;
     dur_arena *arena = dur_arena_new();
-    code = dur__client_start_message(&message, arena, &args, err);
+    code = dur__client_start_message(&message, arena, &args, 0, err);
     if (code == DUR_OK) {
         dur__live_starting(client->store, args.instance);
         if (args.delay_ms == 0) dur__live_expect(client->store, args.instance);

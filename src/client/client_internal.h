@@ -32,9 +32,11 @@ void dur__client_answer(void *to, size_t size, const void *from);
 void *dur__client_box(size_t size, dur_arena **arena);
 void dur__client_box_free(void *object);
 
-/* Arguments of a start, from a struct of any version: checked; and made a message that lives in arena. */
+/* Arguments of a start, from a struct of any version: checked; and made a message that lives in arena.  birth: by which
+   the caller knows its instance again; 0: it need not. */
 int dur__client_start_args(dur_start_args *out, const dur_start_args *given, const char *op, dur_error *err);
-int dur__client_start_message(dur_message *out, dur_arena *arena, const dur_start_args *args, dur_error *err);
+int dur__client_start_message(dur_message *out, dur_arena *arena, const dur_start_args *args, uint64_t birth,
+                              dur_error *err);
 dur_exists_policy dur__client_policy(dur_start_policy policy);
 
 /* ---- client_info.c ---- */

@@ -16,6 +16,7 @@
 #include "base/buf.h"
 #include "base/list.h"
 #include "base/thread.h"
+#include "core/parent.h"
 #include "provider/live.h"
 
 #include <inttypes.h>
@@ -39,7 +40,8 @@ typedef struct run {
     char *json;          /* … of the message, and behind it its handler */
     dur_exists_policy policy;
     uint64_t delay_ms;
-    uint64_t pass; /* of looks: it was looked at */
+    uint64_t birth; /* of the instance that it has started; 0: whoever has the id */
+    uint64_t pass;  /* of looks: it was looked at */
     char *text;    /* output or error */
     char id[];
 } run;
@@ -171,7 +173,8 @@ int dur_runs_start_ex(dur_runs *runs, const dur_start_args *given, dur_error *er
     if (code == DUR_OK) code = dur__client_start_args(&args, given, op, err);
     if (code != DUR_OK) return code;
     dur_arena_reset(runs->arena);
-    code = dur__client_start_message(&message, runs->arena, &args, err);
+    uint64_t birth = dur__birth_new(dur_world_real());
+    code = dur__client_start_message(&message, runs->arena, &args, birth, err);
     if (code != DUR_OK) return code;
     run *made = run_new(runs, args.instance, args.data);
     size_t handler_size = strlen(message.handler) + 1;
@@ -184,6 +187,7 @@ int dur_runs_start_ex(dur_runs *runs, const dur_start_args *given, dur_error *er
     made->message.json.data = made->json;
     made->policy = dur__client_policy(args.exists);
     made->delay_ms = args.delay_ms;
+    made->birth = birth;
     dur__list_push(&runs->down, &made->link);
     runs->down_count++;
     return DUR_OK;
@@ -195,7 +199,7 @@ int dur_runs_watch(dur_runs *runs, const char *instance, void *data, dur_error *
     int code = dur__client_enter_instance(&runs->client, instance, op, err);
     if (code != DUR_OK) return code;
     run *made = run_new(runs, instance, data);
-    dur__live_join(runs->set, &made->member, made->id);
+    dur__live_join(runs->set, &made->member, made->id, 0);
     dur__list_push(&runs->asked, &made->link);
     return DUR_OK;
 }
@@ -208,10 +212,11 @@ static void run_answered(dur_runs *runs, run *self, const dur_start *answer) {
         run_ends(runs, self, (int)answer->error.code, answer->error.retryable, dur__xstrdup(answer->error.message));
         return;
     }
+    if (answer->existed) self->birth = 0; /* whoever has the id is meant */
     bool late = self->member.set == NULL;
     if (late)
         dur__live_starting(runs->client.store, self->id); /* … also what is told from now on by a loop that has it */
-    if (late) dur__live_join(runs->set, &self->member, self->id);
+    if (late) dur__live_join(runs->set, &self->member, self->id, self->birth);
     run_moves(self, late || answer->existed ? &runs->asked : &runs->flying);
 }
 
@@ -230,7 +235,7 @@ static void send_some(dur_runs *runs) {
         starts[i].policy = self->policy;
         starts[i].delay_ms = self->delay_ms;
         dur__live_starting(runs->client.store, self->id);
-        if (self->policy != DUR_EXISTS_REPLACE_FINISHED) dur__live_join(runs->set, &self->member, self->id);
+        if (self->policy != DUR_EXISTS_REPLACE_FINISHED) dur__live_join(runs->set, &self->member, self->id, self->birth);
     }
     int code = dur_store_enqueue_starts(runs->client.store, starts, count, &err);
     for (size_t i = 0; i < count; i++) {
@@ -251,6 +256,15 @@ int dur_runs_flush(dur_runs *runs, dur_error *err) {
 
 /* ---- looking ---- */
 
+/* Ours was deleted, and somebody has started another under its id. */
+static bool is_another(dur_runs *runs, const run *self, const dur_instance_row *row) {
+    dur_work_item start;
+    uint64_t birth = row->birth;
+    if (row->start_pending && dur_work_from_json(&start, runs->arena, row->pending_start, NULL) == DUR_OK)
+        birth = start.birth != 0 ? start.birth : UINT64_MAX; /* not one that runs have started */
+    return !dur__same_birth(self->birth, birth);
+}
+
 static void look_at(dur_runs *runs, run *self) {
     dur_instance_row row;
     dur_instance_info info;
@@ -259,6 +273,9 @@ static void look_at(dur_runs *runs, run *self) {
     self->pass = runs->pass;
     dur_arena_reset(runs->arena);
     int code = dur__client_row(&runs->client, runs->arena, self->id, &row, &why);
+    if (code == DUR_OK && is_another(runs, self, &row))
+        code = dur_error_set(&why, DUR_ENOTFOUND, false, "runs.next",
+                             "instance \"%.200s\" was deleted; another one has its id", self->id);
     bool waits = why.retryable || (code == DUR_ENOTFOUND && !dur__client_sees_starts(&runs->client));
     if (code == DUR_OK) {
         dur__client_info_fill(&info, &row);
@@ -283,7 +300,7 @@ static void take_told(dur_runs *runs) {
         if (output != NULL) {
             run_ends(runs, self, DUR_OK, false, output);
         } else {
-            dur__live_join(runs->set, m, self->id); /* before the look: nothing falls in between */
+            dur__live_join(runs->set, m, self->id, self->birth); /* before the look: nothing falls in between */
             run_moves(self, &runs->asked);
         }
     }

@@ -150,6 +150,7 @@ static void make_start(ending *self) {
         start.name = item.orchestration;
         start.input = item.input;
         if (item.version != NULL) start.version = item.version;
+        if (own && item.birth != 0) start.birth = item.birth;
         if (item.parent_instance != NULL) {
             dur__parent parent = DUR__PARENT_OF(&item);
             DUR__PARENT_SET(&start, &parent);

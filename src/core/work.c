@@ -66,7 +66,7 @@ static const dur__record work_record = { work_fields, FIELD_COUNT };
 
 static const dur__shape work_shapes[DUR_WORK_KIND_COUNT] = {
     [DUR_WORK_START_ORCHESTRATION] = { BIT(INSTANCE) | BIT(ORCHESTRATION) | BIT(INPUT), BIT(START_EXECUTION_ID),
-                                       BIT(VERSION) | PARENT },
+                                       BIT(VERSION) | PARENT | BIT(BIRTH) },
     [DUR_WORK_CONTINUE_AS_NEW] = { BIT(INSTANCE) | BIT(ORCHESTRATION) | BIT(INPUT), BIT(CARRY_FORWARD_EVENTS),
                                    BIT(VERSION) | PARENT | BIT(BIRTH) | BIT(INITIAL_CUSTOM_STATUS) },
     [DUR_WORK_ACTIVITY_EXECUTE] = { CALL | BIT(NAME) | BIT(INPUT), 0,

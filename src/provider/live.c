@@ -122,7 +122,7 @@ static void member_told(dur__live *live, dur__live_member *m, const char *output
 }
 
 /* Everybody who waits for it may go, and is to be woken. */
-static size_t entry_end(dur__live *live, entry *e, const char *output) {
+static size_t entry_end(dur__live *live, entry *e, uint64_t birth, const char *output) {
     size_t told = 0;
     if (!dur__list_empty(&e->waiters) || !dur__list_empty(&e->members)) atomic_store(&live->asleep, true);
     for (dur__link *at; (at = dur__list_pop(&e->waiters)) != NULL;) {
@@ -134,7 +134,8 @@ static size_t entry_end(dur__live *live, entry *e, const char *output) {
     }
     for (dur__link *at; (at = dur__list_pop(&e->members)) != NULL; told++) {
         dur__live_member *m = DUR__CONTAINER(at, dur__live_member, link);
-        member_told(live, m, m->number <= e->until ? output : NULL);
+        bool meant = m->number <= e->until && (m->birth == 0 || m->birth == birth);
+        member_told(live, m, meant ? output : NULL);
     }
     no_longer_expected(live, e);
     dur__map_remove(&live->entries, e->instance);
@@ -166,12 +167,12 @@ void dur__live_add(dur_provider *store, const char *instance, const void *owner)
     dur__mutex_unlock(&live->mutex);
 }
 
-static size_t leave(dur_provider *store, const char *instance, const void *owner, const char *output) {
+static size_t leave(dur_provider *store, const char *instance, const void *owner, uint64_t birth, const char *output) {
     dur__live *live = dur__store_live(store);
     size_t told = 0;
     dur__mutex_lock(&live->mutex);
     entry *e = dur__map_get(&live->entries, instance);
-    if (e != NULL && e->owner == owner) told = entry_end(live, e, output);
+    if (e != NULL && e->owner == owner) told = entry_end(live, e, birth, output);
     dur__mutex_unlock(&live->mutex);
     return told;
 }
@@ -197,11 +198,12 @@ void dur__live_tell(dur_provider *store) {
 }
 
 void dur__live_remove(dur_provider *store, const char *instance, const void *owner) {
-    (void)leave(store, instance, owner, NULL);
+    (void)leave(store, instance, owner, 0, NULL);
 }
 
-size_t dur__live_completed(dur_provider *store, const char *instance, const void *owner, const char *output) {
-    return leave(store, instance, owner, output != NULL ? output : "");
+size_t dur__live_completed(dur_provider *store, const char *instance, const void *owner, uint64_t birth,
+                           const char *output) {
+    return leave(store, instance, owner, birth, output != NULL ? output : "");
 }
 
 /* ---- clients ---- */
@@ -222,7 +224,7 @@ void dur__live_expect(dur_provider *store, const char *instance) {
         e->since_us = dur__monotonic_us();
         dur__list_push(&live->expected, &e->expected);
         if (++live->expected_count > EXPECTED_MAX)
-            (void)entry_end(live, DUR__CONTAINER(dur__list_first(&live->expected), entry, expected), NULL);
+            (void)entry_end(live, DUR__CONTAINER(dur__list_first(&live->expected), entry, expected), 0, NULL);
     }
     dur__mutex_unlock(&live->mutex);
     dur__live_tell(store);
@@ -238,7 +240,7 @@ void dur__live_started(dur_provider *store, const char *instance) {
 }
 
 void dur__live_unexpect(dur_provider *store, const char *instance) {
-    (void)leave(store, instance, NULL, NULL);
+    (void)leave(store, instance, NULL, 0, NULL);
     dur__live_tell(store);
 }
 
@@ -305,13 +307,13 @@ void dur__live_set_free(dur__live_set *set) {
     free(set);
 }
 
-void dur__live_join(dur__live_set *set, dur__live_member *member, const char *instance) {
+void dur__live_join(dur__live_set *set, dur__live_member *member, const char *instance, uint64_t birth) {
     dur__live *live = set->live;
     DUR_ASSERT(member->set == NULL);
     dur__mutex_lock(&live->mutex);
     entry *e = dur__map_get(&live->entries, instance);
     if (e == NULL) e = entry_new(live, instance);
-    *member = (dur__live_member){ .set = set, .entry = e, .number = ++live->waits };
+    *member = (dur__live_member){ .set = set, .entry = e, .number = ++live->waits, .birth = birth };
     atomic_store(&member->here, e->owner != NULL);
     set->elsewhere += e->owner == NULL;
     dur__list_push(&e->members, &member->link);
@@ -332,7 +334,7 @@ void dur__live_quit(dur__live_member *member) {
     entry *e = member->entry;
     if (e != NULL) {
         if (!atomic_load(&member->here)) set->elsewhere--;
-        if (forgotten(e)) (void)entry_end(set->live, e, NULL);
+        if (forgotten(e)) (void)entry_end(set->live, e, 0, NULL);
     }
     dur__mutex_unlock(&set->live->mutex);
     free(member->output);

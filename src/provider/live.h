@@ -24,10 +24,11 @@ void dur__live_free(dur__live *live); /* nobody waits any more */
 /* A loop has come, or goes: without one nothing is expected. */
 void dur__live_loop(dur_provider *store, bool comes);
 /* `owner` has acquired an instance; it has left again; it has left completed, the commit is confirmed: how many waited.
- */
+   birth: which of those that had the id; 0: the loop does not know, and who waits for one of them asks the store. */
 void dur__live_add(dur_provider *store, const char *instance, const void *owner);
 void dur__live_remove(dur_provider *store, const char *instance, const void *owner);
-size_t dur__live_completed(dur_provider *store, const char *instance, const void *owner, const char *output);
+size_t dur__live_completed(dur_provider *store, const char *instance, const void *owner, uint64_t birth,
+                           const char *output);
 
 /* Wake those whom the calls above have told something: after a round, and before sleeping. */
 void dur__live_tell(dur_provider *store);
@@ -55,6 +56,7 @@ typedef struct dur__live_member {
     dur__link link;      /* in the entry, then among those that were told */
     atomic_bool here;    /* a loop of this process has the instance */
     uint64_t number;     /* in order of joining */
+    uint64_t birth;      /* of the instance that is meant; 0: whoever has the id */
     char *output;        /* told: of one that has completed, to be freed; NULL: ask the store */
 } dur__live_member;
 
@@ -62,8 +64,8 @@ dur__live_set *dur__live_set_new(dur_provider *store);
 void dur__live_set_free(dur__live_set *set); /* without members; NULL allowed */
 
 /* Whatever is said about the instance from now on is told once, whether it runs here already or not.  Whoever asks the
-   store joins first: what happens in between is told. */
-void dur__live_join(dur__live_set *set, dur__live_member *member, const char *instance);
+   store joins first: what happens in between is told.  The output of another birth than this is not: ask the store. */
+void dur__live_join(dur__live_set *set, dur__live_member *member, const char *instance, uint64_t birth);
 void dur__live_quit(dur__live_member *member); /* in none, or told already: no harm */
 /* The next that was told, since dur__live_tell; it is out of the set.  NULL: none. */
 dur__live_member *dur__live_told(dur__live_set *set);

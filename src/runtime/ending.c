@@ -79,8 +79,9 @@ static void synthetic_start(const dur__inst *inst, const dur_work_item *start, d
     dur__parent parent = DUR__PARENT_OF(start);
     DUR__PARENT_SET(event, &parent);
     /* also one that never ran is somebody: without a birth it would pass for the parent of whoever names its id */
-    event->birth =
-        start->kind == DUR_WORK_START_ORCHESTRATION ? dur__birth_new(inst->loop->runtime->world) : start->birth;
+    event->birth = start->birth;
+    if (start->kind == DUR_WORK_START_ORCHESTRATION && start->birth == 0)
+        event->birth = dur__birth_new(inst->loop->runtime->world);
     event->initial_custom_status = start->initial_custom_status;
     event->carry_forward_events = start->carry_forward_events;
     event->carry_forward_count = start->carry_forward_count;

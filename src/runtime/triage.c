@@ -415,7 +415,8 @@ static int begin(triage *t, dur_error *err) {
     const dur_work_item *start = &t->start->arrival.item;
     remember_parent(inst, DUR__PARENT_OF(start));
     inst->birth = start->birth;
-    if (start->kind == DUR_WORK_START_ORCHESTRATION) inst->birth = dur__birth_new(t->loop->runtime->world);
+    if (start->kind == DUR_WORK_START_ORCHESTRATION && start->birth == 0)
+        inst->birth = dur__birth_new(t->loop->runtime->world);
     inst->first_turn = true;
     dur__exec_begin how = { .input = start->input,
                             .parent = DUR__PARENT_OF(start),

@@ -124,6 +124,79 @@ static void fault_h92_what_nobody_will_look_at_is_found(void **state) {
     dur_arena_free(arena);
 }
 
+/* ---- H91: a wait for an instance whose id another has -------------------------------------------------------------- */
+
+static void expect_run(world *w, dur_runs *runs, int code, const char *output) {
+    const dur_run *run = NULL;
+    OK(w, dur_runs_next(&run, runs, patience_ms(), &w->err));
+    if (run->code != code) fail_msg("the run is told %s: %s", dur_code_name(run->code), run->code == DUR_OK ? run->output : run->error);
+    if (output != NULL) assert_string_equal(run->output, output);
+}
+
+/* Somebody deletes what a run has started, and starts another under the id; `here`: by the same handle. */
+static void another_under_its_id(world *w, bool here, bool ended, bool delayed) {
+    world other = { .client = w->client };
+    dur_runs *runs = NULL;
+    RUN(w, handlers);
+    if (!here) {
+        memcpy(other.url, w->url, sizeof(other.url));
+        world_open_store(&other);
+        OK(&other, dur_client_new(&other.client, other.store, &other.err));
+    }
+    OK(w, dur_runs_new(&runs, w->client, &w->err));
+    OK(w, dur_runs_start(runs, &w->err, ended ? "Says" : "Waits", "first", .instance = "r"));
+    OK(w, dur_runs_flush(runs, &w->err));
+    until_history(w, "r", ended ? "OrchestrationCompleted" : "ExternalSubscribed", 1);
+    OK(&other, dur_client_delete(NULL, other.client, "r", true, &other.err));
+    OK(&other, dur_client_start(other.client, &other.err, "Says", "second", .instance = "r",
+                                .delay_ms = delayed ? DUR_SECONDS(3600) : 0));
+    if (!delayed) expect(&other, "r", "second");
+    if (ended) { /* the loop has told the run its own end, or the run looks and finds another */
+        const dur_run *run = NULL;
+        OK(w, dur_runs_next(&run, runs, patience_ms(), &w->err));
+        if (run->code != DUR_ENOTFOUND) assert_string_equal(run->output, "first");
+    } else
+        expect_run(w, runs, DUR_ENOTFOUND, NULL);
+    OK(w, dur_runs_watch(runs, "r", NULL, &w->err)); /* whoever has the id */
+    if (!delayed) expect_run(w, runs, DUR_OK, "second");
+    dur_runs_free(runs);
+    if (here) return;
+    dur_client_free(other.client);
+    dur_provider_close(other.store);
+}
+
+static void fault_h91_a_run_is_told_its_own_end(void **state) {
+    another_under_its_id(*state, true, false, false);
+}
+
+static void fault_h91_also_where_another_process_deletes_it(void **state) {
+    another_under_its_id(*state, false, false, false);
+}
+
+static void fault_h91_also_where_it_had_ended(void **state) {
+    another_under_its_id(*state, false, true, false);
+}
+
+static void fault_h91_also_where_the_next_has_not_begun(void **state) {
+    another_under_its_id(*state, true, false, true);
+}
+
+/* Who is ended before the first turn is the run's own all the same. */
+static void fault_h91_what_is_ended_before_it_begins_is_the_runs_own(void **state) {
+    world *w = *state;
+    dur_runs *runs = NULL;
+    RUN(w, handlers);
+    OK(w, dur_runs_new(&runs, w->client, &w->err));
+    OK(w, dur_runs_start(runs, &w->err, "Waits", "", .instance = "t", .delay_ms = DUR_SECONDS(3600)));
+    OK(w, dur_runs_start(runs, &w->err, "Waits", "", .instance = "c", .delay_ms = DUR_SECONDS(3600)));
+    OK(w, dur_runs_flush(runs, &w->err));
+    OK(w, dur_client_terminate(w->client, "t", "not wanted", &w->err));
+    OK(w, dur_client_cancel(w->client, "c", "not wanted", &w->err));
+    expect_run(w, runs, DUR_ECANCELLED, NULL);
+    expect_run(w, runs, DUR_ECANCELLED, NULL);
+    dur_runs_free(runs);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
 
 int main(void) {
@@ -132,6 +205,11 @@ int main(void) {
         TEST(fault_h92_a_cancel_to_nobody_goes_nowhere),
         TEST(fault_h92_an_answer_beside_a_deletion_leaves_nothing),
         TEST(fault_h92_what_nobody_will_look_at_is_found),
+        TEST(fault_h91_a_run_is_told_its_own_end),
+        TEST(fault_h91_also_where_another_process_deletes_it),
+        TEST(fault_h91_also_where_it_had_ended),
+        TEST(fault_h91_also_where_the_next_has_not_begun),
+        TEST(fault_h91_what_is_ended_before_it_begins_is_the_runs_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

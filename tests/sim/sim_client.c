@@ -276,8 +276,6 @@ static void do_info(sim_client *self, sim_rng *rng) {
 
 /* ---- many -------------------------------------------------------------------------------------------------------- */
 
-#define RUNS_KNOW_BIRTHS false
-
 static void do_runs(sim_client *self, sim_rng *rng) {
     dur_error err = DUR_ERROR_INIT;
     dur_runs *runs = NULL;
@@ -313,11 +311,9 @@ static void do_runs(sim_client *self, sim_rng *rng) {
                                : run->code);
         if (run->code == DUR_OK || run->code == DUR_EFAILED || run->code == DUR_ECANCELLED)
             sim_told_add(begun, run->instance, run->code, text);
-        /* Nobody is told the end of the one before.  That of the next, started under the id when ours was deleted, is
-           told for now: a run is known by its id, not by its birth. */
+        /* Nobody is told the end of the one before, nor of the next, started under the id when ours was deleted. */
         uint32_t whose = (uint32_t)strtoul(run->code == DUR_OK ? text : "", NULL, 10);
-        if (run->code == DUR_OK && call->policy != DUR_START_RETURN_EXISTING && whose != sim_call_number(call) &&
-            (RUNS_KNOW_BIRTHS || whose < sim_call_number(call)))
+        if (run->code == DUR_OK && call->policy != DUR_START_RETURN_EXISTING && whose != sim_call_number(call))
             sim_fail("start %u of %s was told another's end: %s", sim_call_number(call), run->instance, text);
     }
     /* Behind a flush every start is durable or refused, and refusals have been told now. */

@@ -92,8 +92,8 @@ static void many_are_told_the_output(void **state) {
     dur__live_add(store, "b", &a_loop);
     for (size_t i = 0; i < MANY; i++)
         go(&all[i], i % 2 ? "a" : "b");
-    dur__live_completed(store, "a", &a_loop, "of a"); /* some wait by now, some will not find it any more */
-    dur__live_completed(store, "b", &a_loop, NULL);
+    dur__live_completed(store, "a", &a_loop, 0, "of a"); /* some wait by now, some will not find it any more */
+    dur__live_completed(store, "b", &a_loop, 0, NULL);
     dur__live_tell(store);
     for (size_t i = 0; i < MANY; i++) {
         dur__thread_join(&all[i].thread);
@@ -114,7 +114,7 @@ static void until_its_time_has_come(void **state) {
     assert_false(__atomic_load_n(&other.back, __ATOMIC_ACQUIRE));
     dur__live_remove(store, "a", &another); /* who has lost it long ago says nothing about it */
     assert_lives("a");
-    dur__live_completed(store, "a", &another, "wrong");
+    dur__live_completed(store, "a", &another, 0, "wrong");
     assert_lives("a");
     assert_false(__atomic_load_n(&other.back, __ATOMIC_ACQUIRE));
     dur__live_remove(store, "a", &a_loop);
@@ -131,7 +131,7 @@ static void taken_over_inside_the_process(void **state) {
     dur__live_remove(store, "a", &a_loop);
     assert_lives("a");
     assert_false(__atomic_load_n(&other.back, __ATOMIC_ACQUIRE));
-    dur__live_completed(store, "a", &another, "x");
+    dur__live_completed(store, "a", &another, 0, "x");
     dur__live_tell(store);
     dur__thread_join(&other.thread);
     if (other.output != NULL) assert_string_equal(other.output, "x");
@@ -264,13 +264,13 @@ static void a_set_is_told_all_of_a_round_at_once(void **state) {
     dur__live_set *set = dur__live_set_new(store);
     (void)state;
     dur__live_add(store, "a", &a_loop);
-    dur__live_join(set, &a, "a");
-    dur__live_join(set, &b, "b"); /* does not run yet */
-    dur__live_join(set, &c, "c");
+    dur__live_join(set, &a, "a", 0);
+    dur__live_join(set, &b, "b", 0); /* does not run yet */
+    dur__live_join(set, &c, "c", 0);
     assert_int_equal(dur__live_elsewhere(set), 2);
     dur__live_add(store, "b", &a_loop);
     assert_int_equal(dur__live_elsewhere(set), 1);
-    assert_int_equal(dur__live_completed(store, "a", &a_loop, "of a"), 1);
+    assert_int_equal(dur__live_completed(store, "a", &a_loop, 0, "of a"), 1);
     assert_null(dur__live_told(set)); /* not before all is said */
     dur__live_remove(store, "b", &a_loop);
     dur__live_tell(store);
@@ -293,12 +293,12 @@ static void who_quits_is_told_nothing(void **state) {
     dur__live_set *set = dur__live_set_new(store), *second = dur__live_set_new(store);
     (void)state;
     dur__live_add(store, "a", &a_loop);
-    dur__live_join(set, &a, "a");
-    dur__live_join(set, &b, "b");
-    dur__live_join(second, &other, "a");
+    dur__live_join(set, &a, "a", 0);
+    dur__live_join(set, &b, "b", 0);
+    dur__live_join(second, &other, "a", 0);
     dur__live_quit(&b);
     dur__live_quit(&b);
-    dur__live_completed(store, "a", &a_loop, "of a");
+    dur__live_completed(store, "a", &a_loop, 0, "of a");
     dur__live_quit(&a); /* said, and not told */
     dur__live_tell(store);
     assert_null(dur__live_told(set));
@@ -312,7 +312,7 @@ static void who_quits_is_told_nothing(void **state) {
 
 static void tell_later(void *arg) {
     (void)arg;
-    dur__live_completed(store, "a", &a_loop, "of a");
+    dur__live_completed(store, "a", &a_loop, 0, "of a");
     dur__live_tell(store);
 }
 
@@ -325,7 +325,7 @@ static void a_set_is_woken_where_it_sleeps(void **state) {
         dur__thread thread;
         dur_watch *watch = NULL;
         dur__live_add(store, "a", &a_loop);
-        dur__live_join(set, &a, "a");
+        dur__live_join(set, &a, "a", 0);
         OK(dur_store_watch_open(store, "b", &watch, &err));
         assert_int_equal(dur__thread_start(&thread, "tells", tell_later, NULL), 0);
         dur__live_member *told = NULL;
