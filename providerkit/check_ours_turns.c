@@ -636,6 +636,23 @@ static void ours_take_over_knows_who_is_meant(kit *t) {
     SAME(kit_instance(t, "waits").birth, 9);
 }
 
+/* … or somebody has resumed it, or suspends it for a reason of his own. */
+static void ours_take_over_knows_why_it_is_suspended(kit *t) {
+    NEEDS("commit_turns", "get_instance", "set_suspended");
+    dur_orchestration_item begun = { .instance = "begun", .execution_id = 1 };
+    with_birth(t, "begun", 7);
+    dur_turn_commit end = COMMIT_OF(&begun, EVENTS(ev_failed(2, "ended")), ENDS(FAILED, "ended"));
+    end.take_over = end.remove_work = end.consume_listed = end.set_suspended = true;
+    end.expected_last = 1;
+    end.if_suspended = "this";
+    FAULT(POSITION, &end);
+    MUST(dur_store_set_suspended(t->p, "begun", "that", ERR));
+    FAULT(POSITION, &end);
+    MUST(dur_store_set_suspended(t->p, "begun", "this", ERR));
+    MUST(kit_commit(t, &end));
+    THAT(kit_instance(t, "begun").suspended == NULL);
+}
+
 static void ours_birth_is_written_once(kit *t) {
     NEEDS("commit_turns", "get_instance", "list_instances");
     with_birth(t, "a", 7);
@@ -756,6 +773,7 @@ const kit_check kit_ours_turns[] = {
     CHECK(ours_turn_of_an_orphan_refused),
     CHECK(ours_turn_parent_known_by_birth),
     CHECK(ours_take_over_knows_who_is_meant),
+    CHECK(ours_take_over_knows_why_it_is_suspended),
     CHECK(ours_birth_is_written_once),
     CHECK(ours_release_takes_its_start_away),
     CHECK(ours_turn_consumes_listed_messages_only),

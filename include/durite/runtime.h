@@ -63,7 +63,8 @@ typedef struct dur_runtime_options {
     uint64_t dispatcher_long_poll_timeout_ms;     /* 0: 30 s, at most an hour.  How long the fetch of a store without
                                                      wake-ups may wait, on a thread of its own; dur_runtime_stop
                                                      waits for its end.  A store that answers at once ignores it */
-    uint64_t owner_timeout_ms;                    /* 0: 10 s; a node silent for so long is dead */
+    uint64_t owner_timeout_ms;                    /* 0: 10 s; a node silent for so long is dead, and so is a client that
+                                                     has made an instance stand still to end or to delete it */
 
     uint32_t max_attempts;     /* 0: 10.  Crashes of the process while it ran alone (or acquisitions or
                                   deliveries without an end, for other reasons) before poison */

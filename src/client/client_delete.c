@@ -9,7 +9,8 @@
  * The history of what is deleted by force may hold queue messages that no call has reported, and a store does not look
  * into histories.  So it is suspended first, that no more arrive between the look and the deletion; one that holds
  * such messages is ended, which puts them back into its queue, where the deletion makes dead letters of them as of all
- * that waits there.  Whoever dies in between leaves an instance that is suspended, or was terminated.
+ * that waits there.  Whoever dies in between leaves an instance that is suspended, or was terminated; what is suspended
+ * a node ends, and that puts the messages back, too: so whoever was only slow loses nothing when he goes on to delete.
  */
 #include "client/client_internal.h"
 

@@ -74,7 +74,8 @@ int dur__client_tree(dur_client *client, dur_arena *arena, const dur_instance_ro
 typedef enum dur__client_end_if {
     DUR__END_ALWAYS,
     DUR__END_IF_UNLEASED,   /* DUR_ELEASE when a runtime holds it by then */
-    DUR__END_IF_UNCANCELLED /* … or a cancel request waits for it */
+    DUR__END_IF_UNCANCELLED, /* … or a cancel request waits for it */
+    DUR__END_IF_GOING        /* DUR_ESTATE unless it is suspended for DUR__GOING */
 } dur__client_end_if;
 
 /* End it with this failure, without its handler.  DUR_ENOTFOUND also where another one has its id by then. */
@@ -82,7 +83,8 @@ int dur__client_end(dur_client *client, const char *instance, const dur_instance
                     dur__client_end_if when, dur_error *err);
 /* Does its history hold queue messages that no call has reported? */
 int dur__client_holds_letters(dur_client *client, dur_arena *arena, const char *instance, bool *out, dur_error *err);
-/* Why an instance stands still for the moment that its end, or its deletion, takes: nothing to tell to who waits. */
+/* Why an instance stands still for the moment that its end, or its deletion, takes: nothing to tell to who waits.  If
+   the client dies in that moment, a node ends the instance (runtime/going.c). */
 #define DUR__GOING "a client is about to end or to delete it"
 static inline bool dur__client_halted(const dur_instance_info *info) {
     return info->suspended && !dur__str_eq(info->suspend_reason, DUR__GOING);

@@ -36,7 +36,7 @@ typedef struct ending {
     dur_instance_row *first; /* … as the first try has found it; birth and start alone */
     const char *reason;      /* for children that are cancelled with it */
     const dur_failure *why;  /* its end */
-    bool if_unleased, if_uncancelled;
+    bool if_unleased, if_uncancelled, if_going;
     dur_instance_row row;
 
     /* the newest execution, as far as it can be read */
@@ -256,6 +256,7 @@ static int commit(ending *self, bool *again, dur_error *err) {
         .take_over = true,
         .if_unleased = self->if_unleased,
         .if_uncancelled = self->if_uncancelled,
+        .if_suspended = self->if_going ? DUR__GOING : NULL,
         .remove_work = true,
         .set_suspended = true, /* to nothing */
     };
@@ -332,6 +333,9 @@ static int try_terminate(ending *self, bool *again, dur_error *err) {
     if (code == DUR_OK && !is_meant(self))
         code = dur_error_set(err, DUR_ENOTFOUND, false, "client.terminate", "instance \"%.200s\" is another one now",
                              self->instance);
+    if (code == DUR_OK && self->if_going && !dur__str_eq(self->row.suspended, DUR__GOING))
+        code = dur_error_set(err, DUR_ESTATE, false, "client.terminate", "nobody is about to end instance \"%.200s\"",
+                             self->instance);
     if (code == DUR_OK) code = read_history(self, err);
     if (code == DUR_OK && !fit(self)) {
         *again = true;
@@ -372,12 +376,12 @@ int dur__client_end(dur_client *client, const char *instance, const dur_instance
                     dur__client_end_if when, dur_error *err) {
     dur_arena *arena = dur_arena_new();
     dur_instance_row first = { .instance_id = NULL };
-    bool if_unleased = when != DUR__END_ALWAYS;
+    bool if_unleased = when == DUR__END_IF_UNLEASED || when == DUR__END_IF_UNCANCELLED;
     bool again = true, held = false, orphan = false;
     int code = DUR_OK;
     for (int i = 0; again && i < TRIES_MAX; i++) {
         /* One that never stands still is made to: the end that follows takes the flag away again. */
-        if (i == TRIES_FREE && !if_unleased)
+        if (i == TRIES_FREE && when == DUR__END_ALWAYS)
             held = dur_store_set_suspended(client->store, instance, DUR__GOING, NULL) == DUR_OK;
         ending self = { .client = client,
                         .arena = arena,
@@ -388,6 +392,7 @@ int dur__client_end(dur_client *client, const char *instance, const dur_instance
                         .why = failure,
                         .if_unleased = if_unleased,
                         .if_uncancelled = when == DUR__END_IF_UNCANCELLED,
+                        .if_going = when == DUR__END_IF_GOING,
                         .letters = { .arena = arena } };
         code = try_terminate(&self, &again, err);
         if (code == DUR_ENOTFOUND && orphan) code = DUR_OK; /* nothing else was there */

@@ -427,6 +427,10 @@ static void tick(dur_runtime *runtime, dur__keeper_times *next, dur_arena *arena
         dur_arena_reset(arena);
         next->sessions_seen |= dur__fleet_look(runtime, arena); /* one of them is to end when it is idle */
     }
+    if (due(&next->going, now_us, o->owner_timeout_ms / 2)) {
+        dur_arena_reset(arena);
+        dur__going_look(runtime, arena);
+    }
     abandon_overdue(runtime);
     dur__stuck_warn(runtime);
     dur__gate_expire(runtime, arena, now_us);
@@ -472,6 +476,7 @@ void dur__keeper_open(dur_runtime *runtime) {
                              .instances = now_us,
                              .sessions = now_us,
                              .unserved = now_us + runtime->options.unregistered_backoff_ms * 1000,
+                             .going = now_us + runtime->options.owner_timeout_ms * 500,
                              .cleanup = now_us + runtime->options.session_cleanup_interval_ms * 1000 };
     runtime->keeper_arena = dur_arena_new();
 }

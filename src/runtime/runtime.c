@@ -45,6 +45,7 @@ static void runtime_free(dur_runtime *runtime) {
     dur__session_free(runtime);
     dur__backoff_free(runtime);
     dur__fleet_free(runtime);
+    dur__going_free(runtime);
     dur__map_free(&runtime->directory);
     dur__map_free(&runtime->renewals);
     dur__work_destroy(&runtime->work);

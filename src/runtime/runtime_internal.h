@@ -294,7 +294,7 @@ typedef struct dur__census {
 /* ---- the keeper ---- */
 
 typedef struct dur__keeper_times {
-    uint64_t beat, let_go, rows, instances, sessions, cleanup, unserved; /* next, monotonic µs */
+    uint64_t beat, let_go, rows, instances, sessions, cleanup, unserved, going; /* next, monotonic µs */
     uint32_t beats_failed, let_goes_failed;
     bool sessions_seen;
 } dur__keeper_times;
@@ -353,6 +353,8 @@ struct dur_runtime {
     dur_handler_filter activities; /* and activities, the built-in ones among them */
     dur_arena *fleet_arena;        /* their keys */
     dur__map unserved;             /* what no node had at the last look; the keeper's alone */
+    struct dur__going *going;      /* what clients have made stand still (going.c); the keeper's alone */
+    char *going_after;             /* … where the next look goes on; NULL: at the beginning */
     size_t tag_count;
 
     dur__mutex mutex;
@@ -409,6 +411,10 @@ void dur__fleet_take(dur_runtime *runtime); /* after the registries: what this r
 void dur__fleet_free(dur_runtime *runtime);
 /* Keeper: what no node has; true: a session is to move. */
 bool dur__fleet_look(dur_runtime *runtime, dur_arena *arena);
+
+/* going.c: end what a client was about to end or to delete when it died */
+void dur__going_look(dur_runtime *runtime, dur_arena *arena);
+void dur__going_free(dur_runtime *runtime);
 static inline bool dur__fleet_runs(const dur_runtime *runtime) {
     return runtime->handlers.count > 0;
 }

@@ -5,6 +5,8 @@
 #include "neighbour.h"
 
 #include <durite/sys/store.h>
+#include <pthread.h>
+#include <stdatomic.h>
 
 /* ---- handlers ---------------------------------------------------------------------------------------------------- */
 
@@ -41,7 +43,8 @@ static void until_nothing_waits(world *w) {
         OK(w, dur_store_get_queue_depths(w->store, &depths, &w->err));
         if (depths.orchestrator_queue + depths.timer_queue + depths.worker_queue == 0) return;
         if (now_ms() > end_ms)
-            fail_msg("%llu messages wait for ever", (unsigned long long)(depths.orchestrator_queue + depths.timer_queue));
+            fail_msg("%llu messages wait for ever",
+                     (unsigned long long)(depths.orchestrator_queue + depths.timer_queue));
     }
 }
 
@@ -129,7 +132,8 @@ static void fault_h92_what_nobody_will_look_at_is_found(void **state) {
 static void expect_run(world *w, dur_runs *runs, int code, const char *output) {
     const dur_run *run = NULL;
     OK(w, dur_runs_next(&run, runs, patience_ms(), &w->err));
-    if (run->code != code) fail_msg("the run is told %s: %s", dur_code_name(run->code), run->code == DUR_OK ? run->output : run->error);
+    if (run->code != code)
+        fail_msg("the run is told %s: %s", dur_code_name(run->code), run->code == DUR_OK ? run->output : run->error);
     if (output != NULL) assert_string_equal(run->output, output);
 }
 
@@ -197,19 +201,137 @@ static void fault_h91_what_is_ended_before_it_begins_is_the_runs_own(void **stat
     dur_runs_free(runs);
 }
 
+/* ---- H101: a client that dies, or stands still, in the middle of a deletion ---------------------------------------- */
+
+static dur_outcome holds(dur_ctx *ctx, const char *input) {
+    (void)input;
+    dur_future *letter = dur_dequeue(ctx, "box"); /* arrives, and no call reports it */
+    const char *go = dur_await(dur_event(ctx, "go"));
+    dur_await(letter);
+    return dur_complete(ctx, go);
+}
+
+static const dur_handler holders[] = {
+    DUR_ORCHESTRATION("Holds", "1.0.0", holds),
+    DUR_ORCHESTRATION("Waits", "1.0.0", waits),
+    DUR_HANDLERS_END,
+};
+
+static struct {
+    const dur_provider_methods *real;
+    dur_provider_methods mine;
+    atomic_bool there, go_on;
+} midway;
+
+/* Behind the step that makes the instance stand still. */
+static int suspend_and_die(dur_provider *self, const char *instance, const char *reason, dur_error *err) {
+    int code = midway.real->set_suspended(self, instance, reason, err);
+    if (reason != NULL) kill(getpid(), SIGKILL);
+    return code;
+}
+
+static int suspend_and_stop(dur_provider *self, const char *instance, const char *reason, dur_error *err) {
+    int code = midway.real->set_suspended(self, instance, reason, err);
+    atomic_store(&midway.there, true);
+    while (!atomic_load(&midway.go_on))
+        nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+    return code;
+}
+
+static void meet(dur_provider *store, int (*suspend)(dur_provider *, const char *, const char *, dur_error *)) {
+    memset(&midway, 0, sizeof(midway));
+    midway.real = store->methods;
+    memcpy(&midway.mine, midway.real, sizeof(midway.mine));
+    midway.mine.set_suspended = suspend;
+    store->methods = &midway.mine;
+}
+
+static int deleter_run(const char *url, long number) {
+    world w = { 0 };
+    (void)number;
+    snprintf(w.url, sizeof(w.url), "%s", url);
+    world_open_store(&w);
+    OK(&w, dur_client_new(&w.client, w.store, &w.err));
+    meet(w.store, suspend_and_die);
+    (void)dur_client_delete(NULL, w.client, "x", true, &w.err);
+    return 1;
+}
+
+static void hold_a_letter(world *w) {
+    RUN(w, holders, .owner_timeout_ms = 1000);
+    start(w, "Holds", "", "x");
+    until_history(w, "x", "ExternalSubscribed", 1);
+    OK(w, dur_client_enqueue(w->client, &w->err, "x", "box", "a letter"));
+    until_history(w, "x", "a letter", 1);
+}
+
+static void expect_one_dead_letter(world *w) {
+    for (uint64_t end_ms = now_ms() + patience_ms();; pause_ms(1)) {
+        dur_queue_depths depths;
+        OK(w, dur_store_get_queue_depths(w->store, &depths, &w->err));
+        if (depths.dead_letters == 1 && depths.orchestrator_queue == 0) return;
+        if (now_ms() > end_ms) fail_msg("%llu dead letters", (unsigned long long)depths.dead_letters);
+    }
+}
+
+/* Whoever waits for it is told, and it can be started again. */
+static void fault_h101_what_a_dead_client_was_deleting_does_not_stand_still(void **state) {
+    world *w = *state;
+    if (on_provider("memory:")) skip(); /* it would die with the store */
+    hold_a_letter(w);
+    int status = node_wait(node_spawn("deleter", w->url, 0, -1));
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    expect_failure(w, "x", DUR_ECANCELLED, "a client died");
+    expect_one_dead_letter(w);
+    OK(w, dur_client_start(w->client, &w->err, "Waits", "", .instance = "x", .exists = DUR_START_REPLACE_FINISHED));
+}
+
+static void *delete_slowly(void *data) {
+    world *other = data;
+    OK(other, dur_client_delete(NULL, other->client, "x", true, &other->err));
+    return NULL;
+}
+
+/* One that was only slow goes on to delete it, and nothing is lost. */
+static void fault_h101_a_slow_client_loses_nothing(void **state) {
+    world *w = *state;
+    world other = { 0 };
+    pthread_t thread;
+    hold_a_letter(w);
+    memcpy(other.url, w->url, sizeof(other.url));
+    world_open_store(&other);
+    OK(&other, dur_client_new(&other.client, other.store, &other.err));
+    meet(other.store, suspend_and_stop);
+    assert_int_equal(pthread_create(&thread, NULL, delete_slowly, &other), 0);
+    while (!atomic_load(&midway.there))
+        pause_ms(1);
+    expect_failure(w, "x", DUR_ECANCELLED, "a client died");
+    atomic_store(&midway.go_on, true);
+    pthread_join(thread, NULL);
+    other.store->methods = midway.real;
+    dur_client_free(other.client);
+    dur_provider_close(other.store);
+    dur_instance_info *info = NULL;
+    assert_int_equal(dur_client_info(&info, w->client, "x", &w->err), DUR_ENOTFOUND);
+    expect_one_dead_letter(w);
+}
+
+static const hostile_role roles[] = { { "deleter", deleter_run } };
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        TEST(fault_h92_an_answer_to_nobody_goes_nowhere),
-        TEST(fault_h92_a_cancel_to_nobody_goes_nowhere),
-        TEST(fault_h92_an_answer_beside_a_deletion_leaves_nothing),
-        TEST(fault_h92_what_nobody_will_look_at_is_found),
-        TEST(fault_h91_a_run_is_told_its_own_end),
-        TEST(fault_h91_also_where_another_process_deletes_it),
-        TEST(fault_h91_also_where_it_had_ended),
-        TEST(fault_h91_also_where_the_next_has_not_begun),
-        TEST(fault_h91_what_is_ended_before_it_begins_is_the_runs_own),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+static const struct CMUnitTest tests[] = {
+    TEST(fault_h92_an_answer_to_nobody_goes_nowhere),
+    TEST(fault_h92_a_cancel_to_nobody_goes_nowhere),
+    TEST(fault_h92_an_answer_beside_a_deletion_leaves_nothing),
+    TEST(fault_h92_what_nobody_will_look_at_is_found),
+    TEST(fault_h91_a_run_is_told_its_own_end),
+    TEST(fault_h91_also_where_another_process_deletes_it),
+    TEST(fault_h91_also_where_it_had_ended),
+    TEST(fault_h91_also_where_the_next_has_not_begun),
+    TEST(fault_h91_what_is_ended_before_it_begins_is_the_runs_own),
+    TEST(fault_h101_what_a_dead_client_was_deleting_does_not_stand_still),
+    TEST(fault_h101_a_slow_client_loses_nothing),
+};
+
+HOSTILE_MAIN(roles, tests)

@@ -100,19 +100,8 @@ static bool somebody_may_be_cancelled(void) {
     return false;
 }
 
-/* A client that dies while it deletes by force leaves the instance suspended (client_delete.c), under this reason. */
+/* Whoever ends or deletes by force makes the instance stand still; if he dies a node ends it, in a while. */
 #define GOING "a client is about to end or to delete it"
-
-static bool somebody_died_deleting(void) {
-    const sim_ledger *book = sim_book();
-    for (uint32_t i = 0; i < atomic_load(&book->call_count) && i < SIM_CALLS_MAX; i++) {
-        const sim_call *call = sim_call_at(i);
-        if (call != NULL && (call->kind == SIM_CALL_DELETE || call->kind == SIM_CALL_TERMINATE) &&
-            sim_call_faith(call) == SIM_PERHAPS)
-            return true;
-    }
-    return false;
-}
 
 static bool is_over(const sim_case *self) {
     dur_error err = DUR_ERROR_INIT;
@@ -123,12 +112,15 @@ static bool is_over(const sim_case *self) {
         if (info->suspended) { /* whoever suspended it may be done, or dead */
             dur_instance_info *more = NULL;
             int code = dur_client_info(&more, self->client, info->instance, &err);
-            if (code == DUR_OK && more->suspend_reason != NULL && strncmp(more->suspend_reason, "call-", 5) != 0 &&
-                !(strcmp(more->suspend_reason, GOING) == 0 && somebody_died_deleting()))
+            bool going = code == DUR_OK && more->suspend_reason != NULL && strcmp(more->suspend_reason, GOING) == 0;
+            if (code == DUR_OK && !going && more->suspend_reason != NULL &&
+                strncmp(more->suspend_reason, "call-", 5) != 0)
                 sim_fail("%s is suspended: %s", info->instance, more->suspend_reason);
             dur_instance_info_free(more);
-            code = dur_client_resume(self->client, info->instance, &err);
-            sim_note("the judge resumes %s: %s", info->instance, dur_code_name(code));
+            if (!going) {
+                code = dur_client_resume(self->client, info->instance, &err);
+                sim_note("the judge resumes %s: %s", info->instance, dur_code_name(code));
+            }
         }
         if (info->status != DUR_INSTANCE_RUNNING) continue;
         sim_note("%s has not ended%s; owner %s", info->instance, info->start_pending ? ", nor begun" : "",

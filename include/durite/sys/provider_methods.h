@@ -330,6 +330,7 @@ typedef struct dur_turn_commit {
                           has made it meanwhile: DUR_TURN_LEASE_LOST.  Committed, lock_token and store_key are answers:
                           those of the lease, as a fetch would have told them */
     bool if_uncancelled; /* with if_unleased: DUR_TURN_LEASE_LOST also when a CancelInstance waits for the instance */
+    const char *if_suspended; /* with take_over: DUR_TURN_POSITION unless it is suspended, for this reason */
 
     /* ---- answers ---- */
     dur_turn_fault fault;

@@ -85,7 +85,8 @@ static bool check_meant(dur__mem *mem, dur__mem_instance *instance, dur_turn_com
         dur_error_set(&turn->error, DUR_ELEASE, false, "memory.commit", "somebody has asked the instance to end");
         return refuse(turn, DUR_TURN_LEASE_LOST);
     }
-    if (turn->metadata.birth != 0 && instance->birth != 0) same = turn->metadata.birth == instance->birth;
+    if (turn->if_suspended != NULL && !dur__str_eq(instance->suspended, turn->if_suspended)) same = false;
+    if (same && turn->metadata.birth != 0 && instance->birth != 0) same = turn->metadata.birth == instance->birth;
     for (size_t i = 0; same && turn->consume_listed && i < turn->consumed_count; i++) {
         const dur__mem_message *message = dur__map_get_u64(&mem->messages, turn->consumed[i]);
         same = message != NULL && message->instance == instance;

@@ -25,8 +25,8 @@ static const char why_sql[] =
     " i.expires_at > #now), false) END,"
     " coalesce(" DUR__PG_LAST("h.instance_id = i.instance_id AND h.execution_id = $4::bigint") ", 0),"
     " $5::text IS NULL OR EXISTS (SELECT 1 FROM @instances p WHERE p.instance_id = $5::text"
-    " AND " DUR__PG_IS_MEANT("p", "$6::bigint") "), coalesce(i.birth = nullif($7::bigint, 0), true) AND NOT EXISTS"
-    " (SELECT 1 FROM unnest($8::bigint[]) AS c(id) WHERE NOT EXISTS (SELECT 1 FROM @queue q WHERE q.instance_id ="
+    " AND " DUR__PG_IS_MEANT("p", "$6::bigint") "), coalesce(i.birth = nullif($7::bigint, 0), true) AND"
+    " i.suspended IS NOT DISTINCT FROM coalesce($9::text, i.suspended) AND NOT EXISTS (SELECT 1 FROM unnest($8::bigint[]) AS c(id) WHERE NOT EXISTS (SELECT 1 FROM @queue q WHERE q.instance_id ="
     " i.instance_id AND q.id = c.id)) FROM @instances i WHERE i.instance_id = $2::text";
 /* clang-format on */
 static const char why_work_sql[] =
@@ -118,6 +118,7 @@ static void find_why(dur__pg *store, dur__pg_conn *conn, dur_arena *arena, dur_t
     dur__pg_i64(&args, (int64_t)turn->metadata.parent_birth);
     dur__pg_i64(&args, turn->take_over ? (int64_t)turn->metadata.birth : 0);
     dur__pg_array_arg(&args, &taken);
+    dur__pg_text(&args, turn->take_over ? turn->if_suspended : NULL);
     int row = dur__pg_batch_add(&batch, why_sql, &args);
     dur__pg_args_begin(store, &args);
     dur__pg_text(&args, turn->instance);

@@ -461,17 +461,17 @@ static const char parents_sql[] = "SELECT 1 / (CASE WHEN bool_and(EXISTS (SELECT
 /* Whoever takes an instance over has looked at it before: one row for each, and for each message that it takes. */
 static const char meant_sql[] =
     "SELECT 1 / (CASE WHEN count(*) = 0 THEN 1 ELSE 0 END) FROM unnest($2::text[], $3::bigint[], $4::bigint[],"
-    " $5::bigint[]) AS m(id, birth, message, uncancelled) JOIN @instances i ON i.instance_id = m.id WHERE i.birth <>"
-    " nullif(m.birth, 0) OR (m.message <> 0 AND NOT EXISTS (SELECT 1 FROM @queue q WHERE q.instance_id = m.id AND q.id "
+    " $5::bigint[], $6::text[]) AS m(id, birth, message, uncancelled, suspended) JOIN @instances i ON i.instance_id = m.id WHERE i.birth <>"
+    " nullif(m.birth, 0) OR i.suspended IS DISTINCT FROM coalesce(m.suspended, i.suspended) OR (m.message <> 0 AND NOT EXISTS (SELECT 1 FROM @queue q WHERE q.instance_id = m.id AND q.id "
     "="
     " m.message)) OR (m.uncancelled <> 0 AND EXISTS (SELECT 1 FROM @queue q WHERE q.instance_id = m.id AND q.kind ="
     " " DUR__PG_CANCEL "))";
 
 static void send_meant(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count) {
-    enum { ID, BIRTH, MESSAGE, UNCANCELLED, COLUMNS };
+    enum { ID, BIRTH, MESSAGE, UNCANCELLED, SUSPENDED, COLUMNS };
     dur__pg_args args;
     dur__pg_array columns[COLUMNS] = { dur__pg_array_text(), dur__pg_array_i64(), dur__pg_array_i64(),
-                                       dur__pg_array_i64() };
+                                       dur__pg_array_i64(), dur__pg_array_text() };
     for (size_t i = 0; i < count; i++) {
         const dur_turn_commit *turn = turns[i];
         if (!turn->take_over) continue;
@@ -481,6 +481,7 @@ static void send_meant(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **t
             dur__pg_add_i64(&columns[BIRTH], (int64_t)turn->metadata.birth);
             dur__pg_add_i64(&columns[MESSAGE], messages > 0 ? (int64_t)turn->consumed[k] : 0);
             dur__pg_add_i64(&columns[UNCANCELLED], turn->if_uncancelled);
+            dur__pg_add_text(&columns[SUSPENDED], turn->if_suspended);
         }
     }
     bool any = columns[ID].count > 0;

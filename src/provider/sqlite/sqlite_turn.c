@@ -134,8 +134,10 @@ static int meant_compare(dur__sq_turn_op *self, dur__sq_txn *txn) {
     if (cancelled) return turn_fault(self, DUR_TURN_LEASE_LOST, DUR_ELEASE, "somebody has asked the instance to end");
     if (code == DUR_OK) code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_BIRTH, &row, &self->op.err, "i", self->key);
     uint64_t birth = row != NULL ? dur__sq_u64(row, 0) : 0;
-    dur__sq_end(&row);
     bool same = birth == 0 || turn->metadata.birth == 0 || birth == turn->metadata.birth;
+    if (turn->if_suspended != NULL)
+        same &= row != NULL && !dur__sq_is_null(row, 1) && dur__str_eq(dur__sq_text(row, 1), turn->if_suspended);
+    dur__sq_end(&row);
     for (size_t i = 0; code == DUR_OK && same && turn->consume_listed && i < turn->consumed_count; i++) {
         code = dur__sq_first(txn->conn, DUR__SQ_QUEUE_GET, &row, &self->op.err, "ii", turn->consumed[i], self->key);
         same = row != NULL;
