@@ -8,13 +8,14 @@ SEEDS ?= 1000
 STORES ?= memory,sqlite,postgres
 POINTS ?= 5000
 FROM ?= 0
+MINUTES ?= 10
 
 # $(call build,PRESET,more options): configure, files may be new, and build.
 build = cmake --preset $(1) $(2) >/dev/null && cmake --build --preset $(1) -j $(JOBS)
 run = tools/run-tests -j $(JOBS)
 
 .NOTPARALLEL:
-.PHONY: all help demo test check parity cross-replay crash crash-disk soak sim bench mutants mutants-engine mutants-sim fuzz install format lint clean
+.PHONY: all help demo test check parity cross-replay crash crash-disk chaos soak sim bench mutants mutants-engine mutants-sim fuzz install format lint clean
 
 all: ## the libraries, tools and examples, into build/
 	@tools/deps build
@@ -57,6 +58,11 @@ crash-disk: ## SQLite on a disk that loses power, is full or fails: POINTS= of e
 	@tools/deps build test
 	@$(call build,release,-DDURITE_TESTS=ON)
 	@build/tests/crash_disk --jobs $(JOBS) --points $(POINTS) --from $(FROM)
+
+chaos: ## PostgreSQL servers killed, replaced, filled up, cut off under nodes and clients, for MINUTES=; SEED= repeats choices
+	@tools/deps build test
+	@$(call build,release,-DDURITE_TESTS=ON)
+	@tools/chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) build
 
 soak: ## properties, faults, dangers and end-to-end at SCALE= percent, then the unit tests under valgrind; TIMES=0 on a busy machine
 	@tools/deps build test valgrind

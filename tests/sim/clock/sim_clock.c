@@ -2,7 +2,8 @@
  * sim_clock.c: the run's clock in a PostgreSQL server: loaded in front of libc (LD_PRELOAD) by tools/with-postgres.
  *
  * The server's time is then the run's, as for every other process: timestamps, and lock and statement timeouts, which
- * the server compares with its clock before it believes its timer.  Between runs, and without one, time is real.
+ * the server compares with its clock before it believes its timer.  Before the first run time is real, but for what the
+ * wall clock has beyond: so tests/chaos lets a server's clock jump.
  */
 #include <fcntl.h>
 #include <stdint.h>
@@ -39,8 +40,10 @@ static int real(clockid_t clock, struct timespec *out) {
 #pragma GCC visibility push(default) /* or nobody outside would call what stands in front of libc */
 
 int clock_gettime(clockid_t clock, struct timespec *out) {
-    if (clock != CLOCK_REALTIME || run == NULL || run->mono_ns == 0) return real(clock, out);
-    uint64_t ns = (uint64_t)((int64_t)run->mono_ns + run->wall_ns);
+    int result = real(clock, out);
+    if (clock != CLOCK_REALTIME || run == NULL || result != 0) return result;
+    uint64_t real_ns = (uint64_t)out->tv_sec * 1000000000u + (uint64_t)out->tv_nsec;
+    uint64_t ns = (uint64_t)((int64_t)(run->mono_ns != 0 ? run->mono_ns : real_ns) + run->wall_ns);
     *out = (struct timespec){ .tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u) };
     return 0;
 }
