@@ -74,7 +74,7 @@ typedef struct chaos {
     PGconn *snapshot;    /* held open until */
     uint64_t snapshot_ms;
     volatile int64_t *clock_ns; /* what the servers' clock has beyond the real time; NULL: it cannot be set */
-    size_t terminated, lost_starts;
+    size_t terminated;
 } chaos;
 
 unsigned pick(chaos *c, unsigned below); /* 0 … below - 1, by the seed */
@@ -109,7 +109,8 @@ typedef struct nemesis {
     const char *(*run)(chaos *c); /* NULL, or why it could not be done here */
     bool brief;                   /* in the short form, too */
     bool moves;                   /* another server is the primary afterwards */
-    bool stays;                   /* it works until the end of the run */
+    bool stays;                   /* it works until the end of the run, from three quarters of it on */
+    bool lasts;                   /* it says its end by itself */
 } nemesis;
 extern const nemesis nemeses[];
 extern const size_t nemesis_count;
@@ -123,6 +124,15 @@ const char *nemesis_restart(chaos *c);
 const char *nemesis_kill(chaos *c);
 const char *nemesis_stop(chaos *c);
 const char *nemesis_poolers(chaos *c);
+const char *nemesis_promote_synchronous(chaos *c);
+const char *nemesis_promote_asynchronous(chaos *c);
+const char *nemesis_connections(chaos *c);
+const char *nemesis_snapshot(chaos *c);
+const char *nemesis_role(chaos *c);
+const char *nemesis_clock(chaos *c);
+const char *nemesis_disk(chaos *c);
+const char *nemesis_logical(chaos *c);
+void logical_compare(chaos *c); /* when nothing runs any more */
 
 /* ---- what must hold ---------------------------------------------------------------------------------------------- */
 

@@ -228,6 +228,7 @@ size_t judge(chaos *c) {
     bool quiet = until_quiet(client);
     printf("# %s after %.1f s\n", quiet ? "quiet" : "NOT quiet", (double)(now_ms() - begin_ms) / 1000.0);
     fleet_end(c, true);
+    logical_compare(c);
     if (dur_provider_check(store, &err) != DUR_OK) ledger_fault("dur_provider_check: %s", err.message);
     sqlite3 *db = gather(c, client);
     size_t broken = rules(db);

@@ -33,8 +33,10 @@ static const char *const lines[] = {
     " sum(until - since)), max((SELECT max(ms) FROM pause WHERE at BETWEEN since AND until + 5000))) FROM happened GROUP"
     " BY name ORDER BY name",
     "SELECT printf('without any of them %31.1f ticks a second', 1000.0 * count(*) / max(1, (SELECT max(at) - min(at) FROM"
-    " tick) - (SELECT sum(until - since) FROM happened))) FROM tick t WHERE NOT EXISTS (SELECT 1 FROM happened WHERE t.at"
-    " BETWEEN since AND until)",
+    " tick) - (SELECT sum(until - since) FROM happened WHERE name <> 'an old snapshot'))) FROM tick t WHERE NOT EXISTS"
+    " (SELECT 1 FROM happened WHERE name <> 'an old snapshot' AND t.at BETWEEN since AND until)",
+    "SELECT printf('the slowest: %s %s: %s after %d ms', l.kind, l.a || ' ' || l.b, w.ticker, w.ms) FROM wait w JOIN line l"
+    " ON l.at = w.died AND l.kind = w.kind WHERE w.ms IS NOT NULL ORDER BY w.ms DESC LIMIT 1",
     "SELECT printf('an asynchronous standby: %d starts and %d messages that were accepted in the last %d ms before are"
     " gone with the server', (SELECT count(*) FROM line WHERE kind = 'ok-start' AND at BETWEEN since AND until AND NOT"
     " EXISTS (SELECT 1 FROM instance WHERE id = a)), (SELECT count(*) FROM line WHERE kind = 'ok-send' AND at BETWEEN"

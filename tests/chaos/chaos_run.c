@@ -14,12 +14,21 @@ const nemesis nemeses[] = {
     { .name = "nodes killed", .run = nemesis_kill, .brief = true },
     { .name = "a node stopped", .run = nemesis_stop, .brief = true },
     { .name = "poolers killed", .run = nemesis_poolers, .brief = true },
+    { .name = "synchronous standby", .run = nemesis_promote_synchronous, .moves = true },
+    { .name = "asynchronous standby", .run = nemesis_promote_asynchronous, .moves = true },
+    { .name = "no connections left", .run = nemesis_connections },
+    { .name = "an old snapshot", .run = nemesis_snapshot, .lasts = true },
+    { .name = "timeouts of the role", .run = nemesis_role },
+    { .name = "the clock jumps", .run = nemesis_clock },
+    { .name = "disk full", .run = nemesis_disk },
+    { .name = "logical replication", .run = nemesis_logical, .stays = true },
 };
 const size_t nemesis_count = sizeof(nemeses) / sizeof(nemeses[0]);
 
 static void drop_snapshot(chaos *c) {
     PQfinish(c->snapshot);
     c->snapshot = NULL;
+    ledger("end", "an old snapshot", "", "");
 }
 
 void nap_all(chaos *c, uint64_t ms) {
@@ -53,6 +62,8 @@ static bool make_store(chaos *c) {
     if (done < 0 || (store = open_somehow(url)) == NULL) return false;
     dur_provider_close(store);
     done = sql_number(db,
+                      "ALTER ROLE " CHAOS_ROLE " SET statement_timeout = 20; ALTER ROLE " CHAOS_ROLE " SET lock_timeout ="
+                      " 5; ALTER ROLE " CHAOS_ROLE " SET idle_in_transaction_session_timeout = 20;"
                       "GRANT USAGE ON SCHEMA %s TO %s; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA %s"
                       " TO %s; GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA %s TO %s",
                       CHAOS_SCHEMA, CHAOS_ROLE, CHAOS_SCHEMA, CHAOS_ROLE, CHAOS_SCHEMA, CHAOS_ROLE);
@@ -105,7 +116,7 @@ static void happen(chaos *c, plan *p, size_t which) {
     fflush(stdout);
     ledger("begin", n->name, "", "");
     const char *reason = n->run(c);
-    ledger("end", n->name, reason != NULL ? reason : "", "");
+    if (!n->lasts) ledger("end", n->name, reason != NULL ? reason : "", "");
     if (reason == NULL) return;
     printf("# %s: not done: %s\n", n->name, reason);
     p->impossible[which] = true;
