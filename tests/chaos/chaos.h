@@ -25,7 +25,8 @@ enum { NODES = 4, CLIENTS = 3, TICKERS = 12, BOUNCERS = 2, SERVERS = 2, HOARD_MA
    a whole, or not at all, whoever dies next.  Milliseconds are of CLOCK_MONOTONIC, which all processes share. */
 void ledger_open(const char *path);
 void ledger(const char *kind, const char *a, const char *b, const char *c);
-__attribute__((format(printf, 1, 2))) void ledger_fault(const char *format, ...); /* what must not be, seen by the run */
+__attribute__((format(printf, 1, 2))) void ledger_fault(const char *format,
+                                                        ...); /* what must not be, seen by the run */
 uint64_t now_ms(void);
 void pause_ms(uint64_t ms);
 
@@ -117,7 +118,7 @@ extern const size_t nemesis_count;
 
 void nap_all(chaos *c, uint64_t ms); /* while the background goes on: who has ended, what is held open */
 void nap(chaos *c, uint64_t ms);     /* the same; a third of it in the short form */
-void nemesis_sweep(chaos *c);    /* the load is over: nothing is held, stopped or away */
+void nemesis_sweep(chaos *c);        /* the load is over: nothing is held, stopped or away */
 
 const char *nemesis_terminate(chaos *c);
 const char *nemesis_restart(chaos *c);

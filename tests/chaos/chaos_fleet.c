@@ -29,8 +29,8 @@ static bool write_settings(const chaos *c, const bouncer *b) {
             "[databases]\npostgres = host=%s user=%s\n[pgbouncer]\nlisten_addr =\nunix_socket_dir = %s\n"
             "listen_port = 5432\nauth_type = any\nmax_client_conn = 200\ndefault_pool_size = %d\npool_mode = %s\n"
             "server_login_retry = 0.2\nquery_wait_timeout = 10\nlogfile = %s/log\npidfile = %s/pid\n",
-            c->servers[c->primary].socket, CHAOS_ROLE, b->dir, strcmp(b->mode, "session") == 0 ? 30 : 6, b->mode, b->dir,
-            b->dir);
+            c->servers[c->primary].socket, CHAOS_ROLE, b->dir, strcmp(b->mode, "session") == 0 ? 30 : 6, b->mode,
+            b->dir, b->dir);
     return fclose(out) == 0 && chmod(path, 0666) == 0;
 }
 

@@ -94,7 +94,8 @@ static void read_history(reader *r, const char *instance, uint64_t execution) {
     MUST(dur_history_from_json(&events, &count, arena, (dur_text){ .data = json, .size = strlen(json) }, &r->err));
     for (size_t i = 0; i < count; i++) {
         const dur_event *e = &events[i];
-        const uint64_t values[4] = { execution, e->event_id, (uint64_t)dur_event_kind_role(e->kind), e->source_event_id };
+        const uint64_t values[4] = { execution, e->event_id, (uint64_t)dur_event_kind_role(e->kind),
+                                     e->source_event_id };
         for (size_t n = 0; n < 4; n++)
             snprintf(numbers[n], sizeof(numbers[n]), "%llu", (unsigned long long)values[n]);
         row(r->db, r->event,
@@ -135,7 +136,8 @@ static void read_store(dur_client *client, sqlite3 *db) {
     r->event = statement(db, "INSERT INTO event VALUES (?,?,?,?,?,?,?,?)");
     r->dead = statement(db, "INSERT INTO dead VALUES (?,?)");
     while (more) {
-        MUST(dur_client_list(&page, client, DUR_LIST(.limit = PAGE, .after = after[0] != '\0' ? after : NULL), &r->err));
+        MUST(
+            dur_client_list(&page, client, DUR_LIST(.limit = PAGE, .after = after[0] != '\0' ? after : NULL), &r->err));
         for (size_t i = 0; i < page->count; i++)
             read_instance(r, &page->items[i]);
         more = page->next != NULL;
@@ -166,10 +168,10 @@ static size_t tell_to_end(dur_client *client) {
     char after[200] = "";
     size_t running = 0;
     for (bool more = true; more;) {
-        if (dur_client_list(&page, client,
-                            DUR_LIST(.limit = PAGE, .status = DUR_INSTANCE_RUNNING,
-                                     .after = after[0] != '\0' ? after : NULL),
-                            &err) != DUR_OK)
+        if (dur_client_list(
+                &page, client,
+                DUR_LIST(.limit = PAGE, .status = DUR_INSTANCE_RUNNING, .after = after[0] != '\0' ? after : NULL),
+                &err) != DUR_OK)
             return SIZE_MAX;
         for (size_t i = 0; i < page->count; i++)
             if (strcmp(page->items[i].name, "Child") != 0)

@@ -34,7 +34,8 @@ static const rule all[] = {
     { "every instance has ended, and well",
       "SELECT id || ' ' || status || ' ' || coalesce(output, '') FROM instance WHERE status <> 'Completed'" },
     { "nobody is there whom nobody has asked for",
-      "SELECT id FROM instance i WHERE parent IS NULL AND NOT EXISTS (SELECT 1 FROM line WHERE kind = 'call-start' AND a"
+      "SELECT id FROM instance i WHERE parent IS NULL AND NOT EXISTS (SELECT 1 FROM line WHERE kind = 'call-start' AND "
+      "a"
       " = i.id) AND NOT EXISTS (SELECT 1 FROM event WHERE kind = 'OrchestrationChained' AND text = i.id)" },
     { "whoever was started detached is there",
       "SELECT text FROM event WHERE kind = 'OrchestrationChained' AND NOT EXISTS (SELECT 1 FROM instance WHERE id ="
@@ -44,20 +45,25 @@ static const rule all[] = {
       " 'no-send' AND NOT (n.b LIKE 'late:%' AND n.c LIKE 'DUR_ESTATE%'))) AND NOT EXISTS (SELECT 1 FROM line s, lost"
       " WHERE s.kind = 'ok-start' AND s.a = n.a AND s.at BETWEEN since AND until)" },
     { "every message that was accepted was received, or is a dead letter",
-      "SELECT a || ' ' || b FROM held h WHERE kind = 'ok-send' AND NOT EXISTS (SELECT 1 FROM received WHERE instance = a"
-      " AND message = b) AND NOT EXISTS (SELECT 1 FROM letter WHERE instance = a AND message = b) AND NOT EXISTS (SELECT"
+      "SELECT a || ' ' || b FROM held h WHERE kind = 'ok-send' AND NOT EXISTS (SELECT 1 FROM received WHERE instance = "
+      "a"
+      " AND message = b) AND NOT EXISTS (SELECT 1 FROM letter WHERE instance = a AND message = b) AND NOT EXISTS "
+      "(SELECT"
       " 1 FROM line s, lost WHERE s.kind = 'ok-start' AND s.a = h.a AND s.at BETWEEN since AND until AND NOT EXISTS"
       " (SELECT 1 FROM instance WHERE id = s.a))" },
     { "no message was received twice, or is also a dead letter",
-      "SELECT instance || ' ' || message FROM (SELECT instance, message FROM received UNION ALL SELECT instance, message"
+      "SELECT instance || ' ' || message FROM (SELECT instance, message FROM received UNION ALL SELECT instance, "
+      "message"
       " FROM letter) GROUP BY instance, message HAVING count(*) > 1" },
     { "no message was received that nobody has sent",
       "SELECT instance || ' ' || message FROM received WHERE message <> 'end:judge' AND NOT EXISTS (SELECT 1 FROM line"
       " WHERE kind IN ('call-send', 'call-later') AND a = instance AND b = message)" },
     { "messages are received in the order in which they were accepted",
       "SELECT x.instance || ' ' || x.message || ' before ' || y.message FROM received x JOIN received y ON x.instance ="
-      " y.instance AND x.place < y.place JOIN line after ON after.kind = 'call-send' AND after.a = x.instance AND after.b"
-      " = x.message JOIN line before ON before.kind = 'ok-send' AND before.a = y.instance AND before.b = y.message WHERE"
+      " y.instance AND x.place < y.place JOIN line after ON after.kind = 'call-send' AND after.a = x.instance AND "
+      "after.b"
+      " = x.message JOIN line before ON before.kind = 'ok-send' AND before.a = y.instance AND before.b = y.message "
+      "WHERE"
       " before.at < after.at AND NOT EXISTS (SELECT 1 FROM line WHERE kind = 'call-later' AND a = y.instance AND b ="
       " y.message)" },
     { "what a client was told is what history says",
@@ -68,10 +74,12 @@ static const rule all[] = {
       " IS NOT json_extract(output, '$[#-1]')" },
     { "executions and events are without a gap",
       "SELECT instance FROM execution GROUP BY instance HAVING count(*) <> max(number) OR min(number) <> 1 UNION ALL"
-      " SELECT instance || '/' || execution FROM event GROUP BY instance, execution HAVING count(*) <> max(id) OR min(id)"
+      " SELECT instance || '/' || execution FROM event GROUP BY instance, execution HAVING count(*) <> max(id) OR "
+      "min(id)"
       " <> 1" },
     { "an execution begins once and ends once, last",
-      "SELECT instance || '/' || execution FROM event GROUP BY instance, execution HAVING sum(role = 0) <> 1 OR sum(role ="
+      "SELECT instance || '/' || execution FROM event GROUP BY instance, execution HAVING sum(role = 0) <> 1 OR "
+      "sum(role ="
       " 4) <> 1 OR max(CASE WHEN role = 4 THEN id END) <> max(id) OR min(CASE WHEN role = 0 THEN id END) <> 1" },
     { "whatever was asked for is answered once, and after it was asked for",
       "SELECT instance || '/' || execution || '/' || source FROM event WHERE role = 1 AND source IS NOT NULL GROUP BY"
@@ -83,11 +91,14 @@ static const rule all[] = {
     { "a result is recorded once",
       "SELECT text FROM event WHERE kind = 'ActivityCompleted' GROUP BY text HAVING count(*) > 1" },
     { "each side effect belongs to an activity that history knows",
-      "SELECT a || ' ' || b FROM line WHERE kind = 'effect' AND NOT EXISTS (SELECT 1 FROM scheduled WHERE key = a) AND NOT"
+      "SELECT a || ' ' || b FROM line WHERE kind = 'effect' AND NOT EXISTS (SELECT 1 FROM scheduled WHERE key = a) AND "
+      "NOT"
       " EXISTS (SELECT 1 FROM lost WHERE at BETWEEN since AND until + 30000)" },
     { "a parent was told what its child has returned",
-      "SELECT e.instance || '/' || e.execution || '/' || e.source FROM event e JOIN event s ON s.instance = e.instance AND"
-      " s.execution = e.execution AND s.id = e.source JOIN instance i ON i.parent = e.instance AND (i.id = s.text OR i.id"
+      "SELECT e.instance || '/' || e.execution || '/' || e.source FROM event e JOIN event s ON s.instance = e.instance "
+      "AND"
+      " s.execution = e.execution AND s.id = e.source JOIN instance i ON i.parent = e.instance AND (i.id = s.text OR "
+      "i.id"
       " = s.instance || '::' || s.text) WHERE e.kind = 'SubOrchestrationCompleted' AND i.output <> e.text" },
 };
 

@@ -61,12 +61,13 @@ static bool make_store(chaos *c) {
     snprintf(url + strlen(url), sizeof(url) - strlen(url), "&schema=%s", CHAOS_SCHEMA);
     if (done < 0 || (store = open_somehow(url)) == NULL) return false;
     dur_provider_close(store);
-    done = sql_number(db,
-                      "ALTER ROLE " CHAOS_ROLE " SET statement_timeout = 20; ALTER ROLE " CHAOS_ROLE " SET lock_timeout ="
-                      " 5; ALTER ROLE " CHAOS_ROLE " SET idle_in_transaction_session_timeout = 20;"
-                      "GRANT USAGE ON SCHEMA %s TO %s; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA %s"
-                      " TO %s; GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA %s TO %s",
-                      CHAOS_SCHEMA, CHAOS_ROLE, CHAOS_SCHEMA, CHAOS_ROLE, CHAOS_SCHEMA, CHAOS_ROLE);
+    done =
+        sql_number(db,
+                   "ALTER ROLE " CHAOS_ROLE " SET statement_timeout = 20; ALTER ROLE " CHAOS_ROLE " SET lock_timeout ="
+                   " 5; ALTER ROLE " CHAOS_ROLE " SET idle_in_transaction_session_timeout = 20;"
+                   "GRANT USAGE ON SCHEMA %s TO %s; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA %s"
+                   " TO %s; GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA %s TO %s",
+                   CHAOS_SCHEMA, CHAOS_ROLE, CHAOS_SCHEMA, CHAOS_ROLE, CHAOS_SCHEMA, CHAOS_ROLE);
     PQfinish(db);
     return done >= 0;
 }

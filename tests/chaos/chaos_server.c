@@ -44,10 +44,11 @@ void server_url(const chaos *c, const char *user, char *out, size_t room) {
 bool server_start(chaos *c, size_t which) {
     const server *s = &c->servers[which];
     const char *as = setting("DURITE_TEST_POSTGRES_AS"), *clock = setting("DURITE_POSTGRES_CLOCK");
-    return shell("cd / && %s env %s%s '%s/pg_ctl' -D '%s' -l '%s' -w -t 120 -o \"-c unix_socket_directories='%s'\" start"
-                 " >>'%s.ctl' 2>&1",
-                 as, clock[0] != '\0' ? "LD_PRELOAD=" : "", clock, setting("DURITE_TEST_POSTGRES_BIN"), s->data, s->log,
-                 s->socket, s->log) == 0;
+    return shell(
+               "cd / && %s env %s%s '%s/pg_ctl' -D '%s' -l '%s' -w -t 120 -o \"-c unix_socket_directories='%s'\" start"
+               " >>'%s.ctl' 2>&1",
+               as, clock[0] != '\0' ? "LD_PRELOAD=" : "", clock, setting("DURITE_TEST_POSTGRES_BIN"), s->data, s->log,
+               s->socket, s->log) == 0;
 }
 
 static pid_t postmaster(const server *s) {

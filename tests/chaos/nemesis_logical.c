@@ -32,10 +32,11 @@ const char *nemesis_logical(chaos *c) {
         (sql_number(there, "TRUNCATE %s.dur_meta", CHAOS_SCHEMA) < 0 ||
          sql_number(here, "CREATE PUBLICATION everything FOR ALL TABLES") < 0 ||
          sql_number(here, "SELECT count(*) FROM pg_create_logical_replication_slot('copying', 'pgoutput')") < 0 ||
-         sql_number(there,
-                    "CREATE SUBSCRIPTION copying CONNECTION 'host=%s user=durite dbname=postgres' PUBLICATION everything"
-                    " WITH (create_slot = false, slot_name = copying)",
-                    c->servers[c->primary].socket) < 0))
+         sql_number(
+             there,
+             "CREATE SUBSCRIPTION copying CONNECTION 'host=%s user=durite dbname=postgres' PUBLICATION everything"
+             " WITH (create_slot = false, slot_name = copying)",
+             c->servers[c->primary].socket) < 0))
         wrong = "no subscription";
     PQfinish(there);
     PQfinish(here);
@@ -51,7 +52,8 @@ static bool same_content(PGconn *here, PGconn *there, const char *table) {
              "SELECT count(*) || ' rows ' || coalesce(md5(string_agg(md5(t::text), '' ORDER BY md5(t::text))), '') FROM"
              " %s.%s t",
              CHAOS_SCHEMA, table);
-    return sql_try(here, mine, sizeof(mine), sql) && sql_try(there, other, sizeof(other), sql) && strcmp(mine, other) == 0;
+    return sql_try(here, mine, sizeof(mine), sql) && sql_try(there, other, sizeof(other), sql) &&
+           strcmp(mine, other) == 0;
 }
 
 void logical_compare(chaos *c) {

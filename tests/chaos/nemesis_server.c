@@ -58,7 +58,8 @@ const char *nemesis_role(chaos *c) {
     PGconn *db = admin_begin(c);
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         (void)sql_number(db, "ALTER ROLE %s SET %s = %u", CHAOS_ROLE, names[i], 1 + pick(c, 100));
-    (void)sql_number(db, "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename = '%s'", CHAOS_ROLE);
+    (void)sql_number(db, "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename = '%s'",
+                     CHAOS_ROLE);
     PQfinish(db);
     nap(c, 6000);
     return NULL;
@@ -85,7 +86,8 @@ const char *nemesis_disk(chaos *c) {
     for (uint64_t end_ms = now_ms() + 6000 + pick(c, 6000); now_ms() < end_ms; nap_all(c, 50)) {
         off_t size = lseek(fd, 0, SEEK_END);
         if (statvfs(c->disk, &free) != 0 || free.f_bavail == 0) continue;
-        if (posix_fallocate(fd, size, (off_t)(free.f_bavail * free.f_bsize)) != 0) pause_ms(1); /* the rest, next time */
+        if (posix_fallocate(fd, size, (off_t)(free.f_bavail * free.f_bsize)) != 0)
+            pause_ms(1); /* the rest, next time */
     }
     close(fd);
     unlink(path);

@@ -30,9 +30,10 @@ static const char *make_standby(chaos *c, PGconn *db) {
     const server *from = &c->servers[c->primary], *to = &c->servers[which];
     const char *as = in_env("DURITE_TEST_POSTGRES_AS"), *bin = in_env("DURITE_TEST_POSTGRES_BIN");
     server_put_away(c, which);
-    if (shell("cd / && %s mkdir -p '%s' && %s '%s/pg_basebackup' -h '%s' -U durite -D '%s' -X stream -c fast -R --no-sync"
-              " >>'%s.ctl' 2>&1",
-              as, to->socket, as, bin, from->socket, to->data, to->log) != 0)
+    if (shell(
+            "cd / && %s mkdir -p '%s' && %s '%s/pg_basebackup' -h '%s' -U durite -D '%s' -X stream -c fast -R --no-sync"
+            " >>'%s.ctl' 2>&1",
+            as, to->socket, as, bin, from->socket, to->data, to->log) != 0)
         return "no base backup (see the server's log)";
     if (!server_start(c, which)) return "the standby does not start (see its log)";
     if (!until_at_least(c, db, "SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'", 1))
