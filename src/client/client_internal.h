@@ -73,7 +73,7 @@ int dur__client_tree(dur_client *client, dur_arena *arena, const dur_instance_ro
 
 typedef enum dur__client_end_if {
     DUR__END_ALWAYS,
-    DUR__END_IF_UNLEASED,   /* DUR_ELEASE when a runtime holds it by then */
+    DUR__END_IF_UNLEASED,    /* DUR_ELEASE when a runtime holds it by then */
     DUR__END_IF_UNCANCELLED, /* … or a cancel request waits for it */
     DUR__END_IF_GOING        /* DUR_ESTATE unless it is suspended for DUR__GOING */
 } dur__client_end_if;

@@ -42,7 +42,7 @@ typedef struct run {
     uint64_t delay_ms;
     uint64_t birth; /* of the instance that it has started; 0: whoever has the id */
     uint64_t pass;  /* of looks: it was looked at */
-    char *text;    /* output or error */
+    char *text;     /* output or error */
     char id[];
 } run;
 
@@ -235,7 +235,8 @@ static void send_some(dur_runs *runs) {
         starts[i].policy = self->policy;
         starts[i].delay_ms = self->delay_ms;
         dur__live_starting(runs->client.store, self->id);
-        if (self->policy != DUR_EXISTS_REPLACE_FINISHED) dur__live_join(runs->set, &self->member, self->id, self->birth);
+        if (self->policy != DUR_EXISTS_REPLACE_FINISHED)
+            dur__live_join(runs->set, &self->member, self->id, self->birth);
     }
     int code = dur_store_enqueue_starts(runs->client.store, starts, count, &err);
     for (size_t i = 0; i < count; i++) {

@@ -2,10 +2,10 @@
  * going.c: instances that a client was about to end or to delete when it died.
  *
  * For the moment that an end or a deletion by force takes the instance is suspended (DUR__GOING, client_delete.c), and
- * nobody but that client would let it go on.  A client has no lease whose end others could see.  So nodes look at what is
- * suspended: what has been so for owner_timeout_ms is ended, which is what the client wanted or the step before that.
- * The client may live and be slow: an end gives back what the history holds, and the deletion may follow.  To let the
- * instance go on instead would be wrong then, because it could receive messages that the deletion takes along.
+ * nobody but that client would let it go on.  A client has no lease whose end others could see.  So nodes look at what
+ * is suspended: what has been so for owner_timeout_ms is ended, which is what the client wanted or the step before
+ * that. The client may live and be slow: an end gives back what the history holds, and the deletion may follow.  To let
+ * the instance go on instead would be wrong then, because it could receive messages that the deletion takes along.
  */
 #include "client/client_internal.h"
 #include "runtime/runtime_internal.h"

@@ -460,8 +460,8 @@ void dur__commit_effects(dur__inst *inst) {
     inst->restarts = 0;
     if (inst->commit->keep_lease && !inst->commit->lease_kept) inst->leaves = true;
     if (inst->commit->metadata.status == DUR_STATUS_COMPLETED)
-        loop->told += dur__live_completed(loop->runtime->store, inst->id, inst, inst->birth,
-                                          inst->commit->metadata.output);
+        loop->told +=
+            dur__live_completed(loop->runtime->store, inst->id, inst, inst->birth, inst->commit->metadata.output);
     if (inst->exec == NULL) return;
     const dur__turn *turn = dur__exec_turn(inst->exec);
     count_turn(inst, turn);

@@ -127,7 +127,8 @@ static void fault_h92_what_nobody_will_look_at_is_found(void **state) {
     dur_arena_free(arena);
 }
 
-/* ---- H91: a wait for an instance whose id another has -------------------------------------------------------------- */
+/* ---- H91: a wait for an instance whose id another has --------------------------------------------------------------
+ */
 
 static void expect_run(world *w, dur_runs *runs, int code, const char *output) {
     const dur_run *run = NULL;
@@ -201,7 +202,8 @@ static void fault_h91_what_is_ended_before_it_begins_is_the_runs_own(void **stat
     dur_runs_free(runs);
 }
 
-/* ---- H101: a client that dies, or stands still, in the middle of a deletion ---------------------------------------- */
+/* ---- H101: a client that dies, or stands still, in the middle of a deletion ----------------------------------------
+ */
 
 static dur_outcome holds(dur_ctx *ctx, const char *input) {
     (void)input;

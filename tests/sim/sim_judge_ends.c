@@ -62,7 +62,8 @@ static void judge_failure(sim_case *self, const dur_instance_info *info) {
         /* A client died, or froze, in the middle of a deletion by force (client_delete.c, going.c). */
         bool midway = sim_asked(NULL, ASKED(DELETE) | ASKED(TERMINATE)) &&
                       (strstr(output, "a client died") != NULL || strstr(output, "deleted") != NULL);
-        if (!asked && !midway && info->parent == NULL) sim_fail("%s was cancelled by nobody: \"%s\"", info->instance, output);
+        if (!asked && !midway && info->parent == NULL)
+            sim_fail("%s was cancelled by nobody: \"%s\"", info->instance, output);
         if (asked && info->parent == NULL && strcmp(call->instance, info->instance) != 0)
             sim_fail("%s was cancelled by a call for %s", info->instance, call->instance);
         if (info->said != NULL) sim_case_end(self, info->instance, info->said);

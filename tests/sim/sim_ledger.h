@@ -81,7 +81,7 @@ typedef struct sim_told {
 typedef struct sim_ledger {
     _Atomic uint32_t order;
     _Atomic uint32_t call_count, work_count, hint_count, told_count;
-    _Atomic uint32_t next[SIM_ACTORS_MAX];    /* of each client: the next step of its script */
+    _Atomic uint32_t next[SIM_ACTORS_MAX]; /* of each client: the next step of its script */
     sim_call calls[SIM_CALLS_MAX];
     sim_work works[SIM_WORKS_MAX];
     sim_hint hints[SIM_HINTS_MAX];

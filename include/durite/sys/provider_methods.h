@@ -841,7 +841,8 @@ struct dur_provider_methods {
     /* A full check of the store: DUR_ECORRUPT with the first finding, which names table, instance and what is wrong.
        Rows against rows too: no visible message without somebody who has a reason to look, none that nobody will ever
        look at (an answer, a cancel, a timer or an activity's end for an instance that does not exist), no lock of an
-       owner that is not registered, no row that belongs to nothing, no gap in a history.  A finding is seen in one snapshot. */
+       owner that is not registered, no row that belongs to nothing, no gap in a history.  A finding is seen in one
+       snapshot. */
     int (*check)(dur_provider *self, dur_error *err);
     /* Bring what was deleted back to the system, a bounded piece at a time; pages left. */
     int (*vacuum)(dur_provider *self, uint64_t pages_max, uint64_t *pages_left, dur_error *err);

@@ -26,7 +26,8 @@ static const char why_sql[] =
     " coalesce(" DUR__PG_LAST("h.instance_id = i.instance_id AND h.execution_id = $4::bigint") ", 0),"
     " $5::text IS NULL OR EXISTS (SELECT 1 FROM @instances p WHERE p.instance_id = $5::text"
     " AND " DUR__PG_IS_MEANT("p", "$6::bigint") "), coalesce(i.birth = nullif($7::bigint, 0), true) AND"
-    " i.suspended IS NOT DISTINCT FROM coalesce($9::text, i.suspended) AND NOT EXISTS (SELECT 1 FROM unnest($8::bigint[]) AS c(id) WHERE NOT EXISTS (SELECT 1 FROM @queue q WHERE q.instance_id ="
+    " i.suspended IS NOT DISTINCT FROM coalesce($9::text, i.suspended) AND NOT EXISTS (SELECT 1"
+    " FROM unnest($8::bigint[]) AS c(id) WHERE NOT EXISTS (SELECT 1 FROM @queue q WHERE q.instance_id ="
     " i.instance_id AND q.id = c.id)) FROM @instances i WHERE i.instance_id = $2::text";
 /* clang-format on */
 static const char why_work_sql[] =

@@ -32,8 +32,8 @@ void dur__pg_outbox_begin(dur__pg_outbox *box) {
 }
 
 void dur__pg_outbox_end(dur__pg_outbox *box) {
-    dur__pg_array *all[] = { &box->instance, &box->kind, &box->execution, &box->activity, &box->queue,
-                             &box->due,      &box->delay, &box->json,     &box->locks,    &box->born,
+    dur__pg_array *all[] = { &box->instance, &box->kind,   &box->execution, &box->activity, &box->queue,
+                             &box->due,      &box->delay,  &box->json,      &box->locks,    &box->born,
                              &box->handler,  &box->parent, &box->receivers };
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         dur__buf_free(&all[i]->data);

@@ -461,8 +461,10 @@ static const char parents_sql[] = "SELECT 1 / (CASE WHEN bool_and(EXISTS (SELECT
 /* Whoever takes an instance over has looked at it before: one row for each, and for each message that it takes. */
 static const char meant_sql[] =
     "SELECT 1 / (CASE WHEN count(*) = 0 THEN 1 ELSE 0 END) FROM unnest($2::text[], $3::bigint[], $4::bigint[],"
-    " $5::bigint[], $6::text[]) AS m(id, birth, message, uncancelled, suspended) JOIN @instances i ON i.instance_id = m.id WHERE i.birth <>"
-    " nullif(m.birth, 0) OR i.suspended IS DISTINCT FROM coalesce(m.suspended, i.suspended) OR (m.message <> 0 AND NOT EXISTS (SELECT 1 FROM @queue q WHERE q.instance_id = m.id AND q.id "
+    " $5::bigint[], $6::text[]) AS m(id, birth, message, uncancelled, suspended) JOIN @instances i ON i.instance_id = "
+    "m.id WHERE i.birth <>"
+    " nullif(m.birth, 0) OR i.suspended IS DISTINCT FROM coalesce(m.suspended, i.suspended) OR (m.message <> 0 AND NOT "
+    "EXISTS (SELECT 1 FROM @queue q WHERE q.instance_id = m.id AND q.id "
     "="
     " m.message)) OR (m.uncancelled <> 0 AND EXISTS (SELECT 1 FROM @queue q WHERE q.instance_id = m.id AND q.kind ="
     " " DUR__PG_CANCEL "))";
