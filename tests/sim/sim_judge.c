@@ -122,9 +122,12 @@ static bool is_over(const sim_case *self) {
                 sim_note("the judge resumes %s: %s", info->instance, dur_code_name(code));
             }
         }
-        if (info->status != DUR_INSTANCE_RUNNING) continue;
-        sim_note("%s has not ended%s; owner %s", info->instance, info->start_pending ? ", nor begun" : "",
-                 info->owner == NULL ? "none" : info->owner);
+        /* One that has ended and is held: by who buries what was sent to it, perhaps by a dead node.  What it was given
+           is not counted below, and is nowhere else. */
+        if (info->status != DUR_INSTANCE_RUNNING && info->owner == NULL) continue;
+        sim_note("%s has %s%s; owner %s", info->instance,
+                 info->status == DUR_INSTANCE_RUNNING ? "not ended" : "ended, and is not buried",
+                 info->start_pending ? ", nor begun" : "", info->owner == NULL ? "none" : info->owner);
         over = false;
     }
     if (dur_client_counts(&counts, self->client, &err) != DUR_OK) sim_fail("the judge cannot count: %s", err.message);
@@ -136,7 +139,10 @@ static bool is_over(const sim_case *self) {
     const sim_ledger *book = sim_book();
     for (uint32_t i = 0; i < atomic_load(&book->call_count) && i < SIM_CALLS_MAX; i++) {
         const sim_call *call = sim_call_at(i);
-        if (call != NULL && call->delay_ms > 0 && call->begun_ms + call->delay_ms + 3000 > sim_now_ms()) return false;
+        if (call == NULL || call->delay_ms == 0) continue;
+        /* The delay begins somewhere between the two, and who is frozen is long between them. */
+        uint64_t since_ms = call->begun_ms > call->ended_ms ? call->begun_ms : call->ended_ms;
+        if (since_ms + call->delay_ms + 3000 > sim_now_ms()) return false;
     }
     if (over && counts.timer_queue > 0 && !somebody_may_be_cancelled())
         sim_fail("all have ended, and %llu timers wait", (unsigned long long)counts.timer_queue);

@@ -128,6 +128,28 @@ bool sim_judge_run(const sim_run *run, sim_verdict what, bool *answer);
 /* The run is over: what it leaves for whoever began it, and the end of its process. */
 _Noreturn void sim_run_ended(bool fine);
 
+/* ---- sim_replay.c: a kept trace is a schedule ---- */
+
+typedef enum sim_decided { SIM_DECIDED_NOTHING, SIM_DECIDED_TURN, SIM_DECIDED_WAIT, SIM_DECIDED_TIME } sim_decided;
+typedef struct sim_decision {
+    sim_decided kind;
+    char who[24];    /* TURN; else "-" */
+    uint64_t number; /* TURN: points that were passed; TIME: ns since the begin */
+    sim_state state; /* TURN: how it came back: at a point, since its points were used up; absent, or asleep */
+    uint64_t rng;    /* where the stream of choices stood before */
+    uint64_t at_ns;  /* and the clock, since the begin */
+} sim_decision;
+
+/* Follow this file; whose seed it is. */
+bool sim_replay_open(const char *path, uint64_t *seed);
+/* false: there is none to follow, or no more. */
+bool sim_replay_next(sim_decision *out);
+/* The last one could not be followed.  After many of them in a row the run goes on by its seed. */
+void sim_replay_missed(void);
+void sim_decision_trace(const sim_decision *made);
+/* The trace of a run that has failed, in DURITE_SIM_KEEP or here: the file's name. */
+bool sim_trace_keep(char *path, size_t room);
+
 /* ---- sim_schedule.c ---- */
 
 /* A run from its begin to its end; false: it failed, and the reason is in failure. */

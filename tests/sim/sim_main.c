@@ -32,6 +32,7 @@ typedef struct sim_options {
     uint64_t every, part; /* of those: each whose number leaves this rest */
     int jobs;
     bool trace, twice, keep_going, log, tell;
+    const char *replay; /* a kept trace; NULL: by the seed alone */
 } sim_options;
 
 /* What a run leaves for whoever began it. */
@@ -39,6 +40,7 @@ typedef struct result {
     bool ran, failed;
     uint64_t seed, hash, points, virtual_ms;
     char failure[2048];
+    char kept[256]; /* where its trace is; "": it is the same again by the seed */
 } result;
 
 static const char usage_text[] = "usage: sim [memory:|sqlite:|postgres://…] [options]\n"
@@ -51,6 +53,7 @@ static const char usage_text[] = "usage: sim [memory:|sqlite:|postgres://…] [o
                                  "  --log          the library's own log lines, too\n"
                                  "  --tell         what the ledger says at the end of each run\n"
                                  "  --twice        run each seed twice and compare the traces (memory, sqlite)\n"
+                                 "  --replay FILE  follow the kept trace of a run that has failed, as far as it goes\n"
                                  "  --keep-going   do not stop at the first seed that fails\n"
                                  "Prints \"ok N\" for TAP and a last line \"N seeds, N failed\".\n";
 
@@ -123,8 +126,8 @@ static void run_seed(const sim_options *options, uint64_t seed, result *out) {
     now.options = options;
     now.result = out;
     if (options->store == SIM_SQLITE) make_folder();
-    make_shared(seed, options->trace);
-    dur_log_set_sink(log_line, NULL, DUR_LOG_DEBUG); /* always: a line takes time */
+    make_shared(seed, options->trace || options->store == SIM_POSTGRES); /* which a seed does not repeat */
+    dur_log_set_sink(log_line, NULL, DUR_LOG_DEBUG);                     /* always: a line takes time */
     now.run = (sim_run){ .seed = seed, .store = options->store, .url = now.url, .shared = sim_shared_memory->ledger };
     snprintf(now.database, sizeof(now.database), "sim_%llu_%ld", (unsigned long long)seed, (long)getpid());
     bool fine = true;
@@ -145,6 +148,8 @@ _Noreturn void sim_run_ended(bool fine) {
     out->points = all->points;
     out->virtual_ms = (all->mono_ns - all->begin_ns) / 1000000u;
     snprintf(out->failure, sizeof(out->failure), "%s", all->failure);
+    if (!fine && now.options->store == SIM_POSTGRES && !sim_trace_keep(out->kept, sizeof(out->kept)))
+        out->kept[0] = '\0';
     out->ran = true;
     if (now.options->store == SIM_POSTGRES) sim_server_close(now.database);
     if (now.options->store == SIM_SQLITE) nftw(now.folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
@@ -153,7 +158,7 @@ _Noreturn void sim_run_ended(bool fine) {
 
 static void log_line(void *data, const dur_log_record *line) {
     (void)data;
-    if (!now.options->log) return;
+    if (!now.options->log && now.options->store != SIM_POSTGRES) return;
     char text[300];
     size_t size = (size_t)snprintf(text, sizeof(text), "%s", line->message);
     for (size_t i = 0; i < line->field_count && size < sizeof(text); i++) {
@@ -196,7 +201,10 @@ typedef struct sim_board {
 
 static void tell_failure(const sim_options *options, const result *one) {
     printf("# seed %llu: %s\n", (unsigned long long)one->seed, one->failure);
-    printf("# again: sim %s --from %llu --seeds 1 --trace --log\n", options->url, (unsigned long long)one->seed);
+    if (one->kept[0] != '\0')
+        printf("# again: tools/sim -j 1 BUILD postgres --replay %s\n", one->kept);
+    else
+        printf("# again: sim %s --from %llu --seeds 1 --trace --log\n", options->url, (unsigned long long)one->seed);
     fflush(stdout);
 }
 
@@ -251,6 +259,8 @@ static bool parse(sim_options *out, int argc, char **argv) {
             fine = option_number(&out->every, argv, argc, &i) && out->every > 0;
         else if (strcmp(argv[i], "--part") == 0)
             fine = option_number(&out->part, argv, argc, &i);
+        else if (strcmp(argv[i], "--replay") == 0)
+            fine = i + 1 < argc && (out->replay = argv[++i]) != NULL;
         else if (strcmp(argv[i], "--scaled") == 0)
             scaled = true;
         else if (strcmp(argv[i], "--trace") == 0)
@@ -287,6 +297,8 @@ int main(int argc, char **argv) {
     sim_options options;
     if (argc > 1 && strcmp(argv[1], "--help") == 0) return fputs(usage_text, stdout) < 0;
     if (!parse(&options, argc, argv)) return 2;
+    if (options.replay != NULL && !sim_replay_open(options.replay, &options.from)) return 2;
+    if (options.replay != NULL) options.seeds = options.every = 1, options.part = 0;
 #ifdef HAVE_LIBPQ
     dur_error err = { 0 };
     if (dur_postgres_register(&err) != DUR_OK) fprintf(stderr, "sim: %s\n", err.message);

@@ -14,9 +14,11 @@
 #define FINALE_NS (900u * 1000000000ull)
 #define MS 1000000u
 #define LOOKS_MAX 8
+#define FOUND_OUT_NS (3000u * 1000000ull) /* a node that has died: what it holds is counted nowhere */
 #define JUMP_HEARD_NS (3000u * 1000000ull)
 #define LOOK_APART_NS (300u * 1000000ull)
-#define SLOW_MAX 1000 /* looks at a server that does not answer, a few milliseconds each */
+#define TOLD_WAIT_MS 20 /* of real time, for what a kept trace says was there */
+#define SLOW_MAX 1000   /* looks at a server that does not answer, a few milliseconds each */
 
 typedef struct actor {
     sim_part part;
@@ -29,6 +31,7 @@ typedef struct actor {
     void *self;         /* memory: the actor itself */
     sim_rest rest;      /* memory: what it wanted last */
     uint64_t deadline_ns;
+    uint64_t owed; /* following a kept trace: points that it has passed ahead of that */
 } actor;
 
 /* How this run behaves; percentages are per thousand decisions. */
@@ -109,7 +112,45 @@ static void step_in_memory(schedule *self, actor *at) {
     at->finished = true;
 }
 
-static bool resume(schedule *self, size_t i) {
+/* A server that is slow is waited for; one whose session waits for somebody's lock is not. */
+static bool await_server(schedule *self, size_t i, uint32_t quantum) {
+    const sim_slot *slot = slot_of(self, i);
+    for (int n = 0; n < SLOW_MAX && slot->state == SIM_BLOCKED && slot->backend != 0; n++) {
+        if (slot->backend != SIM_BACKEND_UNKNOWN && sim_server_blocked(slot->backend)) break;
+        if (!sim_actor_resume(i, quantum)) return false;
+    }
+    return true;
+}
+
+/*
+ * As many points as in the kept trace.  What woke it there may come a moment later now.  Where it slept there and does
+ * not now, it stands at its next point, behind which it has done nothing yet: that one is owed.
+ */
+static bool resume_as_told(schedule *self, size_t i, const sim_decision *told) {
+    actor *at = &self->actors[i];
+    const sim_slot *slot = slot_of(self, i);
+    bool stops = told->state == SIM_AT_POINT;
+    if (told->state != SIM_ABSENT && told->number == 0 && at->owed > 0) return true;
+    uint64_t begin = self->all->points - at->owed, passed = at->owed;
+    at->owed = 0;
+    for (int n = 0; slot->state != SIM_ABSENT && (stops ? passed < told->number : passed <= told->number); n++) {
+        if (!sim_actor_resume(i, (uint32_t)(told->number - passed) + (stops ? 0 : 1)) || !await_server(self, i, 1))
+            return false;
+        uint64_t now = self->all->points - begin;
+        if (now == told->number && !stops && slot->state != SIM_AT_POINT && told->state != SIM_ABSENT) return true;
+        if (now > passed) n = 0;
+        passed = now;
+        if (n > 0) (void)sim_real_poll(NULL, 0, 1);
+        if (n == TOLD_WAIT_MS) {
+            sim_replay_missed();
+            return true;
+        }
+    }
+    at->owed = passed > told->number ? passed - told->number : 0;
+    return true;
+}
+
+static bool resume(schedule *self, size_t i, const sim_decision *told) {
     actor *at = &self->actors[i];
     if (in_memory(self)) {
         step_in_memory(self, at);
@@ -117,12 +158,9 @@ static bool resume(schedule *self, size_t i) {
     }
     sim_slot *slot = slot_of(self, i);
     uint32_t quantum = (uint32_t)sim_between(&self->rng, 1, self->manner.burst_max);
-    if (!sim_actor_resume(i, quantum)) return false;
-    /* A server that is slow is waited for; one whose session waits for somebody's lock is not. */
-    for (int n = 0; n < SLOW_MAX && slot->state == SIM_BLOCKED && slot->backend != 0; n++) {
-        if (slot->backend != SIM_BACKEND_UNKNOWN && sim_server_blocked(slot->backend)) break;
-        if (!sim_actor_resume(i, quantum)) return false;
-    }
+    if (told->kind == SIM_DECIDED_TURN ? !resume_as_told(self, i, told)
+                                       : !sim_actor_resume(i, quantum) || !await_server(self, i, quantum))
+        return false;
     if (slot->state != SIM_ABSENT) return true;
     settle(self, i);
     sim_trace("machine", "%s has ended%s%s", at->part.name, slot->done ? ", done" : "",
@@ -321,13 +359,18 @@ static bool look(schedule *self) {
 }
 
 /* Nobody can go on: look, perhaps, and let time pass. */
-static bool pass_time(schedule *self) {
-    if (self->run->store == SIM_POSTGRES && self->settled != self->all->changes) {
+static bool pass_time(schedule *self, const sim_decision *told, sim_decision *made) {
+    bool unsettled = self->run->store == SIM_POSTGRES && self->settled != self->all->changes;
+    if (told->kind != SIM_DECIDED_NOTHING) unsettled = told->kind == SIM_DECIDED_WAIT;
+    if (unsettled) {
         (void)sim_real_poll(NULL, 0, 1); /* notifications come when they come: everybody looks once more */
         self->settled = ++self->all->changes;
+        made->kind = SIM_DECIDED_WAIT;
         return true;
     }
+    made->kind = SIM_DECIDED_TIME;
     uint64_t next = next_deadline(self);
+    if (told->kind == SIM_DECIDED_TIME) next = self->all->begin_ns + told->number;
     if (next == SIM_NEVER) {
         snprintf(self->all->failure, sizeof(self->all->failure), "nobody will ever go on");
         return false;
@@ -335,14 +378,50 @@ static bool pass_time(schedule *self) {
     bool worth = self->looks < LOOKS_MAX && self->all->mono_ns >= self->look_ns && next > self->all->mono_ns + 20 * MS;
     if (worth && is_quiet(self) && sim_chance(&self->rng, 30) && !look(self)) return false;
     if (next > self->all->mono_ns) self->all->mono_ns = next;
+    made->number = self->all->mono_ns - self->all->begin_ns;
     return true;
 }
 
+/* Whom the kept trace says; SIM_ACTORS_MAX: nobody goes on.  Who cannot go is not there, or stands still now. */
+static size_t chosen_by(schedule *self, sim_decision *told) {
+    if (told->kind != SIM_DECIDED_TURN) return SIM_ACTORS_MAX;
+    for (size_t i = 0; i < self->count; i++)
+        if (strcmp(self->actors[i].part.name, told->who) == 0 && present(self, i) && self->actors[i].frozen_ns == 0)
+            return i;
+    sim_replay_missed();
+    told->kind = SIM_DECIDED_NOTHING;
+    return choose(self);
+}
+
 static bool decide(schedule *self) {
+    sim_decision told = { 0 }, made = { .who = "-" };
+    bool follows = sim_replay_next(&told);
+    if (!follows) told.kind = SIM_DECIDED_NOTHING;
+    if (follows) {
+        self->rng.state = told.rng;
+        if (self->all->mono_ns < self->all->begin_ns + told.at_ns)
+            self->all->mono_ns = self->all->begin_ns + told.at_ns;
+    }
+    made.rng = self->rng.state;
+    made.at_ns = self->all->mono_ns - self->all->begin_ns;
     bring_back(self);
     misfortune(self);
     size_t i = choose(self);
-    return i == SIM_ACTORS_MAX ? pass_time(self) : resume(self, i);
+    if (follows) i = chosen_by(self, &told);
+    if (i == SIM_ACTORS_MAX) {
+        bool fine = pass_time(self, &told, &made);
+        if (self->run->store == SIM_POSTGRES) sim_decision_trace(&made);
+        return fine;
+    }
+    uint64_t before = self->all->points;
+    bool fine = resume(self, i, &told);
+    if (self->run->store != SIM_POSTGRES) return fine;
+    made.kind = SIM_DECIDED_TURN;
+    snprintf(made.who, sizeof(made.who), "%s", self->actors[i].part.name);
+    made.number = self->all->points - before;
+    made.state = slot_of(self, i)->state;
+    sim_decision_trace(&made);
+    return fine;
 }
 
 /* ---- a run ---- */
@@ -369,7 +448,8 @@ static void begin_finale(schedule *self) {
 
 static bool run_finale(schedule *self) {
     begin_finale(self);
-    uint64_t end_ns = self->all->mono_ns + FINALE_NS, ask_ns = 0, pause_ns = 500 * MS;
+    uint64_t end_ns = self->all->mono_ns + FINALE_NS, pause_ns = 500 * MS;
+    uint64_t ask_ns = self->all->mono_ns + FOUND_OUT_NS;
     for (size_t n = 0; n < FINALE_DECISIONS_MAX && self->all->mono_ns < end_ns; n++) {
         if (!decide(self)) return false;
         if (!clients_finished(self) || self->all->mono_ns < ask_ns || !is_quiet(self)) continue;

@@ -13,6 +13,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -38,7 +39,7 @@ typedef struct wire {
     char awaits;   /* pending: 'C' the end of a statement, 'Z' ready */
     int backend;   /* the server's process */
     unsigned statements;
-    unsigned char head[9]; /* the message that is being received: kind, length, and what of its body is wanted */
+    unsigned char head[80]; /* the message that is being received: kind, length, and what of its body is wanted */
     size_t head_size, body_left;
 } wire;
 
@@ -70,9 +71,58 @@ static uint32_t number_at(const unsigned char *at) {
     return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
 }
 
+/* ---- for the trace: which statement, and what came of it ---- */
+
+#define KNOWN_MAX 512
+#define KNOWN_TEXT 88
+
+typedef struct known_statement {
+    char name[24], text[KNOWN_TEXT];
+} known_statement;
+
+static known_statement known[KNOWN_MAX]; /* of this process: a name stands for the same text in all its sessions */
+
+static const char *text_of(const char *name) {
+    for (size_t i = 0; i < KNOWN_MAX && known[i].text[0] != '\0'; i++)
+        if (strcmp(known[i].name, name) == 0) return known[i].text;
+    return name;
+}
+
+static void remember(const char *name, const char *text) {
+    for (size_t i = 0; i < KNOWN_MAX; i++) {
+        if (known[i].text[0] != '\0' && strcmp(known[i].name, name) != 0) continue;
+        snprintf(known[i].name, sizeof(known[i].name), "%s", name);
+        snprintf(known[i].text, sizeof(known[i].text), "%s", text);
+        return;
+    }
+}
+
+static void trace_unit(const unsigned char *at, size_t size, bool started) {
+    if (sim_me->alone || !started) return;
+    for (size_t step; size >= 5; at += step, size -= step) {
+        const char *body = (const char *)at + 5;
+        step = number_at(at + 1) + 1u;
+        if (at[0] == 'P') remember(body, body + strlen(body) + 1);
+        if (at[0] == 'B') sim_trace(sim_me->name, "sends %s", text_of(body + strlen(body) + 1));
+        if (at[0] == 'Q') sim_trace(sim_me->name, "sends %.80s", body);
+        if (at[0] == 'S') sim_trace(sim_me->name, "sends a sync");
+    }
+}
+
+/* Of an error the code stands behind a C, between zeros. */
+static void trace_answer(const wire *self) {
+    if (sim_me->alone) return;
+    const char *body = (const char *)self->head + 5;
+    size_t size = self->head_size - 5;
+    if (self->head[0] == 'C') sim_trace(sim_me->name, "answer %.*s", (int)size, body);
+    for (size_t i = 1; self->head[0] == 'E' && i + 6 < size; i++)
+        if (body[i] == 'C' && body[i - 1] == '\0') sim_trace(sim_me->name, "error %.5s", body + i + 1);
+}
+
 /* ---- from the server ---- */
 
 static void message_ended(wire *self) {
+    trace_answer(self);
     switch (self->head[0]) {
     case 'K':
         self->backend = (int)number_at(self->head + 5);
@@ -182,6 +232,7 @@ static void send_unit(wire *self, size_t size, char last) {
     if (sim_me->fault_errno == ENOSPC && cut(self, false)) return;
     self->awaits = last == 'E' ? 'C' : last == 'Q' ? 'Q' : 'Z';
     self->pending = last != 'X' && last != 'H' && last != 'p';
+    trace_unit(self->out.data, size, self->started);
     send_all(self, self->out.data, size);
     if (last == 'E') send_all(self, flush, sizeof(flush));
     consume(&self->out, size);
