@@ -3,6 +3,7 @@
  * deadlocks and isolation levels: the answer says what happened, and asking again is right.
  */
 #include "pg_proxy.h"
+#include "provider/postgres/pg_internal.h"
 
 /* ---- the answer to a commit is lost ------------------------------------------------------------------------------ */
 
@@ -234,6 +235,40 @@ static void *cancel_who_waits(void *arg) {
         pg_pause_ms(10);
     PQfinish(db);
     return NULL;
+}
+
+/*
+ * The server says that it ends the session, before it has answered what the batch asks for: in the notification of an
+ * earlier round, which stands in front of it, or in the batch.  Nothing was committed, and that is known (H106).
+ */
+static void a_farewell_before_the_answer_is_an_answer(void **state) {
+    static const char leave_sql[] = "SELECT pg_terminate_backend(pg_backend_pid()), $1::bigint IS NULL";
+    static const char write_sql[] = "INSERT INTO @served (activity, handler, owner) SELECT true, 'x', owner FROM"
+                                    " @owners WHERE $1::bigint IS NULL";
+    pg_bench *p = *state;
+    dur__pg *store = dur__pg_of(p->b.store);
+    for (int in_front = 0; in_front < 2; in_front++) {
+        dur__pg_args args;
+        dur__pg_batch batch;
+        dur_error err = DUR_ERROR_INIT;
+        dur__pg_conn *conn = dur__pg_conn_new(store);
+        ASSERT_OK(&p->b, dur__pg_connect(conn, &p->b.err));
+        dur__pg_batch_begin(&batch, conn, true);
+        dur__pg_args_begin(store, &args);
+        dur__pg_batch_add(&batch, leave_sql, &args);
+        if (in_front) {
+            assert_int_equal(PQpipelineSync(conn->pg), 1);
+            batch.notified = true;
+        }
+        dur__pg_args_begin(store, &args);
+        dur__pg_batch_add(&batch, write_sql, &args);
+        int code = dur__pg_batch_run(&batch, "test", &err);
+        dur__pg_batch_end(&batch);
+        print_message("%s: %s\n", dur_code_name((dur_code)code), err.message);
+        assert_int_equal(code, DUR_EUNAVAILABLE);
+        assert_true(err.retryable);
+        dur__pg_conn_free(conn);
+    }
 }
 
 static void a_statement_is_cancelled(void **state) {
@@ -564,6 +599,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         PG_TEST(cut_after_it_happened),
         PG_TEST(cut_before_it_was_sent),
+        PG_TEST(a_farewell_before_the_answer_is_an_answer),
         PG_TEST(a_statement_is_cancelled),
         PG_TEST(the_victim_of_a_deadlock),
         PG_TEST(a_transaction_of_several_batches_is_durable),

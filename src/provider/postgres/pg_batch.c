@@ -2,7 +2,9 @@
  * pg_batch.c: pipelines: many statements, one round trip, one transaction.
  *
  * Statements between two Syncs are one implicit transaction; the server commits at the Sync.  So when the connection is
- * lost after the Sync was sent and before its answer came, nobody can tell what happened: DUR_EUNKNOWN.
+ * lost after the Sync was sent and before its answer came, nobody can tell what happened: DUR_EUNKNOWN.  Unless the
+ * server has said that it ends the session: it answers in order, so whatever it had not answered by then it has not
+ * done, and a batch of which a statement is not answered was not committed.
  */
 #include "base/assert.h"
 #include "provider/postgres/pg_internal.h"
@@ -105,6 +107,7 @@ void dur__pg_batch_notify(dur__pg_batch *batch) {
 /* ---- answers ----------------------------------------------------------------------------------------------------- */
 
 static void note_failure(dur__pg_batch *batch, int at, const PGresult *result) {
+    dur__pg_note_farewell(batch->conn, result);
     if (batch->code != DUR_OK) return;
     const char *state = result != NULL ? PQresultErrorField(result, PG_DIAG_SQLSTATE) : NULL;
     const char *text = result != NULL ? PQresultErrorMessage(result) : NULL;
@@ -224,6 +227,11 @@ static int read_answers(dur__pg_batch *batch, int statements, const char *op) {
         lost = PQstatus(batch->conn->pg) != CONNECTION_OK;
     }
     bool known = batch->code != DUR_OK && !lost; /* the server said that it failed */
+    if (batch->conn->farewell && statements > 0 && batch->results[statements - 1] == NULL) { /* or that it ends */
+        known = true;
+        if (batch->code == DUR_OK)
+            batch->code = dur__pg_error(&batch->error, op, "57P01", "the server has ended the session");
+    }
     bool synced = !lost && read_sync(batch);
     if (!synced && !known && batch->writes)
         batch->code = dur_error_set(&batch->error, DUR_EUNKNOWN, true, op,

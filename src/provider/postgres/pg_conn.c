@@ -93,9 +93,16 @@ void dur__pg_conn_free(dur__pg_conn *conn) {
     free(conn);
 }
 
+/* Behind a pooler it may be the pooler's, who does not know what the server has done. */
+void dur__pg_note_farewell(dur__pg_conn *conn, const PGresult *result) {
+    const char *severity = result != NULL ? PQresultErrorField(result, PG_DIAG_SEVERITY_NONLOCALIZED) : NULL;
+    bool ours = !conn->store->pooler && !conn->store->session_pooler && !conn->foreign;
+    if (ours && severity != NULL && strcmp(severity, "FATAL") == 0) conn->farewell = true;
+}
+
+/* One that comes while nothing is asked is a notice to libpq. */
 static void ignore_notice(void *arg, const PGresult *result) {
-    (void)arg;
-    (void)result;
+    dur__pg_note_farewell(arg, result);
 }
 
 /* The server may have gone while nobody looked: an end of file waits in the socket. */
@@ -277,7 +284,8 @@ static int try_connect(dur__pg_conn *conn, dur_error *err) {
     if (PQstatus(conn->pg) != CONNECTION_OK) {
         code = refused_session(conn->pg, err);
     } else {
-        PQsetNoticeReceiver(conn->pg, ignore_notice, NULL);
+        conn->farewell = false;
+        PQsetNoticeReceiver(conn->pg, ignore_notice, conn);
         atomic_store(&store->server_version, PQserverVersion(conn->pg));
         code = prepare_session(conn, mark, err);
     }

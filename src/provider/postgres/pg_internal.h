@@ -47,6 +47,7 @@ typedef struct dur__pg_conn {
     int backend;                     /* process id of the last session, also after it was lost */
     bool want_listen;                /* LISTEN again after a reconnect */
     bool foreign;                    /* the caller's own: unnamed statements, never closed */
+    bool farewell;                   /* the server itself has said that it ends this session (pg_batch.c) */
     bool hurries;                    /* waits for a lock only for a moment: others wait for it (pg_held_up.c) */
     int64_t owner_key;               /* not 0: shows that this owner lives, by a lock that ends with the session */
     dur__link link;                  /* in store->idle */
@@ -296,7 +297,9 @@ int dur__pg_borrow(dur__pg *store, dur__pg_conn **out, dur_error *err);
 void dur__pg_return(dur__pg_conn *conn);
 int dur__pg_error(dur_error *err, const char *op, const char *sqlstate, const char *message);
 int dur__pg_simple(dur__pg_conn *conn, const char *sql, dur_error *err); /* one text, nothing returned */
-int dur__pg_begin(dur__pg_conn *conn, dur_error *err);                   /* a transaction of several batches */
+/* Whether the server says with this that it ends the session. */
+void dur__pg_note_farewell(dur__pg_conn *conn, const PGresult *result);
+int dur__pg_begin(dur__pg_conn *conn, dur_error *err); /* a transaction of several batches */
 int dur__pg_commit(dur__pg_conn *conn, const char *op, dur_error *err);
 /* DUR_OK when this session, which we have lost, is over at the server. */
 int dur__pg_end_session(dur__pg_conn *conn, int backend, dur_error *err);
