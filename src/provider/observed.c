@@ -91,6 +91,7 @@ static bool is_answer(int code) {
     case DUR_ECHILD:
     case DUR_EUNSUPPORTED:
     case DUR_EDUPLICATE:
+    case DUR_ELEASE: /* suspended, terminated, deleted, taken over: whoever had it says so, as loud as that is */
         return true;
     default:
         return false;

@@ -341,6 +341,10 @@ void dur__inst_broken(dur__inst *inst, int code, const dur_error *why) {
         dur__inst_free(inst);
         return;
     }
+    if (code == DUR_ELEASE) { /* as a commit that is refused for it: mostly the act of a client */
+        dur__inst_lost(inst, reason.message);
+        return;
+    }
     dur__log(DUR_LOG_ERROR, DUR__LOG_ORCHESTRATION,
              DUR__FIELDS(DUR__TEXT("instance_id", inst->id), DUR__NUMBER("execution_id", inst->execution_id),
                          DUR__TEXT("orchestration_name", inst->handler != NULL ? inst->handler->name : ""),
@@ -351,7 +355,7 @@ void dur__inst_broken(dur__inst *inst, int code, const dur_error *why) {
         fail_by_policy(inst, &reason);
     } else if (code == DUR_ENONDETERMINISM || code == DUR_ELIMIT) {
         dur__suspend(inst, reason.message);
-    } else if (code == DUR_ENOMEM || code == DUR_EUNAVAILABLE || code == DUR_ELEASE) {
+    } else if (code == DUR_ENOMEM || code == DUR_EUNAVAILABLE) {
         /* No stack: others are parked on them; or no store.  Nothing of this is the instance's fault. */
         dur__release(inst, 200, true, false);
     } else {
