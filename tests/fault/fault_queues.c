@@ -113,6 +113,12 @@ static void fault_c06_unknown_instance_never_blocks_the_queue(void **state) {
     RUN(w, handlers);
     start(w, "Hello", "through", "h");
     expect(w, "h", "through");
+    /* Until somebody has these ids a check says that nobody looks at them. */
+    char *result = NULL;
+    start(w, "Hello", "", "nobody");
+    start(w, "Hello", "no one", "no one");
+    assert_int_equal(result_of(w, "nobody", &result), DUR_ECANCELLED);
+    expect(w, "no one", "no one");
 }
 
 static void fault_c13_draining_hundreds_in_one_turn(void **state) {
