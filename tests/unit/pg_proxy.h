@@ -13,8 +13,8 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-/* What carries the trigger is not forwarded; or is, and its answer is not. */
-enum { PROXY_PASS, PROXY_CUT_BEFORE, PROXY_CUT_AFTER };
+/* What carries the trigger is not forwarded; or is, and its answer is not; or a pooler's last word is the answer. */
+enum { PROXY_PASS, PROXY_CUT_BEFORE, PROXY_CUT_AFTER, PROXY_GIVE_UP_AFTER };
 
 typedef struct proxy {
     char dir[64];
@@ -53,6 +53,14 @@ static inline void proxy_await_commit(proxy *x, int client, int server) {
     }
 }
 
+/* As pgbouncer does when a server's session ends while a transaction runs there. */
+static inline void proxy_give_up(int client) {
+    static const char fields[] = "SFATAL\0VFATAL\0C08P01\0Mserver conn crashed?\0";
+    char message[5 + sizeof(fields)] = { 'E', 0, 0, 0, 4 + sizeof(fields) };
+    memcpy(message + 5, fields, sizeof(fields));
+    (void)!write(client, message, sizeof(message));
+}
+
 static inline void proxy_copy(proxy *x, int client, int server) {
     enum { PIECE = 65536, LONGEST = 128 };
     char buffer[LONGEST + PIECE]; /* what came before, then what came now: the trigger may lie across the two */
@@ -75,6 +83,7 @@ static inline void proxy_copy(proxy *x, int client, int server) {
             if (write(server, buffer + before, (size_t)size) != size) return;
             if (cut) {
                 proxy_await_commit(x, client, server);
+                if (mode == PROXY_GIVE_UP_AFTER) proxy_give_up(client);
                 return;
             }
             /* Less than the trigger is kept: what was seen once with another mode is not seen again. */

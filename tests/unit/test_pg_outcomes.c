@@ -182,12 +182,12 @@ static void run_cut(pg_bench *p, const cut_case *one, int mode) {
     if (code != one->first && !known_not) fail_msg("%s: %s: %s", one->name, dur_code_name(code), c.err.message);
     assert_int_equal(c.err.code, code);
     assert_true(c.err.retryable);
-    long seen = count_of(&c, one->look), wanted = mode == PROXY_CUT_AFTER ? one->happened : one->before;
+    long seen = count_of(&c, one->look), wanted = mode != PROXY_CUT_BEFORE ? one->happened : one->before;
     if (seen != wanted) fail_msg("%s, mode %d: %ld rows, not %ld", one->name, mode, seen, wanted);
     code = one->call(&c);
     if (code != DUR_OK) fail_msg("%s again: %s", one->name, c.err.message);
     seen = count_of(&c, one->look);
-    wanted = mode == PROXY_CUT_AFTER || one->first == DUR_EUNAVAILABLE ? one->twice : one->happened;
+    wanted = mode != PROXY_CUT_BEFORE || one->first == DUR_EUNAVAILABLE ? one->twice : one->happened;
     if (seen != wanted) fail_msg("%s again, mode %d: %ld rows, not %ld", one->name, mode, seen, wanted);
     dur_provider_close(c.through);
     proxy_close(&x);
@@ -201,6 +201,12 @@ static void cut_after_it_happened(void **state) {
 static void cut_before_it_was_sent(void **state) {
     for (size_t i = 0; i < sizeof(cut_cases) / sizeof(cut_cases[0]); i++)
         run_cut(*state, &cut_cases[i], PROXY_CUT_BEFORE);
+}
+
+/* What a pooler says last is about its session with the server, and nothing about the transaction. */
+static void given_up_by_a_pooler_after_it_happened(void **state) {
+    for (size_t i = 0; i < sizeof(cut_cases) / sizeof(cut_cases[0]); i++)
+        run_cut(*state, &cut_cases[i], PROXY_GIVE_UP_AFTER);
 }
 
 /* ---- refused for a passing reason -------------------------------------------------------------------------------- */
@@ -599,6 +605,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         PG_TEST(cut_after_it_happened),
         PG_TEST(cut_before_it_was_sent),
+        PG_TEST(given_up_by_a_pooler_after_it_happened),
         PG_TEST(a_farewell_before_the_answer_is_an_answer),
         PG_TEST(a_statement_is_cancelled),
         PG_TEST(the_victim_of_a_deadlock),

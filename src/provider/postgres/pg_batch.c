@@ -107,7 +107,7 @@ void dur__pg_batch_notify(dur__pg_batch *batch) {
 /* ---- answers ----------------------------------------------------------------------------------------------------- */
 
 static void note_failure(dur__pg_batch *batch, int at, const PGresult *result) {
-    dur__pg_note_farewell(batch->conn, result);
+    batch->ended = dur__pg_note_farewell(batch->conn, result) || batch->ended;
     if (batch->code != DUR_OK) return;
     const char *state = result != NULL ? PQresultErrorField(result, PG_DIAG_SQLSTATE) : NULL;
     const char *text = result != NULL ? PQresultErrorMessage(result) : NULL;
@@ -184,6 +184,17 @@ static void send_notify(dur__pg_batch *batch) {
     if (batch->code == DUR_OK && PQpipelineSync(batch->conn->pg) != 1) send_failed(batch);
 }
 
+/* What is on its way is not undone by a notification that cannot be sent. */
+static bool send_notify_behind(dur__pg_batch *batch) {
+    send_notify(batch);
+    bool sent = batch->code == DUR_OK;
+    if (!sent) {
+        batch->code = DUR_OK;
+        dur_error_clear(&batch->error);
+    }
+    return sent;
+}
+
 void dur__pg_batch_notify_first(dur__pg_batch *batch) {
     if (batch->conn->store->pooler) { /* its transaction has begun: behind it, then */
         batch->notify = true;
@@ -226,7 +237,7 @@ static int read_answers(dur__pg_batch *batch, int statements, const char *op) {
         read_statement(batch, i);
         lost = PQstatus(batch->conn->pg) != CONNECTION_OK;
     }
-    bool known = batch->code != DUR_OK && !lost; /* the server said that it failed */
+    bool known = batch->code != DUR_OK && !lost && !batch->ended; /* the server said that it failed */
     if (batch->conn->farewell && statements > 0 && batch->results[statements - 1] == NULL) { /* or that it ends */
         known = true;
         if (batch->code == DUR_OK)
@@ -245,9 +256,9 @@ int dur__pg_batch_run(dur__pg_batch *batch, const char *op, dur_error *err) {
     bool sent = batch->code == DUR_OK && PQpipelineSync(pg) == 1;
     if (!sent) send_failed(batch);
     bool notify = sent && batch->notify && batch->count < DUR__PG_BATCH;
-    if (notify) send_notify(batch);
+    bool whole = !notify || send_notify_behind(batch);
     if (sent) {
-        bool good = read_answers(batch, statements, op) == DUR_OK;
+        bool good = read_answers(batch, statements, op) == DUR_OK && whole;
         if (good && notify) good = read_notify(batch, statements);
         if (!good || PQexitPipelineMode(pg) != 1) dur__pg_disconnect(batch->conn);
     } else {

@@ -93,16 +93,19 @@ void dur__pg_conn_free(dur__pg_conn *conn) {
     free(conn);
 }
 
-/* Behind a pooler it may be the pooler's, who does not know what the server has done. */
-void dur__pg_note_farewell(dur__pg_conn *conn, const PGresult *result) {
+/* A pooler's last word is not the server's: it does not know what the server has done, and names no place in its
+   source. */
+bool dur__pg_note_farewell(dur__pg_conn *conn, const PGresult *result) {
     const char *severity = result != NULL ? PQresultErrorField(result, PG_DIAG_SEVERITY_NONLOCALIZED) : NULL;
+    if (severity == NULL || (strcmp(severity, "FATAL") != 0 && strcmp(severity, "PANIC") != 0)) return false;
     bool ours = !conn->store->pooler && !conn->store->session_pooler && !conn->foreign;
-    if (ours && severity != NULL && strcmp(severity, "FATAL") == 0) conn->farewell = true;
+    if (ours && PQresultErrorField(result, PG_DIAG_SOURCE_FUNCTION) != NULL) conn->farewell = true;
+    return true;
 }
 
 /* One that comes while nothing is asked is a notice to libpq. */
 static void ignore_notice(void *arg, const PGresult *result) {
-    dur__pg_note_farewell(arg, result);
+    (void)dur__pg_note_farewell(arg, result);
 }
 
 /* The server may have gone while nobody looked: an end of file waits in the socket. */

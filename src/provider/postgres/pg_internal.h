@@ -84,6 +84,7 @@ typedef struct dur__pg_batch {
     bool writes; /* a lost connection leaves the outcome unknown */
     char sqlstate[6];
     int failed_at;    /* statement that failed; -1: none */
+    bool ended;       /* instead of an answer there was a last word, of the server or of a pooler */
     bool notified;    /* statement 0 is a notification with a Sync of its own */
     bool notify;      /* a notification follows in a transaction of its own */
     dur__buf targets; /* array of instance ids whose owners are told */
@@ -298,7 +299,8 @@ void dur__pg_return(dur__pg_conn *conn);
 int dur__pg_error(dur_error *err, const char *op, const char *sqlstate, const char *message);
 int dur__pg_simple(dur__pg_conn *conn, const char *sql, dur_error *err); /* one text, nothing returned */
 /* Whether the server says with this that it ends the session. */
-void dur__pg_note_farewell(dur__pg_conn *conn, const PGresult *result);
+/* True: whoever has sent this ends the session. */
+bool dur__pg_note_farewell(dur__pg_conn *conn, const PGresult *result);
 int dur__pg_begin(dur__pg_conn *conn, dur_error *err); /* a transaction of several batches */
 int dur__pg_commit(dur__pg_conn *conn, const char *op, dur_error *err);
 /* DUR_OK when this session, which we have lost, is over at the server. */
