@@ -71,7 +71,7 @@ static const dur__shape work_shapes[DUR_WORK_KIND_COUNT] = {
                                    BIT(VERSION) | PARENT | BIT(BIRTH) | BIT(INITIAL_CUSTOM_STATUS) },
     [DUR_WORK_ACTIVITY_EXECUTE] = { CALL | BIT(NAME) | BIT(INPUT), 0,
                                     BIT(SESSION_ID) | BIT(TAG) | BIT(ORCHESTRATION_NAME) | BIT(ORCHESTRATION_VERSION) |
-                                        BIT(ATTEMPT) },
+                                        BIT(ATTEMPT) | BIT(BIRTH) },
     [DUR_WORK_ACTIVITY_COMPLETED] = { CALL | BIT(RESULT), 0, 0 },
     [DUR_WORK_ACTIVITY_FAILED] = { CALL | BIT(DETAILS), 0, 0 },
     [DUR_WORK_TIMER_FIRED] = { CALL | BIT(FIRE_AT_MS), 0, 0 },

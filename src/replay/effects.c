@@ -37,6 +37,7 @@ static void push_activity(dur__exec *exec, const dur__leaf *leaf, const dur_even
     item->orchestration_name = exec->options.name;
     item->orchestration_version = exec->options.version;
     item->attempt = leaf->attempt;
+    item->birth = exec->birth;
 }
 
 /* Which call of ours an item belongs to. */

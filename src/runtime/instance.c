@@ -136,7 +136,6 @@ void dur__inst_attach(dur__inst *inst, dur__task *task) {
     dur__task *older = dur__map_get_u64(&inst->tasks, task->ref.activity_id);
     if (older != NULL) dur__inst_detach(older); /* its row was lost, and has come back to us */
     task->inst = inst;
-    task->birth = inst->birth;
     atomic_fetch_add(&task->holders, 1);
     dur__map_put_u64(&inst->tasks, task->ref.activity_id, task);
 }

@@ -15,9 +15,10 @@ static void ack(dur__loop *loop, dur__task *task, bool bare) {
     dur__list_push(&loop->acks, &task->link);
 }
 
-/* Deleted and started again under its id, an instance asks for the same activities: each gets the ends of its own. */
+/* Deleted and started again under its id, an instance asks for the same activities: each gets the ends of its own.
+   Where an item does not say whose it is (an older one, or another program's) the store decides, by the row. */
 static bool asked_for(const dur__inst *inst, const dur__task *task) {
-    return inst->execution_id == task->ref.execution_id && dur__same_birth(inst->birth, task->birth);
+    return inst->execution_id == task->ref.execution_id && inst->birth == task->item.birth;
 }
 
 void dur__route_completion(dur__loop *loop, dur__task *task) {
@@ -53,7 +54,7 @@ void dur__route_completion(dur__loop *loop, dur__task *task) {
         return;
     }
     /* An earlier execution's activity that was let go on: nobody waits, only the row is in the way. */
-    ack(loop, task, live);
+    ack(loop, task, live && inst->execution_id != task->ref.execution_id);
 }
 
 void dur__route_acked(dur__loop *loop, dur__task *task, const dur_error *answer) {

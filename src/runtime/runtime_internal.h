@@ -71,7 +71,6 @@ struct dur__task {
     dur_activity_ref ref;
     const char *token;
     dur_work_item item; /* ActivityExecute */
-    uint64_t birth;     /* of the instance that asked for it; 0: not known here */
     uint32_t delivery;
     uint64_t alone;              /* its ticket at the gate; 0: it never had one, or it is back */
     bool has_session;            /* counted in work.sessions */

@@ -133,8 +133,10 @@ static void remember_parent(dur__inst *inst, dur__parent parent) {
     inst->parent.instance = dur__xstrdup(parent.instance);
 }
 
-static void parent_from_history(triage *t) {
-    if (t->item->history_count > 0) remember_parent(t->inst, DUR__PARENT_OF(&t->first));
+static void identity_from_history(triage *t) {
+    if (t->item->history_count == 0) return;
+    remember_parent(t->inst, DUR__PARENT_OF(&t->first));
+    t->inst->birth = t->first.birth;
 }
 
 /* ---- where nothing runs ---- */
@@ -173,7 +175,7 @@ static void bury_dead(dur_turn_commit *commit, uint64_t *consumed, const uint64_
 static void bury(triage *t) {
     uint64_t *dead_ids = dur_arena_alloc(t->arena, (t->letter_count + 1) * sizeof(uint64_t));
     size_t dead_count = 0, message_count = 0;
-    parent_from_history(t);
+    identity_from_history(t);
     dur_turn_commit *commit = dur__commit_begin(t->inst);
     uint64_t *ids = dur_arena_alloc(t->inst->commit_arena, (t->item->message_count + 1) * sizeof(uint64_t));
     DUR__LIST_EACH(&t->inst->drained, at) {
@@ -437,7 +439,7 @@ static int begin(triage *t, dur_error *err) {
 static int replay(triage *t, dur_error *err) {
     dur_arena *arena = dur__pool_arena(t->loop);
     int code = DUR_OK;
-    parent_from_history(t);
+    identity_from_history(t);
     DUR__COUNT(t->loop->runtime, replays);
     DUR__COUNT_N(t->loop->runtime, replayed_events, t->item->history_count);
     uint64_t begin_us = dur__monotonic_us();

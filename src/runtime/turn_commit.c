@@ -127,7 +127,6 @@ static void add_work(dur__inst *inst, const dur__turn *turn) {
         dur__task *task = dur__pool_task(loop);
         dur__task_fill(task, &item->item);
         task->handler = handler;
-        task->birth = inst->birth;
         task->delivery = 1;
         task->token = new_token(loop, task->arena);
         inst->eager[i] = task;

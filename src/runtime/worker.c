@@ -27,6 +27,7 @@ void dur__task_fill(dur__task *task, const dur_work_item *item) {
     to->orchestration_name = dur_arena_strdup(arena, item->orchestration_name);
     to->orchestration_version = dur_arena_strdup(arena, item->orchestration_version);
     to->attempt = item->attempt;
+    to->birth = item->birth;
     task->ref = (dur_activity_ref){ .instance = to->instance, .execution_id = to->execution_id, .activity_id = to->id };
 }
 

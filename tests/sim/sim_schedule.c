@@ -16,6 +16,7 @@
 #define LOOKS_MAX 8
 #define FOUND_OUT_NS (3000u * 1000000ull) /* a node that has died: what it holds is counted nowhere */
 #define JUMP_HEARD_NS (3000u * 1000000ull)
+#define JUMPED_MS_MAX 180000
 #define LOOK_APART_NS (300u * 1000000ull)
 #define TOLD_WAIT_MS 20 /* of real time, for what a kept trace says was there */
 #define SLOW_MAX 1000   /* looks at a server that does not answer, a few milliseconds each */
@@ -49,9 +50,10 @@ typedef struct schedule {
     sim_rng rng;
     manner manner;
     bool finale;
-    uint64_t settled; /* changes when notifications were last waited for */
-    unsigned looks;   /* at quiet points so far: the judge itself wakes everybody */
-    uint64_t look_ns; /* not before */
+    int64_t jumped_ms; /* the wall clock, in all */
+    uint64_t settled;  /* changes when notifications were last waited for */
+    unsigned looks;    /* at quiet points so far: the judge itself wakes everybody */
+    uint64_t look_ns;  /* not before */
 } schedule;
 
 static sim_slot *slot_of(schedule *self, size_t i) {
@@ -291,8 +293,11 @@ static void spoil_write(schedule *self, size_t i) {
     slot->fault_count = (uint32_t)sim_below(&self->rng, 4);
 }
 
+/* Not ever farther in one direction: what is due by a clock that was set back would wait for longer than the judge. */
 static void jump(schedule *self) {
     int64_t ms = (int64_t)sim_between(&self->rng, 1, 90000) * (sim_chance(&self->rng, 50) ? 1 : -1);
+    if (self->jumped_ms + ms > JUMPED_MS_MAX || self->jumped_ms + ms < -JUMPED_MS_MAX) ms = -ms;
+    self->jumped_ms += ms;
     sim_trace("machine", "the wall clock jumps by %lld ms", (long long)ms);
     self->all->wall_ns += ms * (int64_t)MS;
     self->look_ns = self->all->mono_ns + JUMP_HEARD_NS; /* who sleeps hears of it at its next beat */

@@ -53,7 +53,8 @@ typedef struct dur_work_item {
     uint64_t parent_birth;        /* ours, optional: which of the instances that had the parent's id; 0: not known */
     uint64_t birth;               /* ours, optional.  ContinueAsNew: the instance's own, which it keeps.
                                      StartOrchestration: which the instance gets, drawn by a client that is to know its
-                                     own again; 0: whoever runs the first turn draws it */
+                                     own again; 0: whoever runs the first turn draws it.
+                                     ActivityExecute: of the instance that asks */
     const char *result;
     const char *data;
     const char *reason;
