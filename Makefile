@@ -1,6 +1,7 @@
 # What people type.  CMake does the work (CMakePresets.json); `make help` lists the targets.
 PREFIX ?= /usr/local
 JOBS ?= 2
+TESTS ?= 4
 SCALE ?= 1000
 FUZZ_SECONDS ?= 300
 TIMES ?= 1
@@ -12,7 +13,8 @@ MINUTES ?= 10
 
 # $(call build,PRESET,more options): configure, files may be new, and build.
 build = cmake --preset $(1) $(2) >/dev/null && cmake --build --preset $(1) -j $(JOBS)
-run = tools/run-tests -j $(JOBS)
+# Tests wait for more than they compute: twice as many at a time as there are cores.
+run = tools/run-tests -j $(TESTS)
 
 .NOTPARALLEL:
 .PHONY: all help demo test check parity cross-replay crash crash-disk chaos soak sim bench mutants mutants-engine mutants-sim fuzz install format lint clean
