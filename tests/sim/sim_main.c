@@ -31,7 +31,7 @@ typedef struct sim_options {
     uint64_t from, seeds;
     uint64_t every, part; /* of those: each whose number leaves this rest */
     int jobs;
-    bool trace, twice, keep_going, log, tell;
+    bool trace, twice, keep_going, log, tell, keep;
     const char *replay; /* a kept trace; NULL: by the seed alone */
 } sim_options;
 
@@ -52,6 +52,7 @@ static const char usage_text[] = "usage: sim [memory:|sqlite:|postgres://…] [o
                                  "  --trace        print what happened, line by line, on standard error\n"
                                  "  --log          the library's own log lines, too\n"
                                  "  --tell         what the ledger says at the end of each run\n"
+                                 "  --keep         leave the store's files, and name their folder (sqlite)\n"
                                  "  --twice        run each seed twice and compare the traces (memory, sqlite)\n"
                                  "  --replay FILE  follow the kept trace of a run that has failed, as far as it goes\n"
                                  "  --keep-going   do not stop at the first seed that fails\n"
@@ -152,7 +153,10 @@ _Noreturn void sim_run_ended(bool fine) {
         out->kept[0] = '\0';
     out->ran = true;
     if (now.options->store == SIM_POSTGRES) sim_server_close(now.database);
-    if (now.options->store == SIM_SQLITE) nftw(now.folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    if (now.options->store == SIM_SQLITE && now.options->keep)
+        fprintf(stderr, "# kept: %s\n", now.folder);
+    else if (now.options->store == SIM_SQLITE)
+        nftw(now.folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
     _exit(0);
 }
 
@@ -269,6 +273,8 @@ static bool parse(sim_options *out, int argc, char **argv) {
             out->log = true;
         else if (strcmp(argv[i], "--tell") == 0)
             out->tell = true;
+        else if (strcmp(argv[i], "--keep") == 0)
+            out->keep = true;
         else if (strcmp(argv[i], "--twice") == 0)
             out->twice = true;
         else if (strcmp(argv[i], "--keep-going") == 0)

@@ -542,7 +542,9 @@ static int taken_unleased(dur__sq_turn_op *self, dur__sq_txn *txn) {
     uint64_t due;
     if (!self->turn->remove_work) return DUR_OK;
     int code = dur__sq_reason(txn, self->key, 0, 0, &any, &due, &self->op.err);
-    return code == DUR_OK ? dur__sq_set_ready(txn, self->key, any, due, &self->op.err) : code;
+    if (code == DUR_OK) code = dur__sq_set_ready(txn, self->key, any, due, &self->op.err);
+    if (code == DUR_OK && any) dur__sq_ready(txn->file); /* or when it is due, as whoever looks finds out */
+    return code;
 }
 
 static int lease_end(dur__sq_turn_op *self, dur__sq_txn *txn) {
