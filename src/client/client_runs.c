@@ -212,7 +212,7 @@ static void run_answered(dur_runs *runs, run *self, const dur_start *answer) {
         run_ends(runs, self, (int)answer->error.code, answer->error.retryable, dur__xstrdup(answer->error.message));
         return;
     }
-    if (answer->existed) self->birth = 0; /* whoever has the id is meant */
+    if (answer->existed && self->policy == DUR_EXISTS_RETURN) self->birth = 0; /* whoever has the id is meant */
     bool late = self->member.set == NULL;
     if (late)
         dur__live_starting(runs->client.store, self->id); /* … also what is told from now on by a loop that has it */

@@ -186,6 +186,23 @@ static void fault_h91_also_where_the_next_has_not_begun(void **state) {
     another_under_its_id(*state, true, false, true);
 }
 
+static void fault_h91_also_where_it_has_replaced_another(void **state) {
+    world *w = *state;
+    dur_runs *runs = NULL;
+    RUN(w, handlers);
+    start(w, "Says", "before", "r");
+    expect(w, "r", "before");
+    OK(w, dur_runs_new(&runs, w->client, &w->err));
+    OK(w, dur_runs_start(runs, &w->err, "Waits", "first", .instance = "r", .exists = DUR_START_REPLACE_FINISHED));
+    OK(w, dur_runs_flush(runs, &w->err));
+    until_history(w, "r", "ExternalSubscribed", 1);
+    OK(w, dur_client_delete(NULL, w->client, "r", true, &w->err));
+    start(w, "Says", "second", "r");
+    expect(w, "r", "second");
+    expect_run(w, runs, DUR_ENOTFOUND, NULL);
+    dur_runs_free(runs);
+}
+
 /* Who is ended before the first turn is the run's own all the same. */
 static void fault_h91_what_is_ended_before_it_begins_is_the_runs_own(void **state) {
     world *w = *state;
@@ -331,6 +348,7 @@ static const struct CMUnitTest tests[] = {
     TEST(fault_h91_also_where_another_process_deletes_it),
     TEST(fault_h91_also_where_it_had_ended),
     TEST(fault_h91_also_where_the_next_has_not_begun),
+    TEST(fault_h91_also_where_it_has_replaced_another),
     TEST(fault_h91_what_is_ended_before_it_begins_is_the_runs_own),
     TEST(fault_h101_what_a_dead_client_was_deleting_does_not_stand_still),
     TEST(fault_h101_a_slow_client_loses_nothing),

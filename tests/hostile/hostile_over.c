@@ -278,17 +278,19 @@ static int write_and_read(const char *url, long number) {
     memset(input, 'x', sizeof(input) - 1);
     const dur_sqlite_options *how =
         DUR_SQLITE(.path = url + strlen("sqlite:"), .wal_pages = 20, .relaxed_durability = true);
-    if (dur_sqlite_open(&store, how, &err) != DUR_OK || dur_client_new(&client, store, &err) != DUR_OK) return 1;
-    for (int i = 0; i < 150; i++) {
+    int code = dur_sqlite_open(&store, how, &err);
+    if (code == DUR_OK) code = dur_client_new(&client, store, &err);
+    for (int i = 0; code == DUR_OK && i < 150; i++) {
         dur_instance_info *info = NULL;
         snprintf(id, sizeof(id), "i-%ld-%d", number, i);
-        if (dur_client_start(client, &err, "WaitGo", input, .instance = id) != DUR_OK) return 2;
-        if (dur_client_info(&info, client, id, &err) != DUR_OK) return 3;
+        code = dur_client_start(client, &err, "WaitGo", input, .instance = id);
+        if (code == DUR_OK) code = dur_client_info(&info, client, id, &err);
         dur_instance_info_free(info);
     }
+    if (code != DUR_OK) fprintf(stderr, "node %ld: %s: %s\n", number, dur_code_name(code), err.message);
     dur_client_free(client);
     dur_provider_close(store);
-    return 0;
+    return code != DUR_OK;
 }
 
 /* SQLite before 3.51.3 destroys the file where somebody starts the -wal anew meanwhile: not without the write lock. */

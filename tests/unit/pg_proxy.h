@@ -55,7 +55,7 @@ static inline void proxy_await_commit(proxy *x, int client, int server) {
 
 /* As pgbouncer does when a server's session ends while a transaction runs there. */
 static inline void proxy_give_up(int client) {
-    static const char fields[] = "SFATAL\0VFATAL\0C08P01\0Mserver conn crashed?\0";
+    static const char fields[] = "SFATAL\0C08P01\0Mserver conn crashed?\0";
     char message[5 + sizeof(fields)] = { 'E', 0, 0, 0, 4 + sizeof(fields) };
     memcpy(message + 5, fields, sizeof(fields));
     (void)!write(client, message, sizeof(message));

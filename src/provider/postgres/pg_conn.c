@@ -97,6 +97,7 @@ void dur__pg_conn_free(dur__pg_conn *conn) {
    source. */
 bool dur__pg_note_farewell(dur__pg_conn *conn, const PGresult *result) {
     const char *severity = result != NULL ? PQresultErrorField(result, PG_DIAG_SEVERITY_NONLOCALIZED) : NULL;
+    if (severity == NULL && result != NULL) severity = PQresultErrorField(result, PG_DIAG_SEVERITY); /* of poolers */
     if (severity == NULL || (strcmp(severity, "FATAL") != 0 && strcmp(severity, "PANIC") != 0)) return false;
     bool ours = !conn->store->pooler && !conn->store->session_pooler && !conn->foreign;
     if (ours && PQresultErrorField(result, PG_DIAG_SOURCE_FUNCTION) != NULL) conn->farewell = true;
