@@ -240,8 +240,8 @@ static void run_all(dur__sq_file *file, dur__sq_txn txn, dur__sq_op **ops, size_
             err.retryable = true;
             break;
         }
+        if (wrote) dur__sq_mark_committed(file); /* before the look: another's checkpoint may have brought it there */
         if (dur__sq_intact(file, &file->writer, &err) != DUR_OK) break; /* it may be where nobody will find it */
-        if (wrote) dur__sq_mark_committed(file);
         file->boot_known = true;
         if (file->max_id_known && file->max_id > file->top_id) file->top_id = file->max_id;
         for (size_t i = 0; i < count; i++)
