@@ -258,7 +258,7 @@ static int apply_one(dur__pg_conn *conn, const dur__pg_migration *migration, int
 }
 
 /* One transaction that takes the lock, looks again and applies what is missing. */
-static int apply(dur__pg_conn *conn, const dur__pg_migration *more, int more_count, dur_error *err) {
+static int apply_once(dur__pg_conn *conn, const dur__pg_migration *more, int more_count, dur_error *err) {
     int64_t version = 0;
     dur__buf sql = { NULL, 0, 0 };
     int code = dur__pg_simple(
@@ -292,6 +292,17 @@ static int apply(dur__pg_conn *conn, const dur__pg_migration *more, int more_cou
     else
         (void)dur__pg_simple(conn, "ROLLBACK", NULL);
     dur__buf_free(&sql);
+    return code;
+}
+
+/* Nodes that run meanwhile lock the same tables in another order: whoever is the victim of a deadlock begins again. */
+static int apply(dur__pg_conn *conn, const dur__pg_migration *more, int more_count, dur_error *err) {
+    enum { TRIES_MAX = 20 };
+    int code = apply_once(conn, more, more_count, err);
+    for (int tries = 1; code == DUR_EBUSY && tries < TRIES_MAX; tries++) {
+        dur_error_clear(err);
+        code = apply_once(conn, more, more_count, err);
+    }
     return code;
 }
 
