@@ -125,8 +125,8 @@ DUR_API void dur_instance_info_free(dur_instance_info *info);
 DUR_API int dur_client_info(dur_instance_info **out, dur_client *client, const char *instance, dur_error *err);
 /* Until it has ended (continue-as-new is not an end) or is suspended.  timeout 0: look once.  Codes: DUR_ETIMEOUT,
    DUR_ENOTFOUND.  No polling inside one process.  An id is an address: all waits by id (wait, wait_status,
-   result, kv_wait, dur_runs_watch) mean whoever has it, also one that was started under it, or replaced another,
-   meanwhile. Who must not take another's end for that of the instance that he has started waits by dur_runs. */
+   result, kv_wait, dur_runs_watch) mean the instance that has the id, also one that was started under it, or replaced
+   another, meanwhile.  A caller that must not take another instance's end for that of its own uses dur_runs. */
 DUR_API int dur_client_wait(dur_instance_info **out, dur_client *client, const char *instance, uint64_t timeout_ms,
                             dur_error *err);
 /* Wait for the result: DUR_OK and the output (free with dur_free), DUR_EFAILED or DUR_ECANCELLED with the reason in

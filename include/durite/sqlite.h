@@ -37,8 +37,8 @@ DUR_API int dur_sqlite_open(dur_provider **out, const dur_sqlite_options *option
  * happen if and only if you commit.  Bracket every write with them: a bare BEGIN works, but may wait long beside a busy
  * runtime, and a call of a client while one of this process is open fails with DUR_EBUSY, which says so, when it has
  * waited 5 s (or busy_ms).  Other stores may be opened and closed inside.  A COMMIT or ROLLBACK of your own inside ends
- * the transaction: what follows is DUR_ESTATE, and says which of the two it was.  Automatic checkpoints of your
- * connection rest inside; the store makes them.
+ * the transaction: what follows is DUR_ESTATE, and says which of the two it was.  Your connection makes no
+ * automatic checkpoints between begin and the end; the store makes them.
  * Codes: DUR_EINVAL (another file), DUR_ESTATE (no transaction begun here), DUR_EDEADLK, DUR_EBUSY, DUR_EIO.
  */
 DUR_API int dur_sqlite_begin(dur_provider *store, struct sqlite3 *db, dur_error *err);

@@ -2,6 +2,7 @@
  * chaos_fleet.c: nodes and clients as processes, and the poolers that some of them go through.
  */
 #include "chaos.h"
+#include "e2e/pooler.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -42,12 +43,7 @@ bool bouncer_begin(chaos *c, bouncer *b) {
     snprintf(path, sizeof(path), "%s/pgbouncer.ini", b->dir);
     b->pid = fork();
     if (b->pid != 0) return b->pid > 0;
-    if (getuid() == 0)
-        execl("/usr/bin/setpriv", "setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", "--pdeathsig=TERM",
-              "/usr/sbin/pgbouncer", "-q", path, (char *)NULL);
-    else if (prctl(PR_SET_PDEATHSIG, SIGTERM) == 0)
-        execl("/usr/sbin/pgbouncer", "pgbouncer", "-q", path, (char *)NULL);
-    _exit(127);
+    pooler_become(path);
 }
 
 void bouncer_kill(bouncer *b) {

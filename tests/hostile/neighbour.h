@@ -5,6 +5,7 @@
 #ifndef TESTS_HOSTILE_NEIGHBOUR_H
 #define TESTS_HOSTILE_NEIGHBOUR_H
 
+#include "e2e/pooler.h"
 #include "hostile.h"
 
 #ifdef HAVE_LIBPQ
@@ -160,12 +161,7 @@ static inline bool bouncer_start_at(bouncer *b, const char *url, const char *use
     chmod(path, 0666);
     b->pid = fork();
     if (b->pid != 0) return true;
-    if (getuid() == 0)
-        execl("/usr/bin/setpriv", "setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", "--pdeathsig=TERM",
-              "/usr/sbin/pgbouncer", "-q", path, (char *)NULL);
-    else if (prctl(PR_SET_PDEATHSIG, SIGTERM) == 0)
-        execl("/usr/sbin/pgbouncer", "pgbouncer", "-q", path, (char *)NULL);
-    _exit(127);
+    pooler_become(path);
 }
 
 /* In front of the tests' server. */

@@ -2,6 +2,7 @@
  * test_pg_runtime.c: runtimes on PostgreSQL while the server refuses statements, the schema is made again or migrated,
  * behind a pooler, with clocks that differ, and with processes that stand still for a while.
  */
+#include "e2e/pooler.h"
 #include "pg_flow.h"
 
 #include "provider/faulty.h"
@@ -326,12 +327,7 @@ static pid_t bouncer_start(const char *dir, const char *target, const char *user
     chmod(path, 0666);
     pid_t pid = fork();
     if (pid != 0) return pid;
-    if (getuid() == 0)
-        execl("/usr/bin/setpriv", "setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", "--pdeathsig=TERM",
-              "/usr/sbin/pgbouncer", "-q", path, (char *)NULL);
-    else if (prctl(PR_SET_PDEATHSIG, SIGTERM) == 0)
-        execl("/usr/sbin/pgbouncer", "pgbouncer", "-q", path, (char *)NULL);
-    _exit(127);
+    pooler_become(path);
 }
 
 /* One node by the pooler, one directly; sessions of the pooler's user are serializable unless we say otherwise. */

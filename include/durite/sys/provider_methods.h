@@ -270,8 +270,8 @@ typedef struct dur_turn_commit {
     size_t event_count;
     dur_turn_work *worker_items; /* inserted before cancelled ones are deleted */
     size_t worker_item_count;
-    /* Sent in this order.  SubOrchCompleted, SubOrchFailed and CancelInstance to an instance that does not exist go
-       nowhere, as is found under the lock that sends: whom they mean had begun, and was deleted since */
+    /* Sent in this order.  SubOrchCompleted, SubOrchFailed and CancelInstance to an instance that does not exist are
+       dropped, which is decided under the lock of this commit: the receiver had begun, and was deleted since */
     const dur_message *orchestrator_items;
     size_t orchestrator_item_count;
     dur_execution_metadata metadata;

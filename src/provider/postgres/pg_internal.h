@@ -298,7 +298,6 @@ int dur__pg_borrow(dur__pg *store, dur__pg_conn **out, dur_error *err);
 void dur__pg_return(dur__pg_conn *conn);
 int dur__pg_error(dur_error *err, const char *op, const char *sqlstate, const char *message);
 int dur__pg_simple(dur__pg_conn *conn, const char *sql, dur_error *err); /* one text, nothing returned */
-/* Whether the server says with this that it ends the session. */
 /* True: whoever has sent this ends the session. */
 bool dur__pg_note_farewell(dur__pg_conn *conn, const PGresult *result);
 int dur__pg_begin(dur__pg_conn *conn, dur_error *err); /* a transaction of several batches */
