@@ -444,6 +444,40 @@ static void ours_take_over_takes_a_start_away(kit *t) {
     if (dur_store_has(t->p, "list_dead_letters")) SAME(kit_depths(t).dead_letters, 1);
 }
 
+/* The same by whoever holds it: also what came meanwhile, and was not handed out, goes with the start. */
+static void ours_release_takes_a_start_away(kit *t) {
+    NEEDS("commit_turns", "get_instance", "get_queue_depths");
+    MUST(kit_put(t, kit_child(t, "a", "one", 2)));
+    MUST(kit_put(t, kit_queued(t, "a", "q", "to the first")));
+    dur_orchestration_item held = TAKE("a");
+    SAME(held.message_count, 2);
+    MUST(kit_put(t, kit_cancel(t, "a", "its parent ends")));
+    MUST(kit_put(t, kit_queued(t, "a", "q", "to the first, too")));
+    MUST(kit_put(t, kit_child(t, "a", "two", 3)));
+    MUST(kit_put(t, kit_raised(t, "a", "to the second", "")));
+    dur_turn_commit taken = COMMIT_OF(&held, .event_count = 0);
+    taken.execution_id = 0;
+    taken.consume_listed = taken.remove_work = taken.give_back = true;
+    taken.consumed = &held.messages[0].id;
+    taken.consumed_count = 1;
+    MUST(kit_commit(t, &taken));
+    if (dur_store_has(t->p, "list_dead_letters")) SAME(kit_depths(t).dead_letters, 2);
+    dur_orchestration_item next = TAKE("a");
+    SAME(next.message_count, 2);
+    THAT(strstr(next.messages[0].json.data, "two") != NULL);
+    THAT(strstr(next.messages[1].json.data, "to the second") != NULL);
+    taken = COMMIT_OF(&next, .event_count = 0);
+    taken.execution_id = 0;
+    taken.consume_listed = taken.remove_work = taken.give_back = true;
+    taken.consumed = &next.messages[0].id;
+    taken.consumed_count = 1;
+    MUST(kit_commit(t, &taken));
+    dur_instance_row none;
+    REFUSED(DUR_ENOTFOUND, NULL, dur_store_get_instance(t->p, t->arena, "a", &none, ERR));
+    NOTHING();
+    SAME(kit_depths(t).orchestrator_queue, 0);
+}
+
 /* Queue messages that were accepted are for whoever clears up, seen before or not, handed out or not. */
 static void ours_terminate_leaves_queue_messages(kit *t) {
     NEEDS("commit_turns", "get_instance", "get_queue_depths");
@@ -792,6 +826,7 @@ const kit_check kit_ours_turns[] = {
     CHECK(ours_terminate_leaves_calls),
     CHECK(ours_terminate_leaves_queue_messages),
     CHECK(ours_take_over_takes_a_start_away),
+    CHECK(ours_release_takes_a_start_away),
     CHECK(ours_turn_suspends),
     CHECK(ours_turns_answered_one_by_one),
     CHECK(ours_duplicate_event_in_an_array_of_turns),

@@ -68,7 +68,7 @@ void dur__fallback_commit(dur_provider *store, dur_turn_commit *turn) {
     turn->lost_work = NULL;
     turn->lost_work_count = 0;
     dur_error_clear(&turn->error);
-    if (turn->take_over || turn->remove_work) {
+    if (turn->take_over || (turn->remove_work && turn->execution_id != 0)) {
         refuse(turn, dur__store_missing(&turn->error, store, "commit_turns"));
         return;
     }

@@ -9,6 +9,7 @@
  */
 #include "base/buf.h"
 #include "base/list.h"
+#include "provider/dead_reason.h"
 #include "provider/provider_internal.h"
 
 #include <stdlib.h>
@@ -122,14 +123,39 @@ static bool consumes(const dur_turn_commit *turn, uint64_t id) {
     return false;
 }
 
+/* What of the messages the turn leaves, at their old places: their number.  Of one that never was (remove_work) what
+   stands in front of the next start goes with it. */
+static size_t messages_left(fallback_lane *lane, dur_arena *arena, dur_turn_commit *turn, const fetched *all,
+                            dur_message *items) {
+    uint64_t *dead = dur_arena_alloc(arena, (all->count + 1) * sizeof(*dead));
+    size_t left = 0, dead_count = 0;
+    bool goes = turn->remove_work;
+    for (size_t i = 0; i < all->count; i++) {
+        if (consumes(turn, all->ids[i])) continue;
+        goes = goes && all->messages[i].kind != DUR_WORK_START_ORCHESTRATION;
+        if (!goes)
+            items[left++] = all->messages[i];
+        else if (all->messages[i].kind == DUR_WORK_QUEUE_MESSAGE)
+            dead[dead_count++] = all->ids[i];
+    }
+    if (dead_count > 0)
+        (void)dur_store_dead_letter_messages(lane->base.store, all->messages[0].instance, dead, dead_count,
+                                             DUR__NEVER_STARTED, &turn->error);
+    return left;
+}
+
 static void commit(fallback_lane *lane, dur_arena *arena, dur_turn_commit *turn) {
     fetched *all = fetched_find(lane, turn->lock_token);
     const dur_message *own = turn->orchestrator_items;
-    size_t own_count = turn->orchestrator_item_count, left = 0;
+    size_t own_count = turn->orchestrator_item_count;
     if (all != NULL && turn->consume_listed && !dur__fallback_only_releases(turn)) {
         dur_message *items = dur_arena_alloc(arena, (all->count + own_count + 1) * sizeof(*items));
-        for (size_t i = 0; i < all->count; i++)
-            if (!consumes(turn, all->ids[i])) items[left++] = all->messages[i];
+        dur_error_clear(&turn->error);
+        size_t left = messages_left(lane, arena, turn, all, items);
+        if (turn->error.code != DUR_OK) { /* they are still there, and so is the lease */
+            turn->fault = DUR_TURN_STORE;
+            return;
+        }
         if (own_count > 0) memcpy(items + left, own, own_count * sizeof(*items));
         turn->orchestrator_items = items;
         turn->orchestrator_item_count = left + own_count;

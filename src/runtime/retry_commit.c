@@ -7,8 +7,6 @@
  */
 #include "runtime/runtime_internal.h"
 
-#include "provider/dead_reason.h"
-
 #include <stdlib.h>
 
 #define RETRY_BASE_MS 10
@@ -135,86 +133,29 @@ void dur__commit_abandon(dur__inst *inst) {
 
 /* ---- a child without a parent ---- */
 
-typedef struct id_list {
-    uint64_t *ids;
-    size_t count, room;
-} id_list;
-
-typedef struct inheritance {
-    const dur__inst *inst;
-    const dur__letter *next; /* the start of whoever has the id after it; NULL: none was seen */
-    id_list own;             /* its start, and what else was sent to it */
-    id_list queued;          /* what clients have put into its queues */
-} inheritance;
-
-static void id_add(id_list *list, uint64_t id) {
-    if (list->count == list->room) {
-        list->room = list->room * 2 + 16;
-        list->ids = dur__xrealloc(list->ids, list->room * sizeof(*list->ids));
-    }
-    list->ids[list->count++] = id;
-}
-
-static bool is_earlier(const dur__letter *a, const dur__letter *b) {
-    const dur__arrival *x = &a->arrival, *y = &b->arrival;
-    return x->order_ms < y->order_ms || (x->order_ms == y->order_ms && x->order_id < y->order_id);
-}
-
-static void find_next(inheritance *self, const dur__link *list) {
-    if (list == NULL) return;
+/* Its start, perhaps delivered twice.  Starts of others, behind it, make the next instance of that id. */
+static size_t own_starts(const dur__inst *inst, const dur__link *list, uint64_t *ids, size_t count) {
     DUR__LIST_EACH(list, at) {
         const dur__letter *letter = DUR__CONTAINER(at, dur__letter, arrival.link);
         dur__parent parent = DUR__PARENT_OF(&letter->arrival.item);
-        bool is_start = letter->arrival.item.kind == DUR_WORK_START_ORCHESTRATION;
-        if (!is_start || dur__same_parent(&parent, &self->inst->parent)) continue;
-        if (self->next == NULL || is_earlier(letter, self->next)) self->next = letter;
+        if (letter->arrival.item.kind != DUR_WORK_START_ORCHESTRATION) continue;
+        if (!dur__same_parent(&parent, &inst->parent)) continue;
+        if (ids != NULL) ids[count] = letter->message_id;
+        count++;
     }
+    return count;
 }
 
-static void take_along(inheritance *self, const dur__link *list) {
-    if (list == NULL) return;
-    DUR__LIST_EACH(list, at) {
-        const dur__letter *letter = DUR__CONTAINER(at, dur__letter, arrival.link);
-        if (self->next != NULL && !is_earlier(letter, self->next)) continue;
-        bool is_queued = letter->arrival.item.kind == DUR_WORK_QUEUE_MESSAGE;
-        id_add(is_queued ? &self->queued : &self->own, letter->message_id);
-    }
-}
-
-/* What was accepted for its queues is kept.  False: not all of it yet, so that its start must stay, and is taken again.
- */
-static bool bury_queued(dur__inst *inst, inheritance *left) {
-    if (left->queued.count == 0) return true;
-    dur__dead what = dur__dead_letters(inst, left->queued.ids, left->queued.count, DUR__NEVER_STARTED);
-    for (size_t i = 0; what == DUR__DEAD_TO_CONSUME && i < left->queued.count; i++)
-        id_add(&left->own, left->queued.ids[i]);
-    return what != DUR__DEAD_FAILED && !inst->queue_gap;
-}
-
-/*
- * Its parent was deleted before it was born: it goes without a trace, and what was sent to it, too.  Not by its id:
- * what stands behind the next start belongs to whoever has the id then, perhaps the child of a new parent.
- */
+/* Its parent was deleted before it was born: it goes without a trace. */
 static void orphaned(dur__inst *inst) {
-    inheritance left = { .inst = inst };
-    dur__left verdict;
-    for (dur__arrival *at; inst->exec != NULL && (at = dur__exec_drain(inst->exec, &verdict)) != NULL;)
-        dur__list_push(&inst->inbox, &at->link);
-    const dur__link *lists[] = { inst->exec != NULL ? dur__exec_turn(inst->exec)->consumed : NULL, &inst->drained,
-                                 &inst->inbox, &inst->strays };
-    for (size_t i = 0; i < 4; i++)
-        find_next(&left, lists[i]);
-    for (size_t i = 0; i < 4; i++)
-        take_along(&left, lists[i]);
+    size_t count = own_starts(inst, &inst->strays, NULL, own_starts(inst, &inst->drained, NULL, 0));
+    uint64_t *ids = dur__xcalloc(count + 1, sizeof(*ids));
+    (void)own_starts(inst, &inst->strays, ids, own_starts(inst, &inst->drained, ids, 0));
     dur__log(DUR_LOG_INFO, DUR__LOG_RUNTIME,
              DUR__FIELDS(DUR__TEXT("instance_id", inst->id), DUR__TEXT("parent", inst->parent.instance)),
              "its parent is gone: the child is not started");
-    if (bury_queued(inst, &left))
-        dur__forget(inst, left.own.ids, left.own.count);
-    else
-        dur__release(inst, inst->queue_gap ? 0 : 1000, true, false);
-    free(left.own.ids);
-    free(left.queued.ids);
+    dur__forget(inst, ids, count);
+    free(ids);
 }
 
 static void store_failed(dur__inst *inst, const dur_turn_commit *answer) {

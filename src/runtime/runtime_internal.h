@@ -531,7 +531,8 @@ bool dur__turn_build(dur__inst *inst); /* false: nothing to commit */
 bool dur__start_refused(const dur__inst *inst, const dur_work_item *start);
 /* The lease goes back and nothing else happens.  seen: what is left in the queue is no reason to come back at once. */
 void dur__release(dur__inst *inst, uint64_t delay_ms, bool give_back, bool seen);
-/* Give the lease back, and take these messages away: nothing of them happens. */
+/* Of one that has not begun and never will: its starts go with the lease, and in the same commit, by the store, which
+   knows also what has come and was not handed out here, all that was sent to it. */
 void dur__forget(dur__inst *inst, const uint64_t *ids, size_t count);
 /* The same, and the acquisition stays counted (L6): on the way to poison. */
 /* Of one that has not begun: these starts, letters, are refused, and their parents told. */

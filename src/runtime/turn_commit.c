@@ -334,6 +334,7 @@ void dur__forget(dur__inst *inst, const uint64_t *ids, size_t count) {
     if (count > 0) memcpy(consumed, ids, count * sizeof(*consumed));
     commit->consumed = consumed;
     commit->consumed_count = count;
+    commit->remove_work = true;
 }
 
 void dur__release_refusing(dur__inst *inst, dur__link *calls) {

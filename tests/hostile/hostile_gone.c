@@ -335,6 +335,70 @@ static void fault_h101_a_slow_client_loses_nothing(void **state) {
     expect_one_dead_letter(w);
 }
 
+/* ---- H115: a child whose parent is gone when its first turn is committed ---------------------------------------------
+ */
+
+static atomic_int begun;
+
+static dur_outcome notes(dur_ctx *ctx, const char *input) {
+    atomic_fetch_add(&begun, 1);
+    return dur_complete(ctx, input);
+}
+
+static dur_outcome calls_noted(dur_ctx *ctx, const char *input) {
+    return dur_complete(ctx, dur_await(dur_orchestration(ctx, "Notes", input, .instance = "c")));
+}
+
+static const dur_handler parents[] = {
+    DUR_ORCHESTRATION("Notes", "1.0.0", notes),
+    DUR_ORCHESTRATION("CallsNoted", "1.0.0", calls_noted),
+    DUR_HANDLERS_END,
+};
+
+/* The child's handler has run, and nothing of that is written: the next step commits. */
+static void hold_the_first_turn(world *w) {
+    atomic_store(&begun, 0);
+    RUN(w, parents, .threads = DUR_THREADS_NONE);
+    start(w, "CallsNoted", "the first", "p");
+    for (uint64_t end_ms = now_ms() + patience_ms(); atomic_load(&begun) == 0;) {
+        OK(w, dur_runtime_step(w->runtime, 0, &w->err));
+        if (now_ms() > end_ms) fail_msg("the child does not begin");
+    }
+    stepped_runtime = NULL;
+}
+
+static void until_refused(world *w) {
+    dur_instance_info *info = NULL;
+    stepped_runtime = w->runtime;
+    for (uint64_t end_ms = now_ms() + patience_ms(); dur_client_info(&info, w->client, "c", &w->err) == DUR_OK;) {
+        dur_instance_info_free(info);
+        if (now_ms() > end_ms) fail_msg("the child is there, and its parent is not");
+        pause_ms(1);
+    }
+    until_nothing_waits(w);
+    OK(w, dur_provider_check(w->store, &w->err));
+    start(w, "CallsNoted", "the second", "p");
+    expect(w, "p", "the second");
+}
+
+/* What is sent to the child meanwhile, and what the node was handed before: the cancel of its parent's end is both. */
+static void fault_h115_what_was_sent_to_a_child_that_is_refused_goes_with_it(void **state) {
+    world *w = *state;
+    world other = { 0 };
+    memcpy(other.url, w->url, sizeof(other.url));
+    world_open_store(&other);
+    OK(&other, dur_client_new(&other.client, other.store, &other.err));
+    hold_the_first_turn(w);
+    OK(&other, dur_client_raise(other.client, &other.err, "c", "go", "too early"));
+    OK(&other, dur_client_enqueue(other.client, &other.err, "c", "box", "a letter"));
+    OK(&other, dur_client_terminate(other.client, "p", "enough", &other.err));
+    OK(&other, dur_client_delete(NULL, other.client, "p", false, &other.err));
+    dur_client_free(other.client);
+    dur_provider_close(other.store);
+    until_refused(w);
+    expect_one_dead_letter(w);
+}
+
 static const hostile_role roles[] = { { "deleter", deleter_run } };
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
@@ -352,6 +416,7 @@ static const struct CMUnitTest tests[] = {
     TEST(fault_h91_what_is_ended_before_it_begins_is_the_runs_own),
     TEST(fault_h101_what_a_dead_client_was_deleting_does_not_stand_still),
     TEST(fault_h101_a_slow_client_loses_nothing),
+    TEST(fault_h115_what_was_sent_to_a_child_that_is_refused_goes_with_it),
 };
 
 HOSTILE_MAIN(roles, tests)

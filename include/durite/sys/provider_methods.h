@@ -312,9 +312,9 @@ typedef struct dur_turn_commit {
     bool remove_work; /* delete worker rows, timers and messages of the instance (terminate), but neither starts, unless
                          they are listed as consumed, nor QueueMessages: a start is somebody's call and is answered, a
                          QueueMessage was accepted and becomes a dead letter, when the instance is fetched next, for
-                         which they are a reason again, whoever has seen them.  With execution_id 0 and take_over it
-                         says that an instance which has not begun is none: when its start is consumed, what stands
-                         in front of the next start goes, too, QueueMessages as dead letters (where the store keeps
+                         which they are a reason again, whoever has seen them.  With execution_id 0 it says that an
+                         instance which has not begun is none: when its start is consumed, what stands in front of the
+                         next start goes, too, handed out or not, QueueMessages as dead letters (where the store keeps
                          them) at once; what is behind is for whoever has the id then */
     bool set_suspended; /* mark suspended with this reason (NULL: resume); a turn that ends has none, nor has one of
                            an instance that has ended */

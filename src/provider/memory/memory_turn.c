@@ -321,7 +321,7 @@ void dur__mem_commit(dur__mem *mem, dur__mem_lane *lane, dur_arena *arena, dur_t
     }
 
     /* Nothing below can refuse.  The instance outlives the calls: a lease or its own row holds it. */
-    bool never = turn->remove_work && turn->execution_id == 0 && turn->take_over;
+    bool never = turn->remove_work && turn->execution_id == 0;
     if (turn->remove_work && !never) remove_work(mem, instance);
     consume(mem, instance, turn);
     if (never && !instance->has_row && instance->event_count == 0) never_started(mem, instance);

@@ -242,7 +242,7 @@ static bool takes_over(const dur_turn_commit *turn) {
 }
 /* It has not begun, and its start is taken away. */
 static bool never_was(const dur_turn_commit *turn) {
-    return turn->remove_work && turn->take_over && turn->execution_id == 0;
+    return turn->remove_work && turn->execution_id == 0;
 }
 static bool removes_work(const dur_turn_commit *turn) {
     return turn->remove_work && !never_was(turn);

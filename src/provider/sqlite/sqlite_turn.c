@@ -263,7 +263,7 @@ static int given_consume(dur__sq_turn_op *self, dur__sq_txn *txn) {
 /* It has not begun, and its start is taken away. */
 static bool never_was(const dur__sq_turn_op *self) {
     const dur_turn_commit *turn = self->turn;
-    return !self->plain && turn->remove_work && turn->take_over && turn->execution_id == 0;
+    return !self->plain && turn->remove_work && turn->execution_id == 0;
 }
 
 /* What it leaves in the queue was not what a crash would be blamed on. */
