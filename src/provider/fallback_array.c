@@ -3,19 +3,21 @@
  */
 #include "base/buf.h"
 #include "provider/provider_internal.h"
+#include "provider/turn.h"
 
 #define CHECK_EXTEND_MS 30000u
-#define SEEN_MS 1000u /* what was seen and left is no reason to fetch again; without a way to say so: not before this  \
-                       */
+/* What was seen and left is no reason to fetch again; without a way to say so: not before this. */
+#define SEEN_MS 1000u
 
 /* ---- turns ------------------------------------------------------------------------------------------------------- */
 
 /* Nothing but the lease is given up: messages that were fetched must not be deleted. */
 bool dur__fallback_only_releases(const dur_turn_commit *turn) {
+    dur__turn_facts facts = dur__turn_facts_of(turn);
     if (turn->consume_listed && turn->consumed_count > 0) return false;
-    if (turn->give_back || (turn->execution_id == 0 && !turn->set_suspended)) return true;
-    return turn->event_count == 0 && turn->worker_item_count == 0 && turn->orchestrator_item_count == 0 &&
-           turn->cancelled_count == 0 && turn->metadata.status == DUR_STATUS_NONE && turn->consume_listed;
+    if (facts.uncounts || facts.is_release) return true;
+    return !facts.writes && !facts.takes_given && turn->worker_item_count == 0 && turn->orchestrator_item_count == 0 &&
+           turn->cancelled_count == 0;
 }
 
 static void refuse(dur_turn_commit *turn, int code) {
@@ -29,18 +31,20 @@ static int commit_plain(dur_provider *store, dur_turn_commit *turn) {
     if (dur__fallback_only_releases(turn))
         return store->methods->abandon_orchestration_item(store, turn->lock_token, delay_ms, turn->give_back || seen,
                                                           &turn->error);
-    for (size_t i = 0; i < turn->worker_item_count; i++) {
-        turn->worker_items[i].locked = false;
-        turn->worker_items[i].row_id = 0;
+    dur_turn_commit plain = dur__turn_plain(turn);
+    int code = store->methods->ack_orchestration_item(store, &plain, &turn->error);
+    if (code != DUR_OK) {
+        turn->fault = plain.fault;
+        if (plain.error.code != DUR_OK) turn->error = plain.error;
     }
-    return store->methods->ack_orchestration_item(store, turn, &turn->error);
+    return code;
 }
 
 /* Where nobody deletes, nobody is an orphan. */
 static bool has_parent(dur_provider *store, dur_turn_commit *turn) {
     bool exists = true;
     const char *parent = turn->metadata.parent_instance_id;
-    if (!turn->needs_parent || parent == NULL || !DUR_HAS_METHOD(store->methods, delete_instances)) return true;
+    if (!dur__turn_facts_of(turn).compares_parent || !DUR_HAS_METHOD(store->methods, delete_instances)) return true;
     int code = dur__fallback_is_meant(store, parent, turn->metadata.parent_birth, &exists, &turn->error);
     if (code != DUR_OK)
         refuse(turn, code);
@@ -63,12 +67,7 @@ static void follow_parent(dur_provider *store, dur_turn_commit *turn) {
 }
 
 void dur__fallback_commit(dur_provider *store, dur_turn_commit *turn) {
-    turn->fault = DUR_TURN_FINE;
-    turn->lease_kept = false;
-    turn->lost_work = NULL;
-    turn->lost_work_count = 0;
-    dur_error_clear(&turn->error);
-    if (turn->take_over || (turn->remove_work && turn->execution_id != 0)) {
+    if (turn->take_over || dur__turn_facts_of(turn).removes_work) {
         refuse(turn, dur__store_missing(&turn->error, store, "commit_turns"));
         return;
     }

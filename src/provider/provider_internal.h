@@ -30,7 +30,8 @@ int dur__store_null(dur_error *err, const char *op, const char *what);          
 int dur__store_check_instance(dur_error *err, const char *op, const char *instance);
 int dur__store_check_json(dur_error *err, const char *op, dur_text json); /* U+0000 is refused */
 int dur__store_check_message(dur_error *err, const char *op, const dur_message *item);
-int dur__store_check_turn(dur_turn_commit *turn); /* fills its answers when it is refused */
+/* Begins its answers, and fills them when it is refused: a turn that contradicts itself is seen by no store. */
+int dur__store_check_turn(dur_turn_commit *turn);
 /* Name and version of an item whose instance has no row: from its history, else from the start among its messages. */
 void dur__store_name_item(dur_arena *arena, dur_orchestration_item *item);
 

@@ -3,6 +3,7 @@
  */
 #include "base/buf.h"
 #include "provider/provider_internal.h"
+#include "provider/turn.h"
 
 int dur__store_missing(dur_error *err, const dur_provider *store, const char *method) {
     return dur_error_set(err, DUR_EUNSUPPORTED, false, method, "the %s store has no method %s",
@@ -46,24 +47,6 @@ int dur__store_check_message(dur_error *err, const char *op, const dur_message *
     return code;
 }
 
-static const char *turn_fault(const dur_turn_commit *turn) {
-    if (turn->take_over ? turn->instance == NULL : turn->lock_token == NULL)
-        return turn->take_over ? "instance" : "lock_token";
-    if (turn->events == NULL && turn->event_count > 0) return "events";
-    if (turn->worker_items == NULL && turn->worker_item_count > 0) return "worker_items";
-    if (turn->orchestrator_items == NULL && turn->orchestrator_item_count > 0) return "orchestrator_items";
-    if (turn->cancelled == NULL && turn->cancelled_count > 0) return "cancelled";
-    for (size_t i = 0; i < turn->event_count; i++)
-        if (turn->events[i].json.data == NULL) return "json of an event";
-    for (size_t i = 0; i < turn->worker_item_count; i++)
-        if (turn->worker_items[i].message.instance == NULL || turn->worker_items[i].message.json.data == NULL)
-            return "instance and json of a worker item";
-    for (size_t i = 0; i < turn->orchestrator_item_count; i++)
-        if (turn->orchestrator_items[i].instance == NULL || turn->orchestrator_items[i].json.data == NULL)
-            return "instance and json of an orchestrator item";
-    return NULL;
-}
-
 static int check_texts(const dur_turn_commit *turn, dur_error *err) {
     int code = DUR_OK;
     for (size_t i = 0; i < turn->event_count && code == DUR_OK; i++)
@@ -76,8 +59,10 @@ static int check_texts(const dur_turn_commit *turn, dur_error *err) {
 }
 
 int dur__store_check_turn(dur_turn_commit *turn) {
-    const char *missing = turn_fault(turn);
-    int code = missing != NULL ? dur__store_null(&turn->error, "commit", missing) : check_texts(turn, &turn->error);
+    dur__turn_unanswered(turn);
+    const char *invalid = dur__turn_invalid(turn);
+    int code = invalid != NULL ? dur_error_set(&turn->error, DUR_EINVAL, false, "commit", "%s", invalid)
+                               : check_texts(turn, &turn->error);
     if (code != DUR_OK) turn->fault = DUR_TURN_STORE;
     return code;
 }

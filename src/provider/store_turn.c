@@ -4,6 +4,7 @@
 #include "base/buf.h"
 #include "base/thread.h"
 #include "provider/provider_internal.h"
+#include "provider/turn.h"
 
 /* ---- reading what a store returns -------------------------------------------------------------------------------- */
 
@@ -84,11 +85,17 @@ int dur_store_ack_orchestration_item(dur_provider *store, dur_turn_commit *turn,
     int code = dur__store_enter(store, "ack_orchestration_item", err);
     if (code != DUR_OK) return code;
     if (turn == NULL) return dur__store_null(err, "ack_orchestration_item", "turn");
-    dur_error_clear(&turn->error);
-    turn->fault = DUR_TURN_FINE;
-    code = dur__store_check_turn(turn);
-    if (code == DUR_OK) return store->methods->ack_orchestration_item(store, turn, err);
-    if (err != NULL) *err = turn->error;
+    dur_turn_commit plain = dur__turn_plain(turn);
+    code = dur__store_check_turn(&plain);
+    if (code == DUR_OK)
+        code = store->methods->ack_orchestration_item(store, &plain, err);
+    else if (err != NULL)
+        *err = plain.error;
+    turn->fault = plain.fault;
+    turn->error = plain.error;
+    turn->lease_kept = false;
+    turn->lost_work = NULL;
+    turn->lost_work_count = 0;
     return code;
 }
 
@@ -180,8 +187,6 @@ int dur_store_commit_turns(dur_provider *store, dur_turn_commit *turns, size_t c
     if (code != DUR_OK) return code;
     if (turns == NULL && count > 0) return dur__store_null(err, "commit_turns", "turns");
     for (size_t i = 0; i < count; i++) {
-        dur_error_clear(&turns[i].error);
-        turns[i].fault = DUR_TURN_FINE;
         code = dur__store_check_turn(&turns[i]);
         if (code == DUR_OK) continue;
         if (err != NULL) *err = turns[i].error; /* malformed: none of the batch is handed on */
@@ -235,8 +240,6 @@ int dur_store_lane_round(dur_lane *lane, dur_arena *arena, dur_round *round, dur
     if ((round->turns == NULL && round->turn_count > 0) || (round->acks == NULL && round->ack_count > 0))
         return dur__store_null(err, "lane_round", "turns and acks");
     for (size_t i = 0; i < round->turn_count; i++) {
-        dur_error_clear(&round->turns[i].error);
-        round->turns[i].fault = DUR_TURN_FINE;
         code = dur__store_check_turn(&round->turns[i]);
         if (code == DUR_OK) continue;
         if (err != NULL) *err = round->turns[i].error;

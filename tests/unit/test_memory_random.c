@@ -191,8 +191,13 @@ static void step_turn(shake *s, shaken_lane *lane) {
                                   .give_back = dice(s, 10) == 0,
                                   .set_suspended = dice(s, 20) == 0,
                                   .suspended = "shaken" };
-        if (turn.give_back) turn.event_count = turn.worker_item_count = turn.orchestrator_item_count = 0;
-        if (ends) turn.metadata.status = dice(s, 2) ? DUR_STATUS_COMPLETED : DUR_STATUS_CONTINUED_AS_NEW;
+        if (turn.give_back) { /* it has not run */
+            turn.event_count = turn.worker_item_count = turn.orchestrator_item_count = 0;
+            turn.metadata = (dur_execution_metadata){ .status = DUR_STATUS_NONE };
+            turn.keep_lease = false;
+            if (copy.last_event == 0) turn.consumed_count = consumed = 0; /* its start stays */
+        } else if (ends)
+            turn.metadata.status = dice(s, 2) ? DUR_STATUS_COMPLETED : DUR_STATUS_CONTINUED_AS_NEW;
         if (ends || has_ended(s, copy.instance)) { /* nobody suspends it, or leaves what it has seen there */
             turn.set_suspended = false;
             turn.seen_id = turn.seen_now_ms = 0;

@@ -240,13 +240,15 @@ typedef struct dur_worker_claim {
 /* A worker item that a turn adds, and whether it is to be locked for this runtime at once. */
 typedef struct dur_turn_work {
     dur_message message;
-    const char *lock_token; /* NULL: for anybody.  Else lock it with this token, attempt count 1 */
+    const char *lock_token; /* NULL or empty, or the turn has no owner: for anybody.  Else lock it with this token,
+                               attempt count 1 */
     /* answers */
     bool locked;     /* false although asked: its session is somebody else's, or the store does not lock eagerly */
     uint64_t row_id; /* the store's id of the row, 0: it has none */
 } dur_turn_work;
 
-/* Which comparison made a turn fail; of several the first of: lease, position, parent, work. */
+/* Which comparison made a turn fail; of several the first of: lease (with if_unleased and if_uncancelled), position
+   (then who is meant), parent, work.  An event that is there already is found last, and is DUR_TURN_POSITION, too. */
 typedef enum dur_turn_fault {
     DUR_TURN_FINE,
     DUR_TURN_LEASE_LOST, /* the token is not (or no longer) the instance's */
@@ -260,6 +262,11 @@ typedef enum dur_turn_fault {
  * The commit of one turn.  All or nothing.  With the fields below "optional" left zero (expected_last as
  * DUR_NOT_COMPARED) it is exactly the ack of an orchestration item: messages tagged by the token are deleted, the lock
  * is removed.  Order inside: docs/provider-guide.md.
+ *
+ * A turn that contradicts itself is refused by the functions of sys/store.h, DUR_EINVAL, before a store sees it:
+ * events, status, name or version without an execution id or with give_back; give_back with keep_lease or take_over; a
+ * reason to suspend what it ends; a condition (if_) without take_over; writes_start without instance, execution, name
+ * and version.  Nothing of a turn is ever left out in silence.
  */
 typedef struct dur_turn_commit {
     const char *lock_token;
@@ -275,6 +282,9 @@ typedef struct dur_turn_commit {
     const dur_message *orchestrator_items;
     size_t orchestrator_item_count;
     dur_execution_metadata metadata;
+    /* The execution begins with the first turn that has something of it to write (events, status, pinned version,
+       name), or that is an ack: one which takes all that was handed out.  A turn that lists what it consumes, and
+       nothing else, begins none */
     const dur_activity_ref *cancelled; /* deleted from the worker queue; missing ones do no harm */
     size_t cancelled_count;
 
@@ -316,9 +326,9 @@ typedef struct dur_turn_commit {
                          instance which has not begun is none: when its start is consumed, what stands in front of the
                          next start goes, too, handed out or not, QueueMessages as dead letters (where the store keeps
                          them) at once; what is behind is for whoever has the id then */
-    bool set_suspended; /* mark suspended with this reason (NULL: resume); a turn that ends has none, nor has one of
-                           an instance that has ended */
-    const char *suspended;
+    bool set_suspended;    /* mark suspended with this reason, which ends the lease (NULL: resume); a turn that ends has
+                              none, nor has one of an instance that has ended */
+    const char *suspended; /* not looked at without set_suspended */
     bool needs_parent; /* compared too: metadata.parent_instance_id exists and, if metadata.parent_birth is given, is
                           the instance that is meant: that birth is in its row, or it has history and no birth (it was
                           brought here by other means; what Durite ends before its first turn has one, too).  One that
@@ -640,7 +650,8 @@ struct dur_provider_methods {
     int (*fetch_orchestration_item)(dur_provider *self, dur_arena *arena, const dur_fetch *how,
                                     dur_orchestration_item *out, dur_error *err);
     /*
-     * Commit one turn, optional fields not looked at, and remove the lock, a lane's lease too.  All messages that were
+     * Commit one turn and remove the lock, a lane's lease too.  Optional fields are zero, expected_last is
+     * DUR_NOT_COMPARED: sys/store.h leaves them out.  All messages that were
      * handed out under the token are deleted: those of the fetch, and those that rounds handed to the lease since.  Bad
      * or expired token: DUR_ELEASE, "Invalid lock token".  Duplicate event: DUR_ECONFLICT.  Writes the answers in turn,
      * and err too.

@@ -319,8 +319,7 @@ int dur__mem_events_check(const dur__mem_execution *execution, const dur_event_r
                           dur_error *err) {
     uint64_t twice = event_double(events, count);
     for (size_t i = 0; i < count; i++) {
-        if (events[i].event_id == 0)
-            return dur_error_set(err, DUR_EINVAL, false, "memory.append", "event %zu has id 0", i);
+        DUR_ASSERT(events[i].event_id != 0); /* the dur_store_ functions refuse such */
         if (twice == 0 && event_exists(execution, events[i].event_id)) twice = events[i].event_id;
     }
     if (twice != 0)

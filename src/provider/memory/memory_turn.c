@@ -6,64 +6,92 @@
 #include "base/assert.h"
 #include "provider/dead_reason.h"
 #include "provider/memory/memory_internal.h"
-#include "provider/plain_turn.h"
 #include "provider/to_nobody.h"
+#include "provider/turn.h"
 
 #include <stdlib.h>
 
 /* ---- checks ------------------------------------------------------------------------------------------------------ */
 
-static bool refuse(dur_turn_commit *turn, dur_turn_fault fault) {
-    turn->fault = fault;
+/* The turn that is being decided.  Checks come in the order of dur__turn_check. */
+typedef struct deciding {
+    dur__mem *mem;
+    dur_arena *arena; /* for lost_work; NULL: not told */
+    dur_turn_commit *turn;
+    dur__turn_facts facts;
+    dur__mem_instance *instance;
+    const dur__mem_execution *execution; /* NULL: not there */
+    dur__turn_check next;                /* all before it hold */
+} deciding;
+
+/* True: it holds.  Otherwise the turn is refused, and nothing behind this check is looked at. */
+static bool check(deciding *d, dur__turn_check check, bool holds) {
+    DUR_ASSERT(check >= d->next && d->turn->fault == DUR_TURN_FINE);
+    d->next = check;
+    if (!holds) d->turn->fault = dur__turn_fault_of(check);
+    return holds;
+}
+
+#define REFUSE(d, check, ...)                                                                                          \
+    dur_error_set(&(d)->turn->error, dur__turn_code_of(check), false, "memory.commit", __VA_ARGS__)
+
+static void note_cancel(dur__mem *mem, dur__mem_message *message, void *arg) {
+    (void)mem;
+    *(bool *)arg |= message->kind == DUR_WORK_CANCEL_INSTANCE;
+}
+
+static bool check_taken(deciding *d) {
+    const dur_turn_commit *turn = d->turn;
+    bool cancelled = false;
+    d->instance = dur__mem_find(d->mem, turn->instance);
+    if (!check(d, DUR__TURN_EXISTS, dur__mem_exists(d->instance))) {
+        REFUSE(d, DUR__TURN_EXISTS, "instance not found");
+        return false;
+    }
+    if (!check(d, DUR__TURN_UNLEASED, !turn->if_unleased || !dur__mem_leased(d->instance))) {
+        REFUSE(d, DUR__TURN_UNLEASED, "instance is leased");
+        return false;
+    }
+    if (turn->if_uncancelled) dur__mem_each_message(d->mem, d->instance, note_cancel, &cancelled);
+    if (check(d, DUR__TURN_UNCANCELLED, !cancelled)) return true;
+    REFUSE(d, DUR__TURN_UNCANCELLED, "somebody has asked the instance to end");
     return false;
 }
 
-static dur__mem_instance *turn_instance(dur__mem *mem, dur_turn_commit *turn) {
-    if (turn->take_over) {
-        dur__mem_instance *instance = dur__mem_find(mem, turn->instance);
-        bool exists = dur__mem_exists(instance);
-        if (exists && !(turn->if_unleased && dur__mem_leased(instance))) return instance;
-        dur_error_set(&turn->error, exists ? DUR_ELEASE : DUR_ENOTFOUND, false, "memory.commit", "instance %s",
-                      exists ? "is leased" : "not found");
-        refuse(turn, DUR_TURN_LEASE_LOST);
-        return NULL;
+static bool check_lease(deciding *d) {
+    const dur_turn_commit *turn = d->turn;
+    if (d->facts.take_over) return check_taken(d);
+    d->instance = dur__mem_lease_find(d->mem, turn->lock_token);
+    bool ours = d->instance != NULL && (turn->instance == NULL || strcmp(turn->instance, d->instance->id) == 0);
+    if (check(d, DUR__TURN_TOKEN, ours)) return true;
+    REFUSE(d, DUR__TURN_TOKEN, "Invalid lock token");
+    return false;
+}
+
+static bool check_position(deciding *d) {
+    uint64_t last = dur__mem_last_event(d->execution);
+    bool same = !d->facts.compares_position || d->turn->expected_last == last;
+    if (check(d, DUR__TURN_LAST_EVENT, same)) return true;
+    REFUSE(d, DUR__TURN_LAST_EVENT, "the last event of execution %llu is %llu, not %llu",
+           (unsigned long long)d->turn->execution_id, (unsigned long long)last,
+           (unsigned long long)d->turn->expected_last);
+    return false;
+}
+
+/* Whoever takes an instance over has looked at it before. */
+static bool check_meant(deciding *d) {
+    const dur_turn_commit *turn = d->turn;
+    const dur__mem_instance *instance = d->instance;
+    bool same = turn->if_suspended == NULL || dur__str_eq(instance->suspended, turn->if_suspended);
+    if (!d->facts.take_over) return true;
+    if (same && turn->metadata.birth != 0 && instance->birth != 0) same = turn->metadata.birth == instance->birth;
+    for (size_t i = 0; same && turn->consume_listed && i < turn->consumed_count; i++) {
+        const dur__mem_message *message = dur__map_get_u64(&d->mem->messages, turn->consumed[i]);
+        same = message != NULL && message->instance == instance;
     }
-    dur__mem_instance *instance = dur__mem_lease_find(mem, turn->lock_token);
-    if (instance != NULL && (turn->instance == NULL || strcmp(turn->instance, instance->id) == 0)) return instance;
-    dur_error_set(&turn->error, DUR_ELEASE, false, "memory.commit", "Invalid lock token");
-    refuse(turn, DUR_TURN_LEASE_LOST);
-    return NULL;
-}
-
-static bool check_position(const dur__mem_execution *execution, dur_turn_commit *turn) {
-    uint64_t last = dur__mem_last_event(execution);
-    if (turn->expected_last == DUR_NOT_COMPARED || turn->expected_last == last) return true;
-    dur_error_set(&turn->error, DUR_ECONFLICT, false, "memory.commit",
-                  "the last event of execution %llu is %llu, not %llu", (unsigned long long)turn->execution_id,
-                  (unsigned long long)last, (unsigned long long)turn->expected_last);
-    return refuse(turn, DUR_TURN_POSITION);
-}
-
-static bool check_work(dur__mem *mem, const dur__mem_instance *instance, dur_arena *arena, dur_turn_commit *turn) {
-    const dur_worker_claim **lost = NULL;
-    for (size_t i = 0; i < turn->worker_consumed_count; i++) {
-        const dur_worker_claim *claim = &turn->worker_consumed[i];
-        if (dur__mem_work_claimed(mem, claim, instance->id) != NULL) continue;
-        if (lost == NULL && arena != NULL)
-            lost = dur_arena_alloc(arena, turn->worker_consumed_count * sizeof(dur_worker_claim *));
-        if (lost != NULL) lost[turn->lost_work_count] = claim;
-        turn->lost_work_count++;
-    }
-    if (turn->lost_work_count == 0) return true;
-    turn->lost_work = lost;
-    dur_error_set(&turn->error, DUR_ELEASE, false, "memory.commit", "%zu worker rows are gone or locked by another",
-                  turn->lost_work_count);
-    return refuse(turn, DUR_TURN_WORK_LOST);
-}
-
-static bool check_events(const dur__mem_execution *execution, dur_turn_commit *turn) {
-    if (dur__mem_events_check(execution, turn->events, turn->event_count, &turn->error) == DUR_OK) return true;
-    return refuse(turn, turn->error.code == DUR_EINVAL ? DUR_TURN_STORE : DUR_TURN_POSITION);
+    if (check(d, DUR__TURN_MEANT, same)) return true;
+    REFUSE(d, DUR__TURN_MEANT, "the instance is another one, or has begun");
+    return false;
 }
 
 static bool is_meant(const dur__mem_instance *parent, uint64_t birth) {
@@ -71,37 +99,36 @@ static bool is_meant(const dur__mem_instance *parent, uint64_t birth) {
     return birth == 0 || parent->birth == birth || (parent->birth == 0 && parent->event_count > 0);
 }
 
-static void note_cancel(dur__mem *mem, dur__mem_message *message, void *arg) {
-    (void)mem;
-    *(bool *)arg |= message->kind == DUR_WORK_CANCEL_INSTANCE;
+static bool check_parent(deciding *d) {
+    const dur_execution_metadata *metadata = &d->turn->metadata;
+    bool there = !d->facts.compares_parent ||
+                 is_meant(dur__mem_find(d->mem, metadata->parent_instance_id), metadata->parent_birth);
+    if (check(d, DUR__TURN_PARENT, there)) return true;
+    REFUSE(d, DUR__TURN_PARENT, "the parent %s not found", metadata->parent_instance_id);
+    return false;
 }
 
-/* Whoever takes an instance over has looked at it before. */
-static bool check_meant(dur__mem *mem, dur__mem_instance *instance, dur_turn_commit *turn) {
-    bool cancelled = false, same = true;
-    if (!turn->take_over) return true;
-    if (turn->if_uncancelled) dur__mem_each_message(mem, instance, note_cancel, &cancelled);
-    if (cancelled) {
-        dur_error_set(&turn->error, DUR_ELEASE, false, "memory.commit", "somebody has asked the instance to end");
-        return refuse(turn, DUR_TURN_LEASE_LOST);
+static bool check_work(deciding *d) {
+    dur_turn_commit *turn = d->turn;
+    const dur_worker_claim **lost = NULL;
+    for (size_t i = 0; i < turn->worker_consumed_count; i++) {
+        const dur_worker_claim *claim = &turn->worker_consumed[i];
+        if (dur__mem_work_claimed(d->mem, claim, d->instance->id) != NULL) continue;
+        if (lost == NULL && d->arena != NULL)
+            lost = dur_arena_alloc(d->arena, turn->worker_consumed_count * sizeof(dur_worker_claim *));
+        if (lost != NULL) lost[turn->lost_work_count] = claim;
+        turn->lost_work_count++;
     }
-    if (turn->if_suspended != NULL && !dur__str_eq(instance->suspended, turn->if_suspended)) same = false;
-    if (same && turn->metadata.birth != 0 && instance->birth != 0) same = turn->metadata.birth == instance->birth;
-    for (size_t i = 0; same && turn->consume_listed && i < turn->consumed_count; i++) {
-        const dur__mem_message *message = dur__map_get_u64(&mem->messages, turn->consumed[i]);
-        same = message != NULL && message->instance == instance;
-    }
-    if (same) return true;
-    dur_error_set(&turn->error, DUR_ECONFLICT, false, "memory.commit", "the instance is another one, or has begun");
-    return refuse(turn, DUR_TURN_POSITION);
+    if (check(d, DUR__TURN_WORK, turn->lost_work_count == 0)) return true;
+    turn->lost_work = lost;
+    REFUSE(d, DUR__TURN_WORK, "%zu worker rows are gone or locked by another", turn->lost_work_count);
+    return false;
 }
 
-static bool check_parent(dur__mem *mem, dur_turn_commit *turn) {
-    const char *parent = turn->metadata.parent_instance_id;
-    if (!turn->needs_parent || parent == NULL) return true;
-    if (is_meant(dur__mem_find(mem, parent), turn->metadata.parent_birth)) return true;
-    dur_error_set(&turn->error, DUR_ENOTFOUND, false, "memory.commit", "the parent %s not found", parent);
-    return refuse(turn, DUR_TURN_ORPHAN);
+static bool check_events(deciding *d) {
+    const dur_turn_commit *turn = d->turn;
+    return check(d, DUR__TURN_NEW_EVENTS,
+                 dur__mem_events_check(d->execution, turn->events, turn->event_count, &d->turn->error) == DUR_OK);
 }
 
 /* ---- changes ----------------------------------------------------------------------------------------------------- */
@@ -147,14 +174,13 @@ static void never_started(dur__mem *mem, dur__mem_instance *instance) {
     dur__mem_all_count(instance);
 }
 
-static void consume(dur__mem *mem, dur__mem_instance *instance, const dur_turn_commit *turn) {
-    if (!turn->consume_listed) {
-        if (dur__mem_leased(instance) && !turn->take_over) dur__mem_each_given(mem, instance, message_drop, NULL);
-    } else {
-        for (size_t i = 0; i < turn->consumed_count; i++) {
-            dur__mem_message *message = dur__map_get_u64(&mem->messages, turn->consumed[i]);
-            if (message != NULL && message->instance == instance) dur__mem_message_free(mem, message);
-        }
+static void consume(dur__mem *mem, dur__mem_instance *instance, const dur_turn_commit *turn,
+                    const dur__turn_facts *facts) {
+    DUR_ASSERT(!facts->takes_given || dur__mem_leased(instance)); /* its token was compared */
+    if (facts->takes_given) dur__mem_each_given(mem, instance, message_drop, NULL);
+    for (size_t i = 0; turn->consume_listed && i < turn->consumed_count; i++) {
+        dur__mem_message *message = dur__map_get_u64(&mem->messages, turn->consumed[i]);
+        if (message != NULL && message->instance == instance) dur__mem_message_free(mem, message);
     }
     for (size_t i = 0; i < turn->worker_consumed_count; i++) {
         dur__mem_work *work = dur__mem_work_claimed(mem, &turn->worker_consumed[i], instance->id);
@@ -182,13 +208,6 @@ static void drop_timers(dur__mem *mem, dur__mem_instance *instance, const dur_tu
     }
 }
 
-/* A turn that only gives a lease back, or moves flags, must not bring an execution into being; the seeds' ack does. */
-static bool writes_execution(const dur_turn_commit *turn) {
-    const dur_execution_metadata *metadata = &turn->metadata;
-    return turn->event_count > 0 || metadata->status != DUR_STATUS_NONE || metadata->has_pinned_version ||
-           metadata->orchestration_name != NULL || !(turn->consume_listed || turn->take_over);
-}
-
 static void end_execution(dur__mem *mem, dur__mem_instance *instance, dur__mem_execution *execution,
                           const dur_execution_metadata *metadata) {
     execution->status = metadata->status;
@@ -203,24 +222,25 @@ static void end_execution(dur__mem *mem, dur__mem_instance *instance, dur__mem_e
 }
 
 static void write_events(dur__mem_instance *instance, dur__mem_execution *execution, const dur_turn_commit *turn) {
-    const dur_event_row *status = NULL;
+    const dur_event_row *status = dur__turn_custom_status(turn);
     dur__mem_events_add(instance, execution, turn->events, turn->event_count);
-    for (size_t i = 0; i < turn->event_count; i++) {
-        if (turn->events[i].kind == DUR_EVENT_CUSTOM_STATUS_UPDATED)
-            status = &turn->events[i];
-        else
-            dur__mem_kv_apply(instance, &turn->events[i]);
-    }
+    for (size_t i = 0; i < turn->event_count; i++)
+        dur__mem_kv_apply(instance, &turn->events[i]);
     if (status == NULL) return;
     dur__mem_set_text(&instance->custom_status, status->value);
     instance->custom_status_version++;
 }
 
-static void write_execution(dur__mem *mem, dur__mem_instance *instance, const dur_turn_commit *turn) {
+static void write_execution(dur__mem *mem, dur__mem_instance *instance, const dur_turn_commit *turn,
+                            const dur__turn_facts *facts) {
     const dur_execution_metadata *metadata = &turn->metadata;
-    dur__mem_row(mem, instance, metadata);
-    if (!turn->give_back) dur__mem_handler(instance, metadata);
-    if (turn->execution_id == 0 || turn->give_back || !writes_execution(turn)) return;
+    /* Nothing of a turn is left out in silence. */
+    DUR_ASSERT(facts->writes || (turn->event_count == 0 && !facts->names && !metadata->has_pinned_version &&
+                                 metadata->status == DUR_STATUS_NONE));
+    if (!facts->writes) return;
+    DUR_ASSERT(turn->execution_id != 0 && !facts->uncounts && !facts->never_was);
+    if (facts->names) dur__mem_row(mem, instance, metadata);
+    dur__mem_handler(instance, metadata);
     dur__mem_execution *execution = dur__mem_execution_make(mem, instance, turn->execution_id);
     execution->has_row = true;
     if (metadata->has_pinned_version) {
@@ -229,6 +249,8 @@ static void write_execution(dur__mem *mem, dur__mem_instance *instance, const du
     }
     write_events(instance, execution, turn);
     if (metadata->status != DUR_STATUS_NONE) end_execution(mem, instance, execution, metadata);
+    DUR_ASSERT(!facts->ends_instance || instance->handler == NULL);
+    DUR_ASSERT(!facts->ends_execution || execution->completed_at_ms == mem->now_ms);
 }
 
 static void write_work(dur__mem *mem, const dur__mem_instance *instance, const dur_turn_commit *turn) {
@@ -236,7 +258,8 @@ static void write_work(dur__mem *mem, const dur__mem_instance *instance, const d
         dur_turn_work *item = &turn->worker_items[i];
         dur__mem_work *work = dur__mem_work_add(mem, &item->message);
         item->row_id = work->id;
-        item->locked = item->lock_token != NULL && dur__mem_work_lock_eagerly(mem, work, turn, item->lock_token);
+        const char *token = dur__turn_eager(turn, item);
+        item->locked = token != NULL && dur__mem_work_lock_eagerly(mem, work, turn, token);
         dur__mem_work_place(mem, work);
     }
     for (size_t i = 0; i < turn->cancelled_count; i++) {
@@ -259,78 +282,69 @@ static void write_work(dur__mem *mem, const dur__mem_instance *instance, const d
     }
 }
 
+static void attempt_uncount(dur__mem *mem, dur__mem_message *message, void *arg) {
+    (void)mem, (void)arg;
+    dur__mem_uncount(message);
+}
+
 static void attempt_clear(dur__mem *mem, dur__mem_message *message, void *arg) {
-    (void)mem;
-    const bool *give_back = arg;
-    if (*give_back)
-        dur__mem_uncount(message);
-    else if (message->counted)
-        message->attempts = 0; /* a turn that saw it has been committed */
+    (void)mem, (void)arg;
+    if (message->counted) message->attempts = 0; /* a turn that saw it has been committed */
 }
 
-static bool is_release(const dur_turn_commit *turn) {
-    return turn->execution_id == 0 && !turn->set_suspended && !turn->take_over;
-}
-
-static void end_lease(dur__mem *mem, dur__mem_instance *instance, dur__mem_lane *lane, dur_turn_commit *turn) {
+/* Of the acquisition, and of the messages that it brought and that are left. */
+static void count(dur__mem *mem, dur__mem_instance *instance, const dur__turn_facts *facts) {
+    DUR_ASSERT(!(facts->uncounts && facts->clears_counts));
+    DUR_ASSERT(facts->uncounts || facts->clears_counts || facts->is_release);
     bool first_commit = instance->acquisitions > 0;
-    bool keep = turn->keep_lease && !turn->take_over && turn->suspended == NULL;
-    bool give_back = turn->give_back;
-    bool failed = is_release(turn) && !give_back && turn->seen_id == 0 && turn->seen_now_ms == 0;
-    if ((first_commit || !keep) && !failed) dur__mem_each_given(mem, instance, attempt_clear, &give_back);
-    if (give_back) {
-        if (instance->acquisitions > 0) instance->acquisitions--;
-    } else if (!failed) {
-        instance->acquisitions = 0;
-    }
-    if (turn->set_suspended) {
-        dur__mem_set_text(&instance->suspended, turn->suspended);
-        if (turn->suspended == NULL) dur__mem_all_count(instance);
-    }
-    turn->lease_kept = keep;
-    if (keep) {
+    dur__mem_message_fn *change = facts->uncounts ? attempt_uncount : facts->clears_counts ? attempt_clear : NULL;
+    if (change != NULL && (first_commit || !facts->keeps)) dur__mem_each_given(mem, instance, change, NULL);
+    if (facts->uncounts && instance->acquisitions > 0) instance->acquisitions--;
+    if (facts->clears_counts) instance->acquisitions = 0;
+}
+
+static void end_lease(dur__mem *mem, dur__mem_instance *instance, dur__mem_lane *lane, dur_turn_commit *turn,
+                      const dur__turn_facts *facts) {
+    count(mem, instance, facts);
+    DUR_ASSERT(!(facts->suspends && facts->resumes) && !(facts->suspends && facts->keeps));
+    if (facts->suspends || facts->resumes) dur__mem_set_text(&instance->suspended, turn->suspended);
+    if (facts->resumes) dur__mem_all_count(instance);
+    turn->lease_kept = facts->keeps;
+    if (facts->keeps) {
+        DUR_ASSERT(facts->seen_id == 0 && facts->seen_now_ms == 0 && facts->delay_ms == 0);
         dur__mem_lease_hold(mem, instance, dur__mem_owner_find(mem, turn->owner), lane);
-    } else if (turn->take_over) {
+    } else if (facts->take_over) {
         if (dur__mem_leased(instance)) dur__mem_lease_lost(mem, instance);
     } else {
-        dur__mem_lease_end(mem, instance, turn->seen_id, turn->seen_now_ms);
-        instance->not_before_ms = dur__mem_wall_after(mem, turn->delay_ms);
+        dur__mem_lease_end(mem, instance, facts->seen_id, facts->seen_now_ms);
+        instance->not_before_ms = dur__mem_wall_after(mem, facts->delay_ms);
     }
+    DUR_ASSERT(dur__mem_leased(instance) == facts->keeps);
+}
+
+static bool has_begun(const dur__mem_instance *instance) {
+    return instance->has_row || instance->event_count > 0;
 }
 
 void dur__mem_commit(dur__mem *mem, dur__mem_lane *lane, dur_arena *arena, dur_turn_commit *turn) {
-    turn->fault = DUR_TURN_FINE;
-    dur_error_clear(&turn->error);
-    turn->lease_kept = false;
-    turn->lost_work = NULL;
-    turn->lost_work_count = 0;
-    for (size_t i = 0; i < turn->worker_item_count; i++) {
-        turn->worker_items[i].locked = false;
-        turn->worker_items[i].row_id = 0;
-    }
-    dur__mem_instance *instance = turn_instance(mem, turn);
-    if (instance == NULL) return;
-    const dur__mem_execution *execution = dur__mem_execution_find(instance, turn->execution_id);
-    if (!check_position(execution, turn) || !check_meant(mem, instance, turn) || !check_parent(mem, turn) ||
-        !check_work(mem, instance, arena, turn) || !check_events(execution, turn))
-        return;
-    if (turn->event_count > 0 && turn->execution_id == 0) {
-        dur_error_set(&turn->error, DUR_EINVAL, false, "memory.commit", "events need an execution id");
-        refuse(turn, DUR_TURN_STORE);
-        return;
-    }
+    DUR_ASSERT(dur__turn_invalid(turn) == NULL && turn->fault == DUR_TURN_FINE && turn->lost_work_count == 0);
+    dur__turn_facts facts = dur__turn_facts_of(turn);
+    deciding d = { .mem = mem, .arena = arena, .turn = turn, .facts = facts };
+    if (!check_lease(&d)) return;
+    d.execution = dur__mem_execution_find(d.instance, turn->execution_id);
+    if (!check_position(&d) || !check_meant(&d) || !check_parent(&d) || !check_work(&d) || !check_events(&d)) return;
 
     /* Nothing below can refuse.  The instance outlives the calls: a lease or its own row holds it. */
-    bool never = turn->remove_work && turn->execution_id == 0;
-    if (turn->remove_work && !never) remove_work(mem, instance);
-    consume(mem, instance, turn);
-    if (never && !instance->has_row && instance->event_count == 0) never_started(mem, instance);
-    if (turn->execution_id == 0 && turn->consumed_count > 0 && !instance->has_row && instance->event_count == 0)
-        next_start_says(instance);
-    write_execution(mem, instance, turn);
+    dur__mem_instance *instance = d.instance;
+    DUR_ASSERT(facts.take_over || dur__mem_leased(instance));
+    if (facts.removes_work) remove_work(mem, instance);
+    consume(mem, instance, turn, &facts);
+    if (facts.never_was && !has_begun(instance)) never_started(mem, instance);
+    if (facts.takes_start && !has_begun(instance)) next_start_says(instance);
+    write_execution(mem, instance, turn, &facts);
     write_work(mem, instance, turn);
     drop_timers(mem, instance, turn);
-    end_lease(mem, instance, lane, turn);
+    end_lease(mem, instance, lane, turn, &facts);
     instance->updated_at_ms = mem->now_ms;
     dur__mem_changed(mem, instance);
     dur__mem_settle(mem, instance);
@@ -338,11 +352,11 @@ void dur__mem_commit(dur__mem *mem, dur__mem_lane *lane, dur_arena *arena, dur_t
 
 int dur__mem_ack_orchestration_item(dur_provider *self, dur_turn_commit *turn, dur_error *err) {
     dur__mem *mem = dur__mem_of(self);
-    dur_turn_commit plain = dur__plain_turn(turn);
     dur__mem_enter(mem);
-    dur__mem_commit(mem, NULL, NULL, &plain);
+    dur__mem_commit(mem, NULL, NULL, turn);
     dur__mem_leave(mem);
-    return dur__plain_turn_answer(turn, &plain, err);
+    if (err != NULL) *err = turn->error;
+    return (int)turn->error.code;
 }
 
 int dur__mem_commit_turns(dur_provider *self, dur_turn_commit *turns, size_t count, dur_error *err) {

@@ -59,7 +59,7 @@ bool dur__pg_lane_is_calm(const dur__pg_lane *lane) {
 
 /* Its execution stands in its row; else there is another row to write. */
 bool dur__pg_ends_calmly(const dur__pg_lane *lane, const dur_turn_commit *turn) {
-    return dur__pg_lane_is_calm(lane) && dur__pg_turn_ends(turn) && dur__pg_status_event(turn) == NULL &&
+    return dur__pg_lane_is_calm(lane) && dur__pg_turn_ends(turn) && dur__turn_custom_status(turn) == NULL &&
            dur__pg_row_known(lane, turn) && dur__pg_execution_in_row(lane, turn);
 }
 
@@ -94,7 +94,7 @@ static void send_births(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane
         columns[i] = i == EXECUTION || i == LAST || i >= CUSTOM_VERSION ? dur__pg_array_i64() : dur__pg_array_text();
     for (size_t i = 0; i < count; i++) {
         const dur_turn_commit *turn = turns[i];
-        const dur_event_row *custom = dur__pg_status_event(turn);
+        const dur_event_row *custom = dur__turn_custom_status(turn);
         dur__pg_add_text(&id, turn->instance);
         dur__pg_add_text(&columns[TOKEN], turn->lock_token);
         dur__pg_add_i64(&columns[EXECUTION], (int64_t)turn->execution_id);

@@ -1,7 +1,6 @@
 /*
  * pg_commit.c: committing turns: whole batches, the halves of one that was refused, and why a single turn is refused.
  */
-#include "provider/plain_turn.h"
 #include "provider/postgres/pg_internal.h"
 
 static void refuse(dur_turn_commit *turn, dur_turn_fault fault) {
@@ -28,7 +27,9 @@ static const char why_sql[] =
     " AND " DUR__PG_IS_MEANT("p", "$6::bigint") "), coalesce(i.birth = nullif($7::bigint, 0), true) AND"
     " i.suspended IS NOT DISTINCT FROM coalesce($9::text, i.suspended) AND NOT EXISTS (SELECT 1"
     " FROM unnest($8::bigint[]) AS c(id) WHERE NOT EXISTS (SELECT 1 FROM @queue q WHERE q.instance_id ="
-    " i.instance_id AND q.id = c.id)) FROM @instances i WHERE i.instance_id = $2::text";
+    " i.instance_id AND q.id = c.id)), ($10::bigint & 1) <> 0 AND i.token IS NOT NULL AND (i.owner IS NOT NULL OR"
+    " i.expires_at > #now), ($10::bigint & 2) <> 0 AND EXISTS (SELECT 1 FROM @queue q WHERE q.instance_id ="
+    " i.instance_id AND q.kind = " DUR__PG_CANCEL ") FROM @instances i WHERE i.instance_id = $2::text";
 /* clang-format on */
 static const char why_work_sql[] =
     "SELECT EXISTS (SELECT 1 FROM @worker w WHERE w.token = c.token AND w.instance_id = $2::text AND (c.id = 0 OR"
@@ -49,47 +50,45 @@ static void read_lost_work(const PGresult *rows, dur_arena *arena, dur_turn_comm
     turn->lost_work = lost;
 }
 
+/* The first check that does not hold; DUR__TURN_CHECKS: all do. */
+static dur__turn_check first_refusal(const dur_turn_commit *turn, const PGresult *row, const char *sqlstate) {
+    const bool fails[DUR__TURN_CHECKS] = {
+        [DUR__TURN_TOKEN] = !turn->take_over && (PQntuples(row) == 0 || !dur__pg_get_bool(row, 0, 0)),
+        [DUR__TURN_EXISTS] = turn->take_over && (PQntuples(row) == 0 || !dur__pg_get_bool(row, 0, 0)),
+        [DUR__TURN_UNLEASED] = PQntuples(row) > 0 && dur__pg_get_bool(row, 0, 4),
+        [DUR__TURN_UNCANCELLED] = PQntuples(row) > 0 && dur__pg_get_bool(row, 0, 5),
+        [DUR__TURN_LAST_EVENT] = PQntuples(row) > 0 && turn->expected_last != DUR_NOT_COMPARED &&
+                                 turn->expected_last != dur__pg_get_u64(row, 0, 1),
+        [DUR__TURN_MEANT] = PQntuples(row) > 0 && !dur__pg_get_bool(row, 0, 3),
+        [DUR__TURN_PARENT] = PQntuples(row) > 0 && !dur__pg_get_bool(row, 0, 2),
+        [DUR__TURN_WORK] = turn->lost_work_count > 0,
+        [DUR__TURN_NEW_EVENTS] = strcmp(sqlstate, "23505") == 0,
+    };
+    int check = 0;
+    while (check < DUR__TURN_CHECKS && !fails[check])
+        check++;
+    return (dur__turn_check)check;
+}
+
 static void say_why(dur_turn_commit *turn, const dur__pg_batch *refused, const PGresult *row, const PGresult *works,
                     dur_arena *arena) {
-    if (PQntuples(row) == 0 || !dur__pg_get_bool(row, 0, 0)) {
-        if (turn->take_over)
-            dur_error_set(&turn->error, DUR_ENOTFOUND, false, "postgres.commit", "instance not found");
-        else
-            dur_error_set(&turn->error, DUR_ELEASE, false, "postgres.commit", "Invalid lock token");
-        refuse(turn, DUR_TURN_LEASE_LOST);
-        return;
-    }
-    uint64_t last = dur__pg_get_u64(row, 0, 1);
-    if (turn->expected_last != DUR_NOT_COMPARED && turn->expected_last != last) {
-        dur_error_set(&turn->error, DUR_ECONFLICT, false, "postgres.commit",
-                      "the last event of execution %llu is %llu, not %llu", (unsigned long long)turn->execution_id,
-                      (unsigned long long)last, (unsigned long long)turn->expected_last);
-        refuse(turn, DUR_TURN_POSITION);
-        return;
-    }
-    if (!dur__pg_get_bool(row, 0, 3)) {
-        dur_error_set(&turn->error, DUR_ECONFLICT, false, "postgres.commit",
-                      "the instance is another one, or has begun");
-        refuse(turn, DUR_TURN_POSITION);
-        return;
-    }
-    if (!dur__pg_get_bool(row, 0, 2)) {
-        dur_error_set(&turn->error, DUR_ENOTFOUND, false, "postgres.commit", "the parent %s not found",
-                      turn->metadata.parent_instance_id);
-        refuse(turn, DUR_TURN_ORPHAN);
-        return;
-    }
+    static const char *const words[DUR__TURN_CHECKS] = {
+        [DUR__TURN_TOKEN] = "Invalid lock token",
+        [DUR__TURN_EXISTS] = "instance not found",
+        [DUR__TURN_UNLEASED] = "the instance is leased",
+        [DUR__TURN_UNCANCELLED] = "somebody has asked the instance to end",
+        [DUR__TURN_LAST_EVENT] = "the history does not end with the event that the turn expects",
+        [DUR__TURN_MEANT] = "the instance is another one, or has begun",
+        [DUR__TURN_PARENT] = "the parent was not found",
+        [DUR__TURN_WORK] = "worker rows are gone or locked by another",
+        [DUR__TURN_NEW_EVENTS] = "duplicate event",
+    };
     read_lost_work(works, arena, turn);
-    if (turn->lost_work_count > 0) {
-        dur_error_set(&turn->error, DUR_ELEASE, false, "postgres.commit",
-                      "%zu worker rows are gone or locked by another", turn->lost_work_count);
-        refuse(turn, DUR_TURN_WORK_LOST);
-    } else if (strcmp(refused->sqlstate, "23505") == 0) {
-        dur_error_set(&turn->error, DUR_ECONFLICT, false, "postgres.commit", "duplicate event");
-        refuse(turn, DUR_TURN_POSITION);
-    } else if (strcmp(refused->sqlstate, "22012") == 0 && turn->take_over && turn->if_unleased) {
-        dur_error_set(&turn->error, DUR_ELEASE, false, "postgres.commit", "the instance is leased");
-        refuse(turn, DUR_TURN_LEASE_LOST);
+    dur__turn_check check = first_refusal(turn, row, refused->sqlstate);
+    if (check != DUR__TURN_WORK) turn->lost_work = NULL, turn->lost_work_count = 0;
+    if (check < DUR__TURN_CHECKS) {
+        dur_error_set(&turn->error, dur__turn_code_of(check), false, "postgres.commit", "%s", words[check]);
+        refuse(turn, dur__turn_fault_of(check));
     } else if (strcmp(refused->sqlstate, "22012") == 0) { /* it changed between the two looks */
         dur_error_set(&turn->error, DUR_EBUSY, true, "postgres.commit", "the instance changed while it was committed");
         refuse(turn, DUR_TURN_STORE);
@@ -119,7 +118,8 @@ static void find_why(dur__pg *store, dur__pg_conn *conn, dur_arena *arena, dur_t
     dur__pg_i64(&args, (int64_t)turn->metadata.parent_birth);
     dur__pg_i64(&args, turn->take_over ? (int64_t)turn->metadata.birth : 0);
     dur__pg_array_arg(&args, &taken);
-    dur__pg_text(&args, turn->take_over ? turn->if_suspended : NULL);
+    dur__pg_text(&args, turn->if_suspended);
+    dur__pg_i64(&args, (turn->if_unleased ? 1 : 0) | (turn->if_uncancelled ? 2 : 0));
     int row = dur__pg_batch_add(&batch, why_sql, &args);
     dur__pg_args_begin(store, &args);
     dur__pg_text(&args, turn->instance);
@@ -182,11 +182,10 @@ static int commit_some(dur__pg *store, dur_turn_commit *turns, size_t count, dur
     bool *found = dur_arena_zalloc(arena, count + 1);
     size_t valid_count = 0;
     int code = DUR_OK;
-    dur__pg_turns_reset(turns, count);
     for (size_t i = 0; code == DUR_OK && i < count; i++) {
         found[i] = turns[i].instance == NULL && turns[i].lock_token != NULL;
         if (found[i]) code = instance_of_token(store, arena, turns[i].lock_token, &turns[i].instance, err);
-        if (code == DUR_OK && dur__pg_turn_valid(NULL, &turns[i])) valid[valid_count++] = &turns[i];
+        if (code == DUR_OK && dur__pg_turn_found(NULL, &turns[i])) valid[valid_count++] = &turns[i];
     }
     if (code == DUR_OK && valid_count > 0) code = dur__pg_borrow(store, &conn, err);
     if (code == DUR_OK && valid_count > 0) {
@@ -205,12 +204,12 @@ int dur__pg_commit_turns(dur_provider *self, dur_turn_commit *turns, size_t coun
 }
 
 int dur__pg_ack_orchestration_item(dur_provider *self, dur_turn_commit *turn, dur_error *err) {
-    dur_turn_commit plain = dur__plain_turn(turn);
-    int code = commit_some(dur__pg_of(self), &plain, 1, err);
-    if (code != DUR_OK) {
-        turn->fault = DUR_TURN_STORE;
-        if (err != NULL) turn->error = *err;
-        return code;
+    int code = commit_some(dur__pg_of(self), turn, 1, err);
+    if (code == DUR_OK) {
+        if (err != NULL) *err = turn->error;
+        return (int)turn->error.code;
     }
-    return dur__plain_turn_answer(turn, &plain, err);
+    turn->fault = DUR_TURN_STORE;
+    if (err != NULL) turn->error = *err;
+    return code;
 }

@@ -164,9 +164,7 @@ static dur__pg_request *taken(const dur__pg_lane *lane, const char *token) {
 /* The first turn of a start that this lane has. */
 bool dur__pg_start_valid(const dur__pg_lane *lane, dur_turn_commit *turn) {
     const dur__pg_request *request = lane != NULL && turn->lock_token != NULL ? taken(lane, turn->lock_token) : NULL;
-    if (request != NULL && strcmp(request->start->item->instance, turn->instance) == 0 && turn->execution_id != 0 &&
-        turn->metadata.orchestration_name != NULL && turn->metadata.orchestration_version != NULL)
-        return true;
+    if (request != NULL && strcmp(request->start->item->instance, turn->instance) == 0) return true;
     dur_error_set(&turn->error, DUR_ELEASE, false, "postgres.commit", "Invalid lock token: no lane has such a start");
     turn->fault = DUR_TURN_LEASE_LOST;
     return false;

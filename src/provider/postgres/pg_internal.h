@@ -16,6 +16,7 @@
 #include "base/map.h"
 #include "base/thread.h"
 #include "provider/postgres/pg_methods.h"
+#include "provider/turn.h"
 
 #include <durite/postgres.h>
 #include <durite/sys/provider_methods.h>
@@ -381,7 +382,6 @@ int dur__pg_start_on(dur__pg_conn *conn, const dur_message *item, dur_exists_pol
 int dur__pg_existing_on(dur__pg_conn *conn, const dur_message *item, uint64_t delay_ms, dur_error *err);
 
 /* pg_turn.c: the commit */
-void dur__pg_turns_reset(dur_turn_commit *turns, size_t count);
 bool dur__pg_turn_keeps(const dur_turn_commit *turn); /* the lease */
 /* … and messages or keys that an end must see to; usual: its timers are the lane's. */
 bool dur__pg_turn_leaves_more(const dur_turn_commit *turn, bool usual);
@@ -447,7 +447,8 @@ void dur__pg_held_up_forget(dur__pg_lane *lane);
 /* All of them, the halves where a batch is refused; each turn has its answer. */
 void dur__pg_turns_commit(dur__pg *store, dur__pg_conn *conn, dur__pg_lane *lane, dur_arena *arena,
                           dur_turn_commit **turns, size_t count);
-bool dur__pg_turn_valid(const dur__pg_lane *lane, dur_turn_commit *turn);
+/* Which instance it is of is known, and the start that it writes is one of the lane's; false: it is refused. */
+bool dur__pg_turn_found(const dur__pg_lane *lane, dur_turn_commit *turn);
 void dur__pg_turn_failed(dur_turn_commit *turn, const dur_error *err);
 bool dur__pg_refused(const dur__pg_batch *batch, int code); /* a comparison or a unique key, not the store */
 

@@ -126,7 +126,8 @@ static reading choose_reading(dur__pg_lane *lane, const dur_round *round, bool w
     return now_us - lane->answered_us >= (lane->store->pooler ? PROBE_APART_US : PROBE_APART_TOLD_US) ? PROBE : NOTHING;
 }
 
-/* An execution that ends for good leaves its instance to nobody; all others that let go of theirs may leave a reason. */
+/* An execution that ends for good leaves its instance to nobody; all others that let go of theirs may leave a reason.
+ */
 static bool gives_back(const dur_round *round) {
     for (size_t i = 0; i < round->turn_count; i++) {
         dur_status status = round->turns[i].metadata.status;
@@ -304,9 +305,8 @@ static void notify_of_earlier(dur__pg_lane *lane, dur__pg_batch *batch) {
 static size_t valid_turns(const dur__pg_lane *lane, dur_round *round, dur_arena *arena, dur_turn_commit ***out) {
     size_t count = 0;
     *out = dur_arena_alloc(arena, (round->turn_count + 1) * sizeof(dur_turn_commit *));
-    dur__pg_turns_reset(round->turns, round->turn_count);
     for (size_t i = 0; i < round->turn_count; i++)
-        if (dur__pg_turn_valid(lane, &round->turns[i])) (*out)[count++] = &round->turns[i];
+        if (dur__pg_turn_found(lane, &round->turns[i])) (*out)[count++] = &round->turns[i];
     return count;
 }
 

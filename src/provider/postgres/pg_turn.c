@@ -29,83 +29,33 @@ enum {
 
 /* ---- what a turn means ------------------------------------------------------------------------------------------- */
 
-/* A turn that only gives a lease back, or moves flags, must not bring an execution into being. */
 bool dur__pg_turn_writes(const dur_turn_commit *turn) {
-    const dur_execution_metadata *metadata = &turn->metadata;
-    if (turn->execution_id == 0 || turn->give_back) return false;
-    return turn->event_count > 0 || metadata->status != DUR_STATUS_NONE || metadata->has_pinned_version ||
-           metadata->orchestration_name != NULL || turn->expected_last == DUR_NOT_COMPARED;
+    return dur__turn_facts_of(turn).writes;
 }
 
 bool dur__pg_turn_keeps(const dur_turn_commit *turn) {
-    return turn->keep_lease && !turn->take_over && turn->suspended == NULL;
+    return dur__turn_facts_of(turn).keeps;
 }
 
 bool dur__pg_turn_gives_row(const dur_turn_commit *turn) {
-    return turn->metadata.orchestration_name != NULL && turn->metadata.orchestration_version != NULL;
-}
-
-const dur_event_row *dur__pg_status_event(const dur_turn_commit *turn) {
-    const dur_event_row *found = NULL;
-    for (size_t i = 0; i < turn->event_count; i++)
-        if (turn->events[i].kind == DUR_EVENT_CUSTOM_STATUS_UPDATED) found = &turn->events[i];
-    return found;
-}
-
-/* A release that says nothing: the handler may have crashed, so its counts stay. */
-static bool failed_release(const dur_turn_commit *turn) {
-    return turn->execution_id == 0 && !turn->set_suspended && !turn->take_over && !turn->give_back &&
-           turn->seen_id == 0 && turn->seen_now_ms == 0;
-}
-
-static bool ends_for_good(const dur_turn_commit *turn) {
-    return turn->metadata.status == DUR_STATUS_COMPLETED || turn->metadata.status == DUR_STATUS_FAILED;
+    return dur__turn_facts_of(turn).names;
 }
 
 int64_t dur__pg_turn_flags(const dur_turn_commit *turn) {
-    bool writes = dur__pg_turn_writes(turn);
-    return (writes ? WRITES : 0) | (writes && turn->event_count > 0 ? HAS_EVENTS : 0) |
-           (dur__pg_turn_gives_row(turn) ? GIVES_ROW : 0) |
-           (writes && dur__pg_status_event(turn) != NULL ? SETS_STATUS : 0) | (dur__pg_turn_keeps(turn) ? KEEPS : 0) |
-           (turn->give_back ? GIVES_BACK : 0) | (turn->take_over ? TAKES_OVER : 0) |
-           (turn->if_unleased ? IF_UNLEASED : 0) | (ends_for_good(turn) ? ENDS : 0) |
-           (turn->set_suspended ? SUSPENDS : 0) | (failed_release(turn) ? FAILED : 0);
+    dur__turn_facts facts = dur__turn_facts_of(turn);
+    return (facts.writes ? WRITES : 0) | (turn->event_count > 0 ? HAS_EVENTS : 0) | (facts.names ? GIVES_ROW : 0) |
+           (dur__turn_custom_status(turn) != NULL ? SETS_STATUS : 0) | (facts.keeps ? KEEPS : 0) |
+           (facts.uncounts ? GIVES_BACK : 0) | (facts.take_over ? TAKES_OVER : 0) |
+           (turn->if_unleased ? IF_UNLEASED : 0) | (facts.ends_instance ? ENDS : 0) |
+           (facts.suspends || facts.resumes ? SUSPENDS : 0) | (!facts.uncounts && !facts.clears_counts ? FAILED : 0);
 }
 
-void dur__pg_turns_reset(dur_turn_commit *turns, size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        turns[i].fault = DUR_TURN_FINE;
-        dur_error_clear(&turns[i].error);
-        turns[i].lease_kept = false;
-        turns[i].lost_work = NULL;
-        turns[i].lost_work_count = 0;
-        for (size_t k = 0; k < turns[i].worker_item_count; k++) {
-            turns[i].worker_items[k].locked = false;
-            turns[i].worker_items[k].row_id = 0;
-        }
-    }
-}
-
-static bool refuse(dur_turn_commit *turn, dur_turn_fault fault) {
-    turn->fault = fault;
+bool dur__pg_turn_found(const dur__pg_lane *lane, dur_turn_commit *turn) {
+    DUR_ASSERT(dur__turn_invalid(turn) == NULL && turn->fault == DUR_TURN_FINE);
+    if (turn->instance != NULL) return !turn->writes_start || dur__pg_start_valid(lane, turn);
+    turn->fault = dur__turn_fault_of(DUR__TURN_TOKEN);
+    dur_error_set(&turn->error, dur__turn_code_of(DUR__TURN_TOKEN), false, "postgres.commit", "Invalid lock token");
     return false;
-}
-
-bool dur__pg_turn_valid(const dur__pg_lane *lane, dur_turn_commit *turn) {
-    if (turn->instance == NULL) {
-        dur_error_set(&turn->error, DUR_ELEASE, false, "postgres.commit", "Invalid lock token");
-        return refuse(turn, DUR_TURN_LEASE_LOST);
-    }
-    if (turn->event_count > 0 && turn->execution_id == 0) {
-        dur_error_set(&turn->error, DUR_EINVAL, false, "postgres.commit", "events need an execution id");
-        return refuse(turn, DUR_TURN_STORE);
-    }
-    for (size_t i = 0; i < turn->event_count; i++) {
-        if (turn->events[i].event_id != 0) continue;
-        dur_error_set(&turn->error, DUR_EINVAL, false, "postgres.commit", "event %zu has id 0", i);
-        return refuse(turn, DUR_TURN_STORE);
-    }
-    return !turn->writes_start || dur__pg_start_valid(lane, turn);
 }
 
 /* ---- the instances' rows ----------------------------------------------------------------------------------------- */
@@ -191,7 +141,7 @@ static void send_rows(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *
         columns[i] = (i >= EXECUTION && i <= FLAGS) || i == BIRTH ? dur__pg_array_i64() : dur__pg_array_text();
     for (size_t i = 0; i < count; i++) {
         const dur_turn_commit *turn = turns[i];
-        const dur_event_row *custom = dur__pg_status_event(turn);
+        const dur_event_row *custom = dur__turn_custom_status(turn);
         dur__pg_add_text(&columns[ID], turn->instance);
         dur__pg_add_text(&columns[TOKEN], turn->lock_token);
         dur__pg_add_i64(&columns[EXECUTION], (int64_t)turn->execution_id);
@@ -240,18 +190,17 @@ void dur__pg_send_ids(dur__pg *store, dur__pg_batch *batch, const char *sql, dur
 static bool takes_over(const dur_turn_commit *turn) {
     return turn->take_over;
 }
-/* It has not begun, and its start is taken away. */
 static bool never_was(const dur_turn_commit *turn) {
-    return turn->remove_work && turn->execution_id == 0;
+    return dur__turn_facts_of(turn).never_was;
 }
 static bool removes_work(const dur_turn_commit *turn) {
-    return turn->remove_work && !never_was(turn);
+    return dur__turn_facts_of(turn).removes_work;
 }
 static bool takes_given(const dur_turn_commit *turn) {
-    return !turn->consume_listed && !turn->take_over;
+    return dur__turn_facts_of(turn).takes_given;
 }
 bool dur__pg_turn_ends(const dur_turn_commit *turn) {
-    return dur__pg_turn_writes(turn) && turn->metadata.status > DUR_STATUS_RUNNING;
+    return dur__turn_facts_of(turn).ends_execution;
 }
 
 /* ---- messages and worker rows that it takes ---------------------------------------------------------------------- */
@@ -496,7 +445,7 @@ static void send_meant(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **t
 }
 
 static bool needs_parent(const dur_turn_commit *turn) {
-    return turn->needs_parent && turn->metadata.parent_instance_id != NULL;
+    return dur__turn_facts_of(turn).compares_parent;
 }
 
 static void send_parents(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count) {

@@ -15,7 +15,6 @@ bool dur__pg_turn_ends(const dur_turn_commit *turn);   /* the execution */
 bool dur__pg_turn_gives_row(const dur_turn_commit *turn);
 int64_t dur__pg_turn_flags(const dur_turn_commit *turn);
 uint64_t dur__pg_turn_last_event(const dur_turn_commit *turn);
-const dur_event_row *dur__pg_status_event(const dur_turn_commit *turn); /* NULL: it sets no status */
 void dur__pg_add_pin(dur__pg_array *array, const dur_execution_metadata *metadata);
 
 /* … and what it takes, where it does */

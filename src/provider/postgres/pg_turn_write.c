@@ -66,8 +66,8 @@ bool dur__pg_send_sessions(dur__pg *store, dur__pg_batch *batch, dur_turn_commit
     for (size_t i = 0; i < count; i++) {
         for (size_t k = 0; k < turns[i]->worker_item_count; k++) {
             const dur_turn_work *item = &turns[i]->worker_items[k];
-            if (item->lock_token == NULL || item->message.session_id == NULL || turns[i]->session_owner == NULL ||
-                turns[i]->owner == NULL)
+            if (dur__turn_eager(turns[i], item) == NULL || item->message.session_id == NULL ||
+                turns[i]->session_owner == NULL)
                 continue;
             dur__pg_add_text(&session, item->message.session_id);
             dur__pg_add_text(&node, turns[i]->session_owner);
@@ -134,8 +134,8 @@ static const char *sole_owner(const dur__pg_lane *lane, dur_turn_commit **turns,
     for (size_t i = 0; i < count; i++) {
         for (size_t k = 0; k < rows_of(lane, turns[i]); k++) {
             const dur_turn_work *item = &turns[i]->worker_items[k];
-            if (item->lock_token == NULL || item->lock_token[0] == '\0' || item->message.session_id != NULL ||
-                turns[i]->owner == NULL || (owner != NULL && strcmp(owner, turns[i]->owner) != 0))
+            if (dur__turn_eager(turns[i], item) == NULL || item->message.session_id != NULL ||
+                (owner != NULL && strcmp(owner, turns[i]->owner) != 0))
                 return NULL;
             owner = turns[i]->owner;
         }
@@ -185,13 +185,12 @@ int dur__pg_send_work(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *
     for (size_t i = 0; i < count; i++) {
         for (size_t k = 0; k < rows_of(lane, turns[i]); k++) {
             const dur_turn_work *item = &turns[i]->worker_items[k];
-            bool locks = item->lock_token != NULL && item->lock_token[0] != '\0' && turns[i]->owner != NULL;
             dur__pg_add_text(&columns[INSTANCE], item->message.instance);
             dur__pg_add_i64(&columns[EXECUTION], (int64_t)item->message.execution_id);
             dur__pg_add_i64(&columns[ACTIVITY], (int64_t)item->message.activity_id);
             dur__pg_add_text(&columns[TAG], item->message.tag);
             dur__pg_add_text(&columns[SESSION], item->message.session_id);
-            dur__pg_add_text(&columns[TOKEN], locks ? item->lock_token : NULL);
+            dur__pg_add_text(&columns[TOKEN], dur__turn_eager(turns[i], item));
             dur__pg_add_text(&columns[OWNER], turns[i]->owner);
             dur__pg_add_text(&columns[NODE], turns[i]->session_owner);
             dur__pg_add_json(&columns[JSON], item->message.json);
@@ -333,12 +332,12 @@ void dur__pg_send_release(dur__pg *store, dur__pg_batch *batch, dur_turn_commit 
     for (size_t i = 0; i < count; i++) {
         const dur_turn_commit *turn = turns[i];
         if (dur__pg_turn_keeps(turn)) continue;
-        bool all = turn->take_over || (turn->set_suspended && turn->suspended == NULL);
+        dur__turn_facts facts = dur__turn_facts_of(turn);
         dur__pg_add_text(&id, turn->instance);
-        dur__pg_add_i64(&seen_id, all ? 0 : (int64_t)turn->seen_id);
-        dur__pg_add_i64(&seen_now, all ? 0 : dur__pg_ms(turn->seen_now_ms));
-        dur__pg_add_i64(&delay, turn->take_over ? 0 : dur__pg_ms(turn->delay_ms));
-        dur__pg_add_i64(&back, turn->give_back ? 1 : 0);
+        dur__pg_add_i64(&seen_id, (int64_t)facts.seen_id);
+        dur__pg_add_i64(&seen_now, dur__pg_ms(facts.seen_now_ms));
+        dur__pg_add_i64(&delay, dur__pg_ms(facts.delay_ms));
+        dur__pg_add_i64(&back, facts.uncounts ? 1 : 0);
     }
     bool any = delay.count > 0;
     dur__pg_args_begin(store, &args);

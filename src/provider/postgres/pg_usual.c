@@ -224,7 +224,7 @@ dur__pg_turn_kind dur__pg_kind_of_all(dur_turn_commit **turns, size_t count, con
     for (size_t i = 0; i < count; i++) {
         dur__pg_turn_kind kind = kind_of(turns[i], lane);
         if (kind == DUR__PG_UNUSUAL || dur__pg_row_in_doubt(lane, turns[i])) return DUR__PG_UNUSUAL;
-        if (kind == DUR__PG_GOES_ON && dur__pg_status_event(turns[i]) != NULL) kind = DUR__PG_IS_OVER;
+        if (kind == DUR__PG_GOES_ON && dur__turn_custom_status(turns[i]) != NULL) kind = DUR__PG_IS_OVER;
         calm = calm && is_calm(lane, turns[i], kind, count);
         if (kind == DUR__PG_IS_BORN) continue;
         if (kind > all) all = kind;
@@ -270,7 +270,7 @@ static void state_columns(dur__pg_args *args, dur_turn_commit **turns, size_t co
                                        dur__pg_array_text() };
     for (size_t i = 0; i < count; i++) {
         const dur_turn_commit *turn = turns[i];
-        const dur_event_row *custom = dur__pg_status_event(turn);
+        const dur_event_row *custom = dur__turn_custom_status(turn);
         dur__pg_add_i64(&columns[FLAGS], dur__pg_turn_flags(turn));
         dur__pg_add_text(&columns[CUSTOM], custom != NULL ? custom->value : NULL);
         dur__pg_add_i64(&columns[STATUS], (int64_t)turn->metadata.status);

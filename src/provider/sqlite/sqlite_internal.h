@@ -13,6 +13,7 @@
 #include "base/map.h"
 #include "base/thread.h"
 #include "provider/sqlite/sqlite_sql.h"
+#include "provider/turn.h"
 #include <durite/sqlite.h>
 #include <durite/sys/provider_methods.h>
 #include <sqlite3.h>
@@ -464,8 +465,8 @@ uint64_t dur__sq_after(uint64_t now, uint64_t delay);
 typedef struct dur__sq_turn_op {
     dur__sq_op op;
     dur_turn_commit *turn;
-    dur_arena *arena;   /* for lost_work; may be NULL */
-    bool plain;         /* ack_orchestration_item: optional fields are not looked at */
+    dur_arena *arena; /* for lost_work; may be NULL */
+    dur__turn_facts facts;
     dur__sq_lane *lane; /* of a round; NULL */
     /* found by run, used by done */
     uint64_t key;
@@ -480,7 +481,8 @@ typedef struct dur__sq_turn_op {
     char token[80];                    /* of a lease that began with this turn */
     uint64_t born_max_id, born_now_ms; /* … what it has seen of the queue */
 } dur__sq_turn_op;
-void dur__sq_turn_op_init(dur__sq_turn_op *self, dur_turn_commit *turn, dur_arena *arena, bool plain);
+void dur__sq_turn_op_init(dur__sq_turn_op *self, dur_turn_commit *turn, dur_arena *arena);
+int dur__sq_refuse(dur__sq_turn_op *self, dur__turn_check check, const char *text);
 int dur__sq_turn_op_answer(dur__sq_turn_op *self);
 
 typedef struct dur__sq_fetch_op {

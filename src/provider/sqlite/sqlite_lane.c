@@ -187,7 +187,7 @@ static void round_prepare(round_ops *ops, dur__sq_lane *lane, dur_arena *arena, 
     ops->acks = dur_arena_alloc(arena, round->ack_count * sizeof(*ops->acks) + 1);
     ops->list = dur_arena_alloc(arena, count * sizeof(*ops->list) + 1);
     for (size_t i = 0; i < round->turn_count; i++) {
-        dur__sq_turn_op_init(&ops->turns[i], &round->turns[i], arena, false);
+        dur__sq_turn_op_init(&ops->turns[i], &round->turns[i], arena);
         ops->turns[i].lane = lane;
         ops->list[at++] = &ops->turns[i].op;
     }

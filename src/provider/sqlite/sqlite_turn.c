@@ -6,22 +6,16 @@
  * everything that a step needs is remembered, and one sequential step costs two inserts of events, one delete and one
  * insert of a worker row.
  */
+#include "base/assert.h"
 #include "provider/dead_reason.h"
 #include "provider/sqlite/sqlite_internal.h"
 #include "provider/sqlite/sqlite_methods.h"
 #include "provider/to_nobody.h"
 #include <stdlib.h>
 
-static int turn_fault(dur__sq_turn_op *self, dur_turn_fault fault, dur_code code, const char *text) {
-    self->fault = fault;
-    return dur_error_set(&self->op.err, code, false, "sqlite.commit", "%s", text);
-}
-
-/* The lease goes and nobody has looked at anything: the acquisition and the attempts go on counting. */
-static bool is_failed_release(const dur__sq_turn_op *self) {
-    const dur_turn_commit *turn = self->turn;
-    return !self->plain && turn->execution_id == 0 && !turn->set_suspended && !turn->take_over && !turn->give_back &&
-           turn->seen_id == 0 && turn->seen_now_ms == 0;
+int dur__sq_refuse(dur__sq_turn_op *self, dur__turn_check check, const char *text) {
+    self->fault = dur__turn_fault_of(check);
+    return dur_error_set(&self->op.err, dur__turn_code_of(check), false, "sqlite.commit", "%s", text);
 }
 
 /* ---- comparisons ---- */
@@ -30,15 +24,12 @@ static int key_find(dur__sq_turn_op *self, dur__sq_txn *txn) {
     dur_turn_commit *turn = self->turn;
     if (turn->store_key != 0)
         self->key = turn->store_key;
-    else if (turn->take_over && !self->plain) {
-        if (turn->instance == NULL)
-            return dur_error_set(&self->op.err, DUR_EINVAL, false, "sqlite.commit", "take_over needs an instance");
+    else if (self->facts.take_over) {
         bool exists = false, ended = false;
         int code = dur__sq_key(txn, turn->instance, false, &self->key, &self->op.err);
         if (code == DUR_OK && self->key != 0)
             code = dur__sq_exists(txn, self->key, &exists, &ended, NULL, &self->op.err);
-        return code != DUR_OK || exists ? code
-                                        : turn_fault(self, DUR_TURN_LEASE_LOST, DUR_ENOTFOUND, "instance not found");
+        return code != DUR_OK || exists ? code : dur__sq_refuse(self, DUR__TURN_EXISTS, "instance not found");
     } else
         self->key = dur__sq_token_key(turn->lock_token, 'k');
     return DUR_OK;
@@ -50,8 +41,7 @@ static int lease_read(dur__sq_turn_op *self, dur__sq_txn *txn, bool compare) {
     int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_BY_KEY, &row, &self->op.err, "i", self->key);
     if (code != DUR_OK) return code;
     if (row == NULL) {
-        return compare ? turn_fault(self, DUR_TURN_LEASE_LOST, DUR_ELEASE, "Invalid lock token: no such instance")
-                       : DUR_OK;
+        return compare ? dur__sq_refuse(self, DUR__TURN_TOKEN, "Invalid lock token: no such instance") : DUR_OK;
     }
     const char *token = dur__sq_text(row, 13);
     bool ours = token != NULL && self->turn->lock_token != NULL && strcmp(token, self->turn->lock_token) == 0;
@@ -63,22 +53,32 @@ static int lease_read(dur__sq_turn_op *self, dur__sq_txn *txn, bool compare) {
     free(self->instance);
     self->instance = dur__xstrdup(dur__sq_text(row, 1));
     dur__sq_end(&row);
-    if (compare && (!ours || other)) return turn_fault(self, DUR_TURN_LEASE_LOST, DUR_ELEASE, "Invalid lock token");
-    if (compare && expired)
-        return turn_fault(self, DUR_TURN_LEASE_LOST, DUR_ELEASE, "Invalid lock token: the lock has expired");
+    if (compare && (!ours || other)) return dur__sq_refuse(self, DUR__TURN_TOKEN, "Invalid lock token");
+    if (compare && expired) return dur__sq_refuse(self, DUR__TURN_TOKEN, "Invalid lock token: the lock has expired");
     return DUR_OK;
+}
+
+static int uncancelled_compare(dur__sq_turn_op *self, dur__sq_txn *txn) {
+    sqlite3_stmt *row = NULL;
+    if (!self->turn->if_uncancelled) return DUR_OK;
+    int code = dur__sq_first(txn->conn, DUR__SQ_QUEUE_CANCEL, &row, &self->op.err, "i", self->key);
+    bool cancelled = row != NULL;
+    dur__sq_end(&row);
+    if (code != DUR_OK || !cancelled) return code;
+    return dur__sq_refuse(self, DUR__TURN_UNCANCELLED, "somebody has asked the instance to end");
 }
 
 static int lease_compare(dur__sq_turn_op *self, dur__sq_txn *txn) {
     dur__sq_file *file = txn->file;
     dur_turn_commit *turn = self->turn;
-    bool take_over = turn->take_over && !self->plain;
-    if (self->key == 0) return turn_fault(self, DUR_TURN_LEASE_LOST, DUR_ELEASE, "Invalid lock token");
+    bool take_over = self->facts.take_over;
+    if (self->key == 0) return dur__sq_refuse(self, DUR__TURN_TOKEN, "Invalid lock token");
     dur__sq_lease *lease = dur__map_get_u64(&file->leases, self->key);
     if (lease == NULL || take_over || lease->epoch != file->epoch) {
         int code = lease_read(self, txn, !take_over);
         if (code == DUR_OK && take_over && turn->if_unleased && self->was_leased)
-            code = turn_fault(self, DUR_TURN_LEASE_LOST, DUR_ELEASE, "the instance is leased");
+            code = dur__sq_refuse(self, DUR__TURN_UNLEASED, "the instance is leased");
+        if (code == DUR_OK && take_over) code = uncancelled_compare(self, txn);
         if (code != DUR_OK || take_over) return code;
         if (lease == NULL || !dur__str_eq(lease->token, turn->lock_token)) return DUR_OK;
         lease->epoch = file->epoch; /* still ours: the store says so */
@@ -93,7 +93,7 @@ static int lease_compare(dur__sq_turn_op *self, dur__sq_txn *txn) {
         return code;
     }
     if (!dur__str_eq(lease->token, turn->lock_token))
-        return turn_fault(self, DUR_TURN_LEASE_LOST, DUR_ELEASE, "Invalid lock token");
+        return dur__sq_refuse(self, DUR__TURN_TOKEN, "Invalid lock token");
     self->lease = lease;
     self->current = lease->execution;
     self->counted = lease->counted;
@@ -102,7 +102,7 @@ static int lease_compare(dur__sq_turn_op *self, dur__sq_txn *txn) {
 
 static int position_compare(dur__sq_turn_op *self, dur__sq_txn *txn) {
     dur_turn_commit *turn = self->turn;
-    if (self->plain || turn->expected_last == DUR_NOT_COMPARED) return DUR_OK;
+    if (!self->facts.compares_position) return DUR_OK;
     uint64_t last = 0;
     if (self->lease != NULL && self->lease->execution == turn->execution_id)
         last = self->lease->last_event;
@@ -115,8 +115,8 @@ static int position_compare(dur__sq_turn_op *self, dur__sq_txn *txn) {
         dur__sq_end(&row);
     }
     if (last == turn->expected_last) return DUR_OK;
-    self->fault = DUR_TURN_POSITION;
-    return dur_error_set(&self->op.err, DUR_ECONFLICT, false, "sqlite.commit",
+    self->fault = dur__turn_fault_of(DUR__TURN_LAST_EVENT);
+    return dur_error_set(&self->op.err, dur__turn_code_of(DUR__TURN_LAST_EVENT), false, "sqlite.commit",
                          "the history ends with event %llu, the turn expects %llu", (unsigned long long)last,
                          (unsigned long long)turn->expected_last);
 }
@@ -125,14 +125,8 @@ static int position_compare(dur__sq_turn_op *self, dur__sq_txn *txn) {
 static int meant_compare(dur__sq_turn_op *self, dur__sq_txn *txn) {
     const dur_turn_commit *turn = self->turn;
     sqlite3_stmt *row = NULL;
-    int code = DUR_OK;
-    if (self->plain || !turn->take_over) return DUR_OK;
-    if (turn->if_uncancelled)
-        code = dur__sq_first(txn->conn, DUR__SQ_QUEUE_CANCEL, &row, &self->op.err, "i", self->key);
-    bool cancelled = row != NULL;
-    dur__sq_end(&row);
-    if (cancelled) return turn_fault(self, DUR_TURN_LEASE_LOST, DUR_ELEASE, "somebody has asked the instance to end");
-    if (code == DUR_OK) code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_BIRTH, &row, &self->op.err, "i", self->key);
+    if (!self->facts.take_over) return DUR_OK;
+    int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_BIRTH, &row, &self->op.err, "i", self->key);
     uint64_t birth = row != NULL ? dur__sq_u64(row, 0) : 0;
     bool same = birth == 0 || turn->metadata.birth == 0 || birth == turn->metadata.birth;
     if (turn->if_suspended != NULL)
@@ -144,7 +138,7 @@ static int meant_compare(dur__sq_turn_op *self, dur__sq_txn *txn) {
         dur__sq_end(&row);
     }
     if (code != DUR_OK || same) return code;
-    return turn_fault(self, DUR_TURN_POSITION, DUR_ECONFLICT, "the instance is another one, or has begun");
+    return dur__sq_refuse(self, DUR__TURN_MEANT, "the instance is another one, or has begun");
 }
 
 /* The instance of that birth, or one that came here with its history and without a birth. */
@@ -166,14 +160,15 @@ static int parent_compare(dur__sq_turn_op *self, dur__sq_txn *txn) {
     const char *parent = self->turn->metadata.parent_instance_id;
     bool exists = false, ended = false;
     uint64_t key = 0;
-    if (self->plain || !self->turn->needs_parent || parent == NULL) return DUR_OK;
+    if (!self->facts.compares_parent) return DUR_OK;
     int code = dur__sq_key(txn, parent, false, &key, &self->op.err);
     if (code == DUR_OK && key != 0) code = dur__sq_exists(txn, key, &exists, &ended, NULL, &self->op.err);
     if (code == DUR_OK && exists && self->turn->metadata.parent_birth != 0)
         code = is_meant(txn, key, self->turn->metadata.parent_birth, &exists, &self->op.err);
     if (code != DUR_OK || exists) return code;
-    self->fault = DUR_TURN_ORPHAN;
-    return dur_error_set(&self->op.err, DUR_ENOTFOUND, false, "sqlite.commit", "the parent \"%s\" not found", parent);
+    self->fault = dur__turn_fault_of(DUR__TURN_PARENT);
+    return dur_error_set(&self->op.err, dur__turn_code_of(DUR__TURN_PARENT), false, "sqlite.commit",
+                         "the parent \"%s\" not found", parent);
 }
 
 /* ---- what a turn takes away ---- */
@@ -222,7 +217,7 @@ static int works_consume(dur__sq_turn_op *self, dur__sq_txn *txn) {
         self->lost[self->lost_count++] = &turn->worker_consumed[i];
     }
     if (self->lost_count == 0) return DUR_OK;
-    return turn_fault(self, DUR_TURN_WORK_LOST, DUR_ELEASE, "a consumed activity is gone or locked by somebody else");
+    return dur__sq_refuse(self, DUR__TURN_WORK, "a consumed activity is gone or locked by somebody else");
 }
 
 /* Of the messages that the acquisition counted, those that the turn leaves; forget the others.  Both come in nearly
@@ -252,7 +247,7 @@ static int given_consume(dur__sq_turn_op *self, dur__sq_txn *txn) {
         dur__sq_run(txn->conn, DUR__SQ_QUEUE_DELETE_TOKEN, &self->op.err, "it", self->key, self->turn->lock_token);
     if (code != DUR_OK || lease == NULL) return code;
     lease->queued = DUR__SQ_NOT_COUNTED;
-    if (!self->plain && self->turn->keep_lease) dur__sq_lease_take_all(txn, lease);
+    if (self->facts.keeps) dur__sq_lease_take_all(txn, lease);
     code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_DELETE_SEEN, &self->op.err, "iii", self->key, lease->seen_id,
                        lease->seen_now);
     for (size_t at = 0; code == DUR_OK && (entry = dur__map_next(&lease->given, &at)) != NULL;)
@@ -260,16 +255,10 @@ static int given_consume(dur__sq_turn_op *self, dur__sq_txn *txn) {
     return code;
 }
 
-/* It has not begun, and its start is taken away. */
-static bool never_was(const dur__sq_turn_op *self) {
-    const dur_turn_commit *turn = self->turn;
-    return !self->plain && turn->remove_work && turn->execution_id == 0;
-}
-
 /* What it leaves in the queue was not what a crash would be blamed on. */
 static int messages_clear(dur__sq_turn_op *self, dur__sq_txn *txn) {
     const dur_turn_commit *turn = self->turn;
-    uint64_t less = turn->give_back ? 1 : UINT32_MAX, keep = turn->keep_lease;
+    uint64_t less = self->facts.uncounts ? 1 : UINT32_MAX, keep = self->facts.keeps;
     int code = DUR_OK;
     if (self->lease == NULL)
         return dur__sq_run(txn->conn, DUR__SQ_QUEUE_CLEAR, &self->op.err, "itii", self->key, turn->lock_token, less,
@@ -284,28 +273,27 @@ static int messages_consume(dur__sq_turn_op *self, dur__sq_txn *txn) {
     dur_turn_commit *turn = self->turn;
     int code = DUR_OK;
     if (turn->consumed_count + turn->timers_dropped_count + turn->cancelled_count > 0) txn->file->times_stale = true;
-    if (self->plain || !turn->consume_listed) {
-        if (turn->lock_token != NULL && !(turn->take_over && !self->plain)) code = given_consume(self, txn);
-    } else {
+    const dur__turn_facts *facts = &self->facts;
+    if (facts->takes_given) {
+        code = given_consume(self, txn);
+    } else if (turn->consume_listed) {
         for (size_t i = 0; i < turn->consumed_count && code == DUR_OK; i++) {
             code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_DELETE, &self->op.err, "ii", turn->consumed[i], self->key);
             bool gone = code == DUR_OK && sqlite3_changes64(txn->conn->db) > 0;
             self->messages_gone += gone;
-            if (gone && self->lease != NULL && turn->keep_lease)
-                dur__sq_lease_take(txn, self->lease, turn->consumed[i]);
+            if (gone && self->lease != NULL && facts->keeps) dur__sq_lease_take(txn, self->lease, turn->consumed[i]);
         }
-        if (code == DUR_OK && turn->execution_id == 0 && turn->consumed_count > 0)
+        if (code == DUR_OK && facts->takes_start)
             code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_NO_HANDLER, &self->op.err, "i", self->key);
     }
-    if (code == DUR_OK && !self->plain && turn->consume_listed && turn->lock_token != NULL && !turn->take_over &&
-        (self->counted || !turn->keep_lease) && !is_failed_release(self) &&
-        (self->lease == NULL || tagged_left(self->lease, turn, false) > 0))
+    if (code == DUR_OK && !facts->takes_given && !facts->take_over && (self->counted || !facts->keeps) &&
+        (facts->clears_counts || facts->uncounts) && (self->lease == NULL || tagged_left(self->lease, turn, false) > 0))
         code = messages_clear(self, txn);
-    if (code == DUR_OK && never_was(self)) {
+    if (code == DUR_OK && facts->never_was) {
         code = dur__sq_run(txn->conn, DUR__SQ_DEAD_FRONT, &self->op.err, "iti", self->key, DUR__NEVER_STARTED,
                            txn->now_ms);
         if (code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_DELETE_FRONT, &self->op.err, "i", self->key);
-    } else if (code == DUR_OK && !self->plain && turn->remove_work) {
+    } else if (code == DUR_OK && facts->removes_work) {
         code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_DELETE_OWN, &self->op.err, "i", self->key);
         if (code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_ANEW, &self->op.err, "i", self->key);
         if (code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_WORK_DELETE_KEY, &self->op.err, "i", self->key);
@@ -356,9 +344,11 @@ char *dur__sq_turn_handler(const dur_execution_metadata *meta, bool named, bool 
 static int instance_write(dur__sq_turn_op *self, dur__sq_txn *txn) {
     const dur_turn_commit *turn = self->turn;
     const dur_execution_metadata *meta = &turn->metadata;
-    bool named = meta->orchestration_name != NULL && meta->orchestration_version != NULL;
-    bool newer = turn->execution_id > self->current, current = turn->execution_id >= self->current;
-    bool uncounted = (turn->give_back && !self->plain) || is_failed_release(self);
+    const dur__turn_facts *facts = &self->facts;
+    bool named = facts->names;
+    bool newer = facts->writes && turn->execution_id > self->current;
+    bool current = facts->writes && turn->execution_id >= self->current;
+    bool uncounted = !facts->clears_counts;
     bool counts = self->counted && !uncounted;
     bool says = named; /* which handler it needs: a continue-as-new may have asked for none in particular */
     self->row_written = false;
@@ -376,13 +366,13 @@ static int instance_write(dur__sq_turn_op *self, dur__sq_txn *txn) {
     bool any = true;
     uint64_t due = 0;
     self->released = false;
-    if (self->lease != NULL && !self->plain && !turn->keep_lease && !turn->set_suspended && turn->delay_ms == 0 &&
-        !uncounted && !talks_to_itself(self)) {
+    if (self->lease != NULL && !facts->keeps && !turn->set_suspended && facts->delay_ms == 0 && !uncounted &&
+        !talks_to_itself(self)) {
         int code = DUR_OK;
         if (self->lease->queued == self->messages_gone)
             any = false; /* nothing has come since it was acquired, and all that was there is gone */
         else
-            code = dur__sq_reason(txn, self->key, turn->seen_id, turn->seen_now_ms, &any, &due, &self->op.err);
+            code = dur__sq_reason(txn, self->key, facts->seen_id, facts->seen_now_ms, &any, &due, &self->op.err);
         if (code != DUR_OK) return code;
         self->released = !any;
         if (!any) dur__sq_lease_recheck(txn->file, self->key);
@@ -401,8 +391,8 @@ static int instance_write(dur__sq_turn_op *self, dur__sq_txn *txn) {
         dur__sq_run(txn->conn, sql, &self->op.err, "itttiooiitiito", self->key, named ? meta->orchestration_name : NULL,
                     named ? meta->orchestration_version : NULL, named ? meta->parent_instance_id : NULL, execution,
                     status ? &status_now : NULL, pin ? &pinned : NULL, (uint64_t)newer, txn->now_ms, meta->output,
-                    ends(meta->status) ? txn->now_ms : (uint64_t)0, (uint64_t)(current && turn->execution_id != 0),
-                    handler, named && meta->birth != 0 ? &meta->birth : NULL);
+                    ends(meta->status) ? txn->now_ms : (uint64_t)0, (uint64_t)current, handler,
+                    named && meta->birth != 0 ? &meta->birth : NULL);
     free(handler);
     return code;
 }
@@ -423,18 +413,17 @@ static int kv_write(dur__sq_txn *txn, uint64_t key, const dur_event_row *event, 
 static int events_write(dur__sq_turn_op *self, dur__sq_txn *txn) {
     const dur_turn_commit *turn = self->turn;
     dur_error *err = &self->op.err;
-    const dur_event_row *status = NULL;
+    const dur_event_row *status = dur__turn_custom_status(turn);
     self->last_event = 0;
     for (size_t i = 0; i < turn->event_count; i++) {
         const dur_event_row *event = &turn->events[i];
         int code = dur__sq_run(txn->conn, DUR__SQ_EVENT_ADD, err, "iiiij", self->key, turn->execution_id,
                                event->event_id, txn->now_ms, &event->json);
         if (code == DUR_ECONFLICT) {
-            self->fault = DUR_TURN_POSITION;
-            return dur_error_set(err, DUR_ECONFLICT, false, "sqlite.commit", "event %llu exists already (duplicate)",
-                                 (unsigned long long)event->event_id);
+            self->fault = dur__turn_fault_of(DUR__TURN_NEW_EVENTS);
+            return dur_error_set(err, dur__turn_code_of(DUR__TURN_NEW_EVENTS), false, "sqlite.commit",
+                                 "event %llu exists already (duplicate)", (unsigned long long)event->event_id);
         }
-        if (event->kind == DUR_EVENT_CUSTOM_STATUS_UPDATED) status = event;
         if (code == DUR_OK && event->kind >= DUR_EVENT_KEY_VALUE_SET && event->kind <= DUR_EVENT_KEY_VALUES_CLEARED) {
             code = kv_write(txn, self->key, event, err);
             self->visible_change = self->values = true;
@@ -472,7 +461,7 @@ static int work_insert(dur__sq_turn_op *self, dur__sq_txn *txn, dur_turn_work *w
     uint64_t key = 0;
     int code = ref_key(self, txn, work->message.instance, true, &key);
     if (code != DUR_OK) return code;
-    const char *token = self->plain ? NULL : work->lock_token;
+    const char *token = dur__turn_eager(turn, work);
     if (token != NULL) code = dur__sq_owner_lives(txn, turn->owner, &self->op.err);
     if (code == DUR_ELEASE) { /* for anybody, then */
         dur_error_clear(&self->op.err);
@@ -527,7 +516,7 @@ static int work_write(dur__sq_turn_op *self, dur__sq_txn *txn) {
         undelayed |= item.due_ms == 0;
         code = message_write(self, txn, &item);
     }
-    for (size_t i = 0; !self->plain && i < turn->timers_dropped_count && code == DUR_OK; i++) {
+    for (size_t i = 0; i < turn->timers_dropped_count && code == DUR_OK; i++) {
         code = ref_key(self, txn, turn->timers_dropped[i].instance, false, &key);
         if (code == DUR_OK)
             code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_DELETE_TIMER, err, "iii", key,
@@ -548,37 +537,25 @@ static int taken_unleased(dur__sq_turn_op *self, dur__sq_txn *txn) {
 }
 
 static int lease_end(dur__sq_turn_op *self, dur__sq_txn *txn) {
-    dur_turn_commit *turn = self->turn;
-    bool plain = self->plain;
+    const dur_turn_commit *turn = self->turn;
+    const dur__turn_facts *facts = &self->facts;
     int code = DUR_OK;
-    if (!plain && turn->set_suspended) {
+    if (facts->suspends || facts->resumes) {
         self->visible_change = true;
         txn->file->ready_maybe = true;
         code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_SUSPEND, &self->op.err, "iti", self->key, turn->suspended,
                            txn->now_ms);
     }
-    self->kept = !plain && turn->keep_lease && !turn->take_over && !(turn->set_suspended && turn->suspended != NULL);
+    self->kept = facts->keeps;
     if (code != DUR_OK || self->kept || self->released) return code;
-    if (!plain && turn->take_over && !self->was_leased) return taken_unleased(self, txn);
-    dur__sq_release_how how = { .seen_id = 0 };
-    if (!plain) {
-        if (!turn->set_suspended) { /* what was seen before a pause is a reason again after it */
-            how.seen_id = turn->seen_id;
-            how.seen_now = turn->seen_now_ms;
-        }
-        how.uncount = turn->give_back;
-        if (turn->delay_ms != 0) how.not_before = dur__sq_after(txn->now_ms, turn->delay_ms);
-    }
+    if (facts->take_over && !self->was_leased) return taken_unleased(self, txn);
+    dur__sq_release_how how = { .seen_id = facts->seen_id,
+                                .seen_now = facts->seen_now_ms,
+                                .uncount = facts->uncounts,
+                                .not_before = facts->delay_ms != 0 ? dur__sq_after(txn->now_ms, facts->delay_ms) : 0 };
     code = dur__sq_release(txn, self->key, &how, &self->op.err);
-    if (code == DUR_OK && !plain && turn->take_over) code = dur__sq_count_lost(txn, &self->op.err);
+    if (code == DUR_OK && facts->take_over) code = dur__sq_count_lost(txn, &self->op.err);
     return code;
-}
-
-static int events_check(dur__sq_turn_op *self) {
-    for (size_t i = 0; i < self->turn->event_count; i++)
-        if (self->turn->events[i].event_id == 0)
-            return dur_error_set(&self->op.err, DUR_EINVAL, false, "sqlite.commit", "event id 0 is not allowed");
-    return DUR_OK;
 }
 
 /* The comparisons, what was consumed, and the instance's row. */
@@ -588,7 +565,7 @@ static int lease_write(dur__sq_turn_op *self, dur__sq_txn *txn) {
     if (code == DUR_OK) code = position_compare(self, txn);
     if (code == DUR_OK) code = meant_compare(self, txn);
     if (code == DUR_OK) code = parent_compare(self, txn);
-    if (code == DUR_OK && !self->plain) code = works_consume(self, txn);
+    if (code == DUR_OK) code = works_consume(self, txn);
     if (code == DUR_OK) code = messages_consume(self, txn);
     return code == DUR_OK ? instance_write(self, txn) : code;
 }
@@ -600,19 +577,16 @@ static int turn_run(dur__sq_op *op, dur__sq_txn *txn) {
     self->lease = NULL;
     self->messages_gone = 0;
     self->kept = self->visible_change = self->released = self->values = false;
-    int code = events_check(self);
-    bool born = !self->plain && turn->writes_start;
-    if (code == DUR_OK) code = born ? dur__sq_born(self, txn) : lease_write(self, txn);
-    if (code == DUR_OK && !born && turn->execution_id != 0) code = execution_write(self, txn);
+    bool born = self->facts.born;
+    int code = born ? dur__sq_born(self, txn) : lease_write(self, txn);
+    if (code == DUR_OK && !born && self->facts.writes) code = execution_write(self, txn);
     if (code == DUR_OK) code = events_write(self, txn);
-    if (code == DUR_OK && ends(turn->metadata.status)) code = execution_end(self, txn);
+    if (code == DUR_OK && self->facts.ends_execution) code = execution_end(self, txn);
     if (code == DUR_OK) code = work_write(self, txn);
     if (code == DUR_OK) code = lease_end(self, txn);
     /* One that lets go with nothing recorded may have taken the start that was all there was of the instance. */
     bool forgets = turn->event_count == 0 && self->messages_gone > 0 && !self->kept;
     if (turn->metadata.status != DUR_STATUS_NONE || forgets) self->visible_change = true;
-    if (code == DUR_OK && turn->event_count > 0 && turn->execution_id == 0)
-        code = dur_error_set(&op->err, DUR_EINVAL, false, "sqlite.commit", "events need an execution id");
     return code;
 }
 
@@ -642,7 +616,7 @@ static void turn_done(dur__sq_op *op, dur__sq_file *file) {
         dur__sq_changed(file, turn->instance != NULL ? turn->instance
                               : lease != NULL        ? lease->instance
                                                      : self->instance);
-    if (!self->plain && turn->writes_start) {
+    if (self->facts.born) {
         dur__sq_born_done(self, file);
         return;
     }
@@ -653,14 +627,14 @@ static void turn_done(dur__sq_op *op, dur__sq_file *file) {
             dur__sq_lease_taken(lease, turn->consumed[i]);
     if (lease != NULL && lease->queued != DUR__SQ_NOT_COUNTED) lease->queued -= self->messages_gone;
     if (lease != NULL && self->kept && lease->tagged_count > 0) tagged_left(lease, turn, true);
-    if (!self->plain && turn->take_over)
+    if (self->facts.take_over)
         dur__sq_lease_drop(file, self->key, true);
     else if (!self->kept)
         dur__sq_lease_drop(file, self->key, false);
     else if (lease == NULL)
         lease_adopt(self, file);
     else {
-        if (turn->execution_id >= lease->execution && turn->execution_id != 0) {
+        if (self->facts.writes && turn->execution_id >= lease->execution) {
             if (turn->execution_id > lease->execution) lease->last_event = 0;
             lease->execution = turn->execution_id;
             lease->has_execution = true;
@@ -669,13 +643,11 @@ static void turn_done(dur__sq_op *op, dur__sq_file *file) {
         if (self->values) lease->no_values = false;
         if (self->row_written) {
             lease->counted = false;
-            if (turn->metadata.orchestration_name != NULL && turn->metadata.orchestration_version != NULL &&
-                !dur__str_eq(lease->name, turn->metadata.orchestration_name)) {
+            if (self->facts.names && !dur__str_eq(lease->name, turn->metadata.orchestration_name)) {
                 free(lease->name);
                 lease->name = dur__xstrdup(turn->metadata.orchestration_name);
             }
-            if (turn->metadata.orchestration_name != NULL && turn->metadata.orchestration_version != NULL &&
-                !dur__str_eq(lease->version, turn->metadata.orchestration_version)) {
+            if (self->facts.names && !dur__str_eq(lease->version, turn->metadata.orchestration_version)) {
                 free(lease->version);
                 lease->version = dur__xstrdup(turn->metadata.orchestration_version);
             }
@@ -683,16 +655,14 @@ static void turn_done(dur__sq_op *op, dur__sq_file *file) {
     }
 }
 
-void dur__sq_turn_op_init(dur__sq_turn_op *self, dur_turn_commit *turn, dur_arena *arena, bool plain) {
+void dur__sq_turn_op_init(dur__sq_turn_op *self, dur_turn_commit *turn, dur_arena *arena) {
+    DUR_ASSERT(dur__turn_invalid(turn) == NULL && turn->fault == DUR_TURN_FINE);
     memset(self, 0, sizeof *self);
+    self->facts = dur__turn_facts_of(turn);
     self->op.run = turn_run;
     self->op.done = turn_done;
     self->turn = turn;
     self->arena = arena;
-    self->plain = plain;
-    turn->lost_work = NULL;
-    turn->lost_work_count = 0;
-    turn->lease_kept = false;
 }
 
 /* Write the answers of a turn that was run. */
@@ -709,7 +679,7 @@ int dur__sq_turn_op_answer(dur__sq_turn_op *self) {
         turn->lost_work = lost;
     }
     for (size_t i = 0; turn->fault != DUR_TURN_FINE && i < turn->worker_item_count; i++)
-        turn->worker_items[i].locked = false;
+        turn->worker_items[i].locked = false, turn->worker_items[i].row_id = 0;
     free(self->lost);
     free(self->instance);
     self->lost = NULL;
@@ -721,7 +691,7 @@ int dur__sq_turn_op_answer(dur__sq_turn_op *self) {
 
 int dur__sq_ack_orchestration_item(dur_provider *self, dur_turn_commit *turn, dur_error *err) {
     dur__sq_turn_op op;
-    dur__sq_turn_op_init(&op, turn, NULL, true);
+    dur__sq_turn_op_init(&op, turn, NULL);
     dur__sq_submit(dur__sq_file_of(self), &op.op, &op.op.err);
     int code = dur__sq_turn_op_answer(&op);
     if (err != NULL) *err = turn->error;
@@ -732,7 +702,7 @@ int dur__sq_commit_turns(dur_provider *self, dur_turn_commit *turns, size_t coun
     dur__sq_turn_op *ops = dur__xcalloc(count > 0 ? count : 1, sizeof(*ops));
     dur__sq_op **list = dur__xcalloc(count > 0 ? count : 1, sizeof(*list));
     for (size_t i = 0; i < count; i++) {
-        dur__sq_turn_op_init(&ops[i], &turns[i], NULL, false);
+        dur__sq_turn_op_init(&ops[i], &turns[i], NULL);
         list[i] = &ops[i].op;
     }
     int code = dur__sq_submit_all(dur__sq_file_of(self), list, count, err);

@@ -128,14 +128,9 @@ static int next_key(dur__sq_txn *txn, uint64_t *out, dur_error *err) {
     return code;
 }
 
-static int refused(dur__sq_turn_op *self, const char *why) {
-    self->fault = DUR_TURN_LEASE_LOST;
-    return dur_error_set(&self->op.err, DUR_ELEASE, false, "sqlite.commit", "%s", why);
-}
-
 /* A turn that ends it at once, or lets it go, and sends it nothing: there is no lease to write. */
-static bool goes_at_once(const dur_turn_commit *turn) {
-    if (turn->keep_lease || turn->set_suspended || turn->delay_ms != 0) return false;
+static bool goes_at_once(const dur_turn_commit *turn, const dur__turn_facts *facts) {
+    if (facts->keeps || facts->suspends || facts->resumes || facts->delay_ms != 0) return false;
     for (size_t i = 0; i < turn->orchestrator_item_count; i++)
         if (dur__str_eq(turn->orchestrator_items[i].instance, turn->instance)) return false;
     return true;
@@ -148,9 +143,8 @@ int dur__sq_born(dur__sq_turn_op *self, dur__sq_txn *txn) {
     dur__sq_file *file = txn->file;
     if (self->op.brings == NULL && self->lane != NULL) self->op.brings = bind(self->lane, turn->lock_token);
     const dur__sq_start_op *start = (const dur__sq_start_op *)(const void *)self->op.brings;
-    if (start == NULL || !dur__str_eq(start->item->instance, turn->instance) || turn->execution_id == 0 ||
-        meta->orchestration_name == NULL || meta->orchestration_version == NULL)
-        return refused(self, "Invalid lock token: no such start");
+    if (start == NULL || !dur__str_eq(start->item->instance, turn->instance))
+        return dur__sq_refuse(self, DUR__TURN_TOKEN, "Invalid lock token: no such start");
     const char *owner = turn->owner != NULL ? turn->owner : self->lane->owner; /* a lease of nobody would never end */
     int code = dur__sq_owner_lives(txn, owner, err);
     if (code == DUR_OK) code = next_key(txn, &self->key, err);
@@ -159,7 +153,7 @@ int dur__sq_born(dur__sq_turn_op *self, dur__sq_txn *txn) {
     dur__sq_token(txn, self->token, 'k', self->key);
     self->born_now_ms = txn->now_ms;
     self->current = turn->execution_id;
-    self->released = goes_at_once(turn);
+    self->released = goes_at_once(turn, &self->facts);
     self->visible_change = true;
     free(self->instance);
     self->instance = dur__xstrdup(turn->instance);
@@ -174,7 +168,7 @@ int dur__sq_born(dur__sq_turn_op *self, dur__sq_txn *txn) {
                        meta->birth != 0 ? &meta->birth : NULL);
     free(handler);
     if (code == DUR_OK && sqlite3_changes64(txn->conn->db) == 0)
-        return refused(self, "Invalid lock token: the instance exists already");
+        return dur__sq_refuse(self, DUR__TURN_TOKEN, "Invalid lock token: the instance exists already");
     if (code != DUR_OK) return code;
     if (file->born_from == 0) file->born_from = self->key;
     file->next_key++;
