@@ -670,6 +670,39 @@ static void ours_take_over_knows_who_is_meant(kit *t) {
     SAME(kit_instance(t, "waits").birth, 9);
 }
 
+/* … and so has whoever deletes it: the next one under its id stays, whether it has begun or not. */
+static void ours_delete_knows_who_is_meant(kit *t) {
+    NEEDS("delete_instances", "commit_turns", "get_instance");
+    const char *const ids[] = { "other", "a" };
+    dur_delete_result gone;
+    dur_meant meant[] = { { .birth = 9 }, { .birth = 8 } };
+    with_birth(t, "other", 9);
+    with_birth(t, "a", 7);
+    REFUSED(DUR_ECONFLICT, NULL, dur_store_delete_meant(t->p, ids, meant, 2, true, &gone, ERR));
+    SAME(kit_instance(t, "other").birth, 9); /* all or nothing */
+    meant[1] = (dur_meant){ .birth = 7 };
+    MUST(dur_store_delete_meant(t->p, ids, meant, 2, true, &gone, ERR));
+    SAME(gone.instances, 2);
+    MUST(kit_put(t, kit_start(t, "a")));
+    REFUSED(DUR_ECONFLICT, NULL, dur_store_delete_meant(t->p, ids + 1, meant + 1, 1, true, &gone, ERR));
+    meant[1] = (dur_meant){ .start_id = kit_instance(t, "a").pending_start_id + 1000 };
+    REFUSED(DUR_ECONFLICT, NULL, dur_store_delete_meant(t->p, ids + 1, meant + 1, 1, true, &gone, ERR));
+    meant[1].start_id -= 1000;
+    dur_orchestration_item item = TAKE("a");
+    dur_turn_commit begins = COMMIT_OF(&item, EVENTS(ev_started(1)), NAMED);
+    begins.metadata.birth = 11;
+    MUST(kit_commit(t, &begins));
+    REFUSED(DUR_ECONFLICT, NULL, dur_store_delete_meant(t->p, ids + 1, meant + 1, 1, true, &gone, ERR));
+    meant[1] = (dur_meant){ .birth = 11 };
+    MUST(dur_store_delete_meant(t->p, ids + 1, meant + 1, 1, true, &gone, ERR));
+    MUST(kit_put(t, kit_start(t, "a")));
+    meant[1] = (dur_meant){ .start_id = kit_instance(t, "a").pending_start_id };
+    MUST(dur_store_delete_meant(t->p, ids + 1, meant + 1, 1, true, &gone, ERR));
+    with_birth(t, "a", 0); /* brought here by other means: by any birth */
+    meant[1] = (dur_meant){ .birth = 12 };
+    MUST(dur_store_delete_meant(t->p, ids + 1, meant + 1, 1, true, &gone, ERR));
+}
+
 /* … or somebody has resumed it, or suspends it for a reason of his own. */
 static void ours_take_over_knows_why_it_is_suspended(kit *t) {
     NEEDS("commit_turns", "get_instance", "set_suspended");
@@ -807,6 +840,7 @@ const kit_check kit_ours_turns[] = {
     CHECK(ours_turn_of_an_orphan_refused),
     CHECK(ours_turn_parent_known_by_birth),
     CHECK(ours_take_over_knows_who_is_meant),
+    CHECK(ours_delete_knows_who_is_meant),
     CHECK(ours_take_over_knows_why_it_is_suspended),
     CHECK(ours_birth_is_written_once),
     CHECK(ours_release_takes_its_start_away),

@@ -112,8 +112,8 @@ int kit_view_executions(dur_provider *self, dur_arena *arena, const char *instan
                         size_t *count, dur_error *err);
 int kit_view_metrics(dur_provider *self, dur_system_metrics *out, dur_error *err);
 int kit_view_depths(dur_provider *self, dur_queue_depths *out, dur_error *err);
-int kit_view_delete(dur_provider *self, const char *const *ids, size_t count, bool force, dur_delete_result *out,
-                    dur_error *err);
+int kit_view_delete(dur_provider *self, const char *const *ids, const dur_meant *meant, size_t count, bool force,
+                    dur_delete_result *out, dur_error *err);
 int kit_view_delete_bulk(dur_provider *self, const dur_bulk_filter *filter, dur_delete_result *out, dur_error *err);
 int kit_view_prune(dur_provider *self, const char *instance, const dur_prune_options *options, dur_prune_result *out,
                    dur_error *err);

@@ -212,12 +212,12 @@ static const char **names_in(dur_provider *self, const char *const *ids, size_t 
     return to;
 }
 
-int kit_view_delete(dur_provider *self, const char *const *ids, size_t count, bool force, dur_delete_result *out,
-                    dur_error *err) {
+int kit_view_delete(dur_provider *self, const char *const *ids, const dur_meant *meant, size_t count, bool force,
+                    dur_delete_result *out, dur_error *err) {
     kit_view *view = view_of(self);
     const char **to = names_in(self, ids, count);
     pthread_rwlock_rdlock(&view->commons->look);
-    int code = INNER->methods->delete_instances(INNER, to, count, force, out, err);
+    int code = INNER->methods->delete_instances(INNER, to, meant, count, force, out, err);
     pthread_rwlock_unlock(&view->commons->look);
     free(to);
     return code;

@@ -283,7 +283,8 @@ typedef struct dur_deleted {
    DUR_ERUNNING unless force; then it is suspended for the moment that the deletion takes, and one that has queue
    messages which no call has reported is ended first, so that they become dead letters.  If the caller dies in that
    moment, a node ends the instance after its owner_timeout_ms ("a client died while it ended or deleted it").  A child
-   whose parent is there: DUR_ECHILD.  out may be NULL. */
+   whose parent is there: DUR_ECHILD.  Who had the id when the call began is meant: one that somebody has deleted and
+   started again meanwhile stays, and the call is DUR_ENOTFOUND.  out may be NULL. */
 DUR_API int dur_client_delete(dur_deleted *out, dur_client *client, const char *instance, bool force, dur_error *err);
 
 typedef struct dur_bulk_options {

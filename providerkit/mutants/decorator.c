@@ -151,9 +151,9 @@ static int pass_get_queue_depths(dur_provider *self, dur_queue_depths *out, dur_
     return NEXT(self)->get_queue_depths(INNER(self), out, err);
 }
 
-static int pass_delete_instances(dur_provider *self, const char *const *ids, size_t count, bool force,
-                                 dur_delete_result *out, dur_error *err) {
-    return NEXT(self)->delete_instances(INNER(self), ids, count, force, out, err);
+static int pass_delete_instances(dur_provider *self, const char *const *ids, const dur_meant *meant, size_t count,
+                                 bool force, dur_delete_result *out, dur_error *err) {
+    return NEXT(self)->delete_instances(INNER(self), ids, meant, count, force, out, err);
 }
 
 static int pass_delete_instances_bulk(dur_provider *self, const dur_bulk_filter *filter, dur_delete_result *out,

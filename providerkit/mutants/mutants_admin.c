@@ -92,7 +92,7 @@ static int bulk_takes_running(dur_provider *self, const dur_bulk_filter *filter,
     for (size_t i = 0; i < count; i++)
         for (size_t k = 0; k < filter->instance_id_count; k++)
             if (strcmp(ids[i], filter->instance_ids[k]) == 0)
-                NEXT(self)->delete_instances(INNER(self), &ids[i], 1, true, &running, NULL);
+                NEXT(self)->delete_instances(INNER(self), &ids[i], NULL, 1, true, &running, NULL);
     int code = NEXT(self)->delete_instances_bulk(INNER(self), filter, out, err);
     out->instances += running.instances;
     dur_arena_free(arena);
@@ -153,9 +153,9 @@ static void patch_bulk_two_levels(dur_provider_methods *table) {
     table->delete_instances_bulk = bulk_two_levels;
 }
 
-static int delete_unknown(dur_provider *self, const char *const *ids, size_t count, bool force, dur_delete_result *out,
-                          dur_error *err) {
-    int code = NEXT(self)->delete_instances(INNER(self), ids, count, force, out, err);
+static int delete_unknown(dur_provider *self, const char *const *ids, const dur_meant *meant, size_t count, bool force,
+                          dur_delete_result *out, dur_error *err) {
+    int code = NEXT(self)->delete_instances(INNER(self), ids, meant, count, force, out, err);
     return code == DUR_ENOTFOUND ? DUR_OK : code;
 }
 
@@ -163,13 +163,23 @@ static void patch_delete_unknown(dur_provider_methods *table) {
     table->delete_instances = delete_unknown;
 }
 
-static int letters_go_too(dur_provider *self, const char *const *ids, size_t count, bool force, dur_delete_result *out,
-                          dur_error *err) {
+static int delete_whoever(dur_provider *self, const char *const *ids, const dur_meant *meant, size_t count, bool force,
+                          dur_delete_result *out, dur_error *err) {
+    (void)meant;
+    return NEXT(self)->delete_instances(INNER(self), ids, NULL, count, force, out, err);
+}
+
+static void patch_delete_whoever(dur_provider_methods *table) {
+    table->delete_instances = delete_whoever;
+}
+
+static int letters_go_too(dur_provider *self, const char *const *ids, const dur_meant *meant, size_t count, bool force,
+                          dur_delete_result *out, dur_error *err) {
     dur_arena *arena = dur_arena_new();
     dur_dead_letter *before = NULL, *after = NULL;
     size_t old = 0, all = 0;
     NEXT(self)->list_dead_letters(INNER(self), arena, 0, 0, &before, &old, NULL);
-    int code = NEXT(self)->delete_instances(INNER(self), ids, count, force, out, err);
+    int code = NEXT(self)->delete_instances(INNER(self), ids, meant, count, force, out, err);
     NEXT(self)->list_dead_letters(INNER(self), arena, old > 0 ? before[old - 1].id : 0, 0, &after, &all, NULL);
     for (size_t i = 0; i < all; i++)
         NEXT(self)->delete_dead_letters(INNER(self), &after[i].id, 1, NULL);
@@ -181,14 +191,14 @@ static void patch_letters_go_too(dur_provider_methods *table) {
     table->delete_instances = letters_go_too;
 }
 
-static int delete_with_children(dur_provider *self, const char *const *ids, size_t count, bool force,
-                                dur_delete_result *out, dur_error *err) {
-    int code = NEXT(self)->delete_instances(INNER(self), ids, count, force, out, err);
+static int delete_with_children(dur_provider *self, const char *const *ids, const dur_meant *meant, size_t count,
+                                bool force, dur_delete_result *out, dur_error *err) {
+    int code = NEXT(self)->delete_instances(INNER(self), ids, meant, count, force, out, err);
     if (code != DUR_ECHILD) return code;
     dur_arena *arena = dur_arena_new();
     const char **all = NULL;
     size_t total = all_ids(self, arena, &all, DUR_STATUS_NONE);
-    code = NEXT(self)->delete_instances(INNER(self), all, total, force, out, err);
+    code = NEXT(self)->delete_instances(INNER(self), all, NULL, total, force, out, err);
     dur_arena_free(arena);
     return code;
 }
@@ -197,12 +207,13 @@ static void patch_delete_with_children(dur_provider_methods *table) {
     table->delete_instances = delete_with_children;
 }
 
-static int delete_one_by_one(dur_provider *self, const char *const *ids, size_t count, bool force,
-                             dur_delete_result *out, dur_error *err) {
+static int delete_one_by_one(dur_provider *self, const char *const *ids, const dur_meant *meant, size_t count,
+                             bool force, dur_delete_result *out, dur_error *err) {
     dur_delete_result sum = { 0, 0, 0, 0 }, one;
-    if (count <= 1) return NEXT(self)->delete_instances(INNER(self), ids, count, force, out, err);
+    if (count <= 1) return NEXT(self)->delete_instances(INNER(self), ids, meant, count, force, out, err);
     for (size_t i = count; i-- > 0;) { /* children come behind their parents */
-        int code = NEXT(self)->delete_instances(INNER(self), &ids[i], 1, force, &one, err);
+        int code =
+            NEXT(self)->delete_instances(INNER(self), &ids[i], meant != NULL ? &meant[i] : NULL, 1, force, &one, err);
         if (code != DUR_OK) return code;
         sum.instances += one.instances;
         sum.executions += one.executions;
@@ -236,7 +247,7 @@ static int prune_current(dur_provider *self, const char *instance, const dur_pru
     dur_delete_result gone;
     int code = NEXT(self)->prune_executions(INNER(self), instance, options, out, err);
     if (code == DUR_OK && options->has_keep_last && options->keep_last == 0) {
-        NEXT(self)->delete_instances(INNER(self), &instance, 1, true, &gone, NULL);
+        NEXT(self)->delete_instances(INNER(self), &instance, NULL, 1, true, &gone, NULL);
         out->executions_deleted++;
     }
     return code;
@@ -360,6 +371,7 @@ const mutant mutants_admin[] = {
       .mistake = "deleting a tree forgets the third level",
       .patch = patch_bulk_two_levels },
     { .name = "delete_of_nobody", .mistake = "deleting an unknown instance succeeds", .patch = patch_delete_unknown },
+    { .name = "delete_of_whoever", .mistake = "a deletion takes whoever has the id", .patch = patch_delete_whoever },
     { .name = "delete_takes_queue_messages",
       .mistake = "queue messages that were accepted are deleted with their instance",
       .patch = patch_letters_go_too },

@@ -225,15 +225,15 @@ static void patch_owner_hidden(dur_provider_methods *table) {
     table->get_instance = owner_hidden;
 }
 
-static int start_survives(dur_provider *self, const char *const *ids, size_t count, bool force, dur_delete_result *out,
-                          dur_error *err) {
+static int start_survives(dur_provider *self, const char *const *ids, const dur_meant *meant, size_t count, bool force,
+                          dur_delete_result *out, dur_error *err) {
     dur_arena *arena = dur_arena_new();
     dur_instance_row row;
     bool waits =
         count == 1 && NEXT(self)->get_instance(INNER(self), arena, ids[0], &row, NULL) == DUR_OK && row.start_pending;
     dur_arena_free(arena);
     if (waits && force) return DUR_OK;
-    return NEXT(self)->delete_instances(INNER(self), ids, count, force, out, err);
+    return NEXT(self)->delete_instances(INNER(self), ids, meant, count, force, out, err);
 }
 
 static void patch_start_survives(dur_provider_methods *table) {

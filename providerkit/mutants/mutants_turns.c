@@ -99,14 +99,14 @@ static void accept_expired(broken *self, dur_turn_commit *turn) {
     if (broken_force(self, turn) == DUR_OK) fine(turn);
 }
 
-static int forget_deleted(dur_provider *self, const char *const *ids, size_t count, bool force, dur_delete_result *out,
-                          dur_error *err) {
+static int forget_deleted(dur_provider *self, const char *const *ids, const dur_meant *meant, size_t count, bool force,
+                          dur_delete_result *out, dur_error *err) {
     char key[1200];
     for (size_t i = 0; i < count; i++) {
         snprintf(key, sizeof(key), "of %s", ids[i]);
         broken_note(BROKEN(self), key, NULL);
     }
-    return NEXT(self)->delete_instances(INNER(self), ids, count, force, out, err);
+    return NEXT(self)->delete_instances(INNER(self), ids, meant, count, force, out, err);
 }
 
 static void patch_forget_deleted(dur_provider_methods *table) {
@@ -128,9 +128,9 @@ static void resurrect(broken *self, dur_turn_commit *turn) {
     dur_arena_free(arena);
 }
 
-static int note_deleted(dur_provider *self, const char *const *ids, size_t count, bool force, dur_delete_result *out,
-                        dur_error *err) {
-    int code = NEXT(self)->delete_instances(INNER(self), ids, count, force, out, err);
+static int note_deleted(dur_provider *self, const char *const *ids, const dur_meant *meant, size_t count, bool force,
+                        dur_delete_result *out, dur_error *err) {
+    int code = NEXT(self)->delete_instances(INNER(self), ids, meant, count, force, out, err);
     if (code == DUR_OK) broken_note(BROKEN(self), "deleted", "yes");
     return code;
 }

@@ -186,23 +186,27 @@ static void tree_grow(tree *self) {
     dur__tree *found = &self->found;
     size_t room = self->room * 2 + 16;
     const char **ids = dur_arena_alloc(self->arena, room * sizeof(*ids));
-    uint64_t *starts = dur_arena_alloc(self->arena, room * sizeof(*starts));
+    dur_meant *meant = dur_arena_alloc(self->arena, room * sizeof(*meant));
     if (found->count > 0) {
         memcpy(ids, found->ids, found->count * sizeof(*ids));
-        memcpy(starts, found->starts, found->count * sizeof(*starts));
+        memcpy(meant, found->meant, found->count * sizeof(*meant));
     }
     found->ids = ids;
-    found->starts = starts;
+    found->meant = meant;
     self->room = room;
 }
 
-static void tree_add(tree *self, const char *id, uint64_t start_id) {
+dur_meant dur__client_meant(const dur_instance_row *row) {
+    return row->start_pending ? (dur_meant){ .start_id = row->pending_start_id } : (dur_meant){ .birth = row->birth };
+}
+
+static void tree_add(tree *self, const dur_instance_row *row) {
     dur__tree *found = &self->found;
-    if (dur__map_get(&self->seen, id) != NULL) return; /* a store that tells nonsense must not keep us here */
+    if (dur__map_get(&self->seen, row->instance_id) != NULL) return; /* a store that tells nonsense must not keep us */
     if (found->count == self->room) tree_grow(self);
-    found->ids[found->count] = id;
-    found->starts[found->count++] = start_id;
-    dur__map_put(&self->seen, id, self);
+    found->ids[found->count] = row->instance_id;
+    found->meant[found->count++] = dur__client_meant(row);
+    dur__map_put(&self->seen, row->instance_id, self);
 }
 
 static int tree_add_children(tree *self, dur_client *client, const char *parent, dur_error *err) {
@@ -214,7 +218,7 @@ static int tree_add_children(tree *self, dur_client *client, const char *parent,
         int code = dur_store_list_instances(client->store, self->arena, &query, &rows, &count, err);
         if (code != DUR_OK) return code;
         for (size_t i = 0; i < count; i++)
-            tree_add(self, rows[i].instance_id, rows[i].start_pending ? rows[i].pending_start_id : 0);
+            tree_add(self, &rows[i]);
         if (count < query.limit) return DUR_OK;
         after = rows[count - 1].instance_id;
     }
@@ -224,9 +228,10 @@ int dur__client_tree(dur_client *client, dur_arena *arena, const dur_instance_ro
                      dur_error *err) {
     tree self = { .arena = arena };
     int code = DUR_OK;
-    tree_add(&self, root->instance_id, 0);
+    tree_add(&self, root);
     for (size_t i = 0; i < self.found.count && code == DUR_OK; i++) {
-        if (self.found.starts[i] == 0) code = tree_add_children(&self, client, self.found.ids[i], err);
+        if (i == 0 || self.found.meant[i].start_id == 0)
+            code = tree_add_children(&self, client, self.found.ids[i], err);
     }
     dur__map_free(&self.seen);
     *out = self.found;

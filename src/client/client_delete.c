@@ -6,6 +6,9 @@
  * not born yet finds no parent when it commits its first turn (needs_parent), and is not started; nor can it be ended
  * any more, but is taken away (client_terminate.c).
  *
+ * An id is an address: who stands still between the look and the deletion may find another instance there.  So the
+ * store compares whom the look has shown, and at each try the root is the one of the first.
+ *
  * The history of what is deleted by force may hold queue messages that no call has reported, and a store does not look
  * into histories.  So it is suspended first, that no more arrive between the look and the deletion; one that holds
  * such messages is ended, which puts them back into its queue, where the deletion makes dead letters of them as of all
@@ -47,24 +50,34 @@ static void answer_pruned(dur_pruned *out, const dur_prune_result *result) {
 static int delete_begun(dur_client *client, dur_arena *arena, const dur__tree *tree, dur_delete_result *result,
                         dur_error *err) {
     const char **begun = dur_arena_alloc(arena, (tree->count + 1) * sizeof(*begun));
+    dur_meant *meant = dur_arena_alloc(arena, (tree->count + 1) * sizeof(*meant));
     size_t count = 0;
-    for (size_t i = 0; i < tree->count; i++)
-        if (tree->starts[i] == 0) begun[count++] = tree->ids[i];
-    int code = dur_store_delete_instances(client->store, begun, count, false, result, err);
-    for (size_t i = 0; code == DUR_OK && i < tree->count; i++)
-        if (tree->starts[i] != 0 && dur__client_take_start(client, tree->ids[i], tree->starts[i], true, NULL) == DUR_OK)
+    for (size_t i = 0; i < tree->count; i++) {
+        if (i > 0 && tree->meant[i].start_id != 0) continue;
+        begun[count] = tree->ids[i];
+        meant[count++] = tree->meant[i];
+    }
+    int code = dur_store_delete_meant(client->store, begun, meant, count, false, result, err);
+    for (size_t i = 1; code == DUR_OK && i < tree->count; i++) {
+        uint64_t start_id = tree->meant[i].start_id;
+        if (start_id != 0 && dur__client_take_start(client, tree->ids[i], start_id, true, NULL) == DUR_OK)
             result->queue_messages++;
+    }
     return code;
 }
 
 /* It stands still (*held: by our doing), and what no call has reported is in its queue again. */
-static int settle_letters(dur_client *client, dur_arena *arena, const char *instance, bool *held, dur_error *err) {
+static int settle_letters(dur_client *client, dur_arena *arena, const char *instance, const dur_meant *meant,
+                          bool *held, dur_error *err) {
     static const dur_failure deleted = {
         .category = DUR_FAILURE_APPLICATION, .kind = DUR_FAILURE_CANCELLED, .message = "deleted", .reason = "deleted"
     };
     dur_instance_row row;
     bool holds = false;
     int code = dur__client_row(client, arena, instance, &row, err);
+    if (code == DUR_OK && (row.start_pending || row.birth != meant->birth))
+        code = dur_error_set(err, DUR_ECONFLICT, false, "client.delete", "instance \"%.200s\" is another one now",
+                             instance);
     if (code != DUR_OK || row.status == DUR_STATUS_COMPLETED || row.status == DUR_STATUS_FAILED) return code;
     if (row.suspended == NULL) {
         code = dur_store_set_suspended(client->store, instance, DUR__GOING, err);
@@ -72,7 +85,7 @@ static int settle_letters(dur_client *client, dur_arena *arena, const char *inst
         *held = code == DUR_OK;
     }
     if (code == DUR_OK) code = dur__client_holds_letters(client, arena, instance, &holds, err);
-    return code == DUR_OK && holds ? dur__client_end(client, instance, NULL, &deleted, DUR__END_ALWAYS, err) : code;
+    return code == DUR_OK && holds ? dur__client_end(client, instance, &row, &deleted, DUR__END_ALWAYS, err) : code;
 }
 
 /* A parent before its children, so that none is told of the end of one and goes on. */
@@ -81,21 +94,35 @@ static int delete_forced(dur_client *client, dur_arena *arena, const dur__tree *
     bool *held = dur_arena_zalloc(arena, (tree->count + 1) * sizeof(*held));
     int code = DUR_OK;
     for (size_t i = 0; i < tree->count && code == DUR_OK; i++)
-        if (tree->starts[i] == 0) code = settle_letters(client, arena, tree->ids[i], &held[i], err);
+        if (tree->meant[i].start_id == 0)
+            code = settle_letters(client, arena, tree->ids[i], &tree->meant[i], &held[i], err);
     if (code == DUR_OK || code == DUR_EUNSUPPORTED) /* a store that can do neither deletes all the same */
-        code = dur_store_delete_instances(client->store, tree->ids, tree->count, true, result, err);
+        code = dur_store_delete_meant(client->store, tree->ids, tree->meant, tree->count, true, result, err);
     for (size_t i = 0; i < tree->count && code != DUR_OK; i++)
         if (held[i]) dur__client_resume(client, tree->ids[i]);
     return code;
 }
 
+/* At each try it is the same one.  One that had not begun at first may have begun since. */
+static bool is_first(dur_meant *first, const dur_instance_row *row) {
+    dur_meant now = dur__client_meant(row);
+    if (now.start_id != 0) return now.start_id == first->start_id;
+    if (first->start_id == 0 && first->birth != now.birth) return false;
+    *first = now;
+    return true;
+}
+
 /* *again: it is another tree than the one that was listed. */
-static int delete_tree(dur_client *client, dur_arena *arena, const char *instance, bool force,
+static int delete_tree(dur_client *client, dur_arena *arena, const char *instance, dur_meant *first, bool force,
                        dur_delete_result *result, bool *again, const char *op, dur_error *err) {
     dur_instance_row root;
     dur__tree tree;
     int code = dur__client_row(client, arena, instance, &root, err);
     if (code != DUR_OK) return code;
+    if (!*again) *first = dur__client_meant(&root);
+    *again = false;
+    if (!is_first(first, &root))
+        return dur_error_set(err, DUR_ENOTFOUND, false, op, "instance \"%.200s\" is another one now", instance);
     dur_instance_row parent;
     /* One that outlived its parent (deleted by a version that did not compare) is a root. */
     if (root.parent_instance_id != NULL &&
@@ -106,7 +133,7 @@ static int delete_tree(dur_client *client, dur_arena *arena, const char *instanc
     code = dur__client_tree(client, arena, &root, &tree, err);
     if (code != DUR_OK) return code;
     code = force ? delete_forced(client, arena, &tree, result, err) : delete_begun(client, arena, &tree, result, err);
-    *again = code == DUR_ECHILD; /* a new child was not in our list */
+    *again = code == DUR_ECHILD || code == DUR_ECONFLICT; /* a child that was not in our list; another, or begun */
     for (size_t i = 0; code == DUR_OK && i < tree.count; i++)
         dur__live_unexpect(client->store, tree.ids[i]); /* whoever waits for it looks */
     return code;
@@ -119,12 +146,13 @@ int dur_client_delete(dur_deleted *out, dur_client *client, const char *instance
     if (code == DUR_OK) code = dur__client_answer_check(out, sizeof(*out), op, err);
     if (code != DUR_OK) return code;
     dur_arena *arena = dur_arena_new();
-    bool again = true;
-    for (int i = 0; again && i < TRIES_MAX; i++) {
-        again = false;
+    dur_meant first = { 0, 0 };
+    bool again = false;
+    int tries = 0;
+    do {
         dur_arena_reset(arena);
-        code = delete_tree(client, arena, instance, force, &result, &again, op, err);
-    }
+        code = delete_tree(client, arena, instance, &first, force, &result, &again, op, err);
+    } while (again && ++tries < TRIES_MAX);
     dur_arena_free(arena);
     if (code != DUR_OK) return code;
     dur_error_clear(err);

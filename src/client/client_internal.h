@@ -62,9 +62,11 @@ int dur__client_outcome(const dur_instance_info *info, const char **text);
 
 typedef struct dur__tree {
     const char **ids;
-    uint64_t *starts; /* of a child that has not begun: its start; else 0 */
+    dur_meant *meant; /* by its start: it has not begun */
     size_t count;
 } dur__tree;
+/* Whom the row shows. */
+dur_meant dur__client_meant(const dur_instance_row *row);
 /* An instance and all below it, a parent before its children; also those whose start nobody has consumed yet. */
 int dur__client_tree(dur_client *client, dur_arena *arena, const dur_instance_row *root, dur__tree *out,
                      dur_error *err);

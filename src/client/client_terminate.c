@@ -366,7 +366,12 @@ int dur__client_holds_letters(dur_client *client, dur_arena *arena, const char *
 void dur__client_resume(dur_client *client, const char *instance) {
     dur_error err = DUR_ERROR_INIT;
     for (int tries = 0; tries < 8; tries++) {
-        int code = dur_store_set_suspended(client->store, instance, NULL, &err);
+        dur_instance_row row;
+        dur_arena *arena = dur_arena_new();
+        int code = dur__client_row(client, arena, instance, &row, &err);
+        bool ours = code == DUR_OK && dur__str_eq(row.suspended, DUR__GOING);
+        dur_arena_free(arena);
+        if (ours) code = dur_store_set_suspended(client->store, instance, NULL, &err);
         if (code == DUR_OK || !(err.retryable || err.code == DUR_EUNKNOWN)) return;
         nanosleep(&(struct timespec){ .tv_nsec = 5000000L << tries }, NULL);
     }

@@ -63,7 +63,7 @@ static void follow_parent(dur_provider *store, dur_turn_commit *turn) {
         dur_error_clear(&turn->error);
         return;
     }
-    (void)store->methods->delete_instances(store, &turn->instance, 1, true, &(dur_delete_result){ 0 }, NULL);
+    (void)store->methods->delete_instances(store, &turn->instance, NULL, 1, true, &(dur_delete_result){ 0 }, NULL);
 }
 
 void dur__fallback_commit(dur_provider *store, dur_turn_commit *turn) {

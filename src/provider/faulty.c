@@ -215,8 +215,9 @@ FORWARD(list_executions,
 FORWARD(get_system_metrics, (dur_provider * self, dur_system_metrics *out, dur_error *err), (inner_, out, err))
 FORWARD(get_queue_depths, (dur_provider * self, dur_queue_depths *out, dur_error *err), (inner_, out, err))
 FORWARD(delete_instances,
-        (dur_provider * self, const char *const *ids, size_t count, bool force, dur_delete_result *out, dur_error *err),
-        (inner_, ids, count, force, out, err))
+        (dur_provider * self, const char *const *ids, const dur_meant *meant, size_t count, bool force,
+         dur_delete_result *out, dur_error *err),
+        (inner_, ids, meant, count, force, out, err))
 FORWARD(delete_instances_bulk,
         (dur_provider * self, const dur_bulk_filter *filter, dur_delete_result *out, dur_error *err),
         (inner_, filter, out, err))

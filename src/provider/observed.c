@@ -520,8 +520,9 @@ PASS(list_executions, NO_OP, instance,
 PASS(get_system_metrics, NO_OP, NULL, (dur_provider * self, dur_system_metrics *out, dur_error *err), (inner, out, err))
 PASS(get_queue_depths, NO_OP, NULL, (dur_provider * self, dur_queue_depths *out, dur_error *err), (inner, out, err))
 PASS(delete_instances, NO_OP, count == 1 ? ids[0] : NULL,
-     (dur_provider * self, const char *const *ids, size_t count, bool force, dur_delete_result *out, dur_error *err),
-     (inner, ids, count, force, out, err))
+     (dur_provider * self, const char *const *ids, const dur_meant *meant, size_t count, bool force,
+      dur_delete_result *out, dur_error *err),
+     (inner, ids, meant, count, force, out, err))
 PASS(delete_instances_bulk, NO_OP, NULL,
      (dur_provider * self, const dur_bulk_filter *filter, dur_delete_result *out, dur_error *err),
      (inner, filter, out, err))

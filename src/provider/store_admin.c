@@ -48,15 +48,20 @@ int dur_store_get_queue_depths(dur_provider *store, dur_queue_depths *out, dur_e
     return store->methods->get_queue_depths(store, out, err);
 }
 
-int dur_store_delete_instances(dur_provider *store, const char *const *ids, size_t count, bool force,
-                               dur_delete_result *out, dur_error *err) {
+int dur_store_delete_meant(dur_provider *store, const char *const *ids, const dur_meant *meant, size_t count,
+                           bool force, dur_delete_result *out, dur_error *err) {
     dur_delete_result ignored;
     ENTER(delete_instances, ids != NULL || count == 0, "ids");
     for (size_t i = 0; i < count; i++)
         if (ids[i] == NULL) return dur__store_null(err, "delete_instances", "every id");
     if (out == NULL) out = &ignored;
     *out = (dur_delete_result){ 0, 0, 0, 0 };
-    return store->methods->delete_instances(store, ids, count, force, out, err);
+    return store->methods->delete_instances(store, ids, meant, count, force, out, err);
+}
+
+int dur_store_delete_instances(dur_provider *store, const char *const *ids, size_t count, bool force,
+                               dur_delete_result *out, dur_error *err) {
+    return dur_store_delete_meant(store, ids, NULL, count, force, out, err);
 }
 
 static int check_filter(const dur_bulk_filter *filter, const char *op, dur_error *err) {

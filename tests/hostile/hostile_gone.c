@@ -335,7 +335,8 @@ static void fault_h101_a_slow_client_loses_nothing(void **state) {
     expect_one_dead_letter(w);
 }
 
-/* ---- H115: a child whose parent is gone when its first turn is committed ---------------------------------------------
+/* ---- H115: a child whose parent is gone when its first turn is committed
+ * ---------------------------------------------
  */
 
 static atomic_int begun;
@@ -399,6 +400,142 @@ static void fault_h115_what_was_sent_to_a_child_that_is_refused_goes_with_it(voi
     expect_one_dead_letter(w);
 }
 
+/* ---- H124: a client that stands still in the middle of a deletion, and goes on when another has the id --------------
+ */
+
+typedef struct slow_deletion {
+    world other;
+    pthread_t thread;
+    bool force;
+    int code;
+} slow_deletion;
+
+static int delete_and_stop(dur_provider *self, const char *const *ids, const dur_meant *meant, size_t count, bool force,
+                           dur_delete_result *out, dur_error *err) {
+    if (!atomic_exchange(&midway.there, true))
+        while (!atomic_load(&midway.go_on))
+            nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+    return midway.real->delete_instances(self, ids, meant, count, force, out, err);
+}
+
+static void *delete_later(void *data) {
+    slow_deletion *self = data;
+    self->code = dur_client_delete(NULL, self->other.client, "x", self->force, &self->other.err);
+    return NULL;
+}
+
+/* It has looked, and stands still before it deletes. */
+static void begin_deletion(world *w, slow_deletion *self, bool force) {
+    memset(self, 0, sizeof(*self));
+    self->force = force;
+    memcpy(self->other.url, w->url, sizeof(self->other.url));
+    world_open_store(&self->other);
+    OK(&self->other, dur_client_new(&self->other.client, self->other.store, &self->other.err));
+    meet(self->other.store, self->other.store->methods->set_suspended);
+    midway.mine.delete_instances = delete_and_stop;
+    assert_int_equal(pthread_create(&self->thread, NULL, delete_later, self), 0);
+    while (!atomic_load(&midway.there))
+        pause_ms(1);
+}
+
+static int go_on_deleting(slow_deletion *self) {
+    atomic_store(&midway.go_on, true);
+    pthread_join(self->thread, NULL);
+    self->other.store->methods = midway.real;
+    dur_client_free(self->other.client);
+    dur_provider_close(self->other.store);
+    return self->code;
+}
+
+static void delete_meanwhile(world *w, const char *instance) {
+    OK(w, dur_client_delete(NULL, w->client, instance, true, &w->err));
+}
+
+static void expect_untouched(world *w, slow_deletion *slow, const char *instance) {
+    int code = go_on_deleting(slow);
+    if (code != DUR_ENOTFOUND) fail_msg("%s instead of DUR_ENOTFOUND", dur_code_name(code));
+    dur_instance_info *info = NULL;
+    OK(w, dur_client_info(&info, w->client, instance, &w->err));
+    assert_false(info->suspended);
+    dur_instance_info_free(info);
+    OK(w, dur_client_raise(w->client, &w->err, instance, "go", "the next"));
+    expect(w, instance, "the next");
+}
+
+static void fault_h124_a_slow_deletion_leaves_the_next_alone(void **state) {
+    world *w = *state;
+    slow_deletion slow;
+    RUN(w, handlers);
+    start(w, "Waits", "", "x");
+    until_history(w, "x", "ExternalSubscribed", 1);
+    begin_deletion(w, &slow, true);
+    delete_meanwhile(w, "x");
+    start(w, "Waits", "", "x");
+    until_history(w, "x", "ExternalSubscribed", 1);
+    expect_untouched(w, &slow, "x");
+}
+
+/* Also one that had ended, deleted without force; the next has ended, too. */
+static void fault_h124_also_where_both_have_ended(void **state) {
+    world *w = *state;
+    slow_deletion slow;
+    RUN(w, handlers);
+    start(w, "Says", "first", "x");
+    expect(w, "x", "first");
+    begin_deletion(w, &slow, false);
+    OK(w, dur_client_start(w->client, &w->err, "Says", "next", .instance = "x", .exists = DUR_START_REPLACE_FINISHED));
+    expect(w, "x", "next");
+    int code = go_on_deleting(&slow);
+    if (code != DUR_ENOTFOUND) fail_msg("%s instead of DUR_ENOTFOUND", dur_code_name(code));
+    expect(w, "x", "next");
+}
+
+/* Known by its start alone, the first as the next. */
+static void fault_h124_also_where_nobody_has_begun(void **state) {
+    world *w = *state;
+    slow_deletion slow;
+    start(w, "Waits", "", "x");
+    begin_deletion(w, &slow, true);
+    delete_meanwhile(w, "x");
+    start(w, "Waits", "", "x");
+    int code = go_on_deleting(&slow);
+    if (code != DUR_ENOTFOUND) fail_msg("%s instead of DUR_ENOTFOUND", dur_code_name(code));
+    RUN(w, handlers);
+    OK(w, dur_client_raise(w->client, &w->err, "x", "go", "the next"));
+    expect(w, "x", "the next");
+}
+
+/* The next has not begun where the first had. */
+static void fault_h124_also_where_the_next_has_not_begun(void **state) {
+    world *w = *state;
+    slow_deletion slow;
+    RUN(w, handlers);
+    start(w, "Waits", "", "x");
+    until_history(w, "x", "ExternalSubscribed", 1);
+    world_stop(w);
+    begin_deletion(w, &slow, true);
+    delete_meanwhile(w, "x");
+    start(w, "Waits", "", "x");
+    int code = go_on_deleting(&slow);
+    if (code != DUR_ENOTFOUND) fail_msg("%s instead of DUR_ENOTFOUND", dur_code_name(code));
+    RUN(w, handlers);
+    OK(w, dur_client_raise(w->client, &w->err, "x", "go", "the next"));
+    expect(w, "x", "the next");
+}
+
+/* One that begins meanwhile is the same. */
+static void fault_h124_what_begins_meanwhile_is_deleted(void **state) {
+    world *w = *state;
+    slow_deletion slow;
+    start(w, "Waits", "", "x");
+    begin_deletion(w, &slow, true);
+    RUN(w, handlers);
+    until_history(w, "x", "ExternalSubscribed", 1);
+    assert_int_equal(go_on_deleting(&slow), DUR_OK);
+    dur_instance_info *info = NULL;
+    assert_int_equal(dur_client_info(&info, w->client, "x", &w->err), DUR_ENOTFOUND);
+}
+
 static const hostile_role roles[] = { { "deleter", deleter_run } };
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)
@@ -417,6 +554,11 @@ static const struct CMUnitTest tests[] = {
     TEST(fault_h101_what_a_dead_client_was_deleting_does_not_stand_still),
     TEST(fault_h101_a_slow_client_loses_nothing),
     TEST(fault_h115_what_was_sent_to_a_child_that_is_refused_goes_with_it),
+    TEST(fault_h124_a_slow_deletion_leaves_the_next_alone),
+    TEST(fault_h124_also_where_both_have_ended),
+    TEST(fault_h124_also_where_nobody_has_begun),
+    TEST(fault_h124_also_where_the_next_has_not_begun),
+    TEST(fault_h124_what_begins_meanwhile_is_deleted),
 };
 
 HOSTILE_MAIN(roles, tests)

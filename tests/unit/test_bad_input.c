@@ -113,6 +113,7 @@ STORE(list_executions, store, arena, "i", &executions_out, &count_out, &err)
 STORE(get_system_metrics, store, &metrics_out, &err)
 STORE(get_queue_depths, store, &depths_out, &err)
 STORE(delete_instances, store, ids, 1, true, &deleted_out, &err)
+STORE(delete_meant, store, ids, NULL, 1, true, &deleted_out, &err)
 STORE(delete_instances_bulk, store, &all_of_them, &deleted_out, &err)
 STORE(prune_executions, store, "i", &keep_one, &pruned_out, &err)
 STORE(prune_executions_bulk, store, &all_of_them, &keep_one, &pruned_out, &err)
@@ -185,6 +186,7 @@ static const call of_stores[] = {
     OF_STORE(get_system_metrics),
     OF_STORE(get_queue_depths),
     OF_STORE(delete_instances),
+    OF_STORE(delete_meant),
     OF_STORE(delete_instances_bulk),
     OF_STORE(prune_executions),
     OF_STORE(prune_executions_bulk),
@@ -273,6 +275,7 @@ static void with_nothing_else(void **state) {
     REFUSED(dur_store_get_system_metrics(store, NULL, &err));
     REFUSED(dur_store_get_queue_depths(store, NULL, &err));
     REFUSED(dur_store_delete_instances(store, NULL, 1, false, NULL, &err));
+    REFUSED(dur_store_delete_meant(store, NULL, NULL, 1, false, NULL, &err));
     REFUSED(dur_store_delete_instances_bulk(store, NULL, NULL, &err));
     REFUSED(dur_store_prune_executions(store, NULL, NULL, NULL, &err));
     REFUSED(dur_store_prune_executions_bulk(store, NULL, NULL, NULL, &err));

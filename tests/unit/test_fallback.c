@@ -259,7 +259,7 @@ static const dur_provider_methods *sound;
 static int ack_after_a_deletion(dur_provider *self, dur_turn_commit *turn, dur_error *err) {
     const char *parent = turn->metadata.parent_instance_id;
     dur_delete_result gone;
-    if (parent != NULL && sound->delete_instances(self, &parent, 1, true, &gone, err) != DUR_OK) return err->code;
+    if (parent != NULL && sound->delete_instances(self, &parent, NULL, 1, true, &gone, err) != DUR_OK) return err->code;
     return sound->ack_orchestration_item(self, turn, err);
 }
 

@@ -600,6 +600,14 @@ typedef struct dur_prune_options {
     uint64_t completed_before_ms; /* 0: not asked; both given: both must hold; none given: the current one stays */
 } dur_prune_options;
 
+/* Who is meant by an id, which is an address: by its birth, or, as long as it has not begun, by the start that makes it
+   (pending_start_id).  0: whoever has the id.  One without a birth that has history (it was brought here by other
+   means) is meant by any. */
+typedef struct dur_meant {
+    uint64_t birth;
+    uint64_t start_id;
+} dur_meant;
+
 typedef struct dur_delete_result {
     uint64_t instances, executions, events, queue_messages;
 } dur_delete_result;
@@ -816,14 +824,16 @@ struct dur_provider_methods {
     int (*get_system_metrics)(dur_provider *self, dur_system_metrics *out, dur_error *err);
     int (*get_queue_depths)(dur_provider *self, dur_queue_depths *out, dur_error *err);
     /* All or nothing.  Refused: a running member without force (DUR_ERUNNING, "running"), a child of a listed one that
-       is not listed (DUR_ECHILD, "child"), an unknown id (DUR_ENOTFOUND, "not found").  Leases end with it.  Starts
+       is not listed (DUR_ECHILD, "child"), an unknown id (DUR_ENOTFOUND, "not found"), and, where meant is given, one
+       for each id, another instance than the one that is meant, as is found under the lock that deletes: DUR_ECONFLICT,
+       also where the one that is meant has begun since.  Leases end with it.  Starts
        that wait behind an instance are calls of others, who wait for an answer: they stay, with attempts of 0, and the
        first of them makes a new instance under the id.  An instance without history is its first start, and that goes
        with it; a ContinueAsNew always does.  QueueMessages, which somebody was told are accepted, become dead letters
        (where the store keeps them), and count as deleted; so they do with every other way in which a store deletes an
        instance.  Those that only history holds are the caller's matter: dur_client_delete puts them back first. */
-    int (*delete_instances)(dur_provider *self, const char *const *ids, size_t count, bool force,
-                            dur_delete_result *out, dur_error *err);
+    int (*delete_instances)(dur_provider *self, const char *const *ids, const dur_meant *meant, size_t count,
+                            bool force, dur_delete_result *out, dur_error *err);
     /* Finished roots that match, with their trees. */
     int (*delete_instances_bulk)(dur_provider *self, const dur_bulk_filter *filter, dur_delete_result *out,
                                  dur_error *err);

@@ -113,7 +113,9 @@ DUR_API int dur_store_list_executions(dur_provider *store, dur_arena *arena, con
 DUR_API int dur_store_get_system_metrics(dur_provider *store, dur_system_metrics *out, dur_error *err);
 DUR_API int dur_store_get_queue_depths(dur_provider *store, dur_queue_depths *out, dur_error *err);
 DUR_API int dur_store_delete_instances(dur_provider *store, const char *const *ids, size_t count, bool force,
-                                       dur_delete_result *out, dur_error *err);
+                                       dur_delete_result *out, dur_error *err); /* whoever has the ids */
+DUR_API int dur_store_delete_meant(dur_provider *store, const char *const *ids, const dur_meant *meant, size_t count,
+                                   bool force, dur_delete_result *out, dur_error *err);
 DUR_API int dur_store_delete_instances_bulk(dur_provider *store, const dur_bulk_filter *filter, dur_delete_result *out,
                                             dur_error *err);
 DUR_API int dur_store_prune_executions(dur_provider *store, const char *instance, const dur_prune_options *options,

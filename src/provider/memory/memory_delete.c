@@ -130,12 +130,21 @@ void dur__mem_erase_tree(dur__mem *mem, dur__mem_instance *root, dur_delete_resu
 
 /* ---- delete by id ------------------------------------------------------------------------------------------------ */
 
-static int list_ids(dur__mem *mem, const char *const *ids, size_t count, bool force, instance_list *list,
-                    dur_error *err) {
+static bool is_meant(const dur__mem_instance *instance, const dur_meant *meant) {
+    const dur__mem_message *start = meant->start_id != 0 ? dur__mem_first_start(instance) : NULL;
+    if (meant->start_id != 0) return instance->event_count == 0 && start != NULL && start->id == meant->start_id;
+    return meant->birth == 0 || instance->birth == meant->birth || (instance->birth == 0 && instance->event_count > 0);
+}
+
+static int list_ids(dur__mem *mem, const char *const *ids, const dur_meant *meant, size_t count, bool force,
+                    instance_list *list, dur_error *err) {
     for (size_t i = 0; i < count; i++) {
         dur__mem_instance *instance = dur__mem_find(mem, ids[i]);
         if (!dur__mem_exists(instance))
             return dur_error_set(err, DUR_ENOTFOUND, false, "memory.delete", "instance %s not found", ids[i]);
+        if (meant != NULL && !is_meant(instance, &meant[i]))
+            return dur_error_set(err, DUR_ECONFLICT, false, "memory.delete", "instance %s is another one, or has begun",
+                                 ids[i]);
         if (instance->marked) continue;
         if (!force && is_running(instance))
             return dur_error_set(err, DUR_ERUNNING, false, "memory.delete", "instance %s is running", ids[i]);
@@ -159,13 +168,13 @@ static int check_children(dur__mem *mem, const instance_list *list, dur_error *e
     return DUR_OK;
 }
 
-int dur__mem_delete_instances(dur_provider *self, const char *const *ids, size_t count, bool force,
-                              dur_delete_result *out, dur_error *err) {
+int dur__mem_delete_instances(dur_provider *self, const char *const *ids, const dur_meant *meant, size_t count,
+                              bool force, dur_delete_result *out, dur_error *err) {
     dur__mem *mem = dur__mem_of(self);
     instance_list list = { NULL, 0, 0 };
     memset(out, 0, sizeof(*out));
     dur__mem_enter(mem);
-    int code = list_ids(mem, ids, count, force, &list, err);
+    int code = list_ids(mem, ids, meant, count, force, &list, err);
     if (code == DUR_OK) code = check_children(mem, &list, err);
     unmark(&list);
     if (code == DUR_OK) erase_all(mem, &list, out);

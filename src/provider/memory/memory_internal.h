@@ -539,8 +539,8 @@ int dur__mem_list_executions(dur_provider *self, dur_arena *arena, const char *i
                              size_t *count, dur_error *err);
 int dur__mem_get_system_metrics(dur_provider *self, dur_system_metrics *out, dur_error *err);
 int dur__mem_get_queue_depths(dur_provider *self, dur_queue_depths *out, dur_error *err);
-int dur__mem_delete_instances(dur_provider *self, const char *const *ids, size_t count, bool force,
-                              dur_delete_result *out, dur_error *err);
+int dur__mem_delete_instances(dur_provider *self, const char *const *ids, const dur_meant *meant, size_t count,
+                              bool force, dur_delete_result *out, dur_error *err);
 int dur__mem_delete_instances_bulk(dur_provider *self, const dur_bulk_filter *filter, dur_delete_result *out,
                                    dur_error *err);
 bool dur__mem_tree_finished(dur__mem *mem, dur__mem_instance *root, const char **running);

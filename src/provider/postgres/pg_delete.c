@@ -93,8 +93,10 @@ int dur__pg_erase(dur__pg_conn *conn, dur__pg_array *ids, dur_delete_result *out
     "coalesce(i.status, (SELECT e.status FROM @executions e WHERE e.instance_id = i.instance_id AND e.execution_id = " \
     "i.current_execution), 1)"
 
-static const char rows_sql[] = "SELECT i.instance_id, i.known, " STATUS " = 1 OR " STARTS_WAIT
-                               " FROM @instances i WHERE i.instance_id = ANY ($2::text[])";
+static const char rows_sql[] =
+    "SELECT i.instance_id, i.known, " STATUS " = 1 OR " STARTS_WAIT ", i.birth, i.has_history, (SELECT q.id FROM @queue"
+    " q WHERE q.instance_id = i.instance_id AND q.kind = 0 ORDER BY q.id LIMIT 1)"
+    " FROM @instances i WHERE i.instance_id = ANY ($2::text[])";
 static const char child_sql[] =
     "SELECT c.parent, c.instance_id FROM @instances c WHERE c.parent = ANY ($2::text[]) AND NOT (c.instance_id = ANY"
     " ($2::text[])) LIMIT 1";
@@ -105,12 +107,22 @@ static int row_of(const PGresult *rows, const char *id) {
     return -1;
 }
 
-static int check_rows(const PGresult *rows, const PGresult *child, const char *const *ids, size_t count, bool force,
-                      dur_error *err) {
+static bool is_meant(const PGresult *rows, int row, const dur_meant *meant) {
+    uint64_t birth = dur__pg_get_u64(rows, row, 3), start_id = dur__pg_get_u64(rows, row, 5);
+    bool has_history = dur__pg_get_bool(rows, row, 4);
+    if (meant->start_id != 0) return !has_history && start_id == meant->start_id;
+    return meant->birth == 0 || birth == meant->birth || (birth == 0 && has_history);
+}
+
+static int check_rows(const PGresult *rows, const PGresult *child, const char *const *ids, const dur_meant *meant,
+                      size_t count, bool force, dur_error *err) {
     for (size_t i = 0; i < count; i++) {
         int row = row_of(rows, ids[i]);
         if (row < 0 || !dur__pg_get_bool(rows, row, 1))
             return dur_error_set(err, DUR_ENOTFOUND, false, "postgres.delete", "instance %s not found", ids[i]);
+        if (meant != NULL && !is_meant(rows, row, &meant[i]))
+            return dur_error_set(err, DUR_ECONFLICT, false, "postgres.delete",
+                                 "instance %s is another one, or has begun", ids[i]);
         if (!force && dur__pg_get_bool(rows, row, 2))
             return dur_error_set(err, DUR_ERUNNING, false, "postgres.delete", "instance %s is running", ids[i]);
     }
@@ -120,8 +132,8 @@ static int check_rows(const PGresult *rows, const PGresult *child, const char *c
 }
 
 /* Inside a transaction.  They are locked first, and looked at by later statements: what came meanwhile counts. */
-static int delete_listed(dur__pg_conn *conn, const char *const *ids, size_t count, bool force, dur_delete_result *out,
-                         dur_error *err) {
+static int delete_listed(dur__pg_conn *conn, const char *const *ids, const dur_meant *meant, size_t count, bool force,
+                         dur_delete_result *out, dur_error *err) {
     dur__pg_args args;
     dur__pg_batch batch;
     dur__pg_array array = dur__pg_array_text();
@@ -136,7 +148,7 @@ static int delete_listed(dur__pg_conn *conn, const char *const *ids, size_t coun
     dur__pg_array_copy_arg(&args, &array);
     int child = dur__pg_batch_add(&batch, child_sql, &args);
     int code = dur__pg_batch_run(&batch, "postgres.delete", err);
-    if (code == DUR_OK) code = check_rows(batch.results[rows], batch.results[child], ids, count, force, err);
+    if (code == DUR_OK) code = check_rows(batch.results[rows], batch.results[child], ids, meant, count, force, err);
     dur__pg_batch_end(&batch);
     if (code == DUR_OK) code = dur__pg_erase(conn, &array, out, err);
     dur__buf_free(&array.data);
@@ -149,15 +161,15 @@ static int end_transaction(dur__pg_conn *conn, int code, dur_error *err) {
     return code;
 }
 
-int dur__pg_delete_instances(dur_provider *self, const char *const *ids, size_t count, bool force,
-                             dur_delete_result *out, dur_error *err) {
+int dur__pg_delete_instances(dur_provider *self, const char *const *ids, const dur_meant *meant, size_t count,
+                             bool force, dur_delete_result *out, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
     dur__pg_conn *conn;
     memset(out, 0, sizeof(*out));
     int code = dur__pg_borrow(store, &conn, err);
     if (code != DUR_OK) return code;
     code = dur__pg_begin(conn, err);
-    if (code == DUR_OK) code = end_transaction(conn, delete_listed(conn, ids, count, force, out, err), err);
+    if (code == DUR_OK) code = end_transaction(conn, delete_listed(conn, ids, meant, count, force, out, err), err);
     if (code != DUR_OK) memset(out, 0, sizeof(*out));
     dur__pg_return(conn);
     dur__pg_wake_local(store, NULL);
@@ -215,7 +227,7 @@ static int delete_roots(dur__pg_conn *conn, const dur_bulk_filter *filter, dur_d
         const char **ids = dur__xcalloc(count, sizeof(*ids));
         for (size_t i = 0; i < count; i++)
             ids[i] = PQgetvalue(batch.results[at], (int)i, 0);
-        code = delete_listed(conn, ids, count, false, out, err); /* locks them and looks again */
+        code = delete_listed(conn, ids, NULL, count, false, out, err); /* locks them and looks again */
         free(ids);
     }
     dur__pg_batch_end(&batch);

@@ -89,8 +89,8 @@ int dur__pg_list_dead_letters(dur_provider *self, dur_arena *arena, uint64_t aft
                               dur_dead_letter **out, size_t *count, dur_error *err);
 int dur__pg_delete_dead_letters(dur_provider *self, const uint64_t *ids, size_t count, dur_error *err);
 int dur__pg_set_suspended(dur_provider *self, const char *instance, const char *reason, dur_error *err);
-int dur__pg_delete_instances(dur_provider *self, const char *const *ids, size_t count, bool force,
-                             dur_delete_result *out, dur_error *err);
+int dur__pg_delete_instances(dur_provider *self, const char *const *ids, const dur_meant *meant, size_t count,
+                             bool force, dur_delete_result *out, dur_error *err);
 int dur__pg_delete_instances_bulk(dur_provider *self, const dur_bulk_filter *filter, dur_delete_result *out,
                                   dur_error *err);
 int dur__pg_prune_executions(dur_provider *self, const char *instance, const dur_prune_options *options,

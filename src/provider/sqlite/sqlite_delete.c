@@ -196,6 +196,7 @@ int dur__sq_delete_tree(dur__sq_txn *txn, const char *instance, dur__sq_delete_l
 typedef struct delete_op {
     dur__sq_op op;
     const char *const *ids;
+    const dur_meant *meant; /* NULL: whoever has the ids */
     size_t count;
     bool force;
     const dur_bulk_filter *filter;
@@ -207,6 +208,36 @@ static void delete_done(dur__sq_op *op, dur__sq_file *file) {
     delete_op *self = (delete_op *)(void *)op;
     dur__sq_deleted_forget(file, &self->deleted);
     if (self->deleted.count > 0) file->wake_changed_all = true; /* it may be already: somebody else wrote, too */
+}
+
+static int is_meant(dur__sq_txn *txn, uint64_t key, const dur_meant *meant, bool *yes, dur_error *err) {
+    sqlite3_stmt *row = NULL;
+    *yes = true;
+    if (meant->start_id == 0 && meant->birth == 0) return DUR_OK;
+    if (meant->start_id == 0) return dur__sq_is_meant(txn, key, meant->birth, yes, err);
+    int code = dur__sq_first(txn->conn, DUR__SQ_EVENT_ANY, &row, err, "i", key);
+    *yes = row == NULL;
+    dur__sq_end(&row);
+    if (code != DUR_OK || !*yes) return code;
+    code = dur__sq_first(txn->conn, DUR__SQ_QUEUE_START, &row, err, "i", key);
+    *yes = code == DUR_OK && row != NULL && dur__sq_u64(row, 3) == meant->start_id;
+    dur__sq_end(&row);
+    return code;
+}
+
+/* Whoever asks for the deletion has looked at them before. */
+static int meant_compare(const delete_op *self, dur__sq_txn *txn, dur_error *err) {
+    for (size_t i = 0; self->meant != NULL && i < self->count; i++) {
+        uint64_t key = 0;
+        bool yes = true;
+        int code = dur__sq_key(txn, self->ids[i], false, &key, err);
+        if (code == DUR_OK && key != 0) code = is_meant(txn, key, &self->meant[i], &yes, err);
+        if (code == DUR_OK && !yes)
+            code = dur_error_set(err, DUR_ECONFLICT, false, "sqlite.delete",
+                                 "instance \"%s\" is another one, or has begun", self->ids[i]);
+        if (code != DUR_OK) return code;
+    }
+    return DUR_OK;
 }
 
 /* May it be deleted?  Reads only. */
@@ -249,6 +280,7 @@ static int delete_run(dur__sq_op *op, dur__sq_txn *txn) {
         if (!ids_have(&listed, self->ids[i])) ids_add(&listed, self->ids[i]);
     uint64_t *keys = dur__xcalloc(listed.count + 1, sizeof(*keys));
     int code = delete_check(self, txn, &listed, keys);
+    if (code == DUR_OK) code = meant_compare(self, txn, &op->err);
     for (size_t i = 0; i < listed.count && code == DUR_OK; i++)
         code = delete_key(txn, keys[i], &self->deleted, &self->result, &op->err);
     if (code == DUR_OK && listed.count > 0) code = dur__sq_count_lost(txn, &op->err);
@@ -257,9 +289,11 @@ static int delete_run(dur__sq_op *op, dur__sq_txn *txn) {
     return code;
 }
 
-int dur__sq_delete_instances(dur_provider *self, const char *const *ids, size_t count, bool force,
-                             dur_delete_result *out, dur_error *err) {
-    delete_op op = { .op = { .run = delete_run, .done = delete_done }, .ids = ids, .count = count, .force = force };
+int dur__sq_delete_instances(dur_provider *self, const char *const *ids, const dur_meant *meant, size_t count,
+                             bool force, dur_delete_result *out, dur_error *err) {
+    delete_op op = {
+        .op = { .run = delete_run, .done = delete_done }, .ids = ids, .meant = meant, .count = count, .force = force
+    };
     int code = dur__sq_submit(dur__sq_file_of(self), &op.op, err);
     *out = code == DUR_OK ? op.result : (dur_delete_result){ 0 };
     free(op.deleted.keys);

@@ -141,8 +141,7 @@ static int meant_compare(dur__sq_turn_op *self, dur__sq_txn *txn) {
     return dur__sq_refuse(self, DUR__TURN_MEANT, "the instance is another one, or has begun");
 }
 
-/* The instance of that birth, or one that came here with its history and without a birth. */
-static int is_meant(dur__sq_txn *txn, uint64_t key, uint64_t birth, bool *yes, dur_error *err) {
+int dur__sq_is_meant(dur__sq_txn *txn, uint64_t key, uint64_t birth, bool *yes, dur_error *err) {
     sqlite3_stmt *row = NULL;
     int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_BIRTH, &row, err, "i", key);
     uint64_t stored = code == DUR_OK && row != NULL ? dur__sq_u64(row, 0) : 0;
@@ -164,7 +163,7 @@ static int parent_compare(dur__sq_turn_op *self, dur__sq_txn *txn) {
     int code = dur__sq_key(txn, parent, false, &key, &self->op.err);
     if (code == DUR_OK && key != 0) code = dur__sq_exists(txn, key, &exists, &ended, NULL, &self->op.err);
     if (code == DUR_OK && exists && self->turn->metadata.parent_birth != 0)
-        code = is_meant(txn, key, self->turn->metadata.parent_birth, &exists, &self->op.err);
+        code = dur__sq_is_meant(txn, key, self->turn->metadata.parent_birth, &exists, &self->op.err);
     if (code != DUR_OK || exists) return code;
     self->fault = dur__turn_fault_of(DUR__TURN_PARENT);
     return dur_error_set(&self->op.err, dur__turn_code_of(DUR__TURN_PARENT), false, "sqlite.commit",
