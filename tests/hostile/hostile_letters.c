@@ -5,6 +5,7 @@
 #include "hostile.h"
 
 #include <durite/sys/store.h>
+#include <pthread.h>
 
 /* ---- what was sent ---- */
 
@@ -390,6 +391,60 @@ static void fault_h82_an_id_belongs_to_a_queue(void **state) {
 
 static const hostile_role roles[] = { { "none", NULL } };
 
+/* ---- H117: ids of dead letters are no order of appearance -------------------------------------------------------- */
+
+enum { DELETERS = 3 };
+
+typedef struct deleter {
+    const world *w;
+    pthread_t thread;
+    unsigned number;
+    int code;
+} deleter;
+
+static void *delete_each(void *data) {
+    deleter *self = data;
+    dur_provider *store = NULL;
+    dur_client *client = NULL;
+    self->code = dur_open(&store, self->w->url, NULL);
+    if (self->code == DUR_OK) self->code = dur_client_new(&client, store, NULL);
+    for (size_t i = 0; i < scaled(20, 5) && self->code == DUR_OK; i++) {
+        char id[32];
+        snprintf(id, sizeof(id), "i-%u-%zu", self->number, i);
+        self->code = dur_client_start(client, NULL, "NobodyHasThis", "", .instance = id);
+        if (self->code == DUR_OK) self->code = dur_client_enqueue(client, NULL, id, "letters", id);
+        if (self->code == DUR_OK) self->code = dur_client_delete(NULL, client, id, true, NULL);
+    }
+    dur_client_free(client);
+    dur_provider_close(store);
+    return NULL;
+}
+
+/* Whoever deletes what is handled and begins each listing at 0 misses none, however many make them at once. */
+static void fault_h117_who_lists_from_the_beginning_misses_none(void **state) {
+    world *w = *state;
+    deleter deleters[DELETERS] = { { .w = w } };
+    size_t expected = DELETERS * scaled(20, 5), handled = 0;
+    for (unsigned i = 0; i < DELETERS; i++) {
+        deleters[i] = (deleter){ .w = w, .number = i };
+        assert_int_equal(pthread_create(&deleters[i].thread, NULL, delete_each, &deleters[i]), 0);
+    }
+    for (uint64_t until = now_ms() + patience_ms(); handled < expected;) {
+        dur_dead_letter_list *letters = NULL;
+        OK(w, dur_client_dead_letters(&letters, w->client, 0, 7, &w->err));
+        for (size_t i = 0; i < letters->count; i++, handled++)
+            OK(w, dur_client_dead_letters_delete(w->client, &letters->items[i].id, 1, &w->err));
+        if (letters->count == 0) pause_ms(1);
+        dur_dead_letter_list_free(letters);
+        if (now_ms() > until) fail_msg("%zu of %zu dead letters", handled, expected);
+    }
+    for (unsigned i = 0; i < DELETERS; i++) {
+        pthread_join(deleters[i].thread, NULL);
+        assert_int_equal(deleters[i].code, DUR_OK);
+    }
+    assert_int_equal(handled, expected);
+}
+
 static const struct CMUnitTest tests[] = {
     TEST(fault_h76_an_end_by_the_handler_leaves_what_no_call_reported),
     TEST(fault_h76_an_end_by_a_client_leaves_what_no_call_reported),
@@ -398,6 +453,7 @@ static const struct CMUnitTest tests[] = {
     TEST(fault_h76_a_detached_dequeue_keeps_nothing),
     TEST(fault_h76_every_letter_is_reported_or_dead),
     TEST(fault_h82_an_id_belongs_to_a_queue),
+    TEST(fault_h117_who_lists_from_the_beginning_misses_none),
 };
 
 HOSTILE_MAIN(roles, tests)

@@ -847,6 +847,7 @@ struct dur_provider_methods {
     int (*dead_letter_messages)(dur_provider *self, const char *instance, const uint64_t *ids, size_t count,
                                 const char *reason, dur_error *err);
     int (*dead_letter_work)(dur_provider *self, const char *lock_token, const char *reason, dur_error *err);
+    /* By id, behind after_id: pages of one listing.  Ids need not be in order of commit. */
     int (*list_dead_letters)(dur_provider *self, dur_arena *arena, uint64_t after_id, size_t limit,
                              dur_dead_letter **out, size_t *count, dur_error *err);
     int (*delete_dead_letters)(dur_provider *self, const uint64_t *ids, size_t count, dur_error *err);
