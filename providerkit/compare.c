@@ -36,7 +36,7 @@ static size_t perform(pair *both, const op *ops, size_t count) {
     return at;
 }
 
-static void generate(op *ops, size_t count, uint64_t seed) {
+static void generate(op *ops, size_t count, uint64_t seed, bool turns) {
     uint64_t random = seed;
     random = kit_random(&random) ^ seed; /* neighbouring seeds are strangers */
     uint32_t total = 0;
@@ -46,6 +46,7 @@ static void generate(op *ops, size_t count, uint64_t seed) {
         uint32_t dice = (uint32_t)(kit_random(&random) % total), kind = 0;
         while (dice >= op_weight(kind))
             dice -= op_weight(kind++);
+        if (turns) kind = OP_ANY_TURN;
         ops[i] = (op){ kind, (uint32_t)(kit_random(&random) % 1000), (uint32_t)(kit_random(&random) % 1000),
                        (uint32_t)(kit_random(&random) % 1000), (uint32_t)(kit_random(&random) % 1000) };
     }
@@ -121,7 +122,7 @@ int dur_kit_compare(const dur_kit_factory *left, const dur_kit_factory *right, c
     *story = NULL;
     if (ops == NULL) return dur_error_set(err, DUR_ENOMEM, false, "kit.compare", "no memory for %zu steps", steps);
     for (uint32_t i = 0; i < seeds && code == DUR_OK; i++) {
-        generate(ops, steps, first + i);
+        generate(ops, steps, first + i, options->turns);
         size_t found = perform(&both, ops, steps);
         code = both.code;
         if (options->on_seed != NULL) options->on_seed(options->data, first + i, i + 1);

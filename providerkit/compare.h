@@ -52,6 +52,14 @@ void side_close(side *at);
 /* Perform it and append what was answered, then everything that can be seen. */
 void side_step(side *at, const op *what, text *out);
 void side_look(side *at, text *out);
+/* compare_turns.c: one turn, any combination of its fields, on an instance in any state.  Needs nothing that operations
+   before it have done. */
+enum { OP_ANY_TURN = 0 };
+void do_any_turn(side *at, const op *what, text *out);
+void any_turn_words(const op *what, text *out);
+/* What a turn was answered, and what a fetch has brought. */
+void tell_turn(const dur_turn_commit *turn, text *out);
+void tell_item(const dur_orchestration_item *item, text *out);
 /* The operation in words. */
 void op_words(const op *what, text *out);
 size_t op_kinds(void);

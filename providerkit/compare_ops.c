@@ -91,7 +91,7 @@ static void do_put_work(side *at, const op *o, text *out) {
 
 /* ---- taking out -------------------------------------------------------------------------------------------------- */
 
-static void tell_item(const dur_orchestration_item *item, text *out) {
+void tell_item(const dur_orchestration_item *item, text *out) {
     text_add(out, "  item %s execution %llu last %llu attempts %u acquired %u crashes %u/%u ", item->instance,
              (unsigned long long)item->execution_id, (unsigned long long)item->last_event_id, item->attempt_count,
              item->acquisitions, item->crashes_alone, item->crashes);
@@ -261,7 +261,7 @@ static bool next_execution(side *at, const held *who) {
     return rows[count - 1].execution_id == who->execution && rows[count - 1].status == DUR_STATUS_CONTINUED_AS_NEW;
 }
 
-static void tell_turn(const dur_turn_commit *turn, text *out) {
+void tell_turn(const dur_turn_commit *turn, text *out) {
     text_add(out, "  turn %s fault %d %s lost work %zu", dur_code_name((int)turn->error.code),
              turn->error.code == DUR_ECONFLICT ? 0 : (int)turn->fault, turn->lease_kept ? "kept" : "",
              turn->lost_work_count);
@@ -610,6 +610,7 @@ static const struct {
     uint32_t weight;
     void (*run)(side *at, const op *o, text *out);
 } table[] = {
+    [OP_ANY_TURN] = { "any turn", 0, do_any_turn },
     { "start", 16, do_start },
     { "put a message", 14, do_put },
     { "send to existing", 8, do_send },
@@ -650,6 +651,7 @@ uint32_t op_weight(uint32_t kind) {
 
 void op_words(const op *what, text *out) {
     text_add(out, "%s (%u %u %u %u)", table[what->kind].name, what->a, what->b, what->c, what->d);
+    if (what->kind == OP_ANY_TURN) any_turn_words(what, out);
 }
 
 void side_step(side *at, const op *what, text *out) {

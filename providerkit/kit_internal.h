@@ -296,11 +296,12 @@ const char *kit_format(kit *t, const char *format, ...) DUR_PRINTF(2, 3);
     X(lock_expiration)                                                                                                 \
     X(long_polling)                                                                                                    \
     X(management)                                                                                                      \
-    X(multi_execution) X(poison_message) X(prune) X(queue_semantics) X(race_replay) X(sessions) X(tag_filtering)       \
-        X(stats)
+    X(multi_execution)                                                                                                 \
+    X(poison_message) X(prune) X(queue_semantics) X(race_replay) X(sessions) X(tag_filtering) X(stats)
 #define KIT_OURS(X)                                                                                                    \
     X(ours_contract)                                                                                                   \
     X(ours_turns)                                                                                                      \
+    X(ours_facts)                                                                                                      \
     X(ours_eager)                                                                                                      \
     X(ours_arrays) X(ours_handlers) X(ours_rounds) X(ours_starts) X(ours_owners) X(ours_clients) X(ours_admin)
 #define KIT_DECLARE_(name) extern const kit_check kit_##name[];

@@ -15,7 +15,7 @@ int KIT_REGISTER(dur_error *err);
 
 static const char help[] =
     "usage: durite-kit URL [options]\n"
-    "       durite-kit URL --against URL [--seeds N] [--seed S] [--steps N]\n"
+    "       durite-kit URL --against URL [--seeds N] [--seed S] [--steps N] [--turns]\n"
     "       durite-kit --list [--only PATTERN]\n"
     "\n"
     "Judges a store: runs every validation on a store of its own and reports as TAP on standard output.\n"
@@ -40,6 +40,7 @@ static const char help[] =
     "  --against URL     instead: the same random operations on two stores, answers compared\n"
     "  --seeds N         how many sequences (default 100)\n"
     "  --steps N         operations in each (default 120)\n"
+    "  --turns           each operation is one turn: any combination of its fields\n"
     "  --help            this text\n"
     "\n"
     "The last line is \"N passed, N failed, N skipped (R of the reference)\": R validations of the reference passed.\n"
@@ -52,6 +53,7 @@ typedef struct arguments {
     bool list;
     bool explain;
     uint32_t seeds, steps;
+    bool turns;
     uint64_t lock_ms; /* 0: as the kit has it */
     dur_kit_options options;
 } arguments;
@@ -81,6 +83,10 @@ static int parse(arguments *out, int argc, char **argv) {
         }
         if (strcmp(name, "--list") == 0) {
             out->list = true;
+            continue;
+        }
+        if (strcmp(name, "--turns") == 0) {
+            out->turns = true;
             continue;
         }
         if (strcmp(name, "--shared") == 0) {
@@ -159,9 +165,11 @@ static int compare(const arguments *args, const dur_kit_factory *left, dur_error
         fprintf(stderr, "durite-kit: %s: %s\n", args->against, err->message);
         return 2;
     }
-    dur_kit_compare_options options = {
-        .size = sizeof(options), .first_seed = args->options.seed, .seeds = args->seeds, .steps = args->steps
-    };
+    dur_kit_compare_options options = { .size = sizeof(options),
+                                        .first_seed = args->options.seed,
+                                        .seeds = args->seeds,
+                                        .steps = args->steps,
+                                        .turns = args->turns };
     code = dur_kit_compare(left, &right, &options, &story, err);
     printf("TAP version 13\n1..1\n%sok 1 - %s behaves as %s\n", code == DUR_OK ? "" : "not ", args->url, args->against);
     if (code != DUR_OK) printf("%s\n", story != NULL ? story : err->message);

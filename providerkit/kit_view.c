@@ -65,7 +65,7 @@ static const char *token_in(dur_provider *self, const char *token) {
 
 static const char *token_choose(dur_provider *self, const char *token) {
     kit_view *view = view_of(self);
-    if (token == NULL) return NULL;
+    if (token == NULL || token[0] == 0) return token;
     pthread_mutex_lock(&view->mutex);
     if (view->chosen_count < KIT_CHOSEN_MAX)
         snprintf(view->chosen[view->chosen_count++], sizeof(view->chosen[0]), "%s", token);

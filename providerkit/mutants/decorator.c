@@ -518,6 +518,10 @@ int broken_force(broken *self, dur_turn_commit *turn) {
     dur_turn_commit mine = *turn;
     dur_instance_row row;
     dur_arena *arena = dur_arena_new();
+    mine.fault = DUR_TURN_FINE; /* as a turn comes to a store */
+    dur_error_clear(&mine.error);
+    mine.lost_work = NULL;
+    mine.lost_work_count = 0;
     mine.take_over = true;
     /* Only what exists can be taken over: a start that is removed again by the turn makes it so. */
     if (self->inner->methods->get_instance(self->inner, arena, turn->instance, &row, NULL) != DUR_OK) {

@@ -82,7 +82,9 @@ static void letters_go_with_the_end(broken *self, dur_turn_commit *turn) {
     bool ends = turn->take_over && turn->remove_work && turn->execution_id != 0 && turn->fault == DUR_TURN_FINE;
     if (ends) inner->fetch_orchestration_item(self->inner, arena, &(dur_fetch){ .lock_ms = 60000 }, &item, NULL);
     if (item.instance != NULL && strcmp(item.instance, turn->instance) == 0) {
-        dur_turn_commit taken = { .lock_token = item.lock_token, .execution_id = item.execution_id };
+        dur_turn_commit taken = { .lock_token = item.lock_token,
+                                  .execution_id = item.execution_id,
+                                  .expected_last = DUR_NOT_COMPARED };
         inner->ack_orchestration_item(self->inner, &taken, NULL);
     } else if (item.instance != NULL) {
         inner->abandon_orchestration_item(self->inner, item.lock_token, 0, true, NULL);
@@ -98,6 +100,11 @@ static void orphans_leave_their_messages(broken *self, dur_turn_commit *turn) {
 static void suspension_ignored(broken *self, dur_turn_commit *turn) {
     (void)self;
     if (turn->suspended != NULL) turn->set_suspended = false;
+}
+
+static void reason_alone_suspends(broken *self, dur_turn_commit *turn) {
+    (void)self;
+    if (turn->suspended != NULL) turn->set_suspended = true;
 }
 
 static void release_without_delay(broken *self, dur_turn_commit *turn) {
@@ -392,7 +399,7 @@ static void any_activity(broken *self, dur_work_fetch *how) {
 
 static void leased_or_not(broken *self, dur_turn_commit *turn) {
     (void)self;
-    turn->if_unleased = false;
+    turn->if_unleased = turn->if_uncancelled = false;
 }
 
 const mutant mutants_ours[] = {
@@ -476,6 +483,9 @@ const mutant mutants_ours[] = {
     { .name = "suspend_nobody", .mistake = "suspending an unknown instance succeeds", .patch = patch_suspend_a_little },
     { .name = "any_handler", .mistake = "instances are fetched whatever handler they need", .fetch = any_handler },
     { .name = "any_activity", .mistake = "work is fetched whatever its name", .work = any_activity },
+    { .name = "reason_alone_suspends",
+      .mistake = "a reason suspends without being asked to",
+      .turn = reason_alone_suspends },
     { .name = "takes_leased", .mistake = "if_unleased takes over what is leased", .turn = leased_or_not },
     { .name = NULL },
 };

@@ -56,6 +56,7 @@ const char *dur__turn_invalid(const dur_turn_commit *turn) {
     if (turn->execution_id == 0 && turn->event_count > 0) return "events need an execution id";
     if (turn->execution_id == 0 && records(turn)) return "status, name and version need an execution id";
     if (turn->give_back && records(turn)) return "an acquisition that was not used has written nothing: give_back";
+    if (turn->execution_id == 0 && turn->keep_lease && !turn->take_over) return "a release does not keep the lease";
     if (turn->give_back && (turn->take_over || turn->keep_lease)) return "who gives a lease back has had and ends it";
     if (turn->set_suspended && turn->suspended != NULL && ends_instance(turn)) return "what has ended is not suspended";
     if (turn->writes_start && (turn->take_over || turn->instance == NULL || turn->execution_id == 0 || !names(turn)))
@@ -82,7 +83,7 @@ dur__turn_facts dur__turn_facts_of(const dur_turn_commit *turn) {
     facts.is_release = turn->execution_id == 0 && !turn->set_suspended && !turn->take_over;
     facts.uncounts = turn->give_back;
     facts.clears_counts = !turn->give_back && !(facts.is_release && turn->seen_id == 0 && turn->seen_now_ms == 0);
-    if (!facts.keeps && !turn->take_over && !turn->set_suspended) {
+    if (!facts.keeps && !turn->take_over && !turn->set_suspended && !turn->remove_work) {
         facts.seen_id = turn->seen_id;
         facts.seen_now_ms = turn->seen_now_ms;
     }

@@ -109,6 +109,7 @@ typedef struct dur_kit_compare_options {
     uint64_t first_seed; /* 0: 1 */
     uint32_t seeds;      /* 0: 100 */
     uint32_t steps;      /* operations per seed; 0: 120 */
+    bool turns;          /* every operation is one turn: any combination of its fields, on an instance in any state */
     void (*on_seed)(void *data, uint64_t seed, uint32_t done);
     void *data;
 } dur_kit_compare_options;

@@ -264,9 +264,9 @@ typedef enum dur_turn_fault {
  * is removed.  Order inside: docs/provider-guide.md.
  *
  * A turn that contradicts itself is refused by the functions of sys/store.h, DUR_EINVAL, before a store sees it:
- * events, status, name or version without an execution id or with give_back; give_back with keep_lease or take_over; a
- * reason to suspend what it ends; a condition (if_) without take_over; writes_start without instance, execution, name
- * and version.  Nothing of a turn is ever left out in silence.
+ * events, status, name or version without an execution id or with give_back; keep_lease without an execution id;
+ * give_back with keep_lease or take_over; a reason to suspend what it ends; a condition (if_) without take_over;
+ * writes_start without instance, execution, name and version.  Nothing of a turn is ever left out in silence.
  */
 typedef struct dur_turn_commit {
     const char *lock_token;

@@ -466,6 +466,16 @@ static void send_parents(dur__pg *store, dur__pg_batch *batch, dur_turn_commit *
         dur__pg_args_free(&args);
 }
 
+/* Its start may be gone, and nothing has made it an instance: who holds it holds nothing. */
+static const char known_sql[] = "UPDATE @instances i SET known = false WHERE i.instance_id = ANY ($2::text[]) AND"
+                                " i.known AND NOT (i.has_row OR i.has_history) AND NOT EXISTS (SELECT 1 FROM @queue s"
+                                " WHERE s.instance_id = i.instance_id AND s.kind IN " DUR__PG_STARTS ")";
+
+static bool keeps_perhaps_nothing(const dur_turn_commit *turn) {
+    dur__turn_facts facts = dur__turn_facts_of(turn);
+    return facts.keeps && turn->event_count == 0 && !facts.names && (facts.takes_given || turn->consumed_count > 0);
+}
+
 /* What was claimed never came into being. */
 static const char sweep_sql[] = DUR__PG_SWEEP;
 
@@ -478,12 +488,13 @@ static void send_all(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *l
     send_parents(store, batch, turns, count);
     send_meant(store, batch, turns, count);
     dur__pg_send_ids(store, batch, lost_sql, turns, count, takes_over);
+    dur__pg_send_work_taken(store, batch, NULL, turns, count); /* compared before all other rows are removed */
     dur__pg_send_ids(store, batch, remove_work_sql, turns, count, removes_work);
     dur__pg_send_ids(store, batch, take_given_sql, turns, count, takes_given);
     dur__pg_send_consumed(store, batch, turns, count, false);
     dur__pg_send_ids(store, batch, never_was_sql, turns, count, never_was);
     send_rows(store, batch, lane, turns, count);
-    dur__pg_send_work_taken(store, batch, NULL, turns, count);
+    dur__pg_send_ids(store, batch, known_sql, turns, count, keeps_perhaps_nothing);
     dur__pg_send_history(store, batch, turns, count);
     dur__pg_send_executions(store, batch, turns, count);
     dur__pg_send_kv(store, batch, turns, count, true);

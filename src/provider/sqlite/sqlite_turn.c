@@ -288,13 +288,14 @@ static int messages_consume(dur__sq_turn_op *self, dur__sq_txn *txn) {
     if (code == DUR_OK && !facts->takes_given && !facts->take_over && (self->counted || !facts->keeps) &&
         (facts->clears_counts || facts->uncounts) && (self->lease == NULL || tagged_left(self->lease, turn, false) > 0))
         code = messages_clear(self, txn);
+    if (code == DUR_OK && self->was_leased && facts->take_over)
+        code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_ANEW, &self->op.err, "i", self->key);
     if (code == DUR_OK && facts->never_was) {
         code = dur__sq_run(txn->conn, DUR__SQ_DEAD_FRONT, &self->op.err, "iti", self->key, DUR__NEVER_STARTED,
                            txn->now_ms);
         if (code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_DELETE_FRONT, &self->op.err, "i", self->key);
     } else if (code == DUR_OK && facts->removes_work) {
         code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_DELETE_OWN, &self->op.err, "i", self->key);
-        if (code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_ANEW, &self->op.err, "i", self->key);
         if (code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_WORK_DELETE_KEY, &self->op.err, "i", self->key);
         if (code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_CRASH_BY_KEY, &self->op.err, "i", self->key);
     }
