@@ -3,7 +3,7 @@
  * an instance made again under its parked handler, messages between run and commit, clocks that jump.
  */
 #include "e2e/harness.h"
-#include "provider/faulty.h"
+#include "support/faulty.h"
 #include <durite/sys/clock.h>
 #include <durite/sys/store.h>
 

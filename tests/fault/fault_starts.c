@@ -3,7 +3,7 @@
  * what was started runs exactly once.
  */
 #include "e2e/harness.h"
-#include "provider/faulty.h"
+#include "support/faulty.h"
 #include <pthread.h>
 
 enum { THREADS = 4 };

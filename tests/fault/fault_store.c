@@ -3,7 +3,7 @@
  * that fails on purpose.
  */
 #include "e2e/harness.h"
-#include "provider/faulty.h"
+#include "support/faulty.h"
 #include <durite/sys/store.h>
 
 static atomic_int runs;

@@ -2,7 +2,7 @@
  * faulty_scheme.c: "minimal:URL" is the store of URL without its optional methods, so that the kit can judge the
  * fallbacks; "faulty:URL" is it behind the decorator for tests, without a fault.
  */
-#include "provider/faulty.h"
+#include "support/faulty.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
  */
 #include "store_help.h"
 
-#include "provider/faulty.h"
+#include "support/faulty.h"
 #include "provider/provider_internal.h"
 
 static bench *minimal(void) {

@@ -3,7 +3,7 @@
  */
 #include "store_help.h"
 
-#include "provider/faulty.h"
+#include "support/faulty.h"
 
 static bench *wrapped(void) {
     bench *b = bench_open("memory:");

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/thread.h"
-#include "provider/faulty.h"
+#include "support/faulty.h"
 #include "provider/live.h"
 #include <durite/durite.h>
 #include <durite/sys/store.h>

@@ -4,7 +4,7 @@
  */
 #include "pg_flow.h"
 
-#include "provider/faulty.h"
+#include "support/faulty.h"
 #include "provider/postgres/pg_internal.h"
 
 /* ---- on paper: a victim, an observer, and a millisecond at a time ------------------------------------------------ */

@@ -5,7 +5,7 @@
 #include "e2e/pooler.h"
 #include "pg_flow.h"
 
-#include "provider/faulty.h"
+#include "support/faulty.h"
 #include "provider/postgres/pg_internal.h"
 
 #include <signal.h>

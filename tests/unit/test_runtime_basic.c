@@ -7,7 +7,7 @@
 #include "workload.h"
 
 #include "base/thread.h"
-#include "provider/faulty.h"
+#include "support/faulty.h"
 #include <durite/sys/store.h>
 #include <errno.h>
 #include <fcntl.h>

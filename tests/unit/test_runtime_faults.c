@@ -6,7 +6,7 @@
  */
 #include "workload.h"
 
-#include "provider/faulty.h"
+#include "support/faulty.h"
 
 typedef struct trouble {
     const char *method;

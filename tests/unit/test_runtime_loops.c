@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "provider/faulty.h"
+#include "support/faulty.h"
 #include "runtime/runtime_internal.h"
 #include <durite/durite.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
  */
 #include "e2e/harness.h"
 
-#include "provider/faulty.h"
+#include "support/faulty.h"
 #include <durite/sys/store.h>
 
 static dur_outcome kid(dur_ctx *ctx, const char *input) {

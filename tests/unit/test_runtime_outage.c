@@ -3,7 +3,7 @@
  * an end, and touches nothing that is gone.
  */
 #include "e2e/harness.h"
-#include "provider/faulty.h"
+#include "support/faulty.h"
 #include "runtime/runtime_internal.h"
 #include <durite/sys/store.h>
 

@@ -4,8 +4,8 @@
  * The decorated store is a store like any other.  Methods that the inner store does not have are missing here too.
  * Not installed; tests link the static library.  Thread class: any thread.
  */
-#ifndef DURITE_PROVIDER_FAULTY_H
-#define DURITE_PROVIDER_FAULTY_H
+#ifndef DURITE_TESTS_FAULTY_H
+#define DURITE_TESTS_FAULTY_H
 
 #include <durite/provider.h>
 #include <durite/sys/provider_methods.h>

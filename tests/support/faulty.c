@@ -1,7 +1,7 @@
 /*
  * faulty.c: the decorator of faulty.h.
  */
-#include "provider/faulty.h"
+#include "support/faulty.h"
 
 #include "base/assert.h"
 #include "base/buf.h"
