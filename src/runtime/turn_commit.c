@@ -8,6 +8,7 @@
 #include "runtime/runtime_internal.h"
 
 #include "provider/live.h"
+#include "provider/tags.h"
 
 #include "core/semver.h"
 #include <durite/version.h>
@@ -65,29 +66,9 @@ static void encode(dur_message *out, dur_arena *arena, const dur_work_item *item
 
 /* ---- work that is locked for this node in the same commit (L9) ---- */
 
-static bool tag_admitted(const dur_tag_filter *filter, const char *tag) {
-    switch (filter->mode) {
-    case DUR_TAGS_ANY:
-        return true;
-    case DUR_TAGS_NONE:
-        return false;
-    case DUR_TAGS_DEFAULT_ONLY:
-        return tag == NULL;
-    case DUR_TAGS_AND_DEFAULT:
-        if (tag == NULL) return true;
-        break;
-    case DUR_TAGS_ONLY:
-        break;
-    }
-    for (size_t i = 0; tag != NULL && i < filter->tag_count; i++) {
-        if (strcmp(filter->tags[i], tag) == 0) return true;
-    }
-    return false;
-}
-
 static bool admitted(dur_runtime *runtime, const dur_work_item *item, const dur__handler **handler) {
     *handler = NULL;
-    if (!tag_admitted(&runtime->tag_filter, item->tag)) return false;
+    if (!dur__tag_admitted(&runtime->tag_filter, item->tag)) return false;
     if (dur__syscall_known(item->name)) return true;
     *handler = dur__runtime_find(runtime, DUR_HANDLER_ACTIVITY, item->name, NULL);
     if (*handler == NULL) return false;

@@ -6,6 +6,7 @@
  */
 #include "base/assert.h"
 #include "provider/memory/memory_internal.h"
+#include "provider/tags.h"
 
 #include <stdlib.h>
 
@@ -92,18 +93,8 @@ void dur__mem_work_due(dur__mem *mem) {
         dur__mem_work_place(mem, work_at(node));
 }
 
-static bool tag_admitted(const dur_tag_filter *filter, const char *tag) {
-    if (filter->mode == DUR_TAGS_ANY) return true;
-    if (filter->mode == DUR_TAGS_NONE) return false;
-    if (tag == NULL) return filter->mode != DUR_TAGS_ONLY;
-    if (filter->mode == DUR_TAGS_DEFAULT_ONLY) return false;
-    for (size_t i = 0; i < filter->tag_count; i++)
-        if (strcmp(filter->tags[i], tag) == 0) return true;
-    return false;
-}
-
 static bool shelf_admitted(const dur__mem_shelf *shelf, const dur_work_fetch *how) {
-    if (!tag_admitted(&how->tags, shelf->tag) || !dur_handler_passes(how->handlers, shelf->handler)) return false;
+    if (!dur__tag_admitted(&how->tags, shelf->tag) || !dur_handler_passes(how->handlers, shelf->handler)) return false;
     if (shelf->kind == DUR__MEM_PLAIN) return true;
     if (how->session_owner == NULL) return false;
     return shelf->kind == DUR__MEM_SESSION_FREE || strcmp(shelf->holder, how->session_owner) == 0;

@@ -18,9 +18,7 @@
 #define MAY_RUN                                                                                                        \
     "(i.has_row OR i.has_history OR EXISTS (SELECT 1 FROM @queue s WHERE s.instance_id = i.instance_id AND s.kind IN"  \
     " " DUR__PG_STARTS " AND s.due_ms <= (SELECT now FROM n)))"
-#define ENDED                                                                                                          \
-    "coalesce(i.status, (SELECT e.status FROM @executions e WHERE e.instance_id = i.instance_id AND e.execution_id ="  \
-    " i.current_execution), 1) IN (2, 3)"
+#define ENDED DUR__PG_STATUS " IN (2, 3)"
 #define LOST_WITHOUT "(3, 4, 5, 8, 9, 10)" /* dur__lost_without */
 /* How long an owner may be silent, and another live beside it, before somebody should have finished what it left. */
 #define FORGOTTEN "3 * o.timeout_ms + 60000"

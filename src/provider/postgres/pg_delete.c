@@ -11,9 +11,7 @@
 
 /* ---- erasing ----------------------------------------------------------------------------------------------------- */
 
-static const char lost_sql[] =
-    "INSERT INTO @lost (holder, instance_id, at_ms) SELECT holder, instance_id, #now FROM @instances"
-    " WHERE instance_id = ANY ($2::text[]) AND token IS NOT NULL AND holder IS NOT NULL";
+static const char lost_sql[] = DUR__PG_TELL_LOST;
 static const char erase_history_sql[] =
     "WITH d AS (DELETE FROM @history WHERE instance_id = ANY ($2::text[]) RETURNING events) SELECT "
     "coalesce(sum(events),"
@@ -87,15 +85,9 @@ int dur__pg_erase(dur__pg_conn *conn, dur__pg_array *ids, dur_delete_result *out
 
 /* ---- delete by id ------------------------------------------------------------------------------------------------ */
 
-#define STARTS_WAIT                                                                                                    \
-    "EXISTS (SELECT 1 FROM @queue q WHERE q.instance_id = i.instance_id AND q.kind IN " DUR__PG_STARTS ")"
-#define STATUS                                                                                                         \
-    "coalesce(i.status, (SELECT e.status FROM @executions e WHERE e.instance_id = i.instance_id AND e.execution_id = " \
-    "i.current_execution), 1)"
-
 static const char rows_sql[] =
-    "SELECT i.instance_id, i.known, " STATUS " = 1 OR " STARTS_WAIT ", i.birth, i.has_history, (SELECT q.id FROM @queue"
-    " q WHERE q.instance_id = i.instance_id AND q.kind = 0 ORDER BY q.id LIMIT 1)"
+    "SELECT i.instance_id, i.known, " DUR__PG_STATUS " = 1 OR " DUR__PG_STARTS_WAIT ", i.birth, i.has_history, (SELECT"
+    " q.id FROM @queue q WHERE q.instance_id = i.instance_id AND q.kind = 0 ORDER BY q.id LIMIT 1)"
     " FROM @instances i WHERE i.instance_id = ANY ($2::text[])";
 static const char child_sql[] =
     "SELECT c.parent, c.instance_id FROM @instances c WHERE c.parent = ANY ($2::text[]) AND NOT (c.instance_id = ANY"
@@ -178,7 +170,6 @@ int dur__pg_delete_instances(dur_provider *self, const char *const *ids, const d
 
 /* ---- bulk -------------------------------------------------------------------------------------------------------- */
 
-#define FINISHED "(" STATUS " IN (2, 3) AND NOT " STARTS_WAIT ")"
 #define ENDED_BEFORE                                                                                                   \
     "($3::bigint = 0 OR EXISTS (SELECT 1 FROM " DUR__PG_EXECUTIONS " b WHERE b.instance_id = i.instance_id AND "       \
     "b.execution_id = i.current_execution AND b.completed_at <> 0 AND b.completed_at < $3::bigint))"
@@ -190,10 +181,10 @@ int dur__pg_delete_instances(dur_provider *self, const char *const *ids, const d
 static const char roots_sql[] =
     "WITH RECURSIVE t(root, id) AS (SELECT i.instance_id, i.instance_id FROM @instances i WHERE i.has_row AND i.parent "
     "IS"
-    " NULL AND ($2::text[] IS NULL OR i.instance_id = ANY ($2::text[])) AND " ENDED_BEFORE " AND " FINISHED
+    " NULL AND ($2::text[] IS NULL OR i.instance_id = ANY ($2::text[])) AND " ENDED_BEFORE " AND " DUR__PG_FINISHED
     " UNION SELECT t.root, c.instance_id FROM t JOIN @instances c ON c.parent = t.id),"
     " chosen AS (SELECT t.root FROM t JOIN @instances i ON i.instance_id = t.id GROUP BY t.root HAVING"
-    " bool_and(" FINISHED ") ORDER BY min(i.created_at) FILTER (WHERE t.id = t.root), t.root LIMIT $4::bigint),"
+    " bool_and(" DUR__PG_FINISHED ") ORDER BY min(i.created_at) FILTER (WHERE t.id = t.root), t.root LIMIT $4::bigint),"
     " d(id) AS (SELECT root FROM chosen UNION SELECT c.instance_id FROM d JOIN @instances c ON c.parent = d.id)"
     " SELECT id FROM d ORDER BY 1";
 

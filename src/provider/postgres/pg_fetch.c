@@ -24,7 +24,7 @@
 #define KIND                                                                                                           \
     "CASE $3::bigint WHEN 1 THEN acquisitions = 0 OR crashes < 2 WHEN 2 THEN acquisitions > 0 AND crashes >= 2 ELSE"   \
     " true END"
-#define FREE "owner IS NULL AND suspended IS NULL AND known AND ready_at IS NOT NULL"
+#define FREE DUR__PG_FREE
 /* $2 how many at most, $3 kind, $4 and $5 the range of versions: who would be claimed. */
 #define CLAIMABLE                                                                                                      \
     FREE /* undelayed messages are visible whatever the clock says, also after it went back */                         \

@@ -20,7 +20,7 @@ void dur__pg_handlers(dur__pg_args *args, const dur_handler_filter *filter) {
     dur__pg_array_arg(args, &keys);
 }
 
-#define FREE "owner IS NULL AND suspended IS NULL AND known AND ready_at IS NOT NULL"
+#define FREE DUR__PG_FREE
 #define NOBODY_HAS(activity, handler)                                                                                  \
     handler " <> '' AND NOT EXISTS (SELECT 1 FROM @served s WHERE s.activity = " activity                              \
             " AND s.handler IN (" handler ", ''))"

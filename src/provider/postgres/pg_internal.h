@@ -577,6 +577,20 @@ void dur__pg_lock_to_delete_add(dur__pg_batch *batch, const dur__pg_array *ids);
     "SELECT set_config('durite.locked', count(*)::text, true) FROM (SELECT 1 FROM @instances WHERE instance_id ="      \
     " $2::text FOR " strength ") t"
 #define DUR__PG_IS_LOCKED "current_setting('durite.locked', true) = '1'"
+/* Nobody holds it under an owner, and it has a reason to be fetched; with the second: now, as n(now) says. */
+#define DUR__PG_FREE "owner IS NULL AND suspended IS NULL AND known AND ready_at IS NOT NULL"
+#define DUR__PG_VISIBLE "ready_at <= (SELECT now FROM n) AND (token IS NULL OR expires_at <= (SELECT now FROM n))"
+/* Of an instance's row i: how its current execution stands; whether it has ended and nothing begins it anew. */
+#define DUR__PG_STATUS                                                                                                 \
+    "coalesce(i.status, (SELECT e.status FROM @executions e WHERE e.instance_id = i.instance_id AND e.execution_id = " \
+    "i.current_execution), 1)"
+#define DUR__PG_STARTS_WAIT                                                                                            \
+    "EXISTS (SELECT 1 FROM @queue s WHERE s.instance_id = i.instance_id AND s.kind IN " DUR__PG_STARTS ")"
+#define DUR__PG_FINISHED "(" DUR__PG_STATUS " IN (2, 3) AND NOT " DUR__PG_STARTS_WAIT ")"
+/* Tell the lanes that hold the instances of $2 that they do so no more. */
+#define DUR__PG_TELL_LOST                                                                                              \
+    "INSERT INTO @lost (holder, instance_id, at_ms) SELECT holder, instance_id, #now FROM @instances WHERE"            \
+    " instance_id = ANY ($2::text[]) AND token IS NOT NULL AND holder IS NOT NULL"
 /* An instance's row i that stands for nothing any more. */
 #define DUR__PG_EMPTY                                                                                                  \
     "NOT i.known AND NOT EXISTS (SELECT 1 FROM @queue q WHERE q.instance_id = i.instance_id) AND NOT EXISTS (SELECT 1" \

@@ -144,15 +144,11 @@ void dur__pg_outbox_send_locks(dur__pg_outbox *box, dur__pg_batch *batch, const 
  * locked (lock_existing_sql), whose message id ($11) was not accepted before, and which, for a queue message, has not
  * ended.
  */
-#define FINISHED                                                                                                       \
-    "(coalesce(i.status, (SELECT e.status FROM @executions e WHERE e.instance_id = i.instance_id AND e.execution_id"   \
-    " = i.current_execution), 1) IN (2, 3) AND NOT EXISTS (SELECT 1 FROM @queue s WHERE s.instance_id = "              \
-    "i.instance_id AND s.kind IN " DUR__PG_STARTS "))"
 #define MAY_SEND                                                                                                       \
     "($10 = 0 OR ($10 = 1 AND NOT EXISTS (SELECT 1 FROM @instances i WHERE i.instance_id = "                           \
     "x.instance"                                                                                                       \
     " AND i.known)) OR ($10 = 2 AND " DUR__PG_IS_LOCKED " AND EXISTS (SELECT 1 FROM @instances i WHERE i.instance_id " \
-    "= x.instance AND i.known AND NOT (x.kind = " DUR__PG_KIND_QUEUE " AND " FINISHED                                  \
+    "= x.instance AND i.known AND NOT (x.kind = " DUR__PG_KIND_QUEUE " AND " DUR__PG_FINISHED                          \
     ") AND NOT EXISTS (SELECT 1 FROM @accepted a "                                                                     \
     "WHERE a.instance_id = i.instance_id AND a.message_id = $11))))"
 /* Of the messages of turns ($10 is 0) some need somebody whom they are for: dur__needs_receiver. */
@@ -308,8 +304,8 @@ static int start_if_new(dur__pg_conn *conn, const dur_message *item, uint64_t de
     "WITH RECURSIVE t(id) AS (SELECT $2::text COLLATE \"C\" UNION SELECT c.instance_id FROM @instances c JOIN t ON"    \
     " c.parent = t.id) "
 static const char walk_sql[] = TREE "SELECT id FROM t";
-static const char tree_sql[] =
-    TREE "SELECT i.instance_id, " FINISHED " FROM @instances i WHERE i.instance_id IN (SELECT id FROM t) AND i.known";
+static const char tree_sql[] = TREE "SELECT i.instance_id, " DUR__PG_FINISHED
+                                    " FROM @instances i WHERE i.instance_id IN (SELECT id FROM t) AND i.known";
 
 static int send_tree(dur__pg_batch *batch, const char *sql, const char *instance) {
     dur__pg_args args;
@@ -496,7 +492,7 @@ static const char lock_existing_sql[] = DUR__PG_LOCK_ONE("NO KEY UPDATE");
 static const char look_sql[] =
     "SELECT i.known, EXISTS (SELECT 1 FROM @accepted a WHERE a.instance_id = i.instance_id AND a.message_id ="
     " $3::text),"
-    " " FINISHED " FROM @instances i WHERE i.instance_id = $2::text";
+    " " DUR__PG_FINISHED " FROM @instances i WHERE i.instance_id = $2::text";
 
 static int say_why_not(const PGresult *row, const dur_message *item, dur_error *err) {
     const char *op = "postgres.enqueue";

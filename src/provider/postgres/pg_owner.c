@@ -43,9 +43,8 @@ static const char beat_sql[] =
     " b AS (UPDATE @owners SET beat_ms = CASE WHEN $1::bigint IS NULL THEN greatest((SELECT now FROM n), beat_ms + 1)"
     " ELSE $1::bigint END, server_start = CASE WHEN $3::boolean THEN (SELECT start"
     " FROM n) ELSE server_start END, session_lock = $3::boolean WHERE owner = $2::text RETURNING beat_ms)"
-    " SELECT n.now, EXISTS (SELECT 1 FROM @instances WHERE owner IS NULL AND suspended IS NULL AND known AND"
-    " ready_at IS NOT NULL AND ready_at <= (SELECT now FROM n) AND (token IS NULL OR expires_at <= (SELECT now FROM"
-    " n))) OR EXISTS (SELECT 1 FROM @instances WHERE holder = ANY ($4::bigint[]) AND ready_at <= (SELECT now FROM n))"
+    " SELECT n.now, EXISTS (SELECT 1 FROM @instances WHERE " DUR__PG_FREE " AND " DUR__PG_VISIBLE
+    ") OR EXISTS (SELECT 1 FROM @instances WHERE holder = ANY ($4::bigint[]) AND ready_at <= (SELECT now FROM n))"
     " OR EXISTS (SELECT 1 FROM @worker WHERE owner IS NULL AND until_ms <= (SELECT now FROM n))"
     " OR EXISTS (SELECT 1 FROM @lost WHERE holder = ANY ($4::bigint[])), o.owner, o.beat_ms,"
     " o.timeout_ms, o.session_lock AND o.server_start = n.start AND o.lock_key NOT IN (SELECT l.key FROM l), "

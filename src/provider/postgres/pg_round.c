@@ -7,6 +7,7 @@
  */
 #include "base/assert.h"
 #include "provider/postgres/pg_internal.h"
+#include "provider/postgres/pg_works.h"
 
 #include <stdlib.h>
 
@@ -22,16 +23,14 @@ static dur__pg_lane *lane_of(dur_lane *lane) {
 
 /* ---- a round ----------------------------------------------------------------------------------------------------- */
 
-#define FREE "owner IS NULL AND suspended IS NULL AND known AND ready_at IS NOT NULL"
-#define VISIBLE "ready_at <= (SELECT now FROM n) AND (token IS NULL OR expires_at <= (SELECT now FROM n))"
+#define FREE DUR__PG_FREE
+#define VISIBLE DUR__PG_VISIBLE
 /* $8 and $9: handlers of instances and of work; $10: who claims sessions.  What others wait for is not looked at. */
 #define OF_HANDLERS(what) "FROM ha, LATERAL (SELECT " what " FROM @instances WHERE handler = ha.h AND " FREE
 /* Macros among the texts: clang-format would give each an indentation of its own. */
 /* clang-format off */
 #define OF_ACTIVITIES(what) "FROM wa, LATERAL (SELECT " what " FROM @worker w WHERE w.handler = wa.h AND w.owner IS NULL"
-#define TAGGED                                                                                                         \
-    "CASE $3::bigint WHEN 0 THEN w.tag IS NULL WHEN 1 THEN w.tag = ANY ($4::text[]) WHEN 2 THEN w.tag IS NULL OR"      \
-    " w.tag = ANY ($4::text[]) WHEN 3 THEN true ELSE false END"
+#define TAGGED DUR__PG_TAG_ADMITTED("$3::bigint", "$4::text[]")
 static const char info_sql[] =
     "WITH RECURSIVE " DUR__PG_HANDLERS("ha", "@instances", FREE, "$8::text[]") ", "
     DUR__PG_HANDLERS("wa", "@worker", "owner IS NULL", "$9::text[]") ","

@@ -60,9 +60,7 @@ bool dur__pg_turn_found(const dur__pg_lane *lane, dur_turn_commit *turn) {
 
 /* ---- the instances' rows ----------------------------------------------------------------------------------------- */
 
-static const char lost_sql[] =
-    "INSERT INTO @lost (holder, instance_id, at_ms) SELECT holder, instance_id, #now FROM @instances"
-    " WHERE instance_id = ANY ($2::text[]) AND token IS NOT NULL AND holder IS NOT NULL";
+static const char lost_sql[] = DUR__PG_TELL_LOST;
 
 static const char rows_sql[] =
     "WITH n AS MATERIALIZED (SELECT #now AS now), u AS (UPDATE @instances i SET"

@@ -20,8 +20,7 @@
     " w.instance_id, w.session_id, w.crashes_alone FROM @worker w WHERE w.handler = ha.h AND w.owner IS NULL AND"      \
     " w.until_ms <= (SELECT now FROM n)"                                                                               \
     " AND " which                                                                                                      \
-    " AND CASE $6::bigint WHEN 0 THEN w.tag IS NULL WHEN 1 THEN w.tag = ANY ($7::text[]) WHEN 2 THEN w.tag IS NULL OR" \
-    " w.tag = ANY ($7::text[]) WHEN 3 THEN true ELSE false END"                                                        \
+    " AND " DUR__PG_TAG_ADMITTED("$6::bigint", "$7::text[]")                                                           \
     " AND (w.session_id IS NULL OR ($8::text IS NOT NULL AND NOT EXISTS (SELECT 1 FROM @sessions s WHERE s.session_id" \
     " = w.session_id AND s.holder <> $8::text AND (s.owner IS NOT NULL OR s.until_ms > (SELECT now FROM n)))))"        \
     " AND ($2::text IS NULL OR EXISTS (SELECT 1 FROM @owners o WHERE o.owner = $2::text))"                             \

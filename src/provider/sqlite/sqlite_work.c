@@ -7,6 +7,7 @@
  */
 #include "provider/sqlite/sqlite_internal.h"
 #include "provider/sqlite/sqlite_methods.h"
+#include "provider/tags.h"
 #include <stdlib.h>
 
 typedef struct work_id {
@@ -99,15 +100,6 @@ int dur__sq_cleanup_orphaned_sessions(dur_provider *self, uint64_t idle_ms, uint
 
 /* ---- fetch ---- */
 
-static bool tag_admits(const dur_tag_filter *filter, const char *tag) {
-    if (filter->mode == DUR_TAGS_ANY) return true;
-    if (tag == NULL) return filter->mode == DUR_TAGS_DEFAULT_ONLY || filter->mode == DUR_TAGS_AND_DEFAULT;
-    if (filter->mode != DUR_TAGS_ONLY && filter->mode != DUR_TAGS_AND_DEFAULT) return false;
-    for (size_t i = 0; i < filter->tag_count; i++)
-        if (strcmp(filter->tags[i], tag) == 0) return true;
-    return false;
-}
-
 /* Whether the session is, or could be, the caller's.  It is claimed when a row of it is locked. */
 static int session_admits(dur__sq_txn *txn, const dur_work_fetch *how, const char *session, bool *admits,
                           dur_error *err) {
@@ -170,7 +162,7 @@ static int work_consider(dur__sq_work_op *self, dur__sq_txn *txn, sqlite3_stmt *
     const dur_work_fetch *how = self->how;
     bool admits = false;
     int code = DUR_OK;
-    if (tag_admits(&how->tags, dur__sq_text(row, 5)))
+    if (dur__tag_admitted(&how->tags, dur__sq_text(row, 5)))
         code = session_admits(txn, how, dur__sq_text(row, 4), &admits, &self->op.err);
     if (code == DUR_OK && admits)
         out[(*count)++] =
