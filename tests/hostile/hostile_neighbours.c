@@ -181,6 +181,27 @@ static void fault_h23_timeouts_of_the_role_are_not_ours(void **state) {
     PQfinish(db);
 }
 
+/* Behind a pooler each transaction says what it needs; no pooler is needed to see that. */
+static void fault_h119_a_role_that_only_reads_by_default_writes(void **state) {
+    world *w = *state;
+    char role[40], url[900];
+    if (!on_provider("postgres")) skip();
+    snprintf(role, sizeof(role), "reads_%d", (int)getpid());
+    PGconn *db = pg_beside();
+    pg_do(db, "CREATE ROLE %s SUPERUSER LOGIN", role);
+    pg_do(db, "ALTER ROLE %s SET default_transaction_read_only = on", role);
+    pg_do(db, "ALTER ROLE %s SET default_transaction_isolation = serializable", role);
+    pg_do(db, "ALTER ROLE %s SET default_transaction_deferrable = on", role);
+    snprintf(url, sizeof(url), "%s&pooler=transaction&user=%s", getenv("DURITE_TEST_URL"), role);
+    world other = elsewhere(w, url);
+    RUN(&other, everything_handlers);
+    do_everything(&other, "x");
+    OK(&other, dur_client_delete(NULL, other.client, "x", true, &other.err));
+    leave(&other);
+    drop_role(db, role);
+    PQfinish(db);
+}
+
 /* ---- a take-over that is refused --------------------------------------------------------------------------------- */
 
 static atomic_uint refusals_told;
@@ -379,6 +400,7 @@ static const struct CMUnitTest tests[] = {
     TEST(fault_h26_nodes_work_while_all_tables_are_published),
     TEST(fault_h26_all_rows_are_replicated),
     TEST(fault_h23_timeouts_of_the_role_are_not_ours),
+    TEST(fault_h119_a_role_that_only_reads_by_default_writes),
     TEST(fault_h23_a_refused_take_over_is_told),
     TEST(fault_h39_a_list_by_status_reads_what_it_lists),
     TEST(fault_h38_an_unknown_parameter_is_named),

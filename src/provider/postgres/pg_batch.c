@@ -23,13 +23,30 @@ static void plan_again(dur__pg_conn *conn) {
     conn->plan_again_at = conn->batches < 4 ? 16 : conn->batches * 4;
 }
 
-/* Claims need a snapshot per statement; behind a pooler the session's default is not ours to set. */
-static const char isolation_sql[] = "SET TRANSACTION ISOLATION LEVEL READ COMMITTED";
+/*
+ * Behind a pooler the session's defaults are not ours to set: each transaction says what it needs.  Claims need a
+ * snapshot per statement.  Not by SET TRANSACTION, nor SET LOCAL: outside of a block, as the first statement of a
+ * pipeline is, each is a warning in the server's log.  These two are of the transaction, however they are set; a
+ * parameter, or a SELECT, would need a snapshot, and then it were too late.
+ */
+static const char isolation_sql[] = "SET transaction_isolation = 'read committed'";
+static const char writes_sql[] = "SET transaction_read_only = off";
 #define WAITS(lock_wait)                                                                                               \
     "SELECT pg_catalog.set_config('lock_timeout', '" lock_wait "', true),"                                             \
     " pg_catalog.set_config('statement_timeout', '0', true)"
 static const char waits_sql[] = WAITS(DUR__PG_LOCK_WAIT);
 static const char waits_hurried_sql[] = WAITS(DUR__PG_LOCK_WAIT_HURRIED);
+
+enum { SETTINGS = 3 };
+
+static void say_settings(dur__pg_batch *batch) {
+    const dur__pg_conn *conn = batch->conn;
+    const char *const sqls[SETTINGS] = { isolation_sql, writes_sql, conn->hurries ? waits_hurried_sql : waits_sql };
+    for (int i = 0; conn->store->pooler && i < SETTINGS; i++) {
+        dur__pg_args none = { .count = 0 };
+        dur__pg_batch_add(batch, sqls[i], &none);
+    }
+}
 
 void dur__pg_batch_begin(dur__pg_batch *batch, dur__pg_conn *conn, bool writes) {
     memset(batch, 0, sizeof(*batch));
@@ -40,12 +57,7 @@ void dur__pg_batch_begin(dur__pg_batch *batch, dur__pg_conn *conn, bool writes) 
     batch->failed_at = -1;
     if (PQenterPipelineMode(conn->pg) != 1)
         batch->code = dur__pg_error(&batch->error, "postgres.send", "08006", PQerrorMessage(conn->pg));
-    if (conn->store->pooler && !batch->inside) {
-        dur__pg_args none = { .count = 0 }; /* a parameter would need a snapshot, and then it were too late */
-        dur__pg_batch_add(batch, isolation_sql, &none);
-        none = (dur__pg_args){ .count = 0 };
-        dur__pg_batch_add(batch, conn->hurries ? waits_hurried_sql : waits_sql, &none);
-    }
+    if (!batch->inside) say_settings(batch);
 }
 
 static void send_failed(dur__pg_batch *batch) {
@@ -169,6 +181,7 @@ static const char notify_owners_sql[] =
 /* In a transaction of its own: a NOTIFY inside would make commits of the whole database wait for each other. */
 static void send_notify(dur__pg_batch *batch) {
     dur__pg_args args;
+    say_settings(batch);
     dur__pg_args_begin(batch->conn->store, &args);
     dur__pg_text(&args, batch->conn->store->channel);
     if (batch->targets.size > 0) {
@@ -206,11 +219,13 @@ void dur__pg_batch_notify_first(dur__pg_batch *batch) {
 }
 
 /* Whether it arrives does not matter: there is the look each second. */
-static bool read_notify(dur__pg_batch *batch, int at) {
+static bool read_notify(dur__pg_batch *batch, int from, int end) {
     int code = batch->code;
     batch->code = DUR_ETIMEOUT; /* keeps the error as it is */
-    if (batch->preparing[at]) read_prepare(batch, at);
-    read_statement(batch, at);
+    for (int at = from; at < end; at++) {
+        if (batch->preparing[at]) read_prepare(batch, at);
+        read_statement(batch, at);
+    }
     bool synced = read_sync(batch);
     batch->code = code;
     return synced;
@@ -231,7 +246,7 @@ static void forget_prepared(dur__pg_batch *batch) {
 }
 
 static int read_answers(dur__pg_batch *batch, int statements, const char *op) {
-    bool lost = batch->notified && !read_notify(batch, 0);
+    bool lost = batch->notified && !read_notify(batch, 0, 1);
     for (int i = batch->notified ? 1 : 0; i < statements && !lost; i++) {
         if (batch->preparing[i]) read_prepare(batch, i);
         read_statement(batch, i);
@@ -255,11 +270,11 @@ int dur__pg_batch_run(dur__pg_batch *batch, const char *op, dur_error *err) {
     int statements = batch->count;
     bool sent = batch->code == DUR_OK && PQpipelineSync(pg) == 1;
     if (!sent) send_failed(batch);
-    bool notify = sent && batch->notify && batch->count < DUR__PG_BATCH;
+    bool notify = sent && batch->notify && batch->count + SETTINGS < DUR__PG_BATCH;
     bool whole = !notify || send_notify_behind(batch);
     if (sent) {
         bool good = read_answers(batch, statements, op) == DUR_OK && whole;
-        if (good && notify) good = read_notify(batch, statements);
+        if (good && notify) good = read_notify(batch, statements, batch->count);
         if (!good || PQexitPipelineMode(pg) != 1) dur__pg_disconnect(batch->conn);
     } else {
         dur__pg_disconnect(batch->conn); /* nothing was committed: there was no Sync */

@@ -318,7 +318,7 @@ int dur__pg_connect(dur__pg_conn *conn, dur_error *err) {
 /* Behind a pooler the session's settings are not ours, and its batches do not say them again. */
 int dur__pg_begin(dur__pg_conn *conn, dur_error *err) {
     return dur__pg_simple(conn,
-                          "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = 0; SET LOCAL"
+                          "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL statement_timeout = 0; SET LOCAL"
                           " lock_timeout = " DUR__PG_LOCK_WAIT,
                           err);
 }

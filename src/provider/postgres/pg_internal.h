@@ -24,7 +24,7 @@
 #include <libpq-fe.h>
 
 #define DUR__PG_ARGS 32
-#define DUR__PG_BATCH 40
+#define DUR__PG_BATCH 44
 #define DUR__PG_TOKEN_SIZE 33
 #define DUR__PG_MESSAGE_ID_MS (24u * 3600u * 1000u)
 #define DUR__PG_WAITED_LONG_MS 100

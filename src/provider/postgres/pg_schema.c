@@ -233,10 +233,11 @@ int dur__pg_drop_schema(dur__pg *store, dur_error *err) {
     int code = dur__pg_connect(conn, err);
     if (code == DUR_OK) {
         char *name = PQescapeIdentifier(conn->pg, store->schema, strlen(store->schema));
-        dur__buf_format(&sql,
-                        "BEGIN; SET LOCAL client_min_messages = warning; SET LOCAL statement_timeout = 0; SET LOCAL"
-                        " lock_timeout = 0; DROP SCHEMA IF EXISTS %s CASCADE; COMMIT",
-                        name);
+        dur__buf_format(
+            &sql,
+            "BEGIN READ WRITE; SET LOCAL client_min_messages = warning; SET LOCAL statement_timeout = 0; SET LOCAL"
+            " lock_timeout = 0; DROP SCHEMA IF EXISTS %s CASCADE; COMMIT",
+            name);
         PQfreemem(name);
         code = dur__pg_simple(conn, sql.data, err);
     }
@@ -262,7 +263,9 @@ static int apply_once(dur__pg_conn *conn, const dur__pg_migration *more, int mor
     int64_t version = 0;
     dur__buf sql = { NULL, 0, 0 };
     int code = dur__pg_simple(
-        conn, "BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0", err);
+        conn,
+        "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0",
+        err);
     dur__buf_format(&sql, "SELECT pg_advisory_xact_lock(%lld)", (long long)(conn->store->schema_key ^ 0x6d696772));
     if (code == DUR_OK) code = dur__pg_simple(conn, sql.data, err);
     if (code == DUR_OK) code = create_schema(conn, err);
