@@ -202,6 +202,59 @@ static void fault_h119_a_role_that_only_reads_by_default_writes(void **state) {
     PQfinish(db);
 }
 
+/* ---- what newcomers get wrong is said, and what to do ------------------------------------------------------------ */
+
+static void expect_told(const char *url, int code, const char *const *words) {
+    dur_provider *store = NULL;
+    dur_error err = DUR_ERROR_INIT;
+    int got = dur_open(&store, url, &err);
+    if (got != code) fail_msg("%s instead of %s: %s", dur_code_name(got), dur_code_name(code), err.message);
+    for (; *words != NULL; words++)
+        if (strstr(err.message, *words) == NULL) fail_msg("\"%s\" lacks \"%s\"", err.message, *words);
+    dur_provider_close(store);
+}
+#define TOLD(url, code, ...) expect_told(url, code, (const char *const[]){ __VA_ARGS__, NULL })
+
+static void errors_say_which_rights_a_role_needs(void **state) {
+    world *w = *state;
+    char role[40], url[900], schema[80], full[1000];
+    if (!on_provider("postgres")) skip();
+    schema_of(w, schema);
+    snprintf(role, sizeof(role), "new_%d", (int)getpid());
+    PGconn *db = pg_beside();
+    pg_do(db, "CREATE ROLE %s LOGIN", role);
+    snprintf(url, sizeof(url), "%s&user=%s", getenv("DURITE_TEST_URL"), role);
+    snprintf(full, sizeof(full), "%s&schema=none_%s", url, role);
+    TOLD(full, DUR_EPERM, "does not exist", role, "CREATE SCHEMA", "AUTHORIZATION");
+    pg_do(db, "CREATE SCHEMA theirs_%s", role);
+    snprintf(full, sizeof(full), "%s&schema=theirs_%s", url, role);
+    TOLD(full, DUR_EPERM, role, "USAGE on schema");
+    pg_do(db, "GRANT USAGE ON SCHEMA theirs_%s TO %s", role, role);
+    TOLD(full, DUR_EPERM, role, "GRANT USAGE, CREATE ON SCHEMA");
+    pg_do(db, "DROP SCHEMA theirs_%s", role);
+    snprintf(full, sizeof(full), "%s&schema=%s&migrate=0", url, schema);
+    TOLD(full, DUR_EPERM, role, "GRANT");
+    pg_do(db, "GRANT USAGE ON SCHEMA %s TO %s", schema, role);
+    TOLD(full, DUR_EPERM, role, "GRANT", "TABLES");
+    pg_do(db, "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA %s TO %s", schema, role);
+    pg_do(db, "GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA %s TO %s", schema, role);
+    snprintf(url, sizeof(url), "%s&migrate=0&user=%s", getenv("DURITE_TEST_URL"), role);
+    world other = elsewhere(w, url);
+    RUN(&other, everything_handlers);
+    do_everything(&other, "x");
+    leave(&other);
+    drop_role(db, role);
+    PQfinish(db);
+}
+
+static void errors_say_how_a_url_looks(void **state) {
+    (void)state;
+    if (!on_provider("postgres")) skip();
+    TOLD("postgres:", DUR_EINVAL, "postgres://");
+    TOLD("postgres:orders", DUR_EINVAL, "postgres://");
+    TOLD("postgresql:", DUR_EINVAL, "postgres://");
+}
+
 /* ---- a take-over that is refused --------------------------------------------------------------------------------- */
 
 static atomic_uint refusals_told;
@@ -400,6 +453,8 @@ static const struct CMUnitTest tests[] = {
     TEST(fault_h26_nodes_work_while_all_tables_are_published),
     TEST(fault_h26_all_rows_are_replicated),
     TEST(fault_h23_timeouts_of_the_role_are_not_ours),
+    TEST(errors_say_which_rights_a_role_needs),
+    TEST(errors_say_how_a_url_looks),
     TEST(fault_h119_a_role_that_only_reads_by_default_writes),
     TEST(fault_h23_a_refused_take_over_is_told),
     TEST(fault_h39_a_list_by_status_reads_what_it_lists),

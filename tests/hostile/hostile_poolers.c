@@ -137,6 +137,24 @@ static void fault_h28_who_listens_is_told_by_nodes_behind_a_pooler(void **state)
     bouncer_stop(&b);
 }
 
+/* Two stores that believe to have sessions of their own, and have one: what the second is told says why. */
+static void errors_say_that_a_pooler_is_in_another_mode(void **state) {
+    world *w = *state;
+    bouncer b;
+    char url[300], schema[80];
+    dur_provider *stores[2] = { NULL, NULL };
+    if (!on_provider("postgres")) skip();
+    if (!bouncer_start(&b, "durite", "pool_mode = transaction" ONE_SESSION)) skip();
+    PQfinish(bouncer_connect(&b));
+    schema_of(w, schema);
+    snprintf(url, sizeof(url), "postgres:///postgres?host=%s&user=durite&pooler=session&schema=%s", b.dir, schema);
+    OK(w, dur_open(&stores[0], url, &w->err));
+    assert_int_equal(dur_open(&stores[1], url, &w->err), DUR_EBUSY);
+    if (strstr(w->err.message, "pooler=transaction") == NULL) fail_msg("%s", w->err.message);
+    dur_provider_close(stores[0]);
+    bouncer_stop(&b);
+}
+
 /* In session mode nodes listen and hold their locks as without a pooler. */
 static void fault_h27_nodes_work_behind_a_pooler_in_session_mode(void **state) {
     world *w = *state;
@@ -169,6 +187,7 @@ static const struct CMUnitTest tests[] = {
     TEST(fault_h23_timeouts_of_the_role_are_not_ours_behind_a_pooler),
     TEST(fault_h27_a_pooled_session_keeps_nothing_of_ours),
     TEST(fault_h27_nodes_work_behind_a_pooler_in_session_mode),
+    TEST(errors_say_that_a_pooler_is_in_another_mode),
     TEST(fault_h28_who_listens_is_told_by_nodes_behind_a_pooler),
 #else
     TEST(nothing_without_libpq),

@@ -126,7 +126,7 @@ static void note_failure(dur__pg_batch *batch, int at, const PGresult *result) {
     if (text == NULL || text[0] == '\0') text = PQerrorMessage(batch->conn->pg);
     if (state != NULL) snprintf(batch->sqlstate, sizeof(batch->sqlstate), "%s", state);
     batch->failed_at = at;
-    batch->code = dur__pg_error(&batch->error, "postgres", state, text);
+    batch->code = dur__pg_error_of(batch->conn, &batch->error, "postgres", state, text);
 }
 
 /* The next result of the statement being read; statements are separated by NULL. */

@@ -57,6 +57,27 @@ int dur__pg_error(dur_error *err, const char *op, const char *sqlstate, const ch
     return dur_error_set(err, rule->code, rule->retryable, op, "%s (SQLSTATE %s)", line, state);
 }
 
+int dur__pg_error_of(const dur__pg_conn *conn, dur_error *err, const char *op, const char *sqlstate,
+                     const char *message) {
+    dur_error said = DUR_ERROR_INIT;
+    int code = dur__pg_error(&said, op, sqlstate, message);
+    const char *user = conn->pg != NULL ? PQuser(conn->pg) : NULL, *schema = conn->store->schema;
+    if (code == DUR_EPERM)
+        return dur_error_set(
+            err, DUR_EPERM, false, op,
+            "%.150s: role \"%.60s\" needs USAGE on schema \"%.60s\", SELECT, INSERT, UPDATE, DELETE on "
+            "its TABLES and USAGE, SELECT on its SEQUENCES (GRANT … ON ALL … IN SCHEMA)",
+            said.message, user != NULL ? user : "", schema);
+    bool unprepared = sqlstate != NULL && (strcmp(sqlstate, "26000") == 0 || strcmp(sqlstate, "42P05") == 0);
+    if (unprepared && conn->store->session_pooler)
+        return dur_error_set(err, said.code, said.retryable, op,
+                             "%.150s: the session is shared; pooler=session needs a pooler in session mode, for one in "
+                             "transaction mode say pooler=transaction",
+                             said.message);
+    if (err != NULL) *err = said;
+    return code;
+}
+
 /* ---- one connection ---------------------------------------------------------------------------------------------- */
 
 dur__pg_conn *dur__pg_conn_new(dur__pg *store) {
@@ -126,8 +147,8 @@ int dur__pg_simple(dur__pg_conn *conn, const char *sql, dur_error *err) {
     ExecStatusType status = PQresultStatus(result);
     int code = DUR_OK;
     if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK)
-        code = dur__pg_error(err, "postgres.session", PQresultErrorField(result, PG_DIAG_SQLSTATE),
-                             result != NULL ? PQresultErrorMessage(result) : PQerrorMessage(conn->pg));
+        code = dur__pg_error_of(conn, err, "postgres.session", PQresultErrorField(result, PG_DIAG_SQLSTATE),
+                                result != NULL ? PQresultErrorMessage(result) : PQerrorMessage(conn->pg));
     PQclear(result);
     return code;
 }

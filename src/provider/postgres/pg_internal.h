@@ -298,6 +298,9 @@ void dur__pg_disconnect(dur__pg_conn *conn);
 int dur__pg_borrow(dur__pg *store, dur__pg_conn **out, dur_error *err);
 void dur__pg_return(dur__pg_conn *conn);
 int dur__pg_error(dur_error *err, const char *op, const char *sqlstate, const char *message);
+/* The same, with what the connection knows: which role needs which rights, what a pooler does to prepared statements. */
+int dur__pg_error_of(const dur__pg_conn *conn, dur_error *err, const char *op, const char *sqlstate,
+                     const char *message);
 int dur__pg_simple(dur__pg_conn *conn, const char *sql, dur_error *err); /* one text, nothing returned */
 /* True: whoever has sent this ends the session. */
 bool dur__pg_note_farewell(dur__pg_conn *conn, const PGresult *result);

@@ -315,6 +315,9 @@ int dur_postgres_open_url(dur_provider **out, const char *url, const dur_open_op
     dur__buf conninfo = { NULL, 0, 0 }, schema = { NULL, 0, 0 };
     if (out == NULL || url == NULL) return bad(err, "out and url are required");
     *out = NULL;
+    if (strstr(url, "://") == NULL)
+        return bad(err, "a URL is postgres://USER@HOST:PORT/DATABASE?schema=NAME; what is left out, libpq takes from "
+                        "PGHOST, PGDATABASE … : postgres:// alone is such a URL");
     if (options != NULL) ours.world = options->world;
     int code = strip_url(url, &conninfo, &ours, &schema, err);
     ours.conninfo = dur__buf_str(&conninfo);

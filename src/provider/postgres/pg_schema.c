@@ -224,6 +224,13 @@ static int create_schema(dur__pg_conn *conn, dur_error *err) {
     PQfreemem(name);
     int code = exists ? DUR_OK : dur__pg_simple(conn, sql.data, err);
     dur__buf_free(&sql);
+    const char *schema = conn->store->schema, *user = PQuser(conn->pg);
+    if (code == DUR_EPERM)
+        (void)dur_error_set(
+            err, DUR_EPERM, false, "postgres.open",
+            "schema \"%.60s\" does not exist, and role \"%.60s\" may not create one in database \"%.60s\": "
+            "let an administrator say CREATE SCHEMA \"%.60s\" AUTHORIZATION \"%.60s\"",
+            schema, user, PQdb(conn->pg), schema, user);
     return code;
 }
 
@@ -269,6 +276,7 @@ static int apply_once(dur__pg_conn *conn, const dur__pg_migration *more, int mor
     dur__buf_format(&sql, "SELECT pg_advisory_xact_lock(%lld)", (long long)(conn->store->schema_key ^ 0x6d696772));
     if (code == DUR_OK) code = dur__pg_simple(conn, sql.data, err);
     if (code == DUR_OK) code = create_schema(conn, err);
+    bool has_schema = code == DUR_OK;
     if (code == DUR_OK)
         code = run_text(conn,
                         "CREATE TABLE IF NOT EXISTS @meta ("
@@ -294,6 +302,12 @@ static int apply_once(dur__pg_conn *conn, const dur__pg_migration *more, int mor
         code = dur__pg_simple(conn, "COMMIT", err);
     else
         (void)dur__pg_simple(conn, "ROLLBACK", NULL);
+    if (code == DUR_EPERM && has_schema)
+        (void)dur_error_set(
+            err, DUR_EPERM, false, "postgres.open",
+            "role \"%.60s\" may not make or change tables in schema \"%.60s\": GRANT USAGE, CREATE ON SCHEMA "
+            "\"%.60s\" TO \"%.60s\" (changes need their owner), or give it one of its own: schema=NAME",
+            PQuser(conn->pg), conn->store->schema, conn->store->schema, PQuser(conn->pg));
     dur__buf_free(&sql);
     return code;
 }
