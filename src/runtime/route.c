@@ -224,7 +224,7 @@ void dur__route_work(dur__loop *loop, const dur_leased_work *work, uint64_t alon
     }
     uint32_t max = runtime->options.max_attempts;
     bool crashed = work->crashes_alone >= max;
-    if (crashed || task->delivery > max + work->crashes) {
+    if (crashed || task->delivery > (uint64_t)max + work->crashes) {
         dur__work_unreserve(runtime, 1);
         if (crashed && !blame(loop, task)) {
             give_up(loop, task, 1000, true, NULL);
