@@ -40,6 +40,11 @@ DUR_API int dur_runtime_run_until_idle(dur_runtime *runtime, uint64_t budget_ms,
 /* Milliseconds until the next step has something to do by itself; 0: now; at most an hour. */
 DUR_API uint64_t dur_runtime_next_ms(dur_runtime *runtime);
 
+/* The same without signs of life, for whoever asks when work will come by itself: milliseconds until a timer, a delayed
+   message or another try at the store falls due, an hour at most at a time; UINT64_MAX: nothing will.  As of the end of
+   the last step that found nothing to do.  Since 0.1. */
+DUR_API uint64_t dur_runtime_due_ms(dur_runtime *runtime);
+
 /* A descriptor that is readable when there is something to do before that: other threads, other processes, ended
    activities.  For poll, select or epoll, level-triggered; the runtime's, valid until it stops.  -1: none is to be had,
    or the runtime has threads. */

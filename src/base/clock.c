@@ -49,8 +49,12 @@ struct dur_fake_world {
     dur__mutex mutex;
     uint64_t wall_ms;
     uint64_t boot_ms;
+    uint64_t monotonic_us; /* of threads that live here: never behind boot_ms, and another one at each look */
+    uint64_t slept_us;     /* what is no whole millisecond yet */
     uint64_t state; /* of the generator: a Weyl sequence whose steps are mixed */
 };
+
+static _Thread_local dur_fake_world *home; /* where this thread lives; NULL: in the real world */
 
 static uint64_t fake_wall_ms(void *data) {
     dur_fake_world *fake = data;
@@ -101,6 +105,7 @@ dur_fake_world *dur_fake_world_new(uint64_t start_ms, uint64_t seed) {
 
 void dur_fake_world_free(dur_fake_world *fake) {
     if (fake == NULL) return;
+    if (home == fake) home = NULL;
     dur__mutex_destroy(&fake->mutex);
     free(fake);
 }
@@ -124,4 +129,45 @@ void dur_fake_world_jump(dur_fake_world *fake, int64_t wall_ms) {
     else
         fake->wall_ms = amount < fake->wall_ms ? fake->wall_ms - amount : 0;
     dur__mutex_unlock(&fake->mutex);
+}
+
+/* ---- threads that live in a fake world ---- */
+
+dur_fake_world *dur_fake_world_enter(dur_fake_world *fake) {
+    dur_fake_world *before = home;
+    home = fake;
+    return before;
+}
+
+bool dur__world_entered(void) {
+    return home != NULL;
+}
+
+bool dur__world_is_home(const dur_world *world) {
+    return home != NULL && world == &home->world;
+}
+
+static uint64_t at_least(uint64_t a, uint64_t b) {
+    return a > b ? a : b;
+}
+
+bool dur__home_monotonic_us(uint64_t *out) {
+    if (home == NULL) return false;
+    dur__mutex_lock(&home->mutex);
+    *out = home->monotonic_us = at_least(home->monotonic_us + 1, home->boot_ms * 1000);
+    dur__mutex_unlock(&home->mutex);
+    return true;
+}
+
+bool dur__home_sleep_us(uint64_t us) {
+    if (home == NULL) return false;
+    dur__mutex_lock(&home->mutex);
+    home->slept_us += us;
+    home->wall_ms += home->slept_us / 1000;
+    home->boot_ms += home->slept_us / 1000;
+    home->slept_us %= 1000;
+    /* What looks have put in front of the boot clock is part of the sleep: the two stay together. */
+    home->monotonic_us = at_least(home->monotonic_us + 1, home->boot_ms * 1000 + home->slept_us);
+    dur__mutex_unlock(&home->mutex);
+    return true;
 }

@@ -53,6 +53,7 @@ void dur__cond_wait(dur__cond *cond, dur__mutex *mutex) {
 
 bool dur__cond_wait_us(dur__cond *cond, dur__mutex *mutex, uint64_t timeout_us) {
     uint64_t now_us = dur__monotonic_us();
+    if (timeout_us != UINT64_MAX && dur__home_sleep_us(timeout_us)) return false;
     if (timeout_us > (uint64_t)INT64_MAX - now_us) { /* longer than the machine lives */
         dur__cond_wait(cond, mutex);
         return true;
@@ -122,12 +123,26 @@ bool dur__thread_is_self(const dur__thread *thread) {
 }
 
 uint64_t dur__monotonic_us(void) {
+    uint64_t home_us;
+    if (dur__home_monotonic_us(&home_us)) return home_us;
     struct timespec now;
     DUR_ASSERT(clock_gettime(CLOCK_MONOTONIC, &now) == 0);
     return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
 }
 
-int dur__poll(struct pollfd *fds, size_t count, uint64_t timeout_us) {
+static int poll_us(struct pollfd *fds, size_t count, uint64_t timeout_us) {
     struct timespec left = { .tv_sec = (time_t)(timeout_us / 1000000), .tv_nsec = (long)(timeout_us % 1000000 * 1000) };
     return ppoll(fds, (nfds_t)count, timeout_us == UINT64_MAX ? NULL : &left, NULL);
+}
+
+/* In a fake world what is there already is seen, and otherwise the time passes. */
+int dur__poll(struct pollfd *fds, size_t count, uint64_t timeout_us) {
+    if (timeout_us == 0 || timeout_us == UINT64_MAX || !dur__world_entered()) return poll_us(fds, count, timeout_us);
+    int ready = count > 0 ? poll_us(fds, count, 0) : 0;
+    if (ready == 0) (void)dur__home_sleep_us(timeout_us);
+    return ready;
+}
+
+void dur__sleep_us(uint64_t us) {
+    (void)dur__poll(NULL, 0, us);
 }

@@ -56,11 +56,20 @@ static inline void dur__relax(void) {
 #endif
 }
 
-uint64_t dur__monotonic_us(void); /* for durations in the real world: statistics, spinning */
+/* For durations: statistics, spinning, how long to sleep.  Of the world that this thread lives in. */
+uint64_t dur__monotonic_us(void);
+
+/* A thread that lives in a fake world (dur_fake_world_enter).  False: it does not, and nothing has happened. */
+struct dur_world;
+bool dur__world_is_home(const struct dur_world *world);
+bool dur__world_entered(void);
+bool dur__home_monotonic_us(uint64_t *out);
+bool dur__home_sleep_us(uint64_t us);
 
 /* poll(), in microseconds (UINT64_MAX: without end): every sleep of the library that is not a condition. */
 struct pollfd;
 int dur__poll(struct pollfd *fds, size_t count, uint64_t timeout_us);
+void dur__sleep_us(uint64_t us);
 
 /* Of the process, not of the library that this is linked into: sys/process.h. */
 #define dur__process_serial dur_process_serial

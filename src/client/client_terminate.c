@@ -23,7 +23,6 @@
 #include <durite/version.h>
 
 #include <inttypes.h>
-#include <time.h>
 
 enum { TRIES_MAX = 100, TRIES_FREE = 8 }; /* each is lost to a turn that was committed in between */
 
@@ -373,7 +372,7 @@ void dur__client_resume(dur_client *client, const char *instance) {
         dur_arena_free(arena);
         if (ours) code = dur_store_set_suspended(client->store, instance, NULL, &err);
         if (code == DUR_OK || !(err.retryable || err.code == DUR_EUNKNOWN)) return;
-        nanosleep(&(struct timespec){ .tv_nsec = 5000000L << tries }, NULL);
+        dur__sleep_us(UINT64_C(5000) << tries);
     }
 }
 

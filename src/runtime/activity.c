@@ -151,7 +151,7 @@ bool dur_act_sleep(dur_act *act, uint64_t ms) {
         uint64_t left_ms = (end_us - now_us + 999) / 1000;
         uint64_t slice = fd < 0 ? 20 : 60000; /* without a descriptor the flag is looked at often */
         struct pollfd wait = { .fd = fd, .events = POLLIN };
-        (void)poll(&wait, fd < 0 ? 0 : 1, (int)(left_ms < slice ? left_ms : slice));
+        (void)dur__poll(&wait, fd < 0 ? 0 : 1, (left_ms < slice ? left_ms : slice) * 1000);
     }
     return true;
 }

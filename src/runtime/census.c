@@ -16,7 +16,6 @@
  */
 #include "runtime/runtime_internal.h"
 
-#include <time.h>
 
 #define PATIENCE_MS 1000
 #define TOLD_MS 5000
@@ -205,7 +204,7 @@ static int look_patiently(dur_runtime *runtime, dur_arena *arena, difference *ou
         if (looks >= LOOKS_MIN && dur__monotonic_us() - begin_us >= patience_ms * 1000u) break;
         difference before = *out;
         *out = (difference){ { 0 }, { 0 } };
-        if (!dur__drive(PAUSE_MS * 1000)) nanosleep(&(struct timespec){ .tv_nsec = PAUSE_MS * 1000000 }, NULL);
+        if (!dur__drive(PAUSE_MS * 1000)) dur__sleep_us(PAUSE_MS * 1000);
         code = look(runtime, arena, &before, out, err);
         difference_free(&before);
     }

@@ -375,6 +375,7 @@ static void wait(dur__loop *loop) {
 bool dur__loop_rest(dur__loop *loop, dur_rest *out) {
     uint64_t ms = wait_ms(loop);
     *out = (dur_rest){ .us = 0 };
+    loop->rest_endless = false;
     loop->rest_at_us = dur__monotonic_us();
     if (ms == 0 || !fall_asleep(loop)) {
         woke(loop, loop->owed_look, loop->rest_at_us);
@@ -385,6 +386,7 @@ bool dur__loop_rest(dur__loop *loop, dur_rest *out) {
         out->us = 0;
         loop->pause_us = 20000;
     } else if (out->us > ms * 1000) {
+        loop->rest_endless = out->us == UINT64_MAX && ms == WAIT_MAX_MS;
         out->us = ms * 1000;
     }
     if (out->us > 0) return true;

@@ -109,7 +109,7 @@ static int check_taken(const dur_runtime *runtime, dur_error *err) {
 static int take_store(dur_runtime *runtime, dur_error *err) {
     runtime->store = dur_store_retain(runtime->options.store);
     runtime->world = runtime->options.world != NULL ? runtime->options.world : dur_world_real();
-    runtime->fake_time = runtime->world != dur_world_real();
+    runtime->fake_time = runtime->world != dur_world_real() && !dur__world_is_home(runtime->world);
     runtime->has_owners = dur_store_has(runtime->store, "owner_register");
     uint64_t random;
     runtime->world->random(runtime->world->data, &random, sizeof(random));

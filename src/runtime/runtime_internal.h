@@ -256,6 +256,7 @@ struct dur__loop {
     uint64_t retry_at_us;
     uint64_t pause_us;     /* FENCED, NO_OWNER: before the next pass */
     uint64_t rest_at_us;   /* when dur__loop_rest began */
+    bool rest_endless;     /* nothing is due, however long it rests */
     bool look_instances;   /* something may be there to acquire */
     bool look_work;        /* … to take from the shared queue */
     bool sessions_skipped; /* the last look at the shared queue left sessions out: too many are in use here */
@@ -343,7 +344,7 @@ struct dur_runtime {
     dur_registry *registries[2];
     size_t registry_count;
     const dur_world *world;
-    bool fake_time;
+    bool fake_time; /* which others move while we sleep: look often */
     bool has_owners;
     dur_version_range versions;
     dur_capability_filter filter;

@@ -175,6 +175,7 @@ static uint64_t next_us(dur_runtime *runtime) {
     uint64_t now_us = dur__monotonic_us();
     if (work_waits(runtime)) return 0;
     uint64_t at_us = self->due_us < self->keeper_us ? self->due_us : self->keeper_us;
+    if (dur__world_entered()) at_us = self->due_us; /* who sleeps for a year in no time shows life when it is over */
     return at_us > now_us ? at_us - now_us : 0;
 }
 
@@ -183,6 +184,15 @@ uint64_t dur_runtime_next_ms(dur_runtime *runtime) {
     uint64_t us = next_us(runtime);
     uint64_t ms = us / 1000 + (us % 1000 != 0);
     return ms < NEXT_MS_MAX ? ms : NEXT_MS_MAX;
+}
+
+uint64_t dur_runtime_due_ms(dur_runtime *runtime) {
+    if (enter(runtime, "runtime.due_ms", NULL) != DUR_OK) return UINT64_MAX;
+    const dur__stepped *self = &runtime->stepped;
+    uint64_t now_us = dur__monotonic_us();
+    if (work_waits(runtime) || self->due_us <= now_us) return 0;
+    if (self->resting && loop_of(runtime)->rest_endless) return UINT64_MAX;
+    return (self->due_us - now_us + 999) / 1000;
 }
 
 int dur_runtime_fd(dur_runtime *runtime) {

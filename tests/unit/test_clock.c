@@ -85,12 +85,53 @@ static void any_thread_may_use_it(void **state) {
     dur_fake_world_free(fake);
 }
 
+static void a_thread_that_lives_in_a_fake_world_does_not_sleep(void **state) {
+    (void)state;
+    dur_fake_world *fake = dur_fake_world_new(5000, 1);
+    const dur_world *world = dur_fake_world_get(fake);
+    uint64_t real_us = dur__monotonic_us();
+    assert_null(dur_fake_world_enter(fake));
+    assert_true(dur__world_is_home(world));
+    uint64_t begin_us = dur__monotonic_us();
+    assert_true(dur__monotonic_us() > begin_us); /* whoever spins comes to an end */
+    assert_int_equal(world->wall_ms(world->data), 5000);
+
+    dur__sleep_us(UINT64_C(86400) * 1000 * 1000);
+    assert_int_equal(world->wall_ms(world->data), 5000 + 86400000);
+    assert_true(dur__monotonic_us() - begin_us >= UINT64_C(86400) * 1000 * 1000);
+    for (int i = 0; i < 4; i++) /* less than a millisecond adds up */
+        dur__sleep_us(250);
+    assert_int_equal(world->boot_ms(world->data), 5000 + 86400000 + 1);
+
+    dur__mutex mutex;
+    dur__cond cond;
+    dur__mutex_init(&mutex);
+    dur__cond_init(&cond);
+    dur__mutex_lock(&mutex);
+    assert_false(dur__cond_wait_ms(&cond, &mutex, 1000));
+    dur__mutex_unlock(&mutex);
+    assert_int_equal(world->wall_ms(world->data), 5000 + 86400000 + 1001);
+    dur__cond_destroy(&cond);
+    dur__mutex_destroy(&mutex);
+
+    uint64_t before_us = dur__monotonic_us();
+    dur_fake_world_jump(fake, -3600000); /* the wall clock alone */
+    assert_true(dur__monotonic_us() - before_us < 1000);
+    assert_ptr_equal(dur_fake_world_enter(NULL), fake);
+    assert_false(dur__world_is_home(world));
+    assert_true(dur__monotonic_us() >= real_us && dur__monotonic_us() - real_us < UINT64_C(3600) * 1000 * 1000);
+    dur_fake_world_enter(fake);
+    dur_fake_world_free(fake);
+    assert_false(dur__world_entered());
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_real_world),
         cmocka_unit_test(fake_time_stands_still),
         cmocka_unit_test(a_seed_decides),
         cmocka_unit_test(any_thread_may_use_it),
+        cmocka_unit_test(a_thread_that_lives_in_a_fake_world_does_not_sleep),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,6 +33,16 @@ DUR_API const dur_world *dur_fake_world_get(dur_fake_world *fake);
 DUR_API void dur_fake_world_advance(dur_fake_world *fake, uint64_t ms);
 DUR_API void dur_fake_world_jump(dur_fake_world *fake, int64_t wall_ms);
 
+/*
+ * Let the calling thread live in that world from now on (NULL: in the real one again); returns where it lived before.
+ * Every duration that the library measures on this thread is the fake's: it passes with the boot clock, and by a
+ * microsecond whenever it is read, so that whoever spins comes to an end.  Whatever would sleep for a time on this
+ * thread moves both clocks by that time instead, and nobody sleeps.  For a runtime without threads (durite/step.h)
+ * whose store and options have the same world: then days pass in the time that their work takes.  Not for a thread that
+ * waits for what another thread does: such a wait is over before that thread has begun.
+ */
+DUR_API dur_fake_world *dur_fake_world_enter(dur_fake_world *fake);
+
 DUR_END_DECLS
 
 #endif

@@ -262,7 +262,7 @@ struct dur__mem {
     dur__mutex mutex;
     dur__cond changed; /* something became visible: for long polls */
     const dur_world *world;
-    bool real_time;
+    bool real_time; /* who sleeps until something is due finds it due; else others move the clock */
     char *name;      /* NULL: not shared */
     size_t handles;  /* guarded by the registry's mutex */
     uint64_t serial; /* of the process that made it */

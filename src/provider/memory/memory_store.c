@@ -149,7 +149,7 @@ static dur__mem *store_new(const char *name, const dur_world *world) {
     dur__list_init(&mem->lanes);
     dur__list_init(&mem->members);
     mem->world = world != NULL ? world : dur_world_real();
-    mem->real_time = mem->world == dur_world_real();
+    mem->real_time = mem->world == dur_world_real() || dur__world_is_home(mem->world);
     mem->name = dur__xstrdup(name);
     mem->serial = dur__process_serial();
     return mem;
