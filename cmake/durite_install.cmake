@@ -14,6 +14,13 @@ install(TARGETS durite_kit durite-kit
     ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(FILES ${CMAKE_BINARY_DIR}/durite.pc ${CMAKE_BINARY_DIR}/durite-kit.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
+# For tests of users.
+configure_file(cmake/durite-testing.pc.in durite-testing.pc @ONLY)
+install(TARGETS durite_testing durite_testing_static EXPORT durite_targets
+    LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+    ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(FILES ${CMAKE_BINARY_DIR}/durite-testing.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+
 # A package of its own: programs that use no PostgreSQL need no libpq.
 if(TARGET durite_postgres)
     configure_file(cmake/durite-postgres.pc.in durite-postgres.pc @ONLY)

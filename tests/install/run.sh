@@ -19,7 +19,7 @@ check() { # NAME COMMAND...
         failed=1
     fi
 }
-echo 1..9
+echo 1..10
 
 check installs cmake --install "$build" --prefix "$prefix"
 pc=$(find "$prefix" -name durite.pc | head -n 1)
@@ -55,6 +55,15 @@ kit() {
         LD_LIBRARY_PATH=$lib ./tiny-kit && "$prefix/bin/durite-kit" --list | grep -q .
 }
 check a_provider_author_can_link_the_kit kit
+testing() {
+    # shellcheck disable=SC2046 # words
+    "$cc" -std=c11 "$here/tiny_testing.c" -o tiny-testing $(pkg-config --cflags --libs durite-testing) &&
+        LD_LIBRARY_PATH=$lib ./tiny-testing &&
+        "$cc" -std=c11 "$here/tiny_testing.c" -o tiny-testing-static $(pkg-config --cflags durite) \
+            "$lib/libdurite-testing.a" "$lib/libdurite.a" $(pkg-config --libs --static durite | sed 's/-ldurite//') &&
+        ./tiny-testing-static
+}
+check a_user_can_link_the_testing_library_both_ways testing
 for kind in durite durite_static; do
     package() {
         cmake -S "$here" -B "cmake-$kind" -DCMAKE_PREFIX_PATH="$prefix" -DTINY_LIBRARY="durite::$kind" &&

@@ -1,0 +1,122 @@
+/*
+ * testing_acts.c: activities: the node hands them to the test, which runs them or their mocks, and tells the node of
+ * their end when their time is over.
+ */
+#include "testing_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static dur__mocked *find(const dur_test *t, const char *name) {
+    for (dur__mocked *a = t->activities; a != NULL; a = a->next)
+        if (strcmp(a->name, name) == 0) return a;
+    return NULL;
+}
+
+dur__mocked *dur__test_activity(dur_test *t, const char *name) {
+    dur__mocked *a = find(t, name);
+    if (a != NULL) return a;
+    a = dur_arena_zalloc(t->arena, sizeof(*a));
+    a->name = dur_arena_strdup(t->arena, name);
+    a->next = t->activities;
+    t->activities = a;
+    return a;
+}
+
+int dur_test_mock_ex(dur_test *t, const dur_mock_args *args, dur_error *err) {
+    if (t == NULL || args == NULL || args->activity == NULL || args->activity[0] == '\0')
+        return dur_error_set(err, DUR_EINVAL, false, "test.mock", "a test and the activity's name are required");
+    dur_error_clear(err);
+    dur__test_enter(t);
+    bool known = find(t, args->activity) != NULL;
+    dur__mocked *a = dur__test_activity(t, args->activity);
+    dur_mock_args mock = { .size = sizeof(mock) };
+    memcpy(&mock, args, args->size < sizeof(mock) ? args->size : sizeof(mock));
+    mock.activity = a->name;
+    mock.result = dur_arena_strdup(t->arena, mock.result != NULL ? mock.result : "");
+    mock.reason = dur_arena_strdup(t->arena, mock.reason != NULL ? mock.reason : "mocked failure");
+    a->mock = mock;
+    a->mocked = true;
+    a->failures_left = mock.fail_times;
+    if (known || t->runtime == NULL) return DUR_OK;
+    return dur_test_crash(t, err); /* a node learns of its activities when it starts */
+}
+
+size_t dur_test_calls(const dur_test *t, const char *activity) {
+    const dur__mocked *a = find(t, activity);
+    return a != NULL ? a->calls : 0;
+}
+
+const char *dur_test_call_input(const dur_test *t, const char *activity, size_t index) {
+    const dur__mocked *a = find(t, activity);
+    return a != NULL && index < a->calls ? a->inputs[index] : NULL;
+}
+
+/* ---- running ---- */
+
+void dur__test_take(dur_test *t) {
+    dur_act *act = NULL;
+    while (t->runtime != NULL && dur_runtime_take(&act, t->runtime, NULL, NULL) == DUR_OK && act != NULL) {
+        t->held = dur__grow(t->held, t->held_count, &t->held_room, sizeof(*t->held));
+        t->held[t->held_count++] = (dur__held){ .act = act, .of = dur__test_activity(t, dur_act_name(act)) };
+    }
+}
+
+static void note_call(dur_test *t, dur__mocked *a, const char *input) {
+    a->inputs = dur__grow(a->inputs, a->calls, &a->room, sizeof(*a->inputs));
+    a->inputs[a->calls++] = dur_arena_strdup(t->arena, input);
+}
+
+static dur_outcome call(dur__mocked *a, dur_act *act, const char *input) {
+    if (!a->mocked) {
+        if (a->registered != NULL) return a->registered(act, input);
+        return dur_act_fail_final(act, "this activity has no function: give it a mock");
+    }
+    if (a->failures_left > 0) {
+        if (a->failures_left != UINT32_MAX) a->failures_left--;
+        return a->mock.final ? dur_act_fail_final(act, a->mock.reason) : dur_act_fail(act, a->mock.reason);
+    }
+    return a->mock.fn != NULL ? a->mock.fn(act, input, a->mock.data) : dur_act_complete(act, a->mock.result);
+}
+
+/* While it runs others may come and go (dur_act_sleep lets the node go on): it is found again by its act. */
+void dur__test_run_act(dur_test *t, size_t index) {
+    dur_act *act = t->held[index].act;
+    dur__mocked *a = t->held[index].of;
+    const char *input = dur_act_input(act);
+    uint64_t begin_ms = dur_test_now_ms(t);
+    dur_outcome outcome;
+    if (dur_act_cancelled(act)) {
+        outcome = dur_act_fail(act, "cancelled");
+    } else {
+        note_call(t, a, input);
+        dur__test_tell(t, "activity %s(\"%s\") of %s runs", a->name, input, dur_act_instance_id(act));
+        outcome = call(a, act, input);
+    }
+    dur__test_enter(t); /* the user's code may have used another test */
+    dur__held *held = &t->held[index];
+    held->ran = true;
+    held->outcome = outcome;
+    held->end_ms = begin_ms + (a->mocked ? a->mock.delay_ms : 0);
+}
+
+bool dur__test_may_end(const dur_test *t, size_t index) {
+    const dur__held *held = &t->held[index];
+    return held->ran && (dur_test_now_ms(t) >= held->end_ms || dur_act_cancelled(held->act));
+}
+
+void dur__test_end_act(dur_test *t, size_t index) {
+    dur__held held = t->held[index];
+    memmove(t->held + index, t->held + index + 1, (--t->held_count - index) * sizeof(*t->held));
+    dur__test_tell(t, "activity %s(\"%s\") of %s %s", held.of->name, dur_act_input(held.act),
+                   dur_act_instance_id(held.act), dur_act_cancelled(held.act) ? "was given up" : "has ended");
+    dur_act_end(held.act, held.outcome);
+    t->stirred = true;
+}
+
+void dur__test_lose_acts(dur_test *t) {
+    while (t->held_count > 0) {
+        dur_act *act = t->held[--t->held_count].act;
+        dur_act_end(act, dur_act_fail(act, "the node died"));
+    }
+}

@@ -1,0 +1,120 @@
+/*
+ * testing_clients.c: what clients do: at once, or, while exploring, late and twice.
+ */
+#include "testing_internal.h"
+
+#include <string.h>
+
+static int check(const dur_test *t, const void *args, const char *op, dur_error *err) {
+    if (t == NULL || args == NULL) return dur_error_set(err, DUR_EINVAL, false, op, "test and arguments are required");
+    return DUR_OK;
+}
+
+static dur_message_args message_copy(dur_test *t, const dur_message_args *args) {
+    dur_message_args copy = { .size = sizeof(copy) };
+    memcpy(&copy, args, args->size < sizeof(copy) ? args->size : sizeof(copy));
+    copy.size = sizeof(copy);
+    copy.instance = dur_arena_strdup(t->arena, copy.instance);
+    copy.name = dur_arena_strdup(t->arena, copy.name);
+    copy.data = dur_arena_strdup(t->arena, copy.data);
+    copy.message_id = dur_arena_strdup(t->arena, copy.message_id);
+    return copy;
+}
+
+static dur_start_args start_copy(dur_test *t, const dur_start_args *args) {
+    dur_start_args copy = { .size = sizeof(copy) };
+    memcpy(&copy, args, args->size < sizeof(copy) ? args->size : sizeof(copy));
+    copy.size = sizeof(copy);
+    copy.name = dur_arena_strdup(t->arena, copy.name);
+    copy.input = dur_arena_strdup(t->arena, copy.input);
+    copy.instance = dur_arena_strdup(t->arena, copy.instance);
+    copy.version = dur_arena_strdup(t->arena, copy.version);
+    return copy;
+}
+
+static const char *text(const char *given) {
+    return given != NULL ? given : "";
+}
+
+static int send(dur_test *t, const dur__letter *letter, dur_error *err) {
+    const dur_message_args *m = &letter->message;
+    const char *again = letter->again ? "again: " : "";
+    t->stirred = true;
+    switch (letter->kind) {
+    case DUR__LETTER_START:
+        dur__test_tell(t, "client: %sstart %s(\"%s\") as %s", again, text(letter->start.name), text(letter->start.input),
+                       text(letter->start.instance));
+        return dur_client_start_ex(t->client, &letter->start, err);
+    case DUR__LETTER_RAISE:
+        dur__test_tell(t, "client: %sraise %s(\"%s\") to %s", again, text(m->name), text(m->data), text(m->instance));
+        return dur_client_raise_ex(t->client, m, err);
+    case DUR__LETTER_ENQUEUE:
+        dur__test_tell(t, "client: %senqueue \"%s\" to %s of %s", again, text(m->data), text(m->name), text(m->instance));
+        return dur_client_enqueue_ex(t->client, m, err);
+    case DUR__LETTER_CANCEL:
+        dur__test_tell(t, "client: %scancel %s", again, text(m->instance));
+        return dur_client_cancel(t->client, m->instance, m->data, err);
+    }
+    return DUR_EINVAL;
+}
+
+static void keep(dur_test *t, dur__letter letter, bool again) {
+    letter.again = again;
+    if (letter.kind == DUR__LETTER_START)
+        letter.start = start_copy(t, &letter.start);
+    else
+        letter.message = message_copy(t, &letter.message);
+    t->letters = dur__grow(t->letters, t->letter_count, &t->letter_room, sizeof(*t->letters));
+    t->letters[t->letter_count++] = letter;
+}
+
+void dur__test_deliver(dur_test *t, size_t index) {
+    dur__letter letter = t->letters[index];
+    memmove(t->letters + index, t->letters + index + 1, (--t->letter_count - index) * sizeof(*t->letters));
+    dur_error err = DUR_ERROR_INIT;
+    if (send(t, &letter, &err) != DUR_OK) dur__test_tell(t, "client: … %s", err.message);
+}
+
+/* A start is never late: what follows is for an instance that there is. */
+static int post(dur_test *t, const dur__letter *letter, dur_error *err) {
+    dur__test_enter(t);
+    if (letter->kind != DUR__LETTER_START && letter->message.instance != NULL && dur__explore_late(t)) {
+        keep(t, *letter, false);
+        dur_error_clear(err);
+        return DUR_OK;
+    }
+    int code = send(t, letter, err);
+    if (code == DUR_OK && dur__explore_again(t)) keep(t, *letter, true);
+    if (code == DUR_ESTATE && t->explorer != NULL) { /* who was sent it has ended since: it could have been on its way */
+        dur_error_clear(err);
+        return DUR_OK;
+    }
+    return code;
+}
+
+int dur_test_start_ex(dur_test *t, const dur_start_args *args, dur_error *err) {
+    int code = check(t, args, "test.start", err);
+    if (code != DUR_OK) return code;
+    code = post(t, &(dur__letter){ .kind = DUR__LETTER_START, .start = *args }, err);
+    if (code == DUR_OK) {
+        t->roots = dur__grow(t->roots, t->root_count, &t->root_room, sizeof(*t->roots));
+        t->roots[t->root_count++] = dur_arena_strdup(t->arena, args->instance);
+    }
+    return code;
+}
+
+int dur_test_raise_ex(dur_test *t, const dur_message_args *args, dur_error *err) {
+    int code = check(t, args, "test.raise", err);
+    return code == DUR_OK ? post(t, &(dur__letter){ .kind = DUR__LETTER_RAISE, .message = *args }, err) : code;
+}
+
+int dur_test_enqueue_ex(dur_test *t, const dur_message_args *args, dur_error *err) {
+    int code = check(t, args, "test.enqueue", err);
+    return code == DUR_OK ? post(t, &(dur__letter){ .kind = DUR__LETTER_ENQUEUE, .message = *args }, err) : code;
+}
+
+int dur_test_cancel(dur_test *t, const char *instance, const char *reason, dur_error *err) {
+    int code = check(t, instance, "test.cancel", err);
+    dur_message_args message = { .size = sizeof(message), .instance = instance, .data = reason };
+    return code == DUR_OK ? post(t, &(dur__letter){ .kind = DUR__LETTER_CANCEL, .message = message }, err) : code;
+}

@@ -1,0 +1,218 @@
+/*
+ * testing_look.c: what a test asks: how an instance stands, what it waits for, what its history holds; and histories as
+ * files.
+ */
+#include "testing_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- how it stands ---- */
+
+dur_instance_status dur_test_status(dur_test *t, const char *instance) {
+    dur_instance_info *info = NULL;
+    dur__test_enter(t);
+    if (dur_client_info(&info, t->client, instance, NULL) != DUR_OK) return DUR_INSTANCE_NOT_FOUND;
+    dur_instance_status status = info->status;
+    dur_instance_info_free(info);
+    return status;
+}
+
+const char *dur_test_output(dur_test *t, const char *instance) {
+    dur_instance_info *info = NULL;
+    dur__test_enter(t);
+    if (dur_client_info(&info, t->client, instance, NULL) != DUR_OK) return NULL;
+    bool ended = info->status == DUR_INSTANCE_COMPLETED || info->status == DUR_INSTANCE_FAILED;
+    const char *output = NULL;
+    if (ended) output = dur_arena_strdup(t->arena, info->output != NULL ? info->output : "");
+    dur_instance_info_free(info);
+    return output;
+}
+
+/* ---- what it waits for ---- */
+
+static int read_events(dur_test *t, dur_arena *arena, const char *instance, uint64_t execution_id, dur_event **out,
+                       size_t *count) {
+    *count = 0;
+    *out = NULL;
+    return dur_store_read_events(t->store, arena, instance, execution_id, out, count, NULL);
+}
+
+static bool is_wait(const dur_event *event, dur_wait_kind *kind) {
+    switch (event->kind) {
+    case DUR_EVENT_TIMER_CREATED:
+        *kind = DUR_WAIT_TIMER;
+        return true;
+    case DUR_EVENT_ACTIVITY_SCHEDULED:
+        *kind = DUR_WAIT_ACTIVITY;
+        return event->name != NULL && strncmp(event->name, "__", 2) != 0; /* the engine's own */
+    case DUR_EVENT_SUB_ORCHESTRATION_SCHEDULED:
+        *kind = DUR_WAIT_CHILD;
+        return true;
+    case DUR_EVENT_EXTERNAL_SUBSCRIBED:
+        *kind = DUR_WAIT_EVENT;
+        return true;
+    case DUR_EVENT_QUEUE_SUBSCRIBED:
+        *kind = DUR_WAIT_QUEUE;
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* An event goes to the oldest wait of its name, and so does a queue's message; all else names what it answers. */
+static bool answers(const dur_event *event, const dur_event *wait) {
+    bool raised = event->kind == DUR_EVENT_EXTERNAL_EVENT && wait->kind == DUR_EVENT_EXTERNAL_SUBSCRIBED;
+    bool queued = event->kind == DUR_EVENT_QUEUE_EVENT_DELIVERED && wait->kind == DUR_EVENT_QUEUE_SUBSCRIBED;
+    if (raised || queued) return event->name != NULL && wait->name != NULL && strcmp(event->name, wait->name) == 0;
+    return event->has_source_event_id && event->source_event_id == wait->event_id;
+}
+
+/* The indexes of open waits, in order. */
+static size_t open_waits(dur_arena *arena, const dur_event *events, size_t count, size_t **out) {
+    size_t *open = dur_arena_zalloc(arena, (count + 1) * sizeof(*open)), open_count = 0;
+    dur_wait_kind kind;
+    for (size_t i = 0; i < count; i++) {
+        if (dur_event_kind_role(events[i].kind) == DUR_EVENT_ROLE_TERMINAL) open_count = 0;
+        for (size_t w = 0; w < open_count; w++) {
+            if (!answers(&events[i], &events[open[w]])) continue;
+            memmove(open + w, open + w + 1, (--open_count - w) * sizeof(*open));
+            break;
+        }
+        if (is_wait(&events[i], &kind)) open[open_count++] = i;
+    }
+    *out = open;
+    return open_count;
+}
+
+bool dur_test_waits(dur_test *t, const char *instance, dur_wait_kind kind, const char *name) {
+    dur_event *events;
+    size_t count, *open;
+    bool found = false;
+    dur__test_enter(t);
+    dur_arena *arena = dur_arena_new();
+    (void)read_events(t, arena, instance, 0, &events, &count);
+    size_t open_count = open_waits(arena, events, count, &open);
+    for (size_t i = 0; i < open_count && !found; i++) {
+        dur_wait_kind has = kind;
+        const dur_event *event = &events[open[i]];
+        found = is_wait(event, &has) && has == kind &&
+                (name == NULL || (event->name != NULL && strcmp(event->name, name) == 0));
+    }
+    dur_arena_free(arena);
+    return found;
+}
+
+static void describe(dur_test *t, const dur_event *event, dur__lines *out) {
+    dur_wait_kind kind = DUR_WAIT_TIMER;
+    uint64_t now_ms = dur_test_now_ms(t);
+    (void)is_wait(event, &kind);
+    if (out->size > 0) dur__lines_add(out, "; ");
+    switch (kind) {
+    case DUR_WAIT_TIMER:
+        dur__lines_add(out, "timer in %llu ms",
+                       (unsigned long long)(event->fire_at_ms > now_ms ? event->fire_at_ms - now_ms : 0));
+        break;
+    case DUR_WAIT_ACTIVITY:
+        dur__lines_add(out, "activity %s(\"%.80s\")", event->name, event->input != NULL ? event->input : "");
+        break;
+    case DUR_WAIT_CHILD:
+        dur__lines_add(out, "child %s (%s)", event->name, event->instance);
+        break;
+    case DUR_WAIT_EVENT:
+        dur__lines_add(out, "event %s", event->name);
+        break;
+    case DUR_WAIT_QUEUE:
+        dur__lines_add(out, "queue %s", event->name);
+        break;
+    }
+}
+
+const char *dur_test_waits_text(dur_test *t, const char *instance) {
+    if (t == NULL) return "";
+    dur_instance_info *info = NULL;
+    dur__test_enter(t);
+    if (dur_client_info(&info, t->client, instance, NULL) != DUR_OK) return "no such instance";
+    dur__lines lines = { 0 };
+    if (info->status == DUR_INSTANCE_COMPLETED || info->status == DUR_INSTANCE_FAILED) {
+        bool failed = info->status == DUR_INSTANCE_FAILED;
+        dur__lines_add(&lines, "%s: %s", failed ? "failed" : "completed", info->output != NULL ? info->output : "");
+    } else {
+        dur_event *events;
+        size_t count, *open;
+        dur_arena *arena = dur_arena_new();
+        (void)read_events(t, arena, instance, 0, &events, &count);
+        size_t open_count = open_waits(arena, events, count, &open);
+        for (size_t i = 0; i < open_count; i++)
+            describe(t, &events[open[i]], &lines);
+        dur_arena_free(arena);
+        if (info->no_handler != NULL) dur__lines_add(&lines, "%sa handler %s", lines.size > 0 ? "; " : "", info->no_handler);
+        if (info->suspended)
+            dur__lines_add(&lines, "%sto be resumed: %s", lines.size > 0 ? "; " : "",
+                           info->suspend_reason != NULL ? info->suspend_reason : "");
+        if (lines.size == 0) dur__lines_add(&lines, count == 0 ? "its beginning" : "nothing");
+    }
+    dur_instance_info_free(info);
+    const char *out = dur_arena_memdup(t->arena, lines.data, lines.size);
+    free(lines.data);
+    return out;
+}
+
+size_t dur_test_events(dur_test *t, const char *instance, const char *kind) {
+    dur_execution_list *list = NULL;
+    size_t total = 0;
+    dur__test_enter(t);
+    if (dur_client_executions(&list, t->client, instance, NULL) != DUR_OK) return 0;
+    dur_arena *arena = dur_arena_new();
+    for (size_t e = 0; e < list->count; e++) {
+        dur_event *events;
+        size_t count;
+        (void)read_events(t, arena, instance, list->items[e].execution_id, &events, &count);
+        for (size_t i = 0; i < count; i++)
+            total += kind == NULL || strcmp(dur_event_kind_name(events[i].kind), kind) == 0;
+        dur_arena_reset(arena);
+    }
+    dur_arena_free(arena);
+    dur_execution_list_free(list);
+    return total;
+}
+
+/* ---- files ---- */
+
+int dur_test_save_history(dur_test *t, const char *instance, const char *path, dur_error *err) {
+    char *json = NULL;
+    dur__test_enter(t);
+    int code = dur_client_history(&json, t->client, instance, 0, err);
+    if (code != DUR_OK) return code;
+    FILE *file = fopen(path, "wb");
+    bool written = file != NULL && fputs(json, file) >= 0 && fputc('\n', file) != EOF;
+    if (file != NULL && fclose(file) != 0) written = false;
+    dur_free(json);
+    if (!written) return dur_error_set(err, DUR_EIO, false, "test.save_history", "%s: %s", path, strerror(errno));
+    return DUR_OK;
+}
+
+static int read_file(dur__lines *out, const char *path, dur_error *err) {
+    static const char op[] = "test.replay_file";
+    char part[4096];
+    size_t size;
+    FILE *file = path != NULL ? fopen(path, "rb") : NULL;
+    if (file == NULL)
+        return dur_error_set(err, path == NULL ? DUR_EINVAL : errno == ENOENT ? DUR_ENOTFOUND : DUR_EIO, false, op,
+                             "%s: %s", path != NULL ? path : "no path", strerror(errno));
+    while ((size = fread(part, 1, sizeof(part), file)) > 0)
+        dur__lines_add(out, "%.*s", (int)size, part);
+    bool failed = ferror(file) != 0;
+    fclose(file);
+    return failed ? dur_error_set(err, DUR_EIO, false, op, "%s cannot be read", path) : DUR_OK;
+}
+
+int dur_test_replay_file(dur_replay_report *out, const dur_handler *handlers, const char *path, dur_error *err) {
+    dur__lines json = { 0 };
+    int code = read_file(&json, path, err);
+    if (code == DUR_OK) code = dur_replay_history(out, handlers, json.data != NULL ? json.data : "", err);
+    free(json.data);
+    return code;
+}
