@@ -329,9 +329,9 @@ typedef struct dur_dead_letter_list {
     size_t count;
     dur_dead_letter_info *items;
 } dur_dead_letter_list;
-/* By id, behind after_id: for the pages of one listing, which begins at 0.  Ids are no order of appearance: a dead letter
-   of a transaction that is committed later may have an id before one that was listed already.  Who follows them deletes
-   what is handled, and begins each listing at 0. */
+/* By id, behind after_id: for the pages of one listing, which begins at 0.  Ids are no order of appearance: a dead
+   letter of a transaction that is committed later may have an id before one that was listed already.  Who follows them
+   deletes what is handled, and begins each listing at 0. */
 DUR_API int dur_client_dead_letters(dur_dead_letter_list **out, dur_client *client, uint64_t after_id, size_t limit,
                                     dur_error *err);
 DUR_API void dur_dead_letter_list_free(dur_dead_letter_list *list);
