@@ -37,6 +37,10 @@ typedef void dur_log_fn(void *data, const dur_log_record *record);
    once; when it returns, no thread is still inside the old sink (called from a sink itself: DUR_EDEADLK). */
 DUR_API int dur_log_set_sink(dur_log_fn *sink, void *data, dur_log_level level);
 
+/* One line, through the sink; for stores that are libraries of their own.  Targets of ours are "durite::provider" and
+   the like.  Any thread; from inside a sink it does nothing. */
+DUR_API void dur_log_say(dur_log_level level, const char *target, const char *message);
+
 /* Ready sinks; data is a FILE *.  One line each: readable text, or one JSON object. */
 DUR_API void dur_log_text(void *file, const dur_log_record *record);
 DUR_API void dur_log_json(void *file, const dur_log_record *record);

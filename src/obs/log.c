@@ -117,6 +117,11 @@ bool dur__log_enabled(dur_log_level level) {
     return (int)level <= atomic_load_explicit(&level_max, memory_order_relaxed);
 }
 
+void dur_log_say(dur_log_level level, const char *target, const char *message) {
+    if (target == NULL || message == NULL) return;
+    dur__log(level, target, NULL, 0, "%s", message);
+}
+
 void dur__log(dur_log_level level, const char *target, const dur_log_field *fields, size_t count, const char *format,
               ...) {
     if (!dur__log_enabled(level) || entered != NULL) return;

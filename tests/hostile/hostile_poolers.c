@@ -63,6 +63,59 @@ static void fault_h23_timeouts_of_the_role_are_not_ours_behind_a_pooler(void **s
     PQfinish(db);
 }
 
+/* ---- a pool of ours that is too small ---------------------------------------------------------------------------- */
+
+static atomic_uint waits_told;
+
+static void hear_waits(void *data, const dur_log_record *record) {
+    (void)data;
+    if (strstr(record->message, "pool=1") != NULL) atomic_fetch_add(&waits_told, 1);
+}
+
+static void *look_at_held(void *arg) {
+    sender *s = arg;
+    dur_instance_info *info = NULL;
+    dur_error err = DUR_ERROR_INIT;
+    s->code = dur_client_info(&info, s->w->client, "held", &err);
+    dur_instance_info_free(info);
+    return NULL;
+}
+
+/* Its one connection waits for a row that somebody holds, and another call for the connection. */
+static void fault_h118_who_waits_for_a_connection_says_so(void **state) {
+    world *w = *state;
+    char url[900], schema[80];
+    pthread_t threads[2];
+    if (!on_provider("postgres")) skip();
+    schema_of(w, schema);
+    PGconn *db = pg_beside();
+    snprintf(url, sizeof(url), "%s&pool=1&application_name=small_%d", getenv("DURITE_TEST_URL"), (int)getpid());
+    world other = elsewhere(w, url);
+    start(&other, "Everything", "held", "held");
+    pg_do(db, "BEGIN; SELECT 1 FROM %s.dur_instances WHERE instance_id = 'held' FOR UPDATE", schema);
+    sender first = { .w = &other }, second = { .w = &other };
+    atomic_store(&waits_told, 0);
+    dur_log_set_sink(hear_waits, NULL, DUR_LOG_WARN);
+    assert_int_equal(pthread_create(&threads[0], NULL, send_to_held, &first), 0);
+    while (!atomic_load(&first.done) &&
+           pg_number(db,
+                     "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'small_%d' AND wait_event_type ="
+                     " 'Lock'",
+                     (int)getpid()) == 0)
+        pause_ms(5);
+    assert_int_equal(pthread_create(&threads[1], NULL, look_at_held, &second), 0);
+    while (atomic_load(&waits_told) == 0 && !atomic_load(&first.done))
+        pause_ms(5);
+    pg_do(db, "COMMIT");
+    for (size_t i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    dur_log_set_sink(NULL, NULL, DUR_LOG_ERROR);
+    if (atomic_load(&waits_told) == 0) fail_msg("nothing in the log");
+    OK(&other, second.code);
+    leave(&other);
+    PQfinish(db);
+}
+
 /* ---- settings of ours -------------------------------------------------------------------------------------------- */
 
 /* All settings of the session that the pooler lends. */
@@ -188,6 +241,7 @@ static const struct CMUnitTest tests[] = {
     TEST(fault_h27_a_pooled_session_keeps_nothing_of_ours),
     TEST(fault_h27_nodes_work_behind_a_pooler_in_session_mode),
     TEST(errors_say_that_a_pooler_is_in_another_mode),
+    TEST(fault_h118_who_waits_for_a_connection_says_so),
     TEST(fault_h28_who_listens_is_told_by_nodes_behind_a_pooler),
 #else
     TEST(nothing_without_libpq),

@@ -531,6 +531,9 @@ HARMLESS(failure_category_name, !EMPTY(dur_failure_category_name((dur_failure_ca
 HARMLESS(instance_status_name, !EMPTY(dur_instance_status_name((dur_instance_status)10000)))
 HARMLESS(status_name, !EMPTY(dur_status_name((dur_status)10000)))
 HARMLESS(log_level_name, !EMPTY(dur_log_level_name((dur_log_level)10000)))
+HARMLESS(log_say, VOID_CALL(dur_log_say(DUR_LOG_ERROR, NULL, "x")) &&
+                      VOID_CALL(dur_log_say(DUR_LOG_ERROR, "x", NULL)) &&
+                      VOID_CALL(dur_log_say((dur_log_level)10000, "x", "x")))
 HARMLESS(log_set_sink, dur_log_set_sink(NULL, NULL, (dur_log_level)77) == DUR_EINVAL)
 HARMLESS(free, VOID_CALL(dur_free(NULL)))
 HARMLESS(provider_close, VOID_CALL(dur_provider_close(NULL)))
@@ -662,6 +665,7 @@ static const call of_nobody[] = {
     NOBODY(instance_status_name),
     NOBODY(status_name),
     NOBODY(log_level_name),
+    NOBODY(log_say),
     NOBODY(log_set_sink),
     NOBODY(free),
     NOBODY(provider_close),

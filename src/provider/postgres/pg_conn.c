@@ -4,6 +4,7 @@
 #include "base/assert.h"
 #include "provider/postgres/pg_internal.h"
 
+#include <durite/log.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -374,10 +375,30 @@ int dur__pg_end_session(dur__pg_conn *conn, int backend, dur_error *err) {
 
 /* ---- the pool ---------------------------------------------------------------------------------------------------- */
 
+#define POOL_WAIT_US 1000000u /* then it is said */
+#define POOL_SAY_AGAIN_US 30000000u
+
+/* All of them are in use: too few, or all wait for the same. */
+static void wait_for_one(dur__pg *store, uint64_t since_us) {
+    if (dur__cond_wait_us(&store->freed, &store->mutex, POOL_WAIT_US)) return;
+    uint64_t now_us = dur__monotonic_us();
+    if (now_us < store->pool_say_us || now_us - since_us < POOL_WAIT_US) return;
+    store->pool_say_us = now_us + POOL_SAY_AGAIN_US;
+    char line[240];
+    snprintf(line, sizeof(line),
+             "a call has waited %llu ms for a connection: all of the pool (pool=%zu) are in use; pg_stat_activity says "
+             "what they wait for, and pool=N gives the store more",
+             (unsigned long long)((now_us - since_us) / 1000), store->pool_max);
+    dur__mutex_unlock(&store->mutex); /* a sink is somebody else's code */
+    dur_log_say(DUR_LOG_WARN, "durite::provider", line);
+    dur__mutex_lock(&store->mutex);
+}
+
 int dur__pg_borrow(dur__pg *store, dur__pg_conn **out, dur_error *err) {
+    uint64_t since_us = dur__monotonic_us();
     dur__mutex_lock(&store->mutex);
     while (dur__list_empty(&store->idle) && store->opened >= store->pool_max)
-        dur__cond_wait(&store->freed, &store->mutex);
+        wait_for_one(store, since_us);
     dur__link *link = store->idle.prev != &store->idle ? store->idle.prev : NULL; /* the warmest */
     dur__pg_conn *conn = NULL;
     if (link != NULL) {

@@ -225,8 +225,9 @@ struct dur__pg {
     dur__mutex mutex;
     dur__cond freed; /* a pooled connection came back */
     dur__link idle;
-    size_t opened; /* pooled ones, idle or not */
-    dur__map sqls; /* expanded texts by address */
+    size_t opened;        /* pooled ones, idle or not */
+    uint64_t pool_say_us; /* not before this is it said again that somebody waits for one */
+    dur__map sqls;        /* expanded texts by address */
     dur__link lanes, watches, keepers;
     /* what was seen of the peers: by this process, whatever id it has just now */
     dur__map looks;
@@ -298,7 +299,8 @@ void dur__pg_disconnect(dur__pg_conn *conn);
 int dur__pg_borrow(dur__pg *store, dur__pg_conn **out, dur_error *err);
 void dur__pg_return(dur__pg_conn *conn);
 int dur__pg_error(dur_error *err, const char *op, const char *sqlstate, const char *message);
-/* The same, with what the connection knows: which role needs which rights, what a pooler does to prepared statements. */
+/* The same, with what the connection knows: which role needs which rights, what a pooler does to prepared statements.
+ */
 int dur__pg_error_of(const dur__pg_conn *conn, dur_error *err, const char *op, const char *sqlstate,
                      const char *message);
 int dur__pg_simple(dur__pg_conn *conn, const char *sql, dur_error *err); /* one text, nothing returned */
