@@ -303,6 +303,7 @@ const char *kit_format(kit *t, const char *format, ...) DUR_PRINTF(2, 3);
     X(ours_turns)                                                                                                      \
     X(ours_facts)                                                                                                      \
     X(ours_eager)                                                                                                      \
+    X(ours_local)                                                                                                      \
     X(ours_arrays) X(ours_handlers) X(ours_rounds) X(ours_starts) X(ours_owners) X(ours_clients) X(ours_admin)
 #define KIT_DECLARE_(name) extern const kit_check kit_##name[];
 KIT_REFERENCE(KIT_DECLARE_)

@@ -186,6 +186,7 @@ static void turn_out(translated *from, dur_turn_commit *turn, bool locks) {
     for (size_t i = 0; locks && i < turn->worker_item_count; i++) {
         turn->worker_items[i].locked = from->work[i].locked;
         turn->worker_items[i].row_id = from->work[i].row_id;
+        turn->worker_items[i].local = from->work[i].local;
     }
     free(from->work);
     free(from->messages);

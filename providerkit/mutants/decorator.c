@@ -254,6 +254,7 @@ static void after(broken *me, dur_turn_commit *turn, dur_turn_commit *mine) {
     for (size_t i = 0; i < turn->worker_item_count && i < mine->worker_item_count; i++) {
         turn->worker_items[i].locked = mine->worker_items[i].locked;
         turn->worker_items[i].row_id = mine->worker_items[i].row_id;
+        turn->worker_items[i].local = mine->worker_items[i].local;
     }
 }
 

@@ -14,10 +14,9 @@
 /* Nothing but the lease is given up: messages that were fetched must not be deleted. */
 bool dur__fallback_only_releases(const dur_turn_commit *turn) {
     dur__turn_facts facts = dur__turn_facts_of(turn);
-    if (turn->consume_listed && turn->consumed_count > 0) return false;
+    if ((turn->consume_listed && turn->consumed_count > 0) || turn->worker_item_count > 0) return false;
     if (facts.uncounts || facts.is_release) return true;
-    return !facts.writes && !facts.takes_given && turn->worker_item_count == 0 && turn->orchestrator_item_count == 0 &&
-           turn->cancelled_count == 0;
+    return !facts.writes && !facts.takes_given && turn->orchestrator_item_count == 0 && turn->cancelled_count == 0;
 }
 
 static void refuse(dur_turn_commit *turn, int code) {

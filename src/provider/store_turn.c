@@ -225,8 +225,8 @@ static void round_reset(dur_round *round) {
     round->items = NULL;
     round->works = NULL;
     round->held = NULL;
-    round->lost = NULL;
-    round->item_count = round->work_count = round->held_count = round->lost_count = 0;
+    round->lost = round->asked = NULL;
+    round->item_count = round->work_count = round->held_count = round->lost_count = round->asked_count = 0;
     round->now_ms = round->seen_id = 0;
     round->next_due_ms = DUR_NEVER;
     round->more = round->work_waiting_long = false;

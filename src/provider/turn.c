@@ -98,6 +98,11 @@ const char *dur__turn_eager(const dur_turn_commit *turn, const dur_turn_work *it
     return turn->owner != NULL && item->lock_token != NULL && item->lock_token[0] != '\0' ? item->lock_token : NULL;
 }
 
+bool dur__turn_asks_local(const dur_turn_commit *turn, const dur_turn_work *item) {
+    return item->may_be_local && dur__turn_eager(turn, item) != NULL && item->message.session_id == NULL &&
+           dur__turn_facts_of(turn).keeps;
+}
+
 const dur_event_row *dur__turn_custom_status(const dur_turn_commit *turn) {
     for (size_t i = turn->event_count; i > 0; i--)
         if (turn->events[i - 1].kind == DUR_EVENT_CUSTOM_STATUS_UPDATED) return &turn->events[i - 1];
@@ -140,7 +145,7 @@ void dur__turn_unanswered(dur_turn_commit *turn) {
     turn->lost_work = NULL;
     turn->lost_work_count = 0;
     for (size_t i = 0; turn->worker_items != NULL && i < turn->worker_item_count; i++) {
-        turn->worker_items[i].locked = false;
+        turn->worker_items[i].locked = turn->worker_items[i].local = false;
         turn->worker_items[i].row_id = 0;
     }
 }

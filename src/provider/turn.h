@@ -55,6 +55,10 @@ dur__turn_facts dur__turn_facts_of(const dur_turn_commit *turn);
  */
 const char *dur__turn_eager(const dur_turn_commit *turn, const dur_turn_work *item);
 
+/* May the store leave a worker item out, because the lane that keeps the lease has it alone?  Then it is the store's
+   choice (dur_turn_work.local). */
+bool dur__turn_asks_local(const dur_turn_commit *turn, const dur_turn_work *item);
+
 /* The event that says the custom status after the turn, the last of its kind; NULL: it stays. */
 const dur_event_row *dur__turn_custom_status(const dur_turn_commit *turn);
 

@@ -239,6 +239,7 @@ const dur__turn *dur__exec_turn(dur__exec *exec) {
     *turn = (dur__turn){ .first_event_id = exec->last_id + 1 - exec->row_count,
                          .events = exec->row_out,
                          .event_count = exec->row_count,
+                         .open_activities = exec->open.activities,
                          .cancelled_activities = exec->cancelled,
                          .cancelled_activity_count = exec->cancelled_count,
                          .dropped_timers = exec->timers,

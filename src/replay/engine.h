@@ -161,6 +161,7 @@ typedef struct dur__open {
         dur__leaf *leaf; /* NULL: closed */
     } * entries;
     size_t first, count, room, live;
+    uint32_t activities; /* of the live ones */
 } dur__open;
 
 dur__leaf *dur__leaf_new(dur__exec *exec, dur__leaf_kind kind, const char *site);

@@ -39,11 +39,13 @@ static void open_push(dur__open *open, dur__leaf *leaf) {
     open->entries[open->count].id = leaf->id;
     open->entries[open->count++].leaf = leaf;
     open->live++;
+    open->activities += leaf->kind == DUR__LEAF_ACTIVITY;
 }
 
 static void open_remove(dur__open *open, uint64_t id) {
     size_t at = open_search(open, id);
     if (at == open->count || open->entries[at].id != id || open->entries[at].leaf == NULL) return;
+    open->activities -= open->entries[at].leaf->kind == DUR__LEAF_ACTIVITY;
     open->entries[at].leaf = NULL;
     open->live--;
     while (open->first < open->count && open->entries[open->first].leaf == NULL)

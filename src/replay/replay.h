@@ -127,6 +127,7 @@ typedef struct dur__turn {
        parent, ContinueAsNew */
     const dur__turn_item *orchestrator_items;
     size_t orchestrator_item_count;
+    uint32_t open_activities;             /* scheduled and neither answered nor dropped, after this turn */
     const uint64_t *cancelled_activities; /* schedule ids, of earlier turns */
     size_t cancelled_activity_count;
     const uint64_t *dropped_timers; /* schedule ids, of earlier turns */

@@ -20,7 +20,7 @@ static const unsigned moves[DUR__INST_STATES] = {
     [DUR__INST_ACQUIRED] = BIT(READY) | BIT(LEAVING) | BIT(GONE),
     [DUR__INST_READY] = BIT(READY) | BIT(COMMITTING) | BIT(PARKED) | BIT(LEAVING) | BIT(GONE),
     [DUR__INST_COMMITTING] = BIT(READY) | BIT(PARKED) | BIT(LEAVING) | BIT(GONE),
-    [DUR__INST_PARKED] = BIT(READY) | BIT(LEAVING) | BIT(GONE),
+    [DUR__INST_PARKED] = BIT(READY) | BIT(COMMITTING) | BIT(LEAVING) | BIT(GONE),
     [DUR__INST_LEAVING] = BIT(LEAVING) | BIT(GONE),
     [DUR__INST_GONE] = 0,
 };
@@ -46,6 +46,7 @@ dur__inst *dur__inst_new(dur__loop *loop, const dur_orchestration_item *item) {
     dur__list_init(&inst->inbox);
     dur__list_init(&inst->strays);
     dur__list_init(&inst->drained);
+    dur__list_init(&inst->ends);
     dur__map_put(&loop->instances, inst->id, inst);
     dur__directory_put(loop->runtime, inst->id, loop);
     dur__live_add(loop->runtime->store, inst->id, inst);
@@ -150,6 +151,10 @@ void dur__inst_detach(dur__task *task) {
 /* Messages are still in the store; a completion that nobody recorded goes there too (L5). */
 void dur__inst_return_letter(dur__loop *loop, dur__letter *letter) {
     dur__task *task = letter->task;
+    if (task != NULL && atomic_load(&task->local)) {
+        dur__local_return(loop, task);
+        return;
+    }
     if (task == NULL || task->row_gone || task->epoch != loop->epoch) {
         dur__pool_letter_back(loop, letter);
         return;
@@ -163,17 +168,7 @@ static void return_list(dur__loop *loop, dur__link *list) {
         dur__inst_return_letter(loop, DUR__CONTAINER(link, dur__letter, arrival.link));
 }
 
-static void detach_tasks(dur__inst *inst) {
-    dur__map_entry *entry;
-    for (size_t i = 0; (entry = dur__map_next(&inst->tasks, &i)) != NULL;) {
-        dur__task *task = entry->value;
-        task->inst = NULL;
-        dur__task_leave(task);
-    }
-    dur__map_free(&inst->tasks);
-    inst->tasks = (dur__map){ 0 };
-}
-
+/* Its tasks stay: while the lease holds, whoever is replayed under it has them still. */
 void dur__inst_drop_exec(dur__inst *inst) {
     dur__loop *loop = inst->loop;
     if (inst->exec != NULL) {
@@ -191,7 +186,6 @@ void dur__inst_drop_exec(dur__inst *inst) {
     return_list(loop, &inst->drained);
     return_list(loop, &inst->inbox);
     return_list(loop, &inst->strays);
-    detach_tasks(inst);
     dur__rerun_free(inst->rerun);
     inst->rerun = NULL;
 }
@@ -212,6 +206,7 @@ void dur__inst_free(dur__inst *inst) {
     dur__inst_move(inst, DUR__INST_GONE);
     dur__inst_drop_exec(inst);
     dur__commit_end(inst);
+    dur__local_forget(inst);
     dur__inst_committed_once(inst);
     dur__keeper_renew_remove(inst);
     dur__directory_remove(loop->runtime, inst->id, loop);
@@ -304,6 +299,10 @@ void dur__inst_step(dur__inst *inst) {
 }
 
 void dur__inst_settle(dur__inst *inst) {
+    if (inst->asked) {
+        dur__release(inst, 0, true, false);
+        return;
+    }
     bool more = inst->again || !dur__list_empty(&inst->strays);
     inst->again = false;
     for (dur__link *link; (link = dur__list_pop(&inst->inbox)) != NULL;) {

@@ -233,7 +233,7 @@ static size_t collect(dur_runtime *runtime, dur_arena *arena, watched **out) {
     for (int i = 0; i < (runtime->has_owners ? 1 : 3); i++) { /* timed locks of waiting ones run out too */
         DUR__LIST_EACH(lists[i], at) {
             const dur__task *task = DUR__CONTAINER(at, dur__task, link);
-            if (atomic_load(&task->cancelled)) continue;
+            if (atomic_load(&task->cancelled) || atomic_load(&task->local)) continue;
             if (runtime->has_owners && now_us - task->started_at_us < LONG_RUNNING_US) continue;
             (*out)[count++] = (watched){ .claim = { .ref = { .instance = dur_arena_strdup(arena, task->ref.instance),
                                                              .execution_id = task->ref.execution_id,

@@ -89,7 +89,7 @@ static void drop_acks(dur__loop *loop) {
 static void drop_waiting(dur__loop *loop) {
     dur__link tasks;
     dur__list_init(&tasks);
-    while (dur__work_take_waiting(loop->runtime, loop, &tasks, 0) > 0) {
+    while (dur__work_take_waiting(loop->runtime, loop, &tasks, 0, true) > 0) {
         for (dur__link *link; (link = dur__list_pop(&tasks)) != NULL;)
             dur__pool_task_back(loop, DUR__CONTAINER(link, dur__task, link));
     }
@@ -149,6 +149,7 @@ void dur__loop_make_ready(dur__loop *loop, dur__inst *inst) {
 }
 
 void dur__loop_queue_commit(dur__inst *inst) {
+    dur__local_rows(inst);
     dur__inst_move(inst, inst->exec != NULL ? DUR__INST_COMMITTING : DUR__INST_LEAVING);
     dur__list_push(&inst->loop->commits, &inst->link);
 }
@@ -312,9 +313,7 @@ static uint64_t wait_ms(dur__loop *loop) {
     uint64_t back_us = dur__route_backs(loop, now_us);
     if (back_us != UINT64_MAX) ms = smaller(ms, back_us > now_us ? (back_us - now_us) / 1000 + 1 : 1);
     if (loop->suspect_instance != 0 || loop->suspect_work != 0) ms = smaller(ms, SUSPECTS_MS);
-    if (atomic_load(&runtime->peers) > 0 &&
-        dur__work_room(runtime) < (size_t)runtime->options.worker_concurrency + runtime->options.prefetch)
-        ms = smaller(ms, 50);
+    if (atomic_load(&runtime->peers) > 0 && dur__work_room(runtime) < dur__work_room_all(runtime)) ms = smaller(ms, 50);
     if (runtime->fake_time) ms = smaller(ms, 5);
     if (dur__runtime_phase(runtime) != DUR__PHASE_RUN) ms = smaller(ms, STOPPING_US / 1000);
     return ms;
@@ -492,6 +491,7 @@ static void wait_fenced(dur__loop *loop) {
 static void give_back_stale(dur__loop *loop, uint64_t now_us) {
     if (atomic_load(&loop->runtime->peers) == 0 || now_us - loop->last_return_us < RETURN_AFTER_US / 2) return;
     loop->last_return_us = now_us;
+    dur__local_share(loop, RETURN_AFTER_US);
     dur__route_give_back(loop, RETURN_AFTER_US);
 }
 
@@ -507,6 +507,7 @@ static bool pass(dur__loop *loop, dur__phase phase) {
     if (phase == DUR__PHASE_RUN) {
         give_back_stale(loop, now_us);
     } else {
+        if (phase == DUR__PHASE_DRAIN) dur__local_share(loop, 0);
         dur__route_give_back(loop, 0);
     }
     if (phase == DUR__PHASE_RELEASE) {

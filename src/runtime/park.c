@@ -24,6 +24,16 @@ void dur__unpark(dur__inst *inst) {
     dur__uncount(&loop->runtime->counters.parked_bytes, inst->bytes);
 }
 
+/* The least recently used.  What has local activities would have to write rows for them, and is fetched again when they
+   end: only when there is nobody else. */
+static dur__inst *first_to_go(dur__loop *loop) {
+    DUR__LIST_EACH(&loop->parked, at) {
+        dur__inst *inst = DUR__CONTAINER(at, dur__inst, link);
+        if (!dur__local_any(inst)) return inst;
+    }
+    return DUR__CONTAINER(dur__list_first(&loop->parked), dur__inst, link);
+}
+
 /* Release the least recently used until the bounds hold.  One execution over the bytes alone stays. */
 void dur__park_trim(dur__loop *loop) {
     const dur_runtime_options *o = &loop->runtime->options;
@@ -31,7 +41,7 @@ void dur__park_trim(dur__loop *loop) {
     uint64_t bytes_max = o->parked_bytes_max / loop->runtime->loop_count;
     if (count_max == 0) count_max = 1;
     while (loop->parked_count > count_max || (loop->parked_bytes > bytes_max && loop->parked_count > 1)) {
-        dur__inst *inst = DUR__CONTAINER(dur__list_first(&loop->parked), dur__inst, link);
+        dur__inst *inst = first_to_go(loop);
         DUR__COUNT(loop->runtime, evictions);
         dur__release(inst, 0, false, true);
     }

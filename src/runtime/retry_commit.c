@@ -22,6 +22,7 @@ static void log_conflict(const dur__inst *inst, const char *what, const char *me
 /* Mostly the act of a client, who knows what it did; of a take-over the keeper warns, once for all leases. */
 void dur__inst_lost(dur__inst *inst, const char *why) {
     DUR__COUNT(inst->loop->runtime, turn_conflicts);
+    dur__local_learn(inst);
     dur__log(DUR_LOG_INFO, DUR__LOG_RUNTIME,
              DUR__FIELDS(DUR__TEXT("instance_id", inst->id), DUR__NUMBER("execution_id", inst->execution_id)),
              "\"%s\" was deleted, terminated or suspended by a client, or taken over by another node: its handler is "
@@ -76,17 +77,26 @@ void dur__commit_retry(dur__inst *inst, const dur_error *why, bool unknown) {
                  "a turn could not be committed and is kept: %s%s", why->message, times);
 }
 
-/* A commit whose outcome is known now to be "done", without the store's answers. */
+/* Whether the row is there with the token that the commit at hand gave to it. */
+static bool is_there(const dur__inst *inst, const dur_turn_work *work) {
+    bool lost = true;
+    dur_worker_claim claim = { .ref = { .instance = inst->id,
+                                        .execution_id = work->message.execution_id,
+                                        .activity_id = work->message.activity_id },
+                               .lock_token = work->lock_token };
+    return dur_store_check_works(inst->loop->runtime->store, &claim, 1, 0, &lost, NULL) == DUR_OK && !lost;
+}
+
+/* A commit whose outcome is known now to be "done", without the store's answers.  What may be local and has no row
+   under its token is: nobody else takes a row of ours while we live. */
 static void assume_done(dur__inst *inst) {
     dur_turn_commit *commit = inst->commit;
     commit->lease_kept = commit->keep_lease;
-    for (size_t i = 0; i < inst->eager_count; i++) {
-        dur__task *task = inst->eager[i];
-        if (task == NULL) continue;
-        bool lost = true;
-        dur_worker_claim claim = { .ref = task->ref, .lock_token = task->token };
-        int code = dur_store_check_works(inst->loop->runtime->store, &claim, 1, 0, &lost, NULL);
-        commit->worker_items[i].locked = code == DUR_OK && !lost;
+    for (size_t i = 0; i < commit->worker_item_count; i++) {
+        dur_turn_work *work = &commit->worker_items[i];
+        work->row_id = 0;
+        work->locked = work->lock_token != NULL && is_there(inst, work);
+        work->local = work->may_be_local && !work->locked;
     }
     dur__commit_effects(inst);
     dur__commit_put_away(inst);
@@ -95,8 +105,12 @@ static void assume_done(dur__inst *inst) {
 void dur__commit_learn(dur__inst *inst) {
     dur__loop *loop = inst->loop;
     dur_turn_commit *commit = inst->commit;
-    if (commit->event_count == 0) { /* consuming by id is idempotent: simply once more */
-        inst->unknown = false;
+    if (commit->event_count == 0) {
+        const dur_turn_work *last = inst->sharing ? &commit->worker_items[commit->worker_item_count - 1] : NULL;
+        if (last != NULL && is_there(inst, last))
+            assume_done(inst);
+        else
+            inst->unknown = false; /* consuming by id is idempotent, and so is giving up: simply once more */
         return;
     }
     dur_arena *arena = dur__pool_arena(loop);

@@ -243,6 +243,18 @@ static void answer_lost(dur__loop *loop, const round *r) {
     }
 }
 
+/* Before messages are handed out: none of them is to be seen. */
+static void answer_asked(dur__loop *loop, const round *r) {
+    for (size_t i = 0; i < r->ask.asked_count; i++) {
+        dur__inst *inst = dur__map_get(&loop->instances, r->ask.asked[i]);
+        if (inst == NULL || inst->state == DUR__INST_LEAVING) continue;
+        if (inst->exec == NULL || inst->state == DUR__INST_COMMITTING)
+            inst->asked = true;
+        else
+            dur__release(inst, 0, true, false);
+    }
+}
+
 static void answer_items(dur__loop *loop, round *r) {
     size_t got = r->ask.item_count;
     if (r->ask.fetch == NULL) return;
@@ -320,6 +332,7 @@ static void answered(dur__loop *loop, round *r) {
     for (size_t i = 0; i < a->ack_count; i++)
         dur__route_acked(loop, r->tasks[i], &a->acks[i].error);
     answer_lost(loop, r);
+    answer_asked(loop, r);
     /* From here on the reads of this round count: what it showed was seen, what it did not show was not. */
     loop->seen_id = a->seen_id;
     loop->seen_now_ms = a->now_ms;

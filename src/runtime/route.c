@@ -37,6 +37,10 @@ void dur__route_completion(dur__loop *loop, dur__task *task) {
         dur__pool_task_back(loop, task);
         return;
     }
+    if (atomic_load(&task->local)) {
+        dur__local_end(loop, task);
+        return;
+    }
     bool live = inst != NULL && inst->exec != NULL && !loop->fallback;
     if (live && asked_for(inst, task)) {
         dur__arrival *arrival = &task->letter.arrival;
@@ -266,7 +270,7 @@ static void push_again(dur__loop *loop, dur__link *tasks, size_t count) {
 void dur__route_give_back(dur__loop *loop, uint64_t waited_us) {
     dur__link tasks;
     dur__list_init(&tasks);
-    size_t count = dur__work_take_waiting(loop->runtime, loop, &tasks, waited_us);
+    size_t count = dur__work_take_waiting(loop->runtime, loop, &tasks, waited_us, false);
     if (count == 0) return;
     dur_arena *arena = dur__pool_arena(loop);
     dur_worker_claim *claims = dur_arena_zalloc(arena, count * sizeof(*claims));

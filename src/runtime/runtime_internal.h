@@ -78,6 +78,7 @@ struct dur__task {
     bool dropping;               /* loop, while a commit is built: the same turn deletes the row */
     bool routed;                 /* it has changed loops once */
     bool ack_bare;               /* ack without a completion */
+    atomic_bool local;           /* it has no row: its instance's lease is all that speaks for it (local.c) */
     const dur__handler *handler; /* NULL: built in */
     atomic_int state;
     atomic_bool cancelled;
@@ -156,20 +157,28 @@ struct dur__inst {
     size_t bytes;       /* as counted in loop->parked_bytes */
     dur__parent parent; /* its text is ours */
     uint64_t birth;
-    bool first_turn;   /* its commit makes the instance's row */
-    bool uncommitted;  /* acquired, nothing committed since (L6) */
-    bool unborn;       /* its start is not in the store: the first turn writes it (unborn.c) */
-    uint64_t alone;    /* its ticket at the gate, until it has committed; 0: none */
-    bool queue_gap;    /* the store has queue messages that it was not given: read them when a dequeue waits */
-    bool again;        /* more can be taken as soon as the turn is committed */
-    bool abandons;     /* LEAVING by abandon_orchestration_item: a commit would clear the count */
-    bool leaves;       /* the commit at hand gives the lease back */
-    bool starving;     /* in loop->starving: its queue could not be read */
-    bool renewed;      /* in runtime->renewals */
-    dur__link inbox;   /* letters that came while a turn was out */
-    dur__link strays;  /* starts for an instance that exists: consumed with the next commit */
-    dur__link drained; /* letters that the commit at hand consumes beside the turn's own */
-    dur__map tasks;    /* schedule id → dur__task of this execution on this node */
+    bool first_turn;        /* its commit makes the instance's row */
+    bool uncommitted;       /* acquired, nothing committed since (L6) */
+    bool unborn;            /* its start is not in the store: the first turn writes it (unborn.c) */
+    uint64_t alone;         /* its ticket at the gate, until it has committed; 0: none */
+    bool queue_gap;         /* the store has queue messages that it was not given: read them when a dequeue waits */
+    bool again;             /* more can be taken as soon as the turn is committed */
+    bool abandons;          /* LEAVING by abandon_orchestration_item: a commit would clear the count */
+    bool leaves;            /* the commit at hand gives the lease back */
+    bool starving;          /* in loop->starving: its queue could not be read */
+    bool renewed;           /* in runtime->renewals */
+    dur__link inbox;        /* letters that came while a turn was out */
+    dur__link strays;       /* starts for an instance that exists: consumed with the next commit */
+    dur__link drained;      /* letters that the commit at hand consumes beside the turn's own */
+    dur__map tasks;         /* schedule id → dur__task of this execution on this node */
+    dur__link ends;         /* letters of local activities that came while there was no handler */
+    bool asked;             /* somebody wants the lease to be given up when the commit at hand is answered */
+    bool sharing;           /* the commit at hand writes rows of local activities, and keeps the lease */
+    dur__task **converting; /* the last worker items of the commit at hand are theirs */
+    size_t converting_count;
+    dur_arena *recover_arena; /* NULL: nothing; else … */
+    dur_turn_work *recover;   /* … what was local under an earlier lease, for the next commit to write */
+    size_t recover_count;
     dur_turn_commit *commit;
     dur_arena *commit_arena;
     dur__task **eager; /* by worker item; NULL where not asked */
@@ -505,6 +514,21 @@ void dur__inst_broken(dur__inst *inst, int code, const dur_error *why);
 void dur__inst_committed_once(dur__inst *inst); /* clears `uncommitted` at the gate */
 dur__exec *dur__inst_exec_new(dur__inst *inst, const dur_key_value *kv, size_t kv_count);
 
+/* local.c */
+struct dur__open_work;
+bool dur__local_any(const dur__inst *inst);
+void dur__local_rows(dur__inst *inst); /* its commit is complete: the rows that it has to write beside its own */
+void dur__local_written(dur__inst *inst);
+void dur__local_learn(dur__inst *inst); /* the lease is gone: by the commit at hand? */
+void dur__local_end(dur__loop *loop, dur__task *task);
+void dur__local_return(dur__loop *loop, dur__task *task);
+void dur__local_offer(dur__inst *inst);
+void dur__local_forget(dur__inst *inst); /* all tasks of it: local ones are told */
+void dur__local_share(dur__loop *loop, uint64_t waited_us);
+/* open: what is open in the item's history, less the completions among its messages. */
+void dur__local_recover(dur__inst *inst, struct dur__open_work *open, const dur_orchestration_item *item,
+                        const dur_event *started);
+
 /* unborn.c */
 size_t dur__unborn_take(dur__loop *loop); /* starts of this process: how many; some may be ready to run */
 void dur__unborn_born(dur__inst *inst, const dur_turn_commit *answer);
@@ -576,13 +600,16 @@ void dur__park_trim(dur__loop *loop);
 void dur__work_init(dur__work *work);
 void dur__work_destroy(dur__work *work);
 size_t dur__work_room(dur_runtime *runtime);
+static inline size_t dur__work_room_all(const dur_runtime *runtime) {
+    return (size_t)runtime->options.worker_concurrency + runtime->options.prefetch;
+}
 bool dur__work_flows(dur_runtime *runtime, uint64_t within_us); /* what is put in front begins at once, or soon */
 size_t dur__work_reserve(dur_runtime *runtime, size_t want, bool alone); /* alone: beyond the room, too */
 void dur__work_unreserve(dur_runtime *runtime, size_t count);
 void dur__work_push(dur_runtime *runtime, dur__link *tasks, size_t count);
 void dur__work_nudge(dur_runtime *runtime, uint64_t after_us);  /* wake another worker when the queue is not drained */
 bool dur__work_withdraw(dur_runtime *runtime, dur__task *task); /* true: it was waiting and is the caller's again */
-size_t dur__work_take_waiting(dur_runtime *runtime, dur__loop *loop, dur__link *out, uint64_t waited_us);
+size_t dur__work_take_waiting(dur_runtime *runtime, dur__loop *loop, dur__link *out, uint64_t waited_us, bool local);
 void dur__work_finished(dur_runtime *runtime, dur__task *task); /* under the mutex */
 
 /* narrate.c */

@@ -14,6 +14,7 @@
  */
 #include "runtime/runtime_internal.h"
 
+#include "core/open_work.h"
 #include "core/semver.h"
 #include <stdlib.h>
 
@@ -28,6 +29,7 @@ typedef struct triage {
     dur_event first;
     dur_event_kind terminal; /* DUR_EVENT_KIND_COUNT: it has not ended */
     uint32_t attempts;       /* this one included; those that ended with a crash are judged apart */
+    bool recovered;          /* what was local under an earlier lease has been looked for */
 } triage;
 
 /* ---- messages ---- */
@@ -150,7 +152,39 @@ static void letters_back(triage *t) {
     t->start = NULL;
 }
 
+/* ---- what was local ---- */
+
+/* Before the letters are given away. */
+static void recover_open(triage *t, dur__open_work *open) {
+    t->recovered = true;
+    for (size_t i = 0; i < t->letter_count; i++) {
+        const dur_work_item *item = t->letters[i] != NULL ? &t->letters[i]->arrival.item : NULL;
+        bool ends =
+            item != NULL && (item->kind == DUR_WORK_ACTIVITY_COMPLETED || item->kind == DUR_WORK_ACTIVITY_FAILED);
+        if (ends && item->execution_id == t->inst->execution_id) dur__open_work_known(open, item->id);
+    }
+    dur__local_recover(t->inst, open, t->item, &t->first);
+    dur__map_free(&open->at);
+}
+
+/* Where no handler is replayed: whoever gives the lease back writes the rows all the same. */
+static void recover(triage *t) {
+    const dur_orchestration_item *item = t->item;
+    if (t->recovered || !item->works_known || item->history_count == 0 || t->terminal != DUR_EVENT_KIND_COUNT) return;
+    dur__open_work open = { 0 };
+    dur_arena *arena = dur__pool_arena(t->loop);
+    for (size_t i = 0; i < item->history_count; i++) {
+        dur_event event;
+        if (i % 64 == 0) dur_arena_reset(arena);
+        if (dur_event_from_json(&event, arena, item->history[i].json, NULL) == DUR_OK)
+            dur__open_work_see(&open, i, &event);
+    }
+    dur__pool_arena_back(t->loop, arena);
+    recover_open(t, &open);
+}
+
 static void wait_here(triage *t, uint64_t delay_ms, bool seen) {
+    recover(t);
     letters_back(t);
     dur__release(t->inst, delay_ms, true, seen);
 }
@@ -410,6 +444,7 @@ static void offer_letters(triage *t) {
     /* inst_receive has put them into the inbox: the handler is not live yet. */
     for (dur__link *link; (link = dur__list_pop(&t->inst->inbox)) != NULL;)
         dur__exec_offer(t->inst->exec, DUR__CONTAINER(link, dur__arrival, link));
+    dur__local_offer(t->inst);
 }
 
 static int begin(triage *t, dur_error *err) {
@@ -438,6 +473,7 @@ static int begin(triage *t, dur_error *err) {
 
 static int replay(triage *t, dur_error *err) {
     dur_arena *arena = dur__pool_arena(t->loop);
+    dur__open_work open = { 0 };
     int code = DUR_OK;
     identity_from_history(t);
     DUR__COUNT(t->loop->runtime, replays);
@@ -448,12 +484,17 @@ static int replay(triage *t, dur_error *err) {
         dur_event event;
         if (i % 64 == 0) dur_arena_reset(arena);
         code = dur_event_from_json(&event, arena, t->item->history[i].json, err);
+        if (code == DUR_OK && t->item->works_known) dur__open_work_see(&open, i, &event);
         if (code == DUR_OK) code = dur__exec_replay_event(t->inst->exec, &event, err);
     }
     if (code == DUR_OK) code = dur__exec_replay_end(t->inst->exec, err);
     dur__user_leave(t->inst);
     dur__inst_ran(t->inst, begin_us);
     dur__pool_arena_back(t->loop, arena);
+    if (code == DUR_OK && !t->recovered)
+        recover_open(t, &open); /* one that was brought here with its history, for instance */
+    else
+        dur__map_free(&open.at);
     return code;
 }
 
@@ -488,13 +529,16 @@ static void run(triage *t) {
         dur__rerun_begin(inst, fresh ? NULL : t->item, t->item->kv, t->item->kv_count);
     if (fresh) offer_letters(t); /* its first group may ask whether a queue has a message */
     int code = fresh ? begin(t, &err) : replay(t, &err);
-    if (code == DUR_OK) {
+    if (code == DUR_OK && inst->recover_count > 0) {
+        wait_here(t, 0, false);
+    } else if (code == DUR_OK) {
         if (!fresh) offer_letters(t);
         dur__loop_make_ready(t->loop, inst);
     } else if (!fresh && (code == DUR_ECORRUPT || code == DUR_EUNSUPPORTED)) {
         dur__inst_drop_exec(inst);
         handle_corrupted(t, dur_arena_strdup(t->arena, err.message));
     } else {
+        recover(t);
         letters_back(t);
         dur__inst_broken(inst, code, &err);
     }
@@ -502,7 +546,9 @@ static void run(triage *t) {
 
 static void decide(triage *t) {
     dur_error err = DUR_ERROR_INIT;
-    if (t->item->history_error != NULL) {
+    if (t->item->work_lost && t->item->history_error == NULL && read_ends(t, &err)) {
+        wait_here(t, 0, false); /* with what was lost; and then it is as if those rows had never been missing */
+    } else if (t->item->history_error != NULL) {
         handle_corrupted(t, t->item->history_error);
     } else if (!read_ends(t, &err)) {
         handle_corrupted(t, dur_arena_strdup(t->arena, err.message));
@@ -585,6 +631,7 @@ static void restart(dur__inst *inst) {
     } else {
         triage t = { .loop = loop, .item = &item, .arena = dur__pool_arena(loop), .inst = inst };
         dur__inst_drop_exec(inst); /* what the round has brought meanwhile is among the messages read */
+        if (inst->execution_id != item.execution_id) dur__local_forget(inst);
         inst->execution_id = item.execution_id;
         inst->first_turn = inst->queue_gap = inst->again = false;
         read_messages(&t);

@@ -52,6 +52,9 @@ void dur__commit_end(dur__inst *inst) {
     dur__work_unreserve(inst->loop->runtime, unused);
     inst->eager = NULL;
     inst->eager_count = 0;
+    inst->converting = NULL;
+    inst->converting_count = 0;
+    inst->sharing = false;
     inst->commit = NULL;
     dur__pool_arena_back(inst->loop, inst->commit_arena);
     inst->commit_arena = NULL;
@@ -89,6 +92,11 @@ static bool eager_wanted(const dur__loop *loop) {
     return dur__runtime_phase(loop->runtime) == DUR__PHASE_RUN && !loop->fallback && !loop->work_waiting_long;
 }
 
+/* Which attempt of a retry policy it is no history says, and a session is active by its rows. */
+static bool may_be_local(const dur_turn_commit *commit, const dur_work_item *item) {
+    return commit->keep_lease && item->session_id == NULL && item->attempt <= 1;
+}
+
 static void add_work(dur__inst *inst, const dur__turn *turn) {
     dur__loop *loop = inst->loop;
     dur_turn_commit *commit = inst->commit;
@@ -112,6 +120,7 @@ static void add_work(dur__inst *inst, const dur__turn *turn) {
         task->token = new_token(loop, task->arena);
         inst->eager[i] = task;
         commit->worker_items[i].lock_token = task->token;
+        commit->worker_items[i].may_be_local = may_be_local(commit, &item->item);
         used++;
     }
     dur__work_unreserve(loop->runtime, granted - used);
@@ -153,7 +162,7 @@ static void consume(consumption *to, const dur__link *list) {
         const dur__task *task = letter->task;
         if (task == NULL)
             to->ids[to->id_count++] = letter->message_id;
-        else if (!task->dropping && !task->row_gone)
+        else if (!task->dropping && !task->row_gone && !atomic_load(&task->local))
             to->claims[to->claim_count++] = (dur_worker_claim){ .ref = task->ref, .lock_token = task->token };
     }
 }
@@ -266,6 +275,8 @@ bool dur__turn_build(dur__inst *inst) {
     inst->leaves = leaves;
     commit->events = turn->events;
     commit->event_count = turn->event_count;
+    commit->open = ended ? 0 : turn->open_activities;
+    commit->keep_lease = !leaves;
     if (turn->event_count > 0) commit->expected_last = turn->first_event_id - 1;
     add_work(inst, turn);
     add_messages(inst, turn);
@@ -280,7 +291,6 @@ bool dur__turn_build(dur__inst *inst) {
     }
     if (inst->first_turn) metadata_first(inst, &commit->metadata);
     metadata_last(turn, &commit->metadata);
-    commit->keep_lease = !leaves;
     if (leaves && !ended) {
         commit->seen_id = loop->seen_id;
         commit->seen_now_ms = loop->seen_now_ms;
@@ -417,12 +427,13 @@ static void hand_out(dur__inst *inst) {
     for (size_t i = 0; i < inst->eager_count; i++) {
         dur__task *task = inst->eager[i];
         const dur_turn_work *work = &inst->commit->worker_items[i];
-        if (task == NULL || !work->locked) {
+        if (task == NULL || !(work->locked || work->local)) {
             loop->look_work = true; /* for anybody: also for us */
             continue;
         }
         inst->eager[i] = NULL;
         task->ref.row_id = work->row_id;
+        atomic_store(&task->local, work->local);
         if (!inst->leaves) dur__inst_attach(inst, task);
         dur__list_push(&loop->hand_out, &task->link);
         loop->hand_out_count++;
@@ -438,6 +449,7 @@ static void free_letters(dur__loop *loop, dur__link *list) {
 void dur__commit_effects(dur__inst *inst) {
     dur__loop *loop = inst->loop;
     dur__inst_committed_once(inst);
+    dur__local_written(inst);
     inst->restarts = 0;
     if (inst->commit->keep_lease && !inst->commit->lease_kept) inst->leaves = true;
     if (inst->commit->metadata.status == DUR_STATUS_COMPLETED)

@@ -175,8 +175,8 @@ bool dur__work_withdraw(dur_runtime *runtime, dur__task *task) {
     return waiting;
 }
 
-/* Tasks of this loop that have waited so long without being started, oldest first. */
-size_t dur__work_take_waiting(dur_runtime *runtime, dur__loop *loop, dur__link *out, uint64_t waited_us) {
+/* Tasks of this loop that have waited so long without being started, oldest first; local: those without a row, too. */
+size_t dur__work_take_waiting(dur_runtime *runtime, dur__loop *loop, dur__link *out, uint64_t waited_us, bool local) {
     dur__work *work = &runtime->work;
     size_t count = 0;
     uint64_t now_us = dur__monotonic_us();
@@ -186,6 +186,7 @@ size_t dur__work_take_waiting(dur_runtime *runtime, dur__loop *loop, dur__link *
         DUR__LIST_EACH_SAFE(lists[i], at, after) {
             dur__task *task = DUR__CONTAINER(at, dur__task, link);
             if (task->loop != loop || now_us - task->queued_at_us < waited_us) continue;
+            if (!local && atomic_load(&task->local)) continue;
             bool ours = lists[i] == &work->blocked && dur__session_busy(runtime, task->item.session_id);
             if (ours && waited_us > 0) continue; /* no other node may run it */
             unlink_waiting_locked(runtime, task);

@@ -246,7 +246,8 @@ static void fault_h99_a_lost_lease_is_told_behind_a_round_that_fails(void **stat
     dur_round round = { .fetch = &(dur_fetch){ .owner = "me", .max = 1 } };
     OK(w, dur_store_lane_round(lane, arena, &round, &w->err));
     assert_int_equal(round.item_count, 1);
-    OK(w, dur_client_suspend(w->client, "w", "why not", &w->err));
+    dur_delete_result deleted;
+    OK(w, dur_store_delete_instances(w->store, &(const char *){ "w" }, 1, true, &deleted, &w->err));
     pid_t holder = hold_begins(w);
     round = (dur_round){ .turns = NULL };
     assert_int_equal(dur_store_lane_round(lane, arena, &round, &w->err), DUR_EBUSY);

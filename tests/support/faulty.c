@@ -427,7 +427,7 @@ static int faulty_lane_round(dur_lane *lane, dur_arena *arena, dur_round *round,
         turn_refuse(&round->turns[i], &fault);
     for (size_t i = 0; i < round->ack_count; i++)
         round->acks[i].error = fault;
-    round->item_count = round->work_count = round->held_count = round->lost_count = 0;
+    round->item_count = round->work_count = round->held_count = round->lost_count = round->asked_count = 0;
     if (err != NULL) *err = fault;
     return (int)fault.code;
 }

@@ -201,7 +201,13 @@ typedef struct dur_orchestration_item {
     size_t history_count;
     const dur_fetched_message *messages; /* all visible ones, by (due, id) */
     size_t message_count;
-    bool more_messages;      /* queue_messages_max left some out */
+    bool more_messages; /* queue_messages_max left some out */
+    /* Worker rows of the current execution, by activity id: those that were there when the messages were read, or
+       before.  works_known false: the store has no local work, and does not say.  Also told by lane_history. */
+    const uint64_t *works;
+    size_t work_count;
+    bool works_known;
+    bool work_lost;          /* a lease has ended while activities were open, and nobody has committed since */
     bool start_later;        /* it has not begun, starts are among the messages, and the one that came first is not due:
                                 those are calls of an id that is taken.  A store that does not say so lets the first
                                 that is due have the id */
@@ -237,13 +243,30 @@ typedef struct dur_worker_claim {
     const char *lock_token;
 } dur_worker_claim;
 
-/* A worker item that a turn adds, and whether it is to be locked for this runtime at once. */
+/*
+ * A worker item that a turn adds, and whether it is to be locked for this runtime at once.
+ *
+ * Local work.  A row that is inserted with one commit and deleted with the next says nothing that history does not say.
+ * So a store may leave it out where the turn asks for that, in a lane_round that keeps the lease: the runtime of the
+ * lane has the activity alone, and its completion consumes no row.  While the lease holds nobody needs the row.  Who
+ * gives the lease up writes the rows of what is still open in that commit, locked with its tokens.  When the lease ends
+ * otherwise, nobody has written them: what is open in history and has neither a row nor a completion among the messages
+ * was local.  Whoever acquires the instance next writes it as `recovered`, gives the lease back with that commit, and
+ * everything is as if the rows had been there all the time.
+ */
 typedef struct dur_turn_work {
     dur_message message;
     const char *lock_token; /* NULL or empty, or the turn has no owner: for anybody.  Else lock it with this token,
                                attempt count 1 */
+    /* answer */
+    bool locked; /* false although asked: its session is somebody else's, or the store does not lock eagerly */
+    /* asked */
+    bool may_be_local; /* with lock_token, no session, and keep_lease */
+    bool recovered;    /* without lock_token: it was local under a lease that has ended.  Its attempt count is 1, and
+                          where that lease's owner has died, so is its count of crashes, in which it was company */
     /* answers */
-    bool locked;     /* false although asked: its session is somebody else's, or the store does not lock eagerly */
+    bool local;      /* it was not stored: this lane's runtime has it alone.  False, too, from a store that does not
+                        know local work, which locks it as ever */
     uint64_t row_id; /* the store's id of the row, 0: it has none */
 } dur_turn_work;
 
@@ -341,6 +364,11 @@ typedef struct dur_turn_commit {
                           those of the lease, as a fetch would have told them */
     bool if_uncancelled; /* with if_unleased: DUR_TURN_LEASE_LOST also when a CancelInstance waits for the instance */
     const char *if_suspended; /* with take_over: DUR_TURN_POSITION unless it is suspended, for this reason */
+    uint32_t open; /* with events: how many activities are open after the last of them, local ones or not.  A hint, kept
+                      with the history: when the lease ends otherwise than by its holder's commit (the owner died or was
+                      released, abandoned), and the last turn with events said more than 0, that is a reason to fetch
+                      the instance, without any message and whatever its handler and version, for every fetch that is
+                      not for suspects, until the holder of a later lease commits.  Too high does no harm */
 
     /* ---- answers ---- */
     dur_turn_fault fault;
@@ -438,6 +466,9 @@ typedef struct dur_round {
        the fewest goes first. */
     uint32_t suspect_instance, suspect_work;
     bool work_waiting_long; /* the head of the shared worker queue is older than 100 ms */
+    const char **asked;     /* instances that this lane holds and is asked to give up in good order (set_suspended): the
+                               lease holds until it does.  Each is told once */
+    size_t asked_count;
 } dur_round;
 
 typedef struct dur_lane_options {
@@ -852,10 +883,11 @@ struct dur_provider_methods {
                              dur_dead_letter **out, size_t *count, dur_error *err);
     int (*delete_dead_letters)(dur_provider *self, const uint64_t *ids, size_t count, dur_error *err);
 
-    /* Suspend (reason) or resume (NULL): a suspended instance is skipped by fetch; its lease ends, and the
-       acquisition is not counted, nor are the fetches of its messages.  DUR_ENOTFOUND; DUR_ESTATE to suspend one
-       that has ended (COMPLETED, FAILED), as is found under the lock that writes: what it left would never be fetched.
-       */
+    /* Suspend (reason) or resume (NULL): a suspended instance is skipped by fetch.  A lane that holds it is asked to
+       give it up (asked), so that what its runtime has alone is written; or its lease ends, as a lease without a lane
+       does, and the acquisition is not counted, nor are the fetches of its messages.  A store with local work asks.
+       DUR_ENOTFOUND; DUR_ESTATE to suspend one that has ended (COMPLETED, FAILED), as is found under the lock that
+       writes: what it left would never be fetched. */
     int (*set_suspended)(dur_provider *self, const char *instance, const char *reason, dur_error *err);
 
     /* A copy of the whole store that can be opened, while it is used. */

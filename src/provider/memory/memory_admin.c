@@ -281,7 +281,9 @@ int dur__mem_set_suspended(dur_provider *self, const char *instance, const char 
     bool exists = dur__mem_exists(row), ended = exists && reason != NULL && dur__mem_ended(row);
     if (exists && !ended) {
         dur__mem_set_text(&row->suspended, reason);
-        if (reason != NULL && dur__mem_leased(row)) {
+        if (reason != NULL && dur__mem_leased(row) && row->lane != NULL) {
+            dur__mem_lane_ask(row->lane, row->id);
+        } else if (reason != NULL && dur__mem_leased(row)) {
             dur__mem_lease_uncount(mem, row);
             dur__mem_lease_lost(mem, row);
         }

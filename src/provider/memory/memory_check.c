@@ -105,11 +105,14 @@ static finding check_place(dur__mem *mem, const dur__mem_instance *instance) {
     if (instance->suspended != NULL) return tree == NULL ? NULL : "a suspended instance can be fetched";
     if (dur__mem_ended(instance) && instance->message_count > 0 && tree == NULL)
         return "it has ended, and nobody would look at its messages";
-    if (instance->message_count == 0) return tree == NULL ? NULL : "an instance without messages can be fetched";
+    bool look = instance->look != DUR__MEM_LOOK_NONE;
+    if (instance->message_count == 0 && !look)
+        return tree == NULL ? NULL : "an instance without messages can be fetched";
     if (instance->not_before_ms > mem->now_ms) return tree == &mem->wall ? NULL : "a delay would never end";
     const dur__mem_message *first =
         dur__mem_exists(instance) ? dur__mem_first_reason(mem, instance) : dur__mem_first_orphan(mem, instance);
-    if (first != NULL) return tree != NULL && !timed ? NULL : "an instance with a visible message cannot be fetched";
+    if (first != NULL || look)
+        return tree != NULL && !timed ? NULL : "an instance with a visible message or lost work cannot be fetched";
     /* Of one that does not exist only queue messages are waited for; a clock that went back changes nothing there. */
     bool later = dur__mem_exists(instance) && dur__mem_next_reason(mem, instance) != DUR_NEVER;
     return !later || tree != NULL ? NULL : "an instance would never see its delayed message";

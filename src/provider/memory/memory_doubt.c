@@ -25,6 +25,7 @@ static bool is(const member *self, const char *instance, uint64_t work) {
 
 /* It was counted and has not shown since that it can end. */
 static bool unproven(dur__mem *mem, const member *self) {
+    if (self->work == DUR__MEM_LOCAL) return true; /* until somebody looks what it was */
     if (self->work != 0) {
         const dur__mem_work *work = dur__map_get_u64(&mem->works, self->work);
         return work != NULL && work->crashes > 0;
@@ -101,9 +102,31 @@ void dur__mem_crash_begin(dur__mem *mem, const dur__mem_owner *owner) {
         const dur__mem_instance *instance = DUR__CONTAINER(at, dur__mem_instance, by_owner);
         if (instance->acquisitions > 0) add(mem, instance->id, 0, instance->runs_alone);
     }
+    DUR__LIST_EACH(&owner->leases, at) {
+        const dur__mem_instance *instance = DUR__CONTAINER(at, dur__mem_instance, by_owner);
+        if (instance->open > 0 && instance->acquisitions == 0) add(mem, instance->id, DUR__MEM_LOCAL, false);
+    }
     DUR__LIST_EACH(&owner->works, at) {
         const dur__mem_work *work = DUR__CONTAINER(at, dur__mem_work, by_owner);
         add(mem, work->instance->id, work->id, work->runs_alone);
+    }
+}
+
+void dur__mem_doubt_row(dur__mem *mem, const char *instance, uint64_t work) {
+    uint64_t last = mem->last_crash;
+    DUR__LIST_EACH_SAFE(&mem->members, at, after) {
+        const member *self = DUR__CONTAINER(at, member, link);
+        if (!is(self, instance, DUR__MEM_LOCAL) || self->for_good) continue;
+        mem->last_crash = self->crash;
+        add(mem, instance, work, false);
+    }
+    mem->last_crash = last;
+}
+
+void dur__mem_doubt_no_more(dur__mem *mem, const char *instance) {
+    DUR__LIST_EACH_SAFE(&mem->members, at, after) {
+        member *self = DUR__CONTAINER(at, member, link);
+        if (is(self, instance, DUR__MEM_LOCAL) && !self->for_good) member_free(self);
     }
 }
 

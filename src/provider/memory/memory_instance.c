@@ -144,6 +144,7 @@ void dur__mem_erase(dur__mem *mem, dur__mem_instance *instance, dur_delete_resul
         messages++;
     }
     dur__mem_doubt_for_good(mem, instance->id, 0);
+    dur__mem_doubt_for_good(mem, instance->id, DUR__MEM_LOCAL);
     count->instances++;
     count->executions += instance->execution_count;
     count->events += instance->event_count;
@@ -156,10 +157,11 @@ void dur__mem_erase(dur__mem *mem, dur__mem_instance *instance, dur_delete_resul
 
 static dur__mem_bucket *bucket_of(dur__mem *mem, const dur__mem_instance *instance) {
     const dur__mem_execution *execution = dur__mem_execution_find(instance, instance->current_execution);
-    bool has_pin = execution != NULL && execution->has_pin;
+    bool look = instance->look != DUR__MEM_LOOK_NONE; /* what is written then needs no handler: any node may */
+    bool has_pin = execution != NULL && execution->has_pin && !look;
     dur_semver pin = has_pin ? execution->pin : (dur_semver){ 0, 0, 0 };
     /* One that does not exist has messages that a fetch buries, whoever fetches. */
-    const char *handler = instance->handler != NULL && dur__mem_exists(instance) ? instance->handler : "";
+    const char *handler = instance->handler != NULL && !look && dur__mem_exists(instance) ? instance->handler : "";
     dur__mem_bucket *bucket = mem->buckets;
     for (; bucket != NULL; bucket = bucket->next)
         if (bucket->has_pin == has_pin && bucket->pin.major == pin.major && bucket->pin.minor == pin.minor &&
@@ -193,7 +195,7 @@ void dur__mem_place(dur__mem *mem, dur__mem_instance *instance) {
         place_leased(mem, instance);
         return;
     }
-    if (instance->suspended != NULL || instance->message_count == 0) return;
+    if (instance->suspended != NULL || (instance->message_count == 0 && instance->look == DUR__MEM_LOOK_NONE)) return;
     if (instance->not_before_ms > mem->now_ms) {
         dur__mem_tree_add(&mem->wall, &instance->place, instance->not_before_ms, ++mem->last_place);
         return;
@@ -201,9 +203,12 @@ void dur__mem_place(dur__mem *mem, dur__mem_instance *instance) {
     instance->not_before_ms = 0; /* over, also if the clock goes back */
     const dur__mem_message *first =
         dur__mem_exists(instance) ? dur__mem_first_reason(mem, instance) : dur__mem_first_orphan(mem, instance);
-    if (first != NULL) {
-        dur__mem_tree *ready = &bucket_of(mem, instance)->ready[dur__mem_suspect(instance)];
-        dur__mem_tree_add(ready, &instance->place, first->order_ms, first->id);
+    if (first != NULL || instance->look != DUR__MEM_LOOK_NONE) {
+        bool suspect = dur__mem_suspect(instance) && instance->look == DUR__MEM_LOOK_NONE;
+        dur__mem_tree *ready = &bucket_of(mem, instance)->ready[suspect];
+        bool earlier = first != NULL && (instance->look == DUR__MEM_LOOK_NONE || first->order_ms <= instance->look_ms);
+        dur__mem_tree_add(ready, &instance->place, earlier ? first->order_ms : instance->look_ms,
+                          earlier ? first->id : ++mem->last_place);
         if (was != ready) mem->stamp++;
         return;
     }

@@ -109,6 +109,13 @@ typedef struct dur__mem_bucket {
     dur__mem_tree ready[2]; /* by (order_ms, id) of the first reason; [1]: suspects */
 } dur__mem_bucket;
 
+/* A lease has ended without its holder, and work may have been open that has no row. */
+typedef enum dur__mem_look {
+    DUR__MEM_LOOK_NONE,
+    DUR__MEM_LOOK,
+    DUR__MEM_LOOK_CRASH /* its owner died */
+} dur__mem_look;
+
 struct dur__mem_instance {
     char *id;
     bool has_row;
@@ -143,6 +150,9 @@ struct dur__mem_instance {
     uint32_t crashes_alone;   /* … and while it ran alone */
     bool runs_alone;
     uint64_t not_before_ms; /* given back with a delay that lasts; 0: none */
+    uint32_t open;          /* activities that were open after the last turn with events: a hint */
+    dur__mem_look look;     /* a reason to fetch it, until the holder of a lease commits */
+    uint64_t look_ms;       /* since when */
 
     dur__mem_node place; /* in bucket->ready[], wall or boot */
     dur__link by_owner;  /* in owner->leases */
@@ -245,6 +255,12 @@ typedef struct dur__mem_point {
     dur__cond changed;
 } dur__mem_point;
 
+/* Instances that a lane is to be told of; zeroed: none. */
+typedef struct dur__mem_names {
+    char **list;
+    size_t count, room;
+} dur__mem_names;
+
 struct dur__mem_lane {
     dur_lane base;
     dur__mem *mem;
@@ -253,8 +269,7 @@ struct dur__mem_lane {
     const dur_handler_filter *handlers;
     dur__link link; /* in mem->lanes */
     dur__link leases, told;
-    char **lost;
-    size_t lost_count, lost_room;
+    dur__mem_names lost, asked;
     uint64_t looked; /* mem->stamp when the last round ended */
 };
 
@@ -467,6 +482,9 @@ uint32_t dur__mem_doubts(dur__mem *mem, const char *instance,
                          uint64_t work); /* crashes alone that are not to be told */
 void dur__mem_doubt_for_good(dur__mem *mem, const char *instance, uint64_t work);
 void dur__mem_crash_begin(dur__mem *mem, const dur__mem_owner *owner);
+#define DUR__MEM_LOCAL UINT64_MAX /* as a row's id: what was local under the lease that its owner's death has ended */
+void dur__mem_doubt_row(dur__mem *mem, const char *instance, uint64_t work); /* such work has this row now */
+void dur__mem_doubt_no_more(dur__mem *mem, const char *instance);            /* … and no other */
 void dur__mem_crash_end(dur__mem *mem);
 void dur__mem_doubts_free(dur__mem *mem);
 const char *dur__mem_check_doubts(dur__mem *mem, const char **who);
@@ -502,6 +520,7 @@ int dur__mem_owner_holdings(dur_provider *self, dur_arena *arena, const char *ow
 /* memory_lane.c */
 void dur__mem_lane_tell(dur__mem_lane *lane, dur__mem_instance *instance);
 void dur__mem_lane_lost(dur__mem_lane *lane, const char *instance);
+void dur__mem_lane_ask(dur__mem_lane *lane, const char *instance); /* to give it up */
 int dur__mem_lane_open(dur_provider *self, const dur_lane_options *options, dur_lane **out, dur_error *err);
 int dur__mem_lane_round(dur_lane *lane, dur_arena *arena, dur_round *round, dur_error *err);
 int dur__mem_lane_rest(dur_lane *lane, dur_rest *out, dur_error *err);

@@ -17,13 +17,33 @@ void dur__mem_lane_tell(dur__mem_lane *lane, dur__mem_instance *instance) {
     if (lane->waker != NULL && lane != lane->mem->self) dur_waker_wake(lane->waker);
 }
 
-void dur__mem_lane_lost(dur__mem_lane *lane, const char *instance) {
-    if (lane->lost_count == lane->lost_room) {
-        lane->lost_room = lane->lost_room > 0 ? 2 * lane->lost_room : 8;
-        lane->lost = dur__xrealloc(lane->lost, lane->lost_room * sizeof(*lane->lost));
+static void name_add(dur__mem_lane *lane, dur__mem_names *names, const char *instance) {
+    if (names->count == names->room) {
+        names->room = names->room > 0 ? 2 * names->room : 8;
+        names->list = dur__xrealloc(names->list, names->room * sizeof(*names->list));
     }
-    lane->lost[lane->lost_count++] = dur__xstrdup(instance);
+    names->list[names->count++] = dur__xstrdup(instance);
     if (lane->waker != NULL && lane != lane->mem->self) dur_waker_wake(lane->waker);
+}
+
+void dur__mem_lane_lost(dur__mem_lane *lane, const char *instance) {
+    name_add(lane, &lane->lost, instance);
+}
+
+void dur__mem_lane_ask(dur__mem_lane *lane, const char *instance) {
+    name_add(lane, &lane->asked, instance);
+}
+
+/* Copies in arena (NULL: forgotten); none are left. */
+static const char **names_take(dur__mem_names *names, dur_arena *arena, size_t *count) {
+    const char **out = arena != NULL ? dur_arena_zalloc(arena, (names->count + 1) * sizeof(*out)) : NULL;
+    for (size_t i = 0; i < names->count; i++) {
+        if (out != NULL) out[i] = dur_arena_strdup(arena, names->list[i]);
+        free(names->list[i]);
+    }
+    *count = names->count;
+    names->count = 0;
+    return out;
 }
 
 int dur__mem_lane_open(dur_provider *self, const dur_lane_options *options, dur_lane **out, dur_error *err) {
@@ -61,9 +81,11 @@ void dur__mem_lane_close(dur_lane *base) {
     }
     dur__list_unlink(&lane->link);
     dur__mem_leave(mem);
-    for (size_t i = 0; i < lane->lost_count; i++)
-        free(lane->lost[i]);
-    free(lane->lost);
+    size_t dropped;
+    (void)names_take(&lane->lost, NULL, &dropped);
+    (void)names_take(&lane->asked, NULL, &dropped);
+    free(lane->lost.list);
+    free(lane->asked.list);
     free(lane->owner);
     free(lane);
 }
@@ -137,16 +159,6 @@ static void round_held(dur__mem *mem, dur__mem_lane *lane, dur_arena *arena, dur
     free(batch.items);
 }
 
-static void round_lost(dur__mem_lane *lane, dur_arena *arena, dur_round *round) {
-    round->lost_count = lane->lost_count;
-    round->lost = dur_arena_zalloc(arena, (lane->lost_count + 1) * sizeof(*round->lost));
-    for (size_t i = 0; i < lane->lost_count; i++) {
-        round->lost[i] = dur_arena_strdup(arena, lane->lost[i]);
-        free(lane->lost[i]);
-    }
-    lane->lost_count = 0;
-}
-
 int dur__mem_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_error *err) {
     dur__mem_lane *lane = lane_of(base);
     dur__mem *mem = lane->mem;
@@ -161,7 +173,8 @@ int dur__mem_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_
     round_work(mem, arena, round);
     round_suspects(mem, round);
     round_held(mem, lane, arena, round);
-    round_lost(lane, arena, round);
+    round->lost = names_take(&lane->lost, arena, &round->lost_count);
+    round->asked = names_take(&lane->asked, arena, &round->asked_count);
     round->now_ms = mem->now_ms;
     round->seen_id = mem->last_message_id;
     round->next_due_ms = dur__mem_next_due(mem);
@@ -177,7 +190,7 @@ int dur__mem_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_
 static uint64_t quiet_us(dur__mem *mem, dur__mem_lane *lane) {
     uint64_t us = UINT64_MAX;
     dur__mem_enter(mem);
-    if (lane->looked != mem->stamp || lane->lost_count > 0 || !dur__list_empty(&lane->told)) us = 0;
+    if (lane->looked != mem->stamp || lane->lost.count + lane->asked.count > 0 || !dur__list_empty(&lane->told)) us = 0;
     uint64_t due = us == 0 ? DUR_NEVER : dur__mem_next_due(mem);
     if (due != DUR_NEVER) us = due <= mem->now_ms ? 0 : (due - mem->now_ms) * 1000u;
     lane->looked = mem->stamp; /* what it is told once it need not be told again */

@@ -30,8 +30,16 @@ void dur__mem_lease_hold(dur__mem *mem, dur__mem_instance *instance, dur__mem_ow
     }
 }
 
+static void look_for_local(const dur__mem *mem, dur__mem_instance *instance) {
+    if (instance->open == 0 || dur__mem_ended(instance) || instance->look != DUR__MEM_LOOK_NONE) return;
+    instance->look = DUR__MEM_LOOK;
+    instance->look_ms = mem->came_ms;
+}
+
+/* Its holder's commit takes the reason to look away again. */
 void dur__mem_lease_end(dur__mem *mem, dur__mem_instance *instance, uint64_t seen_id, uint64_t seen_now_ms) {
     DUR_ASSERT(dur__mem_leased(instance));
+    look_for_local(mem, instance);
     dur__map_remove(&mem->leases, instance->token);
     instance->token[0] = '\0';
     instance->owner = NULL;
@@ -120,7 +128,8 @@ static dur__mem_instance *candidate(dur__mem *mem, const dur_fetch *how) {
         if (!dur__mem_exists(instance)) {
             dur__mem_bury_orphans(mem, instance);
             dur__mem_settle(mem, instance);
-        } else if (dur__mem_first_reason(mem, instance) == NULL) { /* the wall clock went back */
+        } else if (instance->look == DUR__MEM_LOOK_NONE &&
+                   dur__mem_first_reason(mem, instance) == NULL) { /* the wall clock went back */
             dur__mem_place(mem, instance);
         } else {
             return instance;
@@ -163,6 +172,13 @@ static void item_fill(dur__mem *mem, dur__mem_instance *instance, const dur_fetc
     }
     out->messages = messages;
     out->message_count = batch->count;
+    uint64_t *works = dur_arena_alloc(arena, (instance->works.count + 1) * sizeof(*works));
+    for (dur__mem_node *node = dur__mem_tree_first(&instance->works); node != NULL; node = dur__mem_tree_next(node))
+        if (DUR__CONTAINER(node, dur__mem_work, by_ref)->execution_id == out->execution_id)
+            works[out->work_count++] = node->hi;
+    out->works = works;
+    out->works_known = true;
+    out->work_lost = instance->look != DUR__MEM_LOOK_NONE;
     const dur__mem_message *start =
         instance->has_row || instance->event_count > 0 ? NULL : dur__mem_first_start(instance);
     out->start_later = start != NULL && start->place.tree != &start->channel->given;

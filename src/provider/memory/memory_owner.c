@@ -81,6 +81,7 @@ int dur__mem_owner_register(dur_provider *self, const dur_owner_options *options
 }
 
 static void lease_end(dur__mem *mem, dur__mem_instance *instance, bool clean) {
+    bool worked = instance->acquisitions == 0; /* else nothing was handed out under this lease */
     if (clean) {
         dur__mem_lease_uncount(mem, instance);
     } else if (instance->acquisitions > 0) {
@@ -88,6 +89,7 @@ static void lease_end(dur__mem *mem, dur__mem_instance *instance, bool clean) {
         instance->crashes_alone += instance->runs_alone;
     }
     dur__mem_lease_lost(mem, instance);
+    if (!clean && worked && instance->look != DUR__MEM_LOOK_NONE) instance->look = DUR__MEM_LOOK_CRASH;
     dur__mem_settle(mem, instance);
 }
 

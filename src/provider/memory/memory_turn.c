@@ -150,6 +150,7 @@ static void remove_work(dur__mem *mem, dur__mem_instance *instance) {
     dur__mem_each_message(mem, instance, message_drop_own, NULL);
     dur__mem_all_count(instance); /* whoever fetches it clears them up */
     dur__mem_doubt_for_good(mem, instance->id, 0);
+    dur__mem_doubt_for_good(mem, instance->id, DUR__MEM_LOCAL);
     while ((node = dur__mem_tree_first(&instance->works)) != NULL)
         dur__mem_work_drop(mem, DUR__CONTAINER(node, dur__mem_work, by_ref));
 }
@@ -217,6 +218,8 @@ static void end_execution(dur__mem *mem, dur__mem_instance *instance, dur__mem_e
         return;
     }
     execution->completed_at_ms = mem->now_ms;
+    /* Suspended while this turn ran: there is nothing left to be held up. */
+    if (metadata->status != DUR_STATUS_CONTINUED_AS_NEW) dur__mem_set_text(&instance->suspended, NULL);
     dur__mem_kv_merge(instance);
     dur__mem_accepted_forget(mem, instance, execution->execution_id);
 }
@@ -224,6 +227,7 @@ static void end_execution(dur__mem *mem, dur__mem_instance *instance, dur__mem_e
 static void write_events(dur__mem_instance *instance, dur__mem_execution *execution, const dur_turn_commit *turn) {
     const dur_event_row *status = dur__turn_custom_status(turn);
     dur__mem_events_add(instance, execution, turn->events, turn->event_count);
+    if (turn->event_count > 0) instance->open = turn->open;
     for (size_t i = 0; i < turn->event_count; i++)
         dur__mem_kv_apply(instance, &turn->events[i]);
     if (status == NULL) return;
@@ -253,11 +257,29 @@ static void write_execution(dur__mem *mem, dur__mem_instance *instance, const du
     DUR_ASSERT(!facts->ends_execution || execution->completed_at_ms == mem->now_ms);
 }
 
-static void write_work(dur__mem *mem, const dur__mem_instance *instance, const dur_turn_commit *turn) {
+/* Its lane has the lease, and dies with the owner: nobody else needs a row. */
+static bool stays_local(dur__mem *mem, const dur__mem_lane *lane, const dur_turn_commit *turn,
+                        const dur_turn_work *item) {
+    return lane != NULL && dur__turn_asks_local(turn, item) && dur__mem_owner_find(mem, turn->owner) != NULL;
+}
+
+/* It was local when its lease ended. */
+static void count_lost(dur__mem *mem, const dur__mem_instance *instance, dur__mem_work *work) {
+    work->attempts = 1;
+    if (instance->look != DUR__MEM_LOOK_CRASH) return;
+    work->crashes = 1;
+    dur__mem_doubt_row(mem, instance->id, work->id);
+}
+
+static void write_work(dur__mem *mem, const dur__mem_instance *instance, const dur__mem_lane *lane,
+                       const dur_turn_commit *turn) {
     for (size_t i = 0; i < turn->worker_item_count; i++) {
         dur_turn_work *item = &turn->worker_items[i];
+        item->local = stays_local(mem, lane, turn, item);
+        if (item->local) continue;
         dur__mem_work *work = dur__mem_work_add(mem, &item->message);
         item->row_id = work->id;
+        if (item->recovered) count_lost(mem, instance, work);
         const char *token = dur__turn_eager(turn, item);
         item->locked = token != NULL && dur__mem_work_lock_eagerly(mem, work, turn, token);
         dur__mem_work_place(mem, work);
@@ -320,6 +342,9 @@ static void end_lease(dur__mem *mem, dur__mem_instance *instance, dur__mem_lane 
         instance->not_before_ms = dur__mem_wall_after(mem, facts->delay_ms);
     }
     DUR_ASSERT(dur__mem_leased(instance) == facts->keeps);
+    if (facts->take_over && !dur__mem_ended(instance)) return;
+    instance->look = DUR__MEM_LOOK_NONE; /* it has written what it found */
+    dur__mem_doubt_no_more(mem, instance->id);
 }
 
 static bool has_begun(const dur__mem_instance *instance) {
@@ -342,7 +367,7 @@ void dur__mem_commit(dur__mem *mem, dur__mem_lane *lane, dur_arena *arena, dur_t
     if (facts.never_was && !has_begun(instance)) never_started(mem, instance);
     if (facts.takes_start && !has_begun(instance)) next_start_says(instance);
     write_execution(mem, instance, turn, &facts);
-    write_work(mem, instance, turn);
+    write_work(mem, instance, lane, turn);
     drop_timers(mem, instance, turn);
     end_lease(mem, instance, lane, turn, &facts);
     instance->updated_at_ms = mem->now_ms;
