@@ -279,6 +279,40 @@ static void a_step_costs_four_writes(void **state) {
     dur_waker_free(waker);
 }
 
+static void a_local_step_costs_two_writes(void **state) {
+    fixture *f = *state;
+    dur_waker *waker = dur_waker_new();
+    dur_lane *lane = lane_make(f, "o1", waker);
+    parked p = park(f, lane, "o1", "a");
+    for (uint64_t step = 0; step < 3; step++) {
+        dur_event_row events[] = { { .event_id = p.last + 1, .json = text_of("{}") },
+                                   { .event_id = p.last + 2, .json = text_of("{}") } };
+        dur_turn_work work = { .message = { .kind = DUR_WORK_ACTIVITY_EXECUTE,
+                                            .instance = "a",
+                                            .execution_id = 1,
+                                            .activity_id = p.last + 2,
+                                            .json = text_of("{}") },
+                               .lock_token = "e",
+                               .may_be_local = true };
+        dur_turn_commit turn = turn_of("a", &p, events, 2);
+        turn.owner = "o1";
+        turn.worker_items = &work;
+        turn.worker_item_count = 1;
+        turn.open = 1;
+        statements = inserts_and_deletes = 0;
+        sqlite3_trace_v2(file_of(f)->writer.db, SQLITE_TRACE_STMT, count_statement, NULL);
+        assert_int_equal(commit_one(f, lane, &turn, NULL), DUR_TURN_FINE);
+        sqlite3_trace_v2(file_of(f)->writer.db, 0, NULL, NULL);
+        assert_true(work.local && !work.locked);
+        p.last += 2;
+        if (step == 0) continue;
+        assert_int_equal(inserts_and_deletes, 2);
+        assert_true(statements <= 2 + 4); /* BEGIN, COMMIT, data_version, is anything ready */
+    }
+    dur_store_lane_close(lane);
+    dur_waker_free(waker);
+}
+
 static void idle_costs_no_statement(void **state) {
     fixture *f = *state;
     dur_waker *waker = dur_waker_new();
@@ -799,6 +833,7 @@ int main(void) {
         TEST(delete_and_start_again_under_a_parked_handler),
         TEST(a_lease_that_somebody_else_took_is_noticed),
         TEST(a_step_costs_four_writes),
+        TEST(a_local_step_costs_two_writes),
         TEST(idle_costs_no_statement),
         TEST(a_round_that_only_commits_keeps_the_news),
         TEST(time_is_news_too),

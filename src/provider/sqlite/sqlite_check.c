@@ -73,6 +73,8 @@ static const struct {
     { "SELECT i.id FROM dur_instance i WHERE " UNHELD " AND i.ready_at IS NULL AND EXISTS (SELECT 1 FROM dur_queue q "
       "WHERE q.key=i.key AND q.qname IS NULL)",
       "dur_queue", "an instance has messages that nothing will wake it for" },
+    { "SELECT i.id FROM dur_instance i WHERE " UNHELD " AND i.ready_at IS NULL AND i.look <> 0", "dur_instance",
+      "work was open when a lease ended, and nothing will wake its instance" },
     { "SELECT id FROM dur_instance i WHERE " ENDED " AND i.suspended IS NOT NULL", "dur_instance",
       "an instance has ended and is suspended" },
     { "SELECT i.id FROM dur_instance i WHERE " UNHELD " AND " ENDED " AND i.ready_at IS NULL AND EXISTS (SELECT 1 FROM "

@@ -11,6 +11,7 @@ typedef struct client_op {
     const char *instance;
     uint64_t delay_ms;
     bool existed;
+    bool asks; /* a lane has it, which is to give it up */
     uint64_t key;
     uint64_t execution;
     const dur_event_row *events;
@@ -167,10 +168,14 @@ static int append_run(dur__sq_op *op, dur__sq_txn *txn) {
     if (code == DUR_OK) code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_BY_KEY, &row, &op->err, "i", self->key);
     uint64_t current = code == DUR_OK && row != NULL ? dur__sq_u64(row, 4) : 0;
     dur__sq_end(&row);
+    if (code == DUR_OK)
+        code = dur__sq_first(txn->conn, DUR__SQ_EVENT_LAST, &row, &op->err, "ii", self->key, self->execution);
+    uint64_t open = code == DUR_OK && row != NULL ? dur__sq_u64(row, 2) : 0; /* nobody has said that less is */
+    dur__sq_end(&row);
     if (code == DUR_OK) code = append_execution(self, txn, current);
     for (size_t i = 0; i < self->count && code == DUR_OK; i++) {
-        code = dur__sq_run(txn->conn, DUR__SQ_EVENT_ADD, &op->err, "iiiij", self->key, self->execution,
-                           self->events[i].event_id, txn->now_ms, &self->events[i].json);
+        code = dur__sq_run(txn->conn, DUR__SQ_EVENT_ADD, &op->err, "iiiiji", self->key, self->execution,
+                           self->events[i].event_id, txn->now_ms, &self->events[i].json, open);
         if (code == DUR_ECONFLICT)
             return dur_error_set(&op->err, DUR_ECONFLICT, false, "sqlite.append",
                                  "event %llu exists already (duplicate)", (unsigned long long)self->events[i].event_id);
@@ -251,7 +256,14 @@ int dur__sq_delete_dead_letters(dur_provider *self, const uint64_t *ids, size_t 
 static int resume(dur__sq_txn *txn, uint64_t key, dur_error *err) {
     bool any;
     uint64_t due;
+    sqlite3_stmt *row = NULL;
     int code = dur__sq_reason(txn, key, 0, 0, &any, &due, err);
+    if (code == DUR_OK) code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_LOOK, &row, err, "i", key);
+    if (code == DUR_OK && row != NULL && dur__sq_u64(row, 0) != DUR__SQ_LOOK_NONE) {
+        any = true;
+        due = 0;
+    }
+    dur__sq_end(&row);
     if (code == DUR_OK) code = dur__sq_set_ready(txn, key, false, 0, err);
     if (code != DUR_OK || !any) return code;
     dur__sq_ready(txn->file);
@@ -269,12 +281,21 @@ static int suspend_run(dur__sq_op *op, dur__sq_txn *txn) {
     if (code == DUR_OK) code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_BY_KEY, &row, &op->err, "i", self->key);
     uint64_t status = row != NULL ? dur__sq_u64(row, 5) : DUR_STATUS_NONE;
     bool leased = row != NULL && !dur__sq_is_null(row, 13);
+    /* A lane of this process, or of another one; a lease without a lane can ask nobody. */
+    bool asks = leased && self->reason != NULL && !dur__sq_is_null(row, 12) &&
+                (dur__map_get_u64(&txn->file->leases, self->key) != NULL ||
+                 !dur__sq_owner_known(txn->file, dur__sq_text(row, 12)));
     dur__sq_end(&row);
     if (self->reason != NULL && (status == DUR_STATUS_COMPLETED || status == DUR_STATUS_FAILED))
         return dur_error_set(&op->err, DUR_ESTATE, false, "sqlite.suspend", "instance %s has ended", self->instance);
     txn->file->ready_maybe = true;
     if (code == DUR_OK)
         code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_SUSPEND, &op->err, "iti", self->key, self->reason, txn->now_ms);
+    self->asks = asks;
+    if (code == DUR_OK && asks) {
+        dur__sq_ready(txn->file); /* wakes the lane */
+        return dur__sq_count_lost(txn, &op->err);
+    }
     self->existed = leased && self->reason != NULL;
     if (code != DUR_OK || (leased && self->reason == NULL)) return code;
     if (!leased) return self->reason == NULL ? resume(txn, self->key, &op->err) : DUR_OK;
@@ -285,7 +306,10 @@ static int suspend_run(dur__sq_op *op, dur__sq_txn *txn) {
 
 static void suspend_done(dur__sq_op *op, dur__sq_file *file) {
     client_op *self = (client_op *)(void *)op;
-    if (self->existed) dur__sq_lease_drop(file, self->key, true);
+    if (self->asks)
+        dur__sq_lease_ask(file, self->key);
+    else if (self->existed)
+        dur__sq_lease_drop(file, self->key, true);
     dur__sq_changed(file, self->instance);
 }
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 typedef struct candidate {
-    uint64_t key, execution, status, acquisitions, seq, crashes, crashes_alone;
+    uint64_t key, execution, status, acquisitions, seq, crashes, crashes_alone, look;
     uint32_t suspect; /* 1 more than its crashes alone, those in doubt included */
     char *instance, *name, *version;
     dur__sq_first_start start; /* when it was looked for */
@@ -29,6 +29,7 @@ static void candidate_fill(dur_arena *arena, sqlite3_stmt *row, candidate *out) 
                         .crashes = dur__sq_u64(row, 8),
                         .crashes_alone = dur__sq_u64(row, 9),
                         .suspect = (uint32_t)dur__sq_u64(row, 11) + 1,
+                        .look = dur__sq_u64(row, 12),
                         .queued = DUR__SQ_NOT_COUNTED };
 }
 
@@ -148,6 +149,31 @@ static int position_read(dur__sq_txn *txn, dur__sq_fetch_op *self, const candida
     return code;
 }
 
+/* In the transaction that read the messages: what has neither a row nor a completion there has no row anywhere. */
+static int works_read(dur__sq_txn *txn, dur_arena *arena, const candidate *it, dur_orchestration_item *item,
+                      dur_error *err) {
+    sqlite3_stmt *row = NULL;
+    uint64_t *works = NULL;
+    size_t room = 0;
+    item->works_known = true;
+    item->work_lost = it->look != DUR__SQ_LOOK_NONE;
+    if (it->execution == 0) return DUR_OK;
+    int code = dur__sq_first(txn->conn, DUR__SQ_WORK_OF_EXECUTION, &row, err, "ii", it->key, it->execution);
+    while (code == DUR_OK && row != NULL) {
+        if (item->work_count == room) {
+            uint64_t *larger = dur_arena_alloc(arena, (room * 2 + 16) * sizeof(*larger));
+            if (room > 0) memcpy(larger, works, room * sizeof(*works));
+            works = larger;
+            room = room * 2 + 16;
+        }
+        works[item->work_count++] = dur__sq_u64(row, 0);
+        code = dur__sq_next(&row, err);
+    }
+    dur__sq_end(&row);
+    item->works = works;
+    return code;
+}
+
 static dur__sq_lease *lease_make(const candidate *it, const dur_orchestration_item *item, dur__sq_lane *lane) {
     dur__sq_lease *lease = dur__xcalloc(1, sizeof(*lease));
     lease->key = it->key;
@@ -179,7 +205,7 @@ static int acquire(dur__sq_fetch_op *self, dur__sq_txn *txn, candidate *it) {
     int code = messages_read(txn, self, it, item, err);
     if (code == DUR_OK) code = candidate_judge(txn, self->arena, it, &runs, err);
     if (code != DUR_OK || !runs) return code;
-    if (item->message_count == 0) { /* what made it ready is gone */
+    if (item->message_count == 0 && it->look == DUR__SQ_LOOK_NONE) { /* what made it ready is gone */
         bool any;
         uint64_t due;
         code = dur__sq_reason(txn, key, 0, 0, &any, &due, err);
@@ -207,6 +233,7 @@ static int acquire(dur__sq_fetch_op *self, dur__sq_txn *txn, candidate *it) {
     }
     if (code == DUR_OK) code = name_find(txn, self->arena, it, item, err);
     if (code == DUR_OK) code = position_read(txn, self, it, item, err);
+    if (code == DUR_OK) code = works_read(txn, self->arena, it, item, err);
     if (code != DUR_OK) return code;
     if (self->lane != NULL && how->owner != NULL) self->leases[self->count] = lease_make(it, item, self->lane);
     self->count++;
@@ -260,6 +287,18 @@ static int suspects(dur__sq_fetch_op *self, dur__sq_txn *txn, candidate *out, si
     return code;
 }
 
+/* Those that only somebody has to look at: before all others, whatever their handler. */
+static int lost_ones(dur__sq_fetch_op *self, dur__sq_txn *txn, candidate *out, size_t max, size_t *count) {
+    sqlite3_stmt *row = NULL;
+    int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_LOST, &row, &self->op.err, "i", (uint64_t)max);
+    while (code == DUR_OK && row != NULL) {
+        candidate_fill(self->arena, row, &out[(*count)++]);
+        code = dur__sq_next(&row, &self->op.err);
+    }
+    dur__sq_end(&row);
+    return code;
+}
+
 /* The first `max` of all handlers that have something there and that the caller has; out has room for twice as many. */
 static int candidates(dur__sq_fetch_op *self, dur__sq_txn *txn, candidate *out, size_t max, size_t *count) {
     dur__sq_sql sql = DUR__SQ_INSTANCE_HANDLERS;
@@ -267,7 +306,9 @@ static int candidates(dur__sq_fetch_op *self, dur__sq_txn *txn, candidate *out, 
     const dur_handler_filter *filter = self->how->handlers;
     const char *handler = NULL;
     *count = 0;
-    int code = dur__sq_handler_next(txn->conn, sql, filter, self->arena, "", &handler, &self->op.err);
+    int code = lost_ones(self, txn, out, max, count);
+    if (code != DUR_OK || *count > 0) return code;
+    code = dur__sq_handler_next(txn->conn, sql, filter, self->arena, "", &handler, &self->op.err);
     while (code == DUR_OK && handler != NULL) {
         size_t before = *count;
         code = candidates_of(self, txn, handler, out, max, count);
@@ -314,7 +355,7 @@ static int fetch_run(dur__sq_op *op, dur__sq_txn *txn) {
         code = candidates(self, txn, list, want, &count);
         for (size_t i = 0; i < count && code == DUR_OK; i++)
             code = acquire(self, txn, &list[i]);
-        if (code != DUR_OK || count < want) break;
+        if (code != DUR_OK || (count < want && (count == 0 || list[0].look == DUR__SQ_LOOK_NONE))) break;
     }
     self->more = self->count == self->max;
     if (code == DUR_OK && self->how->kind != DUR_FETCH_ANY) code = suspects_look(self, txn);

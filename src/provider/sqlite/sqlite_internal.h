@@ -102,6 +102,7 @@ typedef struct dur__sq_lease {
     bool dirty;          /* there may be messages to hand out; in lane->dirty */
     bool read;           /* … and this round has read them */
     bool gap;            /* queue messages were left out */
+    bool asked;          /* its lane was asked to give it up */
     dur__map given;      /* queue messages that were handed out, by id: dur__sq_given */
     dur__map queues;     /* the same by name */
     uint64_t taken_pass; /* all of them are taken by this transaction */
@@ -121,6 +122,12 @@ typedef struct dur__sq_owner { /* an owner registered by this process (sqlite_ow
     char last_dead[64];
     dur__link link;
 } dur__sq_owner;
+
+/* Instances that a lane is to be told of; zeroed: none. */
+typedef struct dur__sq_names {
+    char **list;
+    size_t count, room;
+} dur__sq_names;
 
 struct dur__sq_lane {
     dur_lane base;
@@ -143,9 +150,9 @@ struct dur__sq_lane {
     dur__link unborn;       /* file->lock: starts that it has taken (sqlite_unborn.c) */
     dur__link leases;       /* leader */
     dur__link dirty;        /* leader */
-    char **lost;            /* leader: instances whose lease went away */
-    size_t lost_count, lost_room;
-    dur__link link; /* file->lock */
+    dur__sq_names lost;     /* leader: instances whose lease went away … */
+    dur__sq_names asked;    /* … and those that are to be given up */
+    dur__link link;         /* file->lock */
 };
 
 /* Somebody who waits for changes with a waker of his own: long polls and watches. */
@@ -434,7 +441,11 @@ typedef struct dur__sq_release_how {
     uint64_t not_before;        /* wall; 0: at once */
     bool uncount;               /* the acquisition does not count */
     bool in_its_place;          /* it stands where it stood when it was acquired, if that was never used */
+    bool by_holder;             /* who has written rows of what had none; else somebody must look whether there are */
+    bool crashed;               /* its owner is dead */
 } dur__sq_release_how;
+/* dur_instance.look: a lease has ended without its holder, and activities were open; CRASHED: its owner died. */
+enum { DUR__SQ_LOOK_NONE, DUR__SQ_LOOK, DUR__SQ_LOOK_CRASHED };
 int dur__sq_release(dur__sq_txn *txn, uint64_t key, const dur__sq_release_how *how, dur_error *err);
 int dur__sq_reason(dur__sq_txn *txn, uint64_t key, uint64_t seen_id, uint64_t seen_now, bool *any, uint64_t *due,
                    dur_error *err);
@@ -445,6 +456,7 @@ int dur__sq_dead_letter_row(dur__sq_txn *txn, const char *instance, const char *
 void dur__sq_lease_dirty(dur__sq_file *file, uint64_t key);
 void dur__sq_lease_recheck(dur__sq_file *file, uint64_t key);
 void dur__sq_lease_drop(dur__sq_file *file, uint64_t key, bool lost); /* leader, after COMMIT */
+void dur__sq_lease_ask(dur__sq_file *file, uint64_t key);             /* the same: it is suspended */
 void dur__sq_lease_free(dur__sq_lease *lease);
 void dur__sq_lease_give(dur__sq_lease *lease, const char *queue, uint64_t id);
 /* A turn that keeps the lease takes a message, or all that were handed out: in its transaction, for the same round … */
@@ -475,6 +487,7 @@ typedef struct dur__sq_turn_op {
     char *instance; /* of the row, when it was read */
     dur__sq_lease *lease;
     dur_turn_fault fault;
+    uint64_t look; /* of the instance before the turn, where it writes what was recovered */
     const dur_worker_claim **lost;
     size_t lost_count;
     uint64_t execution, last_event, current;

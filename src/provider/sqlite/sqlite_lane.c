@@ -34,6 +34,12 @@ int dur__sq_lane_open(dur_provider *self, const dur_lane_options *options, dur_l
     return DUR_OK;
 }
 
+static void names_free(dur__sq_names *names) {
+    for (size_t i = 0; i < names->count; i++)
+        free(names->list[i]);
+    free(names->list);
+}
+
 void dur__sq_lane_close(dur_lane *base) {
     dur__sq_lane *lane = (dur__sq_lane *)(void *)base;
     dur__sq_file *file = lane->file;
@@ -46,9 +52,8 @@ void dur__sq_lane_close(dur_lane *base) {
     dur__sq_watch_pass_on(file, NULL); /* waiters have slept while it watched for them */
     dur__mutex_unlock(&file->lock);
     dur__sq_unlead(file);
-    for (size_t i = 0; i < lane->lost_count; i++)
-        free(lane->lost[i]);
-    free(lane->lost);
+    names_free(&lane->lost);
+    names_free(&lane->asked);
     free(lane->owner);
     free(lane);
 }
@@ -157,15 +162,15 @@ static void held_done(dur__sq_op *op, dur__sq_file *file) {
     round->held_count = self->count;
 }
 
-static void lost_take(dur__sq_lane *lane, dur_arena *arena, dur_round *round) {
-    if (lane->lost_count == 0) return;
-    round->lost = dur_arena_alloc(arena, lane->lost_count * sizeof(*round->lost));
-    for (size_t i = 0; i < lane->lost_count; i++) {
-        round->lost[i] = dur_arena_strdup(arena, lane->lost[i]);
-        free(lane->lost[i]);
+static const char **names_take(dur__sq_names *names, dur_arena *arena, size_t *count) {
+    const char **out = dur_arena_alloc(arena, (names->count + 1) * sizeof(*out));
+    for (size_t i = 0; i < names->count; i++) {
+        out[i] = dur_arena_strdup(arena, names->list[i]);
+        free(names->list[i]);
     }
-    round->lost_count = lane->lost_count;
-    lane->lost_count = 0;
+    *count = names->count;
+    names->count = 0;
+    return out;
 }
 
 /* ---- a round ---- */
@@ -264,7 +269,10 @@ int dur__sq_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_e
             code = ops.held.op.err.code;
             if (err != NULL) *err = ops.held.op.err;
         }
-        if (code == DUR_OK) lost_take(lane, arena, round); /* else nobody reads the answers: the next round tells */
+        if (code == DUR_OK) { /* else nobody reads the answers: the next round tells */
+            round->lost = names_take(&lane->lost, arena, &round->lost_count);
+            round->asked = names_take(&lane->asked, arena, &round->asked_count);
+        }
         dur__sq_unlead(file);
     } else {
         for (size_t i = 0; i < round->turn_count; i++) {

@@ -221,7 +221,7 @@ static int remember_crash(free_op *self, dur__sq_txn *txn) {
 static int free_rows(free_op *self, dur__sq_txn *txn) {
     dur__sq_op *op = &self->op;
     /* Behind all that came meanwhile those that a crash has hit would not show for long that it was not their doing. */
-    dur__sq_release_how how = { .uncount = self->clean, .in_its_place = !self->clean };
+    dur__sq_release_how how = { .uncount = self->clean, .in_its_place = !self->clean, .crashed = !self->clean };
     txn->file->alive_epoch = 0;
     int code = leases_of(self, txn);
     if (code == DUR_OK && !self->clean) code = remember_crash(self, txn);

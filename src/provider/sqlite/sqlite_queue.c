@@ -226,21 +226,44 @@ static int old_place(dur__sq_txn *txn, uint64_t key, uint64_t *place, dur_error 
     return code;
 }
 
+/* Whoever held it has written nothing at the end: was something open that may have no row? */
+static int look_of(dur__sq_txn *txn, uint64_t key, const dur__sq_release_how *how, uint64_t *look, dur_error *err) {
+    sqlite3_stmt *row = NULL;
+    *look = DUR__SQ_LOOK_NONE;
+    if (how->by_holder) return DUR_OK;
+    int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_LOOK, &row, err, "i", key);
+    if (code != DUR_OK || row == NULL) return code;
+    bool worked = dur__sq_u64(row, 1) == 0; /* else nothing was handed out under this lease */
+    bool ended = dur__sq_u64(row, 2) >= DUR_STATUS_COMPLETED;
+    *look = dur__sq_u64(row, 0);
+    if (!ended && dur__sq_u64(row, 3) > 0) {
+        uint64_t now = how->crashed && worked ? DUR__SQ_LOOK_CRASHED : DUR__SQ_LOOK;
+        if (now > *look) *look = now;
+    }
+    dur__sq_end(&row);
+    return code;
+}
+
 int dur__sq_release(dur__sq_txn *txn, uint64_t key, const dur__sq_release_how *how, dur_error *err) {
     bool any;
-    uint64_t due;
+    uint64_t due, look = DUR__SQ_LOOK_NONE;
     int code = dur__sq_reason(txn, key, how->seen_id, how->seen_now, &any, &due, err);
+    if (code == DUR_OK) code = look_of(txn, key, how, &look, err);
     if (code != DUR_OK) return code;
+    if (look != DUR__SQ_LOOK_NONE) {
+        any = true;
+        due = 0;
+    }
     if (due < how->not_before) due = how->not_before;
     if (due <= txn->now_ms) due = 0;
     uint64_t uncount = how->uncount ? 1 : 0, place = ready_seq(txn, due);
     if (any && due == 0 && how->in_its_place) code = old_place(txn, key, &place, err);
     if (code != DUR_OK) return code;
     if (any)
-        code =
-            dur__sq_run(txn->conn, DUR__SQ_INSTANCE_RELEASE, err, "iiiii", key, due, place, how->not_before, uncount);
+        code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_RELEASE, err, "iiiiii", key, due, place, how->not_before,
+                           uncount, look);
     else
-        code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_RELEASE, err, "innii", key, how->not_before, uncount);
+        code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_RELEASE, err, "inniii", key, how->not_before, uncount, look);
     txn->file->times_stale = true;
     dur__sq_lease_recheck(txn->file, key); /* whoever writes to it in this transaction must look at the row */
     if (!any) return code;
@@ -382,6 +405,14 @@ void dur__sq_lease_free(dur__sq_lease *lease) {
     free(lease);
 }
 
+static void name_add(dur__sq_names *names, char *instance) {
+    if (names->count == names->room) {
+        names->room = names->room == 0 ? 8 : names->room * 2;
+        names->list = dur__xrealloc(names->list, names->room * sizeof(*names->list));
+    }
+    names->list[names->count++] = instance;
+}
+
 void dur__sq_lease_drop(dur__sq_file *file, uint64_t key, bool lost) {
     dur__sq_lease *lease = dur__map_remove_u64(&file->leases, key);
     if (lease == NULL) return;
@@ -389,14 +420,17 @@ void dur__sq_lease_drop(dur__sq_file *file, uint64_t key, bool lost) {
     dur__list_unlink(&lease->lane_link);
     dur__list_unlink(&lease->dirty_link);
     if (lost) {
-        if (lane->lost_count == lane->lost_room) {
-            lane->lost_room = lane->lost_room == 0 ? 8 : lane->lost_room * 2;
-            lane->lost = dur__xrealloc(lane->lost, lane->lost_room * sizeof(*lane->lost));
-        }
-        lane->lost[lane->lost_count++] = lease->instance;
+        name_add(&lane->lost, lease->instance);
         lease->instance = NULL;
     }
     dur__sq_lease_free(lease);
+}
+
+void dur__sq_lease_ask(dur__sq_file *file, uint64_t key) {
+    dur__sq_lease *lease = dur__map_get_u64(&file->leases, key);
+    if (lease == NULL || lease->asked) return;
+    lease->asked = true;
+    name_add(&lease->lane->asked, dur__xstrdup(lease->instance));
 }
 
 int dur__sq_count_lost(dur__sq_txn *txn, dur_error *err) {
@@ -425,8 +459,14 @@ static int leases_compare(dur__sq_txn *txn, dur_error *err) {
         int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_BY_KEY, &row, err, "i", lease->key);
         if (code != DUR_OK) return code;
         bool ours = row != NULL && dur__str_eq(dur__sq_text(row, 13), lease->token);
+        bool suspended = ours && !dur__sq_is_null(row, 9);
         dur__sq_end(&row);
-        if (!ours) dur__sq_lease_drop(file, lease->key, true);
+        if (!ours)
+            dur__sq_lease_drop(file, lease->key, true);
+        else if (suspended)
+            dur__sq_lease_ask(file, lease->key);
+        else
+            lease->asked = false; /* until the next time */
     }
     return DUR_OK;
 }

@@ -30,11 +30,13 @@
 
 /*
  * Crashes in which something ran alone among suspects, and not alone in its process: dur_crash has all that was counted
- * in them, worker rows and (0, 0, 0) instances.  What has not shown since that it can end: */
+ * in them, worker rows, (0, 0, 0) instances and (0, 0, -1) what had no row under the lease of one, until it has rows.
+ * What has not shown since that it can end: */
 #define DUR__SQ_UNPROVEN(x)                                                                                            \
     "CASE WHEN " x ".seq > 0 THEN EXISTS (SELECT 1 FROM dur_worker uw WHERE uw.key=" x ".key AND uw.execution=" x "."  \
     "execution AND uw.activity=" x ".activity AND uw.seq=" x ".seq AND uw.crashes > 0) ELSE EXISTS (SELECT 1 FROM "    \
-    "dur_instance ui WHERE ui.key=" x ".key AND ui.acquisitions > 0 AND ui.crashes > 0) END"
+    "dur_instance ui WHERE ui.key=" x ".key AND CASE WHEN " x ".seq < 0 THEN ui.look = 2 ELSE ui.acquisitions > 0 "    \
+    "AND ui.crashes > 0 END) END"
 /* How many of the crashes in which this one ran alone may be the doing of another. */
 #define DUR__SQ_DOUBTS(key, execution, activity, seq)                                                                  \
     "(SELECT count(*) FROM dur_crash a WHERE a.alone AND a.key=" key " AND a.execution=" execution                     \
@@ -46,7 +48,7 @@
 #define DUR__SQ_CANDIDATE_COLUMNS                                                                                      \
     "key, id, name, version, execution, status, acquisitions, ready_seq, crashes*(acquisitions>0), "                   \
     "CASE WHEN acquisitions > 0 AND crashes_alone > 0 THEN crashes_alone - "                                           \
-    "" DUR__SQ_DOUBTS("dur_instance.key", "0", "0", "0") " ELSE 0 END, handler, crashes_alone"
+    "" DUR__SQ_DOUBTS("dur_instance.key", "0", "0", "0") " ELSE 0 END, handler, crashes_alone, look"
 
 #define DUR__SQ_IS_READY "ready_at = 0 AND suspended IS NULL"
 
@@ -66,7 +68,7 @@
     "started=CASE WHEN ?8 THEN ?9 WHEN ?12 THEN coalesce(started, ?9) ELSE started END, "                              \
     "completed=CASE WHEN ?8 OR ?6 IS NOT NULL THEN ?11 ELSE completed END, "                                           \
     "output=CASE WHEN ?8 OR ?6 IS NOT NULL THEN ?10 ELSE output END, "                                                 \
-    "handler=coalesce(?13, handler)"
+    "handler=coalesce(?13, handler), look=0, suspended=CASE WHEN ?6 IN (2, 3) THEN NULL ELSE suspended END"
 
 /* The executions of one instance: the current one is in its row, once it has begun. */
 #define DUR__SQ_EXECUTIONS                                                                                             \
@@ -139,14 +141,18 @@
         "UPDATE dur_instance SET " DUR__SQ_TURN_COLUMNS ", token=NULL, owner=NULL, locked_until=NULL, "                \
         "ready_at=NULL, ready_seq=NULL, not_before=0 WHERE key=?1")                                                    \
     SQL(INSTANCE_END, /* the same where all the rest is known to be right: two indexes are changed, not seven */       \
-        "UPDATE dur_instance SET status=?2, output=?3, completed=?4, updated=?4, token=NULL, owner=NULL "              \
+        "UPDATE dur_instance SET status=?2, output=?3, completed=?4, updated=?4, token=NULL, owner=NULL, "             \
+        "suspended=CASE WHEN ?2 IN (2, 3) THEN NULL ELSE suspended END "                                               \
         "WHERE key=?1")                                                                                                \
     SQL(INSTANCE_STATUS_TEXT,                                                                                          \
         "UPDATE dur_instance SET custom_status=?2, custom_status_version=custom_status_version+1, updated=?3 "         \
         "WHERE key=?1")                                                                                                \
     SQL(INSTANCE_RELEASE,                                                                                              \
         "UPDATE dur_instance SET token=NULL, owner=NULL, locked_until=NULL, ready_at=?2, ready_seq=?3, "               \
-        "not_before=?4, acquisitions=max(acquisitions-?5, 0), " DUR__SQ_HANDLER_NOW " WHERE key=?1")                   \
+        "not_before=?4, acquisitions=max(acquisitions-?5, 0), look=?6, " DUR__SQ_HANDLER_NOW " WHERE key=?1")          \
+    SQL(INSTANCE_LOOK, /* is there work that has no row, and may be nobody's? */                                       \
+        "SELECT look, acquisitions, status, (SELECT open FROM dur_event e WHERE e.key=i.key AND "                      \
+        "e.execution=i.execution ORDER BY event_id DESC LIMIT 1) FROM dur_instance i WHERE key=?1")                    \
     SQL(INSTANCE_PLACE, "SELECT ready_seq FROM dur_instance WHERE key=?1 AND acquisitions > 0 AND ready_seq NOTNULL")  \
     SQL(INSTANCE_BEGIN, /* a start for what did not exist: nothing was ever acquired in vain */                        \
         "UPDATE dur_instance SET acquisitions=0, not_before=0 WHERE key=?1 AND acquisitions + not_before > 0 AND "     \
@@ -164,12 +170,16 @@
     SQL(INSTANCE_RENEW, "UPDATE dur_instance SET locked_until=?2 WHERE key=?1")                                        \
     SQL(INSTANCE_CANDIDATES,                                                                                           \
         "SELECT " DUR__SQ_CANDIDATE_COLUMNS " FROM dur_instance WHERE " DUR__SQ_IS_READY " AND handler = ?6 "          \
-        "AND (?1 OR pinned IS NULL OR pinned BETWEEN ?2 AND ?3) AND (?4 OR crashes < 2 OR acquisitions = 0) "          \
+        "AND look = 0 AND (?1 OR pinned IS NULL OR pinned BETWEEN ?2 AND ?3) AND (?4 OR crashes < 2 OR "               \
+        "acquisitions = 0) "                                                                                           \
         "ORDER BY ready_seq LIMIT ?5")                                                                                 \
     SQL(INSTANCE_SUSPECTS,                                                                                             \
         "SELECT " DUR__SQ_CANDIDATE_COLUMNS " FROM dur_instance WHERE " DUR__SQ_IS_READY " AND crashes >= 2 "          \
-        "AND acquisitions > 0 AND (?1 OR pinned IS NULL OR pinned BETWEEN ?2 AND ?3) "                                 \
+        "AND look = 0 AND acquisitions > 0 AND (?1 OR pinned IS NULL OR pinned BETWEEN ?2 AND ?3) "                    \
         "ORDER BY crashes_alone, ready_seq")                                                                           \
+    SQL(INSTANCE_LOST, /* what is written of them needs no handler: any node may, and no code of theirs runs */        \
+        "SELECT " DUR__SQ_CANDIDATE_COLUMNS " FROM dur_instance WHERE " DUR__SQ_IS_READY " AND look > 0 "              \
+        "ORDER BY ready_seq LIMIT ?1")                                                                                 \
     SQL(INSTANCE_HANDLERS, /* the first one from ?1 on that has something ready */                                     \
         "SELECT handler FROM dur_instance WHERE " DUR__SQ_IS_READY " AND handler >= ?1 ORDER BY handler LIMIT 1")      \
     SQL(INSTANCE_OF_HANDLER, "SELECT id FROM dur_instance WHERE " DUR__SQ_IS_READY " AND handler = ?1 "                \
@@ -203,9 +213,10 @@
     SQL(EXECUTION_DELETE, "DELETE FROM dur_past_execution WHERE key=?1 AND execution=?2")                              \
     SQL(EXECUTIONS_DELETE, "DELETE FROM dur_past_execution WHERE key=?1")                                              \
     /* history */                                                                                                      \
-    SQL(EVENT_ADD, "INSERT INTO dur_event(key, execution, event_id, at, json) VALUES(?1, ?2, ?3, ?4, ?5)")             \
+    SQL(EVENT_ADD, "INSERT INTO dur_event(key, execution, event_id, at, json, open) VALUES(?1, ?2, ?3, ?4, ?5, ?6)")   \
     SQL(EVENT_READ, "SELECT event_id, json FROM dur_event WHERE key=?1 AND execution=?2 ORDER BY event_id")            \
-    SQL(EVENT_LAST, "SELECT event_id, at FROM dur_event WHERE key=?1 AND execution=?2 ORDER BY event_id DESC LIMIT 1") \
+    SQL(EVENT_LAST,                                                                                                    \
+        "SELECT event_id, at, open FROM dur_event WHERE key=?1 AND execution=?2 ORDER BY event_id DESC LIMIT 1")       \
     SQL(EVENT_AT, "SELECT json FROM dur_event WHERE key=?1 AND execution=?2 AND event_id=?3")                          \
     SQL(EVENT_ANY, "SELECT 1 FROM dur_event WHERE key=?1 LIMIT 1")                                                     \
     SQL(EVENTS_DELETE, "DELETE FROM dur_event WHERE key=?1")                                                           \
@@ -284,6 +295,9 @@
                       "AND (locked_until IS NULL OR locked_until > ?6)")                                               \
     SQL(WORK_CONSUME_ANY, "DELETE FROM dur_worker WHERE key=?1 AND execution=?2 AND activity=?3 AND token=?4 "         \
                           "AND (locked_until IS NULL OR locked_until > ?5)")                                           \
+    SQL(WORK_OF_EXECUTION, "SELECT activity FROM dur_worker WHERE key=?1 AND execution=?2")                            \
+    SQL(WORK_LOST, "UPDATE dur_worker SET attempts=1, crashes=?5 WHERE key=?1 AND execution=?2 AND activity=?3 "       \
+                   "AND seq=?4")                                                                                       \
     SQL(WORK_DELETE, "DELETE FROM dur_worker WHERE key=?1 AND execution=?2 AND activity=?3 AND seq=?4")                \
     SQL(WORK_CANCEL, "DELETE FROM dur_worker WHERE key=?1 AND execution=?2 AND activity=?3")                           \
     SQL(WORK_DELETE_KEY, "DELETE FROM dur_worker WHERE key=?1")                                                        \
@@ -327,18 +341,25 @@
         "DELETE FROM dur_crash WHERE (alone OR NOT for_good) AND CASE WHEN seq > 0 THEN EXISTS (SELECT 1 FROM "        \
         "dur_worker w WHERE w.key=dur_crash.key AND w.execution=dur_crash.execution AND "                              \
         "w.activity=dur_crash.activity "                                                                               \
-        "AND w.seq=dur_crash.seq AND w.owner=?1 AND w.crashes=0) ELSE EXISTS (SELECT 1 FROM dur_instance i WHERE "     \
+        "AND w.seq=dur_crash.seq AND w.owner=?1 AND w.crashes=0) WHEN seq < 0 THEN NOT EXISTS (SELECT 1 FROM "         \
+        "dur_instance i WHERE i.key=dur_crash.key AND i.look = 2) ELSE EXISTS (SELECT 1 FROM dur_instance i WHERE "    \
         "i.key=dur_crash.key AND i.owner=?1 AND i.acquisitions > 0 AND i.crashes=0) END")                              \
     SQL(CRASH_ADD,                                                                                                     \
         "INSERT OR IGNORE INTO dur_crash(crash, key, execution, activity, seq, alone) SELECT ?1, * FROM "              \
         "(SELECT key, 0, 0, 0, runs_alone FROM dur_instance WHERE owner IS NOT NULL AND owner=?1 AND "                 \
-        "acquisitions > 0 UNION ALL SELECT key, execution, activity, seq, runs_alone FROM dur_worker WHERE "           \
+        "acquisitions > 0 UNION ALL SELECT key, 0, 0, -1, 0 FROM dur_instance i WHERE owner IS NOT NULL AND owner=?1 " \
+        "AND acquisitions = 0 AND 0 < (SELECT open FROM dur_event e WHERE e.key=i.key AND e.execution=i.execution "    \
+        "ORDER BY event_id DESC LIMIT 1) UNION ALL SELECT key, execution, activity, seq, runs_alone FROM dur_worker "  \
+        "WHERE "                                                                                                       \
         "token IS NOT NULL AND owner=?1) WHERE EXISTS (SELECT 1 FROM dur_instance WHERE owner IS NOT NULL "            \
         "AND owner=?1 AND acquisitions > 0 AND runs_alone UNION ALL SELECT 1 FROM dur_worker WHERE token "             \
         "IS NOT NULL AND owner=?1 AND runs_alone)")                                                                    \
     SQL(CRASH_FORGET, /* those that nobody could be charged with any more */                                           \
         "DELETE FROM dur_crash WHERE NOT EXISTS (SELECT 1 FROM dur_crash a WHERE a.crash=dur_crash.crash AND a.alone " \
         "AND " DUR__SQ_UNPROVEN("a") ")")                                                                              \
+    SQL(CRASH_LOCAL, /* what had no row has one now */                                                                 \
+        "INSERT OR IGNORE INTO dur_crash(crash, key, execution, activity, seq, alone) SELECT crash, key, ?2, ?3, ?4, " \
+        "0 FROM dur_crash WHERE key=?1 AND seq < 0 AND NOT for_good")                                                  \
     SQL(CRASH_BY_ROW, "UPDATE dur_crash SET for_good=1 WHERE key=?1 AND execution=?2 AND activity=?3 AND seq=?4")      \
     SQL(CRASH_BY_ACTIVITY,                                                                                             \
         "UPDATE dur_crash SET for_good=1 WHERE key=?1 AND execution=?2 AND activity=?3 AND seq > 0")                   \

@@ -3,8 +3,8 @@
  *
  * All comparisons (lease, position, parent) come before the first write, so that a turn that fails one leaves nothing
  * to undo; consumed worker rows are compared by deleting them, first of all writes.  For a lease of this process
- * everything that a step needs is remembered, and one sequential step costs two inserts of events, one delete and one
- * insert of a worker row.
+ * everything that a step needs is remembered, and one sequential step costs two inserts of events: its activity is
+ * local (dur_turn_work).
  */
 #include "base/assert.h"
 #include "provider/dead_reason.h"
@@ -417,8 +417,9 @@ static int events_write(dur__sq_turn_op *self, dur__sq_txn *txn) {
     self->last_event = 0;
     for (size_t i = 0; i < turn->event_count; i++) {
         const dur_event_row *event = &turn->events[i];
-        int code = dur__sq_run(txn->conn, DUR__SQ_EVENT_ADD, err, "iiiij", self->key, turn->execution_id,
-                               event->event_id, txn->now_ms, &event->json);
+        uint64_t open = i + 1 == turn->event_count ? turn->open : 0;
+        int code = dur__sq_run(txn->conn, DUR__SQ_EVENT_ADD, err, "iiiiji", self->key, turn->execution_id,
+                               event->event_id, txn->now_ms, &event->json, open);
         if (code == DUR_ECONFLICT) {
             self->fault = dur__turn_fault_of(DUR__TURN_NEW_EVENTS);
             return dur_error_set(err, dur__turn_code_of(DUR__TURN_NEW_EVENTS), false, "sqlite.commit",
@@ -456,9 +457,21 @@ static int execution_end(dur__sq_turn_op *self, dur__sq_txn *txn) {
     return code;
 }
 
+/* It was local when its lease ended. */
+static int count_lost(dur__sq_turn_op *self, dur__sq_txn *txn, uint64_t key, const dur_turn_work *work) {
+    bool crashed = self->look == DUR__SQ_LOOK_CRASHED;
+    const dur_message *message = &work->message;
+    int code = dur__sq_run(txn->conn, DUR__SQ_WORK_LOST, &self->op.err, "iiiii", key, message->execution_id,
+                           message->activity_id, work->row_id, (uint64_t)crashed);
+    if (code != DUR_OK || !crashed) return code;
+    return dur__sq_run(txn->conn, DUR__SQ_CRASH_LOCAL, &self->op.err, "iiii", key, message->execution_id,
+                       message->activity_id, work->row_id);
+}
+
 static int work_insert(dur__sq_turn_op *self, dur__sq_txn *txn, dur_turn_work *work) {
     const dur_turn_commit *turn = self->turn;
     uint64_t key = 0;
+    work->local = false;
     int code = ref_key(self, txn, work->message.instance, true, &key);
     if (code != DUR_OK) return code;
     const char *token = dur__turn_eager(turn, work);
@@ -469,6 +482,10 @@ static int work_insert(dur__sq_turn_op *self, dur__sq_txn *txn, dur_turn_work *w
         code = DUR_OK;
     }
     if (code != DUR_OK) return code; /* SQLite may have ended the transaction: nothing more is written */
+    work->local = token != NULL && self->lane != NULL && dur__turn_asks_local(turn, work);
+    work->locked = false;
+    work->row_id = 0;
+    if (work->local) return DUR_OK;
     if (token != NULL && work->message.session_id != NULL) {
         bool claimed = false;
         if (turn->session_owner != NULL)
@@ -478,7 +495,8 @@ static int work_insert(dur__sq_turn_op *self, dur__sq_txn *txn, dur_turn_work *w
         if (!claimed) token = NULL;
     }
     work->locked = token != NULL;
-    return dur__sq_insert_work(txn, key, &work->message, token, turn->owner, &work->row_id, &self->op.err);
+    code = dur__sq_insert_work(txn, key, &work->message, token, turn->owner, &work->row_id, &self->op.err);
+    return code == DUR_OK && work->recovered ? count_lost(self, txn, key, work) : code;
 }
 
 static int message_write(dur__sq_turn_op *self, dur__sq_txn *txn, const dur_message *item) {
@@ -549,7 +567,8 @@ static int lease_end(dur__sq_turn_op *self, dur__sq_txn *txn) {
     self->kept = facts->keeps;
     if (code != DUR_OK || self->kept || self->released) return code;
     if (facts->take_over && !self->was_leased) return taken_unleased(self, txn);
-    dur__sq_release_how how = { .seen_id = facts->seen_id,
+    dur__sq_release_how how = { .by_holder = !facts->take_over,
+                                .seen_id = facts->seen_id,
                                 .seen_now = facts->seen_now_ms,
                                 .uncount = facts->uncounts,
                                 .not_before = facts->delay_ms != 0 ? dur__sq_after(txn->now_ms, facts->delay_ms) : 0 };
@@ -570,6 +589,23 @@ static int lease_write(dur__sq_turn_op *self, dur__sq_txn *txn) {
     return code == DUR_OK ? instance_write(self, txn) : code;
 }
 
+/* Before the turn says that somebody has looked. */
+static int look_read(dur__sq_turn_op *self, dur__sq_txn *txn) {
+    const dur_turn_commit *turn = self->turn;
+    sqlite3_stmt *row = NULL;
+    int code = DUR_OK;
+    bool any = false;
+    for (size_t i = 0; i < turn->worker_item_count && !any; i++)
+        any = turn->worker_items[i].recovered;
+    self->look = DUR__SQ_LOOK_NONE;
+    if (!any) return DUR_OK;
+    uint64_t key = turn->store_key != 0 ? turn->store_key : dur__sq_token_key(turn->lock_token, 'k');
+    code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_LOOK, &row, &self->op.err, "i", key);
+    if (code == DUR_OK && row != NULL) self->look = dur__sq_u64(row, 0);
+    dur__sq_end(&row);
+    return code;
+}
+
 static int turn_run(dur__sq_op *op, dur__sq_txn *txn) {
     dur__sq_turn_op *self = (dur__sq_turn_op *)(void *)op;
     dur_turn_commit *turn = self->turn;
@@ -578,7 +614,8 @@ static int turn_run(dur__sq_op *op, dur__sq_txn *txn) {
     self->messages_gone = 0;
     self->kept = self->visible_change = self->released = self->values = false;
     bool born = self->facts.born;
-    int code = born ? dur__sq_born(self, txn) : lease_write(self, txn);
+    int code = look_read(self, txn);
+    if (code == DUR_OK) code = born ? dur__sq_born(self, txn) : lease_write(self, txn);
     if (code == DUR_OK && !born && self->facts.writes) code = execution_write(self, txn);
     if (code == DUR_OK) code = events_write(self, txn);
     if (code == DUR_OK && self->facts.ends_execution) code = execution_end(self, txn);
@@ -679,7 +716,7 @@ int dur__sq_turn_op_answer(dur__sq_turn_op *self) {
         turn->lost_work = lost;
     }
     for (size_t i = 0; turn->fault != DUR_TURN_FINE && i < turn->worker_item_count; i++)
-        turn->worker_items[i].locked = false, turn->worker_items[i].row_id = 0;
+        turn->worker_items[i].locked = turn->worker_items[i].local = false, turn->worker_items[i].row_id = 0;
     free(self->lost);
     free(self->instance);
     self->lost = NULL;

@@ -147,7 +147,7 @@ void dur__sq_wake_flush(dur__sq_file *file, dur__sq_lane *self) {
     dur__mutex_lock(&file->lock);
     DUR__LIST_EACH(&file->lanes, at) {
         dur__sq_lane *lane = DUR__CONTAINER(at, dur__sq_lane, link);
-        bool mine = !dur__list_empty(&lane->dirty) || lane->lost_count > 0;
+        bool mine = !dur__list_empty(&lane->dirty) || lane->lost.count + lane->asked.count > 0;
         bool news = wakes_ready(file, lane) || file->wake_work || file->wake_due;
         if (!mine && !(lane == self ? round_missed(file, self) : news)) continue;
         atomic_store(&lane->signalled, true);

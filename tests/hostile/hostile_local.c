@@ -1,0 +1,252 @@
+/*
+ * hostile_local.c: activities that are stored nowhere, because the node that has their instance runs them itself: they
+ * are found when that node dies, and run once when it does not.
+ */
+#include "hostile.h"
+#include <durite/sys/store.h>
+#include <stdatomic.h>
+
+static atomic_size_t begun;
+static atomic_bool let_go;
+static const char *ledger; /* in another process: the folder in which it notes what has begun */
+
+static dur_outcome stands(dur_act *act, const char *input) {
+    atomic_fetch_add(&begun, 1);
+    if (ledger != NULL) file_touch(ledger, input);
+    while (!atomic_load(&let_go) && !dur_act_cancelled(act))
+        pause_ms(1);
+    return dur_act_complete(act, input);
+}
+
+static dur_outcome nods(dur_act *act, const char *input) {
+    return dur_act_complete(act, input);
+}
+
+static dur_outcome waits(dur_ctx *ctx, const char *input) {
+    return dur_complete(ctx, dur_await(dur_activity(ctx, "Stands", input)));
+}
+
+static dur_outcome waits_for_two(dur_ctx *ctx, const char *input) {
+    dur_future *both[] = { dur_activity(ctx, "Stands", input), dur_activity(ctx, "Stands", input) };
+    dur_join_n(both, 2);
+    return dur_complete(ctx, input);
+}
+
+static dur_outcome waits_for_an_event(dur_ctx *ctx, const char *input) {
+    (void)input;
+    return dur_complete(ctx, dur_await(dur_event(ctx, "go")));
+}
+
+/* It ends while what it has let go still runs. */
+static dur_outcome lets_go_on(dur_ctx *ctx, const char *input) {
+    dur_detach(dur_activity(ctx, "Stands", input));
+    return dur_complete(ctx, dur_await(dur_activity(ctx, "Nods", input)));
+}
+
+static const dur_handler handlers[] = {
+    DUR_ACTIVITY("Stands", stands),
+    DUR_ACTIVITY("Nods", nods),
+    DUR_ORCHESTRATION("Waits", "1.0.0", waits),
+    DUR_ORCHESTRATION("WaitsForTwo", "1.0.0", waits_for_two),
+    DUR_ORCHESTRATION("WaitsForAnEvent", "1.0.0", waits_for_an_event),
+    DUR_ORCHESTRATION("LetsGoOn", "1.0.0", lets_go_on),
+    DUR_HANDLERS_END,
+};
+
+static const dur_handler activities[] = { DUR_ACTIVITY("Stands", stands), DUR_ACTIVITY("Nods", nods),
+                                          DUR_HANDLERS_END };
+
+static int local_setup(void **state) {
+    atomic_store(&begun, 0);
+    atomic_store(&let_go, false);
+    return world_setup(state);
+}
+#define LOCAL_TEST(name) cmocka_unit_test_setup_teardown(name, local_setup, world_teardown)
+
+static void until_begun(size_t count) {
+    for (uint64_t waited_ms = 0; atomic_load(&begun) < count; waited_ms++) {
+        if (waited_ms > patience_ms()) fail_msg("%zu of %zu have begun", atomic_load(&begun), count);
+        pause_ms(1);
+    }
+}
+
+/* ---- another process, which is killed ---- */
+
+static int holds(const char *url, long number) {
+    char folder[128];
+    dur_provider *store = NULL;
+    dur_runtime *runtime = NULL;
+    (void)number;
+    folder_of(folder, url);
+    ledger = folder;
+    if (dur_open(&store, url, NULL) != DUR_OK) return 1;
+    dur_runtime_options options = { .size = sizeof(options), .handlers = handlers, .store = store };
+    if (dur_runtime_start(&runtime, &options, NULL) != DUR_OK) return 2;
+    for (;;)
+        pause_ms(1000);
+}
+
+static pid_t held(world *w, const char *until) {
+    pid_t node = node_spawn("holds", w->url, 0, -1);
+    for (uint64_t waited_ms = 0; !file_exists(w->dir, until); waited_ms++) {
+        if (waited_ms > patience_ms()) fail_msg("\"%s\" does not begin", until);
+        pause_ms(1);
+    }
+    return node;
+}
+
+static void what_a_killed_node_had_alone_runs_again(void **state) {
+    world *w = *state;
+    if (!on_provider("sqlite")) skip();
+    start(w, "Waits", "one", "i");
+    start(w, "WaitsForTwo", "two", "k");
+    pid_t node = held(w, "one");
+    until_history(w, "k", "ActivityScheduled", 2);
+    node_kill(node);
+    atomic_store(&let_go, true);
+    RUN(w, handlers); /* nobody sends anything */
+    expect(w, "i", "one");
+    expect(w, "k", "two");
+    assert_int_equal(atomic_load(&begun), 3);
+}
+
+/* Of all that the dead node held only those that had something open are looked at. */
+static void who_waits_for_an_event_is_left_alone_after_a_death(void **state) {
+    enum { OTHERS = 100 };
+    world *w = *state;
+    char id[32];
+    dur_metrics metrics = { .size = sizeof(metrics) };
+    if (!on_provider("sqlite")) skip();
+    for (int i = 0; i < OTHERS; i++) {
+        snprintf(id, sizeof(id), "w-%d", i);
+        start(w, "WaitsForAnEvent", "", id);
+    }
+    start(w, "Waits", "one", "i");
+    pid_t node = held(w, "one");
+    for (int i = 0; i < OTHERS; i++) {
+        snprintf(id, sizeof(id), "w-%d", i);
+        until_history(w, id, "ExternalSubscribed", 1);
+    }
+    node_kill(node);
+    atomic_store(&let_go, true);
+    RUN(w, handlers);
+    expect(w, "i", "one");
+    OK(w, dur_runtime_metrics(&metrics, w->runtime, &w->err));
+    if (metrics.orchestration_items_fetched > 4)
+        fail_msg("%llu instances were acquired", (unsigned long long)metrics.orchestration_items_fetched);
+}
+
+static void what_was_let_go_on_runs_after_a_kill(void **state) {
+    world *w = *state;
+    if (!on_provider("sqlite")) skip();
+    start(w, "LetsGoOn", "one", "i");
+    pid_t node = held(w, "one");
+    expect(w, "i", "one"); /* it has ended there */
+    node_kill(node);
+    atomic_store(&let_go, true);
+    RUN(w, handlers);
+    until_begun(1);
+}
+
+/* ---- a node that lives ---- */
+
+static void evicted_instances_run_their_activities_once(void **state) {
+    enum { COUNT = 4 };
+    world *w = *state;
+    char id[32];
+    if (without_threads()) skip();
+    RUN(w, handlers, .parked_max = 1, .worker_concurrency = COUNT);
+    for (int i = 0; i < COUNT; i++) {
+        snprintf(id, sizeof(id), "i-%d", i);
+        start(w, "Waits", id, id);
+    }
+    until_begun(COUNT);
+    atomic_store(&let_go, true);
+    for (int i = 0; i < COUNT; i++) {
+        snprintf(id, sizeof(id), "i-%d", i);
+        expect(w, id, id);
+    }
+    assert_int_equal(atomic_load(&begun), COUNT);
+}
+
+static void what_waits_for_a_worker_goes_to_a_peer(void **state) {
+    world *w = *state;
+    dur_runtime *peer = NULL;
+    if (without_threads()) skip();
+    RUN(w, handlers, .worker_concurrency = 1);
+    start(w, "WaitsForTwo", "two", "i");
+    until_begun(1); /* the other one waits behind it */
+    dur_runtime_options options = {
+        .size = sizeof(options), .handlers = activities, .store = w->store, .worker_concurrency = 1
+    };
+    OK(w, dur_runtime_start(&peer, &options, &w->err));
+    until_begun(2);
+    atomic_store(&let_go, true);
+    expect(w, "i", "two");
+    assert_int_equal(atomic_load(&begun), 2);
+    OK(w, dur_runtime_stop(peer, patience_ms(), &w->err));
+}
+
+static void stopping_gives_up_what_waits_and_lets_the_rest_end(void **state) {
+    world *w = *state;
+    if (without_threads()) skip();
+    RUN(w, handlers, .worker_concurrency = 1);
+    start(w, "WaitsForTwo", "two", "i");
+    until_begun(1);
+    atomic_store(&let_go, true);
+    world_stop(w);
+    RUN(w, handlers);
+    expect(w, "i", "two");
+    assert_int_equal(atomic_load(&begun), 2);
+}
+
+/* ---- histories that nobody has written rows for ---- */
+
+static void append(world *w, const dur_event *event) {
+    dur_arena *arena = dur_arena_new();
+    dur_event_row row = { .event_id = event->event_id, .kind = event->kind };
+    OK(w, dur_event_to_json(&row.json, arena, event, &w->err));
+    OK(w, dur_store_append(w->store, event->instance_id, event->execution_id, &row, 1, &w->err));
+    dur_arena_free(arena);
+}
+
+static void an_imported_history_gets_the_rows_that_it_needs(void **state) {
+    world *w = *state;
+    if (on_provider("postgres")) skip();
+    append(w, &(dur_event){ .kind = DUR_EVENT_ORCHESTRATION_STARTED,
+                            .event_id = 1,
+                            .instance_id = "i",
+                            .execution_id = 1,
+                            .timestamp_ms = 1,
+                            .duroxide_version = "0.1.0",
+                            .name = "Waits",
+                            .version = "1.0.0",
+                            .input = "one",
+                            .trace = 1 });
+    append(w, &(dur_event){ .kind = DUR_EVENT_ACTIVITY_SCHEDULED,
+                            .event_id = 2,
+                            .instance_id = "i",
+                            .execution_id = 1,
+                            .timestamp_ms = 1,
+                            .duroxide_version = "0.1.0",
+                            .name = "Stands",
+                            .input = "one" });
+    atomic_store(&let_go, true);
+    RUN(w, handlers);
+    OK(w, dur_client_raise(w->client, &w->err, "i", "nobody waits for it", ""));
+    expect(w, "i", "one");
+}
+
+static const hostile_role roles[] = { { "holds", holds } };
+
+static const struct CMUnitTest tests[] = {
+    LOCAL_TEST(what_a_killed_node_had_alone_runs_again),
+    LOCAL_TEST(who_waits_for_an_event_is_left_alone_after_a_death),
+    LOCAL_TEST(what_was_let_go_on_runs_after_a_kill),
+    LOCAL_TEST(evicted_instances_run_their_activities_once),
+    LOCAL_TEST(what_waits_for_a_worker_goes_to_a_peer),
+    LOCAL_TEST(stopping_gives_up_what_waits_and_lets_the_rest_end),
+    LOCAL_TEST(an_imported_history_gets_the_rows_that_it_needs),
+};
+
+HOSTILE_MAIN(roles, tests)
