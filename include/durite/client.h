@@ -80,7 +80,9 @@ DUR_API int dur_client_cancel(dur_client *client, const char *instance, const ch
    meanwhile and started again under its id: the new one goes on); one that has ended: DUR_OK, no effect; DUR_EBUSY
    (its history grew at each of many tries). */
 DUR_API int dur_client_terminate(dur_client *client, const char *instance, const char *reason, dur_error *err);
-/* Keep it from running until resumed.  Messages wait.  DUR_ENOTFOUND, DUR_ESTATE (it has ended). */
+/* Keep it from running until resumed.  Messages wait.  A turn that is running is still recorded (on PostgreSQL it is
+   not): the node that has it gives it up then, and an activity that runs there goes on.  DUR_ENOTFOUND, DUR_ESTATE (it
+   has ended). */
 DUR_API int dur_client_suspend(dur_client *client, const char *instance, const char *reason, dur_error *err);
 DUR_API int dur_client_resume(dur_client *client, const char *instance, dur_error *err);
 

@@ -124,6 +124,41 @@ static void patch_all_or_none(dur_provider_methods *table) {
     table->commit_turns = all_or_none;
 }
 
+/* ---- local work ---------------------------------------------------------------------------------------------------
+ */
+
+static void open_is_forgotten(broken *self, dur_turn_commit *turn) {
+    (void)self;
+    turn->open = 0;
+}
+
+static void recovered_counts_nothing(broken *self, dur_turn_commit *turn) {
+    (void)self;
+    for (size_t i = 0; i < turn->worker_item_count; i++)
+        turn->worker_items[i].recovered = false;
+}
+
+static void local_only_in_words(broken *self, dur_turn_commit *turn) {
+    (void)self;
+    for (size_t i = 0; i < turn->worker_item_count; i++)
+        turn->worker_items[i].may_be_local = false;
+}
+
+static void local_says_so(broken *self, dur_turn_commit *turn) {
+    (void)self;
+    for (size_t i = 0; i < turn->worker_item_count && turn->keep_lease; i++) {
+        turn->worker_items[i].local = turn->worker_items[i].locked;
+        turn->worker_items[i].locked = false;
+    }
+}
+
+static void local_without_a_token(broken *self, dur_turn_commit *turn) {
+    (void)self;
+    for (size_t i = 0; i < turn->worker_item_count; i++)
+        if (turn->worker_items[i].may_be_local && turn->worker_items[i].lock_token == NULL)
+            turn->worker_items[i].lock_token = "nobody-asked";
+}
+
 /* ---- eager locks --------------------------------------------------------------------------------------------------
  */
 
@@ -439,6 +474,19 @@ const mutant mutants_ours[] = {
     { .name = "one_fails_all",
       .mistake = "one failed turn of an array is everybody's error",
       .patch = patch_all_or_none },
+    { .name = "local_open_forgotten",
+      .mistake = "nobody looks for the work that a dead owner had without rows",
+      .turn = open_is_forgotten },
+    { .name = "local_recovered_uncounted",
+      .mistake = "work that was lost with its lease begins with no attempt",
+      .turn = recovered_counts_nothing },
+    { .name = "local_and_a_row",
+      .mistake = "work is said to be local and has a row",
+      .turn = local_only_in_words,
+      .turned = local_says_so },
+    { .name = "local_without_asking",
+      .mistake = "work that is for anybody stays local",
+      .turn = local_without_a_token },
     { .name = "eager_ignores_session", .mistake = "an eager lock forgets the session", .turn = eager_without_session },
     { .name = "eager_ignores_tag", .mistake = "an eagerly locked row loses its tag", .turn = eager_without_tag },
     { .name = "eager_without_asking", .mistake = "rows are locked that nobody asked for", .turn = eager_is_a_word },

@@ -80,7 +80,7 @@ static int settle_letters(dur_client *client, dur_arena *arena, const char *inst
                              instance);
     if (code != DUR_OK || row.status == DUR_STATUS_COMPLETED || row.status == DUR_STATUS_FAILED) return code;
     if (row.suspended == NULL) {
-        code = dur_store_set_suspended(client->store, instance, DUR__GOING, err);
+        code = dur__client_stand_still(client, arena, instance, err);
         if (code == DUR_ESTATE) return DUR_OK; /* it has ended meanwhile, and so have its messages been seen to */
         *held = code == DUR_OK;
     }

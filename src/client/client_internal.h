@@ -92,6 +92,7 @@ static inline bool dur__client_halted(const dur_instance_info *info) {
     return info->suspended && !dur__str_eq(info->suspend_reason, DUR__GOING);
 }
 /* Who has made it stand still lets it go on. */
+int dur__client_stand_still(dur_client *client, dur_arena *arena, const char *instance, dur_error *err);
 void dur__client_resume(dur_client *client, const char *instance);
 /* Take the start of an instance away that has not begun, and that start only: it is not started, and leaves nothing. */
 int dur__client_take_start(dur_client *client, const char *instance, uint64_t start_id, bool if_unleased,

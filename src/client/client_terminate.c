@@ -376,6 +376,28 @@ void dur__client_resume(dur_client *client, const char *instance) {
     }
 }
 
+/*
+ * A store may ask the node that holds it to give it up, which takes as long as its turn.  Whoever is about to read its
+ * history and to delete it by what is there cannot wait for that: the lease is ended.  What the node had of it is not
+ * needed any more; should the instance go on after all, it is looked for.
+ */
+int dur__client_stand_still(dur_client *client, dur_arena *arena, const char *instance, dur_error *err) {
+    dur_instance_row row = { .owner = NULL };
+    int code = dur_store_set_suspended(client->store, instance, DUR__GOING, err);
+    if (code != DUR_OK) return code;
+    code = dur__client_row(client, arena, instance, &row, err);
+    if (code != DUR_OK || row.owner == NULL) return code;
+    dur_turn_commit take = { .instance = instance,
+                             .expected_last = DUR_NOT_COMPARED,
+                             .consume_listed = true,
+                             .take_over = true,
+                             .set_suspended = true,
+                             .suspended = DUR__GOING };
+    code = dur_store_commit_turns(client->store, &take, 1, err);
+    if (code == DUR_OK && take.error.code != DUR_OK && err != NULL) *err = take.error;
+    return code == DUR_OK ? (int)take.error.code : code;
+}
+
 int dur__client_end(dur_client *client, const char *instance, const dur_instance_row *only, const dur_failure *failure,
                     dur__client_end_if when, dur_error *err) {
     dur_arena *arena = dur_arena_new();
@@ -386,7 +408,7 @@ int dur__client_end(dur_client *client, const char *instance, const dur_instance
     for (int i = 0; again && i < TRIES_MAX; i++) {
         /* One that never stands still is made to: the end that follows takes the flag away again. */
         if (i == TRIES_FREE && when == DUR__END_ALWAYS)
-            held = dur_store_set_suspended(client->store, instance, DUR__GOING, NULL) == DUR_OK;
+            held = dur__client_stand_still(client, arena, instance, NULL) == DUR_OK;
         ending self = { .client = client,
                         .arena = arena,
                         .instance = instance,

@@ -293,6 +293,8 @@ void dur__inst_step(dur__inst *inst) {
         dur__list_unlink(&inst->link);
         dur__list_push(&loop->starving, &inst->link);
         loop->starving_until_us = dur__monotonic_us() + 20000;
+    } else if (inst->asked) {
+        dur__release(inst, 0, true, false);
     } else {
         dur__park(inst);
     }

@@ -200,6 +200,74 @@ static void stopping_gives_up_what_waits_and_lets_the_rest_end(void **state) {
     assert_int_equal(atomic_load(&begun), 2);
 }
 
+/* ---- a store that asks for a lease, and a client that cannot wait ---- */
+
+static struct {
+    const dur_provider_methods *inner;
+    dur_provider_methods table;
+    world *w;
+} slow;
+
+static uint64_t turns_answered(world *w) {
+    dur_metrics metrics = { .size = sizeof(metrics) };
+    OK(w, dur_runtime_metrics(&metrics, w->runtime, &w->err));
+    return metrics.turns + metrics.turn_conflicts;
+}
+
+/* Behind the read the turn that was running is committed, or refused. */
+static int read_slowly(dur_provider *self, dur_arena *arena, const char *instance, uint64_t execution,
+                       dur_event_row **out, size_t *count, dur_error *err) {
+    int code = slow.inner->read(self, arena, instance, execution, out, count, err);
+    if (atomic_load(&let_go)) return code;
+    uint64_t before = turns_answered(slow.w);
+    atomic_store(&let_go, true);
+    for (uint64_t waited_ms = 0; turns_answered(slow.w) == before; waited_ms++) {
+        if (waited_ms > patience_ms()) fail_msg("the turn is not answered");
+        pause_ms(1);
+    }
+    return code;
+}
+
+static dur_outcome stands_beside_a_message(dur_ctx *ctx, const char *input) {
+    (void)dur_dequeue(ctx, "q"); /* nobody waits for it: history has the message, and no call has reported it */
+    dur_await(dur_event(ctx, "go"));
+    atomic_fetch_add(&begun, 1);
+    while (!atomic_load(&let_go))
+        pause_ms(1);
+    dur_await(dur_event(ctx, "never"));
+    return dur_complete(ctx, input);
+}
+
+static const dur_handler message_handlers[] = { DUR_ORCHESTRATION("Beside", "1.0.0", stands_beside_a_message),
+                                                DUR_HANDLERS_END };
+
+static void a_forced_delete_keeps_the_messages_of_a_turn_that_runs(void **state) {
+    world *w = *state;
+    dur_dead_letter *letters = NULL;
+    size_t count = 0;
+    if (without_threads() || on_provider("postgres")) skip(); /* there a suspension ends the lease */
+    start(w, "Beside", "", "i");
+    RUN(w, message_handlers);
+    until_history(w, "i", "ExternalSubscribed", 2);
+    world_stop(w);
+    OK(w, dur_client_enqueue(w->client, &w->err, "i", "q", "accepted"));
+    OK(w, dur_client_raise(w->client, &w->err, "i", "go", ""));
+    RUN(w, message_handlers);
+    until_begun(1); /* both are in the turn that runs */
+    slow.inner = w->store->methods;
+    slow.w = w;
+    memset(&slow.table, 0, sizeof(slow.table));
+    memcpy(&slow.table, slow.inner, slow.inner->size);
+    slow.table.read = read_slowly;
+    w->store->methods = &slow.table;
+    OK(w, dur_client_delete(NULL, w->client, "i", true, &w->err));
+    w->store->methods = slow.inner;
+    dur_arena *arena = dur_arena_new();
+    OK(w, dur_store_list_dead_letters(w->store, arena, 0, 10, &letters, &count, &w->err));
+    assert_int_equal(count, 1);
+    dur_arena_free(arena);
+}
+
 /* ---- histories that nobody has written rows for ---- */
 
 static void append(world *w, const dur_event *event) {
@@ -246,6 +314,7 @@ static const struct CMUnitTest tests[] = {
     LOCAL_TEST(evicted_instances_run_their_activities_once),
     LOCAL_TEST(what_waits_for_a_worker_goes_to_a_peer),
     LOCAL_TEST(stopping_gives_up_what_waits_and_lets_the_rest_end),
+    LOCAL_TEST(a_forced_delete_keeps_the_messages_of_a_turn_that_runs),
     LOCAL_TEST(an_imported_history_gets_the_rows_that_it_needs),
 };
 

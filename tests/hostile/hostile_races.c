@@ -199,7 +199,7 @@ static void end_the_first(world *w) {
     atomic_store(&between.here, true);
     int code = dur_client_terminate(w->client, "i", "the first", &w->err);
     atomic_store(&between.here, false);
-    assert_int_equal(between.times, 1);
+    assert_true(between.times >= 1); /* to delete by force what is held may be a commit, too */
     if (code != DUR_ENOTFOUND) fail_msg("%s instead of DUR_ENOTFOUND", dur_code_name(code));
     dur_error_clear(&w->err);
 }
