@@ -305,6 +305,29 @@ static void an_imported_history_gets_the_rows_that_it_needs(void **state) {
     expect(w, "i", "one");
 }
 
+/* Somebody writes into the history of an instance that is held: its handler is replayed, under the same lease. */
+static void a_turn_that_is_refused_runs_nothing_twice(void **state) {
+    world *w = *state;
+    if (without_threads() || on_provider("postgres")) skip();
+    RUN(w, handlers, .worker_concurrency = 2);
+    start(w, "WaitsForTwo", "two", "i");
+    until_begun(2);
+    append(w, &(dur_event){ .kind = DUR_EVENT_EXTERNAL_EVENT,
+                            .event_id = 4,
+                            .instance_id = "i",
+                            .execution_id = 1,
+                            .timestamp_ms = 1,
+                            .duroxide_version = "0.1.0",
+                            .name = "nobody waits for it",
+                            .data = "" });
+    atomic_store(&let_go, true);
+    expect(w, "i", "two");
+    assert_int_equal(atomic_load(&begun), 2);
+    dur_metrics metrics = { .size = sizeof(metrics) };
+    OK(w, dur_runtime_metrics(&metrics, w->runtime, &w->err));
+    assert_true(metrics.turn_conflicts > 0); /* it was refused */
+}
+
 static const hostile_role roles[] = { { "holds", holds } };
 
 static const struct CMUnitTest tests[] = {
@@ -315,6 +338,7 @@ static const struct CMUnitTest tests[] = {
     LOCAL_TEST(what_waits_for_a_worker_goes_to_a_peer),
     LOCAL_TEST(stopping_gives_up_what_waits_and_lets_the_rest_end),
     LOCAL_TEST(a_forced_delete_keeps_the_messages_of_a_turn_that_runs),
+    LOCAL_TEST(a_turn_that_is_refused_runs_nothing_twice),
     LOCAL_TEST(an_imported_history_gets_the_rows_that_it_needs),
 };
 
