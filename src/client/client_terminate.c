@@ -388,6 +388,7 @@ int dur__client_stand_still(dur_client *client, dur_arena *arena, const char *in
     code = dur__client_row(client, arena, instance, &row, err);
     if (code != DUR_OK || row.owner == NULL) return code;
     dur_turn_commit take = { .instance = instance,
+                             .metadata = { .birth = row.birth },
                              .expected_last = DUR_NOT_COMPARED,
                              .consume_listed = true,
                              .take_over = true,
