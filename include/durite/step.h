@@ -62,6 +62,16 @@ DUR_API int dur_runtime_fd(dur_runtime *runtime);
 DUR_API int dur_runtime_take(dur_act **out, dur_runtime *runtime, const char *name, dur_error *err);
 DUR_API void dur_act_end(dur_act *act, dur_outcome outcome);
 
+/*
+ * A host that ends what it takes on the thread that steps says how: otherwise a call that waits on this thread
+ * (dur_client_result, dur_act_sleep …) does the steps and waits for an activity that nobody runs.  fn is called between
+ * steps of such a call.  It does one thing and returns 0, or it has nothing to do and returns for how many milliseconds
+ * (UINT64_MAX: until something comes).  It may be called again while it runs, where what it does waits.  NULL: none.
+ * DUR_EINVAL: the runtime has threads; DUR_ESTATE, DUR_EFORKED as dur_runtime_step.  Since 0.1.
+ */
+typedef uint64_t dur_host_fn(void *data);
+DUR_API int dur_runtime_host(dur_runtime *runtime, dur_host_fn *fn, void *data, dur_error *err);
+
 DUR_END_DECLS
 
 #endif

@@ -53,7 +53,7 @@ DUR_API int dur_test_new(dur_test **out, const dur_test_options *options, dur_er
 DUR_API void dur_test_free(dur_test *t); /* NULL allowed */
 
 /* A client on the test's store, for everything that has no shorter word here: info, keys, lists, terminate, histories.
-   Its calls that wait let the node go on meanwhile, but not activities: dur_test_run_to_end first. */
+   While a call of it waits the node and activities go on, and time passes. */
 DUR_API dur_client *dur_test_client(dur_test *t);
 
 /* ---- activities -------------------------------------------------------------------------------------------------- */
@@ -140,7 +140,8 @@ DUR_API size_t dur_test_events(dur_test *t, const char *instance, const char *ki
 /* ---- death ------------------------------------------------------------------------------------------------------- */
 
 /* The node dies as by kill -9: what is not committed is lost, activities that have run and whose end was not recorded
-   run again, and another node takes over at once.  Handlers are replayed from history by the next run. */
+   run again, and another node takes over at once.  Handlers are replayed from history by the next run.  DUR_EDEADLK:
+   called by an activity. */
 DUR_API int dur_test_crash(dur_test *t, dur_error *err);
 
 /* ---- recorded histories as fixtures ------------------------------------------------------------------------------ */

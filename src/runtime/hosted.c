@@ -6,7 +6,6 @@
  */
 #include "runtime/runtime_internal.h"
 
-#include <durite/step.h>
 #include <stdlib.h>
 
 static dur__task *find_taken(const dur__work *work, const char *name) {

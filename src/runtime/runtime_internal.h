@@ -27,6 +27,7 @@
 #include "runtime/registry_internal.h"
 #include <durite/activity.h>
 #include <durite/runtime.h>
+#include <durite/step.h>
 #include <durite/sys/clock.h>
 #include <durite/sys/store.h>
 #include <durite/sys/waker.h>
@@ -323,6 +324,9 @@ typedef struct dur__stepped {
     int epoll;             /* 0: nobody has asked for a descriptor */
     uint32_t idle_in_vain; /* rests in a row that could not begin, although nothing was done */
     dur__worker worker;    /* activities that run inside a step */
+    dur_host_fn *host;     /* what the host does while calls of its thread wait; NULL: nothing */
+    void *host_data;
+    uint64_t host_us; /* when the host has something to do again */
 } dur__stepped;
 
 /* ---- the runtime ---- */

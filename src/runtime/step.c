@@ -8,7 +8,6 @@
 #include "runtime/runtime_internal.h"
 
 #include "coro/crash_report.h"
-#include <durite/step.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -207,15 +206,38 @@ int dur_runtime_fd(dur_runtime *runtime) {
 
 /* ---- for clients that wait on this thread ---- */
 
+/* True: the host has done something. */
+static bool drive_host(dur__stepped *self) {
+    if (self->host == NULL) return false;
+    uint64_t ms = self->host(self->host_data);
+    uint64_t now_us = dur__monotonic_us();
+    self->host_us = ms < (UINT64_MAX - now_us) / 1000 ? now_us + ms * 1000 : UINT64_MAX;
+    return ms == 0;
+}
+
 static bool drive_step(void *data) {
     dur_runtime *runtime = data;
-    return !runtime->stepped.in_pass && step_inside(runtime, end_of(1));
+    if (runtime->stepped.in_pass) return false;
+    return step_inside(runtime, end_of(1)) || drive_host(&runtime->stepped);
+}
+
+int dur_runtime_host(dur_runtime *runtime, dur_host_fn *fn, void *data, dur_error *err) {
+    int code = enter(runtime, "runtime.host", err);
+    if (code != DUR_OK) return code;
+    runtime->stepped.host = fn;
+    runtime->stepped.host_data = data;
+    runtime->stepped.host_us = UINT64_MAX;
+    return DUR_OK;
 }
 
 static size_t drive_rest(void *data, struct pollfd *fds, uint64_t *us) {
     dur_runtime *runtime = data;
     const dur__stepped *self = &runtime->stepped;
     *us = self->in_pass ? UINT64_MAX : next_us(runtime);
+    if (self->host != NULL && !self->in_pass) {
+        uint64_t now_us = dur__monotonic_us(), left_us = self->host_us > now_us ? self->host_us - now_us : 0;
+        if (left_us < *us) *us = left_us;
+    }
     if (!self->resting || self->in_pass) return 0;
     memcpy(fds, self->rest.fds, self->rest.fd_count * sizeof(*fds));
     return self->rest.fd_count;

@@ -113,7 +113,7 @@ int dur__test_node(dur_test *t, dur_error *err) {
     int code = dur_runtime_start(&t->runtime, &options, err);
     t->stirred = true;
     t->nodes++;
-    return code;
+    return code == DUR_OK ? dur_runtime_host(t->runtime, dur__test_host, t, err) : code;
 }
 
 /* As kind as it can be: it gives back what it has. */
@@ -146,6 +146,9 @@ int dur_test_crash(dur_test *t, dur_error *err) {
     dur_error_clear(err);
     dur__test_enter(t);
     if (t->runtime == NULL) return dur__test_node(t, err); /* there is none that could die */
+    for (size_t i = 0; i < t->held_count; i++)
+        if (t->held[i].runs && !t->held[i].ran)
+            return dur_error_set(err, DUR_EDEADLK, false, "test.crash", "called by an activity, whose node would be gone");
     int code = fence(t, err);
     if (code != DUR_OK) return code;
     stop_node(t);

@@ -79,13 +79,20 @@ static dur_outcome call(dur__mocked *a, dur_act *act, const char *input) {
     return a->mock.fn != NULL ? a->mock.fn(act, input, a->mock.data) : dur_act_complete(act, a->mock.result);
 }
 
-/* While it runs others may come and go (dur_act_sleep lets the node go on): it is found again by its act. */
+static dur__held *find_held(dur_test *t, const dur_act *act) {
+    for (size_t i = 0; i < t->held_count; i++)
+        if (t->held[i].act == act) return &t->held[i];
+    return NULL;
+}
+
+/* While it waits (dur_act_sleep, a client) others come and go. */
 void dur__test_run_act(dur_test *t, size_t index) {
     dur_act *act = t->held[index].act;
     dur__mocked *a = t->held[index].of;
     const char *input = dur_act_input(act);
     uint64_t begin_ms = dur_test_now_ms(t);
     dur_outcome outcome;
+    t->held[index].runs = true;
     if (dur_act_cancelled(act)) {
         outcome = dur_act_fail(act, "cancelled");
     } else {
@@ -94,10 +101,31 @@ void dur__test_run_act(dur_test *t, size_t index) {
         outcome = call(a, act, input);
     }
     dur__test_enter(t); /* the user's code may have used another test */
-    dur__held *held = &t->held[index];
+    dur__held *held = find_held(t, act);
+    if (held == NULL) return;
     held->ran = true;
     held->outcome = outcome;
     held->end_ms = begin_ms + (a->mocked ? a->mock.delay_ms : 0);
+}
+
+/* Somebody waits on this thread: what is in hand goes on, in its order. */
+uint64_t dur__test_host(void *test) {
+    dur_test *t = test;
+    uint64_t now_ms = dur_test_now_ms(t), least_ms = UINT64_MAX;
+    dur__test_take(t);
+    for (size_t i = 0; i < t->held_count; i++) {
+        if (dur__test_may_end(t, i)) {
+            dur__test_end_act(t, i);
+            return 0;
+        }
+        if (t->held[i].ran && t->held[i].end_ms - now_ms < least_ms) least_ms = t->held[i].end_ms - now_ms;
+    }
+    for (size_t i = 0; i < t->held_count; i++) {
+        if (t->held[i].runs) continue;
+        dur__test_run_act(t, i);
+        return 0;
+    }
+    return least_ms;
 }
 
 bool dur__test_may_end(const dur_test *t, size_t index) {

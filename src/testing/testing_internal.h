@@ -36,7 +36,8 @@ typedef struct dur__mocked {
 typedef struct dur__held {
     dur_act *act;
     dur__mocked *of;
-    bool ran; /* what it does is done, and the node has not heard of it */
+    bool runs; /* is in its function, or has been */
+    bool ran;  /* what it does is done, and the node has not heard of it */
     uint64_t end_ms;
     dur_outcome outcome;
 } dur__held;
@@ -105,6 +106,7 @@ void dur__test_run_act(dur_test *t, size_t index);       /* what it does */
 void dur__test_end_act(dur_test *t, size_t index);       /* and the node hears of it */
 bool dur__test_may_end(const dur_test *t, size_t index); /* its time is over */
 void dur__test_lose_acts(dur_test *t);                   /* the node is dead */
+uint64_t dur__test_host(void *test);                     /* of dur_runtime_host */
 
 /* testing_clients.c */
 void dur__test_deliver(dur_test *t, size_t index);

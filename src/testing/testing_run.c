@@ -22,13 +22,13 @@ typedef struct move {
 static size_t count_acts(const dur_test *t, bool ends) {
     size_t count = 0;
     for (size_t i = 0; i < t->held_count; i++)
-        count += ends ? dur__test_may_end(t, i) : !t->held[i].ran;
+        count += ends ? dur__test_may_end(t, i) : !t->held[i].runs;
     return count;
 }
 
 static size_t find_act(const dur_test *t, bool ends, size_t number) {
     for (size_t i = 0; i < t->held_count; i++)
-        if ((ends ? dur__test_may_end(t, i) : !t->held[i].ran) && number-- == 0) return i;
+        if ((ends ? dur__test_may_end(t, i) : !t->held[i].runs) && number-- == 0) return i;
     return 0;
 }
 

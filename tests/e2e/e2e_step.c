@@ -239,6 +239,34 @@ static void a_taken_activity_ends_on_any_thread(void **state) {
     dur_act_end(NULL, dur_act_complete(NULL, ""));
 }
 
+/* One thing at a time: it takes one, or ends what it has. */
+typedef struct own_host {
+    world *w;
+    dur_act *act;
+} own_host;
+
+static uint64_t host_goes_on(void *data) {
+    own_host *host = data;
+    if (host->act != NULL) {
+        ends_it(host->act);
+        host->act = NULL;
+        return 0;
+    }
+    OK(host->w, dur_runtime_take(&host->act, host->w->runtime, NULL, &host->w->err));
+    return host->act != NULL ? 0 : UINT64_MAX;
+}
+
+static void a_host_that_waits_ends_what_it_has_taken(void **state) {
+    world *w = *state;
+    own_host host = { w, NULL };
+    STEPPED(w, .worker_concurrency = 2);
+    OK(w, dur_runtime_host(w->runtime, host_goes_on, &host, &w->err));
+    start(w, "Calls", "Host", "h");
+    expect(w, "h", "x done");
+    OK(w, dur_runtime_host(w->runtime, NULL, NULL, &w->err)); /* its data goes with this function */
+    assert_int_equal(dur_runtime_host(NULL, host_goes_on, &host, &w->err), DUR_EINVAL);
+}
+
 static void a_cancelled_taken_activity_is_told(void **state) {
     world *w = *state;
     STEPPED(w, .worker_concurrency = 2);
@@ -349,6 +377,7 @@ static const struct CMUnitTest tests[] = {
     TEST(another_thread_is_seen_on_the_descriptor),
     TEST(a_client_that_waits_does_the_steps),
     TEST(a_taken_activity_ends_on_any_thread),
+    TEST(a_host_that_waits_ends_what_it_has_taken),
     TEST(a_cancelled_taken_activity_is_told),
     TEST(what_was_not_taken_runs_elsewhere_after_a_stop),
     TEST(a_taken_activity_that_does_not_end_is_named_by_stop),

@@ -34,6 +34,22 @@ static dur_outcome doze(dur_act *act, const char *days) {
     return dur_act_complete(act, "woke");
 }
 
+/* Waits for another instance, which needs activities itself. */
+static dur_outcome delegate(dur_act *act, const char *name) {
+    char *output = NULL;
+    dur_client *client = dur_act_client(act);
+    if (dur_client_start(client, NULL, "Hello", name, .instance = "delegated") != DUR_OK ||
+        dur_client_result(&output, client, "delegated", DUR_SECONDS(5), NULL) != DUR_OK)
+        return dur_act_fail(act, "nobody answers");
+    dur_outcome outcome = dur_act_completef(act, "told: %s", output);
+    dur_free(output);
+    return outcome;
+}
+
+static dur_outcome boss(dur_ctx *ctx, const char *name) {
+    return dur_complete(ctx, dur_await(dur_activity(ctx, "Delegate", name)));
+}
+
 static dur_outcome hello(dur_ctx *ctx, const char *name) {
     return dur_complete(ctx, dur_await(dur_activity(ctx, "Greet", name)));
 }
@@ -110,6 +126,8 @@ static dur_outcome guids(dur_ctx *ctx, const char *input) {
 static const dur_handler handlers[] = {
     DUR_ACTIVITY("Greet", greet),
     DUR_ACTIVITY("Doze", doze),
+    DUR_ACTIVITY("Delegate", delegate),
+    DUR_ORCHESTRATION("Boss", "1.0.0", boss),
     DUR_ORCHESTRATION("Hello", "1.0.0", hello),
     DUR_ORCHESTRATION("Sleeper", "1.0.0", sleeper),
     DUR_ORCHESTRATION("Stubborn", "1.0.0", stubborn),
@@ -185,10 +203,29 @@ static void a_client_and_an_activity_that_wait_do_not_sleep(void **state) {
     assert_string_equal(output, "864000000");
     dur_free(output);
     assert_int_equal(dur_client_result(&output, dur_test_client(t), "nobody", DAY, &err), DUR_ENOTFOUND);
+    dur_test_mock(t, &err, "Slow", .delay_ms = DUR_SECONDS(20)); /* and activities go on */
+    dur_test_mock(t, &err, "Slower", .delay_ms = DUR_SECONDS(30));
+    uint64_t both_ms = dur_test_now_ms(t);
+    assert_ok(dur_test_start(t, &err, "Both", "x", .instance = "b"));
+    assert_ok(dur_client_result(&output, dur_test_client(t), "b", DAY, &err));
+    assert_string_equal(output, "both");
+    dur_free(output);
+    assert_true(dur_test_now_ms(t) - both_ms >= DUR_SECONDS(30) && dur_test_now_ms(t) - both_ms < DUR_SECONDS(31));
     uint64_t begin_ms = dur_test_now_ms(t);
     assert_ok(dur_test_start(t, &err, "Sleeper", "3", .instance = "s"));
     assert_ok(dur_test_run_to_end(t, "s", &err));
     assert_true(dur_test_now_ms(t) - begin_ms >= 3 * DAY && dur_test_now_ms(t) - begin_ms < 3 * DAY + 1000);
+    dur_test_free(t);
+}
+
+static void an_activity_that_waits_for_others_lets_them_go_on(void **state) {
+    (void)state;
+    dur_test *t = begin();
+    uint64_t begin_ms = dur_test_now_ms(t);
+    assert_ok(dur_test_start(t, &err, "Boss", "you", .instance = "b"));
+    assert_ok(dur_test_run_to_end(t, "b", &err));
+    assert_string_equal(dur_test_output(t, "b"), "told: hello you");
+    assert_true(dur_test_now_ms(t) - begin_ms < 1000);
     dur_test_free(t);
 }
 
@@ -267,14 +304,17 @@ typedef struct seen {
     char instance[64];
     int calls;
     dur_test *test;
-    int code;
+    int code, crash_code;
 } seen;
 
 static dur_outcome look(dur_act *act, const char *input, void *data) {
     seen *s = data;
     s->calls++;
     snprintf(s->instance, sizeof(s->instance), "%s", dur_act_instance_id(act));
-    if (s->test != NULL) s->code = dur_test_run_until_blocked(s->test, NULL);
+    if (s->test != NULL) {
+        s->code = dur_test_run_until_blocked(s->test, NULL);
+        s->crash_code = dur_test_crash(s->test, NULL);
+    }
     return dur_act_completef(act, "mock of %s", input);
 }
 
@@ -287,6 +327,7 @@ static void a_mock_can_be_a_function(void **state) {
     assert_ok(dur_test_run_to_end(t, "h", &err));
     assert_string_equal(dur_test_output(t, "h"), "mock of you");
     assert_string_equal(s.instance, "h");
+    assert_int_equal(s.crash_code, DUR_EDEADLK);
     assert_int_equal(s.code, DUR_EDEADLK); /* an activity does not run the test that runs it */
     dur_test_free(t);
 }
@@ -477,6 +518,7 @@ int main(void) {
         cmocka_unit_test(thirty_days_of_timers_take_no_time),
         cmocka_unit_test(time_passes_as_far_as_it_is_told),
         cmocka_unit_test(a_client_and_an_activity_that_wait_do_not_sleep),
+        cmocka_unit_test(an_activity_that_waits_for_others_lets_them_go_on),
         cmocka_unit_test(a_delayed_start_begins_when_it_is_due),
         cmocka_unit_test(an_activity_without_a_mock_runs_as_registered),
         cmocka_unit_test(a_mock_fails_so_often_and_then_completes),
