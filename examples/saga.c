@@ -1,26 +1,31 @@
 /*
  * saga.c: several steps that belong together.  The body is a branch; a failed await ends it, and what was done is
- * undone, last step first.
+ * undone, last step first.  What undoes a step is said before the step is taken, under a name that we choose: a cancel
+ * may come while a reservation is made, and nobody would know its name.
  */
 #include "host.h"
 
-static dur_outcome reserve(dur_act *act, const char *what) {
-    if (strcmp(what, "car") == 0) return dur_act_fail(act, "no car left");
-    return dur_act_completef(act, "%s#%llu", what, (unsigned long long)dur_act_id(act));
+static dur_outcome reserve(dur_act *act, const char *name) {
+    if (strncmp(name, "car", 3) == 0) return dur_act_fail(act, "no car left");
+    return dur_act_complete(act, name);
 }
 
-static dur_outcome release(dur_act *act, const char *reservation) {
-    printf("released %s\n", reservation);
+/* What was never reserved is released without harm. */
+static dur_outcome release(dur_act *act, const char *name) {
+    printf("released %s\n", name);
     return dur_act_complete(act, "");
 }
 
-static dur_outcome book_legs(dur_ctx *ctx, void *arg) {
-    dur_saga *saga = arg;
-    const char *flight = dur_await(dur_activity(ctx, "Reserve", "flight"));
-    dur_saga_undo(saga, "Release", flight);
-    const char *hotel = dur_await(dur_activity(ctx, "Reserve", "hotel"));
-    dur_saga_undo(saga, "Release", hotel);
-    const char *car = dur_await(dur_activity(ctx, "Reserve", "car"));
+static const char *reserve_leg(dur_ctx *ctx, dur_saga *saga, const char *what) {
+    const char *name = dur_format(ctx, "%s for %s", what, dur_instance_id(ctx));
+    dur_saga_undo(saga, "Release", name);
+    return dur_await(dur_activity(ctx, "Reserve", name));
+}
+
+static dur_outcome book_legs(dur_ctx *ctx, void *saga) {
+    const char *flight = reserve_leg(ctx, saga, "flight");
+    const char *hotel = reserve_leg(ctx, saga, "hotel");
+    const char *car = reserve_leg(ctx, saga, "car");
     return dur_completef(ctx, "%s, %s, %s", flight, hotel, car);
 }
 

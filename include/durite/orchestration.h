@@ -242,7 +242,8 @@ DUR_API void dur_saga_undo_ex(dur_saga *saga, const dur_activity_args *args);
 #define dur_saga_undo(saga, ...)                                                                                       \
     dur_saga_undo_ex((saga),                                                                                           \
                      &(dur_activity_args){ .size = sizeof(dur_activity_args), .site = DUR_SITE, .name = __VA_ARGS__ })
-/* Run what was registered, last first, one after another; waits.  Returns how many of them failed. */
+/* Run what was registered, last first, one after another; waits.  What a cancel gives up in the middle is run again.
+   Returns how many of them failed. */
 DUR_API size_t dur_saga_compensate(dur_saga *saga);
 
 /* ---- memory of this execution ------------------------------------------------------------------------------------ */

@@ -51,6 +51,16 @@ void dur_saga_undo_ex(dur_saga *saga, const dur_activity_args *args) {
     saga->last = step;
 }
 
+/* A cancel that comes while something is undone gives that up like all that is open.  What is scheduled afterwards
+   works, and there is only one such moment in an execution: so it is undone once more. */
+static bool undo_step(dur_ctx *ctx, const undo *step) {
+    bool cancelled = dur_cancel_reason(ctx) != NULL;
+    dur_code code = dur_try(dur_activity_ex(ctx, &step->args), NULL);
+    if (code == DUR_ECANCELLED && !cancelled && dur_cancel_reason(ctx) != NULL)
+        code = dur_try(dur_activity_ex(ctx, &step->args), NULL);
+    return code == DUR_OK;
+}
+
 size_t dur_saga_compensate(dur_saga *saga) {
     dur__exec *exec = dur__current();
     if (exec == NULL) return 0;
@@ -60,8 +70,7 @@ size_t dur_saga_compensate(dur_saga *saga) {
     while (saga->last != NULL) {
         undo *step = saga->last;
         saga->last = step->next;
-        dur_future *undone = dur_activity_ex(&exec->ctx, &step->args);
-        failed += dur_try(undone, NULL) != DUR_OK;
+        failed += !undo_step(&exec->ctx, step);
     }
     return failed;
 }
