@@ -8,6 +8,7 @@
 
 #define TOGETHER_MAX 8 /* of more runtimes on one thread the others are looked at by time */
 #define SLICE_US 10000 /* what the caller waits for may come without any of them */
+#define FAKE_SLICE_US UINT64_C(3600000000) /* in a fake world nobody else is there, and it costs nothing */
 
 static _Thread_local dur__link drivers;
 
@@ -31,7 +32,8 @@ bool dur__drives(void) {
 static void sleep_for_all(uint64_t most_us) {
     struct pollfd fds[TOGETHER_MAX * DUR__DRIVE_FDS];
     size_t count = 0;
-    if (most_us > SLICE_US && !dur__world_entered()) most_us = SLICE_US; /* in a fake world nobody else is there */
+    uint64_t slice_us = dur__world_entered() ? FAKE_SLICE_US : SLICE_US;
+    if (most_us > slice_us) most_us = slice_us;
     DUR__LIST_EACH(list(), at) {
         dur__driver *driver = DUR__CONTAINER(at, dur__driver, link);
         if (count + DUR__DRIVE_FDS > TOGETHER_MAX * DUR__DRIVE_FDS) break;
