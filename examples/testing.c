@@ -1,7 +1,7 @@
 /*
- * testing.c: how an orchestration of one's own is tested.  An order is charged, waits a day for its payment, reminds
- * once and gives up after a month; the tests take no time, break the bank, kill the node, and look for what nobody
- * thought of.
+ * testing.c: how an orchestration of one's own is tested.  An order reserves an item, waits a day for its payment,
+ * reminds once and gives up after a month; the tests take no time, break the warehouse, kill the node, and look for what
+ * nobody thought of.
  */
 #include <durite/durite.h>
 #include <durite/testing.h>
@@ -36,9 +36,11 @@ static dur_outcome sell(dur_ctx *ctx, void *arg) {
 /* However selling goes wrong, by a cancel in the middle of the reservation too: what may be reserved is released. */
 static dur_outcome order(dur_ctx *ctx, const char *item) {
     const char *result;
+    dur_saga *saga = dur_saga_begin(ctx);
+    dur_saga_undo(saga, "Release", item, .retry = DUR_RETRY(.attempts_max = 100));
     dur_future *sold = dur_spawn(ctx, sell, dur_strdup(ctx, item));
     if (dur_try(sold, &result) == DUR_OK) return dur_complete(ctx, result);
-    dur_await(dur_activity(ctx, "Release", item, .retry = DUR_RETRY(.attempts_max = 100)));
+    dur_saga_compensate(saga);
     return dur_fail(ctx, dur_reason(sold));
 }
 
