@@ -152,7 +152,7 @@ static void whatever_happens_nothing_stays_reserved(void) {
     const dur_runtime_options *patient = DUR_RUNTIME(.cancel_grace_ms = DUR_HOURS(24 * 365));
     MUST(dur_test_explore(NULL,
                           DUR_EXPLORE(.handlers = handlers, .scenario = a_customer_orders_and_pays,
-                                      .invariant = what_is_not_sold_is_released, .data = &house, .runs = 1000,
+                                      .invariant = what_is_not_sold_is_released, .data = &house, .runs = 500,
                                       .crashes = true, .reorder = true, .duplicates = true, .late_messages = true,
                                       .cancels = true, .clock_jumps = true, .runtime = patient),
                           &err) == DUR_OK);

@@ -198,9 +198,9 @@ static void a_client_and_an_activity_that_wait_do_not_sleep(void **state) {
     (void)state;
     dur_test *t = begin();
     char *output = NULL;
-    assert_ok(dur_test_start(t, &err, "Hourly", "10", .instance = "h"));
+    assert_ok(dur_test_start(t, &err, "Hourly", "2", .instance = "h"));
     assert_ok(dur_client_result(&output, dur_test_client(t), "h", 30 * DAY, &err));
-    assert_string_equal(output, "864000000");
+    assert_string_equal(output, "172800000");
     dur_free(output);
     assert_int_equal(dur_client_result(&output, dur_test_client(t), "nobody", DAY, &err), DUR_ENOTFOUND);
     dur_test_mock(t, &err, "Slow", .delay_ms = DUR_SECONDS(20)); /* and activities go on */

@@ -14,6 +14,13 @@
 
 #include <cmocka.h>
 
+/* Runs in which nothing is found; a sanitizer makes each of them slow. */
+#ifdef SANITIZED
+#define HOLD_RUNS 40
+#else
+#define HOLD_RUNS 300
+#endif
+
 static dur_error err;
 
 /* What the world outside looks like after a run. */
@@ -206,7 +213,7 @@ static void a_charge_that_is_not_idempotent(void **state) {
     assert_non_null(strstr(dies, "activity Charge(\"42\") of p runs"));
     assert_null(strstr(dies + 2, "**"));
     dur_free(story);
-    must_hold(DUR_EXPLORE(.handlers = careful, .scenario = somebody_pays, .invariant = charged_once, .runs = 300,
+    must_hold(DUR_EXPLORE(.handlers = careful, .scenario = somebody_pays, .invariant = charged_once, .runs = HOLD_RUNS,
                           .crashes = true, .reorder = true, .duplicates = true, .clock_jumps = true));
 }
 
@@ -233,7 +240,7 @@ static void an_event_that_comes_before_its_wait(void **state) {
                                         .reorder = true, .late_messages = true),
                             "o has not ended and waits for: event Paid");
     dur_free(story);
-    must_hold(DUR_EXPLORE(.handlers = handlers, .scenario = order_by_name, .data = "WaitsFirst", .runs = 300,
+    must_hold(DUR_EXPLORE(.handlers = handlers, .scenario = order_by_name, .data = "WaitsFirst", .runs = HOLD_RUNS,
                           .crashes = true, .reorder = true, .late_messages = true, .duplicates = true));
 }
 
@@ -260,7 +267,7 @@ static void a_compensation_that_is_missing(void **state) {
     assert_non_null(strstr(story, "** somebody cancels s"));
     assert_null(strstr(story, "** the node dies"));
     dur_free(story);
-    must_hold(DUR_EXPLORE(.handlers = handlers, .scenario = sale_by_name, .data = "SellsWithCare", .runs = 300,
+    must_hold(DUR_EXPLORE(.handlers = handlers, .scenario = sale_by_name, .data = "SellsWithCare", .runs = HOLD_RUNS,
                           .invariant = shipped_or_refunded, .cancels = true, .reorder = true, .crashes = true));
 }
 
@@ -288,7 +295,7 @@ static void letters_that_come_twice(void **state) {
                                    .duplicates = true),
                        "4 letters"));
     must_hold(DUR_EXPLORE(.handlers = handlers, .scenario = three_letters, .invariant = three_are_counted, .data = &now,
-                          .runs = 300, .duplicates = true, .crashes = true, .reorder = true));
+                          .runs = HOLD_RUNS, .duplicates = true, .crashes = true, .reorder = true));
 }
 
 /* ---- orders ---- */
