@@ -134,7 +134,7 @@ static void ruler_step(probe *p, const char *instance, unsigned long long event)
     run(p, p->put);
 }
 
-/* The events as the engine writes them, and the work item as it hands it out. */
+/* The events as the engine writes them. */
 static size_t own_event(char out[320], sqlite3_int64 key, unsigned long long event, bool completed) {
     return (size_t)snprintf(out, 320,
                             "{\"event_id\":%llu,\"source_event_id\":%llu,\"instance_id\":\"o-%lld\",\"execution_id\":1,"
@@ -144,18 +144,9 @@ static size_t own_event(char out[320], sqlite3_int64 key, unsigned long long eve
                                       : "\"ActivityScheduled\",\"name\":\"Noop\",\"input\":\"\"");
 }
 
+/* What a step is in the library's own tables: its activity is local, so two events are all. */
 static void own_step(probe *p, sqlite3_int64 key, unsigned long long event) {
-    char text[320], before[48], token[48];
-    sqlite3_int64 seq = 5803021311000 + key * 16 + (sqlite3_int64)event;
-    snprintf(before, sizeof(before), "e47a47a421d0fd19-%llx", (unsigned long long)(seq - 2));
-    snprintf(token, sizeof(token), "e47a47a421d0fd19-%llx", (unsigned long long)seq);
-    sqlite3_bind_int64(p->take, 1, key);
-    sqlite3_bind_int64(p->take, 2, 1);
-    sqlite3_bind_int64(p->take, 3, (sqlite3_int64)(event - 1));
-    sqlite3_bind_int64(p->take, 4, seq - 2);
-    sqlite3_bind_text(p->take, 5, before, -1, SQLITE_STATIC);
-    sqlite3_bind_int64(p->take, 6, 1);
-    run(p, p->take);
+    char text[320];
     for (unsigned i = 0; i < 2; i++) {
         size_t size = own_event(text, key, event + i, i == 0);
         sqlite3_bind_int64(p->event, 1, key);
@@ -163,21 +154,9 @@ static void own_step(probe *p, sqlite3_int64 key, unsigned long long event) {
         sqlite3_bind_int64(p->event, 3, (sqlite3_int64)(event + i));
         sqlite3_bind_int64(p->event, 4, 1700000000000);
         sqlite3_bind_text(p->event, 5, text, (int)size, SQLITE_STATIC);
+        sqlite3_bind_int64(p->event, 6, i);
         run(p, p->event);
     }
-    snprintf(text, sizeof(text),
-             "{\"ActivityExecute\":{\"instance\":\"o-%lld\",\"execution_id\":1,\"id\":%llu,\"name\":\"Noop\","
-             "\"input\":\"\",\"orchestration_name\":\"Steps\",\"orchestration_version\":\"1.0.0\"}}",
-             17179869184 + (long long)key, event + 1);
-    sqlite3_bind_int64(p->put, 1, key);
-    sqlite3_bind_int64(p->put, 2, 1);
-    sqlite3_bind_int64(p->put, 3, (sqlite3_int64)(event + 1));
-    sqlite3_bind_int64(p->put, 4, seq);
-    sqlite3_bind_text(p->put, 5, token, -1, SQLITE_STATIC);
-    sqlite3_bind_text(p->put, 6, "durite-32698a579b08f1f9e8912571", -1, SQLITE_STATIC);
-    sqlite3_bind_int64(p->put, 7, 1);
-    sqlite3_bind_text(p->put, 10, text, -1, SQLITE_STATIC);
-    run(p, p->put);
 }
 
 static void ruler_prepare(probe *p) {
@@ -193,8 +172,6 @@ static void ruler_prepare(probe *p) {
 
 static void own_prepare(probe *p) {
     prepare(p, &p->event, own_sql[OWN_EVENT_ADD]);
-    prepare(p, &p->take, own_sql[OWN_WORK_CONSUME]);
-    prepare(p, &p->put, own_sql[OWN_WORK_ADD]);
 }
 
 enum { STEPS_PER_INSTANCE = 5 };

@@ -130,7 +130,7 @@ static void start(dur_provider *store, flight *f, unsigned long number, const ch
 
 static unsigned long number_next = IN_FLIGHT;
 
-/* The turn of a flight: two events; the work of the last turn goes, the next one's comes, locked for us. */
+/* The turn of a flight: two events; the work of the last turn goes, the next one's comes, for us alone. */
 static void turn_fill(flight *f, dur_turn_commit *turn, const char *text, const char *owner) {
     dur_text json = { text, strlen(text) };
     memset(turn, 0, sizeof *turn);
@@ -154,7 +154,7 @@ static void turn_fill(flight *f, dur_turn_commit *turn, const char *text, const 
         turn->consumed_count = 1;
         turn->metadata.orchestration_name = "Order";
         turn->metadata.orchestration_version = "1.0.0";
-    } else {
+    } else if (f->row_id != 0) {
         f->claim = (dur_worker_claim){ .ref = { f->id, 1, f->last, f->row_id }, .lock_token = f->eager };
         turn->worker_consumed = &f->claim;
         turn->worker_consumed_count = 1;
@@ -180,7 +180,9 @@ static void turn_fill(flight *f, dur_turn_commit *turn, const char *text, const 
                                             .execution_id = 1,
                                             .activity_id = f->last + 2,
                                             .json = json },
-                               .lock_token = kept };
+                               .lock_token = kept,
+                               .may_be_local = true };
+    turn->open = 1;
     turn->worker_items = &f->work;
     turn->worker_item_count = 1;
 }

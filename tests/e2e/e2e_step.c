@@ -344,6 +344,8 @@ static void mistakes_are_told(void **state) {
     assert_int_equal(dur_runtime_run_until_idle(NULL, 0, &w->err), DUR_EINVAL);
     assert_int_equal(dur_runtime_fd(NULL), -1);
     assert_int_equal(dur_runtime_next_ms(NULL), DUR_HOURS(1));
+    assert_true(dur_runtime_due_ms(NULL) == UINT64_MAX);
+    assert_int_equal(dur_runtime_host(NULL, NULL, NULL, &w->err), DUR_EINVAL);
     assert_null(dur_act_input(NULL));
     assert_false(dur_act_beat(NULL));
     assert_int_equal(dur_runtime_take(&act, NULL, NULL, &w->err), DUR_EINVAL);

@@ -725,8 +725,8 @@ static const struct {
       " dur_registry_add dur_registry_has dur_registry_merge dur_registry_name dur_registry_new"
       " dur_registry_policy dur_registry_resolve" },
     { "tests/e2e/e2e_step.c",
-      " dur_act_beat dur_act_end dur_act_input dur_runtime_fd dur_runtime_next_ms dur_runtime_run_until_idle"
-      " dur_runtime_step dur_runtime_take" },
+      " dur_act_beat dur_act_end dur_act_input dur_runtime_due_ms dur_runtime_fd dur_runtime_host dur_runtime_next_ms"
+      " dur_runtime_run_until_idle dur_runtime_step dur_runtime_take" },
     { "tests/unit/test_goldens.c", " dur_replay_history dur_replay_histories" },
     { "tests/unit/test_log.c", " dur_log_json dur_log_text" },
     { "tests/unit/test_observed.c", " dur_observe dur_observe_snapshot" },
@@ -743,7 +743,7 @@ static const struct {
 static const char cannot_go_wrong[] =
     " dur_arena_alloc dur_arena_bytes dur_arena_format dur_arena_new dur_arena_reset dur_arena_vformat"
     " dur_arena_zalloc dur_assert_failed dur_assert_hook dur_at_fork_child dur_at_fork_remove"
-    " dur_crash_report_install dur_fake_world_advance dur_fake_world_get"
+    " dur_crash_report_install dur_fake_world_advance dur_fake_world_enter dur_fake_world_get"
     " dur_fake_world_jump dur_fake_world_new dur_process_serial dur_version dur_waker_fd dur_waker_new dur_waker_sleep"
     " dur_waker_sleep_begin dur_waker_sleep_end dur_waker_wake dur_world_real";
 
