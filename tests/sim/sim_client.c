@@ -40,21 +40,27 @@ static uint32_t script_length(const sim_client *self) {
 }
 
 #define PAUSE_MAX_MS 2500
+#define WAVE_MS 4000 /* a crowd does a few things at once, and waits for the next such moment */
+#define WAVE_STEPS 3
+
+static uint64_t draw_pause(const sim_client *self, uint32_t step, uint64_t now, sim_rng *rng) {
+    if (sim_crowd(self->run)) return (step + 1) % WAVE_STEPS == 0 ? WAVE_MS - now % WAVE_MS : 0;
+    if (sim_chance(rng, 50)) return 0;
+    return sim_below(rng, sim_chance(rng, 80) ? 100 : PAUSE_MAX_MS);
+}
 
 sim_rest sim_client_step(sim_client *self) {
     sim_ledger *book = sim_book();
     uint64_t now = sim_now_ms();
     uint32_t count = script_length(self);
     /* More than any pause: the clock has gone back meanwhile. */
-    if (self->wake_ms > now && self->wake_ms - now <= PAUSE_MAX_MS)
+    if (self->wake_ms > now && self->wake_ms - now <= WAVE_MS)
         return (sim_rest){ .want = SIM_SLEEP, .ms = self->wake_ms - now, .fd = -1 };
     uint32_t step = atomic_load(&book->next[self->number]);
     if (step >= count) return (sim_rest){ .want = SIM_DONE, .fd = -1 };
     atomic_store(&book->next[self->number], step + 1);
     sim_rng rng = sim_stream(self->run->seed, "step", self->number * 1000 + step);
-    uint64_t pause = sim_chance(&rng, 50)   ? 0
-                     : sim_chance(&rng, 80) ? sim_below(&rng, 100)
-                                            : sim_below(&rng, PAUSE_MAX_MS);
+    uint64_t pause = draw_pause(self, step, now, &rng);
     self->wake_ms = now + pause;
     if (self->admin)
         sim_admin_do(self, &rng);
@@ -84,11 +90,15 @@ static bool pick_started(char *out, size_t size, sim_rng *rng) {
 }
 
 void sim_pick_id(char *out, size_t size, sim_rng *rng) {
-    if (sim_chance(rng, 70) && pick_started(out, size, rng)) return;
+    if (!sim_crowd(sim_run_of()) && sim_chance(rng, 70) && pick_started(out, size, rng)) return;
     sim_pick_any(out, size, rng);
 }
 
 void sim_pick_any(char *out, size_t size, sim_rng *rng) {
+    if (sim_crowd(sim_run_of()) && sim_chance(rng, 85)) {
+        snprintf(out, size, "r%u", (unsigned)(sim_now_ms() / WAVE_MS % SIM_ROOTS));
+        return;
+    }
     bool shared = sim_chance(rng, 15);
     snprintf(out, size, "%c%u", shared ? 's' : 'r', (unsigned)sim_below(rng, shared ? SIM_SHARED : SIM_ROOTS));
 }
@@ -103,7 +113,10 @@ static void prepare_start(sim_call *call, sim_rng *rng) {
     sim_copy(call->version, sizeof(call->version), versions[sim_below(rng, 5)]);
     call->policy = (uint8_t)sim_below(rng, 3);
     call->delay_ms = sim_chance(rng, DELAYED) ? sim_between(rng, 1, 2000) : 0;
-    sim_program_make(call->text, SIM_PROGRAM_MAX, rng, 2);
+    if (sim_crowd(sim_run_of()) && sim_chance(rng, 70))
+        sim_program_make_for_crowd(call->text, SIM_PROGRAM_MAX, rng);
+    else
+        sim_program_make(call->text, SIM_PROGRAM_MAX, rng, 2);
 }
 
 static void start(sim_client *self, sim_call *call) {
@@ -324,7 +337,7 @@ static void do_runs(sim_client *self, sim_rng *rng) {
 }
 
 void sim_client_do(sim_client *self, sim_rng *rng) {
-    uint64_t choice = sim_below(rng, 100);
+    uint64_t choice = sim_below(rng, sim_crowd(self->run) ? 75 : 100);
     if (choice < 26)
         do_start(self, rng);
     else if (choice < 34)

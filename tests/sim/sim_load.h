@@ -28,6 +28,8 @@ typedef struct sim_op {
 bool sim_op_read(const char *program, size_t size, size_t *next, sim_op *out);
 /* A program, by the stream.  depth: how often children may have children. */
 void sim_program_make(char *out, size_t size, sim_rng *rng, unsigned depth);
+/* One for a crowd: it reads queues, and waits long enough that nobody is saved by a deadline. */
+void sim_program_make_for_crowd(char *out, size_t size, sim_rng *rng);
 /* What all its operations together compute. */
 uint64_t sim_program_fold(const char *program, size_t size);
 /* Does it end by a planned failure? */
@@ -80,10 +82,12 @@ typedef struct sim_node_plan {
 
 typedef struct sim_world {
     size_t nodes, clients, admins;
+    bool crowd; /* all do something with the same one or two ids, without a pause: races, not scenery */
     sim_node_plan node[5];
 } sim_world;
 
 void sim_world_make(sim_world *out, const sim_run *run);
+bool sim_crowd(const sim_run *run);
 
 /* ---- actors ------------------------------------------------------------------------------------------------------ */
 

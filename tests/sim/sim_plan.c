@@ -30,6 +30,13 @@ static void node_make(sim_node_plan *node, const sim_run *run, uint64_t number) 
         node->handlers &= ~(unsigned)(SIM_H_FLOW1 | SIM_H_FLOW2 | SIM_H_LEAF);
 }
 
+#define CROWDS 20 /* percent of the runs */
+
+bool sim_crowd(const sim_run *run) {
+    sim_rng rng = sim_stream(run->seed, "crowd", 0);
+    return sim_chance(&rng, CROWDS);
+}
+
 void sim_world_make(sim_world *out, const sim_run *run) {
     sim_rng rng = sim_stream(run->seed, "world", 0);
     memset(out, 0, sizeof(*out));
@@ -37,6 +44,11 @@ void sim_world_make(sim_world *out, const sim_run *run) {
     out->clients = (size_t)sim_between(&rng, 1, 3);
     out->admins = (size_t)sim_below(&rng, 3);
     unsigned served = 0;
+    out->crowd = sim_crowd(run);
+    if (out->crowd) {
+        out->nodes = (size_t)sim_between(&rng, 1, 2);
+        out->clients = (size_t)sim_between(&rng, 2, 4);
+    }
     for (size_t i = 0; i < out->nodes; i++) {
         node_make(&out->node[i], run, i);
         served |= out->node[i].handlers;

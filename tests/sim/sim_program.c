@@ -263,3 +263,21 @@ void sim_program_make(char *out, size_t size, sim_rng *rng, unsigned depth) {
     make_body(&self, depth > 0 ? top_ops : leaf_ops, (unsigned)sim_between(rng, 1, 7), depth);
     if (sim_chance(rng, 8)) put(&self, "f;");
 }
+
+void sim_program_make_for_crowd(char *out, size_t size, sim_rng *rng) {
+    static const char ops[] = "qqqqqaawwnH";
+    maker self = { .out = out, .size = size, .rng = rng };
+    uint64_t count = sim_between(rng, 1, 4);
+    out[0] = '\0';
+    for (uint64_t i = 0; i < count; i++) {
+        char kind = ops[sim_below(rng, sizeof(ops) - 1)], text[64];
+        if (kind != 'q') {
+            make_op(&self, kind, 0);
+            continue;
+        }
+        uint32_t queue = draw(&self, 0, SIM_QUEUES - 1);
+        uint32_t messages = draw(&self, 1, 4);
+        snprintf(text, sizeof(text), "q%u:%u:%u:%u;", queue, messages, draw(&self, 3000, 9000), draw(&self, 0, 2));
+        put(&self, text);
+    }
+}

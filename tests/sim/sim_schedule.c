@@ -11,9 +11,10 @@
 
 #define DECISIONS_MAX 20000         /* with faults */
 #define FINALE_DECISIONS_MAX 200000 /* without */
+#define LAST_LOOK_DECISIONS_MAX 3000
 #define FINALE_NS (900u * 1000000000ull)
 #define MS 1000000u
-#define LOOKS_MAX 8
+#define LOOKS_MAX 16
 #define FOUND_OUT_NS (3000u * 1000000ull) /* a node that has died: what it holds is counted nowhere */
 #define JUMP_HEARD_NS (3000u * 1000000ull)
 #define JUMPED_MS_MAX 180000
@@ -381,7 +382,7 @@ static bool pass_time(schedule *self, const sim_decision *told, sim_decision *ma
         return false;
     }
     bool worth = self->looks < LOOKS_MAX && self->all->mono_ns >= self->look_ns && next > self->all->mono_ns + 20 * MS;
-    if (worth && is_quiet(self) && sim_chance(&self->rng, 30) && !look(self)) return false;
+    if (worth && is_quiet(self) && sim_chance(&self->rng, 50) && !look(self)) return false;
     if (next > self->all->mono_ns) self->all->mono_ns = next;
     made->number = self->all->mono_ns - self->all->begin_ns;
     return true;
@@ -488,10 +489,19 @@ static bool stop_all(schedule *self) {
     return false;
 }
 
+/* The finale stops every node, and what they give back is looked at again: what was forgotten shows before that. */
+static bool look_before_finale(schedule *self) {
+    for (size_t n = 0; n < LAST_LOOK_DECISIONS_MAX; n++) {
+        if (self->all->mono_ns >= self->look_ns && is_quiet(self)) return look(self);
+        if (!decide(self)) return false;
+    }
+    return true;
+}
+
 static bool play(schedule *self) {
     for (size_t n = 0; n < DECISIONS_MAX && !clients_finished(self); n++)
         if (!decide(self)) return false;
-    if (!run_finale(self)) return false;
+    if (!look_before_finale(self) || !run_finale(self)) return false;
     bool ignored = false;
     return look(self) && stop_all(self) && sim_judge_run(self->run, SIM_JUDGE_END, &ignored);
 }
