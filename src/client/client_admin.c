@@ -197,7 +197,9 @@ static void tree_grow(tree *self) {
 }
 
 dur_meant dur__client_meant(const dur_instance_row *row) {
-    return row->start_pending ? (dur_meant){ .start_id = row->pending_start_id } : (dur_meant){ .birth = row->birth };
+    dur_meant meant = { .birth = row->start_pending ? 0 : row->birth };
+    if (row->start_pending) meant.start_id = row->pending_start_id;
+    return meant;
 }
 
 static void tree_add(tree *self, const dur_instance_row *row) {
