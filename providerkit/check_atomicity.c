@@ -71,6 +71,8 @@ static void lock_released_only_on_successful_ack(kit *t) {
 static void ack_once(kit_thread *self) {
     const dur_turn_commit *model = self->data;
     dur_turn_commit mine = *model;
+    dur_turn_work work = model->worker_items[0]; /* answers stand in it */
+    mine.worker_items = &work;
     self->code = dur_store_ack_orchestration_item(self->t->p, &mine, &self->err);
 }
 
