@@ -47,9 +47,12 @@ DUR_API uint32_t dur_act_delivery(const dur_act *act);
    another key: a bank that is asked under it may charge twice (docs/guide/activities.md shows a key that stays). */
 DUR_API const char *dur_act_key(const dur_act *act);
 
-/* ---- cancellation: the orchestration gave up; the result will be ignored ---- */
+/* ---- cancellation: the orchestration gave up, or this runtime stops; the result will be ignored ----
+   After a stop (its grace is over) another node, or the next runtime here, runs the activity again: return soon,
+   however you like.  What an activity returns that has not asked counts as ever. */
 DUR_API bool dur_act_cancelled(const dur_act *act);
-/* A descriptor that becomes readable at that moment, for poll(); -1 when none is to be had.  Not yours to close. */
+/* A descriptor that becomes readable at that moment, for poll(); -1 when none is to be had.  Not yours to close.
+   Whoever has it counts as one that has asked. */
 DUR_API int dur_act_cancel_fd(dur_act *act);
 /* Sleep for ms, or until cancelled: true when cancelled.  Inside dur_runtime_step the node goes on meanwhile; an
    activity that begins then ends before this one goes on. */

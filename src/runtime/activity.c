@@ -129,7 +129,9 @@ const char *dur_act_key(const dur_act *act) {
 /* ---- cancellation ---- */
 
 bool dur_act_cancelled(const dur_act *act) {
-    return act != NULL && atomic_load(&act->task->cancelled);
+    if (act == NULL || !atomic_load(&act->task->cancelled)) return false;
+    atomic_store(&act->task->told, true);
+    return true;
 }
 bool dur_act_beat(dur_act *act) {
     if (act == NULL) return false;
@@ -137,7 +139,9 @@ bool dur_act_beat(dur_act *act) {
     return dur_act_cancelled(act);
 }
 int dur_act_cancel_fd(dur_act *act) {
-    return act != NULL ? dur__cancel_fd(act->task) : -1;
+    if (act == NULL) return -1;
+    atomic_store(&act->task->told, true); /* whoever has the descriptor may learn of it without another call */
+    return dur__cancel_fd(act->task);
 }
 
 bool dur_act_sleep(dur_act *act, uint64_t ms) {
@@ -253,6 +257,7 @@ void dur__activity_ended(dur__task *task, const dur_outcome *given) {
 
 void dur__activity_run(dur__task *task) {
     if (atomic_load(&task->cancelled)) {
+        atomic_store(&task->told, true);
         fail_with(task, true, "cancelled before it started");
     } else if (task->handler == NULL) {
         dur__syscall_run(task);

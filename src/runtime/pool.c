@@ -85,6 +85,7 @@ dur__task *dur__pool_task(dur__loop *loop) {
     atomic_init(&task->holders, 1);
     atomic_init(&task->state, DUR__TASK_IDLE);
     atomic_init(&task->cancelled, false);
+    atomic_init(&task->told, false);
     atomic_init(&task->local, false);
     return task;
 }

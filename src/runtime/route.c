@@ -15,10 +15,24 @@ static void ack(dur__loop *loop, dur__task *task, bool bare) {
     dur__list_push(&loop->acks, &task->link);
 }
 
+static void give_up(dur__loop *loop, dur__task *task, uint64_t delay_ms, bool ignore_attempt, const char *reason);
+
 /* Deleted and started again under its id, an instance asks for the same activities: each gets the ends of its own.
    Where an item does not say whose it is (an older one, or another program's) the store decides, by the row. */
 static bool asked_for(const dur__inst *inst, const dur__task *task) {
     return inst->execution_id == task->ref.execution_id && inst->birth == task->item.birth;
+}
+
+/* It was told to return because this runtime stops: what it said then is no answer.  One with a row is given back at
+   once; one without stays with its instance, whose lease goes soon, and gets its row then (local.c). */
+static void not_answered(dur__loop *loop, dur__task *task) {
+    dur__gate_release(&task->alone);
+    if (atomic_load(&task->local)) {
+        dur__task_leave(task);
+        return;
+    }
+    dur__inst_detach(task);
+    give_up(loop, task, 0, true, NULL);
 }
 
 void dur__route_completion(dur__loop *loop, dur__task *task) {
@@ -35,6 +49,10 @@ void dur__route_completion(dur__loop *loop, dur__task *task) {
     }
     if (task->row_gone || task->epoch != loop->epoch) {
         dur__pool_task_back(loop, task);
+        return;
+    }
+    if (task->unanswered) {
+        not_answered(loop, task);
         return;
     }
     if (atomic_load(&task->local)) {

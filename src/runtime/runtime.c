@@ -216,7 +216,11 @@ static bool wait_drained(dur_runtime *runtime, uint64_t until_us, bool activitie
 static void cancel_running(dur_runtime *runtime) {
     dur__mutex_lock(&runtime->work.mutex);
     runtime->work.closed = true;
-    DUR__LIST_EACH(&runtime->work.running, at) dur__cancel_locked(DUR__CONTAINER(at, dur__task, link));
+    DUR__LIST_EACH(&runtime->work.running, at) {
+        dur__task *task = DUR__CONTAINER(at, dur__task, link);
+        task->stopped = !atomic_load(&task->cancelled);
+        dur__cancel_locked(task);
+    }
     dur__mutex_unlock(&runtime->work.mutex);
 }
 

@@ -83,6 +83,9 @@ struct dur__task {
     const dur__handler *handler; /* NULL: built in */
     atomic_int state;
     atomic_bool cancelled;
+    atomic_bool told; /* it has asked, and knows that it is cancelled */
+    bool stopped;     /* under work.mutex: cancelled by a stop alone, and wanted as ever */
+    bool unanswered;  /* stopped and told: what it returned then says nothing, and another node runs it again */
     uint64_t queued_at_us, started_at_us, cancelled_at_us; /* monotonic */
     int cancel_fd;                                         /* -1: none yet; under work.mutex */
     struct dur_act *act;                                   /* taken by the host: what it has in hand, and … */

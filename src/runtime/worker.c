@@ -117,6 +117,7 @@ bool dur__worker_finish(dur__worker *worker, dur__task *task) {
     bool abandoned = atomic_load(&task->state) == DUR__TASK_ABANDONED;
     if (!abandoned) {
         atomic_store(&task->state, DUR__TASK_DONE);
+        task->unanswered = task->stopped && atomic_load(&task->told);
         dur__work_finished(runtime, task);
         worker->task = NULL;
     }

@@ -263,7 +263,60 @@ static void fault_h88_a_full_disk_is_said_once_and_counted(void **state) {
     if (said > most) fail_msg("%u lines where %u are enough", said, most);
 }
 
+/* ---- H128: a stop is no answer of an activity ---- */
+
+static atomic_uint begun;
+static atomic_bool patient; /* nobody stops us any more */
+
+/* As the guide says: it looks whether it is cancelled, and returns. */
+static dur_outcome obeys(dur_act *act, const char *input) {
+    atomic_fetch_add(&begun, 1);
+    if (!atomic_load(&patient) && dur_act_sleep(act, AN_HOUR)) return dur_act_fail_final(act, "I was cancelled");
+    return dur_act_complete(act, input);
+}
+
+static dur_outcome waits_for(dur_ctx *ctx, const char *session) {
+    return dur_complete(ctx, dur_await(dur_activity(ctx, "Obeys", "mine", .session = *session ? session : NULL)));
+}
+
+static const dur_handler obedient[] = {
+    DUR_ACTIVITY("Obeys", obeys),
+    DUR_ORCHESTRATION("WaitsFor", "1.0.0", waits_for),
+    DUR_HANDLERS_END,
+};
+
+static void stop_in_the_middle(world *w, const char *session, bool evicts) {
+    atomic_store(&begun, 0);
+    atomic_store(&patient, false);
+    RUN(w, obedient, .evict_every_turn = evicts, .worker_concurrency = 4);
+    start(w, "WaitsFor", session, "a");
+    start(w, "WaitsFor", session, "b");
+    for (uint64_t end_ms = now_ms() + patience_ms(); atomic_load(&begun) < (*session ? 1 : 2); pause_ms(1))
+        if (now_ms() > end_ms) fail_msg("the activities do not begin");
+    OK(w, dur_runtime_stop(w->runtime, 0, &w->err));
+    w->runtime = NULL;
+    atomic_store(&patient, true);
+    RUN(w, obedient);
+    expect(w, "a", "mine");
+    expect(w, "b", "mine");
+}
+
+static void fault_h128_a_stop_is_no_answer_of_an_activity(void **state) {
+    stop_in_the_middle(*state, "", false);
+}
+
+static void fault_h128_nor_of_one_whose_instance_is_evicted(void **state) {
+    stop_in_the_middle(*state, "", true);
+}
+
+static void fault_h128_nor_of_one_in_a_session(void **state) {
+    stop_in_the_middle(*state, "s", false);
+}
+
 static const struct CMUnitTest tests[] = {
+    TEST(fault_h128_a_stop_is_no_answer_of_an_activity),
+    TEST(fault_h128_nor_of_one_whose_instance_is_evicted),
+    TEST(fault_h128_nor_of_one_in_a_session),
     TEST(fault_h48_work_that_cannot_be_kept_is_given_back_until_that_succeeds),
     TEST(fault_h48_a_goodbye_is_said_until_it_is_heard),
     TEST(fault_h22_a_dead_nodes_session_is_free_with_it),
