@@ -161,6 +161,9 @@ static int open_all(dur_test *t, dur_error *err) {
     const dur_world *world = dur_fake_world_get(t->world);
     int code = dur_open_ex(&t->store, "memory:", DUR_OPEN_OPTIONS(.world = world), err);
     if (code == DUR_OK) code = dur_client_new(&t->client, t->store, err);
+    t->waker = dur_waker_new(); /* nobody sleeps on it */
+    if (code == DUR_OK)
+        code = dur_store_lane_open(t->store, &(dur_lane_options){ .waker = t->waker, .stepped = true }, &t->lane, err);
     for (const dur_handler *h = t->options.handlers; code == DUR_OK && h->kind != DUR_HANDLER_END; h++) {
         t->handler_count++;
         if (h->kind == DUR_HANDLER_ACTIVITY && h->name != NULL) dur__test_activity(t, h->name)->registered = h->activity;
@@ -195,6 +198,8 @@ void dur_test_free(dur_test *t) {
     if (t == NULL) return;
     dur__test_enter(t);
     stop_node(t);
+    dur_store_lane_close(t->lane);
+    dur_waker_free(t->waker);
     dur_client_free(t->client);
     dur_provider_close(t->store);
     for (dur__mocked *a = t->activities; a != NULL; a = a->next)

@@ -70,6 +70,8 @@ struct dur_test {
     dur_fake_world *world;
     dur_provider *store;
     dur_client *client;
+    dur_waker *waker;
+    dur_lane *lane; /* asks the store when something falls due, and takes nothing */
     dur_runtime *runtime; /* NULL: it could not be started; the next run tries again */
     dur_handler *handlers;
     size_t handler_count;

@@ -9,6 +9,7 @@
 #define MOVES_MAX 1000000u
 #define SLICE_MS 10u /* of a node that goes on and on */
 #define SLICE_MOVES 20000u
+#define RUNTIME_DUE_MAX_MS 3600000u /* what dur_runtime_due_ms says at most */
 
 typedef enum move_kind { MOVE_NONE, MOVE_NODE, MOVE_END, MOVE_RUN, MOVE_LETTER, MOVE_TIME } move_kind;
 
@@ -96,8 +97,22 @@ bool dur__test_move(dur_test *t, dur_error *err) {
 
 /* ---- time ---- */
 
-uint64_t dur__test_due_ms(dur_test *t) {
+/* A runtime says an hour at most.  Whoever goes from hour to hour through a wait of a year meets thousands of moments in
+   which nothing happens: the store knows the next in which something may. */
+static uint64_t node_due_ms(dur_test *t) {
     uint64_t due_ms = t->runtime != NULL ? dur_runtime_due_ms(t->runtime) : UINT64_MAX;
+    if (due_ms == UINT64_MAX || due_ms < RUNTIME_DUE_MAX_MS - 1000) return due_ms;
+    dur_round round = { .next_due_ms = DUR_NEVER };
+    dur_arena *arena = dur_arena_new();
+    int code = dur_store_lane_round(t->lane, arena, &round, NULL);
+    dur_arena_free(arena);
+    if (code != DUR_OK || round.next_due_ms == DUR_NEVER || round.next_due_ms <= round.now_ms) return due_ms;
+    uint64_t store_ms = round.next_due_ms - round.now_ms;
+    return store_ms > due_ms ? store_ms : due_ms;
+}
+
+uint64_t dur__test_due_ms(dur_test *t) {
+    uint64_t due_ms = node_due_ms(t);
     uint64_t now_ms = dur_test_now_ms(t);
     for (size_t i = 0; i < t->held_count; i++) {
         if (!t->held[i].ran) continue;

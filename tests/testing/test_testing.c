@@ -97,6 +97,11 @@ static dur_outcome rounds(dur_ctx *ctx, const char *round_text) {
     return dur_continue_as_new(ctx, dur_format(ctx, "%lu", round + 1));
 }
 
+static dur_outcome later(dur_ctx *ctx, const char *days) {
+    dur_await(dur_timer(ctx, strtoul(days, NULL, 10) * DAY));
+    return dur_complete(ctx, "later");
+}
+
 static int entered; /* handlers must not do this: here it counts replays */
 static dur_outcome replayed(dur_ctx *ctx, const char *input) {
     entered++;
@@ -129,6 +134,7 @@ static const dur_handler handlers[] = {
     DUR_ACTIVITY("Delegate", delegate),
     DUR_ORCHESTRATION("Boss", "1.0.0", boss),
     DUR_ORCHESTRATION("Hello", "1.0.0", hello),
+    DUR_ORCHESTRATION("Later", "1.0.0", later),
     DUR_ORCHESTRATION("Sleeper", "1.0.0", sleeper),
     DUR_ORCHESTRATION("Stubborn", "1.0.0", stubborn),
     DUR_ORCHESTRATION("Hourly", "1.0.0", hourly),
@@ -172,6 +178,22 @@ static void thirty_days_of_timers_take_no_time(void **state) {
 #ifndef SANITIZED
     assert_true(us < 100000);
 #endif
+}
+
+static void forty_years_are_one_wait(void **state) {
+    (void)state;
+    dur_test *t = NULL;
+    assert_ok(dur_test_new(&t, DUR_TEST(.handlers = handlers), &err));
+    uint64_t begin_ms = dur_test_now_ms(t);
+    assert_ok(dur_test_start(t, &err, "Later", "14600", .instance = "l"));
+    assert_ok(dur_test_start(t, &err, "Later", "14600", .instance = "m", .delay_ms = 14600 * DAY));
+    assert_ok(dur_test_advance(t, 14600 * DAY - 1, &err));
+    assert_null(dur_test_output(t, "l"));
+    assert_ok(dur_test_advance(t, 1, &err));
+    assert_string_equal(dur_test_output(t, "l"), "later");
+    assert_ok(dur_test_run_to_end(t, "m", &err));
+    assert_int_equal(dur_test_now_ms(t) - begin_ms, 2 * 14600 * DAY);
+    dur_test_free(t);
 }
 
 static void time_passes_as_far_as_it_is_told(void **state) {
@@ -516,6 +538,7 @@ static void wrong_arguments_are_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(thirty_days_of_timers_take_no_time),
+        cmocka_unit_test(forty_years_are_one_wait),
         cmocka_unit_test(time_passes_as_far_as_it_is_told),
         cmocka_unit_test(a_client_and_an_activity_that_wait_do_not_sleep),
         cmocka_unit_test(an_activity_that_waits_for_others_lets_them_go_on),

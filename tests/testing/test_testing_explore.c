@@ -124,7 +124,13 @@ static dur_outcome first_wins(dur_ctx *ctx, const char *input) {
     return dur_complete(ctx, dur_any(a, b) == a ? "a" : "b");
 }
 
+static dur_outcome pays_later(dur_ctx *ctx, const char *days) {
+    dur_await(dur_timer(ctx, DUR_DAYS(strtoul(days, NULL, 10))));
+    return dur_complete(ctx, dur_await(dur_activity(ctx, "Charge", days)));
+}
+
 static const dur_handler handlers[] = {
+    DUR_ORCHESTRATION("PaysLater", "1.0.0", pays_later),
     DUR_ACTIVITY("Charge", charge),
     DUR_ACTIVITY("Refund", refund),
     DUR_ACTIVITY("Ship", ship),
@@ -215,6 +221,33 @@ static void a_charge_that_is_not_idempotent(void **state) {
     dur_free(story);
     must_hold(DUR_EXPLORE(.handlers = careful, .scenario = somebody_pays, .invariant = charged_once, .runs = HOLD_RUNS,
                           .crashes = true, .reorder = true, .duplicates = true, .clock_jumps = true));
+}
+
+/* ---- waits of months and years ---- */
+
+static int somebody_pays_later(dur_test *t, void *data, dur_error *e) {
+    now = (shop){ 0 };
+    return dur_test_start(t, e, "PaysLater", data, .instance = "p");
+}
+
+/* However long the wait is, as many things go wrong behind the wait as before. */
+static void what_comes_after_a_long_wait_is_explored_too(void **state) {
+    (void)state;
+    static const char *const days[] = { "0", "1", "30", "365", "14600" };
+    uint64_t moves[5];
+    for (size_t i = 0; i < 5; i++) {
+        void *data = (void *)(uintptr_t)days[i];
+        dur_explore_report report = { .size = sizeof(report) };
+        assert_int_equal(dur_test_explore(&report, DUR_EXPLORE(.handlers = handlers, .scenario = somebody_pays_later,
+                                                               .data = data, .runs = 2, .moves_max = 100),
+                                          &err),
+                         DUR_OK);
+        moves[i] = report.moves;
+        dur_free(must_find(DUR_EXPLORE(.handlers = handlers, .scenario = somebody_pays_later, .data = data,
+                                       .invariant = charged_once, .crashes = true),
+                           "charged 2 times"));
+    }
+    assert_int_equal(moves[1], moves[4]); /* a wait is a wait */
 }
 
 /* ---- an event that comes before its wait ---- */
@@ -352,6 +385,7 @@ static void wrong_arguments_are_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_charge_that_is_not_idempotent),
+        cmocka_unit_test(what_comes_after_a_long_wait_is_explored_too),
         cmocka_unit_test(an_event_that_comes_before_its_wait),
         cmocka_unit_test(a_compensation_that_is_missing),
         cmocka_unit_test(letters_that_come_twice),
