@@ -180,7 +180,8 @@ typedef struct dur_explore_options {
     bool clock_jumps;   /* the wall clock jumps, both ways */
     bool no_double_run; /* faster */
     bool quiet;         /* the story of a failure is not printed on standard error */
-    uint32_t moves_max; /* 0: 5000.  A run of more ends there, and the invariant is asked */
+    uint32_t moves_max; /* 0: 5000.  A run of more is cut off there, and the invariant is asked; where the invariant
+                           does not hold then, err and the story say that the run was cut off */
     const dur_runtime_options *runtime; /* as in dur_test_options */
 } dur_explore_options;
 #define DUR_EXPLORE(...) (&(dur_explore_options){ .size = sizeof(dur_explore_options), __VA_ARGS__ })

@@ -169,9 +169,8 @@ static void draw_rates(struct dur__explorer *ex) {
     ex->rates.again = one_of(ex, o->duplicates, 100, 300, 700);
 }
 
-/* Until nothing is left to happen. */
-static int run_out(dur_test *t, dur_error *err) {
-    uint32_t moves_max = t->explorer->options->moves_max > 0 ? t->explorer->options->moves_max : MOVES;
+/* Until nothing is left to happen.  *cut: there was more than moves_max allow. */
+static int run_out(dur_test *t, uint32_t moves_max, bool *cut, dur_error *err) {
     while (t->moves < moves_max) {
         dur_error_clear(err);
         if (dur__test_move(t, err)) continue;
@@ -183,8 +182,13 @@ static int run_out(dur_test *t, dur_error *err) {
         if (due_ms == UINT64_MAX) return DUR_OK;
         dur__test_pass(t, due_ms);
     }
-    return DUR_OK;
+    dur_store_counts left = { .size = sizeof(left) };
+    int code = dur_client_counts(&left, t->client, err);
+    *cut = code == DUR_OK && left.running > 0;
+    if (*cut) dur__test_tell(t, "explore: the run is cut off after %llu moves (moves_max)", (unsigned long long)t->moves);
+    return code;
 }
+
 
 static int find_one(dur_test *t, const dur_list_options *which, const char *what, dur_error *err) {
     dur_instance_list *list = NULL;
@@ -198,14 +202,20 @@ static int find_one(dur_test *t, const dur_list_options *which, const char *what
     return code;
 }
 
-static int judge(dur_test *t, const dur_explore_options *o, dur_error *err) {
+static int judge(dur_test *t, const dur_explore_options *o, bool cut, dur_error *err) {
     int code = find_one(t, DUR_LIST(.suspended_only = true, .limit = 1), "is suspended", err);
     if (code != DUR_OK) return code;
     if (o->invariant == NULL)
-        return find_one(t, DUR_LIST(.status = DUR_INSTANCE_RUNNING, .limit = 1), "has not ended and waits for", err);
-    code = o->invariant(t, o->data, err);
-    if (code != DUR_OK && (err->code == DUR_OK || err->message[0] == '\0'))
+        code = find_one(t, DUR_LIST(.status = DUR_INSTANCE_RUNNING, .limit = 1), "has not ended and waits for", err);
+    else
+        code = o->invariant(t, o->data, err);
+    if (code == DUR_OK) return DUR_OK;
+    if (err->code == DUR_OK || err->message[0] == '\0')
         dur_error_set(err, DUR_EFAILED, false, "explore", "the invariant does not hold");
+    dur_error why = *err;
+    if (cut) /* what has not happened yet would perhaps have happened later */
+        dur_error_set(err, why.code, why.retryable, why.op, "cut off after %llu moves (moves_max), with more to do: %s",
+                      (unsigned long long)t->moves, why.message);
     return code;
 }
 
@@ -228,9 +238,10 @@ static int run_once(struct dur__explorer *ex, uint64_t seed, dur__lines *story, 
     dur__test_enter(t);
     if (code != DUR_OK && err->code == DUR_OK)
         dur_error_set(err, DUR_EFAILED, false, "explore", "the scenario has returned %s", dur_code_name(code));
-    if (code == DUR_OK) code = run_out(t, err);
+    bool cut = false;
+    if (code == DUR_OK) code = run_out(t, o->moves_max > 0 ? o->moves_max : MOVES, &cut, err);
     t->explorer = NULL;
-    if (code == DUR_OK) code = judge(t, o, err);
+    if (code == DUR_OK) code = judge(t, o, cut, err);
     *moves += t->moves;
     dur_test_free(t);
     return code;

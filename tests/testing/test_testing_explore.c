@@ -129,7 +129,13 @@ static dur_outcome pays_later(dur_ctx *ctx, const char *days) {
     return dur_complete(ctx, dur_await(dur_activity(ctx, "Charge", days)));
 }
 
+static dur_outcome ticks(dur_ctx *ctx, const char *input) {
+    dur_await(dur_timer(ctx, 1000));
+    return dur_continue_as_new(ctx, input);
+}
+
 static const dur_handler handlers[] = {
+    DUR_ORCHESTRATION("Ticks", "1.0.0", ticks),
     DUR_ORCHESTRATION("PaysLater", "1.0.0", pays_later),
     DUR_ACTIVITY("Charge", charge),
     DUR_ACTIVITY("Refund", refund),
@@ -248,6 +254,41 @@ static void what_comes_after_a_long_wait_is_explored_too(void **state) {
                            "charged 2 times"));
     }
     assert_int_equal(moves[1], moves[4]); /* a wait is a wait */
+}
+
+static int somebody_ticks(dur_test *t, void *data, dur_error *e) {
+    (void)data;
+    return dur_test_start(t, e, "Ticks", "", .instance = "tick");
+}
+
+static int nothing_holds(dur_test *t, void *data, dur_error *e) {
+    (void)t, (void)data;
+    return dur_error_set(e, DUR_EFAILED, false, "shop", "nothing holds");
+}
+
+static int all_holds(dur_test *t, void *data, dur_error *e) {
+    (void)t, (void)data, (void)e;
+    return DUR_OK;
+}
+
+static void a_run_that_is_cut_off_says_so(void **state) {
+    (void)state;
+    static const char cut[] = "cut off after 50 moves (moves_max), with more to do: ";
+    char *story = must_find(DUR_EXPLORE(.handlers = handlers, .scenario = somebody_ticks, .moves_max = 50), cut);
+    assert_non_null(strstr(story, "explore: the run is cut off after 50 moves"));
+    assert_non_null(strstr(story, "with more to do: tick has not ended"));
+    dur_free(story);
+    story = must_find(DUR_EXPLORE(.handlers = handlers, .scenario = somebody_ticks, .invariant = nothing_holds,
+                                  .moves_max = 50), cut);
+    assert_non_null(strstr(story, "with more to do: nothing holds"));
+    dur_free(story);
+    assert_int_equal(dur_test_explore(NULL, DUR_EXPLORE(.handlers = handlers, .scenario = somebody_ticks, .runs = 2,
+                                                        .invariant = all_holds, .moves_max = 50),
+                                      &err),
+                     DUR_OK);
+    story = must_find(DUR_EXPLORE(.handlers = handlers, .scenario = somebody_pays, .invariant = nothing_holds), "nothing");
+    assert_null(strstr(story, "cut off"));
+    dur_free(story);
 }
 
 /* ---- an event that comes before its wait ---- */
@@ -386,6 +427,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_charge_that_is_not_idempotent),
         cmocka_unit_test(what_comes_after_a_long_wait_is_explored_too),
+        cmocka_unit_test(a_run_that_is_cut_off_says_so),
         cmocka_unit_test(an_event_that_comes_before_its_wait),
         cmocka_unit_test(a_compensation_that_is_missing),
         cmocka_unit_test(letters_that_come_twice),
