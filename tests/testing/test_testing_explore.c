@@ -345,6 +345,28 @@ static void a_compensation_that_is_missing(void **state) {
                           .invariant = shipped_or_refunded, .cancels = true, .reorder = true, .crashes = true));
 }
 
+/* ---- a scenario that runs to the end ---- */
+
+static int sold_to_the_end(dur_test *t, void *data, dur_error *e) {
+    now = (shop){ 0 };
+    int code = dur_test_start(t, e, data, "42", .instance = "s");
+    if (code == DUR_OK) code = dur_test_run_to_end(t, "s", e);
+    if (code == DUR_OK && dur_test_output(t, "s") == NULL) code = dur_error_set(e, DUR_EFAILED, false, "shop", "no end");
+    return code;
+}
+
+static void a_scenario_can_run_to_the_end(void **state) {
+    (void)state;
+    for (int i = 0; i < 6; i++)
+        assert_int_equal(dur_test_explore(NULL, DUR_EXPLORE(.handlers = handlers, .scenario = sold_to_the_end,
+                                                            .data = "SellsWithCare", .runs = HOLD_RUNS,
+                                                            .crashes = i == 0 || i == 5, .reorder = i == 1 || i == 5,
+                                                            .late_messages = i == 2 || i == 5, .cancels = i == 3,
+                                                            .clock_jumps = i == 4, .duplicates = i == 5),
+                                          &err),
+                         DUR_OK);
+}
+
 /* ---- what clients send twice ---- */
 
 static int three_letters(dur_test *t, void *data, dur_error *e) {
@@ -430,6 +452,7 @@ int main(void) {
         cmocka_unit_test(a_run_that_is_cut_off_says_so),
         cmocka_unit_test(an_event_that_comes_before_its_wait),
         cmocka_unit_test(a_compensation_that_is_missing),
+        cmocka_unit_test(a_scenario_can_run_to_the_end),
         cmocka_unit_test(letters_that_come_twice),
         cmocka_unit_test(what_is_independent_comes_in_any_order),
         cmocka_unit_test(a_handler_that_does_not_fit_its_history),
