@@ -85,7 +85,8 @@ DUR_API const char *dur_test_call_input(const dur_test *t, const char *activity,
 
 /* ---- what clients do ---------------------------------------------------------------------------------------------
  * The arguments, codes and effects of dur_client_start, raise, enqueue and cancel.  In dur_test_explore what is sent by
- * these may come late, in another order, or twice; the answer is then that of a message which is on its way: DUR_OK. */
+ * these may come late (also behind a deadline), in another order, or twice; the answer is then that of a message which is
+ * on its way: DUR_OK.  A start is never late, since what follows is for an instance that there is; but it may come twice. */
 
 DUR_API int dur_test_start_ex(dur_test *t, const dur_start_args *args, dur_error *err);
 DUR_API int dur_test_raise_ex(dur_test *t, const dur_message_args *args, dur_error *err);
@@ -175,7 +176,7 @@ typedef struct dur_explore_options {
     bool crashes;       /* the node dies anywhere, also between what an activity did and the record of its end */
     bool reorder;       /* what is independent comes in any order: activities, their ends, messages, the scenario */
     bool duplicates;    /* a client sends again what was accepted already (an answer was lost) */
-    bool late_messages; /* messages are on their way for a while, and overtake each other */
+    bool late_messages; /* messages are on their way for a while, in which time passes, and overtake each other */
     bool cancels;       /* somebody cancels an instance */
     bool clock_jumps;   /* the wall clock jumps, both ways */
     bool no_double_run; /* faster */

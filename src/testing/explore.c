@@ -19,6 +19,7 @@
 #define JUMPS_MAX 4u
 #define CANCELS_MAX 2u
 #define PAUSE_MOVES_MAX 12u
+#define LATE_MAX 4u /* so often, less 1, time passes while a message is on its way */
 
 /* Kinds are numbered apart, and at each move the same questions are asked: so an answer that is left out moves others
    as little as may be. */
@@ -90,12 +91,12 @@ static uint32_t ask(struct dur__explorer *ex, question_kind kind, size_t count, 
     return settle(ex, kind, drawn) % (uint32_t)(count > 0 ? count : 1);
 }
 
-bool dur__explore_late(dur_test *t) {
-    return t->explorer != NULL && ask(t->explorer, ASK_LATE, 2, t->explorer->rates.late) == 1;
+uint32_t dur__explore_late(dur_test *t) {
+    return t->explorer != NULL ? ask(t->explorer, ASK_LATE, LATE_MAX + 1, t->explorer->rates.late) : 0;
 }
 
-bool dur__explore_again(dur_test *t) {
-    return t->explorer != NULL && ask(t->explorer, ASK_AGAIN, 2, t->explorer->rates.again) == 1;
+uint32_t dur__explore_again(dur_test *t) {
+    return t->explorer != NULL ? ask(t->explorer, ASK_AGAIN, LATE_MAX + 1, t->explorer->rates.again) : 0;
 }
 
 size_t dur__explore_pick(dur_test *t, size_t count) {
@@ -177,10 +178,12 @@ static int run_out(dur_test *t, uint32_t moves_max, bool *cut, dur_error *err) {
         if (err->code != DUR_OK) return (int)err->code;
         dur_store_counts counts = { .size = sizeof(counts) };
         int code = dur_client_counts(&counts, t->client, err);
-        if (code != DUR_OK || counts.running == 0) return code;
-        uint64_t due_ms = dur__test_due_ms(t);
-        if (due_ms == UINT64_MAX) return DUR_OK;
-        dur__test_pass(t, due_ms);
+        if (code != DUR_OK) return code;
+        uint64_t due_ms = counts.running > 0 ? dur__test_due_ms(t) : UINT64_MAX;
+        if (due_ms != UINT64_MAX)
+            dur__test_pass(t, due_ms);
+        else if (!dur__test_hurry(t))
+            return DUR_OK;
     }
     dur_store_counts left = { .size = sizeof(left) };
     int code = dur_client_counts(&left, t->client, err);

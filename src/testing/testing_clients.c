@@ -58,8 +58,10 @@ static int send(dur_test *t, const dur__letter *letter, dur_error *err) {
     return DUR_EINVAL;
 }
 
-static void keep(dur_test *t, dur__letter letter, bool again) {
+/* on_its_way: as dur__explore_late says it. */
+static void keep(dur_test *t, dur__letter letter, uint32_t on_its_way, bool again) {
     letter.again = again;
+    letter.waits = on_its_way - 1;
     if (letter.kind == DUR__LETTER_START)
         letter.start = start_copy(t, &letter.start);
     else
@@ -75,16 +77,38 @@ void dur__test_deliver(dur_test *t, size_t index) {
     if (send(t, &letter, &err) != DUR_OK) dur__test_tell(t, "client: … %s", err.message);
 }
 
+size_t dur__test_letters(const dur_test *t) {
+    size_t count = 0;
+    for (size_t i = 0; i < t->letter_count; i++)
+        count += t->letters[i].waits == 0;
+    return count;
+}
+
+size_t dur__test_find_letter(const dur_test *t, size_t number) {
+    for (size_t i = 0; i < t->letter_count; i++)
+        if (t->letters[i].waits == 0 && number-- == 0) return i;
+    return 0;
+}
+
+bool dur__test_hurry(dur_test *t) {
+    for (size_t i = 0; i < t->letter_count; i++)
+        t->letters[i].waits = 0;
+    return t->letter_count > 0;
+}
+
 /* A start is never late: what follows is for an instance that there is. */
 static int post(dur_test *t, const dur__letter *letter, dur_error *err) {
     dur__test_enter(t);
-    if (letter->kind != DUR__LETTER_START && letter->message.instance != NULL && dur__explore_late(t)) {
-        keep(t, *letter, false);
+    bool may_wait = letter->kind != DUR__LETTER_START && letter->message.instance != NULL;
+    uint32_t late = may_wait ? dur__explore_late(t) : 0;
+    if (late > 0) {
+        keep(t, *letter, late, false);
         dur_error_clear(err);
         return DUR_OK;
     }
     int code = send(t, letter, err);
-    if (code == DUR_OK && dur__explore_again(t)) keep(t, *letter, true);
+    uint32_t again = code == DUR_OK ? dur__explore_again(t) : 0;
+    if (again > 0) keep(t, *letter, again, true);
     if (code == DUR_ESTATE && t->explorer != NULL) { /* who was sent it has ended since: it could have been on its way */
         dur_error_clear(err);
         return DUR_OK;

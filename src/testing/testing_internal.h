@@ -53,6 +53,7 @@ typedef enum dur__letter_kind {
 typedef struct dur__letter {
     dur__letter_kind kind;
     bool again; /* it was received once already */
+    uint32_t waits; /* so often time passes before it can arrive */
     dur_message_args message; /* CANCEL: instance, and the reason as data */
     dur_start_args start;
 } dur__letter;
@@ -112,15 +113,18 @@ uint64_t dur__test_host(void *test);                     /* of dur_runtime_host 
 
 /* testing_clients.c */
 void dur__test_deliver(dur_test *t, size_t index);
+size_t dur__test_letters(const dur_test *t);                   /* how many may arrive now */
+size_t dur__test_find_letter(const dur_test *t, size_t number); /* of those */
+bool dur__test_hurry(dur_test *t); /* nothing else will happen: what is on its way arrives; false: nothing is */
 
 /* testing_run.c */
 bool dur__test_move(dur_test *t, dur_error *err); /* false: blocked, or err has a code */
 uint64_t dur__test_due_ms(dur_test *t);           /* until the next thing by itself; UINT64_MAX: nothing */
-void dur__test_pass(dur_test *t, uint64_t ms);    /* time passes */
+void dur__test_pass(dur_test *t, uint64_t ms);    /* time passes, also for what is on its way */
 
 /* explore.c; all without an explorer: 0, nothing happens */
-bool dur__explore_late(dur_test *t);
-bool dur__explore_again(dur_test *t);
+uint32_t dur__explore_late(dur_test *t); /* a message is on its way: 1 more than how often time passes meanwhile */
+uint32_t dur__explore_again(dur_test *t); /* the same of one that is sent again */
 size_t dur__explore_pick(dur_test *t, size_t count);
 void dur__explore_fault(dur_test *t, dur_error *err); /* perhaps something goes wrong now */
 bool dur__explore_pause(dur_test *t, uint32_t *moves); /* the scenario goes on after so many moves */

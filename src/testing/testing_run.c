@@ -11,7 +11,7 @@
 #define SLICE_MOVES 20000u
 #define RUNTIME_DUE_MAX_MS 3600000u /* what dur_runtime_due_ms says at most */
 
-typedef enum move_kind { MOVE_NONE, MOVE_NODE, MOVE_END, MOVE_RUN, MOVE_LETTER, MOVE_TIME } move_kind;
+typedef enum move_kind { MOVE_NONE, MOVE_NODE, MOVE_END, MOVE_RUN, MOVE_LETTER } move_kind;
 
 typedef struct move {
     move_kind kind;
@@ -34,11 +34,10 @@ static size_t find_act(const dur_test *t, bool ends, size_t number) {
 }
 
 /* In the order in which things happen where nothing is in a hurry: the node first, what a client has still under way
-   last; with something under way, time may also pass first. */
+   last. */
 static move choose_move(dur_test *t) {
-    size_t node = t->stirred, ends = count_acts(t, true), runs = count_acts(t, false), letters = t->letter_count;
-    size_t time = letters > 0 && dur__test_due_ms(t) != UINT64_MAX;
-    size_t count = node + ends + runs + letters + time;
+    size_t node = t->stirred, ends = count_acts(t, true), runs = count_acts(t, false);
+    size_t count = node + ends + runs + dur__test_letters(t);
     if (count == 0) return (move){ MOVE_NONE, 0 };
     size_t pick = dur__explore_pick(t, count);
     if (pick < node) return (move){ MOVE_NODE, 0 };
@@ -46,9 +45,7 @@ static move choose_move(dur_test *t) {
     if (pick < ends) return (move){ MOVE_END, find_act(t, true, pick) };
     pick -= ends;
     if (pick < runs) return (move){ MOVE_RUN, find_act(t, false, pick) };
-    pick -= runs;
-    if (pick < letters) return (move){ MOVE_LETTER, pick };
-    return (move){ MOVE_TIME, 0 };
+    return (move){ MOVE_LETTER, dur__test_find_letter(t, pick - runs) };
 }
 
 /* ---- one move ---- */
@@ -86,9 +83,6 @@ bool dur__test_move(dur_test *t, dur_error *err) {
     case MOVE_LETTER:
         dur__test_deliver(t, next.index);
         return true;
-    case MOVE_TIME:
-        dur__test_pass(t, dur__test_due_ms(t));
-        return true;
     case MOVE_NONE:
         break;
     }
@@ -125,6 +119,8 @@ uint64_t dur__test_due_ms(dur_test *t) {
 void dur__test_pass(dur_test *t, uint64_t ms) {
     dur_fake_world_advance(t->world, ms);
     t->stirred = true;
+    for (size_t i = 0; i < t->letter_count; i++)
+        t->letters[i].waits -= t->letters[i].waits > 0;
 }
 
 /* ---- runs ---- */
@@ -218,6 +214,7 @@ int dur_test_run_to_end(dur_test *t, const char *instance, dur_error *err) {
         if (code == DUR_OK) code = look_for_end(t, instance, op, err);
         if (code != DUR_ERUNNING) return code;
         uint64_t due_ms = dur__test_due_ms(t);
+        if (due_ms == UINT64_MAX && dur__test_hurry(t)) continue;
         if (due_ms == UINT64_MAX)
             return dur_error_set(err, DUR_ETIMEOUT, false, op,
                                  "instance \"%.100s\" will never end: nothing happens by itself, and it waits for: %s",

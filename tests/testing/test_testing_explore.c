@@ -134,7 +134,16 @@ static dur_outcome ticks(dur_ctx *ctx, const char *input) {
     return dur_continue_as_new(ctx, input);
 }
 
+static dur_outcome decides(dur_ctx *ctx, const char *deadline_ms) {
+    const char *decision = "";
+    uint64_t ms = strtoull(deadline_ms, NULL, 10);
+    if (ms == 0) return dur_complete(ctx, dur_await(dur_dequeue(ctx, "decisions")));
+    if (dur_try_for(dur_dequeue(ctx, "decisions"), ms, &decision) == DUR_OK) return dur_complete(ctx, decision);
+    return dur_complete(ctx, "too late");
+}
+
 static const dur_handler handlers[] = {
+    DUR_ORCHESTRATION("Decides", "1.0.0", decides),
     DUR_ORCHESTRATION("Ticks", "1.0.0", ticks),
     DUR_ORCHESTRATION("PaysLater", "1.0.0", pays_later),
     DUR_ACTIVITY("Charge", charge),
@@ -367,6 +376,41 @@ static void a_scenario_can_run_to_the_end(void **state) {
                          DUR_OK);
 }
 
+/* ---- a message that comes behind a deadline ---- */
+
+static int a_decision(dur_test *t, void *data, dur_error *e) {
+    int code = dur_test_start(t, e, "Decides", data, .instance = "d");
+    if (code == DUR_OK) code = dur_test_run_until_blocked(t, e);
+    if (code == DUR_OK) code = dur_test_enqueue(t, e, "d", "decisions", "yes", .message_id = "1");
+    return code;
+}
+
+static int decided(dur_test *t, void *data, dur_error *e) {
+    (void)data;
+    const char *what = dur_test_output(t, "d");
+    if (what != NULL && strcmp(what, "yes") == 0) return DUR_OK;
+    return dur_error_set(e, DUR_EFAILED, false, "decision", "%s", what != NULL ? what : "none");
+}
+
+static void a_late_message_comes_behind_a_deadline(void **state) {
+    (void)state;
+    static const char *const deadlines_ms[] = { "1", "1000", "86400000", "31536000000" };
+    for (size_t i = 0; i < 4; i++) {
+        void *data = (void *)(uintptr_t)deadlines_ms[i];
+        char *story = must_find(DUR_EXPLORE(.handlers = handlers, .scenario = a_decision, .data = data,
+                                            .invariant = decided, .late_messages = true),
+                                "too late");
+        const char *fired = strstr(story, "TimerFired");
+        assert_non_null(fired);
+        assert_null(strstr(story, "**"));
+        dur_free(story);
+    }
+    /* Who waits as long as it takes gets it in every run. */
+    must_hold(DUR_EXPLORE(.handlers = handlers, .scenario = a_decision, .data = "0", .invariant = decided,
+                          .runs = HOLD_RUNS, .late_messages = true, .duplicates = true, .crashes = true,
+                          .reorder = true));
+}
+
 /* ---- what clients send twice ---- */
 
 static int three_letters(dur_test *t, void *data, dur_error *e) {
@@ -453,6 +497,7 @@ int main(void) {
         cmocka_unit_test(an_event_that_comes_before_its_wait),
         cmocka_unit_test(a_compensation_that_is_missing),
         cmocka_unit_test(a_scenario_can_run_to_the_end),
+        cmocka_unit_test(a_late_message_comes_behind_a_deadline),
         cmocka_unit_test(letters_that_come_twice),
         cmocka_unit_test(what_is_independent_comes_in_any_order),
         cmocka_unit_test(a_handler_that_does_not_fit_its_history),
