@@ -48,7 +48,8 @@ typedef struct dur_test_options {
 } dur_test_options;
 #define DUR_TEST(...) (&(dur_test_options){ .size = sizeof(dur_test_options), __VA_ARGS__ })
 
-/* DUR_EINVAL: no handlers, or a handler that a runtime would refuse.  *out is yours: dur_test_free.  Since 0.1. */
+/* DUR_EINVAL: no handlers, or a handler that a runtime would refuse; DUR_EEXISTS: a handler that is there twice.  *out is
+   yours: dur_test_free.  Since 0.1. */
 DUR_API int dur_test_new(dur_test **out, const dur_test_options *options, dur_error *err);
 DUR_API void dur_test_free(dur_test *t); /* NULL allowed */
 

@@ -157,16 +157,26 @@ int dur_test_crash(dur_test *t, dur_error *err) {
 
 /* ---- a test ---- */
 
+/* The node gets a table of its own, in which activities are taken: what is wrong with the user's is seen here. */
+static int check_handlers(const dur_handler *handlers, dur_error *err) {
+    dur_registry *registry = NULL;
+    int code = dur_registry_new(&registry, err);
+    if (code == DUR_OK) code = dur_registry_add(registry, handlers, err);
+    dur_registry_free(registry);
+    return code;
+}
+
 static int open_all(dur_test *t, dur_error *err) {
     const dur_world *world = dur_fake_world_get(t->world);
-    int code = dur_open_ex(&t->store, "memory:", DUR_OPEN_OPTIONS(.world = world), err);
+    int code = check_handlers(t->options.handlers, err);
+    if (code == DUR_OK) code = dur_open_ex(&t->store, "memory:", DUR_OPEN_OPTIONS(.world = world), err);
     if (code == DUR_OK) code = dur_client_new(&t->client, t->store, err);
     t->waker = dur_waker_new(); /* nobody sleeps on it */
     if (code == DUR_OK)
         code = dur_store_lane_open(t->store, &(dur_lane_options){ .waker = t->waker, .stepped = true }, &t->lane, err);
     for (const dur_handler *h = t->options.handlers; code == DUR_OK && h->kind != DUR_HANDLER_END; h++) {
         t->handler_count++;
-        if (h->kind == DUR_HANDLER_ACTIVITY && h->name != NULL) dur__test_activity(t, h->name)->registered = h->activity;
+        if (h->kind == DUR_HANDLER_ACTIVITY) dur__test_activity(t, h->name)->registered = h->activity;
     }
     return code == DUR_OK ? dur__test_node(t, err) : code; /* what it refuses is refused now */
 }

@@ -523,6 +523,39 @@ static void a_history_is_a_fixture(void **state) {
     assert_int_equal(dur_test_replay_file(NULL, handlers, "nothing.json", &err), DUR_ENOTFOUND);
 }
 
+static void a_table_is_refused_as_by_a_runtime(void **state) {
+    (void)state;
+    static const dur_handler tables[][3] = {
+        { DUR_ACTIVITY("Greet", greet), DUR_ACTIVITY("Greet", doze), DUR_HANDLERS_END },
+        { DUR_ORCHESTRATION("Hello", "1.0.0", hello), DUR_ORCHESTRATION("Hello", "1.0.0", later), DUR_HANDLERS_END },
+        { DUR_ACTIVITY(NULL, greet), DUR_HANDLERS_END },
+        { DUR_ACTIVITY("", greet), DUR_HANDLERS_END },
+        { DUR_ACTIVITY("Greet", NULL), DUR_HANDLERS_END },
+        { DUR_ACTIVITY("__duroxide_syscall:x", greet), DUR_HANDLERS_END },
+        { DUR_ORCHESTRATION(NULL, "1.0.0", hello), DUR_HANDLERS_END },
+        { DUR_ORCHESTRATION("Hello", "1.0.0", NULL), DUR_HANDLERS_END },
+        { DUR_ORCHESTRATION("Hello", "one", hello), DUR_HANDLERS_END },
+        { DUR_ACTIVITY("Greet", greet), DUR_ORCHESTRATION("Hello", "1.0.0", hello), DUR_HANDLERS_END },
+        { DUR_ACTIVITY_TAKEN("Greet"), DUR_HANDLERS_END },
+    };
+    for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++) {
+        dur_provider *store = NULL;
+        dur_runtime *runtime = NULL;
+        dur_test *t = NULL;
+        dur_error why = DUR_ERROR_INIT;
+        assert_ok(dur_open(&store, "memory:", &err));
+        int code = dur_runtime_start(
+            &runtime, DUR_RUNTIME(.store = store, .handlers = tables[i], .threads = DUR_THREADS_NONE), &why);
+        if (code == DUR_OK) assert_ok(dur_runtime_stop(runtime, 0, &err));
+        dur_provider_close(store);
+        dur_error_clear(&err);
+        assert_int_equal(dur_test_new(&t, DUR_TEST(.handlers = tables[i]), &err), code);
+        assert_string_equal(err.message, why.message);
+        assert_int_equal(t != NULL, code == DUR_OK);
+        dur_test_free(t);
+    }
+}
+
 static void wrong_arguments_are_refused(void **state) {
     (void)state;
     static const dur_handler twice[] = { DUR_ORCHESTRATION("A", "1.0.0", hello), DUR_ORCHESTRATION("A", "1.0.0", hello),
@@ -556,6 +589,7 @@ int main(void) {
         cmocka_unit_test(what_was_not_recorded_happens_again),
         cmocka_unit_test(a_node_dies_or_forgets_at_every_wait),
         cmocka_unit_test(a_history_is_a_fixture),
+        cmocka_unit_test(a_table_is_refused_as_by_a_runtime),
         cmocka_unit_test(wrong_arguments_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
