@@ -20,7 +20,8 @@
  *
  * Thread class of dur_test: the thread that made it.  From dur_test_new to dur_test_free the clocks that the library
  * reads on this thread are the test's; a runtime with threads does not belong on a thread with a test.
- * Every const char * that is returned lives until the test is freed.
+ * Every const char * that is returned lives until the test is freed.  NULL where something is required: DUR_EINVAL; what
+ * has no code answers as if there were no such thing (0, NULL, NOT_FOUND).
  * Guide: docs/guide/testing.md.  Example: examples/testing.c.
  */
 #ifndef DURITE_TESTING_H

@@ -43,12 +43,12 @@ int dur_test_mock_ex(dur_test *t, const dur_mock_args *args, dur_error *err) {
 }
 
 size_t dur_test_calls(const dur_test *t, const char *activity) {
-    const dur__mocked *a = find(t, activity);
+    const dur__mocked *a = t != NULL && activity != NULL ? find(t, activity) : NULL;
     return a != NULL ? a->calls : 0;
 }
 
 const char *dur_test_call_input(const dur_test *t, const char *activity, size_t index) {
-    const dur__mocked *a = find(t, activity);
+    const dur__mocked *a = t != NULL && activity != NULL ? find(t, activity) : NULL;
     return a != NULL && index < a->calls ? a->inputs[index] : NULL;
 }
 

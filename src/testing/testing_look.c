@@ -12,6 +12,7 @@
 /* ---- how it stands ---- */
 
 dur_instance_status dur_test_status(dur_test *t, const char *instance) {
+    if (t == NULL || instance == NULL) return DUR_INSTANCE_NOT_FOUND;
     dur_instance_info *info = NULL;
     dur__test_enter(t);
     if (dur_client_info(&info, t->client, instance, NULL) != DUR_OK) return DUR_INSTANCE_NOT_FOUND;
@@ -21,6 +22,7 @@ dur_instance_status dur_test_status(dur_test *t, const char *instance) {
 }
 
 const char *dur_test_output(dur_test *t, const char *instance) {
+    if (t == NULL || instance == NULL) return NULL;
     dur_instance_info *info = NULL;
     dur__test_enter(t);
     if (dur_client_info(&info, t->client, instance, NULL) != DUR_OK) return NULL;
@@ -88,6 +90,7 @@ static size_t open_waits(dur_arena *arena, const dur_event *events, size_t count
 }
 
 bool dur_test_waits(dur_test *t, const char *instance, dur_wait_kind kind, const char *name) {
+    if (t == NULL || instance == NULL) return false;
     dur_event *events;
     size_t count, *open;
     bool found = false;
@@ -131,7 +134,7 @@ static void describe(dur_test *t, const dur_event *event, dur__lines *out) {
 }
 
 const char *dur_test_waits_text(dur_test *t, const char *instance) {
-    if (t == NULL) return "";
+    if (t == NULL || instance == NULL) return "no such instance";
     dur_instance_info *info = NULL;
     dur__test_enter(t);
     if (dur_client_info(&info, t->client, instance, NULL) != DUR_OK) return "no such instance";
@@ -161,6 +164,7 @@ const char *dur_test_waits_text(dur_test *t, const char *instance) {
 }
 
 size_t dur_test_events(dur_test *t, const char *instance, const char *kind) {
+    if (t == NULL || instance == NULL) return 0;
     dur_execution_list *list = NULL;
     size_t total = 0;
     dur__test_enter(t);
@@ -183,6 +187,8 @@ size_t dur_test_events(dur_test *t, const char *instance, const char *kind) {
 
 int dur_test_save_history(dur_test *t, const char *instance, const char *path, dur_error *err) {
     char *json = NULL;
+    if (t == NULL || instance == NULL || path == NULL)
+        return dur_error_set(err, DUR_EINVAL, false, "test.save_history", "a test, an instance and a path are required");
     dur__test_enter(t);
     int code = dur_client_history(&json, t->client, instance, 0, err);
     if (code != DUR_OK) return code;
@@ -198,10 +204,9 @@ static int read_file(dur__lines *out, const char *path, dur_error *err) {
     static const char op[] = "test.replay_file";
     char part[4096];
     size_t size;
-    FILE *file = path != NULL ? fopen(path, "rb") : NULL;
+    FILE *file = fopen(path, "rb");
     if (file == NULL)
-        return dur_error_set(err, path == NULL ? DUR_EINVAL : errno == ENOENT ? DUR_ENOTFOUND : DUR_EIO, false, op,
-                             "%s: %s", path != NULL ? path : "no path", strerror(errno));
+        return dur_error_set(err, errno == ENOENT ? DUR_ENOTFOUND : DUR_EIO, false, op, "%s: %s", path, strerror(errno));
     while ((size = fread(part, 1, sizeof(part), file)) > 0)
         dur__lines_add(out, "%.*s", (int)size, part);
     bool failed = ferror(file) != 0;
@@ -211,6 +216,8 @@ static int read_file(dur__lines *out, const char *path, dur_error *err) {
 
 int dur_test_replay_file(dur_replay_report *out, const dur_handler *handlers, const char *path, dur_error *err) {
     dur__lines json = { 0 };
+    if (handlers == NULL || path == NULL)
+        return dur_error_set(err, DUR_EINVAL, false, "test.replay_file", "handlers and a path are required");
     int code = read_file(&json, path, err);
     if (code == DUR_OK) code = dur_replay_history(out, handlers, json.data != NULL ? json.data : "", err);
     free(json.data);

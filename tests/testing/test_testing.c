@@ -568,6 +568,45 @@ static void wrong_arguments_are_refused(void **state) {
     dur_test_free(NULL);
 }
 
+static void what_is_missing_is_answered(void **state) {
+    (void)state;
+    dur_test *t = NULL;
+    assert_int_equal(dur_test_new(NULL, DUR_TEST(.handlers = handlers), &err), DUR_EINVAL);
+    assert_ok(dur_test_new(&t, DUR_TEST(.handlers = handlers), &err));
+    assert_ok(dur_test_start(t, &err, "Later", "1", .instance = "l"));
+    for (int i = 0; i < 2; i++) { /* without a test, without a name */
+        dur_test *of = i == 0 ? NULL : t;
+        const char *id = i == 0 ? "l" : NULL;
+        assert_int_equal(dur_test_calls(of, id), 0);
+        assert_null(dur_test_call_input(of, id, 0));
+        assert_int_equal(dur_test_status(of, id), DUR_INSTANCE_NOT_FOUND);
+        assert_null(dur_test_output(of, id));
+        assert_false(dur_test_waits(of, id, DUR_WAIT_TIMER, NULL));
+        assert_string_equal(dur_test_waits_text(of, id), "no such instance");
+        assert_int_equal(dur_test_events(of, id, NULL), 0);
+        assert_int_equal(dur_test_start_ex(of, NULL, &err), DUR_EINVAL);
+        assert_int_equal(dur_test_start(of, &err, id, NULL, .instance = id), DUR_EINVAL);
+        assert_int_equal(dur_test_raise_ex(of, NULL, &err), DUR_EINVAL);
+        assert_int_equal(dur_test_raise(of, &err, id, "x", NULL), DUR_EINVAL);
+        assert_int_equal(dur_test_enqueue_ex(of, NULL, &err), DUR_EINVAL);
+        assert_int_equal(dur_test_enqueue(of, &err, id, "x", NULL), DUR_EINVAL);
+        assert_int_equal(dur_test_cancel(of, id, NULL, &err), DUR_EINVAL);
+        assert_int_equal(dur_test_mock_ex(of, NULL, &err), DUR_EINVAL);
+        assert_int_equal(dur_test_mock(of, &err, id), DUR_EINVAL);
+        assert_int_equal(dur_test_run_to_end(of, id, &err), DUR_EINVAL);
+        assert_int_equal(dur_test_save_history(of, id, "history.json", &err), DUR_EINVAL);
+        assert_int_equal(dur_test_replay_file(NULL, i == 0 ? NULL : handlers, id, &err), DUR_EINVAL);
+    }
+    assert_int_equal(dur_test_save_history(t, "l", NULL, &err), DUR_EINVAL);
+    assert_int_equal(dur_test_run_until_blocked(NULL, NULL), DUR_EINVAL);
+    assert_int_equal(dur_test_advance(NULL, 1, NULL), DUR_EINVAL);
+    assert_int_equal(dur_test_crash(NULL, NULL), DUR_EINVAL);
+    assert_int_equal(dur_test_now_ms(NULL), 0);
+    assert_null(dur_test_client(NULL));
+    assert_ok(dur_test_run_to_end(t, "l", NULL)); /* and nobody needs an error */
+    dur_test_free(t);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(thirty_days_of_timers_take_no_time),
@@ -591,6 +630,7 @@ int main(void) {
         cmocka_unit_test(a_history_is_a_fixture),
         cmocka_unit_test(a_table_is_refused_as_by_a_runtime),
         cmocka_unit_test(wrong_arguments_are_refused),
+        cmocka_unit_test(what_is_missing_is_answered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
