@@ -72,7 +72,7 @@ typedef struct dur_mock_args {
     const char *reason;  /* of those failures; NULL: "mocked failure" */
     bool final;          /* and no retry will help */
     uint64_t delay_ms;   /* each call takes so long, in the test's time, beside others; one that is given up meanwhile
-                            ends at once */
+                            ends at once; UINT64_MAX: it never ends by itself */
     dur_mock_fn *fn;     /* decides instead of result, when the failures are over */
     void *data;          /* of fn */
 } dur_mock_args;
@@ -109,7 +109,8 @@ DUR_API uint64_t dur_test_now_ms(const dur_test *t); /* wall time of the test */
    a while, perhaps until then.  DUR_ELIMIT: it goes on and on (a million steps); DUR_EDEADLK: called by an activity. */
 DUR_API int dur_test_run_until_blocked(dur_test *t, dur_error *err);
 
-/* Let ms pass: every timer in between fires at its time.  Codes as above. */
+/* Let ms pass: every timer in between fires at its time.  Time ends in some 285000 years, and goes no further.  Codes as
+   above. */
 DUR_API int dur_test_advance(dur_test *t, uint64_t ms, dur_error *err);
 
 /* Until the instance has ended, one way or the other: time jumps to whatever comes next.  DUR_OK: it has;

@@ -189,6 +189,10 @@ int dur_test_new(dur_test **out, const dur_test_options *options, dur_error *err
     dur_test *t = calloc(1, sizeof(*t));
     if (t == NULL) return dur_error_set(err, DUR_ENOMEM, false, "test.new", "no memory for a test");
     memcpy(&t->options, options, options->size < sizeof(t->options) ? options->size : sizeof(t->options));
+    if (t->options.start_ms >= DUR__TIME_MAX_MS) {
+        free(t);
+        return dur_error_set(err, DUR_EINVAL, false, "test.new", "start_ms is behind the end of time");
+    }
     if (t->options.seed == 0) t->options.seed = 1;
     if (t->options.start_ms == 0) t->options.start_ms = START_MS;
     t->arena = dur_arena_new();
@@ -229,6 +233,11 @@ dur_client *dur_test_client(dur_test *t) {
     dur__test_enter(t);
     t->stirred = true; /* whatever it is asked to do */
     return t->client;
+}
+
+uint64_t dur__test_boot_ms(const dur_test *t) {
+    const dur_world *world = dur_fake_world_get(t->world);
+    return world->boot_ms(world->data);
 }
 
 uint64_t dur_test_now_ms(const dur_test *t) {

@@ -90,7 +90,7 @@ void dur__test_run_act(dur_test *t, size_t index) {
     dur_act *act = t->held[index].act;
     dur__mocked *a = t->held[index].of;
     const char *input = dur_act_input(act);
-    uint64_t begin_ms = dur_test_now_ms(t);
+    uint64_t begin_ms = dur__test_boot_ms(t);
     dur_outcome outcome;
     t->held[index].runs = true;
     if (dur_act_cancelled(act)) {
@@ -105,13 +105,14 @@ void dur__test_run_act(dur_test *t, size_t index) {
     if (held == NULL) return;
     held->ran = true;
     held->outcome = outcome;
-    held->end_ms = begin_ms + (a->mocked ? a->mock.delay_ms : 0);
+    uint64_t delay_ms = a->mocked ? a->mock.delay_ms : 0;
+    held->end_ms = delay_ms < UINT64_MAX - begin_ms ? begin_ms + delay_ms : UINT64_MAX;
 }
 
 /* Somebody waits on this thread: what is in hand goes on, in its order. */
 uint64_t dur__test_host(void *test) {
     dur_test *t = test;
-    uint64_t now_ms = dur_test_now_ms(t), least_ms = UINT64_MAX;
+    uint64_t now_ms = dur__test_boot_ms(t), least_ms = UINT64_MAX;
     dur__test_take(t);
     for (size_t i = 0; i < t->held_count; i++) {
         if (dur__test_may_end(t, i)) {
@@ -130,7 +131,7 @@ uint64_t dur__test_host(void *test) {
 
 bool dur__test_may_end(const dur_test *t, size_t index) {
     const dur__held *held = &t->held[index];
-    return held->ran && (dur_test_now_ms(t) >= held->end_ms || dur_act_cancelled(held->act));
+    return held->ran && (dur__test_boot_ms(t) >= held->end_ms || dur_act_cancelled(held->act));
 }
 
 void dur__test_end_act(dur_test *t, size_t index) {

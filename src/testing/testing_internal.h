@@ -12,6 +12,8 @@
 #include <durite/sys/store.h>
 #include <durite/testing.h>
 
+#define DUR__TIME_MAX_MS (UINT64_C(9000000000000000)) /* nothing is later: microseconds still fit */
+
 /* A text that grows. */
 typedef struct dur__lines {
     char *data;
@@ -38,7 +40,7 @@ typedef struct dur__held {
     dur__mocked *of;
     bool runs; /* is in its function, or has been */
     bool ran;  /* what it does is done, and the node has not heard of it */
-    uint64_t end_ms;
+    uint64_t end_ms; /* by the boot clock: how long something takes does not hang on a clock that is set; MAX: never */
     dur_outcome outcome;
 } dur__held;
 
@@ -98,6 +100,7 @@ struct dur_test {
 
 /* testing.c */
 void dur__test_enter(dur_test *t);
+uint64_t dur__test_boot_ms(const dur_test *t);
 int dur__test_node(dur_test *t, dur_error *err); /* there is one when it returns DUR_OK */
 void dur__test_tell(dur_test *t, const char *format, ...) DUR_PRINTF(2, 3);
 void *dur__grow(void *items, size_t count, size_t *room, size_t size);

@@ -105,15 +105,20 @@ static uint64_t node_due_ms(dur_test *t) {
     return store_ms > due_ms ? store_ms : due_ms;
 }
 
+static uint64_t time_left_ms(const dur_test *t) {
+    uint64_t now_ms = dur__test_boot_ms(t);
+    return now_ms < DUR__TIME_MAX_MS ? DUR__TIME_MAX_MS - now_ms : 0;
+}
+
 uint64_t dur__test_due_ms(dur_test *t) {
     uint64_t due_ms = node_due_ms(t);
-    uint64_t now_ms = dur_test_now_ms(t);
+    uint64_t now_ms = dur__test_boot_ms(t);
     for (size_t i = 0; i < t->held_count; i++) {
         if (!t->held[i].ran) continue;
         uint64_t left_ms = t->held[i].end_ms > now_ms ? t->held[i].end_ms - now_ms : 0;
         if (left_ms < due_ms) due_ms = left_ms;
     }
-    return due_ms;
+    return due_ms <= time_left_ms(t) ? due_ms : UINT64_MAX;
 }
 
 void dur__test_pass(dur_test *t, uint64_t ms) {
@@ -175,7 +180,7 @@ int dur_test_advance(dur_test *t, uint64_t ms, dur_error *err) {
     static const char op[] = "test.advance";
     int code = enter(t, op, err);
     if (code != DUR_OK) return code;
-    uint64_t begin = t->moves, left_ms = ms;
+    uint64_t begin = t->moves, left_ms = ms < time_left_ms(t) ? ms : time_left_ms(t);
     code = run_until_blocked(t, begin, true, op, err);
     while (code == DUR_OK && left_ms > 0) {
         uint64_t due_ms = dur__test_due_ms(t);

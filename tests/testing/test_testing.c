@@ -196,6 +196,27 @@ static void forty_years_are_one_wait(void **state) {
     dur_test_free(t);
 }
 
+static void time_never_goes_back(void **state) {
+    (void)state;
+    dur_test *t = NULL;
+    assert_int_equal(dur_test_new(&t, DUR_TEST(.handlers = handlers, .start_ms = UINT64_MAX - 5), &err), DUR_EINVAL);
+    assert_ok(dur_test_new(&t, DUR_TEST(.handlers = handlers), &err));
+    assert_ok(dur_test_mock(t, &err, "Greet", .delay_ms = UINT64_MAX));
+    assert_ok(dur_test_start(t, &err, "Hello", "you", .instance = "h"));
+    assert_ok(dur_test_start(t, &err, "Later", "1", .instance = "l"));
+    assert_int_equal(dur_test_run_to_end(t, "h", &err), DUR_ETIMEOUT);
+    assert_true(dur_test_waits(t, "h", DUR_WAIT_ACTIVITY, "Greet"));
+    assert_string_equal(dur_test_output(t, "l"), "later");
+    uint64_t before_ms = dur_test_now_ms(t);
+    for (int i = 0; i < 3; i++) {
+        assert_ok(dur_test_advance(t, UINT64_MAX, &err));
+        assert_true(dur_test_now_ms(t) >= before_ms);
+        before_ms = dur_test_now_ms(t);
+    }
+    assert_true(dur_test_waits(t, "h", DUR_WAIT_ACTIVITY, "Greet"));
+    dur_test_free(t);
+}
+
 static void time_passes_as_far_as_it_is_told(void **state) {
     (void)state;
     dur_test *t = begin_ex(DUR_TEST(.handlers = handlers, .start_ms = 1000000));
@@ -611,6 +632,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(thirty_days_of_timers_take_no_time),
         cmocka_unit_test(forty_years_are_one_wait),
+        cmocka_unit_test(time_never_goes_back),
         cmocka_unit_test(time_passes_as_far_as_it_is_told),
         cmocka_unit_test(a_client_and_an_activity_that_wait_do_not_sleep),
         cmocka_unit_test(an_activity_that_waits_for_others_lets_them_go_on),

@@ -462,6 +462,12 @@ static void what_is_independent_comes_in_any_order(void **state) {
                        "b wins"));
 }
 
+static void who_ends_first_does_not_hang_on_the_wall_clock(void **state) {
+    (void)state;
+    must_hold(DUR_EXPLORE(.handlers = handlers, .scenario = race, .invariant = a_wins, .runs = 3 * HOLD_RUNS,
+                          .clock_jumps = true));
+}
+
 static int a_whim(dur_test *t, void *data, dur_error *e) {
     (void)data;
     whim = 0;
@@ -500,6 +506,7 @@ int main(void) {
         cmocka_unit_test(a_late_message_comes_behind_a_deadline),
         cmocka_unit_test(letters_that_come_twice),
         cmocka_unit_test(what_is_independent_comes_in_any_order),
+        cmocka_unit_test(who_ends_first_does_not_hang_on_the_wall_clock),
         cmocka_unit_test(a_handler_that_does_not_fit_its_history),
         cmocka_unit_test(wrong_arguments_are_refused),
     };
