@@ -7,14 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-static dur__mocked *find(const dur_test *t, const char *name) {
+dur__mocked *dur__test_find_activity(const dur_test *t, const char *name) {
     for (dur__mocked *a = t->activities; a != NULL; a = a->next)
         if (strcmp(a->name, name) == 0) return a;
     return NULL;
 }
 
 dur__mocked *dur__test_activity(dur_test *t, const char *name) {
-    dur__mocked *a = find(t, name);
+    dur__mocked *a = dur__test_find_activity(t, name);
     if (a != NULL) return a;
     a = dur_arena_zalloc(t->arena, sizeof(*a));
     a->name = dur_arena_strdup(t->arena, name);
@@ -28,7 +28,7 @@ int dur_test_mock_ex(dur_test *t, const dur_mock_args *args, dur_error *err) {
         return dur_error_set(err, DUR_EINVAL, false, "test.mock", "a test and the activity's name are required");
     dur_error_clear(err);
     dur__test_enter(t);
-    bool known = find(t, args->activity) != NULL;
+    bool known = dur__test_find_activity(t, args->activity) != NULL;
     dur__mocked *a = dur__test_activity(t, args->activity);
     dur_mock_args mock = { .size = sizeof(mock) };
     memcpy(&mock, args, args->size < sizeof(mock) ? args->size : sizeof(mock));
@@ -43,12 +43,12 @@ int dur_test_mock_ex(dur_test *t, const dur_mock_args *args, dur_error *err) {
 }
 
 size_t dur_test_calls(const dur_test *t, const char *activity) {
-    const dur__mocked *a = t != NULL && activity != NULL ? find(t, activity) : NULL;
+    const dur__mocked *a = t != NULL && activity != NULL ? dur__test_find_activity(t, activity) : NULL;
     return a != NULL ? a->calls : 0;
 }
 
 const char *dur_test_call_input(const dur_test *t, const char *activity, size_t index) {
-    const dur__mocked *a = t != NULL && activity != NULL ? find(t, activity) : NULL;
+    const dur__mocked *a = t != NULL && activity != NULL ? dur__test_find_activity(t, activity) : NULL;
     return a != NULL && index < a->calls ? a->inputs[index] : NULL;
 }
 

@@ -106,7 +106,8 @@ void dur__test_tell(dur_test *t, const char *format, ...) DUR_PRINTF(2, 3);
 void *dur__grow(void *items, size_t count, size_t *room, size_t size);
 
 /* testing_acts.c */
-dur__mocked *dur__test_activity(dur_test *t, const char *name);
+dur__mocked *dur__test_activity(dur_test *t, const char *name);                  /* there is one from now on */
+dur__mocked *dur__test_find_activity(const dur_test *t, const char *name); /* NULL: neither registered nor mocked */
 void dur__test_take(dur_test *t);                        /* what the node hands out */
 void dur__test_run_act(dur_test *t, size_t index);       /* what it does */
 void dur__test_end_act(dur_test *t, size_t index);       /* and the node hears of it */

@@ -119,7 +119,8 @@ static void describe(dur_test *t, const dur_event *event, dur__lines *out) {
                        (unsigned long long)(event->fire_at_ms > now_ms ? event->fire_at_ms - now_ms : 0));
         break;
     case DUR_WAIT_ACTIVITY:
-        dur__lines_add(out, "activity %s(\"%.80s\")", event->name, event->input != NULL ? event->input : "");
+        dur__lines_add(out, "activity %s(\"%.80s\")%s", event->name, event->input != NULL ? event->input : "",
+                       dur__test_find_activity(t, event->name) == NULL ? ", which is not registered here" : "");
         break;
     case DUR_WAIT_CHILD:
         dur__lines_add(out, "child %s (%s)", event->name, event->instance);
