@@ -20,8 +20,8 @@
  *
  * Thread class of dur_test: the thread that made it.  From dur_test_new to dur_test_free the clocks that the library
  * reads on this thread are the test's; a runtime with threads does not belong on a thread with a test.
- * Every const char * that is returned lives until the test is freed.  NULL where something is required: DUR_EINVAL; what
- * has no code answers as if there were no such thing (0, NULL, NOT_FOUND).
+ * Every const char * that is returned lives until the test is freed.  NULL where something is required: DUR_EINVAL;
+ * what has no code answers as if there were no such thing (0, NULL, NOT_FOUND).
  * Guide: docs/guide/testing.md.  Example: examples/testing.c.
  */
 #ifndef DURITE_TESTING_H
@@ -49,8 +49,8 @@ typedef struct dur_test_options {
 } dur_test_options;
 #define DUR_TEST(...) (&(dur_test_options){ .size = sizeof(dur_test_options), __VA_ARGS__ })
 
-/* DUR_EINVAL: no handlers, or a handler that a runtime would refuse; DUR_EEXISTS: a handler that is there twice.  *out is
-   yours: dur_test_free.  Since 0.1. */
+/* DUR_EINVAL: no handlers, or a handler that a runtime would refuse; DUR_EEXISTS: a handler that is there twice.
+   *out is yours: dur_test_free.  Since 0.1. */
 DUR_API int dur_test_new(dur_test **out, const dur_test_options *options, dur_error *err);
 DUR_API void dur_test_free(dur_test *t); /* NULL allowed */
 
@@ -87,8 +87,8 @@ DUR_API const char *dur_test_call_input(const dur_test *t, const char *activity,
 
 /* ---- what clients do ---------------------------------------------------------------------------------------------
  * The arguments, codes and effects of dur_client_start, raise, enqueue and cancel.  In dur_test_explore what is sent by
- * these may come late (also behind a deadline), in another order, or twice; the answer is then that of a message which is
- * on its way: DUR_OK.  A start is never late, since what follows is for an instance that there is; but it may come twice. */
+ * these may come late (also behind a deadline), in another order, or twice; the answer is then that of a message which
+ * is on its way: DUR_OK.  A start may come twice, but never late: what follows is for an instance that there is. */
 
 DUR_API int dur_test_start_ex(dur_test *t, const dur_start_args *args, dur_error *err);
 DUR_API int dur_test_raise_ex(dur_test *t, const dur_message_args *args, dur_error *err);
@@ -105,12 +105,13 @@ DUR_API int dur_test_cancel(dur_test *t, const char *instance, const char *reaso
 
 DUR_API uint64_t dur_test_now_ms(const dur_test *t); /* wall time of the test */
 
-/* Until nothing more can happen without time or a message.  Time does not move.  In a scenario of dur_test_explore: for
-   a while, perhaps until then.  DUR_ELIMIT: it goes on and on (a million steps); DUR_EDEADLK: called by an activity. */
+/* Until nothing more can happen without time or a message.  Time does not move, unless an activity sleeps or waits
+   (dur_act_sleep, a client): so long.  In a scenario of dur_test_explore: for a while, perhaps until then.  DUR_ELIMIT:
+   it goes on and on (a million steps); DUR_EDEADLK: called by an activity. */
 DUR_API int dur_test_run_until_blocked(dur_test *t, dur_error *err);
 
-/* Let ms pass: every timer in between fires at its time.  Time ends in some 285000 years, and goes no further.  Codes as
-   above. */
+/* Let ms pass: every timer in between fires at its time.  Time ends in some 285000 years, and goes no further.
+   Codes as above. */
 DUR_API int dur_test_advance(dur_test *t, uint64_t ms, dur_error *err);
 
 /* Until the instance has ended, one way or the other: time jumps to whatever comes next.  DUR_OK: it has;

@@ -19,7 +19,7 @@
 #define JUMPS_MAX 4u
 #define CANCELS_MAX 2u
 #define PAUSE_MOVES_MAX 12u
-#define LATE_MAX 4u /* so often, less 1, time passes while a message is on its way */
+#define LATE_MAX 8u /* what is on its way is so for 0, 1, 3, 7 … 127 moments: the timers of others pass, too */
 
 /* Kinds are numbered apart, and at each move the same questions are asked: so an answer that is left out moves others
    as little as may be. */
@@ -188,7 +188,8 @@ static int run_out(dur_test *t, uint32_t moves_max, bool *cut, dur_error *err) {
     dur_store_counts left = { .size = sizeof(left) };
     int code = dur_client_counts(&left, t->client, err);
     *cut = code == DUR_OK && left.running > 0;
-    if (*cut) dur__test_tell(t, "explore: the run is cut off after %llu moves (moves_max)", (unsigned long long)t->moves);
+    if (*cut)
+        dur__test_tell(t, "explore: the run is cut off after %llu moves (moves_max)", (unsigned long long)t->moves);
     return code;
 }
 

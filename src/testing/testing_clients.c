@@ -61,7 +61,7 @@ static int send(dur_test *t, const dur__letter *letter, dur_error *err) {
 /* on_its_way: as dur__explore_late says it. */
 static void keep(dur_test *t, dur__letter letter, uint32_t on_its_way, bool again) {
     letter.again = again;
-    letter.waits = on_its_way - 1;
+    letter.waits = (UINT32_C(1) << (on_its_way - 1)) - 1;
     if (letter.kind == DUR__LETTER_START)
         letter.start = start_copy(t, &letter.start);
     else

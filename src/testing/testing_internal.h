@@ -127,8 +127,8 @@ uint64_t dur__test_due_ms(dur_test *t);           /* until the next thing by its
 void dur__test_pass(dur_test *t, uint64_t ms);    /* time passes, also for what is on its way */
 
 /* explore.c; all without an explorer: 0, nothing happens */
-uint32_t dur__explore_late(dur_test *t); /* a message is on its way: 1 more than how often time passes meanwhile */
-uint32_t dur__explore_again(dur_test *t); /* the same of one that is sent again */
+uint32_t dur__explore_late(dur_test *t);  /* n > 0: a message is on its way for 2^(n-1) - 1 moments */
+uint32_t dur__explore_again(dur_test *t); /* the same of a message that is sent again */
 size_t dur__explore_pick(dur_test *t, size_t count);
 void dur__explore_fault(dur_test *t, dur_error *err); /* perhaps something goes wrong now */
 bool dur__explore_pause(dur_test *t, uint32_t *moves); /* the scenario goes on after so many moves */

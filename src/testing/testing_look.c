@@ -189,7 +189,7 @@ size_t dur_test_events(dur_test *t, const char *instance, const char *kind) {
 int dur_test_save_history(dur_test *t, const char *instance, const char *path, dur_error *err) {
     char *json = NULL;
     if (t == NULL || instance == NULL || path == NULL)
-        return dur_error_set(err, DUR_EINVAL, false, "test.save_history", "a test, an instance and a path are required");
+        return dur_error_set(err, DUR_EINVAL, false, "test.save_history", "test, instance and path are required");
     dur__test_enter(t);
     int code = dur_client_history(&json, t->client, instance, 0, err);
     if (code != DUR_OK) return code;
@@ -207,7 +207,8 @@ static int read_file(dur__lines *out, const char *path, dur_error *err) {
     size_t size;
     FILE *file = fopen(path, "rb");
     if (file == NULL)
-        return dur_error_set(err, errno == ENOENT ? DUR_ENOTFOUND : DUR_EIO, false, op, "%s: %s", path, strerror(errno));
+        return dur_error_set(err, errno == ENOENT ? DUR_ENOTFOUND : DUR_EIO, false, op, "%s: %s", path,
+                             strerror(errno));
     while ((size = fread(part, 1, sizeof(part), file)) > 0)
         dur__lines_add(out, "%.*s", (int)size, part);
     bool failed = ferror(file) != 0;

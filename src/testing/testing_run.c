@@ -91,8 +91,8 @@ bool dur__test_move(dur_test *t, dur_error *err) {
 
 /* ---- time ---- */
 
-/* A runtime says an hour at most.  Whoever goes from hour to hour through a wait of a year meets thousands of moments in
-   which nothing happens: the store knows the next in which something may. */
+/* A runtime says an hour at most.  Whoever goes from hour to hour through a wait of a year meets thousands of moments
+   in which nothing happens: the store knows the next in which something may. */
 static uint64_t node_due_ms(dur_test *t) {
     uint64_t due_ms = t->runtime != NULL ? dur_runtime_due_ms(t->runtime) : UINT64_MAX;
     if (due_ms == UINT64_MAX || due_ms < RUNTIME_DUE_MAX_MS - 1000) return due_ms;

@@ -295,7 +295,8 @@ static void a_run_that_is_cut_off_says_so(void **state) {
                                                         .invariant = all_holds, .moves_max = 50),
                                       &err),
                      DUR_OK);
-    story = must_find(DUR_EXPLORE(.handlers = handlers, .scenario = somebody_pays, .invariant = nothing_holds), "nothing");
+    story = must_find(DUR_EXPLORE(.handlers = handlers, .scenario = somebody_pays, .invariant = nothing_holds),
+                      "nothing holds");
     assert_null(strstr(story, "cut off"));
     dur_free(story);
 }
@@ -360,15 +361,15 @@ static int sold_to_the_end(dur_test *t, void *data, dur_error *e) {
     now = (shop){ 0 };
     int code = dur_test_start(t, e, data, "42", .instance = "s");
     if (code == DUR_OK) code = dur_test_run_to_end(t, "s", e);
-    if (code == DUR_OK && dur_test_output(t, "s") == NULL) code = dur_error_set(e, DUR_EFAILED, false, "shop", "no end");
-    return code;
+    if (code != DUR_OK || dur_test_output(t, "s") != NULL) return code;
+    return dur_error_set(e, DUR_EFAILED, false, "shop", "it has not ended");
 }
 
 static void a_scenario_can_run_to_the_end(void **state) {
     (void)state;
     for (int i = 0; i < 6; i++)
         assert_int_equal(dur_test_explore(NULL, DUR_EXPLORE(.handlers = handlers, .scenario = sold_to_the_end,
-                                                            .data = "SellsWithCare", .runs = HOLD_RUNS,
+                                                            .data = "SellsWithCare", .runs = HOLD_RUNS / 3,
                                                             .crashes = i == 0 || i == 5, .reorder = i == 1 || i == 5,
                                                             .late_messages = i == 2 || i == 5, .cancels = i == 3,
                                                             .clock_jumps = i == 4, .duplicates = i == 5),
@@ -383,6 +384,11 @@ static int a_decision(dur_test *t, void *data, dur_error *e) {
     if (code == DUR_OK) code = dur_test_run_until_blocked(t, e);
     if (code == DUR_OK) code = dur_test_enqueue(t, e, "d", "decisions", "yes", .message_id = "1");
     return code;
+}
+
+static int a_decision_beside_others(dur_test *t, void *data, dur_error *e) {
+    int code = dur_test_start(t, e, "Ticks", "", .instance = "tick");
+    return code == DUR_OK ? a_decision(t, data, e) : code;
 }
 
 static int decided(dur_test *t, void *data, dur_error *e) {
@@ -405,6 +411,10 @@ static void a_late_message_comes_behind_a_deadline(void **state) {
         assert_null(strstr(story, "**"));
         dur_free(story);
     }
+    /* Also where others have timers of their own before the deadline. */
+    dur_free(must_find(DUR_EXPLORE(.handlers = handlers, .scenario = a_decision_beside_others, .data = "30500",
+                                   .invariant = decided, .late_messages = true, .moves_max = 500),
+                       "too late"));
     /* Who waits as long as it takes gets it in every run. */
     must_hold(DUR_EXPLORE(.handlers = handlers, .scenario = a_decision, .data = "0", .invariant = decided,
                           .runs = HOLD_RUNS, .late_messages = true, .duplicates = true, .crashes = true,
