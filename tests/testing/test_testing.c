@@ -102,6 +102,16 @@ static dur_outcome later(dur_ctx *ctx, const char *days) {
     return dur_complete(ctx, "later");
 }
 
+/* As docs/guide/orchestrations.md has it: only DUR_OK has a decision. */
+static dur_outcome reminds(dur_ctx *ctx, const char *who) {
+    const char *decision = "none";
+    int code;
+    while ((code = dur_try_for(dur_dequeue(ctx, "decisions"), DAY, &decision)) == DUR_ETIMEOUT)
+        dur_await(dur_activity(ctx, "Greet", who));
+    if (code != DUR_OK) return dur_fail(ctx, "nobody has decided");
+    return dur_completef(ctx, "decided: %s", decision);
+}
+
 static int entered; /* handlers must not do this: here it counts replays */
 static dur_outcome replayed(dur_ctx *ctx, const char *input) {
     entered++;
@@ -135,6 +145,7 @@ static const dur_handler handlers[] = {
     DUR_ORCHESTRATION("Boss", "1.0.0", boss),
     DUR_ORCHESTRATION("Hello", "1.0.0", hello),
     DUR_ORCHESTRATION("Later", "1.0.0", later),
+    DUR_ORCHESTRATION("Reminds", "1.0.0", reminds),
     DUR_ORCHESTRATION("Sleeper", "1.0.0", sleeper),
     DUR_ORCHESTRATION("Stubborn", "1.0.0", stubborn),
     DUR_ORCHESTRATION("Hourly", "1.0.0", hourly),
@@ -285,6 +296,23 @@ static void a_delayed_start_begins_when_it_is_due(void **state) {
 }
 
 /* ---- mocks ---- */
+
+static void a_loop_that_reminds_can_be_cancelled(void **state) {
+    (void)state;
+    dur_test *t = begin();
+    assert_ok(dur_test_start(t, &err, "Reminds", "boss", .instance = "yes"));
+    assert_ok(dur_test_start(t, &err, "Reminds", "boss", .instance = "no"));
+    assert_ok(dur_test_advance(t, 2 * DAY, &err));
+    assert_int_equal(dur_test_calls(t, "Greet"), 4);
+    assert_ok(dur_test_enqueue(t, &err, "yes", "decisions", "yes"));
+    assert_ok(dur_test_cancel(t, "no", "bye", &err));
+    assert_ok(dur_test_run_to_end(t, "yes", &err));
+    assert_ok(dur_test_run_to_end(t, "no", &err));
+    assert_string_equal(dur_test_output(t, "yes"), "decided: yes");
+    assert_non_null(strstr(dur_test_output(t, "no"), "nobody has decided"));
+    assert_int_equal(dur_test_calls(t, "Greet"), 4);
+    dur_test_free(t);
+}
 
 static void an_activity_without_a_mock_runs_as_registered(void **state) {
     (void)state;
@@ -639,6 +667,7 @@ int main(void) {
         cmocka_unit_test(a_client_and_an_activity_that_wait_do_not_sleep),
         cmocka_unit_test(an_activity_that_waits_for_others_lets_them_go_on),
         cmocka_unit_test(a_delayed_start_begins_when_it_is_due),
+        cmocka_unit_test(a_loop_that_reminds_can_be_cancelled),
         cmocka_unit_test(an_activity_without_a_mock_runs_as_registered),
         cmocka_unit_test(a_mock_fails_so_often_and_then_completes),
         cmocka_unit_test(a_mock_that_takes_time_takes_it_beside_others),
