@@ -1,7 +1,7 @@
 /*
  * testing.c: how an orchestration of one's own is tested.  An order reserves an item, waits a day for its payment,
- * reminds once and gives up after a month; the tests take no time, break the warehouse, kill the node, and look for what
- * nobody thought of.
+ * reminds once and gives up after a month; the tests take no time, break the warehouse, kill the node, and look for
+ * what nobody thought of.
  */
 #include <durite/durite.h>
 #include <durite/testing.h>
@@ -139,16 +139,19 @@ static int what_is_not_sold_is_released(dur_test *t, void *data, dur_error *e) {
     const warehouse *house = data;
     bool sold = dur_test_status(t, "o") == DUR_INSTANCE_COMPLETED;
     if (dur_test_output(t, "o") == NULL)
-        return dur_error_set(e, DUR_EFAILED, false, "order", "the order waits for ever: %s", dur_test_waits_text(t, "o"));
+        return dur_error_set(e, DUR_EFAILED, false, "order", "the order waits for ever: %s",
+                             dur_test_waits_text(t, "o"));
     if (!sold && house->reserved > house->released)
-        return dur_error_set(e, DUR_EFAILED, false, "order", "reserved, not sold, not released: %s", dur_test_output(t, "o"));
+        return dur_error_set(e, DUR_EFAILED, false, "order", "reserved, not sold, not released: %s",
+                             dur_test_output(t, "o"));
     return DUR_OK;
 }
 
 static void whatever_happens_nothing_stays_reserved(void) {
     dur_test *t = NULL;
     warehouse house;
-    /* By default a cancelled order has five minutes to clean up.  With that a jump of the clock is enough: it is found. */
+    /* By default a cancelled order has five minutes to clean up.  With that a jump of the clock is enough: it is found.
+     */
     const dur_runtime_options *patient = DUR_RUNTIME(.cancel_grace_ms = DUR_HOURS(24 * 365));
     MUST(dur_test_explore(NULL,
                           DUR_EXPLORE(.handlers = handlers, .scenario = a_customer_orders_and_pays,

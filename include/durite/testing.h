@@ -50,7 +50,7 @@ typedef struct dur_test_options {
 #define DUR_TEST(...) (&(dur_test_options){ .size = sizeof(dur_test_options), __VA_ARGS__ })
 
 /* DUR_EINVAL: no handlers, or a handler that a runtime would refuse; DUR_EEXISTS: a handler that is there twice.
-   *out is yours: dur_test_free.  Since 0.1. */
+ *out is yours: dur_test_free.  Since 0.1. */
 DUR_API int dur_test_new(dur_test **out, const dur_test_options *options, dur_error *err);
 DUR_API void dur_test_free(dur_test *t); /* NULL allowed */
 
@@ -194,9 +194,9 @@ typedef struct dur_explore_options {
 typedef struct dur_explore_report {
     size_t size; /* sizeof(dur_explore_report), or 0 */
     uint64_t runs;
-    uint64_t moves;       /* steps of nodes, activities and messages, over all runs */
-    uint64_t faults;      /* things that went wrong, over all runs */
-    uint64_t failed_seed; /* 0: none */
+    uint64_t moves;        /* steps of nodes, activities and messages, over all runs */
+    uint64_t faults;       /* things that went wrong, over all runs */
+    uint64_t failed_seed;  /* 0: none */
     uint32_t story_faults; /* how many things do not go as they should in the run that the story tells */
     char *story;           /* NULL: nothing failed; free with dur_free */
 } dur_explore_report;

@@ -193,7 +193,6 @@ static int run_out(dur_test *t, uint32_t moves_max, bool *cut, dur_error *err) {
     return code;
 }
 
-
 static int find_one(dur_test *t, const dur_list_options *which, const char *what, dur_error *err) {
     dur_instance_list *list = NULL;
     int code = dur_client_list(&list, t->client, which, err);
@@ -342,8 +341,8 @@ static char *tell(struct dur__explorer *ex, uint64_t seed, uint32_t *faults, dur
     if (why.code == DUR_OK) why = *err; /* it has other sources of chance than its seed */
     *faults = (uint32_t)ex->list.count;
     dur__lines_add(&all, "explore: seed %llu fails: %s\n", (unsigned long long)seed, why.message);
-    dur__lines_add(&all, "the shortest run found that still fails, in which %zu thing%s should:\n",
-                   ex->list.count, ex->list.count == 1 ? " does not go as it" : "s do not go as they");
+    dur__lines_add(&all, "the shortest run found that still fails, in which %zu thing%s should:\n", ex->list.count,
+                   ex->list.count == 1 ? " does not go as it" : "s do not go as they");
     dur__lines_add(&all, "%s", story.data != NULL ? story.data : "");
     dur__lines_add(&all, "  so: %s\nrun it again with .only = %llu\n", why.message, (unsigned long long)seed);
     dur_error_set(err, DUR_EFAILED, false, "test.explore", "seed %llu: %s", (unsigned long long)seed, why.message);
@@ -382,8 +381,7 @@ int dur_test_explore(dur_explore_report *out, const dur_explore_options *given_o
     dur_error why = DUR_ERROR_INIT;
     int code = check_options(given_options, err);
     if (code != DUR_OK) return code;
-    memcpy(&options, given_options,
-           given_options->size < sizeof(options) ? given_options->size : sizeof(options));
+    memcpy(&options, given_options, given_options->size < sizeof(options) ? given_options->size : sizeof(options));
     dur_fake_world *outside = dur_fake_world_enter(NULL);
     struct dur__explorer ex = { .options = &options };
     uint64_t seed = options.only != 0 ? options.only : options.seed != 0 ? options.seed : 1;

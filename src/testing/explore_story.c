@@ -24,9 +24,9 @@ static void tell_event(dur_test *t, dur_arena *arena, const char *instance, cons
         dur__test_tell(t, "%s: TimerCreated for %llu ms", instance,
                        (unsigned long long)(event->fire_at_ms - event->timestamp_ms));
     else
-        dur__test_tell(t, "%s: %s%s%s%s%s%s", instance, dur_event_kind_name(event->kind), event->name != NULL ? " " : "",
-                       event->name != NULL ? event->name : "", text != NULL ? " \"" : "", text != NULL ? text : "",
-                       text != NULL ? "\"" : "");
+        dur__test_tell(t, "%s: %s%s%s%s%s%s", instance, dur_event_kind_name(event->kind),
+                       event->name != NULL ? " " : "", event->name != NULL ? event->name : "",
+                       text != NULL ? " \"" : "", text != NULL ? text : "", text != NULL ? "\"" : "");
 }
 
 static void tell_instance(dur_test *t, dur_arena *arena, const dur_instance_info *info) {

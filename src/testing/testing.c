@@ -148,7 +148,8 @@ int dur_test_crash(dur_test *t, dur_error *err) {
     if (t->runtime == NULL) return dur__test_node(t, err); /* there is none that could die */
     for (size_t i = 0; i < t->held_count; i++)
         if (t->held[i].runs && !t->held[i].ran)
-            return dur_error_set(err, DUR_EDEADLK, false, "test.crash", "called by an activity, whose node would be gone");
+            return dur_error_set(err, DUR_EDEADLK, false, "test.crash",
+                                 "called by an activity, whose node would be gone");
     int code = fence(t, err);
     if (code != DUR_OK) return code;
     stop_node(t);

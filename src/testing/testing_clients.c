@@ -42,14 +42,15 @@ static int send(dur_test *t, const dur__letter *letter, dur_error *err) {
     t->stirred = true;
     switch (letter->kind) {
     case DUR__LETTER_START:
-        dur__test_tell(t, "client: %sstart %s(\"%s\") as %s", again, text(letter->start.name), text(letter->start.input),
-                       text(letter->start.instance));
+        dur__test_tell(t, "client: %sstart %s(\"%s\") as %s", again, text(letter->start.name),
+                       text(letter->start.input), text(letter->start.instance));
         return dur_client_start_ex(t->client, &letter->start, err);
     case DUR__LETTER_RAISE:
         dur__test_tell(t, "client: %sraise %s(\"%s\") to %s", again, text(m->name), text(m->data), text(m->instance));
         return dur_client_raise_ex(t->client, m, err);
     case DUR__LETTER_ENQUEUE:
-        dur__test_tell(t, "client: %senqueue \"%s\" to %s of %s", again, text(m->data), text(m->name), text(m->instance));
+        dur__test_tell(t, "client: %senqueue \"%s\" to %s of %s", again, text(m->data), text(m->name),
+                       text(m->instance));
         return dur_client_enqueue_ex(t->client, m, err);
     case DUR__LETTER_CANCEL:
         dur__test_tell(t, "client: %scancel %s", again, text(m->instance));
@@ -109,7 +110,8 @@ static int post(dur_test *t, const dur__letter *letter, dur_error *err) {
     int code = send(t, letter, err);
     uint32_t again = code == DUR_OK ? dur__explore_again(t) : 0;
     if (again > 0) keep(t, *letter, again, true);
-    if (code == DUR_ESTATE && t->explorer != NULL) { /* who was sent it has ended since: it could have been on its way */
+    if (code == DUR_ESTATE &&
+        t->explorer != NULL) { /* who was sent it has ended since: it could have been on its way */
         dur_error_clear(err);
         return DUR_OK;
     }

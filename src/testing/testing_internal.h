@@ -38,8 +38,8 @@ typedef struct dur__mocked {
 typedef struct dur__held {
     dur_act *act;
     dur__mocked *of;
-    bool runs; /* is in its function, or has been */
-    bool ran;  /* what it does is done, and the node has not heard of it */
+    bool runs;       /* is in its function, or has been */
+    bool ran;        /* what it does is done, and the node has not heard of it */
     uint64_t end_ms; /* by the boot clock: how long something takes does not hang on a clock that is set; MAX: never */
     dur_outcome outcome;
 } dur__held;
@@ -54,8 +54,8 @@ typedef enum dur__letter_kind {
 /* What a client has sent and nobody has received. */
 typedef struct dur__letter {
     dur__letter_kind kind;
-    bool again; /* it was received once already */
-    uint32_t waits; /* so often time passes before it can arrive */
+    bool again;               /* it was received once already */
+    uint32_t waits;           /* so often time passes before it can arrive */
     dur_message_args message; /* CANCEL: instance, and the reason as data */
     dur_start_args start;
 } dur__letter;
@@ -74,7 +74,7 @@ struct dur_test {
     dur_provider *store;
     dur_client *client;
     dur_waker *waker;
-    dur_lane *lane; /* asks the store when something falls due, and takes nothing */
+    dur_lane *lane;       /* asks the store when something falls due, and takes nothing */
     dur_runtime *runtime; /* NULL: it could not be started; the next run tries again */
     dur_handler *handlers;
     size_t handler_count;
@@ -106,18 +106,18 @@ void dur__test_tell(dur_test *t, const char *format, ...) DUR_PRINTF(2, 3);
 void *dur__grow(void *items, size_t count, size_t *room, size_t size);
 
 /* testing_acts.c */
-dur__mocked *dur__test_activity(dur_test *t, const char *name);                  /* there is one from now on */
+dur__mocked *dur__test_activity(dur_test *t, const char *name);            /* there is one from now on */
 dur__mocked *dur__test_find_activity(const dur_test *t, const char *name); /* NULL: neither registered nor mocked */
-void dur__test_take(dur_test *t);                        /* what the node hands out */
-void dur__test_run_act(dur_test *t, size_t index);       /* what it does */
-void dur__test_end_act(dur_test *t, size_t index);       /* and the node hears of it */
-bool dur__test_may_end(const dur_test *t, size_t index); /* its time is over */
-void dur__test_lose_acts(dur_test *t);                   /* the node is dead */
-uint64_t dur__test_host(void *test);                     /* of dur_runtime_host */
+void dur__test_take(dur_test *t);                                          /* what the node hands out */
+void dur__test_run_act(dur_test *t, size_t index);                         /* what it does */
+void dur__test_end_act(dur_test *t, size_t index);                         /* and the node hears of it */
+bool dur__test_may_end(const dur_test *t, size_t index);                   /* its time is over */
+void dur__test_lose_acts(dur_test *t);                                     /* the node is dead */
+uint64_t dur__test_host(void *test);                                       /* of dur_runtime_host */
 
 /* testing_clients.c */
 void dur__test_deliver(dur_test *t, size_t index);
-size_t dur__test_letters(const dur_test *t);                   /* how many may arrive now */
+size_t dur__test_letters(const dur_test *t);                    /* how many may arrive now */
 size_t dur__test_find_letter(const dur_test *t, size_t number); /* of those */
 bool dur__test_hurry(dur_test *t); /* nothing else will happen: what is on its way arrives; false: nothing is */
 
@@ -130,7 +130,7 @@ void dur__test_pass(dur_test *t, uint64_t ms);    /* time passes, also for what 
 uint32_t dur__explore_late(dur_test *t);  /* n > 0: a message is on its way for 2^(n-1) - 1 moments */
 uint32_t dur__explore_again(dur_test *t); /* the same of a message that is sent again */
 size_t dur__explore_pick(dur_test *t, size_t count);
-void dur__explore_fault(dur_test *t, dur_error *err); /* perhaps something goes wrong now */
+void dur__explore_fault(dur_test *t, dur_error *err);  /* perhaps something goes wrong now */
 bool dur__explore_pause(dur_test *t, uint32_t *moves); /* the scenario goes on after so many moves */
 
 /* explore_story.c */

@@ -152,7 +152,8 @@ const char *dur_test_waits_text(dur_test *t, const char *instance) {
         for (size_t i = 0; i < open_count; i++)
             describe(t, &events[open[i]], &lines);
         dur_arena_free(arena);
-        if (info->no_handler != NULL) dur__lines_add(&lines, "%sa handler %s", lines.size > 0 ? "; " : "", info->no_handler);
+        if (info->no_handler != NULL)
+            dur__lines_add(&lines, "%sa handler %s", lines.size > 0 ? "; " : "", info->no_handler);
         if (info->suspended)
             dur__lines_add(&lines, "%sto be resumed: %s", lines.size > 0 ? "; " : "",
                            info->suspend_reason != NULL ? info->suspend_reason : "");

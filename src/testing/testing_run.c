@@ -132,8 +132,7 @@ void dur__test_pass(dur_test *t, uint64_t ms) {
 
 static int enter(dur_test *t, const char *op, dur_error *err) {
     if (t == NULL) return dur_error_set(err, DUR_EINVAL, false, op, "a test is required");
-    if (t->running)
-        return dur_error_set(err, DUR_EDEADLK, false, op, "called by an activity, which the run waits for");
+    if (t->running) return dur_error_set(err, DUR_EDEADLK, false, op, "called by an activity, which the run waits for");
     dur_error_clear(err);
     dur__test_enter(t);
     return DUR_OK;

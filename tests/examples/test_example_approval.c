@@ -56,9 +56,10 @@ static int somebody_decides(dur_test *t, void *data, dur_error *err) {
 
 static void whatever_happens_it_ends(void **state) {
     (void)state;
-    OK(dur_test_explore(NULL, DUR_EXPLORE(.handlers = handlers, .scenario = somebody_decides, .runs = 300, .crashes = true,
-                                          .reorder = true, .duplicates = true, .late_messages = true, .cancels = true,
-                                          .clock_jumps = true),
+    OK(dur_test_explore(NULL,
+                        DUR_EXPLORE(.handlers = handlers, .scenario = somebody_decides, .runs = 300, .crashes = true,
+                                    .reorder = true, .duplicates = true, .late_messages = true, .cancels = true,
+                                    .clock_jumps = true),
                         &failure));
 }
 

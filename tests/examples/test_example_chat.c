@@ -47,8 +47,9 @@ static int three_answers(dur_test *t, void *data, dur_error *err) {
 
 static void no_line_is_lost_or_answered_twice(void **state) {
     (void)state;
-    OK(dur_test_explore(NULL, DUR_EXPLORE(.handlers = handlers, .scenario = three_lines, .invariant = three_answers,
-                                          .runs = 200, .crashes = true, .reorder = true, .duplicates = true),
+    OK(dur_test_explore(NULL,
+                        DUR_EXPLORE(.handlers = handlers, .scenario = three_lines, .invariant = three_answers,
+                                    .runs = 200, .crashes = true, .reorder = true, .duplicates = true),
                         &failure));
 }
 

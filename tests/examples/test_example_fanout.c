@@ -15,14 +15,16 @@ static int nine_words(dur_test *t, void *data, dur_error *err) {
     (void)data;
     const char *output = dur_test_output(t, "b");
     if (output != NULL && strcmp(output, "9 words on 3 pages") == 0) return DUR_OK;
-    return dur_error_set(err, DUR_EFAILED, false, "fanout", "%s", output != NULL ? output : dur_test_waits_text(t, "b"));
+    return dur_error_set(err, DUR_EFAILED, false, "fanout", "%s",
+                         output != NULL ? output : dur_test_waits_text(t, "b"));
 }
 
 static void every_page_is_counted_once(void **state) {
     (void)state;
-    OK(dur_test_explore(NULL, DUR_EXPLORE(.handlers = handlers, .scenario = a_book, .invariant = nine_words, .runs = 200,
-                                          .data = "call me|some years ago|never mind how long", .crashes = true,
-                                          .reorder = true, .clock_jumps = true),
+    OK(dur_test_explore(NULL,
+                        DUR_EXPLORE(.handlers = handlers, .scenario = a_book, .invariant = nine_words, .runs = 200,
+                                    .data = "call me|some years ago|never mind how long", .crashes = true,
+                                    .reorder = true, .clock_jumps = true),
                         &failure));
 }
 

@@ -92,9 +92,10 @@ static int nothing_stays_reserved(dur_test *t, void *data, dur_error *err) {
 static void crashes_and_cancels_leave_nothing_reserved(void **state) {
     (void)state;
     agency a;
-    OK(dur_test_explore(NULL, DUR_EXPLORE(.handlers = handlers, .scenario = book, .invariant = nothing_stays_reserved,
-                                          .data = &a, .runs = 300, .crashes = true, .reorder = true, .duplicates = true,
-                                          .cancels = true),
+    OK(dur_test_explore(NULL,
+                        DUR_EXPLORE(.handlers = handlers, .scenario = book, .invariant = nothing_stays_reserved,
+                                    .data = &a, .runs = 300, .crashes = true, .reorder = true, .duplicates = true,
+                                    .cancels = true),
                         &failure));
 }
 

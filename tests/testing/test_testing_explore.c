@@ -183,7 +183,8 @@ static char *must_find(const dur_explore_options *given, const char *part) {
     int64_t begin_us = cpu_us();
     assert_int_equal(dur_test_explore(&report, &options, &err), DUR_EFAILED);
     int64_t us = cpu_us() - begin_us;
-    fprintf(stderr, "# found in run %llu after %lld us\n%s", (unsigned long long)report.runs, (long long)us, report.story);
+    fprintf(stderr, "# found in run %llu after %lld us\n%s", (unsigned long long)report.runs, (long long)us,
+            report.story);
 #ifndef SANITIZED
     assert_true(us < 1000000);
 #endif
@@ -253,8 +254,9 @@ static void what_comes_after_a_long_wait_is_explored_too(void **state) {
     for (size_t i = 0; i < 5; i++) {
         void *data = (void *)(uintptr_t)days[i];
         dur_explore_report report = { .size = sizeof(report) };
-        assert_int_equal(dur_test_explore(&report, DUR_EXPLORE(.handlers = handlers, .scenario = somebody_pays_later,
-                                                               .data = data, .runs = 2, .moves_max = 100),
+        assert_int_equal(dur_test_explore(&report,
+                                          DUR_EXPLORE(.handlers = handlers, .scenario = somebody_pays_later,
+                                                      .data = data, .runs = 2, .moves_max = 100),
                                           &err),
                          DUR_OK);
         moves[i] = report.moves;
@@ -287,12 +289,14 @@ static void a_run_that_is_cut_off_says_so(void **state) {
     assert_non_null(strstr(story, "explore: the run is cut off after 50 moves"));
     assert_non_null(strstr(story, "with more to do: tick has not ended"));
     dur_free(story);
-    story = must_find(DUR_EXPLORE(.handlers = handlers, .scenario = somebody_ticks, .invariant = nothing_holds,
-                                  .moves_max = 50), cut);
+    story = must_find(
+        DUR_EXPLORE(.handlers = handlers, .scenario = somebody_ticks, .invariant = nothing_holds, .moves_max = 50),
+        cut);
     assert_non_null(strstr(story, "with more to do: nothing holds"));
     dur_free(story);
-    assert_int_equal(dur_test_explore(NULL, DUR_EXPLORE(.handlers = handlers, .scenario = somebody_ticks, .runs = 2,
-                                                        .invariant = all_holds, .moves_max = 50),
+    assert_int_equal(dur_test_explore(NULL,
+                                      DUR_EXPLORE(.handlers = handlers, .scenario = somebody_ticks, .runs = 2,
+                                                  .invariant = all_holds, .moves_max = 50),
                                       &err),
                      DUR_OK);
     story = must_find(DUR_EXPLORE(.handlers = handlers, .scenario = somebody_pays, .invariant = nothing_holds),
@@ -344,10 +348,10 @@ static int shipped_or_refunded(dur_test *t, void *data, dur_error *e) {
 
 static void a_compensation_that_is_missing(void **state) {
     (void)state;
-    char *story = must_find(DUR_EXPLORE(.handlers = handlers, .scenario = sale_by_name, .data = "SellsAndForgets",
-                                        .invariant = shipped_or_refunded, .cancels = true, .reorder = true,
-                                        .crashes = true),
-                            "neither shipped nor refunded");
+    char *story =
+        must_find(DUR_EXPLORE(.handlers = handlers, .scenario = sale_by_name, .data = "SellsAndForgets",
+                              .invariant = shipped_or_refunded, .cancels = true, .reorder = true, .crashes = true),
+                  "neither shipped nor refunded");
     assert_non_null(strstr(story, "** somebody cancels s"));
     assert_null(strstr(story, "** the node dies"));
     dur_free(story);
@@ -368,13 +372,14 @@ static int sold_to_the_end(dur_test *t, void *data, dur_error *e) {
 static void a_scenario_can_run_to_the_end(void **state) {
     (void)state;
     for (int i = 0; i < 6; i++)
-        assert_int_equal(dur_test_explore(NULL, DUR_EXPLORE(.handlers = handlers, .scenario = sold_to_the_end,
-                                                            .data = "SellsWithCare", .runs = HOLD_RUNS / 3,
-                                                            .crashes = i == 0 || i == 5, .reorder = i == 1 || i == 5,
-                                                            .late_messages = i == 2 || i == 5, .cancels = i == 3,
-                                                            .clock_jumps = i == 4, .duplicates = i == 5),
-                                          &err),
-                         DUR_OK);
+        assert_int_equal(
+            dur_test_explore(NULL,
+                             DUR_EXPLORE(.handlers = handlers, .scenario = sold_to_the_end, .data = "SellsWithCare",
+                                         .runs = HOLD_RUNS / 3, .crashes = i == 0 || i == 5,
+                                         .reorder = i == 1 || i == 5, .late_messages = i == 2 || i == 5,
+                                         .cancels = i == 3, .clock_jumps = i == 4, .duplicates = i == 5),
+                             &err),
+            DUR_OK);
 }
 
 /* ---- a message that comes behind a deadline ---- */
@@ -464,12 +469,12 @@ static int a_wins(dur_test *t, void *data, dur_error *e) {
 
 static void what_is_independent_comes_in_any_order(void **state) {
     (void)state;
-    assert_int_equal(dur_test_explore(NULL, DUR_EXPLORE(.handlers = handlers, .scenario = race, .invariant = a_wins,
-                                                        .runs = 20),
-                                      &err),
-                     DUR_OK); /* nothing may go wrong: as it is written */
-    dur_free(must_find(DUR_EXPLORE(.handlers = handlers, .scenario = race, .invariant = a_wins, .reorder = true),
-                       "b wins"));
+    assert_int_equal(
+        dur_test_explore(NULL, DUR_EXPLORE(.handlers = handlers, .scenario = race, .invariant = a_wins, .runs = 20),
+                         &err),
+        DUR_OK); /* nothing may go wrong: as it is written */
+    dur_free(
+        must_find(DUR_EXPLORE(.handlers = handlers, .scenario = race, .invariant = a_wins, .reorder = true), "b wins"));
 }
 
 static void who_ends_first_does_not_hang_on_the_wall_clock(void **state) {
