@@ -13,8 +13,9 @@ static dur_outcome approval(dur_ctx *ctx, const char *request) {
     const char *decision;
     for (int asked = 0; asked < 2; asked++) {
         dur_await(dur_activity(ctx, "Notify", request));
-        if (dur_try_for(dur_dequeue(ctx, "decisions"), patience_ms, &decision) == DUR_OK)
-            return dur_completef(ctx, "decided: %s", decision);
+        dur_code code = dur_try_for(dur_dequeue(ctx, "decisions"), patience_ms, &decision);
+        if (code == DUR_OK) return dur_completef(ctx, "decided: %s", decision);
+        if (code != DUR_ETIMEOUT) return dur_fail(ctx, "withdrawn"); /* cancelled: nobody is asked again */
     }
     return dur_fail(ctx, "nobody decided in time");
 }

@@ -54,6 +54,16 @@ static int somebody_decides(dur_test *t, void *data, dur_error *err) {
     return code == DUR_OK ? dur_test_enqueue(t, err, "a", "decisions", "yes", .message_id = "d") : code;
 }
 
+static void who_is_withdrawn_is_not_asked_for_again(void **state) {
+    (void)state;
+    dur_test *t = begin("holidays");
+    OK(dur_test_run_until_blocked(t, &failure));
+    OK(dur_test_cancel(t, "a", "no holidays after all", &failure));
+    OK(dur_test_run_to_end(t, "a", &failure));
+    assert_int_equal(dur_test_calls(t, "Notify"), 1);
+    dur_test_free(t);
+}
+
 static void whatever_happens_it_ends(void **state) {
     (void)state;
     OK(dur_test_explore(NULL,
@@ -68,6 +78,7 @@ int main(void) {
         cmocka_unit_test(a_decision_that_comes_early_counts),
         cmocka_unit_test(who_does_not_decide_is_asked_again),
         cmocka_unit_test(after_a_day_nobody_has_decided),
+        cmocka_unit_test(who_is_withdrawn_is_not_asked_for_again),
         cmocka_unit_test(whatever_happens_it_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
