@@ -78,25 +78,39 @@ void dur__commit_retry(dur__inst *inst, const dur_error *why, bool unknown) {
 }
 
 /* Whether the row is there with the token that the commit at hand gave to it. */
-static bool is_there(const dur__inst *inst, const dur_turn_work *work) {
+static int is_there(const dur__inst *inst, const dur_turn_work *work, bool *out, dur_error *err) {
     bool lost = true;
     dur_worker_claim claim = { .ref = { .instance = inst->id,
                                         .execution_id = work->message.execution_id,
                                         .activity_id = work->message.activity_id },
                                .lock_token = work->lock_token };
-    return dur_store_check_works(inst->loop->runtime->store, &claim, 1, 0, &lost, NULL) == DUR_OK && !lost;
+    int code = dur_store_check_works(inst->loop->runtime->store, &claim, 1, 0, &lost, err);
+    *out = code == DUR_OK && !lost;
+    return code;
 }
 
-/* A commit whose outcome is known now to be "done", without the store's answers.  What may be local and has no row
-   under its token is: nobody else takes a row of ours while we live. */
+/*
+ * A commit whose outcome is known now to be "done", without the store's answers.  What may be local and has no row
+ * under its token is, on a store that has local work: nobody else takes a row of ours while we live.  On another store
+ * the row is gone, and is not ours; where it is not known which of them this is, the history is replayed.
+ */
 static void assume_done(dur__inst *inst) {
     dur_turn_commit *commit = inst->commit;
+    dur_error err = DUR_ERROR_INIT;
     commit->lease_kept = commit->keep_lease;
     for (size_t i = 0; i < commit->worker_item_count; i++) {
         dur_turn_work *work = &commit->worker_items[i];
         work->row_id = 0;
-        work->locked = work->lock_token != NULL && is_there(inst, work);
+        work->locked = false;
+        if (work->lock_token != NULL && is_there(inst, work, &work->locked, &err) != DUR_OK) {
+            dur__commit_retry(inst, &err, true);
+            return;
+        }
         work->local = work->may_be_local && !work->locked;
+        if (work->local && !inst->loop->has_local) {
+            start_over(inst, "the history goes on", "whether its activities have rows is not known");
+            return;
+        }
     }
     dur__commit_effects(inst);
     dur__commit_put_away(inst);
@@ -107,7 +121,9 @@ void dur__commit_learn(dur__inst *inst) {
     dur_turn_commit *commit = inst->commit;
     if (commit->event_count == 0) {
         const dur_turn_work *last = inst->sharing ? &commit->worker_items[commit->worker_item_count - 1] : NULL;
-        if (last != NULL && is_there(inst, last))
+        bool there = false;
+        if (last != NULL) (void)is_there(inst, last, &there, NULL);
+        if (there)
             assume_done(inst);
         else
             inst->unknown = false; /* consuming by id is idempotent, and so is giving up: simply once more */

@@ -75,10 +75,8 @@ static void whatever_happens_it_ends(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_decision_that_comes_early_counts),
-        cmocka_unit_test(who_does_not_decide_is_asked_again),
-        cmocka_unit_test(after_a_day_nobody_has_decided),
-        cmocka_unit_test(who_is_withdrawn_is_not_asked_for_again),
+        cmocka_unit_test(a_decision_that_comes_early_counts), cmocka_unit_test(who_does_not_decide_is_asked_again),
+        cmocka_unit_test(after_a_day_nobody_has_decided),     cmocka_unit_test(who_is_withdrawn_is_not_asked_for_again),
         cmocka_unit_test(whatever_happens_it_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
