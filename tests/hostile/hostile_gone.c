@@ -490,19 +490,24 @@ static void fault_h124_also_where_both_have_ended(void **state) {
     expect(w, "x", "next");
 }
 
+/* Somebody else deletes it and starts the next, which has not begun when the deletion goes on. */
+static void expect_the_next_is_left(world *w, slow_deletion *slow) {
+    delete_meanwhile(w, "x");
+    start(w, "Waits", "", "x");
+    int code = go_on_deleting(slow);
+    if (code != DUR_ENOTFOUND) fail_msg("%s instead of DUR_ENOTFOUND", dur_code_name(code));
+    RUN(w, handlers);
+    OK(w, dur_client_raise(w->client, &w->err, "x", "go", "the next"));
+    expect(w, "x", "the next");
+}
+
 /* Known by its start alone, the first as the next. */
 static void fault_h124_also_where_nobody_has_begun(void **state) {
     world *w = *state;
     slow_deletion slow;
     start(w, "Waits", "", "x");
     begin_deletion(w, &slow, true);
-    delete_meanwhile(w, "x");
-    start(w, "Waits", "", "x");
-    int code = go_on_deleting(&slow);
-    if (code != DUR_ENOTFOUND) fail_msg("%s instead of DUR_ENOTFOUND", dur_code_name(code));
-    RUN(w, handlers);
-    OK(w, dur_client_raise(w->client, &w->err, "x", "go", "the next"));
-    expect(w, "x", "the next");
+    expect_the_next_is_left(w, &slow);
 }
 
 /* The next has not begun where the first had. */
@@ -514,13 +519,7 @@ static void fault_h124_also_where_the_next_has_not_begun(void **state) {
     until_history(w, "x", "ExternalSubscribed", 1);
     world_stop(w);
     begin_deletion(w, &slow, true);
-    delete_meanwhile(w, "x");
-    start(w, "Waits", "", "x");
-    int code = go_on_deleting(&slow);
-    if (code != DUR_ENOTFOUND) fail_msg("%s instead of DUR_ENOTFOUND", dur_code_name(code));
-    RUN(w, handlers);
-    OK(w, dur_client_raise(w->client, &w->err, "x", "go", "the next"));
-    expect(w, "x", "the next");
+    expect_the_next_is_left(w, &slow);
 }
 
 /* One that begins meanwhile is the same. */
