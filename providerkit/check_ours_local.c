@@ -58,6 +58,8 @@ static dur_orchestration_item begin(kit *t, holder *me, const char *instance, ui
     turn.worker_items[0].lock_token = kit_format(t, "local-%s", instance);
     turn.worker_items[0].may_be_local = true;
     commit(t, me, &turn);
+    SAME(turn.worker_items[0].local, t->p->methods->local_work); /* whose answer is lost must be able to tell */
+    SAME(item.works_known, t->p->methods->local_work);
     if (!turn.worker_items[0].local) {
         THAT(turn.worker_items[0].locked); /* as ever */
         kit_skip(t, "the store stores all work");

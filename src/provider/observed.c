@@ -648,6 +648,7 @@ static void methods_fill(dur_provider_methods *table, const dur_provider_methods
     table->name = inner->name;
     table->version = inner->version;
     table->own_clock = inner->own_clock;
+    table->local_work = inner->local_work;
     table->close = observed_close;
 #define PASS_ON(method) table->method = observed_##method;
     REQUIRED(PASS_ON)

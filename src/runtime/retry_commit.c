@@ -89,11 +89,8 @@ static int is_there(const dur__inst *inst, const dur_turn_work *work, bool *out,
     return code;
 }
 
-/*
- * A commit whose outcome is known now to be "done", without the store's answers.  What may be local and has no row
- * under its token is, on a store that has local work: nobody else takes a row of ours while we live.  On another store
- * the row is gone, and is not ours; where it is not known which of them this is, the history is replayed.
- */
+/* A commit whose outcome is known now to be "done", without the store's answers.  What may be local and has no row
+   under its token is, on a store that has local work: nobody else takes a row of ours while we live. */
 static void assume_done(dur__inst *inst) {
     dur_turn_commit *commit = inst->commit;
     dur_error err = DUR_ERROR_INIT;
@@ -106,11 +103,7 @@ static void assume_done(dur__inst *inst) {
             dur__commit_retry(inst, &err, true);
             return;
         }
-        work->local = work->may_be_local && !work->locked;
-        if (work->local && !inst->loop->has_local) {
-            start_over(inst, "the history goes on", "whether its activities have rows is not known");
-            return;
-        }
+        work->local = work->may_be_local && !work->locked && inst->loop->runtime->store->methods->local_work;
     }
     dur__commit_effects(inst);
     dur__commit_put_away(inst);

@@ -282,7 +282,6 @@ struct dur__loop {
     bool suspect_instances_none, suspect_work_none; /* what was told was not there; until the next news */
     bool stale;                                     /* waits for a new owner id */
     bool gathered;                                  /* a completion has come since the last commit */
-    bool has_local;                                 /* the store has left work out that this loop has alone */
     uint32_t local_takes, empty_looks;
     uint32_t work_doublings;          /* of what it asks for, one each time that it got all of it */
     uint64_t handed_at_us, return_us; /* when the last tasks went out, 0: one is back; how long that takes */

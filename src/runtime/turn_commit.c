@@ -434,7 +434,6 @@ static void hand_out(dur__inst *inst) {
         inst->eager[i] = NULL;
         task->ref.row_id = work->row_id;
         atomic_store(&task->local, work->local);
-        inst->loop->has_local |= work->local;
         if (!inst->leaves) dur__inst_attach(inst, task);
         dur__list_push(&loop->hand_out, &task->link);
         loop->hand_out_count++;

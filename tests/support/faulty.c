@@ -606,6 +606,7 @@ int dur__faulty_wrap(dur_provider **out, dur_provider *inner, uint64_t seed, dur
     f->table.name = inner->methods->name;
     f->table.version = inner->methods->version;
     f->table.own_clock = inner->methods->own_clock;
+    f->table.local_work = inner->methods->local_work;
     f->table.close = faulty_close;
     f->table.now_ms = faulty_now_ms;
 #define PASS_ON(method)                                                                                                \

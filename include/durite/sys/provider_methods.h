@@ -203,7 +203,8 @@ typedef struct dur_orchestration_item {
     size_t message_count;
     bool more_messages; /* queue_messages_max left some out */
     /* Worker rows of the current execution, by activity id: those that were there when the messages were read, or
-       before.  works_known false: the store has no local work, and does not say.  Also told by lane_history. */
+       before.  works_known: a fetch of a store that has local work tells them; lane_history does not, because whoever
+       holds the lease knows what it has. */
     const uint64_t *works;
     size_t work_count;
     bool works_known;
@@ -669,7 +670,8 @@ struct dur_provider_methods {
     size_t size;      /* sizeof(dur_provider_methods) as the provider was compiled */
     const char *name; /* "sqlite" */
     const char *version;
-    bool own_clock; /* true: due and lock times follow the store's own clock (a server); false: dur_world of open */
+    bool own_clock;  /* true: due and lock times follow the store's own clock (a server); false: dur_world of open */
+    bool local_work; /* true: its lanes leave work out (dur_turn_work), and its fetches tell the rows that are there */
 
     /* ======== required ======== */
 

@@ -208,6 +208,7 @@ static const dur_provider_methods memory_methods = {
     .name = "memory",
     .version = "1",
     .own_clock = false,
+    .local_work = true,
     .close = memory_close,
     .now_ms = memory_now_ms,
     .fetch_orchestration_item = dur__mem_fetch_orchestration_item,

@@ -327,6 +327,7 @@ const dur_provider_methods dur__sq_methods = {
     .name = "sqlite",
     .version = "1",
     .own_clock = false,
+    .local_work = true,
     .close = store_close,
     .now_ms = store_now_ms,
     METHOD(fetch_orchestration_item),
