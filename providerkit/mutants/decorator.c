@@ -475,6 +475,7 @@ dur_provider *broken_new(dur_provider *inner, const mutant *what) {
     me->inner = inner;
     me->what = what;
     me->table = passing;
+    me->table.local_work = inner->methods->local_work;
     me->base.methods = &me->table;
     me->scratch = dur_arena_new();
     pthread_mutex_init(&me->mutex, NULL);

@@ -181,7 +181,8 @@ int dur__exec_start(dur__exec *exec, const dur__exec_begin *begin, uint64_t now_
 static void live_arrival(dur__exec *exec, dur__arrival *arrival) {
     dur__list_push(&exec->consumed, &arrival->link);
     dur_event event;
-    if (!dur__arrival_event(exec, &arrival->item, &event)) return;
+    arrival->unused = !dur__arrival_event(exec, &arrival->item, &event);
+    if (arrival->unused) return;
     dur__emit(exec, &event);
     dur__apply_arrival(exec, &event);
 }

@@ -88,6 +88,7 @@ typedef struct dur__arrival {
     uint64_t order_ms;  /* oldest first: by (order_ms, order_id) */
     uint64_t order_id;
     void *cookie; /* the runtime's */
+    bool unused;  /* consumed and not recorded: nobody waits for it any more */
 } dur__arrival;
 
 void dur__exec_offer(dur__exec *exec, dur__arrival *arrival);

@@ -147,6 +147,8 @@ typedef struct consumption {
     size_t id_count;
     dur_worker_claim *claims;
     size_t claim_count;
+    dur_activity_ref *unused;
+    size_t unused_count;
 } consumption;
 
 static size_t list_length(const dur__link *list) {
@@ -155,26 +157,37 @@ static size_t list_length(const dur__link *list) {
     return count;
 }
 
-static void consume(consumption *to, const dur__link *list) {
+/* An end that is recorded stands or falls with its row.  Of an end that nobody waits for the row goes, if it is there:
+   who dropped the activity has deleted the row, perhaps under another lease. */
+static void consume(consumption *to, const dur__link *list, bool unused) {
     if (list == NULL) return;
     DUR__LIST_EACH(list, at) {
         const dur__letter *letter = DUR__CONTAINER(at, dur__letter, arrival.link);
         const dur__task *task = letter->task;
         if (task == NULL)
             to->ids[to->id_count++] = letter->message_id;
-        else if (!task->dropping && !task->row_gone && !atomic_load(&task->local))
+        else if (task->dropping || task->row_gone || atomic_load(&task->local))
+            continue;
+        else if (unused || letter->arrival.unused)
+            to->unused[to->unused_count++] = task->ref;
+        else
             to->claims[to->claim_count++] = (dur_worker_claim){ .ref = task->ref, .lock_token = task->token };
     }
 }
 
 static void add_consumed(dur__inst *inst, const dur__link *taken) {
     dur_turn_commit *commit = inst->commit;
-    size_t count = list_length(taken) + list_length(&inst->drained);
+    size_t count = list_length(taken) + list_length(&inst->drained), dropped = commit->cancelled_count;
     if (count == 0) return;
     consumption to = { .ids = dur_arena_alloc(inst->commit_arena, count * sizeof(uint64_t)),
-                       .claims = dur_arena_alloc(inst->commit_arena, count * sizeof(dur_worker_claim)) };
-    consume(&to, taken);
-    consume(&to, &inst->drained);
+                       .claims = dur_arena_alloc(inst->commit_arena, count * sizeof(dur_worker_claim)),
+                       .unused = dur_arena_alloc(inst->commit_arena, (dropped + count) * sizeof(dur_activity_ref)),
+                       .unused_count = dropped };
+    if (dropped > 0) memcpy(to.unused, commit->cancelled, dropped * sizeof(*to.unused));
+    consume(&to, taken, false);
+    consume(&to, &inst->drained, true);
+    commit->cancelled = to.unused;
+    commit->cancelled_count = to.unused_count;
     commit->consumed = to.ids;
     commit->consumed_count = to.id_count;
     commit->worker_consumed = to.claims;

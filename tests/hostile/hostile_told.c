@@ -1,5 +1,5 @@
 /*
- * hostile_told.c: what a client does on purpose is no error of the node that it is done to (H103).
+ * hostile_told.c: what a client does on purpose is no error of the node that it is done to (H103, H129).
  */
 #include "hostile.h"
 
@@ -28,7 +28,35 @@ static dur_outcome reads_all(dur_ctx *ctx, const char *input) {
     return dur_completef(ctx, "%u", count);
 }
 
-static const dur_handler handlers[] = { DUR_ORCHESTRATION("ReadsAll", "1.0.0", reads_all), DUR_HANDLERS_END };
+static dur_outcome stands_still(dur_act *act, const char *input) {
+    (void)input;
+    atomic_store(&has_begun, true);
+    for (uint64_t end_ms = now_ms() + patience_ms(); !atomic_load(&may_go_on) && now_ms() < end_ms;)
+        pause_ms(1);
+    return dur_act_complete(act, "late");
+}
+
+static dur_outcome drops(dur_ctx *ctx, const char *input) {
+    dur_future *activity = dur_activity(ctx, "StandsStill", "");
+    (void)input;
+    (void)dur_await(dur_dequeue(ctx, "box"));
+    dur_drop(activity);
+    dur_status_set(ctx, "dropped");
+    (void)dur_await(dur_dequeue(ctx, "box"));
+    return dur_complete(ctx, "done");
+}
+
+static const dur_handler handlers[] = { DUR_ORCHESTRATION("ReadsAll", "1.0.0", reads_all),
+                                        DUR_ORCHESTRATION("Drops", "1.0.0", drops),
+                                        DUR_ACTIVITY("StandsStill", stands_still), DUR_HANDLERS_END };
+
+/* It runs, and stands still. */
+static void begin(world *w) {
+    dur_log_set_sink(listen_for_errors, NULL, DUR_LOG_DEBUG);
+    RUN(w, handlers);
+    while (!atomic_load(&has_begun))
+        pause_ms(1);
+}
 
 static void fault_h103_whose_instance_is_suspended_says_no_error(void **state) {
     world *w = *state;
@@ -39,10 +67,7 @@ static void fault_h103_whose_instance_is_suspended_says_no_error(void **state) {
     start(w, "ReadsAll", "", "a");
     for (int i = 0; i < MESSAGES; i++)
         OK(w, dur_client_enqueue(w->client, &w->err, "a", "box", "x"));
-    dur_log_set_sink(listen_for_errors, NULL, DUR_LOG_DEBUG);
-    RUN(w, handlers);
-    while (!atomic_load(&has_begun))
-        pause_ms(1);
+    begin(w);
     OK(w, dur_client_suspend(w->client, "a", "why not", &w->err));
     atomic_store(&may_go_on, true);
     OK(w, dur_client_resume(w->client, "a", &w->err));
@@ -51,7 +76,52 @@ static void fault_h103_whose_instance_is_suspended_says_no_error(void **state) {
     assert_int_equal(atomic_load(&loud), 0);
 }
 
-static const struct CMUnitTest tests[] = { TEST(fault_h103_whose_instance_is_suspended_says_no_error) };
+static dur_metrics metrics(world *w) {
+    dur_metrics out = { .size = sizeof(out) };
+    OK(w, dur_runtime_metrics(&out, w->runtime, &w->err));
+    return out;
+}
+
+static void until_parked(world *w, uint64_t count) {
+    while (metrics(w).parked != count)
+        pause_ms(1);
+}
+
+static void until_dropped(world *w) {
+    for (bool dropped = false; !dropped; pause_ms(1)) {
+        dur_instance_info *info = NULL;
+        OK(w, dur_client_info(&info, w->client, "a", &w->err));
+        dropped = info->custom_status != NULL && strcmp(info->custom_status, "dropped") == 0;
+        dur_instance_info_free(info);
+    }
+}
+
+/* The activity runs through two leases of its instance, and is dropped under the second. */
+static void fault_h129_the_end_of_a_dropped_activity_is_nobodys(void **state) {
+    world *w = *state;
+    NEEDS_THREADS("an activity stands still while a client calls");
+    atomic_store(&has_begun, false);
+    atomic_store(&may_go_on, false);
+    atomic_store(&loud, 0);
+    start(w, "Drops", "", "a");
+    begin(w);
+    until_parked(w, 1);
+    OK(w, dur_client_suspend(w->client, "a", "why not", &w->err));
+    until_parked(w, 0);
+    OK(w, dur_client_resume(w->client, "a", &w->err));
+    OK(w, dur_client_enqueue(w->client, &w->err, "a", "box", "drop"));
+    until_dropped(w);
+    atomic_store(&may_go_on, true);
+    while (metrics(w).activities_running > 0)
+        pause_ms(1);
+    OK(w, dur_client_enqueue(w->client, &w->err, "a", "box", "end"));
+    expect(w, "a", "done");
+    dur_log_set_sink(NULL, NULL, DUR_LOG_DEBUG);
+    assert_int_equal(atomic_load(&loud), 0);
+}
+
+static const struct CMUnitTest tests[] = { TEST(fault_h103_whose_instance_is_suspended_says_no_error),
+                                           TEST(fault_h129_the_end_of_a_dropped_activity_is_nobodys) };
 
 int main(void) {
     return cmocka_run_group_tests(tests, NULL, NULL);
