@@ -126,9 +126,11 @@ DUR_API void dur_instance_info_free(dur_instance_info *info);
 /* DUR_ENOTFOUND when there is none. */
 DUR_API int dur_client_info(dur_instance_info **out, dur_client *client, const char *instance, dur_error *err);
 /* Until it has ended (continue-as-new is not an end) or is suspended.  timeout 0: look once.  Codes: DUR_ETIMEOUT,
-   DUR_ENOTFOUND.  No polling inside one process.  An id is an address: all waits by id (wait, wait_status,
-   result, kv_wait, dur_runs_watch) mean the instance that has the id, also one that was started under it, or replaced
-   another, meanwhile.  A caller that must not take another instance's end for that of its own uses dur_runs. */
+   DUR_ENOTFOUND; a second or two after the timeout DUR_EUNAVAILABLE, where the store has not answered (a server or a
+   pooler that stands still; timeout 0 waits for its answer).  No polling inside one process.  An id is an address: all
+   waits by id (wait, wait_status, result, kv_wait, dur_runs_watch) mean the instance that has the id, also one that was
+   started under it, or replaced another, meanwhile.  A caller that must not take another instance's end for that of its
+   own uses dur_runs. */
 DUR_API int dur_client_wait(dur_instance_info **out, dur_client *client, const char *instance, uint64_t timeout_ms,
                             dur_error *err);
 /* Wait for the result: DUR_OK and the output (free with dur_free), DUR_EFAILED or DUR_ECANCELLED with the reason in

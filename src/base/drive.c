@@ -53,7 +53,10 @@ bool dur__drive(uint64_t most_us) {
         dur__link *first = dur__list_pop(list());
         dur__list_push(list(), first);
         dur__driver *driver = DUR__CONTAINER(first, dur__driver, link);
-        if (driver->step(driver->data)) return true;
+        uint64_t deadline_us = dur_deadline_set(DUR_NO_DEADLINE); /* the caller's, and a step commits */
+        bool did = driver->step(driver->data);
+        (void)dur_deadline_set(deadline_us);
+        if (did) return true;
     }
     sleep_for_all(most_us);
     return true;

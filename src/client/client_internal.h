@@ -39,6 +39,11 @@ int dur__client_start_message(dur_message *out, dur_arena *arena, const dur_star
                               dur_error *err);
 dur_exists_policy dur__client_policy(dur_start_policy policy);
 
+/* ---- client_wait.c ---- */
+
+/* Before the reads of a wait that ends by then (durite/sys/process.h).  The deadline before, to be set again. */
+uint64_t dur__client_deadline(uint64_t timeout_ms, uint64_t deadline_us);
+
 /* ---- client_info.c ---- */
 
 /* The row of an instance, from get_instance or, where a store has none, from its history.  DUR_ENOTFOUND. */

@@ -385,7 +385,9 @@ static int await_one(dur_runs *runs, uint64_t timeout_ms, const char *op, dur_er
         now_us = dur__monotonic_us();
         if (elsewhere == 0) runs->look_at_us = UINT64_MAX;
         if (elsewhere > 0 && (!looked || now_us >= runs->look_at_us)) {
+            uint64_t outer_us = dur__client_deadline(timeout_ms, deadline_us);
             look_around(runs, looked ? LOOKS_MAX : SIZE_MAX);
+            (void)dur_deadline_set(outer_us);
             looked = true;
             continue;
         }
@@ -393,7 +395,9 @@ static int await_one(dur_runs *runs, uint64_t timeout_ms, const char *op, dur_er
             return dur_error_set(err, DUR_ETIMEOUT, true, op, "none of %zu has ended after %" PRIu64 " ms%s%s",
                                  runs->count, timeout_ms, runs->trouble[0] != '\0' ? "; the store says: " : "",
                                  runs->trouble);
+        uint64_t outer_us = dur__client_deadline(timeout_ms, deadline_us);
         sleep_until(runs, elsewhere, now_us, deadline_us);
+        (void)dur_deadline_set(outer_us);
     }
 }
 

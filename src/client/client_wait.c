@@ -20,6 +20,8 @@
 #define LOOK_AGAIN_MS UINT64_C(60000)
 /* After an error that may go away. */
 #define TRY_AGAIN_MS UINT64_C(50)
+/* A look that has begun gets so much more than the wait: a busy store is not one that stands still. */
+#define ANSWER_US UINT64_C(1000000)
 
 typedef struct waiter {
     dur_client *client;
@@ -28,16 +30,23 @@ typedef struct waiter {
     dur_watch *watch; /* NULL: only a look */
     uint64_t timeout_ms;
     uint64_t deadline_us; /* UINT64_MAX: none */
+    uint64_t outer_us;    /* the deadline of whoever calls */
 } waiter;
 
 static waiter waiter_of(dur_client *client, const char *instance, uint64_t timeout_ms, const char *op) {
     uint64_t now_us = dur__monotonic_us();
-    waiter self = { client, op, instance, NULL, timeout_ms, UINT64_MAX };
+    waiter self = { client, op, instance, NULL, timeout_ms, UINT64_MAX, DUR_NO_DEADLINE };
     if (timeout_ms < (UINT64_MAX - now_us) / 1000) self.deadline_us = now_us + timeout_ms * 1000;
     return self;
 }
 
+uint64_t dur__client_deadline(uint64_t timeout_ms, uint64_t deadline_us) {
+    bool bounded = timeout_ms > 0 && deadline_us < UINT64_MAX - ANSWER_US; /* 0: one look, however long it takes */
+    return dur_deadline_set(bounded ? deadline_us + ANSWER_US : DUR_NO_DEADLINE);
+}
+
 static int waiter_begin(waiter *self, dur_error *err) {
+    self->outer_us = dur__client_deadline(self->timeout_ms, self->deadline_us);
     if (self->timeout_ms == 0) return DUR_OK;
     return dur_store_watch_open(self->client->store, self->instance, &self->watch, err);
 }
@@ -52,6 +61,7 @@ static char *waiter_live(const waiter *self) {
 
 static void waiter_end(waiter *self) {
     if (self->watch != NULL) dur_store_watch_close(self->watch);
+    (void)dur_deadline_set(self->outer_us);
 }
 
 /* Until something may have changed, at most `most_ms`.  DUR_ETIMEOUT when the time is up. */
@@ -109,13 +119,13 @@ static int wait_info(dur_instance_info **out, waiter *wait, const goal *wanted, 
             info = dur__client_box(sizeof(*info), &arena);
         }
     }
-    waiter_end(wait);
     if (code == DUR_OK) {
         dur__client_info_failure(client, arena, info);
         *out = info;
     } else {
         dur__client_box_free(info);
     }
+    waiter_end(wait);
     return code;
 }
 

@@ -116,6 +116,54 @@ static void fault_h118_who_waits_for_a_connection_says_so(void **state) {
     PQfinish(db);
 }
 
+/* ---- a pooler that stands still ---------------------------------------------------------------------------------- */
+
+typedef struct still {
+    pid_t pid;
+    atomic_bool over;
+    bool went_on; /* because nobody came back */
+} still;
+
+enum { STILL_MS = 9000 }; /* shorter than any limit of libpq's, several times as long as ours */
+
+static void *let_it_go_on(void *arg) {
+    still *s = arg;
+    for (uint64_t end_ms = now_ms() + STILL_MS; !atomic_load(&s->over) && now_ms() < end_ms;)
+        pause_ms(5);
+    s->went_on = !atomic_load(&s->over);
+    kill(s->pid, SIGCONT);
+    return NULL;
+}
+
+static void fault_h118_a_timeout_holds_while_a_pooler_stands_still(void **state) {
+    world *w = *state;
+    char url[900];
+    bouncer b;
+    if (!on_provider("postgres")) skip();
+    if (!bouncer_start(&b, "durite", "pool_mode = transaction\ndefault_pool_size = 3")) skip();
+    PQfinish(bouncer_connect(&b));
+    snprintf(url, sizeof(url), "postgres:///postgres?host=%s&user=durite&pooler=transaction", b.dir);
+    world other = elsewhere(w, url);
+    start(&other, "Everything", "waits", "waits");
+    for (int round = 0; round < 2; round++) { /* in a session that is there; in one that is to be had */
+        still s = { .pid = b.pid };
+        pthread_t thread;
+        dur_instance_info *info = NULL;
+        dur_error err = DUR_ERROR_INIT;
+        kill(b.pid, SIGSTOP);
+        assert_int_equal(pthread_create(&thread, NULL, let_it_go_on, &s), 0);
+        int code = dur_client_wait(&info, other.client, "waits", 200, &err);
+        atomic_store(&s.over, true);
+        pthread_join(thread, NULL);
+        dur_instance_info_free(info);
+        if (s.went_on)
+            fail_msg("round %d: the wait did not end, and then: %s %s", round, dur_code_name(code), err.message);
+        assert_int_equal(code, DUR_EUNAVAILABLE);
+    }
+    leave(&other);
+    bouncer_stop(&b);
+}
+
 /* ---- settings of ours -------------------------------------------------------------------------------------------- */
 
 /* All settings of the session that the pooler lends. */
@@ -242,6 +290,7 @@ static const struct CMUnitTest tests[] = {
     TEST(fault_h27_nodes_work_behind_a_pooler_in_session_mode),
     TEST(errors_say_that_a_pooler_is_in_another_mode),
     TEST(fault_h118_who_waits_for_a_connection_says_so),
+    TEST(fault_h118_a_timeout_holds_while_a_pooler_stands_still),
     TEST(fault_h28_who_listens_is_told_by_nodes_behind_a_pooler),
 #else
     TEST(nothing_without_libpq),

@@ -131,8 +131,10 @@ static void note_failure(dur__pg_batch *batch, int at, const PGresult *result) {
 
 /* The next result of the statement being read; statements are separated by NULL. */
 static PGresult *next_result(dur__pg_batch *batch) {
-    PGresult *result = PQgetResult(batch->conn->pg);
-    return result;
+    batch->late = batch->late || !dur__pg_answers(batch->conn->pg);
+    if (!batch->late) return PQgetResult(batch->conn->pg);
+    if (batch->code == DUR_OK) batch->code = dur__pg_late(&batch->error, "postgres");
+    return NULL;
 }
 
 static void read_statement(dur__pg_batch *batch, int at) {
@@ -250,7 +252,7 @@ static int read_answers(dur__pg_batch *batch, int statements, const char *op) {
     for (int i = batch->notified ? 1 : 0; i < statements && !lost; i++) {
         if (batch->preparing[i]) read_prepare(batch, i);
         read_statement(batch, i);
-        lost = PQstatus(batch->conn->pg) != CONNECTION_OK;
+        lost = batch->late || PQstatus(batch->conn->pg) != CONNECTION_OK;
     }
     bool known = batch->code != DUR_OK && !lost && !batch->ended; /* the server said that it failed */
     if (batch->conn->farewell && statements > 0 && batch->results[statements - 1] == NULL) { /* or that it ends */

@@ -92,7 +92,7 @@ static void leave_pooled_session(const dur__pg_conn *conn) {
     if (!conn->store->session_pooler || PQstatus(conn->pg) != CONNECTION_OK ||
         PQtransactionStatus(conn->pg) != PQTRANS_IDLE || PQpipelineStatus(conn->pg) != PQ_PIPELINE_OFF)
         return; /* the pooler sees that it is broken, and ends it */
-    PQclear(PQexec(conn->pg, "DISCARD ALL"));
+    PQclear(dur__pg_exec(conn->pg, "DISCARD ALL"));
 }
 
 void dur__pg_disconnect(dur__pg_conn *conn) {
@@ -144,7 +144,7 @@ static bool alive(const dur__pg_conn *conn) {
 }
 
 int dur__pg_simple(dur__pg_conn *conn, const char *sql, dur_error *err) {
-    PGresult *result = PQexec(conn->pg, sql);
+    PGresult *result = dur__pg_exec(conn->pg, sql);
     ExecStatusType status = PQresultStatus(result);
     int code = DUR_OK;
     if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK)
@@ -243,7 +243,7 @@ static int prepare_session(dur__pg_conn *conn, const char *mark, dur_error *err)
     if (conn->want_listen) /* and let it be known */
         dur__buf_format(&sql, "LISTEN %s; SELECT pg_advisory_lock_shared(%lld); NOTIFY %s, '%s'", conn->store->channel,
                         (long long)dur__pg_hearing_key(conn->store), conn->store->channel, DUR__PG_GREETING);
-    PGresult *result = PQexec(conn->pg, sql.data);
+    PGresult *result = dur__pg_exec(conn->pg, sql.data);
     const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
     ExecStatusType status = PQresultStatus(result);
     int code = DUR_OK;
@@ -259,6 +259,15 @@ static int prepare_session(dur__pg_conn *conn, const char *mark, dur_error *err)
     return code;
 }
 
+/* In whole seconds, as libpq has it, which makes 2 of 1. */
+static const char *connect_timeout(const char *given, char seconds[24]) {
+    long long most = strtoll(given, NULL, 10);
+    uint64_t left_us = dur__pg_in_time(UINT64_MAX);
+    if (left_us == UINT64_MAX || (most > 0 && (uint64_t)most * 1000000u <= left_us)) return given;
+    snprintf(seconds, 24, "%llu", (unsigned long long)(left_us / 1000000u + 1));
+    return seconds;
+}
+
 static PGconn *open_session(const dur__pg_conn *conn, const char *mark) {
     const dur__pg *store = conn->store;
     dur__buf options = { NULL, 0, 0 };
@@ -267,9 +276,11 @@ static PGconn *open_session(const dur__pg_conn *conn, const char *mark) {
         count++;
     const char **keywords = dur__xcalloc(count + 2, sizeof(*keywords));
     const char **values = dur__xcalloc(count + 2, sizeof(*values));
+    char seconds[24];
     for (size_t i = 0; i < count; i++) {
         keywords[i] = store->keywords[i];
         values[i] = store->values[i];
+        if (strcmp(keywords[i], "connect_timeout") == 0) values[i] = connect_timeout(values[i], seconds);
     }
     if (!store->pooler && !store->session_pooler)
         startup_options(conn, mark, &options);
@@ -380,7 +391,7 @@ int dur__pg_end_session(dur__pg_conn *conn, int backend, dur_error *err) {
 
 /* All of them are in use: too few, or all wait for the same. */
 static void wait_for_one(dur__pg *store, uint64_t since_us) {
-    if (dur__cond_wait_us(&store->freed, &store->mutex, POOL_WAIT_US)) return;
+    if (dur__cond_wait_us(&store->freed, &store->mutex, dur__pg_in_time(POOL_WAIT_US))) return;
     uint64_t now_us = dur__monotonic_us();
     if (now_us < store->pool_say_us || now_us - since_us < POOL_WAIT_US) return;
     store->pool_say_us = now_us + POOL_SAY_AGAIN_US;
@@ -397,8 +408,14 @@ static void wait_for_one(dur__pg *store, uint64_t since_us) {
 int dur__pg_borrow(dur__pg *store, dur__pg_conn **out, dur_error *err) {
     uint64_t since_us = dur__monotonic_us();
     dur__mutex_lock(&store->mutex);
-    while (dur__list_empty(&store->idle) && store->opened >= store->pool_max)
+    while (dur__list_empty(&store->idle) && store->opened >= store->pool_max) {
+        if (dur__pg_in_time(UINT64_MAX) == 0) {
+            dur__mutex_unlock(&store->mutex);
+            return dur_error_set(err, DUR_EUNAVAILABLE, true, "postgres.pool",
+                                 "no connection of the pool (pool=%zu) was free in the time given", store->pool_max);
+        }
         wait_for_one(store, since_us);
+    }
     dur__link *link = store->idle.prev != &store->idle ? store->idle.prev : NULL; /* the warmest */
     dur__pg_conn *conn = NULL;
     if (link != NULL) {

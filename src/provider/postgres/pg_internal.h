@@ -85,6 +85,7 @@ typedef struct dur__pg_batch {
     bool writes; /* a lost connection leaves the outcome unknown */
     char sqlstate[6];
     int failed_at;    /* statement that failed; -1: none */
+    bool late;        /* given up before its answers */
     bool ended;       /* instead of an answer there was a last word, of the server or of a pooler */
     bool notified;    /* statement 0 is a notification with a Sync of its own */
     bool notify;      /* a notification follows in a transaction of its own */
@@ -304,6 +305,12 @@ int dur__pg_error(dur_error *err, const char *op, const char *sqlstate, const ch
 int dur__pg_error_of(const dur__pg_conn *conn, dur_error *err, const char *op, const char *sqlstate,
                      const char *message);
 int dur__pg_simple(dur__pg_conn *conn, const char *sql, dur_error *err); /* one text, nothing returned */
+/* pg_late.c: of `us`, what is left until the caller's deadline; whether a result has come by then; PQexec that is given
+   up then (NULL: and the connection is of no use any more). */
+uint64_t dur__pg_in_time(uint64_t us);
+bool dur__pg_answers(PGconn *pg);
+PGresult *dur__pg_exec(PGconn *pg, const char *sql);
+int dur__pg_late(dur_error *err, const char *op);
 /* True: whoever has sent this ends the session. */
 bool dur__pg_note_farewell(dur__pg_conn *conn, const PGresult *result);
 int dur__pg_begin(dur__pg_conn *conn, dur_error *err); /* a transaction of several batches */
