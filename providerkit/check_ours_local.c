@@ -138,6 +138,23 @@ static void ours_local_work_of_a_dead_owner_is_found(kit *t) {
     SAME(round.works[0].crashes_alone, 0);
 }
 
+static void ours_local_work_is_found_by_who_runs_nothing(kit *t) {
+    const dur_handler_filter none = { NULL, 0 };
+    holder me = open_holder(t, "me"), next = open_holder(t, "next");
+    next.fetch.handlers = &none;
+    begin(t, &me, "a", 1);
+    MUST(kit_put(t, kit_start(t, "b")));
+    SAME(look(t, &next).item_count, 0);
+    outlive(t, "next");
+    dur_round round = look(t, &next);
+    SAME(round.item_count, 1);
+    TEXT(round.items[0].instance, "a");
+    write_lost(t, &next, &round.items[0]);
+    round = look(t, &next);
+    SAME(round.item_count, 0);
+    SAME(round.work_count, 1);
+}
+
 static void ours_local_work_is_looked_for_until_somebody_commits(kit *t) {
     holder me = open_holder(t, "me"), next = open_holder(t, "next");
     begin(t, &me, "a", 1);
@@ -235,6 +252,7 @@ const kit_check kit_ours_local[] = {
     CHECK(ours_local_work_is_in_no_queue),
     CHECK(ours_local_work_needs_a_lane_that_keeps_the_lease),
     CHECK(ours_local_work_of_a_dead_owner_is_found),
+    CHECK(ours_local_work_is_found_by_who_runs_nothing),
     CHECK(ours_local_work_is_looked_for_until_somebody_commits),
     CHECK(ours_local_work_of_an_owner_that_leaves_is_found),
     CHECK(ours_local_work_is_written_by_who_gives_up),

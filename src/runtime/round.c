@@ -41,8 +41,12 @@ static bool takes_work(const dur__loop *loop) {
     return dur__runtime_phase(loop->runtime) == DUR__PHASE_RUN && loop->runtime->tag_filter.mode != DUR_TAGS_NONE;
 }
 
+/* Local work of a dead node is written by whoever comes, with or without orchestrations: the store gives out nothing
+   else to who has none. */
 static bool takes_instances(const dur__loop *loop) {
-    return dur__runtime_phase(loop->runtime) == DUR__PHASE_RUN && dur__fleet_runs(loop->runtime);
+    dur_runtime *runtime = loop->runtime;
+    return dur__runtime_phase(runtime) == DUR__PHASE_RUN &&
+           (dur__fleet_runs(runtime) || runtime->store->methods->local_work);
 }
 
 /*

@@ -365,7 +365,7 @@ struct dur_runtime {
     dur_version_range versions;
     dur_capability_filter filter;
     dur_tag_filter tag_filter;
-    dur_handler_filter handlers;   /* orchestrations that it runs; none: it acquires no instance (fleet.c) */
+    dur_handler_filter handlers;   /* orchestrations that it runs (fleet.c) */
     dur_handler_filter activities; /* and activities, the built-in ones among them */
     dur_arena *fleet_arena;        /* their keys */
     dur__map unserved;             /* what no node had at the last look; the keeper's alone */

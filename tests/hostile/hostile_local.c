@@ -76,23 +76,28 @@ static int holds(const char *url, long number) {
     char folder[128];
     dur_provider *store = NULL;
     dur_runtime *runtime = NULL;
-    (void)number;
     folder_of(folder, url);
     ledger = folder;
     if (dur_open(&store, url, NULL) != DUR_OK) return 1;
-    dur_runtime_options options = { .size = sizeof(options), .handlers = handlers, .store = store };
+    dur_runtime_options options = {
+        .size = sizeof(options), .handlers = handlers, .store = store, .worker_concurrency = (uint32_t)number
+    };
     if (dur_runtime_start(&runtime, &options, NULL) != DUR_OK) return 2;
     for (;;)
         pause_ms(1000);
 }
 
-static pid_t held(world *w, const char *until) {
-    pid_t node = node_spawn("holds", w->url, 0, -1);
+static pid_t held_by(world *w, long workers, const char *until) {
+    pid_t node = node_spawn("holds", w->url, workers, -1);
     for (uint64_t waited_ms = 0; !file_exists(w->dir, until); waited_ms++) {
         if (waited_ms > patience_ms()) fail_msg("\"%s\" does not begin", until);
         pause_ms(1);
     }
     return node;
+}
+
+static pid_t held(world *w, const char *until) {
+    return held_by(w, 0, until);
 }
 
 static void what_a_killed_node_had_alone_runs_again(void **state) {
@@ -110,21 +115,53 @@ static void what_a_killed_node_had_alone_runs_again(void **state) {
     assert_int_equal(atomic_load(&begun), 3);
 }
 
+/* What is to be written needs no handler. */
+static void what_was_local_runs_where_nobody_has_the_orchestration(void **state) {
+    world *w = *state;
+    if (!on_provider("sqlite")) skip();
+    start(w, "Waits", "one", "i");
+    node_kill(held(w, "one"));
+    RUN(w, activities);
+    until_begun(1);
+    atomic_store(&let_go, true);
+    world_stop(w);
+    RUN(w, handlers);
+    expect(w, "i", "one");
+    assert_int_equal(atomic_load(&begun), 1);
+}
+
+/* A node gives the row that it wrote for it to a peer, and dies before it has read what the peer says. */
+static void what_a_peer_ended_for_a_dead_node_counts_once(void **state) {
+    world *w = *state;
+    if (!on_provider("sqlite")) skip();
+    start(w, "WaitsForTwo", "two", "i");
+    pid_t node = held_by(w, 1, "two");
+    RUN(w, activities, .worker_concurrency = 1);
+    until_begun(1);
+    node_kill(node);
+    atomic_store(&let_go, true);
+    world_stop(w);
+    RUN(w, handlers);
+    expect(w, "i", "two");
+    assert_int_equal(atomic_load(&begun), 2); /* and the one that ran in the node that died */
+    assert_int_equal(history_count(w, "i", 0, "\"ActivityCompleted\""), 2);
+}
+
 /* Of all that the dead node held only those that had something open are looked at. */
 static void who_waits_for_an_event_is_left_alone_after_a_death(void **state) {
-    enum { OTHERS = 100 };
     world *w = *state;
+    size_t others = scaled(100, 20);
     char id[32];
     dur_metrics metrics = { .size = sizeof(metrics) };
     if (!on_provider("sqlite")) skip();
-    for (int i = 0; i < OTHERS; i++) {
-        snprintf(id, sizeof(id), "w-%d", i);
+    for (size_t i = 0; i < others; i++) {
+        snprintf(id, sizeof(id), "w-%zu", i);
         start(w, "WaitsForAnEvent", "", id);
     }
     start(w, "Waits", "one", "i");
     pid_t node = held(w, "one");
-    for (int i = 0; i < OTHERS; i++) {
-        snprintf(id, sizeof(id), "w-%d", i);
+    for (size_t i = 0; i < others; i++) {
+        snprintf(id, sizeof(id), "w-%zu", i);
         until_history(w, id, "ExternalSubscribed", 1);
     }
     node_kill(node);
@@ -338,6 +375,8 @@ static const hostile_role roles[] = { { "holds", holds } };
 
 static const struct CMUnitTest tests[] = {
     LOCAL_TEST(what_a_killed_node_had_alone_runs_again),
+    LOCAL_TEST(what_was_local_runs_where_nobody_has_the_orchestration),
+    LOCAL_TEST(what_a_peer_ended_for_a_dead_node_counts_once),
     LOCAL_TEST(who_waits_for_an_event_is_left_alone_after_a_death),
     LOCAL_TEST(what_was_let_go_on_runs_after_a_kill),
     LOCAL_TEST(evicted_instances_run_their_activities_once),

@@ -80,6 +80,12 @@ static void evicted_handlers_survive_failed_turns(void **state) {
     every_nth(*state, &(trouble){ .method = "turn", .count = 1 }, true);
 }
 
+/* The release writes the rows of activities that end meanwhile. */
+static void an_unknown_release_is_learned(void **state) {
+    every_nth(*state, &(trouble){ .method = "lane_round", .count = 1, .after = true }, true);
+    every_nth(*state, &(trouble){ .method = "turn", .count = 1, .after = true }, true);
+}
+
 static void any_call_may_fail(void **state) {
     every_nth(*state, &(trouble){ .count = 3 }, false);
 }
@@ -92,6 +98,7 @@ int main(void) {
         TEST(an_unknown_turn_is_learned),
         TEST(ends_of_activities_are_submitted_again),
         TEST(evicted_handlers_survive_failed_turns),
+        TEST(an_unknown_release_is_learned),
         TEST(any_call_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -208,7 +208,8 @@ typedef struct dur_orchestration_item {
     const uint64_t *works;
     size_t work_count;
     bool works_known;
-    bool work_lost;          /* a lease has ended while activities were open, and nobody has committed since */
+    bool work_lost;          /* a lease has ended while activities were open, and nobody has committed since.  A fetch
+                                gives it to anybody, whatever its filters: to write rows needs no handler */
     bool start_later;        /* it has not begun, starts are among the messages, and the one that came first is not due:
                                 those are calls of an id that is taken.  A store that does not say so lets the first
                                 that is due have the id */

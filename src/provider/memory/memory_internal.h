@@ -104,6 +104,7 @@ typedef struct dur__mem_accepted {
 typedef struct dur__mem_bucket {
     struct dur__mem_bucket *next;
     char *handler; /* "": none is needed */
+    bool lost;     /* those are anybody's (dur__mem_look) */
     bool has_pin;
     dur_semver pin;
     dur__mem_tree ready[2]; /* by (order_ms, id) of the first reason; [1]: suspects */

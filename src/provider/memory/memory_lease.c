@@ -77,6 +77,7 @@ static int version_compare(dur_semver a, dur_semver b) {
 
 static bool bucket_passes(const dur__mem_bucket *bucket, const dur_fetch *how) {
     const dur_capability_filter *filter = how->filter;
+    if (bucket->lost) return true;
     if (!dur_handler_passes(how->handlers, bucket->handler)) return false;
     if (filter == NULL) return true;
     if (filter->count == 0) return false;

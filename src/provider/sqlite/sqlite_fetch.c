@@ -253,7 +253,7 @@ typedef struct versions {
 } versions;
 
 static versions versions_of(const dur_fetch *how) {
-    if (how->filter == NULL) return (versions){ .any = 1 };
+    if (how->filter == NULL || how->filter->count == 0) return (versions){ .any = 1 };
     return (versions){ 0, dur__sq_packed(how->filter->ranges[0].min), dur__sq_packed(how->filter->ranges[0].max) };
 }
 
@@ -272,11 +272,16 @@ static int candidates_of(dur__sq_fetch_op *self, dur__sq_txn *txn, const char *h
     return code;
 }
 
+static bool takes_nothing(const dur_fetch *how) {
+    return (how->filter != NULL && how->filter->count == 0) || (how->handlers != NULL && how->handlers->count == 0);
+}
+
 /* Suspects are few: all handlers together, in their own order. */
 static int suspects(dur__sq_fetch_op *self, dur__sq_txn *txn, candidate *out, size_t max, size_t *count) {
     sqlite3_stmt *row = NULL;
     versions v = versions_of(self->how);
     *count = 0;
+    if (takes_nothing(self->how)) return DUR_OK;
     int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_SUSPECTS, &row, &self->op.err, "iii", v.any, v.low, v.high);
     while (code == DUR_OK && row != NULL && *count < max) {
         if (dur_handler_passes(self->how->handlers, dur__sq_text(row, 10)))
@@ -307,7 +312,7 @@ static int candidates(dur__sq_fetch_op *self, dur__sq_txn *txn, candidate *out, 
     const char *handler = NULL;
     *count = 0;
     int code = lost_ones(self, txn, out, max, count);
-    if (code != DUR_OK || *count > 0) return code;
+    if (code != DUR_OK || *count > 0 || takes_nothing(self->how)) return code;
     code = dur__sq_handler_next(txn->conn, sql, filter, self->arena, "", &handler, &self->op.err);
     while (code == DUR_OK && handler != NULL) {
         size_t before = *count;
@@ -343,8 +348,6 @@ static int fetch_run(dur__sq_op *op, dur__sq_txn *txn) {
     dur__sq_fetch_op_drop(self);
     self->more = false;
     self->suspect = 0;
-    if (self->how->filter != NULL && self->how->filter->count == 0) return DUR_OK;
-    if (self->how->handlers != NULL && self->how->handlers->count == 0) return DUR_OK;
     int code = dur__sq_owner_lives(txn, self->how->owner, &self->op.err);
     if (code != DUR_OK) return code;
     if (!txn->file->ready_maybe) return DUR_OK;

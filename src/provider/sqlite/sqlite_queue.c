@@ -253,6 +253,7 @@ int dur__sq_release(dur__sq_txn *txn, uint64_t key, const dur__sq_release_how *h
     if (look != DUR__SQ_LOOK_NONE) {
         any = true;
         due = 0;
+        txn->file->wake_work = true; /* whoever is told of nothing else may write it */
     }
     if (due < how->not_before) due = how->not_before;
     if (due <= txn->now_ms) due = 0;
