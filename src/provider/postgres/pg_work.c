@@ -203,13 +203,15 @@ int dur__pg_ack_works(dur_provider *self, dur_work_ack *acks, size_t count, dur_
     int code = dur__pg_borrow(store, &conn, err);
     if (code != DUR_OK) return code;
     dur__pg_acks_commit(store, conn, acks, count);
+    dur__pg_return(conn);                /* whoever had one and waited for another could wait for ever */
     for (size_t i = 0; i < count; i++) { /* one that is known by its token alone may stand in its instance's row */
         bool moved = false;
         if (acks[i].error.code != DUR_ELEASE || acks[i].ref.instance != NULL) continue;
         (void)dur__pg_step_move_by_token(store, "postgres.ack_work", acks[i].lock_token, &moved, NULL);
-        if (moved) dur__pg_acks_commit(store, conn, &acks[i], 1);
+        if (!moved || dur__pg_borrow(store, &conn, &acks[i].error) != DUR_OK) continue;
+        dur__pg_acks_commit(store, conn, &acks[i], 1);
+        dur__pg_return(conn);
     }
-    dur__pg_return(conn);
     dur__pg_wake_local(store, NULL);
     return DUR_OK;
 }
