@@ -499,6 +499,7 @@ static int renew_run(dur__sq_op *op, dur__sq_txn *txn) {
     if (!ours) return lock_lost(&op->err, "sqlite.renew");
     if (!timed) return DUR_OK; /* it lives with its owner */
     txn->file->times_stale = true;
+    dur__sq_expires_at(txn->file, until); /* which may be sooner than before */
     return dur__sq_run(txn->conn, DUR__SQ_INSTANCE_RENEW, &op->err, "ii", key, until);
 }
 

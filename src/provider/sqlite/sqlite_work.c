@@ -59,6 +59,7 @@ static int sessions_renew_run(dur__sq_op *op, dur__sq_txn *txn) {
     session_op *self = (session_op *)(void *)op;
     self->changed = 0;
     txn->file->times_stale = true;
+    dur__sq_expires_at(txn->file, dur__sq_after(txn->boot_ms, self->extend_ms)); /* perhaps sooner than before */
     for (size_t i = 0; i < self->node_count; i++) {
         int code =
             dur__sq_run(txn->conn, DUR__SQ_SESSION_RENEW, &op->err, "tiii", self->nodes[i],
@@ -446,9 +447,11 @@ typedef struct work_op {
 
 static int renew_row(dur__sq_txn *txn, work_row *row, uint64_t ms, dur_error *err) {
     if (!row->timed) return DUR_OK; /* it lives with its owner */
+    uint64_t until = dur__sq_after(txn->boot_ms, ms);
     txn->file->times_stale = true;
+    dur__sq_expires_at(txn->file, until); /* which may be sooner than before */
     return dur__sq_run(txn->conn, DUR__SQ_WORK_RENEW, err, "iiiii", row->id.key, row->id.execution, row->id.activity,
-                       row->id.seq, dur__sq_after(txn->boot_ms, ms));
+                       row->id.seq, until);
 }
 
 static int renew_run(dur__sq_op *op, dur__sq_txn *txn) {
