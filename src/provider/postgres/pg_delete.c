@@ -243,23 +243,25 @@ int dur__pg_delete_instances_bulk(dur_provider *self, const dur_bulk_filter *fil
 
 /* ---- prune ------------------------------------------------------------------------------------------------------- */
 
-/* $5 keep_last given, $6 how many, $7 completed before. */
+/* $5 keep_last given, $6 how many, $7 completed before.  $4 counts instances of which something goes: those with nothing
+   to prune must not use the limit up. */
 static const char prune_sql[] =
-    "WITH t AS MATERIALIZED (SELECT i.instance_id, i.current_execution FROM @instances i WHERE CASE WHEN $8::boolean"
-    " THEN"
+    "WITH t AS MATERIALIZED (SELECT i.instance_id, i.current_execution, row_number() OVER (ORDER BY i.created_at,"
+    " i.instance_id) AS n FROM @instances i WHERE CASE WHEN $8::boolean THEN"
     " i.has_row AND ($2::text[] IS NULL OR i.instance_id = ANY ($2::text[])) AND " ENDED_BEFORE
-    " ELSE i.instance_id = ANY"
-    " ($2::text[]) AND (i.has_row OR i.has_history) END ORDER BY i.created_at, i.instance_id LIMIT $4::bigint),"
-    " x AS MATERIALIZED (SELECT r.instance_id, r.execution_id FROM (SELECT e.*, t.current_execution, row_number() OVER"
-    " (PARTITION BY e.instance_id ORDER BY e.execution_id DESC) AS at FROM t JOIN @executions e ON e.instance_id ="
-    " t.instance_id) r WHERE r.execution_id <> r.current_execution AND r.status <> 1"
+    " ELSE i.instance_id = ANY ($2::text[]) AND (i.has_row OR i.has_history) END),"
+    " p AS MATERIALIZED (SELECT r.instance_id, r.execution_id, r.n FROM (SELECT e.*, t.current_execution, t.n,"
+    " row_number() OVER (PARTITION BY e.instance_id ORDER BY e.execution_id DESC) AS at FROM t JOIN @executions e ON"
+    " e.instance_id = t.instance_id) r WHERE r.execution_id <> r.current_execution AND r.status <> 1"
     " AND (NOT $5::boolean OR r.at > greatest($6::bigint, 1)) AND ($7::bigint = 0 OR (r.completed_at <> 0 AND"
     " r.completed_at < $7::bigint))),"
+    " k AS MATERIALIZED (SELECT (SELECT DISTINCT p.n FROM p ORDER BY p.n LIMIT 1 OFFSET $4::bigint - 1) AS last),"
+    " x AS MATERIALIZED (SELECT p.instance_id, p.execution_id FROM p, k WHERE k.last IS NULL OR p.n <= k.last),"
     " h AS (DELETE FROM @history h USING x WHERE h.instance_id = x.instance_id AND h.execution_id = x.execution_id"
     " RETURNING h.events), e AS (DELETE FROM @executions e USING x WHERE e.instance_id = x.instance_id AND "
     "e.execution_id ="
-    " x.execution_id RETURNING 1) SELECT (SELECT count(*) FROM t), (SELECT count(*) FROM e), (SELECT"
-    " coalesce(sum(events), 0) FROM h)";
+    " x.execution_id RETURNING 1) SELECT (SELECT count(*) FROM t, k WHERE k.last IS NULL OR t.n <= k.last), (SELECT"
+    " count(*) FROM e), (SELECT coalesce(sum(events), 0) FROM h)";
 
 static int prune(dur__pg *store, const dur_bulk_filter *filter, const dur_prune_options *options, bool bulk,
                  dur_prune_result *out, dur_error *err) {

@@ -432,11 +432,12 @@ static int prune_bulk_run(dur__sq_op *op, dur__sq_txn *txn) {
     size_t limit = self->filter->limit > 0 ? self->filter->limit : BULK_LIMIT;
     self->result = (dur_prune_result){ 0 };
     int code = filter_ids(txn, self->filter, false, &list, &op->err);
-    for (size_t i = 0; i < list.count && code == DUR_OK && self->result.instances_processed < limit; i++) {
-        uint64_t key = 0;
+    for (size_t i = 0, touched = 0; i < list.count && code == DUR_OK && touched < limit; i++) {
+        uint64_t key = 0, before = self->result.executions_deleted;
         bool root;
         code = ended_before(txn, list.ids[i], self->filter->completed_before_ms, &root, &key, &op->err);
         if (code == DUR_OK && key != 0) code = prune_key(self, txn, key);
+        touched += self->result.executions_deleted > before; /* what has nothing to prune does not use the limit up */
     }
     ids_free(&list);
     return code;
