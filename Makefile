@@ -17,7 +17,7 @@ build = cmake --preset $(1) $(2) >/dev/null && cmake --build --preset $(1) -j $(
 run = tools/run-tests -j $(TESTS)
 
 .NOTPARALLEL:
-.PHONY: all help demo test check parity cross-replay crash crash-disk chaos soak sim bench mutants mutants-engine mutants-sim fuzz install format lint clean
+.PHONY: all help demo test check parity cross-replay crash crash-disk chaos soak sim bench mutants mutants-engine mutants-sim mutants-stores fuzz install format lint clean
 
 all: ## the libraries, tools and examples, into build/
 	@tools/deps build
@@ -91,6 +91,10 @@ mutants-engine: ## deliberately broken engines: the tests must catch each
 mutants-sim: ## bugs planted in stores and engine: the simulator must find each
 	@tools/deps build test
 	@tools/mutants-engine --list tests/mutants/sim.txt
+
+mutants-stores: ## the memory store with one mistake at a time: the kit must catch each
+	@tools/deps build test
+	@tools/mutants-stores
 
 fuzz: ## libFuzzer on everything that parses, FUZZ_SECONDS= each
 	@tools/deps build test fuzz

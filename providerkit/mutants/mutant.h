@@ -56,6 +56,7 @@ const char *broken_noted(broken *self, const char *key);
 /* A turn on the inner store that needs no token. */
 int broken_force(broken *self, dur_turn_commit *turn);
 
-extern const mutant mutants_turns[], mutants_queues[], mutants_admin[], mutants_ours[], mutants_details[];
+extern const mutant mutants_turns[], mutants_queues[], mutants_admin[], mutants_ours[], mutants_details[],
+    mutants_strangers[];
 
 #endif

@@ -145,7 +145,8 @@ static int run_all(const mutant *const *lists, size_t list_count, const char *on
 }
 
 int main(int argc, char **argv) {
-    const mutant *const lists[] = { mutants_turns, mutants_queues, mutants_admin, mutants_ours, mutants_details };
+    const mutant *const lists[] = { mutants_turns, mutants_queues,  mutants_admin,
+                                    mutants_ours,  mutants_details, mutants_strangers };
     const char *only = NULL;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--help") == 0) return fputs(help, stdout) < 0;

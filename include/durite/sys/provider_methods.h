@@ -21,6 +21,9 @@
  *   - times are wall-clock milliseconds of the store (its `now`), and so are all delays (of messages, of abandon, of a
  *     turn): they end when `now` says so, also when that was set.  Lock times never depend on a jumping clock where the
  *     store can avoid it.  A due time of 0 means visible at once whatever the clock says.
+ *   - names (ids of instances and messages, owners, sessions, queues, tags, keys, handlers, tokens) are bytes: two that
+ *     differ in one are two, whatever a database would rather compare (case, blanks at the end, accents), and what
+ * comes by id or key comes in the order of strcmp.
  *   - texts (json) are kept byte for byte and never looked into; sys/store.h refuses U+0000 in them (DUR_EINVAL), as
  *     byte or as escape, because no text of C can hold it.
  *   - messages of an instance are ordered by (due time, id); abandoning does not change the order.  A message without a
@@ -320,7 +323,8 @@ typedef struct dur_turn_commit {
     size_t consumed_count;
     const dur_worker_claim *worker_consumed;
     size_t worker_consumed_count;
-    const dur_activity_ref *timers_dropped; /* delayed TimerFired messages to delete; missing ones do no harm */
+    const dur_activity_ref *timers_dropped; /* TimerFired messages to delete, not due, due or handed out; missing ones
+                                               do no harm */
     size_t timers_dropped_count;
     const char *owner;         /* who holds the lease, and for whom worker items are locked */
     const char *session_owner; /* with session items among worker_items: who claims, for how long */
@@ -624,7 +628,8 @@ typedef struct dur_bulk_filter {
     const char *const *instance_ids; /* NULL: all */
     size_t instance_id_count;
     uint64_t completed_before_ms; /* 0: any */
-    size_t limit;                 /* 0: 1000 */
+    size_t limit;                 /* 0: 1000.  Of roots that are deleted; of instances of which executions are deleted:
+                                     those with nothing to prune do not use it up */
 } dur_bulk_filter;
 
 typedef struct dur_prune_options {
@@ -684,7 +689,9 @@ struct dur_provider_methods {
     /*
      * Lock one instance that has a visible message, no valid lock, is not suspended and passes both filters (applied
      * before any lock and before history is touched; an instance without a pinned version passes).  All its visible
-     * messages are tagged with the token and their attempt_count grows by one.  Nothing to do: DUR_OK with
+     * messages are tagged with the token and their attempt_count grows by one.  Of several the one whose first such
+     * message is the oldest, so that nobody who sends to itself keeps others waiting; every fetch (fetch_turns,
+     * lane_round) goes by all of this, only suspects have an order of their own.  Nothing to do: DUR_OK with
      * out->instance NULL.  A message for an instance that does not exist never hides another instance's work;
      * visible QueueMessages of an instance that does not exist become dead letters (or are deleted with a warning),
      * at the latest by a fetch without a filter that finds nothing else; its other messages wait.
@@ -704,6 +711,8 @@ struct dur_provider_methods {
        0. */
     int (*abandon_orchestration_item)(dur_provider *self, const char *lock_token, uint64_t delay_ms,
                                       bool ignore_attempt, dur_error *err);
+    /* The lock ends extend_ms from now, also where it would have ended later; a lease under an owner stays as it is.
+       Bad or expired token: DUR_ELEASE, as for abandon and for what workers have. */
     int (*renew_orchestration_item_lock)(dur_provider *self, const char *lock_token, uint64_t extend_ms,
                                          dur_error *err);
 
@@ -721,12 +730,15 @@ struct dur_provider_methods {
                            dur_error *err);
     /* Delete the row and enqueue the completion, atomically.  Row gone or lock expired: DUR_ELEASE. */
     int (*ack_work_item)(dur_provider *self, const char *lock_token, const dur_message *completion, dur_error *err);
+    /* As for instances: from now.  The row's session was active. */
     int (*renew_work_item_lock)(dur_provider *self, const char *lock_token, uint64_t extend_ms, dur_error *err);
+    /* Give a row back; it keeps its place in the order, behind the delay.  ignore_attempt: the count goes down by one.
+     */
     int (*abandon_work_item)(dur_provider *self, const char *lock_token, uint64_t delay_ms, bool ignore_attempt,
                              dur_error *err);
 
-    /* Extend the sessions that one of the owners still holds and that were active less than idle_ms ago (0: none); how
-       many. */
+    /* Extend the sessions that one of the owners still holds and that were active less than idle_ms ago (0: none), to
+       extend_ms from now; how many. */
     int (*renew_session_lock)(dur_provider *self, const char *const *owners, size_t owner_count, uint64_t extend_ms,
                               uint64_t idle_ms, uint64_t *renewed, dur_error *err);
     /* Delete sessions that have no items and whose lock has ended, under an owner those that were not active for
@@ -757,7 +769,10 @@ struct dur_provider_methods {
     /*
      * Waiting, in two halves, so that the sleep between them may be the host's own poll().  lane_rest serves whatever
      * others wait for and says how long nothing can come by itself, and what to poll for reading, the lane's waker
-     * among it.  out->us is 0: something may have come; do not sleep, no lane_rise follows.  Otherwise the waker counts
+     * among it.  Something is all that a round could hand out or tell: messages for leases of the lane, leases lost or
+     * asked for, and whatever anybody can fetch, by whomever's doing it came or came back (a resume, work given back,
+     * work of a turn, what an owner had that left or died) or by time.
+     * out->us is 0: something may have come; do not sleep, no lane_rise follows.  Otherwise the waker counts
      * as asleep from here until lane_rise, which is told what the poll found.  *news: something may have come, or the
      * waker was woken; false: rest again.  Both may be wrong in the direction of looking once too often.
      */
@@ -833,12 +848,14 @@ struct dur_provider_methods {
     int (*enqueue_start)(dur_provider *self, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms,
                          bool *existed, dur_error *err);
     /* Put a message into the queue of an instance that exists: DUR_ENOTFOUND otherwise; DUR_EDUPLICATE when its
-       message_id was accepted before; DUR_ESTATE for a QueueMessage to an instance that has ended.
+       message_id was accepted before; DUR_ESTATE for a QueueMessage to an instance that has ended; of several the first
+       of these.  A message that was refused leaves no id behind.
        Fallback: look, then enqueue; message ids are not remembered. */
     int (*enqueue_existing)(dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err);
-    /* Learn of changes of an instance (status, custom status, KV).  A commit after watch_open makes the next
-       watch_wait return DUR_OK; DUR_ETIMEOUT otherwise, with timeout 0 at once, having looked all the same.  Spurious
-       returns are allowed.  Fallback: polling. */
+    /* Learn of changes of an instance (status, custom status, KV, suspension, deletion), whoever made them and whether
+       or not the instance is there yet; of its first turn need not be told, for a start that waits is running, too.  A
+       change after watch_open makes the next watch_wait of each watch return DUR_OK; DUR_ETIMEOUT otherwise, with
+       timeout 0 at once, having looked all the same.  Spurious returns are allowed.  Fallback: polling. */
     int (*watch_open)(dur_provider *self, const char *instance, dur_watch **out, dur_error *err);
     int (*watch_wait)(dur_watch *watch, uint64_t timeout_ms, dur_error *err);
     void (*watch_close)(dur_watch *watch);
@@ -886,9 +903,10 @@ struct dur_provider_methods {
                              dur_dead_letter **out, size_t *count, dur_error *err);
     int (*delete_dead_letters)(dur_provider *self, const uint64_t *ids, size_t count, dur_error *err);
 
-    /* Suspend (reason) or resume (NULL): a suspended instance is skipped by fetch.  A lane that holds it is asked to
-       give it up (asked), so that what its runtime has alone is written; or its lease ends, as a lease without a lane
-       does, and the acquisition is not counted, nor are the fetches of its messages.  A store with local work asks.
+    /* Suspend (reason) or resume (NULL): a suspended instance is skipped by fetch.  Once resumed, all its messages are
+       a reason to fetch it, those seen before the pause (seen_id), too.  A lane that holds it is asked to give it up
+       (asked), so that what its runtime has alone is written; or its lease ends, as a lease without a lane does, and
+       the acquisition is not counted, nor are the fetches of its messages.  A store with local work asks.
        DUR_ENOTFOUND; DUR_ESTATE to suspend one that has ended (COMPLETED, FAILED), as is found under the lock that
        writes: what it left would never be fetched. */
     int (*set_suspended)(dur_provider *self, const char *instance, const char *reason, dur_error *err);
