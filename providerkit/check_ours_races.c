@@ -87,10 +87,11 @@ static void send_or_release(kit_thread *self) {
             self->code = dur_store_enqueue_for_orchestrator(p, &all->messages[i], 0, &self->err);
         return;
     }
-    for (int i = 0; i < 60 && self->code == DUR_OK; i++) { /* takes what it is given, and says that it has seen all */
+    for (int i = 0; i < 60 && self->code == DUR_OK; i++) { /* takes what it is given, and says so */
         dur_orchestration_item item = { .instance = NULL };
         dur_fetch how = { .lock_ms = 100 * self->t->lock_ms, .max = 1 };
         size_t count = 0;
+        uint64_t now_ms = dur_store_now_ms(p);
         self->code = dur_store_fetch_turns(p, self->arena, &how, &item, &count, &self->err);
         if (self->code != DUR_OK || count == 0) continue;
         uint64_t ids[SENT];
@@ -105,8 +106,8 @@ static void send_or_release(kit_thread *self) {
                                  .consume_listed = true,
                                  .consumed = ids,
                                  .consumed_count = item.message_count,
-                                 .seen_id = UINT64_MAX / 4,
-                                 .seen_now_ms = dur_store_now_ms(p) };
+                                 .seen_id = item.message_count > 0 ? ids[item.message_count - 1] : 0,
+                                 .seen_now_ms = now_ms };
         self->code = dur_store_commit_turns(p, &turn, 1, &self->err);
         if (self->code == DUR_OK) self->code = (int)turn.error.code;
     }
