@@ -15,6 +15,8 @@ MINUTES ?= 10
 build = cmake --preset $(1) $(2) >/dev/null && cmake --build --preset $(1) -j $(JOBS)
 # Tests wait for more than they compute: twice as many at a time as there are cores.
 run = tools/run-tests -j $(TESTS)
+# RECORD=1: what a long target has tried is added to docs/evidence.tsv, cut off or not; continue with FROM=.
+recorded = $(if $(RECORD),tools/evidence --run $@ --from $(FROM))
 
 .NOTPARALLEL:
 .PHONY: all help demo test check parity cross-replay crash crash-disk chaos soak sim bench mutants mutants-engine mutants-sim mutants-stores fuzz install format lint clean
@@ -53,23 +55,24 @@ cross-replay: ## histories of the gcc builds in the clang builds and the reverse
 crash: ## kill -9 at 1,000 random moments, one process and two, on SQLite; nodes on PostgreSQL; SCALE= percent
 	@tools/deps build test
 	@$(call build,release,-DDURITE_TESTS=ON)
-	@DURITE_TEST_SCALE=$(SCALE) DURITE_TEST_SLOWER=30 build/tests/crash_kill
-	@DURITE_TEST_SCALE=$(SCALE) DURITE_TEST_SLOWER=30 $(run) --only crash_nodes build
+	@DURITE_TEST_SCALE=$(SCALE) DURITE_TEST_SLOWER=30 $(recorded) build/tests/crash_kill
+	@DURITE_TEST_SCALE=$(SCALE) DURITE_TEST_SLOWER=30 $(recorded) sh -c '$(run) --only crash_nodes build; status=$$?; \
+		grep "^# " build/test-logs/only/crash_nodes/crash_nodes.out; exit $$status'
 
 crash-disk: ## SQLite on a disk that loses power, is full or fails: POINTS= of each kind, beginning with FROM=
 	@tools/deps build test
 	@$(call build,release,-DDURITE_TESTS=ON)
-	@build/tests/crash_disk --jobs $(JOBS) --points $(POINTS) --from $(FROM)
+	@$(recorded) build/tests/crash_disk --jobs $(JOBS) --points $(POINTS) --from $(FROM)
 
 chaos: ## PostgreSQL servers killed, replaced, filled up, cut off under nodes and clients, for MINUTES=; SEED= repeats choices
 	@tools/deps build test
 	@$(call build,release,-DDURITE_TESTS=ON)
-	@tools/chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) build
+	@$(recorded) tools/chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) build
 
 soak: ## properties, faults, dangers and end-to-end at SCALE= percent, then the unit tests under valgrind; TIMES=0 on a busy machine
 	@tools/deps build test valgrind
 	@$(call build,release,-DDURITE_TESTS=ON)
-	@SCALE=$(SCALE) JOBS=$(JOBS) TIMES=$(TIMES) tools/soak build
+	@SCALE=$(SCALE) JOBS=$(JOBS) TIMES=$(TIMES) $(recorded) tools/soak build
 
 bench: all ## throughput and latency, as ratios to a limit probe
 	@build/bin/durite-bench
@@ -77,20 +80,20 @@ bench: all ## throughput and latency, as ratios to a limit probe
 sim: ## nodes, clients and faults under SEEDS= seeds from FROM= on, one thing at a time; STORES=memory,sqlite,postgres
 	@tools/deps build test
 	@$(call build,release,-DDURITE_TESTS=ON)
-	@tools/sim -j $(JOBS) build $(STORES) --from $(FROM) --seeds $(SEEDS) --keep-going
+	@$(recorded) tools/sim -j $(JOBS) build $(STORES) --from $(FROM) --seeds $(SEEDS) --keep-going
 
 mutants: ## deliberately broken stores: the kit must catch each
 	@tools/deps build test
 	@$(call build,release,-DDURITE_TESTS=ON)
-	@build/bin/durite-mutants
+	@$(recorded) build/bin/durite-mutants
 
 mutants-engine: ## deliberately broken engines: the tests must catch each
 	@tools/deps build test
-	@tools/mutants-engine
+	@$(recorded) tools/mutants-engine
 
 mutants-sim: ## bugs planted in stores and engine: the simulator must find each
 	@tools/deps build test
-	@tools/mutants-engine --list tests/mutants/sim.txt
+	@$(recorded) tools/mutants-engine --list tests/mutants/sim.txt
 
 mutants-stores: ## the memory store with one mistake at a time: the kit must catch each
 	@tools/deps build test
@@ -99,7 +102,7 @@ mutants-stores: ## the memory store with one mistake at a time: the kit must cat
 fuzz: ## libFuzzer on everything that parses, FUZZ_SECONDS= each
 	@tools/deps build test fuzz
 	@$(call build,fuzz) --target fuzz_targets
-	@tools/run-fuzz build-fuzz $(FUZZ_SECONDS)
+	@$(recorded) tools/run-fuzz build-fuzz $(FUZZ_SECONDS)
 
 install: all ## into PREFIX= (default /usr/local); DESTDIR= is honoured
 	@cmake --install build --prefix $(PREFIX)

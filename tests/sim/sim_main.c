@@ -299,6 +299,14 @@ static bool parse(sim_options *out, int argc, char **argv) {
     return true;
 }
 
+/* Cut off: what has begun is run to its end, nothing else begins, and the last lines say how much it was. */
+static sim_board *board;
+static volatile sig_atomic_t cut_off;
+static void on_signal(int number) {
+    cut_off = number;
+    atomic_store(&board->next, UINT64_MAX / 2);
+}
+
 int main(int argc, char **argv) {
     sim_options options;
     if (argc > 1 && strcmp(argv[1], "--help") == 0) return fputs(usage_text, stdout) < 0;
@@ -311,13 +319,22 @@ int main(int argc, char **argv) {
     setenv("PGSSLMODE", "disable", 1);
     setenv("PGGSSENCMODE", "disable", 1);
 #endif
-    sim_board *board = mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    board = mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (board == MAP_FAILED) return perror("mmap"), 2;
     atomic_store(&board->next, options.from);
     pid_t parent = getpid();
+    if (options.store != SIM_POSTGRES) { /* whose server is cut off as well; a second signal does not wait */
+        struct sigaction once = { .sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND };
+        (void)sigaction(SIGINT, &once, NULL);
+        (void)sigaction(SIGTERM, &once, NULL);
+    }
     for (int i = 0; i < options.jobs; i++) {
         if (fork() != 0) continue;
         prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (options.store != SIM_POSTGRES) {
+            (void)signal(SIGINT, SIG_IGN);
+            (void)signal(SIGTERM, SIG_IGN);
+        }
         if (getppid() != parent) _exit(127);
         work(&options, board, &board->results[i]);
         _exit(0);
@@ -325,6 +342,7 @@ int main(int argc, char **argv) {
     while (wait(NULL) > 0 || errno == EINTR) {
     }
     uint64_t ran = atomic_load(&board->ran), failed = atomic_load(&board->failed);
+    if (cut_off != 0) printf("# cut off; go on with --from %llu\n", (unsigned long long)(options.from + ran));
     printf("1..1\n%sok 1 - %llu seeds\n", failed == 0 ? "" : "not ", (unsigned long long)ran);
     printf("# %llu points, %llu s of virtual time\n", (unsigned long long)atomic_load(&board->points),
            (unsigned long long)atomic_load(&board->virtual_ms) / 1000);

@@ -1,5 +1,5 @@
 #!/bin/sh
-# tools.sh: run-tests, check-includes and deps must notice what they are there for.
+# tools.sh: run-tests, check-includes, evidence and deps must notice what they are there for.
 # usage: tools.sh SOURCE      TAP on standard output; the current folder is used for everything.
 set -u
 tools=$1/tools
@@ -193,6 +193,50 @@ cp "$1/docs/parity.md" $page
 sed -i '1s/^ok/not ok/' build/test-report.tap
 ! parity && contains "not passed:"
 check "check_parity_wants_tests_that_passed"
+
+# ---- evidence: records of runs, the page and the sentence that say them -----------------------------------------------
+
+"$tools/evidence" --check >output 2>&1
+check "evidence_is_what_its_records_say"
+mkdir -p evidence/tools evidence/docs
+cp "$tools/evidence" evidence/tools/
+printf '| # | a | b | test | c |\n| H1 | a | b | `sim`, seed 5 | c |\n' >evidence/docs/faults.md
+printf 'Before\n<!-- evidence -->\nold\n<!-- /evidence -->\nbehind\n' >evidence/README.md
+: >evidence/docs/evidence.tsv
+evidence() { evidence/tools/evidence "$@" >output 2>&1; }
+says() { # what a command prints, in its stead
+    printf 'printf "%%b" "$SAYS"; exit %d\n' "${1:-0}" >evidence/says
+    chmod +x evidence/says
+}
+page=evidence/docs/evidence.md
+SAYS='# on memory\n# 1200 seeds, 0 failed\n# on sqlite\n# 7 seeds, 2 failed\n# 8 seeds, 0 failed\n# sqlite took 90 s\n'
+export SAYS
+says 1
+evidence --run sim --from 40 sh evidence/says
+[ $? -eq 1 ] && grep -q "^| .sim. | memory | 1,200 seeds | 0 | .* | .make sim STORES=memory FROM=40 SEEDS=1200. |" $page &&
+    grep -q "^| .sim. | sqlite | 15 seeds | 2 | 1 min |" $page && grep -q "| H1 |" $page &&
+    [ "$(sed -n '1p;$p' evidence/README.md | tr '\n' ' ')" = "Before behind " ] && ! grep -q old evidence/README.md &&
+    grep -q "1,215 seeds" evidence/README.md && evidence --check
+check "evidence_records_a_run_and_keeps_its_exit_code"
+says
+evidence --run sim --from 40 sh evidence/says && grep -q "^| .sim. | memory | 1,200 seeds" $page &&
+    evidence --run sim --from 1240 sh evidence/says && grep -q "^| .sim. | memory | 2,400 seeds" $page
+check "evidence_counts_the_same_units_once"
+SAYS='60 killed, 2 not\n'
+evidence --run mutants-engine sh evidence/says && evidence --run mutants-engine sh evidence/says &&
+    grep -q "^| .mutants-engine. |  | 62 planted bugs | 60 |" $page && grep -q "Of 62 bugs .* find 60" evidence/README.md
+check "evidence_has_planted_bugs_of_the_last_run_only"
+SAYS='power: 50 points, 0 lost\npoint 9 (again): gone\ncut off; go on with --kind again --seed 1 --every 1 --from 30\n'
+evidence --run crash-disk --from 10 sh evidence/says && grep -q "^| .crash-disk. | sqlite | 70 crash points | 1 |" $page
+check "evidence_counts_what_was_done_before_a_cut"
+cp evidence/docs/evidence.tsv evidence/before
+SAYS='nothing of interest\n'
+evidence --run chaos sh evidence/says && contains "nothing to record" && cmp -s evidence/before evidence/docs/evidence.tsv
+check "evidence_records_nothing_that_was_not_said"
+sed -i 's/70 crash points/71 crash points/' $page
+! evidence --check && contains "run tools/evidence"
+check "evidence_sees_a_page_that_was_edited"
+unset SAYS
 
 # ---- deps -----------------------------------------------------------------------------------------------------------------
 
