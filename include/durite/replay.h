@@ -19,8 +19,9 @@ typedef struct dur_replay_report {
 /*
  * Replay a history (a JSON array as dur_client_history gives it) against the handlers.  DUR_OK: it fits.
  * DUR_ENONDETERMINISM: it does not (a command too many or too few is one); err says at which event, what history holds,
- * what the code asked for and where.  Other codes: DUR_ECORRUPT, DUR_ENOTFOUND (no such handler or version),
- * DUR_EINVAL. out may be NULL.  Any thread.
+ * what the code asked for and where.  Other codes: DUR_ECORRUPT (also where an event is missing), DUR_EUNSUPPORTED (an
+ * event of a kind that this version does not know), DUR_ENOTFOUND (no such handler or version), DUR_EINVAL.  out may be
+ * NULL.  Any thread.
  */
 DUR_API int dur_replay_history(dur_replay_report *out, const dur_handler *handlers, const char *history_json,
                                dur_error *err);

@@ -1,6 +1,7 @@
 /*
  * exec.c: the life of an execution: new, started or replayed, stepped, freed.  One arrival at a time (R1).
  */
+#include "core/limits.h"
 #include "core/unreported.h"
 #include "replay/engine.h"
 #include <durite/version.h>
@@ -267,6 +268,11 @@ static int corrupt(dur__exec *exec, dur_error *err, const char *why, uint64_t id
     return exec_result(exec, err);
 }
 
+/* The end over a history that cannot be read has an id of its own. */
+static bool ends_unreadable(const dur_event *event) {
+    return dur_event_kind_role(event->kind) == DUR_EVENT_ROLE_TERMINAL && event->event_id == DUR__CORRUPTED_EVENT_ID;
+}
+
 int dur__exec_replay_event(dur__exec *exec, const dur_event *event, dur_error *err) {
     if (exec->broken != DUR_OK) return exec_result(exec, err);
     if (exec->live) return dur_error_set(err, DUR_ESTATE, false, "replay", "the execution is past its stored history");
@@ -275,6 +281,8 @@ int dur__exec_replay_event(dur__exec *exec, const dur_event *event, dur_error *e
         return corrupt(exec, err, "a history must begin with OrchestrationStarted as event 1", event->event_id);
     if (exec->started && first) return corrupt(exec, err, "a second OrchestrationStarted", event->event_id);
     if (event->event_id <= exec->read_id) return corrupt(exec, err, "event ids do not ascend", event->event_id);
+    if (event->event_id != exec->read_id + 1 && !ends_unreadable(event))
+        return corrupt(exec, err, "an event before it is missing", event->event_id);
     exec->read_id = event->event_id;
     if (first) {
         exec->started = exec->replaying = true;

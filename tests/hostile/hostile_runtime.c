@@ -291,6 +291,61 @@ static void fault_h14_an_unreadable_event_ends_its_instance_wherever_it_stands(v
     dur_arena_free(arena);
 }
 
+/* ---- H130: a history in which an event is missing ---- */
+
+static dur_outcome pair(dur_ctx *ctx, const char *input) {
+    (void)input;
+    dur_future *one = dur_activity(ctx, "Echo", "one"), *two = dur_activity(ctx, "Echo", "two");
+    dur_join(one, two);
+    return dur_complete(ctx, "both");
+}
+
+static const dur_handler pairs[] = { DUR_ORCHESTRATION("Pair", NULL, pair), DUR_ACTIVITY("Echo", echo),
+                                     DUR_HANDLERS_END };
+
+/* The first answer, which nothing follows from, is gone: all that is left fits the handler. */
+static void fault_h130_a_history_with_a_hole_is_none(void **state) {
+    world *w = *state;
+    dur_arena *arena = dur_arena_new();
+    dur_event_row *rows = NULL, left[4];
+    size_t count = 0, kept = 0;
+    dur_event events[4];
+    dur_text history;
+    RUN(w, pairs);
+    start(w, "Pair", "", "template");
+    expect(w, "template", "both");
+    world_stop(w);
+    OK(w, dur_store_read(w->store, arena, "template", 1, &rows, &count, &w->err));
+    assert_int_equal(count, 6);
+    start(w, "Pair", "", "hole");
+    for (size_t i = 0; i < 5; i++) {
+        if (i == 3) continue;
+        OK(w, dur_event_from_json(&events[kept], arena, rows[i].json, &w->err));
+        events[kept].instance_id = "hole";
+        OK(w, dur_event_row_from(&left[kept], arena, &events[kept], &w->err));
+        kept++;
+    }
+    OK(w, dur_history_to_json(&history, arena, events, kept, &w->err));
+    assert_int_equal(dur_replay_history(NULL, pairs, history.data, &w->err), DUR_ECORRUPT);
+    dur_orchestration_item item = { .instance = NULL };
+    OK(w, dur_store_fetch_orchestration_item(w->store, arena, &(dur_fetch){ .lock_ms = 60000 }, &item, &w->err));
+    assert_string_equal(item.instance, "hole");
+    dur_turn_commit turn = { .lock_token = item.lock_token,
+                             .instance = item.instance,
+                             .store_key = item.store_key,
+                             .execution_id = 1,
+                             .events = left,
+                             .event_count = kept,
+                             .expected_last = DUR_NOT_COMPARED,
+                             .metadata = { .orchestration_name = "Pair", .orchestration_version = "1.0.0" } };
+    OK(w, dur_store_ack_orchestration_item(w->store, &turn, &w->err));
+    OK(w, dur_client_raise(w->client, &w->err, "hole", "Look", ""));
+    RUN(w, pairs, .max_attempts = 1);
+    expect_failure(w, "hole", DUR_EFAILED, "");
+    OK(w, dur_client_delete(NULL, w->client, "hole", true, &w->err)); /* or the check at the end of a test finds it */
+    dur_arena_free(arena);
+}
+
 /* ---- H15: stores with the required methods only ---- */
 
 int minimal_register(dur_error *err); /* examples/providers/minimal.c */
@@ -601,6 +656,7 @@ static const struct CMUnitTest tests[] = {
     TEST(fault_h17_a_start_is_answered_while_its_first_turn_blocks),
     TEST(fault_h17_a_slow_turn_is_said_while_it_lasts),
     TEST(fault_h14_an_unreadable_event_ends_its_instance_wherever_it_stands),
+    TEST(fault_h130_a_history_with_a_hole_is_none),
     TEST(fault_h15_an_unreadable_message_is_consumed),
     TEST(fault_h15_a_message_of_an_unknown_kind_is_put_off),
     TEST(fault_h15_a_queue_message_for_an_ended_instance_is_consumed),

@@ -276,6 +276,7 @@ static void test_corrupt(void **state) {
     corrupt(&activity, 1, "must begin with OrchestrationStarted");
     corrupt((dur_event[]){ started, twice }, 2, "a second OrchestrationStarted");
     corrupt((dur_event[]){ started, activity, activity }, 3, "event ids do not ascend");
+    corrupt((dur_event[]){ started, activity, come }, 3, "event 4: an event before it is missing");
     corrupt((dur_event[]){ started, activity, wait, come, drop, done, late }, 7,
             "event 7: it stands behind the terminal event");
 }
