@@ -173,6 +173,13 @@ int dur__sq_foreign(dur__sq_file *file, bool *changed, dur_error *err) {
     return DUR_OK;
 }
 
+/* Not before the lock is held, which may have taken long; and for each op anew, which may have come since. */
+static void read_clocks(dur__sq_txn *txn) {
+    const dur_world *world = txn->file->world;
+    txn->now_ms = world->wall_ms(world->data);
+    txn->boot_ms = world->boot_ms(world->data);
+}
+
 static int txn_begin(dur__sq_file *file, dur__sq_txn *txn, uint64_t until_us, dur_error *err) {
     bool changed;
     txn->file = file;
@@ -185,8 +192,7 @@ static int txn_begin(dur__sq_file *file, dur__sq_txn *txn, uint64_t until_us, du
         file->wait_until_us = 0;
     }
     txn->changes = sqlite3_total_changes64(file->writer.db);
-    txn->now_ms = file->world->wall_ms(file->world->data); /* not before the lock is held: that may have taken long */
-    txn->boot_ms = file->world->boot_ms(file->world->data);
+    read_clocks(txn);
     if (code == DUR_OK) code = dur__sq_foreign(file, &changed, err);
     if (code == DUR_OK && !file->boot_known) code = dur__sq_boot_look(txn, err);
     if (code == DUR_OK && file->relook) code = dur__sq_look(txn, err);
@@ -201,6 +207,7 @@ static bool op_spoils(dur__sq_txn *txn, dur__sq_op *op) {
     sqlite3 *db = txn->conn->db;
     sqlite3_int64 before = sqlite3_total_changes64(db);
     dur_error_clear(&op->err);
+    read_clocks(txn);
     int code = op->run(op, txn);
     if (code == DUR_OK) return false;
     if (op->err.code == DUR_OK) dur_error_set(&op->err, (dur_code)code, false, "sqlite", "%s", dur_code_text(code));
