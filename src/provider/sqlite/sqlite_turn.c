@@ -547,7 +547,7 @@ static int work_write(dur__sq_turn_op *self, dur__sq_txn *txn) {
 static int taken_unleased(dur__sq_turn_op *self, dur__sq_txn *txn) {
     bool any;
     uint64_t due;
-    if (!self->turn->remove_work) return DUR_OK;
+    if (!self->turn->remove_work && !self->facts.resumes) return DUR_OK; /* what was seen is a reason again */
     int code = dur__sq_reason(txn, self->key, 0, 0, &any, &due, &self->op.err);
     if (code == DUR_OK) code = dur__sq_set_ready(txn, self->key, any, due, &self->op.err);
     if (code == DUR_OK && any) dur__sq_ready(txn->file); /* or when it is due, as whoever looks finds out */
