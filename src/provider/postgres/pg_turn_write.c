@@ -299,14 +299,16 @@ void dur__pg_send_kv(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **tur
  * first of a queue does not wait for the others.  Whatever else is there is a reason: ids are not in order of commit,
  * so a message with a lower one than the highest that was seen may have come after the last look.  The row was locked
  * by a statement before this one, so all that was committed before is seen here, and who comes later sets ready_at.
+ * Where the instance has not begun, its handler is that of the start that is first now: the one before may be gone.
  */
 static const char release_sql[] =
     "WITH n AS MATERIALIZED (SELECT #now AS now), t AS MATERIALIZED (SELECT t.* FROM unnest($2::text[], $3::bigint[],"
     " $4::bigint[], $5::bigint[], $6::bigint[]) AS t(id, seen_id, seen_now, delay, back) JOIN @instances i ON"
     " i.instance_id = t.id WHERE t.delay > 0 OR i.ready_at IS NOT NULL OR i.ready_due <> 0 OR i.not_before <> 0 OR NOT"
     " i.known OR NOT (i.has_row OR i.has_history) OR EXISTS (SELECT 1 FROM @queue q WHERE q.instance_id = t.id)),"
-    " r AS (SELECT t.id, k.known, CASE WHEN t.delay > 0 THEN n.now + t.delay ELSE 0 END AS not_before, n.now, m.at,"
-    " m.due"
+    " r AS (SELECT t.id, k.known, CASE WHEN i.has_row OR i.has_history THEN i.next ELSE (SELECT s.handler FROM @queue s"
+    " WHERE s.instance_id = t.id AND s.kind IN " DUR__PG_STARTS " ORDER BY s.id LIMIT 1) END AS next,"
+    " CASE WHEN t.delay > 0 THEN n.now + t.delay ELSE 0 END AS not_before, n.now, m.at, m.due"
     " FROM n, t JOIN @instances i ON i.instance_id = t.id,"
     " LATERAL (SELECT i.has_row OR i.has_history OR EXISTS (SELECT 1 FROM @queue s WHERE s.instance_id = i.instance_id"
     " AND s.kind IN " DUR__PG_STARTS ") AS known) k,"
@@ -317,13 +319,13 @@ static const char release_sql[] =
     " AND (q.given OR q.queue = ANY (l.queues)), false)) m),"
     " i0 AS (SELECT i.instance_id, i.acquisitions + t.back AS acquisitions," /* as they were */
     " t.back AS less FROM t JOIN @instances i ON i.instance_id = t.id),"
-    " " DUR__PG_TAKE_BACK " UPDATE @instances i SET known = r.known, not_before = r.not_before,"
+    " " DUR__PG_TAKE_BACK " UPDATE @instances i SET known = r.known, next = r.next, not_before = r.not_before,"
     " ready_at = CASE WHEN r.not_before > r.now THEN r.at + greatest(r.not_before - r.at, 0) ELSE r.at END,"
     " ready_due = CASE WHEN r.not_before > r.now THEN greatest(coalesce(r.due, 0), r.not_before) ELSE"
     " coalesce(r.due, 0)"
     " END FROM r WHERE i.instance_id = r.id AND (i.known <> r.known OR i.not_before <> r.not_before OR i.ready_at IS "
     "NOT"
-    " NULL OR i.ready_due <> 0 OR r.at IS NOT NULL OR r.due <> 0)";
+    " NULL OR i.ready_due <> 0 OR r.at IS NOT NULL OR r.due <> 0 OR i.next IS DISTINCT FROM r.next)";
 
 void dur__pg_send_release(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count) {
     dur__pg_args args;
