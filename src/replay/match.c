@@ -196,12 +196,15 @@ bool dur__match_compare(dur__exec *exec, const dur_event *record, const dur_even
     return false;
 }
 
-/* Markers that the code no longer asks for are passed over (R9). */
-static void skip_markers(dur__group *group) {
+/* Markers that the code no longer asks for are passed over (R9).  They are history all the same: what comes next gets an
+   id behind theirs. */
+static void skip_markers(dur__exec *exec) {
+    dur__group *group = &exec->group;
     while (group->next < group->count && dur__is_marker(&group->records[group->next])) {
         group->next++;
         if (group->next < group->count && group->records[group->next].kind == DUR_EVENT_ACTIVITY_COMPLETED)
             group->next++;
+        exec->last_id = group->records[group->next - 1].event_id;
     }
 }
 
@@ -238,7 +241,7 @@ static void warn_changed(dur__exec *exec, const dur_event *record, const dur_eve
 
 bool dur__match(dur__exec *exec, dur_event *event, const char *site) {
     dur__group *group = &exec->group;
-    skip_markers(group);
+    skip_markers(exec);
     if (group->next == group->count) {
         char asked[160];
         dur__event_describe(event, asked, sizeof(asked));
@@ -283,7 +286,7 @@ bool dur__match_marker(dur__exec *exec, const char *id) {
 
 bool dur__match_drop(dur__exec *exec, const dur__leaf *leaf) {
     dur__group *group = &exec->group;
-    skip_markers(group);
+    skip_markers(exec);
     return group->next < group->count && group->records[group->next].kind == DUR_EVENT_QUEUE_SUBSCRIPTION_CANCELLED &&
            group->records[group->next].source_event_id == leaf->id;
 }
@@ -304,7 +307,7 @@ static bool ended_outside(dur__exec *exec) {
 
 bool dur__match_end(dur__exec *exec) {
     dur__group *group = &exec->group;
-    skip_markers(group);
+    skip_markers(exec);
     if (group->next == group->count || ended_outside(exec)) return true;
     const dur_event *record = &group->records[group->next];
     char holds[160], waits[160] = "nothing";

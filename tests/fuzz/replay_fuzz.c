@@ -6,6 +6,7 @@
  * end is DUR_OK, DUR_ENONDETERMINISM or DUR_ECORRUPT.  An execution that accepts it goes on with further arrivals, which
  * belong to it or do not, and what it records then must be accepted by the next.
  */
+#include "core/unreported.h"
 #include "fuzz_bytes.h"
 #include "replay/engine.h"
 #include "replay/golden_handlers.h"
@@ -237,7 +238,17 @@ static void change_fields(dur_event *event, const dur_event *other, uint8_t how)
 
 static size_t change(bytes *in, dur_event *events, size_t count) {
     size_t at = choice(in, count), other = choice(in, count);
-    switch (choice(in, 6)) {
+    switch (choice(in, 7)) {
+    case 6: /* the code was older, and had asked for a marker */
+        if (count + 2 > ROWS_MAX) return count;
+        events[count] = (dur_event){ .kind = DUR_EVENT_ACTIVITY_SCHEDULED, .name = DUR__MARKER, .input = "old" };
+        events[count + 1] = (dur_event){ .kind = DUR_EVENT_ACTIVITY_COMPLETED, .result = "true" };
+        events[count + 1].has_source_event_id = true;
+        events[count].event_id = events[count + 1].source_event_id = count + 1;
+        events[count + 1].event_id = count + 2;
+        for (size_t i = count; i < count + 2; i++)
+            events[i].instance_id = "i", events[i].execution_id = 1, events[i].duroxide_version = "0.1.0";
+        return count + 2;
     case 0: /* lost */
         memmove(events + at, events + at + 1, (count - at - 1) * sizeof(*events));
         return count - 1;
@@ -290,6 +301,7 @@ static void try_run(run *w) {
     int code = replay(w);
     known(code);
     if (code == DUR_OK) {
+        MUST(dur__exec_finished(w->exec) || dur__exec_last_event(w->exec) == w->row_count, "what follows has its id");
         code = go_on(w, choice(w->in, ARRIVALS_MAX));
         known(code);
     }

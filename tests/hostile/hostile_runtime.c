@@ -346,6 +346,35 @@ static void fault_h130_a_history_with_a_hole_is_none(void **state) {
     dur_arena_free(arena);
 }
 
+/* ---- H131: a marker that the code no longer asks for, as the last that was recorded ---- */
+
+static dur_outcome marked(dur_ctx *ctx, const char *input) {
+    (void)input;
+    dur_future *go = dur_event(ctx, "Go");
+    if (!dur_patched(ctx, "way")) return dur_fail(ctx, "the old way");
+    return dur_complete(ctx, dur_await(go));
+}
+
+static dur_outcome unmarked(dur_ctx *ctx, const char *input) {
+    (void)input;
+    dur_future *go = dur_event(ctx, "Go");
+    return dur_complete(ctx, dur_await(go));
+}
+
+static const dur_handler with_marker[] = { DUR_ORCHESTRATION("Patched", NULL, marked), DUR_HANDLERS_END };
+static const dur_handler without_marker[] = { DUR_ORCHESTRATION("Patched", NULL, unmarked), DUR_HANDLERS_END };
+
+static void fault_h131_a_marker_that_is_taken_away_leaves_the_instance_going(void **state) {
+    world *w = *state;
+    RUN(w, with_marker);
+    start(w, "Patched", "", "p");
+    until_history(w, "p", "patched", 1);
+    world_stop(w);
+    RUN(w, without_marker);
+    OK(w, dur_client_raise(w->client, &w->err, "p", "Go", "gone"));
+    expect(w, "p", "gone");
+}
+
 /* ---- H15: stores with the required methods only ---- */
 
 int minimal_register(dur_error *err); /* examples/providers/minimal.c */
@@ -657,6 +686,7 @@ static const struct CMUnitTest tests[] = {
     TEST(fault_h17_a_slow_turn_is_said_while_it_lasts),
     TEST(fault_h14_an_unreadable_event_ends_its_instance_wherever_it_stands),
     TEST(fault_h130_a_history_with_a_hole_is_none),
+    TEST(fault_h131_a_marker_that_is_taken_away_leaves_the_instance_going),
     TEST(fault_h15_an_unreadable_message_is_consumed),
     TEST(fault_h15_a_message_of_an_unknown_kind_is_put_off),
     TEST(fault_h15_a_queue_message_for_an_ended_instance_is_consumed),
