@@ -196,15 +196,23 @@ bool dur__match_compare(dur__exec *exec, const dur_event *record, const dur_even
     return false;
 }
 
+/* Does the answer of the system call at `at` stand behind it?  Both are recorded at once. */
+static bool answered(const dur__group *group, size_t at) {
+    return at + 1 < group->count && group->records[at + 1].kind == DUR_EVENT_ACTIVITY_COMPLETED &&
+           group->records[at + 1].source_event_id == group->records[at].event_id;
+}
+
 /* Markers that the code no longer asks for are passed over (R9).  They are history all the same: what comes next gets an
    id behind theirs. */
 static void skip_markers(dur__exec *exec) {
     dur__group *group = &exec->group;
-    while (group->next < group->count && dur__is_marker(&group->records[group->next])) {
-        group->next++;
-        if (group->next < group->count && group->records[group->next].kind == DUR_EVENT_ACTIVITY_COMPLETED)
-            group->next++;
-        exec->last_id = group->records[group->next - 1].event_id;
+    for (; group->next < group->count && dur__is_marker(&group->records[group->next]); group->next += 2) {
+        if (!answered(group, group->next)) {
+            dur__break(exec, DUR_ECORRUPT, "event %" PRIu64 ": the system call is not followed by its answer",
+                       group->records[group->next].event_id);
+            return;
+        }
+        exec->last_id = group->records[group->next + 1].event_id;
     }
 }
 
@@ -242,6 +250,7 @@ static void warn_changed(dur__exec *exec, const dur_event *record, const dur_eve
 bool dur__match(dur__exec *exec, dur_event *event, const char *site) {
     dur__group *group = &exec->group;
     skip_markers(exec);
+    if (exec->broken != DUR_OK) return false;
     if (group->next == group->count) {
         char asked[160];
         dur__event_describe(event, asked, sizeof(asked));
@@ -261,21 +270,20 @@ bool dur__match(dur__exec *exec, dur_event *event, const char *site) {
 bool dur__match_pair(dur__exec *exec, dur_event *event, const char **result, const char *site) {
     if (!dur__match(exec, event, site)) return false;
     dur__group *group = &exec->group;
-    const dur_event *answer = group->next < group->count ? &group->records[group->next] : NULL;
-    if (answer == NULL || answer->kind != DUR_EVENT_ACTIVITY_COMPLETED || answer->source_event_id != event->event_id) {
+    if (!answered(group, group->next - 1)) {
         dur__break(exec, DUR_ENONDETERMINISM, "event %" PRIu64 ": the system call is not followed by its answer",
                    event->event_id);
         return false;
     }
+    const dur_event *answer = &group->records[group->next++];
     *result = text_of(answer->result);
-    group->next++;
     exec->last_id = answer->event_id;
     return true;
 }
 
 bool dur__match_marker(dur__exec *exec, const char *id) {
     dur__group *group = &exec->group;
-    for (size_t at = group->next; at + 1 < group->count && dur__is_marker(&group->records[at]); at += 2) {
+    for (size_t at = group->next; answered(group, at) && dur__is_marker(&group->records[at]); at += 2) {
         if (strcmp(text_of(group->records[at].input), id) != 0) continue;
         exec->last_id = group->records[at + 1].event_id;
         group->next = at + 2;
@@ -308,6 +316,7 @@ static bool ended_outside(dur__exec *exec) {
 bool dur__match_end(dur__exec *exec) {
     dur__group *group = &exec->group;
     skip_markers(exec);
+    if (exec->broken != DUR_OK) return false;
     if (group->next == group->count || ended_outside(exec)) return true;
     const dur_event *record = &group->records[group->next];
     char holds[160], waits[160] = "nothing";
