@@ -743,9 +743,9 @@ static const struct {
 static const char cannot_go_wrong[] =
     " dur_arena_alloc dur_arena_bytes dur_arena_format dur_arena_new dur_arena_reset dur_arena_vformat"
     " dur_arena_zalloc dur_assert_failed dur_assert_hook dur_at_fork_child dur_at_fork_remove"
-    " dur_crash_report_install dur_fake_world_advance dur_fake_world_enter dur_fake_world_get"
-    " dur_fake_world_jump dur_fake_world_new dur_process_serial dur_version dur_waker_fd dur_waker_new dur_waker_sleep"
-    " dur_waker_sleep_begin dur_waker_sleep_end dur_waker_wake dur_world_real";
+    " dur_crash_report_install dur_deadline_set dur_deadline_us dur_fake_world_advance dur_fake_world_enter"
+    " dur_fake_world_get dur_fake_world_jump dur_fake_world_new dur_process_serial dur_version dur_waker_fd"
+    " dur_waker_new dur_waker_sleep dur_waker_sleep_begin dur_waker_sleep_end dur_waker_wake dur_world_real";
 
 static bool listed(const char *symbols, const char *symbol) {
     size_t size = strlen(symbol);
