@@ -119,6 +119,21 @@ static void ours_timers_follow_the_stores_time(kit *t) {
     NOTHING(); /* it is not due any more */
 }
 
+/* A round says when it was, in the time that everything else goes by. */
+static void ours_round_tells_the_stores_time(kit *t) {
+    NEEDS("lane_open", "lane_round");
+    bool owners = dur_store_has(t->p, "owner_register");
+    if (owners) kit_owner(t, "me");
+    dur_lane *lane = kit_lane(t, owners ? "me" : NULL);
+    for (int i = 0; i < 2; i++) {
+        dur_round round = { .turn_count = 0 };
+        uint64_t before = dur_store_now_ms(t->p);
+        kit_round(t, lane, &round);
+        THAT(round.now_ms + 1000 >= before && round.now_ms <= dur_store_now_ms(t->p) + 1000);
+        if (t->factory->jump != NULL) jump(t, 3 * HOUR);
+    }
+}
+
 /* ---- renewals ---------------------------------------------------------------------------------------------------- */
 
 static void ours_renewal_of_a_lock_counts_from_now(kit *t) {
@@ -192,15 +207,10 @@ static void ours_locks_and_delays_end_on_time(kit *t) {
 }
 
 const kit_check kit_ours_clocks[] = {
-    CHECK(ours_jumping_clock_hides_no_message),
-    CHECK(ours_jumping_clock_keeps_the_order_of_work),
-    CHECK(ours_jumping_clock_ends_no_session),
-    CHECK(ours_jumping_clock_ends_no_owner),
-    CHECK(ours_jumping_clock_makes_no_lock_longer),
-    CHECK(ours_timers_follow_the_stores_time),
-    CHECK(ours_renewal_of_a_lock_counts_from_now),
-    CHECK(ours_renewal_of_work_counts_from_now),
-    CHECK(ours_renewal_of_a_session_counts_from_now),
-    CHECK(ours_locks_and_delays_end_on_time),
-    CHECKS_END,
+    CHECK(ours_jumping_clock_hides_no_message),     CHECK(ours_jumping_clock_keeps_the_order_of_work),
+    CHECK(ours_jumping_clock_ends_no_session),      CHECK(ours_jumping_clock_ends_no_owner),
+    CHECK(ours_jumping_clock_makes_no_lock_longer), CHECK(ours_timers_follow_the_stores_time),
+    CHECK(ours_round_tells_the_stores_time),        CHECK(ours_renewal_of_a_lock_counts_from_now),
+    CHECK(ours_renewal_of_work_counts_from_now),    CHECK(ours_renewal_of_a_session_counts_from_now),
+    CHECK(ours_locks_and_delays_end_on_time),       CHECKS_END,
 };

@@ -313,7 +313,7 @@ const char *kit_format(kit *t, const char *format, ...) DUR_PRINTF(2, 3);
     X(ours_admin)                                                                                                      \
     X(ours_names)                                                                                                      \
     X(ours_refusals)                                                                                                   \
-    X(ours_many) X(ours_fetches) X(ours_clocks) X(ours_races) X(ours_watches) X(ours_rules)
+    X(ours_many) X(ours_fetches) X(ours_clocks) X(ours_races) X(ours_watches) X(ours_rules) X(ours_details)
 #define KIT_DECLARE_(name) extern const kit_check kit_##name[];
 KIT_REFERENCE(KIT_DECLARE_)
 KIT_OURS(KIT_DECLARE_)

@@ -327,6 +327,10 @@ static int pass_fetch_works(dur_provider *self, dur_arena *arena, const dur_work
 static int pass_lane_open(dur_provider *self, const dur_lane_options *options, dur_lane **out, dur_error *err) {
     lane *mine = calloc(1, sizeof(*mine));
     int code = NEXT(self)->lane_open(INNER(self), options, &mine->inner, err);
+    if (code != DUR_OK) {
+        free(mine);
+        return code;
+    }
     mine->inner->store = INNER(self);
     mine->base.store = self;
     *out = &mine->base;
@@ -387,6 +391,10 @@ static int pass_lane_history(dur_lane *at, dur_arena *arena, const char *instanc
 static int pass_watch_open(dur_provider *self, const char *instance, dur_watch **out, dur_error *err) {
     watch *mine = calloc(1, sizeof(*mine));
     int code = NEXT(self)->watch_open(INNER(self), instance, &mine->inner, err);
+    if (code != DUR_OK) {
+        free(mine);
+        return code;
+    }
     mine->inner->store = INNER(self);
     mine->base.store = self;
     *out = &mine->base;

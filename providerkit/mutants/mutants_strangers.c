@@ -94,6 +94,11 @@ static void patch_one_time_for_all(dur_provider_methods *table) {
     table->list_executions = one_time_for_all;
 }
 
+static void never_more(broken *self, dur_arena *arena, dur_round *round) {
+    (void)self, (void)arena;
+    round->more = false;
+}
+
 const mutant mutants_strangers[] = {
     { .name = "list-by-collation",
       .mistake = "instances are listed in the order of a collation",
@@ -120,5 +125,6 @@ const mutant mutants_strangers[] = {
     { .name = "one-time-for-all",
       .mistake = "an execution that continued as new has ended when it began",
       .patch = patch_one_time_for_all },
+    { .name = "never-more", .mistake = "a round does not say that more waits to be fetched", .round = never_more },
     { .name = NULL },
 };

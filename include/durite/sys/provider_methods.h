@@ -23,7 +23,7 @@
  *     store can avoid it.  A due time of 0 means visible at once whatever the clock says.
  *   - names (ids of instances and messages, owners, sessions, queues, tags, keys, handlers, tokens) are bytes: two that
  *     differ in one are two, whatever a database would rather compare (case, blanks at the end, accents), and what
- * comes by id or key comes in the order of strcmp.
+ *     comes by id comes in the order of strcmp.
  *   - texts (json) are kept byte for byte and never looked into; sys/store.h refuses U+0000 in them (DUR_EINVAL), as
  *     byte or as escape, because no text of C can hold it.
  *   - messages of an instance are ordered by (due time, id); abandoning does not change the order.  A message without a
@@ -360,8 +360,9 @@ typedef struct dur_turn_commit {
     const char *suspended; /* not looked at without set_suspended */
     bool needs_parent; /* compared too: metadata.parent_instance_id exists and, if metadata.parent_birth is given, is
                           the instance that is meant: that birth is in its row, or it has history and no birth (it was
-                          brought here by other means; what Durite ends before its first turn has one, too).  One that
-                          is no more than a start that waits has not begun and is nobody's parent.  With the refusal of
+                          brought here by other means; what Durite ends before its first turn has one, too).  By a birth
+                          one that is no more than a start that waits is not found: it has not begun and is nobody's
+                          parent.  With the refusal of
                           delete_instances to leave a child's row behind, no child outlives its parent, whenever it was
                           scheduled, nor finds another under the same id */
 
@@ -762,6 +763,7 @@ struct dur_provider_methods {
        replayed at every turn; queue messages go into history as they come; threads beside the loops wait in the
        fetches with their poll_ms ======== */
 
+    /* DUR_ESTATE: the owner is not registered. */
     int (*lane_open)(dur_provider *self, const dur_lane_options *options, dur_lane **out, dur_error *err);
     /* One transaction (or as few as possible).  The result is an error only if nothing was done; else each turn and
        ack has its own answer. */
