@@ -86,7 +86,7 @@ static const char rows_sql[] =
     " custom_status_version = i.custom_status_version + CASE WHEN t.flags & 8 <> 0 THEN 1 ELSE 0 END,"
     " acquisitions = CASE WHEN t.flags & 256 <> 0 THEN i.acquisitions WHEN t.flags & 32 <> 0 THEN"
     " greatest(i.acquisitions - 1, 0) ELSE 0 END,"
-    " suspended = CASE WHEN t.flags & 128 <> 0 THEN t.suspended ELSE i.suspended END,"
+    " suspended = CASE WHEN t.flags & 128 <> 0 THEN t.suspended WHEN t.flags & 1024 = 0 THEN i.suspended END,"
     " token = CASE WHEN t.flags & 16 <> 0 THEN i.token END,"
     " owner = CASE WHEN t.flags & 16 = 0 THEN NULL WHEN i.owner = t.owner OR t.owner IS NULL THEN i.owner"
     " ELSE coalesce((SELECT o.owner FROM @owners o WHERE o.owner = t.owner), i.owner) END,"
