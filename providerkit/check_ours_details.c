@@ -338,6 +338,176 @@ static void ours_lane_needs_its_owner(kit *t) {
     REFUSED(DUR_ESTATE, NULL, dur_store_lane_open(t->p, &options, &lane, ERR));
 }
 
+/* ---- counts and ends --------------------------------------------------------------------------------------------- */
+
+/* Only the fetch that is given back is taken off, not what a round handed out beside it. */
+static void ours_give_back_uncounts_what_the_fetch_has_counted(kit *t) {
+    NEEDS("commit_turns", "lane_messages");
+    desk me = open_desk(t);
+    kit_create(t, "a");
+    MUST(kit_put(t, kit_queued(t, "a", "q", "m0")));
+    MUST(kit_put(t, kit_queued(t, "a", "q", "m1")));
+    MUST(dur_store_abandon_orchestration_item(t->p, TAKE("a").lock_token, 0, false, ERR));
+    me.fetch.queue_messages_max = 1;
+    dur_round round = ROUND(.fetch = &me.fetch);
+    SAME(round.item_count, 1);
+    dur_orchestration_item item = round.items[0];
+    SAME(item.message_count, 1);
+    SAME(item.attempt_count, 2);
+    dur_fetched_message *more = NULL;
+    size_t count = 0;
+    MUST(dur_store_lane_messages(me.lane, t->arena, "a", item.lock_token, "q", item.messages[0].due_ms,
+                                 item.messages[0].id, 9, &more, &count, ERR));
+    SAME(count, 1);
+    dur_turn_commit back = COMMIT_OF(&item, .event_count = 0);
+    back.execution_id = 0;
+    back.owner = me.owner;
+    back.consume_listed = back.give_back = true;
+    ROUND(.turns = &back, .turn_count = 1);
+    SAME(back.error.code, DUR_OK);
+    item = TAKE("a");
+    SAME(item.message_count, 2);
+    SAME(item.messages[0].attempt_count, 2);
+    SAME(item.messages[1].attempt_count, 2);
+}
+
+static void ours_waiting_instance_was_created_with_its_first_start(kit *t) {
+    NEEDS("get_instance");
+    MUST(kit_put(t, kit_start(t, "a")));
+    uint64_t created = kit_instance(t, "a").created_at_ms;
+    kit_advance(t, 50);
+    MUST(kit_put(t, kit_start(t, "a")));
+    SAME(kit_instance(t, "a").created_at_ms, created);
+}
+
+static void ours_ended_is_not_suspended(kit *t) {
+    NEEDS("commit_turns", "set_suspended", "get_instance");
+    kit_create(t, "a");
+    MUST(dur_store_set_suspended(t->p, "a", "on purpose", ERR));
+    dur_orchestration_item nobody = { .instance = "a", .execution_id = 1 };
+    dur_turn_commit end = COMMIT_OF(&nobody, EVENTS(ev_failed(2, "x")), ENDS(FAILED, "x"));
+    end.take_over = end.remove_work = end.consume_listed = true;
+    MUST(kit_commit(t, &end));
+    TEXT(kit_instance(t, "a").suspended, NULL);
+    MUST(kit_put(t, kit_raised(t, "a", "late", "")));
+    SAME(TAKE("a").message_count, 1); /* nobody would resume it */
+}
+
+static void ours_values_of_a_failure_are_kept(kit *t) {
+    kit_create(t, "a");
+    STEP_END("a", 1, FAILED, "why", ev_set(2, "k", "v"), ev_failed(3, "why"));
+    TEXT(kit_value(t, "a", "k"), "v");
+    MUST(kit_put(t, kit_raised(t, "a", "late", "")));
+    dur_orchestration_item item = TAKE("a");
+    TEXT(kit_snapshot(&item, "k"), "v");
+}
+
+/* ---- smaller things ---------------------------------------------------------------------------------------------- */
+
+static void ours_every_row_of_an_activity_is_cancelled(kit *t) {
+    MUST(kit_put_work(t, kit_activity(t, "a", 2)));
+    MUST(kit_put_work(t, kit_activity(t, "a", 2)));
+    kit_create(t, "a");
+    MUST(kit_put(t, kit_raised(t, "a", "go", "")));
+    dur_orchestration_item item = TAKE("a");
+    MUST(ACK(&item, EVENTS(ev_external(2, "go")), CANCELLED(REF("a", 1, 2))));
+    NO_WORK();
+}
+
+static void ours_dead_work_has_its_reason(kit *t) {
+    NEEDS("list_dead_letters", "dead_letter_work");
+    dur_dead_letter *rows = NULL;
+    size_t count = 0;
+    MUST(kit_put_work(t, kit_activity(t, "a", 1)));
+    MUST(dur_store_dead_letter_work(t->p, TAKE_WORK(1).lock_token, "cannot be read", ERR));
+    MUST(dur_store_list_dead_letters(t->p, t->arena, 0, 9, &rows, &count, ERR));
+    SAME(count, 1);
+    TEXT(rows[0].reason, "cannot be read");
+}
+
+static void ours_max_of_0_is_1(kit *t) {
+    NEEDS("fetch_turns", "fetch_works");
+    dur_orchestration_item items[2];
+    dur_leased_work works[2];
+    size_t count = 0;
+    for (uint64_t i = 1; i <= 2; i++) {
+        MUST(kit_put(t, kit_start(t, kit_format(t, "i-%d", (int)i))));
+        MUST(kit_put_work(t, kit_activity(t, "a", i)));
+    }
+    MUST(dur_store_fetch_turns(t->p, t->arena, &(dur_fetch){ .lock_ms = t->lock_ms }, items, &count, ERR));
+    SAME(count, 1);
+    MUST(dur_store_fetch_works(t->p, t->arena, &(dur_work_fetch){ .lock_ms = t->lock_ms }, works, &count, ERR));
+    SAME(count, 1);
+}
+
+static void ours_sessions_under_an_owner_are_renewed(kit *t) {
+    NEEDS("owner_register", "fetch_works");
+    static const char *const nodes[] = { "node" };
+    dur_leased_work work;
+    uint64_t renewed = 9;
+    size_t count = 0;
+    kit_owner(t, "me");
+    MUST(kit_put_work(t, kit_activity_in(t, "a", 1, 1, "s", NULL)));
+    dur_work_fetch how = { .owner = "me", .max = 1, SESSION("node") };
+    MUST(dur_store_fetch_works(t->p, t->arena, &how, &work, &count, ERR));
+    SAME(count, 1);
+    MUST(dur_store_renew_session_lock(t->p, nodes, 1, t->lock_ms, 100 * t->lock_ms, &renewed, ERR));
+    SAME(renewed, 1);
+}
+
+static void ours_owner_that_names_nothing_has_everything(kit *t) {
+    NEEDS("owner_register", "list_unserved", "get_instance");
+    dur_unserved *rows = NULL;
+    size_t count = 9;
+    MUST(kit_put(t, kit_start(t, "a")));
+    MUST(kit_put_work(t, kit_activity(t, "b", 1)));
+    SAME(kit_instance(t, "a").current_execution_id, 1);
+    THAT(kit_instance(t, "a").unserved); /* there is no owner at all */
+    kit_owner(t, "me");
+    THAT(!kit_instance(t, "a").unserved);
+    MUST(dur_store_list_unserved(t->p, t->arena, 9, &rows, &count, ERR));
+    SAME(count, 0);
+}
+
+static void ours_what_continues_is_not_deleted(kit *t) {
+    NEEDS("delete_instances", "get_instance");
+    static const char *const ids[] = { "a" };
+    dur_delete_result gone;
+    kit_create(t, "a");
+    MUST(kit_put(t, kit_raised(t, "a", "go", "")));
+    dur_orchestration_item item = TAKE("a");
+    MUST(ACK(&item, EVENTS(ev_continued(2, "n")), MESSAGES(kit_next(t, "a", "n")),
+             .meta = { .status = DUR_STATUS_CONTINUED_AS_NEW, .output = "n" }));
+    REFUSED(DUR_ERUNNING, "running", dur_store_delete_instances(t->p, ids, 1, false, &gone, ERR));
+    THAT(kit_exists(t, "a"));
+}
+
+static void ours_running_execution_is_not_pruned(kit *t) {
+    NEEDS("prune_executions");
+    dur_prune_options keep = { .has_keep_last = true, .keep_last = 1 };
+    dur_prune_result pruned;
+    kit_create(t, "a");
+    MUST(kit_put(t, kit_raised(t, "a", "go", "")));
+    dur_orchestration_item item = TAKE("a");
+    MUST(ACK(&item, .execution = 2, EVENTS(ev_started(1)))); /* the first has not ended */
+    MUST(dur_store_prune_executions(t->p, "a", &keep, &pruned, ERR));
+    SAME(pruned.executions_deleted, 0);
+    SAME(kit_history(t, "a", 1, NULL), 1);
+}
+
+static void ours_what_waits_is_no_suspect(kit *t) {
+    desk me = open_desk(t);
+    for (uint64_t i = 1; i <= 2; i++) {
+        MUST(kit_put(t, kit_start(t, kit_format(t, "i-%d", (int)i))));
+        MUST(kit_put_work(t, kit_activity(t, "a", i)));
+    }
+    dur_round round = ROUND(.fetch = &me.fetch, .work = &me.work);
+    SAME(round.item_count, 1);
+    SAME(round.work_count, 1);
+    SAME(round.suspect_instance, 0);
+    SAME(round.suspect_work, 0);
+}
+
 /* ---- owners ------------------------------------------------------------------------------------------------------ */
 
 static void ours_owner_is_dead_by_its_own_timeout(kit *t) {
@@ -485,6 +655,18 @@ const kit_check kit_ours_details[] = {
     CHECK(ours_lane_history_is_of_the_execution_that_is_asked_for),
     CHECK(ours_lane_messages_are_handed_out),
     CHECK(ours_lane_needs_its_owner),
+    CHECK(ours_give_back_uncounts_what_the_fetch_has_counted),
+    CHECK(ours_waiting_instance_was_created_with_its_first_start),
+    CHECK(ours_ended_is_not_suspended),
+    CHECK(ours_values_of_a_failure_are_kept),
+    CHECK(ours_every_row_of_an_activity_is_cancelled),
+    CHECK(ours_dead_work_has_its_reason),
+    CHECK(ours_max_of_0_is_1),
+    CHECK(ours_sessions_under_an_owner_are_renewed),
+    CHECK(ours_owner_that_names_nothing_has_everything),
+    CHECK(ours_what_continues_is_not_deleted),
+    CHECK(ours_running_execution_is_not_pruned),
+    CHECK(ours_what_waits_is_no_suspect),
     CHECK(ours_owner_is_dead_by_its_own_timeout),
     CHECK(ours_nothing_is_replaced_over_a_running_child),
     CHECK(ours_messages_alone_are_no_instance),
