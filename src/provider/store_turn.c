@@ -156,7 +156,8 @@ int dur_store_append(dur_provider *store, const char *instance, uint64_t executi
     if (events == NULL && count > 0) return dur__store_null(err, "append", "events");
     if (execution_id == 0) return dur_error_set(err, DUR_EINVAL, false, "append", "execution ids begin at 1");
     for (size_t i = 0; i < count; i++) {
-        if (events[i].event_id == 0) return dur_error_set(err, DUR_EINVAL, false, "append", "event %zu has id 0", i);
+        if (events[i].event_id == 0 || events[i].event_id >= INT64_MAX)
+            return dur_error_set(err, DUR_EINVAL, false, "append", "event %zu has no id that another can follow", i);
         if (events[i].json.data == NULL) return dur__store_null(err, "append", "json of an event");
         code = dur__store_check_json(err, "append", events[i].json);
         if (code != DUR_OK) return code;

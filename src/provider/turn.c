@@ -21,6 +21,7 @@ static const char *missing(const dur_turn_commit *turn) {
     if (turn->timers_dropped == NULL && turn->timers_dropped_count > 0) return "timers_dropped is required";
     for (size_t i = 0; i < turn->event_count; i++) {
         if (turn->events[i].event_id == 0) return "an event has id 0";
+        if (turn->events[i].event_id >= INT64_MAX) return "an event has an id behind which there is none";
         if (turn->events[i].json.data == NULL) return "json of an event is required";
     }
     for (size_t i = 0; i < turn->worker_item_count; i++)

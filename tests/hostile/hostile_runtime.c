@@ -303,46 +303,80 @@ static dur_outcome pair(dur_ctx *ctx, const char *input) {
 static const dur_handler pairs[] = { DUR_ORCHESTRATION("Pair", NULL, pair), DUR_ACTIVITY("Echo", echo),
                                      DUR_HANDLERS_END };
 
-/* The first answer, which nothing follows from, is gone: all that is left fits the handler. */
-static void fault_h130_a_history_with_a_hole_is_none(void **state) {
-    world *w = *state;
-    dur_arena *arena = dur_arena_new();
-    dur_event_row *rows = NULL, left[4];
-    size_t count = 0, kept = 0;
-    dur_event events[4];
-    dur_text history;
+/* Commit what is left of the template's history in the name of an instance that was fetched. */
+static int commit_item(world *w, const dur_orchestration_item *item, dur_event_row *rows, size_t count) {
+    dur_turn_commit turn = { .lock_token = item->lock_token,
+                             .instance = item->instance,
+                             .store_key = item->store_key,
+                             .execution_id = 1,
+                             .events = rows,
+                             .event_count = count,
+                             .expected_last = DUR_NOT_COMPARED,
+                             .metadata = { .orchestration_name = "Pair", .orchestration_version = "1.0.0" } };
+    return dur_store_ack_orchestration_item(w->store, &turn, &w->err);
+}
+
+/* The events of a pair that has ended, its end apart, for an instance that is started here. */
+static void pair_history(world *w, dur_arena *arena, const char *instance, dur_event events[5]) {
+    dur_event_row *rows = NULL;
+    size_t count = 0;
     RUN(w, pairs);
     start(w, "Pair", "", "template");
     expect(w, "template", "both");
     world_stop(w);
     OK(w, dur_store_read(w->store, arena, "template", 1, &rows, &count, &w->err));
     assert_int_equal(count, 6);
-    start(w, "Pair", "", "hole");
     for (size_t i = 0; i < 5; i++) {
-        if (i == 3) continue;
-        OK(w, dur_event_from_json(&events[kept], arena, rows[i].json, &w->err));
-        events[kept].instance_id = "hole";
-        OK(w, dur_event_row_from(&left[kept], arena, &events[kept], &w->err));
-        kept++;
+        OK(w, dur_event_from_json(&events[i], arena, rows[i].json, &w->err));
+        events[i].instance_id = instance;
     }
-    OK(w, dur_history_to_json(&history, arena, events, kept, &w->err));
+    start(w, "Pair", "", instance);
+}
+
+/* The first answer, which nothing follows from, is gone: all that is left fits the handler. */
+static void fault_h130_a_history_with_a_hole_is_none(void **state) {
+    world *w = *state;
+    dur_arena *arena = dur_arena_new();
+    dur_event_row left[4];
+    dur_event events[5];
+    dur_text history;
+    pair_history(w, arena, "hole", events);
+    events[3] = events[4];
+    for (size_t i = 0; i < 4; i++)
+        OK(w, dur_event_row_from(&left[i], arena, &events[i], &w->err));
+    OK(w, dur_history_to_json(&history, arena, events, 4, &w->err));
     assert_int_equal(dur_replay_history(NULL, pairs, history.data, &w->err), DUR_ECORRUPT);
     dur_orchestration_item item = { .instance = NULL };
     OK(w, dur_store_fetch_orchestration_item(w->store, arena, &(dur_fetch){ .lock_ms = 60000 }, &item, &w->err));
-    assert_string_equal(item.instance, "hole");
-    dur_turn_commit turn = { .lock_token = item.lock_token,
-                             .instance = item.instance,
-                             .store_key = item.store_key,
-                             .execution_id = 1,
-                             .events = left,
-                             .event_count = kept,
-                             .expected_last = DUR_NOT_COMPARED,
-                             .metadata = { .orchestration_name = "Pair", .orchestration_version = "1.0.0" } };
-    OK(w, dur_store_ack_orchestration_item(w->store, &turn, &w->err));
+    OK(w, commit_item(w, &item, left, 4));
     OK(w, dur_client_raise(w->client, &w->err, "hole", "Look", ""));
     RUN(w, pairs, .max_attempts = 1);
     expect_failure(w, "hole", DUR_EFAILED, "");
     OK(w, dur_client_delete(NULL, w->client, "hole", true, &w->err)); /* or the check at the end of a test finds it */
+    dur_arena_free(arena);
+}
+
+/* ---- H132: an event behind which there is no room ---- */
+
+static void fault_h132_an_event_behind_which_no_other_fits_is_refused(void **state) {
+    world *w = *state;
+    dur_arena *arena = dur_arena_new();
+    dur_event_row rows[5];
+    dur_event events[5];
+    pair_history(w, arena, "full", events);
+    for (size_t i = 0; i < 5; i++)
+        OK(w, dur_event_row_from(&rows[i], arena, &events[i], &w->err));
+    dur_orchestration_item item = { .instance = NULL };
+    OK(w, dur_store_fetch_orchestration_item(w->store, arena, &(dur_fetch){ .lock_ms = 60000 }, &item, &w->err));
+    static const uint64_t ids[] = { 0, INT64_MAX, UINT64_MAX, 5 };
+    for (size_t i = 0; i < 4; i++) {
+        rows[4].event_id = ids[i];
+        int code = commit_item(w, &item, rows, 5), expected = ids[i] == 5 ? DUR_OK : DUR_EINVAL;
+        if (code != expected) fail_msg("%llu: %s", (unsigned long long)ids[i], dur_code_name(code));
+        code = ids[i] == 5 ? DUR_EINVAL : dur_store_append(w->store, "full", 1, &rows[4], 1, &w->err);
+        assert_int_equal(code, DUR_EINVAL);
+    }
+    OK(w, dur_client_delete(NULL, w->client, "full", true, &w->err)); /* nobody goes on with a half of the template */
     dur_arena_free(arena);
 }
 
@@ -686,6 +720,7 @@ static const struct CMUnitTest tests[] = {
     TEST(fault_h17_a_slow_turn_is_said_while_it_lasts),
     TEST(fault_h14_an_unreadable_event_ends_its_instance_wherever_it_stands),
     TEST(fault_h130_a_history_with_a_hole_is_none),
+    TEST(fault_h132_an_event_behind_which_no_other_fits_is_refused),
     TEST(fault_h131_a_marker_that_is_taken_away_leaves_the_instance_going),
     TEST(fault_h15_an_unreadable_message_is_consumed),
     TEST(fault_h15_a_message_of_an_unknown_kind_is_put_off),

@@ -121,7 +121,7 @@ DUR_API dur_status dur_status_from_name(const char *name);
 
 /* One event as it is stored.  When reading only event_id and json are set. */
 typedef struct dur_event_row {
-    uint64_t event_id;   /* never 0 */
+    uint64_t event_id;   /* 1 … INT64_MAX - 1 */
     dur_event_kind kind; /* stores look only at CUSTOM_STATUS_UPDATED and the three KEY_VALUE kinds */
     const char *key;     /* KEY_VALUE_SET, KEY_VALUE_CLEARED */
     const char *value;   /* KEY_VALUE_SET: value; CUSTOM_STATUS_UPDATED: text, NULL is a reset */
@@ -301,7 +301,7 @@ typedef struct dur_turn_commit {
     const char *instance; /* NULL: found by the token */
     uint64_t store_key;   /* from the item; 0: not known */
     uint64_t execution_id;
-    const dur_event_row *events; /* appended; a duplicate id fails the turn; id 0 is refused */
+    const dur_event_row *events; /* appended; a duplicate id fails the turn; an id out of its range is refused */
     size_t event_count;
     dur_turn_work *worker_items; /* inserted before cancelled ones are deleted */
     size_t worker_item_count;
