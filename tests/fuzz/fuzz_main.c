@@ -18,7 +18,10 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { INPUT_BYTES_MAX = 1 << 20, MUTATIONS_PER_FILE = 200, MUTATED_BYTES_MAX = 1 << 16 };
+enum { INPUT_BYTES_MAX = 1 << 20, MUTATED_BYTES_MAX = 1 << 16 };
+#ifndef MUTATIONS_PER_FILE
+#define MUTATIONS_PER_FILE 200u
+#endif
 
 /* The input that is running, in a shared mapping of a file: there after a crash, without a system call for each. */
 typedef struct last_input {
