@@ -202,8 +202,8 @@ static bool answered(const dur__group *group, size_t at) {
            group->records[at + 1].source_event_id == group->records[at].event_id;
 }
 
-/* Markers that the code no longer asks for are passed over (R9).  They are history all the same: what comes next gets an
-   id behind theirs. */
+/* Markers that the code no longer asks for are passed over (R9).  They are history all the same: what comes next gets
+   an id behind theirs. */
 static void skip_markers(dur__exec *exec) {
     dur__group *group = &exec->group;
     for (; group->next < group->count && dur__is_marker(&group->records[group->next]); group->next += 2) {

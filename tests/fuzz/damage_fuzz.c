@@ -3,8 +3,9 @@
  * loop.
  *
  * A store with an instance of each kind is made once.  The input is a list of choices: bytes of the file that change,
- * pages that are lost, exchanged or cut off, and fields of rows that are set by hand.  Then the store is opened, checked
- * and looked at, a node without threads works on it in a world whose time passes as it is told, and it is closed.
+ * pages that are lost, exchanged or cut off, and fields of rows that are set by hand.  Then the store is opened,
+ * checked and looked at, a node without threads works on it in a world whose time passes as it is told, and it is
+ * closed.
  */
 #include "fuzz_bytes.h"
 #include <dirent.h>
@@ -38,11 +39,9 @@ static dur_outcome plain(dur_ctx *ctx, const char *input) {
 }
 
 static dur_outcome waits(dur_ctx *ctx, const char *input) {
-    dur_future *all[] = { dur_event(ctx, "e"),
-                          dur_dequeue(ctx, "q"),
+    dur_future *all[] = { dur_event(ctx, "e"), dur_dequeue(ctx, "q"),
                           dur_activity(ctx, "Host", input, .session = "s", .tag = "t"),
-                          dur_orchestration(ctx, "Plain", "kid"),
-                          dur_timer(ctx, DUR_DAYS(30)) };
+                          dur_orchestration(ctx, "Plain", "kid"), dur_timer(ctx, DUR_DAYS(30)) };
     const char *value = "";
     (void)dur_try(all[3], &value);
     (void)dur_try(dur_select_n(all, 3), &value);
@@ -169,13 +168,15 @@ static void run_sql(sqlite3 *db, const char *sql) {
 
 /* One field of one row, or a row that goes. */
 static void damage_row(bytes *in, sqlite3 *db) {
-    static const char *const values[] = { "NULL",       "''",    "0",      "-1",  "9223372036854775807", "x'ff00'", "'{'",
-                                          "zeroblob(9)", "'waits'", "'plain'", "1e300", "99999", "'[]'", "1" };
+    static const char *const values[] = { "NULL",    "''",    "0",           "-1",      "9223372036854775807",
+                                          "x'ff00'", "'{'",   "zeroblob(9)", "'waits'", "'plain'",
+                                          "1e300",   "99999", "'[]'",        "1" };
     char *sql = NULL;
     sqlite3_stmt *tables = NULL, *columns = NULL;
     const char *table = NULL, *column = NULL;
     uint8_t skip = byte(in), which = byte(in), row = byte(in), value = byte(in);
-    (void)sqlite3_prepare_v2(db, "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name", -1, &tables, NULL);
+    (void)sqlite3_prepare_v2(db, "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name", -1, &tables,
+                             NULL);
     for (int i = 0; i <= skip % 16 && sqlite3_step(tables) == SQLITE_ROW; i++)
         table = (const char *)sqlite3_column_text(tables, 0);
     if (table != NULL) {

@@ -3,8 +3,8 @@
  *
  * Text that begins like JSON is replayed by the handlers of the goldens.  Other input is a list of choices: a random
  * program runs and records; events of its history are left out, repeated, exchanged and changed; that is replayed.  The
- * end is DUR_OK, DUR_ENONDETERMINISM or DUR_ECORRUPT.  An execution that accepts it goes on with further arrivals, which
- * belong to it or do not, and what it records then must be accepted by the next.
+ * end is DUR_OK, DUR_ENONDETERMINISM or DUR_ECORRUPT.  An execution that accepts it goes on with further arrivals,
+ * which belong to it or do not, and what it records then must be accepted by the next.
  */
 #include "core/unreported.h"
 #include "fuzz_bytes.h"
@@ -89,15 +89,12 @@ static void collect(run *w) {
     for (size_t i = 0; i < turn->orchestrator_item_count; i++) {
         const dur_work_item *item = &turn->orchestrator_items[i].item;
         if (item->kind == DUR_WORK_TIMER_FIRED)
-            could(w, (dur_work_item){ .kind = item->kind,
-                                      .execution_id = 1,
-                                      .id = item->id,
-                                      .fire_at_ms = item->fire_at_ms });
+            could(w, (dur_work_item){
+                         .kind = item->kind, .execution_id = 1, .id = item->id, .fire_at_ms = item->fire_at_ms });
         if (item->kind == DUR_WORK_START_ORCHESTRATION && item->parent_instance != NULL)
-            could(w, (dur_work_item){ .kind = DUR_WORK_SUB_ORCH_COMPLETED,
-                                      .execution_id = 1,
-                                      .id = item->parent_id,
-                                      .result = "c" });
+            could(w,
+                  (dur_work_item){
+                      .kind = DUR_WORK_SUB_ORCH_COMPLETED, .execution_id = 1, .id = item->parent_id, .result = "c" });
     }
     for (dur__link *link; (link = dur__list_pop(turn->consumed)) != NULL;)
         free(DUR__CONTAINER(link, dur__arrival, link));

@@ -1,8 +1,8 @@
 /*
  * url_fuzz.c: whatever is given to dur_open as a URL is a store, or refused in words.
  *
- * SQLite files are made in a folder of their own; paths that lead out of it are left out.  The PostgreSQL store reads its
- * URL with libpq's own parser, and gets no connection: libpq's function is replaced here.
+ * SQLite files are made in a folder of their own; paths that lead out of it are left out.  The PostgreSQL store reads
+ * its URL with libpq's own parser, and gets no connection: libpq's function is replaced here.
  */
 #include "fuzz_bytes.h"
 #include <dirent.h>

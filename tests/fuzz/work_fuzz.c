@@ -1,10 +1,10 @@
 /*
  * work_fuzz.c: whatever waits in a store's queues, a node consumes it, puts it off or keeps it, and serves others.
  *
- * The input has lines.  Each is put into a queue of a memory store as the text of a work item, with the columns that its
- * text asks for, or, where nobody can read the text, with some that were chosen.  In front of a line one character says
- * how.  A node without threads, in a world whose time passes as it is told, works all of it off; then it must still run
- * what is healthy.
+ * The input has lines.  Each is put into a queue of a memory store as the text of a work item, with the columns that
+ * its text asks for, or, where nobody can read the text, with some that were chosen.  In front of a line one character
+ * says how.  A node without threads, in a world whose time passes as it is told, works all of it off; then it must
+ * still run what is healthy.
  */
 #include "fuzz_bytes.h"
 #include <durite/durite.h>

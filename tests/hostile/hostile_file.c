@@ -516,6 +516,41 @@ static void fault_h38_the_history_view_shows_unreadable_rows(void **state) {
     sqlite3_close(db);
 }
 
+/* ---- H133: a damaged file ---- */
+
+static void run_on(const char *path, const char *sql) {
+    sqlite3 *db = NULL;
+    assert_int_equal(sqlite3_open_v2(path, &db, SQLITE_OPEN_READWRITE, NULL), SQLITE_OK);
+    if (sqlite3_exec(db, sql, NULL, NULL, NULL) != SQLITE_OK) fail_msg("%s: %s", sql, sqlite3_errmsg(db));
+    sqlite3_close(db);
+}
+
+/* A lock that is in the index and not in the table: whoever takes it away finds it again. */
+static void fault_h133_an_index_that_has_what_the_table_has_not_is_an_error(void **state) {
+    world *w = *state;
+    char path[512];
+    dur_provider *store = NULL;
+    dur_client *client = NULL;
+    if (!on_provider("sqlite")) skip();
+    snprintf(path, sizeof(path), "%s-index", path_of(w));
+    OK(w, dur_sqlite_open(&store, DUR_SQLITE(.path = path), &w->err));
+    OK(w, dur_client_new(&client, store, &w->err));
+    OK(w, dur_client_start(client, &w->err, "WaitGo", "", .instance = "one"));
+    dur_client_free(client);
+    dur_provider_close(store);
+    run_on(path, "UPDATE dur_instance SET locked_until = 1; PRAGMA writable_schema = ON;"
+                 "CREATE TABLE kept AS SELECT * FROM sqlite_master WHERE name = 'dur_instance_lock';"
+                 "DELETE FROM sqlite_master WHERE name = 'dur_instance_lock'");
+    run_on(path, "UPDATE dur_instance SET locked_until = NULL; PRAGMA writable_schema = ON;"
+                 "INSERT INTO sqlite_master SELECT * FROM kept");
+    OK(w, dur_sqlite_open(&store, DUR_SQLITE(.path = path), &w->err));
+    OK(w, dur_client_new(&client, store, &w->err));
+    int code = dur_client_start(client, &w->err, "WaitGo", "", .instance = "two");
+    if (code != DUR_ECORRUPT) fail_msg("%s: %s", dur_code_name(code), w->err.message);
+    dur_client_free(client);
+    dur_provider_close(store);
+}
+
 static const hostile_role roles[] = { { "restore", restore }, { "hold", hold }, { "fill", fill } };
 
 static const struct CMUnitTest tests[] = {
@@ -533,6 +568,7 @@ static const struct CMUnitTest tests[] = {
     TEST(fault_h38_a_bare_begin_of_this_process_is_named),
     TEST(fault_h38_extended_codes_have_names),
     TEST(fault_h38_the_history_view_shows_unreadable_rows),
+    TEST(fault_h133_an_index_that_has_what_the_table_has_not_is_an_error),
 };
 
 HOSTILE_MAIN(roles, tests)

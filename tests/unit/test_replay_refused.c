@@ -279,7 +279,8 @@ static void test_corrupt(void **state) {
     corrupt((dur_event[]){ started, activity, come }, 3, "event 4: an event before it is missing");
     dur_event marker = { .kind = DUR_EVENT_ACTIVITY_SCHEDULED, .event_id = 4, .name = "__duroxide_syscall:patched" };
     marker.input = "";
-    corrupt((dur_event[]){ started, activity, wait, marker }, 4, "event 4: the system call is not followed by its answer");
+    corrupt((dur_event[]){ started, activity, wait, marker }, 4,
+            "event 4: the system call is not followed by its answer");
     corrupt((dur_event[]){ started, activity, wait, come, drop, done, late }, 7,
             "event 7: it stands behind the terminal event");
 }

@@ -543,13 +543,17 @@ int dur__sq_look(dur__sq_txn *txn, dur_error *err) {
 
 /* Timed locks that have ended: the instance is free, its messages are again a reason to fetch it. */
 static int locks_expire(dur__sq_txn *txn, dur_error *err) {
-    for (;;) {
+    for (uint64_t before = UINT64_MAX;;) {
         sqlite3_stmt *row = NULL;
         int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_EXPIRED, &row, err, "i", txn->boot_ms);
         if (code != DUR_OK) return code;
         if (row == NULL) break;
         uint64_t key = dur__sq_u64(row, 0);
         dur__sq_end(&row);
+        if (key == before) /* an index that has what the table has not */
+            return dur_error_set(err, DUR_ECORRUPT, false, "sqlite.locks",
+                                 "a lock that has ended cannot be taken away");
+        before = key;
         dur__sq_lease_drop(txn->file, key, true); /* also if this does not commit: its time is over */
         code = dur__sq_release(txn, key, &(dur__sq_release_how){ .seen_id = 0 }, err);
         if (code != DUR_OK) return code;
