@@ -6,8 +6,8 @@
 #include "base/assert.h"
 #include "base/thread.h"
 
-#define TOGETHER_MAX 8 /* of more runtimes on one thread the others are looked at by time */
-#define SLICE_US 10000 /* what the caller waits for may come without any of them */
+#define TOGETHER_MAX 8                     /* of more runtimes on one thread the others are looked at by time */
+#define SLICE_US 10000                     /* what the caller waits for may come without any of them */
 #define FAKE_SLICE_US UINT64_C(3600000000) /* in a fake world nobody else is there, and it costs nothing */
 
 static _Thread_local dur__link drivers;

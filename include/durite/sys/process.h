@@ -23,9 +23,9 @@ DUR_API void dur_at_fork_child(void (*fn)(void *), void *arg);
 DUR_API void dur_at_fork_remove(void (*fn)(void *), void *arg);
 
 /*
- * Until when the caller of this thread waits for an answer, in microseconds of CLOCK_MONOTONIC.  A store that others can
- * hold up (a server, a pooler) gives up a read by then, DUR_EUNAVAILABLE.  Only reads are made under a deadline: a write
- * that is given up would leave open whether it happened.  set: returns the deadline before, to be set again.
+ * Until when the caller of this thread waits for an answer, in microseconds of CLOCK_MONOTONIC.  A store that others
+ * can hold up (a server, a pooler) gives up a read by then, DUR_EUNAVAILABLE.  Only reads are made under a deadline: a
+ * write that is given up would leave open whether it happened.  set: returns the deadline before, to be set again.
  */
 #define DUR_NO_DEADLINE UINT64_MAX
 DUR_API uint64_t dur_deadline_us(void);

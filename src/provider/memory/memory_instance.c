@@ -164,8 +164,8 @@ static dur__mem_bucket *bucket_of(dur__mem *mem, const dur__mem_instance *instan
     const char *handler = instance->handler != NULL && !look && dur__mem_exists(instance) ? instance->handler : "";
     dur__mem_bucket *bucket = mem->buckets;
     for (; bucket != NULL; bucket = bucket->next)
-        if (bucket->lost == look && bucket->has_pin == has_pin && bucket->pin.major == pin.major && bucket->pin.minor == pin.minor &&
-            bucket->pin.patch == pin.patch && strcmp(bucket->handler, handler) == 0)
+        if (bucket->lost == look && bucket->has_pin == has_pin && bucket->pin.major == pin.major &&
+            bucket->pin.minor == pin.minor && bucket->pin.patch == pin.patch && strcmp(bucket->handler, handler) == 0)
             return bucket;
     bucket = dur__xcalloc(1, sizeof(*bucket));
     bucket->handler = dur__xstrdup(handler);
