@@ -13,6 +13,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { WAL_PAGES = 4000, BUSY_MS = 60000 };
@@ -58,7 +59,7 @@ int dur__sq_connect(sqlite3 **out, dur__sq_file *file, bool writer, dur_error *e
     return code;
 }
 
-static int wal_mode(dur__sq_file *file, dur_error *err) {
+static int try_wal_mode(dur__sq_file *file, dur_error *err) {
     sqlite3_stmt *stmt = NULL;
     sqlite3 *db = file->writer.db;
     if (sqlite3_prepare_v2(db, "PRAGMA journal_mode=WAL", -1, &stmt, NULL) != SQLITE_OK)
@@ -72,6 +73,16 @@ static int wal_mode(dur__sq_file *file, dur_error *err) {
     else if (sqlite3_step(stmt) != SQLITE_DONE) /* it says "wal" first, and writes so into the file then */
         code = dur__sq_fail(err, db, "sqlite.open");
     sqlite3_finalize(stmt);
+    return code;
+}
+
+/* SQLite does not wait for a lock in order to change the mode: of two processes that make a store one would be told
+   that the other is there. */
+static int wal_mode(dur__sq_file *file, dur_error *err) {
+    uint64_t until_us = dur__sq_busy_until(file);
+    int code;
+    while ((code = try_wal_mode(file, err)) == DUR_EBUSY && dur__monotonic_us() < until_us)
+        nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL);
     return code;
 }
 
