@@ -9,7 +9,9 @@ SEEDS ?= 1000
 STORES ?= memory,sqlite,postgres
 POINTS ?= 5000
 FROM ?= 0
+EVERY ?= 1
 MINUTES ?= 10
+KIND ?= armhf
 
 # $(call build,PRESET,more options): configure, files may be new, and build.
 build = cmake --preset $(1) $(2) >/dev/null && cmake --build --preset $(1) -j $(JOBS)
@@ -19,7 +21,7 @@ run = tools/run-tests -j $(TESTS)
 recorded = $(if $(RECORD),tools/evidence --run $@ --from $(FROM))
 
 .NOTPARALLEL:
-.PHONY: all help demo test check parity cross-replay crash crash-disk chaos soak sim bench mutants mutants-engine mutants-sim mutants-stores fuzz install format lint clean
+.PHONY: all help demo test check parity cross-replay crash crash-disk oom chaos soak sim bench mutants mutants-engine mutants-sim mutants-stores fuzz musl ground size install format lint clean
 
 all: ## the libraries, tools and examples, into build/
 	@tools/deps build
@@ -64,6 +66,11 @@ crash-disk: ## SQLite on a disk that loses power, is full or fails: POINTS= of e
 	@$(call build,release,-DDURITE_TESTS=ON)
 	@$(recorded) build/tests/crash_disk --jobs $(JOBS) --points $(POINTS) --from $(FROM)
 
+oom: ## every allocation of every script fails, once and for good; EVERY= takes one of so many
+	@tools/deps build test
+	@$(call build,release,-DDURITE_TESTS=ON)
+	@$(recorded) build/tests/oom --every $(EVERY)
+
 chaos: ## PostgreSQL servers killed, replaced, filled up, cut off under nodes and clients, for MINUTES=; SEED= repeats choices
 	@tools/deps build test
 	@$(call build,release,-DDURITE_TESTS=ON)
@@ -104,6 +111,18 @@ fuzz: ## libFuzzer on everything that parses, FUZZ_SECONDS= each
 	@$(call build,fuzz) --target fuzz_targets
 	@$(recorded) tools/run-fuzz build-fuzz $(FUZZ_SECONDS)
 
+musl: KIND = musl
+musl: ground ## build with musl instead of glibc, and run the unit and e2e tests there
+
+ground: ## the same on KIND=armhf (32 bits), aarch64 or aarch64-clang under qemu-user, musl, or plain (docs/porting.md)
+	@tools/ground -j $(JOBS) --tests $(TESTS) $(KIND)
+
+size: ## bytes of libdurite.so at -O2 and -Os, stripped, and of each folder
+	@tools/deps build
+	@$(call build,release) --target durite
+	@$(call build,small) --target durite
+	@tools/size build build-small
+
 install: all ## into PREFIX= (default /usr/local); DESTDIR= is honoured
 	@cmake --install build --prefix $(PREFIX)
 
@@ -117,4 +136,5 @@ lint: ## clang-tidy, cppcheck, include law, exported symbols, determinism
 	@tools/lint build
 
 clean: ## remove everything that was built
-	@rm -rf build build-dev build-asan build-tsan build-clang build-cross build-fuzz build-mutants
+	@rm -rf build build-dev build-asan build-tsan build-clang build-cross build-fuzz build-mutants \
+		build-small build-plain build-musl build-aarch64 build-aarch64-clang build-armhf build-sources

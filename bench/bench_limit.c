@@ -134,29 +134,18 @@ static void ruler_step(probe *p, const char *instance, unsigned long long event)
     run(p, p->put);
 }
 
-/* The events as the engine writes them. */
-static size_t own_event(char out[320], sqlite3_int64 key, unsigned long long event, bool completed) {
-    return (size_t)snprintf(out, 320,
-                            "{\"event_id\":%llu,\"source_event_id\":%llu,\"instance_id\":\"o-%lld\",\"execution_id\":1,"
-                            "\"timestamp_ms\":1700000000000,\"duroxide_version\":\"0.1.0\",\"type\":%s}",
-                            event, event - 1, 17179869184 + (long long)key,
-                            completed ? "\"ActivityCompleted\",\"result\":\"\""
-                                      : "\"ActivityScheduled\",\"name\":\"Noop\",\"input\":\"\"");
-}
-
-/* What a step is in the library's own tables: its activity is local, so two events are all. */
+/* What a step is in the library's own tables: its activity is local, so the block of its two events is all. */
 static void own_step(probe *p, sqlite3_int64 key, unsigned long long event) {
     char text[320];
-    for (unsigned i = 0; i < 2; i++) {
-        size_t size = own_event(text, key, event + i, i == 0);
-        sqlite3_bind_int64(p->event, 1, key);
-        sqlite3_bind_int64(p->event, 2, 1);
-        sqlite3_bind_int64(p->event, 3, (sqlite3_int64)(event + i));
-        sqlite3_bind_int64(p->event, 4, 1700000000000);
-        sqlite3_bind_text(p->event, 5, text, (int)size, SQLITE_STATIC);
-        sqlite3_bind_int64(p->event, 6, i);
-        run(p, p->event);
-    }
+    int size = snprintf(text, sizeof(text),
+                        "[1700000000000,\"0.1.0\",[\"ActivityCompleted\",{\"result\":\"\"},%llu],"
+                        "[\"ActivityScheduled\",{\"name\":\"Noop\",\"input\":\"\"}]]",
+                        event - 1);
+    const sqlite3_int64 columns[] = { key, 1, (sqlite3_int64)event, 2, 1700000000000, 1 };
+    for (int i = 0; i < 6; i++)
+        sqlite3_bind_int64(p->event, i + 1, columns[i]);
+    sqlite3_bind_text(p->event, 7, text, size, SQLITE_STATIC);
+    run(p, p->event);
 }
 
 static void ruler_prepare(probe *p) {
@@ -171,7 +160,7 @@ static void ruler_prepare(probe *p) {
 }
 
 static void own_prepare(probe *p) {
-    prepare(p, &p->event, own_sql[OWN_EVENT_ADD]);
+    prepare(p, &p->event, own_sql[OWN_HISTORY_ADD]);
 }
 
 enum { STEPS_PER_INSTANCE = 5 };

@@ -24,6 +24,7 @@ static int usage(FILE *out) {
           "  --in-flight N   sequential: with N orchestrations only\n"
           "  --random-ids    instance ids like UUIDs instead of a sequence\n"
           "  --loops N       orchestration_concurrency of the runtimes\n"
+          "  --workers N     worker_concurrency of the runtimes\n"
           "  --no-threads    runtimes without threads, stepped by the thread that waits\n"
           "  --quick         tiny sizes, for correctness only\n"
           "  --allow-tmpfs   run although the folder is not on a disk\n"
@@ -192,6 +193,7 @@ int main(int argc, char **argv) {
         { "in-flight", required_argument, NULL, 'n' },
         { "loops", required_argument, NULL, 'o' },
         { "no-threads", no_argument, NULL, 'T' },
+        { "workers", required_argument, NULL, 'k' },
         { "quick", no_argument, NULL, 'q' },
         { "allow-tmpfs", no_argument, NULL, 't' },
         { "json", required_argument, NULL, 'j' },
@@ -228,6 +230,9 @@ int main(int argc, char **argv) {
             break;
         case 'o':
             bench_defaults.orchestration_concurrency = (uint32_t)strtoul(optarg, NULL, 10);
+            break;
+        case 'k':
+            bench_defaults.worker_concurrency = (uint32_t)strtoul(optarg, NULL, 10);
             break;
         case 'T':
             bench_defaults.threads = DUR_THREADS_NONE;

@@ -3,10 +3,10 @@
  *
  * The ruler (limit) never changes: Duroxide's schema and indexes, text keys; per step two history rows, one worker row
  * deleted by its token and one inserted; 20 steps a commit, one pipeline and one Sync each; the better of one and two
- * connections.  own_limit writes what the library writes into tables that it has made: a row of history per step, ahead
- * of the instance's row, which is written when it begins and when it ends.  commit is one step per commit there, with
- * the step in the instance's row.  All sessions have the settings that the library's have, so that both sides get the
- * same plans.
+ * connections.  own_limit writes what the library writes into tables that it has made: the fence (the rows of the
+ * instances are locked, their tokens compared) and a row of history per step; the instance's row is written when it
+ * begins and when it ends.  commit is one step per commit there.  All sessions have the settings that the library's
+ * have, so that both sides get the same plans.
  */
 #include "bench.h"
 #ifdef BENCH_POSTGRES
@@ -16,10 +16,10 @@
 #include <string.h>
 
 enum { STEPS_PER_INSTANCE = 5 };
-enum { HISTORY, TAKEN, ADDED, ENDED, STATEMENTS };
+enum { FENCE, HISTORY, TAKEN, ADDED, ENDED, STATEMENTS };
 
 /* What a probe writes. */
-typedef enum probe_kind { RULER, OWN, OWN_ALONE } probe_kind;
+typedef enum probe_kind { RULER, OWN } probe_kind;
 
 static const char ruler_schema[] =
     "CREATE TABLE history(instance_id TEXT NOT NULL, execution_id BIGINT NOT NULL, event_id BIGINT NOT NULL,"
@@ -34,6 +34,7 @@ static const char ruler_schema[] =
 
 /* $1 instances, $2 events, $3 texts of events; $1 tokens; $1 instances, $2 activities, $3 tokens, $4 items. */
 static const char *const ruler_sql[STATEMENTS] = {
+    NULL,
     "INSERT INTO history(instance_id, execution_id, event_id, event_type, event_data, created_at) SELECT t.i, 1, t.e,"
     " CASE WHEN t.e % 2 = 1 THEN 'ActivityCompleted' ELSE 'ActivityScheduled' END, t.j, 1700000000000"
     " FROM unnest($1::text[], $2::bigint[], $3::text[]) AS t(i, e, j)",
@@ -43,32 +44,19 @@ static const char *const ruler_sql[STATEMENTS] = {
     " FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[]) AS t(i, a, t, j)",
 };
 #define WRITTEN "'1700000000000 0.1.0'"
-#define OWN_ROWS                                                                                                       \
-    "INSERT INTO dur_instances AS i (instance_id, has_row, has_history, known, name, version, current_execution,"      \
-    " last_event, created_at, updated_at, token, owner, holder, status, step_id, step_token, step_json) SELECT t.i,"   \
-    " true, true, true, 'Steps', '1.0.0', 1, t.a, 1700000000000, 1700000000000, t.i,"                                  \
-    " 'durite-32698a579b08f1f9e8912571', 1, 1, -t.a, t.t, t.j FROM unnest($1::text[], $2::bigint[], $3::text[],"       \
-    " $4::text[]) AS t(i, a, t, j)"
-/* The same, and $4 activities, $5 tokens of what is next; $1 instances that end.  Both events in one row, in short. */
+/* Of the fence $1 instances; $1 instances that begin; $1 instances that end.  Both events in one row, in short. */
 static const char *const own_sql[STATEMENTS] = {
-    "INSERT INTO dur_history(instance_id, execution_id, event_id, events, json, written, at_ms, step_id, step_token,"
-    " step_json) SELECT t.i, 1, t.e, 2, t.j, " WRITTEN ", 1700000000000, -t.a, t.t, ',' FROM unnest($1::text[],"
-    " $2::bigint[], $3::text[], $4::bigint[], $5::text[]) AS t(i, e, j, a, t)",
+    "SELECT count(*) FROM (SELECT 1 FROM unnest($1::text[]) AS t(i) JOIN dur_instances i ON i.instance_id = t.i AND"
+    " i.token = t.i FOR KEY SHARE OF i SKIP LOCKED) x",
+    "INSERT INTO dur_history(instance_id, execution_id, event_id, events, open, at_ms, written, json) SELECT t.i, 1, "
+    "t.e,"
+    " 2, 1, 1700000000000, " WRITTEN ", t.j FROM unnest($1::text[], $2::bigint[], $3::text[]) AS t(i, e, j)",
     NULL,
-    OWN_ROWS,
-    "UPDATE dur_instances i SET last_event = 12, updated_at = 1700000000000, token = NULL, owner = NULL, holder = NULL,"
-    " status = 2, output = '', step_id = NULL, step_token = NULL, step_json = NULL FROM unnest($1::text[]) AS t(i)"
-    " WHERE i.instance_id = t.i",
-};
-/* The row begins with the first step and is updated with each. */
-static const char *const own_alone_sql[STATEMENTS] = {
-    "INSERT INTO dur_history(instance_id, execution_id, event_id, events, json, written) SELECT t.i, 1, t.e, 2,"
-    " t.j, " WRITTEN " FROM unnest($1::text[], $2::bigint[], $3::text[]) AS t(i, e, j)",
-    NULL,
-    OWN_ROWS " ON CONFLICT (instance_id) DO UPDATE SET last_event = excluded.last_event, updated_at ="
-             " excluded.updated_at, acquisitions = 0, step_id = excluded.step_id, step_token = excluded.step_token,"
-             " step_json = excluded.step_json",
-    NULL,
+    "INSERT INTO dur_instances(instance_id, has_row, has_history, known, name, version, current_execution, created_at,"
+    " started_at, token, owner, holder, status) SELECT t.i, true, true, true, 'Steps', '1.0.0', 1, 1700000000000,"
+    " 1700000000000, t.i, 'durite-32698a579b08f1f9e8912571', 1, 1 FROM unnest($1::text[]) AS t(i)",
+    "UPDATE dur_instances i SET token = NULL, owner = NULL, holder = NULL, status = 2, output = '', completed_at ="
+    " 1700000000000 FROM unnest($1::text[]) AS t(i) WHERE i.instance_id = t.i",
 };
 
 typedef struct prober {
@@ -149,13 +137,10 @@ static void fill(text_array *columns, const prober *p, uint64_t generation, unsi
         element(&columns[ACTIVITIES], number);
         snprintf(token, sizeof(token), "lock-%s-%llu", id, event + 1);
         element(&columns[TOKENS], token);
-        if (p->kind == RULER)
-            snprintf(text, sizeof(text),
-                     "{\"ActivityExecute\":{\"instance\":\"%s\",\"execution_id\":1,\"id\":%llu,\"name\":\"Noop\","
-                     "\"input\":\"\",\"orchestration_name\":\"Steps\",\"orchestration_version\":\"1.0.0\"}}",
-                     id, event + 1);
-        else
-            snprintf(text, sizeof(text), ",\"name\":\"Noop\",\"input\":\"\"");
+        snprintf(text, sizeof(text),
+                 "{\"ActivityExecute\":{\"instance\":\"%s\",\"execution_id\":1,\"id\":%llu,\"name\":\"Noop\","
+                 "\"input\":\"\",\"orchestration_name\":\"Steps\",\"orchestration_version\":\"1.0.0\"}}",
+                 id, event + 1);
         element(&columns[ITEMS], text);
     }
     for (int i = 0; i < COLUMNS; i++)
@@ -169,18 +154,18 @@ static void send(const prober *p, int number, int count, const char *const *valu
 }
 
 static bool writes(const prober *p, int statement, unsigned step) {
-    if (p->kind != OWN) return p->kind == RULER ? statement != ENDED : statement == HISTORY || statement == ADDED;
-    return statement == HISTORY || (statement == ADDED && step == 0) ||
-           (statement == ENDED && step == STEPS_PER_INSTANCE - 1);
+    bool first = step == 0, last = step == STEPS_PER_INSTANCE - 1;
+    if (p->kind == RULER) return statement == HISTORY || statement == TAKEN || statement == ADDED;
+    return statement == HISTORY || (statement == FENCE && !first && !last) || (statement == ADDED && first) ||
+           (statement == ENDED && last);
 }
 
 static void commit_steps(const prober *p, text_array *columns, unsigned step) {
-    const char *history[] = { columns[INSTANCES].data, columns[EVENTS].data, columns[TEXTS].data,
-                              columns[ACTIVITIES].data, columns[TOKENS].data };
+    const char *history[] = { columns[INSTANCES].data, columns[EVENTS].data, columns[TEXTS].data };
     const char *taken[] = { columns[BEFORE].data };
     const char *added[] = { columns[OWNERS].data, columns[ACTIVITIES].data, columns[TOKENS].data, columns[ITEMS].data };
-    const char *const *values[STATEMENTS] = { history, taken, added, added };
-    const int counts[STATEMENTS] = { p->kind == OWN ? 5 : 3, 1, 4, 1 };
+    const char *const *values[STATEMENTS] = { added, history, taken, added, added };
+    const int counts[STATEMENTS] = { 1, 3, 1, p->kind == OWN ? 1 : 4, 1 };
     int waiting = 1; /* for the Sync */
     for (int i = 0; i < STATEMENTS; i++) {
         if (!writes(p, i, step)) continue;
@@ -191,7 +176,7 @@ static void commit_steps(const prober *p, text_array *columns, unsigned step) {
     while (waiting > 0) {
         PGresult *result = PQgetResult(p->pg);
         ExecStatusType status = PQresultStatus(result);
-        if (result != NULL && status != PGRES_COMMAND_OK && status != PGRES_PIPELINE_SYNC)
+        if (result != NULL && status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK && status != PGRES_PIPELINE_SYNC)
             bench_pg_die(p->pg, PQresultErrorMessage(result));
         if (result == NULL || status == PGRES_PIPELINE_SYNC) waiting--;
         PQclear(result);
@@ -272,7 +257,7 @@ static double rate(bench *b, probe_kind kind, unsigned connections, unsigned ste
     char schema[64];
     double all = 0;
     snprintf(schema, sizeof(schema), "bench_probe_%d", bench_pg_pid());
-    const char *const *const sql[] = { [RULER] = ruler_sql, [OWN] = own_sql, [OWN_ALONE] = own_alone_sql };
+    const char *const *const sql[] = { [RULER] = ruler_sql, [OWN] = own_sql };
     make(b, schema, kind != RULER);
     for (unsigned i = 0; i < connections; i++)
         probers[i] = (prober){ .pg = session(b, schema, sql[kind]),
@@ -308,7 +293,7 @@ void bench_pg_probes(bench *b) {
     b->limit = one > two ? one : two;
     double own_one = rate(b, OWN, 1, 20, seconds, NULL, NULL), own_two = rate(b, OWN, 2, 20, seconds, NULL, NULL);
     b->own_limit = own_one > own_two ? own_one : own_two;
-    rate(b, OWN_ALONE, 1, 1, seconds, durations, &count);
+    rate(b, OWN, 1, 1, seconds, durations, &count);
     b->commit_us = bench_percentile(durations, count, 50);
     free(durations);
     bench_metric(r, "steps_per_s", b->limit);

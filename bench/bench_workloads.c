@@ -66,12 +66,12 @@ static dur_outcome children(dur_ctx *ctx, const char *count_text) {
 
 static dur_outcome waits(dur_ctx *ctx, const char *input) {
     (void)input;
-    return dur_complete(ctx, dur_await(dur_event(ctx, "Go")));
+    return dur_complete(ctx, dur_await(dur_pulse(ctx, "Go")));
 }
 
 static dur_outcome queue(dur_ctx *ctx, const char *left_text) {
     unsigned long left = strtoul(left_text, NULL, 10);
-    dur_await(dur_dequeue(ctx, "q"));
+    dur_await(dur_message(ctx, "q"));
     if (left == 1) return dur_complete(ctx, "");
     return dur_continue_as_new(ctx, dur_format(ctx, "%lu", left - 1));
 }
@@ -158,7 +158,7 @@ static void counts(bench_result *r, const bench_counts *before, const bench_coun
 
 static void bench_raise(bench *b, const char *instance) {
     dur_error err = DUR_ERROR_INIT;
-    bench_check(dur_client_raise(b->client, &err, instance, "Go", ""), &err, instance);
+    bench_check(dur_client_pulse(b->client, &err, instance, "Go", ""), &err, instance);
 }
 
 /* ---- many starts: by several threads, so that they share their commits ---- */
@@ -432,7 +432,7 @@ static void queue_workload(bench *b) {
     bench_open(b, NULL);
     bench_start(b, "Queue", text, "queue");
     for (size_t i = 0; i < count; i++)
-        bench_check(dur_client_enqueue(b->client, &err, "queue", "q", "m"), &err, "enqueue");
+        bench_check(dur_client_send(b->client, &err, "queue", "q", "m"), &err, "send");
     double begin = bench_now();
     bench_reopen_runtime(b, &bench_defaults);
     bench_finish(b, "queue");
@@ -554,8 +554,8 @@ const bench_workload bench_workloads[] = {
     { "step", "one orchestration of 10,000 sequential steps", step, true, false },
     { "fanout", "100 to 100,000 activities at once in one orchestration", fanout, false, false },
     { "children", "2,000 children of one orchestration", children_workload, false, false },
-    { "events", "raise to result of a waiting orchestration", events, false, false },
-    { "queue", "messages through a dequeue loop, one per generation", queue_workload, false, false },
+    { "events", "pulse to result of a waiting orchestration", events, false, false },
+    { "queue", "messages received in a loop, one per generation", queue_workload, false, false },
     { "kv", "a key written in every step", kv_workload, false, false },
     { "timers", "10,000 timers due within a second: lateness", timers, false, false },
     { "parked", "10,000 and 100,000 waiting orchestrations: memory each, then an event to all", parked, false, false },

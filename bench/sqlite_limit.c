@@ -117,14 +117,16 @@ typedef struct flight {
     dur_worker_claim claim;
     uint64_t consumed;
     char next_id[32]; /* the one that follows: started by the turn that ends this one */
-    dur_message next;
+    dur_message_row next;
 } flight;
 
 static void start(dur_provider *store, flight *f, unsigned long number, const char *text) {
     dur_error err = DUR_ERROR_INIT;
     memset(f, 0, sizeof *f);
     snprintf(f->id, sizeof f->id, "order-%08lu", number);
-    dur_message message = { .kind = DUR_WORK_START_ORCHESTRATION, .instance = f->id, .json = { text, strlen(text) } };
+    dur_message_row message = { .kind = DUR_WORK_START_ORCHESTRATION,
+                                .instance = f->id,
+                                .json = { text, strlen(text) } };
     if (dur_store_enqueue_for_orchestrator(store, &message, 0, &err) != DUR_OK) die("start", err.message);
 }
 
@@ -163,7 +165,7 @@ static void turn_fill(flight *f, dur_turn_commit *turn, const char *text, const 
         turn->metadata.status = DUR_STATUS_COMPLETED;
         turn->metadata.output = "done";
         snprintf(f->next_id, sizeof f->next_id, "order-%08lu", number_next++);
-        f->next = (dur_message){ .kind = DUR_WORK_START_ORCHESTRATION, .instance = f->next_id, .json = json };
+        f->next = (dur_message_row){ .kind = DUR_WORK_START_ORCHESTRATION, .instance = f->next_id, .json = json };
         turn->orchestrator_items = &f->next;
         turn->orchestrator_item_count = 1;
         return;

@@ -1,6 +1,6 @@
 /*
  * approval.c: a person decides, or time does.  Whatever comes first wins; the other is given up.  The decision comes
- * through a queue, so that it may come at any time, also before anybody waits for it; the same loop reminds.
+ * as a message, which is kept until it is received: it may come at any time, also while somebody is reminded.
  */
 #include "host.h"
 
@@ -13,7 +13,7 @@ static dur_outcome approval(dur_ctx *ctx, const char *request) {
     const char *decision;
     for (int asked = 0; asked < 2; asked++) {
         dur_await(dur_activity(ctx, "Notify", request));
-        dur_code code = dur_try_for(dur_dequeue(ctx, "decisions"), patience_ms, &decision);
+        int code = dur_try_for(dur_message(ctx, "Decision"), patience_ms, &decision);
         if (code == DUR_OK) return dur_completef(ctx, "decided: %s", decision);
         if (code != DUR_ETIMEOUT) return dur_fail(ctx, "withdrawn"); /* cancelled: nobody is asked again */
     }
@@ -31,7 +31,7 @@ int main(int argc, char **argv) {
     example_begin(&e, argc, argv, handlers);
 
     example_start(&e, "Approval", "new chairs", "chairs");
-    if (dur_client_enqueue(e.client, &e.err, "chairs", "decisions", "yes") != DUR_OK) example_fail(&e, "enqueue");
+    example_send(&e, "chairs", "Decision", "yes");
     example_expect(&e, "chairs", "decided: yes");
 
     example_start(&e, "Approval", "urgent", "urgent");

@@ -1,5 +1,5 @@
 /*
- * chat.c: a conversation over a queue.  Messages wait until they are taken, in order, also over continue-as-new; the
+ * chat.c: a conversation.  Messages are kept until they are received, in order, also over continue-as-new; the
  * custom status is the answer that the other side sees.
  */
 #include "host.h"
@@ -10,7 +10,7 @@ static dur_outcome think(dur_act *act, const char *question) {
 
 static dur_outcome chat(dur_ctx *ctx, const char *turns_text) {
     unsigned long turns = strtoul(turns_text, NULL, 10);
-    const char *message = dur_await(dur_dequeue(ctx, "inbox"));
+    const char *message = dur_await(dur_message(ctx, "Line"));
     if (strcmp(message, "bye") == 0) return dur_completef(ctx, "%lu answers", turns);
     dur_status_set(ctx, dur_await(dur_activity(ctx, "Think", message)));
     return dur_continue_as_new(ctx, dur_format(ctx, "%lu", turns + 1));
@@ -29,7 +29,7 @@ int main(int argc, char **argv) {
     example_start(&e, "Chat", "0", "chat-1");
     uint64_t seen = 0;
     for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
-        if (dur_client_enqueue(e.client, &e.err, "chat-1", "inbox", lines[i]) != DUR_OK) example_fail(&e, "enqueue");
+        example_send(&e, "chat-1", "Line", lines[i]);
         dur_instance_info *info = NULL;
         if (dur_client_wait_status(&info, e.client, "chat-1", seen, DUR_SECONDS(30), &e.err) != DUR_OK)
             example_fail(&e, "answer");
@@ -37,7 +37,7 @@ int main(int argc, char **argv) {
         seen = info->custom_status_version;
         dur_instance_info_free(info);
     }
-    if (dur_client_enqueue(e.client, &e.err, "chat-1", "inbox", "bye") != DUR_OK) example_fail(&e, "enqueue");
+    example_send(&e, "chat-1", "Line", "bye");
     example_expect(&e, "chat-1", "3 answers");
     return example_end(&e);
 }

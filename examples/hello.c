@@ -1,47 +1,29 @@
 /*
- * hello.c: the smallest whole program.  One activity, one orchestration, a store, a runtime, a client.
+ * hello.c: the smallest whole program.  Run it twice: the second time the answer comes from the store, nothing runs.
  */
 #include <durite/durite.h>
 #include <stdio.h>
-#include <stdlib.h>
 
-static dur_outcome greet(dur_act *act, const char *name) {
+static dur_outcome greet(dur_act *act, const char *name) { /* an activity: ordinary C on a worker thread */
+    puts("greeting");
     return dur_act_completef(act, "Hello, %s!", name);
 }
 
-static dur_outcome hello(dur_ctx *ctx, const char *name) {
-    const char *greeting = dur_await(dur_activity(ctx, "Greet", name));
-    return dur_complete(ctx, greeting);
+static dur_outcome hello(dur_ctx *ctx, const char *name) { /* an orchestration: survives everything */
+    return dur_complete(ctx, dur_await(dur_activity(ctx, "Greet", name)));
 }
 
-static const dur_handler handlers[] = {
-    DUR_ACTIVITY("Greet", greet),
-    DUR_ORCHESTRATION("Hello", "1.0.0", hello),
-    DUR_HANDLERS_END,
-};
+static const dur_handler handlers[] = { DUR_ACTIVITY("Greet", greet), DUR_ORCHESTRATION("Hello", "1.0.0", hello),
+                                        DUR_HANDLERS_END };
 
 int main(int argc, char **argv) {
-    dur_provider *store = NULL;
-    dur_runtime *runtime = NULL;
-    dur_client *client = NULL;
-    char *greeting = NULL;
+    dur_host *host = NULL;
+    char *out = NULL;
     dur_error err = DUR_ERROR_INIT;
-
-    int code = dur_open(&store, argc > 1 ? argv[1] : "memory:", &err);
-    if (code == DUR_OK) code = dur_runtime_start(&runtime, DUR_RUNTIME(.store = store, .handlers = handlers), &err);
-    if (code == DUR_OK) code = dur_client_new(&client, store, &err);
-    if (code == DUR_OK)
-        code = dur_client_start(client, &err, "Hello", "world", .instance = "hello-1",
-                                .exists = DUR_START_RETURN_EXISTING);
-    if (code == DUR_OK) code = dur_client_result(&greeting, client, "hello-1", DUR_SECONDS(10), &err);
-    if (code == DUR_OK)
-        puts(greeting);
-    else
-        fprintf(stderr, "%s: %s\n", err.op, err.message);
-
-    dur_free(greeting);
-    dur_client_free(client);
-    dur_runtime_stop(runtime, DUR_SECONDS(1), NULL);
-    dur_provider_close(store);
-    return code == DUR_OK ? EXIT_SUCCESS : EXIT_FAILURE;
+    int code = dur_host_start(&host, argc > 1 ? argv[1] : "sqlite:hello.db", handlers, &err);
+    if (code == DUR_OK) code = dur_client_run(&out, dur_host_client(host), &err, "Hello", "world", .instance = "hello");
+    puts(code == DUR_OK ? out : err.message);
+    dur_free(out);
+    dur_host_free(host);
+    return code;
 }

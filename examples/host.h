@@ -1,5 +1,5 @@
 /*
- * host.h: what the examples share, so that each can show its own idea: open a store, run handlers, ask, compare.
+ * host.h: what the examples share, so that each can show its own idea: start, expect, compare.
  *
  * Every example takes a store URL (default: memory:) and exits with 0 when it saw what it promised.  Double-run mode is
  * on: each turn is also replayed from its history on a fresh stack, so a nondeterministic handler is found at once.
@@ -14,9 +14,9 @@
 #include <time.h>
 
 typedef struct example {
-    dur_provider *store;
-    dur_runtime *runtime;
+    dur_host *host;
     dur_client *client;
+    dur_runtime *deployed; /* NULL: the host's own */
     dur_error err;
 } example;
 
@@ -27,17 +27,29 @@ static inline void example_fail(const example *e, const char *what) {
 
 static inline void example_begin(example *e, int argc, char **argv, const dur_handler *handlers) {
     *e = (example){ .err = DUR_ERROR_INIT };
-    if (dur_open(&e->store, argc > 1 ? argv[1] : "memory:", &e->err) != DUR_OK) example_fail(e, "open");
-    if (dur_runtime_start(&e->runtime, DUR_RUNTIME(.store = e->store, .handlers = handlers, .double_run = true),
-                          &e->err) != DUR_OK)
+    if (dur_host_start_ex(&e->host, argc > 1 ? argv[1] : "memory:",
+                          DUR_RUNTIME(.handlers = handlers, .double_run = true), &e->err) != DUR_OK)
         example_fail(e, "start");
-    if (dur_client_new(&e->client, e->store, &e->err) != DUR_OK) example_fail(e, "client");
+    e->client = dur_host_client(e->host);
+}
+
+/* A deploy: what ran stops, and other handlers go on with the same store. */
+static inline void example_deploy(example *e, const dur_handler *handlers) {
+    if (dur_host_stop(e->host, DUR_SECONDS(5), &e->err) != DUR_OK) example_fail(e, "stop");
+    if (dur_runtime_start(&e->deployed,
+                          DUR_RUNTIME(.store = dur_host_store(e->host), .handlers = handlers, .double_run = true),
+                          &e->err) != DUR_OK)
+        example_fail(e, "deploy");
 }
 
 static inline void example_start(example *e, const char *name, const char *input, const char *instance) {
     if (dur_client_start(e->client, &e->err, name, input, .instance = instance, .exists = DUR_START_REPLACE_FINISHED) !=
         DUR_OK)
         example_fail(e, instance);
+}
+
+static inline void example_send(example *e, const char *instance, const char *name, const char *data) {
+    if (dur_client_send(e->client, &e->err, instance, name, data) != DUR_OK) example_fail(e, name);
 }
 
 /* Wait for the result, print it, and insist on what it should be (NULL: anything). */
@@ -71,9 +83,8 @@ static inline void example_await_status(example *e, const char *instance) {
 }
 
 static inline int example_end(example *e) {
-    dur_client_free(e->client);
-    dur_runtime_stop(e->runtime, DUR_SECONDS(5), NULL);
-    dur_provider_close(e->store);
+    dur_runtime_stop(e->deployed, DUR_SECONDS(5), NULL);
+    dur_host_free(e->host);
     return EXIT_SUCCESS;
 }
 

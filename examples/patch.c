@@ -10,14 +10,14 @@ static dur_outcome note(dur_act *act, const char *text) {
 
 static dur_outcome order_before(dur_ctx *ctx, const char *id) {
     dur_status_set(ctx, "waiting");
-    const char *paid = dur_await(dur_dequeue(ctx, "payments"));
+    const char *paid = dur_await(dur_message(ctx, "Paid"));
     return dur_completef(ctx, "%s paid %s", id, paid);
 }
 
 static dur_outcome order_after(dur_ctx *ctx, const char *id) {
     if (dur_patched(ctx, "greet-first")) dur_await(dur_activity(ctx, "Note", "welcome"));
     dur_status_set(ctx, "waiting");
-    const char *paid = dur_await(dur_dequeue(ctx, "payments"));
+    const char *paid = dur_await(dur_message(ctx, "Paid"));
     return dur_completef(ctx, "%s paid %s%s", id, paid, dur_patched(ctx, "greet-first") ? ", greeted" : "");
 }
 
@@ -38,15 +38,12 @@ int main(int argc, char **argv) {
     example_start(&e, "Order", "old", "order-old");
     example_await_status(&e, "order-old");
 
-    dur_runtime_stop(e.runtime, DUR_SECONDS(5), NULL);
-    if (dur_runtime_start(&e.runtime, DUR_RUNTIME(.store = e.store, .handlers = after, .double_run = true), &e.err) !=
-        DUR_OK)
-        example_fail(&e, "start");
+    example_deploy(&e, after);
     example_start(&e, "Order", "new", "order-new");
     example_await_status(&e, "order-new");
 
-    if (dur_client_enqueue(e.client, &e.err, "order-old", "payments", "1") != DUR_OK) example_fail(&e, "enqueue");
-    if (dur_client_enqueue(e.client, &e.err, "order-new", "payments", "2") != DUR_OK) example_fail(&e, "enqueue");
+    example_send(&e, "order-old", "Paid", "1");
+    example_send(&e, "order-new", "Paid", "2");
     example_expect(&e, "order-old", "old paid 1");
     example_expect(&e, "order-new", "new paid 2, greeted");
     return example_end(&e);

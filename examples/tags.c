@@ -34,8 +34,8 @@ int main(int argc, char **argv) {
     example_begin(&e, argc, argv, plain);
     dur_runtime *gpu_runtime = NULL;
     if (dur_runtime_start(&gpu_runtime,
-                          DUR_RUNTIME(.store = e.store, .handlers = gpu, .name = "gpu", .tags = DUR_TAG_ONLY,
-                                      .worker_tags = tags, .double_run = true),
+                          DUR_RUNTIME(.store = dur_host_store(e.host), .handlers = gpu, .name = "gpu",
+                                      .tags = DUR_TAG_ONLY, .worker_tags = tags, .double_run = true),
                           &e.err) != DUR_OK)
         example_fail(&e, "gpu");
     example_start(&e, "Picture", "cat.png", "picture-1");

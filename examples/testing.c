@@ -26,7 +26,7 @@ static dur_outcome remind(dur_act *act, const char *item) {
 static dur_outcome sell(dur_ctx *ctx, void *arg) {
     const char *item = arg;
     dur_await(dur_activity(ctx, "Reserve", item, .retry = DUR_RETRY(.attempts_max = 5, .delay_ms = DUR_SECONDS(30))));
-    dur_future *paid = dur_dequeue(ctx, "payments");
+    dur_future *paid = dur_message(ctx, "Paid");
     if (dur_any(paid, dur_timer(ctx, DUR_HOURS(24))) != paid) dur_await(dur_activity(ctx, "Remind", item));
     const char *payment;
     if (dur_try_for(paid, DUR_HOURS(24 * 30), &payment) != DUR_OK) return dur_fail(ctx, "never paid");
@@ -74,7 +74,7 @@ static void a_customer_who_never_pays_is_reminded_once(void) {
     dur_test *t = begin();
     uint64_t begin_ms = dur_test_now_ms(t);
     MUST(dur_test_run_until_blocked(t, &err) == DUR_OK);
-    MUST(dur_test_waits(t, "o", DUR_WAIT_QUEUE, "payments"));
+    MUST(dur_test_waits(t, "o", DUR_WAIT_MESSAGE, "Paid"));
     MUST(dur_test_calls(t, "Remind") == 0);
     MUST(dur_test_advance(t, DUR_HOURS(24), &err) == DUR_OK);
     MUST(dur_test_calls(t, "Remind") == 1);
@@ -90,7 +90,7 @@ static void a_warehouse_that_is_down_is_asked_again(void) {
     dur_test_mock(t, &err, "Reserve", .result = "ok", .fail_times = 2, .reason = "no connection");
     MUST(dur_test_run_until_blocked(t, &err) == DUR_OK);
     MUST(dur_test_calls(t, "Reserve") == 1 && dur_test_waits(t, "o", DUR_WAIT_TIMER, NULL));
-    MUST(dur_test_enqueue(t, &err, "o", "payments", "100") == DUR_OK);
+    MUST(dur_test_send(t, &err, "o", "Paid", "100") == DUR_OK);
     MUST(dur_test_run_to_end(t, "o", &err) == DUR_OK);
     MUST(dur_test_calls(t, "Reserve") == 3);
     MUST(strcmp(dur_test_output(t, "o"), "paid: 100") == 0);
@@ -100,7 +100,7 @@ static void a_warehouse_that_is_down_is_asked_again(void) {
 static void a_payment_survives_the_node(void) {
     dur_test *t = begin();
     MUST(dur_test_run_until_blocked(t, &err) == DUR_OK);
-    MUST(dur_test_enqueue(t, &err, "o", "payments", "100") == DUR_OK);
+    MUST(dur_test_send(t, &err, "o", "Paid", "100") == DUR_OK);
     MUST(dur_test_crash(t, &err) == DUR_OK);
     MUST(dur_test_run_to_end(t, "o", &err) == DUR_OK);
     MUST(strcmp(dur_test_output(t, "o"), "paid: 100") == 0);
@@ -131,7 +131,7 @@ static int a_customer_orders_and_pays(dur_test *t, void *data, dur_error *e) {
     dur_test_mock(t, e, "Reserve", .fn = reserve_once, .data = data);
     dur_test_mock(t, e, "Release", .fn = release_once, .data = data);
     int code = dur_test_start(t, e, "Order", "chair", .instance = "o");
-    if (code == DUR_OK) code = dur_test_enqueue(t, e, "o", "payments", "100", .message_id = "payment-1");
+    if (code == DUR_OK) code = dur_test_send(t, e, "o", "Paid", "100", .message_id = "payment-1");
     return code;
 }
 

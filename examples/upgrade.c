@@ -6,7 +6,7 @@
 
 static dur_outcome loop_v1(dur_ctx *ctx, const char *input) {
     dur_status_set(ctx, "waiting");
-    dur_await(dur_dequeue(ctx, "next"));
+    dur_await(dur_message(ctx, "Next"));
     return dur_continue_as_new(ctx, dur_format(ctx, "%s v1", input));
 }
 
@@ -27,12 +27,8 @@ int main(int argc, char **argv) {
     example_start(&e, "Loop", "ran", "loop-1");
     example_await_status(&e, "loop-1");
 
-    /* Deploy: stop the old program, start the new one on the same store. */
-    dur_runtime_stop(e.runtime, DUR_SECONDS(5), NULL);
-    if (dur_runtime_start(&e.runtime, DUR_RUNTIME(.store = e.store, .handlers = today, .double_run = true), &e.err) !=
-        DUR_OK)
-        example_fail(&e, "start");
-    if (dur_client_enqueue(e.client, &e.err, "loop-1", "next", "") != DUR_OK) example_fail(&e, "enqueue");
+    example_deploy(&e, today);
+    example_send(&e, "loop-1", "Next", "");
     example_expect(&e, "loop-1", "ran v1 v2.0.0");
     return example_end(&e);
 }

@@ -18,7 +18,7 @@ static void with_last_turn(kit *t, kit_turn turn) {
     MUST(kit_put(t, kit_start(t, "b")));
     dur_orchestration_item item = TAKE("b");
     turn.item = &item;
-    turn.work = (const dur_message[]){ kit_activity(t, "b", 7) };
+    turn.work = (const dur_message_row[]){ kit_activity(t, "b", 7) };
     turn.work_count = 1;
     MUST(kit_ack(t, &turn));
     TAKE_WORK(7);
@@ -116,7 +116,7 @@ static dur_leased_work cancelled_under_lock(kit *t) {
 
 static void ack_work_item_fails_when_entry_deleted(kit *t) {
     dur_leased_work work = cancelled_under_lock(t);
-    dur_message done = kit_finished(t, "a", 1, 2, "late");
+    dur_message_row done = kit_finished(t, "a", 1, 2, "late");
     REFUSED(DUR_ELEASE, NULL, dur_store_ack_work_item(t->p, work.lock_token, &done, ERR));
     NOTHING(); /* the completion did not get through */
 }
@@ -170,7 +170,7 @@ static void orphan_activity_after_instance_force_deletion(kit *t) {
     MUST(kit_delete(t, "a", true, NULL));
     dur_leased_work work = kit_fetch_work(t, HOW(.max = 1)); /* may or may not be there */
     if (work.json.data != NULL) {
-        dur_message done = kit_finished(t, "a", 1, 2, "late");
+        dur_message_row done = kit_finished(t, "a", 1, 2, "late");
         MUST(dur_store_ack_work_item(t->p, work.lock_token, &done, ERR));
     }
     THAT(!kit_exists(t, "a"));

@@ -200,7 +200,7 @@ static void stale_activity_after_delete_recreate(kit *t) {
     dur_leased_work stale = TAKE_WORK(2);
     MUST(kit_delete(t, "a", true, NULL));
     kit_create(t, "a");
-    dur_message done = kit_finished(t, "a", 1, 2, "stale");
+    dur_message_row done = kit_finished(t, "a", 1, 2, "stale");
     REFUSED(DUR_ELEASE, NULL, dur_store_ack_work_item(t->p, stale.lock_token, &done, ERR));
     NOTHING(); /* the new instance sees no stale completion */
 }

@@ -43,7 +43,7 @@ static void missing_instance_metadata(kit *t) {
 
 static void corrupted_serialization_data(kit *t) {
     static const char broken[] = "{\"StartOrchestration\": {\"instance\": ";
-    dur_message bad = kit_start(t, "bad");
+    dur_message_row bad = kit_start(t, "bad");
     bad.json = (dur_text){ broken, sizeof(broken) - 1 };
     MUST(kit_put(t, bad)); /* a store keeps texts as they are */
     MUST(kit_put(t, kit_start(t, "good")));

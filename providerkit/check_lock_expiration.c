@@ -120,7 +120,7 @@ static void worker_lock_renewal_extends_timeout(kit *t) {
 
 static void worker_lock_renewal_after_ack(kit *t) {
     dur_leased_work work = one_work(t);
-    dur_message done = kit_finished(t, "a", 1, 1, "r");
+    dur_message_row done = kit_finished(t, "a", 1, 1, "r");
     MUST(dur_store_ack_work_item(t->p, work.lock_token, &done, ERR));
     REFUSED(DUR_ELEASE, NULL, dur_store_renew_work_item_lock(t->p, work.lock_token, t->lock_ms, ERR));
 }
@@ -149,7 +149,7 @@ static void abandon_work_item_with_delay(kit *t) {
 static void worker_ack_fails_after_lock_expiry(kit *t) {
     kit_create(t, "a");
     dur_leased_work work = one_work(t);
-    dur_message done = kit_finished(t, "a", 1, 1, "late");
+    dur_message_row done = kit_finished(t, "a", 1, 1, "late");
     kit_expire(t);
     REFUSED(DUR_ELEASE, NULL, dur_store_ack_work_item(t->p, work.lock_token, &done, ERR));
     NOTHING();

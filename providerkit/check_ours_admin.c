@@ -17,7 +17,7 @@ static size_t letters(kit *t, dur_dead_letter **out) {
 static void ours_orphan_queue_messages_are_dead_letters(kit *t) {
     NEEDS("list_dead_letters", "delete_dead_letters", "get_queue_depths");
     dur_dead_letter *rows;
-    dur_message lost = kit_queued(t, "nobody", "q", "lost");
+    dur_message_row lost = kit_queued(t, "nobody", "q", "lost");
     SAME(letters(t, &rows), 0);
     MUST(kit_put(t, lost));
     NOTHING();
@@ -39,7 +39,7 @@ static void ours_orphans_are_buried_by_the_fetch_that_passes_them(kit *t) {
     NOTHING();
     SAME(letters(t, &rows), 2); /* in their order */
     THAT(kit_says(rows[0].json, "\"1\"") && kit_says(rows[1].json, "\"2\""));
-    dur_message later = kit_queued(t, "nobody", "q", "3");
+    dur_message_row later = kit_queued(t, "nobody", "q", "3");
     MUST(dur_store_enqueue_for_orchestrator(t->p, &later, 300, ERR));
     MUST(kit_put(t, kit_queued(t, "nobody", "q", "4")));
     NOTHING();
@@ -297,7 +297,7 @@ static void ours_a_start_that_is_not_due_has_the_id(kit *t) {
     NEEDS("enqueue_start", "commit_turns", "get_instance");
     bool existed = false;
     dur_instance_row row;
-    dur_message first = kit_start(t, "a");
+    dur_message_row first = kit_start(t, "a");
     MUST(dur_store_enqueue_start(t->p, &first, DUR_EXISTS_FAIL, DUR_HOURS(1), &existed, ERR));
     MUST(dur_store_get_instance(t->p, t->arena, "a", &row, ERR));
     uint64_t id = row.pending_start_id;
@@ -307,7 +307,7 @@ static void ours_a_start_that_is_not_due_has_the_id(kit *t) {
     dur_orchestration_item item = TAKE("a");
     THAT(item.start_later);
     SAME(item.message_count, 1);
-    dur_message answer = kit_raised(t, "b", "refused", "");
+    dur_message_row answer = kit_raised(t, "b", "refused", "");
     dur_turn_commit refusal = { .lock_token = item.lock_token,
                                 .instance = "a",
                                 .expected_last = DUR_NOT_COMPARED,
@@ -387,7 +387,7 @@ static void ours_delete_keeps_queue_messages(kit *t) {
     bool existed = false;
     const char *ids[] = { "a" };
     kit_create(t, "a");
-    dur_message first = kit_queued(t, "a", "q", "first"), second = kit_queued(t, "a", "r", "second");
+    dur_message_row first = kit_queued(t, "a", "q", "first"), second = kit_queued(t, "a", "r", "second");
     MUST(kit_put(t, first));
     MUST(kit_put(t, second));
     MUST(kit_put(t, kit_raised(t, "a", "go", "")));
@@ -398,13 +398,13 @@ static void ours_delete_keeps_queue_messages(kit *t) {
     THAT(rows[0].reason != NULL && rows[0].reason[0] != '\0');
     THAT(kit_equal_text(rows[0].json, first.json) && kit_equal_text(rows[1].json, second.json));
     kit_create(t, "b");
-    dur_message third = kit_queued(t, "b", "q", "third");
+    dur_message_row third = kit_queued(t, "b", "q", "third");
     MUST(kit_put(t, third));
     dur_orchestration_item item = TAKE("b");
     dur_turn_commit end = COMMIT_OF(&item, EVENTS(ev_done(2, "")), ENDS(COMPLETED, ""));
     end.consume_listed = true;
     MUST(kit_commit(t, &end));
-    dur_message again = kit_start(t, "b");
+    dur_message_row again = kit_start(t, "b");
     MUST(dur_store_enqueue_start(t->p, &again, DUR_EXISTS_REPLACE_FINISHED, 0, &existed, ERR));
     SAME(letters(t, &rows), 3);
     THAT(kit_equal_text(rows[2].json, third.json));

@@ -110,7 +110,7 @@ static void ours_ack_many_works(kit *t) {
     for (uint64_t id = 1; id <= 3; id++)
         MUST(kit_put_work(t, kit_activity(t, "a", id)));
     SAME(WORKS(got, .max = 3), 3);
-    dur_message one = kit_finished(t, "a", 1, 1, "one"), two = kit_finished(t, "a", 1, 2, "two");
+    dur_message_row one = kit_finished(t, "a", 1, 1, "one"), two = kit_finished(t, "a", 1, 2, "two");
     dur_work_ack acks[4] = { { .lock_token = got[0].lock_token, .completion = &one, .ref = got[0].ref },
                              { .lock_token = "no-such-token", .completion = &two },
                              { .lock_token = got[1].lock_token, .completion = &two }, /* found by the token */

@@ -4,12 +4,12 @@
 #include "kit_internal.h"
 
 static int start(kit *t, const char *instance, dur_exists_policy policy, bool *existed) {
-    dur_message message = kit_start(t, instance);
+    dur_message_row message = kit_start(t, instance);
     *existed = false;
     return dur_store_enqueue_start(t->p, &message, policy, 0, existed, ERR);
 }
 
-static int send(kit *t, dur_message message, const char *message_id) {
+static int send(kit *t, dur_message_row message, const char *message_id) {
     message.message_id = message_id;
     return dur_store_enqueue_existing(t->p, &message, 0, ERR);
 }
@@ -65,7 +65,7 @@ static void ours_start_replaces_the_finished(kit *t) {
 static void ours_delayed_start_exists(kit *t) {
     NEEDS("enqueue_start");
     bool existed = false;
-    dur_message message = kit_start(t, "a");
+    dur_message_row message = kit_start(t, "a");
     MUST(dur_store_enqueue_start(t->p, &message, DUR_EXISTS_FAIL, 400, &existed, ERR));
     NOTHING();
     REFUSED(DUR_EEXISTS, NULL, start(t, "a", DUR_EXISTS_FAIL, &existed));
@@ -74,14 +74,14 @@ static void ours_delayed_start_exists(kit *t) {
 }
 
 static void start_same(kit_thread *self) {
-    const dur_message *message = self->data;
+    const dur_message_row *message = self->data;
     bool existed = false;
     self->code = dur_store_enqueue_start(self->t->p, message, DUR_EXISTS_FAIL, 0, &existed, &self->err);
 }
 
 static void ours_concurrent_starts_one_wins(kit *t) {
     NEEDS("enqueue_start");
-    dur_message message = kit_start(t, "a");
+    dur_message_row message = kit_start(t, "a");
     kit_thread *eight = kit_threads(t, 8, start_same, &message);
     size_t won = 0;
     for (size_t i = 0; i < 8; i++) {
@@ -98,9 +98,9 @@ static void ours_several_starts_answered_one_by_one(kit *t) {
     bool existed;
     kit_create(t, "old");
     MUST(start(t, "waits", DUR_EXISTS_FAIL, &existed));
-    dur_message items[] = { kit_start(t, "a"),     kit_start(t, "old"), kit_start(t, "b"),
-                            kit_start(t, "waits"), kit_start(t, "old"), kit_start(t, "later") };
-    dur_start starts[] = {
+    dur_message_row items[] = { kit_start(t, "a"),     kit_start(t, "old"), kit_start(t, "b"),
+                                kit_start(t, "waits"), kit_start(t, "old"), kit_start(t, "later") };
+    dur_start_request starts[] = {
         { .item = &items[0] },
         { .item = &items[1] },
         { .item = &items[2], .policy = DUR_EXISTS_RETURN },
@@ -129,8 +129,8 @@ static void ours_several_starts_answered_one_by_one(kit *t) {
 
 static void ours_of_one_id_in_one_call_one_wins(kit *t) {
     NEEDS("enqueue_start");
-    dur_message item = kit_start(t, "a");
-    dur_start twins[] = { { .item = &item }, { .item = &item }, { .item = &item } };
+    dur_message_row item = kit_start(t, "a");
+    dur_start_request twins[] = { { .item = &item }, { .item = &item }, { .item = &item } };
     size_t won = 0;
     MUST(dur_store_enqueue_starts(t->p, twins, 3, ERR));
     for (size_t i = 0; i < 3; i++) {
@@ -195,13 +195,13 @@ static void ours_message_ids_belong_to_a_queue(kit *t) {
     kit_create(t, "a");
     for (int again = 0; again < 2; again++) {
         for (size_t i = 0; i < 3; i++) {
-            dur_message message = { 0 };
+            dur_message_row message = { 0 };
             dur_work_item item = { .kind = DUR_WORK_QUEUE_MESSAGE,
                                    .instance = "a",
                                    .name = queues[i],
                                    .data = "1",
                                    .message_id = "payment-7" };
-            MUST(dur_message_from_work(&message, t->arena, &item, ERR));
+            MUST(dur_message_row_from_work(&message, t->arena, &item, ERR));
             if (again)
                 REFUSED(DUR_EDUPLICATE, NULL, dur_store_enqueue_existing(t->p, &message, 0, ERR));
             else
@@ -224,7 +224,7 @@ static void ours_message_ids_go_with_their_instance(kit *t) {
 static void ours_delayed_message_to_existing(kit *t) {
     NEEDS("enqueue_existing");
     kit_create(t, "a");
-    dur_message message = kit_raised(t, "a", "go", "");
+    dur_message_row message = kit_raised(t, "a", "go", "");
     MUST(dur_store_enqueue_existing(t->p, &message, 400, ERR));
     NOTHING();
     kit_advance(t, 450);

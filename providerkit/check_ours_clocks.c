@@ -17,7 +17,8 @@ static void ours_jumping_clock_hides_no_message(kit *t) {
     kit_create(t, "a");
     MUST(kit_put_work(t, kit_activity(t, "a", 1)));
     dur_leased_work work = kit_fetch_work(t, HOW(.lock_ms = 100 * t->lock_ms));
-    dur_message done = kit_finished(t, "a", 1, 1, "r"), start = kit_start(t, "b"), go = kit_raised(t, "a", "go", "");
+    dur_message_row done = kit_finished(t, "a", 1, 1, "r"), start = kit_start(t, "b"),
+                    go = kit_raised(t, "a", "go", "");
     jump(t, HOUR);
     MUST(dur_store_ack_work_item(t->p, work.lock_token, &done, ERR)); /* a completion */
     if (dur_store_has(t->p, "enqueue_existing")) MUST(dur_store_enqueue_existing(t->p, &go, 0, ERR));

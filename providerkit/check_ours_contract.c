@@ -155,7 +155,7 @@ static void ours_messages_wait_for_their_instance(kit *t) {
 }
 
 static void ours_queue_messages_of_a_delayed_start_kept(kit *t) {
-    dur_message start = kit_start(t, "a");
+    dur_message_row start = kit_start(t, "a");
     MUST(dur_store_enqueue_for_orchestrator(t->p, &start, 400, ERR));
     MUST(kit_put(t, kit_queued(t, "a", "q", "kept")));
     dur_orchestration_item item = kit_fetch(t);
@@ -169,8 +169,8 @@ static void ours_queue_messages_of_a_delayed_start_kept(kit *t) {
 static void ours_enqueue_delay(kit *t) {
     kit_create(t, "a");
     uint64_t now = dur_store_now_ms(t->p);
-    dur_message soon = kit_raised(t, "a", "soon", "");
-    dur_message late = kit_timer(t, "a", 1, 2, now + 600);
+    dur_message_row soon = kit_raised(t, "a", "soon", "");
+    dur_message_row late = kit_timer(t, "a", 1, 2, now + 600);
     MUST(dur_store_enqueue_for_orchestrator(t->p, &soon, 300, ERR));
     MUST(dur_store_enqueue_for_orchestrator(t->p, &late, 100, ERR)); /* the later of the two */
     NOTHING();
@@ -197,7 +197,7 @@ static void ours_texts_kept_verbatim(kit *t) {
     memcpy(large, head, sizeof(head) - 1);
     memcpy(large + size - 2, "}}", 2);
     kit_create(t, "a");
-    dur_message message = kit_raised(t, "a", "x", "");
+    dur_message_row message = kit_raised(t, "a", "x", "");
     message.json = (dur_text){ large, size };
     MUST(kit_put(t, message));
     dur_orchestration_item item = TAKE("a");
@@ -217,7 +217,7 @@ static void ours_texts_kept_verbatim(kit *t) {
 static void ours_foreign_kinds_pass_through(kit *t) {
     static const char text[] = "{\"KindOfTheFuture\":{\"instance\":\"a\",\"id\":4}}";
     kit_create(t, "a");
-    dur_message foreign = { .kind = DUR_WORK_UNKNOWN, .instance = "a", .json = { text, sizeof(text) - 1 } };
+    dur_message_row foreign = { .kind = DUR_WORK_UNKNOWN, .instance = "a", .json = { text, sizeof(text) - 1 } };
     MUST(kit_put(t, foreign));
     dur_orchestration_item item = TAKE("a");
     SAME(item.message_count, 1);
@@ -319,7 +319,7 @@ static void ours_bad_arguments(kit *t) {
     dur_event_row *rows;
     size_t count;
     dur_fetch how = { .lock_ms = t->lock_ms };
-    dur_message nobody = kit_start(t, "a");
+    dur_message_row nobody = kit_start(t, "a");
     nobody.instance = NULL;
     REFUSED(DUR_EINVAL, NULL, dur_store_enqueue_for_orchestrator(t->p, NULL, 0, ERR));
     REFUSED(DUR_EINVAL, NULL, dur_store_enqueue_for_orchestrator(t->p, &nobody, 0, ERR));

@@ -12,11 +12,11 @@ static void ours_handler_is_that_of_the_next_execution(kit *t) {
     TEXT(kit_instance(t, "a").handler, KIT_NAME "@" KIT_VERSION);
     MUST(kit_put(t, kit_raised(t, "a", "go", "")));
     dur_orchestration_item item = TAKE("a");
-    dur_message next = kit_message(t, &(dur_work_item){ .kind = DUR_WORK_CONTINUE_AS_NEW,
-                                                        .instance = "a",
-                                                        .orchestration = "Next",
-                                                        .version = "2.0.0",
-                                                        .input = "n" });
+    dur_message_row next = kit_message(t, &(dur_work_item){ .kind = DUR_WORK_CONTINUE_AS_NEW,
+                                                            .instance = "a",
+                                                            .orchestration = "Next",
+                                                            .version = "2.0.0",
+                                                            .input = "n" });
     MUST(ACK(&item, EVENTS(ev_continued(2, "n")), MESSAGES(next),
              .meta = { .status = DUR_STATUS_CONTINUED_AS_NEW, .output = "n" }));
     TEXT(kit_instance(t, "a").handler, "Next@2.0.0");
@@ -540,7 +540,7 @@ static void ours_nothing_is_replaced_over_a_running_child(kit *t) {
     kit_create(t, "a");
     kit_create_child(t, "child", "a");
     STEP_END("a", 1, COMPLETED, "out", ev_done(2, "out"));
-    dur_message start = kit_start(t, "a");
+    dur_message_row start = kit_start(t, "a");
     REFUSED(DUR_EEXISTS, NULL, dur_store_enqueue_start(t->p, &start, DUR_EXISTS_REPLACE_FINISHED, 0, &existed, ERR));
     THAT(kit_exists(t, "a") && kit_exists(t, "child"));
 }

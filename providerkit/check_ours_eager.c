@@ -4,7 +4,7 @@
 #include "kit_internal.h"
 
 /* A first turn that inserts these items; the commit is filled but not yet made. */
-static dur_turn_commit first_turn(kit *t, const char *instance, const dur_message *work, size_t count) {
+static dur_turn_commit first_turn(kit *t, const char *instance, const dur_message_row *work, size_t count) {
     MUST(kit_put(t, kit_start(t, instance)));
     dur_orchestration_item *item = dur_arena_zalloc(t->arena, sizeof(*item));
     *item = TAKE(instance);
@@ -15,8 +15,8 @@ static dur_turn_commit first_turn(kit *t, const char *instance, const dur_messag
 }
 
 #define FIRST_TURN(instance, ...)                                                                                      \
-    first_turn(t, (instance), (const dur_message[]){ __VA_ARGS__ },                                                    \
-               sizeof((const dur_message[]){ __VA_ARGS__ }) / sizeof(dur_message))
+    first_turn(t, (instance), (const dur_message_row[]){ __VA_ARGS__ },                                                \
+               sizeof((const dur_message_row[]){ __VA_ARGS__ }) / sizeof(dur_message_row))
 
 static dur_worker_claim claim_of(const dur_turn_work *work, const char *instance) {
     return (dur_worker_claim){ .ref = { .instance = instance,
@@ -46,7 +46,7 @@ static void ours_eager_lock_is_a_lock(kit *t) {
     THAT(!commit.worker_items[1].locked); /* not asked for */
     TAKE_WORK(3);
     NO_WORK();
-    dur_message done = kit_finished(t, "a", 1, 2, "r");
+    dur_message_row done = kit_finished(t, "a", 1, 2, "r");
     MUST(dur_store_ack_work_item(t->p, "eager-1", &done, ERR));
     SAME(TAKE("a").message_count, 1);
 }

@@ -110,7 +110,7 @@ static void ours_every_fetch_waits_for_its_time(kit *t) {
         if (!can(t, &me, how)) continue;
         const char *id = kit_format(t, "i-%d", (int)how);
         kit_create(t, id);
-        dur_message later = kit_raised(t, id, "later", "");
+        dur_message_row later = kit_raised(t, id, "later", "");
         MUST(dur_store_enqueue_for_orchestrator(t->p, &later, 400, ERR));
         THAT(FETCH(how, .lock_ms = 0).instance == NULL);
         MUST(kit_put(t, kit_raised(t, id, "now", "")));

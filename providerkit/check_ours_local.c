@@ -201,7 +201,7 @@ static void ours_local_work_is_written_by_who_gives_up(kit *t) {
     commit(t, &me, &back);
     THAT(work.locked);
     SAME(look(t, &next).item_count, 0); /* there is nothing to look for */
-    dur_message done = kit_finished(t, "a", 1, 2, "r");
+    dur_message_row done = kit_finished(t, "a", 1, 2, "r");
     MUST(dur_store_ack_work_item(t->p, "local-a", &done, ERR));
     dur_round round = look(t, &next);
     SAME(round.item_count, 1);
@@ -241,11 +241,66 @@ static void ours_suspend_asks_who_has_local_work(kit *t) {
     back.worker_item_count = 1;
     commit(t, &me, &back);
     THAT(work.locked);
-    dur_message done = kit_finished(t, "a", 1, 2, "r");
+    dur_message_row done = kit_finished(t, "a", 1, 2, "r");
     MUST(dur_store_ack_work_item(t->p, "local-a", &done, ERR));
     SAME(look(t, &next).item_count, 0);
     MUST(dur_store_set_suspended(t->p, "a", NULL, ERR));
     SAME(look(t, &next).item_count, 1);
+}
+
+/* Whoever takes it over has no lease and has looked for nothing. */
+static void ours_take_over_does_not_find_local_work(kit *t) {
+    NEEDS("commit_turns");
+    holder me = open_holder(t, "me"), next = open_holder(t, "next");
+    begin(t, &me, "a", 1);
+    outlive(t, "next");
+    dur_orchestration_item nobody = { .instance = "a", .execution_id = 1 };
+    dur_turn_commit turn = COMMIT_OF(&nobody, EVENTS(ev_external(3, "x")));
+    turn.lock_token = NULL;
+    turn.take_over = true;
+    turn.open = 1;
+    MUST(kit_commit(t, &turn));
+    dur_round round = look(t, &next);
+    SAME(round.item_count, 1);
+    THAT(round.items[0].work_lost);
+}
+
+/* To write rows needs neither the handler nor the version, whyever the lease has ended. */
+static void ours_local_work_is_found_whatever_it_needs(kit *t) {
+    const dur_handler_filter other = { (const char *const[]){ "Other@" }, 1 };
+    const dur_version_range nines = { { 9, 0, 0 }, { 9, 9, 9 } };
+    const dur_capability_filter ninth = { &nines, 1 };
+    holder me = open_holder(t, "me"), next = open_holder(t, "next");
+    next.fetch.handlers = &other;
+    next.fetch.filter = &ninth;
+    dur_orchestration_item item = begin(t, &me, "a", 1);
+    dur_turn_commit pins = COMMIT_OF(&item, EVENTS(ev_external(3, "x")), PINNED(1, 0, 0));
+    pins.keep_lease = true;
+    pins.open = 1;
+    commit(t, &me, &pins);
+    MUST(kit_put(t, kit_raised(t, "a", "go", "")));
+    SAME(look(t, &next).item_count, 0);
+    MUST(dur_store_owner_release(t->p, "me", ERR));
+    dur_round round = look(t, &next);
+    SAME(round.item_count, 1);
+    THAT(round.items[0].work_lost);
+}
+
+/* Also of a suspect, which other fetches do not see. */
+static void ours_local_work_of_a_suspect_is_found(kit *t) {
+    holder me = open_holder(t, "me"), alive = open_holder(t, "alive");
+    begin(t, &me, "a", 1);
+    outlive(t, "alive");
+    for (int i = 0; i < 3; i++) {
+        holder dies = open_holder(t, kit_format(t, "d%d", i));
+        dies.fetch.kind = DUR_FETCH_FRESH;
+        dur_round round = look(t, &dies);
+        SAME(round.item_count, 1);
+        SAME(round.items[0].crashes, (uint64_t)i);
+        THAT(round.items[0].work_lost);
+        outlive(t, "alive");
+    }
+    SAME(look(t, &alive).item_count, 1);
 }
 
 const kit_check kit_ours_local[] = {
@@ -258,5 +313,8 @@ const kit_check kit_ours_local[] = {
     CHECK(ours_local_work_is_written_by_who_gives_up),
     CHECK(ours_fetch_tells_the_worker_rows),
     CHECK(ours_suspend_asks_who_has_local_work),
+    CHECK(ours_take_over_does_not_find_local_work),
+    CHECK(ours_local_work_is_found_whatever_it_needs),
+    CHECK(ours_local_work_of_a_suspect_is_found),
     CHECKS_END,
 };

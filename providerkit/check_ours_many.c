@@ -13,15 +13,15 @@ static void needs_room(kit *t) {
     if (t->view != NULL) kit_skip(t, "it needs a store of its own: it is a crowd");
 }
 
-static dur_message *messages_of(kit *t, size_t count) {
-    return dur_arena_zalloc(t->arena, count * sizeof(dur_message));
+static dur_message_row *messages_of(kit *t, size_t count) {
+    return dur_arena_zalloc(t->arena, count * sizeof(dur_message_row));
 }
 
 /* ---- many -------------------------------------------------------------------------------------------------------- */
 
 static void ours_many_messages_at_once(kit *t) {
     needs_room(t);
-    dur_message *sent = messages_of(t, MANY);
+    dur_message_row *sent = messages_of(t, MANY);
     for (size_t i = 0; i < MANY; i++)
         sent[i] = i % 10 == 0 ? kit_queued(t, "a", "q", kit_format(t, "m%zu.", i))
                               : kit_raised(t, "a", kit_format(t, "m%zu.", i), "");
@@ -108,7 +108,7 @@ static void ours_many_executions_in_order(kit *t) {
 
 /* Starts of so many instances, sent by one turn. */
 static void start_many(kit *t, const char *prefix, size_t count) {
-    dur_message *starts = messages_of(t, count);
+    dur_message_row *starts = messages_of(t, count);
     const char *sender = kit_format(t, "sender-%s", prefix);
     for (size_t i = 0; i < count; i++)
         starts[i] = kit_start(t, kit_format(t, "%s%05zu", prefix, i));
@@ -170,7 +170,7 @@ static void ours_many_instances_are_listed_and_deleted(kit *t) {
 static void ours_many_works_at_once(kit *t) {
     NEEDS("fetch_works", "ack_works");
     needs_room(t);
-    dur_message *work = messages_of(t, MANY);
+    dur_message_row *work = messages_of(t, MANY);
     for (uint64_t i = 0; i < MANY; i++)
         work[i] = kit_activity(t, "a", i + 10);
     MUST(kit_put(t, kit_start(t, "a")));
@@ -182,7 +182,7 @@ static void ours_many_works_at_once(kit *t) {
     MUST(dur_store_fetch_works(t->p, t->arena, &(dur_work_fetch){ .lock_ms = 100 * t->lock_ms, .max = MANY + 1 }, got,
                                &count, ERR));
     SAME(count, MANY);
-    dur_message *ends = messages_of(t, MANY);
+    dur_message_row *ends = messages_of(t, MANY);
     for (size_t i = 0; i < MANY; i++) {
         SAME(got[i].ref.activity_id, i + 10); /* first in, first out */
         ends[i] = kit_finished(t, "a", 1, i + 10, "r");
@@ -268,7 +268,7 @@ static void ours_births_have_64_bits(kit *t) {
 static void ours_long_times_do_not_wrap(kit *t) {
     uint64_t century = UINT64_C(100) * 366 * 86400000;
     kit_create(t, "a");
-    dur_message later = kit_raised(t, "a", "late", "");
+    dur_message_row later = kit_raised(t, "a", "late", "");
     MUST(dur_store_enqueue_for_orchestrator(t->p, &later, century, ERR));
     MUST(kit_put(t, kit_timer(t, "a", 1, 2, dur_store_now_ms(t->p) + century)));
     NOTHING();
@@ -361,7 +361,7 @@ static void ours_crowd_of_instances_hides_nobody(kit *t) {
     const dur_version_range ones = { { 1, 0, 0 }, { 1, 9, 9 } };
     const dur_capability_filter first = { &ones, 1 };
     dur_orchestration_item *held = dur_arena_zalloc(t->arena, CROWD * sizeof(*held)), item;
-    dur_message *sent = messages_of(t, 2 * CROWD);
+    dur_message_row *sent = messages_of(t, 2 * CROWD);
     size_t count = 0;
     start_many(t, "pinned-", CROWD);
     commit_many(t, CROWD, &(kit_turn){ EVENTS(ev_started(1)), PINNED(9, 0, 0) });
@@ -391,7 +391,7 @@ static void ours_crowd_of_instances_hides_nobody(kit *t) {
 static void ours_crowd_of_works_hides_nobody(kit *t) {
     NEEDS("fetch_works");
     needs_room(t);
-    dur_message *work = messages_of(t, 4 * CROWD);
+    dur_message_row *work = messages_of(t, 4 * CROWD);
     dur_leased_work *got = dur_arena_zalloc(t->arena, CROWD * sizeof(*got));
     size_t count = 0;
     for (size_t i = 0; i < 4 * CROWD; i++)

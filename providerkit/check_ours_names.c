@@ -75,7 +75,7 @@ static void ours_deleting_one_of_two_ids_leaves_the_other(kit *t) {
         dur_delete_result result;
         bool existed = true;
         kit_create_ended(t, all[i].one, NULL, DUR_STATUS_COMPLETED, "one");
-        dur_message start = kit_start(t, all[i].two);
+        dur_message_row start = kit_start(t, all[i].two);
         MUST(dur_store_enqueue_start(t->p, &start, DUR_EXISTS_FAIL, 0, &existed, ERR));
         THAT(!existed);
         TAKE(all[i].two);
@@ -169,7 +169,7 @@ static void ours_message_ids_are_bytes(kit *t) {
     make_twins(t, 512, all);
     kit_create(t, "a");
     for (size_t i = 0; i < TWINS; i++) {
-        dur_message message = kit_raised(t, "a", "go", "");
+        dur_message_row message = kit_raised(t, "a", "go", "");
         message.message_id = all[i].one;
         MUST(dur_store_enqueue_existing(t->p, &message, 0, ERR));
         message.message_id = all[i].two;

@@ -24,7 +24,7 @@ static void ours_one_message_id_is_accepted_once_of_many(kit *t) {
     NEEDS("enqueue_existing");
     kit_create(t, "a");
     for (int i = 0; i < ROUNDS; i++) {
-        dur_message message = kit_queued(t, "a", "q", "x");
+        dur_message_row message = kit_queued(t, "a", "q", "x");
         message.message_id = kit_format(t, "payment-%d", i);
         SAME(winners(t, kit_threads(t, THREADS, send_same, &message), THREADS, DUR_EDUPLICATE), 1);
     }
@@ -34,7 +34,7 @@ static void ours_one_message_id_is_accepted_once_of_many(kit *t) {
 typedef struct ending {
     const char *token;
     dur_turn_commit turns[THREADS];
-    dur_message completions[THREADS];
+    dur_message_row completions[THREADS];
 } ending;
 
 static void ack_same(kit_thread *self) {
@@ -74,7 +74,7 @@ static void ours_one_token_is_acked_once_of_many(kit *t) {
 enum { SENT = 40 };
 
 typedef struct traffic {
-    dur_message messages[SENT];
+    dur_message_row messages[SENT];
     uint64_t seen[SENT];
     size_t seen_count;
 } traffic;
@@ -254,6 +254,94 @@ static void ours_values_are_read_while_they_are_merged(kit *t) {
     }
 }
 
+/* ---- looking and taking are one step ----------------------------------------------------------------------------- */
+
+enum { CROWD = 240, CROWD_MS = 400 };
+
+typedef struct crowd {
+    dur_message_row starts[CROWD];
+    unsigned char won[THREADS][CROWD], tried[THREADS][CROWD];
+    uint64_t until_ms; /* real time: a slow store is judged by fewer */
+} crowd;
+
+static void start_each(kit_thread *self) {
+    crowd *all = self->data;
+    for (size_t i = 0; i < CROWD && kit_real_ms() < all->until_ms; i++) {
+        bool existed = false;
+        dur_error err = { .code = DUR_OK };
+        int code = dur_store_enqueue_start(self->t->p, &all->starts[i], DUR_EXISTS_FAIL, 0, &existed, &err);
+        if (code != DUR_OK && code != DUR_EEXISTS) self->code = code;
+        all->tried[self->index][i] = 1;
+        all->won[self->index][i] = code == DUR_OK;
+    }
+}
+
+static void won_once(kit *t, const crowd *all, bool every) {
+    for (size_t i = 0; i < CROWD; i++) {
+        size_t won = 0, tried = 0;
+        for (size_t k = 0; k < THREADS; k++)
+            won += all->won[k][i], tried += all->tried[k][i];
+        if (won > 1 || (every && won == 0 && tried > 0))
+            kit_fail(t, __FILE__, __LINE__, "%zu of %zu have got number %zu", won, tried, i);
+    }
+}
+
+static void ours_one_start_of_many_makes_the_instance(kit *t) {
+    NEEDS("enqueue_start");
+    crowd *all = dur_arena_zalloc(t->arena, sizeof(*all));
+    for (size_t i = 0; i < CROWD; i++)
+        all->starts[i] = kit_start(t, kit_format(t, "i-%zu", i));
+    all->until_ms = kit_real_ms() + CROWD_MS;
+    kit_thread *threads = kit_threads(t, THREADS, start_each, all);
+    for (size_t k = 0; k < THREADS; k++)
+        SAME(threads[k].code, DUR_OK);
+    won_once(t, all, true);
+}
+
+static void note_number(crowd *all, size_t thread, const char *text) {
+    size_t number = 0;
+    for (const char *c = text; *c != '\0'; c++)
+        number = *c >= '0' && *c <= '9' ? 10 * number + (size_t)(*c - '0') : 0;
+    if (number < CROWD) all->won[thread][number]++;
+}
+
+static void take_each(kit_thread *self) {
+    crowd *all = self->data;
+    for (bool more = true; more && self->code == DUR_OK && kit_real_ms() < all->until_ms;) {
+        dur_orchestration_item item = { .instance = NULL };
+        dur_leased_work work = { .json = { NULL, 0 } };
+        dur_fetch how = { .lock_ms = 100 * self->t->lock_ms };
+        dur_work_fetch how_work = { .lock_ms = 100 * self->t->lock_ms };
+        self->code = dur_store_fetch_work_item(self->t->p, self->arena, &how_work, &work, &self->err);
+        if (self->code == DUR_OK && work.json.data != NULL) all->tried[self->index][work.ref.activity_id % CROWD]++;
+        if (self->code == DUR_OK)
+            self->code = dur_store_fetch_orchestration_item(self->t->p, self->arena, &how, &item, &self->err);
+        if (self->code == DUR_OK && item.instance != NULL) note_number(all, self->index, item.instance);
+        more = item.instance != NULL || work.json.data != NULL;
+    }
+}
+
+/* No two of them get the same instance, nor the same row. */
+static void ours_each_of_many_takes_another(kit *t) {
+    crowd *all = dur_arena_zalloc(t->arena, sizeof(*all));
+    uint64_t until_ms = kit_real_ms() + CROWD_MS;
+    for (size_t i = 0; i < CROWD && (i < 4 || kit_real_ms() < until_ms); i++) {
+        MUST(kit_put(t, kit_start(t, kit_format(t, "i-%zu", i))));
+        MUST(kit_put_work(t, kit_activity(t, "w", i)));
+    }
+    all->until_ms = kit_real_ms() + CROWD_MS;
+    kit_thread *threads = kit_threads(t, THREADS, take_each, all);
+    for (size_t k = 0; k < THREADS; k++)
+        SAME(threads[k].code, DUR_OK);
+    won_once(t, all, false);
+    for (size_t i = 0; i < CROWD; i++) {
+        size_t rows = 0;
+        for (size_t k = 0; k < THREADS; k++)
+            rows += all->tried[k][i];
+        if (rows > 1) kit_fail(t, __FILE__, __LINE__, "%zu threads have got row %zu", rows, i);
+    }
+}
+
 const kit_check kit_ours_races[] = {
     CHECK(ours_one_message_id_is_accepted_once_of_many),
     CHECK(ours_one_token_is_acked_once_of_many),
@@ -261,5 +349,7 @@ const kit_check kit_ours_races[] = {
     CHECK(ours_no_child_outlives_its_parent),
     CHECK(ours_beat_that_was_answered_holds),
     CHECK(ours_values_are_read_while_they_are_merged),
+    CHECK(ours_one_start_of_many_makes_the_instance),
+    CHECK(ours_each_of_many_takes_another),
     CHECKS_END,
 };

@@ -301,7 +301,7 @@ static void ours_stale_lease_does_not_end_the_holders(kit *t) {
 
 /* Every method that takes the token of a worker row. */
 static void refuse_work(kit *t, const dur_leased_work *old) {
-    dur_message done = kit_finished(t, "a", 1, old->ref.activity_id, "late");
+    dur_message_row done = kit_finished(t, "a", 1, old->ref.activity_id, "late");
     dur_worker_claim claim = { .ref = old->ref, .lock_token = old->lock_token };
     dur_work_ack ack = { .lock_token = old->lock_token, .ref = old->ref, .completion = &done };
     bool lost = false;

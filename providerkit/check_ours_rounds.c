@@ -213,7 +213,7 @@ static void ours_round_tells_when_time_brings_something(kit *t) {
     TAKE_WORK_AS(1, .lock_ms = t->lock_ms / 2); /* so does this one, earlier */
     round = ROUND(&me, .fetch = &me.fetch, .work = &me.work);
     THAT(round.next_due_ms <= round.now_ms + t->lock_ms / 2 + 1);
-    dur_message later = kit_start(t, "c");
+    dur_message_row later = kit_start(t, "c");
     MUST(dur_store_enqueue_for_orchestrator(t->p, &later, t->lock_ms / 4, ERR));
     round = ROUND(&me, .fetch = &me.fetch, .work = &me.work);
     THAT(round.next_due_ms <= round.now_ms + t->lock_ms / 4 + 1);
@@ -261,7 +261,7 @@ static void ours_round_sees_its_own_writes(kit *t) {
     SAME(round.works[0].ref.activity_id, 2);
     SAME(round.held_count, 1);
     /* the completion of the work comes back in the round that acks it */
-    dur_message done = kit_finished(t, "a", 1, 2, "r");
+    dur_message_row done = kit_finished(t, "a", 1, 2, "r");
     dur_work_ack acks[] = { { .lock_token = round.works[0].lock_token, .ref = round.works[0].ref, .completion = &done },
                             { .lock_token = "no-such-token" } };
     round = ROUND(&me, .acks = acks, .ack_count = 2, .fetch = &me.fetch);
@@ -419,7 +419,7 @@ static void ours_lane_history(kit *t) {
 
 static void put_soon(kit_thread *self) {
     if (self->index == 0) {
-        const dur_message *message = self->data;
+        const dur_message_row *message = self->data;
         kit_sleep(30);
         self->code = dur_store_enqueue_for_orchestrator(self->t->p, message, 0, &self->err);
         return;
@@ -435,7 +435,7 @@ static void ours_lane_wakes_up(kit *t) {
     desk me = open_desk(t, "me");
     parked(t, &me, "a");
     ROUND(&me, .fetch = &me.fetch);
-    dur_message message = kit_raised(t, "a", "go", "");
+    dur_message_row message = kit_raised(t, "a", "go", "");
     kit_thread *two = kit_threads(t, 2, put_soon, &message); /* to an instance held here */
     SAME(two[0].code, DUR_OK);
     SAME(two[1].count, 1);

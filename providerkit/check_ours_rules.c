@@ -8,7 +8,7 @@
 static void ours_duplicate_is_told_before_the_end(kit *t) {
     NEEDS("enqueue_existing");
     kit_create(t, "a");
-    dur_message message = kit_queued(t, "a", "q", "x");
+    dur_message_row message = kit_queued(t, "a", "q", "x");
     message.message_id = "payment-7";
     MUST(dur_store_enqueue_existing(t->p, &message, 0, ERR));
     dur_orchestration_item item = TAKE("a");
@@ -21,7 +21,7 @@ static void ours_duplicate_is_told_before_the_end(kit *t) {
 
 static void ours_refused_message_has_no_id(kit *t) {
     NEEDS("enqueue_existing");
-    dur_message message = kit_raised(t, "a", "go", "");
+    dur_message_row message = kit_raised(t, "a", "go", "");
     message.message_id = "payment-7";
     REFUSED(DUR_ENOTFOUND, NULL, dur_store_enqueue_existing(t->p, &message, 0, ERR));
     kit_create(t, "a");
@@ -236,7 +236,7 @@ static void ours_completion_goes_to_whom_it_names(kit *t) {
     kit_create(t, "b");
     MUST(kit_put_work(t, kit_activity(t, "a", 1)));
     dur_leased_work work = TAKE_WORK(1);
-    dur_message done = kit_finished(t, "b", 1, 1, "r");
+    dur_message_row done = kit_finished(t, "b", 1, 1, "r");
     MUST(dur_store_ack_work_item(t->p, work.lock_token, &done, ERR));
     dur_orchestration_item item = TAKE("b");
     SAME(item.message_count, 1);
@@ -277,7 +277,7 @@ static void ours_cancelled_work_that_runs_is_lost(kit *t) {
     dur_leased_work work = TAKE_WORK(2);
     item = TAKE("a");
     MUST(ACK(&item, EVENTS(ev_external(2, "go")), CANCELLED(REF("a", 1, 2))));
-    dur_message done = kit_finished(t, "a", 1, 2, "late");
+    dur_message_row done = kit_finished(t, "a", 1, 2, "late");
     REFUSED(DUR_ELEASE, NULL, dur_store_ack_work_item(t->p, work.lock_token, &done, ERR));
     REFUSED(DUR_ELEASE, NULL, dur_store_abandon_work_item(t->p, work.lock_token, 0, false, ERR));
     kit_expire(t);
@@ -440,7 +440,7 @@ static void ours_lane_messages_of_all_queues(kit *t) {
     MUST(kit_put(t, kit_queued(t, "a", "r", "m2")));
     MUST(kit_put(t, kit_queued(t, "a", "q", "m3")));
     MUST(kit_put(t, kit_queued(t, "a", "r", "m4")));
-    dur_message later = kit_queued(t, "a", "q", "later");
+    dur_message_row later = kit_queued(t, "a", "q", "later");
     MUST(dur_store_enqueue_for_orchestrator(t->p, &later, 100000, ERR));
     dur_round round = { .fetch = &how };
     kit_round(t, lane, &round);

@@ -14,7 +14,7 @@ enum { TRIES_MAX = 20 };
 
 typedef struct starting { /* a start that a thread waits for */
     dur_provider *p;
-    dur_message message;
+    dur_message_row message;
     pthread_t thread;
     atomic_bool over;
     int code;
@@ -172,7 +172,7 @@ static void ours_start_of_a_known_id_is_refused(kit *t) {
     desk me = open_desk(t);
     starting s;
     dur_orchestration_item item;
-    dur_message beside = kit_start(t, "beside");
+    dur_message_row beside = kit_start(t, "beside");
     kit_create(t, "a");
     for (int i = 0; i < TRIES_MAX; i++) {
         if (!handed_out(t, &me, &s, "a", &item)) {

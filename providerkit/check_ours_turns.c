@@ -485,7 +485,7 @@ static void ours_terminate_leaves_queue_messages(kit *t) {
     MUST(kit_put(t, kit_queued(t, "a", "q", "held")));
     TAKE("a");
     MUST(kit_put(t, kit_queued(t, "a", "q", "late")));
-    dur_message later = kit_queued(t, "a", "q", "later");
+    dur_message_row later = kit_queued(t, "a", "q", "later");
     MUST(dur_store_enqueue_for_orchestrator(t->p, &later, 500, ERR));
     dur_orchestration_item nobody = { .instance = "a", .execution_id = 1 };
     dur_turn_commit end = COMMIT_OF(&nobody, EVENTS(ev_failed(4, "terminated")), ENDS(FAILED, "terminated"));

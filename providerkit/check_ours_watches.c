@@ -302,7 +302,7 @@ static void ours_lane_wakes_for_work(kit *t) {
     NEEDS("return_works");
     dur_lane *lane = sleepy(t);
     cause why = { .instance = "a" };
-    dur_message work = kit_activity(t, "b", 1);
+    dur_message_row work = kit_activity(t, "b", 1);
     wakes(t, lane, "work", act_enqueue_work, &work);
     dur_leased_work got = TAKE_WORK(1);
     why.token = got.lock_token;
@@ -351,6 +351,44 @@ static void ours_lane_wakes_for_what_others_had(kit *t) {
     wakes(t, lane, "the rows of an owner that is dead", act_beat, &why);
 }
 
+static int act_delete(kit_thread *self, void *data) {
+    dur_delete_result gone;
+    return dur_store_delete_instances(self->t->p, &((cause *)data)->instance, 1, true, &gone, &self->err);
+}
+static int act_suspend(kit_thread *self, void *data) {
+    return dur_store_set_suspended(self->t->p, ((cause *)data)->instance, "why", &self->err);
+}
+static int act_take_over(kit_thread *self, void *data) {
+    int code = dur_store_commit_turns(self->t->p, ((cause *)data)->turn, 1, &self->err);
+    return code == DUR_OK ? (int)((cause *)data)->turn->error.code : code;
+}
+
+/* Leases that it loses, and those that it is asked for. */
+static void ours_lane_wakes_for_its_leases(kit *t) {
+    NEEDS_SLEEP();
+    NEEDS("delete_instances", "set_suspended", "commit_turns");
+    dur_lane *lane = sleepy(t);
+    static const char *const ids[] = { "a", "b", "c" };
+    dur_fetch fetch = { .owner = "me", .max = 4 };
+    for (size_t i = 0; i < COUNT(ids); i++)
+        kit_create(t, ids[i]);
+    for (size_t i = 0; i < COUNT(ids); i++)
+        MUST(kit_put(t, kit_raised(t, ids[i], "go", "")));
+    dur_round round = { .fetch = &fetch };
+    kit_round(t, lane, &round);
+    SAME(round.item_count, 3);
+    cause why = { .instance = "a" };
+    wakes(t, lane, "the end of a lease whose instance is deleted", act_delete, &why);
+    why.instance = "b";
+    wakes(t, lane, "a pause of an instance that it holds", act_suspend, &why);
+    dur_orchestration_item nobody = { .instance = "c", .execution_id = 1 };
+    dur_turn_commit turn = COMMIT_OF(&nobody, EVENTS(ev_external(2, "x")));
+    turn.lock_token = NULL;
+    turn.take_over = true;
+    why.turn = &turn;
+    wakes(t, lane, "the end of a lease that is taken over", act_take_over, &why);
+}
+
 /* When a session of another ends by its time its rows are there for everybody: that is told beforehand. */
 static void ours_round_tells_when_a_session_ends(kit *t) {
     NEEDS("lane_open", "lane_round");
@@ -382,6 +420,7 @@ const kit_check kit_ours_watches[] = {
     CHECK(ours_lane_wakes_for_instances_that_come_back),
     CHECK(ours_lane_wakes_for_work),
     CHECK(ours_lane_wakes_for_what_others_had),
+    CHECK(ours_lane_wakes_for_its_leases),
     CHECK(ours_round_tells_when_a_session_ends),
     CHECKS_END,
 };

@@ -27,7 +27,7 @@ static void worker_ack_atomicity(kit *t) {
     dur_orchestration_item item = TAKE("a");
     MUST(ACK(&item, EVENTS(ev_started(1), ev_scheduled(2)), WORK(kit_activity(t, "a", 2)), NAMED));
     dur_leased_work work = TAKE_WORK(2);
-    dur_message done = kit_finished(t, "a", 1, 2, "the result");
+    dur_message_row done = kit_finished(t, "a", 1, 2, "the result");
     MUST(dur_store_ack_work_item(t->p, work.lock_token, &done, ERR));
     item = TAKE("a");
     SAME(item.message_count, 1);
@@ -58,7 +58,7 @@ static void timer_delayed_visibility(kit *t) {
     item = TAKE("a");
     MUST(ACK(&item, EVENTS(ev_external(3, "x"))));
     /* and by a delay, whatever the timer's own time is */
-    dur_message late = kit_timer(t, "a", 1, 4, 0);
+    dur_message_row late = kit_timer(t, "a", 1, 4, 0);
     MUST(dur_store_enqueue_for_orchestrator(t->p, &late, 400, ERR));
     NOTHING();
     kit_advance(t, 450);

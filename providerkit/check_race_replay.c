@@ -37,7 +37,7 @@ static void seed(kit *t, const char *instance, kit_turn turn) {
 }
 #define SEED(instance, ...) seed(t, (instance), (kit_turn){ __VA_ARGS__ })
 
-static dur_message next_with(kit *t, const char *instance, const char *carried) {
+static dur_message_row next_with(kit *t, const char *instance, const char *carried) {
     dur_carried one = { "q", carried };
     return kit_message(t, &(dur_work_item){ .kind = DUR_WORK_CONTINUE_AS_NEW,
                                             .instance = instance,
@@ -49,7 +49,7 @@ static dur_message next_with(kit *t, const char *instance, const char *carried) 
 }
 
 /* The messages of the item are exactly these, in this order, byte for byte. */
-static void exactly(kit *t, const dur_orchestration_item *item, const dur_message *want, size_t count) {
+static void exactly(kit *t, const dur_orchestration_item *item, const dur_message_row *want, size_t count) {
     SAME(item->message_count, count);
     for (size_t i = 0; i < count; i++)
         if (!kit_equal_text(item->messages[i].json, want[i].json))
@@ -57,8 +57,8 @@ static void exactly(kit *t, const dur_orchestration_item *item, const dur_messag
                      item->messages[i].json.data);
 }
 #define EXACTLY(item, ...)                                                                                             \
-    exactly(t, (item), (const dur_message[]){ __VA_ARGS__ },                                                           \
-            sizeof((const dur_message[]){ __VA_ARGS__ }) / sizeof(dur_message))
+    exactly(t, (item), (const dur_message_row[]){ __VA_ARGS__ },                                                       \
+            sizeof((const dur_message_row[]){ __VA_ARGS__ }) / sizeof(dur_message_row))
 
 /* Read and fetch give the events back as they were written, stamp and source included. */
 static void comes_back(kit *t, const char *instance, const dur_event *events, size_t count) {
@@ -108,8 +108,8 @@ static void legacy_queue_race_decision_preserved(kit *t) {
     static const char *const stamps[] = { "0.1.30", "0.1.31" };
     for (size_t i = 0; i < COUNT(stamps); i++) {
         const char *a = stamps[i];
-        dur_message one = kit_timer(t, a, 1, 4, 1), two = kit_timer(t, a, 1, 5, 1);
-        dur_message between = kit_queued(t, a, "q", "first");
+        dur_message_row one = kit_timer(t, a, 1, 4, 1), two = kit_timer(t, a, 1, 5, 1);
+        dur_message_row between = kit_queued(t, a, "q", "first");
         SEED(a, EVENTS(stamped(ev_started(1), a), SUBSCRIBED(2), SUBSCRIBED(3), TIMER(4), TIMER(5)),
              MESSAGES(one, between, two), NAMED);
         dur_orchestration_item item = TAKE(a);
@@ -125,8 +125,8 @@ static void legacy_queue_race_decision_preserved(kit *t) {
 }
 
 static void continue_as_new_queue_race_replay(kit *t) {
-    dur_message fired = kit_timer(t, "a", 1, 3, 1000), m1 = kit_queued(t, "a", "q", "m1");
-    dur_message m2 = kit_queued(t, "a", "q", "m2");
+    dur_message_row fired = kit_timer(t, "a", 1, 3, 1000), m1 = kit_queued(t, "a", "q", "m1");
+    dur_message_row m2 = kit_queued(t, "a", "q", "m2");
     SEED("a", EVENTS(ev_started(1), SUBSCRIBED(2), TIMER(3)), MESSAGES(fired, m1, m2), NAMED);
     dur_orchestration_item item = TAKE("a");
     EXACTLY(&item, fired, m1, m2);
@@ -136,7 +136,7 @@ static void duplicate_start_preserves_pinned_handler(kit *t) {
     static const char *const names[] = { "Original", "WrongHandler" };
     for (size_t i = 0; i < COUNT(names); i++) {
         const char *a = names[i];
-        dur_message again = kit_start_as(t, a, names[i], NULL), done = kit_finished(t, a, 1, 2, "ok");
+        dur_message_row again = kit_start_as(t, a, names[i], NULL), done = kit_finished(t, a, 1, 2, "ok");
         SEED(a, EVENTS(ev_started(1), ev_scheduled(2)), MESSAGES(again, done),
              .meta = { .orchestration_name = "Original", .orchestration_version = "1.0.0" });
         dur_orchestration_item item = TAKE(a);
@@ -152,8 +152,8 @@ static void duplicate_start_preserves_pinned_handler(kit *t) {
 #define CONTINUED EVENTS(ev_started(1), ev_continued(2, "next"))
 
 static void continue_as_new_duplicate_start(kit *t) {
-    dur_message again = kit_start_as(t, "a", "WrongHandler", NULL), next = next_with(t, "a", "carried");
-    dur_message late = kit_queued(t, "a", "q", "late");
+    dur_message_row again = kit_start_as(t, "a", "WrongHandler", NULL), next = next_with(t, "a", "carried");
+    dur_message_row late = kit_queued(t, "a", "q", "late");
     SEED("a", CONTINUED, MESSAGES(again, next, late), ENDS(CONTINUED_AS_NEW, "next"));
     dur_orchestration_item item = TAKE("a");
     EXACTLY(&item, again, next, late);
@@ -181,7 +181,7 @@ static void continue_as_new_poisoned_successor_is_own_execution(kit *t) {
 
 /* A start that no handler is known for is put off; what comes meanwhile waits or is handed out, and nothing is lost. */
 static void continue_as_new_unregistered_backoff(kit *t) {
-    dur_message next = next_with(t, "a", "carried");
+    dur_message_row next = next_with(t, "a", "carried");
     SEED("a", CONTINUED, MESSAGES(next), ENDS(CONTINUED_AS_NEW, "next"));
     dur_orchestration_item item = TAKE("a");
     EXACTLY(&item, next);
@@ -198,9 +198,9 @@ static void continue_as_new_unregistered_backoff(kit *t) {
 }
 
 static void continue_as_new_transition_delivery(kit *t) {
-    dur_message late = kit_queued(t, "a", "q", "late"), stale = kit_finished(t, "a", 1, 99, "stale");
-    dur_message raised = kit_raised(t, "a", "signal", "answer"), cancel = kit_cancel(t, "a", "requested");
-    dur_message next = next_with(t, "a", "carried");
+    dur_message_row late = kit_queued(t, "a", "q", "late"), stale = kit_finished(t, "a", 1, 99, "stale");
+    dur_message_row raised = kit_raised(t, "a", "signal", "answer"), cancel = kit_cancel(t, "a", "requested");
+    dur_message_row next = next_with(t, "a", "carried");
     SEED("a", CONTINUED, MESSAGES(late, stale, raised, cancel), ENDS(CONTINUED_AS_NEW, "next"));
     MUST(dur_store_enqueue_for_orchestrator(t->p, &next, 2000, ERR));
     dur_orchestration_item item = TAKE("a"); /* the instance exists: nothing is thrown away as nobody's */

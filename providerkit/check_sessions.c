@@ -347,7 +347,7 @@ static void session_lock_expires_activity_lock_valid_ack_succeeds(kit *t) {
     kit_advance(t, t->lock_ms / 2);
     put(t, 2, "s");
     TAKE_WORK_AS(2, SESSION("B"));
-    dur_message done = kit_finished(t, "a", 1, 1, "r");
+    dur_message_row done = kit_finished(t, "a", 1, 1, "r");
     MUST(dur_store_ack_work_item(t->p, work.lock_token, &done, ERR));
 }
 

@@ -3,6 +3,7 @@
  */
 #include "compare.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 typedef struct pair {
@@ -98,6 +99,47 @@ static void tell_story(pair *both, uint64_t seed, const op *ops, size_t count, t
     }
     perform(both, ops, count);
     tell_difference(&both->said_left, &both->said_right, out);
+}
+
+/* ---- what was recorded ---------------------------------------------------------------------------------------------
+ */
+
+/* FNV-1a.  Times are told by how long after the beginning they are: stores need not begin at the same. */
+static uint64_t digest(uint64_t hash, const char *text_, uint64_t began_ms) {
+    for (const char *at = text_; *at != '\0';) {
+        char shown[24] = { *at, '\0' };
+        size_t digits = strspn(at, "0123456789");
+        if (digits >= 13 && digits < sizeof(shown)) {
+            int64_t later = (int64_t)(strtoull(at, NULL, 10) - began_ms);
+            (void)snprintf(shown, sizeof(shown), "%+lld", (long long)later);
+        }
+        for (const char *c = shown; *c != '\0'; c++)
+            hash = (hash ^ (unsigned char)*c) * UINT64_C(1099511628211);
+        at += digits >= 13 && digits < sizeof(shown) ? digits : 1;
+    }
+    return hash;
+}
+
+int compare_digest(const dur_kit_factory *factory, uint64_t seed, bool turns, uint64_t *out, dur_error *err) {
+    op ops[RECORDED_STEPS];
+    text said = { NULL, 0, 0 };
+    side *alone = calloc(1, sizeof(*alone));
+    if (alone == NULL) abort();
+    int code = side_open(alone, factory, err);
+    *out = UINT64_C(14695981039346656037);
+    if (code == DUR_OK) {
+        uint64_t began_ms = dur_store_now_ms(alone->t.p);
+        generate(ops, COUNT(ops), seed, turns);
+        for (size_t i = 0; i < COUNT(ops); i++) {
+            text_clear(&said);
+            side_step(alone, &ops[i], &said);
+            *out = digest(*out, said.data, began_ms);
+        }
+        side_close(alone);
+    }
+    free(said.data);
+    free(alone);
+    return code;
 }
 
 static bool usable(const dur_kit_factory *factory) {

@@ -66,4 +66,9 @@ size_t op_kinds(void);
 /* How often a kind is chosen; all weights together. */
 uint32_t op_weight(uint32_t kind);
 
+/* All that a store answers to the operations of this seed, as one number: the same for every store that does as the
+   contract says (compare_recorded.h). */
+enum { RECORDED_STEPS = 80 };
+int compare_digest(const dur_kit_factory *factory, uint64_t seed, bool turns, uint64_t *out, dur_error *err);
+
 #endif

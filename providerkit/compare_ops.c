@@ -42,13 +42,13 @@ static void drop_work(side *at, dur_leased_work *gone) {
 
 static void do_start(side *at, const op *o, text *out) {
     bool existed = false;
-    dur_message start = kit_start(T, PICK(ids, o->a));
+    dur_message_row start = kit_start(T, PICK(ids, o->a));
     /* Whether messages before a start that is not due bring the instance up is the store's own: no delay here. */
     int code = dur_store_enqueue_start(P, &start, (dur_exists_policy)(o->b % 3), 0, &existed, NULL);
     text_add(out, "start %s %s\n", dur_code_name(code), existed ? "existed" : "");
 }
 
-static dur_message a_message(side *at, const op *o) {
+static dur_message_row a_message(side *at, const op *o) {
     const char *id = PICK(ids, o->a);
     char data[16];
     snprintf(data, sizeof(data), "%u", o->d % 1000);
@@ -69,7 +69,7 @@ static dur_message a_message(side *at, const op *o) {
 }
 
 static void do_put(side *at, const op *o, text *out) {
-    dur_message message = a_message(at, o);
+    dur_message_row message = a_message(at, o);
     uint64_t delay_ms = o->d % 7 == 0 && message.kind != DUR_WORK_QUEUE_MESSAGE ? 250 : 0;
     tell(out, "put", dur_store_enqueue_for_orchestrator(P, &message, delay_ms, NULL));
     /* An orphan becomes a dead letter when a fetch without a filter passes it, or before. */
@@ -77,14 +77,14 @@ static void do_put(side *at, const op *o, text *out) {
 }
 
 static void do_send(side *at, const op *o, text *out) {
-    dur_message message = a_message(at, o);
+    dur_message_row message = a_message(at, o);
     if (message.kind == DUR_WORK_START_ORCHESTRATION) message = kit_raised(T, message.instance, "event", "x");
     message.message_id = o->d % 3 == 0 ? NULL : PICK(keys, o->d);
     tell(out, "send", dur_store_enqueue_existing(P, &message, 0, NULL));
 }
 
 static void do_put_work(side *at, const op *o, text *out) {
-    dur_message work =
+    dur_message_row work =
         kit_activity_in(T, PICK(ids, o->a), 1 + o->b % 2, o->c % 6, PICK(sessions, o->d), PICK(tags, o->b));
     tell(out, "put work", dur_store_enqueue_for_worker(P, &work, NULL));
 }
@@ -132,11 +132,14 @@ static void keep(side *at, const dur_orchestration_item *item, const char *owner
 static void do_fetch(side *at, const op *o, text *out) {
     static const dur_version_range ranges[] = { { { 1, 0, 0 }, { 1, 9, 9 } }, { { 2, 0, 0 }, { 2, 1000, 7 } } };
     const dur_capability_filter filter = { &ranges[o->a / 4 % 2], o->a / 8 % 2 == 0 ? 1 : o->a / 16 % 2 };
+    static const char *const names[] = { KIT_NAME "@1.0.0", KIT_NAME "@2.0.0" };
+    const dur_handler_filter handlers = { &names[o->b / 16 % 2], 1 };
     const char *owner = at->owners && o->b % 3 == 0 ? at->second : NULL;
     dur_orchestration_item items[8];
     size_t count = 0;
     dur_fetch how = { .lock_ms = 1000,
                       .filter = o->a % 4 == 0 ? &filter : NULL,
+                      .handlers = o->b / 4 % 4 == 0 && dur_store_has(P, "list_unserved") ? &handlers : NULL,
                       .owner = owner,
                       .max = 8,
                       .kind = (dur_fetch_kind)(o->c % 5 < 3 ? 0 : o->c % 5 - 2),
@@ -211,7 +214,7 @@ static void do_fetch_work(side *at, const op *o, text *out) {
 /* Random content for a turn of `who`; events from its last on. */
 static dur_turn_commit a_turn(side *at, const op *o, const held *who, uint64_t execution, uint64_t last) {
     dur_event events[4];
-    dur_message work[2], messages[2];
+    dur_message_row work[2], messages[2];
     dur_activity_ref cancelled[1];
     kit_turn turn = { .execution = execution };
     uint32_t n = o->c;
@@ -431,14 +434,14 @@ static void do_ack_work(side *at, const op *o, text *out) {
         do_fetch_work(at, o, out);
         return;
     }
-    dur_message done = kit_finished(T, work->ref.instance, work->ref.execution_id, work->ref.activity_id, "r");
+    dur_message_row done = kit_finished(T, work->ref.instance, work->ref.execution_id, work->ref.activity_id, "r");
     tell(out, "ack work", dur_store_ack_work_item(P, work->lock_token, o->b % 3 ? &done : NULL, NULL));
     if (o->c % 4) drop_work(at, work); /* else its token is used again */
 }
 
 static void do_ack_works(side *at, const op *o, text *out) {
     dur_work_ack acks[3];
-    dur_message done[3];
+    dur_message_row done[3];
     size_t count = at->work_count < 2 ? at->work_count : 2;
     for (size_t i = 0; i < count; i++) {
         dur_leased_work work = at->works[(o->a + i) % at->work_count];
@@ -547,7 +550,9 @@ static void do_list(side *at, const op *o, text *out) {
     size_t count = 0;
     tell(out, "list", dur_store_list_instances(P, T->arena, &query, &rows, &count, NULL));
     for (size_t i = 0; i < count; i++)
-        text_add(out, "  found %s\n", rows[i].instance_id);
+        text_add(out, "  found %s %s execution %llu owner %s suspended %s\n", rows[i].instance_id,
+                 dur_status_name(rows[i].status), (unsigned long long)rows[i].current_execution_id,
+                 rows[i].owner != NULL ? rows[i].owner : "-", rows[i].suspended != NULL ? rows[i].suspended : "-");
 }
 
 static void do_delete(side *at, const op *o, text *out) {

@@ -119,12 +119,25 @@ static void look_instance(side *at, dur_arena *arena, const char *id, text *out)
                  dur_status_name(row.status), or_dash(row.output), or_dash(row.parent_instance_id),
                  or_dash(row.suspended), or_dash(row.custom_status), NUMBER(row.custom_status_version),
                  or_dash(row.owner));
+    if (code == DUR_OK)
+        text_add(out, "    birth %llu handler %s pending %s\n", NUMBER(row.birth), or_dash(row.handler),
+                 row.pending_start.size > 0 ? "start" : "-");
     look_executions(at, arena, id, out);
     look_values(at, arena, id, out);
     if (dur_store_get_instance_stats(at->t.p, arena, id, &found, &stats, NULL) == DUR_OK && found)
         text_add(out, "    stats %llu %llu %llu %llu %llu\n", NUMBER(stats.history_event_count),
                  NUMBER(stats.history_size_bytes), NUMBER(stats.queue_pending_count), NUMBER(stats.kv_user_key_count),
                  NUMBER(stats.kv_total_value_bytes));
+}
+
+/* How much of each kind an owner has locked. */
+static void look_holdings(side *at, dur_arena *arena, const char *owner, text *out) {
+    dur_holding *all = NULL;
+    size_t count = 0, of[3] = { 0, 0, 0 };
+    if (!at->owners || dur_store_owner_holdings(at->t.p, arena, owner, &all, &count, NULL) != DUR_OK) return;
+    for (size_t i = 0; i < count; i++)
+        of[all[i].kind]++;
+    text_add(out, "  holds %zu instances %zu rows %zu sessions\n", of[0], of[1], of[2]);
 }
 
 void side_look(side *at, text *out) {
@@ -138,6 +151,8 @@ void side_look(side *at, text *out) {
     dur_instance_query query = { .limit = 0 };
     for (size_t i = 0; i < COUNT(ids); i++)
         look_instance(at, arena, ids[i], out);
+    look_holdings(at, arena, "o1", out);
+    look_holdings(at, arena, at->second, out);
     dur_store_get_system_metrics(at->t.p, &metrics, NULL);
     dur_store_get_queue_depths(at->t.p, &depths, NULL);
     text_add(out, "  metrics %llu %llu %llu %llu %llu %llu %llu %llu\n  depths %llu %llu %llu\n",

@@ -149,7 +149,7 @@ static void run_first(side *at, const char *id, dur_status status) {
     dur_orchestration_item items[8];
     size_t count = 0;
     kit *t = T;
-    dur_message start = kit_start(T, id);
+    dur_message_row start = kit_start(T, id);
     (void)dur_store_enqueue_for_orchestrator(P, &start, 0, NULL);
     dur_fetch fetch = { .lock_ms = 1000, .max = 8 };
     if (dur_store_fetch_turns(P, T->arena, &fetch, items, &count, NULL) != DUR_OK) return;
@@ -175,10 +175,10 @@ typedef struct before {
 static void arrange(side *at, const choice *c, before *out) {
     begin_clean(at);
     if (c->parent) run_first(at, PARENT, DUR_STATUS_NONE);
-    dur_message start = kit_start(T, ID);
+    dur_message_row start = kit_start(T, ID);
     if (c->begun == 1 || c->begun == 2) run_first(at, ID, c->begun == 2 ? DUR_STATUS_COMPLETED : DUR_STATUS_NONE);
     if (c->begun == 0) (void)dur_store_enqueue_for_orchestrator(P, &start, 0, NULL);
-    dur_message more = c->waiting == 2 ? kit_queued(T, ID, "q0", "1") : kit_raised(T, ID, "event", "1");
+    dur_message_row more = c->waiting == 2 ? kit_queued(T, ID, "q0", "1") : kit_raised(T, ID, "event", "1");
     if (c->waiting == 3) more = kit_cancel(T, ID, "why");
     if (c->waiting != 0 && c->begun < 2) (void)dur_store_enqueue_for_orchestrator(P, &more, 0, NULL);
     if (c->holder == 0) {
@@ -191,7 +191,7 @@ static void arrange(side *at, const choice *c, before *out) {
                 out->ids[out->id_count++] = out->item.messages[i].id;
     }
     if (c->work == 0 || c->begun == 3) return;
-    dur_message work = kit_activity(T, ID, 9);
+    dur_message_row work = kit_activity(T, ID, 9);
     dur_leased_work got = { .lock_token = NULL };
     (void)dur_store_enqueue_for_worker(P, &work, NULL);
     dur_work_fetch how = { .lock_ms = 5000, .tags = { .mode = DUR_TAGS_DEFAULT_ONLY } };
@@ -212,9 +212,9 @@ static dur_turn_commit a_turn(side *at, const choice *c, const before *was, cons
     uint64_t execution = c->execution == 2 ? 0 : 1 + c->execution;
     dur_event events[] = { ev_status(last + 1, "here"), ev_set(last + 2, "k1", "v") };
     if (c->events == 3) events[0].event_id = 1;
-    dur_message work = kit_activity_in(T, ID, execution, last + 1, NULL, NULL);
-    dur_message messages[] = { kit_raised(T, ID, "sent", ""), kit_timer(T, ID, 1, 5, dur_store_now_ms(P) + 500),
-                               kit_raised(T, PARENT, "sent", "") };
+    dur_message_row work = kit_activity_in(T, ID, execution, last + 1, NULL, NULL);
+    dur_message_row messages[] = { kit_raised(T, ID, "sent", ""), kit_timer(T, ID, 1, 5, dur_store_now_ms(P) + 500),
+                                   kit_raised(T, PARENT, "sent", "") };
     kit_turn turn = { .item = &(dur_orchestration_item){ .instance = ID,
                                                          .lock_token = c->token == 1 || was->item.instance == NULL
                                                                            ? "no-such-token"

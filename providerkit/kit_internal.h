@@ -100,22 +100,22 @@ dur_event_row kit_row(kit *t, const char *instance, uint64_t execution, dur_even
 #define KIT_NAME "TestOrch"
 #define KIT_VERSION "1.0.0"
 
-dur_message kit_message(kit *t, const dur_work_item *item);
-dur_message kit_start(kit *t, const char *instance);
-dur_message kit_start_as(kit *t, const char *instance, const char *name, const char *version);
-dur_message kit_child(kit *t, const char *instance, const char *parent, uint64_t parent_id);
-dur_message kit_next(kit *t, const char *instance, const char *input); /* ContinueAsNew */
-dur_message kit_activity(kit *t, const char *instance, uint64_t id);   /* execution 1 */
-dur_message kit_activity_in(kit *t, const char *instance, uint64_t execution, uint64_t id, const char *session,
-                            const char *tag);
-dur_message kit_finished(kit *t, const char *instance, uint64_t execution, uint64_t id, const char *result);
-dur_message kit_timer(kit *t, const char *instance, uint64_t execution, uint64_t id, uint64_t fire_at_ms);
-dur_message kit_raised(kit *t, const char *instance, const char *name, const char *data);
-dur_message kit_queued(kit *t, const char *instance, const char *queue, const char *data);
-dur_message kit_cancel(kit *t, const char *instance, const char *reason);
+dur_message_row kit_message(kit *t, const dur_work_item *item);
+dur_message_row kit_start(kit *t, const char *instance);
+dur_message_row kit_start_as(kit *t, const char *instance, const char *name, const char *version);
+dur_message_row kit_child(kit *t, const char *instance, const char *parent, uint64_t parent_id);
+dur_message_row kit_next(kit *t, const char *instance, const char *input); /* ContinueAsNew */
+dur_message_row kit_activity(kit *t, const char *instance, uint64_t id);   /* execution 1 */
+dur_message_row kit_activity_in(kit *t, const char *instance, uint64_t execution, uint64_t id, const char *session,
+                                const char *tag);
+dur_message_row kit_finished(kit *t, const char *instance, uint64_t execution, uint64_t id, const char *result);
+dur_message_row kit_timer(kit *t, const char *instance, uint64_t execution, uint64_t id, uint64_t fire_at_ms);
+dur_message_row kit_raised(kit *t, const char *instance, const char *name, const char *data);
+dur_message_row kit_queued(kit *t, const char *instance, const char *queue, const char *data);
+dur_message_row kit_cancel(kit *t, const char *instance, const char *reason);
 
-int kit_put(kit *t, dur_message message);      /* into the orchestrator queue; t->err */
-int kit_put_work(kit *t, dur_message message); /* into the worker queue; t->err */
+int kit_put(kit *t, dur_message_row message);      /* into the orchestrator queue; t->err */
+int kit_put_work(kit *t, dur_message_row message); /* into the worker queue; t->err */
 /* What a stored text says: the wire name of the kind is in it. */
 bool kit_says(dur_text json, const char *part);
 bool kit_equal_text(dur_text a, dur_text b);
@@ -128,9 +128,9 @@ typedef struct kit_turn {
     uint64_t execution; /* 0: the item's */
     const dur_event *events;
     size_t event_count;
-    const dur_message *work;
+    const dur_message_row *work;
     size_t work_count;
-    const dur_message *messages;
+    const dur_message_row *messages;
     size_t message_count;
     dur_execution_metadata meta;
     const dur_activity_ref *cancelled;
@@ -141,11 +141,11 @@ typedef struct kit_turn {
     .events = (const dur_event[]){ __VA_ARGS__ },                                                                      \
     .event_count = sizeof((const dur_event[]){ __VA_ARGS__ }) / sizeof(dur_event)
 #define WORK(...)                                                                                                      \
-    .work = (const dur_message[]){ __VA_ARGS__ },                                                                      \
-    .work_count = sizeof((const dur_message[]){ __VA_ARGS__ }) / sizeof(dur_message)
+    .work = (const dur_message_row[]){ __VA_ARGS__ },                                                                  \
+    .work_count = sizeof((const dur_message_row[]){ __VA_ARGS__ }) / sizeof(dur_message_row)
 #define MESSAGES(...)                                                                                                  \
-    .messages = (const dur_message[]){ __VA_ARGS__ },                                                                  \
-    .message_count = sizeof((const dur_message[]){ __VA_ARGS__ }) / sizeof(dur_message)
+    .messages = (const dur_message_row[]){ __VA_ARGS__ },                                                              \
+    .message_count = sizeof((const dur_message_row[]){ __VA_ARGS__ }) / sizeof(dur_message_row)
 #define CANCELLED(...)                                                                                                 \
     .cancelled = (const dur_activity_ref[]){ __VA_ARGS__ },                                                            \
     .cancelled_count = sizeof((const dur_activity_ref[]){ __VA_ARGS__ }) / sizeof(dur_activity_ref)
@@ -313,7 +313,10 @@ const char *kit_format(kit *t, const char *format, ...) DUR_PRINTF(2, 3);
     X(ours_admin)                                                                                                      \
     X(ours_names)                                                                                                      \
     X(ours_refusals)                                                                                                   \
-    X(ours_many) X(ours_fetches) X(ours_clocks) X(ours_races) X(ours_watches) X(ours_rules) X(ours_details)
+    X(ours_many)                                                                                                       \
+    X(ours_fetches)                                                                                                    \
+    X(ours_clocks)                                                                                                     \
+    X(ours_races) X(ours_watches) X(ours_rules) X(ours_details) X(ours_corners) X(ours_remains) X(ours_recorded)
 #define KIT_DECLARE_(name) extern const kit_check kit_##name[];
 KIT_REFERENCE(KIT_DECLARE_)
 KIT_OURS(KIT_DECLARE_)

@@ -1,6 +1,7 @@
 /*
  * kit_main.c: the program durite-kit: the judge of providers from the command line.
  */
+#include "compare.h"
 #include "kit_urls.h"
 
 #include <durite/provider.h>
@@ -41,6 +42,7 @@ static const char help[] =
     "  --seeds N         how many sequences (default 100)\n"
     "  --steps N         operations in each (default 120)\n"
     "  --turns           each operation is one turn: any combination of its fields\n"
+    "  --record          with --seeds N: prints compare_recorded.h, of a store that is right\n"
     "  --help            this text\n"
     "\n"
     "The last line is \"N passed, N failed, N skipped (R of the reference)\": R validations of the reference passed.\n"
@@ -54,6 +56,7 @@ typedef struct arguments {
     bool explain;
     uint32_t seeds, steps;
     bool turns;
+    bool record;
     uint64_t lock_ms; /* 0: as the kit has it */
     dur_kit_options options;
 } arguments;
@@ -65,12 +68,12 @@ static int wrong(const char *format, const char *what) {
     return 2;
 }
 
-static bool number(const char *text, uint64_t most, uint64_t *out) {
+static bool number(const char *given, uint64_t most, uint64_t *out) {
     char *end = NULL;
     errno = 0;
-    unsigned long long value = strtoull(text, &end, 10);
+    unsigned long long value = strtoull(given, &end, 10);
     *out = value;
-    return errno == 0 && text[0] >= '0' && text[0] <= '9' && *end == '\0' && value > 0 && value <= most;
+    return errno == 0 && given[0] >= '0' && given[0] <= '9' && *end == '\0' && value > 0 && value <= most;
 }
 
 static int parse(arguments *out, int argc, char **argv) {
@@ -89,6 +92,10 @@ static int parse(arguments *out, int argc, char **argv) {
             out->turns = true;
             continue;
         }
+        if (strcmp(name, "--record") == 0) {
+            out->record = true;
+            continue;
+        }
         if (strcmp(name, "--shared") == 0) {
             out->options.shared = true;
             continue;
@@ -105,17 +112,17 @@ static int parse(arguments *out, int argc, char **argv) {
             which++;
         if (which == sizeof(known) / sizeof(known[0])) return wrong("unknown option %s", name);
         if (i + 1 >= argc) return wrong("%s needs a value", name);
-        const char *text = argv[++i];
-        if (which == 0) out->options.only = text;
-        if (which == 1 && strcmp(text, "short") == 0)
+        const char *given = argv[++i];
+        if (which == 0) out->options.only = given;
+        if (which == 1 && strcmp(given, "short") == 0)
             out->options.poll = DUR_KIT_POLL_SHORT;
-        else if (which == 1 && strcmp(text, "long") == 0)
+        else if (which == 1 && strcmp(given, "long") == 0)
             out->options.poll = DUR_KIT_POLL_LONG;
         else if (which == 1)
-            return wrong("--poll is short or long, not %s", text);
-        if (which == 2) out->against = text;
+            return wrong("--poll is short or long, not %s", given);
+        if (which == 2) out->against = given;
         if (which < 3) continue;
-        if (!number(text, which == 5 ? UINT64_MAX : 1000000, &value)) return wrong("not a number to use: %s", text);
+        if (!number(given, which == 5 ? UINT64_MAX : 1000000, &value)) return wrong("not a number to use: %s", given);
         if (which == 3) out->options.repeat = (uint32_t)value;
         if (which == 4) out->options.jobs = (uint32_t)value;
         if (which == 5) out->options.seed = value;
@@ -179,6 +186,25 @@ static int compare(const arguments *args, const dur_kit_factory *left, dur_error
     return code == DUR_OK ? 0 : code == DUR_EFAILED ? 1 : 2;
 }
 
+/* The text of compare_recorded.h, of a store that is right. */
+static int record(const arguments *args, const dur_kit_factory *factory, dur_error *err) {
+    printf("/* compare_recorded.h: what our stores have answered to seeds 1, 2, ...: durite-kit memory: --record */\n"
+           "/* clang-format off */\n");
+    for (int turns = 0; turns <= 1; turns++) {
+        printf("static const uint64_t recorded_%s[] = {\n", turns ? "turns" : "operations");
+        for (uint64_t seed = 1; seed <= args->seeds; seed++) {
+            uint64_t number_of = 0;
+            if (compare_digest(factory, seed, turns != 0, &number_of, err) != DUR_OK) {
+                fprintf(stderr, "durite-kit: %s\n", err->message);
+                return 2;
+            }
+            printf("    0x%016llx,\n", (unsigned long long)number_of);
+        }
+        printf("};\n");
+    }
+    return 0;
+}
+
 static int judge(const arguments *args, const dur_kit_factory *factory, dur_error *err) {
     dur_kit_report report;
     unsigned results = 0;
@@ -210,12 +236,14 @@ int main(int argc, char **argv) {
         return 2;
     }
 #endif
-    if (kit_urls_new(&factory, args.url, args.options.poll, args.against != NULL, &err) != DUR_OK) {
+    if (kit_urls_new(&factory, args.url, args.options.poll, args.against != NULL || args.record, &err) != DUR_OK) {
         fprintf(stderr, "durite-kit: cannot open %s: %s\n", args.url, err.message);
         return 2;
     }
     if (args.lock_ms > 0) factory.lock_timeout_ms = args.lock_ms;
-    code = args.against != NULL ? compare(&args, &factory, &err) : judge(&args, &factory, &err);
+    code = args.record            ? record(&args, &factory, &err)
+           : args.against != NULL ? compare(&args, &factory, &err)
+                                  : judge(&args, &factory, &err);
     kit_urls_free(&factory);
     return code;
 }

@@ -64,7 +64,7 @@ static size_t done_before(const dur_orchestration_item *item) {
 static void turn(kit *t, shared *all, const dur_orchestration_item *item) {
     int who = index_of(item->instance);
     dur_event events[64];
-    dur_message work[ACTIVITIES];
+    dur_message_row work[ACTIVITIES];
     size_t count = 0, works = 0, done = done_before(item);
     uint64_t last = item->last_event_id;
     bool ended = last > 0 && item->history_count > 0 &&
@@ -129,7 +129,7 @@ static bool labour(kit *t, shared *all) {
         MUST(dur_store_abandon_work_item(t->p, work.lock_token, 0, false, ERR));
         return true;
     }
-    dur_message done = kit_finished(t, work.ref.instance, 1, work.ref.activity_id, "r");
+    dur_message_row done = kit_finished(t, work.ref.instance, 1, work.ref.activity_id, "r");
     MUST(dur_store_ack_work_item(t->p, work.lock_token, &done, ERR)); /* the mark stays: it must not come again */
     return true;
 }

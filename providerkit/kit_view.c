@@ -112,8 +112,8 @@ uint64_t kit_held_ms(dur_provider *self, uint64_t ms) {
 
 /* ---- messages and turns ------------------------------------------------------------------------------------------ */
 
-dur_message kit_message_in(dur_provider *self, const dur_message *item) {
-    dur_message message = *item;
+dur_message_row kit_message_in(dur_provider *self, const dur_message_row *item) {
+    dur_message_row message = *item;
     message.instance = kit_in(self, item->instance);
     message.session_id = kit_in(self, item->session_id);
     message.parent = kit_in(self, item->parent);
@@ -134,7 +134,7 @@ static dur_worker_claim claim_in(dur_provider *self, const dur_worker_claim *cla
 typedef struct translated {
     dur_turn_commit turn;
     dur_turn_work *work;
-    dur_message *messages;
+    dur_message_row *messages;
     dur_activity_ref *cancelled, *timers;
     dur_worker_claim *claims;
 } translated;
@@ -344,8 +344,8 @@ static dur_work_fetch work_in(dur_provider *self, const dur_work_fetch *how, con
     return to;
 }
 
-static int view_enqueue_for_worker(dur_provider *self, const dur_message *item, dur_error *err) {
-    dur_message message = kit_message_in(self, item);
+static int view_enqueue_for_worker(dur_provider *self, const dur_message_row *item, dur_error *err) {
+    dur_message_row message = kit_message_in(self, item);
     TOGETHER(INNER->methods->enqueue_for_worker(INNER, &message, err));
 }
 
@@ -377,8 +377,9 @@ static int view_fetch_works(dur_provider *self, dur_arena *arena, const dur_work
     return code;
 }
 
-static int view_ack_work(dur_provider *self, const char *lock_token, const dur_message *completion, dur_error *err) {
-    dur_message message;
+static int view_ack_work(dur_provider *self, const char *lock_token, const dur_message_row *completion,
+                         dur_error *err) {
+    dur_message_row message;
     if (completion != NULL) message = kit_message_in(self, completion);
     TOGETHER(
         INNER->methods->ack_work_item(INNER, token_in(self, lock_token), completion != NULL ? &message : NULL, err));
@@ -387,7 +388,7 @@ static int view_ack_work(dur_provider *self, const char *lock_token, const dur_m
 static int view_ack_works(dur_provider *self, dur_work_ack *acks, size_t count, dur_error *err) {
     kit_view *view = view_of(self);
     dur_work_ack *to = kit_list(count, sizeof(*to));
-    dur_message *messages = kit_list(count, sizeof(*messages));
+    dur_message_row *messages = kit_list(count, sizeof(*messages));
     for (size_t i = 0; i < count; i++) {
         if (acks[i].completion != NULL) messages[i] = kit_message_in(self, acks[i].completion);
         to[i] = (dur_work_ack){ .lock_token = token_in(self, acks[i].lock_token),
@@ -482,6 +483,7 @@ static void view_close(dur_provider *self) {
 
 static const dur_provider_methods every_method = {
     .size = sizeof(dur_provider_methods),
+    .abi = DUR_PROVIDER_ABI,
     .close = view_close,
     .now_ms = kit_view_now,
     .fetch_orchestration_item = view_fetch,

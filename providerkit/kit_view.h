@@ -73,7 +73,7 @@ int kit_alone(dur_provider *self, const char *why, dur_error *err); /* this cann
 int kit_later(dur_provider *self, bool delayed, dur_error *err);    /* DUR_OK: it may hand in something for later */
 bool kit_is_later(dur_provider *self, uint64_t due_ms);
 uint64_t kit_held_ms(dur_provider *self, uint64_t ms); /* the time of a lock: without the clock, for ever */
-dur_message kit_message_in(dur_provider *self, const dur_message *item);
+dur_message_row kit_message_in(dur_provider *self, const dur_message_row *item);
 void *kit_list(size_t count, size_t size); /* zeroed, never NULL; free */
 
 uint64_t kit_view_now(dur_provider *self);
@@ -81,10 +81,10 @@ int kit_view_read(dur_provider *self, dur_arena *arena, const char *instance, ui
                   dur_event_row **out, size_t *count, dur_error *err);
 int kit_view_append(dur_provider *self, const char *instance, uint64_t execution_id, const dur_event_row *events,
                     size_t count, dur_error *err);
-int kit_view_enqueue(dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err);
-int kit_view_enqueue_start(dur_provider *self, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms,
+int kit_view_enqueue(dur_provider *self, const dur_message_row *item, uint64_t delay_ms, dur_error *err);
+int kit_view_enqueue_start(dur_provider *self, const dur_message_row *item, dur_exists_policy policy, uint64_t delay_ms,
                            bool *existed, dur_error *err);
-int kit_view_enqueue_existing(dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err);
+int kit_view_enqueue_existing(dur_provider *self, const dur_message_row *item, uint64_t delay_ms, dur_error *err);
 int kit_view_custom_status(dur_provider *self, dur_arena *arena, const char *instance, uint64_t last_seen,
                            bool *changed, const char **status, uint64_t *version, dur_error *err);
 int kit_view_kv_value(dur_provider *self, dur_arena *arena, const char *instance, const char *key, const char **value,
@@ -101,7 +101,7 @@ int kit_view_watch_wait(dur_watch *watch, uint64_t timeout_ms, dur_error *err);
 void kit_view_watch_wake(dur_watch *watch);
 int kit_view_list_unserved(dur_provider *self, dur_arena *arena, size_t each, dur_unserved **out, size_t *count,
                            dur_error *err);
-int kit_view_enqueue_starts(dur_provider *self, dur_start *starts, size_t count, dur_error *err);
+int kit_view_enqueue_starts(dur_provider *self, dur_start_request *starts, size_t count, dur_error *err);
 void kit_view_watch_close(dur_watch *watch);
 int kit_view_stats(dur_provider *self, dur_arena *arena, const char *instance, bool *found, dur_instance_stats *out,
                    dur_error *err);

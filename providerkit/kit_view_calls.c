@@ -22,28 +22,28 @@ int kit_view_append(dur_provider *self, const char *instance, uint64_t execution
     TOGETHER(INNER->methods->append(INNER, kit_in(self, instance), execution_id, events, count, err));
 }
 
-int kit_view_enqueue(dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err) {
-    dur_message message = kit_message_in(self, item);
+int kit_view_enqueue(dur_provider *self, const dur_message_row *item, uint64_t delay_ms, dur_error *err) {
+    dur_message_row message = kit_message_in(self, item);
     int code = kit_later(self, delay_ms > 0 || kit_is_later(self, item->due_ms), err);
     if (code != DUR_OK) return code;
     TOGETHER(INNER->methods->enqueue_for_orchestrator(INNER, &message, delay_ms, err));
 }
 
-static int starts_together(dur_provider *self, dur_start *starts, size_t count, dur_error *err) {
+static int starts_together(dur_provider *self, dur_start_request *starts, size_t count, dur_error *err) {
     TOGETHER(INNER->methods->enqueue_starts(INNER, starts, count, err));
 }
 
-int kit_view_enqueue_start(dur_provider *self, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms,
+int kit_view_enqueue_start(dur_provider *self, const dur_message_row *item, dur_exists_policy policy, uint64_t delay_ms,
                            bool *existed, dur_error *err) {
-    dur_message message = kit_message_in(self, item);
+    dur_message_row message = kit_message_in(self, item);
     int code = kit_later(self, delay_ms > 0 || kit_is_later(self, item->due_ms), err);
     if (code != DUR_OK) return code;
     TOGETHER(INNER->methods->enqueue_start(INNER, &message, policy, delay_ms, existed, err));
 }
 
-int kit_view_enqueue_starts(dur_provider *self, dur_start *starts, size_t count, dur_error *err) {
-    dur_message *messages = kit_list(count, sizeof(*messages));
-    dur_start *inner = kit_list(count, sizeof(*inner));
+int kit_view_enqueue_starts(dur_provider *self, dur_start_request *starts, size_t count, dur_error *err) {
+    dur_message_row *messages = kit_list(count, sizeof(*messages));
+    dur_start_request *inner = kit_list(count, sizeof(*inner));
     int code = DUR_OK;
     for (size_t i = 0; i < count && code == DUR_OK; i++) {
         messages[i] = kit_message_in(self, starts[i].item);
@@ -61,8 +61,8 @@ int kit_view_enqueue_starts(dur_provider *self, dur_start *starts, size_t count,
     return code;
 }
 
-int kit_view_enqueue_existing(dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err) {
-    dur_message message = kit_message_in(self, item);
+int kit_view_enqueue_existing(dur_provider *self, const dur_message_row *item, uint64_t delay_ms, dur_error *err) {
+    dur_message_row message = kit_message_in(self, item);
     int code = kit_later(self, delay_ms > 0 || kit_is_later(self, item->due_ms), err);
     if (code != DUR_OK) return code;
     TOGETHER(INNER->methods->enqueue_existing(INNER, &message, delay_ms, err));

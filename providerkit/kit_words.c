@@ -102,17 +102,17 @@ dur_event_row kit_row(kit *t, const char *instance, uint64_t execution, dur_even
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
-dur_message kit_message(kit *t, const dur_work_item *item) {
-    dur_message message;
-    MUST(dur_message_from_work(&message, t->arena, item, ERR));
+dur_message_row kit_message(kit *t, const dur_work_item *item) {
+    dur_message_row message;
+    MUST(dur_message_row_from_work(&message, t->arena, item, ERR));
     return message;
 }
 
-dur_message kit_start(kit *t, const char *instance) {
+dur_message_row kit_start(kit *t, const char *instance) {
     return kit_start_as(t, instance, KIT_NAME, KIT_VERSION);
 }
 
-dur_message kit_start_as(kit *t, const char *instance, const char *name, const char *version) {
+dur_message_row kit_start_as(kit *t, const char *instance, const char *name, const char *version) {
     return kit_message(t, &(dur_work_item){ .kind = DUR_WORK_START_ORCHESTRATION,
                                             .instance = instance,
                                             .orchestration = name,
@@ -121,7 +121,7 @@ dur_message kit_start_as(kit *t, const char *instance, const char *name, const c
                                             .execution_id = 1 });
 }
 
-dur_message kit_child(kit *t, const char *instance, const char *parent, uint64_t parent_id) {
+dur_message_row kit_child(kit *t, const char *instance, const char *parent, uint64_t parent_id) {
     return kit_message(t, &(dur_work_item){ .kind = DUR_WORK_START_ORCHESTRATION,
                                             .instance = instance,
                                             .orchestration = KIT_NAME,
@@ -133,7 +133,7 @@ dur_message kit_child(kit *t, const char *instance, const char *parent, uint64_t
                                             .parent_id = parent_id });
 }
 
-dur_message kit_next(kit *t, const char *instance, const char *input) {
+dur_message_row kit_next(kit *t, const char *instance, const char *input) {
     return kit_message(t, &(dur_work_item){ .kind = DUR_WORK_CONTINUE_AS_NEW,
                                             .instance = instance,
                                             .orchestration = KIT_NAME,
@@ -141,12 +141,12 @@ dur_message kit_next(kit *t, const char *instance, const char *input) {
                                             .input = input });
 }
 
-dur_message kit_activity(kit *t, const char *instance, uint64_t id) {
+dur_message_row kit_activity(kit *t, const char *instance, uint64_t id) {
     return kit_activity_in(t, instance, 1, id, NULL, NULL);
 }
 
-dur_message kit_activity_in(kit *t, const char *instance, uint64_t execution, uint64_t id, const char *session,
-                            const char *tag) {
+dur_message_row kit_activity_in(kit *t, const char *instance, uint64_t execution, uint64_t id, const char *session,
+                                const char *tag) {
     return kit_message(t, &(dur_work_item){ .kind = DUR_WORK_ACTIVITY_EXECUTE,
                                             .instance = instance,
                                             .execution_id = execution,
@@ -157,7 +157,7 @@ dur_message kit_activity_in(kit *t, const char *instance, uint64_t execution, ui
                                             .tag = tag });
 }
 
-dur_message kit_finished(kit *t, const char *instance, uint64_t execution, uint64_t id, const char *result) {
+dur_message_row kit_finished(kit *t, const char *instance, uint64_t execution, uint64_t id, const char *result) {
     return kit_message(t, &(dur_work_item){ .kind = DUR_WORK_ACTIVITY_COMPLETED,
                                             .instance = instance,
                                             .execution_id = execution,
@@ -165,7 +165,7 @@ dur_message kit_finished(kit *t, const char *instance, uint64_t execution, uint6
                                             .result = result });
 }
 
-dur_message kit_timer(kit *t, const char *instance, uint64_t execution, uint64_t id, uint64_t fire_at_ms) {
+dur_message_row kit_timer(kit *t, const char *instance, uint64_t execution, uint64_t id, uint64_t fire_at_ms) {
     return kit_message(t, &(dur_work_item){ .kind = DUR_WORK_TIMER_FIRED,
                                             .instance = instance,
                                             .execution_id = execution,
@@ -173,24 +173,24 @@ dur_message kit_timer(kit *t, const char *instance, uint64_t execution, uint64_t
                                             .fire_at_ms = fire_at_ms });
 }
 
-dur_message kit_raised(kit *t, const char *instance, const char *name, const char *data) {
+dur_message_row kit_raised(kit *t, const char *instance, const char *name, const char *data) {
     return kit_message(
         t, &(dur_work_item){ .kind = DUR_WORK_EXTERNAL_RAISED, .instance = instance, .name = name, .data = data });
 }
 
-dur_message kit_queued(kit *t, const char *instance, const char *queue, const char *data) {
+dur_message_row kit_queued(kit *t, const char *instance, const char *queue, const char *data) {
     return kit_message(
         t, &(dur_work_item){ .kind = DUR_WORK_QUEUE_MESSAGE, .instance = instance, .name = queue, .data = data });
 }
 
-dur_message kit_cancel(kit *t, const char *instance, const char *reason) {
+dur_message_row kit_cancel(kit *t, const char *instance, const char *reason) {
     return kit_message(t, &(dur_work_item){ .kind = DUR_WORK_CANCEL_INSTANCE, .instance = instance, .reason = reason });
 }
 
-int kit_put(kit *t, dur_message message) {
+int kit_put(kit *t, dur_message_row message) {
     return dur_store_enqueue_for_orchestrator(t->p, &message, 0, ERR);
 }
-int kit_put_work(kit *t, dur_message message) {
+int kit_put_work(kit *t, dur_message_row message) {
     return dur_store_enqueue_for_worker(t->p, &message, ERR);
 }
 
@@ -221,7 +221,7 @@ dur_turn_commit kit_make_commit(kit *t, const kit_turn *turn) {
     dur_turn_work *work = dur_arena_zalloc(t->arena, (turn->work_count + 1) * sizeof(*work));
     for (size_t i = 0; i < turn->work_count; i++)
         work[i].message = turn->work[i];
-    dur_message *messages = dur_arena_zalloc(t->arena, (turn->message_count + 1) * sizeof(*messages));
+    dur_message_row *messages = dur_arena_zalloc(t->arena, (turn->message_count + 1) * sizeof(*messages));
     for (size_t i = 0; i < turn->message_count; i++)
         messages[i] = turn->messages[i];
     dur_activity_ref *cancelled = dur_arena_zalloc(t->arena, (turn->cancelled_count + 1) * sizeof(*cancelled));

@@ -51,14 +51,15 @@ static void read_memory(stress_result *out) {
 
 static void note_failure(run *all, dur_client *client, const char *instance, const dur_error *err) {
     dur_instance_info *info = NULL;
-    const char *category = NULL;
-    if (dur_client_info(&info, client, instance, NULL) == DUR_OK) category = info->failure_category;
+    dur_failure_category category = DUR_FAILURE_INFRASTRUCTURE;
+    if (dur_client_info(&info, client, instance, NULL) == DUR_OK && info->status == DUR_INSTANCE_FAILED)
+        category = info->failure_category;
     stress_result *result = all->result;
     pthread_mutex_lock(&all->mutex);
     result->failed++;
-    if (category != NULL && strcmp(category, "configuration") == 0)
+    if (category == DUR_FAILURE_CONFIGURATION)
         result->failed_configuration++;
-    else if (category != NULL && strcmp(category, "application") == 0)
+    else if (category == DUR_FAILURE_APPLICATION)
         result->failed_application++;
     else
         result->failed_infrastructure++;

@@ -78,7 +78,7 @@ static unsigned long held_by_others(service *s) {
     if (dur_client_list(&list, s->client, DUR_LIST(.status = DUR_INSTANCE_RUNNING, .limit = 100000), NULL) != DUR_OK)
         return 0;
     for (size_t i = 0; i < list->count; i++)
-        held += list->items[i].owner != NULL && strcmp(list->items[i].owner, dur_runtime_owner(s->runtime)) != 0;
+        held += list->items[i]->owner != NULL && strcmp(list->items[i]->owner, dur_runtime_owner(s->runtime)) != 0;
     dur_instance_list_free(list);
     return held;
 }

@@ -1,8 +1,8 @@
 /*
  * orders.c: the shop's handlers: what happens to an order, and the activities that touch the shop's own tables.
  *
- * The tables live in the same file as the store.  Each activity writes them in a transaction of its own, under a key
- * that names the step of the order, the same for every delivery and every retry: at-least-once becomes exactly-once.
+ * The tables live in the same file as the store.  Each activity writes them in a transaction of its own, under
+ * dur_act_key, which is the same for every delivery and every retry: at-least-once becomes exactly-once.
  */
 #include "orders.h"
 #include <durite/sqlite.h>
@@ -43,13 +43,8 @@ static dur_outcome write_once(dur_act *act, const char *sql, const char *key, co
     return dur_act_complete(act, key);
 }
 
-/* dur_act_key would be another for each retry, and a retry whose predecessor did write would write again. */
-static const char *step_key(dur_act *act, const char *step) {
-    return dur_act_format(act, "%s/%s", dur_act_instance_id(act), step);
-}
-
 static dur_outcome ledger(dur_act *act, const char *order_id, const char *kind) {
-    return write_once(act, "INSERT OR IGNORE INTO ledger(key, order_id, kind) VALUES (?1, ?2, ?3)", step_key(act, kind),
+    return write_once(act, "INSERT OR IGNORE INTO ledger(key, order_id, kind) VALUES (?1, ?2, ?3)", dur_act_key(act),
                       order_id, kind);
 }
 
@@ -76,10 +71,9 @@ static dur_outcome hand_over(dur_act *act, const char *order_id) {
     dur_error err = DUR_ERROR_INIT;
     unsigned long n = order_number(order_id);
     if (n % NEVER_SHIPPED_EVERY == 0) return dur_act_complete(act, "lost in the mail");
-    int code =
-        dur_client_raise(dur_act_client(act), &err, order_id, "Shipped", "tracking",
-                         .message_id = step_key(act, "shipped"), .delay_ms = SHIPPING_MS + n * 37 % SHIPPING_SPREAD_MS);
-    if (code != DUR_OK && code != DUR_EDUPLICATE) return dur_act_fail(act, err.message);
+    int code = dur_client_send(dur_act_client(act), &err, order_id, "Shipped", "tracking",
+                               .message_id = dur_act_key(act), .delay_ms = SHIPPING_MS + n * 37 % SHIPPING_SPREAD_MS);
+    if (code != DUR_OK) return dur_act_fail(act, err.message);
     return dur_act_complete(act, "handed over");
 }
 
@@ -102,9 +96,9 @@ static dur_outcome fulfil(dur_ctx *ctx, void *arg) {
     dur_saga_undo(saga, "Release", slot, .retry = &patient);
     dur_await(dur_activity(ctx, "Charge", order_id, .retry = &patient));
     dur_saga_undo(saga, "Refund", order_id, .retry = &patient);
-    dur_future *shipped = dur_event(ctx, "Shipped");
     dur_await(dur_activity(ctx, "HandOver", order_id, .retry = &patient));
     dur_status_set(ctx, "shipping");
+    dur_future *shipped = dur_message(ctx, "Shipped");
     dur_future *late = dur_timer(ctx, DEADLINE_MS);
     if (dur_select(shipped, late) == late) return dur_fail(ctx, "not shipped in time");
     return dur_complete(ctx, "shipped");

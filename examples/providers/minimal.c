@@ -102,6 +102,10 @@ static uint64_t boot(minimal *me) {
 static uint64_t wall(minimal *me) {
     return me->world->wall_ms(me->world->data);
 }
+/* So much later than now; the caller may say "for ever", which must not come round to the past. */
+static uint64_t after(uint64_t now, uint64_t ms) {
+    return ms > UINT64_MAX - 1 - now ? UINT64_MAX - 1 : now + ms;
+}
 
 static char *copy(const char *text) {
     return text != NULL ? strdup(text) : NULL;
@@ -148,12 +152,12 @@ static instance *find(minimal *me, const char *id, bool make) {
 /* ---- messages ------------------------------------------------------------------------------------------------------
  */
 
-static void put_message(minimal *me, const dur_message *item, uint64_t delay_ms) {
+static void put_message(minimal *me, const dur_message_row *item, uint64_t delay_ms) {
     message *row = calloc(1, sizeof(*row));
     uint64_t now = wall(me);
     row->id = ++me->last_id;
     row->due_ms = item->due_ms;
-    if (delay_ms > 0 && now + delay_ms > row->due_ms) row->due_ms = now + delay_ms;
+    if (delay_ms > 0 && after(now, delay_ms) > row->due_ms) row->due_ms = after(now, delay_ms);
     if (now > me->came_ms) me->came_ms = now; /* undelayed: when it came only orders it, and never turns back */
     row->order_ms = row->due_ms != 0 ? row->due_ms : me->came_ms;
     row->instance = copy(item->instance);
@@ -296,7 +300,7 @@ static int fetch_orchestration_item(dur_provider *self, dur_arena *arena, const 
     (void)err;
     if (row == NULL) return leave(me, DUR_OK);
     new_token(me, row->lock);
-    row->locked_until = boot(me) + how->lock_ms;
+    row->locked_until = after(boot(me), how->lock_ms);
     take_messages(me, row, arena, out);
     out->instance = dur_arena_strdup(arena, row->id);
     out->lock_token = dur_arena_strdup(arena, row->lock);
@@ -391,7 +395,7 @@ static void write_status(instance *row, const dur_turn_commit *turn) {
     row->status_version++;
 }
 
-static void put_work(minimal *me, const dur_message *item) {
+static void put_work(minimal *me, const dur_message_row *item) {
     work *row = calloc(1, sizeof(*row));
     row->instance = copy(item->instance);
     row->session = copy(item->session_id);
@@ -479,7 +483,7 @@ static int ack_orchestration_item(dur_provider *self, dur_turn_commit *turn, dur
     cancel_works(me, turn); /* after the insert: scheduled and cancelled in one turn is nothing */
     bool undelayed = false; /* then what is overdue behind it is, too: it stays behind */
     for (size_t i = 0; i < turn->orchestrator_item_count; i++) {
-        dur_message item = turn->orchestrator_items[i];
+        dur_message_row item = turn->orchestrator_items[i];
         if (undelayed && item.due_ms <= wall(me)) item.due_ms = 0;
         undelayed |= item.due_ms == 0;
         put_message(me, &item, 0);
@@ -503,7 +507,7 @@ static int abandon_orchestration_item(dur_provider *self, const char *lock_token
             if (ignore_attempt && at->attempts > 0) at->attempts--;
         }
     row->lock[0] = '\0';
-    row->not_before = delay_ms > 0 ? wall(me) + delay_ms : 0; /* the whole instance waits */
+    row->not_before = delay_ms > 0 ? after(wall(me), delay_ms) : 0; /* the whole instance waits */
     return leave(me, DUR_OK);
 }
 
@@ -512,7 +516,7 @@ static int renew_orchestration_item_lock(dur_provider *self, const char *lock_to
     minimal *me = enter(self);
     instance *row = find_lock(me, lock_token);
     if (row == NULL) return lost(me, err, "minimal.renew");
-    row->locked_until = boot(me) + extend_ms;
+    row->locked_until = after(boot(me), extend_ms);
     return leave(me, DUR_OK);
 }
 
@@ -535,7 +539,8 @@ static int append(dur_provider *self, const char *id, uint64_t execution, const 
     return leave(me, code);
 }
 
-static int enqueue_for_orchestrator(dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err) {
+static int enqueue_for_orchestrator(dur_provider *self, const dur_message_row *item, uint64_t delay_ms,
+                                    dur_error *err) {
     minimal *me = enter(self);
     (void)err;
     put_message(me, item, delay_ms);
@@ -545,7 +550,7 @@ static int enqueue_for_orchestrator(dur_provider *self, const dur_message *item,
 /* ---- work ----------------------------------------------------------------------------------------------------------
  */
 
-static int enqueue_for_worker(dur_provider *self, const dur_message *item, dur_error *err) {
+static int enqueue_for_worker(dur_provider *self, const dur_message_row *item, dur_error *err) {
     minimal *me = enter(self);
     (void)err;
     put_work(me, item);
@@ -591,7 +596,7 @@ static void claim_session(minimal *me, const work *row, const dur_work_fetch *ho
     }
     free(at->owner);
     at->owner = copy(how->session_owner);
-    at->locked_until = boot(me) + how->session_lock_ms;
+    at->locked_until = after(boot(me), how->session_lock_ms);
     at->active = boot(me);
 }
 
@@ -606,7 +611,7 @@ static int fetch_work_item(dur_provider *self, dur_arena *arena, const dur_work_
     if (row == NULL) return leave(me, DUR_OK);
     claim_session(me, row, how);
     new_token(me, row->lock);
-    row->locked_until = boot(me) + how->lock_ms;
+    row->locked_until = after(boot(me), how->lock_ms);
     row->attempts++;
     out->ref = (dur_activity_ref){ .instance = dur_arena_strdup(arena, row->instance),
                                    .execution_id = row->execution,
@@ -623,7 +628,8 @@ static work **find_work(minimal *me, const char *lock_token) {
     return NULL;
 }
 
-static int ack_work_item(dur_provider *self, const char *lock_token, const dur_message *completion, dur_error *err) {
+static int ack_work_item(dur_provider *self, const char *lock_token, const dur_message_row *completion,
+                         dur_error *err) {
     minimal *me = enter(self);
     work **row = find_work(me, lock_token);
     if (row == NULL) return lost(me, err, "minimal.ack_work");
@@ -638,7 +644,7 @@ static int renew_work_item_lock(dur_provider *self, const char *lock_token, uint
     work **row = find_work(me, lock_token);
     if (row == NULL) return lost(me, err, "minimal.renew_work");
     touch_session(me, *row);
-    (*row)->locked_until = boot(me) + extend_ms;
+    (*row)->locked_until = after(boot(me), extend_ms);
     return leave(me, DUR_OK);
 }
 
@@ -648,7 +654,7 @@ static int abandon_work_item(dur_provider *self, const char *lock_token, uint64_
     work **row = find_work(me, lock_token);
     if (row == NULL) return lost(me, err, "minimal.abandon_work");
     (*row)->lock[0] = '\0';
-    (*row)->visible_at = delay_ms > 0 ? wall(me) + delay_ms : 0;
+    (*row)->visible_at = delay_ms > 0 ? after(wall(me), delay_ms) : 0;
     if (ignore_attempt && (*row)->attempts > 0) (*row)->attempts--;
     return leave(me, DUR_OK);
 }
@@ -662,7 +668,7 @@ static int renew_session_lock(dur_provider *self, const char *const *owners, siz
     for (session *at = me->sessions; at != NULL; at = at->next)
         for (size_t i = 0; i < owner_count; i++)
             if (strcmp(at->owner, owners[i]) == 0 && now < at->locked_until && now - at->active < idle_ms) {
-                at->locked_until = now + extend_ms;
+                at->locked_until = after(now, extend_ms);
                 ++*renewed;
             }
     return leave(me, DUR_OK);
@@ -765,6 +771,7 @@ static void close_store(dur_provider *self) {
 
 static const dur_provider_methods methods = {
     .size = sizeof(dur_provider_methods),
+    .abi = DUR_PROVIDER_ABI,
     .name = "minimal",
     .version = "1",
     .close = close_store,

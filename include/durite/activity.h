@@ -2,8 +2,7 @@
  * activity.h: what the author of an activity uses.
  *
  * An activity is an ordinary C function on a worker thread: it may block, use files and sockets, and take long.  It
- * runs at least once, and each attempt of a retry policy runs again: make its effects idempotent by a key that names
- * the step, made of the instance and what is done, or given in the input.
+ * runs at least once, and each attempt of a retry policy runs again: make its effects idempotent by dur_act_key.
  * Thread class of dur_act: the activity's thread, or one that it started and joins; dur_act_cancelled from any thread.
  * Calls without a dur_act (NULL) do nothing and answer NULL, "", 0, -1 or false.
  */
@@ -43,9 +42,14 @@ DUR_API uint32_t dur_act_attempt(const dur_act *act);    /* of the retry policy,
    (dur_runtime_stop) or took a new owner id, also where the activity was running and went on to its end.  1 therefore
    does not mean that it never ran before. */
 DUR_API uint32_t dur_act_delivery(const dur_act *act);
-/* The same for every delivery of this attempt: "instance/execution/id".  Another attempt of the retry policy has
-   another key: a bank that is asked under it may charge twice (docs/guide/activities.md shows a key that stays). */
+/* The idempotency key for the outside world: the same for every attempt of the retry policy, every delivery, after
+   crashes and on every node, and no other call's: another dur_activity(), another execution and another instance that
+   gets the same id have other keys.  "instance/birth/execution/id" of the first attempt; at most 1100 bytes. */
 DUR_API const char *dur_act_key(const dur_act *act);
+/* The same for every delivery of this attempt only: "instance/execution/id".  A bank that is asked under it may charge
+   once for each attempt; it is for what each attempt is to do anew. */
+DUR_API const char *dur_act_attempt_key(const dur_act *act);
+DUR_API void *dur_act_data(const dur_act *act); /* of its dur_handler; NULL: none */
 
 /* ---- cancellation: the orchestration gave up, or this runtime stops; the result will be ignored ----
    After a stop (its grace is over) another node, or the next runtime here, runs the activity again: return soon,

@@ -17,6 +17,12 @@ typedef struct dur_client dur_client;
 
 DUR_API int dur_client_new(dur_client **out, dur_provider *store, dur_error *err);
 DUR_API void dur_client_free(dur_client *client); /* NULL allowed */
+/* How long calls of this client may take that read and have no time of their own (info, list, counts, history, keys …);
+   0: as long as the store takes, which is the default.  A server or a pooler that has not answered by then:
+   DUR_EUNAVAILABLE.  Calls that wait are given their time.  Calls that write are not given up in the middle, which
+   would leave open whether it happened: their limits are the store's, busy_ms of a SQLite file, connect_timeout and
+   tcp_user_timeout of a PostgreSQL URL.  Any thread. */
+DUR_API void dur_client_limit(dur_client *client, uint64_t timeout_ms);
 
 /* ---- start ------------------------------------------------------------------------------------------------------- */
 
@@ -43,33 +49,50 @@ DUR_API int dur_client_start_ex(dur_client *client, const dur_start_args *args, 
 #define dur_client_start(client, err, ...)                                                                             \
     dur_client_start_ex((client), &(dur_start_args){ .size = sizeof(dur_start_args), .name = __VA_ARGS__ }, (err))
 
+/* dur_client_run(&result, client, &err, "Order", input, .instance = "order-1", .timeout_ms = DUR_SECONDS(30)) */
+typedef struct dur_run_args {
+    size_t size;
+    const char *name;
+    const char *input;    /* NULL: "".  One that exists keeps the input that it was started with */
+    const char *instance; /* NULL: a new id is made, and each call starts another one */
+    const char *version;
+    uint64_t timeout_ms; /* 0: as long as it takes; only where no running node has had a handler that it needs for ten
+                            seconds is it DUR_ETIMEOUT, which names the handler */
+} dur_run_args;
+/* Start it, or attach to the instance that has the id, running or ended; wait for its end; its result.  So a program
+   that does this again gets the recorded answer, and nothing runs twice.  Codes of dur_client_start and
+   dur_client_result; DUR_EEXISTS: the instance is a run of another orchestration.  *out is yours: dur_free. */
+DUR_API int dur_client_run_ex(char **out, dur_client *client, const dur_run_args *args, dur_error *err);
+#define dur_client_run(out, client, err, ...)                                                                          \
+    dur_client_run_ex((out), (client), &(dur_run_args){ .size = sizeof(dur_run_args), .name = __VA_ARGS__ }, (err))
+
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
-/* dur_client_raise(client, &err, "order-1", "Paid", "42", .message_id = "payment-7") */
+/* dur_client_send(client, &err, "order-1", "Paid", "42", .message_id = "payment-7") */
 typedef struct dur_message_args {
     size_t size;
     const char *instance;
-    const char *name;       /* of the event or queue */
+    const char *name;       /* what dur_message() or dur_pulse() of the handler names; at most 512 bytes */
     const char *data;       /* NULL: "" */
-    const char *message_id; /* the same id twice is accepted once: an id belongs to the queue, and all events of the
-                               instance share theirs.  Remembered for at least a day, and no longer than the instance:
-                               one that is deleted or replaced takes its ids along */
+    const char *message_id; /* the same id twice is accepted once, and both calls return DUR_OK: an id belongs to the
+                               name of its message, and all pulses of the instance share theirs.  Remembered for at
+                               least a day, and no longer than the instance: one that is deleted or replaced takes its
+                               ids along */
     uint64_t delay_ms;
 } dur_message_args;
-/* To the oldest dur_event() of that name that waits when it arrives; nobody waits: no effect.  For an instance that has
-   ended it is accepted and has no effect.  Codes: DUR_ENOTFOUND, DUR_EIO. */
-DUR_API int dur_client_raise_ex(dur_client *client, const dur_message_args *args, dur_error *err);
-/* Into a queue of the instance, kept until a dur_dequeue() takes it.  However the instance ends, and when it is
-   deleted, what no waiting call (await, try, select, …) has reported to the handler is kept as dead letters
-   (dur_client_dead_letters); a node makes them of what an instance leaves that has ended.  DUR_ENOTFOUND, DUR_ESTATE
-   (it has ended). */
-DUR_API int dur_client_enqueue_ex(dur_client *client, const dur_message_args *args, dur_error *err);
-#define dur_client_raise(client, err, ...)                                                                             \
-    dur_client_raise_ex((client), &(dur_message_args){ .size = sizeof(dur_message_args), .instance = __VA_ARGS__ },    \
+/* Send a message: kept until a dur_message() of that name receives it, in order.  Refused: DUR_ENOTFOUND, or DUR_ESTATE
+   (it has ended).  However the instance ends, and when it is deleted, what no waiting call (await, try, select, …) has
+   reported to the handler is kept as a dead letter with the reason (dur_client_dead_letters), never thrown away. */
+DUR_API int dur_client_send_ex(dur_client *client, const dur_message_args *args, dur_error *err);
+/* Counts only while somebody waits: to the oldest dur_pulse() of that name that is open when it arrives; nobody waits,
+   or the instance has ended: accepted, and no effect.  DUR_ENOTFOUND. */
+DUR_API int dur_client_pulse_ex(dur_client *client, const dur_message_args *args, dur_error *err);
+#define dur_client_send(client, err, ...)                                                                              \
+    dur_client_send_ex((client), &(dur_message_args){ .size = sizeof(dur_message_args), .instance = __VA_ARGS__ },     \
+                       (err))
+#define dur_client_pulse(client, err, ...)                                                                             \
+    dur_client_pulse_ex((client), &(dur_message_args){ .size = sizeof(dur_message_args), .instance = __VA_ARGS__ },    \
                         (err))
-#define dur_client_enqueue(client, err, ...)                                                                           \
-    dur_client_enqueue_ex((client), &(dur_message_args){ .size = sizeof(dur_message_args), .instance = __VA_ARGS__ },  \
-                          (err))
 
 /* Ask an instance to end; its handler may clean up first.  One whose start is delayed ends at once, without having
    begun.  DUR_ENOTFOUND; one that has ended: DUR_OK, no effect.  The reason (NULL: a default) is what the handler, the
@@ -112,25 +135,26 @@ typedef struct dur_instance_info {
     uint64_t execution_id;
     uint64_t created_at_ms;
     uint64_t updated_at_ms;
-    const char *failure_category; /* failed: "application", "infrastructure", "configuration", "poison"; else NULL */
-    bool cancelled;               /* failed because it was cancelled or terminated */
-    const char *owner;            /* runtime that holds it now; NULL: none */
-    const char *no_handler;       /* dur_client_info, dur_client_wait: no running node has the handler that it waits
-                                     for: "Name@1.2.3", or "Name@" where no version was asked for; NULL: one has */
-    const char *stuck_session;    /* the same: an activity of it waits for a session that a node holds which has no
-                                     handler for it: "Render in session S of NODE"; NULL: none does */
-    const char *said;             /* cancelled: what its handler returned then ("refunded 2 of 3"); NULL: nothing */
+    dur_failure_category failure_category; /* counts only when failed */
+    bool cancelled;                        /* failed because it was cancelled or terminated */
+    const char *owner;                     /* runtime that holds it now; NULL: none */
+    const char *no_handler;    /* dur_client_info, dur_client_wait: no running node has the handler that it waits
+                                  for: "Name@1.2.3", or "Name@" where no version was asked for; NULL: one has */
+    const char *stuck_session; /* the same: an activity of it waits for a session that a node holds which has no
+                                  handler for it: "Render in session S of NODE"; NULL: none does */
+    const char *said;          /* cancelled: what its handler returned then ("refunded 2 of 3"); NULL: nothing */
 } dur_instance_info;
 DUR_API void dur_instance_info_free(dur_instance_info *info);
 
 /* DUR_ENOTFOUND when there is none. */
 DUR_API int dur_client_info(dur_instance_info **out, dur_client *client, const char *instance, dur_error *err);
 /* Until it has ended (continue-as-new is not an end) or is suspended.  timeout 0: look once.  Codes: DUR_ETIMEOUT,
-   DUR_ENOTFOUND; a second or two after the timeout DUR_EUNAVAILABLE, where the store has not answered (a server or a
-   pooler that stands still; timeout 0 waits for its answer).  No polling inside one process.  An id is an address: all
-   waits by id (wait, wait_status, result, kv_wait, dur_runs_watch) mean the instance that has the id, also one that was
-   started under it, or replaced another, meanwhile.  A caller that must not take another instance's end for that of its
-   own uses dur_runs. */
+   DUR_ENOTFOUND.  The message of a timeout says so when no running node has the handler that the instance waits for,
+   and which one may have been meant.  A second or two after the timeout DUR_EUNAVAILABLE, where the store has not
+   answered (a server or a pooler that stands still; timeout 0 waits for its answer).  No polling inside one process. An
+   id is an address: all waits by id (wait, wait_status, result, kv_wait, dur_runs_watch) mean the instance that has the
+   id, also one that was started under it, or replaced another, meanwhile.  A caller that must not take another
+   instance's end for that of its own uses dur_runs. */
 DUR_API int dur_client_wait(dur_instance_info **out, dur_client *client, const char *instance, uint64_t timeout_ms,
                             dur_error *err);
 /* Wait for the result: DUR_OK and the output (free with dur_free), DUR_EFAILED or DUR_ECANCELLED with the reason in
@@ -161,6 +185,7 @@ typedef struct dur_runs dur_runs;
 
 /* How one run has ended. */
 typedef struct dur_run {
+    size_t size;
     const char *instance;
     int code;           /* as of dur_client_result: DUR_OK, DUR_EFAILED, DUR_ECANCELLED, DUR_ESUSPENDED, DUR_ENOTFOUND;
                            or why it was not started: DUR_EEXISTS, DUR_EIO, DUR_EUNKNOWN (perhaps it was), … */
@@ -201,6 +226,7 @@ DUR_API int dur_client_kv_get(char **out, dur_client *client, const char *instan
 DUR_API int dur_client_kv_wait(char **out, dur_client *client, const char *instance, const char *key,
                                uint64_t timeout_ms, dur_error *err);
 typedef struct dur_kv_list {
+    size_t size;
     size_t count;
     const char *const *keys; /* ascending */
     const char *const *values;
@@ -234,9 +260,10 @@ typedef struct dur_list_options {
 } dur_list_options;
 #define DUR_LIST(...) (&(dur_list_options){ .size = sizeof(dur_list_options), __VA_ARGS__ })
 typedef struct dur_instance_list {
+    size_t size;
     size_t count;
-    dur_instance_info *items; /* by instance id; owned by the list */
-    const char *next;         /* give it as `after` for the next page; NULL: this was the last */
+    const dur_instance_info *const *items; /* by instance id; owned by the list */
+    const char *next;                      /* give it as `after` for the next page; NULL: this was the last */
 } dur_instance_list;
 /* Each page is of one moment.  An instance is listed from the moment when its start was accepted, as dur_client_info
    shows it: one that nobody has begun is running.  Whatever changes between two pages, an instance that is there and
@@ -245,15 +272,27 @@ DUR_API int dur_client_list(dur_instance_list **out, dur_client *client, const d
                             dur_error *err);
 DUR_API void dur_instance_list_free(dur_instance_list *list);
 
+typedef enum dur_execution_status {
+    DUR_EXECUTION_RUNNING,
+    DUR_EXECUTION_COMPLETED,
+    DUR_EXECUTION_FAILED,
+    DUR_EXECUTION_CONTINUED_AS_NEW
+} dur_execution_status;
+DUR_API const char *dur_execution_status_name(dur_execution_status status); /* "Running" … "ContinuedAsNew" */
+
 typedef struct dur_execution_info {
+    size_t size;
     uint64_t execution_id;
-    const char *status; /* "Running", "Completed", "Failed", "ContinuedAsNew" */
+    dur_execution_status status;
     const char *output; /* NULL: none */
-    uint64_t started_at_ms, completed_at_ms /* 0: not ended */, event_count;
+    uint64_t started_at_ms;
+    uint64_t completed_at_ms; /* 0: not ended */
+    uint64_t event_count;
 } dur_execution_info;
 typedef struct dur_execution_list {
+    size_t size;
     size_t count;
-    dur_execution_info *items; /* ascending */
+    const dur_execution_info *const *items; /* ascending; owned by the list */
 } dur_execution_list;
 DUR_API int dur_client_executions(dur_execution_list **out, dur_client *client, const char *instance, dur_error *err);
 DUR_API void dur_execution_list_free(dur_execution_list *list);
@@ -264,6 +303,7 @@ DUR_API int dur_client_history(char **out, dur_client *client, const char *insta
 
 /* The instance and all below it, parents before children. */
 typedef struct dur_id_list {
+    size_t size;
     size_t count;
     const char *const *ids;
 } dur_id_list;
@@ -284,7 +324,7 @@ typedef struct dur_deleted {
 } dur_deleted;
 /* An instance with everything below it, also children whose start is still waiting, however their parent has ended; one
    that is scheduled meanwhile is not started.  What dur_start() has started is nobody's child, and stays.  Running:
-   DUR_ERUNNING unless force; then it is suspended for the moment that the deletion takes, and one that has queue
+   DUR_ERUNNING unless force; then it is suspended for the moment that the deletion takes, and one that has
    messages which no call has reported is ended first, so that they become dead letters.  If the caller dies in that
    moment, a node ends the instance after its owner_timeout_ms ("a client died while it ended or deleted it").  A child
    whose parent is there: DUR_ECHILD.  Who had the id when the call began is meant: one that somebody has deleted and
@@ -320,9 +360,10 @@ DUR_API int dur_client_prune(dur_pruned *out, dur_client *client, const char *in
 DUR_API int dur_client_prune_bulk(dur_pruned *out, dur_client *client, const dur_bulk_options *which,
                                   const dur_prune_rules *rules, dur_error *err);
 
-/* Messages that could not be read, and queue messages that nobody took before their instance ended or was deleted. They
+/* Messages that could not be read, and messages that nobody received before their instance ended or was deleted. They
    stay until they are deleted here; docs/operations.md says how to deliver them again. */
 typedef struct dur_dead_letter_info {
+    size_t size;
     uint64_t id;
     const char *instance; /* NULL: not known */
     const char *reason;
@@ -330,8 +371,9 @@ typedef struct dur_dead_letter_info {
     const char *message; /* the stored text */
 } dur_dead_letter_info;
 typedef struct dur_dead_letter_list {
+    size_t size;
     size_t count;
-    dur_dead_letter_info *items;
+    const dur_dead_letter_info *const *items; /* owned by the list */
 } dur_dead_letter_list;
 /* By id, behind after_id: for the pages of one listing, which begins at 0.  Ids are no order of appearance: a dead
    letter of a transaction that is committed later may have an id before one that was listed already.  Who follows them

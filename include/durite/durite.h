@@ -7,7 +7,9 @@
 #include <durite/activity.h>
 #include <durite/client.h>
 #include <durite/error.h>
+#include <durite/host.h>
 #include <durite/log.h>
+#include <durite/memory.h>
 #include <durite/metrics.h>
 #include <durite/orchestration.h>
 #include <durite/provider.h>

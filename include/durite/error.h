@@ -48,18 +48,23 @@ DUR_BEGIN_DECLS
 
 #define DUR_CODE_ENUM_(name, value, text) DUR_##name = value,
 /* One negative enumerator makes the type signed, so that codes and int mix without a warning. */
-typedef enum dur_code { DUR_CODES(DUR_CODE_ENUM_) DUR_CODE_COUNT, DUR_CODE_SIGNED_ = -1 } dur_code;
+typedef enum dur_code { DUR_CODES(DUR_CODE_ENUM_) DUR_CODE_SIGNED_ = -1 } dur_code;
 #undef DUR_CODE_ENUM_
 
 typedef struct dur_error {
-    dur_code code;     /* DUR_OK when nothing went wrong */
-    bool retryable;    /* the same call may succeed later */
-    char op[32];       /* "sqlite.commit" */
-    char message[472]; /* one line, no trailing newline, cut at a character boundary when too long */
+    dur_code code;           /* DUR_OK when nothing went wrong */
+    bool retryable;          /* the same call may succeed later */
+    char op[32];             /* "sqlite.commit" */
+    char message[472];       /* one line, no trailing newline, cut at a character boundary when too long */
+    const void *reserved[2]; /* NULL */
 } dur_error;
 
 #define DUR_ERROR_INIT                                                                                                 \
-    { DUR_OK, false, "", "" }
+    {                                                                                                                  \
+        DUR_OK, false, "", "", {                                                                                       \
+            0, 0                                                                                                       \
+        }                                                                                                              \
+    }
 
 /*
  * Fill err (NULL allowed) and return code, so that callers write: return dur_error_set(...).
@@ -74,6 +79,15 @@ DUR_API void dur_error_clear(dur_error *err);
 /* "DUR_EINVAL" and "invalid argument" for a code; "DUR_E?" and "unknown code" for no code of ours.  Static text. */
 DUR_API const char *dur_code_name(int code);
 DUR_API const char *dur_code_text(int code);
+
+/* Why an instance, a child or an activity failed, in one word. */
+typedef enum dur_failure_category {
+    DUR_FAILURE_INFRASTRUCTURE, /* a store; a history or message that cannot be read */
+    DUR_FAILURE_CONFIGURATION,  /* no node has the handler, or its code does not fit the history */
+    DUR_FAILURE_APPLICATION,    /* what the user's code said, and cancellation */
+    DUR_FAILURE_POISON          /* it crashed its process again and again */
+} dur_failure_category;
+DUR_API const char *dur_failure_category_name(dur_failure_category category); /* "infrastructure" … "poison"; "?" */
 
 DUR_END_DECLS
 

@@ -11,11 +11,13 @@
 #define DUR_PRINTF(at, first) __attribute__((format(printf, at, first)))
 #define DUR_MUST_USE __attribute__((warn_unused_result))
 #define DUR_NORETURN __attribute__((noreturn))
+#define DUR_DEPRECATED(instead) __attribute__((deprecated(instead)))
 #else
 #define DUR_API
 #define DUR_PRINTF(at, first)
 #define DUR_MUST_USE
 #define DUR_NORETURN
+#define DUR_DEPRECATED(instead)
 #endif
 
 #ifdef __cplusplus

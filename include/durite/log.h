@@ -1,7 +1,9 @@
 /*
  * log.h: where log lines go.
  *
- * The library is silent until the host gives it a sink.  A record is a message with fields; payloads and secrets never
+ * The library is silent until the host gives it a sink, or the environment says DURITE_LOG=info (error, warn, info,
+ * debug, trace): then lines go to standard error, from the first store or runtime on, unless the host has called
+ * dur_log_set_sink before; a later call replaces it.  A record is a message with fields; payloads and secrets never
  * appear in it.  Sinks are called without locks held, from any of our threads; they may block, delaying that thread.
  */
 #ifndef DURITE_LOG_H

@@ -10,20 +10,43 @@
 
 DUR_BEGIN_DECLS
 
-/* METRIC(name): counters of a runtime since its start. */
-#define DUR_METRICS(METRIC)                                                                                            \
-    METRIC(orchestration_starts)                                                                                       \
-    METRIC(orchestration_completions)                                                                                  \
-    METRIC(orchestration_failures)                                                                                     \
-    METRIC(orchestration_application_errors) METRIC(orchestration_infrastructure_errors)                               \
-        METRIC(orchestration_configuration_errors) METRIC(orchestration_poison) METRIC(orchestration_continue_as_new)  \
-            METRIC(orchestration_suspended) METRIC(turns) METRIC(turn_retries) METRIC(turn_conflicts) METRIC(replays)  \
-                METRIC(replayed_events) METRIC(evictions) METRIC(parked) METRIC(parked_bytes) METRIC(activity_success) \
-                    METRIC(activity_app_errors) METRIC(activity_cancelled) METRIC(activity_infra_errors)               \
-                        METRIC(activity_poison) METRIC(activity_abandoned) METRIC(activities_running)                  \
-                            METRIC(suborchestration_calls) METRIC(timers_fired) METRIC(orchestration_items_fetched)    \
-                                METRIC(work_items_fetched) METRIC(provider_errors) METRIC(rounds) METRIC(take_overs)   \
-                                    METRIC(fenced) METRIC(stack_high_water_bytes)
+/* METRIC(name): counters of a runtime since its start.  The order is part of the ABI: new ones come last. */
+/* clang-format off */
+#define DUR_METRICS(METRIC) \
+    METRIC(orchestration_starts) \
+    METRIC(orchestration_completions) \
+    METRIC(orchestration_failures) \
+    METRIC(orchestration_application_errors) \
+    METRIC(orchestration_infrastructure_errors) \
+    METRIC(orchestration_configuration_errors) \
+    METRIC(orchestration_poison) \
+    METRIC(orchestration_continue_as_new) \
+    METRIC(orchestration_suspended) \
+    METRIC(turns) \
+    METRIC(turn_retries) \
+    METRIC(turn_conflicts) \
+    METRIC(replays) \
+    METRIC(replayed_events) \
+    METRIC(evictions) \
+    METRIC(parked) \
+    METRIC(parked_bytes) \
+    METRIC(activity_success) \
+    METRIC(activity_app_errors) \
+    METRIC(activity_cancelled) \
+    METRIC(activity_infra_errors) \
+    METRIC(activity_poison) \
+    METRIC(activity_abandoned) \
+    METRIC(activities_running) \
+    METRIC(suborchestration_calls) \
+    METRIC(timers_fired) \
+    METRIC(orchestration_items_fetched) \
+    METRIC(work_items_fetched) \
+    METRIC(provider_errors) \
+    METRIC(rounds) \
+    METRIC(take_overs) \
+    METRIC(fenced) \
+    METRIC(stack_high_water_bytes)
+/* clang-format on */
 
 typedef struct dur_metrics {
     size_t size;
@@ -43,28 +66,25 @@ typedef struct dur_histogram {
     uint64_t buckets[DUR_HISTOGRAM_BUCKETS];
 } dur_histogram;
 
-typedef enum dur_store_op {
-    DUR_OP_FETCH,
-    DUR_OP_ACK_ORCH,
-    DUR_OP_ACK_WORKER,
-    DUR_OP_ENQUEUE,
-    DUR_OP_DEQUEUE,
-    DUR_OP_COUNT
-} dur_store_op;
-typedef enum dur_store_fault {
-    DUR_STORE_FAULT_TRANSACTION_FAILED,
-    DUR_STORE_FAULT_LOCK_TIMEOUT,
-    DUR_STORE_FAULT_SERIALIZATION_ERROR,
-    DUR_STORE_FAULT_UNKNOWN,
-    DUR_STORE_FAULT_COUNT
-} dur_store_fault;
+/* One kind of call: how long each took, and of those that failed for the store's reasons why. */
+typedef struct dur_op_metrics {
+    dur_histogram durations;
+    uint64_t transactions_failed;
+    uint64_t lock_timeouts;
+    uint64_t serialization_errors;
+    uint64_t unknown_errors;
+    uint64_t reserved[4];
+} dur_op_metrics;
 
 typedef struct dur_store_metrics {
     size_t size;
-    dur_histogram durations[DUR_OP_COUNT];
-    uint64_t infrastructure_errors[DUR_OP_COUNT][DUR_STORE_FAULT_COUNT];
-    uint64_t ack_orchestration_retries;
     uint64_t calls;
+    uint64_t ack_orchestration_retries;
+    dur_op_metrics fetch;             /* of instances */
+    dur_op_metrics ack_orchestration; /* turns */
+    dur_op_metrics ack_work;          /* ends of activities */
+    dur_op_metrics enqueue;
+    dur_op_metrics fetch_work;
 } dur_store_metrics;
 
 /* Wrap a store so that every call is counted, timed and logged (DEBUG on success, ERROR on failure, with the instance

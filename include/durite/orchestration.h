@@ -2,7 +2,7 @@
  * orchestration.h: what the author of an orchestration uses.
  *
  * An orchestration is a C function that reads as blocking code and survives crashes.  Nouns schedule and return at
- * once (dur_activity, dur_timer, dur_event, …), verbs wait (dur_await, dur_try, dur_select, dur_join).  It may be
+ * once (dur_activity, dur_timer, dur_message, …), verbs wait (dur_await, dur_try, dur_select, dur_join).  It may be
  * thrown away at any wait and run again from its first line in another process; recorded answers then bring it to where
  * it was.  So, in a handler:
  *
@@ -54,6 +54,9 @@ DUR_API dur_outcome dur_complete(dur_ctx *ctx, const char *output);
 DUR_API dur_outcome dur_completef(dur_ctx *ctx, const char *format, ...) DUR_PRINTF(2, 3);
 DUR_API dur_outcome dur_fail(dur_ctx *ctx, const char *reason);
 DUR_API dur_outcome dur_failf(dur_ctx *ctx, const char *format, ...) DUR_PRINTF(2, 3);
+/* The same, and as what: DUR_EFAILED, DUR_ECANCELLED, DUR_ETIMEOUT or DUR_EPOISON, as a wait has answered.  Whoever
+   waits for the branch is answered so, as if dur_await had ended it. */
+DUR_API dur_outcome dur_fail_as(dur_ctx *ctx, dur_code code, const char *reason);
 
 /* Start over as a new execution with a fresh history: dur_continue_as_new(ctx, input, .version = "2.0.0").
    Without a version the registry's policy chooses, which is how an eternal orchestration is upgraded. */
@@ -125,8 +128,14 @@ DUR_API dur_future *dur_orchestration_ex(dur_ctx *ctx, const dur_orchestration_a
 DUR_API const char *dur_start_ex(dur_ctx *ctx, const dur_orchestration_args *args);
 
 DUR_API dur_future *dur_timer_ex(dur_ctx *ctx, uint64_t delay_ms, const char *site);
-DUR_API dur_future *dur_event_ex(dur_ctx *ctx, const char *name, const char *site);
-DUR_API dur_future *dur_dequeue_ex(dur_ctx *ctx, const char *queue, const char *site);
+/* The next message of that name (dur_client_send), first in, first out.  A message is kept until a waiting call has
+   reported it to the handler: it may come before this call, while nobody waits, or before the instance continues as
+   new.  What a dropped wait was given goes back to its place. */
+DUR_API dur_future *dur_message_ex(dur_ctx *ctx, const char *name, const char *site);
+/* Counts only while somebody waits: a pulse (dur_client_pulse) goes to the oldest open dur_pulse() of its name, and
+   where there is none it is recorded and has no effect, although it was accepted.  It says "look now" to a loop that
+   looks anyway; whatever must arrive is a message. */
+DUR_API dur_future *dur_pulse_ex(dur_ctx *ctx, const char *name, const char *site);
 DUR_API dur_future *dur_kv_remote_ex(dur_ctx *ctx, const char *instance, const char *key, const char *site);
 /* A concurrent branch of this handler, with a stack of its own.  It settles as the branch ends. */
 DUR_API dur_future *dur_spawn_ex(dur_ctx *ctx, dur_branch_fn *fn, void *arg, const char *site);
@@ -146,8 +155,8 @@ DUR_API dur_future *dur_first_of(dur_ctx *ctx, dur_future *const *futures, size_
     dur_start_ex((ctx), &(dur_orchestration_args){                                                                     \
                             .size = sizeof(dur_orchestration_args), .site = DUR_SITE, .name = __VA_ARGS__ })
 #define dur_timer(ctx, delay_ms) dur_timer_ex((ctx), (delay_ms), DUR_SITE)
-#define dur_event(ctx, name) dur_event_ex((ctx), (name), DUR_SITE)       /* external event, positional */
-#define dur_dequeue(ctx, queue) dur_dequeue_ex((ctx), (queue), DUR_SITE) /* external queue, first in first out */
+#define dur_message(ctx, name) dur_message_ex((ctx), (name), DUR_SITE)
+#define dur_pulse(ctx, name) dur_pulse_ex((ctx), (name), DUR_SITE)
 /* "" or the value of a key of another instance; see dur_is_none */
 #define dur_kv_remote(ctx, instance, key) dur_kv_remote_ex((ctx), (instance), (key), DUR_SITE)
 #define dur_spawn(ctx, fn, arg) dur_spawn_ex((ctx), (fn), (arg), DUR_SITE)
@@ -158,15 +167,14 @@ DUR_API dur_future *dur_first_of(dur_ctx *ctx, dur_future *const *futures, size_
 DUR_API const char *dur_await(dur_future *future);
 /* DUR_OK and the value, or DUR_EFAILED, DUR_ECANCELLED, DUR_ETIMEOUT, DUR_EPOISON (an activity or child that crashed
    its process each time; final).  out may be NULL. */
-DUR_API dur_code dur_try(dur_future *future, const char **out);
+DUR_API int dur_try(dur_future *future, const char **out);
 /* The same within a time; then DUR_ETIMEOUT, and the future is dropped. */
-DUR_API dur_code dur_try_for_ex(dur_future *future, uint64_t timeout_ms, const char **out, const char *site);
+DUR_API int dur_try_for_ex(dur_future *future, uint64_t timeout_ms, const char **out, const char *site);
 #define dur_try_for(future, timeout_ms, out) dur_try_for_ex((future), (timeout_ms), (out), DUR_SITE)
-/* The next message of the queue that came before what woke this handler, without waiting: DUR_OK, or DUR_ENOTFOUND for
+/* The next message of that name that came before what woke this handler, without waiting: DUR_OK, or DUR_ENOTFOUND for
    none.  A loop of it drains what was there.  (To take what has come until this very moment: dur_try_for with 0 ms.) */
-DUR_API dur_code dur_try_dequeue_ex(dur_ctx *ctx, const char *queue, const char **out, const char *site);
-#define dur_try_dequeue(ctx, queue, out) dur_try_dequeue_ex((ctx), (queue), (out), DUR_SITE)
-
+DUR_API int dur_try_message_ex(dur_ctx *ctx, const char *name, const char **out, const char *site);
+#define dur_try_message(ctx, name, out) dur_try_message_ex((ctx), (name), (out), DUR_SITE)
 DUR_API dur_future *dur_any_n(dur_future *const *futures, size_t count);    /* waits; first settled; drops nothing */
 DUR_API dur_future *dur_select_n(dur_future *const *futures, size_t count); /* any, then drops the others */
 DUR_API void dur_join_n(dur_future *const *futures, size_t count);          /* until all have settled, failed or not */
@@ -179,7 +187,7 @@ DUR_API void dur_join_n(dur_future *const *futures, size_t count);          /* u
 /* Without waiting: has it settled; how (DUR_ERUNNING: not yet); why it failed, for people ("" if it did not); whether a
    remote KV read found nothing; and whether its failure was marked final by the activity. */
 DUR_API bool dur_is_settled(const dur_future *future);
-DUR_API dur_code dur_code_of(const dur_future *future);
+DUR_API int dur_code_of(const dur_future *future);
 DUR_API const char *dur_reason(const dur_future *future);
 DUR_API bool dur_is_none(const dur_future *future);
 DUR_API bool dur_is_final(const dur_future *future);
@@ -187,7 +195,7 @@ DUR_API bool dur_is_final(const dur_future *future);
 /* Give it up: what is open is cancelled.  Awaiting it later is DUR_ECANCELLED.  NULL allowed. */
 DUR_API void dur_drop(dur_future *future);
 /* Let it go on when its branch or the handler ends.  It is then nobody's and cannot be awaited after that.  A message
-   that a dequeue gets which is nobody's counts as unreported. */
+   that a dur_message() gets which is nobody's counts as unreported. */
 DUR_API void dur_detach(dur_future *future);
 
 /* ---- the deterministic world ------------------------------------------------------------------------------------- */
@@ -228,6 +236,7 @@ DUR_API uint64_t dur_execution_id(const dur_ctx *ctx); /* from 1, one more at ea
 DUR_API const char *dur_orchestration_name(const dur_ctx *ctx);
 DUR_API const char *dur_orchestration_version(const dur_ctx *ctx);
 DUR_API const char *dur_parent_instance(const dur_ctx *ctx); /* NULL: none */
+DUR_API void *dur_handler_data(const dur_ctx *ctx);          /* of its dur_handler; NULL: none */
 DUR_API bool dur_is_replaying(const dur_ctx *ctx);
 DUR_API uint64_t dur_history_events(const dur_ctx *ctx); /* of this execution so far: when to continue as new */
 /* Why cancellation was requested; NULL: it was not.  What is open settles as DUR_ECANCELLED at that moment; what is

@@ -9,6 +9,7 @@
 
 #include <durite/error.h>
 #include <durite/export.h>
+#include <durite/memory.h>
 
 DUR_BEGIN_DECLS
 
@@ -20,13 +21,14 @@ struct dur_world;
  *   memory:                 in this process's memory, gone when the last handle is closed; memory:name shared by name
  *   sqlite:PATH             a SQLite file, created with mode 0600 when missing; sqlite::memory: (one connection, tests)
  *   postgres://…?schema=s   a schema of a PostgreSQL database (package libdurite-postgres); also postgresql://
- * Parameters behind "?" of a sqlite URL: durability=full|relaxed (default full), create=0 (must exist).
- * Of a memory and a sqlite URL: poll=short|long (default short): whether a fetch of sys/store.h that finds nothing
- * answers at once or waits for its poll_ms.  Runtimes and clients do not care: they are woken.
- * *out is yours: dur_provider_close.  Codes: DUR_EINVAL (bad URL), DUR_ENOTFOUND (no such file, or the library for
- * postgres is not installed: the message names the package), DUR_EIO, DUR_ECORRUPT (not a database), DUR_ESCHEMA (newer
- * than this library), DUR_ESTATE (sqlite: beside a -wal whose database is missing or was replaced; the message says
- * what to do), DUR_EBUSY, DUR_EPERM, DUR_EFULL.  Any thread.  Since 0.1.
+ * Parameters behind "?" of a sqlite URL: durability=full|relaxed (default full), create=0 (must exist), busy_ms=N (how
+ * long a call that writes waits while another program holds the file's write lock; default 60000). Of a memory and a
+ * sqlite URL: poll=short|long (default short): whether a fetch of sys/store.h that finds nothing answers at once or
+ * waits for its poll_ms.  Runtimes and clients do not care: they are woken. *out is yours: dur_provider_close.  Codes:
+ * DUR_EINVAL (bad URL), DUR_ENOTFOUND (no such file, or the library for postgres is not installed: the message names
+ * the package), DUR_EIO, DUR_ECORRUPT (not a database), DUR_ESCHEMA (newer than this library), DUR_ESTATE (sqlite:
+ * beside a -wal whose database is missing or was replaced; the message says what to do), DUR_EBUSY, DUR_EPERM,
+ * DUR_EFULL.  Any thread.  Since 0.1.
  */
 DUR_API int dur_open(dur_provider **out, const char *url, dur_error *err);
 
@@ -59,9 +61,6 @@ DUR_API const char *dur_provider_name(const dur_provider *store);
 DUR_API int dur_provider_check(dur_provider *store, dur_error *err);
 DUR_API int dur_provider_backup(dur_provider *store, const char *target, dur_error *err);
 DUR_API int dur_provider_vacuum(dur_provider *store, uint64_t pages_max, uint64_t *pages_left, dur_error *err);
-
-/* Free what a function of this library gave you with "free with dur_free".  NULL is allowed. */
-DUR_API void dur_free(void *memory);
 
 /*
  * Make a scheme known ("mystore" for mystore:…), so that dur_open, durite-kit and the tools can open it.  The opener

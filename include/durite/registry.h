@@ -19,6 +19,8 @@ DUR_BEGIN_DECLS
 
 typedef enum dur_handler_kind { DUR_HANDLER_END, DUR_HANDLER_ACTIVITY, DUR_HANDLER_ORCHESTRATION } dur_handler_kind;
 
+typedef void dur_unwind_fn(void);
+
 typedef struct dur_handler {
     size_t size;
     dur_handler_kind kind;
@@ -28,6 +30,13 @@ typedef struct dur_handler {
     dur_orchestration_fn *orchestration;
     size_t stack_bytes; /* 0: 256 KiB */
     bool taken;         /* an activity that the host takes and ends by itself: no function (durite/step.h) */
+    void *data;         /* yours: dur_act_data, dur_handler_data; must live as long as a runtime has the handler */
+    /* For languages whose frames own things (durite/durite.hpp).  NULL: a handler that is dropped is thrown away where
+       it waits.  Otherwise that wait, and each later one, calls this on the handler's stack: it throws, and the
+       handler's frames are left one by one.  Every call in between does nothing and answers NULL, 0, "" or false; what
+       the handler returns is not looked at.  The function of the handler and those that it gives dur_spawn let nothing
+       escape.  One that waits 1000 times more instead of leaving is thrown away all the same. */
+    dur_unwind_fn *unwind;
 } dur_handler;
 
 #define DUR_ACTIVITY(name_, fn_)                                                                                       \

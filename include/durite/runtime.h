@@ -49,8 +49,8 @@ typedef struct dur_runtime_options {
     dur_threads threads;
 
     uint32_t orchestration_concurrency; /* loops; 0: 2.  A store with one writer (memory, sqlite) uses one */
-    uint32_t worker_concurrency;        /* worker threads, one activity each; 0: 2, which is few for activities that
-                                           wait for somebody else: take as many as may wait at the same time */
+    uint32_t worker_concurrency;        /* worker threads at most, one activity each; 0: 64.  They start as work waits
+                                           and end when they are idle; two are always there */
     uint32_t prefetch;                  /* activities waiting locally beyond the workers; 0: 64 */
 
     /* Stores without owners or lanes: locks by time, polling.  Others do not need these.  A lock lasts at least 100 ms;
@@ -98,6 +98,7 @@ typedef struct dur_runtime_options {
     const char *replay_version_min; /* NULL: "0.0.0".  Histories of engines in this range are run here */
     const char *replay_version_max; /* NULL: this version, at least "0.1.999" */
 
+    /* Each takes its stack and 64 KiB of addresses: with pointers of 32 bits the first two are 4,000 and 256 MiB. */
     uint32_t parked_max;       /* handlers kept on their stacks; 0: 30,000 */
     uint64_t parked_bytes_max; /* 0: 1 GiB */
     size_t stack_bytes;        /* 0: 256 KiB; a handler's own size wins */

@@ -33,7 +33,7 @@ DUR_API int dur_sqlite_open(dur_provider **out, const dur_sqlite_options *option
 /*
  * Your own transaction on the same file, with your own connection.  begin waits for the writer's turn and issues BEGIN
  * IMMEDIATE; commit and rollback end it and let the others go on.  Inside, on the same thread, calls of a client or
- * another begin on this store return DUR_EDEADLK; start, raise and enqueue below take part in the transaction: they
+ * another begin on this store return DUR_EDEADLK; start, send and pulse below take part in the transaction: they
  * happen if and only if you commit.  Bracket every write with them: a bare BEGIN works, but may wait long beside a busy
  * runtime, and a call of a client while one of this process is open fails with DUR_EBUSY, which says so, when it has
  * waited 5 s (or busy_ms).  Other stores may be opened and closed inside.  A COMMIT or ROLLBACK of your own inside ends
@@ -45,11 +45,12 @@ DUR_API int dur_sqlite_begin(dur_provider *store, struct sqlite3 *db, dur_error 
 DUR_API int dur_sqlite_commit(dur_provider *store, struct sqlite3 *db, dur_error *err);
 DUR_API int dur_sqlite_rollback(dur_provider *store, struct sqlite3 *db, dur_error *err);
 DUR_API int dur_sqlite_start(dur_provider *store, struct sqlite3 *db, const dur_start_args *args, dur_error *err);
-DUR_API int dur_sqlite_raise(dur_provider *store, struct sqlite3 *db, const dur_message_args *args, dur_error *err);
-DUR_API int dur_sqlite_enqueue(dur_provider *store, struct sqlite3 *db, const dur_message_args *args, dur_error *err);
+DUR_API int dur_sqlite_pulse(dur_provider *store, struct sqlite3 *db, const dur_message_args *args, dur_error *err);
+DUR_API int dur_sqlite_send(dur_provider *store, struct sqlite3 *db, const dur_message_args *args, dur_error *err);
 
-/* A connection to the store's file for this activity, opened on first use and closed when it ends; NULL with err set
-   when the store is not a SQLite file.  Use it with the bracket above on dur_act_store(act). */
+/* A connection to the store's file for this activity, opened on first use and closed when it ends, with settings as
+   sqlite3_open leaves them; NULL with err set when the store is not a SQLite file.  Use it with the bracket above on
+   dur_act_store(act). */
 DUR_API struct sqlite3 *dur_act_sqlite(dur_act *act, dur_error *err);
 DUR_API dur_provider *dur_act_store(dur_act *act);
 

@@ -6,7 +6,7 @@
  *     dur_test_mock(t, &err, "Charge", .result = "ok", .fail_times = 2, .reason = "bank is closed");
  *     dur_test_start(t, &err, "Order", "42", .instance = "o");
  *     dur_test_run_until_blocked(t, &err);
- *     assert(dur_test_waits(t, "o", DUR_WAIT_EVENT, "Paid"));
+ *     assert(dur_test_waits(t, "o", DUR_WAIT_MESSAGE, "Paid"));
  *     dur_test_run_to_end(t, "o", &err);                       // 30 days of timers in no time
  *     assert(strcmp(dur_test_output(t, "o"), "never paid") == 0);
  *     dur_test_free(t);
@@ -86,20 +86,20 @@ DUR_API size_t dur_test_calls(const dur_test *t, const char *activity);
 DUR_API const char *dur_test_call_input(const dur_test *t, const char *activity, size_t index);
 
 /* ---- what clients do ---------------------------------------------------------------------------------------------
- * The arguments, codes and effects of dur_client_start, raise, enqueue and cancel.  In dur_test_explore what is sent by
+ * The arguments, codes and effects of dur_client_start, send, pulse and cancel.  In dur_test_explore what is sent by
  * these may come late (also behind a deadline), in another order, or twice; the answer is then that of a message which
  * is on its way: DUR_OK.  A start may come twice, but never late: what follows is for an instance that there is. */
 
 DUR_API int dur_test_start_ex(dur_test *t, const dur_start_args *args, dur_error *err);
-DUR_API int dur_test_raise_ex(dur_test *t, const dur_message_args *args, dur_error *err);
-DUR_API int dur_test_enqueue_ex(dur_test *t, const dur_message_args *args, dur_error *err);
+DUR_API int dur_test_pulse_ex(dur_test *t, const dur_message_args *args, dur_error *err);
+DUR_API int dur_test_send_ex(dur_test *t, const dur_message_args *args, dur_error *err);
 DUR_API int dur_test_cancel(dur_test *t, const char *instance, const char *reason, dur_error *err);
 #define dur_test_start(t, err, ...)                                                                                    \
     dur_test_start_ex((t), &(dur_start_args){ .size = sizeof(dur_start_args), .name = __VA_ARGS__ }, (err))
-#define dur_test_raise(t, err, ...)                                                                                    \
-    dur_test_raise_ex((t), &(dur_message_args){ .size = sizeof(dur_message_args), .instance = __VA_ARGS__ }, (err))
-#define dur_test_enqueue(t, err, ...)                                                                                  \
-    dur_test_enqueue_ex((t), &(dur_message_args){ .size = sizeof(dur_message_args), .instance = __VA_ARGS__ }, (err))
+#define dur_test_pulse(t, err, ...)                                                                                    \
+    dur_test_pulse_ex((t), &(dur_message_args){ .size = sizeof(dur_message_args), .instance = __VA_ARGS__ }, (err))
+#define dur_test_send(t, err, ...)                                                                                     \
+    dur_test_send_ex((t), &(dur_message_args){ .size = sizeof(dur_message_args), .instance = __VA_ARGS__ }, (err))
 
 /* ---- time -------------------------------------------------------------------------------------------------------- */
 
@@ -131,12 +131,12 @@ typedef enum dur_wait_kind {
     DUR_WAIT_TIMER,    /* also of retries and time limits; has no name */
     DUR_WAIT_ACTIVITY, /* called, and not ended */
     DUR_WAIT_CHILD,    /* by the name of its orchestration */
-    DUR_WAIT_EVENT,
-    DUR_WAIT_QUEUE
+    DUR_WAIT_PULSE,
+    DUR_WAIT_MESSAGE
 } dur_wait_kind;
 /* Is something of the kind and (NULL: any) name open in the instance's current execution? */
 DUR_API bool dur_test_waits(dur_test *t, const char *instance, dur_wait_kind kind, const char *name);
-/* All of it, for people: "event Paid; timer in 86400000 ms"; "nothing", "completed: ok", … */
+/* All of it, for people: "message Paid; timer in 86400000 ms"; "nothing", "completed: ok", … */
 DUR_API const char *dur_test_waits_text(dur_test *t, const char *instance);
 /* How many events of a kind ("TimerFired", docs/format/history.md; NULL: all) the instance has, over its executions.
    The events themselves: dur_client_history. */

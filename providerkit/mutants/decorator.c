@@ -29,11 +29,11 @@ static int pass_append(dur_provider *self, const char *instance, uint64_t execut
     return NEXT(self)->append(INNER(self), instance, execution_id, events, count, err);
 }
 
-static int pass_enqueue_for_worker(dur_provider *self, const dur_message *item, dur_error *err) {
+static int pass_enqueue_for_worker(dur_provider *self, const dur_message_row *item, dur_error *err) {
     return NEXT(self)->enqueue_for_worker(INNER(self), item, err);
 }
 
-static int pass_ack_work_item(dur_provider *self, const char *lock_token, const dur_message *completion,
+static int pass_ack_work_item(dur_provider *self, const char *lock_token, const dur_message_row *completion,
                               dur_error *err) {
     return NEXT(self)->ack_work_item(INNER(self), lock_token, completion, err);
 }
@@ -56,7 +56,7 @@ static int pass_cleanup_orphaned_sessions(dur_provider *self, uint64_t idle_ms, 
     return NEXT(self)->cleanup_orphaned_sessions(INNER(self), idle_ms, removed, err);
 }
 
-static int pass_enqueue_for_orchestrator(dur_provider *self, const dur_message *item, uint64_t delay_ms,
+static int pass_enqueue_for_orchestrator(dur_provider *self, const dur_message_row *item, uint64_t delay_ms,
                                          dur_error *err) {
     return NEXT(self)->enqueue_for_orchestrator(INNER(self), item, delay_ms, err);
 }
@@ -114,12 +114,12 @@ static int pass_owner_holdings(dur_provider *self, dur_arena *arena, const char 
     return NEXT(self)->owner_holdings(INNER(self), arena, owner, out, count, err);
 }
 
-static int pass_enqueue_start(dur_provider *self, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms,
-                              bool *existed, dur_error *err) {
+static int pass_enqueue_start(dur_provider *self, const dur_message_row *item, dur_exists_policy policy,
+                              uint64_t delay_ms, bool *existed, dur_error *err) {
     return NEXT(self)->enqueue_start(INNER(self), item, policy, delay_ms, existed, err);
 }
 
-static int pass_enqueue_existing(dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err) {
+static int pass_enqueue_existing(dur_provider *self, const dur_message_row *item, uint64_t delay_ms, dur_error *err) {
     return NEXT(self)->enqueue_existing(INNER(self), item, delay_ms, err);
 }
 
@@ -412,6 +412,7 @@ static void pass_watch_close(dur_watch *at) {
 
 static const dur_provider_methods passing = {
     .size = sizeof(dur_provider_methods),
+    .abi = DUR_PROVIDER_ABI,
     .name = "mutant",
     .version = "0",
     .close = pass_close,
@@ -535,9 +536,9 @@ int broken_force(broken *self, dur_turn_commit *turn) {
     mine.take_over = true;
     /* Only what exists can be taken over: a start that is removed again by the turn makes it so. */
     if (self->inner->methods->get_instance(self->inner, arena, turn->instance, &row, NULL) != DUR_OK) {
-        dur_message start = { .kind = DUR_WORK_START_ORCHESTRATION,
-                              .instance = turn->instance,
-                              .json = { text, sizeof(text) - 1 } };
+        dur_message_row start = { .kind = DUR_WORK_START_ORCHESTRATION,
+                                  .instance = turn->instance,
+                                  .json = { text, sizeof(text) - 1 } };
         self->inner->methods->enqueue_for_orchestrator(self->inner, &start, 0, NULL);
         mine.remove_work = true;
     }

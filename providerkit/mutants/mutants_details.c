@@ -96,8 +96,8 @@ static void patch_first_returned_only(dur_provider_methods *table) {
 /* ---- clients ------------------------------------------------------------------------------------------------------
  */
 
-static int start_without_delay(dur_provider *self, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms,
-                               bool *existed, dur_error *err) {
+static int start_without_delay(dur_provider *self, const dur_message_row *item, dur_exists_policy policy,
+                               uint64_t delay_ms, bool *existed, dur_error *err) {
     (void)delay_ms;
     return NEXT(self)->enqueue_start(INNER(self), item, policy, 0, existed, err);
 }
@@ -106,7 +106,7 @@ static void patch_start_without_delay(dur_provider_methods *table) {
     table->enqueue_start = start_without_delay;
 }
 
-static int existing_is_an_error(dur_provider *self, const dur_message *item, dur_exists_policy policy,
+static int existing_is_an_error(dur_provider *self, const dur_message_row *item, dur_exists_policy policy,
                                 uint64_t delay_ms, bool *existed, dur_error *err) {
     if (policy == DUR_EXISTS_RETURN) policy = DUR_EXISTS_FAIL;
     return NEXT(self)->enqueue_start(INNER(self), item, policy, delay_ms, existed, err);
@@ -116,8 +116,8 @@ static void patch_existing_is_an_error(dur_provider_methods *table) {
     table->enqueue_start = existing_is_an_error;
 }
 
-static int nothing_is_replaced(dur_provider *self, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms,
-                               bool *existed, dur_error *err) {
+static int nothing_is_replaced(dur_provider *self, const dur_message_row *item, dur_exists_policy policy,
+                               uint64_t delay_ms, bool *existed, dur_error *err) {
     if (policy == DUR_EXISTS_REPLACE_FINISHED) policy = DUR_EXISTS_FAIL;
     return NEXT(self)->enqueue_start(INNER(self), item, policy, delay_ms, existed, err);
 }
@@ -126,7 +126,7 @@ static void patch_nothing_is_replaced(dur_provider_methods *table) {
     table->enqueue_start = nothing_is_replaced;
 }
 
-static int message_without_delay(dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err) {
+static int message_without_delay(dur_provider *self, const dur_message_row *item, uint64_t delay_ms, dur_error *err) {
     (void)delay_ms;
     return NEXT(self)->enqueue_existing(INNER(self), item, 0, err);
 }
@@ -135,7 +135,7 @@ static void patch_message_without_delay(dur_provider_methods *table) {
     table->enqueue_existing = message_without_delay;
 }
 
-static int send_to_the_dead(dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err) {
+static int send_to_the_dead(dur_provider *self, const dur_message_row *item, uint64_t delay_ms, dur_error *err) {
     int code = NEXT(self)->enqueue_existing(INNER(self), item, delay_ms, err);
     return code == DUR_ESTATE ? DUR_OK : code;
 }
@@ -145,7 +145,7 @@ static void patch_send_to_the_dead(dur_provider_methods *table) {
 }
 
 /* Message ids are remembered beyond the instance. */
-static int ids_outlive(dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err) {
+static int ids_outlive(dur_provider *self, const dur_message_row *item, uint64_t delay_ms, dur_error *err) {
     char key[256];
     if (item->message_id == NULL) return NEXT(self)->enqueue_existing(INNER(self), item, delay_ms, err);
     snprintf(key, sizeof(key), "%s/%s", item->instance, item->message_id);
@@ -160,8 +160,8 @@ static void patch_ids_outlive(dur_provider_methods *table) {
     table->enqueue_existing = ids_outlive;
 }
 
-static int past_is_tomorrow(dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err) {
-    dur_message other = *item;
+static int past_is_tomorrow(dur_provider *self, const dur_message_row *item, uint64_t delay_ms, dur_error *err) {
+    dur_message_row other = *item;
     if (item->due_ms > 0 && item->due_ms < 1000) other.due_ms = NEXT(self)->now_ms(INNER(self)) + DUR_DAYS(1);
     return NEXT(self)->enqueue_for_orchestrator(INNER(self), &other, delay_ms, err);
 }

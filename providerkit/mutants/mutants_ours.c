@@ -361,7 +361,7 @@ static void patch_still_alive(dur_provider_methods *table) {
 /* ---- clients ------------------------------------------------------------------------------------------------------
  */
 
-static int start_anyway(dur_provider *self, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms,
+static int start_anyway(dur_provider *self, const dur_message_row *item, dur_exists_policy policy, uint64_t delay_ms,
                         bool *existed, dur_error *err) {
     (void)policy;
     *existed = false;
@@ -372,7 +372,7 @@ static void patch_start_anyway(dur_provider_methods *table) {
     table->enqueue_start = start_anyway;
 }
 
-static int start_forgotten(dur_provider *self, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms,
+static int start_forgotten(dur_provider *self, const dur_message_row *item, dur_exists_policy policy, uint64_t delay_ms,
                            bool *existed, dur_error *err) {
     if (policy != DUR_EXISTS_FAIL || delay_ms > 0)
         return NEXT(self)->enqueue_start(INNER(self), item, policy, delay_ms, existed, err);
@@ -394,8 +394,8 @@ static void patch_start_forgotten(dur_provider_methods *table) {
     table->lane_start_back = nothing_to_give_back;
 }
 
-static int ids_forgotten(dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err) {
-    dur_message other = *item;
+static int ids_forgotten(dur_provider *self, const dur_message_row *item, uint64_t delay_ms, dur_error *err) {
+    dur_message_row other = *item;
     other.message_id = NULL;
     return NEXT(self)->enqueue_existing(INNER(self), &other, delay_ms, err);
 }
@@ -404,7 +404,7 @@ static void patch_ids_forgotten(dur_provider_methods *table) {
     table->enqueue_existing = ids_forgotten;
 }
 
-static int send_to_nobody(dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err) {
+static int send_to_nobody(dur_provider *self, const dur_message_row *item, uint64_t delay_ms, dur_error *err) {
     int code = NEXT(self)->enqueue_existing(INNER(self), item, delay_ms, err);
     return code == DUR_ENOTFOUND ? NEXT(self)->enqueue_for_orchestrator(INNER(self), item, delay_ms, err) : code;
 }

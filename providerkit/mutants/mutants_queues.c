@@ -8,7 +8,7 @@
 /* ---- messages -----------------------------------------------------------------------------------------------------
  */
 
-static int create_on_enqueue(dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err) {
+static int create_on_enqueue(dur_provider *self, const dur_message_row *item, uint64_t delay_ms, dur_error *err) {
     if (item->kind == DUR_WORK_START_ORCHESTRATION) {
         dur_turn_commit row = { .instance = item->instance,
                                 .execution_id = 1,
@@ -24,8 +24,8 @@ static void patch_create_on_enqueue(dur_provider_methods *table) {
     table->enqueue_for_orchestrator = create_on_enqueue;
 }
 
-static int timers_at_once(dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err) {
-    dur_message now = *item;
+static int timers_at_once(dur_provider *self, const dur_message_row *item, uint64_t delay_ms, dur_error *err) {
+    dur_message_row now = *item;
     now.due_ms = 0;
     return NEXT(self)->enqueue_for_orchestrator(INNER(self), &now, delay_ms, err);
 }
@@ -34,7 +34,7 @@ static void patch_timers_at_once(dur_provider_methods *table) {
     table->enqueue_for_orchestrator = timers_at_once;
 }
 
-static int delay_ignored(dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err) {
+static int delay_ignored(dur_provider *self, const dur_message_row *item, uint64_t delay_ms, dur_error *err) {
     (void)delay_ms;
     return NEXT(self)->enqueue_for_orchestrator(INNER(self), item, 0, err);
 }
@@ -101,7 +101,7 @@ static void patch_second_first(dur_provider_methods *table) {
     table->fetch_work_item = second_first;
 }
 
-static int ack_whatever(dur_provider *self, const char *token, const dur_message *completion, dur_error *err) {
+static int ack_whatever(dur_provider *self, const char *token, const dur_message_row *completion, dur_error *err) {
     int code = NEXT(self)->ack_work_item(INNER(self), token, completion, err);
     if (code == DUR_ELEASE && completion != NULL)
         code = NEXT(self)->enqueue_for_orchestrator(INNER(self), completion, 0, err);
@@ -112,7 +112,7 @@ static void patch_ack_whatever(dur_provider_methods *table) {
     table->ack_work_item = ack_whatever;
 }
 
-static int ack_keeps_row(dur_provider *self, const char *token, const dur_message *completion, dur_error *err) {
+static int ack_keeps_row(dur_provider *self, const char *token, const dur_message_row *completion, dur_error *err) {
     if (completion == NULL) return NEXT(self)->renew_work_item_lock(INNER(self), token, 10, err);
     return NEXT(self)->ack_work_item(INNER(self), token, completion, err);
 }
@@ -121,9 +121,9 @@ static void patch_ack_keeps_row(dur_provider_methods *table) {
     table->ack_work_item = ack_keeps_row;
 }
 
-static int ack_rewrites(dur_provider *self, const char *token, const dur_message *completion, dur_error *err) {
+static int ack_rewrites(dur_provider *self, const char *token, const dur_message_row *completion, dur_error *err) {
     if (completion == NULL) return NEXT(self)->ack_work_item(INNER(self), token, completion, err);
-    dur_message other = *completion;
+    dur_message_row other = *completion;
     char *text = broken_alloc(BROKEN(self), completion->json.size + 2);
     memcpy(text, completion->json.data, completion->json.size);
     text[completion->json.size] = ' ';

@@ -99,6 +99,36 @@ static void never_more(broken *self, dur_arena *arena, dur_round *round) {
     round->more = false;
 }
 
+static int renewals_of_32_bits(dur_provider *self, const char *lock_token, uint64_t extend_ms, dur_error *err) {
+    return NEXT(self)->renew_work_item_lock(INNER(self), lock_token, (uint32_t)extend_ms, err);
+}
+
+static void patch_renewals_of_32_bits(dur_provider_methods *table) {
+    table->renew_work_item_lock = renewals_of_32_bits;
+}
+
+static int three_letters(dur_provider *self, const uint64_t *ids, size_t count, dur_error *err) {
+    return NEXT(self)->delete_dead_letters(INNER(self), ids, count < 3 ? count : 3, err);
+}
+
+static void patch_three_letters(dur_provider_methods *table) {
+    table->delete_dead_letters = three_letters;
+}
+
+static int row_from_a_replica(dur_provider *self, dur_arena *arena, const char *instance, dur_instance_row *out,
+                              dur_error *err) {
+    broken *me = BROKEN(self);
+    int code = NEXT(self)->get_instance(INNER(self), arena, instance, out, err);
+    pthread_mutex_lock(&me->mutex);
+    if (code == DUR_OK && ++me->number > 75 && me->number % 5 == 0) out->current_execution_id++;
+    pthread_mutex_unlock(&me->mutex);
+    return code;
+}
+
+static void patch_row_from_a_replica(dur_provider_methods *table) {
+    table->get_instance = row_from_a_replica;
+}
+
 const mutant mutants_strangers[] = {
     { .name = "list-by-collation",
       .mistake = "instances are listed in the order of a collation",
@@ -125,6 +155,15 @@ const mutant mutants_strangers[] = {
     { .name = "one-time-for-all",
       .mistake = "an execution that continued as new has ended when it began",
       .patch = patch_one_time_for_all },
+    { .name = "renewals-of-32-bits",
+      .mistake = "the length of a renewal has 32 bits",
+      .patch = patch_renewals_of_32_bits },
+    { .name = "three-letters-at-a-time",
+      .mistake = "a call deletes three dead letters at the most",
+      .patch = patch_three_letters },
+    { .name = "row-from-a-replica",
+      .mistake = "an instance is shown with the number of another execution now and then",
+      .patch = patch_row_from_a_replica },
     { .name = "never-more", .mistake = "a round does not say that more waits to be fetched", .round = never_more },
     { .name = NULL },
 };

@@ -71,7 +71,7 @@ static void note_unlocked(broken *self, dur_turn_commit *turn) {
     if (turn->error.code == DUR_OK && instance != NULL) broken_note(self, instance, NULL);
 }
 
-static int drop_when_locked(dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err) {
+static int drop_when_locked(dur_provider *self, const dur_message_row *item, uint64_t delay_ms, dur_error *err) {
     if (broken_noted(BROKEN(self), item->instance) != NULL && item->kind != DUR_WORK_START_ORCHESTRATION) return DUR_OK;
     return NEXT(self)->enqueue_for_orchestrator(INNER(self), item, delay_ms, err);
 }

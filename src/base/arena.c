@@ -7,11 +7,11 @@
  */
 #include "base/arena_internal.h"
 #include "base/assert.h"
+#include "base/memory.h"
 
 #include <stdalign.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -49,7 +49,15 @@ struct dur_arena {
 
 static _Noreturn void arena_over(dur_arena *arena) {
     if (arena->over != NULL) arena->over(arena->over_data);
-    dur__assert_failed(__FILE__, __LINE__, arena->over != NULL ? "arena: over returned" : "arena: out of memory");
+    dur__assert_failed(__FILE__, __LINE__, arena->over != NULL ? "arena: over returned" : "arena: size overflow");
+}
+
+/* Covered, unless its owner has set what to do. */
+static void *arena_memory(dur_arena *arena, void *moved, size_t size) {
+    if (arena->over == NULL) return dur_memory_must(moved, size);
+    void *memory = dur__resize(moved, size);
+    if (memory == NULL) arena_over(arena);
+    return memory;
 }
 
 void dur__arena_set_limit(dur_arena *arena, size_t bytes, void (*over)(void *data), void *data) {
@@ -68,17 +76,17 @@ size_t dur_arena_bytes(const dur_arena *arena) {
 
 #ifdef DURITE_DEBUG_ARENA
 
-dur_arena *dur_arena_new(void) {
-    dur_arena *arena = calloc(1, sizeof(*arena));
-    if (arena == NULL) return NULL;
-    arena->limit = SIZE_MAX;
-    arena->held = sizeof(*arena);
+enum { ARENA_FIRST_BYTES = sizeof(dur_arena) };
+
+static dur_arena *arena_make(void *memory) {
+    dur_arena *arena = memory;
+    *arena = (dur_arena){ .limit = SIZE_MAX, .held = sizeof(*arena) };
     return arena;
 }
 
 void dur_arena_reset(dur_arena *arena) {
     for (size_t i = 0; i < arena->object_count; i++)
-        free(arena->objects[i]);
+        dur__free(arena->objects[i]);
     arena->object_count = 0;
     arena->bytes = 0;
     arena->held = sizeof(*arena);
@@ -87,8 +95,8 @@ void dur_arena_reset(dur_arena *arena) {
 void dur_arena_free(dur_arena *arena) {
     if (arena == NULL) return;
     dur_arena_reset(arena);
-    free(arena->objects);
-    free(arena);
+    dur__free(arena->objects);
+    dur__free(arena);
 }
 
 static void *arena_take(dur_arena *arena, size_t size, size_t align) {
@@ -96,13 +104,11 @@ static void *arena_take(dur_arena *arena, size_t size, size_t align) {
     if (size > arena->limit || arena->bytes > arena->limit - size) arena_over(arena);
     if (arena->object_count == arena->object_room) {
         size_t room = arena->object_room > 0 ? arena->object_room * 2 : 16;
-        void **moved = realloc(arena->objects, room * sizeof(*moved));
-        if (moved == NULL) arena_over(arena);
+        void **moved = arena_memory(arena, arena->objects, room * sizeof(*moved));
         arena->objects = moved;
         arena->object_room = room;
     }
-    void *object = malloc(size > 0 ? size : 1);
-    if (object == NULL) arena_over(arena);
+    void *object = arena_memory(arena, NULL, size);
     arena->objects[arena->object_count++] = object;
     arena->bytes += size;
     arena->held += size;
@@ -116,10 +122,11 @@ static void arena_first(dur_arena *arena) {
     arena->end = (char *)arena + ARENA_CHUNK_FIRST;
 }
 
-dur_arena *dur_arena_new(void) {
+enum { ARENA_FIRST_BYTES = ARENA_CHUNK_FIRST };
+
+static dur_arena *arena_make(void *memory) {
     _Static_assert(sizeof(dur_arena) <= ARENA_CHUNK_FIRST / 2, "the first chunk is for users");
-    dur_arena *arena = malloc(ARENA_CHUNK_FIRST);
-    if (arena == NULL) return NULL;
+    dur_arena *arena = memory;
     *arena = (dur_arena){ .limit = SIZE_MAX, .held = ARENA_CHUNK_FIRST, .chunk_next = ARENA_CHUNK_FIRST * 2 };
     arena_first(arena);
     return arena;
@@ -129,7 +136,7 @@ static void chunks_free(dur_arena *arena, arena_chunk *chunk) {
     while (chunk != NULL) {
         arena_chunk *older = chunk->next;
         arena->held -= chunk->size;
-        free(chunk);
+        dur__free(chunk);
         chunk = older;
     }
 }
@@ -153,12 +160,11 @@ void dur_arena_free(dur_arena *arena) {
     if (arena == NULL) return;
     chunks_free(arena, arena->large);
     chunks_free(arena, arena->chunks);
-    free(arena);
+    dur__free(arena);
 }
 
 static arena_chunk *chunk_new(dur_arena *arena, size_t size) {
-    arena_chunk *chunk = malloc(size);
-    if (chunk == NULL) arena_over(arena);
+    arena_chunk *chunk = arena_memory(arena, NULL, size);
     chunk->size = size;
     arena->held += size;
     return chunk;
@@ -197,6 +203,15 @@ static void *arena_take(dur_arena *arena, size_t size, size_t align) {
 }
 
 #endif
+
+dur_arena *dur_arena_new(void) {
+    void *memory = dur__get(ARENA_FIRST_BYTES);
+    return memory != NULL ? arena_make(memory) : NULL;
+}
+
+dur_arena *dur__arena_xnew(void) {
+    return arena_make(dur__xmalloc(ARENA_FIRST_BYTES));
+}
 
 void *dur_arena_alloc(dur_arena *arena, size_t size) {
     return arena_take(arena, size > 0 ? size : 1, ARENA_ALIGN); /* each object has an address of its own */

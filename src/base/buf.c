@@ -5,11 +5,10 @@
 #include "base/assert.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 void dur__buf_free(dur__buf *buf) {
-    free(buf->data);
-    *buf = (dur__buf){ 0 };
+    if (buf->arena == NULL) dur__free(buf->data);
+    *buf = (dur__buf){ .arena = buf->arena };
 }
 
 void dur__buf_clear(dur__buf *buf) {
@@ -23,7 +22,13 @@ void dur__buf_grow(dur__buf *buf, size_t more) {
     if (need <= buf->room) return;
     size_t room = buf->room > 0 ? buf->room * 2 : 64;
     if (room < need) room = need;
-    buf->data = dur__xrealloc(buf->data, room);
+    if (buf->arena != NULL) {
+        char *moved = dur_arena_alloc(buf->arena, room);
+        if (buf->size > 0) memcpy(moved, buf->data, buf->size);
+        buf->data = moved;
+    } else {
+        buf->data = dur__xrealloc(buf->data, room);
+    }
     buf->room = room;
     buf->data[buf->size] = '\0';
 }
@@ -65,6 +70,7 @@ void dur__buf_u64(dur__buf *buf, uint64_t value) {
 }
 
 char *dur__buf_take(dur__buf *buf) {
+    DUR_ASSERT(buf->arena == NULL);
     char *text = buf->data != NULL ? buf->data : dur__xstrdup("");
     *buf = (dur__buf){ 0 };
     return text;

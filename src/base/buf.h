@@ -1,13 +1,16 @@
 /*
  * buf.h: a growing buffer of bytes, and the few string helpers that we need.
  *
- * The content is always followed by a NUL that does not count.  A zeroed dur__buf is empty and valid.  Running out of
- * memory is an assert here; arenas are for what users can make large.
+ * The content is always followed by a NUL that does not count.  A zeroed dur__buf is empty and valid.  Growing is a
+ * covered allocation (base/memory.h).
  */
 #ifndef DURITE_BASE_BUF_H
 #define DURITE_BASE_BUF_H
 
+#include "base/memory.h"
+
 #include <durite/export.h>
+#include <durite/sys/arena.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -17,7 +20,8 @@
 typedef struct dur__buf {
     char *data;
     size_t size;
-    size_t room; /* bytes allocated, the NUL's included */
+    size_t room;      /* bytes allocated, the NUL's included */
+    dur_arena *arena; /* NULL: the content is ours to free; otherwise it is this arena's */
 } dur__buf;
 
 void dur__buf_free(dur__buf *buf);
@@ -51,11 +55,5 @@ size_t dur__utf8_cut(const char *text, size_t max);
 static inline bool dur__str_eq(const char *a, const char *b) { /* NULL equals NULL only */
     return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
 }
-
-/* malloc that asserts; strdup of it. */
-void *dur__xmalloc(size_t size);
-void *dur__xcalloc(size_t count, size_t size);
-void *dur__xrealloc(void *memory, size_t size);
-char *dur__xstrdup(const char *text); /* NULL gives NULL */
 
 #endif

@@ -3,13 +3,18 @@
  */
 #include "base/assert.h"
 #include "base/buf.h"
+#include "base/ground.h"
 #include "base/thread.h"
 
 #include <durite/sys/clock.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/random.h>
 #include <time.h>
+#include <unistd.h>
 
 static uint64_t clock_read_ms(clockid_t clock) {
     struct timespec now;
@@ -24,19 +29,46 @@ static uint64_t real_wall_ms(void *data) {
 
 static uint64_t real_boot_ms(void *data) {
     (void)data;
+#ifdef DUR__LINUX
     return clock_read_ms(CLOCK_BOOTTIME);
+#else
+    return clock_read_ms(CLOCK_MONOTONIC);
+#endif
+}
+
+/* How many bytes it has given; negative: errno says why. */
+static ssize_t some_random(void *out, size_t size) {
+#ifdef DUR__LINUX
+    return getrandom(out, size, 0);
+#else
+    size_t most = 256; /* getentropy gives all or nothing, and not more at a time */
+    if (size > most) size = most;
+    return getentropy(out, size) == 0 ? (ssize_t)size : -1;
+#endif
 }
 
 static void real_random(void *data, void *out, size_t size) {
     (void)data;
     char *at = out;
     while (size > 0) {
-        ssize_t got = getrandom(at, size, 0);
+        ssize_t got = some_random(at, size);
         if (got < 0 && errno == EINTR) continue;
         DUR_ASSERT(got > 0); /* without randomness tokens prove nothing */
         at += got;
         size -= (size_t)got;
     }
+}
+
+void dur__boot_id(char *out, size_t size) {
+    snprintf(out, size, "unknown");
+#ifdef DUR__LINUX
+    char text[40] = "";
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    ssize_t got = fd >= 0 ? read(fd, text, sizeof text - 1) : 0;
+    if (fd >= 0) close(fd);
+    text[strcspn(text, "\n")] = '\0';
+    if (got > 0) snprintf(out, size, "%s", text);
+#endif
 }
 
 const dur_world *dur_world_real(void) {
@@ -51,7 +83,7 @@ struct dur_fake_world {
     uint64_t boot_ms;
     uint64_t monotonic_us; /* of threads that live here: never behind boot_ms, and another one at each look */
     uint64_t slept_us;     /* what is no whole millisecond yet */
-    uint64_t state; /* of the generator: a Weyl sequence whose steps are mixed */
+    uint64_t state;        /* of the generator: a Weyl sequence whose steps are mixed */
 };
 
 static _Thread_local dur_fake_world *home; /* where this thread lives; NULL: in the real world */
@@ -94,7 +126,8 @@ static void fake_random(void *data, void *out, size_t size) {
 }
 
 dur_fake_world *dur_fake_world_new(uint64_t start_ms, uint64_t seed) {
-    dur_fake_world *fake = dur__xcalloc(1, sizeof(*fake));
+    dur_fake_world *fake = dur__zget(sizeof(*fake));
+    if (fake == NULL) return NULL;
     fake->world = (dur_world){ fake, fake_wall_ms, fake_boot_ms, fake_random };
     dur__mutex_init(&fake->mutex);
     fake->wall_ms = start_ms;
@@ -107,7 +140,7 @@ void dur_fake_world_free(dur_fake_world *fake) {
     if (fake == NULL) return;
     if (home == fake) home = NULL;
     dur__mutex_destroy(&fake->mutex);
-    free(fake);
+    dur__free(fake);
 }
 
 const dur_world *dur_fake_world_get(dur_fake_world *fake) {

@@ -72,5 +72,5 @@ void dur_at_fork_remove(void (*fn)(void *), void *arg) {
         break;
     }
     dur__mutex_unlock(&lock);
-    free(found);
+    dur__free(found);
 }

@@ -12,7 +12,7 @@
 
 #include <durite/sys/clock.h>
 #include <stdatomic.h>
-#include <stdlib.h>
+#include <string.h>
 
 enum { MAP_ROOM_MIN = 8 };
 
@@ -83,26 +83,54 @@ static void slot_add(dur__map *map, uint64_t hash, size_t position) {
     map->slots[at] = (uint32_t)(position + 1);
 }
 
-/* Drop the holes; room for at least as many again as there are. */
-static void map_rebuild(dur__map *map) {
-    size_t room = MAP_ROOM_MIN;
-    while (room < map->count * 2)
+/* Drop the holes; room for at least `more` besides. */
+static size_t room_for(const dur__map *map, size_t more) {
+    size_t room = MAP_ROOM_MIN, need = map->count * 2;
+    if (need < map->count + more) need = map->count + more;
+    while (room < need)
         room *= 2;
     DUR_ASSERT(room < UINT32_MAX);
-    dur__map_entry *entries = dur__xmalloc(room * sizeof(*entries));
+    return room;
+}
+
+static size_t entries_bytes(size_t room) {
+    return room * sizeof(dur__map_entry);
+}
+
+/* Entries and slots are one block: both are there, or nothing has changed. */
+static void map_move(dur__map *map, void *block, size_t room) {
+    dur__map_entry *entries = block;
     size_t count = 0;
     for (size_t i = 0; i < map->entry_count; i++)
         if (map->entries[i].value != NULL) entries[count++] = map->entries[i];
     DUR_ASSERT(count == map->count);
-    free(map->entries);
-    free(map->slots);
+    dur__free(map->entries);
     map->entries = entries;
     map->entry_room = room;
     map->entry_count = count;
     map->slot_count = room * 2; /* at most half full, holes included */
-    map->slots = dur__xcalloc(map->slot_count, sizeof(*map->slots));
+    map->slots = (uint32_t *)(void *)((char *)block + entries_bytes(room));
+    memset(map->slots, 0, map->slot_count * sizeof(*map->slots));
     for (size_t i = 0; i < count; i++)
         slot_add(map, entry_hash(&entries[i]), i);
+}
+
+static size_t block_bytes(size_t room) {
+    return entries_bytes(room) + 2 * room * sizeof(uint32_t);
+}
+
+bool dur__map_reserve(dur__map *map, size_t more) {
+    if (map->entry_room - map->entry_count >= more) return true;
+    size_t room = room_for(map, more);
+    void *block = dur__get(block_bytes(room));
+    if (block != NULL) map_move(map, block, room);
+    return block != NULL;
+}
+
+void dur__map_xreserve(dur__map *map, size_t more) {
+    if (map->entry_room - map->entry_count >= more) return;
+    size_t room = room_for(map, more);
+    map_move(map, dur__xmalloc(block_bytes(room)), room);
 }
 
 static void map_set(dur__map *map, const char *key, uint64_t number, uint64_t hash, void *value) {
@@ -113,7 +141,7 @@ static void map_set(dur__map *map, const char *key, uint64_t number, uint64_t ha
         entry->value = value;
         return;
     }
-    if (map->entry_count == map->entry_room) map_rebuild(map);
+    dur__map_xreserve(map, 1);
     map->entries[map->entry_count] = (dur__map_entry){ key, number, value };
     slot_add(map, hash, map->entry_count);
     map->entry_count++;
@@ -129,8 +157,7 @@ static void *map_take(dur__map *map, dur__map_entry *entry) {
 }
 
 void dur__map_free(dur__map *map) {
-    free(map->entries);
-    free(map->slots);
+    dur__free(map->entries); /* the slots with them */
     *map = (dur__map){ 0 };
 }
 

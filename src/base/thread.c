@@ -4,8 +4,10 @@
 #include "base/thread.h"
 #include "base/assert.h"
 #include "base/buf.h"
+#include "base/ground.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -77,14 +79,14 @@ typedef struct thread_start {
 
 static void *thread_main(void *data) {
     thread_start start = *(thread_start *)data;
-    free(data);
+    dur__free(data);
     pthread_setname_np(pthread_self(), start.name);
     start.fn(start.arg);
     return NULL;
 }
 
 int dur__thread_start(dur__thread *out, const char *name, void (*fn)(void *), void *arg) {
-    thread_start *start = calloc(1, sizeof(*start));
+    thread_start *start = dur__zget(sizeof(*start));
     if (start == NULL) return ENOMEM;
     start->fn = fn;
     start->arg = arg;
@@ -102,7 +104,7 @@ int dur__thread_start(dur__thread *out, const char *name, void (*fn)(void *), vo
     pthread_sigmask(SIG_SETMASK, &ours, &before);
     int code = pthread_create(&out->thread, NULL, thread_main, start);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (code != 0) free(start);
+    if (code != 0) dur__free(start);
     return code;
 }
 
@@ -130,10 +132,18 @@ uint64_t dur__monotonic_us(void) {
     return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
 }
 
+#ifdef DUR__PPOLL
 static int poll_us(struct pollfd *fds, size_t count, uint64_t timeout_us) {
     struct timespec left = { .tv_sec = (time_t)(timeout_us / 1000000), .tv_nsec = (long)(timeout_us % 1000000 * 1000) };
     return ppoll(fds, (nfds_t)count, timeout_us == UINT64_MAX ? NULL : &left, NULL);
 }
+#else
+/* In whole milliseconds, rather too long than too short: who sleeps until something is due finds it due. */
+static int poll_us(struct pollfd *fds, size_t count, uint64_t timeout_us) {
+    uint64_t ms = timeout_us / 1000 + (timeout_us % 1000 != 0);
+    return poll(fds, (nfds_t)count, timeout_us == UINT64_MAX ? -1 : ms < INT_MAX ? (int)ms : INT_MAX);
+}
+#endif
 
 /* In a fake world what is there already is seen, and otherwise the time passes. */
 int dur__poll(struct pollfd *fds, size_t count, uint64_t timeout_us) {

@@ -51,13 +51,16 @@ dur__thread dur__thread_self(void);
 static inline void dur__relax(void) {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
-#elif defined(__aarch64__)
+#elif defined(__aarch64__) || (defined(__arm__) && __ARM_ARCH >= 7)
     __asm__ volatile("yield");
 #endif
 }
 
 /* For durations: statistics, spinning, how long to sleep.  Of the world that this thread lives in. */
 uint64_t dur__monotonic_us(void);
+
+/* Which boot of the machine this is; "unknown" where the system does not say. */
+void dur__boot_id(char *out, size_t size);
 
 /* A thread that lives in a fake world (dur_fake_world_enter).  False: it does not, and nothing has happened. */
 struct dur_world;

@@ -1,9 +1,9 @@
 /*
- * waker.c: one word of state in front of an eventfd.
+ * waker.c: one word of state in front of a bell.
  *
  *   AWAKE     the thread runs; nothing came since it last looked
  *   NOTIFIED  a wake came; the next sleep does not happen
- *   ASLEEP    the thread polls (or is about to): who wakes it must write to the descriptor
+ *   ASLEEP    the thread polls (or is about to): who wakes it must ring
  *
  * wake() exchanges in NOTIFIED and writes only when it found ASLEEP, so exactly one writer pays for each sleep.  The
  * write comes a moment after the exchange: the sleeper may be back by then, for another reason, and find nothing to
@@ -11,32 +11,30 @@
  * write must not hit a descriptor number that has a new meaning.
  */
 #include "base/assert.h"
+#include "base/bell.h"
+#include "base/memory.h"
 #include "base/thread.h"
 #include "base/waker_internal.h"
 
-#include <errno.h>
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 enum { AWAKE, NOTIFIED, ASLEEP };
 
 struct dur_waker {
     _Atomic uint32_t state;
-    int fd;
+    dur__bell bell;
     bool asleep;           /* the sleeper's own, as is owed */
     uint64_t owed;         /* writes that will come or have come and were not read */
     uint64_t birth_serial; /* in a forked child nobody is left to write what is owed */
 };
 
 dur_waker *dur_waker_new(void) {
-    dur_waker *waker = calloc(1, sizeof(*waker));
+    dur_waker *waker = dur__zget(sizeof(*waker));
     if (waker == NULL) return NULL;
-    waker->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (waker->fd < 0) {
-        free(waker);
+    if (!dur__bell_open(&waker->bell)) {
+        dur__free(waker);
         return NULL;
     }
     waker->birth_serial = dur__process_serial();
@@ -44,16 +42,8 @@ dur_waker *dur_waker_new(void) {
 }
 
 static void waker_collect(dur_waker *waker) {
-    uint64_t count = 0;
-    ssize_t got;
-    do {
-        got = read(waker->fd, &count, sizeof(count));
-    } while (got < 0 && errno == EINTR);
-    if (got < 0) {
-        DUR_ASSERT(errno == EAGAIN);
-        return;
-    }
-    DUR_ASSERT(got == (ssize_t)sizeof(count) && count <= waker->owed);
+    uint64_t count = dur__bell_hear(&waker->bell);
+    DUR_ASSERT(count <= waker->owed);
     waker->owed -= count;
 }
 
@@ -62,27 +52,22 @@ void dur_waker_free(dur_waker *waker) {
     if (waker->birth_serial == dur__process_serial()) {
         dur_waker_sleep_end(waker);
         while (waker->owed > 0) {
-            struct pollfd readable = { .fd = waker->fd, .events = POLLIN };
+            struct pollfd readable = { .fd = waker->bell.fd, .events = POLLIN };
             poll(&readable, 1, -1);
             waker_collect(waker);
         }
     }
-    close(waker->fd);
-    free(waker);
+    dur__bell_close(&waker->bell);
+    dur__free(waker);
 }
 
 void dur_waker_wake(dur_waker *waker) {
     if (atomic_exchange_explicit(&waker->state, NOTIFIED, memory_order_acq_rel) != ASLEEP) return;
-    uint64_t one = 1;
-    ssize_t put;
-    do {
-        put = write(waker->fd, &one, sizeof(one));
-    } while (put < 0 && errno == EINTR);
-    DUR_ASSERT(put == (ssize_t)sizeof(one));
+    dur__bell_ring(&waker->bell);
 }
 
 int dur_waker_fd(const dur_waker *waker) {
-    return waker->fd;
+    return waker->bell.fd;
 }
 
 bool dur_waker_sleep_begin(dur_waker *waker) {
@@ -112,7 +97,7 @@ bool dur_waker_sleep(dur_waker *waker, uint64_t timeout_us) {
         uint64_t passed_us = dur__monotonic_us() - began_us;
         if (passed_us > timeout_us) passed_us = timeout_us;
         uint64_t left_us = timeout_us - passed_us;
-        struct pollfd readable = { .fd = waker->fd, .events = POLLIN };
+        struct pollfd readable = { .fd = waker->bell.fd, .events = POLLIN };
         /* An old write may make it readable; the state says whether this is a wake.  Signals are no wakes. */
         int ready = dur__poll(&readable, 1, timeout_us == UINT64_MAX ? UINT64_MAX : left_us);
         if (ready >= 0 && atomic_load_explicit(&waker->state, memory_order_acquire) == NOTIFIED) break;

@@ -3,6 +3,7 @@
  */
 #include "client/client_internal.h"
 
+#include "base/arena_internal.h"
 #include "base/buf.h"
 #include "base/map.h"
 #include "core/check.h"
@@ -59,20 +60,26 @@ static int list_fill(dur_instance_list *list, dur_client *client, dur_arena *are
         .after = options->after,
     };
     int code = dur_store_list_instances(client->store, arena, &query, &rows, &count, err);
+    if (code == DUR_OK) code = dur__client_room(arena, "client.list", err);
     if (code != DUR_OK) return code;
     list->count = count < options->limit ? count : options->limit;
-    list->items = dur_arena_zalloc(arena, (list->count + 1) * sizeof(*list->items));
-    for (size_t i = 0; i < list->count; i++) {
+    const dur_instance_info **items = dur_arena_zalloc(arena, (list->count + 1) * sizeof(*items));
+    for (size_t i = 0; i < list->count && code == DUR_OK; i++) {
+        dur_instance_info *info = dur_arena_zalloc(arena, sizeof(*info));
         dur__client_row_complete(&rows[i], arena);
-        dur__client_info_fill(&list->items[i], &rows[i]);
-        dur__client_info_failure(client, arena, &list->items[i]);
+        dur__client_info_fill(info, &rows[i]);
+        code = dur__client_info_failure(client, arena, info, err);
+        items[i] = info;
     }
-    if (count > list->count) list->next = list->items[list->count - 1].instance;
-    return DUR_OK;
+    list->items = items;
+    if (code == DUR_OK && count > list->count) list->next = items[list->count - 1]->instance;
+    return code;
 }
 
 int dur_client_list(dur_instance_list **out, dur_client *client, const dur_list_options *given, dur_error *err) {
+    DUR__LIMITED(client);
     const char *op = "client.list";
+    DUR__SET_ASIDE(op, err);
     dur_list_options options;
     dur_arena *arena;
     if (out == NULL) return dur_error_set(err, DUR_EINVAL, false, op, "out is required, got NULL");
@@ -96,6 +103,27 @@ void dur_instance_list_free(dur_instance_list *list) {
 
 /* ---- executions and histories ---- */
 
+static dur_execution_status execution_status(dur_status stored) {
+    switch (stored) {
+    case DUR_STATUS_COMPLETED:
+        return DUR_EXECUTION_COMPLETED;
+    case DUR_STATUS_FAILED:
+        return DUR_EXECUTION_FAILED;
+    case DUR_STATUS_CONTINUED_AS_NEW:
+        return DUR_EXECUTION_CONTINUED_AS_NEW;
+    case DUR_STATUS_NONE:
+    case DUR_STATUS_RUNNING:
+        break;
+    }
+    return DUR_EXECUTION_RUNNING;
+}
+
+const char *dur_execution_status_name(dur_execution_status status) {
+    static const dur_status stored[] = { DUR_STATUS_RUNNING, DUR_STATUS_COMPLETED, DUR_STATUS_FAILED,
+                                         DUR_STATUS_CONTINUED_AS_NEW };
+    return (unsigned)status < sizeof(stored) / sizeof(stored[0]) ? dur_status_name(stored[status]) : "?";
+}
+
 static int executions_fill(dur_execution_list *list, dur_client *client, dur_arena *arena, const char *instance,
                            dur_error *err) {
     dur_execution_row *rows = NULL;
@@ -103,23 +131,30 @@ static int executions_fill(dur_execution_list *list, dur_client *client, dur_are
     int code = dur_store_list_executions(client->store, arena, instance, &rows, &list->count, err);
     if (code == DUR_OK && list->count == 0) /* is there one? */
         code = dur__client_row(client, arena, instance, &row, err);
+    if (code == DUR_OK) code = dur__client_room(arena, "client.executions", err);
     if (code != DUR_OK) return code;
-    list->items = dur_arena_zalloc(arena, (list->count + 1) * sizeof(*list->items));
+    const dur_execution_info **items = dur_arena_zalloc(arena, (list->count + 1) * sizeof(*items));
     for (size_t i = 0; i < list->count; i++) {
-        list->items[i] = (dur_execution_info){
+        dur_execution_info *info = dur_arena_zalloc(arena, sizeof(*info));
+        *info = (dur_execution_info){
+            .size = sizeof(*info),
             .execution_id = rows[i].execution_id,
-            .status = dur_status_name(rows[i].status == DUR_STATUS_NONE ? DUR_STATUS_RUNNING : rows[i].status),
+            .status = execution_status(rows[i].status),
             .output = rows[i].output,
             .started_at_ms = rows[i].started_at_ms,
             .completed_at_ms = rows[i].completed_at_ms,
             .event_count = rows[i].event_count,
         };
+        items[i] = info;
     }
+    list->items = items;
     return DUR_OK;
 }
 
 int dur_client_executions(dur_execution_list **out, dur_client *client, const char *instance, dur_error *err) {
+    DUR__LIMITED(client);
     const char *op = "client.executions";
+    DUR__SET_ASIDE(op, err);
     dur_arena *arena;
     if (out == NULL) return dur_error_set(err, DUR_EINVAL, false, op, "out is required, got NULL");
     *out = NULL;
@@ -149,7 +184,9 @@ static int history_missing(dur_client *client, dur_arena *arena, const char *ins
 }
 
 int dur_client_history(char **out, dur_client *client, const char *instance, uint64_t execution_id, dur_error *err) {
+    DUR__LIMITED(client);
     const char *op = "client.history";
+    DUR__SET_ASIDE(op, err);
     dur_event_row *rows = NULL;
     size_t count = 0;
     dur__buf text = { 0 };
@@ -157,10 +194,15 @@ int dur_client_history(char **out, dur_client *client, const char *instance, uin
     *out = NULL;
     int code = dur__client_enter_instance(client, instance, op, err);
     if (code != DUR_OK) return code;
-    dur_arena *arena = dur_arena_new();
+    dur_arena *arena = dur__arena_xnew();
     code = dur_store_read(client->store, arena, instance, execution_id, &rows, &count, err);
     if (code == DUR_OK && count == 0) code = history_missing(client, arena, instance, execution_id, op, err);
+    if (code == DUR_OK) code = dur__client_room(arena, op, err);
     if (code == DUR_OK) {
+        size_t size = 3;
+        for (size_t i = 0; i < count; i++)
+            size += rows[i].json.size + 1;
+        dur__buf_grow(&text, size);
         dur__buf_char(&text, '[');
         for (size_t i = 0; i < count; i++) { /* as stored, so that a broken event can be looked at */
             if (i > 0) dur__buf_char(&text, ',');
@@ -218,6 +260,7 @@ static int tree_add_children(tree *self, dur_client *client, const char *parent,
         size_t count = 0;
         dur_instance_query query = { .parent = parent, .limit = DUR__LIST_LIMIT_DEFAULT, .after = after };
         int code = dur_store_list_instances(client->store, self->arena, &query, &rows, &count, err);
+        if (code == DUR_OK) code = dur__client_room(self->arena, "client.tree", err);
         if (code != DUR_OK) return code;
         for (size_t i = 0; i < count; i++)
             tree_add(self, &rows[i]);
@@ -241,7 +284,9 @@ int dur__client_tree(dur_client *client, dur_arena *arena, const dur_instance_ro
 }
 
 int dur_client_tree(dur_id_list **out, dur_client *client, const char *instance, dur_error *err) {
+    DUR__LIMITED(client);
     const char *op = "client.tree";
+    DUR__SET_ASIDE(op, err);
     dur_arena *arena;
     dur_instance_row root;
     if (out == NULL) return dur_error_set(err, DUR_EINVAL, false, op, "out is required, got NULL");
@@ -252,7 +297,7 @@ int dur_client_tree(dur_id_list **out, dur_client *client, const char *instance,
     code = dur__client_row(client, arena, instance, &root, err);
     dur__tree found = { NULL, NULL, 0 };
     if (code == DUR_OK) code = dur__client_tree(client, arena, &root, &found, err);
-    *list = (dur_id_list){ found.count, found.ids };
+    *list = (dur_id_list){ .size = sizeof(*list), .count = found.count, .ids = found.ids };
     if (code == DUR_OK)
         *out = list;
     else
@@ -267,7 +312,9 @@ void dur_id_list_free(dur_id_list *list) {
 /* ---- counts ---- */
 
 int dur_client_counts(dur_store_counts *out, dur_client *client, dur_error *err) {
+    DUR__LIMITED(client);
     const char *op = "client.counts";
+    DUR__SET_ASIDE(op, err);
     dur_system_metrics metrics = { 0 };
     dur_queue_depths depths = { 0 };
     if (out == NULL) return dur_error_set(err, DUR_EINVAL, false, op, "out is required, got NULL");
@@ -294,14 +341,16 @@ int dur_client_counts(dur_store_counts *out, dur_client *client, dur_error *err)
 }
 
 int dur_client_stats_get(dur_client_stats *out, dur_client *client, const char *instance, dur_error *err) {
+    DUR__LIMITED(client);
     const char *op = "client.stats_get";
+    DUR__SET_ASIDE(op, err);
     dur_instance_stats found = { 0 };
     bool exists = false;
     if (out == NULL) return dur_error_set(err, DUR_EINVAL, false, op, "out is required, got NULL");
     int code = dur__client_enter_instance(client, instance, op, err);
     if (code == DUR_OK) code = dur__client_answer_check(out, sizeof(*out), op, err);
     if (code != DUR_OK) return code;
-    dur_arena *arena = dur_arena_new();
+    dur_arena *arena = dur__arena_xnew();
     code = dur_store_get_instance_stats(client->store, arena, instance, &exists, &found, err);
     dur_arena_free(arena);
     if (code != DUR_OK) return code;
@@ -321,7 +370,9 @@ int dur_client_stats_get(dur_client_stats *out, dur_client *client, const char *
 
 int dur_client_dead_letters(dur_dead_letter_list **out, dur_client *client, uint64_t after_id, size_t limit,
                             dur_error *err) {
+    DUR__LIMITED(client);
     const char *op = "client.dead_letters";
+    DUR__SET_ASIDE(op, err);
     dur_arena *arena;
     dur_dead_letter *letters = NULL;
     if (out == NULL) return dur_error_set(err, DUR_EINVAL, false, op, "out is required, got NULL");
@@ -331,20 +382,25 @@ int dur_client_dead_letters(dur_dead_letter_list **out, dur_client *client, uint
     if (code != DUR_OK) return code;
     dur_dead_letter_list *list = dur__client_box(sizeof(*list), &arena);
     code = dur_store_list_dead_letters(client->store, arena, after_id, limit, &letters, &list->count, err);
+    if (code == DUR_OK) code = dur__client_room(arena, op, err);
     if (code != DUR_OK) {
         dur__client_box_free(list);
         return code;
     }
-    list->items = dur_arena_zalloc(arena, (list->count + 1) * sizeof(*list->items));
+    const dur_dead_letter_info **items = dur_arena_zalloc(arena, (list->count + 1) * sizeof(*items));
     for (size_t i = 0; i < list->count; i++) {
-        list->items[i] = (dur_dead_letter_info){
+        dur_dead_letter_info *info = dur_arena_zalloc(arena, sizeof(*info));
+        *info = (dur_dead_letter_info){
+            .size = sizeof(*info),
             .id = letters[i].id,
             .instance = letters[i].instance,
             .reason = letters[i].reason,
             .at_ms = letters[i].at_ms,
             .message = dur_arena_memdup(arena, letters[i].json.data, letters[i].json.size),
         };
+        items[i] = info;
     }
+    list->items = items;
     *out = list;
     return DUR_OK;
 }
@@ -355,6 +411,7 @@ void dur_dead_letter_list_free(dur_dead_letter_list *list) {
 
 int dur_client_dead_letters_delete(dur_client *client, const uint64_t *ids, size_t count, dur_error *err) {
     const char *op = "client.dead_letters_delete";
+    DUR__SET_ASIDE(op, err);
     int code = dur__client_enter(client, op, err);
     if (code != DUR_OK) return code;
     if (ids == NULL && count > 0) return dur_error_set(err, DUR_EINVAL, false, op, "ids are required, got NULL");

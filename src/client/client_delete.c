@@ -17,6 +17,8 @@
  */
 #include "client/client_internal.h"
 
+#include "base/arena_internal.h"
+
 #include "core/check.h"
 #include "core/limits.h"
 #include "provider/live.h"
@@ -141,11 +143,12 @@ static int delete_tree(dur_client *client, dur_arena *arena, const char *instanc
 
 int dur_client_delete(dur_deleted *out, dur_client *client, const char *instance, bool force, dur_error *err) {
     const char *op = "client.delete";
+    DUR__SET_ASIDE(op, err);
     dur_delete_result result = { 0 };
     int code = dur__client_enter_instance(client, instance, op, err);
     if (code == DUR_OK) code = dur__client_answer_check(out, sizeof(*out), op, err);
     if (code != DUR_OK) return code;
-    dur_arena *arena = dur_arena_new();
+    dur_arena *arena = dur__arena_xnew();
     dur_meant first = { 0, 0 };
     bool again = false;
     int tries = 0;
@@ -185,6 +188,7 @@ static int bulk_filter(dur_bulk_filter *out, const dur_bulk_options *given, cons
 
 int dur_client_delete_bulk(dur_deleted *out, dur_client *client, const dur_bulk_options *which, dur_error *err) {
     const char *op = "client.delete_bulk";
+    DUR__SET_ASIDE(op, err);
     dur_delete_result result = { 0 };
     dur_bulk_filter filter;
     int code = dur__client_enter(client, op, err);
@@ -209,6 +213,7 @@ static int prune_options(dur_prune_options *out, const dur_prune_rules *given, c
 int dur_client_prune(dur_pruned *out, dur_client *client, const char *instance, const dur_prune_rules *rules,
                      dur_error *err) {
     const char *op = "client.prune";
+    DUR__SET_ASIDE(op, err);
     dur_prune_result result = { 0 };
     dur_prune_options options;
     int code = dur__client_enter_instance(client, instance, op, err);
@@ -222,6 +227,7 @@ int dur_client_prune(dur_pruned *out, dur_client *client, const char *instance, 
 int dur_client_prune_bulk(dur_pruned *out, dur_client *client, const dur_bulk_options *which,
                           const dur_prune_rules *rules, dur_error *err) {
     const char *op = "client.prune_bulk";
+    DUR__SET_ASIDE(op, err);
     dur_prune_result result = { 0 };
     dur_prune_options options;
     dur_bulk_filter filter;

@@ -44,6 +44,7 @@ static int row_from_history(dur_client *client, dur_arena *arena, const char *in
     size_t count = 0;
     bool changed = false;
     int code = dur_store_read(client->store, arena, instance, 0, &events, &count, err);
+    if (code == DUR_OK) code = dur__client_room(arena, "client.info", err);
     if (code != DUR_OK) return code;
     if (count == 0)
         return dur_error_set(err, DUR_ENOTFOUND, false, "client.info", "instance \"%s\" not found", instance);
@@ -74,6 +75,7 @@ int dur__client_row(dur_client *client, dur_arena *arena, const char *instance, 
     if (!dur__client_sees_starts(client)) return row_from_history(client, arena, instance, out, err);
     memset(out, 0, sizeof(*out));
     int code = dur_store_get_instance(client->store, arena, instance, out, err);
+    if (code == DUR_OK) code = dur__client_room(arena, "client.info", err);
     if (code == DUR_OK) dur__client_row_complete(out, arena);
     return code;
 }
@@ -135,34 +137,40 @@ static bool failure_from_text(dur_instance_info *info) {
                   { "nondeterministic: ", DUR_FAILURE_CONFIGURATION, false },
                   { "configuration: ", DUR_FAILURE_CONFIGURATION, false },
                   { "poison: ", DUR_FAILURE_POISON, false } };
-    info->failure_category = dur_failure_category_name(DUR_FAILURE_APPLICATION);
+    info->failure_category = DUR_FAILURE_APPLICATION;
     info->cancelled = false;
     if (info->output == NULL) return false;
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
         if (!starts_with(info->output, known[i].prefix)) continue;
-        info->failure_category = dur_failure_category_name(known[i].category);
+        info->failure_category = known[i].category;
         info->cancelled = known[i].cancelled;
         return false;
     }
     return true;
 }
 
-void dur__client_info_failure(dur_client *client, dur_arena *arena, dur_instance_info *info) {
+int dur__client_info_failure(dur_client *client, dur_arena *arena, dur_instance_info *info, dur_error *err) {
     dur_event_row *events = NULL;
     dur_event last;
     size_t count = 0;
-    if (info->status != DUR_INSTANCE_FAILED || failure_from_text(info)) return;
-    if (dur_store_read(client->store, arena, info->instance, 0, &events, &count, NULL) != DUR_OK || count == 0) return;
-    if (dur_event_from_json(&last, arena, events[count - 1].json, NULL) != DUR_OK) return;
-    if (last.kind != DUR_EVENT_ORCHESTRATION_FAILED) return;
-    info->failure_category = dur_failure_category_name(last.details->category);
+    if (info->status != DUR_INSTANCE_FAILED || failure_from_text(info)) return DUR_OK;
+    int code = dur_store_read(client->store, arena, info->instance, 0, &events, &count, NULL);
+    if (code == DUR_OK) code = dur__client_room(arena, "client.info", NULL);
+    if (code == DUR_ENOMEM) return DUR__NO_MEMORY(err, "client.info");
+    if (code != DUR_OK || count == 0) return DUR_OK;
+    if (dur_event_from_json(&last, arena, events[count - 1].json, NULL) != DUR_OK) return DUR_OK;
+    if (last.kind != DUR_EVENT_ORCHESTRATION_FAILED) return DUR_OK;
+    info->failure_category = last.details->category;
     info->cancelled = last.details->category == DUR_FAILURE_APPLICATION && last.details->kind == DUR_FAILURE_CANCELLED;
     info->said = info->cancelled ? last.details->said : NULL;
     if (info->output == NULL) info->output = dur_failure_display(arena, last.details);
+    return DUR_OK;
 }
 
 int dur_client_info(dur_instance_info **out, dur_client *client, const char *instance, dur_error *err) {
+    DUR__LIMITED(client);
     const char *op = "client.info";
+    DUR__SET_ASIDE(op, err);
     dur_arena *arena;
     dur_instance_row row;
     if (out == NULL) return dur_error_set(err, DUR_EINVAL, false, op, "out is required, got NULL");
@@ -171,14 +179,15 @@ int dur_client_info(dur_instance_info **out, dur_client *client, const char *ins
     if (code != DUR_OK) return code;
     dur_instance_info *info = dur__client_box(sizeof(*info), &arena);
     code = dur__client_row(client, arena, instance, &row, err);
-    if (code != DUR_OK) {
-        dur__client_box_free(info);
-        return code;
+    if (code == DUR_OK) {
+        dur__client_info_fill(info, &row);
+        code = dur__client_info_failure(client, arena, info, err);
     }
-    dur__client_info_fill(info, &row);
-    dur__client_info_failure(client, arena, info);
-    *out = info;
-    return DUR_OK;
+    if (code == DUR_OK)
+        *out = info;
+    else
+        dur__client_box_free(info);
+    return code;
 }
 
 void dur_instance_info_free(dur_instance_info *info) {

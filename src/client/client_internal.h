@@ -9,9 +9,16 @@
 #include <durite/sys/store.h>
 
 struct dur_client {
-    dur_provider *store; /* retained */
-    uint64_t process;    /* in which it was made: a forked child must not use it */
+    dur_provider *store;        /* retained */
+    uint64_t process;           /* in which it was made: a forked child must not use it */
+    _Atomic(uint64_t) limit_ms; /* of calls that only read; 0: none */
 };
+
+/* DUR__LIMITED(client); in a call that only reads: the client's limit holds until the function returns. */
+#define DUR__LIMITED(client)                                                                                           \
+    __attribute__((unused, cleanup(dur__client_limit_end))) uint64_t limit_outer_us = dur__client_limit_begin(client)
+uint64_t dur__client_limit_begin(dur_client *client);
+void dur__client_limit_end(const uint64_t *outer_us);
 
 /* ---- client.c ---- */
 
@@ -35,11 +42,22 @@ void dur__client_box_free(void *object);
 /* Arguments of a start, from a struct of any version: checked; and made a message that lives in arena.  birth: by which
    the caller knows its instance again; 0: it need not. */
 int dur__client_start_args(dur_start_args *out, const dur_start_args *given, const char *op, dur_error *err);
-int dur__client_start_message(dur_message *out, dur_arena *arena, const dur_start_args *args, uint64_t birth,
+int dur__client_start_message(dur_message_row *out, dur_arena *arena, const dur_start_args *args, uint64_t birth,
                               dur_error *err);
+int dur__client_encode(dur_message_row *out, dur_arena *arena, const dur_work_item *item, dur_error *err);
 dur_exists_policy dur__client_policy(dur_start_policy policy);
 
+/* Start, with arguments that were checked; *existed as of enqueue_start. */
+int dur__client_start(dur_client *client, const dur_start_args *args, bool *existed, dur_error *err);
+/* What was read into the arena can be worked with: room for that is set aside. */
+int dur__client_room(const dur_arena *arena, const char *op, dur_error *err);
+
 /* ---- client_wait.c ---- */
+
+/* dur_client_result under another name.  *unserved: it timed out, and no running node has the handler that the instance
+   waits for, or that of one of its activities; err says which. */
+int dur__client_result(char **out, dur_client *client, const char *instance, uint64_t timeout_ms, const char *op,
+                       bool *unserved, dur_error *err);
 
 /* Before the reads of a wait that ends by then (durite/sys/process.h).  The deadline before, to be set again. */
 uint64_t dur__client_deadline(uint64_t timeout_ms, uint64_t deadline_us);
@@ -54,8 +72,9 @@ bool dur__client_sees_starts(const dur_client *client);
 void dur__client_row_complete(dur_instance_row *row, dur_arena *arena);
 /* Fill info from a row; texts are shared with the row, so its arena must be the info's. */
 void dur__client_info_fill(dur_instance_info *info, const dur_instance_row *row);
-/* Category and cancelled flag of one that has failed; reads the end of its history where the text is not enough. */
-void dur__client_info_failure(dur_client *client, dur_arena *arena, dur_instance_info *info);
+/* Category and cancelled flag of one that has failed; reads the end of its history where the text is not enough.
+   DUR_OK, also where that cannot be read; DUR_ENOMEM. */
+int dur__client_info_failure(dur_client *client, dur_arena *arena, dur_instance_info *info, dur_error *err);
 
 /* ---- client_wait.c ---- */
 

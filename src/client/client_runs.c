@@ -12,6 +12,7 @@
  */
 #include "client/client_internal.h"
 
+#include "base/arena_internal.h"
 #include "base/assert.h"
 #include "base/buf.h"
 #include "base/list.h"
@@ -36,12 +37,13 @@ typedef struct run {
     dur__live_member member; /* from sending to its end */
     dur__link link;          /* in one of the lists of runs */
     dur_run end;
-    dur_message message; /* until it is sent */
-    char *json;          /* … of the message, and behind it its handler */
+    dur_message_row message; /* until it is sent */
+    char *json;              /* … of the message, and behind it its handler */
     dur_exists_policy policy;
     uint64_t delay_ms;
     uint64_t birth; /* of the instance that it has started; 0: whoever has the id */
     uint64_t pass;  /* of looks: it was looked at */
+    bool untold;    /* it could not join: nobody tells of its end */
     char *text;     /* output or error */
     char id[];
 } run;
@@ -55,6 +57,7 @@ struct dur_runs {
     dur__link asked;  /* … to be looked at: a loop has sent them to the store, or nobody knows anything */
     dur__link ready;  /* their end is known */
     size_t count;     /* all of these */
+    size_t untold;    /* … of them */
     run *told;        /* whose texts the caller may read */
     dur_arena *arena; /* of one look */
     dur_watch *watch; /* NULL: none */
@@ -77,8 +80,10 @@ static run *run_of(dur__link *link) {
 
 static run *run_new(dur_runs *runs, const char *instance, void *data) {
     size_t size = strlen(instance) + 1;
-    run *made = dur__xcalloc(1, sizeof(*made) + size);
+    run *made = dur__zget(sizeof(*made) + size);
+    if (made == NULL) return NULL;
     memcpy(made->id, instance, size);
+    made->end.size = sizeof(made->end);
     made->end.instance = made->id;
     made->end.data = data;
     runs->count++;
@@ -89,9 +94,9 @@ static void run_free(run *self) {
     if (self == NULL) return;
     dur__live_quit(&self->member);
     dur__list_unlink(&self->link);
-    free(self->json);
-    free(self->text);
-    free(self);
+    dur__free(self->json);
+    dur__free(self->text);
+    dur__free(self);
 }
 
 static void watch_close(dur_runs *runs) {
@@ -108,6 +113,8 @@ static void run_moves(run *self, dur__link *list) {
 /* `text` is taken over. */
 static void run_ends(dur_runs *runs, run *self, int code, bool retryable, char *text) {
     dur__live_quit(&self->member);
+    runs->untold -= self->untold;
+    self->untold = false;
     if (runs->watched == self) watch_close(runs);
     self->end.code = code;
     self->end.retryable = retryable;
@@ -127,15 +134,20 @@ static void look_soon(dur_runs *runs) {
 
 int dur_runs_new(dur_runs **out, dur_client *client, dur_error *err) {
     const char *op = "runs.new";
+    DUR__SET_ASIDE(op, err);
     if (out == NULL) return dur_error_set(err, DUR_EINVAL, false, op, "out is required, got NULL");
     *out = NULL;
     int code = dur__client_enter(client, op, err);
     if (code != DUR_OK) return code;
     dur_runs *runs = dur__xcalloc(1, sizeof(*runs));
+    runs->set = dur__live_set_new(client->store);
+    if (runs->set == NULL) {
+        dur__free(runs);
+        return DUR__NO_MEMORY(err, op);
+    }
     runs->client = *client;
     dur_store_retain(client->store);
-    runs->set = dur__live_set_new(client->store);
-    runs->arena = dur_arena_new();
+    runs->arena = dur__arena_xnew();
     runs->can_wake = dur_store_has(client->store, "watch_wake") || !dur_store_has(client->store, "watch_open");
     dur__list_init(&runs->down);
     dur__list_init(&runs->flying);
@@ -156,7 +168,7 @@ void dur_runs_free(dur_runs *runs) {
     dur__live_set_free(runs->set);
     dur_arena_free(runs->arena);
     dur_provider_close(runs->client.store);
-    free(runs);
+    dur__free(runs);
 }
 
 size_t dur_runs_count(const dur_runs *runs) {
@@ -167,8 +179,9 @@ size_t dur_runs_count(const dur_runs *runs) {
 
 int dur_runs_start_ex(dur_runs *runs, const dur_start_args *given, dur_error *err) {
     const char *op = "runs.start";
+    DUR__SET_ASIDE(op, err);
     dur_start_args args = { .size = 0 };
-    dur_message message;
+    dur_message_row message;
     int code = enter(runs, op, err);
     if (code == DUR_OK) code = dur__client_start_args(&args, given, op, err);
     if (code != DUR_OK) return code;
@@ -176,9 +189,14 @@ int dur_runs_start_ex(dur_runs *runs, const dur_start_args *given, dur_error *er
     uint64_t birth = dur__birth_new(dur_world_real());
     code = dur__client_start_message(&message, runs->arena, &args, birth, err);
     if (code != DUR_OK) return code;
-    run *made = run_new(runs, args.instance, args.data);
     size_t handler_size = strlen(message.handler) + 1;
-    made->json = dur__xmalloc(message.json.size + handler_size);
+    char *json = dur__get(message.json.size + handler_size);
+    run *made = json != NULL ? run_new(runs, args.instance, args.data) : NULL;
+    if (made == NULL) {
+        dur__free(json);
+        return DUR__NO_MEMORY(err, op);
+    }
+    made->json = json;
     memcpy(made->json, message.json.data, message.json.size);
     memcpy(made->json + message.json.size, message.handler, handler_size);
     made->message = message;
@@ -195,18 +213,29 @@ int dur_runs_start_ex(dur_runs *runs, const dur_start_args *given, dur_error *er
 
 int dur_runs_watch(dur_runs *runs, const char *instance, void *data, dur_error *err) {
     const char *op = "runs.watch";
+    DUR__SET_ASIDE(op, err);
     if (runs == NULL) return dur_error_set(err, DUR_EINVAL, false, op, "runs are required, got NULL");
     int code = dur__client_enter_instance(&runs->client, instance, op, err);
     if (code != DUR_OK) return code;
     run *made = run_new(runs, instance, data);
-    dur__live_join(runs->set, &made->member, made->id, 0);
+    if (made == NULL || !dur__live_join(runs->set, &made->member, made->id, 0)) {
+        if (made != NULL) runs->count--;
+        dur__free(made);
+        return DUR__NO_MEMORY(err, op);
+    }
     dur__list_push(&runs->asked, &made->link);
     return DUR_OK;
 }
 
+/* Without memory it is told of no end, and looked at as what is elsewhere is. */
+static void join(dur_runs *runs, run *self) {
+    self->untold = !dur__live_join(runs->set, &self->member, self->id, self->birth);
+    runs->untold += self->untold;
+}
+
 /* What became of a start.  One that replaces joins only now: what was told before is its predecessor's. */
-static void run_answered(dur_runs *runs, run *self, const dur_start *answer) {
-    free(self->json);
+static void run_answered(dur_runs *runs, run *self, const dur_start_request *answer) {
+    dur__free(self->json);
     self->json = NULL;
     if (answer->error.code != DUR_OK) {
         run_ends(runs, self, (int)answer->error.code, answer->error.retryable, dur__xstrdup(answer->error.message));
@@ -216,15 +245,20 @@ static void run_answered(dur_runs *runs, run *self, const dur_start *answer) {
     bool late = self->member.set == NULL;
     if (late)
         dur__live_starting(runs->client.store, self->id); /* … also what is told from now on by a loop that has it */
-    if (late) dur__live_join(runs->set, &self->member, self->id, self->birth);
+    if (late) join(runs, self);
     run_moves(self, late || answer->existed ? &runs->asked : &runs->flying);
 }
 
 /* The first of what was taken down, together: durable or refused when it returns. */
-static void send_some(dur_runs *runs) {
+static bool send_some(dur_runs *runs) {
     size_t count = runs->down_count < SEND_MAX ? runs->down_count : SEND_MAX;
-    dur_start *starts = dur__xcalloc(count, sizeof(*starts));
-    run **sent = dur__xmalloc(count * sizeof(run *));
+    dur_start_request *starts = dur__zget(count * sizeof(*starts));
+    run **sent = dur__get(count * sizeof(run *));
+    if (starts == NULL || sent == NULL) {
+        dur__free(starts);
+        dur__free(sent);
+        return false;
+    }
     dur_error err = DUR_ERROR_INIT;
     runs->down_count -= count;
     for (size_t i = 0; i < count; i++) {
@@ -235,23 +269,24 @@ static void send_some(dur_runs *runs) {
         starts[i].policy = self->policy;
         starts[i].delay_ms = self->delay_ms;
         dur__live_starting(runs->client.store, self->id);
-        if (self->policy != DUR_EXISTS_REPLACE_FINISHED)
-            dur__live_join(runs->set, &self->member, self->id, self->birth);
+        if (self->policy != DUR_EXISTS_REPLACE_FINISHED) join(runs, self);
     }
     int code = dur_store_enqueue_starts(runs->client.store, starts, count, &err);
     for (size_t i = 0; i < count; i++) {
         if (code != DUR_OK) starts[i].error = err; /* of all */
         run_answered(runs, sent[i], &starts[i]);
     }
-    free(sent);
-    free(starts);
+    dur__free(sent);
+    dur__free(starts);
     look_soon(runs);
+    return true;
 }
 
 int dur_runs_flush(dur_runs *runs, dur_error *err) {
+    DUR__SET_ASIDE("runs.flush", err);
     int code = enter(runs, "runs.flush", err);
     while (code == DUR_OK && !dur__list_empty(&runs->down))
-        send_some(runs);
+        if (!send_some(runs)) code = DUR__NO_MEMORY(err, "runs.flush");
     return code;
 }
 
@@ -281,15 +316,16 @@ static void look_at(dur_runs *runs, run *self) {
     if (code == DUR_OK) {
         dur__client_info_fill(&info, &row);
         waits = !dur__client_ended(&info) && !dur__client_halted(&info);
-        if (!waits) dur__client_info_failure(&runs->client, runs->arena, &info);
+        if (!waits) waits = dur__client_info_failure(&runs->client, runs->arena, &info, &why) != DUR_OK;
         if (!waits) code = dur__client_outcome(&info, &text);
     } else if (waits) {
         snprintf(runs->trouble, sizeof(runs->trouble), "%.150s", why.message);
     }
-    if (waits)
+    char *kept = waits ? NULL : dur__strdup(text); /* without memory: at the next look */
+    if (kept == NULL)
         run_moves(self, &runs->flying); /* behind those that nobody has looked at for longer */
     else
-        run_ends(runs, self, code, false, dur__xstrdup(text));
+        run_ends(runs, self, code, false, kept);
 }
 
 /* Ends that loops of this process have told, and what they have sent to the store. */
@@ -301,7 +337,7 @@ static void take_told(dur_runs *runs) {
         if (output != NULL) {
             run_ends(runs, self, DUR_OK, false, output);
         } else {
-            dur__live_join(runs->set, m, self->id, self->birth); /* before the look: nothing falls in between */
+            join(runs, self); /* before the look: nothing falls in between */
             run_moves(self, &runs->asked);
         }
     }
@@ -338,7 +374,7 @@ static void look_around(dur_runs *runs, size_t looks_max) {
         looks++;
     }
     uint64_t now_us = dur__monotonic_us();
-    bool alone = runs->watch != NULL && dur__live_elsewhere(runs->set) == 1;
+    bool alone = runs->watch != NULL && dur__live_elsewhere(runs->set) + runs->untold == 1;
     runs->not_before_us = now_us + REST * (now_us - begun_us);
     if (looks == looks_max) { /* and perhaps more */
         runs->look_at_us = runs->not_before_us;
@@ -378,10 +414,10 @@ static int await_one(dur_runs *runs, uint64_t timeout_ms, const char *op, dur_er
         if (!dur__list_empty(&runs->ready)) return DUR_OK;
         if (runs->count == 0) return dur_error_set(err, DUR_ESTATE, false, op, "there is no run to wait for");
         if (!dur__list_empty(&runs->down)) {
-            send_some(runs);
+            if (!send_some(runs)) return DUR__NO_MEMORY(err, op);
             continue;
         }
-        size_t elsewhere = dur__live_elsewhere(runs->set);
+        size_t elsewhere = dur__live_elsewhere(runs->set) + runs->untold;
         now_us = dur__monotonic_us();
         if (elsewhere == 0) runs->look_at_us = UINT64_MAX;
         if (elsewhere > 0 && (!looked || now_us >= runs->look_at_us)) {
@@ -403,6 +439,7 @@ static int await_one(dur_runs *runs, uint64_t timeout_ms, const char *op, dur_er
 
 int dur_runs_next(const dur_run **out, dur_runs *runs, uint64_t timeout_ms, dur_error *err) {
     const char *op = "runs.next";
+    DUR__SET_ASIDE(op, err);
     if (out == NULL) return dur_error_set(err, DUR_EINVAL, false, op, "out is required, got NULL");
     *out = NULL;
     int code = enter(runs, op, err);

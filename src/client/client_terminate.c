@@ -12,6 +12,7 @@
  */
 #include "client/client_internal.h"
 
+#include "base/arena_internal.h"
 #include "base/buf.h"
 #include "base/map.h"
 #include "core/check.h"
@@ -54,7 +55,7 @@ typedef struct ending {
     dur_event made_start;
     dur_event_row events[2];
     size_t event_count;
-    dur_message *messages;
+    dur_message_row *messages;
     size_t message_count;
 } ending;
 
@@ -86,6 +87,9 @@ static int read_history(ending *self, dur_error *err) {
     dur_event_row *rows = NULL;
     size_t count = 0;
     int code = dur_store_read(self->client->store, self->arena, self->instance, 0, &rows, &count, err);
+    if (code == DUR_OK &&
+        !dur__cover_need(DUR__ASIDE_BYTES + 4 * dur_arena_bytes(self->arena) + count * (sizeof(dur_event) + 256)))
+        code = DUR__NO_MEMORY(err, "client.terminate");
     if (code != DUR_OK) return code;
     self->execution_id = self->row.current_execution_id > 0 ? self->row.current_execution_id : 1;
     for (size_t i = 0; i < count; i++) {
@@ -198,7 +202,7 @@ static int make_messages(ending *self, dur_error *err) {
     self->messages = dur_arena_alloc(self->arena, (self->children.count + letter_count + 1) * sizeof(*self->messages));
     for (size_t i = 0; code == DUR_OK && i < letter_count; i++) {
         dur_work_item back = dur__unreported_back(self->instance, &letters[i]);
-        code = dur_message_from_work(&self->messages[self->message_count], self->arena, &back, err);
+        code = dur_message_row_from_work(&self->messages[self->message_count], self->arena, &back, err);
         self->messages[self->message_count++].due_ms = DUR__DUE_FIRST;
     }
     for (size_t i = 0; code == DUR_OK && (entry = dur__map_next(&self->children, &i)) != NULL;) {
@@ -211,7 +215,7 @@ static int make_messages(ending *self, dur_error *err) {
         dur__parent call = DUR__CALL(self->instance, self->started != NULL ? self->started->birth : 0,
                                      scheduled->execution_id, scheduled->event_id);
         DUR__PARENT_SET(&cancel, &call);
-        code = dur_message_from_work(&self->messages[self->message_count++], self->arena, &cancel, err);
+        code = dur_message_row_from_work(&self->messages[self->message_count++], self->arena, &cancel, err);
     }
     if (code == DUR_OK && self->started != NULL && self->started->parent_instance != NULL &&
         self->started->has_parent_id) {
@@ -220,7 +224,7 @@ static int make_messages(ending *self, dur_error *err) {
         parent.has_execution_id = true;
         dur_work_item tell = { .kind = DUR_WORK_SUB_ORCH_FAILED, .details = self->why };
         dur__answer_to(&tell, &parent);
-        code = dur_message_from_work(&self->messages[self->message_count++], self->arena, &tell, err);
+        code = dur_message_row_from_work(&self->messages[self->message_count++], self->arena, &tell, err);
     }
     return code;
 }
@@ -366,7 +370,7 @@ void dur__client_resume(dur_client *client, const char *instance) {
     dur_error err = DUR_ERROR_INIT;
     for (int tries = 0; tries < 8; tries++) {
         dur_instance_row row;
-        dur_arena *arena = dur_arena_new();
+        dur_arena *arena = dur__arena_xnew();
         int code = dur__client_row(client, arena, instance, &row, &err);
         bool ours = code == DUR_OK && dur__str_eq(row.suspended, DUR__GOING);
         dur_arena_free(arena);
@@ -401,7 +405,7 @@ int dur__client_stand_still(dur_client *client, dur_arena *arena, const char *in
 
 int dur__client_end(dur_client *client, const char *instance, const dur_instance_row *only, const dur_failure *failure,
                     dur__client_end_if when, dur_error *err) {
-    dur_arena *arena = dur_arena_new();
+    dur_arena *arena = dur__arena_xnew();
     dur_instance_row first = { .instance_id = NULL };
     bool if_unleased = when == DUR__END_IF_UNLEASED || when == DUR__END_IF_UNCANCELLED;
     bool again = true, held = false, orphan = false;
@@ -443,6 +447,7 @@ int dur__client_end(dur_client *client, const char *instance, const dur_instance
 
 int dur_client_terminate(dur_client *client, const char *instance, const char *reason, dur_error *err) {
     const char *op = "client.terminate";
+    DUR__SET_ASIDE(op, err);
     int code = dur__client_enter_instance(client, instance, op, err);
     if (code == DUR_OK) code = dur__check_text(err, op, "reason", reason, DUR__REASON_BYTES_MAX, DUR__OPTIONAL);
     if (code != DUR_OK) return code;
@@ -457,11 +462,12 @@ int dur_client_terminate(dur_client *client, const char *instance, const char *r
 
 int dur_client_suspend(dur_client *client, const char *instance, const char *reason, dur_error *err) {
     const char *op = "client.suspend";
+    DUR__SET_ASIDE(op, err);
     dur_instance_row row;
     int code = dur__client_enter_instance(client, instance, op, err);
     if (code == DUR_OK) code = dur__check_text(err, op, "reason", reason, DUR__REASON_BYTES_MAX, DUR__OPTIONAL);
     if (code != DUR_OK) return code;
-    dur_arena *arena = dur_arena_new();
+    dur_arena *arena = dur__arena_xnew();
     code = dur__client_row(client, arena, instance, &row, err);
     if (code == DUR_OK && (row.status == DUR_STATUS_COMPLETED || row.status == DUR_STATUS_FAILED))
         code = dur_error_set(err, DUR_ESTATE, false, op, "instance \"%.200s\" has ended (%s)", instance,
@@ -474,6 +480,7 @@ int dur_client_suspend(dur_client *client, const char *instance, const char *rea
 }
 
 int dur_client_resume(dur_client *client, const char *instance, dur_error *err) {
+    DUR__SET_ASIDE("client.resume", err);
     int code = dur__client_enter_instance(client, instance, "client.resume", err);
     return code != DUR_OK ? code : dur_store_set_suspended(client->store, instance, NULL, err);
 }

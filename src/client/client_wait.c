@@ -6,7 +6,9 @@
  * nobody polls, except a store without watches inside its fallback.
  */
 #include "client/client_internal.h"
+#include "client/names.h"
 
+#include "base/arena_internal.h"
 #include "base/buf.h"
 #include "base/thread.h"
 #include "core/check.h"
@@ -31,11 +33,12 @@ typedef struct waiter {
     uint64_t timeout_ms;
     uint64_t deadline_us; /* UINT64_MAX: none */
     uint64_t outer_us;    /* the deadline of whoever calls */
+    bool unserved;        /* it was told that nobody has a handler which the instance needs */
 } waiter;
 
 static waiter waiter_of(dur_client *client, const char *instance, uint64_t timeout_ms, const char *op) {
     uint64_t now_us = dur__monotonic_us();
-    waiter self = { client, op, instance, NULL, timeout_ms, UINT64_MAX, DUR_NO_DEADLINE };
+    waiter self = { client, op, instance, NULL, timeout_ms, UINT64_MAX, DUR_NO_DEADLINE, false };
     if (timeout_ms < (UINT64_MAX - now_us) / 1000) self.deadline_us = now_us + timeout_ms * 1000;
     return self;
 }
@@ -78,6 +81,39 @@ static int waiter_sleep(waiter *self, uint64_t most_ms, dur_error *err) {
     return code;
 }
 
+/* ---- why nothing happens ---- */
+
+static void say_unserved(waiter *self, dur_arena *arena, const char *handler, dur_error *err) {
+    const char *at = strrchr(handler, '@');
+    const char *name = at != NULL ? dur_arena_format(arena, "%.*s", (int)(at - handler), handler) : handler;
+    const char *version = at != NULL && at[1] != '\0' ? dur_arena_format(arena, " version %s", at + 1) : "";
+    const char *like = dur__names_like(arena, name);
+    self->unserved = true;
+    dur_error_set(err, DUR_ETIMEOUT, true, self->op,
+                  "instance \"%.100s\": not yet, after %" PRIu64
+                  " ms: no running node has the handler \"%.100s\"%.40s%s%.100s%s",
+                  self->instance, self->timeout_ms, name, version, like != NULL ? "; did you mean \"" : "",
+                  like != NULL ? like : "", like != NULL ? "\"?" : "");
+}
+
+/* The time is up.  Whoever waits is told of a handler that nobody has, the instance's own or that of an activity which
+   it waits for.  A single look (timeout 0) asks the store no second question. */
+static void explain_timeout(waiter *self, dur_arena *arena, const dur_instance_row *row, dur_error *err) {
+    dur_unserved *rows = NULL;
+    size_t count = 0;
+    if (row->unserved && row->handler != NULL) {
+        say_unserved(self, arena, row->handler, err);
+        return;
+    }
+    if (self->timeout_ms == 0 || dur_store_list_unserved(self->client->store, arena, 64, &rows, &count, NULL) != DUR_OK)
+        return;
+    for (size_t i = 0; i < count; i++) {
+        if (rows[i].kind != DUR_UNSERVED_ACTIVITY || !dur__str_eq(rows[i].instance, self->instance)) continue;
+        say_unserved(self, arena, rows[i].handler, err);
+        return;
+    }
+}
+
 /* An error ends the wait unless it may go away while there is time; its own text is better than "timed out". */
 static int waiter_error(waiter *self, int code, const dur_error *why, dur_error *err) {
     bool wait = why->retryable || (code == DUR_ENOTFOUND && !dur__client_sees_starts(self->client));
@@ -111,6 +147,7 @@ static int wait_info(dur_instance_info **out, waiter *wait, const goal *wanted, 
             dur__client_info_fill(info, &row);
             if (reached(wanted, info)) break;
             code = waiter_sleep(wait, LOOK_AGAIN_MS, err);
+            if (code == DUR_ETIMEOUT) explain_timeout(wait, arena, &row, err);
         } else {
             code = waiter_error(wait, code, &why, err);
         }
@@ -119,12 +156,11 @@ static int wait_info(dur_instance_info **out, waiter *wait, const goal *wanted, 
             info = dur__client_box(sizeof(*info), &arena);
         }
     }
-    if (code == DUR_OK) {
-        dur__client_info_failure(client, arena, info);
+    if (code == DUR_OK) code = dur__client_info_failure(client, arena, info, err);
+    if (code == DUR_OK)
         *out = info;
-    } else {
+    else
         dur__client_box_free(info);
-    }
     waiter_end(wait);
     return code;
 }
@@ -132,19 +168,21 @@ static int wait_info(dur_instance_info **out, waiter *wait, const goal *wanted, 
 int dur_client_wait(dur_instance_info **out, dur_client *client, const char *instance, uint64_t timeout_ms,
                     dur_error *err) {
     const char *op = "client.wait";
+    DUR__SET_ASIDE(op, err);
     const goal end = { false, 0 };
     if (out == NULL) return dur_error_set(err, DUR_EINVAL, false, op, "out is required, got NULL");
     *out = NULL;
     int code = dur__client_enter_instance(client, instance, op, err);
     if (code != DUR_OK) return code;
     waiter wait = waiter_of(client, instance, timeout_ms, op);
-    free(waiter_live(&wait)); /* the store knows more than its output */
+    dur__free(waiter_live(&wait)); /* the store knows more than its output */
     return wait_info(out, &wait, &end, err);
 }
 
 int dur_client_wait_status(dur_instance_info **out, dur_client *client, const char *instance, uint64_t last_version,
                            uint64_t timeout_ms, dur_error *err) {
     const char *op = "client.wait_status";
+    DUR__SET_ASIDE(op, err);
     const goal newer = { true, last_version };
     if (out == NULL) return dur_error_set(err, DUR_EINVAL, false, op, "out is required, got NULL");
     *out = NULL;
@@ -163,8 +201,15 @@ int dur__client_outcome(const dur_instance_info *info, const char **text) {
     return info->cancelled ? DUR_ECANCELLED : DUR_EFAILED;
 }
 
-int dur_client_result(char **out, dur_client *client, const char *instance, uint64_t timeout_ms, dur_error *err) {
-    const char *op = "client.result";
+/* A copy for the caller; NULL stays NULL. */
+static int give_text(char **out, const char *text, const char *op, dur_error *err) {
+    *out = text != NULL ? dur__strdup(text) : NULL;
+    return *out != NULL || text == NULL ? DUR_OK : DUR__NO_MEMORY(err, op);
+}
+
+int dur__client_result(char **out, dur_client *client, const char *instance, uint64_t timeout_ms, const char *op,
+                       bool *unserved, dur_error *err) {
+    DUR__SET_ASIDE(op, err);
     const goal end = { false, 0 };
     dur_instance_info *info = NULL;
     if (out == NULL) return dur_error_set(err, DUR_EINVAL, false, op, "out is required, got NULL");
@@ -175,15 +220,21 @@ int dur_client_result(char **out, dur_client *client, const char *instance, uint
     *out = waiter_live(&wait);
     if (*out != NULL) return DUR_OK;
     code = wait_info(&info, &wait, &end, err);
+    *unserved = wait.unserved;
     if (code != DUR_OK) return code;
     const char *text;
     code = dur__client_outcome(info, &text);
     if (code == DUR_OK)
-        *out = dur__xstrdup(text);
+        code = give_text(out, text, op, err);
     else
         dur_error_set(err, (dur_code)code, false, op, "%s", text);
     dur_instance_info_free(info);
     return code;
+}
+
+int dur_client_result(char **out, dur_client *client, const char *instance, uint64_t timeout_ms, dur_error *err) {
+    bool unserved = false;
+    return dur__client_result(out, client, instance, timeout_ms, "client.result", &unserved, err);
 }
 
 /* ---- keys and values ---- */
@@ -195,15 +246,17 @@ static int enter_key(dur_client *client, const char *instance, const char *key, 
 }
 
 int dur_client_kv_get(char **out, dur_client *client, const char *instance, const char *key, dur_error *err) {
+    DUR__LIMITED(client);
     const char *op = "client.kv_get";
+    DUR__SET_ASIDE(op, err);
     const char *value = NULL;
     if (out == NULL) return dur_error_set(err, DUR_EINVAL, false, op, "out is required, got NULL");
     *out = NULL;
     int code = enter_key(client, instance, key, op, err);
     if (code != DUR_OK) return code;
-    dur_arena *arena = dur_arena_new();
+    dur_arena *arena = dur__arena_xnew();
     code = dur_store_get_kv_value(client->store, arena, instance, key, &value, err);
-    if (code == DUR_OK) *out = dur__xstrdup(value);
+    if (code == DUR_OK) code = give_text(out, value, op, err);
     dur_arena_free(arena);
     return code;
 }
@@ -220,26 +273,29 @@ static int kv_look(waiter *self, dur_arena *arena, const char *key, const char *
     if (row.status == DUR_STATUS_COMPLETED || row.status == DUR_STATUS_FAILED)
         return dur_error_set(err, DUR_ESTATE, false, self->op,
                              "instance \"%.200s\" has ended without a value for \"%.100s\"", self->instance, key);
-    return waiter_sleep(self, LOOK_AGAIN_MS, err);
+    code = waiter_sleep(self, LOOK_AGAIN_MS, err);
+    if (code == DUR_ETIMEOUT) explain_timeout(self, arena, &row, err);
+    return code;
 }
 
 int dur_client_kv_wait(char **out, dur_client *client, const char *instance, const char *key, uint64_t timeout_ms,
                        dur_error *err) {
     const char *op = "client.kv_wait";
+    DUR__SET_ASIDE(op, err);
     const char *value = NULL;
     if (out == NULL) return dur_error_set(err, DUR_EINVAL, false, op, "out is required, got NULL");
     *out = NULL;
     int code = enter_key(client, instance, key, op, err);
     if (code != DUR_OK) return code;
     waiter wait = waiter_of(client, instance, timeout_ms, op);
-    dur_arena *arena = dur_arena_new();
+    dur_arena *arena = dur__arena_xnew();
     code = waiter_begin(&wait, err);
     while (code == DUR_OK && value == NULL) {
         dur_arena_reset(arena);
         code = kv_look(&wait, arena, key, &value, err);
     }
     waiter_end(&wait);
-    if (code == DUR_OK) *out = dur__xstrdup(value);
+    if (code == DUR_OK) code = give_text(out, value, op, err);
     dur_arena_free(arena);
     return code;
 }
@@ -249,7 +305,9 @@ static int compare_keys(const void *a, const void *b) {
 }
 
 int dur_client_kv_all(dur_kv_list **out, dur_client *client, const char *instance, dur_error *err) {
+    DUR__LIMITED(client);
     const char *op = "client.kv_all";
+    DUR__SET_ASIDE(op, err);
     dur_arena *arena;
     dur_key_value *pairs = NULL;
     size_t count = 0;
@@ -259,6 +317,7 @@ int dur_client_kv_all(dur_kv_list **out, dur_client *client, const char *instanc
     if (code != DUR_OK) return code;
     dur_kv_list *list = dur__client_box(sizeof(*list), &arena);
     code = dur_store_get_kv_all_values(client->store, arena, instance, &pairs, &count, err);
+    if (code == DUR_OK) code = dur__client_room(arena, op, err);
     if (code != DUR_OK) {
         dur__client_box_free(list);
         return code;
@@ -272,7 +331,7 @@ int dur_client_kv_all(dur_kv_list **out, dur_client *client, const char *instanc
         values[i] = pairs[i].value;
         stamps[i] = pairs[i].last_updated_at_ms;
     }
-    *list = (dur_kv_list){ count, keys, values, stamps };
+    *list = (dur_kv_list){ sizeof(*list), count, keys, values, stamps };
     *out = list;
     return DUR_OK;
 }

@@ -66,7 +66,11 @@ static const dur__shape envelope = { BIT(EVENT_ID) | BIT(INSTANCE_ID) | BIT(EXEC
                                      0, BIT(SOURCE_EVENT_ID) };
 
 /* The fields of each kind behind the envelope: required, defaulted, optional. */
-static const dur__shape kind_shapes[DUR_EVENT_KIND_COUNT] = {
+#define ONE_MORE(upper, name, role) +1
+enum { KIND_COUNT = 0 DUR_EVENT_KINDS(ONE_MORE) };
+#undef ONE_MORE
+
+static const dur__shape kind_shapes[KIND_COUNT] = {
     [DUR_EVENT_ORCHESTRATION_STARTED] = { BIT(NAME) | BIT(VERSION) | BIT(INPUT), 0,
                                           BIT(PARENT_INSTANCE) | BIT(PARENT_ID) | BIT(CARRY_FORWARD_EVENTS) |
                                               BIT(INITIAL_CUSTOM_STATUS) | BIT(PARENT_EXECUTION_ID) |
@@ -106,31 +110,31 @@ typedef struct kind_info {
     uint8_t role;
 } kind_info;
 
-static const kind_info kinds[DUR_EVENT_KIND_COUNT] = {
+static const kind_info kinds[KIND_COUNT] = {
 #define KIND_INFO(upper, name, role) { name, sizeof(name) - 1, DUR_EVENT_ROLE_##role },
     DUR_EVENT_KINDS(KIND_INFO)
 #undef KIND_INFO
 };
 
 const char *dur_event_kind_name(dur_event_kind kind) {
-    return (unsigned)kind < DUR_EVENT_KIND_COUNT ? kinds[kind].name : "?";
+    return (unsigned)kind < KIND_COUNT ? kinds[kind].name : "?";
 }
 
 dur_event_role dur_event_kind_role(dur_event_kind kind) {
-    return (unsigned)kind < DUR_EVENT_KIND_COUNT ? (dur_event_role)kinds[kind].role : DUR_EVENT_ROLE_ARRIVAL;
+    return (unsigned)kind < KIND_COUNT ? (dur_event_role)kinds[kind].role : DUR_EVENT_ROLE_ARRIVAL;
 }
 
 static dur_event_kind kind_find(dur_text name) {
     unsigned i = 0;
-    while (i < DUR_EVENT_KIND_COUNT && (kinds[i].size != name.size || memcmp(kinds[i].name, name.data, name.size) != 0))
+    while (i < KIND_COUNT && (kinds[i].size != name.size || memcmp(kinds[i].name, name.data, name.size) != 0))
         i++;
-    return (dur_event_kind)i;
+    return i < KIND_COUNT ? (dur_event_kind)i : DUR_EVENT_UNKNOWN;
 }
 
 /* ---- writing ---- */
 
 void dur__event_encode(dur__buf *out, const dur_event *event) {
-    DUR_ASSERT((unsigned)event->kind < DUR_EVENT_KIND_COUNT);
+    DUR_ASSERT((unsigned)event->kind < KIND_COUNT);
     size_t open = out->size;
     dur__record_write(out, &event_record, &envelope, event);
     out->data[open] = '{'; /* the first field's comma */
@@ -142,7 +146,7 @@ void dur__event_encode(dur__buf *out, const dur_event *event) {
 }
 
 static int event_check(const dur_event *event, dur_error *err) {
-    if ((unsigned)event->kind >= DUR_EVENT_KIND_COUNT)
+    if ((unsigned)event->kind >= KIND_COUNT)
         return dur_error_set(err, DUR_EINVAL, false, "codec.write", "event: %d is no kind", (int)event->kind);
     const char *what = kinds[event->kind].name;
     int code = dur__record_check(&event_record, &envelope, event, what, err);
@@ -152,19 +156,18 @@ static int event_check(const dur_event *event, dur_error *err) {
 
 int dur_event_to_json(dur_text *out, dur_arena *arena, const dur_event *event, dur_error *err) {
     if (event == NULL) return dur_error_set(err, DUR_EINVAL, false, "codec.write", "event is required");
-    dur__buf buf = { 0 };
+    dur__buf buf = { .arena = arena };
     if (out == NULL || arena == NULL)
         return dur_error_set(err, DUR_EINVAL, false, "codec.write", "out and arena are required");
     int code = event_check(event, err);
     if (code != DUR_OK) return code;
     dur__event_encode(&buf, event);
-    *out = (dur_text){ dur_arena_memdup(arena, buf.data, buf.size), buf.size };
-    dur__buf_free(&buf);
+    *out = (dur_text){ buf.data, buf.size };
     return DUR_OK;
 }
 
 int dur_history_to_json(dur_text *out, dur_arena *arena, const dur_event *events, size_t count, dur_error *err) {
-    dur__buf buf = { 0 };
+    dur__buf buf = { .arena = arena };
     int code = DUR_OK;
     if (out == NULL || arena == NULL || (events == NULL && count > 0))
         return dur_error_set(err, DUR_EINVAL, false, "codec.write", "out, arena and events are required");
@@ -180,8 +183,7 @@ int dur_history_to_json(dur_text *out, dur_arena *arena, const dur_event *events
         dur__event_encode(&buf, &events[i]);
     }
     dur__buf_char(&buf, ']');
-    if (code == DUR_OK) *out = (dur_text){ dur_arena_memdup(arena, buf.data, buf.size), buf.size };
-    dur__buf_free(&buf);
+    if (code == DUR_OK) *out = (dur_text){ buf.data, buf.size };
     return code;
 }
 
@@ -221,14 +223,14 @@ static bool kind_read(dur__json *json, dur_event_kind *kind) {
     dur_text name;
     if (!dur__json_string(json, &name.data, &name.size)) return false;
     *kind = kind_find(name);
-    if (*kind != DUR_EVENT_KIND_COUNT) return true;
+    if (*kind != DUR_EVENT_UNKNOWN) return true;
     return dur__json_fail(json, DUR_EUNSUPPORTED, name.data, "unknown kind \"%.100s\"", name.data);
 }
 
 /* One event object, at any place of a text. */
 static bool event_read(dur__json *json, dur_event *out) {
     const uint64_t outer = envelope.required | envelope.optional | BIT(TYPE);
-    dur_event_kind kind = DUR_EVENT_KIND_COUNT;
+    dur_event_kind kind = DUR_EVENT_UNKNOWN;
     uint64_t allowed = outer, required = envelope.required, seen = 0;
     unsigned hint = 0;
     bool first = true, looked_ahead = false;
@@ -237,10 +239,10 @@ static bool event_read(dur__json *json, dur_event *out) {
     if (!dur__json_open(json, '{', "an object")) return false;
     while (dur__json_member(json, &first, &key)) {
         unsigned i = dur__record_find(&event_record, allowed, key, hint);
-        if (i == FIELD_COUNT && kind == DUR_EVENT_KIND_COUNT && !looked_ahead) {
+        if (i == FIELD_COUNT && kind == DUR_EVENT_UNKNOWN && !looked_ahead) {
             looked_ahead = true;
             kind_ahead(json, &kind);
-            if (kind != DUR_EVENT_KIND_COUNT) {
+            if (kind != DUR_EVENT_UNKNOWN) {
                 allowed |= kind_shapes[kind].required | kind_shapes[kind].defaulted | kind_shapes[kind].optional;
                 required |= kind_shapes[kind].required;
             }

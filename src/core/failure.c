@@ -191,14 +191,13 @@ bool dur__failure_kind_read(dur__json *json, dur_failure *out, dur__field_type t
 /* ---- public ---- */
 
 int dur_failure_to_json(dur_text *out, dur_arena *arena, const dur_failure *failure, dur_error *err) {
-    dur__buf buf = { 0 };
+    dur__buf buf = { .arena = arena };
     if (out == NULL || arena == NULL || failure == NULL)
         return dur_error_set(err, DUR_EINVAL, false, "codec.write", "out, arena and failure are required");
     int code = dur__failure_check(failure, "failure", err);
     if (code != DUR_OK) return code;
     dur__failure_write(&buf, failure);
-    *out = (dur_text){ dur_arena_memdup(arena, buf.data, buf.size), buf.size };
-    dur__buf_free(&buf);
+    *out = (dur_text){ buf.data, buf.size };
     return DUR_OK;
 }
 

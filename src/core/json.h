@@ -24,6 +24,7 @@ typedef struct dur__json {
     const char *what; /* "event": opens every message */
     size_t number;    /* of the event in a history, from 1; 0: no history */
     int code;         /* first error; DUR_OK so far */
+    bool compact;     /* blanks between values are errors */
 } dur__json;
 
 void dur__json_begin(dur__json *json, dur_arena *arena, dur_text text, const char *what, dur_error *err);

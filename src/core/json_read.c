@@ -4,17 +4,17 @@
  * The copy ends with NULs, and no place where a value goes on accepts a NUL, so that single bytes are looked at without
  * comparing with the end.  The closing quote of a string that was read becomes its NUL.
  */
+#include "base/bytes.h"
 #include "core/json.h"
 #include "core/limits.h"
 
-#include <endian.h>
 #include <stdio.h>
 
 void dur__json_begin(dur__json *json, dur_arena *arena, dur_text text, const char *what, dur_error *err) {
     char *copy = dur_arena_alloc(arena, text.size + 8);
     if (text.size > 0) memcpy(copy, text.data, text.size);
     memset(copy + text.size, 0, 8);
-    *json = (dur__json){ copy, copy, copy + text.size, arena, err, what, 0, DUR_OK };
+    *json = (dur__json){ copy, copy, copy + text.size, arena, err, what, 0, DUR_OK, false };
 }
 
 bool dur__json_fail(dur__json *json, int code, const char *at, const char *format, ...) {
@@ -54,7 +54,7 @@ static bool unexpected(dur__json *json, const char *expected) {
 }
 
 static inline void blanks(dur__json *json) {
-    while (*json->at == ' ' || *json->at == '\n' || *json->at == '\r' || *json->at == '\t')
+    while ((*json->at == ' ' || *json->at == '\n' || *json->at == '\r' || *json->at == '\t') && !json->compact)
         json->at++;
 }
 
@@ -103,9 +103,7 @@ bool dur__json_member(dur__json *json, bool *first, dur_text *key) {
    byte may borrow from the one above it, so only the lowest flag of a word is trusted. */
 static inline char *plain_end(char *at) {
     for (;;) {
-        uint64_t word;
-        memcpy(&word, at, 8);
-        word = le64toh(word);
+        uint64_t word = dur__word_at(at);
         uint64_t quote = word ^ DUR__EACH('"');
         uint64_t slash = word ^ DUR__EACH('\\');
         uint64_t flags = (word - DUR__EACH(0x20)) | (quote - DUR__EACH(1)) | (slash - DUR__EACH(1)) | word;

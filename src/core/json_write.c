@@ -3,9 +3,8 @@
  *
  * Eight bytes at a time are copied and looked at; only quotes, backslashes and control characters need more.
  */
+#include "base/bytes.h"
 #include "core/json.h"
-
-#include <endian.h>
 
 /* Room for the escape that comes next and all that follows it. */
 static char *escape_write(dur__buf *out, char *to, unsigned char c, size_t left) {
@@ -34,9 +33,7 @@ static inline bool needs_escape(unsigned char c) {
 
 /* High bits of the bytes that need an escape; the lowest flag is exact, those above it may be borrowed. */
 static inline uint64_t escape_flags(const char *at) {
-    uint64_t word;
-    memcpy(&word, at, 8);
-    word = le64toh(word);
+    uint64_t word = dur__word_at(at);
     uint64_t quote = word ^ DUR__EACH('"');
     uint64_t slash = word ^ DUR__EACH('\\');
     uint64_t flags = (word - DUR__EACH(0x20)) & ~word;

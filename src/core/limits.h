@@ -17,7 +17,7 @@ enum {
     DUR__TAG_BYTES_MAX = 256,          /* worker tags */
     DUR__TAGS_MAX = 5,                 /* tags that one worker serves */
     DUR__SESSION_BYTES_MAX = 512,      /* session ids */
-    DUR__MESSAGE_ID_BYTES_MAX = 512,   /* idempotency keys of raise and enqueue */
+    DUR__MESSAGE_ID_BYTES_MAX = 512,   /* idempotency keys of messages and pulses */
     DUR__MESSAGE_KEY_BYTES_MAX = 1040, /* … as stores remember them: with the name of the queue */
     DUR__REASON_BYTES_MAX = 64 << 10,  /* of cancel, terminate, suspend */
     DUR__PAYLOAD_BYTES_MAX = 4 << 20,  /* inputs, outputs, results, event and queue data */

@@ -22,7 +22,7 @@ void dur__open_work_known(dur__open_work *self, uint64_t activity_id) {
     (void)dur__map_remove_u64(&self->at, activity_id);
 }
 
-/* Which attempt of a retry policy it is no event says: only first attempts are ever left out of the store. */
+/* Which attempt of which call it is no event says: only first attempts are ever left out of the store. */
 dur_work_item dur__open_work_item(const dur_event *started, const dur_event *schedule) {
     return (dur_work_item){ .kind = DUR_WORK_ACTIVITY_EXECUTE,
                             .instance = schedule->instance_id,

@@ -124,7 +124,7 @@ static int by_number(const void *a, const void *b) {
 }
 
 const dur_carried *dur__unreported_list(const dur__unreported *self, size_t *count) {
-    letter **left = dur_arena_alloc(self->arena, (self->arrivals + 1) * sizeof(letter *));
+    letter **left = dur_arena_alloc(self->arena, ((size_t)self->arrivals + 1) * sizeof(letter *));
     dur__map_entry *entry;
     *count = 0;
     for (size_t i = 0; (entry = dur__map_next(&self->queues, &i)) != NULL;) {

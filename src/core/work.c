@@ -11,8 +11,8 @@
 enum {
     INSTANCE, ORCHESTRATION, EXECUTION_ID, ID, NAME, INPUT, VERSION, PARENT_INSTANCE, PARENT_ID, START_EXECUTION_ID,
     PARENT_EXECUTION_ID, PARENT_BIRTH, BIRTH, RESULT, DETAILS, FIRE_AT_MS, DATA, REASON, SESSION_ID, TAG,
-    CARRY_FORWARD_EVENTS, INITIAL_CUSTOM_STATUS, MESSAGE_ID, ORCHESTRATION_NAME, ORCHESTRATION_VERSION, ATTEMPT, CANCEL_SEQ,
-    TO_INSTANCE, TO_EXECUTION_ID, TO_ID, TO_BIRTH, TO_RESULT, TO_DETAILS, FIELD_COUNT
+    CARRY_FORWARD_EVENTS, INITIAL_CUSTOM_STATUS, MESSAGE_ID, ORCHESTRATION_NAME, ORCHESTRATION_VERSION, ATTEMPT,
+    CANCEL_SEQ, FIRST_ID, TO_INSTANCE, TO_EXECUTION_ID, TO_ID, TO_BIRTH, TO_RESULT, TO_DETAILS, FIELD_COUNT
 };
 /* clang-format on */
 
@@ -51,6 +51,7 @@ static const dur__field work_fields[FIELD_COUNT] = {
     [ORCHESTRATION_VERSION] = TEXT(orchestration_version),
     [ATTEMPT] = U64(attempt),
     [CANCEL_SEQ] = U64(cancel_seq),
+    [FIRST_ID] = U64(first_id),
     [TO_INSTANCE] = DUR__FIELD("parent_instance", DUR__FIELD_TEXT, OF(instance), 0),
     [TO_EXECUTION_ID] = DUR__FIELD("parent_execution_id", DUR__FIELD_U64, OF(execution_id), 0),
     [TO_ID] = DUR__FIELD("parent_id", DUR__FIELD_U64, OF(id), 0),
@@ -64,14 +65,18 @@ static const dur__record work_record = { work_fields, FIELD_COUNT };
 #define PARENT (BIT(PARENT_INSTANCE) | BIT(PARENT_ID) | BIT(PARENT_EXECUTION_ID) | BIT(PARENT_BIRTH))
 #define TO_PARENT (BIT(TO_INSTANCE) | BIT(TO_EXECUTION_ID) | BIT(TO_ID))
 
-static const dur__shape work_shapes[DUR_WORK_KIND_COUNT] = {
+#define ONE_MORE(upper, name, queue) +1
+enum { KIND_COUNT = 0 DUR_WORK_KINDS(ONE_MORE) };
+#undef ONE_MORE
+
+static const dur__shape work_shapes[KIND_COUNT] = {
     [DUR_WORK_START_ORCHESTRATION] = { BIT(INSTANCE) | BIT(ORCHESTRATION) | BIT(INPUT), BIT(START_EXECUTION_ID),
                                        BIT(VERSION) | PARENT | BIT(BIRTH) },
     [DUR_WORK_CONTINUE_AS_NEW] = { BIT(INSTANCE) | BIT(ORCHESTRATION) | BIT(INPUT), BIT(CARRY_FORWARD_EVENTS),
                                    BIT(VERSION) | PARENT | BIT(BIRTH) | BIT(INITIAL_CUSTOM_STATUS) },
     [DUR_WORK_ACTIVITY_EXECUTE] = { CALL | BIT(NAME) | BIT(INPUT), 0,
                                     BIT(SESSION_ID) | BIT(TAG) | BIT(ORCHESTRATION_NAME) | BIT(ORCHESTRATION_VERSION) |
-                                        BIT(ATTEMPT) | BIT(BIRTH) },
+                                        BIT(ATTEMPT) | BIT(FIRST_ID) | BIT(BIRTH) },
     [DUR_WORK_ACTIVITY_COMPLETED] = { CALL | BIT(RESULT), 0, 0 },
     [DUR_WORK_ACTIVITY_FAILED] = { CALL | BIT(DETAILS), 0, 0 },
     [DUR_WORK_TIMER_FIRED] = { CALL | BIT(FIRE_AT_MS), 0, 0 },
@@ -87,21 +92,21 @@ typedef struct kind_info {
     size_t size;
 } kind_info;
 
-static const kind_info kinds[DUR_WORK_KIND_COUNT] = {
+static const kind_info kinds[KIND_COUNT] = {
 #define KIND_INFO(upper, name, queue) { name, sizeof(name) - 1 },
     DUR_WORK_KINDS(KIND_INFO)
 #undef KIND_INFO
 };
 
 const char *dur_work_kind_name(dur_work_kind kind) {
-    return (unsigned)kind < DUR_WORK_KIND_COUNT ? kinds[kind].name : "?";
+    return (unsigned)kind < KIND_COUNT ? kinds[kind].name : "?";
 }
 
 static dur_work_kind kind_find(dur_text name) {
     unsigned i = 0;
-    while (i < DUR_WORK_KIND_COUNT && (kinds[i].size != name.size || memcmp(kinds[i].name, name.data, name.size) != 0))
+    while (i < KIND_COUNT && (kinds[i].size != name.size || memcmp(kinds[i].name, name.data, name.size) != 0))
         i++;
-    return (dur_work_kind)i;
+    return i < KIND_COUNT ? (dur_work_kind)i : DUR_WORK_UNKNOWN;
 }
 
 /* ---- writing ---- */
@@ -109,7 +114,7 @@ static dur_work_kind kind_find(dur_text name) {
 #define USUAL_BYTES 400u
 
 void dur__work_encode(dur__buf *out, const dur_work_item *item) {
-    DUR_ASSERT((unsigned)item->kind < DUR_WORK_KIND_COUNT);
+    DUR_ASSERT((unsigned)item->kind < KIND_COUNT);
     dur__buf_add(out, "{\"", 2);
     dur__buf_add(out, kinds[item->kind].name, kinds[item->kind].size);
     dur__buf_add(out, "\":", 2);
@@ -120,17 +125,16 @@ void dur__work_encode(dur__buf *out, const dur_work_item *item) {
 }
 
 int dur_work_to_json(dur_text *out, dur_arena *arena, const dur_work_item *item, dur_error *err) {
-    dur__buf buf = { 0 };
+    dur__buf buf = { .arena = arena };
     if (out == NULL || arena == NULL || item == NULL)
         return dur_error_set(err, DUR_EINVAL, false, "codec.write", "out, arena and item are required");
-    if ((unsigned)item->kind >= DUR_WORK_KIND_COUNT)
+    if ((unsigned)item->kind >= KIND_COUNT)
         return dur_error_set(err, DUR_EINVAL, false, "codec.write", "work item: %d is no kind", (int)item->kind);
     int code = dur__record_check(&work_record, &work_shapes[item->kind], item, kinds[item->kind].name, err);
     if (code != DUR_OK) return code;
     dur__buf_grow(&buf, USUAL_BYTES);
     dur__work_encode(&buf, item);
-    *out = (dur_text){ dur_arena_memdup(arena, buf.data, buf.size), buf.size };
-    dur__buf_free(&buf);
+    *out = (dur_text){ buf.data, buf.size };
     return DUR_OK;
 }
 
@@ -148,7 +152,7 @@ static const char *message_key(dur_arena *arena, const dur_work_item *item) {
     return dur_arena_format(arena, "%zu:%s/%s", strlen(queue), queue, item->message_id);
 }
 
-int dur_message_from_work(dur_message *out, dur_arena *arena, const dur_work_item *item, dur_error *err) {
+int dur_message_row_from_work(dur_message_row *out, dur_arena *arena, const dur_work_item *item, dur_error *err) {
     dur_text json;
     if (out == NULL) return dur_error_set(err, DUR_EINVAL, false, "codec.write", "out is required");
     int code = dur_work_to_json(&json, arena, item, err);
@@ -156,7 +160,7 @@ int dur_message_from_work(dur_message *out, dur_arena *arena, const dur_work_ite
     bool is_activity = item->kind == DUR_WORK_ACTIVITY_EXECUTE;
     bool is_timer = item->kind == DUR_WORK_TIMER_FIRED;
     bool is_queue = item->kind == DUR_WORK_QUEUE_MESSAGE;
-    *out = (dur_message){
+    *out = (dur_message_row){
         .kind = item->kind,
         .instance = dur_arena_strdup(arena, item->instance),
         .execution_id = is_activity || is_timer ? item->execution_id : 0,

@@ -10,6 +10,8 @@
 #define DUR__SWITCH_X86_64 1
 #elif defined(__aarch64__) && defined(__LP64__)
 #define DUR__SWITCH_AARCH64 1
+#elif defined(__arm__) && defined(__ARM_EABI__) && defined(__ARM_PCS_VFP)
+#define DUR__SWITCH_ARM 1
 #else
 #define DUR__SWITCH_UCONTEXT 1
 #endif

@@ -5,6 +5,7 @@
  * formatting, write(), sigaction() and raise().  Afterwards whatever was installed before us has its turn.
  */
 #include "coro/crash_report.h"
+#include "base/pages.h"
 #include "coro/coro_internal.h"
 
 #include <durite/error.h>
@@ -12,7 +13,6 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 enum { SIGNALS = 2 };
@@ -151,7 +151,7 @@ static size_t alternate_bytes(void) {
     long least = sysconf(_SC_MINSIGSTKSZ); /* large vector registers are part of a signal's frame */
     if (least > 0) size += (size_t)least;
 #endif
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t page = dur__page_size();
     return (size + page - 1) / page * page;
 }
 
@@ -159,11 +159,11 @@ void dur__crash_report_thread_begin(void) {
     stack_t now;
     if (alternate != NULL || sigaltstack(NULL, &now) != 0 || (now.ss_flags & SS_DISABLE) == 0) return;
     size_t size = alternate_bytes();
-    void *map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
-    if (map == MAP_FAILED) return;
+    void *map = dur__pages_reserve(size, 0);
+    if (map == NULL) return;
     stack_t ours = { .ss_sp = map, .ss_size = size };
     if (sigaltstack(&ours, NULL) != 0) {
-        munmap(map, size);
+        dur__pages_free(map, size);
         return;
     }
     alternate = map;
@@ -176,6 +176,6 @@ void dur__crash_report_thread_end(void) {
     stack_t none = { .ss_flags = SS_DISABLE };
     bool ours = sigaltstack(NULL, &now) == 0 && now.ss_sp == (void *)alternate;
     if (ours && sigaltstack(&none, NULL) != 0) return; /* better lost than in use */
-    munmap(alternate, alternate_size);
+    dur__pages_free(alternate, alternate_size);
     alternate = NULL;
 }

@@ -11,12 +11,11 @@
  */
 #include "base/assert.h"
 #include "base/buf.h"
+#include "base/pages.h"
 #include "coro/coro_internal.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #if defined(__has_include)
 #if __has_include(<valgrind/valgrind.h>)
@@ -37,8 +36,11 @@ enum {
     SLAB_STACKS_MAX = 64,
     SLAB_STACKS_MIN = 4
 };
+#if SIZE_MAX > UINT32_MAX
 #define STACK_BYTES_MAX ((size_t)1 << 32)
-#define HUGE_PAGE ((size_t)2 << 20)
+#else
+#define STACK_BYTES_MAX ((size_t)1 << 28) /* the smallest slab must be a number of 32 bits */
+#endif
 #define SLAB_BYTES ((size_t)32 << 20) /* about */
 
 struct dur__slab {
@@ -67,42 +69,18 @@ struct dur__stacks {
 
 static _Atomic size_t guarded_now; /* of the whole process: the kernel's limit is, too */
 
-static size_t page_size(void) {
-    static _Atomic size_t known;
-    size_t size = atomic_load_explicit(&known, memory_order_relaxed);
-    if (size == 0) {
-        size = (size_t)sysconf(_SC_PAGESIZE);
-        atomic_store_explicit(&known, size, memory_order_relaxed);
-    }
-    return size;
-}
-
 /* ---- mappings ---- */
 
-/* Address space only; memory comes with the first touch. */
-static char *map_reserve(size_t size) {
-    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK;
-    void *map = mmap(NULL, size, PROT_READ | PROT_WRITE, flags, -1, 0);
-    if (map == MAP_FAILED) return NULL;
-    if (mprotect(map, DUR__STACK_GUARD, PROT_NONE) != 0) {
-        munmap(map, size);
-        return NULL;
-    }
-    /* A huge page under one stack would be the memory of a hundred. */
-    if (size >= HUGE_PAGE) (void)madvise(map, size, MADV_NOHUGEPAGE);
-    return map;
-}
-
-/* All but the uppermost `keep` bytes.  Only a kindness: where memory is locked (mlockall) the kernel refuses. */
+/* All but the uppermost `keep` bytes. */
 static void stack_forget(dur__coro *coro, size_t keep) {
     if (keep >= coro->size) return;
-    (void)madvise(coro->low, coro->size - keep, MADV_DONTNEED);
+    dur__pages_forget(coro->low, coro->size - keep);
     coro->runs = coro->looked = 0;
     coro->touched = 0;
 }
 
 static dur__coro *coro_make(dur__stacks *stacks, char *low, size_t size) {
-    dur__coro *coro = calloc(1, sizeof(*coro));
+    dur__coro *coro = dur__zget(sizeof(*coro));
     if (coro == NULL) return NULL;
     coro->stacks = stacks;
     coro->low = low;
@@ -114,7 +92,7 @@ static dur__coro *coro_make(dur__stacks *stacks, char *low, size_t size) {
 static void coro_unmake(dur__coro *coro) {
     if (coro == NULL) return;
     VALGRIND_STACK_DEREGISTER(coro->valgrind_id);
-    free(coro);
+    dur__free(coro);
 }
 
 static dur__coro *guarded_new(dur__stacks *stacks, size_t size) {
@@ -122,29 +100,29 @@ static dur__coro *guarded_new(dur__stacks *stacks, size_t size) {
         atomic_fetch_sub(&guarded_now, 1);
         return NULL;
     }
-    char *map = map_reserve(DUR__STACK_GUARD + size);
+    char *map = dur__pages_reserve(DUR__STACK_GUARD + size, DUR__STACK_GUARD);
     dur__coro *coro = map != NULL ? coro_make(stacks, map + DUR__STACK_GUARD, size) : NULL;
     if (coro != NULL) {
         coro->guard = map;
         return coro;
     }
-    if (map != NULL) munmap(map, DUR__STACK_GUARD + size);
+    if (map != NULL) dur__pages_free(map, DUR__STACK_GUARD + size);
     atomic_fetch_sub(&guarded_now, 1);
     return NULL;
 }
 
 static void guarded_free(dur__coro *coro) {
-    munmap(coro->low - DUR__STACK_GUARD, DUR__STACK_GUARD + coro->size);
+    dur__pages_free(coro->low - DUR__STACK_GUARD, DUR__STACK_GUARD + coro->size);
     atomic_fetch_sub(&guarded_now, 1);
     coro_unmake(coro);
 }
 
 static void slab_free(dur__slab *slab) {
     dur__list_unlink(&slab->link);
-    munmap(slab->map, slab->map_size);
+    dur__pages_free(slab->map, slab->map_size);
     for (size_t i = 0; i < slab->count; i++)
         coro_unmake(slab->stacks[i]);
-    free(slab);
+    dur__free(slab);
 }
 
 /* All its stacks are idle at first. */
@@ -153,12 +131,13 @@ static bool slab_new(dur__stacks *stacks, stack_class *class) {
     size_t count = SLAB_BYTES / slot;
     if (count > SLAB_STACKS_MAX) count = SLAB_STACKS_MAX;
     if (count < SLAB_STACKS_MIN) count = SLAB_STACKS_MIN;
-    dur__slab *slab = calloc(1, sizeof(*slab) + count * sizeof(*slab->stacks));
+    DUR_ASSERT(slot <= (SIZE_MAX - DUR__STACK_GUARD) / count);
+    dur__slab *slab = dur__zget(sizeof(*slab) + count * sizeof(*slab->stacks));
     if (slab == NULL) return false;
     slab->map_size = DUR__STACK_GUARD + count * slot;
-    slab->map = map_reserve(slab->map_size);
+    slab->map = dur__pages_reserve(slab->map_size, DUR__STACK_GUARD);
     if (slab->map == NULL) {
-        free(slab);
+        dur__free(slab);
         return false;
     }
     dur__list_push(&class->slabs, &slab->link);
@@ -183,18 +162,21 @@ static bool slab_new(dur__stacks *stacks, stack_class *class) {
 /* ---- the pool ---- */
 
 static stack_class *class_get(dur__stacks *stacks, size_t bytes) {
-    size_t page = page_size();
+    size_t page = dur__page_size();
     if (bytes < STACK_BYTES_MIN) bytes = STACK_BYTES_MIN;
     if (bytes > STACK_BYTES_MAX) return NULL;
     bytes = (bytes + page - 1) / page * page;
     for (size_t i = 0; i < stacks->class_count; i++)
         if (stacks->classes[i]->size == bytes) return stacks->classes[i];
-    stack_class *class = dur__xcalloc(1, sizeof(*class));
+    stack_class **moved = dur__resize(stacks->classes, (stacks->class_count + 1) * sizeof(*moved));
+    if (moved == NULL) return NULL;
+    stacks->classes = moved;
+    stack_class *class = dur__zget(sizeof(*class));
+    if (class == NULL) return NULL;
     class->size = bytes;
     dur__list_init(&class->idle_guarded);
     dur__list_init(&class->idle_slab);
     dur__list_init(&class->slabs);
-    stacks->classes = dur__xrealloc(stacks->classes, (stacks->class_count + 1) * sizeof(*stacks->classes));
     stacks->classes[stacks->class_count++] = class;
     return class;
 }
@@ -222,7 +204,7 @@ dur__coro *dur__stack_take(dur__stacks *stacks, size_t bytes) {
 void dur__stack_give(dur__coro *coro) {
     dur__stacks *stacks = coro->stacks;
     stack_class *class = class_get(stacks, coro->size);
-    size_t keep = class->idle < STACKS_WARM ? coro->size : class->idle < STACKS_TEPID ? 2 * page_size() : 0;
+    size_t keep = class->idle < STACKS_WARM ? coro->size : class->idle < STACKS_TEPID ? 2 * dur__page_size() : 0;
     stack_forget(coro, keep);
     DUR_ASSERT(stacks->in_use > 0);
     stacks->in_use--;
@@ -233,7 +215,8 @@ void dur__stack_give(dur__coro *coro) {
 }
 
 dur__stacks *dur__stacks_new(void) {
-    dur__stacks *stacks = dur__xcalloc(1, sizeof(*stacks));
+    dur__stacks *stacks = dur__zget(sizeof(*stacks));
+    if (stacks == NULL) return NULL;
     stacks->guarded_max = STACKS_GUARDED_MAX;
     dur__cxx_find(); /* handlers are known by now, and so is what they are written in */
     return stacks;
@@ -285,10 +268,10 @@ void dur__stacks_free(dur__stacks *stacks) {
     dur__stacks_trim(stacks, 0);
     for (size_t i = 0; i < stacks->class_count; i++) {
         DUR_ASSERT(stacks->classes[i]->idle == 0);
-        free(stacks->classes[i]);
+        dur__free(stacks->classes[i]);
     }
-    free(stacks->classes);
-    free(stacks);
+    dur__free(stacks->classes);
+    dur__free(stacks);
 }
 
 /* ---- looking ---- */
@@ -298,17 +281,7 @@ size_t dur__coro_stack_bytes(const dur__coro *coro) {
 }
 
 size_t dur__coro_high_water(const dur__coro *coro) {
-    size_t page = page_size();
-    unsigned char resident[256];
-    for (size_t at = 0; at < coro->size;) {
-        size_t pages = (coro->size - at) / page;
-        if (pages > sizeof(resident)) pages = sizeof(resident);
-        if (mincore(coro->low + at, pages * page, resident) != 0) return coro->size; /* no way to know */
-        for (size_t i = 0; i < pages; i++)
-            if ((resident[i] & 1) != 0) return coro->size - at - i * page;
-        at += pages * page;
-    }
-    return 0;
+    return coro->size - dur__pages_untouched(coro->low, coro->size);
 }
 
 /* A stack that has not grown in its first runs seldom does, so the answer is kept for as many runs as it took to get

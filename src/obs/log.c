@@ -17,6 +17,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -35,7 +36,8 @@ typedef struct slot {
 static slot slots[2];
 static atomic_uint current; /* index of the slot in use */
 static atomic_int level_max = LEVEL_OFF;
-static atomic_bool waiting;                   /* somebody waits for a slot to become empty */
+static bool chosen;         /* by the host, or by the environment: what it says is said once; guarded by set_lock */
+static atomic_bool waiting; /* somebody waits for a slot to become empty */
 static dur__mutex set_lock = DUR__MUTEX_INIT; /* one dur_log_set_sink at a time */
 static dur__mutex empty_lock = DUR__MUTEX_INIT;
 static dur__cond empty = { PTHREAD_COND_INITIALIZER }; /* never waited on with a timeout, so any clock will do */
@@ -85,12 +87,10 @@ static void forget_other_threads(void *arg) {
     dur__cond_init(&empty);
 }
 
-int dur_log_set_sink(dur_log_fn *sink, void *data, dur_log_level level) {
-    static bool fork_known; /* guarded by set_lock */
-    if ((int)level < DUR_LOG_ERROR || (int)level > DUR_LOG_TRACE) return DUR_EINVAL;
-    if (entered != NULL) return DUR_EDEADLK;
-
-    dur__mutex_lock(&set_lock);
+/* Under set_lock. */
+static void set_locked(dur_log_fn *sink, void *data, dur_log_level level) {
+    static bool fork_known;
+    chosen = true;
     if (!fork_known) {
         dur__at_fork_child(forget_other_threads, NULL);
         fork_known = true;
@@ -107,8 +107,40 @@ int dur_log_set_sink(dur_log_fn *sink, void *data, dur_log_level level) {
         dur__cond_wait(&empty, &empty_lock);
     dur__mutex_unlock(&empty_lock);
     atomic_store(&waiting, false);
+}
+
+int dur_log_set_sink(dur_log_fn *sink, void *data, dur_log_level level) {
+    if ((int)level < DUR_LOG_ERROR || (int)level > DUR_LOG_TRACE) return DUR_EINVAL;
+    if (entered != NULL) return DUR_EDEADLK;
+    dur__mutex_lock(&set_lock);
+    set_locked(sink, data, level);
     dur__mutex_unlock(&set_lock);
     return DUR_OK;
+}
+
+/* ---- the environment ---- */
+
+static bool level_named(const char *name, dur_log_level *out) {
+    for (int level = DUR_LOG_ERROR; level <= DUR_LOG_TRACE; level++) {
+        if (strcmp(name, dur_log_level_name((dur_log_level)level)) != 0) continue;
+        *out = (dur_log_level)level;
+        return true;
+    }
+    return false;
+}
+
+void dur__log_from_environment(void) {
+    const char *wanted = secure_getenv("DURITE_LOG");
+    if (wanted == NULL || *wanted == '\0' || entered != NULL) return;
+    dur_log_level level = DUR_LOG_INFO;
+    bool named = level_named(wanted, &level), first;
+    dur__mutex_lock(&set_lock);
+    first = !chosen;
+    if (first) set_locked(dur_log_text, stderr, level);
+    dur__mutex_unlock(&set_lock);
+    if (first && !named)
+        dur__log(DUR_LOG_WARN, DUR__LOG_RUNTIME, DUR__FIELDS(DUR__TEXT("DURITE_LOG", wanted)),
+                 "DURITE_LOG is error, warn, info, debug or trace; info is taken");
 }
 
 /* ---- writing lines ----------------------------------------------------------------------------------------------- */

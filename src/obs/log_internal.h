@@ -14,6 +14,10 @@
 /* Cheap: one atomic read. */
 bool dur__log_enabled(dur_log_level level);
 
+/* DURITE_LOG=LEVEL in the environment: lines go to standard error, where the host has set no sink.  Called when a store
+   is opened and when a runtime starts. */
+void dur__log_from_environment(void);
+
 /* fields may be NULL with count 0.  Never put payloads into the message or a field. */
 void dur__log(dur_log_level level, const char *target, const dur_log_field *fields, size_t count, const char *format,
               ...) DUR_PRINTF(5, 6);

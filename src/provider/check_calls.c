@@ -99,6 +99,7 @@ int dur__check_calls(dur_provider *store, dur_error *err) {
     call_check self = { .store = store, .rows = dur_arena_new(), .child = dur_arena_new(), .parent = dur_arena_new() };
     char *after = NULL;
     int code = DUR_OK;
+    if (self.rows == NULL || self.child == NULL || self.parent == NULL) code = DUR__NO_MEMORY(err, "store.check");
     for (bool more = dur_store_has(store, "list_instances") && dur_store_has(store, "get_instance");
          more && code == DUR_OK;) {
         dur_instance_row *rows = NULL;
@@ -109,11 +110,11 @@ int dur__check_calls(dur_provider *store, dur_error *err) {
             if (rows[i].parent_instance_id != NULL && !rows[i].start_pending) code = child_check(&self, &rows[i], err);
         more = count == PAGE;
         char *last = more ? dur__xstrdup(rows[count - 1].instance_id) : NULL;
-        free(after);
+        dur__free(after);
         after = last;
         dur_arena_reset(self.rows);
     }
-    free(after);
+    dur__free(after);
     dur_arena_free(self.rows);
     dur_arena_free(self.child);
     dur_arena_free(self.parent);

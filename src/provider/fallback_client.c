@@ -88,7 +88,7 @@ int dur__fallback_is_meant(dur_provider *store, const char *parent, uint64_t bir
     return code;
 }
 
-int dur__fallback_enqueue_start(dur_provider *store, const dur_message *item, dur_exists_policy policy,
+int dur__fallback_enqueue_start(dur_provider *store, const dur_message_row *item, dur_exists_policy policy,
                                 uint64_t delay_ms, bool *existed, dur_error *err) {
     sight seen;
     int code = look(store, item->instance, &seen, err);
@@ -106,7 +106,8 @@ int dur__fallback_enqueue_start(dur_provider *store, const dur_message *item, du
     return code;
 }
 
-int dur__fallback_enqueue_existing(dur_provider *store, const dur_message *item, uint64_t delay_ms, dur_error *err) {
+int dur__fallback_enqueue_existing(dur_provider *store, const dur_message_row *item, uint64_t delay_ms,
+                                   dur_error *err) {
     sight seen;
     int code = look(store, item->instance, &seen, err);
     if (code != DUR_OK) return code;
@@ -132,7 +133,7 @@ int dur__fallback_watch_open(dur_provider *store, dur_watch **out) {
     watch->pause_ms = WATCH_MS_MIN;
     *out = &watch->base;
     if (watch->waker != NULL) return DUR_OK;
-    free(watch);
+    dur__free(watch);
     *out = NULL;
     return DUR_ENOMEM;
 }
@@ -152,7 +153,7 @@ void dur__fallback_watch_wake(dur_watch *base) {
 void dur__fallback_watch_close(dur_watch *base) {
     fallback_watch *watch = (fallback_watch *)(void *)base;
     dur_waker_free(watch->waker);
-    free(watch);
+    dur__free(watch);
 }
 
 /* ---- statistics and dead letters --------------------------------------------------------------------------------- */

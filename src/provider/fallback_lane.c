@@ -32,7 +32,7 @@ typedef struct fetched {
     dur__link link;
     dur_arena *arena;
     const char *token;
-    dur_message *messages;
+    dur_message_row *messages;
     uint64_t *ids;
     size_t count;
 } fetched;
@@ -55,14 +55,14 @@ int dur__fallback_lane_open(dur_provider *store, const dur_lane_options *options
 static void fetched_free(fetched *item) {
     dur__list_unlink(&item->link);
     dur_arena_free(item->arena);
-    free(item);
+    dur__free(item);
 }
 
 void dur__fallback_lane_close(dur_lane *base) {
     fallback_lane *lane = lane_of(base);
     for (dur__link *at; (at = dur__list_first(&lane->fetched)) != NULL;)
         fetched_free(DUR__CONTAINER(at, fetched, link));
-    free(lane);
+    dur__free(lane);
 }
 
 void dur__lane_set_poll(dur_lane *lane, uint64_t poll_ms) {
@@ -77,14 +77,14 @@ void dur__lane_offer(dur_lane *lane, dur_orchestration_item *item, dur_leased_wo
 /* ---- what a turn leaves ------------------------------------------------------------------------------------------ */
 
 /* The message as it was.  One millisecond earlier than it came: before whatever came meanwhile, behind its elders. */
-static dur_message message_again(fallback_lane *lane, dur_arena *arena, const char *instance,
-                                 const dur_fetched_message *from) {
+static dur_message_row message_again(fallback_lane *lane, dur_arena *arena, const char *instance,
+                                     const dur_fetched_message *from) {
     dur_provider *store = lane->base.store;
     dur_work_item item;
     dur_text json = { dur_arena_memdup(arena, from->json.data, from->json.size), from->json.size };
-    dur_message again = { .kind = from->queue != NULL ? DUR_WORK_QUEUE_MESSAGE : DUR_WORK_EXTERNAL_RAISED };
+    dur_message_row again = { .kind = from->queue != NULL ? DUR_WORK_QUEUE_MESSAGE : DUR_WORK_EXTERNAL_RAISED };
     int code = dur_work_from_json(&item, arena, json, NULL);
-    if (code == DUR_OK) (void)dur_message_from_work(&again, arena, &item, NULL);
+    if (code == DUR_OK) (void)dur_message_row_from_work(&again, arena, &item, NULL);
     again.instance = instance;
     again.queue = dur_arena_strdup(arena, from->queue);
     again.message_id = NULL; /* it was accepted already */
@@ -126,7 +126,7 @@ static bool consumes(const dur_turn_commit *turn, uint64_t id) {
 /* What of the messages the turn leaves, at their old places: their number.  Of one that never was (remove_work) what
    stands in front of the next start goes with it. */
 static size_t messages_left(fallback_lane *lane, dur_arena *arena, dur_turn_commit *turn, const fetched *all,
-                            dur_message *items) {
+                            dur_message_row *items) {
     uint64_t *dead = dur_arena_alloc(arena, (all->count + 1) * sizeof(*dead));
     size_t left = 0, dead_count = 0;
     bool goes = turn->remove_work;
@@ -146,10 +146,10 @@ static size_t messages_left(fallback_lane *lane, dur_arena *arena, dur_turn_comm
 
 static void commit(fallback_lane *lane, dur_arena *arena, dur_turn_commit *turn) {
     fetched *all = fetched_find(lane, turn->lock_token);
-    const dur_message *own = turn->orchestrator_items;
+    const dur_message_row *own = turn->orchestrator_items;
     size_t own_count = turn->orchestrator_item_count;
     if (all != NULL && turn->consume_listed && !dur__fallback_only_releases(turn)) {
-        dur_message *items = dur_arena_alloc(arena, (all->count + own_count + 1) * sizeof(*items));
+        dur_message_row *items = dur_arena_alloc(arena, (all->count + own_count + 1) * sizeof(*items));
         dur_error_clear(&turn->error);
         size_t left = messages_left(lane, arena, turn, all, items);
         if (turn->error.code != DUR_OK) { /* they are still there, and so is the lease */

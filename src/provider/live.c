@@ -68,7 +68,8 @@ struct dur__live_set {
 };
 
 dur__live *dur__live_new(void) {
-    dur__live *live = dur__xcalloc(1, sizeof(*live));
+    dur__live *live = dur__zget(sizeof(*live));
+    if (live == NULL) return NULL;
     dur__mutex_init(&live->mutex);
     dur__list_init(&live->expected);
     dur__list_init(&live->told);
@@ -80,17 +81,19 @@ void dur__live_free(dur__live *live) {
     dur__map_entry *at;
     if (live == NULL) return;
     for (size_t i = 0; (at = dur__map_next(&live->entries, &i)) != NULL;)
-        free(at->value);
+        dur__free(at->value);
     dur__map_free(&live->entries);
     dur__mutex_destroy(&live->mutex);
-    free(live);
+    dur__free(live);
 }
 
 /* ---- entries; all with the mutex held ---- */
 
+/* NULL: no memory.  Who is not here is asked for at the store. */
 static entry *entry_new(dur__live *live, const char *instance) {
     size_t size = strlen(instance) + 1;
-    entry *made = dur__xcalloc(1, sizeof(*made) + size);
+    entry *made = dur__map_reserve(&live->entries, 1) ? dur__zget(sizeof(*made) + size) : NULL;
+    if (made == NULL) return NULL;
     memcpy(made->instance, instance, size);
     dur__list_init(&made->waiters);
     dur__list_init(&made->members);
@@ -116,7 +119,7 @@ static void member_told(dur__live *live, dur__live_member *m, const char *output
     dur__live_set *set = m->set;
     if (!atomic_load(&m->here)) set->elsewhere--;
     m->entry = NULL;
-    m->output = output != NULL ? dur__xstrdup(output) : NULL;
+    m->output = output != NULL ? dur__strdup(output) : NULL; /* without memory: ask the store */
     dur__list_push(&set->coming, &m->link);
     if (!dur__link_linked(&set->link)) dur__list_push(&live->sets, &set->link);
 }
@@ -128,7 +131,7 @@ static size_t entry_end(dur__live *live, entry *e, uint64_t birth, const char *o
     for (dur__link *at; (at = dur__list_pop(&e->waiters)) != NULL;) {
         waiter *w = DUR__CONTAINER(at, waiter, link);
         w->told = true;
-        w->output = output != NULL && w->number <= e->until ? dur__xstrdup(output) : NULL;
+        w->output = output != NULL && w->number <= e->until ? dur__strdup(output) : NULL;
         dur__list_push(&live->told, at);
         told++;
     }
@@ -139,7 +142,7 @@ static size_t entry_end(dur__live *live, entry *e, uint64_t birth, const char *o
     }
     no_longer_expected(live, e);
     dur__map_remove(&live->entries, e->instance);
-    free(e);
+    dur__free(e);
     return told;
 }
 
@@ -157,6 +160,10 @@ void dur__live_add(dur_provider *store, const char *instance, const void *owner)
     dur__mutex_lock(&live->mutex);
     entry *e = dur__map_get(&live->entries, instance);
     if (e == NULL) e = entry_new(live, instance);
+    if (e == NULL) {
+        dur__mutex_unlock(&live->mutex);
+        return;
+    }
     no_longer_expected(live, e);
     DUR__LIST_EACH(&e->members, at) {
         dur__live_member *m = DUR__CONTAINER(at, dur__live_member, link);
@@ -219,8 +226,9 @@ void dur__live_starting(dur_provider *store, const char *instance) {
 void dur__live_expect(dur_provider *store, const char *instance) {
     dur__live *live = dur__store_live(store);
     dur__mutex_lock(&live->mutex);
-    if (live->loops > 0 && dur__map_get(&live->entries, instance) == NULL) {
-        entry *e = entry_new(live, instance);
+    bool unknown = live->loops > 0 && dur__map_get(&live->entries, instance) == NULL;
+    entry *e = unknown ? entry_new(live, instance) : NULL;
+    if (e != NULL) {
         e->since_us = dur__monotonic_us();
         dur__list_push(&live->expected, &e->expected);
         if (++live->expected_count > EXPECTED_MAX)
@@ -288,7 +296,8 @@ char *dur__live_await(dur_provider *store, const char *instance, uint64_t until_
 /* ---- sets ---- */
 
 dur__live_set *dur__live_set_new(dur_provider *store) {
-    dur__live_set *set = dur__xcalloc(1, sizeof(*set));
+    dur__live_set *set = dur__zget(sizeof(*set));
+    if (set == NULL) return NULL;
     set->store = store;
     set->live = dur__store_live(store);
     dur__list_init(&set->coming);
@@ -304,20 +313,25 @@ void dur__live_set_free(dur__live_set *set) {
     dur__list_unlink(&set->link);
     dur__mutex_unlock(&set->live->mutex);
     dur__cond_destroy(&set->woken);
-    free(set);
+    dur__free(set);
 }
 
-void dur__live_join(dur__live_set *set, dur__live_member *member, const char *instance, uint64_t birth) {
+bool dur__live_join(dur__live_set *set, dur__live_member *member, const char *instance, uint64_t birth) {
     dur__live *live = set->live;
     DUR_ASSERT(member->set == NULL);
     dur__mutex_lock(&live->mutex);
     entry *e = dur__map_get(&live->entries, instance);
     if (e == NULL) e = entry_new(live, instance);
+    if (e == NULL) {
+        dur__mutex_unlock(&live->mutex);
+        return false;
+    }
     *member = (dur__live_member){ .set = set, .entry = e, .number = ++live->waits, .birth = birth };
     atomic_store(&member->here, e->owner != NULL);
     set->elsewhere += e->owner == NULL;
     dur__list_push(&e->members, &member->link);
     dur__mutex_unlock(&live->mutex);
+    return true;
 }
 
 /* Nobody is interested in it. */
@@ -337,7 +351,7 @@ void dur__live_quit(dur__live_member *member) {
         if (forgotten(e)) (void)entry_end(set->live, e, 0, NULL);
     }
     dur__mutex_unlock(&set->live->mutex);
-    free(member->output);
+    dur__free(member->output);
     *member = (dur__live_member){ .set = NULL };
 }
 

@@ -65,7 +65,7 @@ void dur__live_set_free(dur__live_set *set); /* without members; NULL allowed */
 
 /* Whatever is said about the instance from now on is told once, whether it runs here already or not.  Whoever asks the
    store joins first: what happens in between is told.  The output of another birth than this is not: ask the store. */
-void dur__live_join(dur__live_set *set, dur__live_member *member, const char *instance, uint64_t birth);
+bool dur__live_join(dur__live_set *set, dur__live_member *member, const char *instance, uint64_t birth);
 void dur__live_quit(dur__live_member *member); /* in none, or told already: no harm */
 /* The next that was told, since dur__live_tell; it is out of the set.  NULL: none. */
 dur__live_member *dur__live_told(dur__live_set *set);

@@ -23,7 +23,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NO_OP = -1, FAILED_TURNS_MAX = 4096 };
+enum { FAILED_TURNS_MAX = 4096 };
+
+typedef enum store_op {
+    NO_OP = -1,
+    OP_FETCH,
+    OP_ACK_ORCHESTRATION,
+    OP_ACK_WORK,
+    OP_ENQUEUE,
+    OP_FETCH_WORK,
+    OP_COUNT
+} store_op;
+typedef enum store_fault {
+    FAULT_TRANSACTION,
+    FAULT_LOCK_TIMEOUT,
+    FAULT_SERIALIZATION,
+    FAULT_UNKNOWN,
+    FAULT_COUNT
+} store_fault;
 
 /* A turn whose commit failed and may come again.  Its key is the instance, or the token where no instance is given. */
 typedef struct failed_turn {
@@ -39,8 +56,8 @@ typedef struct observed {
     dur_provider *inner;
     dur__counter calls;
     dur__counter ack_retries;
-    dur__histogram durations[DUR_OP_COUNT];
-    dur__counter faults[DUR_OP_COUNT][DUR_STORE_FAULT_COUNT];
+    dur__histogram durations[OP_COUNT];
+    dur__counter faults[OP_COUNT][FAULT_COUNT];
     atomic_size_t failed_count; /* of failed; read without the lock, so that a healthy store costs none */
     dur__mutex failed_lock;     /* guards failed */
     dur__map failed;            /* failed_turn by its key */
@@ -61,7 +78,7 @@ typedef struct observed_watch {
 typedef struct call {
     observed *store;
     const char *method;
-    int op; /* a dur_store_op or NO_OP */
+    int op; /* a store_op */
     const char *instance;
     uint64_t began_us;
     dur_error *err; /* the caller's, or own: never NULL */
@@ -123,14 +140,13 @@ static bool mentions(const dur_error *err, const char *what) {
 }
 
 /* The text is asked first: stores have one code for "busy" and name the reason in the message. */
-static dur_store_fault classify(int code, const dur_error *err) {
+static store_fault classify(int code, const dur_error *err) {
     if (mentions(err, "deadlock") || (mentions(err, "serializ") && !mentions(err, "deserializ")))
-        return DUR_STORE_FAULT_SERIALIZATION_ERROR;
+        return FAULT_SERIALIZATION;
     if (code == DUR_EBUSY || mentions(err, "locked") || mentions(err, "lock timeout") || mentions(err, "lock wait"))
-        return DUR_STORE_FAULT_LOCK_TIMEOUT;
-    if (code == DUR_EUNKNOWN || mentions(err, "commit") || mentions(err, "transaction"))
-        return DUR_STORE_FAULT_TRANSACTION_FAILED;
-    return DUR_STORE_FAULT_UNKNOWN;
+        return FAULT_LOCK_TIMEOUT;
+    if (code == DUR_EUNKNOWN || mentions(err, "commit") || mentions(err, "transaction")) return FAULT_TRANSACTION;
+    return FAULT_UNKNOWN;
 }
 
 /* Count and log one outcome: of a call, or of one element of an array that the call carried. */
@@ -176,7 +192,7 @@ static uint64_t first_event_id(const dur_turn_commit *turn) {
 static void failed_forget(observed *o, const char *key) {
     failed_turn *old = dur__map_remove(&o->failed, key);
     if (old != NULL) {
-        free(old);
+        dur__free(old);
         atomic_fetch_sub(&o->failed_count, 1);
     }
 }
@@ -201,7 +217,11 @@ static void turn_answered(observed *o, const dur_turn_commit *turn, int code, co
     failed_forget(o, key);
     if (may_come_again && o->failed.count < FAILED_TURNS_MAX) {
         size_t size = strlen(key) + 1;
-        failed_turn *failed = dur__xmalloc(sizeof(*failed) + size);
+        failed_turn *failed = dur__map_reserve(&o->failed, 1) ? dur__get(sizeof(*failed) + size) : NULL;
+        if (failed == NULL) { /* one retry is not counted */
+            dur__mutex_unlock(&o->failed_lock);
+            return;
+        }
         failed->execution_id = turn->execution_id;
         failed->first_event_id = first_event_id(turn);
         failed->expected_last = turn->expected_last;
@@ -215,22 +235,23 @@ static void turn_answered(observed *o, const dur_turn_commit *turn, int code, co
 /* The answers of many turns.  With code the call as a whole failed, and so did each. */
 static void note_turns(observed *o, const char *method, const dur_turn_commit *turns, size_t count, uint64_t took_us,
                        int code, const dur_error *err) {
-    if (count > 0) dur__histogram_add(&o->durations[DUR_OP_ACK_ORCH], took_us);
+    if (count > 0) dur__histogram_add(&o->durations[OP_ACK_ORCHESTRATION], took_us);
     for (size_t i = 0; i < count; i++) {
         const dur_turn_commit *turn = &turns[i];
         const dur_error *why = code != DUR_OK ? err : &turn->error;
-        note(o, method, DUR_OP_ACK_ORCH, turn->instance, took_us, code != DUR_OK ? code : (int)turn->error.code, why);
+        note(o, method, OP_ACK_ORCHESTRATION, turn->instance, took_us, code != DUR_OK ? code : (int)turn->error.code,
+             why);
         turn_answered(o, turn, code != DUR_OK ? code : (int)turn->error.code, why);
     }
 }
 
 static void note_acks(observed *o, const char *method, const dur_work_ack *acks, size_t count, uint64_t took_us,
                       int code, const dur_error *err) {
-    if (count > 0) dur__histogram_add(&o->durations[DUR_OP_ACK_WORKER], took_us);
+    if (count > 0) dur__histogram_add(&o->durations[OP_ACK_WORK], took_us);
     for (size_t i = 0; i < count; i++) {
         const dur_error *why = code != DUR_OK ? err : &acks[i].error;
-        note(o, method, DUR_OP_ACK_WORKER, acks[i].ref.instance, took_us,
-             code != DUR_OK ? code : (int)acks[i].error.code, why);
+        note(o, method, OP_ACK_WORK, acks[i].ref.instance, took_us, code != DUR_OK ? code : (int)acks[i].error.code,
+             why);
     }
 }
 
@@ -245,7 +266,7 @@ static uint64_t observed_now_ms(dur_provider *self) {
 static int observed_fetch_orchestration_item(dur_provider *self, dur_arena *arena, const dur_fetch *how,
                                              dur_orchestration_item *out, dur_error *err) {
     call c;
-    call_begin(&c, self, "fetch_orchestration_item", DUR_OP_FETCH, NULL, err);
+    call_begin(&c, self, "fetch_orchestration_item", OP_FETCH, NULL, err);
     int code = c.store->inner->methods->fetch_orchestration_item(c.store->inner, arena, how, out, c.err);
     if (code == DUR_OK) c.instance = out->instance;
     return call_end(&c, code);
@@ -253,7 +274,7 @@ static int observed_fetch_orchestration_item(dur_provider *self, dur_arena *aren
 
 static int observed_ack_orchestration_item(dur_provider *self, dur_turn_commit *turn, dur_error *err) {
     call c;
-    call_begin(&c, self, "ack_orchestration_item", DUR_OP_ACK_ORCH, turn->instance, err);
+    call_begin(&c, self, "ack_orchestration_item", OP_ACK_ORCHESTRATION, turn->instance, err);
     turn_submitted(c.store, turn);
     int code = call_end(&c, c.store->inner->methods->ack_orchestration_item(c.store->inner, turn, c.err));
     turn_answered(c.store, turn, code, c.err);
@@ -262,7 +283,7 @@ static int observed_ack_orchestration_item(dur_provider *self, dur_turn_commit *
 
 static int observed_commit_turns(dur_provider *self, dur_turn_commit *turns, size_t count, dur_error *err) {
     call c;
-    call_begin(&c, self, "commit_turns", DUR_OP_ACK_ORCH, NULL, err);
+    call_begin(&c, self, "commit_turns", OP_ACK_ORCHESTRATION, NULL, err);
     for (size_t i = 0; i < count; i++)
         turn_submitted(c.store, &turns[i]);
     int code = c.store->inner->methods->commit_turns(c.store->inner, turns, count, c.err);
@@ -272,7 +293,7 @@ static int observed_commit_turns(dur_provider *self, dur_turn_commit *turns, siz
 
 static int observed_ack_works(dur_provider *self, dur_work_ack *acks, size_t count, dur_error *err) {
     call c;
-    call_begin(&c, self, "ack_works", DUR_OP_ACK_WORKER, NULL, err);
+    call_begin(&c, self, "ack_works", OP_ACK_WORK, NULL, err);
     int code = c.store->inner->methods->ack_works(c.store->inner, acks, count, c.err);
     note_acks(c.store, c.method, acks, count, call_took(&c), code, c.err);
     return code;
@@ -281,7 +302,7 @@ static int observed_ack_works(dur_provider *self, dur_work_ack *acks, size_t cou
 static int observed_fetch_work_item(dur_provider *self, dur_arena *arena, const dur_work_fetch *how,
                                     dur_leased_work *out, dur_error *err) {
     call c;
-    call_begin(&c, self, "fetch_work_item", DUR_OP_DEQUEUE, NULL, err);
+    call_begin(&c, self, "fetch_work_item", OP_FETCH_WORK, NULL, err);
     int code = c.store->inner->methods->fetch_work_item(c.store->inner, arena, how, out, c.err);
     if (code == DUR_OK && out->json.data != NULL) c.instance = out->ref.instance;
     return call_end(&c, code);
@@ -295,7 +316,11 @@ static int observed_lane_open(dur_provider *self, const dur_lane_options *option
     dur_lane *inner = NULL;
     int code = call_end(&c, c.store->inner->methods->lane_open(c.store->inner, options, &inner, c.err));
     if (code != DUR_OK) return code;
-    observed_lane *lane = dur__xcalloc(1, sizeof(*lane));
+    observed_lane *lane = dur__zget(sizeof(*lane));
+    if (lane == NULL) {
+        c.store->inner->methods->lane_close(inner);
+        return DUR__NO_MEMORY(err, "lane_open");
+    }
     lane->base.store = self;
     lane->inner = inner;
     *out = &lane->base;
@@ -315,13 +340,13 @@ static int observed_lane_round(dur_lane *base, dur_arena *arena, dur_round *roun
     note_turns(o, c.method, round->turns, round->turn_count, took_us, code, c.err);
     note_acks(o, c.method, round->acks, round->ack_count, took_us, code, c.err);
     if (round->fetch != NULL) {
-        dur__histogram_add(&o->durations[DUR_OP_FETCH], took_us);
-        note(o, c.method, DUR_OP_FETCH, code == DUR_OK && round->item_count == 1 ? round->items[0].instance : NULL,
-             took_us, code, c.err);
+        dur__histogram_add(&o->durations[OP_FETCH], took_us);
+        note(o, c.method, OP_FETCH, code == DUR_OK && round->item_count == 1 ? round->items[0].instance : NULL, took_us,
+             code, c.err);
     }
     if (round->work != NULL) {
-        dur__histogram_add(&o->durations[DUR_OP_DEQUEUE], took_us);
-        note(o, c.method, DUR_OP_DEQUEUE, NULL, took_us, code, c.err);
+        dur__histogram_add(&o->durations[OP_FETCH_WORK], took_us);
+        note(o, c.method, OP_FETCH_WORK, NULL, took_us, code, c.err);
     }
     return code;
 }
@@ -343,7 +368,7 @@ static void observed_lane_close(dur_lane *base) {
     observed *o = (observed *)base->store;
     dur__count(&o->calls, 1);
     o->inner->methods->lane_close(lane->inner);
-    free(lane);
+    dur__free(lane);
 }
 
 static int observed_lane_messages(dur_lane *base, dur_arena *arena, const char *instance, const char *lock_token,
@@ -385,7 +410,11 @@ static int observed_watch_open(dur_provider *self, const char *instance, dur_wat
     dur_watch *inner = NULL;
     int code = call_end(&c, c.store->inner->methods->watch_open(c.store->inner, instance, &inner, c.err));
     if (code != DUR_OK) return code;
-    observed_watch *watch = dur__xcalloc(1, sizeof(*watch));
+    observed_watch *watch = dur__zget(sizeof(*watch));
+    if (watch == NULL) {
+        c.store->inner->methods->watch_close(inner);
+        return DUR__NO_MEMORY(err, "watch_open");
+    }
     watch->base.store = self;
     watch->inner = inner;
     *out = &watch->base;
@@ -409,7 +438,7 @@ static void observed_watch_close(dur_watch *base) {
     observed *o = (observed *)base->store;
     dur__count(&o->calls, 1);
     o->inner->methods->watch_close(watch->inner);
-    free(watch);
+    dur__free(watch);
 }
 
 /* ---- the rest: passed on as it is -------------------------------------------------------------------------------- */
@@ -438,10 +467,10 @@ PASS(append, NO_OP, instance,
      (dur_provider * self, const char *instance, uint64_t execution_id, const dur_event_row *events, size_t count,
       dur_error *err),
      (inner, instance, execution_id, events, count, err))
-PASS(enqueue_for_worker, DUR_OP_ENQUEUE, item->instance, (dur_provider * self, const dur_message *item, dur_error *err),
+PASS(enqueue_for_worker, OP_ENQUEUE, item->instance, (dur_provider * self, const dur_message_row *item, dur_error *err),
      (inner, item, err))
-PASS(ack_work_item, DUR_OP_ACK_WORKER, completion != NULL ? completion->instance : NULL,
-     (dur_provider * self, const char *lock_token, const dur_message *completion, dur_error *err),
+PASS(ack_work_item, OP_ACK_WORK, completion != NULL ? completion->instance : NULL,
+     (dur_provider * self, const char *lock_token, const dur_message_row *completion, dur_error *err),
      (inner, lock_token, completion, err))
 PASS(renew_work_item_lock, NO_OP, NULL,
      (dur_provider * self, const char *lock_token, uint64_t extend_ms, dur_error *err),
@@ -455,8 +484,9 @@ PASS(renew_session_lock, NO_OP, NULL,
      (inner, owners, owner_count, extend_ms, idle_ms, renewed, err))
 PASS(cleanup_orphaned_sessions, NO_OP, NULL, (dur_provider * self, uint64_t idle_ms, uint64_t *removed, dur_error *err),
      (inner, idle_ms, removed, err))
-PASS(enqueue_for_orchestrator, DUR_OP_ENQUEUE, item->instance,
-     (dur_provider * self, const dur_message *item, uint64_t delay_ms, dur_error *err), (inner, item, delay_ms, err))
+PASS(enqueue_for_orchestrator, OP_ENQUEUE, item->instance,
+     (dur_provider * self, const dur_message_row *item, uint64_t delay_ms, dur_error *err),
+     (inner, item, delay_ms, err))
 PASS(get_custom_status, NO_OP, instance,
      (dur_provider * self, dur_arena *arena, const char *instance, uint64_t last_seen, bool *changed,
       const char **status, uint64_t *version, dur_error *err),
@@ -467,11 +497,11 @@ PASS(get_kv_value, NO_OP, instance,
 PASS(get_kv_all_values, NO_OP, instance,
      (dur_provider * self, dur_arena *arena, const char *instance, dur_key_value **out, size_t *count, dur_error *err),
      (inner, arena, instance, out, count, err))
-PASS(fetch_turns, DUR_OP_FETCH, NULL,
+PASS(fetch_turns, OP_FETCH, NULL,
      (dur_provider * self, dur_arena *arena, const dur_fetch *how, dur_orchestration_item *out, size_t *count,
       dur_error *err),
      (inner, arena, how, out, count, err))
-PASS(fetch_works, DUR_OP_DEQUEUE, NULL,
+PASS(fetch_works, OP_FETCH_WORK, NULL,
      (dur_provider * self, dur_arena *arena, const dur_work_fetch *how, dur_leased_work *out, size_t *count,
       dur_error *err),
      (inner, arena, how, out, count, err))
@@ -491,14 +521,15 @@ PASS(owner_release, NO_OP, NULL, (dur_provider * self, const char *owner, dur_er
 PASS(owner_holdings, NO_OP, NULL,
      (dur_provider * self, dur_arena *arena, const char *owner, dur_holding **out, size_t *count, dur_error *err),
      (inner, arena, owner, out, count, err))
-PASS(enqueue_start, DUR_OP_ENQUEUE, item->instance,
-     (dur_provider * self, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms, bool *existed,
+PASS(enqueue_start, OP_ENQUEUE, item->instance,
+     (dur_provider * self, const dur_message_row *item, dur_exists_policy policy, uint64_t delay_ms, bool *existed,
       dur_error *err),
      (inner, item, policy, delay_ms, existed, err))
-PASS(enqueue_starts, DUR_OP_ENQUEUE, count == 1 ? starts[0].item->instance : NULL,
-     (dur_provider * self, dur_start *starts, size_t count, dur_error *err), (inner, starts, count, err))
-PASS(enqueue_existing, DUR_OP_ENQUEUE, item->instance,
-     (dur_provider * self, const dur_message *item, uint64_t delay_ms, dur_error *err), (inner, item, delay_ms, err))
+PASS(enqueue_starts, OP_ENQUEUE, count == 1 ? starts[0].item->instance : NULL,
+     (dur_provider * self, dur_start_request *starts, size_t count, dur_error *err), (inner, starts, count, err))
+PASS(enqueue_existing, OP_ENQUEUE, item->instance,
+     (dur_provider * self, const dur_message_row *item, uint64_t delay_ms, dur_error *err),
+     (inner, item, delay_ms, err))
 PASS(list_unserved, NO_OP, NULL,
      (dur_provider * self, dur_arena *arena, size_t each, dur_unserved **out, size_t *count, dur_error *err),
      (inner, arena, each, out, count, err))
@@ -561,12 +592,12 @@ static void observed_close(dur_provider *self) {
     for (dur__map_entry *e; (e = dur__map_next(&o->failed, &at)) != NULL;) {
         failed_turn *failed = e->value;
         dur__map_remove(&o->failed, e->key);
-        free(failed);
+        dur__free(failed);
     }
     dur__map_free(&o->failed);
     dur__mutex_destroy(&o->failed_lock);
     dur_provider_close(o->inner);
-    free(o);
+    dur__free(o);
 }
 
 dur_provider *dur__store_innermost(dur_provider *store) {
@@ -645,6 +676,7 @@ _Static_assert(sizeof(dur_provider_methods) ==
 
 static void methods_fill(dur_provider_methods *table, const dur_provider_methods *inner) {
     table->size = sizeof(*table);
+    table->abi = DUR_PROVIDER_ABI;
     table->name = inner->name;
     table->version = inner->version;
     table->own_clock = inner->own_clock;
@@ -662,7 +694,11 @@ int dur_observe(dur_provider **out, dur_provider *inner, dur_error *err) {
     if (out == NULL || inner == NULL)
         return dur_error_set(err, DUR_EINVAL, false, "observe", "out and inner are required");
     *out = NULL;
-    observed *o = dur__xcalloc(1, sizeof(*o));
+    observed *o = dur__zget(sizeof(*o));
+    if (o == NULL || !dur__provider_adopt(inner)) {
+        dur__free(o);
+        return DUR__NO_MEMORY(err, "observe");
+    }
     methods_fill(&o->methods, inner->methods);
     o->base.methods = &o->methods;
     dur__mutex_init(&o->failed_lock);
@@ -670,6 +706,14 @@ int dur_observe(dur_provider **out, dur_provider *inner, dur_error *err) {
     *out = &o->base;
     dur_error_clear(err);
     return DUR_OK;
+}
+
+static void op_read(dur_op_metrics *out, const observed *o, store_op op) {
+    dur__histogram_read(&out->durations, &o->durations[op]);
+    out->transactions_failed = dur__counted(&o->faults[op][FAULT_TRANSACTION]);
+    out->lock_timeouts = dur__counted(&o->faults[op][FAULT_LOCK_TIMEOUT]);
+    out->serialization_errors = dur__counted(&o->faults[op][FAULT_SERIALIZATION]);
+    out->unknown_errors = dur__counted(&o->faults[op][FAULT_UNKNOWN]);
 }
 
 int dur_observe_snapshot(dur_store_metrics *out, dur_provider *store, dur_error *err) {
@@ -681,11 +725,11 @@ int dur_observe_snapshot(dur_store_metrics *out, dur_provider *store, dur_error 
         return dur_error_set(err, DUR_EINVAL, false, "observe_snapshot", "out->size is not set");
     const observed *o = (const observed *)store;
     dur_store_metrics all = { .size = out->size };
-    for (size_t op = 0; op < DUR_OP_COUNT; op++) {
-        dur__histogram_read(&all.durations[op], &o->durations[op]);
-        for (size_t fault = 0; fault < DUR_STORE_FAULT_COUNT; fault++)
-            all.infrastructure_errors[op][fault] = dur__counted(&o->faults[op][fault]);
-    }
+    op_read(&all.fetch, o, OP_FETCH);
+    op_read(&all.ack_orchestration, o, OP_ACK_ORCHESTRATION);
+    op_read(&all.ack_work, o, OP_ACK_WORK);
+    op_read(&all.enqueue, o, OP_ENQUEUE);
+    op_read(&all.fetch_work, o, OP_FETCH_WORK);
     all.ack_orchestration_retries = dur__counted(&o->ack_retries);
     all.calls = dur__counted(&o->calls);
     memcpy(out, &all, out->size < sizeof(all) ? out->size : sizeof(all));

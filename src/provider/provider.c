@@ -5,6 +5,7 @@
 #include "base/buf.h"
 #include "base/map.h"
 #include "base/thread.h"
+#include "obs/log_internal.h"
 #include "provider/live.h"
 #include "provider/openers.h"
 #include "provider/provider_internal.h"
@@ -39,54 +40,65 @@ static store_state *state_of(const dur_provider *store) {
 
 static void state_free(store_state *state) {
     for (size_t i = 0; state->starts != NULL && i < STARTS_MAX; i++)
-        free(state->starts[i]);
-    free(state->starts);
+        dur__free(state->starts[i]);
+    dur__free(state->starts);
     dur__live_free(state->live);
     dur__mutex_destroy(&state->mutex);
-    free(state);
+    dur__free(state);
 }
 
-void dur__provider_adopt(dur_provider *store) {
-    if (state_of(store) != NULL) return;
-    store_state *state = dur__xcalloc(1, sizeof(*state));
+bool dur__provider_adopt(dur_provider *store) {
+    if (state_of(store) != NULL) return true;
+    store_state *state = dur__zget(sizeof(*state));
     void *none = NULL;
+    if (state == NULL) return false;
     atomic_init(&state->handles, 1);
     state->serial = dur__process_serial();
     dur__mutex_init(&state->mutex);
     state->live = dur__live_new();
+    if (state->live == NULL) {
+        state_free(state);
+        return false;
+    }
     if (!__atomic_compare_exchange_n(&store->reserved, &none, (void *)state, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
         state_free(state); /* two threads saw a store that its opener did not adopt */
+    return true;
 }
 
 dur_provider *dur_store_retain(dur_provider *store) {
-    if (store == NULL) return NULL;
-    dur__provider_adopt(store);
+    if (store == NULL || !dur__provider_adopt(store)) return NULL;
     atomic_fetch_add_explicit(&state_of(store)->handles, 1, memory_order_relaxed);
     return store;
 }
 
 void dur_provider_close(dur_provider *store) {
     if (store == NULL) return;
-    dur__provider_adopt(store);
     store_state *state = state_of(store);
+    if (state == NULL) { /* nobody has adopted it, so nobody else has it */
+        store->methods->close(store);
+        return;
+    }
     if (atomic_fetch_sub_explicit(&state->handles, 1, memory_order_acq_rel) != 1) return;
     store->methods->close(store);
     state_free(state);
 }
 
 dur__live *dur__store_live(dur_provider *store) {
-    dur__provider_adopt(store);
+    bool adopted = dur__provider_adopt(store); /* as a rule long ago: who asks has retained it */
+    DUR_ASSERT(adopted);
     return state_of(store)->live;
 }
 
 void dur__store_remember_start(dur_provider *store, const char *instance) {
-    dur__provider_adopt(store);
-    store_state *state = state_of(store);
+    store_state *state = dur__provider_adopt(store) ? state_of(store) : NULL;
+    if (state == NULL) return;
     dur__mutex_lock(&state->mutex);
-    if (state->starts == NULL) state->starts = dur__xcalloc(STARTS_MAX, sizeof(char *));
-    free(state->starts[state->start_next]);
-    state->starts[state->start_next] = dur__xstrdup(instance);
-    state->start_next = (state->start_next + 1) % STARTS_MAX;
+    if (state->starts == NULL) state->starts = dur__zget(STARTS_MAX * sizeof(char *));
+    if (state->starts != NULL) { /* a help, no promise: without memory it is not remembered */
+        dur__free(state->starts[state->start_next]);
+        state->starts[state->start_next] = dur__strdup(instance);
+        state->start_next = (state->start_next + 1) % STARTS_MAX;
+    }
     dur__mutex_unlock(&state->mutex);
 }
 
@@ -107,7 +119,7 @@ void dur__store_forget_start(dur_provider *store, const char *instance) {
     dur__mutex_lock(&state->mutex);
     for (size_t i = 0; state->starts != NULL && i < STARTS_MAX; i++) {
         if (!dur__str_eq(state->starts[i], instance)) continue;
-        free(state->starts[i]);
+        dur__free(state->starts[i]);
         state->starts[i] = NULL;
     }
     dur__mutex_unlock(&state->mutex);
@@ -128,15 +140,18 @@ const char *dur_provider_name(const dur_provider *store) {
 }
 
 int dur_provider_check(dur_provider *store, dur_error *err) {
+    DUR__SET_ASIDE("check", err);
     int code = dur_store_check(store, err);
     return code == DUR_OK ? dur__check_calls(store, err) : code;
 }
 
 int dur_provider_backup(dur_provider *store, const char *target, dur_error *err) {
+    DUR__SET_ASIDE("backup", err);
     return dur_store_backup(store, target, err);
 }
 
 int dur_provider_vacuum(dur_provider *store, uint64_t pages_max, uint64_t *pages_left, dur_error *err) {
+    DUR__SET_ASIDE("vacuum", err);
     return dur_store_vacuum(store, pages_max, pages_left, err);
 }
 
@@ -162,7 +177,7 @@ static size_t scheme_size(const char *url) {
 static void *load_beside(const char *name, dur__buf *why) {
     Dl_info info;
     void *library = NULL;
-    dur__buf path = { NULL, 0, 0 };
+    dur__buf path = { 0 };
     if (dladdr(&schemes, &info) == 0 || info.dli_fname == NULL || strrchr(info.dli_fname, '/') == NULL) return NULL;
     dur__buf_add(&path, info.dli_fname, (size_t)(strrchr(info.dli_fname, '/') - info.dli_fname) + 1);
     dur__buf_text(&path, name);
@@ -182,7 +197,7 @@ static void *load(const char *name, dur__buf *why) {
 }
 
 static int open_postgres(dur_provider **out, const char *url, const dur_open_options *options, dur_error *err) {
-    dur__buf why = { NULL, 0, 0 };
+    dur__buf why = { 0 };
     void *library = load(POSTGRES_LIBRARY, &why);
     if (library == NULL)
         dur_error_set(err, DUR_ENOTFOUND, false, "open",
@@ -220,7 +235,9 @@ static dur_open_fn *opener_of(const char *name) {
 
 int dur_provider_register(const char *name, dur_open_fn *open, dur_error *err) {
     if (name == NULL || open == NULL) return dur__store_null(err, "register", "scheme and open");
-    dur__buf url = { NULL, 0, 0 };
+    DUR__SET_ASIDE("register", err);
+    if (!dur__cover_need(DUR__ASIDE_BYTES + 8 * strlen(name))) return DUR__NO_MEMORY(err, "register");
+    dur__buf url = { 0 };
     dur__buf_text(&url, name);
     dur__buf_char(&url, ':');
     bool valid = name[0] != '\0' && scheme_size(url.data) == strlen(name);
@@ -242,9 +259,12 @@ int dur_provider_register(const char *name, dur_open_fn *open, dur_error *err) {
 }
 
 int dur_open_ex(dur_provider **out, const char *url, const dur_open_options *options, dur_error *err) {
+    dur__log_from_environment();
     if (out == NULL) return dur__store_null(err, "open", "out");
     *out = NULL;
     if (url == NULL) return dur__store_null(err, "open", "url");
+    DUR__SET_ASIDE("open", err);
+    if (!dur__cover_need(DUR__ASIDE_BYTES + 8 * strlen(url))) return DUR__NO_MEMORY(err, "open");
     size_t size = scheme_size(url);
     if (size == 0)
         return dur_error_set(err, DUR_EINVAL, false, "open",
@@ -255,7 +275,7 @@ int dur_open_ex(dur_provider **out, const char *url, const dur_open_options *opt
         memcpy(&all, options, given);
         all.size = sizeof(all);
     }
-    dur__buf name = { NULL, 0, 0 };
+    dur__buf name = { 0 };
     dur__buf_add(&name, url, size);
     dur_open_fn *open = opener_of(dur__buf_str(&name));
     int code = DUR_OK;
@@ -265,10 +285,17 @@ int dur_open_ex(dur_provider **out, const char *url, const dur_open_options *opt
     if (code != DUR_OK) return code;
     dur_error_clear(err);
     code = open(out, url, &all, err);
-    if (code == DUR_OK)
-        dur__provider_adopt(*out);
-    else
-        *out = NULL;
+    if (code == DUR_OK && *out == NULL)
+        return dur_error_set(err, DUR_ESTATE, false, "open", "the store opened nothing");
+    if (code == DUR_OK && (*out)->methods->abi != DUR_PROVIDER_ABI) /* left open: where its close is, nobody knows */
+        code = dur_error_set(err, DUR_EUNSUPPORTED, false, "open",
+                             "the store %.50s was compiled for another version of this library (ABI %u, this is %u)",
+                             (*out)->methods->name, (*out)->methods->abi, DUR_PROVIDER_ABI);
+    if (code == DUR_OK && !dur__provider_adopt(*out)) {
+        (*out)->methods->close(*out);
+        code = DUR__NO_MEMORY(err, "open");
+    }
+    if (code != DUR_OK) *out = NULL;
     return code;
 }
 

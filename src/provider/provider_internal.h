@@ -12,7 +12,7 @@
 
 /* Give a store its count of handles (1) and the process that it belongs to.  dur_open does it; an opener that is called
    directly (dur_sqlite_open) does it before it hands the store out. */
-void dur__provider_adopt(dur_provider *store);
+bool dur__provider_adopt(dur_provider *store);
 
 /* A lane made of the required methods: leases are not kept, nothing is locked eagerly, messages are not consumed by
    id.  The runtime puts queue messages into history as they come there, and hands completions in through the queue. */
@@ -29,7 +29,7 @@ int dur__store_missing(dur_error *err, const dur_provider *store, const char *me
 int dur__store_null(dur_error *err, const char *op, const char *what);                 /* DUR_EINVAL */
 int dur__store_check_instance(dur_error *err, const char *op, const char *instance);
 int dur__store_check_json(dur_error *err, const char *op, dur_text json); /* U+0000 is refused */
-int dur__store_check_message(dur_error *err, const char *op, const dur_message *item);
+int dur__store_check_message(dur_error *err, const char *op, const dur_message_row *item);
 /* Begins its answers, and fills them when it is refused: a turn that contradicts itself is seen by no store. */
 int dur__store_check_turn(dur_turn_commit *turn);
 /* Name and version of an item whose instance has no row: from its history, else from the start among its messages. */
@@ -74,9 +74,9 @@ int dur__fallback_return_works(dur_provider *store, const dur_worker_claim *clai
 int dur__fallback_exists(dur_provider *store, const char *instance, bool *exists, dur_error *err);
 /* The parent that a child's first turn needs (dur_turn_commit.needs_parent). */
 int dur__fallback_is_meant(dur_provider *store, const char *parent, uint64_t birth, bool *yes, dur_error *err);
-int dur__fallback_enqueue_start(dur_provider *store, const dur_message *item, dur_exists_policy policy,
+int dur__fallback_enqueue_start(dur_provider *store, const dur_message_row *item, dur_exists_policy policy,
                                 uint64_t delay_ms, bool *existed, dur_error *err);
-int dur__fallback_enqueue_existing(dur_provider *store, const dur_message *item, uint64_t delay_ms, dur_error *err);
+int dur__fallback_enqueue_existing(dur_provider *store, const dur_message_row *item, uint64_t delay_ms, dur_error *err);
 int dur__fallback_watch_open(dur_provider *store, dur_watch **out);
 int dur__fallback_watch_wait(dur_watch *watch, uint64_t timeout_ms, dur_error *err);
 void dur__fallback_watch_wake(dur_watch *watch);

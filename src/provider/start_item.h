@@ -7,7 +7,7 @@
 
 #include <durite/sys/provider_methods.h>
 
-static inline dur_orchestration_item dur__start_item(dur_arena *arena, const dur_message *start, const char *token,
+static inline dur_orchestration_item dur__start_item(dur_arena *arena, const dur_message_row *start, const char *token,
                                                      uint64_t now_ms) {
     dur_fetched_message *message = dur_arena_zalloc(arena, sizeof(*message));
     message->due_ms = now_ms;

@@ -35,7 +35,7 @@ int dur__store_check_json(dur_error *err, const char *op, dur_text json) {
                          (size_t)(zero - json.data));
 }
 
-int dur__store_check_message(dur_error *err, const char *op, const dur_message *item) {
+int dur__store_check_message(dur_error *err, const char *op, const dur_message_row *item) {
     if (item == NULL) return dur__store_null(err, op, "item");
     int code = dur__store_check_instance(err, op, item->instance);
     if (code != DUR_OK) return code;

@@ -6,15 +6,15 @@
 #include "base/thread.h"
 #include "provider/provider_internal.h"
 
-int dur_store_enqueue_for_orchestrator(dur_provider *store, const dur_message *item, uint64_t delay_ms,
+int dur_store_enqueue_for_orchestrator(dur_provider *store, const dur_message_row *item, uint64_t delay_ms,
                                        dur_error *err) {
     int code = dur__store_enter(store, "enqueue_for_orchestrator", err);
     if (code == DUR_OK) code = dur__store_check_message(err, "enqueue_for_orchestrator", item);
     return code == DUR_OK ? store->methods->enqueue_for_orchestrator(store, item, delay_ms, err) : code;
 }
 
-int dur_store_enqueue_start(dur_provider *store, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms,
-                            bool *existed, dur_error *err) {
+int dur_store_enqueue_start(dur_provider *store, const dur_message_row *item, dur_exists_policy policy,
+                            uint64_t delay_ms, bool *existed, dur_error *err) {
     bool ignored;
     int code = dur__store_enter(store, "enqueue_start", err);
     if (code == DUR_OK) code = dur__store_check_message(err, "enqueue_start", item);
@@ -28,7 +28,7 @@ int dur_store_enqueue_start(dur_provider *store, const dur_message *item, dur_ex
     return dur__fallback_enqueue_start(store, item, policy, delay_ms, existed, err);
 }
 
-static int check_starts(dur_start *starts, size_t count, dur_error *err) {
+static int check_starts(dur_start_request *starts, size_t count, dur_error *err) {
     const char *op = "enqueue_starts";
     if (starts == NULL && count > 0) return dur__store_null(err, op, "starts");
     if (count > DUR_STARTS_MAX)
@@ -44,7 +44,7 @@ static int check_starts(dur_start *starts, size_t count, dur_error *err) {
     return DUR_OK;
 }
 
-int dur_store_enqueue_starts(dur_provider *store, dur_start *starts, size_t count, dur_error *err) {
+int dur_store_enqueue_starts(dur_provider *store, dur_start_request *starts, size_t count, dur_error *err) {
     int code = dur__store_enter(store, "enqueue_starts", err);
     if (code == DUR_OK) code = check_starts(starts, count, err);
     if (code != DUR_OK || count == 0) return code;
@@ -56,7 +56,7 @@ int dur_store_enqueue_starts(dur_provider *store, dur_start *starts, size_t coun
     return DUR_OK;
 }
 
-int dur_store_enqueue_existing(dur_provider *store, const dur_message *item, uint64_t delay_ms, dur_error *err) {
+int dur_store_enqueue_existing(dur_provider *store, const dur_message_row *item, uint64_t delay_ms, dur_error *err) {
     int code = dur__store_enter(store, "enqueue_existing", err);
     if (code == DUR_OK) code = dur__store_check_message(err, "enqueue_existing", item);
     if (code != DUR_OK) return code;
@@ -142,6 +142,7 @@ int dur_store_watch_open(dur_provider *store, const char *instance, dur_watch **
     if (out == NULL) return dur__store_null(err, "watch_open", "out");
     *out = NULL;
     code = dur__store_check_instance(err, "watch_open", instance);
+    if (code == DUR_OK && !dur__provider_adopt(store)) code = DUR__NO_MEMORY(err, "watch_open");
     if (code != DUR_OK) return code;
     if (watch_is_native(store))
         code = store->methods->watch_open(store, instance, out, err);

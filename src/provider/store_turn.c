@@ -216,6 +216,7 @@ int dur_store_lane_open(dur_provider *store, const dur_lane_options *options, du
     if (out == NULL) return dur__store_null(err, "lane_open", "out");
     *out = NULL;
     if (options == NULL || options->waker == NULL) return dur__store_null(err, "lane_open", "a waker");
+    if (!dur__provider_adopt(store)) return DUR__NO_MEMORY(err, "lane_open");
     if (!DUR_HAS_METHOD(store->methods, lane_open)) return dur__fallback_lane_open(store, options, out, err);
     code = store->methods->lane_open(store, options, out, err);
     if (code == DUR_OK) dur_store_retain(store);

@@ -4,7 +4,7 @@
 #include "base/buf.h"
 #include "provider/provider_internal.h"
 
-int dur_store_enqueue_for_worker(dur_provider *store, const dur_message *item, dur_error *err) {
+int dur_store_enqueue_for_worker(dur_provider *store, const dur_message_row *item, dur_error *err) {
     int code = dur__store_enter(store, "enqueue_for_worker", err);
     if (code == DUR_OK) code = dur__store_check_message(err, "enqueue_for_worker", item);
     return code == DUR_OK ? store->methods->enqueue_for_worker(store, item, err) : code;
@@ -29,7 +29,7 @@ int dur_store_fetch_work_item(dur_provider *store, dur_arena *arena, const dur_w
     return store->methods->fetch_work_item(store, arena, how, out, err);
 }
 
-int dur_store_ack_work_item(dur_provider *store, const char *lock_token, const dur_message *completion,
+int dur_store_ack_work_item(dur_provider *store, const char *lock_token, const dur_message_row *completion,
                             dur_error *err) {
     int code = dur__store_enter(store, "ack_work_item", err);
     if (code != DUR_OK) return code;

@@ -16,7 +16,7 @@ void dur__apply_started(dur__exec *exec, const dur_event *event) {
     exec->status = dur__xstrdup(event->initial_custom_status);
     for (size_t i = 0; !exec->original && i < event->carry_forward_count; i++) {
         const dur_carried *carried = &event->carry_forward_events[i]; /* in original histories only a copy for audit */
-        dur__topic *topic = dur__topic_get(&exec->mailbox.queues, carried->name, true);
+        dur__topic *topic = dur__topic_get(&exec->mailbox, carried->name, true);
         dur__topic_deliver(exec, topic, dur__held_new(exec, topic->name, carried->data));
     }
 }
@@ -37,10 +37,7 @@ static bool kind_fits(const dur__leaf *leaf, dur_event_kind kind) {
 
 static void answer_displayed(dur__exec *exec, dur__leaf *leaf, dur_code code, const dur_failure *details,
                              bool is_final) {
-    dur_arena *scratch = dur_arena_new();
-    DUR_ASSERT(scratch != NULL);
-    dur__leaf_answer(exec, leaf, code, dur_failure_display(scratch, details), is_final);
-    dur_arena_free(scratch);
+    dur__leaf_answer(exec, leaf, code, dur_failure_display(dur__passing(exec), details), is_final);
 }
 
 static void apply_failure(dur__exec *exec, dur__leaf *leaf, const dur_failure *details) {
@@ -126,7 +123,7 @@ void dur__apply_arrival(dur__exec *exec, const dur_event *event) {
         break;
     }
     case DUR_EVENT_QUEUE_EVENT_DELIVERED: {
-        dur__topic *topic = dur__topic_get(&exec->mailbox.queues, event->name, true);
+        dur__topic *topic = dur__topic_get(&exec->mailbox, event->name, true);
         dur__topic_deliver(exec, topic, dur__held_new(exec, topic->name, event->data != NULL ? event->data : ""));
         break;
     }

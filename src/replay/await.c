@@ -5,7 +5,10 @@
 
 static dur__exec *await_enter(dur_future *const *futures, size_t count, const char *call) {
     dur__exec *exec = dur__current();
-    if (exec == NULL) return NULL;
+    if (exec == NULL) {
+        dur__unwind_on();
+        return NULL;
+    }
     if (futures == NULL && count > 0) dur__branch_failf(exec, "%s: futures is NULL", call);
     for (size_t i = 0; i < count; i++) {
         if (futures[i] == NULL) dur__branch_failf(exec, "%s: future is NULL", call);
@@ -20,8 +23,8 @@ static dur__exec *await_enter(dur_future *const *futures, size_t count, const ch
 static void wait_for(dur__exec *exec, dur_future *const *futures, size_t count, size_t missing) {
     dur__branch *branch = exec->running;
     if (branch->wait.room < count) {
-        branch->wait.room = count;
         branch->wait.nodes = dur__xrealloc(branch->wait.nodes, count * sizeof(*branch->wait.nodes));
+        branch->wait.room = count;
     }
     branch->wait.count = 0;
     for (size_t i = 0; i < count; i++) {
@@ -54,7 +57,7 @@ const char *dur_await(dur_future *future) {
     return future->text;
 }
 
-dur_code dur_try(dur_future *future, const char **out) {
+int dur_try(dur_future *future, const char **out) {
     dur__exec *exec = await_enter(&future, 1, "dur_try");
     if (exec == NULL) return DUR_EINVAL;
     wait_one(exec, future);
@@ -62,7 +65,7 @@ dur_code dur_try(dur_future *future, const char **out) {
     return future->code;
 }
 
-dur_code dur_try_for_ex(dur_future *future, uint64_t timeout_ms, const char **out, const char *site) {
+int dur_try_for_ex(dur_future *future, uint64_t timeout_ms, const char **out, const char *site) {
     dur__exec *exec = await_enter(&future, 1, "dur_try_for");
     if (exec == NULL) return DUR_EINVAL;
     if (future->settled == 0) {
@@ -122,10 +125,13 @@ void dur_join_n(dur_future *const *futures, size_t count) {
         dur__future_reported(futures[i]);
 }
 
-dur_code dur_try_dequeue_ex(dur_ctx *ctx, const char *queue, const char **out, const char *site) {
-    dur__exec *exec = dur__enter(ctx, "dur_try_dequeue");
-    if (exec == NULL) return DUR_EINVAL;
-    dur_future *future = dur__dequeue(exec, queue, true, site);
+int dur_try_message_ex(dur_ctx *ctx, const char *name, const char **out, const char *site) {
+    dur__exec *exec = dur__enter(ctx, "dur_try_message");
+    if (exec == NULL) {
+        dur__unwind_on();
+        return DUR_EINVAL;
+    }
+    dur_future *future = dur__message_wait(exec, name, true, site);
     wait_one(exec, future);
     if (out != NULL && future->code == DUR_OK) *out = future->text;
     return future->code;

@@ -20,17 +20,18 @@ static size_t coro_touched(dur__body *body) {
 
 static void coro_drop(dur__body *body) {
     dur__coro_discard(((coro_body *)body)->coro);
-    free(body);
+    dur__free(body);
 }
 
 static const dur__body_methods methods = { coro_resume, coro_suspend, coro_drop, coro_touched };
 
 dur__body *dur__body_coro_new(dur__stacks *stacks, size_t stack_bytes, const char *name, void (*entry)(void *),
                               void *arg) {
-    dur__coro *coro = dur__coro_new(stacks, stack_bytes, name, entry, arg);
-    if (coro == NULL) return NULL;
-    coro_body *made = dur__xcalloc(1, sizeof(*made));
+    coro_body *made = dur__zget(sizeof(*made));
+    if (made == NULL) return NULL;
     made->body.methods = &methods;
-    made->coro = coro;
-    return &made->body;
+    made->coro = dur__coro_new(stacks, stack_bytes, name, entry, arg);
+    if (made->coro != NULL) return &made->body;
+    dur__free(made);
+    return NULL;
 }

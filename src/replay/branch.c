@@ -4,12 +4,19 @@
  * The first branch is the handler itself; dur_spawn makes more.  A branch that ends, however it ends, drops the
  * futures that it owns in order of creation and runs its on-drop calls.  Dropping a branch drops the branches it owns:
  * through a queue, so that depth costs no stack.
+ *
+ * The stack of a dropped branch is thrown away; or, if its handler asked for that, unwound first: it is resumed once
+ * more, where it waits it throws, and while it runs no call of ours knows it (current is NULL), as in on-drop calls.
+ * Stacks go newest first, because a branch may use what lies on the stack of the one that has started it.
  */
 #include "replay/engine.h"
 #include <stdio.h>
 #include <stdlib.h>
 
+enum { THROWS_MAX = 1000 };
+
 static _Thread_local dur__exec *current;
+static _Thread_local dur__branch *unwinding;
 
 dur__exec *dur__current(void) {
     return current;
@@ -26,16 +33,18 @@ static void branch_main(void *arg) {
     if (!branch->ended) { /* dropped by itself meanwhile, through one that owns it */
         branch->outcome = outcome;
         branch->code = outcome.kind_ == DUR__OUTCOME_COMPLETE ? DUR_OK : DUR_EFAILED;
+        if (outcome.kind_ == DUR__OUTCOME_FAIL && outcome.flags_ != 0) branch->code = (dur_code)outcome.flags_;
     }
-    branch->ended = true;
+    branch->ended = branch->returned = true;
 }
 
 dur__branch *dur__branch_new(dur__exec *exec, dur_branch_fn *fn, void *arg, dur_scope *parent) {
-    dur__branch *branch = dur__xcalloc(1, sizeof(*branch));
-    branch->body =
-        dur__body_coro_new(exec->options.stacks, exec->options.stack_bytes, exec->options.name, branch_main, branch);
-    if (branch->body == NULL) {
-        free(branch);
+    dur__branch *branch = dur__zget(sizeof(*branch));
+    if (branch != NULL)
+        branch->body = dur__body_coro_new(exec->options.stacks, exec->options.stack_bytes, exec->options.name,
+                                          branch_main, branch);
+    if (branch == NULL || branch->body == NULL) {
+        dur__free(branch);
         dur__break(exec, DUR_ENOMEM, "no stack for a branch: memory or the kernel's limit of mappings is exhausted");
         return NULL;
     }
@@ -65,12 +74,40 @@ void dur__branch_unwait(dur__branch *branch) {
     branch->wait.missing = 0;
 }
 
+/* ---- unwinding ---- */
+
+/* What it throws passes frames of ours that would never have been gone on with anyway. */
+static _Noreturn void branch_throw(dur__branch *branch) {
+    if (++branch->throws <= THROWS_MAX) branch->exec->options.unwind();
+    branch->body->methods->suspend(branch->body); /* it swallows everything: thrown away after all */
+    dur__assert_failed(__FILE__, __LINE__, "a branch that was thrown away was resumed");
+}
+
+void dur__unwind_on(void) {
+    if (unwinding != NULL) branch_throw(unwinding);
+}
+
+/* With what it asks for unknown to everybody. */
+static void branch_unwind(dur__branch *branch) {
+    if (branch->exec->options.unwind == NULL || !branch->began || branch->returned) return;
+    DUR_ASSERT(branch != branch->exec->running);
+    dur__exec *inside = current;
+    dur__branch *outer = unwinding; /* of another execution, which replays this one in a destructor */
+    current = NULL;
+    unwinding = branch;
+    branch->ended = true;
+    (void)branch->body->methods->resume(branch->body);
+    unwinding = outer;
+    current = inside;
+}
+
 /* ---- the end of a branch ---- */
 
 static void branch_release(dur__branch *branch) {
     dur__exec *exec = branch->exec;
     size_t touched = branch->body->methods->touched(branch->body);
     if (touched > exec->stack_high_water) exec->stack_high_water = touched;
+    branch_unwind(branch);
     branch->body->methods->drop(branch->body);
     dur__exec *inside = current;
     current = NULL; /* such a call is nobody's: it can ask for nothing */
@@ -82,16 +119,16 @@ static void branch_release(dur__branch *branch) {
     current = inside;
     dur__heap_remove(&exec->runnable, &branch->order);
     dur__list_unlink(&branch->link);
-    free(branch->wait.nodes);
+    dur__free(branch->wait.nodes);
     while (branch->scope != &branch->base) {
         dur_scope *inner = branch->scope;
         branch->scope = inner->outer;
         dur__region_unref(exec, inner->region);
-        free(inner);
+        dur__free(inner);
     }
     dur__region_unref(exec, branch->base.region);
     if (branch == exec->root) exec->root = NULL;
-    free(branch);
+    dur__free(branch);
 }
 
 /* Outer scopes hold the older futures. */
@@ -115,7 +152,14 @@ static void branch_bury(dur__branch *branch) {
         DUR__GROW(exec->graves, exec->grave_count, exec->grave_room);
         exec->graves[exec->grave_count++] = at->region;
     }
-    branch_release(branch);
+}
+
+static void branches_release(dur__branch *buried) {
+    while (buried != NULL) {
+        dur__branch *next = buried;
+        buried = next->next_dying;
+        branch_release(next);
+    }
 }
 
 void dur__branch_drop(dur__branch *branch) {
@@ -133,13 +177,23 @@ void dur__branch_drop(dur__branch *branch) {
     exec->dying_last = branch;
     if (exec->burying) return;
     exec->burying = true;
+    /* The last one first: those that it owns come behind a branch.  A branch that is dropped with its owners while it
+       runs goes before them: it leaves with the call that it is in. */
+    bool itself = exec->running != NULL && exec->running->ended;
+    dur__branch *buried = itself ? exec->owners : NULL;
     while (exec->dying_first != NULL) {
         dur__branch *next = exec->dying_first;
         exec->dying_first = next->next_dying;
         if (exec->dying_first == NULL) exec->dying_last = NULL;
         branch_bury(next);
+        next->next_dying = buried;
+        buried = next;
     }
     exec->burying = false;
+    if (exec->running != NULL && exec->running->ended)
+        exec->owners = buried;
+    else
+        branches_release(buried);
 }
 
 /* The branch has returned, or failed at a call. */
@@ -171,6 +225,10 @@ static void branch_ended(dur__branch *branch) {
     }
     branch->future = NULL;
     branch_bury(branch);
+    branch_release(branch);
+    dur__branch *owners = exec->owners;
+    exec->owners = NULL;
+    branches_release(owners);
 }
 
 void dur__branches_run(dur__exec *exec) {
@@ -181,6 +239,7 @@ void dur__branches_run(dur__exec *exec) {
         dur__branch *branch = DUR__CONTAINER(top, dur__branch, order);
         exec->running = branch;
         current = exec;
+        branch->began = true;
         bool suspended = branch->body->methods->resume(branch->body);
         current = NULL;
         exec->running = NULL;
@@ -191,8 +250,9 @@ void dur__branches_run(dur__exec *exec) {
 }
 
 void dur__branches_free(dur__exec *exec) {
-    for (dur__link *link; (link = dur__list_first(&exec->branches)) != NULL;)
-        branch_release(DUR__CONTAINER(link, dur__branch, link));
+    exec->owners = NULL;
+    while (!dur__list_empty(&exec->branches))
+        branch_release(DUR__CONTAINER(exec->branches.prev, dur__branch, link));
 }
 
 /* ---- leaving, from inside ---- */
@@ -200,6 +260,7 @@ void dur__branches_free(dur__exec *exec) {
 void dur__branch_suspend(dur__exec *exec) {
     dur__branch *branch = exec->running;
     branch->body->methods->suspend(branch->body);
+    if (unwinding == branch) branch_throw(branch);
     if (branch->ended) dur__branch_leave(exec);
 }
 
@@ -208,6 +269,7 @@ void dur__branch_leave(dur__exec *exec) {
     if (branch == NULL) return;
     branch->ended = true;
     branch->body->methods->suspend(branch->body);
+    if (unwinding == branch) branch_throw(branch);
     dur__assert_failed(__FILE__, __LINE__, "a branch that has ended is not resumed");
 }
 

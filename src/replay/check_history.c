@@ -39,6 +39,10 @@ typedef struct left_keys {
     size_t count;
 } left_keys;
 
+static int no_memory(dur_error *err) {
+    return dur_error_set(err, DUR_ENOMEM, true, "replay", "out of memory");
+}
+
 static void keep_keys(left_keys *left, const dur__exec *exec, const dur_event *started) {
     left->instance = dur_arena_strdup(left->arena, started->instance_id);
     left->execution_id = started->execution_id;
@@ -48,6 +52,22 @@ static void keep_keys(left_keys *left, const dur__exec *exec, const dur_event *s
         left->keys[i] = (dur_key_value){ .key = dur_arena_strdup(left->arena, exec->kv.entries[i].key),
                                          .value = dur_arena_strdup(left->arena, exec->kv.entries[i].value),
                                          .last_updated_at_ms = exec->kv.entries[i].stamp_ms };
+}
+
+static bool kept_keys(left_keys *left, const dur__exec *exec, const dur_event *started) {
+    dur__way_out out;
+    if (DUR__OUT_OF_MEMORY(&out)) return false;
+    keep_keys(left, exec, started);
+    dur__way_out_end(&out);
+    return true;
+}
+
+static int read_history(dur_event **events, size_t *count, dur_arena *arena, const char *json, dur_error *err) {
+    dur__way_out out;
+    if (DUR__OUT_OF_MEMORY(&out)) return no_memory(err);
+    int code = dur_history_from_json(events, count, arena, (dur_text){ json, strlen(json) }, err);
+    dur__way_out_end(&out);
+    return code;
 }
 
 static int begins(const left_keys *left, const dur_event *events, size_t count, dur_error *err) {
@@ -67,8 +87,8 @@ static int replay_one(dur_replay_report *report, left_keys *left, dur__stacks *s
     dur_event *events = NULL;
     size_t count = 0;
     dur_arena *arena = dur_arena_new();
-    if (arena == NULL) return dur_error_set(err, DUR_ENOMEM, true, "replay", "no memory");
-    int code = dur_history_from_json(&events, &count, arena, (dur_text){ history_json, strlen(history_json) }, err);
+    if (arena == NULL) return no_memory(err);
+    int code = read_history(&events, &count, arena, history_json, err);
     if (code == DUR_OK) code = begins(left, events, count, err);
     const dur_handler *handler = code == DUR_OK ? find_handler(handlers, events[0].name, events[0].version) : NULL;
     if (handler != NULL) {
@@ -77,13 +97,15 @@ static int replay_one(dur_replay_report *report, left_keys *left, dur__stacks *s
                                                               .name = events[0].name,
                                                               .version = events[0].version,
                                                               .fn = handler->orchestration,
+                                                              .data = handler->data,
+                                                              .unwind = handler->unwind,
                                                               .stack_bytes = handler->stack_bytes,
                                                               .stacks = stacks,
                                                               .kv = left->keys,
                                                               .kv_count = left->count,
                                                               .random = no_random });
-        code = replay_all(report, exec, events, count, err);
-        if (code == DUR_OK) keep_keys(left, exec, &events[0]);
+        code = exec != NULL ? replay_all(report, exec, events, count, err) : no_memory(err);
+        if (code == DUR_OK && !kept_keys(left, exec, &events[0])) code = no_memory(err);
         dur__exec_free(exec);
     } else if (code == DUR_OK) {
         code = dur_error_set(err, DUR_ENOTFOUND, false, "replay", "no handler for orchestration %s version %s",
@@ -101,7 +123,7 @@ int dur_replay_histories(dur_replay_report *out, const dur_handler *handlers, co
     left_keys left = { .arena = dur_arena_new() };
     dur__stacks *stacks = dur__stacks_new();
     int code = DUR_OK;
-    if (left.arena == NULL || stacks == NULL) code = dur_error_set(err, DUR_ENOMEM, true, "replay", "no memory");
+    if (left.arena == NULL || stacks == NULL) code = no_memory(err);
     for (size_t i = 0; i < count && code == DUR_OK; i++)
         code = replay_one(&report, &left, stacks, handlers, histories_json[i], err);
     if (out != NULL) {

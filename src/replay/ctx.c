@@ -53,6 +53,16 @@ dur_outcome dur_failf(dur_ctx *ctx, const char *format, ...) {
     return outcome;
 }
 
+dur_outcome dur_fail_as(dur_ctx *ctx, dur_code code, const char *reason) {
+    dur__exec *exec = dur__enter(ctx, "dur_fail_as");
+    if (exec == NULL) return (dur_outcome){ 0 };
+    if (code != DUR_EFAILED && code != DUR_ECANCELLED && code != DUR_ETIMEOUT && code != DUR_EPOISON)
+        dur__branch_failf(exec, "dur_fail_as: %s is not how something that is waited for fails", dur_code_name(code));
+    dur_outcome outcome = outcome_of(ctx, DUR__OUTCOME_FAIL, "dur_fail_as", reason);
+    outcome.flags_ = code;
+    return outcome;
+}
+
 dur_outcome dur_continue_as_new_ex(dur_ctx *ctx, const dur_continue_args *args) {
     dur__exec *exec = dur__enter(ctx, "dur_continue_as_new");
     if (exec == NULL) return (dur_outcome){ 0 };
@@ -84,6 +94,9 @@ const char *dur_orchestration_version(const dur_ctx *ctx) {
 }
 const char *dur_parent_instance(const dur_ctx *ctx) {
     return ctx == NULL ? NULL : ctx->exec->parent.instance;
+}
+void *dur_handler_data(const dur_ctx *ctx) {
+    return ctx == NULL ? NULL : ctx->exec->options.data;
 }
 bool dur_is_replaying(const dur_ctx *ctx) {
     return ctx != NULL && ctx->exec->replaying;

@@ -29,20 +29,21 @@ static void kv_put(dur__kv *kv, const char *key, const char *value, uint64_t sta
     size_t at = kv_search(kv, key, &found);
     if (!found) {
         DUR__GROW(kv->entries, kv->count, kv->room);
+        char *own = dur__xstrdup(key);
         memmove(&kv->entries[at + 1], &kv->entries[at], (kv->count - at) * sizeof(*kv->entries));
         kv->count++;
-        kv->entries[at].key = dur__xstrdup(key);
+        kv->entries[at].key = own;
         kv->entries[at].value = NULL;
     }
     char *copy = dur__xstrdup(value);
-    free(kv->entries[at].value);
+    dur__free(kv->entries[at].value);
     kv->entries[at].value = copy;
     kv->entries[at].stamp_ms = stamp_ms;
 }
 
 static void kv_remove(dur__kv *kv, size_t at) {
-    free(kv->entries[at].key);
-    free(kv->entries[at].value);
+    dur__free(kv->entries[at].key);
+    dur__free(kv->entries[at].value);
     kv->count--;
     memmove(&kv->entries[at], &kv->entries[at + 1], (kv->count - at) * sizeof(*kv->entries));
 }
@@ -55,7 +56,7 @@ void dur__kv_load(dur__exec *exec, const dur_key_value *kv, size_t count) {
 void dur__kv_free(dur__exec *exec) {
     while (exec->kv.count > 0)
         kv_remove(&exec->kv, exec->kv.count - 1);
-    free(exec->kv.entries);
+    dur__free(exec->kv.entries);
 }
 
 void dur__kv_stamp(dur__exec *exec, const char *key, uint64_t stamp_ms) {

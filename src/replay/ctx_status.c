@@ -13,7 +13,7 @@ static void status_update(dur__exec *exec, const char *text) {
     dur_event event = { .kind = DUR_EVENT_CUSTOM_STATUS_UPDATED, .status = text };
     if (!dur__command(exec, &event, NULL)) dur__branch_leave(exec);
     char *copy = dur__xstrdup(text); /* text may be the old one */
-    free(exec->status);
+    dur__free(exec->status);
     exec->status = copy;
 }
 

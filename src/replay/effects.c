@@ -37,6 +37,7 @@ static void push_activity(dur__exec *exec, const dur__leaf *leaf, const dur_even
     item->orchestration_name = exec->options.name;
     item->orchestration_version = exec->options.version;
     item->attempt = leaf->attempt;
+    item->first_id = leaf->first_id;
     item->birth = exec->birth;
 }
 
@@ -76,8 +77,8 @@ void dur__effect_scheduled(dur__exec *exec, dur__leaf *leaf, const dur_event *ev
     case DUR__LEAF_CHILD:
         push_start(exec, event, true);
         break;
-    case DUR__LEAF_EVENT:
-    case DUR__LEAF_DEQUEUE:
+    case DUR__LEAF_PULSE:
+    case DUR__LEAF_MESSAGE:
         return;
     }
     leaf->item = exec->orchestrator_count;
@@ -112,8 +113,8 @@ void dur__effect_dropped(dur__exec *exec, dur__leaf *leaf) {
             item->reason = exec->cancel_reason != NULL ? "parent cancelled" : "parent dropped sub-orchestration future";
         }
         break;
-    case DUR__LEAF_EVENT:
-    case DUR__LEAF_DEQUEUE:
+    case DUR__LEAF_PULSE:
+    case DUR__LEAF_MESSAGE:
         break;
     }
 }
@@ -137,17 +138,19 @@ static int held_order(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-/* Messages that this execution took and nobody saw, in order of arrival; to be freed. */
+/* Messages that this execution took and nobody saw, in order of arrival. */
 static dur__held **unreported(dur__exec *exec, size_t *out_count) {
-    dur__held **all = NULL;
-    size_t count = 0, room = 0;
+    size_t count = 0;
     dur__map_entry *entry;
     for (size_t at = 0; (entry = dur__map_next(&exec->mailbox.queues, &at)) != NULL;) {
-        dur__topic *topic = entry->value;
-        DUR__LIST_EACH(&topic->memory, link) {
-            DUR__GROW(all, count, room);
-            all[count++] = DUR__CONTAINER(link, dur__held, link);
-        }
+        const dur__topic *topic = entry->value;
+        DUR__LIST_EACH(&topic->memory, link) count++;
+    }
+    dur__held **all = dur_arena_alloc(exec->turn_arena, (count + 1) * sizeof(*all));
+    count = 0;
+    for (size_t at = 0; (entry = dur__map_next(&exec->mailbox.queues, &at)) != NULL;) {
+        const dur__topic *topic = entry->value;
+        DUR__LIST_EACH(&topic->memory, link) all[count++] = DUR__CONTAINER(link, dur__held, link);
     }
     if (count > 0) qsort(all, count, sizeof(*all), held_order);
     *out_count = count;
@@ -165,7 +168,6 @@ static void carry_over(dur__exec *exec, dur_work_item *item) {
         item->carry_forward_events = carried;
         item->carry_forward_count = count;
     }
-    free(all);
 }
 
 /* There is no next one: they stand in front of what waits in the instance's queues, and become dead letters with it. */
@@ -177,7 +179,6 @@ static void give_back(dur__exec *exec) {
         *effect_push(exec, false, DUR_WORK_QUEUE_MESSAGE, DUR__DUE_FIRST) =
             dur__unreported_back(exec->options.instance, &letter);
     }
-    free(all);
 }
 
 static void push_continue(dur__exec *exec, const char *version) {
@@ -221,7 +222,7 @@ static const dur__turn_item *collect(dur__turn_item *out, const struct dur__effe
     return out;
 }
 
-const dur__turn *dur__exec_turn(dur__exec *exec) {
+void dur__turn_room(dur__exec *exec) {
     size_t items = exec->worker_count + exec->orchestrator_count;
     if (exec->item_out_room < items) {
         exec->item_out = dur__xrealloc(exec->item_out, items * sizeof(*exec->item_out));
@@ -231,6 +232,11 @@ const dur__turn *dur__exec_turn(dur__exec *exec) {
         exec->row_out = dur__xrealloc(exec->row_out, exec->row_count * sizeof(*exec->row_out));
         exec->row_out_room = exec->row_count;
     }
+}
+
+const dur__turn *dur__exec_turn(dur__exec *exec) {
+    size_t items = exec->worker_count + exec->orchestrator_count;
+    DUR_ASSERT(exec->item_out_room >= items && exec->row_out_room >= exec->row_count); /* every step ends with room */
     for (size_t i = 0; i < exec->row_count; i++) {
         exec->row_out[i] = exec->rows[i].row;
         exec->row_out[i].json.data = exec->json.data + exec->rows[i].at;
@@ -257,6 +263,10 @@ const dur__turn *dur__exec_turn(dur__exec *exec) {
     return turn;
 }
 
+dur__link *dur__exec_consumed(dur__exec *exec) {
+    return &exec->consumed;
+}
+
 void dur__exec_turn_done(dur__exec *exec) {
     exec->turn++;
     exec->row_count = exec->worker_count = exec->orchestrator_count = 0;
@@ -268,13 +278,13 @@ void dur__exec_turn_done(dur__exec *exec) {
 }
 
 void dur__effects_free(dur__exec *exec) {
-    free(exec->rows);
-    free(exec->row_out);
-    free(exec->worker);
-    free(exec->orchestrator);
-    free(exec->item_out);
-    free(exec->cancelled);
-    free(exec->timers);
-    free(exec->logs);
+    dur__free(exec->rows);
+    dur__free(exec->row_out);
+    dur__free(exec->worker);
+    dur__free(exec->orchestrator);
+    dur__free(exec->item_out);
+    dur__free(exec->cancelled);
+    dur__free(exec->timers);
+    dur__free(exec->logs);
     dur__buf_free(&exec->json);
 }

@@ -47,7 +47,9 @@ struct dur_scope {
 void *dur__scope_alloc(dur_scope *scope, size_t size);
 char *dur__scope_text(dur_scope *scope, const char *text);
 char *dur__scope_vformat(dur_scope *scope, const char *format, va_list args);
-dur__region *dur__region_new(void);
+dur__region *dur__region_new(void); /* NULL: no memory */
+/* For a text that is needed for this group only. */
+dur_arena *dur__passing(dur__exec *exec);
 void dur__region_unref(dur__exec *exec, dur__region *region);
 void dur__scope_close(dur_scope *scope); /* drop what is open, free the region; not for a base */
 void dur__graveyard_clear(dur__exec *exec);
@@ -108,8 +110,8 @@ void dur__futures_drop(dur_scope *scope, const char *reason);
 typedef enum dur__leaf_kind {
     DUR__LEAF_ACTIVITY,
     DUR__LEAF_TIMER,
-    DUR__LEAF_EVENT,
-    DUR__LEAF_DEQUEUE,
+    DUR__LEAF_PULSE,
+    DUR__LEAF_MESSAGE,
     DUR__LEAF_CHILD
 } dur__leaf_kind;
 
@@ -144,13 +146,14 @@ struct dur__leaf {
     dur__topic *topic;    /* event, queue */
     char *instance;       /* child's id; owned */
     const char *site;
-    dur__link wait;              /* in topic->waits; in the free list */
-    dur__link trying;            /* in exec->tries; once it has a message, in exec->unmarked */
-    dur__held *held;             /* dequeue: the message given to it, not yet reported */
-    dur_future *holders;         /* … whose value it is: the dequeue's future, or first-of futures that it won */
-    uint64_t turn;               /* in which its work item was made; 0: an earlier one */
-    size_t item;                 /* index + 1 of that work item */
-    uint64_t attempt;            /* of its retry policy; 0: none */
+    dur__link wait;      /* in topic->waits; in the free list; until it is bound, in exec->unbound */
+    dur__link trying;    /* in exec->tries; once it has a message, in exec->unmarked */
+    dur__held *held;     /* dequeue: the message given to it, not yet reported */
+    dur_future *holders; /* … whose value it is: the dequeue's future, or first-of futures that it won */
+    uint64_t turn;       /* in which its work item was made; 0: an earlier one */
+    size_t item;         /* index + 1 of that work item */
+    uint64_t attempt;    /* of its retry policy; 0: none */
+    uint64_t first_id;   /* activity: the first attempt's id, where this is a later one of the same call; else 0 */
     uint64_t limit_ms, limit_id; /* try-dequeue: only messages older than this */
 };
 
@@ -211,7 +214,7 @@ typedef struct dur__mailbox {
 
 void dur__mailbox_init(dur__mailbox *mailbox);
 void dur__mailbox_free(dur__mailbox *mailbox);
-dur__topic *dur__topic_get(dur__map *topics, const char *name, bool is_queue);
+dur__topic *dur__topic_get(dur__mailbox *mailbox, const char *name, bool is_queue);
 void dur__topic_release(dur__exec *exec, dur__topic *topic); /* one leaf less uses it */
 void dur__topic_changed(dur__exec *exec, dur__topic *topic); /* its waits or messages did */
 dur__arrival *dur__mailbox_take(dur__exec *exec);
@@ -220,7 +223,11 @@ dur__arrival *dur__mailbox_take_older(dur__exec *exec, dur__topic *topic, uint64
 
 /* ---- the nouns (schedule.c) ---- */
 
-dur_future *dur__dequeue(dur__exec *exec, const char *queue, bool is_try, const char *site);
+/* With arguments that were checked; first_id as of dur__retry_start. */
+dur_future *dur__activity(dur__exec *exec, const dur_activity_args *own, uint64_t first_id);
+/* Of an activity that was just scheduled: the id that its key has; 0: none yet. */
+uint64_t dur__activity_first_id(const dur_future *future);
+dur_future *dur__message_wait(dur__exec *exec, const char *name, bool is_try, const char *site);
 void dur__activity_args(dur__exec *exec, const char *call, const dur_activity_args *args, dur_activity_args *own);
 /* Replay has no threads; a runtime's keeper asks where a handler is while it runs (dur__exec_where). */
 #define dur__exec_at(exec_, site_)                                                                                     \
@@ -255,6 +262,8 @@ struct dur__branch {
     dur_outcome outcome;
     dur_code code; /* when it failed: of what */
     bool ended, detached;
+    bool began, returned; /* its code: run at all, run to its end */
+    unsigned throws;      /* while it is unwound */
     struct {
         dur__node *nodes;
         size_t count, room;
@@ -274,13 +283,20 @@ _Noreturn void dur__branch_fail(dur__exec *exec, dur_code code, const char *reas
 __attribute__((noreturn)) void dur__branch_failf(dur__exec *exec, const char *format, ...) DUR_PRINTF(2, 3);
 /* The execution is broken: leave the running branch for good; returns only when none is running. */
 void dur__branch_leave(dur__exec *exec);
+/* A call that waits and finds nobody running: does not return where a branch is being unwound. */
+void dur__unwind_on(void);
 void dur__branch_suspend(dur__exec *exec);
 
 enum { DUR__OUTCOME_NONE, DUR__OUTCOME_COMPLETE, DUR__OUTCOME_FAIL, DUR__OUTCOME_CONTINUE };
 
 /* ---- composite futures (retry.c, combine.c) ---- */
 
-dur_future *dur__retry_start(dur__exec *exec, const dur_activity_args *args, const dur_retry *policy);
+/* first_id: of the call that this one repeats, whose key it keeps; 0: a call of its own. */
+dur_future *dur__retry_start(dur__exec *exec, const dur_activity_args *args, const dur_retry *policy,
+                             uint64_t first_id);
+/* An attempt has its id. */
+void dur__retry_bound(dur__retrying *retry, uint64_t id);
+uint64_t dur__retry_first_id(const dur__retrying *retry);
 /* One of its leaves has been answered, and is closed. */
 void dur__retry_hear(dur__exec *exec, dur__retrying *retry, dur__leaf_role role, dur_code code, const char *text,
                      bool is_final);
@@ -322,6 +338,7 @@ void dur__effect_dropped(dur__exec *exec, dur__leaf *leaf);
 void dur__effect_started(dur__exec *exec, const dur_event *chained);
 void dur__effect_grace(dur__exec *exec, uint64_t request_id);
 void dur__effect_ended(dur__exec *exec, const char *version); /* end, output and failure are set */
+void dur__turn_room(dur__exec *exec);                         /* so that dur__exec_turn needs no memory */
 void dur__effects_free(dur__exec *exec);
 
 /* ---- arrivals and the end (arrive.c, finish.c) ---- */
@@ -381,6 +398,8 @@ typedef struct dur__group { /* replay: a stored arrival and its commands */
 
 struct dur__exec {
     dur_ctx ctx;
+    dur__cover cover; /* while it runs: an allocation that fails breaks it (exec.c) */
+    jmp_buf way_out;
     dur__exec_options options; /* texts are ours */
     dur_arena *arena;          /* texts of the options and the Started event */
 
@@ -409,6 +428,7 @@ struct dur__exec {
     /* what is open */
     dur__open open;
     dur__link free_leaves; /* through leaf->wait */
+    dur__link unbound;     /* the same: made, and not recorded yet */
     dur__link tries;
     dur__link unmarked; /* dequeues with a message that no call has reported, of which history does not say so yet */
     dur__link retries;
@@ -422,6 +442,7 @@ struct dur__exec {
     dur__branch *running;
     dur__branch *root;
     dur__branch *dying_first, *dying_last;
+    dur__branch *owners; /* of the running branch, which has dropped them: they go when it is gone */
     bool burying;
     uint64_t branch_count;
     size_t stack_high_water;
@@ -477,8 +498,9 @@ struct dur__exec {
 #define DUR__GROW(array, count, room)                                                                                  \
     do {                                                                                                               \
         if ((count) == (room)) {                                                                                       \
-            (room) = (room) == 0 ? 8 : (room)*2;                                                                       \
-            (array) = dur__xrealloc((array), (room) * sizeof(*(array)));                                               \
+            size_t larger_ = (room) == 0 ? 8 : (room)*2;                                                               \
+            (array) = dur__xrealloc((array), larger_ * sizeof(*(array)));                                              \
+            (room) = larger_;                                                                                          \
         }                                                                                                              \
     } while (0)
 

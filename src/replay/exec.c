@@ -10,45 +10,79 @@
 
 /* ---- new and free ---- */
 
-dur__exec *dur__exec_new(const dur__exec_options *options) {
-    dur__exec *exec = dur__xcalloc(1, sizeof(*exec));
-    exec->ctx.exec = exec;
-    exec->arena = dur_arena_new();
-    exec->turn_arena = dur_arena_new();
-    exec->group.arena = dur_arena_new();
-    DUR_ASSERT(exec->arena != NULL && exec->turn_arena != NULL && exec->group.arena != NULL);
+/*
+ * Everything that an execution has is freed with it, and nothing else knows what it is doing: so an allocation that
+ * fails breaks it, wherever it is.  On a handler's stack that is left for good, as for any other breach; on the
+ * caller's by a jump to where the execution was entered.
+ */
+static void out_of_memory(void *data) {
+    dur__exec *exec = data;
+    dur__break(exec, DUR_ENOMEM, "out of memory; what has been committed is replayed when there is some");
+    dur__branch_leave(exec); /* returns where none is running */
+    dur__cover_end(&exec->cover);
+    _longjmp(exec->way_out, 1);
+}
+
+static void covered(dur__exec *exec) {
+    exec->cover = (dur__cover){ .out = out_of_memory, .data = exec };
+    dur__cover_begin(&exec->cover);
+}
+
+/* True: the execution has been left by a jump, and the cover is over. */
+#define LEFT(exec) (covered(exec), _setjmp((exec)->way_out) != 0)
+
+static void fill(dur__exec *exec, const dur__exec_options *options) {
     exec->options = *options;
+    exec->options.kv = NULL;
+    if (exec->options.stack_bytes == 0) exec->options.stack_bytes = 256 << 10;
     exec->options.instance = dur_arena_strdup(exec->arena, options->instance);
     exec->options.name = dur_arena_strdup(exec->arena, options->name);
     exec->options.version = dur_arena_strdup(exec->arena, options->version);
-    exec->options.kv = NULL;
-    if (exec->options.stack_bytes == 0) exec->options.stack_bytes = 256 << 10;
-    exec->region = dur__region_new();
+    dur__kv_load(exec, options->kv, options->kv_count);
+}
+
+dur__exec *dur__exec_new(const dur__exec_options *options) {
+    dur__exec *exec = dur__zget(sizeof(*exec));
+    if (exec == NULL) return NULL;
+    exec->ctx.exec = exec;
     exec->turn = 1;
     dur__list_init(&exec->free_leaves);
+    dur__list_init(&exec->unbound);
     dur__list_init(&exec->tries);
     dur__list_init(&exec->unmarked);
     dur__list_init(&exec->retries);
     dur__list_init(&exec->branches);
     dur__list_init(&exec->consumed);
     dur__mailbox_init(&exec->mailbox);
-    dur__kv_load(exec, options->kv, options->kv_count);
+    exec->arena = dur_arena_new();
+    exec->turn_arena = dur_arena_new();
+    exec->group.arena = dur_arena_new();
+    exec->region = dur__region_new();
+    bool made = exec->arena != NULL && exec->turn_arena != NULL && exec->group.arena != NULL && exec->region != NULL;
+    if (!made || LEFT(exec)) {
+        dur__exec_free(exec);
+        return NULL;
+    }
+    fill(exec, options);
+    dur__cover_end(&exec->cover);
     return exec;
 }
 
 static void names_free(dur__map *names) {
     dur__map_entry *entry;
     for (size_t at = 0; (entry = dur__map_next(names, &at)) != NULL;)
-        free(entry->value);
+        dur__free(entry->value);
     dur__map_free(names);
 }
 
 static void leaves_free(dur__exec *exec) {
     for (dur__leaf *leaf; (leaf = dur__open_after(exec, 0)) != NULL;)
         dur__leaf_close(exec, leaf);
+    for (dur__link *link; (link = dur__list_first(&exec->unbound)) != NULL;)
+        dur__leaf_free(exec, DUR__CONTAINER(link, dur__leaf, wait));
     for (dur__link *link; (link = dur__list_pop(&exec->free_leaves)) != NULL;)
-        free(DUR__CONTAINER(link, dur__leaf, wait));
-    free(exec->open.entries);
+        dur__free(DUR__CONTAINER(link, dur__leaf, wait));
+    dur__free(exec->open.entries);
 }
 
 void dur__exec_free(dur__exec *exec) {
@@ -60,18 +94,18 @@ void dur__exec_free(dur__exec *exec) {
     dur__mailbox_free(&exec->mailbox);
     dur__heap_free(&exec->runnable);
     dur__graveyard_clear(exec);
-    free(exec->graves);
-    dur__region_unref(exec, exec->region);
+    dur__free(exec->graves);
+    if (exec->region != NULL) dur__region_unref(exec, exec->region);
     dur__kv_free(exec);
     names_free(&exec->names);
     dur__markers_free(exec);
     dur__effects_free(exec);
-    free(exec->status);
-    free(exec->group.records);
+    dur__free(exec->status);
+    dur__free(exec->group.records);
     dur_arena_free(exec->group.arena);
     dur_arena_free(exec->turn_arena);
     dur_arena_free(exec->arena);
-    free(exec);
+    dur__free(exec);
 }
 
 /* ---- running ---- */
@@ -90,7 +124,9 @@ static dur__arrival *take_for_try(dur__exec *exec, const dur__leaf *leaf) {
     dur__arrival *older = dur__mailbox_take_older(exec, topic, leaf->limit_ms, leaf->limit_id);
     if (older != NULL || topic->messages != NULL || exec->options.more == NULL) return older;
     dur_error err = DUR_ERROR_INIT;
+    dur__cover *inner = dur__cover_swap(exec->cover.outer); /* out there nothing may be left by our way out */
     int code = exec->options.more(exec->options.more_data, topic->name, topic->last_ms, topic->last_id, &err);
+    (void)dur__cover_swap(inner);
     if (code != DUR_OK) {
         dur__break(exec, (dur_code)code, "queue \"%s\" cannot be read: %s", topic->name, err.message);
         return NULL;
@@ -161,6 +197,7 @@ int dur__exec_start(dur__exec *exec, const dur__exec_begin *begin, uint64_t now_
     bool unordered = begin->order_ms == 0 && begin->order_id == 0;
     exec->group_ms = unordered ? UINT64_MAX : begin->order_ms;
     exec->group_id = unordered ? UINT64_MAX : begin->order_id;
+    if (LEFT(exec)) return exec_result(exec, err);
     dur_event started = { .kind = DUR_EVENT_ORCHESTRATION_STARTED,
                           .name = exec->options.name,
                           .version = exec->options.version,
@@ -176,6 +213,8 @@ int dur__exec_start(dur__exec *exec, const dur__exec_begin *begin, uint64_t now_
     run_root(exec);
     dur__quiesce(exec);
     group_end(exec);
+    dur__turn_room(exec);
+    dur__cover_end(&exec->cover);
     return exec_result(exec, err);
 }
 
@@ -205,9 +244,12 @@ int dur__exec_step(dur__exec *exec, uint64_t now_ms, bool *took, dur_error *err)
     exec->now_ms = group_time(arrival, now_ms);
     exec->group_ms = arrival->order_ms;
     exec->group_id = arrival->order_id;
+    if (LEFT(exec)) return exec_result(exec, err);
     live_arrival(exec, arrival);
     dur__quiesce(exec);
     group_end(exec);
+    dur__turn_room(exec);
+    dur__cover_end(&exec->cover);
     return exec_result(exec, err);
 }
 
@@ -230,7 +272,7 @@ static void group_run(dur__exec *exec) {
         if (leaf != NULL && (group->arrival.kind != DUR_EVENT_QUEUE_EVENT_DELIVERED ||
                              strcmp(group->arrival.name, leaf->topic->name) != 0))
             dur__break(exec, DUR_ENONDETERMINISM,
-                       "event %" PRIu64 ": history holds %s, the code asked at %s whether queue \"%s\" has a message",
+                       "event %" PRIu64 ": history holds %s, the code asked at %s whether there is a message \"%s\"",
                        group->arrival.event_id, dur_event_kind_name(group->arrival.kind), leaf->site,
                        leaf->topic->name);
         else
@@ -273,8 +315,7 @@ static bool ends_unreadable(const dur_event *event) {
     return dur_event_kind_role(event->kind) == DUR_EVENT_ROLE_TERMINAL && event->event_id == DUR__CORRUPTED_EVENT_ID;
 }
 
-int dur__exec_replay_event(dur__exec *exec, const dur_event *event, dur_error *err) {
-    if (exec->broken != DUR_OK) return exec_result(exec, err);
+static int replay_event(dur__exec *exec, const dur_event *event, dur_error *err) {
     if (exec->live) return dur_error_set(err, DUR_ESTATE, false, "replay", "the execution is past its stored history");
     bool first = event->kind == DUR_EVENT_ORCHESTRATION_STARTED;
     if (!exec->started && (!first || event->event_id != 1))
@@ -306,8 +347,15 @@ int dur__exec_replay_event(dur__exec *exec, const dur_event *event, dur_error *e
     return exec_result(exec, err);
 }
 
-int dur__exec_replay_end(dur__exec *exec, dur_error *err) {
+int dur__exec_replay_event(dur__exec *exec, const dur_event *event, dur_error *err) {
     if (exec->broken != DUR_OK) return exec_result(exec, err);
+    if (LEFT(exec)) return exec_result(exec, err);
+    int code = replay_event(exec, event, err);
+    dur__cover_end(&exec->cover);
+    return code;
+}
+
+static int replay_end(dur__exec *exec, dur_error *err) {
     if (!exec->started) return corrupt(exec, err, "the history is empty", 0);
     if (exec->live) return DUR_OK;
     if (exec->original)
@@ -319,12 +367,21 @@ int dur__exec_replay_end(dur__exec *exec, dur_error *err) {
                    "after event %" PRIu64 ": history ends and the code asks whether a queue has a message",
                    exec->last_id);
     dur_arena_reset(exec->group.arena);
-    free(exec->group.records);
+    dur__free(exec->group.records);
     exec->group.records = NULL;
     exec->group.count = exec->group.room = exec->group.next = 0;
     exec->replaying = false;
     exec->live = true;
+    dur__turn_room(exec);
     return exec_result(exec, err);
+}
+
+int dur__exec_replay_end(dur__exec *exec, dur_error *err) {
+    if (exec->broken != DUR_OK) return exec_result(exec, err);
+    if (LEFT(exec)) return exec_result(exec, err);
+    int code = replay_end(exec, err);
+    dur__cover_end(&exec->cover);
+    return code;
 }
 
 /* ---- looking ---- */

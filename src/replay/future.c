@@ -49,8 +49,7 @@ static void tell_all(dur__exec *exec) {
 /* The value of a remote KV read: a JSON text, or null. */
 static void decode_optional(dur_future *future, const char *json) {
     dur__json reader;
-    dur_arena *arena = dur_arena_new();
-    DUR_ASSERT(arena != NULL);
+    dur_arena *arena = dur__passing(future->exec);
     const char *value = "";
     dur_text text = { json, strlen(json) };
     dur__json_begin(&reader, arena, text, "value", NULL);
@@ -62,7 +61,6 @@ static void decode_optional(dur_future *future, const char *json) {
     } else {
         future->text = dur__scope_text(future->scope, value);
     }
-    dur_arena_free(arena);
 }
 
 void dur__settle(dur_future *future, dur_code code, const char *text) {
@@ -193,7 +191,7 @@ void dur__futures_drop(dur_scope *scope, const char *reason) {
 bool dur_is_settled(const dur_future *future) {
     return future != NULL && future->settled != 0;
 }
-dur_code dur_code_of(const dur_future *future) {
+int dur_code_of(const dur_future *future) {
     if (future == NULL) return DUR_EINVAL;
     return future->settled == 0 ? DUR_ERUNNING : future->code;
 }

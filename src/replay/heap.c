@@ -29,11 +29,19 @@ static void heap_sift(dur__heap *heap, size_t at) {
     heap_set(heap, at, item);
 }
 
+void dur__heap_reserve(dur__heap *heap, size_t room) {
+    if (heap->room >= room) return;
+    if (room < 2 * heap->room) room = 2 * heap->room;
+    heap->items = dur__xrealloc(heap->items, room * sizeof(*heap->items));
+    heap->room = room;
+}
+
 void dur__heap_push(dur__heap *heap, dur__heap_item *item) {
     if (item->at == 0) {
         if (heap->count == heap->room) {
-            heap->room = heap->room == 0 ? 8 : heap->room * 2;
-            heap->items = dur__xrealloc(heap->items, heap->room * sizeof(*heap->items));
+            size_t room = heap->room == 0 ? 8 : heap->room * 2;
+            heap->items = dur__xrealloc(heap->items, room * sizeof(*heap->items));
+            heap->room = room;
         }
         heap_set(heap, heap->count++, item);
     }
@@ -51,6 +59,6 @@ void dur__heap_remove(dur__heap *heap, dur__heap_item *item) {
 }
 
 void dur__heap_free(dur__heap *heap) {
-    free(heap->items);
+    dur__free(heap->items);
     *heap = (dur__heap){ 0 };
 }

@@ -19,6 +19,7 @@ typedef struct dur__heap {
     size_t count, room;
 } dur__heap; /* zeroed: empty */
 
+void dur__heap_reserve(dur__heap *heap, size_t room);         /* up to so many items a push needs no memory */
 void dur__heap_push(dur__heap *heap, dur__heap_item *item);   /* or move it, when its key has changed */
 void dur__heap_remove(dur__heap *heap, dur__heap_item *item); /* harmless when it is in none */
 void dur__heap_free(dur__heap *heap);

@@ -70,13 +70,15 @@ dur__leaf *dur__leaf_new(dur__exec *exec, dur__leaf_kind kind, const char *site)
     dur__link *link = dur__list_pop(&exec->free_leaves);
     dur__leaf *leaf = link != NULL ? DUR__CONTAINER(link, dur__leaf, wait) : dur__xmalloc(sizeof(*leaf));
     *leaf = (dur__leaf){ .kind = kind, .site = site };
+    dur__list_push(&exec->unbound, &leaf->wait);
     return leaf;
 }
 
 void dur__leaf_free(dur__exec *exec, dur__leaf *leaf) {
     if (leaf->topic != NULL) dur__topic_release(exec, leaf->topic);
-    free(leaf->instance);
-    free(leaf->held);
+    dur__free(leaf->instance);
+    dur__free(leaf->held);
+    dur__list_unlink(&leaf->wait);
     *leaf = (dur__leaf){ 0 };
     dur__list_push(&exec->free_leaves, &leaf->wait);
 }
@@ -84,6 +86,7 @@ void dur__leaf_free(dur__exec *exec, dur__leaf *leaf) {
 const char *dur__intern(dur__exec *exec, const char *name) {
     char *known = dur__map_get(&exec->names, name);
     if (known != NULL) return known;
+    dur__map_xreserve(&exec->names, 1);
     known = dur__xstrdup(name);
     dur__map_put(&exec->names, known, known);
     return known;
@@ -102,10 +105,10 @@ bool dur__leaf_schedule(dur__exec *exec, dur__leaf *leaf, dur_event *event) {
 
 /* Give a message to a waiting dequeue. */
 static void leaf_satisfy(dur__exec *exec, dur__leaf *leaf, dur__held *held) {
+    leaf->held = held; /* at once: what follows may need memory */
     dur__list_unlink(&leaf->wait);
     dur__list_unlink(&leaf->trying);
     dur__topic_changed(exec, leaf->topic);
-    leaf->held = held;
     dur_future *future = leaf->future;
     leaf->future = NULL;
     if (!exec->original) dur__list_push(&exec->unmarked, &leaf->trying);
@@ -116,13 +119,15 @@ static void leaf_satisfy(dur__exec *exec, dur__leaf *leaf, dur__held *held) {
 
 void dur__leaf_bind(dur__exec *exec, dur__leaf *leaf, const dur_event *event) {
     leaf->id = event->event_id;
+    if (leaf->role == DUR__ROLE_ATTEMPT && leaf->retry != NULL) dur__retry_bound(leaf->retry, leaf->id);
     if (leaf->kind == DUR__LEAF_CHILD) leaf->instance = dur__xstrdup(event->instance);
     open_push(&exec->open, leaf);
+    dur__list_unlink(&leaf->wait); /* of those that are unbound */
     if (!exec->replaying) dur__effect_scheduled(exec, leaf, event);
-    if (leaf->kind != DUR__LEAF_EVENT && leaf->kind != DUR__LEAF_DEQUEUE) return;
+    if (leaf->kind != DUR__LEAF_PULSE && leaf->kind != DUR__LEAF_MESSAGE) return;
     dur__list_push(&leaf->topic->waits, &leaf->wait);
     dur__topic_changed(exec, leaf->topic);
-    if (leaf->kind == DUR__LEAF_EVENT) return;
+    if (leaf->kind == DUR__LEAF_PULSE) return;
     dur__link *link = dur__list_pop(&leaf->topic->memory);
     if (link != NULL) {
         leaf_satisfy(exec, leaf, DUR__CONTAINER(link, dur__held, link));
@@ -138,7 +143,7 @@ void dur__leaf_close(dur__exec *exec, dur__leaf *leaf) {
     dur__list_unlink(&leaf->trying);
     if (dur__link_linked(&leaf->wait)) {
         dur__list_unlink(&leaf->wait);
-        dur__topic_changed(exec, leaf->topic);
+        if (leaf->topic != NULL) dur__topic_changed(exec, leaf->topic);
     }
     dur__leaf_free(exec, leaf);
 }
@@ -166,8 +171,8 @@ void dur__leaf_answer(dur__exec *exec, dur__leaf *leaf, dur_code code, const cha
 bool dur__leaf_drop_event(const dur__leaf *leaf, const char *reason, dur_event *out) {
     static const dur_event_kind kinds[] = {
         [DUR__LEAF_ACTIVITY] = DUR_EVENT_ACTIVITY_CANCEL_REQUESTED,
-        [DUR__LEAF_EVENT] = DUR_EVENT_EXTERNAL_SUBSCRIBED_CANCELLED,
-        [DUR__LEAF_DEQUEUE] = DUR_EVENT_QUEUE_SUBSCRIPTION_CANCELLED,
+        [DUR__LEAF_PULSE] = DUR_EVENT_EXTERNAL_SUBSCRIBED_CANCELLED,
+        [DUR__LEAF_MESSAGE] = DUR_EVENT_QUEUE_SUBSCRIPTION_CANCELLED,
         [DUR__LEAF_CHILD] = DUR_EVENT_SUB_ORCHESTRATION_CANCEL_REQUESTED,
     };
     if (leaf->kind == DUR__LEAF_TIMER) return false;
@@ -178,10 +183,10 @@ bool dur__leaf_drop_event(const dur__leaf *leaf, const char *reason, dur_event *
 }
 
 void dur__leaf_dropped(dur__exec *exec, dur__leaf *leaf) {
+    if (!exec->replaying) dur__effect_dropped(exec, leaf);
     dur__topic *topic = leaf->topic;
     dur__held *held = leaf->held;
     leaf->held = NULL;
-    if (!exec->replaying) dur__effect_dropped(exec, leaf);
     dur__leaf_close(exec, leaf);
     if (held != NULL) dur__topic_deliver(exec, topic, held);
 }
@@ -224,8 +229,8 @@ const char *dur__leaf_text(const dur__leaf *leaf, char *out, size_t out_size) {
     static const char *const kinds[] = {
         [DUR__LEAF_ACTIVITY] = "activity",
         [DUR__LEAF_TIMER] = "timer",
-        [DUR__LEAF_EVENT] = "event",
-        [DUR__LEAF_DEQUEUE] = "queue",
+        [DUR__LEAF_PULSE] = "pulse",
+        [DUR__LEAF_MESSAGE] = "message",
         [DUR__LEAF_CHILD] = "sub-orchestration",
     };
     const char *name = leaf->topic != NULL ? leaf->topic->name : leaf->name;

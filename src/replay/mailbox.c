@@ -69,8 +69,8 @@ static void topics_free(dur__map *topics) {
     for (size_t at = 0; (entry = dur__map_next(topics, &at)) != NULL;) {
         dur__topic *topic = entry->value;
         for (dur__link *link; (link = dur__list_pop(&topic->memory)) != NULL;)
-            free(DUR__CONTAINER(link, dur__held, link));
-        free(topic);
+            dur__free(DUR__CONTAINER(link, dur__held, link));
+        dur__free(topic);
     }
     dur__map_free(topics);
 }
@@ -81,9 +81,14 @@ void dur__mailbox_free(dur__mailbox *mailbox) {
     dur__heap_free(&mailbox->ready);
 }
 
-dur__topic *dur__topic_get(dur__map *topics, const char *name, bool is_queue) {
+/* Its place in the map and, for a queue, in the heap of those that are ready come first: from here on a message that
+   changes hands needs no memory. */
+dur__topic *dur__topic_get(dur__mailbox *mailbox, const char *name, bool is_queue) {
+    dur__map *topics = is_queue ? &mailbox->queues : &mailbox->events;
     dur__topic *topic = dur__map_get(topics, name);
     if (topic != NULL) return topic;
+    dur__map_xreserve(topics, 1);
+    if (is_queue) dur__heap_reserve(&mailbox->ready, topics->count + 1);
     size_t size = strlen(name) + 1;
     topic = dur__xcalloc(1, sizeof(*topic) + size);
     memcpy(topic->name, name, size);
@@ -118,7 +123,7 @@ void dur__topic_changed(dur__exec *exec, dur__topic *topic) {
 void dur__topic_release(dur__exec *exec, dur__topic *topic) {
     if (topic->is_queue || --topic->users > 0) return;
     dur__map_remove(&exec->mailbox.events, topic->name);
-    free(topic);
+    dur__free(topic);
 }
 
 void dur__exec_offer(dur__exec *exec, dur__arrival *arrival) {
@@ -126,7 +131,7 @@ void dur__exec_offer(dur__exec *exec, dur__arrival *arrival) {
         pairing_push(&exec->mailbox.others, &arrival->link);
         return;
     }
-    dur__topic *topic = dur__topic_get(&exec->mailbox.queues, arrival->item.name, true);
+    dur__topic *topic = dur__topic_get(&exec->mailbox, arrival->item.name, true);
     pairing_push(&topic->messages, &arrival->link);
     if (older(topic->last_ms, topic->last_id, arrival->order_ms, arrival->order_id)) {
         topic->last_ms = arrival->order_ms;

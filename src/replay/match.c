@@ -46,10 +46,10 @@ void dur__event_describe(const dur_event *event, char *out, size_t size) {
         snprintf(out, size, "timer");
         break;
     case DUR_EVENT_EXTERNAL_SUBSCRIBED:
-        snprintf(out, size, "wait for event \"%s\"", name);
+        snprintf(out, size, "wait for pulse \"%s\"", name);
         break;
     case DUR_EVENT_QUEUE_SUBSCRIBED:
-        snprintf(out, size, "dequeue from \"%s\"", name);
+        snprintf(out, size, "wait for message \"%s\"", name);
         break;
     case DUR_EVENT_SUB_ORCHESTRATION_SCHEDULED:
     case DUR_EVENT_ORCHESTRATION_CHAINED:
@@ -74,10 +74,10 @@ void dur__event_describe(const dur_event *event, char *out, size_t size) {
         snprintf(out, size, "drop of activity #%" PRIu64, event->source_event_id);
         break;
     case DUR_EVENT_EXTERNAL_SUBSCRIBED_CANCELLED:
-        snprintf(out, size, "drop of event wait #%" PRIu64, event->source_event_id);
+        snprintf(out, size, "drop of pulse wait #%" PRIu64, event->source_event_id);
         break;
     case DUR_EVENT_QUEUE_SUBSCRIPTION_CANCELLED:
-        snprintf(out, size, "drop of dequeue #%" PRIu64, event->source_event_id);
+        snprintf(out, size, "drop of message wait #%" PRIu64, event->source_event_id);
         break;
     case DUR_EVENT_SUB_ORCHESTRATION_CANCEL_REQUESTED:
         snprintf(out, size, "drop of sub-orchestration #%" PRIu64, event->source_event_id);

@@ -8,6 +8,7 @@
  * After the end of such a history the execution goes on by the same rules: commands are given, then recorded one by one
  * and bound as replay will bind them.  So it does not matter where replay ends and life begins.
  */
+#include "base/arena_internal.h"
 #include "replay/engine.h"
 #include <inttypes.h>
 
@@ -22,8 +23,7 @@ struct dur__pending {
 };
 
 static dur__pending *pending_push(dur__exec *exec, const dur_event *event, const char *site) {
-    if (exec->pending_arena == NULL) exec->pending_arena = dur_arena_new();
-    DUR_ASSERT(exec->pending_arena != NULL);
+    if (exec->pending_arena == NULL) exec->pending_arena = dur__arena_xnew();
     dur__pending *pending = dur_arena_zalloc(exec->pending_arena, sizeof(*pending));
     dur__event_copy(exec->pending_arena, event, &pending->event);
     pending->site = site;

@@ -37,6 +37,8 @@ typedef struct dur__exec_options {
     const char *name;
     const char *version;
     dur_orchestration_fn *fn;
+    void *data;           /* dur_handler_data */
+    void (*unwind)(void); /* NULL: dropped frames are thrown away; else it throws, see dur_handler */
     size_t stack_bytes;
     dur__stacks *stacks;
     const dur_key_value *kv; /* state at the end of the previous execution */
@@ -96,7 +98,7 @@ void dur__exec_offer(dur__exec *exec, dur__arrival *arrival);
 /*
  * Take the oldest arrival that can be taken, record it, apply it and run all branches until each waits (one group).
  * *took is false when there was none.  DUR_OK; or the exec is broken and must be freed: DUR_ENONDETERMINISM,
- * DUR_ELIMIT (arena), DUR_ENOMEM (no stack).
+ * DUR_ELIMIT (arena), DUR_ENOMEM (no stack, or no memory: nothing of it is the execution's fault).
  */
 int dur__exec_step(dur__exec *exec, uint64_t now_ms, bool *took, dur_error *err);
 
@@ -143,6 +145,8 @@ typedef struct dur__turn {
 
 /* Valid until the next call on the exec other than accessors.  An empty turn has event_count 0 and nothing consumed. */
 const dur__turn *dur__exec_turn(dur__exec *exec);
+/* turn.consumed alone, also of one that is broken. */
+dur__link *dur__exec_consumed(dur__exec *exec);
 /* The turn is committed: forget it (the runtime has taken the consumed arrivals over). */
 void dur__exec_turn_done(dur__exec *exec);
 

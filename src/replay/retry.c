@@ -18,6 +18,7 @@ struct dur__retrying {
     dur__leaf *leaves[DUR__ROLE_TOTAL_TIMEOUT + 1];
     dur_retry policy;
     uint32_t attempt;
+    uint64_t first_id; /* of the first attempt, from its record on; 0: not recorded */
     bool detached;
     const char *site;
     char *name, *input, *session, *tag;
@@ -26,11 +27,11 @@ struct dur__retrying {
 
 static void retry_free(dur__retrying *retry) {
     dur__list_unlink(&retry->link);
-    free(retry->name);
-    free(retry->input);
-    free(retry->session);
-    free(retry->tag);
-    free(retry);
+    dur__free(retry->name);
+    dur__free(retry->input);
+    dur__free(retry->session);
+    dur__free(retry->tag);
+    dur__free(retry);
 }
 
 void dur__retries_free(dur__exec *exec) {
@@ -57,6 +58,7 @@ static void retry_attempt(dur__exec *exec, dur__retrying *retry) {
     dur__leaf *leaf = retry_leaf(exec, retry, DUR__LEAF_ACTIVITY, DUR__ROLE_ATTEMPT);
     leaf->name = dur__intern(exec, retry->name);
     leaf->attempt = retry->attempt;
+    leaf->first_id = retry->first_id;
     dur_event event = { .kind = DUR_EVENT_ACTIVITY_SCHEDULED,
                         .name = retry->name,
                         .input = retry->input,
@@ -86,14 +88,13 @@ void dur__retry_drop(dur__exec *exec, dur__retrying *retry, const char *reason) 
 
 static void retry_finish(dur__exec *exec, dur__retrying *retry, dur_code code, const char *text, bool is_final) {
     dur_future *future = retry->future;
-    char *kept = dur__xstrdup(text != NULL ? text : "");
+    const char *kept = dur_arena_strdup(dur__passing(exec), text != NULL ? text : "");
     dur__retry_drop(exec, retry, "dropped_future");
     if (exec->broken == DUR_OK && future != NULL) {
         future->of.retry = NULL;
         future->is_final = is_final;
         dur__settle(future, code, kept);
     }
-    free(kept);
 }
 
 /* ---- after a failed attempt ---- */
@@ -186,6 +187,14 @@ void dur__retry_orphan(dur__retrying *retry) {
     retry->future = NULL;
 }
 
+void dur__retry_bound(dur__retrying *retry, uint64_t id) {
+    if (retry->first_id == 0) retry->first_id = id;
+}
+
+uint64_t dur__retry_first_id(const dur__retrying *retry) {
+    return retry->first_id;
+}
+
 /* ---- the beginning ---- */
 
 static void policy_read(dur__exec *exec, const dur_retry *given, dur_retry *own) {
@@ -205,7 +214,8 @@ static void policy_read(dur__exec *exec, const dur_retry *given, dur_retry *own)
         dur__branch_failf(exec, "dur_retry: delay_factor is not a positive number");
 }
 
-dur_future *dur__retry_start(dur__exec *exec, const dur_activity_args *args, const dur_retry *given) {
+dur_future *dur__retry_start(dur__exec *exec, const dur_activity_args *args, const dur_retry *given,
+                             uint64_t first_id) {
     dur_retry policy;
     policy_read(exec, given, &policy);
     dur_future *future = dur__future_new(exec, DUR__FUTURE_RETRY);
@@ -215,6 +225,7 @@ dur_future *dur__retry_start(dur__exec *exec, const dur_activity_args *args, con
     future->of.retry = retry;
     retry->policy = policy;
     retry->attempt = 1;
+    retry->first_id = first_id;
     retry->site = args->site;
     retry->name = dur__xstrdup(args->name);
     retry->input = dur__xstrdup(args->input);

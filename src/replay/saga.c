@@ -1,5 +1,5 @@
 /*
- * saga.c: what to do if a later step fails; written only with the public verbs.
+ * saga.c: what to do if a later step fails; written with the public verbs, but for the key of what is undone again.
  */
 #include "replay/engine.h"
 
@@ -52,25 +52,31 @@ void dur_saga_undo_ex(dur_saga *saga, const dur_activity_args *args) {
 }
 
 /* A cancel that comes while something is undone gives that up like all that is open.  What is scheduled afterwards
-   works, and there is only one such moment in an execution: so it is undone once more. */
-static bool undo_step(dur_ctx *ctx, const undo *step) {
-    bool cancelled = dur_cancel_reason(ctx) != NULL;
-    dur_code code = dur_try(dur_activity_ex(ctx, &step->args), NULL);
-    if (code == DUR_ECANCELLED && !cancelled && dur_cancel_reason(ctx) != NULL)
-        code = dur_try(dur_activity_ex(ctx, &step->args), NULL);
+   works, and there is only one such moment in an execution: so it is undone once more, under the same key
+   (dur_act_key): what was given up may have happened. */
+static bool undo_step(dur__exec *exec, const undo *step) {
+    bool cancelled = dur_cancel_reason(&exec->ctx) != NULL;
+    dur_future *undone = dur__activity(exec, &step->args, 0);
+    uint64_t first_id = dur__activity_first_id(undone);
+    int code = dur_try(undone, NULL);
+    if (code == DUR_ECANCELLED && !cancelled && dur_cancel_reason(&exec->ctx) != NULL)
+        code = dur_try(dur__activity(exec, &step->args, first_id), NULL);
     return code == DUR_OK;
 }
 
 size_t dur_saga_compensate(dur_saga *saga) {
     dur__exec *exec = dur__current();
-    if (exec == NULL) return 0;
+    if (exec == NULL) {
+        dur__unwind_on();
+        return 0;
+    }
     if (saga == NULL) dur__branch_failf(exec, "dur_saga_compensate: saga is NULL");
     if (saga->exec != exec) dur__branch_failf(exec, "dur_saga_compensate: a saga of another handler");
     size_t failed = 0;
     while (saga->last != NULL) {
         undo *step = saga->last;
         saga->last = step->next;
-        failed += !undo_step(&exec->ctx, step);
+        failed += !undo_step(exec, step);
     }
     return failed;
 }

@@ -49,22 +49,33 @@ static void schedule(dur__exec *exec, dur__leaf *leaf, dur_event *event) {
     if (!dur__leaf_schedule(exec, leaf, event)) dur__branch_leave(exec);
 }
 
+dur_future *dur__activity(dur__exec *exec, const dur_activity_args *own, uint64_t first_id) {
+    if (own->retry != NULL || own->timeout_ms != 0) return dur__retry_start(exec, own, own->retry, first_id);
+    dur__leaf *leaf;
+    dur_future *future = leaf_future(exec, DUR__LEAF_ACTIVITY, own->site, &leaf);
+    leaf->name = dur__intern(exec, own->name);
+    leaf->first_id = first_id;
+    dur_event event = { .kind = DUR_EVENT_ACTIVITY_SCHEDULED,
+                        .name = own->name,
+                        .input = own->input,
+                        .session_id = own->session,
+                        .tag = own->tag };
+    schedule(exec, leaf, &event);
+    return future;
+}
+
+uint64_t dur__activity_first_id(const dur_future *future) {
+    if (future->kind == DUR__FUTURE_RETRY) return future->of.retry != NULL ? dur__retry_first_id(future->of.retry) : 0;
+    DUR_ASSERT(future->kind == DUR__FUTURE_LEAF);
+    return future->of.leaf != NULL ? future->of.leaf->id : 0;
+}
+
 dur_future *dur_activity_ex(dur_ctx *ctx, const dur_activity_args *args) {
     dur__exec *exec = dur__enter(ctx, "dur_activity");
     if (exec == NULL) return NULL;
     dur_activity_args own;
     dur__activity_args(exec, "dur_activity", args, &own);
-    if (own.retry != NULL || own.timeout_ms != 0) return dur__retry_start(exec, &own, own.retry);
-    dur__leaf *leaf;
-    dur_future *future = leaf_future(exec, DUR__LEAF_ACTIVITY, own.site, &leaf);
-    leaf->name = dur__intern(exec, own.name);
-    dur_event event = { .kind = DUR_EVENT_ACTIVITY_SCHEDULED,
-                        .name = own.name,
-                        .input = own.input,
-                        .session_id = own.session,
-                        .tag = own.tag };
-    schedule(exec, leaf, &event);
-    return future;
+    return dur__activity(exec, &own, 0);
 }
 
 void dur__activity_args(dur__exec *exec, const char *call, const dur_activity_args *args, dur_activity_args *own) {
@@ -91,33 +102,33 @@ dur_future *dur_timer_ex(dur_ctx *ctx, uint64_t delay_ms, const char *site) {
     return future;
 }
 
-dur_future *dur_event_ex(dur_ctx *ctx, const char *name, const char *site) {
-    dur__exec *exec = dur__enter(ctx, "dur_event");
+dur_future *dur_pulse_ex(dur_ctx *ctx, const char *name, const char *site) {
+    dur__exec *exec = dur__enter(ctx, "dur_pulse");
     if (exec == NULL) return NULL;
-    dur__need_name(exec, "dur_event", "name", name, DUR__NAME_BYTES_MAX);
+    dur__need_name(exec, "dur_pulse", "name", name, DUR__NAME_BYTES_MAX);
     dur__leaf *leaf;
-    dur_future *future = leaf_future(exec, DUR__LEAF_EVENT, site, &leaf);
-    leaf->topic = dur__topic_get(&exec->mailbox.events, name, false);
+    dur_future *future = leaf_future(exec, DUR__LEAF_PULSE, site, &leaf);
+    leaf->topic = dur__topic_get(&exec->mailbox, name, false);
     leaf->topic->users++;
     dur_event event = { .kind = DUR_EVENT_EXTERNAL_SUBSCRIBED, .name = name };
     schedule(exec, leaf, &event);
     return future;
 }
 
-dur_future *dur__dequeue(dur__exec *exec, const char *queue, bool is_try, const char *site) {
-    dur__need_name(exec, is_try ? "dur_try_dequeue" : "dur_dequeue", "queue", queue, DUR__NAME_BYTES_MAX);
+dur_future *dur__message_wait(dur__exec *exec, const char *name, bool is_try, const char *site) {
+    dur__need_name(exec, is_try ? "dur_try_message" : "dur_message", "name", name, DUR__NAME_BYTES_MAX);
     dur__leaf *leaf;
-    dur_future *future = leaf_future(exec, DUR__LEAF_DEQUEUE, site, &leaf);
-    leaf->topic = dur__topic_get(&exec->mailbox.queues, queue, true);
+    dur_future *future = leaf_future(exec, DUR__LEAF_MESSAGE, site, &leaf);
+    leaf->topic = dur__topic_get(&exec->mailbox, name, true);
     leaf->is_try = is_try;
-    dur_event event = { .kind = DUR_EVENT_QUEUE_SUBSCRIBED, .name = queue };
+    dur_event event = { .kind = DUR_EVENT_QUEUE_SUBSCRIBED, .name = name };
     schedule(exec, leaf, &event);
     return future;
 }
 
-dur_future *dur_dequeue_ex(dur_ctx *ctx, const char *queue, const char *site) {
-    dur__exec *exec = dur__enter(ctx, "dur_dequeue");
-    return exec == NULL ? NULL : dur__dequeue(exec, queue, false, site);
+dur_future *dur_message_ex(dur_ctx *ctx, const char *name, const char *site) {
+    dur__exec *exec = dur__enter(ctx, "dur_message");
+    return exec == NULL ? NULL : dur__message_wait(exec, name, false, site);
 }
 
 dur_future *dur_kv_remote_ex(dur_ctx *ctx, const char *instance, const char *key, const char *site) {
@@ -125,14 +136,13 @@ dur_future *dur_kv_remote_ex(dur_ctx *ctx, const char *instance, const char *key
     if (exec == NULL) return NULL;
     dur__need_name(exec, "dur_kv_remote", "instance", instance, DUR__INSTANCE_BYTES_MAX);
     dur__need_name(exec, "dur_kv_remote", "key", key, DUR__KV_KEY_BYTES_MAX);
-    dur__buf input = { 0 };
+    dur__buf input = { .arena = dur__passing(exec) };
     dur__buf_text(&input, "{\"instance_id\":");
     dur__json_write_text(&input, instance);
     dur__buf_text(&input, ",\"key\":");
     dur__json_write_text(&input, key);
     dur__buf_char(&input, '}');
     char *text = dur__scope_text(exec->running->scope, dur__buf_str(&input));
-    dur__buf_free(&input);
     dur__leaf *leaf;
     dur_future *future = leaf_future(exec, DUR__LEAF_ACTIVITY, site, &leaf);
     future->decode = true;

@@ -9,11 +9,17 @@
 #include <stdlib.h>
 
 dur__region *dur__region_new(void) {
-    dur__region *region = dur__xcalloc(1, sizeof(*region));
-    region->arena = dur_arena_new();
-    DUR_ASSERT(region->arena != NULL);
+    dur__region *region = dur__zget(sizeof(*region));
+    if (region == NULL) return NULL;
     region->refs = 1;
-    return region;
+    region->arena = dur_arena_new();
+    if (region->arena != NULL) return region;
+    dur__free(region);
+    return NULL;
+}
+
+dur_arena *dur__passing(dur__exec *exec) {
+    return exec->replaying ? exec->group.arena : exec->turn_arena;
 }
 
 void dur__region_unref(dur__exec *exec, dur__region *region) {
@@ -21,7 +27,7 @@ void dur__region_unref(dur__exec *exec, dur__region *region) {
     if (--region->refs > 0) return;
     exec->bytes -= region->bytes;
     dur_arena_free(region->arena);
-    free(region);
+    dur__free(region);
 }
 
 void *dur__scope_alloc(dur_scope *scope, size_t size) {
@@ -58,7 +64,7 @@ char *dur__scope_vformat(dur_scope *scope, const char *format, va_list args) {
 
 /* Another branch may wait for a future of this scope: it runs before the group ends, and looks at it then. */
 static void region_bury(dur__exec *exec, dur__region *region) {
-    DUR__GROW(exec->graves, exec->grave_count, exec->grave_room);
+    DUR_ASSERT(exec->grave_count < exec->grave_room);
     exec->graves[exec->grave_count++] = region;
 }
 
@@ -73,8 +79,10 @@ void dur__scope_close(dur_scope *scope) {
     DUR__LIST_EACH(&scope->futures, at)
     waited = waited || !dur__list_empty(&DUR__CONTAINER(at, dur_future, owned)->dependents);
     dur__futures_drop(scope, "dropped_future");
+    if (waited) DUR__GROW(exec->graves, exec->grave_count, exec->grave_room); /* before it is nobody's */
     dur__region *region = scope->region;
-    free(scope);
+    scope->branch->scope = scope->outer;
+    dur__free(scope);
     if (waited)
         region_bury(exec, region);
     else
@@ -87,11 +95,16 @@ dur_scope *dur_scope_begin(dur_ctx *ctx) {
     dur__exec *exec = dur__enter(ctx, "dur_scope_begin");
     if (exec == NULL) return NULL;
     dur__branch *branch = exec->running;
-    dur_scope *scope = dur__xcalloc(1, sizeof(*scope));
+    dur_scope *scope = dur__zget(sizeof(*scope));
+    dur__region *region = scope != NULL ? dur__region_new() : NULL;
+    if (region == NULL) {
+        dur__free(scope);
+        dur__memory_leave();
+    }
     scope->exec = exec;
     scope->branch = branch;
     scope->outer = branch->scope;
-    scope->region = dur__region_new();
+    scope->region = region;
     dur__list_init(&scope->futures);
     branch->scope = scope;
     return scope;
@@ -112,7 +125,6 @@ void dur_scope_end(dur_scope *scope) {
     for (bool last = false; !last;) { /* scopes that were left open inside end with it */
         dur_scope *inner = branch->scope;
         last = inner == scope;
-        branch->scope = inner->outer;
         dur__scope_close(inner);
         if (exec->broken != DUR_OK) dur__branch_leave(exec);
     }

@@ -8,18 +8,33 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
-#include <unistd.h>
 
 /* Kinds of dur_outcome that only an activity may return; other values mean that it returned something else. */
-enum { ACT_COMPLETED = 0x4101, ACT_FAILED = 0x4102 };
+enum { ACT_COMPLETED = 0x4101, ACT_FAILED = 0x4102, ACT_NO_MEMORY = 0x4103 };
 enum { ACT_FINAL = 1 };
 
 /* ---- how it ends ---- */
 
+/* Users' texts are as large as they are, and users' code is not left by a jump: NULL says that there is no memory. */
+static char *text_copy(dur__task *task, const char *text) {
+    dur__way_out out;
+    if (DUR__OUT_OF_MEMORY(&out)) return NULL;
+    char *copy = dur_arena_strdup(task->arena, text);
+    dur__way_out_end(&out);
+    return copy;
+}
+
+static char *text_format(dur__task *task, const char *format, va_list args) {
+    dur__way_out out;
+    if (DUR__OUT_OF_MEMORY(&out)) return NULL;
+    char *text = dur_arena_vformat(task->arena, format, args);
+    dur__way_out_end(&out);
+    return text;
+}
+
 static dur_outcome outcome(dur_act *act, int kind, int flags, const char *text) {
-    return (dur_outcome){ .kind_ = kind,
-                          .flags_ = flags,
-                          .text_ = act != NULL ? dur_arena_strdup(act->task->arena, text != NULL ? text : "") : "" };
+    text = act != NULL ? text_copy(act->task, text != NULL ? text : "") : "";
+    return (dur_outcome){ .kind_ = text != NULL ? kind : ACT_NO_MEMORY, .flags_ = flags, .text_ = text };
 }
 
 dur_outcome dur_act_complete(dur_act *act, const char *result) {
@@ -35,17 +50,17 @@ dur_outcome dur_act_fail_final(dur_act *act, const char *reason) {
 dur_outcome dur_act_completef(dur_act *act, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    const char *text = act != NULL ? dur_arena_vformat(act->task->arena, format, args) : "";
+    const char *text = act != NULL ? text_format(act->task, format, args) : "";
     va_end(args);
-    return (dur_outcome){ .kind_ = ACT_COMPLETED, .text_ = text };
+    return (dur_outcome){ .kind_ = text != NULL ? ACT_COMPLETED : ACT_NO_MEMORY, .text_ = text };
 }
 
 dur_outcome dur_act_failf(dur_act *act, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    const char *text = act != NULL ? dur_arena_vformat(act->task->arena, format, args) : "";
+    const char *text = act != NULL ? text_format(act->task, format, args) : "";
     va_end(args);
-    return (dur_outcome){ .kind_ = ACT_FAILED, .text_ = text };
+    return (dur_outcome){ .kind_ = text != NULL ? ACT_FAILED : ACT_NO_MEMORY, .text_ = text };
 }
 
 /* ---- who and where ---- */
@@ -89,12 +104,18 @@ uint32_t dur_act_attempt(const dur_act *act) {
     return act->task->item.attempt != 0 ? (uint32_t)act->task->item.attempt : 1;
 }
 
+void *dur_act_data(const dur_act *act) {
+    return act != NULL && act->task->handler != NULL ? act->task->handler->data : NULL;
+}
+
 /* Items written by the original do not say who scheduled them: look once. */
 static void find_orchestration(dur__task *task) {
     if (task->item.orchestration_name != NULL) return;
     dur_event *events = NULL;
     size_t count = 0;
-    dur_arena *arena = dur_arena_new();
+    DUR__ASIDE aside = { .reserve = { NULL } };
+    dur_arena *arena = dur__aside_begin(&aside, DUR__ASIDE_BYTES) ? dur_arena_new() : NULL;
+    if (arena == NULL) return; /* at the next call */
     if (dur_store_read_events(task->runtime->store, arena, task->item.instance, task->item.execution_id, &events,
                               &count, NULL) == DUR_OK &&
         count > 0) {
@@ -108,7 +129,7 @@ static void find_orchestration(dur__task *task) {
 const char *dur_act_orchestration_name(const dur_act *act) {
     if (act == NULL) return "";
     find_orchestration(act->task);
-    return act->task->item.orchestration_name;
+    return act->task->item.orchestration_name != NULL ? act->task->item.orchestration_name : "";
 }
 
 const char *dur_act_orchestration_version(const dur_act *act) {
@@ -117,12 +138,25 @@ const char *dur_act_orchestration_version(const dur_act *act) {
     return act->task->item.orchestration_version != NULL ? act->task->item.orchestration_version : "";
 }
 
+const char *dur_act_attempt_key(const dur_act *act) {
+    if (act == NULL) return "";
+    dur__task *task = act->task;
+    if (task->attempt_key == NULL)
+        task->attempt_key =
+            dur_arena_format(task->arena, "%s/%llu/%llu", task->item.instance,
+                             (unsigned long long)task->item.execution_id, (unsigned long long)task->item.id);
+    return task->attempt_key;
+}
+
+/* An id is an address: the birth says which of the instances that have had it.  The original writes none. */
 const char *dur_act_key(const dur_act *act) {
     if (act == NULL) return "";
     dur__task *task = act->task;
+    const dur_work_item *item = &task->item;
     if (task->key == NULL)
-        task->key = dur_arena_format(task->arena, "%s/%llu/%llu", task->item.instance,
-                                     (unsigned long long)task->item.execution_id, (unsigned long long)task->item.id);
+        task->key = dur_arena_format(task->arena, "%s/%llx/%llu/%llu", item->instance, (unsigned long long)item->birth,
+                                     (unsigned long long)item->execution_id,
+                                     (unsigned long long)(item->first_id != 0 ? item->first_id : item->id));
     return task->key;
 }
 
@@ -174,14 +208,19 @@ dur_provider *dur_act_store(dur_act *act) {
 }
 
 void *dur_act_alloc(dur_act *act, size_t size) {
-    return act != NULL ? dur_arena_zalloc(act->task->arena, size) : NULL;
+    if (act == NULL) return NULL;
+    dur__way_out out;
+    if (DUR__OUT_OF_MEMORY(&out)) return NULL;
+    void *memory = dur_arena_zalloc(act->task->arena, size);
+    dur__way_out_end(&out);
+    return memory;
 }
 
 char *dur_act_format(dur_act *act, const char *format, ...) {
     if (act == NULL || format == NULL) return NULL;
     va_list args;
     va_start(args, format);
-    char *text = dur_arena_vformat(act->task->arena, format, args);
+    char *text = text_format(act->task, format, args);
     va_end(args);
     return text;
 }
@@ -190,8 +229,9 @@ void dur_act_trace(dur_act *act, dur_log_level level, const char *format, ...) {
     if (act == NULL || format == NULL || !dur__log_enabled(level)) return;
     va_list args;
     va_start(args, format);
-    const char *text = dur_arena_vformat(act->task->arena, format, args);
+    const char *text = text_format(act->task, format, args);
     va_end(args);
+    if (text == NULL) text = format; /* no memory: better than nothing */
     const dur__task *task = act->task;
     dur__log(level, DUR__LOG_ACTIVITY,
              DUR__FIELDS(DUR__TEXT("instance_id", task->item.instance),
@@ -217,7 +257,9 @@ static void fail_with(dur__task *task, bool final, const char *message) {
 static void take_outcome(dur__task *task, const dur_outcome *given) {
     const char *text = given->text_ != NULL ? given->text_ : "";
     size_t size = strlen(text), bad = 0;
-    if (given->kind_ != ACT_COMPLETED && given->kind_ != ACT_FAILED) {
+    if (given->kind_ == ACT_NO_MEMORY || !dur__cover_need(4096 + 2 * (given->kind_ == ACT_FAILED ? size : 0))) {
+        fail_with(task, false, "out of memory: what the activity returned could not be kept");
+    } else if (given->kind_ != ACT_COMPLETED && given->kind_ != ACT_FAILED) {
         fail_with(task, true,
                   dur_arena_format(task->arena,
                                    "activity \"%s\" returned no outcome: end it with "
@@ -243,10 +285,8 @@ void dur__activity_cleanup(dur__task *task) {
     dur_client_free(task->client);
     task->client = NULL;
     dur__mutex_lock(&task->runtime->work.mutex);
-    int fd = task->cancel_fd;
-    task->cancel_fd = -1;
+    dur__bell_close(&task->cancel_bell);
     dur__mutex_unlock(&task->runtime->work.mutex);
-    if (fd >= 0) close(fd);
     dur__activity_sqlite_close(task);
 }
 

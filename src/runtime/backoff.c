@@ -111,8 +111,8 @@ void dur__backoff_free(dur_runtime *runtime) {
     dur__map_entry *entry;
     for (size_t i = 0; (entry = dur__map_next(&runtime->unregistered, &i)) != NULL;) {
         unknown_name *known = entry->value;
-        free(known->key);
-        free(known);
+        dur__free(known->key);
+        dur__free(known);
     }
     dur__map_free(&runtime->unregistered);
 }

@@ -6,20 +6,10 @@
  */
 #include "runtime/runtime_internal.h"
 
-#include <errno.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
-
-static void descriptor_raise(int fd) {
-    uint64_t one = 1;
-    while (fd >= 0 && write(fd, &one, sizeof(one)) < 0 && errno == EINTR) {
-    }
-}
-
 void dur__cancel_locked(dur__task *task) {
     if (atomic_exchange(&task->cancelled, true)) return;
     task->cancelled_at_us = dur__monotonic_us();
-    descriptor_raise(task->cancel_fd);
+    if (task->cancel_bell.fd >= 0) dur__bell_ring(&task->cancel_bell);
 }
 
 void dur__cancel_task(dur_runtime *runtime, dur__task *task) {
@@ -31,11 +21,9 @@ void dur__cancel_task(dur_runtime *runtime, dur__task *task) {
 int dur__cancel_fd(dur__task *task) {
     dur__work *work = &task->runtime->work;
     dur__mutex_lock(&work->mutex);
-    if (task->cancel_fd < 0) {
-        task->cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-        if (atomic_load(&task->cancelled)) descriptor_raise(task->cancel_fd);
-    }
-    int fd = task->cancel_fd;
+    if (task->cancel_bell.fd < 0 && dur__bell_open(&task->cancel_bell) && atomic_load(&task->cancelled))
+        dur__bell_ring(&task->cancel_bell);
+    int fd = task->cancel_bell.fd;
     dur__mutex_unlock(&work->mutex);
     return fd;
 }

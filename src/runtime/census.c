@@ -16,6 +16,7 @@
  */
 #include "runtime/runtime_internal.h"
 
+#include "base/arena_internal.h"
 
 #define PATIENCE_MS 1000
 #define TOLD_MS 5000
@@ -78,6 +79,7 @@ static void know_loop(dur__census *census, dur__loop *loop) {
 void dur__census_answer(dur__loop *loop) {
     dur__census *census = &loop->runtime->census;
     if (!atomic_load(&loop->asked)) return;
+    if (!dur__loop_room(64 * loop->instances.count)) return; /* at a later pass */
     dur__mutex_lock(&census->mutex);
     if (atomic_exchange(&loop->asked, false)) { /* else the asker has given up */
         know_loop(census, loop);
@@ -88,7 +90,7 @@ void dur__census_answer(dur__loop *loop) {
 }
 
 void dur__census_init(dur__census *census) {
-    census->arena = dur_arena_new();
+    census->arena = dur__arena_xnew();
     dur__mutex_init(&census->one);
     dur__mutex_init(&census->mutex);
     dur__cond_init(&census->answered);
@@ -219,7 +221,8 @@ int dur_runtime_check(dur_runtime *runtime, dur_error *err) {
         return dur_error_set(err, DUR_EDEADLK, false, "runtime.check", "called from a thread of the runtime");
     if (!runtime->has_owners)
         return dur_error_set(err, DUR_EUNSUPPORTED, false, "runtime.check", "the store has no owners");
-    dur_arena *arena = dur_arena_new();
+    DUR__SET_ASIDE("runtime.check", err);
+    dur_arena *arena = dur__arena_xnew();
     difference found = { { 0 }, { 0 } };
     dur__mutex_lock(&runtime->census.one);
     int code = look_patiently(runtime, arena, &found, err);

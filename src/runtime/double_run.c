@@ -4,6 +4,8 @@
  */
 #include "runtime/runtime_internal.h"
 
+#include "base/arena_internal.h"
+
 #include <stdlib.h>
 
 struct dur__rerun {
@@ -16,16 +18,16 @@ struct dur__rerun {
 
 static void add_row(dur__rerun *rerun, dur_text json) {
     if (rerun->count == rerun->room) {
-        rerun->room = rerun->room == 0 ? 64 : rerun->room * 2;
-        rerun->rows = dur__xrealloc(rerun->rows, rerun->room * sizeof(dur_text));
+        size_t room = rerun->room == 0 ? 64 : rerun->room * 2;
+        rerun->rows = dur__xrealloc(rerun->rows, room * sizeof(dur_text));
+        rerun->room = room;
     }
     rerun->rows[rerun->count++] = (dur_text){ dur_arena_memdup(rerun->arena, json.data, json.size), json.size };
 }
 
 void dur__rerun_begin(dur__inst *inst, const dur_orchestration_item *item, const dur_key_value *kv, size_t kv_count) {
     dur__rerun *rerun = dur__xcalloc(1, sizeof(*rerun));
-    rerun->arena = dur_arena_new();
-    DUR_ASSERT(rerun->arena != NULL);
+    rerun->arena = dur__arena_xnew();
     for (size_t i = 0; item != NULL && i < item->history_count; i++)
         add_row(rerun, item->history[i].json);
     rerun->kv = dur_arena_zalloc(rerun->arena, (kv_count + 1) * sizeof(dur_key_value));
@@ -50,6 +52,7 @@ int dur__rerun_check(dur__inst *inst, dur_error *err) {
     dur__rerun *rerun = inst->rerun;
     if (rerun == NULL || turn->event_count == 0) return DUR_OK;
     dur__exec *fresh = dur__inst_exec_new(inst, rerun->kv, rerun->kv_count);
+    if (fresh == NULL) return DUR__NO_MEMORY(err, "double_run");
     dur_arena *arena = dur__pool_arena(inst->loop);
     dur_error found = DUR_ERROR_INIT;
     int code = DUR_OK;
@@ -63,6 +66,7 @@ int dur__rerun_check(dur__inst *inst, dur_error *err) {
     dur__user_leave(inst);
     dur__pool_arena_back(inst->loop, arena);
     if (code == DUR_OK) return DUR_OK;
+    if (code == DUR_ENOMEM) return DUR__NO_MEMORY(err, "double_run");
     return dur_error_set(err, DUR_ENONDETERMINISM, false, "double_run",
                          "a second run of the same history differs: %.400s", found.message);
 }
@@ -77,6 +81,6 @@ void dur__rerun_keep(dur__inst *inst) {
 void dur__rerun_free(dur__rerun *rerun) {
     if (rerun == NULL) return;
     dur_arena_free(rerun->arena);
-    free(rerun->rows);
-    free(rerun);
+    dur__free(rerun->rows);
+    dur__free(rerun);
 }

@@ -39,10 +39,9 @@ static void note(story *known, dur__map *open, dur_event *event) {
 }
 
 /* Event by event: one that cannot be read must not keep the others from being used. */
-static int read_story(dur__inst *inst, dur_arena *arena, story *out, dur_error *err) {
+static int read_story(dur__inst *inst, dur_arena *arena, story *out, dur__map *open, dur_error *err) {
     dur_event_row *rows = NULL;
     size_t count = 0;
-    dur__map open = { 0 };
     int code = dur_store_read(inst->loop->runtime->store, arena, inst->id, inst->execution_id, &rows, &count, err);
     if (code == DUR_ECORRUPT) out->corrupted = true; /* a store that reads them itself */
     if (code != DUR_OK && code != DUR_ECORRUPT) return code;
@@ -50,15 +49,14 @@ static int read_story(dur__inst *inst, dur_arena *arena, story *out, dur_error *
         dur_event *event = dur_arena_alloc(arena, sizeof(*event));
         if (rows[i].event_id > out->last_id) out->last_id = rows[i].event_id;
         if (dur_event_from_json(event, arena, rows[i].json, NULL) == DUR_OK)
-            note(out, &open, event);
+            note(out, open, event);
         else
             out->corrupted = true;
     }
-    out->open = dur_arena_alloc(arena, (open.count + 1) * sizeof(dur_event *));
+    out->open = dur_arena_alloc(arena, (open->count + 1) * sizeof(dur_event *));
     dur__map_entry *entry;
-    for (size_t i = 0; (entry = dur__map_next(&open, &i)) != NULL;)
+    for (size_t i = 0; (entry = dur__map_next(open, &i)) != NULL;)
         out->open[out->open_count++] = entry->value;
-    dur__map_free(&open);
     return DUR_OK;
 }
 
@@ -152,10 +150,10 @@ static void ask_parent(dur__inst *inst, dur_arena *arena, story *known) {
     }
 }
 
-static void push_message(dur__inst *inst, dur_message *messages, size_t *count, const dur_work_item *item,
+static void push_message(dur__inst *inst, dur_message_row *messages, size_t *count, const dur_work_item *item,
                          uint64_t due_ms) {
     dur_error err = DUR_ERROR_INIT;
-    if (dur_message_from_work(&messages[*count], inst->commit_arena, item, &err) == DUR_OK)
+    if (dur_message_row_from_work(&messages[*count], inst->commit_arena, item, &err) == DUR_OK)
         messages[(*count)++].due_ms = due_ms;
     else
         dur__log(DUR_LOG_ERROR, DUR__LOG_RUNTIME, DUR__FIELDS(DUR__TEXT("instance_id", inst->id)), "%s", err.message);
@@ -168,7 +166,7 @@ static void add_effects(dur__inst *inst, const dur__ending *ending, const story 
     dur_activity_ref *timers = dur_arena_zalloc(arena, (known->open_count + 1) * sizeof(*timers));
     size_t activity_count = 0, timer_count = 0, message_count = 0, letter_count = 0;
     const dur_carried *letters = dur__unreported_list(&known->letters, &letter_count);
-    dur_message *messages = dur_arena_zalloc(arena, (known->open_count + letter_count + 1) * sizeof(*messages));
+    dur_message_row *messages = dur_arena_zalloc(arena, (known->open_count + letter_count + 1) * sizeof(*messages));
     for (size_t i = 0; i < known->open_count; i++) {
         const dur_event *event = known->open[i];
         dur_activity_ref ref = { .instance = inst->id,
@@ -228,25 +226,40 @@ static const dur_failure *keep_failure(dur_arena *arena, const dur_failure *fail
     return kept;
 }
 
-int dur__ending_build(dur__inst *inst, const dur__ending *given, dur_error *err) {
-    dur__commit_end(inst);
-    dur_turn_commit *commit = dur__commit_begin(inst);
+static int build(dur__inst *inst, const dur__ending *given, story *known, dur__map *open, dur_error *err) {
+    dur_turn_commit *commit = inst->commit;
     dur__ending ending = *given;
     ending.failure = keep_failure(inst->commit_arena, given->failure);
+    if (given->item != NULL) known->last_id = given->item->last_event_id;
+    int code = read_story(inst, inst->commit_arena, known, open, err);
+    known->corrupted |= given->corrupted;
+    if (code == DUR_OK) ask_parent(inst, inst->commit_arena, known);
+    if (code == DUR_OK) code = add_events(inst, &ending, known, err);
+    if (code != DUR_OK) return code;
+    add_effects(inst, &ending, known);
+    add_consumed_messages(inst);
+    commit->metadata.status = DUR_STATUS_FAILED;
+    commit->metadata.output = dur_failure_display(inst->commit_arena, ending.failure);
+    return DUR_OK;
+}
+
+/* Nothing has left yet, and a history is as long as it is. */
+static int build_or_leave(dur__inst *inst, const dur__ending *given, story *known, dur__map *open, dur_error *err) {
+    dur__way_out out;
+    if (DUR__OUT_OF_MEMORY(&out)) return DUR__NO_MEMORY(err, "runtime.ending");
+    int code = build(inst, given, known, open, err);
+    dur__way_out_end(&out);
+    return code;
+}
+
+int dur__ending_build(dur__inst *inst, const dur__ending *given, dur_error *err) {
+    dur__commit_end(inst);
+    (void)dur__commit_begin(inst);
     story known = { .letters = { .arena = inst->commit_arena } };
-    if (given->item != NULL) known.last_id = given->item->last_event_id;
-    int code = read_story(inst, inst->commit_arena, &known, err);
-    known.corrupted |= given->corrupted;
-    if (code == DUR_OK) ask_parent(inst, inst->commit_arena, &known);
-    if (code == DUR_OK) code = add_events(inst, &ending, &known, err);
-    if (code == DUR_OK) {
-        add_effects(inst, &ending, &known);
-        add_consumed_messages(inst);
-        commit->metadata.status = DUR_STATUS_FAILED;
-        commit->metadata.output = dur_failure_display(inst->commit_arena, ending.failure);
-    } else {
-        dur__commit_end(inst);
-    }
+    dur__map open = { 0 };
+    int code = build_or_leave(inst, given, &known, &open, err);
+    if (code != DUR_OK) dur__commit_end(inst);
+    dur__map_free(&open);
     dur__unreported_free(&known.letters);
     return code;
 }

@@ -8,6 +8,8 @@
  */
 #include "runtime/runtime_internal.h"
 
+#include "base/arena_internal.h"
+
 #include "client/client_internal.h"
 #include <stdlib.h>
 
@@ -50,7 +52,7 @@ static void add_versions(dur_runtime *runtime, const char *name, const char *ver
 }
 
 void dur__fleet_take(dur_runtime *runtime) {
-    runtime->fleet_arena = dur_arena_new();
+    runtime->fleet_arena = dur__arena_xnew();
     for (size_t i = 0; i < runtime->registry_count; i++) {
         const dur_registry *registry = runtime->registries[i];
         for (size_t k = 0; k < dur_registry_count(registry); k++) {
@@ -81,8 +83,8 @@ typedef struct unserved {
 } unserved;
 
 static void unserved_free(unserved *known) {
-    free(known->key);
-    free(known);
+    dur__free(known->key);
+    dur__free(known);
 }
 
 void dur__fleet_free(dur_runtime *runtime) {
@@ -90,8 +92,8 @@ void dur__fleet_free(dur_runtime *runtime) {
     for (size_t i = 0; (entry = dur__map_next(&runtime->unserved, &i)) != NULL;)
         unserved_free(entry->value);
     dur__map_free(&runtime->unserved);
-    free((void *)(uintptr_t)runtime->handlers.keys);
-    free((void *)(uintptr_t)runtime->activities.keys);
+    dur__free((void *)(uintptr_t)runtime->handlers.keys);
+    dur__free((void *)(uintptr_t)runtime->activities.keys);
     dur_arena_free(runtime->fleet_arena);
 }
 
@@ -275,7 +277,7 @@ static void end_unserved(look *self, const dur_unserved *row) {
 static void end_activities(dur_runtime *runtime, const dur_unserved *row, dur_arena *arena) {
     dur_leased_work works[END_AT_ONCE];
     dur_work_ack acks[END_AT_ONCE];
-    dur_message messages[END_AT_ONCE];
+    dur_message_row messages[END_AT_ONCE];
     dur_handler_filter one = { &row->handler, 1 };
     const char *owner = runtime->has_owners ? dur_runtime_owner(runtime) : NULL;
     dur_work_fetch how = { .lock_ms = runtime->options.worker_lock_timeout_ms,
@@ -296,7 +298,7 @@ static void end_activities(dur_runtime *runtime, const dur_unserved *row, dur_ar
                                  .execution_id = works[i].ref.execution_id,
                                  .id = works[i].ref.activity_id,
                                  .details = &failure };
-        if (!fits || dur_message_from_work(&messages[used], arena, &failed, NULL) != DUR_OK) {
+        if (!fits || dur_message_row_from_work(&messages[used], arena, &failed, NULL) != DUR_OK) {
             (void)dur_store_abandon_work_item(runtime->store, works[i].lock_token, 0, true, NULL);
             continue;
         }

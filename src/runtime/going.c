@@ -62,7 +62,7 @@ static void forget(dur_runtime *runtime, bool all) {
             continue;
         }
         *at = known->next;
-        free(known);
+        dur__free(known);
     }
 }
 
@@ -81,7 +81,7 @@ void dur__going_look(dur_runtime *runtime, dur_arena *arena) {
         if (client == NULL && dur_client_new(&client, runtime->store, NULL) != DUR_OK) break;
         end_it(runtime, client, &rows[i]);
     }
-    free(runtime->going_after);
+    dur__free(runtime->going_after);
     runtime->going_after = count == PAGE ? dur__xstrdup(rows[count - 1].instance_id) : NULL;
     if (runtime->going_after == NULL) forget(runtime, false); /* all of them were looked at */
     dur_client_free(client);
@@ -89,5 +89,5 @@ void dur__going_look(dur_runtime *runtime, dur_arena *arena) {
 
 void dur__going_free(dur_runtime *runtime) {
     forget(runtime, true);
-    free(runtime->going_after);
+    dur__free(runtime->going_after);
 }

@@ -23,7 +23,13 @@ int dur_runtime_take(dur_act **out, dur_runtime *runtime, const char *name, dur_
     if (runtime->process != dur__process_serial())
         return dur_error_set(err, DUR_EFORKED, false, "runtime.take", "the runtime belongs to the parent process");
     dur__work *work = &runtime->work;
-    dur__worker *worker = dur__xcalloc(1, sizeof(*worker));
+    dur__worker *worker = dur__zget(sizeof(*worker));
+    if (worker == NULL || !dur__reserve_fill(&worker->reserve, DUR__ASIDE_BYTES)) { /* its end needs no memory */
+        dur__free(worker);
+        return DUR__NO_MEMORY(err, "runtime.take");
+    }
+    dur__cover cover;
+    dur__worker_covered(worker, &cover);
     worker->hosts = true;
     dur__mutex_lock(&work->mutex);
     dur__task *task = dur__keeper_fenced(runtime) || work->closed ? NULL : find_taken(work, name);
@@ -37,7 +43,8 @@ int dur_runtime_take(dur_act **out, dur_runtime *runtime, const char *name, dur_
     dur__mutex_unlock(&work->mutex);
     dur_error_clear(err);
     if (task == NULL) {
-        free(worker);
+        dur__cover_end(&cover);
+        dur__worker_free(worker);
         return DUR_OK;
     }
     dur__worker_name(worker, runtime);
@@ -49,6 +56,7 @@ int dur_runtime_take(dur_act **out, dur_runtime *runtime, const char *name, dur_
     dur__gate_started(task->alone);
     dur__narrate_activity_start(task);
     *out = task->act;
+    dur__cover_end(&cover);
     return DUR_OK;
 }
 
@@ -56,14 +64,18 @@ void dur_act_end(dur_act *act, dur_outcome given) {
     if (act == NULL || act->task->host == NULL) return; /* one that runs in a function ends with it */
     dur__task *task = act->task;
     dur__worker *worker = task->host;
+    dur__cover cover;
+    dur__worker_covered(worker, &cover);
     dur__uncount(&worker->runtime->counters.activities_running, 1);
     if (atomic_load(&task->state) != DUR__TASK_ABANDONED) dur__activity_ended(task, &given);
     task->host = NULL;
     dur__mutex_lock(&worker->runtime->work.mutex);
     if (!worker->left_behind) dur__list_unlink(&worker->link);
     dur__mutex_unlock(&worker->runtime->work.mutex);
-    if (!dur__worker_finish(worker, task))
-        dur__worker_left_behind(worker, task);
+    bool finished = dur__worker_finish(worker, task);
+    dur__cover_end(&cover);
+    if (finished)
+        dur__worker_free(worker);
     else
-        free(worker);
+        dur__worker_left_behind(worker, task);
 }

@@ -65,6 +65,7 @@ static int read_queue(dur__inst *inst, dur__exec *exec, const char *queue, uint6
     int code = dur_store_lane_messages(loop->lane, arena, inst->id, inst->token, queue, after_ms, after_id, FEED_MAX,
                                        &messages, &count, err);
     if (code != DUR_OK) DUR__COUNT(loop->runtime, provider_errors);
+    if (code == DUR_OK && !dur__loop_room(dur_arena_bytes(arena))) code = DUR__NO_MEMORY(err, "runtime.queue");
     for (size_t i = 0; code == DUR_OK && i < count; i++) {
         dur__letter *letter = dur__letter_from_message(inst, &messages[i]);
         if (letter == NULL) continue;
@@ -86,7 +87,7 @@ static int more(void *data, const char *queue, uint64_t after_ms, uint64_t after
     dur__user_enter(inst);
     /* Busy, full, cut off: whatever passes is the store's trouble, and no attempt of the instance (dur__inst_broken).
      */
-    return code != DUR_OK && err->retryable ? DUR_EUNAVAILABLE : code;
+    return code != DUR_OK && code != DUR_ENOMEM && err->retryable ? DUR_EUNAVAILABLE : code;
 }
 
 dur__exec *dur__inst_exec_new(dur__inst *inst, const dur_key_value *kv, size_t kv_count) {
@@ -98,6 +99,8 @@ dur__exec *dur__inst_exec_new(dur__inst *inst, const dur_key_value *kv, size_t k
                                                .name = inst->handler->name,
                                                .version = inst->handler->version,
                                                .fn = inst->handler->orchestration,
+                                               .data = inst->handler->data,
+                                               .unwind = inst->handler->unwind,
                                                .stack_bytes = stack,
                                                .stacks = inst->loop->stacks,
                                                .kv = kv,
@@ -172,8 +175,7 @@ static void return_list(dur__loop *loop, dur__link *list) {
 void dur__inst_drop_exec(dur__inst *inst) {
     dur__loop *loop = inst->loop;
     if (inst->exec != NULL) {
-        const dur__turn *turn = dur__exec_turn(inst->exec);
-        if (turn != NULL && turn->consumed != NULL) return_list(loop, turn->consumed);
+        return_list(loop, dur__exec_consumed(inst->exec));
         dur__left verdict;
         for (dur__arrival *left; (left = dur__exec_drain(inst->exec, &verdict)) != NULL;)
             dur__inst_return_letter(loop, left->cookie);
@@ -197,7 +199,7 @@ void dur__inst_committed_once(dur__inst *inst) {
 }
 
 void dur__inst_forget_parent(dur__inst *inst) {
-    free((void *)(uintptr_t)inst->parent.instance);
+    dur__free((void *)(uintptr_t)inst->parent.instance);
     inst->parent = (dur__parent){ .instance = NULL };
 }
 
@@ -214,9 +216,9 @@ void dur__inst_free(dur__inst *inst) {
     if (inst->unborn && loop->lane != NULL) dur_store_lane_start_back(loop->lane, inst->token);
     if (dur__map_get(&loop->instances, inst->id) == inst) dur__map_remove(&loop->instances, inst->id);
     dur__inst_forget_parent(inst);
-    free(inst->token);
-    free(inst->id);
-    free(inst);
+    dur__free(inst->token);
+    dur__free(inst->id);
+    dur__free(inst);
 }
 
 /* ---- running ---- */
@@ -272,6 +274,18 @@ static int run(dur__inst *inst, dur_error *err) {
     return code;
 }
 
+/* Payloads are as large as they are, and nothing has left yet.  False: no memory, and the commit is begun at most. */
+static bool build(dur__inst *inst, bool *built) {
+    dur__way_out out;
+    if (DUR__OUT_OF_MEMORY(&out)) {
+        dur__turn_unbuild(inst);
+        return false;
+    }
+    *built = dur__turn_build(inst);
+    dur__way_out_end(&out);
+    return true;
+}
+
 void dur__inst_step(dur__inst *inst) {
     dur__loop *loop = inst->loop;
     DUR_ASSERT(inst->state == DUR__INST_READY && inst->exec != NULL);
@@ -285,8 +299,12 @@ void dur__inst_step(dur__inst *inst) {
         dur__inst_broken(inst, code, &err);
         return;
     }
-    bool starving = inst->starving;
-    if (dur__turn_build(inst)) {
+    bool starving = inst->starving, built = false;
+    if (!build(inst, &built)) {
+        dur__inst_later(inst);
+        return;
+    }
+    if (built) {
         inst->again |= starving;
         dur__loop_queue_commit(inst);
     } else if (starving) {
@@ -303,6 +321,11 @@ void dur__inst_step(dur__inst *inst) {
 void dur__inst_settle(dur__inst *inst) {
     if (inst->asked) {
         dur__release(inst, 0, true, false);
+        return;
+    }
+    if (inst->reread) {
+        inst->reread = false;
+        dur__inst_later(inst);
         return;
     }
     bool more = inst->again || !dur__list_empty(&inst->strays);
@@ -341,6 +364,10 @@ void dur__inst_broken(dur__inst *inst, int code, const dur_error *why) {
         dur__inst_free(inst);
         return;
     }
+    if (code == DUR_ENOMEM) { /* of the process: nothing of it is the instance's fault */
+        dur__inst_later(inst);
+        return;
+    }
     if (code == DUR_ELEASE) { /* as a commit that is refused for it: mostly the act of a client */
         dur__inst_lost(inst, reason.message);
         return;
@@ -355,8 +382,8 @@ void dur__inst_broken(dur__inst *inst, int code, const dur_error *why) {
         fail_by_policy(inst, &reason);
     } else if (code == DUR_ENONDETERMINISM || code == DUR_ELIMIT) {
         dur__suspend(inst, reason.message);
-    } else if (code == DUR_ENOMEM || code == DUR_EUNAVAILABLE) {
-        /* No stack: others are parked on them; or no store.  Nothing of this is the instance's fault. */
+    } else if (code == DUR_EUNAVAILABLE) {
+        /* No store.  Nothing of this is the instance's fault. */
         dur__release(inst, 200, true, false);
     } else {
         dur__release_counted(inst, 1000);

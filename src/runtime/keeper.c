@@ -10,7 +10,9 @@
 
 #include <stdlib.h>
 
+#define KEEPER_BYTES (128u << 10)
 #define TICK_MS 1000
+#define SHRINK_MS 5000 /* a worker that was idle for so long may go */
 #define REFUSAL_APART_MS 10000u
 #define BEAT_AGAIN_MS 100    /* after one that failed; then twice as long, up to the usual time */
 #define GATE_AGAIN_US 50000u /* the store could not be told that a suspect's time is over */
@@ -298,7 +300,10 @@ static void abandon_locked(dur_runtime *runtime, dur__worker *worker) {
     worker->left_behind = true;
     dur__list_unlink(&worker->link);
     atomic_fetch_add(&runtime->references, 1);
-    if (!worker->hosts) dur__thread_detach(&worker->thread);
+    if (!worker->hosts) {
+        dur__thread_detach(&worker->thread);
+        runtime->work.threads--;
+    }
     dur__gate_release(&task->alone);
     DUR__COUNT(runtime, activity_abandoned);
 }
@@ -420,6 +425,7 @@ static void tick(dur_runtime *runtime, dur__keeper_times *next, dur_arena *arena
         uint64_t ms = beat(runtime, &next->beats_failed);
         next->beat = (ms < beat_period_ms(runtime) ? dur__monotonic_us() : now_us) + ms * 1000; /* early: from now */
     }
+    if (!dur__cover_need(KEEPER_BYTES)) return; /* the signs of life need none; the rest waits for the next tick */
     uint64_t rows_ms =
         runtime->has_owners ? TICK_MS : renewal_period_ms(o->worker_lock_timeout_ms, o->worker_lock_renewal_buffer_ms);
     if (due(&next->rows, now_us, rows_ms)) check_rows(runtime, arena);
@@ -432,6 +438,7 @@ static void tick(dur_runtime *runtime, dur__keeper_times *next, dur_arena *arena
         dur__going_look(runtime, arena);
     }
     abandon_overdue(runtime);
+    if (due(&next->shrink, now_us, SHRINK_MS)) dur__workers_shrink(runtime);
     dur__stuck_warn(runtime);
     dur__gate_expire(runtime, arena, now_us);
     bool sessions = sessions_used(runtime);
@@ -478,7 +485,6 @@ void dur__keeper_open(dur_runtime *runtime) {
                              .unserved = now_us + runtime->options.unregistered_backoff_ms * 1000,
                              .going = now_us + runtime->options.owner_timeout_ms * 500,
                              .cleanup = now_us + runtime->options.session_cleanup_interval_ms * 1000 };
-    runtime->keeper_arena = dur_arena_new();
 }
 
 /* With the mutex, which is not held meanwhile. */
@@ -501,7 +507,9 @@ uint64_t dur__keeper_pass(dur_runtime *runtime) {
 
 void dur__keeper_main(void *data) {
     dur_runtime *runtime = data;
+    dur__cover cover = { .reserve = &runtime->keeper_reserve };
     dur__runtime_inside = runtime;
+    dur__cover_begin(&cover);
     dur__mutex_lock(&runtime->mutex);
     while (!runtime->keeper_exit) {
         pass_locked(runtime);
@@ -511,5 +519,6 @@ void dur__keeper_main(void *data) {
             (void)dur__cond_wait_us(&runtime->changed, &runtime->mutex, until_us - now_us);
     }
     dur__mutex_unlock(&runtime->mutex);
+    dur__cover_end(&cover);
     dur__runtime_inside = NULL;
 }

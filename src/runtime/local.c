@@ -63,7 +63,7 @@ void dur__local_rows(dur__inst *inst) {
     if (inst->recover_count > 0) memcpy(items + own, inst->recover, inst->recover_count * sizeof(*items));
     for (size_t i = 0; i < count; i++) {
         dur_turn_work *item = &items[own + inst->recover_count + i];
-        int code = dur_message_from_work(&item->message, inst->commit_arena, &inst->converting[i]->item, NULL);
+        int code = dur_message_row_from_work(&item->message, inst->commit_arena, &inst->converting[i]->item, NULL);
         DUR_ASSERT(code == DUR_OK); /* as it was when the turn asked for it */
         item->lock_token = inst->converting[i]->token;
     }
@@ -215,7 +215,7 @@ void dur__local_recover(dur__inst *inst, dur__open_work *open, const dur_orchest
         dur_work_item asked = dur__open_work_item(started, &schedule);
         asked.instance = inst->id;
         asked.execution_id = inst->execution_id;
-        if (dur_message_from_work(&work->message, inst->recover_arena, &asked, NULL) != DUR_OK) continue;
+        if (dur_message_row_from_work(&work->message, inst->recover_arena, &asked, NULL) != DUR_OK) continue;
         work->recovered = true;
         inst->recover_count++;
     }

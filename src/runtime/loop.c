@@ -67,7 +67,8 @@ int dur__loop_open(dur__loop *loop, dur_runtime *runtime, unsigned index, dur_er
     loop->arena = dur_arena_new();
     loop->waker = dur_waker_new();
     loop->stacks = dur__stacks_new();
-    if (loop->arena == NULL || loop->waker == NULL || loop->stacks == NULL)
+    bool reserve = dur__loop_has_memory(loop);
+    if (loop->arena == NULL || loop->waker == NULL || loop->stacks == NULL || !reserve)
         return dur_error_set(err, DUR_ENOMEM, false, "runtime.start", "no memory or descriptor for a loop");
     return lane_open(loop, err);
 }
@@ -119,8 +120,9 @@ void dur__loop_close(dur__loop *loop) {
     drop_waiting(loop);
     drop_done(loop);
     dur__map_free(&loop->instances);
-    free(loop->unborn);
+    dur__free(loop->unborn);
     dur__pool_free(loop);
+    dur__reserve_free(&loop->reserve);
     if (loop->stacks != NULL) dur__stacks_free(loop->stacks);
     dur_arena_free(loop->arena);
     dur_waker_free(loop->waker);
@@ -197,6 +199,7 @@ void dur__loop_run_ready(dur__loop *loop) {
     loop->now_ms = dur_store_now_ms(loop->runtime->store);
     for (dur__link *link; (link = dur__list_first(&loop->ready)) != NULL;) {
         if (dur__runtime_phase(loop->runtime) == DUR__PHASE_RELEASE) break;
+        if (!dur__loop_room(0)) break; /* the next pass begins with more */
         dur__inst_step(DUR__CONTAINER(link, dur__inst, link));
     }
 }
@@ -307,15 +310,20 @@ static uint64_t wait_ms(dur__loop *loop) {
     uint64_t now_us = dur__monotonic_us();
     uint64_t ms = smaller(due_in_ms(loop, now_us), WAIT_MAX_MS);
     uint64_t next_us = dur__round_next_us(loop, now_us);
-    if (next_us != UINT64_MAX) ms = smaller(ms, next_us / 1000 + 1);
+    if (next_us != UINT64_MAX) ms = smaller(ms, next_us > 0 ? next_us / 1000 + 1 : 0); /* due: not after another rest */
     if (!dur__list_empty(&loop->starving)) ms = smaller(ms, 20);
+    DUR__LIST_EACH(&loop->restarts, at) {
+        uint64_t due_us = DUR__CONTAINER(at, dur__inst, link)->retry_at_us;
+        ms = smaller(ms, due_us > now_us ? (due_us - now_us) / 1000 + 1 : 0);
+    }
     if (loop->owed_look) ms = smaller(ms, 20);
     uint64_t back_us = dur__route_backs(loop, now_us);
-    if (back_us != UINT64_MAX) ms = smaller(ms, back_us > now_us ? (back_us - now_us) / 1000 + 1 : 1);
+    if (back_us != UINT64_MAX) ms = smaller(ms, back_us > now_us ? (back_us - now_us) / 1000 + 1 : 0);
     if (loop->suspect_instance != 0 || loop->suspect_work != 0) ms = smaller(ms, SUSPECTS_MS);
     if (atomic_load(&runtime->peers) > 0 && dur__work_room(runtime) < dur__work_room_all(runtime)) ms = smaller(ms, 50);
     if (runtime->fake_time) ms = smaller(ms, 5);
     if (dur__runtime_phase(runtime) != DUR__PHASE_RUN) ms = smaller(ms, STOPPING_US / 1000);
+    if (dur__round_due(loop, now_us)) return 0; /* a pause has ended since the pass has looked */
     return ms;
 }
 
@@ -345,9 +353,17 @@ static void woke(dur__loop *loop, bool was_owed, uint64_t begin_us) {
     loop->suspect_instances_none = loop->suspect_work_none = false;
 }
 
+/* Work may wait for a thread and nothing else: nobody would wake us for that. */
+static void grow_workers(dur__loop *loop) {
+    uint64_t us;
+    while (!done_waiting(loop) && (us = dur__workers_grow(loop->runtime)) != UINT64_MAX)
+        doze(loop, us);
+}
+
 static void wait(dur__loop *loop) {
     if (spin_for_completion(loop)) return;
     dur__work_nudge(loop->runtime, 0);
+    grow_workers(loop);
     uint64_t ms = wait_ms(loop);
     bool was_owed = loop->owed_look;
     uint64_t begin_us = dur__monotonic_us();
@@ -459,6 +475,8 @@ static void release_idle(dur__loop *loop) {
         else if (inst->state == DUR__INST_READY)
             dur__release(inst, 0, inst->uncommitted, false);
     }
+    for (dur__link *link; (link = dur__list_first(&loop->restarts)) != NULL;)
+        dur__release(DUR__CONTAINER(link, dur__inst, link), 0, true, false);
 }
 
 static bool released(dur__loop *loop) {
@@ -503,6 +521,7 @@ static bool pass(dur__loop *loop, dur__phase phase) {
         loop->suspect_instances_none = loop->suspect_work_none = false;
     }
     feed_starving(loop, now_us);
+    if (phase == DUR__PHASE_RUN) dur__triage_restarts(loop);
     (void)dur__route_backs(loop, now_us);
     if (phase == DUR__PHASE_RUN) {
         give_back_stale(loop, now_us);
@@ -533,6 +552,7 @@ dur__pass dur__loop_pass(dur__loop *loop) {
     dur_runtime *runtime = loop->runtime;
     dur__phase phase = dur__runtime_phase(runtime);
     if (loop->inside.left_behind || (phase == DUR__PHASE_RELEASE && released(loop))) return DUR__PASS_ENDED;
+    if (!dur__loop_has_memory(loop)) return DUR__PASS_NO_MEMORY;
     atomic_store(&loop->quiet, false); /* before it takes what has ended: dur_runtime_stop looks at both */
     dur__census_answer(loop);
     if (!follow_owner(loop)) return DUR__PASS_NO_OWNER;
@@ -575,7 +595,7 @@ static void sleep_after(dur__loop *loop, dur__pass pass) {
         wait(loop);
     else if (pass == DUR__PASS_FENCED)
         wait_fenced(loop);
-    else if (pass == DUR__PASS_NO_OWNER)
+    else if (pass == DUR__PASS_NO_OWNER || pass == DUR__PASS_NO_MEMORY)
         (void)dur_waker_sleep(loop->waker, loop->pause_us);
 }
 
@@ -583,9 +603,11 @@ void dur__loop_main(void *data) {
     dur__loop *loop = data;
     dur__runtime_inside = loop->runtime;
     dur__crash_report_thread_begin();
+    dur__loop_covered(loop);
     for (dur__pass pass; (pass = dur__loop_pass(loop)) != DUR__PASS_ENDED;)
         sleep_after(loop, pass);
     dur__loop_drop(loop);
+    dur__cover_end(&loop->cover);
     end(loop);
     dur__crash_report_thread_end();
     dur__runtime_inside = NULL;

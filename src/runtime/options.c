@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #define OP "runtime.start"
+#define ADDRESSES_ARE_FEW (SIZE_MAX <= UINT32_MAX) /* 3 GB for everything, and stacks are 1.25 of them */
 
 static char *own(dur_runtime *runtime, const char *text) {
     if (text == NULL) return NULL;
@@ -29,7 +30,7 @@ static void fill_u32(uint32_t *value, uint32_t standard) {
 
 static void fill_defaults(dur_runtime_options *o) {
     fill_u32(&o->orchestration_concurrency, 2);
-    fill_u32(&o->worker_concurrency, 2);
+    fill_u32(&o->worker_concurrency, 64);
     fill_u32(&o->prefetch, 64);
     fill_u64(&o->orchestrator_lock_timeout_ms, 5000);
     fill_u64(&o->orchestrator_lock_renewal_buffer_ms, 2000);
@@ -50,8 +51,8 @@ static void fill_defaults(dur_runtime_options *o) {
     fill_u64(&o->session_idle_timeout_ms, 300000);
     fill_u64(&o->session_cleanup_interval_ms, 300000);
     fill_u32(&o->max_sessions, 10);
-    fill_u32(&o->parked_max, 30000);
-    fill_u64(&o->parked_bytes_max, (uint64_t)1 << 30);
+    fill_u32(&o->parked_max, ADDRESSES_ARE_FEW ? 4000 : 30000);
+    fill_u64(&o->parked_bytes_max, ADDRESSES_ARE_FEW ? (uint64_t)256 << 20 : (uint64_t)1 << 30);
     if (o->stack_bytes == 0) o->stack_bytes = 256 * 1024;
     fill_u64(&o->arena_bytes_max, (uint64_t)256 << 20);
     fill_u64(&o->payload_bytes_max, (uint64_t)4 << 20);
@@ -170,8 +171,8 @@ int dur__options_take(dur_runtime *runtime, const dur_runtime_options *given, du
 }
 
 void dur__options_free(dur_runtime *runtime) {
-    if (runtime->tag_filter.tags != NULL) free((void *)(uintptr_t)runtime->tag_filter.tags);
+    if (runtime->tag_filter.tags != NULL) dur__free((void *)(uintptr_t)runtime->tag_filter.tags);
     for (size_t i = 0; i < runtime->owned_count; i++)
-        free(runtime->owned[i]);
-    free(runtime->owned);
+        dur__free(runtime->owned[i]);
+    dur__free(runtime->owned);
 }

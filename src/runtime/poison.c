@@ -78,7 +78,7 @@ void dur__gate_enter(uint64_t ticket, const char *token, uint32_t crashes, const
     dur__mutex_lock(&gate.mutex);
     DUR_ASSERT(gate.ticket == ticket);
     dur_runtime *runtime = gate.runtime;
-    free(gate.token);
+    dur__free(gate.token);
     gate.token = dur__xstrdup(token);
     gate.alone_us = alone_us(runtime, crashes);
     gate.until_us = dur__monotonic_us() + gate.alone_us;

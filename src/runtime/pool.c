@@ -3,6 +3,8 @@
  */
 #include "runtime/runtime_internal.h"
 
+#include "base/arena_internal.h"
+
 #include <stdlib.h>
 
 #define ARENAS_KEPT 512
@@ -12,9 +14,7 @@
 
 dur_arena *dur__pool_arena(dur__loop *loop) {
     if (loop->free_arena_count > 0) return loop->free_arenas[--loop->free_arena_count];
-    dur_arena *arena = dur_arena_new();
-    DUR_ASSERT(arena != NULL);
-    return arena;
+    return dur__arena_xnew();
 }
 
 void dur__pool_arena_back(dur__loop *loop, dur_arena *arena) {
@@ -24,8 +24,14 @@ void dur__pool_arena_back(dur__loop *loop, dur_arena *arena) {
     }
     dur_arena_reset(arena);
     if (loop->free_arena_count == loop->free_arena_room) {
-        loop->free_arena_room = loop->free_arena_room == 0 ? 32 : loop->free_arena_room * 2;
-        loop->free_arenas = dur__xrealloc(loop->free_arenas, loop->free_arena_room * sizeof(dur_arena *));
+        size_t room = loop->free_arena_room == 0 ? 32 : loop->free_arena_room * 2;
+        dur_arena **moved = dur__resize(loop->free_arenas, room * sizeof(dur_arena *));
+        if (moved == NULL) {
+            dur_arena_free(arena);
+            return;
+        }
+        loop->free_arenas = moved;
+        loop->free_arena_room = room;
     }
     loop->free_arenas[loop->free_arena_count++] = arena;
 }
@@ -35,17 +41,23 @@ static void letter_clear(dur__letter *letter) {
     letter->arrival.cookie = letter;
 }
 
+/* Memory for a letter or a task, which has an arena already: who leaves by a way out leaves no arena behind. */
+static void *object_new(dur__loop *loop, dur_arena *arena, size_t size) {
+    void *object = dur__get(size);
+    if (object != NULL) return object;
+    if (!dur__cover_leaves()) return dur__xmalloc(size);
+    dur__pool_arena_back(loop, arena);
+    dur__memory_leave();
+}
+
 dur__letter *dur__pool_letter(dur__loop *loop) {
+    dur_arena *arena = dur__pool_arena(loop);
     dur__link *link = dur__list_pop(&loop->free_letters);
-    dur__letter *letter;
-    if (link != NULL) {
-        letter = DUR__CONTAINER(link, dur__letter, arrival.link);
-        loop->free_letter_count--;
-    } else {
-        letter = dur__xmalloc(sizeof(*letter));
-    }
+    dur__letter *letter =
+        link != NULL ? DUR__CONTAINER(link, dur__letter, arrival.link) : object_new(loop, arena, sizeof(*letter));
+    if (link != NULL) loop->free_letter_count--;
     letter_clear(letter);
-    letter->arena = dur__pool_arena(loop);
+    letter->arena = arena;
     return letter;
 }
 
@@ -56,7 +68,7 @@ void dur__pool_letter_back(dur__loop *loop, dur__letter *letter) {
     }
     dur__pool_arena_back(loop, letter->arena);
     if (loop->free_letter_count >= LETTERS_KEPT) {
-        free(letter);
+        dur__free(letter);
         return;
     }
     letter_clear(letter);
@@ -65,23 +77,19 @@ void dur__pool_letter_back(dur__loop *loop, dur__letter *letter) {
 }
 
 dur__task *dur__pool_task(dur__loop *loop) {
+    dur_arena *arena = dur__pool_arena(loop);
     dur__link *link = dur__list_pop(&loop->free_tasks);
-    dur__task *task;
-    if (link != NULL) {
-        task = DUR__CONTAINER(link, dur__task, link);
-        loop->free_task_count--;
-    } else {
-        task = dur__xmalloc(sizeof(*task));
-    }
+    dur__task *task = link != NULL ? DUR__CONTAINER(link, dur__task, link) : object_new(loop, arena, sizeof(*task));
+    if (link != NULL) loop->free_task_count--;
     memset(task, 0, sizeof(*task));
     letter_clear(&task->letter);
     task->letter.task = task;
-    task->arena = dur__pool_arena(loop);
+    task->arena = arena;
     task->runtime = loop->runtime;
     task->loop = loop;
     task->epoch = loop->epoch;
     task->serial = atomic_fetch_add(&loop->runtime->task_serial, 1) + 1;
-    task->cancel_fd = -1;
+    task->cancel_bell = DUR__BELL_NONE;
     atomic_init(&task->holders, 1);
     atomic_init(&task->state, DUR__TASK_IDLE);
     atomic_init(&task->cancelled, false);
@@ -96,7 +104,7 @@ void dur__pool_task_back(dur__loop *loop, dur__task *task) {
     dur__pool_arena_back(loop, task->arena);
     task->arena = NULL;
     if (loop->free_task_count >= TASKS_KEPT) {
-        free(task);
+        dur__free(task);
         return;
     }
     dur__list_push(&loop->free_tasks, &task->link);
@@ -106,16 +114,16 @@ void dur__pool_task_back(dur__loop *loop, dur__task *task) {
 void dur__task_leave(dur__task *task) {
     if (atomic_fetch_sub(&task->holders, 1) > 1) return;
     dur_arena_free(task->arena);
-    free(task);
+    dur__free(task);
 }
 
 void dur__pool_free(dur__loop *loop) {
     dur__link *link;
     while ((link = dur__list_pop(&loop->free_letters)) != NULL)
-        free(DUR__CONTAINER(link, dur__letter, arrival.link));
+        dur__free(DUR__CONTAINER(link, dur__letter, arrival.link));
     while ((link = dur__list_pop(&loop->free_tasks)) != NULL)
-        free(DUR__CONTAINER(link, dur__task, link));
+        dur__free(DUR__CONTAINER(link, dur__task, link));
     for (size_t i = 0; i < loop->free_arena_count; i++)
         dur_arena_free(loop->free_arenas[i]);
-    free(loop->free_arenas);
+    dur__free(loop->free_arenas);
 }

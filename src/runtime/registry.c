@@ -35,7 +35,7 @@ struct dur_registry {
 
 int dur_registry_new(dur_registry **out, dur_error *err) {
     if (out == NULL) return dur_error_set(err, DUR_EINVAL, false, "registry.new", "out is required");
-    dur_registry *registry = calloc(1, sizeof(*registry));
+    dur_registry *registry = dur__zget(sizeof(*registry));
     if (registry == NULL) return dur_error_set(err, DUR_ENOMEM, false, "registry.new", "no memory for a registry");
     dur__mutex_init(&registry->mutex);
     atomic_init(&registry->references, 1);
@@ -47,26 +47,26 @@ int dur_registry_new(dur_registry **out, dur_error *err) {
 
 static void handler_free(dur__handler *handler) {
     if (handler == NULL) return;
-    free((char *)(uintptr_t)handler->version);
-    free(handler);
+    dur__free((char *)(uintptr_t)handler->version);
+    dur__free(handler);
 }
 
 static void entry_free(name_entry *entry) {
     for (size_t i = 0; i < entry->count; i++)
         handler_free(entry->versions[i]);
-    free(entry->versions);
-    free(entry->versions_text);
-    free(entry->name);
-    free(entry);
+    dur__free(entry->versions);
+    dur__free(entry->versions_text);
+    dur__free(entry->name);
+    dur__free(entry);
 }
 
 void dur_registry_free(dur_registry *registry) {
     if (registry == NULL || atomic_fetch_sub(&registry->references, 1) != 1) return;
     for (size_t i = 0; i < registry->count; i++)
         entry_free(registry->names[i]);
-    free(registry->names);
+    dur__free(registry->names);
     dur__mutex_destroy(&registry->mutex);
-    free(registry);
+    dur__free(registry);
 }
 
 dur_registry *dur__registry_retain(dur_registry *registry) {
@@ -129,7 +129,7 @@ static void versions_text_make(name_entry *entry) {
         if (i > 0) dur__buf_char(&text, ',');
         dur__buf_text(&text, entry->versions[i]->version);
     }
-    free(entry->versions_text);
+    dur__free(entry->versions_text);
     entry->versions_text = dur__buf_take(&text);
 }
 
@@ -234,6 +234,16 @@ static int writable(const dur_registry *registry, const char *op, dur_error *err
     return DUR_OK;
 }
 
+/* All of a table is added, or nothing. */
+static size_t table_bytes(const dur_registry *registry, const dur_handler *handlers) {
+    size_t bytes = DUR__ASIDE_BYTES, count = registry->count;
+    for (const char *at = (const char *)handlers;; at += ((const dur_handler *)(const void *)at)->size) {
+        dur_handler handler = element_read((const dur_handler *)(const void *)at);
+        if (handler.kind == DUR_HANDLER_END) return bytes;
+        bytes += 1024 + 2 * ++count * (sizeof(void *) + 32) + 8 * strlen(handler.name);
+    }
+}
+
 int dur_registry_add(dur_registry *registry, const dur_handler *handlers, dur_error *err) {
     int code = writable(registry, "registry.add", err);
     if (code != DUR_OK) return code;
@@ -241,6 +251,8 @@ int dur_registry_add(dur_registry *registry, const dur_handler *handlers, dur_er
         return dur_error_set(err, DUR_EINVAL, false, "registry.add", "a table of handlers is required");
     code = table_check(registry, handlers, err);
     if (code != DUR_OK) return code;
+    DUR__SET_ASIDE("registry.add", err);
+    if (!dur__cover_need(table_bytes(registry, handlers))) return DUR__NO_MEMORY(err, "registry.add");
     for (const char *at = (const char *)handlers;; at += ((const dur_handler *)(const void *)at)->size) {
         dur_handler handler = element_read((const dur_handler *)(const void *)at);
         if (handler.kind == DUR_HANDLER_END) break;
@@ -249,7 +261,9 @@ int dur_registry_add(dur_registry *registry, const dur_handler *handlers, dur_er
                                .activity = handler.activity,
                                .taken = handler.taken,
                                .orchestration = handler.orchestration,
-                               .stack_bytes = handler.stack_bytes };
+                               .stack_bytes = handler.stack_bytes,
+                               .data = handler.data,
+                               .unwind = handler.unwind };
         version_insert(entry_make(registry, handler.kind, handler.name), &added);
     }
     dur_error_clear(err);
@@ -268,6 +282,12 @@ int dur_registry_merge(dur_registry *registry, const dur_registry *other, dur_er
                 return exists_error(err, "registry.merge", theirs->kind, theirs->name, theirs->versions[v]->version);
         }
     }
+    size_t bytes = DUR__ASIDE_BYTES;
+    for (size_t i = 0; i < other->count; i++)
+        bytes += other->names[i]->count * (1024 + 2 * (registry->count + other->count) * (sizeof(void *) + 32)) +
+                 8 * strlen(other->names[i]->name);
+    DUR__SET_ASIDE("registry.merge", err);
+    if (!dur__cover_need(bytes)) return DUR__NO_MEMORY(err, "registry.merge");
     for (size_t i = 0; i < other->count; i++) {
         const name_entry *theirs = other->names[i];
         name_entry *ours = entry_make(registry, theirs->kind, theirs->name);

@@ -15,6 +15,8 @@ typedef struct dur__handler {
     bool taken; /* an activity that the host takes: no function */
     dur_orchestration_fn *orchestration;
     size_t stack_bytes;
+    void *data;
+    dur_unwind_fn *unwind;
 } dur__handler;
 
 /* The exact version, or (NULL, "" or "0.0.0") the one that the policy chooses.  NULL: not registered. */

@@ -12,6 +12,9 @@
 #define RETRY_BASE_MS 10
 #define RETRY_MAX_MS 3000
 #define RESTARTS_MAX 3 /* in a row; then the instance waits a second */
+/* Who takes an instance that was given back looks at it afresh.  A store that refuses what is decided then, too (a
+   damaged one), would keep its nodes busy with nothing else. */
+#define CONFLICT_PAUSE_MS 100
 
 static void log_conflict(const dur__inst *inst, const char *what, const char *message) {
     dur__log(DUR_LOG_WARN, DUR__LOG_RUNTIME,
@@ -40,11 +43,12 @@ static void start_over(dur__inst *inst, const char *what, const char *message) {
     if (inst->exec == NULL && inst->commit != NULL && inst->commit->event_count == 0) {
         dur__inst_free(inst);
     } else if (inst->exec == NULL || loop->fallback || ++inst->restarts > RESTARTS_MAX) {
-        dur__release(inst, inst->restarts > RESTARTS_MAX ? 1000 : 0, true, false);
+        dur__release(inst, inst->restarts > RESTARTS_MAX ? 1000 : CONFLICT_PAUSE_MS, true, false);
     } else {
         dur__inst_drop_exec(inst);
         dur__commit_end(inst);
         dur__list_unlink(&inst->link);
+        inst->retry_at_us = 0;
         dur__list_push(&loop->restarts, &inst->link);
     }
 }
@@ -178,7 +182,7 @@ static void orphaned(dur__inst *inst) {
              DUR__FIELDS(DUR__TEXT("instance_id", inst->id), DUR__TEXT("parent", inst->parent.instance)),
              "its parent is gone: the child is not started");
     dur__forget(inst, ids, count);
-    free(ids);
+    dur__free(ids);
 }
 
 static void store_failed(dur__inst *inst, const dur_turn_commit *answer) {

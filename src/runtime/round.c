@@ -119,12 +119,21 @@ static void add_turns(dur__loop *loop, round *r, uint64_t now_us) {
     }
 }
 
-static bool encode_completion(dur__task *task, dur_arena *arena, dur_message *out) {
+static bool encode_completion(dur__task *task, dur_arena *arena, dur_message_row *out) {
     dur_error err = DUR_ERROR_INIT;
-    if (dur_message_from_work(out, arena, &task->letter.arrival.item, &err) == DUR_OK) return true;
+    if (dur_message_row_from_work(out, arena, &task->letter.arrival.item, &err) == DUR_OK) return true;
     dur__log(DUR_LOG_ERROR, DUR__LOG_ACTIVITY, DUR__FIELDS(DUR__TEXT("activity_name", task->item.name)), "%s",
              err.message);
     return false;
+}
+
+static size_t completion_bytes(const dur__task *task) {
+    const dur_work_item *item = &task->letter.arrival.item;
+    size_t bytes = 1024;
+    if (task->ack_bare) return bytes;
+    if (item->result != NULL) bytes += strlen(item->result);
+    if (item->details != NULL && item->details->message != NULL) bytes += strlen(item->details->message);
+    return bytes;
 }
 
 static void add_acks(dur__loop *loop, round *r, uint64_t now_us) {
@@ -136,12 +145,13 @@ static void add_acks(dur__loop *loop, round *r, uint64_t now_us) {
     DUR__LIST_EACH_SAFE(&loop->acks, link, after) {
         dur__task *task = DUR__CONTAINER(link, dur__task, link);
         if (task->ack_retry_at_us > now_us) continue;
+        if (!dur__loop_room(completion_bytes(task))) break; /* in a later round */
         dur__list_unlink(link);
         dur_work_ack *ack = &r->ask.acks[r->ask.ack_count];
         ack->lock_token = task->token;
         ack->ref = task->ref;
         if (!task->ack_bare) {
-            dur_message *message = dur_arena_alloc(loop->arena, sizeof(*message));
+            dur_message_row *message = dur_arena_alloc(loop->arena, sizeof(*message));
             if (encode_completion(task, loop->arena, message)) ack->completion = message;
         }
         r->tasks[r->ask.ack_count++] = task;
@@ -194,7 +204,7 @@ static size_t work_want(const dur__loop *loop) {
     size_t room = (size_t)runtime->options.worker_concurrency + runtime->options.prefetch;
     if (runtime->loop_count < 2) return room;
     size_t most = (room + runtime->loop_count - 1) / runtime->loop_count;
-    size_t want = (size_t)runtime->options.worker_concurrency << loop->work_doublings;
+    size_t want = dur__workers_count(loop->runtime) << loop->work_doublings;
     return want < most ? want : most;
 }
 
@@ -275,6 +285,15 @@ static void answer_items(dur__loop *loop, round *r) {
         dur__triage(loop, &r->ask.items[i], r->alone_instance);
 }
 
+/* The store takes it for known, and we cannot keep it: all of them are read again. */
+static void reread(dur__inst *inst) {
+    if (inst->state == DUR__INST_LEAVING) return; /* with the lease it goes to whoever comes next */
+    if (inst->exec == NULL || inst->state == DUR__INST_COMMITTING)
+        inst->reread = true;
+    else
+        dur__inst_later(inst);
+}
+
 static void answer_held(dur__loop *loop, const round *r) {
     for (size_t i = 0; i < r->ask.held_count; i++) {
         const dur_held_message *held = &r->ask.held[i];
@@ -282,6 +301,10 @@ static void answer_held(dur__loop *loop, const round *r) {
         if (inst == NULL || strcmp(inst->token, held->lock_token) != 0) continue;
         /* A turn that gives the lease up and is to be submitted again was made before this came: nobody has seen it. */
         if (inst->commit != NULL && !inst->commit->keep_lease) inst->commit->seen_id = inst->commit->seen_now_ms = 0;
+        if (!dur__loop_room(held->message.json.size)) {
+            reread(inst);
+            continue;
+        }
         dur__letter *letter = dur__letter_from_message(inst, &held->message);
         if (letter != NULL) dur__inst_receive(inst, letter);
     }
@@ -404,6 +427,12 @@ void dur__round(dur__loop *loop) {
     dur_error err = DUR_ERROR_INIT;
     uint64_t now_us = dur__monotonic_us();
     dur_arena_reset(loop->arena);
+    if (!dur__loop_has_memory(loop) ||
+        !dur__loop_room_fetch(
+            loop, FETCH_MAX)) { /* what is asked for is answered: not without the means to take the answer */
+        loop->retry_at_us = now_us + loop->pause_us;
+        return;
+    }
     loop->told = 0;
     loop->handed_out = 0;
     dur__lookouts_offer(loop);

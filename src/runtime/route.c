@@ -229,6 +229,11 @@ void dur__route_work(dur__loop *loop, const dur_leased_work *work, uint64_t alon
     task->alone = alone;
     task->token = dur_arena_strdup(task->arena, work->lock_token);
     DUR__COUNT(runtime, work_items_fetched);
+    if (!dur__loop_room(work->json.size)) { /* it goes back until the store has taken it */
+        dur__work_unreserve(runtime, 1);
+        give_up(loop, task, 100, true, NULL);
+        return;
+    }
     if (!decode(loop, work, &item, task)) {
         dur__work_unreserve(runtime, 1);
         return;
@@ -290,6 +295,10 @@ void dur__route_give_back(dur__loop *loop, uint64_t waited_us) {
     dur__list_init(&tasks);
     size_t count = dur__work_take_waiting(loop->runtime, loop, &tasks, waited_us, false);
     if (count == 0) return;
+    if (!dur__loop_room(count * sizeof(dur_worker_claim)) && dur__runtime_phase(loop->runtime) == DUR__PHASE_RUN) {
+        push_again(loop, &tasks, count);
+        return;
+    }
     dur_arena *arena = dur__pool_arena(loop);
     dur_worker_claim *claims = dur_arena_zalloc(arena, count * sizeof(*claims));
     size_t used = 0;

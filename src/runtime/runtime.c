@@ -11,8 +11,12 @@
  */
 #include "runtime/runtime_internal.h"
 
+#include "base/arena_internal.h"
+
 #include <stdlib.h>
 
+#define START_BYTES (128u << 10)
+#define STOP_BYTES (64u << 10)
 #define OP "runtime.start"
 #define LOOK_US 20000u   /* a stop looks so often whether the loops have ended */
 #define CANCELLED_MS 200 /* what an activity gets after its flag was raised at the end of the grace */
@@ -40,8 +44,8 @@ static void runtime_free(dur_runtime *runtime) {
     for (size_t i = 0; i < runtime->registry_count; i++)
         dur_registry_free(runtime->registries[i]);
     for (size_t i = 0; i < runtime->owner_id_count; i++)
-        free(runtime->owner_ids[i]);
-    free(runtime->owner_ids);
+        dur__free(runtime->owner_ids[i]);
+    dur__free(runtime->owner_ids);
     dur__session_free(runtime);
     dur__backoff_free(runtime);
     dur__fleet_free(runtime);
@@ -50,6 +54,9 @@ static void runtime_free(dur_runtime *runtime) {
     dur__map_free(&runtime->renewals);
     dur__work_destroy(&runtime->work);
     dur_arena_free(runtime->keeper_arena);
+    dur__reserve_free(&runtime->keeper_reserve);
+    dur__reserve_free(&runtime->stop_reserve);
+    dur__reserve_free(&runtime->stepped.worker.reserve);
     dur__census_destroy(&runtime->census);
     dur__cond_destroy(&runtime->changed);
     dur__mutex_destroy(&runtime->mutex);
@@ -57,8 +64,8 @@ static void runtime_free(dur_runtime *runtime) {
     if (runtime->store != NULL) dur_provider_close(runtime->store);
     for (size_t i = 0; i < runtime->loop_count; i++)
         if (runtime->loops[i].runtime != NULL) dur__mutex_destroy(&runtime->loops[i].inside.mutex);
-    free(runtime->loops);
-    free(runtime);
+    dur__free(runtime->loops);
+    dur__free(runtime);
 }
 
 void dur__runtime_release(dur_runtime *runtime) {
@@ -108,6 +115,7 @@ static int check_taken(const dur_runtime *runtime, dur_error *err) {
 
 static int take_store(dur_runtime *runtime, dur_error *err) {
     runtime->store = dur_store_retain(runtime->options.store);
+    if (runtime->store == NULL) return DUR__NO_MEMORY(err, OP);
     runtime->world = runtime->options.world != NULL ? runtime->options.world : dur_world_real();
     runtime->fake_time = runtime->world != dur_world_real() && !dur__world_is_home(runtime->world);
     runtime->has_owners = dur_store_has(runtime->store, "owner_register");
@@ -126,7 +134,8 @@ static int open_loops(dur_runtime *runtime, dur_error *err) {
     bool several =
         (runtime->store->methods->own_clock || !dur_store_has(runtime->store, "lane_open")) && !runtime->stepped.on;
     size_t count = several ? runtime->options.orchestration_concurrency : 1;
-    runtime->loops = dur__xcalloc(count, sizeof(dur__loop));
+    runtime->loops = dur__zget(count * sizeof(dur__loop));
+    if (runtime->loops == NULL) return DUR__NO_MEMORY(err, OP);
     runtime->loop_count = count;
     for (size_t i = 0; i < count; i++) {
         int code = dur__loop_open(&runtime->loops[i], runtime, (unsigned)i, err);
@@ -278,6 +287,7 @@ static void left_behind_free(left_behind *left) {
 }
 
 static void shut_down(dur_runtime *runtime, uint64_t grace_ms, left_behind *left) {
+    dur__names_remove(&runtime->names);
     uint64_t until_us = dur__monotonic_us() + (grace_ms > UINT64_MAX / 4000 ? UINT64_MAX / 4 : grace_ms * 1000);
     set_phase(runtime, DUR__PHASE_DRAIN);
     if (!wait_drained(runtime, until_us, false)) {
@@ -299,11 +309,29 @@ static void shut_down(dur_runtime *runtime, uint64_t grace_ms, left_behind *left
     dur__mutex_unlock(&runtime->mutex);
 }
 
+/* What is made of the handlers' names. */
+static bool room_for_names(const dur_runtime *runtime) {
+    size_t bytes = START_BYTES;
+    for (size_t r = 0; r < runtime->registry_count; r++) {
+        const dur_registry *registry = runtime->registries[r];
+        for (size_t i = 0; i < dur_registry_count(registry); i++) {
+            dur_handler_kind kind;
+            const char *name = dur_registry_name(registry, i, &kind),
+                       *versions = dur_registry_versions(registry, kind, name);
+            bytes += 1024 + (versions != NULL ? strlen(versions) / 4 + 1 : 1) * (256 + 4 * strlen(name));
+        }
+    }
+    return dur__cover_need(bytes);
+}
+
 int dur_runtime_start(dur_runtime **out, const dur_runtime_options *options, dur_error *err) {
+    dur__log_from_environment();
     if (out == NULL) return dur_error_set(err, DUR_EINVAL, false, OP, "out is required");
     *out = NULL;
-    dur_runtime *runtime = calloc(1, sizeof(*runtime));
-    if (runtime == NULL) return dur_error_set(err, DUR_ENOMEM, false, OP, "no memory for a runtime");
+    DUR__SET_ASIDE(OP, err);
+    if (!dur__cover_need(START_BYTES)) return DUR__NO_MEMORY(err, OP);
+    dur_runtime *runtime = dur__zget(sizeof(*runtime));
+    if (runtime == NULL) return DUR__NO_MEMORY(err, OP);
     atomic_init(&runtime->references, 1);
     atomic_init(&runtime->owner, "");
     runtime->process = dur__process_serial();
@@ -311,9 +339,12 @@ int dur_runtime_start(dur_runtime **out, const dur_runtime_options *options, dur
     dur__cond_init(&runtime->changed);
     dur__work_init(&runtime->work);
     dur__census_init(&runtime->census);
-    int code = dur__options_take(runtime, options, err);
+    runtime->keeper_arena = dur__arena_xnew();
+    int code = dur__reserve_fill(&runtime->stop_reserve, STOP_BYTES) ? DUR_OK : DUR__NO_MEMORY(err, OP);
+    if (code == DUR_OK) code = dur__options_take(runtime, options, err);
     if (code == DUR_OK) code = take_registries(runtime, err);
     if (code == DUR_OK) code = check_taken(runtime, err);
+    if (code == DUR_OK && !room_for_names(runtime)) code = DUR__NO_MEMORY(err, OP);
     if (code == DUR_OK) dur__fleet_take(runtime);
     if (code == DUR_OK) code = take_store(runtime, err);
     if (code == DUR_OK) code = open_loops(runtime, err);
@@ -325,6 +356,8 @@ int dur_runtime_start(dur_runtime **out, const dur_runtime_options *options, dur
         dur__runtime_release(runtime);
         return code;
     }
+    runtime->names = (dur__names){ .handlers = &runtime->handlers, .activities = &runtime->activities };
+    dur__names_add(&runtime->names);
     dur__narrate_start(runtime);
     dur_error_clear(err);
     *out = runtime;
@@ -367,11 +400,16 @@ int dur_runtime_stop(dur_runtime *runtime, uint64_t grace_ms, dur_error *err) {
     if (runtime->stepped.on && !dur__thread_is_self(&runtime->stepped.home))
         return dur_error_set(err, DUR_ESTATE, false, "runtime.stop",
                              "called by another thread than the one that has started it");
+    dur__aside aside = { .reserve = runtime->stop_reserve };
     left_behind left = { 0 };
+    runtime->stop_reserve = (dur__reserve){ NULL };
+    aside.cover.reserve = &aside.reserve;
+    dur__cover_begin(&aside.cover);
     shut_down(runtime, grace_ms, &left);
     int code = busy(&left, err);
     left_behind_free(&left);
     dur__runtime_release(runtime);
+    dur__aside_end(&aside);
     return code;
 }
 

@@ -15,11 +15,13 @@
 #define DURITE_RUNTIME_INTERNAL_H
 
 #include "base/assert.h"
+#include "base/bell.h"
 #include "base/buf.h"
 #include "base/drive.h"
 #include "base/list.h"
 #include "base/map.h"
 #include "base/thread.h"
+#include "client/names.h"
 #include "core/parent.h"
 #include "obs/log_internal.h"
 #include "obs/metrics_internal.h"
@@ -87,13 +89,13 @@ struct dur__task {
     bool stopped;     /* under work.mutex: cancelled by a stop alone, and wanted as ever */
     bool unanswered;  /* stopped and told: what it returned then says nothing, and another node runs it again */
     uint64_t queued_at_us, started_at_us, cancelled_at_us; /* monotonic */
-    int cancel_fd;                                         /* -1: none yet; under work.mutex */
+    dur__bell cancel_bell;                                 /* none yet, or what cancelling rings; under work.mutex */
     struct dur_act *act;                                   /* taken by the host: what it has in hand, and … */
     dur__worker *host;                                     /* … on whose account */
     struct dur_client *client;
     struct sqlite3 *sqlite;
     const char *worker_id;
-    char *key;
+    char *key, *attempt_key;  /* made when they are asked for */
     uint64_t ack_retry_at_us; /* of an ack, or of giving it back */
     uint32_t ack_tries;
     struct {
@@ -112,6 +114,8 @@ struct dur__worker {
     bool exited, left_behind;
     unsigned index;
     char id[96];
+    dur__reserve reserve; /* whole when an activity begins: what its end needs */
+    dur__cover cover;
 };
 
 typedef struct dur__work {
@@ -124,6 +128,12 @@ typedef struct dur__work {
     dur__link workers;
     size_t queued, taken_count, blocked_count, running_count, reserved, idle, abandoned, waking;
     size_t worker_serial;
+    size_t threads;          /* in `workers`, those that the host lends left out */
+    dur__link leaving;       /* workers whose threads have ended, or are about to: to be joined */
+    size_t leave;            /* so many idle ones may go */
+    size_t idle_least;       /* since the keeper looked last */
+    uint64_t run_us;         /* how long activities have run lately, on the average */
+    uint64_t grow_at_us;     /* no thread is started before: the last one could not be */
     uint64_t finished_at_us; /* when an activity has last ended here */
     atomic_size_t in_hand;   /* taken by a worker and not yet with a loop */
     dur__map sessions;       /* names */
@@ -188,6 +198,8 @@ struct dur__inst {
     dur__task **eager; /* by worker item; NULL where not asked */
     size_t eager_count;
     uint32_t tries;
+    size_t granted;    /* rooms in the local queue that the turn being built has and has no task for */
+    bool reread;       /* what came for it could not be kept: it is replayed when the commit at hand is answered */
     uint32_t restarts; /* in a row without a commit */
     uint64_t retry_at_us;
     bool unknown;      /* the outcome of the last try was not learned */
@@ -247,7 +259,10 @@ struct dur__loop {
     dur_orchestration_item *unborn; /* room for starts that it takes */
     dur__map instances;
     dur__link ready, commits, parked, starving;
-    dur__link restarts; /* leased, and their handlers are to be replayed: until the end of the round */
+    dur__link restarts;   /* leased, and their handlers are to be replayed: at the end of the round, or later */
+    dur__reserve reserve; /* every pass begins with it whole: what a pass has begun needs no memory to be ended */
+    dur__cover cover;
+    uint32_t shortages; /* of memory, in a row */
     size_t parked_count;
     uint64_t starving_until_us;
     uint64_t parked_bytes;
@@ -307,7 +322,7 @@ typedef struct dur__census {
 /* ---- the keeper ---- */
 
 typedef struct dur__keeper_times {
-    uint64_t beat, let_go, rows, instances, sessions, cleanup, unserved, going; /* next, monotonic µs */
+    uint64_t beat, let_go, rows, instances, sessions, cleanup, unserved, going, shrink; /* next, monotonic µs */
     uint32_t beats_failed, let_goes_failed;
     bool sessions_seen;
 } dur__keeper_times;
@@ -324,12 +339,13 @@ typedef struct dur__stepped {
     dur_rest rest;         /* what the host may sleep on … */
     uint64_t due_us;       /* … and until when; not resting: not before */
     uint64_t keeper_us;    /* the keeper's next */
-    int epoll;             /* 0: nobody has asked for a descriptor */
+    int pollset;           /* 0: nobody has asked for a descriptor */
     uint32_t idle_in_vain; /* rests in a row that could not begin, although nothing was done */
     dur__worker worker;    /* activities that run inside a step */
     dur_host_fn *host;     /* what the host does while calls of its thread wait; NULL: nothing */
     void *host_data;
     uint64_t host_us; /* when the host has something to do again */
+    uint64_t work_us; /* there was no memory to begin an activity: not before */
 } dur__stepped;
 
 /* ---- the runtime ---- */
@@ -368,6 +384,7 @@ struct dur_runtime {
     dur_handler_filter handlers;   /* orchestrations that it runs (fleet.c) */
     dur_handler_filter activities; /* and activities, the built-in ones among them */
     dur_arena *fleet_arena;        /* their keys */
+    dur__names names;              /* … for whoever misspells one */
     dur__map unserved;             /* what no node had at the last look; the keeper's alone */
     struct dur__going *going;      /* what clients have made stand still (going.c); the keeper's alone */
     char *going_after;             /* … where the next look goes on; NULL: at the beginning */
@@ -400,6 +417,8 @@ struct dur_runtime {
     bool keeper_started;
     dur__keeper_times keeper_next; /* the keeper's alone, as is … */
     dur_arena *keeper_arena;
+    dur__reserve keeper_reserve;
+    dur__reserve stop_reserve; /* a stop cannot be refused */
     dur__stepped stepped;
     atomic_uint_fast64_t task_serial;
     dur__map renewals;     /* token → text, stores without owners; under mutex */
@@ -443,11 +462,12 @@ void dur__options_free(dur_runtime *runtime);
 /* One pass does what there is to do, and never sleeps: a thread that calls it does so in between (dur__loop_main), a
    host by itself (step.c). */
 typedef enum dur__pass {
-    DUR__PASS_MORE,     /* call it again */
-    DUR__PASS_IDLE,     /* nothing to do until something comes */
-    DUR__PASS_FENCED,   /* not until it has beaten: pause_us */
-    DUR__PASS_NO_OWNER, /* not until there is a new owner id: pause_us */
-    DUR__PASS_ENDED     /* released, or left behind */
+    DUR__PASS_MORE,      /* call it again */
+    DUR__PASS_IDLE,      /* nothing to do until something comes */
+    DUR__PASS_FENCED,    /* not until it has beaten: pause_us */
+    DUR__PASS_NO_OWNER,  /* not until there is a new owner id: pause_us */
+    DUR__PASS_NO_MEMORY, /* not until there is some: pause_us */
+    DUR__PASS_ENDED      /* released, or left behind */
 } dur__pass;
 dur__pass dur__loop_pass(dur__loop *loop);
 /* Behind IDLE: what the host may sleep on.  False: something has come, call pass.  Then, behind the sleep: has it? */
@@ -545,6 +565,14 @@ void dur__unborn_drop(dur__loop *loop); /* all of them: no round will come soon 
 /* triage.c */
 void dur__triage(dur__loop *loop, const dur_orchestration_item *item, uint64_t alone);
 void dur__triage_unborn(dur__loop *loop, const dur_orchestration_item *item);
+/* shortage.c */
+bool dur__loop_has_memory(dur__loop *loop); /* its reserve is whole; false: pause_us */
+void dur__loop_covered(dur__loop *loop);    /* until dur__cover_end(&loop->cover) */
+bool dur__loop_room(size_t payload);        /* for one item with so many bytes of users' texts */
+bool dur__loop_room_fetch(dur__loop *loop, size_t count);
+/* Its handler is dropped for want of memory; the lease is kept, and it is replayed after a while. */
+void dur__inst_later(dur__inst *inst);
+
 void dur__triage_restarts(dur__loop *loop); /* L4: lease kept, handler dropped: replay what the store has now */
 /* Keep messages of a leased instance as dead letters, with a line in the log. */
 typedef enum dur__dead {
@@ -558,7 +586,8 @@ dur__dead dur__dead_letters(dur__inst *inst, const uint64_t *ids, size_t count, 
 dur__letter *dur__letter_from_message(dur__inst *inst, const dur_fetched_message *message);
 
 /* turn_commit.c */
-bool dur__turn_build(dur__inst *inst); /* false: nothing to commit */
+bool dur__turn_build(dur__inst *inst);
+void dur__turn_unbuild(dur__inst *inst); /* what a build that was left has done */ /* false: nothing to commit */
 /* A start for an instance that exists: false where it is the very call that made it, delivered once more. */
 bool dur__start_refused(const dur__inst *inst, const dur_work_item *start);
 /* The lease goes back and nothing else happens.  seen: what is left in the queue is no reason to come back at once. */
@@ -633,12 +662,20 @@ bool dur__step_wait(dur_runtime *runtime,
                     uint64_t until_us); /* stop: one more step, or sleep; false: the time is over */
 
 /* worker.c */
-bool dur__worker_run_one(dur__worker *worker); /* on this thread, without waiting; false: nothing to run */
+bool dur__worker_run_one(dur__worker *worker);
+void dur__worker_covered(dur__worker *worker, dur__cover *cover);
+void dur__worker_free(dur__worker *worker); /* on this thread, without waiting; false: nothing to run */
 void dur__worker_name(dur__worker *worker, dur_runtime *runtime);
 void dur__worker_begin(dur__worker *worker, dur__task *task); /* under work.mutex */
 /* False: the task was abandoned meanwhile; then only left_behind may follow, which frees the worker. */
 bool dur__worker_finish(dur__worker *worker, dur__task *task);
 void dur__worker_left_behind(dur__worker *worker, dur__task *task);
+/* More threads, where work waits for one; microseconds until it should be asked again, UINT64_MAX: nothing waits. */
+uint64_t dur__workers_grow(dur_runtime *runtime);
+/* Threads that there are now. */
+size_t dur__workers_count(dur_runtime *runtime);
+/* Fewer, where some were idle since the last call. */
+void dur__workers_shrink(dur_runtime *runtime);
 int dur__workers_start(dur_runtime *runtime, dur_error *err);
 int dur__worker_add(dur_runtime *runtime);
 void dur__workers_stop(dur_runtime *runtime);

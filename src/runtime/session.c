@@ -36,12 +36,12 @@ void dur__session_leave(dur_runtime *runtime, const char *session) {
     char *name = dur__map_remove(&work->sessions, session);
     DUR_ASSERT(name != NULL);
     work->session_count--;
-    free(name);
+    dur__free(name);
 }
 
 void dur__session_free(dur_runtime *runtime) {
     dur__map_entry *entry;
     for (size_t i = 0; (entry = dur__map_next(&runtime->work.sessions, &i)) != NULL;)
-        free(entry->value);
+        dur__free(entry->value);
     dur__map_free(&runtime->work.sessions);
 }

@@ -7,8 +7,8 @@
  */
 #include "runtime/runtime_internal.h"
 
+#include "base/pollset.h"
 #include "coro/crash_report.h"
-#include <sys/epoll.h>
 #include <unistd.h>
 
 /* A store that says again and again that there is something, and rounds that find nothing: after so many the node
@@ -30,17 +30,15 @@ static bool work_waits(dur_runtime *runtime) {
     dur__mutex_lock(&work->mutex);
     bool waits = work->queued > 0 && !work->closed;
     dur__mutex_unlock(&work->mutex);
-    return waits && !dur__keeper_fenced(runtime);
+    return waits && !dur__keeper_fenced(runtime) && dur__monotonic_us() >= runtime->stepped.work_us;
 }
 
 /* ---- resting ---- */
 
 /* A lane may name other descriptors at each rest (a new connection); those that are watched already do no harm. */
 static void watch_descriptors(const dur__stepped *self) {
-    for (size_t i = 0; self->epoll > 0 && self->resting && i < self->rest.fd_count; i++) {
-        struct epoll_event event = { .events = EPOLLIN };
-        (void)epoll_ctl(self->epoll, EPOLL_CTL_ADD, self->rest.fds[i].fd, &event);
-    }
+    for (size_t i = 0; self->pollset > 0 && self->resting && i < self->rest.fd_count; i++)
+        dur__pollset_add(self->pollset, self->rest.fds[i].fd);
 }
 
 static void begin_rest(dur_runtime *runtime) {
@@ -99,6 +97,7 @@ static bool pass(dur_runtime *runtime) {
         return !self->resting && self->due_us == 0;
     case DUR__PASS_FENCED:
     case DUR__PASS_NO_OWNER:
+    case DUR__PASS_NO_MEMORY:
         self->due_us = dur__monotonic_us() + loop->pause_us;
         return false;
     }
@@ -121,8 +120,11 @@ static bool step(dur_runtime *runtime, uint64_t until_us) {
 /* Everything inside it is ours, whoever calls. */
 static bool step_inside(dur_runtime *runtime, uint64_t until_us) {
     dur_runtime *outside = dur__runtime_inside;
+    dur__cover cover = { .reserve = &loop_of(runtime)->reserve }; /* one thread, one reserve; a step may be in a step */
     dur__runtime_inside = runtime;
+    dur__cover_begin(&cover);
     bool did = step(runtime, until_us);
+    dur__cover_end(&cover);
     dur__runtime_inside = outside;
     return did;
 }
@@ -174,6 +176,7 @@ static uint64_t next_us(dur_runtime *runtime) {
     uint64_t now_us = dur__monotonic_us();
     if (work_waits(runtime)) return 0;
     uint64_t at_us = self->due_us < self->keeper_us ? self->due_us : self->keeper_us;
+    if (self->work_us > now_us && self->work_us < at_us) at_us = self->work_us;
     if (dur__world_entered()) at_us = self->due_us; /* who sleeps for a year in no time shows life when it is over */
     return at_us > now_us ? at_us - now_us : 0;
 }
@@ -197,11 +200,11 @@ uint64_t dur_runtime_due_ms(dur_runtime *runtime) {
 int dur_runtime_fd(dur_runtime *runtime) {
     if (enter(runtime, "runtime.fd", NULL) != DUR_OK) return -1;
     dur__stepped *self = &runtime->stepped;
-    if (self->epoll == 0) {
-        self->epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (self->pollset == 0) {
+        self->pollset = dur__pollset_open();
         watch_descriptors(self);
     }
-    return self->epoll;
+    return self->pollset;
 }
 
 /* ---- for clients that wait on this thread ---- */
@@ -282,5 +285,5 @@ void dur__step_close(dur_runtime *runtime) {
     if (self->resting) (void)dur__loop_rise(loop_of(runtime), &self->rest);
     dur__driver_remove(&self->driver);
     dur__crash_report_thread_end();
-    if (self->epoll > 0) close(self->epoll);
+    if (self->pollset > 0) close(self->pollset);
 }

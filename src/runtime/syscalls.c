@@ -81,13 +81,16 @@ static void run_get_kv(dur__task *task) {
         dur_act act = { .task = task };
         (void)dur_act_sleep(&act, dur__backoff_ms(10, tries++, 3000));
     }
-    dur__buf text = { 0 };
+    while (!dur__cover_need(4096 + 16 * (value != NULL ? strlen(value) : 0))) { /* as a store that is away */
+        dur_act act = { .task = task };
+        if (dur_act_sleep(&act, 100)) break;
+    }
+    dur__buf text = { .arena = task->arena };
     if (value == NULL)
         dur__buf_text(&text, "null");
     else
         dur__json_write_text(&text, value);
-    dur__task_complete(task, dur_arena_strdup(task->arena, dur__buf_str(&text)));
-    dur__buf_free(&text);
+    dur__task_complete(task, dur__buf_str(&text));
 }
 
 void dur__syscall_run(dur__task *task) {

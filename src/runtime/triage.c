@@ -27,7 +27,7 @@ typedef struct triage {
     size_t letter_count;
     dur__letter *start;
     dur_event first;
-    dur_event_kind terminal; /* DUR_EVENT_KIND_COUNT: it has not ended */
+    dur_event_kind terminal; /* DUR_EVENT_UNKNOWN: it has not ended */
     uint32_t attempts;       /* this one included; those that ended with a crash are judged apart */
     bool recovered;          /* what was local under an earlier lease has been looked for */
 } triage;
@@ -112,14 +112,14 @@ static void choose_start(triage *t, dur_work_kind kind) {
 
 static bool read_ends(triage *t, dur_error *err) {
     const dur_orchestration_item *item = t->item;
-    t->terminal = DUR_EVENT_KIND_COUNT;
+    t->terminal = DUR_EVENT_UNKNOWN;
     if (item->history_count == 0) return true;
     if (dur_event_from_json(&t->first, t->arena, item->history[0].json, err) != DUR_OK) return false;
     /* Ours ends with its terminal event; the original writes more behind it. */
     size_t from = t->first.trace != 0 ? item->history_count - 1 : 0;
     dur_arena *arena = dur__pool_arena(t->loop);
     bool fine = true;
-    for (size_t i = from; fine && i < item->history_count && t->terminal == DUR_EVENT_KIND_COUNT; i++) {
+    for (size_t i = from; fine && i < item->history_count && t->terminal == DUR_EVENT_UNKNOWN; i++) {
         dur_event event;
         dur_arena_reset(arena);
         fine = dur_event_from_json(&event, arena, item->history[i].json, err) == DUR_OK;
@@ -170,7 +170,7 @@ static void recover_open(triage *t, dur__open_work *open) {
 /* Where no handler is replayed: whoever gives the lease back writes the rows all the same. */
 static void recover(triage *t) {
     const dur_orchestration_item *item = t->item;
-    if (t->recovered || !item->works_known || item->history_count == 0 || t->terminal != DUR_EVENT_KIND_COUNT) return;
+    if (t->recovered || !item->works_known || item->history_count == 0 || t->terminal != DUR_EVENT_UNKNOWN) return;
     dur__open_work open = { 0 };
     dur_arena *arena = dur__pool_arena(t->loop);
     for (size_t i = 0; i < item->history_count; i++) {
@@ -215,7 +215,7 @@ static void bury(triage *t) {
     DUR__LIST_EACH(&t->inst->drained, at) {
         ids[commit->consumed_count++] = DUR__CONTAINER(at, dur__letter, arrival.link)->message_id;
     }
-    dur_message *answers = dur_arena_zalloc(t->inst->commit_arena, (t->letter_count + 1) * sizeof(*answers));
+    dur_message_row *answers = dur_arena_zalloc(t->inst->commit_arena, (t->letter_count + 1) * sizeof(*answers));
     for (size_t i = 0; i < t->letter_count; i++) {
         const dur_work_item *item = &t->letters[i]->arrival.item;
         if (item->kind == DUR_WORK_QUEUE_MESSAGE) {
@@ -226,7 +226,7 @@ static void bury(triage *t) {
         if (!dur__start_refused(t->inst, item)) continue;
         dur_work_item answer;
         dur__ending_refuse_start(&answer, t->inst->commit_arena, item);
-        if (dur_message_from_work(&answers[message_count], t->inst->commit_arena, &answer, NULL) == DUR_OK)
+        if (dur_message_row_from_work(&answers[message_count], t->inst->commit_arena, &answer, NULL) == DUR_OK)
             message_count++;
     }
     commit->consumed = ids;
@@ -471,22 +471,35 @@ static int begin(triage *t, dur_error *err) {
     return code;
 }
 
+static int replay_all(triage *t, dur_arena *arena, dur__open_work *open, dur_error *err) {
+    int code = DUR_OK;
+    for (size_t i = 0; code == DUR_OK && i < t->item->history_count; i++) {
+        dur_event event;
+        if (i % 64 == 0) dur_arena_reset(arena);
+        code = dur_event_from_json(&event, arena, t->item->history[i].json, err);
+        if (code == DUR_OK && t->item->works_known) dur__open_work_see(open, i, &event);
+        if (code == DUR_OK) code = dur__exec_replay_event(t->inst->exec, &event, err);
+    }
+    return code;
+}
+
+static int replay_events(triage *t, dur_arena *arena, dur__open_work *open, dur_error *err) {
+    dur__way_out out;
+    if (DUR__OUT_OF_MEMORY(&out)) return DUR__NO_MEMORY(err, "runtime.replay");
+    int code = replay_all(t, arena, open, err);
+    dur__way_out_end(&out);
+    return code;
+}
+
 static int replay(triage *t, dur_error *err) {
     dur_arena *arena = dur__pool_arena(t->loop);
     dur__open_work open = { 0 };
-    int code = DUR_OK;
     identity_from_history(t);
     DUR__COUNT(t->loop->runtime, replays);
     DUR__COUNT_N(t->loop->runtime, replayed_events, t->item->history_count);
     uint64_t begin_us = dur__monotonic_us();
     dur__user_enter(t->inst);
-    for (size_t i = 0; code == DUR_OK && i < t->item->history_count; i++) {
-        dur_event event;
-        if (i % 64 == 0) dur_arena_reset(arena);
-        code = dur_event_from_json(&event, arena, t->item->history[i].json, err);
-        if (code == DUR_OK && t->item->works_known) dur__open_work_see(&open, i, &event);
-        if (code == DUR_OK) code = dur__exec_replay_event(t->inst->exec, &event, err);
-    }
+    int code = replay_events(t, arena, &open, err);
     if (code == DUR_OK) code = dur__exec_replay_end(t->inst->exec, err);
     dur__user_leave(t->inst);
     dur__inst_ran(t->inst, begin_us);
@@ -525,6 +538,11 @@ static void run(triage *t) {
     }
     dur_error err = DUR_ERROR_INIT;
     inst->exec = dur__inst_exec_new(inst, t->item->kv, t->item->kv_count);
+    if (inst->exec == NULL) {
+        letters_back(t);
+        dur__inst_later(inst);
+        return;
+    }
     if (t->loop->runtime->options.double_run)
         dur__rerun_begin(inst, fresh ? NULL : t->item, t->item->kv, t->item->kv_count);
     if (fresh) offer_letters(t); /* its first group may ask whether a queue has a message */
@@ -538,7 +556,7 @@ static void run(triage *t) {
         dur__inst_drop_exec(inst);
         handle_corrupted(t, dur_arena_strdup(t->arena, err.message));
     } else {
-        recover(t);
+        if (code != DUR_ENOMEM) recover(t); /* else the lease is kept, and it is looked for again */
         letters_back(t);
         dur__inst_broken(inst, code, &err);
     }
@@ -556,7 +574,7 @@ static void decide(triage *t) {
         wait_here(t, 1000, false);
     } else if (t->terminal == DUR_EVENT_ORCHESTRATION_COMPLETED || t->terminal == DUR_EVENT_ORCHESTRATION_FAILED) {
         bury(t);
-    } else if (t->item->history_count > 0 && t->terminal == DUR_EVENT_KIND_COUNT) {
+    } else if (t->item->history_count > 0 && t->terminal == DUR_EVENT_UNKNOWN) {
         run(t);
     } else {
         bool continued = t->terminal == DUR_EVENT_ORCHESTRATION_CONTINUED_AS_NEW;
@@ -580,15 +598,29 @@ static void enter_alone(const triage *t, uint64_t ticket) {
                                      name != NULL ? name : "not begun"));
 }
 
+/* Messages, and the two ends of the history: what is decided before user code runs. */
+static bool room(const dur_orchestration_item *item) {
+    size_t bytes = item->message_count * 512;
+    for (size_t i = 0; i < item->message_count; i++)
+        bytes += item->messages[i].json.size;
+    if (item->history_count > 0) bytes += item->history[0].json.size + item->history[item->history_count - 1].json.size;
+    return dur__loop_room(bytes);
+}
+
 static void acquired(dur__loop *loop, const dur_orchestration_item *item, uint64_t alone, bool unborn) {
+    bool has_room = room(item);
     triage t = { .loop = loop, .item = item, .arena = dur__pool_arena(loop) };
     t.inst = dur__inst_new(loop, item);
     t.inst->uncommitted = true;
     t.inst->unborn = unborn;
     DUR__COUNT(loop->runtime, orchestration_items_fetched);
     enter_alone(&t, alone);
-    read_messages(&t);
-    decide(&t);
+    if (has_room) {
+        read_messages(&t);
+        decide(&t);
+    } else {
+        dur__inst_later(t.inst);
+    }
     dur__pool_arena_back(loop, t.arena);
 }
 
@@ -622,8 +654,11 @@ static void restart(dur__inst *inst) {
     dur_orchestration_item item = { .instance = NULL };
     dur_error err = DUR_ERROR_INIT;
     dur_arena *arena = dur__pool_arena(loop);
-    int code = read_again(inst, arena, &item, &err);
-    if (code == DUR_ELEASE) {
+    int code = dur__loop_room(0) ? read_again(inst, arena, &item, &err) : DUR_ENOMEM;
+    if (code == DUR_OK && !room(&item)) code = DUR_ENOMEM;
+    if (code == DUR_ENOMEM) {
+        dur__inst_later(inst);
+    } else if (code == DUR_ELEASE) {
         dur__inst_lost(inst, err.message);
     } else if (code != DUR_OK) { /* then by the usual way: somebody acquires it */
         DUR__COUNT(loop->runtime, provider_errors);
@@ -633,7 +668,7 @@ static void restart(dur__inst *inst) {
         dur__inst_drop_exec(inst); /* what the round has brought meanwhile is among the messages read */
         if (inst->execution_id != item.execution_id) dur__local_forget(inst);
         inst->execution_id = item.execution_id;
-        inst->first_turn = inst->queue_gap = inst->again = false;
+        inst->first_turn = inst->queue_gap = inst->again = inst->reread = false;
         read_messages(&t);
         decide(&t);
         dur__pool_arena_back(loop, t.arena);
@@ -642,6 +677,10 @@ static void restart(dur__inst *inst) {
 }
 
 void dur__triage_restarts(dur__loop *loop) {
-    for (dur__link *link; !loop->inside.left_behind && (link = dur__list_first(&loop->restarts)) != NULL;)
-        restart(DUR__CONTAINER(link, dur__inst, link));
+    uint64_t now_us = dur__list_empty(&loop->restarts) ? 0 : dur__monotonic_us();
+    DUR__LIST_EACH_SAFE(&loop->restarts, at, after) {
+        dur__inst *inst = DUR__CONTAINER(at, dur__inst, link);
+        if (loop->inside.left_behind) return;
+        if (inst->retry_at_us <= now_us) restart(inst);
+    }
 }

@@ -20,7 +20,8 @@ dur_turn_commit *dur__commit_begin(dur__inst *inst) {
     dur__loop *loop = inst->loop;
     DUR_ASSERT(inst->commit == NULL);
     inst->commit_arena = dur__pool_arena(loop);
-    inst->commit = dur_arena_zalloc(inst->commit_arena, sizeof(*inst->commit));
+    inst->commit =
+        dur_arena_zalloc(inst->commit_arena, sizeof(*inst->commit)); /* in what the arena has from the start */
     inst->eager = NULL;
     inst->eager_count = 0;
     inst->tries = 0;
@@ -42,7 +43,7 @@ dur_turn_commit *dur__commit_begin(dur__inst *inst) {
 
 /* Tasks that were made for locks and not handed out go back. */
 void dur__commit_end(dur__inst *inst) {
-    if (inst->commit == NULL) return;
+    if (inst->commit_arena == NULL) return;
     size_t unused = 0;
     for (size_t i = 0; i < inst->eager_count; i++) {
         if (inst->eager[i] == NULL) continue;
@@ -60,9 +61,9 @@ void dur__commit_end(dur__inst *inst) {
     inst->commit_arena = NULL;
 }
 
-static void encode(dur_message *out, dur_arena *arena, const dur_work_item *item, uint64_t due_ms) {
+static void encode(dur_message_row *out, dur_arena *arena, const dur_work_item *item, uint64_t due_ms) {
     dur_error err = DUR_ERROR_INIT;
-    int code = dur_message_from_work(out, arena, item, &err);
+    int code = dur_message_row_from_work(out, arena, item, &err);
     DUR_ASSERT(code == DUR_OK); /* everything in it was checked where it entered */
     if (due_ms != 0) out->due_ms = due_ms;
 }
@@ -92,38 +93,40 @@ static bool eager_wanted(const dur__loop *loop) {
     return dur__runtime_phase(loop->runtime) == DUR__PHASE_RUN && !loop->fallback && !loop->work_waiting_long;
 }
 
-/* Which attempt of a retry policy it is no history says, and a session is active by its rows. */
+/* Which attempt of which call it is no history says, and a session is active by its rows. */
 static bool may_be_local(const dur_turn_commit *commit, const dur_work_item *item) {
-    return commit->keep_lease && item->session_id == NULL && item->attempt <= 1;
+    return commit->keep_lease && item->session_id == NULL && item->attempt <= 1 && item->first_id == 0;
 }
 
 static void add_work(dur__inst *inst, const dur__turn *turn) {
     dur__loop *loop = inst->loop;
     dur_turn_commit *commit = inst->commit;
     dur_arena *arena = inst->commit_arena;
-    size_t count = turn->worker_item_count, used = 0;
+    size_t count = turn->worker_item_count;
     if (count == 0) return;
     commit->worker_items = dur_arena_zalloc(arena, count * sizeof(*commit->worker_items));
     commit->worker_item_count = count;
     inst->eager = dur_arena_zalloc(arena, count * sizeof(dur__task *));
     inst->eager_count = count;
-    size_t granted = eager_wanted(loop) ? dur__work_reserve(loop->runtime, count, false) : 0;
+    dur__map_xreserve(&inst->tasks, count); /* what is handed out behind the commit needs no memory */
+    inst->granted = eager_wanted(loop) ? dur__work_reserve(loop->runtime, count, false) : 0;
     for (size_t i = 0; i < count; i++) {
         const dur__turn_item *item = &turn->worker_items[i];
         const dur__handler *handler;
         encode(&commit->worker_items[i].message, arena, &item->item, item->due_ms);
-        if (used == granted || !admitted(loop->runtime, &item->item, &handler)) continue;
+        if (inst->granted == 0 || !admitted(loop->runtime, &item->item, &handler)) continue;
         dur__task *task = dur__pool_task(loop);
+        inst->eager[i] = task; /* at once: whoever gives the commit up gives it back, and its room */
+        inst->granted--;
         dur__task_fill(task, &item->item);
         task->handler = handler;
         task->delivery = 1;
         task->token = new_token(loop, task->arena);
-        inst->eager[i] = task;
         commit->worker_items[i].lock_token = task->token;
         commit->worker_items[i].may_be_local = may_be_local(commit, &item->item);
-        used++;
     }
-    dur__work_unreserve(loop->runtime, granted - used);
+    dur__work_unreserve(loop->runtime, inst->granted);
+    inst->granted = 0;
 }
 
 /* ---- what is deleted ---- */
@@ -208,7 +211,7 @@ static void add_messages(dur__inst *inst, const dur__turn *turn) {
     size_t own = turn != NULL ? turn->orchestrator_item_count : 0;
     size_t room = own + list_length(&inst->drained);
     if (room == 0) return;
-    dur_message *messages = dur_arena_zalloc(arena, room * sizeof(*messages));
+    dur_message_row *messages = dur_arena_zalloc(arena, room * sizeof(*messages));
     for (size_t i = 0; i < own; i++)
         encode(&messages[i], arena, &turn->orchestrator_items[i].item, turn->orchestrator_items[i].due_ms);
     size_t count = own;
@@ -273,6 +276,15 @@ static void drain_finished(dur__inst *inst) {
 static bool turn_empty(const dur__inst *inst, const dur__turn *turn) {
     return turn->event_count == 0 && (turn->consumed == NULL || dur__list_empty(turn->consumed)) &&
            dur__list_empty(&inst->drained) && turn->orchestrator_item_count == 0 && turn->worker_item_count == 0;
+}
+
+void dur__turn_unbuild(dur__inst *inst) {
+    dur__map_entry *entry;
+    dur__work_unreserve(inst->loop->runtime, inst->granted);
+    inst->granted = 0;
+    for (size_t i = 0; (entry = dur__map_next(&inst->tasks, &i)) != NULL;)
+        ((dur__task *)entry->value)->dropping = false;
+    dur__commit_end(inst);
 }
 
 bool dur__turn_build(dur__inst *inst) {
@@ -464,6 +476,7 @@ void dur__commit_effects(dur__inst *inst) {
     dur__inst_committed_once(inst);
     dur__local_written(inst);
     inst->restarts = 0;
+    loop->shortages = 0;
     if (inst->commit->keep_lease && !inst->commit->lease_kept) inst->leaves = true;
     if (inst->commit->metadata.status == DUR_STATUS_COMPLETED)
         loop->told +=

@@ -37,8 +37,9 @@ size_t dur__unborn_take(dur__loop *loop) {
     if (loop->fallback || loop->failures > 0) return 0;
     if (!dur__fleet_runs(loop->runtime)) return 0;
     if (!loop->runtime->has_owners) return 0; /* locks by time are renewed, under the token that they have now */
+    if (loop->unborn == NULL) loop->unborn = dur__zget(TAKE_MAX * sizeof(*loop->unborn));
+    if (loop->unborn == NULL || !dur__loop_room_fetch(loop, TAKE_MAX)) return 0; /* whoever waits writes it itself */
     dur_arena *arena = dur__pool_arena(loop);
-    if (loop->unborn == NULL) loop->unborn = dur__xcalloc(TAKE_MAX, sizeof(*loop->unborn));
     dur_orchestration_item *items = loop->unborn;
     if (dur_store_lane_starts(loop->lane, arena, TAKE_MAX, items, &count, NULL) != DUR_OK) count = 0;
     if (count > 0) loop->now_ms = dur_store_now_ms(loop->runtime->store);
@@ -64,7 +65,7 @@ void dur__unborn_drop(dur__loop *loop) {
 void dur__unborn_born(dur__inst *inst, const dur_turn_commit *answer) {
     inst->unborn = false;
     if (answer->lock_token != inst->token) {
-        free(inst->token);
+        dur__free(inst->token);
         inst->token = dur__xstrdup(answer->lock_token);
         inst->commit->lock_token = inst->token;
     }

@@ -19,6 +19,7 @@ void dur__work_init(dur__work *work) {
     dur__list_init(&work->blocked);
     dur__list_init(&work->running);
     dur__list_init(&work->workers);
+    dur__list_init(&work->leaving);
 }
 
 void dur__work_destroy(dur__work *work) {
@@ -204,6 +205,8 @@ void dur__work_finished(dur_runtime *runtime, dur__task *task) {
     DUR_ASSERT(work->running_count > 0);
     work->running_count--;
     work->finished_at_us = dur__monotonic_us();
+    uint64_t ran_us = work->finished_at_us - task->started_at_us;
+    work->run_us += ran_us / 8 - work->run_us / 8;
     leave_session_locked(runtime, task);
     dur__cond_broadcast(&work->idle_changed);
 }

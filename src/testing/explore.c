@@ -197,7 +197,7 @@ static int find_one(dur_test *t, const dur_list_options *which, const char *what
     dur_instance_list *list = NULL;
     int code = dur_client_list(&list, t->client, which, err);
     if (code == DUR_OK && list->count > 0) {
-        const dur_instance_info *info = &list->items[0];
+        const dur_instance_info *info = list->items[0];
         code = dur_error_set(err, DUR_EFAILED, false, "explore", "%s %s: %s", info->instance, what,
                              info->suspended ? info->suspend_reason : dur_test_waits_text(t, info->instance));
     }

@@ -45,7 +45,7 @@ void dur__story_events(dur_test *t) {
     if (t->story == NULL || dur_client_list(&list, t->client, DUR_LIST(.limit = 1000), NULL) != DUR_OK) return;
     dur_arena *arena = dur_arena_new();
     for (size_t i = 0; i < list->count; i++)
-        tell_instance(t, arena, &list->items[i]);
+        tell_instance(t, arena, list->items[i]);
     dur_arena_free(arena);
     dur_instance_list_free(list);
 }

@@ -75,8 +75,10 @@ static void fill_handlers(dur_test *t) {
     size_t at = 0;
     for (size_t i = 0; i < t->handler_count; i++)
         if (t->options.handlers[i].kind == DUR_HANDLER_ORCHESTRATION) t->handlers[at++] = t->options.handlers[i];
-    for (dur__mocked *a = t->activities; a != NULL; a = a->next)
-        t->handlers[at++] = (dur_handler)DUR_ACTIVITY_TAKEN(a->name);
+    for (dur__mocked *a = t->activities; a != NULL; a = a->next) {
+        t->handlers[at] = (dur_handler)DUR_ACTIVITY_TAKEN(a->name);
+        t->handlers[at++].data = a->data;
+    }
     t->handlers[at] = (dur_handler)DUR_HANDLERS_END;
 }
 
@@ -177,7 +179,10 @@ static int open_all(dur_test *t, dur_error *err) {
         code = dur_store_lane_open(t->store, &(dur_lane_options){ .waker = t->waker, .stepped = true }, &t->lane, err);
     for (const dur_handler *h = t->options.handlers; code == DUR_OK && h->kind != DUR_HANDLER_END; h++) {
         t->handler_count++;
-        if (h->kind == DUR_HANDLER_ACTIVITY) dur__test_activity(t, h->name)->registered = h->activity;
+        if (h->kind != DUR_HANDLER_ACTIVITY) continue;
+        dur__mocked *activity = dur__test_activity(t, h->name);
+        activity->registered = h->activity;
+        activity->data = h->data;
     }
     return code == DUR_OK ? dur__test_node(t, err) : code; /* what it refuses is refused now */
 }

@@ -45,13 +45,12 @@ static int send(dur_test *t, const dur__letter *letter, dur_error *err) {
         dur__test_tell(t, "client: %sstart %s(\"%s\") as %s", again, text(letter->start.name),
                        text(letter->start.input), text(letter->start.instance));
         return dur_client_start_ex(t->client, &letter->start, err);
-    case DUR__LETTER_RAISE:
-        dur__test_tell(t, "client: %sraise %s(\"%s\") to %s", again, text(m->name), text(m->data), text(m->instance));
-        return dur_client_raise_ex(t->client, m, err);
-    case DUR__LETTER_ENQUEUE:
-        dur__test_tell(t, "client: %senqueue \"%s\" to %s of %s", again, text(m->data), text(m->name),
-                       text(m->instance));
-        return dur_client_enqueue_ex(t->client, m, err);
+    case DUR__LETTER_PULSE:
+        dur__test_tell(t, "client: %spulse %s(\"%s\") to %s", again, text(m->name), text(m->data), text(m->instance));
+        return dur_client_pulse_ex(t->client, m, err);
+    case DUR__LETTER_SEND:
+        dur__test_tell(t, "client: %ssend \"%s\" as %s to %s", again, text(m->data), text(m->name), text(m->instance));
+        return dur_client_send_ex(t->client, m, err);
     case DUR__LETTER_CANCEL:
         dur__test_tell(t, "client: %scancel %s", again, text(m->instance));
         return dur_client_cancel(t->client, m->instance, m->data, err);
@@ -129,14 +128,14 @@ int dur_test_start_ex(dur_test *t, const dur_start_args *args, dur_error *err) {
     return code;
 }
 
-int dur_test_raise_ex(dur_test *t, const dur_message_args *args, dur_error *err) {
-    int code = check(t, args, "test.raise", err);
-    return code == DUR_OK ? post(t, &(dur__letter){ .kind = DUR__LETTER_RAISE, .message = *args }, err) : code;
+int dur_test_pulse_ex(dur_test *t, const dur_message_args *args, dur_error *err) {
+    int code = check(t, args, "test.pulse", err);
+    return code == DUR_OK ? post(t, &(dur__letter){ .kind = DUR__LETTER_PULSE, .message = *args }, err) : code;
 }
 
-int dur_test_enqueue_ex(dur_test *t, const dur_message_args *args, dur_error *err) {
-    int code = check(t, args, "test.enqueue", err);
-    return code == DUR_OK ? post(t, &(dur__letter){ .kind = DUR__LETTER_ENQUEUE, .message = *args }, err) : code;
+int dur_test_send_ex(dur_test *t, const dur_message_args *args, dur_error *err) {
+    int code = check(t, args, "test.send", err);
+    return code == DUR_OK ? post(t, &(dur__letter){ .kind = DUR__LETTER_SEND, .message = *args }, err) : code;
 }
 
 int dur_test_cancel(dur_test *t, const char *instance, const char *reason, dur_error *err) {

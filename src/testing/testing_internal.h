@@ -27,6 +27,7 @@ typedef struct dur__mocked {
     struct dur__mocked *next;
     const char *name;
     dur_activity_fn *registered; /* NULL: only mocked, or taken by the user's own host */
+    void *data;                  /* of its handler */
     bool mocked;
     dur_mock_args mock;
     uint32_t failures_left;
@@ -45,8 +46,8 @@ typedef struct dur__held {
 } dur__held;
 
 typedef enum dur__letter_kind {
-    DUR__LETTER_RAISE,
-    DUR__LETTER_ENQUEUE,
+    DUR__LETTER_PULSE,
+    DUR__LETTER_SEND,
     DUR__LETTER_CANCEL,
     DUR__LETTER_START
 } dur__letter_kind;

@@ -54,10 +54,10 @@ static bool is_wait(const dur_event *event, dur_wait_kind *kind) {
         *kind = DUR_WAIT_CHILD;
         return true;
     case DUR_EVENT_EXTERNAL_SUBSCRIBED:
-        *kind = DUR_WAIT_EVENT;
+        *kind = DUR_WAIT_PULSE;
         return true;
     case DUR_EVENT_QUEUE_SUBSCRIBED:
-        *kind = DUR_WAIT_QUEUE;
+        *kind = DUR_WAIT_MESSAGE;
         return true;
     default:
         return false;
@@ -125,11 +125,11 @@ static void describe(dur_test *t, const dur_event *event, dur__lines *out) {
     case DUR_WAIT_CHILD:
         dur__lines_add(out, "child %s (%s)", event->name, event->instance);
         break;
-    case DUR_WAIT_EVENT:
-        dur__lines_add(out, "event %s", event->name);
+    case DUR_WAIT_PULSE:
+        dur__lines_add(out, "pulse %s", event->name);
         break;
-    case DUR_WAIT_QUEUE:
-        dur__lines_add(out, "queue %s", event->name);
+    case DUR_WAIT_MESSAGE:
+        dur__lines_add(out, "message %s", event->name);
         break;
     }
 }
@@ -175,7 +175,7 @@ size_t dur_test_events(dur_test *t, const char *instance, const char *kind) {
     for (size_t e = 0; e < list->count; e++) {
         dur_event *events;
         size_t count;
-        (void)read_events(t, arena, instance, list->items[e].execution_id, &events, &count);
+        (void)read_events(t, arena, instance, list->items[e]->execution_id, &events, &count);
         for (size_t i = 0; i < count; i++)
             total += kind == NULL || strcmp(dur_event_kind_name(events[i].kind), kind) == 0;
         dur_arena_reset(arena);

@@ -65,7 +65,7 @@ static bool send_to(actor *self, const char *id, const char *message, uint64_t d
     int code;
     ledger(delay_ms > 0 ? "call-later" : "call-send", id, message, "");
     do
-        code = dur_client_enqueue(self->client, &err, id, "box", message, .message_id = message, .delay_ms = delay_ms);
+        code = dur_client_send(self->client, &err, id, "box", message, .message_id = message, .delay_ms = delay_ms);
     while (again(code, &err));
     return answered("send", code, &err, id, message);
 }
@@ -73,7 +73,7 @@ static bool send_to(actor *self, const char *id, const char *message, uint64_t d
 /* An event that nobody waits for has no effect: nothing depends on it. */
 static void raise_at(actor *self, const char *id) {
     dur_error err = DUR_ERROR_INIT;
-    (void)dur_client_raise(self->client, &err, id, "Go", "x");
+    (void)dur_client_pulse(self->client, &err, id, "Go", "x");
 }
 
 static void wait_for(actor *self, const char *id) {

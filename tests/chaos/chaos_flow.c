@@ -17,7 +17,7 @@ static dur_outcome effect(dur_act *act, const char *input) {
     (void)input;
     if (getrandom(&random, sizeof(random), 0) != sizeof(random)) abort();
     snprintf(token, sizeof(token), "%016llx", (unsigned long long)random);
-    ledger("effect", dur_act_key(act), token, dur_act_instance_id(act));
+    ledger("effect", dur_act_attempt_key(act), token, dur_act_instance_id(act));
     return dur_act_complete(act, token);
 }
 
@@ -45,7 +45,7 @@ static void open_order(dur_ctx *ctx, unsigned long seed) {
     if (seed % 3 == 0) dur_await(dur_orchestration(ctx, "Child", "x"));
     if (seed % 4 == 0) dur_start(ctx, "Child", "x", .instance = dur_format(ctx, "%s-detached", dur_instance_id(ctx)));
     dur_await(dur_timer(ctx, 20 + seed % 150));
-    dur_try_for(dur_event(ctx, "Go"), 300, &heard);
+    dur_try_for(dur_pulse(ctx, "Go"), 300, &heard);
 }
 
 /* "SEED|what was received": messages until one that begins with "end", three for each execution. */
@@ -55,7 +55,7 @@ static dur_outcome order(dur_ctx *ctx, const char *input) {
     const char *received = rest + 1;
     if (dur_execution_id(ctx) == 1) open_order(ctx, seed);
     for (int i = 0; i < 3; i++) {
-        const char *message = dur_await(dur_dequeue(ctx, "box"));
+        const char *message = dur_await(dur_message(ctx, "box"));
         received = dur_format(ctx, "%s%s\"%s\"", received, *received != '\0' ? "," : "", message);
         dur_kv_set(ctx, "last", message);
         dur_await(dur_activity(ctx, "Effect", message));
@@ -68,7 +68,7 @@ static dur_outcome order(dur_ctx *ctx, const char *input) {
 static dur_outcome ticker(dur_ctx *ctx, const char *input) {
     for (int i = 0; i < 50; i++) {
         dur_await(dur_activity(ctx, "Effect", input));
-        dur_future *stop = dur_dequeue(ctx, "box");
+        dur_future *stop = dur_message(ctx, "box");
         if (dur_select(dur_timer(ctx, 100), stop) != stop) continue;
         return dur_completef(ctx, "[\"%s\"]", dur_await(stop));
     }

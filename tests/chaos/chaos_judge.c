@@ -118,9 +118,10 @@ static void read_instance(reader *r, const dur_instance_info *info) {
     dur_free(last);
     MUST(dur_client_executions(&list, r->client, info->instance, &r->err));
     for (size_t i = 0; i < list->count; i++) {
-        snprintf(number, sizeof(number), "%llu", (unsigned long long)list->items[i].execution_id);
-        row(r->db, r->execution, (const char *const[]){ info->instance, number, list->items[i].status }, 3);
-        read_history(r, info->instance, list->items[i].execution_id);
+        snprintf(number, sizeof(number), "%llu", (unsigned long long)list->items[i]->execution_id);
+        row(r->db, r->execution,
+            (const char *const[]){ info->instance, number, dur_execution_status_name(list->items[i]->status) }, 3);
+        read_history(r, info->instance, list->items[i]->execution_id);
     }
     dur_execution_list_free(list);
 }
@@ -139,7 +140,7 @@ static void read_store(dur_client *client, sqlite3 *db) {
         MUST(
             dur_client_list(&page, client, DUR_LIST(.limit = PAGE, .after = after[0] != '\0' ? after : NULL), &r->err));
         for (size_t i = 0; i < page->count; i++)
-            read_instance(r, &page->items[i]);
+            read_instance(r, page->items[i]);
         more = page->next != NULL;
         if (more) snprintf(after, sizeof(after), "%s", page->next);
         dur_instance_list_free(page);
@@ -147,9 +148,9 @@ static void read_store(dur_client *client, sqlite3 *db) {
     for (uint64_t id = 0;;) {
         MUST(dur_client_dead_letters(&letters, client, id, PAGE, &r->err));
         for (size_t i = 0; i < letters->count; i++)
-            row(db, r->dead, (const char *const[]){ letters->items[i].instance, letters->items[i].message }, 2);
+            row(db, r->dead, (const char *const[]){ letters->items[i]->instance, letters->items[i]->message }, 2);
         bool last = letters->count == 0;
-        if (!last) id = letters->items[letters->count - 1].id;
+        if (!last) id = letters->items[letters->count - 1]->id;
         dur_dead_letter_list_free(letters);
         if (last) break;
     }
@@ -174,9 +175,9 @@ static size_t tell_to_end(dur_client *client) {
                 &err) != DUR_OK)
             return SIZE_MAX;
         for (size_t i = 0; i < page->count; i++)
-            if (strcmp(page->items[i].name, "Child") != 0)
-                (void)dur_client_enqueue(client, &err, page->items[i].instance, "box", "end:judge",
-                                         .message_id = "end:judge");
+            if (strcmp(page->items[i]->name, "Child") != 0)
+                (void)dur_client_send(client, &err, page->items[i]->instance, "box", "end:judge",
+                                      .message_id = "end:judge");
         running += page->count;
         more = page->next != NULL;
         if (more) snprintf(after, sizeof(after), "%s", page->next);

@@ -35,7 +35,7 @@ static dur_outcome work(dur_ctx *ctx, const char *input) {
         dur_await(dur_timer(ctx, 300)); /* long enough to be held by somebody who is killed */
     }
     if (strcmp(dur_await(dur_orchestration(ctx, "Child", input)), input) != 0) return dur_fail(ctx, "child");
-    return dur_complete(ctx, dur_await(dur_dequeue(ctx, "q")));
+    return dur_complete(ctx, dur_await(dur_message(ctx, "q")));
 }
 
 static const dur_handler handlers[] = {
@@ -241,7 +241,7 @@ static void start_all(all *a) {
             code = dur_client_start(a->client, &err, "Work", id, .instance = id, .exists = DUR_START_RETURN_EXISTING);
         while (again(code, &err));
         do
-            code = dur_client_enqueue(a->client, &err, id, "q", id, .message_id = "only");
+            code = dur_client_send(a->client, &err, id, "q", id, .message_id = "only");
         while (again(code, &err));
         atomic_store(&a->started, i + 1);
         pause_ms(10); /* spread over a few kills */

@@ -17,6 +17,9 @@
 #include <durite/sys/event.h>
 #include <sys/stat.h>
 
+#define ONE_MORE_(upper, name, role) +1
+enum { EVENT_KINDS = 0 DUR_EVENT_KINDS(ONE_MORE_) };
+
 enum { SEEDS = 300 };
 
 /* ---- handlers ---------------------------------------------------------------------------------------------------- */
@@ -49,7 +52,7 @@ static dur_outcome holder(dur_ctx *ctx, const char *input) {
     dur_kv_set(ctx, "gone", "soon");
     dur_kv_clear_all(ctx);
     dur_kv_set(ctx, "key", input);
-    return dur_complete(ctx, dur_await(dur_event(ctx, "never")));
+    return dur_complete(ctx, dur_await(dur_pulse(ctx, "never")));
 }
 
 static dur_outcome travel(dur_ctx *ctx, const char *last) {
@@ -114,7 +117,7 @@ typedef struct recording {
     dur_client *client;
     dur_error err;
     size_t files, saved;
-    bool seen[DUR_EVENT_KIND_COUNT];
+    bool seen[EVENT_KINDS];
 } recording;
 
 static void give_up(const char *what, const char *why) {
@@ -137,7 +140,7 @@ static void save(recording *r, const char *instance, uint64_t last) {
         char *history = NULL;
         MUST(r, dur_client_history(&history, r->client, instance, execution, &r->err));
         if (fputs(history, file) < 0 || fputc('\n', file) < 0) give_up(path, "cannot be written");
-        for (int kind = 0; kind < DUR_EVENT_KIND_COUNT; kind++) {
+        for (int kind = 0; kind < EVENT_KINDS; kind++) {
             char text[96];
             snprintf(text, sizeof(text), "\"type\":\"%s\"", dur_event_kind_name((dur_event_kind)kind));
             r->seen[kind] = r->seen[kind] || strstr(history, text) != NULL;
@@ -166,8 +169,8 @@ static bool feed(recording *r, const char *instance, size_t pass) {
     for (size_t i = 0; i < 3; i++) {
         char data[32];
         snprintf(data, sizeof(data), "m%zu", pass);
-        dur_client_raise(r->client, NULL, instance, events[i], data);
-        dur_client_enqueue(r->client, NULL, instance, queues[i], data);
+        dur_client_pulse(r->client, NULL, instance, events[i], data);
+        dur_client_send(r->client, NULL, instance, queues[i], data);
     }
     if (begun && hash_text(pass, instance) % 16 == 0) save(r, instance, execution);
     if (hash_text(pass, instance) % 61 == 0) dur_client_cancel(r->client, instance, "enough", NULL);
@@ -178,7 +181,7 @@ static void save_everything(recording *r) {
     dur_instance_list *list = NULL;
     MUST(r, dur_client_list(&list, r->client, DUR_LIST(.limit = 100000), &r->err));
     for (size_t i = 0; i < list->count; i++)
-        if (!list->items[i].start_pending) save(r, list->items[i].instance, list->items[i].execution_id);
+        if (!list->items[i]->start_pending) save(r, list->items[i]->instance, list->items[i]->execution_id);
     dur_instance_list_free(list);
 }
 
@@ -226,10 +229,10 @@ static void record(const char *folder) {
     save_everything(r);
     dur_client_free(r->client);
     dur_provider_close(r->store);
-    for (int kind = 0; kind < DUR_EVENT_KIND_COUNT; kind++)
+    for (int kind = 0; kind < EVENT_KINDS; kind++)
         if (!r->seen[kind])
             give_up(dur_event_kind_name((dur_event_kind)kind), "in no history: not everything is shown");
-    printf("%zu histories recorded, all %d kinds of events\n", r->saved, (int)DUR_EVENT_KIND_COUNT);
+    printf("%zu histories recorded, all %d kinds of events\n", r->saved, (int)EVENT_KINDS);
 }
 
 /* ---- replay ------------------------------------------------------------------------------------------------------ */

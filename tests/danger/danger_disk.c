@@ -109,11 +109,11 @@ static char *run_failing(world *w, long at, int code, long *changes) {
         char id[24];
         snprintf(id, sizeof(id), "m%u", (unsigned)execution);
         work_until(w, client, "ExternalSubscribedPersistent", execution);
-        while (dur_client_enqueue(client, &w->err, "w", "q", "hello", .message_id = id) != DUR_OK)
+        while (dur_client_send(client, &w->err, "w", "q", "hello", .message_id = id) != DUR_OK)
             assert_true(w->err.retryable);
         work_until(w, client, "\"ExternalSubscribed\"", execution);
         snprintf(id, sizeof(id), "e%u", (unsigned)execution);
-        while (dur_client_raise(client, &w->err, "w", "Go", "now", .message_id = id) != DUR_OK)
+        while (dur_client_pulse(client, &w->err, "w", "Go", "now", .message_id = id) != DUR_OK)
             assert_true(w->err.retryable);
     }
     char *result = NULL;

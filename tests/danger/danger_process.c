@@ -14,7 +14,7 @@ static char ledger[160]; /* what activities did, one line each */
 
 static dur_outcome note(dur_act *act, const char *input) {
     char line[256];
-    int size = snprintf(line, sizeof(line), "%s\n", dur_act_key(act));
+    int size = snprintf(line, sizeof(line), "%s\n", dur_act_attempt_key(act));
     int fd = open(ledger, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
     bool written = fd >= 0 && write(fd, line, (size_t)size) == size;
     if (fd >= 0) close(fd);
@@ -52,7 +52,7 @@ static dur_outcome steps(dur_ctx *ctx, const char *input) {
 
 static dur_outcome wait_event(dur_ctx *ctx, const char *input) {
     (void)input;
-    return dur_complete(ctx, dur_await(dur_event(ctx, "Go")));
+    return dur_complete(ctx, dur_await(dur_pulse(ctx, "Go")));
 }
 
 static dur_outcome nothing(dur_act *act, const char *input) {
@@ -71,7 +71,7 @@ static dur_outcome calls(dur_ctx *ctx, const char *input) {
 static dur_outcome echo_status(dur_ctx *ctx, const char *input) { /* answers each message in its status */
     (void)input;
     for (;;) {
-        const char *message = dur_await(dur_dequeue(ctx, "q"));
+        const char *message = dur_await(dur_message(ctx, "q"));
         if (strcmp(message, "end") == 0) return dur_complete(ctx, "ended");
         dur_status_set(ctx, message);
     }
@@ -99,7 +99,7 @@ static int sender_main(dur_provider *store) {
     dur_client *client = NULL;
     dur_error err = DUR_ERROR_INIT;
     if (dur_client_new(&client, store, &err) != DUR_OK) return 1;
-    if (dur_client_enqueue(client, &err, "r", "q", "from the dead") != DUR_OK) return 1;
+    if (dur_client_send(client, &err, "r", "q", "from the dead") != DUR_OK) return 1;
     kill(getpid(), SIGKILL);
     return 1;
 }
@@ -165,7 +165,7 @@ static void finish(world *w, const char *prefix, size_t count) {
     char id[32];
     for (size_t i = 0; i < count; i++) {
         snprintf(id, sizeof(id), "%s%zu", prefix, i);
-        OK(w, dur_client_raise(w->client, &w->err, id, "Go", id));
+        OK(w, dur_client_pulse(w->client, &w->err, id, "Go", id));
     }
     for (size_t i = 0; i < count; i++) {
         snprintf(id, sizeof(id), "%s%zu", prefix, i);
@@ -328,7 +328,7 @@ static void danger_a_message_from_another_process_is_seen_at_once(void **state) 
         char text[24];
         snprintf(text, sizeof(text), "m%zu", i);
         uint64_t begin = now_ms();
-        OK(w, dur_client_enqueue(w->client, &w->err, "r", "q", text));
+        OK(w, dur_client_send(w->client, &w->err, "r", "q", text));
         version = answered(w, version, text);
         took[i] = now_ms() - begin;
     }
@@ -343,7 +343,7 @@ static void danger_a_message_from_another_process_is_seen_at_once(void **state) 
     print_message("there and back: median %llu ms, worst %llu ms\n", (unsigned long long)took[count / 2],
                   (unsigned long long)took[count - 1]);
     if (times_are_judged()) assert_true(took[count / 2] < 50);
-    OK(w, dur_client_enqueue(w->client, &w->err, "r", "q", "end"));
+    OK(w, dur_client_send(w->client, &w->err, "r", "q", "end"));
     expect(w, "r", "ended");
     node_kill(node);
 }

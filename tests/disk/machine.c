@@ -231,8 +231,8 @@ static int do_send(const step *st, int number) {
     char id[32];
     snprintf(id, sizeof(id), "step-%d", number);
     dur_message_args args = { .size = sizeof(args), .instance = st->a, .name = st->b, .data = st->c, .message_id = id };
-    return st->verb == RAISE ? dur_client_raise_ex(self.client, &args, &self.err)
-                             : dur_client_enqueue_ex(self.client, &args, &self.err);
+    return st->verb == RAISE ? dur_client_pulse_ex(self.client, &args, &self.err)
+                             : dur_client_send_ex(self.client, &args, &self.err);
 }
 
 static int see_history(const step *st) {
@@ -313,7 +313,7 @@ static int do_dead_letters(const step *st) {
     if (code != DUR_OK) return code;
     if (st->verb == FORGET) {
         for (size_t i = 0; i < list->count && code == DUR_OK; i++)
-            code = dur_client_dead_letters_delete(self.client, &list->items[i].id, 1, &self.err);
+            code = dur_client_dead_letters_delete(self.client, &list->items[i]->id, 1, &self.err);
     } else if (list->count > (size_t)st->code) {
         code = wrong("there are %zu dead letters, not %d", list->count, st->code);
     } else if (list->count < (size_t)st->code) {
@@ -446,10 +446,10 @@ static int note_histories(int number) {
     int code = dur_client_list(&list, self.client, DUR_LIST(.id_prefix = prefix), &self.err);
     for (size_t i = 0; code == DUR_OK && i < list->count; i++) {
         char *text = NULL;
-        uint64_t execution = list->items[i].execution_id;
-        if (list->items[i].start_pending) continue;
-        code = dur_client_history(&text, self.client, list->items[i].instance, execution, &self.err);
-        if (code == DUR_OK) note(FACT_HISTORY, list->items[i].instance, text, strlen(text) - 1)->execution = execution;
+        uint64_t execution = list->items[i]->execution_id;
+        if (list->items[i]->start_pending) continue;
+        code = dur_client_history(&text, self.client, list->items[i]->instance, execution, &self.err);
+        if (code == DUR_OK) note(FACT_HISTORY, list->items[i]->instance, text, strlen(text) - 1)->execution = execution;
         dur_free(text);
     }
     dur_instance_list_free(list);

@@ -41,12 +41,12 @@ static dur_outcome order(dur_ctx *ctx, const char *input) {
 }
 
 static dur_outcome waiter(dur_ctx *ctx, const char *input) {
-    dur_future *late = dur_timer(ctx, DUR_HOURS(1000)), *message = dur_dequeue(ctx, "q");
+    dur_future *late = dur_timer(ctx, DUR_HOURS(1000)), *message = dur_message(ctx, "q");
     (void)input;
     if (dur_select(late, message) == late) return dur_fail(ctx, "late");
     const char *one = dur_await(message);
-    const char *two = dur_await(dur_dequeue(ctx, "q"));
-    const char *go = dur_await(dur_event(ctx, "Go"));
+    const char *two = dur_await(dur_message(ctx, "q"));
+    const char *go = dur_await(dur_pulse(ctx, "Go"));
     return dur_completef(ctx, "%s %s %s", one, two, go);
 }
 
@@ -64,7 +64,7 @@ static dur_outcome parent(dur_ctx *ctx, const char *input) {
 }
 
 static dur_outcome cycle(dur_ctx *ctx, const char *input) {
-    const char *message = dur_await(dur_dequeue(ctx, "q"));
+    const char *message = dur_await(dur_message(ctx, "q"));
     const char *sum = dur_format(ctx, "%s%s", input, message);
     dur_kv_set(ctx, "sum", sum);
     dur_status_set(ctx, sum);
@@ -96,13 +96,13 @@ static dur_outcome placed(dur_ctx *ctx, const char *input) {
 
 static dur_outcome stubborn(dur_ctx *ctx, const char *input) {
     (void)input;
-    if (dur_try(dur_event(ctx, "Never"), NULL) == DUR_OK) return dur_complete(ctx, "it came");
+    if (dur_try(dur_pulse(ctx, "Never"), NULL) == DUR_OK) return dur_complete(ctx, "it came");
     dur_await(dur_activity(ctx, "Token", "refund"));
     return dur_complete(ctx, "refunded");
 }
 
 static dur_outcome version_one(dur_ctx *ctx, const char *input) {
-    dur_await(dur_event(ctx, "Next"));
+    dur_await(dur_pulse(ctx, "Next"));
     return dur_continue_as_new(ctx, input);
 }
 

@@ -33,7 +33,7 @@ static dur_outcome identity(dur_act *act, const char *input) {
     return dur_act_completef(act, "%s %llu %s %s %s %llu %s %s %u", dur_act_instance_id(act),
                              (unsigned long long)dur_act_execution_id(act), dur_act_orchestration_name(act),
                              dur_act_orchestration_version(act), dur_act_name(act), (unsigned long long)dur_act_id(act),
-                             dur_act_session(act), dur_act_key(act), dur_act_attempt(act));
+                             dur_act_session(act), dur_act_attempt_key(act), dur_act_attempt(act));
 }
 
 static dur_outcome huge(dur_act *act, const char *input) {
@@ -158,7 +158,7 @@ static dur_outcome branches(dur_ctx *ctx, const char *input) {
     dur_future *b = dur_spawn(ctx, branch_twice, dur_strdup(ctx, "b"));
     dur_future *c = dur_spawn(ctx, branch_fails, dur_strdup(ctx, "c"));
     dur_future *both = dur_all_of(ctx, DUR_FUTURES_(a, b), 2);
-    dur_future *never = dur_event(ctx, "Never");
+    dur_future *never = dur_pulse(ctx, "Never");
     bool both_won = dur_select(both, never) == both;
     dur_join(c);
     return dur_completef(ctx, "%d %s %s", both_won, dur_code_name(dur_code_of(a)), dur_reason(c));
@@ -166,7 +166,7 @@ static dur_outcome branches(dur_ctx *ctx, const char *input) {
 
 static dur_outcome two_steps(dur_ctx *ctx, const char *input) {
     const char *first = dur_await(dur_activity(ctx, "Echo", input));
-    const char *second = dur_await(dur_event(ctx, "Go"));
+    const char *second = dur_await(dur_pulse(ctx, "Go"));
     return dur_completef(ctx, "%s %s", first, second);
 }
 
@@ -324,7 +324,7 @@ static void restart_goes_on_where_it_was(void **state) {
     start(w, "TwoSteps", "one", "two");
     until_history(w, "two", "\"ExternalSubscribed\"", 1);
     world_stop(w);
-    OK(w, dur_client_raise(w->client, &w->err, "two", "Go", "went"));
+    OK(w, dur_client_pulse(w->client, &w->err, "two", "Go", "went"));
     RUN(w, handlers);
     expect(w, "two", "one went");
 }

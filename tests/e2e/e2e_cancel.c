@@ -22,7 +22,7 @@ static dur_outcome endless(dur_act *act, const char *input) {
 
 static dur_outcome compensates(dur_ctx *ctx, const char *input) {
     (void)input;
-    dur_future *event = dur_event(ctx, "Never");
+    dur_future *event = dur_pulse(ctx, "Never");
     if (dur_try(event, NULL) == DUR_ECANCELLED) {
         dur_await(dur_activity(ctx, "Undo", dur_cancel_reason(ctx)));
         return dur_complete(ctx, "cleaned up");
@@ -32,13 +32,13 @@ static dur_outcome compensates(dur_ctx *ctx, const char *input) {
 
 static dur_outcome waits(dur_ctx *ctx, const char *input) {
     (void)input;
-    return dur_complete(ctx, dur_await(dur_event(ctx, "Go")));
+    return dur_complete(ctx, dur_await(dur_pulse(ctx, "Go")));
 }
 
 static dur_outcome stubborn(dur_ctx *ctx, const char *input) {
     (void)input;
     while (dur_history_events(ctx) < 1000000)
-        (void)dur_try(dur_event(ctx, "Never"), NULL);
+        (void)dur_try(dur_pulse(ctx, "Never"), NULL);
     return dur_complete(ctx, "odd");
 }
 
@@ -141,7 +141,7 @@ static void suspend_and_resume(void **state) {
     start(w, "Waits", "", "s");
     until_history(w, "s", "\"ExternalSubscribed\"", 1);
     OK(w, dur_client_suspend(w->client, "s", "maintenance", &w->err));
-    OK(w, dur_client_raise(w->client, &w->err, "s", "Go", "went"));
+    OK(w, dur_client_pulse(w->client, &w->err, "s", "Go", "went"));
     assert_int_equal(dur_client_result(&result, w->client, "s", patience_ms(), &w->err), DUR_ESUSPENDED);
     assert_non_null(strstr(w->err.message, "maintenance"));
     OK(w, dur_client_info(&info, w->client, "s", &w->err));
@@ -163,12 +163,12 @@ static void start_policies(void **state) {
         dur_client_start(w->client, &w->err, "Waits", "", .instance = "s", .exists = DUR_START_REPLACE_FINISHED),
         DUR_EEXISTS);
     until_history(w, "s", "\"ExternalSubscribed\"", 1);
-    OK(w, dur_client_raise(w->client, &w->err, "s", "Go", "one"));
+    OK(w, dur_client_pulse(w->client, &w->err, "s", "Go", "one"));
     expect(w, "s", "one");
     assert_int_equal(dur_client_start(w->client, &w->err, "Waits", "", .instance = "s"), DUR_EEXISTS);
     OK(w, dur_client_start(w->client, &w->err, "Waits", "", .instance = "s", .exists = DUR_START_REPLACE_FINISHED));
     until_history(w, "s", "\"ExternalSubscribed\"", 1);
-    OK(w, dur_client_raise(w->client, &w->err, "s", "Go", "two"));
+    OK(w, dur_client_pulse(w->client, &w->err, "s", "Go", "two"));
     expect(w, "s", "two");
 }
 
@@ -214,7 +214,7 @@ static void a_grace_that_nobody_needs_does_no_harm(void **state) {
     OK(w, dur_client_start(w->client, &w->err, "Waits", "", .instance = "again", .exists = DUR_START_REPLACE_FINISHED));
     until_history(w, "again", "\"ExternalSubscribed\"", 1);
     assert_int_equal(messages_waiting(w), 0);
-    OK(w, dur_client_raise(w->client, &w->err, "again", "Go", "anew"));
+    OK(w, dur_client_pulse(w->client, &w->err, "again", "Go", "anew"));
     expect(w, "again", "anew");
 }
 

@@ -66,7 +66,7 @@ static dur_outcome ask_versions(dur_ctx *ctx, const char *input) {
 
 static dur_outcome waits_for_ever(dur_ctx *ctx, const char *input) {
     (void)input;
-    dur_await(dur_event(ctx, "Never"));
+    dur_await(dur_pulse(ctx, "Never"));
     return dur_complete(ctx, "");
 }
 
@@ -79,11 +79,11 @@ static dur_outcome gives_up_child(dur_ctx *ctx, const char *input) {
 
 static dur_outcome patched_now(dur_ctx *ctx, const char *input) {
     bool is_new = dur_patched(ctx, "p");
-    dur_await(dur_event(ctx, "Go"));
+    dur_await(dur_pulse(ctx, "Go"));
     return dur_completef(ctx, "%s %s", input, is_new ? "new" : "old");
 }
 static dur_outcome patched_before(dur_ctx *ctx, const char *input) {
-    dur_await(dur_event(ctx, "Go"));
+    dur_await(dur_pulse(ctx, "Go"));
     return dur_completef(ctx, "%s before", input);
 }
 
@@ -163,8 +163,8 @@ static void children_of_every_generation(void **state) {
     expect(w, "g", "<5> in execution 5");
     OK(w, dur_client_executions(&list, w->client, "g", &w->err));
     assert_int_equal(list->count, 5);
-    assert_string_equal(list->items[0].status, "ContinuedAsNew");
-    assert_string_equal(list->items[4].status, "Completed");
+    assert_int_equal(list->items[0]->status, DUR_EXECUTION_CONTINUED_AS_NEW);
+    assert_int_equal(list->items[4]->status, DUR_EXECUTION_COMPLETED);
     dur_execution_list_free(list);
 }
 
@@ -196,8 +196,8 @@ static void patch_markers_split_old_from_new(void **state) {
     RUN(w, now, .double_run = true);
     start(w, "P", "b", "b");
     until_history(w, "b", "\"ExternalSubscribed\"", 1);
-    OK(w, dur_client_raise(w->client, &w->err, "a", "Go", ""));
-    OK(w, dur_client_raise(w->client, &w->err, "b", "Go", ""));
+    OK(w, dur_client_pulse(w->client, &w->err, "a", "Go", ""));
+    OK(w, dur_client_pulse(w->client, &w->err, "b", "Go", ""));
     expect(w, "a", "a old");
     expect(w, "b", "b new");
 }

@@ -57,7 +57,7 @@ static dur_outcome three_tags(dur_ctx *ctx, const char *input) {
 static dur_outcome in_session(dur_ctx *ctx, const char *first) {
     if (dur_execution_id(ctx) == 1) {
         first = dur_await(dur_activity(ctx, "Node", "", .session = "s"));
-        dur_await(dur_event(ctx, "Go"));
+        dur_await(dur_pulse(ctx, "Go"));
         return dur_continue_as_new(ctx, first);
     }
     for (int i = 0; i < 10; i++) {
@@ -74,14 +74,14 @@ static dur_outcome retried(dur_ctx *ctx, const char *input) {
 
 static dur_outcome gives_up(dur_ctx *ctx, const char *input) {
     dur_future *polling = dur_activity(ctx, "Polls", input);
-    dur_await(dur_event(ctx, "Enough"));
+    dur_await(dur_pulse(ctx, "Enough"));
     dur_drop(polling);
     return dur_complete(ctx, "dropped");
 }
 
 static dur_outcome waits(dur_ctx *ctx, const char *input) {
     (void)input;
-    return dur_complete(ctx, dur_await(dur_event(ctx, "Go")));
+    return dur_complete(ctx, dur_await(dur_pulse(ctx, "Go")));
 }
 
 static dur_outcome deep(dur_ctx *ctx, const char *input) {
@@ -179,7 +179,7 @@ static void a_session_stays_with_its_node(void **state) {
     start(w, "InSession", "", "i");
     until_history(w, "i", "\"ExternalSubscribed\"", 1);
     dur_runtime *two = ALSO(w, .worker_node_id = "two");
-    OK(w, dur_client_raise(w->client, &w->err, "i", "Go", ""));
+    OK(w, dur_client_pulse(w->client, &w->err, "i", "Go", ""));
     expect(w, "i", "always one");
     stop(w, two);
     stop(w, one);
@@ -193,7 +193,7 @@ static void a_node_keeps_its_sessions_over_a_restart(void **state) {
     dur_runtime *two = ALSO(w, .worker_node_id = "two");
     stop(w, one);
     one = ALSO(w, .worker_node_id = "one");
-    OK(w, dur_client_raise(w->client, &w->err, "i", "Go", ""));
+    OK(w, dur_client_pulse(w->client, &w->err, "i", "Go", ""));
     expect(w, "i", "always one");
     stop(w, two);
     stop(w, one);
@@ -209,7 +209,7 @@ static void a_session_of_a_node_that_is_gone_moves(void **state) {
     until_history(w, "i", "\"ExternalSubscribed\"", 1);
     stop(w, one);
     dur_runtime *two = ALSO(w, .worker_node_id = "two");
-    OK(w, dur_client_raise(w->client, &w->err, "i", "Go", ""));
+    OK(w, dur_client_pulse(w->client, &w->err, "i", "Go", ""));
     expect(w, "i", "one, then two");
     stop(w, two);
 }
@@ -236,7 +236,7 @@ static void cancellation_reaches_descriptor_and_flag(void **state) {
     do
         OK(w, dur_runtime_metrics(&m, w->runtime, &w->err));
     while (m.activities_running < 1);
-    OK(w, dur_client_raise(w->client, &w->err, "g", "Enough", ""));
+    OK(w, dur_client_pulse(w->client, &w->err, "g", "Enough", ""));
     expect(w, "g", "dropped");
     while (atomic_load(&noticed) < 1)
         pause_ms(1);
@@ -251,7 +251,7 @@ static void a_history_outside_the_range_is_left_alone(void **state) {
     until_history(w, "old", "\"ExternalSubscribed\"", 1);
     world_stop(w);
     RUN(w, handlers, .replay_version_min = "9.0.0", .replay_version_max = "9.9.9");
-    OK(w, dur_client_raise(w->client, &w->err, "old", "Go", "late"));
+    OK(w, dur_client_pulse(w->client, &w->err, "old", "Go", "late"));
     start(w, "TooMuch", "", "new"); /* not pinned yet: anybody may begin it */
     expect(w, "new", "too much was accepted");
     assert_int_equal(history_count(w, "old", 0, "\"event_id\""), 2);
@@ -299,7 +299,7 @@ static void handlers_over_the_budget_are_replayed(void **state) {
     for (int i = 0; i < 50; i++) {
         char id[16];
         snprintf(id, sizeof(id), "w%d", i);
-        OK(w, dur_client_raise(w->client, &w->err, id, "Go", id));
+        OK(w, dur_client_pulse(w->client, &w->err, id, "Go", id));
         expect(w, id, id);
     }
     dur_metrics m = { .size = sizeof(m) };

@@ -23,7 +23,7 @@ static dur_outcome fails(dur_ctx *ctx, const char *input) {
 }
 static dur_outcome waits(dur_ctx *ctx, const char *input) {
     (void)input;
-    return dur_complete(ctx, dur_await(dur_event(ctx, "Go")));
+    return dur_complete(ctx, dur_await(dur_pulse(ctx, "Go")));
 }
 static dur_outcome twice(dur_ctx *ctx, const char *input) {
     if (dur_execution_id(ctx) == 1) return dur_continue_as_new(ctx, dur_format(ctx, "%s%s", input, input));
@@ -140,7 +140,7 @@ static void every_end_has_its_code(void **state) {
     expect_last(w, runs, DUR_ESUSPENDED, "for a while");
     OK(w, dur_client_resume(w->client, "d", &w->err));
     OK(w, dur_runs_watch(runs, "d", NULL, &w->err));
-    OK(w, dur_client_raise(w->client, &w->err, "d", "Go", "went"));
+    OK(w, dur_client_pulse(w->client, &w->err, "d", "Go", "went"));
     expect_last(w, runs, DUR_OK, "went");
     dur_runs_free(runs);
 }
@@ -203,7 +203,7 @@ static void a_timeout_loses_nothing(void **state) {
     assert_int_equal(dur_runs_next(&run, runs, 0, &w->err), DUR_ETIMEOUT);
     assert_int_equal(dur_runs_next(&run, runs, 5, &w->err), DUR_ETIMEOUT);
     assert_int_equal(dur_runs_count(runs), 1);
-    OK(w, dur_client_raise(w->client, &w->err, "a", "Go", "now"));
+    OK(w, dur_client_pulse(w->client, &w->err, "a", "Go", "now"));
     expect_last(w, runs, DUR_OK, "now");
     dur_runs_free(runs);
 }
@@ -251,7 +251,7 @@ static void free_with_runs_in_flight(void **state) {
     begin(w, runs, "Waits", "", "never");
     dur_runs_free(runs);
     assert_int_equal(dur_client_info(&info, w->client, "never", &w->err), DUR_ENOTFOUND);
-    OK(w, dur_client_raise(w->client, &w->err, "a", "Go", "on"));
+    OK(w, dur_client_pulse(w->client, &w->err, "a", "Go", "on"));
     OK(w, dur_client_result(&output, w->client, "a", patience_ms(), &w->err));
     assert_string_equal(output, "on");
     dur_free(output);

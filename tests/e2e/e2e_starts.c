@@ -33,13 +33,13 @@ static dur_outcome one_step(dur_ctx *ctx, const char *input) {
 
 static dur_outcome waits(dur_ctx *ctx, const char *input) {
     (void)input;
-    return dur_complete(ctx, dur_await(dur_event(ctx, "Go")));
+    return dur_complete(ctx, dur_await(dur_pulse(ctx, "Go")));
 }
 
 static dur_outcome asks_first(dur_ctx *ctx, const char *input) {
     const char *message = NULL;
     (void)input;
-    if (dur_try_dequeue(ctx, "q", &message) == DUR_OK && message != NULL) return dur_fail(ctx, message);
+    if (dur_try_message(ctx, "q", &message) == DUR_OK && message != NULL) return dur_fail(ctx, message);
     return dur_complete(ctx, "empty");
 }
 
@@ -204,7 +204,7 @@ static void *start_and_raise(void *arg) {
         snprintf(id, sizeof(id), "r%zu-%zu", s->number, i);
         dur_error err = DUR_ERROR_INIT;
         int code = dur_client_start(s->w->client, &err, "Waits", "", .instance = id);
-        if (code == DUR_OK) code = dur_client_raise(s->w->client, &err, id, "Go", id);
+        if (code == DUR_OK) code = dur_client_pulse(s->w->client, &err, id, "Go", id);
         s->codes[i] = (unsigned char)code;
     }
     return NULL;

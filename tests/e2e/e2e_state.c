@@ -30,7 +30,7 @@ static dur_outcome keys(dur_ctx *ctx, const char *input) {
     dur_kv_clear(ctx, "c");
     dur_kv_clear(ctx, "never was");
     const char *gone = dur_kv_get(ctx, "c");
-    dur_await(dur_event(ctx, "Go"));
+    dur_await(dur_pulse(ctx, "Go"));
     if (gone != NULL || strcmp(dur_kv_key(ctx, 0), "a") != 0 || dur_kv_count(ctx) != 2) return dur_fail(ctx, "keys");
     return dur_continue_as_new(ctx, "2");
 }
@@ -104,7 +104,7 @@ static void keys_and_values(void **state) {
     assert_string_equal(list->keys[0], "a");
     assert_string_equal(list->values[0], "");
     dur_kv_list_free(list);
-    OK(w, dur_client_raise(w->client, &w->err, "k", "Go", ""));
+    OK(w, dur_client_pulse(w->client, &w->err, "k", "Go", ""));
     expect(w, "k", "pruned 2 left 0");
     assert_int_equal(dur_client_kv_wait(&value, w->client, "k", "b", 20, &w->err), DUR_ESTATE); /* it has ended */
 }
@@ -150,7 +150,7 @@ static void listing_counting_deleting(void **state) {
     until_history(w, "k", "\"ExternalSubscribed\"", 1);
     OK(w, dur_client_list(&list, w->client, DUR_LIST(.status = DUR_INSTANCE_COMPLETED, .limit = 20), &w->err));
     assert_int_equal(list->count, 20);
-    assert_string_equal(list->items[19].instance, "c-19");
+    assert_string_equal(list->items[19]->instance, "c-19");
     assert_non_null(list->next);
     dur_instance_list *rest = NULL;
     OK(w, dur_client_list(&rest, w->client,

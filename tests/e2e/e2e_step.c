@@ -47,7 +47,7 @@ static dur_outcome calls(dur_ctx *ctx, const char *input) {
 
 static dur_outcome waits(dur_ctx *ctx, const char *input) {
     (void)input;
-    return dur_complete(ctx, dur_await(dur_event(ctx, "Go")));
+    return dur_complete(ctx, dur_await(dur_pulse(ctx, "Go")));
 }
 
 static dur_outcome sleeps(dur_ctx *ctx, const char *input) {
@@ -160,7 +160,7 @@ static void *raises(void *data) {
     world *w = data;
     dur_error err = DUR_ERROR_INIT;
     pause_ms(0);
-    (void)dur_client_raise(w->client, &err, "e", "Go", "went");
+    (void)dur_client_pulse(w->client, &err, "e", "Go", "went");
     return NULL;
 }
 

@@ -50,7 +50,7 @@ static inline void pause_ms(long ms) {
     while (stepped_runtime != NULL) {
         (void)dur_runtime_step(stepped_runtime, 1, NULL); /* called inside an activity, it does nothing */
         clock_gettime(CLOCK_MONOTONIC, &now);
-        long passed = (now.tv_sec - begin.tv_sec) * 1000 + (now.tv_nsec - begin.tv_nsec) / 1000000;
+        long passed = (long)(now.tv_sec - begin.tv_sec) * 1000 + (now.tv_nsec - begin.tv_nsec) / 1000000;
         if (passed >= ms) return;
         uint64_t next = dur_runtime_next_ms(stepped_runtime), left = (uint64_t)(ms - passed);
         struct pollfd fd = { .fd = dur_runtime_fd(stepped_runtime), .events = POLLIN };

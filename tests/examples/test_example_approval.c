@@ -17,7 +17,7 @@ static dur_test *begin(const char *request) {
 static void a_decision_that_comes_early_counts(void **state) {
     (void)state;
     dur_test *t = begin("chairs");
-    OK(dur_test_enqueue(t, &failure, "a", "decisions", "yes"));
+    OK(dur_test_send(t, &failure, "a", "Decision", "yes"));
     OK(dur_test_run_to_end(t, "a", &failure));
     assert_string_equal(dur_test_output(t, "a"), "decided: yes");
     assert_int_equal(dur_test_calls(t, "Notify"), 1);
@@ -28,10 +28,10 @@ static void who_does_not_decide_is_asked_again(void **state) {
     (void)state;
     dur_test *t = begin("chairs");
     OK(dur_test_run_until_blocked(t, &failure));
-    assert_true(dur_test_waits(t, "a", DUR_WAIT_QUEUE, "decisions"));
+    assert_true(dur_test_waits(t, "a", DUR_WAIT_MESSAGE, "Decision"));
     OK(dur_test_advance(t, DUR_HOURS(12), &failure));
     assert_int_equal(dur_test_calls(t, "Notify"), 2);
-    OK(dur_test_enqueue(t, &failure, "a", "decisions", "no"));
+    OK(dur_test_send(t, &failure, "a", "Decision", "no"));
     OK(dur_test_run_to_end(t, "a", &failure));
     assert_string_equal(dur_test_output(t, "a"), "decided: no");
     dur_test_free(t);
@@ -51,7 +51,7 @@ static int somebody_decides(dur_test *t, void *data, dur_error *err) {
     (void)data;
     int code = dur_test_start(t, err, "Approval", "chairs", .instance = "a");
     if (code == DUR_OK) code = dur_test_run_until_blocked(t, err);
-    return code == DUR_OK ? dur_test_enqueue(t, err, "a", "decisions", "yes", .message_id = "d") : code;
+    return code == DUR_OK ? dur_test_send(t, err, "a", "Decision", "yes", .message_id = "d") : code;
 }
 
 static void who_is_withdrawn_is_not_asked_for_again(void **state) {

@@ -15,13 +15,13 @@ static void each_message_is_answered(void **state) {
     OK(dur_test_start(t, &failure, "Chat", "0", .instance = "c"));
     for (int i = 0; i < 3; i++) {
         dur_instance_info *info = NULL;
-        OK(dur_test_enqueue(t, &failure, "c", "inbox", "hello"));
+        OK(dur_test_send(t, &failure, "c", "Line", "hello"));
         OK(dur_client_wait_status(&info, dur_test_client(t), "c", seen, DUR_SECONDS(30), &failure));
         assert_string_equal(info->custom_status, "you said \"hello\"");
         seen = info->custom_status_version;
         dur_instance_info_free(info);
     }
-    OK(dur_test_enqueue(t, &failure, "c", "inbox", "bye"));
+    OK(dur_test_send(t, &failure, "c", "Line", "bye"));
     OK(dur_test_run_to_end(t, "c", &failure));
     assert_string_equal(dur_test_output(t, "c"), "3 answers");
     dur_test_free(t);
@@ -32,10 +32,10 @@ static int three_lines(dur_test *t, void *data, dur_error *err) {
     static const char *const lines[] = { "a", "b", "c" };
     int code = dur_test_start(t, err, "Chat", "0", .instance = "c");
     for (size_t i = 0; code == DUR_OK && i < 3; i++)
-        code = dur_test_enqueue(t, err, "c", "inbox", lines[i], .message_id = lines[i]);
+        code = dur_test_send(t, err, "c", "Line", lines[i], .message_id = lines[i]);
     if (code != DUR_OK) return code;
     /* By the client and an hour later: it overtakes nothing. */
-    return dur_client_enqueue(dur_test_client(t), err, "c", "inbox", "bye", .delay_ms = DUR_HOURS(1));
+    return dur_client_send(dur_test_client(t), err, "c", "Line", "bye", .delay_ms = DUR_HOURS(1));
 }
 
 static int three_answers(dur_test *t, void *data, dur_error *err) {

@@ -14,7 +14,7 @@ static dur_outcome child(dur_ctx *ctx, const char *input) {
 
 static dur_outcome waits(dur_ctx *ctx, const char *input) {
     (void)input;
-    return dur_complete(ctx, dur_await(dur_event(ctx, "Go")));
+    return dur_complete(ctx, dur_await(dur_pulse(ctx, "Go")));
 }
 
 static dur_outcome join_children(dur_ctx *ctx, const char *input) {
@@ -60,7 +60,7 @@ static dur_outcome leaves_child_behind(dur_ctx *ctx, const char *input) {
     char *id = dur_format(ctx, "%s-%s-kid", dur_instance_id(ctx), input);
     if (strcmp(input, "done") == 0) return dur_complete(ctx, "");
     dur_future *kid = dur_orchestration(ctx, "Waits", "", .instance = id);
-    dur_await(dur_event(ctx, "Next"));
+    dur_await(dur_pulse(ctx, "Next"));
     if (strcmp(input, "can") == 0) return dur_continue_as_new(ctx, "done");
     if (strcmp(input, "fail") == 0) return dur_fail(ctx, "failed");
     if (strcmp(input, "await") == 0) (void)dur_await(dur_activity(ctx, "Broken", ""));
@@ -111,7 +111,7 @@ static void fault_c03_a_child_answers_the_right_execution_after_a_restart(void *
     until_history(w, "kid", "\"ExternalSubscribed\"", 1);
     world_stop(w);
     RUN(w, handlers);
-    OK(w, dur_client_raise(w->client, &w->err, "kid", "Go", "answered"));
+    OK(w, dur_client_pulse(w->client, &w->err, "kid", "Go", "answered"));
     expect(w, "p", "answered");
 }
 
@@ -129,7 +129,7 @@ static void fault_c05_a_child_id_that_exists_fails_the_call(void **state) {
     until_history(w, "taken", "\"ExternalSubscribed\"", 1);
     start(w, "TakesExistingId", "taken", "p1");
     expect_failure(w, "p1", DUR_EFAILED, "exists");
-    OK(w, dur_client_raise(w->client, &w->err, "taken", "Go", "unharmed"));
+    OK(w, dur_client_pulse(w->client, &w->err, "taken", "Go", "unharmed"));
     expect(w, "taken", "unharmed");
     start(w, "TakesExistingId", "taken", "p2");
     expect_failure(w, "p2", DUR_EFAILED, "exists");
@@ -147,7 +147,7 @@ static void fault_c17_every_end_cancels_open_children(void **state) {
         snprintf(kid, sizeof(kid), "p-%s-%s-kid", ways[i], ways[i]);
         start(w, "LeavesChildBehind", ways[i], id);
         until_history(w, kid, "\"ExternalSubscribed\"", 1);
-        OK(w, dur_client_raise(w->client, &w->err, id, "Next", ""));
+        OK(w, dur_client_pulse(w->client, &w->err, id, "Next", ""));
         expect_failure(w, kid, DUR_ECANCELLED, "parent");
     }
 }

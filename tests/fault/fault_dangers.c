@@ -34,7 +34,7 @@ static dur_outcome races(dur_ctx *ctx, const char *input) {
     char won[RACES + 1] = "";
     for (int i = 0; i < RACES; i++) {
         dur_future *activity = dur_activity(ctx, "Quick", input);
-        dur_future *event = dur_event(ctx, "E");
+        dur_future *event = dur_pulse(ctx, "E");
         won[i] = dur_select(activity, event) == activity ? 'a' : 'e';
     }
     return dur_complete(ctx, won);
@@ -60,7 +60,7 @@ static dur_outcome five_steps(dur_ctx *ctx, const char *input) {
 }
 
 static dur_outcome answers(dur_ctx *ctx, const char *input) {
-    return dur_completef(ctx, "%s %s", input, dur_await(dur_event(ctx, "Go")));
+    return dur_completef(ctx, "%s %s", input, dur_await(dur_pulse(ctx, "Go")));
 }
 
 static dur_outcome gated_then_answers(dur_ctx *ctx, const char *input) {
@@ -71,7 +71,7 @@ static dur_outcome gated_then_answers(dur_ctx *ctx, const char *input) {
 static dur_outcome take(dur_ctx *ctx, const char *input) {
     size_t count = strtoul(input, NULL, 10);
     for (size_t i = 0; i < count; i++) {
-        const char *got = dur_await(dur_dequeue(ctx, "q"));
+        const char *got = dur_await(dur_message(ctx, "q"));
         if (strtoul(got, NULL, 10) != i) return dur_failf(ctx, "%s, not %zu", got, i);
     }
     return dur_completef(ctx, "%zu", count);
@@ -80,7 +80,7 @@ static dur_outcome take(dur_ctx *ctx, const char *input) {
 static dur_outcome slow_then_event(dur_ctx *ctx, const char *input) {
     dur_await(dur_activity(ctx, "Slow", input));
     dur_future *later = dur_timer(ctx, DUR_HOURS(10));
-    dur_future *event = dur_event(ctx, "Go");
+    dur_future *event = dur_pulse(ctx, "Go");
     return dur_complete(ctx, dur_select(later, event) == event ? dur_await(event) : "ten hours");
 }
 
@@ -111,7 +111,7 @@ static void cross(world *w, bool evict, unsigned seed) {
         start(w, "Races", id, id);
         if (rand_r(&seed) % 2 == 0) pause_ms(1);
         for (int e = rand_r(&seed) % (RACES + 1); e > 0; e--)
-            OK(w, dur_client_raise(w->client, &w->err, id, "E", ""));
+            OK(w, dur_client_pulse(w->client, &w->err, id, "E", ""));
         if (rand_r(&seed) % 3 == 0) OK(w, dur_client_cancel(w->client, id, "enough", &w->err));
     }
     for (size_t i = 0; i < count; i++) {
@@ -190,7 +190,7 @@ static void danger_deleted_and_made_again_under_a_parked_handler(void **state) {
         snprintf(wanted, sizeof(wanted), "new%d go", i);
         start(w, "Answers", text, "a");
         until_history(w, "a", "\"ExternalSubscribed\"", 1);
-        OK(w, dur_client_raise(w->client, &w->err, "a", "Go", "go"));
+        OK(w, dur_client_pulse(w->client, &w->err, "a", "Go", "go"));
         expect(w, "a", wanted);
         OK(w, dur_client_delete(NULL, w->client, "a", false, &w->err));
     }
@@ -215,7 +215,7 @@ static void danger_messages_between_run_and_commit(void **state) {
     for (size_t i = 0; i < count; i++) {
         char text[24];
         snprintf(text, sizeof(text), "%zu", i);
-        OK(w, dur_client_enqueue(w->client, &w->err, "t", "q", text));
+        OK(w, dur_client_send(w->client, &w->err, "t", "q", text));
     }
     expect(w, "t", number);
     OK(w, dur_runtime_stop(runtime, patience_ms(), &w->err));
@@ -256,7 +256,7 @@ static void danger_the_clock_jumps_an_hour_either_way(void **state) {
             dur_free(history);
             pause_ms(1);
         }
-        OK(w, dur_client_raise(client, &w->err, id, "Go", "came"));
+        OK(w, dur_client_pulse(client, &w->err, id, "Go", "came"));
         OK(w, dur_client_result(&result, client, id, patience_ms(), &w->err));
         assert_string_equal(result, "came");
         assert_int_equal(atomic_load(&slow_runs), 1);
@@ -305,7 +305,7 @@ static void danger_a_history_that_moved_on_under_a_lease(void **state) {
     atomic_store(&gate, 1);
     until_history(w, "m", "\"ExternalSubscribed\"", 1);
     write_behind_the_handler(w, "m"); /* and the one with the message */
-    OK(w, dur_client_raise(w->client, &w->err, "m", "Go", "on"));
+    OK(w, dur_client_pulse(w->client, &w->err, "m", "Go", "on"));
     expect(w, "m", "moved on");
     assert_int_equal(history_count(w, "m", 0, "\"Nobody\""), 2);
     assert_int_equal(history_count(w, "m", 0, "\"ActivityCompleted\""), 1);

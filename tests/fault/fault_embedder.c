@@ -65,8 +65,8 @@ static void child_of(world *w) {
     dur_client *client = NULL;
     char *text = NULL;
     REFUSED(dur_client_start(w->client, NULL, "KeepsErrno", "", .instance = "f"));
-    REFUSED(dur_client_raise(w->client, NULL, "f", "E", ""));
-    REFUSED(dur_client_enqueue(w->client, NULL, "f", "q", ""));
+    REFUSED(dur_client_pulse(w->client, NULL, "f", "E", ""));
+    REFUSED(dur_client_send(w->client, NULL, "f", "q", ""));
     REFUSED(dur_client_cancel(w->client, "f", NULL, NULL));
     REFUSED(dur_client_terminate(w->client, "f", NULL, NULL));
     REFUSED(dur_client_suspend(w->client, "f", NULL, NULL));
@@ -141,7 +141,7 @@ static void threads_are_named_and_block_signals(void **state) {
     RUN(w, handlers, .name = "embed", .worker_concurrency = 3);
     start(w, "KeepsErrno", "", "t");
     expect(w, "t", "kept");
-    while (our_threads(&open_signals) < 5) /* three workers, a loop, a keeper: each names itself when it first runs */
+    while (our_threads(&open_signals) < 4) /* two workers, a loop, a keeper: each names itself when it first runs */
         pause_ms(1);
     assert_false(open_signals);
     world_stop(w);

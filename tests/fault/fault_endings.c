@@ -20,7 +20,7 @@ static dur_outcome fails(dur_act *act, const char *input) {
 
 static dur_outcome waits(dur_ctx *ctx, const char *input) {
     (void)input;
-    return dur_complete(ctx, dur_await(dur_event(ctx, "Go")));
+    return dur_complete(ctx, dur_await(dur_pulse(ctx, "Go")));
 }
 
 static dur_outcome over_the_limit(dur_ctx *ctx, const char *input) {
@@ -53,8 +53,8 @@ static dur_outcome prunes(dur_ctx *ctx, const char *input) {
 static dur_outcome ends_with_work_open(dur_ctx *ctx, const char *input) {
     for (int i = 0; i < 5; i++)
         (void)dur_activity(ctx, "Counted", input);
-    (void)dur_event(ctx, "Never");
-    (void)dur_dequeue(ctx, "never");
+    (void)dur_pulse(ctx, "Never");
+    (void)dur_message(ctx, "never");
     dur_await(dur_activity(ctx, "Echo", ""));
     return dur_complete(ctx, "done");
 }
@@ -63,7 +63,7 @@ static dur_outcome tolerates(dur_ctx *ctx, const char *input) {
     (void)input;
     dur_future *bad = dur_activity(ctx, "Fails", "once");
     (void)dur_try(bad, NULL);
-    const char *go = dur_await(dur_event(ctx, "Go"));
+    const char *go = dur_await(dur_pulse(ctx, "Go"));
     return dur_completef(ctx, "%s %s", dur_reason(bad), go);
 }
 
@@ -111,8 +111,8 @@ static const dur_handler handlers[] = {
 
 static void put_raw(world *w, const dur_work_item *item) {
     dur_arena *arena = dur_arena_new();
-    dur_message message;
-    OK(w, dur_message_from_work(&message, arena, item, &w->err));
+    dur_message_row message;
+    OK(w, dur_message_row_from_work(&message, arena, item, &w->err));
     OK(w, dur_store_enqueue_for_orchestrator(w->store, &message, 0, &w->err));
     dur_arena_free(arena);
 }
@@ -151,9 +151,9 @@ static void fault_c11_a_corrupted_history_tells_the_parent(void **state) {
     until_history(w, "kid", "\"ExternalSubscribed\"", 1);
     world_stop(w);
     static const char alien[] = "{\"event_id\":3,\"type\":\"FromTheFuture\"}";
-    dur_event_row row = { .event_id = 3, .kind = DUR_EVENT_KIND_COUNT, .json = { alien, sizeof(alien) - 1 } };
+    dur_event_row row = { .event_id = 3, .kind = DUR_EVENT_UNKNOWN, .json = { alien, sizeof(alien) - 1 } };
     OK(w, dur_store_append(w->store, "kid", 1, &row, 1, &w->err));
-    OK(w, dur_client_raise(w->client, &w->err, "kid", "Go", ""));
+    OK(w, dur_client_pulse(w->client, &w->err, "kid", "Go", ""));
     RUN(w, handlers, .max_attempts = 1);
     expect_failure(w, "p", DUR_EFAILED, "");
 }
@@ -182,11 +182,11 @@ static void fault_c15_a_second_start_does_no_harm_to_a_running_instance(void **s
     until_history(w, "parked", "\"ExternalSubscribed\"", 1);
     until_history(w, "released", "\"ExternalSubscribed\"", 1);
     start_again(w, "parked");
-    OK(w, dur_client_raise(w->client, &w->err, "parked", "Go", "unharmed"));
+    OK(w, dur_client_pulse(w->client, &w->err, "parked", "Go", "unharmed"));
     expect(w, "parked", "unharmed");
     world_stop(w);
     start_again(w, "released"); /* the first that the next runtime sees of it, before its history */
-    OK(w, dur_client_raise(w->client, &w->err, "released", "Go", "unharmed"));
+    OK(w, dur_client_pulse(w->client, &w->err, "released", "Go", "unharmed"));
     RUN(w, handlers);
     expect(w, "released", "unharmed");
 }
@@ -234,7 +234,7 @@ static void fault_c19_a_duplicate_failure_is_ignored(void **state) {
                    .kind = DUR_WORK_TIMER_FIRED, .instance = "t", .execution_id = 1, .id = 2, .fire_at_ms = 1 });
     put_raw(w, &(dur_work_item){
                    .kind = DUR_WORK_ACTIVITY_COMPLETED, .instance = "t", .execution_id = 9, .id = 2, .result = "" });
-    OK(w, dur_client_raise(w->client, &w->err, "t", "Go", "on"));
+    OK(w, dur_client_pulse(w->client, &w->err, "t", "Go", "on"));
     expect(w, "t", "once on");
     assert_int_equal(history_count(w, "t", 0, "\"ActivityFailed\"") >= 1, 1);
 }
@@ -246,17 +246,17 @@ static void fault_c20_what_cannot_be_read_becomes_a_dead_letter(void **state) {
     RUN(w, handlers);
     start(w, "Waits", "", "s");
     until_history(w, "s", "\"ExternalSubscribed\"", 1);
-    dur_message bad = { .kind = DUR_WORK_EXTERNAL_RAISED, .instance = "s", .json = { junk, sizeof(junk) - 1 } };
+    dur_message_row bad = { .kind = DUR_WORK_EXTERNAL_RAISED, .instance = "s", .json = { junk, sizeof(junk) - 1 } };
     OK(w, dur_store_enqueue_for_orchestrator(w->store, &bad, 0, &w->err));
-    dur_message bad_work = { .kind = DUR_WORK_ACTIVITY_EXECUTE,
-                             .instance = "s",
-                             .execution_id = 1,
-                             .activity_id = 99,
-                             .json = { junk, sizeof(junk) - 1 } };
+    dur_message_row bad_work = { .kind = DUR_WORK_ACTIVITY_EXECUTE,
+                                 .instance = "s",
+                                 .execution_id = 1,
+                                 .activity_id = 99,
+                                 .json = { junk, sizeof(junk) - 1 } };
     OK(w, dur_store_enqueue_for_worker(w->store, &bad_work, &w->err));
     start(w, "Hello", "not blocked", "h");
     expect(w, "h", "not blocked");
-    OK(w, dur_client_raise(w->client, &w->err, "s", "Go", "read"));
+    OK(w, dur_client_pulse(w->client, &w->err, "s", "Go", "read"));
     expect(w, "s", "read");
     uint64_t waited_ms = 0;
     for (size_t found = 0; found < 2; waited_ms++) {
@@ -264,7 +264,7 @@ static void fault_c20_what_cannot_be_read_becomes_a_dead_letter(void **state) {
         OK(w, dur_client_dead_letters(&letters, w->client, 0, 10, &w->err));
         found = letters->count;
         for (size_t i = 0; i < found; i++)
-            assert_string_equal(letters->items[i].message, junk);
+            assert_string_equal(letters->items[i]->message, junk);
         dur_dead_letter_list_free(letters);
         pause_ms(1);
     }
@@ -302,16 +302,16 @@ static void fault_c37_a_foreign_work_item_kills_no_worker(void **state) {
     RUN(w, handlers, .worker_concurrency = 1);
     w->broken = true; /* work of no instance: only another engine puts it there */
     for (uint64_t i = 0; i < 5; i++) {
-        dur_message a = { .kind = DUR_WORK_ACTIVITY_EXECUTE,
-                          .instance = "x",
-                          .execution_id = 1,
-                          .activity_id = i,
-                          .json = { alien, sizeof(alien) - 1 } };
-        dur_message b = { .kind = DUR_WORK_ACTIVITY_EXECUTE,
-                          .instance = "x",
-                          .execution_id = 1,
-                          .activity_id = 100 + i,
-                          .json = { wrong, sizeof(wrong) - 1 } };
+        dur_message_row a = { .kind = DUR_WORK_ACTIVITY_EXECUTE,
+                              .instance = "x",
+                              .execution_id = 1,
+                              .activity_id = i,
+                              .json = { alien, sizeof(alien) - 1 } };
+        dur_message_row b = { .kind = DUR_WORK_ACTIVITY_EXECUTE,
+                              .instance = "x",
+                              .execution_id = 1,
+                              .activity_id = 100 + i,
+                              .json = { wrong, sizeof(wrong) - 1 } };
         OK(w, dur_store_enqueue_for_worker(w->store, &a, &w->err));
         OK(w, dur_store_enqueue_for_worker(w->store, &b, &w->err));
     }

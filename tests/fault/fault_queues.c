@@ -15,7 +15,7 @@ static dur_outcome hello(dur_ctx *ctx, const char *input) {
 static dur_outcome take(dur_ctx *ctx, const char *input) { /* so many messages, in order, in one execution */
     size_t count = strtoul(input, NULL, 10);
     for (size_t i = 0; i < count; i++) {
-        const char *message = dur_await(dur_dequeue(ctx, "q"));
+        const char *message = dur_await(dur_message(ctx, "q"));
         if (strtoul(message, NULL, 10) != i) return dur_failf(ctx, "got %s, not %zu", message, i);
     }
     return dur_completef(ctx, "%zu in order", count);
@@ -24,8 +24,8 @@ static dur_outcome take(dur_ctx *ctx, const char *input) { /* so many messages, 
 static dur_outcome carry(dur_ctx *ctx, const char *input) { /* generation 1 is given 30 messages and looks at none */
     if (strcmp(input, "2") == 0) return take(ctx, "30");
     for (int i = 0; i < 30; i++)
-        (void)dur_dequeue(ctx, "q");
-    dur_await(dur_event(ctx, "Go"));
+        (void)dur_message(ctx, "q");
+    dur_await(dur_pulse(ctx, "Go"));
     return dur_continue_as_new(ctx, "2");
 }
 
@@ -35,22 +35,22 @@ static dur_outcome to_version_two(dur_ctx *ctx, const char *input) {
 }
 
 static dur_outcome timer_or_message(dur_ctx *ctx, const char *input) {
-    if (strcmp(input, "2") == 0) return dur_complete(ctx, dur_await(dur_dequeue(ctx, "q")));
-    dur_future *message = dur_dequeue(ctx, "q");
+    if (strcmp(input, "2") == 0) return dur_complete(ctx, dur_await(dur_message(ctx, "q")));
+    dur_future *message = dur_message(ctx, "q");
     dur_future *timer = dur_timer(ctx, 30);
     if (dur_select(timer, message) == message) return dur_complete(ctx, "message won");
     if (strcmp(input, "can") == 0) return dur_continue_as_new(ctx, "2");
-    const char *again = dur_await(dur_dequeue(ctx, "q"));
+    const char *again = dur_await(dur_message(ctx, "q"));
     dur_await(dur_activity(ctx, "Echo", ""));
     return dur_complete(ctx, again);
 }
 
 static dur_outcome timer_or_event(dur_ctx *ctx, const char *input) {
     (void)input;
-    dur_future *event = dur_event(ctx, "E");
+    dur_future *event = dur_pulse(ctx, "E");
     dur_future *timer = dur_timer(ctx, 30);
     if (dur_select(timer, event) == event) return dur_complete(ctx, "event won");
-    const char *again = dur_await(dur_event(ctx, "E"));
+    const char *again = dur_await(dur_pulse(ctx, "E"));
     dur_await(dur_activity(ctx, "Echo", ""));
     return dur_complete(ctx, again);
 }
@@ -90,14 +90,14 @@ static void send(world *w, const char *instance, size_t count) {
     for (size_t i = 0; i < count; i++) {
         char number[24];
         snprintf(number, sizeof(number), "%zu", i);
-        OK(w, dur_client_enqueue(w->client, &w->err, instance, "q", number));
+        OK(w, dur_client_send(w->client, &w->err, instance, "q", number));
     }
 }
 
 static void put_raw(world *w, const dur_work_item *item) {
     dur_arena *arena = dur_arena_new();
-    dur_message message;
-    OK(w, dur_message_from_work(&message, arena, item, &w->err));
+    dur_message_row message;
+    OK(w, dur_message_row_from_work(&message, arena, item, &w->err));
     OK(w, dur_store_enqueue_for_orchestrator(w->store, &message, 0, &w->err));
     dur_arena_free(arena);
 }
@@ -136,7 +136,7 @@ static void fault_c14_more_than_twenty_messages_over_continue_as_new(void **stat
     until_history(w, "c", "\"ExternalSubscribed\"", 1);
     send(w, "c", 30);
     until_history(w, "c", "\"ExternalEventPersistent\"", 30);
-    OK(w, dur_client_raise(w->client, &w->err, "c", "Go", ""));
+    OK(w, dur_client_pulse(w->client, &w->err, "c", "Go", ""));
     expect(w, "c", "30 in order");
 }
 
@@ -170,7 +170,7 @@ static void one_batch(world *w, const char *input, const char *expected) {
     until_history(w, "t", "\"TimerCreated\"", 1);
     world_stop(w);
     pause_ms(60);
-    OK(w, dur_client_enqueue(w->client, &w->err, "t", "q", "kept"));
+    OK(w, dur_client_send(w->client, &w->err, "t", "q", "kept"));
     RUN(w, handlers, .double_run = true, .evict_every_turn = true);
     expect(w, "t", expected);
 }
@@ -190,7 +190,7 @@ static void fault_c31_an_event_wait_that_lost_to_a_timer_in_the_same_batch(void 
     until_history(w, "t", "\"TimerCreated\"", 1);
     world_stop(w);
     pause_ms(60);
-    OK(w, dur_client_raise(w->client, &w->err, "t", "E", "kept"));
+    OK(w, dur_client_pulse(w->client, &w->err, "t", "E", "kept"));
     RUN(w, handlers, .double_run = true, .evict_every_turn = true);
     expect(w, "t", "kept");
 }
@@ -202,7 +202,7 @@ static void fault_c33_waiting_keeps_the_order_of_messages(void **state) {
     for (size_t i = 0; i < 20; i++) {
         char number[24];
         snprintf(number, sizeof(number), "%zu", i);
-        OK(w, dur_client_enqueue(w->client, &w->err, "t", "q", number));
+        OK(w, dur_client_send(w->client, &w->err, "t", "q", number));
         pause_ms(3);
     }
     world_stop(w);

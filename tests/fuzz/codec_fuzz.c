@@ -35,12 +35,12 @@ static void try_event(dur_arena *arena, dur_text text) {
 
 static void try_work(dur_arena *arena, dur_text text) {
     dur_work_item item, again;
-    dur_message message;
+    dur_message_row message;
     dur_text second;
     int code = dur_work_from_json(&item, arena, text, NULL);
     known(code);
     if (code != DUR_OK) return;
-    require(dur_message_from_work(&message, arena, &item, NULL));
+    require(dur_message_row_from_work(&message, arena, &item, NULL));
     require(dur_work_from_json(&again, arena, message.json, NULL));
     require(dur_work_to_json(&second, arena, &again, NULL));
     same(message.json, second);

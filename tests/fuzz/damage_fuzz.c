@@ -39,7 +39,7 @@ static dur_outcome plain(dur_ctx *ctx, const char *input) {
 }
 
 static dur_outcome waits(dur_ctx *ctx, const char *input) {
-    dur_future *all[] = { dur_event(ctx, "e"), dur_dequeue(ctx, "q"),
+    dur_future *all[] = { dur_pulse(ctx, "e"), dur_message(ctx, "q"),
                           dur_activity(ctx, "Host", input, .session = "s", .tag = "t"),
                           dur_orchestration(ctx, "Plain", "kid"), dur_timer(ctx, DUR_DAYS(30)) };
     const char *value = "";
@@ -117,14 +117,14 @@ static void make_sound(void) {
     MUST(dur_client_start(n.client, &err, "Waits", "a", .instance = "waits") == DUR_OK, err.message);
     MUST(dur_client_start(n.client, &err, "Plain", "b", .instance = "plain") == DUR_OK, err.message);
     MUST(dur_runtime_run_until_idle(n.runtime, 60000, &err) == DUR_OK, err.message);
-    MUST(dur_client_enqueue(n.client, &err, "waits", "q", "m") == DUR_OK, err.message);
+    MUST(dur_client_send(n.client, &err, "waits", "q", "m") == DUR_OK, err.message);
     MUST(dur_runtime_run_until_idle(n.runtime, 60000, &err) == DUR_OK, err.message);
     MUST(dur_client_suspend(n.client, "waits", "", &err) == DUR_OK, err.message);
     MUST(dur_runtime_run_until_idle(n.runtime, 60000, &err) == DUR_OK, err.message);
     MUST(dur_runtime_stop(n.runtime, 1000, &err) == DUR_OK, err.message);
     n.runtime = NULL;
     MUST(dur_client_start(n.client, &err, "Plain", "c", .instance = "not begun") == DUR_OK, err.message);
-    MUST(dur_client_raise(n.client, &err, "waits", "e", "d", .message_id = "once") == DUR_OK, err.message);
+    MUST(dur_client_pulse(n.client, &err, "waits", "e", "d", .message_id = "once") == DUR_OK, err.message);
     MUST(dur_client_resume(n.client, "waits", &err) == DUR_OK, err.message);
     node_end(&n);
     FILE *from = fopen(file, "rb");
@@ -245,7 +245,7 @@ static void use(void) {
     }
     if (runs) {
         (void)dur_client_start(n.client, &err, "Plain", "d", .instance = "new");
-        (void)dur_client_enqueue(n.client, &err, "waits", "q", "x");
+        (void)dur_client_send(n.client, &err, "waits", "q", "x");
         (void)dur_runtime_run_until_idle(n.runtime, 20000, &err);
         (void)dur_runtime_check(n.runtime, &err);
         (void)dur_client_terminate(n.client, "waits", "", &err);

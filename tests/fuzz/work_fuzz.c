@@ -14,6 +14,9 @@
 #include <durite/sys/work.h>
 #include <string.h>
 
+#define ONE_MORE_(upper, name, queue) +1
+enum { WORK_KINDS = 0 DUR_WORK_KINDS(ONE_MORE_) };
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { LINES_MAX = 8 };
@@ -30,7 +33,7 @@ static dur_outcome plain(dur_ctx *ctx, const char *input) {
 
 /* Waits for one of each kind, all the time. */
 static dur_outcome waits(dur_ctx *ctx, const char *input) {
-    dur_future *all[] = { dur_event(ctx, "e"), dur_dequeue(ctx, "q"), dur_activity(ctx, "Host", input),
+    dur_future *all[] = { dur_pulse(ctx, "e"), dur_message(ctx, "q"), dur_activity(ctx, "Host", input),
                           dur_orchestration(ctx, "Nobody", "", .instance = "kid"), dur_timer(ctx, DUR_DAYS(30)) };
     const char *value = "";
     (void)dur_try(dur_select_n(all, 5), &value);
@@ -55,16 +58,16 @@ static void no_log(void *data, const dur_log_record *record) {
 static void put(dur_provider *store, dur_arena *arena, uint8_t how, dur_text text) {
     static const char *const instances[] = { "a", "b", "kid", "nobody" };
     dur_work_item item;
-    dur_message message = { .kind = (dur_work_kind)((how >> 3) % DUR_WORK_KIND_COUNT),
-                            .instance = instances[how & 3],
-                            .execution_id = 1,
-                            .activity_id = how & 7u,
-                            .json = text };
+    dur_message_row message = { .kind = (dur_work_kind)((how >> 3) % WORK_KINDS),
+                                .instance = instances[how & 3],
+                                .execution_id = 1,
+                                .activity_id = how & 7u,
+                                .json = text };
     if (message.kind == DUR_WORK_QUEUE_MESSAGE) message.queue = "q";
     if (message.kind == DUR_WORK_START_ORCHESTRATION) message.handler = "Waits@1.0.0";
     if (message.kind == DUR_WORK_ACTIVITY_EXECUTE) message.handler = "Echo";
     if (dur_work_from_json(&item, arena, text, NULL) == DUR_OK &&
-        dur_message_from_work(&message, arena, &item, NULL) == DUR_OK)
+        dur_message_row_from_work(&message, arena, &item, NULL) == DUR_OK)
         message.json = text; /* as it was written */
     if (message.kind == DUR_WORK_ACTIVITY_EXECUTE)
         (void)dur_store_enqueue_for_worker(store, &message, &err);

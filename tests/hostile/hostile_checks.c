@@ -86,12 +86,12 @@ static dur_outcome patient(dur_act *act, const char *input) {
 
 static dur_outcome wait_event(dur_ctx *ctx, const char *input) {
     dur_await(dur_activity(ctx, "Echo", input));
-    return dur_complete(ctx, dur_await(dur_event(ctx, "E")));
+    return dur_complete(ctx, dur_await(dur_pulse(ctx, "E")));
 }
 
 static dur_outcome wait_queue(dur_ctx *ctx, const char *input) {
     dur_await(dur_activity(ctx, "Echo", input));
-    return dur_complete(ctx, dur_await(dur_dequeue(ctx, "q")));
+    return dur_complete(ctx, dur_await(dur_message(ctx, "q")));
 }
 
 static dur_outcome wait_work(dur_ctx *ctx, const char *input) {
@@ -133,7 +133,7 @@ static void fault_h02_a_message_that_nobody_would_look_at_is_found(void **state)
     world *w = *state;
     needs_tables();
     left_waiting(w, "Event", "a", "\"ExternalSubscribed\"");
-    OK(w, dur_client_raise(w->client, &w->err, "a", "E", "x"));
+    OK(w, dur_client_pulse(w->client, &w->err, "a", "E", "x"));
     fine(w);
     plant(w, "UPDATE dur_instance SET ready_at=NULL WHERE id='a'",
           "UPDATE dur_instances SET ready_at = NULL WHERE instance_id = 'a'");
@@ -144,8 +144,8 @@ static void fault_h02_a_queue_that_nobody_would_look_at_is_found(void **state) {
     world *w = *state;
     needs_tables();
     left_waiting(w, "Queue", "a", "\"ExternalSubscribedPersistent\"");
-    OK(w, dur_client_enqueue(w->client, &w->err, "a", "other", "x")); /* it does not wait for this one */
-    OK(w, dur_client_enqueue(w->client, &w->err, "a", "q", "x"));
+    OK(w, dur_client_send(w->client, &w->err, "a", "other", "x")); /* it does not wait for this one */
+    OK(w, dur_client_send(w->client, &w->err, "a", "q", "x"));
     fine(w);
     plant(w, "UPDATE dur_instance SET ready_at=NULL WHERE id='a'",
           "UPDATE dur_instances SET ready_at = NULL WHERE instance_id = 'a'");
@@ -156,7 +156,7 @@ static void fault_h02_a_message_that_is_looked_at_much_later_is_found(void **sta
     world *w = *state;
     needs_tables();
     left_waiting(w, "Event", "a", "\"ExternalSubscribed\"");
-    OK(w, dur_client_raise(w->client, &w->err, "a", "E", "x"));
+    OK(w, dur_client_pulse(w->client, &w->err, "a", "E", "x"));
     plant(w, "UPDATE dur_instance SET ready_at=99999999999999 WHERE id='a'",
           "UPDATE dur_instances SET ready_at = 99999999999999, ready_due = 99999999999999 WHERE instance_id = 'a'");
     found(w, "a", "visible");
@@ -201,7 +201,7 @@ static void fault_h48_rows_that_belong_to_nothing_are_found(void **state) {
     plant(w, "UPDATE dur_instance SET parent=NULL WHERE id='a'",
           "UPDATE dur_instances SET parent = NULL WHERE instance_id = 'a'");
     fine(w);
-    plant(w, "DELETE FROM dur_event WHERE event_id=2",
+    plant(w, "UPDATE dur_history SET first_id=2 WHERE first_id=1",
           "DELETE FROM dur_history WHERE event_id = (SELECT min(event_id) FROM dur_history)");
     found(w, "a", "before");
 }
@@ -210,8 +210,8 @@ static void fault_h48_rows_that_belong_to_nothing_are_found(void **state) {
 static void fault_h79_what_waits_for_a_delayed_start_is_in_its_place(void **state) {
     world *w = *state;
     OK(w, dur_client_start(w->client, &w->err, "Event", "", .instance = "a", .delay_ms = DUR_HOURS(1)));
-    OK(w, dur_client_raise(w->client, &w->err, "a", "E", "x"));
-    OK(w, dur_client_enqueue(w->client, &w->err, "a", "q", "x"));
+    OK(w, dur_client_pulse(w->client, &w->err, "a", "E", "x"));
+    OK(w, dur_client_send(w->client, &w->err, "a", "q", "x"));
     fine(w);
     RUN(w, handlers);
     start(w, "Event", "", "b"); /* behind it in the order of fetching */
@@ -230,7 +230,7 @@ static void fault_h77_one_that_has_ended_and_cannot_be_fetched_is_found(void **s
     world *w = *state;
     needs_tables();
     left_waiting(w, "Event", "a", "\"ExternalSubscribed\"");
-    OK(w, dur_client_enqueue(w->client, &w->err, "a", "other", "x"));
+    OK(w, dur_client_send(w->client, &w->err, "a", "other", "x"));
     OK(w, dur_client_terminate(w->client, "a", NULL, &w->err)); /* no node is there that would fetch it */
     fine(w);
     plant(w, "UPDATE dur_instance SET suspended='too late' WHERE id='a'",
@@ -259,11 +259,13 @@ static void fault_h06_a_child_of_another_call_is_found(void **state) {
     fine(w);
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         for (int back = 0; back <= 1; back++) {
-            const char *sql = "UPDATE %s SET json = replace(json, '%s', '%s') WHERE event_id = 1 AND %s";
-            snprintf(sqlite, sizeof(sqlite), sql, "dur_event", wrong[i][back], wrong[i][!back],
-                     "key = (SELECT key FROM dur_instance WHERE id='a')");
-            snprintf(postgres, sizeof(postgres), sql, "dur_history", wrong[i][back], wrong[i][!back],
-                     "instance_id = 'a'");
+            snprintf(sqlite, sizeof(sqlite),
+                     "UPDATE dur_history SET block = replace(block, '%s', '%s') WHERE first_id = 1 AND key = "
+                     "(SELECT key FROM dur_instance WHERE id='a')",
+                     wrong[i][back], wrong[i][!back]);
+            snprintf(postgres, sizeof(postgres),
+                     "UPDATE dur_history SET json = replace(json, '%s', '%s') WHERE event_id = 1 AND instance_id = 'a'",
+                     wrong[i][back], wrong[i][!back]);
             plant(w, sqlite, postgres);
             if (back == 0)
                 found_in_history(w, "a");
@@ -345,12 +347,12 @@ static void a_busy_runtime_is_not_taken_for_a_broken_one(void **state) {
 
 static dur_outcome gives_back(dur_ctx *ctx, const char *input) {
     (void)input;
-    dur_future *unread = dur_dequeue(ctx, "box");
-    dur_await(dur_event(ctx, "go"));
+    dur_future *unread = dur_message(ctx, "box");
+    dur_await(dur_pulse(ctx, "go"));
     dur_drop(unread);
-    (void)dur_dequeue(ctx, "box"); /* has what the other one had */
-    dur_await(dur_event(ctx, "go"));
-    return dur_complete(ctx, dur_await(dur_event(ctx, "end")));
+    (void)dur_message(ctx, "box"); /* has what the other one had */
+    dur_await(dur_pulse(ctx, "go"));
+    return dur_complete(ctx, dur_await(dur_pulse(ctx, "end")));
 }
 
 static const dur_handler giving_back[] = { DUR_ORCHESTRATION("GivesBack", "1.0.0", gives_back), DUR_HANDLERS_END };
@@ -361,12 +363,12 @@ static void fault_h76_the_check_knows_what_was_given_back(void **state) {
     RUN(w, giving_back);
     start(w, "GivesBack", "", "i");
     until_history(w, "i", "\"ExternalSubscribedPersistent\"", 1);
-    OK(w, dur_client_enqueue(w->client, &w->err, "i", "box", "first"));
+    OK(w, dur_client_send(w->client, &w->err, "i", "box", "first"));
     until_history(w, "i", "\"ExternalEventPersistent\"", 1);
-    OK(w, dur_client_raise(w->client, &w->err, "i", "go", ""));
+    OK(w, dur_client_pulse(w->client, &w->err, "i", "go", ""));
     until_history(w, "i", "\"ExternalSubscribedPersistent\"", 2);
-    OK(w, dur_client_enqueue(w->client, &w->err, "i", "box", "second"));
-    OK(w, dur_client_raise(w->client, &w->err, "i", "go", "")); /* behind it: then the second was seen */
+    OK(w, dur_client_send(w->client, &w->err, "i", "box", "second"));
+    OK(w, dur_client_pulse(w->client, &w->err, "i", "go", "")); /* behind it: then the second was seen */
     until_history(w, "i", "\"ExternalEvent\"", 2);
     world_stop(w);
     OK(w, dur_provider_check(w->store, &w->err));

@@ -92,8 +92,8 @@ static void crowd_of_work(world *w, size_t count) {
 static void crowd_of_starts(world *w, size_t count) {
     for (size_t from = 0; from < count; from += AT_ONCE) {
         dur_arena *arena = dur_arena_new();
-        dur_message *messages = calloc(AT_ONCE, sizeof(*messages));
-        dur_start *starts = calloc(AT_ONCE, sizeof(*starts));
+        dur_message_row *messages = calloc(AT_ONCE, sizeof(*messages));
+        dur_start_request *starts = calloc(AT_ONCE, sizeof(*starts));
         for (size_t i = 0; i < AT_ONCE; i++) {
             char id[32];
             snprintf(id, sizeof(id), "other-%06zu", from + i);
@@ -103,8 +103,8 @@ static void crowd_of_starts(world *w, size_t count) {
                                    .input = "x",
                                    .version = i % 2 == 0 ? "1.0.0" : NULL,
                                    .execution_id = 1 };
-            OK(w, dur_message_from_work(&messages[i], arena, &item, &w->err));
-            starts[i] = (dur_start){ .item = &messages[i], .policy = DUR_EXISTS_FAIL, .error = DUR_ERROR_INIT };
+            OK(w, dur_message_row_from_work(&messages[i], arena, &item, &w->err));
+            starts[i] = (dur_start_request){ .item = &messages[i], .policy = DUR_EXISTS_FAIL, .error = DUR_ERROR_INIT };
         }
         OK(w, dur_store_enqueue_starts(w->store, starts, AT_ONCE, &w->err));
         for (size_t i = 0; i < AT_ONCE; i++)

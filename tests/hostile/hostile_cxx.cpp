@@ -18,7 +18,7 @@ extern "C" const char *__lsan_default_suppressions(void) {
 }
 
 static dur_future *go(dur_ctx *ctx) {
-    return dur_event_ex(ctx, "Go", DUR_SITE);
+    return dur_pulse_ex(ctx, "Go", DUR_SITE);
 }
 
 /* Is the exception that is being handled here still ours? */
@@ -155,7 +155,7 @@ static int wrong_ones(int count, bool evict) {
             args.instance = id;
             args.name = "Go";
             args.data = "";
-            must(dur_client_raise_ex(client, &args, &err), err);
+            must(dur_client_pulse_ex(client, &args, &err), err);
         }
     }
     for (int i = 0; i < count; i++) {

@@ -10,14 +10,14 @@
 static dur_outcome wait_go(dur_ctx *ctx, const char *input) {
     (void)input;
     dur_status_set(ctx, "waits");
-    const char *first = dur_await(dur_event(ctx, "Go"));
+    const char *first = dur_await(dur_pulse(ctx, "Go"));
     return dur_complete(ctx, first);
 }
 
 static dur_outcome take(dur_ctx *ctx, const char *input) { /* so many, in order */
     size_t count = strtoul(input, NULL, 10);
     for (size_t i = 0; i < count; i++)
-        (void)dur_await(dur_dequeue(ctx, "q"));
+        (void)dur_await(dur_message(ctx, "q"));
     return dur_complete(ctx, "taken");
 }
 
@@ -26,6 +26,33 @@ static const dur_handler handlers[] = {
     DUR_ORCHESTRATION("Take", "1.0.0", take),
     DUR_HANDLERS_END,
 };
+
+/* ---- what an activity is handed ---- */
+
+static dur_outcome insert_twice(dur_act *act, const char *input) {
+    dur_error err = DUR_ERROR_INIT;
+    sqlite3 *db = dur_act_sqlite(act, &err);
+    (void)input;
+    if (db == NULL) return dur_act_fail(act, err.message);
+    (void)sqlite3_exec(db, "CREATE TEMP TABLE mine(id INTEGER PRIMARY KEY); INSERT INTO mine VALUES(1)", NULL, NULL,
+                       NULL);
+    int result = sqlite3_exec(db, "INSERT INTO mine VALUES(1)", NULL, NULL, NULL);
+    return dur_act_complete(act, result == SQLITE_CONSTRAINT ? "constraint" : sqlite3_errstr(result));
+}
+
+static dur_outcome inserts(dur_ctx *ctx, const char *input) {
+    return dur_complete(ctx, dur_await(dur_activity(ctx, "InsertTwice", input)));
+}
+
+static void fault_h42_result_codes_are_the_plain_ones(void **state) {
+    world *w = *state;
+    static const dur_handler table[] = { DUR_ACTIVITY("InsertTwice", insert_twice),
+                                         DUR_ORCHESTRATION("Inserts", "1.0.0", inserts), DUR_HANDLERS_END };
+    if (!on_provider("sqlite")) skip();
+    RUN(w, table);
+    start(w, "Inserts", "", "i");
+    expect(w, "i", "constraint");
+}
 
 /* ---- owners ---- */
 
@@ -136,17 +163,17 @@ static void fault_h60_a_beat_reports_what_it_freed_itself(void **state) {
     register_owner(w, store, "second", 10 * TIMEOUT_MS);
     register_owner(w, store, "silent", TIMEOUT_MS);
     dur_arena *arena = dur_arena_new();
-    dur_message message;
+    dur_message_row message;
     dur_orchestration_item item;
     size_t count = 0;
-    OK(w, dur_message_from_work(&message, arena,
-                                &(dur_work_item){ .kind = DUR_WORK_START_ORCHESTRATION,
-                                                  .instance = "a",
-                                                  .orchestration = "Any",
-                                                  .input = "",
-                                                  .version = "1.0.0",
-                                                  .execution_id = 1 },
-                                &w->err));
+    OK(w, dur_message_row_from_work(&message, arena,
+                                    &(dur_work_item){ .kind = DUR_WORK_START_ORCHESTRATION,
+                                                      .instance = "a",
+                                                      .orchestration = "Any",
+                                                      .input = "",
+                                                      .version = "1.0.0",
+                                                      .execution_id = 1 },
+                                    &w->err));
     OK(w, dur_store_enqueue_for_orchestrator(store, &message, 0, &w->err));
     OK(w, dur_store_fetch_turns(store, arena, &(dur_fetch){ .owner = "silent", .max = 1 }, &item, &count, &w->err));
     assert_int_equal(count, 1);
@@ -196,17 +223,17 @@ static void fault_h08_a_restored_file_hides_no_event(void **state) {
     until_status(w, "ended", "waits");
     backup_world(w);
     for (int i = 0; i < 50; i++) /* ids grow beyond what the copy knows */
-        OK(w, dur_client_raise(w->client, &w->err, "w", "Other", ""));
-    OK(w, dur_client_raise(w->client, &w->err, "ended", "Go", "first life"));
+        OK(w, dur_client_pulse(w->client, &w->err, "w", "Other", ""));
+    OK(w, dur_client_pulse(w->client, &w->err, "ended", "Go", "first life"));
     expect(w, "ended", "first life");
     assert_int_equal(node_wait(node_spawn("restore", w->url, 0, -1)), 0);
     /* What waits in the copy waits now: here for the event, and what has ended since does again. */
-    OK(w, dur_client_raise(w->client, &w->err, "w", "Go", "heard"));
+    OK(w, dur_client_pulse(w->client, &w->err, "w", "Go", "heard"));
     expect(w, "w", "heard");
-    OK(w, dur_client_raise(w->client, &w->err, "ended", "Go", "second life"));
+    OK(w, dur_client_pulse(w->client, &w->err, "ended", "Go", "second life"));
     expect(w, "ended", "second life");
     start(w, "WaitGo", "", "new");
-    OK(w, dur_client_raise(w->client, &w->err, "new", "Go", "on"));
+    OK(w, dur_client_pulse(w->client, &w->err, "new", "Go", "on"));
     expect(w, "new", "on");
 }
 
@@ -329,7 +356,7 @@ static void expect_gone(world *w) {
     for (int i = 0; i < 3; i++) {
         dur_instance_info *info = NULL;
         assert_int_equal(dur_client_start(w->client, &w->err, "WaitGo", "", .instance = "late"), DUR_EIO);
-        assert_int_equal(dur_client_raise(w->client, &w->err, "w", "Go", ""), DUR_EIO);
+        assert_int_equal(dur_client_pulse(w->client, &w->err, "w", "Go", ""), DUR_EIO);
         assert_int_equal(dur_client_info(&info, w->client, "w", &w->err), DUR_EIO);
         pause_ms(5);
     }
@@ -495,16 +522,16 @@ static void fault_h38_the_history_view_shows_unreadable_rows(void **state) {
     RUN(w, handlers);
     start(w, "WaitGo", "", "w");
     until_status(w, "w", "waits");
-    OK(w, dur_client_raise(w->client, &w->err, "w", "Go", ""));
+    OK(w, dur_client_pulse(w->client, &w->err, "w", "Go", ""));
     expect(w, "w", "");
     world_stop(w);
     sqlite3 *db = NULL;
     int all = 0, readable = 0, rows = 0;
     assert_int_equal(sqlite3_open(path_of(w), &db), SQLITE_OK);
     assert_int_equal(sqlite3_exec(db, "SELECT * FROM durite_history", count_row, &all, NULL), SQLITE_OK);
-    dur_event_row bad = { .event_id = 900, .kind = DUR_EVENT_KIND_COUNT, .json = { "{no json", 8 } };
+    dur_event_row bad = { .event_id = 900, .kind = DUR_EVENT_UNKNOWN, .json = { "{no json", 8 } };
     OK(w, dur_store_append(w->store, "w", 1, &bad, 1, &w->err));
-    bad = (dur_event_row){ .event_id = 901, .kind = DUR_EVENT_KIND_COUNT, .json = { "{\"type\":\"Later\"}", 16 } };
+    bad = (dur_event_row){ .event_id = 901, .kind = DUR_EVENT_UNKNOWN, .json = { "{\"type\":\"Later\"}", 16 } };
     OK(w, dur_store_append(w->store, "w", 1, &bad, 1, &w->err));
     assert_int_equal(sqlite3_exec(db, "SELECT * FROM durite_history ORDER BY event_id", count_row, &rows, NULL),
                      SQLITE_OK);
@@ -555,6 +582,7 @@ static const hostile_role roles[] = { { "restore", restore }, { "hold", hold }, 
 
 static const struct CMUnitTest tests[] = {
     TEST(fault_h60_an_answered_beat_is_not_taken_over),
+    TEST(fault_h42_result_codes_are_the_plain_ones),
     TEST(fault_h60_a_beat_reports_what_it_freed_itself),
     TEST(fault_h08_a_restored_file_hides_no_event),
     TEST(fault_h32_stores_open_and_close_inside_the_bracket),

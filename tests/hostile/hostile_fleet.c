@@ -15,7 +15,7 @@ static dur_outcome red(dur_ctx *ctx, const char *input) {
 
 static dur_outcome red_waits(dur_ctx *ctx, const char *input) {
     (void)input;
-    return dur_complete(ctx, dur_await(dur_event(ctx, "Go")));
+    return dur_complete(ctx, dur_await(dur_pulse(ctx, "Go")));
 }
 
 static dur_outcome blue(dur_ctx *ctx, const char *input) {
@@ -265,7 +265,7 @@ static const hostile_role roles[] = { { "blue", blue_node }, { "odd", odd_node }
 
 static dur_outcome loops_once(dur_ctx *ctx, const char *input) {
     if (strcmp(input, "again") == 0) return dur_continue_as_new(ctx, "waits");
-    return dur_complete(ctx, dur_await(dur_dequeue(ctx, "q")));
+    return dur_complete(ctx, dur_await(dur_message(ctx, "q")));
 }
 
 static const dur_handler loop_1[] = { DUR_ORCHESTRATION("Loop", "1.0.0", loops_once), DUR_HANDLERS_END };
@@ -283,7 +283,7 @@ static void fault_h09_a_continued_instance_waits_for_its_version(void **state) {
     }
     world_stop(w);
     RUN(w, loop_2);
-    OK(w, dur_client_enqueue(w->client, &w->err, "loop", "q", "done"));
+    OK(w, dur_client_send(w->client, &w->err, "loop", "q", "done"));
     dur_instance_info *info = NULL;
     OK(w, dur_client_info(&info, w->client, "loop", &w->err));
     assert_non_null(info->no_handler);

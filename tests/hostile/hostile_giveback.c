@@ -93,11 +93,11 @@ static void until(atomic_uint *counter, unsigned value) {
 }
 
 static void put_work(world *w, const char *json) {
-    dur_message item = { .kind = DUR_WORK_ACTIVITY_EXECUTE,
-                         .instance = "nobody",
-                         .execution_id = 1,
-                         .activity_id = 1,
-                         .json = { json, strlen(json) } };
+    dur_message_row item = { .kind = DUR_WORK_ACTIVITY_EXECUTE,
+                             .instance = "nobody",
+                             .execution_id = 1,
+                             .activity_id = 1,
+                             .json = { json, strlen(json) } };
     OK(w, dur_store_enqueue_for_worker(w->store, &item, &w->err));
 }
 

@@ -12,7 +12,7 @@
 
 static dur_outcome waits(dur_ctx *ctx, const char *input) {
     (void)input;
-    return dur_complete(ctx, dur_await(dur_event(ctx, "go")));
+    return dur_complete(ctx, dur_await(dur_pulse(ctx, "go")));
 }
 
 static dur_outcome says(dur_ctx *ctx, const char *input) {
@@ -64,7 +64,7 @@ static void fault_h92_an_answer_to_nobody_goes_nowhere(void **state) {
     call_somebody_who_stands_still(w);
     OK(w, dur_client_delete(NULL, w->client, "p", true, &w->err));
     OK(w, dur_client_resume(w->client, "x", &w->err));
-    OK(w, dur_client_raise(w->client, &w->err, "x", "go", "gone on"));
+    OK(w, dur_client_pulse(w->client, &w->err, "x", "go", "gone on"));
     expect(w, "x", "gone on");
     until_nothing_waits(w);
 }
@@ -75,7 +75,7 @@ static void fault_h92_a_cancel_to_nobody_goes_nowhere(void **state) {
     call_somebody_who_stands_still(w);
     OK(w, dur_client_suspend(w->client, "p", "does not hear", &w->err));
     OK(w, dur_client_resume(w->client, "x", &w->err));
-    OK(w, dur_client_raise(w->client, &w->err, "x", "go", "gone on")); /* behind the call */
+    OK(w, dur_client_pulse(w->client, &w->err, "x", "go", "gone on")); /* behind the call */
     expect(w, "x", "gone on");
     OK(w, dur_client_delete(NULL, w->client, "x", true, &w->err));
     OK(w, dur_client_terminate(w->client, "p", "given up", &w->err));
@@ -110,11 +110,11 @@ static void fault_h92_what_nobody_will_look_at_is_found(void **state) {
         { .kind = DUR_WORK_ACTIVITY_COMPLETED, .execution_id = 1, .id = 2, .result = "42" },
     };
     for (size_t i = 0; i < sizeof(items) / sizeof(items[0]); i++) {
-        dur_message message;
+        dur_message_row message;
         dur_work_item item = items[i];
         static const char *const nobody[] = { "nobody" };
         item.instance = "nobody";
-        OK(w, dur_message_from_work(&message, arena, &item, &w->err));
+        OK(w, dur_message_row_from_work(&message, arena, &item, &w->err));
         OK(w, dur_provider_check(w->store, &w->err));
         OK(w, dur_store_enqueue_for_orchestrator(w->store, &message, 0, &w->err));
         int code = dur_provider_check(w->store, &w->err);
@@ -224,8 +224,8 @@ static void fault_h91_what_is_ended_before_it_begins_is_the_runs_own(void **stat
 
 static dur_outcome holds(dur_ctx *ctx, const char *input) {
     (void)input;
-    dur_future *letter = dur_dequeue(ctx, "box"); /* arrives, and no call reports it */
-    const char *go = dur_await(dur_event(ctx, "go"));
+    dur_future *letter = dur_message(ctx, "box"); /* arrives, and no call reports it */
+    const char *go = dur_await(dur_pulse(ctx, "go"));
     dur_await(letter);
     return dur_complete(ctx, go);
 }
@@ -280,7 +280,7 @@ static void hold_a_letter(world *w) {
     RUN(w, holders, .owner_timeout_ms = 1000);
     start(w, "Holds", "", "x");
     until_history(w, "x", "ExternalSubscribed", 1);
-    OK(w, dur_client_enqueue(w->client, &w->err, "x", "box", "a letter"));
+    OK(w, dur_client_send(w->client, &w->err, "x", "box", "a letter"));
     until_history(w, "x", "a letter", 1);
 }
 
@@ -390,8 +390,8 @@ static void fault_h115_what_was_sent_to_a_child_that_is_refused_goes_with_it(voi
     world_open_store(&other);
     OK(&other, dur_client_new(&other.client, other.store, &other.err));
     hold_the_first_turn(w);
-    OK(&other, dur_client_raise(other.client, &other.err, "c", "go", "too early"));
-    OK(&other, dur_client_enqueue(other.client, &other.err, "c", "box", "a letter"));
+    OK(&other, dur_client_pulse(other.client, &other.err, "c", "go", "too early"));
+    OK(&other, dur_client_send(other.client, &other.err, "c", "box", "a letter"));
     OK(&other, dur_client_terminate(other.client, "p", "enough", &other.err));
     OK(&other, dur_client_delete(NULL, other.client, "p", false, &other.err));
     dur_client_free(other.client);
@@ -458,7 +458,7 @@ static void expect_untouched(world *w, slow_deletion *slow, const char *instance
     OK(w, dur_client_info(&info, w->client, instance, &w->err));
     assert_false(info->suspended);
     dur_instance_info_free(info);
-    OK(w, dur_client_raise(w->client, &w->err, instance, "go", "the next"));
+    OK(w, dur_client_pulse(w->client, &w->err, instance, "go", "the next"));
     expect(w, instance, "the next");
 }
 
@@ -497,7 +497,7 @@ static void expect_the_next_is_left(world *w, slow_deletion *slow) {
     int code = go_on_deleting(slow);
     if (code != DUR_ENOTFOUND) fail_msg("%s instead of DUR_ENOTFOUND", dur_code_name(code));
     RUN(w, handlers);
-    OK(w, dur_client_raise(w->client, &w->err, "x", "go", "the next"));
+    OK(w, dur_client_pulse(w->client, &w->err, "x", "go", "the next"));
     expect(w, "x", "the next");
 }
 

@@ -9,7 +9,7 @@
 
 static dur_outcome wait_go(dur_ctx *ctx, const char *input) {
     (void)input;
-    return dur_complete(ctx, dur_await(dur_event(ctx, "Go")));
+    return dur_complete(ctx, dur_await(dur_pulse(ctx, "Go")));
 }
 
 static const dur_handler handlers[] = {
@@ -87,6 +87,34 @@ static void fault_h67_opening_and_looking_need_no_write_lock(void **state) {
     hold_ends(w, holder);
 }
 
+/* ---- making ---- */
+
+/* A database of others, as they have it: not in WAL mode. */
+static void of_others(const char *path) {
+    sqlite3 *db = NULL;
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    assert_int_equal(sqlite3_exec(db, "CREATE TABLE of_others (x)", NULL, NULL, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_close(db), SQLITE_OK);
+}
+
+/* A file that is no store yet and that another program writes: SQLite does not wait in order to change the mode. */
+static void fault_h141_opening_waits_for_who_writes_the_file(void **state) {
+    enum { BUSY_MS = 300 };
+    world *w = *state, other = { 0 };
+    if (!on_provider("sqlite")) skip();
+    snprintf(other.url, sizeof(other.url), "sqlite:%s/other.db", w->dir);
+    snprintf(other.dir, sizeof(other.dir), "%s", w->dir);
+    dur_sqlite_options how = { .size = sizeof(how), .path = path_of(&other), .busy_ms = BUSY_MS };
+    of_others(path_of(&other));
+    pid_t holder = hold_begins(&other);
+    uint64_t from_ms = now_ms();
+    assert_int_equal(dur_sqlite_open(&other.store, &how, &other.err), DUR_EBUSY);
+    assert_true(now_ms() - from_ms >= BUSY_MS - 1); /* a clock of whole milliseconds */
+    hold_ends(&other, holder);
+    OK(&other, dur_sqlite_open(&other.store, &how, &other.err));
+    dur_provider_close(other.store);
+}
+
 /* ---- writing ---- */
 
 typedef struct writer {
@@ -102,7 +130,7 @@ typedef struct writer {
 static void *write_once(void *arg) {
     writer *self = arg;
     uint64_t from = now_ms();
-    self->code = self->raises ? dur_client_raise(self->w->client, &self->err, self->instance, "Go", "late")
+    self->code = self->raises ? dur_client_pulse(self->w->client, &self->err, self->instance, "Go", "late")
                               : dur_client_start(self->w->client, &self->err, "WaitGo", "", .instance = self->instance);
     self->took_ms = now_ms() - from;
     atomic_store(&self->done, true);
@@ -140,7 +168,7 @@ static void waiting_is_said(world *w, bool runs) {
     if (waits.code != DUR_OK) fail_msg("%s: %s", dur_code_name(waits.code), waits.err.message);
     dur_log_set_sink(NULL, NULL, DUR_LOG_ERROR);
     if (!runs) return;
-    OK(w, dur_client_raise(w->client, &w->err, "w", "Go", "on"));
+    OK(w, dur_client_pulse(w->client, &w->err, "w", "Go", "on"));
     expect(w, "w", "on");
 }
 
@@ -181,12 +209,12 @@ static void blocked_calls_end(world *w, bool runs) {
     for (int i = 0; i < WRITERS; i++)
         if (i % 3 != 2) start(w, "WaitGo", "", ids[i]);
     if (!runs) return;
-    OK(w, dur_client_raise(w->client, &w->err, "known", "Go", "once"));
+    OK(w, dur_client_pulse(w->client, &w->err, "known", "Go", "once"));
     expect(w, "known", "once"); /* nothing came late */
     for (int i = 0; i < WRITERS; i++) {
         if (i % 3 == 2) continue;
         until_history(w, ids[i], "ExternalSubscribed", 1);
-        OK(w, dur_client_raise(w->client, &w->err, ids[i], "Go", "on"));
+        OK(w, dur_client_pulse(w->client, &w->err, ids[i], "Go", "on"));
         expect(w, ids[i], "on");
     }
 }
@@ -266,6 +294,7 @@ static const hostile_role roles[] = { { "hold", hold } };
 
 static const struct CMUnitTest tests[] = {
     TEST(fault_h67_opening_and_looking_need_no_write_lock),
+    TEST(fault_h141_opening_waits_for_who_writes_the_file),
     TEST(fault_h67_a_waiting_runtime_says_so),
     TEST(fault_h67_a_waiting_client_says_so),
     TEST(fault_h67_blocked_calls_beside_a_runtime_end),

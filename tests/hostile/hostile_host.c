@@ -29,7 +29,7 @@ static void fault_h31_handlers_of_a_loaded_library_keep_their_exceptions(void **
         for (size_t i = 0; i < count; i++) {
             snprintf(id, sizeof(id), "c-%zu", i * 7 % count);
             until_history(w, id, "\"ExternalSubscribed\"", turn);
-            OK(w, dur_client_raise(w->client, &w->err, id, "Go", ""));
+            OK(w, dur_client_pulse(w->client, &w->err, id, "Go", ""));
         }
     for (size_t i = 0; i < count; i++) {
         snprintf(id, sizeof(id), "c-%zu", i);

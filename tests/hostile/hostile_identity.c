@@ -11,7 +11,7 @@ static dur_outcome kid(dur_ctx *ctx, const char *input) {
 }
 
 static dur_outcome waits(dur_ctx *ctx, const char *input) {
-    return dur_completef(ctx, "%s %s", input, dur_await(dur_event(ctx, "Go")));
+    return dur_completef(ctx, "%s %s", input, dur_await(dur_pulse(ctx, "Go")));
 }
 
 static const char *outcome(dur_ctx *ctx, dur_future *call) {
@@ -38,7 +38,7 @@ static dur_outcome eternal_detached(dur_ctx *ctx, const char *input) {
     dur_future *call = dur_orchestration(ctx, "Waits", "running", .instance = "running-kid");
     if (strcmp(input, "1") == 0) {
         dur_detach(call);
-        dur_await(dur_event(ctx, "On")); /* the call has left */
+        dur_await(dur_pulse(ctx, "On")); /* the call has left */
         return dur_continue_as_new(ctx, "2");
     }
     return dur_complete(ctx, outcome(ctx, call));
@@ -66,9 +66,9 @@ static void fault_h05_also_while_the_child_runs(void **state) {
     RUN(w, generations);
     start(w, "EternalDetached", "1", "eternal");
     until_history(w, "running-kid", "ExternalSubscribed", 1);
-    OK(w, dur_client_raise(w->client, &w->err, "eternal", "On"));
+    OK(w, dur_client_pulse(w->client, &w->err, "eternal", "On"));
     expect(w, "eternal", "DUR_EFAILED: instance \"running-kid\" already exists");
-    OK(w, dur_client_raise(w->client, &w->err, "running-kid", "Go", "on"));
+    OK(w, dur_client_pulse(w->client, &w->err, "running-kid", "Go", "on"));
     expect(w, "running-kid", "running on");
 }
 
@@ -138,7 +138,7 @@ static void fault_h06_deleting_an_instance_leaves_the_calls_of_others(void **sta
     waits_for(w, "two", "busy");
     OK(w, dur_client_delete(NULL, w->client, "busy", true, &w->err));
     expect(w, "two", "DUR_EFAILED: instance \"busy\" already exists");
-    OK(w, dur_client_raise(w->client, &w->err, "busy", "Go", "on"));
+    OK(w, dur_client_pulse(w->client, &w->err, "busy", "Go", "on"));
     expect(w, "one", " on");
 }
 
@@ -153,7 +153,7 @@ static void fault_h06_also_one_that_has_not_begun(void **state) {
     world_stop(w);
     RUN(w, callers_and_called);
     until_history(w, "unborn", "ExternalSubscribed", 1);
-    OK(w, dur_client_raise(w->client, &w->err, "unborn", "Go", "on"));
+    OK(w, dur_client_pulse(w->client, &w->err, "unborn", "Go", "on"));
     expect(w, "two", " on");
 }
 
@@ -178,7 +178,7 @@ static dur_outcome sleeps_and_ends(dur_ctx *ctx, const char *input) {
 
 static dur_outcome calls(dur_ctx *ctx, const char *input) {
     dur_future *call = dur_orchestration(ctx, "Waits", "", .instance = input);
-    dur_await(dur_event(ctx, "Go"));
+    dur_await(dur_pulse(ctx, "Go"));
     return dur_complete(ctx, outcome(ctx, call));
 }
 
@@ -221,7 +221,7 @@ static void fault_h07_giving_up_a_call_leaves_a_foreign_instance_alone(void **st
     OK(w, dur_client_terminate(w->client, "terminated", "enough", &w->err));
     assert_int_equal(ended(w, "terminated"), DUR_ECANCELLED);
     OK(w, dur_client_resume(w->client, "foreign", &w->err));
-    OK(w, dur_client_raise(w->client, &w->err, "foreign", "Go", "and free"));
+    OK(w, dur_client_pulse(w->client, &w->err, "foreign", "Go", "and free"));
     expect(w, "foreign", "mine and free");
 }
 
@@ -252,7 +252,7 @@ static dur_outcome parent_of_kid(dur_ctx *ctx, const char *input) {
     dur_future *call = dur_orchestration(ctx, "Kid", input);
     if (strcmp(input, "leaves") == 0) { /* ends, and leaves its call behind */
         dur_detach(call);
-        dur_await(dur_event(ctx, "End"));
+        dur_await(dur_pulse(ctx, "End"));
         return dur_complete(ctx, "left");
     }
     if (strcmp(input, "gives up") == 0) return dur_complete(ctx, dur_code_name(dur_try_for(call, 1, NULL)));
@@ -297,7 +297,7 @@ static void leave_a_call(world *w, const char *how) {
     RUN(w, only_parents);
     start(w, "Parent", how, "parent");
     until_waiting(w, "parent::sub::2");
-    if (strcmp(how, "leaves") == 0) OK(w, dur_client_raise(w->client, &w->err, "parent", "End"));
+    if (strcmp(how, "leaves") == 0) OK(w, dur_client_pulse(w->client, &w->err, "parent", "End"));
     assert_int_equal(ended(w, "parent"), DUR_OK);
 }
 
@@ -408,7 +408,7 @@ static dur_outcome runs_plain(dur_ctx *ctx, const char *input) {
 
 /* A timer or an event, whichever comes first. */
 static dur_outcome sleeps(dur_ctx *ctx, const char *input) {
-    dur_future *timer = dur_timer(ctx, strtoul(input, NULL, 10)), *event = dur_event(ctx, "Go");
+    dur_future *timer = dur_timer(ctx, strtoul(input, NULL, 10)), *event = dur_pulse(ctx, "Go");
     return dur_complete(ctx, dur_select(timer, event) == timer ? "timer" : "event");
 }
 
@@ -417,7 +417,7 @@ static dur_outcome keeps(dur_ctx *ctx, const char *input) {
     found = dur_format(ctx, "%s %s", found != NULL ? found : "none", status != NULL ? status : "none");
     dur_kv_set(ctx, "key", input);
     dur_status_set(ctx, input);
-    return dur_completef(ctx, "%s %s", found, dur_await(dur_event(ctx, "Go")));
+    return dur_completef(ctx, "%s %s", found, dur_await(dur_pulse(ctx, "Go")));
 }
 
 static const dur_handler relatives[] = {
@@ -475,7 +475,7 @@ static void fault_h06_a_timer_of_the_deleted_one_is_gone(void **state) {
     start(w, "Sleeps", "3600000", "same");
     start(w, "Sleeps", "400", "later");
     expect(w, "later", "timer");
-    OK(w, dur_client_raise(w->client, &w->err, "same", "Go"));
+    OK(w, dur_client_pulse(w->client, &w->err, "same", "Go"));
     expect(w, "same", "event");
 }
 
@@ -485,7 +485,7 @@ static void fault_h06_values_and_message_ids_go_with_the_deleted_one(void **stat
     for (int i = 0; i < 2; i++) {
         start(w, "Keeps", "kept", "same");
         until_history(w, "same", "ExternalSubscribed", 1);
-        OK(w, dur_client_raise(w->client, &w->err, "same", "Go", "on", .message_id = "once"));
+        OK(w, dur_client_pulse(w->client, &w->err, "same", "Go", "on", .message_id = "once"));
         expect(w, "same", "none none on");
         OK(w, dur_client_delete(NULL, w->client, "same", false, &w->err));
     }

@@ -13,7 +13,7 @@ static bool send(world *w, const char *instance, unsigned number) {
     char text[96];
     dur_error err = DUR_ERROR_INIT;
     snprintf(text, sizeof(text), "letter %u to %s", number, instance);
-    int code = dur_client_enqueue(w->client, &err, instance, "letters", text);
+    int code = dur_client_send(w->client, &err, instance, "letters", text);
     if (code == DUR_ESTATE || code == DUR_ENOTFOUND) return false;
     if (code != DUR_OK) fail_msg("enqueue: %s: %s", dur_code_name(code), err.message);
     return true;
@@ -28,8 +28,8 @@ static size_t dead_letters(world *w, const char *instance, unsigned number) {
         dur_dead_letter_list *letters = NULL;
         OK(w, dur_client_dead_letters(&letters, w->client, after, 200, &w->err));
         for (size_t i = 0; i < letters->count; i++) {
-            after = letters->items[i].id;
-            found += strstr(letters->items[i].message, text) != NULL;
+            after = letters->items[i]->id;
+            found += strstr(letters->items[i]->message, text) != NULL;
         }
         more = letters->count == 200;
         dur_dead_letter_list_free(letters);
@@ -76,14 +76,14 @@ static void take(dur_ctx *ctx, const char *letter) {
  * seen.  What the handler does at the "Go" that follows is its input.
  */
 static dur_outcome holds(dur_ctx *ctx, const char *input) {
-    dur_future *first = dur_dequeue(ctx, "letters"), *second = dur_dequeue(ctx, "letters");
-    dur_future *third = dur_dequeue(ctx, "letters");
+    dur_future *first = dur_message(ctx, "letters"), *second = dur_message(ctx, "letters");
+    dur_future *third = dur_message(ctx, "letters");
     take(ctx, dur_await(second));
     const char *then = input;
     if (strcmp(input, "at once") == 0) {
-        if (dur_try(dur_event(ctx, "Go"), &then) != DUR_OK) return dur_complete(ctx, "cancelled");
+        if (dur_try(dur_pulse(ctx, "Go"), &then) != DUR_OK) return dur_complete(ctx, "cancelled");
     } else {
-        dur_await(dur_event(ctx, "Go"));
+        dur_await(dur_pulse(ctx, "Go"));
     }
     if (strcmp(input, "fail") == 0) return dur_fail(ctx, "on purpose");
     if (strcmp(input, "continue") == 0) return dur_continue_as_new(ctx, "waits");
@@ -91,26 +91,26 @@ static dur_outcome holds(dur_ctx *ctx, const char *input) {
     if (strcmp(input, "late") == 0) { /* reported in a later group than that of the arrival */
         take(ctx, dur_await(first));
         take(ctx, dur_await(third));
-        dur_await(dur_event(ctx, "Stop"));
+        dur_await(dur_pulse(ctx, "Stop"));
     }
     return dur_complete(ctx, input);
 }
 
 static dur_outcome waits(dur_ctx *ctx, const char *input) {
     if (strcmp(input, "waits") != 0) return holds(ctx, input);
-    return dur_complete(ctx, dur_await(dur_event(ctx, "Stop")));
+    return dur_complete(ctx, dur_await(dur_pulse(ctx, "Stop")));
 }
 
 /* Ends with the branch that has made it. */
 static dur_outcome lets_go(dur_ctx *ctx, void *unused) {
     (void)unused;
-    dur_detach(dur_dequeue(ctx, "letters"));
+    dur_detach(dur_message(ctx, "letters"));
     return dur_complete(ctx, "");
 }
 
 static dur_outcome swallows(dur_ctx *ctx, const char *input) {
     dur_await(dur_spawn(ctx, lets_go, NULL));
-    return dur_complete(ctx, strcmp(input, "wait") == 0 ? dur_await(dur_event(ctx, "Go")) : input);
+    return dur_complete(ctx, strcmp(input, "wait") == 0 ? dur_await(dur_pulse(ctx, "Go")) : input);
 }
 
 static bool changed_code;
@@ -160,8 +160,8 @@ static void fault_h76_an_end_by_the_handler_leaves_what_no_call_reported(void **
     begin_holding(w, "Holds", "return", "returns");
     begin_holding(w, "Holds", "fail", "fails");
     begin_holding(w, "Holds", "at once", "cancelled");
-    OK(w, dur_client_raise(w->client, &w->err, "returns", "Go", ""));
-    OK(w, dur_client_raise(w->client, &w->err, "fails", "Go", ""));
+    OK(w, dur_client_pulse(w->client, &w->err, "returns", "Go", ""));
+    OK(w, dur_client_pulse(w->client, &w->err, "fails", "Go", ""));
     OK(w, dur_client_cancel(w->client, "cancelled", "enough", &w->err));
     expect(w, "returns", "return");
     expect_failure(w, "fails", DUR_EFAILED, "on purpose");
@@ -179,7 +179,7 @@ static void fault_h76_an_end_by_a_client_leaves_what_no_call_reported(void **sta
     begin_holding(w, "Holds", "return", "deleted");
     begin_holding(w, "Holds", "return", "replaced");
     begin_holding(w, "Holds", "late", "late");
-    OK(w, dur_client_raise(w->client, &w->err, "late", "Go", ""));
+    OK(w, dur_client_pulse(w->client, &w->err, "late", "Go", ""));
     until_history(w, "late", "\"ExternalSubscribed\"", 2);
     OK(w, dur_client_suspend(w->client, "away", "so that nobody holds it", &w->err));
     OK(w, dur_client_delete(NULL, w->client, "deleted", true, &w->err));
@@ -226,14 +226,14 @@ static void fault_h76_an_end_without_a_handler_leaves_what_no_call_reported(void
     append_unreadable(w, "unreadable");
     changed_code = true;
     RUN(w, holders, .nondeterminism = DUR_NONDETERMINISM_FAIL, .max_attempts = 1);
-    OK(w, dur_client_raise(w->client, &w->err, "changes", "Go", ""));
-    OK(w, dur_client_raise(w->client, &w->err, "unreadable", "Go", ""));
+    OK(w, dur_client_pulse(w->client, &w->err, "changes", "Go", ""));
+    OK(w, dur_client_pulse(w->client, &w->err, "unreadable", "Go", ""));
     expect_failure(w, "changes", DUR_EFAILED, "nondeterministic");
     expect_failure(w, "unreadable", DUR_EFAILED, "poison");
     changed_code = false;
     world_stop(w);
     OK(w, dur_client_cancel(w->client, "cancelled", "enough", &w->err));
-    OK(w, dur_client_raise(w->client, &w->err, "missing", "Go", "")); /* a reason to fetch it */
+    OK(w, dur_client_pulse(w->client, &w->err, "missing", "Go", "")); /* a reason to fetch it */
     RUN(w, others, .unregistered_backoff_ms = 20, .unregistered_attempts_max = 2);
     expect_failure(w, "missing", DUR_EFAILED, "not registered");
     expect_failure(w, "cancelled", DUR_ECANCELLED, "enough");
@@ -250,14 +250,14 @@ static void fault_h76_what_was_carried_over_is_left_as_well(void **state) {
     begin_holding(w, "Holds", "continue", "next");
     begin_holding(w, "Holds", "nobody", "unbegun");
     begin_holding(w, "Holds", "nobody", "unbegun too");
-    OK(w, dur_client_raise(w->client, &w->err, "next", "Go", ""));
-    OK(w, dur_client_raise(w->client, &w->err, "unbegun", "Go", ""));
-    OK(w, dur_client_raise(w->client, &w->err, "unbegun too", "Go", ""));
+    OK(w, dur_client_pulse(w->client, &w->err, "next", "Go", ""));
+    OK(w, dur_client_pulse(w->client, &w->err, "unbegun", "Go", ""));
+    OK(w, dur_client_pulse(w->client, &w->err, "unbegun too", "Go", ""));
     until_history(w, "next", "\"execution_id\":2", 2);
     until_history(w, "unbegun", "\"OrchestrationContinuedAsNew\"", 1);
     until_history(w, "unbegun too", "\"OrchestrationContinuedAsNew\"", 1);
     OK(w, dur_client_terminate(w->client, "unbegun", "enough", &w->err));
-    OK(w, dur_client_raise(w->client, &w->err, "next", "Stop", "stopped"));
+    OK(w, dur_client_pulse(w->client, &w->err, "next", "Stop", "stopped"));
     expect(w, "next", "stopped");
     expect_returned(w, "next");
     expect_returned(w, "unbegun");
@@ -279,7 +279,7 @@ static void fault_h76_a_detached_dequeue_keeps_nothing(void **state) {
         until_history(w, ids[i], "\"ExternalEventPersistent\"", 1);
     }
     OK(w, dur_client_terminate(w->client, "terminated", "enough", &w->err));
-    OK(w, dur_client_raise(w->client, &w->err, "returns", "Go", "done"));
+    OK(w, dur_client_pulse(w->client, &w->err, "returns", "Go", "done"));
     expect(w, "returns", "done");
     until_dead(w, "returns", 0);
     until_dead(w, "terminated", 0);
@@ -301,7 +301,7 @@ static dur_outcome juggles(dur_ctx *ctx, const char *input) {
         const char *letter = NULL;
         unsigned what = draw(&random, 5);
         if (*at == NULL) {
-            if (what < 4) *at = dur_dequeue(ctx, "letters");
+            if (what < 4) *at = dur_message(ctx, "letters");
         } else if (what == 0) {
             dur_drop(*at);
             *at = NULL;
@@ -318,7 +318,7 @@ static dur_outcome juggles(dur_ctx *ctx, const char *input) {
     case 1:
         return dur_fail(ctx, "on purpose");
     case 2:
-        (void)dur_try(dur_event(ctx, "Never"), NULL);
+        (void)dur_try(dur_pulse(ctx, "Never"), NULL);
         return dur_complete(ctx, "");
     default:
         return dur_continue_as_new(ctx, dur_format(ctx, "%llu", (unsigned long long)random));
@@ -368,9 +368,9 @@ static void fault_h76_every_letter_is_reported_or_dead(void **state) {
 static dur_outcome takes_of_two(dur_ctx *ctx, const char *input) {
     const char *more = "none";
     (void)input;
-    const char *first = dur_await(dur_dequeue(ctx, "first")), *second = dur_await(dur_dequeue(ctx, "second"));
-    dur_await(dur_event(ctx, "Go"));
-    (void)dur_try_dequeue(ctx, "first", &more);
+    const char *first = dur_await(dur_message(ctx, "first")), *second = dur_await(dur_message(ctx, "second"));
+    dur_await(dur_pulse(ctx, "Go"));
+    (void)dur_try_message(ctx, "first", &more);
     return dur_completef(ctx, "%s %s %s", first, second, more);
 }
 
@@ -379,13 +379,13 @@ static const dur_handler two_queues[] = { DUR_ORCHESTRATION("TakesOfTwo", "1.0.0
 static void fault_h82_an_id_belongs_to_a_queue(void **state) {
     world *w = *state;
     start(w, "TakesOfTwo", "", "two");
-    OK(w, dur_client_enqueue(w->client, &w->err, "two", "first", "a", .message_id = "once"));
-    OK(w, dur_client_enqueue(w->client, &w->err, "two", "first", "again", .message_id = "once"));
-    OK(w, dur_client_enqueue(w->client, &w->err, "two", "second", "b", .message_id = "once"));
-    OK(w, dur_client_raise(w->client, &w->err, "two", "Early", "", .message_id = "once"));
+    OK(w, dur_client_send(w->client, &w->err, "two", "first", "a", .message_id = "once"));
+    OK(w, dur_client_send(w->client, &w->err, "two", "first", "again", .message_id = "once"));
+    OK(w, dur_client_send(w->client, &w->err, "two", "second", "b", .message_id = "once"));
+    OK(w, dur_client_pulse(w->client, &w->err, "two", "Early", "", .message_id = "once"));
     RUN(w, two_queues);
     until_history(w, "two", "\"ExternalSubscribed\"", 1);
-    OK(w, dur_client_raise(w->client, &w->err, "two", "Go", "", .message_id = "go"));
+    OK(w, dur_client_pulse(w->client, &w->err, "two", "Go", "", .message_id = "go"));
     expect(w, "two", "a b none");
 }
 
@@ -412,7 +412,7 @@ static void *delete_each(void *data) {
         char id[32];
         snprintf(id, sizeof(id), "i-%u-%zu", self->number, i);
         self->code = dur_client_start(client, NULL, "NobodyHasThis", "", .instance = id);
-        if (self->code == DUR_OK) self->code = dur_client_enqueue(client, NULL, id, "letters", id);
+        if (self->code == DUR_OK) self->code = dur_client_send(client, NULL, id, "letters", id);
         if (self->code == DUR_OK) self->code = dur_client_delete(NULL, client, id, true, NULL);
     }
     dur_client_free(client);
@@ -433,7 +433,7 @@ static void fault_h117_who_lists_from_the_beginning_misses_none(void **state) {
         dur_dead_letter_list *letters = NULL;
         OK(w, dur_client_dead_letters(&letters, w->client, 0, 7, &w->err));
         for (size_t i = 0; i < letters->count; i++, handled++)
-            OK(w, dur_client_dead_letters_delete(w->client, &letters->items[i].id, 1, &w->err));
+            OK(w, dur_client_dead_letters_delete(w->client, &letters->items[i]->id, 1, &w->err));
         if (letters->count == 0) pause_ms(1);
         dur_dead_letter_list_free(letters);
         if (now_ms() > until) fail_msg("%zu of %zu dead letters", handled, expected);

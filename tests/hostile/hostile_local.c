@@ -34,7 +34,7 @@ static dur_outcome waits_for_two(dur_ctx *ctx, const char *input) {
 
 static dur_outcome waits_for_an_event(dur_ctx *ctx, const char *input) {
     (void)input;
-    return dur_complete(ctx, dur_await(dur_event(ctx, "go")));
+    return dur_complete(ctx, dur_await(dur_pulse(ctx, "go")));
 }
 
 /* It ends while what it has let go still runs. */
@@ -266,12 +266,12 @@ static int read_slowly(dur_provider *self, dur_arena *arena, const char *instanc
 }
 
 static dur_outcome stands_beside_a_message(dur_ctx *ctx, const char *input) {
-    (void)dur_dequeue(ctx, "q"); /* nobody waits for it: history has the message, and no call has reported it */
-    dur_await(dur_event(ctx, "go"));
+    (void)dur_message(ctx, "q"); /* nobody waits for it: history has the message, and no call has reported it */
+    dur_await(dur_pulse(ctx, "go"));
     atomic_fetch_add(&begun, 1);
     while (!atomic_load(&let_go))
         pause_ms(1);
-    dur_await(dur_event(ctx, "never"));
+    dur_await(dur_pulse(ctx, "never"));
     return dur_complete(ctx, input);
 }
 
@@ -287,8 +287,8 @@ static void a_forced_delete_keeps_the_messages_of_a_turn_that_runs(void **state)
     RUN(w, message_handlers);
     until_history(w, "i", "ExternalSubscribed", 2);
     world_stop(w);
-    OK(w, dur_client_enqueue(w->client, &w->err, "i", "q", "accepted"));
-    OK(w, dur_client_raise(w->client, &w->err, "i", "go", ""));
+    OK(w, dur_client_send(w->client, &w->err, "i", "q", "accepted"));
+    OK(w, dur_client_pulse(w->client, &w->err, "i", "go", ""));
     RUN(w, message_handlers);
     until_begun(1);      /* both are in the turn that runs */
     world other = { 0 }; /* a handle that the runtime does not use */
@@ -344,7 +344,7 @@ static void an_imported_history_gets_the_rows_that_it_needs(void **state) {
                             .input = "one" });
     atomic_store(&let_go, true);
     RUN(w, handlers);
-    OK(w, dur_client_raise(w->client, &w->err, "i", "nobody waits for it", ""));
+    OK(w, dur_client_pulse(w->client, &w->err, "i", "nobody waits for it", ""));
     expect(w, "i", "one");
 }
 

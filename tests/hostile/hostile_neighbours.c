@@ -5,6 +5,9 @@
 
 #ifdef HAVE_LIBPQ
 
+#include <durite/sys/store.h>
+#include <pthread.h>
+
 /* ---- replication ------------------------------------------------------------------------------------------------- */
 
 static long tables_without_key(PGconn *db, const char *schema) {
@@ -44,7 +47,7 @@ static void fault_h26_nodes_work_while_all_tables_are_published(void **state) {
     until_history(w, "taken", "ExternalSubscribedPersistent", 1);
     OK(w, dur_client_suspend(w->client, "taken", "for a while", &w->err));
     OK(w, dur_client_resume(w->client, "taken", &w->err));
-    OK(w, dur_client_enqueue(w->client, &w->err, "taken", "box", "done"));
+    OK(w, dur_client_send(w->client, &w->err, "taken", "box", "done"));
     expect(w, "taken", "done");
     OK(w, dur_client_delete(NULL, w->client, "before", false, &w->err));
     world_stop(w);
@@ -124,6 +127,15 @@ static int replicated(const char *url, long number) {
         if (now_ms() > end_ms) return 1;
         pause_ms(50);
     }
+    /*
+     * A subscription in its publisher's own server must not be dropped before each table's first copy is over: the copy
+     * makes a slot, which waits for all transactions of the server, the drop's included, and the drop waits for the
+     * slot.
+     */
+    while (pg_number(there, "SELECT count(*) FROM pg_subscription_rel WHERE srsubstate <> 'r'") > 0) {
+        if (now_ms() > end_ms) return 1;
+        pause_ms(50);
+    }
     pg_do(there, "DROP SUBSCRIPTION copying");
     dur_client_free(w->client);
     dur_provider_close(w->store);
@@ -143,6 +155,146 @@ static void fault_h26_all_rows_are_replicated(void **state) {
              " replicated - 0",
              DURITE_SOURCE_DIR, self);
     assert_int_equal(system(command), 0);
+}
+
+/* ---- rows that an administrator has written -----------------------------------------------------------------------
+ */
+
+static dur_outcome wait_go(dur_ctx *ctx, const char *input) {
+    (void)input;
+    return dur_complete(ctx, dur_await(dur_pulse(ctx, "Go")));
+}
+
+/* A number behind which there is none is that instance's trouble, and nobody else's. */
+static void fault_h132_a_row_with_the_largest_id_holds_up_nobody(void **state) {
+    static const dur_handler with_go[] = {
+        DUR_ACTIVITY("Echo", echo),
+        DUR_ORCHESTRATION("Child", "1.0.0", child),
+        DUR_ORCHESTRATION("Everything", "1.0.0", everything),
+        DUR_ORCHESTRATION("WaitGo", "1.0.0", wait_go),
+        DUR_HANDLERS_END,
+    };
+    world *w = *state;
+    char schema[80];
+    if (!on_provider("postgres")) skip();
+    w->broken = true; /* and the check says so */
+    schema_of(w, schema);
+    for (int events = 1; events <= 2; events++) {
+        char id[16];
+        snprintf(id, sizeof(id), "full%d", events);
+        RUN(w, with_go);
+        start(w, "WaitGo", "", id);
+        until_history(w, id, "ExternalSubscribed", 1);
+        world_stop(w);
+        PGconn *db = pg_beside();
+        pg_do(db,
+              "INSERT INTO %s.dur_history (instance_id, execution_id, event_id, at_ms, json, events) SELECT instance_id,"
+              " execution_id, 9223372036854775807, at_ms, repeat(E'{}\n', %d) || '{}', %d FROM %s.dur_history WHERE"
+              " instance_id = '%s' ORDER BY event_id LIMIT 1",
+              schema, events - 1, events, schema, id);
+        PQfinish(db);
+        RUN(w, with_go);
+        (void)dur_client_pulse(w->client, &w->err, id, "Go", "x");
+        do_everything(w, events == 1 ? "first" : "second");
+        world_stop(w);
+        assert_int_equal(dur_provider_check(w->store, &w->err), DUR_ECORRUPT); /* and no other error */
+    }
+}
+
+/* ---- messages to nobody ------------------------------------------------------------------------------------------ */
+
+static int send_to_nobody(dur_provider *store, const char *instance, dur_error *err) {
+    dur_arena *arena = dur_arena_new();
+    dur_message_row row;
+    dur_work_item item = { .kind = DUR_WORK_QUEUE_MESSAGE, .instance = instance, .name = "box", .data = "x" };
+    int code = dur_message_row_from_work(&row, arena, &item, err);
+    if (code == DUR_OK) code = dur_store_enqueue_for_orchestrator(store, &row, 0, err);
+    dur_arena_free(arena);
+    return code;
+}
+
+static int bury(dur_provider *store, dur_error *err) {
+    dur_arena *arena = dur_arena_new();
+    dur_orchestration_item item;
+    int code = dur_store_fetch_orchestration_item(store, arena, &(dur_fetch){ .lock_ms = 1000 }, &item, err);
+    dur_arena_free(arena);
+    return code;
+}
+
+typedef struct other_process {
+    char url[1200], name[40]; /* of its session on the server */
+    const char *to;           /* NULL: it buries */
+    int code;
+    dur_error err;
+    _Atomic bool done;
+    pthread_t thread;
+} other_process;
+
+static void *be_another(void *arg) {
+    other_process *self = arg;
+    dur_provider *store = NULL;
+    self->code = dur_open(&store, self->url, &self->err);
+    if (self->code == DUR_OK)
+        self->code = self->to != NULL ? send_to_nobody(store, self->to, &self->err) : bury(store, &self->err);
+    dur_provider_close(store);
+    atomic_store(&self->done, true);
+    return NULL;
+}
+
+static void another_begins(const world *w, other_process *self, const char *name) {
+    snprintf(self->name, sizeof(self->name), "%s_%d", name, (int)getpid());
+    snprintf(self->url, sizeof(self->url), "%s&pool=1&application_name=%s", w->url, self->name);
+    assert_int_equal(pthread_create(&self->thread, NULL, be_another, self), 0);
+}
+
+/* Until it is done, or waits for a lock. */
+static void another_has_come_as_far_as_it_can(PGconn *db, other_process *self) {
+    for (uint64_t end_ms = now_ms() + patience_ms();
+         !atomic_load(&self->done) &&
+         pg_number(db,
+                   "SELECT count(*) FROM pg_stat_activity WHERE application_name = '%s' AND wait_event_type = 'Lock'",
+                   self->name) == 0;
+         pause_ms(5))
+        if (now_ms() > end_ms) fail_msg("%s neither ends nor waits", self->name);
+}
+
+/* While one message is made a dead letter another one is sent to an instance whose turn comes later. */
+static void fault_h120_what_is_sent_beside_a_burial_is_buried_once(void **state) {
+    world *w = *state;
+    char schema[80];
+    dur_dead_letter_list *letters = NULL;
+    other_process slow = { .to = NULL }, sender = { .to = "second" };
+    if (!on_provider("postgres")) skip();
+    schema_of(w, schema);
+    PGconn *db = pg_beside(), *holder = pg_beside();
+    OK(w, send_to_nobody(w->store, "first", &w->err));
+    OK(w, send_to_nobody(w->store, "second", &w->err));
+    pg_do(db, "UPDATE %s.dur_instances SET ready_at = ready_at - 1000 WHERE instance_id = 'first'", schema);
+    pg_do(db,
+          "CREATE FUNCTION %s.stand_still() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF"
+          " current_setting('application_name') LIKE 'slow_%%' THEN PERFORM pg_advisory_xact_lock(%d); END IF; RETURN"
+          " OLD; END $$",
+          schema, (int)getpid());
+    pg_do(db, "CREATE TRIGGER stand_still BEFORE DELETE ON %s.dur_queue FOR EACH ROW EXECUTE FUNCTION %s.stand_still()",
+          schema, schema);
+    pg_do(holder, "SELECT pg_advisory_lock(%d)", (int)getpid());
+    another_begins(w, &slow, "slow");
+    another_has_come_as_far_as_it_can(db, &slow);
+    assert_false(atomic_load(&slow.done));
+    another_begins(w, &sender, "sender");
+    another_has_come_as_far_as_it_can(db, &sender);
+    pg_do(holder, "SELECT pg_advisory_unlock(%d)", (int)getpid());
+    pthread_join(slow.thread, NULL);
+    pthread_join(sender.thread, NULL);
+    PQfinish(holder);
+    PQfinish(db);
+    if (slow.code != DUR_OK) fail_msg("%s", slow.err.message);
+    if (sender.code != DUR_OK) fail_msg("%s", sender.err.message);
+    OK(w, dur_provider_check(w->store, &w->err));
+    OK(w, bury(w->store, &w->err));
+    OK(w, dur_client_dead_letters(&letters, w->client, 0, 10, &w->err));
+    assert_int_equal(letters->count, 3);
+    dur_dead_letter_list_free(letters);
 }
 
 /* ---- settings of the role ---------------------------------------------------------------------------------------- */
@@ -295,7 +447,7 @@ static void fault_h23_a_refused_take_over_is_told(void **state) {
     for (uint64_t end_ms = now_ms() + patience_ms(); atomic_load(&refusals_told) == 0; pause_ms(10))
         if (now_ms() > end_ms) fail_msg("nothing was said");
     pg_do(db, "COMMIT");
-    OK(w, dur_client_enqueue(w->client, &w->err, "x", "box", "done"));
+    OK(w, dur_client_send(w->client, &w->err, "x", "box", "done"));
     expect(w, "x", "done");
     OK(w, dur_log_set_sink(NULL, NULL, DUR_LOG_WARN));
     PQfinish(db);
@@ -316,7 +468,7 @@ static dur_outcome ends_somehow(dur_ctx *ctx, const char *input) {
     long number = strtol(input, NULL, 10);
     if (number % 2 == 0) dur_await(dur_orchestration(ctx, "Child", input));
     if (number % 50 == 1 || number % 50 == 2) return dur_fail(ctx, "as it should");
-    if (number % 50 == 3 || number % 50 == 4) dur_await(dur_event(ctx, "Never"));
+    if (number % 50 == 3 || number % 50 == 4) dur_await(dur_pulse(ctx, "Never"));
     return dur_complete(ctx, input);
 }
 
@@ -452,6 +604,8 @@ static const struct CMUnitTest tests[] = {
     TEST(fault_h26_every_table_has_a_primary_key),
     TEST(fault_h26_nodes_work_while_all_tables_are_published),
     TEST(fault_h26_all_rows_are_replicated),
+    TEST(fault_h132_a_row_with_the_largest_id_holds_up_nobody),
+    TEST(fault_h120_what_is_sent_beside_a_burial_is_buried_once),
     TEST(fault_h23_timeouts_of_the_role_are_not_ours),
     TEST(errors_say_which_rights_a_role_needs),
     TEST(errors_say_how_a_url_looks),

@@ -54,8 +54,8 @@ static void timed_end(timed *t) {
 
 static void put(timed *t, const dur_work_item *item, uint64_t due_ms, uint64_t delay_ms) {
     world *w = t->w;
-    dur_message message;
-    OK(w, dur_message_from_work(&message, t->arena, item, &w->err));
+    dur_message_row message;
+    OK(w, dur_message_row_from_work(&message, t->arena, item, &w->err));
     if (due_ms != 0) message.due_ms = due_ms;
     OK(w, dur_store_enqueue_for_orchestrator(t->store, &message, delay_ms, &w->err));
 }
@@ -130,17 +130,17 @@ static void fault_h61_a_delay_follows_the_stores_time(void **state) {
     dur_fake_world_jump(t.fake, 60000);
     assert_string_equal(fetch(&t).instance, "a");
 
-    dur_message message;
+    dur_message_row message;
     dur_leased_work work;
     dur_work_fetch how = { .lock_ms = 60000 };
-    OK(w, dur_message_from_work(&message, t.arena,
-                                &(dur_work_item){ .kind = DUR_WORK_ACTIVITY_EXECUTE,
-                                                  .instance = "a",
-                                                  .execution_id = 1,
-                                                  .id = 2,
-                                                  .name = "A",
-                                                  .input = "" },
-                                &w->err));
+    OK(w, dur_message_row_from_work(&message, t.arena,
+                                    &(dur_work_item){ .kind = DUR_WORK_ACTIVITY_EXECUTE,
+                                                      .instance = "a",
+                                                      .execution_id = 1,
+                                                      .id = 2,
+                                                      .name = "A",
+                                                      .input = "" },
+                                    &w->err));
     OK(w, dur_store_enqueue_for_worker(t.store, &message, &w->err));
     OK(w, dur_store_fetch_work_item(t.store, t.arena, &how, &work, &w->err));
     OK(w, dur_store_abandon_work_item(t.store, work.lock_token, 60000, false, &w->err));
@@ -194,7 +194,7 @@ static void fault_h47_an_attempt_given_back_is_its_own(void **state) {
 static dur_outcome take(dur_ctx *ctx, const char *input) { /* so many, in order */
     size_t count = strtoul(input, NULL, 10);
     for (size_t i = 0; i < count; i++) {
-        const char *message = dur_await(dur_dequeue(ctx, "q"));
+        const char *message = dur_await(dur_message(ctx, "q"));
         if (strtoul(message, NULL, 10) != i) return dur_failf(ctx, "got %s, not %zu", message, i);
         if (i % 50 == 49) dur_status_setf(ctx, "%zu", i + 1);
     }
@@ -206,7 +206,7 @@ static dur_outcome gather(dur_ctx *ctx, const char *input) { /* each producer's 
     size_t *next = dur_alloc(ctx, producers * sizeof(*next));
     for (size_t i = 0; i < producers * count; i++) {
         char *end;
-        size_t who = strtoul(dur_await(dur_dequeue(ctx, "q")), &end, 10), which = strtoul(end, NULL, 10);
+        size_t who = strtoul(dur_await(dur_message(ctx, "q")), &end, 10), which = strtoul(end, NULL, 10);
         if (who >= producers || which != next[who]) return dur_failf(ctx, "%zu of %zu, not %zu", which, who, next[who]);
         next[who]++;
         if (i == 99) dur_status_set(ctx, "100");
@@ -217,8 +217,8 @@ static dur_outcome gather(dur_ctx *ctx, const char *input) { /* each producer's 
 /* The message is there before the timer is asked for. */
 static dur_outcome timer_or_message(dur_ctx *ctx, const char *input) {
     (void)input;
-    dur_await(dur_event(ctx, "Go"));
-    dur_future *message = dur_dequeue(ctx, "q");
+    dur_await(dur_pulse(ctx, "Go"));
+    dur_future *message = dur_message(ctx, "q");
     dur_future *timer = dur_timer(ctx, 0);
     return dur_complete(ctx, dur_select(timer, message) == message ? "message" : "timer");
 }
@@ -234,7 +234,7 @@ static void send_numbers(dur_client *client, world *w, const char *instance, siz
     for (size_t i = from; i < to; i++) {
         char number[24];
         snprintf(number, sizeof(number), "%zu", i);
-        OK(w, dur_client_enqueue(client, &w->err, instance, "q", number));
+        OK(w, dur_client_send(client, &w->err, instance, "q", number));
     }
 }
 
@@ -284,9 +284,9 @@ static void fault_h47_an_overdue_timer_comes_behind_messages_before_it(void **st
         snprintf(id, sizeof(id), "t%d", i);
         start(w, "TimerOrMessage", "", id);
         until_history(w, id, "\"ExternalSubscribed\"", 1);
-        OK(w, dur_client_enqueue(w->client, &w->err, id, "q", "0"));
+        OK(w, dur_client_send(w->client, &w->err, id, "q", "0"));
         pause_ms(5);
-        OK(w, dur_client_raise(w->client, &w->err, id, "Go", ""));
+        OK(w, dur_client_pulse(w->client, &w->err, id, "Go", ""));
         expect(w, id, "message");
     }
 }
@@ -308,7 +308,7 @@ static int produce(const char *url, long number) { /* number: which one, and how
     file_touch(dir, "going");
     for (long i = 0; i < number % 100000; i++) {
         snprintf(text, sizeof(text), "%ld %ld", number / 100000, i);
-        if (dur_client_enqueue(client, NULL, "g", "q", text) != DUR_OK) return 2;
+        if (dur_client_send(client, NULL, "g", "q", text) != DUR_OK) return 2;
     }
     dur_client_free(client);
     dur_provider_close(store);
@@ -408,20 +408,20 @@ static void fault_h03_producers_that_stop_and_go_lose_nothing(void **state) {
 static void fault_h46_idle_zero_renews_nothing(void **state) {
     timed t = timed_begin(*state);
     world *w = t.w;
-    dur_message message;
+    dur_message_row message;
     dur_leased_work work;
     const char *owner = "node";
     w->broken = true; /* work of no instance: only another engine puts it there */
     uint64_t changed = 7;
-    OK(w, dur_message_from_work(&message, t.arena,
-                                &(dur_work_item){ .kind = DUR_WORK_ACTIVITY_EXECUTE,
-                                                  .instance = "a",
-                                                  .execution_id = 1,
-                                                  .id = 2,
-                                                  .name = "A",
-                                                  .input = "",
-                                                  .session_id = "s" },
-                                &w->err));
+    OK(w, dur_message_row_from_work(&message, t.arena,
+                                    &(dur_work_item){ .kind = DUR_WORK_ACTIVITY_EXECUTE,
+                                                      .instance = "a",
+                                                      .execution_id = 1,
+                                                      .id = 2,
+                                                      .name = "A",
+                                                      .input = "",
+                                                      .session_id = "s" },
+                                    &w->err));
     OK(w, dur_store_enqueue_for_worker(t.store, &message, &w->err));
     OK(w, dur_store_fetch_work_item(
               t.store, t.arena, &(dur_work_fetch){ .lock_ms = 60000, .session_owner = owner, .session_lock_ms = 60000 },

@@ -9,7 +9,7 @@
 static dur_outcome wait_go(dur_ctx *ctx, const char *input) {
     (void)input;
     dur_status_set(ctx, "waits");
-    return dur_complete(ctx, dur_await(dur_event(ctx, "Go")));
+    return dur_complete(ctx, dur_await(dur_pulse(ctx, "Go")));
 }
 
 static const dur_handler handlers[] = { DUR_ORCHESTRATION("WaitGo", "1.0.0", wait_go), DUR_HANDLERS_END };
@@ -78,7 +78,7 @@ static void expect_refused(world *w, const char *text) {
         if (code != DUR_EIO) fail_msg("start: %s", dur_code_name(code));
         assert_non_null(strstr(w->err.message, text));
         assert_false(w->err.retryable);
-        assert_int_equal(dur_client_raise(w->client, &w->err, "w", "Go", ""), DUR_EIO);
+        assert_int_equal(dur_client_pulse(w->client, &w->err, "w", "Go", ""), DUR_EIO);
         assert_int_equal(dur_client_info(&info, w->client, "w", &w->err), DUR_EIO);
     }
     until_logged();

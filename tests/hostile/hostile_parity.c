@@ -6,16 +6,17 @@
 
 #include <durite/replay.h>
 #include <durite/sys/store.h>
+#include <pthread.h>
 
 /* ---- a store as another engine leaves it ------------------------------------------------------------------------- */
 
-static dur_message message_of(world *w, dur_arena *arena, dur_work_item item) {
-    dur_message message;
-    OK(w, dur_message_from_work(&message, arena, &item, &w->err));
+static dur_message_row message_of(world *w, dur_arena *arena, dur_work_item item) {
+    dur_message_row message;
+    OK(w, dur_message_row_from_work(&message, arena, &item, &w->err));
     return message;
 }
 
-static dur_message start_of(world *w, dur_arena *arena, const char *instance, const char *name) {
+static dur_message_row start_of(world *w, dur_arena *arena, const char *instance, const char *name) {
     return message_of(w, arena,
                       (dur_work_item){ .kind = DUR_WORK_START_ORCHESTRATION,
                                        .instance = instance,
@@ -34,8 +35,8 @@ static dur_orchestration_item fetched(world *w, dur_arena *arena) {
 
 /* A turn of `name` with these events (ids from 1) and messages. */
 static void seed(world *w, dur_arena *arena, const char *instance, const char *name, const dur_event *events,
-                 size_t event_count, const dur_message *messages, size_t message_count, dur_status status) {
-    dur_message begin = start_of(w, arena, instance, name);
+                 size_t event_count, const dur_message_row *messages, size_t message_count, dur_status status) {
+    dur_message_row begin = start_of(w, arena, instance, name);
     OK(w, dur_store_enqueue_for_orchestrator(w->store, &begin, 0, &w->err));
     dur_orchestration_item item = fetched(w, arena);
     dur_event_row *rows = calloc(event_count, sizeof(*rows));
@@ -66,7 +67,7 @@ static dur_event started(const char *name) {
     return (dur_event){ .kind = DUR_EVENT_ORCHESTRATION_STARTED, .name = name, .version = "1.0.0", .input = "old" };
 }
 
-static dur_message continued(world *w, dur_arena *arena, const char *instance) {
+static dur_message_row continued(world *w, dur_arena *arena, const char *instance) {
     static const dur_carried carried = { "q", "carried" };
     return message_of(w, arena,
                       (dur_work_item){ .kind = DUR_WORK_CONTINUE_AS_NEW,
@@ -78,7 +79,7 @@ static dur_message continued(world *w, dur_arena *arena, const char *instance) {
                                        .carry_forward_count = 1 });
 }
 
-static dur_message late_of(world *w, dur_arena *arena, const char *instance) {
+static dur_message_row late_of(world *w, dur_arena *arena, const char *instance) {
     return message_of(
         w, arena, (dur_work_item){ .kind = DUR_WORK_QUEUE_MESSAGE, .instance = instance, .name = "q", .data = "late" });
 }
@@ -131,8 +132,8 @@ static void fault_h45_prune_without_a_rule_keeps_the_current_execution(void **st
 static dur_outcome transition(dur_ctx *ctx, const char *input) {
     (void)input;
     if (dur_execution_id(ctx) == 1) return dur_continue_as_new(ctx, "next");
-    const char *first = dur_await(dur_dequeue(ctx, "q"));
-    return dur_completef(ctx, "%s,%s", first, dur_await(dur_dequeue(ctx, "q")));
+    const char *first = dur_await(dur_message(ctx, "q"));
+    return dur_completef(ctx, "%s,%s", first, dur_await(dur_message(ctx, "q")));
 }
 
 static dur_outcome wrong(dur_ctx *ctx, const char *input) {
@@ -170,13 +171,13 @@ static void fault_h57_a_duplicate_start_keeps_the_pinned_handler(void **state) {
                                  { .kind = DUR_EVENT_ACTIVITY_SCHEDULED, .name = "tick", .input = "v1" } };
     for (size_t i = 0; i < 2; i++) {
         dur_arena *arena = dur_arena_new();
-        const dur_message messages[] = { start_of(w, arena, names[i], names[i]),
-                                         message_of(w, arena,
-                                                    (dur_work_item){ .kind = DUR_WORK_ACTIVITY_COMPLETED,
-                                                                     .instance = names[i],
-                                                                     .execution_id = 1,
-                                                                     .id = 2,
-                                                                     .result = "ok" }) };
+        const dur_message_row messages[] = { start_of(w, arena, names[i], names[i]),
+                                             message_of(w, arena,
+                                                        (dur_work_item){ .kind = DUR_WORK_ACTIVITY_COMPLETED,
+                                                                         .instance = names[i],
+                                                                         .execution_id = 1,
+                                                                         .id = 2,
+                                                                         .result = "ok" }) };
         seed(w, arena, names[i], "Original", events, 2, messages, 2, DUR_STATUS_RUNNING);
         RUN(w, known);
         expect(w, names[i], "v1:old");
@@ -188,8 +189,8 @@ static void fault_h57_a_duplicate_start_keeps_the_pinned_handler(void **state) {
 static void fault_h57_a_start_does_not_stand_before_the_next_execution(void **state) {
     world *w = *state;
     dur_arena *arena = dur_arena_new();
-    const dur_message messages[] = { start_of(w, arena, "a", "WrongHandler"), continued(w, arena, "a"),
-                                     late_of(w, arena, "a") };
+    const dur_message_row messages[] = { start_of(w, arena, "a", "WrongHandler"), continued(w, arena, "a"),
+                                         late_of(w, arena, "a") };
     seed(w, arena, "a", "Transition", ended, 2, messages, 3, DUR_STATUS_CONTINUED_AS_NEW);
     RUN(w, known);
     expect(w, "a", "carried,late");
@@ -200,7 +201,7 @@ static void fault_h57_a_start_does_not_stand_before_the_next_execution(void **st
 static void fault_h57_what_comes_between_two_executions_waits_for_the_second(void **state) {
     world *w = *state;
     dur_arena *arena = dur_arena_new();
-    const dur_message messages[] = {
+    const dur_message_row messages[] = {
         late_of(w, arena, "a"),
         message_of(
             w, arena,
@@ -208,7 +209,7 @@ static void fault_h57_what_comes_between_two_executions_waits_for_the_second(voi
                 .kind = DUR_WORK_ACTIVITY_COMPLETED, .instance = "a", .execution_id = 1, .id = 99, .result = "stale" })
     };
     seed(w, arena, "a", "Transition", ended, 2, messages, 2, DUR_STATUS_CONTINUED_AS_NEW);
-    dur_message next = continued(w, arena, "a");
+    dur_message_row next = continued(w, arena, "a");
     OK(w, dur_store_enqueue_for_orchestrator(w->store, &next, 300, &w->err)); /* the start is not due yet */
     RUN(w, known);
     expect(w, "a", "carried,late");
@@ -221,14 +222,14 @@ static void fault_h57_a_start_without_a_handler_waits_for_a_node_that_has_it(voi
     world *w = *state;
     static const dur_handler other[] = { DUR_ORCHESTRATION("WrongHandler", "1.0.0", wrong), DUR_HANDLERS_END };
     dur_arena *arena = dur_arena_new();
-    dur_message next = continued(w, arena, "a");
+    dur_message_row next = continued(w, arena, "a");
     seed(w, arena, "a", "Transition", ended, 2, &next, 1, DUR_STATUS_CONTINUED_AS_NEW);
     RUN(w, other);
     start(w, "WrongHandler", "", "b"); /* it has looked */
     expect(w, "b", "wrong");
     world_stop(w);
     assert_int_equal(history_count(w, "a", 1, "event_id"), 2);
-    OK(w, dur_client_enqueue(w->client, &w->err, "a", "q", "late"));
+    OK(w, dur_client_send(w->client, &w->err, "a", "q", "late"));
     RUN(w, known);
     expect(w, "a", "carried,late");
     dur_arena_free(arena);
@@ -316,9 +317,9 @@ static void fault_h59_a_zero_in_a_text_is_refused_at_every_door(void **state) {
     /* history */
     dur_event_row row = { .event_id = 2, .json = text_of(zero_event) };
     REFUSED(dur_store_append(w->store, "a", 1, &row, 1, &w->err));
-    dur_message bad = late_of(w, arena, "a");
+    dur_message_row bad = late_of(w, arena, "a");
     bad.json = text_of(zero_work);
-    OK(w, dur_client_enqueue(w->client, &w->err, "a", "q", "wake"));
+    OK(w, dur_client_send(w->client, &w->err, "a", "q", "wake"));
     dur_orchestration_item item = fetched(w, arena);
     dur_turn_commit turn = {
         .lock_token = item.lock_token, .instance = "a", .execution_id = 1, .expected_last = DUR_NOT_COMPARED
@@ -344,7 +345,7 @@ static void fault_h59_a_zero_in_a_text_is_refused_at_every_door(void **state) {
     REFUSED(dur_store_enqueue_existing(w->store, &bad, 0, &w->err));
     REFUSED(dur_store_enqueue_for_worker(w->store, &worker.message, &w->err));
     REFUSED(dur_store_ack_work_item(w->store, "token", &bad, &w->err));
-    dur_message begin = start_of(w, arena, "b", "Transition");
+    dur_message_row begin = start_of(w, arena, "b", "Transition");
     begin.json = (dur_text){ "{\0}", 3 };
     REFUSED(dur_store_enqueue_start(w->store, &begin, DUR_EXISTS_FAIL, 0, NULL, &w->err));
     /* the refused turn has changed nothing, and what is no zero is kept as it is */
@@ -367,7 +368,7 @@ static dur_outcome remind(dur_act *act, const char *input) {
 
 static dur_outcome reminder(dur_ctx *ctx, const char *input) {
     const char *decision;
-    while (dur_try_for(dur_dequeue(ctx, "decisions"), 1, &decision) == DUR_ETIMEOUT)
+    while (dur_try_for(dur_message(ctx, "decisions"), 1, &decision) == DUR_ETIMEOUT)
         dur_await(dur_activity(ctx, "Remind", input));
     return dur_complete(ctx, decision);
 }
@@ -382,7 +383,7 @@ static void fault_h40_a_reminder_loop_misses_no_decision(void **state) {
         snprintf(id, sizeof(id), "r-%d", i);
         start(w, "Reminder", "", id);
         if (i % 2 == 0) pause_ms(i % 7); /* at any moment of its loop */
-        OK(w, dur_client_enqueue(w->client, &w->err, id, "decisions", id));
+        OK(w, dur_client_send(w->client, &w->err, id, "decisions", id));
     }
     for (int i = 0; i < 20; i++) {
         snprintf(id, sizeof(id), "r-%d", i);
@@ -390,43 +391,113 @@ static void fault_h40_a_reminder_loop_misses_no_decision(void **state) {
     }
 }
 
-static char charged[8][64]; /* the bank's book: a key is charged once */
-static atomic_int charges;
+/* The bank's book: a key is charged once, whatever is asked under it. */
+static struct {
+    pthread_mutex_t mutex;
+    size_t count;
+    char keys[64][160];
+} bank = { .mutex = PTHREAD_MUTEX_INITIALIZER };
 
-static dur_outcome pay(dur_act *act, const char *input) {
-    const char *key = dur_act_format(act, "%s/charge", dur_act_instance_id(act));
-    int count = atomic_load(&charges), at = 0;
-    (void)input;
-    while (at < count && strcmp(charged[at], key) != 0)
+static bool bank_charge(const char *key) {
+    size_t at = 0;
+    pthread_mutex_lock(&bank.mutex);
+    while (at < bank.count && strcmp(bank.keys[at], key) != 0)
         at++;
-    if (at == count && count < 8) {
-        snprintf(charged[at], sizeof(charged[at]), "%s", key);
-        atomic_fetch_add(&charges, 1);
+    bool charged = at == bank.count && at < 64;
+    if (charged) snprintf(bank.keys[bank.count++], sizeof(bank.keys[0]), "%s", key);
+    pthread_mutex_unlock(&bank.mutex);
+    return charged;
+}
+
+static atomic_bool stopping; /* a stop waits for what runs, and no time is over meanwhile */
+
+/* The first attempt hangs until its time is over, the second fails: each after the bank has been asked. */
+static dur_outcome pay(dur_act *act, const char *input) {
+    (void)bank_charge(dur_act_key(act));
+    while (dur_act_attempt(act) == 1 && !atomic_load(&stopping) && !dur_act_sleep(act, 1)) {
     }
     if (dur_act_attempt(act) < 3) return dur_act_fail(act, "the answer of the bank was lost");
-    return dur_act_complete(act, key);
+    return dur_act_complete(act, input);
 }
 
 static dur_outcome purchase(dur_ctx *ctx, const char *input) {
-    return dur_complete(
-        ctx, dur_await(dur_activity(ctx, "Pay", input, .retry = DUR_RETRY(.attempts_max = 5, .delay_ms = 1))));
+    const dur_retry *retry = DUR_RETRY(.attempts_max = 50, .delay_ms = 1, .attempt_timeout_ms = 30);
+    dur_await(dur_activity(ctx, "Pay", input, .retry = retry));
+    return dur_complete(ctx, dur_await(dur_activity(ctx, "Pay", "2", .retry = retry)));
 }
 
+static const dur_handler shop[] = { DUR_ACTIVITY("Pay", pay), DUR_ORCHESTRATION("Purchase", "1.0.0", purchase),
+                                    DUR_HANDLERS_END };
+
+/* Two calls are two charges, however often each is tried, also when their node stops in the middle. */
 static void fault_h41_the_taught_key_charges_once_over_retries(void **state) {
     world *w = *state;
-    static const dur_handler handlers[] = { DUR_ACTIVITY("Pay", pay), DUR_ORCHESTRATION("Purchase", "1.0.0", purchase),
-                                            DUR_HANDLERS_END };
-    atomic_store(&charges, 0);
+    bank.count = 0;
+    RUN(w, shop);
+    start(w, "Purchase", "1", "order-7");
+    pause_ms(10);
+    atomic_store(&stopping, true);
+    world_stop(w);
+    atomic_store(&stopping, false);
+    RUN(w, shop);
+    expect(w, "order-7", "2");
+    assert_int_equal(bank.count, 2);
+    assert_null(strstr(bank.keys[0], bank.keys[1]));
+}
+
+/* An id is an address: the next instance that has it is another customer. */
+static void fault_h41_an_id_that_is_used_again_has_other_keys(void **state) {
+    world *w = *state;
+    bank.count = 0;
+    RUN(w, shop);
+    for (int night = 0; night < 3; night++) {
+        OK(w, dur_client_start(w->client, &w->err, "Purchase", "1", .instance = "nightly",
+                               .exists = DUR_START_REPLACE_FINISHED));
+        expect(w, "nightly", "2");
+    }
+    assert_int_equal(bank.count, 6);
+}
+
+/* What a cancel gave up in the middle of a clean-up is done again, under the key that it had. */
+static atomic_int refunding;
+
+static dur_outcome refund(dur_act *act, const char *input) {
+    (void)bank_charge(dur_act_key(act));
+    if (atomic_fetch_add(&refunding, 1) == 0) (void)dur_act_sleep(act, patience_ms());
+    return dur_act_complete(act, input);
+}
+
+static dur_outcome regret(dur_ctx *ctx, const char *input) {
+    dur_saga *saga = dur_saga_begin(ctx);
+    dur_saga_undo(saga, "Refund", input);
+    size_t failed = dur_saga_compensate(saga);
+    return dur_completef(ctx, "%zu", failed);
+}
+
+static void fault_h41_what_is_undone_again_keeps_its_key(void **state) {
+    world *w = *state;
+    NEEDS_THREADS("an activity waits for the test");
+    static const dur_handler handlers[] = { DUR_ACTIVITY("Refund", refund),
+                                            DUR_ORCHESTRATION("Regret", "1.0.0", regret), DUR_HANDLERS_END };
+    bank.count = 0;
+    atomic_store(&refunding, 0);
     RUN(w, handlers);
-    start(w, "Purchase", "", "order-7");
-    expect(w, "order-7", "order-7/charge");
-    assert_int_equal(atomic_load(&charges), 1);
+    start(w, "Regret", "", "regret");
+    while (atomic_load(&refunding) == 0)
+        pause_ms(1);
+    OK(w, dur_client_cancel(w->client, "regret", "enough", &w->err));
+    char *result = NULL;
+    assert_int_equal(dur_client_result(&result, w->client, "regret", patience_ms(), &w->err), DUR_ECANCELLED);
+    assert_int_equal(atomic_load(&refunding), 2);
+    assert_int_equal(bank.count, 1);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(fault_h40_a_reminder_loop_misses_no_decision),
         TEST(fault_h41_the_taught_key_charges_once_over_retries),
+        TEST(fault_h41_an_id_that_is_used_again_has_other_keys),
+        TEST(fault_h41_what_is_undone_again_keeps_its_key),
         TEST(fault_h45_prune_without_a_rule_keeps_the_current_execution),
         TEST(fault_h57_a_duplicate_start_keeps_the_pinned_handler),
         TEST(fault_h57_a_start_does_not_stand_before_the_next_execution),

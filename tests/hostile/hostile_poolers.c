@@ -19,7 +19,7 @@ typedef struct sender {
 
 static void *send_to_held(void *arg) {
     sender *s = arg;
-    s->code = dur_client_enqueue(s->w->client, &s->w->err, "held", "box", "done");
+    s->code = dur_client_send(s->w->client, &s->w->err, "held", "box", "done");
     atomic_store(&s->done, true);
     return NULL;
 }

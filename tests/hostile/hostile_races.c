@@ -65,7 +65,7 @@ enum { ATTEMPTS = 3 };
 
 static dur_outcome waits(dur_ctx *ctx, const char *input) {
     (void)input;
-    return dur_complete(ctx, dur_await(dur_event(ctx, "go")));
+    return dur_complete(ctx, dur_await(dur_pulse(ctx, "go")));
 }
 
 static dur_outcome calls(dur_ctx *ctx, const char *input) {
@@ -84,7 +84,7 @@ static const dur_handler callers[] = { DUR_ORCHESTRATION("Calls", "1.0.0", calls
 static int end_it_and_suspend(dur_provider *self, const char *instance, const char *reason, dur_error *err) {
     world *w = between.w;
     if (between.times++ == 0) {
-        OK(w, dur_client_raise(w->client, &w->err, instance, "go", "done"));
+        OK(w, dur_client_pulse(w->client, &w->err, instance, "go", "done"));
         expect(w, instance, "done");
     }
     return between.real->set_suspended(self, instance, reason, err);
@@ -105,7 +105,7 @@ static void fault_h77_what_has_ended_meanwhile_is_not_suspended(void **state) {
     RUN(w, handlers);
     start(w, "Waits", "", "i");
     until_history(w, "i", "ExternalSubscribed", 1);
-    OK(w, dur_client_enqueue(w->client, &w->err, "i", "box", "nobody takes it"));
+    OK(w, dur_client_send(w->client, &w->err, "i", "box", "nobody takes it"));
     atomic_store(&between.here, true);
     int code = dur_client_suspend(w->client, "i", "too late", &w->err);
     atomic_store(&between.here, false);
@@ -206,7 +206,7 @@ static void end_the_first(world *w) {
 
 static void the_second_runs(world *w) {
     until_history(w, "i", "ExternalSubscribed", 1);
-    OK(w, dur_client_raise(w->client, &w->err, "i", "go", "the second"));
+    OK(w, dur_client_pulse(w->client, &w->err, "i", "go", "the second"));
     expect(w, "i", "the second");
 }
 
@@ -306,7 +306,7 @@ static void fault_h81_a_delayed_start_is_cancelled_at_once(void **state) {
     dur_instance_info *info = NULL;
     RUN(w, handlers);
     OK(w, dur_client_start(w->client, &w->err, "Waits", "", .instance = "i", .delay_ms = DUR_HOURS(1)));
-    OK(w, dur_client_enqueue(w->client, &w->err, "i", "box", "nobody takes it"));
+    OK(w, dur_client_send(w->client, &w->err, "i", "box", "nobody takes it"));
     OK(w, dur_client_cancel(w->client, "i", "not wanted any more", &w->err));
     expect_failure(w, "i", DUR_ECANCELLED, "not wanted any more");
     OK(w, dur_client_info(&info, w->client, "i", &w->err));
@@ -322,9 +322,9 @@ static void delay_the_call(world *w) {
     dur_arena *arena = dur_arena_new();
     dur_orchestration_item item = take(w, arena, "c");
     dur_work_item call;
-    dur_message later;
+    dur_message_row later;
     OK(w, dur_work_from_json(&call, arena, item.messages[0].json, &w->err));
-    OK(w, dur_message_from_work(&later, arena, &call, &w->err));
+    OK(w, dur_message_row_from_work(&later, arena, &call, &w->err));
     dur_turn_commit gone = { .lock_token = item.lock_token,
                              .instance = "c",
                              .expected_last = DUR_NOT_COMPARED,
@@ -377,8 +377,8 @@ static void fault_h81_a_cancel_of_another_call_leaves_it(void **state) {
                              .parent_instance = "p",
                              .has_parent_id = true,
                              .parent_id = 2 };
-    dur_message message;
-    OK(w, dur_message_from_work(&message, arena, &cancel, &w->err));
+    dur_message_row message;
+    OK(w, dur_message_row_from_work(&message, arena, &cancel, &w->err));
     OK(w, dur_client_start(w->client, &w->err, "Waits", "", .instance = "i", .delay_ms = DUR_HOURS(1)));
     OK(w, dur_store_enqueue_for_orchestrator(w->store, &message, 0, &w->err));
     dur_arena_free(arena);
@@ -429,7 +429,7 @@ static void fault_h90_who_came_first_begins_though_due_later(void **state) {
     RUN(w, handlers);
     expect_failure(w, "p", DUR_EFAILED, "already exists");
     until_history(w, "c", "ExternalSubscribed", 1);
-    OK(w, dur_client_raise(w->client, &w->err, "c", "go", "the first"));
+    OK(w, dur_client_pulse(w->client, &w->err, "c", "go", "the first"));
     expect(w, "c", "the first");
 }
 
@@ -441,7 +441,7 @@ static void fault_h90_a_call_behind_a_start_that_is_deleted_is_the_next(void **s
     OK(w, dur_client_delete(NULL, w->client, "c", true, &w->err));
     RUN(w, handlers);
     until_history(w, "c", "ExternalSubscribed", 1);
-    OK(w, dur_client_raise(w->client, &w->err, "c", "go", "the call's"));
+    OK(w, dur_client_pulse(w->client, &w->err, "c", "go", "the call's"));
     expect(w, "p", "the call's");
 }
 

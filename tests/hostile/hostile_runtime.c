@@ -47,7 +47,7 @@ static void drop_blocks(void *unused) {
 static dur_outcome blocks_dropped(dur_ctx *ctx, const char *input) {
     (void)input;
     dur_on_drop(ctx, drop_blocks, NULL);
-    return dur_complete(ctx, dur_await(dur_event(ctx, "Go")));
+    return dur_complete(ctx, dur_await(dur_pulse(ctx, "Go")));
 }
 
 static dur_outcome plain(dur_ctx *ctx, const char *input) {
@@ -132,7 +132,7 @@ static void fault_h17_a_stop_returns_while_a_drop_blocks(void **state) {
     start(w, "BlocksDropped", "", "dropped");
     until_history(w, "dropped", "\"ExternalSubscribed\"", 1);
     stop_is_busy(w, "BlocksDropped", "dropped");
-    OK(w, dur_client_raise(w->client, &w->err, "dropped", "Go", "now"));
+    OK(w, dur_client_pulse(w->client, &w->err, "dropped", "Go", "now"));
     expect(w, "dropped", "now");
     world_stop(w);
     atomic_store(&go_on, true);
@@ -184,7 +184,7 @@ static dur_outcome steps(dur_ctx *ctx, const char *input) {
     (void)dur_await(dur_activity(ctx, "Echo", "one"));
     dur_status_set(ctx, "half way");
     (void)dur_await(dur_activity(ctx, "Echo", "two"));
-    return dur_complete(ctx, dur_await(dur_event(ctx, "Go")));
+    return dur_complete(ctx, dur_await(dur_pulse(ctx, "Go")));
 }
 
 static dur_outcome asks(dur_ctx *ctx, const char *kid) {
@@ -274,7 +274,7 @@ static void fault_h14_an_unreadable_event_ends_its_instance_wherever_it_stands(v
     }
     for (size_t i = 0; i < count; i++) {
         snprintf(kid, sizeof(kid), "kid-%zu", i);
-        OK(w, dur_client_raise(w->client, &w->err, kid, "Go", ""));
+        OK(w, dur_client_pulse(w->client, &w->err, kid, "Go", ""));
     }
     atomic_store(&errors_of_kids, 0);
     dur_log_set_sink(count_errors, NULL, DUR_LOG_ERROR);
@@ -349,7 +349,7 @@ static void fault_h130_a_history_with_a_hole_is_none(void **state) {
     dur_orchestration_item item = { .instance = NULL };
     OK(w, dur_store_fetch_orchestration_item(w->store, arena, &(dur_fetch){ .lock_ms = 60000 }, &item, &w->err));
     OK(w, commit_item(w, &item, left, 4));
-    OK(w, dur_client_raise(w->client, &w->err, "hole", "Look", ""));
+    OK(w, dur_client_pulse(w->client, &w->err, "hole", "Look", ""));
     RUN(w, pairs, .max_attempts = 1);
     expect_failure(w, "hole", DUR_EFAILED, "");
     OK(w, dur_client_delete(NULL, w->client, "hole", true, &w->err)); /* or the check at the end of a test finds it */
@@ -384,14 +384,14 @@ static void fault_h132_an_event_behind_which_no_other_fits_is_refused(void **sta
 
 static dur_outcome marked(dur_ctx *ctx, const char *input) {
     (void)input;
-    dur_future *go = dur_event(ctx, "Go");
+    dur_future *go = dur_pulse(ctx, "Go");
     if (!dur_patched(ctx, "way")) return dur_fail(ctx, "the old way");
     return dur_complete(ctx, dur_await(go));
 }
 
 static dur_outcome unmarked(dur_ctx *ctx, const char *input) {
     (void)input;
-    dur_future *go = dur_event(ctx, "Go");
+    dur_future *go = dur_pulse(ctx, "Go");
     return dur_complete(ctx, dur_await(go));
 }
 
@@ -405,7 +405,7 @@ static void fault_h131_a_marker_that_is_taken_away_leaves_the_instance_going(voi
     until_history(w, "p", "patched", 1);
     world_stop(w);
     RUN(w, without_marker);
-    OK(w, dur_client_raise(w->client, &w->err, "p", "Go", "gone"));
+    OK(w, dur_client_pulse(w->client, &w->err, "p", "Go", "gone"));
     expect(w, "p", "gone");
 }
 
@@ -470,7 +470,7 @@ static void use_minimal(world *w) {
 }
 
 static void put_text(world *w, const char *instance, dur_work_kind kind, const char *queue, const char *json) {
-    dur_message message = { .kind = kind, .instance = instance, .queue = queue, .json = { json, strlen(json) } };
+    dur_message_row message = { .kind = kind, .instance = instance, .queue = queue, .json = { json, strlen(json) } };
     OK(w, dur_store_enqueue_for_orchestrator(w->store, &message, 0, &w->err));
 }
 
@@ -481,7 +481,7 @@ static dur_outcome sleeps(dur_ctx *ctx, const char *input) {
 
 static dur_outcome waits(dur_ctx *ctx, const char *input) {
     (void)input;
-    return dur_complete(ctx, dur_await(dur_event(ctx, "Go")));
+    return dur_complete(ctx, dur_await(dur_pulse(ctx, "Go")));
 }
 
 static const dur_handler waiters[] = { DUR_ORCHESTRATION("Sleeps", NULL, sleeps),
@@ -543,7 +543,7 @@ static void fault_h15_an_unreadable_message_is_consumed(void **state) {
     until_history(w, "live", "\"ExternalSubscribed\"", 1);
     put_text(w, "live", DUR_WORK_EXTERNAL_RAISED, NULL, "{\"ExternalRaised\":");
     expect_calm(w, "meanwhile");
-    OK(w, dur_client_raise(w->client, &w->err, "live", "Go", "on"));
+    OK(w, dur_client_pulse(w->client, &w->err, "live", "Go", "on"));
     expect(w, "live", "on");
     put_text(w, "live", DUR_WORK_EXTERNAL_RAISED, NULL, "{\"ExternalRaised\":"); /* now it has ended */
     expect_calm(w, "afterwards");
@@ -558,7 +558,7 @@ static void fault_h15_a_message_of_an_unknown_kind_is_put_off(void **state) {
     until_history(w, "live", "\"ExternalSubscribed\"", 1);
     put_text(w, "live", DUR_WORK_EXTERNAL_RAISED, NULL, "{\"FromTheFuture\":{\"instance\":\"live\"}}");
     expect_calm(w, "meanwhile");
-    OK(w, dur_client_raise(w->client, &w->err, "live", "Go", "on"));
+    OK(w, dur_client_pulse(w->client, &w->err, "live", "Go", "on"));
     expect(w, "live", "on");
     expect_calm(w, "afterwards");
     h15_end(w);
@@ -572,8 +572,8 @@ static void fault_h15_a_queue_message_for_an_ended_instance_is_consumed(void **s
     expect(w, "ended", "x");
     dur_work_item item = { .kind = DUR_WORK_QUEUE_MESSAGE, .instance = "ended", .name = "q", .data = "late" };
     dur_arena *arena = dur_arena_new();
-    dur_message message;
-    OK(w, dur_message_from_work(&message, arena, &item, &w->err));
+    dur_message_row message;
+    OK(w, dur_message_row_from_work(&message, arena, &item, &w->err));
     OK(w, dur_store_enqueue_for_orchestrator(w->store, &message, 0, &w->err));
     dur_arena_free(arena);
     expect_calm(w, "meanwhile");
@@ -585,10 +585,10 @@ static void fault_h15_an_early_event_waits_calmly_for_its_start(void **state) {
     world *w = *state;
     h15_begin(w);
     OK(w, dur_client_start(w->client, &w->err, "Waits", "", .instance = "later", .delay_ms = 2500));
-    OK(w, dur_client_raise(w->client, &w->err, "later", "Other", "early"));
+    OK(w, dur_client_pulse(w->client, &w->err, "later", "Other", "early"));
     expect_calm(w, "meanwhile");
     until_history(w, "later", "\"ExternalSubscribed\"", 1);
-    OK(w, dur_client_raise(w->client, &w->err, "later", "Go", "on"));
+    OK(w, dur_client_pulse(w->client, &w->err, "later", "Go", "on"));
     expect(w, "later", "on");
     h15_end(w);
 }
@@ -656,7 +656,7 @@ static void fault_h16_locks_that_cannot_be_kept_are_refused(void **state) {
 
 static dur_outcome cleans_up(dur_ctx *ctx, const char *input) {
     const char *got;
-    if (dur_try(dur_event(ctx, "Never"), &got) == DUR_OK) return dur_complete(ctx, got);
+    if (dur_try(dur_pulse(ctx, "Never"), &got) == DUR_OK) return dur_complete(ctx, got);
     if (strcmp(input, "silent") == 0) return dur_complete(ctx, "");
     (void)dur_await(dur_activity(ctx, "Echo", "refund"));
     if (strcmp(input, "fails") == 0) return dur_fail(ctx, "cleaned up: 1 of 2");
@@ -665,7 +665,7 @@ static dur_outcome cleans_up(dur_ctx *ctx, const char *input) {
 
 static dur_outcome fails_fast(dur_ctx *ctx, const char *input) {
     (void)input;
-    return dur_complete(ctx, dur_await(dur_event(ctx, "Never")));
+    return dur_complete(ctx, dur_await(dur_pulse(ctx, "Never")));
 }
 
 static dur_outcome hears(dur_ctx *ctx, const char *input) {

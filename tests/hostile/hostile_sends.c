@@ -26,7 +26,7 @@ static size_t receiver_count(void) {
 
 static dur_outcome one_message(dur_ctx *ctx, const char *input) {
     (void)input;
-    return dur_complete(ctx, dur_await(dur_dequeue(ctx, "q")));
+    return dur_complete(ctx, dur_await(dur_message(ctx, "q")));
 }
 
 /* The sum of so many messages of a queue, or events. */
@@ -34,7 +34,7 @@ static dur_outcome receive(dur_ctx *ctx, const char *input) {
     char sum_text[32];
     unsigned long left = strtoul(input + 1, NULL, 10), sum = 0;
     for (; left > 0; left--)
-        sum += strtoul(dur_await(input[0] == 'q' ? dur_dequeue(ctx, "q") : dur_event(ctx, "q")), NULL, 10);
+        sum += strtoul(dur_await(input[0] == 'q' ? dur_message(ctx, "q") : dur_pulse(ctx, "q")), NULL, 10);
     snprintf(sum_text, sizeof(sum_text), "%lu", sum);
     return dur_complete(ctx, sum_text);
 }
@@ -61,7 +61,7 @@ static int send_once(dur_client *client, const char *instance, bool queue, const
         dur_message_args args = {
             .size = sizeof(args), .instance = instance, .name = "q", .data = text, .message_id = message_id
         };
-        code = queue ? dur_client_enqueue_ex(client, &args, &err) : dur_client_raise_ex(client, &args, &err);
+        code = queue ? dur_client_send_ex(client, &args, &err) : dur_client_pulse_ex(client, &args, &err);
         if (code == DUR_OK || code == DUR_ENOTFOUND || (!err.retryable && code != DUR_EUNKNOWN)) return code;
         pause_ms(1);
     }

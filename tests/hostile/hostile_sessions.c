@@ -48,12 +48,12 @@ static void enqueue_some(crowd *c, dur_provider *store, uint64_t *seed, unsigned
         char session[16], instance[40];
         snprintf(session, sizeof(session), "s%llu", (unsigned long long)(next_random(seed) % SESSIONS));
         snprintf(instance, sizeof(instance), "i-%u-%zu", number, round);
-        dur_message item = { .kind = DUR_WORK_ACTIVITY_EXECUTE,
-                             .instance = instance,
-                             .execution_id = 1,
-                             .activity_id = i + 2,
-                             .session_id = session,
-                             .json = { "{}", 2 } };
+        dur_message_row item = { .kind = DUR_WORK_ACTIVITY_EXECUTE,
+                                 .instance = instance,
+                                 .execution_id = 1,
+                                 .activity_id = i + 2,
+                                 .session_id = session,
+                                 .json = { "{}", 2 } };
         judge(c, dur_store_enqueue_for_worker(store, &item, &err), &err);
     }
 }

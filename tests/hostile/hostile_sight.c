@@ -11,7 +11,7 @@
 
 static dur_outcome sleeper(dur_ctx *ctx, const char *input) {
     (void)input;
-    return dur_complete(ctx, dur_await(dur_event(ctx, "Wake")));
+    return dur_complete(ctx, dur_await(dur_pulse(ctx, "Wake")));
 }
 
 static dur_outcome caller(dur_ctx *ctx, const char *input) {
@@ -72,8 +72,8 @@ static void lists(world *w, const char *expected, const dur_list_options *option
     OK(w, dur_client_list(&list, w->client, options, &w->err));
     for (size_t i = 0; i < list->count; i++) {
         size_t size = strlen(found);
-        snprintf(found + size, sizeof(found) - size, "%s%s", i > 0 ? " " : "", list->items[i].instance);
-        as_info_says(w, &list->items[i]);
+        snprintf(found + size, sizeof(found) - size, "%s%s", i > 0 ? " " : "", list->items[i]->instance);
+        as_info_says(w, list->items[i]);
     }
     dur_instance_list_free(list);
     assert_string_equal(found, expected);
@@ -138,8 +138,8 @@ static void fault_h70_a_start_that_waits_is_listed_and_counted(void **state) {
 /* A message makes nothing visible that nobody has started. */
 static void fault_h70_what_was_never_started_is_in_no_list(void **state) {
     world *w = *state;
-    assert_int_equal(dur_client_raise(w->client, &w->err, "nobody", "E", ""), DUR_ENOTFOUND);
-    dur_message stray = { .kind = DUR_WORK_EXTERNAL_RAISED, .instance = "nobody", .json = { "{}", 2 } };
+    assert_int_equal(dur_client_pulse(w->client, &w->err, "nobody", "E", ""), DUR_ENOTFOUND);
+    dur_message_row stray = { .kind = DUR_WORK_EXTERNAL_RAISED, .instance = "nobody", .json = { "{}", 2 } };
     OK(w, dur_store_enqueue_for_orchestrator(w->store, &stray, 0, &w->err));
     w->broken = true; /* nobody asks for it, ever */
     LISTS(w, "", .limit = 0);
@@ -187,8 +187,8 @@ static void page_through(world *w, size_t count, size_t page, dur_instance_statu
                               &w->err));
         for (size_t i = 0; i < list->count; i++, seen++) {
             snprintf(id, sizeof(id), "i-%04zu", seen);
-            assert_string_equal(list->items[i].instance, id);
-            assert_string_equal(list->items[i].name, "Sleeper");
+            assert_string_equal(list->items[i]->instance, id);
+            assert_string_equal(list->items[i]->name, "Sleeper");
         }
         more = list->next != NULL;
         if (more) snprintf(after, sizeof(after), "%s", list->next);

@@ -38,7 +38,7 @@ static dur_outcome stands_at_first(dur_ctx *ctx, const char *input) {
 
 static dur_outcome stands_behind_an_event(dur_ctx *ctx, const char *input) {
     (void)input;
-    const char *said = dur_await(dur_event(ctx, "go"));
+    const char *said = dur_await(dur_pulse(ctx, "go"));
     stand_still();
     return dur_complete(ctx, said);
 }
@@ -113,7 +113,7 @@ static void fault_h73_a_turn_that_an_event_began_is_suspended_often_and_no_poiso
     start(w, "BehindAnEvent", "", "i");
     RUN(w, handlers, .max_attempts = ATTEMPTS);
     until_history(w, "i", "ExternalSubscribed", 1);
-    OK(w, dur_client_raise(w->client, &w->err, "i", "go", "done"));
+    OK(w, dur_client_pulse(w->client, &w->err, "i", "go", "done"));
     take_away_and_let_end(w, "i", "done");
 }
 

@@ -23,7 +23,7 @@ static dur_outcome reads_all(dur_ctx *ctx, const char *input) {
     const char *value = NULL;
     unsigned count = 0;
     (void)input;
-    while (dur_try_dequeue(ctx, "box", &value) == DUR_OK)
+    while (dur_try_message(ctx, "box", &value) == DUR_OK)
         count++;
     return dur_completef(ctx, "%u", count);
 }
@@ -39,10 +39,10 @@ static dur_outcome stands_still(dur_act *act, const char *input) {
 static dur_outcome drops(dur_ctx *ctx, const char *input) {
     dur_future *activity = dur_activity(ctx, "StandsStill", "");
     (void)input;
-    (void)dur_await(dur_dequeue(ctx, "box"));
+    (void)dur_await(dur_message(ctx, "box"));
     dur_drop(activity);
     dur_status_set(ctx, "dropped");
-    (void)dur_await(dur_dequeue(ctx, "box"));
+    (void)dur_await(dur_message(ctx, "box"));
     return dur_complete(ctx, "done");
 }
 
@@ -66,7 +66,7 @@ static void fault_h103_whose_instance_is_suspended_says_no_error(void **state) {
     atomic_store(&loud, 0);
     start(w, "ReadsAll", "", "a");
     for (int i = 0; i < MESSAGES; i++)
-        OK(w, dur_client_enqueue(w->client, &w->err, "a", "box", "x"));
+        OK(w, dur_client_send(w->client, &w->err, "a", "box", "x"));
     begin(w);
     OK(w, dur_client_suspend(w->client, "a", "why not", &w->err));
     atomic_store(&may_go_on, true);
@@ -109,12 +109,12 @@ static void fault_h129_the_end_of_a_dropped_activity_is_nobodys(void **state) {
     OK(w, dur_client_suspend(w->client, "a", "why not", &w->err));
     until_parked(w, 0);
     OK(w, dur_client_resume(w->client, "a", &w->err));
-    OK(w, dur_client_enqueue(w->client, &w->err, "a", "box", "drop"));
+    OK(w, dur_client_send(w->client, &w->err, "a", "box", "drop"));
     until_dropped(w);
     atomic_store(&may_go_on, true);
     while (metrics(w).activities_running > 0)
         pause_ms(1);
-    OK(w, dur_client_enqueue(w->client, &w->err, "a", "box", "end"));
+    OK(w, dur_client_send(w->client, &w->err, "a", "box", "end"));
     expect(w, "a", "done");
     dur_log_set_sink(NULL, NULL, DUR_LOG_DEBUG);
     assert_int_equal(atomic_load(&loud), 0);

@@ -14,18 +14,18 @@
 
 static dur_outcome one_message(dur_ctx *ctx, const char *input) {
     (void)input;
-    return dur_complete(ctx, dur_await(dur_dequeue(ctx, "q")));
+    return dur_complete(ctx, dur_await(dur_message(ctx, "q")));
 }
 
 static dur_outcome one_event(dur_ctx *ctx, const char *input) {
     (void)input;
-    return dur_complete(ctx, dur_await(dur_event(ctx, "q")));
+    return dur_complete(ctx, dur_await(dur_pulse(ctx, "q")));
 }
 
 static dur_outcome two_messages(dur_ctx *ctx, const char *input) {
     (void)input;
-    dur_await(dur_dequeue(ctx, "q"));
-    return dur_complete(ctx, dur_await(dur_dequeue(ctx, "q")));
+    dur_await(dur_message(ctx, "q"));
+    return dur_complete(ctx, dur_await(dur_message(ctx, "q")));
 }
 
 static atomic_uint gates_reached;
@@ -88,8 +88,8 @@ static void *sender(void *data) {
         name_of(id, r->number, i);
         (void)pthread_barrier_wait(&r->line);
         while (code == DUR_ENOTFOUND && !atomic_load(&r->failed))
-            code = i % 2 == 0 ? dur_client_enqueue(r->client, &err, id, "q", "sent")
-                              : dur_client_raise(r->client, &err, id, "q", "sent");
+            code = i % 2 == 0 ? dur_client_send(r->client, &err, id, "q", "sent")
+                              : dur_client_pulse(r->client, &err, id, "q", "sent");
         if (code != DUR_OK) atomic_store(&r->failed, true);
     }
     return NULL;
@@ -177,7 +177,7 @@ static void pass_by(world *w, int round) {
     char id[32];
     snprintf(id, sizeof(id), "other-%d", round);
     start(w, "Message", "", id);
-    OK(w, dur_client_enqueue(w->client, &w->err, id, "q", "passed"));
+    OK(w, dur_client_send(w->client, &w->err, id, "q", "passed"));
     expect(w, id, "passed");
 }
 
@@ -203,8 +203,8 @@ static void send_late(world *w, PGconn *db, int round, bool evicts) {
     until_history(w, id, "Subscribed", 1);
     dur_message_args args = { .size = sizeof(args), .instance = id, .name = "q", .data = "late" };
     sql(db, "BEGIN");
-    OK(w, round % 2 == 0 ? dur_postgres_enqueue(w->store, db, &args, &w->err)
-                         : dur_postgres_raise(w->store, db, &args, &w->err));
+    OK(w, round % 2 == 0 ? dur_postgres_send(w->store, db, &args, &w->err)
+                         : dur_postgres_pulse(w->store, db, &args, &w->err));
     pass_by(w, round);
     assert_int_equal(pthread_create(&thread, NULL, commit_late, &l), 0);
     if (evicts)
@@ -290,7 +290,7 @@ static void server_new(server *s) {
     } while (0)
 
 static void send_to(world *w, const char *id, const char *text) {
-    IN_THE_END(w, dur_client_enqueue(w->client, &w->err, id, "q", text));
+    IN_THE_END(w, dur_client_send(w->client, &w->err, id, "q", text));
 }
 
 static void expect_in_the_end(world *w, const char *id, const char *expected) {
@@ -415,7 +415,7 @@ static int role_end_it(const char *url, long number) {
     (void)number;
     if (dur_open(&store, url, NULL) != DUR_OK || dur_client_new(&client, store, NULL) != DUR_OK) return 1;
     if (dur_runtime_start(&runtime, DUR_RUNTIME(.store = store, .handlers = handlers), NULL) != DUR_OK) return 2;
-    if (dur_client_enqueue(client, NULL, "i", "q", "x") != DUR_OK) return 3;
+    if (dur_client_send(client, NULL, "i", "q", "x") != DUR_OK) return 3;
     if (dur_client_result(&result, client, "i", patience_ms(), NULL) != DUR_OK) return 4;
     dur_free(result);
     dur_runtime_stop(runtime, 1000, NULL);

@@ -116,8 +116,8 @@ static inline dur_outcome everything(dur_ctx *ctx, const char *input) {
     dur_await(dur_orchestration(ctx, "Child", input));
     dur_await(dur_timer(ctx, 1));
     const char *late = NULL;
-    dur_try_for(dur_event(ctx, "Never"), 1, &late);
-    const char *message = dur_await(dur_dequeue(ctx, "box"));
+    dur_try_for(dur_pulse(ctx, "Never"), 1, &late);
+    const char *message = dur_await(dur_message(ctx, "box"));
     if (strcmp(message, "again") == 0) return dur_continue_as_new(ctx, input);
     return dur_complete(ctx, message);
 }
@@ -131,8 +131,8 @@ static const dur_handler everything_handlers[] = {
 
 static inline void do_everything(world *w, const char *instance) {
     start(w, "Everything", instance, instance);
-    OK(w, dur_client_enqueue(w->client, &w->err, instance, "box", "again", .message_id = "1"));
-    OK(w, dur_client_enqueue(w->client, &w->err, instance, "box", "done", .message_id = "2"));
+    OK(w, dur_client_send(w->client, &w->err, instance, "box", "again", .message_id = "1"));
+    OK(w, dur_client_send(w->client, &w->err, instance, "box", "done", .message_id = "2"));
     expect(w, instance, "done");
 }
 

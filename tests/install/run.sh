@@ -6,6 +6,7 @@ build=$1
 here=$(cd "$(dirname "$0")" && pwd)
 prefix=$PWD/prefix
 cc=${CC:-cc}
+cxx=${CXX:-c++}
 number=0 failed=0
 check() { # NAME COMMAND...
     name=$1
@@ -19,7 +20,7 @@ check() { # NAME COMMAND...
         failed=1
     fi
 }
-echo 1..10
+echo 1..11
 
 check installs cmake --install "$build" --prefix "$prefix"
 pc=$(find "$prefix" -name durite.pc | head -n 1)
@@ -28,7 +29,7 @@ export PKG_CONFIG_PATH="$lib/pkgconfig${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}"
 
 soname() { [ -L "$lib/libdurite.so" ] && [ -L "$lib/libdurite.so.0" ] && readelf -d "$lib/libdurite.so" | grep -q 'SONAME.*libdurite\.so\.0\]'; }
 check the_shared_library_has_its_soname soname
-headers() { [ -f "$prefix/include/durite/durite.h" ] && [ -f "$prefix/include/durite/sys/store.h" ]; }
+headers() { [ -f "$prefix/include/durite/durite.h" ] && [ -f "$prefix/include/durite/sys/store.h" ] && [ -f "$prefix/include/durite/durite.hpp" ]; }
 check the_headers_are_there headers
 
 shared() {
@@ -36,6 +37,17 @@ shared() {
     "$cc" -std=c11 "$here/tiny.c" -o tiny-shared $(pkg-config --cflags --libs durite) && LD_LIBRARY_PATH=$lib ./tiny-shared
 }
 check pkg_config_finds_the_shared_library shared
+hello() { # as README shows it, and again: the second run prints the recorded answer and runs nothing
+    awk '/^```c$/ { block = ""; inside = 1; next }
+         /^```$/ { if (inside && block ~ /int main/) { printf "%s", block; exit } inside = 0 }
+         inside { block = block $0 "\n" }' "$here/../../README.md" >hello.c
+    # shellcheck disable=SC2046 # words
+    "$cc" -std=c11 hello.c -o hello $(pkg-config --cflags --libs durite) &&
+        [ "$(LD_LIBRARY_PATH=$lib ./hello)" = "greeting
+Hello, world!" ] && [ "$(LD_LIBRARY_PATH=$lib ./hello)" = "Hello, world!" ] &&
+        sed '1,/^ \*\//d' "$here/../../examples/hello.c" | cmp - hello.c
+}
+check readme_says_hello_twice hello
 postgres() { # found beside libdurite, whatever the way in which that was found
     [ -e "$lib/libdurite-postgres.so.0" ] || return 0
     # shellcheck disable=SC2046 # words
@@ -49,6 +61,14 @@ static() {
         $(pkg-config --libs --static durite | sed 's/-ldurite//') && ./tiny-static
 }
 check pkg_config_finds_what_the_static_library_needs static
+cpp() { # twice: the second time it prints what is recorded
+    # shellcheck disable=SC2046 # words
+    "$cxx" -std=c++17 "$here/../../examples/cpp/hello.cpp" -o tiny-cpp $(pkg-config --cflags --libs durite) &&
+        for _ in 1 2; do
+            LD_LIBRARY_PATH=$lib ./tiny-cpp sqlite:cpp.db | grep -qx 'Hello, world!' || return 1
+        done
+}
+check a_program_in_cpp_runs_twice cpp
 kit() {
     # shellcheck disable=SC2046 # words
     "$cc" -std=c11 "$here/tiny_kit.c" -o tiny-kit $(pkg-config --cflags --libs durite-kit) &&
@@ -67,7 +87,8 @@ check a_user_can_link_the_testing_library_both_ways testing
 for kind in durite durite_static; do
     package() {
         cmake -S "$here" -B "cmake-$kind" -DCMAKE_PREFIX_PATH="$prefix" -DTINY_LIBRARY="durite::$kind" &&
-            cmake --build "cmake-$kind" && "cmake-$kind/tiny"
+            cmake --build "cmake-$kind" && "cmake-$kind/tiny" &&
+            "cmake-$kind/tiny_cpp"
     }
     check "find_package_gives_$kind" package
 done

@@ -36,7 +36,7 @@ static dur_outcome child(dur_ctx *ctx, const char *input) {
 
 static dur_outcome second_half(dur_ctx *ctx, const char *said) {
     const char *kept = dur_kv_get(ctx, "kept"), *gone = dur_kv_get(ctx, "gone");
-    const char *left = dur_await(dur_dequeue(ctx, "work"));
+    const char *left = dur_await(dur_message(ctx, "work"));
     dur_status_set(ctx, "done");
     return dur_completef(ctx, "%s; kept %s, gone %s, left %s", said, kept != NULL ? kept : "none",
                          gone != NULL ? gone : "none", left);
@@ -59,11 +59,11 @@ static dur_outcome everything(dur_ctx *ctx, const char *input) {
     const char *kid = dur_await(dur_orchestration(ctx, "Child", "kid"));
     bool sane = dur_now_ms(ctx) > 0;
     size_t guid = strlen(dur_guid(ctx));
-    dur_future *go = dur_event(ctx, "Go");
+    dur_future *go = dur_pulse(ctx, "Go");
     dur_future *late = dur_timer(ctx, DUR_HOURS(1));
     const char *event = dur_select(go, late) == go ? dur_await(go) : "late";
-    const char *a = dur_await(dur_dequeue(ctx, "work"));
-    const char *b = dur_await(dur_dequeue(ctx, "work"));
+    const char *a = dur_await(dur_message(ctx, "work"));
+    const char *b = dur_await(dur_message(ctx, "work"));
     return dur_continue_as_new(ctx, dur_format(ctx, "%s %s %s %s %s %s %s %s %d %zu %s %s %s", plain, tagged,
                                                on_session, retried, dur_await(two), dur_await(three), first, kid, sane,
                                                guid, event, a, b));
@@ -72,7 +72,7 @@ static dur_outcome everything(dur_ctx *ctx, const char *input) {
 static dur_outcome stubborn(dur_ctx *ctx, const char *input) {
     (void)input;
     dur_kv_set(ctx, "waits", "yes");
-    if (dur_try(dur_event(ctx, "Never"), NULL) == DUR_ECANCELLED)
+    if (dur_try(dur_pulse(ctx, "Never"), NULL) == DUR_ECANCELLED)
         dur_kv_set(ctx, "cleaned", dur_await(dur_activity(ctx, "Shout", "up")));
     return dur_complete(ctx, "");
 }
@@ -124,9 +124,9 @@ static void every_feature(void **state) {
     start(w, "Everything", "", "e");
     run_all(w);
     until_history(w, "e", "\"ExternalSubscribed\"", 1);
-    OK(w, dur_client_raise(w->client, &w->err, "e", "Go", "went"));
+    OK(w, dur_client_pulse(w->client, &w->err, "e", "Go", "went"));
     for (int i = 1; i <= 3; i++)
-        OK(w, dur_client_enqueue(w->client, &w->err, "e", "work", i == 1 ? "w1" : i == 2 ? "w2" : "w3"));
+        OK(w, dur_client_send(w->client, &w->err, "e", "work", i == 1 ? "w1" : i == 2 ? "w2" : "w3"));
     expect(w, "e", "one! red/- -/s1 attempt 3 two! three! soon kid! 1 36 went w1 w2; kept yes, gone none, left w3");
     value_is(w, "e", "kept", "yes");
 }
@@ -148,9 +148,9 @@ static void another_runtime_goes_on(void **state) {
     run_all(w);
     until_history(w, "e", "\"ExternalSubscribed\"", 1);
     world_stop(w);
-    OK(w, dur_client_raise(w->client, &w->err, "e", "Go", "later"));
+    OK(w, dur_client_pulse(w->client, &w->err, "e", "Go", "later"));
     for (int i = 1; i <= 3; i++)
-        OK(w, dur_client_enqueue(w->client, &w->err, "e", "work", "w"));
+        OK(w, dur_client_send(w->client, &w->err, "e", "work", "w"));
     run_all(w);
     expect(w, "e", "one! red/- -/s1 attempt 3 two! three! soon kid! 1 36 later w w; kept yes, gone none, left w");
 }

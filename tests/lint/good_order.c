@@ -3,15 +3,16 @@
  */
 #include <durite/durite.h>
 
-static const char *ask(dur_ctx *ctx, const char *name) { return dur_await(dur_activity(ctx, name, "")); }
+static const char *ask(dur_ctx *ctx, const char *name) {
+    return dur_await(dur_activity(ctx, name, ""));
+}
 
 dur_outcome sequenced(dur_ctx *ctx, const char *input);
 dur_outcome sequenced(dur_ctx *ctx, const char *input) {
     const char *nested = dur_await(dur_activity(ctx, "A", dur_await(dur_activity(ctx, "B", input))));
-    dur_future *event = dur_event(ctx, "E");
+    dur_future *event = dur_pulse(ctx, "E");
     dur_future *late = dur_timer(ctx, DUR_DAYS(1));
-    if (dur_select(event, late) == late)
-        return dur_failf(ctx, "%s: %s", dur_instance_id(ctx), dur_reason(event));
+    if (dur_select(event, late) == late) return dur_failf(ctx, "%s: %s", dur_instance_id(ctx), dur_reason(event));
     if (dur_try(dur_activity(ctx, "C", dur_format(ctx, "%s/%s", nested, dur_kv_get(ctx, "k"))), NULL) == DUR_OK &&
         dur_patched(ctx, "new") && dur_now_ms(ctx) > 5)
         dur_kv_set(ctx, "k", dur_guid(ctx));

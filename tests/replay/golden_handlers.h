@@ -10,7 +10,7 @@
 
 static inline dur_outcome order(dur_ctx *ctx, const char *id) {
     const char *slot = dur_await(dur_activity(ctx, "Reserve", id));
-    dur_future *paid = dur_event(ctx, "Paid");
+    dur_future *paid = dur_pulse(ctx, "Paid");
     dur_future *late = dur_timer(ctx, DUR_DAYS(1));
     bool too_late = dur_select(paid, late) == late;
     if (dur_cancel_reason(ctx) != NULL) dur_await(dur_activity(ctx, "Release", slot));
@@ -20,9 +20,9 @@ static inline dur_outcome order(dur_ctx *ctx, const char *id) {
 }
 
 static inline dur_outcome inbox(dur_ctx *ctx, const char *count) {
-    const char *mail = dur_await(dur_dequeue(ctx, "mail"));
+    const char *mail = dur_await(dur_message(ctx, "mail"));
     dur_future *work = dur_activity(ctx, "Read", mail);
-    dur_dequeue(ctx, "mail"); /* given a message, never looked at */
+    dur_message(ctx, "mail"); /* given a message, never looked at */
     dur_await(work);
     unsigned long read = strtoul(count, NULL, 10) + 1;
     dur_status_setf(ctx, "%lu read", read);
@@ -47,7 +47,7 @@ static inline dur_outcome two_legs(dur_ctx *ctx, const char *input) {
 static inline dur_outcome race(dur_ctx *ctx, const char *input) {
     (void)input;
     dur_future *slow = dur_activity(ctx, "Slow", "x");
-    dur_future *stop = dur_event(ctx, "stop");
+    dur_future *stop = dur_pulse(ctx, "stop");
     dur_future *timer = dur_timer(ctx, 50);
     dur_select(slow, stop, timer);
     const char *child = dur_await(dur_orchestration(ctx, "Child", "c"));
@@ -71,9 +71,9 @@ static inline dur_outcome mailer(dur_ctx *ctx, const char *input) {
     dur_future *clock = dur_spawn(ctx, ask_time, NULL);
     dur_future *ready = dur_spawn(ctx, prepare, NULL);
     dur_join(clock, ready);
-    const char *first = dur_await(dur_dequeue(ctx, "mail"));
+    const char *first = dur_await(dur_message(ctx, "mail"));
     dur_start(ctx, "Log", first, .instance = "log-1");
-    const char *second = dur_await(dur_dequeue(ctx, "mail"));
+    const char *second = dur_await(dur_message(ctx, "mail"));
     return dur_completef(ctx, "%s,%s,%s", first, second, dur_await(clock));
 }
 

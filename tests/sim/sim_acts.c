@@ -70,7 +70,7 @@ dur_outcome sim_act_tell(dur_act *act, const char *input) {
         snprintf(call->name, sizeof(call->name), "q%lu", self.number);
         snprintf(data, sizeof(data), "m%u", sim_call_number(call));
         sim_call_begin(call);
-        int code = dur_client_enqueue(dur_act_client(act), &err, call->instance, call->name, data);
+        int code = dur_client_send(dur_act_client(act), &err, call->instance, call->name, data);
         sim_call_end(call, code);
         sim_note("%s sends %s: %s", self.path, data, dur_code_name(code));
         sim_answered("enqueue", call->instance, code, &err);

@@ -14,7 +14,7 @@ static void pick(sim_client *self, char *out, size_t size, sim_rng *rng) {
     if (!sim_chance(rng, 40)) return;
     int code = dur_client_list(&list, self->client, DUR_LIST(.limit = 64), &err);
     sim_answered("list", "all", code, &err);
-    if (code == DUR_OK && list->count > 0) sim_copy(out, size, list->items[sim_below(rng, list->count)].instance);
+    if (code == DUR_OK && list->count > 0) sim_copy(out, size, list->items[sim_below(rng, list->count)]->instance);
     if (code == DUR_OK) dur_instance_list_free(list);
 }
 
@@ -36,12 +36,12 @@ static void do_list(sim_client *self, sim_rng *rng) {
         sim_answered("list", last, code, &err);
         if (code != DUR_OK) return;
         for (size_t i = 0; i < list->count; i++) {
-            const dur_instance_info *item = &list->items[i];
+            const dur_instance_info *item = list->items[i];
             if (strcmp(item->instance, last) <= 0 || (status != DUR_INSTANCE_NOT_FOUND && item->status != status) ||
                 (roots && item->parent != NULL) || (prefix != NULL && item->instance[0] != 'r'))
                 sim_fail("a list has %s behind %s: %s, parent %s", item->instance, last,
                          dur_instance_status_name(item->status), item->parent == NULL ? "none" : item->parent);
-            sim_copy(last, sizeof(last), list->items[i].instance);
+            sim_copy(last, sizeof(last), list->items[i]->instance);
         }
         bool more = list->next != NULL;
         if (more) sim_copy(last, sizeof(last), list->next);
@@ -74,13 +74,13 @@ static void do_letters(sim_client *self, sim_rng *rng) {
     sim_call *call = sim_chance(rng, 50) ? sim_call_new(SIM_CALL_LETTERS, "") : NULL;
     for (size_t i = 0; call != NULL && i < list->count && i < 8; i++) {
         unsigned number;
-        const char *mark = strstr(list->items[i].message, "\"m");
+        const char *mark = strstr(list->items[i]->message, "\"m");
         size_t used = strlen(call->text);
         while (mark != NULL && sscanf(mark, "\"m%u\"", &number) != 1)
             mark = strstr(mark + 1, "\"m");
         if (mark == NULL || used + 16 > sizeof(call->text)) continue;
         snprintf(call->text + used, sizeof(call->text) - used, "m%u,", number);
-        ids[count++] = list->items[i].id;
+        ids[count++] = list->items[i]->id;
     }
     if (call != NULL) {
         sim_call_begin(call);

@@ -200,8 +200,7 @@ static void do_send(sim_client *self, sim_rng *rng, sim_call_kind kind) {
                               .data = data,
                               .message_id = call->message_id[0] == '\0' ? NULL : call->message_id,
                               .delay_ms = call->delay_ms };
-    int code =
-        queue ? dur_client_enqueue_ex(self->client, &args, &err) : dur_client_raise_ex(self->client, &args, &err);
+    int code = queue ? dur_client_send_ex(self->client, &args, &err) : dur_client_pulse_ex(self->client, &args, &err);
     sim_call_end(call, code);
     sim_note("%s to %s %s %s: %s", data, id, call->name, call->message_id, dur_code_name(code));
     sim_answered(queue ? "enqueue" : "raise", id, code, &err);

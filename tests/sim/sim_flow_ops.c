@@ -126,7 +126,7 @@ static void do_timers(sim_lane *lane, const sim_op *op) {
 
 static dur_code one_message(sim_lane *lane, const sim_op *op, const char *queue, const char **value) {
     dur_ctx *ctx = lane->flow->ctx;
-    dur_future *message = dur_dequeue(ctx, queue);
+    dur_future *message = dur_message(ctx, queue);
     if (op->n[3] == 0) return dur_try_for(message, op->n[2], value);
     dur_future *timer = dur_timer(ctx, op->n[2]);
     dur_future *first = NULL;
@@ -145,7 +145,7 @@ static void do_messages(sim_lane *lane, const sim_op *op) {
     sim_flow_state *flow = lane->flow;
     const char *queue = op->n[0] == 0 ? "q0" : "q1", *value = NULL;
     if (op->kind == 'Q') {
-        while (dur_try_dequeue(flow->ctx, queue, &value) == DUR_OK)
+        while (dur_try_message(flow->ctx, queue, &value) == DUR_OK)
             sim_receive(flow, 'm', value);
     }
     for (uint32_t i = 0; op->kind == 'q' && i < op->n[1]; i++) {
@@ -161,7 +161,7 @@ static void do_messages(sim_lane *lane, const sim_op *op) {
 /* What nobody has looked at is in its place again. */
 static void do_give_up(sim_lane *lane, const sim_op *op) {
     dur_ctx *ctx = lane->flow->ctx;
-    dur_future *message = dur_dequeue(ctx, op->n[0] == 0 ? "q0" : "q1");
+    dur_future *message = dur_message(ctx, op->n[0] == 0 ? "q0" : "q1");
     dur_code code = dur_try(dur_timer(ctx, op->n[1]), NULL);
     dur_drop(message);
     if (is_settled_ok(lane, op, code, "a timer")) lane->fold = sim_fold(lane->fold, (uint64_t)op->kind);
@@ -170,7 +170,7 @@ static void do_give_up(sim_lane *lane, const sim_op *op) {
 static void do_event(sim_lane *lane, const sim_op *op) {
     sim_flow_state *flow = lane->flow;
     const char *value = NULL;
-    dur_code code = dur_try_for(dur_event(flow->ctx, op->n[0] == 0 ? "e0" : "e1"), op->n[1], &value);
+    dur_code code = dur_try_for(dur_pulse(flow->ctx, op->n[0] == 0 ? "e0" : "e1"), op->n[1], &value);
     if (sim_stopped(lane, code)) return;
     if (code != DUR_ETIMEOUT) {
         if (!is_settled_ok(lane, op, code, "an event")) return;
@@ -192,7 +192,7 @@ static dur_outcome branch_run(dur_ctx *ctx, void *arg) {
 
 static dur_outcome branch_message(dur_ctx *ctx, void *arg) {
     sim_flow_state *flow = arg;
-    const char *value = dur_await(dur_dequeue(ctx, "q0"));
+    const char *value = dur_await(dur_message(ctx, "q0"));
     sim_receive(flow, 'm', value);
     return dur_complete(ctx, value);
 }

@@ -108,7 +108,7 @@ static bool is_over(const sim_case *self) {
     dur_store_counts counts = { .size = sizeof(counts) };
     bool over = true;
     for (size_t i = 0; i < self->instances->count; i++) {
-        const dur_instance_info *info = &self->instances->items[i];
+        const dur_instance_info *info = self->instances->items[i];
         if (info->suspended) { /* whoever suspended it may be done, or dead */
             dur_instance_info *more = NULL;
             int code = dur_client_info(&more, self->client, info->instance, &err);

@@ -70,10 +70,9 @@ static void judge_failure(sim_case *self, const dur_instance_info *info) {
         return;
     }
     const sim_end *end = sim_case_end(self, info->instance, output);
-    if (strncmp(output, "planned ", 8) != 0 || end == NULL || info->failure_category == NULL ||
-        strcmp(info->failure_category, "application") != 0)
+    if (strncmp(output, "planned ", 8) != 0 || end == NULL || info->failure_category != DUR_FAILURE_APPLICATION)
         sim_fail("%s has failed, which nobody planned: %s: %s", info->instance,
-                 info->failure_category == NULL ? "?" : info->failure_category, output);
+                 dur_failure_category_name(info->failure_category), output);
     judge_text(end, true);
     judge_birth(end, info->instance, UINT32_MAX);
 }
@@ -81,7 +80,7 @@ static void judge_failure(sim_case *self, const dur_instance_info *info) {
 void sim_judge_ends(sim_case *self) {
     const sim_ledger *book = sim_book();
     for (size_t i = 0; i < self->instances->count; i++) {
-        const dur_instance_info *info = &self->instances->items[i];
+        const dur_instance_info *info = self->instances->items[i];
         if (info->status == DUR_INSTANCE_RUNNING) sim_fail("%s has not ended", info->instance);
         if (info->status == DUR_INSTANCE_FAILED) {
             dur_error err = DUR_ERROR_INIT;
@@ -113,7 +112,7 @@ void sim_judge_ends(sim_case *self) {
 
 static bool exists(const sim_case *self, const char *id) {
     for (size_t i = 0; i < self->instances->count; i++) {
-        if (strcmp(self->instances->items[i].instance, id) == 0) return true;
+        if (strcmp(self->instances->items[i]->instance, id) == 0) return true;
     }
     return false;
 }
@@ -170,9 +169,32 @@ void sim_judge_starts(sim_case *self) {
 
 /* ---- activities -------------------------------------------------------------------------------------------------- */
 
+/* The shortest time after which any of the nodes ends a session that is not used. */
+static uint64_t session_lives_ms(const sim_run *run) {
+    sim_world world;
+    uint64_t least = 300000; /* without the option */
+    sim_world_make(&world, run);
+    for (size_t i = 0; i < world.nodes; i++) {
+        uint64_t ms = world.node[i].session_idle_timeout_ms;
+        if (ms > 0 && ms < least) least = ms;
+    }
+    return least;
+}
+
+/* Where nobody dies a session stays where it is as long as it is used.  (For the finale all nodes stop and begin.) */
+static void judge_session(const sim_work *first, const sim_work *second, uint64_t lives_ms) {
+    if (first->session[0] == '\0' || strcmp(first->session, second->session) != 0) return;
+    if (first->begun < second->begun && second->begun < first->ended)
+        sim_fail("activities %s and %s of session %s ran at the same time", first->path, second->path, first->session);
+    if (first->who != second->who && first->life == second->life && second->begun_ms - first->begun_ms < lives_ms)
+        sim_fail("session %s was on node%u (%s) and %u ms later on node%u (%s)", first->session, first->who + 1u,
+                 first->path, (unsigned)(second->begun_ms - first->begun_ms), second->who + 1u, second->path);
+}
+
 void sim_judge_works(sim_case *self) {
     const sim_ledger *book = sim_book();
     uint32_t count = atomic_load(&book->work_count);
+    uint64_t lives_ms = session_lives_ms(self->run);
     for (uint32_t i = 0; i < count && i < SIM_WORKS_MAX; i++) {
         const sim_work *first = &book->works[i];
         for (uint32_t k = i + 1; k < count && k < SIM_WORKS_MAX; k++) {
@@ -184,11 +206,8 @@ void sim_judge_works(sim_case *self) {
             if (again && !undone && first->delivery == second->delivery && self->run->store != SIM_POSTGRES)
                 sim_fail("activity %s ran twice as delivery %u", first->path, first->delivery);
             if (!self->run->calm) continue; /* what was taken over may run twice, and at the same time */
-            if (again) sim_fail("activity %s ran twice, in attempt %u", first->path, first->attempt);
-            if (first->session[0] != '\0' && strcmp(first->session, second->session) == 0 &&
-                first->begun < second->begun && second->begun < first->ended)
-                sim_fail("activities %s and %s of session %s ran at the same time", first->path, second->path,
-                         first->session);
+            if (again && !undone) sim_fail("activity %s ran twice, in attempt %u", first->path, first->attempt);
+            judge_session(first, second, lives_ms);
         }
     }
 }

@@ -61,9 +61,9 @@ static void replay(const sim_case *self, const char *instance) {
     char *histories[EXECUTIONS_MAX] = { NULL };
     size_t count = 0;
     if (dur_client_executions(&list, self->client, instance, &err) != DUR_OK) return;
-    bool whole = list->count > 0 && list->items[0].execution_id == 1 && list->count <= EXECUTIONS_MAX; /* not pruned */
+    bool whole = list->count > 0 && list->items[0]->execution_id == 1 && list->count <= EXECUTIONS_MAX; /* not pruned */
     for (size_t i = 0; whole && i < list->count; i++) {
-        if (dur_client_history(&histories[i], self->client, instance, list->items[i].execution_id, &err) != DUR_OK)
+        if (dur_client_history(&histories[i], self->client, instance, list->items[i]->execution_id, &err) != DUR_OK)
             sim_fail("history of %s: %s", instance, err.message);
         whole = strcmp(histories[i], "[]") != 0; /* ended before its first turn */
         judge_detached(instance, histories[i]);
@@ -93,7 +93,7 @@ static bool answered(const dur_event *events, size_t count, const dur_event *com
 
 static bool is_dead(const sim_case *self, const sim_call *call) {
     for (size_t i = 0; i < self->letters->count; i++) {
-        const char *mark = strstr(self->letters->items[i].message, "\"m");
+        const char *mark = strstr(self->letters->items[i]->message, "\"m");
         for (; mark != NULL; mark = strstr(mark + 1, "\"m")) {
             if (strtoul(mark + 2, NULL, 10) == sim_call_number(call)) return true;
         }
@@ -189,7 +189,7 @@ static void judge_cancels(const sim_case *self, const dur_instance_info *info, c
             sim_fail("%s was asked to end by call %u, has not heard, and everybody sleeps", info->instance, i);
     }
     for (size_t i = 0; i < self->instances->count && info->parent != NULL; i++) {
-        const dur_instance_info *parent = &self->instances->items[i];
+        const dur_instance_info *parent = self->instances->items[i];
         if (strcmp(parent->instance, info->parent) == 0 && parent->status != DUR_INSTANCE_RUNNING &&
             parent->updated_at_ms + slack(self) < sim_now_ms())
             sim_fail("%s goes on, its parent %s has ended, and everybody sleeps", info->instance, info->parent);
@@ -233,9 +233,9 @@ static void judge_waiting(const sim_case *self, const dur_instance_info *info) {
 
 void sim_judge_histories(sim_case *self, bool end, bool all_served) {
     for (size_t i = 0; i < self->instances->count; i++) {
-        if (end && !was_unheard(self, &self->instances->items[i]))
-            replay(self, self->instances->items[i].instance);
+        if (end && !was_unheard(self, self->instances->items[i]))
+            replay(self, self->instances->items[i]->instance);
         else if (!end && all_served)
-            judge_waiting(self, &self->instances->items[i]);
+            judge_waiting(self, self->instances->items[i]);
     }
 }

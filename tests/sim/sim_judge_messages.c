@@ -29,7 +29,7 @@ static unsigned times_dead(const sim_case *self, uint32_t number) {
     unsigned count = 0;
     snprintf(item, sizeof(item), "\"m%u\"", number);
     for (size_t i = 0; i < self->letters->count; i++)
-        count += strstr(self->letters->items[i].message, item) != NULL;
+        count += strstr(self->letters->items[i]->message, item) != NULL;
     const sim_ledger *book = sim_book();
     for (uint32_t i = 0; count == 0 && i < atomic_load(&book->call_count) && i < SIM_CALLS_MAX; i++) {
         const sim_call *call = sim_call_at(i);

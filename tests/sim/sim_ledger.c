@@ -117,6 +117,12 @@ bool sim_asked(const char *instance, unsigned kinds) {
 
 /* ---- what flows and activities did ------------------------------------------------------------------------------- */
 
+static uint32_t the_life;
+
+void sim_work_life(uint32_t life) {
+    the_life = life;
+}
+
 sim_work *sim_work_begin(const char *name, const char *path, uint32_t attempt, uint32_t delivery, const char *session) {
     sim_ledger *book = sim_book();
     if (the_book_closed) return NULL;
@@ -127,6 +133,7 @@ sim_work *sim_work_begin(const char *name, const char *path, uint32_t attempt, u
     work->attempt = attempt;
     work->delivery = delivery;
     work->who = (uint8_t)the_actor;
+    work->life = the_life;
     sim_copy(work->name, sizeof(work->name), name);
     sim_copy(work->path, sizeof(work->path), path);
     sim_copy(work->session, sizeof(work->session), session);

@@ -52,6 +52,7 @@ typedef struct sim_work {
     uint64_t begun_ms;
     uint32_t attempt, delivery;
     uint8_t who;
+    uint32_t life; /* how often that node had been opened before */
     char name[12];
     char session[12];
     char path[SIM_TICKET_MAX + 24]; /* which call of which flow */
@@ -111,6 +112,7 @@ sim_faith sim_call_faith(const sim_call *call);
 /* Was every change by `call` over before order `when`, for certain? */
 bool sim_call_before(const sim_call *call, uint32_t when);
 
+void sim_work_life(uint32_t life); /* of the node that goes on now */
 sim_work *sim_work_begin(const char *name, const char *path, uint32_t attempt, uint32_t delivery, const char *session);
 void sim_work_end(sim_work *work);
 void sim_hint_add(const char *ticket, uint32_t message);

@@ -14,6 +14,7 @@ struct sim_node {
     dur_runtime *runtime;
     sim_client inside; /* a client in the same process: what it starts may begin with its first turn */
     bool inside_done;
+    uint32_t life;
     sim_rng rng; /* how long taken activities take */
     struct {
         dur_act *act;
@@ -64,6 +65,7 @@ sim_node *sim_node_open(const sim_seat *seat) {
     sim_node *self = calloc(1, sizeof(*self));
     if (self == NULL) sim_fail("out of memory");
     self->run = seat->run;
+    self->life = (uint32_t)seat->life;
     self->rng = sim_stream(seat->run->seed, "taken", seat->number * 1000 + seat->life);
     snprintf(name, sizeof(name), "node%zu", seat->number + 1);
     dur_provider *store = seat->run->provider;
@@ -117,6 +119,7 @@ static uint64_t serve_taken(sim_node *self) {
 sim_rest sim_node_step(sim_node *self) {
     dur_error err = DUR_ERROR_INIT;
     uint64_t inside = UINT64_MAX;
+    sim_work_life(self->life);
     int code = dur_runtime_step(self->runtime, 0, &err);
     if (code != DUR_OK) sim_fail("dur_runtime_step: %s: %s", dur_code_name(code), err.message);
     if (!self->inside_done) {

@@ -134,7 +134,7 @@ FORWARD(append,
         (dur_provider * self, const char *instance, uint64_t execution_id, const dur_event_row *events, size_t count,
          dur_error *err),
         (inner_, instance, execution_id, events, count, err))
-FORWARD(enqueue_for_worker, (dur_provider * self, const dur_message *item, dur_error *err), (inner_, item, err))
+FORWARD(enqueue_for_worker, (dur_provider * self, const dur_message_row *item, dur_error *err), (inner_, item, err))
 FORWARD(fetch_work_item,
         (dur_provider * self, dur_arena *arena, const dur_work_fetch *how, dur_leased_work *out, dur_error *err),
         (inner_, arena, how, out, err))
@@ -149,7 +149,7 @@ FORWARD(renew_session_lock,
         (inner_, owners, owner_count, extend_ms, idle_ms, renewed, err))
 FORWARD(cleanup_orphaned_sessions, (dur_provider * self, uint64_t idle_ms, uint64_t *removed, dur_error *err),
         (inner_, idle_ms, removed, err))
-FORWARD(enqueue_for_orchestrator, (dur_provider * self, const dur_message *item, uint64_t delay_ms, dur_error *err),
+FORWARD(enqueue_for_orchestrator, (dur_provider * self, const dur_message_row *item, uint64_t delay_ms, dur_error *err),
         (inner_, item, delay_ms, err))
 FORWARD(get_custom_status,
         (dur_provider * self, dur_arena *arena, const char *instance, uint64_t last_seen, bool *changed,
@@ -187,12 +187,12 @@ FORWARD(owner_holdings,
         (dur_provider * self, dur_arena *arena, const char *owner, dur_holding **out, size_t *count, dur_error *err),
         (inner_, arena, owner, out, count, err))
 FORWARD(enqueue_start,
-        (dur_provider * self, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms, bool *existed,
+        (dur_provider * self, const dur_message_row *item, dur_exists_policy policy, uint64_t delay_ms, bool *existed,
          dur_error *err),
         (inner_, item, policy, delay_ms, existed, err))
-FORWARD(enqueue_starts, (dur_provider * self, dur_start *starts, size_t count, dur_error *err),
+FORWARD(enqueue_starts, (dur_provider * self, dur_start_request *starts, size_t count, dur_error *err),
         (inner_, starts, count, err))
-FORWARD(enqueue_existing, (dur_provider * self, const dur_message *item, uint64_t delay_ms, dur_error *err),
+FORWARD(enqueue_existing, (dur_provider * self, const dur_message_row *item, uint64_t delay_ms, dur_error *err),
         (inner_, item, delay_ms, err))
 FORWARD(list_unserved,
         (dur_provider * self, dur_arena *arena, size_t each, dur_unserved **out, size_t *count, dur_error *err),
@@ -344,7 +344,8 @@ static int faulty_commit_turns(dur_provider *self, dur_turn_commit *turns, size_
     return (int)fault.code;
 }
 
-static int faulty_ack_work_item(dur_provider *self, const char *token, const dur_message *completion, dur_error *err) {
+static int faulty_ack_work_item(dur_provider *self, const char *token, const dur_message_row *completion,
+                                dur_error *err) {
     faulty *f = faulty_of(self);
     dur_error fault = DUR_ERROR_INIT;
     dur_error ack_fault = DUR_ERROR_INIT;
@@ -603,6 +604,7 @@ int dur__faulty_wrap(dur_provider **out, dur_provider *inner, uint64_t seed, dur
     f->random = seed != 0 ? seed : 1;
     dur__mutex_init(&f->mutex);
     f->table.size = sizeof(f->table);
+    f->table.abi = DUR_PROVIDER_ABI;
     f->table.name = inner->methods->name;
     f->table.version = inner->methods->version;
     f->table.own_clock = inner->methods->own_clock;

@@ -82,7 +82,7 @@ static dur_outcome both(dur_ctx *ctx, const char *input) {
 }
 
 static dur_outcome patient(dur_ctx *ctx, const char *input) {
-    dur_future *paid = dur_event(ctx, "Paid"), *note = dur_dequeue(ctx, "notes");
+    dur_future *paid = dur_pulse(ctx, "Paid"), *note = dur_message(ctx, "notes");
     dur_future *call = dur_activity(ctx, "Slow", input);
     dur_future *child = dur_orchestration(ctx, "Hourly", "2", .instance = "child");
     dur_future *late = dur_timer(ctx, DAY);
@@ -106,7 +106,7 @@ static dur_outcome later(dur_ctx *ctx, const char *days) {
 static dur_outcome reminds(dur_ctx *ctx, const char *who) {
     const char *decision = "none";
     int code;
-    while ((code = dur_try_for(dur_dequeue(ctx, "decisions"), DAY, &decision)) == DUR_ETIMEOUT)
+    while ((code = dur_try_for(dur_message(ctx, "decisions"), DAY, &decision)) == DUR_ETIMEOUT)
         dur_await(dur_activity(ctx, "Greet", who));
     if (code != DUR_OK) return dur_fail(ctx, "nobody has decided");
     return dur_completef(ctx, "decided: %s", decision);
@@ -117,7 +117,7 @@ static dur_outcome replayed(dur_ctx *ctx, const char *input) {
     entered++;
     dur_await(dur_timer(ctx, DAY));
     const char *greeting = dur_await(dur_activity(ctx, "Greet", input));
-    dur_await(dur_event(ctx, "Go"));
+    dur_await(dur_pulse(ctx, "Go"));
     return dur_complete(ctx, greeting);
 }
 
@@ -304,7 +304,7 @@ static void a_loop_that_reminds_can_be_cancelled(void **state) {
     assert_ok(dur_test_start(t, &err, "Reminds", "boss", .instance = "no"));
     assert_ok(dur_test_advance(t, 2 * DAY, &err));
     assert_int_equal(dur_test_calls(t, "Greet"), 4);
-    assert_ok(dur_test_enqueue(t, &err, "yes", "decisions", "yes"));
+    assert_ok(dur_test_send(t, &err, "yes", "decisions", "yes"));
     assert_ok(dur_test_cancel(t, "no", "bye", &err));
     assert_ok(dur_test_run_to_end(t, "yes", &err));
     assert_ok(dur_test_run_to_end(t, "no", &err));
@@ -414,22 +414,22 @@ static void one_asks_what_an_instance_waits_for(void **state) {
     assert_ok(dur_test_start(t, &err, "Patient", "x", .instance = "p"));
     assert_string_equal(dur_test_waits_text(t, "p"), "its beginning");
     assert_ok(dur_test_run_until_blocked(t, &err));
-    assert_true(dur_test_waits(t, "p", DUR_WAIT_EVENT, "Paid"));
-    assert_true(dur_test_waits(t, "p", DUR_WAIT_QUEUE, "notes"));
+    assert_true(dur_test_waits(t, "p", DUR_WAIT_PULSE, "Paid"));
+    assert_true(dur_test_waits(t, "p", DUR_WAIT_MESSAGE, "notes"));
     assert_true(dur_test_waits(t, "p", DUR_WAIT_ACTIVITY, "Slow"));
     assert_true(dur_test_waits(t, "p", DUR_WAIT_CHILD, "Hourly"));
     assert_true(dur_test_waits(t, "p", DUR_WAIT_TIMER, NULL));
-    assert_false(dur_test_waits(t, "p", DUR_WAIT_EVENT, "notes"));
-    assert_false(dur_test_waits(t, "nobody", DUR_WAIT_EVENT, NULL));
+    assert_false(dur_test_waits(t, "p", DUR_WAIT_PULSE, "notes"));
+    assert_false(dur_test_waits(t, "nobody", DUR_WAIT_PULSE, NULL));
     assert_string_equal(dur_test_waits_text(t, "p"),
-                        "event Paid; queue notes; activity Slow(\"x\"); child Hourly (child); timer in 86400000 ms");
-    assert_ok(dur_test_enqueue(t, &err, "p", "notes", "n"));
+                        "pulse Paid; message notes; activity Slow(\"x\"); child Hourly (child); timer in 86400000 ms");
+    assert_ok(dur_test_send(t, &err, "p", "notes", "n"));
     assert_ok(dur_test_run_until_blocked(t, &err));
-    assert_false(dur_test_waits(t, "p", DUR_WAIT_QUEUE, NULL));
+    assert_false(dur_test_waits(t, "p", DUR_WAIT_MESSAGE, NULL));
     assert_int_equal(dur_test_run_to_end(t, "p", &err), DUR_ETIMEOUT);
-    assert_non_null(strstr(err.message, "waits for: event Paid"));
-    assert_string_equal(dur_test_waits_text(t, "p"), "event Paid");
-    assert_ok(dur_test_raise(t, &err, "p", "Paid", "1"));
+    assert_non_null(strstr(err.message, "waits for: pulse Paid"));
+    assert_string_equal(dur_test_waits_text(t, "p"), "pulse Paid");
+    assert_ok(dur_test_pulse(t, &err, "p", "Paid", "1"));
     assert_ok(dur_test_run_to_end(t, "p", &err));
     assert_string_equal(dur_test_waits_text(t, "p"), "completed: all");
     assert_false(dur_test_waits(t, "p", DUR_WAIT_TIMER, NULL));
@@ -536,8 +536,8 @@ static int entries(const dur_test_options *options) {
     assert_ok(dur_test_start(t, &err, "Replayed", "you", .instance = "r"));
     assert_ok(dur_test_run_until_blocked(t, &err));
     assert_ok(dur_test_advance(t, DAY, &err));
-    assert_true(dur_test_waits(t, "r", DUR_WAIT_EVENT, "Go"));
-    assert_ok(dur_test_raise(t, &err, "r", "Go"));
+    assert_true(dur_test_waits(t, "r", DUR_WAIT_PULSE, "Go"));
+    assert_ok(dur_test_pulse(t, &err, "r", "Go"));
     assert_ok(dur_test_run_to_end(t, "r", &err));
     assert_string_equal(dur_test_output(t, "r"), "hello you");
     dur_test_free(t);
@@ -637,10 +637,10 @@ static void what_is_missing_is_answered(void **state) {
         assert_int_equal(dur_test_events(of, id, NULL), 0);
         assert_int_equal(dur_test_start_ex(of, NULL, &err), DUR_EINVAL);
         assert_int_equal(dur_test_start(of, &err, id, NULL, .instance = id), DUR_EINVAL);
-        assert_int_equal(dur_test_raise_ex(of, NULL, &err), DUR_EINVAL);
-        assert_int_equal(dur_test_raise(of, &err, id, "x", NULL), DUR_EINVAL);
-        assert_int_equal(dur_test_enqueue_ex(of, NULL, &err), DUR_EINVAL);
-        assert_int_equal(dur_test_enqueue(of, &err, id, "x", NULL), DUR_EINVAL);
+        assert_int_equal(dur_test_pulse_ex(of, NULL, &err), DUR_EINVAL);
+        assert_int_equal(dur_test_pulse(of, &err, id, "x", NULL), DUR_EINVAL);
+        assert_int_equal(dur_test_send_ex(of, NULL, &err), DUR_EINVAL);
+        assert_int_equal(dur_test_send(of, &err, id, "x", NULL), DUR_EINVAL);
         assert_int_equal(dur_test_cancel(of, id, NULL, &err), DUR_EINVAL);
         assert_int_equal(dur_test_mock_ex(of, NULL, &err), DUR_EINVAL);
         assert_int_equal(dur_test_mock(of, &err, id), DUR_EINVAL);

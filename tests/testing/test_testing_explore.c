@@ -72,11 +72,11 @@ static dur_outcome pay(dur_ctx *ctx, const char *input) {
 /* The event may come while the stock is asked: nobody waits for it then, and it is lost. */
 static dur_outcome waits_too_late(dur_ctx *ctx, const char *input) {
     dur_await(dur_activity(ctx, "Stock", input));
-    return dur_complete(ctx, dur_await(dur_event(ctx, "Paid")));
+    return dur_complete(ctx, dur_await(dur_pulse(ctx, "Paid")));
 }
 
 static dur_outcome waits_first(dur_ctx *ctx, const char *input) {
-    dur_future *paid = dur_dequeue(ctx, "paid"); /* a queue keeps what comes early */
+    dur_future *paid = dur_message(ctx, "paid"); /* a queue keeps what comes early */
     dur_await(dur_activity(ctx, "Stock", input));
     return dur_complete(ctx, dur_await(paid));
 }
@@ -106,7 +106,7 @@ static dur_outcome counts_letters(dur_ctx *ctx, const char *input) {
     (void)input;
     int count = 0;
     const char *letter;
-    while (dur_try_for(dur_dequeue(ctx, "letters"), DUR_HOURS(24), &letter) == DUR_OK)
+    while (dur_try_for(dur_message(ctx, "letters"), DUR_HOURS(24), &letter) == DUR_OK)
         count++;
     return dur_completef(ctx, "%d", count);
 }
@@ -137,8 +137,8 @@ static dur_outcome ticks(dur_ctx *ctx, const char *input) {
 static dur_outcome decides(dur_ctx *ctx, const char *deadline_ms) {
     const char *decision = "";
     uint64_t ms = strtoull(deadline_ms, NULL, 10);
-    if (ms == 0) return dur_complete(ctx, dur_await(dur_dequeue(ctx, "decisions")));
-    if (dur_try_for(dur_dequeue(ctx, "decisions"), ms, &decision) == DUR_OK) return dur_complete(ctx, decision);
+    if (ms == 0) return dur_complete(ctx, dur_await(dur_message(ctx, "decisions")));
+    if (dur_try_for(dur_message(ctx, "decisions"), ms, &decision) == DUR_OK) return dur_complete(ctx, decision);
     return dur_complete(ctx, "too late");
 }
 
@@ -311,8 +311,8 @@ static int order_by_name(dur_test *t, void *data, dur_error *e) {
     now = (shop){ 0 };
     int code = dur_test_start(t, e, data, "42", .instance = "o");
     if (code == DUR_OK) code = dur_test_run_until_blocked(t, e);
-    if (code == DUR_OK) code = dur_test_raise(t, e, "o", "Paid", "100");
-    if (code == DUR_OK) code = dur_test_enqueue(t, e, "o", "paid", "100");
+    if (code == DUR_OK) code = dur_test_pulse(t, e, "o", "Paid", "100");
+    if (code == DUR_OK) code = dur_test_send(t, e, "o", "paid", "100");
     return code;
 }
 
@@ -326,7 +326,7 @@ static void an_event_that_comes_before_its_wait(void **state) {
     dur_test_free(t);
     char *story = must_find(DUR_EXPLORE(.handlers = handlers, .scenario = order_by_name, .data = "WaitsTooLate",
                                         .reorder = true, .late_messages = true),
-                            "o has not ended and waits for: event Paid");
+                            "o has not ended and waits for: pulse Paid");
     dur_free(story);
     must_hold(DUR_EXPLORE(.handlers = handlers, .scenario = order_by_name, .data = "WaitsFirst", .runs = HOLD_RUNS,
                           .crashes = true, .reorder = true, .late_messages = true, .duplicates = true));
@@ -387,7 +387,7 @@ static void a_scenario_can_run_to_the_end(void **state) {
 static int a_decision(dur_test *t, void *data, dur_error *e) {
     int code = dur_test_start(t, e, "Decides", data, .instance = "d");
     if (code == DUR_OK) code = dur_test_run_until_blocked(t, e);
-    if (code == DUR_OK) code = dur_test_enqueue(t, e, "d", "decisions", "yes", .message_id = "1");
+    if (code == DUR_OK) code = dur_test_send(t, e, "d", "decisions", "yes", .message_id = "1");
     return code;
 }
 
@@ -431,9 +431,9 @@ static void a_late_message_comes_behind_a_deadline(void **state) {
 static int three_letters(dur_test *t, void *data, dur_error *e) {
     bool ids = data != NULL;
     int code = dur_test_start(t, e, "CountsLetters", "", .instance = "c");
-    if (code == DUR_OK) code = dur_test_enqueue(t, e, "c", "letters", "1", .message_id = ids ? "1" : NULL);
-    if (code == DUR_OK) code = dur_test_enqueue(t, e, "c", "letters", "2", .message_id = ids ? "2" : NULL);
-    if (code == DUR_OK) code = dur_test_enqueue(t, e, "c", "letters", "3", .message_id = ids ? "3" : NULL);
+    if (code == DUR_OK) code = dur_test_send(t, e, "c", "letters", "1", .message_id = ids ? "1" : NULL);
+    if (code == DUR_OK) code = dur_test_send(t, e, "c", "letters", "2", .message_id = ids ? "2" : NULL);
+    if (code == DUR_OK) code = dur_test_send(t, e, "c", "letters", "3", .message_id = ids ? "3" : NULL);
     return code;
 }
 

@@ -56,7 +56,7 @@ static inline void refused(const fixture *f, int wanted, const char *text, int g
 typedef struct turn {
     dur_orchestration_item item;
     dur_event_row rows[16];
-    dur_message messages[4];
+    dur_message_row messages[4];
     size_t count, message_count;
     uint64_t execution_id, next_id;
 } turn;
@@ -82,7 +82,7 @@ static inline void turn_add(fixture *f, turn *t, dur_event event) {
 }
 
 static inline void turn_send(fixture *f, turn *t, dur_work_item item) {
-    OK(f, dur_message_from_work(&t->messages[t->message_count++], f->bench->arena, &item, &f->err));
+    OK(f, dur_message_row_from_work(&t->messages[t->message_count++], f->bench->arena, &item, &f->err));
 }
 
 static inline void turn_end(fixture *f, const turn *t, dur_execution_metadata metadata) {
@@ -115,7 +115,7 @@ static inline void run(fixture *f, const char *instance) {
 
 /* One more turn, which an event wakes. */
 static inline turn wake(fixture *f, const char *instance) {
-    OK(f, dur_client_raise(f->client, &f->err, instance, "wake"));
+    OK(f, dur_client_pulse(f->client, &f->err, instance, "wake"));
     turn t = turn_begin(f);
     assert_string_equal(t.item.instance, instance);
     return t;

@@ -25,7 +25,7 @@ static dur_outcome flow(dur_ctx *ctx, const char *input) {
         dur_await(dur_timer(ctx, 60));
     }
     if (strcmp(dur_await(dur_orchestration(ctx, "Child", input)), input) != 0) return dur_fail(ctx, "child");
-    return dur_complete(ctx, dur_await(dur_dequeue(ctx, "q")));
+    return dur_complete(ctx, dur_await(dur_message(ctx, "q")));
 }
 
 static const dur_handler flow_handlers[] = {
@@ -52,7 +52,7 @@ static inline void flow_start(dur_client *client, size_t from, size_t to) {
         snprintf(id, sizeof(id), "f%zu", i);
         FLOW_PERSIST(&err,
                      dur_client_start(client, &err, "Flow", id, .instance = id, .exists = DUR_START_RETURN_EXISTING));
-        FLOW_PERSIST(&err, dur_client_enqueue(client, &err, id, "q", id, .message_id = "only"));
+        FLOW_PERSIST(&err, dur_client_send(client, &err, id, "q", id, .message_id = "only"));
     }
 }
 

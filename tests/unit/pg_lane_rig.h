@@ -63,7 +63,7 @@ static inline long count(const rig *r, const char *table, const char *condition)
 
 typedef struct caller {
     rig *r;
-    dur_message start;
+    dur_message_row start;
     dur_exists_policy policy;
     int code;
     bool existed;
@@ -159,8 +159,8 @@ static inline dur_turn_commit parked(rig *r, const char *instance) {
     return turn;
 }
 
-static inline void sends(bench *b, dur_turn_commit *turn, dur_message message) {
-    dur_message *one = dur_arena_zalloc(b->arena, sizeof(*one));
+static inline void sends(bench *b, dur_turn_commit *turn, dur_message_row message) {
+    dur_message_row *one = dur_arena_zalloc(b->arena, sizeof(*one));
     *one = message;
     turn->orchestrator_items = one;
     turn->orchestrator_item_count = 1;

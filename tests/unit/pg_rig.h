@@ -69,7 +69,7 @@ static inline void begin(rig *r, const dur_orchestration_item *item) {
 /* An instance of the lane, with one event. */
 static inline dur_orchestration_item begun(rig *r, const char *instance) {
     bench *b = &r->p->b;
-    dur_message start = start_of(b, instance);
+    dur_message_row start = start_of(b, instance);
     ASSERT_OK(b, dur_store_enqueue_for_orchestrator(b->store, &start, 0, &b->err));
     dur_round round = run(r, NULL, 0, &fresh);
     assert_int_equal(round.item_count, 1);

@@ -82,10 +82,10 @@ static inline dur_future *make(dur_ctx *ctx, program *p) {
     case 4:
         return dur_timer(ctx, 5 + pick(&p->r, 50));
     case 5:
-        return dur_event(ctx, name_of(p, "e", ctx));
+        return dur_pulse(ctx, name_of(p, "e", ctx));
     case 6:
     case 7:
-        return dur_dequeue(ctx, name_of(p, "q", ctx));
+        return dur_message(ctx, name_of(p, "q", ctx));
     case 8:
         return dur_orchestration(ctx, "C", input);
     case 9:
@@ -211,7 +211,7 @@ static inline void op(dur_ctx *ctx, program *p) {
     }
     case 7: {
         const char *value = "";
-        p->digest = mix(p->digest ^ (uint64_t)dur_try_dequeue(ctx, name_of(p, "q", ctx), &value));
+        p->digest = mix(p->digest ^ (uint64_t)dur_try_message(ctx, name_of(p, "q", ctx), &value));
         feel(p, value);
         break;
     }

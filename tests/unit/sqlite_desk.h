@@ -12,7 +12,7 @@
 
 typedef struct caller {
     fixture *f;
-    dur_message start;
+    dur_message_row start;
     dur_exists_policy policy;
     uint64_t delay_ms;
     bool existed;
@@ -29,11 +29,11 @@ static inline void *call(void *data) {
 
 static inline size_t waiting(fixture *f) {
     size_t count = 0;
-    dur__mutex_lock(&file_of(f)->lock);
-    DUR__LIST_EACH(&file_of(f)->inbox, at) {
+    dur__mutex_lock(&file_of(f)->desk.lock);
+    DUR__LIST_EACH(&file_of(f)->desk.inbox, at) {
         count++;
     }
-    dur__mutex_unlock(&file_of(f)->lock);
+    dur__mutex_unlock(&file_of(f)->desk.lock);
     return count;
 }
 
@@ -178,8 +178,8 @@ static inline uint64_t status_of(fixture *f, const char *instance) {
 
 /* ---- first turns ---- */
 
-static inline dur_message own_message(fixture *f, dur_work_kind kind, uint64_t due_ms) {
-    dur_message message;
+static inline dur_message_row own_message(fixture *f, dur_work_kind kind, uint64_t due_ms) {
+    dur_message_row message;
     dur_work_item item = { .kind = kind,
                            .instance = "a",
                            .orchestration = "Test",
@@ -188,7 +188,7 @@ static inline dur_message own_message(fixture *f, dur_work_kind kind, uint64_t d
                            .execution_id = 1,
                            .id = 2,
                            .fire_at_ms = due_ms };
-    OK(f, dur_message_from_work(&message, f->arena, &item, &f->err));
+    OK(f, dur_message_row_from_work(&message, f->arena, &item, &f->err));
     message.due_ms = due_ms;
     return message;
 }
@@ -199,11 +199,11 @@ static inline void has_everything(fixture *f, dur_turn_commit *turn) {
         { .event_id = 2, .json = { "{}", 2 }, .kind = DUR_EVENT_KEY_VALUE_SET, .key = "k", .value = "v" },
         { .event_id = 3, .json = { "{}", 2 }, .kind = DUR_EVENT_CUSTOM_STATUS_UPDATED, .value = "half" },
     };
-    dur_message work;
+    dur_message_row work;
     dur_work_item item = {
         .kind = DUR_WORK_ACTIVITY_EXECUTE, .instance = "a", .execution_id = 1, .id = 1, .name = "A", .input = ""
     };
-    OK(f, dur_message_from_work(&work, f->arena, &item, &f->err));
+    OK(f, dur_message_row_from_work(&work, f->arena, &item, &f->err));
     dur_turn_work *works = dur_arena_zalloc(f->arena, 2 * sizeof(*works));
     works[0] = (dur_turn_work){ .message = work, .lock_token = "w1" };
     works[1] = (dur_turn_work){ .message = work };

@@ -16,6 +16,7 @@
 #include <dirent.h>
 #include <durite/sqlite.h>
 #include <durite/sys/store.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,23 +76,34 @@ static inline dur_text text_of(const char *text) {
     return (dur_text){ text, strlen(text) };
 }
 
-static inline dur_message start_of(fixture *f, const char *instance) {
-    dur_message message;
+static inline dur_message_row start_of(fixture *f, const char *instance) {
+    dur_message_row message;
     dur_work_item item = { .kind = DUR_WORK_START_ORCHESTRATION,
                            .instance = instance,
                            .orchestration = "Test",
                            .input = "",
                            .version = "1.0.0",
                            .execution_id = 1 };
-    OK(f, dur_message_from_work(&message, f->arena, &item, &f->err));
+    OK(f, dur_message_row_from_work(&message, f->arena, &item, &f->err));
     return message;
 }
 
-static inline dur_message raised_of(fixture *f, const char *instance, const char *data) {
-    dur_message message;
+static inline dur_message_row raised_of(fixture *f, const char *instance, const char *data) {
+    dur_message_row message;
     dur_work_item item = { .kind = DUR_WORK_EXTERNAL_RAISED, .instance = instance, .name = "event", .data = data };
-    OK(f, dur_message_from_work(&message, f->arena, &item, &f->err));
+    OK(f, dur_message_row_from_work(&message, f->arena, &item, &f->err));
     return message;
+}
+
+/* An event as core writes it, of the first execution; source 0: none. */
+static inline dur_event_row event_of(fixture *f, const char *instance, uint64_t id, uint64_t source, const char *rest) {
+    char source_text[40] = "";
+    if (source > 0) snprintf(source_text, sizeof source_text, ",\"source_event_id\":%" PRIu64, source);
+    const char *text = dur_arena_format(f->arena,
+                                        "{\"event_id\":%" PRIu64 "%s,\"instance_id\":\"%s\",\"execution_id\":1,"
+                                        "\"timestamp_ms\":%" PRIu64 ",\"duroxide_version\":\"0.1.0\",\"type\":%s}",
+                                        id, source_text, instance, 1700000000000 + id / 2, rest);
+    return (dur_event_row){ .event_id = id, .kind = DUR_EVENT_UNKNOWN, .json = text_of(text) };
 }
 
 /* Start an instance, acquire it in a lane and commit its first turn: two events, lease kept. */
@@ -123,7 +135,7 @@ static inline dur_lane *lane_make(fixture *f, const char *owner, dur_waker *wake
 
 static inline parked park(fixture *f, dur_lane *lane, const char *owner, const char *instance) {
     parked p = { .last = 0 };
-    dur_message start = start_of(f, instance);
+    dur_message_row start = start_of(f, instance);
     dur_fetch fetch = { .owner = owner, .max = 1 };
     dur_round round = { .fetch = &fetch };
     OK(f, dur_store_enqueue_for_orchestrator(f->store, &start, 0, &f->err));

@@ -53,25 +53,25 @@ static inline dur_text text_of(const char *text) {
 }
 
 /* A message with a made-up text; stores do not look into it. */
-static inline dur_message message_of(dur_work_kind kind, const char *instance) {
-    return (dur_message){ .kind = kind, .instance = instance, .json = text_of("{}") };
+static inline dur_message_row message_of(dur_work_kind kind, const char *instance) {
+    return (dur_message_row){ .kind = kind, .instance = instance, .json = text_of("{}") };
 }
 
-static inline dur_message start_of(bench *b, const char *instance) {
-    dur_message out;
+static inline dur_message_row start_of(bench *b, const char *instance) {
+    dur_message_row out;
     dur_work_item item = { .kind = DUR_WORK_START_ORCHESTRATION,
                            .instance = instance,
                            .orchestration = "Flow",
                            .input = "",
                            .version = "1.0.0",
                            .execution_id = 1 };
-    assert_int_equal(dur_message_from_work(&out, b->arena, &item, NULL), DUR_OK);
+    assert_int_equal(dur_message_row_from_work(&out, b->arena, &item, NULL), DUR_OK);
     return out;
 }
 
-static inline dur_message activity_of(bench *b, const char *instance, uint64_t id, const char *session,
-                                      const char *tag) {
-    dur_message out;
+static inline dur_message_row activity_of(bench *b, const char *instance, uint64_t id, const char *session,
+                                          const char *tag) {
+    dur_message_row out;
     dur_work_item item = { .kind = DUR_WORK_ACTIVITY_EXECUTE,
                            .instance = instance,
                            .execution_id = 1,
@@ -80,16 +80,16 @@ static inline dur_message activity_of(bench *b, const char *instance, uint64_t i
                            .input = "",
                            .session_id = session,
                            .tag = tag };
-    assert_int_equal(dur_message_from_work(&out, b->arena, &item, NULL), DUR_OK);
+    assert_int_equal(dur_message_row_from_work(&out, b->arena, &item, NULL), DUR_OK);
     return out;
 }
 
-static inline dur_message queue_of(const char *instance, const char *queue, const char *message_id) {
-    return (dur_message){ .kind = DUR_WORK_QUEUE_MESSAGE,
-                          .instance = instance,
-                          .queue = queue,
-                          .message_id = message_id,
-                          .json = text_of("{}") };
+static inline dur_message_row queue_of(const char *instance, const char *queue, const char *message_id) {
+    return (dur_message_row){ .kind = DUR_WORK_QUEUE_MESSAGE,
+                              .instance = instance,
+                              .queue = queue,
+                              .message_id = message_id,
+                              .json = text_of("{}") };
 }
 
 static inline dur_event_row event_of(uint64_t id) {
@@ -109,7 +109,7 @@ static inline dur_orchestration_item fetch(bench *b, uint64_t lock_ms) {
 
 /* Start an instance and commit its first turn, with event 1; it is left without messages and without a lock. */
 static inline void make_running(bench *b, const char *instance) {
-    dur_message start = start_of(b, instance);
+    dur_message_row start = start_of(b, instance);
     ASSERT_OK(b, dur_store_enqueue_for_orchestrator(b->store, &start, 0, &b->err));
     dur_orchestration_item item = fetch(b, 5000);
     assert_string_equal(item.instance, instance);

@@ -8,6 +8,7 @@
 #include "store_help.h"
 
 #include <durite/durite.h>
+#include <durite/sys/memory.h>
 #include <durite/sqlite.h>
 #include <durite/sys/clock.h>
 #include <durite/sys/kit.h>
@@ -33,8 +34,8 @@ static dur_error err;
         return dur_store_##name(__VA_ARGS__);                                                                          \
     }
 
-static dur_message start_message = { .kind = DUR_WORK_START_ORCHESTRATION, .instance = "i", .json = { "{}", 2 } };
-static dur_message work_message = { .kind = DUR_WORK_ACTIVITY_EXECUTE, .instance = "i", .json = { "{}", 2 } };
+static dur_message_row start_message = { .kind = DUR_WORK_START_ORCHESTRATION, .instance = "i", .json = { "{}", 2 } };
+static dur_message_row work_message = { .kind = DUR_WORK_ACTIVITY_EXECUTE, .instance = "i", .json = { "{}", 2 } };
 static const dur_fetch fetch_one = { .lock_ms = 1000 };
 static const dur_work_fetch work_one = { .lock_ms = 1000 };
 static dur_orchestration_item item_out;
@@ -61,7 +62,7 @@ static const dur_instance_query all_instances = { .limit = 1 };
 static const dur_bulk_filter all_of_them = { .limit = 1 };
 static const dur_prune_options keep_one = { true, 1, 0 };
 static const char *const ids[] = { "i" };
-static dur_start start_of_many = { .item = &start_message };
+static dur_start_request start_of_many = { .item = &start_message };
 static const uint64_t numbers[] = { 1 };
 static const char *text_out;
 static uint64_t number_out;
@@ -261,9 +262,9 @@ static void with_nothing_else(void **state) {
     REFUSED(dur_store_owner_holdings(store, NULL, NULL, NULL, NULL, &err));
     REFUSED(dur_store_enqueue_start(store, NULL, DUR_EXISTS_FAIL, 0, NULL, &err));
     REFUSED(dur_store_enqueue_starts(store, NULL, 1, &err));
-    REFUSED(dur_store_enqueue_starts(store, &(dur_start){ .item = NULL }, 1, &err));
-    REFUSED(dur_store_enqueue_starts(store, &(dur_start){ .item = &start_message, .policy = (dur_exists_policy)9 }, 1,
-                                     &err));
+    REFUSED(dur_store_enqueue_starts(store, &(dur_start_request){ .item = NULL }, 1, &err));
+    REFUSED(dur_store_enqueue_starts(
+        store, &(dur_start_request){ .item = &start_message, .policy = (dur_exists_policy)9 }, 1, &err));
     assert_false(dur_store_watch_wake(NULL));
     REFUSED(dur_store_enqueue_existing(store, NULL, 0, &err));
     REFUSED(dur_store_watch_open(store, NULL, NULL, &err));
@@ -337,14 +338,14 @@ static const dur_message_args one_message = { .size = sizeof(one_message), .inst
 static int sqlite_start(dur_provider *store, sqlite3 *db, dur_error *error) {
     return dur_sqlite_start(store, db, &one_start, error);
 }
-static int sqlite_raise(dur_provider *store, sqlite3 *db, dur_error *error) {
-    return dur_sqlite_raise(store, db, &one_message, error);
+static int sqlite_pulse(dur_provider *store, sqlite3 *db, dur_error *error) {
+    return dur_sqlite_pulse(store, db, &one_message, error);
 }
-static int sqlite_enqueue(dur_provider *store, sqlite3 *db, dur_error *error) {
-    return dur_sqlite_enqueue(store, db, &one_message, error);
+static int sqlite_send(dur_provider *store, sqlite3 *db, dur_error *error) {
+    return dur_sqlite_send(store, db, &one_message, error);
 }
 static sqlite_fn *const of_sqlite[] = { dur_sqlite_begin, dur_sqlite_commit, dur_sqlite_rollback,
-                                        sqlite_start,     sqlite_raise,      sqlite_enqueue };
+                                        sqlite_start,     sqlite_pulse,      sqlite_send };
 enum { OF_SQLITE = sizeof(of_sqlite) / sizeof(of_sqlite[0]) };
 static sqlite3 *own_db;
 
@@ -385,12 +386,12 @@ static void the_callers_transaction(void **state) {
     assert_int_equal(dur_sqlite_begin(store, db, &err), DUR_OK);
     assert_int_equal(dur_sqlite_begin(store, db, &err), DUR_EDEADLK);
     REFUSED(dur_sqlite_start(store, db, NULL, &err));
-    REFUSED(dur_sqlite_raise(store, db, NULL, &err));
-    REFUSED(dur_sqlite_enqueue(store, db, NULL, &err));
+    REFUSED(dur_sqlite_pulse(store, db, NULL, &err));
+    REFUSED(dur_sqlite_send(store, db, NULL, &err));
     REFUSED(dur_sqlite_start(store, db, &(dur_start_args){ .size = sizeof(dur_start_args) }, &err));
-    REFUSED(dur_sqlite_raise(
+    REFUSED(dur_sqlite_pulse(
         store, db, &(dur_message_args){ .size = sizeof(dur_message_args), .instance = "\xff", .name = "n" }, &err));
-    assert_int_equal(dur_sqlite_enqueue(store, db, &one_message, &err), DUR_ENOTFOUND);
+    assert_int_equal(dur_sqlite_send(store, db, &one_message, &err), DUR_ENOTFOUND);
     assert_int_equal(dur_sqlite_rollback(store, db, &err), DUR_OK);
     assert_int_equal(dur_sqlite_commit(store, db, &err), DUR_ESTATE);
     own_db = db;
@@ -417,8 +418,8 @@ HARMLESS(activity_ex, dur_activity(NULL, "A", "") == NULL)
 HARMLESS(orchestration_ex, dur_orchestration(NULL, "A", "") == NULL)
 HARMLESS(start_ex, EMPTY(dur_start(NULL, "A", "")))
 HARMLESS(timer_ex, dur_timer(NULL, 1) == NULL)
-HARMLESS(event_ex, dur_event(NULL, "E") == NULL)
-HARMLESS(dequeue_ex, dur_dequeue(NULL, "q") == NULL)
+HARMLESS(pulse_ex, dur_pulse(NULL, "E") == NULL)
+HARMLESS(message_ex, dur_message(NULL, "q") == NULL)
 HARMLESS(kv_remote_ex, dur_kv_remote(NULL, "i", "k") == NULL)
 HARMLESS(spawn_ex, dur_spawn(NULL, NULL, NULL) == NULL)
 HARMLESS(all_of, dur_all_of(NULL, NULL, 1) == NULL)
@@ -426,7 +427,7 @@ HARMLESS(first_of, dur_first_of(NULL, NULL, 1) == NULL)
 HARMLESS(await, dur_await(NULL) == NULL)
 HARMLESS(try, dur_try(NULL, &text_out) == DUR_EINVAL)
 HARMLESS(try_for_ex, dur_try_for(NULL, 1, &text_out) == DUR_EINVAL)
-HARMLESS(try_dequeue_ex, dur_try_dequeue(NULL, "q", &text_out) == DUR_EINVAL)
+HARMLESS(try_message_ex, dur_try_message(NULL, "q", &text_out) == DUR_EINVAL)
 HARMLESS(any_n, dur_any_n(NULL, 1) == NULL)
 HARMLESS(select_n, dur_select_n(NULL, 1) == NULL)
 HARMLESS(join_n, VOID_CALL(dur_join_n(NULL, 1)))
@@ -493,10 +494,18 @@ HARMLESS(act_tag, dur_act_tag(NULL) == NULL)
 HARMLESS(act_attempt, dur_act_attempt(NULL) == 0)
 HARMLESS(act_delivery, dur_act_delivery(NULL) == 0)
 HARMLESS(act_key, EMPTY(dur_act_key(NULL)))
+HARMLESS(act_attempt_key, EMPTY(dur_act_attempt_key(NULL)))
 HARMLESS(act_cancelled, !dur_act_cancelled(NULL))
 HARMLESS(act_cancel_fd, dur_act_cancel_fd(NULL) == -1)
 HARMLESS(act_sleep, !dur_act_sleep(NULL, 1))
 HARMLESS(act_client, dur_act_client(NULL) == NULL)
+HARMLESS(act_data, dur_act_data(NULL) == NULL)
+HARMLESS(handler_data, dur_handler_data(NULL) == NULL)
+HARMLESS(fail_as, VOID_CALL((void)dur_fail_as(NULL, DUR_OK, NULL)))
+HARMLESS(memory_hooks, dur_memory_hooks(NULL, NULL, NULL, NULL) == DUR_EINVAL)
+HARMLESS(memory_alloc, dur_memory_alloc(SIZE_MAX) == NULL)
+HARMLESS(memory_zalloc, dur_memory_zalloc(SIZE_MAX) == NULL)
+HARMLESS(memory_resize, dur_memory_resize(NULL, SIZE_MAX) == NULL)
 HARMLESS(act_store, dur_act_store(NULL) == NULL)
 HARMLESS(act_sqlite, dur_act_sqlite(NULL, &err) == NULL && err.code == DUR_EINVAL)
 HARMLESS(act_alloc, dur_act_alloc(NULL, 8) == NULL)
@@ -528,6 +537,7 @@ HARMLESS(event_kind_name,
 HARMLESS(event_kind_role, VOID_CALL((void)dur_event_kind_role((dur_event_kind)10000)))
 HARMLESS(work_kind_name, !EMPTY(dur_work_kind_name((dur_work_kind)10000)))
 HARMLESS(failure_category_name, !EMPTY(dur_failure_category_name((dur_failure_category)10000)))
+HARMLESS(execution_status_name, !EMPTY(dur_execution_status_name((dur_execution_status)10000)))
 HARMLESS(instance_status_name, !EMPTY(dur_instance_status_name((dur_instance_status)10000)))
 HARMLESS(status_name, !EMPTY(dur_status_name((dur_status)10000)))
 HARMLESS(log_level_name, !EMPTY(dur_log_level_name((dur_log_level)10000)))
@@ -564,8 +574,8 @@ static const call of_nobody[] = {
     NOBODY(orchestration_ex),
     NOBODY(start_ex),
     NOBODY(timer_ex),
-    NOBODY(event_ex),
-    NOBODY(dequeue_ex),
+    NOBODY(pulse_ex),
+    NOBODY(message_ex),
     NOBODY(kv_remote_ex),
     NOBODY(spawn_ex),
     NOBODY(all_of),
@@ -573,7 +583,7 @@ static const call of_nobody[] = {
     NOBODY(await),
     NOBODY(try),
     NOBODY(try_for_ex),
-    NOBODY(try_dequeue_ex),
+    NOBODY(try_message_ex),
     NOBODY(any_n),
     NOBODY(select_n),
     NOBODY(join_n),
@@ -639,6 +649,7 @@ static const call of_nobody[] = {
     NOBODY(act_attempt),
     NOBODY(act_delivery),
     NOBODY(act_key),
+    NOBODY(act_attempt_key),
     NOBODY(act_cancelled),
     NOBODY(act_cancel_fd),
     NOBODY(act_sleep),
@@ -662,6 +673,14 @@ static const call of_nobody[] = {
     NOBODY(event_kind_role),
     NOBODY(work_kind_name),
     NOBODY(failure_category_name),
+    NOBODY(act_data),
+    NOBODY(handler_data),
+    NOBODY(fail_as),
+    NOBODY(memory_hooks),
+    NOBODY(memory_alloc),
+    NOBODY(memory_zalloc),
+    NOBODY(memory_resize),
+    NOBODY(execution_status_name),
     NOBODY(instance_status_name),
     NOBODY(status_name),
     NOBODY(log_level_name),
@@ -708,9 +727,9 @@ static const struct {
 } elsewhere[] = {
     { "tests/unit/test_client_refused.c",
       " dur_client_cancel dur_client_counts dur_client_dead_letters dur_client_dead_letters_delete"
-      " dur_client_delete dur_client_delete_bulk dur_client_enqueue_ex dur_client_executions"
+      " dur_client_delete dur_client_delete_bulk dur_client_send_ex dur_client_executions"
       " dur_client_history dur_client_info dur_client_kv_all dur_client_kv_get dur_client_kv_wait"
-      " dur_client_list dur_client_prune dur_client_prune_bulk dur_client_raise_ex dur_client_result"
+      " dur_client_list dur_client_prune dur_client_prune_bulk dur_client_pulse_ex dur_client_result"
       " dur_client_resume dur_client_start_ex dur_client_stats_get dur_client_suspend dur_client_terminate"
       " dur_client_tree dur_client_wait dur_client_wait_status dur_dead_letter_list_free"
       " dur_execution_list_free dur_id_list_free dur_instance_info_free dur_instance_list_free"
@@ -720,10 +739,13 @@ static const struct {
       " dur_event_from_json dur_event_row_from dur_event_to_json dur_failure_display dur_failure_from_json"
       " dur_failure_to_json dur_history_from_json dur_history_to_json dur_status_from_name" },
     { "tests/unit/test_codec_work.c",
-      " dur_handler_key dur_handler_passes dur_message_from_work dur_work_from_json dur_work_to_json" },
+      " dur_handler_key dur_handler_passes dur_message_row_from_work dur_work_from_json dur_work_to_json" },
     { "tests/unit/test_registry.c",
       " dur_registry_add dur_registry_has dur_registry_merge dur_registry_name dur_registry_new"
       " dur_registry_policy dur_registry_resolve" },
+    { "tests/e2e/e2e_host.c",
+      " dur_client_run_ex dur_host_client dur_host_free dur_host_run dur_host_runtime dur_host_start dur_host_start_ex"
+      " dur_host_stop dur_host_store" },
     { "tests/e2e/e2e_step.c",
       " dur_act_beat dur_act_end dur_act_input dur_runtime_due_ms dur_runtime_fd dur_runtime_host dur_runtime_next_ms"
       " dur_runtime_run_until_idle dur_runtime_step dur_runtime_take" },
@@ -732,7 +754,7 @@ static const struct {
     { "tests/unit/test_observed.c", " dur_observe dur_observe_snapshot" },
     { "tests/unit/test_provider_open.c", " dur_provider_register" },
     { "tests/unit/test_bad_input.c",
-      " dur_sqlite_begin dur_sqlite_commit dur_sqlite_enqueue dur_sqlite_open dur_sqlite_raise"
+      " dur_sqlite_begin dur_sqlite_commit dur_sqlite_send dur_sqlite_open dur_sqlite_pulse"
       " dur_sqlite_rollback dur_sqlite_start dur_store_lane_history dur_store_lane_messages"
       " dur_store_lane_rest dur_store_lane_rise dur_store_lane_round dur_store_lane_starts"
       " dur_store_lane_wait dur_store_watch_wait"
@@ -742,10 +764,11 @@ static const struct {
 /* Nothing can be wrong with them but an object of the library's own that is not one (as with free). */
 static const char cannot_go_wrong[] =
     " dur_arena_alloc dur_arena_bytes dur_arena_format dur_arena_new dur_arena_reset dur_arena_vformat"
-    " dur_arena_zalloc dur_assert_failed dur_assert_hook dur_at_fork_child dur_at_fork_remove"
+    " dur_arena_zalloc dur_client_limit dur_assert_failed dur_assert_hook dur_at_fork_child dur_at_fork_remove"
     " dur_crash_report_install dur_deadline_set dur_deadline_us dur_fake_world_advance dur_fake_world_enter"
     " dur_fake_world_get dur_fake_world_jump dur_fake_world_new dur_process_serial dur_version dur_waker_fd"
-    " dur_waker_new dur_waker_sleep dur_waker_sleep_begin dur_waker_sleep_end dur_waker_wake dur_world_real";
+    " dur_waker_new dur_waker_sleep dur_waker_sleep_begin dur_waker_sleep_end dur_waker_wake dur_world_real"
+    " dur_memory_limit dur_memory_must dur_memory_used";
 
 static bool listed(const char *symbols, const char *symbol) {
     size_t size = strlen(symbol);

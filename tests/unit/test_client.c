@@ -3,6 +3,7 @@
  *
  * No runtime takes part: turns are committed by hand through the store, so that each state is reached exactly.
  */
+#include "base/thread.h"
 #include "client_help.h"
 
 #include <pthread.h>
@@ -18,7 +19,7 @@ static void an_instance_through_its_life(void **state) {
     assert_true(info->size == sizeof(*info) && info->start_pending && info->status == DUR_INSTANCE_RUNNING);
     assert_string_equal(info->name, "Order"); /* from the start that waits */
     assert_string_equal(info->version, "1.0.0");
-    assert_true(info->output == NULL && info->parent == NULL && info->failure_category == NULL && !info->cancelled);
+    assert_true(info->output == NULL && info->parent == NULL && !info->cancelled);
     dur_instance_info_free(info);
 
     turn t = turn_begin(f);
@@ -64,8 +65,8 @@ static void an_instance_through_its_life(void **state) {
     dur_free(value);
     OK(f, dur_client_cancel(f->client, "o", "late", &f->err));
     OK(f, dur_client_terminate(f->client, "o", "late", &f->err));
-    OK(f, dur_client_raise(f->client, &f->err, "o", "late"));
-    REFUSED(f, DUR_ESTATE, "ended", dur_client_enqueue(f->client, &f->err, "o", "q", "late"));
+    OK(f, dur_client_pulse(f->client, &f->err, "o", "late"));
+    REFUSED(f, DUR_ESTATE, "ended", dur_client_send(f->client, &f->err, "o", "q", "late"));
     REFUSED(f, DUR_ESTATE, "ended (Completed)", dur_client_suspend(f->client, "o", NULL, &f->err));
     dur_client_stats stats = { .size = sizeof(stats) };
     OK(f, dur_client_stats_get(&stats, f->client, "o", &f->err));
@@ -90,9 +91,9 @@ static void start_policies(void **state) {
 static void a_message_id_is_accepted_once(void **state) {
     fixture *f = *state;
     run(f, "o");
-    OK(f, dur_client_enqueue(f->client, &f->err, "o", "q", "1", .message_id = "m"));
+    OK(f, dur_client_send(f->client, &f->err, "o", "q", "1", .message_id = "m"));
     dur_error_clear(&f->err);
-    OK(f, dur_client_enqueue(f->client, &f->err, "o", "q", "1", .message_id = "m"));
+    OK(f, dur_client_send(f->client, &f->err, "o", "q", "1", .message_id = "m"));
     assert_int_equal(f->err.code, DUR_OK);
     turn t = turn_begin(f);
     assert_int_equal(t.item.message_count, 1);
@@ -154,7 +155,7 @@ static void failures_are_told_apart(void **state) {
         assert_string_equal(f->err.message, cases[i].text);
         dur_instance_info *info = info_of(f, id);
         assert_string_equal(info->output, cases[i].text);
-        assert_string_equal(info->failure_category, cases[i].category);
+        assert_string_equal(dur_failure_category_name(info->failure_category), cases[i].category);
         assert_true(info->cancelled == cases[i].cancelled);
         dur_instance_info_free(info);
     }
@@ -246,7 +247,7 @@ static void suspended_and_resumed(void **state) {
     assert_string_equal(info->suspend_reason, "bad deploy");
     dur_instance_info_free(info);
     REFUSED(f, DUR_ESUSPENDED, "bad deploy", dur_client_result(&text, f->client, "o", 60000, &f->err));
-    OK(f, dur_client_raise(f->client, &f->err, "o", "wake"));
+    OK(f, dur_client_pulse(f->client, &f->err, "o", "wake"));
     dur_fetch how = { .lock_ms = 1000 };
     dur_orchestration_item item;
     OK(f, dur_store_fetch_orchestration_item(f->bench->store, f->bench->arena, &how, &item, &f->err));
@@ -335,6 +336,55 @@ static void a_client_outlives_its_handle(void **state) {
     dur_client_free(client);
 }
 
+/* ---- a limit of time ---- */
+
+static const dur_provider_methods *watched; /* the store's own */
+static uint64_t seen_deadline_us;
+
+static int see_get_instance(dur_provider *self, dur_arena *arena, const char *instance, dur_instance_row *out,
+                            dur_error *err) {
+    seen_deadline_us = dur_deadline_us();
+    return watched->get_instance(self, arena, instance, out, err);
+}
+
+static int see_enqueue_existing(dur_provider *self, const dur_message_row *item, uint64_t delay_ms, dur_error *err) {
+    seen_deadline_us = dur_deadline_us();
+    return watched->enqueue_existing(self, item, delay_ms, err);
+}
+
+/* What reads has the client's time, the shorter one where the caller has a deadline, and what writes has none. */
+static void a_limit_is_for_what_reads(void **state) {
+    fixture *f = *state;
+    dur_instance_info *info = NULL;
+    dur_provider *store = f->bench->store;
+    OK(f, dur_client_start(f->client, &f->err, "Order", "", .instance = "o"));
+    watched = store->methods;
+    dur_provider_methods seeing = *watched;
+    seeing.get_instance = see_get_instance;
+    seeing.enqueue_existing = see_enqueue_existing;
+    store->methods = &seeing;
+    uint64_t before_us = dur__monotonic_us();
+    for (int limited = 0; limited < 2; limited++) {
+        dur_client_limit(f->client, limited ? 5000 : 0);
+        OK(f, dur_client_info(&info, f->client, "o", &f->err));
+        dur_instance_info_free(info);
+        if (!limited)
+            assert_true(seen_deadline_us == DUR_NO_DEADLINE);
+        else
+            assert_in_range(seen_deadline_us - before_us, 5000000, 5000000 + (dur__monotonic_us() - before_us));
+        OK(f, dur_client_send(f->client, &f->err, "o", "q", ""));
+        assert_true(seen_deadline_us == DUR_NO_DEADLINE);
+        assert_true(dur_deadline_us() == DUR_NO_DEADLINE);
+    }
+    (void)dur_deadline_set(before_us + 1000000);
+    OK(f, dur_client_info(&info, f->client, "o", &f->err));
+    dur_instance_info_free(info);
+    assert_true(seen_deadline_us == before_us + 1000000);
+    assert_true(dur_deadline_set(DUR_NO_DEADLINE) == before_us + 1000000);
+    store->methods = watched;
+    dur_client_limit(NULL, 1);
+}
+
 static void names(void **state) {
     (void)state;
     assert_string_equal(dur_instance_status_name(DUR_INSTANCE_NOT_FOUND), "NotFound");
@@ -354,6 +404,7 @@ int main(void) {
         TEST(a_bare_store_serves_clients_too),
         TEST(a_forked_child_is_refused),
         TEST(a_client_outlives_its_handle),
+        TEST(a_limit_is_for_what_reads),
         cmocka_unit_test(names),
     };
     RUN_ON_ALL(tests);

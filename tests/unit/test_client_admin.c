@@ -22,7 +22,7 @@ static void terminate_a_running_one(void **state) {
     run(f, "o");
     turn held = wake(f, "o"); /* somebody holds the lease, and has events to write */
     turn_add(f, &held, (dur_event){ .kind = DUR_EVENT_TIMER_CREATED, .fire_at_ms = 1 });
-    OK(f, dur_client_enqueue(f->client, &f->err, "o", "q", "left"));
+    OK(f, dur_client_send(f->client, &f->err, "o", "q", "left"));
     OK(f, dur_client_terminate(f->client, "o", "enough", &f->err));
     ended_by_force(f, "o", "enough");
     dur_event *events = events_of(f, "o", 0, &count);
@@ -59,7 +59,7 @@ static void terminate_before_the_first_turn(void **state) {
     size_t count;
     OK(f, dur_client_start(f->client, &f->err, "Order", "input", .instance = "o", .version = "2.0.0",
                            .delay_ms = 3600000));
-    OK(f, dur_client_raise(f->client, &f->err, "o", "early"));
+    OK(f, dur_client_pulse(f->client, &f->err, "o", "early"));
     OK(f, dur_client_terminate(f->client, "o", NULL, &f->err));
     ended_by_force(f, "o", "terminated by a client");
     dur_event *events = events_of(f, "o", 1, &count);
@@ -105,9 +105,9 @@ static void terminate_between_generations(void **state) {
     dur_execution_list *executions = NULL;
     OK(f, dur_client_executions(&executions, f->client, "o", &f->err));
     assert_int_equal(executions->count, 2);
-    assert_string_equal(executions->items[0].status, "ContinuedAsNew");
-    assert_string_equal(executions->items[1].status, "Failed");
-    assert_true(executions->items[1].event_count == 2 && executions->items[1].completed_at_ms == START_MS);
+    assert_int_equal(executions->items[0]->status, DUR_EXECUTION_CONTINUED_AS_NEW);
+    assert_int_equal(executions->items[1]->status, DUR_EXECUTION_FAILED);
+    assert_true(executions->items[1]->event_count == 2 && executions->items[1]->completed_at_ms == START_MS);
     dur_execution_list_free(executions);
 }
 
@@ -128,9 +128,9 @@ static void terminate_tells_parent_and_children(void **state) {
                             .parent_id = 4,
                             .has_parent_execution_id = true,
                             .parent_execution_id = 9 };
-    dur_message message;
+    dur_message_row message;
     bool existed;
-    OK(f, dur_message_from_work(&message, f->bench->arena, &start, &f->err));
+    OK(f, dur_message_row_from_work(&message, f->bench->arena, &start, &f->err));
     OK(f, dur_store_enqueue_start(f->bench->store, &message, DUR_EXISTS_FAIL, 0, &existed, &f->err));
     t = turn_begin(f);
     dur_event mid = started;
@@ -277,7 +277,7 @@ static void lists_come_in_pages(void **state) {
         dur_instance_list *list = NULL;
         OK(f, dur_client_list(&list, f->client, DUR_LIST(.limit = 3, .after = pages > 0 ? after : NULL), &f->err));
         for (size_t i = 0; i < list->count; i++)
-            assert_int_equal(list->items[i].instance[2], '0' + (int)seen++);
+            assert_int_equal(list->items[i]->instance[2], '0' + (int)seen++);
         more = list->next != NULL;
         if (more) snprintf(after, sizeof(after), "%s", list->next);
         dur_instance_list_free(list);
@@ -387,15 +387,15 @@ static void dead_letters_are_shown_and_removed(void **state) {
     fixture *f = *state;
     dur_dead_letter_list *letters = NULL;
     run(f, "o");
-    OK(f, dur_client_enqueue(f->client, &f->err, "o", "q", "x"));
+    OK(f, dur_client_send(f->client, &f->err, "o", "q", "x"));
     turn t = turn_begin(f);
     OK(f, dur_store_dead_letter_messages(f->bench->store, "o", &t.item.messages[0].id, 1, "unreadable", &f->err));
     OK(f, dur_client_dead_letters(&letters, f->client, 0, 0, &f->err));
     assert_int_equal(letters->count, 1);
-    assert_string_equal(letters->items[0].instance, "o");
-    assert_string_equal(letters->items[0].reason, "unreadable");
-    assert_non_null(strstr(letters->items[0].message, "QueueMessage"));
-    uint64_t id = letters->items[0].id;
+    assert_string_equal(letters->items[0]->instance, "o");
+    assert_string_equal(letters->items[0]->reason, "unreadable");
+    assert_non_null(strstr(letters->items[0]->message, "QueueMessage"));
+    uint64_t id = letters->items[0]->id;
     dur_dead_letter_list_free(letters);
     OK(f, dur_client_dead_letters(&letters, f->client, id, 10, &f->err));
     assert_int_equal(letters->count, 0);

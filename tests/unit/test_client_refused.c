@@ -60,7 +60,7 @@ static void messages_are_checked(void **state) {
     run(f, "i");
     for (int i = 0; i < 2; i++) {
         int (*call)(dur_client *, const dur_message_args *, dur_error *) =
-            i == 0 ? dur_client_raise_ex : dur_client_enqueue_ex;
+            i == 0 ? dur_client_pulse_ex : dur_client_send_ex;
 #define MESSAGE(...) &(dur_message_args){ .size = sizeof(dur_message_args), __VA_ARGS__ }
         REFUSED(f, DUR_EINVAL, "client is required", call(NULL, MESSAGE(.instance = "i", .name = "n"), &f->err));
         REFUSED(f, DUR_EINVAL, "args are required", call(c, NULL, &f->err));

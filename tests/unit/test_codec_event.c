@@ -17,6 +17,9 @@
 
 #include <cmocka.h>
 
+#define ONE_MORE_(upper, name, role) +1
+enum { EVENT_KINDS = 0 DUR_EVENT_KINDS(ONE_MORE_) };
+
 static dur_arena *arena;
 
 static int setup(void **state) {
@@ -287,14 +290,14 @@ static void same_event(const dur_event *a, const dur_event *b) {
 
 static void goldens_both_ways(void **state) {
     (void)state;
-    bool seen[DUR_EVENT_KIND_COUNT] = { false };
+    bool seen[EVENT_KINDS] = { false };
     for (size_t i = 0; i < GOLDENS; i++) {
         assert_string_equal(encode(&goldens[i].event), goldens[i].text);
         dur_event back = decode(goldens[i].text);
         same_event(&goldens[i].event, &back);
         seen[goldens[i].event.kind] = true;
     }
-    for (size_t i = 0; i < DUR_EVENT_KIND_COUNT; i++) {
+    for (size_t i = 0; i < EVENT_KINDS; i++) {
         if (!seen[i]) fail_msg("no golden of %s", dur_event_kind_name((dur_event_kind)i));
     }
 }
@@ -534,7 +537,7 @@ static void incomplete_events_are_not_written(void **state) {
     assert_int_equal(dur_event_to_json(&json, arena, &event, &err), DUR_EINVAL);
     assert_string_equal(err.message, "ActivityCompleted: instance_id is required");
     event.instance_id = "i";
-    event.kind = DUR_EVENT_KIND_COUNT;
+    event.kind = DUR_EVENT_UNKNOWN;
     assert_int_equal(dur_event_to_json(&json, arena, &event, &err), DUR_EINVAL);
     assert_int_equal(dur_event_to_json(&json, arena, NULL, &err), DUR_EINVAL);
     assert_int_equal(dur_event_to_json(NULL, arena, &event, &err), DUR_EINVAL);
@@ -677,7 +680,7 @@ static void rows_carry_the_columns(void **state) {
 static void names(void **state) {
     (void)state;
     assert_string_equal(dur_event_kind_name(DUR_EVENT_QUEUE_SUBSCRIBED), "ExternalSubscribedPersistent");
-    assert_string_equal(dur_event_kind_name(DUR_EVENT_KIND_COUNT), "?");
+    assert_string_equal(dur_event_kind_name(DUR_EVENT_UNKNOWN), "?");
     assert_int_equal(dur_event_kind_role(DUR_EVENT_ORCHESTRATION_STARTED), DUR_EVENT_ROLE_START);
     assert_int_equal(dur_event_kind_role(DUR_EVENT_TIMER_FIRED), DUR_EVENT_ROLE_ARRIVAL);
     assert_int_equal(dur_event_kind_role(DUR_EVENT_KEY_VALUES_CLEARED), DUR_EVENT_ROLE_COMMAND);

@@ -3,8 +3,8 @@
  */
 #include "store_help.h"
 
-#include "support/faulty.h"
 #include "provider/provider_internal.h"
+#include "support/faulty.h"
 
 static bench *minimal(void) {
     bench *b = bench_open("memory:");
@@ -26,7 +26,7 @@ static void a_lane_of_required_methods(void **state) {
     dur__lane_set_poll(lane, 1);
     for (int i = 0; i < 3; i++) {
         const char *ids[3] = { "a", "b", "c" };
-        dur_message start = start_of(b, ids[i]);
+        dur_message_row start = start_of(b, ids[i]);
         ASSERT_OK(b, dur_store_enqueue_start(b->store, &start, DUR_EXISTS_FAIL, 0, NULL, &b->err));
     }
     dur_fetch how = { .lock_ms = 5000, .owner = "ignored", .max = 2 };
@@ -62,7 +62,7 @@ static void a_lane_of_required_methods(void **state) {
     assert_int_equal(next.work_count, 1);
     assert_int_equal(next.now_ms, START_MS);
 
-    dur_message done = message_of(DUR_WORK_ACTIVITY_COMPLETED, "a");
+    dur_message_row done = message_of(DUR_WORK_ACTIVITY_COMPLETED, "a");
     dur_work_ack acks[2] = { { .lock_token = next.works[0].lock_token, .completion = &done },
                              { .lock_token = "wrong", .completion = &done } };
     how.max = 8;
@@ -87,7 +87,7 @@ static void turns_one_by_one(void **state) {
     (void)state;
     bench *b = minimal();
     make_running(b, "a");
-    dur_message event = message_of(DUR_WORK_EXTERNAL_RAISED, "a");
+    dur_message_row event = message_of(DUR_WORK_EXTERNAL_RAISED, "a");
     ASSERT_OK(b, dur_store_enqueue_existing(b->store, &event, 0, &b->err));
     dur_fetch how = { .lock_ms = 5000, .max = 4 };
     dur_orchestration_item items[4];
@@ -131,7 +131,7 @@ static void work_one_by_one(void **state) {
     (void)state;
     bench *b = minimal();
     for (uint64_t i = 1; i <= 3; i++) {
-        dur_message m = activity_of(b, "a", i, NULL, NULL);
+        dur_message_row m = activity_of(b, "a", i, NULL, NULL);
         ASSERT_OK(b, dur_store_enqueue_for_worker(b->store, &m, &b->err));
     }
     dur_work_fetch how = { .lock_ms = 5000, .max = 8, .tags = { .mode = DUR_TAGS_ANY } };
@@ -165,8 +165,8 @@ static void looks_before_it_enqueues(void **state) {
     (void)state;
     bench *b = minimal();
     bool existed = true;
-    dur_message start = start_of(b, "a");
-    dur_message event = message_of(DUR_WORK_EXTERNAL_RAISED, "nobody");
+    dur_message_row start = start_of(b, "a");
+    dur_message_row event = message_of(DUR_WORK_EXTERNAL_RAISED, "nobody");
     assert_int_equal(dur_store_enqueue_existing(b->store, &event, 0, &b->err), DUR_ENOTFOUND);
     ASSERT_OK(b, dur_store_enqueue_start(b->store, &start, DUR_EXISTS_FAIL, 0, &existed, &b->err));
     assert_false(existed);
@@ -195,7 +195,7 @@ static void looks_before_it_enqueues(void **state) {
     assert_true(existed);
     assert_int_equal(dur_store_enqueue_start(b->store, &start, DUR_EXISTS_REPLACE_FINISHED, 0, &existed, &b->err),
                      DUR_EUNSUPPORTED);
-    dur_message queued = queue_of("a", "q", NULL);
+    dur_message_row queued = queue_of("a", "q", NULL);
     assert_int_equal(dur_store_enqueue_existing(b->store, &queued, 0, &b->err), DUR_ESTATE);
     ASSERT_OK(b, dur_store_enqueue_existing(b->store, &event, 0, &b->err));
     dur_instance_stats stats;
@@ -238,7 +238,7 @@ static void undecodable_history_is_reported(void **state) {
     (void)state;
     bench *b = minimal();
     make_running(b, "a"); /* its event is no event of ours */
-    dur_message event = message_of(DUR_WORK_EXTERNAL_RAISED, "a");
+    dur_message_row event = message_of(DUR_WORK_EXTERNAL_RAISED, "a");
     ASSERT_OK(b, dur_store_enqueue_for_orchestrator(b->store, &event, 0, &b->err));
     dur_orchestration_item item = fetch(b, 5000);
     assert_non_null(item.history_error);
@@ -265,7 +265,7 @@ static int ack_after_a_deletion(dur_provider *self, dur_turn_commit *turn, dur_e
 
 /* Commit the first turn of a child of "parent"; what became of it. */
 static dur_turn_commit first_turn(bench *b, const char *child) {
-    dur_message start = start_of(b, child);
+    dur_message_row start = start_of(b, child);
     ASSERT_OK(b, dur_store_enqueue_for_orchestrator(b->store, &start, 0, &b->err));
     dur_event_row *event = dur_arena_zalloc(b->arena, sizeof(*event));
     *event = event_of(1);

@@ -38,7 +38,7 @@ static void passes_everything_on(void **state) {
 static void fails_the_nth_call(void **state) {
     (void)state;
     bench *b = wrapped();
-    dur_message m = message_of(DUR_WORK_START_ORCHESTRATION, "a");
+    dur_message_row m = message_of(DUR_WORK_START_ORCHESTRATION, "a");
     dur__faulty_add(b->store, &(dur__fault_plan){ .method = "enqueue_for_orchestrator", .first = 2, .count = 2 });
     ASSERT_OK(b, dur_store_enqueue_for_orchestrator(b->store, &m, 0, &b->err));
     assert_int_equal(dur_store_enqueue_for_orchestrator(b->store, &m, 0, &b->err), DUR_EUNAVAILABLE);
@@ -55,7 +55,7 @@ static void fails_the_nth_call(void **state) {
 static void fails_after_the_effect(void **state) {
     (void)state;
     bench *b = wrapped();
-    dur_message start = start_of(b, "a");
+    dur_message_row start = start_of(b, "a");
     ASSERT_OK(b, dur_store_enqueue_for_orchestrator(b->store, &start, 0, &b->err));
     dur_orchestration_item item = fetch(b, 5000);
     dur_event_row event = event_of(1);
@@ -81,7 +81,7 @@ static void single_turns_of_a_batch_fail(void **state) {
     ASSERT_OK(b, dur_store_lane_open(b->store, &options, &lane, &b->err));
     const char *ids[3] = { "a", "b", "c" };
     for (int i = 0; i < 3; i++) {
-        dur_message start = start_of(b, ids[i]);
+        dur_message_row start = start_of(b, ids[i]);
         ASSERT_OK(b, dur_store_enqueue_start(b->store, &start, DUR_EXISTS_FAIL, 0, NULL, &b->err));
     }
     dur_fetch how = { .owner = "me", .max = 3 };
@@ -124,7 +124,7 @@ static void chance_depends_on_the_seed(void **state) {
     for (int run = 0; run < 2; run++) {
         bench *b = wrapped();
         dur__faulty_add(b->store, &(dur__fault_plan){ .per_mille = 300, .count = UINT64_MAX });
-        dur_message m = message_of(DUR_WORK_START_ORCHESTRATION, "a");
+        dur_message_row m = message_of(DUR_WORK_START_ORCHESTRATION, "a");
         for (int i = 0; i < 1000; i++)
             dur_store_enqueue_for_orchestrator(b->store, &m, 0, NULL);
         faults[run] = dur__faulty_faults(b->store);

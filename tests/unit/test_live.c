@@ -10,8 +10,8 @@
 #include <cmocka.h>
 
 #include "base/thread.h"
-#include "support/faulty.h"
 #include "provider/live.h"
+#include "support/faulty.h"
 #include <durite/durite.h>
 #include <durite/sys/store.h>
 #include <stdlib.h>
@@ -171,7 +171,7 @@ static void what_is_expected_may_not_come(void **state) {
 
 static dur_outcome waits(dur_ctx *ctx, const char *input) {
     dur_status_set(ctx, "up");
-    const char *got = dur_await(dur_event(ctx, "Go"));
+    const char *got = dur_await(dur_pulse(ctx, "Go"));
     if (strcmp(input, "again") == 0) return dur_continue_as_new(ctx, "once");
     if (strcmp(input, "fail") == 0) return dur_fail(ctx, "as told");
     return dur_complete(ctx, got);
@@ -202,7 +202,7 @@ static void start_up(const char *instance, const char *input) {
 
 static void raise_it(void *instance) {
     dur_error why = DUR_ERROR_INIT;
-    (void)dur_client_raise(client, &why, instance, "Go", "gone");
+    (void)dur_client_pulse(client, &why, instance, "Go", "gone");
 }
 
 /* Waits while another thread raises what the instance waits for; the code of the end. */
@@ -241,9 +241,9 @@ static void other_ends_are_read(void **state) {
     assert_int_equal(result_of_raised(&output, "fails"), DUR_EFAILED);
     assert_non_null(strstr(err.message, "as told"));
     start_up("again", "again"); /* goes on as new, waits once more */
-    OK(dur_client_raise(client, &err, "again", "Go", "one"));
+    OK(dur_client_pulse(client, &err, "again", "Go", "one"));
     assert_int_equal(dur_client_result(&output, client, "again", 50, &err), DUR_ETIMEOUT);
-    OK(dur_client_raise(client, &err, "again", "Go", "two"));
+    OK(dur_client_pulse(client, &err, "again", "Go", "two"));
     OK(dur_client_result(&output, client, "again", 60000, &err));
     assert_string_equal(output, "two");
     dur_free(output);

@@ -70,7 +70,7 @@ static void random_against_an_array(void **state) {
     dur__map map = { 0 };
     size_t count = 0;
     for (uint64_t step = 1; step < 60000; step++) {
-        size_t k = next_random(&seed) % KEYS;
+        size_t k = (size_t)(next_random(&seed) % KEYS);
         bool number = k % 2 == 0;
         uint64_t id = (uint64_t)k << 32;
         int *value = &things[next_random(&seed) % 5000];

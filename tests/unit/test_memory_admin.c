@@ -6,7 +6,7 @@
 #include "base/thread.h"
 
 static int start(bench *b, const char *id, dur_exists_policy policy, bool *existed) {
-    dur_message m = start_of(b, id);
+    dur_message_row m = start_of(b, id);
     return dur_store_enqueue_start(b->store, &m, policy, 0, existed, &b->err);
 }
 
@@ -32,7 +32,7 @@ static void make(bench *b, const char *id, dur_status status, const char *parent
 }
 
 static void poke(bench *b, const char *id) {
-    dur_message m = message_of(DUR_WORK_EXTERNAL_RAISED, id);
+    dur_message_row m = message_of(DUR_WORK_EXTERNAL_RAISED, id);
     ASSERT_OK(b, dur_store_enqueue_for_orchestrator(b->store, &m, 0, &b->err));
 }
 
@@ -71,7 +71,7 @@ static void start_policies(void **state) {
 static void messages_to_those_that_exist(void **state) {
     (void)state;
     bench *b = bench_open("memory:");
-    dur_message m = queue_of("a", "q", "id-1");
+    dur_message_row m = queue_of("a", "q", "id-1");
     assert_int_equal(dur_store_enqueue_existing(b->store, &m, 0, &b->err), DUR_ENOTFOUND);
     ASSERT_OK(b, start(b, "a", DUR_EXISTS_FAIL, NULL));
     ASSERT_OK(b, dur_store_enqueue_existing(b->store, &m, 0, &b->err));
@@ -81,7 +81,7 @@ static void messages_to_those_that_exist(void **state) {
     assert_int_equal(dur_store_enqueue_existing(b->store, &m, 0, &b->err), DUR_EDUPLICATE); /* still known */
     m.message_id = "id-2";
     assert_int_equal(dur_store_enqueue_existing(b->store, &m, 0, &b->err), DUR_ESTATE);
-    dur_message raise = message_of(DUR_WORK_EXTERNAL_RAISED, "a");
+    dur_message_row raise = message_of(DUR_WORK_EXTERNAL_RAISED, "a");
     ASSERT_OK(b, dur_store_enqueue_existing(b->store, &raise, 0, &b->err)); /* accepted, without effect */
     bench_close(b);
 }
@@ -91,7 +91,7 @@ static void message_ids_are_forgotten_in_time(void **state) {
     (void)state;
     bench *b = bench_open("memory:");
     ASSERT_OK(b, start(b, "a", DUR_EXISTS_FAIL, NULL));
-    dur_message m = queue_of("a", "q", "id-1");
+    dur_message_row m = queue_of("a", "q", "id-1");
     ASSERT_OK(b, dur_store_enqueue_existing(b->store, &m, 0, &b->err));
     dur_event_row event = event_of(1);
     for (uint64_t execution = 1; execution <= 3; execution++) {

@@ -14,7 +14,7 @@ static dur__mem_instance *instance_of(bench *b, const char *id) {
 
 /* Instance a with an event that is this text, unlocked, its queue empty. */
 static void begin(bench *b, const char *json) {
-    dur_message start = start_of(b, "a");
+    dur_message_row start = start_of(b, "a");
     ASSERT_OK(b, dur_store_enqueue_for_orchestrator(b->store, &start, 0, &b->err));
     dur_orchestration_item item = fetch(b, 5000);
     dur_event_row event = event_of(1);
@@ -40,7 +40,7 @@ static void a_queue_that_nobody_would_look_at(void **state) {
     (void)state;
     bench *b = bench_open("memory:");
     begin(b, subscribed);
-    dur_message m = message_of(DUR_WORK_QUEUE_MESSAGE, "a");
+    dur_message_row m = message_of(DUR_WORK_QUEUE_MESSAGE, "a");
     m.queue = "q";
     ASSERT_OK(b, dur_store_enqueue_for_orchestrator(b->store, &m, 0, &b->err));
     ASSERT_OK(b, dur_store_check(b->store, &b->err));
@@ -80,7 +80,7 @@ static void one_that_has_ended_and_cannot_be_fetched(void **state) {
     (void)state;
     bench *b = bench_open("memory:");
     begin(b, subscribed);
-    dur_message m = message_of(DUR_WORK_QUEUE_MESSAGE, "a");
+    dur_message_row m = message_of(DUR_WORK_QUEUE_MESSAGE, "a");
     m.queue = "other";
     ASSERT_OK(b, dur_store_enqueue_for_orchestrator(b->store, &m, 0, &b->err));
     dur_orchestration_item item = fetch(b, 5000);
@@ -105,7 +105,7 @@ static void a_message_that_was_passed_over(void **state) {
     (void)state;
     bench *b = bench_open("memory:");
     begin(b, subscribed);
-    dur_message m = message_of(DUR_WORK_QUEUE_MESSAGE, "a");
+    dur_message_row m = message_of(DUR_WORK_QUEUE_MESSAGE, "a");
     m.queue = "q";
     ASSERT_OK(b, dur_store_enqueue_for_orchestrator(b->store, &m, 0, &b->err));
     ASSERT_OK(b, dur_store_enqueue_for_orchestrator(b->store, &m, 0, &b->err));

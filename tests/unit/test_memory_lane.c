@@ -29,7 +29,7 @@ static void lane_down(laned *l) {
 }
 
 static dur_orchestration_item take(laned *l, const char *instance) {
-    dur_message start = start_of(l->b, instance);
+    dur_message_row start = start_of(l->b, instance);
     ASSERT_OK(l->b, dur_store_enqueue_start(l->b->store, &start, DUR_EXISTS_FAIL, 0, NULL, &l->b->err));
     dur_fetch how = { .owner = "me", .max = 1, .queue_messages_max = 2 };
     dur_round round = { .fetch = &how };
@@ -73,7 +73,7 @@ static void keeps_leases_and_hands_messages_out_once(void **state) {
     dur_orchestration_item item = take(&l, "a");
     first_turn(&l, &item, NULL, 0);
     dur_fake_world_advance(l.b->fake, 3600000); /* a kept lease has no end of its own */
-    dur_message event = message_of(DUR_WORK_EXTERNAL_RAISED, "a");
+    dur_message_row event = message_of(DUR_WORK_EXTERNAL_RAISED, "a");
     ASSERT_OK(l.b, dur_store_enqueue_existing(l.b->store, &event, 0, &l.b->err));
     assert_null(fetch(l.b, 1000).instance);
     dur_round round = { .turns = NULL };
@@ -105,8 +105,8 @@ static void seen_messages_are_no_reason(void **state) {
     laned l = lane_up("me");
     dur_orchestration_item item = take(&l, "a");
     first_turn(&l, &item, NULL, 0);
-    dur_message old = queue_of("a", "q", NULL);
-    dur_message later = queue_of("a", "q", NULL);
+    dur_message_row old = queue_of("a", "q", NULL);
+    dur_message_row later = queue_of("a", "q", NULL);
     ASSERT_OK(l.b, dur_store_enqueue_existing(l.b->store, &old, 0, &l.b->err));
     ASSERT_OK(l.b, dur_store_enqueue_existing(l.b->store, &later, 5000, &l.b->err));
     dur_round round = { .turns = NULL };
@@ -134,7 +134,7 @@ static void newer_messages_are_a_reason(void **state) {
     first_turn(&l, &item, NULL, 0);
     dur_round round = { .turns = NULL };
     ASSERT_OK(l.b, dur_store_lane_round(l.lane, l.b->arena, &round, &l.b->err));
-    dur_message event = message_of(DUR_WORK_EXTERNAL_RAISED, "a"); /* between run and commit */
+    dur_message_row event = message_of(DUR_WORK_EXTERNAL_RAISED, "a"); /* between run and commit */
     ASSERT_OK(l.b, dur_store_enqueue_existing(l.b->store, &event, 0, &l.b->err));
     dur_turn_commit turn = release_of(&item, round.seen_id, round.now_ms);
     dur_round release = { .turns = &turn, .turn_count = 1 };
@@ -151,7 +151,7 @@ static void first_few_of_a_queue(void **state) {
     dur_orchestration_item item = take(&l, "a");
     first_turn(&l, &item, NULL, 0);
     for (int i = 0; i < 5; i++) {
-        dur_message m = queue_of("a", "q", NULL);
+        dur_message_row m = queue_of("a", "q", NULL);
         ASSERT_OK(l.b, dur_store_enqueue_existing(l.b->store, &m, 0, &l.b->err));
     }
     dur_round round = { .queue_messages_max = 2 };
@@ -187,7 +187,7 @@ static void first_few_of_a_queue(void **state) {
 static void locks_eagerly(void **state) {
     (void)state;
     laned l = lane_up("me");
-    dur_message taken = activity_of(l.b, "other", 9, "s2", NULL); /* s2 belongs to another node */
+    dur_message_row taken = activity_of(l.b, "other", 9, "s2", NULL); /* s2 belongs to another node */
     ASSERT_OK(l.b, dur_store_enqueue_for_worker(l.b->store, &taken, &l.b->err));
     dur_work_fetch theirs = {
         .lock_ms = 60000, .session_owner = "them", .session_lock_ms = 60000, .tags = { .mode = DUR_TAGS_ANY }
@@ -280,7 +280,7 @@ static void sees_its_own_writes(void **state) {
     (void)state;
     laned l = lane_up("me");
     dur_orchestration_item item = take(&l, "a");
-    dur_message child = start_of(l.b, "a::sub::2");
+    dur_message_row child = start_of(l.b, "a::sub::2");
     dur_event_row event = event_of(1);
     dur_turn_commit turn = { .lock_token = item.lock_token,
                              .execution_id = 1,
@@ -349,7 +349,7 @@ static void drops_timers(void **state) {
     laned l = lane_up("me");
     dur_orchestration_item item = take(&l, "a");
     first_turn(&l, &item, NULL, 0);
-    dur_message timer = message_of(DUR_WORK_TIMER_FIRED, "a");
+    dur_message_row timer = message_of(DUR_WORK_TIMER_FIRED, "a");
     timer.execution_id = 1;
     timer.activity_id = 2;
     timer.due_ms = START_MS + 1000;
@@ -387,7 +387,7 @@ static void hands_out_what_becomes_due(void **state) {
     laned l = lane_up("me");
     dur_orchestration_item item = take(&l, "a");
     first_turn(&l, &item, NULL, 0);
-    dur_message event = message_of(DUR_WORK_EXTERNAL_RAISED, "a");
+    dur_message_row event = message_of(DUR_WORK_EXTERNAL_RAISED, "a");
     ASSERT_OK(l.b, dur_store_enqueue_existing(l.b->store, &event, 700, &l.b->err));
     dur_round round = { .turns = NULL };
     ASSERT_OK(l.b, dur_store_lane_round(l.lane, l.b->arena, &round, &l.b->err));
@@ -419,7 +419,7 @@ static void a_round_that_only_commits_keeps_the_news(void **state) {
     laned l = lane_up("me");
     look_everywhere(&l, 0);
     assert_false(has_news(&l));
-    dur_message work = message_of(DUR_WORK_ACTIVITY_EXECUTE, "a");
+    dur_message_row work = message_of(DUR_WORK_ACTIVITY_EXECUTE, "a");
     ASSERT_OK(l.b, dur_store_enqueue_for_worker(l.b->store, &work, &l.b->err));
     dur_round commit = { .turns = NULL };
     ASSERT_OK(l.b, dur_store_lane_round(l.lane, l.b->arena, &commit, &l.b->err));
@@ -435,7 +435,7 @@ static void time_is_news_too(void **state) {
     (void)state;
     laned l = lane_up("me");
     dur_arena *arena = l.b->arena;
-    dur_message item = message_of(DUR_WORK_ACTIVITY_EXECUTE, "a");
+    dur_message_row item = message_of(DUR_WORK_ACTIVITY_EXECUTE, "a");
     ASSERT_OK(l.b, dur_store_enqueue_for_worker(l.b->store, &item, &l.b->err));
     dur_work_fetch how = { .lock_ms = 1000 };
     dur_leased_work work;
@@ -455,7 +455,7 @@ static void time_is_news_too(void **state) {
 
 typedef struct sender {
     dur_provider *store;
-    dur_message item;
+    dur_message_row item;
 } sender;
 
 static void send_one(void *arg) {

@@ -42,11 +42,11 @@ typedef struct shake {
     dur__map consumed; /* ids */
 } shake;
 
-static uint64_t dice(shake *s, uint64_t sides) {
+static unsigned dice(shake *s, uint64_t sides) {
     s->random ^= s->random << 13;
     s->random ^= s->random >> 7;
     s->random ^= s->random << 17;
-    return s->random % sides;
+    return (unsigned)(s->random % sides);
 }
 
 static const char *any_instance(shake *s) {
@@ -159,7 +159,7 @@ static void step_turn(shake *s, shaken_lane *lane) {
         dur_turn_work item = { .message = activity_of(s->b, copy.instance, copy.last_event + 1,
                                                       dice(s, 2) ? "s1" : NULL, dice(s, 3) ? NULL : "gpu"),
                                .lock_token = dice(s, 2) ? token : NULL };
-        dur_message timer = message_of(DUR_WORK_TIMER_FIRED, copy.instance);
+        dur_message_row timer = message_of(DUR_WORK_TIMER_FIRED, copy.instance);
         timer.execution_id = copy.execution;
         timer.activity_id = copy.last_event + 1;
         timer.due_ms = dur_store_now_ms(s->b->store) + dice(s, 2000);
@@ -226,7 +226,7 @@ static void step_turn(shake *s, shaken_lane *lane) {
 
 static void step_client(shake *s) {
     const char *id = any_instance(s);
-    dur_message m;
+    dur_message_row m;
     switch (dice(s, 4)) {
     case 0:
         m = start_of(s->b, id);
@@ -298,7 +298,7 @@ static void step_work(shake *s) {
     }
     if (s->work_count == 0) return;
     const char *token = s->work[--s->work_count];
-    dur_message done = message_of(DUR_WORK_EXTERNAL_RAISED, any_instance(s)); /* one that may wait for a start */
+    dur_message_row done = message_of(DUR_WORK_EXTERNAL_RAISED, any_instance(s)); /* one that may wait for a start */
     dur_worker_claim claim = { .lock_token = token };
     switch (dice(s, 5)) {
     case 0:

@@ -19,7 +19,7 @@ static void the_set_is_ordered(void **state) {
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;
-        size_t at = random % COUNT;
+        size_t at = (size_t)(random % COUNT);
         if (nodes[at].tree != NULL) {
             dur__mem_tree_remove(&nodes[at]);
         } else {
@@ -54,7 +54,7 @@ static void many_instances(void **state) {
     (void)state;
     size_t total = scaled(100000), fetched = 0;
     bench *b = bench_open("memory:");
-    dur_message start = start_of(b, "x");
+    dur_message_row start = start_of(b, "x");
     char id[24];
     for (size_t i = 0; i < total; i++) {
         snprintf(id, sizeof(id), "instance-%zu", i);
@@ -103,7 +103,7 @@ static void a_long_queue(void **state) {
     dur_lane *lane;
     ASSERT_OK(b, dur_store_lane_open(b->store, &options, &lane, &b->err));
     make_running(b, "a");
-    dur_message m = queue_of("a", "q", NULL);
+    dur_message_row m = queue_of("a", "q", NULL);
     for (size_t i = 0; i < total; i++)
         ASSERT_OK(b, dur_store_enqueue_existing(b->store, &m, 0, &b->err));
     dur_fetch how = { .owner = "me", .max = 1, .queue_messages_max = 2 };
@@ -164,7 +164,7 @@ static clock_t look(bench *b) {
 static void a_start_beside_a_long_queue(void **state) {
     (void)state;
     bench *b = bench_open("memory:");
-    dur_message start = start_of(b, "a"), m = queue_of("a", "q", NULL);
+    dur_message_row start = start_of(b, "a"), m = queue_of("a", "q", NULL);
     ASSERT_OK(b, dur_store_enqueue_start(b->store, &start, DUR_EXISTS_FAIL, 0, NULL, &b->err));
     clock_t alone = look(b);
     for (size_t i = scaled(40000); i > 0; i--)

@@ -3,7 +3,7 @@
  */
 #include "store_help.h"
 
-static void enqueue(bench *b, dur_message m, uint64_t delay_ms) {
+static void enqueue(bench *b, dur_message_row m, uint64_t delay_ms) {
     ASSERT_OK(b, dur_store_enqueue_for_orchestrator(b->store, &m, delay_ms, &b->err));
 }
 
@@ -202,7 +202,7 @@ static void a_refused_commit_leaves_no_trace(void **state) {
     dur_orchestration_item item = fetch(b, 5000);
     dur_event_row events[2] = { event_of(2), event_of(1) };
     dur_turn_work work = { .message = activity_of(b, "a", 2, NULL, NULL) };
-    dur_message child = start_of(b, "child");
+    dur_message_row child = start_of(b, "child");
     dur_turn_commit turn = { .lock_token = item.lock_token,
                              .execution_id = 1,
                              .events = events,
@@ -336,13 +336,13 @@ static void terminates_whoever_holds_it(void **state) {
     bench *b = bench_open("memory:");
     make_running(b, "a");
     make_running(b, "parent");
-    dur_message m = activity_of(b, "a", 2, NULL, NULL);
+    dur_message_row m = activity_of(b, "a", 2, NULL, NULL);
     ASSERT_OK(b, dur_store_enqueue_for_worker(b->store, &m, &b->err));
     enqueue(b, message_of(DUR_WORK_EXTERNAL_RAISED, "a"), 0);
     enqueue(b, message_of(DUR_WORK_EXTERNAL_RAISED, "a"), 9000);
     dur_orchestration_item item = fetch(b, 60000);
     dur_event_row last = event_of(2);
-    dur_message told = message_of(DUR_WORK_SUB_ORCH_FAILED, "parent");
+    dur_message_row told = message_of(DUR_WORK_SUB_ORCH_FAILED, "parent");
     dur_turn_commit end = { .instance = "a",
                             .execution_id = 1,
                             .expected_last = 1,

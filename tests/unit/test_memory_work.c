@@ -4,7 +4,7 @@
 #include "store_help.h"
 
 static void add_work(bench *b, const char *instance, uint64_t id, const char *session, const char *tag) {
-    dur_message m = activity_of(b, instance, id, session, tag);
+    dur_message_row m = activity_of(b, instance, id, session, tag);
     ASSERT_OK(b, dur_store_enqueue_for_worker(b->store, &m, &b->err));
 }
 
@@ -90,7 +90,7 @@ static void a_completion_goes_with_the_row(void **state) {
     add_work(b, "a", 2, NULL, NULL);
     dur_work_fetch how = { .lock_ms = 1000, .tags = ANY };
     dur_leased_work work = take(b, how);
-    dur_message done = message_of(DUR_WORK_ACTIVITY_COMPLETED, "a");
+    dur_message_row done = message_of(DUR_WORK_ACTIVITY_COMPLETED, "a");
     ASSERT_OK(b, dur_store_ack_work_item(b->store, work.lock_token, &done, &b->err));
     assert_int_equal(dur_store_ack_work_item(b->store, work.lock_token, &done, &b->err), DUR_ELEASE);
     dur_orchestration_item item = fetch(b, 1000);
@@ -142,7 +142,7 @@ static void dead_owners_leave_crashes(void **state) {
     owner(b, "dies");
     owner(b, "lives");
     make_running(b, "a");
-    dur_message event = message_of(DUR_WORK_EXTERNAL_RAISED, "a");
+    dur_message_row event = message_of(DUR_WORK_EXTERNAL_RAISED, "a");
     ASSERT_OK(b, dur_store_enqueue_for_orchestrator(b->store, &event, 0, &b->err));
     dur_fetch how = { .owner = "dies", .max = 1 };
     dur_orchestration_item item;
@@ -204,7 +204,7 @@ static void a_clean_release_leaves_no_suspects(void **state) {
     owner(b, "second");
     add_work(b, "a", 1, NULL, NULL);
     add_work(b, "a", 2, "s", NULL);
-    dur_message start = start_of(b, "a");
+    dur_message_row start = start_of(b, "a");
     ASSERT_OK(b, dur_store_enqueue_for_orchestrator(b->store, &start, 0, &b->err));
     dur_fetch how = { .owner = "first", .max = 1 };
     dur_orchestration_item item;

@@ -70,7 +70,7 @@ static int told_append(dur_provider *self, const char *instance, uint64_t execut
     (void)instance, (void)execution_id, (void)events, (void)count;
     return answer(self, err);
 }
-static int told_enqueue_worker(dur_provider *self, const dur_message *item, dur_error *err) {
+static int told_enqueue_worker(dur_provider *self, const dur_message_row *item, dur_error *err) {
     (void)item;
     return answer(self, err);
 }
@@ -80,7 +80,7 @@ static int told_fetch_work(dur_provider *self, dur_arena *arena, const dur_work_
     memset(out, 0, sizeof(*out));
     return answer(self, err);
 }
-static int told_ack_work(dur_provider *self, const char *token, const dur_message *completion, dur_error *err) {
+static int told_ack_work(dur_provider *self, const char *token, const dur_message_row *completion, dur_error *err) {
     (void)token, (void)completion;
     return answer(self, err);
 }
@@ -95,7 +95,7 @@ static int told_cleanup(dur_provider *self, uint64_t idle_ms, uint64_t *removed,
     *removed = 0;
     return answer(self, err);
 }
-static int told_enqueue(dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err) {
+static int told_enqueue(dur_provider *self, const dur_message_row *item, uint64_t delay_ms, dur_error *err) {
     (void)item, (void)delay_ms;
     return answer(self, err);
 }
@@ -142,6 +142,7 @@ static told *told_new(bool *closed) {
     t->base.methods = &t->methods;
     t->methods = (dur_provider_methods){
         .size = sizeof(dur_provider_methods),
+        .abi = DUR_PROVIDER_ABI,
         .name = "told",
         .version = "7",
         .own_clock = true,
@@ -211,6 +212,20 @@ static int teardown(void **state) {
     return code;
 }
 
+enum { OP_FETCH, OP_ACK_ORCHESTRATION, OP_ACK_WORK, OP_ENQUEUE, OP_FETCH_WORK, OP_COUNT };
+enum { FAULT_TRANSACTION, FAULT_LOCK_TIMEOUT, FAULT_SERIALIZATION, FAULT_UNKNOWN, FAULT_COUNT };
+
+static const dur_op_metrics *op_of(const dur_store_metrics *m, int op) {
+    const dur_op_metrics *const ops[] = { &m->fetch, &m->ack_orchestration, &m->ack_work, &m->enqueue, &m->fetch_work };
+    return ops[op];
+}
+
+static uint64_t faults_of(const dur_store_metrics *m, int op, int fault) {
+    const dur_op_metrics *o = op_of(m, op);
+    const uint64_t faults[] = { o->transactions_failed, o->lock_timeouts, o->serialization_errors, o->unknown_errors };
+    return faults[fault];
+}
+
 static dur_store_metrics snapshot(world *w) {
     dur_store_metrics m = { .size = sizeof(m) };
     assert_int_equal(dur_observe_snapshot(&m, w->store, &w->err), DUR_OK);
@@ -221,8 +236,8 @@ static void fail_with(world *w, dur_code code, bool retryable, const char *op, c
     dur_error_set(&w->inner->fail, code, retryable, op, "%s", message);
 }
 
-static dur_message message_for(world *w, dur_work_kind kind) {
-    dur_message message;
+static dur_message_row message_for(world *w, dur_work_kind kind) {
+    dur_message_row message;
     dur_work_item item = { .kind = kind,
                            .instance = "order-7",
                            .execution_id = 1,
@@ -232,27 +247,27 @@ static dur_message message_for(world *w, dur_work_kind kind) {
                            .orchestration = "Order",
                            .data = "d",
                            .result = "r" };
-    assert_int_equal(dur_message_from_work(&message, w->arena, &item, &w->err), DUR_OK);
+    assert_int_equal(dur_message_row_from_work(&message, w->arena, &item, &w->err), DUR_OK);
     return message;
 }
 
-static int call_op(world *w, dur_store_op op) {
-    dur_message message;
+static int call_op(world *w, int op) {
+    dur_message_row message;
     switch (op) {
-    case DUR_OP_FETCH: {
+    case OP_FETCH: {
         dur_orchestration_item out;
         return dur_store_fetch_orchestration_item(w->store, w->arena, &(dur_fetch){ .lock_ms = 1000 }, &out, &w->err);
     }
-    case DUR_OP_ACK_ORCH: {
+    case OP_ACK_ORCHESTRATION: {
         dur_turn_commit turn = {
             .lock_token = "t", .instance = "order-7", .execution_id = 1, .expected_last = DUR_NOT_COMPARED
         };
         return dur_store_ack_orchestration_item(w->store, &turn, &w->err);
     }
-    case DUR_OP_ACK_WORKER:
+    case OP_ACK_WORK:
         message = message_for(w, DUR_WORK_ACTIVITY_COMPLETED);
         return dur_store_ack_work_item(w->store, "t", &message, &w->err);
-    case DUR_OP_ENQUEUE:
+    case OP_ENQUEUE:
         message = message_for(w, DUR_WORK_EXTERNAL_RAISED);
         return dur_store_enqueue_for_orchestrator(w->store, &message, 0, &w->err);
     default: {
@@ -267,19 +282,19 @@ static int call_op(world *w, dur_store_op op) {
 
 static void each_operation_moves_its_own_histogram(void **state) {
     world *w = *state;
-    for (int op = 0; op < DUR_OP_COUNT; op++) {
+    for (int op = 0; op < OP_COUNT; op++) {
         for (int times = 0; times <= op; times++)
-            assert_int_equal(call_op(w, (dur_store_op)op), DUR_OK);
+            assert_int_equal(call_op(w, op), DUR_OK);
     }
     dur_store_metrics m = snapshot(w);
-    for (int op = 0; op < DUR_OP_COUNT; op++) {
-        assert_int_equal(m.durations[op].count, op + 1);
+    for (int op = 0; op < OP_COUNT; op++) {
+        assert_int_equal(op_of(&m, op)->durations.count, op + 1);
         uint64_t in_buckets = 0;
         for (size_t i = 0; i < DUR_HISTOGRAM_BUCKETS; i++)
-            in_buckets += m.durations[op].buckets[i];
+            in_buckets += op_of(&m, op)->durations.buckets[i];
         assert_int_equal(in_buckets, op + 1);
-        for (int fault = 0; fault < DUR_STORE_FAULT_COUNT; fault++)
-            assert_int_equal(m.infrastructure_errors[op][fault], 0);
+        for (int fault = 0; fault < FAULT_COUNT; fault++)
+            assert_int_equal(faults_of(&m, op, fault), 0);
     }
     assert_int_equal(m.calls, 15);
     assert_int_equal(m.ack_orchestration_retries, 0);
@@ -287,9 +302,9 @@ static void each_operation_moves_its_own_histogram(void **state) {
 
 static void enqueueing_for_workers_counts_as_enqueue(void **state) {
     world *w = *state;
-    dur_message message = message_for(w, DUR_WORK_ACTIVITY_EXECUTE);
+    dur_message_row message = message_for(w, DUR_WORK_ACTIVITY_EXECUTE);
     assert_int_equal(dur_store_enqueue_for_worker(w->store, &message, &w->err), DUR_OK);
-    assert_int_equal(snapshot(w).durations[DUR_OP_ENQUEUE].count, 1);
+    assert_int_equal(snapshot(w).enqueue.durations.count, 1);
 }
 
 static void failures_are_counted_by_operation_and_type(void **state) {
@@ -300,32 +315,34 @@ static void failures_are_counted_by_operation_and_type(void **state) {
         const char *op, *message;
         int fault; /* -1: an answer, not a fault of the store */
     } cases[] = {
-        { DUR_EBUSY, true, "pg.fetch", "could not serialize access", DUR_STORE_FAULT_SERIALIZATION_ERROR },
-        { DUR_EIO, true, "pg.commit", "deadlock detected", DUR_STORE_FAULT_SERIALIZATION_ERROR },
-        { DUR_EBUSY, true, "sqlite.begin", "database is locked", DUR_STORE_FAULT_LOCK_TIMEOUT },
-        { DUR_EBUSY, true, "x", "later", DUR_STORE_FAULT_LOCK_TIMEOUT },
-        { DUR_EIO, true, "sqlite.commit", "disk I/O error", DUR_STORE_FAULT_TRANSACTION_FAILED },
-        { DUR_EIO, false, "pg", "current transaction is aborted", DUR_STORE_FAULT_TRANSACTION_FAILED },
-        { DUR_EUNKNOWN, false, "pg", "connection lost", DUR_STORE_FAULT_TRANSACTION_FAILED },
-        { DUR_EUNAVAILABLE, true, "pg.connect", "connection refused", DUR_STORE_FAULT_UNKNOWN },
-        { DUR_EFULL, true, "sqlite.step", "disk is full", DUR_STORE_FAULT_UNKNOWN },
-        { DUR_ECORRUPT, false, "read", "event 3: deserialization failed", DUR_STORE_FAULT_UNKNOWN },
+        { DUR_EBUSY, true, "pg.fetch", "could not serialize access", FAULT_SERIALIZATION },
+        { DUR_EIO, true, "pg.commit", "deadlock detected", FAULT_SERIALIZATION },
+        { DUR_EBUSY, true, "sqlite.begin", "database is locked", FAULT_LOCK_TIMEOUT },
+        { DUR_EBUSY, true, "x", "later", FAULT_LOCK_TIMEOUT },
+        { DUR_EIO, true, "sqlite.commit", "disk I/O error", FAULT_TRANSACTION },
+        { DUR_EIO, false, "pg", "current transaction is aborted", FAULT_TRANSACTION },
+        { DUR_EUNKNOWN, false, "pg", "connection lost", FAULT_TRANSACTION },
+        { DUR_EUNAVAILABLE, true, "pg.connect", "connection refused", FAULT_UNKNOWN },
+        { DUR_EFULL, true, "sqlite.step", "disk is full", FAULT_UNKNOWN },
+        { DUR_ECORRUPT, false, "read", "event 3: deserialization failed", FAULT_UNKNOWN },
         { DUR_ELEASE, false, "ack", "Invalid lock token", -1 },
         { DUR_ECONFLICT, false, "ack", "event 2 exists", -1 },
         { DUR_ENOTFOUND, false, "get", "no such instance", -1 },
         { DUR_EINVAL, false, "ack", "event id 0", -1 },
     };
-    uint64_t expected[DUR_OP_COUNT][DUR_STORE_FAULT_COUNT];
+    uint64_t expected[OP_COUNT][FAULT_COUNT];
     memset(expected, 0, sizeof(expected));
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         fail_with(w, cases[i].code, cases[i].retryable, cases[i].op, cases[i].message);
-        for (int op = 0; op < DUR_OP_COUNT; op++) {
-            assert_int_equal(call_op(w, (dur_store_op)op), cases[i].code);
+        for (int op = 0; op < OP_COUNT; op++) {
+            assert_int_equal(call_op(w, op), cases[i].code);
             assert_string_equal(w->err.message, cases[i].message); /* passed on as it is */
             if (cases[i].fault >= 0) expected[op][cases[i].fault]++;
         }
         dur_store_metrics m = snapshot(w);
-        assert_memory_equal(m.infrastructure_errors, expected, sizeof(expected));
+        for (int op = 0; op < OP_COUNT; op++)
+            for (int fault = 0; fault < FAULT_COUNT; fault++)
+                assert_int_equal(faults_of(&m, op, fault), expected[op][fault]);
     }
 }
 
@@ -382,8 +399,8 @@ static void every_turn_of_an_array_is_judged_alone(void **state) {
     fail_with(w, DUR_EBUSY, true, "commit", "database is locked");
     assert_int_equal(dur_store_commit_turns(w->store, turns, 4, &w->err), DUR_OK);
     dur_store_metrics m = snapshot(w);
-    assert_int_equal(m.durations[DUR_OP_ACK_ORCH].count, 1);
-    assert_int_equal(m.infrastructure_errors[DUR_OP_ACK_ORCH][DUR_STORE_FAULT_LOCK_TIMEOUT], 2);
+    assert_int_equal(op_of(&m, OP_ACK_ORCHESTRATION)->durations.count, 1);
+    assert_int_equal(faults_of(&m, OP_ACK_ORCHESTRATION, FAULT_LOCK_TIMEOUT), 2);
     assert_non_null(strstr(w->log, "instance_id=t1"));
     assert_int_equal(dur_store_commit_turns(w->store, turns, 4, &w->err), DUR_OK);
     assert_int_equal(snapshot(w).ack_orchestration_retries, 2);
@@ -391,13 +408,13 @@ static void every_turn_of_an_array_is_judged_alone(void **state) {
 
 static void success_is_a_debug_line_and_failure_an_error_line_with_the_instance(void **state) {
     world *w = *state;
-    assert_int_equal(call_op(w, DUR_OP_ENQUEUE), DUR_OK);
+    assert_int_equal(call_op(w, OP_ENQUEUE), DUR_OK);
     assert_non_null(strstr(w->log, "debug durite::provider: enqueue_for_orchestrator"));
     assert_non_null(strstr(w->log, "instance_id=order-7"));
     assert_null(strstr(w->log, "error "));
     w->log[0] = '\0';
     fail_with(w, DUR_EIO, true, "told.write", "no luck");
-    assert_int_equal(call_op(w, DUR_OP_ACK_ORCH), DUR_EIO);
+    assert_int_equal(call_op(w, OP_ACK_ORCHESTRATION), DUR_EIO);
     assert_non_null(strstr(w->log, "error durite::provider: ack_orchestration_item failed: told.write: no luck"));
     assert_non_null(strstr(w->log, "instance_id=order-7"));
     assert_non_null(strstr(w->log, "code=DUR_EIO"));
@@ -469,8 +486,8 @@ static void a_round_counts_as_each_operation_that_took_part(void **state) {
     dur_work_item start = {
         .kind = DUR_WORK_START_ORCHESTRATION, .instance = "i", .execution_id = 1, .orchestration = "Order", .input = "x"
     };
-    dur_message message;
-    assert_int_equal(dur_message_from_work(&message, arena, &start, &err), DUR_OK);
+    dur_message_row message;
+    assert_int_equal(dur_message_row_from_work(&message, arena, &start, &err), DUR_OK);
     bool existed = true;
     assert_int_equal(dur_store_enqueue_start(store, &message, DUR_EXISTS_FAIL, 0, &existed, &err), DUR_OK);
 
@@ -487,10 +504,10 @@ static void a_round_counts_as_each_operation_that_took_part(void **state) {
 
     dur_store_metrics m = { .size = sizeof(m) };
     assert_int_equal(dur_observe_snapshot(&m, store, &err), DUR_OK);
-    assert_int_equal(m.durations[DUR_OP_ENQUEUE].count, 1);
-    assert_int_equal(m.durations[DUR_OP_FETCH].count, 1);
-    assert_int_equal(m.durations[DUR_OP_DEQUEUE].count, 1);
-    assert_int_equal(m.durations[DUR_OP_ACK_ORCH].count, 0);
+    assert_int_equal(op_of(&m, OP_ENQUEUE)->durations.count, 1);
+    assert_int_equal(op_of(&m, OP_FETCH)->durations.count, 1);
+    assert_int_equal(op_of(&m, OP_FETCH_WORK)->durations.count, 1);
+    assert_int_equal(op_of(&m, OP_ACK_ORCHESTRATION)->durations.count, 0);
 
     dur_turn_commit turn = { .lock_token = round.items[0].lock_token,
                              .instance = "i",
@@ -513,8 +530,8 @@ static void a_round_counts_as_each_operation_that_took_part(void **state) {
     assert_int_equal(turns[0].error.code, DUR_OK);
     assert_int_not_equal(turns[1].error.code, DUR_OK);
     assert_int_equal(dur_observe_snapshot(&m, store, &err), DUR_OK);
-    assert_int_equal(m.durations[DUR_OP_FETCH].count, 1);
-    assert_int_equal(m.durations[DUR_OP_ACK_ORCH].count, 1);
+    assert_int_equal(op_of(&m, OP_FETCH)->durations.count, 1);
+    assert_int_equal(op_of(&m, OP_ACK_ORCHESTRATION)->durations.count, 1);
     assert_int_equal(m.ack_orchestration_retries, 0);
 
     dur_store_lane_close(lane);

@@ -33,12 +33,12 @@ static void cut_commit(pg_bench *p, int mode) {
     dur_lane_options options = { .owner = "o", .waker = dur_waker_new() };
     ASSERT_OK(b, dur_store_owner_register(store, &owner, &b->err));
     ASSERT_OK(b, dur_store_lane_open(store, &options, &lane, &b->err));
-    dur_message start = start_of(b, "a");
+    dur_message_row start = start_of(b, "a");
     ASSERT_OK(b, dur_store_enqueue_for_orchestrator(b->store, &start, 0, &b->err));
     take_one(b, lane, "o", &round);
     assert_int_equal(round.item_count, 1);
     dur_orchestration_item item = round.items[0];
-    dur_event_row events[2] = { event_of(1), event_of(2) };
+    dur_event_row events[3] = { event_of(1), event_of(2), event_of(3) };
     events[1].json = text_of("{\"x\":\"event-two\"}");
     uint64_t consumed = item.messages[0].id;
     dur_turn_commit turn = { .lock_token = item.lock_token,
@@ -57,7 +57,7 @@ static void cut_commit(pg_bench *p, int mode) {
     ASSERT_OK(b, dur_store_lane_round(lane, b->arena, &round, &b->err));
     assert_int_equal(turn.fault, DUR_TURN_FINE);
     assert_true(turn.lease_kept);
-    dur_message start_b = start_of(b, "b"); /* the lost round would claim this one */
+    dur_message_row start_b = start_of(b, "b"); /* the lost round would claim this one */
     ASSERT_OK(b, dur_store_enqueue_for_orchestrator(b->store, &start_b, 0, &b->err));
     dur_fetch how = { .owner = "o", .max = 5 };
     turn.events = &events[1];
@@ -74,19 +74,23 @@ static void cut_commit(pg_bench *p, int mode) {
     size_t count;
     ASSERT_OK(b, dur_store_read(b->store, b->arena, "a", 1, &rows, &count, &b->err));
     assert_int_equal(count, mode == PROXY_CUT_AFTER ? 2 : 1);
-    /* The next round finds out what it holds: nothing of the lost round stays claimed by nobody. */
+    /* The next round finds out what it holds: nothing of the lost round stays claimed by nobody, and what it held
+       before it holds still. */
     size_t seen = 0;
-    bool lost = false;
     for (int i = 0; i < 20 && seen < 1; i++) {
         take_one(b, lane, "o", &round);
-        for (size_t k = 0; k < round.lost_count; k++)
-            lost = lost || strcmp(round.lost[k], "a") == 0;
+        assert_int_equal(round.lost_count, 0);
         for (size_t k = 0; k < round.item_count; k++)
             seen += strcmp(round.items[k].instance, "b") == 0;
         pg_pause_ms(10);
     }
-    assert_true(lost);
     assert_int_equal(seen, 1);
+    turn.events = &events[count];
+    turn.expected_last = count;
+    atomic_store(&x.mode, PROXY_PASS);
+    round = (dur_round){ .turns = &turn, .turn_count = 1 };
+    ASSERT_OK(b, dur_store_lane_round(lane, b->arena, &round, &b->err));
+    assert_int_equal(turn.fault, DUR_TURN_FINE);
     dur_store_lane_close(lane);
     ASSERT_OK(b, dur_store_owner_release(store, "o", &b->err));
     dur_provider_close(store);
@@ -101,35 +105,48 @@ static void cut_before_the_commit_was_sent(void **state) {
     cut_commit(*state, PROXY_CUT_BEFORE);
 }
 
-/* The round that gives the leases up fails behind that: the next one tells what was lost. */
-static void what_was_given_up_is_told(void **state) {
+/* What the lost round handed out is handed out again; what nobody knows of is given back, and what is gone is told. */
+static void what_was_lost_is_found(void **state) {
     pg_bench *p = *state;
     bench *b = &p->b;
     dur_owner_options owner = { .owner = "o" };
     dur_lane_options options = { .owner = "o", .waker = dur_waker_new() };
     dur_lane *lane;
     dur_round round;
-    char sql[128];
-    dur_message start = start_of(b, "a");
+    dur_message_row start = start_of(b, "a"), other = start_of(b, "gone"),
+                event = message_of(DUR_WORK_EXTERNAL_RAISED, "a");
     ASSERT_OK(b, dur_store_owner_register(b->store, &owner, &b->err));
     ASSERT_OK(b, dur_store_lane_open(b->store, &options, &lane, &b->err));
     ASSERT_OK(b, dur_store_enqueue_for_orchestrator(b->store, &start, 0, &b->err));
     take_one(b, lane, "o", &round);
     assert_int_equal(round.item_count, 1);
+    ASSERT_OK(b, dur_store_enqueue_for_orchestrator(b->store, &other, 0, &b->err));
     take_one(b, lane, "o", &round);
-    ((dur__pg_lane *)(void *)lane)->unknown = true; /* as after a round that was not answered */
-    PGconn *other = PQconnectdb(pg_server());
-    snprintf(sql, sizeof(sql), "BEGIN; SELECT pg_advisory_xact_lock(%lld)",
-             (long long)dur__pg_fence_key(dur__pg_of(b->store), "o"));
-    pg_do(other, sql);
-    round = (dur_round){ .turn_count = 0 };
-    int code = dur_store_lane_round(lane, b->arena, &round, &b->err);
-    PQfinish(other);
-    assert_int_equal(code, DUR_EBUSY);
-    round = (dur_round){ .turn_count = 0 };
-    ASSERT_OK(b, dur_store_lane_round(lane, b->arena, &round, &b->err));
+    assert_int_equal(round.item_count, 1);
+    ASSERT_OK(b, dur_store_enqueue_existing(b->store, &event, 0, &b->err));
+    take_one(b, lane, "o", &round);
+    assert_int_equal(round.held_count, 1);
+    dur__pg_lane *self = (dur__pg_lane *)(void *)lane;
+    self->unknown = true; /* as if that round had not been answered */
+    self->unknown_round = self->rounds;
+    pg_do(p->db, dur_arena_format(b->arena,
+                                  "UPDATE %s.dur_instances SET token = NULL, owner = NULL, holder = NULL WHERE"
+                                  " instance_id = 'gone'; UPDATE %s.dur_queue SET delivered = 0 WHERE instance_id ="
+                                  " 'gone'; INSERT INTO %s.dur_instances (instance_id, known, has_row, token, owner,"
+                                  " holder, acquisitions) SELECT 'unknown', true, true, 't', 'o', holder, 1 FROM"
+                                  " %s.dur_lanes",
+                                  p->schema, p->schema, p->schema, p->schema));
+    take_one(b, lane, "o", &round);
+    assert_int_equal(round.held_count, 1);
+    assert_string_equal(round.held[0].instance, "a");
+    assert_int_equal(round.held[0].message.attempt_count, 1);
     assert_int_equal(round.lost_count, 1);
-    assert_string_equal(round.lost[0], "a");
+    assert_string_equal(round.lost[0], "gone");
+    assert_int_equal(pg_number(p->db, dur_arena_format(b->arena,
+                                                       "SELECT count(*) FROM %s.dur_instances WHERE instance_id ="
+                                                       " 'unknown' AND token IS NULL AND acquisitions = 0",
+                                                       p->schema)),
+                     1);
     dur_store_lane_close(lane);
     ASSERT_OK(b, dur_store_owner_release(b->store, "o", &b->err));
     dur_waker_free(options.waker);
@@ -188,7 +205,7 @@ static void a_dead_owner_is_taken_over_early(void **state) {
     dur_owner_report report = { 0 };
     dur_orchestration_item item;
     size_t count = 0;
-    dur_message start = start_of(b, "x");
+    dur_message_row start = start_of(b, "x");
     ASSERT_OK(b, dur_store_owner_register(a, &first, &b->err));
     ASSERT_OK(b, dur_store_owner_register(b->store, &second, &b->err));
     ASSERT_OK(b, dur_store_enqueue_for_orchestrator(b->store, &start, 0, &b->err));
@@ -214,21 +231,23 @@ static void a_dead_owner_is_taken_over_early(void **state) {
     dur_provider_close(a);
 }
 
-/* Somebody holds one of the two rows, so only the other is set free, and the owner stays.  It comes back before there
-   is a further try: it is told what it has lost. */
-static void who_loses_a_part_is_told(void **state) {
+/* Somebody holds one of the two rows, and whoever took the owner for dead stops there: another node finishes it. Should
+   the dead one live after all it is told. */
+static void what_one_has_begun_another_finishes(void **state) {
     pg_bench *p = *state;
     bench *b = &p->b;
     char name[128], sql[256];
-    dur_provider *a = open_named(p, "a");
-    dur_owner_options first = { .owner = "one", .timeout_ms = DUR_HOURS(1) }, second = { .owner = "two" };
+    dur_provider *a = open_named(p, "a"), *other = open_named(p, "c");
+    dur_owner_options first = { .owner = "one", .timeout_ms = DUR_HOURS(1) }, second = { .owner = "two" },
+                      third = { .owner = "three" };
     dur_lane_options options = { .owner = "one", .waker = dur_waker_new() };
     dur_owner_report report = { 0 };
     dur_lane *lane;
     dur_round round;
-    dur_message x = start_of(b, "x"), y = start_of(b, "y");
+    dur_message_row x = start_of(b, "x"), y = start_of(b, "y");
     ASSERT_OK(b, dur_store_owner_register(a, &first, &b->err));
     ASSERT_OK(b, dur_store_owner_register(b->store, &second, &b->err));
+    ASSERT_OK(b, dur_store_owner_register(other, &third, &b->err));
     ASSERT_OK(b, dur_store_lane_open(a, &options, &lane, &b->err));
     ASSERT_OK(b, dur_store_enqueue_for_orchestrator(b->store, &x, 0, &b->err));
     ASSERT_OK(b, dur_store_enqueue_for_orchestrator(b->store, &y, 0, &b->err));
@@ -239,24 +258,32 @@ static void who_loses_a_part_is_told(void **state) {
     pg_do(holder, sql);
     snprintf(name, sizeof(name), "a_%s", p->schema);
     kill_sessions(p, name);
-    while (report.freed == 0) {
+    while (report.taken_over == 0) {
         ASSERT_OK(b, dur_store_owner_beat(b->store, "two", &report, &b->err));
         pg_pause_ms(100);
     }
-    uint32_t taken_over = report.taken_over;
+    assert_int_equal(report.freed, 1);
+    snprintf(sql, sizeof(sql), "SELECT count(*) FROM %s.dur_owners WHERE owner = 'one' AND dead = 1", p->schema);
+    long marked = pg_number(p->db, sql);
     int code = dur_store_owner_beat(a, "one", &report, &b->err);
-    round = (dur_round){ .turn_count = 0 };
+    bool lives = report.still_ours;
+    dur_fetch how = { .owner = "one", .max = 5 };
+    round = (dur_round){ .fetch = &how };
     if (code == DUR_OK) code = dur_store_lane_round(lane, b->arena, &round, &b->err);
     PQfinish(holder); /* whatever came of it: the schema is to be dropped */
     ASSERT_OK(b, code);
-    assert_int_equal(taken_over, 0);
-    assert_true(report.still_ours);
-    assert_int_equal(round.lost_count, 1);
-    assert_string_equal(round.lost[0], "x");
+    assert_int_equal(marked, 1);
+    assert_false(lives);
+    assert_int_equal(round.item_count, 0); /* x is free, and nothing is taken under this name any more */
+    ASSERT_OK(b, dur_store_owner_beat(other, "three", &report, &b->err));
+    assert_int_equal(report.freed, 1);
+    assert_int_equal(report.taken_over, 0); /* it was another's */
+    assert_int_equal(pg_number(p->db, sql), 0);
     dur_store_lane_close(lane);
-    ASSERT_OK(b, dur_store_owner_release(a, "one", &b->err));
     ASSERT_OK(b, dur_store_owner_release(b->store, "two", &b->err));
+    ASSERT_OK(b, dur_store_owner_release(other, "three", &b->err));
     dur_waker_free(options.waker);
+    dur_provider_close(other);
     dur_provider_close(a);
 }
 
@@ -355,7 +382,7 @@ typedef struct sender {
 
 static void *send_later(void *arg) {
     sender *s = arg;
-    dur_message raised = message_of(DUR_WORK_EXTERNAL_RAISED, "a");
+    dur_message_row raised = message_of(DUR_WORK_EXTERNAL_RAISED, "a");
     pg_pause_ms(100);
     (void)dur_store_enqueue_for_orchestrator(s->store, &raised, 0, NULL);
     return NULL;
@@ -369,7 +396,7 @@ static void a_message_of_another_node_wakes_the_holder(void **state) {
     dur_lane_options options = { .owner = "o", .waker = dur_waker_new() };
     dur_lane *lane;
     dur_round round;
-    dur_message start = start_of(b, "a");
+    dur_message_row start = start_of(b, "a");
     pthread_t thread;
     ASSERT_OK(b, dur_store_owner_register(b->store, &owner, &b->err));
     ASSERT_OK(b, dur_store_lane_open(b->store, &options, &lane, &b->err));
@@ -403,10 +430,10 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         PG_TEST(cut_after_the_commit_was_sent),
         PG_TEST(cut_before_the_commit_was_sent),
-        PG_TEST(what_was_given_up_is_told),
+        PG_TEST(what_was_lost_is_found),
         PG_TEST(a_live_owner_is_not_taken_over),
         PG_TEST(a_dead_owner_is_taken_over_early),
-        PG_TEST(who_loses_a_part_is_told),
+        PG_TEST(what_one_has_begun_another_finishes),
         PG_TEST(clocks_that_jump_kill_nobody),
         PG_TEST(a_server_that_stood_still_kills_nobody),
         PG_TEST(a_message_of_another_node_wakes_the_holder),

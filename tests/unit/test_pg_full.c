@@ -140,7 +140,7 @@ static void no_room_for_tables(void **state) {
         char id[32];
         snprintf(id, sizeof(id), "f%zu", all.started);
         code = dur_client_start(all.client, &err, "Flow", id, .instance = id);
-        if (code == DUR_OK) code = dur_client_enqueue(all.client, &err, id, "q", id, .message_id = "only");
+        if (code == DUR_OK) code = dur_client_send(all.client, &err, id, "q", id, .message_id = "only");
         if (code != DUR_OK) break;
         all.started++;
     }

@@ -119,7 +119,7 @@ static void taken_by_another(void **state) {
     dur_store_lane_close(r.lane);
     r.lane = NULL;
     ASSERT_OK(b, dur_store_owner_release(b->store, "o", &b->err));
-    dur_message event = message_of(DUR_WORK_EXTERNAL_RAISED, "x");
+    dur_message_row event = message_of(DUR_WORK_EXTERNAL_RAISED, "x");
     ASSERT_OK(b, dur_store_enqueue_for_orchestrator(b->store, &event, 0, &b->err));
     /* the method itself: these texts are no events */
     ASSERT_OK(b, dur__pg_methods.fetch_orchestration_item(b->store, b->arena, &(dur_fetch){ .lock_ms = 60000 }, &next,

@@ -27,7 +27,7 @@ static void running(cut *c) {
 static void finished(cut *c) {
     bench *b = &c->p->b;
     dur_event_row event = event_of(2);
-    dur_message wake = message_of(DUR_WORK_EXTERNAL_RAISED, "mark");
+    dur_message_row wake = message_of(DUR_WORK_EXTERNAL_RAISED, "mark");
     running(c);
     ASSERT_OK(b, dur_store_enqueue_for_orchestrator(b->store, &wake, 0, &b->err));
     dur_orchestration_item item = fetch(b, 60000);
@@ -40,7 +40,7 @@ static void finished(cut *c) {
 static void with_work(cut *c) {
     bench *b = &c->p->b;
     running(c);
-    dur_message work = activity_of(b, "mark", 3, NULL, NULL);
+    dur_message_row work = activity_of(b, "mark", 3, NULL, NULL);
     ASSERT_OK(b, dur_store_enqueue_for_worker(b->store, &work, &b->err));
 }
 static void with_taken_work(cut *c) {
@@ -53,7 +53,7 @@ static void with_taken_work(cut *c) {
 }
 static void with_message(cut *c) {
     bench *b = &c->p->b;
-    dur_message raised = message_of(DUR_WORK_EXTERNAL_RAISED, "mark");
+    dur_message_row raised = message_of(DUR_WORK_EXTERNAL_RAISED, "mark");
     running(c);
     ASSERT_OK(b, dur_store_enqueue_for_orchestrator(b->store, &raised, 0, &b->err));
 }
@@ -66,12 +66,12 @@ static void nothing(cut *c) {
 }
 
 static int do_enqueue(cut *c) {
-    dur_message raised = message_of(DUR_WORK_EXTERNAL_RAISED, "mark");
+    dur_message_row raised = message_of(DUR_WORK_EXTERNAL_RAISED, "mark");
     return dur_store_enqueue_for_orchestrator(c->through, &raised, 0, &c->err);
 }
 static int start_with(cut *c, dur_exists_policy policy) {
     bool existed;
-    dur_message start = start_of(&c->p->b, "mark");
+    dur_message_row start = start_of(&c->p->b, "mark");
     return dur_store_enqueue_start(c->through, &start, policy, 0, &existed, &c->err);
 }
 static int do_start(cut *c) {
@@ -82,13 +82,13 @@ static int do_replace(cut *c) {
     return code == DUR_EEXISTS ? DUR_OK : code; /* the new one */
 }
 static int do_send_once(cut *c) {
-    dur_message raised = message_of(DUR_WORK_EXTERNAL_RAISED, "mark");
+    dur_message_row raised = message_of(DUR_WORK_EXTERNAL_RAISED, "mark");
     raised.message_id = "id";
     int code = dur_store_enqueue_existing(c->through, &raised, 0, &c->err);
     return code == DUR_EDUPLICATE ? DUR_OK : code; /* it had happened */
 }
 static int do_ack_work(cut *c) {
-    dur_message done = message_of(DUR_WORK_ACTIVITY_COMPLETED, "mark");
+    dur_message_row done = message_of(DUR_WORK_ACTIVITY_COMPLETED, "mark");
     int code = dur_store_ack_work_item(c->through, c->token, &done, &c->err);
     return code == DUR_ELEASE ? DUR_OK : code;
 }
@@ -106,7 +106,7 @@ static int do_delete(cut *c) {
     return code == DUR_ENOTFOUND ? DUR_OK : code;
 }
 static int do_put_work(cut *c) {
-    dur_message work = activity_of(&c->p->b, "mark", 3, NULL, NULL);
+    dur_message_row work = activity_of(&c->p->b, "mark", 3, NULL, NULL);
     return dur_store_enqueue_for_worker(c->through, &work, &c->err);
 }
 static int do_append(cut *c) {
@@ -218,7 +218,7 @@ static void hold_row(PGconn *db, const char *schema, const char *id) {
 }
 
 static int raise_to(dur_provider *store, const char *id, dur_error *err) {
-    dur_message raised = message_of(DUR_WORK_EXTERNAL_RAISED, id);
+    dur_message_row raised = message_of(DUR_WORK_EXTERNAL_RAISED, id);
     return dur_store_enqueue_for_orchestrator(store, &raised, 0, err);
 }
 
@@ -317,7 +317,7 @@ static void the_victim_of_a_deadlock(void **state) {
     dur_provider *store = NULL;
     char url[1200];
     dur_event_row event = event_of(2);
-    dur_message to_b = message_of(DUR_WORK_EXTERNAL_RAISED, "b");
+    dur_message_row to_b = message_of(DUR_WORK_EXTERNAL_RAISED, "b");
     pthread_t thread;
     char sql[200];
     make_running(b, "a");
@@ -387,10 +387,10 @@ static void a_transaction_of_several_batches_is_durable(void **state) {
     bool existed;
     dur_delete_result deleted;
     make_running(b, id);
-    snprintf(sql, sizeof(sql), "UPDATE %s.dur_executions SET status = 2", p->schema);
+    snprintf(sql, sizeof(sql), "UPDATE %s.dur_instances SET status = 2", p->schema);
     pg_do(p->db, sql);
     watch_durability(p, "dur_instances");
-    dur_message start = start_of(b, id);
+    dur_message_row start = start_of(b, id);
     ASSERT_OK(b, dur_store_enqueue_start(b->store, &start, DUR_EXISTS_REPLACE_FINISHED, 0, &existed, &b->err));
     assert_int_equal(messages(p), 1);
     ASSERT_OK(b, dur_store_delete_instances(b->store, &id, 1, true, &deleted, &b->err));
@@ -409,7 +409,7 @@ static void no_transaction_waits_without_end(void **state) {
     dur_delete_result deleted;
     make_running(b, id);
     snprintf(sql, sizeof(sql),
-             "UPDATE %s.dur_executions SET status = 2;"
+             "UPDATE %s.dur_instances SET status = 2;"
              "CREATE FUNCTION %s.bounded() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF"
              " current_setting('lock_timeout') = '0' THEN RAISE EXCEPTION 'waits without end'; END IF; RETURN OLD;"
              " END $$;"
@@ -418,7 +418,7 @@ static void no_transaction_waits_without_end(void **state) {
     pg_do(p->db, sql);
     snprintf(url, sizeof(url), "%s&pooler=transaction", p->url);
     ASSERT_OK(b, dur_open(&store, url, &b->err));
-    dur_message start = start_of(b, id);
+    dur_message_row start = start_of(b, id);
     ASSERT_OK(b, dur_store_enqueue_start(store, &start, DUR_EXISTS_REPLACE_FINISHED, 0, &existed, &b->err));
     ASSERT_OK(b, dur_store_delete_instances(store, &id, 1, true, &deleted, &b->err));
     dur_provider_close(store);
@@ -463,7 +463,7 @@ static void in_transactions_of_every_level(void **state) {
                 ASSERT_OK(b, raise_to(b->store, "a", &b->err));
                 sent++;
             }
-            int code = dur_postgres_raise(b->store, p->db, &message, &b->err);
+            int code = dur_postgres_pulse(b->store, p->db, &message, &b->err);
             if (code == DUR_OK) {
                 sent++;
             } else { /* the row was changed since the snapshot */
@@ -512,7 +512,7 @@ static void hunt_turns(hunter *h, dur_arena *arena) {
     dur_error err = DUR_ERROR_INIT;
     dur_orchestration_item items[4];
     dur_turn_commit turns[4];
-    dur_message sent[4][2];
+    dur_message_row sent[4][2];
     dur_event_row events[4];
     size_t count = 0;
     dur_fetch how = { .lock_ms = 2000, .max = 1 + (size_t)rand_r(&h->seed) % 4 };
@@ -546,7 +546,7 @@ static void hunt_once(hunter *h, dur_arena *arena) {
     int code = DUR_OK;
     switch (rand_r(&h->seed) % 8) {
     case 0: {
-        dur_message start = start_of(&plain, two[0]);
+        dur_message_row start = start_of(&plain, two[0]);
         code = dur_store_enqueue_start(h->store, &start, (dur_exists_policy)(rand_r(&h->seed) % 3), 0, &existed, &err);
         break;
     }

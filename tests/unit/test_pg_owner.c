@@ -4,8 +4,8 @@
  */
 #include "pg_flow.h"
 
-#include "support/faulty.h"
 #include "provider/postgres/pg_internal.h"
+#include "support/faulty.h"
 
 /* ---- on paper: a victim, an observer, and a millisecond at a time ------------------------------------------------ */
 
@@ -411,13 +411,15 @@ static void a_new_name_forgets_nothing(void **state) {
 }
 
 /* In a transaction of its own, as a batch does that takes something under an owner's name. */
-static PGconn *hold_fence(dur_provider *store, const char *owner, const char *user) {
-    char sql[120], url[1200];
+static PGconn *hold_fence(pg_bench *p, const char *owner, const char *user) {
+    char sql[300], url[1200];
     snprintf(url, sizeof(url), "%s%s%s", pg_server(), user != NULL ? "&user=" : "", user != NULL ? user : "");
     PGconn *holder = PQconnectdb(url);
     if (PQstatus(holder) != CONNECTION_OK) fail_msg("%s", PQerrorMessage(holder));
-    snprintf(sql, sizeof(sql), "BEGIN; SELECT pg_advisory_xact_lock_shared(%lld)",
-             (long long)dur__pg_fence_key(dur__pg_of(store), owner));
+    snprintf(sql, sizeof(sql),
+             "BEGIN; SELECT pg_advisory_xact_lock_shared(%lld); SELECT 1 FROM %s.dur_owners WHERE owner"
+             " = '%s' FOR KEY SHARE",
+             (long long)dur__pg_fence_key(dur__pg_of(p->b.store), owner), p->schema, owner);
     pg_do(holder, sql);
     return holder;
 }
@@ -444,13 +446,15 @@ static void a_refused_take_over_is_tried_again_soon(void **state) {
     dur_provider *a = open_named(p, "a");
     dur_owner_options first = { .owner = "one" }, second = { .owner = "two" };
     dur_owner_report report = { 0 };
-    char role[80], sql[200];
+    char role[80], sql[500];
     snprintf(role, sizeof(role), "other_%s", p->schema);
-    snprintf(sql, sizeof(sql), "CREATE ROLE %s LOGIN", role);
+    snprintf(sql, sizeof(sql),
+             "CREATE ROLE %s LOGIN; GRANT USAGE ON SCHEMA %s TO %s; GRANT SELECT, UPDATE ON %s.dur_owners TO %s", role,
+             p->schema, role, p->schema, role);
     pg_do(p->db, sql);
     ASSERT_OK(b, dur_store_owner_register(a, &first, &b->err));
     ASSERT_OK(b, dur_store_owner_register(b->store, &second, &b->err));
-    PGconn *holder = hold_fence(a, "one", role);
+    PGconn *holder = hold_fence(p, "one", role);
     die_and_be_refused(p, &report);
     for (uint64_t soon = 100; soon <= 800; soon *= 2) {
         assert_int_equal(report.look_again_ms, soon);
@@ -465,7 +469,7 @@ static void a_refused_take_over_is_tried_again_soon(void **state) {
     ASSERT_OK(b, dur_store_owner_release(b->store, "two", &b->err));
     PQfinish(holder);
     dur_provider_close(a);
-    snprintf(sql, sizeof(sql), "DROP ROLE %s", role);
+    snprintf(sql, sizeof(sql), "DROP OWNED BY %s; DROP ROLE %s", role, role);
     pg_do(p->db, sql);
 }
 
@@ -495,7 +499,7 @@ static void half_a_batch_of_a_dead_peer_is_ended(void **state) {
     dur_owner_report report = { 0 };
     ASSERT_OK(b, dur_store_owner_register(a, &first, &b->err));
     ASSERT_OK(b, dur_store_owner_register(b->store, &second, &b->err));
-    PGconn *holder = hold_fence(a, "one", NULL), *living = hold_fence(a, "two", NULL);
+    PGconn *holder = hold_fence(p, "one", NULL), *living = hold_fence(p, "two", NULL);
     die_and_be_refused(p, &report);
     pg_do(holder, "SELECT 1"); /* once may be bad luck: the last statement of one that was killed */
     ASSERT_OK(b, dur_store_owner_beat(b->store, "two", &report, &b->err));

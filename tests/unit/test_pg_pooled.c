@@ -57,7 +57,7 @@ static dur_outcome echo(dur_act *act, const char *input) {
 
 static dur_outcome asks(dur_ctx *ctx, const char *input) {
     dur_await(dur_activity(ctx, "Echo", input));
-    return dur_complete(ctx, dur_await(dur_dequeue(ctx, "box")));
+    return dur_complete(ctx, dur_await(dur_message(ctx, "box")));
 }
 
 static const dur_handler handlers[] = {
@@ -83,7 +83,7 @@ static void run_some(pg_bench *p) {
         char id[16];
         snprintf(id, sizeof(id), "i-%d", i);
         ASSERT_OK(b, dur_client_start(client, &b->err, "Asks", "", .instance = id));
-        ASSERT_OK(b, dur_client_enqueue(client, &b->err, id, "box", id));
+        ASSERT_OK(b, dur_client_send(client, &b->err, id, "box", id));
         ASSERT_OK(b, dur_client_result(&result, client, id, 60000, &b->err));
         dur_free(result);
         ASSERT_OK(b, dur_client_delete(NULL, client, id, true, &b->err));

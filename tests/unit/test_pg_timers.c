@@ -10,8 +10,8 @@ static uint64_t later(const rig *r) {
     return dur_store_now_ms(r->p->b.store) + LATER_MS;
 }
 
-static dur_message timer_of(const char *instance, uint64_t activity, uint64_t due_ms) {
-    dur_message timer = message_of(DUR_WORK_TIMER_FIRED, instance);
+static dur_message_row timer_of(const char *instance, uint64_t activity, uint64_t due_ms) {
+    dur_message_row timer = message_of(DUR_WORK_TIMER_FIRED, instance);
     timer.execution_id = 1;
     timer.activity_id = activity;
     timer.due_ms = due_ms;
@@ -20,7 +20,8 @@ static dur_message timer_of(const char *instance, uint64_t activity, uint64_t du
 }
 
 /* The turn behind event `last`, which sets these timers. */
-static dur_round sets(rig *r, const dur_orchestration_item *item, uint64_t last, const dur_message *timers, size_t n) {
+static dur_round sets(rig *r, const dur_orchestration_item *item, uint64_t last, const dur_message_row *timers,
+                      size_t n) {
     dur_event_row event = event_of(last + 1);
     dur_turn_commit turn = turn_of(item, &event, last);
     turn.orchestrator_items = timers;
@@ -40,20 +41,21 @@ static size_t kept(const rig *r) {
     return ((const dur__pg_lane *)(const void *)r->lane)->timers.by_id.count;
 }
 
-static bool is_fresh(const rig *r, const char *instance) {
-    return dur__map_get(&((const dur__pg_lane *)(const void *)r->lane)->fresh, instance) != NULL;
+static bool is_bare(const rig *r, const char *instance) {
+    const dur__pg_lease *lease = dur__map_get(&((const dur__pg_lane *)(const void *)r->lane)->leases, instance);
+    return lease != NULL && lease->bare;
 }
 
-#define KEPT "given AND kind = 5 AND attempts = 0"
-#define WAITS "NOT given AND kind = 5"
+#define KEPT "delivered > 1 AND kind = 5 AND attempts = 0"
+#define WAITS "delivered = 0 AND kind = 5"
 
 /* ---- in the lane ------------------------------------------------------------------------------------------------- */
 
 static void fires(void **state) {
     rig r = rig_open(*state);
     dur_orchestration_item item = begun(&r, "x");
-    dur_message due = timer_of("x", 2, 1), other = timer_of("x", 3, later(&r));
-    dur_round round = sets(&r, &item, 1, (dur_message[]){ due, other }, 2);
+    dur_message_row due = timer_of("x", 2, 1), other = timer_of("x", 3, later(&r));
+    dur_round round = sets(&r, &item, 1, (dur_message_row[]){ due, other }, 2);
     assert_int_equal(round.held_count, 1); /* at once: its time has come */
     assert_string_equal(round.held[0].instance, "x");
     assert_string_equal(round.held[0].lock_token, item.lock_token);
@@ -73,7 +75,7 @@ static void fires(void **state) {
 static void in_order(void **state) {
     rig r = rig_open(*state);
     enum { MANY = 40 };
-    dur_message timers[MANY];
+    dur_message_row timers[MANY];
     dur_orchestration_item item = begun(&r, "x");
     for (uint64_t i = 0; i < MANY; i++)
         timers[i] = timer_of("x", i + 2, 1 + i * 7 % MANY);
@@ -90,10 +92,10 @@ static void without_the_store(void **state) {
     const dur__pg_lane *lane = (const dur__pg_lane *)(const void *)r.lane;
     dur_orchestration_item item = begun(&r, "x");
     dur_round round = { .held_count = 0 };
-    uint64_t asked_us = 0;
+    uint64_t asked_us = 0, end_us = dur__monotonic_us() + 400000000; /* a busy machine is late most of the time */
     for (uint64_t last = 1; round.held_count == 0 || lane->answered_us != asked_us; last++) {
-        if (last > 100) fail_msg("the store was asked a hundred times");
-        dur_message timer = timer_of("x", last + 1, dur_store_now_ms(r.p->b.store) + 4);
+        if (dur__monotonic_us() > end_us) fail_msg("the store was asked %d times", (int)last - 1);
+        dur_message_row timer = timer_of("x", last + 1, dur_store_now_ms(r.p->b.store) + 4);
         (void)sets(&r, &item, last, &timer, 1);
         (void)run(&r, NULL, 0, &fresh);
         asked_us = lane->answered_us;
@@ -109,7 +111,7 @@ static void many_instances(void **state) {
     rig r = rig_open(*state);
     dur_orchestration_item x = begun(&r, "x"), y = begun(&r, "y");
     dur_event_row event = event_of(2);
-    dur_message of_x = timer_of("x", 2, 1), of_y[] = { timer_of("y", 3, 2), timer_of("y", 4, later(&r)) };
+    dur_message_row of_x = timer_of("x", 2, 1), of_y[] = { timer_of("y", 3, 2), timer_of("y", 4, later(&r)) };
     dur_turn_commit turns[] = { turn_of(&y, &event, 1), turn_of(&x, &event, 1) };
     turns[0].orchestrator_items = of_y;
     turns[0].orchestrator_item_count = 2;
@@ -130,7 +132,7 @@ static void many_instances(void **state) {
 static void taken(void **state) {
     rig r = rig_open(*state);
     dur_orchestration_item item = begun(&r, "x");
-    dur_message timer = timer_of("x", 2, 1);
+    dur_message_row timer = timer_of("x", 2, 1);
     dur_round round = sets(&r, &item, 1, &timer, 1);
     dur_event_row event = event_of(3);
     dur_turn_commit turn = turn_of(&item, &event, 2);
@@ -139,7 +141,7 @@ static void taken(void **state) {
     (void)run(&r, &turn, 1, NULL);
     assert_int_equal(count(&r, "queue", "true"), 0);
     assert_int_equal(kept(&r), 0);
-    assert_true(is_fresh(&r, "x"));
+    assert_true(is_bare(&r, "x"));
     rig_close(&r);
 }
 
@@ -147,7 +149,7 @@ static void dropped(void **state) {
     rig r = rig_open(*state);
     dur_orchestration_item item = begun(&r, "x");
     uint64_t at_ms = later(&r);
-    (void)sets(&r, &item, 1, (dur_message[]){ timer_of("x", 2, at_ms), timer_of("x", 3, at_ms + 1) }, 2);
+    (void)sets(&r, &item, 1, (dur_message_row[]){ timer_of("x", 2, at_ms), timer_of("x", 3, at_ms + 1) }, 2);
     dur_event_row event = event_of(3);
     dur_turn_commit turn = turn_of(&item, &event, 2);
     dur_activity_ref first = { .execution_id = 1, .activity_id = 2 };
@@ -164,7 +166,7 @@ static void dropped(void **state) {
 static void set_and_dropped_at_once(void **state) {
     rig r = rig_open(*state);
     dur_orchestration_item item = begun(&r, "x");
-    dur_message timer = timer_of("x", 2, 1);
+    dur_message_row timer = timer_of("x", 2, 1);
     dur_event_row event = event_of(2);
     dur_turn_commit turn = turn_of(&item, &event, 1);
     dur_activity_ref same = { .execution_id = 1, .activity_id = 2 };
@@ -182,7 +184,7 @@ static void set_and_dropped_at_once(void **state) {
 static void dropped_from_the_middle(void **state) {
     rig r = rig_open(*state);
     enum { MANY = 300 };
-    dur_message timers[MANY];
+    dur_message_row timers[MANY];
     dur_activity_ref gone[MANY];
     size_t gone_count = 0;
     uint64_t at_ms = later(&r), seed = 1;
@@ -211,7 +213,7 @@ static void dropped_from_the_middle(void **state) {
 static void over_with_its_timers(void **state) {
     rig r = rig_open(*state);
     dur_orchestration_item item = begun(&r, "x");
-    dur_round round = sets(&r, &item, 1, (dur_message[]){ timer_of("x", 2, 1), timer_of("x", 3, later(&r)) }, 2);
+    dur_round round = sets(&r, &item, 1, (dur_message_row[]){ timer_of("x", 2, 1), timer_of("x", 3, later(&r)) }, 2);
     dur_event_row event = event_of(3);
     dur_turn_commit turn = end_of(&item, &event, 2);
     dur_activity_ref other = { .execution_id = 1, .activity_id = 3 };
@@ -219,12 +221,10 @@ static void over_with_its_timers(void **state) {
     turn.consumed_count = 1;
     turn.timers_dropped = &other;
     turn.timers_dropped_count = 1;
-    dur_turn_commit *one = &turn;
-    assert_int_not_equal(dur__pg_kind_of_all(&one, 1, (dur__pg_lane *)(void *)r.lane), DUR__PG_UNUSUAL);
     (void)run(&r, &turn, 1, NULL);
     assert_int_equal(count(&r, "queue", "true"), 0);
     assert_int_equal(count(&r, "instances", "token IS NULL AND owner IS NULL AND ready_at IS NULL"), 1);
-    assert_int_equal(count(&r, "executions", "status = 2 AND output = 'done' AND completed_at > 0"), 1);
+    assert_int_equal(count(&r, "instances", "status = 2 AND output = 'done' AND completed_at > 0"), 1);
     assert_int_equal(kept(&r), 0);
     rig_close(&r);
 }
@@ -233,12 +233,10 @@ static void over_with_its_timers(void **state) {
 static void over_before_its_timer(void **state) {
     rig r = rig_open(*state);
     dur_orchestration_item item = begun(&r, "x");
-    dur_message timer = timer_of("x", 2, later(&r));
+    dur_message_row timer = timer_of("x", 2, later(&r));
     (void)sets(&r, &item, 1, &timer, 1);
     dur_event_row event = event_of(3);
     dur_turn_commit turn = end_of(&item, &event, 2);
-    dur_turn_commit *one = &turn;
-    assert_int_equal(dur__pg_kind_of_all(&one, 1, (dur__pg_lane *)(void *)r.lane), DUR__PG_UNUSUAL);
     (void)run(&r, &turn, 1, NULL);
     assert_int_equal(count(&r, "queue", WAITS), 1);
     assert_int_equal(
@@ -247,11 +245,11 @@ static void over_before_its_timer(void **state) {
     rig_close(&r);
 }
 
-/* A turn that goes the long way leaves the timer with the lane: it fires. */
-static void beside_a_long_turn(void **state) {
+/* A turn that sends something else leaves the timer with the lane: it fires. */
+static void beside_a_turn_that_sends(void **state) {
     rig r = rig_open(*state);
     dur_orchestration_item item = begun(&r, "x");
-    dur_message timer = timer_of("x", 2, dur_store_now_ms(r.p->b.store) + 300), child = start_of(&r.p->b, "child");
+    dur_message_row timer = timer_of("x", 2, dur_store_now_ms(r.p->b.store) + 300), child = start_of(&r.p->b, "child");
     (void)sets(&r, &item, 1, &timer, 1);
     (void)sets(&r, &item, 2, &child, 1);
     assert_int_equal(count(&r, "queue", KEPT), 1);
@@ -265,14 +263,14 @@ static void beside_a_long_turn(void **state) {
     rig_close(&r);
 }
 
-/* Set by a turn that goes the long way, it is read from the store. */
-static void set_by_a_long_turn(void **state) {
+/* Set by a turn that sends something else, too, it is read from the store. */
+static void set_by_a_turn_that_sends(void **state) {
     rig r = rig_open(*state);
     dur_orchestration_item item = begun(&r, "x");
-    dur_message both[] = { timer_of("x", 2, 1), start_of(&r.p->b, "child") };
+    dur_message_row both[] = { timer_of("x", 2, 1), start_of(&r.p->b, "child") };
     (void)sets(&r, &item, 1, both, 2);
     assert_int_equal(kept(&r), 0);
-    assert_false(is_fresh(&r, "x"));
+    assert_false(is_bare(&r, "x"));
     rig_close(&r);
 }
 
@@ -289,7 +287,7 @@ static void assert_waits(const rig *r, uint64_t due_ms) {
 static void released(void **state) {
     rig r = rig_open(*state);
     dur_orchestration_item item = begun(&r, "x");
-    dur_message timer = timer_of("x", 2, later(&r));
+    dur_message_row timer = timer_of("x", 2, later(&r));
     dur_round seen = sets(&r, &item, 1, &timer, 1);
     dur_turn_commit release = { .lock_token = item.lock_token,
                                 .instance = "x",
@@ -307,7 +305,7 @@ static void released(void **state) {
 static void of_an_owner_that_leaves(void **state) {
     rig r = rig_open(*state);
     dur_orchestration_item item = begun(&r, "x");
-    dur_message timer = timer_of("x", 2, later(&r));
+    dur_message_row timer = timer_of("x", 2, later(&r));
     (void)sets(&r, &item, 1, &timer, 1);
     ASSERT_OK(&r.p->b, dur_store_owner_release(r.p->b.store, "o", &r.p->b.err));
     assert_waits(&r, timer.due_ms);
@@ -319,11 +317,12 @@ static void lost(void **state) {
     rig r = rig_open(*state);
     bench *b = &r.p->b;
     dur_orchestration_item item = begun(&r, "x");
-    dur_message timer = timer_of("x", 2, later(&r));
+    dur_message_row timer = timer_of("x", 2, later(&r));
     (void)sets(&r, &item, 1, &timer, 1);
-    ASSERT_OK(b, dur_store_set_suspended(b->store, "x", "why", &b->err));
+    dur_turn_commit take = { .instance = "x", .take_over = true, .expected_last = DUR_NOT_COMPARED };
+    ASSERT_OK(b, dur_store_commit_turns(b->store, &take, 1, &b->err));
+    assert_int_equal(take.fault, DUR_TURN_FINE);
     assert_waits(&r, timer.due_ms);
-    ASSERT_OK(b, dur_store_set_suspended(b->store, "x", NULL, &b->err));
     pg_do(r.p->db, dur_arena_format(b->arena,
                                     "UPDATE %s.dur_queue SET due_ms = 1, order_ms = 1; UPDATE %s.dur_instances SET"
                                     " ready_at = 1, ready_due = 1",
@@ -344,7 +343,7 @@ static void acknowledged_outside(void **state) {
     rig r = rig_open(*state);
     bench *b = &r.p->b;
     dur_orchestration_item item = begun(&r, "x");
-    dur_message timer = timer_of("x", 2, later(&r));
+    dur_message_row timer = timer_of("x", 2, later(&r));
     (void)sets(&r, &item, 1, &timer, 1);
     dur_event_row event = event_of(3);
     dur_turn_commit turn = {
@@ -367,8 +366,8 @@ int main(void) {
         PG_TEST(dropped_from_the_middle),
         PG_TEST(over_with_its_timers),
         PG_TEST(over_before_its_timer),
-        PG_TEST(beside_a_long_turn),
-        PG_TEST(set_by_a_long_turn),
+        PG_TEST(beside_a_turn_that_sends),
+        PG_TEST(set_by_a_turn_that_sends),
         PG_TEST(released),
         PG_TEST(of_an_owner_that_leaves),
         PG_TEST(lost),

@@ -103,7 +103,7 @@ static void refuses_in_a_forked_child(void **state) {
     fflush(NULL);
     pid_t child = fork();
     if (child == 0) {
-        dur_message start = message_of(DUR_WORK_START_ORCHESTRATION, "a");
+        dur_message_row start = message_of(DUR_WORK_START_ORCHESTRATION, "a");
         dur_error err = DUR_ERROR_INIT;
         bool ok = dur_store_enqueue_for_orchestrator(b->store, &start, 0, &err) == DUR_EFORKED;
         dur_provider_close(b->store);
@@ -119,7 +119,7 @@ static void refuses_in_a_forked_child(void **state) {
 static void checks_arguments(void **state) {
     (void)state;
     bench *b = bench_open("memory:");
-    dur_message m = message_of(DUR_WORK_START_ORCHESTRATION, NULL);
+    dur_message_row m = message_of(DUR_WORK_START_ORCHESTRATION, NULL);
     static char longer[1100];
     memset(longer, 'x', sizeof(longer) - 1);
     assert_int_equal(dur_store_enqueue_for_orchestrator(b->store, NULL, 0, &b->err), DUR_EINVAL);

@@ -36,9 +36,9 @@ static dur_outcome wrong(dur_ctx *ctx, const char *input) {
     if (is("nothing")) dur_any_n(NULL, 0);
     if (is("first of nothing")) dur_first_of(ctx, NULL, 0);
     if (is("NULL detach")) dur_detach(NULL);
-    if (is("NULL event")) dur_event(ctx, NULL);
-    if (is("NULL queue")) dur_dequeue(ctx, NULL);
-    if (is("NULL try queue")) dur_try_dequeue(ctx, NULL, NULL);
+    if (is("NULL event")) dur_pulse(ctx, NULL);
+    if (is("NULL queue")) dur_message(ctx, NULL);
+    if (is("NULL try queue")) dur_try_message(ctx, NULL, NULL);
     if (is("NULL branch")) dur_spawn(ctx, NULL, NULL);
     if (is("NULL marker")) dur_patched(ctx, NULL);
     if (is("long status")) dur_status_set(ctx, long_text);
@@ -106,9 +106,9 @@ static void test_wrong_arguments(void **state) {
     expect_reason("nothing", "dur_any: nothing to wait for");
     expect_reason("first of nothing", "dur_first_of: nothing to wait for");
     expect_reason("NULL detach", "dur_detach: future is NULL");
-    expect_reason("NULL event", "dur_event: name is NULL");
-    expect_reason("NULL queue", "dur_dequeue: queue is NULL");
-    expect_reason("NULL try queue", "dur_try_dequeue: queue is NULL");
+    expect_reason("NULL event", "dur_pulse: name is NULL");
+    expect_reason("NULL queue", "dur_message: name is NULL");
+    expect_reason("NULL try queue", "dur_try_message: name is NULL");
     expect_reason("NULL branch", "dur_spawn: fn is NULL");
     expect_reason("NULL marker", "dur_patched: id is NULL");
     expect_reason("long status", "dur_status_set: the status has 1999 bytes, the limit is 100");

@@ -3,7 +3,7 @@
 
 static dur_outcome order(dur_ctx *ctx, const char *id) {
     const char *slot = dur_await(dur_activity(ctx, "Reserve", id));
-    dur_future *paid = dur_event(ctx, "Paid");
+    dur_future *paid = dur_pulse(ctx, "Paid");
     dur_future *late = dur_timer(ctx, DUR_DAYS(1));
     if (dur_select(paid, late) == late) return dur_fail(ctx, "never paid");
     return dur_complete(ctx, dur_await(dur_activity(ctx, "Ship", slot, .tag = "eu")));

@@ -4,7 +4,7 @@
 static dur_outcome cleans_up(dur_ctx *ctx, const char *input) {
     dur_future *a = dur_activity(ctx, "A", input, .retry = DUR_RETRY(.attempts_max = 5, .attempt_timeout_ms = 100)),
                *e = NULL;
-    e = dur_event(ctx, "e");
+    e = dur_pulse(ctx, "e");
     dur_future *child = dur_orchestration(ctx, "C", input);
     dur_future *kept = dur_activity(ctx, "Kept", input);
     dur_detach(kept);
@@ -55,7 +55,7 @@ static dur_outcome stubborn(dur_ctx *ctx, const char *input) {
     while (dur_history_events(ctx) < 1000000) {
         const char *value;
         dur_try(dur_activity(ctx, "Loop", ""), &value);
-        dur_try(dur_event(ctx, "e"), &value);
+        dur_try(dur_pulse(ctx, "e"), &value);
     }
     return dur_complete(ctx, "");
 }
@@ -85,7 +85,7 @@ static void test_grace(void **state) {
 
 static dur_outcome never_looks(dur_ctx *ctx, const char *input) {
     (void)input;
-    dur_await(dur_event(ctx, "e"));
+    dur_await(dur_pulse(ctx, "e"));
     return dur_complete(ctx, "unreachable");
 }
 static void test_cancel_ends_a_handler_that_awaits(void **state) {
@@ -157,8 +157,8 @@ static void test_failure_from_below(void **state) {
 static dur_outcome leaves_all_open(dur_ctx *ctx, const char *input) {
     dur_activity(ctx, "A", input);
     dur_timer(ctx, 5);
-    dur_event(ctx, "e");
-    dur_dequeue(ctx, "q");
+    dur_pulse(ctx, "e");
+    dur_message(ctx, "q");
     dur_orchestration(ctx, "C", input);
     if (*input != 'n') dur_await(dur_timer(ctx, 1));
     return *input == 'c' ? dur_continue_as_new(ctx, "x") : dur_fail(ctx, "x");

@@ -19,11 +19,11 @@ static dur_outcome long_loop(dur_ctx *ctx, const char *input) {
         dur_future *step = dur_activity(ctx, "Step", dur_format(ctx, "%lu", i), .retry = DUR_RETRY(.attempts_max = 2));
         dur_future *timer = dur_timer(ctx, 5);
         dur_select(step, timer);
-        dur_try_dequeue(ctx, "q", NULL);
-        dur_drop(dur_event(ctx, dur_format(ctx, "made-up-%lu", i)));
+        dur_try_message(ctx, "q", NULL);
+        dur_drop(dur_pulse(ctx, dur_format(ctx, "made-up-%lu", i)));
         dur_scope_end(scope);
     }
-    dur_await(dur_event(ctx, "e"));
+    dur_await(dur_pulse(ctx, "e"));
     return dur_complete(ctx, "");
 }
 
@@ -56,7 +56,7 @@ static dur_outcome greedy(dur_ctx *ctx, const char *input) {
         dur_alloc(ctx, 5000); /* given back each time */
         dur_scope_end(scope);
     }
-    dur_await(dur_event(ctx, "e"));
+    dur_await(dur_pulse(ctx, "e"));
     dur_alloc(ctx, 9000);
     dur_alloc(ctx, 9000);
     return dur_complete(ctx, "over the limit");
@@ -129,7 +129,7 @@ static dur_outcome watched(dur_ctx *ctx, const char *input) {
     shared *s = dur_alloc(ctx, sizeof(*s));
     dur_future *other = dur_spawn(ctx, watcher, s);
     dur_scope *scope = dur_scope_begin(ctx);
-    s->future = dur_event(ctx, "e");
+    s->future = dur_pulse(ctx, "e");
     dur_await(dur_timer(ctx, 1));
     dur_scope_end(scope);
     return dur_complete(ctx, dur_await(other));
@@ -152,7 +152,7 @@ static void on_drop(void *arg) {
 }
 static dur_outcome holds(dur_ctx *ctx, const char *input) {
     dur_on_drop(ctx, on_drop, NULL);
-    if (*input == 'w') dur_await(dur_event(ctx, "e"));
+    if (*input == 'w') dur_await(dur_pulse(ctx, "e"));
     return *input == 'f' ? dur_fail(ctx, "") : dur_complete(ctx, "");
 }
 static void test_on_drop(void **state) {

@@ -6,8 +6,8 @@
 static dur_outcome two_waits(dur_ctx *ctx, const char *input) {
     (void)input;
     dur_await(dur_activity(ctx, "First", ""));
-    dur_future *a = dur_event(ctx, "e"), *b = NULL;
-    b = dur_event(ctx, "e");
+    dur_future *a = dur_pulse(ctx, "e"), *b = NULL;
+    b = dur_pulse(ctx, "e");
     dur_join(a, b);
     const char *one = dur_await(a);
     return dur_completef(ctx, "%s%s", one, dur_await(b));
@@ -32,10 +32,10 @@ static void test_events(void **state) {
 /* C31: an event after its wait lost a race goes to the next wait. */
 static dur_outcome raced_wait(dur_ctx *ctx, const char *input) {
     (void)input;
-    dur_future *a = dur_event(ctx, "e"), *t = NULL;
+    dur_future *a = dur_pulse(ctx, "e"), *t = NULL;
     t = dur_timer(ctx, 1);
     dur_select(a, t);
-    return dur_complete(ctx, dur_await(dur_event(ctx, "e")));
+    return dur_complete(ctx, dur_await(dur_pulse(ctx, "e")));
 }
 static void test_event_after_a_lost_race(void **state) {
     (void)state;
@@ -56,7 +56,7 @@ static dur_outcome drain_many(dur_ctx *ctx, const char *input) {
     unsigned long count = strtoul(input, NULL, 10), sum = 0;
     for (unsigned long i = 0; i < count; i++) {
         dur_scope *scope = dur_scope_begin(ctx);
-        sum = sum * 3 % 1000003 + strtoul(dur_await(dur_dequeue(ctx, "q")), NULL, 10);
+        sum = sum * 3 % 1000003 + strtoul(dur_await(dur_message(ctx, "q")), NULL, 10);
         dur_scope_end(scope);
     }
     return dur_completef(ctx, "%lu", sum);
@@ -87,7 +87,7 @@ static void test_many_messages_in_order(void **state) {
 static dur_outcome one_message(dur_ctx *ctx, const char *input) {
     (void)input;
     dur_await(dur_activity(ctx, "First", ""));
-    const char *message = dur_await(dur_dequeue(ctx, "q"));
+    const char *message = dur_await(dur_message(ctx, "q"));
     dur_await(dur_activity(ctx, "Then", message));
     return dur_continue_as_new(ctx, "");
 }
@@ -139,15 +139,15 @@ static void test_hungry(void **state) {
 /* ---- a message that was given and not reported goes back to its place ---- */
 
 static dur_outcome gives_back(dur_ctx *ctx, const char *input) {
-    dur_future *unseen = dur_dequeue(ctx, "q"), *second = NULL;
-    second = dur_dequeue(ctx, "q");
+    dur_future *unseen = dur_message(ctx, "q"), *second = NULL;
+    second = dur_message(ctx, "q");
     const char *later = dur_await(second);
     if (*input == 's')
-        dur_select(dur_event(ctx, "never"), unseen); /* reported: it wins */
+        dur_select(dur_pulse(ctx, "never"), unseen); /* reported: it wins */
     else
         dur_drop(unseen);
     const char *code = dur_code_name((int)dur_code_of(unseen));
-    dur_future *next = dur_dequeue(ctx, "q");
+    dur_future *next = dur_message(ctx, "q");
     if (*input == 'c') { /* given to it, not reported either: carried over */
         dur_drop(next);
         return dur_continue_as_new(ctx, "x");
@@ -187,8 +187,8 @@ static void test_reported_message_is_gone(void **state) {
 
 static dur_outcome takes_carried(dur_ctx *ctx, const char *input) {
     (void)input;
-    const char *first = dur_await(dur_dequeue(ctx, "q"));
-    return dur_completef(ctx, "%s %s", first, dur_await(dur_dequeue(ctx, "q")));
+    const char *first = dur_await(dur_message(ctx, "q"));
+    return dur_completef(ctx, "%s %s", first, dur_await(dur_message(ctx, "q")));
 }
 /* C29: what a dropped dequeue was given is not lost at continue-as-new. */
 static void test_carry_over(void **state) {
@@ -219,8 +219,8 @@ static void test_carry_over(void **state) {
 /* The first-of future has the message as its value: it and the dequeue share it. */
 static dur_outcome first_of_queue(dur_ctx *ctx, const char *input) {
     dur_scope *scope = dur_scope_begin(ctx);
-    dur_future *inner = dur_dequeue(ctx, "q"), *never = NULL;
-    never = dur_event(ctx, "never");
+    dur_future *inner = dur_message(ctx, "q"), *never = NULL;
+    never = dur_pulse(ctx, "never");
     dur_future *first = dur_first_of(ctx, (dur_future *const[]){ inner, never }, 2);
     dur_await(dur_timer(ctx, 1));
     const char *seen = *input == 'a' ? dur_strdup(ctx, dur_await(first)) : "";
@@ -228,7 +228,7 @@ static dur_outcome first_of_queue(dur_ctx *ctx, const char *input) {
     char kept[8];
     snprintf(kept, sizeof(kept), "%s", seen);
     dur_scope_end(scope);
-    return dur_completef(ctx, "%s %s", kept, dur_await(dur_dequeue(ctx, "q")));
+    return dur_completef(ctx, "%s %s", kept, dur_await(dur_message(ctx, "q")));
 }
 static void test_first_of_and_reports(void **state) {
     (void)state;
@@ -255,7 +255,7 @@ static dur_outcome looks(dur_ctx *ctx, const char *input) {
     dur_await(dur_activity(ctx, "First", ""));
     dur__buf out = { 0 };
     const char *value = "";
-    while (dur_try_dequeue(ctx, "q", &value) == DUR_OK)
+    while (dur_try_message(ctx, "q", &value) == DUR_OK)
         dur__buf_text(&out, value);
     dur_outcome outcome = dur_completef(ctx, "%s.", dur__buf_str(&out));
     dur__buf_free(&out); /* no wait between: nothing can be dropped here */
@@ -284,7 +284,7 @@ static void test_try_dequeue(void **state) {
 static dur_outcome looks_at_once(dur_ctx *ctx, const char *input) {
     (void)input;
     const char *value = "nothing";
-    dur_code code = dur_try_dequeue(ctx, "q", &value);
+    dur_code code = dur_try_message(ctx, "q", &value);
     return dur_completef(ctx, "%s %s", dur_code_name((int)code), value);
 }
 static void test_try_dequeue_in_the_first_group(void **state) {
@@ -338,7 +338,7 @@ static dur_outcome many_queues(dur_ctx *ctx, const char *input) {
     size_t count = strtoul(input, NULL, 10);
     dur_future **all = dur_alloc(ctx, count * sizeof(*all));
     for (size_t i = 0; i < count; i++)
-        all[i] = dur_dequeue(ctx, dur_format(ctx, "q%zu", i));
+        all[i] = dur_message(ctx, dur_format(ctx, "q%zu", i));
     dur_join_n(all, count);
     return dur_complete(ctx, dur_await(all[count - 1]));
 }

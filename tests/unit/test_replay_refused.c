@@ -21,13 +21,13 @@ static dur_outcome changing(dur_ctx *ctx, const char *input) {
     else if (is("session"))
         dur_activity(ctx, "Ship", "in", .session = "s");
     else if (is("kind"))
-        dur_event(ctx, "Ship");
+        dur_pulse(ctx, "Ship");
     else if (!is("missing") && !is("swapped"))
         dur_activity(ctx, "Ship", "in");
     dur_timer(ctx, is("duration") ? 60 : 50);
     if (is("swapped")) dur_activity(ctx, "Ship", "in");
-    dur_event(ctx, is("event") ? "f" : "e");
-    dur_dequeue(ctx, is("queue") ? "r" : "q");
+    dur_pulse(ctx, is("event") ? "f" : "e");
+    dur_message(ctx, is("queue") ? "r" : "q");
     dur_orchestration(ctx, "C", "", .version = is("version") ? "2.0.0" : NULL,
                       .instance = is("child") ? "another" : "mine");
     dur_start(ctx, "S", "", .instance = is("chained") ? "another" : "its");
@@ -45,7 +45,7 @@ static dur_outcome changing(dur_ctx *ctx, const char *input) {
     dur_await(timer);
     if (!is("no drop")) dur_drop(dropped);
     if (is("extra last")) dur_activity(ctx, "More", "");
-    dur_await(dur_event(ctx, "end"));
+    dur_await(dur_pulse(ctx, "end"));
     return is("fails") ? dur_fail(ctx, "") : dur_complete(ctx, "");
 }
 
@@ -82,13 +82,13 @@ static void test_reports(void **state) {
     expect_report("tag", false, "the code asked for activity \"Ship\" tag gpu with another tag at ");
     expect_report("session", false, "the code asked for activity \"Ship\" session s with another session at ");
     expect_report("kind", false,
-                  "event 2: history holds activity \"Ship\", the code asked for wait for event \"Ship\" at ");
+                  "event 2: history holds activity \"Ship\", the code asked for wait for pulse \"Ship\" at ");
     expect_report("missing", false, "event 2: history holds activity \"Ship\", the code asked for timer at ");
     expect_report("swapped", false, "; that stands at event 3");
     expect_report("event", false,
-                  "event 4: history holds wait for event \"e\", the code asked for wait for event \"f\" at ");
+                  "event 4: history holds wait for pulse \"e\", the code asked for wait for pulse \"f\" at ");
     expect_report("queue", false,
-                  "event 5: history holds dequeue from \"q\", the code asked for dequeue from \"r\" at ");
+                  "event 5: history holds wait for message \"q\", the code asked for wait for message \"r\" at ");
     expect_report("version", false, "sub-orchestration \"C\" version 2.0.0 as mine with another version at ");
     expect_report("child", false,
                   "event 6: history holds sub-orchestration \"C\" as mine, the code asked for sub-orchestration \"C\" "
@@ -105,9 +105,9 @@ static void test_reports(void **state) {
                   "after event 15: history holds no further command before the next arrival, the code asked for drop "
                   "of activity #2");
     expect_report("no drop", false,
-                  "event 17: history holds drop of activity #15, the code asked for wait for event \"end\" at ");
+                  "event 17: history holds drop of activity #15, the code asked for wait for pulse \"end\" at ");
     expect_report("extra last", false,
-                  "event 18: history holds wait for event \"end\", the code asked for activity \"More\" at ");
+                  "event 18: history holds wait for pulse \"end\", the code asked for activity \"More\" at ");
     expect_report("fails", true, "history holds completion, the code asked for failure");
 }
 
@@ -137,15 +137,15 @@ static dur_outcome at_the_end(dur_ctx *ctx, const char *input) {
     dur_await(dur_timer(ctx, 1));
     if (!is("less")) dur_activity(ctx, "Last", "");
     if (is("more")) dur_activity(ctx, "Beyond", "");
-    dur_await(dur_event(ctx, "e"));
+    dur_await(dur_pulse(ctx, "e"));
     return dur_complete(ctx, "");
 }
 static void test_end_of_history(void **state) {
     (void)state;
     static const char *const shapes[] = { "more", "less" };
     static const char *const reports[] = {
-        "event 5: history holds wait for event \"e\", the code asked for activity \"Beyond\"",
-        "event 4: history holds activity \"Last\", the code asked for wait for event \"e\"",
+        "event 5: history holds wait for pulse \"e\", the code asked for activity \"Beyond\"",
+        "event 4: history holds activity \"Last\", the code asked for wait for pulse \"e\"",
     };
     for (int i = 0; i < 2; i++) {
         driver d;
@@ -167,7 +167,7 @@ static void test_end_of_history(void **state) {
 static dur_outcome waits_only(dur_ctx *ctx, const char *input) {
     (void)input;
     if (!is("silent")) dur_activity(ctx, "A", "");
-    dur_await(dur_event(ctx, "e"));
+    dur_await(dur_pulse(ctx, "e"));
     return dur_complete(ctx, "");
 }
 static void test_left_over_record(void **state) {
@@ -186,8 +186,8 @@ static void test_left_over_record(void **state) {
     free(second);
     assert_int_equal(driver_replay(&d), DUR_ENONDETERMINISM);
     assert_non_null(strstr(d.err.message,
-                           "event 3: history holds wait for event \"e\", the code did not ask for it (last call at "));
-    assert_non_null(strstr(d.err.message, "it waits for event e #2 ("));
+                           "event 3: history holds wait for pulse \"e\", the code did not ask for it (last call at "));
+    assert_non_null(strstr(d.err.message, "it waits for pulse e #2 ("));
     driver_free(&d);
 }
 
@@ -201,7 +201,7 @@ static dur_outcome marked(dur_ctx *ctx, const char *input) {
         dur_activity(ctx, "New", "");
     else
         dur_activity(ctx, "Old", "");
-    dur_await(dur_event(ctx, "e"));
+    dur_await(dur_pulse(ctx, "e"));
     bool again = is("asks") && dur_patched(ctx, "b");
     return dur_completef(ctx, "%d%d", is_new, again);
 }

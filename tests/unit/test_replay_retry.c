@@ -16,7 +16,7 @@ static void expect_delays(const dur_retry *with, const int *delays, size_t count
     policy = with;
     driver_init(&d, retried);
     driver_start(&d, "");
-    uint64_t id = 2;
+    size_t id = 2;
     for (size_t i = 0; i < count; i++) {
         driver_fail(&d, id, "no", true);
         driver_replay(&d);
@@ -56,8 +56,9 @@ static void test_gives_up(void **state) {
     driver_init(&d, retried);
     driver_start(&d, "");
     assert_true(driver_sent(&d, "w ", "\"attempt\":1"));
+    assert_false(driver_sent(&d, "w ", "first_id")); /* it is the first */
     driver_fail(&d, 2, "first", true);
-    assert_true(driver_sent(&d, "w ", "\"attempt\":2"));
+    assert_true(driver_sent(&d, "w ", "\"attempt\":2,\"first_id\":2"));
     assert_string_equal(d.logs[0], "1 activity A failed, attempt 1 of 2: first");
     driver_fail(&d, 4, "second", true);
     assert_string_equal(d.output, "DUR_EFAILED second 0");

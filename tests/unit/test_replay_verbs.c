@@ -42,7 +42,7 @@ static void test_try(void **state) {
 static dur_outcome select_order(dur_ctx *ctx, const char *input) {
     dur_future *a = dur_activity(ctx, "A", input), *b = NULL;
     b = dur_activity(ctx, "B", input);
-    dur_await(dur_event(ctx, "go"));
+    dur_await(dur_pulse(ctx, "go"));
     dur_future *winner = dur_any(a, b);
     return dur_completef(ctx, "%s %d", winner == b ? "b" : "a", dur_select(a, b) == winner);
 }
@@ -59,8 +59,8 @@ static void test_select_takes_the_lowest_settlement(void **state) {
 
 static dur_outcome select_drops(dur_ctx *ctx, const char *input) {
     dur_future *a = dur_activity(ctx, "A", input), *e = NULL, *q = NULL, *c = NULL, *t = NULL;
-    e = dur_event(ctx, "e");
-    q = dur_dequeue(ctx, "q");
+    e = dur_pulse(ctx, "e");
+    q = dur_message(ctx, "q");
     c = dur_orchestration(ctx, "C", input);
     t = dur_timer(ctx, 10);
     dur_select(a, e, q, c, t);
@@ -155,7 +155,7 @@ static dur_outcome sleeper(dur_ctx *ctx, void *arg) {
     dur_on_drop(ctx, count_drop, (void *)2);
     dur_future *other = dur_activity(ctx, "Other", arg);
     (void)other;
-    dur_await(dur_event(ctx, "never"));
+    dur_await(dur_pulse(ctx, "never"));
     return dur_complete(ctx, "");
 }
 static dur_outcome drop_branch(dur_ctx *ctx, const char *input) {
@@ -240,7 +240,7 @@ static void test_branch_outcomes(void **state) {
 static dur_outcome detached(dur_ctx *ctx, const char *input) {
     dur_detach(dur_activity(ctx, "Log", input));
     dur_detach(dur_orchestration(ctx, "Audit", input));
-    dur_detach(dur_event(ctx, "pointless"));
+    dur_detach(dur_pulse(ctx, "pointless"));
     dur_activity(ctx, "Dropped", input);
     dur_await(dur_timer(ctx, 1));
     return dur_complete(ctx, "done");
@@ -271,7 +271,7 @@ static dur_outcome detacher(dur_ctx *ctx, void *arg) {
 static dur_outcome detach_in_branch(dur_ctx *ctx, const char *input) {
     (void)input;
     dur_await(dur_spawn(ctx, detacher, "x"));
-    dur_await(dur_event(ctx, "go"));
+    dur_await(dur_pulse(ctx, "go"));
     return dur_complete(ctx, "");
 }
 static void play_detach_in_branch(driver *d) {
@@ -325,7 +325,7 @@ static dur_outcome world(dur_ctx *ctx, const char *input) {
     bool patched = dur_patched(ctx, "p");
     bool again = dur_patched(ctx, "p");
     dur_trace(ctx, DUR_LOG_INFO, "line of %s", input);
-    dur_await(dur_event(ctx, "go"));
+    dur_await(dur_pulse(ctx, "go"));
     return dur_completef(
         ctx, "%llu %s %llu %d%d %s %llu %s %s %d %llu", (unsigned long long)now, guid, (unsigned long long)random,
         patched, again, dur_instance_id(ctx), (unsigned long long)dur_execution_id(ctx), dur_orchestration_name(ctx),
@@ -361,8 +361,8 @@ static dur_outcome replaying(dur_ctx *ctx, const char *input) {
     (void)input;
     dur_await(dur_timer(ctx, 1));
     dur_trace(ctx, DUR_LOG_INFO, "first");
-    dur_await(dur_event(ctx, "go")); /* the record of this stands in the group of the timer */
-    dur_await(dur_event(ctx, "go"));
+    dur_await(dur_pulse(ctx, "go")); /* the record of this stands in the group of the timer */
+    dur_await(dur_pulse(ctx, "go"));
     replaying_at_end = dur_is_replaying(ctx);
     dur_trace(ctx, DUR_LOG_INFO, "second");
     return dur_complete(ctx, "");

@@ -22,7 +22,7 @@ static atomic_int stop_code;
 
 static dur_outcome wait_event(dur_ctx *ctx, const char *input) {
     (void)input;
-    return dur_complete(ctx, dur_await(dur_event(ctx, "Go")));
+    return dur_complete(ctx, dur_await(dur_pulse(ctx, "Go")));
 }
 
 static dur_outcome calls(dur_ctx *ctx, const char *input) {
@@ -72,13 +72,13 @@ static dur_outcome fickle(dur_ctx *ctx, const char *input) { /* does something e
     char name[16];
     (void)input;
     snprintf(name, sizeof(name), "Run%d", atomic_fetch_add(&runs, 1));
-    return dur_complete(ctx, dur_await(dur_event(ctx, name)));
+    return dur_complete(ctx, dur_await(dur_pulse(ctx, name)));
 }
 
 static dur_outcome drain_queue(dur_ctx *ctx, const char *input) {
     unsigned long n = strtoul(input, NULL, 10);
     for (unsigned long i = 0; i < n; i++) {
-        const char *got = dur_await(dur_dequeue(ctx, "q"));
+        const char *got = dur_await(dur_message(ctx, "q"));
         if (strtoul(got, NULL, 10) != i) return dur_failf(ctx, "%s at %lu", got, i);
     }
     return dur_completef(ctx, "%lu in order", n);
@@ -194,7 +194,7 @@ static void only_so_many_are_parked(void **state) {
     for (int i = 0; i < 40; i++) {
         snprintf(id, sizeof(id), "p%d", i);
         until_history(w, id, "\"ExternalSubscribed\"", 1);
-        OK(w, dur_client_raise(w->client, &w->err, id, "Go", id));
+        OK(w, dur_client_pulse(w->client, &w->err, id, "Go", id));
     }
     for (int i = 0; i < 40; i++) {
         snprintf(id, sizeof(id), "p%d", i);
@@ -213,7 +213,7 @@ static void a_parked_handler_is_not_replayed(void **state) {
     for (int i = 0; i < 300; i++) {
         char number[16];
         snprintf(number, sizeof(number), "%d", i);
-        OK(w, dur_client_enqueue(w->client, &w->err, "d", "q", number));
+        OK(w, dur_client_send(w->client, &w->err, "d", "q", number));
     }
     expect(w, "d", "300 in order");
     assert_int_equal(metrics_of(w).replays, 0);
@@ -225,13 +225,13 @@ static void a_backlog_is_read_piece_by_piece_and_in_order(void **state) {
     for (int i = 0; i < 900; i++) {
         char number[16];
         snprintf(number, sizeof(number), "%d", i);
-        OK(w, dur_client_enqueue(w->client, &w->err, "d", "q", number));
+        OK(w, dur_client_send(w->client, &w->err, "d", "q", number));
     }
     RUN(w, handlers);
     for (int i = 900; i < 1000; i++) { /* these come while older ones are still in the store only */
         char number[16];
         snprintf(number, sizeof(number), "%d", i);
-        OK(w, dur_client_enqueue(w->client, &w->err, "d", "q", number));
+        OK(w, dur_client_send(w->client, &w->err, "d", "q", number));
     }
     expect(w, "d", "1000 in order");
 }
@@ -261,7 +261,7 @@ static void an_unregistered_handler_waits_and_counts_nothing(void **state) {
     world *w = *state;
     RUN(w, work_handlers, .max_attempts = 1, .unregistered_backoff_ms = 1, .unregistered_backoff_max_ms = 4);
     start(w, "Wait", "", "u");
-    OK(w, dur_client_raise(w->client, &w->err, "u", "Nobody", "listens"));
+    OK(w, dur_client_pulse(w->client, &w->err, "u", "Nobody", "listens"));
     pause_ms(60);
     world_stop(w);
     dur_instance_info *info = NULL;
@@ -270,7 +270,7 @@ static void an_unregistered_handler_waits_and_counts_nothing(void **state) {
     dur_instance_info_free(info);
     RUN(w, handlers, .max_attempts = 1);
     until_history(w, "u", "\"ExternalSubscribed\"", 1);
-    OK(w, dur_client_raise(w->client, &w->err, "u", "Go", "found"));
+    OK(w, dur_client_pulse(w->client, &w->err, "u", "Go", "found"));
     expect(w, "u", "found");
 }
 
@@ -304,7 +304,7 @@ static void nondeterminism_may_fail_instead(void **state) {
     until_history(w, "f", "\"ExternalSubscribed\"", 1);
     world_stop(w);
     RUN(w, handlers, .nondeterminism = DUR_NONDETERMINISM_FAIL);
-    OK(w, dur_client_raise(w->client, &w->err, "f", "Any", ""));
+    OK(w, dur_client_pulse(w->client, &w->err, "f", "Any", ""));
     expect_failure(w, "f", DUR_EFAILED, "nondeterministic");
 }
 
@@ -323,7 +323,7 @@ static void taken_for_dead_it_begins_again(void **state) {
     until(&cancelled, 1);                                      /* the activity whose row is lost learns of it */
     until(&started, 2);                                        /* and it is taken again */
     assert_string_not_equal(before, dur_runtime_owner(w->runtime));
-    OK(w, dur_client_raise(w->client, &w->err, "o", "Go", "alive"));
+    OK(w, dur_client_pulse(w->client, &w->err, "o", "Go", "alive"));
     expect(w, "o", "alive");
     assert_true(metrics_of(w).fenced >= 1);
     OK(w, dur_client_terminate(w->client, "a", "enough", &w->err));

@@ -12,8 +12,8 @@
 
 #include <cmocka.h>
 
-#include "support/faulty.h"
 #include "runtime/runtime_internal.h"
+#include "support/faulty.h"
 #include <durite/durite.h>
 #include <stdlib.h>
 
@@ -73,11 +73,14 @@ static void up(size_t loops, uint32_t max_sessions) {
     runtime->loops = calloc(loops, sizeof(dur__loop));
     for (size_t i = 0; i < loops; i++)
         OK(dur__loop_open(&runtime->loops[i], runtime, (unsigned)i, &err));
+    assert_true(dur__loop_has_memory(&runtime->loops[0]));
+    dur__loop_covered(&runtime->loops[0]); /* whatever a test calls runs under the reserve of a loop's pass */
     OK(dur_client_new(&client, runtime->store, &err));
 }
 
 static void down(void) {
     dur_client_free(client);
+    dur__cover_end(&runtime->loops[0].cover);
     for (size_t i = 0; i < runtime->loop_count; i++)
         dur__loop_close(&runtime->loops[i]);
     dur__runtime_release(runtime);
@@ -85,6 +88,7 @@ static void down(void) {
 
 /* One pass of a loop: run what is ready, and one exchange with the store. */
 static void pass(dur__loop *loop) {
+    assert_true(dur__loop_has_memory(&runtime->loops[0]));
     dur__loop_take_done(loop);
     dur__loop_run_ready(loop);
     dur__round(loop);
@@ -368,12 +372,12 @@ static void dies(const char *name, dur_fetch_kind kind) {
 /* An activity that dead owners had, and that is a suspect now. */
 static void of_the_dead(const char *name) {
     dur_arena *arena = dur_arena_new();
-    dur_message message;
+    dur_message_row message;
     static uint64_t id = 1000;
     dur_work_item item = {
         .kind = DUR_WORK_ACTIVITY_EXECUTE, .instance = "gone", .execution_id = 1, .id = ++id, .name = name, .input = ""
     };
-    OK(dur_message_from_work(&message, arena, &item, &err));
+    OK(dur_message_row_from_work(&message, arena, &item, &err));
     OK(dur_store_enqueue_for_worker(runtime->store, &message, &err));
     for (int i = 0; i < DUR_SUSPECT_CRASHES; i++)
         dies(name, DUR_FETCH_FRESH);
@@ -432,6 +436,72 @@ static void a_suspect_that_is_forgotten_with_its_owner_lets_the_next_one_run(voi
     down();
 }
 
+/* ---- the order of suspects, H105 ---- */
+
+static void all_workers_are_busy(uint64_t since_us) {
+    runtime->options.worker_concurrency = 1;
+    runtime->options.suspect_alone_ms = 3600000;
+    runtime->work.running_count = 1;
+    runtime->work.finished_at_us = dur__monotonic_us() - since_us;
+}
+
+/* An activity that has crashed less often goes first, also where no worker is free for it in this moment. */
+static void fault_h105_a_suspect_instance_waits_for_the_work_that_goes_before_it(void **state) {
+    (void)state;
+    up(1, 0);
+    dur__loop *loop = &runtime->loops[0];
+    pass(loop); /* whatever a loop looks for at first */
+    loop->look_instances = loop->look_work = false;
+    loop->suspect_work_known = true;
+    loop->suspect_instance = 2;
+    loop->suspect_work = 1;
+    all_workers_are_busy(600000000); /* for minutes, and one has ended something since the node began */
+    assert_false(dur__round_due(loop, dur__monotonic_us()));
+    dur__round(loop);
+    assert_true(suspects_may_run()); /* nobody has been asked for */
+    loop->look_instances = loop->look_work = false;
+    loop->suspect_instance = 1; /* the other way round, and as often: work goes first then, too */
+    loop->suspect_work = 2;
+    assert_true(dur__round_due(loop, dur__monotonic_us()));
+    loop->suspect_instance = 2;
+    loop->suspect_work = 0; /* none */
+    assert_true(dur__round_due(loop, dur__monotonic_us()));
+    loop->suspect_work_known = false; /* perhaps one */
+    assert_false(dur__round_due(loop, dur__monotonic_us()));
+    loop->suspect_work_known = true;
+    loop->suspect_work = 1;
+    all_workers_are_busy(UINT64_C(7200000000)); /* longer than anybody runs alone: behind those nobody waits */
+    assert_true(dur__round_due(loop, dur__monotonic_us()));
+    runtime->work.running_count = 0;
+    loop->suspect_instance = loop->suspect_work = 0;
+    down();
+}
+
+/* ---- a turn without a handler that is refused for its position ---- */
+
+/* It is decided anew by who takes the instance next, and that must not be all that a node does. */
+static void fault_h142_an_end_that_is_refused_is_not_tried_at_once(void **state) {
+    (void)state;
+    up(1, 0);
+    dur__loop *loop = &runtime->loops[0];
+    start("OneStep", "a");
+    dur__round(loop);
+    dur__inst *inst = dur__map_get(&loop->instances, "a");
+    dur__inst_drop_exec(inst);
+    dur__suspend(inst, "test"); /* a commit without a handler */
+    dur_turn_commit refused = *inst->commit;
+    dur_event_row row = { .event_id = 99999 };
+    inst->commit->events = &row; /* one that writes something */
+    inst->commit->event_count = 1;
+    refused.fault = DUR_TURN_POSITION;
+    dur_error_set(&refused.error, DUR_ECONFLICT, false, "test", "another turn stands in its place");
+    dur__commit_refused(inst, &refused);
+    assert_ptr_equal(dur__map_get(&loop->instances, "a"), inst);
+    assert_true(inst->commit->give_back); /* no attempt of the instance */
+    assert_true(inst->commit->delay_ms >= 100);
+    down();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_completion_goes_to_the_loop_that_holds_the_instance),
@@ -446,6 +516,8 @@ int main(void) {
         cmocka_unit_test(a_suspect_that_is_not_registered_here_lets_the_next_one_run),
         cmocka_unit_test(a_suspect_that_is_poison_lets_the_next_one_run),
         cmocka_unit_test(a_suspect_that_is_forgotten_with_its_owner_lets_the_next_one_run),
+        cmocka_unit_test(fault_h105_a_suspect_instance_waits_for_the_work_that_goes_before_it),
+        cmocka_unit_test(fault_h142_an_end_that_is_refused_is_not_tried_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,7 +15,7 @@ static dur_outcome parent(dur_ctx *ctx, const char *input) {
     dur_future *call = dur_orchestration(ctx, "Kid", input);
     if (strcmp(input, "new") == 0) return dur_complete(ctx, dur_await(call));
     dur_detach(call);
-    dur_await(dur_event(ctx, "End"));
+    dur_await(dur_pulse(ctx, "End"));
     return dur_complete(ctx, "left");
 }
 
@@ -45,7 +45,7 @@ static void a_new_parent_on_required_methods(void **state) {
     RUN(w, only_parents);
     start(w, "Parent", "leaves", "p");
     until_history(w, "p", "SubOrchestrationScheduled", 1);
-    OK(w, dur_client_raise(w->client, &w->err, "p", "End"));
+    OK(w, dur_client_pulse(w->client, &w->err, "p", "End"));
     expect(w, "p", "left");
     OK(w, dur_client_delete(NULL, w->client, "p", false, &w->err));
     start(w, "Parent", "new", "p");

@@ -3,8 +3,8 @@
  * an end, and touches nothing that is gone.
  */
 #include "e2e/harness.h"
-#include "support/faulty.h"
 #include "runtime/runtime_internal.h"
+#include "support/faulty.h"
 #include <durite/sys/store.h>
 
 static dur_provider *faulty;
@@ -21,14 +21,14 @@ static dur_outcome late(dur_act *act, const char *input) {
 
 static dur_outcome call_late(dur_ctx *ctx, const char *input) {
     dur_future *work = dur_activity(ctx, "Late", input);
-    dur_await(dur_event(ctx, "Go"));
+    dur_await(dur_pulse(ctx, "Go"));
     return dur_complete(ctx, dur_await(work));
 }
 
 static dur_outcome call_three(dur_ctx *ctx, const char *input) {
     dur_future *work[] = { dur_activity(ctx, "Late", input), dur_activity(ctx, "Late", input),
                            dur_activity(ctx, "Late", input) };
-    dur_await(dur_event(ctx, "Go"));
+    dur_await(dur_pulse(ctx, "Go"));
     for (size_t i = 0; i < 3; i++)
         dur_await(work[i]);
     return dur_complete(ctx, input);
@@ -42,8 +42,8 @@ static dur_outcome sleeper(dur_ctx *ctx, const char *input) {
 static dur_outcome look_once(dur_ctx *ctx, const char *input) {
     const char *message = NULL;
     (void)input;
-    dur_await(dur_event(ctx, "Go"));
-    return dur_complete(ctx, dur_try_dequeue(ctx, "q", &message) == DUR_OK ? message : "empty");
+    dur_await(dur_pulse(ctx, "Go"));
+    return dur_complete(ctx, dur_try_message(ctx, "q", &message) == DUR_OK ? message : "empty");
 }
 
 static const dur_handler handlers[] = {
@@ -107,7 +107,7 @@ static void hear(void *unused, const dur_log_record *record) {
 static void expect_said(world *w, dur_code code, const char *text, size_t raised) {
     atomic_store(&heard, false);
     dur__faulty_add(faulty, &(dur__fault_plan){ .method = "lane_round", .code = code, .count = UINT64_MAX });
-    OK(w, dur_client_raise(w->client, &w->err, "s", "Wakes", ""));
+    OK(w, dur_client_pulse(w->client, &w->err, "s", "Wakes", ""));
     while (!atomic_load(&heard))
         pause_ms(1);
     dur__faulty_clear(faulty);
@@ -142,7 +142,7 @@ static void a_new_owner_id_is_not_asked_for_all_the_time(void **state) {
     start_looking(w);
     dur__faulty_add(faulty, &(dur__fault_plan){ .method = "owner_register", .count = UINT64_MAX });
     dur__faulty_add(faulty, &(dur__fault_plan){ .method = "lane_round", .after = true });
-    OK(w, dur_client_raise(w->client, &w->err, "q", "Go", ""));
+    OK(w, dur_client_pulse(w->client, &w->err, "q", "Go", ""));
     while (dur__faulty_faults(faulty) < 2)
         pause_ms(1);
     uint64_t calls = calls_in_a_second("owner_register");
@@ -159,7 +159,7 @@ static void a_fenced_runtime_does_not_beat_all_the_time(void **state) {
     dur__faulty_add(faulty, &(dur__fault_plan){ .method = "owner_beat", .count = UINT64_MAX });
     while (!dur__keeper_fenced(w->runtime))
         pause_ms(1);
-    OK(w, dur_client_raise(w->client, &w->err, "q", "Go", "")); /* the loop is awake, and may not go on */
+    OK(w, dur_client_pulse(w->client, &w->err, "q", "Go", "")); /* the loop is awake, and may not go on */
     uint64_t begin_ms = cpu_ms();
     uint64_t calls = calls_in_a_second("owner_beat");
     uint64_t used_ms = cpu_ms() - begin_ms;
@@ -177,7 +177,7 @@ static void a_queue_that_cannot_be_read_for_a_while_poisons_nobody(void **state)
     RUN(w, handlers, .max_attempts = 2);
     start_looking(w);
     dur__faulty_add(faulty, &(dur__fault_plan){ .method = "lane_messages", .code = DUR_EBUSY, .count = 4 });
-    OK(w, dur_client_raise(w->client, &w->err, "q", "Go", ""));
+    OK(w, dur_client_pulse(w->client, &w->err, "q", "Go", ""));
     expect(w, "q", "empty");
     assert_int_equal(dur__faulty_faults(faulty), 4);
 }
@@ -207,7 +207,7 @@ static void a_loop_without_a_lane_sends_its_waiters_to_the_store(void **state) {
     pause_ms(100); /* so that it waits for this runtime to tell it */
     dur__faulty_add(faulty, &(dur__fault_plan){ .method = "lane_open", .count = UINT64_MAX });
     dur__faulty_add(faulty, &(dur__fault_plan){ .method = "lane_round", .after = true });
-    OK(w, dur_client_raise(w->client, &w->err, "q", "Go", ""));
+    OK(w, dur_client_pulse(w->client, &w->err, "q", "Go", ""));
     while (dur__faulty_faults(faulty) < 2)
         pause_ms(1);
     OK(w, dur_open(&store, w->url, &w->err));
@@ -234,7 +234,7 @@ static void an_activity_that_returns_late_is_not_looked_at_any_more(void **state
     while (atomic_load(&running) == 0)
         pause_ms(1);
     dur__faulty_add(faulty, &(dur__fault_plan){ .method = "turn", .count = UINT64_MAX });
-    OK(w, dur_client_raise(w->client, &w->err, "a", "Go", "gone"));
+    OK(w, dur_client_pulse(w->client, &w->err, "a", "Go", "gone"));
     while (dur__faulty_faults(faulty) == 0)
         pause_ms(1);
     assert_int_equal(dur_runtime_stop(w->runtime, 0, &w->err), DUR_EBUSY);
@@ -252,7 +252,7 @@ static void what_waits_for_a_worker_ends_with_the_runtime(void **state) {
         pause_ms(1);
     dur__faulty_add(faulty, &(dur__fault_plan){ .method = "owner_register", .count = UINT64_MAX });
     dur__faulty_add(faulty, &(dur__fault_plan){ .method = "lane_round", .after = true });
-    OK(w, dur_client_raise(w->client, &w->err, "a", "Go", "gone"));
+    OK(w, dur_client_pulse(w->client, &w->err, "a", "Go", "gone"));
     while (dur__faulty_faults(faulty) < 2)
         pause_ms(1);
     assert_int_equal(dur_runtime_stop(w->runtime, 0, &w->err), DUR_EBUSY);
@@ -267,7 +267,7 @@ static void a_loop_that_has_lost_everything_holds_up_no_stop(void **state) {
     start_looking(w);
     dur__faulty_add(faulty, &(dur__fault_plan){ .method = "owner_register", .count = UINT64_MAX });
     dur__faulty_add(faulty, &(dur__fault_plan){ .method = "lane_round", .after = true });
-    OK(w, dur_client_raise(w->client, &w->err, "q", "Go", ""));
+    OK(w, dur_client_pulse(w->client, &w->err, "q", "Go", ""));
     while (dur__faulty_faults(faulty) < 2)
         pause_ms(1);
     uint64_t begin_ms = dur_world_real()->boot_ms(NULL);

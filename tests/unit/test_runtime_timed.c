@@ -3,8 +3,8 @@
  * polling, short or long.
  */
 #include "e2e/harness.h"
-#include "support/faulty.h"
 #include "runtime/runtime_internal.h"
+#include "support/faulty.h"
 #include <durite/sys/store.h>
 
 static dur_provider *counted; /* the store of the test; it counts the calls of each method */
@@ -135,7 +135,7 @@ static dur_outcome three_works(dur_ctx *ctx, const char *input) {
 
 static dur_outcome on_event(dur_ctx *ctx, const char *input) {
     (void)input;
-    return dur_complete(ctx, dur_await(dur_event(ctx, "Go")));
+    return dur_complete(ctx, dur_await(dur_pulse(ctx, "Go")));
 }
 
 static const dur_handler poll_handlers[] = {
@@ -172,7 +172,7 @@ static void a_long_poll_waits_in_the_store(void **state) {
     start(w, "OnEvent", "", "e");
     while (progress_of(w, "e") == 0)
         pause_ms(1);
-    OK(w, dur_client_raise(w->client, &w->err, "e", "Go", "gone"));
+    OK(w, dur_client_pulse(w->client, &w->err, "e", "Go", "gone"));
     expect(w, "e", "gone");
     start(w, "ThreeWorks", "done", "a");
     expect(w, "a", "done");
@@ -227,11 +227,11 @@ static void what_comes_while_stopping_goes_back(void **state) {
     atomic_store(&shut, true);
     start(w, "OnEvent", "", "e");
     OK(w, dur_store_enqueue_for_worker(w->store,
-                                       &(dur_message){ .kind = DUR_WORK_ACTIVITY_EXECUTE,
-                                                       .instance = "e",
-                                                       .execution_id = 1,
-                                                       .activity_id = 7,
-                                                       .json = { "{}", 2 } },
+                                       &(dur_message_row){ .kind = DUR_WORK_ACTIVITY_EXECUTE,
+                                                           .instance = "e",
+                                                           .execution_id = 1,
+                                                           .activity_id = 7,
+                                                           .json = { "{}", 2 } },
                                        &w->err));
     assert_int_equal(dur__thread_start(&other, "eyes", open_eyes_when_it_stops, w->runtime), 0);
     world_stop(w);

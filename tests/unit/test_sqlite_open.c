@@ -117,7 +117,7 @@ static void an_older_file_becomes_a_newer_one(void **state) {
 /* Steps of the virtual machine that all statements of the readers have taken; counted anew from here on. */
 static uint64_t steps_of_readers(fixture *f) {
     uint64_t steps = 0;
-    DUR__LIST_EACH(&file_of(f)->readers, at) {
+    DUR__LIST_EACH(&file_of(f)->pool.readers, at) {
         sqlite3 *db = DUR__CONTAINER(at, dur__sq_conn, link)->db;
         for (sqlite3_stmt *stmt = sqlite3_next_stmt(db, NULL); stmt != NULL; stmt = sqlite3_next_stmt(db, stmt))
             steps += (uint64_t)sqlite3_stmt_status(stmt, SQLITE_STMTSTATUS_VM_STEP, 1);
@@ -182,7 +182,7 @@ static void two_handles_share_one_writer(void **state) {
     snprintf(url, sizeof url, "sqlite:%s", link_path);
     OK(f, dur_open(&second, url, &f->err));
     assert_ptr_equal(dur__sq_file_of(second), file_of(f));
-    dur_message start = start_of(f, "a");
+    dur_message_row start = start_of(f, "a");
     OK(f, dur_store_enqueue_for_orchestrator(second, &start, 0, &f->err));
     dur_provider_close(second);
     dur_orchestration_item item;
@@ -195,7 +195,7 @@ static void memory_is_one_store_per_open(void **state) {
     dur_provider *one = NULL, *two = NULL;
     OK(f, dur_open(&one, "sqlite::memory:", &f->err));
     OK(f, dur_open(&two, "sqlite::memory:", &f->err));
-    dur_message start = start_of(f, "a");
+    dur_message_row start = start_of(f, "a");
     bool existed = false;
     OK(f, dur_store_enqueue_start(one, &start, DUR_EXISTS_FAIL, 0, &existed, &f->err));
     dur_instance_row row;
@@ -210,7 +210,7 @@ static void put(fixture *f, int from, int count) {
     for (int i = from; i < from + count; i++) {
         char id[32];
         snprintf(id, sizeof id, "i%d", i);
-        dur_message start = start_of(f, id);
+        dur_message_row start = start_of(f, id);
         OK(f, dur_store_enqueue_for_orchestrator(f->store, &start, 0, &f->err));
     }
 }
@@ -250,10 +250,10 @@ static void check_finds_what_is_wrong_and_vacuum_shrinks(void **state) {
     fixture *f = *state;
     put(f, 0, 50);
     OK(f, dur_store_check(f->store, &f->err));
-    exec(f->path, "INSERT INTO dur_event(key, execution, event_id, at, json) VALUES(4711, 1, 1, 0, '{}')");
+    exec(f->path, "INSERT INTO dur_history(key, execution, first_id, count, at, block) VALUES(4711, 1, 1, 1, 0, '={}')");
     assert_int_equal(dur_store_check(f->store, &f->err), DUR_ECORRUPT);
     assert_non_null(strstr(f->err.message, "4711"));
-    exec(f->path, "DELETE FROM dur_event; DELETE FROM dur_queue; DELETE FROM dur_instance");
+    exec(f->path, "DELETE FROM dur_history; DELETE FROM dur_queue; DELETE FROM dur_instance");
     uint64_t before = 0, left = 0;
     OK(f, dur_store_vacuum(f->store, 0, &before, &f->err));
     OK(f, dur_store_vacuum(f->store, 1, &left, &f->err));

@@ -50,7 +50,7 @@ static int role_raise(fixture *f, int count) {
     for (int i = 0; i < count; i++) {
         char data[32];
         snprintf(data, sizeof data, "%d", i);
-        dur_message message = raised_of(f, "a", data);
+        dur_message_row message = raised_of(f, "a", data);
         if (dur_store_enqueue_existing(f->store, &message, 0, &f->err) != DUR_OK) return 1;
     }
     return 0;
@@ -61,7 +61,7 @@ static int role_start(fixture *f) {
     for (int i = 0;; i++) {
         char id[32];
         snprintf(id, sizeof id, "i%d", i);
-        dur_message message = start_of(f, id);
+        dur_message_row message = start_of(f, id);
         if (dur_store_enqueue_for_orchestrator(f->store, &message, 0, &f->err) != DUR_OK) return 1;
         printf("%d\n", i);
         fflush(stdout);
@@ -75,7 +75,7 @@ static int role_busy(fixture *f) {
     for (int i = 0;; i++) {
         char id[32];
         snprintf(id, sizeof id, "busy%d", i);
-        dur_message message = start_of(f, id);
+        dur_message_row message = start_of(f, id);
         if (dur_store_enqueue_for_orchestrator(f->store, &message, 0, &f->err) != DUR_OK) return 1;
         dur_arena_reset(f->arena);
     }
@@ -155,7 +155,7 @@ static void the_dead_are_recognised_at_once_though_their_child_lives(void **stat
     dur_round before = { .fetch = &fetch };
     OK(f, dur_store_lane_round(lane, f->arena, &before, &f->err));
     assert_int_equal(before.item_count, 0);
-    dur_message message = raised_of(f, "held", "go");
+    dur_message_row message = raised_of(f, "held", "go");
     OK(f, dur_store_enqueue_existing(f->store, &message, 0, &f->err)); /* leased: only the queue knows */
     finish(&other, SIGKILL);
     size_t items = 0;
@@ -213,7 +213,7 @@ static void a_quiet_process_gets_its_turn_beside_a_busy_one(void **state) {
     for (int i = 0; i < CALLS; i++) {
         char id[32];
         snprintf(id, sizeof id, "quiet%d", i);
-        dur_message message = start_of(f, id);
+        dur_message_row message = start_of(f, id);
         uint64_t begin = dur__monotonic_us();
         OK(f, dur_store_enqueue_for_orchestrator(f->store, &message, 0, &f->err));
         took[i] = dur__monotonic_us() - begin;
@@ -238,7 +238,7 @@ static void nobody_waits_at_the_gate_for_ever(void **state) {
     for (int i = 0; i < 100; i++) { /* a minute each would be the end of this test */
         char id[32];
         snprintf(id, sizeof id, "gate%d", i);
-        dur_message message = start_of(f, id);
+        dur_message_row message = start_of(f, id);
         OK(f, dur_store_enqueue_for_orchestrator(f->store, &message, 0, &f->err));
     }
     close(fd);
@@ -251,7 +251,7 @@ static void a_forked_child_closes_without_a_word(void **state) {
     park(f, lane, "o1", "a");
     pid_t pid = fork();
     if (pid == 0) {
-        dur_message message = raised_of(f, "a", "from the child");
+        dur_message_row message = raised_of(f, "a", "from the child");
         bool refused = dur_store_enqueue_existing(f->store, &message, 0, NULL) == DUR_EFORKED;
         dur_provider_close(f->store);
         _exit(refused ? 0 : 1);
@@ -263,7 +263,7 @@ static void a_forked_child_closes_without_a_word(void **state) {
     dur_owner_report report; /* the parent's lock and store are as they were */
     OK(f, dur_store_owner_beat(f->store, "o1", &report, &f->err));
     assert_true(report.still_ours);
-    dur_message message = raised_of(f, "a", "from the parent");
+    dur_message_row message = raised_of(f, "a", "from the parent");
     OK(f, dur_store_enqueue_existing(f->store, &message, 0, &f->err));
     dur_store_lane_close(lane);
     dur_waker_free(waker);

@@ -14,8 +14,8 @@ static void goes_on(fixture *f, dur_turn_commit *turn) {
     (void)turn;
 }
 
-static void sends(fixture *f, dur_turn_commit *turn, dur_message message) {
-    dur_message *one = dur_arena_zalloc(f->arena, sizeof(*one));
+static void sends(fixture *f, dur_turn_commit *turn, dur_message_row message) {
+    dur_message_row *one = dur_arena_zalloc(f->arena, sizeof(*one));
     *one = message;
     turn->orchestrator_items = one;
     turn->orchestrator_item_count = 1;
@@ -89,7 +89,7 @@ static char *by_the_usual_way(change *how, dur_fake_world *world, bool *kept) {
     fixture_open((void **)&f);
     stop_time(f, world);
     desk d = desk_open(f);
-    dur_message start = start_of(f, "a");
+    dur_message_row start = start_of(f, "a");
     OK(f, dur_store_enqueue_start(f->store, &start, DUR_EXISTS_FAIL, 0, &existed, &f->err));
     dur_round round = look(&d);
     assert_int_equal(round.item_count, 1);
@@ -272,7 +272,7 @@ static void an_owner_that_ends_leaves_the_newborn_to_others(void **state) {
     dur_turn_commit turn = born_turn(&item);
     (void)commit(&d, &turn, 1);
     assert_int_equal(answer_of(&c), DUR_OK);
-    dur_message event = raised_of(f, "a", "x");
+    dur_message_row event = raised_of(f, "a", "x");
     OK(f, dur_store_enqueue_existing(f->store, &event, 0, &f->err));
     dur_store_lane_close(d.lane);
     OK(f, dur_store_owner_release(f->store, "o1", &f->err));
@@ -288,8 +288,8 @@ static void an_owner_that_ends_leaves_the_newborn_to_others(void **state) {
 
 typedef struct crowd {
     fixture *f;
-    dur_message items[3];
-    dur_start starts[3];
+    dur_message_row items[3];
+    dur_start_request starts[3];
     atomic_bool back;
     int code;
     pthread_t thread;
@@ -307,7 +307,7 @@ static void take_two(desk *d, crowd *c, const char *const ids[3], dur_orchestrat
     c->f = d->f;
     for (size_t i = 0; i < 3; i++) {
         c->items[i] = start_of(d->f, ids[i]);
-        c->starts[i] = (dur_start){ .item = &c->items[i], .policy = DUR_EXISTS_FAIL };
+        c->starts[i] = (dur_start_request){ .item = &c->items[i], .policy = DUR_EXISTS_FAIL };
     }
     lead(d->f);
     assert_int_equal(pthread_create(&c->thread, NULL, call_crowd, c), 0);

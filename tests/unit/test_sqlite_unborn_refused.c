@@ -167,7 +167,7 @@ static void none_is_handed_out_while_others_wait(void **state) {
     desk d = desk_open(f);
     caller c[2] = { { .policy = DUR_EXISTS_FAIL }, { .policy = DUR_EXISTS_FAIL } };
     dur_orchestration_item items[1];
-    dur_message start = start_of(f, "first");
+    dur_message_row start = start_of(f, "first");
     OK(f, dur_store_enqueue_for_orchestrator(f->store, &start, 0, &f->err));
     (void)commit(&d, NULL, 0); /* a round that fetches nothing */
     lead(f);

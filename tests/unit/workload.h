@@ -26,14 +26,14 @@ static inline dur_outcome work_all(dur_ctx *ctx, const char *input) {
     dur_await(dur_timer(ctx, 2));
     dur_status_setf(ctx, "after %s", two);
     dur_future *late = dur_timer(ctx, DUR_HOURS(1));
-    dur_future *message = dur_dequeue(ctx, "q");
+    dur_future *message = dur_message(ctx, "q");
     if (dur_select(late, message) == late) return dur_fail(ctx, "the hour is over");
     dur_kv_set(ctx, "message", dur_await(message));
     const char *child = dur_await(dur_orchestration(ctx, "Child", two));
     const char *reason = "";
     dur_future *failing = dur_orchestration(ctx, "Child", "fail");
     if (dur_try(failing, NULL) != DUR_OK) reason = dur_reason(failing);
-    const char *event = dur_await(dur_event(ctx, "Go"));
+    const char *event = dur_await(dur_pulse(ctx, "Go"));
     if (dur_execution_id(ctx) < 2) return dur_continue_as_new(ctx, "again");
     return dur_completef(ctx, "%s %s %s %s", child, dur_kv_get(ctx, "message"), reason, event);
 }
@@ -99,9 +99,9 @@ static inline char *work_run(world *w, dur_client *client) {
     OK(w, dur_client_start(client, &w->err, "All", "in", .instance = "w"));
     for (uint64_t execution = 1; execution <= 2; execution++) {
         work_until(w, client, "ExternalSubscribedPersistent", execution);
-        OK(w, dur_client_enqueue(client, &w->err, "w", "q", "hello"));
+        OK(w, dur_client_send(client, &w->err, "w", "q", "hello"));
         work_until(w, client, "\"ExternalSubscribed\"", execution);
-        OK(w, dur_client_raise(client, &w->err, "w", "Go", "now"));
+        OK(w, dur_client_pulse(client, &w->err, "w", "Go", "now"));
     }
     char *result = NULL;
     OK(w, dur_client_result(&result, client, "w", patience_ms(), &w->err));

@@ -24,7 +24,7 @@ typedef struct dur_world {
 /* The machine's own clocks and getrandom().  Static. */
 DUR_API const dur_world *dur_world_real(void);
 
-/* A world for tests: time stands still until advanced, randomness comes from the seed. */
+/* A world for tests: time stands still until advanced, randomness comes from the seed.  NULL: no memory. */
 typedef struct dur_fake_world dur_fake_world;
 DUR_API dur_fake_world *dur_fake_world_new(uint64_t start_ms, uint64_t seed);
 DUR_API void dur_fake_world_free(dur_fake_world *fake);

@@ -47,7 +47,10 @@ DUR_BEGIN_DECLS
     KIND(KEY_VALUES_CLEARED, "KeyValuesCleared", COMMAND)
 
 #define DUR_EVENT_ENUM_(upper, name, role) DUR_EVENT_##upper,
-typedef enum dur_event_kind { DUR_EVENT_KINDS(DUR_EVENT_ENUM_) DUR_EVENT_KIND_COUNT } dur_event_kind;
+typedef enum dur_event_kind {
+    DUR_EVENT_KINDS(DUR_EVENT_ENUM_) DUR_EVENT_UNKNOWN =
+        255 /* of a kind that this version does not know, or unreadable */
+} dur_event_kind;
 #undef DUR_EVENT_ENUM_
 
 typedef enum dur_event_role {
@@ -61,14 +64,9 @@ typedef enum dur_event_role {
 DUR_API const char *dur_event_kind_name(dur_event_kind kind); /* wire name; "?" for no kind */
 DUR_API dur_event_role dur_event_kind_role(dur_event_kind kind);
 
-/* Why something failed.  Which fields count depends on category and kind, as in the wire format. */
-typedef enum dur_failure_category {
-    DUR_FAILURE_INFRASTRUCTURE, /* operation, message, retryable */
-    DUR_FAILURE_CONFIGURATION,  /* resource, message (may be NULL), missing; kind is always Nondeterminism */
-    DUR_FAILURE_APPLICATION,    /* kind, message, retryable */
-    DUR_FAILURE_POISON          /* attempt_count, max_attempts, poison, message */
-} dur_failure_category;
-
+/* Why something failed.  Which fields count depends on category and kind, as in the wire format: infrastructure has
+   operation, message, retryable; configuration resource, message (may be NULL), missing, and its kind is always
+   Nondeterminism; application kind, message, retryable; poison attempt_count, max_attempts, poison, message. */
 typedef enum dur_failure_kind {
     DUR_FAILURE_ACTIVITY_FAILED,
     DUR_FAILURE_ORCHESTRATION_FAILED,
@@ -105,8 +103,6 @@ typedef struct dur_failure {
 /* "nondeterministic: …", "configuration: …" (something is missing), "cancelled: REASON[; SAID]", "poison: …" or the
  * plain message; lives in arena. */
 DUR_API char *dur_failure_display(dur_arena *arena, const dur_failure *failure);
-/* "infrastructure", "configuration", "application" or "poison". */
-DUR_API const char *dur_failure_category_name(dur_failure_category category);
 
 /* One message carried over continue-as-new.  Of a list, NULL is absent, a pointer with count 0 an empty list. */
 typedef struct dur_carried {

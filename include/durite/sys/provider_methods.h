@@ -19,8 +19,9 @@
  *   - any thread may call any method at any time, except lane methods: one thread per lane.
  *   - a failed method changed nothing; DUR_EUNKNOWN is the one exception (the outcome of a commit was not learned).
  *   - times are wall-clock milliseconds of the store (its `now`), and so are all delays (of messages, of abandon, of a
- *     turn): they end when `now` says so, also when that was set.  Lock times never depend on a jumping clock where the
- *     store can avoid it.  A due time of 0 means visible at once whatever the clock says.
+ *     turn): they end when `now` says so, also when that was set.  A caller may say any number, UINT64_MAX too: what
+ *     does not fit behind the clock lasts for ever.  Lock times never depend on a jumping clock where the store can
+ *     avoid it.  A due time of 0 means visible at once whatever the clock says.
  *   - names (ids of instances and messages, owners, sessions, queues, tags, keys, handlers, tokens) are bytes: two that
  *     differ in one are two, whatever a database would rather compare (case, blanks at the end, accents), and what
  *     comes by id comes in the order of strcmp.
@@ -260,7 +261,7 @@ typedef struct dur_worker_claim {
  * everything is as if the rows had been there all the time.
  */
 typedef struct dur_turn_work {
-    dur_message message;
+    dur_message_row message;
     const char *lock_token; /* NULL or empty, or the turn has no owner: for anybody.  Else lock it with this token,
                                attempt count 1 */
     /* answer */
@@ -307,7 +308,7 @@ typedef struct dur_turn_commit {
     size_t worker_item_count;
     /* Sent in this order.  SubOrchCompleted, SubOrchFailed and CancelInstance to an instance that does not exist are
        dropped, which is decided under the lock of this commit: the receiver had begun, and was deleted since */
-    const dur_message *orchestrator_items;
+    const dur_message_row *orchestrator_items;
     size_t orchestrator_item_count;
     dur_execution_metadata metadata;
     /* The execution begins with the first turn that has something of it to write (events, status, pinned version,
@@ -369,13 +370,15 @@ typedef struct dur_turn_commit {
     bool writes_start; /* the first turn of what lane_starts has handed out: the instance is made by it.  Somebody else
                           has made it meanwhile: DUR_TURN_LEASE_LOST.  Committed, lock_token and store_key are answers:
                           those of the lease, as a fetch would have told them */
-    bool if_uncancelled; /* with if_unleased: DUR_TURN_LEASE_LOST also when a CancelInstance waits for the instance */
+    bool if_uncancelled; /* with if_unleased: DUR_TURN_LEASE_LOST also when a CancelInstance waits for the instance, due
+                            or not */
     const char *if_suspended; /* with take_over: DUR_TURN_POSITION unless it is suspended, for this reason */
     uint32_t open; /* with events: how many activities are open after the last of them, local ones or not.  A hint, kept
                       with the history: when the lease ends otherwise than by its holder's commit (the owner died or was
                       released, abandoned), and the last turn with events said more than 0, that is a reason to fetch
                       the instance, without any message and whatever its handler and version, for every fetch that is
-                      not for suspects, until the holder of a later lease commits.  Too high does no harm */
+                      not for suspects, until the holder of a later lease commits (a take_over holds none).  Too high
+                      does no harm */
 
     /* ---- answers ---- */
     dur_turn_fault fault;
@@ -428,9 +431,9 @@ typedef struct dur_leased_work {
 /* The end of a worker item that goes through the queue. */
 typedef struct dur_work_ack {
     const char *lock_token;
-    dur_activity_ref ref;          /* zero: found by the token */
-    const dur_message *completion; /* NULL: delete only */
-    dur_error error;               /* answer; DUR_ELEASE: row gone or lock expired */
+    dur_activity_ref ref;              /* zero: found by the token */
+    const dur_message_row *completion; /* NULL: delete only */
+    dur_error error;                   /* answer; DUR_ELEASE: row gone or lock expired */
 } dur_work_ack;
 
 /* ---- rounds: all that a loop does with the store, in one transaction --------------------------------------------- */
@@ -547,14 +550,14 @@ typedef enum dur_exists_policy {
 } dur_exists_policy;
 
 /* One of several starts, as enqueue_start is given it, and its answer. */
-typedef struct dur_start {
-    const dur_message *item;
+typedef struct dur_start_request {
+    const dur_message_row *item;
     dur_exists_policy policy;
     uint64_t delay_ms;
     /* answers */
     bool existed;
     dur_error error; /* code DUR_OK: durable, or it exists and may */
-} dur_start;
+} dur_start_request;
 
 /* ---- admin ------------------------------------------------------------------------------------------------------- */
 
@@ -673,8 +676,14 @@ typedef struct dur_rest {
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */
 
+/* The shape of everything that goes through the table, arrays of structs included.  It grows with each change of this
+   header; a store that was compiled with another number is refused by dur_open.  From 1.0 on it changes only with the
+   first number of the version. */
+#define DUR_PROVIDER_ABI 1u
+
 struct dur_provider_methods {
     size_t size;      /* sizeof(dur_provider_methods) as the provider was compiled */
+    uint32_t abi;     /* DUR_PROVIDER_ABI as the provider was compiled */
     const char *name; /* "sqlite" */
     const char *version;
     bool own_clock;  /* true: due and lock times follow the store's own clock (a server); false: dur_world of open */
@@ -724,13 +733,13 @@ struct dur_provider_methods {
     int (*append)(dur_provider *self, const char *instance, uint64_t execution_id, const dur_event_row *events,
                   size_t count, dur_error *err);
 
-    int (*enqueue_for_worker)(dur_provider *self, const dur_message *item, dur_error *err);
+    int (*enqueue_for_worker)(dur_provider *self, const dur_message_row *item, dur_error *err);
     /* Lock one item: visible, unlocked or lock expired, tag, session and handlers admit it, first in first out.  None:
        json.data is NULL.  Claims the session in the same step; losing the race is "none", or better, the next item. */
     int (*fetch_work_item)(dur_provider *self, dur_arena *arena, const dur_work_fetch *how, dur_leased_work *out,
                            dur_error *err);
     /* Delete the row and enqueue the completion, atomically.  Row gone or lock expired: DUR_ELEASE. */
-    int (*ack_work_item)(dur_provider *self, const char *lock_token, const dur_message *completion, dur_error *err);
+    int (*ack_work_item)(dur_provider *self, const char *lock_token, const dur_message_row *completion, dur_error *err);
     /* As for instances: from now.  The row's session was active. */
     int (*renew_work_item_lock)(dur_provider *self, const char *lock_token, uint64_t extend_ms, dur_error *err);
     /* Give a row back; it keeps its place in the order, behind the delay.  ignore_attempt: the count goes down by one.
@@ -748,7 +757,7 @@ struct dur_provider_methods {
     int (*cleanup_orphaned_sessions)(dur_provider *self, uint64_t idle_ms, uint64_t *removed, dur_error *err);
 
     /* Put a message into the orchestrator queue; visible at max(item->due_ms, now + delay_ms). */
-    int (*enqueue_for_orchestrator)(dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err);
+    int (*enqueue_for_orchestrator)(dur_provider *self, const dur_message_row *item, uint64_t delay_ms, dur_error *err);
 
     /* *changed: the stored version is greater than last_seen; then status (NULL: none) and version are set. */
     int (*get_custom_status)(dur_provider *self, dur_arena *arena, const char *instance, uint64_t last_seen,
@@ -805,6 +814,8 @@ struct dur_provider_methods {
 
     /* ======== optional: arrays.  Fallback: one by one ======== */
 
+    /* fetch_turns and fetch_works: an owner that is not registered (never, no longer, taken for dead) is told so,
+       DUR_ELEASE, and gets nothing. */
     int (*fetch_turns)(dur_provider *self, dur_arena *arena, const dur_fetch *how, dur_orchestration_item *out,
                        size_t *count, dur_error *err);
     int (*commit_turns)(dur_provider *self, dur_turn_commit *turns, size_t count, dur_error *err);
@@ -847,13 +858,13 @@ struct dur_provider_methods {
     /* ======== optional: clients ======== */
 
     /* Put a start into the queue unless the instance exists.  Fallback: look, then enqueue (not atomic). */
-    int (*enqueue_start)(dur_provider *self, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms,
+    int (*enqueue_start)(dur_provider *self, const dur_message_row *item, dur_exists_policy policy, uint64_t delay_ms,
                          bool *existed, dur_error *err);
     /* Put a message into the queue of an instance that exists: DUR_ENOTFOUND otherwise; DUR_EDUPLICATE when its
        message_id was accepted before; DUR_ESTATE for a QueueMessage to an instance that has ended; of several the first
        of these.  A message that was refused leaves no id behind.
        Fallback: look, then enqueue; message ids are not remembered. */
-    int (*enqueue_existing)(dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err);
+    int (*enqueue_existing)(dur_provider *self, const dur_message_row *item, uint64_t delay_ms, dur_error *err);
     /* Learn of changes of an instance (status, custom status, KV, suspension, deletion), whoever made them and whether
        or not the instance is there yet; of its first turn need not be told, for a start that waits is running, too.  A
        change after watch_open makes the next watch_wait of each watch return DUR_OK; DUR_ETIMEOUT otherwise, with
@@ -930,7 +941,7 @@ struct dur_provider_methods {
        error only if nothing was done; else each start has its own answer.  Two of one id: as if one came after the
        other, in either order.  lane_starts hands them out as those of enqueue_start.  Fallback: enqueue_start one by
        one. */
-    int (*enqueue_starts)(dur_provider *self, dur_start *starts, size_t count, dur_error *err);
+    int (*enqueue_starts)(dur_provider *self, dur_start_request *starts, size_t count, dur_error *err);
     /* Make watch_wait of this watch, or the next one, return DUR_OK.  Any thread.  Fallback: who may have to be woken
        waits in short pieces. */
     void (*watch_wake)(dur_watch *watch);

@@ -36,10 +36,10 @@ DUR_API int dur_store_read(dur_provider *store, dur_arena *arena, const char *in
                            dur_event_row **out, size_t *count, dur_error *err);
 DUR_API int dur_store_append(dur_provider *store, const char *instance, uint64_t execution_id,
                              const dur_event_row *events, size_t count, dur_error *err);
-DUR_API int dur_store_enqueue_for_worker(dur_provider *store, const dur_message *item, dur_error *err);
+DUR_API int dur_store_enqueue_for_worker(dur_provider *store, const dur_message_row *item, dur_error *err);
 DUR_API int dur_store_fetch_work_item(dur_provider *store, dur_arena *arena, const dur_work_fetch *how,
                                       dur_leased_work *out, dur_error *err);
-DUR_API int dur_store_ack_work_item(dur_provider *store, const char *lock_token, const dur_message *completion,
+DUR_API int dur_store_ack_work_item(dur_provider *store, const char *lock_token, const dur_message_row *completion,
                                     dur_error *err);
 DUR_API int dur_store_renew_work_item_lock(dur_provider *store, const char *lock_token, uint64_t extend_ms,
                                            dur_error *err);
@@ -49,7 +49,7 @@ DUR_API int dur_store_renew_session_lock(dur_provider *store, const char *const 
                                          uint64_t extend_ms, uint64_t idle_ms, uint64_t *renewed, dur_error *err);
 DUR_API int dur_store_cleanup_orphaned_sessions(dur_provider *store, uint64_t idle_ms, uint64_t *removed,
                                                 dur_error *err);
-DUR_API int dur_store_enqueue_for_orchestrator(dur_provider *store, const dur_message *item, uint64_t delay_ms,
+DUR_API int dur_store_enqueue_for_orchestrator(dur_provider *store, const dur_message_row *item, uint64_t delay_ms,
                                                dur_error *err);
 DUR_API int dur_store_get_custom_status(dur_provider *store, dur_arena *arena, const char *instance, uint64_t last_seen,
                                         bool *changed, const char **status, uint64_t *version, dur_error *err);
@@ -89,12 +89,13 @@ DUR_API int dur_store_owner_beat(dur_provider *store, const char *owner, dur_own
 DUR_API int dur_store_owner_release(dur_provider *store, const char *owner, dur_error *err);
 DUR_API int dur_store_owner_holdings(dur_provider *store, dur_arena *arena, const char *owner, dur_holding **out,
                                      size_t *count, dur_error *err);
-DUR_API int dur_store_enqueue_start(dur_provider *store, const dur_message *item, dur_exists_policy policy,
+DUR_API int dur_store_enqueue_start(dur_provider *store, const dur_message_row *item, dur_exists_policy policy,
                                     uint64_t delay_ms, bool *existed, dur_error *err);
 /* At most DUR_STARTS_MAX at a time.  A start that cannot be one (no item, no such policy): DUR_EINVAL, nothing done. */
 #define DUR_STARTS_MAX 4096u
-DUR_API int dur_store_enqueue_starts(dur_provider *store, dur_start *starts, size_t count, dur_error *err);
-DUR_API int dur_store_enqueue_existing(dur_provider *store, const dur_message *item, uint64_t delay_ms, dur_error *err);
+DUR_API int dur_store_enqueue_starts(dur_provider *store, dur_start_request *starts, size_t count, dur_error *err);
+DUR_API int dur_store_enqueue_existing(dur_provider *store, const dur_message_row *item, uint64_t delay_ms,
+                                       dur_error *err);
 DUR_API int dur_store_watch_open(dur_provider *store, const char *instance, dur_watch **out, dur_error *err);
 DUR_API int dur_store_watch_wait(dur_watch *watch, uint64_t timeout_ms, dur_error *err);
 DUR_API void dur_store_watch_close(dur_watch *watch);

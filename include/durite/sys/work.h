@@ -1,7 +1,7 @@
 /*
  * work.h: the messages that travel through the two queues, and their JSON.
  *
- * A work item is what happened or shall happen; a dur_message is a work item on its way through a store: the same
+ * A work item is what happened or shall happen; a dur_message_row is a work item on its way through a store: the same
  * thing as text, with the few columns that a store needs to route it.  Stores never look into the text.
  */
 #ifndef DURITE_SYS_WORK_H
@@ -27,8 +27,8 @@ DUR_BEGIN_DECLS
 
 #define DUR_WORK_ENUM_(upper, name, queue) DUR_WORK_##upper,
 typedef enum dur_work_kind {
-    DUR_WORK_KINDS(DUR_WORK_ENUM_) DUR_WORK_KIND_COUNT,
-    DUR_WORK_UNKNOWN = DUR_WORK_KIND_COUNT /* well-formed, but of a kind that this version does not know */
+    DUR_WORK_KINDS(DUR_WORK_ENUM_) DUR_WORK_UNKNOWN =
+        255 /* well-formed, but of a kind that this version does not know */
 } dur_work_kind;
 #undef DUR_WORK_ENUM_
 
@@ -72,6 +72,8 @@ typedef struct dur_work_item {
     const char *orchestration_version;
     uint64_t attempt;    /* of its retry policy, from 1; 0: not given */
     uint64_t cancel_seq; /* ours, optional, CancelInstance: 0 a request; else the grace of request event N is over */
+    uint64_t first_id; /* ours, optional, ActivityExecute: the schedule id of the first attempt of the same call, where
+                          this is a later one; 0: this is the first.  Part of dur_act_key */
 } dur_work_item;
 
 /* JSON in both directions; codes as for events.  An unknown kind is DUR_EUNSUPPORTED. */
@@ -79,7 +81,7 @@ DUR_API int dur_work_to_json(dur_text *out, dur_arena *arena, const dur_work_ite
 DUR_API int dur_work_from_json(dur_work_item *out, dur_arena *arena, dur_text json, dur_error *err);
 
 /* A work item on its way: what a store keeps as columns, and the text that it keeps as it is. */
-typedef struct dur_message {
+typedef struct dur_message_row {
     dur_work_kind kind;
     const char *instance;   /* whom it is for (SubOrch*: the parent) */
     uint64_t execution_id;  /* ActivityExecute: with activity_id, its identity; TimerFired: the same; else 0 */
@@ -94,7 +96,7 @@ typedef struct dur_message {
     const char *parent;     /* StartOrchestration: the instance that calls; NULL: a root */
     uint64_t due_ms;        /* not visible before this wall time; 0: at once, whatever the clock says */
     dur_text json;          /* the work item, kept verbatim */
-} dur_message;
+} dur_message_row;
 
 /*
  * The text by which nodes and instances find each other: "Name@1.2.3", or "Name@" where no version is asked for (NULL,
@@ -106,7 +108,8 @@ DUR_API const char *dur_handler_key(dur_arena *arena, const char *orchestration,
  * Make the message of a work item: encodes it and fills the columns (due_ms of TimerFired is its fire_at_ms, else 0).
  * Everything lives in arena.
  */
-DUR_API int dur_message_from_work(dur_message *out, dur_arena *arena, const dur_work_item *item, dur_error *err);
+DUR_API int dur_message_row_from_work(dur_message_row *out, dur_arena *arena, const dur_work_item *item,
+                                      dur_error *err);
 
 DUR_END_DECLS
 

@@ -78,10 +78,10 @@ static int compare_instances(const void *a, const void *b) {
     return strcmp((*(dur__mem_instance *const *)a)->id, (*(dur__mem_instance *const *)b)->id);
 }
 
-/* What matches, by id.  Free the result. */
-static dur__mem_instance **instances_matching(dur__mem *mem, const dur_instance_query *query, size_t *count) {
+/* What matches, by id. */
+static void instances_matching(dur__mem *mem, const dur_instance_query *query, dur__mem_instance **found,
+                               size_t *count) {
     /* Of a family each instance is a child or a call that waits; of two calls under one id the first counts. */
-    dur__mem_instance **found = dur__xmalloc((mem->instances.count + 1) * sizeof(dur__mem_instance *));
     dur__mem_family *family = dur__mem_family_of(mem, query->parent);
     dur__map_entry *entry;
     *count = 0;
@@ -101,21 +101,28 @@ static dur__mem_instance **instances_matching(dur__mem *mem, const dur_instance_
             if (row_matches(entry->value, query)) found[(*count)++] = entry->value;
     }
     qsort(found, *count, sizeof(*found), compare_instances);
-    return found;
 }
 
 int dur__mem_list_instances(dur_provider *self, dur_arena *arena, const dur_instance_query *query,
                             dur_instance_row **out, size_t *count, dur_error *err) {
     dur__mem *mem = dur__mem_of(self);
     (void)err;
-    dur__mem_enter(mem);
-    dur__mem_instance **found = instances_matching(mem, query, count);
+    if (!dur__mem_enter(mem)) return DUR__NO_MEMORY(err, "memory");
+    dur__mem_instance **found = dur__get((mem->instances.count + 1) * sizeof(dur__mem_instance *));
+    dur__way_out way_out; /* nothing is changed here */
+    if (found == NULL || DUR__OUT_OF_MEMORY(&way_out)) {
+        dur__mem_leave(mem);
+        dur__free(found);
+        return DUR__NO_MEMORY(err, "memory.list");
+    }
+    instances_matching(mem, query, found, count);
     if (query->limit != 0 && *count > query->limit) *count = query->limit;
     *out = dur_arena_alloc(arena, (*count + 1) * sizeof(**out));
     for (size_t i = 0; i < *count; i++)
         row_fill(found[i], arena, &(*out)[i]);
+    dur__way_out_end(&way_out);
     dur__mem_leave(mem);
-    free(found);
+    dur__free(found);
     return DUR_OK;
 }
 
@@ -136,7 +143,12 @@ static const char *stuck_session(const dur__mem_instance *instance, dur_arena *a
 int dur__mem_get_instance(dur_provider *self, dur_arena *arena, const char *instance, dur_instance_row *out,
                           dur_error *err) {
     dur__mem *mem = dur__mem_of(self);
-    dur__mem_enter(mem);
+    if (!dur__mem_enter(mem)) return DUR__NO_MEMORY(err, "memory");
+    dur__way_out way_out; /* nothing is changed here */
+    if (DUR__OUT_OF_MEMORY(&way_out)) {
+        dur__mem_leave(mem);
+        return DUR__NO_MEMORY(err, "memory");
+    }
     dur__mem_instance *row = dur__mem_find(mem, instance);
     bool exists = dur__mem_exists(row);
     if (exists) {
@@ -146,6 +158,7 @@ int dur__mem_get_instance(dur_provider *self, dur_arena *arena, const char *inst
         out->stuck_session = stuck_session(row, arena);
         row_start(row, arena, out);
     }
+    dur__way_out_end(&way_out);
     dur__mem_leave(mem);
     return exists ? DUR_OK : not_found(err, "memory.get_instance", instance);
 }
@@ -156,7 +169,12 @@ int dur__mem_list_executions(dur_provider *self, dur_arena *arena, const char *i
     (void)err;
     *out = NULL;
     *count = 0;
-    dur__mem_enter(mem);
+    if (!dur__mem_enter(mem)) return DUR__NO_MEMORY(err, "memory");
+    dur__way_out way_out; /* nothing is changed here */
+    if (DUR__OUT_OF_MEMORY(&way_out)) {
+        dur__mem_leave(mem);
+        return DUR__NO_MEMORY(err, "memory");
+    }
     const dur__mem_instance *row = dur__mem_find(mem, instance);
     if (row != NULL && row->execution_count > 0) {
         *count = row->execution_count;
@@ -171,6 +189,7 @@ int dur__mem_list_executions(dur_provider *self, dur_arena *arena, const char *i
             (*out)[i].event_count = execution->event_count;
         }
     }
+    dur__way_out_end(&way_out);
     dur__mem_leave(mem);
     return DUR_OK;
 }
@@ -180,7 +199,7 @@ int dur__mem_get_system_metrics(dur_provider *self, dur_system_metrics *out, dur
     dur__map_entry *entry;
     (void)err;
     memset(out, 0, sizeof(*out));
-    dur__mem_enter(mem);
+    if (!dur__mem_enter(mem)) return DUR__NO_MEMORY(err, "memory");
     for (size_t i = 0; (entry = dur__map_next(&mem->instances, &i)) != NULL;) {
         const dur__mem_instance *row = entry->value;
         out->total_executions += row->execution_count;
@@ -204,7 +223,7 @@ int dur__mem_get_queue_depths(dur_provider *self, dur_queue_depths *out, dur_err
     dur__map_entry *entry;
     (void)err;
     memset(out, 0, sizeof(*out));
-    dur__mem_enter(mem);
+    if (!dur__mem_enter(mem)) return DUR__NO_MEMORY(err, "memory");
     for (size_t i = 0; (entry = dur__map_next(&mem->messages, &i)) != NULL;) {
         const dur__mem_message *message = entry->value;
         if (!dur__mem_visible(mem, message))
@@ -224,8 +243,14 @@ int dur__mem_dead_letter_messages(dur_provider *self, const char *instance, cons
                                   const char *reason, dur_error *err) {
     dur__mem *mem = dur__mem_of(self);
     (void)err;
-    dur__mem_enter(mem);
+    if (!dur__mem_enter(mem)) return DUR__NO_MEMORY(err, "memory");
     dur__mem_instance *row = dur__mem_find(mem, instance);
+    dur__mem_need need = { .bytes = count * (strlen(reason) + 64) };
+    if (row != NULL) dur__mem_need_letters(mem, &need, row);
+    if (!dur__mem_room(mem, &need)) {
+        dur__mem_leave(mem);
+        return DUR__NO_MEMORY(err, "memory.dead_letter");
+    }
     for (size_t i = 0; row != NULL && i < count; i++) {
         dur__mem_message *message = dur__map_get_u64(&mem->messages, ids[i]);
         if (message == NULL || message->instance != row) continue;
@@ -243,7 +268,12 @@ int dur__mem_list_dead_letters(dur_provider *self, dur_arena *arena, uint64_t af
     dur__map_entry *entry;
     (void)err;
     *count = 0;
-    dur__mem_enter(mem);
+    if (!dur__mem_enter(mem)) return DUR__NO_MEMORY(err, "memory");
+    dur__way_out way_out; /* nothing is changed here */
+    if (DUR__OUT_OF_MEMORY(&way_out)) {
+        dur__mem_leave(mem);
+        return DUR__NO_MEMORY(err, "memory");
+    }
     size_t room = limit != 0 && limit < mem->letters.count ? limit : mem->letters.count;
     *out = dur_arena_zalloc(arena, (room + 1) * sizeof(**out));
     for (size_t i = 0; *count < room && (entry = dur__map_next(&mem->letters, &i)) != NULL;) { /* in order of ids */
@@ -256,6 +286,7 @@ int dur__mem_list_dead_letters(dur_provider *self, dur_arena *arena, uint64_t af
         row->at_ms = letter->at_ms;
         row->json = (dur_text){ dur_arena_memdup(arena, letter->json, letter->json_size), letter->json_size };
     }
+    dur__way_out_end(&way_out);
     dur__mem_leave(mem);
     return DUR_OK;
 }
@@ -263,7 +294,7 @@ int dur__mem_list_dead_letters(dur_provider *self, dur_arena *arena, uint64_t af
 int dur__mem_delete_dead_letters(dur_provider *self, const uint64_t *ids, size_t count, dur_error *err) {
     dur__mem *mem = dur__mem_of(self);
     (void)err;
-    dur__mem_enter(mem);
+    if (!dur__mem_enter(mem)) return DUR__NO_MEMORY(err, "memory");
     for (size_t i = 0; i < count; i++) {
         dur__mem_letter *letter = dur__map_remove_u64(&mem->letters, ids[i]);
         if (letter != NULL) dur__mem_letter_free(letter);
@@ -274,11 +305,22 @@ int dur__mem_delete_dead_letters(dur_provider *self, const uint64_t *ids, size_t
 
 /* ---- suspending -------------------------------------------------------------------------------------------------- */
 
+static bool suspend_room(dur__mem *mem, const dur__mem_instance *row, const char *reason) {
+    size_t bytes = 1024 + (reason != NULL ? strlen(reason) : 0) + (row->handler != NULL ? 2 * strlen(row->handler) : 0);
+    if (row->lane != NULL)
+        bytes += dur__mem_need_name(&row->lane->asked, row->id) + dur__mem_need_name(&row->lane->lost, row->id);
+    return dur__mem_room_bytes(mem, bytes);
+}
+
 int dur__mem_set_suspended(dur_provider *self, const char *instance, const char *reason, dur_error *err) {
     dur__mem *mem = dur__mem_of(self);
-    dur__mem_enter(mem);
+    if (!dur__mem_enter(mem)) return DUR__NO_MEMORY(err, "memory");
     dur__mem_instance *row = dur__mem_find(mem, instance);
     bool exists = dur__mem_exists(row), ended = exists && reason != NULL && dur__mem_ended(row);
+    if (exists && !ended && !suspend_room(mem, row, reason)) {
+        dur__mem_leave(mem);
+        return DUR__NO_MEMORY(err, "memory.suspend");
+    }
     if (exists && !ended) {
         dur__mem_set_text(&row->suspended, reason);
         if (reason != NULL && dur__mem_leased(row) && row->lane != NULL) {

@@ -262,7 +262,7 @@ static finding check_works(dur__mem *mem, const char **who) {
 int dur__mem_check(dur_provider *self, dur_error *err) {
     dur__mem *mem = dur__mem_of(self);
     const char *who = NULL;
-    dur__mem_enter(mem);
+    if (!dur__mem_enter(mem)) return DUR__NO_MEMORY(err, "memory");
     finding wrong = check_instances(mem, &who);
     if (wrong == NULL) wrong = check_works(mem, &who);
     if (wrong == NULL) wrong = dur__mem_check_doubts(mem, &who);

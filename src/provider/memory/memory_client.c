@@ -11,7 +11,7 @@
 static void accepted_drop(dur__mem_instance *instance, dur__mem_accepted *accepted) {
     dur__map_remove(&instance->accepted_ids, accepted->text);
     dur__list_unlink(&accepted->link);
-    free(accepted);
+    dur__free(accepted);
 }
 
 void dur__mem_accepted_free(dur__mem_instance *instance) {
@@ -43,37 +43,51 @@ static void accepted_add(dur__mem *mem, dur__mem_instance *instance, const char 
 
 /* ---- enqueueing -------------------------------------------------------------------------------------------------- */
 
-int dur__mem_enqueue_for_orchestrator(dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err) {
+static int message_room(dur__mem *mem, const dur_message_row *item, dur_error *err) {
+    dur__mem_need need = { .bytes = 0 };
+    dur__mem_need_message(mem, &need, item);
+    return dur__mem_room(mem, &need) ? DUR_OK : DUR__NO_MEMORY(err, "memory.enqueue");
+}
+
+int dur__mem_enqueue_for_orchestrator(dur_provider *self, const dur_message_row *item, uint64_t delay_ms,
+                                      dur_error *err) {
     dur__mem *mem = dur__mem_of(self);
     (void)err;
-    dur__mem_enter(mem);
-    dur__mem_enqueue(mem, item, delay_ms);
+    if (!dur__mem_enter(mem)) return DUR__NO_MEMORY(err, "memory");
+    int code = message_room(mem, item, err);
+    if (code == DUR_OK) dur__mem_enqueue(mem, item, delay_ms);
     dur__mem_leave(mem);
-    return DUR_OK;
+    return code;
 }
 
 /* Make room for a start, or say why there is none. */
-static int start_existing(dur__mem *mem, dur__mem_instance *instance, dur_exists_policy policy, bool *done,
-                          dur_error *err) {
+static int start_existing(dur__mem *mem, dur__mem_instance *instance, const dur_message_row *item, dur_exists_policy policy,
+                          bool *done, dur_error *err) {
     dur_delete_result ignored = { 0, 0, 0, 0 };
     const char *running = NULL;
+    int code = DUR_OK;
     *done = policy == DUR_EXISTS_RETURN;
     if (*done) return DUR_OK;
     if (policy != DUR_EXISTS_REPLACE_FINISHED)
         return dur_error_set(err, DUR_EEXISTS, false, "memory.start", "instance %s already exists", instance->id);
+    if (!dur__mem_room_bytes(mem, 4 * (mem->instances.count + 8) * sizeof(void *)))
+        return DUR__NO_MEMORY(err, "memory.start");
     if (!dur__mem_tree_finished(mem, instance, &running))
         return dur_error_set(err, DUR_EEXISTS, false, "memory.start", "instance %s is running", running);
-    dur__mem_erase_tree(mem, instance, &ignored);
-    return DUR_OK;
+    code = dur__mem_erase_tree(mem, instance, item, &ignored, err);
+    return code;
 }
 
-static int start(dur__mem *mem, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms, bool *existed,
+static int start(dur__mem *mem, const dur_message_row *item, dur_exists_policy policy, uint64_t delay_ms, bool *existed,
                  dur_error *err) {
     bool done = false;
     int code = DUR_OK;
     dur__mem_instance *instance = dur__mem_find(mem, item->instance);
     *existed = dur__mem_exists(instance);
-    if (*existed) code = start_existing(mem, instance, policy, &done, err);
+    if (*existed)
+        code = start_existing(mem, instance, item, policy, &done, err);
+    else
+        code = message_room(mem, item, err);
     if (code == DUR_OK && !done) {
         dur__mem_enqueue(mem, item, delay_ms);
         instance = dur__mem_find(mem, item->instance);
@@ -82,26 +96,26 @@ static int start(dur__mem *mem, const dur_message *item, dur_exists_policy polic
     return code;
 }
 
-int dur__mem_enqueue_start(dur_provider *self, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms,
+int dur__mem_enqueue_start(dur_provider *self, const dur_message_row *item, dur_exists_policy policy, uint64_t delay_ms,
                            bool *existed, dur_error *err) {
     dur__mem *mem = dur__mem_of(self);
-    dur__mem_enter(mem);
+    if (!dur__mem_enter(mem)) return DUR__NO_MEMORY(err, "memory");
     int code = start(mem, item, policy, delay_ms, existed, err);
     dur__mem_leave(mem);
     return code;
 }
 
-int dur__mem_enqueue_starts(dur_provider *self, dur_start *starts, size_t count, dur_error *err) {
+int dur__mem_enqueue_starts(dur_provider *self, dur_start_request *starts, size_t count, dur_error *err) {
     dur__mem *mem = dur__mem_of(self);
     (void)err;
-    dur__mem_enter(mem);
+    if (!dur__mem_enter(mem)) return DUR__NO_MEMORY(err, "memory");
     for (size_t i = 0; i < count; i++)
         (void)start(mem, starts[i].item, starts[i].policy, starts[i].delay_ms, &starts[i].existed, &starts[i].error);
     dur__mem_leave(mem);
     return DUR_OK;
 }
 
-static int existing_check(const dur__mem_instance *instance, const dur_message *item, dur_error *err) {
+static int existing_check(const dur__mem_instance *instance, const dur_message_row *item, dur_error *err) {
     if (!dur__mem_exists(instance))
         return dur_error_set(err, DUR_ENOTFOUND, false, "memory.enqueue", "instance %s not found", item->instance);
     if (item->message_id != NULL && dur__map_get(&instance->accepted_ids, item->message_id) != NULL)
@@ -112,11 +126,14 @@ static int existing_check(const dur__mem_instance *instance, const dur_message *
     return DUR_OK;
 }
 
-int dur__mem_enqueue_existing(dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err) {
+int dur__mem_enqueue_existing(dur_provider *self, const dur_message_row *item, uint64_t delay_ms, dur_error *err) {
     dur__mem *mem = dur__mem_of(self);
-    dur__mem_enter(mem);
+    if (!dur__mem_enter(mem)) return DUR__NO_MEMORY(err, "memory");
     dur__mem_instance *instance = dur__mem_find(mem, item->instance);
     int code = existing_check(instance, item, err);
+    if (code == DUR_OK) code = message_room(mem, item, err);
+    if (code == DUR_OK && item->message_id != NULL && !dur__map_reserve(&instance->accepted_ids, 1))
+        code = DUR__NO_MEMORY(err, "memory.enqueue");
     if (code == DUR_OK) {
         if (item->message_id != NULL) accepted_add(mem, instance, item->message_id);
         dur__mem_enqueue(mem, item, delay_ms);
@@ -134,13 +151,19 @@ int dur__mem_get_custom_status(dur_provider *self, dur_arena *arena, const char 
     *changed = false;
     *status = NULL;
     *version = 0;
-    dur__mem_enter(mem);
+    if (!dur__mem_enter(mem)) return DUR__NO_MEMORY(err, "memory");
+    dur__way_out way_out; /* nothing is changed here */
+    if (DUR__OUT_OF_MEMORY(&way_out)) {
+        dur__mem_leave(mem);
+        return DUR__NO_MEMORY(err, "memory");
+    }
     const dur__mem_instance *row = dur__mem_find(mem, instance);
     if (row != NULL && row->custom_status_version > last_seen) {
         *changed = true;
         *status = dur_arena_strdup(arena, row->custom_status);
         *version = row->custom_status_version;
     }
+    dur__way_out_end(&way_out);
     dur__mem_leave(mem);
     return DUR_OK;
 }
@@ -150,7 +173,12 @@ int dur__mem_get_instance_stats(dur_provider *self, dur_arena *arena, const char
     dur__mem *mem = dur__mem_of(self);
     (void)err;
     memset(out, 0, sizeof(*out));
-    dur__mem_enter(mem);
+    if (!dur__mem_enter(mem)) return DUR__NO_MEMORY(err, "memory");
+    dur__way_out way_out; /* nothing is changed here */
+    if (DUR__OUT_OF_MEMORY(&way_out)) {
+        dur__mem_leave(mem);
+        return DUR__NO_MEMORY(err, "memory");
+    }
     const dur__mem_instance *row = dur__mem_find(mem, instance);
     *found = dur__mem_exists(row);
     if (*found) {
@@ -164,6 +192,7 @@ int dur__mem_get_instance_stats(dur_provider *self, dur_arena *arena, const char
         for (size_t i = 0; i < keys; i++)
             out->kv_total_value_bytes += strlen(values[i].value);
     }
+    dur__way_out_end(&way_out);
     dur__mem_leave(mem);
     return DUR_OK;
 }
@@ -180,9 +209,12 @@ typedef struct memory_watch {
 
 int dur__mem_watch_open(dur_provider *self, const char *instance, dur_watch **out, dur_error *err) {
     dur__mem *mem = dur__mem_of(self);
+    if (!dur__mem_enter(mem)) return DUR__NO_MEMORY(err, "memory");
+    if (!dur__mem_room_bytes(mem, strlen(instance)) || !dur__map_reserve(&mem->points, 1)) {
+        dur__mem_leave(mem);
+        return DUR__NO_MEMORY(err, "memory.watch");
+    }
     memory_watch *watch = dur__xcalloc(1, sizeof(*watch));
-    (void)err;
-    dur__mem_enter(mem);
     dur__mem_point *point = dur__map_get(&mem->points, instance);
     if (point == NULL) {
         point = dur__xcalloc(1, sizeof(*point));
@@ -203,7 +235,7 @@ int dur__mem_watch_open(dur_provider *self, const char *instance, dur_watch **ou
 int dur__mem_watch_wait(dur_watch *base, uint64_t timeout_ms, dur_error *err) {
     memory_watch *watch = (memory_watch *)(void *)base;
     uint64_t deadline = dur__mem_deadline(timeout_ms);
-    dur__mem_enter(watch->mem);
+    if (!dur__mem_enter(watch->mem)) return DUR__NO_MEMORY(err, "memory");
     while (watch->seen == watch->point->changes && !watch->woken)
         if (!dur__mem_sleep(watch->mem, &watch->point->changed, deadline)) break;
     bool changed = watch->seen != watch->point->changes || watch->woken;
@@ -215,7 +247,7 @@ int dur__mem_watch_wait(dur_watch *base, uint64_t timeout_ms, dur_error *err) {
 
 void dur__mem_watch_wake(dur_watch *base) {
     memory_watch *watch = (memory_watch *)(void *)base;
-    dur__mem_enter(watch->mem);
+    dur__mem_enter_anyway(watch->mem);
     watch->woken = true;
     dur__cond_broadcast(&watch->point->changed);
     dur__mem_leave(watch->mem);
@@ -224,14 +256,14 @@ void dur__mem_watch_wake(dur_watch *base) {
 void dur__mem_watch_close(dur_watch *base) {
     memory_watch *watch = (memory_watch *)(void *)base;
     dur__mem_point *point = watch->point;
-    dur__mem_enter(watch->mem);
+    dur__mem_enter_anyway(watch->mem);
     bool last = --point->watchers == 0;
     if (last) dur__map_remove(&watch->mem->points, point->instance);
     dur__mem_leave(watch->mem);
     if (last) {
         dur__cond_destroy(&point->changed);
-        free(point->instance);
-        free(point);
+        dur__free(point->instance);
+        dur__free(point);
     }
-    free(watch);
+    dur__free(watch);
 }

@@ -1,6 +1,7 @@
 /*
  * memory_delete.c: deleting instances with their trees, and pruning executions.
  */
+#include "base/arena_internal.h"
 #include "provider/dead_reason.h"
 #include "provider/memory/memory_internal.h"
 
@@ -15,8 +16,9 @@ typedef struct instance_list {
 
 static void list_add(instance_list *list, dur__mem_instance *instance) {
     if (list->count == list->room) {
-        list->room = list->room > 0 ? 2 * list->room : 8;
-        list->items = dur__xrealloc(list->items, list->room * sizeof(dur__mem_instance *));
+        size_t room = list->room > 0 ? 2 * list->room : 8;
+        list->items = dur__xrealloc(list->items, room * sizeof(dur__mem_instance *));
+        list->room = room;
     }
     list->items[list->count++] = instance;
 }
@@ -67,7 +69,7 @@ static void bury_letters(dur__mem *mem, dur__mem_instance *instance) {
     dur__mem_batch_sort(&found);
     for (size_t i = 0; i < found.count; i++)
         dur__mem_bury(mem, instance->id, DUR__DELETED, found.items[i]->json, found.items[i]->json_size);
-    free(found.items);
+    dur__free(found.items);
 }
 
 static int in_order_of_coming(const void *a, const void *b) {
@@ -80,23 +82,23 @@ static int in_order_of_coming(const void *a, const void *b) {
  * the instance itself.
  */
 static void erase(dur__mem *mem, dur__mem_instance *instance, dur_delete_result *out) {
-    dur_arena *arena = dur_arena_new();
+    dur_arena *arena = dur__arena_xnew();
     dur__mem_batch found = { NULL, 0, 0 };
     dur__mem_each_message(mem, instance, start_found, &found);
     if (found.count > 1) qsort(found.items, found.count, sizeof(dur__mem_message *), in_order_of_coming);
     size_t own = found.count > 0 && instance->event_count == 0, count = found.count - own;
-    dur_message *kept = dur_arena_zalloc(arena, (count + 1) * sizeof(*kept));
+    dur_message_row *kept = dur_arena_zalloc(arena, (count + 1) * sizeof(*kept));
     for (size_t i = 0; i < count; i++) {
         const dur__mem_message *message = found.items[own + i];
-        kept[i] =
-            (dur_message){ .kind = message->kind,
-                           .instance = dur_arena_strdup(arena, instance->id),
-                           .handler = dur_arena_strdup(arena, message->handler),
-                           .parent = dur_arena_strdup(arena, message->parent),
-                           .due_ms = message->due_ms,
-                           .json = { dur_arena_memdup(arena, message->json, message->json_size), message->json_size } };
+        kept[i] = (dur_message_row){ .kind = message->kind,
+                                     .instance = dur_arena_strdup(arena, instance->id),
+                                     .handler = dur_arena_strdup(arena, message->handler),
+                                     .parent = dur_arena_strdup(arena, message->parent),
+                                     .due_ms = message->due_ms,
+                                     .json = { dur_arena_memdup(arena, message->json, message->json_size),
+                                               message->json_size } };
     }
-    free(found.items);
+    dur__free(found.items);
     bury_letters(mem, instance);
     dur__mem_erase(mem, instance, out);
     out->queue_messages -= count;
@@ -105,9 +107,22 @@ static void erase(dur__mem *mem, dur__mem_instance *instance, dur_delete_result 
     dur_arena_free(arena);
 }
 
-static void erase_all(dur__mem *mem, instance_list *list, dur_delete_result *out) {
+/* All of them, or (no memory) none. */
+static int erase_all(dur__mem *mem, instance_list *list, const dur_message_row *next, dur_delete_result *out,
+                     dur_error *err) {
+    dur__mem_need need = { .bytes = 0 };
+    if (next != NULL) dur__mem_need_message(mem, &need, next);
+    for (size_t i = 0; i < list->count; i++)
+        dur__mem_need_erase(mem, &need, list->items[i]);
+    if (!dur__mem_room(mem, &need)) return DUR__NO_MEMORY(err, "memory.delete");
     for (size_t i = 0; i < list->count; i++)
         erase(mem, list->items[i], out);
+    return DUR_OK;
+}
+
+/* Lists of instances, as long as there are any. */
+static bool room_for_lists(dur__mem *mem) {
+    return dur__mem_room_bytes(mem, 8 * (mem->instances.count + 8) * sizeof(void *));
 }
 
 bool dur__mem_tree_finished(dur__mem *mem, dur__mem_instance *root, const char **running) {
@@ -117,15 +132,19 @@ bool dur__mem_tree_finished(dur__mem *mem, dur__mem_instance *root, const char *
     unmark(&tree);
     for (size_t i = 0; i < tree.count && *running == NULL; i++)
         if (!dur__mem_finished(tree.items[i])) *running = tree.items[i]->id;
-    free(tree.items);
+    dur__free(tree.items);
     return *running == NULL;
 }
 
-void dur__mem_erase_tree(dur__mem *mem, dur__mem_instance *root, dur_delete_result *out) {
+int dur__mem_erase_tree(dur__mem *mem, dur__mem_instance *root, const dur_message_row *next, dur_delete_result *out,
+                        dur_error *err) {
     instance_list tree = { NULL, 0, 0 };
+    if (!room_for_lists(mem)) return DUR__NO_MEMORY(err, "memory.delete");
     collect_tree(mem, root, &tree);
-    erase_all(mem, &tree, out);
-    free(tree.items);
+    unmark(&tree);
+    int code = erase_all(mem, &tree, next, out, err);
+    dur__free(tree.items);
+    return code;
 }
 
 /* ---- delete by id ------------------------------------------------------------------------------------------------ */
@@ -173,13 +192,14 @@ int dur__mem_delete_instances(dur_provider *self, const char *const *ids, const 
     dur__mem *mem = dur__mem_of(self);
     instance_list list = { NULL, 0, 0 };
     memset(out, 0, sizeof(*out));
-    dur__mem_enter(mem);
-    int code = list_ids(mem, ids, meant, count, force, &list, err);
+    if (!dur__mem_enter(mem)) return DUR__NO_MEMORY(err, "memory");
+    int code = room_for_lists(mem) ? DUR_OK : DUR__NO_MEMORY(err, "memory.delete");
+    if (code == DUR_OK) code = list_ids(mem, ids, meant, count, force, &list, err);
     if (code == DUR_OK) code = check_children(mem, &list, err);
     unmark(&list);
-    if (code == DUR_OK) erase_all(mem, &list, out);
+    if (code == DUR_OK) code = erase_all(mem, &list, NULL, out, err);
     dur__mem_leave(mem);
-    free(list.items);
+    dur__free(list.items);
     return code;
 }
 
@@ -217,20 +237,21 @@ int dur__mem_delete_instances_bulk(dur_provider *self, const dur_bulk_filter *fi
     const char *running;
     (void)err;
     memset(out, 0, sizeof(*out));
-    dur__mem_enter(mem);
-    list_matching(mem, filter, &list);
-    for (size_t i = 0; i < list.count && roots.count < limit; i++) {
+    if (!dur__mem_enter(mem)) return DUR__NO_MEMORY(err, "memory");
+    int code = room_for_lists(mem) ? DUR_OK : DUR__NO_MEMORY(err, "memory.delete");
+    if (code == DUR_OK) list_matching(mem, filter, &list);
+    for (size_t i = 0; i < list.count && roots.count < limit && room_for_lists(mem); i++) {
         dur__mem_instance *root = list.items[i];
         if (root->parent == NULL && ended_before(root, filter->completed_before_ms) &&
             dur__mem_tree_finished(mem, root, &running))
             list_add(&roots, root);
     }
-    for (size_t i = 0; i < roots.count; i++)
-        dur__mem_erase_tree(mem, roots.items[i], out);
+    for (size_t i = 0; i < roots.count && code == DUR_OK; i++)
+        code = dur__mem_erase_tree(mem, roots.items[i], NULL, out, err);
     dur__mem_leave(mem);
-    free(list.items);
-    free(roots.items);
-    return DUR_OK;
+    dur__free(list.items);
+    dur__free(roots.items);
+    return out->instances > 0 ? DUR_OK : code; /* what has gone has gone: the next call goes on */
 }
 
 /* ---- prune ------------------------------------------------------------------------------------------------------- */
@@ -262,18 +283,20 @@ static void prune(dur__mem_instance *instance, const dur_prune_options *options,
     }
     instance->execution_count = kept;
     out->instances_processed++;
-    free(gone);
+    dur__free(gone);
 }
 
 int dur__mem_prune_executions(dur_provider *self, const char *instance, const dur_prune_options *options,
                               dur_prune_result *out, dur_error *err) {
     dur__mem *mem = dur__mem_of(self);
     memset(out, 0, sizeof(*out));
-    dur__mem_enter(mem);
+    if (!dur__mem_enter(mem)) return DUR__NO_MEMORY(err, "memory");
     dur__mem_instance *row = dur__mem_find(mem, instance);
     bool found = row != NULL && (row->has_row || row->event_count > 0);
-    if (found) prune(row, options, out);
+    bool room = !found || dur__mem_room_bytes(mem, 2 * row->execution_count);
+    if (found && room) prune(row, options, out);
     dur__mem_leave(mem);
+    if (!room) return DUR__NO_MEMORY(err, "memory.prune");
     return found ? DUR_OK : dur_error_set(err, DUR_ENOTFOUND, false, "memory.prune", "instance %s not found", instance);
 }
 
@@ -284,14 +307,19 @@ int dur__mem_prune_executions_bulk(dur_provider *self, const dur_bulk_filter *fi
     size_t limit = filter->limit > 0 ? filter->limit : BULK_LIMIT;
     (void)err;
     memset(out, 0, sizeof(*out));
-    dur__mem_enter(mem);
-    list_matching(mem, filter, &list);
+    if (!dur__mem_enter(mem)) return DUR__NO_MEMORY(err, "memory");
+    int code = room_for_lists(mem) ? DUR_OK : DUR__NO_MEMORY(err, "memory.prune");
+    if (code == DUR_OK) list_matching(mem, filter, &list);
     for (size_t i = 0, touched = 0; i < list.count && touched < limit; i++) {
         uint64_t before = out->executions_deleted;
+        if (!dur__mem_room_bytes(mem, 2 * list.items[i]->execution_count)) {
+            code = DUR__NO_MEMORY(err, "memory.prune");
+            break;
+        }
         if (ended_before(list.items[i], filter->completed_before_ms)) prune(list.items[i], options, out);
         touched += out->executions_deleted > before; /* those with nothing to prune must not use the limit up */
     }
     dur__mem_leave(mem);
-    free(list.items);
-    return DUR_OK;
+    dur__free(list.items);
+    return out->executions_deleted > 0 ? DUR_OK : code;
 }

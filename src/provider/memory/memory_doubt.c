@@ -36,7 +36,7 @@ static bool unproven(dur__mem *mem, const member *self) {
 
 static void member_free(member *self) {
     dur__list_unlink(&self->link);
-    free(self);
+    dur__free(self);
 }
 
 static bool in_doubt(dur__mem *mem, const member *alone) {
@@ -154,7 +154,7 @@ void dur__mem_doubts_free(dur__mem *mem) {
 int dur__mem_blame(dur_provider *self, const char *lock_token, dur_error *err) {
     dur__mem *mem = dur__mem_of(self);
     (void)err;
-    dur__mem_enter(mem);
+    if (!dur__mem_enter(mem)) return DUR__NO_MEMORY(err, "memory");
     dur__mem_work *work = dur__mem_work_claimed(mem, &(dur_worker_claim){ .lock_token = lock_token }, NULL);
     dur__mem_instance *instance = dur__mem_lease_find(mem, lock_token);
     if (work != NULL) {

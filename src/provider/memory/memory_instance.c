@@ -1,6 +1,7 @@
 /*
  * memory_instance.c: instances of the memory store, their executions and events, and when they are worth fetching.
  */
+#include "base/arena_internal.h"
 #include "base/assert.h"
 #include "provider/memory/memory_internal.h"
 
@@ -8,7 +9,7 @@
 
 void dur__mem_set_text(char **at, const char *text) {
     char *copy = dur__xstrdup(text);
-    free(*at);
+    dur__free(*at);
     *at = copy;
 }
 
@@ -71,8 +72,8 @@ void dur__mem_family_leave(dur__mem *mem, const char *parent, dur__link *member)
     dur__list_unlink(member);
     if (family == NULL || !dur__list_empty(&family->children) || !dur__list_empty(&family->calls)) return;
     dur__map_remove(&mem->families, family->parent);
-    free(family->parent);
-    free(family);
+    dur__free(family->parent);
+    dur__free(family);
 }
 
 void dur__mem_row(dur__mem *mem, dur__mem_instance *instance, const dur_execution_metadata *metadata) {
@@ -92,7 +93,7 @@ void dur__mem_handler(dur__mem_instance *instance, const dur_execution_metadata 
     if (metadata->status == DUR_STATUS_COMPLETED || metadata->status == DUR_STATUS_FAILED) {
         dur__mem_set_text(&instance->handler, NULL);
     } else if (metadata->orchestration_name != NULL && metadata->orchestration_version != NULL) {
-        dur_arena *arena = dur_arena_new();
+        dur_arena *arena = dur__arena_xnew();
         dur__mem_set_text(&instance->handler,
                           dur_handler_key(arena, metadata->orchestration_name, metadata->orchestration_version));
         dur_arena_free(arena);
@@ -112,20 +113,20 @@ static void instance_free(dur__mem *mem, dur__mem_instance *instance) {
     dur__mem_family_leave(mem, instance->parent, &instance->sibling);
     for (size_t i = 0; i < instance->execution_count; i++)
         dur__mem_execution_free(instance->executions[i]);
-    free(instance->executions);
+    dur__free(instance->executions);
     dur__mem_kv_free(&instance->kv);
     dur__mem_kv_free(&instance->kv_delta);
     dur__mem_accepted_free(instance);
     dur__map_free(&instance->queues);
     dur__map_remove(&mem->instances, instance->id);
-    free(instance->name);
-    free(instance->version);
-    free(instance->parent);
-    free(instance->handler);
-    free(instance->suspended);
-    free(instance->custom_status);
-    free(instance->id);
-    free(instance);
+    dur__free(instance->name);
+    dur__free(instance->version);
+    dur__free(instance->parent);
+    dur__free(instance->handler);
+    dur__free(instance->suspended);
+    dur__free(instance->custom_status);
+    dur__free(instance->id);
+    dur__free(instance);
 }
 
 static void message_erase(dur__mem *mem, dur__mem_message *message, void *arg) {
@@ -269,10 +270,10 @@ dur__mem_execution *dur__mem_execution_make(dur__mem *mem, dur__mem_instance *in
 
 void dur__mem_execution_free(dur__mem_execution *execution) {
     for (size_t i = 0; i < execution->event_count; i++)
-        free(execution->events[i].json);
-    free(execution->events);
-    free(execution->output);
-    free(execution);
+        dur__free(execution->events[i].json);
+    dur__free(execution->events);
+    dur__free(execution->output);
+    dur__free(execution);
 }
 
 uint64_t dur__mem_last_event(const dur__mem_execution *execution) {
@@ -317,7 +318,7 @@ static uint64_t event_double(const dur_event_row *events, size_t count) {
     qsort(ids, count, sizeof(*ids), compare_u64);
     for (size_t i = 1; i < count && twice == 0; i++)
         if (ids[i - 1] == ids[i]) twice = ids[i];
-    free(ids);
+    dur__free(ids);
     return twice;
 }
 
@@ -338,8 +339,9 @@ void dur__mem_events_add(dur__mem_instance *instance, dur__mem_execution *execut
                          size_t count) {
     if (execution->event_count + count > execution->event_room) {
         size_t room = 2 * execution->event_room;
-        execution->event_room = execution->event_count + count > room ? execution->event_count + count : room;
-        execution->events = dur__xrealloc(execution->events, execution->event_room * sizeof(*execution->events));
+        if (execution->event_count + count > room) room = execution->event_count + count;
+        execution->events = dur__xrealloc(execution->events, room * sizeof(*execution->events));
+        execution->event_room = room;
     }
     for (size_t i = 0; i < count; i++) {
         size_t at = event_position(execution, events[i].event_id);

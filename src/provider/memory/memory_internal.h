@@ -278,7 +278,7 @@ struct dur__mem {
     dur__mutex mutex;
     dur__cond changed; /* something became visible: for long polls */
     const dur_world *world;
-    bool real_time; /* who sleeps until something is due finds it due; else others move the clock */
+    bool real_time;  /* who sleeps until something is due finds it due; else others move the clock */
     char *name;      /* NULL: not shared */
     size_t handles;  /* guarded by the registry's mutex */
     uint64_t serial; /* of the process that made it */
@@ -316,7 +316,17 @@ struct dur__mem {
     dur__mem_tree session_times;
     uint64_t last_session;
     dur__buf scratch;
+    bool no_room;         /* since the round began: something was left where it is */
+    dur__reserve reserve; /* for the change under way */
+    dur__cover cover;     /* of whoever is inside */
 };
+
+/* What a change may need (memory_room.c); zeroed: a little. */
+typedef struct dur__mem_need {
+    size_t bytes;
+    size_t messages, parents; /* new ones, and those that name a parent */
+    size_t works, letters;
+} dur__mem_need;
 
 /* What dur_open gives out: one per handle. */
 typedef struct dur__mem_handle {
@@ -346,7 +356,8 @@ static inline uint64_t dur__mem_wall_after(const dur__mem *mem, uint64_t ms) {
 }
 
 /* memory_store.c */
-void dur__mem_enter(dur__mem *mem);
+bool dur__mem_enter(dur__mem *mem);        /* false: no memory, and nobody has entered */
+void dur__mem_enter_anyway(dur__mem *mem); /* for what needs none */
 void dur__mem_leave(dur__mem *mem);
 void dur__mem_advance(dur__mem *mem);            /* reads the clocks and lets time take effect */
 uint64_t dur__mem_next_due(const dur__mem *mem); /* wall time of the next change by time; DUR_NEVER */
@@ -356,6 +367,23 @@ uint64_t dur__mem_deadline(uint64_t timeout_ms);
 void dur__mem_token(dur__mem *mem, char out[DUR__MEM_TOKEN_SIZE]);
 void dur__mem_bury(dur__mem *mem, const char *instance, const char *reason, const char *json, size_t json_size);
 void dur__mem_letter_free(dur__mem_letter *letter);
+
+/* memory_room.c.  False: there is no memory, and nothing has changed. */
+bool dur__mem_room(dur__mem *mem, const dur__mem_need *need);
+bool dur__mem_room_bytes(dur__mem *mem, size_t bytes);
+bool dur__mem_room_turn(dur__mem *mem, dur__mem_instance *instance, const dur__mem_execution *execution,
+                        const dur_turn_commit *turn, bool letters);
+bool dur__mem_room_append(dur__mem *mem, const dur__mem_execution *execution, const char *instance,
+                          const dur_event_row *events, size_t count);
+bool dur__mem_room_fetch(dur__mem *mem, dur__mem_instance *instance, const dur_fetch *how);
+/* With what *bytes says of those before it: all are copied at the end. */
+bool dur__mem_room_held(dur__mem *mem, dur__mem_instance *instance, size_t *bytes);
+bool dur__mem_room_work(dur__mem *mem, const dur__mem_work *work, const dur_work_fetch *how);
+void dur__mem_need_message(dur__mem *mem, dur__mem_need *need, const dur_message_row *item);
+void dur__mem_need_work(dur__mem_need *need, const dur_message_row *item);
+void dur__mem_need_letters(dur__mem *mem, dur__mem_need *need, dur__mem_instance *instance);
+void dur__mem_need_erase(dur__mem *mem, dur__mem_need *need, dur__mem_instance *instance);
+size_t dur__mem_need_name(const dur__mem_names *names, const char *instance);
 
 /* memory_instance.c: instances, executions, KV */
 dur__mem_instance *dur__mem_find(dur__mem *mem, const char *id);
@@ -396,7 +424,7 @@ int dur__mem_get_kv_all_values(dur_provider *self, dur_arena *arena, const char 
                                size_t *count, dur_error *err);
 
 /* memory_message.c: messages, and what the holder of a lease knows of them */
-dur__mem_message *dur__mem_enqueue(dur__mem *mem, const dur_message *item, uint64_t delay_ms);
+dur__mem_message *dur__mem_enqueue(dur__mem *mem, const dur_message_row *item, uint64_t delay_ms);
 void dur__mem_message_free(dur__mem *mem, dur__mem_message *message); /* the caller settles its instance */
 bool dur__mem_visible(const dur__mem *mem, const dur__mem_message *message);
 dur__mem_message *dur__mem_first_reason(const dur__mem *mem, const dur__mem_instance *instance);
@@ -449,7 +477,7 @@ int dur__mem_read(dur_provider *self, dur_arena *arena, const char *instance, ui
                   dur_event_row **out, size_t *count, dur_error *err);
 
 /* memory_work.c: the worker queue */
-dur__mem_work *dur__mem_work_add(dur__mem *mem, const dur_message *item);
+dur__mem_work *dur__mem_work_add(dur__mem *mem, const dur_message_row *item);
 void dur__mem_work_remove(dur__mem *mem, dur__mem_work *work); /* the caller settles its instance */
 void dur__mem_work_drop(dur__mem *mem, dur__mem_work *work);   /* the same for one that nobody has seen end */
 void dur__mem_work_unlock(dur__mem *mem, dur__mem_work *work, uint64_t delay_ms);
@@ -463,10 +491,11 @@ dur__mem_work *dur__mem_work_first(dur__mem *mem, const dur_work_fetch *how, dur
 void dur__mem_work_ack(dur__mem *mem, dur_work_ack *ack);
 void dur__mem_work_touch(dur__mem *mem, dur__mem_work *work); /* its session was active */
 void dur__mem_work_due(dur__mem *mem);                        /* locks and delays that have ended */
-int dur__mem_enqueue_for_worker(dur_provider *self, const dur_message *item, dur_error *err);
+int dur__mem_enqueue_for_worker(dur_provider *self, const dur_message_row *item, dur_error *err);
 int dur__mem_fetch_work_item(dur_provider *self, dur_arena *arena, const dur_work_fetch *how, dur_leased_work *out,
                              dur_error *err);
-int dur__mem_ack_work_item(dur_provider *self, const char *lock_token, const dur_message *completion, dur_error *err);
+int dur__mem_ack_work_item(dur_provider *self, const char *lock_token, const dur_message_row *completion,
+                           dur_error *err);
 int dur__mem_renew_work_item_lock(dur_provider *self, const char *lock_token, uint64_t extend_ms, dur_error *err);
 int dur__mem_abandon_work_item(dur_provider *self, const char *lock_token, uint64_t delay_ms, bool ignore_attempt,
                                dur_error *err);
@@ -536,17 +565,18 @@ int dur__mem_lane_history(dur_lane *lane, dur_arena *arena, const char *instance
 /* memory_client.c */
 void dur__mem_accepted_free(dur__mem_instance *instance);
 void dur__mem_accepted_forget(dur__mem *mem, dur__mem_instance *instance, uint64_t ended_execution);
-int dur__mem_enqueue_for_orchestrator(dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err);
-int dur__mem_enqueue_start(dur_provider *self, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms,
+int dur__mem_enqueue_for_orchestrator(dur_provider *self, const dur_message_row *item, uint64_t delay_ms,
+                                      dur_error *err);
+int dur__mem_enqueue_start(dur_provider *self, const dur_message_row *item, dur_exists_policy policy, uint64_t delay_ms,
                            bool *existed, dur_error *err);
-int dur__mem_enqueue_existing(dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err);
+int dur__mem_enqueue_existing(dur_provider *self, const dur_message_row *item, uint64_t delay_ms, dur_error *err);
 int dur__mem_get_custom_status(dur_provider *self, dur_arena *arena, const char *instance, uint64_t last_seen,
                                bool *changed, const char **status, uint64_t *version, dur_error *err);
 int dur__mem_watch_open(dur_provider *self, const char *instance, dur_watch **out, dur_error *err);
 int dur__mem_watch_wait(dur_watch *watch, uint64_t timeout_ms, dur_error *err);
 void dur__mem_watch_wake(dur_watch *watch);
 void dur__mem_watch_close(dur_watch *watch);
-int dur__mem_enqueue_starts(dur_provider *self, dur_start *starts, size_t count, dur_error *err);
+int dur__mem_enqueue_starts(dur_provider *self, dur_start_request *starts, size_t count, dur_error *err);
 int dur__mem_get_instance_stats(dur_provider *self, dur_arena *arena, const char *instance, bool *found,
                                 dur_instance_stats *out, dur_error *err);
 
@@ -564,7 +594,9 @@ int dur__mem_delete_instances(dur_provider *self, const char *const *ids, const 
 int dur__mem_delete_instances_bulk(dur_provider *self, const dur_bulk_filter *filter, dur_delete_result *out,
                                    dur_error *err);
 bool dur__mem_tree_finished(dur__mem *mem, dur__mem_instance *root, const char **running);
-void dur__mem_erase_tree(dur__mem *mem, dur__mem_instance *root, dur_delete_result *out);
+/* With room for the message that follows (NULL: none). */
+int dur__mem_erase_tree(dur__mem *mem, dur__mem_instance *root, const dur_message_row *next, dur_delete_result *out,
+                        dur_error *err);
 int dur__mem_prune_executions(dur_provider *self, const char *instance, const dur_prune_options *options,
                               dur_prune_result *out, dur_error *err);
 int dur__mem_prune_executions_bulk(dur_provider *self, const dur_bulk_filter *filter, const dur_prune_options *options,

@@ -10,9 +10,9 @@
 #include <stdlib.h>
 
 static void value_free(dur__mem_value *value) {
-    free(value->key);
-    free(value->value);
-    free(value);
+    dur__free(value->key);
+    dur__free(value->value);
+    dur__free(value);
 }
 
 void dur__mem_kv_free(dur__map *map) {
@@ -113,13 +113,19 @@ int dur__mem_get_kv_value(dur_provider *self, dur_arena *arena, const char *inst
     dur__mem *mem = dur__mem_of(self);
     (void)err;
     *value = NULL;
-    dur__mem_enter(mem);
+    if (!dur__mem_enter(mem)) return DUR__NO_MEMORY(err, "memory");
+    dur__way_out way_out; /* nothing is changed here */
+    if (DUR__OUT_OF_MEMORY(&way_out)) {
+        dur__mem_leave(mem);
+        return DUR__NO_MEMORY(err, "memory");
+    }
     const dur__mem_instance *row = dur__mem_find(mem, instance);
     if (row != NULL) {
         const dur__mem_value *found = dur__map_get(&row->kv_delta, key);
         if (found == NULL) found = dur__map_get(&row->kv, key);
         if (found != NULL) *value = dur_arena_strdup(arena, found->value);
     }
+    dur__way_out_end(&way_out);
     dur__mem_leave(mem);
     return DUR_OK;
 }
@@ -130,9 +136,15 @@ int dur__mem_get_kv_all_values(dur_provider *self, dur_arena *arena, const char 
     (void)err;
     *out = NULL;
     *count = 0;
-    dur__mem_enter(mem);
+    if (!dur__mem_enter(mem)) return DUR__NO_MEMORY(err, "memory");
+    dur__way_out way_out; /* nothing is changed here */
+    if (DUR__OUT_OF_MEMORY(&way_out)) {
+        dur__mem_leave(mem);
+        return DUR__NO_MEMORY(err, "memory");
+    }
     const dur__mem_instance *row = dur__mem_find(mem, instance);
     if (row != NULL) *out = dur__mem_kv_merged(row, arena, count);
+    dur__way_out_end(&way_out);
     dur__mem_leave(mem);
     return DUR_OK;
 }

@@ -19,8 +19,9 @@ void dur__mem_lane_tell(dur__mem_lane *lane, dur__mem_instance *instance) {
 
 static void name_add(dur__mem_lane *lane, dur__mem_names *names, const char *instance) {
     if (names->count == names->room) {
-        names->room = names->room > 0 ? 2 * names->room : 8;
-        names->list = dur__xrealloc(names->list, names->room * sizeof(*names->list));
+        size_t room = names->room > 0 ? 2 * names->room : 8;
+        names->list = dur__xrealloc(names->list, room * sizeof(*names->list));
+        names->room = room;
     }
     names->list[names->count++] = dur__xstrdup(instance);
     if (lane->waker != NULL && lane != lane->mem->self) dur_waker_wake(lane->waker);
@@ -34,12 +35,19 @@ void dur__mem_lane_ask(dur__mem_lane *lane, const char *instance) {
     name_add(lane, &lane->asked, instance);
 }
 
+static size_t names_bytes(const dur__mem_names *names) {
+    size_t bytes = 128u << 10; /* an arena's chunk */
+    for (size_t i = 0; i < names->count; i++)
+        bytes += 2 * (sizeof(char *) + strlen(names->list[i]) + 1);
+    return bytes;
+}
+
 /* Copies in arena (NULL: forgotten); none are left. */
 static const char **names_take(dur__mem_names *names, dur_arena *arena, size_t *count) {
     const char **out = arena != NULL ? dur_arena_zalloc(arena, (names->count + 1) * sizeof(*out)) : NULL;
     for (size_t i = 0; i < names->count; i++) {
         if (out != NULL) out[i] = dur_arena_strdup(arena, names->list[i]);
-        free(names->list[i]);
+        dur__free(names->list[i]);
     }
     *count = names->count;
     names->count = 0;
@@ -49,9 +57,11 @@ static const char **names_take(dur__mem_names *names, dur_arena *arena, size_t *
 int dur__mem_lane_open(dur_provider *self, const dur_lane_options *options, dur_lane **out, dur_error *err) {
     dur__mem *mem = dur__mem_of(self);
     int code = DUR_OK;
-    dur__mem_enter(mem);
+    if (!dur__mem_enter(mem)) return DUR__NO_MEMORY(err, "memory");
     if (options->owner != NULL && dur__mem_owner_find(mem, options->owner) == NULL) {
         code = dur_error_set(err, DUR_ESTATE, false, "memory.lane_open", "owner %s is not registered", options->owner);
+    } else if (!dur__mem_room_bytes(mem, options->owner != NULL ? strlen(options->owner) : 0)) {
+        code = DUR__NO_MEMORY(err, "memory.lane_open");
     } else {
         dur__mem_lane *lane = dur__xcalloc(1, sizeof(*lane));
         lane->base.store = self;
@@ -72,7 +82,7 @@ void dur__mem_lane_close(dur_lane *base) {
     dur__mem_lane *lane = lane_of(base);
     dur__mem *mem = lane->mem;
     dur__link *link;
-    dur__mem_enter(mem);
+    dur__mem_enter_anyway(mem);
     while ((link = dur__list_first(&lane->leases)) != NULL) { /* the leases stay with their owner */
         dur__mem_instance *instance = DUR__CONTAINER(link, dur__mem_instance, by_lane);
         dur__list_unlink(&instance->by_lane);
@@ -84,10 +94,10 @@ void dur__mem_lane_close(dur_lane *base) {
     size_t dropped;
     (void)names_take(&lane->lost, NULL, &dropped);
     (void)names_take(&lane->asked, NULL, &dropped);
-    free(lane->lost.list);
-    free(lane->asked.list);
-    free(lane->owner);
-    free(lane);
+    dur__free(lane->lost.list);
+    dur__free(lane->asked.list);
+    dur__free(lane->owner);
+    dur__free(lane);
 }
 
 /* ---- a round ----------------------------------------------------------------------------------------------------- */
@@ -101,6 +111,10 @@ static void round_fetch(dur__mem *mem, dur__mem_lane *lane, dur_arena *arena, du
     }
     size_t max = how->max > 0 ? how->max : 1;
     size_t room = max < 16 ? max : 16;
+    if (!dur__mem_room_bytes(mem, 4 * max * sizeof(*round->items) + (128u << 10))) {
+        round->more = true;
+        return;
+    }
     round->items = dur_arena_alloc(arena, room * sizeof(*round->items));
     while (round->item_count < max) {
         if (round->item_count == room) {
@@ -120,6 +134,10 @@ static void round_work(dur__mem *mem, dur_arena *arena, dur_round *round) {
     const dur_work_fetch *how = round->work;
     if (how == NULL || how->tags.mode == DUR_TAGS_NONE) return;
     size_t max = how->max > 0 ? how->max : 1;
+    if (!dur__mem_room_bytes(mem, 2 * max * sizeof(*round->works) + (128u << 10))) {
+        round->more = true;
+        return;
+    }
     round->works = dur_arena_alloc(arena, max * sizeof(*round->works));
     const dur__mem_work *head = dur__mem_work_first(mem, how, DUR_FETCH_ANY);
     round->work_waiting_long = head != NULL && mem->boot_ms - head->since_boot_ms > DUR__MEM_WAITED_LONG_MS;
@@ -142,8 +160,11 @@ static void round_suspects(dur__mem *mem, dur_round *round) {
 static void round_held(dur__mem *mem, dur__mem_lane *lane, dur_arena *arena, dur_round *round) {
     dur__mem_batch batch = { NULL, 0, 0 };
     dur__link *link;
-    while ((link = dur__list_pop(&lane->told)) != NULL) {
+    size_t bytes = 0;
+    while ((link = dur__list_first(&lane->told)) != NULL) {
         dur__mem_instance *instance = DUR__CONTAINER(link, dur__mem_instance, told);
+        if (!dur__mem_room_held(mem, instance, &bytes)) break; /* the next round */
+        dur__list_unlink(link);
         dur__mem_give(mem, instance, false, round->queue_messages_max, &batch);
         dur__mem_place(mem, instance);
     }
@@ -156,15 +177,23 @@ static void round_held(dur__mem *mem, dur__mem_lane *lane, dur_arena *arena, dur
         round->held[i].lock_token = dur_arena_strdup(arena, message->instance->token);
         round->held[i].message = dur__mem_message_copy(message, arena);
     }
-    free(batch.items);
+    dur__free(batch.items);
+}
+
+/* A round that did nothing for want of memory has failed: its caller pauses. */
+static bool did_something(const dur_round *round) {
+    return round->turn_count + round->ack_count + round->item_count + round->work_count + round->held_count +
+               round->lost_count + round->asked_count >
+           0;
 }
 
 int dur__mem_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_error *err) {
     dur__mem_lane *lane = lane_of(base);
     dur__mem *mem = lane->mem;
     (void)err;
-    dur__mem_enter(mem);
+    if (!dur__mem_enter(mem)) return DUR__NO_MEMORY(err, "memory");
     mem->self = lane;
+    mem->no_room = false;
     for (size_t i = 0; i < round->turn_count; i++)
         dur__mem_commit(mem, lane, arena, &round->turns[i]);
     for (size_t i = 0; i < round->ack_count; i++)
@@ -173,15 +202,19 @@ int dur__mem_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_
     round_work(mem, arena, round);
     round_suspects(mem, round);
     round_held(mem, lane, arena, round);
-    round->lost = names_take(&lane->lost, arena, &round->lost_count);
-    round->asked = names_take(&lane->asked, arena, &round->asked_count);
+    if (dur__mem_room_bytes(mem, names_bytes(&lane->lost) + names_bytes(&lane->asked))) {
+        round->lost = names_take(&lane->lost, arena, &round->lost_count);
+        round->asked = names_take(&lane->asked, arena, &round->asked_count);
+    }
     round->now_ms = mem->now_ms;
     round->seen_id = mem->last_message_id;
     round->next_due_ms = dur__mem_next_due(mem);
     /* A round that does not look everywhere leaves the news for the next wait. */
+    bool whole = !mem->no_room;
     if (round->fetch != NULL && round->work != NULL) lane->looked = mem->stamp;
+    if (!whole) lane->looked = UINT64_MAX; /* what was left is news again */
     dur__mem_leave(mem);
-    return DUR_OK;
+    return whole || did_something(round) ? DUR_OK : DUR__NO_MEMORY(err, "memory.round");
 }
 
 /* ---- sleeping ---------------------------------------------------------------------------------------------------- */
@@ -189,7 +222,7 @@ int dur__mem_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_
 /* How long nothing can come by itself; 0: there is something. */
 static uint64_t quiet_us(dur__mem *mem, dur__mem_lane *lane) {
     uint64_t us = UINT64_MAX;
-    dur__mem_enter(mem);
+    dur__mem_enter_anyway(mem);
     if (lane->looked != mem->stamp || lane->lost.count + lane->asked.count > 0 || !dur__list_empty(&lane->told)) us = 0;
     uint64_t due = us == 0 ? DUR_NEVER : dur__mem_next_due(mem);
     if (due != DUR_NEVER) us = due <= mem->now_ms ? 0 : (due - mem->now_ms) * 1000u;
@@ -267,8 +300,13 @@ int dur__mem_lane_messages(dur_lane *base, dur_arena *arena, const char *instanc
     size_t limit = max > 0 ? max : SIZE_MAX;
     *out = NULL;
     *count = 0;
-    dur__mem_enter(mem);
+    if (!dur__mem_enter(mem)) return DUR__NO_MEMORY(err, "memory");
     dur__mem_instance *row = held_instance(mem, instance, lock_token, err);
+    size_t bytes = 0;
+    if (row != NULL && !dur__mem_room_held(mem, row, &bytes)) {
+        dur__mem_leave(mem);
+        return DUR__NO_MEMORY(err, "memory.lane_messages");
+    }
     if (row != NULL) {
         dur__mem_channel *one = queue != NULL ? dur__mem_channel_find(row, queue) : &row->plain;
         if (one != NULL) channel_collect(mem, one, after_due_ms, after_id, limit, &batch);
@@ -284,7 +322,7 @@ int dur__mem_lane_messages(dur_lane *base, dur_arena *arena, const char *instanc
         dur__mem_place(mem, row);
     }
     dur__mem_leave(mem);
-    free(batch.items);
+    dur__free(batch.items);
     return row != NULL ? DUR_OK : DUR_ELEASE;
 }
 
@@ -292,7 +330,12 @@ int dur__mem_lane_history(dur_lane *base, dur_arena *arena, const char *instance
                           uint64_t execution_id, dur_orchestration_item *out, dur_error *err) {
     dur__mem *mem = lane_of(base)->mem;
     memset(out, 0, sizeof(*out));
-    dur__mem_enter(mem);
+    if (!dur__mem_enter(mem)) return DUR__NO_MEMORY(err, "memory");
+    dur__way_out way_out; /* nothing is changed here */
+    if (DUR__OUT_OF_MEMORY(&way_out)) {
+        dur__mem_leave(mem);
+        return DUR__NO_MEMORY(err, "memory");
+    }
     dur__mem_instance *row = held_instance(mem, instance, lock_token, err);
     if (row != NULL) {
         uint64_t wanted = execution_id != 0 ? execution_id : row->current_execution;
@@ -309,6 +352,7 @@ int dur__mem_lane_history(dur_lane *base, dur_arena *arena, const char *instance
         out->history = dur__mem_events_copy(execution, arena, &out->history_count);
         out->kv = dur__mem_kv_snapshot(row, arena, &out->kv_count);
     }
+    dur__way_out_end(&way_out);
     dur__mem_leave(mem);
     return row != NULL ? DUR_OK : DUR_ELEASE;
 }

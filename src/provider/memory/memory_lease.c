@@ -127,6 +127,9 @@ static dur__mem_instance *candidate(dur__mem *mem, const dur_fetch *how) {
     dur__mem_instance *instance;
     while ((instance = ready_first(mem, how)) != NULL) {
         if (!dur__mem_exists(instance)) {
+            dur__mem_need need = { .bytes = 0 };
+            dur__mem_need_letters(mem, &need, instance);
+            if (!dur__mem_room(mem, &need)) return NULL;
             dur__mem_bury_orphans(mem, instance);
             dur__mem_settle(mem, instance);
         } else if (instance->look == DUR__MEM_LOOK_NONE &&
@@ -192,7 +195,7 @@ bool dur__mem_fetch_one(dur__mem *mem, dur__mem_lane *lane, const dur_fetch *how
     dur__mem_owner *owner = dur__mem_owner_find(mem, how->owner);
     if (how->owner != NULL && owner == NULL) return false; /* taken for dead: it learns that from its next beat */
     dur__mem_instance *instance = candidate(mem, how);
-    if (instance == NULL) return false;
+    if (instance == NULL || !dur__mem_room_fetch(mem, instance, how)) return false;
     dur__mem_token(mem, instance->token);
     dur__map_put(&mem->leases, instance->token, instance);
     instance->expires_boot_ms = dur__mem_boot_after(mem, how->lock_ms);
@@ -205,7 +208,7 @@ bool dur__mem_fetch_one(dur__mem *mem, dur__mem_lane *lane, const dur_fetch *how
     dur__mem_batch_sort(&batch);
     item_fill(mem, instance, how, &batch, arena, out);
     dur__mem_place(mem, instance);
-    free(batch.items);
+    dur__free(batch.items);
     return true;
 }
 
@@ -217,7 +220,7 @@ int dur__mem_fetch_orchestration_item(dur_provider *self, dur_arena *arena, cons
     };
     uint64_t deadline = dur__mem_deadline(dur__mem_poll_ms(self, how->poll_ms));
     (void)err;
-    dur__mem_enter(mem);
+    if (!dur__mem_enter(mem)) return DUR__NO_MEMORY(err, "memory");
     while (!dur__mem_fetch_one(mem, NULL, &seeds, arena, out))
         if (!dur__mem_sleep(mem, &mem->changed, deadline)) break;
     dur__mem_leave(mem);
@@ -231,7 +234,7 @@ int dur__mem_fetch_turns(dur_provider *self, dur_arena *arena, const dur_fetch *
     uint64_t deadline = dur__mem_deadline(dur__mem_poll_ms(self, how->poll_ms));
     int code = DUR_OK;
     *count = 0;
-    dur__mem_enter(mem);
+    if (!dur__mem_enter(mem)) return DUR__NO_MEMORY(err, "memory");
     if (how->owner != NULL && dur__mem_owner_find(mem, how->owner) == NULL) {
         code = dur_error_set(err, DUR_ELEASE, false, "memory.fetch", "owner %s is not registered", how->owner);
     } else {
@@ -250,7 +253,7 @@ int dur__mem_abandon_orchestration_item(dur_provider *self, const char *lock_tok
                                         bool ignore_attempt, dur_error *err) {
     dur__mem *mem = dur__mem_of(self);
     int code = DUR_OK;
-    dur__mem_enter(mem);
+    if (!dur__mem_enter(mem)) return DUR__NO_MEMORY(err, "memory");
     dur__mem_instance *instance = dur__mem_lease_find(mem, lock_token);
     if (instance == NULL) {
         code = dur_error_set(err, DUR_ELEASE, false, "memory.abandon", "Invalid lock token");
@@ -268,7 +271,7 @@ int dur__mem_renew_orchestration_item_lock(dur_provider *self, const char *lock_
                                            dur_error *err) {
     dur__mem *mem = dur__mem_of(self);
     int code = DUR_OK;
-    dur__mem_enter(mem);
+    if (!dur__mem_enter(mem)) return DUR__NO_MEMORY(err, "memory");
     dur__mem_instance *instance = dur__mem_lease_find(mem, lock_token);
     if (instance == NULL) {
         code = dur_error_set(err, DUR_ELEASE, false, "memory.renew", "Invalid lock token");

@@ -41,8 +41,8 @@ static dur__mem_channel *channel_make(dur__mem_instance *instance, const char *q
 static void channel_tidy(dur__mem_instance *instance, dur__mem_channel *channel) {
     if (channel->queue == NULL || channel->now.count + channel->later.count + channel->given.count > 0) return;
     dur__map_remove(&instance->queues, channel->queue);
-    free(channel->queue);
-    free(channel);
+    dur__free(channel->queue);
+    dur__free(channel);
 }
 
 /* Of the messages of a channel that the holder does not know, the first that is visible. */
@@ -69,13 +69,13 @@ static void message_counts(dur__mem_message *message) { /* it is a reason to fet
                       message->order_ms, message->id);
 }
 
-static uint64_t due_of(const dur__mem *mem, const dur_message *item, uint64_t delay_ms) {
+static uint64_t due_of(const dur__mem *mem, const dur_message_row *item, uint64_t delay_ms) {
     if (delay_ms == 0) return item->due_ms;
     uint64_t due = delay_ms > UINT64_MAX - 1 - mem->now_ms ? UINT64_MAX - 1 : mem->now_ms + delay_ms;
     return due > item->due_ms ? due : item->due_ms;
 }
 
-dur__mem_message *dur__mem_enqueue(dur__mem *mem, const dur_message *item, uint64_t delay_ms) {
+dur__mem_message *dur__mem_enqueue(dur__mem *mem, const dur_message_row *item, uint64_t delay_ms) {
     dur__mem_instance *instance = dur__mem_make(mem, item->instance);
     dur__mem_message *message = dur__xcalloc(1, sizeof(*message) + item->json.size + 1);
     if (starts(item->kind) && !dur__mem_exists(instance) && !dur__mem_leased(instance)) { /* it begins anew */
@@ -131,9 +131,9 @@ void dur__mem_message_free(dur__mem *mem, dur__mem_message *message) {
     dur__map_remove_u64(&mem->messages, message->id);
     channel_tidy(instance, channel);
     dur__mem_family_leave(mem, message->parent, &message->call);
-    free(message->handler);
-    free(message->parent);
-    free(message);
+    dur__free(message->handler);
+    dur__free(message->parent);
+    dur__free(message);
 }
 
 /* ---- reasons ----------------------------------------------------------------------------------------------------- */
@@ -176,8 +176,9 @@ void dur__mem_bury_orphans(dur__mem *mem, dur__mem_instance *instance) {
 
 void dur__mem_batch_add(dur__mem_batch *batch, dur__mem_message *message) {
     if (batch->count == batch->room) {
-        batch->room = batch->room > 0 ? 2 * batch->room : 8;
-        batch->items = dur__xrealloc(batch->items, batch->room * sizeof(dur__mem_message *));
+        size_t room = batch->room > 0 ? 2 * batch->room : 8;
+        batch->items = dur__xrealloc(batch->items, room * sizeof(dur__mem_message *));
+        batch->room = room;
     }
     batch->items[batch->count++] = message;
 }

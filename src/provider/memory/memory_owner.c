@@ -22,8 +22,8 @@ static void has_fill(dur__mem_has *has, const dur_handler_filter *filter) {
 
 static void has_free(dur__mem_has *has) {
     for (size_t i = 0; has->keys != NULL && i < has->count; i++)
-        free(has->keys[i]);
-    free(has->keys);
+        dur__free(has->keys[i]);
+    dur__free(has->keys);
 }
 
 static bool has_it(const dur__mem_has *has, const char *key) {
@@ -54,16 +54,30 @@ bool dur__mem_unserved(dur__mem *mem, const dur__mem_instance *instance) {
 void dur__mem_owner_free(dur__mem_owner *owner) {
     has_free(&owner->handlers);
     has_free(&owner->activities);
-    free(owner->id);
-    free(owner);
+    dur__free(owner->id);
+    dur__free(owner);
+}
+
+static size_t filter_bytes(const dur_handler_filter *filter) {
+    size_t bytes = 64;
+    for (size_t i = 0; filter != NULL && i < filter->count; i++)
+        bytes += sizeof(char *) + strlen(filter->keys[i]) + 64;
+    return bytes;
+}
+
+static size_t owner_bytes(const dur_owner_options *options) {
+    return sizeof(dur__mem_owner) + strlen(options->owner) + 256 + filter_bytes(options->handlers) +
+           filter_bytes(options->activities);
 }
 
 int dur__mem_owner_register(dur_provider *self, const dur_owner_options *options, dur_error *err) {
     dur__mem *mem = dur__mem_of(self);
     int code = DUR_OK;
-    dur__mem_enter(mem);
+    if (!dur__mem_enter(mem)) return DUR__NO_MEMORY(err, "memory");
     if (dur__mem_owner_find(mem, options->owner) != NULL) {
         code = dur_error_set(err, DUR_EEXISTS, false, "memory.owner", "owner %s is registered", options->owner);
+    } else if (!dur__map_reserve(&mem->owners, 1) || !dur__mem_room_bytes(mem, owner_bytes(options))) {
+        code = DUR__NO_MEMORY(err, "memory.owner");
     } else {
         dur__mem_owner *owner = dur__xcalloc(1, sizeof(*owner));
         owner->id = dur__xstrdup(options->owner);
@@ -103,6 +117,30 @@ static void work_end(dur__mem *mem, dur__mem_work *work, bool clean) {
     dur__mem_work_unlock(mem, work, 0);
 }
 
+/* Its end goes through everything that it holds, at once. */
+static bool end_room(dur__mem *mem, const dur__mem_owner *owner) {
+    dur__mem_need need = { .bytes = 1024 };
+    DUR__LIST_EACH(&owner->leases, at) {
+        const dur__mem_instance *instance = DUR__CONTAINER(at, dur__mem_instance, by_owner);
+        need.bytes += 1024 + 3 * strlen(instance->id) +
+                      (instance->handler != NULL ? 2 * strlen(instance->handler) : 0) +
+                      (instance->lane != NULL ? dur__mem_need_name(&instance->lane->lost, instance->id) : 0);
+    }
+    DUR__LIST_EACH(&owner->works, at) {
+        const dur__mem_work *work = DUR__CONTAINER(at, dur__mem_work, by_owner);
+        need.works++;
+        need.bytes +=
+            2048 + strlen(work->instance->id) +
+            4 * ((work->tag != NULL ? strlen(work->tag) : 0) + (work->handler != NULL ? strlen(work->handler) : 0));
+    }
+    DUR__LIST_EACH(&owner->sessions, at) {
+        const dur__mem_session *session = DUR__CONTAINER(at, dur__mem_session, by_owner);
+        need.works += session->row_count;
+        need.bytes += session->row_count * (1024 + 4 * (session->holder != NULL ? strlen(session->holder) : 0));
+    }
+    return dur__mem_room(mem, &need);
+}
+
 /* Everything under the owner is free; how many leases and rows. */
 static uint32_t owner_end(dur__mem *mem, dur__mem_owner *owner, bool clean) {
     uint32_t freed = 0;
@@ -133,6 +171,7 @@ static void look_for_dead(dur__mem *mem, const dur__mem_owner *self, dur_owner_r
             out->peers++;
             continue;
         }
+        if (!end_room(mem, peer)) continue; /* at the next beat */
         snprintf(out->last_dead, sizeof(out->last_dead), "%s", peer->id);
         out->taken_over++;
         out->freed += owner_end(mem, peer, false);
@@ -143,7 +182,7 @@ int dur__mem_owner_beat(dur_provider *self, const char *owner, dur_owner_report 
     dur__mem *mem = dur__mem_of(self);
     (void)err;
     memset(out, 0, sizeof(*out));
-    dur__mem_enter(mem);
+    dur__mem_enter_anyway(mem); /* life is shown without memory, too */
     dur__mem_owner *row = dur__mem_owner_find(mem, owner);
     out->now_ms = mem->now_ms;
     if (row != NULL) {
@@ -159,10 +198,12 @@ int dur__mem_owner_beat(dur_provider *self, const char *owner, dur_owner_report 
 int dur__mem_owner_release(dur_provider *self, const char *owner, dur_error *err) {
     dur__mem *mem = dur__mem_of(self);
     (void)err;
-    dur__mem_enter(mem);
+    if (!dur__mem_enter(mem)) return DUR__NO_MEMORY(err, "memory");
     dur__mem_owner *row = dur__mem_owner_find(mem, owner);
-    if (row != NULL) owner_end(mem, row, true);
+    bool room = row == NULL || end_room(mem, row);
+    if (row != NULL && room) owner_end(mem, row, true);
     dur__mem_leave(mem);
+    if (!room) return DUR__NO_MEMORY(err, "memory.owner_release");
     return DUR_OK; /* an owner that was taken for dead has nothing left to release */
 }
 
@@ -250,11 +291,17 @@ static void unserved_works(dur__mem *mem, size_t each, unserved_list *list) {
 int dur__mem_list_unserved(dur_provider *self, dur_arena *arena, size_t each, dur_unserved **out, size_t *count,
                            dur_error *err) {
     dur__mem *mem = dur__mem_of(self);
-    unserved_list list = { .arena = arena, .rows = dur_arena_zalloc(arena, UNSERVED_MAX * sizeof(dur_unserved)) };
-    (void)err;
-    dur__mem_enter(mem);
+    unserved_list list = { .arena = arena };
+    if (!dur__mem_enter(mem)) return DUR__NO_MEMORY(err, "memory");
+    dur__way_out way_out; /* nothing is changed here */
+    if (DUR__OUT_OF_MEMORY(&way_out)) {
+        dur__mem_leave(mem);
+        return DUR__NO_MEMORY(err, "memory");
+    }
+    list.rows = dur_arena_zalloc(arena, UNSERVED_MAX * sizeof(dur_unserved));
     unserved_instances(mem, each, &list);
     unserved_works(mem, each, &list);
+    dur__way_out_end(&way_out);
     dur__mem_leave(mem);
     *out = list.rows;
     *count = list.count;
@@ -273,7 +320,12 @@ int dur__mem_owner_holdings(dur_provider *self, dur_arena *arena, const char *ow
                             dur_error *err) {
     dur__mem *mem = dur__mem_of(self);
     (void)err;
-    dur__mem_enter(mem);
+    if (!dur__mem_enter(mem)) return DUR__NO_MEMORY(err, "memory");
+    dur__way_out way_out; /* nothing is changed here */
+    if (DUR__OUT_OF_MEMORY(&way_out)) {
+        dur__mem_leave(mem);
+        return DUR__NO_MEMORY(err, "memory");
+    }
     dur__mem_owner *row = dur__mem_owner_find(mem, owner);
     size_t most = mem->leases.count + mem->claims.count + mem->sessions.count;
     dur_holding *all = dur_arena_zalloc(arena, (most + 1) * sizeof(*all));
@@ -291,6 +343,7 @@ int dur__mem_owner_holdings(dur_provider *self, dur_arena *arena, const char *ow
         DUR__LIST_EACH(&row->sessions, at)
         holding_add(arena, all, count, DUR_HOLDS_SESSION, DUR__CONTAINER(at, dur__mem_session, by_owner)->name, "");
     }
+    dur__way_out_end(&way_out);
     dur__mem_leave(mem);
     *out = all;
     return DUR_OK;

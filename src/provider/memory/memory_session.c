@@ -21,9 +21,9 @@ dur__mem_session *dur__mem_session_make(dur__mem *mem, const char *name) {
 }
 
 void dur__mem_session_free(dur__mem_session *session) {
-    free(session->name);
-    free(session->holder);
-    free(session);
+    dur__free(session->name);
+    dur__free(session->holder);
+    dur__free(session);
 }
 
 static void session_drop(dur__mem *mem, dur__mem_session *session) {
@@ -40,6 +40,18 @@ void dur__mem_session_tidy(dur__mem *mem, dur__mem_session *session) {
 bool dur__mem_session_admits(const dur__mem_session *session, const char *holder) {
     if (holder == NULL) return false;
     return !session->held || strcmp(session->holder, holder) == 0;
+}
+
+static bool reshelve_room(dur__mem *mem, const dur__mem_session *session) {
+    size_t bytes = 1024;
+    DUR__LIST_EACH(&session->rows, at) {
+        const dur__mem_work *work = DUR__CONTAINER(at, dur__mem_work, by_session);
+        bytes +=
+            sizeof(dur__mem_shelf) + 512 +
+            4 * ((work->tag != NULL ? strlen(work->tag) : 0) + (work->handler != NULL ? strlen(work->handler) : 0) +
+                 (session->holder != NULL ? strlen(session->holder) : 0));
+    }
+    return dur__mem_room(mem, &(dur__mem_need){ .bytes = bytes, .works = session->row_count });
 }
 
 /* Rows on shelves go where the session's state says. */
@@ -94,8 +106,11 @@ void dur__mem_session_orphan(dur__mem *mem, dur__mem_session *session) {
 
 void dur__mem_sessions_due(dur__mem *mem) {
     dur__mem_node *node;
-    while ((node = dur__mem_tree_first(&mem->session_times)) != NULL && node->hi <= mem->boot_ms)
-        session_release(mem, DUR__CONTAINER(node, dur__mem_session, expiry));
+    while ((node = dur__mem_tree_first(&mem->session_times)) != NULL && node->hi <= mem->boot_ms) {
+        dur__mem_session *session = DUR__CONTAINER(node, dur__mem_session, expiry);
+        if (!reshelve_room(mem, session)) return;
+        session_release(mem, session);
+    }
 }
 
 static bool active_within(const dur__mem *mem, const dur__mem_session *session, uint64_t idle_ms) {
@@ -108,7 +123,7 @@ int dur__mem_renew_session_lock(dur_provider *self, const char *const *owners, s
     dur__map_entry *entry;
     (void)err;
     *renewed = 0;
-    dur__mem_enter(mem);
+    if (!dur__mem_enter(mem)) return DUR__NO_MEMORY(err, "memory");
     for (size_t i = 0; (entry = dur__map_next(&mem->sessions, &i)) != NULL;) {
         dur__mem_session *session = entry->value;
         bool ours = false;
@@ -136,12 +151,12 @@ int dur__mem_cleanup_orphaned_sessions(dur_provider *self, uint64_t idle_ms, uin
     dur__map_entry *entry;
     (void)err;
     *removed = 0;
-    dur__mem_enter(mem);
+    if (!dur__mem_enter(mem)) return DUR__NO_MEMORY(err, "memory");
     for (size_t i = 0; (entry = dur__map_next(&mem->sessions, &i)) != NULL;) {
         dur__mem_session *session = entry->value;
         /* Under a live owner nothing expires: there a session has ended when it has been idle for so long. */
         bool over = !session->held || (session->owner != NULL && !active_within(mem, session, idle_ms));
-        if (!over || owner_needs(session)) continue;
+        if (!over || owner_needs(session) || !reshelve_room(mem, session)) continue;
         if (session->row_count == 0)
             session_drop(mem, session);
         else

@@ -24,21 +24,53 @@ static void instance_due(dur__mem *mem, dur__mem_instance *instance) {
     dur__mem_settle(mem, instance);
 }
 
+/* What a lock that ends may need: its lane is told, and the instance stands somewhere else. */
+static bool due_room(dur__mem *mem, const dur__mem_instance *instance) {
+    size_t bytes = 1024 + (instance->handler != NULL ? 2 * strlen(instance->handler) : 0);
+    if (instance->lane != NULL) bytes += dur__mem_need_name(&instance->lane->lost, instance->id);
+    return dur__mem_room_bytes(mem, bytes);
+}
+
+static bool due_first(dur__mem *mem, dur__mem_tree *tree, uint64_t now) {
+    dur__mem_node *node = dur__mem_tree_first(tree);
+    if (node == NULL || node->hi > now) return false;
+    dur__mem_instance *instance = DUR__CONTAINER(node, dur__mem_instance, place);
+    if (!due_room(mem, instance)) return false; /* it stays due: whoever enters next comes back to it */
+    instance_due(mem, instance);
+    return true;
+}
+
 void dur__mem_advance(dur__mem *mem) {
-    dur__mem_node *node;
     mem->now_ms = mem->world->wall_ms(mem->world->data);
     mem->boot_ms = mem->world->boot_ms(mem->world->data);
-    while ((node = dur__mem_tree_first(&mem->wall)) != NULL && node->hi <= mem->now_ms)
-        instance_due(mem, DUR__CONTAINER(node, dur__mem_instance, place));
-    while ((node = dur__mem_tree_first(&mem->boot)) != NULL && node->hi <= mem->boot_ms)
-        instance_due(mem, DUR__CONTAINER(node, dur__mem_instance, place));
+    while (due_first(mem, &mem->wall, mem->now_ms)) {
+    }
+    while (due_first(mem, &mem->boot, mem->boot_ms)) {
+    }
     dur__mem_sessions_due(mem);
     dur__mem_work_due(mem);
 }
 
-void dur__mem_enter(dur__mem *mem) {
+static void inside(dur__mem *mem) {
+    mem->cover = (dur__cover){ .reserve = &mem->reserve };
+    dur__cover_begin(&mem->cover);
+}
+
+void dur__mem_enter_anyway(dur__mem *mem) {
     dur__mutex_lock(&mem->mutex);
+    inside(mem);
     dur__mem_advance(mem);
+}
+
+bool dur__mem_enter(dur__mem *mem) {
+    dur__mutex_lock(&mem->mutex);
+    if (!dur__mem_room_bytes(mem, 0)) {
+        dur__mutex_unlock(&mem->mutex);
+        return false;
+    }
+    inside(mem);
+    dur__mem_advance(mem);
+    return true;
 }
 
 static void wake_sleepers(dur__mem *mem) {
@@ -54,6 +86,7 @@ static void wake_sleepers(dur__mem *mem) {
 void dur__mem_leave(dur__mem *mem) {
     wake_sleepers(mem);
     mem->self = NULL;
+    dur__cover_end(&mem->cover);
     dur__mutex_unlock(&mem->mutex);
 }
 
@@ -89,7 +122,9 @@ bool dur__mem_sleep(dur__mem *mem, dur__cond *cond, uint64_t deadline_us) {
     if (us > SLEEP_MAX_US) us = SLEEP_MAX_US;
     if (!mem->real_time && us > FAKE_TIME_SLICE_US) us = FAKE_TIME_SLICE_US;
     wake_sleepers(mem);
+    dur__cover_end(&mem->cover);
     dur__cond_wait_us(cond, &mem->mutex, us);
+    inside(mem);
     dur__mem_advance(mem);
     return true;
 }
@@ -124,9 +159,9 @@ void dur__mem_bury(dur__mem *mem, const char *instance, const char *reason, cons
 }
 
 void dur__mem_letter_free(dur__mem_letter *letter) {
-    free(letter->instance);
-    free(letter->reason);
-    free(letter);
+    dur__free(letter->instance);
+    dur__free(letter->reason);
+    dur__free(letter);
 }
 
 /* ---- open and close ---------------------------------------------------------------------------------------------- */
@@ -142,15 +177,17 @@ static void registry_in_child(void *arg) {
     registry = (dur__map){ .entries = NULL };
 }
 
-static dur__mem *store_new(const char *name, const dur_world *world) {
-    dur__mem *mem = dur__xcalloc(1, sizeof(*mem));
+/* `name` is taken over. */
+static dur__mem *store_new(char *name, const dur_world *world) {
+    dur__mem *mem = dur__zget(sizeof(*mem));
+    if (mem == NULL) return NULL;
     dur__mutex_init(&mem->mutex);
     dur__cond_init(&mem->changed);
     dur__list_init(&mem->lanes);
     dur__list_init(&mem->members);
     mem->world = world != NULL ? world : dur_world_real();
     mem->real_time = mem->world == dur_world_real() || dur__world_is_home(mem->world);
-    mem->name = dur__xstrdup(name);
+    mem->name = name;
     mem->serial = dur__process_serial();
     return mem;
 }
@@ -171,8 +208,8 @@ static void erase_everything(dur__mem *mem) {
     }
     while (mem->buckets != NULL) {
         dur__mem_bucket *next = mem->buckets->next;
-        free(mem->buckets->handler);
-        free(mem->buckets);
+        dur__free(mem->buckets->handler);
+        dur__free(mem->buckets);
         mem->buckets = next;
     }
 }
@@ -185,15 +222,16 @@ static void store_free(dur__mem *mem) {
     for (size_t i = 0; i < sizeof(maps) / sizeof(maps[0]); i++)
         dur__map_free(maps[i]);
     dur__buf_free(&mem->scratch);
+    dur__reserve_free(&mem->reserve);
     dur__cond_destroy(&mem->changed);
     dur__mutex_destroy(&mem->mutex);
-    free(mem->name);
-    free(mem);
+    dur__free(mem->name);
+    dur__free(mem);
 }
 
 static void memory_close(dur_provider *self) {
     dur__mem *mem = dur__mem_of(self);
-    free(self);
+    dur__free(self);
     /* In a forked child another thread may have held the mutex, and the rows may be half changed: leave them. */
     if (mem->serial != dur__process_serial()) return;
     dur__mutex_lock(&registry_mutex);
@@ -205,6 +243,7 @@ static void memory_close(dur_provider *self) {
 
 static const dur_provider_methods memory_methods = {
     .size = sizeof(dur_provider_methods),
+    .abi = DUR_PROVIDER_ABI,
     .name = "memory",
     .version = "1",
     .own_clock = false,
@@ -282,6 +321,23 @@ static int parse_parameters(const char *text, bool *long_poll, dur_error *err) {
     return DUR_OK;
 }
 
+/* The store of that name (NULL: a new one of its own), one handle more.  `name` is taken over; NULL: no memory. */
+static dur__mem *store_get(char *name, const dur_world *world) {
+    dur__mutex_lock(&registry_mutex);
+    if (!registry_knows_forks) dur__at_fork_child(registry_in_child, NULL);
+    registry_knows_forks = true;
+    dur__mem *mem = name != NULL ? dur__map_get(&registry, name) : NULL;
+    if (mem != NULL) {
+        dur__free(name);
+    } else if (name == NULL || dur__map_reserve(&registry, 1)) {
+        mem = store_new(name, world);
+        if (mem != NULL && name != NULL) dur__map_put(&registry, mem->name, mem);
+    }
+    if (mem != NULL) mem->handles++;
+    dur__mutex_unlock(&registry_mutex);
+    return mem;
+}
+
 int dur__memory_open_url(dur_provider **out, const char *url, const dur_open_options *options, dur_error *err) {
     const char *rest = url + strlen("memory:");
     const char *query = strchr(rest, '?');
@@ -290,25 +346,24 @@ int dur__memory_open_url(dur_provider **out, const char *url, const dur_open_opt
     int code = parse_parameters(query != NULL ? query + 1 : NULL, &long_poll, err);
     if (code != DUR_OK) return code;
     char *name = NULL;
-    if (name_size > 0) {
-        name = dur__xmalloc(name_size + 1);
+    dur__mem_handle *handle = dur__zget(sizeof(*handle));
+    if (handle != NULL && name_size > 0) name = dur__get(name_size + 1);
+    if (handle == NULL || (name_size > 0 && name == NULL)) {
+        dur__free(handle);
+        return DUR__NO_MEMORY(err, "memory.open");
+    }
+    if (name != NULL) {
         memcpy(name, rest, name_size);
         name[name_size] = '\0';
     }
-    dur__mem_handle *handle = dur__xcalloc(1, sizeof(*handle));
     handle->base.methods = &memory_methods;
     handle->long_poll = long_poll;
-    dur__mutex_lock(&registry_mutex);
-    if (!registry_knows_forks) dur__at_fork_child(registry_in_child, NULL);
-    registry_knows_forks = true;
-    handle->mem = name != NULL ? dur__map_get(&registry, name) : NULL;
+    handle->mem = store_get(name, options != NULL ? options->world : NULL);
     if (handle->mem == NULL) {
-        handle->mem = store_new(name, options != NULL ? options->world : NULL);
-        if (name != NULL) dur__map_put(&registry, handle->mem->name, handle->mem);
+        dur__free(name);
+        dur__free(handle);
+        return DUR__NO_MEMORY(err, "memory.open");
     }
-    handle->mem->handles++;
-    dur__mutex_unlock(&registry_mutex);
-    free(name);
     *out = &handle->base;
     return DUR_OK;
 }

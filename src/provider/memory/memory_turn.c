@@ -108,9 +108,19 @@ static bool check_parent(deciding *d) {
     return false;
 }
 
+static void no_room(dur_turn_commit *turn) {
+    turn->fault = DUR_TURN_STORE;
+    DUR__NO_MEMORY(&turn->error, "memory.commit");
+}
+
 static bool check_work(deciding *d) {
     dur_turn_commit *turn = d->turn;
     const dur_worker_claim **lost = NULL;
+    if (!dur__mem_room_bytes(d->mem,
+                             (turn->worker_consumed_count + turn->event_count) * 2 * sizeof(void *) + (64u << 10))) {
+        no_room(turn);
+        return false;
+    }
     for (size_t i = 0; i < turn->worker_consumed_count; i++) {
         const dur_worker_claim *claim = &turn->worker_consumed[i];
         if (dur__mem_work_claimed(d->mem, claim, d->instance->id) != NULL) continue;
@@ -171,7 +181,7 @@ static void never_started(dur__mem *mem, dur__mem_instance *instance) {
             dur__mem_bury(mem, instance->id, DUR__NEVER_STARTED, message->json, message->json_size);
         dur__mem_message_free(mem, message);
     }
-    free(found.items);
+    dur__free(found.items);
     dur__mem_all_count(instance);
 }
 
@@ -253,6 +263,8 @@ static void write_execution(dur__mem *mem, dur__mem_instance *instance, const du
     }
     write_events(instance, execution, turn);
     if (metadata->status != DUR_STATUS_NONE) end_execution(mem, instance, execution, metadata);
+    /* A turn of what was ended behind its back: nothing runs any more, whatever name it says. */
+    if (dur__mem_ended(instance)) dur__mem_set_text(&instance->handler, NULL);
     DUR_ASSERT(!facts->ends_instance || instance->handler == NULL);
     DUR_ASSERT(!facts->ends_execution || execution->completed_at_ms == mem->now_ms);
 }
@@ -296,7 +308,7 @@ static void write_work(dur__mem *mem, const dur__mem_instance *instance, const d
     }
     bool undelayed = false; /* then what is overdue behind it is, too: it stays behind */
     for (size_t i = 0; i < turn->orchestrator_item_count; i++) {
-        dur_message item = turn->orchestrator_items[i];
+        dur_message_row item = turn->orchestrator_items[i];
         if (dur__needs_receiver(item.kind) && !dur__mem_exists(dur__mem_find(mem, item.instance))) continue;
         if (undelayed && item.due_ms <= mem->now_ms) item.due_ms = 0;
         undelayed |= item.due_ms == 0;
@@ -358,6 +370,10 @@ void dur__mem_commit(dur__mem *mem, dur__mem_lane *lane, dur_arena *arena, dur_t
     if (!check_lease(&d)) return;
     d.execution = dur__mem_execution_find(d.instance, turn->execution_id);
     if (!check_position(&d) || !check_meant(&d) || !check_parent(&d) || !check_work(&d) || !check_events(&d)) return;
+    if (!dur__mem_room_turn(mem, d.instance, d.execution, turn, facts.never_was || facts.removes_work)) {
+        no_room(turn);
+        return;
+    }
 
     /* Nothing below can refuse.  The instance outlives the calls: a lease or its own row holds it. */
     dur__mem_instance *instance = d.instance;
@@ -377,7 +393,7 @@ void dur__mem_commit(dur__mem *mem, dur__mem_lane *lane, dur_arena *arena, dur_t
 
 int dur__mem_ack_orchestration_item(dur_provider *self, dur_turn_commit *turn, dur_error *err) {
     dur__mem *mem = dur__mem_of(self);
-    dur__mem_enter(mem);
+    if (!dur__mem_enter(mem)) return DUR__NO_MEMORY(err, "memory");
     dur__mem_commit(mem, NULL, NULL, turn);
     dur__mem_leave(mem);
     if (err != NULL) *err = turn->error;
@@ -387,7 +403,7 @@ int dur__mem_ack_orchestration_item(dur_provider *self, dur_turn_commit *turn, d
 int dur__mem_commit_turns(dur_provider *self, dur_turn_commit *turns, size_t count, dur_error *err) {
     dur__mem *mem = dur__mem_of(self);
     (void)err;
-    dur__mem_enter(mem);
+    if (!dur__mem_enter(mem)) return DUR__NO_MEMORY(err, "memory");
     for (size_t i = 0; i < count; i++)
         dur__mem_commit(mem, NULL, NULL, &turns[i]);
     dur__mem_leave(mem);
@@ -399,10 +415,11 @@ int dur__mem_commit_turns(dur_provider *self, dur_turn_commit *turns, size_t cou
 int dur__mem_append(dur_provider *self, const char *instance, uint64_t execution_id, const dur_event_row *events,
                     size_t count, dur_error *err) {
     dur__mem *mem = dur__mem_of(self);
-    dur__mem_enter(mem);
+    if (!dur__mem_enter(mem)) return DUR__NO_MEMORY(err, "memory");
     dur__mem_instance *row = dur__mem_find(mem, instance);
     const dur__mem_execution *old = row != NULL ? dur__mem_execution_find(row, execution_id) : NULL;
-    int code = dur__mem_events_check(old, events, count, err);
+    int code = dur__mem_room_append(mem, old, instance, events, count) ? DUR_OK : DUR__NO_MEMORY(err, "memory.append");
+    if (code == DUR_OK) code = dur__mem_events_check(old, events, count, err);
     if (code == DUR_OK && count > 0) {
         row = dur__mem_make(mem, instance);
         dur__mem_events_add(row, dur__mem_execution_make(mem, row, execution_id), events, count);
@@ -420,12 +437,18 @@ int dur__mem_read(dur_provider *self, dur_arena *arena, const char *instance, ui
     (void)err;
     *out = NULL;
     *count = 0;
-    dur__mem_enter(mem);
+    if (!dur__mem_enter(mem)) return DUR__NO_MEMORY(err, "memory");
+    dur__way_out way_out; /* nothing is changed here */
+    if (DUR__OUT_OF_MEMORY(&way_out)) {
+        dur__mem_leave(mem);
+        return DUR__NO_MEMORY(err, "memory");
+    }
     const dur__mem_instance *row = dur__mem_find(mem, instance);
     if (row != NULL) {
         uint64_t wanted = execution_id != 0 ? execution_id : row->current_execution;
         *out = dur__mem_events_copy(dur__mem_execution_find(row, wanted), arena, count);
     }
+    dur__way_out_end(&way_out);
     dur__mem_leave(mem);
     return DUR_OK;
 }

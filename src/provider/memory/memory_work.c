@@ -45,11 +45,11 @@ static dur__mem_shelf *shelf_of(dur__mem *mem, const dur__mem_work *work) {
 }
 
 void dur__mem_shelf_free(dur__mem_shelf *shelf) {
-    free(shelf->key);
-    free(shelf->tag);
-    free(shelf->handler);
-    free(shelf->holder);
-    free(shelf);
+    dur__free(shelf->key);
+    dur__free(shelf->tag);
+    dur__free(shelf->handler);
+    dur__free(shelf->holder);
+    dur__free(shelf);
 }
 
 static void work_unshelve(dur__mem *mem, dur__mem_work *work) {
@@ -85,11 +85,20 @@ void dur__mem_work_place(dur__mem *mem, dur__mem_work *work) {
     mem->stamp++;
 }
 
+/* What it may need to stand on a shelf again. */
+static size_t work_bytes(const dur__mem_work *work) {
+    const char *holder = work->session != NULL && work->session->held ? work->session->holder : NULL;
+    return 2048 + 4 * ((work->tag != NULL ? strlen(work->tag) : 0) +
+                       (work->handler != NULL ? strlen(work->handler) : 0) + (holder != NULL ? strlen(holder) : 0));
+}
+
 void dur__mem_work_due(dur__mem *mem) {
     dur__mem_node *node;
-    while ((node = dur__mem_tree_first(&mem->work_times)) != NULL && node->hi <= mem->boot_ms)
+    while ((node = dur__mem_tree_first(&mem->work_times)) != NULL && node->hi <= mem->boot_ms &&
+           dur__mem_room_bytes(mem, work_bytes(work_at(node))))
         dur__mem_work_place(mem, work_at(node));
-    while ((node = dur__mem_tree_first(&mem->work_delays)) != NULL && node->hi <= mem->now_ms)
+    while ((node = dur__mem_tree_first(&mem->work_delays)) != NULL && node->hi <= mem->now_ms &&
+           dur__mem_room_bytes(mem, work_bytes(work_at(node))))
         dur__mem_work_place(mem, work_at(node));
 }
 
@@ -133,7 +142,7 @@ dur__mem_work *dur__mem_work_first(dur__mem *mem, const dur_work_fetch *how, dur
 
 /* ---- rows -------------------------------------------------------------------------------------------------------- */
 
-dur__mem_work *dur__mem_work_add(dur__mem *mem, const dur_message *item) {
+dur__mem_work *dur__mem_work_add(dur__mem *mem, const dur_message_row *item) {
     dur__mem_instance *instance = dur__mem_make(mem, item->instance);
     dur__mem_work *work = dur__xcalloc(1, sizeof(*work) + item->json.size + 1);
     work->id = ++mem->last_work_id;
@@ -162,10 +171,10 @@ void dur__mem_work_remove(dur__mem *mem, dur__mem_work *work) {
     dur__list_unlink(&work->by_session);
     if (work->token != NULL) dur__map_remove(&mem->claims, work->token);
     dur__map_remove_u64(&mem->works, work->id);
-    free(work->token);
-    free(work->tag);
-    free(work->handler);
-    free(work);
+    dur__free(work->token);
+    dur__free(work->tag);
+    dur__free(work->handler);
+    dur__free(work);
     if (session == NULL) return;
     session->row_count--;
     dur__mem_session_tidy(mem, session);
@@ -247,7 +256,7 @@ bool dur__mem_work_fetch(dur__mem *mem, const dur_work_fetch *how, dur_arena *ar
     dur__mem_owner *owner = dur__mem_owner_find(mem, how->owner);
     if (how->owner != NULL && owner == NULL) return false;
     dur__mem_work *work = dur__mem_work_first(mem, how, how->kind);
-    if (work == NULL) return false;
+    if (work == NULL || !dur__mem_room_work(mem, work, how)) return false;
     dur__mem_token(mem, token);
     if (work->session != NULL)
         dur__mem_session_claim(mem, work->session, how->session_owner, owner, how->session_lock_ms);
@@ -275,6 +284,12 @@ void dur__mem_work_ack(dur__mem *mem, dur_work_ack *ack) {
         return;
     }
     dur__mem_instance *instance = work->instance;
+    dur__mem_need need = { .bytes = 0 };
+    if (ack->completion != NULL) dur__mem_need_message(mem, &need, ack->completion);
+    if (!dur__mem_room(mem, &need)) {
+        DUR__NO_MEMORY(&ack->error, "memory.ack_work");
+        return;
+    }
     dur__mem_work_touch(mem, work);
     dur__mem_work_remove(mem, work);
     if (ack->completion != NULL) dur__mem_enqueue(mem, ack->completion, 0);
@@ -283,13 +298,16 @@ void dur__mem_work_ack(dur__mem *mem, dur_work_ack *ack) {
 
 /* ---- methods ----------------------------------------------------------------------------------------------------- */
 
-int dur__mem_enqueue_for_worker(dur_provider *self, const dur_message *item, dur_error *err) {
+int dur__mem_enqueue_for_worker(dur_provider *self, const dur_message_row *item, dur_error *err) {
     dur__mem *mem = dur__mem_of(self);
     (void)err;
-    dur__mem_enter(mem);
-    dur__mem_work_place(mem, dur__mem_work_add(mem, item));
+    if (!dur__mem_enter(mem)) return DUR__NO_MEMORY(err, "memory");
+    dur__mem_need need = { .bytes = 0 };
+    dur__mem_need_work(&need, item);
+    bool room = dur__mem_room(mem, &need);
+    if (room) dur__mem_work_place(mem, dur__mem_work_add(mem, item));
     dur__mem_leave(mem);
-    return DUR_OK;
+    return room ? DUR_OK : DUR__NO_MEMORY(err, "memory.enqueue_work");
 }
 
 int dur__mem_fetch_work_item(dur_provider *self, dur_arena *arena, const dur_work_fetch *how, dur_leased_work *out,
@@ -300,7 +318,7 @@ int dur__mem_fetch_work_item(dur_provider *self, dur_arena *arena, const dur_wor
     (void)err;
     seeds.owner = NULL;
     seeds.kind = DUR_FETCH_ANY;
-    dur__mem_enter(mem);
+    if (!dur__mem_enter(mem)) return DUR__NO_MEMORY(err, "memory");
     while (!dur__mem_work_fetch(mem, &seeds, arena, out))
         if (!dur__mem_sleep(mem, &mem->changed, deadline)) break;
     dur__mem_leave(mem);
@@ -314,7 +332,7 @@ int dur__mem_fetch_works(dur_provider *self, dur_arena *arena, const dur_work_fe
     uint64_t deadline = dur__mem_deadline(dur__mem_poll_ms(self, how->poll_ms));
     int code = DUR_OK;
     *count = 0;
-    dur__mem_enter(mem);
+    if (!dur__mem_enter(mem)) return DUR__NO_MEMORY(err, "memory");
     if (how->owner != NULL && dur__mem_owner_find(mem, how->owner) == NULL) {
         code = dur_error_set(err, DUR_ELEASE, false, "memory.fetch_works", "owner %s is not registered", how->owner);
     } else {
@@ -327,7 +345,8 @@ int dur__mem_fetch_works(dur_provider *self, dur_arena *arena, const dur_work_fe
     return code;
 }
 
-int dur__mem_ack_work_item(dur_provider *self, const char *lock_token, const dur_message *completion, dur_error *err) {
+int dur__mem_ack_work_item(dur_provider *self, const char *lock_token, const dur_message_row *completion,
+                           dur_error *err) {
     dur_work_ack ack = { .lock_token = lock_token, .completion = completion };
     int code = dur__mem_ack_works(self, &ack, 1, err);
     if (code == DUR_OK && ack.error.code != DUR_OK) {
@@ -340,7 +359,7 @@ int dur__mem_ack_work_item(dur_provider *self, const char *lock_token, const dur
 int dur__mem_ack_works(dur_provider *self, dur_work_ack *acks, size_t count, dur_error *err) {
     dur__mem *mem = dur__mem_of(self);
     (void)err;
-    dur__mem_enter(mem);
+    if (!dur__mem_enter(mem)) return DUR__NO_MEMORY(err, "memory");
     for (size_t i = 0; i < count; i++)
         dur__mem_work_ack(mem, &acks[i]);
     dur__mem_leave(mem);
@@ -361,7 +380,7 @@ static int gone(dur_error *err, const char *op) {
 int dur__mem_renew_work_item_lock(dur_provider *self, const char *lock_token, uint64_t extend_ms, dur_error *err) {
     dur__mem *mem = dur__mem_of(self);
     dur_worker_claim claim = { .lock_token = lock_token };
-    dur__mem_enter(mem);
+    if (!dur__mem_enter(mem)) return DUR__NO_MEMORY(err, "memory");
     dur__mem_work *work = dur__mem_work_claimed(mem, &claim, NULL);
     if (work != NULL) work_renew(mem, work, extend_ms);
     dur__mem_leave(mem);
@@ -372,9 +391,13 @@ int dur__mem_abandon_work_item(dur_provider *self, const char *lock_token, uint6
                                dur_error *err) {
     dur__mem *mem = dur__mem_of(self);
     dur_worker_claim claim = { .lock_token = lock_token };
-    dur__mem_enter(mem);
+    if (!dur__mem_enter(mem)) return DUR__NO_MEMORY(err, "memory");
     dur__mem_work *work = dur__mem_work_claimed(mem, &claim, NULL);
     if (work != NULL) {
+        if (!dur__mem_room_bytes(mem, work_bytes(work))) {
+            dur__mem_leave(mem);
+            return DUR__NO_MEMORY(err, "memory.abandon_work");
+        }
         if (!ignore_attempt)
             work->crashes = work->crashes_alone = 0; /* it ran, and its process lives */
         else if (work->attempts > 0)
@@ -389,7 +412,7 @@ int dur__mem_check_works(dur_provider *self, const dur_worker_claim *claims, siz
                          bool *lost, dur_error *err) {
     dur__mem *mem = dur__mem_of(self);
     (void)err;
-    dur__mem_enter(mem);
+    if (!dur__mem_enter(mem)) return DUR__NO_MEMORY(err, "memory");
     for (size_t i = 0; i < count; i++) {
         dur__mem_work *work = dur__mem_work_claimed(mem, &claims[i], claims[i].ref.instance);
         lost[i] = work == NULL;
@@ -402,21 +425,26 @@ int dur__mem_check_works(dur_provider *self, const dur_worker_claim *claims, siz
 int dur__mem_return_works(dur_provider *self, const dur_worker_claim *claims, size_t count, dur_error *err) {
     dur__mem *mem = dur__mem_of(self);
     (void)err;
-    dur__mem_enter(mem);
-    for (size_t i = 0; i < count; i++) {
+    if (!dur__mem_enter(mem)) return DUR__NO_MEMORY(err, "memory");
+    int code = DUR_OK;
+    for (size_t i = 0; i < count && code == DUR_OK; i++) {
         dur__mem_work *work = dur__mem_work_claimed(mem, &claims[i], claims[i].ref.instance);
-        if (work == NULL) continue; /* taken away meanwhile: nothing to return */
+        if (work == NULL) continue; /* taken away meanwhile, or returned by a call that did not come to the end */
+        if (!dur__mem_room_bytes(mem, work_bytes(work))) {
+            code = DUR__NO_MEMORY(err, "memory.return_works");
+            break;
+        }
         if (work->attempts > 0) work->attempts--;
         dur__mem_work_unlock(mem, work, 0);
     }
     dur__mem_leave(mem);
-    return DUR_OK;
+    return code;
 }
 
 int dur__mem_alone_ended(dur_provider *self, const char *lock_token, dur_error *err) {
     dur__mem *mem = dur__mem_of(self);
     (void)err;
-    dur__mem_enter(mem);
+    if (!dur__mem_enter(mem)) return DUR__NO_MEMORY(err, "memory");
     dur__mem_work *work = dur__mem_work_claimed(mem, &(dur_worker_claim){ .lock_token = lock_token }, NULL);
     dur__mem_instance *instance = dur__mem_lease_find(mem, lock_token);
     if (work != NULL) work->runs_alone = false;
@@ -428,10 +456,15 @@ int dur__mem_alone_ended(dur_provider *self, const char *lock_token, dur_error *
 int dur__mem_dead_letter_work(dur_provider *self, const char *lock_token, const char *reason, dur_error *err) {
     dur__mem *mem = dur__mem_of(self);
     dur_worker_claim claim = { .lock_token = lock_token };
-    dur__mem_enter(mem);
+    if (!dur__mem_enter(mem)) return DUR__NO_MEMORY(err, "memory");
     dur__mem_work *work = dur__mem_work_claimed(mem, &claim, NULL);
     if (work != NULL) {
         dur__mem_instance *instance = work->instance;
+        dur__mem_need need = { .bytes = 1024 + work->json_size + strlen(instance->id) + strlen(reason), .letters = 1 };
+        if (!dur__mem_room(mem, &need)) {
+            dur__mem_leave(mem);
+            return DUR__NO_MEMORY(err, "memory.dead_letter_work");
+        }
         dur__mem_bury(mem, instance->id, reason, work->json, work->json_size);
         dur__mem_work_remove(mem, work);
         dur__mem_settle(mem, instance);

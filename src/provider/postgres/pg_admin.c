@@ -4,29 +4,24 @@
 #include "provider/postgres/pg_internal.h"
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
-#define STATUS "coalesce(i.status, e.status, 1)"
+#define STATUS DUR__PG_STATUS
 #define ROW                                                                                                            \
     "i.instance_id, i.name, i.version, greatest(i.current_execution, 1), " STATUS                                      \
-    ", CASE WHEN i.status IS NULL THEN e.output ELSE i.output END, "                                                   \
-    "i.created_at, "                                                                                                   \
-    "CASE WHEN i.owner IS NULL THEN i.updated_at ELSE " DUR__PG_UPDATED_AHEAD                                          \
-    " END, i.parent, i.suspended, i.custom_status, i.custom_status_version, i.owner, " PENDING                         \
-    ", i.birth, s.json, s.id"
+    ", i.output, i.created_at, greatest(i.started_at, i.completed_at, CASE WHEN i.completed_at = 0 THEN"               \
+    " " DUR__PG_LAST_OF(                                                                                               \
+        "i", "at_ms") " END), i.parent, i.suspended, i.custom_status, i.custom_status_version, i.owner, " PENDING      \
+                      ", i.birth, s.json, s.id"
 #define PENDING "NOT (i.has_row OR i.has_history)"
 #define WAITS "i.known AND NOT i.has_row AND NOT i.has_history" /* the same, as the index has it */
 /* The first start that waits. */
 #define ITS_START(when)                                                                                                \
     " LEFT JOIN LATERAL (SELECT q.json, q.id, q.parent, q.handler FROM @queue q WHERE " when                           \
     " AND q.instance_id = i.instance_id AND q.kind IN " DUR__PG_STARTS " ORDER BY q.id LIMIT 1) s ON true"
-#define ITS_EXECUTION                                                                                                  \
-    " LEFT JOIN @executions e ON i.status IS NULL AND e.instance_id = i.instance_id AND e.execution_id = "             \
-    "i.current_execution"
-#define WHOLE "@instances i" ITS_EXECUTION ITS_START(PENDING)
+#define WHOLE "@instances i" ITS_START(PENDING)
 /* OFFSET 0: the row of each that is listed, and never a walk over all. */
 #define WHOLE_OF(list)                                                                                                 \
     list " CROSS JOIN LATERAL (SELECT i.* FROM @instances i WHERE i.instance_id = " list                               \
-         ".instance_id OFFSET 0) i" ITS_EXECUTION                                                                      \
-         ITS_START(PENDING)
+         ".instance_id OFFSET 0) i" ITS_START(PENDING)
 
 static void read_instance(const PGresult *rows, int row, dur_arena *arena, void *into) {
     dur_instance_row *out = into;
@@ -74,31 +69,20 @@ static const char list_children_sql[] =
     " FROM @queue q WHERE q.parent = $6) " WHOLE_OF("l") " WHERE " OF_STATUS " AND " IS_WANTED PAGE;
 
 /*
- * A status stands in its instance's row or with its execution, and each has an index: a page of both.  OFFSET 0 keeps
- * the server from beginning with all instances.  Executions that were continued are many; the next one of an instance
- * that is between two waits to be started, and that is in the queue.  What is no more than a start has its index, too.
+ * By the index of statuses: a page.  Running is also what is between two executions, and what is no more than a start,
+ * which has its own index.
  */
-#define ROWS_OF_STATUS                                                                                                 \
-    "(SELECT i.instance_id FROM @instances i WHERE i.status = $2 AND i.has_row AND " OF_ROW " AND " FILTERS PAGE ")"
-#define EXECUTIONS_OF_STATUS                                                                                           \
-    "(SELECT e.instance_id FROM (SELECT instance_id, execution_id FROM @executions WHERE status = $2 AND"              \
-    " status <> 4 AND instance_id > coalesce($10, '') ORDER BY instance_id OFFSET 0) e CROSS JOIN LATERAL"             \
-    " (SELECT 1 FROM @instances i WHERE i.instance_id = e.instance_id AND i.current_execution = e.execution_id AND"    \
-    " i.status IS NULL AND i.has_row AND " OF_ROW " AND " FILTERS " OFFSET 0) i ORDER BY e.instance_id LIMIT"          \
-    " nullif($11, 0))"
-#define BETWEEN_TWO                                                                                                    \
-    "(SELECT i.instance_id FROM (SELECT DISTINCT q.instance_id FROM @queue q WHERE q.kind = " DUR__PG_CONTINUE_AS_NEW  \
-    " AND q.instance_id > coalesce($10, '')) " WHOLE_OF("l") " WHERE " STATUS " = 4 AND i.has_row AND " OF_ROW         \
-                                                             " AND " FILTERS ")"
+#define ROWS_OF_STATUS(status)                                                                                         \
+    "(SELECT i.instance_id FROM @instances i WHERE i.status = " status " AND i.has_row AND " OF_ROW                    \
+    " AND " FILTERS PAGE ")"
 #define STARTS                                                                                                         \
     "(SELECT i.instance_id FROM @instances i" ITS_START("true") " WHERE " WAITS " AND " OF_START " AND " FILTERS PAGE  \
                                                                 ")"
 
-static const char list_status_sql[] =
-    "SELECT " ROW " FROM (" ROWS_OF_STATUS " UNION ALL " EXECUTIONS_OF_STATUS ") " WHOLE_OF("l") PAGE;
-static const char list_continued_sql[] = "SELECT " ROW " FROM " BETWEEN_TWO " " WHOLE_OF("l") PAGE;
-static const char list_running_sql[] = "SELECT " ROW " FROM (" ROWS_OF_STATUS " UNION ALL " EXECUTIONS_OF_STATUS
-                                       " UNION ALL " STARTS " UNION ALL " BETWEEN_TWO ") " WHOLE_OF("l") PAGE;
+static const char list_status_sql[] = "SELECT " ROW " FROM " ROWS_OF_STATUS("$2") " " WHOLE_OF("l") PAGE;
+static const char list_running_sql[] =
+    "SELECT " ROW " FROM (" ROWS_OF_STATUS("$2") " UNION ALL " ROWS_OF_STATUS("4") " UNION ALL " STARTS
+                                                                                   ") " WHOLE_OF("l") PAGE;
 
 static const char *list_of(const dur_instance_query *query) {
     if (query->parent != NULL) return list_children_sql;
@@ -109,7 +93,6 @@ static const char *list_of(const dur_instance_query *query) {
     case DUR_STATUS_RUNNING:
         return list_running_sql;
     case DUR_STATUS_CONTINUED_AS_NEW:
-        return list_continued_sql;
     case DUR_STATUS_COMPLETED:
     case DUR_STATUS_FAILED:
         break;
@@ -144,12 +127,12 @@ static int not_found(dur_error *err, const char *op, const char *instance) {
 }
 
 static const char get_sql[] =
-    "SELECT " ROW ", nullif(i.handler, ''), i.token IS NULL AND i.handler <> '' AND NOT EXISTS (SELECT 1 FROM @served "
-    "s WHERE NOT s.activity AND s.handler IN (i.handler, '')) AND " STATUS
+    "SELECT " ROW ", nullif(" DUR__PG_NEEDS ", ''), i.token IS NULL AND i.handler <> '' AND NOT EXISTS (SELECT 1 FROM"
+    " @served s WHERE NOT s.activity AND s.handler IN (i.handler, '')) AND " STATUS
     " NOT IN (2, 3), (SELECT w.handler || ' in session ' || w.session_id || ' of ' || s.owner FROM @worker w JOIN"
     " @sessions s USING (session_id) WHERE w.instance_id = i.instance_id AND w.owner IS NULL AND w.session_id IS NOT"
     " NULL AND " DUR__PG_HOLDER_HAS_NOT
-    " LIMIT 1) FROM @instances i" ITS_EXECUTION ITS_START("true") " WHERE i.instance_id = $2::text AND i.known";
+    " LIMIT 1) FROM @instances i" ITS_START("true") " WHERE i.instance_id = $2::text AND i.known";
 
 int dur__pg_get_instance(dur_provider *self, dur_arena *arena, const char *instance, dur_instance_row *out,
                          dur_error *err) {
@@ -204,8 +187,8 @@ static const char metrics_sql[] =
     " count(*) FILTER (WHERE " STATUS " = 2), count(*) FILTER (WHERE " STATUS " = 3), (SELECT coalesce(sum(events), 0)"
     " FROM @history),"
     " count(*) FILTER (WHERE i.suspended IS NOT NULL) + (SELECT count(*) FROM @instances i WHERE " WAITS
-    " AND i.suspended IS NOT NULL), (SELECT count(*) FROM @instances i WHERE " WAITS ") FROM @instances i" ITS_EXECUTION
-    " WHERE i.has_row";
+    " AND i.suspended IS NOT NULL), (SELECT count(*) FROM @instances i WHERE " WAITS ") FROM @instances i WHERE"
+    " i.has_row";
 
 int dur__pg_get_system_metrics(dur_provider *self, dur_system_metrics *out, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
@@ -223,7 +206,7 @@ int dur__pg_get_system_metrics(dur_provider *self, dur_system_metrics *out, dur_
 static const char depths_sql[] =
     "SELECT (SELECT count(*) FROM @queue q JOIN @instances i ON i.instance_id = q.instance_id WHERE q.due_ms <="
     " n.now AND"
-    " NOT (q.given AND i.token IS NOT NULL AND (i.owner IS NOT NULL OR i.expires_at > n.now))),"
+    " NOT (q.delivered <> 0 AND i.token IS NOT NULL AND (i.owner IS NOT NULL OR i.expires_at > n.now))),"
     " (SELECT count(*) FROM @worker WHERE owner IS NULL AND (token IS NULL OR until_ms <= n.now)),"
     " (SELECT count(*) FROM @queue WHERE due_ms > n.now), (SELECT count(*) FROM @dead_letters) FROM (SELECT #now AS"
     " now) n";
@@ -248,13 +231,14 @@ static dur__pg_array ids_array(const uint64_t *ids, size_t count) {
 }
 
 static const char lock_sql[] = DUR__PG_LOCK_ONE("UPDATE");
+static const char lock_to_send_sql[] = DUR__PG_LOCK_ONE("NO KEY UPDATE");
 
 /* For both users of a prepared text the list of parameters must be the same: instance alone. */
-static void send_lock(dur__pg_batch *batch, const char *instance) {
+static void send_lock(dur__pg_batch *batch, const char *sql, const char *instance) {
     dur__pg_args args;
     dur__pg_args_begin(batch->conn->store, &args);
     dur__pg_text(&args, instance);
-    dur__pg_batch_add(batch, lock_sql, &args);
+    dur__pg_batch_add(batch, sql, &args);
 }
 
 static const char bury_sql[] =
@@ -295,7 +279,7 @@ int dur__pg_dead_letter_messages(dur_provider *self, const char *instance, const
     int code = dur__pg_borrow(store, &conn, err);
     if (code != DUR_OK) return code;
     dur__pg_batch_begin(&batch, conn, true);
-    send_lock(&batch, instance);
+    send_lock(&batch, lock_sql, instance);
     send_bury(&batch, bury_sql, instance, ids, count, reason);
     send_bury(&batch, unknown_sql, instance, ids, count, reason);
     send_bury(&batch, sweep_sql, instance, ids, count, reason);
@@ -346,54 +330,80 @@ int dur__pg_delete_dead_letters(dur_provider *self, const uint64_t *ids, size_t 
 
 /* ---- suspending -------------------------------------------------------------------------------------------------- */
 
-/* Of the row that is locked: whoever asked before may have seen it run. */
-#define HAS_ENDED                                                                                                      \
-    "coalesce(status, (SELECT e.status FROM @executions e WHERE e.instance_id = $2::text AND e.execution_id ="         \
-    " current_execution), 1) IN (2, 3)"
-#define SUSPENDS "instance_id = $2::text AND $3::text IS NOT NULL AND NOT " HAS_ENDED " AND " DUR__PG_IS_LOCKED
-
-static const char disturb_sql[] = DUR__PG_DISTURB(SUSPENDS);
-static const char lost_sql[] =
-    "INSERT INTO @lost (holder, instance_id, at_ms) SELECT holder, instance_id, #now FROM @instances WHERE " SUSPENDS
-    " AND token IS NOT NULL AND holder IS NOT NULL";
-/* Its lease ends, and the acquisition does not count; when it is resumed everything that waits is a reason again, also
-   what was seen before.  What is held is not suspended: there a resume finds nothing to do.  What has ended stays as it
-   is, and whoever would suspend it is told. */
+/*
+ * A flag, and a reason to look.  A lane that holds the instance is asked to give it up, in good order: its runtime may
+ * have work that is stored nowhere.  A lock outside of lanes ends, and the acquisition does not count.  When it is
+ * resumed everything that waits is a reason again, also what was seen before; what is held stays as it is.  What has
+ * ended stays as it is, and whoever would suspend it is told.
+ */
+#define HAS_ENDED "coalesce(status, 1) IN (2, 3)"
+#define OF_LANE "(token IS NOT NULL AND owner IS NOT NULL AND holder IN (SELECT holder FROM @lanes))"
+/* A lock outside of lanes ends only where the row is locked for that ($4). */
+#define CHANGES                                                                                                        \
+    "known AND " DUR__PG_IS_LOCKED " AND ($3::text IS NULL OR NOT " HAS_ENDED                                          \
+    ") AND ($4::boolean OR $3::text IS NULL OR"                                                                        \
+    " token IS NULL OR " OF_LANE ")"
+static const char asked_sql[] =
+    "INSERT INTO @lost (holder, instance_id, asked, at_ms) SELECT holder, instance_id, " OF_LANE
+    ", #now FROM @instances"
+    " WHERE instance_id = $2::text AND $3::text IS NOT NULL AND " CHANGES " AND token IS NOT NULL AND holder IS NOT"
+    " NULL";
+static const char flag_sql[] =
+    "UPDATE @instances SET suspended = $3::text, ready_at = CASE WHEN token IS NOT NULL AND $3::text IS NOT NULL THEN 0"
+    " ELSE ready_at END WHERE instance_id = $2::text AND " CHANGES;
 static const char suspend_sql[] =
-    "WITH s AS (SELECT instance_id, acquisitions, (token IS NOT NULL)::integer AS less, CASE WHEN $3::text IS NULL THEN"
-    " token IS NULL ELSE NOT " HAS_ENDED " END AS ends, $3::text IS NOT NULL AND " HAS_ENDED
-    " AS late FROM @instances WHERE instance_id = $2::text AND known AND " DUR__PG_IS_LOCKED
-    "), i0 AS (SELECT * FROM s WHERE ends), " DUR__PG_TAKE_BACK ", " DUR__PG_MOVE_STEPS ", " DUR__PG_WAITING
-    ", u AS (UPDATE @instances i SET suspended = $3::text, token = NULL, owner = NULL, holder = NULL, expires_at = "
-    "NULL,"
-    " acquisitions = greatest(i.acquisitions - m.less, 0)," DUR__PG_NO_STEP
-    ", ready_at = CASE WHEN i.not_before > #now THEN m.at + greatest(i.not_before - m.at, 0) ELSE m.at END, ready_due ="
-    " CASE WHEN i.not_before > #now THEN greatest(coalesce(m.due, 0), i.not_before) ELSE coalesce(m.due, 0) END FROM m"
-    " WHERE i.instance_id = m.instance_id) SELECT late FROM s";
+    "WITH s AS (SELECT instance_id, acquisitions, (token IS NOT NULL)::integer AS less, false AS died, " CHANGES " AND"
+    " CASE WHEN $3::text IS NULL THEN token IS NULL ELSE NOT " OF_LANE
+    " END AS ends, $3::text IS NOT NULL AND " HAS_ENDED " AS late, NOT (" CHANGES
+    ") AS weak FROM @instances WHERE instance_id = $2::text AND known AND " DUR__PG_IS_LOCKED
+    "), i0 AS (SELECT * FROM s WHERE ends), " DUR__PG_TAKE_BACK ", " DUR__PG_WAITING ", f AS MATERIALIZED (SELECT m.*,"
+    " CASE WHEN x.token IS NULL THEN x.look ELSE " DUR__PG_LOOK_OF(
+        "x", "false") " END AS look, #now AS now FROM m JOIN"
+                      " @instances x ON x.instance_id = m.instance_id), u AS (UPDATE @instances i SET token = NULL, "
+                      "owner = NULL, holder ="
+                      " NULL, expires_at = NULL, look = f.look, acquisitions = greatest(i.acquisitions - f.less, 0), "
+                      "ready_at = CASE WHEN"
+                      " f.look > 0 THEN least(f.at, f.now) WHEN i.not_before > f.now THEN f.at + greatest(i.not_before "
+                      "- f.at, 0) ELSE"
+                      " f.at END, ready_due = CASE WHEN f.look > 0 THEN 0 WHEN i.not_before > f.now THEN "
+                      "greatest(coalesce(f.due, 0),"
+                      " i.not_before) ELSE coalesce(f.due, 0) END FROM f WHERE i.instance_id = f.instance_id) SELECT "
+                      "late, weak FROM s";
 
-int dur__pg_set_suspended(dur_provider *self, const char *instance, const char *reason, dur_error *err) {
-    static const char *const all[] = { disturb_sql, lost_sql, suspend_sql };
-    dur__pg *store = dur__pg_of(self);
+/* strong: it may end a lock.  Otherwise it sends, and holds up no turn. */
+static int suspend(dur__pg_conn *conn, const char *instance, const char *reason, bool strong, bool *weak,
+                   dur_error *err) {
+    static const char *const all[] = { asked_sql, flag_sql, suspend_sql };
     dur__pg_args args;
-    dur__pg_conn *conn;
     dur__pg_batch batch;
     int at = 0;
-    int code = dur__pg_borrow(store, &conn, err);
-    if (code != DUR_OK) return code;
     dur__pg_batch_begin(&batch, conn, true);
-    send_lock(&batch, instance);
+    send_lock(&batch, strong ? lock_sql : lock_to_send_sql, instance);
     for (size_t i = 0; i < COUNT(all); i++) {
-        dur__pg_args_begin(store, &args);
+        dur__pg_args_begin(conn->store, &args);
         dur__pg_text(&args, instance);
         dur__pg_text(&args, reason);
+        dur__pg_bool(&args, strong);
         at = dur__pg_batch_add(&batch, all[i], &args);
     }
     dur__pg_batch_notify(&batch);
-    code = dur__pg_batch_run(&batch, "postgres.suspend", err);
+    int code = dur__pg_batch_run(&batch, "postgres.suspend", err);
     if (code == DUR_OK && PQntuples(batch.results[at]) == 0) code = not_found(err, "postgres.suspend", instance);
     if (code == DUR_OK && dur__pg_get_bool(batch.results[at], 0, 0))
         code = dur_error_set(err, DUR_ESTATE, false, "postgres.suspend", "instance %s has ended", instance);
+    *weak = code == DUR_OK && dur__pg_get_bool(batch.results[at], 0, 1);
     dur__pg_batch_end(&batch);
+    return code;
+}
+
+int dur__pg_set_suspended(dur_provider *self, const char *instance, const char *reason, dur_error *err) {
+    dur__pg *store = dur__pg_of(self);
+    dur__pg_conn *conn;
+    bool weak = false;
+    int code = dur__pg_borrow(store, &conn, err);
+    if (code != DUR_OK) return code;
+    code = suspend(conn, instance, reason, false, &weak, err);
+    if (code == DUR_OK && weak) code = suspend(conn, instance, reason, true, &weak, err);
     dur__pg_return(conn);
     dur__pg_wake_local(store, NULL);
     return code;

@@ -26,15 +26,16 @@
 /* Each row of an answer is a finding.  Rows that belong together: */
 /* clang-format off */
 static const char rows_sql[] = LOOK
-    " SELECT 'dur_instances: ' || i.instance_id || ': the row says last event ' || i.last_event || ', history says ' ||"
-    " coalesce(h.last, 0) FROM @instances i LEFT JOIN LATERAL (SELECT max(h.event_id + h.events - 1) AS last"
-    " FROM @history h WHERE h.instance_id = i.instance_id AND h.execution_id = i.current_execution) h ON true"
-    " WHERE i.last_event > coalesce(h.last, 0) OR (i.owner IS NULL AND i.last_event < h.last)"
+    " SELECT 'dur_instances: ' || i.instance_id || ': work was open when a lease ended, and nothing will wake it' FROM"
+    " @instances i WHERE " UNHELD " AND i.look > 0 AND i.ready_at IS NULL"
+    FINDING("'dur_history: ' || h.instance_id || ': execution ' || h.execution_id || ' has not begun' FROM (SELECT"
+            " DISTINCT instance_id, execution_id FROM @history) h JOIN @instances i USING (instance_id) WHERE"
+            " h.execution_id > i.current_execution")
     FINDING("'dur_history: ' || h.instance_id || ': events without an instance' FROM (SELECT DISTINCT instance_id FROM"
             " @history) h WHERE NOT EXISTS (SELECT 1 FROM @instances i WHERE i.instance_id = h.instance_id)")
-    FINDING("'dur_executions: ' || e.instance_id || ': execution ' || e.execution_id || ' is there twice' FROM"
-            " @instances i JOIN @executions e ON e.instance_id = i.instance_id AND e.execution_id ="
-            " i.current_execution WHERE i.status IS NOT NULL")
+    FINDING("'dur_executions: ' || e.instance_id || ': execution ' || e.execution_id || ' is not past' FROM"
+            " @instances i JOIN @executions e ON e.instance_id = i.instance_id AND e.execution_id >="
+            " i.current_execution")
     FINDING("'dur_queue: ' || q.instance_id || ': messages without an instance' FROM (SELECT DISTINCT instance_id FROM"
             " @queue) q WHERE NOT EXISTS (SELECT 1 FROM @instances i WHERE i.instance_id = q.instance_id)")
     FINDING("'dur_worker: ' || w.instance_id || ': activity ' || w.activity_id || ' without an instance' FROM @worker"
@@ -43,7 +44,8 @@ static const char rows_sql[] = LOOK
             " || ', which has not begun' FROM @worker w JOIN @instances i USING (instance_id) WHERE i.has_row AND"
             " w.execution_id > i.current_execution")
     FINDING("'dur_history: ' || h.instance_id || ': execution ' || h.execution_id || ' lacks what is before event ' ||"
-            " h.event_id FROM (SELECT instance_id, execution_id, event_id, coalesce(lag(event_id + events) OVER"
+            " h.event_id FROM (SELECT instance_id, execution_id, event_id,"
+            " coalesce(lag(" DUR__PG_PLUS("event_id", "events") ") OVER"
             " (PARTITION BY instance_id, execution_id ORDER BY event_id), 1) AS next FROM @history) h WHERE h.event_id"
             " <> h.next AND h.event_id <> 99999") /* the end over a history that could not be read */
     FINDING("'dur_instances: ' || i.instance_id || ': its parent ' || i.parent || ' does not exist' FROM @instances i"
@@ -62,13 +64,13 @@ static const char messages_sql[] = LOOK
     " AND (i.ready_at IS NULL OR (least(i.ready_at, i.ready_due) > n.now AND i.not_before <= n.now))"
     FINDING("'dur_queue: ' || q.instance_id || ': message ' || q.id || ' is visible, and its holder has no reason to"
             " look' FROM @instances i JOIN @queue q USING (instance_id) WHERE i.owner IS NOT NULL AND q.queue IS NULL"
-            " AND NOT q.given AND " VISIBLE " AND i.ready_at IS NULL AND i.suspended IS NULL")
-    FINDING("'dur_queue: ' || q.instance_id || ': message ' || q.id || ' was given to somebody who has no lease' FROM"
-            " @instances i JOIN @queue q USING (instance_id) WHERE i.token IS NULL AND q.given")
+            " AND q.delivered = 0 AND " VISIBLE " AND i.ready_at IS NULL AND i.suspended IS NULL")
+    FINDING("'dur_queue: ' || q.instance_id || ': message ' || q.id || ' was handed to somebody who has no lease' FROM"
+            " @instances i JOIN @queue q USING (instance_id) WHERE i.token IS NULL AND q.delivered <> 0")
     FINDING("'dur_queue: ' || q.instance_id || ': message ' || q.id || ' of queue ' || q.queue || ' was passed over'"
             " FROM @instances i JOIN @queue q USING (instance_id) WHERE i.owner IS NOT NULL AND q.queue IS NOT NULL AND"
-            " NOT q.given AND q.due_ms = 0 AND EXISTS (SELECT 1 FROM @queue g WHERE g.instance_id = q.instance_id AND"
-            " g.queue = q.queue AND g.given AND g.due_ms = 0 AND (g.order_ms, g.id) > (q.order_ms, q.id)) AND"
+            " q.delivered = 0 AND q.due_ms = 0 AND EXISTS (SELECT 1 FROM @queue g WHERE g.instance_id = q.instance_id AND"
+            " g.queue = q.queue AND g.delivered <> 0 AND g.due_ms = 0 AND (g.order_ms, g.id) > (q.order_ms, q.id)) AND"
             " i.ready_at IS NULL")
     FINDING("'dur_queue: ' || q.instance_id || ': it has ended, and nobody would look at message ' || q.id FROM"
             " @instances i JOIN @queue q USING (instance_id) WHERE " UNHELD " AND i.ready_at IS NULL AND " ENDED)
@@ -163,7 +165,6 @@ int dur__pg_check(dur_provider *self, dur_error *err) {
 
 /* ---- what an owner has ------------------------------------------------------------------------------------------- */
 
-/* A step in the instance's row goes with the lease (pg_step.c), and history may be ahead of it: it is not told. */
 static const char holdings_sql[] =
     "SELECT 0, instance_id, 0, 0, coalesce(token, '') FROM @instances WHERE owner = $2::text UNION ALL SELECT 1,"
     " instance_id, execution_id, activity_id, coalesce(token, '') FROM @worker WHERE owner = $2::text UNION ALL"

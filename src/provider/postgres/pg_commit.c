@@ -1,10 +1,23 @@
 /*
- * pg_commit.c: committing turns: whole batches, the halves of one that was refused, and why a single turn is refused.
+ * pg_commit.c: the one way to commit turns.
+ *
+ * A commit is one batch: one round trip, one transaction, without any answer in between (pg_turn.h has its order).  It
+ * is all or nothing.  Where it is refused, one look says whose turns are the reason (pg_refused.c), which are answered,
+ * and the same commit is sent again without them.
  */
-#include "provider/postgres/pg_internal.h"
+#include "base/assert.h"
+#include "provider/postgres/pg_turn.h"
 
-static void refuse(dur_turn_commit *turn, dur_turn_fault fault) {
-    turn->fault = fault;
+#include <stdlib.h>
+
+#define TRIES_MAX 4 /* of a batch that is refused although nobody of it is: who did it has gone meanwhile */
+
+bool dur__pg_turn_found(const dur__pg_lane *lane, dur_turn_commit *turn) {
+    DUR_ASSERT(dur__turn_invalid(turn) == NULL && turn->fault == DUR_TURN_FINE);
+    if (turn->instance != NULL) return !turn->writes_start || dur__pg_start_valid(lane, turn);
+    turn->fault = dur__turn_fault_of(DUR__TURN_TOKEN);
+    dur_error_set(&turn->error, dur__turn_code_of(DUR__TURN_TOKEN), false, "postgres.commit", "Invalid lock token");
+    return false;
 }
 
 void dur__pg_turn_failed(dur_turn_commit *turn, const dur_error *err) {
@@ -16,153 +29,258 @@ bool dur__pg_refused(const dur__pg_batch *batch, int code) {
     return code != DUR_OK && code != DUR_EUNKNOWN && batch->sqlstate[0] != '\0' && !batch->error.retryable;
 }
 
-/* ---- why a turn was refused -------------------------------------------------------------------------------------- */
+/* ---- what a commit means to others ------------------------------------------------------------------------------- */
 
-/* clang-format off */
-static const char why_sql[] =
-    "SELECT CASE WHEN $3::text IS NULL THEN i.known ELSE coalesce(i.token = $3::text AND (i.owner IS NOT NULL OR"
-    " i.expires_at > #now), false) END,"
-    " coalesce(" DUR__PG_LAST("h.instance_id = i.instance_id AND h.execution_id = $4::bigint") ", 0),"
-    " $5::text IS NULL OR EXISTS (SELECT 1 FROM @instances p WHERE p.instance_id = $5::text"
-    " AND " DUR__PG_IS_MEANT("p", "$6::bigint") "), coalesce(i.birth = nullif($7::bigint, 0), true) AND"
-    " i.suspended IS NOT DISTINCT FROM coalesce($9::text, i.suspended) AND NOT EXISTS (SELECT 1"
-    " FROM unnest($8::bigint[]) AS c(id) WHERE NOT EXISTS (SELECT 1 FROM @queue q WHERE q.instance_id ="
-    " i.instance_id AND q.id = c.id)), ($10::bigint & 1) <> 0 AND i.token IS NOT NULL AND (i.owner IS NOT NULL OR"
-    " i.expires_at > #now), ($10::bigint & 2) <> 0 AND EXISTS (SELECT 1 FROM @queue q WHERE q.instance_id ="
-    " i.instance_id AND q.kind = " DUR__PG_CANCEL ") FROM @instances i WHERE i.instance_id = $2::text";
-/* clang-format on */
-static const char why_work_sql[] =
-    "SELECT EXISTS (SELECT 1 FROM @worker w WHERE w.token = c.token AND w.instance_id = $2::text AND (c.id = 0 OR"
-    " w.id = c.id) AND (w.owner IS NOT NULL OR w.until_ms > #now)) OR EXISTS (SELECT 1 FROM @instances i CROSS JOIN"
-    " " DUR__PG_STEP
-    " s WHERE i.instance_id = $2::text AND s.token = c.token AND c.id IN (0, s.id)) FROM unnest($3::bigint[],"
-    " $4::text[]) WITH ORDINALITY AS c(id, token, at) ORDER BY c.at";
+/* A timer, say: a message to the instance that goes on under the same lease. */
+static bool own_business(const dur__pg_part *part, const dur_message_row *item) {
+    return part->facts.keeps && strcmp(item->instance, part->turn->instance) == 0;
+}
 
-static void read_lost_work(const PGresult *rows, dur_arena *arena, dur_turn_commit *turn) {
-    const dur_worker_claim **lost = NULL;
-    for (size_t i = 0; i < turn->worker_consumed_count; i++) {
-        if (dur__pg_get_bool(rows, (int)i, 0)) continue;
-        if (lost == NULL && arena != NULL)
-            lost = dur_arena_alloc(arena, turn->worker_consumed_count * sizeof(dur_worker_claim *));
-        if (lost != NULL) lost[turn->lost_work_count] = &turn->worker_consumed[i];
-        turn->lost_work_count++;
+/* Do others have something to do afterwards? */
+static bool concerns_lanes(const dur__pg_part *part) {
+    const dur_turn_commit *turn = part->turn;
+    if (turn->take_over || turn->set_suspended) return true;
+    for (size_t i = 0; i < turn->orchestrator_item_count; i++)
+        if (!own_business(part, &turn->orchestrator_items[i])) return true;
+    if (!part->facts.keeps && !part->facts.ends_instance) return true;
+    for (size_t i = 0; i < turn->worker_item_count; i++)
+        if (dur__turn_eager(turn, &turn->worker_items[i]) == NULL || turn->worker_items[i].message.session_id != NULL)
+            return true;
+    return false;
+}
+
+bool dur__pg_turn_seen(const dur_turn_commit *turn) {
+    if (turn->metadata.status > DUR_STATUS_RUNNING || turn->take_over || turn->set_suspended) return true;
+    for (size_t i = 0; i < turn->event_count; i++) {
+        dur_event_kind kind = turn->events[i].kind;
+        if (kind == DUR_EVENT_CUSTOM_STATUS_UPDATED || kind == DUR_EVENT_KEY_VALUE_SET ||
+            kind == DUR_EVENT_KEY_VALUE_CLEARED || kind == DUR_EVENT_KEY_VALUES_CLEARED)
+            return true;
     }
-    turn->lost_work = lost;
+    return false;
 }
 
-/* The first check that does not hold; DUR__TURN_CHECKS: all do. */
-static dur__turn_check first_refusal(const dur_turn_commit *turn, const PGresult *row, const char *sqlstate) {
-    const bool fails[DUR__TURN_CHECKS] = {
-        [DUR__TURN_TOKEN] = !turn->take_over && (PQntuples(row) == 0 || !dur__pg_get_bool(row, 0, 0)),
-        [DUR__TURN_EXISTS] = turn->take_over && (PQntuples(row) == 0 || !dur__pg_get_bool(row, 0, 0)),
-        [DUR__TURN_UNLEASED] = PQntuples(row) > 0 && dur__pg_get_bool(row, 0, 4),
-        [DUR__TURN_UNCANCELLED] = PQntuples(row) > 0 && dur__pg_get_bool(row, 0, 5),
-        [DUR__TURN_LAST_EVENT] = PQntuples(row) > 0 && turn->expected_last != DUR_NOT_COMPARED &&
-                                 turn->expected_last != dur__pg_get_u64(row, 0, 1),
-        [DUR__TURN_MEANT] = PQntuples(row) > 0 && !dur__pg_get_bool(row, 0, 3),
-        [DUR__TURN_PARENT] = PQntuples(row) > 0 && !dur__pg_get_bool(row, 0, 2),
-        [DUR__TURN_WORK] = turn->lost_work_count > 0,
-        [DUR__TURN_NEW_EVENTS] = strcmp(sqlstate, "23505") == 0,
-    };
-    int check = 0;
-    while (check < DUR__TURN_CHECKS && !fails[check])
-        check++;
-    return (dur__turn_check)check;
+/* It locks something in the name of the owner: an instance that begins, work, a session. */
+static bool takes(const dur__pg_part *part, const dur__pg_lane *lane) {
+    const dur_turn_commit *turn = part->turn;
+    if (part->facts.born) return true;
+    for (size_t i = 0; i < turn->worker_item_count; i++)
+        if (dur__turn_eager(turn, &turn->worker_items[i]) != NULL &&
+            !dur__pg_item_is_local(lane, turn, &turn->worker_items[i]))
+            return true;
+    return false;
 }
 
-static void say_why(dur_turn_commit *turn, const dur__pg_batch *refused, const PGresult *row, const PGresult *works,
-                    dur_arena *arena) {
-    static const char *const words[DUR__TURN_CHECKS] = {
-        [DUR__TURN_TOKEN] = "Invalid lock token",
-        [DUR__TURN_EXISTS] = "instance not found",
-        [DUR__TURN_UNLEASED] = "the instance is leased",
-        [DUR__TURN_UNCANCELLED] = "somebody has asked the instance to end",
-        [DUR__TURN_LAST_EVENT] = "the history does not end with the event that the turn expects",
-        [DUR__TURN_MEANT] = "the instance is another one, or has begun",
-        [DUR__TURN_PARENT] = "the parent was not found",
-        [DUR__TURN_WORK] = "worker rows are gone or locked by another",
-        [DUR__TURN_NEW_EVENTS] = "duplicate event",
-    };
-    read_lost_work(works, arena, turn);
-    dur__turn_check check = first_refusal(turn, row, refused->sqlstate);
-    if (check != DUR__TURN_WORK) turn->lost_work = NULL, turn->lost_work_count = 0;
-    if (check < DUR__TURN_CHECKS) {
-        dur_error_set(&turn->error, dur__turn_code_of(check), false, "postgres.commit", "%s", words[check]);
-        refuse(turn, dur__turn_fault_of(check));
-    } else if (strcmp(refused->sqlstate, "22012") == 0) { /* it changed between the two looks */
-        dur_error_set(&turn->error, DUR_EBUSY, true, "postgres.commit", "the instance changed while it was committed");
-        refuse(turn, DUR_TURN_STORE);
-    } else {
-        dur__pg_turn_failed(turn, &refused->error);
+/* Timers that the lane keeps go by themselves (pg_timer.c). */
+static void add_messages(const dur__pg_part *part, dur__pg_outbox *box, dur__pg_turn_plan *plan) {
+    bool undelayed = false; /* then what is overdue behind it is, too: it stays behind */
+    for (size_t k = 0; !part->keeps_timers && k < part->turn->orchestrator_item_count; k++) {
+        const dur_message_row *item = &part->turn->orchestrator_items[k];
+        if (undelayed)
+            dur__pg_outbox_add_behind(box, item);
+        else
+            dur__pg_outbox_add(box, item, 0);
+        undelayed |= item->due_ms == 0;
+        if (item->due_ms == 0 || !own_business(part, item))
+            plan->sends = true;
+        else if (item->due_ms < plan->due_ms)
+            plan->due_ms = item->due_ms;
     }
 }
 
-static void find_why(dur__pg *store, dur__pg_conn *conn, dur_arena *arena, dur_turn_commit *turn,
-                     const dur__pg_batch *refused) {
-    dur__pg_args args;
-    dur__pg_batch batch;
-    dur_error err = DUR_ERROR_INIT;
-    dur__pg_array id = dur__pg_array_i64(), token = dur__pg_array_text(), taken = dur__pg_array_i64();
-    for (size_t i = 0; turn->take_over && turn->consume_listed && i < turn->consumed_count; i++)
-        dur__pg_add_i64(&taken, (int64_t)turn->consumed[i]);
-    for (size_t i = 0; i < turn->worker_consumed_count; i++) {
-        dur__pg_add_i64(&id, (int64_t)turn->worker_consumed[i].ref.row_id);
-        dur__pg_add_text(&token, turn->worker_consumed[i].lock_token);
+static void make_plan(const dur__pg_parts *parts, const dur_work_ack *acks, size_t ack_count, dur__pg_outbox *box,
+                      dur__pg_turn_plan *plan) {
+    *plan = (dur__pg_turn_plan){ .work_at = -1, .timers_at = -1, .due_ms = DUR_NEVER };
+    for (size_t i = 0; i < ack_count; i++)
+        if (acks[i].completion != NULL) dur__pg_outbox_add(box, acks[i].completion, 0);
+    plan->sends = plan->for_lanes = box->count > 0;
+    for (size_t i = 0; i < parts->count; i++) {
+        const dur__pg_part *part = &parts->all[i];
+        plan->for_lanes |= concerns_lanes(part);
+        plan->for_watches |= dur__pg_turn_seen(part->turn);
+        plan->takes |= takes(part, parts->lane);
+        add_messages(part, box, plan);
     }
-    dur__pg_batch_begin(&batch, conn, false);
-    dur__pg_args_begin(store, &args);
-    dur__pg_text(&args, turn->instance);
-    dur__pg_text(&args, turn->take_over ? NULL : turn->lock_token);
-    dur__pg_id(&args, turn->execution_id);
-    dur__pg_text(&args, turn->needs_parent ? turn->metadata.parent_instance_id : NULL);
-    dur__pg_i64(&args, (int64_t)turn->metadata.parent_birth);
-    dur__pg_i64(&args, turn->take_over ? (int64_t)turn->metadata.birth : 0);
-    dur__pg_array_arg(&args, &taken);
-    dur__pg_text(&args, turn->if_suspended);
-    dur__pg_i64(&args, (turn->if_unleased ? 1 : 0) | (turn->if_uncancelled ? 2 : 0));
-    int row = dur__pg_batch_add(&batch, why_sql, &args);
-    dur__pg_args_begin(store, &args);
-    dur__pg_text(&args, turn->instance);
-    dur__pg_array_arg(&args, &id);
-    dur__pg_array_arg(&args, &token);
-    int works = dur__pg_batch_add(&batch, why_work_sql, &args);
-    if (dur__pg_batch_run(&batch, "postgres.commit", &err) == DUR_OK)
-        say_why(turn, refused, batch.results[row], batch.results[works], arena);
+}
+
+/* ---- its statements ---------------------------------------------------------------------------------------------- */
+
+/* Sessions of the work that it finishes, before anything else is waited for (pg_work.c). */
+static void lock_sessions(dur__pg_batch *batch, const dur__pg_parts *parts, const dur_work_ack *acks,
+                          size_t ack_count) {
+    dur__pg_array tokens = dur__pg_array_text();
+    for (size_t i = 0; i < ack_count; i++)
+        dur__pg_add_text(&tokens, acks[i].lock_token);
+    for (size_t i = 0; i < parts->count; i++)
+        for (size_t k = 0; k < parts->all[i].turn->worker_consumed_count; k++)
+            dur__pg_add_text(&tokens, parts->all[i].turn->worker_consumed[k].lock_token);
+    if (tokens.count > 0)
+        dur__pg_sessions_lock_add(parts->store, batch, &tokens);
     else
-        dur__pg_turn_failed(turn, &err);
-    dur__pg_batch_end(&batch);
+        dur__buf_free(&tokens.data);
+}
+
+/* 3: outside of lanes each turn has an owner of its own. */
+static void send_taker_fence(dur__pg_batch *batch, const dur__pg_parts *parts) {
+    const dur__pg_lane *lane = parts->lane;
+    bool births = false;
+    const char *owner = NULL;
+    for (size_t i = 0; i < parts->count; i++) {
+        const dur__pg_part *part = &parts->all[i];
+        births |= part->facts.born;
+        if (lane != NULL || !takes(part, lane) || dur__str_eq(part->turn->owner, owner)) continue;
+        owner = part->turn->owner;
+        dur__pg_owner_fence_add(parts->store, batch, owner);
+    }
+    if (lane != NULL && lane->owner != NULL) dur__pg_lane_fence_add(batch, lane, births);
+}
+
+/* Its start may be gone, and nothing has made it an instance: who holds it holds nothing. */
+static const char known_sql[] = "UPDATE @instances i SET known = false WHERE i.instance_id = ANY ($2::text[]) AND"
+                                " i.known AND NOT (i.has_row OR i.has_history) AND NOT EXISTS (SELECT 1 FROM @queue s"
+                                " WHERE s.instance_id = i.instance_id AND s.kind IN " DUR__PG_STARTS ")";
+
+static bool keeps_perhaps_nothing(const dur__pg_part *part) {
+    return part->updates && part->facts.keeps && part->turn->event_count == 0 && !part->facts.names &&
+           (part->facts.takes_given || part->turn->consumed_count > 0);
+}
+
+/* What was claimed never came into being. */
+static const char sweep_sql[] = DUR__PG_SWEEP;
+
+static bool may_leave_nothing(const dur__pg_part *part) {
+    return !part->facts.keeps && !part->facts.writes;
+}
+
+void dur__pg_turns_add(dur__pg *store, dur__pg_batch *batch, dur__pg_lane *lane, dur_turn_commit **turns, size_t count,
+                       dur_work_ack *acks, size_t ack_count, dur__pg_turn_plan *plan) {
+    dur__pg_outbox box;
+    dur__pg_parts parts;
+    dur__pg_outbox_begin(&box);
+    dur__pg_parts_begin(&parts, store, lane, turns, count);
+    make_plan(&parts, acks, ack_count, &box, plan);
+    lock_sessions(batch, &parts, acks, ack_count);
+    dur__pg_send_row_locks(batch, &parts, &box);
+    dur__pg_send_recovered(batch, &parts);
+    dur__pg_send_meant(batch, &parts);
+    dur__pg_send_past_executions(batch, &parts);
+    dur__pg_send_rows(batch, &parts);
+    dur__pg_send_fence(batch, &parts);
+    if (plan->takes) send_taker_fence(batch, &parts);
+    dur__pg_send_positions(batch, &parts);
+    if (ack_count > 0) dur__pg_acks_add(store, batch, acks, ack_count);
+    dur__pg_send_work_taken(batch, &parts); /* compared before all other rows are removed */
+    dur__pg_send_taken(batch, &parts);
+    dur__pg_send_ids(batch, known_sql, &parts, keeps_perhaps_nothing);
+    dur__pg_send_history(batch, &parts);
+    dur__pg_send_kv(batch, &parts);
+    dur__pg_send_sessions(batch, &parts);
+    plan->work_at = dur__pg_send_work(batch, &parts);
+    dur__pg_send_cancelled(batch, &parts);
+    dur__pg_outbox_send(&box, batch);
+    plan->timers_at = dur__pg_send_timers(batch, &parts);
+    dur__pg_send_timers_dropped(batch, &parts);
+    dur__pg_send_release(batch, &parts);
+    dur__pg_send_ids(batch, sweep_sql, &parts, may_leave_nothing);
+    dur__pg_parts_end(&parts);
+    dur__pg_outbox_end(&box);
+}
+
+static void read_work(const PGresult *rows, int *row, const dur__pg_lane *lane, const dur_turn_commit *turn) {
+    for (size_t k = 0; k < turn->worker_item_count; k++) {
+        dur_turn_work *item = &turn->worker_items[k];
+        item->local = dur__pg_item_is_local(lane, turn, item);
+        if (item->local || item->recovered) continue;
+        item->row_id = dur__pg_get_u64(rows, *row, 0);
+        item->locked = dur__pg_get_bool(rows, (*row)++, 1);
+    }
+}
+
+void dur__pg_turns_read(const dur__pg_batch *batch, const dur__pg_turn_plan *plan, dur__pg_lane *lane,
+                        dur_turn_commit **turns, size_t count) {
+    int row = 0, timer = 0;
+    const PGresult *timers = plan->timers_at >= 0 ? batch->results[plan->timers_at] : NULL;
+    const PGresult *works = plan->work_at >= 0 ? batch->results[plan->work_at] : NULL;
+    dur__pg_parts parts;
+    dur__pg_parts_begin(&parts, NULL, lane, turns, count); /* as it was when it was sent */
+    for (size_t i = 0; i < count; i++) {
+        turns[i]->fault = DUR_TURN_FINE;
+        dur_error_clear(&turns[i]->error);
+        turns[i]->lease_kept = parts.all[i].facts.keeps;
+        read_work(works, &row, lane, turns[i]);
+        if (lane == NULL) continue;
+        dur__pg_timers_note(lane, turns[i], parts.all[i].keeps_timers ? timers : NULL, &timer);
+        dur__pg_lease_commit(lane, turns[i]);
+        for (size_t k = 0; !parts.all[i].keeps_timers && k < turns[i]->orchestrator_item_count; k++)
+            dur__pg_lease_told(lane, turns[i]->orchestrator_items[k].instance);
+    }
+    dur__pg_parts_end(&parts);
 }
 
 /* ---- committing -------------------------------------------------------------------------------------------------- */
 
-void dur__pg_turns_commit(dur__pg *store, dur__pg_conn *conn, dur__pg_lane *lane, dur_arena *arena,
-                          dur_turn_commit **turns, size_t count) {
+static void fail_all(dur_turn_commit **turns, size_t count, const dur_error *err) {
+    for (size_t i = 0; i < count; i++)
+        dur__pg_turn_failed(turns[i], err);
+}
+
+/* A comparison or a key, of which a look tells whose it is; anything else that is refused is one of the texts. */
+static bool is_comparison(const dur__pg_batch *batch) {
+    return strcmp(batch->sqlstate, "22012") == 0 || strcmp(batch->sqlstate, "23505") == 0;
+}
+
+typedef enum outcome { COMMITTED, FAILED, REFUSED, HELD, UNREADABLE } outcome;
+
+static outcome commit_once(dur__pg *store, dur__pg_conn *conn, dur__pg_lane *lane, dur_turn_commit **turns,
+                           size_t count, dur_error *err) {
     dur__pg_batch batch;
     dur__pg_turn_plan plan;
-    dur_error err = DUR_ERROR_INIT;
-    if (count == 0) return;
-    int code = dur__pg_connect(conn, &err);
-    if (code != DUR_OK) {
-        for (size_t i = 0; i < count; i++)
-            dur__pg_turn_failed(turns[i], &err);
-        return;
-    }
+    int code = dur__pg_connect(conn, err);
+    if (code != DUR_OK) return FAILED;
     dur__pg_batch_begin(&batch, conn, true);
-    dur__pg_turns_add(store, &batch, lane, turns, count, NULL, 0, false, &plan);
+    dur__pg_turns_add(store, &batch, lane, turns, count, NULL, 0, &plan);
     if (plan.for_lanes || plan.for_watches) dur__pg_batch_notify(&batch);
-    code = dur__pg_batch_run(&batch, "postgres.commit", &err);
-    if (code == DUR_OK) {
-        dur__pg_turns_read(&batch, &plan, lane, turns, count);
-    } else if (!dur__pg_refused(&batch, code) && (count == 1 || !dur__pg_waited_too_long(&batch))) {
-        for (size_t i = 0; i < count; i++)
-            dur__pg_turn_failed(turns[i], &err);
-    } else if (count == 1) {
-        find_why(store, conn, arena, turns[0], &batch);
-    } else {
-        dur__pg_turns_commit(store, conn, lane, arena, turns, count / 2);
-        dur__pg_turns_commit(store, conn, lane, arena, turns + count / 2, count - count / 2);
-    }
+    code = dur__pg_batch_run(&batch, "postgres.commit", err);
+    outcome what = code == DUR_OK                    ? COMMITTED
+                   : dur__pg_waited_too_long(&batch) ? HELD
+                   : !dur__pg_refused(&batch, code)  ? FAILED
+                   : is_comparison(&batch)           ? REFUSED
+                                                     : UNREADABLE;
+    if (what == COMMITTED) dur__pg_turns_read(&batch, &plan, lane, turns, count);
     dur__pg_batch_end(&batch);
+    return what;
+}
+
+static void halves(dur__pg *store, dur__pg_conn *conn, dur__pg_lane *lane, dur_arena *arena, dur_turn_commit **turns,
+                   size_t count) {
+    dur__pg_turns_commit(store, conn, lane, arena, turns, count / 2);
+    dur__pg_turns_commit(store, conn, lane, arena, turns + count / 2, count - count / 2);
+}
+
+void dur__pg_turns_commit(dur__pg *store, dur__pg_conn *conn, dur__pg_lane *lane, dur_arena *arena,
+                          dur_turn_commit **turns, size_t count) {
+    for (int tries = 0; count > 0; tries++) {
+        dur_error err = DUR_ERROR_INIT;
+        size_t before = count;
+        outcome what = commit_once(store, conn, lane, turns, count, &err);
+        if (what == COMMITTED) return;
+        if (what == REFUSED && dur__pg_leave_refused(store, conn, lane, arena, turns, &count, &err) != DUR_OK)
+            what = FAILED;
+        if ((what == REFUSED || what == HELD) && count == before && lane != NULL)
+            count = dur__pg_leave_held_up(lane, turns, count, true);
+        if (count < before) continue;
+        if (what == FAILED || count == 1 || tries == TRIES_MAX) {
+            if (what == REFUSED)
+                dur_error_set(&err, DUR_EBUSY, true, "postgres.commit", "the instance changed while it was committed");
+            if (what != REFUSED || tries == TRIES_MAX) {
+                fail_all(turns, count, &err);
+                return;
+            }
+        } else if (what == UNREADABLE || what == HELD || tries > 0) { /* two of one instance, say */
+            halves(store, conn, lane, arena, turns, count);
+            return;
+        }
+    }
 }
 
 static const char by_token_sql[] = "SELECT instance_id FROM @instances WHERE token = $2::text";

@@ -112,7 +112,7 @@ void dur__pg_disconnect(dur__pg_conn *conn) {
 void dur__pg_conn_free(dur__pg_conn *conn) {
     if (conn == NULL) return;
     dur__pg_disconnect(conn);
-    free(conn);
+    dur__free(conn);
 }
 
 /* A pooler's last word is not the server's: it does not know what the server has done, and names no place in its
@@ -229,7 +229,7 @@ static void add_settings(const dur__pg_conn *conn, dur__buf *sql) {
 
 /* In one round trip: the settings that depend on the server's version, the sign of life, and LISTEN (pg_notify.c). */
 static int prepare_session(dur__pg_conn *conn, const char *mark, dur_error *err) {
-    dur__buf sql = { NULL, 0, 0 };
+    dur__buf sql = { 0 };
     if (conn->store->pooler) return DUR_OK;
     if (conn->store->session_pooler)
         add_settings(conn, &sql);
@@ -240,9 +240,7 @@ static int prepare_session(dur__pg_conn *conn, const char *mark, dur_error *err)
     if (PQserverVersion(conn->pg) >= 170000) dur__buf_text(&sql, "SET transaction_timeout = 0; ");
     if (conn->owner_key != 0)
         dur__buf_format(&sql, "SELECT pg_advisory_lock_shared(%lld); ", (long long)conn->owner_key);
-    if (conn->want_listen) /* and let it be known */
-        dur__buf_format(&sql, "LISTEN %s; SELECT pg_advisory_lock_shared(%lld); NOTIFY %s, '%s'", conn->store->channel,
-                        (long long)dur__pg_hearing_key(conn->store), conn->store->channel, DUR__PG_GREETING);
+    if (conn->want_listen) dur__buf_format(&sql, "LISTEN %s", conn->store->channel);
     PGresult *result = dur__pg_exec(conn->pg, sql.data);
     const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
     ExecStatusType status = PQresultStatus(result);
@@ -270,7 +268,7 @@ static const char *connect_timeout(const char *given, char seconds[24]) {
 
 static PGconn *open_session(const dur__pg_conn *conn, const char *mark) {
     const dur__pg *store = conn->store;
-    dur__buf options = { NULL, 0, 0 };
+    dur__buf options = { 0 };
     size_t count = 0;
     while (store->keywords[count] != NULL)
         count++;
@@ -292,8 +290,8 @@ static PGconn *open_session(const dur__pg_conn *conn, const char *mark) {
     }
     PGconn *pg = PQconnectdbParams(keywords, values, 0);
     dur__buf_free(&options);
-    free(keywords);
-    free(values);
+    dur__free(keywords);
+    dur__free(values);
     return pg;
 }
 
@@ -327,8 +325,6 @@ static int try_connect(dur__pg_conn *conn, dur_error *err) {
         code = prepare_session(conn, mark, err);
     }
     if (code == DUR_OK) {
-        if (conn->want_listen && conn->backend != 0)
-            dur__pg_greeted(store); /* while it was lost perhaps somebody did */
         conn->backend = PQbackendPID(conn->pg);
         conn->sessions++;
         if (!store->pooler) dur__pg_session_known(store, conn->backend, true);

@@ -31,6 +31,9 @@ static const char instances_of_starts_sql[] =
     " SELECT instance_id, true, min(order_ms), min(due_ms), (array_agg(handler ORDER BY id))[1], 1, #now"
     " FROM @queue WHERE instance_id = ANY ($2::text[]) GROUP BY instance_id";
 
+static const char erase_instances_sql[] =
+    "WITH d AS (DELETE FROM @instances WHERE instance_id = ANY ($2::text[]) RETURNING status) SELECT count(*),"
+    " count(status) FROM d";
 static const char *const erase_sql[] = {
     lost_sql,
     "DELETE FROM @executions WHERE instance_id = ANY ($2::text[])",
@@ -40,19 +43,12 @@ static const char *const erase_sql[] = {
     "DELETE FROM @kv WHERE instance_id = ANY ($2::text[])",
     "DELETE FROM @kv_delta WHERE instance_id = ANY ($2::text[])",
     "DELETE FROM @accepted WHERE instance_id = ANY ($2::text[])",
-    "DELETE FROM @instances WHERE instance_id = ANY ($2::text[])",
-    "UPDATE @queue SET given = false, attempts = 0 WHERE instance_id = ANY ($2::text[])",
+    erase_instances_sql,
+    "UPDATE @queue SET delivered = 0, attempts = 0 WHERE instance_id = ANY ($2::text[])",
     instances_of_starts_sql,
     "UPDATE @crashed SET for_good = true WHERE instance_id = ANY ($2::text[])", /* nobody has seen it end */
 };
 enum { EXECUTIONS = 1, HISTORY, QUEUE, WORKER, INSTANCES = 8, STATEMENTS = 12 };
-
-static dur__pg_array copy_of(const dur__pg_array *ids) {
-    dur__pg_array copy = *ids;
-    memset(&copy.data, 0, sizeof(copy.data));
-    dur__buf_add(&copy.data, ids->data.data, ids->data.size);
-    return copy;
-}
 
 static uint64_t touched(const PGresult *result) {
     return strtoull(PQcmdTuples((PGresult *)(uintptr_t)result), NULL, 10);
@@ -62,9 +58,7 @@ int dur__pg_erase(dur__pg_conn *conn, dur__pg_array *ids, dur_delete_result *out
     dur__pg_args args;
     dur__pg_batch batch;
     int at[STATEMENTS];
-    dur__pg_array steps = copy_of(ids);
     dur__pg_batch_begin(&batch, conn, true);
-    dur__pg_steps_move_add(conn->store, &batch, NULL, &steps); /* they count as what they are */
     for (size_t i = 0; i < STATEMENTS; i++) {
         dur__pg_args_begin(conn->store, &args);
         dur__pg_array_copy_arg(&args, ids);
@@ -74,10 +68,10 @@ int dur__pg_erase(dur__pg_conn *conn, dur__pg_array *ids, dur_delete_result *out
     int code = dur__pg_batch_run(&batch, "postgres.delete", err);
     memset(out, 0, sizeof(*out));
     if (code == DUR_OK) {
-        out->executions = touched(batch.results[at[EXECUTIONS]]);
+        out->executions = touched(batch.results[at[EXECUTIONS]]) + dur__pg_get_u64(batch.results[at[INSTANCES]], 0, 1);
         out->events = dur__pg_get_u64(batch.results[at[HISTORY]], 0, 0);
         out->queue_messages = dur__pg_get_u64(batch.results[at[QUEUE]], 0, 0) + touched(batch.results[at[WORKER]]);
-        out->instances = touched(batch.results[at[INSTANCES]]);
+        out->instances = dur__pg_get_u64(batch.results[at[INSTANCES]], 0, 0);
     }
     dur__pg_batch_end(&batch);
     return code;
@@ -170,9 +164,7 @@ int dur__pg_delete_instances(dur_provider *self, const char *const *ids, const d
 
 /* ---- bulk -------------------------------------------------------------------------------------------------------- */
 
-#define ENDED_BEFORE                                                                                                   \
-    "($3::bigint = 0 OR EXISTS (SELECT 1 FROM " DUR__PG_EXECUTIONS " b WHERE b.instance_id = i.instance_id AND "       \
-    "b.execution_id = i.current_execution AND b.completed_at <> 0 AND b.completed_at < $3::bigint))"
+#define ENDED_BEFORE "($3::bigint = 0 OR (i.completed_at <> 0 AND i.completed_at < $3::bigint))"
 
 /*
  * Finished roots that match, with all below them, where all of those have finished too.  Each tree is walked by the
@@ -219,7 +211,7 @@ static int delete_roots(dur__pg_conn *conn, const dur_bulk_filter *filter, dur_d
         for (size_t i = 0; i < count; i++)
             ids[i] = PQgetvalue(batch.results[at], (int)i, 0);
         code = delete_listed(conn, ids, NULL, count, false, out, err); /* locks them and looks again */
-        free(ids);
+        dur__free(ids);
     }
     dur__pg_batch_end(&batch);
     return code;
@@ -243,16 +235,17 @@ int dur__pg_delete_instances_bulk(dur_provider *self, const dur_bulk_filter *fil
 
 /* ---- prune ------------------------------------------------------------------------------------------------------- */
 
-/* $5 keep_last given, $6 how many, $7 completed before.  $4 counts instances of which something goes: those with nothing
-   to prune must not use the limit up. */
+/* $5 keep_last given, $6 how many, $7 completed before.  $4 counts instances of which something goes: those with
+   nothing to prune must not use the limit up. */
 static const char prune_sql[] =
     "WITH t AS MATERIALIZED (SELECT i.instance_id, i.current_execution, row_number() OVER (ORDER BY i.created_at,"
     " i.instance_id) AS n FROM @instances i WHERE CASE WHEN $8::boolean THEN"
     " i.has_row AND ($2::text[] IS NULL OR i.instance_id = ANY ($2::text[])) AND " ENDED_BEFORE
     " ELSE i.instance_id = ANY ($2::text[]) AND (i.has_row OR i.has_history) END),"
     " p AS MATERIALIZED (SELECT r.instance_id, r.execution_id, r.n FROM (SELECT e.*, t.current_execution, t.n,"
-    " row_number() OVER (PARTITION BY e.instance_id ORDER BY e.execution_id DESC) AS at FROM t JOIN @executions e ON"
-    " e.instance_id = t.instance_id) r WHERE r.execution_id <> r.current_execution AND r.status <> 1"
+    " 1 + row_number() OVER (PARTITION BY e.instance_id ORDER BY e.execution_id DESC) AS at FROM t JOIN @executions e "
+    "ON"
+    " e.instance_id = t.instance_id) r WHERE r.status <> 1"
     " AND (NOT $5::boolean OR r.at > greatest($6::bigint, 1)) AND ($7::bigint = 0 OR (r.completed_at <> 0 AND"
     " r.completed_at < $7::bigint))),"
     " k AS MATERIALIZED (SELECT (SELECT DISTINCT p.n FROM p ORDER BY p.n LIMIT 1 OFFSET $4::bigint - 1) AS last),"

@@ -8,32 +8,27 @@
  */
 #include "provider/postgres/pg_doubts.h"
 #include "provider/postgres/pg_internal.h"
-#include "provider/postgres/pg_works.h"
 
 #define ALONE_THERE                                                                                                    \
     " EXISTS (SELECT 1 FROM @instances WHERE owner = $2::text AND runs_alone AND acquisitions > 0) OR EXISTS (SELECT " \
     "1 FROM @worker WHERE owner = $2::text AND runs_alone) OR EXISTS (SELECT 1 FROM @crashed WHERE crash = $2::text)"
 /* What is counted for the first time since it has shown something: what was remembered of it before is over. */
 #define ANEW(table, id, counted)                                                                                       \
-    "WITH a AS (DELETE FROM @crashed c USING " table " x WHERE x.owner = $2::text AND x.crashes = 0" counted           \
-    " AND c.instance_id = x.instance_id AND c.work_id = " id " AND c.crash <> $2::text AND (c.alone OR NOT "           \
-    "c.for_good))"
+    "WITH a AS (DELETE FROM @crashed c WHERE c.crash <> $2::text AND (c.alone OR NOT c.for_good) AND EXISTS (SELECT 1" \
+    " FROM " table " x WHERE x.instance_id = c.instance_id AND c.work_id = " id                                        \
+    " AND x.owner = $2::text AND x.crashes"                                                                            \
+    " = 0" counted "))"
 #define REMEMBER(table, id, counted)                                                                                   \
     " INSERT INTO @crashed (crash, instance_id, work_id, alone) SELECT $2::text, x.instance_id, " id ", x.runs_alone"  \
     " FROM " table " x WHERE x.owner = $2::text" counted " AND (" ALONE_THERE ") ON CONFLICT DO NOTHING"
 
 static const char instances_sql[] =
     ANEW("@instances", "0", " AND x.acquisitions > 0") REMEMBER("@instances", "0", " AND x.acquisitions > 0");
-/* Behind their locks: who cancels one of them has done so, or waits. */
-#define REMEMBER_WORKS(locking)                                                                                        \
-    ANEW("@worker", "x.id", "")                                                                                        \
-    " INSERT INTO @crashed (crash, instance_id, work_id, alone) SELECT $2::text, x.instance_id, x.id, x.runs_alone"    \
-    " FROM " DUR__PG_LOCK_WORKS_AS(locking, "",                                                                        \
-                                   "w.owner = $2::text") " JOIN @worker x ON x.instance_id ="                          \
-                                                         " l.instance_id AND x.id = l.id WHERE" ALONE_THERE            \
-                                                         " ON CONFLICT DO NOTHING"
-static const char works_sql[] = REMEMBER_WORKS("");
-static const char some_works_sql[] = REMEMBER_WORKS(" SKIP LOCKED");
+static const char locals_sql[] =
+    "INSERT INTO @crashed (crash, instance_id, work_id, alone) SELECT $2::text,"
+    " x.instance_id, " DUR__PG_LOCAL_WORK ", false FROM @instances x WHERE x.owner ="
+    " $2::text AND x.acquisitions = 0 AND " DUR__PG_IS_OPEN("x") " AND (" ALONE_THERE ") ON CONFLICT DO NOTHING";
+static const char works_sql[] = ANEW("@worker", "x.id", "") REMEMBER("@worker", "x.id", "");
 static const char forget_sql[] = "DELETE FROM @crashed c WHERE NOT EXISTS (SELECT 1 FROM @crashed a WHERE a.crash ="
                                  " c.crash AND a.alone AND " DUR__PG_UNPROVEN("a") ")";
 static const char told_sql[] = "UPDATE @meta SET crashed_ms = #now";
@@ -45,17 +40,15 @@ static void add(dur__pg *store, dur__pg_batch *batch, const char *sql, const cha
     dur__pg_batch_add(batch, sql, &args);
 }
 
-void dur__pg_crash_instances_add(dur__pg *store, dur__pg_batch *batch, const char *owner) {
+void dur__pg_crash_begin_add(dur__pg *store, dur__pg_batch *batch, const char *owner) {
     add(store, batch, instances_sql, owner);
-}
-
-void dur__pg_crash_works_add(dur__pg *store, dur__pg_batch *batch, const char *owner, bool all) {
-    add(store, batch, all ? works_sql : some_works_sql, owner);
+    add(store, batch, locals_sql, owner);
+    add(store, batch, works_sql, owner);
+    add(store, batch, told_sql, NULL);
 }
 
 void dur__pg_crash_end_add(dur__pg *store, dur__pg_batch *batch) {
     add(store, batch, forget_sql, NULL);
-    add(store, batch, told_sql, NULL);
 }
 
 static const char blame_sql[] =

@@ -6,17 +6,19 @@
 
 #include "provider/postgres/pg_internal.h"
 
-/* What was counted in the crash of an owner.  Instances before their leases end, which moves steps to the
-   worker rows; those before they are free; behind both the end. */
-void dur__pg_crash_instances_add(dur__pg *store, dur__pg_batch *batch, const char *owner);
-void dur__pg_crash_works_add(dur__pg *store, dur__pg_batch *batch, const char *owner, bool all);
+/* As a row's id: what may have been local to the owner that died (dur_turn_work), until somebody has looked. */
+#define DUR__PG_LOCAL_WORK "9223372036854775807"
+
+/* What is counted in the crash of an owner, before any of it is free; behind the last of it the end. */
+void dur__pg_crash_begin_add(dur__pg *store, dur__pg_batch *batch, const char *owner);
 void dur__pg_crash_end_add(dur__pg *store, dur__pg_batch *batch);
 int dur__pg_blame(dur_provider *self, const char *lock_token, dur_error *err);
 
 /* A row x of @crashed that has not shown since the crash that it can end; the owner that died may have some rows still,
    not counted yet. */
 #define DUR__PG_UNPROVEN(x)                                                                                            \
-    "CASE " x ".work_id WHEN 0 THEN EXISTS (SELECT 1 FROM @instances ui WHERE ui.instance_id = " x ".instance_id AND"  \
+    "CASE " x ".work_id WHEN " DUR__PG_LOCAL_WORK                                                                      \
+    " THEN true WHEN 0 THEN EXISTS (SELECT 1 FROM @instances ui WHERE ui.instance_id = " x ".instance_id AND"          \
     " ui.acquisitions > 0 AND (ui.crashes > 0 OR ui.owner = " x ".crash)) ELSE EXISTS (SELECT 1 FROM @worker uw WHERE" \
     " uw.instance_id = " x ".instance_id AND uw.id = " x ".work_id AND (uw.crashes > 0 OR uw.owner = " x               \
     ".crash)) END"

@@ -4,7 +4,7 @@
  * A claim locks rows of dur_instances only, and skips those that somebody else has locked: it never waits for another
  * node and never takes an instance in halves.  The claim and the reading of messages and history are two statements on
  * purpose: the second has a snapshot that is younger than the row locks, so nothing committed before them is missed.
- * Between them ready_at marks the rows: -1 just claimed, -2 held and to be looked at.  No mark survives the batch.
+ * Between them ready_at marks the rows that were claimed: -1.  No mark survives the batch.
  */
 #include "base/assert.h"
 #include "provider/dead_reason.h"
@@ -14,6 +14,7 @@
 
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #define UNDO_TRIES 50
 #define UNDO_PAUSE_MS 20
@@ -22,8 +23,8 @@
 
 /* Crashes are those of the acquisitions that count: with 0 of them they are old. */
 #define KIND                                                                                                           \
-    "CASE $3::bigint WHEN 1 THEN acquisitions = 0 OR crashes < 2 WHEN 2 THEN acquisitions > 0 AND crashes >= 2 ELSE"   \
-    " true END"
+    "CASE $3::bigint WHEN 1 THEN acquisitions = 0 OR crashes < 2 OR look > 0 WHEN 2 THEN acquisitions > 0 AND crashes" \
+    " >= 2 AND look = 0 ELSE true END"
 #define FREE DUR__PG_FREE
 /* $2 how many at most, $3 kind, $4 and $5 the range of versions: who would be claimed. */
 #define CLAIMABLE                                                                                                      \
@@ -32,8 +33,8 @@
         " AND ready_due = 0))) AND (ready_due = 0 OR ready_at <= (SELECT now FROM n))"                                 \
         " AND (token IS NULL OR (expires_at <= (SELECT now FROM n) AND EXISTS (SELECT 1 FROM @queue q WHERE "          \
         "q.instance_id = @instances.instance_id AND q.due_ms <= (SELECT now FROM n))))"                                \
-        " AND " KIND                                                                                                   \
-        " AND ($4::text IS NULL OR pin IS NULL OR (pin >= $4::text::bigint[] AND pin <= $5::text::bigint[]))"
+        " AND " KIND " AND ($4::text IS NULL OR pin IS NULL OR look > 0 OR (pin >= $4::text::bigint[] AND pin <= "     \
+                     "$5::text::bigint[]))"
 
 /* Queue messages of instances that do not exist, where they stand before what is claimed. */
 static const char bury_sql[] = "WITH RECURSIVE " DUR__PG_HANDLERS(
@@ -65,7 +66,8 @@ static const char bury_sql[] = "WITH RECURSIVE " DUR__PG_HANDLERS(
                   "= m.instance_id"
                   " AND m.rest > 0";
 
-/* $11: the handlers.  Of each the first, and of those the first: no other row is looked at. */
+/* $11: the handlers.  Of each the first, and of those the first: no other row is looked at.  $12: whoever asks runs
+   nothing, and can only write the rows of what was local. */
 #define CLAIM(which, order)                                                                                            \
     "WITH RECURSIVE " DUR__PG_HANDLERS(                                                                                \
         "ha", "@instances", FREE,                                                                                      \
@@ -73,8 +75,9 @@ static const char bury_sql[] = "WITH RECURSIVE " DUR__PG_HANDLERS(
                        " n AS MATERIALIZED (SELECT #now AS now), f AS MATERIALIZED (SELECT x.* FROM ha CROSS JOIN "    \
                        "LATERAL (SELECT"                                                                               \
                        " instance_id, token, acquisitions, ready_at, crashes_alone FROM @instances WHERE handler = "   \
-                       "ha.h AND " CLAIMABLE which " AND ready_at >= $10::bigint AND ($6::text IS NULL OR EXISTS "     \
-                       "(SELECT 1 FROM @owners o WHERE o.owner = $6::text))"                                           \
+                       "ha.h AND " CLAIMABLE which " AND ready_at >= $10::bigint AND (NOT $12::boolean OR look > 0) "  \
+                                                   "AND ($6::text IS NULL OR EXISTS "                                  \
+                       "(SELECT 1 FROM @owners o WHERE o.owner = $6::text AND o.dead = 0))"                            \
                        " ORDER BY " order                                                                              \
                        " LIMIT $2::bigint FOR UPDATE SKIP LOCKED) x), c AS (SELECT instance_id, token, acquisitions"   \
                        " FROM f ORDER BY " order " LIMIT $2::bigint),"                                                 \
@@ -91,7 +94,7 @@ static const char bury_sql[] = "WITH RECURSIVE " DUR__PG_HANDLERS(
                        " THEN i.crashes_alone ELSE 0 END, runs_alone = $3::bigint = 2,"                                \
                        " not_before = 0, ready_at = -1, ready_due = 0 FROM k, n WHERE i.instance_id = k.instance_id"   \
                        " RETURNING k.at, i.instance_id, i.token, i.name, i.version, i.current_execution, "             \
-                       "i.last_event, i.acquisitions,"                                                                 \
+                       "i.look, i.acquisitions,"                                                                       \
                        " i.crashes, " DUR__PG_CRASHES_ALONE("i", "0") " AS crashes_alone)"                             \
                                                                       " SELECT * FROM u ORDER BY at"
 
@@ -102,6 +105,15 @@ static const char history_sql[] =
     "SELECT h.instance_id, " DUR__PG_EVENT_ID ", x.json FROM @instances i JOIN @history h ON h.instance_id ="
     " i.instance_id AND h.execution_id = i.current_execution CROSS JOIN " DUR__PG_SPLIT
     " WHERE i.holder = $2::bigint AND i.ready_at = -1 ORDER BY h.instance_id, h.event_id, x.at";
+/* Before the messages: whoever ends an activity between the two would leave neither its row nor its end to be seen. */
+/* clang-format off */
+static const char works_sql[] =
+    "SELECT i.instance_id, coalesce("
+    DUR__PG_LAST("h.instance_id = i.instance_id AND h.execution_id = i.current_execution") ", 0), (SELECT"
+    " string_agg(w.activity_id::text, ' ' ORDER BY w.activity_id) FROM @worker w WHERE w.instance_id = i.instance_id AND"
+    " w.execution_id = greatest(i.current_execution, 1)) FROM @instances i WHERE i.holder = $2::bigint AND i.ready_at ="
+    " -1 ORDER BY i.instance_id";
+/* clang-format on */
 static const char kv_sql[] =
     "SELECT k.instance_id, k.key, k.value, k.stamp_ms FROM @instances i JOIN @kv k ON k.instance_id = i.instance_id"
     " WHERE i.holder = $2::bigint AND i.ready_at = -1 ORDER BY k.instance_id, k.key";
@@ -139,17 +151,20 @@ static const char give_sql[] =
     " c0 AS (SELECT d.instance_id, d.token, d.fresh, d.most, x.id, x.given, 0::bigint AS at FROM d, LATERAL "
     "(SELECT "
     "q.id,"
-    " q.given FROM @queue q WHERE q.instance_id = d.instance_id AND q.queue IS NULL AND q.due_ms <= (SELECT now FROM n)"
+    " q.delivered <> 0 AS given FROM @queue q WHERE q.instance_id = d.instance_id AND q.queue IS NULL AND q.due_ms <= "
+    "(SELECT now FROM n)"
     " OFFSET 0) x WHERE d.fresh OR NOT x.given"
     " UNION ALL SELECT w.instance_id, w.token, w.fresh, w.most, x.id, x.given AND NOT w.fresh, row_number() "
     "OVER "
     "(PARTITION BY"
-    " w.instance_id, w.queue ORDER BY x.order_ms, x.id) FROM w, LATERAL (SELECT q.id, q.given, q.order_ms FROM @queue q"
+    " w.instance_id, w.queue ORDER BY x.order_ms, x.id) FROM w, LATERAL (SELECT q.id, q.delivered <> 0 AS given, "
+    "q.order_ms FROM @queue q"
     " WHERE q.instance_id = w.instance_id AND q.queue = w.queue AND q.due_ms <= (SELECT now FROM n) ORDER BY"
     " q.order_ms, q.id LIMIT nullif(w.most, 0) + 1) x WHERE w.queue IS NOT NULL),"
     " c AS (SELECT c0.*, bool_or(c0.most > 0 AND c0.at > c0.most AND NOT c0.given) OVER (PARTITION BY"
     " c0.instance_id) AS more FROM c0),"
-    " u AS (UPDATE @queue q SET given = true, attempts = CASE WHEN c.fresh THEN q.attempts + 1 ELSE -q.attempts END"
+    " u AS (UPDATE @queue q SET delivered = $5::bigint, attempts = CASE WHEN c.fresh THEN q.attempts + 1 ELSE "
+    "-q.attempts END"
     " FROM c WHERE (c.fresh OR NOT c.given) AND"
     " (c.most = 0 OR c.at <= c.most) AND q.instance_id = c.instance_id AND q.id = c.id RETURNING q.instance_id,"
     " c.token, c.fresh, q.id, q.order_ms, CASE WHEN c.fresh THEN q.attempts ELSE 1 - q.attempts END, q.queue, q.json, "
@@ -169,18 +184,40 @@ static const char give_sql[] =
     " u.instance_id AND s.queue IS NULL AND s.kind IN " DUR__PG_STARTS " ORDER BY s.id LIMIT 1), false) ELSE false END"
     " FROM u ORDER BY u.order_ms, u.id";
 
-/* While a batch takes things under an owner's name nobody may take that owner for dead. */
-static const char fence_sql[] = "SELECT pg_advisory_xact_lock_shared($2::bigint)";
+/*
+ * While a batch takes things under an owner's name nobody may take that owner for dead: whoever does deletes the rows
+ * of its lanes, and locks its own row for that.  In a lane it is the lane's row that is locked, and a batch of a
+ * session that the lane has given up takes nothing any more.  Where the owner is dead the statements behind this find
+ * that. A shared lock under the fence's key, for which nobody waits, tells whose batch it is (pg_owner_end.c).
+ */
+static const char lane_fence_sql[] = "SELECT 1 / (CASE WHEN count(*) FILTER (WHERE l.session <> $3::bigint) = 0 AND "
+                                     "($4::bigint = 0 OR count(*) = 1) THEN"
+                                     " 1 ELSE 0 END), pg_advisory_xact_lock_shared($5::bigint) FROM (SELECT session "
+                                     "FROM @lanes WHERE holder = $2::bigint"
+                                     " FOR NO KEY UPDATE) l";
+static const char owner_fence_sql[] =
+    "SELECT 1, pg_advisory_xact_lock_shared($3::bigint) FROM @owners WHERE owner = $2::text FOR KEY SHARE";
 
 int64_t dur__pg_fence_key(const dur__pg *store, const char *owner) {
     return dur__pg_owner_key(store, owner) ^ 1;
 }
 
-void dur__pg_fence_add(dur__pg *store, dur__pg_batch *batch, const char *owner) {
+void dur__pg_lane_fence_add(dur__pg_batch *batch, const dur__pg_lane *lane, bool births) {
+    dur__pg_args args;
+    dur__pg_args_begin(lane->store, &args);
+    dur__pg_i64(&args, lane->holder);
+    dur__pg_i64(&args, (int64_t)lane->session);
+    dur__pg_i64(&args, births);
+    dur__pg_i64(&args, dur__pg_fence_key(lane->store, lane->owner));
+    dur__pg_batch_add(batch, lane_fence_sql, &args);
+}
+
+void dur__pg_owner_fence_add(dur__pg *store, dur__pg_batch *batch, const char *owner) {
     dur__pg_args args;
     dur__pg_args_begin(store, &args);
+    dur__pg_text(&args, owner);
     dur__pg_i64(&args, dur__pg_fence_key(store, owner));
-    dur__pg_batch_add(batch, fence_sql, &args);
+    dur__pg_batch_add(batch, owner_fence_sql, &args);
 }
 
 static void pin_text(char *out, size_t size, dur_semver version) {
@@ -189,7 +226,7 @@ static void pin_text(char *out, size_t size, dur_semver version) {
 
 /* The pins' texts must live until the statement is sent. */
 static void claim_args(dur__pg *store, dur__pg_args *args, const dur_fetch *how, char least[64], char most[64]) {
-    bool filtered = how->filter != NULL;
+    bool filtered = how->filter != NULL && how->filter->count > 0;
     if (filtered) {
         pin_text(least, 64, how->filter->ranges[0].min);
         pin_text(most, 64, how->filter->ranges[0].max);
@@ -202,19 +239,24 @@ static void claim_args(dur__pg *store, dur__pg_args *args, const dur_fetch *how,
 }
 
 static int send_claim(dur__pg *store, dur__pg_batch *batch, const dur_fetch *how, int64_t holder, const char *prefix,
-                      uint64_t low_ms) {
+                      uint64_t low_ms, bool runs_nothing) {
+    static const char *const no_handler[] = { "" };
+    static const dur_handler_filter nothing = { no_handler, 1 };
     dur__pg_args args;
     char least[64], most[64];
-    claim_args(store, &args, how, least, most);
-    dur__pg_handlers(&args, how->handlers);
-    dur__pg_batch_add(batch, bury_sql, &args);
+    if (!runs_nothing) {
+        claim_args(store, &args, how, least, most);
+        dur__pg_handlers(&args, how->handlers);
+        dur__pg_batch_add(batch, bury_sql, &args);
+    }
     claim_args(store, &args, how, least, most);
     dur__pg_text(&args, how->owner);
     dur__pg_i64(&args, holder);
     dur__pg_u64(&args, how->lock_ms);
     dur__pg_text(&args, prefix);
     dur__pg_i64(&args, (int64_t)low_ms);
-    dur__pg_handlers(&args, how->handlers);
+    dur__pg_handlers(&args, runs_nothing ? &nothing : how->handlers);
+    dur__pg_bool(&args, runs_nothing);
     return dur__pg_batch_add(batch, how->kind == DUR_FETCH_SUSPECT ? claim_suspects_sql : claim_sql, &args);
 }
 
@@ -226,13 +268,15 @@ static int send_for_holder(dur__pg *store, dur__pg_batch *batch, const char *sql
 }
 
 void dur__pg_fetch_add(dur__pg *store, dur__pg_batch *batch, const dur_fetch *how, int64_t holder,
-                       uint32_t held_queue_max, const char *token_prefix, uint64_t low_ms, dur__pg_fetch_plan *plan) {
+                       uint32_t held_queue_max, const char *token_prefix, uint64_t low_ms, int64_t round,
+                       dur__pg_fetch_plan *plan) {
     dur__pg_args args;
-    *plan = (dur__pg_fetch_plan){ -1, -1, -1, -1 };
-    bool none = how == NULL || (how->filter != NULL && how->filter->count == 0) ||
-                (how->handlers != NULL && how->handlers->count == 0);
-    if (!none) {
-        plan->claim_at = send_claim(store, batch, how, holder, token_prefix, low_ms);
+    *plan = (dur__pg_fetch_plan){ -1, -1, -1, -1, -1 };
+    bool none = how != NULL && ((how->filter != NULL && how->filter->count == 0) ||
+                                (how->handlers != NULL && how->handlers->count == 0));
+    if (how != NULL) {
+        plan->claim_at = send_claim(store, batch, how, holder, token_prefix, low_ms, none);
+        plan->works_at = send_for_holder(store, batch, works_sql, holder);
         if (!how->without_history) {
             plan->history_at = send_for_holder(store, batch, history_sql, holder);
             plan->kv_at = send_for_holder(store, batch, kv_sql, holder);
@@ -243,6 +287,7 @@ void dur__pg_fetch_add(dur__pg *store, dur__pg_batch *batch, const dur_fetch *ho
     dur__pg_i64(&args, holder);
     dur__pg_i64(&args, held_queue_max);
     dur__pg_i64(&args, how != NULL ? how->queue_messages_max : 0);
+    dur__pg_i64(&args, round);
     plan->give_at = dur__pg_batch_add(batch, give_sql, &args);
 }
 
@@ -273,6 +318,19 @@ static void read_history(const PGresult *rows, dur_arena *arena, dur_orchestrati
     }
     item->history = count > 0 ? history : NULL;
     item->history_count = (size_t)count;
+}
+
+/* Its last event, and the activities of its worker rows, in a text with blanks between them. */
+static void read_works(const PGresult *rows, dur_arena *arena, dur_orchestration_item *item) {
+    int count, from = rows_from(rows, item->instance, &count);
+    if (count == 0) return;
+    const char *at = dur__pg_get(rows, from, 2);
+    uint64_t *works = dur_arena_alloc(arena, (at != NULL ? strlen(at) / 2 + 1 : 1) * sizeof(*works));
+    item->last_event_id = dur__pg_get_u64(rows, from, 1);
+    for (char *end; at != NULL && *at != '\0'; at = *end == ' ' ? end + 1 : end)
+        works[item->work_count++] = strtoull(at, &end, 10);
+    item->works = works;
+    item->works_known = true;
 }
 
 static void read_kv(const PGresult *rows, dur_arena *arena, dur_orchestration_item *item) {
@@ -346,10 +404,11 @@ static void read_item(const dur__pg_batch *batch, const dur__pg_fetch_plan *plan
     item->version = dur__pg_get_text(claims, row, 4, arena);
     item->execution_id = dur__pg_get_u64(claims, row, 5);
     if (item->execution_id == 0) item->execution_id = 1;
-    item->last_event_id = dur__pg_get_u64(claims, row, 6);
+    item->work_lost = dur__pg_get_i64(claims, row, 6) > 0;
     item->acquisitions = (uint32_t)dur__pg_get_u64(claims, row, 7);
     item->crashes = (uint32_t)dur__pg_get_u64(claims, row, 8);
     item->crashes_alone = (uint32_t)dur__pg_get_u64(claims, row, 9);
+    read_works(batch->results[plan->works_at], arena, item);
     if (plan->history_at < 0) return;
     read_history(batch->results[plan->history_at], arena, item);
     read_kv(batch->results[plan->kv_at], arena, item);
@@ -380,8 +439,8 @@ static int fetch_once(dur__pg *store, dur_arena *arena, const dur_fetch *how, du
     int backend = conn->backend;
     dur__pg_token(store, prefix);
     dur__pg_batch_begin(&batch, conn, true);
-    if (how->owner != NULL) dur__pg_fence_add(store, &batch, how->owner);
-    dur__pg_fetch_add(store, &batch, how, dur__pg_random_holder(store), 0, prefix, 0, &plan);
+    if (how->owner != NULL) dur__pg_owner_fence_add(store, &batch, how->owner);
+    dur__pg_fetch_add(store, &batch, how, dur__pg_random_holder(store), 0, prefix, 0, DUR__PG_NO_ROUND, &plan);
     code = dur__pg_batch_run(&batch, "postgres.fetch", err);
     if (code == DUR_OK) dur__pg_fetch_read(&batch, &plan, arena, items, count, NULL, NULL);
     dur__pg_batch_end(&batch);
@@ -424,17 +483,20 @@ int dur__pg_fetch_turns(dur_provider *self, dur_arena *arena, const dur_fetch *h
 
 #define BY_TOKEN "token = $2::text AND (owner IS NOT NULL OR expires_at > #now)"
 static const char lock_token_sql[] = "SELECT 1 FROM @instances WHERE " BY_TOKEN " FOR UPDATE";
-static const char disturb_token_sql[] = DUR__PG_DISTURB(BY_TOKEN);
 static const char abandon_sql[] =
     "WITH i0 AS (SELECT instance_id, acquisitions, $4::boolean::integer AS less, CASE WHEN $3::bigint > 0 THEN #now +"
-    " $3::bigint ELSE 0 END AS not_before FROM @instances WHERE " BY_TOKEN "), " DUR__PG_TAKE_BACK
-    ", " DUR__PG_MOVE_STEPS ", " DUR__PG_WAITING
-    " UPDATE @instances i SET token = NULL, owner = NULL, holder = NULL, expires_at = NULL, " DUR__PG_NO_STEP ","
-    " acquisitions = greatest(i.acquisitions - m.less, 0),"
-    " not_before = m.not_before, ready_at = CASE WHEN m.not_before > 0 THEN m.at + greatest(m.not_before - m.at, 0) "
-    "ELSE m.at END,"
-    " ready_due = CASE WHEN m.not_before > 0 THEN greatest(m.due, m.not_before) ELSE coalesce(m.due, 0) END"
-    " FROM m WHERE i.instance_id = m.instance_id RETURNING 1";
+    " $3::bigint ELSE 0 END AS not_before FROM @instances WHERE " BY_TOKEN "), " DUR__PG_TAKE_BACK ", " DUR__PG_WAITING
+    ", f AS MATERIALIZED (SELECT m.*, " DUR__PG_LOOK_OF(
+        "x",
+        "false") " AS look, #now AS now FROM m JOIN @instances x ON x.instance_id = m.instance_id)"
+                 " UPDATE @instances i SET token = NULL, owner = NULL, holder = NULL, expires_at = NULL, look = f.look,"
+                 " acquisitions = greatest(i.acquisitions - f.less, 0), not_before = f.not_before, ready_at = CASE "
+                 "WHEN f.look > 0"
+                 " THEN greatest(least(f.at, f.now), f.not_before) WHEN f.not_before > 0 THEN f.at + "
+                 "greatest(f.not_before - f.at, 0)"
+                 " ELSE f.at END, ready_due = CASE WHEN f.look > 0 THEN f.not_before WHEN f.not_before > 0 THEN "
+                 "greatest(f.due,"
+                 " f.not_before) ELSE coalesce(f.due, 0) END FROM f WHERE i.instance_id = f.instance_id RETURNING 1";
 
 static const char sweep_sql[] = "DELETE FROM @instances i WHERE " BY_TOKEN " AND " DUR__PG_EMPTY " RETURNING 1";
 
@@ -450,9 +512,6 @@ int dur__pg_abandon_orchestration_item(dur_provider *self, const char *lock_toke
     dur__pg_args_begin(store, &args);
     dur__pg_text(&args, lock_token);
     dur__pg_batch_add(&batch, lock_token_sql, &args);
-    dur__pg_args_begin(store, &args);
-    dur__pg_text(&args, lock_token);
-    dur__pg_batch_add(&batch, disturb_token_sql, &args);
     dur__pg_args_begin(store, &args);
     dur__pg_text(&args, lock_token);
     int swept = dur__pg_batch_add(&batch, sweep_sql, &args);
@@ -495,15 +554,15 @@ int dur__pg_renew_orchestration_item_lock(dur_provider *self, const char *lock_t
 /* Tokens of one batch share their prefix: '-' < '.' bounds the range. */
 #define BY_PREFIX "token > $2::text || '-' AND token < $2::text || '.'"
 static const char undo_lock_sql[] = "SELECT 1 FROM @instances WHERE " BY_PREFIX " ORDER BY instance_id FOR UPDATE";
-static const char undo_disturb_sql[] = DUR__PG_DISTURB(BY_PREFIX);
 static const char undo_instances_sql[] =
-    "WITH i0 AS (SELECT instance_id, acquisitions, 1 AS less FROM @instances WHERE " BY_PREFIX "), " DUR__PG_END_LEASES;
+    "WITH i0 AS (SELECT instance_id, acquisitions, 1 AS less, false AS died FROM @instances WHERE " BY_PREFIX
+    "), " DUR__PG_END_LEASES;
 static const char undo_works_sql[] =
     "UPDATE @worker w SET token = NULL, owner = NULL, until_ms = 0, attempts = greatest(w.attempts - 1, 0) "
     "FROM " DUR__PG_LOCK_WORKS(BY_PREFIX) " WHERE " DUR__PG_IS_L;
 
 int dur__pg_undo_claims(dur__pg_conn *conn, const char *token_prefix, dur_error *err) {
-    static const char *const all[] = { undo_lock_sql, undo_disturb_sql, undo_instances_sql, undo_works_sql };
+    static const char *const all[] = { undo_lock_sql, undo_instances_sql, undo_works_sql };
     dur__pg_args args;
     dur__pg_batch batch;
     dur__pg_batch_begin(&batch, conn, true);

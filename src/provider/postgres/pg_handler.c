@@ -3,7 +3,7 @@
  */
 #include "provider/postgres/pg_internal.h"
 
-const char *dur__pg_handler_of(const dur_message *item) {
+const char *dur__pg_handler_of(const dur_message_row *item) {
     return item->handler != NULL ? item->handler : "";
 }
 

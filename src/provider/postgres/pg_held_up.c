@@ -7,7 +7,7 @@
  * refuses their turns, which the runtime tries again later, and commits the others.  It remembers those rows, and asks
  * before it waits for one of them again.
  */
-#include "provider/postgres/pg_internal.h"
+#include "provider/postgres/pg_turn.h"
 
 #include <stdlib.h>
 
@@ -15,96 +15,126 @@ bool dur__pg_waited_too_long(const dur__pg_batch *batch) {
     return strcmp(batch->sqlstate, "55P03") == 0;
 }
 
+/* How somebody holds a row: in the way of those who write it, or of everybody. */
+static char for_writers, for_all;
+
 /* ---- the rows that a turn locks ---------------------------------------------------------------------------------- */
 
-typedef bool row_visitor(void *data, const char *instance);
+typedef bool row_visitor(void *data, const char *instance, bool writes);
 
 /* True: one of them was what the visitor wants. */
-static bool visit_rows(const dur_turn_commit *turn, row_visitor *visit, void *data) {
-    const char *parent = turn->needs_parent ? turn->metadata.parent_instance_id : NULL;
-    if (visit(data, turn->instance) || (parent != NULL && visit(data, parent))) return true;
-    for (size_t i = 0; i < turn->orchestrator_item_count; i++)
-        if (visit(data, turn->orchestrator_items[i].instance)) return true;
+static bool visit_rows(const dur__pg_part *part, row_visitor *visit, void *data) {
+    const dur_turn_commit *turn = part->turn;
+    if (visit(data, turn->instance, part->updates || part->locks || part->facts.born)) return true;
+    if (part->facts.compares_parent && visit(data, turn->metadata.parent_instance_id, true)) return true;
+    for (size_t i = 0; !part->keeps_timers && i < turn->orchestrator_item_count; i++)
+        if (visit(data, turn->orchestrator_items[i].instance, true)) return true;
     return false;
 }
 
-static bool is_in(void *map, const char *instance) {
-    return dur__map_get(map, instance) != NULL;
+/* Rows that are held, by id. */
+typedef struct held_row {
+    const char *how;
+    char id[];
+} held_row;
+
+static bool is_held(void *map, const char *instance, bool writes) {
+    const held_row *row = dur__map_get(map, instance);
+    return row != NULL && (writes || row->how == &for_all);
 }
 
-static bool add_to_array(void *array, const char *instance) {
+static bool add_to_array(void *array, const char *instance, bool writes) {
+    (void)writes;
     dur__pg_add_text(array, instance);
     return false;
 }
 
-static bool forget(void *map, const char *instance) {
-    free(dur__map_remove(map, instance));
+static bool forget(void *map, const char *instance, bool writes) {
+    (void)writes;
+    dur__free(dur__map_remove(map, instance));
     return false;
+}
+
+static void remember(dur__pg_lane *lane, const char *id) {
+    size_t size = strlen(id) + 1;
+    held_row *row = dur__xmalloc(sizeof(*row) + size);
+    row->how = &for_all;
+    memcpy(row->id, id, size);
+    (void)forget(&lane->held_up, id, true);
+    dur__map_put(&lane->held_up, row->id, row);
 }
 
 void dur__pg_held_up_forget(dur__pg_lane *lane) {
     dur__map_entry *entry;
     for (size_t i = 0; (entry = dur__map_next(&lane->held_up, &i)) != NULL;)
-        free(entry->value);
+        dur__free(entry->value);
     dur__map_free(&lane->held_up);
     memset(&lane->held_up, 0, sizeof(lane->held_up));
 }
 
 /* ---- asking ------------------------------------------------------------------------------------------------------ */
 
-static const char there_sql[] = "SELECT instance_id FROM @instances WHERE instance_id = ANY ($2::text[])";
-static const char free_sql[] =
-    "SELECT instance_id FROM @instances WHERE instance_id = ANY ($2::text[]) FOR NO KEY UPDATE SKIP LOCKED";
+#define THERE "SELECT instance_id FROM @instances WHERE instance_id = ANY ($2::text[])"
+#define FREE(strength) THERE " FOR " strength " SKIP LOCKED"
+static const char there_sql[] = THERE;
+static const char readable_sql[] = FREE("KEY SHARE");
+static const char writable_sql[] = FREE("NO KEY UPDATE");
 
-static int send_ids(dur__pg *store, dur__pg_batch *batch, const char *sql, dur_turn_commit **turns, size_t count) {
+static int send_ids(dur__pg_batch *batch, const char *sql, const dur__pg_parts *parts) {
     dur__pg_args args;
     dur__pg_array ids = dur__pg_array_text();
-    for (size_t i = 0; i < count; i++)
-        (void)visit_rows(turns[i], add_to_array, &ids);
-    dur__pg_args_begin(store, &args);
+    for (size_t i = 0; i < parts->count; i++)
+        (void)visit_rows(&parts->all[i], add_to_array, &ids);
+    dur__pg_args_begin(parts->store, &args);
     dur__pg_array_arg(&args, &ids);
     return dur__pg_batch_add(batch, sql, &args);
 }
 
 /* From now on the rows of these turns that are held are remembered, and no others of theirs. */
-static int ask(dur__pg_lane *lane, dur_turn_commit **turns, size_t count, dur_error *err) {
+static int ask(dur__pg_lane *lane, const dur__pg_parts *parts, dur_error *err) {
     dur__pg_batch batch;
     int code = dur__pg_lane_connect(lane, err);
     if (code != DUR_OK) return code;
     dur__pg_batch_begin(&batch, lane->conn, false);
-    int there = send_ids(lane->store, &batch, there_sql, turns, count);
-    int free_ones = send_ids(lane->store, &batch, free_sql, turns, count);
+    int there = send_ids(&batch, there_sql, parts);
+    int readable = send_ids(&batch, readable_sql, parts);
+    int writable = send_ids(&batch, writable_sql, parts);
     code = dur__pg_batch_run(&batch, "postgres.round", err);
-    for (size_t i = 0; code == DUR_OK && i < count; i++)
-        (void)visit_rows(turns[i], forget, &lane->held_up);
-    for (int row = 0; code == DUR_OK && row < PQntuples(batch.results[there]); row++) {
-        char *id = dur__xstrdup(dur__pg_get(batch.results[there], row, 0));
-        dur__map_put(&lane->held_up, id, id);
+    for (size_t i = 0; code == DUR_OK && i < parts->count; i++)
+        (void)visit_rows(&parts->all[i], forget, &lane->held_up);
+    for (int row = 0; code == DUR_OK && row < PQntuples(batch.results[there]); row++)
+        remember(lane, dur__pg_get(batch.results[there], row, 0));
+    for (int row = 0; code == DUR_OK && row < PQntuples(batch.results[readable]); row++) {
+        held_row *held = dur__map_get(&lane->held_up, dur__pg_get(batch.results[readable], row, 0));
+        if (held != NULL) held->how = &for_writers;
     }
-    for (int row = 0; code == DUR_OK && row < PQntuples(batch.results[free_ones]); row++)
-        (void)forget(&lane->held_up, dur__pg_get(batch.results[free_ones], row, 0));
+    for (int row = 0; code == DUR_OK && row < PQntuples(batch.results[writable]); row++)
+        (void)forget(&lane->held_up, dur__pg_get(batch.results[writable], row, 0), true);
     dur__pg_batch_end(&batch);
     return code;
 }
 
-/* Those that lock one of these rows come last; how many come before them. */
-static size_t move_back(dur_turn_commit **turns, size_t count, dur__map *rows) {
+/* Those that wait for one of these rows come last; how many come before them. */
+static size_t move_back(const dur__pg_parts *parts, dur_turn_commit **turns, dur__map *rows) {
     size_t kept = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (visit_rows(turns[i], is_in, rows)) continue;
-        dur_turn_commit *turn = turns[i];
-        turns[i] = turns[kept];
-        turns[kept++] = turn;
-    }
+    for (size_t i = 0; i < parts->count; i++)
+        if (!visit_rows(&parts->all[i], is_held, rows)) turns[kept++] = parts->all[i].turn;
+    for (size_t i = 0, last = kept; i < parts->count; i++)
+        if (visit_rows(&parts->all[i], is_held, rows)) turns[last++] = parts->all[i].turn;
     return kept;
 }
 
 size_t dur__pg_leave_held_up(dur__pg_lane *lane, dur_turn_commit **turns, size_t count, bool waited) {
     dur_error err = DUR_ERROR_INIT;
-    size_t first = waited ? 0 : move_back(turns, count, &lane->held_up);
+    dur__pg_parts all, some;
+    dur__pg_parts_begin(&all, lane->store, lane, turns, count);
+    size_t first = waited ? 0 : move_back(&all, turns, &lane->held_up);
+    dur__pg_parts_end(&all);
     if (first == count) return count;
-    bool asked = ask(lane, turns + first, count - first, &err) == DUR_OK;
-    size_t kept = asked ? first + move_back(turns + first, count - first, &lane->held_up) : first;
+    dur__pg_parts_begin(&some, lane->store, lane, turns + first, count - first);
+    bool asked = ask(lane, &some, &err) == DUR_OK;
+    size_t kept = asked ? first + move_back(&some, turns + first, &lane->held_up) : first;
+    dur__pg_parts_end(&some);
     if (asked)
         dur_error_set(&err, DUR_EBUSY, true, "postgres.round",
                       "another session has locked its row, or that of an instance that it writes to");

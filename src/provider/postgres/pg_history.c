@@ -11,12 +11,19 @@
 #define ROW_BYTES_MAX 1900u
 
 static const char rows_sql[] =
-    "INSERT INTO @history (instance_id, execution_id, event_id, events, json, written)"
-    " SELECT * FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::text[], $7::text[])";
+    "INSERT INTO @history (instance_id, execution_id, event_id, events, open, at_ms, written, json) SELECT"
+    " unnest($2::text[]), unnest($3::bigint[]), unnest($4::bigint[]), unnest($5::bigint[]), unnest($6::bigint[]), #now,"
+    " unnest($7::text[]), unnest($8::text[])";
 static const char events_sql[] =
-    "INSERT INTO @history (instance_id, execution_id, event_id, json) SELECT e.instance, e.execution,"
-    " " DUR__PG_NEW_EVENT_ID ", e.json FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::text[]) AS e(instance,"
-    " execution, id, json)";
+    "INSERT INTO @history (instance_id, execution_id, event_id, open, at_ms, json) SELECT e.instance, e.execution,"
+    " " DUR__PG_NEW_EVENT_ID ", e.open, #now, e.json FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::bigint[],"
+    " $6::text[]) AS e(instance, execution, id, open, json)";
+
+/* The text of a row of history. */
+typedef struct row_text {
+    dur__buf json;
+    char written[24 + DUR__PG_VERSION_MAX]; /* when, a space, by which version; "": the events are there in full */
+} row_text;
 
 bool dur__pg_events_are_new(const dur_turn_commit *turn) {
     if (turn->expected_last == DUR_NOT_COMPARED) return false;
@@ -29,15 +36,6 @@ bool dur__pg_events_are_new(const dur_turn_commit *turn) {
 static bool fits(const dur_event_row *event) {
     return event->json.size > 0 && event->json.size <= ROW_BYTES_MAX &&
            memchr(event->json.data, '\n', event->json.size) == NULL;
-}
-
-bool dur__pg_in_first_row(const dur_turn_commit *turn, size_t at) {
-    size_t size = at;
-    for (size_t i = 0; i <= at; i++) {
-        if (!fits(&turn->events[i]) || turn->events[i].event_id != turn->events[0].event_id + i) return false;
-        size += turn->events[i].json.size;
-    }
-    return size <= ROW_BYTES_MAX;
 }
 
 static size_t together(const dur_turn_commit *turn, size_t from) {
@@ -64,7 +62,7 @@ static void add_line(dur__buf *json, const dur__pg_event_text *text) {
     dur__buf_add(json, text->rest.data, text->rest.size);
 }
 
-static bool in_short(const dur_turn_commit *turn, const dur_event_row *events, size_t count, dur__pg_row_text *row) {
+static bool in_short(const dur_turn_commit *turn, const dur_event_row *events, size_t count, row_text *row) {
     dur__pg_event_text first, next;
     if (!fits(&events[0]) || !dur__pg_event_short(turn, &events[0], &first)) return false;
     add_line(&row->json, &first);
@@ -81,7 +79,8 @@ static bool in_short(const dur_turn_commit *turn, const dur_event_row *events, s
     return true;
 }
 
-size_t dur__pg_row_of_events(const dur_turn_commit *turn, size_t from, dur__pg_row_text *row) {
+/* Of a row that begins with this event; how many there are in it. */
+static size_t row_of_events(const dur_turn_commit *turn, size_t from, row_text *row) {
     const dur_event_row *events = &turn->events[from];
     size_t count = together(turn, from);
     dur__buf_clear(&row->json);
@@ -95,60 +94,37 @@ size_t dur__pg_row_of_events(const dur_turn_commit *turn, size_t from, dur__pg_r
     return count;
 }
 
-dur_text dur__pg_row_json(const dur__pg_row_text *row) {
-    return (dur_text){ row->json.data, row->json.size };
+/* What is open is said beside the last of them: a reader goes by the last row. */
+static int64_t open_behind(const dur_turn_commit *turn, size_t end) {
+    return end == turn->event_count ? (int64_t)turn->open : 0;
 }
 
-const char *dur__pg_row_written(const dur__pg_row_text *row) {
-    return row->written[0] != '\0' ? row->written : NULL;
-}
-
-void dur__pg_history_columns(dur__pg_args *args, dur_turn_commit **turns, size_t count) {
-    dur__pg_array events = dur__pg_array_i64(), json = dur__pg_array_text(), written = dur__pg_array_text();
-    dur__pg_row_text row = DUR__PG_ROW_TEXT_INIT;
-    for (size_t i = 0; i < count; i++) {
-        dur__pg_add_i64(&events, (int64_t)dur__pg_row_of_events(turns[i], 0, &row));
-        dur__pg_add_json(&json, dur__pg_row_json(&row));
-        dur__pg_add_text(&written, dur__pg_row_written(&row));
-    }
-    dur__buf_free(&row.json);
-    dur__pg_array_arg(args, &events);
-    dur__pg_array_arg(args, &json);
-    dur__pg_array_arg(args, &written);
-}
-
-/* Behind a comparison that says that they are new; without the first row of each, where that is written already. */
-static void send_rows(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count, bool without_first) {
+/* Behind a comparison that says that they are new. */
+static void send_rows(dur__pg_batch *batch, const dur__pg_parts *parts) {
+    enum { INSTANCE, EXECUTION, ID, EVENTS, OPEN, WRITTEN, JSON, COLUMNS };
     dur__pg_args args;
-    dur__pg_array instance = dur__pg_array_text(), execution = dur__pg_array_i64(), id = dur__pg_array_i64();
-    dur__pg_array events = dur__pg_array_i64(), json = dur__pg_array_text(), written = dur__pg_array_text();
-    dur__pg_row_text row = DUR__PG_ROW_TEXT_INIT;
-    for (size_t i = 0; i < count; i++) {
-        const dur_turn_commit *turn = turns[i];
-        if (!dur__pg_turn_writes(turn) || !dur__pg_events_are_new(turn)) continue;
+    dur__pg_array columns[COLUMNS];
+    row_text row = { .json = { NULL, 0, 0 } };
+    for (int i = 0; i < COLUMNS; i++)
+        columns[i] = i >= EXECUTION && i <= OPEN ? dur__pg_array_i64() : dur__pg_array_text();
+    for (size_t i = 0; i < parts->count; i++) {
+        const dur_turn_commit *turn = parts->all[i].turn;
+        if (!parts->all[i].facts.writes || !dur__pg_events_are_new(turn)) continue;
         for (size_t k = 0, some; k < turn->event_count; k += some) {
-            if (k == 0 && without_first) {
-                some = together(turn, 0);
-                continue;
-            }
-            some = dur__pg_row_of_events(turn, k, &row);
-            dur__pg_add_text(&instance, turn->instance);
-            dur__pg_add_i64(&execution, (int64_t)turn->execution_id);
-            dur__pg_add_i64(&id, (int64_t)turn->events[k].event_id);
-            dur__pg_add_i64(&events, (int64_t)some);
-            dur__pg_add_json(&json, dur__pg_row_json(&row));
-            dur__pg_add_text(&written, dur__pg_row_written(&row));
+            some = row_of_events(turn, k, &row);
+            dur__pg_add_text(&columns[INSTANCE], turn->instance);
+            dur__pg_add_i64(&columns[EXECUTION], (int64_t)turn->execution_id);
+            dur__pg_add_i64(&columns[ID], (int64_t)turn->events[k].event_id);
+            dur__pg_add_i64(&columns[EVENTS], (int64_t)some);
+            dur__pg_add_i64(&columns[OPEN], open_behind(turn, k + some));
+            dur__pg_add_text(&columns[WRITTEN], row.written[0] != '\0' ? row.written : NULL);
+            dur__pg_add_json(&columns[JSON], (dur_text){ row.json.data, row.json.size });
         }
     }
     dur__buf_free(&row.json);
-    bool any = id.count > 0;
-    dur__pg_args_begin(store, &args);
-    dur__pg_array_arg(&args, &instance);
-    dur__pg_array_arg(&args, &execution);
-    dur__pg_array_arg(&args, &id);
-    dur__pg_array_arg(&args, &events);
-    dur__pg_array_arg(&args, &json);
-    dur__pg_array_arg(&args, &written);
+    bool any = columns[ID].count > 0;
+    dur__pg_args_begin(parts->store, &args);
+    dur__pg_array_args(&args, columns, COLUMNS);
     if (any)
         dur__pg_batch_add(batch, rows_sql, &args);
     else
@@ -156,36 +132,32 @@ static void send_rows(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **tu
 }
 
 /* The others, one by one. */
-static void send_events(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count) {
+static void send_events(dur__pg_batch *batch, const dur__pg_parts *parts) {
+    enum { INSTANCE, EXECUTION, ID, OPEN, JSON, COLUMNS };
     dur__pg_args args;
-    dur__pg_array instance = dur__pg_array_text(), execution = dur__pg_array_i64(), id = dur__pg_array_i64();
-    dur__pg_array json = dur__pg_array_text();
-    for (size_t i = 0; i < count; i++) {
-        if (!dur__pg_turn_writes(turns[i]) || dur__pg_events_are_new(turns[i])) continue;
-        for (size_t k = 0; k < turns[i]->event_count; k++) {
-            dur__pg_add_text(&instance, turns[i]->instance);
-            dur__pg_add_i64(&execution, (int64_t)turns[i]->execution_id);
-            dur__pg_add_i64(&id, (int64_t)turns[i]->events[k].event_id);
-            dur__pg_add_json(&json, turns[i]->events[k].json);
+    dur__pg_array columns[COLUMNS] = { dur__pg_array_text(), dur__pg_array_i64(), dur__pg_array_i64(),
+                                       dur__pg_array_i64(), dur__pg_array_text() };
+    for (size_t i = 0; i < parts->count; i++) {
+        const dur_turn_commit *turn = parts->all[i].turn;
+        if (!parts->all[i].facts.writes || dur__pg_events_are_new(turn)) continue;
+        for (size_t k = 0; k < turn->event_count; k++) {
+            dur__pg_add_text(&columns[INSTANCE], turn->instance);
+            dur__pg_add_i64(&columns[EXECUTION], (int64_t)turn->execution_id);
+            dur__pg_add_i64(&columns[ID], (int64_t)turn->events[k].event_id);
+            dur__pg_add_i64(&columns[OPEN], (int64_t)turn->open); /* whichever has the highest id */
+            dur__pg_add_json(&columns[JSON], turn->events[k].json);
         }
     }
-    bool any = id.count > 0;
-    dur__pg_args_begin(store, &args);
-    dur__pg_array_arg(&args, &instance);
-    dur__pg_array_arg(&args, &execution);
-    dur__pg_array_arg(&args, &id);
-    dur__pg_array_arg(&args, &json);
+    bool any = columns[ID].count > 0;
+    dur__pg_args_begin(parts->store, &args);
+    dur__pg_array_args(&args, columns, COLUMNS);
     if (any)
         dur__pg_batch_add(batch, events_sql, &args);
     else
         dur__pg_args_free(&args);
 }
 
-void dur__pg_send_history(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count) {
-    send_rows(store, batch, turns, count, false);
-    send_events(store, batch, turns, count);
-}
-
-void dur__pg_send_more_history(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count) {
-    send_rows(store, batch, turns, count, true);
+void dur__pg_send_history(dur__pg_batch *batch, const dur__pg_parts *parts) {
+    send_rows(batch, parts);
+    send_events(batch, parts);
 }

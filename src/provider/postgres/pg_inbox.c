@@ -23,7 +23,7 @@ typedef struct call {
 } call;
 
 struct dur__pg_request {
-    dur_start *start;
+    dur_start_request *start;
     call *call;
     dur__pg_lane *lane; /* while it is not answered */
     request_state state;
@@ -55,7 +55,7 @@ static dur__pg_lane *choose_lane(dur__pg *store, bool several, const char *handl
 }
 
 /* Where an instance that exists is no error, many will: that would refuse whole rounds. */
-static bool may_be_handed(const dur_start *start) {
+static bool may_be_handed(const dur_start_request *start) {
     return start->policy == DUR_EXISTS_FAIL && start->delay_ms == 0 && start->item->due_ms == 0 &&
            start->item->message_id == NULL && start->item->kind == DUR_WORK_START_ORCHESTRATION;
 }
@@ -99,7 +99,7 @@ static void withdraw(dur__pg_request *requests, size_t count) {
     }
 }
 
-void dur__pg_inbox_starts(dur__pg *store, dur_start *starts, size_t count, bool *done) {
+void dur__pg_inbox_starts(dur__pg *store, dur_start_request *starts, size_t count, bool *done) {
     dur__pg_request one = { .state = ANSWERED };
     dur__pg_request *requests = count > 1 ? dur__xmalloc(count * sizeof(*requests)) : &one;
     call self = { .left = 0 };
@@ -116,7 +116,7 @@ void dur__pg_inbox_starts(dur__pg *store, dur_start *starts, size_t count, bool 
     dur__cond_destroy(&self.cond);
     for (size_t i = 0; i < count; i++)
         done[i] = requests[i].done;
-    if (requests != &one) free(requests);
+    if (requests != &one) dur__free(requests);
 }
 
 /* ---- the lane's side --------------------------------------------------------------------------------------------- */

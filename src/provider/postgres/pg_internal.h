@@ -156,10 +156,8 @@ typedef struct dur__pg_lane {
     char unknown_prefix[DUR__PG_TOKEN_SIZE]; /* of the tokens of the last round */
     bool unknown;                            /* the outcome of a round was not learned: what it took is unknown too */
     int lost_backend;                        /* the session of that round */
-    bool sessions;                           /* what is finished may be the work of a session (pg_turn.c) */
     bool notify_pending;                     /* others are to be told of a round … */
     bool notify_urgent;                      /* … and have something to do, not only to see */
-    unsigned greetings;                      /* those that it has answered */
     /* what the last probe or look has said (pg_round.c) */
     uint64_t next_due_ms, now_ms, answered_us;
     uint64_t seen_id, seen_ms; /* of the last look */
@@ -173,7 +171,7 @@ typedef struct dur__pg_lane {
     bool passed_over;   /* the last whole look saw free instances and was not there to take any */
     uint64_t whole_look_us, whole_look_ms;
     atomic_bool news;         /* something was sent or set free since the last look */
-    atomic_bool doubts;       /* the server may know less than the lane (pg_leases.c) */
+    atomic_bool doubts;       /* the server may know less than the lane (pg_lease.c) */
     atomic_bool in_round;     /* in lane_round */
     bool stepped;             /* dur_lane_options */
     atomic_bool takes_starts; /* somebody runs it who takes starts */
@@ -182,20 +180,14 @@ typedef struct dur__pg_lane {
     uint64_t rest_at_us;      /* since when it has had nothing to do; 0: it has */
     atomic_uint load;         /* turns of its rounds, the last ones counting most */
     dur__link inbox;          /* starts that wait for it */
-    dur__map fresh;           /* instances that it acquired new, see pg_usual.c */
     dur__map held_up;         /* instances whose rows somebody else held, see pg_held_up.c */
-    dur__map leases;          /* what it holds, see pg_leases.c */
-    dur__map steps;           /* what stands in its instances' rows, see pg_step.c */
-    /* whether anybody else has written those (pg_disturb.c) */
-    bool calm;             /* nobody had, at the count … */
-    int64_t disturbed;     /* … which is this … */
-    int64_t server_start;  /* … on this server … */
-    uint64_t calms;        /* … and was learned so often */
-    unsigned disturbances; /* refusals in a row … */
-    unsigned calm_pause;   /* … and the rounds before it is learned again */
-    uint64_t session;      /* the one that it was learned in: another may find another database */
-    dur__pg_timers timers; /* what its instances wait for, see pg_timer.c */
-    dur__link starts;      /* taken from the inbox, not written yet */
+    dur__map leases;          /* what it holds, see pg_lease.c */
+    int64_t server_start;     /* of the server on which history is as the leases say; 0: not known */
+    uint64_t session;         /* the one in which that was learned: another may find another database */
+    int64_t rounds;           /* number of the last one; the first is DUR__PG_NO_ROUND + 1 */
+    int64_t unknown_round;    /* … of the one whose outcome was not learned */
+    dur__pg_timers timers;    /* what its instances wait for, see pg_timer.c */
+    dur__link starts;         /* taken from the inbox, not written yet */
     uint64_t start_serial;
     char start_prefix[DUR__PG_TOKEN_SIZE]; /* of their tokens */
     dur__link link;                        /* in store->lanes */
@@ -244,8 +236,6 @@ struct dur__pg {
     dur__cond changed;            /* for long polls */
     _Atomic uint64_t beaten_us;   /* an owner's beat has looked for its lanes */
     _Atomic uint64_t notified_us; /* the last notification of a lane */
-    atomic_bool unheard;          /* nobody in another process listens (pg_notify.c) */
-    atomic_uint greetings;        /* of others who began to */
     /* estimate of the server's time */
     atomic_ullong offset_known;
     _Atomic int64_t clock_offset_ms;
@@ -376,71 +366,49 @@ bool dur__pg_poll_pause(dur__pg *store, uint64_t deadline_us); /* false: the dea
 typedef struct dur__pg_outbox {
     dur__pg_array instance, kind, execution, activity, queue, due, delay, json, handler, parent, locks;
     dur__pg_array receivers; /* who must exist, or the message goes nowhere */
-    dur__pg_array born;      /* of locks: the token of one that begins here, else NULL */
-    size_t count, born_count;
-    bool disturbs; /* leases of others may end: their rows are locked FOR UPDATE */
+    size_t count;
+    bool ends_leases; /* of others: their rows are locked FOR UPDATE */
 } dur__pg_outbox;
 void dur__pg_outbox_begin(dur__pg_outbox *box);
-void dur__pg_outbox_add(dur__pg_outbox *box, const dur_message *item, uint64_t delay_ms);
-void dur__pg_outbox_add_behind(dur__pg_outbox *box, const dur_message *item); /* undelayed if its due time has passed */
-/* Lock it with the targets; with a token it is made, as an instance that this lock holds. */
-void dur__pg_outbox_lock(dur__pg_outbox *box, const char *instance, const char *token);
-/* Makes and locks rows, in one pass; lane: whose those are that begin. */
-void dur__pg_outbox_send_locks(dur__pg_outbox *box, dur__pg_batch *batch, const dur__pg_lane *lane);
+void dur__pg_outbox_add(dur__pg_outbox *box, const dur_message_row *item, uint64_t delay_ms);
+void dur__pg_outbox_add_behind(dur__pg_outbox *box,
+                               const dur_message_row *item);         /* undelayed if its due time has passed */
+void dur__pg_outbox_lock(dur__pg_outbox *box, const char *instance); /* with the targets */
+/* Makes and locks rows, in one pass. */
+void dur__pg_outbox_send_locks(dur__pg_outbox *box, dur__pg_batch *batch);
 void dur__pg_outbox_send(dur__pg_outbox *box, dur__pg_batch *batch); /* as messages of turns */
 void dur__pg_outbox_end(dur__pg_outbox *box);
-int dur__pg_start_on(dur__pg_conn *conn, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms,
+int dur__pg_start_on(dur__pg_conn *conn, const dur_message_row *item, dur_exists_policy policy, uint64_t delay_ms,
                      bool *existed, dur_error *err); /* inside the caller's transaction */
-int dur__pg_existing_on(dur__pg_conn *conn, const dur_message *item, uint64_t delay_ms, dur_error *err);
+int dur__pg_existing_on(dur__pg_conn *conn, const dur_message_row *item, uint64_t delay_ms, dur_error *err);
 
-/* pg_turn.c: the commit */
-bool dur__pg_turn_keeps(const dur_turn_commit *turn); /* the lease */
-/* … and messages or keys that an end must see to; usual: its timers are the lane's. */
-bool dur__pg_turn_leaves_more(const dur_turn_commit *turn, bool usual);
-/* Add the statements of these turns, the fence of the lane's owner first; usual: turns that only go on may be compared
-   in a shorter way, which refuses some that are fine.  The order of turns may change.  Answers are read by
-   dur__pg_turns_read after the batch ran. */
+/* pg_commit.c: the one way to commit turns */
 typedef struct dur__pg_turn_plan {
     int work_at;      /* statement whose rows are the new worker rows; -1: none */
     int timers_at;    /* … the new timers that the lane keeps */
-    bool usual;       /* in the shorter way */
-    bool calm;        /* … without a look at their rows, and history of those that go on is ahead of them */
-    int calm_at;      /* statement that says how often the lane was disturbed; -1: none */
+    bool takes;       /* something under the owner's name */
     bool sends;       /* messages that are visible at once, perhaps to instances of this very lane */
     uint64_t due_ms;  /* the first of the others that it sends to its own instances */
     bool for_lanes;   /* other lanes have something to do afterwards */
     bool for_watches; /* a state that somebody may watch has changed */
 } dur__pg_turn_plan;
-/* The lane's memory of instances that it has had from their beginning; forgotten at any doubt. */
-void dur__pg_fresh_add(dur__pg_lane *lane, const char *instance);
-void dur__pg_fresh_forget(dur__pg_lane *lane, const char *instance);
-void dur__pg_fresh_forget_all(dur__pg_lane *lane);
-bool dur__pg_turn_seen(const dur_turn_commit *turn); /* it changes what watches watch */
+/* Add the statements of these turns and acks.  Answers are read by dur__pg_turns_read after the batch ran. */
 void dur__pg_turns_add(dur__pg *store, dur__pg_batch *batch, dur__pg_lane *lane, dur_turn_commit **turns, size_t count,
-                       dur_work_ack *acks, size_t ack_count, bool usual, dur__pg_turn_plan *plan);
+                       dur_work_ack *acks, size_t ack_count, dur__pg_turn_plan *plan);
 void dur__pg_turns_read(const dur__pg_batch *batch, const dur__pg_turn_plan *plan, dur__pg_lane *lane,
                         dur_turn_commit **turns, size_t count);
-
-/* pg_step.c: work that stands in its instance's row */
-/* First lock them, if that was not done before; then they are what dur_worker and dur_executions have: takes the array.
-   The lanes that hold them are told, by: but not this one. */
-void dur__pg_steps_lock_add(dur__pg *store, dur__pg_batch *batch, const dur__pg_array *instances);
-void dur__pg_steps_move_add(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *by, dur__pg_array *instances);
-int dur__pg_step_move_by_token(dur__pg *store, const char *op, const char *token, bool *moved, dur_error *err);
-void dur__pg_step_forget(dur__pg_lane *lane, const char *instance);
-void dur__pg_steps_forget_all(dur__pg_lane *lane);
-
-/* pg_disturb.c.  Behind the locks of these rows, before what is ahead of them is read: the lanes that hold them learn
-   that they were written by another; by: not this one, which knows.  NULL: whoever holds them. */
-void dur__pg_disturb_add(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *by, const dur__pg_array *instances);
-/* Before anything of a round: a new session may find another database, also in the middle of one. */
-int dur__pg_lane_connect(dur__pg_lane *lane, dur_error *err);
-/* Ask for the count, unless it is known; where the answer will be, -1: nowhere.  Behind the fence. */
-int dur__pg_calm_learn(dur__pg_lane *lane, dur__pg_batch *batch);
-void dur__pg_calm_read(dur__pg_lane *lane, const dur__pg_batch *batch, int at);
-void dur__pg_calm_lost(dur__pg_lane *lane);  /* a turn that went ahead was refused … */
-void dur__pg_calm_held(dur__pg_lane *lane);  /* … or was not */
-void dur__pg_calm_doubt(dur__pg_lane *lane); /* it would be */
+bool dur__pg_turn_seen(const dur_turn_commit *turn); /* it changes what watches watch */
+/* All of them; where the batch is refused, without those that are found to be the reason.  Each turn has its answer. */
+void dur__pg_turns_commit(dur__pg *store, dur__pg_conn *conn, dur__pg_lane *lane, dur_arena *arena,
+                          dur_turn_commit **turns, size_t count);
+/* Which instance it is of is known, and the start that it writes is one of the lane's; false: it is refused. */
+bool dur__pg_turn_found(const dur__pg_lane *lane, dur_turn_commit *turn);
+void dur__pg_turn_failed(dur_turn_commit *turn, const dur_error *err);
+bool dur__pg_refused(const dur__pg_batch *batch, int code); /* a comparison or a unique key, not the store */
+/* pg_refused.c: answer those of the turns that a comparison refuses; how many are left, in front.  DUR_OK: it was
+   learned. */
+int dur__pg_leave_refused(dur__pg *store, dur__pg_conn *conn, dur__pg_lane *lane, dur_arena *arena,
+                          dur_turn_commit **turns, size_t *count, dur_error *err);
 
 /* pg_timer.c */
 uint64_t dur__pg_timers_next(const dur__pg_lane *lane); /* when the first of them is due; DUR_NEVER: there is none */
@@ -455,21 +423,14 @@ bool dur__pg_waited_too_long(const dur__pg_batch *batch); /* it failed because s
 size_t dur__pg_leave_held_up(dur__pg_lane *lane, dur_turn_commit **turns, size_t count, bool waited);
 void dur__pg_held_up_forget(dur__pg_lane *lane);
 
-/* pg_commit.c */
-/* All of them, the halves where a batch is refused; each turn has its answer. */
-void dur__pg_turns_commit(dur__pg *store, dur__pg_conn *conn, dur__pg_lane *lane, dur_arena *arena,
-                          dur_turn_commit **turns, size_t count);
-/* Which instance it is of is known, and the start that it writes is one of the lane's; false: it is refused. */
-bool dur__pg_turn_found(const dur__pg_lane *lane, dur_turn_commit *turn);
-void dur__pg_turn_failed(dur_turn_commit *turn, const dur_error *err);
-bool dur__pg_refused(const dur__pg_batch *batch, int code); /* a comparison or a unique key, not the store */
-
 /* pg_fetch.c */
+#define DUR__PG_NO_ROUND 1 /* as a round that hands messages out: it is of no lane */
 typedef struct dur__pg_fetch_plan {
-    int claim_at, history_at, kv_at, give_at; /* -1: not asked */
+    int claim_at, works_at, history_at, kv_at, give_at; /* -1: not asked */
 } dur__pg_fetch_plan;
 void dur__pg_fetch_add(dur__pg *store, dur__pg_batch *batch, const dur_fetch *how, int64_t holder,
-                       uint32_t held_queue_max, const char *token_prefix, uint64_t low_ms, dur__pg_fetch_plan *plan);
+                       uint32_t held_queue_max, const char *token_prefix, uint64_t low_ms, int64_t round,
+                       dur__pg_fetch_plan *plan);
 /* held may be NULL where nothing is held. */
 void dur__pg_fetch_read(const dur__pg_batch *batch, const dur__pg_fetch_plan *plan, dur_arena *arena,
                         dur_orchestration_item **items, size_t *count, dur_held_message **held, size_t *held_count);
@@ -477,7 +438,9 @@ void dur__pg_fetch_read(const dur__pg_batch *batch, const dur__pg_fetch_plan *pl
 int dur__pg_undo_claims(dur__pg_conn *conn, const char *token_prefix, dur_error *err);
 /* The same outside a lane, for a batch that was answered with code: DUR_EUNAVAILABLE when nothing was taken. */
 int dur__pg_undo_unknown(dur__pg_conn *conn, int backend, const char *token_prefix, int code, dur_error *err);
-void dur__pg_fence_add(dur__pg *store, dur__pg_batch *batch, const char *owner);
+/* Before anything is taken under an owner's name; births: refused where the owner is dead. */
+void dur__pg_lane_fence_add(dur__pg_batch *batch, const dur__pg_lane *lane, bool births);
+void dur__pg_owner_fence_add(dur__pg *store, dur__pg_batch *batch, const char *owner);
 int64_t dur__pg_fence_key(const dur__pg *store, const char *owner);
 
 /* pg_work.c */
@@ -500,10 +463,13 @@ void dur__pg_sessions_lock_add(dur__pg *store, dur__pg_batch *batch, dur__pg_arr
 /*
  * Of want (session, node, owner, lock_ms, until_ms) those that are free, or that node's, and that nobody has locked:
  * claimed (session_id).  n (now) is there.  Who makes one has a lock of its name, so that nobody waits for the maker.
+ * In order of their ids: SKIP LOCKED waits all the same for a row that is changed again in the moment in which the
+ * change before it ends (PostgreSQL locks the later versions of such a row without asking).
  */
 #define DUR__PG_CLAIM_SESSIONS(seed)                                                                                   \
-    "there AS MATERIALIZED (SELECT s.session_id FROM @sessions s WHERE s.session_id IN (SELECT session FROM want) FOR" \
-    " UPDATE SKIP LOCKED), changed AS (UPDATE @sessions s SET holder = w.node, owner = w.owner, lock_ms = w.lock_ms,"  \
+    "there AS MATERIALIZED (SELECT s.session_id FROM @sessions s WHERE s.session_id IN (SELECT session FROM want)"     \
+    " ORDER BY s.session_id FOR UPDATE SKIP LOCKED),"                                                                  \
+    " changed AS (UPDATE @sessions s SET holder = w.node, owner = w.owner, lock_ms = w.lock_ms,"                       \
     " until_ms = w.until_ms, active_ms = n.now FROM want w, there t, n WHERE s.session_id = t.session_id AND"          \
     " w.session = t.session_id AND (s.holder = w.node OR (s.owner IS NULL AND s.until_ms <= n.now)) RETURNING"         \
     " s.session_id), missing AS MATERIALIZED (SELECT w.* FROM want w WHERE NOT EXISTS (SELECT 1 FROM @sessions s"      \
@@ -514,26 +480,16 @@ void dur__pg_sessions_lock_add(dur__pg *store, dur__pg_batch *batch, dur__pg_arr
 
 /* pg_inbox.c: starts that their first turn writes */
 /* Hands starts to lanes and waits; done[i]: it was written or refused, its answer is there.  Else: do it yourself. */
-void dur__pg_inbox_starts(dur__pg *store, dur_start *starts, size_t count, bool *done);
+void dur__pg_inbox_starts(dur__pg *store, dur_start_request *starts, size_t count, bool *done);
 /* After a round: whoever waits for the starts that these turns were to write is told what was learned. */
 bool dur__pg_start_valid(const dur__pg_lane *lane, dur_turn_commit *turn); /* false: error and fault are set */
 void dur__pg_inbox_answer(dur__pg_lane *lane, dur_turn_commit **turns, size_t count);
 void dur__pg_inbox_close(dur__pg_lane *lane); /* nobody will take what waits there */
 
-/* pg_lane.c, pg_round.c */
-/* After a round whose outcome was not learned: give up every lease; the next look says so in round->lost. */
-int dur__pg_lane_recover(dur__pg_lane *lane, dur_error *err);
-
 /* pg_notify.c */
 void dur__pg_wake_local(dur__pg *store, const dur__pg_lane *but); /* lanes and watches */
 void dur__pg_wake_lanes(dur__pg *store, const dur__pg_lane *but);
 void dur__pg_wake_watches(dur__pg *store, const char *instance);
-#define DUR__PG_GREETING "+" /* of a session that has begun to listen */
-int64_t dur__pg_hearing_key(const dur__pg *store);
-void dur__pg_greeted(dur__pg *store);
-unsigned dur__pg_sessions_of_ours(dur__pg *store, dur__pg_array *out);    /* the greetings until now */
-void dur__pg_saw_hearing(dur__pg *store, bool heard, unsigned greetings); /* a look after those greetings */
-bool dur__pg_owes_notification(dur__pg_lane *lane);
 bool dur__pg_may_notify(dur__pg *store, bool urgent);
 void dur__pg_session_known(dur__pg *store, int backend, bool ours);
 bool dur__pg_drain_notifications(dur__pg_conn *conn, const char *owner); /* true: something for us */
@@ -545,12 +501,39 @@ void dur__pg_keepers_close(dur__pg *store);
 void dur__pg_owner_doubt(dur__pg *store, const char *owner); /* its next beat tells that the store went back */
 int64_t dur__pg_owner_key(const dur__pg *store, const char *owner);
 
-/* pg_leases.c: what a lane holds */
+/* pg_owner_end.c: the end of an owner */
+/* From here on nothing is taken under its name; only if it has not beaten since (NULL: it leaves). */
+int dur__pg_owner_mark(dur__pg_conn *conn, const char *owner, const int64_t *beat_ms, dur_error *err);
+/* What it had is free: as much as is possible in so long. */
+int dur__pg_owner_free(dur__pg_conn *conn, const char *owner, uint64_t most_us, uint32_t *freed, bool *finished,
+                       dur_error *err);
+void dur__pg_owner_end_batches(dur__pg_conn *conn, const char *owner, int64_t beat_ms);
+
+/* pg_lease.c: what a lane knows of the instances that it holds */
+typedef struct dur__pg_lease {
+    char *token;
+    uint64_t execution, last; /* where its history ends; last is DUR_NOT_COMPARED: not known */
+    bool committed;           /* since it was acquired: there is nothing to clear in its row */
+    bool bare;              /* nothing was ever in its queue but its start and timers that the lane keeps, no values */
+    bool lost_work;         /* it was acquired with `look` set */
+    bool in_doubt;          /* a turn of it was in a round whose outcome was not learned … */
+    bool may_be_over;       /* … and would have ended the lease … */
+    uint64_t doubtful_last; /* … or would have brought its history here */
+    bool accounted;         /* while both sides are compared: the store says the same, or has told where it went */
+    char instance[];
+} dur__pg_lease;
+dur__pg_lease *dur__pg_lease_of(const dur__pg_lane *lane,
+                                const dur_turn_commit *turn); /* under its token; NULL: none */
 void dur__pg_lease_note(dur__pg_lane *lane, const dur_orchestration_item *item);
 void dur__pg_lease_commit(dur__pg_lane *lane, const dur_turn_commit *turn); /* it is committed */
+void dur__pg_lease_told(dur__pg_lane *lane, const char *instance); /* it was given a message: it is bare no more */
 void dur__pg_lease_forget(dur__pg_lane *lane, const char *instance);
 void dur__pg_leases_forget_all(dur__pg_lane *lane);
-int dur__pg_leases_compare(dur__pg_lane *lane, dur_error *err); /* where there is a doubt */
+/* Before anything of a round: a new session may find another database, also in the middle of one. */
+int dur__pg_lane_connect(dur__pg_lane *lane, dur_error *err);
+void dur__pg_lease_doubt(dur__pg_lane *lane, const dur_turn_commit *turn); /* whether it was committed is not known */
+/* Where there is a doubt: what the lane holds is what the store says that it holds. */
+int dur__pg_leases_compare(dur__pg_lane *lane, dur_error *err);
 
 /* pg_look.c */
 /* before: the last look of this process, which may have been before this peer came. */
@@ -589,13 +572,15 @@ void dur__pg_lock_to_delete_add(dur__pg_batch *batch, const dur__pg_array *ids);
     "SELECT set_config('durite.locked', count(*)::text, true) FROM (SELECT 1 FROM @instances WHERE instance_id ="      \
     " $2::text FOR " strength ") t"
 #define DUR__PG_IS_LOCKED "current_setting('durite.locked', true) = '1'"
+/* The handler that runs the instance of a row. */
+#define DUR__PG_NEEDS                                                                                                  \
+    "CASE WHEN status IN (2, 3) THEN '' WHEN next_execution > current_execution THEN coalesce(next, '') WHEN name IS"  \
+    " NULL OR version IS NULL THEN '' ELSE name || chr(64) || CASE version WHEN '0.0.0' THEN '' ELSE version END END "
 /* Nobody holds it under an owner, and it has a reason to be fetched; with the second: now, as n(now) says. */
 #define DUR__PG_FREE "owner IS NULL AND suspended IS NULL AND known AND ready_at IS NOT NULL"
 #define DUR__PG_VISIBLE "ready_at <= (SELECT now FROM n) AND (token IS NULL OR expires_at <= (SELECT now FROM n))"
 /* Of an instance's row i: how its current execution stands; whether it has ended and nothing begins it anew. */
-#define DUR__PG_STATUS                                                                                                 \
-    "coalesce(i.status, (SELECT e.status FROM @executions e WHERE e.instance_id = i.instance_id AND e.execution_id = " \
-    "i.current_execution), 1)"
+#define DUR__PG_STATUS "coalesce(i.status, 1)"
 #define DUR__PG_STARTS_WAIT                                                                                            \
     "EXISTS (SELECT 1 FROM @queue s WHERE s.instance_id = i.instance_id AND s.kind IN " DUR__PG_STARTS ")"
 #define DUR__PG_FINISHED "(" DUR__PG_STATUS " IN (2, 3) AND NOT " DUR__PG_STARTS_WAIT ")"
@@ -610,72 +595,25 @@ void dur__pg_lock_to_delete_add(dur__pg_batch *batch, const dur__pg_array *ids);
 #define DUR__PG_SWEEP                                                                                                  \
     "DELETE FROM @instances i WHERE i.instance_id = ANY ($2::text[]) AND i.token IS NULL AND " DUR__PG_EMPTY
 /*
- * Parts of a statement that ends the leases of i0 (instance_id, acquisitions, less).  Its holder no longer has its
+ * Parts of a statement that ends the leases of i0 (instance_id, acquisitions, less, died), which were locked by a
+ * statement before it.  Its holder no longer has its
  * messages.  Attempts were counted at the acquisition; `less` takes one back.  A commit since then (acquisitions 0) has
  * cleared them, and need not have touched the messages that it left.  What was handed to a lease that was held is not
  * counted: its attempts were made negative.
  */
 #define DUR__PG_TAKE_BACK                                                                                              \
-    "g AS (UPDATE @queue q SET given = false, attempts = CASE WHEN q.attempts < 0 THEN -q.attempts WHEN"               \
+    "g AS (UPDATE @queue q SET delivered = 0, attempts = CASE WHEN q.attempts < 0 THEN -q.attempts WHEN"               \
     " i0.acquisitions = 0 THEN 0 ELSE greatest(q.attempts - i0.less, 0) END FROM i0 WHERE q.instance_id ="             \
-    " i0.instance_id AND q.given)"
+    " i0.instance_id AND q.delivered <> 0)"
 /* And what waits for them, from when on. */
 #define DUR__PG_WAITING                                                                                                \
     "m AS (SELECT i0.*, (SELECT min(q.order_ms) FROM @queue q WHERE q.instance_id = i0.instance_id) AS at,"            \
     " (SELECT min(q.due_ms) FROM @queue q WHERE q.instance_id = i0.instance_id) AS due FROM i0)"
 /*
- * Somebody else writes rows of @instances, those of the condition, which he has locked: who holds them is told
- * (pg_disturb.c).  In order of their numbers, for there may be several.
+ * A number of an event that a damaged row has may be the largest there is: a sum that went out of range would fail the
+ * statements of all other instances, too.
  */
-#define DUR__PG_DISTURB(condition)                                                                                     \
-    "WITH d AS MATERIALIZED (SELECT holder FROM @lanes WHERE holder IN (SELECT holder FROM @instances WHERE "          \
-    "" condition ") ORDER BY holder FOR NO KEY UPDATE) UPDATE @lanes l SET disturbed = l.disturbed + 1 FROM d WHERE"   \
-    " l.holder = d.holder"
-/*
- * Of the rows of history that are ahead of the instance's row i (pg_usual.c) the last one that the condition names.
- * Who reads it to write behind it has locked row i and disturbed its lane before, by other statements: such rows come
- * without an update of i.
- */
-#define DUR__PG_AHEAD(columns, condition)                                                                              \
-    "(SELECT " columns " FROM @history h WHERE h.instance_id = i.instance_id AND h.execution_id = i.current_execution" \
-    " AND h.event_id > i.last_event" condition " ORDER BY h.event_id DESC LIMIT 1)"
-/* A step that a row h of history has in short (pg_step.c): between a beginning that the keys say, and the end that is
-   stored, stands what the event says that scheduled it, behind its type. */
-#define DUR__PG_SCHEDULED "ActivityScheduled\","
-#define DUR__PG_TYPE "\"type\":\""
-#define DUR__PG_SCHEDULED_EVENT "split_part(h.json, E'\\n', ((-h.step_id & 1099511627775) - h.event_id + 1)::integer)"
-#define DUR__PG_STEP_BEGIN(id)                                                                                         \
-    "'{\"ActivityExecute\":{\"instance\":\"' || i.instance_id || '\",\"execution_id\":' || i.current_execution || "    \
-    "',\"id\":' || (-" id " & 1099511627775)"
-#define DUR__PG_STEP_END                                                                                               \
-    "',\"orchestration_name\":\"' || i.name || '\",\"orchestration_version\":\"' || i.version || '\"}}'"
-#define DUR__PG_STEP_IN_FULL                                                                                           \
-    "CASE WHEN h.step_json LIKE ',%' IS NOT TRUE THEN h.step_json ELSE " DUR__PG_STEP_BEGIN(                           \
-        "h.step_id") " || ',' || left(substr(" DUR__PG_SCHEDULED_EVENT ", length('" DUR__PG_SCHEDULED                  \
-                     "') + CASE WHEN h.written IS"                                                                     \
-                     " NULL THEN strpos(" DUR__PG_SCHEDULED_EVENT ", '" DUR__PG_TYPE DUR__PG_SCHEDULED                 \
-                     "') + length('" DUR__PG_TYPE                                                                      \
-                     "') ELSE 1 END), -1) || CASE WHEN h.step_json = ',' THEN " DUR__PG_STEP_END                       \
-                     " ELSE h.step_json END END AS"                                                                    \
-                     " step_json"
-/* And one that stands in row i itself. */
-#define DUR__PG_ROW_STEP_IN_FULL                                                                                       \
-    "CASE WHEN i.step_json LIKE ',%' IS NOT TRUE THEN i.step_json ELSE " DUR__PG_STEP_BEGIN(                           \
-        "i.step_id") " || i.step_json || " DUR__PG_STEP_END " END"
-/* The step of i, wherever it stands; its id is 0 or NULL where there is none. */
-#define DUR__PG_STEP_OF(columns, ahead)                                                                                \
-    "LATERAL (SELECT coalesce(a.step_id, i.step_id) AS id, CASE WHEN a.step_id IS NULL THEN i.step_token ELSE"         \
-    " a.step_token END AS token" columns " FROM (SELECT 1) one LEFT JOIN " DUR__PG_AHEAD(                              \
-        "h.step_id, h.step_token" ahead, " AND h.step_id IS NOT NULL") " a ON true)"
-#define DUR__PG_STEP DUR__PG_STEP_OF("", "")
-/* And what it is, since when. */
-#define DUR__PG_STEP_TEXT                                                                                              \
-    DUR__PG_STEP_OF(", CASE WHEN a.step_id IS NULL THEN " DUR__PG_ROW_STEP_IN_FULL " ELSE a.step_json END AS json,"    \
-                    " CASE WHEN a.step_id IS NULL THEN i.step_handler ELSE a.step_handler END AS handler,"             \
-                    " coalesce(a.at_ms, i.updated_at) AS at",                                                          \
-                    ", " DUR__PG_STEP_IN_FULL ", h.step_handler, h.at_ms")
-#define DUR__PG_LAST_AHEAD "coalesce(" DUR__PG_AHEAD("h.event_id + h.events - 1", "") ", i.last_event)"
-#define DUR__PG_UPDATED_AHEAD "coalesce(" DUR__PG_AHEAD("h.at_ms", " AND h.at_ms IS NOT NULL") ", i.updated_at)"
+#define DUR__PG_PLUS(id, n) "(least(" id ", 9223372036854775807 - (" n ")) + (" n "))"
 /*
  * The handlers of a parameter, as ha(h); where that is NULL, all that rows of the table have for which `free` holds,
  * one probe of an index each.  Begins a WITH RECURSIVE.
@@ -688,52 +626,63 @@ void dur__pg_lock_to_delete_add(dur__pg_batch *batch, const dur__pg_array *ids);
 /* That parameter. */
 void dur__pg_handlers(dur__pg_args *args, const dur_handler_filter *filter);
 /* What a worker row says of it. */
-const char *dur__pg_handler_of(const dur_message *item);
-/* The work in their rows is a row of its own (pg_step.c), and they say what history says. */
-#define DUR__PG_MOVE_STEPS                                                                                             \
-    "s0 AS (INSERT INTO @worker (instance_id, id, execution_id, activity_id, attempts, token, owner, since_ms, json,"  \
-    " handler) OVERRIDING SYSTEM VALUE SELECT i.instance_id, s.id, i.current_execution, -s.id & 1099511627775, 1,"     \
-    " s.token, i.owner, s.at, s.json, s.handler FROM i0 JOIN @instances i ON i.instance_id = i0.instance_id CROSS"     \
-    " JOIN " DUR__PG_STEP_TEXT " s WHERE s.id < 0)"
-#define DUR__PG_NO_STEP                                                                                                \
-    "step_id = NULL, step_token = NULL, step_json = NULL, step_handler = NULL, last_event = " DUR__PG_LAST_AHEAD       \
-    ", updated_at = " DUR__PG_UPDATED_AHEAD
-/* The execution that began with its instance's row stands in it, as long as nothing else is done than to end it. */
-#define DUR__PG_EXECUTIONS_IN_ROWS                                                                                     \
-    "SELECT instance_id, current_execution AS execution_id, status, output, created_at AS started_at, CASE WHEN"       \
-    " status > 1 THEN updated_at ELSE 0 END AS completed_at FROM @instances WHERE status IS NOT NULL"
+const char *dur__pg_handler_of(const dur_message_row *item);
+/* The executions that there are: past ones, and those in their instances' rows. */
 #define DUR__PG_EXECUTIONS                                                                                             \
-    "(SELECT instance_id, execution_id, status, output, started_at, completed_at FROM @executions UNION ALL"           \
-    " " DUR__PG_EXECUTIONS_IN_ROWS ")"
-/* All of it, and the rows: they are free at once. */
+    "(SELECT instance_id, execution_id, status, output, started_at, completed_at FROM @executions UNION ALL SELECT"    \
+    " instance_id, current_execution, status, output, started_at, completed_at FROM @instances WHERE status IS NOT"    \
+    " NULL)"
+/* How many activities were open behind the last turn of instance i; nothing is, once it has ended.  When its last turn
+   was.  For statements behind the one that locks i: turns write history without writing i. */
+#define DUR__PG_LAST_OF(i, column)                                                                                     \
+    "(SELECT h." column " FROM @history h WHERE h.instance_id = " i ".instance_id AND h.execution_id = " i             \
+    ".current_execution ORDER BY h.event_id DESC LIMIT 1)"
+#define DUR__PG_IS_OPEN(i)                                                                                             \
+    "(coalesce(" i ".status, 1) NOT IN (2, 3) AND coalesce(" DUR__PG_LAST_OF(i, "open") ", 0) > 0)"
+/*
+ * All of it, and the rows: they are free at once.  i0 has `died`: the owner has.  What may have been local to it is a
+ * reason to look, whatever waits; 2: it was running, or might have been, when the owner died.
+ */
+#define DUR__PG_LOOK_OF(i, died)                                                                                       \
+    "CASE WHEN NOT " DUR__PG_IS_OPEN(i) " THEN " i ".look WHEN " died " AND " i ".acquisitions = 0 THEN 2 ELSE"        \
+                                        " greatest(" i ".look, 1) END"
 #define DUR__PG_END_LEASES_AND(columns)                                                                                \
     DUR__PG_TAKE_BACK                                                                                                  \
-    ", " DUR__PG_MOVE_STEPS ", " DUR__PG_WAITING                                                                       \
-    " UPDATE @instances i SET token = NULL, owner = NULL, holder = NULL," DUR__PG_NO_STEP                              \
-    ", expires_at = NULL, acquisitions = greatest(i.acquisitions - m.less, 0), ready_at = m.at," columns               \
-    " ready_due = coalesce(m.due, 0) FROM m WHERE i.instance_id = m.instance_id"
+    ", " DUR__PG_WAITING ", f AS MATERIALIZED (SELECT m.*, " DUR__PG_LOOK_OF(                                          \
+        "x", "m.died") " AS look, #now AS now FROM m JOIN @instances x ON x.instance_id = m.instance_id) UPDATE "      \
+                       "@instances i SET token ="                                                                      \
+                       " NULL, owner = NULL, holder = NULL, look = f.look, expires_at = NULL, acquisitions = "         \
+                       "greatest(i.acquisitions -"                                                                     \
+                       " f.less, 0), ready_at = CASE WHEN f.look > 0 THEN least(f.at, f.now) ELSE f.at END," columns   \
+                       " ready_due = CASE WHEN f.look > 0 THEN 0 ELSE coalesce(f.due, 0) END FROM f WHERE "            \
+                       "i.instance_id = f.instance_id"
 #define DUR__PG_END_LEASES DUR__PG_END_LEASES_AND("")
 /* The text of an event of which row h has line l in short (pg_short.c). */
 #define DUR__PG_HAS_SOURCE "l.line COLLATE \"C\" < ':'"
+/* clang-format off */
 #define DUR__PG_EVENT_IN_FULL                                                                                          \
-    "'{\"event_id\":' || h.event_id + l.at - 1 || CASE WHEN " DUR__PG_HAS_SOURCE                                       \
+    "'{\"event_id\":' || " DUR__PG_PLUS("h.event_id", "l.at - 1") " || CASE WHEN " DUR__PG_HAS_SOURCE                  \
     " THEN ',\"source_event_id\":' || split_part(l.line, ':', 1) ELSE '' END || ',\"instance_id\":\"' ||"              \
     " h.instance_id || '\",\"execution_id\":' || h.execution_id || ',\"timestamp_ms\":' || split_part(h.written,"      \
     " ' ', 1) || ',\"duroxide_version\":\"' || split_part(h.written, ' ', 2) || '\",\"type\":\"' || CASE WHEN"         \
     " " DUR__PG_HAS_SOURCE " THEN substr(l.line, strpos(l.line, ':') + 1) ELSE l.line END"
+/* clang-format on */
 /* The events of a row h of history, as x, and the id of one of them (pg_history.c). */
 #define DUR__PG_SPLIT                                                                                                  \
     "LATERAL (SELECT CASE WHEN h.written IS NULL THEN l.line ELSE " DUR__PG_EVENT_IN_FULL " END AS json, l.at FROM"    \
     " unnest(CASE WHEN h.events = 1 THEN ARRAY[h.json] ELSE string_to_array(h.json, E'\\n') END) WITH ORDINALITY AS"   \
     " l(line, at)) x"
-#define DUR__PG_EVENT_ID "h.event_id + x.at - 1"
+#define DUR__PG_EVENT_ID DUR__PG_PLUS("h.event_id", "x.at - 1")
 /* The last one of the rows h that the condition names; NULL: there is none. */
+/* clang-format off */
 #define DUR__PG_LAST(condition)                                                                                        \
-    "(SELECT h.event_id + h.events - 1 FROM @history h WHERE " condition " ORDER BY h.event_id DESC LIMIT 1)"
+    "(SELECT " DUR__PG_PLUS("h.event_id", "h.events - 1") " FROM @history h WHERE " condition " ORDER BY h.event_id"   \
+    " DESC LIMIT 1)"
+/* clang-format on */
 /* Of an event e(instance, execution, id) that comes alone: where a row has it already, the id of that row, so that it
    is refused as a duplicate. */
 #define DUR__PG_NEW_EVENT_ID                                                                                           \
-    "coalesce((SELECT CASE WHEN p.event_id + p.events > e.id THEN p.event_id END FROM (SELECT h.event_id, h.events "   \
+    "coalesce((SELECT CASE WHEN p.event_id > e.id - p.events THEN p.event_id END FROM (SELECT h.event_id, h.events "   \
     "FROM"                                                                                                             \
     " @history h WHERE h.instance_id = e.instance AND h.execution_id = e.execution AND h.event_id < e.id ORDER BY"     \
     " h.event_id DESC LIMIT 1) p), e.id)"

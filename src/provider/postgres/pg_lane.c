@@ -37,13 +37,14 @@ int dur__pg_lane_open(dur_provider *self, const dur_lane_options *options, dur_l
     lane->next_due_ms = DUR_NEVER;
     lane->handlers = options->handlers;
     lane->more = true; /* the first look sees everything */
+    lane->rounds = DUR__PG_NO_ROUND;
     dur__list_init(&lane->starts);
     dur__list_init(&lane->inbox);
     code = dur__pg_connect(lane->conn, err);
     if (code != DUR_OK) {
         dur__pg_conn_free(lane->conn);
-        free(lane->owner);
-        free(lane);
+        dur__free(lane->owner);
+        dur__free(lane);
         return code;
     }
     dur__mutex_lock(&store->mutex);
@@ -53,65 +54,34 @@ int dur__pg_lane_open(dur_provider *self, const dur_lane_options *options, dur_l
     return DUR_OK;
 }
 
+/* Nobody is asked any more to give something up; where that fails it goes with the owner. */
+static const char leave_sql[] = "DELETE FROM @lanes WHERE holder = $2::bigint";
+
+static void leave(dur__pg_lane *lane) {
+    dur__pg_args args;
+    dur__pg_batch batch;
+    if (lane->owner == NULL || dur__pg_connect(lane->conn, NULL) != DUR_OK) return;
+    dur__pg_batch_begin(&batch, lane->conn, false);
+    dur__pg_args_begin(lane->store, &args);
+    dur__pg_i64(&args, lane->holder);
+    dur__pg_batch_add(&batch, leave_sql, &args);
+    (void)dur__pg_batch_run(&batch, "postgres.lane_close", NULL);
+    dur__pg_batch_end(&batch);
+}
+
 void dur__pg_lane_close(dur_lane *base) {
     dur__pg_lane *lane = lane_of(base);
     dur__mutex_lock(&lane->store->mutex);
     dur__list_unlink(&lane->link);
     dur__mutex_unlock(&lane->store->mutex);
     dur__pg_inbox_close(lane);
-    dur__pg_fresh_forget_all(lane);
-    dur__pg_steps_forget_all(lane);
     dur__pg_timers_forget_all(lane);
     dur__pg_held_up_forget(lane);
     dur__pg_leases_forget_all(lane);
+    leave(lane);
     dur__pg_conn_free(lane->conn); /* the leases stay with their owner */
-    free(lane->owner);
-    free(lane);
-}
-
-/* ---- after a round whose outcome was not learned ----------------------------------------------------------------- */
-
-static const char give_up_lock_sql[] =
-    "SELECT count(*) FROM (SELECT 1 FROM @instances WHERE owner = $2::text AND holder = $3::bigint ORDER BY instance_id"
-    " FOR UPDATE) t";
-static const char give_up_disturb_sql[] = DUR__PG_DISTURB("owner = $2::text AND holder = $3::bigint");
-static const char give_up_sql[] =
-    "WITH i0 AS (SELECT instance_id, acquisitions, 1 AS less FROM @instances WHERE owner = $2::text AND holder ="
-    " $3::bigint), l AS (INSERT INTO @lost (holder, instance_id, at_ms) SELECT $3::bigint, instance_id, #now FROM"
-    " i0), " DUR__PG_END_LEASES;
-
-/*
- * What the lost round claimed and handed out nobody knows.  The lane gives up all its leases: its handlers are replayed
- * when they are claimed again.  They are told by a look, as those that others have ended: what this very round does
- * behind it may fail, and so may the answer to this.  Worker rows of the round are found by the prefix of its tokens.
- */
-int dur__pg_lane_recover(dur__pg_lane *lane, dur_error *err) {
-    static const char *const all[] = { give_up_lock_sql, give_up_disturb_sql, give_up_sql };
-    dur__pg *store = lane->store;
-    dur__pg_args args;
-    dur__pg_batch batch;
-    int code = dur__pg_end_session(lane->conn, lane->lost_backend, err);
-    if (code == DUR_OK) code = dur__pg_undo_claims(lane->conn, lane->unknown_prefix, err);
-    if (code != DUR_OK) return code;
-    dur__pg_batch_begin(&batch, lane->conn, false); /* may be repeated */
-    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
-        dur__pg_args_begin(store, &args);
-        dur__pg_text(&args, lane->owner);
-        dur__pg_i64(&args, lane->holder);
-        dur__pg_batch_add(&batch, all[i], &args);
-    }
-    code = dur__pg_batch_run(&batch, "postgres.recover", err);
-    if (code == DUR_OK) {
-        lane->unknown = false;
-        atomic_store(&lane->news, true);
-        dur__pg_fresh_forget_all(lane);
-        dur__pg_steps_forget_all(lane);
-        dur__pg_timers_forget_all(lane);
-        dur__pg_leases_forget_all(lane);
-        dur__pg_calm_doubt(lane);
-    }
-    dur__pg_batch_end(&batch);
-    return code;
+    dur__free(lane->owner);
+    dur__free(lane);
 }
 
 /* ---- sleeping ---------------------------------------------------------------------------------------------------- */
@@ -171,8 +141,7 @@ static uint64_t rest_ms(dur__pg_lane *lane) {
 int dur__pg_lane_rest(dur_lane *base, dur_rest *out, dur_error *err) {
     dur__pg_lane *lane = lane_of(base);
     (void)err;
-    if (dur__pg_owes_notification(lane) && lane->notify_urgent && dur__pg_may_notify(lane->store, true))
-        flush_notification(lane);
+    if (lane->notify_pending && lane->notify_urgent && dur__pg_may_notify(lane->store, true)) flush_notification(lane);
     if (lane->conn->pg != NULL && dur__pg_drain_notifications(lane->conn, lane->owner)) atomic_store(&lane->news, true);
     if (lane->more || lane->unseen) { /* told once; the round must not forget it */
         atomic_store(&lane->news, true);
@@ -220,12 +189,13 @@ static const char snapshot_sql[] =
     "SELECT k.key, k.value, k.stamp_ms FROM @kv k WHERE k.instance_id = $2::text ORDER BY k.key";
 /* What is handed out here is known to the holder and does not come again with a round. */
 static const char messages_sql[] =
-    "WITH c AS (SELECT q.instance_id, q.id, q.given FROM @instances i JOIN @queue q ON q.instance_id = i.instance_id "
+    "WITH c AS (SELECT q.instance_id, q.id, q.delivered <> 0 AS given FROM @instances i JOIN @queue q ON q.instance_id "
+    "= i.instance_id "
     "WHERE " HELD
     " AND ($5::text IS NULL OR q.queue = $5::text) AND (q.order_ms, q.id) > ($6::bigint, $7::bigint) AND q.due_ms <="
     " #now"
     " ORDER BY q.order_ms, q.id LIMIT $8::bigint),"
-    " u AS (UPDATE @queue q SET given = true, attempts = CASE WHEN c.given THEN q.attempts ELSE -q.attempts END FROM c"
+    " u AS (UPDATE @queue q SET delivered = 1, attempts = CASE WHEN c.given THEN q.attempts ELSE -q.attempts END FROM c"
     " WHERE q.instance_id = c.instance_id AND q.id = c.id RETURNING q.id, q.order_ms, CASE WHEN q.attempts > 0 THEN"
     " q.attempts ELSE 1 - q.attempts END, q.queue, q.json)"
     " SELECT * FROM u ORDER BY order_ms, id";
@@ -264,7 +234,7 @@ int dur__pg_lane_messages(dur_lane *base, dur_arena *arena, const char *instance
     if (code == DUR_OK && PQntuples(batch.results[held]) == 0) code = not_held(err);
     if (code == DUR_OK) {
         const PGresult *result = batch.results[rows];
-        dur__pg_fresh_forget(lane, instance);
+        dur__pg_lease_told(lane, instance);
         *count = (size_t)PQntuples(result);
         *out = dur_arena_zalloc(arena, (*count + 1) * sizeof(**out));
         for (int i = 0; i < PQntuples(result); i++) {

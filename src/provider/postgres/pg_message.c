@@ -27,21 +27,21 @@ void dur__pg_outbox_begin(dur__pg_outbox *box) {
     box->handler = dur__pg_array_text();
     box->parent = dur__pg_array_text();
     box->locks = dur__pg_array_text();
-    box->born = dur__pg_array_text();
     box->receivers = dur__pg_array_text();
 }
 
 void dur__pg_outbox_end(dur__pg_outbox *box) {
-    dur__pg_array *all[] = { &box->instance, &box->kind,   &box->execution, &box->activity, &box->queue,
-                             &box->due,      &box->delay,  &box->json,      &box->locks,    &box->born,
-                             &box->handler,  &box->parent, &box->receivers };
+    dur__pg_array *all[] = {
+        &box->instance, &box->kind, &box->execution, &box->activity, &box->queue,  &box->due,
+        &box->delay,    &box->json, &box->locks,     &box->handler,  &box->parent, &box->receivers
+    };
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         dur__buf_free(&all[i]->data);
 }
 
 #define IF_OVERDUE -1 /* as a delay: none, and no due time either if it has passed */
 
-static void add(dur__pg_outbox *box, const dur_message *item, int64_t delay_ms) {
+static void add(dur__pg_outbox *box, const dur_message_row *item, int64_t delay_ms) {
     dur__pg_add_text(&box->instance, item->instance);
     dur__pg_add_i64(&box->kind, (int64_t)item->kind);
     dur__pg_add_i64(&box->execution, (int64_t)item->execution_id);
@@ -56,18 +56,16 @@ static void add(dur__pg_outbox *box, const dur_message *item, int64_t delay_ms) 
     box->count++;
 }
 
-void dur__pg_outbox_add(dur__pg_outbox *box, const dur_message *item, uint64_t delay_ms) {
+void dur__pg_outbox_add(dur__pg_outbox *box, const dur_message_row *item, uint64_t delay_ms) {
     add(box, item, dur__pg_ms(delay_ms));
 }
 
-void dur__pg_outbox_add_behind(dur__pg_outbox *box, const dur_message *item) {
+void dur__pg_outbox_add_behind(dur__pg_outbox *box, const dur_message_row *item) {
     add(box, item, IF_OVERDUE);
 }
 
-void dur__pg_outbox_lock(dur__pg_outbox *box, const char *instance, const char *token) {
+void dur__pg_outbox_lock(dur__pg_outbox *box, const char *instance) {
     dur__pg_add_text(&box->locks, instance);
-    dur__pg_add_text(&box->born, token);
-    box->born_count += token != NULL;
 }
 
 /*
@@ -81,7 +79,7 @@ void dur__pg_outbox_lock(dur__pg_outbox *box, const char *instance, const char *
     "INSERT INTO @instances (instance_id) SELECT DISTINCT x.id COLLATE \"C\" FROM unnest($2::text[]) AS x(id) ORDER"   \
     " BY 1" OR_LOCK(column)
 static const char make_sql[] = MAKE("known");
-static const char make_and_disturb_sql[] = MAKE("instance_id");
+static const char make_to_end_sql[] = MAKE("instance_id");
 static const char lock_sql[] = "SELECT count(*) FROM (SELECT 1 FROM @instances WHERE instance_id = ANY ($2::text[])"
                                " ORDER BY instance_id FOR NO KEY UPDATE) t";
 
@@ -96,43 +94,12 @@ static void send_lock(dur__pg_batch *batch, const char *sql, const dur__pg_array
 }
 
 void dur__pg_lock_to_delete_add(dur__pg_batch *batch, const dur__pg_array *ids) {
-    send_lock(batch, make_and_disturb_sql, ids, NULL);
+    send_lock(batch, make_to_end_sql, ids, NULL);
 }
 
-/*
- * The same pass with instances that begin: the row that it makes for one of them is the lane's own, as if it had been
- * acquired.  One that was there before has no such token, and the turn that comes behind is refused.
- */
-static const char born_and_locks_sql[] =
-    "INSERT INTO @instances (instance_id, known, token, owner, holder, acquisitions) SELECT x.id COLLATE \"C\", x.token"
-    " IS NOT NULL, x.token, CASE WHEN x.token IS NOT NULL THEN $4::text END, CASE WHEN x.token IS NOT NULL THEN"
-    " $5::bigint END, CASE WHEN x.token IS NOT NULL THEN 1 ELSE 0 END FROM (SELECT DISTINCT ON (u.id COLLATE \"C\") "
-    "u.id,"
-    " u.token FROM unnest($2::text[], $3::text[]) AS u(id, token) WHERE u.token IS NULL OR (SELECT EXISTS (SELECT 1 "
-    "FROM"
-    " @owners WHERE owner = $4::text)) ORDER BY u.id COLLATE \"C\", u.token) x ORDER BY 1" OR_LOCK("known");
-
-static void send_born_and_locks(const dur__pg_outbox *box, dur__pg_batch *batch, const dur__pg_lane *lane) {
-    dur__pg_args args;
-    dur__pg_array ids = dur__pg_array_text(), tokens = dur__pg_array_text();
-    dur__pg_add_all(&ids, &box->locks);
-    dur__pg_add_all(&tokens, &box->born);
-    dur__pg_add_all(&ids, &box->instance);
-    while (tokens.count < ids.count)
-        dur__pg_add_null(&tokens);
-    dur__pg_args_begin(batch->conn->store, &args);
-    dur__pg_array_arg(&args, &ids);
-    dur__pg_array_arg(&args, &tokens);
-    dur__pg_text(&args, lane->owner);
-    dur__pg_i64(&args, lane->holder);
-    dur__pg_batch_add(batch, born_and_locks_sql, &args);
-}
-
-void dur__pg_outbox_send_locks(dur__pg_outbox *box, dur__pg_batch *batch, const dur__pg_lane *lane) {
-    if (lane != NULL && box->born_count > 0)
-        send_born_and_locks(box, batch, lane);
-    else if (box->disturbs) /* a row that is missing is made: one that comes meanwhile would be written unlocked */
-        send_lock(batch, make_and_disturb_sql, &box->instance, &box->locks);
+void dur__pg_outbox_send_locks(dur__pg_outbox *box, dur__pg_batch *batch) {
+    if (box->ends_leases) /* a row that is missing is made: one that comes meanwhile would be written unlocked */
+        send_lock(batch, make_to_end_sql, &box->instance, &box->locks);
     else if (box->count > 0)
         send_lock(batch, make_sql, &box->instance, &box->locks);
     else if (box->locks.count > 0)
@@ -258,7 +225,8 @@ void dur__pg_outbox_send(dur__pg_outbox *box, dur__pg_batch *batch) {
 
 /* ---- methods ----------------------------------------------------------------------------------------------------- */
 
-int dur__pg_enqueue_for_orchestrator(dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err) {
+int dur__pg_enqueue_for_orchestrator(dur_provider *self, const dur_message_row *item, uint64_t delay_ms,
+                                     dur_error *err) {
     dur__pg *store = dur__pg_of(self);
     dur__pg_conn *conn;
     dur__pg_batch batch;
@@ -268,7 +236,7 @@ int dur__pg_enqueue_for_orchestrator(dur_provider *self, const dur_message *item
     dur__pg_batch_begin(&batch, conn, true);
     dur__pg_outbox_begin(&box);
     dur__pg_outbox_add(&box, item, delay_ms);
-    dur__pg_outbox_send_locks(&box, &batch, NULL);
+    dur__pg_outbox_send_locks(&box, &batch);
     outbox_send_if(&box, &batch, send_sql, 0, NULL);
     dur__pg_batch_notify(&batch);
     code = dur__pg_batch_run(&batch, "postgres.enqueue", err);
@@ -283,13 +251,14 @@ int dur__pg_enqueue_for_orchestrator(dur_provider *self, const dur_message *item
 }
 
 /* Send it unless the instance exists; *existed says so. */
-static int start_if_new(dur__pg_conn *conn, const dur_message *item, uint64_t delay_ms, bool *existed, dur_error *err) {
+static int start_if_new(dur__pg_conn *conn, const dur_message_row *item, uint64_t delay_ms, bool *existed,
+                        dur_error *err) {
     dur__pg_batch batch;
     dur__pg_outbox box;
     dur__pg_batch_begin(&batch, conn, true);
     dur__pg_outbox_begin(&box);
     dur__pg_outbox_add(&box, item, delay_ms);
-    dur__pg_outbox_send_locks(&box, &batch, NULL);
+    dur__pg_outbox_send_locks(&box, &batch);
     outbox_send_if(&box, &batch, send_sql, 1, NULL);
     int at = batch.count - 1;
     dur__pg_batch_notify(&batch);
@@ -303,7 +272,8 @@ static int start_if_new(dur__pg_conn *conn, const dur_message *item, uint64_t de
 #define TREE                                                                                                           \
     "WITH RECURSIVE t(id) AS (SELECT $2::text COLLATE \"C\" UNION SELECT c.instance_id FROM @instances c JOIN t ON"    \
     " c.parent = t.id) "
-static const char walk_sql[] = TREE "SELECT id FROM t";
+static const char walk_sql[] =
+    TREE "SELECT t.id, i.token IS NOT NULL FROM t LEFT JOIN @instances i ON i.instance_id = t.id";
 static const char tree_sql[] = TREE "SELECT i.instance_id, " DUR__PG_FINISHED
                                     " FROM @instances i WHERE i.instance_id IN (SELECT id FROM t) AND i.known";
 
@@ -323,6 +293,8 @@ static int walk_tree(dur__pg_conn *conn, const char *instance, dur__map *seen, d
         char *id = dur__xstrdup(dur__pg_get(batch.results[at], row, 0));
         dur__pg_add_text(ids, id);
         dur__map_put(seen, id, id);
+        if (conn->foreign && dur__pg_get_bool(batch.results[at], row, 1)) /* its holder would wait for the caller */
+            code = dur_error_set(err, DUR_EBUSY, true, "postgres.start", "instance %s is held by a node just now", id);
     }
     dur__pg_batch_end(&batch);
     return code;
@@ -355,14 +327,14 @@ static int remove_finished(dur__pg_conn *conn, const char *instance, dur_error *
     }
     if (code == DUR_OK && ids.count > 0) code = dur__pg_erase(conn, &ids, &ignored, err);
     for (size_t i = 0; (entry = dur__map_next(&seen, &i)) != NULL;)
-        free(entry->value);
+        dur__free(entry->value);
     dur__map_free(&seen);
     dur__buf_free(&walked.data);
     dur__buf_free(&ids.data);
     return code;
 }
 
-int dur__pg_start_on(dur__pg_conn *conn, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms,
+int dur__pg_start_on(dur__pg_conn *conn, const dur_message_row *item, dur_exists_policy policy, uint64_t delay_ms,
                      bool *existed, dur_error *err) {
     int code = start_if_new(conn, item, delay_ms, existed, err);
     if (code != DUR_OK || !*existed || policy == DUR_EXISTS_RETURN) return code;
@@ -382,11 +354,11 @@ int dur__pg_start_on(dur__pg_conn *conn, const dur_message *item, dur_exists_pol
     return dur__pg_commit(conn, "postgres.start", err);
 }
 
-int dur__pg_enqueue_start(dur_provider *self, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms,
+int dur__pg_enqueue_start(dur_provider *self, const dur_message_row *item, dur_exists_policy policy, uint64_t delay_ms,
                           bool *existed, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
     dur__pg_conn *conn;
-    dur_start start = { .item = item, .policy = policy, .delay_ms = delay_ms, .error = DUR_ERROR_INIT };
+    dur_start_request start = { .item = item, .policy = policy, .delay_ms = delay_ms, .error = DUR_ERROR_INIT };
     bool done = false;
     *existed = false;
     dur__pg_inbox_starts(store, &start, 1, &done);
@@ -408,14 +380,14 @@ int dur__pg_enqueue_start(dur_provider *self, const dur_message *item, dur_exist
 /* ---- several ---- */
 
 /* Those whose instance does not exist, in one transaction; of the others `existed` is set.  No id twice. */
-static int start_new_ones(dur__pg_conn *conn, dur_start **starts, size_t count, dur_error *err) {
+static int start_new_ones(dur__pg_conn *conn, dur_start_request **starts, size_t count, dur_error *err) {
     dur__pg_batch batch;
     dur__pg_outbox box;
     dur__pg_batch_begin(&batch, conn, true);
     dur__pg_outbox_begin(&box);
     for (size_t i = 0; i < count; i++)
         dur__pg_outbox_add(&box, starts[i]->item, starts[i]->delay_ms);
-    dur__pg_outbox_send_locks(&box, &batch, NULL);
+    dur__pg_outbox_send_locks(&box, &batch);
     outbox_send_if(&box, &batch, send_which_sql, 1, NULL);
     int at = batch.count - 1;
     dur__pg_batch_notify(&batch);
@@ -432,9 +404,9 @@ static int start_new_ones(dur__pg_conn *conn, dur_start **starts, size_t count, 
 }
 
 /* Together as far as they go together; the rest one by one. */
-static void start_on_together(dur__pg_conn *conn, dur_start **starts, size_t count) {
+static void start_on_together(dur__pg_conn *conn, dur_start_request **starts, size_t count) {
     dur__map ids = { 0 };
-    dur_start **together = dur__xmalloc(count * sizeof(dur_start *));
+    dur_start_request **together = dur__xmalloc(count * sizeof(dur_start_request *));
     size_t first = 0;
     dur_error err = DUR_ERROR_INIT;
     for (size_t i = 0; i < count; i++) {
@@ -444,7 +416,7 @@ static void start_on_together(dur__pg_conn *conn, dur_start **starts, size_t cou
     }
     int code = start_new_ones(conn, together, first, &err);
     for (size_t i = 0; i < count; i++) {
-        dur_start *start = starts[i];
+        dur_start_request *start = starts[i];
         bool sent = code == DUR_OK && dur__map_get(&ids, start->item->instance) == start;
         if (sent && (!start->existed || start->policy == DUR_EXISTS_RETURN)) continue;
         if (code != DUR_OK && (err.retryable || code == DUR_EUNKNOWN))
@@ -453,10 +425,10 @@ static void start_on_together(dur__pg_conn *conn, dur_start **starts, size_t cou
             (void)dur__pg_start_on(conn, start->item, start->policy, start->delay_ms, &start->existed, &start->error);
     }
     dur__map_free(&ids);
-    free(together);
+    dur__free(together);
 }
 
-static void start_without_lanes(dur__pg *store, dur_start **starts, size_t count) {
+static void start_without_lanes(dur__pg *store, dur_start_request **starts, size_t count) {
     dur__pg_conn *conn;
     dur_error err = DUR_ERROR_INIT;
     if (dur__pg_borrow(store, &conn, &err) != DUR_OK) {
@@ -471,18 +443,18 @@ static void start_without_lanes(dur__pg *store, dur_start **starts, size_t count
         if (starts[i]->error.code == DUR_OK) dur__pg_wake_watches(store, starts[i]->item->instance);
 }
 
-int dur__pg_enqueue_starts(dur_provider *self, dur_start *starts, size_t count, dur_error *err) {
+int dur__pg_enqueue_starts(dur_provider *self, dur_start_request *starts, size_t count, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
     bool *done = dur__xcalloc(count, sizeof(*done));
-    dur_start **rest = dur__xmalloc(count * sizeof(dur_start *));
+    dur_start_request **rest = dur__xmalloc(count * sizeof(dur_start_request *));
     size_t left = 0;
     (void)err;
     dur__pg_inbox_starts(store, starts, count, done);
     for (size_t i = 0; i < count; i++)
         if (!done[i]) rest[left++] = &starts[i];
     if (left > 0) start_without_lanes(store, rest, left);
-    free(rest);
-    free(done);
+    dur__free(rest);
+    dur__free(done);
     return DUR_OK;
 }
 
@@ -494,7 +466,7 @@ static const char look_sql[] =
     " $3::text),"
     " " DUR__PG_FINISHED " FROM @instances i WHERE i.instance_id = $2::text";
 
-static int say_why_not(const PGresult *row, const dur_message *item, dur_error *err) {
+static int say_why_not(const PGresult *row, const dur_message_row *item, dur_error *err) {
     const char *op = "postgres.enqueue";
     if (PQntuples(row) == 0 || !dur__pg_get_bool(row, 0, 0))
         return dur_error_set(err, DUR_ENOTFOUND, false, op, "instance %s not found", item->instance);
@@ -504,7 +476,8 @@ static int say_why_not(const PGresult *row, const dur_message *item, dur_error *
 }
 
 /* *came: its row has come between the lock and the look, and nothing was sent. */
-static int existing_once(dur__pg_conn *conn, const dur_message *item, uint64_t delay_ms, bool *came, dur_error *err) {
+static int existing_once(dur__pg_conn *conn, const dur_message_row *item, uint64_t delay_ms, bool *came,
+                         dur_error *err) {
     dur__pg_args args;
     dur__pg_batch batch;
     dur__pg_outbox box;
@@ -532,7 +505,7 @@ static int existing_once(dur__pg_conn *conn, const dur_message *item, uint64_t d
     return code;
 }
 
-int dur__pg_existing_on(dur__pg_conn *conn, const dur_message *item, uint64_t delay_ms, dur_error *err) {
+int dur__pg_existing_on(dur__pg_conn *conn, const dur_message_row *item, uint64_t delay_ms, dur_error *err) {
     bool came;
     int code;
     do {
@@ -541,7 +514,7 @@ int dur__pg_existing_on(dur__pg_conn *conn, const dur_message *item, uint64_t de
     return code;
 }
 
-int dur__pg_enqueue_existing(dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err) {
+int dur__pg_enqueue_existing(dur_provider *self, const dur_message_row *item, uint64_t delay_ms, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
     dur__pg_conn *conn;
     int code = dur__pg_borrow(store, &conn, err);

@@ -8,11 +8,12 @@
 
 int dur__pg_check(dur_provider *self, dur_error *err);
 uint64_t dur__pg_now_ms(dur_provider *self);
-int dur__pg_enqueue_for_orchestrator(dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err);
-int dur__pg_enqueue_starts(dur_provider *self, dur_start *starts, size_t count, dur_error *err);
-int dur__pg_enqueue_start(dur_provider *self, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms,
+int dur__pg_enqueue_for_orchestrator(dur_provider *self, const dur_message_row *item, uint64_t delay_ms,
+                                     dur_error *err);
+int dur__pg_enqueue_starts(dur_provider *self, dur_start_request *starts, size_t count, dur_error *err);
+int dur__pg_enqueue_start(dur_provider *self, const dur_message_row *item, dur_exists_policy policy, uint64_t delay_ms,
                           bool *existed, dur_error *err);
-int dur__pg_enqueue_existing(dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err);
+int dur__pg_enqueue_existing(dur_provider *self, const dur_message_row *item, uint64_t delay_ms, dur_error *err);
 int dur__pg_ack_orchestration_item(dur_provider *self, dur_turn_commit *turn, dur_error *err);
 int dur__pg_commit_turns(dur_provider *self, dur_turn_commit *turns, size_t count, dur_error *err);
 int dur__pg_fetch_orchestration_item(dur_provider *self, dur_arena *arena, const dur_fetch *how,
@@ -23,10 +24,11 @@ int dur__pg_abandon_orchestration_item(dur_provider *self, const char *lock_toke
                                        bool ignore_attempt, dur_error *err);
 int dur__pg_renew_orchestration_item_lock(dur_provider *self, const char *lock_token, uint64_t extend_ms,
                                           dur_error *err);
-int dur__pg_enqueue_for_worker(dur_provider *self, const dur_message *item, dur_error *err);
+int dur__pg_enqueue_for_worker(dur_provider *self, const dur_message_row *item, dur_error *err);
 int dur__pg_fetch_work_item(dur_provider *self, dur_arena *arena, const dur_work_fetch *how, dur_leased_work *out,
                             dur_error *err);
-int dur__pg_ack_work_item(dur_provider *self, const char *lock_token, const dur_message *completion, dur_error *err);
+int dur__pg_ack_work_item(dur_provider *self, const char *lock_token, const dur_message_row *completion,
+                          dur_error *err);
 int dur__pg_renew_work_item_lock(dur_provider *self, const char *lock_token, uint64_t extend_ms, dur_error *err);
 int dur__pg_abandon_work_item(dur_provider *self, const char *lock_token, uint64_t delay_ms, bool ignore_attempt,
                               dur_error *err);

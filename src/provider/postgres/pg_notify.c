@@ -31,69 +31,13 @@ static bool is_ours(dur__pg *store, int backend) {
     return ours;
 }
 
-unsigned dur__pg_sessions_of_ours(dur__pg *store, dur__pg_array *out) {
-    dur__map_entry *entry;
-    dur__mutex_lock(&store->mutex);
-    for (size_t i = 0; (entry = dur__map_next(&store->backends, &i)) != NULL;)
-        dur__pg_add_i64(out, (int64_t)entry->number);
-    unsigned greetings = atomic_load(&store->greetings);
-    dur__mutex_unlock(&store->mutex);
-    return greetings;
-}
-
-/* ---- whether anybody else listens -------------------------------------------------------------------------------- */
-
-/*
- * A notification costs its sender, and every session that listens, about as much as a round.  So lanes send none where
- * all of those are of their own process.  Whoever listens holds a shared lock under this key, which an owner's beat
- * looks for; and greets, so that those who have found nobody know better at once.  They answer with a notification:
- * what they have not told of since the newcomer's first look it looks for then.
- */
-int64_t dur__pg_hearing_key(const dur__pg *store) {
-    return store->schema_key ^ 0x68656172;
-}
-
-static void note_greeting(dur__pg *store) {
-    atomic_store(&store->unheard, false);
-    atomic_fetch_add(&store->greetings, 1);
-}
-
-void dur__pg_greeted(dur__pg *store) {
-    dur__mutex_lock(&store->mutex);
-    note_greeting(store);
-    dur__mutex_unlock(&store->mutex);
-}
-
-/* A listener that was not there before may have greeted while no session of ours heard it.  Behind a pooler none does,
-   so somebody may always be there. */
-void dur__pg_saw_hearing(dur__pg *store, bool heard, unsigned greetings) {
-    dur__mutex_lock(&store->mutex);
-    bool before_a_greeting = atomic_load(&store->greetings) != greetings;
-    if (heard && atomic_load(&store->unheard))
-        note_greeting(store);
-    else
-        atomic_store(&store->unheard, !heard && !before_a_greeting && !store->pooler);
-    dur__mutex_unlock(&store->mutex);
-}
-
-/* Is anybody to be told of a round of this lane? */
-bool dur__pg_owes_notification(dur__pg_lane *lane) {
-    unsigned greetings = atomic_load(&lane->store->greetings);
-    if (lane->greetings != greetings) lane->notify_pending = lane->notify_urgent = true;
-    lane->greetings = greetings;
-    if (atomic_load(&lane->store->unheard)) lane->notify_pending = lane->notify_urgent = false;
-    return lane->notify_pending;
-}
-
 bool dur__pg_drain_notifications(dur__pg_conn *conn, const char *owner) {
     bool news = false;
     PGnotify *note;
     while ((note = PQnotifies(conn->pg)) != NULL) {
-        bool ours = is_ours(conn->store, note->be_pid), greets = strcmp(note->extra, DUR__PG_GREETING) == 0;
-        if (greets && !ours) dur__pg_greeted(conn->store);
+        bool ours = is_ours(conn->store, note->be_pid);
         /* an empty payload is for everybody; else it names the owner whose lease got a message */
-        if (!ours && (greets || note->extra[0] == '\0' || owner == NULL || strcmp(note->extra, owner) == 0))
-            news = true;
+        if (!ours && (note->extra[0] == '\0' || owner == NULL || strcmp(note->extra, owner) == 0)) news = true;
         PQfreemem(note);
     }
     return news;
@@ -274,6 +218,6 @@ void dur__pg_watch_close(dur_watch *base) {
     forget_watch(watch);
     dur__mutex_unlock(&watch->store->mutex);
     dur__cond_destroy(&watch->cond);
-    free(watch->instance);
-    free(watch);
+    dur__free(watch->instance);
+    dur__free(watch);
 }

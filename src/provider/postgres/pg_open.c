@@ -214,9 +214,9 @@ static int read_conninfo(dur__pg *store, const char *conninfo, dur_error *err) {
 static void free_texts(char **texts) {
     for (size_t i = 0; texts != NULL && texts[i] != NULL; i++) {
         memset(texts[i], 0, strlen(texts[i])); /* one of them is the password */
-        free(texts[i]);
+        dur__free(texts[i]);
     }
-    free(texts);
+    dur__free(texts);
 }
 
 /* In a forked child the sockets are the parent's: closing politely would end the parent's sessions. */
@@ -244,17 +244,17 @@ static void store_close(dur_provider *self) {
     dur__map_free(&store->watched);
     dur__map_free(&store->backends);
     for (size_t i = 0; (entry = dur__map_next(&store->sqls, &i)) != NULL;)
-        free(entry->value);
+        dur__free(entry->value);
     dur__map_free(&store->sqls);
     dur__buf_free(&store->prefix);
     free_texts(store->keywords);
     free_texts(store->values);
-    free(store->given_options);
-    free(store->schema);
+    dur__free(store->given_options);
+    dur__free(store->schema);
     dur__cond_destroy(&store->freed);
     dur__cond_destroy(&store->changed);
     dur__mutex_destroy(&store->mutex);
-    free(store);
+    dur__free(store);
 }
 
 static dur__pg *store_new(const dur_postgres_options *options) {
@@ -312,7 +312,7 @@ int dur_postgres_open(dur_provider **out, const dur_postgres_options *options, d
 
 int dur_postgres_open_url(dur_provider **out, const char *url, const dur_open_options *options, dur_error *err) {
     dur_postgres_options ours = { .size = sizeof(ours) };
-    dur__buf conninfo = { NULL, 0, 0 }, schema = { NULL, 0, 0 };
+    dur__buf conninfo = { 0 }, schema = { 0 };
     if (out == NULL || url == NULL) return bad(err, "out and url are required");
     *out = NULL;
     if (strstr(url, "://") == NULL)
@@ -337,8 +337,9 @@ int dur_postgres_register(dur_error *err) {
 
 #define METHODS(clock)                                                                                                 \
     {                                                                                                                  \
-        .size = sizeof(dur_provider_methods), .name = "postgres", .version = "1", .own_clock = (clock),                \
-        .close = store_close, .now_ms = dur__pg_now_ms, .fetch_orchestration_item = dur__pg_fetch_orchestration_item,  \
+        .size = sizeof(dur_provider_methods), .abi = DUR_PROVIDER_ABI, .name = "postgres", .version = "1",             \
+        .own_clock = (clock), .local_work = true, .close = store_close, .now_ms = dur__pg_now_ms,                      \
+        .fetch_orchestration_item = dur__pg_fetch_orchestration_item,                                                  \
         .ack_orchestration_item = dur__pg_ack_orchestration_item,                                                      \
         .abandon_orchestration_item = dur__pg_abandon_orchestration_item,                                              \
         .renew_orchestration_item_lock = dur__pg_renew_orchestration_item_lock, .read = dur__pg_read,                  \

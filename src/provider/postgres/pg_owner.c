@@ -8,9 +8,7 @@
  *
  * What an observer concludes from its looks, and how long that takes, is in pg_look.c.
  */
-#include "provider/postgres/pg_doubts.h"
 #include "provider/postgres/pg_internal.h"
-#include "provider/postgres/pg_works.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +16,9 @@
 #define OWNER_TIMEOUT_MS 10000u
 #define AGAIN_MS 100u /* after a take-over that was refused; then twice as long, up to the usual second */
 #define AGAIN_DOUBLED_MAX 3u
-#define FORGET_US 5000000u /* what no look has shown for so long is not there any more */
+#define END_US 250000u       /* so long a beat frees what a dead peer had; the rest comes with the next */
+#define RELEASE_US 10000000u /* … and whoever leaves */
+#define FORGET_US 5000000u   /* what no look has shown for so long is not there any more */
 
 static const char insert_sql[] =
     "INSERT INTO @owners (owner, timeout_ms, beat_ms, lock_key, server_start, session_lock) VALUES"
@@ -30,9 +30,8 @@ static const char serve_sql[] =
 static const char forget_lost_sql[] = "DELETE FROM @lost WHERE at_ms < #now - 86400000";
 /*
  * One statement a second: the beat, what there is to do for the lanes of this owner (every notification may be lost),
- * the peers, and whether anybody else listens (pg_notify.c); pg_locks is read once for all of them.  Each beat differs
- * from the one before, whatever the clock says, and tells it: where the store has forgotten a beat it has forgotten
- * more (pg_leases.c).
+ * and the peers; pg_locks is read once for all of them.  Each beat differs from the one before, whatever the clock
+ * says, and tells it: where the store has forgotten a beat it has forgotten more (pg_lease.c).
  */
 static const char beat_sql[] =
     "WITH n AS MATERIALIZED (SELECT #now AS now, " DUR__PG_SERVER_START " AS start), l AS MATERIALIZED (SELECT"
@@ -42,13 +41,13 @@ static const char beat_sql[] =
     " AND l.granted),"
     " b AS (UPDATE @owners SET beat_ms = CASE WHEN $1::bigint IS NULL THEN greatest((SELECT now FROM n), beat_ms + 1)"
     " ELSE $1::bigint END, server_start = CASE WHEN $3::boolean THEN (SELECT start"
-    " FROM n) ELSE server_start END, session_lock = $3::boolean WHERE owner = $2::text RETURNING beat_ms)"
+    " FROM n) ELSE server_start END, session_lock = $3::boolean WHERE owner = $2::text AND dead = 0 RETURNING beat_ms)"
     " SELECT n.now, EXISTS (SELECT 1 FROM @instances WHERE " DUR__PG_FREE " AND " DUR__PG_VISIBLE
     ") OR EXISTS (SELECT 1 FROM @instances WHERE holder = ANY ($4::bigint[]) AND ready_at <= (SELECT now FROM n))"
     " OR EXISTS (SELECT 1 FROM @worker WHERE owner IS NULL AND until_ms <= (SELECT now FROM n))"
     " OR EXISTS (SELECT 1 FROM @lost WHERE holder = ANY ($4::bigint[])), o.owner, o.beat_ms,"
     " o.timeout_ms, o.session_lock AND o.server_start = n.start AND o.lock_key NOT IN (SELECT l.key FROM l), "
-    "n.start, EXISTS (SELECT 1 FROM l WHERE l.key = $5::bigint AND l.pid <> ALL ($6::bigint[])),"
+    "n.start, o.dead,"
     " (SELECT beat_ms FROM @owners WHERE owner = $2::text), b.beat_ms, (SELECT crashed_ms FROM @meta)"
     " FROM n CROSS JOIN b LEFT JOIN @owners o ON o.owner <> $2::text";
 
@@ -78,16 +77,16 @@ static void looks_forget(dur__pg *store, uint64_t before_us) {
         dur__pg_look *look = entry->value;
         if (look->at.seen_us >= before_us) continue;
         dur__map_remove(&store->looks, look->owner);
-        free(look->owner);
-        free(look);
+        dur__free(look->owner);
+        dur__free(look);
     }
 }
 
 static void keeper_free(dur__pg_keeper *keeper) {
     if (keeper == NULL) return;
     dur__pg_conn_free(keeper->conn);
-    free(keeper->owner);
-    free(keeper);
+    dur__free(keeper->owner);
+    dur__free(keeper);
 }
 
 void dur__pg_keepers_close(dur__pg *store) {
@@ -149,7 +148,7 @@ int dur__pg_owner_register(dur_provider *self, const dur_owner_options *options,
     return DUR_OK;
 }
 
-static const char known_sql[] = "SELECT owner FROM @owners WHERE owner = $2::text";
+static const char known_sql[] = "SELECT owner FROM @owners WHERE owner = $2::text AND dead = 0";
 
 int dur__pg_owner_check(dur__pg *store, const char *op, const char *owner, dur_code missing, dur_error *err) {
     dur__pg_args args;
@@ -161,132 +160,6 @@ int dur__pg_owner_check(dur__pg *store, const char *op, const char *owner, dur_c
         code = dur_error_set(err, missing, false, op, "owner %s is not registered", owner);
     PQclear(result);
     return code;
-}
-
-/* ---- the end of an owner ----------------------------------------------------------------------------------------- */
-
-/* Nobody may be in the middle of taking something under this name. */
-static const char fence_sql[] = "SELECT 1 / (CASE WHEN pg_try_advisory_xact_lock($2::bigint) THEN 1 ELSE 0 END)";
-static const char forget_sql[] =
-    "WITH d AS (DELETE FROM @owners WHERE owner = $2::text AND ($3::bigint IS NULL OR beat_ms = $3::bigint)"
-    " RETURNING 1)"
-    " SELECT 1 / (CASE WHEN count(*) = 1 OR $3::bigint IS NULL THEN 1 ELSE 0 END) FROM d";
-static const char lock_leases_sql[] =
-    "SELECT count(*) FROM (SELECT 1 FROM @instances WHERE owner = $2::text ORDER BY instance_id FOR UPDATE) t";
-/* $3: it stopped cleanly; otherwise what was acquired and not committed may be what killed it. */
-#define CRASHED                                                                                                        \
-    " crashes = i.crashes + CASE WHEN NOT $3::boolean AND i.acquisitions > 0 THEN 1 ELSE 0 END, crashes_alone ="       \
-    " i.crashes_alone + CASE WHEN NOT $3::boolean AND i.acquisitions > 0 AND i.runs_alone THEN 1 ELSE 0 END,"
-/*
- * $3: it stopped cleanly, so what it had taken and not used is not counted.  Where somebody holds one of the rows,
- * those that are not held are free all the same (some_leases), unless he has disturbed the lane of theirs and may undo
- * that; the owner stays, with the others, until a further try.  Should it live after all its beats do not tell it, so
- * its lanes are told what they have lost.  Rows are locked and history read by one statement: no turn of its lanes is
- * under way, each would have its fence, which is ours.
- */
-static const char some_leases_sql[] =
-    "WITH d AS MATERIALIZED (SELECT holder FROM @lanes WHERE owner = $2::text FOR NO KEY UPDATE SKIP LOCKED), c AS"
-    " (UPDATE @lanes l SET disturbed = l.disturbed + 1 FROM d WHERE l.holder = d.holder), i0 AS MATERIALIZED (SELECT"
-    " instance_id, acquisitions, $3::boolean::integer AS less, holder FROM @instances i WHERE owner = $2::text AND"
-    " (EXISTS (SELECT 1 FROM d WHERE d.holder = i.holder) OR NOT EXISTS (SELECT 1 FROM @lanes a WHERE a.holder ="
-    " i.holder)) ORDER BY instance_id FOR UPDATE SKIP LOCKED), l AS (INSERT INTO @lost (holder, instance_id, at_ms)"
-    " SELECT holder, instance_id, #now FROM i0 WHERE holder IS NOT NULL AND NOT $3::boolean), " DUR__PG_END_LEASES_AND(
-        CRASHED);
-static const char unbeaten_sql[] = "SELECT 1 / (CASE WHEN count(*) = 1 OR $3::bigint IS NULL THEN 1 ELSE 0 END) FROM "
-                                   "@owners WHERE owner = $2::text AND"
-                                   " ($3::bigint IS NULL OR beat_ms = $3::bigint)";
-static const char leases_sql[] =
-    "WITH i0 AS (SELECT instance_id, acquisitions, $3::boolean::integer AS less FROM @instances WHERE owner ="
-    " $2::text), " DUR__PG_END_LEASES_AND(CRASHED);
-#define END_WORKS(locking)                                                                                             \
-    "UPDATE @worker w SET token = NULL, owner = NULL, until_ms = 0, since_ms = #now, crashes = w.crashes + CASE WHEN"  \
-    " $3::boolean THEN 0 ELSE 1 END, crashes_alone = w.crashes_alone + CASE WHEN w.runs_alone AND NOT $3::boolean"     \
-    " THEN 1 ELSE 0 END, attempts = CASE WHEN $3::boolean THEN greatest(w.attempts - 1, 0) ELSE w.attempts END"        \
-    " FROM " DUR__PG_LOCK_WORKS_AS(locking, "", "w.owner = $2::text") " WHERE " DUR__PG_IS_L
-static const char works_sql[] = END_WORKS("");
-static const char some_works_sql[] = END_WORKS(" SKIP LOCKED");
-/* Sessions before all else, in order (pg_work.c). */
-#define END_SESSIONS(locking)                                                                                          \
-    "UPDATE @sessions SET owner = NULL, until_ms = CASE WHEN holder = $2::text OR lock_ms = 0 THEN"                    \
-    " 0 ELSE #now + lock_ms END WHERE session_id IN (SELECT session_id FROM @sessions WHERE owner = $2::text ORDER BY" \
-    " session_id " locking ") AND owner = $2::text"
-static const char sessions_sql[] = END_SESSIONS("FOR UPDATE");
-static const char some_sessions_sql[] = END_SESSIONS("FOR UPDATE SKIP LOCKED");
-
-static int send(dur__pg *store, dur__pg_batch *batch, const char *sql, const char *owner, bool clean) {
-    dur__pg_args args;
-    dur__pg_args_begin(store, &args);
-    dur__pg_text(&args, owner);
-    if (sql != lock_leases_sql && sql != sessions_sql && sql != some_sessions_sql) dur__pg_bool(&args, clean);
-    return dur__pg_batch_add(batch, sql, &args);
-}
-
-/* Only if it has not beaten since (NULL: whatever).  All: of everything it had; else of what nobody holds, for now. */
-static int owner_end_of(dur__pg *store, dur__pg_conn *conn, const char *owner, const int64_t *beat_ms, bool clean,
-                        bool all, uint32_t *freed, dur_error *err) {
-    dur__pg_args args;
-    dur__pg_batch batch;
-    dur__pg_batch_begin(&batch, conn, true);
-    dur__pg_args_begin(store, &args);
-    dur__pg_i64(&args, dur__pg_fence_key(store, owner));
-    dur__pg_batch_add(&batch, fence_sql, &args);
-    send(store, &batch, all ? sessions_sql : some_sessions_sql, owner, clean);
-    if (all) send(store, &batch, lock_leases_sql, owner, clean); /* before its lanes, which go with it */
-    dur__pg_args_begin(store, &args);
-    dur__pg_text(&args, owner);
-    if (beat_ms != NULL)
-        dur__pg_i64(&args, *beat_ms);
-    else
-        dur__pg_null(&args);
-    dur__pg_batch_add(&batch, all ? forget_sql : unbeaten_sql, &args);
-    if (!clean) dur__pg_crash_instances_add(store, &batch, owner);
-    int leases = send(store, &batch, all ? leases_sql : some_leases_sql, owner, clean);
-    if (!clean) dur__pg_crash_works_add(store, &batch, owner, all);
-    int works = send(store, &batch, all ? works_sql : some_works_sql, owner, clean);
-    if (!clean) dur__pg_crash_end_add(store, &batch);
-    dur__pg_batch_notify(&batch);
-    int code = dur__pg_batch_run(&batch, "postgres.owner", err);
-    if (code == DUR_OK)
-        *freed += (uint32_t)strtoul(PQcmdTuples(batch.results[leases]), NULL, 10) +
-                  (uint32_t)strtoul(PQcmdTuples(batch.results[works]), NULL, 10);
-    else if (strcmp(batch.sqlstate, "22012") == 0) /* a comparison: soon it may be otherwise */
-        code = dur_error_set(err, DUR_EBUSY, true, "postgres.owner", "owner %s is at work", owner);
-    bool held = all && dur__pg_waited_too_long(&batch);
-    dur__pg_batch_end(&batch);
-    if (held && owner_end_of(store, conn, owner, beat_ms, clean, false, freed, NULL) == DUR_OK)
-        dur__pg_wake_local(store, NULL);
-    return code;
-}
-
-/* Everything under the owner is free. */
-static int owner_end(dur__pg *store, dur__pg_conn *conn, const char *owner, const int64_t *beat_ms, bool clean,
-                     uint32_t *freed, dur_error *err) {
-    return owner_end_of(store, conn, owner, beat_ms, clean, true, freed, err);
-}
-
-/*
- * A process that stood still, or a machine that was switched off, in the middle of a batch: the server waits for the
- * rest of it, for as long as the connection seems to be there, and keeps the fence and every row that was written.  The
- * beat is compared once more; who takes an owner over holds the fence alone and is left alone.
- */
-static const char end_batches_sql[] =
-    "SELECT pg_terminate_backend(l.pid) FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid"
-    " WHERE l.locktype = 'advisory' AND l.database = a.datid AND a.datname = current_database() AND l.objsubid = 1 AND"
-    " l.classid::bigint << 32 | l.objid::bigint = $3::bigint AND l.mode = 'ShareLock' AND a.usename = current_user AND"
-    " a.pid <> pg_backend_pid() AND EXISTS (SELECT 1 FROM @owners WHERE owner = $2::text AND beat_ms = $4::bigint)";
-
-static void end_batches(dur__pg *store, dur__pg_conn *conn, const char *owner, int64_t beat_ms) {
-    dur__pg_args args;
-    dur__pg_batch batch;
-    if (dur__pg_connect(conn, NULL) != DUR_OK) return;
-    dur__pg_batch_begin(&batch, conn, false);
-    dur__pg_args_begin(store, &args);
-    dur__pg_text(&args, owner);
-    dur__pg_i64(&args, dur__pg_fence_key(store, owner));
-    dur__pg_i64(&args, beat_ms);
-    dur__pg_batch_add(&batch, end_batches_sql, &args);
-    (void)dur__pg_batch_run(&batch, "postgres.owner", NULL); /* the next try to take it over tells */
-    dur__pg_batch_end(&batch);
 }
 
 /* ---- looking for dead peers -------------------------------------------------------------------------------------- */
@@ -334,6 +207,35 @@ static bool refused(dur__pg *store, const char *peer, dur_owner_report *out) {
     return again;
 }
 
+static int mark_and_free(dur__pg_keeper *keeper, const char *peer, bool marked, int64_t beat_ms, dur_owner_report *out,
+                         dur_error *why) {
+    bool finished = false;
+    uint32_t before = out->freed;
+    int code = dur__pg_connect(keeper->conn, why);
+    if (code == DUR_OK && !marked) {
+        code = dur__pg_owner_mark(keeper->conn, peer, &beat_ms, why);
+        if (code == DUR_OK) {
+            out->taken_over++;
+            snprintf(out->last_dead, sizeof(out->last_dead), "%s", peer);
+        }
+    }
+    if (code == DUR_OK) code = dur__pg_owner_free(keeper->conn, peer, END_US, &out->freed, &finished, why);
+    if (code == DUR_OK && !finished && out->freed > before) sooner(out, 1); /* there is more */
+    if (code != DUR_OK || finished || out->freed > before) return code;
+    return dur_error_set(why, DUR_EBUSY, true, "postgres.owner", "somebody has locked rows that owner %s held", peer);
+}
+
+/* marked: it is dead, and whoever has said so has perhaps not come further. */
+static void end_peer(dur__pg *store, dur__pg_keeper *keeper, const char *peer, bool marked, int64_t beat_ms,
+                     dur_owner_report *out) {
+    dur_error why = DUR_ERROR_INIT;
+    if (mark_and_free(keeper, peer, marked, beat_ms, out, &why) == DUR_OK || !refused(store, peer, out)) return;
+    dur__pg_owner_end_batches(keeper->conn, peer, beat_ms);
+    out->refused++;
+    snprintf(out->last_refused, sizeof(out->last_refused), "%s", peer);
+    snprintf(out->refused_why, sizeof(out->refused_why), "%.150s", why.message);
+}
+
 static void look_at_peers(dur__pg *store, dur__pg_keeper *keeper, const PGresult *peers, uint64_t asked_us,
                           dur_owner_report *out) {
     dur__pg_glance at = { .now_ms = (int64_t)out->now_ms, .asked_us = asked_us };
@@ -351,29 +253,19 @@ static void look_at_peers(dur__pg *store, dur__pg_keeper *keeper, const PGresult
                                 .timeout_ms = dur__pg_get_u64(peers, row, 4),
                                 .is_free = dur__pg_get_bool(peers, row, 5) };
         const char *peer = dur__pg_get(peers, row, 2);
-        if (peer != NULL) dead[row] = look_at_one(store, peer, &at, &sight, out); /* or there is none */
+        if (peer == NULL) continue;                                             /* there is none */
+        if (dur__pg_get_i64(peers, row, 7) != 0) look_of(store, peer)->at = at; /* for the count of refusals */
+        dead[row] = dur__pg_get_i64(peers, row, 7) != 0 || look_at_one(store, peer, &at, &sight, out);
     }
     store->looked = at;
     if (at.seen_us > FORGET_US) looks_forget(store, at.seen_us - FORGET_US);
     dur__mutex_unlock(&store->mutex);
     for (int row = 0; row < PQntuples(peers); row++) {
         const char *peer = dur__pg_get(peers, row, 2);
-        int64_t beat_ms = dur__pg_get_i64(peers, row, 3);
-        dur_error why = DUR_ERROR_INIT;
-        if (!dead[row]) continue;
-        if (dur__pg_connect(keeper->conn, &why) != DUR_OK ||
-            owner_end(store, keeper->conn, peer, &beat_ms, false, &out->freed, &why) != DUR_OK) {
-            if (!refused(store, peer, out)) continue;
-            end_batches(store, keeper->conn, peer, beat_ms);
-            out->refused++;
-            snprintf(out->last_refused, sizeof(out->last_refused), "%s", peer);
-            snprintf(out->refused_why, sizeof(out->refused_why), "%.150s", why.message);
-            continue;
-        }
-        out->taken_over++;
-        snprintf(out->last_dead, sizeof(out->last_dead), "%s", peer);
+        if (dead[row])
+            end_peer(store, keeper, peer, dur__pg_get_i64(peers, row, 7) != 0, dur__pg_get_i64(peers, row, 3), out);
     }
-    free(dead);
+    dur__free(dead);
 }
 
 void dur__pg_owner_doubt(dur__pg *store, const char *owner) {
@@ -412,8 +304,7 @@ int dur__pg_owner_beat(dur_provider *self, const char *owner, dur_owner_report *
     if (keeper == NULL) return DUR_OK; /* not registered here: not ours */
     int code = dur__pg_connect(keeper->conn, err);
     if (code != DUR_OK) return code;
-    dur__pg_array holders = dur__pg_array_i64(), sessions = dur__pg_array_i64();
-    unsigned greetings = dur__pg_sessions_of_ours(store, &sessions);
+    dur__pg_array holders = dur__pg_array_i64();
     dur__mutex_lock(&store->mutex);
     DUR__LIST_EACH(&store->lanes, at) {
         const dur__pg_lane *lane = DUR__CONTAINER(at, dur__pg_lane, link);
@@ -426,8 +317,6 @@ int dur__pg_owner_beat(dur_provider *self, const char *owner, dur_owner_report *
     dur__pg_text(&args, owner);
     dur__pg_bool(&args, !store->pooler);
     dur__pg_array_arg(&args, &holders);
-    dur__pg_i64(&args, dur__pg_hearing_key(store));
-    dur__pg_array_arg(&args, &sessions);
     int beat = dur__pg_batch_add(&batch, beat_sql, &args);
     code = dur__pg_batch_run(&batch, "postgres.beat", err);
     out->still_ours = code == DUR_OK && PQntuples(batch.results[beat]) > 0;
@@ -440,7 +329,6 @@ int dur__pg_owner_beat(dur_provider *self, const char *owner, dur_owner_report *
         out->crashed_at_ms = dur__pg_get_u64(batch.results[beat], 0, 10); /* those of this look come with the next */
         if (out->freed > 0) dur__pg_wake_local(store, NULL);
         if (dur__pg_get_bool(batch.results[beat], 0, 1)) dur__pg_wake_lanes(store, NULL);
-        dur__pg_saw_hearing(store, dur__pg_get_bool(batch.results[beat], 0, 7), greetings);
     }
     dur__pg_batch_end(&batch);
     return code;
@@ -452,8 +340,10 @@ int dur__pg_owner_release(dur_provider *self, const char *owner, dur_error *err)
     uint32_t freed = 0;
     if (keeper == NULL) return DUR_OK; /* one that was taken for dead has nothing left to release */
     int code = dur__pg_connect(keeper->conn, err);
-    if (code == DUR_OK) code = owner_end(store, keeper->conn, owner, NULL, true, &freed, err);
-    if (code == DUR_OK) {
+    if (code == DUR_OK) code = dur__pg_owner_mark(keeper->conn, owner, NULL, err);
+    bool finished = false;
+    if (code == DUR_OK) code = dur__pg_owner_free(keeper->conn, owner, RELEASE_US, &freed, &finished, err);
+    if (code == DUR_OK) { /* what somebody holds just now is freed by whoever beats next */
         keeper_free(keeper);
         dur__pg_wake_local(store, NULL);
         return DUR_OK;

@@ -28,20 +28,30 @@ int dur__pg_read(dur_provider *self, dur_arena *arena, const char *instance, uin
     return code;
 }
 
-static const char make_sql[] = /* or lock it */
+/* Or lock it, as who ends leases does: turns under way are waited for, and what they wrote is seen behind this. */
+static const char make_sql[] =
     "INSERT INTO @instances (instance_id) VALUES ($2::text) ON CONFLICT (instance_id) DO UPDATE SET instance_id ="
     " excluded.instance_id WHERE false";
+/* The one before it is past; or this one is. */
 static const char execution_sql[] =
-    "INSERT INTO @executions (instance_id, execution_id, started_at) VALUES ($2::text, $3::bigint, #now)"
-    " ON CONFLICT DO NOTHING";
+    "WITH p AS (INSERT INTO @executions (instance_id, execution_id, status, output, started_at, completed_at) SELECT"
+    " i.instance_id, i.current_execution, i.status, i.output, i.started_at, i.completed_at FROM @instances i WHERE"
+    " i.instance_id = $2::text AND i.current_execution < $3::bigint AND i.status IS NOT NULL) INSERT INTO @executions"
+    " (instance_id, execution_id, started_at) SELECT i.instance_id, $3::bigint, #now FROM @instances i WHERE"
+    " i.instance_id = $2::text AND i.current_execution > $3::bigint ON CONFLICT DO NOTHING";
 static const char append_sql[] =
-    "INSERT INTO @history (instance_id, execution_id, event_id, json) SELECT e.instance, e.execution,"
-    " " DUR__PG_NEW_EVENT_ID ", e.json FROM (SELECT $2::text AS instance, $3::bigint AS execution, e.* FROM"
-    " unnest($4::bigint[], $5::text[]) AS e(id, json)) e";
+    "INSERT INTO @history (instance_id, execution_id, event_id, open, at_ms, json) SELECT e.instance, e.execution,"
+    " " DUR__PG_NEW_EVENT_ID
+    ", coalesce(e.open, 0), #now, e.json FROM (SELECT e.*, (SELECT h.open FROM @history h WHERE"
+    " h.instance_id = e.instance AND h.execution_id = e.execution ORDER BY h.event_id DESC LIMIT 1) AS open FROM "
+    "(SELECT $2::text AS instance, $3::bigint AS execution, e.* FROM"
+    " unnest($4::bigint[], $5::text[]) AS e(id, json)) e) e"; /* nobody has said that less is open */
 static const char mark_sql[] =
-    "UPDATE @instances i SET has_history = true, known = true, last_event = CASE WHEN $3::bigint <"
-    " i.current_execution THEN"
-    " i.last_event WHEN $3::bigint > i.current_execution THEN $4::bigint ELSE greatest(i.last_event, $4::bigint) END,"
+    "UPDATE @instances i SET has_history = true, known = true,"
+    " status = CASE WHEN $3::bigint > i.current_execution THEN 1 ELSE coalesce(i.status, 1) END,"
+    " output = CASE WHEN $3::bigint > i.current_execution THEN NULL ELSE i.output END,"
+    " started_at = CASE WHEN $3::bigint > i.current_execution OR i.status IS NULL THEN #now ELSE i.started_at END,"
+    " completed_at = CASE WHEN $3::bigint > i.current_execution THEN 0 ELSE i.completed_at END,"
     " pin = CASE WHEN $3::bigint > i.current_execution THEN NULL ELSE i.pin END,"
     " current_execution = greatest(i.current_execution, $3::bigint),"
     " ready_at = CASE WHEN i.known THEN i.ready_at ELSE (SELECT min(q.order_ms) FROM @queue q WHERE q.instance_id ="
@@ -59,18 +69,14 @@ static int append_on(dur__pg *store, dur__pg_conn *conn, const char *instance, u
                      const dur_event_row *events, size_t count, dur_error *err) {
     dur__pg_args args;
     dur__pg_batch batch;
-    uint64_t last = 0;
-    dur__pg_array id = dur__pg_array_i64(), json = dur__pg_array_text(), one = dur__pg_array_text();
+    dur__pg_array id = dur__pg_array_i64(), json = dur__pg_array_text();
     for (size_t i = 0; i < count; i++) {
         dur__pg_add_i64(&id, (int64_t)events[i].event_id);
         dur__pg_add_json(&json, events[i].json);
-        if (events[i].event_id > last) last = events[i].event_id;
     }
     dur__pg_batch_begin(&batch, conn, true);
     begin(store, &args, instance, execution_id);
     dur__pg_batch_add(&batch, make_sql, &args);
-    dur__pg_add_text(&one, instance);
-    dur__pg_steps_move_add(store, &batch, NULL, &one);
     begin(store, &args, instance, execution_id);
     dur__pg_batch_add(&batch, execution_sql, &args);
     begin(store, &args, instance, execution_id);
@@ -78,7 +84,6 @@ static int append_on(dur__pg *store, dur__pg_conn *conn, const char *instance, u
     dur__pg_array_arg(&args, &json);
     dur__pg_batch_add(&batch, append_sql, &args);
     begin(store, &args, instance, execution_id);
-    dur__pg_id(&args, last);
     dur__pg_batch_add(&batch, mark_sql, &args);
     dur__pg_batch_notify(&batch);
     int code = dur__pg_batch_run(&batch, "postgres.append", err);

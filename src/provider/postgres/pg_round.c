@@ -53,12 +53,12 @@ static const char info_sql[] =
     OF_ACTIVITIES("w.since_ms") " AND w.until_ms <= (SELECT now FROM n) AND " TAGGED " ORDER BY w.id LIMIT 1) x), false),"
     " EXISTS (SELECT 1 " OF_HANDLERS("1") " AND ready_at >= $7::bigint AND " VISIBLE " LIMIT 1) x),"
     " EXISTS (SELECT 1 FROM @instances WHERE holder = $2::bigint AND ready_at <= (SELECT now FROM n) AND (owner IS NOT"
-    " NULL OR EXISTS (SELECT 1 FROM @queue q WHERE q.instance_id = @instances.instance_id AND NOT q.given AND q.due_ms"
+    " NULL OR EXISTS (SELECT 1 FROM @queue q WHERE q.instance_id = @instances.instance_id AND q.delivered = 0 AND q.due_ms"
     " <= (SELECT now FROM n)))),"
     " EXISTS (SELECT 1 " OF_ACTIVITIES("1") " LIMIT 1) x), EXISTS (SELECT 1 FROM @lost WHERE holder = $2::bigint)"
     " FROM n";
 /* clang-format on */
-static const char lost_sql[] = "DELETE FROM @lost WHERE holder = $2::bigint RETURNING instance_id";
+static const char lost_sql[] = "DELETE FROM @lost WHERE holder = $2::bigint RETURNING instance_id, asked";
 
 typedef enum reading { NOTHING, PROBE, LOOK } reading;
 
@@ -156,27 +156,35 @@ static uint64_t choose_low(dur__pg_lane *lane, const dur_round *round, reading r
 static void send_reads(dur__pg_lane *lane, dur__pg_batch *batch, const dur_round *round, const char *prefix,
                        round_plan *plan) {
     dur__pg_args args;
-    plan->fetch = (dur__pg_fetch_plan){ -1, -1, -1, -1 };
+    plan->fetch = (dur__pg_fetch_plan){ -1, -1, -1, -1, -1 };
     plan->info_at = plan->lost_at = plan->work_at = -1;
+    bool work = asks_for_work(round) && (plan->reads == LOOK || lane->free_work || round->turn_count == 0);
+    if (lane->owner != NULL && (work || (plan->reads == LOOK && round->fetch != NULL)))
+        dur__pg_lane_fence_add(batch, lane, false);
     if (plan->reads == LOOK) {
         dur__pg_fetch_add(lane->store, batch, round->fetch, lane->holder, round->queue_messages_max, prefix,
-                          plan->low_ms, &plan->fetch);
+                          plan->low_ms, lane->rounds, &plan->fetch);
         dur__pg_args_begin(lane->store, &args);
         dur__pg_i64(&args, lane->holder);
         plan->lost_at = dur__pg_batch_add(batch, lost_sql, &args);
     }
     if (plan->reads != NOTHING) plan->info_at = send_info(lane, batch, round, plan->low_ms);
-    if (asks_for_work(round) && (plan->reads == LOOK || lane->free_work || round->turn_count == 0))
-        dur__pg_work_fetch_add(lane->store, batch, round->work, prefix, &plan->work_at);
+    if (work) dur__pg_work_fetch_add(lane->store, batch, round->work, prefix, &plan->work_at);
 }
 
 /* ---- answers ----------------------------------------------------------------------------------------------------- */
 
 static void read_lost(const PGresult *rows, dur_arena *arena, dur_round *round) {
-    round->lost_count = (size_t)PQntuples(rows);
-    round->lost = dur_arena_zalloc(arena, (round->lost_count + 1) * sizeof(*round->lost));
-    for (int row = 0; row < PQntuples(rows); row++)
-        round->lost[row] = dur__pg_get_text(rows, row, 0, arena);
+    size_t count = (size_t)PQntuples(rows);
+    round->lost = dur_arena_zalloc(arena, (count + 1) * sizeof(*round->lost));
+    round->asked = dur_arena_zalloc(arena, (count + 1) * sizeof(*round->asked));
+    for (int row = 0; row < PQntuples(rows); row++) {
+        const char *instance = dur__pg_get_text(rows, row, 0, arena);
+        if (dur__pg_get_bool(rows, row, 1))
+            round->asked[round->asked_count++] = instance;
+        else
+            round->lost[round->lost_count++] = instance;
+    }
 }
 
 /*
@@ -235,23 +243,14 @@ static void tell_state(const dur__pg_lane *lane, const round_plan *plan, dur_rou
 }
 
 /* What it has acquired, been given and lost. */
-static void note_fresh(dur__pg_lane *lane, const dur_round *round) {
+static void note_leases(dur__pg_lane *lane, const dur_round *round) {
     for (size_t i = 0; i < round->item_count; i++) {
-        const dur_orchestration_item *item = &round->items[i];
-        if (item->last_event_id == 0 && item->execution_id == 1 && item->message_count == 1 && !item->more_messages &&
-            item->acquisitions == 1)
-            dur__pg_fresh_add(lane, item->instance);
-        else
-            dur__pg_fresh_forget(lane, item->instance);
-        dur__pg_step_forget(lane, item->instance);
-        dur__pg_lease_note(lane, item);
+        dur__pg_timers_forget(lane, round->items[i].instance);
+        dur__pg_lease_note(lane, &round->items[i]);
     }
     for (size_t i = 0; i < round->held_count; i++)
-        dur__pg_fresh_forget(lane, round->held[i].instance);
-    if (round->lost_count > 0) dur__pg_calm_doubt(lane);
+        dur__pg_lease_told(lane, round->held[i].instance);
     for (size_t i = 0; i < round->lost_count; i++) {
-        dur__pg_fresh_forget(lane, round->lost[i]);
-        dur__pg_step_forget(lane, round->lost[i]);
         dur__pg_timers_forget(lane, round->lost[i]);
         dur__pg_lease_forget(lane, round->lost[i]);
     }
@@ -274,7 +273,7 @@ static void read_reads(dur__pg_lane *lane, const dur__pg_batch *batch, const rou
         dur__pg_fetch_read(batch, &plan->fetch, arena, &round->items, &round->item_count, &round->held,
                            &round->held_count);
         read_lost(batch->results[plan->lost_at], arena, round);
-        note_fresh(lane, round);
+        note_leases(lane, round);
         lane->crowded = round->fetch != NULL && round->item_count == (round->fetch->max > 0 ? round->fetch->max : 1);
         if (lane->crowded) round->more = true;
     }
@@ -296,7 +295,7 @@ static void read_reads(dur__pg_lane *lane, const dur__pg_batch *batch, const rou
  * one notification per 2 ms and process; those who only watch are told every 10 ms while there is other work.
  */
 static void notify_of_earlier(dur__pg_lane *lane, dur__pg_batch *batch) {
-    if (!dur__pg_owes_notification(lane) || !dur__pg_may_notify(lane->store, lane->notify_urgent)) return;
+    if (!lane->notify_pending || !dur__pg_may_notify(lane->store, lane->notify_urgent)) return;
     dur__pg_batch_notify_first(batch);
     lane->notify_pending = lane->notify_urgent = false;
 }
@@ -323,28 +322,19 @@ static void tell_others(dur__pg_lane *lane, dur_turn_commit **turns, size_t coun
         if (dur__pg_turn_seen(turns[i])) dur__pg_wake_watches(lane->store, turns[i]->instance);
 }
 
-/* What began in this round is known to have nothing but its history. */
-static void remember_born(dur__pg_lane *lane, dur_turn_commit **turns, size_t count, bool usual) {
-    for (size_t i = 0; i < count; i++)
-        if (turns[i]->writes_start && dur__pg_turn_keeps(turns[i]) && !dur__pg_turn_leaves_more(turns[i], usual))
-            dur__pg_fresh_add(lane, turns[i]->instance);
-}
-
 /* One batch: with the writes, or only the reads. */
 static int run_batch(dur__pg_lane *lane, dur_arena *arena, dur_round *round, dur_turn_commit **turns, size_t count,
                      bool writes, bool *refused, dur_error *err) {
     dur__pg *store = lane->store;
     dur__pg_batch batch;
-    round_plan plan = { .turns = { .work_at = -1, .timers_at = -1, .calm_at = -1, .due_ms = DUR_NEVER } };
+    round_plan plan = { .turns = { .work_at = -1, .timers_at = -1, .due_ms = DUR_NEVER } };
     uint64_t now_us = dur__monotonic_us();
     int backend = lane->conn->backend;
     dur__pg_token(store, lane->unknown_prefix);
+    lane->rounds++;
     dur__pg_batch_begin(&batch, lane->conn, true);
     notify_of_earlier(lane, &batch);
-    if (writes)
-        dur__pg_turns_add(store, &batch, lane, turns, count, round->acks, round->ack_count, true, &plan.turns);
-    else if (lane->owner != NULL)
-        dur__pg_fence_add(store, &batch, lane->owner);
+    if (writes) dur__pg_turns_add(store, &batch, lane, turns, count, round->acks, round->ack_count, &plan.turns);
     plan.reads = choose_reading(lane, round, plan.turns.for_lanes || plan.turns.sends, now_us);
     if (plan.reads != NOTHING) plan.low_ms = choose_low(lane, round, plan.reads, now_us);
     send_reads(lane, &batch, round, lane->unknown_prefix, &plan);
@@ -354,7 +344,6 @@ static int run_batch(dur__pg_lane *lane, dur_arena *arena, dur_round *round, dur
     *refused = dur__pg_refused(&batch, code) || (writes && dur__pg_waited_too_long(&batch));
     if (code == DUR_OK) {
         if (writes) dur__pg_turns_read(&batch, &plan.turns, lane, turns, count);
-        remember_born(lane, turns, count, plan.turns.usual); /* before it is read what they were given at once */
         for (size_t i = 0; writes && i < round->ack_count; i++)
             dur_error_clear(&round->acks[i].error);
         if (plan.turns.due_ms < lane->next_due_ms) lane->next_due_ms = plan.turns.due_ms;
@@ -362,11 +351,13 @@ static int run_batch(dur__pg_lane *lane, dur_arena *arena, dur_round *round, dur
         if (writes) tell_others(lane, turns, count, &plan.turns);
     } else {
         atomic_store(&lane->news, true); /* what was to be read was not */
-        if (plan.turns.calm && strcmp(batch.sqlstate, "23502") == 0) dur__pg_calm_lost(lane);
     }
     if (code == DUR_EUNKNOWN) {
         lane->unknown = true;
+        lane->unknown_round = lane->rounds;
         lane->lost_backend = backend;
+        for (size_t i = 0; writes && i < count; i++)
+            dur__pg_lease_doubt(lane, turns[i]);
     }
     dur__pg_batch_end(&batch);
     return code;
@@ -401,25 +392,14 @@ int dur__pg_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_e
     size_t count = valid_turns(lane, round, arena, &turns);
     atomic_store(&lane->in_round, true);
     int code = dur__pg_lane_connect(lane, &mine);
-    if (code == DUR_OK && lane->unknown) code = dur__pg_lane_recover(lane, &mine);
     if (code == DUR_OK) code = dur__pg_leases_compare(lane, &mine);
     if (round->turn_count > 0)
         atomic_store(&lane->load, (atomic_load(&lane->load) + (unsigned)round->turn_count + 1) / 2);
     if (code == DUR_OK && lane->held_up.count > 0) count = dur__pg_leave_held_up(lane, turns, count, false);
     bool writes = count + round->ack_count > 0;
-    bool calm = lane->calm;
     if (code == DUR_OK) code = run_batch(lane, arena, round, turns, count, writes, &refused, &mine);
-    if (refused && calm && !lane->calm && mine.code != DUR_EBUSY) { /* then the rows themselves are compared */
-        dur_error_clear(&mine);
-        code = dur__pg_lane_connect(lane, &mine);
-        if (code == DUR_OK) code = run_batch(lane, arena, round, turns, count, writes, &refused, &mine);
-    }
     atomic_store(&lane->in_round, false);
     if (refused && writes) { /* each gets its own answer; then look without writing */
-        if (mine.code == DUR_EBUSY)
-            count = dur__pg_leave_held_up(lane, turns, count, true);
-        else
-            lane->sessions = true; /* perhaps that was why */
         dur__pg_turns_commit(lane->store, lane->conn, lane, arena, turns, count);
         dur__pg_inbox_answer(lane, turns, count);
         dur__pg_acks_commit(lane->store, lane->conn, round->acks, round->ack_count);

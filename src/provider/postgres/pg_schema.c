@@ -13,21 +13,25 @@
 
 /*
  * Why the tables look like this:
- * - dur_instances is the one row per instance that everybody locks: claims take it with SKIP LOCKED, commits compare
- * the token in it, senders mark in it that a message has come (ready_at).  Everything else of an instance is written
- * only under this lock, so per instance message ids are in order of commit.
+ * - dur_instances is the one row per instance, and the fence of its lease: commits lock it and compare the token in it,
+ *   claims take it with SKIP LOCKED, senders mark in it that a message has come (ready_at).  What history says (the
+ *   position, the time of the last turn, what is open) is not repeated here.
  * - ready_at: when the instance is worth a look, by the owner of its lease or, if there is none, by anybody; NULL: no
  *   reason.  ready_due = 0: whatever the clock says.
+ * - look: a lease has ended otherwise than by its holder while activities were open (dur_history.open), which may have
+ *   been local to its runtime: somebody is to look which of them have no row.  2: its owner has died.
  * - known: the instance exists in the sense of provider_methods.h.
- * - handler: what a node must have to run the instance, first column of the indexes by which it is claimed.  next: that
- *   of a start or continue-as-new that waits, until its execution begins.  Of a worker row it is the activity's name.
- *   '': the row is for every node.  dur_served: which handlers the owners have; '': all.
- * - step_*: the activity that the instance's own node runs (pg_step.c).  status, output: the execution that began with
- *   the row (pg_usual.c); others are in dur_executions.
- * - dur_history: the events of a turn are one row (pg_history.c), without what the columns say (pg_short.c); at_ms and
- *   step_*: what the instance's row does not say yet (pg_calm.c).  The view dur_events shows every event in full.
+ * - handler: what a node must have to take the instance, first column of the indexes by which it is claimed.  next:
+ *   that of a start or continue-as-new that waits, until its execution begins.  Of a worker row it is the activity's
+ *   name.  '': the row is for every node.  dur_served: which handlers the owners have; '': all.
+ * - status, output, started_at, completed_at: of the current execution; those before it are in dur_executions.
+ * - dur_history: the events of a turn are one row (pg_history.c), without what the columns say (pg_short.c); open: how
+ *   many activities are open behind the row.  The view dur_events shows every event in full.
  * - dur_queue: handler and parent are those of a start: what the instance will be, and whose call it is.
- * - dur_lanes counts how often others have written rows that a lane holds (pg_disturb.c).
+ * - delivered: 0, or in which round of the lane that holds the instance the message was handed out (1: outside of
+ * rounds).
+ * - dur_owners.dead: 1 it has died, 2 it has left; whoever sees that frees what it held, and the row goes last.
+ * dur_lanes: whoever takes something under a lane's name locks the lane's row, so that its owner is not dead meanwhile.
  * - fillfactor leaves room in the page for updates that touch no index (HOT): most commits.  A page of dur_instances
  *   has room for a second version of each of its rows: those of a round are updated together, and before it has ended
  *   no old version can go.
@@ -43,20 +47,18 @@ static const char *const migration_1[] = {
     " name text, version text, parent text COLLATE \"C\", birth bigint, suspended text,"
     " custom_status text, custom_status_version bigint NOT NULL DEFAULT 0,"
     " current_execution bigint NOT NULL DEFAULT 0,"
-    " last_event bigint NOT NULL DEFAULT 0,"
     " pin bigint[],"
-    " created_at bigint NOT NULL DEFAULT 0, updated_at bigint NOT NULL DEFAULT 0,"
+    " created_at bigint NOT NULL DEFAULT 0, started_at bigint NOT NULL DEFAULT 0,"
+    " completed_at bigint NOT NULL DEFAULT 0,"
     " token text COLLATE \"C\", owner text COLLATE \"C\", holder bigint, expires_at bigint,"
     " acquisitions integer NOT NULL DEFAULT 0,"
     " crashes integer NOT NULL DEFAULT 0, crashes_alone integer NOT NULL DEFAULT 0,"
     " runs_alone boolean NOT NULL DEFAULT false,"
     " not_before bigint NOT NULL DEFAULT 0,"
     " ready_at bigint, ready_due bigint NOT NULL DEFAULT 0,"
-    " step_id bigint, step_token text COLLATE \"C\", step_json text, step_handler text COLLATE \"C\","
+    " look smallint NOT NULL DEFAULT 0,"
     " status smallint, output text, next text COLLATE \"C\", next_execution bigint NOT NULL DEFAULT 0,"
-    " handler text COLLATE \"C\" GENERATED ALWAYS AS (CASE WHEN status IN (2, 3) THEN '' WHEN next_execution >"
-    " current_execution THEN coalesce(next, '') WHEN name IS NULL OR version IS NULL THEN '' ELSE name || chr(64) ||"
-    " CASE version WHEN '0.0.0' THEN '' ELSE version END END) STORED"
+    " handler text COLLATE \"C\" GENERATED ALWAYS AS (CASE WHEN look > 0 THEN '' ELSE " DUR__PG_NEEDS "END) STORED"
     ") WITH (fillfactor = 45, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 2000);"
     "CREATE INDEX dur_instances_free ON @instances (handler, ready_at)"
     " WHERE owner IS NULL AND suspended IS NULL AND known AND ready_at IS NOT NULL;"
@@ -79,13 +81,11 @@ static const char *const migration_1[] = {
     " status smallint NOT NULL DEFAULT 1, output text,"
     " started_at bigint NOT NULL DEFAULT 0, completed_at bigint NOT NULL DEFAULT 0,"
     " PRIMARY KEY (instance_id, execution_id)"
-    ") WITH (fillfactor = 80);"
-    "CREATE INDEX dur_executions_status ON @executions (status, instance_id) WHERE status <> 4;",
+    ") WITH (fillfactor = 80);",
     "CREATE TABLE @history ("
     " instance_id text COLLATE \"C\" NOT NULL, execution_id bigint NOT NULL, event_id bigint NOT NULL,"
-    " json text NOT NULL, events integer NOT NULL DEFAULT 1, at_ms bigint,"
-    " step_id bigint, step_token text COLLATE \"C\", step_json text, step_handler text COLLATE \"C\","
-    " written text,"
+    " at_ms bigint NOT NULL, open integer NOT NULL DEFAULT 0, events integer NOT NULL DEFAULT 1, written text,"
+    " json text NOT NULL,"
     " PRIMARY KEY (instance_id, execution_id, event_id)"
     ") WITH (autovacuum_vacuum_insert_scale_factor = 0.05);"
     "CREATE VIEW @events AS SELECT h.instance_id, h.execution_id, " DUR__PG_EVENT_ID
@@ -93,7 +93,7 @@ static const char *const migration_1[] = {
     "CREATE TABLE @queue ("
     " instance_id text COLLATE \"C\" NOT NULL, id bigint GENERATED ALWAYS AS IDENTITY (CACHE 1),"
     " due_ms bigint NOT NULL, order_ms bigint NOT NULL,"
-    " given boolean NOT NULL DEFAULT false, attempts integer NOT NULL DEFAULT 0,"
+    " delivered bigint NOT NULL DEFAULT 0, attempts integer NOT NULL DEFAULT 0,"
     " kind smallint NOT NULL, execution_id bigint NOT NULL DEFAULT 0, activity_id bigint NOT NULL DEFAULT 0,"
     " queue text COLLATE \"C\", handler text COLLATE \"C\", parent text COLLATE \"C\", json text NOT NULL,"
     " PRIMARY KEY (instance_id, id)"
@@ -145,13 +145,14 @@ static const char *const migration_1[] = {
     " reason text NOT NULL, at_ms bigint NOT NULL, json text NOT NULL);",
     "CREATE TABLE @owners ("
     " owner text COLLATE \"C\" PRIMARY KEY, timeout_ms bigint NOT NULL, beat_ms bigint NOT NULL,"
-    " lock_key bigint NOT NULL, server_start bigint NOT NULL, session_lock boolean NOT NULL"
+    " lock_key bigint NOT NULL, server_start bigint NOT NULL, session_lock boolean NOT NULL,"
+    " dead smallint NOT NULL DEFAULT 0"
     ") WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);",
     "CREATE TABLE @served (activity boolean NOT NULL, handler text COLLATE \"C\" NOT NULL, owner text COLLATE \"C\""
     " NOT NULL REFERENCES @owners ON DELETE CASCADE, PRIMARY KEY (activity, handler, owner));"
     "CREATE INDEX dur_served_owner ON @served (owner);",
     "CREATE TABLE @lanes (holder bigint PRIMARY KEY, owner text COLLATE \"C\" NOT NULL REFERENCES @owners ON DELETE"
-    " CASCADE, disturbed bigint NOT NULL DEFAULT 0) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0,"
+    " CASCADE, session bigint NOT NULL) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0,"
     " autovacuum_vacuum_threshold = 500);"
     "CREATE INDEX dur_lanes_owner ON @lanes (owner);",
     "CREATE TABLE @crashed (crash text COLLATE \"C\" NOT NULL, instance_id text COLLATE \"C\" NOT NULL, work_id bigint"
@@ -162,7 +163,8 @@ static const char *const migration_1[] = {
     " FROM @crashed o WHERE o.crash = a.crash AND (o.instance_id, o.work_id) <> (a.instance_id, a.work_id) AND"
     " (o.for_good OR " DUR__PG_UNPROVEN("o") "));",
     "CREATE TABLE @lost (holder bigint NOT NULL, id bigint GENERATED ALWAYS AS IDENTITY,"
-    " instance_id text COLLATE \"C\" NOT NULL, at_ms bigint NOT NULL, PRIMARY KEY (holder, id));",
+    " instance_id text COLLATE \"C\" NOT NULL, asked boolean NOT NULL DEFAULT false, at_ms bigint NOT NULL, PRIMARY"
+    " KEY (holder, id));",
     NULL,
 };
 
@@ -176,7 +178,7 @@ static int read_version(dur__pg_conn *conn, int64_t *version, dur_error *err) {
     dur__pg *store = conn->store;
     dur__pg_args args;
     dur__pg_batch batch;
-    dur__buf name = { NULL, 0, 0 };
+    dur__buf name = { 0 };
     dur__buf_text(&name, dur__buf_str(&store->prefix));
     dur__buf_text(&name, "dur_meta");
     dur__pg_args_begin(store, &args);
@@ -210,7 +212,7 @@ static int run_text(dur__pg_conn *conn, const char *text, dur_error *err) {
 }
 
 static int create_schema(dur__pg_conn *conn, dur_error *err) {
-    dur__buf sql = { NULL, 0, 0 };
+    dur__buf sql = { 0 };
     char *literal = PQescapeLiteral(conn->pg, conn->store->schema, strlen(conn->store->schema));
     dur__buf_format(&sql, "SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = %s", literal);
     PQfreemem(literal);
@@ -236,7 +238,7 @@ static int create_schema(dur__pg_conn *conn, dur_error *err) {
 
 int dur__pg_drop_schema(dur__pg *store, dur_error *err) {
     dur__pg_conn *conn = dur__pg_conn_new(store);
-    dur__buf sql = { NULL, 0, 0 };
+    dur__buf sql = { 0 };
     int code = dur__pg_connect(conn, err);
     if (code == DUR_OK) {
         char *name = PQescapeIdentifier(conn->pg, store->schema, strlen(store->schema));
@@ -254,7 +256,7 @@ int dur__pg_drop_schema(dur__pg *store, dur_error *err) {
 }
 
 static int apply_one(dur__pg_conn *conn, const dur__pg_migration *migration, int64_t version, dur_error *err) {
-    dur__buf sql = { NULL, 0, 0 };
+    dur__buf sql = { 0 };
     int code = DUR_OK;
     for (const char *const *part = migration->parts; code == DUR_OK && *part != NULL; part++)
         code = run_text(conn, *part, err);
@@ -268,7 +270,7 @@ static int apply_one(dur__pg_conn *conn, const dur__pg_migration *migration, int
 /* One transaction that takes the lock, looks again and applies what is missing. */
 static int apply_once(dur__pg_conn *conn, const dur__pg_migration *more, int more_count, dur_error *err) {
     int64_t version = 0;
-    dur__buf sql = { NULL, 0, 0 };
+    dur__buf sql = { 0 };
     int code = dur__pg_simple(
         conn,
         "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0",

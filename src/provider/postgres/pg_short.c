@@ -11,11 +11,8 @@
  *
  *     2:ActivityCompleted","result":"7"}
  *
- * and without the number where there is no source.  A step is stored from a comma on, where the columns say what comes
- * before it: in its instance's row without the names that stand there; beside the event that has scheduled it without
- * what that says, which leaves the names, or the comma alone, where the instance's row has them.
- * Everything is compared byte by byte with what the statements that read it put together (DUR__PG_EVENT_IN_FULL,
- * DUR__PG_STEP_IN_FULL, DUR__PG_ROW_STEP_IN_FULL), so a text that looks otherwise in any way is stored as it is.
+ * and without the number where there is no source.  Everything is compared byte by byte with what the statements that
+ * read it put together (DUR__PG_EVENT_IN_FULL), so a text that looks otherwise in any way is stored as it is.
  */
 #include "provider/postgres/pg_turn.h"
 
@@ -72,55 +69,8 @@ bool dur__pg_event_short(const dur_turn_commit *turn, const dur_event_row *event
         !TAKES(&rest, "\",\"execution_id\":") || !takes_this_number(&rest, turn->execution_id) ||
         !TAKES(&rest, ",\"timestamp_ms\":") || !takes_number(&rest, &out->written_ms) ||
         !TAKES(&rest, ",\"duroxide_version\":\"") || !takes_version(&rest, &out->version) ||
-        !TAKES(&rest, "\"," DUR__PG_TYPE))
+        !TAKES(&rest, "\",\"type\":\""))
         return false;
     out->rest = rest;
     return rest.size > 0 && is_letter(rest.data[0]);
-}
-
-/* Behind the type of the event that has scheduled it. */
-static bool scheduled_by(const dur_turn_commit *turn, const dur_event_row *event, dur_text *said) {
-    static const char type[] = DUR__PG_TYPE DUR__PG_SCHEDULED;
-    dur__pg_event_text text;
-    if (dur__pg_event_short(turn, event, &text)) {
-        *said = text.rest;
-        return text.source == 0 && TAKES(said, DUR__PG_SCHEDULED);
-    }
-    const char *at = memmem(event->json.data, event->json.size, type, sizeof(type) - 1);
-    if (at == NULL) return false;
-    at += sizeof(type) - 1;
-    *said = (dur_text){ at, (size_t)(event->json.data + event->json.size - at) };
-    return true;
-}
-
-/* As far as the keys of its instance say it. */
-static bool takes_step(dur_text *text, const dur_turn_commit *turn, const dur_message *item) {
-    return TAKES(text, "{\"ActivityExecute\":{\"instance\":\"") &&
-           takes(text, turn->instance, strlen(turn->instance)) && TAKES(text, "\",\"execution_id\":") &&
-           takes_this_number(text, item->execution_id) && TAKES(text, ",\"id\":") &&
-           takes_this_number(text, item->activity_id) && text->size > 0 && text->data[0] == ',';
-}
-
-/* The end that the names of its instance say; 0: it is another one. */
-static size_t end_size(dur_text text, const char *end) {
-    size_t size = end != NULL ? strlen(end) : 0;
-    return size <= text.size && memcmp(text.data + text.size - size, end != NULL ? end : "", size) == 0 ? size : 0;
-}
-
-dur_text dur__pg_step_short(const dur_turn_commit *turn, const dur_message *item, const char *end) {
-    uint64_t first = turn->events[0].event_id;
-    if (item->activity_id < first || item->activity_id - first >= turn->event_count) return item->json;
-    size_t at = (size_t)(item->activity_id - first);
-    dur_text said, rest = item->json;
-    if (!dur__pg_in_first_row(turn, at) || !scheduled_by(turn, &turn->events[at], &said) || said.size < 2 ||
-        said.data[said.size - 1] != '}' || !takes_step(&rest, turn, item) || !TAKES(&rest, ",") ||
-        !takes(&rest, said.data, said.size - 1) || rest.size == 0 || rest.data[0] != ',')
-        return item->json;
-    return end_size(rest, end) == rest.size ? (dur_text){ rest.data, 1 } : rest;
-}
-
-dur_text dur__pg_step_in_row(const dur_turn_commit *turn, const dur_message *item, const char *end) {
-    dur_text rest = item->json;
-    size_t size = takes_step(&rest, turn, item) ? end_size(rest, end) : 0;
-    return size > 0 && size < rest.size ? (dur_text){ rest.data, rest.size - size } : item->json;
 }

@@ -19,7 +19,7 @@
     "coalesce(nullif(current_setting('durite.clock_offset_ms', true), '')::bigint, 0)))"
 
 static char *expand(const dur__pg *store, const char *text) {
-    dur__buf out = { NULL, 0, 0 };
+    dur__buf out = { 0 };
     for (const char *at = text; *at != '\0'; at++) {
         if (*at == '@') {
             dur__buf_text(&out, dur__buf_str(&store->prefix));

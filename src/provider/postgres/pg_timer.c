@@ -1,13 +1,13 @@
 /*
  * pg_timer.c: timers that a lane keeps for the instances that it holds.
  *
- * A timer is a message of an instance to itself.  Where a usual turn sets it, its row says from the beginning that the
- * holder was given it: no round looks for it, the instance's row does not say when it is due, and the lane hands it out
- * when its time has come.  Whoever ends the lease takes back what was given and goes by what is in the queue, as ever
- * (DUR__PG_END_LEASES, the release of a turn), so that nothing depends on this memory but how soon a timer fires.
+ * A timer is a message of an instance to itself.  Where a turn sends nothing else, its row says from the beginning that
+ * the holder was given it: no round looks for it, the instance's row does not say when it is due, and the lane hands it
+ * out when its time has come.  Whoever ends the lease takes back what was given and goes by what is in the queue, as
+ * ever (DUR__PG_END_LEASES, the release of a turn), so that nothing depends on this memory but how soon a timer fires.
  *
- * What is handed out is remembered until the turn that takes it: an instance is over in the usual way only when none of
- * its timers is left in the queue.
+ * What is handed out is remembered until the turn that takes it: an end is bare (pg_turn.c) only when none of its
+ * timers is left in the queue.
  */
 #include "provider/postgres/pg_turn.h"
 
@@ -90,14 +90,14 @@ static void timer_free(dur__pg_timers *all, timer *self) {
     dur__map_remove_u64(&all->by_id, self->id);
     dur__list_unlink(&self->link);
     self->of->count--;
-    free(self);
+    dur__free(self);
 }
 
 static void instance_free(dur__pg_timers *all, instance *self) {
     for (dur__link *at; (at = dur__list_first(&self->timers)) != NULL;)
         timer_free(all, DUR__CONTAINER(at, timer, link));
-    free(self->token);
-    free(self);
+    dur__free(self->token);
+    dur__free(self);
 }
 
 void dur__pg_timers_forget(dur__pg_lane *lane, const char *id) {
@@ -113,7 +113,7 @@ void dur__pg_timers_forget_all(dur__pg_lane *lane) {
         instance_free(&lane->timers, entry->value);
     dur__map_free(&lane->timers.instances);
     dur__map_free(&lane->timers.by_id);
-    free(lane->timers.heap);
+    dur__free(lane->timers.heap);
     memset(&lane->timers, 0, sizeof(lane->timers));
 }
 
@@ -131,7 +131,7 @@ static instance *instance_under(dur__pg_lane *lane, const char *id, const char *
     return self;
 }
 
-static void remember(dur__pg_lane *lane, const dur_turn_commit *turn, const dur_message *item, uint64_t id) {
+static void remember(dur__pg_lane *lane, const dur_turn_commit *turn, const dur_message_row *item, uint64_t id) {
     instance *of = instance_under(lane, turn->instance, turn->lock_token);
     timer *self = dur__xmalloc(sizeof(*self) + item->json.size);
     *self = (timer){ .of = of,
@@ -151,10 +151,10 @@ static void remember(dur__pg_lane *lane, const dur_turn_commit *turn, const dur_
 
 bool dur__pg_sends_only_timers(const dur_turn_commit *turn) {
     for (size_t i = 0; i < turn->orchestrator_item_count; i++) {
-        const dur_message *item = &turn->orchestrator_items[i];
+        const dur_message_row *item = &turn->orchestrator_items[i];
         if (item->kind != DUR_WORK_TIMER_FIRED || item->due_ms == 0 || item->due_ms >= DUR__PG_DELAY_FOREVER ||
             item->message_id != NULL || item->execution_id != turn->execution_id || item->instance == NULL ||
-            strcmp(item->instance, turn->instance) != 0 || !dur__pg_turn_keeps(turn))
+            strcmp(item->instance, turn->instance) != 0 || !dur__turn_facts_of(turn).keeps)
             return false;
     }
     return true;
@@ -196,17 +196,18 @@ bool dur__pg_leaves_no_timer(const dur__pg_lane *lane, const dur_turn_commit *tu
 
 /* One by one, in the order given: so are their ids, in the answer too. */
 static const char timers_sql[] =
-    "INSERT INTO @queue (instance_id, due_ms, order_ms, given, kind, execution_id, activity_id, json)"
-    " SELECT unnest($2::text[]), unnest($3::bigint[]), unnest($3::bigint[]), true, " DUR__PG_KIND_TIMER ","
+    "INSERT INTO @queue (instance_id, due_ms, order_ms, delivered, kind, execution_id, activity_id, json)"
+    " SELECT unnest($2::text[]), unnest($3::bigint[]), unnest($3::bigint[]), $7::bigint, " DUR__PG_KIND_TIMER ","
     " unnest($4::bigint[]), unnest($5::bigint[]), unnest($6::text[]) RETURNING id";
 
-int dur__pg_send_timers(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count) {
+int dur__pg_send_timers(dur__pg_batch *batch, const dur__pg_parts *parts) {
     dur__pg_args args;
     dur__pg_array id = dur__pg_array_text(), due = dur__pg_array_i64(), execution = dur__pg_array_i64();
     dur__pg_array activity = dur__pg_array_i64(), json = dur__pg_array_text();
-    for (size_t i = 0; i < count; i++) {
-        for (size_t k = 0; k < turns[i]->orchestrator_item_count; k++) {
-            const dur_message *item = &turns[i]->orchestrator_items[k];
+    for (size_t i = 0; i < parts->count; i++) {
+        const dur_turn_commit *turn = parts->all[i].turn;
+        for (size_t k = 0; parts->all[i].keeps_timers && k < turn->orchestrator_item_count; k++) {
+            const dur_message_row *item = &turn->orchestrator_items[k];
             dur__pg_add_text(&id, item->instance);
             dur__pg_add_i64(&due, dur__pg_ms(item->due_ms));
             dur__pg_add_i64(&execution, (int64_t)item->execution_id);
@@ -215,12 +216,13 @@ int dur__pg_send_timers(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **
         }
     }
     bool any = due.count > 0;
-    dur__pg_args_begin(store, &args);
+    dur__pg_args_begin(parts->store, &args);
     dur__pg_array_arg(&args, &id);
     dur__pg_array_arg(&args, &due);
     dur__pg_array_arg(&args, &execution);
     dur__pg_array_arg(&args, &activity);
     dur__pg_array_arg(&args, &json);
+    dur__pg_i64(&args, parts->lane != NULL ? parts->lane->rounds : 0);
     if (any) return dur__pg_batch_add(batch, timers_sql, &args);
     dur__pg_args_free(&args);
     return -1;
@@ -244,7 +246,7 @@ static void forget_taken(dur__pg_lane *lane, const dur_turn_commit *turn) {
 void dur__pg_timers_note(dur__pg_lane *lane, const dur_turn_commit *turn, const PGresult *ids, int *row) {
     for (size_t i = 0; ids != NULL && i < turn->orchestrator_item_count; i++)
         remember(lane, turn, &turn->orchestrator_items[i], dur__pg_get_u64(ids, (*row)++, 0));
-    if (dur__pg_turn_keeps(turn))
+    if (dur__turn_facts_of(turn).keeps)
         forget_taken(lane, turn);
     else
         dur__pg_timers_forget(lane, turn->instance);

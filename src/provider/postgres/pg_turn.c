@@ -1,14 +1,12 @@
 /*
- * pg_turn.c: the commit of turns: many in one pipeline of array statements.
+ * pg_turn.c: the rows of the instances that a commit is about: made, locked, compared, written.
  *
- * The comparisons (token, position, worker rows) are part of the statements: a statement that does not touch as many
- * rows as it must divides by zero, which undoes the whole batch.  That is rare; then the halves are tried, and a single
- * turn that is refused is asked why.  So the usual batch is one round trip without any answer in between.
+ * The instance's row is the fence of its lease: whoever ends a lease locks it FOR UPDATE, and a commit locks it and
+ * compares the token.  An instance that only goes on is locked FOR KEY SHARE, which holds up nobody who sends to it;
+ * its row is not written.  So of what a turn writes nothing is repeated there that history says.
  */
 #include "provider/postgres/pg_turn.h"
 #include "base/assert.h"
-#include "provider/dead_reason.h"
-#include "provider/postgres/pg_works.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,99 +14,122 @@
 enum {
     WRITES = 1,
     HAS_EVENTS = 2,
-    GIVES_ROW = 4,
+    NAMES = 4,
     SETS_STATUS = 8,
     KEEPS = 16,
-    GIVES_BACK = 32,
+    UNCOUNTS = 32,
     TAKES_OVER = 64,
+    SUSPENDS = 128,
+    LEAVES_COUNTS = 256,
     IF_UNLEASED = 512,
     ENDS = 1024, /* for good */
-    SUSPENDS = 128,
-    FAILED = 256
+    BARE_END = 2048
 };
 
-/* ---- what a turn means ------------------------------------------------------------------------------------------- */
-
-bool dur__pg_turn_writes(const dur_turn_commit *turn) {
-    return dur__turn_facts_of(turn).writes;
+static int64_t flags_of(const dur__pg_part *part) {
+    const dur__turn_facts *facts = &part->facts;
+    return (facts->writes ? WRITES : 0) | (part->turn->event_count > 0 ? HAS_EVENTS : 0) | (facts->names ? NAMES : 0) |
+           (dur__turn_custom_status(part->turn) != NULL ? SETS_STATUS : 0) | (facts->keeps ? KEEPS : 0) |
+           (facts->uncounts ? UNCOUNTS : 0) | (facts->take_over ? TAKES_OVER : 0) |
+           (part->turn->if_unleased ? IF_UNLEASED : 0) | (facts->ends_instance ? ENDS : 0) |
+           (facts->suspends || facts->resumes ? SUSPENDS : 0) | (part->bare_end ? BARE_END : 0) |
+           (!facts->uncounts && !facts->clears_counts ? LEAVES_COUNTS : 0);
 }
 
-bool dur__pg_turn_keeps(const dur_turn_commit *turn) {
-    return dur__turn_facts_of(turn).keeps;
-}
+/* ---- what becomes of an instance's row --------------------------------------------------------------------------- */
 
-bool dur__pg_turn_gives_row(const dur_turn_commit *turn) {
-    return dur__turn_facts_of(turn).names;
-}
-
-int64_t dur__pg_turn_flags(const dur_turn_commit *turn) {
-    dur__turn_facts facts = dur__turn_facts_of(turn);
-    return (facts.writes ? WRITES : 0) | (turn->event_count > 0 ? HAS_EVENTS : 0) | (facts.names ? GIVES_ROW : 0) |
-           (dur__turn_custom_status(turn) != NULL ? SETS_STATUS : 0) | (facts.keeps ? KEEPS : 0) |
-           (facts.uncounts ? GIVES_BACK : 0) | (facts.take_over ? TAKES_OVER : 0) |
-           (turn->if_unleased ? IF_UNLEASED : 0) | (facts.ends_instance ? ENDS : 0) |
-           (facts.suspends || facts.resumes ? SUSPENDS : 0) | (!facts.uncounts && !facts.clears_counts ? FAILED : 0);
-}
-
-bool dur__pg_turn_found(const dur__pg_lane *lane, dur_turn_commit *turn) {
-    DUR_ASSERT(dur__turn_invalid(turn) == NULL && turn->fault == DUR_TURN_FINE);
-    if (turn->instance != NULL) return !turn->writes_start || dur__pg_start_valid(lane, turn);
-    turn->fault = dur__turn_fault_of(DUR__TURN_TOKEN);
-    dur_error_set(&turn->error, dur__turn_code_of(DUR__TURN_TOKEN), false, "postgres.commit", "Invalid lock token");
+static bool touches_values(const dur_turn_commit *turn) {
+    for (size_t i = 0; i < turn->event_count; i++) {
+        dur_event_kind kind = turn->events[i].kind;
+        if (kind == DUR_EVENT_KEY_VALUE_SET || kind == DUR_EVENT_KEY_VALUE_CLEARED ||
+            kind == DUR_EVENT_KEY_VALUES_CLEARED)
+            return true;
+    }
     return false;
 }
 
-/* ---- the instances' rows ----------------------------------------------------------------------------------------- */
+static bool has_recovered(const dur_turn_commit *turn) {
+    for (size_t i = 0; i < turn->worker_item_count; i++)
+        if (turn->worker_items[i].recovered) return true;
+    return false;
+}
 
-static const char lost_sql[] = DUR__PG_TELL_LOST;
+/* It changes nothing of the row: the lane has had its lease before, and has said there what was to be said. */
+static bool only_goes_on(const dur__pg_part *part) {
+    const dur_turn_commit *turn = part->turn;
+    const dur__pg_lease *lease = part->lease;
+    return lease != NULL && lease->committed && part->facts.keeps && !part->facts.names &&
+           !turn->metadata.has_pinned_version && turn->metadata.status == DUR_STATUS_NONE && !part->facts.resumes &&
+           !part->facts.takes_given && dur__turn_custom_status(turn) == NULL && lease->last != 0 &&
+           (!part->facts.writes || lease->execution == turn->execution_id);
+}
 
-static const char rows_sql[] =
-    "WITH n AS MATERIALIZED (SELECT #now AS now), u AS (UPDATE @instances i SET"
-    " has_row = i.has_row OR t.flags & 4 <> 0,"
-    " has_history = i.has_history OR t.flags & 2 <> 0,"
-    " known = i.known OR t.flags & 6 <> 0,"
-    " name = CASE WHEN t.flags & 4 <> 0 THEN t.name ELSE i.name END,"
-    " version = CASE WHEN t.flags & 4 <> 0 THEN t.version ELSE i.version END,"
-    " parent = CASE WHEN t.flags & 4 <> 0 AND NOT i.has_row THEN t.parent ELSE i.parent END,"
-    " birth = CASE WHEN t.flags & 4 <> 0 AND NOT i.has_row THEN nullif(t.birth, 0) ELSE i.birth END,"
-    " created_at = CASE WHEN t.flags & 4 <> 0 AND NOT i.has_row THEN n.now ELSE i.created_at END,"
-    " updated_at = n.now,"
-    " current_execution = CASE WHEN t.flags & 1 <> 0 THEN greatest(i.current_execution, t.execution)"
-    " ELSE i.current_execution END,"
-    " last_event = CASE WHEN t.flags & 1 = 0 OR t.execution < i.current_execution THEN i.last_event"
-    " WHEN t.execution > i.current_execution THEN coalesce(t.last, 0) ELSE greatest(i.last_event, coalesce(t.last, 0))"
-    " END,"
-    " pin = CASE WHEN t.flags & 1 = 0 OR t.execution < i.current_execution THEN i.pin"
-    " WHEN t.execution > i.current_execution THEN t.pin::bigint[] ELSE coalesce(t.pin::bigint[], i.pin) END,"
-    " next = CASE WHEN t.flags & 1024 <> 0 THEN '' ELSE i.next END,"
-    " next_execution = CASE WHEN t.flags & 1024 <> 0 THEN " DUR__PG_NEVER_BEGINS " ELSE i.next_execution END,"
-    " custom_status = CASE WHEN t.flags & 8 <> 0 THEN t.custom ELSE i.custom_status END,"
-    " custom_status_version = i.custom_status_version + CASE WHEN t.flags & 8 <> 0 THEN 1 ELSE 0 END,"
-    " acquisitions = CASE WHEN t.flags & 256 <> 0 THEN i.acquisitions WHEN t.flags & 32 <> 0 THEN"
-    " greatest(i.acquisitions - 1, 0) ELSE 0 END,"
-    " suspended = CASE WHEN t.flags & 128 <> 0 THEN t.suspended WHEN t.flags & 1024 = 0 THEN i.suspended END,"
-    " token = CASE WHEN t.flags & 16 <> 0 THEN i.token END,"
-    " owner = CASE WHEN t.flags & 16 = 0 THEN NULL WHEN i.owner = t.owner OR t.owner IS NULL THEN i.owner"
-    " ELSE coalesce((SELECT o.owner FROM @owners o WHERE o.owner = t.owner), i.owner) END,"
-    " expires_at = CASE WHEN t.flags & 16 <> 0 THEN i.expires_at END,"
-    " holder = CASE WHEN t.flags & 16 <> 0 THEN coalesce($16::bigint, i.holder) END,"
-    " ready_at = CASE WHEN t.flags & 16 <> 0 AND $16::bigint IS NOT NULL AND i.holder IS DISTINCT FROM $16::bigint"
-    " THEN 0 ELSE i.ready_at END,"
-    " ready_due = CASE WHEN t.flags & 16 <> 0 AND $16::bigint IS NOT NULL AND i.holder IS DISTINCT FROM $16::bigint"
-    " THEN 0 ELSE i.ready_due END"
-    " FROM n, unnest($2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::text[],"
-    " $9::text[], $10::text[], $11::text[], $12::text[], $13::text[], $14::text[], $15::bigint[]) AS t(id, token,"
-    " execution, expected, last, flags, name, version, parent, pin, custom, owner, suspended, birth)"
-    " WHERE i.instance_id = t.id AND CASE WHEN t.flags & 64 <> 0 THEN i.known AND (t.flags & 512 = 0 OR"
-    " i.token IS NULL OR (i.owner IS NULL AND i.expires_at <= n.now)) ELSE i.token = t.token AND"
-    " (i.owner IS NOT NULL OR i.expires_at > n.now) END"
-    " AND (t.expected IS NULL OR t.expected = CASE WHEN t.execution = i.current_execution THEN i.last_event"
-    " WHEN t.execution > i.current_execution THEN 0 ELSE coalesce(" DUR__PG_LAST(
-        "h.instance_id = i.instance_id AND h.execution_id = t.execution") ", 0) END) RETURNING 1)"
-                                                                          " SELECT 1 / (CASE WHEN count(*) = "
-                                                                          "$17::bigint THEN 1 ELSE 0 END) FROM u";
+/* An end of which the lane knows that the row alone is to be written. */
+static bool is_bare_end(const dur__pg_part *part, const dur__pg_lane *lane) {
+    const dur_turn_commit *turn = part->turn;
+    bool over = part->facts.ends_instance && !part->facts.take_over && !turn->remove_work && turn->consume_listed &&
+                turn->orchestrator_item_count == 0 && !touches_values(turn) && !turn->set_suspended &&
+                turn->delay_ms == 0;
+    if (!over || part->facts.born) return over;
+    return part->lease != NULL && part->lease->bare && part->lease->execution == turn->execution_id &&
+           (dur__pg_takes_only_timers(lane, turn) || turn->expected_last == 0) && dur__pg_leaves_no_timer(lane, turn);
+}
 
-void dur__pg_add_pin(dur__pg_array *array, const dur_execution_metadata *metadata) {
+static bool is_in_place(const dur__pg_part *part) {
+    const dur_turn_commit *turn = part->turn;
+    uint64_t last = part->facts.born ? 0 : part->lease != NULL ? part->lease->last : DUR_NOT_COMPARED;
+    bool same = part->facts.born || (part->lease != NULL && part->lease->execution == turn->execution_id);
+    return same && last != DUR_NOT_COMPARED && turn->expected_last == last && turn->event_count > 0 &&
+           turn->events[0].event_id == last + 1 && dur__pg_events_are_new(turn);
+}
+
+static void part_begin(dur__pg_part *part, dur__pg_lane *lane, dur_turn_commit *turn) {
+    *part = (dur__pg_part){ .turn = turn, .facts = dur__turn_facts_of(turn) };
+    bool owned = lane != NULL && lane->owner != NULL;
+    if (owned && !turn->take_over && (turn->owner == NULL || strcmp(turn->owner, lane->owner) == 0))
+        part->lease = dur__pg_lease_of(lane, turn);
+    part->updates = !part->facts.born && !only_goes_on(part);
+    part->keeps_timers = owned && (part->lease != NULL || part->facts.born) && dur__pg_sends_only_timers(turn);
+    part->bare_end = owned && is_bare_end(part, lane);
+    part->in_place = is_in_place(part) && (part->facts.born || (lane != NULL && lane->server_start != 0));
+    bool queued = turn->consumed_count > 0 && !part->facts.born && (part->lease == NULL || !part->lease->bare) &&
+                  !(owned && dur__pg_takes_only_timers(lane, turn));
+    /* What is taken out of a queue, or written before the row is, needs the lock that a sender takes. */
+    part->locks = (part->updates && part->lease == NULL) || part->facts.take_over || has_recovered(turn) || queued ||
+                  (part->facts.writes && part->lease != NULL && part->lease->execution != turn->execution_id);
+}
+
+void dur__pg_parts_begin(dur__pg_parts *parts, dur__pg *store, dur__pg_lane *lane, dur_turn_commit **turns,
+                         size_t count) {
+    *parts = (dur__pg_parts){ store, lane, dur__xmalloc((count + 1) * sizeof(dur__pg_part)), count };
+    for (size_t i = 0; i < count; i++)
+        part_begin(&parts->all[i], lane, turns[i]);
+}
+
+void dur__pg_parts_end(dur__pg_parts *parts) {
+    dur__free(parts->all);
+}
+
+bool dur__pg_item_is_local(const dur__pg_lane *lane, const dur_turn_commit *turn, const dur_turn_work *item) {
+    return lane != NULL && lane->owner != NULL && dur__turn_asks_local(turn, item) &&
+           strcmp(turn->owner, lane->owner) == 0;
+}
+
+void dur__pg_send_ids(dur__pg_batch *batch, const char *sql, const dur__pg_parts *parts, dur__pg_part_test *test) {
+    dur__pg_args args;
+    dur__pg_array ids = dur__pg_array_text();
+    for (size_t i = 0; i < parts->count; i++)
+        if (test(&parts->all[i])) dur__pg_add_text(&ids, parts->all[i].turn->instance);
+    if (ids.count == 0) {
+        dur__buf_free(&ids.data);
+        return;
+    }
+    dur__pg_args_begin(parts->store, &args);
+    dur__pg_array_arg(&args, &ids);
+    dur__pg_batch_add(batch, sql, &args);
+}
+
+static void add_pin(dur__pg_array *array, const dur_execution_metadata *metadata) {
     char text[64];
     if (!metadata->has_pinned_version) {
         dur__pg_add_null(array);
@@ -119,494 +140,339 @@ void dur__pg_add_pin(dur__pg_array *array, const dur_execution_metadata *metadat
     dur__pg_add_text(array, text);
 }
 
-uint64_t dur__pg_turn_last_event(const dur_turn_commit *turn) {
-    uint64_t last = 0;
-    for (size_t i = 0; i < turn->event_count; i++)
-        if (turn->events[i].event_id > last) last = turn->events[i].event_id;
-    return last;
+/* The parts that pass, in order of their instances' ids: so rows are locked in order. */
+static int by_instance(const void *a, const void *b) {
+    const dur__pg_part *const *x = a, *const *y = b;
+    return strcmp((*x)->turn->instance, (*y)->turn->instance);
 }
 
-static void send_rows(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, dur_turn_commit **turns,
-                      size_t count) {
+static size_t in_order(const dur__pg_parts *parts, dur__pg_part_test *test, const dur__pg_part ***out) {
+    size_t count = 0;
+    *out = dur__xmalloc((parts->count + 1) * sizeof(const dur__pg_part *));
+    for (size_t i = 0; i < parts->count; i++)
+        if (test(&parts->all[i])) (*out)[count++] = &parts->all[i];
+    qsort(*out, count, sizeof(**out), by_instance);
+    return count;
+}
+
+static bool is_updated(const dur__pg_part *part) {
+    return part->updates;
+}
+
+static bool only_compares(const dur__pg_part *part) {
+    return !part->updates && !part->facts.born;
+}
+
+/* ---- 1: made and locked ------------------------------------------------------------------------------------------ */
+
+/*
+ * Rows that are missing are made and all of them locked, in one pass in order of ids: those that begin with this commit
+ * with all that they are, those of targets as a trace of nothing.  Somebody has made the instance: refused.
+ */
+#define BIRTHS(column)                                                                                                 \
+    "WITH n AS MATERIALIZED (SELECT #now AS now), t AS MATERIALIZED (SELECT DISTINCT ON (x.id COLLATE \"C\") x.* FROM" \
+    " (SELECT unnest($2::text[]) AS id, unnest($3::text[]) AS token, unnest($4::bigint[]) AS execution,"               \
+    " unnest($5::bigint[]) AS flags, unnest($6::text[]) AS name, unnest($7::text[]) AS version, unnest($8::text[]) AS" \
+    " parent, unnest($9::text[]) AS pin, unnest($10::text[]) AS custom, unnest($11::bigint[]) AS birth,"               \
+    " unnest($12::bigint[]) AS status, unnest($13::text[]) AS output, unnest($14::text[]) AS suspended UNION ALL "     \
+    "SELECT l.id, NULL, 0, 0, NULL, NULL,"                                                                             \
+    " NULL, NULL, NULL, 0, 0, NULL, NULL FROM unnest($15::text[]) AS l(id)) x ORDER BY x.id COLLATE \"C\", x.flags "   \
+    "DESC),"                                                                                                           \
+    " m AS (INSERT INTO @instances (instance_id, has_row, has_history, known, name, version, parent, birth,"           \
+    " custom_status, custom_status_version, current_execution, pin, created_at, started_at, completed_at, token, "     \
+    "owner,"                                                                                                           \
+    " holder, status, output, next, next_execution, suspended) SELECT t.id COLLATE \"C\", t.flags <> 0, t.flags & 2 "  \
+    "<> 0, "                                                                                                           \
+    "t.flags"                                                                                                          \
+    " <> 0, t.name, t.version, t.parent, nullif(t.birth, 0), t.custom, t.flags >> 3 & 1, t.execution, "                \
+    "t.pin::bigint[],"                                                                                                 \
+    " CASE WHEN t.flags <> 0 THEN n.now ELSE 0 END, CASE WHEN t.flags <> 0 THEN n.now ELSE 0 END, CASE WHEN t.status " \
+    ">"                                                                                                                \
+    " 1 THEN n.now ELSE 0 END, CASE WHEN t.flags & 16 <> 0 THEN t.token END, CASE WHEN t.flags & 16 <> 0 THEN "        \
+    "$16::text"                                                                                                        \
+    " END, CASE WHEN t.flags & 16 <> 0 THEN $17::bigint END, CASE WHEN t.flags <> 0 THEN greatest(t.status, 1) END,"   \
+    " t.output, CASE WHEN t.flags & 1024 <> 0 THEN '' END, CASE WHEN t.flags & 1024 <> 0 THEN " DUR__PG_NEVER_BEGINS   \
+    " ELSE 0 END, t.suspended FROM t, n ORDER BY 1 ON CONFLICT (instance_id) DO UPDATE SET " column                    \
+    " = excluded." column " WHERE false"                                                                               \
+    " RETURNING has_row) SELECT 1 / (CASE WHEN count(*) FILTER (WHERE has_row) = $18::bigint THEN 1 ELSE 0 END) FROM " \
+    "m"
+static const char births_sql[] = BIRTHS("known");
+static const char births_and_ends_sql[] = BIRTHS("instance_id"); /* locks FOR UPDATE (pg_message.c) */
+
+static void send_births(dur__pg_batch *batch, const dur__pg_parts *parts, const dur__pg_outbox *box) {
+    enum { ID, TOKEN, EXECUTION, FLAGS, NAME, VERSION, PARENT, PIN, CUSTOM, BIRTH, STATUS, OUTPUT, SUSPENDED, COLUMNS };
     dur__pg_args args;
-    /* clang-format off */
-    enum {
-        ID, TOKEN, EXECUTION, EXPECTED, LAST, FLAGS, NAME, VERSION, PARENT, PIN, CUSTOM, OWNER, SUSPENDED, BIRTH, COLUMNS
-    };
-    /* clang-format on */
-    dur__pg_array columns[COLUMNS];
+    dur__pg_array columns[COLUMNS], locks = dur__pg_array_text();
+    int64_t count = 0;
     for (int i = 0; i < COLUMNS; i++)
-        columns[i] = (i >= EXECUTION && i <= FLAGS) || i == BIRTH ? dur__pg_array_i64() : dur__pg_array_text();
-    for (size_t i = 0; i < count; i++) {
-        const dur_turn_commit *turn = turns[i];
+        columns[i] =
+            i == EXECUTION || i == FLAGS || i == BIRTH || i == STATUS ? dur__pg_array_i64() : dur__pg_array_text();
+    for (size_t i = 0; i < parts->count; i++) {
+        const dur__pg_part *part = &parts->all[i];
+        const dur_turn_commit *turn = part->turn;
+        if (!part->facts.born) continue;
         const dur_event_row *custom = dur__turn_custom_status(turn);
         dur__pg_add_text(&columns[ID], turn->instance);
         dur__pg_add_text(&columns[TOKEN], turn->lock_token);
         dur__pg_add_i64(&columns[EXECUTION], (int64_t)turn->execution_id);
-        if (turn->expected_last == DUR_NOT_COMPARED)
-            dur__pg_add_null(&columns[EXPECTED]);
-        else
-            dur__pg_add_i64(&columns[EXPECTED], (int64_t)turn->expected_last);
-        dur__pg_add_i64(&columns[LAST], (int64_t)dur__pg_turn_last_event(turn));
-        dur__pg_add_i64(&columns[FLAGS], dur__pg_turn_flags(turn));
+        dur__pg_add_i64(&columns[FLAGS], flags_of(part));
         dur__pg_add_text(&columns[NAME], turn->metadata.orchestration_name);
         dur__pg_add_text(&columns[VERSION], turn->metadata.orchestration_version);
         dur__pg_add_text(&columns[PARENT], turn->metadata.parent_instance_id);
-        dur__pg_add_pin(&columns[PIN], &turn->metadata);
+        add_pin(&columns[PIN], &turn->metadata);
         dur__pg_add_text(&columns[CUSTOM], custom != NULL ? custom->value : NULL);
+        dur__pg_add_i64(&columns[BIRTH], (int64_t)turn->metadata.birth);
+        dur__pg_add_i64(&columns[STATUS], (int64_t)turn->metadata.status);
+        dur__pg_add_text(&columns[OUTPUT], turn->metadata.status != DUR_STATUS_NONE ? turn->metadata.output : NULL);
+        dur__pg_add_text(&columns[SUSPENDED], part->facts.suspends ? turn->suspended : NULL);
+        count++;
+    }
+    dur__pg_add_all(&locks, &box->instance);
+    dur__pg_add_all(&locks, &box->locks);
+    dur__pg_args_begin(parts->store, &args);
+    dur__pg_array_args(&args, columns, COLUMNS);
+    dur__pg_array_arg(&args, &locks);
+    dur__pg_text(&args, parts->lane->owner);
+    dur__pg_i64(&args, parts->lane->holder);
+    dur__pg_i64(&args, count);
+    dur__pg_batch_add(batch, box->ends_leases ? births_and_ends_sql : births_sql, &args);
+}
+
+void dur__pg_send_row_locks(dur__pg_batch *batch, const dur__pg_parts *parts, dur__pg_outbox *box) {
+    bool any = box->count > 0, born = false, ends = false;
+    for (size_t i = 0; i < parts->count; i++) {
+        const dur__pg_part *part = &parts->all[i];
+        any |= part->locks || part->facts.compares_parent;
+        born |= part->facts.born;
+        ends |= part->facts.take_over;
+    }
+    if (!any && !born) return; /* then the rows that are written are all that is waited for, in order of their ids */
+    for (size_t i = 0; i < parts->count; i++) {
+        const dur__pg_part *part = &parts->all[i];
+        if (part->updates || part->locks) dur__pg_outbox_lock(box, part->turn->instance);
+        if (part->facts.compares_parent) dur__pg_outbox_lock(box, part->turn->metadata.parent_instance_id);
+    }
+    DUR_ASSERT(!born || (parts->lane != NULL && parts->lane->owner != NULL));
+    box->ends_leases = ends;
+    if (born)
+        send_births(batch, parts, box);
+    else
+        dur__pg_outbox_send_locks(box, batch);
+}
+
+/* ---- 1: written -------------------------------------------------------------------------------------------------- */
+
+/*
+ * $18: the lane, whose the lease is from now on.  Where the row is not locked by a statement before this one (only rows
+ * of leases that the lane knows) nothing else is read: those neither take over nor bring an owner.
+ */
+#define OF_THIS "t.flags & 1 <> 0 AND t.execution >= i.current_execution"
+#define BEGINS "t.execution > i.current_execution"
+static const char rows_sql[] =
+    "WITH n AS MATERIALIZED (SELECT #now AS now), u AS (UPDATE @instances i SET"
+    " has_row = i.has_row OR t.flags & 4 <> 0,"
+    " has_history = i.has_history OR t.flags & 2 <> 0,"
+    " known = i.known OR t.flags & 6 <> 0,"
+    " name = CASE WHEN t.flags & 4 <> 0 THEN t.name ELSE i.name END,"
+    " version = CASE WHEN t.flags & 4 <> 0 THEN t.version ELSE i.version END,"
+    " parent = CASE WHEN t.flags & 4 <> 0 AND NOT i.has_row THEN t.parent ELSE i.parent END,"
+    " birth = CASE WHEN t.flags & 4 <> 0 AND NOT i.has_row THEN nullif(t.birth, 0) ELSE i.birth END,"
+    " created_at = CASE WHEN t.flags & 4 <> 0 AND NOT i.has_row THEN n.now ELSE i.created_at END,"
+    " current_execution = CASE WHEN " OF_THIS " THEN t.execution ELSE i.current_execution END,"
+    " status = CASE WHEN NOT (" OF_THIS ") THEN i.status WHEN t.status > 0 THEN t.status::smallint WHEN " BEGINS
+    " OR i.status IS NULL THEN 1 ELSE i.status END,"
+    " output = CASE WHEN NOT (" OF_THIS ") THEN i.output WHEN t.status > 0 THEN t.output WHEN " BEGINS " THEN NULL"
+    " ELSE i.output END,"
+    " started_at = CASE WHEN " OF_THIS " AND (" BEGINS " OR i.status IS NULL) THEN n.now ELSE i.started_at END,"
+    " completed_at = CASE WHEN NOT (" OF_THIS
+    ") THEN i.completed_at WHEN t.status > 1 THEN n.now WHEN t.status = 1 OR " BEGINS " THEN 0 ELSE i.completed_at END,"
+    " pin = CASE WHEN NOT (" OF_THIS ") THEN i.pin WHEN " BEGINS " THEN t.pin::bigint[] ELSE coalesce(t.pin::bigint[],"
+    " i.pin) END,"
+    " next = CASE WHEN t.flags & 1024 <> 0 THEN '' ELSE i.next END,"
+    " next_execution = CASE WHEN t.flags & 1024 <> 0 THEN " DUR__PG_NEVER_BEGINS " ELSE i.next_execution END,"
+    " custom_status = CASE WHEN t.flags & 8 <> 0 THEN t.custom ELSE i.custom_status END,"
+    " custom_status_version = i.custom_status_version + (t.flags >> 3 & 1),"
+    " acquisitions = CASE WHEN t.flags & 256 <> 0 THEN i.acquisitions WHEN t.flags & 32 <> 0 THEN"
+    " greatest(i.acquisitions - 1, 0) ELSE 0 END,"
+    " look = CASE WHEN t.flags & 64 = 0 OR t.flags & 1024 <> 0 THEN 0 ELSE i.look END,"
+    " suspended = CASE WHEN t.flags & 128 <> 0 THEN t.suspended WHEN t.flags & 1024 = 0 THEN i.suspended END,"
+    " token = CASE WHEN t.flags & 16 <> 0 THEN i.token END,"
+    " owner = CASE WHEN t.flags & 16 = 0 THEN NULL WHEN i.owner = t.owner OR t.owner IS NULL THEN i.owner"
+    " ELSE coalesce((SELECT o.owner FROM @owners o WHERE o.owner = t.owner AND o.dead = 0), i.owner) END,"
+    " expires_at = CASE WHEN t.flags & 16 <> 0 THEN i.expires_at END,"
+    " holder = CASE WHEN t.flags & 16 <> 0 THEN coalesce($18::bigint, i.holder) END,"
+    " ready_at = CASE WHEN t.flags & 16 <> 0 AND $18::bigint IS NOT NULL AND i.holder IS DISTINCT FROM $18::bigint"
+    " THEN 0 WHEN t.flags & 2048 <> 0 AND i.ready_due = 0 AND i.ready_at IS NOT NULL THEN n.now ELSE i.ready_at END,"
+    " ready_due = CASE WHEN t.flags & 16 <> 0 AND $18::bigint IS NOT NULL AND i.holder IS DISTINCT FROM $18::bigint"
+    " THEN 0 ELSE i.ready_due END"
+    " FROM n, (SELECT unnest($2::text[]) AS id, unnest($3::text[]) AS token, unnest($4::bigint[]) AS execution,"
+    " unnest($5::bigint[]) AS flags, unnest($6::text[]) AS name, unnest($7::text[]) AS version, unnest($8::text[]) AS"
+    " parent, unnest($9::text[]) AS pin, unnest($10::text[]) AS custom, unnest($11::bigint[]) AS birth,"
+    " unnest($12::bigint[]) AS status, unnest($13::text[]) AS output, unnest($14::text[]) AS owner, unnest($15::text[])"
+    " AS suspended) t"
+    " WHERE i.instance_id = t.id AND CASE WHEN t.flags & 64 <> 0 THEN i.known AND (t.flags & 512 = 0 OR"
+    " i.token IS NULL OR (i.owner IS NULL AND i.expires_at <= n.now)) ELSE i.token = t.token AND"
+    " (i.owner IS NOT NULL OR i.expires_at > n.now) END RETURNING 1)"
+    " SELECT 1 / (CASE WHEN count(*) = $16::bigint AND ($17::bigint IS NULL OR $17::bigint = " DUR__PG_SERVER_START
+    ") THEN 1 ELSE 0 END) FROM u";
+
+/* Before the row says that nobody holds it: somebody else ends the lease, and what its runtime has alone goes on. */
+static const char look_sql[] =
+    "UPDATE @instances i SET look = " DUR__PG_LOOK_OF("i", "false") " WHERE i.instance_id ="
+                                                                    " ANY ($2::text[]) AND i.token IS NOT NULL";
+
+static bool takes_lease_away(const dur__pg_part *part) {
+    return part->facts.take_over && !part->facts.ends_instance;
+}
+
+/* On which server the positions are what the lane knows. */
+static void add_server(dur__pg_args *args, const dur__pg_parts *parts) {
+    if (parts->lane != NULL && parts->lane->server_start != 0)
+        dur__pg_i64(args, parts->lane->server_start);
+    else
+        dur__pg_null(args);
+}
+
+void dur__pg_send_rows(dur__pg_batch *batch, const dur__pg_parts *parts) {
+    /* clang-format off */
+    enum {
+        ID, TOKEN, EXECUTION, FLAGS, NAME, VERSION, PARENT, PIN, CUSTOM, BIRTH, STATUS, OUTPUT, OWNER, SUSPENDED, COLUMNS
+    };
+    /* clang-format on */
+    dur__pg_args args;
+    const dur__pg_part **some;
+    dur__pg_array columns[COLUMNS];
+    size_t count = in_order(parts, is_updated, &some);
+    dur__pg_send_ids(batch, look_sql, parts, takes_lease_away);
+    for (int i = 0; count > 0 && i < COLUMNS; i++)
+        columns[i] =
+            i == EXECUTION || i == FLAGS || i == BIRTH || i == STATUS ? dur__pg_array_i64() : dur__pg_array_text();
+    for (size_t i = 0; i < count; i++) {
+        const dur_turn_commit *turn = some[i]->turn;
+        const dur_event_row *custom = dur__turn_custom_status(turn);
+        dur__pg_add_text(&columns[ID], turn->instance);
+        dur__pg_add_text(&columns[TOKEN], turn->lock_token);
+        dur__pg_add_i64(&columns[EXECUTION], (int64_t)turn->execution_id);
+        dur__pg_add_i64(&columns[FLAGS], flags_of(some[i]));
+        dur__pg_add_text(&columns[NAME], turn->metadata.orchestration_name);
+        dur__pg_add_text(&columns[VERSION], turn->metadata.orchestration_version);
+        dur__pg_add_text(&columns[PARENT], turn->metadata.parent_instance_id);
+        add_pin(&columns[PIN], &turn->metadata);
+        dur__pg_add_text(&columns[CUSTOM], custom != NULL ? custom->value : NULL);
+        dur__pg_add_i64(&columns[BIRTH], (int64_t)turn->metadata.birth);
+        dur__pg_add_i64(&columns[STATUS], (int64_t)turn->metadata.status);
+        dur__pg_add_text(&columns[OUTPUT], turn->metadata.status != DUR_STATUS_NONE ? turn->metadata.output : NULL);
         dur__pg_add_text(&columns[OWNER], turn->owner);
         dur__pg_add_text(&columns[SUSPENDED], turn->suspended);
-        dur__pg_add_i64(&columns[BIRTH], (int64_t)turn->metadata.birth);
     }
-    dur__pg_args_begin(store, &args);
+    dur__free(some);
+    if (count == 0) return;
+    dur__pg_args_begin(parts->store, &args);
     dur__pg_array_args(&args, columns, COLUMNS);
-    if (lane != NULL)
-        dur__pg_i64(&args, lane->holder);
+    dur__pg_i64(&args, (int64_t)count);
+    add_server(&args, parts);
+    if (parts->lane != NULL)
+        dur__pg_i64(&args, parts->lane->holder);
     else
         dur__pg_null(&args);
-    dur__pg_i64(&args, (int64_t)count);
     dur__pg_batch_add(batch, rows_sql, &args);
 }
 
-/* Statements that take nothing but a list of instances. */
+/* ---- 2: those that only go on ------------------------------------------------------------------------------------ */
 
-void dur__pg_send_ids(dur__pg *store, dur__pg_batch *batch, const char *sql, dur_turn_commit **turns, size_t count,
-                      dur__pg_turn_test *test) {
+/* IS TRUE keeps the planner from going by the index of tokens. */
+static const char fence_sql[] =
+    "SELECT 1 / (CASE WHEN count(*) = $4::bigint AND ($5::bigint IS NULL OR $5::bigint = " DUR__PG_SERVER_START
+    ") THEN 1 ELSE 0 END) FROM (SELECT 1 FROM (SELECT unnest($2::text[]) AS id, unnest($3::text[]) AS token) t JOIN"
+    " @instances i ON i.instance_id = t.id WHERE (i.token = t.token) IS TRUE FOR KEY SHARE OF i SKIP LOCKED) l";
+
+void dur__pg_send_fence(dur__pg_batch *batch, const dur__pg_parts *parts) {
     dur__pg_args args;
-    dur__pg_array ids = dur__pg_array_text();
-    for (size_t i = 0; i < count; i++)
-        if (test(turns[i])) dur__pg_add_text(&ids, turns[i]->instance);
-    if (ids.count == 0) {
-        dur__buf_free(&ids.data);
-        return;
-    }
-    dur__pg_args_begin(store, &args);
-    dur__pg_array_arg(&args, &ids);
-    dur__pg_batch_add(batch, sql, &args);
-}
-
-static bool takes_over(const dur_turn_commit *turn) {
-    return turn->take_over;
-}
-static bool never_was(const dur_turn_commit *turn) {
-    return dur__turn_facts_of(turn).never_was;
-}
-static bool removes_work(const dur_turn_commit *turn) {
-    return dur__turn_facts_of(turn).removes_work;
-}
-static bool takes_given(const dur_turn_commit *turn) {
-    return dur__turn_facts_of(turn).takes_given;
-}
-bool dur__pg_turn_ends(const dur_turn_commit *turn) {
-    return dur__turn_facts_of(turn).ends_execution;
-}
-
-/* ---- messages and worker rows that it takes ---------------------------------------------------------------------- */
-
-/* Not calls of others, nor what clients have put into queues. */
-static const char remove_work_sql[] =
-    "WITH d AS (" DUR__PG_DELETE_WORKS
-    "), c AS (UPDATE @crashed SET for_good = true WHERE instance_id = ANY ($2::text[])) DELETE FROM @queue WHERE "
-    "instance_id = ANY ($2::text[]) AND kind <> 0 AND queue IS NULL";
-/* What stands in front of the next start was for an instance that never was. */
-static const char never_was_sql[] =
-    "WITH d AS (DELETE FROM @queue q USING @instances i WHERE i.instance_id = ANY ($2::text[]) AND NOT (i.has_row OR"
-    " i.has_history) AND q.instance_id = i.instance_id AND q.kind <> 0 AND NOT EXISTS (SELECT 1 FROM @queue s WHERE"
-    " s.instance_id = q.instance_id AND s.kind = 0 AND (s.order_ms, s.id) < (q.order_ms, q.id)) RETURNING"
-    " q.instance_id, q.queue, q.order_ms, q.id, q.json) INSERT INTO @dead_letters (instance_id, reason, at_ms, json)"
-    " SELECT d.instance_id, '" DUR__NEVER_STARTED "', #now, d.json FROM d WHERE d.queue IS NOT NULL ORDER BY"
-    " d.order_ms, d.id";
-/* A place among the first few of a queue is free again: the holder is to look. */
-#define LOOK_BEHIND_D                                                                                                  \
-    " UPDATE @instances i SET ready_at = 0, ready_due = 0 FROM (SELECT DISTINCT instance_id FROM d WHERE queue IS NOT" \
-    " NULL) x WHERE i.instance_id = x.instance_id AND i.holder IS NOT NULL AND EXISTS (SELECT 1 FROM @queue q WHERE"   \
-    " q.instance_id = x.instance_id AND q.queue IS NOT NULL AND NOT q.given)"
-/* Not the timers that a lane keeps and has not handed out. */
-static const char take_given_sql[] =
-    "WITH d AS (DELETE FROM @queue WHERE instance_id = ANY ($2::text[]) AND given AND NOT (kind = " DUR__PG_KIND_TIMER
-    " AND due_ms > #now) RETURNING instance_id, queue)" LOOK_BEHIND_D;
-static const char take_listed_sql[] =
-    "WITH d AS (DELETE FROM @queue q USING unnest($2::text[], $3::bigint[]) AS c(instance, id)"
-    " WHERE q.instance_id = c.instance AND q.id = c.id RETURNING q.instance_id, q.queue)" LOOK_BEHIND_D;
-
-static const char take_alone_sql[] = "DELETE FROM @queue q USING unnest($2::text[], $3::bigint[]) AS c(instance, id)"
-                                     " WHERE q.instance_id = c.instance AND q.id = c.id";
-
-void dur__pg_send_consumed(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count, bool alone) {
-    dur__pg_args args;
-    dur__pg_array instance = dur__pg_array_text(), id = dur__pg_array_i64();
+    const dur__pg_part **some;
+    size_t count = in_order(parts, only_compares, &some);
+    dur__pg_array id = dur__pg_array_text(), token = dur__pg_array_text();
     for (size_t i = 0; i < count; i++) {
-        for (size_t k = 0; turns[i]->consume_listed && !turns[i]->writes_start && k < turns[i]->consumed_count; k++) {
-            dur__pg_add_text(&instance, turns[i]->instance);
-            dur__pg_add_i64(&id, (int64_t)turns[i]->consumed[k]);
-        }
+        dur__pg_add_text(&id, some[i]->turn->instance);
+        dur__pg_add_text(&token, some[i]->turn->lock_token);
     }
-    dur__pg_args_begin(store, &args);
-    bool any = id.count > 0;
-    dur__pg_array_arg(&args, &instance);
+    dur__free(some);
+    dur__pg_args_begin(parts->store, &args);
     dur__pg_array_arg(&args, &id);
-    if (any)
-        dur__pg_batch_add(batch, alone ? take_alone_sql : take_listed_sql, &args);
+    dur__pg_array_arg(&args, &token);
+    dur__pg_i64(&args, (int64_t)count);
+    add_server(&args, parts);
+    if (count > 0)
+        dur__pg_batch_add(batch, fence_sql, &args);
     else
         dur__pg_args_free(&args);
 }
 
-/* clang-format off */
-static const char take_work_sql[] =
-    "WITH d AS (DELETE FROM @worker w USING (SELECT #now AS now) n,"
-    " unnest($2::text[], $3::bigint[], $4::text[]) AS c(instance, id, token) WHERE w.token = c.token AND"
-    " w.instance_id = c.instance AND (c.id = 0 OR w.id = c.id) AND (w.owner IS NOT NULL OR w.until_ms > n.now)"
-    " RETURNING w.session_id), s AS (" DUR__PG_TOUCH_SESSIONS("#now", "d") ")"
-    " SELECT 1 / (CASE WHEN count(*) = $5::bigint THEN 1 ELSE 0 END) FROM d";
-/* clang-format on */
+/* ---- behind the locks -------------------------------------------------------------------------------------------- */
 
-/* The same by the primary key, where every row's id is known. */
-/* clang-format off */
-static const char take_rows_sql[] =
-    "WITH d AS (DELETE FROM @worker w USING (SELECT #now AS now) n,"
-    " unnest($2::text[], $3::bigint[], $4::text[]) AS c(instance, id, token) WHERE w.instance_id = c.instance AND"
-    " w.id = c.id AND w.token = c.token AND (w.owner IS NOT NULL OR w.until_ms > n.now)"
-    " RETURNING w.session_id), s AS (" DUR__PG_TOUCH_SESSIONS("#now", "d") ")"
-    " SELECT 1 / (CASE WHEN count(*) = $5::bigint THEN 1 ELSE 0 END) FROM d";
-/* clang-format on */
+static const char positions_sql[] = "SELECT 1 / (CASE WHEN bool_and(t.expected = coalesce(" DUR__PG_LAST(
+    "h.instance_id = t.id AND h.execution_id = t.execution") ", 0)) THEN 1 ELSE 0 END) FROM (SELECT"
+                                                             " unnest($2::text[]) AS id, unnest($3::bigint[]) AS"
+                                                             " execution, unnest($4::bigint[]) AS expected) t";
 
-/*
- * The usual work: locked for an owner, of no session.  That of a session is refused; from then on, or from the first
- * one that a turn makes, the lane takes the statement above.  It is found by the token alone, which nobody else has:
- * that is the shortest way.  That the rows are those that were meant, their numbers say.
- */
-static const char take_plain_sql[] =
-    "WITH d AS (DELETE FROM @worker w WHERE w.token = ANY ($2::text[]) AND w.owner IS NOT NULL AND w.session_id IS NULL"
-    " RETURNING w.id) SELECT 1 / (CASE WHEN count(*) = $3::bigint AND sum(id) = $4::bigint THEN 1 ELSE 0 END) FROM d";
-
-static const char *claim_instance(const dur_turn_commit *turn, const dur_activity_ref *ref) {
-    return ref->instance != NULL ? ref->instance : turn->instance;
-}
-
-void dur__pg_send_work_taken(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, dur_turn_commit **turns,
-                             size_t count) {
+void dur__pg_send_positions(dur__pg_batch *batch, const dur__pg_parts *parts) {
     dur__pg_args args;
-    dur__pg_array instance = dur__pg_array_text(), id = dur__pg_array_i64(), token = dur__pg_array_text();
-    uint64_t sum = 0;
-    bool by_id = true, plain = lane != NULL && !lane->sessions;
-    for (size_t i = 0; i < count; i++) {
-        for (size_t k = 0; k < turns[i]->worker_consumed_count; k++) {
-            const dur_worker_claim *claim = &turns[i]->worker_consumed[k];
-            if (lane != NULL && dur__pg_claim_is_step(lane, turns[i], claim)) continue;
-            by_id = by_id && claim->ref.row_id != 0;
-            sum += claim->ref.row_id;
-            dur__pg_add_text(&instance, turns[i]->instance);
-            dur__pg_add_i64(&id, (int64_t)claim->ref.row_id);
-            dur__pg_add_text(&token, claim->lock_token);
-        }
-    }
-    int64_t rows = id.count;
-    plain = plain && by_id;
-    dur__pg_args_begin(store, &args);
-    if (plain) {
-        dur__buf_free(&instance.data);
-        dur__buf_free(&id.data);
-        dur__pg_array_arg(&args, &token);
-        dur__pg_i64(&args, rows);
-        dur__pg_i64(&args, (int64_t)sum);
-    } else {
-        dur__pg_array_arg(&args, &instance);
-        dur__pg_array_arg(&args, &id);
-        dur__pg_array_arg(&args, &token);
-        dur__pg_i64(&args, rows);
-    }
-    if (rows > 0)
-        dur__pg_batch_add(batch, plain ? take_plain_sql : by_id ? take_rows_sql : take_work_sql, &args);
-    else
-        dur__pg_args_free(&args);
-}
-
-/* Lists of activities: cancelled rows, dropped timers. */
-static const char cancel_sql[] = /* nobody has seen them end (pg_doubt.c) */
-    "WITH d AS (DELETE FROM @worker w USING " DUR__PG_LOCK_WORKS_AS(
-        "", ", unnest($2::text[], $3::bigint[], $4::bigint[], $5::bigint[]) AS c(instance, execution, activity, id)",
-        "w.instance_id = c.instance AND CASE WHEN c.id <> 0 THEN w.id = c.id ELSE w.execution_id = c.execution AND"
-        " w.activity_id = c.activity END") " WHERE " DUR__PG_IS_L
-                                           " RETURNING w.instance_id, w.id) UPDATE @crashed c SET for_good = true FROM "
-                                           "d WHERE c.instance_id = d.instance_id"
-                                           " AND c.work_id = d.id";
-static const char drop_timers_sql[] =
-    "DELETE FROM @queue q USING unnest($2::text[], $3::bigint[], $4::bigint[], $5::bigint[]) AS c(instance, execution,"
-    " activity, id) WHERE q.instance_id = c.instance AND q.kind = 5 AND q.activity_id = c.activity AND"
-    " q.execution_id = c.execution";
-
-static void send_refs(dur__pg *store, dur__pg_batch *batch, const char *sql, dur_turn_commit **turns, size_t count,
-                      bool timers) {
-    dur__pg_args args;
-    dur__pg_array instance = dur__pg_array_text(), execution = dur__pg_array_i64(), activity = dur__pg_array_i64();
-    dur__pg_array id = dur__pg_array_i64();
-    for (size_t i = 0; i < count; i++) {
-        const dur_activity_ref *refs = timers ? turns[i]->timers_dropped : turns[i]->cancelled;
-        size_t refs_count = timers ? turns[i]->timers_dropped_count : turns[i]->cancelled_count;
-        for (size_t k = 0; k < refs_count; k++) {
-            dur__pg_add_text(&instance, timers ? turns[i]->instance : claim_instance(turns[i], &refs[k]));
-            dur__pg_add_i64(&execution, (int64_t)refs[k].execution_id);
-            dur__pg_add_i64(&activity, (int64_t)refs[k].activity_id);
-            dur__pg_add_i64(&id, (int64_t)refs[k].row_id);
-        }
+    dur__pg_array id = dur__pg_array_text(), execution = dur__pg_array_i64(), expected = dur__pg_array_i64();
+    for (size_t i = 0; i < parts->count; i++) {
+        const dur__pg_part *part = &parts->all[i];
+        if (!part->facts.compares_position || part->in_place) continue;
+        dur__pg_add_text(&id, part->turn->instance);
+        dur__pg_add_i64(&execution, (int64_t)part->turn->execution_id);
+        dur__pg_add_i64(&expected, (int64_t)part->turn->expected_last);
     }
     bool any = id.count > 0;
-    dur__pg_args_begin(store, &args);
-    dur__pg_array_arg(&args, &instance);
+    dur__pg_args_begin(parts->store, &args);
+    dur__pg_array_arg(&args, &id);
     dur__pg_array_arg(&args, &execution);
-    dur__pg_array_arg(&args, &activity);
+    dur__pg_array_arg(&args, &expected);
+    if (any)
+        dur__pg_batch_add(batch, positions_sql, &args);
+    else
+        dur__pg_args_free(&args);
+}
+
+/* Before the row says that another one has begun; and one that is not the current one stands there from the beginning.
+   An explicit "Running" is rare, and replaces what is there. */
+static const char past_sql[] =
+    "WITH n AS MATERIALIZED (SELECT #now AS now), t AS MATERIALIZED (SELECT unnest($2::text[]) AS id,"
+    " unnest($3::bigint[]) AS execution, unnest($4::bigint[]) AS status, unnest($5::text[]) AS output), p AS (INSERT"
+    " INTO @executions (instance_id, execution_id, status, output, started_at, completed_at) SELECT i.instance_id,"
+    " i.current_execution, i.status, i.output, i.started_at, i.completed_at FROM t JOIN @instances i ON i.instance_id ="
+    " t.id WHERE i.current_execution < t.execution AND i.status IS NOT NULL) INSERT INTO @executions (instance_id,"
+    " execution_id, status, output, started_at, completed_at) SELECT t.id, t.execution, greatest(t.status, "
+    "1)::smallint,"
+    " t.output, n.now, CASE WHEN t.status > 1 THEN n.now ELSE 0 END FROM n, t JOIN @instances i ON i.instance_id = t.id"
+    " WHERE t.execution < i.current_execution ON CONFLICT (instance_id, execution_id) DO UPDATE SET status ="
+    " excluded.status, output = excluded.output, completed_at = excluded.completed_at WHERE EXISTS (SELECT 1 FROM t x"
+    " WHERE x.id = excluded.instance_id AND x.execution = excluded.execution_id AND x.status > 0)";
+
+void dur__pg_send_past_executions(dur__pg_batch *batch, const dur__pg_parts *parts) {
+    dur__pg_args args;
+    dur__pg_array id = dur__pg_array_text(), execution = dur__pg_array_i64(), status = dur__pg_array_i64();
+    dur__pg_array output = dur__pg_array_text();
+    for (size_t i = 0; i < parts->count; i++) {
+        const dur__pg_part *part = &parts->all[i];
+        const dur_turn_commit *turn = part->turn;
+        if (!part->facts.writes || part->facts.born ||
+            (part->lease != NULL && part->lease->execution == turn->execution_id))
+            continue;
+        dur__pg_add_text(&id, turn->instance);
+        dur__pg_add_i64(&execution, (int64_t)turn->execution_id);
+        dur__pg_add_i64(&status, (int64_t)turn->metadata.status);
+        dur__pg_add_text(&output, turn->metadata.status != DUR_STATUS_NONE ? turn->metadata.output : NULL);
+    }
+    bool any = id.count > 0;
+    dur__pg_args_begin(parts->store, &args);
     dur__pg_array_arg(&args, &id);
+    dur__pg_array_arg(&args, &execution);
+    dur__pg_array_arg(&args, &status);
+    dur__pg_array_arg(&args, &output);
     if (any)
-        dur__pg_batch_add(batch, sql, &args);
+        dur__pg_batch_add(batch, past_sql, &args);
     else
         dur__pg_args_free(&args);
-}
-
-void dur__pg_send_cancelled(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count) {
-    send_refs(store, batch, cancel_sql, turns, count, false);
-}
-void dur__pg_send_timers_dropped(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count) {
-    send_refs(store, batch, drop_timers_sql, turns, count, true);
-}
-
-/* ---- a batch of turns -------------------------------------------------------------------------------------------- */
-
-/* A timer, say: a message to the instance that goes on under the same lease. */
-static bool own_business(const dur_turn_commit *turn, const dur_message *item) {
-    return dur__pg_turn_keeps(turn) && strcmp(item->instance, turn->instance) == 0;
-}
-
-/* Do others have something to do afterwards? */
-static bool concerns_lanes(const dur_turn_commit *turn) {
-    if (turn->take_over || turn->set_suspended) return true;
-    for (size_t i = 0; i < turn->orchestrator_item_count; i++)
-        if (!own_business(turn, &turn->orchestrator_items[i])) return true;
-    if (!dur__pg_turn_keeps(turn) && !dur__pg_turn_ends(turn)) return true;
-    for (size_t i = 0; i < turn->worker_item_count; i++)
-        if (turn->worker_items[i].lock_token == NULL || turn->worker_items[i].message.session_id != NULL) return true;
-    return false;
-}
-
-bool dur__pg_turn_seen(const dur_turn_commit *turn) {
-    if (turn->metadata.status > DUR_STATUS_RUNNING || turn->take_over || turn->set_suspended) return true;
-    for (size_t i = 0; i < turn->event_count; i++) {
-        dur_event_kind kind = turn->events[i].kind;
-        if (kind == DUR_EVENT_CUSTOM_STATUS_UPDATED || kind == DUR_EVENT_KEY_VALUE_SET ||
-            kind == DUR_EVENT_KEY_VALUE_CLEARED || kind == DUR_EVENT_KEY_VALUES_CLEARED)
-            return true;
-    }
-    return false;
-}
-
-/* Their rows are locked: whoever deletes one waits, and then finds the child. */
-/* clang-format off */
-static const char parents_sql[] = "SELECT 1 / (CASE WHEN bool_and(EXISTS (SELECT 1 FROM @instances i WHERE"
-                                  " i.instance_id = p.id AND " DUR__PG_IS_MEANT("i", "p.birth") ")) THEN 1 ELSE 0 END)"
-                                  " FROM unnest($2::text[], $3::bigint[]) AS p(id, birth)";
-/* clang-format on */
-
-/* Whoever takes an instance over has looked at it before: one row for each, and for each message that it takes. */
-static const char meant_sql[] =
-    "SELECT 1 / (CASE WHEN count(*) = 0 THEN 1 ELSE 0 END) FROM unnest($2::text[], $3::bigint[], $4::bigint[],"
-    " $5::bigint[], $6::text[]) AS m(id, birth, message, uncancelled, suspended) JOIN @instances i ON i.instance_id = "
-    "m.id WHERE i.birth <>"
-    " nullif(m.birth, 0) OR i.suspended IS DISTINCT FROM coalesce(m.suspended, i.suspended) OR (m.message <> 0 AND NOT "
-    "EXISTS (SELECT 1 FROM @queue q WHERE q.instance_id = m.id AND q.id "
-    "="
-    " m.message)) OR (m.uncancelled <> 0 AND EXISTS (SELECT 1 FROM @queue q WHERE q.instance_id = m.id AND q.kind ="
-    " " DUR__PG_CANCEL "))";
-
-static void send_meant(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count) {
-    enum { ID, BIRTH, MESSAGE, UNCANCELLED, SUSPENDED, COLUMNS };
-    dur__pg_args args;
-    dur__pg_array columns[COLUMNS] = { dur__pg_array_text(), dur__pg_array_i64(), dur__pg_array_i64(),
-                                       dur__pg_array_i64(), dur__pg_array_text() };
-    for (size_t i = 0; i < count; i++) {
-        const dur_turn_commit *turn = turns[i];
-        if (!turn->take_over) continue;
-        size_t messages = turn->consume_listed ? turn->consumed_count : 0;
-        for (size_t k = 0; k == 0 || k < messages; k++) {
-            dur__pg_add_text(&columns[ID], turn->instance);
-            dur__pg_add_i64(&columns[BIRTH], (int64_t)turn->metadata.birth);
-            dur__pg_add_i64(&columns[MESSAGE], messages > 0 ? (int64_t)turn->consumed[k] : 0);
-            dur__pg_add_i64(&columns[UNCANCELLED], turn->if_uncancelled);
-            dur__pg_add_text(&columns[SUSPENDED], turn->if_suspended);
-        }
-    }
-    bool any = columns[ID].count > 0;
-    dur__pg_args_begin(store, &args);
-    dur__pg_array_args(&args, columns, COLUMNS);
-    if (any)
-        dur__pg_batch_add(batch, meant_sql, &args);
-    else
-        dur__pg_args_free(&args);
-}
-
-static bool needs_parent(const dur_turn_commit *turn) {
-    return dur__turn_facts_of(turn).compares_parent;
-}
-
-static void send_parents(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count) {
-    dur__pg_args args;
-    dur__pg_array parents = dur__pg_array_text(), births = dur__pg_array_i64();
-    for (size_t i = 0; i < count; i++) {
-        if (!needs_parent(turns[i])) continue;
-        dur__pg_add_text(&parents, turns[i]->metadata.parent_instance_id);
-        dur__pg_add_i64(&births, (int64_t)turns[i]->metadata.parent_birth);
-    }
-    bool any = parents.count > 0;
-    dur__pg_args_begin(store, &args);
-    dur__pg_array_arg(&args, &parents);
-    dur__pg_array_arg(&args, &births);
-    if (any)
-        dur__pg_batch_add(batch, parents_sql, &args);
-    else
-        dur__pg_args_free(&args);
-}
-
-/* Its start may be gone, and nothing has made it an instance: who holds it holds nothing. */
-static const char known_sql[] = "UPDATE @instances i SET known = false WHERE i.instance_id = ANY ($2::text[]) AND"
-                                " i.known AND NOT (i.has_row OR i.has_history) AND NOT EXISTS (SELECT 1 FROM @queue s"
-                                " WHERE s.instance_id = i.instance_id AND s.kind IN " DUR__PG_STARTS ")";
-
-static bool keeps_perhaps_nothing(const dur_turn_commit *turn) {
-    dur__turn_facts facts = dur__turn_facts_of(turn);
-    return facts.keeps && turn->event_count == 0 && !facts.names && (facts.takes_given || turn->consumed_count > 0);
-}
-
-/* What was claimed never came into being. */
-static const char sweep_sql[] = DUR__PG_SWEEP;
-
-static bool may_leave_nothing(const dur_turn_commit *turn) {
-    return !dur__pg_turn_keeps(turn) && !dur__pg_turn_writes(turn);
-}
-
-static void send_all(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, dur_turn_commit **turns,
-                     size_t count, dur__pg_outbox *box, dur__pg_turn_plan *plan) {
-    send_parents(store, batch, turns, count);
-    send_meant(store, batch, turns, count);
-    dur__pg_send_ids(store, batch, lost_sql, turns, count, takes_over);
-    dur__pg_send_work_taken(store, batch, NULL, turns, count); /* compared before all other rows are removed */
-    dur__pg_send_ids(store, batch, remove_work_sql, turns, count, removes_work);
-    dur__pg_send_ids(store, batch, take_given_sql, turns, count, takes_given);
-    dur__pg_send_consumed(store, batch, turns, count, false);
-    dur__pg_send_ids(store, batch, never_was_sql, turns, count, never_was);
-    send_rows(store, batch, lane, turns, count);
-    dur__pg_send_ids(store, batch, known_sql, turns, count, keeps_perhaps_nothing);
-    dur__pg_send_history(store, batch, turns, count);
-    dur__pg_send_executions(store, batch, turns, count);
-    dur__pg_send_kv(store, batch, turns, count, true);
-    (void)dur__pg_send_sessions(store, batch, turns, count);
-    plan->work_at = dur__pg_send_work(store, batch, NULL, turns, count);
-    dur__pg_send_cancelled(store, batch, turns, count);
-    dur__pg_outbox_send(box, batch);
-    dur__pg_send_timers_dropped(store, batch, turns, count);
-    dur__pg_send_release(store, batch, turns, count);
-    dur__pg_send_ids(store, batch, sweep_sql, turns, count, may_leave_nothing);
-}
-
-static void remember(dur__pg_lane *lane, dur_turn_commit **turns, size_t count, bool usual) {
-    for (size_t i = 0; i < count; i++) {
-        if (dur__pg_turn_leaves_more(turns[i], usual) || !dur__pg_turn_keeps(turns[i]))
-            dur__pg_fresh_forget(lane, turns[i]->instance);
-        for (size_t k = 0; !usual && k < turns[i]->orchestrator_item_count; k++)
-            dur__pg_fresh_forget(lane, turns[i]->orchestrator_items[k].instance);
-    }
-}
-
-/* Sessions of the work that it finishes, before anything else is waited for (pg_work.c).  A lane whose work had none so
-   far finishes it by a statement that knows of none. */
-static void lock_sessions(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, dur_turn_commit **turns,
-                          size_t count, const dur_work_ack *acks, size_t ack_count, bool usual) {
-    dur__pg_array tokens = dur__pg_array_text();
-    for (size_t i = 0; i < ack_count; i++)
-        dur__pg_add_text(&tokens, acks[i].lock_token);
-    bool own = usual && lane != NULL;
-    for (size_t i = 0; i < count && (!own || lane->sessions); i++)
-        for (size_t k = 0; k < turns[i]->worker_consumed_count; k++)
-            dur__pg_add_text(&tokens, turns[i]->worker_consumed[k].lock_token);
-    if (tokens.count == 0) {
-        dur__buf_free(&tokens.data);
-        return;
-    }
-    if (own) dur__pg_fence_add(store, batch, lane->owner); /* who takes it over has that first, too */
-    dur__pg_sessions_lock_add(store, batch, &tokens);
-}
-
-void dur__pg_turns_add(dur__pg *store, dur__pg_batch *batch, dur__pg_lane *lane, dur_turn_commit **turns, size_t count,
-                       dur_work_ack *acks, size_t ack_count, bool usual, dur__pg_turn_plan *plan) {
-    dur__pg_outbox box;
-    bool owned = lane != NULL && lane->owner != NULL;
-    dur__pg_outbox_begin(&box);
-    dur__pg_turn_kind kind =
-        usual && owned && ack_count == 0 && count > 0 ? dur__pg_kind_of_all(turns, count, lane) : DUR__PG_UNUSUAL;
-    *plan = (dur__pg_turn_plan){
-        .work_at = -1, .timers_at = -1, .calm_at = -1, .due_ms = DUR_NEVER, .usual = kind != DUR__PG_UNUSUAL
-    };
-    plan->calm = kind == DUR__PG_IS_CALM;
-    for (size_t i = 0; i < ack_count; i++)
-        if (acks[i].completion != NULL) dur__pg_outbox_add(&box, acks[i].completion, 0);
-    plan->sends = plan->for_lanes = box.count > 0;
-    for (size_t i = 0; i < count; i++) {
-        plan->for_lanes |= concerns_lanes(turns[i]);
-        plan->for_watches |= dur__pg_turn_seen(turns[i]);
-        if (plan->usual) continue;
-        box.disturbs |= turns[i]->take_over;
-        dur__pg_outbox_lock(&box, turns[i]->instance, turns[i]->writes_start ? turns[i]->lock_token : NULL);
-        if (needs_parent(turns[i])) dur__pg_outbox_lock(&box, turns[i]->metadata.parent_instance_id, NULL);
-        bool undelayed = false; /* then what is overdue behind it is, too: it stays behind */
-        for (size_t k = 0; k < turns[i]->orchestrator_item_count; k++) {
-            const dur_message *item = &turns[i]->orchestrator_items[k];
-            if (undelayed)
-                dur__pg_outbox_add_behind(&box, item);
-            else
-                dur__pg_outbox_add(&box, item, 0);
-            undelayed |= item->due_ms == 0;
-            if (item->due_ms == 0 || !own_business(turns[i], item))
-                plan->sends = true;
-            else if (item->due_ms < plan->due_ms)
-                plan->due_ms = item->due_ms;
-        }
-    }
-    if (owned && !plan->usual) dur__pg_fence_add(store, batch, lane->owner); /* else its first statement takes it */
-    lock_sessions(store, batch, lane, turns, count, acks, ack_count, plan->usual);
-    if (plan->usual) {
-        dur__pg_send_usual(store, batch, lane, turns, count, kind, plan);
-        plan->calm_at = dur__pg_calm_learn(lane, batch);
-    } else
-        dur__pg_outbox_send_locks(&box, batch, lane);
-    if (!plan->usual) dur__pg_steps_move_of(store, batch, lane, turns, count, acks, ack_count);
-    if (ack_count > 0) dur__pg_acks_add(store, batch, acks, ack_count);
-    if (!plan->usual && count > 0)
-        send_all(store, batch, lane, turns, count, &box, plan);
-    else
-        dur__pg_outbox_send(&box, batch);
-    if (lane != NULL) remember(lane, turns, count, plan->usual);
-    dur__pg_outbox_end(&box);
-}
-
-void dur__pg_turns_read(const dur__pg_batch *batch, const dur__pg_turn_plan *plan, dur__pg_lane *lane,
-                        dur_turn_commit **turns, size_t count) {
-    int row = 0, timer = 0;
-    if (lane != NULL) dur__pg_calm_read(lane, batch, plan->calm_at);
-    if (plan->calm) dur__pg_calm_held(lane);
-    const PGresult *timers = plan->timers_at >= 0 ? batch->results[plan->timers_at] : NULL;
-    for (size_t i = 0; i < count; i++) {
-        turns[i]->fault = DUR_TURN_FINE;
-        dur_error_clear(&turns[i]->error);
-        turns[i]->lease_kept = dur__pg_turn_keeps(turns[i]);
-        if (plan->usual && dur__pg_step_made(lane, turns[i])) {
-            turns[i]->worker_items[0].row_id = (uint64_t)dur__pg_step_id(&turns[i]->worker_items[0].message);
-            turns[i]->worker_items[0].locked = true;
-        } else {
-            for (size_t k = 0; k < turns[i]->worker_item_count; k++, row++) {
-                turns[i]->worker_items[k].row_id = dur__pg_get_u64(batch->results[plan->work_at], row, 0);
-                turns[i]->worker_items[k].locked = dur__pg_get_bool(batch->results[plan->work_at], row, 1);
-            }
-        }
-        if (lane == NULL) continue;
-        dur__pg_step_note(lane, turns[i], plan->usual, plan->calm && !turns[i]->writes_start);
-        dur__pg_timers_note(lane, turns[i], timers, &timer);
-        dur__pg_lease_commit(lane, turns[i]);
-    }
 }

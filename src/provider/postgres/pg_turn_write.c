@@ -1,92 +1,47 @@
 /*
- * pg_turn_write.c: what a turn writes: executions, work, key-value state, and the end of its lease.
+ * pg_turn_write.c: what a turn writes: work, key-value state, and the end of its lease.
  */
+#include "provider/postgres/pg_doubts.h"
 #include "provider/postgres/pg_turn.h"
 
 #include <stdlib.h>
 
 /* ---- what it writes ---------------------------------------------------------------------------------------------- */
 
-/* Without a status only the row must be there; an explicit "Running" is rare, and replaces what is there. */
-#define EXECUTIONS                                                                                                     \
-    "INSERT INTO @executions (instance_id, execution_id, status, output, started_at, completed_at)"                    \
-    " SELECT t.id, t.execution, greatest(t.status, 1)::smallint, t.output, n.now,"                                     \
-    " CASE WHEN t.status > 1 THEN n.now ELSE 0 END FROM (SELECT #now AS now) n, unnest($2::text[], $3::bigint[],"      \
-    " $4::bigint[], $5::text[]) AS t(id, execution, status, output) ON CONFLICT (instance_id, execution_id) DO UPDATE" \
-    " SET status = excluded.status, output = excluded.output, completed_at = excluded.completed_at"
-static const char executions_sql[] = EXECUTIONS " WHERE excluded.status > 1";
-static const char running_executions_sql[] = EXECUTIONS;
-
-static void send_some_executions(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count,
-                                 bool running) {
-    dur__pg_args args;
-    dur__pg_array instance = dur__pg_array_text(), execution = dur__pg_array_i64(), status = dur__pg_array_i64();
-    dur__pg_array output = dur__pg_array_text();
-    for (size_t i = 0; i < count; i++) {
-        const dur_turn_commit *turn = turns[i];
-        bool has_status = turn->metadata.status != DUR_STATUS_NONE;
-        /* Behind an event that was there before, the row is there too. */
-        bool may_be_new = turn->expected_last == DUR_NOT_COMPARED || turn->expected_last == 0;
-        if (!dur__pg_turn_writes(turn) || (turn->metadata.status == DUR_STATUS_RUNNING) != running ||
-            (!has_status && !may_be_new))
-            continue;
-        dur__pg_add_text(&instance, turn->instance);
-        dur__pg_add_i64(&execution, (int64_t)turn->execution_id);
-        dur__pg_add_i64(&status, (int64_t)turn->metadata.status);
-        dur__pg_add_text(&output, has_status ? turn->metadata.output : NULL);
-    }
-    bool any = status.count > 0;
-    dur__pg_args_begin(store, &args);
-    dur__pg_array_arg(&args, &instance);
-    dur__pg_array_arg(&args, &execution);
-    dur__pg_array_arg(&args, &status);
-    dur__pg_array_arg(&args, &output);
-    if (any)
-        dur__pg_batch_add(batch, running ? running_executions_sql : executions_sql, &args);
-    else
-        dur__pg_args_free(&args);
-}
-
-void dur__pg_send_executions(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count) {
-    send_some_executions(store, batch, turns, count, false);
-    send_some_executions(store, batch, turns, count, true);
-}
-
 static const char claim_sessions_sql[] =
     "WITH n AS MATERIALIZED (SELECT #now AS now), want AS MATERIALIZED (SELECT DISTINCT ON (t.session COLLATE \"C\")"
     " t.session COLLATE \"C\" AS session, t.node, t.owner, t.lock_ms, 0::bigint AS until_ms FROM unnest($2::text[],"
     " $3::text[], $4::text[], $5::bigint[]) AS t(session, node, owner, lock_ms) WHERE EXISTS (SELECT 1 FROM @owners o"
-    " WHERE o.owner = t.owner) ORDER BY t.session COLLATE \"C\"), " DUR__PG_CLAIM_SESSIONS(
+    " WHERE o.owner = t.owner AND o.dead = 0) ORDER BY t.session COLLATE \"C\"), " DUR__PG_CLAIM_SESSIONS(
         "$6::bigint") " SELECT count(*) FROM claimed";
 
-bool dur__pg_send_sessions(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count) {
+void dur__pg_send_sessions(dur__pg_batch *batch, const dur__pg_parts *parts) {
     dur__pg_args args;
     dur__pg_array session = dur__pg_array_text(), node = dur__pg_array_text(), owner = dur__pg_array_text();
     dur__pg_array lock_ms = dur__pg_array_i64();
-    for (size_t i = 0; i < count; i++) {
-        for (size_t k = 0; k < turns[i]->worker_item_count; k++) {
-            const dur_turn_work *item = &turns[i]->worker_items[k];
-            if (dur__turn_eager(turns[i], item) == NULL || item->message.session_id == NULL ||
-                turns[i]->session_owner == NULL)
+    for (size_t i = 0; i < parts->count; i++) {
+        const dur_turn_commit *turn = parts->all[i].turn;
+        for (size_t k = 0; k < turn->worker_item_count; k++) {
+            const dur_turn_work *item = &turn->worker_items[k];
+            if (dur__turn_eager(turn, item) == NULL || item->message.session_id == NULL || turn->session_owner == NULL)
                 continue;
             dur__pg_add_text(&session, item->message.session_id);
-            dur__pg_add_text(&node, turns[i]->session_owner);
-            dur__pg_add_text(&owner, turns[i]->owner);
-            dur__pg_add_i64(&lock_ms, dur__pg_ms(turns[i]->session_lock_ms));
+            dur__pg_add_text(&node, turn->session_owner);
+            dur__pg_add_text(&owner, turn->owner);
+            dur__pg_add_i64(&lock_ms, dur__pg_ms(turn->session_lock_ms));
         }
     }
     bool any = lock_ms.count > 0;
-    dur__pg_args_begin(store, &args);
+    dur__pg_args_begin(parts->store, &args);
     dur__pg_array_arg(&args, &session);
     dur__pg_array_arg(&args, &node);
     dur__pg_array_arg(&args, &owner);
     dur__pg_array_arg(&args, &lock_ms);
-    dur__pg_i64(&args, store->schema_key);
+    dur__pg_i64(&args, parts->store->schema_key);
     if (any)
         dur__pg_batch_add(batch, claim_sessions_sql, &args);
     else
         dur__pg_args_free(&args);
-    return any;
 }
 
 static const char work_sql[] =
@@ -94,123 +49,101 @@ static const char work_sql[] =
     " json, handler) SELECT x.instance, x.execution, x.activity, x.tag, x.session, CASE WHEN x.locks THEN 1 ELSE 0 END,"
     " CASE WHEN x.locks THEN x.token END, CASE WHEN x.locks THEN x.owner END, x.now, x.json, x.handler FROM (SELECT "
     "t.*, n.now,"
-    " t.token IS NOT NULL AND EXISTS (SELECT 1 FROM @owners o WHERE o.owner = t.owner) AND (t.session IS NULL OR EXISTS"
+    " t.token IS NOT NULL AND EXISTS (SELECT 1 FROM @owners o WHERE o.owner = t.owner AND o.dead = 0) AND (t.session "
+    "IS NULL OR EXISTS"
     " (SELECT 1 FROM @sessions s WHERE s.session_id = t.session AND s.holder = t.node AND s.owner = t.owner)) AS locks"
     " FROM (SELECT #now AS now) n, unnest($2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[],"
     " $8::text[], $9::text[], $10::text[], $11::text[]) WITH ORDINALITY AS t(instance, execution, activity, tag,"
     " session, token, owner, node, json, handler, at)) x ORDER BY x.at RETURNING id, token IS NOT NULL";
 
-/* Where all of it is locked for one owner and nothing has a session. */
-static const char locked_work_sql[] =
-    "INSERT INTO @worker (instance_id, execution_id, activity_id, tag, attempts, token, owner, since_ms, json,"
-    " handler)"
-    " SELECT t.instance, t.execution, t.activity, t.tag, CASE WHEN n.lives THEN 1 ELSE 0 END, CASE WHEN n.lives THEN"
-    " t.token END, CASE WHEN n.lives THEN $8::text END, n.now, t.json, t.handler FROM (SELECT #now AS now, EXISTS "
-    "(SELECT 1 FROM"
-    " @owners o WHERE o.owner = $8::text) AS lives OFFSET 0) n, unnest($2::text[], $3::bigint[], $4::bigint[],"
-    " $5::text[], $6::text[], $7::text[], $9::text[]) WITH ORDINALITY AS t(instance, execution, activity, tag, token,"
-    " json, handler, at)"
-    " ORDER BY t.at RETURNING id, token IS NOT NULL";
-
-/*
- * Behind leases of that owner which were compared and are still his, under his fence, he lives: whoever takes him for
- * dead needs the fence and ends his leases in the same transaction.
- */
-static const char held_work_sql[] =
-    "INSERT INTO @worker (instance_id, execution_id, activity_id, tag, attempts, token, owner, since_ms, json,"
-    " handler)"
-    " SELECT t.instance, t.execution, t.activity, t.tag, 1, t.token, $8::text, #now, t.json, t.handler FROM "
-    "unnest($2::text[],"
-    " $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[], $9::text[]) WITH ORDINALITY AS t(instance,"
-    " execution, activity, tag, token, json, handler, at) ORDER BY t.at RETURNING id, true";
-
-/* Of a turn that goes into the table; lane: of its usual turns. */
-static size_t rows_of(const dur__pg_lane *lane, const dur_turn_commit *turn) {
-    return lane != NULL && dur__pg_step_made(lane, turn) ? 0 : turn->worker_item_count;
-}
-
-static const char *sole_owner(const dur__pg_lane *lane, dur_turn_commit **turns, size_t count) {
-    const char *owner = NULL;
-    for (size_t i = 0; i < count; i++) {
-        for (size_t k = 0; k < rows_of(lane, turns[i]); k++) {
-            const dur_turn_work *item = &turns[i]->worker_items[k];
-            if (dur__turn_eager(turns[i], item) == NULL || item->message.session_id != NULL ||
-                (owner != NULL && strcmp(owner, turns[i]->owner) != 0))
-                return NULL;
-            owner = turns[i]->owner;
-        }
-    }
-    return owner;
-}
-
-static int send_locked_work(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, dur_turn_commit **turns,
-                            size_t count, const char *owner) {
-    dur__pg_args args;
-    dur__pg_array instance = dur__pg_array_text(), execution = dur__pg_array_i64(), activity = dur__pg_array_i64();
-    dur__pg_array tag = dur__pg_array_text(), token = dur__pg_array_text(), json = dur__pg_array_text();
-    dur__pg_array handler = dur__pg_array_text();
-    for (size_t i = 0; i < count; i++) {
-        for (size_t k = 0; k < rows_of(lane, turns[i]); k++) {
-            const dur_turn_work *item = &turns[i]->worker_items[k];
-            dur__pg_add_text(&instance, item->message.instance);
-            dur__pg_add_i64(&execution, (int64_t)item->message.execution_id);
-            dur__pg_add_i64(&activity, (int64_t)item->message.activity_id);
-            dur__pg_add_text(&tag, item->message.tag);
-            dur__pg_add_text(&token, item->lock_token);
-            dur__pg_add_json(&json, item->message.json);
-            dur__pg_add_text(&handler, dur__pg_handler_of(&item->message));
-        }
-    }
-    dur__pg_args_begin(store, &args);
-    dur__pg_array_arg(&args, &instance);
-    dur__pg_array_arg(&args, &execution);
-    dur__pg_array_arg(&args, &activity);
-    dur__pg_array_arg(&args, &tag);
-    dur__pg_array_arg(&args, &token);
-    dur__pg_array_arg(&args, &json);
-    dur__pg_text(&args, owner);
-    dur__pg_array_arg(&args, &handler);
-    return dur__pg_batch_add(batch, lane != NULL ? held_work_sql : locked_work_sql, &args);
-}
-
-int dur__pg_send_work(dur__pg *store, dur__pg_batch *batch, const dur__pg_lane *lane, dur_turn_commit **turns,
-                      size_t count) {
-    const char *owner = sole_owner(lane, turns, count);
-    if (owner != NULL) return send_locked_work(store, batch, lane, turns, count, owner);
+int dur__pg_send_work(dur__pg_batch *batch, const dur__pg_parts *parts) {
     dur__pg_args args;
     enum { INSTANCE, EXECUTION, ACTIVITY, TAG, SESSION, TOKEN, OWNER, NODE, JSON, HANDLER, COLUMNS };
     dur__pg_array columns[COLUMNS];
     for (int i = 0; i < COLUMNS; i++)
         columns[i] = i == EXECUTION || i == ACTIVITY ? dur__pg_array_i64() : dur__pg_array_text();
-    for (size_t i = 0; i < count; i++) {
-        for (size_t k = 0; k < rows_of(lane, turns[i]); k++) {
-            const dur_turn_work *item = &turns[i]->worker_items[k];
+    for (size_t i = 0; i < parts->count; i++) {
+        const dur_turn_commit *turn = parts->all[i].turn;
+        for (size_t k = 0; k < turn->worker_item_count; k++) {
+            const dur_turn_work *item = &turn->worker_items[k];
+            if (item->recovered || dur__pg_item_is_local(parts->lane, turn, item)) continue;
             dur__pg_add_text(&columns[INSTANCE], item->message.instance);
             dur__pg_add_i64(&columns[EXECUTION], (int64_t)item->message.execution_id);
             dur__pg_add_i64(&columns[ACTIVITY], (int64_t)item->message.activity_id);
             dur__pg_add_text(&columns[TAG], item->message.tag);
             dur__pg_add_text(&columns[SESSION], item->message.session_id);
-            dur__pg_add_text(&columns[TOKEN], dur__turn_eager(turns[i], item));
-            dur__pg_add_text(&columns[OWNER], turns[i]->owner);
-            dur__pg_add_text(&columns[NODE], turns[i]->session_owner);
+            dur__pg_add_text(&columns[TOKEN], dur__turn_eager(turn, item));
+            dur__pg_add_text(&columns[OWNER], turn->owner);
+            dur__pg_add_text(&columns[NODE], turn->session_owner);
             dur__pg_add_json(&columns[JSON], item->message.json);
             dur__pg_add_text(&columns[HANDLER], dur__pg_handler_of(&item->message));
         }
     }
     bool any = columns[INSTANCE].count > 0;
-    dur__pg_args_begin(store, &args);
-    for (int i = 0; i < COLUMNS; i++)
-        dur__pg_array_arg(&args, &columns[i]);
+    dur__pg_args_begin(parts->store, &args);
+    dur__pg_array_args(&args, columns, COLUMNS);
     if (any) return dur__pg_batch_add(batch, work_sql, &args);
     dur__pg_args_free(&args);
     return -1;
 }
 
+/*
+ * What was local under a lease that has ended.  Where its owner died (look 2) it was company in that crash: it is among
+ * those of which the crash is in doubt, instead of the mark that stood for it (pg_doubt.c).
+ */
+static const char recovered_sql[] =
+    "WITH w AS (INSERT INTO @worker (instance_id, execution_id, activity_id, tag, session_id, attempts, crashes,"
+    " since_ms, json, handler) SELECT t.instance, t.execution, t.activity, t.tag, t.session, 1, CASE WHEN i.look = 2"
+    " THEN 1 ELSE 0 END, #now, t.json, t.handler FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::text[],"
+    " $6::text[], $7::text[], $8::text[]) WITH ORDINALITY AS t(instance, execution, activity, tag, session, json,"
+    " handler, at) JOIN @instances i ON i.instance_id = t.instance ORDER BY t.at RETURNING instance_id, id, crashes)"
+    " INSERT INTO @crashed (crash, instance_id, work_id, alone) SELECT c.crash, w.instance_id, w.id, false FROM w JOIN"
+    " @crashed c ON c.instance_id = w.instance_id AND c.work_id = " DUR__PG_LOCAL_WORK " AND NOT c.for_good WHERE"
+    " w.crashes > 0";
+static const char looked_sql[] =
+    "DELETE FROM @crashed WHERE instance_id = ANY ($2::text[]) AND work_id = " DUR__PG_LOCAL_WORK " AND NOT for_good";
+
+/* It holds a lease that was acquired with `look`, or perhaps. */
+static bool has_looked(const dur__pg_part *part) {
+    return part->updates && !(part->facts.take_over && !part->facts.ends_instance) &&
+           (part->lease == NULL || (part->lease->lost_work && !part->lease->committed));
+}
+
+void dur__pg_send_recovered(dur__pg_batch *batch, const dur__pg_parts *parts) {
+    dur__pg_args args;
+    enum { INSTANCE, EXECUTION, ACTIVITY, TAG, SESSION, JSON, HANDLER, COLUMNS };
+    dur__pg_array columns[COLUMNS];
+    for (int i = 0; i < COLUMNS; i++)
+        columns[i] = i == EXECUTION || i == ACTIVITY ? dur__pg_array_i64() : dur__pg_array_text();
+    for (size_t i = 0; i < parts->count; i++) {
+        const dur_turn_commit *turn = parts->all[i].turn;
+        for (size_t k = 0; k < turn->worker_item_count; k++) {
+            const dur_message_row *message = &turn->worker_items[k].message;
+            if (!turn->worker_items[k].recovered) continue;
+            dur__pg_add_text(&columns[INSTANCE], message->instance);
+            dur__pg_add_i64(&columns[EXECUTION], (int64_t)message->execution_id);
+            dur__pg_add_i64(&columns[ACTIVITY], (int64_t)message->activity_id);
+            dur__pg_add_text(&columns[TAG], message->tag);
+            dur__pg_add_text(&columns[SESSION], message->session_id);
+            dur__pg_add_json(&columns[JSON], message->json);
+            dur__pg_add_text(&columns[HANDLER], dur__pg_handler_of(message));
+        }
+    }
+    bool any = columns[INSTANCE].count > 0;
+    dur__pg_args_begin(parts->store, &args);
+    dur__pg_array_args(&args, columns, COLUMNS);
+    if (any)
+        dur__pg_batch_add(batch, recovered_sql, &args);
+    else
+        dur__pg_args_free(&args);
+    dur__pg_send_ids(batch, looked_sql, parts, has_looked);
+}
+
 /* ---- key-value state --------------------------------------------------------------------------------------------- */
 
-static bool clears_kv(const dur_turn_commit *turn) {
-    for (size_t i = 0; dur__pg_turn_writes(turn) && i < turn->event_count; i++)
-        if (turn->events[i].kind == DUR_EVENT_KEY_VALUES_CLEARED) return true;
+static bool clears_kv(const dur__pg_part *part) {
+    for (size_t i = 0; part->facts.writes && i < part->turn->event_count; i++)
+        if (part->turn->events[i].kind == DUR_EVENT_KEY_VALUES_CLEARED) return true;
     return false;
 }
 
@@ -236,8 +169,12 @@ static const char forget_sql[] =
     " i.instance_id"
     " AND a.execution_id + 2 <= i.current_execution AND a.at_ms <= #now - 86400000";
 
-static bool continues(const dur_turn_commit *turn) {
-    return dur__pg_turn_writes(turn) && turn->metadata.status == DUR_STATUS_CONTINUED_AS_NEW;
+static bool continues(const dur__pg_part *part) {
+    return part->facts.writes && part->turn->metadata.status == DUR_STATUS_CONTINUED_AS_NEW;
+}
+
+static bool merges(const dur__pg_part *part) {
+    return part->facts.ends_execution && !part->bare_end;
 }
 
 typedef struct kv_columns {
@@ -270,14 +207,14 @@ static void kv_of_turn(const dur_turn_commit *turn, kv_columns *out) {
     dur__map_free(&keys);
 }
 
-void dur__pg_send_kv(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count, bool merge) {
+void dur__pg_send_kv(dur__pg_batch *batch, const dur__pg_parts *parts) {
     dur__pg_args args;
     kv_columns out = { dur__pg_array_text(), dur__pg_array_text(), dur__pg_array_text(), dur__pg_array_i64() };
-    dur__pg_send_ids(store, batch, kv_clear_sql, turns, count, clears_kv);
-    for (size_t i = 0; i < count; i++)
-        if (dur__pg_turn_writes(turns[i])) kv_of_turn(turns[i], &out);
+    dur__pg_send_ids(batch, kv_clear_sql, parts, clears_kv);
+    for (size_t i = 0; i < parts->count; i++)
+        if (parts->all[i].facts.writes) kv_of_turn(parts->all[i].turn, &out);
     bool any = out.key.count > 0;
-    dur__pg_args_begin(store, &args);
+    dur__pg_args_begin(parts->store, &args);
     dur__pg_array_arg(&args, &out.instance);
     dur__pg_array_arg(&args, &out.key);
     dur__pg_array_arg(&args, &out.value);
@@ -286,9 +223,8 @@ void dur__pg_send_kv(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **tur
         dur__pg_batch_add(batch, kv_set_sql, &args);
     else
         dur__pg_args_free(&args);
-    if (!merge) return;
-    dur__pg_send_ids(store, batch, kv_merge_sql, turns, count, dur__pg_turn_ends);
-    dur__pg_send_ids(store, batch, forget_sql, turns, count, continues);
+    dur__pg_send_ids(batch, kv_merge_sql, parts, merges);
+    dur__pg_send_ids(batch, forget_sql, parts, continues);
 }
 
 /* ---- the end of leases ------------------------------------------------------------------------------------------- */
@@ -305,44 +241,45 @@ static const char release_sql[] =
     "WITH n AS MATERIALIZED (SELECT #now AS now), t AS MATERIALIZED (SELECT t.* FROM unnest($2::text[], $3::bigint[],"
     " $4::bigint[], $5::bigint[], $6::bigint[]) AS t(id, seen_id, seen_now, delay, back) JOIN @instances i ON"
     " i.instance_id = t.id WHERE t.delay > 0 OR i.ready_at IS NOT NULL OR i.ready_due <> 0 OR i.not_before <> 0 OR NOT"
-    " i.known OR NOT (i.has_row OR i.has_history) OR EXISTS (SELECT 1 FROM @queue q WHERE q.instance_id = t.id)),"
+    " i.known OR i.look > 0 OR NOT (i.has_row OR i.has_history) OR EXISTS (SELECT 1 FROM @queue q WHERE q.instance_id "
+    "= t.id)),"
     " r AS (SELECT t.id, k.known, CASE WHEN i.has_row OR i.has_history THEN i.next ELSE (SELECT s.handler FROM @queue s"
     " WHERE s.instance_id = t.id AND s.kind IN " DUR__PG_STARTS " ORDER BY s.id LIMIT 1) END AS next,"
     " CASE WHEN t.delay > 0 THEN n.now + t.delay ELSE 0 END AS not_before, n.now, m.at, m.due"
     " FROM n, t JOIN @instances i ON i.instance_id = t.id,"
     " LATERAL (SELECT i.has_row OR i.has_history OR EXISTS (SELECT 1 FROM @queue s WHERE s.instance_id = i.instance_id"
     " AND s.kind IN " DUR__PG_STARTS ") AS known) k,"
-    " LATERAL (SELECT array_agg(DISTINCT g.queue) AS queues FROM @queue g WHERE g.instance_id = t.id AND g.given AND"
+    " LATERAL (SELECT array_agg(DISTINCT g.queue) AS queues FROM @queue g WHERE g.instance_id = t.id AND g.delivered "
+    "<> 0 AND"
     " g.queue IS NOT NULL) l,"
     " LATERAL (SELECT min(q.order_ms) AS at, min(q.due_ms) AS due FROM @queue q WHERE q.instance_id = t.id AND"
     " (k.known OR q.queue IS NOT NULL) AND NOT coalesce(q.id <= t.seen_id AND (q.due_ms = 0 OR q.due_ms <= t.seen_now)"
-    " AND (q.given OR q.queue = ANY (l.queues)), false)) m),"
+    " AND (q.delivered <> 0 OR q.queue = ANY (l.queues)), false)) m),"
     " i0 AS (SELECT i.instance_id, i.acquisitions + t.back AS acquisitions," /* as they were */
     " t.back AS less FROM t JOIN @instances i ON i.instance_id = t.id),"
     " " DUR__PG_TAKE_BACK " UPDATE @instances i SET known = r.known, next = r.next, not_before = r.not_before,"
-    " ready_at = CASE WHEN r.not_before > r.now THEN r.at + greatest(r.not_before - r.at, 0) ELSE r.at END,"
-    " ready_due = CASE WHEN r.not_before > r.now THEN greatest(coalesce(r.due, 0), r.not_before) ELSE"
-    " coalesce(r.due, 0)"
-    " END FROM r WHERE i.instance_id = r.id AND (i.known <> r.known OR i.not_before <> r.not_before OR i.ready_at IS "
-    "NOT"
-    " NULL OR i.ready_due <> 0 OR r.at IS NOT NULL OR r.due <> 0 OR i.next IS DISTINCT FROM r.next)";
+    " ready_at = CASE WHEN i.look > 0 THEN least(r.at, r.now) WHEN r.not_before > r.now THEN r.at +"
+    " greatest(r.not_before - r.at, 0) ELSE r.at END,"
+    " ready_due = CASE WHEN i.look > 0 THEN 0 WHEN r.not_before > r.now THEN greatest(coalesce(r.due, 0), r.not_before)"
+    " ELSE coalesce(r.due, 0) END FROM r WHERE i.instance_id = r.id AND (i.known <> r.known OR i.look > 0 OR "
+    "i.not_before <> r.not_before OR"
+    " i.ready_at IS NOT NULL OR i.ready_due <> 0 OR r.at IS NOT NULL OR r.due <> 0 OR i.next IS DISTINCT FROM r.next)";
 
-void dur__pg_send_release(dur__pg *store, dur__pg_batch *batch, dur_turn_commit **turns, size_t count) {
+void dur__pg_send_release(dur__pg_batch *batch, const dur__pg_parts *parts) {
     dur__pg_args args;
     dur__pg_array id = dur__pg_array_text(), seen_id = dur__pg_array_i64(), seen_now = dur__pg_array_i64();
     dur__pg_array delay = dur__pg_array_i64(), back = dur__pg_array_i64();
-    for (size_t i = 0; i < count; i++) {
-        const dur_turn_commit *turn = turns[i];
-        if (dur__pg_turn_keeps(turn)) continue;
-        dur__turn_facts facts = dur__turn_facts_of(turn);
-        dur__pg_add_text(&id, turn->instance);
-        dur__pg_add_i64(&seen_id, (int64_t)facts.seen_id);
-        dur__pg_add_i64(&seen_now, dur__pg_ms(facts.seen_now_ms));
-        dur__pg_add_i64(&delay, dur__pg_ms(facts.delay_ms));
-        dur__pg_add_i64(&back, facts.uncounts ? 1 : 0);
+    for (size_t i = 0; i < parts->count; i++) {
+        const dur__turn_facts *facts = &parts->all[i].facts;
+        if (facts->keeps || parts->all[i].bare_end) continue;
+        dur__pg_add_text(&id, parts->all[i].turn->instance);
+        dur__pg_add_i64(&seen_id, (int64_t)facts->seen_id);
+        dur__pg_add_i64(&seen_now, dur__pg_ms(facts->seen_now_ms));
+        dur__pg_add_i64(&delay, dur__pg_ms(facts->delay_ms));
+        dur__pg_add_i64(&back, facts->uncounts ? 1 : 0);
     }
     bool any = delay.count > 0;
-    dur__pg_args_begin(store, &args);
+    dur__pg_args_begin(parts->store, &args);
     dur__pg_array_arg(&args, &id);
     dur__pg_array_arg(&args, &seen_id);
     dur__pg_array_arg(&args, &seen_now);

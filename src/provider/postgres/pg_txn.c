@@ -1,5 +1,5 @@
 /*
- * pg_txn.c: start, raise and enqueue inside the caller's own transaction.
+ * pg_txn.c: start, send and pulse inside the caller's own transaction.
  */
 #include "core/check.h"
 #include "core/limits.h"
@@ -35,7 +35,7 @@ int dur_postgres_start(dur_provider *store, PGconn *db, const dur_start_args *gi
     static const dur_exists_policy policies[] = { DUR_EXISTS_FAIL, DUR_EXISTS_RETURN, DUR_EXISTS_REPLACE_FINISHED };
     const char *op = "postgres.start";
     dur_start_args args = { .size = sizeof(args) };
-    dur_message message;
+    dur_message_row message;
     bool existed = false;
     int code = enter(store, db, op, err);
     if (code != DUR_OK) return code;
@@ -58,7 +58,7 @@ int dur_postgres_start(dur_provider *store, PGconn *db, const dur_start_args *gi
                            .execution_id = 1 };
     dur_arena *arena = dur_arena_new();
     dur__pg_conn conn = { .store = dur__pg_of(store), .pg = db, .foreign = true };
-    code = dur_message_from_work(&message, arena, &item, err);
+    code = dur_message_row_from_work(&message, arena, &item, err);
     if (code == DUR_OK) code = dur__pg_start_on(&conn, &message, policies[args.exists], args.delay_ms, &existed, err);
     dur_arena_free(arena);
     return code;
@@ -67,7 +67,7 @@ int dur_postgres_start(dur_provider *store, PGconn *db, const dur_start_args *gi
 static int send(dur_provider *store, PGconn *db, const dur_message_args *given, dur_work_kind kind, const char *op,
                 dur_error *err) {
     dur_message_args args = { .size = sizeof(args) };
-    dur_message message;
+    dur_message_row message;
     int code = enter(store, db, op, err);
     if (code != DUR_OK) return code;
     if (given == NULL) return dur_error_set(err, DUR_EINVAL, false, op, "args are required");
@@ -86,7 +86,7 @@ static int send(dur_provider *store, PGconn *db, const dur_message_args *given, 
                            .message_id = args.message_id };
     dur_arena *arena = dur_arena_new();
     dur__pg_conn conn = { .store = dur__pg_of(store), .pg = db, .foreign = true };
-    code = dur_message_from_work(&message, arena, &item, err);
+    code = dur_message_row_from_work(&message, arena, &item, err);
     if (code == DUR_OK) code = dur__pg_existing_on(&conn, &message, args.delay_ms, err);
     dur_arena_free(arena);
     if (code == DUR_EDUPLICATE) { /* what was asked for has happened, by the first of the two calls */
@@ -96,10 +96,10 @@ static int send(dur_provider *store, PGconn *db, const dur_message_args *given, 
     return code;
 }
 
-int dur_postgres_raise(dur_provider *store, PGconn *db, const dur_message_args *args, dur_error *err) {
-    return send(store, db, args, DUR_WORK_EXTERNAL_RAISED, "postgres.raise", err);
+int dur_postgres_pulse(dur_provider *store, PGconn *db, const dur_message_args *args, dur_error *err) {
+    return send(store, db, args, DUR_WORK_EXTERNAL_RAISED, "postgres.pulse", err);
 }
 
-int dur_postgres_enqueue(dur_provider *store, PGconn *db, const dur_message_args *args, dur_error *err) {
-    return send(store, db, args, DUR_WORK_QUEUE_MESSAGE, "postgres.enqueue", err);
+int dur_postgres_send(dur_provider *store, PGconn *db, const dur_message_args *args, dur_error *err) {
+    return send(store, db, args, DUR_WORK_QUEUE_MESSAGE, "postgres.send", err);
 }

@@ -23,7 +23,7 @@
     " AND " DUR__PG_TAG_ADMITTED("$6::bigint", "$7::text[]")                                                           \
     " AND (w.session_id IS NULL OR ($8::text IS NOT NULL AND NOT EXISTS (SELECT 1 FROM @sessions s WHERE s.session_id" \
     " = w.session_id AND s.holder <> $8::text AND (s.owner IS NOT NULL OR s.until_ms > (SELECT now FROM n)))))"        \
-    " AND ($2::text IS NULL OR EXISTS (SELECT 1 FROM @owners o WHERE o.owner = $2::text))"                             \
+    " AND ($2::text IS NULL OR EXISTS (SELECT 1 FROM @owners o WHERE o.owner = $2::text AND o.dead = 0))"              \
     " ORDER BY " order " LIMIT $4::bigint FOR UPDATE OF w SKIP LOCKED) x ORDER BY " order " LIMIT $4::bigint),"        \
     " want AS MATERIALIZED (SELECT DISTINCT c.session_id AS session, $8::text AS node, $2::text AS owner, $9::bigint"  \
     " AS lock_ms, CASE WHEN $2::text IS NULL THEN n.now + $9::bigint ELSE 0 END AS until_ms FROM c, n WHERE"           \
@@ -94,7 +94,7 @@ static int fetch_once(dur__pg *store, dur_arena *arena, const dur_work_fetch *ho
     int backend = conn->backend;
     dur__pg_token(store, prefix);
     dur__pg_batch_begin(&batch, conn, true);
-    if (how->owner != NULL) dur__pg_fence_add(store, &batch, how->owner);
+    if (how->owner != NULL) dur__pg_owner_fence_add(store, &batch, how->owner);
     dur__pg_work_fetch_add(store, &batch, how, prefix, &at);
     code = dur__pg_batch_run(&batch, "postgres.fetch_work", err);
     if (code == DUR_OK) *count = dur__pg_work_fetch_read(&batch, at, arena, out, how->max > 0 ? how->max : 1);
@@ -178,7 +178,7 @@ void dur__pg_acks_commit(dur__pg *store, dur__pg_conn *conn, dur_work_ack *acks,
         return;
     }
     dur__pg_batch_begin(&batch, conn, true);
-    dur__pg_turns_add(store, &batch, NULL, NULL, 0, acks, count, false, &plan);
+    dur__pg_turns_add(store, &batch, NULL, NULL, 0, acks, count, &plan);
     if (plan.for_lanes) dur__pg_batch_notify(&batch);
     code = dur__pg_batch_run(&batch, "postgres.ack_work", &err);
     if (code != DUR_OK && count > 1 && (dur__pg_refused(&batch, code) || dur__pg_waited_too_long(&batch))) {
@@ -203,20 +203,13 @@ int dur__pg_ack_works(dur_provider *self, dur_work_ack *acks, size_t count, dur_
     int code = dur__pg_borrow(store, &conn, err);
     if (code != DUR_OK) return code;
     dur__pg_acks_commit(store, conn, acks, count);
-    dur__pg_return(conn);                /* whoever had one and waited for another could wait for ever */
-    for (size_t i = 0; i < count; i++) { /* one that is known by its token alone may stand in its instance's row */
-        bool moved = false;
-        if (acks[i].error.code != DUR_ELEASE || acks[i].ref.instance != NULL) continue;
-        (void)dur__pg_step_move_by_token(store, "postgres.ack_work", acks[i].lock_token, &moved, NULL);
-        if (!moved || dur__pg_borrow(store, &conn, &acks[i].error) != DUR_OK) continue;
-        dur__pg_acks_commit(store, conn, &acks[i], 1);
-        dur__pg_return(conn);
-    }
+    dur__pg_return(conn);
     dur__pg_wake_local(store, NULL);
     return DUR_OK;
 }
 
-int dur__pg_ack_work_item(dur_provider *self, const char *lock_token, const dur_message *completion, dur_error *err) {
+int dur__pg_ack_work_item(dur_provider *self, const char *lock_token, const dur_message_row *completion,
+                          dur_error *err) {
     dur_work_ack ack = { .lock_token = lock_token, .completion = completion };
     int code = dur__pg_ack_works(self, &ack, 1, err);
     if (code == DUR_OK && ack.error.code != DUR_OK) {
@@ -242,7 +235,7 @@ static const char enqueue_sql[] =
     "INSERT INTO @worker (instance_id, execution_id, activity_id, tag, session_id, since_ms, json, handler)"
     " VALUES ($2::text, $3::bigint, $4::bigint, $5::text, $6::text, #now, $7::text, $8::text)";
 
-int dur__pg_enqueue_for_worker(dur_provider *self, const dur_message *item, dur_error *err) {
+int dur__pg_enqueue_for_worker(dur_provider *self, const dur_message_row *item, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
     dur__pg_args args;
     dur__pg_conn *conn;
@@ -280,24 +273,16 @@ typedef struct on_claimed {
     const void *data;
 } on_claimed;
 
-static int try_claimed(dur__pg *store, const on_claimed *what, bool *found, dur_error *err) {
+static int do_claimed(dur__pg *store, const on_claimed *what, dur_error *err) {
     dur__pg_args args;
     PGresult *result;
     dur__pg_args_begin(store, &args);
     dur__pg_text(&args, what->token);
     what->add(&args, what->data);
     int code = dur__pg_one(store, what->op, what->sql, &args, true, &result, err);
-    *found = code == DUR_OK && PQntuples(result) > 0;
+    if (code == DUR_OK && PQntuples(result) == 0) code = gone(err, what->op);
     PQclear(result);
     return code;
-}
-
-static int do_claimed(dur__pg *store, const on_claimed *what, dur_error *err) {
-    bool found, moved = false;
-    int code = try_claimed(store, what, &found, err);
-    if (code == DUR_OK && !found) code = dur__pg_step_move_by_token(store, what->op, what->token, &moved, err);
-    if (code == DUR_OK && moved) code = try_claimed(store, what, &found, err);
-    return code == DUR_OK && !found ? gone(err, what->op) : code;
 }
 
 /* clang-format off */
@@ -385,22 +370,13 @@ int dur__pg_dead_letter_work(dur_provider *self, const char *lock_token, const c
         "", ", n, " CLAIMS,                                                                                            \
         "$5::bigint > 0 AND (SELECT count(*) FROM s0) >= 0 AND " CLAIM_MATCHES) " WHERE " DUR__PG_IS_L                 \
                                                                                 " RETURNING w.session_id"
+/* clang-format off */
 static const char check_sql[] =
-    "WITH n AS MATERIALIZED (SELECT #now AS now), s0 AS MATERIALIZED (" DUR__PG_LOCK_SESSIONS(
-        "$5::bigint > 0 AND w.token = ANY ($4::text[])") "), u AS (" EXTEND_SQL
-                                                         "), s AS (" DUR__PG_TOUCH_SESSIONS(
-                                                             "(SELECT now FROM n)",
-                                                             "u") ") SELECT EXISTS (SELECT 1 FROM @worker w, n "
-                                                                  "WHERE " CLAIM_MATCHES
-                                                                  ") OR EXISTS (SELECT 1 FROM @instances i CROSS "
-                                                                  "JOIN " DUR__PG_STEP
-                                                                  " s WHERE i.instance_id = c.instance AND c.id IN (0, "
-                                                                  "s.id) AND s.token = c.token) OR (c.instance IS NULL "
-                                                                  "AND"
-                                                                  " EXISTS (SELECT 1 FROM @instances i CROSS "
-                                                                  "JOIN " DUR__PG_STEP
-                                                                  " s WHERE i.owner IS NOT NULL AND s.token = "
-                                                                  "c.token)) FROM " CLAIMS " ORDER BY c.at";
+    "WITH n AS MATERIALIZED (SELECT #now AS now), s0 AS MATERIALIZED ("
+    DUR__PG_LOCK_SESSIONS("$5::bigint > 0 AND w.token = ANY ($4::text[])") "), u AS (" EXTEND_SQL "), s AS ("
+    DUR__PG_TOUCH_SESSIONS("(SELECT now FROM n)", "u") ") SELECT EXISTS (SELECT 1 FROM @worker w, n WHERE "
+    CLAIM_MATCHES ") FROM " CLAIMS " ORDER BY c.at";
+/* clang-format on */
 static const char return_sql[] =
     "UPDATE @worker w SET token = NULL, owner = NULL, until_ms = 0, since_ms = n.now, attempts = greatest(w.attempts"
     " - 1, 0) FROM (SELECT #now AS now) n, " DUR__PG_LOCK_WORKS_AS("", ", (SELECT #now AS now) n, " CLAIMS,
@@ -435,26 +411,10 @@ int dur__pg_check_works(dur_provider *self, const dur_worker_claim *claims, size
 
 int dur__pg_return_works(dur_provider *self, const dur_worker_claim *claims, size_t count, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
-    dur__pg_conn *conn;
     dur__pg_args args;
-    dur__pg_batch batch;
-    dur__pg_array steps = dur__pg_array_text();
-    int code = dur__pg_borrow(store, &conn, err);
-    for (size_t i = 0; i < count; i++)
-        if ((int64_t)claims[i].ref.row_id <= 0 && claims[i].ref.instance != NULL)
-            dur__pg_add_text(&steps, claims[i].ref.instance);
-    if (code != DUR_OK) {
-        dur__buf_free(&steps.data);
-        return code;
-    }
+    uint64_t touched;
     claims_args(store, &args, claims, count);
-    dur__pg_batch_begin(&batch, conn, true);
-    dur__pg_steps_lock_add(store, &batch, &steps);
-    dur__pg_steps_move_add(store, &batch, NULL, &steps);
-    dur__pg_batch_add(&batch, return_sql, &args);
-    code = dur__pg_batch_run(&batch, "postgres.return_works", err);
-    dur__pg_batch_end(&batch);
-    dur__pg_return(conn);
+    int code = dur__pg_write(store, "postgres.return_works", return_sql, &args, &touched, err);
     dur__pg_wake_local(store, NULL);
     return code;
 }
@@ -470,7 +430,7 @@ static const char cleanup_sql[] =
     "DELETE FROM @sessions WHERE session_id IN (SELECT s.session_id FROM @sessions s WHERE NOT EXISTS (SELECT 1 FROM"
     " @worker w WHERE w.session_id = s.session_id AND NOT (w.owner IS NULL AND " DUR__PG_HOLDER_HAS_NOT
     ")) AND CASE WHEN s.owner IS NULL THEN s.until_ms <= #now ELSE #now -"
-    " s.active_ms >= $2::bigint END FOR UPDATE SKIP LOCKED)"; /* what is locked is in use */
+    " s.active_ms >= $2::bigint END ORDER BY s.session_id FOR UPDATE SKIP LOCKED)"; /* what is locked is in use */
 
 int dur__pg_renew_session_lock(dur_provider *self, const char *const *owners, size_t owner_count, uint64_t extend_ms,
                                uint64_t idle_ms, uint64_t *renewed, dur_error *err) {

@@ -43,7 +43,7 @@ static int row_complete(dur__sq_conn *conn, dur_arena *arena, sqlite3_stmt *row,
     code = dur__sq_first(conn, DUR__SQ_EXECUTION_OUTPUT, &more, err, "i", key);
     if (code == DUR_OK && more != NULL) out->output = dur__sq_dup(arena, more, 0);
     dur__sq_end(&more);
-    if (code == DUR_OK) code = dur__sq_first(conn, DUR__SQ_EVENT_LAST, &more, err, "ii", key, execution);
+    if (code == DUR_OK) code = dur__sq_first(conn, DUR__SQ_HISTORY_LAST, &more, err, "ii", key, execution);
     if (code == DUR_OK && more != NULL && dur__sq_u64(more, 1) > out->updated_at_ms)
         out->updated_at_ms = dur__sq_u64(more, 1);
     dur__sq_end(&more);
@@ -127,7 +127,7 @@ int dur__sq_list_instances(dur_provider *self, dur_arena *arena, const dur_insta
     dur__sq_reader_done(file, conn);
     *out = dur_arena_alloc(arena, *count * sizeof(*list) + 1);
     if (*count > 0) memcpy(*out, list, *count * sizeof(*list));
-    free(list);
+    dur__free(list);
     return code;
 }
 
@@ -163,7 +163,7 @@ int dur__sq_list_executions(dur_provider *self, dur_arena *arena, const char *in
     dur__sq_reader_done(file, conn);
     *out = dur_arena_alloc(arena, *count * sizeof(*list) + 1);
     if (*count > 0) memcpy(*out, list, *count * sizeof(*list));
-    free(list);
+    dur__free(list);
     return code;
 }
 
@@ -233,8 +233,9 @@ int dur__sq_get_instance_stats(dur_provider *self, dur_arena *arena, const char 
     dur__sq_file *file = dur__sq_file_of(self);
     dur__sq_conn *conn = NULL;
     sqlite3_stmt *row = NULL;
-    uint64_t key = 0, execution = 0, events[5] = { 0 }, kv[5] = { 0 }, queue[5] = { 0 };
-    (void)arena;
+    uint64_t key = 0, execution = 0, event_bytes = 0, kv[5] = { 0 }, queue[5] = { 0 };
+    dur_event_row *events = NULL;
+    size_t event_count = 0;
     *found = false;
     memset(out, 0, sizeof *out);
     int code = dur__sq_reader(file, &conn, err);
@@ -251,16 +252,16 @@ int dur__sq_get_instance_stats(dur_provider *self, dur_arena *arena, const char 
         *found = row != NULL;
         dur__sq_end(&row);
     }
-    if (code == DUR_OK && *found) code = dur__sq_first(conn, DUR__SQ_EVENT_SIZE, &row, err, "ii", key, execution);
-    for (int i = 0; i < 2 && row != NULL; i++)
-        events[i] = dur__sq_u64(row, i);
-    dur__sq_end(&row);
+    if (code == DUR_OK && *found)
+        code = dur__sq_read_history(conn, arena, instance, key, execution, &events, &event_count, err);
+    for (size_t i = 0; i < event_count; i++)
+        event_bytes += events[i].json.size;
     if (code == DUR_OK && *found) code = numbers(conn, DUR__SQ_STATS_KV, kv, err, "i", key);
     if (code == DUR_OK && *found) code = numbers(conn, DUR__SQ_QUEUE_COUNT_NAMED, queue, err, "i", key);
     if (conn != NULL) dur__sq_run(conn, DUR__SQ_READ_END, NULL, "");
     dur__sq_reader_done(file, conn);
-    *out = (dur_instance_stats){ .history_event_count = events[0],
-                                 .history_size_bytes = events[1],
+    *out = (dur_instance_stats){ .history_event_count = event_count,
+                                 .history_size_bytes = event_bytes,
                                  .queue_pending_count = queue[0],
                                  .kv_user_key_count = kv[0],
                                  .kv_total_value_bytes = kv[1] };
@@ -294,6 +295,6 @@ int dur__sq_list_dead_letters(dur_provider *self, dur_arena *arena, uint64_t aft
     dur__sq_reader_done(file, conn);
     *out = dur_arena_alloc(arena, *count * sizeof(*list) + 1);
     if (*count > 0) memcpy(*out, list, *count * sizeof(*list));
-    free(list);
+    dur__free(list);
     return code;
 }

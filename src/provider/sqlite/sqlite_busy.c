@@ -28,7 +28,7 @@ enum {
 /* Which process has the WAL's write lock?  SQLite's locks are a process's, and the system lists them.  0: not known. */
 static uint64_t holder_of(const dur__sq_file *file) {
     struct stat state;
-    dur__buf path = { NULL, 0, 0 };
+    dur__buf path = { 0 };
     dur__buf_format(&path, "%s-shm", file->path);
     bool there = stat(dur__buf_str(&path), &state) == 0;
     dur__buf_free(&path);
@@ -68,28 +68,29 @@ static void holder_name(uint64_t process, char *out, size_t size) {
 }
 
 void dur__sq_busy_say(dur__sq_file *file) {
+    DUR_ASSERT(dur__sq_leads(file));
     uint64_t now = dur__monotonic_us();
-    bool other = now - file->said_us > SAY_STEP_US; /* nobody has waited since: that lock is another one */
-    file->said_us = now;
-    if (file->held_from_us == 0 || other) {
-        dur__mutex_lock(&file->lock);
-        file->held_from_us = now;
-        file->holder[0] = '\0';
-        dur__mutex_unlock(&file->lock);
-        file->say_step_us = SAY_AFTER_US;
-        file->say_at_us = now + SAY_AFTER_US;
+    bool other = now - file->wait.said_us > SAY_STEP_US; /* nobody has waited since: that lock is another one */
+    file->wait.said_us = now;
+    if (file->desk.held_from_us == 0 || other) {
+        dur__mutex_lock(&file->desk.lock);
+        file->desk.held_from_us = now;
+        file->desk.holder[0] = '\0';
+        dur__mutex_unlock(&file->desk.lock);
+        file->wait.say_step_us = SAY_AFTER_US;
+        file->wait.say_at_us = now + SAY_AFTER_US;
     }
-    if (now < file->say_at_us) return;
-    char holder[sizeof file->holder];
+    if (now < file->wait.say_at_us) return;
+    char holder[sizeof file->desk.holder];
     holder_name(holder_of(file), holder, sizeof holder);
-    dur__mutex_lock(&file->lock);
-    snprintf(file->holder, sizeof file->holder, "%s", holder);
-    dur__mutex_unlock(&file->lock);
+    dur__mutex_lock(&file->desk.lock);
+    snprintf(file->desk.holder, sizeof file->desk.holder, "%s", holder);
+    dur__mutex_unlock(&file->desk.lock);
     dur__log(DUR_LOG_WARN, DUR__LOG_PROVIDER, DUR__FIELDS(DUR__TEXT("file", file->path)),
              "nothing is written to %s: for %llu s another program has held its write lock%s", file->path,
-             (unsigned long long)((now - file->held_from_us) / 1000000), holder);
-    if (file->say_step_us < SAY_STEP_US) file->say_step_us *= 2;
-    file->say_at_us = now + file->say_step_us;
+             (unsigned long long)((now - file->desk.held_from_us) / 1000000), holder);
+    if (file->wait.say_step_us < SAY_STEP_US) file->wait.say_step_us *= 2;
+    file->wait.say_at_us = now + file->wait.say_step_us;
 }
 
 static int wait_a_moment(void *data, int tries) {
@@ -97,18 +98,18 @@ static int wait_a_moment(void *data, int tries) {
     dur__sq_file *file = data;
     uint64_t now = dur__monotonic_us();
     if (tries == 0) {
-        file->waits_from_us = file->wait_looked_us = now;
-        file->wait_is_ours = false;
+        file->wait.from_us = file->wait.looked_us = now;
+        file->wait.is_ours = false;
     }
-    uint64_t waited_ms = (now - file->waits_from_us) / 1000;
-    bool over = file->wait_until_us != 0 ? now >= file->wait_until_us : waited_ms >= file->busy_ms;
+    uint64_t waited_ms = (now - file->wait.from_us) / 1000;
+    bool over = file->wait.until_us != 0 ? now >= file->wait.until_us : waited_ms >= file->busy_ms;
     bool patient = waited_ms < OURS_PATIENCE_MS;
-    if (over || (!patient && now - file->wait_looked_us >= LOOK_EVERY_US)) {
-        file->wait_looked_us = now;
-        file->wait_is_ours = holder_of(file) == (uint64_t)getpid();
+    if (over || (!patient && now - file->wait.looked_us >= LOOK_EVERY_US)) {
+        file->wait.looked_us = now;
+        file->wait.is_ours = holder_of(file) == (uint64_t)getpid();
     }
     dur__sq_busy_say(file);
-    if (over || file->wait_is_ours) return 0;
+    if (over || file->wait.is_ours) return 0;
     size_t step = tries < (int)sizeof pauses_ms ? (size_t)tries : sizeof pauses_ms - 1;
     nanosleep(&(struct timespec){ .tv_nsec = pauses_ms[step] * 1000000 }, NULL);
     return 1;
@@ -123,21 +124,21 @@ uint64_t dur__sq_busy_until(const dur__sq_file *file) {
 }
 
 int dur__sq_busy_error(const dur__sq_file *file, dur_error *err) {
-    return dur_error_set(err, DUR_EBUSY, true, "sqlite",
-                         "another program holds the write lock of %s%s: nothing was written for %llu ms", file->path,
-                         file->holder, (unsigned long long)((dur__monotonic_us() - file->held_from_us) / 1000));
+    return dur_error_set(
+        err, DUR_EBUSY, true, "sqlite", "another program holds the write lock of %s%s: nothing was written for %llu ms",
+        file->path, file->desk.holder, (unsigned long long)((dur__monotonic_us() - file->desk.held_from_us) / 1000));
 }
 
 int dur__sq_busy_ended(dur__sq_file *file, int code, dur_error *err) {
-    if (code == DUR_EBUSY && file->wait_is_ours)
+    if (code == DUR_EBUSY && file->wait.is_ours)
         return dur_error_set(err, DUR_EBUSY, true, "sqlite",
                              "a connection of this process holds the write lock of %s: a transaction that was begun "
                              "without dur_sqlite_begin, perhaps by the thread that waits for this call",
                              file->path);
-    if (file->held_from_us == 0) return code;
-    dur__mutex_lock(&file->lock);
+    if (file->desk.held_from_us == 0) return code;
+    dur__mutex_lock(&file->desk.lock);
     if (code == DUR_EBUSY) (void)dur__sq_busy_error(file, err);
-    if (code == DUR_OK) file->held_from_us = 0;
-    dur__mutex_unlock(&file->lock);
+    if (code == DUR_OK) file->desk.held_from_us = 0;
+    dur__mutex_unlock(&file->desk.lock);
     return code;
 }

@@ -32,17 +32,21 @@
 static const struct {
     const char *sql, *table, *what;
 } invariants[] = {
-    NO_INSTANCE("dur_event", "an event"),
+    NO_INSTANCE("dur_history", "an event"),
     NO_INSTANCE("dur_queue", "a message"),
     NO_INSTANCE("dur_worker", "a worker row"),
     NO_INSTANCE("dur_kv_delta", "a value"),
     { "SELECT 'key ' || x.key FROM dur_past_execution x WHERE NOT EXISTS (SELECT 1 FROM dur_instance i WHERE "
       "i.key=x.key AND i.execution > x.execution)",
       "dur_past_execution", "an execution is not in the past of an instance" },
-    { "SELECT i.id || ', execution ' || e.execution || ', event ' || e.event_id FROM (SELECT key, execution, event_id, "
-      "coalesce(lag(event_id) OVER (PARTITION BY key, execution ORDER BY event_id), 0) + 1 AS next FROM dur_event) e "
-      "JOIN dur_instance i USING(key) WHERE e.event_id <> e.next AND e.event_id <> 99999",
-      "dur_event", "what is before an event is missing" },
+    { "SELECT i.id || ', execution ' || e.execution || ', event ' || e.first_id FROM (SELECT key, execution, first_id, "
+      "coalesce(lag(first_id + count) OVER (PARTITION BY key, execution ORDER BY first_id), 1) AS next FROM "
+      "dur_history) e JOIN dur_instance i USING(key) WHERE e.first_id <> e.next AND e.first_id <> 99999",
+      "dur_history", "what is before an event is missing, or there twice" },
+    { "SELECT i.id || ', execution ' || h.execution || ', event ' || h.first_id FROM dur_history h JOIN dur_instance i "
+      "USING(key) WHERE h.count <> CASE WHEN substr(h.block, 1, 1) = '=' THEN 1 WHEN json_valid(h.block) THEN "
+      "json_array_length(h.block) - 2 ELSE 0 END",
+      "dur_history", "a block that does not hold the events it should" },
     { "SELECT i.id || ', activity ' || w.activity FROM dur_worker w JOIN dur_instance i USING(key) WHERE i.name IS NOT "
       "NULL AND w.execution > i.execution",
       "dur_worker", "a worker row of an execution that has not begun" },
@@ -85,7 +89,7 @@ static const struct {
       "FROM dur_queue q WHERE q.key=i.key AND q.qname IS NULL AND " VISIBLE ")",
       "dur_queue", "an instance has a visible message and is looked at later" },
     { "SELECT i.id FROM dur_instance i JOIN dur_queue q USING(key) WHERE i.name IS NULL AND q.kind IN " LOST_WITHOUT
-      " AND NOT EXISTS (SELECT 1 FROM dur_event e WHERE e.key=i.key) AND NOT EXISTS (SELECT 1 FROM dur_queue s WHERE "
+      " AND NOT EXISTS (SELECT 1 FROM dur_history e WHERE e.key=i.key) AND NOT EXISTS (SELECT 1 FROM dur_queue s WHERE "
       "s.key=i.key AND s.qname IS NULL AND s.kind IN (0, 1))",
       "dur_queue", "an instance does not exist, and nobody will ever look at its messages" },
     { "SELECT i.id FROM dur_instance i JOIN dur_queue q USING(key) WHERE " STARTS
@@ -141,7 +145,8 @@ static int check_waits(dur__sq_conn *conn, uint64_t now_ms, dur_error *err) {
     while (code == DUR_OK && (row = sqlite3_step(stmt)) == SQLITE_ROW) {
         dur_event_row *rows = NULL;
         size_t count = 0;
-        code = dur__sq_read_history(conn, arena, dur__sq_u64(stmt, 1), dur__sq_u64(stmt, 2), &rows, &count, err);
+        code = dur__sq_read_history(conn, arena, dur__sq_text(stmt, 0), dur__sq_u64(stmt, 1), dur__sq_u64(stmt, 2),
+                                    &rows, &count, err);
         dur_text *events = dur_arena_alloc(arena, (count + 1) * sizeof(*events));
         for (size_t i = 0; i < count; i++)
             events[i] = rows[i].json;

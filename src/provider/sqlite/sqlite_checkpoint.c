@@ -25,17 +25,17 @@ enum { READERS_WAIT_MS = 100, WAL_FRAME_BYTES = 4096 + 24, GROWN_TIMES = 4 };
 static int on_commit(void *data, sqlite3 *db, const char *name, int pages) {
     (void)db;
     (void)name;
-    ((dur__sq_file *)data)->wal_pages = (uint64_t)pages;
+    ((dur__sq_file *)data)->wal_size.pages = (uint64_t)pages;
     return SQLITE_OK;
 }
 
 static uint64_t pages_grown(const dur__sq_file *file) {
-    return GROWN_TIMES * file->wal_pages_size;
+    return GROWN_TIMES * file->wal_size.every;
 }
 
 int dur__sq_checkpoint_open(dur__sq_file *file, dur_error *err) {
     char limit[80];
-    file->wal_pages_wait = pages_grown(file);
+    file->wal_size.wait = pages_grown(file);
     sqlite3_wal_hook(file->writer.db, on_commit, file);
     snprintf(limit, sizeof limit, "PRAGMA journal_size_limit=%llu",
              (unsigned long long)(pages_grown(file) * WAL_FRAME_BYTES + DUR__SQ_WAL_GROWS));
@@ -45,20 +45,21 @@ int dur__sq_checkpoint_open(dur__sq_file *file, dur_error *err) {
 /* ---- a caller's own connection ---- */
 
 void dur__sq_checkpoint_borrow(dur__sq_file *file, sqlite3 *db) {
-    if (dur__sq_pragma_u64(db, "PRAGMA wal_autocheckpoint", &file->own_checkpoints, NULL) != DUR_OK)
-        file->own_checkpoints = 0;
-    if (file->own_checkpoints > 0) sqlite3_wal_hook(db, on_commit, file); /* else a hook of the caller's, perhaps */
+    DUR_ASSERT(dur__sq_leads(file));
+    if (dur__sq_pragma_u64(db, "PRAGMA wal_autocheckpoint", &file->own.checkpoints, NULL) != DUR_OK)
+        file->own.checkpoints = 0;
+    if (file->own.checkpoints > 0) sqlite3_wal_hook(db, on_commit, file); /* else a hook of the caller's, perhaps */
 }
 
 void dur__sq_checkpoint_return(const dur__sq_file *file, sqlite3 *db) {
-    if (file->own_checkpoints > 0) sqlite3_wal_autocheckpoint(db, (int)file->own_checkpoints);
+    if (file->own.checkpoints > 0) sqlite3_wal_autocheckpoint(db, (int)file->own.checkpoints);
 }
 
 /* ---- the anchor ---- */
 
 static void anchor_close(dur__sq_conn *anchor) {
     dur__sq_conn_close(anchor);
-    free(anchor);
+    dur__free(anchor);
 }
 
 static dur__sq_conn *anchor_open(dur__sq_file *file, const char *begin) {
@@ -104,18 +105,19 @@ static bool copy_grown(dur__sq_file *file, int *frames) {
 
 /* While a reader holds up a -wal it is looked at after each quarter more, and waited for only when it has doubled. */
 void dur__sq_checkpoint(dur__sq_file *file) {
+    DUR_ASSERT(dur__sq_leads(file));
     int frames = 0;
-    if (file->wal_pages < file->wal_pages_max) return;
+    if (file->wal_size.pages < file->wal_size.next) return;
     dur__sq_mark_end(file);
     if (dur__sq_present(file, NULL) != DUR_OK) return;
     bool all = copy_usual(file, &frames);
-    if (frames > 0 && (uint64_t)frames > file->wal_pages_wait) {
+    if (frames > 0 && (uint64_t)frames > file->wal_size.wait) {
         all = copy_grown(file, &frames);
-        file->wal_pages_wait = 2 * (uint64_t)frames;
+        file->wal_size.wait = 2 * (uint64_t)frames;
     }
-    if (all) file->wal_pages_wait = pages_grown(file);
-    file->wal_pages = 0;
-    file->mark_due = file->mark_due || all;
-    file->wal_pages_max =
-        all ? file->wal_pages_size : (uint64_t)(frames > 0 ? frames : 0) + file->wal_pages_size / 4 + 1;
+    if (all) file->wal_size.wait = pages_grown(file);
+    file->wal_size.pages = 0;
+    file->mark.due = file->mark.due || all;
+    file->wal_size.next =
+        all ? file->wal_size.every : (uint64_t)(frames > 0 ? frames : 0) + file->wal_size.every / 4 + 1;
 }

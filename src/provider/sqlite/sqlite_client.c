@@ -7,7 +7,7 @@
 
 typedef struct client_op {
     dur__sq_op op;
-    const dur_message *item;
+    const dur_message_row *item;
     const char *instance;
     uint64_t delay_ms;
     bool existed;
@@ -31,14 +31,16 @@ static int enqueue_run(dur__sq_op *op, dur__sq_txn *txn) {
     return dur__sq_enqueue(txn, self->item, self->delay_ms, 0, &op->err);
 }
 
-int dur__sq_enqueue_for_orchestrator(dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err) {
+int dur__sq_enqueue_for_orchestrator(dur_provider *self, const dur_message_row *item, uint64_t delay_ms,
+                                     dur_error *err) {
     client_op op = { .op = { .run = enqueue_run }, .item = item, .delay_ms = delay_ms };
     return dur__sq_submit(dur__sq_file_of(self), &op.op, err);
 }
 
 /* Put a start into the queue, as the policy says.  Also inside a caller's own transaction. */
-int dur__sq_start(dur__sq_txn *txn, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms, bool *existed,
-                  dur__sq_delete_list *deleted, dur_error *err) {
+int dur__sq_start(dur__sq_txn *txn, const dur_message_row *item, dur_exists_policy policy, uint64_t delay_ms,
+                  bool *existed, dur__sq_delete_list *deleted, dur_error *err) {
+    DUR_ASSERT(dur__sq_leads(txn->file));
     uint64_t key = 0;
     bool ended = false, made = false;
     *existed = false;
@@ -74,24 +76,24 @@ static void start_done(dur__sq_op *op, dur__sq_file *file) {
     dur__sq_changed(file, self->item->instance);
 }
 
-static void start_init(dur__sq_start_op *op, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms) {
+static void start_init(dur__sq_start_op *op, const dur_message_row *item, dur_exists_policy policy, uint64_t delay_ms) {
     *op = (dur__sq_start_op){ .op = { .run = start_run, .done = start_done, .starts = true },
                               .item = item,
                               .policy = policy,
                               .delay_ms = delay_ms };
 }
 
-int dur__sq_enqueue_start(dur_provider *self, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms,
+int dur__sq_enqueue_start(dur_provider *self, const dur_message_row *item, dur_exists_policy policy, uint64_t delay_ms,
                           bool *existed, dur_error *err) {
     dur__sq_start_op op;
     start_init(&op, item, policy, delay_ms);
     int code = dur__sq_submit(dur__sq_file_of(self), &op.op, err);
     *existed = op.existed;
-    free(op.deleted.keys);
+    dur__free(op.deleted.keys);
     return code;
 }
 
-int dur__sq_enqueue_starts(dur_provider *self, dur_start *starts, size_t count, dur_error *err) {
+int dur__sq_enqueue_starts(dur_provider *self, dur_start_request *starts, size_t count, dur_error *err) {
     dur__sq_start_op *ops = dur__xmalloc(count * sizeof(*ops));
     dur__sq_op **list = dur__xmalloc(count * sizeof(dur__sq_op *));
     for (size_t i = 0; i < count; i++) {
@@ -102,14 +104,15 @@ int dur__sq_enqueue_starts(dur_provider *self, dur_start *starts, size_t count, 
     for (size_t i = 0; i < count; i++) {
         starts[i].existed = ops[i].existed;
         starts[i].error = ops[i].op.err;
-        free(ops[i].deleted.keys);
+        dur__free(ops[i].deleted.keys);
     }
-    free(list);
-    free(ops);
+    dur__free(list);
+    dur__free(ops);
     return code;
 }
 
-int dur__sq_message(dur__sq_txn *txn, const dur_message *item, uint64_t delay_ms, dur_error *err) {
+int dur__sq_message(dur__sq_txn *txn, const dur_message_row *item, uint64_t delay_ms, dur_error *err) {
+    DUR_ASSERT(dur__sq_leads(txn->file));
     uint64_t key = 0, execution = 0;
     bool exists = false, ended = false;
     int code = dur__sq_key(txn, item->instance, false, &key, err);
@@ -139,7 +142,7 @@ static int existing_run(dur__sq_op *op, dur__sq_txn *txn) {
     return dur__sq_message(txn, self->item, self->delay_ms, &op->err);
 }
 
-int dur__sq_enqueue_existing(dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err) {
+int dur__sq_enqueue_existing(dur_provider *self, const dur_message_row *item, uint64_t delay_ms, dur_error *err) {
     client_op op = { .op = { .run = existing_run }, .item = item, .delay_ms = delay_ms };
     return dur__sq_submit(dur__sq_file_of(self), &op.op, err);
 }
@@ -169,17 +172,12 @@ static int append_run(dur__sq_op *op, dur__sq_txn *txn) {
     uint64_t current = code == DUR_OK && row != NULL ? dur__sq_u64(row, 4) : 0;
     dur__sq_end(&row);
     if (code == DUR_OK)
-        code = dur__sq_first(txn->conn, DUR__SQ_EVENT_LAST, &row, &op->err, "ii", self->key, self->execution);
+        code = dur__sq_first(txn->conn, DUR__SQ_HISTORY_LAST, &row, &op->err, "ii", self->key, self->execution);
     uint64_t open = code == DUR_OK && row != NULL ? dur__sq_u64(row, 2) : 0; /* nobody has said that less is */
     dur__sq_end(&row);
     if (code == DUR_OK) code = append_execution(self, txn, current);
-    for (size_t i = 0; i < self->count && code == DUR_OK; i++) {
-        code = dur__sq_run(txn->conn, DUR__SQ_EVENT_ADD, &op->err, "iiiiji", self->key, self->execution,
-                           self->events[i].event_id, txn->now_ms, &self->events[i].json, open);
-        if (code == DUR_ECONFLICT)
-            return dur_error_set(&op->err, DUR_ECONFLICT, false, "sqlite.append",
-                                 "event %llu exists already (duplicate)", (unsigned long long)self->events[i].event_id);
-    }
+    dur__sq_history to = { self->key, self->execution, self->instance, DUR__SQ_LAST_UNKNOWN, open, "sqlite.append" };
+    if (code == DUR_OK) code = dur__sq_history_add(txn, &to, self->events, self->count, &op->err);
     dur__sq_lease_recheck(txn->file, self->key);
     return code;
 }
@@ -212,7 +210,7 @@ static int bury_run(dur__sq_op *op, dur__sq_txn *txn) {
         if (size > 0) memcpy(text, dur__sq_text(row, 0), size);
         dur__sq_end(&row);
         code = dur__sq_dead_letter_row(txn, self->instance, self->reason, (dur_text){ text, size }, &op->err);
-        free(text);
+        dur__free(text);
         if (code == DUR_OK)
             code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_DELETE, &op->err, "ii", self->ids[i], self->key);
     }

@@ -32,8 +32,8 @@ static bool ids_have(const id_list *list, const char *id) {
 
 static void ids_free(id_list *list) {
     for (size_t i = 0; i < list->count; i++)
-        free(list->ids[i]);
-    free(list->ids);
+        dur__free(list->ids[i]);
+    dur__free(list->ids);
     *list = (id_list){ NULL, 0, 0 };
 }
 
@@ -74,6 +74,7 @@ static int is_running(dur__sq_txn *txn, uint64_t key, bool *running, dur_error *
 }
 
 int dur__sq_tree_finished(dur__sq_txn *txn, const char *instance, bool *finished, dur_error *err) {
+    DUR_ASSERT(dur__sq_leads(txn->file));
     id_list list = { NULL, 0, 0 };
     *finished = true;
     int code = tree_of(txn, instance, &list, err);
@@ -98,6 +99,7 @@ static void deleted_add(dur__sq_delete_list *list, uint64_t key) {
 }
 
 void dur__sq_deleted_forget(dur__sq_file *file, const dur__sq_delete_list *list) {
+    DUR_ASSERT(dur__sq_leads(file));
     for (size_t i = 0; i < list->count; i++)
         dur__sq_lease_drop(file, list->keys[i], true);
 }
@@ -111,7 +113,7 @@ static int delete_rows(dur__sq_txn *txn, dur__sq_sql sql, uint64_t key, uint64_t
 /* Starts that wait behind an instance are calls of others. */
 typedef struct calls {
     dur_arena *arena;
-    dur_message *items;
+    dur_message_row *items;
     size_t count, room;
 } calls;
 
@@ -123,12 +125,12 @@ static int calls_read(dur__sq_txn *txn, uint64_t key, calls *out, dur_error *err
             out->room = out->room == 0 ? 4 : out->room * 2;
             out->items = dur__xrealloc(out->items, out->room * sizeof(*out->items));
         }
-        out->items[out->count++] = (dur_message){ .kind = DUR_WORK_START_ORCHESTRATION,
-                                                  .instance = dur__sq_dup(out->arena, row, 0),
-                                                  .due_ms = dur__sq_u64(row, 1),
-                                                  .json = dur__sq_json(out->arena, row, 2),
-                                                  .handler = dur__sq_dup(out->arena, row, 3),
-                                                  .parent = dur__sq_dup(out->arena, row, 4) };
+        out->items[out->count++] = (dur_message_row){ .kind = DUR_WORK_START_ORCHESTRATION,
+                                                      .instance = dur__sq_dup(out->arena, row, 0),
+                                                      .due_ms = dur__sq_u64(row, 1),
+                                                      .json = dur__sq_json(out->arena, row, 2),
+                                                      .handler = dur__sq_dup(out->arena, row, 3),
+                                                      .parent = dur__sq_dup(out->arena, row, 4) };
     }
     return code;
 }
@@ -139,7 +141,6 @@ static int delete_one(dur__sq_txn *txn, uint64_t key, dur__sq_delete_list *delet
         dur__sq_sql sql;
         uint64_t *count;
     } steps[] = {
-        { DUR__SQ_EVENTS_DELETE, &out->events },
         { DUR__SQ_EXECUTIONS_DELETE, &out->executions },
         { DUR__SQ_QUEUE_DELETE_KEY, &out->queue_messages },
         { DUR__SQ_WORK_DELETE_KEY, &out->queue_messages },
@@ -151,8 +152,9 @@ static int delete_one(dur__sq_txn *txn, uint64_t key, dur__sq_delete_list *delet
     sqlite3_stmt *row = NULL;
     dur__sq_lease_recheck(txn->file, key);
     deleted_add(deleted, key);
-    txn->file->times_stale = true;
+    txn->file->times.stale = true;
     int code = dur__sq_run(txn->conn, DUR__SQ_DEAD_DELETED, err, "iti", key, DUR__DELETED, txn->now_ms);
+    if (code == DUR_OK) code = dur__sq_history_delete(txn, key, 0, INT64_MAX, &out->events, err);
     for (size_t i = 0; i < sizeof steps / sizeof steps[0] && code == DUR_OK; i++)
         code = delete_rows(txn, steps[i].sql, key, steps[i].count, err);
     if (code == DUR_OK) code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_DELETE, &row, err, "i", key);
@@ -173,13 +175,14 @@ static int delete_key(dur__sq_txn *txn, uint64_t key, dur__sq_delete_list *delet
     for (size_t i = 0; i < kept.count && code == DUR_OK; i++)
         code = dur__sq_enqueue(txn, &kept.items[i], 0, 0, err);
     if (code == DUR_OK) out->queue_messages -= kept.count;
-    free(kept.items);
+    dur__free(kept.items);
     dur_arena_free(kept.arena);
     return code;
 }
 
 int dur__sq_delete_tree(dur__sq_txn *txn, const char *instance, dur__sq_delete_list *deleted, dur_delete_result *out,
                         dur_error *err) {
+    DUR_ASSERT(dur__sq_leads(txn->file));
     id_list list = { NULL, 0, 0 };
     int code = tree_of(txn, instance, &list, err);
     for (size_t i = 0; i < list.count && code == DUR_OK; i++) {
@@ -207,7 +210,7 @@ typedef struct delete_op {
 static void delete_done(dur__sq_op *op, dur__sq_file *file) {
     delete_op *self = (delete_op *)(void *)op;
     dur__sq_deleted_forget(file, &self->deleted);
-    if (self->deleted.count > 0) file->wake_changed_all = true; /* it may be already: somebody else wrote, too */
+    if (self->deleted.count > 0) file->news.all = true; /* it may be already: somebody else wrote, too */
 }
 
 static int is_meant(dur__sq_txn *txn, uint64_t key, const dur_meant *meant, bool *yes, dur_error *err) {
@@ -215,7 +218,7 @@ static int is_meant(dur__sq_txn *txn, uint64_t key, const dur_meant *meant, bool
     *yes = true;
     if (meant->start_id == 0 && meant->birth == 0) return DUR_OK;
     if (meant->start_id == 0) return dur__sq_is_meant(txn, key, meant->birth, yes, err);
-    int code = dur__sq_first(txn->conn, DUR__SQ_EVENT_ANY, &row, err, "i", key);
+    int code = dur__sq_first(txn->conn, DUR__SQ_HISTORY_ANY, &row, err, "i", key);
     *yes = row == NULL;
     dur__sq_end(&row);
     if (code != DUR_OK || !*yes) return code;
@@ -284,7 +287,7 @@ static int delete_run(dur__sq_op *op, dur__sq_txn *txn) {
     for (size_t i = 0; i < listed.count && code == DUR_OK; i++)
         code = delete_key(txn, keys[i], &self->deleted, &self->result, &op->err);
     if (code == DUR_OK && listed.count > 0) code = dur__sq_count_lost(txn, &op->err);
-    free(keys);
+    dur__free(keys);
     ids_free(&listed);
     return code;
 }
@@ -296,7 +299,7 @@ int dur__sq_delete_instances(dur_provider *self, const char *const *ids, const d
     };
     int code = dur__sq_submit(dur__sq_file_of(self), &op.op, err);
     *out = code == DUR_OK ? op.result : (dur_delete_result){ 0 };
-    free(op.deleted.keys);
+    dur__free(op.deleted.keys);
     return code;
 }
 
@@ -360,7 +363,7 @@ int dur__sq_delete_instances_bulk(dur_provider *self, const dur_bulk_filter *fil
     delete_op op = { .op = { .run = delete_bulk_run, .done = delete_done }, .filter = filter };
     int code = dur__sq_submit(dur__sq_file_of(self), &op.op, err);
     *out = code == DUR_OK ? op.result : (dur_delete_result){ 0 };
-    free(op.deleted.keys);
+    dur__free(op.deleted.keys);
     return code;
 }
 
@@ -375,8 +378,7 @@ typedef struct prune_op {
 } prune_op;
 
 static int execution_delete(prune_op *self, dur__sq_txn *txn, uint64_t key, uint64_t execution) {
-    int code = dur__sq_run(txn->conn, DUR__SQ_EVENTS_DELETE_EXECUTION, &self->op.err, "ii", key, execution);
-    self->result.events_deleted += (uint64_t)sqlite3_changes64(txn->conn->db);
+    int code = dur__sq_history_delete(txn, key, execution, execution, &self->result.events_deleted, &self->op.err);
     if (code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_EXECUTION_DELETE, &self->op.err, "ii", key, execution);
     self->result.executions_deleted++;
     return code;
@@ -409,7 +411,7 @@ static int prune_key(prune_op *self, dur__sq_txn *txn, uint64_t key) {
     }
     for (size_t i = 0; i < count && code == DUR_OK; i++)
         code = execution_delete(self, txn, key, old[i]);
-    free(old);
+    dur__free(old);
     return code;
 }
 

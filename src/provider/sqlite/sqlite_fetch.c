@@ -68,7 +68,7 @@ static int candidate_judge(dur__sq_txn *txn, dur_arena *arena, candidate *it, bo
                                            dur__sq_u64(row, 0) > txn->now_ms };
     dur__sq_end(&row);
     if (!exists && it->execution != 0) {
-        code = dur__sq_first(txn->conn, DUR__SQ_EVENT_ANY, &row, err, "i", it->key);
+        code = dur__sq_first(txn->conn, DUR__SQ_HISTORY_ANY, &row, err, "i", it->key);
         exists = row != NULL;
         dur__sq_end(&row);
     }
@@ -106,17 +106,17 @@ static int name_find(dur__sq_txn *txn, dur_arena *arena, const candidate *it, du
     item->orchestration_name = it->name;
     item->version = it->version;
     if (it->name != NULL) return DUR_OK;
-    sqlite3_stmt *row = NULL;
+    dur_event_row *history = NULL;
+    size_t count = 0;
     int code = DUR_OK;
     if (it->execution != 0)
-        code = dur__sq_first(txn->conn, DUR__SQ_EVENT_AT, &row, err, "iii", it->key, it->execution, (uint64_t)1);
+        code = dur__sq_read_history(txn->conn, arena, it->instance, it->key, it->execution, &history, &count, err);
     if (code != DUR_OK) return code;
     dur_event event;
     dur_work_item work;
-    if (row != NULL) {
-        dur_text json = dur__sq_json(arena, row, 0);
-        dur__sq_end(&row);
-        if (dur_event_from_json(&event, arena, json, NULL) == DUR_OK && event.kind == DUR_EVENT_ORCHESTRATION_STARTED) {
+    if (count > 0 && history[0].event_id == 1) {
+        if (dur_event_from_json(&event, arena, history[0].json, NULL) == DUR_OK &&
+            event.kind == DUR_EVENT_ORCHESTRATION_STARTED) {
             item->orchestration_name = event.name;
             item->version = event.version;
         }
@@ -134,7 +134,7 @@ static int position_read(dur__sq_txn *txn, dur__sq_fetch_op *self, const candida
     if (!self->how->without_history) {
         dur_event_row *history = NULL;
         dur_key_value *kv = NULL;
-        int code = dur__sq_read_history(txn->conn, self->arena, it->key, item->execution_id, &history,
+        int code = dur__sq_read_history(txn->conn, self->arena, it->instance, it->key, item->execution_id, &history,
                                         &item->history_count, err);
         if (code == DUR_OK) code = dur__sq_read_kv(txn->conn, self->arena, it->key, false, &kv, &item->kv_count, err);
         item->history = history;
@@ -143,7 +143,7 @@ static int position_read(dur__sq_txn *txn, dur__sq_fetch_op *self, const candida
         return code;
     }
     sqlite3_stmt *row = NULL;
-    int code = dur__sq_first(txn->conn, DUR__SQ_EVENT_LAST, &row, err, "ii", it->key, item->execution_id);
+    int code = dur__sq_first(txn->conn, DUR__SQ_HISTORY_LAST, &row, err, "ii", it->key, item->execution_id);
     if (code == DUR_OK && row != NULL) item->last_event_id = dur__sq_u64(row, 0);
     dur__sq_end(&row);
     return code;
@@ -498,7 +498,7 @@ static int renew_run(dur__sq_op *op, dur__sq_txn *txn) {
     dur__sq_end(&row);
     if (!ours) return lock_lost(&op->err, "sqlite.renew");
     if (!timed) return DUR_OK; /* it lives with its owner */
-    txn->file->times_stale = true;
+    txn->file->times.stale = true;
     dur__sq_expires_at(txn->file, until); /* which may be sooner than before */
     return dur__sq_run(txn->conn, DUR__SQ_INSTANCE_RENEW, &op->err, "ii", key, until);
 }

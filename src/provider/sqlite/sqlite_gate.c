@@ -26,29 +26,29 @@ static int lock_byte(int fd, int command, short type, off_t byte, struct flock *
 }
 
 int dur__sq_gate_open(dur__sq_file *file, dur_error *err) {
-    file->lock_fd = -1;
+    file->peers.lock_fd = -1;
     if (file->path == NULL) return DUR_OK;
-    dur__buf path = { NULL, 0, 0 };
+    dur__buf path = { 0 };
     dur__buf_format(&path, "%s.lock", file->path);
-    file->lock_fd = open(dur__buf_str(&path), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    file->peers.lock_fd = open(dur__buf_str(&path), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     int code = DUR_OK;
-    if (file->lock_fd < 0)
+    if (file->peers.lock_fd < 0)
         code = dur_error_set(err, errno == EACCES || errno == EROFS || errno == EPERM ? DUR_EPERM : DUR_EIO, false,
                              "sqlite.open", "cannot open %s: %s", dur__buf_str(&path), strerror(errno));
     else
-        (void)lock_byte(file->lock_fd, F_OFD_SETLK, F_RDLCK, BYTE_PRESENCE, NULL);
+        (void)lock_byte(file->peers.lock_fd, F_OFD_SETLK, F_RDLCK, BYTE_PRESENCE, NULL);
     dur__buf_free(&path);
     return code;
 }
 
 bool dur__sq_gate_others(const dur__sq_file *file) {
     struct flock found;
-    return file->lock_fd >= 0 && lock_byte(file->lock_fd, F_OFD_GETLK, F_WRLCK, BYTE_PRESENCE, &found) == 0 &&
-           found.l_type != F_UNLCK;
+    return file->peers.lock_fd >= 0 &&
+           lock_byte(file->peers.lock_fd, F_OFD_GETLK, F_WRLCK, BYTE_PRESENCE, &found) == 0 && found.l_type != F_UNLCK;
 }
 
 static bool take(const dur__sq_file *file, off_t byte, uint64_t until_us) {
-    while (lock_byte(file->lock_fd, F_OFD_SETLK, F_WRLCK, byte, NULL) != 0) {
+    while (lock_byte(file->peers.lock_fd, F_OFD_SETLK, F_WRLCK, byte, NULL) != 0) {
         if ((errno != EAGAIN && errno != EACCES && errno != EINTR) || dur__monotonic_us() >= until_us) return false;
         nanosleep(&(struct timespec){ .tv_nsec = PAUSE_US * 1000 }, NULL);
     }
@@ -56,21 +56,23 @@ static bool take(const dur__sq_file *file, off_t byte, uint64_t until_us) {
 }
 
 void dur__sq_gate_enter(dur__sq_file *file) {
-    file->gated = false;
+    DUR_ASSERT(dur__sq_leads(file));
+    file->peers.gated = false;
     uint64_t now = dur__monotonic_us();
-    if (now < file->ungated_until_us || !dur__sq_gate_others(file)) return;
+    if (now < file->peers.ungated_until_us || !dur__sq_gate_others(file)) return;
     bool gate = take(file, BYTE_GATE, now + PATIENCE_US);
-    file->gated = gate && take(file, BYTE_MAIN, now + PATIENCE_US);
-    if (!file->gated) file->ungated_until_us = dur__monotonic_us() + WITHOUT_US;
-    if (gate) (void)lock_byte(file->lock_fd, F_OFD_SETLK, F_UNLCK, BYTE_GATE, NULL);
+    file->peers.gated = gate && take(file, BYTE_MAIN, now + PATIENCE_US);
+    if (!file->peers.gated) file->peers.ungated_until_us = dur__monotonic_us() + WITHOUT_US;
+    if (gate) (void)lock_byte(file->peers.lock_fd, F_OFD_SETLK, F_UNLCK, BYTE_GATE, NULL);
 }
 
 void dur__sq_gate_leave(dur__sq_file *file) {
-    if (file->gated) (void)lock_byte(file->lock_fd, F_OFD_SETLK, F_UNLCK, BYTE_MAIN, NULL);
-    file->gated = false;
+    DUR_ASSERT(dur__sq_leads(file));
+    if (file->peers.gated) (void)lock_byte(file->peers.lock_fd, F_OFD_SETLK, F_UNLCK, BYTE_MAIN, NULL);
+    file->peers.gated = false;
 }
 
 void dur__sq_gate_close(dur__sq_file *file) {
-    if (file->lock_fd >= 0) close(file->lock_fd);
-    file->lock_fd = -1;
+    if (file->peers.lock_fd >= 0) close(file->peers.lock_fd);
+    file->peers.lock_fd = -1;
 }

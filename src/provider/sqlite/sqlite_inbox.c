@@ -28,46 +28,61 @@ static int deadlock(dur_error *err) {
 
 /* ---- the lead: first come, first served ---- */
 
+/* With the lock held. */
+static void lead_take(dur__sq_file *file) {
+    DUR_ASSERT(!file->desk.leading);
+    file->desk.leading = true;
+    file->desk.leader = pthread_self();
+}
+
 int dur__sq_lead(dur__sq_file *file, dur_error *err) {
     if (dur__sq_in_own_txn(file)) return deadlock(err);
-    dur__mutex_lock(&file->lock);
-    uint64_t ticket = file->next_ticket++;
-    while (file->leading || file->serving != ticket)
-        dur__cond_wait(&file->turn, &file->lock);
-    file->leading = true;
-    dur__mutex_unlock(&file->lock);
+    dur__mutex_lock(&file->desk.lock);
+    uint64_t ticket = file->desk.next_ticket++;
+    while (file->desk.leading || file->desk.serving != ticket)
+        dur__cond_wait(&file->desk.turn, &file->desk.lock);
+    lead_take(file);
+    dur__mutex_unlock(&file->desk.lock);
     return DUR_OK;
+}
+
+void dur__sq_lead_alone(dur__sq_file *file, bool leads) {
+    dur__mutex_lock(&file->desk.lock);
+    file->desk.leading = leads;
+    file->desk.leader = pthread_self();
+    dur__mutex_unlock(&file->desk.lock);
 }
 
 /* With the lock held. */
 static void lead_pass_on(dur__sq_file *file) {
-    file->leading = false;
-    if (file->serving != file->next_ticket) {
-        dur__cond_broadcast(&file->turn);
+    DUR_ASSERT(dur__sq_leads(file));
+    file->desk.leading = false;
+    if (file->desk.serving != file->desk.next_ticket) {
+        dur__cond_broadcast(&file->desk.turn);
         return;
     }
-    dur__link *first = dur__list_first(&file->inbox); /* nobody asked for the lead: whoever waits may take it */
+    dur__link *first = dur__list_first(&file->desk.inbox); /* nobody asked for the lead: whoever waits may take it */
     if (first != NULL) dur__cond_signal(&DUR__CONTAINER(first, dur__sq_op, link)->call->answered);
 }
 
 void dur__sq_unlead(dur__sq_file *file) {
-    dur__mutex_lock(&file->lock);
-    file->serving++;
+    dur__mutex_lock(&file->desk.lock);
+    file->desk.serving++;
     lead_pass_on(file);
-    dur__mutex_unlock(&file->lock);
+    dur__mutex_unlock(&file->desk.lock);
 }
 
 bool dur__sq_inbox_waits(dur__sq_file *file) {
-    dur__mutex_lock(&file->lock);
-    bool waits = !dur__list_empty(&file->inbox);
-    dur__mutex_unlock(&file->lock);
+    dur__mutex_lock(&file->desk.lock);
+    bool waits = !dur__list_empty(&file->desk.inbox);
+    dur__mutex_unlock(&file->desk.lock);
     return waits;
 }
 
 /* A lane that will come by soon: one that sleeps is woken.  With the lock held. */
 static bool lane_comes(dur__sq_file *file) {
     bool comes = false;
-    DUR__LIST_EACH(&file->lanes, at) {
+    DUR__LIST_EACH(&file->desk.lanes, at) {
         dur__sq_lane *lane = DUR__CONTAINER(at, dur__sq_lane, link);
         if (lane->has_thread && pthread_equal(lane->thread, pthread_self())) return false;
         if (lane->state == DUR__SQ_LANE_WAIT) {
@@ -81,7 +96,7 @@ static bool lane_comes(dur__sq_file *file) {
 
 /* The first of those that were answered and have not gone.  With the lock held. */
 static void wake_answered(dur__sq_file *file) {
-    dur__link *first = dur__list_first(&file->answered);
+    dur__link *first = dur__list_first(&file->desk.answered);
     if (first != NULL) dur__cond_signal(&DUR__CONTAINER(first, dur__sq_op, link)->call->answered);
 }
 
@@ -91,7 +106,7 @@ static void withdraw(dur__sq_file *file, dur__sq_op **ops, size_t count) {
     for (size_t i = 0; i < count; i++) {
         bool waits = dur__link_linked(&ops[i]->link);
         if (!waits && !(ops[i]->starts && dur__sq_unborn_withdraw(ops[i]))) continue;
-        if (waits && ops[i]->starts) atomic_fetch_sub(&file->starts_wait, 1);
+        if (waits && ops[i]->starts) atomic_fetch_sub(&file->desk.starts_wait, 1);
         dur__list_unlink(&ops[i]->link);
         ops[i]->failed = ops[i]->undone = true;
         ops[i]->call->left--;
@@ -105,35 +120,35 @@ int dur__sq_submit_all(dur__sq_file *file, dur__sq_op **ops, size_t count, dur_e
     uint64_t until_us = dur__sq_busy_until(file);
     dur__sq_call call = { .left = count };
     dur__cond_init(&call.answered);
-    dur__mutex_lock(&file->lock);
+    dur__mutex_lock(&file->desk.lock);
     for (size_t i = 0; i < count; i++) {
         dur_error_clear(&ops[i]->err);
         ops[i]->failed = ops[i]->undone = false;
         ops[i]->call = &call;
-        dur__list_push(&file->inbox, &ops[i]->link);
-        if (ops[i]->starts) atomic_fetch_add(&file->starts_wait, 1);
+        dur__list_push(&file->desk.inbox, &ops[i]->link);
+        if (ops[i]->starts) atomic_fetch_add(&file->desk.starts_wait, 1);
     }
     uint64_t give_up = 0;
     while (call.left > 0) {
-        bool free_lead = call.left > call.taken && !file->leading && file->serving == file->next_ticket;
+        bool free_lead = call.left > call.taken && !file->desk.leading && file->desk.serving == file->desk.next_ticket;
         uint64_t now = dur__monotonic_us();
-        if (now >= until_us && file->held_from_us != 0) withdraw(file, ops, count);
+        if (now >= until_us && file->desk.held_from_us != 0) withdraw(file, ops, count);
         if (call.left == 0) break;
         if (free_lead && (give_up != 0 ? now >= give_up : !lane_comes(file))) {
-            file->leading = true;
-            dur__mutex_unlock(&file->lock);
+            lead_take(file);
+            dur__mutex_unlock(&file->desk.lock);
             dur__sq_batch(file, until_us, NULL, NULL, 0, NULL, 0);
-            dur__mutex_lock(&file->lock);
+            dur__mutex_lock(&file->desk.lock);
             lead_pass_on(file);
             continue;
         }
         if (free_lead && give_up == 0) give_up = now + LANE_PATIENCE_US;
-        dur__cond_wait_us(&call.answered, &file->lock, free_lead ? give_up - now : LEAD_PATIENCE_US);
+        dur__cond_wait_us(&call.answered, &file->desk.lock, free_lead ? give_up - now : LEAD_PATIENCE_US);
     }
     for (size_t i = 0; i < count; i++)
         dur__list_unlink(&ops[i]->link);
     wake_answered(file);
-    dur__mutex_unlock(&file->lock);
+    dur__mutex_unlock(&file->desk.lock);
     dur__cond_destroy(&call.answered);
     return DUR_OK;
 }
@@ -157,6 +172,7 @@ static void rollback(dur__sq_file *file) {
 }
 
 int dur__sq_foreign(dur__sq_file *file, bool *changed, dur_error *err) {
+    DUR_ASSERT(dur__sq_leads(file));
     sqlite3_stmt *row = NULL;
     *changed = false;
     int code = dur__sq_first(&file->writer, DUR__SQ_DATA_VERSION, &row, err, "");
@@ -187,9 +203,9 @@ static int txn_begin(dur__sq_file *file, dur__sq_txn *txn, uint64_t until_us, du
     txn->pass = ++file->pass;
     int code = dur__sq_found_gone(file, err);
     if (code == DUR_OK) {
-        file->wait_until_us = until_us;
+        file->wait.until_us = until_us;
         code = dur__sq_busy_ended(file, dur__sq_run(&file->writer, DUR__SQ_BEGIN, err, ""), err);
-        file->wait_until_us = 0;
+        file->wait.until_us = 0;
     }
     txn->changes = sqlite3_total_changes64(file->writer.db);
     read_clocks(txn);
@@ -269,19 +285,19 @@ static void append(dur__sq_op ***list, size_t *count, size_t *room, dur__link *a
 
 /* Everything in the inbox, behind what is in list already, but for what is left to the lane that leads. */
 static void take_inbox(dur__sq_file *file, const dur__sq_lane *lane, dur__sq_op ***list, size_t *count, size_t *room) {
-    dur__mutex_lock(&file->lock);
-    DUR__LIST_EACH_SAFE(&file->inbox, at, after) {
+    dur__mutex_lock(&file->desk.lock);
+    DUR__LIST_EACH_SAFE(&file->desk.inbox, at, after) {
         if (dur__sq_unborn_leave(lane, DUR__CONTAINER(at, dur__sq_op, link))) continue;
         dur__list_unlink(at);
         append(list, count, room, at);
-        if ((*list)[*count - 1]->starts) atomic_fetch_sub(&file->starts_wait, 1);
+        if ((*list)[*count - 1]->starts) atomic_fetch_sub(&file->desk.starts_wait, 1);
     }
-    dur__mutex_unlock(&file->lock);
+    dur__mutex_unlock(&file->desk.lock);
 }
 
 /* Its thread is to be woken when it has no other that waits. */
 static void finish(dur__sq_file *file, dur__sq_op *op) {
-    if (--op->call->left == 0) dur__list_push(&file->answered, &op->link);
+    if (--op->call->left == 0) dur__list_push(&file->desk.answered, &op->link);
 }
 
 /* What was asked for from elsewhere, and what the leader's own have brought along.  Each wakes the next: waking costs
@@ -291,7 +307,7 @@ static void answer(dur__sq_file *file, dur__sq_op **own, size_t own_count, dur__
     for (size_t i = 0; i < own_count; i++)
         brought += own[i]->brings != NULL;
     if (count + brought == 0) return;
-    dur__mutex_lock(&file->lock);
+    dur__mutex_lock(&file->desk.lock);
     for (size_t i = 0; brought > 0 && i < own_count; i++) {
         if (own[i]->brings == NULL) continue;
         dur__sq_unborn_unbind(own[i]->brings);
@@ -302,7 +318,7 @@ static void answer(dur__sq_file *file, dur__sq_op **own, size_t own_count, dur__
     for (size_t i = 0; i < count; i++)
         finish(file, asked[i]);
     wake_answered(file);
-    dur__mutex_unlock(&file->lock);
+    dur__mutex_unlock(&file->desk.lock);
 }
 
 /* The leader's own, everything in the inbox (unless it is to wait), the reads of a round; *asked: how many are not
@@ -332,13 +348,14 @@ static size_t collect(dur__sq_file *file, dur__sq_lane *self, bool inbox, dur__s
 
 void dur__sq_batch(dur__sq_file *file, uint64_t until_us, dur__sq_lane *self, dur__sq_op **ops, size_t count,
                    dur__sq_op **last, size_t last_count) {
+    DUR_ASSERT(dur__sq_leads(file));
     dur__sq_txn txn;
     dur_error err = DUR_ERROR_INIT;
     if (count + last_count == 0 && !dur__sq_inbox_waits(file)) return;
     dur__sq_gate_enter(file);
     bool begun = txn_begin(file, &txn, until_us, &err) == DUR_OK;
     /* The inbox is taken with the lock in hand: until then each request may go when its time is up. */
-    bool others = begun || err.code != DUR_EBUSY || file->wait_is_ours;
+    bool others = begun || err.code != DUR_EBUSY || file->wait.is_ours;
     size_t asked, total = collect(file, self, others, ops, count, last, last_count, &asked);
     if (begun)
         run_all(file, txn, file->batch, total);

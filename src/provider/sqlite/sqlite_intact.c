@@ -47,8 +47,8 @@ static const char *what_to_do(int gone) {
 }
 
 static int gone_error(const dur__sq_file *file, dur_error *err) {
-    dur__buf text = { NULL, 0, 0 };
-    what_happened(file, atomic_load(&file->gone), &text);
+    dur__buf text = { 0 };
+    what_happened(file, atomic_load(&file->intact.gone), &text);
     int code = dur_error_set(err, DUR_EIO, false, "sqlite", "%s", dur__buf_str(&text));
     dur__buf_free(&text);
     return code;
@@ -57,8 +57,8 @@ static int gone_error(const dur__sq_file *file, dur_error *err) {
 /* The first that finds it says so. */
 static int gone_now(dur__sq_file *file, dur__sq_gone how, dur_error *err) {
     int here = DUR__SQ_HERE;
-    if (atomic_compare_exchange_strong(&file->gone, &here, (int)how)) {
-        dur__buf text = { NULL, 0, 0 };
+    if (atomic_compare_exchange_strong(&file->intact.gone, &here, (int)how)) {
+        dur__buf text = { 0 };
         what_happened(file, (int)how, &text);
         dur__log(DUR_LOG_ERROR, DUR__LOG_PROVIDER, DUR__FIELDS(DUR__TEXT("file", file->path)), "%s; %s",
                  dur__buf_str(&text), what_to_do((int)how));
@@ -77,17 +77,17 @@ static bool is_young(const struct timespec *at) {
 
 static bool is_seen(dur__sq_file *file, const dur__sq_stamp *seen, const struct timespec *at, off_t size,
                     bool *settled) {
-    dur__mutex_lock(&file->intact_lock);
+    dur__mutex_lock(&file->intact.lock);
     bool same = seen->at.tv_sec == at->tv_sec && seen->at.tv_nsec == at->tv_nsec && seen->size == size;
     *settled = seen->settled;
-    dur__mutex_unlock(&file->intact_lock);
+    dur__mutex_unlock(&file->intact.lock);
     return same;
 }
 
 static void set_seen(dur__sq_file *file, dur__sq_stamp *seen, const struct timespec *at, off_t size, bool settled) {
-    dur__mutex_lock(&file->intact_lock);
+    dur__mutex_lock(&file->intact.lock);
     *seen = (dur__sq_stamp){ .at = *at, .size = size, .settled = settled };
-    dur__mutex_unlock(&file->intact_lock);
+    dur__mutex_unlock(&file->intact.lock);
 }
 
 /* ---- names ---- */
@@ -102,24 +102,24 @@ static dur__sq_gone name_lost(const dur__sq_name *name) {
 
 static dur__sq_gone names_lost(dur__sq_file *file) {
     struct stat folder = { 0 };
-    bool settled, there = stat(file->folder.path, &folder) == 0;
-    if (there && folder.st_dev == file->folder.dev && folder.st_ino == file->folder.ino &&
-        is_seen(file, &file->names_seen, &folder.st_mtim, 0, &settled) && settled)
+    bool settled, there = stat(file->intact.folder.path, &folder) == 0;
+    if (there && folder.st_dev == file->intact.folder.dev && folder.st_ino == file->intact.folder.ino &&
+        is_seen(file, &file->intact.names_seen, &folder.st_mtim, 0, &settled) && settled)
         return DUR__SQ_HERE;
     bool young = !there || is_young(&folder.st_mtim);
-    dur__sq_gone wal = name_lost(&file->wal), shm = name_lost(&file->shm);
+    dur__sq_gone wal = name_lost(&file->intact.wal), shm = name_lost(&file->intact.shm);
     if (wal != DUR__SQ_HERE || shm != DUR__SQ_HERE) return wal > shm ? wal : shm;
-    set_seen(file, &file->names_seen, &folder.st_mtim, 0, !young);
+    set_seen(file, &file->intact.names_seen, &folder.st_mtim, 0, !young);
     return DUR__SQ_HERE;
 }
 
 static int look(dur__sq_file *file, struct stat *state, dur_error *err) {
-    if (atomic_load_explicit(&file->gone, memory_order_relaxed) != DUR__SQ_HERE) return gone_error(file, err);
+    if (atomic_load_explicit(&file->intact.gone, memory_order_relaxed) != DUR__SQ_HERE) return gone_error(file, err);
     bool there = stat(file->path, state) == 0;
     if (there ? state->st_dev != file->dev || state->st_ino != file->ino : errno == ENOENT || errno == ENOTDIR)
         return gone_now(file, DUR__SQ_GONE, err);
     if (!there) state->st_ino = 0;
-    dur__sq_gone lost = file->folder.path != NULL ? names_lost(file) : DUR__SQ_HERE;
+    dur__sq_gone lost = file->intact.folder.path != NULL ? names_lost(file) : DUR__SQ_HERE;
     return lost != DUR__SQ_HERE ? gone_now(file, lost, err) : DUR_OK;
 }
 
@@ -135,8 +135,8 @@ int dur__sq_intact(dur__sq_file *file, dur__sq_conn *conn, dur_error *err) {
     bool settled, leads = conn == &file->writer;
     if (file->path == NULL) return DUR_OK;
     int code = look(file, &state, err);
-    if (code == DUR_OK && state.st_ino != 0 && file->folder.path != NULL) {
-        dur__sq_stamp *seen = leads ? &file->text_seen : &file->text_read;
+    if (code == DUR_OK && state.st_ino != 0 && file->intact.folder.path != NULL) {
+        dur__sq_stamp *seen = leads ? &file->intact.text_seen : &file->intact.text_read;
         bool same = is_seen(file, seen, &state.st_ctim, state.st_size, &settled);
         if (same && settled) return DUR_OK;
         bool young = is_young(&state.st_ctim);
@@ -151,18 +151,18 @@ int dur__sq_intact(dur__sq_file *file, dur__sq_conn *conn, dur_error *err) {
 
 /* A -wal without a name ends with the processes that have it open: what it holds is saved before. */
 int dur__sq_found_gone(dur__sq_file *file, dur_error *err) {
-    int gone = atomic_load_explicit(&file->gone, memory_order_relaxed);
+    int gone = atomic_load_explicit(&file->intact.gone, memory_order_relaxed);
     if (gone == DUR__SQ_HERE) return DUR_OK;
     if (gone == DUR__SQ_LACKS &&
-        !file->saved) /* nobody's commits are answered any more: no anchor, no new connection */
+        !file->intact.saved) /* nobody's commits are answered any more: no anchor, no new connection */
         (void)sqlite3_wal_checkpoint_v2(file->writer.db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
-    file->saved = true;
+    file->intact.saved = true;
     return gone_error(file, err);
 }
 
 static void name_init(dur__sq_name *name, const char *path, const char *suffix) {
     struct stat state = { 0 };
-    dur__buf text = { NULL, 0, 0 };
+    dur__buf text = { 0 };
     dur__buf_format(&text, "%s%s", path, suffix);
     name->path = dur__buf_take(&text);
     if (stat(name->path, &state) != 0) return;
@@ -175,18 +175,18 @@ int dur__sq_intact_open(dur__sq_file *file, dur_error *err) {
     char *folder = dur__xstrdup(file->path); /* absolute */
     char *slash = strrchr(folder, '/');
     slash[slash == folder] = '\0';
-    name_init(&file->wal, file->path, "-wal");
-    name_init(&file->shm, file->path, "-shm");
-    name_init(&file->folder, folder, "");
-    free(folder);
+    name_init(&file->intact.wal, file->path, "-wal");
+    name_init(&file->intact.shm, file->path, "-shm");
+    name_init(&file->intact.folder, folder, "");
+    dur__free(folder);
     return dur__sq_intact(file, &file->writer, err);
 }
 
 /* SQLite would write the -wal into whatever is there now. */
 void dur__sq_intact_close(dur__sq_file *file) {
-    if (file->path == NULL || file->writer.db == NULL || file->folder.path == NULL) return;
+    if (file->path == NULL || file->writer.db == NULL || file->intact.folder.path == NULL) return;
     (void)dur__sq_intact(file, &file->writer, NULL);
-    int gone = atomic_load(&file->gone);
+    int gone = atomic_load(&file->intact.gone);
     if (gone == DUR__SQ_OVER || gone == DUR__SQ_PARTED)
         (void)sqlite3_db_config(file->writer.db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
 }
@@ -201,7 +201,7 @@ static int same_position(dur__sq_txn *txn, const dur__sq_lease *lease, bool *sam
     dur__sq_end(&row);
     *same = true;
     if (code != DUR_OK || !ours) return code; /* ended by somebody: that happens without a restore */
-    if (execution != 0) code = dur__sq_first(txn->conn, DUR__SQ_EVENT_LAST, &row, err, "ii", lease->key, execution);
+    if (execution != 0) code = dur__sq_first(txn->conn, DUR__SQ_HISTORY_LAST, &row, err, "ii", lease->key, execution);
     if (code == DUR_OK && row != NULL) last = dur__sq_u64(row, 0);
     dur__sq_end(&row);
     *same = execution == lease->execution && last == lease->last_event;
@@ -231,6 +231,7 @@ static void leases_forget(dur__sq_file *file) {
 }
 
 int dur__sq_restored_look(dur__sq_txn *txn, dur_error *err) {
+    DUR_ASSERT(dur__sq_leads(txn->file));
     dur__sq_file *file = txn->file;
     sqlite3_stmt *row = NULL;
     bool older = false;
@@ -248,7 +249,7 @@ int dur__sq_restored_look(dur__sq_txn *txn, dur_error *err) {
              "again with what the file says",
              file->path);
     leases_forget(file);
-    file->mark_was_restored = true;
+    file->mark.was_restored = true;
     file->queue_seen_id = file->top_id = 0;
     file->due_seen_ms = 0;
     return DUR_OK;

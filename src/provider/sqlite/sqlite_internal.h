@@ -44,7 +44,7 @@ int dur__sq_fail(dur_error *err, sqlite3 *db, const char *op);
 void dur__sq_busy_install(dur__sq_file *file);
 /* BEGIN was answered: who had the lock is in the error, or forgotten. */
 int dur__sq_busy_ended(dur__sq_file *file, int code, dur_error *err);
-/* DUR_EBUSY: who has the lock.  file->lock held. */
+/* DUR_EBUSY: who has the lock.  file->desk.lock held. */
 int dur__sq_busy_error(const dur__sq_file *file, dur_error *err);
 uint64_t dur__sq_busy_until(const dur__sq_file *file); /* when who begins to wait now has waited busy_ms */
 /* Leader: the log tells, after a second and then less and less often, that a lock is waited for. */
@@ -137,7 +137,7 @@ struct dur__sq_lane {
     const dur_handler_filter *handlers; /* NULL: all */
     pthread_t thread;                   /* that calls it, when has_thread */
     bool has_thread;
-    enum { DUR__SQ_LANE_OUT, DUR__SQ_LANE_ROUND, DUR__SQ_LANE_WAIT } state; /* file->lock */
+    enum { DUR__SQ_LANE_OUT, DUR__SQ_LANE_ROUND, DUR__SQ_LANE_WAIT } state; /* file->desk.lock */
     _Atomic bool signalled; /* something may have come; consumed by a round */
     bool stepped;           /* dur_lane_options: whoever rests it has other things to do than to spin */
     uint64_t rest_us;       /* how long its sleeps were lately */
@@ -147,19 +147,19 @@ struct dur__sq_lane {
     bool left_inbox;        /* the last wait returned because of the inbox; nobody served it since */
     bool others_wait;       /* after its last round there were instances to fetch */
     bool takes_starts;      /* it was asked for some, and will be again after the round */
-    dur__link unborn;       /* file->lock: starts that it has taken (sqlite_unborn.c) */
+    dur__link unborn;       /* file->desk.lock: starts that it has taken (sqlite_unborn.c) */
     dur__link leases;       /* leader */
     dur__link dirty;        /* leader */
     dur__sq_names lost;     /* leader: instances whose lease went away … */
     dur__sq_names asked;    /* … and those that are to be given up */
-    dur__link link;         /* file->lock */
+    dur__link link;         /* file->desk.lock */
 };
 
 /* Somebody who waits for changes with a waker of his own: long polls and watches. */
 typedef struct dur__sq_waiter {
     dur_waker *waker;
     char *instance; /* NULL: anything */
-    dur__link link; /* file->lock */
+    dur__link link; /* file->desk.lock */
 } dur__sq_waiter;
 
 /* Names in the file's folder, and the folder itself (sqlite_intact.c). */
@@ -184,32 +184,23 @@ typedef enum dur__sq_gone {
     DUR__SQ_PARTED, /* … or that name is another file's */
 } dur__sq_gone;
 
-struct dur__sq_file {
-    dev_t dev;
-    ino_t ino;
-    char *path;       /* NULL: in memory */
+/* What was seen of the files, so that it is noticed when they are not the same any more (sqlite_intact.c). */
+typedef struct dur__sq_files {
     _Atomic int gone; /* dur__sq_gone.  But for HERE nothing is read or written any more */
     dur__sq_name folder, wal, shm;
-    dur__mutex intact_lock;   /* guards the stamps */
+    dur__mutex lock;          /* guards the stamps */
     dur__sq_stamp names_seen; /* of the folder: its names were right */
     dur__sq_stamp text_seen;  /* of the file: nothing strange was written over it, as the leader can tell … */
     dur__sq_stamp text_read;  /* … and as readers can */
     bool saved;               /* leader: a -wal that has lost its name was written into the file */
-    uint32_t refs;            /* files_lock */
-    bool busy;                /* files_lock: being opened or closed, without that lock */
-    const dur_world *world;
-    _Atomic bool relaxed;
-    uint64_t wal_pages_size; /* checkpoint after so many */
-    uint64_t wal_pages_max;  /* the next one then; leader */
-    uint64_t wal_pages_wait; /* from so many on readers are waited for; leader */
-    uint64_t busy_ms;
-    uint64_t serial; /* dur__process_serial at birth */
-    char boot[64];
-    dur__link link;
+} dur__sq_files;
 
-    dur__mutex lock; /* guards inbox, leading, lanes, waiters, lane states */
-    dur__cond turn;  /* leading went false, or an op was finished */
+/* Who asks, who leads and who waits: all under its lock. */
+typedef struct dur__sq_desk {
+    dur__mutex lock;
+    dur__cond turn; /* leading went false, or an op was finished */
     bool leading;
+    pthread_t leader;              /* … while somebody does */
     uint64_t next_ticket, serving; /* threads that wait for the lead, in order */
     uint64_t next_unborn;
     _Atomic uint32_t starts_wait; /* in the inbox; changed with the lock, also read without */
@@ -223,68 +214,71 @@ struct dur__sq_file {
     dur_waker *spare_wakers[DUR__SQ_SPARE_WAKERS]; /* of waiters that have gone: a descriptor costs two system calls */
     uint32_t spare_waker_count;
     _Atomic uint32_t waiter_count; /* also read without the lock, after a commit: see dur__sq_changed */
+    bool watching;                 /* somebody polls inotify */
+} dur__sq_desk;
 
-    /* leader */
-    dur__sq_conn writer;
-    dur__sq_conn own;         /* the caller's connection, between dur_sqlite_begin and commit … */
-    uint64_t own_version;     /* … and data_version at its begin, */
-    uint64_t own_checkpoints; /* … and after how many pages it makes its own */
-    uint64_t waits_from_us;   /* since when the writer's connection waits for a lock … */
-    uint64_t wait_looked_us;  /* … when it was last looked who has it … */
-    uint64_t wait_until_us;   /* … how long it may; 0: busy_ms … */
-    bool wait_is_ours;        /* … and that is somebody of this process */
-    uint64_t said_us;         /* when a lock was last waited for */
-    uint64_t say_at_us;       /* when the log is told next … */
-    uint64_t say_step_us;     /* … and how long after that again */
-    uint64_t data_version;
-    uint64_t epoch;                     /* grows whenever somebody else has written */
-    uint64_t lost_seq;                  /* dur_meta: grows whenever leases were taken away */
-    uint64_t last_seq;                  /* order of worker rows and ready instances */
-    uint64_t top_id;                    /* highest message id of any transaction that was committed or seen */
-    char mark[DUR__SQ_MARK_BYTES];      /* dur_meta, as last known (sqlite_mark.c) … */
-    char mark_next[DUR__SQ_MARK_BYTES]; /* … and as the transaction under way leaves it; "": unchanged */
-    bool mark_due;                      /* the file is known to have it: the next transaction draws another */
-    bool mark_was_restored;             /* … or a copy was restored */
-    bool mark_used;                     /* something was committed since the last number was drawn */
-    char mark_row[DUR__SQ_MARK_BYTES];  /* what the row is, when nobody else has written since … */
-    uint64_t mark_epoch;                /* … this epoch; 0: read it */
-    uint64_t schema;                    /* SQLite's number of the schema; 0: not read yet */
-    uint64_t queue_seen_id;             /* messages up to this id were looked at for the leases of this process */
-    uint64_t due_seen_ms;               /* … and those due up to this time */
-    uint64_t wal_pages;
-    uint64_t max_id; /* highest message id given out, when max_id_known */
-    bool max_id_known;
-    uint64_t next_key;         /* above all instances; 0: not known, somebody may have made one */
-    unsigned char random[256]; /* drawn for tokens, and not used yet */
-    size_t random_left;
-    bool ready_maybe;   /* there may be instances to fetch; false: a look found none, and none has come since */
-    uint64_t born_from; /* instances that the transaction under way has made with their first turn; 0: none … */
-    bool born_mail;     /* … and something was sent to one of them */
-    bool sessions_used; /* there may be session rows */
-    uint64_t pass;      /* transactions that were begun */
-    bool times_stale;   /* the next times may be too early: what they stood for is gone */
-    bool relook;        /* memory may be behind the store: look at everything once more */
-    dur__map leases;    /* by key */
-    dur__sq_op **batch; /* kept between batches */
-    size_t batch_room;
-    _Atomic uint64_t next_due_ms;    /* wall; when something becomes visible by itself */
-    _Atomic uint64_t next_expiry_ms; /* boot; when a timed lock ends */
-    bool wake_ready;                 /* what the running transaction will wake after its commit */
-    bool wake_work;
-    bool wake_due;         /* the next due time moved */
-    bool wake_changed_all; /* every watcher: somebody else wrote */
-    char **changed;        /* instances that watchers may wait for */
-    size_t changed_count, changed_room;
-    _Atomic uint64_t commits;
-    bool boot_known; /* the file has this boot's id */
-    char *alive;     /* an owner that is registered, as of alive_epoch */
-    uint64_t alive_epoch;
+/* The caller's connection, between dur_sqlite_begin and commit.  Leader. */
+typedef struct dur__sq_own {
+    dur__sq_conn conn;
+    uint64_t version;     /* data_version at its begin, */
+    uint64_t checkpoints; /* … and after how many pages it makes its own */
+} dur__sq_own;
 
-    dur__mutex readers_lock;
+/* The writer's connection waits for a lock (sqlite_busy.c).  Leader. */
+typedef struct dur__sq_wait {
+    uint64_t from_us;     /* since when … */
+    uint64_t looked_us;   /* … when it was last looked who has it … */
+    uint64_t until_us;    /* … how long it may; 0: busy_ms … */
+    bool is_ours;         /* … and that is somebody of this process */
+    uint64_t said_us;     /* when a lock was last waited for */
+    uint64_t say_at_us;   /* when the log is told next … */
+    uint64_t say_step_us; /* … and how long after that again */
+} dur__sq_wait;
+
+/* dur_meta's row, which tells whose a -wal is (sqlite_mark.c).  Leader. */
+typedef struct dur__sq_mark {
+    char known[DUR__SQ_MARK_BYTES]; /* as last known … */
+    char next[DUR__SQ_MARK_BYTES];  /* … and as the transaction under way leaves it; "": unchanged */
+    bool due;                       /* the file is known to have it: the next transaction draws another */
+    bool was_restored;              /* … or a copy was restored */
+    bool used;                      /* something was committed since the last number was drawn */
+    char row[DUR__SQ_MARK_BYTES];   /* what the row is, when nobody else has written since … */
+    uint64_t epoch;                 /* … this epoch; 0: read it */
+} dur__sq_mark;
+
+/* How large the -wal is, in pages (sqlite_checkpoint.c).  Leader. */
+typedef struct dur__sq_wal_size {
+    uint64_t pages;
+    uint64_t every; /* checkpoint after so many */
+    uint64_t next;  /* the next one then */
+    uint64_t wait;  /* from so many on readers are waited for */
+} dur__sq_wal_size;
+
+/* Whom the transaction under way will wake after its commit (sqlite_wake.c).  Leader. */
+typedef struct dur__sq_news {
+    bool ready;
+    bool work;
+    bool due;       /* the next due time moved */
+    bool all;       /* every watcher: somebody else wrote */
+    char **changed; /* instances that watchers may wait for */
+    size_t count, room;
+} dur__sq_news;
+
+/* When something happens by itself.  The leader writes, anybody reads. */
+typedef struct dur__sq_times {
+    _Atomic uint64_t due_ms;    /* wall; when something becomes visible */
+    _Atomic uint64_t expiry_ms; /* boot; when a timed lock ends */
+    bool stale;                 /* leader: they may be too early: what they stood for is gone */
+} dur__sq_times;
+
+typedef struct dur__sq_pool { /* of readers (sqlite_read.c) */
+    dur__mutex lock;
     dur__link readers;
-    uint32_t reader_count;
+    uint32_t count;
+} dur__sq_pool;
 
-    /* between processes (sqlite_wake.c, sqlite_gate.c, sqlite_owner.c) */
+/* Between processes (sqlite_wake.c, sqlite_gate.c, sqlite_owner.c). */
+typedef struct dur__sq_peers {
     int lock_fd;               /* "<path>.lock"; -1: in memory */
     bool gated;                /* leader: main is locked */
     uint64_t ungated_until_us; /* leader: somebody does not give a lock back; until then without */
@@ -296,10 +290,70 @@ struct dur__sq_file {
     _Atomic uint64_t echo_at_us; /* look again then: what was written may not have been visible yet; 0: no need */
     _Atomic uint64_t echo_step_us;
     _Atomic bool owners_moved; /* an owner's file came, went or was closed */
-    bool watching;             /* file->lock: somebody polls inotify */
-    dur__mutex owners_lock;    /* guards owners; taken before lock */
+    dur__mutex owners_lock;    /* guards owners; taken before desk.lock */
     dur__link owners;
+} dur__sq_peers;
+
+struct dur__sq_file {
+    /* which file it is; unchanged while it is open */
+    dev_t dev;
+    ino_t ino;
+    char *path; /* NULL: in memory */
+    const dur_world *world;
+    uint64_t busy_ms;
+    uint64_t serial; /* dur__process_serial at birth */
+    char boot[64];
+    _Atomic bool relaxed;
+    uint32_t refs; /* files_lock */
+    bool busy;     /* files_lock: being opened or closed, without that lock */
+    dur__link link;
+
+    dur__sq_desk desk;
+    dur__sq_files intact;
+    dur__sq_pool pool;
+    dur__sq_peers peers;
+    dur__sq_times times;
+    _Atomic uint64_t commits;
+
+    /* leader */
+    dur__sq_conn writer;
+    dur__sq_own own;
+    dur__sq_wait wait;
+    dur__sq_mark mark;
+    dur__sq_wal_size wal_size;
+    dur__sq_news news;
+    uint64_t data_version;
+    uint64_t epoch;         /* grows whenever somebody else has written */
+    uint64_t lost_seq;      /* dur_meta: grows whenever leases were taken away */
+    uint64_t last_seq;      /* order of worker rows and ready instances */
+    uint64_t top_id;        /* highest message id of any transaction that was committed or seen */
+    uint64_t schema;        /* SQLite's number of the schema; 0: not read yet */
+    uint64_t queue_seen_id; /* messages up to this id were looked at for the leases of this process */
+    uint64_t due_seen_ms;   /* … and those due up to this time */
+    uint64_t max_id;        /* highest message id given out, when max_id_known */
+    bool max_id_known;
+    uint64_t next_key;         /* above all instances; 0: not known, somebody may have made one */
+    unsigned char random[256]; /* drawn for tokens, and not used yet */
+    size_t random_left;
+    bool ready_maybe;   /* there may be instances to fetch; false: a look found none, and none has come since */
+    uint64_t born_from; /* instances that the transaction under way has made with their first turn; 0: none … */
+    bool born_mail;     /* … and something was sent to one of them */
+    bool sessions_used; /* there may be session rows */
+    uint64_t pass;      /* transactions that were begun */
+    bool relook;        /* memory may be behind the store: look at everything once more */
+    bool boot_known;    /* the file has this boot's id */
+    char *alive;        /* an owner that is registered, as of alive_epoch */
+    uint64_t alive_epoch;
+    dur__map leases;    /* by key */
+    dur__sq_op **batch; /* kept between batches */
+    size_t batch_room;
+    dur__buf block; /* the events of the turn that is being written */
 };
+
+/* Does this thread lead?  Then what is the leader's is this thread's. */
+static inline bool dur__sq_leads(const dur__sq_file *file) {
+    return file->desk.leading && pthread_equal(file->desk.leader, pthread_self());
+}
 
 /* A handle: what dur_open gave out. */
 typedef struct dur__sq_store {
@@ -331,7 +385,7 @@ typedef struct dur__sq_txn {
     uint64_t pass;         /* new each time that a transaction begins, also when it is begun again */
 } dur__sq_txn;
 
-/* Requests that one thread has made together and waits for.  file->lock */
+/* Requests that one thread has made together and waits for.  file->desk.lock */
 typedef struct dur__sq_call {
     dur__cond answered;
     size_t left;  /* not finished … */
@@ -361,6 +415,8 @@ int dur__sq_submit_all(dur__sq_file *file, dur__sq_op **ops, size_t count, dur_e
 /* Take and give up the lead.  lead fails in the thread that has a transaction of its own (DUR_EDEADLK). */
 int dur__sq_lead(dur__sq_file *file, dur_error *err);
 void dur__sq_unlead(dur__sq_file *file);
+/* The same while nobody else has the file: it is being opened, or closed. */
+void dur__sq_lead_alone(dur__sq_file *file, bool leads);
 /* Leader: run ops and everything in the inbox in one transaction; `last` follow after the inbox (reads of a round).
    Another program's lock is waited for until that time. */
 void dur__sq_batch(dur__sq_file *file, uint64_t until_us, dur__sq_lane *self, dur__sq_op **ops, size_t count,
@@ -404,7 +460,7 @@ typedef struct dur__sq_delete_list { /* keys that were deleted: their leases end
 /* A start that a client of this process waits for. */
 typedef struct dur__sq_start_op {
     dur__sq_op op;
-    const dur_message *item;
+    const dur_message_row *item;
     dur_exists_policy policy;
     uint64_t delay_ms;
     bool existed;
@@ -417,24 +473,45 @@ typedef struct dur__sq_start_op {
 } dur__sq_start_op;
 
 struct dur__sq_turn_op;
-/* file->lock held: a start that came too late to be taken before this round is left for the next. */
+/* file->desk.lock held: a start that came too late to be taken before this round is left for the next. */
 bool dur__sq_unborn_leave(const dur__sq_lane *lane, dur__sq_op *op);
-void dur__sq_unborn_answered(dur__sq_op *op); /* file->lock held */
-void dur__sq_unborn_unbind(dur__sq_op *op);   /* file->lock held */
-bool dur__sq_unborn_withdraw(dur__sq_op *op); /* file->lock held: take it from the lane that has it, if one has */
+void dur__sq_unborn_answered(dur__sq_op *op); /* file->desk.lock held */
+void dur__sq_unborn_unbind(dur__sq_op *op);   /* file->desk.lock held */
+bool dur__sq_unborn_withdraw(dur__sq_op *op); /* file->desk.lock held: take it from the lane that has it, if one has */
 void dur__sq_unborn_back_all(dur__sq_lane *lane);
 /* Of a turn that writes its start: the instance, with its lease; a lease in memory after COMMIT. */
 int dur__sq_born(struct dur__sq_turn_op *turn, dur__sq_txn *txn);
 void dur__sq_born_done(struct dur__sq_turn_op *turn, dur__sq_file *file);
+
+/* ---- history (sqlite_history.c) ---------------------------------------------------------------------------------- */
+
+#define DUR__SQ_LAST_UNKNOWN UINT64_MAX
+
+/* Where events go. */
+typedef struct dur__sq_history {
+    uint64_t key, execution;
+    const char *instance;
+    uint64_t last;  /* no event behind it is stored; DUR__SQ_LAST_UNKNOWN: look */
+    uint64_t open;  /* activities that are open after them */
+    const char *op; /* of an error */
+} dur__sq_history;
+/* DUR_ECONFLICT: one of them exists. */
+int dur__sq_history_add(dur__sq_txn *txn, const dur__sq_history *to, const dur_event_row *events, size_t count,
+                        dur_error *err);
+/* Of executions from … to; adds how many events they were. */
+int dur__sq_history_delete(dur__sq_txn *txn, uint64_t key, uint64_t from, uint64_t to, uint64_t *events,
+                           dur_error *err);
+int dur__sq_read_history(dur__sq_conn *conn, dur_arena *arena, const char *instance, uint64_t key, uint64_t execution,
+                         dur_event_row **out, size_t *count, dur_error *err);
 
 /* ---- leases in memory, messages (sqlite_queue.c) ----------------------------------------------------------------- */
 
 uint64_t dur__sq_seq(dur__sq_txn *txn);
 /* Key of an instance: 0 when there is none; `make` makes an id holder. */
 int dur__sq_key(dur__sq_txn *txn, const char *instance, bool make, uint64_t *key, dur_error *err);
-int dur__sq_enqueue(dur__sq_txn *txn, const dur_message *item, uint64_t delay_ms, uint64_t key, dur_error *err);
+int dur__sq_enqueue(dur__sq_txn *txn, const dur_message_row *item, uint64_t delay_ms, uint64_t key, dur_error *err);
 /* Only if nothing is known of the instance, not even its id; *made says so. */
-int dur__sq_enqueue_new(dur__sq_txn *txn, const dur_message *item, uint64_t delay_ms, bool *made, dur_error *err);
+int dur__sq_enqueue_new(dur__sq_txn *txn, const dur_message_row *item, uint64_t delay_ms, bool *made, dur_error *err);
 /* End the lease or lock of an instance and find out when there is a reason to fetch it again. */
 typedef struct dur__sq_release_how {
     uint64_t seen_id, seen_now; /* messages that are no reason; 0, 0: all are */
@@ -539,8 +616,6 @@ typedef struct dur__sq_behind {
 } dur__sq_behind;
 int dur__sq_read_behind(dur__sq_conn *conn, dur_arena *arena, const dur__sq_behind *which, dur_fetched_message **out,
                         size_t *count, dur_error *err);
-int dur__sq_read_history(dur__sq_conn *conn, dur_arena *arena, uint64_t key, uint64_t execution, dur_event_row **out,
-                         size_t *count, dur_error *err);
 int dur__sq_read_kv(dur__sq_conn *conn, dur_arena *arena, uint64_t key, bool merged, dur_key_value **out, size_t *count,
                     dur_error *err);
 
@@ -560,8 +635,8 @@ typedef struct dur__sq_ack_op {
     dur_work_ack *ack;
 } dur__sq_ack_op;
 void dur__sq_ack_op_init(dur__sq_ack_op *self, dur_work_ack *ack);
-int dur__sq_insert_work(dur__sq_txn *txn, uint64_t key, const dur_message *item, const char *token, const char *owner,
-                        uint64_t *row_id, dur_error *err);
+int dur__sq_insert_work(dur__sq_txn *txn, uint64_t key, const dur_message_row *item, const char *token,
+                        const char *owner, uint64_t *row_id, dur_error *err);
 int dur__sq_claim_session(dur__sq_txn *txn, const char *session, const char *node, const char *owner, uint64_t lock_ms,
                           bool *claimed, dur_error *err);
 int dur__sq_touch_session(dur__sq_txn *txn, const char *session, dur_error *err);
@@ -570,9 +645,9 @@ int dur__sq_delete_tree(dur__sq_txn *txn, const char *instance, dur__sq_delete_l
 int dur__sq_tree_finished(dur__sq_txn *txn, const char *instance, bool *finished, dur_error *err);
 void dur__sq_deleted_forget(dur__sq_file *file, const dur__sq_delete_list *list);
 /* Also inside a caller's own transaction. */
-int dur__sq_start(dur__sq_txn *txn, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms, bool *existed,
-                  dur__sq_delete_list *deleted, dur_error *err);
-int dur__sq_message(dur__sq_txn *txn, const dur_message *item, uint64_t delay_ms, dur_error *err);
+int dur__sq_start(dur__sq_txn *txn, const dur_message_row *item, dur_exists_policy policy, uint64_t delay_ms,
+                  bool *existed, dur__sq_delete_list *deleted, dur_error *err);
+int dur__sq_message(dur__sq_txn *txn, const dur_message_row *item, uint64_t delay_ms, dur_error *err);
 
 /* ---- lanes, waiting, owners, processes --------------------------------------------------------------------------- */
 
@@ -591,7 +666,8 @@ bool dur__sq_sleep(dur__sq_file *file, dur_waker *waker, uint64_t timeout_ms);
 /* The two halves of a lane's sleep.  rest: false when its waker was woken already; rise: was it? */
 bool dur__sq_rest(dur__sq_file *file, dur_waker *waker, uint64_t ms, dur_rest *out);
 bool dur__sq_rise(dur__sq_file *file, dur_waker *waker);
-void dur__sq_watch_pass_on(dur__sq_file *file, const dur_waker *self); /* file->lock held; self: who goes, or NULL */
+void dur__sq_watch_pass_on(dur__sq_file *file,
+                           const dur_waker *self); /* file->desk.lock held; self: who goes, or NULL */
 void dur__sq_signal_all(dur__sq_file *file);
 
 /* Has another process the file open? */

@@ -27,17 +27,17 @@ int dur__sq_lane_open(dur_provider *self, const dur_lane_options *options, dur_l
     dur__list_init(&lane->dirty);
     dur__list_init(&lane->unborn);
     lane->others_wait = true; /* until a round has looked */
-    dur__mutex_lock(&file->lock);
-    dur__list_push(&file->lanes, &lane->link);
-    dur__mutex_unlock(&file->lock);
+    dur__mutex_lock(&file->desk.lock);
+    dur__list_push(&file->desk.lanes, &lane->link);
+    dur__mutex_unlock(&file->desk.lock);
     *out = &lane->base;
     return DUR_OK;
 }
 
 static void names_free(dur__sq_names *names) {
     for (size_t i = 0; i < names->count; i++)
-        free(names->list[i]);
-    free(names->list);
+        dur__free(names->list[i]);
+    dur__free(names->list);
 }
 
 void dur__sq_lane_close(dur_lane *base) {
@@ -47,25 +47,25 @@ void dur__sq_lane_close(dur_lane *base) {
     if (dur__sq_lead(file, NULL) != DUR_OK) DUR_ASSERT(!"a lane is closed inside a transaction of its own thread");
     for (dur__link *at; (at = dur__list_first(&lane->leases)) != NULL;)
         dur__sq_lease_drop(file, DUR__CONTAINER(at, dur__sq_lease, lane_link)->key, false);
-    dur__mutex_lock(&file->lock);
+    dur__mutex_lock(&file->desk.lock);
     dur__list_unlink(&lane->link);
     dur__sq_watch_pass_on(file, NULL); /* waiters have slept while it watched for them */
-    dur__mutex_unlock(&file->lock);
+    dur__mutex_unlock(&file->desk.lock);
     dur__sq_unlead(file);
     names_free(&lane->lost);
     names_free(&lane->asked);
-    free(lane->owner);
-    free(lane);
+    dur__free(lane->owner);
+    dur__free(lane);
 }
 
 static void lane_state(dur__sq_lane *lane, int state) {
-    dur__mutex_lock(&lane->file->lock);
+    dur__mutex_lock(&lane->file->desk.lock);
     if (!lane->has_thread || !pthread_equal(lane->thread, pthread_self())) {
         lane->thread = pthread_self();
         lane->has_thread = true;
     }
     lane->state = state == 0 ? DUR__SQ_LANE_OUT : state == 1 ? DUR__SQ_LANE_ROUND : DUR__SQ_LANE_WAIT;
-    dur__mutex_unlock(&lane->file->lock);
+    dur__mutex_unlock(&lane->file->desk.lock);
 }
 
 /* ---- the reads at the end of a round ---- */
@@ -121,8 +121,8 @@ static int held_run(dur__sq_op *op, dur__sq_txn *txn) {
     }
     self->round->now_ms = txn->now_ms;
     dur__sq_file *file = txn->file;
-    bool known = atomic_load(&file->next_due_ms) != DUR_NEVER || atomic_load(&file->next_expiry_ms) != DUR_NEVER;
-    if (code == DUR_OK && file->times_stale && known) code = dur__sq_next_times(txn, &op->err);
+    bool known = atomic_load(&file->times.due_ms) != DUR_NEVER || atomic_load(&file->times.expiry_ms) != DUR_NEVER;
+    if (code == DUR_OK && file->times.stale && known) code = dur__sq_next_times(txn, &op->err);
     if (code == DUR_OK && self->round->fetch == NULL && file->ready_maybe) { /* it may want to know */
         sqlite3_stmt *row = NULL;
         code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_ANY_READY, &row, &op->err, "");
@@ -166,7 +166,7 @@ static const char **names_take(dur__sq_names *names, dur_arena *arena, size_t *c
     const char **out = dur_arena_alloc(arena, (names->count + 1) * sizeof(*out));
     for (size_t i = 0; i < names->count; i++) {
         out[i] = dur_arena_strdup(arena, names->list[i]);
-        free(names->list[i]);
+        dur__free(names->list[i]);
     }
     *count = names->count;
     names->count = 0;
@@ -222,7 +222,7 @@ static void round_answer(round_ops *ops, dur_round *round) {
         dur__sq_turn_op_answer(&ops->turns[i]);
     for (size_t i = 0; i < round->ack_count; i++)
         round->acks[i].error = ops->acks[i].op.err;
-    free(ops->held.held);
+    dur__free(ops->held.held);
     if (round->fetch != NULL) {
         if (!ops->fetch.op.failed) {
             round->item_count = ops->fetch.count;
@@ -230,7 +230,7 @@ static void round_answer(round_ops *ops, dur_round *round) {
             round->suspect_instance = ops->fetch.suspect;
         } else
             dur__sq_fetch_op_drop(&ops->fetch);
-        free(ops->fetch.leases);
+        dur__free(ops->fetch.leases);
     }
     if (round->work != NULL && !ops->work.op.failed) {
         round->work_count = ops->work.count;
@@ -311,8 +311,8 @@ static bool look_around(dur__sq_lane *lane, int *code, dur_error *err) {
     dur__sq_file *file = lane->file;
     for (;;) {
         dur__sq_wake_drain(file);
-        if (atomic_exchange(&file->wal_moved, false)) *code = moved_look(lane, err);
-        if (*code == DUR_OK && atomic_exchange(&file->owners_moved, false))
+        if (atomic_exchange(&file->peers.wal_moved, false)) *code = moved_look(lane, err);
+        if (*code == DUR_OK && atomic_exchange(&file->peers.owners_moved, false))
             *code = dur__sq_owners_look(file, lane->owner, err);
         if (*code != DUR_OK || atomic_exchange(&lane->signalled, false)) return true;
         if (!dur__sq_inbox_waits(file)) return false;
@@ -408,7 +408,8 @@ int dur__sq_lane_history(dur_lane *base, dur_arena *arena, const char *instance,
     dur__sq_unlead(lane->file);
     code = dur__sq_reader(lane->file, &conn, err);
     if (code == DUR_OK) code = dur__sq_run(conn, DUR__SQ_READ_BEGIN, err, "");
-    if (code == DUR_OK) code = dur__sq_read_history(conn, arena, key, execution_id, &history, &out->history_count, err);
+    if (code == DUR_OK)
+        code = dur__sq_read_history(conn, arena, instance, key, execution_id, &history, &out->history_count, err);
     if (code == DUR_OK) code = dur__sq_read_kv(conn, arena, key, false, &kv, &out->kv_count, err);
     if (conn != NULL) dur__sq_run(conn, DUR__SQ_READ_END, NULL, "");
     dur__sq_reader_done(lane->file, conn);

@@ -36,7 +36,7 @@ enum { NUMBER_CHARS = 16, CHECK_CHARS = 4, NUMBERS_MAX = 8, LOOKS_MAX = 100, STE
 /* -1: there is none. */
 static int64_t size_of(const char *path, const char *suffix) {
     struct stat state;
-    dur__buf name = { NULL, 0, 0 };
+    dur__buf name = { 0 };
     dur__buf_format(&name, "%s%s", path, suffix);
     int64_t size = stat(dur__buf_str(&name), &state) == 0 ? (int64_t)state.st_size : -1;
     dur__buf_free(&name);
@@ -63,7 +63,7 @@ int dur__sq_leftover_check(const char *path, dur_error *err) {
 
 /* A name for SQLite as a URI: the file as it is, without its -wal. */
 static char *uri_of(const char *path) {
-    dur__buf uri = { NULL, 0, 0 };
+    dur__buf uri = { 0 };
     dur__buf_format(&uri, "file:");
     for (const char *at = path; *at != '\0'; at++) {
         if (*at == '?' || *at == '#' || *at == '%')
@@ -122,7 +122,7 @@ static int row_read(const dur__sq_file *file, bool alone, char out[DUR__SQ_MARK_
     }
     sqlite3_finalize(stmt);
     sqlite3_close_v2(db);
-    free(uri);
+    dur__free(uri);
     return result & 0xff;
 }
 
@@ -190,29 +190,29 @@ static int row_get(dur__sq_conn *conn, char out[DUR__SQ_MARK_BYTES], dur_error *
 }
 
 int dur__sq_mark_open(dur__sq_file *file, dur_error *err) {
-    int code = file->path != NULL ? row_get(&file->writer, file->mark, err) : DUR_OK;
+    int code = file->path != NULL ? row_get(&file->writer, file->mark.known, err) : DUR_OK;
     /* Read before that look: an empty -wal has nothing that the file has not. */
-    file->mark_due = code == DUR_OK && file->path != NULL && size_of(file->path, "-wal") == 0;
+    file->mark.due = code == DUR_OK && file->path != NULL && size_of(file->path, "-wal") == 0;
     return code;
 }
 
 /* A transaction of ours has left it so. */
 static void mark_known(dur__sq_file *file) {
-    snprintf(file->mark, sizeof file->mark, "%s", file->mark_next);
-    snprintf(file->mark_row, sizeof file->mark_row, "%s", file->mark_next);
-    file->mark_epoch = file->epoch;
+    snprintf(file->mark.known, sizeof file->mark.known, "%s", file->mark.next);
+    snprintf(file->mark.row, sizeof file->mark.row, "%s", file->mark.next);
+    file->mark.epoch = file->epoch;
 }
 
-/* In a transaction; whole: the file is known to have file->mark. */
+/* In a transaction; whole: the file is known to have file->mark.known. */
 static int mark_swap(dur__sq_file *file, bool whole, dur_error *err) {
     char next[DUR__SQ_MARK_BYTES], first[NUMBER_CHARS + 1];
-    file->mark_next[0] = '\0';
-    if (file->mark[0] == '\0' || (!whole && numbers_in(file->mark) >= NUMBERS_MAX)) return DUR_OK;
-    snprintf(first, sizeof first, "%.*s", (int)strcspn(file->mark, " "), file->mark);
-    dur__sq_mark_draw(next, whole ? first : file->mark);
-    int code = dur__sq_run(&file->writer, DUR__SQ_META_SWAP, err, "ttt", "mark", next, file->mark);
-    if (code == DUR_OK && sqlite3_changes64(file->writer.db) == 0) return row_get(&file->writer, file->mark_next, err);
-    snprintf(file->mark_next, sizeof file->mark_next, "%s", next);
+    file->mark.next[0] = '\0';
+    if (file->mark.known[0] == '\0' || (!whole && numbers_in(file->mark.known) >= NUMBERS_MAX)) return DUR_OK;
+    snprintf(first, sizeof first, "%.*s", (int)strcspn(file->mark.known, " "), file->mark.known);
+    dur__sq_mark_draw(next, whole ? first : file->mark.known);
+    int code = dur__sq_run(&file->writer, DUR__SQ_META_SWAP, err, "ttt", "mark", next, file->mark.known);
+    if (code == DUR_OK && sqlite3_changes64(file->writer.db) == 0) return row_get(&file->writer, file->mark.next, err);
+    snprintf(file->mark.next, sizeof file->mark.next, "%s", next);
     return code;
 }
 
@@ -220,36 +220,39 @@ static int mark_swap(dur__sq_file *file, bool whole, dur_error *err) {
 static int mark_restored(dur__sq_file *file, dur_error *err) {
     char now[DUR__SQ_MARK_BYTES], both[2 * DUR__SQ_MARK_BYTES];
     int code = row_get(&file->writer, now, err);
-    file->mark_next[0] = '\0';
-    if (code != DUR_OK || numbers_in(now) + numbers_in(file->mark) >= NUMBERS_MAX) return code;
-    snprintf(both, sizeof both, "%s%s%s", file->mark, file->mark[0] != '\0' && now[0] != '\0' ? " " : "", now);
-    dur__sq_mark_draw(file->mark_next, both);
-    return dur__sq_run(&file->writer, DUR__SQ_META_SET, err, "tt", "mark", file->mark_next);
+    file->mark.next[0] = '\0';
+    if (code != DUR_OK || numbers_in(now) + numbers_in(file->mark.known) >= NUMBERS_MAX) return code;
+    snprintf(both, sizeof both, "%s%s%s", file->mark.known, file->mark.known[0] != '\0' && now[0] != '\0' ? " " : "",
+             now);
+    dur__sq_mark_draw(file->mark.next, both);
+    return dur__sq_run(&file->writer, DUR__SQ_META_SET, err, "tt", "mark", file->mark.next);
 }
 
 int dur__sq_mark_write(dur__sq_file *file, dur_error *err) {
-    if (file->mark_was_restored) return mark_restored(file, err);
-    return file->mark_due ? mark_swap(file, true, err) : DUR_OK;
+    DUR_ASSERT(dur__sq_leads(file));
+    if (file->mark.was_restored) return mark_restored(file, err);
+    return file->mark.due ? mark_swap(file, true, err) : DUR_OK;
 }
 
 void dur__sq_mark_committed(dur__sq_file *file) {
-    if ((file->mark_due || file->mark_was_restored) && file->mark_next[0] != '\0') mark_known(file);
-    file->mark_due = file->mark_was_restored = false;
-    file->mark_used = true;
+    DUR_ASSERT(dur__sq_leads(file));
+    if ((file->mark.due || file->mark.was_restored) && file->mark.next[0] != '\0') mark_known(file);
+    file->mark.due = file->mark.was_restored = false;
+    file->mark.used = true;
 }
 
 /* Only a kindness to who restores copies: where it cannot be done at once, it is not done. */
 void dur__sq_mark_end(dur__sq_file *file) {
     sqlite3 *db = file->writer.db;
-    if (file->path == NULL || db == NULL || !file->mark_used || atomic_load(&file->gone)) return;
+    if (file->path == NULL || db == NULL || !file->mark.used || atomic_load(&file->intact.gone)) return;
     sqlite3_busy_timeout(db, 0);
     int code = dur__sq_run(&file->writer, DUR__SQ_BEGIN, NULL, "");
     if (code == DUR_OK) {
         code = mark_swap(file, false, NULL);
         if (code == DUR_OK) code = dur__sq_run(&file->writer, DUR__SQ_COMMIT, NULL, "");
-        if (code == DUR_OK && file->mark_next[0] != '\0') {
+        if (code == DUR_OK && file->mark.next[0] != '\0') {
             mark_known(file);
-            file->mark_used = false;
+            file->mark.used = false;
         }
         if (code != DUR_OK) dur__sq_vfs_drop(db);
         if (sqlite3_get_autocommit(db) == 0) dur__sq_run(&file->writer, DUR__SQ_ROLLBACK, NULL, "");
@@ -267,10 +270,10 @@ static int row_now(dur__sq_file *file, dur__sq_conn *conn, char out[DUR__SQ_MARK
     bool changed;
     if (conn != &file->writer) return row_get(conn, out, NULL);
     int code = dur__sq_foreign(file, &changed, NULL);
-    if (code == DUR_OK && file->mark_epoch != file->epoch) code = row_get(conn, file->mark_row, NULL);
+    if (code == DUR_OK && file->mark.epoch != file->epoch) code = row_get(conn, file->mark.row, NULL);
     if (code != DUR_OK) return code;
-    file->mark_epoch = file->epoch;
-    memcpy(out, file->mark_row, DUR__SQ_MARK_BYTES);
+    file->mark.epoch = file->epoch;
+    memcpy(out, file->mark.row, DUR__SQ_MARK_BYTES);
     return DUR_OK;
 }
 

@@ -17,17 +17,19 @@ int dur__sq_read(dur_provider *self, dur_arena *arena, const char *instance, uin
                  size_t *count, dur_error *err);
 int dur__sq_append(dur_provider *self, const char *instance, uint64_t execution_id, const dur_event_row *events,
                    size_t count, dur_error *err);
-int dur__sq_enqueue_for_worker(dur_provider *self, const dur_message *item, dur_error *err);
+int dur__sq_enqueue_for_worker(dur_provider *self, const dur_message_row *item, dur_error *err);
 int dur__sq_fetch_work_item(dur_provider *self, dur_arena *arena, const dur_work_fetch *how, dur_leased_work *out,
                             dur_error *err);
-int dur__sq_ack_work_item(dur_provider *self, const char *lock_token, const dur_message *completion, dur_error *err);
+int dur__sq_ack_work_item(dur_provider *self, const char *lock_token, const dur_message_row *completion,
+                          dur_error *err);
 int dur__sq_renew_work_item_lock(dur_provider *self, const char *lock_token, uint64_t extend_ms, dur_error *err);
 int dur__sq_abandon_work_item(dur_provider *self, const char *lock_token, uint64_t delay_ms, bool ignore_attempt,
                               dur_error *err);
 int dur__sq_renew_session_lock(dur_provider *self, const char *const *owners, size_t owner_count, uint64_t extend_ms,
                                uint64_t idle_ms, uint64_t *renewed, dur_error *err);
 int dur__sq_cleanup_orphaned_sessions(dur_provider *self, uint64_t idle_ms, uint64_t *removed, dur_error *err);
-int dur__sq_enqueue_for_orchestrator(dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err);
+int dur__sq_enqueue_for_orchestrator(dur_provider *self, const dur_message_row *item, uint64_t delay_ms,
+                                     dur_error *err);
 int dur__sq_get_custom_status(dur_provider *self, dur_arena *arena, const char *instance, uint64_t last_seen,
                               bool *changed, const char **status, uint64_t *version, dur_error *err);
 int dur__sq_get_kv_value(dur_provider *self, dur_arena *arena, const char *instance, const char *key,
@@ -63,16 +65,16 @@ int dur__sq_owner_beat(dur_provider *self, const char *owner, dur_owner_report *
 int dur__sq_owner_release(dur_provider *self, const char *owner, dur_error *err);
 int dur__sq_owner_holdings(dur_provider *self, dur_arena *arena, const char *owner, dur_holding **out, size_t *count,
                            dur_error *err);
-int dur__sq_enqueue_start(dur_provider *self, const dur_message *item, dur_exists_policy policy, uint64_t delay_ms,
+int dur__sq_enqueue_start(dur_provider *self, const dur_message_row *item, dur_exists_policy policy, uint64_t delay_ms,
                           bool *existed, dur_error *err);
-int dur__sq_enqueue_existing(dur_provider *self, const dur_message *item, uint64_t delay_ms, dur_error *err);
+int dur__sq_enqueue_existing(dur_provider *self, const dur_message_row *item, uint64_t delay_ms, dur_error *err);
 int dur__sq_watch_open(dur_provider *self, const char *instance, dur_watch **out, dur_error *err);
 int dur__sq_watch_wait(dur_watch *watch, uint64_t timeout_ms, dur_error *err);
 void dur__sq_watch_wake(dur_watch *watch);
 int dur__sq_list_unserved(dur_provider *self, dur_arena *arena, size_t each, dur_unserved **out, size_t *count,
                           dur_error *err);
 void dur__sq_watch_close(dur_watch *watch);
-int dur__sq_enqueue_starts(dur_provider *self, dur_start *starts, size_t count, dur_error *err);
+int dur__sq_enqueue_starts(dur_provider *self, dur_start_request *starts, size_t count, dur_error *err);
 int dur__sq_get_instance_stats(dur_provider *self, dur_arena *arena, const char *instance, bool *found,
                                dur_instance_stats *out, dur_error *err);
 int dur__sq_list_instances(dur_provider *self, dur_arena *arena, const dur_instance_query *query,

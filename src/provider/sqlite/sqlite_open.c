@@ -91,15 +91,7 @@ static int wal_mode(dur__sq_file *file, dur_error *err) {
 static void boot_id(dur__sq_file *file) {
     snprintf(file->boot, sizeof file->boot, "injected");
     if (file->world != dur_world_real()) return;
-    snprintf(file->boot, sizeof file->boot, "unknown");
-    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return;
-    char text[40] = "";
-    ssize_t size = read(fd, text, sizeof text - 1);
-    close(fd);
-    if (size <= 0) return;
-    text[strcspn(text, "\n")] = '\0';
-    snprintf(file->boot, sizeof file->boot, "%s", text);
+    dur__boot_id(file->boot, sizeof file->boot);
 }
 
 static void forked(void *data) {
@@ -115,11 +107,12 @@ static void file_shut(dur__sq_file *file) {
     dur__at_fork_remove(forked, file);
     dur__sq_owners_close(file);
     dur__sq_wake_close(file);
-    for (dur__link *at; !child && (at = dur__list_pop(&file->readers)) != NULL;) {
+    for (dur__link *at; !child && (at = dur__list_pop(&file->pool.readers)) != NULL;) {
         dur__sq_conn *conn = DUR__CONTAINER(at, dur__sq_conn, link);
         dur__sq_conn_close(conn);
-        free(conn);
+        dur__free(conn);
     }
+    if (!child) dur__sq_lead_alone(file, true);
     if (!child) dur__sq_intact_close(file);
     if (!child && !dur__sq_gate_others(file)) dur__sq_mark_end(file);
     if (!child) dur__sq_conn_close(&file->writer); /* in a child the parent's connections are left alone */
@@ -128,20 +121,21 @@ static void file_shut(dur__sq_file *file) {
 
 static void file_free(dur__sq_file *file) {
     dur__map_free(&file->leases);
-    dur__mutex_destroy(&file->lock);
-    dur__mutex_destroy(&file->readers_lock);
-    dur__mutex_destroy(&file->wake_lock);
-    dur__mutex_destroy(&file->owners_lock);
-    dur__mutex_destroy(&file->intact_lock);
-    dur__cond_destroy(&file->turn);
-    free(file->batch);
-    free(file->changed);
-    free(file->alive);
-    free(file->folder.path);
-    free(file->wal.path);
-    free(file->shm.path);
-    free(file->path);
-    free(file);
+    dur__mutex_destroy(&file->desk.lock);
+    dur__mutex_destroy(&file->pool.lock);
+    dur__mutex_destroy(&file->peers.wake_lock);
+    dur__mutex_destroy(&file->peers.owners_lock);
+    dur__mutex_destroy(&file->intact.lock);
+    dur__cond_destroy(&file->desk.turn);
+    dur__free(file->batch);
+    dur__buf_free(&file->block);
+    dur__free(file->news.changed);
+    dur__free(file->alive);
+    dur__free(file->intact.folder.path);
+    dur__free(file->intact.wal.path);
+    dur__free(file->intact.shm.path);
+    dur__free(file->path);
+    dur__free(file);
 }
 
 static dur__sq_file *file_new(char *path, const dur_sqlite_options *options) {
@@ -150,27 +144,27 @@ static dur__sq_file *file_new(char *path, const dur_sqlite_options *options) {
     file->path = path;
     file->world = options->world != NULL ? options->world : dur_world_real();
     atomic_store(&file->relaxed, options->relaxed_durability);
-    file->wal_pages_size = file->wal_pages_max = options->wal_pages > 0 ? options->wal_pages : WAL_PAGES;
+    file->wal_size.every = file->wal_size.next = options->wal_pages > 0 ? options->wal_pages : WAL_PAGES;
     file->busy_ms = options->busy_ms > 0 ? options->busy_ms : BUSY_MS;
     file->serial = dur__process_serial();
-    file->lock_fd = file->inotify = -1;
+    file->peers.lock_fd = file->peers.inotify = -1;
     file->epoch = 1;
     file->relook = file->ready_maybe = true;
     file->sessions_used = true;
-    atomic_store(&file->next_due_ms, DUR_NEVER);
-    atomic_store(&file->next_expiry_ms, DUR_NEVER);
-    dur__mutex_init(&file->lock);
-    dur__mutex_init(&file->readers_lock);
-    dur__mutex_init(&file->wake_lock);
-    dur__mutex_init(&file->owners_lock);
-    dur__mutex_init(&file->intact_lock);
-    dur__cond_init(&file->turn);
-    dur__list_init(&file->inbox);
-    dur__list_init(&file->answered);
-    dur__list_init(&file->lanes);
-    dur__list_init(&file->waiters);
-    dur__list_init(&file->readers);
-    dur__list_init(&file->owners);
+    atomic_store(&file->times.due_ms, DUR_NEVER);
+    atomic_store(&file->times.expiry_ms, DUR_NEVER);
+    dur__mutex_init(&file->desk.lock);
+    dur__mutex_init(&file->pool.lock);
+    dur__mutex_init(&file->peers.wake_lock);
+    dur__mutex_init(&file->peers.owners_lock);
+    dur__mutex_init(&file->intact.lock);
+    dur__cond_init(&file->desk.turn);
+    dur__list_init(&file->desk.inbox);
+    dur__list_init(&file->desk.answered);
+    dur__list_init(&file->desk.lanes);
+    dur__list_init(&file->desk.waiters);
+    dur__list_init(&file->pool.readers);
+    dur__list_init(&file->peers.owners);
     boot_id(file);
     dur__at_fork_child(forked, file);
     return file;
@@ -184,6 +178,7 @@ static int new_file_mode(dur__sq_file *file, dur_error *err) {
 }
 
 static int file_start(dur__sq_file *file, dur_error *err) {
+    dur__sq_lead_alone(file, true);
     int code = dur__sq_gate_open(file, err);
     if (code == DUR_OK) code = dur__sq_mark_check(file, err);
     if (code == DUR_OK) code = dur__sq_connect(&file->writer.db, file, true, err);
@@ -195,7 +190,8 @@ static int file_start(dur__sq_file *file, dur_error *err) {
     if (code == DUR_OK) code = dur__sq_mark_open(file, err);
     if (code == DUR_OK) code = dur__sq_intact_open(file, err);
     if (code == DUR_OK) code = dur__sq_wake_open(file, err);
-    file->held_from_us = 0; /* nobody else waits yet */
+    file->desk.held_from_us = 0; /* nobody else waits yet */
+    dur__sq_lead_alone(file, false);
     return code;
 }
 
@@ -224,11 +220,13 @@ static int path_resolve(const dur_sqlite_options *options, char **out, struct st
     if (!S_ISREG(state->st_mode))
         return dur_error_set(err, DUR_EINVAL, false, "sqlite.open", "%s is not a regular file", options->path);
     if (access(options->path, R_OK | W_OK) != 0) return os_fail(err, options->path);
-    *out = realpath(options->path, NULL);
-    if (*out == NULL) return os_fail(err, options->path);
+    char *resolved = realpath(options->path, NULL);
+    if (resolved == NULL) return os_fail(err, options->path);
+    *out = dur__xstrdup(resolved);
+    free(resolved);
     int code = state->st_size == 0 ? dur__sq_leftover_check(*out, err) : DUR_OK;
     if (code == DUR_OK) return DUR_OK;
-    free(*out);
+    dur__free(*out);
     *out = NULL;
     return code;
 }
@@ -276,7 +274,7 @@ static int file_enter(dur__sq_file **out, bool *made, const dur_sqlite_options *
     int code = path_resolve(options, &path, &state, err);
     while (code == DUR_OK && (*out = file_find(&state)) != NULL && (*out)->busy) {
         dur__cond_wait(&files_turn, &files_lock);
-        free(path); /* what has that name now? */
+        dur__free(path); /* what has that name now? */
         path = NULL;
         code = path_resolve(options, &path, &state, err);
     }
@@ -294,7 +292,7 @@ static int file_enter(dur__sq_file **out, bool *made, const dur_sqlite_options *
                                  "the file is open in this process with another clock (dur_world)");
         else
             (*out)->refs++;
-        free(path);
+        dur__free(path);
     }
     dur__mutex_unlock(&files_lock);
     return code;
@@ -324,7 +322,7 @@ static int file_open(dur__sq_file **out, const dur_sqlite_options *options, dur_
 static void store_close(dur_provider *base) {
     dur__sq_store *self = (dur__sq_store *)(void *)base;
     file_release(self->file);
-    free(self);
+    dur__free(self);
 }
 
 static uint64_t store_now_ms(dur_provider *base) {
@@ -335,6 +333,7 @@ static uint64_t store_now_ms(dur_provider *base) {
 #define METHOD(name) .name = dur__sq_##name
 const dur_provider_methods dur__sq_methods = {
     .size = sizeof(dur_provider_methods),
+    .abi = DUR_PROVIDER_ABI,
     .name = "sqlite",
     .version = "1",
     .own_clock = false,
@@ -446,6 +445,20 @@ int dur_sqlite_open(dur_provider **out, const dur_sqlite_options *options, dur_e
     return code;
 }
 
+/* busy_ms=N: at least 1, because 0 would mean the default. */
+static bool busy_parameter(dur_sqlite_options *options, const char *text, size_t size) {
+    static const char name[] = "busy_ms=";
+    uint64_t ms = 0;
+    size_t at = sizeof(name) - 1;
+    if (size <= at || size > at + 9 || memcmp(text, name, at) != 0) return false;
+    for (; at < size; at++) {
+        if (text[at] < '0' || text[at] > '9') return false;
+        ms = ms * 10 + (uint64_t)(text[at] - '0');
+    }
+    options->busy_ms = ms;
+    return ms > 0;
+}
+
 static int url_parameter(dur_sqlite_options *options, bool *long_poll, const char *text, size_t size, dur_error *err) {
     static const struct {
         const char *text;
@@ -473,10 +486,11 @@ static int url_parameter(dur_sqlite_options *options, bool *long_poll, const cha
         }
         return DUR_OK;
     }
-    return dur_error_set(
-        err, DUR_EINVAL, false, "sqlite.open",
-        "unknown parameter \"%.*s\": durability=full|relaxed, create=0|1 and poll=short|long are known", (int)size,
-        text);
+    if (busy_parameter(options, text, size)) return DUR_OK;
+    return dur_error_set(err, DUR_EINVAL, false, "sqlite.open",
+                         "unknown parameter \"%.*s\": durability=full|relaxed, create=0|1, busy_ms=1…999999999 and "
+                         "poll=short|long are known",
+                         (int)size, text);
 }
 
 int dur__sqlite_open_url(dur_provider **out, const char *url, const dur_open_options *options, dur_error *err) {
@@ -502,6 +516,6 @@ int dur__sqlite_open_url(dur_provider **out, const char *url, const dur_open_opt
     copy[size] = '\0';
     filled.path = copy;
     code = store_open(out, &filled, long_poll, err);
-    free(copy);
+    dur__free(copy);
     return code;
 }

@@ -30,7 +30,7 @@ typedef struct owner_block { /* the file's content */
 
 /* A file name for any id. */
 static char *owner_path(const dur__sq_file *file, const char *id) {
-    dur__buf path = { NULL, 0, 0 };
+    dur__buf path = { 0 };
     dur__buf_format(&path, "%s.owner-", file->path);
     for (const unsigned char *at = (const unsigned char *)id; *at != '\0'; at++) {
         bool plain =
@@ -60,7 +60,7 @@ static void id_of_name(const char *name, char *out, size_t size) {
 
 /* What it is called when it was taken for dead. */
 static char *grave_path(const char *path) {
-    dur__buf grave = { NULL, 0, 0 };
+    dur__buf grave = { 0 };
     dur__buf_format(&grave, "%s.dead", path);
     return dur__buf_take(&grave);
 }
@@ -73,7 +73,7 @@ static bool file_is_ours(const dur__sq_owner *owner) {
 }
 
 static dur__sq_owner *owner_find(dur__sq_file *file, const char *id) {
-    DUR__LIST_EACH(&file->owners, at) {
+    DUR__LIST_EACH(&file->peers.owners, at) {
         dur__sq_owner *owner = DUR__CONTAINER(at, dur__sq_owner, link);
         if (strcmp(owner->id, id) == 0) return owner;
     }
@@ -86,9 +86,9 @@ static void owner_free(dur__sq_owner *owner, bool keep_file) {
         if (!keep_file && file_is_ours(owner)) unlink(owner->path);
         close(owner->fd);
     }
-    free(owner->id);
-    free(owner->path);
-    free(owner);
+    dur__free(owner->id);
+    dur__free(owner->path);
+    dur__free(owner);
 }
 
 /* ---- who is dead ---- */
@@ -122,13 +122,13 @@ typedef enum verdict { LIVES, IS_DEAD, IS_GONE /* somebody else has taken it ove
 
 /* Under the write lock: mark it as dead, unless it lives.  A database in memory has owners of this process only. */
 static verdict mark_in_memory(dur__sq_file *file, const char *id) {
-    dur__mutex_lock(&file->owners_lock);
+    dur__mutex_lock(&file->peers.owners_lock);
     dur__sq_owner *owner = owner_find(file, id);
     verdict found = owner == NULL                                                         ? IS_GONE
                     : owner->gone || silent(file, owner->heartbeat_ms, owner->timeout_ms) ? IS_DEAD
                                                                                           : LIVES;
     if (found == IS_DEAD) owner->gone = true;
-    dur__mutex_unlock(&file->owners_lock);
+    dur__mutex_unlock(&file->peers.owners_lock);
     return found;
 }
 
@@ -161,8 +161,8 @@ static int mark(dur__sq_txn *txn, const char *id, verdict *found, dur_error *err
     }
     if (code == DUR_OK && undecided && !file_says_dead(file, grave, "", &block) && rename(grave, path) == 0)
         *found = LIVES;
-    free(path);
-    free(grave);
+    dur__free(path);
+    dur__free(grave);
     return code;
 }
 
@@ -170,8 +170,8 @@ static int mark(dur__sq_txn *txn, const char *id, verdict *found, dur_error *err
 static verdict is_nowhere(const dur__sq_file *file, const char *id) {
     char *path = owner_path(file, id), *grave = grave_path(path);
     bool nowhere = access(path, F_OK) != 0 && errno == ENOENT && access(grave, F_OK) != 0 && errno == ENOENT;
-    free(path);
-    free(grave);
+    dur__free(path);
+    dur__free(grave);
     return nowhere ? IS_DEAD : LIVES;
 }
 
@@ -179,8 +179,8 @@ static void grave_remove(const dur__sq_file *file, const char *id) {
     if (file->path == NULL) return;
     char *path = owner_path(file, id), *grave = grave_path(path);
     unlink(grave);
-    free(path);
-    free(grave);
+    dur__free(path);
+    dur__free(grave);
 }
 
 /* ---- setting free what an owner holds ---- */
@@ -244,7 +244,7 @@ static int free_rows(free_op *self, dur__sq_txn *txn) {
     self->owners = (uint32_t)sqlite3_changes64(txn->conn->db);
     if (code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_SERVED_DELETE, &op->err, "t", self->id);
     if (code == DUR_OK && self->key_count > 0) code = dur__sq_count_lost(txn, &op->err);
-    txn->file->wake_work = true;
+    txn->file->news.work = true;
     return code;
 }
 
@@ -269,7 +269,7 @@ static int owner_free_rows(dur__sq_file *file, const char *id, bool clean, bool 
                    .clean = clean,
                    .when = only_nowhere ? IF_NOWHERE : WHATEVER };
     int code = dur__sq_submit(file, &op.op, err);
-    free(op.keys);
+    dur__free(op.keys);
     return code;
 }
 
@@ -296,7 +296,7 @@ static void look_at_file(look *self, const char *path, const char *name) {
         char *whose = dur__xstrdup(name);
         whose[size - tail] = '\0';
         id_of_name(whose, block.id, sizeof block.id);
-        free(whose);
+        dur__free(whose);
         look_seems_dead(self, block.id);
         return;
     }
@@ -319,19 +319,19 @@ static void look_at_folder(look *self) {
     for (struct dirent *entry; dir != NULL && (entry = readdir(dir)) != NULL;) {
         if (strncmp(entry->d_name, base, size) != 0 || strncmp(entry->d_name + size, ".owner-", 7) != 0) continue;
         if (strstr(entry->d_name + size, ".new") != NULL) continue; /* not locked yet */
-        dur__buf path = { NULL, 0, 0 };
+        dur__buf path = { 0 };
         dur__buf_format(&path, "%.*s%s", (int)(base - file->path), file->path, entry->d_name);
         look_at_file(self, dur__buf_str(&path), entry->d_name + size + 7);
         dur__buf_free(&path);
     }
     if (dir != NULL) closedir(dir);
-    free(folder);
+    dur__free(folder);
 }
 
 /* A database in memory: owners of this process, by their heartbeat alone. */
 static void look_at_memory(look *self) {
-    dur__mutex_lock(&self->file->owners_lock);
-    DUR__LIST_EACH(&self->file->owners, at) {
+    dur__mutex_lock(&self->file->peers.owners_lock);
+    DUR__LIST_EACH(&self->file->peers.owners, at) {
         dur__sq_owner *owner = DUR__CONTAINER(at, dur__sq_owner, link);
         if (dur__str_eq(owner->id, self->self)) continue;
         if (owner->gone || silent(self->file, owner->heartbeat_ms, owner->timeout_ms))
@@ -339,13 +339,13 @@ static void look_at_memory(look *self) {
         else
             self->peers++;
     }
-    dur__mutex_unlock(&self->file->owners_lock);
+    dur__mutex_unlock(&self->file->peers.owners_lock);
 }
 
 /* Who deleted the owner's row has taken it over, and its next beat says so. */
 static void took_over(const look *self, const free_op *op) {
     dur__sq_file *file = self->file;
-    dur__mutex_lock(&file->owners_lock);
+    dur__mutex_lock(&file->peers.owners_lock);
     dur__sq_owner *ours = self->self != NULL ? owner_find(file, self->self) : NULL;
     if (ours != NULL && op->owners > 0) {
         ours->taken_over++;
@@ -354,7 +354,7 @@ static void took_over(const look *self, const free_op *op) {
     }
     dur__sq_owner *dead = file->path == NULL ? owner_find(file, op->id) : NULL;
     if (dead != NULL) owner_free(dead, true); /* its next beat finds nobody of its name */
-    dur__mutex_unlock(&file->owners_lock);
+    dur__mutex_unlock(&file->peers.owners_lock);
 }
 
 static int take_over(look *self, const char *id, dur_error *err) {
@@ -366,7 +366,7 @@ static int take_over(look *self, const char *id, dur_error *err) {
         took_over(self, &op);
         grave_remove(file, id);
     }
-    free(op.keys);
+    dur__free(op.keys);
     return code;
 }
 
@@ -379,9 +379,9 @@ static int owners_look(dur__sq_file *file, const char *self_id, uint32_t *peers,
         look_at_memory(&found);
     for (size_t i = 0; i < found.count; i++) {
         if (code == DUR_OK) code = take_over(&found, found.seem_dead[i], err);
-        free(found.seem_dead[i]);
+        dur__free(found.seem_dead[i]);
     }
-    free(found.seem_dead);
+    dur__free(found.seem_dead);
     *peers = found.peers;
     return code;
 }
@@ -415,7 +415,7 @@ static int keep_run(dur__sq_op *op, dur__sq_txn *txn) {
     char *grave = grave_path(self->path);
     self->lives = code == DUR_OK && registered &&
                   (is_at(self, self->path) || (is_at(self, grave) && rename(grave, self->path) == 0));
-    free(grave);
+    dur__free(grave);
     return code;
 }
 
@@ -424,7 +424,7 @@ static int keep_run(dur__sq_op *op, dur__sq_txn *txn) {
 static int owner_keep(dur__sq_file *file, const char *id, bool *lives, dur_error *err) {
     keep_op op = { .op = { .run = keep_run }, .id = id };
     struct stat state;
-    dur__mutex_lock(&file->owners_lock);
+    dur__mutex_lock(&file->peers.owners_lock);
     dur__sq_owner *owner = owner_find(file, id);
     *lives = owner != NULL && !owner->gone;
     if (*lives && owner->fd >= 0 && !file_is_ours(owner)) {
@@ -435,25 +435,26 @@ static int owner_keep(dur__sq_file *file, const char *id, bool *lives, dur_error
             op.ino = state.st_ino;
         }
     }
-    dur__mutex_unlock(&file->owners_lock);
+    dur__mutex_unlock(&file->peers.owners_lock);
     int code = op.path != NULL ? dur__sq_submit(file, &op.op, err) : DUR_OK;
     *lives = *lives || (code == DUR_OK && op.lives);
-    free(op.path);
+    dur__free(op.path);
     if (code != DUR_OK || *lives) return code;
-    dur__mutex_lock(&file->owners_lock);
+    dur__mutex_lock(&file->peers.owners_lock);
     if ((owner = owner_find(file, id)) != NULL) owner_free(owner, true);
-    dur__mutex_unlock(&file->owners_lock);
+    dur__mutex_unlock(&file->peers.owners_lock);
     return DUR_OK;
 }
 
 /* ---- a file that was restored ---- */
 
 int dur__sq_owners_hold_unknown(dur__sq_txn *txn, bool *any, dur_error *err) {
+    DUR_ASSERT(dur__sq_leads(txn->file));
     dur__sq_file *file = txn->file;
     int code = DUR_OK;
     *any = false;
-    dur__mutex_lock(&file->lock);
-    DUR__LIST_EACH(&file->lanes, at) {
+    dur__mutex_lock(&file->desk.lock);
+    DUR__LIST_EACH(&file->desk.lanes, at) {
         const dur__sq_lane *lane = DUR__CONTAINER(at, dur__sq_lane, link);
         sqlite3_stmt *row = NULL;
         if (lane->owner == NULL || code != DUR_OK) continue;
@@ -462,23 +463,24 @@ int dur__sq_owners_hold_unknown(dur__sq_txn *txn, bool *any, dur_error *err) {
             *any = dur__map_get_u64(&file->leases, dur__sq_u64(row, 0)) == NULL;
         dur__sq_end(&row);
     }
-    dur__mutex_unlock(&file->lock);
+    dur__mutex_unlock(&file->desk.lock);
     return code;
 }
 
 int dur__sq_owners_resign(dur__sq_txn *txn, dur_error *err) {
+    DUR_ASSERT(dur__sq_leads(txn->file));
     dur__sq_file *file = txn->file;
     int code = DUR_OK;
-    dur__mutex_lock(&file->owners_lock);
-    DUR__LIST_EACH(&file->owners, at) {
+    dur__mutex_lock(&file->peers.owners_lock);
+    DUR__LIST_EACH(&file->peers.owners, at) {
         dur__sq_owner *owner = DUR__CONTAINER(at, dur__sq_owner, link);
         free_op op = { .id = owner->id, .clean = true };
         if (code == DUR_OK) code = free_rows(&op, txn);
         if (code != DUR_OK && err != NULL && op.op.err.code != DUR_OK) *err = op.op.err;
         owner->gone = true;
-        free(op.keys);
+        dur__free(op.keys);
     }
-    dur__mutex_unlock(&file->owners_lock);
+    dur__mutex_unlock(&file->peers.owners_lock);
     return code;
 }
 
@@ -526,7 +528,7 @@ static int stale_rows(dur__sq_file *file, dur_error *err) {
         dur__sq_reader_done(file, conn);
         if (code != DUR_OK || stale == NULL) return code;
         code = owner_free_rows(file, stale, false, true, err);
-        free(stale);
+        dur__free(stale);
         if (code != DUR_OK) return code;
     }
 }
@@ -536,7 +538,7 @@ static int owner_file_make(dur__sq_file *file, dur__sq_owner *owner, dur_error *
     owner_block block = { .heartbeat_ms = file->world->boot_ms(file->world->data), .timeout_ms = owner->timeout_ms };
     snprintf(block.boot, sizeof block.boot, "%s", file->boot);
     snprintf(block.id, sizeof block.id, "%s", owner->id);
-    dur__buf path = { NULL, 0, 0 };
+    dur__buf path = { 0 };
     dur__buf_format(&path, "%s.new", owner->path);
     owner->fd = open(dur__buf_str(&path), O_RDWR | O_CREAT | O_CLOEXEC | O_TRUNC, 0600);
     bool made = owner->fd >= 0 && flock(owner->fd, LOCK_EX | LOCK_NB) == 0 &&
@@ -554,7 +556,7 @@ static int owner_file_make(dur__sq_file *file, dur__sq_owner *owner, dur_error *
 static int namesake_bury(dur__sq_file *file, const dur__sq_owner *owner, dur_error *err) {
     char *grave = grave_path(owner->path);
     int code = access(grave, F_OK) == 0 ? owner_free_rows(file, owner->id, false, false, err) : DUR_OK;
-    free(grave);
+    dur__free(grave);
     if (code == DUR_OK) grave_remove(file, owner->id);
     return code;
 }
@@ -581,10 +583,10 @@ int dur__sq_owner_register(dur_provider *self, const dur_owner_options *options,
     }
     register_op op = { .op = { .run = register_run }, .options = &filled };
     if (code == DUR_OK) code = dur__sq_submit(file, &op.op, err);
-    dur__mutex_lock(&file->owners_lock);
-    dur__list_push(&file->owners, &owner->link);
+    dur__mutex_lock(&file->peers.owners_lock);
+    dur__list_push(&file->peers.owners, &owner->link);
     if (code != DUR_OK) owner_free(owner, false);
-    dur__mutex_unlock(&file->owners_lock);
+    dur__mutex_unlock(&file->peers.owners_lock);
     if (code == DUR_OK && file->path != NULL) code = stale_rows(file, err);
     return code == DUR_OK ? dur__sq_owners_look(file, filled.owner, err) : code;
 }
@@ -608,19 +610,19 @@ int dur__sq_owner_beat(dur_provider *self, const char *id, dur_owner_report *out
     out->now_ms = file->world->wall_ms(file->world->data);
     int code = dur__sq_present(file, err);
     if (code != DUR_OK) return code;
-    dur__mutex_lock(&file->owners_lock);
+    dur__mutex_lock(&file->peers.owners_lock);
     dur__sq_owner *owner = owner_find(file, id);
     if (owner != NULL) { /* first the sign of life, then the look for a mark: see above */
         owner->heartbeat_ms = file->world->boot_ms(file->world->data);
         if (owner->fd >= 0) (void)!pwrite(owner->fd, &owner->heartbeat_ms, sizeof owner->heartbeat_ms, 0);
     }
-    dur__mutex_unlock(&file->owners_lock);
+    dur__mutex_unlock(&file->peers.owners_lock);
     code = owner_keep(file, id, &out->still_ours, err);
     if (code != DUR_OK || !out->still_ours) return code;
-    atomic_store(&file->owners_moved, false);
+    atomic_store(&file->peers.owners_moved, false);
     code = owners_look(file, id, &out->peers, err);
     if (code == DUR_OK) code = crashed_at(file, &out->crashed_at_ms, err);
-    dur__mutex_lock(&file->owners_lock);
+    dur__mutex_lock(&file->peers.owners_lock);
     owner = owner_find(file, id);
     if (owner != NULL) { /* what it, and its lanes, have freed since the last one */
         out->taken_over = owner->taken_over;
@@ -628,7 +630,7 @@ int dur__sq_owner_beat(dur_provider *self, const char *id, dur_owner_report *out
         snprintf(out->last_dead, sizeof out->last_dead, "%s", owner->last_dead);
         owner->taken_over = owner->freed = 0;
     }
-    dur__mutex_unlock(&file->owners_lock);
+    dur__mutex_unlock(&file->peers.owners_lock);
     return code;
 }
 
@@ -636,14 +638,15 @@ int dur__sq_owner_release(dur_provider *self, const char *id, dur_error *err) {
     dur__sq_file *file = dur__sq_file_of(self);
     int code = owner_free_rows(file, id, true, false, err);
     if (code != DUR_OK) return code;
-    dur__mutex_lock(&file->owners_lock);
+    dur__mutex_lock(&file->peers.owners_lock);
     dur__sq_owner *owner = owner_find(file, id);
     if (owner != NULL) owner_free(owner, false);
-    dur__mutex_unlock(&file->owners_lock);
+    dur__mutex_unlock(&file->peers.owners_lock);
     return DUR_OK;
 }
 
 int dur__sq_owner_lives(dur__sq_txn *txn, const char *id, dur_error *err) {
+    DUR_ASSERT(dur__sq_leads(txn->file));
     dur__sq_file *file = txn->file;
     if (id == NULL || (file->alive_epoch == file->epoch && dur__str_eq(file->alive, id))) return DUR_OK;
     sqlite3_stmt *row = NULL;
@@ -651,7 +654,7 @@ int dur__sq_owner_lives(dur__sq_txn *txn, const char *id, dur_error *err) {
     bool lives = row != NULL;
     dur__sq_end(&row);
     if (lives) { /* until somebody else writes, or an owner goes here */
-        free(file->alive);
+        dur__free(file->alive);
         file->alive = dur__xstrdup(id);
         file->alive_epoch = file->epoch;
     }
@@ -661,21 +664,21 @@ int dur__sq_owner_lives(dur__sq_txn *txn, const char *id, dur_error *err) {
 }
 
 bool dur__sq_owner_known(dur__sq_file *file, const char *id) {
-    dur__mutex_lock(&file->owners_lock);
+    dur__mutex_lock(&file->peers.owners_lock);
     bool known = owner_find(file, id) != NULL;
-    dur__mutex_unlock(&file->owners_lock);
+    dur__mutex_unlock(&file->peers.owners_lock);
     return known;
 }
 
 /* Not released: whoever looks next takes over. */
 void dur__sq_owners_close(dur__sq_file *file) {
-    for (dur__link *at; (at = dur__list_first(&file->owners)) != NULL;)
+    for (dur__link *at; (at = dur__list_first(&file->peers.owners)) != NULL;)
         owner_free(DUR__CONTAINER(at, dur__sq_owner, link), true);
 }
 
 /* In a forked child: the flock lives as long as any copy of the descriptor. */
 void dur__sq_owners_forked(dur__sq_file *file) {
-    DUR__LIST_EACH(&file->owners, at) {
+    DUR__LIST_EACH(&file->peers.owners, at) {
         dur__sq_owner *owner = DUR__CONTAINER(at, dur__sq_owner, link);
         if (owner->fd >= 0) close(owner->fd);
         owner->fd = -1;

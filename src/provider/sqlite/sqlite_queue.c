@@ -16,6 +16,7 @@ enum { ID_TIME_SHIFT = 8 };
 
 /* Grows: in this process always, between processes by the clock or, where that was turned back, by the last message. */
 uint64_t dur__sq_seq(dur__sq_txn *txn) {
+    DUR_ASSERT(dur__sq_leads(txn->file));
     dur__sq_file *file = txn->file;
     uint64_t came = file->top_id >> ID_TIME_SHIFT, now = txn->now_ms > came ? txn->now_ms : came;
     uint64_t by_clock = now > DUR__SQ_SEQ_EPOCH_MS ? (now - DUR__SQ_SEQ_EPOCH_MS) * 64 : 0;
@@ -34,6 +35,7 @@ static const unsigned char *random_draw(dur__sq_file *file) {
 }
 
 void dur__sq_token(dur__sq_txn *txn, char out[80], char kind, uint64_t key) {
+    DUR_ASSERT(dur__sq_leads(txn->file));
     static const char digits[] = "0123456789abcdef";
     const unsigned char *random = random_draw(txn->file);
     size_t at = 0;
@@ -56,6 +58,7 @@ uint64_t dur__sq_token_key(const char *token, char kind) {
 }
 
 int dur__sq_key(dur__sq_txn *txn, const char *instance, bool make, uint64_t *key, dur_error *err) {
+    DUR_ASSERT(dur__sq_leads(txn->file));
     sqlite3_stmt *row = NULL;
     *key = 0;
     int code = dur__sq_first(txn->conn, DUR__SQ_KEY_OF, &row, err, "t", instance);
@@ -70,12 +73,14 @@ int dur__sq_key(dur__sq_txn *txn, const char *instance, bool make, uint64_t *key
 }
 
 void dur__sq_due_at(dur__sq_file *file, uint64_t wall_ms) {
-    if (wall_ms < atomic_load(&file->next_due_ms)) atomic_store(&file->next_due_ms, wall_ms);
+    DUR_ASSERT(dur__sq_leads(file));
+    if (wall_ms < atomic_load(&file->times.due_ms)) atomic_store(&file->times.due_ms, wall_ms);
     if (wall_ms <= file->due_seen_ms) file->due_seen_ms = wall_ms - 1;
 }
 
 void dur__sq_expires_at(dur__sq_file *file, uint64_t boot_ms) {
-    if (boot_ms < atomic_load(&file->next_expiry_ms)) atomic_store(&file->next_expiry_ms, boot_ms);
+    DUR_ASSERT(dur__sq_leads(file));
+    if (boot_ms < atomic_load(&file->times.expiry_ms)) atomic_store(&file->times.expiry_ms, boot_ms);
 }
 
 /* Ready instances are fetched in the order in which they became ready: a delayed one has its due time's number. */
@@ -84,10 +89,12 @@ static uint64_t ready_seq(dur__sq_txn *txn, uint64_t ready_at) {
 }
 
 void dur__sq_ready(dur__sq_file *file) {
-    file->wake_ready = file->ready_maybe = true;
+    DUR_ASSERT(dur__sq_leads(file));
+    file->news.ready = file->ready_maybe = true;
 }
 
 int dur__sq_set_ready(dur__sq_txn *txn, uint64_t key, bool any, uint64_t due, dur_error *err) {
+    DUR_ASSERT(dur__sq_leads(txn->file));
     if (!any) return dur__sq_run(txn->conn, DUR__SQ_INSTANCE_SET_READY, err, "inn", key);
     uint64_t ready = due <= txn->now_ms ? 0 : due;
     txn->file->ready_maybe = true;
@@ -98,6 +105,7 @@ int dur__sq_set_ready(dur__sq_txn *txn, uint64_t key, bool any, uint64_t due, du
 /* When is there a reason to fetch it? */
 int dur__sq_reason(dur__sq_txn *txn, uint64_t key, uint64_t seen_id, uint64_t seen_now, bool *any, uint64_t *due,
                    dur_error *err) {
+    DUR_ASSERT(dur__sq_leads(txn->file));
     sqlite3_stmt *row = NULL;
     *any = false;
     *due = 0;
@@ -115,14 +123,14 @@ int dur__sq_reason(dur__sq_txn *txn, uint64_t key, uint64_t seen_id, uint64_t se
 }
 
 /* When the message becomes visible; 0: at once. */
-static uint64_t due_of(dur__sq_txn *txn, const dur_message *item, uint64_t delay_ms) {
+static uint64_t due_of(dur__sq_txn *txn, const dur_message_row *item, uint64_t delay_ms) {
     uint64_t due = item->due_ms, later = delay_ms == 0 ? 0 : dur__sq_after(txn->now_ms, delay_ms);
     if (later > due) due = later;
     return due > INT64_MAX ? INT64_MAX : due;
 }
 
 /* The row of an instance that nobody has heard of; *key stays 0 when there is one. */
-static int instance_make(dur__sq_txn *txn, const dur_message *item, uint64_t due, uint64_t *key, dur_error *err) {
+static int instance_make(dur__sq_txn *txn, const dur_message_row *item, uint64_t due, uint64_t *key, dur_error *err) {
     uint64_t ready = due <= txn->now_ms ? 0 : due;
     txn->file->next_key = 0;
     int code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_START, err, "tiit", item->instance, ready, ready_seq(txn, ready),
@@ -145,7 +153,7 @@ static int message_id(dur__sq_txn *txn, uint64_t *out, dur_error *err) {
     return code;
 }
 
-static int message_add(dur__sq_txn *txn, const dur_message *item, uint64_t due, uint64_t key, dur_error *err) {
+static int message_add(dur__sq_txn *txn, const dur_message_row *item, uint64_t due, uint64_t key, dur_error *err) {
     bool timer = item->kind == DUR_WORK_TIMER_FIRED;
     uint64_t id = 0;
     int code = message_id(txn, &id, err);
@@ -163,12 +171,13 @@ static int message_add(dur__sq_txn *txn, const dur_message *item, uint64_t due, 
 static void message_wakes(dur__sq_txn *txn, uint64_t due, bool leased) {
     if (due > txn->now_ms) {
         dur__sq_due_at(txn->file, due);
-        txn->file->wake_due = true;
+        txn->file->news.due = true;
     } else if (!leased)
         dur__sq_ready(txn->file);
 }
 
-int dur__sq_enqueue_new(dur__sq_txn *txn, const dur_message *item, uint64_t delay_ms, bool *made, dur_error *err) {
+int dur__sq_enqueue_new(dur__sq_txn *txn, const dur_message_row *item, uint64_t delay_ms, bool *made, dur_error *err) {
+    DUR_ASSERT(dur__sq_leads(txn->file));
     uint64_t due = due_of(txn, item, delay_ms), key = 0;
     int code = instance_make(txn, item, due, &key, err);
     *made = key != 0;
@@ -178,7 +187,8 @@ int dur__sq_enqueue_new(dur__sq_txn *txn, const dur_message *item, uint64_t dela
     return code;
 }
 
-int dur__sq_enqueue(dur__sq_txn *txn, const dur_message *item, uint64_t delay_ms, uint64_t key, dur_error *err) {
+int dur__sq_enqueue(dur__sq_txn *txn, const dur_message_row *item, uint64_t delay_ms, uint64_t key, dur_error *err) {
+    DUR_ASSERT(dur__sq_leads(txn->file));
     uint64_t due = due_of(txn, item, delay_ms), ready = due <= txn->now_ms ? 0 : due;
     int code = DUR_OK;
     if (key == 0) {
@@ -245,6 +255,7 @@ static int look_of(dur__sq_txn *txn, uint64_t key, const dur__sq_release_how *ho
 }
 
 int dur__sq_release(dur__sq_txn *txn, uint64_t key, const dur__sq_release_how *how, dur_error *err) {
+    DUR_ASSERT(dur__sq_leads(txn->file));
     bool any;
     uint64_t due, look = DUR__SQ_LOOK_NONE;
     int code = dur__sq_reason(txn, key, how->seen_id, how->seen_now, &any, &due, err);
@@ -253,7 +264,7 @@ int dur__sq_release(dur__sq_txn *txn, uint64_t key, const dur__sq_release_how *h
     if (look != DUR__SQ_LOOK_NONE) {
         any = true;
         due = 0;
-        txn->file->wake_work = true; /* whoever is told of nothing else may write it */
+        txn->file->news.work = true; /* whoever is told of nothing else may write it */
     }
     if (due < how->not_before) due = how->not_before;
     if (due <= txn->now_ms) due = 0;
@@ -265,12 +276,12 @@ int dur__sq_release(dur__sq_txn *txn, uint64_t key, const dur__sq_release_how *h
                            uncount, look);
     else
         code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_RELEASE, err, "inniii", key, how->not_before, uncount, look);
-    txn->file->times_stale = true;
+    txn->file->times.stale = true;
     dur__sq_lease_recheck(txn->file, key); /* whoever writes to it in this transaction must look at the row */
     if (!any) return code;
     if (due > txn->now_ms) {
         dur__sq_due_at(txn->file, due);
-        txn->file->wake_due = true;
+        txn->file->news.due = true;
     } else
         dur__sq_ready(txn->file);
     return code;
@@ -278,6 +289,7 @@ int dur__sq_release(dur__sq_txn *txn, uint64_t key, const dur__sq_release_how *h
 
 /* An instance exists with a row of its own, history, or a start that waits. */
 int dur__sq_exists(dur__sq_txn *txn, uint64_t key, bool *exists, bool *ended, uint64_t *execution, dur_error *err) {
+    DUR_ASSERT(dur__sq_leads(txn->file));
     sqlite3_stmt *row = NULL;
     uint64_t ignored;
     if (execution == NULL) execution = &ignored;
@@ -296,7 +308,7 @@ int dur__sq_exists(dur__sq_txn *txn, uint64_t key, bool *exists, bool *ended, ui
         dur__sq_end(&row);
     }
     if (code != DUR_OK || *exists) return code;
-    code = dur__sq_first(txn->conn, DUR__SQ_EVENT_ANY, &row, err, "i", key);
+    code = dur__sq_first(txn->conn, DUR__SQ_HISTORY_ANY, &row, err, "i", key);
     *exists = row != NULL;
     dur__sq_end(&row);
     if (code != DUR_OK || *exists) return code;
@@ -307,10 +319,12 @@ int dur__sq_exists(dur__sq_txn *txn, uint64_t key, bool *exists, bool *ended, ui
 }
 
 int dur__sq_dead_letter_row(dur__sq_txn *txn, const char *instance, const char *reason, dur_text json, dur_error *err) {
+    DUR_ASSERT(dur__sq_leads(txn->file));
     return dur__sq_run(txn->conn, DUR__SQ_DEAD_ADD, err, "ttij", instance, reason, txn->now_ms, &json);
 }
 
 int dur__sq_max_id(dur__sq_txn *txn, uint64_t *out, dur_error *err) {
+    DUR_ASSERT(dur__sq_leads(txn->file));
     dur__sq_file *file = txn->file;
     if (!file->max_id_known || txn->conn != &file->writer) { /* the caller's own: others may have written before it */
         sqlite3_stmt *row = NULL;
@@ -327,6 +341,7 @@ int dur__sq_max_id(dur__sq_txn *txn, uint64_t *out, dur_error *err) {
 /* ---- leases in memory ---- */
 
 void dur__sq_lease_dirty(dur__sq_file *file, uint64_t key) {
+    DUR_ASSERT(dur__sq_leads(file));
     dur__sq_lease *lease = dur__map_get_u64(&file->leases, key);
     if (lease == NULL) return;
     lease->queued = DUR__SQ_NOT_COUNTED;
@@ -337,6 +352,7 @@ void dur__sq_lease_dirty(dur__sq_file *file, uint64_t key) {
 }
 
 void dur__sq_lease_recheck(dur__sq_file *file, uint64_t key) {
+    DUR_ASSERT(dur__sq_leads(file));
     dur__sq_lease *lease = dur__map_get_u64(&file->leases, key);
     if (lease != NULL) lease->epoch = 0;
 }
@@ -356,6 +372,7 @@ void dur__sq_lease_give(dur__sq_lease *lease, const char *queue, uint64_t id) {
 
 /* There is room for the next; not before the turn's own round has read what there is. */
 void dur__sq_lease_take(dur__sq_txn *txn, dur__sq_lease *lease, uint64_t id) {
+    DUR_ASSERT(dur__sq_leads(txn->file));
     dur__sq_given *given = dur__map_get_u64(&lease->given, id);
     if (given == NULL) return;
     if (given->taken_pass != txn->pass) given->taken = 0;
@@ -365,6 +382,7 @@ void dur__sq_lease_take(dur__sq_txn *txn, dur__sq_lease *lease, uint64_t id) {
 }
 
 void dur__sq_lease_take_all(dur__sq_txn *txn, dur__sq_lease *lease) {
+    DUR_ASSERT(dur__sq_leads(txn->file));
     lease->taken_pass = txn->pass;
     if (lease->gap) dur__sq_lease_dirty(txn->file, lease->key);
 }
@@ -374,8 +392,8 @@ void dur__sq_lease_taken(dur__sq_lease *lease, uint64_t id) {
     if (given == NULL) return;
     if (--given->count == 0) {
         dur__map_remove(&lease->queues, given->queue);
-        free(given->queue);
-        free(given);
+        dur__free(given->queue);
+        dur__free(given);
     }
 }
 
@@ -384,8 +402,8 @@ static void forget_given(dur__sq_lease *lease) {
     for (size_t at = 0; (entry = dur__map_next(&lease->queues, &at)) != NULL;) {
         dur__sq_given *given = entry->value;
         dur__map_remove(&lease->queues, given->queue);
-        free(given->queue);
-        free(given);
+        dur__free(given->queue);
+        dur__free(given);
     }
     dur__map_free(&lease->queues);
     dur__map_free(&lease->given);
@@ -398,12 +416,12 @@ void dur__sq_lease_taken_all(dur__sq_lease *lease) {
 
 void dur__sq_lease_free(dur__sq_lease *lease) {
     forget_given(lease);
-    free(lease->tagged);
-    free(lease->instance);
-    free(lease->token);
-    free(lease->name);
-    free(lease->version);
-    free(lease);
+    dur__free(lease->tagged);
+    dur__free(lease->instance);
+    dur__free(lease->token);
+    dur__free(lease->name);
+    dur__free(lease->version);
+    dur__free(lease);
 }
 
 static void name_add(dur__sq_names *names, char *instance) {
@@ -415,6 +433,7 @@ static void name_add(dur__sq_names *names, char *instance) {
 }
 
 void dur__sq_lease_drop(dur__sq_file *file, uint64_t key, bool lost) {
+    DUR_ASSERT(dur__sq_leads(file));
     dur__sq_lease *lease = dur__map_remove_u64(&file->leases, key);
     if (lease == NULL) return;
     dur__sq_lane *lane = lease->lane;
@@ -428,6 +447,7 @@ void dur__sq_lease_drop(dur__sq_file *file, uint64_t key, bool lost) {
 }
 
 void dur__sq_lease_ask(dur__sq_file *file, uint64_t key) {
+    DUR_ASSERT(dur__sq_leads(file));
     dur__sq_lease *lease = dur__map_get_u64(&file->leases, key);
     if (lease == NULL || lease->asked) return;
     lease->asked = true;
@@ -435,18 +455,20 @@ void dur__sq_lease_ask(dur__sq_file *file, uint64_t key) {
 }
 
 int dur__sq_count_lost(dur__sq_txn *txn, dur_error *err) {
+    DUR_ASSERT(dur__sq_leads(txn->file));
     int code = dur__sq_run(txn->conn, DUR__SQ_META_COUNT, err, "t", "lost");
     return code;
 }
 
 void dur__sq_changed(dur__sq_file *file, const char *instance) {
+    DUR_ASSERT(dur__sq_leads(file));
     /* After the commit, and a waiter counts itself before it reads: who is not counted yet reads what was committed. */
-    if (instance == NULL || atomic_load(&file->waiter_count) == 0) return;
-    if (file->changed_count == file->changed_room) {
-        file->changed_room = file->changed_room == 0 ? 16 : file->changed_room * 2;
-        file->changed = dur__xrealloc(file->changed, file->changed_room * sizeof(*file->changed));
+    if (instance == NULL || atomic_load(&file->desk.waiter_count) == 0) return;
+    if (file->news.count == file->news.room) {
+        file->news.room = file->news.room == 0 ? 16 : file->news.room * 2;
+        file->news.changed = dur__xrealloc(file->news.changed, file->news.room * sizeof(*file->news.changed));
     }
-    file->changed[file->changed_count++] = dur__xstrdup(instance);
+    file->news.changed[file->news.count++] = dur__xstrdup(instance);
 }
 
 /* ---- what others wrote, and what time brought ---- */
@@ -496,23 +518,25 @@ static int next_of(dur__sq_txn *txn, dur__sq_sql sql, _Atomic uint64_t *next, ui
 }
 
 int dur__sq_next_times(dur__sq_txn *txn, dur_error *err) {
+    DUR_ASSERT(dur__sq_leads(txn->file));
     dur__sq_file *file = txn->file;
-    atomic_store(&file->next_due_ms, DUR_NEVER);
-    atomic_store(&file->next_expiry_ms, DUR_NEVER);
-    file->times_stale = false;
+    atomic_store(&file->times.due_ms, DUR_NEVER);
+    atomic_store(&file->times.expiry_ms, DUR_NEVER);
+    file->times.stale = false;
     /* Not after now: what became due since dur__sq_due last looked is still to be told to the lane that holds it. */
     uint64_t seen = file->due_seen_ms > 0 ? file->due_seen_ms : 1;
-    int code = next_of(txn, DUR__SQ_QUEUE_NEXT_DUE, &file->next_due_ms, seen, err);
-    if (code == DUR_OK) code = next_of(txn, DUR__SQ_INSTANCE_NEXT_READY, &file->next_due_ms, 0, err);
-    if (code == DUR_OK) code = next_of(txn, DUR__SQ_WORK_NEXT_VISIBLE, &file->next_due_ms, 0, err);
-    if (code == DUR_OK) code = next_of(txn, DUR__SQ_INSTANCE_NEXT_EXPIRY, &file->next_expiry_ms, 0, err);
-    if (code == DUR_OK) code = next_of(txn, DUR__SQ_WORK_NEXT_EXPIRY, &file->next_expiry_ms, 0, err);
+    int code = next_of(txn, DUR__SQ_QUEUE_NEXT_DUE, &file->times.due_ms, seen, err);
+    if (code == DUR_OK) code = next_of(txn, DUR__SQ_INSTANCE_NEXT_READY, &file->times.due_ms, 0, err);
+    if (code == DUR_OK) code = next_of(txn, DUR__SQ_WORK_NEXT_VISIBLE, &file->times.due_ms, 0, err);
+    if (code == DUR_OK) code = next_of(txn, DUR__SQ_INSTANCE_NEXT_EXPIRY, &file->times.expiry_ms, 0, err);
+    if (code == DUR_OK) code = next_of(txn, DUR__SQ_WORK_NEXT_EXPIRY, &file->times.expiry_ms, 0, err);
     if (code == DUR_OK && file->sessions_used)
-        code = next_of(txn, DUR__SQ_SESSION_NEXT_EXPIRY, &file->next_expiry_ms, txn->boot_ms, err);
+        code = next_of(txn, DUR__SQ_SESSION_NEXT_EXPIRY, &file->times.expiry_ms, txn->boot_ms, err);
     return code;
 }
 
 int dur__sq_look(dur__sq_txn *txn, dur_error *err) {
+    DUR_ASSERT(dur__sq_leads(txn->file));
     dur__sq_file *file = txn->file;
     sqlite3_stmt *row = NULL;
     file->max_id_known = false;
@@ -536,7 +560,7 @@ int dur__sq_look(dur__sq_txn *txn, dur_error *err) {
     if (txn->now_ms < file->due_seen_ms) file->due_seen_ms = txn->now_ms;
     if (code == DUR_OK) code = dur__sq_next_times(txn, err);
     if (code == DUR_OK) file->relook = false;
-    file->wake_work = file->wake_changed_all = true;
+    file->news.work = file->news.all = true;
     dur__sq_ready(file);
     return code;
 }
@@ -558,14 +582,15 @@ static int locks_expire(dur__sq_txn *txn, dur_error *err) {
         code = dur__sq_release(txn, key, &(dur__sq_release_how){ .seen_id = 0 }, err);
         if (code != DUR_OK) return code;
     }
-    txn->file->wake_work = true; /* rows, or those of a session that is free now */
+    txn->file->news.work = true; /* rows, or those of a session that is free now */
     return dur__sq_run(txn->conn, DUR__SQ_WORK_EXPIRE, err, "i", txn->boot_ms);
 }
 
 int dur__sq_due(dur__sq_txn *txn, dur_error *err) {
+    DUR_ASSERT(dur__sq_leads(txn->file));
     dur__sq_file *file = txn->file;
-    bool due = txn->now_ms >= atomic_load(&file->next_due_ms);
-    bool expired = txn->boot_ms >= atomic_load(&file->next_expiry_ms);
+    bool due = txn->now_ms >= atomic_load(&file->times.due_ms);
+    bool expired = txn->boot_ms >= atomic_load(&file->times.expiry_ms);
     if (!due && !expired) return DUR_OK;
     int code = expired ? locks_expire(txn, err) : DUR_OK;
     sqlite3_stmt *row = NULL;
@@ -578,7 +603,7 @@ int dur__sq_due(dur__sq_txn *txn, dur_error *err) {
         if (code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_PROMOTE, err, "i", txn->now_ms);
         if (code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_WORK_APPEAR, err, "i", txn->now_ms);
         if (code == DUR_OK) file->due_seen_ms = txn->now_ms;
-        file->wake_work = true;
+        file->news.work = true;
         dur__sq_ready(file);
     }
     return code == DUR_OK ? dur__sq_next_times(txn, err) : code;

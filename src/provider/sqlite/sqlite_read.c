@@ -18,17 +18,17 @@ int dur__sq_reader(dur__sq_file *file, dur__sq_conn **out, dur_error *err) {
         return code;
     }
     int code = DUR_OK;
-    dur__mutex_lock(&file->readers_lock);
-    dur__link *link = dur__list_pop(&file->readers);
-    if (link != NULL) file->reader_count--;
-    dur__mutex_unlock(&file->readers_lock);
+    dur__mutex_lock(&file->pool.lock);
+    dur__link *link = dur__list_pop(&file->pool.readers);
+    if (link != NULL) file->pool.count--;
+    dur__mutex_unlock(&file->pool.lock);
     dur__sq_conn *conn = link != NULL ? DUR__CONTAINER(link, dur__sq_conn, link) : dur__xcalloc(1, sizeof(*conn));
     if (link == NULL) code = dur__sq_connect(&conn->db, file, false, err);
     if (link == NULL && code == DUR_OK) code = dur__sq_exec(conn->db, "PRAGMA query_only=1", err);
     if (code == DUR_OK) code = dur__sq_intact(file, conn, err);
     if (code != DUR_OK) {
         dur__sq_conn_close(conn);
-        free(conn);
+        dur__free(conn);
         return code;
     }
     *out = conn;
@@ -41,16 +41,16 @@ void dur__sq_reader_done(dur__sq_file *file, dur__sq_conn *conn) {
         dur__sq_unlead(file);
         return;
     }
-    dur__mutex_lock(&file->readers_lock);
-    bool keep = file->reader_count < READERS_KEPT;
+    dur__mutex_lock(&file->pool.lock);
+    bool keep = file->pool.count < READERS_KEPT;
     if (keep) {
-        dur__list_push(&file->readers, &conn->link);
-        file->reader_count++;
+        dur__list_push(&file->pool.readers, &conn->link);
+        file->pool.count++;
     }
-    dur__mutex_unlock(&file->readers_lock);
+    dur__mutex_unlock(&file->pool.lock);
     if (keep) return;
     dur__sq_conn_close(conn);
-    free(conn);
+    dur__free(conn);
 }
 
 /* ---- vectors that end in an arena ---- */
@@ -72,7 +72,7 @@ static void *rows_take(rows *list, dur_arena *arena, size_t size, size_t *count)
     void *out = dur_arena_alloc(arena, list->count * size + 1);
     if (list->count > 0) memcpy(out, list->data, list->count * size);
     *count = list->count;
-    free(list->data);
+    dur__free(list->data);
     return out;
 }
 
@@ -153,12 +153,12 @@ static int messages_by_queue(dur__sq_conn *conn, dur_arena *arena, rows *list, c
             dur__sq_end(&row);
             break;
         }
-        free(name);
+        dur__free(name);
         name = dur__xstrdup(dur__sq_text(row, 0));
         dur__sq_end(&row);
         code = messages_of_queue(conn, arena, list, seen, name, queue_max, more, err);
     }
-    free(name);
+    dur__free(name);
     return code;
 }
 
@@ -220,24 +220,7 @@ int dur__sq_read_behind(dur__sq_conn *conn, dur_arena *arena, const dur__sq_behi
     return code;
 }
 
-/* ---- history, keys and values ---- */
-
-int dur__sq_read_history(dur__sq_conn *conn, dur_arena *arena, uint64_t key, uint64_t execution, dur_event_row **out,
-                         size_t *count, dur_error *err) {
-    rows list = { NULL, 0, 0 };
-    sqlite3_stmt *row = NULL;
-    int code = dur__sq_first(conn, DUR__SQ_EVENT_READ, &row, err, "ii", key, execution);
-    while (code == DUR_OK && row != NULL) {
-        dur_event_row *event = rows_add(&list, sizeof(*event));
-        memset(event, 0, sizeof *event);
-        event->kind = DUR_EVENT_KIND_COUNT;
-        event->event_id = dur__sq_u64(row, 0);
-        event->json = dur__sq_json(arena, row, 1);
-        code = dur__sq_next(&row, err);
-    }
-    *out = rows_take(&list, arena, sizeof(dur_event_row), count);
-    return code;
-}
+/* ---- keys and values ---- */
 
 int dur__sq_read_kv(dur__sq_conn *conn, dur_arena *arena, uint64_t key, bool merged, dur_key_value **out, size_t *count,
                     dur_error *err) {
@@ -279,7 +262,8 @@ int dur__sq_read(dur_provider *self, dur_arena *arena, const char *instance, uin
     if (code == DUR_OK) code = dur__sq_run(conn, DUR__SQ_READ_BEGIN, err, "");
     if (code == DUR_OK) code = instance_of(conn, instance, &key, &execution, err);
     if (code == DUR_OK && key != 0)
-        code = dur__sq_read_history(conn, arena, key, execution_id != 0 ? execution_id : execution, out, count, err);
+        code = dur__sq_read_history(conn, arena, instance, key, execution_id != 0 ? execution_id : execution, out,
+                                    count, err);
     if (conn != NULL) dur__sq_run(conn, DUR__SQ_READ_END, NULL, "");
     dur__sq_reader_done(file, conn);
     return code;

@@ -37,10 +37,10 @@ static const char tables_1[] =
     " key INTEGER NOT NULL, execution INTEGER NOT NULL, status INTEGER NOT NULL, output TEXT,"
     " started INTEGER NOT NULL, completed INTEGER NOT NULL DEFAULT 0, pinned INTEGER,"
     " PRIMARY KEY(key, execution)) WITHOUT ROWID;"
-    "CREATE TABLE dur_event("
-    " key INTEGER NOT NULL, execution INTEGER NOT NULL, event_id INTEGER NOT NULL, at INTEGER NOT NULL,"
-    " open INTEGER NOT NULL DEFAULT 0, json TEXT NOT NULL);"
-    "CREATE UNIQUE INDEX dur_event_id ON dur_event(key, execution, event_id);"
+    "CREATE TABLE dur_history(" /* a turn's events: core/block.h */
+    " key INTEGER NOT NULL, execution INTEGER NOT NULL, first_id INTEGER NOT NULL, count INTEGER NOT NULL,"
+    " at INTEGER NOT NULL, open INTEGER NOT NULL DEFAULT 0, block TEXT NOT NULL);"
+    "CREATE UNIQUE INDEX dur_history_id ON dur_history(key, execution, first_id);"
     "CREATE TABLE dur_queue("
     " id INTEGER PRIMARY KEY AUTOINCREMENT, key INTEGER NOT NULL, due INTEGER NOT NULL, ord INTEGER NOT NULL, at "
     "INTEGER NOT NULL,"
@@ -106,17 +106,31 @@ static const char views_1[] =
     " UNION ALL SELECT i.id, rtrim(rtrim(q.handler, replace(q.handler, '@', '')), '@'), NULL, 1, 'Running', q.at, q.at,"
     " q.parent, NULL, 0, i.suspended, i.owner, i.token FROM dur_instance i JOIN dur_queue q ON q.id = (SELECT s.id"
     " FROM dur_queue s WHERE s.key = i.key AND s.qname IS NULL AND s.kind IN (0, 1) ORDER BY +s.id LIMIT 1)"
-    " WHERE i.status = 0 AND i.name IS NULL AND NOT EXISTS (SELECT 1 FROM dur_event e WHERE e.key = i.key);"
+    " WHERE i.status = 0 AND i.name IS NULL AND NOT EXISTS (SELECT 1 FROM dur_history e WHERE e.key = i.key);"
     "CREATE VIEW durite_executions AS SELECT id AS instance_id, execution AS execution_id,"
     " CASE status WHEN 1 THEN 'Running' WHEN 2 THEN 'Completed' WHEN 3 THEN 'Failed' WHEN 4 THEN 'ContinuedAsNew' END"
     " AS status, output, started AS started_at, nullif(completed, 0) AS completed_at FROM"
     " (SELECT i.id, x.execution, x.status, x.output, x.started, x.completed"
     " FROM dur_past_execution x JOIN dur_instance i USING(key) UNION ALL"
     " SELECT id, execution, max(status, 1), output, started, completed FROM dur_instance WHERE started IS NOT NULL);"
-    "CREATE VIEW durite_history AS SELECT i.id AS instance_id, e.execution AS execution_id, e.event_id,"
-    " CASE WHEN json_valid(e.json) THEN json_extract(e.json, '$.type') END AS event_type, e.json AS event_data,"
-    " e.at AS created_at"
-    " FROM dur_event e JOIN dur_instance i USING(key);"
+    /* A block of '=' has its one event whole; what is no block is shown as it is. */
+    "CREATE VIEW durite_history AS SELECT i.id AS instance_id, h.execution AS execution_id,"
+    " h.first_id + e.key - 2 AS event_id, json_extract(e.value, '$[0]') AS event_type,"
+    " '{\"event_id\":' || (h.first_id + e.key - 2) ||"
+    " coalesce(',\"source_event_id\":' || nullif(json_extract(e.value, '$[2]'), 0), '') ||"
+    " ',\"instance_id\":' || json_quote(i.id) || ',\"execution_id\":' || h.execution ||"
+    " ',\"timestamp_ms\":' || (json_extract(h.block, '$[0]') + coalesce(json_extract(e.value, '$[3]'), 0)) ||"
+    " ',\"duroxide_version\":' || json_quote(json_extract(h.block, '$[1]')) ||"
+    " ',\"type\":' || json_quote(json_extract(e.value, '$[0]')) ||"
+    " CASE WHEN json_extract(e.value, '$[1]') = '{}' THEN '}'"
+    " ELSE ',' || substr(json_extract(e.value, '$[1]'), 2) END AS event_data, h.at AS created_at"
+    " FROM dur_history h JOIN dur_instance i USING(key) JOIN"
+    " json_each(CASE WHEN substr(h.block, 1, 1) = '[' AND json_valid(h.block) THEN h.block ELSE '[]' END) e"
+    " WHERE e.key >= 2 UNION ALL SELECT id, execution, first_id,"
+    " CASE WHEN json_valid(text) THEN json_extract(text, '$.type') END, text, at FROM"
+    " (SELECT i.id, h.execution, h.first_id, h.at, substr(h.block, 1 + (substr(h.block, 1, 1) = '=')) AS text"
+    " FROM dur_history h JOIN dur_instance i USING(key)"
+    " WHERE NOT (substr(h.block, 1, 1) = '[' AND json_valid(h.block)));"
     "CREATE VIEW durite_orchestrator_queue AS SELECT q.id, i.id AS instance_id, q.json AS work_item,"
     " q.due AS visible_at, q.token AS lock_token, q.attempts AS attempt_count, q.at AS created_at"
     " FROM dur_queue q JOIN dur_instance i USING(key);"
@@ -187,6 +201,7 @@ int dur__sq_migrate(sqlite3 *db, const dur__sq_migration *more, size_t more_coun
 }
 
 int dur__sq_boot_look(dur__sq_txn *txn, dur_error *err) {
+    DUR_ASSERT(dur__sq_leads(txn->file));
     sqlite3_stmt *row = NULL;
     int code = dur__sq_first(txn->conn, DUR__SQ_META_GET, &row, err, "t", "boot");
     bool same = code == DUR_OK && row != NULL && dur__str_eq(dur__sq_text(row, 0), txn->file->boot);

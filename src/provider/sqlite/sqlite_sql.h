@@ -22,7 +22,8 @@
 
 /* It is no more than a start that waits, and that is one of those: the first part of its handler is the name. */
 #define DUR__SQ_START_MATCHES                                                                                          \
-    "NOT EXISTS (SELECT 1 FROM dur_event e WHERE e.key=i.key) AND EXISTS (SELECT 1 FROM (SELECT handler, parent, at "  \
+    "NOT EXISTS (SELECT 1 FROM dur_history e WHERE e.key=i.key) AND EXISTS (SELECT 1 FROM (SELECT handler, parent, "   \
+    "at "                                                                                                              \
     "FROM dur_queue q WHERE q.key=i.key AND qname IS NULL AND kind IN (0, 1) ORDER BY +q.id LIMIT 1) s WHERE "         \
     "(?4 IS NULL OR (substr(s.handler, 1, length(?4) + 1) = ?4 || '@' AND "                                            \
     "instr(substr(s.handler, length(?4) + 2), '@') = 0)) AND (?6 = 0 OR s.parent IS NULL) AND (?7 = 0 OR s.at > ?7) "  \
@@ -57,7 +58,8 @@
 
 #define DUR__SQ_MESSAGE_COLUMNS "id, ord, attempts, qname, json, kind"
 
-/* What a turn changes.  ?8: an execution begins with it; ?12: it is one of the current execution; ?13: its handler. */
+/* What a turn changes.  ?8: an execution begins with it; ?12: it is one of the current execution; ?13: its handler;
+   ?15: it takes over, and has not looked for lost work. */
 #define DUR__SQ_TURN_COLUMNS                                                                                           \
     "name=coalesce(?2, name), version=coalesce(?3, version), "                                                         \
     "parent=CASE WHEN name IS NULL THEN ?4 ELSE parent END, "                                                          \
@@ -68,7 +70,8 @@
     "started=CASE WHEN ?8 THEN ?9 WHEN ?12 THEN coalesce(started, ?9) ELSE started END, "                              \
     "completed=CASE WHEN ?8 OR ?6 IS NOT NULL THEN ?11 ELSE completed END, "                                           \
     "output=CASE WHEN ?8 OR ?6 IS NOT NULL THEN ?10 ELSE output END, "                                                 \
-    "handler=coalesce(?13, handler), look=0, suspended=CASE WHEN ?6 IN (2, 3) THEN NULL ELSE suspended END"
+    "handler=coalesce(?13, handler), look=CASE WHEN ?15 AND coalesce(?6, status) NOT IN (2, 3) THEN look ELSE 0 END, " \
+    "suspended=CASE WHEN ?6 IN (2, 3) THEN NULL ELSE suspended END"
 
 /* The executions of one instance: the current one is in its row, once it has begun. */
 #define DUR__SQ_EXECUTIONS                                                                                             \
@@ -100,8 +103,9 @@
     SQL(INSTANCE_BY_ID, "SELECT " DUR__SQ_INSTANCE_COLUMNS " FROM dur_instance WHERE id=?1")                           \
     SQL(INSTANCE_WHOLE, /* with what other tables know: last event, history of any execution, waiting start */         \
         "SELECT " DUR__SQ_INSTANCE_COLUMNS ", output, "                                                                \
-        "(SELECT at FROM dur_event e WHERE e.key=i.key AND e.execution=i.execution ORDER BY event_id DESC LIMIT 1), "  \
-        "CASE WHEN name IS NULL THEN EXISTS(SELECT 1 FROM dur_event e WHERE e.key=i.key) ELSE 0 END, "                 \
+        "(SELECT at FROM dur_history e WHERE e.key=i.key AND e.execution=i.execution ORDER BY first_id DESC LIMIT "    \
+        "1), "                                                                                                         \
+        "CASE WHEN name IS NULL THEN EXISTS(SELECT 1 FROM dur_history e WHERE e.key=i.key) ELSE 0 END, "               \
         "(SELECT at FROM dur_queue q WHERE q.key=i.key AND qname IS NULL AND kind IN (0, 1) ORDER BY +q.id LIMIT "     \
         "1), "                                                                                                         \
         "(SELECT json FROM dur_queue q WHERE q.key=i.key AND qname IS NULL AND kind IN (0, 1) ORDER BY +q.id "         \
@@ -120,10 +124,10 @@
     SQL(INSTANCE_NO_HANDLER, /* a start was taken away, and the one that is first now may need another */              \
         "UPDATE dur_instance SET handler=coalesce((SELECT handler FROM dur_queue WHERE key=?1 AND qname IS NULL "      \
         "AND kind IN (0, 1) ORDER BY +id LIMIT 1), '') WHERE key=?1 AND name IS NULL "                                 \
-        "AND NOT EXISTS (SELECT 1 FROM dur_event WHERE key=?1)")                                                       \
+        "AND NOT EXISTS (SELECT 1 FROM dur_history WHERE key=?1)")                                                     \
     SQL(INSTANCE_HANDLER, /* ?3: a continue-as-new; else a start, which says it only of what did not exist */          \
         "UPDATE dur_instance SET handler=?2 WHERE key=?1 AND handler <> ?2 AND (?3 OR (name IS NULL "                  \
-        "AND NOT EXISTS (SELECT 1 FROM dur_event WHERE key=?1) "                                                       \
+        "AND NOT EXISTS (SELECT 1 FROM dur_history WHERE key=?1) "                                                     \
         "AND 1 = (SELECT count(*) FROM dur_queue WHERE key=?1 AND qname IS NULL AND kind IN (0, 1))))")                \
     SQL(INSTANCE_NEXT_KEY, "SELECT coalesce(max(key), 0) + 1 FROM dur_instance")                                       \
     SQL(INSTANCE_BORN,                                                                                                 \
@@ -151,13 +155,13 @@
         "UPDATE dur_instance SET token=NULL, owner=NULL, locked_until=NULL, ready_at=?2, ready_seq=?3, "               \
         "not_before=?4, acquisitions=max(acquisitions-?5, 0), look=?6, " DUR__SQ_HANDLER_NOW " WHERE key=?1")          \
     SQL(INSTANCE_LOOK, /* is there work that has no row, and may be nobody's? */                                       \
-        "SELECT look, acquisitions, status, (SELECT open FROM dur_event e WHERE e.key=i.key AND "                      \
-        "e.execution=i.execution ORDER BY event_id DESC LIMIT 1) FROM dur_instance i WHERE key=?1")                    \
+        "SELECT look, acquisitions, status, (SELECT open FROM dur_history e WHERE e.key=i.key AND "                    \
+        "e.execution=i.execution ORDER BY first_id DESC LIMIT 1) FROM dur_instance i WHERE key=?1")                    \
     SQL(INSTANCE_PLACE, "SELECT ready_seq FROM dur_instance WHERE key=?1 AND acquisitions > 0 AND ready_seq NOTNULL")  \
     SQL(INSTANCE_BEGIN, /* a start for what did not exist: nothing was ever acquired in vain */                        \
         "UPDATE dur_instance SET acquisitions=0, not_before=0 WHERE key=?1 AND acquisitions + not_before > 0 AND "     \
         "token IS NULL AND name IS NULL "                                                                              \
-        "AND NOT EXISTS (SELECT 1 FROM dur_event WHERE key=?1) "                                                       \
+        "AND NOT EXISTS (SELECT 1 FROM dur_history WHERE key=?1) "                                                     \
         "AND 1 = (SELECT count(*) FROM dur_queue WHERE key=?1 AND qname IS NULL AND kind IN (0, 1))")                  \
     SQL(INSTANCE_SET_READY, "UPDATE dur_instance SET ready_at=?2, ready_seq=?3, " DUR__SQ_HANDLER_NOW " WHERE key=?1") \
     SQL(INSTANCE_SUSPEND, "UPDATE dur_instance SET suspended=?2, updated=?3 WHERE key=?1")                             \
@@ -207,22 +211,25 @@
         "UPDATE dur_past_execution SET status=?3, output=?4, completed=?5 WHERE key=?1 AND execution=?2")              \
     SQL(EXECUTION_OUTPUT, "SELECT output FROM dur_instance WHERE key=?1")                                              \
     SQL(EXECUTION_LIST,                                                                                                \
-        "SELECT execution, status, output, started, completed, (SELECT count(*) FROM dur_event e WHERE "               \
+        "SELECT execution, status, output, started, completed, (SELECT sum(count) FROM dur_history e WHERE "           \
         "e.key=x.key AND e.execution=x.execution) FROM " DUR__SQ_EXECUTIONS " x ORDER BY execution")                   \
     SQL(EXECUTION_OLD, "SELECT execution, status, completed FROM " DUR__SQ_EXECUTIONS " ORDER BY execution DESC")      \
     SQL(EXECUTION_DELETE, "DELETE FROM dur_past_execution WHERE key=?1 AND execution=?2")                              \
     SQL(EXECUTIONS_DELETE, "DELETE FROM dur_past_execution WHERE key=?1")                                              \
     /* history */                                                                                                      \
-    SQL(EVENT_ADD, "INSERT INTO dur_event(key, execution, event_id, at, json, open) VALUES(?1, ?2, ?3, ?4, ?5, ?6)")   \
-    SQL(EVENT_READ, "SELECT event_id, json FROM dur_event WHERE key=?1 AND execution=?2 ORDER BY event_id")            \
-    SQL(EVENT_LAST,                                                                                                    \
-        "SELECT event_id, at, open FROM dur_event WHERE key=?1 AND execution=?2 ORDER BY event_id DESC LIMIT 1")       \
-    SQL(EVENT_AT, "SELECT json FROM dur_event WHERE key=?1 AND execution=?2 AND event_id=?3")                          \
-    SQL(EVENT_ANY, "SELECT 1 FROM dur_event WHERE key=?1 LIMIT 1")                                                     \
-    SQL(EVENTS_DELETE, "DELETE FROM dur_event WHERE key=?1")                                                           \
-    SQL(EVENTS_DELETE_EXECUTION, "DELETE FROM dur_event WHERE key=?1 AND execution=?2")                                \
-    SQL(EVENT_SIZE, "SELECT count(*), coalesce(sum(length(CAST(json AS BLOB))), 0) FROM dur_event "                    \
-                    "WHERE key=?1 AND execution=?2")                                                                   \
+    SQL(HISTORY_ADD, "INSERT INTO dur_history(key, execution, first_id, count, at, open, block) "                      \
+                     "VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7)")                                                             \
+    SQL(HISTORY_READ,                                                                                                  \
+        "SELECT first_id, count, block FROM dur_history WHERE key=?1 AND execution=?2 ORDER BY first_id")              \
+    SQL(HISTORY_LAST, "SELECT first_id + count - 1, at, open FROM dur_history WHERE key=?1 AND execution=?2 "          \
+                      "ORDER BY first_id DESC LIMIT 1")                                                                \
+    SQL(HISTORY_UP_TO, /* which events the block has that could have ?3 */                                             \
+        "SELECT first_id, first_id + count - 1 FROM dur_history WHERE key=?1 AND execution=?2 AND first_id <= ?3 "     \
+        "ORDER BY first_id DESC LIMIT 1")                                                                              \
+    SQL(HISTORY_ANY, "SELECT 1 FROM dur_history WHERE key=?1 LIMIT 1")                                                 \
+    SQL(HISTORY_COUNT, /* of executions from ?2 to ?3 */                                                               \
+        "SELECT coalesce(sum(count), 0) FROM dur_history WHERE key=?1 AND execution BETWEEN ?2 AND ?3")                \
+    SQL(HISTORY_DELETE, "DELETE FROM dur_history WHERE key=?1 AND execution BETWEEN ?2 AND ?3")                        \
     /* the orchestrator queue */                                                                                       \
     SQL(QUEUE_ADD, "INSERT INTO dur_queue(id, key, due, ord, at, kind, qname, execution, activity, json, handler, "    \
                    "parent) VALUES(?10, ?1, ?2, ?3, ?9, ?4, ?5, ?6, ?7, ?8, ?11, ?12)")                                \
@@ -234,7 +241,8 @@
     SQL(QUEUE_DELETE_OWN, /* not calls of others, nor what clients have put into queues */                             \
         "DELETE FROM dur_queue WHERE key=?1 AND kind <> 0 AND qname IS NULL")                                          \
     SQL(QUEUE_DELETE_FRONT, /* of an instance that has not begun: what stands in front of the next start */            \
-        "DELETE FROM dur_queue AS q WHERE key=?1 AND kind <> 0 AND NOT EXISTS (SELECT 1 FROM dur_event WHERE key=?1) " \
+        "DELETE FROM dur_queue AS q WHERE key=?1 AND kind <> 0 AND NOT EXISTS (SELECT 1 FROM dur_history WHERE "       \
+        "key=?1) "                                                                                                     \
         "AND NOT EXISTS (SELECT 1 FROM dur_queue s WHERE s.key=?1 AND s.kind=0 AND (s.ord, s.id) < (q.ord, q.id))")    \
     SQL(QUEUE_ANEW, /* what a commit leaves that ends the lease: its attempts begin anew */                            \
         "UPDATE dur_queue SET token=NULL, attempts=0 WHERE key=?1 AND token IS NOT NULL AND "                          \
@@ -267,7 +275,7 @@
     SQL(QUEUE_CALLS, /* starts behind an instance that has begun, or behind the one that it is */                      \
         "SELECT i.id, q.due, q.json, q.handler, q.parent FROM dur_instance i JOIN dur_queue q ON q.key=i.key WHERE "   \
         "i.key=?1 AND q.kind=0 "                                                                                       \
-        "ORDER BY +q.id LIMIT -1 OFFSET NOT EXISTS (SELECT 1 FROM dur_event e WHERE e.key=?1)")                        \
+        "ORDER BY +q.id LIMIT -1 OFFSET NOT EXISTS (SELECT 1 FROM dur_history e WHERE e.key=?1)")                      \
     SQL(QUEUE_ORPHAN,                                                                                                  \
         "SELECT id, json FROM dur_queue WHERE key=?1 AND qname IS NOT NULL AND due <= ?2 ORDER BY ord, id LIMIT 1")    \
     SQL(QUEUE_ORPHAN_NEXT, "SELECT min(due) FROM dur_queue WHERE key=?1 AND qname IS NOT NULL")                        \
@@ -348,8 +356,8 @@
         "INSERT OR IGNORE INTO dur_crash(crash, key, execution, activity, seq, alone) SELECT ?1, * FROM "              \
         "(SELECT key, 0, 0, 0, runs_alone FROM dur_instance WHERE owner IS NOT NULL AND owner=?1 AND "                 \
         "acquisitions > 0 UNION ALL SELECT key, 0, 0, -1, 0 FROM dur_instance i WHERE owner IS NOT NULL AND owner=?1 " \
-        "AND acquisitions = 0 AND 0 < (SELECT open FROM dur_event e WHERE e.key=i.key AND e.execution=i.execution "    \
-        "ORDER BY event_id DESC LIMIT 1) UNION ALL SELECT key, execution, activity, seq, runs_alone FROM dur_worker "  \
+        "AND acquisitions = 0 AND 0 < (SELECT open FROM dur_history e WHERE e.key=i.key AND e.execution=i.execution "  \
+        "ORDER BY first_id DESC LIMIT 1) UNION ALL SELECT key, execution, activity, seq, runs_alone FROM dur_worker "  \
         "WHERE "                                                                                                       \
         "token IS NOT NULL AND owner=?1) WHERE EXISTS (SELECT 1 FROM dur_instance WHERE owner IS NOT NULL "            \
         "AND owner=?1 AND acquisitions > 0 AND runs_alone UNION ALL SELECT 1 FROM dur_worker WHERE token "             \
@@ -431,7 +439,7 @@
     SQL(DEAD_FRONT, /* as QUEUE_DELETE_FRONT */                                                                        \
         "INSERT INTO dur_dead_letter(instance, reason, at, json) SELECT i.id, ?2, ?3, q.json FROM dur_instance i "     \
         "JOIN dur_queue q ON q.key=i.key WHERE i.key=?1 AND q.qname IS NOT NULL AND NOT EXISTS (SELECT 1 "             \
-        "FROM dur_event WHERE key=?1) AND NOT EXISTS (SELECT 1 FROM dur_queue s WHERE s.key=?1 AND s.kind=0 "          \
+        "FROM dur_history WHERE key=?1) AND NOT EXISTS (SELECT 1 FROM dur_queue s WHERE s.key=?1 AND s.kind=0 "        \
         "AND (s.ord, s.id) < (q.ord, q.id)) ORDER BY q.ord, q.id")                                                     \
     SQL(DEAD_LIST, "SELECT id, instance, reason, at, json FROM dur_dead_letter WHERE id > ?1 ORDER BY id LIMIT ?2")    \
     SQL(DEAD_DELETE, "DELETE FROM dur_dead_letter WHERE id=?1")                                                        \
@@ -452,10 +460,10 @@
     SQL(COUNT_STARTS, /* of those that are no more than that */                                                        \
         "SELECT count(*), coalesce(sum(suspended IS NOT NULL), 0) FROM dur_instance i WHERE status = 0 AND name IS "   \
         "NULL AND EXISTS (SELECT 1 FROM dur_queue q WHERE q.key=i.key AND qname IS NULL AND kind IN (0, 1)) AND NOT "  \
-        "EXISTS (SELECT 1 FROM dur_event e WHERE e.key=i.key)")                                                        \
+        "EXISTS (SELECT 1 FROM dur_history e WHERE e.key=i.key)")                                                      \
     SQL(COUNT_EXECUTIONS, "SELECT (SELECT count(*) FROM dur_past_execution) + "                                        \
                           "(SELECT count(*) FROM dur_instance WHERE started IS NOT NULL)")                             \
-    SQL(COUNT_EVENTS, "SELECT count(*) FROM dur_event")                                                                \
+    SQL(COUNT_EVENTS, "SELECT coalesce(sum(count), 0) FROM dur_history")                                               \
     SQL(COUNT_QUEUE, "SELECT count(*), sum(due > ?1) FROM dur_queue")                                                  \
     SQL(COUNT_LOCKED_QUEUE, "SELECT count(*) FROM dur_queue q JOIN dur_instance i ON i.key=q.key "                     \
                             "WHERE q.token IS NOT NULL AND i.token IS NOT NULL AND q.token=i.token AND q.due <= ?1 "   \

@@ -3,7 +3,7 @@
  *
  * All comparisons (lease, position, parent) come before the first write, so that a turn that fails one leaves nothing
  * to undo; consumed worker rows are compared by deleting them, first of all writes.  For a lease of this process
- * everything that a step needs is remembered, and one sequential step costs two inserts of events: its activity is
+ * everything that a step needs is remembered, and one sequential step costs one insert, of its events: its activity is
  * local (dur_turn_work).
  */
 #include "base/assert.h"
@@ -50,7 +50,7 @@ static int lease_read(dur__sq_turn_op *self, dur__sq_txn *txn, bool compare) {
     self->was_leased = token != NULL;
     self->current = dur__sq_u64(row, 4);
     self->counted = dur__sq_u64(row, 15) > 0;
-    free(self->instance);
+    dur__free(self->instance);
     self->instance = dur__xstrdup(dur__sq_text(row, 1));
     dur__sq_end(&row);
     if (compare && (!ours || other)) return dur__sq_refuse(self, DUR__TURN_TOKEN, "Invalid lock token");
@@ -86,7 +86,7 @@ static int lease_compare(dur__sq_turn_op *self, dur__sq_txn *txn) {
         lease->has_execution = lease->has_execution && lease->execution == self->current;
         lease->execution = self->current;
         sqlite3_stmt *row = NULL;
-        code = dur__sq_first(txn->conn, DUR__SQ_EVENT_LAST, &row, &self->op.err, "ii", lease->key, lease->execution);
+        code = dur__sq_first(txn->conn, DUR__SQ_HISTORY_LAST, &row, &self->op.err, "ii", lease->key, lease->execution);
         lease->last_event = code == DUR_OK && row != NULL ? dur__sq_u64(row, 0) : 0;
         dur__sq_end(&row);
         self->lease = lease;
@@ -109,7 +109,7 @@ static int position_compare(dur__sq_turn_op *self, dur__sq_txn *txn) {
     else if (self->lease == NULL || self->lease->execution != 0) {
         sqlite3_stmt *row = NULL;
         int code =
-            dur__sq_first(txn->conn, DUR__SQ_EVENT_LAST, &row, &self->op.err, "ii", self->key, turn->execution_id);
+            dur__sq_first(txn->conn, DUR__SQ_HISTORY_LAST, &row, &self->op.err, "ii", self->key, turn->execution_id);
         if (code != DUR_OK) return code;
         if (row != NULL) last = dur__sq_u64(row, 0);
         dur__sq_end(&row);
@@ -142,13 +142,14 @@ static int meant_compare(dur__sq_turn_op *self, dur__sq_txn *txn) {
 }
 
 int dur__sq_is_meant(dur__sq_txn *txn, uint64_t key, uint64_t birth, bool *yes, dur_error *err) {
+    DUR_ASSERT(dur__sq_leads(txn->file));
     sqlite3_stmt *row = NULL;
     int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_BIRTH, &row, err, "i", key);
     uint64_t stored = code == DUR_OK && row != NULL ? dur__sq_u64(row, 0) : 0;
     dur__sq_end(&row);
     *yes = stored == birth;
     if (code != DUR_OK || stored != 0) return code;
-    code = dur__sq_first(txn->conn, DUR__SQ_EVENT_ANY, &row, err, "i", key);
+    code = dur__sq_first(txn->conn, DUR__SQ_HISTORY_ANY, &row, err, "i", key);
     *yes = code == DUR_OK && row != NULL;
     dur__sq_end(&row);
     return code;
@@ -172,11 +173,15 @@ static int parent_compare(dur__sq_turn_op *self, dur__sq_txn *txn) {
 
 /* ---- what a turn takes away ---- */
 
-static int ref_key(dur__sq_turn_op *self, dur__sq_txn *txn, const char *instance, bool make, uint64_t *key) {
+static const char *own_instance(const dur__sq_turn_op *self) {
     const char *own = self->lease != NULL ? self->lease->instance : self->turn->instance;
-    if (own == NULL) own = self->instance;
+    return own != NULL ? own : self->instance;
+}
+
+static int ref_key(dur__sq_turn_op *self, dur__sq_txn *txn, const char *instance, bool make, uint64_t *key) {
     *key = self->key;
-    if (instance == NULL || instance == self->turn->instance || dur__str_eq(instance, own)) return DUR_OK;
+    if (instance == NULL || instance == self->turn->instance || dur__str_eq(instance, own_instance(self)))
+        return DUR_OK;
     return dur__sq_key(txn, instance, make, key, &self->op.err);
 }
 
@@ -271,7 +276,7 @@ static int messages_clear(dur__sq_turn_op *self, dur__sq_txn *txn) {
 static int messages_consume(dur__sq_turn_op *self, dur__sq_txn *txn) {
     dur_turn_commit *turn = self->turn;
     int code = DUR_OK;
-    if (turn->consumed_count + turn->timers_dropped_count + turn->cancelled_count > 0) txn->file->times_stale = true;
+    if (turn->consumed_count + turn->timers_dropped_count + turn->cancelled_count > 0) txn->file->times.stale = true;
     const dur__turn_facts *facts = &self->facts;
     if (facts->takes_given) {
         code = given_consume(self, txn);
@@ -333,7 +338,7 @@ static bool talks_to_itself(const dur__sq_turn_op *self) {
 }
 
 char *dur__sq_turn_handler(const dur_execution_metadata *meta, bool named, bool status) {
-    dur__buf key = { NULL, 0, 0 };
+    dur__buf key = { 0 };
     if (status && (meta->status == DUR_STATUS_COMPLETED || meta->status == DUR_STATUS_FAILED)) return dur__xstrdup("");
     if (!named) return NULL;
     dur__buf_format(&key, "%s@%s", meta->orchestration_name,
@@ -387,13 +392,13 @@ static int instance_write(dur__sq_turn_op *self, dur__sq_txn *txn) {
     }
     dur__sq_sql sql = self->released ? DUR__SQ_INSTANCE_TURN_END : DUR__SQ_INSTANCE_TURN;
     char *handler = dur__sq_turn_handler(meta, says, status);
-    int code =
-        dur__sq_run(txn->conn, sql, &self->op.err, "itttiooiitiito", self->key, named ? meta->orchestration_name : NULL,
-                    named ? meta->orchestration_version : NULL, named ? meta->parent_instance_id : NULL, execution,
-                    status ? &status_now : NULL, pin ? &pinned : NULL, (uint64_t)newer, txn->now_ms, meta->output,
-                    ends(meta->status) ? txn->now_ms : (uint64_t)0, (uint64_t)current, handler,
-                    named && meta->birth != 0 ? &meta->birth : NULL);
-    free(handler);
+    int code = dur__sq_run(txn->conn, sql, &self->op.err, "itttiooiitiitoi", self->key,
+                           named ? meta->orchestration_name : NULL, named ? meta->orchestration_version : NULL,
+                           named ? meta->parent_instance_id : NULL, execution, status ? &status_now : NULL,
+                           pin ? &pinned : NULL, (uint64_t)newer, txn->now_ms, meta->output,
+                           ends(meta->status) ? txn->now_ms : (uint64_t)0, (uint64_t)current, handler,
+                           named && meta->birth != 0 ? &meta->birth : NULL, (uint64_t)facts->take_over);
+    dur__free(handler);
     return code;
 }
 
@@ -410,29 +415,33 @@ static int kv_write(dur__sq_txn *txn, uint64_t key, const dur_event_row *event, 
     return code != DUR_OK ? code : dur__sq_run(txn->conn, DUR__SQ_KV_CLEAR_STORE, err, "ii", key, txn->now_ms);
 }
 
+/* The last event that the execution has, where the turn has compared it or the lease remembers it. */
+static uint64_t last_known(const dur__sq_turn_op *self) {
+    const dur_turn_commit *turn = self->turn;
+    if (self->facts.born) return 0;
+    if (self->facts.compares_position) return turn->expected_last;
+    return self->lease != NULL && self->lease->execution == turn->execution_id ? self->lease->last_event
+                                                                               : DUR__SQ_LAST_UNKNOWN;
+}
+
 static int events_write(dur__sq_turn_op *self, dur__sq_txn *txn) {
     const dur_turn_commit *turn = self->turn;
     dur_error *err = &self->op.err;
     const dur_event_row *status = dur__turn_custom_status(turn);
     self->last_event = 0;
-    for (size_t i = 0; i < turn->event_count; i++) {
+    dur__sq_history to = { self->key,        turn->execution_id, own_instance(self),
+                           last_known(self), turn->open,         "sqlite.commit" };
+    int code = dur__sq_history_add(txn, &to, turn->events, turn->event_count, err);
+    if (code == DUR_ECONFLICT) self->fault = dur__turn_fault_of(DUR__TURN_NEW_EVENTS);
+    for (size_t i = 0; i < turn->event_count && code == DUR_OK; i++) {
         const dur_event_row *event = &turn->events[i];
-        uint64_t open = i + 1 == turn->event_count ? turn->open : 0;
-        int code = dur__sq_run(txn->conn, DUR__SQ_EVENT_ADD, err, "iiiiji", self->key, turn->execution_id,
-                               event->event_id, txn->now_ms, &event->json, open);
-        if (code == DUR_ECONFLICT) {
-            self->fault = dur__turn_fault_of(DUR__TURN_NEW_EVENTS);
-            return dur_error_set(err, dur__turn_code_of(DUR__TURN_NEW_EVENTS), false, "sqlite.commit",
-                                 "event %llu exists already (duplicate)", (unsigned long long)event->event_id);
-        }
-        if (code == DUR_OK && event->kind >= DUR_EVENT_KEY_VALUE_SET && event->kind <= DUR_EVENT_KEY_VALUES_CLEARED) {
+        if (event->kind >= DUR_EVENT_KEY_VALUE_SET && event->kind <= DUR_EVENT_KEY_VALUES_CLEARED) {
             code = kv_write(txn, self->key, event, err);
             self->visible_change = self->values = true;
         }
-        if (code != DUR_OK) return code;
         if (event->event_id > self->last_event) self->last_event = event->event_id;
     }
-    if (status == NULL) return DUR_OK;
+    if (status == NULL || code != DUR_OK) return code;
     self->visible_change = true;
     return dur__sq_run(txn->conn, DUR__SQ_INSTANCE_STATUS_TEXT, err, "iti", self->key, status->value, txn->now_ms);
 }
@@ -460,7 +469,7 @@ static int execution_end(dur__sq_turn_op *self, dur__sq_txn *txn) {
 /* It was local when its lease ended. */
 static int count_lost(dur__sq_turn_op *self, dur__sq_txn *txn, uint64_t key, const dur_turn_work *work) {
     bool crashed = self->look == DUR__SQ_LOOK_CRASHED;
-    const dur_message *message = &work->message;
+    const dur_message_row *message = &work->message;
     int code = dur__sq_run(txn->conn, DUR__SQ_WORK_LOST, &self->op.err, "iiiii", key, message->execution_id,
                            message->activity_id, work->row_id, (uint64_t)crashed);
     if (code != DUR_OK || !crashed) return code;
@@ -499,7 +508,7 @@ static int work_insert(dur__sq_turn_op *self, dur__sq_txn *txn, dur_turn_work *w
     return code == DUR_OK && work->recovered ? count_lost(self, txn, key, work) : code;
 }
 
-static int message_write(dur__sq_turn_op *self, dur__sq_txn *txn, const dur_message *item) {
+static int message_write(dur__sq_turn_op *self, dur__sq_txn *txn, const dur_message_row *item) {
     const char *own = self->lease != NULL ? self->lease->instance : self->instance;
     uint64_t key = dur__str_eq(item->instance, own) ? self->key : 0;
     if (key == 0 && dur__needs_receiver(item->kind)) {
@@ -529,7 +538,7 @@ static int work_write(dur__sq_turn_op *self, dur__sq_txn *txn) {
     }
     bool undelayed = false; /* then what is overdue behind it is, too: it stays behind */
     for (size_t i = 0; i < turn->orchestrator_item_count && code == DUR_OK; i++) {
-        dur_message item = turn->orchestrator_items[i];
+        dur_message_row item = turn->orchestrator_items[i];
         if (undelayed && item.due_ms <= txn->now_ms) item.due_ms = 0;
         undelayed |= item.due_ms == 0;
         code = message_write(self, txn, &item);
@@ -547,8 +556,12 @@ static int work_write(dur__sq_turn_op *self, dur__sq_txn *txn) {
 static int taken_unleased(dur__sq_turn_op *self, dur__sq_txn *txn) {
     bool any;
     uint64_t due;
+    sqlite3_stmt *row = NULL;
     if (!self->turn->remove_work && !self->facts.resumes) return DUR_OK; /* what was seen is a reason again */
     int code = dur__sq_reason(txn, self->key, 0, 0, &any, &due, &self->op.err);
+    if (code == DUR_OK) code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_LOOK, &row, &self->op.err, "i", self->key);
+    if (code == DUR_OK && row != NULL && dur__sq_u64(row, 0) != DUR__SQ_LOOK_NONE) any = true, due = 0;
+    dur__sq_end(&row);
     if (code == DUR_OK) code = dur__sq_set_ready(txn, self->key, any, due, &self->op.err);
     if (code == DUR_OK && any) dur__sq_ready(txn->file); /* or when it is due, as whoever looks finds out */
     return code;
@@ -681,11 +694,11 @@ static void turn_done(dur__sq_op *op, dur__sq_file *file) {
         if (self->row_written) {
             lease->counted = false;
             if (self->facts.names && !dur__str_eq(lease->name, turn->metadata.orchestration_name)) {
-                free(lease->name);
+                dur__free(lease->name);
                 lease->name = dur__xstrdup(turn->metadata.orchestration_name);
             }
             if (self->facts.names && !dur__str_eq(lease->version, turn->metadata.orchestration_version)) {
-                free(lease->version);
+                dur__free(lease->version);
                 lease->version = dur__xstrdup(turn->metadata.orchestration_version);
             }
         }
@@ -717,8 +730,8 @@ int dur__sq_turn_op_answer(dur__sq_turn_op *self) {
     }
     for (size_t i = 0; turn->fault != DUR_TURN_FINE && i < turn->worker_item_count; i++)
         turn->worker_items[i].locked = turn->worker_items[i].local = false, turn->worker_items[i].row_id = 0;
-    free(self->lost);
-    free(self->instance);
+    dur__free(self->lost);
+    dur__free(self->instance);
     self->lost = NULL;
     self->instance = NULL;
     return turn->error.code;
@@ -747,7 +760,7 @@ int dur__sq_commit_turns(dur_provider *self, dur_turn_commit *turns, size_t coun
         if (code != DUR_OK) dur_error_set(&ops[i].op.err, (dur_code)code, false, "sqlite.commit", "not committed");
         dur__sq_turn_op_answer(&ops[i]);
     }
-    free(list);
-    free(ops);
+    dur__free(list);
+    dur__free(ops);
     return code;
 }

@@ -36,7 +36,7 @@ static int same_file(const dur__sq_file *file, sqlite3 *db, const char *op, dur_
 
 static int begin_immediate(dur__sq_file *file, sqlite3 *db, dur_error *err) {
     uint64_t until = dur__sq_busy_until(file);
-    file->wait_is_ours = false;
+    file->wait.is_ours = false;
     for (;;) {
         int result = sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL);
         if (result == SQLITE_OK) return dur__sq_busy_ended(file, DUR_OK, err);
@@ -64,9 +64,9 @@ int dur_sqlite_begin(dur_provider *store, struct sqlite3 *db, dur_error *err) {
         dur__sq_unlead(file);
         return code;
     }
-    file->own.db = db;
-    file->own_version = 0;
-    (void)dur__sq_pragma_u64(file->writer.db, "PRAGMA data_version", &file->own_version, NULL);
+    file->own.conn.db = db;
+    file->own.version = 0;
+    (void)dur__sq_pragma_u64(file->writer.db, "PRAGMA data_version", &file->own.version, NULL);
     dur__sq_checkpoint_borrow(file, db);
     dur__sq_set_own_txn(file);
     return DUR_OK;
@@ -75,7 +75,7 @@ int dur_sqlite_begin(dur_provider *store, struct sqlite3 *db, dur_error *err) {
 static int inside(dur_provider *store, struct sqlite3 *db, dur__sq_file **out, const char *op, dur_error *err) {
     int code = file_of(store, db, out, op, err);
     if (code != DUR_OK || *out == NULL) return code;
-    if (!dur__sq_in_own_txn(*out) || (*out)->own.db != db)
+    if (!dur__sq_in_own_txn(*out) || (*out)->own.conn.db != db)
         return dur_error_set(err, DUR_ESTATE, false, op,
                              "no transaction was begun with dur_sqlite_begin on this connection and thread");
     return DUR_OK;
@@ -88,7 +88,7 @@ static int inside(dur_provider *store, struct sqlite3 *db, dur__sq_file **out, c
 static int is_over(dur__sq_file *file, const char *op, dur_error *err) {
     uint64_t version = 0;
     if (dur__sq_pragma_u64(file->writer.db, "PRAGMA data_version", &version, NULL) == DUR_OK &&
-        version != file->own_version)
+        version != file->own.version)
         return dur_error_set(err, DUR_ESTATE, false, op,
                              "the transaction is over: it was ended by a COMMIT that was not dur_sqlite_commit, and "
                              "what was written before that stays");
@@ -104,11 +104,11 @@ static int taking_part(dur_provider *store, struct sqlite3 *db, dur__sq_file **o
 
 static void own_end(dur__sq_file *file) {
     for (int i = 0; i < DUR__SQ_COUNT; i++) {
-        sqlite3_finalize(file->own.stmts[i]);
-        file->own.stmts[i] = NULL;
+        sqlite3_finalize(file->own.conn.stmts[i]);
+        file->own.conn.stmts[i] = NULL;
     }
-    dur__sq_checkpoint_return(file, file->own.db);
-    file->own.db = NULL;
+    dur__sq_checkpoint_return(file, file->own.conn.db);
+    file->own.conn.db = NULL;
     dur__sq_set_own_txn(NULL);
     dur__sq_gate_leave(file);
 }
@@ -126,7 +126,7 @@ int dur_sqlite_commit(dur_provider *store, struct sqlite3 *db, dur_error *err) {
     own_end(file);
     if (code == DUR_OK) code = dur__sq_intact(file, &file->writer, err);
     file->relook = true; /* another connection has written: look at it as if another process had */
-    file->wake_work = file->wake_changed_all = true;
+    file->news.work = file->news.all = true;
     dur__sq_ready(file);
     dur__sq_wake_flush(file, NULL);
     dur__sq_checkpoint(file);
@@ -151,7 +151,7 @@ int dur_sqlite_rollback(dur_provider *store, struct sqlite3 *db, dur_error *err)
 
 static dur__sq_txn own_txn(dur__sq_file *file) {
     return (dur__sq_txn){ .file = file,
-                          .conn = &file->own,
+                          .conn = &file->own.conn,
                           .now_ms = file->world->wall_ms(file->world->data),
                           .boot_ms = file->world->boot_ms(file->world->data) };
 }
@@ -182,15 +182,15 @@ int dur_sqlite_start(dur_provider *store, struct sqlite3 *db, const dur_start_ar
                            .version = args->version,
                            .execution_id = 1 };
     dur_arena *arena = dur_arena_new();
-    dur_message message;
+    dur_message_row message;
     dur_exists_policy policy = args->exists == DUR_START_RETURN_EXISTING    ? DUR_EXISTS_RETURN
                                : args->exists == DUR_START_REPLACE_FINISHED ? DUR_EXISTS_REPLACE_FINISHED
                                                                             : DUR_EXISTS_FAIL;
     dur__sq_txn txn = own_txn(file);
-    code = dur_message_from_work(&message, arena, &item, err);
+    code = dur_message_row_from_work(&message, arena, &item, err);
     if (code == DUR_OK) code = dur__store_check_message(err, op, &message);
     if (code == DUR_OK) code = dur__sq_start(&txn, &message, policy, args->delay_ms, &existed, &deleted, err);
-    free(deleted.keys);
+    dur__free(deleted.keys);
     dur_arena_free(arena);
     return code;
 }
@@ -212,9 +212,9 @@ static int own_message(dur_provider *store, struct sqlite3 *db, const dur_messag
                            .data = args->data != NULL ? args->data : "",
                            .message_id = args->message_id };
     dur_arena *arena = dur_arena_new();
-    dur_message message;
+    dur_message_row message;
     dur__sq_txn txn = own_txn(file);
-    code = dur_message_from_work(&message, arena, &item, err);
+    code = dur_message_row_from_work(&message, arena, &item, err);
     if (code == DUR_OK) code = dur__store_check_message(err, op, &message);
     if (code == DUR_OK) code = dur__sq_message(&txn, &message, args->delay_ms, err);
     dur_arena_free(arena);
@@ -225,12 +225,12 @@ static int own_message(dur_provider *store, struct sqlite3 *db, const dur_messag
     return code;
 }
 
-int dur_sqlite_raise(dur_provider *store, struct sqlite3 *db, const dur_message_args *args, dur_error *err) {
-    return own_message(store, db, args, DUR_WORK_EXTERNAL_RAISED, "sqlite.raise", err);
+int dur_sqlite_pulse(dur_provider *store, struct sqlite3 *db, const dur_message_args *args, dur_error *err) {
+    return own_message(store, db, args, DUR_WORK_EXTERNAL_RAISED, "sqlite.pulse", err);
 }
 
-int dur_sqlite_enqueue(dur_provider *store, struct sqlite3 *db, const dur_message_args *args, dur_error *err) {
-    return own_message(store, db, args, DUR_WORK_QUEUE_MESSAGE, "sqlite.enqueue", err);
+int dur_sqlite_send(dur_provider *store, struct sqlite3 *db, const dur_message_args *args, dur_error *err) {
+    return own_message(store, db, args, DUR_WORK_QUEUE_MESSAGE, "sqlite.send", err);
 }
 
 /* ---- a connection for an activity ---- */
@@ -242,7 +242,10 @@ struct sqlite3 *dur__store_open_sqlite(dur_provider *store, dur_error *err) {
         dur_error_set(err, DUR_EUNSUPPORTED, false, "act.sqlite", "the store is not a SQLite file");
         return NULL;
     }
-    if (dur__sq_connect(&opened, dur__sq_file_of(store), false, err) == DUR_OK) return opened;
+    if (dur__sq_connect(&opened, dur__sq_file_of(store), false, err) == DUR_OK) {
+        sqlite3_extended_result_codes(opened, 0); /* it is the caller's, who compares with SQLITE_CONSTRAINT */
+        return opened;
+    }
     if (opened != NULL) sqlite3_close_v2(opened);
     return NULL;
 }

@@ -22,9 +22,9 @@ static bool takeable(const dur__sq_lane *lane, const dur__sq_op *op) {
 static void take(dur__sq_lane *lane, dur__sq_start_op *start) {
     start->was_taken = true;
     start->op.call->taken++;
-    snprintf(start->token, sizeof(start->token), "u%llu", (unsigned long long)++lane->file->next_unborn);
+    snprintf(start->token, sizeof(start->token), "u%llu", (unsigned long long)++lane->file->desk.next_unborn);
     dur__list_unlink(&start->op.link);
-    atomic_fetch_sub(&lane->file->starts_wait, 1);
+    atomic_fetch_sub(&lane->file->desk.starts_wait, 1);
     dur__list_push(&lane->unborn, &start->taken);
 }
 
@@ -35,17 +35,17 @@ int dur__sq_lane_starts(dur_lane *base, dur_arena *arena, size_t max, dur_orches
     (void)err;
     *count = 0;
     lane->takes_starts = lane->owner != NULL && !lane->others_wait;
-    if (!lane->takes_starts || atomic_load(&file->starts_wait) == 0) return DUR_OK;
+    if (!lane->takes_starts || atomic_load(&file->desk.starts_wait) == 0) return DUR_OK;
     uint64_t now_ms = file->world->wall_ms(file->world->data);
-    dur__mutex_lock(&file->lock);
-    DUR__LIST_EACH_SAFE(&file->inbox, at, after) {
+    dur__mutex_lock(&file->desk.lock);
+    DUR__LIST_EACH_SAFE(&file->desk.inbox, at, after) {
         dur__sq_op *op = DUR__CONTAINER(at, dur__sq_op, link);
         if (*count == max || !takeable(lane, op)) continue;
         dur__sq_start_op *start = (dur__sq_start_op *)(void *)op;
         take(lane, start);
         out[(*count)++] = dur__start_item(arena, start->item, start->token, now_ms);
     }
-    dur__mutex_unlock(&file->lock);
+    dur__mutex_unlock(&file->desk.lock);
     return DUR_OK;
 }
 
@@ -67,10 +67,10 @@ static dur__sq_op *find(dur__sq_lane *lane, const char *token) {
 
 /* The start that a turn writes, for the time of its transaction; NULL: it was given back, or its thread has gone. */
 static dur__sq_op *bind(dur__sq_lane *lane, const char *token) {
-    dur__mutex_lock(&lane->file->lock);
+    dur__mutex_lock(&lane->file->desk.lock);
     dur__sq_op *op = find(lane, token);
     if (op != NULL) ((dur__sq_start_op *)(void *)op)->bound = true;
-    dur__mutex_unlock(&lane->file->lock);
+    dur__mutex_unlock(&lane->file->desk.lock);
     return op;
 }
 
@@ -93,24 +93,24 @@ void dur__sq_unborn_answered(dur__sq_op *op) {
 /* With the lock held. */
 static void back(dur__sq_file *file, dur__sq_op *op) {
     dur__sq_unborn_answered(op);
-    dur__list_push(&file->inbox, &op->link);
-    atomic_fetch_add(&file->starts_wait, 1);
+    dur__list_push(&file->desk.inbox, &op->link);
+    atomic_fetch_add(&file->desk.starts_wait, 1);
     dur__cond_signal(&op->call->answered); /* its thread may have to lead */
 }
 
 void dur__sq_lane_start_back(dur_lane *base, const char *lock_token) {
     dur__sq_lane *lane = (dur__sq_lane *)(void *)base;
-    dur__mutex_lock(&lane->file->lock);
+    dur__mutex_lock(&lane->file->desk.lock);
     dur__sq_op *op = find(lane, lock_token);
     if (op != NULL) back(lane->file, op);
-    dur__mutex_unlock(&lane->file->lock);
+    dur__mutex_unlock(&lane->file->desk.lock);
 }
 
 void dur__sq_unborn_back_all(dur__sq_lane *lane) {
-    dur__mutex_lock(&lane->file->lock);
+    dur__mutex_lock(&lane->file->desk.lock);
     for (dur__link *at; (at = dur__list_first(&lane->unborn)) != NULL;)
         back(lane->file, &DUR__CONTAINER(at, dur__sq_start_op, taken)->op);
-    dur__mutex_unlock(&lane->file->lock);
+    dur__mutex_unlock(&lane->file->desk.lock);
 }
 
 /* ---- writing ---- */
@@ -137,6 +137,7 @@ static bool goes_at_once(const dur_turn_commit *turn, const dur__turn_facts *fac
 }
 
 int dur__sq_born(dur__sq_turn_op *self, dur__sq_txn *txn) {
+    DUR_ASSERT(dur__sq_leads(txn->file));
     const dur_turn_commit *turn = self->turn;
     const dur_execution_metadata *meta = &turn->metadata;
     dur_error *err = &self->op.err;
@@ -155,7 +156,7 @@ int dur__sq_born(dur__sq_turn_op *self, dur__sq_txn *txn) {
     self->current = turn->execution_id;
     self->released = goes_at_once(turn, &self->facts);
     self->visible_change = true;
-    free(self->instance);
+    dur__free(self->instance);
     self->instance = dur__xstrdup(turn->instance);
     uint64_t pinned = dur__sq_packed(meta->pinned_version);
     char *handler = dur__sq_turn_handler(meta, true, true);
@@ -166,7 +167,7 @@ int dur__sq_born(dur__sq_turn_op *self, dur__sq_txn *txn) {
                        meta->has_pinned_version ? &pinned : NULL,
                        meta->status >= DUR_STATUS_COMPLETED ? txn->now_ms : (uint64_t)0, meta->output, handler,
                        meta->birth != 0 ? &meta->birth : NULL);
-    free(handler);
+    dur__free(handler);
     if (code == DUR_OK && sqlite3_changes64(txn->conn->db) == 0)
         return dur__sq_refuse(self, DUR__TURN_TOKEN, "Invalid lock token: the instance exists already");
     if (code != DUR_OK) return code;
@@ -176,6 +177,7 @@ int dur__sq_born(dur__sq_turn_op *self, dur__sq_txn *txn) {
 }
 
 void dur__sq_born_done(dur__sq_turn_op *self, dur__sq_file *file) {
+    DUR_ASSERT(dur__sq_leads(file));
     dur_turn_commit *turn = self->turn;
     turn->store_key = self->key;
     turn->lock_token = self->token;

@@ -237,7 +237,7 @@ static layer *layer_make(sqlite3_vfs *below, int number) {
     made->below = below;
     snprintf(made->name, sizeof made->name, "durite-%d", number);
     if (sqlite3_vfs_register(&made->vfs, 0) == SQLITE_OK) return made;
-    free(made);
+    dur__free(made);
     return NULL;
 }
 

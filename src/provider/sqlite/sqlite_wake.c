@@ -23,64 +23,64 @@
 enum { ECHO_FIRST_US = 1000, ECHO_LAST_US = 512000, SLOW_COMMIT_US = 250000 };
 
 static void wal_written(dur__sq_file *file) {
-    atomic_store(&file->wal_moved, true);
+    atomic_store(&file->peers.wal_moved, true);
     if (!dur__sq_gate_others(file)) return; /* it was ourselves: visible since before we came here */
-    atomic_store(&file->echo_step_us, ECHO_FIRST_US);
-    atomic_store(&file->echo_at_us, dur__monotonic_us() + ECHO_FIRST_US);
+    atomic_store(&file->peers.echo_step_us, ECHO_FIRST_US);
+    atomic_store(&file->peers.echo_at_us, dur__monotonic_us() + ECHO_FIRST_US);
 }
 
 /* How long the sleep may last; past the time it counts as another write. */
 static uint64_t echo_left_ms(dur__sq_file *file, uint64_t most_ms) {
-    uint64_t at = atomic_load(&file->echo_at_us), now = dur__monotonic_us();
+    uint64_t at = atomic_load(&file->peers.echo_at_us), now = dur__monotonic_us();
     if (at == 0) return most_ms;
     uint64_t left_ms = at > now ? (at - now + 999) / 1000 : 0;
     return left_ms < most_ms ? left_ms : most_ms;
 }
 
 static void echo_pass(dur__sq_file *file) {
-    uint64_t at = atomic_load(&file->echo_at_us), now = dur__monotonic_us();
+    uint64_t at = atomic_load(&file->peers.echo_at_us), now = dur__monotonic_us();
     if (at == 0 || at > now) return;
-    uint64_t step = atomic_load(&file->echo_step_us) * 2;
-    atomic_store(&file->echo_step_us, step);
-    atomic_store(&file->echo_at_us, step > ECHO_LAST_US ? 0 : now + step);
-    atomic_store(&file->wal_moved, true);
+    uint64_t step = atomic_load(&file->peers.echo_step_us) * 2;
+    atomic_store(&file->peers.echo_step_us, step);
+    atomic_store(&file->peers.echo_at_us, step > ECHO_LAST_US ? 0 : now + step);
+    atomic_store(&file->peers.wal_moved, true);
 }
 
 /* After a commit: other processes may have stopped looking for one that took so long. */
 void dur__sq_wake_others(dur__sq_file *file, uint64_t commit_us) {
     if (file->path == NULL || commit_us < SLOW_COMMIT_US) return;
-    dur__buf path = { NULL, 0, 0 };
+    dur__buf path = { 0 };
     dur__buf_format(&path, "%s-wal", file->path);
     (void)utimensat(AT_FDCWD, dur__buf_str(&path), NULL, 0); /* without opening it: closing would drop SQLite's locks */
     dur__buf_free(&path);
 }
 
 int dur__sq_wake_open(dur__sq_file *file, dur_error *err) {
-    file->inotify = file->wal_watch = file->dir_watch = -1;
+    file->peers.inotify = file->peers.wal_watch = file->peers.dir_watch = -1;
     if (file->path == NULL) return DUR_OK;
-    file->inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
-    if (file->inotify < 0)
+    file->peers.inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    if (file->peers.inotify < 0)
         return dur_error_set(err, DUR_ELIMIT, false, "sqlite.open", "no inotify instance: %s", strerror(errno));
-    dur__buf path = { NULL, 0, 0 };
+    dur__buf path = { 0 };
     dur__buf_format(&path, "%s-wal", file->path);
-    file->wal_watch = inotify_add_watch(file->inotify, dur__buf_str(&path), IN_MODIFY | IN_ATTRIB);
+    file->peers.wal_watch = inotify_add_watch(file->peers.inotify, dur__buf_str(&path), IN_MODIFY | IN_ATTRIB);
     dur__buf_free(&path);
     char *folder = dur__xstrdup(file->path);
     char *slash = strrchr(folder, '/');
     if (slash != NULL) slash[slash == folder] = '\0';
-    file->dir_watch = inotify_add_watch(file->inotify, slash != NULL ? folder : ".",
-                                        IN_CREATE | IN_DELETE | IN_CLOSE_WRITE | IN_MOVED_TO);
-    free(folder);
-    atomic_store(&file->wal_moved, true);
-    atomic_store(&file->owners_moved, true);
+    file->peers.dir_watch = inotify_add_watch(file->peers.inotify, slash != NULL ? folder : ".",
+                                              IN_CREATE | IN_DELETE | IN_CLOSE_WRITE | IN_MOVED_TO);
+    dur__free(folder);
+    atomic_store(&file->peers.wal_moved, true);
+    atomic_store(&file->peers.owners_moved, true);
     return DUR_OK;
 }
 
 void dur__sq_wake_close(dur__sq_file *file) {
-    while (file->spare_waker_count > 0)
-        dur_waker_free(file->spare_wakers[--file->spare_waker_count]);
-    if (file->inotify >= 0) close(file->inotify);
-    file->inotify = -1;
+    while (file->desk.spare_waker_count > 0)
+        dur_waker_free(file->desk.spare_wakers[--file->desk.spare_waker_count]);
+    if (file->peers.inotify >= 0) close(file->peers.inotify);
+    file->peers.inotify = -1;
 }
 
 static void folder_event(dur__sq_file *file, const char *name) {
@@ -88,30 +88,30 @@ static void folder_event(dur__sq_file *file, const char *name) {
     base = base != NULL ? base + 1 : file->path;
     size_t size = strlen(base);
     if (strncmp(name, base, size) != 0) return;
-    if (strncmp(name + size, ".owner-", 7) == 0) atomic_store(&file->owners_moved, true);
+    if (strncmp(name + size, ".owner-", 7) == 0) atomic_store(&file->peers.owners_moved, true);
     if (strcmp(name + size, "-wal") != 0) return;
     wal_written(file);
-    if (file->wal_watch >= 0) return;
-    dur__buf path = { NULL, 0, 0 };
+    if (file->peers.wal_watch >= 0) return;
+    dur__buf path = { 0 };
     dur__buf_format(&path, "%s-wal", file->path);
-    file->wal_watch = inotify_add_watch(file->inotify, dur__buf_str(&path), IN_MODIFY | IN_ATTRIB);
+    file->peers.wal_watch = inotify_add_watch(file->peers.inotify, dur__buf_str(&path), IN_MODIFY | IN_ATTRIB);
     dur__buf_free(&path);
 }
 
 void dur__sq_wake_drain(dur__sq_file *file) {
-    if (file->inotify < 0) return;
+    if (file->peers.inotify < 0) return;
     _Alignas(struct inotify_event) char room[4096];
-    dur__mutex_lock(&file->wake_lock);
+    dur__mutex_lock(&file->peers.wake_lock);
     for (;;) {
-        ssize_t size = read(file->inotify, room, sizeof room);
+        ssize_t size = read(file->peers.inotify, room, sizeof room);
         if (size <= 0) break;
         for (char *at = room; at < room + size;) {
             const struct inotify_event *event = (const struct inotify_event *)(const void *)at;
             if ((event->mask & IN_Q_OVERFLOW) != 0) {
                 wal_written(file);
-                atomic_store(&file->owners_moved, true);
-            } else if (event->wd == file->wal_watch) {
-                if ((event->mask & IN_IGNORED) != 0) file->wal_watch = -1;
+                atomic_store(&file->peers.owners_moved, true);
+            } else if (event->wd == file->peers.wal_watch) {
+                if ((event->mask & IN_IGNORED) != 0) file->peers.wal_watch = -1;
                 wal_written(file);
             } else if (event->len > 0)
                 folder_event(file, event->name);
@@ -119,76 +119,77 @@ void dur__sq_wake_drain(dur__sq_file *file) {
         }
         if ((size_t)size < sizeof room / 2) break;
     }
-    dur__mutex_unlock(&file->wake_lock);
+    dur__mutex_unlock(&file->peers.wake_lock);
 }
 
 /* ---- waking ---- */
 
 static bool waiter_meant(const dur__sq_file *file, const dur__sq_waiter *waiter) {
-    if (waiter->instance == NULL) return file->wake_ready || file->wake_work || file->wake_due;
-    if (file->wake_changed_all) return true;
-    for (size_t i = 0; i < file->changed_count; i++)
-        if (strcmp(file->changed[i], waiter->instance) == 0) return true;
+    if (waiter->instance == NULL) return file->news.ready || file->news.work || file->news.due;
+    if (file->news.all) return true;
+    for (size_t i = 0; i < file->news.count; i++)
+        if (strcmp(file->news.changed[i], waiter->instance) == 0) return true;
     return false;
 }
 
 /* A lane that takes no instances is not told of them. */
 static bool wakes_ready(const dur__sq_file *file, const dur__sq_lane *lane) {
-    return file->wake_ready && (lane->handlers == NULL || lane->handlers->count > 0);
+    return file->news.ready && (lane->handlers == NULL || lane->handlers->count > 0);
 }
 
 /* To the lane that leads it is no news what its own round has looked for: the rest is, whoever wrote it. */
 static bool round_missed(const dur__sq_file *file, const dur__sq_lane *self) {
-    return (wakes_ready(file, self) && !self->asks_instances) || (file->wake_work && !self->asks_work);
+    return (wakes_ready(file, self) && !self->asks_instances) || (file->news.work && !self->asks_work);
 }
 
 void dur__sq_wake_flush(dur__sq_file *file, dur__sq_lane *self) {
-    bool all = file->wake_ready || file->wake_work || file->wake_due;
-    dur__mutex_lock(&file->lock);
-    DUR__LIST_EACH(&file->lanes, at) {
+    DUR_ASSERT(dur__sq_leads(file));
+    bool all = file->news.ready || file->news.work || file->news.due;
+    dur__mutex_lock(&file->desk.lock);
+    DUR__LIST_EACH(&file->desk.lanes, at) {
         dur__sq_lane *lane = DUR__CONTAINER(at, dur__sq_lane, link);
         bool mine = !dur__list_empty(&lane->dirty) || lane->lost.count + lane->asked.count > 0;
-        bool news = wakes_ready(file, lane) || file->wake_work || file->wake_due;
+        bool news = wakes_ready(file, lane) || file->news.work || file->news.due;
         if (!mine && !(lane == self ? round_missed(file, self) : news)) continue;
         atomic_store(&lane->signalled, true);
         if (lane != self) dur_waker_wake(lane->waker);
     }
-    if (atomic_load(&file->waiter_count) > 0 && (all || file->changed_count > 0 || file->wake_changed_all))
-        DUR__LIST_EACH(&file->waiters, at) {
+    if (atomic_load(&file->desk.waiter_count) > 0 && (all || file->news.count > 0 || file->news.all))
+        DUR__LIST_EACH(&file->desk.waiters, at) {
             dur__sq_waiter *waiter = DUR__CONTAINER(at, dur__sq_waiter, link);
             if (waiter_meant(file, waiter)) dur_waker_wake(waiter->waker);
         }
-    dur__mutex_unlock(&file->lock);
-    file->wake_ready = file->wake_work = file->wake_due = file->wake_changed_all = false;
-    for (size_t i = 0; i < file->changed_count; i++)
-        free(file->changed[i]);
-    file->changed_count = 0;
+    dur__mutex_unlock(&file->desk.lock);
+    file->news.ready = file->news.work = file->news.due = file->news.all = false;
+    for (size_t i = 0; i < file->news.count; i++)
+        dur__free(file->news.changed[i]);
+    file->news.count = 0;
 }
 
 void dur__sq_signal_all(dur__sq_file *file) {
-    dur__mutex_lock(&file->lock);
-    DUR__LIST_EACH(&file->lanes, at) {
+    dur__mutex_lock(&file->desk.lock);
+    DUR__LIST_EACH(&file->desk.lanes, at) {
         dur__sq_lane *lane = DUR__CONTAINER(at, dur__sq_lane, link);
         atomic_store(&lane->signalled, true);
         dur_waker_wake(lane->waker);
     }
-    DUR__LIST_EACH(&file->waiters, at) dur_waker_wake(DUR__CONTAINER(at, dur__sq_waiter, link)->waker);
-    dur__mutex_unlock(&file->lock);
+    DUR__LIST_EACH(&file->desk.waiters, at) dur_waker_wake(DUR__CONTAINER(at, dur__sq_waiter, link)->waker);
+    dur__mutex_unlock(&file->desk.lock);
 }
 
 /* ---- sleeping ---- */
 
 /* With the lock held: is it on this waiter to watch for other processes?  Lanes always do. */
 static bool watches(dur__sq_file *file) {
-    if (file->inotify < 0 || file->watching || !dur__list_empty(&file->lanes)) return false;
-    file->watching = true;
+    if (file->peers.inotify < 0 || file->desk.watching || !dur__list_empty(&file->desk.lanes)) return false;
+    file->desk.watching = true;
     return true;
 }
 
 /* A waiter that watched goes, or the last lane: the next one takes over.  With the lock held. */
 void dur__sq_watch_pass_on(dur__sq_file *file, const dur_waker *self) {
-    if (file->watching || !dur__list_empty(&file->lanes)) return;
-    DUR__LIST_EACH(&file->waiters, at) {
+    if (file->desk.watching || !dur__list_empty(&file->desk.lanes)) return;
+    DUR__LIST_EACH(&file->desk.waiters, at) {
         dur__sq_waiter *waiter = DUR__CONTAINER(at, dur__sq_waiter, link);
         if (waiter->waker == self) continue;
         dur_waker_wake(waiter->waker);
@@ -200,7 +201,7 @@ static bool rest_on(dur__sq_file *file, dur_waker *waker, bool watch, uint64_t m
     if (!dur_waker_sleep_begin(waker)) return false;
     out->fds[out->fd_count++] = (struct pollfd){ .fd = dur_waker_fd(waker), .events = POLLIN };
     if (watch) {
-        out->fds[out->fd_count++] = (struct pollfd){ .fd = file->inotify, .events = POLLIN };
+        out->fds[out->fd_count++] = (struct pollfd){ .fd = file->peers.inotify, .events = POLLIN };
         ms = echo_left_ms(file, ms);
     }
     out->us = ms < UINT64_MAX / 1000 ? ms * 1000 : UINT64_MAX;
@@ -209,17 +210,17 @@ static bool rest_on(dur__sq_file *file, dur_waker *waker, bool watch, uint64_t m
 }
 
 bool dur__sq_rest(dur__sq_file *file, dur_waker *waker, uint64_t ms, dur_rest *out) {
-    return rest_on(file, waker, file->inotify >= 0, ms, out);
+    return rest_on(file, waker, file->peers.inotify >= 0, ms, out);
 }
 
 bool dur__sq_rise(dur__sq_file *file, dur_waker *waker) {
     bool woken = dur_waker_sleep_end(waker);
-    if (file->inotify >= 0) echo_pass(file);
+    if (file->peers.inotify >= 0) echo_pass(file);
     return woken;
 }
 
 uint64_t dur__sq_time_left(dur__sq_file *file, uint64_t most) {
-    uint64_t due = atomic_load(&file->next_due_ms), expiry = atomic_load(&file->next_expiry_ms);
+    uint64_t due = atomic_load(&file->times.due_ms), expiry = atomic_load(&file->times.expiry_ms);
     uint64_t now = file->world->wall_ms(file->world->data), boot = file->world->boot_ms(file->world->data);
     if (due != DUR_NEVER) most = due <= now ? 0 : (due - now < most ? due - now : most);
     if (expiry != DUR_NEVER) most = expiry <= boot ? 0 : (expiry - boot < most ? expiry - boot : most);
@@ -227,9 +228,9 @@ uint64_t dur__sq_time_left(dur__sq_file *file, uint64_t most) {
 }
 
 bool dur__sq_sleep(dur__sq_file *file, dur_waker *waker, uint64_t timeout_ms) {
-    dur__mutex_lock(&file->lock);
+    dur__mutex_lock(&file->desk.lock);
     bool watch = watches(file);
-    dur__mutex_unlock(&file->lock);
+    dur__mutex_unlock(&file->desk.lock);
     dur_rest rest = { .us = 0 };
     bool woken = !rest_on(file, waker, watch, timeout_ms, &rest);
     if (!woken) {
@@ -239,40 +240,40 @@ bool dur__sq_sleep(dur__sq_file *file, dur_waker *waker, uint64_t timeout_ms) {
     if (!watch) return woken;
     echo_pass(file);
     dur__sq_wake_drain(file);
-    if (atomic_exchange(&file->wal_moved, false)) dur__sq_signal_all(file);
-    dur__mutex_lock(&file->lock);
-    file->watching = false;
+    if (atomic_exchange(&file->peers.wal_moved, false)) dur__sq_signal_all(file);
+    dur__mutex_lock(&file->desk.lock);
+    file->desk.watching = false;
     dur__sq_watch_pass_on(file, waker);
-    dur__mutex_unlock(&file->lock);
+    dur__mutex_unlock(&file->desk.lock);
     return woken;
 }
 
 int dur__sq_waiter_open(dur__sq_file *file, dur__sq_waiter *waiter, const char *instance, dur_error *err) {
     memset(waiter, 0, sizeof *waiter);
-    dur__mutex_lock(&file->lock);
-    if (file->spare_waker_count > 0) waiter->waker = file->spare_wakers[--file->spare_waker_count];
-    dur__mutex_unlock(&file->lock);
+    dur__mutex_lock(&file->desk.lock);
+    if (file->desk.spare_waker_count > 0) waiter->waker = file->desk.spare_wakers[--file->desk.spare_waker_count];
+    dur__mutex_unlock(&file->desk.lock);
     if (waiter->waker == NULL) waiter->waker = dur_waker_new();
     if (waiter->waker == NULL)
         return dur_error_set(err, DUR_ELIMIT, true, "sqlite.wait", "no descriptor: %s", strerror(errno));
     waiter->instance = dur__xstrdup(instance);
-    dur__mutex_lock(&file->lock);
-    dur__list_push(&file->waiters, &waiter->link);
-    atomic_fetch_add(&file->waiter_count, 1);
-    dur__mutex_unlock(&file->lock);
+    dur__mutex_lock(&file->desk.lock);
+    dur__list_push(&file->desk.waiters, &waiter->link);
+    atomic_fetch_add(&file->desk.waiter_count, 1);
+    dur__mutex_unlock(&file->desk.lock);
     return DUR_OK;
 }
 
 void dur__sq_waiter_close(dur__sq_file *file, dur__sq_waiter *waiter) {
-    dur__mutex_lock(&file->lock);
+    dur__mutex_lock(&file->desk.lock);
     dur__list_unlink(&waiter->link);
-    atomic_fetch_sub(&file->waiter_count, 1);
+    atomic_fetch_sub(&file->desk.waiter_count, 1);
     (void)dur_waker_sleep_end(waiter->waker); /* a wake that came too late is not the next one's */
-    bool keep = file->spare_waker_count < DUR__SQ_SPARE_WAKERS;
-    if (keep) file->spare_wakers[file->spare_waker_count++] = waiter->waker;
-    dur__mutex_unlock(&file->lock);
+    bool keep = file->desk.spare_waker_count < DUR__SQ_SPARE_WAKERS;
+    if (keep) file->desk.spare_wakers[file->desk.spare_waker_count++] = waiter->waker;
+    dur__mutex_unlock(&file->desk.lock);
     if (!keep) dur_waker_free(waiter->waker);
-    free(waiter->instance);
+    dur__free(waiter->instance);
 }
 
 /* ---- watches of clients ---- */
@@ -289,7 +290,7 @@ int dur__sq_watch_open(dur_provider *self, const char *instance, dur_watch **out
     watch->file = dur__sq_file_of(self);
     int code = dur__sq_waiter_open(watch->file, &watch->waiter, instance, err);
     if (code != DUR_OK)
-        free(watch);
+        dur__free(watch);
     else
         *out = &watch->base;
     return code;
@@ -314,5 +315,5 @@ void dur__sq_watch_wake(dur_watch *base) {
 void dur__sq_watch_close(dur_watch *base) {
     sq_watch *watch = (sq_watch *)(void *)base;
     dur__sq_waiter_close(watch->file, &watch->waiter);
-    free(watch);
+    dur__free(watch);
 }

@@ -16,11 +16,12 @@ typedef struct work_id {
 
 enum { WAITING_LONG_MS = 100 };
 
-int dur__sq_insert_work(dur__sq_txn *txn, uint64_t key, const dur_message *item, const char *token, const char *owner,
-                        uint64_t *row_id, dur_error *err) {
+int dur__sq_insert_work(dur__sq_txn *txn, uint64_t key, const dur_message_row *item, const char *token,
+                        const char *owner, uint64_t *row_id, dur_error *err) {
+    DUR_ASSERT(dur__sq_leads(txn->file));
     uint64_t seq = dur__sq_seq(txn), attempts = token != NULL ? 1 : 0;
     *row_id = seq;
-    if (token == NULL) txn->file->wake_work = true;
+    if (token == NULL) txn->file->news.work = true;
     return dur__sq_run(txn->conn, DUR__SQ_WORK_ADD, err, "iiiittittjt", key, item->execution_id, item->activity_id, seq,
                        token, token != NULL ? owner : NULL, attempts, item->session_id, item->tag, &item->json,
                        item->handler);
@@ -30,6 +31,7 @@ int dur__sq_insert_work(dur__sq_txn *txn, uint64_t key, const dur_message *item,
 
 int dur__sq_claim_session(dur__sq_txn *txn, const char *session, const char *node, const char *owner, uint64_t lock_ms,
                           bool *claimed, dur_error *err) {
+    DUR_ASSERT(dur__sq_leads(txn->file));
     sqlite3_stmt *row = NULL;
     int code = dur__sq_first(txn->conn, DUR__SQ_SESSION_GET, &row, err, "t", session);
     if (code != DUR_OK) return code;
@@ -37,7 +39,7 @@ int dur__sq_claim_session(dur__sq_txn *txn, const char *session, const char *nod
                (dur__sq_is_null(row, 1) && dur__sq_u64(row, 2) <= txn->boot_ms);
     dur__sq_end(&row);
     if (!*claimed) return DUR_OK;
-    txn->file->times_stale = true;
+    txn->file->times.stale = true;
     txn->file->sessions_used = true;
     if (owner == NULL) dur__sq_expires_at(txn->file, dur__sq_after(txn->boot_ms, lock_ms));
     return dur__sq_run(txn->conn, DUR__SQ_SESSION_CLAIM, err, "tttiii", session, node, owner,
@@ -45,6 +47,7 @@ int dur__sq_claim_session(dur__sq_txn *txn, const char *session, const char *nod
 }
 
 int dur__sq_touch_session(dur__sq_txn *txn, const char *session, dur_error *err) {
+    DUR_ASSERT(dur__sq_leads(txn->file));
     return dur__sq_run(txn->conn, DUR__SQ_SESSION_TOUCH, err, "ti", session, txn->boot_ms);
 }
 
@@ -58,7 +61,7 @@ typedef struct session_op {
 static int sessions_renew_run(dur__sq_op *op, dur__sq_txn *txn) {
     session_op *self = (session_op *)(void *)op;
     self->changed = 0;
-    txn->file->times_stale = true;
+    txn->file->times.stale = true;
     dur__sq_expires_at(txn->file, dur__sq_after(txn->boot_ms, self->extend_ms)); /* perhaps sooner than before */
     for (size_t i = 0; i < self->node_count; i++) {
         int code =
@@ -75,8 +78,8 @@ static int sessions_clean_run(dur__sq_op *op, dur__sq_txn *txn) {
     int code =
         dur__sq_run(txn->conn, DUR__SQ_SESSION_ORPHANS, &op->err, "ii", txn->boot_ms, dur__sq_after(0, self->idle_ms));
     self->changed = (uint64_t)sqlite3_changes64(txn->conn->db);
-    txn->file->times_stale = true;
-    if (self->changed > 0) txn->file->wake_work = true; /* rows that waited for another node are free */
+    txn->file->times.stale = true;
+    if (self->changed > 0) txn->file->news.work = true; /* rows that waited for another node are free */
     return code;
 }
 
@@ -248,7 +251,7 @@ static int work_run(dur__sq_op *op, dur__sq_txn *txn) {
         code = work_claim(self, txn, &choices[i]);
     self->more = self->count == self->max;
     if (code == DUR_OK) code = work_suspects(self, txn, choices, 1, &count); /* what is left */
-    free(choices);
+    dur__free(choices);
     return code;
 }
 
@@ -382,14 +385,14 @@ static int work_find(dur__sq_txn *txn, const char *token, const dur_activity_ref
 
 static int session_active(dur__sq_txn *txn, work_row *row, int code, dur_error *err) {
     if (code == DUR_OK && row->session != NULL) code = dur__sq_touch_session(txn, row->session, err);
-    free(row->session);
-    free(row->json);
+    dur__free(row->session);
+    dur__free(row->json);
     row->session = row->json = NULL;
     return code;
 }
 
 static int work_delete(dur__sq_txn *txn, const work_id *id, dur_error *err) {
-    txn->file->times_stale = true;
+    txn->file->times.stale = true;
     return dur__sq_run(txn->conn, DUR__SQ_WORK_DELETE, err, "iiii", id->key, id->execution, id->activity, id->seq);
 }
 
@@ -409,7 +412,8 @@ void dur__sq_ack_op_init(dur__sq_ack_op *self, dur_work_ack *ack) {
     self->ack = ack;
 }
 
-int dur__sq_ack_work_item(dur_provider *self, const char *lock_token, const dur_message *completion, dur_error *err) {
+int dur__sq_ack_work_item(dur_provider *self, const char *lock_token, const dur_message_row *completion,
+                          dur_error *err) {
     dur_work_ack ack = { .lock_token = lock_token, .completion = completion };
     dur__sq_ack_op op;
     dur__sq_ack_op_init(&op, &ack);
@@ -426,8 +430,8 @@ int dur__sq_ack_works(dur_provider *self, dur_work_ack *acks, size_t count, dur_
     int code = dur__sq_submit_all(dur__sq_file_of(self), list, count, err);
     for (size_t i = 0; code == DUR_OK && i < count; i++)
         acks[i].error = ops[i].op.err;
-    free(list);
-    free(ops);
+    dur__free(list);
+    dur__free(ops);
     return code;
 }
 
@@ -436,7 +440,7 @@ int dur__sq_ack_works(dur_provider *self, dur_work_ack *acks, size_t count, dur_
 typedef struct work_op {
     dur__sq_op op;
     const char *token;
-    const dur_message *item;
+    const dur_message_row *item;
     const dur_worker_claim *claims;
     size_t count;
     uint64_t ms;
@@ -448,7 +452,7 @@ typedef struct work_op {
 static int renew_row(dur__sq_txn *txn, work_row *row, uint64_t ms, dur_error *err) {
     if (!row->timed) return DUR_OK; /* it lives with its owner */
     uint64_t until = dur__sq_after(txn->boot_ms, ms);
-    txn->file->times_stale = true;
+    txn->file->times.stale = true;
     dur__sq_expires_at(txn->file, until); /* which may be sooner than before */
     return dur__sq_run(txn->conn, DUR__SQ_WORK_RENEW, err, "iiiii", row->id.key, row->id.execution, row->id.activity,
                        row->id.seq, until);
@@ -465,7 +469,7 @@ static int renew_run(dur__sq_op *op, dur__sq_txn *txn) {
 static int free_row(dur__sq_txn *txn, const work_id *id, uint64_t delay_ms, bool uncount, dur_error *err) {
     uint64_t at = delay_ms > 0 ? dur__sq_after(txn->now_ms, delay_ms) : 0;
     if (at > 0) dur__sq_due_at(txn->file, at);
-    txn->file->wake_work = txn->file->times_stale = true;
+    txn->file->news.work = txn->file->times.stale = true;
     return dur__sq_run(txn->conn, DUR__SQ_WORK_FREE, err, "iiiiii", id->key, id->execution, id->activity, id->seq, at,
                        (uint64_t)(uncount ? 1 : 0));
 }
@@ -474,7 +478,7 @@ static int abandon_run(dur__sq_op *op, dur__sq_txn *txn) {
     work_op *self = (work_op *)(void *)op;
     work_row row;
     int code = work_find(txn, self->token, NULL, false, &row, &op->err);
-    free(row.session);
+    dur__free(row.session);
     return code == DUR_OK ? free_row(txn, &row.id, self->ms, self->ignore_attempt, &op->err) : code;
 }
 
@@ -483,7 +487,7 @@ static int return_run(dur__sq_op *op, dur__sq_txn *txn) {
     for (size_t i = 0; i < self->count; i++) {
         work_row row;
         int code = work_find(txn, self->claims[i].lock_token, &self->claims[i].ref, false, &row, &op->err);
-        free(row.session);
+        dur__free(row.session);
         if (code == DUR_OK) code = free_row(txn, &row.id, 0, true, &op->err);
         if (code != DUR_OK && code != DUR_ELEASE) return code;
         dur_error_clear(&op->err); /* gone already: nothing to give back */
@@ -499,7 +503,7 @@ static int check_run(dur__sq_op *op, dur__sq_txn *txn) {
         self->lost[i] = code == DUR_ELEASE;
         if (code == DUR_OK && self->ms > 0) code = renew_row(txn, &row, self->ms, &op->err);
         if (self->ms == 0)
-            free(row.session); /* a look is no activity */
+            dur__free(row.session); /* a look is no activity */
         else
             code = session_active(txn, &row, code, &op->err);
         if (code != DUR_OK && code != DUR_ELEASE) return code;
@@ -519,11 +523,11 @@ static int bury_run(dur__sq_op *op, dur__sq_txn *txn) {
         dur__sq_end(&id);
         dur_text json = { row.json, row.json_size };
         code = dur__sq_dead_letter_row(txn, instance, self->reason, json, &op->err);
-        free(instance);
+        dur__free(instance);
     }
     if (code == DUR_OK) code = work_delete(txn, &row.id, &op->err);
-    free(row.session);
-    free(row.json);
+    dur__free(row.session);
+    dur__free(row.json);
     return code;
 }
 
@@ -534,7 +538,7 @@ static int enqueue_run(dur__sq_op *op, dur__sq_txn *txn) {
     return code == DUR_OK ? dur__sq_insert_work(txn, key, self->item, NULL, NULL, &row_id, &op->err) : code;
 }
 
-int dur__sq_enqueue_for_worker(dur_provider *self, const dur_message *item, dur_error *err) {
+int dur__sq_enqueue_for_worker(dur_provider *self, const dur_message_row *item, dur_error *err) {
     work_op op = { .op = { .run = enqueue_run }, .item = item };
     return dur__sq_submit(dur__sq_file_of(self), &op.op, err);
 }
@@ -575,7 +579,7 @@ static int not_alone(dur__sq_op *op, dur__sq_txn *txn, bool blamed) {
         row.id = (work_id){ .key = key };
     } else {
         code = work_find(txn, self->token, NULL, false, &row, &op->err);
-        free(row.session);
+        dur__free(row.session);
         if (code == DUR_ELEASE) {
             dur_error_clear(&op->err);
             return DUR_OK;
