@@ -145,6 +145,27 @@ static void ours_bulk_deletion_goes_by_the_end(kit *t) {
     SAME(gone.instances, 1);
 }
 
+static void ours_bulk_deletion_begins_with_what_ended_first(kit *t) {
+    NEEDS("delete_instances_bulk", "get_instance");
+    dur_delete_result gone;
+    dur_instance_row row;
+    dur_bulk_filter filter = { .limit = 1 };
+    static const char *const ends[] = { "b", "c", "a" };
+    kit_create(t, "a");
+    kit_create(t, "b");
+    kit_create(t, "c");
+    for (int i = 0; i < 3; i++) {
+        kit_advance(t, 100);
+        STEP_END(ends[i], 1, COMPLETED, "out", ev_done(2, "out"));
+    }
+    for (int i = 0; i < 3; i++) {
+        filter.completed_before_ms = i == 1 ? dur_store_now_ms(t->p) : 0;
+        MUST(dur_store_delete_instances_bulk(t->p, &filter, &gone, ERR));
+        SAME(gone.instances, 1);
+        REFUSED(DUR_ENOTFOUND, NULL, dur_store_get_instance(t->p, t->arena, ends[i], &row, ERR));
+    }
+}
+
 /* ---- letters and ids -----------------------------------------------------------------------------------------------
  */
 
@@ -255,6 +276,7 @@ const kit_check kit_ours_remains[] = {
     CHECK(ours_continue_as_new_goes_with_its_instance),
     CHECK(ours_delayed_queue_messages_of_the_deleted_are_letters),
     CHECK(ours_bulk_deletion_goes_by_the_end),
+    CHECK(ours_bulk_deletion_begins_with_what_ended_first),
     CHECK(ours_every_letter_that_is_named_is_deleted),
     CHECK(ours_message_ids_outlive_executions),
     CHECK(ours_unserved_rows_are_whole),

@@ -898,7 +898,7 @@ struct dur_provider_methods {
        instance.  Those that only history holds are the caller's matter: dur_client_delete puts them back first. */
     int (*delete_instances)(dur_provider *self, const char *const *ids, const dur_meant *meant, size_t count,
                             bool force, dur_delete_result *out, dur_error *err);
-    /* Finished roots that match, with their trees. */
+    /* Finished roots that match, with their trees.  Without ids those that ended first go first, up to the limit. */
     int (*delete_instances_bulk)(dur_provider *self, const dur_bulk_filter *filter, dur_delete_result *out,
                                  dur_error *err);
     /* Executions of one instance; never the current one nor a running one.  DUR_ENOTFOUND. */

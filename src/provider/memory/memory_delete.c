@@ -205,10 +205,15 @@ int dur__mem_delete_instances(dur_provider *self, const char *const *ids, const 
 
 /* ---- bulk -------------------------------------------------------------------------------------------------------- */
 
-static bool ended_before(const dur__mem_instance *instance, uint64_t before_ms) {
+/* 0: not yet, or nobody knows when. */
+static uint64_t ended_at(const dur__mem_instance *instance) {
     const dur__mem_execution *execution = dur__mem_execution_find(instance, instance->current_execution);
-    return before_ms == 0 ||
-           (execution != NULL && execution->completed_at_ms != 0 && execution->completed_at_ms < before_ms);
+    return execution != NULL ? execution->completed_at_ms : 0;
+}
+
+static bool ended_before(const dur__mem_instance *instance, uint64_t before_ms) {
+    uint64_t ended = ended_at(instance);
+    return before_ms == 0 || (ended != 0 && ended < before_ms);
 }
 
 /* Every instance with a row that the filter names, oldest first. */
@@ -228,6 +233,12 @@ static void list_matching(dur__mem *mem, const dur_bulk_filter *filter, instance
     unmark(list);
 }
 
+static int by_end(const void *a, const void *b) {
+    const dur__mem_instance *x = *(dur__mem_instance *const *)a, *y = *(dur__mem_instance *const *)b;
+    uint64_t left = ended_at(x), right = ended_at(y);
+    return left != right ? (left < right ? -1 : 1) : strcmp(x->id, y->id);
+}
+
 int dur__mem_delete_instances_bulk(dur_provider *self, const dur_bulk_filter *filter, dur_delete_result *out,
                                    dur_error *err) {
     dur__mem *mem = dur__mem_of(self);
@@ -240,6 +251,7 @@ int dur__mem_delete_instances_bulk(dur_provider *self, const dur_bulk_filter *fi
     if (!dur__mem_enter(mem)) return DUR__NO_MEMORY(err, "memory");
     int code = room_for_lists(mem) ? DUR_OK : DUR__NO_MEMORY(err, "memory.delete");
     if (code == DUR_OK) list_matching(mem, filter, &list);
+    if (filter->instance_ids == NULL && list.count > 0) qsort(list.items, list.count, sizeof(*list.items), by_end);
     for (size_t i = 0; i < list.count && roots.count < limit && room_for_lists(mem); i++) {
         dur__mem_instance *root = list.items[i];
         if (root->parent == NULL && ended_before(root, filter->completed_before_ms) &&

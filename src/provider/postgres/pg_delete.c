@@ -82,14 +82,21 @@ int dur__pg_erase(dur__pg_conn *conn, dur__pg_array *ids, dur_delete_result *out
 static const char rows_sql[] =
     "SELECT i.instance_id, i.known, " DUR__PG_STATUS " = 1 OR " DUR__PG_STARTS_WAIT ", i.birth, i.has_history, (SELECT"
     " q.id FROM @queue q WHERE q.instance_id = i.instance_id AND q.kind = 0 ORDER BY q.id LIMIT 1)"
-    " FROM @instances i WHERE i.instance_id = ANY ($2::text[])";
-static const char child_sql[] =
-    "SELECT c.parent, c.instance_id FROM @instances c WHERE c.parent = ANY ($2::text[]) AND NOT (c.instance_id = ANY"
-    " ($2::text[])) LIMIT 1";
+    " FROM @instances i WHERE i.instance_id = ANY ($2::text[]) ORDER BY i.instance_id";
+/* Compared with the list here: the server would look for each child among all ids, one by one. */
+static const char children_sql[] = "SELECT c.parent, c.instance_id FROM @instances c WHERE c.parent = ANY ($2::text[])";
 
+/* Rows are in order of ids, compared as bytes. */
 static int row_of(const PGresult *rows, const char *id) {
-    for (int row = 0; row < PQntuples(rows); row++)
-        if (strcmp(PQgetvalue(rows, row, 0), id) == 0) return row;
+    int from = 0, to = PQntuples(rows);
+    while (from < to) {
+        int middle = from + (to - from) / 2, order = strcmp(PQgetvalue(rows, middle, 0), id);
+        if (order == 0) return middle;
+        if (order < 0)
+            from = middle + 1;
+        else
+            to = middle;
+    }
     return -1;
 }
 
@@ -100,7 +107,7 @@ static bool is_meant(const PGresult *rows, int row, const dur_meant *meant) {
     return meant->birth == 0 || birth == meant->birth || (birth == 0 && has_history);
 }
 
-static int check_rows(const PGresult *rows, const PGresult *child, const char *const *ids, const dur_meant *meant,
+static int check_rows(const PGresult *rows, const PGresult *children, const char *const *ids, const dur_meant *meant,
                       size_t count, bool force, dur_error *err) {
     for (size_t i = 0; i < count; i++) {
         int row = row_of(rows, ids[i]);
@@ -112,9 +119,12 @@ static int check_rows(const PGresult *rows, const PGresult *child, const char *c
         if (!force && dur__pg_get_bool(rows, row, 2))
             return dur_error_set(err, DUR_ERUNNING, false, "postgres.delete", "instance %s is running", ids[i]);
     }
-    if (PQntuples(child) == 0) return DUR_OK;
-    return dur_error_set(err, DUR_ECHILD, false, "postgres.delete", "instance %s has a child that is not listed: %s",
-                         PQgetvalue(child, 0, 0), PQgetvalue(child, 0, 1));
+    for (int child = 0; child < PQntuples(children); child++)
+        if (row_of(rows, PQgetvalue(children, child, 1)) < 0)
+            return dur_error_set(err, DUR_ECHILD, false, "postgres.delete",
+                                 "instance %s has a child that is not listed: %s", PQgetvalue(children, child, 0),
+                                 PQgetvalue(children, child, 1));
+    return DUR_OK;
 }
 
 /* Inside a transaction.  They are locked first, and looked at by later statements: what came meanwhile counts. */
@@ -132,9 +142,9 @@ static int delete_listed(dur__pg_conn *conn, const char *const *ids, const dur_m
     int rows = dur__pg_batch_add(&batch, rows_sql, &args);
     dur__pg_args_begin(conn->store, &args);
     dur__pg_array_copy_arg(&args, &array);
-    int child = dur__pg_batch_add(&batch, child_sql, &args);
+    int children = dur__pg_batch_add(&batch, children_sql, &args);
     int code = dur__pg_batch_run(&batch, "postgres.delete", err);
-    if (code == DUR_OK) code = check_rows(batch.results[rows], batch.results[child], ids, meant, count, force, err);
+    if (code == DUR_OK) code = check_rows(batch.results[rows], batch.results[children], ids, meant, count, force, err);
     dur__pg_batch_end(&batch);
     if (code == DUR_OK) code = dur__pg_erase(conn, &array, out, err);
     dur__buf_free(&array.data);
@@ -167,18 +177,21 @@ int dur__pg_delete_instances(dur_provider *self, const char *const *ids, const d
 #define ENDED_BEFORE "($3::bigint = 0 OR (i.completed_at <> 0 AND i.completed_at < $3::bigint))"
 
 /*
- * Finished roots that match, with all below them, where all of those have finished too.  Each tree is walked by the
- * index of parents and judged in one pass over all of them: to look for each root's own among the others is quadratic.
+ * Finished roots that match, with all below them, where all of those have finished too.  By index, those that ended
+ * first at the front, and no further than the limit: a call costs what it deletes.
  */
-static const char roots_sql[] =
-    "WITH RECURSIVE t(root, id) AS (SELECT i.instance_id, i.instance_id FROM @instances i WHERE i.has_row AND i.parent "
-    "IS"
-    " NULL AND ($2::text[] IS NULL OR i.instance_id = ANY ($2::text[])) AND " ENDED_BEFORE " AND " DUR__PG_FINISHED
-    " UNION SELECT t.root, c.instance_id FROM t JOIN @instances c ON c.parent = t.id),"
-    " chosen AS (SELECT t.root FROM t JOIN @instances i ON i.instance_id = t.id GROUP BY t.root HAVING"
-    " bool_and(" DUR__PG_FINISHED ") ORDER BY min(i.created_at) FILTER (WHERE t.id = t.root), t.root LIMIT $4::bigint),"
-    " d(id) AS (SELECT root FROM chosen UNION SELECT c.instance_id FROM d JOIN @instances c ON c.parent = d.id)"
-    " SELECT id FROM d ORDER BY 1";
+#define TREE_FINISHED                                                                                                  \
+    "NOT EXISTS (WITH RECURSIVE b(id) AS (SELECT i.instance_id UNION SELECT c.instance_id FROM b JOIN @instances c"    \
+    " ON c.parent = b.id) SELECT 1 FROM b JOIN @instances i ON i.instance_id = b.id WHERE NOT " DUR__PG_FINISHED ")"
+#define TREES(roots)                                                                                                   \
+    "WITH RECURSIVE d(id) AS ((SELECT i.instance_id FROM @instances i WHERE i.has_row AND i.parent IS NULL AND"        \
+    " i.status IN (2, 3) AND ($3::bigint = 0 OR i.completed_at <> 0) AND i.completed_at < CASE $3::bigint WHEN 0 THEN" \
+    " 9223372036854775807 ELSE $3::bigint END AND " roots TREE_FINISHED                                                \
+    " ORDER BY i.completed_at, i.instance_id LIMIT $4::bigint) UNION SELECT c.instance_id FROM d JOIN @instances c"    \
+    " ON c.parent = d.id) SELECT id FROM d ORDER BY 1"
+
+static const char trees_sql[] = TREES("$2::text[] IS NULL AND ");
+static const char listed_trees_sql[] = TREES("i.instance_id = ANY ($2::text[]) AND ");
 
 static void filter_args(dur__pg *store, dur__pg_args *args, const dur_bulk_filter *filter) {
     dur__pg_args_begin(store, args);
@@ -203,7 +216,7 @@ static int delete_roots(dur__pg_conn *conn, const dur_bulk_filter *filter, dur_d
     dur__pg_batch batch;
     dur__pg_batch_begin(&batch, conn, false);
     filter_args(conn->store, &args, filter);
-    int at = dur__pg_batch_add(&batch, roots_sql, &args);
+    int at = dur__pg_batch_add(&batch, filter->instance_ids == NULL ? trees_sql : listed_trees_sql, &args);
     int code = dur__pg_batch_run(&batch, "postgres.delete_bulk", err);
     if (code == DUR_OK && PQntuples(batch.results[at]) > 0) {
         size_t count = (size_t)PQntuples(batch.results[at]);

@@ -72,6 +72,8 @@ static const char *const migration_1[] = {
     "CREATE INDEX dur_instances_owner ON @instances (owner) WHERE owner IS NOT NULL;"
     "CREATE INDEX dur_instances_token ON @instances (token) WHERE token IS NOT NULL;"
     "CREATE INDEX dur_instances_status ON @instances (status, instance_id) WHERE status IS NOT NULL;"
+    "CREATE INDEX dur_instances_ended ON @instances (completed_at, instance_id)"
+    " WHERE has_row AND parent IS NULL AND status IN (2, 3);"
     "CREATE INDEX dur_instances_starts ON @instances (instance_id) WHERE known AND NOT has_row AND NOT has_history;"
     "CREATE INDEX dur_instances_suspended ON @instances (instance_id) WHERE suspended IS NOT NULL;"
     "CREATE INDEX dur_instances_expires ON @instances (expires_at) WHERE owner IS NULL AND token IS NOT NULL;"

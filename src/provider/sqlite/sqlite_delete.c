@@ -11,37 +11,41 @@
 
 enum { BULK_LIMIT = 1000 };
 
+/* Each once. */
 typedef struct id_list {
     char **ids;
     size_t count, room;
+    dur__map listed;
 } id_list;
 
+static bool ids_have(const id_list *list, const char *id) {
+    return dur__map_get(&list->listed, id) != NULL;
+}
+
 static void ids_add(id_list *list, const char *id) {
+    if (ids_have(list, id)) return;
     if (list->count == list->room) {
         list->room = list->room == 0 ? 16 : list->room * 2;
         list->ids = dur__xrealloc(list->ids, list->room * sizeof(*list->ids));
     }
-    list->ids[list->count++] = dur__xstrdup(id);
-}
-
-static bool ids_have(const id_list *list, const char *id) {
-    for (size_t i = 0; i < list->count; i++)
-        if (strcmp(list->ids[i], id) == 0) return true;
-    return false;
+    list->ids[list->count] = dur__xstrdup(id);
+    dur__map_put(&list->listed, list->ids[list->count], list->ids[list->count]);
+    list->count++;
 }
 
 static void ids_free(id_list *list) {
     for (size_t i = 0; i < list->count; i++)
         dur__free(list->ids[i]);
     dur__free(list->ids);
-    *list = (id_list){ NULL, 0, 0 };
+    dur__map_free(&list->listed);
+    *list = (id_list){ 0 };
 }
 
 static int ids_query(dur__sq_txn *txn, dur__sq_sql sql, id_list *list, dur_error *err, const char *parent) {
     sqlite3_stmt *row = NULL;
     int code = dur__sq_first(txn->conn, sql, &row, err, "t", parent);
     while (code == DUR_OK && row != NULL) {
-        if (!ids_have(list, dur__sq_text(row, 0))) ids_add(list, dur__sq_text(row, 0));
+        ids_add(list, dur__sq_text(row, 0));
         code = dur__sq_next(&row, err);
     }
     return code;
@@ -75,7 +79,7 @@ static int is_running(dur__sq_txn *txn, uint64_t key, bool *running, dur_error *
 
 int dur__sq_tree_finished(dur__sq_txn *txn, const char *instance, bool *finished, dur_error *err) {
     DUR_ASSERT(dur__sq_leads(txn->file));
-    id_list list = { NULL, 0, 0 };
+    id_list list = { 0 };
     *finished = true;
     int code = tree_of(txn, instance, &list, err);
     for (size_t i = 0; i < list.count && code == DUR_OK && *finished; i++) {
@@ -183,7 +187,7 @@ static int delete_key(dur__sq_txn *txn, uint64_t key, dur__sq_delete_list *delet
 int dur__sq_delete_tree(dur__sq_txn *txn, const char *instance, dur__sq_delete_list *deleted, dur_delete_result *out,
                         dur_error *err) {
     DUR_ASSERT(dur__sq_leads(txn->file));
-    id_list list = { NULL, 0, 0 };
+    id_list list = { 0 };
     int code = tree_of(txn, instance, &list, err);
     for (size_t i = 0; i < list.count && code == DUR_OK; i++) {
         uint64_t key = 0;
@@ -261,7 +265,7 @@ static int delete_check(delete_op *self, dur__sq_txn *txn, const id_list *listed
         if (code != DUR_OK) return code;
     }
     for (size_t i = 0; i < listed->count; i++) {
-        id_list children = { NULL, 0, 0 };
+        id_list children = { 0 };
         int code = ids_query(txn, DUR__SQ_CHILDREN, &children, err, listed->ids[i]);
         for (size_t k = 0; k < children.count && code == DUR_OK; k++)
             if (!ids_have(listed, children.ids[k]))
@@ -276,11 +280,11 @@ static int delete_check(delete_op *self, dur__sq_txn *txn, const id_list *listed
 
 static int delete_run(dur__sq_op *op, dur__sq_txn *txn) {
     delete_op *self = (delete_op *)(void *)op;
-    id_list listed = { NULL, 0, 0 };
+    id_list listed = { 0 };
     self->result = (dur_delete_result){ 0 };
     self->deleted.count = 0;
     for (size_t i = 0; i < self->count; i++)
-        if (!ids_have(&listed, self->ids[i])) ids_add(&listed, self->ids[i]);
+        ids_add(&listed, self->ids[i]);
     uint64_t *keys = dur__xcalloc(listed.count + 1, sizeof(*keys));
     int code = delete_check(self, txn, &listed, keys);
     if (code == DUR_OK) code = meant_compare(self, txn, &op->err);
@@ -305,23 +309,6 @@ int dur__sq_delete_instances(dur_provider *self, const char *const *ids, const d
 
 /* ---- bulk ---- */
 
-/* Instances with a row that the filter names, oldest first, at most room for the limit to be reached. */
-static int filter_ids(dur__sq_txn *txn, const dur_bulk_filter *filter, bool roots, id_list *list, dur_error *err) {
-    if (filter->instance_ids != NULL) {
-        for (size_t i = 0; i < filter->instance_id_count; i++)
-            if (!ids_have(list, filter->instance_ids[i])) ids_add(list, filter->instance_ids[i]);
-        return DUR_OK;
-    }
-    sqlite3_stmt *row = NULL;
-    int code = roots ? dur__sq_first(txn->conn, DUR__SQ_BULK_ROOTS, &row, err, "i", filter->completed_before_ms)
-                     : dur__sq_first(txn->conn, DUR__SQ_BULK_ALL, &row, err, "");
-    while (code == DUR_OK && row != NULL) {
-        ids_add(list, dur__sq_text(row, 0));
-        code = dur__sq_next(&row, err);
-    }
-    return code;
-}
-
 /* Key of an instance with a row that ended before the time (0: any); 0 otherwise. */
 static int ended_before(dur__sq_txn *txn, const char *id, uint64_t before_ms, bool *root, uint64_t *key,
                         dur_error *err) {
@@ -337,24 +324,63 @@ static int ended_before(dur__sq_txn *txn, const char *id, uint64_t before_ms, bo
     return code;
 }
 
+/* Its tree, if it is a root that matches, and all of it has finished. */
+static int delete_finished(delete_op *self, dur__sq_txn *txn, const char *id, size_t *done) {
+    uint64_t key = 0;
+    bool root = false, finished = false;
+    int code = ended_before(txn, id, self->filter->completed_before_ms, &root, &key, &self->op.err);
+    if (code != DUR_OK || key == 0 || !root) return code;
+    code = dur__sq_tree_finished(txn, id, &finished, &self->op.err);
+    if (code != DUR_OK || !finished) return code;
+    ++*done;
+    return dur__sq_delete_tree(txn, id, &self->deleted, &self->result, &self->op.err);
+}
+
+/* Roots by the index of ends, behind the one that was read last: a call costs what it deletes. */
+typedef struct roots_page {
+    id_list list;
+    uint64_t ended, key;
+} roots_page;
+
+static int next_roots(dur__sq_txn *txn, uint64_t before_ms, size_t count, roots_page *page, dur_error *err) {
+    sqlite3_stmt *row = NULL;
+    ids_free(&page->list);
+    int code = dur__sq_first(txn->conn, DUR__SQ_BULK_ROOTS, &row, err, "iiii", page->ended, page->key,
+                             before_ms > 0 ? before_ms : (uint64_t)INT64_MAX, (uint64_t)count);
+    while (code == DUR_OK && row != NULL) {
+        ids_add(&page->list, dur__sq_text(row, 0));
+        page->ended = dur__sq_u64(row, 1);
+        page->key = dur__sq_u64(row, 2);
+        code = dur__sq_next(&row, err);
+    }
+    return code;
+}
+
+static int delete_oldest(delete_op *self, dur__sq_txn *txn, size_t limit) {
+    enum { PAGE = 256 };
+    uint64_t before_ms = self->filter->completed_before_ms;
+    roots_page page = { .key = before_ms > 0 ? (uint64_t)INT64_MAX : 0 }; /* ended at 0: nobody knows when */
+    size_t done = 0;
+    int code = DUR_OK;
+    do {
+        code = next_roots(txn, before_ms, PAGE, &page, &self->op.err);
+        for (size_t i = 0; i < page.list.count && code == DUR_OK && done < limit; i++)
+            code = delete_finished(self, txn, page.list.ids[i], &done);
+    } while (code == DUR_OK && done < limit && page.list.count > 0);
+    ids_free(&page.list);
+    return code;
+}
+
 static int delete_bulk_run(dur__sq_op *op, dur__sq_txn *txn) {
     delete_op *self = (delete_op *)(void *)op;
-    id_list list = { NULL, 0, 0 };
-    size_t limit = self->filter->limit > 0 ? self->filter->limit : BULK_LIMIT, done = 0;
+    const dur_bulk_filter *filter = self->filter;
+    size_t limit = filter->limit > 0 ? filter->limit : BULK_LIMIT, done = 0;
     self->result = (dur_delete_result){ 0 };
     self->deleted.count = 0;
-    int code = filter_ids(txn, self->filter, true, &list, &op->err);
-    for (size_t i = 0; i < list.count && code == DUR_OK && done < limit; i++) {
-        uint64_t key = 0;
-        bool root = false, finished = false;
-        code = ended_before(txn, list.ids[i], self->filter->completed_before_ms, &root, &key, &op->err);
-        if (code != DUR_OK || key == 0 || !root) continue;
-        code = dur__sq_tree_finished(txn, list.ids[i], &finished, &op->err);
-        if (code != DUR_OK || !finished) continue;
-        code = dur__sq_delete_tree(txn, list.ids[i], &self->deleted, &self->result, &op->err);
-        done++;
-    }
-    ids_free(&list);
+    if (filter->instance_ids == NULL) return delete_oldest(self, txn, limit);
+    int code = DUR_OK;
+    for (size_t i = 0; i < filter->instance_id_count && code == DUR_OK && done < limit; i++)
+        code = delete_finished(self, txn, filter->instance_ids[i], &done);
     return code;
 }
 
@@ -428,12 +454,28 @@ static int prune_run(dur__sq_op *op, dur__sq_txn *txn) {
     return code == DUR_OK ? prune_key(self, txn, key) : code;
 }
 
+/* Instances with a row that the filter names, oldest first. */
+static int filter_ids(dur__sq_txn *txn, const dur_bulk_filter *filter, id_list *list, dur_error *err) {
+    sqlite3_stmt *row = NULL;
+    if (filter->instance_ids != NULL) {
+        for (size_t i = 0; i < filter->instance_id_count; i++)
+            ids_add(list, filter->instance_ids[i]);
+        return DUR_OK;
+    }
+    int code = dur__sq_first(txn->conn, DUR__SQ_BULK_ALL, &row, err, "");
+    while (code == DUR_OK && row != NULL) {
+        ids_add(list, dur__sq_text(row, 0));
+        code = dur__sq_next(&row, err);
+    }
+    return code;
+}
+
 static int prune_bulk_run(dur__sq_op *op, dur__sq_txn *txn) {
     prune_op *self = (prune_op *)(void *)op;
-    id_list list = { NULL, 0, 0 };
+    id_list list = { 0 };
     size_t limit = self->filter->limit > 0 ? self->filter->limit : BULK_LIMIT;
     self->result = (dur_prune_result){ 0 };
-    int code = filter_ids(txn, self->filter, false, &list, &op->err);
+    int code = filter_ids(txn, self->filter, &list, &op->err);
     for (size_t i = 0, touched = 0; i < list.count && code == DUR_OK && touched < limit; i++) {
         uint64_t key = 0, before = self->result.executions_deleted;
         bool root;

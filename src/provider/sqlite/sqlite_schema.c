@@ -31,6 +31,7 @@ static const char tables_1[] =
     "CREATE INDEX dur_instance_owner ON dur_instance(owner) WHERE owner IS NOT NULL;"
     "CREATE INDEX dur_instance_lock ON dur_instance(locked_until) WHERE locked_until IS NOT NULL;"
     "CREATE INDEX dur_instance_status ON dur_instance(status, id);"
+    "CREATE INDEX dur_instance_ended ON dur_instance(completed) WHERE parent IS NULL AND status IN (2, 3);"
     "CREATE INDEX dur_instance_suspended ON dur_instance(id) WHERE suspended IS NOT NULL;"
     "CREATE INDEX dur_instance_parent ON dur_instance(parent) WHERE parent IS NOT NULL;"
     "CREATE TABLE dur_past_execution("

@@ -470,8 +470,9 @@
                             "AND (i.locked_until IS NULL OR i.locked_until > ?2)")                                     \
     SQL(COUNT_WORK, "SELECT count(*) FROM dur_worker WHERE token IS NULL OR locked_until <= ?2")                       \
     SQL(COUNT_DEAD, "SELECT count(*) FROM dur_dead_letter")                                                            \
-    SQL(BULK_ROOTS, "SELECT id FROM dur_instance WHERE parent IS NULL AND name IS NOT NULL AND status IN (2, 3) "      \
-                    "AND started IS NOT NULL AND (?1 = 0 OR completed < ?1) ORDER BY key")                             \
+    SQL(BULK_ROOTS, "SELECT id, completed, key FROM dur_instance INDEXED BY dur_instance_ended WHERE"                  \
+                    " parent IS NULL AND status IN (2, 3) AND name IS NOT NULL AND started IS NOT NULL"                \
+                    " AND (completed, key) > (?1, ?2) AND completed < ?3 ORDER BY completed, key LIMIT ?4")            \
     SQL(BULK_ALL, "SELECT id FROM dur_instance WHERE name IS NOT NULL ORDER BY key")                                   \
     SQL(ENDED, "SELECT parent, completed FROM dur_instance WHERE key=?1 AND name IS NOT NULL")                         \
     SQL(STATS_KV, "SELECT count(*), coalesce(sum(length(CAST(value AS BLOB))), 0) FROM (SELECT value FROM "            \
