@@ -15,6 +15,36 @@ enum { ACT_FINAL = 1 };
 
 /* ---- how it ends ---- */
 
+/* What an end itself needs of what was set aside, beside its text. */
+#define END_BYTES 4096u
+
+struct dur__kept_text {
+    dur__kept_text *next;
+    char text[];
+};
+
+/* Of what was set aside for the end of this activity; NULL: it is too large for that. */
+static char *kept_text(dur__task *task, size_t size) {
+    dur__cover cover;
+    dur__kept_text *kept = NULL;
+    if (dur__cover_leaves() || size > SIZE_MAX / 4) return NULL;
+    if (task->host != NULL) dur__worker_covered(task->host, &cover);
+    if (dur__cover_need(sizeof(*kept) + END_BYTES + 3 * size)) {
+        kept = dur__xmalloc(sizeof(*kept) + size + 1);
+        kept->next = task->kept_texts;
+        task->kept_texts = kept;
+    }
+    if (task->host != NULL) dur__cover_end(&cover);
+    return kept != NULL ? kept->text : NULL;
+}
+
+void dur__activity_texts_free(dur__task *task) {
+    for (dur__kept_text *kept; (kept = task->kept_texts) != NULL;) {
+        task->kept_texts = kept->next;
+        dur__free(kept);
+    }
+}
+
 /* Users' texts are as large as they are, and users' code is not left by a jump: NULL says that there is no memory. */
 static char *text_copy(dur__task *task, const char *text) {
     dur__way_out out;
@@ -32,9 +62,31 @@ static char *text_format(dur__task *task, const char *format, va_list args) {
     return text;
 }
 
-static dur_outcome outcome(dur_act *act, int kind, int flags, const char *text) {
-    text = act != NULL ? text_copy(act->task, text != NULL ? text : "") : "";
+static dur_outcome outcome(dur_act *act, int kind, int flags, const char *given) {
+    if (given == NULL) given = "";
+    char *text = act != NULL ? text_copy(act->task, given) : "";
+    if (text == NULL) {
+        size_t size = strlen(given);
+        text = kept_text(act->task, size);
+        if (text != NULL) memcpy(text, given, size + 1);
+    }
     return (dur_outcome){ .kind_ = text != NULL ? kind : ACT_NO_MEMORY, .flags_ = flags, .text_ = text };
+}
+
+static dur_outcome outcome_format(dur_act *act, int kind, const char *format, va_list args) {
+    va_list again;
+    va_copy(again, args);
+    char *text = act != NULL ? text_format(act->task, format, args) : "";
+    if (text == NULL) {
+        va_list sized;
+        va_copy(sized, again);
+        int size = vsnprintf(NULL, 0, format, sized);
+        va_end(sized);
+        text = size >= 0 ? kept_text(act->task, (size_t)size) : NULL;
+        if (text != NULL) (void)vsnprintf(text, (size_t)size + 1, format, again);
+    }
+    va_end(again);
+    return (dur_outcome){ .kind_ = text != NULL ? kind : ACT_NO_MEMORY, .text_ = text };
 }
 
 dur_outcome dur_act_complete(dur_act *act, const char *result) {
@@ -50,17 +102,17 @@ dur_outcome dur_act_fail_final(dur_act *act, const char *reason) {
 dur_outcome dur_act_completef(dur_act *act, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    const char *text = act != NULL ? text_format(act->task, format, args) : "";
+    dur_outcome given = outcome_format(act, ACT_COMPLETED, format, args);
     va_end(args);
-    return (dur_outcome){ .kind_ = text != NULL ? ACT_COMPLETED : ACT_NO_MEMORY, .text_ = text };
+    return given;
 }
 
 dur_outcome dur_act_failf(dur_act *act, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    const char *text = act != NULL ? text_format(act->task, format, args) : "";
+    dur_outcome given = outcome_format(act, ACT_FAILED, format, args);
     va_end(args);
-    return (dur_outcome){ .kind_ = text != NULL ? ACT_FAILED : ACT_NO_MEMORY, .text_ = text };
+    return given;
 }
 
 /* ---- who and where ---- */
@@ -257,7 +309,7 @@ static void fail_with(dur__task *task, bool final, const char *message) {
 static void take_outcome(dur__task *task, const dur_outcome *given) {
     const char *text = given->text_ != NULL ? given->text_ : "";
     size_t size = strlen(text), bad = 0;
-    if (given->kind_ == ACT_NO_MEMORY || !dur__cover_need(4096 + 2 * (given->kind_ == ACT_FAILED ? size : 0))) {
+    if (given->kind_ == ACT_NO_MEMORY || !dur__cover_need(END_BYTES + 2 * (given->kind_ == ACT_FAILED ? size : 0))) {
         fail_with(task, false, "out of memory: what the activity returned could not be kept");
     } else if (given->kind_ != ACT_COMPLETED && given->kind_ != ACT_FAILED) {
         fail_with(task, true,

@@ -101,6 +101,7 @@ dur__task *dur__pool_task(dur__loop *loop) {
 void dur__pool_task_back(dur__loop *loop, dur__task *task) {
     dur__gate_release(&task->alone); /* never started, or its end is recorded: a crash does not touch it any more */
     dur__inst_detach(task);
+    dur__activity_texts_free(task);
     dur__pool_arena_back(loop, task->arena);
     task->arena = NULL;
     if (loop->free_task_count >= TASKS_KEPT) {
@@ -113,6 +114,7 @@ void dur__pool_task_back(dur__loop *loop, dur__task *task) {
 
 void dur__task_leave(dur__task *task) {
     if (atomic_fetch_sub(&task->holders, 1) > 1) return;
+    dur__activity_texts_free(task);
     dur_arena_free(task->arena);
     dur__free(task);
 }

@@ -60,6 +60,8 @@ typedef enum dur__task_state {
     DUR__TASK_ABANDONED /* its worker never came back in time; result ignored */
 } dur__task_state;
 
+typedef struct dur__kept_text dur__kept_text;
+
 struct dur__task {
     dur__link link; /* queue, running, acks or pool */
     dur__task *next_done;
@@ -95,8 +97,9 @@ struct dur__task {
     struct dur_client *client;
     struct sqlite3 *sqlite;
     const char *worker_id;
-    char *key, *attempt_key;  /* made when they are asked for */
-    uint64_t ack_retry_at_us; /* of an ack, or of giving it back */
+    char *key, *attempt_key;    /* made when they are asked for */
+    dur__kept_text *kept_texts; /* outcomes for which the arena had no memory (activity.c) */
+    uint64_t ack_retry_at_us;   /* of an ack, or of giving it back */
     uint32_t ack_tries;
     struct {
         uint64_t delay_ms;
@@ -689,6 +692,7 @@ struct dur_act {
 };
 void dur__activity_run(dur__task *task);
 void dur__activity_ended(dur__task *task, const dur_outcome *given);
+void dur__activity_texts_free(dur__task *task);
 void dur__activity_cleanup(dur__task *task);
 void dur__activity_sqlite_close(dur__task *task);
 

@@ -16,6 +16,17 @@ static dur_outcome wobbly(dur_act *act, const char *input) {
     if (dur_act_attempt(act) == 1 && ++wobbles > 0) return dur_act_fail(act, "not yet");
     return dur_act_complete(act, input);
 }
+/* More than its arena has at first: the end of an activity needs memory, and what is of this size is always kept. */
+static dur_outcome fills(dur_act *act, const char *input) {
+    char text[2001];
+    memset(text, 'x', sizeof(text) - 1);
+    text[sizeof(text) - 1] = '\0';
+    return strcmp(input, "copied") == 0 ? dur_act_complete(act, text) : dur_act_completef(act, "%3000s", input);
+}
+static dur_outcome reports(dur_ctx *ctx, const char *input) {
+    const char *a = dur_await(dur_activity(ctx, "Fills", input));
+    return dur_complete(ctx, dur_format(ctx, "%zu", strlen(a)));
+}
 static dur_outcome calls(dur_ctx *ctx, const char *input) {
     const char *a = dur_await(dur_activity(ctx, "Echo", input));
     const char *b = dur_await(dur_activity(ctx, "Echo", a));
@@ -112,6 +123,8 @@ static dur_outcome branches(dur_ctx *ctx, const char *input) {
 const dur_handler oom_handlers[] = {
     DUR_ACTIVITY("Echo", echo),
     DUR_ACTIVITY("Wobbly", wobbly),
+    DUR_ACTIVITY("Fills", fills),
+    DUR_ORCHESTRATION("Reports", "1.0.0", reports),
     DUR_ORCHESTRATION("Calls", "1.0.0", calls),
     DUR_ORCHESTRATION("Many", "1.0.0", many),
     DUR_ORCHESTRATION("Sleeps", "1.0.0", sleeps),
@@ -148,6 +161,12 @@ static void activity_script(world *w) {
     start(w, "Many", "", "b");
     ends(w, "a", DUR_OK, "<<hello>>");
     ends(w, "b", DUR_OK, "all");
+}
+static void report_script(world *w) {
+    start(w, "Reports", "copied", "a");
+    start(w, "Reports", "", "b");
+    ends(w, "a", DUR_OK, "2000");
+    ends(w, "b", DUR_OK, "3000");
 }
 static void timer_script(world *w) {
     start(w, "Sleeps", "", "t");
@@ -333,6 +352,7 @@ static void crowd_script(world *w) { /* more than a few of everything at once */
 const script scripts[] = {
     { "start", start_script },
     { "activity", activity_script },
+    { "report", report_script },
     { "timer", timer_script },
     { "event", event_script },
     { "queue", queue_script },
