@@ -164,6 +164,38 @@ static void fault_h118_a_timeout_holds_while_a_pooler_stands_still(void **state)
     bouncer_stop(&b);
 }
 
+static atomic_uint silences_told;
+
+static void hear_silence(void *data, const dur_log_record *record) {
+    (void)data;
+    if (strstr(record->message, "has not answered this node") != NULL) atomic_fetch_add(&silences_told, 1);
+}
+
+/* Nobody has a deadline: the node's own sessions wait as long as the server lives, and nothing is refused. */
+static void fault_h157_a_node_says_that_the_server_stands_still(void **state) {
+    world *w = *state;
+    char url[900];
+    bouncer b;
+    if (!on_provider("postgres")) skip();
+    if (!bouncer_start(&b, "durite", "pool_mode = transaction\ndefault_pool_size = 6")) skip();
+    PQfinish(bouncer_connect(&b));
+    snprintf(url, sizeof(url), "postgres:///postgres?host=%s&user=durite&pooler=transaction", b.dir);
+    world node = elsewhere(w, url);
+    RUN(&node, everything_handlers);
+    do_everything(&node, "before");
+    atomic_store(&silences_told, 0);
+    dur_log_set_sink(hear_silence, NULL, DUR_LOG_WARN);
+    kill(b.pid, SIGSTOP);
+    for (uint64_t end_ms = now_ms() + STILL_MS; atomic_load(&silences_told) == 0 && now_ms() < end_ms;)
+        pause_ms(5);
+    kill(b.pid, SIGCONT);
+    dur_log_set_sink(NULL, NULL, DUR_LOG_ERROR);
+    if (atomic_load(&silences_told) == 0) fail_msg("nothing in the log for %d s", STILL_MS / 1000);
+    do_everything(&node, "after");
+    leave(&node);
+    bouncer_stop(&b);
+}
+
 /* ---- settings of ours -------------------------------------------------------------------------------------------- */
 
 /* All settings of the session that the pooler lends. */
@@ -291,6 +323,7 @@ static const struct CMUnitTest tests[] = {
     TEST(errors_say_that_a_pooler_is_in_another_mode),
     TEST(fault_h118_who_waits_for_a_connection_says_so),
     TEST(fault_h118_a_timeout_holds_while_a_pooler_stands_still),
+    TEST(fault_h157_a_node_says_that_the_server_stands_still),
     TEST(fault_h28_who_listens_is_told_by_nodes_behind_a_pooler),
 #else
     TEST(nothing_without_libpq),

@@ -131,7 +131,7 @@ static void note_failure(dur__pg_batch *batch, int at, const PGresult *result) {
 
 /* The next result of the statement being read; statements are separated by NULL. */
 static PGresult *next_result(dur__pg_batch *batch) {
-    batch->late = batch->late || !dur__pg_answers(batch->conn->pg);
+    batch->late = batch->late || !dur__pg_answers(batch->conn);
     if (!batch->late) return PQgetResult(batch->conn->pg);
     if (batch->code == DUR_OK) batch->code = dur__pg_late(&batch->error, "postgres");
     return NULL;

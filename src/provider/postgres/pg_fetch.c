@@ -34,7 +34,7 @@
         " AND (token IS NULL OR (expires_at <= (SELECT now FROM n) AND EXISTS (SELECT 1 FROM @queue q WHERE "          \
         "q.instance_id = @instances.instance_id AND q.due_ms <= (SELECT now FROM n))))"                                \
         " AND " KIND " AND ($4::text IS NULL OR pin IS NULL OR look > 0 OR (pin >= $4::text::bigint[] AND pin <= "     \
-                     "$5::text::bigint[]))"
+        "$5::text::bigint[]))"
 
 /* Queue messages of instances that do not exist, where they stand before what is claimed. */
 static const char bury_sql[] = "WITH RECURSIVE " DUR__PG_HANDLERS(
@@ -76,7 +76,7 @@ static const char bury_sql[] = "WITH RECURSIVE " DUR__PG_HANDLERS(
                        "LATERAL (SELECT"                                                                               \
                        " instance_id, token, acquisitions, ready_at, crashes_alone FROM @instances WHERE handler = "   \
                        "ha.h AND " CLAIMABLE which " AND ready_at >= $10::bigint AND (NOT $12::boolean OR look > 0) "  \
-                                                   "AND ($6::text IS NULL OR EXISTS "                                  \
+                       "AND ($6::text IS NULL OR EXISTS "                                                              \
                        "(SELECT 1 FROM @owners o WHERE o.owner = $6::text AND o.dead = 0))"                            \
                        " ORDER BY " order                                                                              \
                        " LIMIT $2::bigint FOR UPDATE SKIP LOCKED) x), c AS (SELECT instance_id, token, acquisitions"   \

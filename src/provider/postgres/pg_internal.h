@@ -298,7 +298,7 @@ int dur__pg_simple(dur__pg_conn *conn, const char *sql, dur_error *err); /* one 
 /* pg_late.c: of `us`, what is left until the caller's deadline; whether a result has come by then; PQexec that is given
    up then (NULL: and the connection is of no use any more). */
 uint64_t dur__pg_in_time(uint64_t us);
-bool dur__pg_answers(PGconn *pg);
+bool dur__pg_answers(const dur__pg_conn *conn);
 PGresult *dur__pg_exec(PGconn *pg, const char *sql);
 int dur__pg_late(dur_error *err, const char *op);
 /* True: whoever has sent this ends the session. */
