@@ -439,6 +439,97 @@ static void fault_h46_idle_zero_renews_nothing(void **state) {
     timed_end(&t);
 }
 
+/* ---- time that passes while a store is at work ---- */
+
+/* Each look at the clock finds it 7 ms later, as on a machine that others use, or behind a write that took long. */
+static uint64_t later_wall_ms(void *data) {
+    dur_fake_world_advance(data, 7);
+    const dur_world *fake = dur_fake_world_get(data);
+    return fake->wall_ms(fake->data);
+}
+
+static uint64_t later_boot_ms(void *data) {
+    const dur_world *fake = dur_fake_world_get(data);
+    return fake->boot_ms(fake->data);
+}
+
+static void later_random(void *data, void *out, size_t size) {
+    const dur_world *fake = dur_fake_world_get(data);
+    fake->random(fake->data, out, size);
+}
+
+static void lane_runs(timed *t, dur_lane *lane, dur_round *round) {
+    OK(t->w, dur_store_lane_round(lane, t->arena, round, &t->w->err));
+    for (size_t i = 0; i < round->turn_count; i++)
+        OK(t->w, round->turns[i].error.code);
+}
+
+/* The lease is given back by what its last round says that it has seen: what that round did not hand out is not that.
+ */
+static void timer_is_handed_out(timed *t, dur_lane *lane, int delay_ms) {
+    char id[32];
+    world *w = t->w;
+    dur_fetch any = { .owner = "me", .max = 1 };
+    snprintf(id, sizeof(id), "sleeps-%d", delay_ms);
+    put_start(t, id);
+    dur_round taken = { .fetch = &any };
+    lane_runs(t, lane, &taken);
+    assert_int_equal(taken.item_count, 1);
+    put(t,
+        &(dur_work_item){ .kind = DUR_WORK_TIMER_FIRED,
+                          .instance = id,
+                          .execution_id = 1,
+                          .id = 2,
+                          .fire_at_ms = dur_store_now_ms(t->store) + (uint64_t)delay_ms },
+        dur_store_now_ms(t->store) + (uint64_t)delay_ms, 0);
+    dur_round looked = { .fetch = NULL };
+    bool told = false;
+    for (int i = 0; i < 2 && !told; i++) { /* the first hears of it, the second of nothing but the time */
+        looked = (dur_round){ .fetch = NULL };
+        lane_runs(t, lane, &looked);
+        told = looked.held_count > 0;
+    }
+    dur_turn_commit release = { .lock_token = taken.items[0].lock_token,
+                                .instance = id,
+                                .expected_last = DUR_NOT_COMPARED,
+                                .consume_listed = true,
+                                .seen_id = told ? 0 : looked.seen_id,
+                                .seen_now_ms = told ? 0 : looked.now_ms,
+                                .owner = "me" };
+    dur_round given_back = { .turns = &release, .turn_count = 1 };
+    lane_runs(t, lane, &given_back);
+    dur_fake_world_advance(t->fake, 1000);
+    dur_round again = { .fetch = &any };
+    lane_runs(t, lane, &again);
+    if (again.item_count == 0) fail_msg("a timer of %d ms is lost", delay_ms);
+    assert_int_equal(again.items[0].message_count, 2);
+    dur_delete_result deleted;
+    OK(w, dur_store_delete_instances(t->store, &(const char *){ id }, 1, true, &deleted, &w->err));
+    dur_round forgets = { .fetch = NULL };
+    lane_runs(t, lane, &forgets);
+}
+
+static void fault_h165_time_that_passes_in_a_round_hides_no_timer(void **state) {
+    timed t = timed_begin(*state);
+    world *w = t.w;
+    dur_lane *lane = NULL;
+    char url[1100];
+    const dur_world later = { t.fake, later_wall_ms, later_boot_ms, later_random };
+    timed_close_store(&t);
+    snprintf(url, sizeof(url), "%s%s", w->url, on_provider("postgres") ? "&clock=caller" : "");
+    OK(w, dur_open_ex(&t.store, url, DUR_OPEN_OPTIONS(.world = &later), &w->err));
+    OK(w, dur_client_new(&t.client, t.store, &w->err));
+    dur_waker *waker = dur_waker_new();
+    OK(w, dur_store_owner_register(t.store, &(dur_owner_options){ .owner = "me", .timeout_ms = 60000 }, &w->err));
+    OK(w, dur_store_lane_open(t.store, &(dur_lane_options){ .owner = "me", .waker = waker }, &lane, &w->err));
+    for (int delay_ms = 1; delay_ms <= 120; delay_ms++)
+        timer_is_handed_out(&t, lane, delay_ms);
+    dur_store_lane_close(lane);
+    OK(w, dur_store_owner_release(t.store, "me", &w->err));
+    dur_waker_free(waker);
+    timed_end(&t);
+}
+
 static const hostile_role roles[] = { { "produce", produce } };
 
 static const struct CMUnitTest tests[] = {
@@ -450,6 +541,7 @@ static const struct CMUnitTest tests[] = {
     TEST(fault_h03_a_clock_that_goes_back_hides_no_message),
     TEST(fault_h03_a_producer_that_stood_still_is_heard),
     TEST(fault_h03_producers_that_stop_and_go_lose_nothing),
+    TEST(fault_h165_time_that_passes_in_a_round_hides_no_timer),
     TEST(fault_h46_idle_zero_renews_nothing),
 };
 

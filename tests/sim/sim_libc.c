@@ -22,6 +22,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#define STALL_PERCENT 3
+#define STALL_MS_MAX 20
 #define LOOK_NS 1000u /* each look at a clock takes so long: whoever spins until a time comes to it */
 
 #pragma GCC visibility push(default) /* or nobody outside would call what stands in front of libc */
@@ -248,11 +250,20 @@ int stat(const char *restrict path, struct stat *restrict out) {
     return result;
 }
 
+/* In some runs whoever looks at a clock is now and then not on a core for a while: what was true before is history. */
+static void stall(sim_common *all) {
+    static sim_rng memory;
+    sim_rng *rng = sim_me != NULL ? &sim_me->pace : &memory;
+    if (rng->state == 0) *rng = sim_stream(all->seed, "stalls of memory", 0);
+    if (sim_chance(rng, STALL_PERCENT)) all->mono_ns += 1000000u * sim_between(rng, 1, STALL_MS_MAX);
+}
+
 int clock_gettime(clockid_t clock, struct timespec *out) {
     sim_common *all = sim_shared_memory;
     if (!running() || clock == CLOCK_PROCESS_CPUTIME_ID || clock == CLOCK_THREAD_CPUTIME_ID)
         return (int)syscall(SYS_clock_gettime, clock, out);
     all->mono_ns += LOOK_NS;
+    if (all->stalls) stall(all);
     bool wall = clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE;
     return clock_answer(out, wall ? (uint64_t)((int64_t)all->mono_ns + all->wall_ns) : all->mono_ns);
 }

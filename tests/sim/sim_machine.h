@@ -65,6 +65,7 @@ typedef struct sim_common {
     uint64_t changes; /* counts whatever may wake somebody: writes, unlocks, closes */
     uint64_t points;
     uint64_t begin_ns;
+    bool stalls; /* looks at clocks take long now and then */
     bool failed;
     char failure[2048];
     uint64_t trace_hash;

@@ -23,6 +23,7 @@
 
 #define JOBS_MAX 64
 #define BEGIN_NS 1000000000000u
+#define STALLING 25                 /* percent of the runs */
 #define WALL_NS 1800000000000000000 /* what the wall clock is ahead of the other */
 
 typedef struct sim_options {
@@ -95,6 +96,8 @@ static void make_shared(uint64_t seed, bool trace) {
     all->begin_ns = all->mono_ns;
     all->trace_hash = 0xcbf29ce484222325u;
     all->tracing = trace;
+    sim_rng rng = sim_stream(seed, "stalls", 0);
+    all->stalls = sim_chance(&rng, STALLING);
     sim_shared_memory = all;
 }
 

@@ -189,11 +189,20 @@ int dur__sq_foreign(dur__sq_file *file, bool *changed, dur_error *err) {
     return DUR_OK;
 }
 
-/* Not before the lock is held, which may have taken long; and for each op anew, which may have come since. */
 static void read_clocks(dur__sq_txn *txn) {
     const dur_world *world = txn->file->world;
     txn->now_ms = world->wall_ms(world->data);
     txn->boot_ms = world->boot_ms(world->data);
+}
+
+/*
+ * Not before the lock is held, which may have taken long, and for each op anew, which may have come since.  What has
+ * become due is looked at for each time that is read: whoever reads messages of a lease goes by what was found due, and
+ * says that it has seen all up to that time.
+ */
+static int time_passes(dur__sq_txn *txn, dur_error *err) {
+    read_clocks(txn);
+    return dur__sq_due(txn, err);
 }
 
 static int txn_begin(dur__sq_file *file, dur__sq_txn *txn, uint64_t until_us, dur_error *err) {
@@ -212,7 +221,7 @@ static int txn_begin(dur__sq_file *file, dur__sq_txn *txn, uint64_t until_us, du
     if (code == DUR_OK) code = dur__sq_foreign(file, &changed, err);
     if (code == DUR_OK && !file->boot_known) code = dur__sq_boot_look(txn, err);
     if (code == DUR_OK && file->relook) code = dur__sq_look(txn, err);
-    if (code == DUR_OK) code = dur__sq_due(txn, err);
+    if (code == DUR_OK) code = time_passes(txn, err);
     file->born_from = 0;
     file->born_mail = false;
     return code;
@@ -223,8 +232,8 @@ static bool op_spoils(dur__sq_txn *txn, dur__sq_op *op) {
     sqlite3 *db = txn->conn->db;
     sqlite3_int64 before = sqlite3_total_changes64(db);
     dur_error_clear(&op->err);
-    read_clocks(txn);
-    int code = op->run(op, txn);
+    int code = time_passes(txn, &op->err);
+    if (code == DUR_OK) code = op->run(op, txn);
     if (code == DUR_OK) return false;
     if (op->err.code == DUR_OK) dur_error_set(&op->err, (dur_code)code, false, "sqlite", "%s", dur_code_text(code));
     op->failed = true;

@@ -244,7 +244,7 @@ int dur__sq_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_e
     dur__sq_lane *lane = (dur__sq_lane *)(void *)base;
     dur__sq_file *file = lane->file;
     round_ops ops;
-    round->now_ms = 0;
+    round->now_ms = round->seen_id = 0;
     round->item_count = round->work_count = round->held_count = round->lost_count = 0;
     round->items = NULL;
     round->works = NULL;
