@@ -177,7 +177,9 @@ class client_ref {
         by_reason(dur_client_suspend, instance, reason);
     }
     void resume(const std::string &instance) const {
-        detail::tried([&](dur_error *err) { return dur_client_resume(client_, instance.c_str(), err); }).value();
+        detail::tried([&](dur_error *err) {
+            return dur_client_resume(client_, detail::c(instance, "instance"), err);
+        }).value();
     }
 
     std::string result(const std::string &instance, milliseconds timeout) const {
@@ -185,28 +187,29 @@ class client_ref {
     }
     expected<std::string> try_result(const std::string &instance, milliseconds timeout) const {
         return detail::tried_text([&](char **out, dur_error *err) {
-            return dur_client_result(out, client_, instance.c_str(), detail::ms(timeout), err);
+            return dur_client_result(out, client_, detail::c(instance, "instance"), detail::ms(timeout), err);
         });
     }
     instance_info info(const std::string &instance) const {
         return looked([&](dur_instance_info **out, dur_error *err) {
-            return dur_client_info(out, client_, instance.c_str(), err);
+            return dur_client_info(out, client_, detail::c(instance, "instance"), err);
         });
     }
     instance_info wait(const std::string &instance, milliseconds timeout) const {
         return looked([&](dur_instance_info **out, dur_error *err) {
-            return dur_client_wait(out, client_, instance.c_str(), detail::ms(timeout), err);
+            return dur_client_wait(out, client_, detail::c(instance, "instance"), detail::ms(timeout), err);
         });
     }
     instance_info wait_status(const std::string &instance, std::uint64_t last_version, milliseconds timeout) const {
         return looked([&](dur_instance_info **out, dur_error *err) {
-            return dur_client_wait_status(out, client_, instance.c_str(), last_version, detail::ms(timeout), err);
+            return dur_client_wait_status(out, client_, detail::c(instance, "instance"), last_version,
+                                          detail::ms(timeout), err);
         });
     }
     std::optional<std::string> kv_get(const std::string &instance, const std::string &key) const {
         bool there = false;
         expected<std::string> got = detail::tried_text([&](char **out, dur_error *err) {
-            int code = dur_client_kv_get(out, client_, instance.c_str(), key.c_str(), err);
+            int code = dur_client_kv_get(out, client_, detail::c(instance, "instance"), detail::c(key, "key"), err);
             there = *out != nullptr;
             return code;
         });
@@ -215,14 +218,15 @@ class client_ref {
     }
     std::string kv_wait(const std::string &instance, const std::string &key, milliseconds timeout) const {
         return detail::tried_text([&](char **out, dur_error *err) {
-                   return dur_client_kv_wait(out, client_, instance.c_str(), key.c_str(), detail::ms(timeout), err);
+                   return dur_client_kv_wait(out, client_, detail::c(instance, "instance"), detail::c(key, "key"),
+                                             detail::ms(timeout), err);
                })
             .value();
     }
     /* A JSON array of its events, for dur_replay_history; execution 0: the last one. */
     std::string history(const std::string &instance, std::uint64_t execution = 0) const {
         return detail::tried_text([&](char **out, dur_error *err) {
-                   return dur_client_history(out, client_, instance.c_str(), execution, err);
+                   return dur_client_history(out, client_, detail::c(instance, "instance"), execution, err);
                })
             .value();
     }
@@ -230,8 +234,8 @@ class client_ref {
   private:
     using reason_fn = int(dur_client *, const char *, const char *, dur_error *);
     void by_reason(reason_fn *fn, const std::string &instance, const std::string &reason) const {
-        const char *given = reason.empty() ? nullptr : reason.c_str();
-        detail::tried([&](dur_error *err) { return fn(client_, instance.c_str(), given, err); }).value();
+        const char *given = reason.empty() ? nullptr : detail::c(reason, "reason");
+        detail::tried([&](dur_error *err) { return fn(client_, detail::c(instance, "instance"), given, err); }).value();
     }
     template <class F> static instance_info looked(F &&f) {
         dur_error err = DUR_ERROR_INIT;

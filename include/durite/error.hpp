@@ -94,12 +94,19 @@ inline std::optional<std::string_view> optional_view(const char *text) {
     return text != nullptr ? std::optional<std::string_view>(text) : std::nullopt;
 }
 /* For C, which would read up to the first NUL byte and lose the rest. */
-inline std::string text(std::string_view given, const char *what) {
+inline void need_no_nul(std::string_view given, const char *what) {
     std::size_t at = given.find('\0');
     if (at != given.npos)
         throw error(DUR_EINVAL, std::string(what) + " has a NUL byte at " + std::to_string(at) +
                                     "; texts are UTF-8 without NUL bytes");
+}
+inline std::string text(std::string_view given, const char *what) {
+    need_no_nul(given, what);
     return std::string(given);
+}
+inline const char *c(const std::string &own, const char *what) {
+    need_no_nul(own, what);
+    return own.c_str();
 }
 
 template <class T> constexpr bool is_number = std::is_integral_v<T> && !std::is_same_v<T, bool> && sizeof(T) > 1;

@@ -44,7 +44,7 @@ DUR_API dur_client *dur_host_client(const dur_host *host);
  * this library that touches signals: both have a handler of ours while it waits, and what they had before when it
  * returns, already while it stops, so that a second ^C does what it would do without us.  One that is ignored stays
  * ignored.  One call at a time in a process: DUR_EBUSY.  Codes of dur_runtime_stop; DUR_ESTATE: the runtime was
- * stopped.  Since 0.1.
+ * stopped.  DUR_EINVAL: it has no threads (durite/step.h), so nothing would happen.  Since 0.1.
  */
 DUR_API int dur_host_run(dur_host *host, dur_error *err);
 

@@ -28,7 +28,7 @@ typedef struct dur_handler {
     const char *version; /* semver; NULL: "1.0.0" */
     dur_activity_fn *activity;
     dur_orchestration_fn *orchestration;
-    size_t stack_bytes; /* 0: 256 KiB */
+    size_t stack_bytes; /* 0: as the runtime's option; else 16 KiB to 1 GiB */
     bool taken;         /* an activity that the host takes and ends by itself: no function (durite/step.h) */
     void *data;         /* yours: dur_act_data, dur_handler_data; must live as long as a runtime has the handler */
     /* For languages whose frames own things (durite/durite.hpp).  NULL: a handler that is dropped is thrown away where

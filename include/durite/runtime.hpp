@@ -52,10 +52,10 @@ class runtime {
         dur_runtime_options args = options.raw_;
         std::vector<const char *> tags;
         for (const std::string &tag : options.tags_)
-            tags.push_back(tag.c_str());
+            tags.push_back(detail::c(tag, "a worker tag"));
         tags.push_back(nullptr);
         if (!options.tags_.empty()) args.worker_tags = tags.data();
-        if (options.name_) args.name = options.name_->c_str();
+        if (options.name_) args.name = detail::c(*options.name_, "name");
         auto kept = std::make_unique<handlers>(what);
         args.store = on.c();
         args.handlers = kept->c();

@@ -26,17 +26,21 @@ int dur__check_text(dur_error *err, const char *op, const char *what, const char
     return DUR_OK;
 }
 
+size_t dur__control_at(const char *text) {
+    const char *at = text;
+    while ((unsigned char)*at >= 0x20 && *at != 0x7f)
+        at++;
+    return (size_t)(at - text);
+}
+
 int dur__check_name(dur_error *err, const char *op, const char *what, const char *text, size_t bytes_max,
                     dur__need need) {
     int code = dur__check_text(err, op, what, text, bytes_max, need);
     if (code != DUR_OK || text == NULL) return code;
-    for (const char *at = text; *at != '\0'; at++) {
-        unsigned char c = (unsigned char)*at;
-        if (c < 0x20 || c == 0x7f)
-            return dur_error_set(err, DUR_EINVAL, false, op, "%s has control character 0x%02x at byte %zu", what, c,
-                                 (size_t)(at - text));
-    }
-    return DUR_OK;
+    size_t bad = dur__control_at(text);
+    if (text[bad] == '\0') return DUR_OK;
+    return dur_error_set(err, DUR_EINVAL, false, op, "%s has control character 0x%02x at byte %zu", what,
+                         (unsigned)(unsigned char)text[bad], bad);
 }
 
 int dur__check_version(dur_error *err, const char *op, const char *version) {

@@ -19,6 +19,8 @@ int dur__check_text(dur_error *err, const char *op, const char *what, const char
                     dur__need need);
 /* A version that a registry could hold: MAJOR.MINOR.PATCH.  NULL is fine. */
 int dur__check_version(dur_error *err, const char *op, const char *version);
+/* Where the first control character is; the text's size: there is none. */
+size_t dur__control_at(const char *text);
 /* Names and ids: also no control characters, which would break logs and terminals. */
 int dur__check_name(dur_error *err, const char *op, const char *what, const char *text, size_t bytes_max,
                     dur__need need);

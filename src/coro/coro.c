@@ -8,9 +8,16 @@
 #include <errno.h>
 #include <stdio.h>
 
-#ifdef DUR__CORO_ASAN
-#include <sanitizer/asan_interface.h>
-#include <sanitizer/common_interface_defs.h>
+#ifdef DUR__CORO_TELLS_ASAN
+/* They are there where the program is built with AddressSanitizer. */
+extern void __sanitizer_start_switch_fiber(void **fake, const void *low, size_t size) __attribute__((weak));
+extern void __sanitizer_finish_switch_fiber(void *fake, const void **low, size_t *size) __attribute__((weak));
+extern void __asan_unpoison_memory_region(const volatile void *at, size_t size) __attribute__((weak));
+
+static inline bool asan(void) {
+    return __sanitizer_start_switch_fiber != NULL && __sanitizer_finish_switch_fiber != NULL &&
+           __asan_unpoison_memory_region != NULL;
+}
 #endif
 #ifdef DUR__CORO_TSAN
 #include <sanitizer/tsan_interface.h>
@@ -26,19 +33,20 @@ static _Thread_local dur__coro *current;
  */
 #define ANNOTATION static inline __attribute__((always_inline)) void
 
-#if defined(DUR__CORO_ASAN)
+#if defined(DUR__CORO_TELLS_ASAN)
 
 ANNOTATION left_for_coro(dur__coro *coro, void **fake) {
-    __sanitizer_start_switch_fiber(fake, coro->low, coro->size);
+    if (asan()) __sanitizer_start_switch_fiber(fake, coro->low, coro->size);
 }
 ANNOTATION back_from_coro(void *fake) {
-    __sanitizer_finish_switch_fiber(fake, NULL, NULL);
+    if (asan()) __sanitizer_finish_switch_fiber(fake, NULL, NULL);
 }
 ANNOTATION arrived_in_coro(dur__coro *coro) {
-    __sanitizer_finish_switch_fiber(coro->fake_stack, &coro->caller_low, &coro->caller_size);
+    if (asan()) __sanitizer_finish_switch_fiber(coro->fake_stack, &coro->caller_low, &coro->caller_size);
 }
 ANNOTATION leave_coro(dur__coro *coro, bool for_good) {
-    __sanitizer_start_switch_fiber(for_good ? NULL : &coro->fake_stack, coro->caller_low, coro->caller_size);
+    if (asan())
+        __sanitizer_start_switch_fiber(for_good ? NULL : &coro->fake_stack, coro->caller_low, coro->caller_size);
 }
 
 #elif defined(DUR__CORO_TSAN)
@@ -58,21 +66,6 @@ ANNOTATION arrived_in_coro(dur__coro *coro) {
 ANNOTATION leave_coro(dur__coro *coro, bool for_good) {
     (void)for_good;
     __tsan_switch_to_fiber(coro->caller_fiber, 0);
-}
-
-#else
-
-ANNOTATION left_for_coro(dur__coro *coro, void **fake) {
-    (void)coro, (void)fake;
-}
-ANNOTATION back_from_coro(void *fake) {
-    (void)fake;
-}
-ANNOTATION arrived_in_coro(dur__coro *coro) {
-    (void)coro;
-}
-ANNOTATION leave_coro(dur__coro *coro, bool for_good) {
-    (void)coro, (void)for_good;
 }
 
 #endif
@@ -98,7 +91,7 @@ dur__coro *dur__coro_new(dur__stacks *stacks, size_t stack_bytes, const char *na
     coro->cxx = (dur__cxx){ .caught = NULL };
     coro->state = DUR__CORO_NEW;
     coro->sp = dur__coro_prepare(coro->low, coro->low + coro->size, coro_entry, coro);
-#ifdef DUR__CORO_ASAN
+#ifdef DUR__CORO_TELLS_ASAN
     coro->fake_stack = NULL;
     coro->dying = false;
 #endif
@@ -145,7 +138,7 @@ void dur__coro_yield(dur__coro *coro) {
     leave_coro(coro, false);
     dur__coro_switch(&coro->sp, coro->caller_sp);
     arrived_in_coro(coro);
-#ifdef DUR__CORO_ASAN
+#ifdef DUR__CORO_TELLS_ASAN
     if (coro->dying) {
         leave_coro(coro, true);
         dur__coro_switch(&coro->sp, coro->caller_sp);
@@ -158,14 +151,10 @@ bool dur__coro_done(const dur__coro *coro) {
     return coro->state == DUR__CORO_DONE;
 }
 
-void dur__coro_discard(dur__coro *coro) {
-    if (coro == NULL) return;
-    DUR_ASSERT(coro->state != DUR__CORO_RUNS && coro->state != DUR__CORO_IDLE);
-    if (!dur__stack_canary_whole(coro)) canary_broken(coro);
-    dur__cxx_drop(&coro->cxx);
-#ifdef DUR__CORO_ASAN
-    /* ASan keeps a fake stack for it, which only the coroutine itself can give back, by leaving for good.  And frames
-       that never return leave their red zones behind, for the next user of the stack to run into. */
+#ifdef DUR__CORO_TELLS_ASAN
+/* ASan keeps a fake stack for it, which only the coroutine itself can give back, by leaving for good.  And frames that
+   never return leave their red zones behind, for the next user of the stack to run into. */
+static void asan_forget(dur__coro *coro) {
     if (coro->state == DUR__CORO_WAITS) {
         DUR_ASSERT(coro->thread == &current);
         coro->dying = true;
@@ -174,6 +163,16 @@ void dur__coro_discard(dur__coro *coro) {
     char *deepest = (char *)coro->sp - 4096; /* the switch's own frames are below the saved sp */
     if (deepest < coro->low) deepest = coro->low;
     __asan_unpoison_memory_region(deepest, (size_t)(coro->low + coro->size - deepest));
+}
+#endif
+
+void dur__coro_discard(dur__coro *coro) {
+    if (coro == NULL) return;
+    DUR_ASSERT(coro->state != DUR__CORO_RUNS && coro->state != DUR__CORO_IDLE);
+    if (!dur__stack_canary_whole(coro)) canary_broken(coro);
+    dur__cxx_drop(&coro->cxx);
+#ifdef DUR__CORO_TELLS_ASAN
+    if (asan()) asan_forget(coro);
 #endif
 #ifdef DUR__CORO_TSAN
     if (coro->fiber != NULL) __tsan_destroy_fiber(coro->fiber);

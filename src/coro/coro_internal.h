@@ -26,6 +26,10 @@
 #define DUR__CORO_TSAN 1
 #endif
 #endif
+/* Also in a library that is not instrumented: the program that has linked it may be. */
+#ifndef DUR__CORO_TSAN
+#define DUR__CORO_TELLS_ASAN 1
+#endif
 
 enum {
     DUR__STACK_GUARD = 64 * 1024, /* a large frame jumps over one page */
@@ -61,7 +65,7 @@ struct dur__coro {
     dur__link link;        /* idle: in the pool's list */
     dur__cxx cxx;          /* its exceptions while it waits; those of its caller while it runs */
     const void *thread;    /* who resumed it first, for the check that nobody else does */
-#ifdef DUR__CORO_ASAN
+#ifdef DUR__CORO_TELLS_ASAN
     void *fake_stack;
     const void *caller_low;
     size_t caller_size;

@@ -72,7 +72,7 @@ dur_outcome dur_continue_as_new_ex(dur_ctx *ctx, const dur_continue_args *args) 
     memcpy(&own, args, args->size < sizeof(own) ? args->size : sizeof(own));
     dur_outcome outcome = outcome_of(ctx, DUR__OUTCOME_CONTINUE, "dur_continue_as_new", own.input);
     if (own.version != NULL) {
-        dur__need_name(exec, "dur_continue_as_new", "version", own.version, DUR__VERSION_BYTES_MAX);
+        dur__need_version(exec, "dur_continue_as_new", own.version);
         outcome.version_ = dur__scope_text(&exec->running->base, own.version);
     }
     return outcome;

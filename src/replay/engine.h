@@ -510,8 +510,10 @@ dur__exec *dur__enter(const dur_ctx *ctx, const char *call);
 dur__exec *dur__current(void);
 void dur__current_set(dur__exec *exec);
 
-/* Texts that a handler gives: fails the branch when one is missing, too long or not UTF-8. */
+/* Texts that a handler gives: fails the branch when one is missing, too long, not UTF-8, or a name with control
+   characters, which no client could say. */
 void dur__need_name(dur__exec *exec, const char *call, const char *what, const char *text, size_t max);
+void dur__need_version(dur__exec *exec, const char *call, const char *version); /* NULL: none is fine */
 const char *dur__need_payload(dur__exec *exec, const char *call, const char *what, const char *text);
 void dur__need_size(dur__exec *exec, const char *call, size_t size, size_t min);
 

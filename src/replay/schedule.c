@@ -1,8 +1,10 @@
 /*
  * schedule.c: the nouns.  Each checks what it is given, makes a leaf and a future for it, and gives the command.
  */
+#include "core/check.h"
 #include "core/json.h"
 #include "core/limits.h"
+#include "core/semver.h"
 #include "replay/engine.h"
 #include <stdio.h>
 
@@ -19,6 +21,17 @@ void dur__need_name(dur__exec *exec, const char *call, const char *what, const c
     size_t size = strlen(text);
     if (size > max) dur__branch_failf(exec, "%s: %s has %zu bytes, the limit is %zu", call, what, size, max);
     need_utf8(exec, call, what, text, size);
+    size_t bad = dur__control_at(text);
+    if (bad < size)
+        dur__branch_failf(exec, "%s: %s has control character 0x%02x at byte %zu", call, what,
+                          (unsigned)(unsigned char)text[bad], bad);
+}
+
+void dur__need_version(dur__exec *exec, const char *call, const char *version) {
+    if (version == NULL) return;
+    dur__need_name(exec, call, "version", version, DUR__VERSION_BYTES_MAX);
+    if (!dur__semver_parse(version, NULL))
+        dur__branch_failf(exec, "%s: version \"%s\" is not MAJOR.MINOR.PATCH", call, version);
 }
 
 const char *dur__need_payload(dur__exec *exec, const char *call, const char *what, const char *text) {
@@ -162,7 +175,7 @@ static void orchestration_args(dur__exec *exec, const char *call, const dur_orch
     memcpy(own, args, args->size < sizeof(*own) ? args->size : sizeof(*own));
     dur__need_name(exec, call, "name", own->name, DUR__NAME_BYTES_MAX);
     own->input = dur__need_payload(exec, call, "input", own->input);
-    if (own->version != NULL) dur__need_name(exec, call, "version", own->version, DUR__VERSION_BYTES_MAX);
+    dur__need_version(exec, call, own->version);
     if (own->instance == NULL) return;
     dur__need_name(exec, call, "instance", own->instance, DUR__INSTANCE_BYTES_MAX);
     if (strncmp(own->instance, "sub::", 5) == 0)

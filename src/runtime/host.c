@@ -148,6 +148,10 @@ int dur_host_run(dur_host *host, dur_error *err) {
     dur_error_clear(err);
     if (host == NULL) return dur_error_set(err, DUR_EINVAL, false, op, "host is required, got NULL");
     if (host->runtime == NULL) return dur_error_set(err, DUR_ESTATE, false, op, "the runtime was stopped");
+    if (host->runtime->stepped.on)
+        return dur_error_set(err, DUR_EINVAL, false, op,
+                             "the runtime has no threads (DUR_THREADS_NONE): nobody would work meanwhile; call "
+                             "dur_runtime_step instead");
     if (atomic_flag_test_and_set(&running))
         return dur_error_set(err, DUR_EBUSY, false, op, "another thread of this process is in dur_host_run");
     int code = wait_for_signal(err);

@@ -248,11 +248,12 @@ void dur__inst_ran(const dur__inst *inst, uint64_t begin_us) {
     uint64_t took_us = dur__monotonic_us() - begin_us;
     if (took_us <= SLOW_TURN_US) return;
     const char *where = dur__exec_where(inst->exec);
+    if (where == NULL || where[0] == '\0') where = "its beginning";
     dur__log(DUR_LOG_WARN, DUR__LOG_ORCHESTRATION,
              DUR__FIELDS(DUR__TEXT("instance_id", inst->id), DUR__TEXT("orchestration_name", inst->handler->name),
-                         DUR__TEXT("site", where != NULL ? where : ""), DUR__NUMBER("took_ms", took_us / 1000)),
+                         DUR__TEXT("site", where), DUR__NUMBER("took_ms", took_us / 1000)),
              "a turn of \"%s\" took %llu ms: handlers must not block (last call at %s)", inst->handler->name,
-             (unsigned long long)(took_us / 1000), where != NULL ? where : "its beginning");
+             (unsigned long long)(took_us / 1000), where);
 }
 
 static int run(dur__inst *inst, dur_error *err) {

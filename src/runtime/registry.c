@@ -9,11 +9,14 @@
 #include "base/assert.h"
 #include "base/buf.h"
 #include "base/thread.h"
+#include "core/check.h"
 #include "core/limits.h"
 #include "core/semver.h"
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#define STACK_LEAST ((size_t)16 << 10)
+#define STACK_MOST ((size_t)1 << 30)
 #define RESERVED_PREFIX "__duroxide_syscall:"
 
 typedef struct name_entry {
@@ -173,6 +176,13 @@ static int element_check(const dur_handler *handler, dur_error *err) {
                              handler->name, DUR__NAME_BYTES_MAX);
     if (!dur__utf8_valid(handler->name, strlen(handler->name), &bad))
         return dur_error_set(err, DUR_EINVAL, false, op, "the name of an %s is not UTF-8 at byte %zu", word, bad);
+    bad = dur__control_at(handler->name);
+    if (handler->name[bad] != '\0')
+        return dur_error_set(err, DUR_EINVAL, false, op, "the name of an %s has control character 0x%02x at byte %zu",
+                             word, (unsigned)(unsigned char)handler->name[bad], bad);
+    if (handler->stack_bytes != 0 && (handler->stack_bytes < STACK_LEAST || handler->stack_bytes > STACK_MOST))
+        return dur_error_set(err, DUR_EINVAL, false, op, "%s \"%s\": stack_bytes is %zu, not between 16 KiB and 1 GiB",
+                             word, handler->name, handler->stack_bytes);
     if (strncmp(handler->name, RESERVED_PREFIX, strlen(RESERVED_PREFIX)) == 0)
         return dur_error_set(err, DUR_EINVAL, false, op, "%s \"%s\" begins with the reserved " RESERVED_PREFIX, word,
                              handler->name);
