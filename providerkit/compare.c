@@ -137,7 +137,7 @@ int compare_digest(const dur_kit_factory *factory, uint64_t seed, bool turns, ui
         }
         side_close(alone);
     }
-    free(said.data);
+    dur_free(said.data);
     free(alone);
     return code;
 }
@@ -177,8 +177,8 @@ int dur_kit_compare(const dur_kit_factory *left, const dur_kit_factory *right, c
         }
     }
     if (code != DUR_OK && err != NULL) *err = both.err;
-    free(both.said_left.data);
-    free(both.said_right.data);
+    dur_free(both.said_left.data);
+    dur_free(both.said_right.data);
     free(ops);
     return code;
 }

@@ -3,6 +3,8 @@
  */
 #include "compare.h"
 
+#include <durite/sys/memory.h>
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -18,7 +20,7 @@ void text_add(text *out, const char *format, ...) {
             return;
         }
         out->room = (out->size + (size_t)size + 1) * 2;
-        out->data = realloc(out->data, out->room);
+        out->data = dur_memory_resize(out->data, out->room); /* a story is freed by dur_free */
         if (out->data == NULL) abort();
         out->data[out->size] = '\0';
     }

@@ -198,7 +198,7 @@ typedef struct dur_explore_report {
     uint64_t faults;       /* things that went wrong, over all runs */
     uint64_t failed_seed;  /* 0: none */
     uint32_t story_faults; /* how many things do not go as they should in the run that the story tells */
-    char *story;           /* NULL: nothing failed; free with dur_free */
+    char *story;           /* NULL: nothing failed, or no memory; free with dur_free */
 } dur_explore_report;
 
 /*

@@ -31,7 +31,7 @@ void dur__buf_add(dur__buf *buf, const void *data, size_t size);
 void dur__buf_text(dur__buf *buf, const char *text);
 void dur__buf_format(dur__buf *buf, const char *format, ...) DUR_PRINTF(2, 3);
 void dur__buf_u64(dur__buf *buf, uint64_t value);
-char *dur__buf_take(dur__buf *buf); /* the text, yours to free(); the buffer is empty again */
+char *dur__buf_take(dur__buf *buf); /* the text, yours to dur__free; the buffer is empty again */
 
 static inline void dur__buf_char(dur__buf *buf, char c) {
     if (buf->size + 2 > buf->room) dur__buf_grow(buf, 1);

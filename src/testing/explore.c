@@ -7,6 +7,8 @@
  */
 #include "testing_internal.h"
 
+#include <durite/sys/memory.h>
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -346,8 +348,18 @@ static char *tell(struct dur__explorer *ex, uint64_t seed, uint32_t *faults, dur
     dur__lines_add(&all, "%s", story.data != NULL ? story.data : "");
     dur__lines_add(&all, "  so: %s\nrun it again with .only = %llu\n", why.message, (unsigned long long)seed);
     dur_error_set(err, DUR_EFAILED, false, "test.explore", "seed %llu: %s", (unsigned long long)seed, why.message);
+    if (!ex->options->quiet) fputs(all.data, stderr);
     free(story.data);
     return all.data;
+}
+
+/* For the caller, who frees it with dur_free: the library's memory, which may be hooked.  NULL: there is none. */
+static char *give(char *text) {
+    size_t size = strlen(text) + 1;
+    char *given = dur_memory_alloc(size);
+    if (given != NULL) memcpy(given, text, size);
+    free(text);
+    return given;
 }
 
 /* ---- all runs ---- */
@@ -364,8 +376,7 @@ static int run_seed(struct dur__explorer *ex, uint64_t seed, bool plain, dur_exp
     report->faults += ex->list.count;
     if (code == DUR_OK || broken) return code;
     report->failed_seed = seed;
-    report->story = tell(ex, seed, &report->story_faults, err);
-    if (!ex->options->quiet) fputs(report->story, stderr);
+    report->story = give(tell(ex, seed, &report->story_faults, err));
     return DUR_EFAILED;
 }
 
@@ -396,7 +407,7 @@ int dur_test_explore(dur_explore_report *out, const dur_explore_options *given_o
         memcpy(out, &report, size);
         out->size = size;
     } else {
-        free(report.story);
+        dur_free(report.story);
     }
     return code;
 }

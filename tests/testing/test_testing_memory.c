@@ -1,0 +1,134 @@
+/*
+ * test_testing_memory.c: the testing library where the library's memory is somebody else's, and where it runs out.
+ */
+#include <durite/durite.h>
+#include <durite/testing.h>
+#include <setjmp.h>
+#include <stdalign.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static dur_error err;
+
+/* ---- an allocator that knows its own blocks ---- */
+
+#define OURS UINT64_C(0x0d1a2b3c4d5e6f70)
+
+static struct {
+    uint64_t count, fail_from, fail_count; /* so many allocations fail, from that one on */
+    int64_t blocks;
+    uint64_t foreign;
+} heap;
+
+static bool refused(void) {
+    uint64_t number = heap.count++;
+    return number >= heap.fail_from && number - heap.fail_from < heap.fail_count;
+}
+
+static void *marked(void *block) {
+    if (block == NULL) return NULL;
+    *(uint64_t *)block = OURS;
+    return (char *)block + alignof(max_align_t);
+}
+
+static uint64_t *block_of(void *memory) {
+    return (uint64_t *)(void *)((char *)memory - alignof(max_align_t));
+}
+
+static void *heap_alloc(size_t size, void *data) {
+    (void)data;
+    if (refused()) return NULL;
+    heap.blocks++;
+    return marked(malloc(size + alignof(max_align_t)));
+}
+
+static void *heap_resize(void *memory, size_t size, void *data) {
+    (void)data;
+    return refused() ? NULL : marked(realloc(block_of(memory), size + alignof(max_align_t)));
+}
+
+static void heap_release(void *memory, void *data) {
+    (void)data;
+    if (*block_of(memory) != OURS) {
+        heap.foreign++;
+        return;
+    }
+    heap.blocks--;
+    *block_of(memory) = 0;
+    free(block_of(memory));
+}
+
+static void refuse(uint64_t from, uint64_t count) {
+    heap.count = 0;
+    heap.fail_from = from;
+    heap.fail_count = count;
+}
+
+static int memory_is_there(void **state) {
+    (void)state;
+    refuse(0, 0);
+    return 0;
+}
+
+/* ---- handlers ---- */
+
+static dur_outcome echo(dur_act *act, const char *text) {
+    char *said = dur_act_format(act, "<%s>", text);
+    return said != NULL ? dur_act_complete(act, said) : dur_act_fail(act, "no memory");
+}
+
+static dur_outcome sleeper(dur_ctx *ctx, const char *input) {
+    dur_await(dur_timer(ctx, 10));
+    return dur_complete(ctx, input);
+}
+
+static const dur_handler handlers[] = {
+    DUR_ACTIVITY("Echo", echo),
+    DUR_ORCHESTRATION("Sleeper", "1.0.0", sleeper),
+    DUR_HANDLERS_END,
+};
+
+/* ---- whose memory ---- */
+
+static int start_sleeper(dur_test *t, void *data, dur_error *why) {
+    (void)data;
+    return dur_test_start(t, why, "Sleeper", "", .instance = "s");
+}
+
+static int never_right(dur_test *t, void *data, dur_error *why) {
+    (void)t;
+    (void)data;
+    return dur_error_set(why, DUR_EFAILED, false, "test", "never right");
+}
+
+static void fault_h158_a_story_is_the_librarys_memory(void **state) {
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        dur_explore_report report = { .size = sizeof(report) };
+        assert_int_equal(dur_test_explore(i < 2 ? &report : NULL,
+                                          DUR_EXPLORE(.handlers = handlers, .scenario = start_sleeper,
+                                                      .invariant = never_right, .quiet = true),
+                                          &err),
+                         DUR_EFAILED);
+        if (i == 2) break;
+        size_t before = dur_memory_used();
+        assert_non_null(strstr(report.story, "never right"));
+        dur_free(report.story);
+        assert_true(dur_memory_used() < before);
+    }
+    assert_int_equal(heap.foreign, 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(fault_h158_a_story_is_the_librarys_memory, memory_is_there),
+    };
+    if (dur_memory_hooks(heap_alloc, heap_resize, heap_release, NULL) != DUR_OK) return 2;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
