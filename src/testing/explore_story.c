@@ -9,7 +9,7 @@ static dur__told *told_of(dur_test *t, const char *instance) {
     for (size_t i = 0; i < t->told_count; i++)
         if (strcmp(t->told[i].instance, instance) == 0) return &t->told[i];
     t->told = dur__grow(t->told, t->told_count, &t->told_room, sizeof(*t->told));
-    t->told[t->told_count] = (dur__told){ .instance = dur_arena_strdup(t->arena, instance) };
+    t->told[t->told_count] = (dur__told){ .instance = dur__test_strdup(t, instance) };
     return &t->told[t->told_count++];
 }
 
@@ -44,7 +44,7 @@ void dur__story_events(dur_test *t) {
     dur_instance_list *list = NULL;
     if (t->story == NULL || dur_client_list(&list, t->client, DUR_LIST(.limit = 1000), NULL) != DUR_OK) return;
     dur_arena *arena = dur_arena_new();
-    for (size_t i = 0; i < list->count; i++)
+    for (size_t i = 0; arena != NULL && i < list->count; i++)
         tell_instance(t, arena, list->items[i]);
     dur_arena_free(arena);
     dur_instance_list_free(list);

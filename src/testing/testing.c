@@ -7,6 +7,8 @@
  */
 #include "testing_internal.h"
 
+#include <stdalign.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +26,33 @@ void *dur__grow(void *items, size_t count, size_t *room, size_t size) {
     void *more = realloc(items, *room * size);
     if (more == NULL) abort(); /* a test without memory has nothing to say */
     return more;
+}
+
+struct dur__kept {
+    struct dur__kept *next;
+    alignas(max_align_t) char data[];
+};
+
+void *dur__test_zalloc(dur_test *t, size_t size) {
+    struct dur__kept *kept = calloc(1, sizeof(*kept) + size);
+    if (kept == NULL) abort();
+    kept->next = t->kept;
+    t->kept = kept;
+    return kept->data;
+}
+
+char *dur__test_strdup(dur_test *t, const char *text) {
+    if (text == NULL) return NULL;
+    size_t size = strlen(text) + 1;
+    return memcpy(dur__test_zalloc(t, size), text, size);
+}
+
+static void free_kept(struct dur__kept *kept) {
+    while (kept != NULL) {
+        struct dur__kept *next = kept->next;
+        free(kept);
+        kept = next;
+    }
 }
 
 /* ---- texts ---- */
@@ -175,6 +204,8 @@ static int open_all(dur_test *t, dur_error *err) {
     if (code == DUR_OK) code = dur_open_ex(&t->store, "memory:", DUR_OPEN_OPTIONS(.world = world), err);
     if (code == DUR_OK) code = dur_client_new(&t->client, t->store, err);
     t->waker = dur_waker_new(); /* nobody sleeps on it */
+    if (code == DUR_OK && t->waker == NULL)
+        code = dur_error_set(err, DUR_ENOMEM, false, "test.new", "no memory or descriptor for a waker");
     if (code == DUR_OK)
         code = dur_store_lane_open(t->store, &(dur_lane_options){ .waker = t->waker, .stepped = true }, &t->lane, err);
     for (const dur_handler *h = t->options.handlers; code == DUR_OK && h->kind != DUR_HANDLER_END; h++) {
@@ -201,10 +232,11 @@ int dur_test_new(dur_test **out, const dur_test_options *options, dur_error *err
     }
     if (t->options.seed == 0) t->options.seed = 1;
     if (t->options.start_ms == 0) t->options.start_ms = START_MS;
-    t->arena = dur_arena_new();
     t->world = dur_fake_world_new(t->options.start_ms, t->options.seed);
-    dur__test_enter(t);
-    int code = open_all(t, err);
+    int code = DUR_OK;
+    if (t->world == NULL) code = dur_error_set(err, DUR_ENOMEM, false, "test.new", "no memory for a world");
+    if (code == DUR_OK) dur__test_enter(t);
+    if (code == DUR_OK) code = open_all(t, err);
     if (code != DUR_OK) {
         dur_test_free(t);
         return code;
@@ -229,7 +261,7 @@ void dur_test_free(dur_test *t) {
     free(t->letters);
     free(t->roots);
     free(t->told);
-    dur_arena_free(t->arena);
+    free_kept(t->kept);
     dur_fake_world_free(t->world); /* and the thread lives in the real one again */
     free(t);
 }

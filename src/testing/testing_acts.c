@@ -16,8 +16,8 @@ dur__mocked *dur__test_find_activity(const dur_test *t, const char *name) {
 dur__mocked *dur__test_activity(dur_test *t, const char *name) {
     dur__mocked *a = dur__test_find_activity(t, name);
     if (a != NULL) return a;
-    a = dur_arena_zalloc(t->arena, sizeof(*a));
-    a->name = dur_arena_strdup(t->arena, name);
+    a = dur__test_zalloc(t, sizeof(*a));
+    a->name = dur__test_strdup(t, name);
     a->next = t->activities;
     t->activities = a;
     return a;
@@ -33,8 +33,8 @@ int dur_test_mock_ex(dur_test *t, const dur_mock_args *args, dur_error *err) {
     dur_mock_args mock = { .size = sizeof(mock) };
     memcpy(&mock, args, args->size < sizeof(mock) ? args->size : sizeof(mock));
     mock.activity = a->name;
-    mock.result = dur_arena_strdup(t->arena, mock.result != NULL ? mock.result : "");
-    mock.reason = dur_arena_strdup(t->arena, mock.reason != NULL ? mock.reason : "mocked failure");
+    mock.result = dur__test_strdup(t, mock.result != NULL ? mock.result : "");
+    mock.reason = dur__test_strdup(t, mock.reason != NULL ? mock.reason : "mocked failure");
     a->mock = mock;
     a->mocked = true;
     a->failures_left = mock.fail_times;
@@ -64,7 +64,7 @@ void dur__test_take(dur_test *t) {
 
 static void note_call(dur_test *t, dur__mocked *a, const char *input) {
     a->inputs = dur__grow(a->inputs, a->calls, &a->room, sizeof(*a->inputs));
-    a->inputs[a->calls++] = dur_arena_strdup(t->arena, input);
+    a->inputs[a->calls++] = dur__test_strdup(t, input);
 }
 
 static dur_outcome call(dur__mocked *a, dur_act *act, const char *input) {

@@ -14,10 +14,10 @@ static dur_message_args message_copy(dur_test *t, const dur_message_args *args) 
     dur_message_args copy = { .size = sizeof(copy) };
     memcpy(&copy, args, args->size < sizeof(copy) ? args->size : sizeof(copy));
     copy.size = sizeof(copy);
-    copy.instance = dur_arena_strdup(t->arena, copy.instance);
-    copy.name = dur_arena_strdup(t->arena, copy.name);
-    copy.data = dur_arena_strdup(t->arena, copy.data);
-    copy.message_id = dur_arena_strdup(t->arena, copy.message_id);
+    copy.instance = dur__test_strdup(t, copy.instance);
+    copy.name = dur__test_strdup(t, copy.name);
+    copy.data = dur__test_strdup(t, copy.data);
+    copy.message_id = dur__test_strdup(t, copy.message_id);
     return copy;
 }
 
@@ -25,10 +25,10 @@ static dur_start_args start_copy(dur_test *t, const dur_start_args *args) {
     dur_start_args copy = { .size = sizeof(copy) };
     memcpy(&copy, args, args->size < sizeof(copy) ? args->size : sizeof(copy));
     copy.size = sizeof(copy);
-    copy.name = dur_arena_strdup(t->arena, copy.name);
-    copy.input = dur_arena_strdup(t->arena, copy.input);
-    copy.instance = dur_arena_strdup(t->arena, copy.instance);
-    copy.version = dur_arena_strdup(t->arena, copy.version);
+    copy.name = dur__test_strdup(t, copy.name);
+    copy.input = dur__test_strdup(t, copy.input);
+    copy.instance = dur__test_strdup(t, copy.instance);
+    copy.version = dur__test_strdup(t, copy.version);
     return copy;
 }
 
@@ -123,7 +123,7 @@ int dur_test_start_ex(dur_test *t, const dur_start_args *args, dur_error *err) {
     code = post(t, &(dur__letter){ .kind = DUR__LETTER_START, .start = *args }, err);
     if (code == DUR_OK) {
         t->roots = dur__grow(t->roots, t->root_count, &t->root_room, sizeof(*t->roots));
-        t->roots[t->root_count++] = dur_arena_strdup(t->arena, args->instance);
+        t->roots[t->root_count++] = dur__test_strdup(t, args->instance);
     }
     return code;
 }

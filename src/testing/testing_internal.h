@@ -1,7 +1,7 @@
 /*
  * testing_internal.h: a test, and what its files share.
  *
- * One thread owns everything here.  What is handed out to users lives in the test's arena.
+ * One thread owns everything here.  What a test keeps is not the library's memory, which a test may let run out.
  */
 #ifndef DURITE_TESTING_INTERNAL_H
 #define DURITE_TESTING_INTERNAL_H
@@ -70,7 +70,7 @@ typedef struct dur__told {
 
 struct dur_test {
     dur_test_options options;
-    dur_arena *arena;
+    struct dur__kept *kept; /* what is handed out, and what is remembered */
     dur_fake_world *world;
     dur_provider *store;
     dur_client *client;
@@ -105,6 +105,8 @@ uint64_t dur__test_boot_ms(const dur_test *t);
 int dur__test_node(dur_test *t, dur_error *err); /* there is one when it returns DUR_OK */
 void dur__test_tell(dur_test *t, const char *format, ...) DUR_PRINTF(2, 3);
 void *dur__grow(void *items, size_t count, size_t *room, size_t size);
+void *dur__test_zalloc(dur_test *t, size_t size);      /* until the test is freed */
+char *dur__test_strdup(dur_test *t, const char *text); /* NULL gives NULL */
 
 /* testing_acts.c */
 dur__mocked *dur__test_activity(dur_test *t, const char *name);            /* there is one from now on */

@@ -28,7 +28,7 @@ const char *dur_test_output(dur_test *t, const char *instance) {
     if (dur_client_info(&info, t->client, instance, NULL) != DUR_OK) return NULL;
     bool ended = info->status == DUR_INSTANCE_COMPLETED || info->status == DUR_INSTANCE_FAILED;
     const char *output = NULL;
-    if (ended) output = dur_arena_strdup(t->arena, info->output != NULL ? info->output : "");
+    if (ended) output = dur__test_strdup(t, info->output != NULL ? info->output : "");
     dur_instance_info_free(info);
     return output;
 }
@@ -39,6 +39,7 @@ static int read_events(dur_test *t, dur_arena *arena, const char *instance, uint
                        size_t *count) {
     *count = 0;
     *out = NULL;
+    if (arena == NULL) return DUR_ENOMEM;
     return dur_store_read_events(t->store, arena, instance, execution_id, out, count, NULL);
 }
 
@@ -72,9 +73,9 @@ static bool answers(const dur_event *event, const dur_event *wait) {
     return event->has_source_event_id && event->source_event_id == wait->event_id;
 }
 
-/* The indexes of open waits, in order. */
-static size_t open_waits(dur_arena *arena, const dur_event *events, size_t count, size_t **out) {
-    size_t *open = dur_arena_zalloc(arena, (count + 1) * sizeof(*open)), open_count = 0;
+/* The indexes of open waits, in order; *out is free's. */
+static size_t open_waits(const dur_event *events, size_t count, size_t **out) {
+    size_t *open = NULL, open_count = 0, room = 0;
     dur_wait_kind kind;
     for (size_t i = 0; i < count; i++) {
         if (dur_event_kind_role(events[i].kind) == DUR_EVENT_ROLE_TERMINAL) open_count = 0;
@@ -83,7 +84,10 @@ static size_t open_waits(dur_arena *arena, const dur_event *events, size_t count
             memmove(open + w, open + w + 1, (--open_count - w) * sizeof(*open));
             break;
         }
-        if (is_wait(&events[i], &kind)) open[open_count++] = i;
+        if (is_wait(&events[i], &kind)) {
+            open = dur__grow(open, open_count, &room, sizeof(*open));
+            open[open_count++] = i;
+        }
     }
     *out = open;
     return open_count;
@@ -97,13 +101,14 @@ bool dur_test_waits(dur_test *t, const char *instance, dur_wait_kind kind, const
     dur__test_enter(t);
     dur_arena *arena = dur_arena_new();
     (void)read_events(t, arena, instance, 0, &events, &count);
-    size_t open_count = open_waits(arena, events, count, &open);
+    size_t open_count = open_waits(events, count, &open);
     for (size_t i = 0; i < open_count && !found; i++) {
         dur_wait_kind has = kind;
         const dur_event *event = &events[open[i]];
         found = is_wait(event, &has) && has == kind &&
                 (name == NULL || (event->name != NULL && strcmp(event->name, name) == 0));
     }
+    free(open);
     dur_arena_free(arena);
     return found;
 }
@@ -148,9 +153,10 @@ const char *dur_test_waits_text(dur_test *t, const char *instance) {
         size_t count, *open;
         dur_arena *arena = dur_arena_new();
         (void)read_events(t, arena, instance, 0, &events, &count);
-        size_t open_count = open_waits(arena, events, count, &open);
+        size_t open_count = open_waits(events, count, &open);
         for (size_t i = 0; i < open_count; i++)
             describe(t, &events[open[i]], &lines);
+        free(open);
         dur_arena_free(arena);
         if (info->no_handler != NULL)
             dur__lines_add(&lines, "%sa handler %s", lines.size > 0 ? "; " : "", info->no_handler);
@@ -160,7 +166,7 @@ const char *dur_test_waits_text(dur_test *t, const char *instance) {
         if (lines.size == 0) dur__lines_add(&lines, count == 0 ? "its beginning" : "nothing");
     }
     dur_instance_info_free(info);
-    const char *out = dur_arena_memdup(t->arena, lines.data, lines.size);
+    const char *out = dur__test_strdup(t, lines.data);
     free(lines.data);
     return out;
 }
@@ -172,7 +178,7 @@ size_t dur_test_events(dur_test *t, const char *instance, const char *kind) {
     dur__test_enter(t);
     if (dur_client_executions(&list, t->client, instance, NULL) != DUR_OK) return 0;
     dur_arena *arena = dur_arena_new();
-    for (size_t e = 0; e < list->count; e++) {
+    for (size_t e = 0; arena != NULL && e < list->count; e++) {
         dur_event *events;
         size_t count;
         (void)read_events(t, arena, instance, list->items[e]->execution_id, &events, &count);

@@ -98,6 +98,7 @@ static uint64_t node_due_ms(dur_test *t) {
     if (due_ms == UINT64_MAX || due_ms < RUNTIME_DUE_MAX_MS - 1000) return due_ms;
     dur_round round = { .next_due_ms = DUR_NEVER };
     dur_arena *arena = dur_arena_new();
+    if (arena == NULL) return due_ms;
     int code = dur_store_lane_round(t->lane, arena, &round, NULL);
     dur_arena_free(arena);
     if (code != DUR_OK || round.next_due_ms == DUR_NEVER || round.next_due_ms <= round.now_ms) return due_ms;

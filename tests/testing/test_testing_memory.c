@@ -125,9 +125,39 @@ static void fault_h158_a_story_is_the_librarys_memory(void **state) {
     assert_int_equal(heap.foreign, 0);
 }
 
+/* ---- memory that runs out ---- */
+
+/* So many allocations fail in a row, from each on. */
+static void new_without(uint64_t count) {
+    for (uint64_t n = 0;; n++) {
+        int64_t before = heap.blocks;
+        dur_test *t = NULL;
+        refuse(n, count);
+        int code = dur_test_new(&t, DUR_TEST(.handlers = handlers), &err);
+        bool all = heap.count <= n;
+        refuse(0, 0);
+        if (code != DUR_OK && code != DUR_ENOMEM)
+            fail_msg("allocation %llu fails: %s: %s", (unsigned long long)n, dur_code_name(code), err.message);
+        assert_int_equal(code == DUR_OK, t != NULL);
+        dur_test_free(t);
+        if (n > 0) assert_int_equal(heap.blocks, before); /* there are things that a process makes once */
+        if (!all) continue;
+        assert_int_equal(code, DUR_OK);
+        return;
+    }
+}
+
+static void fault_h159_a_test_begins_or_answers_that_memory_is_short(void **state) {
+    (void)state;
+    new_without(1);
+    new_without(3);
+    new_without(UINT64_MAX);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(fault_h158_a_story_is_the_librarys_memory, memory_is_there),
+        cmocka_unit_test_setup(fault_h159_a_test_begins_or_answers_that_memory_is_short, memory_is_there),
     };
     if (dur_memory_hooks(heap_alloc, heap_resize, heap_release, NULL) != DUR_OK) return 2;
     return cmocka_run_group_tests(tests, NULL, NULL);
