@@ -107,7 +107,8 @@ DUR_API uint64_t dur_test_now_ms(const dur_test *t); /* wall time of the test */
 
 /* Until nothing more can happen without time or a message.  Time does not move, unless an activity sleeps or waits
    (dur_act_sleep, a client): so long.  In a scenario of dur_test_explore: for a while, perhaps until then.  DUR_ELIMIT:
-   it goes on and on (a million steps); DUR_EDEADLK: called by an activity. */
+   it goes on and on (a million steps); DUR_EDEADLK: called by an activity; DUR_ENOMEM: there was no memory for something,
+   and the next call tries it again. */
 DUR_API int dur_test_run_until_blocked(dur_test *t, dur_error *err);
 
 /* Let ms pass: every timer in between fires at its time.  Time ends in some 285000 years, and goes no further.
@@ -117,7 +118,7 @@ DUR_API int dur_test_advance(dur_test *t, uint64_t ms, dur_error *err);
 /* Until the instance has ended, one way or the other: time jumps to whatever comes next.  DUR_OK: it has;
    DUR_ETIMEOUT: nothing will ever happen by itself, and the message says what the instance waits for; DUR_ESUSPENDED
    with the reason (a handler that is not deterministic: what history holds and what the code asked for); DUR_ENOTFOUND;
-   DUR_ELIMIT, DUR_EDEADLK as above.  Since 0.1. */
+   DUR_ELIMIT, DUR_EDEADLK, DUR_ENOMEM as above.  Since 0.1. */
 DUR_API int dur_test_run_to_end(dur_test *t, const char *instance, dur_error *err);
 
 /* ---- looking ----------------------------------------------------------------------------------------------------- */

@@ -25,12 +25,13 @@ static dur__loop *loop_of(dur_runtime *runtime) {
     return &runtime->loops[0];
 }
 
-static bool work_waits(dur_runtime *runtime) {
+/* When the next activity may begin: not at once, where there was no memory for it; UINT64_MAX: none waits. */
+static uint64_t work_due_us(dur_runtime *runtime) {
     dur__work *work = &runtime->work;
     dur__mutex_lock(&work->mutex);
     bool waits = work->queued > 0 && !work->closed;
     dur__mutex_unlock(&work->mutex);
-    return waits && !dur__keeper_fenced(runtime) && dur__monotonic_us() >= runtime->stepped.work_us;
+    return waits && !dur__keeper_fenced(runtime) ? runtime->stepped.work_us : UINT64_MAX;
 }
 
 /* ---- resting ---- */
@@ -173,11 +174,10 @@ int dur_runtime_run_until_idle(dur_runtime *runtime, uint64_t budget_ms, dur_err
 
 static uint64_t next_us(dur_runtime *runtime) {
     const dur__stepped *self = &runtime->stepped;
-    uint64_t now_us = dur__monotonic_us();
-    if (work_waits(runtime)) return 0;
+    uint64_t now_us = dur__monotonic_us(), work_us = work_due_us(runtime);
     uint64_t at_us = self->due_us < self->keeper_us ? self->due_us : self->keeper_us;
-    if (self->work_us > now_us && self->work_us < at_us) at_us = self->work_us;
     if (dur__world_entered()) at_us = self->due_us; /* who sleeps for a year in no time shows life when it is over */
+    if (work_us < at_us) at_us = work_us;
     return at_us > now_us ? at_us - now_us : 0;
 }
 
@@ -191,10 +191,12 @@ uint64_t dur_runtime_next_ms(dur_runtime *runtime) {
 uint64_t dur_runtime_due_ms(dur_runtime *runtime) {
     if (enter(runtime, "runtime.due_ms", NULL) != DUR_OK) return UINT64_MAX;
     const dur__stepped *self = &runtime->stepped;
-    uint64_t now_us = dur__monotonic_us();
-    if (work_waits(runtime) || self->due_us <= now_us) return 0;
-    if (self->resting && loop_of(runtime)->rest_endless) return UINT64_MAX;
-    return (self->due_us - now_us + 999) / 1000;
+    uint64_t now_us = dur__monotonic_us(), work_us = work_due_us(runtime);
+    bool endless = self->due_us > now_us && self->resting && loop_of(runtime)->rest_endless;
+    uint64_t at_us = endless ? UINT64_MAX : self->due_us;
+    if (work_us < at_us) at_us = work_us;
+    if (at_us <= now_us) return 0;
+    return at_us < UINT64_MAX ? (at_us - now_us + 999) / 1000 : UINT64_MAX;
 }
 
 int dur_runtime_fd(dur_runtime *runtime) {

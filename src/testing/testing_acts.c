@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define TAKE_AGAIN_MS 20u /* there was no memory for it */
+
 dur__mocked *dur__test_find_activity(const dur_test *t, const char *name) {
     for (dur__mocked *a = t->activities; a != NULL; a = a->next)
         if (strcmp(a->name, name) == 0) return a;
@@ -54,12 +56,16 @@ const char *dur_test_call_input(const dur_test *t, const char *activity, size_t 
 
 /* ---- running ---- */
 
-void dur__test_take(dur_test *t) {
-    dur_act *act = NULL;
-    while (t->runtime != NULL && dur_runtime_take(&act, t->runtime, NULL, NULL) == DUR_OK && act != NULL) {
+int dur__test_take(dur_test *t, dur_error *err) {
+    while (t->runtime != NULL) {
+        dur_act *act = NULL;
+        int code = dur_runtime_take(&act, t->runtime, NULL, err);
+        if (code != DUR_OK) t->stirred = true; /* it is still there */
+        if (code != DUR_OK || act == NULL) return code;
         t->held = dur__grow(t->held, t->held_count, &t->held_room, sizeof(*t->held));
         t->held[t->held_count++] = (dur__held){ .act = act, .of = dur__test_activity(t, dur_act_name(act)) };
     }
+    return DUR_OK;
 }
 
 static void note_call(dur_test *t, dur__mocked *a, const char *input) {
@@ -113,7 +119,7 @@ void dur__test_run_act(dur_test *t, size_t index) {
 uint64_t dur__test_host(void *test) {
     dur_test *t = test;
     uint64_t now_ms = dur__test_boot_ms(t), least_ms = UINT64_MAX;
-    dur__test_take(t);
+    if (dur__test_take(t, NULL) != DUR_OK) least_ms = TAKE_AGAIN_MS;
     for (size_t i = 0; i < t->held_count; i++) {
         if (dur__test_may_end(t, i)) {
             dur__test_end_act(t, i);

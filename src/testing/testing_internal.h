@@ -111,7 +111,7 @@ char *dur__test_strdup(dur_test *t, const char *text); /* NULL gives NULL */
 /* testing_acts.c */
 dur__mocked *dur__test_activity(dur_test *t, const char *name);            /* there is one from now on */
 dur__mocked *dur__test_find_activity(const dur_test *t, const char *name); /* NULL: neither registered nor mocked */
-void dur__test_take(dur_test *t);                                          /* what the node hands out */
+int dur__test_take(dur_test *t, dur_error *err);                           /* what the node hands out */
 void dur__test_run_act(dur_test *t, size_t index);                         /* what it does */
 void dur__test_end_act(dur_test *t, size_t index);                         /* and the node hears of it */
 bool dur__test_may_end(const dur_test *t, size_t index);                   /* its time is over */

@@ -62,7 +62,7 @@ static int move_node(dur_test *t, dur_error *err) {
         if (t->stirred) t->moves += SLICE_MOVES;
         if (t->stirred) code = DUR_OK;
     }
-    dur__test_take(t);
+    if (code == DUR_OK) code = dur__test_take(t, err);
     dur__story_events(t);
     return code;
 }

@@ -2,6 +2,8 @@
  * test_testing_memory.c: the testing library where the library's memory is somebody else's, and where it runs out.
  */
 #include <durite/durite.h>
+#include <durite/step.h>
+#include <durite/sys/clock.h>
 #include <durite/testing.h>
 #include <setjmp.h>
 #include <stdalign.h>
@@ -83,6 +85,23 @@ static dur_outcome echo(dur_act *act, const char *text) {
     return said != NULL ? dur_act_complete(act, said) : dur_act_fail(act, "no memory");
 }
 
+static dur_outcome kid(dur_ctx *ctx, const char *input) {
+    return dur_complete(ctx, input);
+}
+
+static dur_outcome everything(dur_ctx *ctx, const char *input) {
+    const char *message = dur_await(dur_message(ctx, "M"));
+    const char *said =
+        dur_await(dur_activity(ctx, "Echo", input, .retry = DUR_RETRY(.attempts_max = 5, .delay_ms = 1)));
+    dur_await(dur_timer(ctx, DUR_HOURS(1)));
+    dur_kv_set(ctx, "k", said);
+    return dur_completef(ctx, "%s%s%s", message, said, dur_await(dur_orchestration(ctx, "Kid", "K")));
+}
+
+static dur_outcome hello(dur_ctx *ctx, const char *input) {
+    return dur_complete(ctx, dur_await(dur_activity(ctx, "Echo", input, .retry = DUR_RETRY(.attempts_max = 5))));
+}
+
 static dur_outcome sleeper(dur_ctx *ctx, const char *input) {
     dur_await(dur_timer(ctx, 10));
     return dur_complete(ctx, input);
@@ -90,6 +109,9 @@ static dur_outcome sleeper(dur_ctx *ctx, const char *input) {
 
 static const dur_handler handlers[] = {
     DUR_ACTIVITY("Echo", echo),
+    DUR_ORCHESTRATION("Everything", "1.0.0", everything),
+    DUR_ORCHESTRATION("Hello", "1.0.0", hello),
+    DUR_ORCHESTRATION("Kid", "1.0.0", kid),
     DUR_ORCHESTRATION("Sleeper", "1.0.0", sleeper),
     DUR_HANDLERS_END,
 };
@@ -154,10 +176,97 @@ static void fault_h159_a_test_begins_or_answers_that_memory_is_short(void **stat
     new_without(UINT64_MAX);
 }
 
+/* A call that may say that memory is short, and is made again. */
+#define AGAIN(n, call)                                                                                                 \
+    do {                                                                                                               \
+        int code_ = DUR_ENOMEM;                                                                                        \
+        for (int i_ = 0; i_ < 8 && code_ == DUR_ENOMEM; i_++)                                                          \
+            code_ = (call);                                                                                            \
+        if (code_ != DUR_OK)                                                                                           \
+            fail_msg("allocation %llu fails: %s: %s", (unsigned long long)(n), dur_code_name(code_), err.message);     \
+    } while (0)
+
+/* False: there are not so many allocations. */
+static bool run_without(uint64_t from, uint64_t count) {
+    dur_test *t = NULL;
+    refuse(0, 0);
+    assert_int_equal(dur_test_new(&t, DUR_TEST(.handlers = handlers), &err), DUR_OK);
+    refuse(from, count);
+    AGAIN(from, dur_test_start(t, &err, "Everything", "x", .instance = "i", .exists = DUR_START_RETURN_EXISTING));
+    AGAIN(from, dur_test_run_until_blocked(t, &err));
+    AGAIN(from, dur_test_send(t, &err, "i", "M", "m", .message_id = "1"));
+    AGAIN(from, dur_test_run_to_end(t, "i", &err));
+    bool more = heap.count > from;
+    refuse(0, 0);
+    assert_string_equal(dur_test_output(t, "i"), "m<x>K");
+    dur_test_free(t);
+    return more;
+}
+
+/* Whatever the node tries again later comes by itself. */
+static void fault_h160_what_is_tried_again_comes_by_itself(void **state) {
+    (void)state;
+    for (uint64_t count = 1; count <= 7; count += 2)
+        for (uint64_t from = 0; run_without(from, count);)
+            from++;
+}
+
+static bool has_ended(dur_client *client) {
+    dur_instance_info *info = NULL;
+    assert_int_equal(dur_client_info(&info, client, "h", &err), DUR_OK);
+    bool ended = info->status == DUR_INSTANCE_COMPLETED;
+    dur_instance_info_free(info);
+    return ended;
+}
+
+/* What a host sees that asks when to step again. */
+static bool due_without(dur_fake_world *world, uint64_t from, uint64_t count) {
+    dur_provider *store = NULL;
+    dur_client *client = NULL;
+    dur_runtime *runtime = NULL;
+    const dur_world *time = dur_fake_world_get(world);
+    refuse(0, 0);
+    assert_int_equal(dur_open_ex(&store, "memory:", DUR_OPEN_OPTIONS(.world = time), &err), DUR_OK);
+    assert_int_equal(dur_client_new(&client, store, &err), DUR_OK);
+    assert_int_equal(
+        dur_runtime_start(&runtime,
+                          DUR_RUNTIME(.store = store, .handlers = handlers, .world = time, .threads = DUR_THREADS_NONE),
+                          &err),
+        DUR_OK);
+    assert_int_equal(dur_client_start(client, &err, "Hello", "x", .instance = "h"), DUR_OK);
+    refuse(from, count);
+    bool more = false;
+    for (int i = 0; i < 1000; i++) {
+        (void)dur_runtime_run_until_idle(runtime, 1000, &err);
+        uint64_t due_ms = dur_runtime_due_ms(runtime), number = heap.count;
+        more |= number > from;
+        if (due_ms == UINT64_MAX) break;
+        dur_fake_world_advance(world, due_ms);
+    }
+    refuse(0, 0);
+    if (!has_ended(client)) fail_msg("allocation %llu fails: nothing is due", (unsigned long long)from);
+    assert_int_equal(dur_runtime_stop(runtime, 1000, &err), DUR_OK);
+    dur_client_free(client);
+    dur_provider_close(store);
+    return more;
+}
+
+static void fault_h160_what_waits_for_memory_is_due(void **state) {
+    (void)state;
+    dur_fake_world *world = dur_fake_world_new(UINT64_C(1735689600000), 1);
+    (void)dur_fake_world_enter(world);
+    for (uint64_t count = 1; count <= 9; count += 2)
+        for (uint64_t from = 0; due_without(world, from, count);)
+            from++;
+    dur_fake_world_free(world);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(fault_h158_a_story_is_the_librarys_memory, memory_is_there),
         cmocka_unit_test_setup(fault_h159_a_test_begins_or_answers_that_memory_is_short, memory_is_there),
+        cmocka_unit_test_setup(fault_h160_what_waits_for_memory_is_due, memory_is_there),
+        cmocka_unit_test_setup(fault_h160_what_is_tried_again_comes_by_itself, memory_is_there),
     };
     if (dur_memory_hooks(heap_alloc, heap_resize, heap_release, NULL) != DUR_OK) return 2;
     return cmocka_run_group_tests(tests, NULL, NULL);
