@@ -107,8 +107,9 @@ DUR_API uint64_t dur_test_now_ms(const dur_test *t); /* wall time of the test */
 
 /* Until nothing more can happen without time or a message.  Time does not move, unless an activity sleeps or waits
    (dur_act_sleep, a client): so long.  In a scenario of dur_test_explore: for a while, perhaps until then.  DUR_ELIMIT:
-   it goes on and on (a million steps); DUR_EDEADLK: called by an activity; DUR_ENOMEM: there was no memory for something,
-   and the next call tries it again. */
+   it goes on and on (a million steps, of which ten replayed events are one: in double-run mode an execution of some
+   3000 turns, since each turn replays all before it; no_double_run goes further); DUR_EDEADLK: called by an activity;
+   DUR_ENOMEM: there was no memory for something, and the next call tries it again. */
 DUR_API int dur_test_run_until_blocked(dur_test *t, dur_error *err);
 
 /* Let ms pass: every timer in between fires at its time.  Time ends in some 285000 years, and goes no further.

@@ -53,6 +53,7 @@ int dur__rerun_check(dur__inst *inst, dur_error *err) {
     if (rerun == NULL || turn->event_count == 0) return DUR_OK;
     dur__exec *fresh = dur__inst_exec_new(inst, rerun->kv, rerun->kv_count);
     if (fresh == NULL) return DUR__NO_MEMORY(err, "double_run");
+    DUR__COUNT_N(inst->loop->runtime, replayed_events, rerun->count + turn->event_count);
     dur_arena *arena = dur__pool_arena(inst->loop);
     dur_error found = DUR_ERROR_INIT;
     int code = DUR_OK;

@@ -141,6 +141,7 @@ int dur__test_node(dur_test *t, dur_error *err) {
     options.prefetch = 100000;
     options.double_run = !t->options.no_double_run;
     options.evict_every_turn = t->options.evict_every_wait;
+    t->node_replayed = 0;
     int code = dur_runtime_start(&t->runtime, &options, err);
     t->stirred = true;
     t->nodes++;

@@ -85,8 +85,10 @@ struct dur_test {
     bool stirred; /* the node may have something to do */
     bool running; /* inside a run: an activity must not run the test */
     uint64_t moves;
-    uint64_t crash_events; /* events there were at the last crash of crash_every_wait */
-    uint64_t nodes;        /* started so far */
+    uint64_t replayed;      /* events, by all nodes */
+    uint64_t node_replayed; /* of those by the node that there is */
+    uint64_t crash_events;  /* events there were at the last crash of crash_every_wait */
+    uint64_t nodes;         /* started so far */
 
     /* exploring */
     struct dur__explorer *explorer; /* NULL: everything goes as it should */

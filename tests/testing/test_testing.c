@@ -131,6 +131,12 @@ static dur_outcome endless(dur_ctx *ctx, const char *input) {
     return dur_continue_as_new(ctx, input);
 }
 
+static dur_outcome ticks(dur_ctx *ctx, const char *ms) {
+    for (;;)
+        dur_await(dur_timer(ctx, strtoul(ms, NULL, 10)));
+    return dur_complete(ctx, "");
+}
+
 static dur_outcome guids(dur_ctx *ctx, const char *input) {
     dur_future *a = dur_activity(ctx, "Greet", input), *b = dur_activity(ctx, "Greet", dur_guid(ctx));
     dur_join(a, b);
@@ -155,6 +161,7 @@ static const dur_handler handlers[] = {
     DUR_ORCHESTRATION("Replayed", "1.0.0", replayed),
     DUR_ORCHESTRATION("Whimsical", "1.0.0", whimsical),
     DUR_ORCHESTRATION("Endless", "1.0.0", endless),
+    DUR_ORCHESTRATION("Ticks", "1.0.0", ticks),
     DUR_ORCHESTRATION("Guids", "1.0.0", guids),
     DUR_HANDLERS_END,
 };
@@ -472,6 +479,18 @@ static void what_goes_on_and_on_is_stopped(void **state) {
     dur_test_free(t);
 }
 
+#ifndef SANITIZED /* some seconds of work, which are minutes there */
+static void fault_h161_a_loop_is_stopped_although_each_turn_is_replayed(void **state) {
+    (void)state;
+    dur_test *t = begin();
+    assert_ok(dur_test_start(t, &err, "Ticks", "0", .instance = "t"));
+    assert_int_equal(dur_test_run_until_blocked(t, &err), DUR_ELIMIT);
+    assert_non_null(strstr(err.message, "no_double_run"));
+    assert_true(dur_test_events(t, "t", "TimerFired") > 2000);
+    dur_test_free(t);
+}
+#endif
+
 /* ---- chance and determinism ---- */
 
 static char *history_of(uint64_t seed, bool crash_every_wait) {
@@ -676,6 +695,9 @@ int main(void) {
         cmocka_unit_test(an_activity_that_nobody_has_is_named),
         cmocka_unit_test(executions_are_one_instance),
         cmocka_unit_test(what_goes_on_and_on_is_stopped),
+#ifndef SANITIZED
+        cmocka_unit_test(fault_h161_a_loop_is_stopped_although_each_turn_is_replayed),
+#endif
         cmocka_unit_test(a_run_is_a_function_of_its_seed),
         cmocka_unit_test(a_handler_that_is_not_deterministic_fails_its_test),
         cmocka_unit_test(what_was_not_recorded_happens_again),
