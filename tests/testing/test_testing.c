@@ -279,6 +279,20 @@ static void a_client_and_an_activity_that_wait_do_not_sleep(void **state) {
     dur_test_free(t);
 }
 
+static void a_wait_with_a_limit_ends_where_nothing_comes(void **state) {
+    (void)state;
+    dur_test *t = begin();
+    char *output = NULL;
+    uint64_t begin_ms = dur_test_now_ms(t);
+    assert_ok(dur_test_mock(t, &err, "Greet", .result = "hi"));
+    assert_ok(dur_test_start(t, &err, "Replayed", "x", .instance = "w"));
+    assert_int_equal(dur_client_result(&output, dur_test_client(t), "w", 2 * DAY, &err), DUR_ETIMEOUT);
+    assert_null(output);
+    assert_true(dur_test_now_ms(t) - begin_ms >= 2 * DAY);
+    assert_true(dur_test_waits(t, "w", DUR_WAIT_PULSE, "Go"));
+    dur_test_free(t);
+}
+
 static void an_activity_that_waits_for_others_lets_them_go_on(void **state) {
     (void)state;
     dur_test *t = begin();
@@ -684,6 +698,7 @@ int main(void) {
         cmocka_unit_test(time_never_goes_back),
         cmocka_unit_test(time_passes_as_far_as_it_is_told),
         cmocka_unit_test(a_client_and_an_activity_that_wait_do_not_sleep),
+        cmocka_unit_test(a_wait_with_a_limit_ends_where_nothing_comes),
         cmocka_unit_test(an_activity_that_waits_for_others_lets_them_go_on),
         cmocka_unit_test(a_delayed_start_begins_when_it_is_due),
         cmocka_unit_test(a_loop_that_reminds_can_be_cancelled),
