@@ -56,8 +56,8 @@ typedef struct dur_run_args {
     const char *input;    /* NULL: "".  One that exists keeps the input that it was started with */
     const char *instance; /* NULL: a new id is made, and each call starts another one */
     const char *version;
-    uint64_t timeout_ms; /* 0: as long as it takes; only where no running node has had a handler that it needs for ten
-                            seconds is it DUR_ETIMEOUT, which names the handler */
+    uint64_t timeout_ms; /* 0: as long as it takes; only where no running node has had a handler for ten seconds that
+                            it needs, or a child of it, is it DUR_ETIMEOUT, which names the handler */
 } dur_run_args;
 /* Start it, or attach to the instance that has the id, running or ended; wait for its end; its result.  So a program
    that does this again gets the recorded answer, and nothing runs twice.  Codes of dur_client_start and
@@ -149,8 +149,9 @@ DUR_API void dur_instance_info_free(dur_instance_info *info);
 /* DUR_ENOTFOUND when there is none. */
 DUR_API int dur_client_info(dur_instance_info **out, dur_client *client, const char *instance, dur_error *err);
 /* Until it has ended (continue-as-new is not an end) or is suspended.  timeout 0: look once.  Codes: DUR_ETIMEOUT,
-   DUR_ENOTFOUND.  The message of a timeout says so when no running node has the handler that the instance waits for,
-   and which one may have been meant.  A second or two after the timeout DUR_EUNAVAILABLE, where the store has not
+   DUR_ENOTFOUND.  The message of a timeout says so when no running node has the handler that the instance waits for, one
+   of its activities or one of the open instances below it (the first 64 are looked at), and which one may have been
+   meant.  A second or two after the timeout DUR_EUNAVAILABLE, where the store has not
    answered (a server or a pooler that stands still; timeout 0 waits for its answer).  No polling inside one process. An
    id is an address: all waits by id (wait, wait_status, result, kv_wait, dur_runs_watch) mean the instance that has the
    id, also one that was started under it, or replaced another, meanwhile.  A caller that must not take another

@@ -54,13 +54,26 @@ int dur__client_room(const dur_arena *arena, const char *op, dur_error *err);
 
 /* ---- client_wait.c ---- */
 
-/* dur_client_result under another name.  *unserved: it timed out, and no running node has the handler that the instance
-   waits for, or that of one of its activities; err says which. */
-int dur__client_result(char **out, dur_client *client, const char *instance, uint64_t timeout_ms, const char *op,
-                       bool *unserved, dur_error *err);
+/* A handler which the instance waits for, or something below it, and which no running node has; empty: none. */
+typedef struct dur__lack {
+    char handler[320];
+} dur__lack;
 
+/* dur_client_result under another name, of a caller whose time began at begun_us.  lack: what the message of a timeout
+   names; NULL: not asked for. */
+int dur__client_result(char **out, dur_client *client, const char *instance, uint64_t begun_us, uint64_t timeout_ms,
+                       const char *op, dur__lack *lack, dur_error *err);
+
+/* The end of a time that began at begun_us; UINT64_MAX: it has none. */
+uint64_t dur__client_until(uint64_t begun_us, uint64_t timeout_ms);
 /* Before the reads of a wait that ends by then (durite/sys/process.h).  The deadline before, to be set again. */
 uint64_t dur__client_deadline(uint64_t timeout_ms, uint64_t deadline_us);
+
+/* ---- client_unserved.c ---- */
+
+/* The handler that no running node has and that one waits for: the instance of the row, something open below it, or an
+   activity of these; *who is that instance, in arena.  NULL: nothing is known. */
+const char *dur__client_unserved(dur_client *client, dur_arena *arena, const dur_instance_row *row, const char **who);
 
 /* ---- client_info.c ---- */
 

@@ -3,6 +3,8 @@
  */
 #include "client/client_internal.h"
 
+#include "base/arena_internal.h"
+#include "base/thread.h"
 #include "core/check.h"
 #include <durite/sys/clock.h>
 #include <inttypes.h>
@@ -12,29 +14,35 @@
 #define OP "client.run"
 /* Whoever waits without a limit is told when nobody has had the handler for so long. */
 #define UNSERVED_MS UINT64_C(10000)
+#define LOOK_MS UINT64_C(5000) /* so often that is looked at */
 
 /* An id that exists is attached to, if it is a run of the same orchestration: another one's answer is not the caller's.
  */
 static int check_attached(dur_client *client, const dur_start_args *args, dur_error *err) {
-    dur_instance_info *info = NULL;
-    int code = dur_client_info(&info, client, args->instance, err);
-    if (code != DUR_OK) return code;
-    if (strcmp(info->name, args->name) != 0)
+    dur_instance_row row;
+    dur_arena *arena = dur__arena_xnew();
+    int code = dur__client_row(client, arena, args->instance, &row, err);
+    const char *name = code == DUR_OK && row.orchestration_name != NULL ? row.orchestration_name : "";
+    if (code == DUR_OK && strcmp(name, args->name) != 0)
         code =
             dur_error_set(err, DUR_EEXISTS, false, OP, "instance \"%.200s\" is a run of \"%.100s\", not of \"%.100s\"",
-                          args->instance, info->name, args->name);
-    dur_instance_info_free(info);
+                          args->instance, name, args->name);
+    dur_arena_free(arena);
     return code;
 }
 
-static int wait_for_end(char **out, dur_client *client, const char *instance, uint64_t timeout_ms, dur_error *err) {
-    bool unserved = false;
-    if (timeout_ms != 0) return dur__client_result(out, client, instance, timeout_ms, OP, &unserved, err);
-    int code;
-    do
-        code = dur__client_result(out, client, instance, UNSERVED_MS, OP, &unserved, err);
-    while (code == DUR_ETIMEOUT && !unserved);
-    return code;
+/* The end of the wait is the same handler missing at each look for UNSERVED_MS: a node may be restarting. */
+static int wait_without_limit(char **out, dur_client *client, const char *instance, dur_error *err) {
+    uint64_t begun_us = dur__monotonic_us(), missing_ms = 0;
+    dur__lack before = { "" };
+    for (uint64_t until_ms = LOOK_MS;; until_ms += LOOK_MS) {
+        dur__lack now = { "" };
+        int code = dur__client_result(out, client, instance, begun_us, until_ms, OP, &now, err);
+        bool same = now.handler[0] != '\0' && strcmp(now.handler, before.handler) == 0;
+        missing_ms = same ? missing_ms + LOOK_MS : 0;
+        if (code != DUR_ETIMEOUT || missing_ms >= UNSERVED_MS) return code;
+        before = now;
+    }
 }
 
 int dur_client_run_ex(char **out, dur_client *client, const dur_run_args *given, dur_error *err) {
@@ -64,5 +72,7 @@ int dur_client_run_ex(char **out, dur_client *client, const dur_run_args *given,
     code = dur__client_start_args(&start, &wanted, OP, err);
     if (code == DUR_OK) code = dur__client_start(client, &start, &existed, err);
     if (code == DUR_OK && existed) code = check_attached(client, &start, err);
-    return code == DUR_OK ? wait_for_end(out, client, start.instance, args.timeout_ms, err) : code;
+    if (code != DUR_OK) return code;
+    if (args.timeout_ms == 0) return wait_without_limit(out, client, start.instance, err);
+    return dur__client_result(out, client, start.instance, dur__monotonic_us(), args.timeout_ms, OP, NULL, err);
 }

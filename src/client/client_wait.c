@@ -16,6 +16,7 @@
 #include "provider/live.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* A lost wake-up of some foreign store costs so much, not for ever. */
@@ -33,14 +34,20 @@ typedef struct waiter {
     uint64_t timeout_ms;
     uint64_t deadline_us; /* UINT64_MAX: none */
     uint64_t outer_us;    /* the deadline of whoever calls */
-    bool unserved;        /* it was told that nobody has a handler which the instance needs */
+    dur__lack *lack;      /* NULL: not asked for */
 } waiter;
 
 static waiter waiter_of(dur_client *client, const char *instance, uint64_t timeout_ms, const char *op) {
-    uint64_t now_us = dur__monotonic_us();
-    waiter self = { client, op, instance, NULL, timeout_ms, UINT64_MAX, DUR_NO_DEADLINE, false };
-    if (timeout_ms < (UINT64_MAX - now_us) / 1000) self.deadline_us = now_us + timeout_ms * 1000;
-    return self;
+    return (waiter){ .client = client,
+                     .op = op,
+                     .instance = instance,
+                     .timeout_ms = timeout_ms,
+                     .deadline_us = dur__client_until(dur__monotonic_us(), timeout_ms),
+                     .outer_us = DUR_NO_DEADLINE };
+}
+
+uint64_t dur__client_until(uint64_t begun_us, uint64_t timeout_ms) {
+    return timeout_ms < (UINT64_MAX - begun_us) / 1000 ? begun_us + timeout_ms * 1000 : UINT64_MAX;
 }
 
 uint64_t dur__client_deadline(uint64_t timeout_ms, uint64_t deadline_us) {
@@ -83,35 +90,27 @@ static int waiter_sleep(waiter *self, uint64_t most_ms, dur_error *err) {
 
 /* ---- why nothing happens ---- */
 
-static void say_unserved(waiter *self, dur_arena *arena, const char *handler, dur_error *err) {
+static void say_unserved(waiter *self, dur_arena *arena, const char *below, const char *handler, dur_error *err) {
     const char *at = strrchr(handler, '@');
     const char *name = at != NULL ? dur_arena_format(arena, "%.*s", (int)(at - handler), handler) : handler;
     const char *version = at != NULL && at[1] != '\0' ? dur_arena_format(arena, " version %s", at + 1) : "";
     const char *like = dur__names_like(arena, name);
-    self->unserved = true;
+    bool child = !dur__str_eq(below, self->instance);
+    if (self->lack != NULL) snprintf(self->lack->handler, sizeof(self->lack->handler), "%s", handler);
     dur_error_set(err, DUR_ETIMEOUT, true, self->op,
                   "instance \"%.100s\": not yet, after %" PRIu64
-                  " ms: no running node has the handler \"%.100s\"%.40s%s%.100s%s",
-                  self->instance, self->timeout_ms, name, version, like != NULL ? "; did you mean \"" : "",
+                  " ms: no running node has the handler \"%.100s\"%.40s%s%.100s%s%s%.100s%s",
+                  self->instance, self->timeout_ms, name, version, child ? ", which its child \"" : "",
+                  child ? below : "", child ? "\" needs" : "", like != NULL ? "; did you mean \"" : "",
                   like != NULL ? like : "", like != NULL ? "\"?" : "");
 }
 
-/* The time is up.  Whoever waits is told of a handler that nobody has, the instance's own or that of an activity which
-   it waits for.  A single look (timeout 0) asks the store no second question. */
+/* The time is up.  Whoever waits is told of a handler that nobody has.  A single look (timeout 0) asks the store no
+   second question, unless the row says it already. */
 static void explain_timeout(waiter *self, dur_arena *arena, const dur_instance_row *row, dur_error *err) {
-    dur_unserved *rows = NULL;
-    size_t count = 0;
-    if (row->unserved && row->handler != NULL) {
-        say_unserved(self, arena, row->handler, err);
-        return;
-    }
-    if (self->timeout_ms == 0 || dur_store_list_unserved(self->client->store, arena, 64, &rows, &count, NULL) != DUR_OK)
-        return;
-    for (size_t i = 0; i < count; i++) {
-        if (rows[i].kind != DUR_UNSERVED_ACTIVITY || !dur__str_eq(rows[i].instance, self->instance)) continue;
-        say_unserved(self, arena, rows[i].handler, err);
-        return;
-    }
+    const char *below = self->instance, *handler = row->unserved ? row->handler : NULL;
+    if (handler == NULL && self->timeout_ms > 0) handler = dur__client_unserved(self->client, arena, row, &below);
+    if (handler != NULL) say_unserved(self, arena, below, handler, err);
 }
 
 /* An error ends the wait unless it may go away while there is time; its own text is better than "timed out". */
@@ -207,8 +206,8 @@ static int give_text(char **out, const char *text, const char *op, dur_error *er
     return *out != NULL || text == NULL ? DUR_OK : DUR__NO_MEMORY(err, op);
 }
 
-int dur__client_result(char **out, dur_client *client, const char *instance, uint64_t timeout_ms, const char *op,
-                       bool *unserved, dur_error *err) {
+int dur__client_result(char **out, dur_client *client, const char *instance, uint64_t begun_us, uint64_t timeout_ms,
+                       const char *op, dur__lack *lack, dur_error *err) {
     DUR__SET_ASIDE(op, err);
     const goal end = { false, 0 };
     dur_instance_info *info = NULL;
@@ -217,10 +216,11 @@ int dur__client_result(char **out, dur_client *client, const char *instance, uin
     int code = dur__client_enter_instance(client, instance, op, err);
     if (code != DUR_OK) return code;
     waiter wait = waiter_of(client, instance, timeout_ms, op);
+    wait.deadline_us = dur__client_until(begun_us, timeout_ms);
+    wait.lack = lack;
     *out = waiter_live(&wait);
     if (*out != NULL) return DUR_OK;
     code = wait_info(&info, &wait, &end, err);
-    *unserved = wait.unserved;
     if (code != DUR_OK) return code;
     const char *text;
     code = dur__client_outcome(info, &text);
@@ -233,8 +233,7 @@ int dur__client_result(char **out, dur_client *client, const char *instance, uin
 }
 
 int dur_client_result(char **out, dur_client *client, const char *instance, uint64_t timeout_ms, dur_error *err) {
-    bool unserved = false;
-    return dur__client_result(out, client, instance, timeout_ms, "client.result", &unserved, err);
+    return dur__client_result(out, client, instance, dur__monotonic_us(), timeout_ms, "client.result", NULL, err);
 }
 
 /* ---- keys and values ---- */

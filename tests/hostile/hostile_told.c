@@ -1,7 +1,10 @@
 /*
- * hostile_told.c: what a client does on purpose is no error of the node that it is done to (H103, H129).
+ * hostile_told.c: what a client does on purpose is no error of the node that it is done to (H103, H129); what keeps an
+ * instance from its end is told to whoever waits (H163).
  */
 #include "hostile.h"
+
+#include <pthread.h>
 
 enum { MESSAGES = 80 }; /* more than come with an acquisition: the node reads on in the queue */
 
@@ -46,9 +49,23 @@ static dur_outcome drops(dur_ctx *ctx, const char *input) {
     return dur_complete(ctx, "done");
 }
 
-static const dur_handler handlers[] = { DUR_ORCHESTRATION("ReadsAll", "1.0.0", reads_all),
-                                        DUR_ORCHESTRATION("Drops", "1.0.0", drops),
-                                        DUR_ACTIVITY("StandsStill", stands_still), DUR_HANDLERS_END };
+/* "A/B/C": A of "B/C", and so on; the last name may be one that nobody has. */
+static dur_outcome calls(dur_ctx *ctx, const char *input) {
+    char name[64];
+    size_t size = strcspn(input, "/");
+    snprintf(name, sizeof(name), "%.*s", (int)size, input);
+    return dur_complete(ctx, dur_await(dur_orchestration(ctx, name, input[size] != 0 ? input + size + 1 : "")));
+}
+
+static dur_outcome mistaken(dur_ctx *ctx, const char *input) {
+    return dur_complete(ctx, dur_await(dur_activity(ctx, "StandStill", input)));
+}
+
+static const dur_handler handlers[] = {
+    DUR_ORCHESTRATION("ReadsAll", "1.0.0", reads_all), DUR_ORCHESTRATION("Drops", "1.0.0", drops),
+    DUR_ORCHESTRATION("Calls", "1.0.0", calls),        DUR_ORCHESTRATION("Mistaken", "1.0.0", mistaken),
+    DUR_ACTIVITY("StandsStill", stands_still),         DUR_HANDLERS_END
+};
 
 /* It runs, and stands still. */
 static void begin(world *w) {
@@ -120,7 +137,59 @@ static void fault_h129_the_end_of_a_dropped_activity_is_nobodys(void **state) {
     assert_int_equal(atomic_load(&loud), 0);
 }
 
-static const struct CMUnitTest tests[] = { TEST(fault_h103_whose_instance_is_suspended_says_no_error),
+/* Sooner or later: at first the child is not there. */
+static void says(world *w, const char *instance, const char *what) {
+    uint64_t end_ms = now_ms() + patience_ms();
+    char *text = NULL;
+    do
+        assert_int_not_equal(dur_client_result(&text, w->client, instance, 200, &w->err), DUR_OK);
+    while (strstr(w->err.message, what) == NULL && now_ms() < end_ms);
+    if (strstr(w->err.message, what) == NULL) fail_msg("\"%s\" is not in: %s", what, w->err.message);
+}
+
+typedef struct runner {
+    world *w;
+    dur_error err;
+    int code;
+    atomic_bool done;
+} runner;
+
+static void *run_without_limit(void *arg) {
+    runner *r = arg;
+    char *text = NULL;
+    r->code = dur_client_run(&text, r->w->client, &r->err, "Calls", "Calls/Mistaken", .instance = "deep");
+    dur_free(text);
+    atomic_store(&r->done, true);
+    return NULL;
+}
+
+static void fault_h163_a_name_that_nobody_has_is_said_from_below(void **state) {
+    world *w = *state;
+    pthread_t thread;
+    dur_error err = DUR_ERROR_INIT;
+    static runner r; /* outlives a failure */
+    NEEDS_THREADS("a client waits without a limit");
+    r = (runner){ .w = w, .err = DUR_ERROR_INIT };
+    RUN(w, handlers);
+    assert_int_equal(pthread_create(&thread, NULL, run_without_limit, &r), 0);
+    start(w, "Calls", "Mistakes", "child");
+    says(w, "child", "has the handler \"Mistakes\", which its child \"child::");
+    assert_non_null(strstr(w->err.message, "did you mean \"Mistaken\"?"));
+    start(w, "Calls", "Mistaken", "activity");
+    says(w, "activity", "has the handler \"StandStill\", which its child \"activity::");
+    for (uint64_t end_ms = now_ms() + patience_ms(); !atomic_load(&r.done) && now_ms() < end_ms;)
+        pause_ms(10);
+    while (!atomic_load(&r.done)) { /* or it waits for ever */
+        (void)dur_client_terminate(w->client, "deep", "nobody said why", &err);
+        pause_ms(100);
+    }
+    pthread_join(thread, NULL);
+    assert_int_equal(r.code, DUR_ETIMEOUT);
+    if (strstr(r.err.message, "\"StandStill\", which its child \"deep::") == NULL) fail_msg("%s", r.err.message);
+}
+
+static const struct CMUnitTest tests[] = { TEST(fault_h163_a_name_that_nobody_has_is_said_from_below),
+                                           TEST(fault_h103_whose_instance_is_suspended_says_no_error),
                                            TEST(fault_h129_the_end_of_a_dropped_activity_is_nobodys) };
 
 int main(void) {
