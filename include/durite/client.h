@@ -18,10 +18,11 @@ typedef struct dur_client dur_client;
 DUR_API int dur_client_new(dur_client **out, dur_provider *store, dur_error *err);
 DUR_API void dur_client_free(dur_client *client); /* NULL allowed */
 /* How long calls of this client may take that read and have no time of their own (info, list, counts, history, keys …);
-   0: as long as the store takes, which is the default.  A server or a pooler that has not answered by then:
-   DUR_EUNAVAILABLE.  Calls that wait are given their time.  Calls that write are not given up in the middle, which
-   would leave open whether it happened: their limits are the store's, busy_ms of a SQLite file, connect_timeout and
-   tcp_user_timeout of a PostgreSQL URL.  Any thread. */
+   0: as long as the store takes, which is the default.  A server or a pooler that has not answered by then, or not let
+   a new session in: DUR_EUNAVAILABLE.  Where a PostgreSQL URL has several hosts, or its host several addresses, a new
+   session may take longer: libpq gives each two seconds at least.  Calls that wait are given their time.  Calls that
+   write are not given up in the middle, which would leave open whether it happened: their limits are the store's,
+   busy_ms of a SQLite file, connect_timeout and tcp_user_timeout of a PostgreSQL URL.  Any thread. */
 DUR_API void dur_client_limit(dur_client *client, uint64_t timeout_ms);
 
 /* ---- start ------------------------------------------------------------------------------------------------------- */
@@ -57,7 +58,8 @@ typedef struct dur_run_args {
     const char *instance; /* NULL: a new id is made, and each call starts another one */
     const char *version;
     uint64_t timeout_ms; /* 0: as long as it takes; only where no running node has had a handler for ten seconds that
-                            it needs, or a child of it, is it DUR_ETIMEOUT, which names the handler */
+                            it needs, or a child of it, is it DUR_ETIMEOUT, which names the handler.  With an id it is
+                            looked for first, in this time; a start is not given up in the middle */
 } dur_run_args;
 /* Start it, or attach to the instance that has the id, running or ended; wait for its end; its result.  So a program
    that does this again gets the recorded answer, and nothing runs twice.  Codes of dur_client_start and
@@ -149,13 +151,13 @@ DUR_API void dur_instance_info_free(dur_instance_info *info);
 /* DUR_ENOTFOUND when there is none. */
 DUR_API int dur_client_info(dur_instance_info **out, dur_client *client, const char *instance, dur_error *err);
 /* Until it has ended (continue-as-new is not an end) or is suspended.  timeout 0: look once.  Codes: DUR_ETIMEOUT,
-   DUR_ENOTFOUND.  The message of a timeout says so when no running node has the handler that the instance waits for, one
-   of its activities or one of the open instances below it (the first 64 are looked at), and which one may have been
-   meant.  A second or two after the timeout DUR_EUNAVAILABLE, where the store has not
-   answered (a server or a pooler that stands still; timeout 0 waits for its answer).  No polling inside one process. An
-   id is an address: all waits by id (wait, wait_status, result, kv_wait, dur_runs_watch) mean the instance that has the
-   id, also one that was started under it, or replaced another, meanwhile.  A caller that must not take another
-   instance's end for that of its own uses dur_runs. */
+   DUR_ENOTFOUND.  The message of a timeout says so when no running node has the handler that the instance waits for,
+   one of its activities or one of the open instances below it (the first 64 are looked at), and which one may have been
+   meant.  At most a second after the timeout DUR_EUNAVAILABLE, where the store has not answered (a server or a pooler
+   that stands still, see dur_client_limit; timeout 0 waits for its answer).  No polling inside one process.  An id is
+   an address: all waits by id (wait, wait_status, result, kv_wait, dur_runs_watch) mean the instance that has the id,
+   also one that was started under it, or replaced another, meanwhile.  A caller that must not take another instance's
+   end for that of its own uses dur_runs. */
 DUR_API int dur_client_wait(dur_instance_info **out, dur_client *client, const char *instance, uint64_t timeout_ms,
                             dur_error *err);
 /* Wait for the result: DUR_OK and the output (free with dur_free), DUR_EFAILED or DUR_ECANCELLED with the reason in
@@ -215,8 +217,9 @@ DUR_API int dur_runs_flush(dur_runs *runs, dur_error *err);
 /* The next end: one that is known already, else what was taken down is sent (as in flush), and then the first that
    comes.  Each is told once; *out and its strings are valid until the next call with these runs.  A suspended instance
    is told as DUR_ESUSPENDED and is no longer waited for.  timeout 0: look once.  Codes: DUR_ETIMEOUT (nothing is lost,
-   ask again), DUR_ESTATE (there is none to wait for).  No polling for what runs on this handle of the store; what runs
-   elsewhere is looked at when the store reports a change and, if there are several, a few times a second. */
+   ask again; at most a second later where a server stands still, unless starts are to be sent: those are not given up),
+   DUR_ESTATE (there is none to wait for).  No polling for what runs on this handle of the store; what runs elsewhere is
+   looked at when the store reports a change and, if there are several, a few times a second. */
 DUR_API int dur_runs_next(const dur_run **out, dur_runs *runs, uint64_t timeout_ms, dur_error *err);
 /* Runs whose end dur_runs_next has not told yet; 0 for NULL. */
 DUR_API size_t dur_runs_count(const dur_runs *runs);

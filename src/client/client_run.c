@@ -45,6 +45,32 @@ static int wait_without_limit(char **out, dur_client *client, const char *instan
     }
 }
 
+/* Before a start, which would be a write: is the instance there?  DUR_ENOTFOUND: the start finds out. */
+static int attach_in_time(dur_client *client, const dur_start_args *args, uint64_t timeout_ms, uint64_t until_us,
+                          dur_error *err) {
+    dur_error why = DUR_ERROR_INIT;
+    uint64_t outer_us = dur__client_deadline(timeout_ms, until_us);
+    int code = check_attached(client, args, &why);
+    (void)dur_deadline_set(outer_us);
+    if (code != DUR_OK && code != DUR_EEXISTS && code != DUR_EUNAVAILABLE) return DUR_ENOTFOUND;
+    if (code != DUR_OK && err != NULL) *err = why;
+    return code;
+}
+
+/* Who has a limit, and an id that may be there, waits for nothing but answers to reads until it is known. */
+static int start_or_attach(dur_client *client, const dur_start_args *args, bool looks, uint64_t timeout_ms,
+                           uint64_t until_us, dur_error *err) {
+    bool existed = false;
+    int code = looks ? attach_in_time(client, args, timeout_ms, until_us, err) : DUR_ENOTFOUND;
+    if (code != DUR_ENOTFOUND) return code;
+    code = dur__client_start(client, args, &existed, err);
+    if (code != DUR_OK || !existed) return code;
+    uint64_t outer_us = dur__client_deadline(timeout_ms, until_us);
+    code = check_attached(client, args, err);
+    (void)dur_deadline_set(outer_us);
+    return code;
+}
+
 int dur_client_run_ex(char **out, dur_client *client, const dur_run_args *given, dur_error *err) {
     DUR__SET_ASIDE(OP, err);
     if (out == NULL) return dur_error_set(err, DUR_EINVAL, false, OP, "out is required, got NULL");
@@ -68,11 +94,12 @@ int dur_client_run_ex(char **out, dur_client *client, const dur_run_args *given,
                                     .version = args.version,
                                     .exists = DUR_START_RETURN_EXISTING };
     dur_start_args start;
-    bool existed = false;
+    uint64_t begun_us = dur__monotonic_us(), timeout_ms = args.timeout_ms;
     code = dur__client_start_args(&start, &wanted, OP, err);
-    if (code == DUR_OK) code = dur__client_start(client, &start, &existed, err);
-    if (code == DUR_OK && existed) code = check_attached(client, &start, err);
+    if (code == DUR_OK)
+        code = start_or_attach(client, &start, args.instance != NULL && timeout_ms > 0, timeout_ms,
+                               dur__client_until(begun_us, timeout_ms), err);
     if (code != DUR_OK) return code;
-    if (args.timeout_ms == 0) return wait_without_limit(out, client, start.instance, err);
-    return dur__client_result(out, client, start.instance, dur__monotonic_us(), args.timeout_ms, OP, NULL, err);
+    if (timeout_ms == 0) return wait_without_limit(out, client, start.instance, err);
+    return dur__client_result(out, client, start.instance, begun_us, timeout_ms, OP, NULL, err);
 }

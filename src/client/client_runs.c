@@ -406,11 +406,12 @@ static void sleep_until(dur_runs *runs, size_t elsewhere, uint64_t now_us, uint6
 
 /* Until an end is known: DUR_OK. */
 static int await_one(dur_runs *runs, uint64_t timeout_ms, const char *op, dur_error *err) {
-    uint64_t now_us = dur__monotonic_us(), deadline_us = UINT64_MAX;
+    uint64_t now_us = dur__monotonic_us(), deadline_us = dur__client_until(now_us, timeout_ms);
     bool looked = timeout_ms > 0;
-    if (timeout_ms < (UINT64_MAX - now_us) / 1000) deadline_us = now_us + timeout_ms * 1000;
     for (;;) {
+        uint64_t outer_us = dur__client_deadline(timeout_ms, deadline_us);
         take_told(runs);
+        (void)dur_deadline_set(outer_us);
         if (!dur__list_empty(&runs->ready)) return DUR_OK;
         if (runs->count == 0) return dur_error_set(err, DUR_ESTATE, false, op, "there is no run to wait for");
         if (!dur__list_empty(&runs->down)) {
@@ -421,7 +422,7 @@ static int await_one(dur_runs *runs, uint64_t timeout_ms, const char *op, dur_er
         now_us = dur__monotonic_us();
         if (elsewhere == 0) runs->look_at_us = UINT64_MAX;
         if (elsewhere > 0 && (!looked || now_us >= runs->look_at_us)) {
-            uint64_t outer_us = dur__client_deadline(timeout_ms, deadline_us);
+            outer_us = dur__client_deadline(timeout_ms, deadline_us);
             look_around(runs, looked ? LOOKS_MAX : SIZE_MAX);
             (void)dur_deadline_set(outer_us);
             looked = true;
@@ -431,7 +432,7 @@ static int await_one(dur_runs *runs, uint64_t timeout_ms, const char *op, dur_er
             return dur_error_set(err, DUR_ETIMEOUT, true, op, "none of %zu has ended after %" PRIu64 " ms%s%s",
                                  runs->count, timeout_ms, runs->trouble[0] != '\0' ? "; the store says: " : "",
                                  runs->trouble);
-        uint64_t outer_us = dur__client_deadline(timeout_ms, deadline_us);
+        outer_us = dur__client_deadline(timeout_ms, deadline_us);
         sleep_until(runs, elsewhere, now_us, deadline_us);
         (void)dur_deadline_set(outer_us);
     }

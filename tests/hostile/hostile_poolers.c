@@ -164,6 +164,70 @@ static void fault_h118_a_timeout_holds_while_a_pooler_stands_still(void **state)
     bouncer_stop(&b);
 }
 
+static void reads_with_a_limit(dur_client *client, dur_error *err) {
+    for (int i = 0; i < 4; i++) {
+        dur_instance_info *info = NULL;
+        dur_instance_list *list = NULL;
+        char *text = NULL;
+        assert_int_equal(dur_client_info(&info, client, "waits", err), DUR_EUNAVAILABLE);
+        assert_int_equal(dur_client_list(&list, client, NULL, err), DUR_EUNAVAILABLE);
+        assert_int_equal(dur_client_history(&text, client, "waits", 0, err), DUR_EUNAVAILABLE);
+        assert_int_equal(dur_client_kv_get(&text, client, "waits", "k", err), DUR_EUNAVAILABLE);
+    }
+}
+
+static void waits_with_a_limit(dur_client *client, dur_error *err) {
+    dur_instance_info *info = NULL;
+    char *text = NULL;
+    assert_int_equal(dur_client_result(&text, client, "waits", 100, err), DUR_EUNAVAILABLE);
+    assert_int_equal(dur_client_wait(&info, client, "waits", 100, err), DUR_EUNAVAILABLE);
+    assert_int_equal(dur_client_kv_wait(&text, client, "waits", "k", 100, err), DUR_EUNAVAILABLE);
+}
+
+static void runs_with_a_limit(dur_client *client, dur_error *err) {
+    dur_runs *runs = NULL;
+    const dur_run *ended = NULL;
+    char *text = NULL;
+    assert_int_equal(dur_runs_new(&runs, client, err), DUR_OK);
+    assert_int_equal(dur_runs_watch(runs, "waits", NULL, err), DUR_OK);
+    assert_int_equal(dur_runs_next(&ended, runs, 100, err), DUR_ETIMEOUT);
+    dur_runs_free(runs);
+    assert_int_equal(dur_client_run(&text, client, err, "Everything", "", .instance = "waits", .timeout_ms = 100),
+                     DUR_EUNAVAILABLE);
+}
+
+/* Each group takes at most half as long as nothing moves, unless a call waits for connections beyond its time. */
+static void fault_h164_calls_end_in_their_time_while_a_pooler_stands_still(void **state) {
+    static void (*const groups[])(dur_client *, dur_error *) = { reads_with_a_limit, waits_with_a_limit,
+                                                                 runs_with_a_limit };
+    world *w = *state;
+    char url[900];
+    bouncer b;
+    if (!on_provider("postgres")) skip();
+    if (!bouncer_start(&b, "durite", "pool_mode = session\ndefault_pool_size = 40")) skip();
+    PQfinish(bouncer_connect(&b));
+    snprintf(url, sizeof(url), "postgres:///postgres?host=%s&user=durite&pooler=session", b.dir);
+    world other = elsewhere(w, url);
+    start(&other, "Everything", "waits", "waits");
+    dur_client_limit(other.client, 100);
+    for (size_t i = 0; i < sizeof(groups) / sizeof(groups[0]); i++) {
+        static still s; /* outlives a failure */
+        pthread_t thread;
+        dur_error err = DUR_ERROR_INIT;
+        s.pid = b.pid;
+        s.went_on = false;
+        atomic_store(&s.over, false);
+        kill(b.pid, SIGSTOP);
+        assert_int_equal(pthread_create(&thread, NULL, let_it_go_on, &s), 0);
+        groups[i](other.client, &err);
+        atomic_store(&s.over, true);
+        pthread_join(thread, NULL);
+        if (s.went_on) fail_msg("group %zu did not end in its time", i);
+    }
+    leave(&other);
+    bouncer_stop(&b);
+}
+
 static atomic_uint silences_told;
 
 static void hear_silence(void *data, const dur_log_record *record) {
@@ -323,6 +387,7 @@ static const struct CMUnitTest tests[] = {
     TEST(errors_say_that_a_pooler_is_in_another_mode),
     TEST(fault_h118_who_waits_for_a_connection_says_so),
     TEST(fault_h118_a_timeout_holds_while_a_pooler_stands_still),
+    TEST(fault_h164_calls_end_in_their_time_while_a_pooler_stands_still),
     TEST(fault_h157_a_node_says_that_the_server_stands_still),
     TEST(fault_h28_who_listens_is_told_by_nodes_behind_a_pooler),
 #else

@@ -147,7 +147,9 @@ int dur__pg_simple(dur__pg_conn *conn, const char *sql, dur_error *err) {
     PGresult *result = dur__pg_exec(conn->pg, sql);
     ExecStatusType status = PQresultStatus(result);
     int code = DUR_OK;
-    if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK)
+    if (result == NULL && dur__pg_in_time(UINT64_MAX) == 0)
+        code = dur__pg_late(err, "postgres.session");
+    else if (status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK)
         code = dur__pg_error_of(conn, err, "postgres.session", PQresultErrorField(result, PG_DIAG_SQLSTATE),
                                 result != NULL ? PQresultErrorMessage(result) : PQerrorMessage(conn->pg));
     PQclear(result);
@@ -245,7 +247,9 @@ static int prepare_session(dur__pg_conn *conn, const char *mark, dur_error *err)
     const char *state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
     ExecStatusType status = PQresultStatus(result);
     int code = DUR_OK;
-    if (state != NULL && strcmp(state, "22012") == 0)
+    if (result == NULL && dur__pg_in_time(UINT64_MAX) == 0)
+        code = dur__pg_late(err, "postgres.session");
+    else if (state != NULL && strcmp(state, "22012") == 0)
         code = dur_error_set(err, DUR_EINVAL, false, "postgres.connect",
                              "startup options do not reach the server: behind a pooler say pooler=transaction or "
                              "pooler=session");
@@ -257,15 +261,6 @@ static int prepare_session(dur__pg_conn *conn, const char *mark, dur_error *err)
     return code;
 }
 
-/* In whole seconds, as libpq has it, which makes 2 of 1. */
-static const char *connect_timeout(const char *given, char seconds[24]) {
-    long long most = strtoll(given, NULL, 10);
-    uint64_t left_us = dur__pg_in_time(UINT64_MAX);
-    if (left_us == UINT64_MAX || (most > 0 && (uint64_t)most * 1000000u <= left_us)) return given;
-    snprintf(seconds, 24, "%llu", (unsigned long long)(left_us / 1000000u + 1));
-    return seconds;
-}
-
 static PGconn *open_session(const dur__pg_conn *conn, const char *mark) {
     const dur__pg *store = conn->store;
     dur__buf options = { 0 };
@@ -274,11 +269,9 @@ static PGconn *open_session(const dur__pg_conn *conn, const char *mark) {
         count++;
     const char **keywords = dur__xcalloc(count + 2, sizeof(*keywords));
     const char **values = dur__xcalloc(count + 2, sizeof(*values));
-    char seconds[24];
     for (size_t i = 0; i < count; i++) {
         keywords[i] = store->keywords[i];
         values[i] = store->values[i];
-        if (strcmp(keywords[i], "connect_timeout") == 0) values[i] = connect_timeout(values[i], seconds);
     }
     if (!store->pooler && !store->session_pooler)
         startup_options(conn, mark, &options);
@@ -288,7 +281,7 @@ static PGconn *open_session(const dur__pg_conn *conn, const char *mark) {
         keywords[count] = "options";
         values[count] = options.data;
     }
-    PGconn *pg = PQconnectdbParams(keywords, values, 0);
+    PGconn *pg = dur__pg_open_session(keywords, values);
     dur__buf_free(&options);
     dur__free(keywords);
     dur__free(values);
@@ -317,7 +310,8 @@ static int try_connect(dur__pg_conn *conn, dur_error *err) {
     if (conn->pg == NULL) return dur_error_set(err, DUR_ENOMEM, true, "postgres.connect", "no memory for a connection");
     int code = DUR_OK;
     if (PQstatus(conn->pg) != CONNECTION_OK) {
-        code = refused_session(conn->pg, err);
+        bool asked = PQstatus(conn->pg) != CONNECTION_BAD;
+        code = asked ? dur__pg_late(err, "postgres.connect") : refused_session(conn->pg, err);
     } else {
         conn->farewell = false;
         PQsetNoticeReceiver(conn->pg, ignore_notice, conn);
@@ -337,6 +331,7 @@ static int try_connect(dur__pg_conn *conn, dur_error *err) {
    been ended for being idle. */
 int dur__pg_connect(dur__pg_conn *conn, dur_error *err) {
     if (alive(conn)) return DUR_OK;
+    if (dur__pg_in_time(UINT64_MAX) == 0) return dur__pg_late(err, "postgres.connect"); /* or waits add up */
     bool first = atomic_load(&conn->store->server_version) == 0;
     int code = try_connect(conn, err);
     if (code == DUR_EUNAVAILABLE && first && atomic_load(&conn->store->server_version) != 0)

@@ -301,6 +301,8 @@ uint64_t dur__pg_in_time(uint64_t us);
 bool dur__pg_answers(const dur__pg_conn *conn);
 PGresult *dur__pg_exec(PGconn *pg, const char *sql);
 int dur__pg_late(dur_error *err, const char *op);
+/* PQconnectdbParams, given up then: neither CONNECTION_OK nor CONNECTION_BAD.  values: changed. */
+PGconn *dur__pg_open_session(const char **keywords, const char **values);
 /* True: whoever has sent this ends the session. */
 bool dur__pg_note_farewell(dur__pg_conn *conn, const PGresult *result);
 int dur__pg_begin(dur__pg_conn *conn, dur_error *err); /* a transaction of several batches */

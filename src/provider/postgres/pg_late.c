@@ -2,13 +2,17 @@
  * pg_late.c: answers that do not come in the time for which the caller waits (dur_deadline_us).
  *
  * libpq waits for as long as the network says that the server lives.  Whoever has a deadline waits in poll instead, and
- * the session whose answer is late is given up with its question.  A node waits as long as it takes, and says so.
+ * the session whose answer is late is given up with its question, and so is a session that is not there yet.  A node
+ * waits as long as it takes, and says so.
  */
 #include "provider/postgres/pg_internal.h"
 
 #include <durite/log.h>
+#include <netdb.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
 
 #define SAY_AFTER_US UINT64_C(1000000)
 
@@ -70,4 +74,69 @@ PGresult *dur__pg_exec(PGconn *pg, const char *sql) {
     if (!PQisBusy(pg)) return last;
     PQclear(last);
     return NULL;
+}
+
+/* ---- a new session ---- */
+
+static const char *value_of(const char *const *keywords, const char *const *values, const char *keyword) {
+    const char *value = NULL;
+    for (; *keywords != NULL; keywords++, values++) {
+        if (strcmp(*keywords, keyword) == 0) value = *values;
+    }
+    return value != NULL && value[0] != '\0' ? value : NULL;
+}
+
+static bool resolves_to_one(const char *host) {
+    struct addrinfo *all = NULL;
+    const struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM };
+    if (host[0] == '/' || host[0] == '@') return true; /* a socket of this machine */
+    if (getaddrinfo(host, NULL, &hints, &all) != 0) return false;
+    bool one = all != NULL && all->ai_next == NULL;
+    freeaddrinfo(all);
+    return one;
+}
+
+/* Only then is one limit for all of it right: of several addresses libpq tries the next by itself, but not in steps. */
+static bool one_address(const char *const *keywords, const char *const *values) {
+    const char *host = value_of(keywords, values, "hostaddr");
+    if (host == NULL) host = value_of(keywords, values, "host");
+    if (host == NULL && (value_of(keywords, values, "service") != NULL || getenv("PGSERVICE") != NULL)) return false;
+    if (host == NULL) host = getenv("PGHOSTADDR");
+    if (host == NULL) host = getenv("PGHOST");
+    return host == NULL || (strchr(host, ',') == NULL && resolves_to_one(host));
+}
+
+static uint64_t given_us(const char *seconds) {
+    long long given = seconds != NULL ? strtoll(seconds, NULL, 10) : 0;
+    if (given <= 0 || given > INT32_MAX) return UINT64_MAX;
+    return (uint64_t)(given == 1 ? 2 : given) * 1000000u; /* 1 is 2 to libpq */
+}
+
+/* Until the time is up; then it is neither open nor refused. */
+static PGconn *open_in_time(const char *const *keywords, const char *const *values) {
+    uint64_t most_us = given_us(value_of(keywords, values, "connect_timeout")), begin_us = dur__monotonic_us();
+    PGconn *pg = PQconnectStartParams(keywords, values, 0);
+    PostgresPollingStatusType next =
+        pg == NULL || PQstatus(pg) == CONNECTION_BAD ? PGRES_POLLING_FAILED : PGRES_POLLING_WRITING;
+    while (next == PGRES_POLLING_READING || next == PGRES_POLLING_WRITING) {
+        uint64_t waited_us = dur__monotonic_us() - begin_us;
+        uint64_t left_us = dur__pg_in_time(most_us > waited_us ? most_us - waited_us : 0);
+        if (left_us == 0) break;
+        struct pollfd step = { .fd = PQsocket(pg), .events = next == PGRES_POLLING_READING ? POLLIN : POLLOUT };
+        if (poll(&step, 1, left_us < SAY_AFTER_US ? (int)(left_us / 1000 + 1) : 1000) > 0) next = PQconnectPoll(pg);
+    }
+    return pg;
+}
+
+PGconn *dur__pg_open_session(const char **keywords, const char **values) {
+    char seconds[24];
+    if (dur_deadline_us() == DUR_NO_DEADLINE) return PQconnectdbParams(keywords, values, 0);
+    if (one_address((const char *const *)keywords, (const char *const *)values))
+        return open_in_time((const char *const *)keywords, (const char *const *)values);
+    uint64_t left_us = dur__pg_in_time(UINT64_MAX);
+    snprintf(seconds, sizeof(seconds), "%llu", (unsigned long long)(left_us / 1000000u + 1));
+    for (size_t i = 0; keywords[i] != NULL; i++) {
+        if (strcmp(keywords[i], "connect_timeout") == 0 && given_us(values[i]) > left_us) values[i] = seconds;
+    }
+    return PQconnectdbParams(keywords, values, 0);
 }
