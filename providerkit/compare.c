@@ -3,6 +3,8 @@
  */
 #include "compare.h"
 
+#include <durite/memory.h>
+
 #include <stdio.h>
 #include <stdlib.h>
 

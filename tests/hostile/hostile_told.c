@@ -188,7 +188,51 @@ static void fault_h163_a_name_that_nobody_has_is_said_from_below(void **state) {
     if (strstr(r.err.message, "\"StandStill\", which its child \"deep::") == NULL) fail_msg("%s", r.err.message);
 }
 
-static const struct CMUnitTest tests[] = { TEST(fault_h163_a_name_that_nobody_has_is_said_from_below),
+/* What no client call could name, and no node could serve, is a wrong argument, and not an instance that waits for it.
+ */
+static dur_outcome names(dur_ctx *ctx, const char *what) {
+    if (strcmp(what, "start") == 0)
+        (void)dur_start(ctx, "Names", "",
+                        .instance = "a\x01"
+                                    "b");
+    if (strcmp(what, "child") == 0) (void)dur_await(dur_orchestration(ctx, "Names", "", .instance = "a\nb"));
+    if (strcmp(what, "message") == 0) (void)dur_await(dur_message(ctx, "M\t"));
+    if (strcmp(what, "pulse") == 0) (void)dur_await(dur_pulse(ctx, "P\x7f"));
+    if (strcmp(what, "activity") == 0) (void)dur_await(dur_activity(ctx, "A\r", ""));
+    if (strcmp(what, "version") == 0) (void)dur_await(dur_orchestration(ctx, "Names", "", .version = "1.0"));
+    if (strcmp(what, "next") == 0) return dur_continue_as_new(ctx, "", .version = "v1.0.0");
+    return dur_complete(ctx, what);
+}
+
+static void fault_h166_a_handler_names_only_what_others_can_name(void **state) {
+    world *w = *state;
+    static const dur_handler only[] = { DUR_ORCHESTRATION("Names", "1.0.0", names), DUR_HANDLERS_END };
+    static const char *const wrong[] = { "start", "child", "message", "pulse", "activity", "version", "next" };
+    RUN(w, only);
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        char *out = NULL;
+        start(w, "Names", wrong[i], wrong[i]);
+        assert_int_equal(dur_client_result(&out, w->client, wrong[i], patience_ms(), &w->err), DUR_EFAILED);
+        bool told = strstr(w->err.message, "control character") != NULL ||
+                    strstr(w->err.message, "is not MAJOR.MINOR.PATCH") != NULL;
+        if (!told) fail_msg("%s: %s", wrong[i], w->err.message);
+    }
+    static const dur_handler odd[] = { DUR_ORCHESTRATION("Na\x02mes", "1.0.0", names), DUR_HANDLERS_END };
+    static const dur_handler deep[] = { { .size = sizeof(dur_handler),
+                                          .kind = DUR_HANDLER_ORCHESTRATION,
+                                          .name = "Names",
+                                          .version = "1.0.0",
+                                          .orchestration = names,
+                                          .stack_bytes = (size_t)1 << 40 },
+                                        DUR_HANDLERS_END };
+    dur_runtime *runtime = NULL;
+    assert_int_equal(dur_runtime_start(&runtime, DUR_RUNTIME(.store = w->store, .handlers = odd), &w->err), DUR_EINVAL);
+    assert_int_equal(dur_runtime_start(&runtime, DUR_RUNTIME(.store = w->store, .handlers = deep), &w->err),
+                     DUR_EINVAL);
+}
+
+static const struct CMUnitTest tests[] = { TEST(fault_h166_a_handler_names_only_what_others_can_name),
+                                           TEST(fault_h163_a_name_that_nobody_has_is_said_from_below),
                                            TEST(fault_h103_whose_instance_is_suspended_says_no_error),
                                            TEST(fault_h129_the_end_of_a_dropped_activity_is_nobodys) };
 
