@@ -51,7 +51,9 @@ typedef struct dur_runtime_options {
     uint32_t orchestration_concurrency; /* loops; 0: 2.  A store with one writer (memory, sqlite) uses one */
     uint32_t worker_concurrency;        /* worker threads at most, one activity each; 0: 64.  They start as work waits
                                            and end when they are idle; two are always there */
-    uint32_t prefetch;                  /* activities waiting locally beyond the workers; 0: 64 */
+    uint32_t prefetch;                  /* activities waiting locally beyond the workers, at most; 0: 64.  When other
+                                           nodes are there and no worker is free, what has waited 100 ms is theirs, and
+                                           none is taken until an activity ends; each that ends lets one more wait */
 
     /* Stores without owners or lanes: locks by time, polling.  Others do not need these.  A lock lasts at least 100 ms;
        it is renewed a buffer before its end, and at least three times while it lasts. */
@@ -83,7 +85,8 @@ typedef struct dur_runtime_options {
     uint64_t cancel_grace_ms;          /* 0: 5 min.  A cancelled orchestration not ended by then is terminated: by a
                                           delayed message, which goes unheard when it has ended before */
     uint64_t activity_cancel_grace_ms; /* 0: 10 s.  Then a cancelled activity is abandoned: its slot is replaced */
-    uint32_t abandoned_max;            /* 0: 16.  Abandoned activities before slots are no longer replaced */
+    uint32_t abandoned_max;            /* 0: 16.  Abandoned activities before slots are no longer replaced;
+                                          those beyond are named in the log and keep their slots */
 
     uint64_t session_lock_timeout_ms;        /* 0: 30 s */
     uint64_t session_lock_renewal_buffer_ms; /* 0: 5 s */

@@ -18,6 +18,8 @@
 #define GATE_AGAIN_US 50000u /* the store could not be told that a suspect's time is over */
 #define CAREFUL_US 60000000u /* after the end of an owner that did not say goodbye */
 #define LONG_RUNNING_US 500000u
+#define FULL_FOR_US 1000000u              /* slots that are full for a moment are nothing to be told */
+#define FULL_APART_US UINT64_C(600000000) /* … and what is full again and again is told so often */
 
 /* ---- owner ---- */
 
@@ -279,6 +281,16 @@ static void check_rows(dur_runtime *runtime, dur_arena *arena) {
 
 /* ---- activities that do not come back ---- */
 
+/* Beyond abandoned_max: nobody comes in its place. */
+static void log_overdue(size_t count, const dur__buf *names) {
+    if (count == 0) return;
+    dur__log(DUR_LOG_ERROR, DUR__LOG_ACTIVITY,
+             DUR__FIELDS(DUR__NUMBER("activities", count), DUR__TEXT("names", dur__buf_str(names))),
+             "activities do not end although they were cancelled, and keep their worker slots, because abandoned_max "
+             "others were replaced: %s",
+             dur__buf_str(names));
+}
+
 static void log_abandoned(size_t count, const dur__buf *names) {
     if (count == 0) return;
     dur__log(DUR_LOG_ERROR, DUR__LOG_ACTIVITY,
@@ -305,21 +317,28 @@ static void abandon_locked(dur_runtime *runtime, dur__worker *worker) {
         runtime->work.threads--;
     }
     dur__gate_release(&task->alone);
-    DUR__COUNT(runtime, activity_abandoned);
+    if (!task->overdue) DUR__COUNT(runtime, activity_abandoned);
 }
 
 static void abandon_overdue(dur_runtime *runtime) {
     dur__work *work = &runtime->work;
     uint64_t grace_us = runtime->options.activity_cancel_grace_ms * 1000;
-    size_t count = 0, replace = 0;
-    dur__buf names = { 0 };
+    size_t count = 0, kept = 0, replace = 0;
+    dur__buf names = { 0 }, kept_names = { 0 };
     dur__mutex_lock(&work->mutex);
     uint64_t now_us = dur__monotonic_us();
     DUR__LIST_EACH_SAFE(&work->workers, at, after) {
         dur__worker *worker = DUR__CONTAINER(at, dur__worker, link);
         dur__task *task = worker->task;
         if (task == NULL || !atomic_load(&task->cancelled) || now_us - task->cancelled_at_us < grace_us) continue;
-        if (work->abandoned >= runtime->options.abandoned_max) break; /* its slot stays taken */
+        if (work->abandoned >= runtime->options.abandoned_max) { /* its slot stays taken */
+            if (task->overdue) continue;
+            task->overdue = true;
+            DUR__COUNT(runtime, activity_abandoned);
+            add_name(&kept_names, task);
+            kept++;
+            continue;
+        }
         add_name(&names, task);
         count++;
         replace += !worker->hosts;
@@ -327,9 +346,41 @@ static void abandon_overdue(dur_runtime *runtime) {
     }
     dur__mutex_unlock(&work->mutex);
     log_abandoned(count, &names);
+    log_overdue(kept, &kept_names);
     dur__buf_free(&names);
+    dur__buf_free(&kept_names);
     for (; replace > 0; replace--)
         (void)dur__worker_add(runtime);
+}
+
+/* ---- slots that do not get free ---- */
+
+static void log_full(dur_runtime *runtime, dur__full full, const dur__buf *name) {
+    uint64_t slots = runtime->options.worker_concurrency;
+    bool overdue = full == DUR__FULL_OVERDUE;
+    dur__log(overdue ? DUR_LOG_WARN : DUR_LOG_INFO, DUR__LOG_RUNTIME,
+             DUR__FIELDS(DUR__NUMBER("worker_slots", slots), DUR__TEXT("names", dur__buf_str(name))),
+             overdue ? "all %llu worker slots have activities that do not end although they were cancelled, %s among "
+                       "them: no activity begins here until one of them ends"
+                     : "all %llu worker slots have activities that run long, %s among them: other nodes get what "
+                       "waits, and this one takes no more work until one of them ends",
+             (unsigned long long)slots, dur__buf_str(name));
+}
+
+/* Once, and again when it has got worse, or something has ended since and that was long ago. */
+static void say_full(dur_runtime *runtime) {
+    dur__work *work = &runtime->work;
+    dur__buf name = { 0 };
+    uint64_t now_us = dur__monotonic_us();
+    dur__full full = dur__work_full(runtime, FULL_FOR_US, &name);
+    bool again = work->full_said != DUR__FULL_NOT && now_us - work->full_said_us >= FULL_APART_US;
+    if (full == DUR__FULL_NOT && again) work->full_said = DUR__FULL_NOT;
+    if (full > work->full_said) {
+        work->full_said = full;
+        work->full_said_us = now_us;
+        log_full(runtime, full, &name);
+    }
+    dur__buf_free(&name);
 }
 
 size_t dur__keeper_abandon_all(dur_runtime *runtime, dur__buf *names) {
@@ -438,6 +489,7 @@ static void tick(dur_runtime *runtime, dur__keeper_times *next, dur_arena *arena
         dur__going_look(runtime, arena);
     }
     abandon_overdue(runtime);
+    say_full(runtime);
     if (due(&next->shrink, now_us, SHRINK_MS)) dur__workers_shrink(runtime);
     dur__stuck_warn(runtime);
     dur__gate_expire(runtime, arena, now_us);

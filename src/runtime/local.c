@@ -182,7 +182,7 @@ static bool waits_long(const dur__inst *inst, uint64_t waited_us, uint64_t now_u
 /* What has waited so long unstarted gets a row; then it is given back as what has had one from the beginning. */
 void dur__local_share(dur__loop *loop, uint64_t waited_us) {
     uint64_t now_us = dur__monotonic_us();
-    if (loop->fallback || dur__work_room(loop->runtime) == dur__work_room_all(loop->runtime)) return;
+    if (loop->fallback || !dur__work_any(loop->runtime)) return;
     DUR__LIST_EACH_SAFE(&loop->parked, at, after) {
         dur__inst *inst = DUR__CONTAINER(at, dur__inst, link);
         if (inst->tasks.count == 0 || !waits_long(inst, waited_us, now_us)) continue;

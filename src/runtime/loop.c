@@ -23,8 +23,7 @@
 #define WAIT_MAX_MS 3600000u
 #define STOPPING_US 5000u /* a loop that stops, or may not go on, looks so often whether it may */
 #define FENCED_US 20000u
-#define SUSPECTS_MS 500         /* who waits to run a suspect alone asks so often whether it may */
-#define RETURN_AFTER_US 100000u /* unstarted work goes back to the others after this (L9) */
+#define SUSPECTS_MS 500 /* who waits to run a suspect alone asks so often whether it may */
 
 /* ---- birth and death ---- */
 
@@ -320,7 +319,7 @@ static uint64_t wait_ms(dur__loop *loop) {
     uint64_t back_us = dur__route_backs(loop, now_us);
     if (back_us != UINT64_MAX) ms = smaller(ms, back_us > now_us ? (back_us - now_us) / 1000 + 1 : 0);
     if (loop->suspect_instance != 0 || loop->suspect_work != 0) ms = smaller(ms, SUSPECTS_MS);
-    if (atomic_load(&runtime->peers) > 0 && dur__work_room(runtime) < dur__work_room_all(runtime)) ms = smaller(ms, 50);
+    if (atomic_load(&runtime->peers) > 0 && dur__work_any(runtime)) ms = smaller(ms, 50);
     if (runtime->fake_time) ms = smaller(ms, 5);
     if (dur__runtime_phase(runtime) != DUR__PHASE_RUN) ms = smaller(ms, STOPPING_US / 1000);
     if (dur__round_due(loop, now_us)) return 0; /* a pause has ended since the pass has looked */
@@ -507,10 +506,10 @@ static void wait_fenced(dur__loop *loop) {
 }
 
 static void give_back_stale(dur__loop *loop, uint64_t now_us) {
-    if (atomic_load(&loop->runtime->peers) == 0 || now_us - loop->last_return_us < RETURN_AFTER_US / 2) return;
+    if (atomic_load(&loop->runtime->peers) == 0 || now_us - loop->last_return_us < DUR__WAITS_LONG_US / 2) return;
     loop->last_return_us = now_us;
-    dur__local_share(loop, RETURN_AFTER_US);
-    dur__route_give_back(loop, RETURN_AFTER_US);
+    dur__local_share(loop, DUR__WAITS_LONG_US);
+    dur__route_give_back(loop, DUR__WAITS_LONG_US);
 }
 
 /* False: nothing is left to do. */

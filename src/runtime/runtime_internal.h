@@ -52,6 +52,8 @@ typedef struct dur__letter {
 
 /* ---- activities on this node ---- */
 
+#define DUR__WAITS_LONG_US UINT64_C(100000) /* unstarted work is for the others after this (L9) */
+
 typedef enum dur__task_state {
     DUR__TASK_IDLE,     /* in a pool or a commit */
     DUR__TASK_QUEUED,   /* in the local queue */
@@ -89,6 +91,7 @@ struct dur__task {
     atomic_bool cancelled;
     atomic_bool told; /* it has asked, and knows that it is cancelled */
     bool stopped;     /* under work.mutex: cancelled by a stop alone, and wanted as ever */
+    bool overdue;     /* under work.mutex: it has not come back in time, which was said and counted */
     bool unanswered;  /* stopped and told: what it returned then says nothing, and another node runs it again */
     uint64_t queued_at_us, started_at_us, cancelled_at_us; /* monotonic */
     dur__bell cancel_bell;                                 /* none yet, or what cancelling rings; under work.mutex */
@@ -121,6 +124,13 @@ struct dur__worker {
     dur__cover cover;
 };
 
+/* Why a node takes no more work. */
+typedef enum dur__full {
+    DUR__FULL_NOT,     /* it takes some */
+    DUR__FULL_LONG,    /* its slots are full of activities that run long, and others could run what waits */
+    DUR__FULL_OVERDUE, /* each slot has an activity that does not end although it was cancelled */
+} dur__full;
+
 typedef struct dur__work {
     dur__mutex mutex;
     dur__cond changed; /* tasks to take, or the end */
@@ -138,6 +148,9 @@ typedef struct dur__work {
     uint64_t run_us;         /* how long activities have run lately, on the average */
     uint64_t grow_at_us;     /* no thread is started before: the last one could not be */
     uint64_t finished_at_us; /* when an activity has last ended here */
+    size_t withheld;         /* so much of the prefetch is not used: what waited here waited too long (work_queue.c) */
+    dur__full full_said;     /* the keeper's alone, as is … */
+    uint64_t full_said_us;   /* … when */
     atomic_size_t in_hand;   /* taken by a worker and not yet with a loop */
     dur__map sessions;       /* names */
     size_t session_count;
@@ -639,9 +652,11 @@ void dur__park_trim(dur__loop *loop);
 void dur__work_init(dur__work *work);
 void dur__work_destroy(dur__work *work);
 size_t dur__work_room(dur_runtime *runtime);
+bool dur__work_any(dur_runtime *runtime); /* something is here, or about to be */
 static inline size_t dur__work_room_all(const dur_runtime *runtime) {
     return (size_t)runtime->options.worker_concurrency + runtime->options.prefetch;
 }
+dur__full dur__work_full(dur_runtime *runtime, uint64_t for_us, dur__buf *name); /* so long; name: one that runs */
 bool dur__work_flows(dur_runtime *runtime, uint64_t within_us); /* what is put in front begins at once, or soon */
 size_t dur__work_reserve(dur_runtime *runtime, size_t want, bool alone); /* alone: beyond the room, too */
 void dur__work_unreserve(dur_runtime *runtime, size_t count);

@@ -2,6 +2,9 @@
  * work_queue.c: activities that this node has locked and not yet started, and how many more it may lock.
  *
  * At most worker_concurrency + prefetch tasks are here, waiting or running (plus those that a commit has asked for).
+ * What waits here is kept from the other nodes, so the prefetch is for a queue that moves: when work has waited for
+ * DUR__WAITS_LONG_US, no slot is free and there is a peer, nothing waits here any more, and the node takes what it has
+ * free slots for.  Each activity that ends lets one more wait.
  * Workers are lazy: a batch wakes one worker, which usually drains it before another core has woken up; only when the
  * queue is still not empty a little later is the next one woken (hotpath 1.4).
  */
@@ -28,11 +31,42 @@ void dur__work_destroy(dur__work *work) {
     dur__mutex_destroy(&work->mutex);
 }
 
-static size_t room_locked(const dur_runtime *runtime) {
-    const dur__work *work = &runtime->work;
-    size_t limit = (size_t)runtime->options.worker_concurrency + runtime->options.prefetch;
+/* A suspect that was put in front has come later than those behind it. */
+static bool waits_long(const dur__link *queue, uint64_t now_us) {
+    DUR__LIST_EACH(queue, at) {
+        const dur__task *task = DUR__CONTAINER(at, dur__task, link);
+        if (task->alone == 0) return now_us - task->queued_at_us >= DUR__WAITS_LONG_US;
+    }
+    return false;
+}
+
+static size_t used_locked(const dur__work *work) {
     /* Those that wait for their session stand in nobody's way; how many of them are taken has its own limit. */
-    size_t used = work->queued + work->taken_count + work->running_count + work->reserved;
+    return work->queued + work->taken_count + work->running_count + work->reserved;
+}
+
+static bool slots_full(const dur_runtime *runtime) {
+    return runtime->work.running_count >= runtime->options.worker_concurrency;
+}
+
+/* Before what has waited goes back: who looks behind that sees nothing wait. */
+static void note_waiting_locked(dur_runtime *runtime) {
+    dur__work *work = &runtime->work;
+    if (atomic_load(&runtime->peers) == 0) {
+        work->withheld = 0;
+    } else if (slots_full(runtime) && work->queued + work->taken_count > 0) {
+        uint64_t now_us = dur__monotonic_us();
+        if (waits_long(&work->queue, now_us) || waits_long(&work->taken, now_us))
+            work->withheld = runtime->options.prefetch;
+    }
+    DUR_ASSERT(work->withheld <= runtime->options.prefetch);
+}
+
+static size_t room_locked(dur_runtime *runtime) {
+    const dur__work *work = &runtime->work;
+    note_waiting_locked(runtime);
+    size_t limit = dur__work_room_all(runtime) - work->withheld;
+    size_t used = used_locked(work);
     return used < limit ? limit - used : 0;
 }
 
@@ -41,6 +75,41 @@ size_t dur__work_room(dur_runtime *runtime) {
     size_t room = room_locked(runtime);
     dur__mutex_unlock(&runtime->work.mutex);
     return room;
+}
+
+bool dur__work_any(dur_runtime *runtime) {
+    dur__mutex_lock(&runtime->work.mutex);
+    bool any = used_locked(&runtime->work) > 0;
+    dur__mutex_unlock(&runtime->work.mutex);
+    return any;
+}
+
+/* An activity that does not end although it was cancelled is the one to name. */
+static dur__full full_locked(const dur_runtime *runtime, uint64_t now_us, const dur__task **out) {
+    const dur__work *work = &runtime->work;
+    uint64_t grace_us = runtime->options.activity_cancel_grace_ms * 1000;
+    size_t overdue = 0;
+    *out = NULL;
+    DUR__LIST_EACH(&work->running, at) {
+        const dur__task *task = DUR__CONTAINER(at, dur__task, link);
+        bool late = atomic_load(&task->cancelled) && now_us - task->cancelled_at_us >= grace_us;
+        if (*out == NULL || (late && overdue == 0)) *out = task;
+        overdue += late;
+    }
+    if (overdue == work->running_count) return DUR__FULL_OVERDUE;
+    return work->withheld == runtime->options.prefetch ? DUR__FULL_LONG : DUR__FULL_NOT;
+}
+
+dur__full dur__work_full(dur_runtime *runtime, uint64_t for_us, dur__buf *name) {
+    const dur__work *work = &runtime->work;
+    const dur__task *task;
+    dur__full full = DUR__FULL_NOT;
+    uint64_t now_us = dur__monotonic_us();
+    dur__mutex_lock(&runtime->work.mutex);
+    if (slots_full(runtime) && now_us - work->finished_at_us >= for_us) full = full_locked(runtime, now_us, &task);
+    if (full != DUR__FULL_NOT) dur__buf_format(name, "%s (%s)", task->item.name, task->item.instance);
+    dur__mutex_unlock(&runtime->work.mutex);
+    return full;
 }
 
 /* Whoever is put in front begins soon: a worker has nothing to do, or has ended something within that time. */
@@ -182,6 +251,7 @@ size_t dur__work_take_waiting(dur_runtime *runtime, dur__loop *loop, dur__link *
     size_t count = 0;
     uint64_t now_us = dur__monotonic_us();
     dur__mutex_lock(&work->mutex);
+    note_waiting_locked(runtime);
     dur__link *lists[3] = { &work->queue, &work->blocked, &work->taken };
     for (int i = 0; i < 3; i++) {
         DUR__LIST_EACH_SAFE(lists[i], at, after) {
@@ -205,6 +275,7 @@ void dur__work_finished(dur_runtime *runtime, dur__task *task) {
     DUR_ASSERT(work->running_count > 0);
     work->running_count--;
     work->finished_at_us = dur__monotonic_us();
+    if (work->withheld > 0) work->withheld--;
     uint64_t ran_us = work->finished_at_us - task->started_at_us;
     work->run_us += ran_us / 8 - work->run_us / 8;
     leave_session_locked(runtime, task);
