@@ -97,7 +97,8 @@ static dur__full full_locked(const dur_runtime *runtime, uint64_t now_us, const 
         overdue += late;
     }
     if (overdue == work->running_count) return DUR__FULL_OVERDUE;
-    return work->withheld == runtime->options.prefetch ? DUR__FULL_LONG : DUR__FULL_NOT;
+    bool shares = atomic_load(&runtime->peers) > 0 && work->withheld == runtime->options.prefetch;
+    return shares ? DUR__FULL_LONG : DUR__FULL_NOT;
 }
 
 dur__full dur__work_full(dur_runtime *runtime, uint64_t for_us, dur__buf *name) {

@@ -286,6 +286,9 @@ static void hosts() {
     tap::check(durite::runtime::try_start(*store, twice).code() == DUR_EEXISTS, "the same without an exception");
     tap::check(client->try_start(durite::start("X")).code() == DUR_EINVAL, "a start without an instance");
     tap::check(thrown([] { client->send("nobody", "Go"); }).find("DUR_ENOTFOUND: ") == 0, "a message to nobody");
+    tap::check(thrown([] { client->info(std::string("nobody\0-else", 12)); }).find("DUR_EINVAL: instance has a NUL") ==
+                   0,
+               "an id with a NUL byte");
     tap::check(thrown([] { client->info("nobody"); }).find("DUR_ENOTFOUND: ") == 0, "asking about nobody");
     tap::same(thrown([] { future().get(); }), "DUR_EINVAL: get: not inside the orchestration that it belongs to",
               "a wait outside of a handler");
