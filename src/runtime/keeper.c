@@ -129,8 +129,8 @@ void dur__keeper_renew_owner(dur_runtime *runtime) {
     dur__keeper_kick(runtime);
 }
 
-/* A round that may have acquired something was not answered, or the store went back: what is locked under our id is
-   ours and nobody's.  False: not yet. */
+/* A round that may have acquired something was not answered and its lane does not settle it, or the store went back:
+   what is locked under our id is ours and nobody's.  False: not yet. */
 static bool let_go(dur_runtime *runtime) {
     const char *old = dur_runtime_owner(runtime);
     atomic_store(&runtime->owner_stale, false); /* first: a loop that has the new id may ask for the next one at once */

@@ -410,7 +410,8 @@ static void failed(dur__loop *loop, round *r, const dur_error *err) {
     transient.retryable = true;
     for (size_t i = 0; i < r->ask.ack_count; i++)
         dur__route_acked(loop, r->tasks[i], &transient);
-    if (err->code == DUR_EUNKNOWN && (r->ask.fetch != NULL || r->ask.work != NULL) && runtime->has_owners) {
+    if (err->code == DUR_EUNKNOWN && !loop->settles && (r->ask.fetch != NULL || r->ask.work != NULL) &&
+        runtime->has_owners) {
         loop->stale = true;
         dur__keeper_renew_owner(runtime);
     }
@@ -442,7 +443,9 @@ void dur__round(dur__loop *loop) {
     add_work(loop, &r);
     if (r.ask.turn_count > 0 || r.ask.ack_count > 0 || r.ask.fetch != NULL || r.ask.work != NULL) {
         DUR__COUNT(loop->runtime, rounds);
-        if (dur_store_lane_round(loop->lane, loop->arena, &r.ask, &err) == DUR_OK)
+        int code = dur_store_lane_round(loop->lane, loop->arena, &r.ask, &err);
+        loop->settles = r.ask.settles;
+        if (code == DUR_OK)
             answered(loop, &r);
         else
             failed(loop, &r, &err);

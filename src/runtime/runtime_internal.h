@@ -312,6 +312,7 @@ struct dur__loop {
     bool work_waiting_long;
     bool suspect_instances_none, suspect_work_none; /* what was told was not there; until the next news */
     bool stale;                                     /* waits for a new owner id */
+    bool settles;                                   /* of the last round, as in dur_round */
     bool gathered;                                  /* a completion has come since the last commit */
     uint32_t local_takes, empty_looks;
     uint32_t work_doublings;          /* of what it asks for, one each time that it got all of it */

@@ -73,10 +73,10 @@ void dur__unborn_born(dur__inst *inst, const dur_turn_commit *answer) {
 }
 
 /* Somebody else has its id, or the store failed.  Perhaps it was written after all, and leased to us, who forget it:
-   then all that we hold is given back. */
+   where the lane does not give it back, all that we hold is. */
 void dur__unborn_failed(dur__inst *inst, const dur_error *err) {
     dur__loop *loop = inst->loop;
-    if (err->code == DUR_EUNKNOWN && loop->runtime->has_owners) {
+    if (err->code == DUR_EUNKNOWN && !loop->settles && loop->runtime->has_owners) {
         loop->stale = true;
         dur__keeper_renew_owner(loop->runtime);
     }

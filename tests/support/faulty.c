@@ -429,6 +429,7 @@ static int faulty_lane_round(dur_lane *lane, dur_arena *arena, dur_round *round,
     for (size_t i = 0; i < round->ack_count; i++)
         round->acks[i].error = fault;
     round->item_count = round->work_count = round->held_count = round->lost_count = round->asked_count = 0;
+    round->settles = false; /* the lane believes that it was heard */
     if (err != NULL) *err = fault;
     return (int)fault.code;
 }

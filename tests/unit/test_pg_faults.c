@@ -69,6 +69,7 @@ static void cut_commit(pg_bench *p, int mode) {
     int code = dur_store_lane_round(lane, b->arena, &round, &b->err);
     assert_int_equal(atomic_load(&x.cuts), 1);
     assert_int_equal(code, DUR_EUNKNOWN);
+    assert_true(round.settles);
     assert_int_equal(turn.fault, DUR_TURN_STORE);
     dur_event_row *rows;
     size_t count;
@@ -114,7 +115,7 @@ static void what_was_lost_is_found(void **state) {
     dur_lane *lane;
     dur_round round;
     dur_message_row start = start_of(b, "a"), other = start_of(b, "gone"),
-                event = message_of(DUR_WORK_EXTERNAL_RAISED, "a");
+                    event = message_of(DUR_WORK_EXTERNAL_RAISED, "a");
     ASSERT_OK(b, dur_store_owner_register(b->store, &owner, &b->err));
     ASSERT_OK(b, dur_store_lane_open(b->store, &options, &lane, &b->err));
     ASSERT_OK(b, dur_store_enqueue_for_orchestrator(b->store, &start, 0, &b->err));
@@ -147,6 +148,38 @@ static void what_was_lost_is_found(void **state) {
                                                        " 'unknown' AND token IS NULL AND acquisitions = 0",
                                                        p->schema)),
                      1);
+    dur_store_lane_close(lane);
+    ASSERT_OK(b, dur_store_owner_release(b->store, "o", &b->err));
+    dur_waker_free(options.waker);
+}
+
+/* A lease that is asked for is asked for once; not where nobody heard it. */
+static void fault_h156_what_a_lost_round_asked_for_is_asked_for_again(void **state) {
+    pg_bench *p = *state;
+    bench *b = &p->b;
+    dur_owner_options owner = { .owner = "o" };
+    dur_lane_options options = { .owner = "o", .waker = dur_waker_new() };
+    dur_lane *lane;
+    dur_round round;
+    dur_message_row start = start_of(b, "a"), other = start_of(b, "b");
+    ASSERT_OK(b, dur_store_owner_register(b->store, &owner, &b->err));
+    ASSERT_OK(b, dur_store_lane_open(b->store, &options, &lane, &b->err));
+    ASSERT_OK(b, dur_store_enqueue_for_orchestrator(b->store, &start, 0, &b->err));
+    ASSERT_OK(b, dur_store_enqueue_for_orchestrator(b->store, &other, 0, &b->err));
+    take_one(b, lane, "o", &round);
+    assert_int_equal(round.item_count, 2);
+    ASSERT_OK(b, dur_store_set_suspended(b->store, "a", "why", &b->err));
+    take_one(b, lane, "o", &round);
+    assert_int_equal(round.asked_count, 1);
+    dur__pg_lane *self = (dur__pg_lane *)(void *)lane;
+    for (int i = 0; i < 2; i++) {
+        self->unknown = i == 0; /* as if that round had not been answered */
+        self->unknown_round = self->rounds;
+        take_one(b, lane, "o", &round);
+        assert_int_equal(round.asked_count, i == 0);
+        assert_int_equal(round.lost_count, 0);
+        if (i == 0) assert_string_equal(round.asked[0], "a");
+    }
     dur_store_lane_close(lane);
     ASSERT_OK(b, dur_store_owner_release(b->store, "o", &b->err));
     dur_waker_free(options.waker);
@@ -431,6 +464,7 @@ int main(void) {
         PG_TEST(cut_after_the_commit_was_sent),
         PG_TEST(cut_before_the_commit_was_sent),
         PG_TEST(what_was_lost_is_found),
+        PG_TEST(fault_h156_what_a_lost_round_asked_for_is_asked_for_again),
         PG_TEST(a_live_owner_is_not_taken_over),
         PG_TEST(a_dead_owner_is_taken_over_early),
         PG_TEST(what_one_has_begun_another_finishes),

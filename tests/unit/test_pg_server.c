@@ -4,6 +4,7 @@
  */
 #include "pg_flow.h"
 #include "pg_private.h"
+#include "pg_proxy.h"
 
 #include <stdatomic.h>
 
@@ -41,6 +42,183 @@ static void stopped_politely(void **state) {
 }
 static void stopped_at_once(void **state) {
     restart_below(*state, "-m immediate stop");
+}
+
+/* ---- answers that are lost --------------------------------------------------------------------------------------- */
+
+/*
+ * Long activities run, and beside them turns are committed all the time; the answers of some are lost.  A lane finds
+ * out what became of those: nothing else is given up, and no activity runs twice.
+ */
+enum { LONG_ONES = 3, LOOPS = 6, LOSSES = 6 };
+
+static atomic_uint long_begun, steps, given_up, fed;
+static atomic_bool long_ends, loops_end;
+
+static dur_outcome long_activity(dur_act *act, const char *input) {
+    atomic_fetch_add(&long_begun, 1);
+    while (!atomic_load(&long_ends) && !dur_act_cancelled(act))
+        pg_pause_ms(2);
+    return dur_act_complete(act, input);
+}
+
+static dur_outcome loop_step(dur_act *act, const char *input) {
+    (void)input;
+    atomic_fetch_add(&steps, 1);
+    return dur_act_complete(act, atomic_load(&loops_end) ? "ends" : "goes-on");
+}
+
+static dur_outcome long_one(dur_ctx *ctx, const char *input) {
+    return dur_complete(ctx, dur_await(dur_activity(ctx, "Long", input)));
+}
+
+static dur_outcome loop(dur_ctx *ctx, const char *input) {
+    for (int i = 0; i < 8; i++) {
+        if (strcmp(dur_await(dur_activity(ctx, "LoopStep", input)), "ends") == 0) return dur_complete(ctx, input);
+        dur_await(dur_timer(ctx, 3));
+    }
+    return dur_continue_as_new(ctx, input);
+}
+
+/* Its first turn makes a row of work, and locks it. */
+static dur_outcome short_one(dur_ctx *ctx, const char *input) {
+    return dur_complete(ctx, dur_await(dur_activity(ctx, "Step", input, .session = "s")));
+}
+
+static const dur_handler lossy_handlers[] = {
+    DUR_ACTIVITY("Long", long_activity),
+    DUR_ACTIVITY("LoopStep", loop_step),
+    DUR_ACTIVITY("Step", flow_step),
+    DUR_ORCHESTRATION("LongOne", "1.0.0", long_one),
+    DUR_ORCHESTRATION("Loop", "1.0.0", loop),
+    DUR_ORCHESTRATION("Short", "1.0.0", short_one),
+    DUR_HANDLERS_END,
+};
+
+static void count_given_up(void *data, const dur_log_record *record) {
+    (void)data;
+    if (strstr(record->message, "leases are given up") != NULL) atomic_fetch_add(&given_up, 1);
+}
+
+static void begin_one(dur_client *client, const char *what, unsigned number) {
+    dur_error err = DUR_ERROR_INIT;
+    char id[32];
+    snprintf(id, sizeof(id), "%s%u", what, number);
+    FLOW_PERSIST(&err, dur_client_start(client, &err, what, id, .instance = id, .exists = DUR_START_RETURN_EXISTING));
+}
+
+static void end_one(dur_client *client, const char *what, unsigned number) {
+    dur_error err = DUR_ERROR_INIT;
+    char id[32], *result = NULL;
+    snprintf(id, sizeof(id), "%s%u", what, number);
+    FLOW_PERSIST(&err, dur_client_result(&result, client, id, DUR_SECONDS(60), &err));
+    assert_string_equal(result, id);
+    dur_free(result);
+}
+
+/* Starts that the node's lanes write with their first turns. */
+static void *feed(void *client) {
+    while (!atomic_load(&loops_end)) {
+        begin_one(client, "Short", atomic_load(&fed));
+        end_one(client, "Short", atomic_load(&fed));
+        atomic_fetch_add(&fed, 1);
+    }
+    return NULL;
+}
+
+static void until_steps(unsigned more) {
+    unsigned from = atomic_load(&steps);
+    for (int i = 0; atomic_load(&steps) - from < more; i++) {
+        if (i > 12000) fail_msg("nothing goes on");
+        pg_pause_ms(5);
+    }
+}
+
+static void lose_answers(pg_bench *p, dur_provider *store, void (*lose)(void *data, int number), void *data) {
+    dur_client *client;
+    dur_runtime *node;
+    pthread_t feeder;
+    atomic_store(&long_begun, 0);
+    atomic_store(&given_up, 0);
+    atomic_store(&fed, 0);
+    atomic_store(&long_ends, false);
+    atomic_store(&loops_end, false);
+    assert_int_equal(dur_log_set_sink(count_given_up, NULL, DUR_LOG_WARN), DUR_OK);
+    ASSERT_OK(&p->b, dur_client_new(&client, store, &p->b.err));
+    ASSERT_OK(&p->b, dur_runtime_start(&node, DUR_RUNTIME(.store = store, .handlers = lossy_handlers), &p->b.err));
+    for (unsigned i = 0; i < LONG_ONES; i++)
+        begin_one(client, "LongOne", i);
+    for (unsigned i = 0; i < LOOPS; i++)
+        begin_one(client, "Loop", i);
+    while (atomic_load(&long_begun) < LONG_ONES)
+        pg_pause_ms(2);
+    assert_int_equal(pthread_create(&feeder, NULL, feed, client), 0);
+    for (int i = 0; i < LOSSES; i++) {
+        until_steps(40);
+        lose(data, i);
+    }
+    until_steps(40);
+    atomic_store(&loops_end, true);
+    pthread_join(feeder, NULL);
+    for (unsigned i = 0; i < LOOPS; i++)
+        end_one(client, "Loop", i);
+    atomic_store(&long_ends, true);
+    for (unsigned i = 0; i < LONG_ONES; i++)
+        end_one(client, "LongOne", i);
+    assert_int_equal(atomic_load(&given_up), 0);
+    assert_int_equal(atomic_load(&long_begun), LONG_ONES);
+    ASSERT_OK(&p->b, dur_runtime_check(node, &p->b.err));
+    ASSERT_OK(&p->b, dur_runtime_stop(node, DUR_SECONDS(20), &p->b.err));
+    ASSERT_OK(&p->b, dur_provider_check(store, &p->b.err));
+    dur_client_free(client);
+    assert_int_equal(dur_log_set_sink(NULL, NULL, DUR_LOG_ERROR), DUR_OK);
+}
+
+static void by_a_restart(void *data, int number) {
+    (void)data;
+    (void)number;
+    assert_int_equal(pg_ctl("-m immediate stop"), 0);
+    assert_int_equal(pg_ctl("start"), 0);
+}
+
+static void fault_h156_a_restart_under_load_keeps_leases(void **state) {
+    pg_bench *p = *state;
+    lose_answers(p, p->b.store, by_a_restart, NULL);
+}
+
+static void by_a_cut(void *data, int number) {
+    proxy *x = data;
+    atomic_store(&x->mode, number % 2 == 0 ? PROXY_CUT_AFTER : PROXY_CUT_BEFORE);
+    for (int i = 0; atomic_load(&x->cuts) <= number; i++) {
+        if (i > 12000) fail_msg("nothing was cut");
+        pg_pause_ms(5);
+    }
+}
+
+static void fault_h156_a_lost_answer_keeps_leases(void **state) {
+    pg_bench *p = *state;
+    proxy x;
+    if (!proxy_open(&x, "goes-on")) skip(); /* in what commits write */
+    dur_provider *store = proxy_store(&x, p);
+    lose_answers(p, store, by_a_cut, &x);
+    dur_provider_close(store);
+    proxy_close(&x);
+}
+
+/* A cut, and before anything else goes on another process of the server. */
+static void by_both(void *data, int number) {
+    by_a_cut(data, number);
+    by_a_restart(NULL, number);
+}
+
+static void fault_h156_a_lost_answer_before_a_restart_keeps_leases(void **state) {
+    pg_bench *p = *state;
+    proxy x;
+    if (!proxy_open(&x, "goes-on")) skip();
+    dur_provider *store = proxy_store(&x, p);
+    lose_answers(p, store, by_both, &x);
+    dur_provider_close(store);
+    proxy_close(&x);
 }
 
 /* ---- its clock jumps --------------------------------------------------------------------------------------------- */
@@ -167,10 +345,14 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         PG_TEST(stopped_politely),
         PG_TEST(stopped_at_once),
+        PG_TEST(fault_h156_a_restart_under_load_keeps_leases),
+        PG_TEST(fault_h156_a_lost_answer_keeps_leases),
+        PG_TEST(fault_h156_a_lost_answer_before_a_restart_keeps_leases),
         PG_TEST(its_clock_jumps),
         PG_TEST(by_tls_with_a_password),
     };
     (void)argc;
+    signal(SIGPIPE, SIG_IGN); /* of the proxy */
     pg_private_server(argv);
     PG_MAIN(tests);
 }

@@ -476,6 +476,9 @@ typedef struct dur_round {
        the fewest goes first. */
     uint32_t suspect_instance, suspect_work;
     bool work_waiting_long; /* the head of the shared worker queue is older than 100 ms */
+    bool settles;           /* with DUR_EUNKNOWN, of the round or of a turn: what it has acquired, made or handed out
+                               unheard the lane itself gives back or hands out again before anything else, so whatever
+                               the caller knows of holds.  false: only giving up the owner id frees what nobody knows */
     const char **asked;     /* instances that this lane holds and is asked to give up in good order (set_suspended): the
                                lease holds until it does.  Each is told once */
     size_t asked_count;

@@ -236,7 +236,11 @@ static outcome commit_once(dur__pg *store, dur__pg_conn *conn, dur__pg_lane *lan
     dur__pg_batch batch;
     dur__pg_turn_plan plan;
     int code = dur__pg_connect(conn, err);
+    if (code == DUR_OK && lane != NULL && lane->unknown) /* first the lane learns what it holds (pg_lease.c) */
+        code = dur_error_set(err, DUR_EUNAVAILABLE, true, "postgres.commit", "the commit before was not answered");
     if (code != DUR_OK) return FAILED;
+    int backend = conn->backend;
+    if (lane != NULL) lane->rounds++; /* of timers that it may not hear of, and of no others */
     dur__pg_batch_begin(&batch, conn, true);
     dur__pg_turns_add(store, &batch, lane, turns, count, NULL, 0, &plan);
     if (plan.for_lanes || plan.for_watches) dur__pg_batch_notify(&batch);
@@ -246,6 +250,7 @@ static outcome commit_once(dur__pg *store, dur__pg_conn *conn, dur__pg_lane *lan
                    : !dur__pg_refused(&batch, code)  ? FAILED
                    : is_comparison(&batch)           ? REFUSED
                                                      : UNREADABLE;
+    if (code == DUR_EUNKNOWN && lane != NULL) dur__pg_lane_lost(lane, backend, turns, count);
     if (what == COMMITTED) dur__pg_turns_read(&batch, &plan, lane, turns, count);
     dur__pg_batch_end(&batch);
     return what;

@@ -156,8 +156,9 @@ typedef struct dur__pg_lane {
     char unknown_prefix[DUR__PG_TOKEN_SIZE]; /* of the tokens of the last round */
     bool unknown;                            /* the outcome of a round was not learned: what it took is unknown too */
     int lost_backend;                        /* the session of that round */
-    bool notify_pending;                     /* others are to be told of a round … */
-    bool notify_urgent;                      /* … and have something to do, not only to see */
+    dur__pg_array unborn_works; /* tokens of work that its first turns have locked for us, if it happened */
+    bool notify_pending;        /* others are to be told of a round … */
+    bool notify_urgent;         /* … and have something to do, not only to see */
     /* what the last probe or look has said (pg_round.c) */
     uint64_t next_due_ms, now_ms, answered_us;
     uint64_t seen_id, seen_ms; /* of the last look */
@@ -533,7 +534,8 @@ void dur__pg_lease_forget(dur__pg_lane *lane, const char *instance);
 void dur__pg_leases_forget_all(dur__pg_lane *lane);
 /* Before anything of a round: a new session may find another database, also in the middle of one. */
 int dur__pg_lane_connect(dur__pg_lane *lane, dur_error *err);
-void dur__pg_lease_doubt(dur__pg_lane *lane, const dur_turn_commit *turn); /* whether it was committed is not known */
+/* A batch of the lane was not answered; turns: those in it. */
+void dur__pg_lane_lost(dur__pg_lane *lane, int backend, dur_turn_commit **turns, size_t count);
 /* Where there is a doubt: what the lane holds is what the store says that it holds. */
 int dur__pg_leases_compare(dur__pg_lane *lane, dur_error *err);
 

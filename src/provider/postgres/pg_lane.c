@@ -38,6 +38,7 @@ int dur__pg_lane_open(dur_provider *self, const dur_lane_options *options, dur_l
     lane->handlers = options->handlers;
     lane->more = true; /* the first look sees everything */
     lane->rounds = DUR__PG_NO_ROUND;
+    lane->unborn_works = dur__pg_array_text();
     dur__list_init(&lane->starts);
     dur__list_init(&lane->inbox);
     code = dur__pg_connect(lane->conn, err);
@@ -78,6 +79,7 @@ void dur__pg_lane_close(dur_lane *base) {
     dur__pg_timers_forget_all(lane);
     dur__pg_held_up_forget(lane);
     dur__pg_leases_forget_all(lane);
+    dur__buf_free(&lane->unborn_works.data);
     leave(lane);
     dur__pg_conn_free(lane->conn); /* the leases stay with their owner */
     dur__free(lane->owner);

@@ -6,13 +6,15 @@
  * learned, and where the server's process is another one behind a pooler, both sides are compared: instance, token, and
  * the last event.  First the lane's row gets a new session number, so that what the old session has not taken yet it
  * never takes. Leases that the lane does not know (it never heard of the claim) are given back, those that are gone are
- * told as lost, and messages that the lost round handed out are handed out again.  All others go on.
+ * told as lost, and what the lost round handed out or asked for comes again.  All others go on: the round says that the
+ * lane settles it, or the runtime would give up all that it has.
  *
  * A server that has taken the place of another one may know less: a standby that was behind, a backup.  Where it does,
  * the rows of workers and sessions are as doubtful as the leases: the owner is told by its next beat, and begins again
  * under another id.
  */
 #include "provider/postgres/pg_internal.h"
+#include "provider/postgres/pg_works.h"
 
 #include <stdlib.h>
 
@@ -116,13 +118,31 @@ static const char enter_sql[] =
 
 /* ---- comparing --------------------------------------------------------------------------------------------------- */
 
-void dur__pg_lease_doubt(dur__pg_lane *lane, const dur_turn_commit *turn) {
+/* It is given up: its caller is told that it may be there. */
+static void give_up_birth(dur__pg_lane *lane, const dur_turn_commit *turn) {
+    for (size_t i = 0; i < turn->worker_item_count; i++) {
+        const char *token = dur__turn_eager(turn, &turn->worker_items[i]);
+        if (token != NULL) dur__pg_add_text(&lane->unborn_works, token);
+    }
+}
+
+static void doubt(dur__pg_lane *lane, const dur_turn_commit *turn) {
     dur__pg_lease *self = turn->writes_start || turn->lock_token == NULL ? NULL : dur__pg_lease_of(lane, turn);
-    if (self == NULL) return; /* one that begins is given up: its caller is told that it may be there */
+    if (turn->writes_start) give_up_birth(lane, turn);
+    if (self == NULL) return;
     self->in_doubt = true;
     self->bare = false;
     self->may_be_over = !dur__turn_facts_of(turn).keeps;
     self->doubtful_last = turn->event_count > 0 ? turn->events[turn->event_count - 1].event_id : self->last;
+}
+
+void dur__pg_lane_lost(dur__pg_lane *lane, int backend, dur_turn_commit **turns, size_t count) {
+    if (lane->owner == NULL) return; /* nothing of it is compared: its locks run out */
+    lane->unknown = true;
+    lane->unknown_round = lane->rounds;
+    lane->lost_backend = backend;
+    for (size_t i = 0; i < count; i++)
+        doubt(lane, turns[i]);
 }
 
 static bool is_where_it_was(const dur__pg_lease *self, const PGresult *held, int row) {
@@ -196,6 +216,14 @@ static const char again_sql[] =
     " delivered = $3::bigint RETURNING instance_id) UPDATE @instances SET ready_at = 0, ready_due = 0 WHERE instance_id"
     " IN (SELECT instance_id FROM q)";
 
+static const char unborn_works_sql[] =
+    "UPDATE @worker w SET token = NULL, owner = NULL, until_ms = 0, attempts = greatest(w.attempts - 1, 0) "
+    "FROM " DUR__PG_LOCK_WORKS("token = ANY ($2::text[])") " WHERE " DUR__PG_IS_L;
+/* Each is told once, and the lost round may have told it to nobody. */
+static const char ask_again_sql[] =
+    "INSERT INTO @lost (holder, instance_id, asked, at_ms) SELECT holder, instance_id, true, #now FROM @instances WHERE"
+    " instance_id = ANY ($2::text[]) AND holder = $3::bigint AND owner = $4::text AND suspended IS NOT NULL";
+
 static void add(dur__pg_batch *batch, const char *sql, const dur__pg_lane *lane, const dur__pg_array *ids, bool whole) {
     dur__pg_args args;
     dur__pg_args_begin(lane->store, &args);
@@ -218,17 +246,31 @@ static int settle(dur__pg_lane *lane, const comparison *found, dur_error *err) {
     if (again) {
         add(&batch, lock_kept_sql, lane, &found->kept, false);
         add(&batch, again_sql, lane, &found->kept, true);
+        add(&batch, ask_again_sql, lane, &found->kept, true);
     }
     int code = dur__pg_batch_run(&batch, "postgres.leases", err);
     dur__pg_batch_end(&batch);
     return code;
 }
 
-/* Worker rows that the lost round has claimed are known by the prefix of its tokens. */
 static int end_lost_session(dur__pg_lane *lane, dur_error *err) {
+    return lane->unknown ? dur__pg_end_session(lane->conn, lane->lost_backend, err) : DUR_OK;
+}
+
+/*
+ * Worker rows that the lost round has claimed are known by the prefix of its tokens.  Behind the new session number:
+ * where the lost session cannot be ended (a pooler) it may have claimed them until then.
+ */
+static int undo_lost_claims(dur__pg_lane *lane, dur_error *err) {
+    dur__pg_batch batch;
     if (!lane->unknown) return DUR_OK;
-    int code = dur__pg_end_session(lane->conn, lane->lost_backend, err);
-    return code == DUR_OK ? dur__pg_undo_claims(lane->conn, lane->unknown_prefix, err) : code;
+    int code = dur__pg_undo_claims(lane->conn, lane->unknown_prefix, err);
+    if (code != DUR_OK || lane->unborn_works.count == 0) return code;
+    dur__pg_batch_begin(&batch, lane->conn, false); /* may be repeated */
+    add(&batch, unborn_works_sql, lane, &lane->unborn_works, false);
+    code = dur__pg_batch_run(&batch, "postgres.leases", err);
+    dur__pg_batch_end(&batch);
+    return code;
 }
 
 static int read_both(dur__pg_lane *lane, comparison *found, int64_t *server_start, dur_error *err) {
@@ -264,12 +306,15 @@ int dur__pg_leases_compare(dur__pg_lane *lane, dur_error *err) {
     if (!atomic_exchange(&lane->doubts, false) || lane->owner == NULL) return DUR_OK;
     int code = end_lost_session(lane, err);
     if (code == DUR_OK) code = read_both(lane, &found, &now, err);
+    if (code == DUR_OK) code = undo_lost_claims(lane, err);
     if (code == DUR_OK) code = settle(lane, &found, err);
     end_comparison(lane, code == DUR_OK);
     if (code == DUR_OK) {
         if (before != 0 && before != now && !found.agree) dur__pg_owner_doubt(lane->store, lane->owner);
         lane->server_start = now;
         lane->unknown = false;
+        dur__buf_free(&lane->unborn_works.data);
+        lane->unborn_works = dur__pg_array_text();
         atomic_store(&lane->news, true);
     } else {
         atomic_store(&lane->doubts, true);

@@ -353,11 +353,8 @@ static int run_batch(dur__pg_lane *lane, dur_arena *arena, dur_round *round, dur
         atomic_store(&lane->news, true); /* what was to be read was not */
     }
     if (code == DUR_EUNKNOWN) {
-        lane->unknown = true;
-        lane->unknown_round = lane->rounds;
-        lane->lost_backend = backend;
-        for (size_t i = 0; writes && i < count; i++)
-            dur__pg_lease_doubt(lane, turns[i]);
+        dur__pg_lane_lost(lane, backend, turns, writes ? count : 0);
+        round->settles = lane->unknown;
     }
     dur__pg_batch_end(&batch);
     return code;
@@ -404,8 +401,9 @@ int dur__pg_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_e
         dur__pg_inbox_answer(lane, turns, count);
         dur__pg_acks_commit(lane->store, lane->conn, round->acks, round->ack_count);
         dur__pg_wake_local(lane->store, lane);
+        round->settles = lane->unknown;
         code = dur__pg_connect(lane->conn, &mine);
-        if (code == DUR_OK) (void)run_batch(lane, arena, round, NULL, 0, false, &refused, NULL);
+        if (code == DUR_OK && !lane->unknown) (void)run_batch(lane, arena, round, NULL, 0, false, &refused, NULL);
         round->more = true; /* what was not read now is read next time */
         return DUR_OK;
     }
