@@ -282,6 +282,18 @@ static void the_environment_turns_lines_on(void **state) {
     assert_int_equal(lines_in(path, " debug "), 0);
 }
 
+/* Nobody would step it: waiting for a signal is no service. */
+static void a_host_without_threads_is_not_run(void **state) {
+    world *w = *state;
+    dur_host *host = NULL;
+    dur_error err = DUR_ERROR_INIT;
+    OK(w, dur_host_start_ex(&host, "memory:unstepped", DUR_RUNTIME(.handlers = handlers, .threads = DUR_THREADS_NONE),
+                            &err));
+    assert_int_equal(dur_host_run(host, &err), DUR_EINVAL);
+    assert_non_null(strstr(err.message, "dur_runtime_step"));
+    dur_host_free(host);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(the_environment_turns_lines_on),
@@ -292,6 +304,7 @@ int main(void) {
         TEST(a_name_that_nobody_has_is_said_to_whoever_waits),
         TEST(a_signal_drains_and_the_handlers_are_given_back),
         TEST(a_host_that_cannot_start_leaves_nothing),
+        TEST(a_host_without_threads_is_not_run),
     };
     return cmocka_run_group_tests_name("e2e_host", tests, NULL, NULL);
 }
