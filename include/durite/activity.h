@@ -37,10 +37,10 @@ DUR_API const char *dur_act_worker_id(const dur_act *act);
 DUR_API const char *dur_act_session(const dur_act *act); /* NULL: none */
 DUR_API const char *dur_act_tag(const dur_act *act);     /* NULL: none */
 DUR_API uint32_t dur_act_attempt(const dur_act *act);    /* of the retry policy, from 1 */
-/* How often this attempt was handed to a worker, from 1; the number that max_attempts is compared with.  So it leaves
-   out deliveries that say nothing against the activity: those that were given back by a runtime that stopped
-   (dur_runtime_stop) or took a new owner id, also where the activity was running and went on to its end.  1 therefore
-   does not mean that it never ran before. */
+/* How often this attempt was handed to a worker, from 1.  (max_attempts is compared with less: with the crashes in
+   which it ran alone; on a store without owners with this.)  It leaves out deliveries that say nothing against the
+   activity: those that were given back by a runtime that stopped (dur_runtime_stop) or took a new owner id, also where
+   the activity was running and went on to its end.  1 therefore does not mean that it never ran before. */
 DUR_API uint32_t dur_act_delivery(const dur_act *act);
 /* The idempotency key for the outside world: the same for every attempt of the retry policy, every delivery, after
    crashes and on every node, and no other call's: another dur_activity(), another execution and another instance that

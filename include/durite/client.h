@@ -38,7 +38,7 @@ typedef struct dur_start_args {
     size_t size;
     const char *name;
     const char *input;    /* NULL: "" */
-    const char *instance; /* required, at most 1024 bytes */
+    const char *instance; /* required, at most 1024 bytes of UTF-8 without control characters (below 0x20, 0x7f) */
     const char *version;  /* NULL: the policy of the runtime that takes it, which in a mixed fleet is any of them */
     uint64_t delay_ms;
     dur_start_policy exists;
@@ -62,7 +62,8 @@ typedef struct dur_run_args {
                             looked for first, in this time; a start is not given up in the middle */
 } dur_run_args;
 /* Start it, or attach to the instance that has the id, running or ended; wait for its end; its result.  So a program
-   that does this again gets the recorded answer, and nothing runs twice.  Codes of dur_client_start and
+   that does this again gets the recorded answer, and nothing runs twice.  Who attaches gets the version that was
+   started, whatever .version says.  Not from a handler: it would wait for itself.  Codes of dur_client_start and
    dur_client_result; DUR_EEXISTS: the instance is a run of another orchestration.  *out is yours: dur_free. */
 DUR_API int dur_client_run_ex(char **out, dur_client *client, const dur_run_args *args, dur_error *err);
 #define dur_client_run(out, client, err, ...)                                                                          \
@@ -105,10 +106,11 @@ DUR_API int dur_client_cancel(dur_client *client, const char *instance, const ch
    meanwhile and started again under its id: the new one goes on); one that has ended: DUR_OK, no effect; DUR_EBUSY
    (its history grew at each of many tries). */
 DUR_API int dur_client_terminate(dur_client *client, const char *instance, const char *reason, dur_error *err);
-/* Keep it from running until resumed.  Messages wait.  A turn that is running is still recorded (on PostgreSQL it is
-   not): the node that has it gives it up then, and an activity that runs there goes on.  DUR_ENOTFOUND, DUR_ESTATE (it
+/* Keep it from running until resumed.  Messages wait.  A turn that is running is still recorded: the node
+   that has it gives it up then, and an activity that runs there goes on.  DUR_ENOTFOUND, DUR_ESTATE (it
    has ended). */
 DUR_API int dur_client_suspend(dur_client *client, const char *instance, const char *reason, dur_error *err);
+/* DUR_OK, and nothing changes, where it is not suspended, or has ended.  DUR_ENOTFOUND. */
 DUR_API int dur_client_resume(dur_client *client, const char *instance, dur_error *err);
 
 /* ---- looking and waiting ----------------------------------------------------------------------------------------- */
@@ -239,6 +241,7 @@ typedef struct dur_kv_list {
 DUR_API int dur_client_kv_all(dur_kv_list **out, dur_client *client, const char *instance, dur_error *err);
 DUR_API void dur_kv_list_free(dur_kv_list *list);
 
+/* Of one instance.  Pending are the messages in its queues; pulses and timers are not among them. */
 typedef struct dur_client_stats {
     size_t size;
     uint64_t history_event_count, history_size_bytes, queue_pending_count, kv_user_key_count, kv_total_value_bytes;

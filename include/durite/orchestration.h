@@ -124,7 +124,8 @@ typedef struct dur_orchestration_args {
     const char *site;
 } dur_orchestration_args;
 DUR_API dur_future *dur_orchestration_ex(dur_ctx *ctx, const dur_orchestration_args *args);
-/* Start an orchestration that does not answer; returns its instance id. */
+/* Start one that does not answer to us and is not cancelled with us; its instance id.  Under an id that exists nothing
+   is started, and nobody is told: give one that nobody else gives, or none. */
 DUR_API const char *dur_start_ex(dur_ctx *ctx, const dur_orchestration_args *args);
 
 DUR_API dur_future *dur_timer_ex(dur_ctx *ctx, uint64_t delay_ms, const char *site);

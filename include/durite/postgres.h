@@ -60,10 +60,12 @@ DUR_API int dur_postgres_register(dur_error *err);
  * Your own transaction, on your own connection to the same database: begin it with BEGIN, call these, and COMMIT or
  * ROLLBACK; they happen if and only if you commit.  When one fails with a code of ours (DUR_EEXISTS, DUR_ENOTFOUND,
  * DUR_ESTATE) the transaction can go on; after DUR_EIO and the like it is aborted, as with any failed
- * statement.  They lock the row of the instance until you end the transaction: keep it short, and where you touch
- * several instances do so in order of their ids.  The connection needs no settings; it must not be in pipeline mode.
- * Codes: DUR_EINVAL, DUR_ESTATE (no transaction is open), and those of dur_client_start, _send and _pulse; DUR_EBUSY
- * where a start would replace a finished instance that a node holds just now, which would wait for your transaction.
+ * statement, and further calls are DUR_ESTATE.  Under REPEATABLE READ or SERIALIZABLE a row that has changed since your
+ * snapshot is DUR_EBUSY, and the transaction is aborted: begin it again.  They lock the row of the instance until you
+ * end the transaction: keep it short, and where you touch several instances do so in order of their ids.  The
+ * connection needs no settings; it must not be in pipeline mode. Codes: DUR_EINVAL, DUR_ESTATE (no transaction is open,
+ * or it is aborted), and those of dur_client_start, _send and _pulse; DUR_EBUSY where a start would replace a finished
+ * instance that a node holds just now, which would wait for your transaction.
  */
 DUR_API int dur_postgres_start(dur_provider *store, struct pg_conn *db, const dur_start_args *args, dur_error *err);
 DUR_API int dur_postgres_pulse(dur_provider *store, struct pg_conn *db, const dur_message_args *args, dur_error *err);

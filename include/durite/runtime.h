@@ -50,7 +50,7 @@ typedef struct dur_runtime_options {
 
     uint32_t orchestration_concurrency; /* loops; 0: 2.  A store with one writer (memory, sqlite) uses one */
     uint32_t worker_concurrency;        /* worker threads at most, one activity each; 0: 64.  They start as work waits
-                                           and end when they are idle; two are always there */
+                                           and end when they are idle; two (or one, of 1) are always there */
     uint32_t prefetch;                  /* activities waiting locally beyond the workers, at most; 0: 64.  When other
                                            nodes are there and no worker is free, what has waited 100 ms is theirs, and
                                            none is taken until an activity ends; each that ends lets one more wait */
@@ -148,7 +148,8 @@ DUR_API int dur_runtime_stop(dur_runtime *runtime, uint64_t grace_ms, dur_error 
  * runtime has locked, once or a few times.
  * Only a store that refuses for all of that second to take something back can make a finding of a healthy runtime.
  *
- * DUR_EBUSY: a loop does not answer, because a handler has not come back for ten seconds; DUR_EUNSUPPORTED: the store
+ * DUR_EBUSY: a loop has not answered for ten seconds: a handler has not come back, or the store has not answered it (a
+ * lock that somebody else holds, a server that stands still); DUR_EUNSUPPORTED: the store
  * has no owners, or does not tell what they hold; DUR_EDEADLK: called by a handler or activity; DUR_EFORKED; errors of
  * the store.  dur_provider_check is the other half: rows against rows.  Any other thread, and not during
  * dur_runtime_stop.  Since 0.1.

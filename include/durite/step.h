@@ -16,7 +16,8 @@
  * (DUR_ACTIVITY_TAKEN) or calls dur_act_beat, or the runtime has a longer owner_timeout_ms.
  *
  * Clients that wait (dur_client_result and the like) on the thread that steps do the steps meanwhile.
- * Thread class: all on the thread that has started the runtime, dur_runtime_stop included; dur_act_end from any thread.
+ * Thread class: all on the thread that has started the runtime, dur_runtime_stop included; dur_runtime_take from one
+ * thread at a time, dur_act_end from any.
  * Guide: docs/guide/own-loop.md.
  */
 #ifndef DURITE_STEP_H
