@@ -268,14 +268,20 @@ static void fault_h70_what_continues_as_new_is_in_every_list_of_what_runs(void *
 static void lists_cost(world *w, PGconn *db, const char *url, size_t most, const char *expected,
                        const dur_list_options *options) {
     char schema[80];
+    long visited;
+    uint64_t end_ms = now_ms() + patience_ms();
     schema_of(w, schema);
-    long before = rows_visited(db, schema);
-    world looker = elsewhere(w, url);
-    lists(&looker, expected, options);
-    leave(&looker);
-    until_gone(db, strrchr(url, '=') + 1);
-    long visited = rows_visited(db, schema) - before;
-    printf("# \"%s\": %ld rows read\n", expected, visited);
+    do { /* what has been there stays in the indexes until it is cleaned up, and no snapshot is as old */
+        pg_do(db, "VACUUM (ANALYZE) %s.dur_instances", schema);
+        pg_do(db, "VACUUM (ANALYZE) %s.dur_queue", schema);
+        long before = rows_visited(db, schema);
+        world looker = elsewhere(w, url);
+        lists(&looker, expected, options);
+        leave(&looker);
+        until_gone(db, strrchr(url, '=') + 1);
+        visited = rows_visited(db, schema) - before;
+        printf("# \"%s\": %ld rows read\n", expected, visited);
+    } while (visited >= (long)most && now_ms() < end_ms);
     assert_true(visited < (long)most);
 }
 
@@ -303,7 +309,6 @@ static void fault_h70_a_list_of_what_waits_reads_what_it_lists(void **state) {
     until_history(&maker, "parent", "\"SubOrchestrationScheduled\"", 1);
     start(&maker, "Nobody", "", "waits");
     leave(&maker);
-    pg_do(db, "ANALYZE"); /* as autovacuum does */
     until_gone(db, strrchr(url, '=') + 1);
     lists_cost(w, db, url, count / 2, "kid parent waits", DUR_LIST(.status = DUR_INSTANCE_RUNNING));
     lists_cost(w, db, url, count / 2, "kid", DUR_LIST(.parent = "parent"));
