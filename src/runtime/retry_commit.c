@@ -72,6 +72,7 @@ void dur__commit_retry(dur__inst *inst, const dur_error *why, bool unknown) {
     uint64_t delay_ms = dur__backoff_ms(RETRY_BASE_MS, inst->tries++, RETRY_MAX_MS);
     inst->retry_at_us = dur__monotonic_us() + dur__backoff_jitter_us(runtime->world, delay_ms);
     inst->unknown |= unknown;
+    inst->doubted |= unknown;
     DUR__COUNT(runtime, turn_retries);
     char times[DUR__TIMES_BYTES];
     if (dur__trouble_say(runtime, &runtime->said_turn, why->code, times))
@@ -142,8 +143,8 @@ void dur__commit_learn(dur__inst *inst) {
         dur__commit_retry(inst, &err, true);
     else if (same)
         assume_done(inst);
-    else if (theirs == NULL)
-        inst->unknown = false;
+    else if (theirs == NULL && !inst->contested)
+        inst->unknown = false; /* it may still be on its way: refused for its position it is looked for once more */
     else
         start_over(inst, "the history has changed", "another turn stands in its place");
 }
@@ -185,6 +186,17 @@ static void orphaned(dur__inst *inst) {
     dur__free(ids);
 }
 
+/* A try that was not answered may commit behind the look for it, and stand in the way of the next: nobody else's turn.
+ */
+static void position_refused(dur__inst *inst, const dur_error *err) {
+    if (inst->doubted && !inst->contested && inst->commit->event_count > 0) {
+        inst->contested = true;
+        dur__commit_retry(inst, err, true);
+    } else {
+        start_over(inst, "the history has changed", err->message);
+    }
+}
+
 static void store_failed(dur__inst *inst, const dur_turn_commit *answer) {
     const dur_error *err = &answer->error;
     DUR__COUNT(inst->loop->runtime, provider_errors);
@@ -193,7 +205,7 @@ static void store_failed(dur__inst *inst, const dur_turn_commit *answer) {
     } else if (err->code == DUR_ELEASE) {
         dur__inst_lost(inst, err->message);
     } else if (err->code == DUR_ECONFLICT) {
-        start_over(inst, "the history has changed", err->message);
+        position_refused(inst, err);
     } else {
         /* A store that refuses this turn for good: count it, so that it ends as poison instead of for ever. */
         dur__log(DUR_LOG_ERROR, DUR__LOG_PROVIDER, DUR__FIELDS(DUR__TEXT("instance_id", inst->id)),
@@ -227,7 +239,7 @@ void dur__commit_refused(dur__inst *inst, const dur_turn_commit *answer) {
         dur__inst_lost(inst, answer->error.message);
         break;
     case DUR_TURN_POSITION:
-        start_over(inst, "the history has changed", answer->error.message);
+        position_refused(inst, &answer->error);
         break;
     case DUR_TURN_WORK_LOST:
         mark_lost_work(inst, answer);

@@ -219,6 +219,8 @@ struct dur__inst {
     uint32_t restarts; /* in a row without a commit */
     uint64_t retry_at_us;
     bool unknown;      /* the outcome of the last try was not learned */
+    bool doubted;      /* … or that of an earlier one of this commit: it may have happened since it was looked for */
+    bool contested;    /* refused for its position then: perhaps by itself */
     dur__rerun *rerun; /* double run */
 };
 

@@ -26,7 +26,7 @@ dur_turn_commit *dur__commit_begin(dur__inst *inst) {
     inst->eager_count = 0;
     inst->tries = 0;
     inst->retry_at_us = 0;
-    inst->unknown = false;
+    inst->unknown = inst->doubted = inst->contested = false;
     inst->leaves = true;
     *inst->commit = (dur_turn_commit){ .lock_token = inst->token,
                                        .instance = inst->id,

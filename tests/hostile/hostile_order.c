@@ -509,7 +509,37 @@ static void timer_is_handed_out(timed *t, dur_lane *lane, int delay_ms) {
     lane_runs(t, lane, &forgets);
 }
 
-static void fault_h165_time_that_passes_in_a_round_hides_no_timer(void **state) {
+/* What falls due behind the fetch of a round, while it looks for work, is handed out by the next. */
+static void timer_follows_a_fetch(timed *t, dur_lane *lane, int delay_ms) {
+    char id[32];
+    world *w = t->w;
+    dur_fetch any = { .owner = "me", .max = 1 };
+    dur_work_fetch work = { .owner = "me", .max = 1 };
+    snprintf(id, sizeof(id), "follows-%d", delay_ms);
+    uint64_t due_ms = dur_store_now_ms(t->store) + (uint64_t)delay_ms;
+    put_start(t, id);
+    put(t,
+        &(dur_work_item){
+            .kind = DUR_WORK_TIMER_FIRED, .instance = id, .execution_id = 1, .id = 2, .fire_at_ms = due_ms },
+        due_ms, 0);
+    dur_round taken = { .fetch = &any, .work = &work };
+    lane_runs(t, lane, &taken);
+    assert_int_equal(taken.item_count, 1);
+    size_t told = taken.items[0].message_count - 1;
+    for (int i = 0; i < 40 && told == 0; i++) {
+        dur_round looked = { .fetch = NULL };
+        lane_runs(t, lane, &looked);
+        told = looked.held_count;
+    }
+    if (told != 1) fail_msg("a timer of %d ms is not handed out", delay_ms);
+    dur_delete_result deleted;
+    OK(w, dur_store_delete_instances(t->store, &(const char *){ id }, 1, true, &deleted, &w->err));
+    dur_round forgets = { .fetch = NULL };
+    lane_runs(t, lane, &forgets);
+}
+
+/* At each look of the store at its clock it is 7 ms later. */
+static void on_a_slow_machine(void **state, void (*attempt)(timed *t, dur_lane *lane, int delay_ms)) {
     timed t = timed_begin(*state);
     world *w = t.w;
     dur_lane *lane = NULL;
@@ -523,11 +553,19 @@ static void fault_h165_time_that_passes_in_a_round_hides_no_timer(void **state) 
     OK(w, dur_store_owner_register(t.store, &(dur_owner_options){ .owner = "me", .timeout_ms = 60000 }, &w->err));
     OK(w, dur_store_lane_open(t.store, &(dur_lane_options){ .owner = "me", .waker = waker }, &lane, &w->err));
     for (int delay_ms = 1; delay_ms <= 120; delay_ms++)
-        timer_is_handed_out(&t, lane, delay_ms);
+        attempt(&t, lane, delay_ms);
     dur_store_lane_close(lane);
     OK(w, dur_store_owner_release(t.store, "me", &w->err));
     dur_waker_free(waker);
     timed_end(&t);
+}
+
+static void fault_h165_time_that_passes_in_a_round_hides_no_timer(void **state) {
+    on_a_slow_machine(state, timer_is_handed_out);
+}
+
+static void fault_h170_time_that_passes_behind_a_fetch_hides_no_timer(void **state) {
+    on_a_slow_machine(state, timer_follows_a_fetch);
 }
 
 static const hostile_role roles[] = { { "produce", produce } };
@@ -542,6 +580,7 @@ static const struct CMUnitTest tests[] = {
     TEST(fault_h03_a_producer_that_stood_still_is_heard),
     TEST(fault_h03_producers_that_stop_and_go_lose_nothing),
     TEST(fault_h165_time_that_passes_in_a_round_hides_no_timer),
+    TEST(fault_h170_time_that_passes_behind_a_fetch_hides_no_timer),
     TEST(fault_h46_idle_zero_renews_nothing),
 };
 

@@ -195,6 +195,13 @@ static void by_a_cut(void *data, int number) {
     }
 }
 
+static void by_a_cut_behind(void *data, int number) {
+    by_a_cut(data, number);
+    atomic_store(&((proxy *)data)->mode, PROXY_CUT_AFTER);
+    for (int i = 0; atomic_load(&((proxy *)data)->cuts) <= 2 * number + 1 && i < 400; i++)
+        pg_pause_ms(5);
+}
+
 static void fault_h156_a_lost_answer_keeps_leases(void **state) {
     pg_bench *p = *state;
     proxy x;
@@ -203,6 +210,28 @@ static void fault_h156_a_lost_answer_keeps_leases(void **state) {
     lose_answers(p, store, by_a_cut, &x);
     dur_provider_close(store);
     proxy_close(&x);
+}
+
+/*
+ * A commit that takes its time, and cannot be ended in it: whoever looks for the turn does not see it, sends it again,
+ * and is refused by what has happened meanwhile.  It is no other turn, and what it has asked for is done.
+ */
+static void fault_h169_a_lost_answer_of_a_commit_under_way(void **state) {
+    pg_bench *p = *state;
+    proxy x;
+    if (!proxy_open(&x, "goes-on")) skip();
+    pg_do(p->db, "ALTER SYSTEM SET fsync = on");
+    pg_do(p->db, "ALTER SYSTEM SET commit_siblings = 0");
+    pg_do(p->db, "ALTER SYSTEM SET commit_delay = 50000");
+    pg_do(p->db, "SELECT pg_reload_conf()");
+    dur_provider *store = proxy_store(&x, p);
+    lose_answers(p, store, by_a_cut_behind, &x);
+    dur_provider_close(store);
+    proxy_close(&x);
+    pg_do(p->db, "ALTER SYSTEM RESET fsync");
+    pg_do(p->db, "ALTER SYSTEM RESET commit_siblings");
+    pg_do(p->db, "ALTER SYSTEM RESET commit_delay");
+    pg_do(p->db, "SELECT pg_reload_conf()");
 }
 
 /* A cut, and before anything else goes on another process of the server. */
@@ -266,9 +295,11 @@ static int shell(const char *script) {
 }
 
 static char logged[65536];
+static pthread_mutex_t logging = PTHREAD_MUTEX_INITIALIZER;
 
 static void keep_log(void *data, const dur_log_record *record) {
     (void)data;
+    pthread_mutex_lock(&logging);
     size_t size = strlen(logged);
     snprintf(logged + size, sizeof(logged) - size, "%s\n", record->message);
     for (size_t i = 0; i < record->field_count; i++) {
@@ -276,6 +307,7 @@ static void keep_log(void *data, const dur_log_record *record) {
         if (record->fields[i].text != NULL)
             snprintf(logged + size, sizeof(logged) - size, "%s\n", record->fields[i].text);
     }
+    pthread_mutex_unlock(&logging);
 }
 
 static void by_tls_with_a_password(void **state) {
@@ -347,6 +379,7 @@ int main(int argc, char **argv) {
         PG_TEST(stopped_at_once),
         PG_TEST(fault_h156_a_restart_under_load_keeps_leases),
         PG_TEST(fault_h156_a_lost_answer_keeps_leases),
+        PG_TEST(fault_h169_a_lost_answer_of_a_commit_under_way),
         PG_TEST(fault_h156_a_lost_answer_before_a_restart_keeps_leases),
         PG_TEST(its_clock_jumps),
         PG_TEST(by_tls_with_a_password),

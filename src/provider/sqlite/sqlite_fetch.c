@@ -381,6 +381,9 @@ static void fetch_done(dur__sq_op *op, dur__sq_file *file) {
             dur__sq_lease_give(lease, self->items[i].messages[k].queue, self->items[i].messages[k].id);
         dur__list_push(&lease->lane->leases, &lease->lane_link);
         dur__map_put_u64(&file->leases, lease->key, lease);
+        if (file->due_seen_ms <= lease->seen_now) continue;
+        dur__sq_lease_dirty(file, lease->key); /* what became due behind the fetch found no lease here yet */
+        atomic_store(&lease->lane->signalled, true);
     }
 }
 
