@@ -46,7 +46,7 @@ const char *dur__client_unserved(dur_client *client, dur_arena *arena, const dur
         return NULL;
     all.rows = rows;
     for (size_t i = 0; i < count && all.count > 0; i++) {
-        dur_instance_row child;
+        dur_instance_row child = { .instance_id = NULL };
         const dur_instance_row *at = i == 0 ? row : &child;
         if (i > 0 && dur__client_row(client, arena, ids[i], &child, NULL) != DUR_OK) continue;
         const char *handler = at->unserved ? at->handler : activity_of(&all, ids[i]);

@@ -90,6 +90,7 @@ static int replay_one(dur_replay_report *report, left_keys *left, dur__stacks *s
     if (arena == NULL) return no_memory(err);
     int code = read_history(&events, &count, arena, history_json, err);
     if (code == DUR_OK) code = begins(left, events, count, err);
+    DUR_ASSERT(code != DUR_OK || events != NULL);
     const dur_handler *handler = code == DUR_OK ? find_handler(handlers, events[0].name, events[0].version) : NULL;
     if (handler != NULL) {
         dur__exec *exec = dur__exec_new(&(dur__exec_options){ .instance = events[0].instance_id,
@@ -105,7 +106,7 @@ static int replay_one(dur_replay_report *report, left_keys *left, dur__stacks *s
                                                               .kv_count = left->count,
                                                               .random = no_random });
         code = exec != NULL ? replay_all(report, exec, events, count, err) : no_memory(err);
-        if (code == DUR_OK && !kept_keys(left, exec, &events[0])) code = no_memory(err);
+        if (exec != NULL && code == DUR_OK && !kept_keys(left, exec, &events[0])) code = no_memory(err);
         dur__exec_free(exec);
     } else if (code == DUR_OK) {
         code = dur_error_set(err, DUR_ENOTFOUND, false, "replay", "no handler for orchestration %s version %s",

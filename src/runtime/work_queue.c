@@ -103,11 +103,12 @@ static dur__full full_locked(const dur_runtime *runtime, uint64_t now_us, const 
 
 dur__full dur__work_full(dur_runtime *runtime, uint64_t for_us, dur__buf *name) {
     const dur__work *work = &runtime->work;
-    const dur__task *task;
+    const dur__task *task = NULL;
     dur__full full = DUR__FULL_NOT;
     uint64_t now_us = dur__monotonic_us();
     dur__mutex_lock(&runtime->work.mutex);
     if (slots_full(runtime) && now_us - work->finished_at_us >= for_us) full = full_locked(runtime, now_us, &task);
+    DUR_ASSERT(full == DUR__FULL_NOT || task != NULL);
     if (full != DUR__FULL_NOT) dur__buf_format(name, "%s (%s)", task->item.name, task->item.instance);
     dur__mutex_unlock(&runtime->work.mutex);
     return full;
