@@ -57,9 +57,9 @@ typedef struct dur_run_args {
     const char *input;    /* NULL: "".  One that exists keeps the input that it was started with */
     const char *instance; /* NULL: a new id is made, and each call starts another one */
     const char *version;
-    uint64_t timeout_ms; /* 0: as long as it takes; only where no running node has had a handler for ten seconds that
-                            it needs, or a child of it, is it DUR_ETIMEOUT, which names the handler.  With an id it is
-                            looked for first, in this time; a start is not given up in the middle */
+    uint64_t timeout_ms; /* 0: as long as it takes; only where no running node has had a handler that it needs, or
+                            a child of it, for ten to fifteen seconds is it DUR_ETIMEOUT, which names the handler.  With
+                            an id it is looked for first, in this time; a start is not given up in the middle */
 } dur_run_args;
 /* Start it, or attach to the instance that has the id, running or ended; wait for its end; its result.  So a program
    that does this again gets the recorded answer, and nothing runs twice.  Who attaches gets the version that was
