@@ -96,12 +96,11 @@ static size_t open_waits(const dur_event *events, size_t count, size_t **out) {
 bool dur_test_waits(dur_test *t, const char *instance, dur_wait_kind kind, const char *name) {
     if (t == NULL || instance == NULL) return false;
     dur_event *events;
-    size_t count, *open;
+    size_t count, open_count = 0, *open = NULL;
     bool found = false;
     dur__test_enter(t);
     dur_arena *arena = dur_arena_new();
-    (void)read_events(t, arena, instance, 0, &events, &count);
-    size_t open_count = open_waits(events, count, &open);
+    if (read_events(t, arena, instance, 0, &events, &count) == DUR_OK) open_count = open_waits(events, count, &open);
     for (size_t i = 0; i < open_count && !found; i++) {
         dur_wait_kind has = kind;
         const dur_event *event = &events[open[i]];
