@@ -220,7 +220,7 @@ struct dur__inst {
     uint64_t retry_at_us;
     bool unknown;      /* the outcome of the last try was not learned */
     bool doubted;      /* … or that of an earlier one of this commit: it may have happened since it was looked for */
-    bool contested;    /* refused for its position then: perhaps by itself */
+    bool contested;    /* refused for its position then, perhaps because that try has happened */
     dur__rerun *rerun; /* double run */
 };
 

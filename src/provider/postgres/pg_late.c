@@ -28,7 +28,7 @@ int dur__pg_late(dur_error *err, const char *op) {
                          "the server, or a pooler in front of it, has not answered in the time given");
 }
 
-/* A second after the question, then twice as long each time; who is left is whoever has hung in the meantime. */
+/* The first time after a second, then after 3, 7, 15 … seconds. */
 static void say_silent(const dur__pg_conn *conn, uint64_t waited_us) {
     char line[300];
     snprintf(line, sizeof(line),
