@@ -43,14 +43,12 @@ static const char *const ruler_sql[STATEMENTS] = {
     " execution_id, activity_id, created_at) SELECT t.j, 0, t.t, 1, 1, t.i, 1, t.a, 1700000000000"
     " FROM unnest($1::text[], $2::bigint[], $3::text[], $4::text[]) AS t(i, a, t, j)",
 };
-#define WRITTEN "'1700000000000 0.1.0'"
-/* Of the fence $1 instances; $1 instances that begin; $1 instances that end.  Both events in one row, in short. */
+/* Of the fence $1 instances; $1 instances that begin; $1 instances that end.  Both events in one row. */
 static const char *const own_sql[STATEMENTS] = {
     "SELECT count(*) FROM (SELECT 1 FROM unnest($1::text[]) AS t(i) JOIN dur_instances i ON i.instance_id = t.i AND"
     " i.token = t.i FOR KEY SHARE OF i SKIP LOCKED) x",
-    "INSERT INTO dur_history(instance_id, execution_id, event_id, events, open, at_ms, written, json) SELECT t.i, 1, "
-    "t.e,"
-    " 2, 1, 1700000000000, " WRITTEN ", t.j FROM unnest($1::text[], $2::bigint[], $3::text[]) AS t(i, e, j)",
+    "INSERT INTO dur_history(instance_id, execution_id, first_id, count, open, at_ms, block) SELECT t.i, 1, t.e,"
+    " 2, 1, 1700000000000, t.j FROM unnest($1::text[], $2::bigint[], $3::text[]) AS t(i, e, j)",
     NULL,
     "INSERT INTO dur_instances(instance_id, has_row, has_history, known, name, version, current_execution, created_at,"
     " started_at, token, owner, holder, status) SELECT t.i, true, true, true, 'Steps', '1.0.0', 1, 1700000000000,"
@@ -126,7 +124,8 @@ static void fill(text_array *columns, const prober *p, uint64_t generation, unsi
             snprintf(number, sizeof(number), "%llu", event);
             element(&columns[EVENTS], number);
             snprintf(text, sizeof(text),
-                     "%llu:ActivityCompleted\",\"result\":\"\"}\nActivityScheduled\",\"name\":\"Noop\",\"input\":\"\"}",
+                     "[1700000000000,\"0.1.0\",[\"ActivityCompleted\",{\"result\":\"\"},%llu],[\"ActivityScheduled\","
+                     "{\"name\":\"Noop\",\"input\":\"\"}]]",
                      event - 1);
             element(&columns[TEXTS], text);
         }

@@ -202,7 +202,7 @@ static void fault_h48_rows_that_belong_to_nothing_are_found(void **state) {
           "UPDATE dur_instances SET parent = NULL WHERE instance_id = 'a'");
     fine(w);
     plant(w, "UPDATE dur_history SET first_id=2 WHERE first_id=1",
-          "DELETE FROM dur_history WHERE event_id = (SELECT min(event_id) FROM dur_history)");
+          "DELETE FROM dur_history WHERE first_id = (SELECT min(first_id) FROM dur_history)");
     found(w, "a", "before");
 }
 
@@ -263,9 +263,10 @@ static void fault_h06_a_child_of_another_call_is_found(void **state) {
                      "UPDATE dur_history SET block = replace(block, '%s', '%s') WHERE first_id = 1 AND key = "
                      "(SELECT key FROM dur_instance WHERE id='a')",
                      wrong[i][back], wrong[i][!back]);
-            snprintf(postgres, sizeof(postgres),
-                     "UPDATE dur_history SET json = replace(json, '%s', '%s') WHERE event_id = 1 AND instance_id = 'a'",
-                     wrong[i][back], wrong[i][!back]);
+            snprintf(
+                postgres, sizeof(postgres),
+                "UPDATE dur_history SET block = replace(block, '%s', '%s') WHERE first_id = 1 AND instance_id = 'a'",
+                wrong[i][back], wrong[i][!back]);
             plant(w, sqlite, postgres);
             if (back == 0)
                 found_in_history(w, "a");

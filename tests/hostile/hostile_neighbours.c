@@ -187,11 +187,12 @@ static void fault_h132_a_row_with_the_largest_id_holds_up_nobody(void **state) {
         until_history(w, id, "ExternalSubscribed", 1);
         world_stop(w);
         PGconn *db = pg_beside();
-        pg_do(db,
-              "INSERT INTO %s.dur_history (instance_id, execution_id, event_id, at_ms, json, events) SELECT instance_id,"
-              " execution_id, 9223372036854775807, at_ms, repeat(E'{}\n', %d) || '{}', %d FROM %s.dur_history WHERE"
-              " instance_id = '%s' ORDER BY event_id LIMIT 1",
-              schema, events - 1, events, schema, id);
+        pg_do(
+            db,
+            "INSERT INTO %s.dur_history (instance_id, execution_id, first_id, at_ms, block, count) SELECT instance_id,"
+            " execution_id, 9223372036854775807, at_ms, '[1,\"0\"' || repeat(',[\"K\",{}]', %d) || ']', %d FROM"
+            " %s.dur_history WHERE instance_id = '%s' ORDER BY first_id LIMIT 1",
+            schema, events, events, schema, id);
         PQfinish(db);
         RUN(w, with_go);
         (void)dur_client_pulse(w->client, &w->err, id, "Go", "x");

@@ -58,13 +58,14 @@ static void forgotten_writers_are_raised(void **state) {
     assert_true(is_raised(&r, of_schema(&r, "BEGIN; UPDATE %s.dur_instances SET token = NULL, owner = NULL")));
     assert_true(is_raised(&r, of_schema(&r, "BEGIN; SELECT 1 FROM %s.dur_instances FOR NO KEY UPDATE; UPDATE"
                                             " %s.dur_instances SET owner = 'another'")));
-    assert_true(is_raised(&r, of_schema(&r, "BEGIN; INSERT INTO %s.dur_history (instance_id, execution_id, event_id,"
-                                            " at_ms, json) VALUES ('x', 1, 2, 0, '')")));
+    assert_true(is_raised(&r, of_schema(&r, "BEGIN; INSERT INTO %s.dur_history (instance_id, execution_id, first_id,"
+                                            " at_ms, block) VALUES ('x', 1, 2, 0, '')")));
     assert_false(is_raised(&r, of_schema(&r, "BEGIN; SELECT 1 FROM %s.dur_instances FOR UPDATE; UPDATE"
                                              " %s.dur_instances SET token = NULL, owner = NULL")));
-    assert_false(is_raised(&r, of_schema(&r, "BEGIN; SELECT 1 FROM %s.dur_instances FOR KEY SHARE; INSERT INTO"
-                                             " %s.dur_history (instance_id, execution_id, event_id, at_ms, json) VALUES"
-                                             " ('x', 1, 2, 0, '')")));
+    assert_false(
+        is_raised(&r, of_schema(&r, "BEGIN; SELECT 1 FROM %s.dur_instances FOR KEY SHARE; INSERT INTO"
+                                    " %s.dur_history (instance_id, execution_id, first_id, at_ms, block) VALUES"
+                                    " ('x', 1, 2, 0, '')")));
     rig_close(&r);
 }
 
@@ -216,7 +217,7 @@ static void nothing_is_written_behind_a_gap(void **state) {
     dur_event_row second = event_of(2), third = event_of(3);
     dur_turn_commit turn = turn_of(&item, &second, 1), next = turn_of(&item, &third, 2);
     (void)run(&r, &turn, 1, NULL);
-    pg_do(r.p->db, of_schema(&r, "DELETE FROM %s.dur_history WHERE event_id = 2"));
+    pg_do(r.p->db, of_schema(&r, "DELETE FROM %s.dur_history WHERE first_id = 2"));
     ((dur__pg_lane *)(void *)r.lane)->server_start -= 1000;
     dur_round round = { .turns = &next, .turn_count = 1 };
     ASSERT_OK(&r.p->b, dur_store_lane_round(r.lane, r.p->b.arena, &round, &r.p->b.err));
@@ -234,7 +235,7 @@ static void nothing_is_appended_inside_a_row(void **state) {
     turn.event_count = 3;
     judge(&r);
     (void)run(&r, &turn, 1, NULL);
-    assert_int_equal(count(&r, "history", "event_id = 2 AND events = 3"), 1);
+    assert_int_equal(count(&r, "history", "first_id = 2 AND count = 3"), 1);
     assert_int_equal(dur_store_append(b->store, "x", 1, &inside, 1, &b->err), DUR_ECONFLICT);
     ASSERT_OK(b, dur_store_append(b->store, "x", 1, &behind, 1, &b->err));
     dur_event_row late = event_of(5);

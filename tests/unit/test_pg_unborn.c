@@ -90,10 +90,6 @@ static change *const changes[] = {
     starts_another,
 };
 
-#define EVENTS                                                                                                         \
-    "(SELECT h.instance_id, h.execution_id, h.event_id + x.at - 1 AS event_id, x.json FROM %s.dur_history h,"          \
-    " unnest(string_to_array(h.json, E'\\n')) WITH ORDINALITY AS x(json, at))"
-
 /* A timer that a lane keeps (pg_timer.c), as it would stand there without. */
 static void put_timers_back(const rig *r) {
     const char *schema = r->p->schema;
@@ -109,12 +105,11 @@ static void put_timers_back(const rig *r) {
    into a row is another matter.  In the arena. */
 static const char *rows(rig *r) {
     put_timers_back(r);
-    static const char *const tables[] = { "instances", "executions", "history", "queue", "worker", "kv", "kv_delta" };
+    static const char *const tables[] = { "instances", "executions", "events", "queue", "worker", "kv", "kv_delta" };
     const char *out = "";
     for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++) {
         char sql[900], from[400];
-        bool events = strcmp(tables[i], "history") == 0;
-        snprintf(from, sizeof(from), events ? EVENTS : "%s.dur_%s", r->p->schema, tables[i]);
+        snprintf(from, sizeof(from), "%s.dur_%s", r->p->schema, tables[i]);
         snprintf(sql, sizeof(sql),
                  "SELECT coalesce(string_agg(x, E'\\n' ORDER BY x), '') FROM (SELECT ((to_jsonb(t) - 'id' -"
                  " 'next' - 'next_execution' - 'delivered') ||" /* what a start said, until its execution began */

@@ -162,7 +162,7 @@ int dur__pg_get_instance(dur_provider *self, dur_arena *arena, const char *insta
 }
 
 static const char executions_sql[] =
-    "SELECT e.execution_id, e.status, e.output, e.started_at, e.completed_at, (SELECT coalesce(sum(h.events), 0) FROM"
+    "SELECT e.execution_id, e.status, e.output, e.started_at, e.completed_at, (SELECT coalesce(sum(h.count), 0) FROM"
     " @history h WHERE h.instance_id = e.instance_id AND h.execution_id = e.execution_id) FROM " DUR__PG_EXECUTIONS
     " e WHERE e.instance_id = $2::text ORDER BY e.execution_id";
 
@@ -191,7 +191,7 @@ int dur__pg_list_executions(dur_provider *self, dur_arena *arena, const char *in
 
 static const char metrics_sql[] =
     "SELECT count(*), (SELECT count(*) FROM " DUR__PG_EXECUTIONS " e), count(*) FILTER (WHERE " STATUS " IN (1, 4)),"
-    " count(*) FILTER (WHERE " STATUS " = 2), count(*) FILTER (WHERE " STATUS " = 3), (SELECT coalesce(sum(events), 0)"
+    " count(*) FILTER (WHERE " STATUS " = 2), count(*) FILTER (WHERE " STATUS " = 3), (SELECT coalesce(sum(count), 0)"
     " FROM @history),"
     " count(*) FILTER (WHERE i.suspended IS NOT NULL) + (SELECT count(*) FROM @instances i WHERE " WAITS
     " AND i.suspended IS NOT NULL), (SELECT count(*) FROM @instances i WHERE " WAITS ") FROM @instances i WHERE"

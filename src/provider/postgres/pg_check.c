@@ -44,10 +44,10 @@ static const char rows_sql[] = LOOK
             " || ', which has not begun' FROM @worker w JOIN @instances i USING (instance_id) WHERE i.has_row AND"
             " w.execution_id > i.current_execution")
     FINDING("'dur_history: ' || h.instance_id || ': execution ' || h.execution_id || ' lacks what is before event ' ||"
-            " h.event_id FROM (SELECT instance_id, execution_id, event_id,"
-            " coalesce(lag(" DUR__PG_PLUS("event_id", "events") ") OVER"
-            " (PARTITION BY instance_id, execution_id ORDER BY event_id), 1) AS next FROM @history) h WHERE h.event_id"
-            " <> h.next AND h.event_id <> 99999") /* the end over a history that could not be read */
+            " h.first_id FROM (SELECT instance_id, execution_id, first_id,"
+            " coalesce(lag(" DUR__PG_PLUS("first_id", "count") ") OVER"
+            " (PARTITION BY instance_id, execution_id ORDER BY first_id), 1) AS next FROM @history) h WHERE h.first_id"
+            " <> h.next AND h.first_id <> 99999") /* the end over a history that could not be read */
     FINDING("'dur_instances: ' || i.instance_id || ': its parent ' || i.parent || ' does not exist' FROM @instances i"
             " WHERE i.parent IS NOT NULL AND NOT EXISTS (SELECT 1 FROM @instances p WHERE p.instance_id = i.parent)")
     FINDING("'dur_instances: ' || i.instance_id || ': it has ended and is suspended' FROM @instances i WHERE"
@@ -115,8 +115,8 @@ static const char waiting_sql[] =
     "WITH n AS MATERIALIZED (SELECT #now AS now), c AS MATERIALIZED (SELECT DISTINCT i.instance_id,"
     " i.current_execution, q.queue FROM @instances i JOIN @queue q USING (instance_id) WHERE " UNHELD
     " AND i.ready_at IS NULL AND q.queue IS NOT NULL AND " VISIBLE ")"
-    " SELECT c.instance_id, c.queue, x.json FROM c JOIN @history h ON h.instance_id = c.instance_id AND h.execution_id"
-    " = c.current_execution CROSS JOIN " DUR__PG_SPLIT " ORDER BY c.instance_id, c.queue, h.event_id, x.at";
+    " SELECT c.instance_id, c.queue, " DUR__PG_BLOCK " FROM c JOIN @history h ON h.instance_id = c.instance_id AND"
+    " h.execution_id = c.current_execution ORDER BY c.instance_id, c.queue, h.first_id";
 
 static bool same_wait(const PGresult *rows, int a, int b) {
     return strcmp(PQgetvalue(rows, a, 0), PQgetvalue(rows, b, 0)) == 0 &&
@@ -128,10 +128,12 @@ static int judge_waits(const PGresult *rows, dur_arena *arena, dur_error *err) {
     for (int from = 0, to; from < PQntuples(rows) && code == DUR_OK; from = to) {
         for (to = from + 1; to < PQntuples(rows) && same_wait(rows, from, to); to++) {
         }
-        dur_text *events = dur_arena_alloc(arena, (size_t)(to - from) * sizeof(*events));
-        for (int i = from; i < to; i++)
-            events[i - from] = dur__pg_get_json(rows, i, 2, arena);
-        if (dur__awaits_queue(arena, events, (size_t)(to - from), PQgetvalue(rows, from, 1)))
+        size_t count;
+        dur_event_row *events = dur__pg_read_blocks(rows, from, to - from, 2, PQgetvalue(rows, from, 0), arena, &count);
+        dur_text *texts = dur_arena_alloc(arena, count * sizeof(*texts));
+        for (size_t i = 0; i < count; i++)
+            texts[i] = events[i].json;
+        if (dur__awaits_queue(arena, texts, count, PQgetvalue(rows, from, 1)))
             code = dur_error_set(err, DUR_ECORRUPT, false, "postgres.check",
                                  "dur_queue: %s: it waits for queue %s, which has a message, and nobody has a reason"
                                  " to look",

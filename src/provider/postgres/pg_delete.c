@@ -13,8 +13,8 @@
 
 static const char lost_sql[] = DUR__PG_TELL_LOST;
 static const char erase_history_sql[] =
-    "WITH d AS (DELETE FROM @history WHERE instance_id = ANY ($2::text[]) RETURNING events) SELECT "
-    "coalesce(sum(events),"
+    "WITH d AS (DELETE FROM @history WHERE instance_id = ANY ($2::text[]) RETURNING count) SELECT "
+    "coalesce(sum(count),"
     " 0) FROM d";
 /* Starts that wait behind an instance are calls of others.  Without history the first one is the instance itself.  What
    clients have put into its queues is kept as dead letters. */
@@ -264,10 +264,10 @@ static const char prune_sql[] =
     " k AS MATERIALIZED (SELECT (SELECT DISTINCT p.n FROM p ORDER BY p.n LIMIT 1 OFFSET $4::bigint - 1) AS last),"
     " x AS MATERIALIZED (SELECT p.instance_id, p.execution_id FROM p, k WHERE k.last IS NULL OR p.n <= k.last),"
     " h AS (DELETE FROM @history h USING x WHERE h.instance_id = x.instance_id AND h.execution_id = x.execution_id"
-    " RETURNING h.events), e AS (DELETE FROM @executions e USING x WHERE e.instance_id = x.instance_id AND "
+    " RETURNING h.count), e AS (DELETE FROM @executions e USING x WHERE e.instance_id = x.instance_id AND "
     "e.execution_id ="
     " x.execution_id RETURNING 1) SELECT (SELECT count(*) FROM t, k WHERE k.last IS NULL OR t.n <= k.last), (SELECT"
-    " count(*) FROM e), (SELECT coalesce(sum(events), 0) FROM h)";
+    " count(*) FROM e), (SELECT coalesce(sum(count), 0) FROM h)";
 
 static int prune(dur__pg *store, const dur_bulk_filter *filter, const dur_prune_options *options, bool bulk,
                  dur_prune_result *out, dur_error *err) {

@@ -102,9 +102,9 @@ static const char claim_sql[] = CLAIM("", "ready_at");
 static const char claim_suspects_sql[] = CLAIM(" AND crashes >= 2", "crashes_alone, ready_at"); /* by their index */
 
 static const char history_sql[] =
-    "SELECT h.instance_id, " DUR__PG_EVENT_ID ", x.json FROM @instances i JOIN @history h ON h.instance_id ="
-    " i.instance_id AND h.execution_id = i.current_execution CROSS JOIN " DUR__PG_SPLIT
-    " WHERE i.holder = $2::bigint AND i.ready_at = -1 ORDER BY h.instance_id, h.event_id, x.at";
+    "SELECT h.instance_id, " DUR__PG_BLOCK " FROM @instances i JOIN @history h ON h.instance_id = i.instance_id AND"
+    " h.execution_id = i.current_execution WHERE i.holder = $2::bigint AND i.ready_at = -1 ORDER BY h.instance_id,"
+    " h.first_id";
 /* Before the messages: whoever ends an activity between the two would leave neither its row nor its end to be seen. */
 /* clang-format off */
 static const char works_sql[] =
@@ -311,13 +311,7 @@ static int rows_from(const PGresult *rows, const char *instance, int *count) {
 
 static void read_history(const PGresult *rows, dur_arena *arena, dur_orchestration_item *item) {
     int count, from = rows_from(rows, item->instance, &count);
-    dur_event_row *history = dur_arena_zalloc(arena, ((size_t)count + 1) * sizeof(*history));
-    for (int i = 0; i < count; i++) {
-        history[i].event_id = dur__pg_get_u64(rows, from + i, 1);
-        history[i].json = dur__pg_get_json(rows, from + i, 2, arena);
-    }
-    item->history = count > 0 ? history : NULL;
-    item->history_count = (size_t)count;
+    item->history = dur__pg_read_blocks(rows, from, count, 1, item->instance, arena, &item->history_count);
 }
 
 /* Its last event, and the activities of its worker rows, in a text with blanks between them. */

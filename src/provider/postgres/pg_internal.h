@@ -640,7 +640,7 @@ const char *dur__pg_handler_of(const dur_message_row *item);
    was.  For statements behind the one that locks i: turns write history without writing i. */
 #define DUR__PG_LAST_OF(i, column)                                                                                     \
     "(SELECT h." column " FROM @history h WHERE h.instance_id = " i ".instance_id AND h.execution_id = " i             \
-    ".current_execution ORDER BY h.event_id DESC LIMIT 1)"
+    ".current_execution ORDER BY h.first_id DESC LIMIT 1)"
 #define DUR__PG_IS_OPEN(i)                                                                                             \
     "(coalesce(" i ".status, 1) NOT IN (2, 3) AND coalesce(" DUR__PG_LAST_OF(i, "open") ", 0) > 0)"
 /*
@@ -661,35 +661,23 @@ const char *dur__pg_handler_of(const dur_message_row *item);
                        " ready_due = CASE WHEN f.look > 0 THEN 0 ELSE coalesce(f.due, 0) END FROM f WHERE "            \
                        "i.instance_id = f.instance_id"
 #define DUR__PG_END_LEASES DUR__PG_END_LEASES_AND("")
-/* The text of an event of which row h has line l in short (pg_short.c). */
-#define DUR__PG_HAS_SOURCE "l.line COLLATE \"C\" < ':'"
-/* clang-format off */
-#define DUR__PG_EVENT_IN_FULL                                                                                          \
-    "'{\"event_id\":' || " DUR__PG_PLUS("h.event_id", "l.at - 1") " || CASE WHEN " DUR__PG_HAS_SOURCE                  \
-    " THEN ',\"source_event_id\":' || split_part(l.line, ':', 1) ELSE '' END || ',\"instance_id\":\"' ||"              \
-    " h.instance_id || '\",\"execution_id\":' || h.execution_id || ',\"timestamp_ms\":' || split_part(h.written,"      \
-    " ' ', 1) || ',\"duroxide_version\":\"' || split_part(h.written, ' ', 2) || '\",\"type\":\"' || CASE WHEN"         \
-    " " DUR__PG_HAS_SOURCE " THEN substr(l.line, strpos(l.line, ':') + 1) ELSE l.line END"
-/* clang-format on */
-/* The events of a row h of history, as x, and the id of one of them (pg_history.c). */
-#define DUR__PG_SPLIT                                                                                                  \
-    "LATERAL (SELECT CASE WHEN h.written IS NULL THEN l.line ELSE " DUR__PG_EVENT_IN_FULL " END AS json, l.at FROM"    \
-    " unnest(CASE WHEN h.events = 1 THEN ARRAY[h.json] ELSE string_to_array(h.json, E'\\n') END) WITH ORDINALITY AS"   \
-    " l(line, at)) x"
-#define DUR__PG_EVENT_ID DUR__PG_PLUS("h.event_id", "x.at - 1")
+/* A row h of history, as dur__pg_read_blocks reads it: in order of first_id. */
+#define DUR__PG_BLOCK "h.execution_id, h.first_id, h.count, h.block"
+/* The events of `count` rows that are of one instance, from row `from` on, whose block begins at this column. */
+dur_event_row *dur__pg_read_blocks(const PGresult *rows, int from, int count, int column, const char *instance,
+                                   dur_arena *arena, size_t *events);
 /* The last one of the rows h that the condition names; NULL: there is none. */
 /* clang-format off */
 #define DUR__PG_LAST(condition)                                                                                        \
-    "(SELECT " DUR__PG_PLUS("h.event_id", "h.events - 1") " FROM @history h WHERE " condition " ORDER BY h.event_id"   \
+    "(SELECT " DUR__PG_PLUS("h.first_id", "h.count - 1") " FROM @history h WHERE " condition " ORDER BY h.first_id"    \
     " DESC LIMIT 1)"
 /* clang-format on */
 /* Of an event e(instance, execution, id) that comes alone: where a row has it already, the id of that row, so that it
    is refused as a duplicate. */
 #define DUR__PG_NEW_EVENT_ID                                                                                           \
-    "coalesce((SELECT CASE WHEN p.event_id > e.id - p.events THEN p.event_id END FROM (SELECT h.event_id, h.events "   \
-    "FROM"                                                                                                             \
-    " @history h WHERE h.instance_id = e.instance AND h.execution_id = e.execution AND h.event_id < e.id ORDER BY"     \
-    " h.event_id DESC LIMIT 1) p), e.id)"
+    "coalesce((SELECT CASE WHEN p.first_id > e.id - p.count THEN p.first_id END FROM (SELECT h.first_id, h.count FROM" \
+    " @history h WHERE h.instance_id = e.instance AND h.execution_id = e.execution AND h.first_id < e.id ORDER BY"     \
+    " h.first_id DESC LIMIT 1) p), e.id)"
 #define DUR__PG_KIND_TIMER "5"
 #define DUR__PG_KIND_QUEUE "7"
 

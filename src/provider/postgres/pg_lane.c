@@ -184,9 +184,8 @@ static const char held_sql[] = "SELECT i.name, i.version, i.current_execution, i
     "h.instance_id = i.instance_id AND h.execution_id = CASE WHEN $4::bigint <> 0 THEN $4::bigint ELSE"
     " i.current_execution END") " FROM @instances i WHERE " HELD;
 static const char events_sql[] =
-    "SELECT " DUR__PG_EVENT_ID ", x.json FROM @instances i JOIN @history h ON h.instance_id = i.instance_id AND"
-    " h.execution_id = CASE WHEN $4::bigint <> 0 THEN $4::bigint ELSE i.current_execution END CROSS JOIN " DUR__PG_SPLIT
-    " WHERE " HELD " ORDER BY h.event_id, x.at";
+    "SELECT " DUR__PG_BLOCK " FROM @instances i JOIN @history h ON h.instance_id = i.instance_id AND h.execution_id ="
+    " CASE WHEN $4::bigint <> 0 THEN $4::bigint ELSE i.current_execution END WHERE " HELD " ORDER BY h.first_id";
 static const char snapshot_sql[] =
     "SELECT k.key, k.value, k.stamp_ms FROM @kv k WHERE k.instance_id = $2::text ORDER BY k.key";
 /* What is handed out here is known to the holder and does not come again with a round. */
@@ -259,19 +258,13 @@ static void read_history(const dur__pg_batch *batch, int held, int events, int k
     out->execution_id = dur__pg_get_u64(row, 0, 2);
     out->acquisitions = (uint32_t)dur__pg_get_u64(row, 0, 3);
     out->last_event_id = dur__pg_get_u64(row, 0, 4);
-    dur_event_row *history = dur_arena_zalloc(arena, ((size_t)PQntuples(rows) + 1) * sizeof(*history));
-    for (int i = 0; i < PQntuples(rows); i++) {
-        history[i].event_id = dur__pg_get_u64(rows, i, 0);
-        history[i].json = dur__pg_get_json(rows, i, 1, arena);
-    }
+    out->history = dur__pg_read_blocks(rows, 0, PQntuples(rows), 0, out->instance, arena, &out->history_count);
     dur_key_value *all = dur_arena_zalloc(arena, ((size_t)PQntuples(values) + 1) * sizeof(*all));
     for (int i = 0; i < PQntuples(values); i++) {
         all[i].key = dur__pg_get_text(values, i, 0, arena);
         all[i].value = dur__pg_get_text(values, i, 1, arena);
         all[i].last_updated_at_ms = dur__pg_get_u64(values, i, 2);
     }
-    out->history = PQntuples(rows) > 0 ? history : NULL;
-    out->history_count = (size_t)PQntuples(rows);
     out->kv = PQntuples(values) > 0 ? all : NULL;
     out->kv_count = (size_t)PQntuples(values);
 }
@@ -294,8 +287,8 @@ int dur__pg_lane_history(dur_lane *base, dur_arena *arena, const char *instance,
     code = dur__pg_batch_run(&batch, "postgres.lane_history", err);
     if (code == DUR_OK && PQntuples(batch.results[held]) == 0) code = not_held(err);
     if (code == DUR_OK) {
-        read_history(&batch, held, events, kv, arena, out);
         out->instance = dur_arena_strdup(arena, instance);
+        read_history(&batch, held, events, kv, arena, out);
         out->lock_token = dur_arena_strdup(arena, lock_token);
         if (execution_id != 0) out->execution_id = execution_id;
         if (out->execution_id == 0) out->execution_id = 1;

@@ -1,30 +1,25 @@
 /*
  * pg_read.c: reading and appending history, status and key-value state, outside turns.
  */
+#include "core/block.h"
 #include "provider/postgres/pg_internal.h"
 
 static const char read_sql[] =
-    "SELECT " DUR__PG_EVENT_ID ", x.json FROM @history h CROSS JOIN " DUR__PG_SPLIT
-    " WHERE h.instance_id = $2::text AND h.execution_id = CASE WHEN $3::bigint <> 0 THEN $3::bigint ELSE (SELECT"
-    " current_execution FROM @instances WHERE instance_id = $2::text) END ORDER BY h.event_id, x.at";
-
-static void read_event(const PGresult *rows, int row, dur_arena *arena, void *out) {
-    dur_event_row *event = out;
-    event->event_id = dur__pg_get_u64(rows, row, 0);
-    event->json = dur__pg_get_json(rows, row, 1, arena);
-}
+    "SELECT " DUR__PG_BLOCK " FROM @history h WHERE h.instance_id = $2::text AND h.execution_id = CASE WHEN $3::bigint"
+    " <> 0 THEN $3::bigint ELSE (SELECT current_execution FROM @instances WHERE instance_id = $2::text) END ORDER BY"
+    " h.first_id";
 
 int dur__pg_read(dur_provider *self, dur_arena *arena, const char *instance, uint64_t execution_id, dur_event_row **out,
                  size_t *count, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
     dur__pg_args args;
-    dur__pg_rows rows = { .arena = arena, .size = sizeof(**out), .read = read_event };
+    PGresult *rows;
     dur__pg_args_begin(store, &args);
     dur__pg_text(&args, instance);
     dur__pg_id(&args, execution_id);
-    int code = dur__pg_list(store, "postgres.read", read_sql, &args, &rows, err);
-    *out = rows.rows;
-    *count = rows.count;
+    int code = dur__pg_one(store, "postgres.read", read_sql, &args, false, &rows, err);
+    *out = dur__pg_read_blocks(rows, 0, code == DUR_OK ? PQntuples(rows) : 0, 0, instance, arena, count);
+    PQclear(rows);
     return code;
 }
 
@@ -40,12 +35,12 @@ static const char execution_sql[] =
     " (instance_id, execution_id, started_at) SELECT i.instance_id, $3::bigint, #now FROM @instances i WHERE"
     " i.instance_id = $2::text AND i.current_execution > $3::bigint ON CONFLICT DO NOTHING";
 static const char append_sql[] =
-    "INSERT INTO @history (instance_id, execution_id, event_id, open, at_ms, json) SELECT e.instance, e.execution,"
+    "INSERT INTO @history (instance_id, execution_id, first_id, open, at_ms, block) SELECT e.instance, e.execution,"
     " " DUR__PG_NEW_EVENT_ID
-    ", coalesce(e.open, 0), #now, e.json FROM (SELECT e.*, (SELECT h.open FROM @history h WHERE"
-    " h.instance_id = e.instance AND h.execution_id = e.execution ORDER BY h.event_id DESC LIMIT 1) AS open FROM "
+    ", coalesce(e.open, 0), #now, e.block FROM (SELECT e.*, (SELECT h.open FROM @history h WHERE"
+    " h.instance_id = e.instance AND h.execution_id = e.execution ORDER BY h.first_id DESC LIMIT 1) AS open FROM "
     "(SELECT $2::text AS instance, $3::bigint AS execution, e.* FROM"
-    " unnest($4::bigint[], $5::text[]) AS e(id, json)) e) e"; /* nobody has said that less is open */
+    " unnest($4::bigint[], $5::text[]) AS e(id, block)) e) e"; /* nobody has said that less is open */
 static const char mark_sql[] =
     "UPDATE @instances i SET has_history = true, known = true,"
     " status = CASE WHEN $3::bigint > i.current_execution THEN 1 ELSE coalesce(i.status, 1) END,"
@@ -69,11 +64,15 @@ static int append_on(dur__pg *store, dur__pg_conn *conn, const char *instance, u
                      const dur_event_row *events, size_t count, dur_error *err) {
     dur__pg_args args;
     dur__pg_batch batch;
-    dur__pg_array id = dur__pg_array_i64(), json = dur__pg_array_text();
+    dur__pg_array id = dur__pg_array_i64(), blocks = dur__pg_array_text();
+    dur__buf block = { 0 };
     for (size_t i = 0; i < count; i++) {
+        dur__buf_clear(&block);
+        (void)dur__block_pack(&block, instance, execution_id, &events[i], 1, SIZE_MAX);
         dur__pg_add_i64(&id, (int64_t)events[i].event_id);
-        dur__pg_add_json(&json, events[i].json);
+        dur__pg_add_json(&blocks, (dur_text){ block.data, block.size });
     }
+    dur__buf_free(&block);
     dur__pg_batch_begin(&batch, conn, true);
     begin(store, &args, instance, execution_id);
     dur__pg_batch_add(&batch, make_sql, &args);
@@ -81,7 +80,7 @@ static int append_on(dur__pg *store, dur__pg_conn *conn, const char *instance, u
     dur__pg_batch_add(&batch, execution_sql, &args);
     begin(store, &args, instance, execution_id);
     dur__pg_array_arg(&args, &id);
-    dur__pg_array_arg(&args, &json);
+    dur__pg_array_arg(&args, &blocks);
     dur__pg_batch_add(&batch, append_sql, &args);
     begin(store, &args, instance, execution_id);
     dur__pg_batch_add(&batch, mark_sql, &args);
@@ -178,11 +177,9 @@ int dur__pg_get_kv_all_values(dur_provider *self, dur_arena *arena, const char *
 }
 
 static const char stats_sql[] =
-    "SELECT h.n, h.bytes, (SELECT count(*) FROM @queue q WHERE q.instance_id = i.instance_id AND q.queue IS NOT NULL),"
-    " v.n, v.bytes FROM @instances i, LATERAL (SELECT count(*) AS n, coalesce(sum(octet_length(x.json)), 0)"
-    " AS bytes FROM @history h CROSS JOIN " DUR__PG_SPLIT
-    " WHERE h.instance_id = i.instance_id AND h.execution_id = i.current_execution) h,"
-    " LATERAL (SELECT count(*) AS n, coalesce(sum(octet_length(x.value)), 0) AS bytes FROM (SELECT value FROM"
+    "SELECT (SELECT count(*) FROM @queue q WHERE q.instance_id = i.instance_id AND q.queue IS NOT NULL), v.n, v.bytes"
+    " FROM @instances i, LATERAL (SELECT count(*) AS n, coalesce(sum(octet_length(x.value)), 0) AS bytes FROM (SELECT "
+    "value FROM"
     " @kv_delta d"
     " WHERE d.instance_id = i.instance_id AND d.value IS NOT NULL UNION ALL SELECT k.value FROM @kv k WHERE"
     " k.instance_id"
@@ -194,12 +191,18 @@ int dur__pg_get_instance_stats(dur_provider *self, dur_arena *arena, const char 
                                dur_instance_stats *out, dur_error *err) {
     dur__pg *store = dur__pg_of(self);
     dur__pg_args args;
-    uint64_t *const numbers[] = { &out->history_event_count, &out->history_size_bytes, &out->queue_pending_count,
-                                  &out->kv_user_key_count, &out->kv_total_value_bytes };
-    (void)arena;
+    uint64_t *const numbers[] = { &out->queue_pending_count, &out->kv_user_key_count, &out->kv_total_value_bytes };
+    dur_event_row *events;
+    size_t count;
     memset(out, 0, sizeof(*out));
     dur__pg_args_begin(store, &args);
     dur__pg_text(&args, instance);
-    return dur__pg_numbers(store, "postgres.stats", stats_sql, &args, numbers, sizeof(numbers) / sizeof(numbers[0]),
-                           found, err);
+    int code = dur__pg_numbers(store, "postgres.stats", stats_sql, &args, numbers, sizeof(numbers) / sizeof(numbers[0]),
+                               found, err);
+    if (code != DUR_OK || !*found) return code;
+    code = dur__pg_read(self, arena, instance, 0, &events, &count, err);
+    for (size_t i = 0; code == DUR_OK && i < count; i++)
+        out->history_size_bytes += events[i].json.size;
+    out->history_event_count = code == DUR_OK ? count : 0;
+    return code;
 }

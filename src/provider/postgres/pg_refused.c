@@ -23,7 +23,7 @@ static const char turns_sql[] =
     " t.asks & 1 <> 0 AND i.token IS NOT NULL AND (i.owner IS NOT NULL OR i.expires_at > #now),"
     " t.asks & 2 <> 0 AND EXISTS (SELECT 1 FROM @queue q WHERE q.instance_id = t.id AND q.kind = " DUR__PG_CANCEL "),"
     " EXISTS (SELECT 1 FROM unnest($12::bigint[], $13::bigint[]) AS e(turn, id) JOIN @history h ON h.instance_id = t.id"
-    " AND h.execution_id = t.execution AND h.event_id <= e.id AND h.event_id > e.id - h.events WHERE e.turn = t.at)"
+    " AND h.execution_id = t.execution AND h.first_id <= e.id AND h.first_id > e.id - h.count WHERE e.turn = t.at)"
     " FROM unnest($2::text[], $3::text[], $4::bigint[], $5::text[], $6::bigint[], $7::bigint[], $8::text[],"
     " $9::bigint[]) WITH ORDINALITY AS t(id, token, execution, parent, parent_birth, birth, suspended, asks, at) LEFT"
     " JOIN @instances i ON i.instance_id = t.id ORDER BY t.at";

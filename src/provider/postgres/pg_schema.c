@@ -25,8 +25,8 @@
  *   that of a start or continue-as-new that waits, until its execution begins.  Of a worker row it is the activity's
  *   name.  '': the row is for every node.  dur_served: which handlers the owners have; '': all.
  * - status, output, started_at, completed_at: of the current execution; those before it are in dur_executions.
- * - dur_history: the events of a turn are one row (pg_history.c), without what the columns say (pg_short.c); open: how
- *   many activities are open behind the row.  The view dur_events shows every event in full.
+ * - dur_history: the events of a turn are one row, a block (core/block.h); open: how many activities are open behind
+ *   the row.  The view dur_events shows every event in full.
  * - dur_queue: handler and parent are those of a start: what the instance will be, and whose call it is.
  * - delivered: 0, or in which round of the lane that holds the instance the message was handed out (1: outside of
  * rounds).
@@ -85,13 +85,24 @@ static const char *const migration_1[] = {
     " PRIMARY KEY (instance_id, execution_id)"
     ") WITH (fillfactor = 80);",
     "CREATE TABLE @history ("
-    " instance_id text COLLATE \"C\" NOT NULL, execution_id bigint NOT NULL, event_id bigint NOT NULL,"
-    " at_ms bigint NOT NULL, open integer NOT NULL DEFAULT 0, events integer NOT NULL DEFAULT 1, written text,"
-    " json text NOT NULL,"
-    " PRIMARY KEY (instance_id, execution_id, event_id)"
+    " instance_id text COLLATE \"C\" NOT NULL, execution_id bigint NOT NULL, first_id bigint NOT NULL,"
+    " count integer NOT NULL DEFAULT 1, at_ms bigint NOT NULL, open integer NOT NULL DEFAULT 0, block text NOT NULL,"
+    " PRIMARY KEY (instance_id, execution_id, first_id)"
     ") WITH (autovacuum_vacuum_insert_scale_factor = 0.05);"
-    "CREATE VIEW @events AS SELECT h.instance_id, h.execution_id, " DUR__PG_EVENT_ID
-    " AS event_id, x.json FROM @history h CROSS JOIN " DUR__PG_SPLIT ";",
+    "CREATE VIEW @events AS SELECT h.instance_id, h.execution_id, x.event_id, x.json FROM @history h, LATERAL"
+    " (SELECT h.first_id AS event_id, substr(h.block, 2) AS json WHERE h.block LIKE '=%' UNION ALL SELECT e.id,"
+    " '{\"event_id\":' || e.id || CASE WHEN e.source <> '0' THEN ',\"source_event_id\":' || e.source ELSE '' END ||"
+    " ',\"instance_id\":\"' || h.instance_id || '\",\"execution_id\":' || h.execution_id || ',\"timestamp_ms\":' ||"
+    " e.stamp || ',\"duroxide_version\":\"' || e.version || '\",\"type\":\"' || e.kind || '\"' || CASE e.fields WHEN"
+    " '{}' THEN '}' ELSE ',' || substr(e.fields, 2) END FROM (SELECT " DUR__PG_PLUS(
+        "h.first_id", "v.at - 3") " AS"
+                                  " id, coalesce(v.event ->> 2, '0') AS source, (b.block ->> 0)::bigint + "
+                                  "coalesce(v.event ->> 3, '0')::bigint AS"
+                                  " stamp, b.block ->> 1 AS version, v.event ->> 0 AS kind, (v.event -> 1)::text AS "
+                                  "fields FROM (SELECT CASE WHEN"
+                                  " h.block NOT LIKE '=%' THEN h.block END::json AS block) b, "
+                                  "json_array_elements(b.block) WITH ORDINALITY AS"
+                                  " v(event, at) WHERE v.at > 2) e) x;",
     "CREATE TABLE @queue ("
     " instance_id text COLLATE \"C\" NOT NULL, id bigint GENERATED ALWAYS AS IDENTITY (CACHE 1),"
     " due_ms bigint NOT NULL, order_ms bigint NOT NULL,"

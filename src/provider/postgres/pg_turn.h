@@ -69,16 +69,6 @@ void dur__pg_send_history(dur__pg_batch *batch, const dur__pg_parts *parts);
 /* All of them stand behind what was compared, in order, so that no row can have one of them already. */
 bool dur__pg_events_are_new(const dur_turn_commit *turn);
 
-/* pg_short.c */
-#define DUR__PG_VERSION_MAX 40u
-typedef struct dur__pg_event_text {
-    uint64_t source; /* 0: none */
-    uint64_t written_ms;
-    dur_text version, rest; /* of the event's own text */
-} dur__pg_event_text;
-/* False: it cannot be put together again from the columns of its row. */
-bool dur__pg_event_short(const dur_turn_commit *turn, const dur_event_row *event, dur__pg_event_text *out);
-
 /* pg_timer.c: the timers that the lane keeps */
 bool dur__pg_sends_only_timers(const dur_turn_commit *turn); /* if anything, to itself */
 bool dur__pg_takes_only_timers(const dur__pg_lane *lane, const dur_turn_commit *turn);
