@@ -89,20 +89,18 @@ static const char *const migration_1[] = {
     " count integer NOT NULL DEFAULT 1, at_ms bigint NOT NULL, open integer NOT NULL DEFAULT 0, block text NOT NULL,"
     " PRIMARY KEY (instance_id, execution_id, first_id)"
     ") WITH (autovacuum_vacuum_insert_scale_factor = 0.05);"
+    /* clang-format off */
     "CREATE VIEW @events AS SELECT h.instance_id, h.execution_id, x.event_id, x.json FROM @history h, LATERAL"
     " (SELECT h.first_id AS event_id, substr(h.block, 2) AS json WHERE h.block LIKE '=%' UNION ALL SELECT e.id,"
     " '{\"event_id\":' || e.id || CASE WHEN e.source <> '0' THEN ',\"source_event_id\":' || e.source ELSE '' END ||"
     " ',\"instance_id\":\"' || h.instance_id || '\",\"execution_id\":' || h.execution_id || ',\"timestamp_ms\":' ||"
     " e.stamp || ',\"duroxide_version\":\"' || e.version || '\",\"type\":\"' || e.kind || '\"' || CASE e.fields WHEN"
-    " '{}' THEN '}' ELSE ',' || substr(e.fields, 2) END FROM (SELECT " DUR__PG_PLUS(
-        "h.first_id", "v.at - 3") " AS"
-                                  " id, coalesce(v.event ->> 2, '0') AS source, (b.block ->> 0)::bigint + "
-                                  "coalesce(v.event ->> 3, '0')::bigint AS"
-                                  " stamp, b.block ->> 1 AS version, v.event ->> 0 AS kind, (v.event -> 1)::text AS "
-                                  "fields FROM (SELECT CASE WHEN"
-                                  " h.block NOT LIKE '=%' THEN h.block END::json AS block) b, "
-                                  "json_array_elements(b.block) WITH ORDINALITY AS"
-                                  " v(event, at) WHERE v.at > 2) e) x;",
+    " '{}' THEN '}' ELSE ',' || substr(e.fields, 2) END FROM (SELECT " DUR__PG_PLUS("h.first_id", "v.at - 3") " AS id,"
+    " coalesce(v.event ->> 2, '0') AS source, (b.block ->> 0)::bigint + coalesce(v.event ->> 3, '0')::bigint AS stamp,"
+    " b.block ->> 1 AS version, v.event ->> 0 AS kind, (v.event -> 1)::text AS fields FROM (SELECT CASE WHEN h.block"
+    " NOT LIKE '=%' THEN h.block END::json AS block) b, json_array_elements(b.block) WITH ORDINALITY AS v(event, at)"
+    " WHERE v.at > 2) e) x;",
+    /* clang-format on */
     "CREATE TABLE @queue ("
     " instance_id text COLLATE \"C\" NOT NULL, id bigint GENERATED ALWAYS AS IDENTITY (CACHE 1),"
     " due_ms bigint NOT NULL, order_ms bigint NOT NULL,"
