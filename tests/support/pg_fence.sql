@@ -7,24 +7,35 @@
 CREATE EXTENSION IF NOT EXISTS pgrowlocks SCHEMA public;
 CREATE SCHEMA durite_fence;
 
--- How this transaction holds a row of the table: the strongest of its locks; NULL: not at all.
-CREATE FUNCTION durite_fence.held(of regclass, at tid) RETURNS text LANGUAGE sql AS $$
-    SELECT CASE WHEN bool_or(m.mode IN ('For Update', 'Update')) THEN 'update'
-                WHEN bool_or(m.mode IN ('For No Key Update', 'No Key Update')) THEN 'no key update'
-                WHEN count(*) > 0 THEN 'key share' END
-    FROM public.pgrowlocks(of::text) l, unnest(l.xids, l.modes) AS m(xid, mode)
-    WHERE l.locked_row = at AND m.xid = pg_current_xact_id()::xid
-$$;
+-- How this transaction holds an instance's row: the strongest of its locks; 'made': it has written it itself; NULL: not
+-- at all.  A sender may commit another version of the row, to which the lock goes over, between the snapshot and the look
+-- at the locks: what is held stays held, and is found by one of the next looks.
+CREATE FUNCTION durite_fence.held(instances regclass, id text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    mode text;
+BEGIN
+    FOR look IN 1 .. 50 LOOP
+        EXECUTE format($sql$
+            SELECT CASE WHEN bool_or(i.xmin = pg_current_xact_id()::xid) THEN 'made'
+                        WHEN bool_or(m.mode IN ('For Update', 'Update')) THEN 'update'
+                        WHEN bool_or(m.mode IN ('For No Key Update', 'No Key Update')) THEN 'no key update'
+                        WHEN count(m.mode) > 0 THEN 'key share' END
+            FROM %s i LEFT JOIN (
+                SELECT l.locked_row, m.mode FROM public.pgrowlocks(%L) l, unnest(l.xids, l.modes) AS m(xid, mode)
+                WHERE m.xid = pg_current_xact_id()::xid) m ON m.locked_row = i.ctid
+            WHERE i.instance_id = $1 $sql$, instances, instances) INTO mode USING id;
+        EXIT WHEN mode IS NOT NULL;
+    END LOOP;
+    RETURN mode;
+END $$;
 
 CREATE FUNCTION durite_fence.history() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     instances regclass := format('%I.dur_instances', TG_TABLE_SCHEMA)::regclass;
-    row record;
+    lease text;
 BEGIN
-    EXECUTE format('SELECT ctid AS at, xmin AS made, token FROM %s WHERE instance_id = $1', instances)
-        INTO row USING NEW.instance_id;
-    IF row.token IS NOT NULL AND row.made <> pg_current_xact_id()::xid
-       AND durite_fence.held(instances, row.at) IS NULL THEN
+    EXECUTE format('SELECT token FROM %s WHERE instance_id = $1', instances) INTO lease USING NEW.instance_id;
+    IF lease IS NOT NULL AND durite_fence.held(instances, NEW.instance_id) IS NULL THEN
         RAISE EXCEPTION 'fence: history of % without its row, by %', NEW.instance_id, current_query();
     END IF;
     RETURN NEW;
@@ -34,15 +45,12 @@ END $$;
 CREATE FUNCTION durite_fence.lease() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     instances regclass := format('%I.dur_instances', TG_TABLE_SCHEMA)::regclass;
-    row record;
 BEGIN
     IF OLD.token IS NULL OR (NEW.token IS NOT DISTINCT FROM OLD.token AND NEW.owner IS NOT DISTINCT FROM OLD.owner)
        OR (OLD.owner IS NULL AND OLD.expires_at <= (extract(epoch FROM clock_timestamp()) * 1000)::bigint) THEN
         RETURN NEW;
     END IF;
-    EXECUTE format('SELECT ctid AS at, xmin AS made FROM %s WHERE instance_id = $1', instances)
-        INTO row USING OLD.instance_id;
-    IF row.made <> pg_current_xact_id()::xid AND durite_fence.held(instances, row.at) IS DISTINCT FROM 'update'
+    IF coalesce(durite_fence.held(instances, OLD.instance_id), '') NOT IN ('made', 'update')
        AND current_query() NOT LIKE '%i.token = t.token%' THEN
         RAISE EXCEPTION 'fence: the lease of % ends without FOR UPDATE, by %', OLD.instance_id, current_query();
     END IF;
