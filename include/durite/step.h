@@ -58,7 +58,8 @@ DUR_API int dur_runtime_fd(dur_runtime *runtime);
  *     dur_act_end(act, charge(act, dur_act_input(act)));
  *
  * act is gone with that.  At most worker_concurrency + prefetch are here at a time, taken or not.  Not on two threads
- * at a time.  Codes: DUR_EINVAL, DUR_EFORKED.  Since 0.1.
+ * at a time.  In a forked child dur_act_end does nothing: the activity is the parent's.  Codes: DUR_EINVAL,
+ * DUR_EFORKED. Since 0.1.
  */
 DUR_API int dur_runtime_take(dur_act **out, dur_runtime *runtime, const char *name, dur_error *err);
 DUR_API void dur_act_end(dur_act *act, dur_outcome outcome);

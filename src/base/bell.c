@@ -4,6 +4,7 @@
 #include "base/bell.h"
 #include "base/assert.h"
 #include "base/ground.h"
+#include "base/thread.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -52,9 +53,15 @@ static uint64_t rings(const uint64_t *what, size_t size) {
 #endif
 
 bool dur__bell_open(dur__bell *bell) {
-    if (open_both(bell)) return true;
-    *bell = DUR__BELL_NONE;
-    return false;
+    bool opened = open_both(bell);
+    if (!opened) *bell = DUR__BELL_NONE;
+    bell->process = dur__process_serial();
+    return opened;
+}
+
+/* A forked child has its parent's descriptors: what it writes or reads there, its parent would hear or miss. */
+static bool is_ours(const dur__bell *bell) {
+    return bell->process == dur__process_serial();
 }
 
 void dur__bell_close(dur__bell *bell) {
@@ -66,6 +73,7 @@ void dur__bell_close(dur__bell *bell) {
 void dur__bell_ring(const dur__bell *bell) {
     const ring one = 1;
     ssize_t put;
+    if (!is_ours(bell)) return;
     do {
         put = write(bell->rope, &one, sizeof(one));
     } while (put < 0 && errno == EINTR);
@@ -76,6 +84,7 @@ void dur__bell_ring(const dur__bell *bell) {
 uint64_t dur__bell_hear(const dur__bell *bell) {
     uint64_t what = 0;
     ssize_t got;
+    if (!is_ours(bell)) return 0;
     do {
         got = read(bell->fd, &what, sizeof(what));
     } while (got < 0 && errno == EINTR);

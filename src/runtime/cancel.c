@@ -20,6 +20,7 @@ void dur__cancel_task(dur_runtime *runtime, dur__task *task) {
 
 int dur__cancel_fd(dur__task *task) {
     dur__work *work = &task->runtime->work;
+    if (dur__runtime_forked(task->runtime)) return -1; /* nobody here would ring */
     dur__mutex_lock(&work->mutex);
     if (task->cancel_bell.fd < 0 && dur__bell_open(&task->cancel_bell) && atomic_load(&task->cancelled))
         dur__bell_ring(&task->cancel_bell);

@@ -215,7 +215,7 @@ static int look_patiently(dur_runtime *runtime, dur_arena *arena, difference *ou
 
 int dur_runtime_check(dur_runtime *runtime, dur_error *err) {
     if (runtime == NULL) return dur_error_set(err, DUR_EINVAL, false, "runtime.check", "runtime is required");
-    if (runtime->process != dur__process_serial())
+    if (dur__runtime_forked(runtime))
         return dur_error_set(err, DUR_EFORKED, false, "runtime.check", "the runtime belongs to the parent process");
     if (dur__runtime_inside == runtime)
         return dur_error_set(err, DUR_EDEADLK, false, "runtime.check", "called from a thread of the runtime");

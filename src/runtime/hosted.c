@@ -20,7 +20,7 @@ int dur_runtime_take(dur_act **out, dur_runtime *runtime, const char *name, dur_
     if (out == NULL || runtime == NULL)
         return dur_error_set(err, DUR_EINVAL, false, "runtime.take", "out and runtime are required");
     *out = NULL;
-    if (runtime->process != dur__process_serial())
+    if (dur__runtime_forked(runtime))
         return dur_error_set(err, DUR_EFORKED, false, "runtime.take", "the runtime belongs to the parent process");
     dur__work *work = &runtime->work;
     dur__worker *worker = dur__zget(sizeof(*worker));
@@ -62,6 +62,7 @@ int dur_runtime_take(dur_act **out, dur_runtime *runtime, const char *name, dur_
 
 void dur_act_end(dur_act *act, dur_outcome given) {
     if (act == NULL || act->task->host == NULL) return; /* one that runs in a function ends with it */
+    if (dur__runtime_forked(act->task->runtime)) return;
     dur__task *task = act->task;
     dur__worker *worker = task->host;
     dur__cover cover;

@@ -200,6 +200,7 @@ void dur__loop_run_ready(dur__loop *loop) {
         if (dur__runtime_phase(loop->runtime) == DUR__PHASE_RELEASE) break;
         if (!dur__loop_room(0)) break; /* the next pass begins with more */
         dur__inst_step(DUR__CONTAINER(link, dur__inst, link));
+        if (dur__runtime_forked(loop->runtime)) break; /* the child of a handler */
     }
 }
 
@@ -512,6 +513,11 @@ static void give_back_stale(dur__loop *loop, uint64_t now_us) {
     dur__route_give_back(loop, DUR__WAITS_LONG_US);
 }
 
+/* A stop has left it behind, or this is a forked child. */
+static bool is_nobodys(const dur__loop *loop) {
+    return loop->inside.left_behind || dur__runtime_forked(loop->runtime);
+}
+
 /* False: nothing is left to do. */
 static bool pass(dur__loop *loop, dur__phase phase) {
     uint64_t now_us = dur__monotonic_us();
@@ -532,10 +538,10 @@ static bool pass(dur__loop *loop, dur__phase phase) {
         release_idle(loop);
     } else {
         dur__loop_run_ready(loop);
-        if (loop->inside.left_behind) return true;
+        if (is_nobodys(loop)) return true;
         gather(loop);
         if (phase == DUR__PHASE_RUN) gather_starts(loop);
-        if (loop->inside.left_behind) return true;
+        if (is_nobodys(loop)) return true;
     }
     if (dur__round_due(loop, dur__monotonic_us())) {
         dur__round(loop);
@@ -550,7 +556,7 @@ static bool pass(dur__loop *loop, dur__phase phase) {
 dur__pass dur__loop_pass(dur__loop *loop) {
     dur_runtime *runtime = loop->runtime;
     dur__phase phase = dur__runtime_phase(runtime);
-    if (loop->inside.left_behind || (phase == DUR__PHASE_RELEASE && released(loop))) return DUR__PASS_ENDED;
+    if (is_nobodys(loop) || (phase == DUR__PHASE_RELEASE && released(loop))) return DUR__PASS_ENDED;
     if (!dur__loop_has_memory(loop)) return DUR__PASS_NO_MEMORY;
     atomic_store(&loop->quiet, false); /* before it takes what has ended: dur_runtime_stop looks at both */
     dur__census_answer(loop);
@@ -605,6 +611,7 @@ void dur__loop_main(void *data) {
     dur__loop_covered(loop);
     for (dur__pass pass; (pass = dur__loop_pass(loop)) != DUR__PASS_ENDED;)
         sleep_after(loop, pass);
+    if (dur__runtime_forked(loop->runtime)) return;
     dur__loop_drop(loop);
     dur__cover_end(&loop->cover);
     end(loop);

@@ -393,7 +393,7 @@ static int busy(const left_behind *left, dur_error *err) {
 int dur_runtime_stop(dur_runtime *runtime, uint64_t grace_ms, dur_error *err) {
     dur_error_clear(err);
     if (runtime == NULL) return DUR_OK;
-    if (runtime->process != dur__process_serial()) return stop_forked(runtime, err);
+    if (dur__runtime_forked(runtime)) return stop_forked(runtime, err);
     if (dur__runtime_inside == runtime)
         return dur_error_set(err, DUR_EDEADLK, false, "runtime.stop",
                              "called from inside a handler, activity or callback of this runtime");
@@ -418,7 +418,7 @@ int dur_runtime_stop(dur_runtime *runtime, uint64_t grace_ms, dur_error *err) {
 int dur_runtime_metrics(dur_metrics *out, dur_runtime *runtime, dur_error *err) {
     if (out == NULL || runtime == NULL)
         return dur_error_set(err, DUR_EINVAL, false, "runtime.metrics", "out and runtime are required");
-    if (runtime->process != dur__process_serial())
+    if (dur__runtime_forked(runtime))
         return dur_error_set(err, DUR_EFORKED, false, "runtime.metrics", "the runtime belongs to the parent process");
     if (out->size < sizeof(size_t) || out->size > sizeof(dur_metrics)) out->size = sizeof(dur_metrics);
     dur__metrics_read(out, &runtime->counters);

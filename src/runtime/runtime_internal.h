@@ -456,6 +456,11 @@ const dur__handler *dur__runtime_find(dur_runtime *runtime, dur_handler_kind kin
                                       const char *version);
 void dur__runtime_release(dur_runtime *runtime);       /* one reference */
 extern _Thread_local dur_runtime *dur__runtime_inside; /* the runtime whose thread this is */
+/* This is a child of the process that has started it, where nobody runs anything of it and nothing may be written. */
+static inline bool dur__runtime_forked(const dur_runtime *runtime) {
+    return runtime->process != dur__process_serial();
+}
+
 static inline dur__phase dur__runtime_phase(dur_runtime *runtime) {
     return (dur__phase)atomic_load(&runtime->phase);
 }

@@ -114,6 +114,7 @@ static bool step(dur_runtime *runtime, uint64_t until_us) {
         if (dur__monotonic_us() >= until_us) return true;
         look_after(runtime);
     }
+    if (dur__runtime_forked(runtime)) return false; /* an activity has come back in a child */
     if (!end_rest(runtime)) return ran;
     return pass(runtime) || ran;
 }
@@ -132,10 +133,13 @@ static bool step_inside(dur_runtime *runtime, uint64_t until_us) {
 
 /* ---- for the host ---- */
 
+static int refuse_forked(const char *op, dur_error *err) {
+    return dur_error_set(err, DUR_EFORKED, false, op, "the runtime belongs to the parent process");
+}
+
 static int enter(const dur_runtime *runtime, const char *op, dur_error *err) {
     if (runtime == NULL) return dur_error_set(err, DUR_EINVAL, false, op, "runtime is required");
-    if (runtime->process != dur__process_serial())
-        return dur_error_set(err, DUR_EFORKED, false, op, "the runtime belongs to the parent process");
+    if (dur__runtime_forked(runtime)) return refuse_forked(op, err);
     if (!runtime->stepped.on)
         return dur_error_set(err, DUR_EINVAL, false, op,
                              "the runtime has threads of its own: start it with DUR_THREADS_NONE");
@@ -158,7 +162,7 @@ int dur_runtime_step(dur_runtime *runtime, uint64_t budget_ms, dur_error *err) {
     uint64_t until_us = end_of(budget_ms);
     while (step_inside(runtime, until_us) && dur__monotonic_us() < until_us) {
     }
-    return DUR_OK;
+    return dur__runtime_forked(runtime) ? refuse_forked("runtime.step", err) : DUR_OK;
 }
 
 int dur_runtime_run_until_idle(dur_runtime *runtime, uint64_t budget_ms, dur_error *err) {
@@ -169,7 +173,7 @@ int dur_runtime_run_until_idle(dur_runtime *runtime, uint64_t budget_ms, dur_err
         if (dur__monotonic_us() >= until_us)
             return dur_error_set(err, DUR_ETIMEOUT, true, "runtime.run_until_idle",
                                  "there was more to do than %llu ms allow", (unsigned long long)budget_ms);
-    return DUR_OK;
+    return dur__runtime_forked(runtime) ? refuse_forked("runtime.run_until_idle", err) : DUR_OK;
 }
 
 static uint64_t next_us(dur_runtime *runtime) {
@@ -222,7 +226,7 @@ static bool drive_host(dur__stepped *self) {
 
 static bool drive_step(void *data) {
     dur_runtime *runtime = data;
-    if (runtime->stepped.in_pass) return false;
+    if (runtime->stepped.in_pass || dur__runtime_forked(runtime)) return false;
     return step_inside(runtime, end_of(1)) || drive_host(&runtime->stepped);
 }
 
@@ -238,7 +242,9 @@ int dur_runtime_host(dur_runtime *runtime, dur_host_fn *fn, void *data, dur_erro
 static size_t drive_rest(void *data, struct pollfd *fds, uint64_t *us) {
     dur_runtime *runtime = data;
     const dur__stepped *self = &runtime->stepped;
-    *us = self->in_pass ? UINT64_MAX : next_us(runtime);
+    *us = UINT64_MAX;
+    if (dur__runtime_forked(runtime)) return 0;
+    if (!self->in_pass) *us = next_us(runtime);
     if (self->host != NULL && !self->in_pass) {
         uint64_t now_us = dur__monotonic_us(), left_us = self->host_us > now_us ? self->host_us - now_us : 0;
         if (left_us < *us) *us = left_us;
@@ -249,7 +255,7 @@ static size_t drive_rest(void *data, struct pollfd *fds, uint64_t *us) {
 }
 
 void dur__step_beat(dur_runtime *runtime) {
-    if (runtime->stepped.on && is_home(runtime)) look_after(runtime);
+    if (runtime->stepped.on && is_home(runtime) && !dur__runtime_forked(runtime)) look_after(runtime);
 }
 
 /* ---- birth and death ---- */

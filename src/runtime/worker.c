@@ -197,6 +197,7 @@ static void worker_main(void *data) {
     for (dur__task *task; (task = wait_locked(worker)) != NULL;) {
         dur__mutex_unlock(&work->mutex);
         run(worker, task);
+        if (dur__runtime_forked(runtime)) return; /* a child has come back from its parent's activity: it ends here */
         if (!dur__worker_finish(worker, task)) {
             dur__cover_end(&cover);
             dur__worker_left_behind(worker, task);
@@ -229,11 +230,11 @@ bool dur__worker_run_one(dur__worker *worker) {
     dur__cover cover;
     dur__worker_covered(worker, &cover);
     run(worker, task);
-    bool finished = dur__worker_finish(worker, task);
+    bool forked = dur__runtime_forked(worker->runtime), finished = forked || dur__worker_finish(worker, task);
     DUR_ASSERT(finished); /* nobody is there to abandon it */
     worker->task = outer;
     dur__cover_end(&cover);
-    return true;
+    return !forked;
 }
 
 void dur__worker_name(dur__worker *worker, dur_runtime *runtime) {
