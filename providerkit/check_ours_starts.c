@@ -90,13 +90,16 @@ static dur_turn_commit first_turn(kit *t, const dur_orchestration_item *item) {
 }
 
 /* Its turn; one that is not written gives the start back, so that the thread ends in any case. */
-static int commit_first(kit *t, desk *me, starting *s, dur_turn_commit *turns, size_t count) {
-    const char *token = turns[0].lock_token;
-    dur_round round = { .turns = turns, .turn_count = count };
-    int code = dur_store_lane_round(me->lane, t->arena, &round, ERR);
-    if (code != DUR_OK || turns[0].fault != DUR_TURN_FINE) dur_store_lane_start_back(me->lane, token);
+static int round_first(kit *t, desk *me, starting *s, dur_round *round) {
+    const char *token = round->turns[0].lock_token;
+    int code = dur_store_lane_round(me->lane, t->arena, round, ERR);
+    if (code != DUR_OK || round->turns[0].fault != DUR_TURN_FINE) dur_store_lane_start_back(me->lane, token);
     pthread_join(s->thread, NULL);
     return code;
+}
+
+static int commit_first(kit *t, desk *me, starting *s, dur_turn_commit *turns, size_t count) {
+    return round_first(t, me, s, &(dur_round){ .turns = turns, .turn_count = count });
 }
 
 static void ours_start_is_written_by_its_first_turn(kit *t) {
@@ -143,6 +146,36 @@ static void ours_start_is_written_by_its_first_turn(kit *t) {
     THAT(next.lease_kept);
     bool existed;
     REFUSED(DUR_EEXISTS, NULL, dur_store_enqueue_start(t->p, &s.message, DUR_EXISTS_FAIL, 0, &existed, ERR));
+}
+
+/* A timer that is due before its first turn is committed: the round tells it, or has not seen it. */
+static void ours_first_turn_hides_no_timer(kit *t) {
+    desk me = open_desk(t);
+    starting s;
+    dur_orchestration_item item;
+    if (!any_handed_out(t, &me, &s, &item)) return;
+    dur_turn_commit commit = first_turn(t, &item);
+    dur_message_row timer = kit_timer(t, item.instance, 1, 2, 1);
+    commit.orchestrator_items = &timer;
+    commit.orchestrator_item_count = 1;
+    dur_round first = { .turns = &commit, .turn_count = 1 };
+    MUST(round_first(t, &me, &s, &first));
+    SAME(commit.fault, DUR_TURN_FINE);
+    THAT(commit.lease_kept);
+    bool told = first.held_count > 0;
+    dur_turn_commit leaves = { .lock_token = commit.lock_token,
+                               .instance = item.instance,
+                               .expected_last = DUR_NOT_COMPARED,
+                               .consume_listed = true,
+                               .seen_id = told ? 0 : first.seen_id,
+                               .seen_now_ms = told ? 0 : first.now_ms,
+                               .owner = "me" };
+    dur_round round = { .turns = &leaves, .turn_count = 1 };
+    kit_round(t, me.lane, &round);
+    SAME(leaves.error.code, DUR_OK);
+    round = look(t, &me);
+    SAME(round.item_count, 1);
+    SAME(round.items[0].message_count, 1);
 }
 
 static void ours_start_given_back_is_written(kit *t) {
@@ -211,9 +244,7 @@ static void ours_lane_close_gives_starts_back(kit *t) {
 }
 
 const kit_check kit_ours_starts[] = {
-    CHECK(ours_start_is_written_by_its_first_turn),
-    CHECK(ours_start_given_back_is_written),
-    CHECK(ours_start_of_a_known_id_is_refused),
-    CHECK(ours_lane_close_gives_starts_back),
-    CHECKS_END,
+    CHECK(ours_start_is_written_by_its_first_turn), CHECK(ours_first_turn_hides_no_timer),
+    CHECK(ours_start_given_back_is_written),        CHECK(ours_start_of_a_known_id_is_refused),
+    CHECK(ours_lane_close_gives_starts_back),       CHECKS_END,
 };

@@ -346,6 +346,18 @@ char *dur__sq_turn_handler(const dur_execution_metadata *meta, bool named, bool 
     return dur__buf_take(&key);
 }
 
+/* What the holder has seen: a round says it of all leases of its lane, and this one may not have been told so much yet.
+ */
+static uint64_t seen_id(const dur__sq_turn_op *self) {
+    const dur__sq_lease *lease = self->lease;
+    return lease != NULL && lease->seen_id < self->facts.seen_id ? lease->seen_id : self->facts.seen_id;
+}
+
+static uint64_t seen_now(const dur__sq_turn_op *self) {
+    const dur__sq_lease *lease = self->lease;
+    return lease != NULL && lease->seen_now < self->facts.seen_now_ms ? lease->seen_now : self->facts.seen_now_ms;
+}
+
 static int instance_write(dur__sq_turn_op *self, dur__sq_txn *txn) {
     const dur_turn_commit *turn = self->turn;
     const dur_execution_metadata *meta = &turn->metadata;
@@ -377,7 +389,7 @@ static int instance_write(dur__sq_turn_op *self, dur__sq_txn *txn) {
         if (self->lease->queued == self->messages_gone)
             any = false; /* nothing has come since it was acquired, and all that was there is gone */
         else
-            code = dur__sq_reason(txn, self->key, facts->seen_id, facts->seen_now_ms, &any, &due, &self->op.err);
+            code = dur__sq_reason(txn, self->key, seen_id(self), seen_now(self), &any, &due, &self->op.err);
         if (code != DUR_OK) return code;
         self->released = !any;
         if (!any) dur__sq_lease_recheck(txn->file, self->key);
@@ -581,8 +593,8 @@ static int lease_end(dur__sq_turn_op *self, dur__sq_txn *txn) {
     if (code != DUR_OK || self->kept || self->released) return code;
     if (facts->take_over && !self->was_leased) return taken_unleased(self, txn);
     dur__sq_release_how how = { .by_holder = !facts->take_over,
-                                .seen_id = facts->seen_id,
-                                .seen_now = facts->seen_now_ms,
+                                .seen_id = seen_id(self),
+                                .seen_now = seen_now(self),
                                 .uncount = facts->uncounts,
                                 .not_before = facts->delay_ms != 0 ? dur__sq_after(txn->now_ms, facts->delay_ms) : 0 };
     code = dur__sq_release(txn, self->key, &how, &self->op.err);
