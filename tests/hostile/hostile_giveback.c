@@ -26,10 +26,16 @@ static dur_outcome in_session(dur_ctx *ctx, const char *input) {
     return dur_complete(ctx, dur_await(dur_activity(ctx, input, "done", .session = "s")));
 }
 
+static dur_outcome sleeps(dur_ctx *ctx, const char *input) {
+    dur_await(dur_timer(ctx, 0));
+    return dur_complete(ctx, input);
+}
+
 static const dur_handler handlers[] = {
     DUR_ACTIVITY("Note", note),
     DUR_ACTIVITY("Stands", stands),
     DUR_ORCHESTRATION("InSession", "1.0.0", in_session),
+    DUR_ORCHESTRATION("Sleeps", "1.0.0", sleeps),
     DUR_HANDLERS_END,
 };
 
@@ -313,7 +319,28 @@ static void fault_h128_nor_of_one_in_a_session(void **state) {
     stop_in_the_middle(*state, "s", false);
 }
 
+/* ---- a stop right behind a start ---- */
+
+static void fault_h174_a_stop_behind_a_start_hides_no_timer(void **state) {
+    enum { ROUNDS = 40 };
+    world *w = *state;
+    char id[32];
+    for (int i = 0; i < ROUNDS; i++) {
+        snprintf(id, sizeof(id), "i-%d", i);
+        RUN(w, handlers);
+        start(w, "Sleeps", "slept", id);
+        world_stop(w);
+        OK(w, dur_provider_check(w->store, &w->err));
+    }
+    RUN(w, handlers);
+    for (int i = 0; i < ROUNDS; i++) {
+        snprintf(id, sizeof(id), "i-%d", i);
+        expect(w, id, "slept");
+    }
+}
+
 static const struct CMUnitTest tests[] = {
+    TEST(fault_h174_a_stop_behind_a_start_hides_no_timer),
     TEST(fault_h128_a_stop_is_no_answer_of_an_activity),
     TEST(fault_h128_nor_of_one_whose_instance_is_evicted),
     TEST(fault_h128_nor_of_one_in_a_session),
