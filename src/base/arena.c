@@ -47,9 +47,13 @@ struct dur_arena {
 #endif
 };
 
+/* More than its limit, or than there can be: its owner's affair, or as any other memory that is not to be had. */
 static _Noreturn void arena_over(dur_arena *arena) {
-    if (arena->over != NULL) arena->over(arena->over_data);
-    dur__assert_failed(__FILE__, __LINE__, arena->over != NULL ? "arena: over returned" : "arena: size overflow");
+    if (arena->over != NULL)
+        arena->over(arena->over_data);
+    else
+        (void)dur_memory_must(NULL, PTRDIFF_MAX);
+    dur__assert_failed(__FILE__, __LINE__, "arena: what cannot be had was given");
 }
 
 /* Covered, unless its owner has set what to do. */

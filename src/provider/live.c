@@ -258,8 +258,10 @@ static uint64_t patience(const entry *e, uint64_t until_us) {
     return e->owner == NULL && acquired_us < until_us ? acquired_us : until_us;
 }
 
-/* With the mutex, until woken or end_us; a thread that drives the very loop that it waits for does that instead. */
-static void wait_until(dur__live *live, dur__cond *woken, uint64_t now_us, uint64_t end_us) {
+/* With the mutex, until woken or end_us; a thread that drives the very loop that it waits for does that instead. False:
+   an activity has come back in a child that it has forked, which nobody tells anything. */
+static bool wait_until(dur__live *live, dur__cond *woken, uint64_t now_us, uint64_t end_us) {
+    uint64_t process = dur__process_serial();
     if (dur__drives()) {
         dur__mutex_unlock(&live->mutex);
         (void)dur__drive(end_us - now_us);
@@ -269,6 +271,7 @@ static void wait_until(dur__live *live, dur__cond *woken, uint64_t now_us, uint6
     } else {
         (void)dur__cond_wait_us(woken, &live->mutex, end_us - now_us);
     }
+    return dur__process_serial() == process;
 }
 
 char *dur__live_await(dur_provider *store, const char *instance, uint64_t until_us) {
@@ -283,7 +286,7 @@ char *dur__live_await(dur_provider *store, const char *instance, uint64_t until_
         while (!self.told) { /* the entry stays as long as its waiters have not been told */
             uint64_t now_us = dur__monotonic_us(), end_us = patience(e, until_us);
             if (now_us >= end_us) break;
-            wait_until(live, &self.woken, now_us, end_us);
+            if (!wait_until(live, &self.woken, now_us, end_us)) break;
         }
         dur__list_unlink(&self.link);
         if (self.told) wake_told(live);
@@ -378,7 +381,7 @@ void dur__live_set_wait(dur__live_set *set, uint64_t until_us) {
     while (dur__list_empty(&set->told)) {
         uint64_t now_us = dur__monotonic_us();
         if (now_us >= until_us) break;
-        wait_until(live, &set->woken, now_us, until_us);
+        if (!wait_until(live, &set->woken, now_us, until_us)) break;
     }
     dur__mutex_unlock(&live->mutex);
 }

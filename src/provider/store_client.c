@@ -165,6 +165,8 @@ static int watch_driving(dur_watch *watch, uint64_t timeout_ms, dur_error *err) 
         int code = watch_wait(watch, 0, err);
         if (code != DUR_ETIMEOUT || now_us >= end_us) return code;
         (void)dur__drive(end_us - now_us);
+        code = dur__store_enter(watch->store, "watch_wait", err); /* an activity may have come back in a child */
+        if (code != DUR_OK) return code;
     }
 }
 

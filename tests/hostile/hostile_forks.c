@@ -129,11 +129,30 @@ static void fault_h173_a_child_that_comes_back_to_a_worker_does_nothing(void **s
     nothing_runs_in_the_child(*state, RETURNS, DUR_THREADS_OWN);
 }
 
+/* The child learns at once that the call is not its own; the parent waits on. */
+static void fault_h173_a_child_that_comes_back_to_a_clients_call_is_told(void **state) {
+    world *w = *state;
+    char *output = NULL;
+    begin_counting();
+    OK(w, dur_runtime_start(
+              &w->runtime, DUR_RUNTIME(.store = w->store, .handlers = handlers, .threads = DUR_THREADS_NONE), &w->err));
+    char input[8];
+    snprintf(input, sizeof(input), "%d", RETURNS);
+    int code =
+        dur_client_run(&output, w->client, &w->err, "Both", input, .instance = "i", .timeout_ms = DUR_MINUTES(9));
+    if (getpid() != parent) _exit(code == DUR_EFORKED ? 0 : 1);
+    assert_int_equal(code, DUR_OK);
+    assert_string_equal(output, "from the parent");
+    dur_free(output);
+    world_stop(w);
+}
+
 static const struct CMUnitTest tests[] = {
     TEST(fault_h172_a_child_that_ends_an_activity_does_not_disturb_its_parent),
     TEST(fault_h173_a_child_that_sleeps_runs_nothing_of_its_parents),
     TEST(fault_h173_a_child_that_comes_back_to_a_step_does_nothing),
     TEST(fault_h173_a_child_that_comes_back_to_a_worker_does_nothing),
+    TEST(fault_h173_a_child_that_comes_back_to_a_clients_call_is_told),
 };
 
 int main(void) {

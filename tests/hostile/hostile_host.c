@@ -150,12 +150,36 @@ static void fault_h38_a_crash_names_the_activity_and_its_instance(void **state) 
     if (strstr(text, "in handler \"Calls\" of instance \"order-7\"") == NULL) fail_msg("it says: %s", text);
 }
 
+/* ---- more memory than there can be ---- */
+
+static dur_outcome asks_for_all(dur_act *act, const char *input) {
+    (void)input;
+    if (dur_act_alloc(act, SIZE_MAX) != NULL || dur_act_alloc(act, SIZE_MAX / 4) != NULL)
+        return dur_act_fail(act, "got it");
+    return dur_act_complete(act, "refused");
+}
+
+static dur_outcome asks_once(dur_ctx *ctx, const char *input) {
+    return dur_complete(ctx, dur_await(dur_activity(ctx, "AsksForAll", input)));
+}
+
+static void fault_h176_more_memory_than_there_is_is_refused(void **state) {
+    static const dur_handler handlers[] = { DUR_ACTIVITY("AsksForAll", asks_for_all),
+                                            DUR_ORCHESTRATION("AsksOnce", NULL, asks_once), DUR_HANDLERS_END };
+    world *w = *state;
+    RUN(w, handlers);
+    start(w, "AsksOnce", "", "i");
+    expect(w, "i", "refused");
+    world_stop(w);
+}
+
 static const hostile_role roles[] = { { "crash", crash_role } };
 
 static const struct CMUnitTest tests[] = {
     TEST(fault_h31_handlers_of_a_loaded_library_keep_their_exceptions),
     TEST(fault_h37_there_is_one_assert_hook_and_one_list_of_fork_calls),
     TEST(fault_h38_a_crash_names_the_activity_and_its_instance),
+    TEST(fault_h176_more_memory_than_there_is_is_refused),
 };
 
 HOSTILE_MAIN(roles, tests)

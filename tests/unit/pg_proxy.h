@@ -13,8 +13,9 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-/* What carries the trigger is not forwarded; or is, and its answer is not; or a pooler's last word is the answer. */
-enum { PROXY_PASS, PROXY_CUT_BEFORE, PROXY_CUT_AFTER, PROXY_GIVE_UP_AFTER };
+/* What carries the trigger is not forwarded; or is, and its answer is not; or a pooler's last word is the answer.  Cut:
+   the connections end; silent: they stay, and nothing comes through any more. */
+enum { PROXY_PASS, PROXY_CUT_BEFORE, PROXY_CUT_AFTER, PROXY_GIVE_UP_AFTER, PROXY_SILENT_BEFORE, PROXY_SILENT_AFTER };
 
 typedef struct proxy {
     char dir[64];
@@ -61,6 +62,14 @@ static inline void proxy_give_up(int client) {
     (void)!write(client, message, sizeof(message));
 }
 
+/* Until the client gives it up. */
+static inline void proxy_stay_silent(proxy *x, int client) {
+    char sent[4096];
+    struct pollfd one = { .fd = client, .events = POLLIN };
+    while (!atomic_load(&x->stop) && (poll(&one, 1, 50) <= 0 || read(client, sent, sizeof(sent)) > 0))
+        continue;
+}
+
 static inline void proxy_copy(proxy *x, int client, int server) {
     enum { PIECE = 65536, LONGEST = 128 };
     char buffer[LONGEST + PIECE]; /* what came before, then what came now: the trigger may lie across the two */
@@ -79,11 +88,13 @@ static inline void proxy_copy(proxy *x, int client, int server) {
                 atomic_store(&x->mode, PROXY_PASS);
                 atomic_fetch_add(&x->cuts, 1);
             }
-            if (cut && mode == PROXY_CUT_BEFORE) return;
+            if (cut && mode == PROXY_SILENT_BEFORE) proxy_stay_silent(x, client);
+            if (cut && (mode == PROXY_CUT_BEFORE || mode == PROXY_SILENT_BEFORE)) return;
             if (write(server, buffer + before, (size_t)size) != size) return;
             if (cut) {
                 proxy_await_commit(x, client, server);
                 if (mode == PROXY_GIVE_UP_AFTER) proxy_give_up(client);
+                if (mode == PROXY_SILENT_AFTER) proxy_stay_silent(x, client);
                 return;
             }
             /* Less than the trigger is kept: what was seen once with another mode is not seen again. */

@@ -134,7 +134,9 @@ static void until_steps(unsigned more) {
     }
 }
 
-static void lose_answers(pg_bench *p, dur_provider *store, void (*lose)(void *data, int number), void *data) {
+typedef void lose_fn(void *data, int number);
+
+static void lose_so_often(pg_bench *p, dur_provider *store, lose_fn *lose, void *data, int times, uint64_t timeout_ms) {
     dur_client *client;
     dur_runtime *node;
     pthread_t feeder;
@@ -145,7 +147,9 @@ static void lose_answers(pg_bench *p, dur_provider *store, void (*lose)(void *da
     atomic_store(&loops_end, false);
     assert_int_equal(dur_log_set_sink(count_given_up, NULL, DUR_LOG_WARN), DUR_OK);
     ASSERT_OK(&p->b, dur_client_new(&client, store, &p->b.err));
-    ASSERT_OK(&p->b, dur_runtime_start(&node, DUR_RUNTIME(.store = store, .handlers = lossy_handlers), &p->b.err));
+    ASSERT_OK(&p->b, dur_runtime_start(
+                         &node, DUR_RUNTIME(.store = store, .handlers = lossy_handlers, .owner_timeout_ms = timeout_ms),
+                         &p->b.err));
     for (unsigned i = 0; i < LONG_ONES; i++)
         begin_one(client, "LongOne", i);
     for (unsigned i = 0; i < LOOPS; i++)
@@ -153,7 +157,7 @@ static void lose_answers(pg_bench *p, dur_provider *store, void (*lose)(void *da
     while (atomic_load(&long_begun) < LONG_ONES)
         pg_pause_ms(2);
     assert_int_equal(pthread_create(&feeder, NULL, feed, client), 0);
-    for (int i = 0; i < LOSSES; i++) {
+    for (int i = 0; i < times; i++) {
         until_steps(40);
         lose(data, i);
     }
@@ -174,6 +178,10 @@ static void lose_answers(pg_bench *p, dur_provider *store, void (*lose)(void *da
     assert_int_equal(dur_log_set_sink(NULL, NULL, DUR_LOG_ERROR), DUR_OK);
 }
 
+static void lose_answers(pg_bench *p, dur_provider *store, lose_fn *lose, void *data) {
+    lose_so_often(p, store, lose, data, LOSSES, 0);
+}
+
 static void by_a_restart(void *data, int number) {
     (void)data;
     (void)number;
@@ -186,13 +194,20 @@ static void fault_h156_a_restart_under_load_keeps_leases(void **state) {
     lose_answers(p, p->b.store, by_a_restart, NULL);
 }
 
-static void by_a_cut(void *data, int number) {
-    proxy *x = data;
-    atomic_store(&x->mode, number % 2 == 0 ? PROXY_CUT_AFTER : PROXY_CUT_BEFORE);
+static void at_a_commit(proxy *x, int mode, int number) {
+    atomic_store(&x->mode, mode);
     for (int i = 0; atomic_load(&x->cuts) <= number; i++) {
         if (i > 12000) fail_msg("nothing was cut");
         pg_pause_ms(5);
     }
+}
+
+static void by_a_cut(void *data, int number) {
+    at_a_commit(data, number % 2 == 0 ? PROXY_CUT_AFTER : PROXY_CUT_BEFORE, number);
+}
+
+static void by_silence(void *data, int number) {
+    at_a_commit(data, number % 2 == 0 ? PROXY_SILENT_AFTER : PROXY_SILENT_BEFORE, number);
 }
 
 static void by_a_cut_behind(void *data, int number) {
@@ -208,6 +223,17 @@ static void fault_h156_a_lost_answer_keeps_leases(void **state) {
     if (!proxy_open(&x, "goes-on")) skip(); /* in what commits write */
     dur_provider *store = proxy_store(&x, p);
     lose_answers(p, store, by_a_cut, &x);
+    dur_provider_close(store);
+    proxy_close(&x);
+}
+
+/* Nothing ends, and nothing comes: a session that says nothing for three times the owner's timeout is given up. */
+static void fault_h175_a_silent_session_is_given_up(void **state) {
+    pg_bench *p = *state;
+    proxy x;
+    if (!proxy_open(&x, "goes-on")) skip();
+    dur_provider *store = proxy_store(&x, p);
+    lose_so_often(p, store, by_silence, &x, 2, 1000);
     dur_provider_close(store);
     proxy_close(&x);
 }
@@ -379,6 +405,7 @@ int main(int argc, char **argv) {
         PG_TEST(stopped_at_once),
         PG_TEST(fault_h156_a_restart_under_load_keeps_leases),
         PG_TEST(fault_h156_a_lost_answer_keeps_leases),
+        PG_TEST(fault_h175_a_silent_session_is_given_up),
         PG_TEST(fault_h169_a_lost_answer_of_a_commit_under_way),
         PG_TEST(fault_h156_a_lost_answer_before_a_restart_keeps_leases),
         PG_TEST(its_clock_jumps),

@@ -50,8 +50,11 @@ typedef struct dur__pg_conn {
     bool foreign;                    /* the caller's own: unnamed statements, never closed */
     bool farewell;                   /* the server itself has said that it ends this session (pg_batch.c) */
     bool hurries;                    /* waits for a lock only for a moment: others wait for it (pg_held_up.c) */
-    int64_t owner_key;               /* not 0: shows that this owner lives, by a lock that ends with the session */
-    dur__link link;                  /* in store->idle */
+    uint64_t patience_us; /* so long without an answer, and the session is given up; 0: it may take as long … */
+    unsigned given_up;    /* … twice as long for each time that it was given up lately (pg_late.c) … */
+    uint64_t gave_up_us;  /* … the last time then */
+    int64_t owner_key;    /* not 0: shows that this owner lives, by a lock that ends with the session */
+    dur__link link;       /* in store->idle */
 } dur__pg_conn;
 
 /* Parameters of a statement; arrays are binary, scalars text. */
@@ -131,6 +134,7 @@ typedef struct dur__pg_look {
 
 typedef struct dur__pg_keeper {
     char *owner;
+    uint64_t timeout_ms;
     dur__pg_conn *conn;
     int64_t beat_ms;      /* the last one that was answered; 0: none; … */
     int64_t server_start; /* … and by which server */
@@ -299,7 +303,8 @@ int dur__pg_simple(dur__pg_conn *conn, const char *sql, dur_error *err); /* one 
 /* pg_late.c: of `us`, what is left until the caller's deadline; whether a result has come by then; PQexec that is given
    up then (NULL: and the connection is of no use any more). */
 uint64_t dur__pg_in_time(uint64_t us);
-bool dur__pg_answers(const dur__pg_conn *conn);
+void dur__pg_set_patience(dur__pg_conn *conn, uint64_t owner_timeout_ms);
+bool dur__pg_answers(dur__pg_conn *conn);
 PGresult *dur__pg_exec(PGconn *pg, const char *sql);
 int dur__pg_late(dur_error *err, const char *op);
 /* PQconnectdbParams, given up then: neither CONNECTION_OK nor CONNECTION_BAD.  values: changed. */
@@ -503,6 +508,7 @@ int dur__pg_owner_check(dur__pg *store, const char *op, const char *owner, dur_c
 void dur__pg_keepers_close(dur__pg *store);
 void dur__pg_owner_doubt(dur__pg *store, const char *owner); /* its next beat tells that the store went back */
 int64_t dur__pg_owner_key(const dur__pg *store, const char *owner);
+uint64_t dur__pg_owner_timeout_ms(dur__pg *store, const char *owner); /* registered here, or the default */
 
 /* pg_owner_end.c: the end of an owner */
 /* From here on nothing is taken under its name; only if it has not beaten since (NULL: it leaves). */

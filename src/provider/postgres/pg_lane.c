@@ -29,6 +29,7 @@ int dur__pg_lane_open(dur_provider *self, const dur_lane_options *options, dur_l
     lane->conn = dur__pg_conn_new(store);
     lane->conn->want_listen = !store->pooler;
     lane->conn->hurries = true;
+    dur__pg_set_patience(lane->conn, dur__pg_owner_timeout_ms(store, options->owner));
     if (options->owner != NULL) lane->conn->owner_key = dur__pg_owner_key(store, options->owner);
     lane->holder = dur__pg_random_holder(store);
     lane->owner = dur__xstrdup(options->owner);

@@ -2,8 +2,12 @@
  * pg_late.c: answers that do not come in the time for which the caller waits (dur_deadline_us).
  *
  * libpq waits for as long as the network says that the server lives.  Whoever has a deadline waits in poll instead, and
- * the session whose answer is late is given up with its question, and so is a session that is not there yet.  A node
- * waits as long as it takes, and says so.
+ * the session whose answer is late is given up with its question, and so is a session that is not there yet.
+ *
+ * A node's own sessions have no deadline, and wait for no lock (hurries): an answer that takes a multiple of the
+ * owner's timeout is lost, by a pooler that has mixed up its sessions or a firewall that has forgotten the connection.
+ * The node says so, gives the session up, and learns from another what has happened.  Where it was only slow the next
+ * one gets twice the time.
  */
 #include "provider/postgres/pg_internal.h"
 
@@ -15,12 +19,22 @@
 #include <sys/socket.h>
 
 #define SAY_AFTER_US UINT64_C(1000000)
+#define PATIENCE_TIMEOUTS 3u
+#define TIMEOUT_MOST_MS 3600000u
+#define DOUBLINGS_MAX 5u
+#define TROUBLE_ENDS_US UINT64_C(3600000000) /* an hour without it, and it begins with the shortest time again */
 
 uint64_t dur__pg_in_time(uint64_t us) {
     uint64_t deadline_us = dur_deadline_us(), now_us = dur__monotonic_us();
     if (deadline_us == DUR_NO_DEADLINE) return us;
     uint64_t left_us = deadline_us > now_us ? deadline_us - now_us : 0;
     return left_us < us ? left_us : us;
+}
+
+/* By the real clock: in a fake world an answer is as late as its scheduler likes. */
+void dur__pg_set_patience(dur__pg_conn *conn, uint64_t owner_timeout_ms) {
+    uint64_t ms = owner_timeout_ms < TIMEOUT_MOST_MS ? owner_timeout_ms : TIMEOUT_MOST_MS;
+    conn->patience_us = conn->store->caller_clock ? 0 : PATIENCE_TIMEOUTS * ms * 1000u;
 }
 
 int dur__pg_late(dur_error *err, const char *op) {
@@ -38,8 +52,21 @@ static void say_silent(const dur__pg_conn *conn, uint64_t waited_us) {
     dur_log_say(DUR_LOG_WARN, "durite::provider", line);
 }
 
+static bool gives_up(dur__pg_conn *node, uint64_t waited_us) {
+    uint64_t now_us = dur__monotonic_us();
+    if (now_us - node->gave_up_us > TROUBLE_ENDS_US) node->given_up = 0;
+    if (node->patience_us == 0 || waited_us < node->patience_us << node->given_up) return false;
+    if (node->given_up < DOUBLINGS_MAX) node->given_up++;
+    node->gave_up_us = now_us;
+    char line[200];
+    snprintf(line, sizeof(line), "no answer for %llu s: the session of server process %d is given up for a new one",
+             (unsigned long long)(waited_us / 1000000), node->backend);
+    dur_log_say(DUR_LOG_WARN, "durite::provider", line);
+    return true;
+}
+
 /* Until there is an answer, or the time is over (false). */
-static bool wait_for_answer(PGconn *pg, const dur__pg_conn *node) {
+static bool wait_for_answer(PGconn *pg, dur__pg_conn *node) {
     uint64_t begin_us = dur__monotonic_us(), say_us = SAY_AFTER_US;
     while (PQisBusy(pg)) {
         uint64_t waited_us = dur__monotonic_us() - begin_us;
@@ -47,6 +74,7 @@ static bool wait_for_answer(PGconn *pg, const dur__pg_conn *node) {
             say_silent(node, waited_us);
             say_us = 2 * say_us + SAY_AFTER_US;
         }
+        if (node != NULL && gives_up(node, waited_us)) return false;
         uint64_t left_us = dur__pg_in_time(node != NULL && say_us > waited_us ? say_us - waited_us : SAY_AFTER_US);
         if (left_us == 0) return false;
         struct pollfd answer = { .fd = PQsocket(pg), .events = POLLIN };
@@ -56,7 +84,7 @@ static bool wait_for_answer(PGconn *pg, const dur__pg_conn *node) {
     return true;
 }
 
-bool dur__pg_answers(const dur__pg_conn *conn) {
+bool dur__pg_answers(dur__pg_conn *conn) {
     bool limited = dur_deadline_us() != DUR_NO_DEADLINE;
     return (!limited && !conn->hurries) || wait_for_answer(conn->pg, conn->hurries ? conn : NULL);
 }

@@ -70,6 +70,11 @@ static dur__pg_keeper *keeper_find(dur__pg *store, const char *owner, bool take)
     return found;
 }
 
+uint64_t dur__pg_owner_timeout_ms(dur__pg *store, const char *owner) {
+    const dur__pg_keeper *keeper = owner != NULL ? keeper_find(store, owner, false) : NULL;
+    return keeper != NULL ? keeper->timeout_ms : OWNER_TIMEOUT_MS;
+}
+
 /* What was seen of those that no look since this time has shown; UINT64_MAX: of all. */
 static void looks_forget(dur__pg *store, uint64_t before_us) {
     dur__map_entry *entry;
@@ -118,14 +123,16 @@ int dur__pg_owner_register(dur_provider *self, const dur_owner_options *options,
     dur__pg_keeper *keeper = dur__xcalloc(1, sizeof(*keeper));
     keeper->owner = dur__xstrdup(options->owner);
     keeper->conn = dur__pg_conn_new(store);
+    keeper->timeout_ms = options->timeout_ms > 0 ? options->timeout_ms : OWNER_TIMEOUT_MS;
     keeper->conn->hurries = true; /* who waits cannot beat */
+    dur__pg_set_patience(keeper->conn, keeper->timeout_ms);
     keeper->conn->owner_key = dur__pg_owner_key(store, options->owner);
     int code = dur__pg_connect(keeper->conn, err);
     if (code == DUR_OK) {
         dur__pg_batch_begin(&batch, keeper->conn, true);
         dur__pg_args_begin(store, &args);
         dur__pg_text(&args, options->owner);
-        dur__pg_u64(&args, options->timeout_ms > 0 ? options->timeout_ms : OWNER_TIMEOUT_MS);
+        dur__pg_u64(&args, keeper->timeout_ms);
         dur__pg_i64(&args, keeper->conn->owner_key);
         dur__pg_bool(&args, !store->pooler);
         dur__pg_batch_add(&batch, insert_sql, &args);
