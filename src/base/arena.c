@@ -52,7 +52,7 @@ static _Noreturn void arena_over(dur_arena *arena) {
     if (arena->over != NULL)
         arena->over(arena->over_data);
     else
-        (void)dur_memory_must(NULL, PTRDIFF_MAX);
+        (void)dur_memory_must(NULL, SIZE_MAX);
     dur__assert_failed(__FILE__, __LINE__, "arena: what cannot be had was given");
 }
 

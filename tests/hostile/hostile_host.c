@@ -154,7 +154,7 @@ static void fault_h38_a_crash_names_the_activity_and_its_instance(void **state) 
 
 static dur_outcome asks_for_all(dur_act *act, const char *input) {
     (void)input;
-    if (dur_act_alloc(act, SIZE_MAX) != NULL || dur_act_alloc(act, SIZE_MAX / 4) != NULL)
+    if (dur_act_alloc(act, SIZE_MAX) != NULL || dur_act_alloc(act, SIZE_MAX - 100) != NULL)
         return dur_act_fail(act, "got it");
     return dur_act_complete(act, "refused");
 }
