@@ -103,14 +103,15 @@ void dur__local_written(dur__inst *inst) {
 }
 
 /* The lease is gone, perhaps by a commit of ours whose answer did not come: then the rows are there, with our tokens.
- */
+   Nobody else takes a row of ours while we live, so that only a row that is known not to be there is let go: the end of
+   one that is not tells. */
 void dur__local_learn(dur__inst *inst) {
     for (size_t i = 0; i < inst->converting_count; i++) {
         dur__task *task = inst->converting[i];
         bool lost = true;
         dur_worker_claim claim = { .ref = task->ref, .lock_token = task->token };
         int code = dur_store_check_works(inst->loop->runtime->store, &claim, 1, 0, &lost, NULL);
-        if (code == DUR_OK && !lost) has_row(inst, task, true, 0);
+        if (code != DUR_OK || !lost) has_row(inst, task, true, 0);
     }
     inst->converting_count = 0;
 }

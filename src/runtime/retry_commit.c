@@ -119,9 +119,11 @@ void dur__commit_learn(dur__inst *inst) {
     dur_turn_commit *commit = inst->commit;
     if (commit->event_count == 0) {
         const dur_turn_work *last = inst->sharing ? &commit->worker_items[commit->worker_item_count - 1] : NULL;
+        dur_error err = DUR_ERROR_INIT;
         bool there = false;
-        if (last != NULL) (void)is_there(inst, last, &there, NULL);
-        if (there)
+        if (last != NULL && is_there(inst, last, &there, &err) != DUR_OK)
+            dur__commit_retry(inst, &err, true);
+        else if (there)
             assume_done(inst);
         else
             inst->unknown = false; /* consuming by id is idempotent, and so is giving up: simply once more */

@@ -371,6 +371,64 @@ static void a_turn_that_is_refused_runs_nothing_twice(void **state) {
     assert_true(metrics.turn_conflicts > 0); /* it was refused */
 }
 
+/* ---- an answer that is lost, and a look for it that fails ---- */
+
+static struct {
+    const dur_provider_methods *inner;
+    dur_provider_methods table;
+    atomic_int lost, failed;
+} lossy;
+
+/* A lease is given up, and with it rows are written for what runs here. */
+static bool writes_rows(const dur_turn_commit *turn) {
+    return turn->event_count == 0 && !turn->keep_lease && turn->worker_item_count > 0;
+}
+
+static int lossy_round(dur_lane *lane, dur_arena *arena, dur_round *round, dur_error *err) {
+    int code = lossy.inner->lane_round(lane, arena, round, err);
+    for (size_t i = 0; code == DUR_OK && i < round->turn_count; i++) {
+        dur_turn_commit *turn = &round->turns[i];
+        if (!writes_rows(turn) || turn->fault != DUR_TURN_FINE || atomic_fetch_add(&lossy.lost, 1) > 0) continue;
+        turn->fault = DUR_TURN_STORE;
+        dur_error_set(&turn->error, DUR_EUNKNOWN, true, "test", "the answer was lost");
+    }
+    return code;
+}
+
+static int failing_look(dur_provider *self, const dur_worker_claim *claims, size_t count, uint64_t extend_ms,
+                        bool *gone, dur_error *err) {
+    if (extend_ms == 0 && atomic_load(&lossy.lost) > 0 && atomic_fetch_add(&lossy.failed, 1) == 0)
+        return dur_error_set(err, DUR_EUNAVAILABLE, true, "test", "the connection was lost");
+    return lossy.inner->check_works(self, claims, count, extend_ms, gone, err);
+}
+
+static void fault_h177_what_is_not_known_to_be_gone_runs_on(void **state) {
+    world *w = *state;
+    if (without_threads()) skip();
+    lossy.inner = w->store->methods;
+    memset(&lossy.table, 0, sizeof(lossy.table));
+    memcpy(&lossy.table, lossy.inner, lossy.inner->size);
+    lossy.table.lane_round = lossy_round;
+    lossy.table.check_works = failing_look;
+    atomic_store(&lossy.lost, 0);
+    atomic_store(&lossy.failed, 0);
+    w->store->methods = &lossy.table;
+    RUN(w, handlers, .orchestration_concurrency = 1, .worker_concurrency = 2, .parked_max = 1);
+    start(w, "Waits", "one", "i");
+    start(w, "Waits", "two", "k");
+    until_begun(2); /* one of them is evicted */
+    for (uint64_t waited_ms = 0; atomic_load(&lossy.failed) == 0; waited_ms++) {
+        if (waited_ms > patience_ms()) fail_msg("nobody has looked, %d answers were lost", atomic_load(&lossy.lost));
+        pause_ms(1);
+    }
+    atomic_store(&let_go, true);
+    expect(w, "i", "one");
+    expect(w, "k", "two");
+    OK(w, dur_runtime_check(w->runtime, &w->err));
+    assert_int_equal(atomic_load(&begun), 2);
+    world_stop(w);
+}
+
 static const hostile_role roles[] = { { "holds", holds } };
 
 static const struct CMUnitTest tests[] = {
@@ -385,6 +443,7 @@ static const struct CMUnitTest tests[] = {
     LOCAL_TEST(a_forced_delete_keeps_the_messages_of_a_turn_that_runs),
     LOCAL_TEST(a_turn_that_is_refused_runs_nothing_twice),
     LOCAL_TEST(an_imported_history_gets_the_rows_that_it_needs),
+    LOCAL_TEST(fault_h177_what_is_not_known_to_be_gone_runs_on),
 };
 
 HOSTILE_MAIN(roles, tests)
