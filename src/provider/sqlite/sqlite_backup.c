@@ -2,7 +2,6 @@
  * sqlite_backup.c: copying and shrinking a store while it is used.
  */
 #include "provider/sqlite/sqlite_internal.h"
-#include "provider/sqlite/sqlite_methods.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>

@@ -2,7 +2,6 @@
  * sqlite_client.c: what clients write: starts, messages, raw history, dead letters, suspension.
  */
 #include "provider/sqlite/sqlite_internal.h"
-#include "provider/sqlite/sqlite_methods.h"
 #include <stdlib.h>
 
 typedef struct client_op {
@@ -120,10 +119,8 @@ int dur__sq_message(dur__sq_txn *txn, const dur_message_row *item, uint64_t dela
     if (code != DUR_OK) return code;
     if (!exists) return not_found(err, item->instance);
     if (item->message_id != NULL) {
-        sqlite3_stmt *row = NULL;
-        code = dur__sq_first(txn->conn, DUR__SQ_MESSAGE_ID_GET, &row, err, "it", key, item->message_id);
-        bool known = row != NULL;
-        dur__sq_end(&row);
+        bool known = false;
+        code = dur__sq_has(txn->conn, DUR__SQ_MESSAGE_ID_GET, &known, err, "it", key, item->message_id);
         if (code == DUR_OK && known)
             code = dur_error_set(err, DUR_EDUPLICATE, false, "sqlite.enqueue", "message \"%s\" was accepted before",
                                  item->message_id);
@@ -162,21 +159,21 @@ static int append_execution(client_op *self, dur__sq_txn *txn, uint64_t current)
 
 static int append_run(dur__sq_op *op, dur__sq_txn *txn) {
     client_op *self = (client_op *)(void *)op;
-    sqlite3_stmt *row = NULL;
-    for (size_t i = 0; i < self->count; i++)
-        if (self->events[i].event_id == 0)
-            return dur_error_set(&op->err, DUR_EINVAL, false, "sqlite.append", "event id 0 is not allowed");
+    enum { LAST, AT, OPEN, COLUMNS };
+    uint64_t current = 0, before[COLUMNS] = { 0 };
     if (self->count == 0) return DUR_OK;
     int code = dur__sq_key(txn, self->instance, true, &self->key, &op->err);
-    if (code == DUR_OK) code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_BY_KEY, &row, &op->err, "i", self->key);
-    uint64_t current = code == DUR_OK && row != NULL ? dur__sq_u64(row, 4) : 0;
-    dur__sq_end(&row);
+    if (code == DUR_OK) code = dur__sq_get(txn->conn, DUR__SQ_EXECUTION, &current, 1, &op->err, "i", self->key);
     if (code == DUR_OK)
-        code = dur__sq_first(txn->conn, DUR__SQ_HISTORY_LAST, &row, &op->err, "ii", self->key, self->execution);
-    uint64_t open = code == DUR_OK && row != NULL ? dur__sq_u64(row, 2) : 0; /* nobody has said that less is */
-    dur__sq_end(&row);
+        code =
+            dur__sq_get(txn->conn, DUR__SQ_HISTORY_LAST, before, COLUMNS, &op->err, "ii", self->key, self->execution);
     if (code == DUR_OK) code = append_execution(self, txn, current);
-    dur__sq_history to = { self->key, self->execution, self->instance, DUR__SQ_LAST_UNKNOWN, open, "sqlite.append" };
+    dur__sq_history to = { self->key,
+                           self->execution,
+                           self->instance,
+                           DUR__SQ_LAST_UNKNOWN,
+                           before[OPEN] /* nobody has said that less is */,
+                           "sqlite.append" };
     if (code == DUR_OK) code = dur__sq_history_add(txn, &to, self->events, self->count, &op->err);
     dur__sq_lease_recheck(txn->file, self->key);
     return code;
@@ -254,14 +251,7 @@ int dur__sq_delete_dead_letters(dur_provider *self, const uint64_t *ids, size_t 
 static int resume(dur__sq_txn *txn, uint64_t key, dur_error *err) {
     bool any;
     uint64_t due;
-    sqlite3_stmt *row = NULL;
-    int code = dur__sq_reason(txn, key, 0, 0, &any, &due, err);
-    if (code == DUR_OK) code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_LOOK, &row, err, "i", key);
-    if (code == DUR_OK && row != NULL && dur__sq_u64(row, 0) != DUR__SQ_LOOK_NONE) {
-        any = true;
-        due = 0;
-    }
-    dur__sq_end(&row);
+    int code = dur__sq_reason_now(txn, key, &any, &due, err);
     if (code == DUR_OK) code = dur__sq_set_ready(txn, key, false, 0, err);
     if (code != DUR_OK || !any) return code;
     dur__sq_ready(txn->file);

@@ -6,7 +6,6 @@
  */
 #include "provider/dead_reason.h"
 #include "provider/sqlite/sqlite_internal.h"
-#include "provider/sqlite/sqlite_methods.h"
 #include <stdlib.h>
 
 enum { BULK_LIMIT = 1000 };
@@ -418,9 +417,7 @@ static int prune_key(prune_op *self, dur__sq_txn *txn, uint64_t key) {
     size_t count = 0, room = 0;
     uint64_t *old = NULL;
     self->result.instances_processed++;
-    int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_BY_KEY, &row, err, "i", key);
-    if (code == DUR_OK && row != NULL) current = dur__sq_u64(row, 4);
-    dur__sq_end(&row);
+    int code = dur__sq_get(txn->conn, DUR__SQ_EXECUTION, &current, 1, err, "i", key);
     if (code == DUR_OK) code = dur__sq_first(txn->conn, DUR__SQ_EXECUTION_OLD, &row, err, "i", key);
     for (; code == DUR_OK && row != NULL; code = dur__sq_next(&row, err)) { /* newest first */
         uint64_t execution = dur__sq_u64(row, 0), status = dur__sq_u64(row, 1), completed = dur__sq_u64(row, 2);

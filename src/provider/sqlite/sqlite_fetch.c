@@ -6,7 +6,6 @@
  */
 #include "provider/dead_reason.h"
 #include "provider/sqlite/sqlite_internal.h"
-#include "provider/sqlite/sqlite_methods.h"
 #include <stdlib.h>
 
 typedef struct candidate {
@@ -48,11 +47,9 @@ static int orphans_bury(dur__sq_txn *txn, const candidate *it, dur_arena *arena,
         if (code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_DELETE, err, "ii", id, it->key);
         if (code != DUR_OK) return code;
     }
-    code = dur__sq_first(txn->conn, DUR__SQ_QUEUE_ORPHAN_NEXT, &row, err, "i", it->key);
-    bool any = code == DUR_OK && row != NULL && !dur__sq_is_null(row, 0);
-    uint64_t due = any ? dur__sq_u64(row, 0) : 0;
-    dur__sq_end(&row);
-    return code == DUR_OK ? dur__sq_set_ready(txn, it->key, any, due, err) : code;
+    uint64_t due = 0; /* of those that are left; 0: there are none */
+    code = dur__sq_get(txn->conn, DUR__SQ_QUEUE_ORPHAN_NEXT, &due, 1, err, "i", it->key);
+    return code == DUR_OK ? dur__sq_set_ready(txn, it->key, due != 0, due, err) : code;
 }
 
 /* Does it exist?  One that is known only by messages has nobody to run: queue messages are buried, others wait. */
@@ -67,11 +64,7 @@ static int candidate_judge(dur__sq_txn *txn, dur_arena *arena, candidate *it, bo
         it->start = (dur__sq_first_start){ dur__sq_json(arena, row, 2), dur__sq_u64(row, 3),
                                            dur__sq_u64(row, 0) > txn->now_ms };
     dur__sq_end(&row);
-    if (!exists && it->execution != 0) {
-        code = dur__sq_first(txn->conn, DUR__SQ_HISTORY_ANY, &row, err, "i", it->key);
-        exists = row != NULL;
-        dur__sq_end(&row);
-    }
+    if (!exists && it->execution != 0) code = dur__sq_has(txn->conn, DUR__SQ_HISTORY_ANY, &exists, err, "i", it->key);
     if (code != DUR_OK || exists) return code;
     *runs = false;
     return orphans_bury(txn, it, arena, err);
@@ -142,35 +135,25 @@ static int position_read(dur__sq_txn *txn, dur__sq_fetch_op *self, const candida
         if (item->history_count > 0) item->last_event_id = history[item->history_count - 1].event_id;
         return code;
     }
-    sqlite3_stmt *row = NULL;
-    int code = dur__sq_first(txn->conn, DUR__SQ_HISTORY_LAST, &row, err, "ii", it->key, item->execution_id);
-    if (code == DUR_OK && row != NULL) item->last_event_id = dur__sq_u64(row, 0);
-    dur__sq_end(&row);
-    return code;
+    return dur__sq_get(txn->conn, DUR__SQ_HISTORY_LAST, &item->last_event_id, 1, err, "ii", it->key,
+                       item->execution_id);
 }
 
 /* In the transaction that read the messages: what has neither a row nor a completion there has no row anywhere. */
 static int works_read(dur__sq_txn *txn, dur_arena *arena, const candidate *it, dur_orchestration_item *item,
                       dur_error *err) {
     sqlite3_stmt *row = NULL;
-    uint64_t *works = NULL;
-    size_t room = 0;
+    dur__sq_rows works = { NULL, 0, 0 };
     item->works_known = true;
     item->work_lost = it->look != DUR__SQ_LOOK_NONE;
     if (it->execution == 0) return DUR_OK;
     int code = dur__sq_first(txn->conn, DUR__SQ_WORK_OF_EXECUTION, &row, err, "ii", it->key, it->execution);
     while (code == DUR_OK && row != NULL) {
-        if (item->work_count == room) {
-            uint64_t *larger = dur_arena_alloc(arena, (room * 2 + 16) * sizeof(*larger));
-            if (room > 0) memcpy(larger, works, room * sizeof(*works));
-            works = larger;
-            room = room * 2 + 16;
-        }
-        works[item->work_count++] = dur__sq_u64(row, 0);
+        *(uint64_t *)dur__sq_rows_add(&works, sizeof(uint64_t)) = dur__sq_u64(row, 0);
         code = dur__sq_next(&row, err);
     }
     dur__sq_end(&row);
-    item->works = works;
+    item->works = dur__sq_rows_take(&works, arena, sizeof(uint64_t), &item->work_count);
     return code;
 }
 
@@ -336,10 +319,9 @@ static int suspects_look(dur__sq_fetch_op *self, dur__sq_txn *txn) {
 
 /* Nothing for this one; for nobody?  Then nobody has to ask until something comes. */
 static int none_is_ready(dur__sq_fetch_op *self, dur__sq_txn *txn) {
-    sqlite3_stmt *row = NULL;
-    int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_ANY_READY, &row, &self->op.err, "");
-    if (code == DUR_OK && row == NULL) txn->file->ready_maybe = false;
-    dur__sq_end(&row);
+    bool any = true;
+    int code = dur__sq_has(txn->conn, DUR__SQ_INSTANCE_ANY_READY, &any, &self->op.err, "");
+    if (code == DUR_OK && !any) txn->file->ready_maybe = false;
     return code;
 }
 

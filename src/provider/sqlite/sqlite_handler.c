@@ -5,7 +5,6 @@
  * something to the next one that the caller has: rows of other services are not looked at, however many there are.
  */
 #include "provider/sqlite/sqlite_internal.h"
-#include "provider/sqlite/sqlite_methods.h"
 
 enum { UNSERVED_MAX = 256 };
 
@@ -55,14 +54,6 @@ typedef struct unserved_list {
     size_t count;
 } unserved_list;
 
-static int served(unserved_list *list, bool activity, const char *handler, bool *out, dur_error *err) {
-    sqlite3_stmt *row = NULL;
-    int code = dur__sq_first(list->conn, DUR__SQ_SERVED, &row, err, "it", (uint64_t)activity, handler);
-    *out = row != NULL;
-    dur__sq_end(&row);
-    return code;
-}
-
 static int unserved_rows(unserved_list *list, bool activity, const char *handler, size_t each, dur_error *err) {
     sqlite3_stmt *row = NULL;
     int code = dur__sq_first(list->conn, activity ? DUR__SQ_WORK_OF_HANDLER : DUR__SQ_INSTANCE_OF_HANDLER, &row, err,
@@ -84,7 +75,7 @@ static int unserved_kind(unserved_list *list, bool activity, size_t each, dur_er
     while ((code = dur__sq_handler_next(list->conn, sql, NULL, list->arena, from, &handler, err)) == DUR_OK &&
            handler != NULL) {
         bool is_served = false;
-        code = served(list, activity, handler, &is_served, err);
+        code = dur__sq_has(list->conn, DUR__SQ_SERVED, &is_served, err, "it", (uint64_t)activity, handler);
         if (code == DUR_OK && !is_served) code = unserved_rows(list, activity, handler, each, err);
         if (code != DUR_OK) break;
         from = dur__sq_handler_after(NULL, list->arena, handler);

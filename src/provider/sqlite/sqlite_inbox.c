@@ -173,12 +173,10 @@ static void rollback(dur__sq_file *file) {
 
 int dur__sq_foreign(dur__sq_file *file, bool *changed, dur_error *err) {
     DUR_ASSERT(dur__sq_leads(file));
-    sqlite3_stmt *row = NULL;
+    uint64_t version = 0;
     *changed = false;
-    int code = dur__sq_first(&file->writer, DUR__SQ_DATA_VERSION, &row, err, "");
-    if (code != DUR_OK || row == NULL) return code;
-    uint64_t version = dur__sq_u64(row, 0);
-    dur__sq_end(&row);
+    int code = dur__sq_get(&file->writer, DUR__SQ_DATA_VERSION, &version, 1, err, "");
+    if (code != DUR_OK) return code;
     if (version != file->data_version) {
         file->data_version = version;
         file->epoch++;

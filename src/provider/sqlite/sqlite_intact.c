@@ -201,9 +201,7 @@ static int same_position(dur__sq_txn *txn, const dur__sq_lease *lease, bool *sam
     dur__sq_end(&row);
     *same = true;
     if (code != DUR_OK || !ours) return code; /* ended by somebody: that happens without a restore */
-    if (execution != 0) code = dur__sq_first(txn->conn, DUR__SQ_HISTORY_LAST, &row, err, "ii", lease->key, execution);
-    if (code == DUR_OK && row != NULL) last = dur__sq_u64(row, 0);
-    dur__sq_end(&row);
+    if (execution != 0) code = dur__sq_get(txn->conn, DUR__SQ_HISTORY_LAST, &last, 1, err, "ii", lease->key, execution);
     *same = execution == lease->execution && last == lease->last_event;
     return code;
 }
@@ -233,11 +231,9 @@ static void leases_forget(dur__sq_file *file) {
 int dur__sq_restored_look(dur__sq_txn *txn, dur_error *err) {
     DUR_ASSERT(dur__sq_leads(txn->file));
     dur__sq_file *file = txn->file;
-    sqlite3_stmt *row = NULL;
+    uint64_t schema = 0;
     bool older = false;
-    int code = dur__sq_first(txn->conn, DUR__SQ_SCHEMA_VERSION, &row, err, "");
-    uint64_t schema = code == DUR_OK && row != NULL ? dur__sq_u64(row, 0) : 0;
-    dur__sq_end(&row);
+    int code = dur__sq_get(txn->conn, DUR__SQ_SCHEMA_VERSION, &schema, 1, err, "");
     if (code != DUR_OK || schema == file->schema) return code;
     if (file->schema != 0) code = is_older(txn, &older, err);
     if (code == DUR_OK && older) code = dur__sq_owners_resign(txn, err);

@@ -58,6 +58,9 @@ void dur__sq_busy_say(dur__sq_file *file);
 int dur__sq_run(dur__sq_conn *conn, dur__sq_sql sql, dur_error *err, const char *format, ...);
 int dur__sq_first(dur__sq_conn *conn, dur__sq_sql sql, sqlite3_stmt **out, dur_error *err, const char *format, ...);
 int dur__sq_next(sqlite3_stmt **stmt, dur_error *err);
+/* Is there a row?  And: the first numbers of the first row; 0 where there is none, or NULL in it. */
+int dur__sq_has(dur__sq_conn *conn, dur__sq_sql sql, bool *out, dur_error *err, const char *format, ...);
+int dur__sq_get(dur__sq_conn *conn, dur__sq_sql sql, uint64_t *out, int count, dur_error *err, const char *format, ...);
 void dur__sq_end(sqlite3_stmt **stmt);
 int dur__sq_exec(sqlite3 *db, const char *sql, dur_error *err);
 /* One number from a statement without parameters. */
@@ -67,6 +70,14 @@ bool dur__sq_is_null(sqlite3_stmt *stmt, int column);
 const char *dur__sq_text(sqlite3_stmt *stmt, int column); /* borrowed until the next step; NULL */
 char *dur__sq_dup(dur_arena *arena, sqlite3_stmt *stmt, int column);
 dur_text dur__sq_json(dur_arena *arena, sqlite3_stmt *stmt, int column);
+
+/* A vector that grows while rows are read, and ends in an arena; zeroed: empty. */
+typedef struct dur__sq_rows {
+    char *data;
+    size_t count, room;
+} dur__sq_rows;
+void *dur__sq_rows_add(dur__sq_rows *rows, size_t size); /* one more, not initialized */
+void *dur__sq_rows_take(dur__sq_rows *rows, dur_arena *arena, size_t size, size_t *count);
 
 /* ---- the file ---------------------------------------------------------------------------------------------------- */
 
@@ -526,6 +537,8 @@ enum { DUR__SQ_LOOK_NONE, DUR__SQ_LOOK, DUR__SQ_LOOK_CRASHED };
 int dur__sq_release(dur__sq_txn *txn, uint64_t key, const dur__sq_release_how *how, dur_error *err);
 int dur__sq_reason(dur__sq_txn *txn, uint64_t key, uint64_t seen_id, uint64_t seen_now, bool *any, uint64_t *due,
                    dur_error *err);
+/* Of one that nobody has: any message, and work that somebody must look for. */
+int dur__sq_reason_now(dur__sq_txn *txn, uint64_t key, bool *any, uint64_t *due, dur_error *err);
 int dur__sq_exists(dur__sq_txn *txn, uint64_t key, bool *exists, bool *ended, uint64_t *execution, dur_error *err);
 /* The instance of that birth, or one that came here with its history and without a birth. */
 int dur__sq_is_meant(dur__sq_txn *txn, uint64_t key, uint64_t birth, bool *yes, dur_error *err);
@@ -742,8 +755,32 @@ int dur__sq_owners_resign(dur__sq_txn *txn, dur_error *err);
 int dur__sq_owners_hold_unknown(dur__sq_txn *txn, bool *any, dur_error *err);
 int dur__sq_connect(sqlite3 **out, dur__sq_file *file, bool writer, dur_error *err);
 int dur__sq_reader(dur__sq_file *file, dur__sq_conn **out, dur_error *err);
+/* The same, and all that is read is as of one moment.  Both end with done, after a failure, too. */
+int dur__sq_snapshot(dur__sq_file *file, dur__sq_conn **out, dur_error *err);
 void dur__sq_reader_done(dur__sq_file *file, dur__sq_conn *conn);
 
+/* The methods, each said once: what is here is declared below, and is in the table (sqlite_open.c). */
+/* clang-format off */
+#define DUR__SQ_METHODS(METHOD)                                                                                        \
+    METHOD(fetch_orchestration_item) METHOD(ack_orchestration_item) METHOD(abandon_orchestration_item)                 \
+    METHOD(renew_orchestration_item_lock) METHOD(read) METHOD(append) METHOD(enqueue_for_worker)                       \
+    METHOD(fetch_work_item) METHOD(ack_work_item) METHOD(renew_work_item_lock) METHOD(abandon_work_item)               \
+    METHOD(renew_session_lock) METHOD(cleanup_orphaned_sessions) METHOD(enqueue_for_orchestrator)                      \
+    METHOD(get_custom_status) METHOD(get_kv_value) METHOD(get_kv_all_values) METHOD(lane_open) METHOD(lane_round)      \
+    METHOD(lane_rest) METHOD(lane_rise) METHOD(lane_close) METHOD(lane_messages) METHOD(lane_history)                  \
+    METHOD(lane_starts) METHOD(lane_start_back) METHOD(fetch_turns) METHOD(commit_turns) METHOD(fetch_works)           \
+    METHOD(ack_works) METHOD(check_works) METHOD(return_works) METHOD(alone_ended) METHOD(blame)                       \
+    METHOD(owner_register) METHOD(owner_beat) METHOD(owner_release) METHOD(owner_holdings) METHOD(enqueue_start)       \
+    METHOD(enqueue_existing) METHOD(watch_open) METHOD(watch_wait) METHOD(watch_close) METHOD(enqueue_starts)          \
+    METHOD(watch_wake) METHOD(list_unserved) METHOD(get_instance_stats) METHOD(list_instances) METHOD(get_instance)    \
+    METHOD(list_executions) METHOD(get_system_metrics) METHOD(get_queue_depths) METHOD(delete_instances)               \
+    METHOD(delete_instances_bulk) METHOD(prune_executions) METHOD(prune_executions_bulk)                               \
+    METHOD(dead_letter_messages) METHOD(dead_letter_work) METHOD(list_dead_letters) METHOD(delete_dead_letters)        \
+    METHOD(set_suspended) METHOD(backup) METHOD(check) METHOD(vacuum)
+/* clang-format on */
+#define DUR__SQ_METHOD_(name) __typeof__(*((dur_provider_methods *)NULL)->name) dur__sq_##name;
+DUR__SQ_METHODS(DUR__SQ_METHOD_)
+#undef DUR__SQ_METHOD_
 extern const dur_provider_methods dur__sq_methods;
 
 #endif

@@ -6,7 +6,6 @@
  */
 #include "base/waker_internal.h"
 #include "provider/sqlite/sqlite_internal.h"
-#include "provider/sqlite/sqlite_methods.h"
 #include <stdlib.h>
 
 enum { SPIN_US = 100, SPIN_WORTH_US = 150, REST_MOST_US = 2000 };
@@ -123,12 +122,8 @@ static int held_run(dur__sq_op *op, dur__sq_txn *txn) {
     dur__sq_file *file = txn->file;
     bool known = atomic_load(&file->times.due_ms) != DUR_NEVER || atomic_load(&file->times.expiry_ms) != DUR_NEVER;
     if (code == DUR_OK && file->times.stale && known) code = dur__sq_next_times(txn, &op->err);
-    if (code == DUR_OK && self->round->fetch == NULL && file->ready_maybe) { /* it may want to know */
-        sqlite3_stmt *row = NULL;
-        code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_ANY_READY, &row, &op->err, "");
-        self->round->more = row != NULL;
-        dur__sq_end(&row);
-    }
+    if (code == DUR_OK && self->round->fetch == NULL && file->ready_maybe) /* it may want to know */
+        code = dur__sq_has(txn->conn, DUR__SQ_INSTANCE_ANY_READY, &self->round->more, &op->err, "");
     return code;
 }
 
@@ -244,14 +239,6 @@ int dur__sq_lane_round(dur_lane *base, dur_arena *arena, dur_round *round, dur_e
     dur__sq_lane *lane = (dur__sq_lane *)(void *)base;
     dur__sq_file *file = lane->file;
     round_ops ops;
-    round->now_ms = round->seen_id = 0;
-    round->item_count = round->work_count = round->held_count = round->lost_count = 0;
-    round->items = NULL;
-    round->works = NULL;
-    round->held = NULL;
-    round->lost = NULL;
-    round->more = round->work_waiting_long = false;
-    round->suspect_instance = round->suspect_work = 0;
     round_prepare(&ops, lane, arena, round);
     lane_state(lane, 1);
     int code = dur__sq_lead(file, err);
@@ -406,12 +393,10 @@ int dur__sq_lane_history(dur_lane *base, dur_arena *arena, const char *instance,
     out->orchestration_name = dur_arena_strdup(arena, lease->name);
     out->version = dur_arena_strdup(arena, lease->version);
     dur__sq_unlead(lane->file);
-    code = dur__sq_reader(lane->file, &conn, err);
-    if (code == DUR_OK) code = dur__sq_run(conn, DUR__SQ_READ_BEGIN, err, "");
+    code = dur__sq_snapshot(lane->file, &conn, err);
     if (code == DUR_OK)
         code = dur__sq_read_history(conn, arena, instance, key, execution_id, &history, &out->history_count, err);
     if (code == DUR_OK) code = dur__sq_read_kv(conn, arena, key, false, &kv, &out->kv_count, err);
-    if (conn != NULL) dur__sq_run(conn, DUR__SQ_READ_END, NULL, "");
     dur__sq_reader_done(lane->file, conn);
     out->instance = dur_arena_strdup(arena, instance);
     out->lock_token = dur_arena_strdup(arena, lock_token);

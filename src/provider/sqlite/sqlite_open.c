@@ -7,7 +7,6 @@
 #include "provider/openers.h"
 #include "provider/provider_internal.h"
 #include "provider/sqlite/sqlite_internal.h"
-#include "provider/sqlite/sqlite_methods.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -330,7 +329,8 @@ static uint64_t store_now_ms(dur_provider *base) {
     return file->world->wall_ms(file->world->data);
 }
 
-#define METHOD(name) .name = dur__sq_##name
+#define METHOD(name) .name = dur__sq_##name,
+/* clang-format off */
 const dur_provider_methods dur__sq_methods = {
     .size = sizeof(dur_provider_methods),
     .abi = DUR_PROVIDER_ABI,
@@ -340,71 +340,9 @@ const dur_provider_methods dur__sq_methods = {
     .local_work = true,
     .close = store_close,
     .now_ms = store_now_ms,
-    METHOD(fetch_orchestration_item),
-    METHOD(ack_orchestration_item),
-    METHOD(abandon_orchestration_item),
-    METHOD(renew_orchestration_item_lock),
-    METHOD(read),
-    METHOD(append),
-    METHOD(enqueue_for_worker),
-    METHOD(fetch_work_item),
-    METHOD(ack_work_item),
-    METHOD(renew_work_item_lock),
-    METHOD(abandon_work_item),
-    METHOD(renew_session_lock),
-    METHOD(cleanup_orphaned_sessions),
-    METHOD(enqueue_for_orchestrator),
-    METHOD(get_custom_status),
-    METHOD(get_kv_value),
-    METHOD(get_kv_all_values),
-    METHOD(lane_open),
-    METHOD(lane_round),
-    METHOD(lane_rest),
-    METHOD(lane_rise),
-    METHOD(lane_close),
-    METHOD(lane_messages),
-    METHOD(lane_history),
-    METHOD(lane_starts),
-    METHOD(lane_start_back),
-    METHOD(fetch_turns),
-    METHOD(commit_turns),
-    METHOD(fetch_works),
-    METHOD(ack_works),
-    METHOD(check_works),
-    METHOD(return_works),
-    METHOD(alone_ended),
-    METHOD(blame),
-    METHOD(owner_register),
-    METHOD(owner_beat),
-    METHOD(owner_release),
-    METHOD(owner_holdings),
-    METHOD(enqueue_start),
-    METHOD(enqueue_existing),
-    METHOD(watch_open),
-    METHOD(watch_wait),
-    METHOD(watch_close),
-    METHOD(enqueue_starts),
-    METHOD(watch_wake),
-    METHOD(list_unserved),
-    METHOD(get_instance_stats),
-    METHOD(list_instances),
-    METHOD(get_instance),
-    METHOD(list_executions),
-    METHOD(get_system_metrics),
-    METHOD(get_queue_depths),
-    METHOD(delete_instances),
-    METHOD(delete_instances_bulk),
-    METHOD(prune_executions),
-    METHOD(prune_executions_bulk),
-    METHOD(dead_letter_messages),
-    METHOD(dead_letter_work),
-    METHOD(list_dead_letters),
-    METHOD(delete_dead_letters),
-    METHOD(set_suspended),
-    METHOD(backup),
-    METHOD(check),
-    METHOD(vacuum),
+    DUR__SQ_METHODS(METHOD)
 };
+/* clang-format on */
 #undef METHOD
 
 static int store_open(dur_provider **out, const dur_sqlite_options *options, bool long_poll, dur_error *err) {

@@ -12,7 +12,6 @@
  * before its COMMIT is decided anew by whoever looks next; the file goes after the COMMIT.
  */
 #include "provider/sqlite/sqlite_internal.h"
-#include "provider/sqlite/sqlite_methods.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -134,11 +133,7 @@ static verdict mark_in_memory(dur__sq_file *file, const char *id) {
 
 /* Is it registered?  Under the write lock. */
 static int has_row(dur__sq_txn *txn, const char *id, bool *has, dur_error *err) {
-    sqlite3_stmt *row = NULL;
-    int code = dur__sq_first(txn->conn, DUR__SQ_OWNER_GET, &row, err, "t", id);
-    *has = row != NULL;
-    dur__sq_end(&row);
-    return code;
+    return dur__sq_has(txn->conn, DUR__SQ_OWNER_GET, has, err, "t", id);
 }
 
 static int mark(dur__sq_txn *txn, const char *id, verdict *found, dur_error *err) {
@@ -594,12 +589,8 @@ int dur__sq_owner_register(dur_provider *self, const dur_owner_options *options,
 /* When somebody's death was found last, by whomever. */
 static int crashed_at(dur__sq_file *file, uint64_t *at_ms, dur_error *err) {
     dur__sq_conn *conn = NULL;
-    sqlite3_stmt *row = NULL;
     int code = dur__sq_reader(file, &conn, err);
-    if (code != DUR_OK) return code;
-    code = dur__sq_first(conn, DUR__SQ_META_GET, &row, err, "t", "crashed");
-    if (row != NULL) *at_ms = dur__sq_u64(row, 0);
-    dur__sq_end(&row);
+    if (code == DUR_OK) code = dur__sq_get(conn, DUR__SQ_META_GET, at_ms, 1, err, "t", "crashed");
     dur__sq_reader_done(file, conn);
     return code;
 }
@@ -649,10 +640,8 @@ int dur__sq_owner_lives(dur__sq_txn *txn, const char *id, dur_error *err) {
     DUR_ASSERT(dur__sq_leads(txn->file));
     dur__sq_file *file = txn->file;
     if (id == NULL || (file->alive_epoch == file->epoch && dur__str_eq(file->alive, id))) return DUR_OK;
-    sqlite3_stmt *row = NULL;
-    int code = dur__sq_first(txn->conn, DUR__SQ_OWNER_GET, &row, err, "t", id);
-    bool lives = row != NULL;
-    dur__sq_end(&row);
+    bool lives = false;
+    int code = has_row(txn, id, &lives, err);
     if (lives) { /* until somebody else writes, or an owner goes here */
         dur__free(file->alive);
         file->alive = dur__xstrdup(id);

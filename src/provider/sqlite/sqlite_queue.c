@@ -59,13 +59,8 @@ uint64_t dur__sq_token_key(const char *token, char kind) {
 
 int dur__sq_key(dur__sq_txn *txn, const char *instance, bool make, uint64_t *key, dur_error *err) {
     DUR_ASSERT(dur__sq_leads(txn->file));
-    sqlite3_stmt *row = NULL;
-    *key = 0;
-    int code = dur__sq_first(txn->conn, DUR__SQ_KEY_OF, &row, err, "t", instance);
-    if (code != DUR_OK) return code;
-    if (row != NULL) *key = dur__sq_u64(row, 0);
-    dur__sq_end(&row);
-    if (*key != 0 || !make) return DUR_OK;
+    int code = dur__sq_get(txn->conn, DUR__SQ_KEY_OF, key, 1, err, "t", instance);
+    if (code != DUR_OK || *key != 0 || !make) return code;
     txn->file->next_key = 0;
     code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_MAKE, err, "t", instance);
     *key = (uint64_t)sqlite3_last_insert_rowid(txn->conn->db);
@@ -119,6 +114,17 @@ int dur__sq_reason(dur__sq_txn *txn, uint64_t key, uint64_t seen_id, uint64_t se
         if (*due <= txn->now_ms) break;
     }
     dur__sq_end(&row);
+    return code;
+}
+
+int dur__sq_reason_now(dur__sq_txn *txn, uint64_t key, bool *any, uint64_t *due, dur_error *err) {
+    uint64_t look = DUR__SQ_LOOK_NONE;
+    int code = dur__sq_reason(txn, key, 0, 0, any, due, err);
+    if (code == DUR_OK) code = dur__sq_get(txn->conn, DUR__SQ_INSTANCE_LOOK, &look, 1, err, "i", key);
+    if (look != DUR__SQ_LOOK_NONE) {
+        *any = true;
+        *due = 0;
+    }
     return code;
 }
 
@@ -228,29 +234,17 @@ int dur__sq_enqueue(dur__sq_txn *txn, const dur_message_row *item, uint64_t dela
     return code;
 }
 
-static int old_place(dur__sq_txn *txn, uint64_t key, uint64_t *place, dur_error *err) {
-    sqlite3_stmt *row = NULL;
-    int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_PLACE, &row, err, "i", key);
-    if (code == DUR_OK && row != NULL) *place = dur__sq_u64(row, 0);
-    dur__sq_end(&row);
-    return code;
-}
-
 /* Whoever held it has written nothing at the end: was something open that may have no row? */
 static int look_of(dur__sq_txn *txn, uint64_t key, const dur__sq_release_how *how, uint64_t *look, dur_error *err) {
-    sqlite3_stmt *row = NULL;
+    enum { LOOKS, ACQUISITIONS, STATUS, OPEN, COLUMNS };
+    uint64_t row[COLUMNS];
     *look = DUR__SQ_LOOK_NONE;
     if (how->by_holder) return DUR_OK;
-    int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_LOOK, &row, err, "i", key);
-    if (code != DUR_OK || row == NULL) return code;
-    bool worked = dur__sq_u64(row, 1) == 0; /* else nothing was handed out under this lease */
-    bool ended = dur__sq_u64(row, 2) >= DUR_STATUS_COMPLETED;
-    *look = dur__sq_u64(row, 0);
-    if (!ended && dur__sq_u64(row, 3) > 0) {
-        uint64_t now = how->crashed && worked ? DUR__SQ_LOOK_CRASHED : DUR__SQ_LOOK;
-        if (now > *look) *look = now;
-    }
-    dur__sq_end(&row);
+    int code = dur__sq_get(txn->conn, DUR__SQ_INSTANCE_LOOK, row, COLUMNS, err, "i", key);
+    bool worked = row[ACQUISITIONS] == 0; /* else nothing was handed out under this lease */
+    uint64_t now = how->crashed && worked ? DUR__SQ_LOOK_CRASHED : DUR__SQ_LOOK;
+    *look = row[LOOKS];
+    if (row[STATUS] < DUR_STATUS_COMPLETED && row[OPEN] > 0 && now > *look) *look = now;
     return code;
 }
 
@@ -269,7 +263,10 @@ int dur__sq_release(dur__sq_txn *txn, uint64_t key, const dur__sq_release_how *h
     if (due < how->not_before) due = how->not_before;
     if (due <= txn->now_ms) due = 0;
     uint64_t uncount = how->uncount ? 1 : 0, place = ready_seq(txn, due);
-    if (any && due == 0 && how->in_its_place) code = old_place(txn, key, &place, err);
+    uint64_t old_place = 0;
+    if (any && due == 0 && how->in_its_place)
+        code = dur__sq_get(txn->conn, DUR__SQ_INSTANCE_PLACE, &old_place, 1, err, "i", key);
+    if (old_place != 0) place = old_place;
     if (code != DUR_OK) return code;
     if (any)
         code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_RELEASE, err, "iiiiii", key, due, place, how->not_before,
@@ -327,11 +324,8 @@ int dur__sq_max_id(dur__sq_txn *txn, uint64_t *out, dur_error *err) {
     DUR_ASSERT(dur__sq_leads(txn->file));
     dur__sq_file *file = txn->file;
     if (!file->max_id_known || txn->conn != &file->writer) { /* the caller's own: others may have written before it */
-        sqlite3_stmt *row = NULL;
-        int code = dur__sq_first(txn->conn, DUR__SQ_QUEUE_MAX_ID, &row, err, "");
+        int code = dur__sq_get(txn->conn, DUR__SQ_QUEUE_MAX_ID, &file->max_id, 1, err, "");
         if (code != DUR_OK) return code;
-        file->max_id = row != NULL ? dur__sq_u64(row, 0) : 0;
-        dur__sq_end(&row);
         file->max_id_known = txn->conn == &file->writer;
     }
     *out = file->max_id;
@@ -456,8 +450,7 @@ void dur__sq_lease_ask(dur__sq_file *file, uint64_t key) {
 
 int dur__sq_count_lost(dur__sq_txn *txn, dur_error *err) {
     DUR_ASSERT(dur__sq_leads(txn->file));
-    int code = dur__sq_run(txn->conn, DUR__SQ_META_COUNT, err, "t", "lost");
-    return code;
+    return dur__sq_run(txn->conn, DUR__SQ_META_COUNT, err, "t", "lost");
 }
 
 void dur__sq_changed(dur__sq_file *file, const char *instance) {
@@ -509,10 +502,8 @@ static int messages_since(dur__sq_txn *txn, dur_error *err) {
 static int next_of(dur__sq_txn *txn, dur__sq_sql sql, _Atomic uint64_t *next, uint64_t after, dur_error *err) {
     sqlite3_stmt *row = NULL;
     int code = dur__sq_first(txn->conn, sql, &row, err, after != 0 ? "i" : "", after);
-    if (code == DUR_OK && row != NULL && !dur__sq_is_null(row, 0)) {
-        uint64_t at = dur__sq_u64(row, 0);
-        if (at < atomic_load(next)) atomic_store(next, at);
-    }
+    if (row != NULL && !dur__sq_is_null(row, 0) && dur__sq_u64(row, 0) < atomic_load(next))
+        atomic_store(next, dur__sq_u64(row, 0));
     dur__sq_end(&row);
     return code;
 }
@@ -538,20 +529,12 @@ int dur__sq_next_times(dur__sq_txn *txn, dur_error *err) {
 int dur__sq_look(dur__sq_txn *txn, dur_error *err) {
     DUR_ASSERT(dur__sq_leads(txn->file));
     dur__sq_file *file = txn->file;
-    sqlite3_stmt *row = NULL;
+    uint64_t lost_seq = 0, top = 0;
     file->max_id_known = false;
     int code = dur__sq_restored_look(txn, err);
-    if (code != DUR_OK) return code;
-    code = dur__sq_first(txn->conn, DUR__SQ_SESSION_ANY, &row, err, "");
-    if (code != DUR_OK) return code;
-    file->sessions_used = row != NULL;
-    dur__sq_end(&row);
-    code = dur__sq_first(txn->conn, DUR__SQ_META_GET, &row, err, "t", "lost");
-    if (code != DUR_OK) return code;
-    uint64_t lost_seq = row != NULL ? dur__sq_u64(row, 0) : 0;
-    dur__sq_end(&row);
-    uint64_t top = 0;
-    code = dur__sq_max_id(txn, &top, err);
+    if (code == DUR_OK) code = dur__sq_has(txn->conn, DUR__SQ_SESSION_ANY, &file->sessions_used, err, "");
+    if (code == DUR_OK) code = dur__sq_get(txn->conn, DUR__SQ_META_GET, &lost_seq, 1, err, "t", "lost");
+    if (code == DUR_OK) code = dur__sq_max_id(txn, &top, err);
     if (code == DUR_OK && top > file->top_id) file->top_id = top;
     if (code == DUR_OK && lost_seq != file->lost_seq) code = leases_compare(txn, err);
     if (code == DUR_OK) file->lost_seq = lost_seq;
@@ -568,12 +551,10 @@ int dur__sq_look(dur__sq_txn *txn, dur_error *err) {
 /* Timed locks that have ended: the instance is free, its messages are again a reason to fetch it. */
 static int locks_expire(dur__sq_txn *txn, dur_error *err) {
     for (uint64_t before = UINT64_MAX;;) {
-        sqlite3_stmt *row = NULL;
-        int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_EXPIRED, &row, err, "i", txn->boot_ms);
+        uint64_t key = 0;
+        int code = dur__sq_get(txn->conn, DUR__SQ_INSTANCE_EXPIRED, &key, 1, err, "i", txn->boot_ms);
         if (code != DUR_OK) return code;
-        if (row == NULL) break;
-        uint64_t key = dur__sq_u64(row, 0);
-        dur__sq_end(&row);
+        if (key == 0) break;
         if (key == before) /* an index that has what the table has not */
             return dur_error_set(err, DUR_ECORRUPT, false, "sqlite.locks",
                                  "a lock that has ended cannot be taken away");

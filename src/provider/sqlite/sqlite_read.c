@@ -5,7 +5,6 @@
  * could not finish.  A database in memory has one connection: its readers take the lead for the time of the call.
  */
 #include "provider/sqlite/sqlite_internal.h"
-#include "provider/sqlite/sqlite_methods.h"
 #include <stdlib.h>
 
 enum { READERS_KEPT = 16 };
@@ -35,8 +34,14 @@ int dur__sq_reader(dur__sq_file *file, dur__sq_conn **out, dur_error *err) {
     return DUR_OK;
 }
 
+int dur__sq_snapshot(dur__sq_file *file, dur__sq_conn **out, dur_error *err) {
+    int code = dur__sq_reader(file, out, err);
+    return code == DUR_OK ? dur__sq_run(*out, DUR__SQ_READ_BEGIN, err, "") : code;
+}
+
 void dur__sq_reader_done(dur__sq_file *file, dur__sq_conn *conn) {
     if (conn == NULL) return;
+    if (sqlite3_get_autocommit(conn->db) == 0) dur__sq_run(conn, DUR__SQ_READ_END, NULL, "");
     if (conn == &file->writer) {
         dur__sq_unlead(file);
         return;
@@ -55,12 +60,7 @@ void dur__sq_reader_done(dur__sq_file *file, dur__sq_conn *conn) {
 
 /* ---- vectors that end in an arena ---- */
 
-typedef struct rows {
-    char *data;
-    size_t count, room;
-} rows;
-
-static void *rows_add(rows *list, size_t size) {
+void *dur__sq_rows_add(dur__sq_rows *list, size_t size) {
     if (list->count == list->room) {
         list->room = list->room == 0 ? 16 : list->room * 2;
         list->data = dur__xrealloc(list->data, list->room * size);
@@ -68,7 +68,7 @@ static void *rows_add(rows *list, size_t size) {
     return list->data + size * list->count++;
 }
 
-static void *rows_take(rows *list, dur_arena *arena, size_t size, size_t *count) {
+void *dur__sq_rows_take(dur__sq_rows *list, dur_arena *arena, size_t size, size_t *count) {
     void *out = dur_arena_alloc(arena, list->count * size + 1);
     if (list->count > 0) memcpy(out, list->data, list->count * size);
     *count = list->count;
@@ -84,8 +84,8 @@ static bool starts_kind(uint64_t kind) {
     return kind == DUR_WORK_START_ORCHESTRATION || kind == DUR_WORK_CONTINUE_AS_NEW;
 }
 
-static void message_add(rows *list, dur_arena *arena, sqlite3_stmt *row) {
-    dur_fetched_message *message = rows_add(list, sizeof(*message));
+static void message_add(dur__sq_rows *list, dur_arena *arena, sqlite3_stmt *row) {
+    dur_fetched_message *message = dur__sq_rows_add(list, sizeof(*message));
     message->id = dur__sq_u64(row, 0);
     message->due_ms = dur__sq_u64(row, 1); /* by which it is ordered: an undelayed one by when it came */
     message->attempt_count = (uint32_t)dur__sq_u64(row, 2) + 1;
@@ -93,7 +93,7 @@ static void message_add(rows *list, dur_arena *arena, sqlite3_stmt *row) {
     message->json = dur__sq_json(arena, row, 4);
 }
 
-static int messages_add(rows *list, dur_arena *arena, sqlite3_stmt *row, dur_error *err) {
+static int messages_add(dur__sq_rows *list, dur_arena *arena, sqlite3_stmt *row, dur_error *err) {
     int code = DUR_OK;
     for (; code == DUR_OK && row != NULL; code = dur__sq_next(&row, err))
         message_add(list, arena, row);
@@ -114,7 +114,7 @@ static int message_order(const void *a, const void *b) {
 }
 
 /* The first of one queue that were not handed out yet, as long as fewer than queue_max are out. */
-static int messages_of_queue(dur__sq_conn *conn, dur_arena *arena, rows *list, const dur__sq_seen *seen,
+static int messages_of_queue(dur__sq_conn *conn, dur_arena *arena, dur__sq_rows *list, const dur__sq_seen *seen,
                              const char *name, uint32_t queue_max, bool *more, dur_error *err) {
     const dur__sq_given *given = seen->lease != NULL ? dur__map_get(&seen->lease->queues, name) : NULL;
     size_t out = given != NULL ? given->count : 0;
@@ -138,7 +138,7 @@ static int messages_of_queue(dur__sq_conn *conn, dur_arena *arena, rows *list, c
     return code;
 }
 
-static int messages_by_queue(dur__sq_conn *conn, dur_arena *arena, rows *list, const dur__sq_seen *seen,
+static int messages_by_queue(dur__sq_conn *conn, dur_arena *arena, dur__sq_rows *list, const dur__sq_seen *seen,
                              uint32_t queue_max, bool *more, dur_error *err) {
     char *name = dur__xstrdup("");
     bool first = true;
@@ -168,8 +168,8 @@ enum { FEW = 8 };
  * Nearly always an instance has a handful of rows in the queue: then one look at all of them answers everything, also
  * how many are not due yet.  *done is false when there are more, or more of one queue than may be handed out.
  */
-static int messages_few(dur__sq_conn *conn, dur_arena *arena, rows *list, const dur__sq_seen *seen, uint32_t queue_max,
-                        bool *done, dur_error *err) {
+static int messages_few(dur__sq_conn *conn, dur_arena *arena, dur__sq_rows *list, const dur__sq_seen *seen,
+                        uint32_t queue_max, bool *done, dur_error *err) {
     sqlite3_stmt *row = NULL;
     size_t count = 0, named = 0;
     int code = dur__sq_first(conn, DUR__SQ_QUEUE_READ_FEW, &row, err, "ii", seen->key, (uint64_t)FEW + 1);
@@ -191,7 +191,7 @@ static int messages_few(dur__sq_conn *conn, dur_arena *arena, rows *list, const 
 
 int dur__sq_read_messages(dur__sq_conn *conn, dur_arena *arena, const dur__sq_seen *seen, uint32_t queue_max,
                           dur_fetched_message **out, size_t *count, bool *more, dur_error *err) {
-    rows list = { NULL, 0, 0 };
+    dur__sq_rows list = { NULL, 0, 0 };
     sqlite3_stmt *row = NULL;
     bool all = queue_max == 0 && seen->lease == NULL, done = false;
     int code = DUR_OK;
@@ -202,13 +202,13 @@ int dur__sq_read_messages(dur__sq_conn *conn, dur_arena *arena, const dur__sq_se
     if (code == DUR_OK && !done) code = messages_add(&list, arena, row, err);
     if (code == DUR_OK && !done && !all) code = messages_by_queue(conn, arena, &list, seen, queue_max, more, err);
     if (list.count > 1) qsort(list.data, list.count, sizeof(dur_fetched_message), message_order);
-    *out = rows_take(&list, arena, sizeof(dur_fetched_message), count);
+    *out = dur__sq_rows_take(&list, arena, sizeof(dur_fetched_message), count);
     return code;
 }
 
 int dur__sq_read_behind(dur__sq_conn *conn, dur_arena *arena, const dur__sq_behind *which, dur_fetched_message **out,
                         size_t *count, dur_error *err) {
-    rows list = { NULL, 0, 0 };
+    dur__sq_rows list = { NULL, 0, 0 };
     sqlite3_stmt *row = NULL;
     bool named = which->queue != NULL;
     int code =
@@ -216,7 +216,7 @@ int dur__sq_read_behind(dur__sq_conn *conn, dur_arena *arena, const dur__sq_behi
                       named ? "iiiiit" : "iiiii", which->key, which->now_ms, which->after_due_ms, which->after_id,
                       which->max > 0 ? (uint64_t)which->max : (uint64_t)INT64_MAX, which->queue);
     if (code == DUR_OK) code = messages_add(&list, arena, row, err);
-    *out = rows_take(&list, arena, sizeof(dur_fetched_message), count);
+    *out = dur__sq_rows_take(&list, arena, sizeof(dur_fetched_message), count);
     return code;
 }
 
@@ -224,17 +224,17 @@ int dur__sq_read_behind(dur__sq_conn *conn, dur_arena *arena, const dur__sq_behi
 
 int dur__sq_read_kv(dur__sq_conn *conn, dur_arena *arena, uint64_t key, bool merged, dur_key_value **out, size_t *count,
                     dur_error *err) {
-    rows list = { NULL, 0, 0 };
+    dur__sq_rows list = { NULL, 0, 0 };
     sqlite3_stmt *row = NULL;
     int code = dur__sq_first(conn, merged ? DUR__SQ_KV_ALL : DUR__SQ_KV_SNAPSHOT, &row, err, "i", key);
     while (code == DUR_OK && row != NULL) {
-        dur_key_value *value = rows_add(&list, sizeof(*value));
+        dur_key_value *value = dur__sq_rows_add(&list, sizeof(*value));
         value->key = dur__sq_dup(arena, row, 0);
         value->value = dur__sq_dup(arena, row, 1);
         value->last_updated_at_ms = dur__sq_u64(row, 2);
         code = dur__sq_next(&row, err);
     }
-    *out = rows_take(&list, arena, sizeof(dur_key_value), count);
+    *out = dur__sq_rows_take(&list, arena, sizeof(dur_key_value), count);
     return code;
 }
 
@@ -258,13 +258,11 @@ int dur__sq_read(dur_provider *self, dur_arena *arena, const char *instance, uin
     uint64_t key = 0, execution = 0;
     *out = NULL;
     *count = 0;
-    int code = dur__sq_reader(file, &conn, err);
-    if (code == DUR_OK) code = dur__sq_run(conn, DUR__SQ_READ_BEGIN, err, "");
+    int code = dur__sq_snapshot(file, &conn, err);
     if (code == DUR_OK) code = instance_of(conn, instance, &key, &execution, err);
     if (code == DUR_OK && key != 0)
         code = dur__sq_read_history(conn, arena, instance, key, execution_id != 0 ? execution_id : execution, out,
                                     count, err);
-    if (conn != NULL) dur__sq_run(conn, DUR__SQ_READ_END, NULL, "");
     dur__sq_reader_done(file, conn);
     return code;
 }
@@ -294,14 +292,12 @@ int dur__sq_get_kv_value(dur_provider *self, dur_arena *arena, const char *insta
     sqlite3_stmt *row = NULL;
     uint64_t key = 0, execution = 0;
     *value = NULL;
-    int code = dur__sq_reader(file, &conn, err);
-    if (code == DUR_OK) code = dur__sq_run(conn, DUR__SQ_READ_BEGIN, err, "");
+    int code = dur__sq_snapshot(file, &conn, err);
     if (code == DUR_OK) code = instance_of(conn, instance, &key, &execution, err);
     if (code == DUR_OK) code = dur__sq_first(conn, DUR__SQ_KV_GET_DELTA, &row, err, "it", key, name);
     if (code == DUR_OK && row == NULL) code = dur__sq_first(conn, DUR__SQ_KV_GET, &row, err, "it", key, name);
     if (code == DUR_OK && row != NULL) *value = dur__sq_dup(arena, row, 0);
     dur__sq_end(&row);
-    if (conn != NULL) dur__sq_run(conn, DUR__SQ_READ_END, NULL, "");
     dur__sq_reader_done(file, conn);
     return code;
 }
@@ -313,11 +309,9 @@ int dur__sq_get_kv_all_values(dur_provider *self, dur_arena *arena, const char *
     uint64_t key = 0, execution = 0;
     *out = NULL;
     *count = 0;
-    int code = dur__sq_reader(file, &conn, err);
-    if (code == DUR_OK) code = dur__sq_run(conn, DUR__SQ_READ_BEGIN, err, "");
+    int code = dur__sq_snapshot(file, &conn, err);
     if (code == DUR_OK) code = instance_of(conn, instance, &key, &execution, err);
     if (code == DUR_OK && key != 0) code = dur__sq_read_kv(conn, arena, key, true, out, count, err);
-    if (conn != NULL) dur__sq_run(conn, DUR__SQ_READ_END, NULL, "");
     dur__sq_reader_done(file, conn);
     return code;
 }

@@ -197,6 +197,7 @@
     SQL(INSTANCE_DELETE, "DELETE FROM dur_instance WHERE key=?1 RETURNING started IS NOT NULL")                        \
     SQL(CHILDREN, "SELECT id FROM dur_instance WHERE parent IS NOT NULL AND parent=?1 ORDER BY id")                    \
     /* executions */                                                                                                   \
+    SQL(EXECUTION, "SELECT execution FROM dur_instance WHERE key=?1")                                                  \
     SQL(EXECUTION_KEEP, /* the current one, before another begins */                                                   \
         "INSERT INTO dur_past_execution(key, execution, status, output, started, completed, pinned) "                  \
         "SELECT key, execution, max(status, 1), output, started, completed, pinned FROM dur_instance "                 \

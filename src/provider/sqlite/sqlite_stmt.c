@@ -172,31 +172,58 @@ static int failed(dur_error *err, sqlite3_stmt *stmt) {
     return code;
 }
 
-int dur__sq_run(dur__sq_conn *conn, dur__sq_sql sql, dur_error *err, const char *format, ...) {
-    sqlite3_stmt *stmt = NULL;
-    int code = prepare(conn, sql, &stmt, err);
-    if (code != DUR_OK) return code;
-    va_list args;
-    va_start(args, format);
-    bind_all(stmt, format, args);
-    va_end(args);
-    int result = sqlite3_step(stmt);
-    if (result != SQLITE_DONE && result != SQLITE_ROW) return failed(err, stmt);
-    sqlite3_reset(stmt);
-    return DUR_OK;
-}
-
-int dur__sq_first(dur__sq_conn *conn, dur__sq_sql sql, sqlite3_stmt **out, dur_error *err, const char *format, ...) {
+/* At its first row; NULL: there is none. */
+static int begin(dur__sq_conn *conn, dur__sq_sql sql, sqlite3_stmt **out, dur_error *err, const char *format,
+                 va_list args) {
     *out = NULL;
     sqlite3_stmt *stmt = NULL;
     int code = prepare(conn, sql, &stmt, err);
     if (code != DUR_OK) return code;
-    va_list args;
-    va_start(args, format);
     bind_all(stmt, format, args);
-    va_end(args);
     *out = stmt;
     return dur__sq_next(out, err);
+}
+
+int dur__sq_first(dur__sq_conn *conn, dur__sq_sql sql, sqlite3_stmt **out, dur_error *err, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    int code = begin(conn, sql, out, err, format, args);
+    va_end(args);
+    return code;
+}
+
+int dur__sq_run(dur__sq_conn *conn, dur__sq_sql sql, dur_error *err, const char *format, ...) {
+    sqlite3_stmt *row = NULL;
+    va_list args;
+    va_start(args, format);
+    int code = begin(conn, sql, &row, err, format, args);
+    va_end(args);
+    dur__sq_end(&row);
+    return code;
+}
+
+int dur__sq_has(dur__sq_conn *conn, dur__sq_sql sql, bool *out, dur_error *err, const char *format, ...) {
+    sqlite3_stmt *row = NULL;
+    va_list args;
+    va_start(args, format);
+    int code = begin(conn, sql, &row, err, format, args);
+    va_end(args);
+    *out = row != NULL;
+    dur__sq_end(&row);
+    return code;
+}
+
+int dur__sq_get(dur__sq_conn *conn, dur__sq_sql sql, uint64_t *out, int count, dur_error *err, const char *format,
+                ...) {
+    sqlite3_stmt *row = NULL;
+    va_list args;
+    va_start(args, format);
+    int code = begin(conn, sql, &row, err, format, args);
+    va_end(args);
+    for (int i = 0; i < count; i++)
+        out[i] = row != NULL ? dur__sq_u64(row, i) : 0;
+    dur__sq_end(&row);
+    return code;
 }
 
 int dur__sq_next(sqlite3_stmt **stmt, dur_error *err) {

@@ -9,7 +9,6 @@
 #include "base/assert.h"
 #include "provider/dead_reason.h"
 #include "provider/sqlite/sqlite_internal.h"
-#include "provider/sqlite/sqlite_methods.h"
 #include "provider/to_nobody.h"
 #include <stdlib.h>
 
@@ -59,11 +58,9 @@ static int lease_read(dur__sq_turn_op *self, dur__sq_txn *txn, bool compare) {
 }
 
 static int uncancelled_compare(dur__sq_turn_op *self, dur__sq_txn *txn) {
-    sqlite3_stmt *row = NULL;
+    bool cancelled = false;
     if (!self->turn->if_uncancelled) return DUR_OK;
-    int code = dur__sq_first(txn->conn, DUR__SQ_QUEUE_CANCEL, &row, &self->op.err, "i", self->key);
-    bool cancelled = row != NULL;
-    dur__sq_end(&row);
+    int code = dur__sq_has(txn->conn, DUR__SQ_QUEUE_CANCEL, &cancelled, &self->op.err, "i", self->key);
     if (code != DUR_OK || !cancelled) return code;
     return dur__sq_refuse(self, DUR__TURN_UNCANCELLED, "somebody has asked the instance to end");
 }
@@ -85,12 +82,9 @@ static int lease_compare(dur__sq_turn_op *self, dur__sq_txn *txn) {
         lease->queued = DUR__SQ_NOT_COUNTED;
         lease->has_execution = lease->has_execution && lease->execution == self->current;
         lease->execution = self->current;
-        sqlite3_stmt *row = NULL;
-        code = dur__sq_first(txn->conn, DUR__SQ_HISTORY_LAST, &row, &self->op.err, "ii", lease->key, lease->execution);
-        lease->last_event = code == DUR_OK && row != NULL ? dur__sq_u64(row, 0) : 0;
-        dur__sq_end(&row);
         self->lease = lease;
-        return code;
+        return dur__sq_get(txn->conn, DUR__SQ_HISTORY_LAST, &lease->last_event, 1, &self->op.err, "ii", lease->key,
+                           lease->execution);
     }
     if (!dur__str_eq(lease->token, turn->lock_token))
         return dur__sq_refuse(self, DUR__TURN_TOKEN, "Invalid lock token");
@@ -107,12 +101,9 @@ static int position_compare(dur__sq_turn_op *self, dur__sq_txn *txn) {
     if (self->lease != NULL && self->lease->execution == turn->execution_id)
         last = self->lease->last_event;
     else if (self->lease == NULL || self->lease->execution != 0) {
-        sqlite3_stmt *row = NULL;
         int code =
-            dur__sq_first(txn->conn, DUR__SQ_HISTORY_LAST, &row, &self->op.err, "ii", self->key, turn->execution_id);
+            dur__sq_get(txn->conn, DUR__SQ_HISTORY_LAST, &last, 1, &self->op.err, "ii", self->key, turn->execution_id);
         if (code != DUR_OK) return code;
-        if (row != NULL) last = dur__sq_u64(row, 0);
-        dur__sq_end(&row);
     }
     if (last == turn->expected_last) return DUR_OK;
     self->fault = dur__turn_fault_of(DUR__TURN_LAST_EVENT);
@@ -132,27 +123,19 @@ static int meant_compare(dur__sq_turn_op *self, dur__sq_txn *txn) {
     if (turn->if_suspended != NULL)
         same &= row != NULL && !dur__sq_is_null(row, 1) && dur__str_eq(dur__sq_text(row, 1), turn->if_suspended);
     dur__sq_end(&row);
-    for (size_t i = 0; code == DUR_OK && same && turn->consume_listed && i < turn->consumed_count; i++) {
-        code = dur__sq_first(txn->conn, DUR__SQ_QUEUE_GET, &row, &self->op.err, "ii", turn->consumed[i], self->key);
-        same = row != NULL;
-        dur__sq_end(&row);
-    }
+    for (size_t i = 0; code == DUR_OK && same && turn->consume_listed && i < turn->consumed_count; i++)
+        code = dur__sq_has(txn->conn, DUR__SQ_QUEUE_GET, &same, &self->op.err, "ii", turn->consumed[i], self->key);
     if (code != DUR_OK || same) return code;
     return dur__sq_refuse(self, DUR__TURN_MEANT, "the instance is another one, or has begun");
 }
 
 int dur__sq_is_meant(dur__sq_txn *txn, uint64_t key, uint64_t birth, bool *yes, dur_error *err) {
     DUR_ASSERT(dur__sq_leads(txn->file));
-    sqlite3_stmt *row = NULL;
-    int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_BIRTH, &row, err, "i", key);
-    uint64_t stored = code == DUR_OK && row != NULL ? dur__sq_u64(row, 0) : 0;
-    dur__sq_end(&row);
+    uint64_t stored = 0;
+    int code = dur__sq_get(txn->conn, DUR__SQ_INSTANCE_BIRTH, &stored, 1, err, "i", key);
     *yes = stored == birth;
     if (code != DUR_OK || stored != 0) return code;
-    code = dur__sq_first(txn->conn, DUR__SQ_HISTORY_ANY, &row, err, "i", key);
-    *yes = code == DUR_OK && row != NULL;
-    dur__sq_end(&row);
-    return code;
+    return dur__sq_has(txn->conn, DUR__SQ_HISTORY_ANY, yes, err, "i", key);
 }
 
 /* A child is born only while its parent is there: deleting that finds the child's row, or the child finds nobody. */
@@ -449,14 +432,11 @@ static int events_write(dur__sq_turn_op *self, dur__sq_txn *txn) {
 /* An execution has ended: its writes become the snapshot of the next. */
 static int execution_end(dur__sq_turn_op *self, dur__sq_txn *txn) {
     dur_error *err = &self->op.err;
-    sqlite3_stmt *row = NULL;
     uint64_t execution = self->turn->execution_id;
+    bool any = false;
     int code = DUR_OK;
     if (self->lease == NULL || !self->lease->no_values || self->values)
-        code = dur__sq_first(txn->conn, DUR__SQ_KV_DELTA_ANY, &row, err, "i", self->key);
-    if (code != DUR_OK) return code;
-    bool any = row != NULL;
-    dur__sq_end(&row);
+        code = dur__sq_has(txn->conn, DUR__SQ_KV_DELTA_ANY, &any, err, "i", self->key);
     if (any) code = dur__sq_run(txn->conn, DUR__SQ_KV_MERGE, err, "i", self->key);
     if (any && code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_KV_MERGE_DROP, err, "i", self->key);
     if (any && code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_KV_DELTA_EMPTY, err, "i", self->key);
@@ -556,12 +536,8 @@ static int work_write(dur__sq_turn_op *self, dur__sq_txn *txn) {
 static int taken_unleased(dur__sq_turn_op *self, dur__sq_txn *txn) {
     bool any;
     uint64_t due;
-    sqlite3_stmt *row = NULL;
     if (!self->turn->remove_work && !self->facts.resumes) return DUR_OK; /* what was seen is a reason again */
-    int code = dur__sq_reason(txn, self->key, 0, 0, &any, &due, &self->op.err);
-    if (code == DUR_OK) code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_LOOK, &row, &self->op.err, "i", self->key);
-    if (code == DUR_OK && row != NULL && dur__sq_u64(row, 0) != DUR__SQ_LOOK_NONE) any = true, due = 0;
-    dur__sq_end(&row);
+    int code = dur__sq_reason_now(txn, self->key, &any, &due, &self->op.err);
     if (code == DUR_OK) code = dur__sq_set_ready(txn, self->key, any, due, &self->op.err);
     if (code == DUR_OK && any) dur__sq_ready(txn->file); /* or when it is due, as whoever looks finds out */
     return code;
@@ -605,18 +581,13 @@ static int lease_write(dur__sq_turn_op *self, dur__sq_txn *txn) {
 /* Before the turn says that somebody has looked. */
 static int look_read(dur__sq_turn_op *self, dur__sq_txn *txn) {
     const dur_turn_commit *turn = self->turn;
-    sqlite3_stmt *row = NULL;
-    int code = DUR_OK;
     bool any = false;
     for (size_t i = 0; i < turn->worker_item_count && !any; i++)
         any = turn->worker_items[i].recovered;
     self->look = DUR__SQ_LOOK_NONE;
     if (!any) return DUR_OK;
     uint64_t key = turn->store_key != 0 ? turn->store_key : dur__sq_token_key(turn->lock_token, 'k');
-    code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_LOOK, &row, &self->op.err, "i", key);
-    if (code == DUR_OK && row != NULL) self->look = dur__sq_u64(row, 0);
-    dur__sq_end(&row);
-    return code;
+    return dur__sq_get(txn->conn, DUR__SQ_INSTANCE_LOOK, &self->look, 1, &self->op.err, "i", key);
 }
 
 static int turn_run(dur__sq_op *op, dur__sq_txn *txn) {

@@ -7,7 +7,6 @@
  * other.
  */
 #include "provider/sqlite/sqlite_internal.h"
-#include "provider/sqlite/sqlite_methods.h"
 #include "provider/start_item.h"
 #include <stdlib.h>
 
@@ -117,13 +116,9 @@ void dur__sq_unborn_back_all(dur__sq_lane *lane) {
 
 /* One that no instance has: a token has it in it, so it must be known before the row is. */
 static int next_key(dur__sq_txn *txn, uint64_t *out, dur_error *err) {
-    sqlite3_stmt *row = NULL;
     int code = DUR_OK;
-    if (txn->file->next_key == 0) {
-        code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_NEXT_KEY, &row, err, "");
-        if (code == DUR_OK) txn->file->next_key = dur__sq_u64(row, 0);
-        dur__sq_end(&row);
-    }
+    if (txn->file->next_key == 0)
+        code = dur__sq_get(txn->conn, DUR__SQ_INSTANCE_NEXT_KEY, &txn->file->next_key, 1, err, "");
     *out = txn->file->next_key;
     return code;
 }

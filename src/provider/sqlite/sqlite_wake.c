@@ -6,7 +6,6 @@
  * they sleep; where there is none, one of the waiters does and tells the others.
  */
 #include "provider/sqlite/sqlite_internal.h"
-#include "provider/sqlite/sqlite_methods.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>

@@ -6,7 +6,6 @@
  * carries the row's key; one chosen by the caller is found by the reference that comes with it.
  */
 #include "provider/sqlite/sqlite_internal.h"
-#include "provider/sqlite/sqlite_methods.h"
 #include "provider/tags.h"
 #include <stdlib.h>
 
@@ -329,24 +328,17 @@ static int lost(dur_error *err, const char *why) {
 static int work_locate(dur__sq_txn *txn, const char *token, const dur_activity_ref *ref, work_id *id, dur_error *err) {
     if (token == NULL) return lost(err, "none given");
     if (token_parse(token, id)) return DUR_OK;
-    sqlite3_stmt *row = NULL;
     if (ref != NULL && ref->instance != NULL) {
         *id = (work_id){ 0, ref->execution_id, ref->activity_id, ref->row_id };
         int code = dur__sq_key(txn, ref->instance, false, &id->key, err);
         if (code != DUR_OK || id->seq != 0) return code;
-        code = dur__sq_first(txn->conn, DUR__SQ_WORK_BY_REF, &row, err, "iiit", id->key, id->execution, id->activity,
-                             token);
-        if (code == DUR_OK && row != NULL) id->seq = dur__sq_u64(row, 0);
-        dur__sq_end(&row);
-        return code;
+        return dur__sq_get(txn->conn, DUR__SQ_WORK_BY_REF, &id->seq, 1, err, "iiit", id->key, id->execution,
+                           id->activity, token);
     }
-    int code = dur__sq_first(txn->conn, DUR__SQ_WORK_BY_TOKEN, &row, err, "t", token);
-    if (code == DUR_OK && row != NULL)
-        *id = (work_id){ dur__sq_u64(row, 0), dur__sq_u64(row, 1), dur__sq_u64(row, 2), dur__sq_u64(row, 3) };
-    else if (code == DUR_OK)
-        code = lost(err, "no such row");
-    dur__sq_end(&row);
-    return code;
+    uint64_t found[4];
+    int code = dur__sq_get(txn->conn, DUR__SQ_WORK_BY_TOKEN, found, 4, err, "t", token);
+    *id = (work_id){ found[0], found[1], found[2], found[3] };
+    return code == DUR_OK && id->key == 0 ? lost(err, "no such row") : code;
 }
 
 typedef struct work_row {
