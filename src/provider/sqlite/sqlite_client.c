@@ -38,29 +38,29 @@ int dur__sq_enqueue_for_orchestrator(dur_provider *self, const dur_message_row *
 
 /* Put a start into the queue, as the policy says.  Also inside a caller's own transaction. */
 int dur__sq_start(dur__sq_txn *txn, const dur_message_row *item, dur_exists_policy policy, uint64_t delay_ms,
-                  bool *existed, dur__sq_delete_list *deleted, dur_error *err) {
+                  bool *existed, dur__sq_keys *deleted, dur_error *err) {
     DUR_ASSERT(dur__sq_leads(txn->file));
-    uint64_t key = 0;
-    bool ended = false, made = false;
+    dur__sq_state state;
+    bool lives = false, made = false;
     *existed = false;
     int code = dur__sq_enqueue_new(txn, item, delay_ms, &made, err);
     if (code != DUR_OK || made) return code;
-    code = dur__sq_key(txn, item->instance, false, &key, err);
-    if (code == DUR_OK && key != 0) code = dur__sq_exists(txn, key, existed, &ended, NULL, err);
+    code = dur__sq_state_of(txn, item->instance, &state, err);
     if (code != DUR_OK) return code;
+    *existed = state.exists;
     if (*existed && policy == DUR_EXISTS_RETURN) return DUR_OK;
     if (*existed && policy == DUR_EXISTS_REPLACE_FINISHED) {
-        code = dur__sq_tree_finished(txn, item->instance, &ended, err);
+        code = dur__sq_tree_lives(txn, state.key, &lives, err);
         if (code != DUR_OK) return code;
-        if (!ended)
+        if (lives)
             return dur_error_set(err, DUR_EEXISTS, false, "sqlite.start", "instance \"%s\" exists and is running",
                                  item->instance);
         dur_delete_result ignored = { 0 };
-        code = dur__sq_delete_tree(txn, item->instance, deleted, &ignored, err);
-        key = 0;
+        code = dur__sq_delete_tree(txn, state.key, deleted, &ignored, err);
+        state.key = 0;
     } else if (*existed)
         return dur_error_set(err, DUR_EEXISTS, false, "sqlite.start", "instance \"%s\" already exists", item->instance);
-    return code == DUR_OK ? dur__sq_enqueue(txn, item, delay_ms, key, err) : code;
+    return code == DUR_OK ? dur__sq_enqueue(txn, item, delay_ms, state.key, err) : code;
 }
 
 static int start_run(dur__sq_op *op, dur__sq_txn *txn) {
@@ -88,7 +88,7 @@ int dur__sq_enqueue_start(dur_provider *self, const dur_message_row *item, dur_e
     start_init(&op, item, policy, delay_ms);
     int code = dur__sq_submit(dur__sq_file_of(self), &op.op, err);
     *existed = op.existed;
-    dur__free(op.deleted.keys);
+    dur__free(op.deleted.list);
     return code;
 }
 
@@ -103,7 +103,7 @@ int dur__sq_enqueue_starts(dur_provider *self, dur_start_request *starts, size_t
     for (size_t i = 0; i < count; i++) {
         starts[i].existed = ops[i].existed;
         starts[i].error = ops[i].op.err;
-        dur__free(ops[i].deleted.keys);
+        dur__free(ops[i].deleted.list);
     }
     dur__free(list);
     dur__free(ops);
@@ -112,26 +112,24 @@ int dur__sq_enqueue_starts(dur_provider *self, dur_start_request *starts, size_t
 
 int dur__sq_message(dur__sq_txn *txn, const dur_message_row *item, uint64_t delay_ms, dur_error *err) {
     DUR_ASSERT(dur__sq_leads(txn->file));
-    uint64_t key = 0, execution = 0;
-    bool exists = false, ended = false;
-    int code = dur__sq_key(txn, item->instance, false, &key, err);
-    if (code == DUR_OK && key != 0) code = dur__sq_exists(txn, key, &exists, &ended, &execution, err);
+    dur__sq_state state;
+    int code = dur__sq_state_of(txn, item->instance, &state, err);
     if (code != DUR_OK) return code;
-    if (!exists) return not_found(err, item->instance);
+    if (!state.exists) return not_found(err, item->instance);
     if (item->message_id != NULL) {
         bool known = false;
-        code = dur__sq_has(txn->conn, DUR__SQ_MESSAGE_ID_GET, &known, err, "it", key, item->message_id);
+        code = dur__sq_has(txn->conn, DUR__SQ_MESSAGE_ID_GET, &known, err, "it", state.key, item->message_id);
         if (code == DUR_OK && known)
             code = dur_error_set(err, DUR_EDUPLICATE, false, "sqlite.enqueue", "message \"%s\" was accepted before",
                                  item->message_id);
         if (code != DUR_OK) return code;
     }
-    if (ended && item->kind == DUR_WORK_QUEUE_MESSAGE)
+    if (state.ended && item->kind == DUR_WORK_QUEUE_MESSAGE)
         return dur_error_set(err, DUR_ESTATE, false, "sqlite.enqueue", "instance \"%s\" has ended", item->instance);
     if (item->message_id != NULL)
-        code = dur__sq_run(txn->conn, DUR__SQ_MESSAGE_ID_ADD, err, "itii", key, item->message_id,
-                           execution > 0 ? execution : (uint64_t)1, txn->now_ms);
-    return code == DUR_OK ? dur__sq_enqueue(txn, item, delay_ms, key, err) : code;
+        code = dur__sq_run(txn->conn, DUR__SQ_MESSAGE_ID_ADD, err, "itii", state.key, item->message_id,
+                           state.execution > 0 ? state.execution : (uint64_t)1, txn->now_ms);
+    return code == DUR_OK ? dur__sq_enqueue(txn, item, delay_ms, state.key, err) : code;
 }
 
 static int existing_run(dur__sq_op *op, dur__sq_txn *txn) {
@@ -261,11 +259,11 @@ static int resume(dur__sq_txn *txn, uint64_t key, dur_error *err) {
 
 static int suspend_run(dur__sq_op *op, dur__sq_txn *txn) {
     client_op *self = (client_op *)(void *)op;
-    bool exists = false, finished = false;
+    dur__sq_state state;
     sqlite3_stmt *row = NULL;
-    int code = dur__sq_key(txn, self->instance, false, &self->key, &op->err);
-    if (code == DUR_OK && self->key != 0) code = dur__sq_exists(txn, self->key, &exists, &finished, NULL, &op->err);
-    if (code == DUR_OK && !exists) return not_found(&op->err, self->instance);
+    int code = dur__sq_state_of(txn, self->instance, &state, &op->err);
+    self->key = state.key;
+    if (code == DUR_OK && !state.exists) return not_found(&op->err, self->instance);
     if (code == DUR_OK) code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_BY_KEY, &row, &op->err, "i", self->key);
     uint64_t status = row != NULL ? dur__sq_u64(row, 5) : DUR_STATUS_NONE;
     bool leased = row != NULL && !dur__sq_is_null(row, 13);

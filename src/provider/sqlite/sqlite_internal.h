@@ -461,12 +461,16 @@ const char *dur__sq_handler_after(const dur_handler_filter *filter, dur_arena *a
 /* The handler after a turn, "" for none; NULL: as before.  free */
 char *dur__sq_turn_handler(const dur_execution_metadata *meta, bool named, bool status);
 
-/* ---- starts that their first turn writes (sqlite_unborn.c) ------------------------------------------------------- */
-
-typedef struct dur__sq_delete_list { /* keys that were deleted: their leases end after COMMIT */
-    uint64_t *keys;                  /* free */
+/* Keys of instances; zeroed: none. */
+typedef struct dur__sq_keys {
+    uint64_t *list; /* free */
     size_t count, room;
-} dur__sq_delete_list;
+} dur__sq_keys;
+void dur__sq_keys_add(dur__sq_keys *keys, uint64_t key);
+/* The first column of this row and of all that follow. */
+int dur__sq_keys_read(dur__sq_keys *keys, sqlite3_stmt *row, dur_error *err);
+
+/* ---- starts that their first turn writes (sqlite_unborn.c) ------------------------------------------------------- */
 
 /* A start that a client of this process waits for. */
 typedef struct dur__sq_start_op {
@@ -475,12 +479,12 @@ typedef struct dur__sq_start_op {
     dur_exists_policy policy;
     uint64_t delay_ms;
     bool existed;
-    dur__sq_delete_list deleted;
-    bool was_left;   /* by a round, for the lane that leads it: once, too */
-    bool was_taken;  /* once is enough: from then on it goes the usual way */
-    bool bound;      /* a transaction under way writes it: its thread must wait */
-    char token[24];  /* … while a lane has it */
-    dur__link taken; /* lane->unborn */
+    dur__sq_keys deleted; /* their leases end after COMMIT */
+    bool was_left;        /* by a round, for the lane that leads it: once, too */
+    bool was_taken;       /* once is enough: from then on it goes the usual way */
+    bool bound;           /* a transaction under way writes it: its thread must wait */
+    char token[24];       /* … while a lane has it */
+    dur__link taken;      /* lane->unborn */
 } dur__sq_start_op;
 
 struct dur__sq_turn_op;
@@ -539,7 +543,14 @@ int dur__sq_reason(dur__sq_txn *txn, uint64_t key, uint64_t seen_id, uint64_t se
                    dur_error *err);
 /* Of one that nobody has: any message, and work that somebody must look for. */
 int dur__sq_reason_now(dur__sq_txn *txn, uint64_t key, bool *any, uint64_t *due, dur_error *err);
-int dur__sq_exists(dur__sq_txn *txn, uint64_t key, bool *exists, bool *ended, uint64_t *execution, dur_error *err);
+/* What is known of an id; all 0: nothing. */
+typedef struct dur__sq_state {
+    uint64_t key, execution;
+    bool exists;  /* not only as somebody whom messages wait for */
+    bool ended;   /* and nothing is to follow … */
+    bool running; /* … and: it is to run, or something is to follow */
+} dur__sq_state;
+int dur__sq_state_of(dur__sq_txn *txn, const char *instance, dur__sq_state *out, dur_error *err);
 /* The instance of that birth, or one that came here with its history and without a birth. */
 int dur__sq_is_meant(dur__sq_txn *txn, uint64_t key, uint64_t birth, bool *yes, dur_error *err);
 int dur__sq_dead_letter_row(dur__sq_txn *txn, const char *instance, const char *reason, dur_text json, dur_error *err);
@@ -653,13 +664,12 @@ int dur__sq_insert_work(dur__sq_txn *txn, uint64_t key, const dur_message_row *i
 int dur__sq_claim_session(dur__sq_txn *txn, const char *session, const char *node, const char *owner, uint64_t lock_ms,
                           bool *claimed, dur_error *err);
 int dur__sq_touch_session(dur__sq_txn *txn, const char *session, dur_error *err);
-int dur__sq_delete_tree(dur__sq_txn *txn, const char *instance, dur__sq_delete_list *deleted, dur_delete_result *out,
-                        dur_error *err);
-int dur__sq_tree_finished(dur__sq_txn *txn, const char *instance, bool *finished, dur_error *err);
-void dur__sq_deleted_forget(dur__sq_file *file, const dur__sq_delete_list *list);
+int dur__sq_delete_tree(dur__sq_txn *txn, uint64_t key, dur__sq_keys *deleted, dur_delete_result *out, dur_error *err);
+int dur__sq_tree_lives(dur__sq_txn *txn, uint64_t key, bool *lives, dur_error *err); /* some of it has not ended */
+void dur__sq_deleted_forget(dur__sq_file *file, const dur__sq_keys *keys);
 /* Also inside a caller's own transaction. */
 int dur__sq_start(dur__sq_txn *txn, const dur_message_row *item, dur_exists_policy policy, uint64_t delay_ms,
-                  bool *existed, dur__sq_delete_list *deleted, dur_error *err);
+                  bool *existed, dur__sq_keys *deleted, dur_error *err);
 int dur__sq_message(dur__sq_txn *txn, const dur_message_row *item, uint64_t delay_ms, dur_error *err);
 
 /* ---- lanes, waiting, owners, processes --------------------------------------------------------------------------- */

@@ -187,23 +187,14 @@ typedef struct free_op {
     enum { WHATEVER, IF_DEAD, IF_NOWHERE /* it has no file */ } when;
     verdict found; /* answers */
     uint32_t freed, owners;
-    uint64_t *keys;
-    size_t key_count, key_room;
+    dur__sq_keys keys;
 } free_op;
 
 static int leases_of(free_op *self, dur__sq_txn *txn) {
     sqlite3_stmt *row = NULL;
-    self->key_count = 0;
+    self->keys.count = 0;
     int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_OF_OWNER, &row, &self->op.err, "t", self->id);
-    while (code == DUR_OK && row != NULL) {
-        if (self->key_count == self->key_room) {
-            self->key_room = self->key_room == 0 ? 64 : self->key_room * 2;
-            self->keys = dur__xrealloc(self->keys, self->key_room * sizeof(*self->keys));
-        }
-        self->keys[self->key_count++] = dur__sq_u64(row, 0);
-        code = dur__sq_next(&row, &self->op.err);
-    }
-    return code;
+    return code == DUR_OK ? dur__sq_keys_read(&self->keys, row, &self->op.err) : code;
 }
 
 /* Before its rows are counted: what may have killed it, should something have run alone there. */
@@ -220,13 +211,13 @@ static int free_rows(free_op *self, dur__sq_txn *txn) {
     txn->file->alive_epoch = 0;
     int code = leases_of(self, txn);
     if (code == DUR_OK && !self->clean) code = remember_crash(self, txn);
-    for (size_t i = 0; i < self->key_count && code == DUR_OK && self->clean; i++)
-        code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_UNCOUNT, &op->err, "i", self->keys[i]);
-    for (size_t i = 0; i < self->key_count && code == DUR_OK && !self->clean; i++)
-        code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_CRASHED, &op->err, "i", self->keys[i]);
-    for (size_t i = 0; i < self->key_count && code == DUR_OK; i++)
-        code = dur__sq_release(txn, self->keys[i], &how, &op->err);
-    self->freed = (uint32_t)self->key_count;
+    for (size_t i = 0; i < self->keys.count && code == DUR_OK && self->clean; i++)
+        code = dur__sq_run(txn->conn, DUR__SQ_QUEUE_UNCOUNT, &op->err, "i", self->keys.list[i]);
+    for (size_t i = 0; i < self->keys.count && code == DUR_OK && !self->clean; i++)
+        code = dur__sq_run(txn->conn, DUR__SQ_INSTANCE_CRASHED, &op->err, "i", self->keys.list[i]);
+    for (size_t i = 0; i < self->keys.count && code == DUR_OK; i++)
+        code = dur__sq_release(txn, self->keys.list[i], &how, &op->err);
+    self->freed = (uint32_t)self->keys.count;
     if (code == DUR_OK)
         code = dur__sq_run(txn->conn, DUR__SQ_WORK_OF_OWNER, &op->err, "tii", self->id, (uint64_t)(self->clean ? 0 : 1),
                            (uint64_t)(self->clean ? 1 : 0));
@@ -238,14 +229,14 @@ static int free_rows(free_op *self, dur__sq_txn *txn) {
     if (code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_OWNER_DELETE, &op->err, "t", self->id);
     self->owners = (uint32_t)sqlite3_changes64(txn->conn->db);
     if (code == DUR_OK) code = dur__sq_run(txn->conn, DUR__SQ_SERVED_DELETE, &op->err, "t", self->id);
-    if (code == DUR_OK && self->key_count > 0) code = dur__sq_count_lost(txn, &op->err);
+    if (code == DUR_OK && self->keys.count > 0) code = dur__sq_count_lost(txn, &op->err);
     txn->file->news.work = true;
     return code;
 }
 
 static int free_run(dur__sq_op *op, dur__sq_txn *txn) {
     free_op *self = (free_op *)(void *)op;
-    self->key_count = 0;
+    self->keys.count = 0;
     self->freed = self->owners = 0;
     self->found = self->when == IF_NOWHERE ? is_nowhere(txn->file, self->id) : IS_DEAD;
     int code = self->when == IF_DEAD ? mark(txn, self->id, &self->found, &op->err) : DUR_OK;
@@ -254,8 +245,8 @@ static int free_run(dur__sq_op *op, dur__sq_txn *txn) {
 
 static void free_done(dur__sq_op *op, dur__sq_file *file) {
     free_op *self = (free_op *)(void *)op;
-    for (size_t i = 0; i < self->key_count; i++)
-        dur__sq_lease_drop(file, self->keys[i], true);
+    for (size_t i = 0; i < self->keys.count; i++)
+        dur__sq_lease_drop(file, self->keys.list[i], true);
 }
 
 static int owner_free_rows(dur__sq_file *file, const char *id, bool clean, bool only_nowhere, dur_error *err) {
@@ -264,7 +255,7 @@ static int owner_free_rows(dur__sq_file *file, const char *id, bool clean, bool 
                    .clean = clean,
                    .when = only_nowhere ? IF_NOWHERE : WHATEVER };
     int code = dur__sq_submit(file, &op.op, err);
-    dur__free(op.keys);
+    dur__free(op.keys.list);
     return code;
 }
 
@@ -361,7 +352,7 @@ static int take_over(look *self, const char *id, dur_error *err) {
         took_over(self, &op);
         grave_remove(file, id);
     }
-    dur__free(op.keys);
+    dur__free(op.keys.list);
     return code;
 }
 
@@ -473,7 +464,7 @@ int dur__sq_owners_resign(dur__sq_txn *txn, dur_error *err) {
         if (code == DUR_OK) code = free_rows(&op, txn);
         if (code != DUR_OK && err != NULL && op.op.err.code != DUR_OK) *err = op.op.err;
         owner->gone = true;
-        dur__free(op.keys);
+        dur__free(op.keys.list);
     }
     dur__mutex_unlock(&file->peers.owners_lock);
     return code;

@@ -7,6 +7,21 @@
 #include "provider/sqlite/sqlite_internal.h"
 #include <stdlib.h>
 
+void dur__sq_keys_add(dur__sq_keys *keys, uint64_t key) {
+    if (keys->count == keys->room) {
+        keys->room = keys->room == 0 ? 16 : keys->room * 2;
+        keys->list = dur__xrealloc(keys->list, keys->room * sizeof(*keys->list));
+    }
+    keys->list[keys->count++] = key;
+}
+
+int dur__sq_keys_read(dur__sq_keys *keys, sqlite3_stmt *row, dur_error *err) {
+    int code = DUR_OK;
+    for (; code == DUR_OK && row != NULL; code = dur__sq_next(&row, err))
+        dur__sq_keys_add(keys, dur__sq_u64(row, 0));
+    return code;
+}
+
 uint64_t dur__sq_after(uint64_t now, uint64_t delay) {
     return delay > (uint64_t)INT64_MAX - now ? (uint64_t)INT64_MAX : now + delay;
 }
@@ -284,34 +299,12 @@ int dur__sq_release(dur__sq_txn *txn, uint64_t key, const dur__sq_release_how *h
     return code;
 }
 
-/* An instance exists with a row of its own, history, or a start that waits. */
-int dur__sq_exists(dur__sq_txn *txn, uint64_t key, bool *exists, bool *ended, uint64_t *execution, dur_error *err) {
+int dur__sq_state_of(dur__sq_txn *txn, const char *instance, dur__sq_state *out, dur_error *err) {
     DUR_ASSERT(dur__sq_leads(txn->file));
-    sqlite3_stmt *row = NULL;
-    uint64_t ignored;
-    if (execution == NULL) execution = &ignored;
-    *exists = *ended = false;
-    *execution = 0;
-    int code = dur__sq_first(txn->conn, DUR__SQ_INSTANCE_BY_KEY, &row, err, "i", key);
-    if (code != DUR_OK || row == NULL) return code;
-    uint64_t status = dur__sq_u64(row, 5);
-    *execution = dur__sq_u64(row, 4);
-    *exists = !dur__sq_is_null(row, 2);
-    dur__sq_end(&row);
-    *ended = status == DUR_STATUS_COMPLETED || status == DUR_STATUS_FAILED;
-    if (*ended) { /* unless it is to start again */
-        code = dur__sq_first(txn->conn, DUR__SQ_QUEUE_START, &row, err, "i", key);
-        *ended = row == NULL;
-        dur__sq_end(&row);
-    }
-    if (code != DUR_OK || *exists) return code;
-    code = dur__sq_first(txn->conn, DUR__SQ_HISTORY_ANY, &row, err, "i", key);
-    *exists = row != NULL;
-    dur__sq_end(&row);
-    if (code != DUR_OK || *exists) return code;
-    code = dur__sq_first(txn->conn, DUR__SQ_QUEUE_START, &row, err, "i", key);
-    *exists = row != NULL;
-    dur__sq_end(&row);
+    enum { KEY, EXECUTION, EXISTS, ENDED, RUNNING, COLUMNS };
+    uint64_t row[COLUMNS];
+    int code = dur__sq_get(txn->conn, DUR__SQ_INSTANCE_STATE, row, COLUMNS, err, "t", instance);
+    *out = (dur__sq_state){ row[KEY], row[EXECUTION], row[EXISTS] != 0, row[ENDED] != 0, row[RUNNING] != 0 };
     return code;
 }
 

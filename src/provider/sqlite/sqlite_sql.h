@@ -53,6 +53,15 @@
 
 #define DUR__SQ_IS_READY "ready_at = 0 AND suspended IS NULL"
 
+/* A start, or a continue-as-new, waits for instance i: its next execution is still to come. */
+#define DUR__SQ_START_WAITS                                                                                            \
+    "EXISTS (SELECT 1 FROM dur_queue q WHERE q.key=i.key AND q.qname IS NULL AND q.kind IN (0, 1))"
+#define DUR__SQ_HAS_ENDED "CASE WHEN i.status IN (2, 3) THEN NOT " DUR__SQ_START_WAITS " ELSE 0 END"
+/* The tree of an instance, which is in it. */
+#define DUR__SQ_WITH_TREE                                                                                              \
+    "WITH RECURSIVE tree(key, id) AS (SELECT key, id FROM dur_instance WHERE key=?1 UNION SELECT i.key, i.id FROM "    \
+    "tree t JOIN dur_instance i ON i.parent IS NOT NULL AND i.parent=t.id) "
+
 /* Nothing runs any more: any node may clear up. */
 #define DUR__SQ_HANDLER_NOW "handler=CASE WHEN status IN (2, 3) THEN '' ELSE handler END"
 
@@ -99,6 +108,10 @@
     SQL(META_COUNT, "INSERT INTO dur_meta(name, value) VALUES(?1, 1) ON CONFLICT(name) DO UPDATE SET value=value+1")   \
     /* instances */                                                                                                    \
     SQL(KEY_OF, "SELECT key FROM dur_instance WHERE id=?1")                                                            \
+    SQL(INSTANCE_STATE, /* dur__sq_state.  It exists with a row of its own, history, or a start that waits */          \
+        "SELECT key, execution, CASE WHEN name IS NOT NULL THEN 1 WHEN " DUR__SQ_START_WAITS " THEN 1 ELSE "           \
+        "EXISTS (SELECT 1 FROM dur_history e WHERE e.key=i.key) END, " DUR__SQ_HAS_ENDED ", "                          \
+        "CASE WHEN status IN (0, 1) THEN 1 ELSE " DUR__SQ_START_WAITS " END FROM dur_instance i WHERE id=?1")          \
     SQL(INSTANCE_BY_KEY, "SELECT " DUR__SQ_INSTANCE_COLUMNS " FROM dur_instance WHERE key=?1")                         \
     SQL(INSTANCE_BY_ID, "SELECT " DUR__SQ_INSTANCE_COLUMNS " FROM dur_instance WHERE id=?1")                           \
     SQL(INSTANCE_WHOLE, /* with what other tables know: last event, history of any execution, waiting start */         \
@@ -195,7 +208,10 @@
     SQL(INSTANCE_NEXT_EXPIRY, "SELECT min(locked_until) FROM dur_instance WHERE locked_until IS NOT NULL")             \
     SQL(INSTANCE_OF_OWNER, "SELECT key FROM dur_instance WHERE owner IS NOT NULL AND owner=?1")                        \
     SQL(INSTANCE_DELETE, "DELETE FROM dur_instance WHERE key=?1 RETURNING started IS NOT NULL")                        \
-    SQL(CHILDREN, "SELECT id FROM dur_instance WHERE parent IS NOT NULL AND parent=?1 ORDER BY id")                    \
+    SQL(CHILDREN, "SELECT key, id FROM dur_instance WHERE parent IS NOT NULL AND parent=?1 ORDER BY id")               \
+    SQL(TREE, DUR__SQ_WITH_TREE "SELECT key FROM tree")                                                                \
+    SQL(TREE_LIVES, /* some of it has not ended */                                                                     \
+        DUR__SQ_WITH_TREE "SELECT 1 FROM tree JOIN dur_instance i USING(key) WHERE NOT " DUR__SQ_HAS_ENDED " LIMIT 1") \
     /* executions */                                                                                                   \
     SQL(EXECUTION, "SELECT execution FROM dur_instance WHERE key=?1")                                                  \
     SQL(EXECUTION_KEEP, /* the current one, before another begins */                                                   \
@@ -471,11 +487,13 @@
                             "AND (i.locked_until IS NULL OR i.locked_until > ?2)")                                     \
     SQL(COUNT_WORK, "SELECT count(*) FROM dur_worker WHERE token IS NULL OR locked_until <= ?2")                       \
     SQL(COUNT_DEAD, "SELECT count(*) FROM dur_dead_letter")                                                            \
-    SQL(BULK_ROOTS, "SELECT id, completed, key FROM dur_instance INDEXED BY dur_instance_ended WHERE"                  \
+    SQL(BULK_ROOTS, "SELECT key, completed FROM dur_instance INDEXED BY dur_instance_ended WHERE"                      \
                     " parent IS NULL AND status IN (2, 3) AND name IS NOT NULL AND started IS NOT NULL"                \
                     " AND (completed, key) > (?1, ?2) AND completed < ?3 ORDER BY completed, key LIMIT ?4")            \
-    SQL(BULK_ALL, "SELECT id FROM dur_instance WHERE name IS NOT NULL ORDER BY key")                                   \
-    SQL(ENDED, "SELECT parent, completed FROM dur_instance WHERE key=?1 AND name IS NOT NULL")                         \
+    SQL(BULK_ALL, "SELECT key FROM dur_instance WHERE name IS NOT NULL ORDER BY key")                                  \
+    SQL(ENDED_BEFORE, /* ?2: a time, or 0 for any; ?3: only a root */                                                  \
+        "SELECT 1 FROM dur_instance WHERE key=?1 AND name IS NOT NULL AND (?2 = 0 OR (completed <> 0 AND "             \
+        "completed < ?2)) AND (NOT ?3 OR parent IS NULL)")                                                             \
     SQL(STATS_KV, "SELECT count(*), coalesce(sum(length(CAST(value AS BLOB))), 0) FROM (SELECT value FROM "            \
                   "dur_kv_delta WHERE key=?1 "                                                                         \
                   "AND value IS NOT NULL UNION ALL SELECT value FROM dur_kv s WHERE key=?1 AND NOT EXISTS "            \

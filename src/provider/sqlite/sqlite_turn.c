@@ -24,11 +24,10 @@ static int key_find(dur__sq_turn_op *self, dur__sq_txn *txn) {
     if (turn->store_key != 0)
         self->key = turn->store_key;
     else if (self->facts.take_over) {
-        bool exists = false, ended = false;
-        int code = dur__sq_key(txn, turn->instance, false, &self->key, &self->op.err);
-        if (code == DUR_OK && self->key != 0)
-            code = dur__sq_exists(txn, self->key, &exists, &ended, NULL, &self->op.err);
-        return code != DUR_OK || exists ? code : dur__sq_refuse(self, DUR__TURN_EXISTS, "instance not found");
+        dur__sq_state state;
+        int code = dur__sq_state_of(txn, turn->instance, &state, &self->op.err);
+        self->key = state.key;
+        return code != DUR_OK || state.exists ? code : dur__sq_refuse(self, DUR__TURN_EXISTS, "instance not found");
     } else
         self->key = dur__sq_token_key(turn->lock_token, 'k');
     return DUR_OK;
@@ -141,14 +140,12 @@ int dur__sq_is_meant(dur__sq_txn *txn, uint64_t key, uint64_t birth, bool *yes, 
 /* A child is born only while its parent is there: deleting that finds the child's row, or the child finds nobody. */
 static int parent_compare(dur__sq_turn_op *self, dur__sq_txn *txn) {
     const char *parent = self->turn->metadata.parent_instance_id;
-    bool exists = false, ended = false;
-    uint64_t key = 0;
+    dur__sq_state state;
     if (!self->facts.compares_parent) return DUR_OK;
-    int code = dur__sq_key(txn, parent, false, &key, &self->op.err);
-    if (code == DUR_OK && key != 0) code = dur__sq_exists(txn, key, &exists, &ended, NULL, &self->op.err);
-    if (code == DUR_OK && exists && self->turn->metadata.parent_birth != 0)
-        code = dur__sq_is_meant(txn, key, self->turn->metadata.parent_birth, &exists, &self->op.err);
-    if (code != DUR_OK || exists) return code;
+    int code = dur__sq_state_of(txn, parent, &state, &self->op.err);
+    if (code == DUR_OK && state.exists && self->turn->metadata.parent_birth != 0)
+        code = dur__sq_is_meant(txn, state.key, self->turn->metadata.parent_birth, &state.exists, &self->op.err);
+    if (code != DUR_OK || state.exists) return code;
     self->fault = dur__turn_fault_of(DUR__TURN_PARENT);
     return dur_error_set(&self->op.err, dur__turn_code_of(DUR__TURN_PARENT), false, "sqlite.commit",
                          "the parent \"%s\" not found", parent);
@@ -492,10 +489,10 @@ static int message_write(dur__sq_turn_op *self, dur__sq_txn *txn, const dur_mess
     const char *own = self->lease != NULL ? self->lease->instance : self->instance;
     uint64_t key = dur__str_eq(item->instance, own) ? self->key : 0;
     if (key == 0 && dur__needs_receiver(item->kind)) {
-        bool exists = false, ended;
-        int code = dur__sq_key(txn, item->instance, false, &key, &self->op.err);
-        if (code == DUR_OK && key != 0) code = dur__sq_exists(txn, key, &exists, &ended, NULL, &self->op.err);
-        if (code != DUR_OK || !exists) return code;
+        dur__sq_state state;
+        int code = dur__sq_state_of(txn, item->instance, &state, &self->op.err);
+        if (code != DUR_OK || !state.exists) return code;
+        key = state.key;
     }
     return dur__sq_enqueue(txn, item, 0, key, &self->op.err);
 }
