@@ -127,7 +127,7 @@ typedef struct dur__sq_owner { /* an owner registered by this process (sqlite_ow
     int fd; /* flock held; -1: a database in memory */
     uint64_t timeout_ms;
     uint64_t heartbeat_ms; /* boot clock */
-    bool gone;             /* taken for dead; where it has a file, that one's name says so */
+    bool was_late;         /* somebody may have taken it for dead: its beat asks */
     uint32_t taken_over;   /* by it, and not reported yet … */
     uint32_t freed;        /* … and what was set free by that */
     char last_dead[64];

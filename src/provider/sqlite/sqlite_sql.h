@@ -428,8 +428,8 @@
     SQL(KV_GET, "SELECT value FROM dur_kv WHERE key=?1 AND name=?2")                                                   \
     /* owners */                                                                                                       \
     SQL(OWNER_ADD, "INSERT OR REPLACE INTO dur_owner(id, boot, timeout_ms, at) VALUES(?1, ?2, ?3, ?4)")                \
-    SQL(OWNER_GET, "SELECT boot, timeout_ms FROM dur_owner WHERE id=?1")                                               \
-    SQL(OWNER_LIST, "SELECT id, boot, timeout_ms FROM dur_owner")                                                      \
+    SQL(OWNER_HAS, "SELECT 1 FROM dur_owner WHERE id=?1")                                                              \
+    SQL(OWNER_LIST, "SELECT id FROM dur_owner")                                                                        \
     SQL(OWNER_DELETE, "DELETE FROM dur_owner WHERE id=?1")                                                             \
     SQL(SERVED_ADD, "INSERT OR IGNORE INTO dur_served(activity, handler, owner) VALUES(?1, ?2, ?3)")                   \
     SQL(SERVED_DELETE, "DELETE FROM dur_served WHERE owner=?1")                                                        \
